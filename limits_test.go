@@ -48,11 +48,11 @@ var limits = []struct {
 		{"overlay/libp2p", "maxTopics topicQueue verdictTime", "topics of one host; frames of one topic waiting; time the node has to judge a frame", "the topic is not joined; the frame is dropped and counted"},
 	}},
 	{"Overlay", []limit{
-		{"overlay", "maxWays maxHeld", "messages remembered while they pass; messages waiting for a next hop", "dropped and counted; the origin of the message retries"},
-		{"overlay", "maxAbroad", "own messages that no next hop has acknowledged", "further messages wait until their deadline"},
-		{"overlay", "maxLookups maxLookupAsked", "concurrent lookups; questions in one lookup", "further lookups wait; a lookup that ran out of questions returns what it found, marked implausible if it is"},
-		{"overlay", "maxCries", "false reports of deaths from one member within an hour", "its reports are ignored for an hour"},
-		{"overlay", "syncVain", "leaf comparisons with a member that never agrees", "compared once a minute from then on"},
+		{"overlay", "maxRoutes maxHeld", "messages remembered while they pass; messages waiting for a next hop", "dropped and counted; the origin of the message retries"},
+		{"overlay", "maxInFlight", "own messages that no next hop has acknowledged", "further messages wait until their deadline"},
+		{"overlay", "maxLookups maxLookupAsked", "concurrent lookups; queries of one lookup", "further lookups wait; a lookup that ran out of queries returns what it found, marked implausible if it is"},
+		{"overlay", "maxFalseReports", "false reports of deaths from one member within an hour", "its reports are ignored for an hour"},
+		{"overlay", "maxSyncBackoff", "leaf comparisons with a member that never agrees", "compared once a minute from then on"},
 		{"overlay", "maxClients", "clients of one member", "the client asks another member"},
 	}},
 	{"Trees", []limit{

@@ -7,12 +7,12 @@ import (
 	"tidings/internal/env"
 )
 
-// Across returns a live member on the other side of bit d: one that shares exactly the
-// first d bits of its id with the node's. It is the same for the same pick as long as it
-// is known, and members are chosen by about as many picks each (rendezvous hashing), be
-// they of the leaf or, beyond it, contacts and spares of all slots of that half. Members
-// in except are passed over, and those that left something unanswered if there are
-// others. Nil: nobody is known there.
+// Across returns a live member on the other side of bit d: one whose id shares exactly the
+// first d bits with the node's id. The candidates are the members of the leaf, or, beyond the
+// leaf, the contacts and spares of all slots of that half. The same pick returns the same
+// member as long as that member is known, and rendezvous hashing spreads different picks
+// evenly over the candidates. Members in except are skipped, and suspects are returned only if
+// there is nobody else. Across returns nil if it knows no candidate.
 func (n *Node) Across(d int, pick uint64, except ...env.PeerID) *Contact {
 	var best *peer
 	var most uint64
@@ -20,7 +20,7 @@ func (n *Node) Across(d int, pick uint64, except ...env.PeerID) *Contact {
 		if p == nil || p.contact == nil || slices.Contains(except, p.id) {
 			return
 		}
-		score := mix(pick ^ mix(p.contact.ID.head()))
+		score := mix(pick ^ mix(p.contact.ID.prefix64()))
 		if best == nil || best.suspect && !p.suspect || best.suspect == p.suspect && score > most {
 			best, most = p, score
 		}
@@ -50,10 +50,10 @@ func (n *Node) Across(d int, pick uint64, except ...env.PeerID) *Contact {
 	return best.contact
 }
 
-// RTT is the smoothed round trip to a peer, zero if it was never measured.
+// RTT returns the smoothed round-trip time to a peer, or zero if it was never measured.
 func (n *Node) RTT(id env.PeerID) time.Duration {
 	if p := n.peers.get(id); p != nil {
-		return p.rtt.d()
+		return p.rtt.duration()
 	}
 	return 0
 }

@@ -8,8 +8,8 @@ import (
 	"tidings/overlay/overlaypb"
 )
 
-// Across names somebody of the right half, the same one each time, and spreads picks over
-// all who are known there.
+// Across returns a member of the right half, the same one each time, and spreads picks evenly
+// over all known candidates.
 func TestAcrossIsStableAndSpreads(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -32,7 +32,7 @@ func TestAcrossIsStableAndSpreads(t *testing.T) {
 	if n.Leaf().Depth() == 0 {
 		t.Fatal("one leaf holds all")
 	}
-	beyond := map[int]int{} // contacts and spares, by the bits they share
+	beyond := map[int]int{} // contacts and spares, by the number of bits they share
 	n.EachEntry(func(_, _ int, c *Contact) { beyond[n.self.ID.Common(c.ID)]++ })
 	for d := range 12 {
 		known := beyond[d]
@@ -55,11 +55,11 @@ func TestAcrossIsStableAndSpreads(t *testing.T) {
 				t.Fatalf("bit %d: %v shares %d bits with the node", d, c.ID.Short(), n.self.ID.Common(c.ID))
 			}
 			if n.Across(d, pick) != c {
-				t.Fatalf("bit %d, pick %d: another one the second time", d, pick)
+				t.Fatalf("bit %d, pick %d: a different member the second time", d, pick)
 			}
 			other := n.Across(d, pick, c.Peer.ID)
 			if (other == nil) != (known == 1) || other == c {
-				t.Fatalf("bit %d: who is passed over is named", d)
+				t.Fatalf("bit %d: an excepted member is returned", d)
 			}
 			chosen[c.ID]++
 		}
@@ -73,15 +73,15 @@ func TestAcrossIsStableAndSpreads(t *testing.T) {
 		}
 	}
 	if n.Across(-1, 1) != nil || n.Across(Bits, 1) != nil {
-		t.Error("somebody stands across no bit")
+		t.Error("a bit out of range has members across")
 	}
 }
 
-// Who has left something unanswered is named only if there is nobody else.
-func TestAcrossSparesSuspects(t *testing.T) {
+// A suspect is returned only if there is nobody else.
+func TestAcrossAvoidsSuspects(t *testing.T) {
 	l := newLab(t)
 	n := l.member()
-	two := l.near(n.ID(), 1, 2)
+	two := l.actorsNear(n.ID(), 1, 2)
 	for _, a := range two {
 		l.say(a, probe(&overlaypb.Probe{Nonce: 1}))
 		l.answers(a)
@@ -90,10 +90,10 @@ func TestAcrossSparesSuspects(t *testing.T) {
 		for i, a := range two {
 			n.peers.get(a.id()).suspect = true
 			if c := n.Across(1, pick); c == nil || c.Peer.ID != two[1-i].id() {
-				t.Fatalf("pick %d: a suspect is named", pick)
+				t.Fatalf("pick %d: a suspect is returned", pick)
 			}
 			if c := n.Across(1, pick, two[1-i].id()); c == nil || c.Peer.ID != a.id() {
-				t.Fatalf("pick %d: the only one is not named", pick)
+				t.Fatalf("pick %d: the only candidate is not returned", pick)
 			}
 			n.peers.get(a.id()).suspect = false
 		}
@@ -105,7 +105,7 @@ func TestRTT(t *testing.T) {
 	n := l.member()
 	a := l.actor(1)
 	if d := n.RTT(a.id()); d != 0 {
-		t.Errorf("a stranger is %v away", d)
+		t.Errorf("an unmeasured peer has round trip %v", d)
 	}
 	l.say(a, probe(&overlaypb.Probe{Nonce: 1}))
 	l.heard(a)
@@ -115,6 +115,6 @@ func TestRTT(t *testing.T) {
 		t.Errorf("the round trip is %v", n.RTT(a.id()))
 	}
 	if n.RTT(env.PeerID("nobody")) != 0 {
-		t.Error("nobody has a round trip")
+		t.Error("an unknown peer has a round trip")
 	}
 }

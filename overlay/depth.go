@@ -2,91 +2,91 @@ package overlay
 
 import "time"
 
-// settled looks what a changed leaf calls for. A new depth is chosen only when
-// it has been called for during settleTime, so that one who has just come, or
-// has just lost sight of some, does not decide for all.
-func (n *Node) settled(now time.Time) {
-	switch wants := n.leaf.Wants(); {
+// checkDepth changes the leaf's depth if the members known have called for another depth for
+// settleTime. The wait keeps a node that has just joined, or has just lost sight of some
+// members, from deciding for all.
+func (n *Node) checkDepth(now time.Time) {
+	switch wants := n.leaf.WantedDepth(); {
 	case n.state != Active || wants == n.leaf.Depth():
-		n.restless = time.Time{}
-	case n.restless.IsZero():
-		n.restless = now
-		n.at(now.Add(settleTime), task{kind: taskSettle})
-	case now.Sub(n.restless) >= settleTime:
-		n.restless = time.Time{}
+		n.unsettledSince = time.Time{}
+	case n.unsettledSince.IsZero():
+		n.unsettledSince = now
+		n.at(now.Add(settleTime), task{kind: taskCheckDepth})
+	case now.Sub(n.unsettledSince) >= settleTime:
+		n.unsettledSince = time.Time{}
 		n.leaf.Decide(now)
 		n.setDepth(wants)
 	}
 }
 
-// settleTime is how long a leaf must call for another depth before it gets it:
-// some rounds of rumour.
+// settleTime is the time for which a leaf must call for another depth before it changes: a few
+// rounds of gossip.
 const settleTime = 5 * time.Second
 
-// widenTime is how long a leaf that has been widened may take to know the members
-// it has gained. Until then the node is the root of no key that only the wider
-// leaf covers.
+// widenTime is the time that a widened leaf has to learn its new members. Until then the node
+// does not consider itself the root of keys that only the wider leaf covers.
 const widenTime = 5 * time.Second
 
-// adopt takes over a later decision about the leaf's depth.
-func (n *Node) adopt(p *peer, depth int, decided uint64) {
-	joining := n.state == Joining && depth >= n.leaf.Depth() // how wide it is most have said already
+// adoptDepth takes over a later decision of another member about the leaf's depth.
+func (n *Node) adoptDepth(p *peer, depth int, decided uint64) {
+	joining := n.state == Joining && depth >= n.leaf.Depth() // a joining node got the width from a majority already
 	if p.contact == nil || !p.contact.Member || n.state != Active && !joining {
 		return
 	}
-	common := n.self.ID.Common(p.contact.ID)
+	commonBits := n.self.ID.Common(p.contact.ID)
 	now := n.clock.Now()
-	var say vote
+	var votes depthVote
 	if depth != n.leaf.Depth() && decided > n.leaf.decided {
-		if say = n.voices(depth > n.leaf.Depth(), now); !say.most() {
-			n.survey(now)
+		if votes = n.countDepthVotes(depth > n.leaf.Depth(), now); !votes.overTwoThirds() {
+			n.surveyDepth(now)
 		}
 	}
-	if latest := n.latest(); decided > latest {
-		if !say.most() {
+	if latest := n.latestDecision(); decided > latest {
+		if !votes.overTwoThirds() {
 			return
 		}
-		decided = latest // it is this node's clock that is behind
+		decided = latest // most others agree, so this node's clock is behind
 	}
-	to, ok := n.leaf.Adopt(common, depth, decided, n.sibling(), say.most())
+	to, ok := n.leaf.Adopt(commonBits, depth, decided, n.siblingSize(), votes.overTwoThirds())
 	switch {
-	case !ok && depth == common && common == n.leaf.Depth()-1:
+	case !ok && depth == commonBits && commonBits == n.leaf.Depth()-1:
 		n.countSibling()
 	case !ok:
 	case to == n.leaf.Depth():
 		n.leaf.decided = decided
-	case n.calledFor(to) || say.some() || joining:
+	case n.depthNeeded(to) || votes.atLeastThird() || joining:
 		n.leaf.decided = decided
 		n.setDepth(to)
-	case say.few():
+	case votes.underThird():
 		n.leaf.decided = decided
 		n.leaf.Decide(now)
 	}
 }
 
-// calledFor says whether the node itself sees why the leaf should have another depth.
-func (n *Node) calledFor(to int) bool {
+// depthNeeded reports whether this node itself sees a reason for another depth.
+func (n *Node) depthNeeded(to int) bool {
 	deeper := to > n.leaf.Depth()
-	if !deeper && n.sibling() < n.leaf.merge {
+	if !deeper && n.siblingSize() < n.leaf.mergeSize {
 		return true
 	}
-	wants := n.leaf.Wants()
+	wants := n.leaf.WantedDepth()
 	return wants != n.leaf.Depth() && wants > n.leaf.Depth() == deeper
 }
 
-// sibling is how many members the sibling of the leaf has, as far as counts are believable;
-// as many as the leaf itself until all of it has been counted: members stand evenly.
-func (n *Node) sibling() (count int) {
-	at, most, least := -1, 0, 0
+// siblingSize returns the number of members of the leaf's sibling, as far as counts are
+// believable. Until all slots of the sibling have been counted it returns the size of the leaf
+// itself, because members are spread evenly.
+func (n *Node) siblingSize() (count int) {
+	at, upper, lower := -1, 0, 0
 	known := true
 	n.eachSibling(func(row int, s *slot) {
 		if row != at {
 			at = row
-			most, least = n.believable(row)
+			upper, lower = n.countBounds(row)
 		}
 		switch {
 		case s.contact != nil && s.counted:
-			count += min(max(int(s.count), least, 1), most)
+			count += min(max(int(s.count), lower, 1), upper)
 		case !s.empty:
 			known = false
 		}
@@ -106,14 +106,14 @@ func (n *Node) eachSibling(f func(row int, s *slot)) {
 	})
 }
 
-// countSibling has the sibling counted anew: one of its members says that it has become
+// countSibling counts the sibling again, because one of its members says that it has become
 // small.
 func (n *Node) countSibling() {
 	now := n.clock.Now()
-	if !n.siblingAt.IsZero() && now.Sub(n.siblingAt) < hearsay {
+	if !n.siblingCountedAt.IsZero() && now.Sub(n.siblingCountedAt) < reviveDelay {
 		return
 	}
-	n.siblingAt = now
+	n.siblingCountedAt = now
 	n.eachSibling(func(row int, s *slot) {
 		if s.contact != nil {
 			n.askRow(s.contact, row)
@@ -121,25 +121,24 @@ func (n *Node) countSibling() {
 	})
 }
 
-// maxAhead is how far another's clock may be ahead: a decision about a leaf's depth
-// that claims to be from a later time is not believed, or nobody could ever
-// decide otherwise.
+// maxAhead is the furthest that another clock may be ahead. A decision about the depth that
+// claims a later time is not believed; otherwise no later decision could ever replace it.
 const maxAhead = 24 * time.Hour
 
-// latest is the latest time at which a decision is believed to have been made.
-func (n *Node) latest() uint64 { return uint64(n.clock.Now().Add(maxAhead).UnixMilli()) }
+// latestDecision returns the latest time of a decision that is believed.
+func (n *Node) latestDecision() uint64 { return uint64(n.clock.Now().Add(maxAhead).UnixMilli()) }
 
-// setDepth gives the leaf another depth. Members beyond it go into the table;
-// contacts of the table that are now within it are asked for the others.
+// setDepth changes the depth of the leaf. Members beyond the leaf move to the table. Contacts
+// of the table that are now inside the leaf are asked for its other members.
 func (n *Node) setDepth(depth int) {
 	now := n.clock.Now()
 	deeper := depth > n.leaf.Depth()
-	n.turned, n.surveys = now, 0
+	n.depthChangedAt, n.surveyCount = now, 0
 	if !deeper {
-		if !now.Before(n.wideAt) || n.narrow < n.leaf.Depth() {
-			n.narrow = n.leaf.Depth()
+		if !now.Before(n.wideningEnds) || n.depthBeforeWidening < n.leaf.Depth() {
+			n.depthBeforeWidening = n.leaf.Depth()
 		}
-		n.wideAt = now.Add(widenTime)
+		n.wideningEnds = now.Add(widenTime)
 	}
 	out := n.leaf.SetDepth(depth)
 	within := n.table.resize(depth)
@@ -154,11 +153,11 @@ func (n *Node) setDepth(depth int) {
 	}
 	for _, p := range within {
 		n.leaf.Add(p.contact)
-		n.compare(p)
+		n.requestLeaf(p)
 	}
 	n.leafGrew()
-	if n.state == Active && deeper { // there are more slots now
-		n.quick = max(n.quick, 1)
-		n.planRow(n.spread(settleTime))
+	if n.state == Active && deeper { // a deeper leaf leaves more slots to the table
+		n.quickRounds = max(n.quickRounds, 1)
+		n.scheduleRow(n.jitter(settleTime))
 	}
 }

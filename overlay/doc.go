@@ -1,60 +1,68 @@
-// Package overlay routes a message to the live node nearest its key.
+// Package overlay routes a message to the live node nearest to its key.
 //
 // It is Pastry (Rowstron and Druschel, Middleware 2001; Corona, NSDI 2006,
-// §3.1) with Kademlia's order of distance. Ids and keys are 256 bits, read as
-// 64 digits of base 16. The distance of two ids is their XOR; the root of a key
-// is the live member nearest to it.
+// §3.1) with Kademlia's distance. Ids and keys have 256 bits, read as 64 digits
+// of base 16. The distance of two ids is their XOR. The root of a key is the
+// live member nearest to it.
 //
 // # What a member knows
 //
-//   - Its leaf (LeafSet): the leaves partition the id space into prefix
-//     subtrees of 12 to about 50 members, and all members of one leaf know one
-//     another. The eight members nearest any key lie in one leaf, so the owners
-//     of a key know one another too.
-//   - Its routing table (Table): for each digit of its id that lies outside the
-//     leaf and each other value of that digit, a live contact with that prefix,
-//     and a spare.
-//   - Counts: how many members stand below each prefix of its id, learned row
-//     by row from the contacts; Count(0) is the size of the network.
+//   - Its leaf (LeafSet). Leaves partition the id space into prefix subtrees of
+//     12 to about 50 members, and all members of one leaf know one another. The
+//     eight members nearest to any key lie in one leaf, so the owners of a key
+//     know one another too.
+//   - Its routing table. For each digit of its id outside the leaf, and each
+//     other value of that digit, it holds a live contact with that prefix, and a
+//     spare.
+//   - Counts: the number of members below each prefix of its id, learned row by
+//     row from the contacts. Count(0) is the size of the network.
 //
-// # What it does
+// # Components
 //
-//	join.go   finds the members near its id and is acknowledged by its leaf;
-//	          offer.go weighs the leaf that one of them offers by what others say
-//	depth.go  how deep the leaf is: split, merged, and agreed upon
-//	route.go  recursive prefix routing; every hop acknowledges, and a silent
-//	          hop is routed around; the root's receipt comes back along the way;
-//	          line.go has a node's own messages wait for their turn
-//	probe.go  who lives: three attempts, four in the leaf, timed by measured round trips
-//	watch.go  each member is watched by its two nearest; notices of death,
-//	          confirmed by everyone for himself; leave; remembered dead
-//	sync.go   leaves compared by digest, repaired by difference
-//	rows.go   rows repaired and counts learned, a contact at a time
-//	unrest.go how much of that, by how often contacts die
-//	lookup.go the members nearest a key by disjoint routes, for those who need not
-//	          believe whom they meet; density.go says whether that can be all
-//	accuse.go what others say of a third is only a reason to look
-//	attach.go clients, who are in no table: two members act for each
+//	join.go          finds the members near the node's id and announces the node
+//	                 to its leaf; offer.go checks the leaf that a member offers
+//	                 against the answers of others
+//	depth.go         decides when the leaf splits or merges; vote.go counts what
+//	                 other members say about its depth
+//	route.go         recursive prefix routing: every hop acknowledges, a silent hop
+//	                 is routed around, and the root's receipt returns along the
+//	                 way; queue.go bounds a node's own messages in flight
+//	nexthop.go       chooses the next hop; slotsearch.go fills a slot without a
+//	                 contact, or confirms that it is empty
+//	probe.go         failure detection: three probes, four in the leaf, with
+//	                 timeouts from measured round-trip times
+//	watch.go         each member is watched by the two nearest to it; their reports
+//	                 of a death are verified by every receiver; leaving
+//	deathreports.go  ignores members whose reports were false too often
+//	tombstones.go    remembers the dead, to notice that a partition has healed
+//	sync.go          compares leaves by digest, and gossips about changes
+//	rows.go          repairs rows and learns counts, one contact at a time;
+//	                 churn.go sets the rate by how often contacts die
+//	lookup.go        finds the members nearest to a key by disjoint routes, for
+//	                 callers that cannot trust single members; plausible.go judges
+//	                 whether the result can be complete
+//	clients.go       clients, which are in no table: two members act for each
 //
 // # What a liar can do
 //
-// A member that lies cannot make up members, because records are signed and everybody is
-// spoken to before he gets a place; it can hide some, claim counts, deaths and depths,
-// and swallow messages. What it says of others costs at most a few probes in an hour; a
-// depth it decrees is taken only where either would do, and undone at most once in ten
-// minutes; a count is bounded by those of the row; a message that it swallows is sent
-// another way. Whoever needs more asks Lookup.
+// A lying member cannot invent members, because records are signed and each
+// member is probed before it gets a place. It can hide members, report wrong
+// counts, deaths and depths, and swallow messages. What it says of others costs
+// a receiver at most a few probes an hour. A depth that it claims is adopted only
+// where either depth is possible, and only if a third of the leaf agrees. Its
+// count is bounded by the other counts of the row. A message that it swallows is
+// sent another way. A caller that needs stronger guarantees uses Lookup.
 //
 // # How to use it
 //
 // A Node is an object for one goroutine, driven by Receive, Found, Reachable,
-// PeerDown and Run (see env.Node). Register an Application for each layer above;
-// Route a payload towards a key, or Lookup who stands nearest to it. The wire
-// specification is overlaypb/overlay.proto.
+// PeerDown and Run (see env.Node). Register an Application for each layer above.
+// Then Route a payload towards a key, or Lookup the members nearest to it. The
+// wire specification is overlaypb/overlay.proto.
 //
-// The package leaves to the world how frames move and whether a node can be
-// dialled, to overlay/scribe the groups of nodes below one root, and to
-// overlay/owner who acts for a key.
+// Transport and reachability checks are outside of this package. Package
+// overlay/scribe forms groups of nodes below one root, and package overlay/owner
+// replicates the log of a key on its owners.
 package overlay
 
 //go:generate protoc --proto_path=overlaypb --go_out=overlaypb --go_opt=paths=source_relative overlaypb/overlay.proto

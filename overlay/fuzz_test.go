@@ -13,10 +13,9 @@ import (
 // A kind makes up a message of one kind.
 type kind func(in *intruder, s *story) *overlaypb.Message
 
-var kinds = []kind{aProbe, aRoute, anAck, aFind, aNearby, aLeaf, aRowAsk, aRowGive, aGone, aLeave}
+var kinds = []kind{aProbe, aRoute, anAck, aFind, aNearby, aLeaf, aRowRequest, aRowReply, aDead, aLeave}
 
-// fuzz tells a member stories of messages of one kind, and checks that the network
-// endures them.
+// fuzz sends messages of one kind to a member, and checks that the network survives them.
 func fuzz(f *testing.F, k kind) {
 	f.Add([]byte{})
 	f.Add([]byte{3, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16})
@@ -29,15 +28,15 @@ func fuzz(f *testing.F, k kind) {
 	})
 }
 
-// tell tells a member a story, from a stranger or from one that it has come to
-// know.
+// tell sends the messages of a story to a member, from a stranger or from a node that the
+// member knows.
 func tell(t *testing.T, b []byte, kinds ...kind) {
 	s := story(b)
 	in := intrude(wire.DefaultNetwork("sim"))
 	for range 1 + s.choose(4) {
-		if s.choose(3) == 1 { // make it look at the intruder
+		if s.choose(3) == 1 { // the member gets to know the intruder
 			in.send(&overlaypb.Message{Record: in.record, Body: &overlaypb.Message_Probe{Probe: &overlaypb.Probe{
-				Nonce: in.aNonce(&s), Reply: s.choose(2) == 1, Want: s.choose(2) == 1,
+				Nonce: in.aNonce(&s), Reply: s.choose(2) == 1, WantRecord: s.choose(2) == 1,
 			}}})
 		}
 		m := kinds[s.choose(len(kinds))](in, &s)
@@ -53,16 +52,16 @@ func tell(t *testing.T, b []byte, kinds ...kind) {
 	in.endures(t)
 }
 
-var storiesFlag = flag.Int("stories", 15, "how many stories the members of a small world are told of each kind")
+var storiesFlag = flag.Int("stories", 15, "number of stories of each kind in a small world")
 
-// Members endure messages of every kind with the strangest of contents, each kind
-// alone and all together, and are a network as before when the intruder is gone.
-func TestMembersEndureAnyStory(t *testing.T) {
+// Members survive messages of every kind with arbitrary contents, each kind alone and all
+// together, and form the same network again when the intruder is gone.
+func TestMembersSurviveAnyMessage(t *testing.T) {
 	t.Parallel()
 	for i := range *storiesFlag {
 		b := make([]byte, 300)
-		dice := rand.NewChaCha8([32]byte{byte(i), byte(i >> 8), byte(i >> 16)})
-		dice.Read(b)
+		rng := rand.NewChaCha8([32]byte{byte(i), byte(i >> 8), byte(i >> 16)})
+		rng.Read(b)
 		for j, k := range append(slices.Clone(kinds), nil) {
 			these := kinds
 			if k != nil {
@@ -79,7 +78,7 @@ func FuzzProbe(f *testing.F) { fuzz(f, aProbe) }
 
 func aProbe(in *intruder, s *story) *overlaypb.Message {
 	return &overlaypb.Message{Body: &overlaypb.Message_Probe{Probe: &overlaypb.Probe{
-		Nonce: in.aNonce(s), Reply: s.choose(2) == 1, Want: s.choose(2) == 1, Attach: s.choose(2) == 1,
+		Nonce: in.aNonce(s), Reply: s.choose(2) == 1, WantRecord: s.choose(2) == 1, Attach: s.choose(2) == 1,
 		Depth: uint32(s.number()), Digest: s.number(), Decided: in.aTime(s),
 	}}}
 }
@@ -120,33 +119,33 @@ func aNearby(in *intruder, s *story) *overlaypb.Message {
 func FuzzLeaf(f *testing.F) { fuzz(f, aLeaf) }
 
 func aLeaf(in *intruder, s *story) *overlaypb.Message {
-	leaf := &overlaypb.Leaf{Depth: uint32(s.number()), Decided: in.aTime(s), Ask: s.choose(2) == 1, Records: in.someRecords(s)}
+	leaf := &overlaypb.Leaf{Depth: uint32(s.number()), Decided: in.aTime(s), WantReply: s.choose(2) == 1, Records: in.someRecords(s)}
 	for range pick(s, 1, 0, 5, 1024, 1025) {
-		leaf.Ids = append(leaf.Ids, s.number())
+		leaf.IdPrefixes = append(leaf.IdPrefixes, s.number())
 	}
 	return &overlaypb.Message{Body: &overlaypb.Message_Leaf{Leaf: leaf}}
 }
 
-func FuzzRowAsk(f *testing.F) { fuzz(f, aRowAsk) }
+func FuzzRowRequest(f *testing.F) { fuzz(f, aRowRequest) }
 
-func aRowAsk(in *intruder, s *story) *overlaypb.Message {
-	return &overlaypb.Message{Body: &overlaypb.Message_RowAsk{RowAsk: &overlaypb.RowAsk{
+func aRowRequest(in *intruder, s *story) *overlaypb.Message {
+	return &overlaypb.Message{Body: &overlaypb.Message_RowRequest{RowRequest: &overlaypb.RowRequest{
 		Row: uint32(s.number()), Columns: uint32(s.number()),
 	}}}
 }
 
-func FuzzRowGive(f *testing.F) { fuzz(f, aRowGive) }
+func FuzzRowReply(f *testing.F) { fuzz(f, aRowReply) }
 
-func aRowGive(in *intruder, s *story) *overlaypb.Message {
-	return &overlaypb.Message{Body: &overlaypb.Message_RowGive{RowGive: &overlaypb.RowGive{
-		Row: uint32(s.number()), Count: uint32(s.number()), Vacant: uint32(s.number()), Records: in.someRecords(s),
+func aRowReply(in *intruder, s *story) *overlaypb.Message {
+	return &overlaypb.Message{Body: &overlaypb.Message_RowReply{RowReply: &overlaypb.RowReply{
+		Row: uint32(s.number()), Count: uint32(s.number()), EmptyColumns: uint32(s.number()), Records: in.someRecords(s),
 	}}}
 }
 
-func FuzzGone(f *testing.F) { fuzz(f, aGone) }
+func FuzzDead(f *testing.F) { fuzz(f, aDead) }
 
-func aGone(in *intruder, s *story) *overlaypb.Message {
-	return &overlaypb.Message{Body: &overlaypb.Message_Gone{Gone: &overlaypb.Gone{Id: in.aKey(s), IssuedMs: in.aTime(s)}}}
+func aDead(in *intruder, s *story) *overlaypb.Message {
+	return &overlaypb.Message{Body: &overlaypb.Message_Dead{Dead: &overlaypb.Dead{Id: in.aKey(s), IssuedMs: in.aTime(s)}}}
 }
 
 func FuzzLeave(f *testing.F) { fuzz(f, aLeave) }

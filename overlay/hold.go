@@ -5,49 +5,49 @@ import (
 	"time"
 )
 
-// hold keeps a message until the node is active, or knows more.
-func (n *Node) hold(w *passage) {
-	if w.waiting {
+// hold keeps a message until the node is active or learns more about a slot.
+func (n *Node) hold(rs *routeState) {
+	if rs.held {
 		return
 	}
 	if len(n.held) >= maxHeld {
-		n.lose(w)
+		n.dropRoute(rs)
 		return
 	}
-	w.waiting = true
-	n.held = append(n.held, w)
-	w.next, w.due = nil, n.clock.Now().Add(holdLimit)
-	n.at(w.due, task{kind: taskHeld, n: w.id})
+	rs.held = true
+	n.held = append(n.held, rs)
+	rs.next, rs.ackDue = nil, n.clock.Now().Add(holdLimit)
+	n.at(rs.ackDue, task{kind: taskHoldExpired, n: rs.id})
 }
 
-// heldLong passes on a message that has waited long enough.
-func (n *Node) heldLong(w *passage, at time.Time) {
-	if w == nil || !w.waiting || !w.due.Equal(at) {
+// holdExpired forwards a message that has waited long enough.
+func (n *Node) holdExpired(rs *routeState, at time.Time) {
+	if rs == nil || !rs.held || !rs.ackDue.Equal(at) {
 		return
 	}
-	n.unhold(w)
-	if n.clock.Now().Sub(w.since) <= hopLimit {
-		n.pass(w)
+	n.unhold(rs)
+	if n.clock.Now().Sub(rs.startedAt) <= hopLimit {
+		n.forward(rs)
 	} else {
-		n.lose(w)
+		n.dropRoute(rs)
 	}
 }
 
-func (n *Node) unhold(w *passage) {
-	if w.waiting {
-		w.waiting, w.due = false, time.Time{}
-		n.held = slices.DeleteFunc(n.held, func(h *passage) bool { return h == w })
+func (n *Node) unhold(rs *routeState) {
+	if rs.held {
+		rs.held, rs.ackDue = false, time.Time{}
+		n.held = slices.DeleteFunc(n.held, func(h *routeState) bool { return h == rs })
 	}
 }
 
-// release passes on what waited.
+// release forwards all messages that waited.
 func (n *Node) release() {
 	held := n.held
 	n.held = nil
-	for _, w := range held {
-		if w.waiting {
-			w.waiting, w.due = false, time.Time{}
-			n.pass(w)
+	for _, rs := range held {
+		if rs.held {
+			rs.held, rs.ackDue = false, time.Time{}
+			n.forward(rs)
 		}
 	}
 }

@@ -22,12 +22,12 @@ const (
 // An ID is a point of the id space: a node's id or a key.
 type ID [Bits / 8]byte
 
-// Key returns the key of a canonical URL, which is the id of its channel and of
-// its group: SHA-256 over the network's name and the URL.
+// Key returns the key of a canonical URL, which identifies its channel and its group: the
+// SHA-256 hash of the network's name and the URL.
 func Key(network, url string) ID { return hash(network, "key", url) }
 
-// StewardURL names the log of a domain's stewards, whose owners share out how often the
-// domain is asked. It is no address of the Web's.
+// StewardURL returns the name of the log of a domain's stewards, who divide the budget of
+// requests to the domain. The name is not a web address.
 func StewardURL(domain string) string { return stewardScheme + domain }
 
 // StewardKey returns the key of StewardURL.
@@ -38,11 +38,11 @@ func StewardDomain(url string) (domain string, ok bool) {
 	return strings.CutPrefix(url, stewardScheme)
 }
 
-// ShardURL names a shard of the firehose, whose owners send on what is new in its channels.
-// It is no address of the Web's.
+// ShardURL returns the name of a shard of the firehose, whose owners pass on new entries of
+// its channels. The name is not a web address.
 func ShardURL(shard int) string { return shardScheme + strconv.Itoa(shard) }
 
-// IsShardURL says whether a URL is one of ShardURL's.
+// IsShardURL reports whether a URL is the name of a shard.
 func IsShardURL(url string) bool { return strings.HasPrefix(url, shardScheme) }
 
 const (
@@ -50,9 +50,8 @@ const (
 	shardScheme   = "shard:"
 )
 
-// NodeID returns the id of the node with a peer id: SHA-256 over the network's
-// name and the libp2p encoding of the public key, which is the peer id without
-// its multihash header.
+// NodeID returns the id of the node with a peer id: the SHA-256 hash of the network's name and
+// the libp2p encoding of the public key, which is the peer id without its multihash header.
 func NodeID(network string, peer env.PeerID) ID {
 	const header = 2
 	return hash(network, "node", string(peer[min(header, len(peer)):]))
@@ -62,7 +61,7 @@ func hash(network, kind, what string) ID {
 	return sha256.Sum256([]byte(network + "\x00" + kind + "\x00" + what))
 }
 
-// ParseID reads 64 hexadecimal digits.
+// ParseID parses 64 hexadecimal digits.
 func ParseID(s string) (ID, error) {
 	var id ID
 	if len(s) != hex.EncodedLen(len(id)) {
@@ -74,10 +73,10 @@ func ParseID(s string) (ID, error) {
 	return id, nil
 }
 
-// String returns all digits of an id.
+// String returns all digits of the id.
 func (a ID) String() string { return hex.EncodeToString(a[:]) }
 
-// Short returns the first eight digits, which is what people compare.
+// Short returns the first eight digits of the id, for logs and pages.
 func (a ID) Short() string { return hex.EncodeToString(a[:4]) }
 
 // Digit returns digit i, counted from the front.
@@ -97,7 +96,7 @@ func (a *ID) setDigit(i, digit int) {
 // Bit returns bit i, counted from the front.
 func (a ID) Bit(i int) int { return int(a[i/8]>>(7-i%8)) & 1 }
 
-// Common returns how many leading bits a and b share.
+// Common returns the number of leading bits that a and b share.
 func (a ID) Common(b ID) int {
 	for i := 0; i < len(a); i += 8 {
 		x := binary.BigEndian.Uint64(a[i:]) ^ binary.BigEndian.Uint64(b[i:])
@@ -108,7 +107,7 @@ func (a ID) Common(b ID) int {
 	return Bits
 }
 
-// Nearer says whether a is nearer to key than b is.
+// Nearer reports whether a is nearer to key than b is.
 func Nearer(key, a, b ID) bool {
 	for i := 0; i < len(key); i += 8 {
 		k := binary.BigEndian.Uint64(key[i:])
@@ -123,5 +122,6 @@ func Nearer(key, a, b ID) bool {
 // compare orders ids as numbers.
 func compare(a, b ID) int { return bytes.Compare(a[:], b[:]) }
 
-// head returns the first eight bytes of an id, by which leaf sets are compared.
-func (a ID) head() uint64 { return binary.BigEndian.Uint64(a[:]) }
+// prefix64 returns the first eight bytes of an id, which represent it when leaf sets are
+// compared.
+func (a ID) prefix64() uint64 { return binary.BigEndian.Uint64(a[:]) }

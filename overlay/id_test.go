@@ -12,8 +12,8 @@ func drawID(t *rapid.T, name string) ID {
 	return id
 }
 
-// XOR is a metric, and a node that shares a longer prefix with a key is nearer
-// to it: every hop that lengthens the prefix shortens the distance too.
+// XOR is a metric, and a node that shares a longer prefix with a key is nearer to it, so each
+// hop that lengthens the prefix shortens the distance too.
 func TestLongerPrefixIsNearer(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		key, a, b := drawID(t, "key"), drawID(t, "a"), drawID(t, "b")

@@ -8,8 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// An index does what a map does.
-func TestAnIndexIsAMap(t *testing.T) {
+func TestIndexBehavesLikeAMap(t *testing.T) {
 	type thing struct {
 		id    ID
 		value int
@@ -21,13 +20,13 @@ func TestAnIndexIsAMap(t *testing.T) {
 		for i := range some {
 			some[i] = Key("", string(rune(i)))
 		}
-		grow := rapid.IntRange(1, 9).Draw(t, "grow") // of ten steps, how many add
+		grow := rapid.IntRange(1, 9).Draw(t, "grow") // number of steps in ten that add an item
 		for i := range rapid.IntRange(0, 600).Draw(t, "steps") {
 			id := some[rapid.IntRange(0, len(some)-1).Draw(t, "id")]
 			if rapid.IntRange(0, 9).Draw(t, "add") < grow {
 				like[id], numbers[id] = x.Put(thing{id, i})
 				if got := *like[id]; got != (thing{id, i}) {
-					t.Fatalf("step %d: %v is put as %v", i, thing{id, i}, got)
+					t.Fatalf("step %d: put %v, got %v", i, thing{id, i}, got)
 				}
 			} else {
 				x.Delete(id)
@@ -38,7 +37,7 @@ func TestAnIndexIsAMap(t *testing.T) {
 			}
 		}
 		if x.Len() != len(like) {
-			t.Fatalf("%d things instead of %d", x.Len(), len(like))
+			t.Fatalf("%d items instead of %d", x.Len(), len(like))
 		}
 		for _, id := range some {
 			if x.Get(id) != like[id] {
@@ -58,13 +57,13 @@ func TestAnIndexIsAMap(t *testing.T) {
 	})
 }
 
-func TestAnEmptyIndexHasNothing(t *testing.T) {
+func TestEmptyIndexHasNoItems(t *testing.T) {
 	x := NewIndex(1, func(id *ID) *ID { return id })
 	x.Delete(ID{1})
 	if x.Get(ID{1}) != nil || x.Len() != 0 {
-		t.Error("it has something")
+		t.Error("an empty index has an item")
 	}
 	for range x.All() {
-		t.Error("it has something")
+		t.Error("an empty index has an item")
 	}
 }

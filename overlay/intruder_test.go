@@ -16,8 +16,8 @@ import (
 	"tidings/sim"
 )
 
-// A story is what a fuzzer makes up: each choice takes a byte of it, and when it
-// is told every choice is the first.
+// A story is the fuzzer's input. Each choice consumes one byte, and after the last byte every
+// choice is the first.
 type story []byte
 
 func (s *story) choose(n int) int {
@@ -31,12 +31,12 @@ func (s *story) choose(n int) int {
 
 func pick[T any](s *story, of ...T) T { return of[s.choose(len(of))] }
 
-// number is mostly one that somebody did not think of.
+// number is usually a boundary value.
 func (s *story) number() uint64 {
 	return pick[uint64](s, 1, 0, 2, 7, 63, 64, 255, 256, 1<<16-1, 1<<16, 1<<31, math.MaxUint32, 1<<63, math.MaxUint64)
 }
 
-// An intruder is a host that says what it likes to the members of a small world.
+// An intruder is a host that sends arbitrary messages to the members of a small world.
 type intruder struct {
 	*sim.Host
 	env    env.Env
@@ -87,7 +87,7 @@ func (in *intruder) sign(s *wire.Signer, age time.Duration, member bool) []byte 
 	return s.Sign(wire.DomainRecord, payload).Raw
 }
 
-// target is the member that is told the story.
+// target returns the member that receives the messages.
 func (in *intruder) target() *sim.Peer { return in.swarm.Peers()[1] }
 
 // send sends a message to the target and lets it arrive.
@@ -105,7 +105,7 @@ func (in *intruder) send(m *overlaypb.Message) {
 	in.swarm.World.Run(50 * time.Millisecond)
 }
 
-// aRecord is somebody's, or nobody's.
+// aRecord returns a valid, outdated, forged or meaningless record.
 func (in *intruder) aRecord(s *story) []byte {
 	other := func(n byte, network wire.Hash) *wire.Signer {
 		return wire.NewSigner(ed25519.NewKeyFromSeed(slices.Repeat([]byte{n}, ed25519.SeedSize)), network)
@@ -143,7 +143,7 @@ func (in *intruder) someRecords(s *story) (of [][]byte) {
 	return of
 }
 
-// aKey is mostly an id.
+// aKey is usually an id.
 func (in *intruder) aKey(s *story) []byte {
 	id := overlay.NodeID("sim", in.ID())
 	switch s.choose(8) {
@@ -166,7 +166,7 @@ func (in *intruder) aKey(s *story) []byte {
 	return make([]byte, pick(s, 32, 0, 31, 33))
 }
 
-// aNonce is mostly one that the target waits for.
+// aNonce is usually one that the target waits for.
 func (in *intruder) aNonce(s *story) uint64 {
 	for range s.choose(4) {
 		if len(in.heard) > 0 {
@@ -182,8 +182,8 @@ func (in *intruder) aNonce(s *story) uint64 {
 	return s.number()
 }
 
-// endures lets a world come to rest after the intruder is gone, and checks that
-// its members are a network as they were, with no more on their minds.
+// endures lets the world settle after the intruder is gone, and checks that its members form
+// the same network and keep no more state than before.
 func (in *intruder) endures(t *testing.T) {
 	t.Helper()
 	s := in.swarm
@@ -205,12 +205,12 @@ func (in *intruder) endures(t *testing.T) {
 	}
 	for _, p := range s.Peers() {
 		if st := p.Layers().Overlay.Stats(); st.Peers > members+40 || st.Passages > 100 || st.Leaf != members || st.Clients > 0 {
-			t.Errorf("host %d has more on its mind than it should: %+v", p.Index(), st)
+			t.Errorf("host %d keeps more state than it should: %+v", p.Index(), st)
 		}
 	}
 }
 
-// aTime is now, or soon, or never.
+// aTime is usually a time near now, or an extreme.
 func (in *intruder) aTime(s *story) uint64 {
 	now := uint64(in.swarm.Now().UnixMilli())
 	return pick(s, now, 0, now-1, now+1, now+60_000, now+3_600_000, math.MaxUint64)

@@ -9,66 +9,67 @@ import (
 )
 
 const (
-	findPatience = time.Second // for one answer to Find
-	findTries    = 2
-	// Before everybody is asked again: at first, and at most. The pause doubles, so that nodes which
-	// come back together and find nobody who has a place leave each other alone.
-	joinPauseFirst = 500 * time.Millisecond
-	joinPauseMost  = 5 * time.Second
-	// announceLimit is how long the leaf may take to acknowledge a node
-	// before it looks for its leaf again: all attempts at a dead member, twice.
-	announceLimit = 20 * time.Second
-	// announceRounds is how often it does so. Then it is active without those
-	// who speak but never answer, or one of them could keep others out.
-	announceRounds = 3
-	maxPool        = 256
+	findTimeout = time.Second // for one answer to Find
+	findTries   = 2
+	// The pause before all peers are asked again starts at minJoinPause and doubles up to
+	// maxJoinPause. Nodes that return together and find no member therefore do not flood one
+	// another.
+	minJoinPause = 500 * time.Millisecond
+	maxJoinPause = 5 * time.Second
+	// announceTimeout is the time in which the leaf has to acknowledge a node before the node
+	// starts its join again: twice the time of all probes of a dead member.
+	announceTimeout = 20 * time.Second
+	// maxAnnouncements bounds these attempts. After the last one the node becomes active
+	// without the members that speak but never answer; otherwise one of them could keep others
+	// out.
+	maxAnnouncements = 3
+	maxPool          = 256
 )
 
-// join is the state of a node that is looking for its place.
+// join is the state of a node that has no place in the network yet.
 //
-// It asks whoever it knows that is nearest to its own id for somebody still
-// nearer (Find), until it is answered by a member whose leaf covers the id. Then
-// it announces itself to that leaf. Each of the leaf's members knows it from
-// the moment of its answer, and sends it what it is the root of; it holds
-// these messages until it is Active, which it is when all members it has
-// heard of have answered and none of them knows others. So there is no moment
-// in which two nodes take themselves for the root of one key.
+// The node asks the known peer nearest to its own id for members still nearer (Find), until a
+// member answers whose leaf covers the id. Then it announces itself to that leaf. Each member
+// of the leaf knows the node from the moment of its answer, and sends it the messages that the
+// node is now the root of. The node holds these until it is Active, which it becomes when all
+// members it has heard of have answered and none of them knows others. So two nodes never
+// consider themselves the root of one key at the same time.
 type join struct {
-	pool   []*Contact // members heard of
-	by     map[ID]ID  // who named each of them first
-	found  []env.Peer // peers of which only the address is known
-	asked  map[ID]bool
-	heeded map[ID]bool   // who was asked once more since then, because it spoke: see askOnceMore
-	pause  time.Duration // before the next time that everybody is asked
-	resume time.Time     // when that is; zero: it is not planned
-	nonce  uint64        // of all its Finds: an answer that comes late is one too
-	out    bool          // a Find is waited for
-	who    env.Peer
-	tries  int
-	due    time.Time
-	since  time.Time // of the announcement
-	rounds int       // announcements made
+	pool          []*Contact // members heard of, at most maxPool
+	namedBy       map[ID]ID  // the member that named each of them first
+	found         []env.Peer // peers of which only the address is known
+	asked         map[ID]bool
+	askedAgain    map[ID]bool   // members asked once more in this round, see askOnceMore
+	pause         time.Duration // before the next time that all peers are asked, 500 ms to 5 s
+	resumeAt      time.Time     // end of the pause; zero: not scheduled
+	nonce         uint64        // shared by all Finds of this join, so that late answers count too
+	findPending   bool          // an answer to Find is outstanding
+	findPeer      env.Peer
+	findAttempts  int
+	findDue       time.Time
+	announcedAt   time.Time // time of the last announcement
+	announcements int       // announcements made so far
 
-	offer   *offer    // the leaf that was offered last
-	offers  int       // asked for since
-	search  *lookup   // for members near the node's id
-	near    []*named  // whom it found, and what they say; nil before it has ended
-	nearAt  time.Time // when it ended
-	again   bool      // it was made once more
-	deepest int       // of the leaves that others said they have
+	offer         *offer          // the leaf that a member offered last
+	offersAsked   int             // number of further offers requested
+	selfLookup    *lookup         // lookup of members near the node's id
+	nearest       []*lookupMember // result of selfLookup with the members' answers; nil until it has ended
+	nearestAt     time.Time       // time at which selfLookup ended
+	lookedUpTwice bool            // selfLookup was repeated
+	maxDepthHeard int             // maximum depth that others said their leaves have
 }
 
-// drop forgets what was found out of a place that is not wanted any more. A look-up that goes
-// on finds nobody who waits for it.
-func (j *join) drop() {
-	j.offer, j.offers = nil, 0
-	j.search, j.near, j.again = nil, nil, false
+// discardOffer drops the offer and the lookup of an earlier attempt. A lookup that is still
+// running finds that its result is no longer wanted.
+func (j *join) discardOffer() {
+	j.offer, j.offersAsked = nil, 0
+	j.selfLookup, j.nearest, j.lookedUpTwice = nil, nil, false
 }
 
-// searching says whether those near the node's id are being looked up.
-func (j *join) searching() bool { return j.search != nil && j.near == nil }
+// lookingUp reports whether the lookup of members near the node's id is running.
+func (j *join) lookingUp() bool { return j.selfLookup != nil && j.nearest == nil }
 
-// Found takes a peer that one can join through.
+// Found takes a peer through which the node may join.
 func (n *Node) Found(peer env.Peer) {
 	if peer.ID == n.self.Peer.ID {
 		return
@@ -82,13 +83,13 @@ func (n *Node) Found(peer env.Peer) {
 		n.stepJoin()
 	case Active:
 		if n.peers.get(peer.ID) == nil {
-			n.knock(&Contact{ID: NodeID(n.network, peer.ID), Peer: peer})
+			n.probeOnce(&Contact{ID: NodeID(n.network, peer.ID), Peer: peer})
 		}
 	}
 }
 
-// Reachable takes the news that the node can be dialled at addrs, or that it
-// cannot (nil).
+// Reachable takes the addresses at which the node can be dialled, or nil if it cannot be
+// dialled.
 func (n *Node) Reachable(addrs []string) {
 	if n.state == Left || slices.Equal(addrs, n.reachable) && (addrs == nil) == (n.reachable == nil) {
 		return
@@ -97,8 +98,8 @@ func (n *Node) Reachable(addrs []string) {
 	member := addrs != nil
 	was := n.self.Member
 	if was != member {
-		n.join.drop()
-		n.join.askAnew()
+		n.join.discardOffer()
+		n.join.askAllAgain()
 	}
 	if was && !member && n.state != Alone {
 		n.Leave()
@@ -109,22 +110,23 @@ func (n *Node) Reachable(addrs []string) {
 		n.Moved()
 	}
 	if member && !was && n.state == Attached {
-		n.pool(n.self.ID, n.Hosts())
+		n.addToPool(n.self.ID, n.Hosts())
 		n.state = Alone
 	}
 	n.stepJoin()
 }
 
-// Moved takes the news that the node is at other addresses than before. It speaks to all it has to do with from
-// there, with its present record, before they miss it; if it is looking for its network, it asks everybody anew.
+// Moved takes the news that the node's addresses have changed. The node probes all peers in
+// use from its new addresses, with its current record, before they miss it. A node that is
+// still looking for its network asks all peers again.
 func (n *Node) Moved() {
 	if n.state == Alone {
-		n.join.askAnew()
+		n.join.askAllAgain()
 		n.stepJoin()
 		return
 	}
-	for _, p := range slices.Clone(n.peers.of) {
-		if n.placed(p) {
+	for _, p := range slices.Clone(n.peers.all) {
+		if n.hasPlace(p) {
 			n.probe(p)
 		}
 	}
@@ -138,34 +140,34 @@ func (n *Node) issue(addrs []string, member bool) {
 	}
 	n.self = newRecord(n.network, n.signer, addrs, now, member)
 	n.leaf.Add(n.self)
-	for _, p := range n.peers.of {
-		p.told, p.toldNow = false, false
+	for _, p := range n.peers.all {
+		p.knowsMe, p.recordSent = false, false
 	}
 	n.saveIssued()
 }
 
-// reset puts a node that was a member back to where it knows nobody.
+// reset returns a former member to the state in which it knows nobody.
 func (n *Node) reset() {
-	n.pool(n.self.ID, n.leaf.Members())
-	n.join.drop()
-	n.join.askAnew()
-	n.leaf = newLeafSet(n.self, n.leaf.split, n.leaf.merge)
+	n.addToPool(n.self.ID, n.leaf.Members())
+	n.join.discardOffer()
+	n.join.askAllAgain()
+	n.leaf = newLeafSet(n.self, n.leaf.splitSize, n.leaf.mergeSize)
 	n.table = table{self: n.self.ID}
 	n.state = Alone
-	n.changed = true
-	for _, p := range slices.Clone(n.peers.of) {
-		if p.candidate, p.attached = false, never; !n.useful(p) {
+	n.leafChanged = true
+	for _, p := range slices.Clone(n.peers.all) {
+		if p.candidate, p.attached = false, never; !n.inUse(p) {
 			n.peers.remove(p.id)
 		}
 	}
 }
 
-// pool takes members that somebody named.
-func (n *Node) pool(by ID, of []*Contact) {
-	if n.join.by == nil {
-		n.join.by = map[ID]ID{}
+// addToPool adds members that by named to the pool.
+func (n *Node) addToPool(by ID, contacts []*Contact) {
+	if n.join.namedBy == nil {
+		n.join.namedBy = map[ID]ID{}
 	}
-	for _, c := range of {
+	for _, c := range contacts {
 		if c.ID == n.self.ID || !c.Member {
 			continue
 		}
@@ -175,7 +177,7 @@ func (n *Node) pool(by ID, of []*Contact) {
 			n.join.pool[i] = c
 		case len(n.join.pool) < maxPool:
 			n.join.pool = append(n.join.pool, c)
-			n.join.by[c.ID] = by
+			n.join.namedBy[c.ID] = by
 		}
 	}
 }
@@ -188,94 +190,95 @@ func (n *Node) stepJoin() {
 	case Active, Attached, Left:
 		return
 	case Joining:
-		switch late := now.Sub(j.since) > announceLimit; {
-		case late && j.rounds == announceRounds:
-			n.log.Warn("joined without answers of some leaf set members")
+		switch late := now.Sub(j.announcedAt) > announceTimeout; {
+		case late && j.announcements == maxAnnouncements:
+			n.log.Warn("joined, but some leaf set members did not answer")
 			n.activate()
 			return
 		case late:
 			n.log.Debug("leaf set members did not acknowledge in time, so joining starts again")
 			n.reset()
 		default:
-			n.joinedYet()
-			n.after(findPatience, task{kind: taskJoin})
+			n.checkJoined()
+			n.after(findTimeout, task{kind: taskJoin})
 			return
 		}
 	case Alone:
 	}
-	if j.searching() && j.offer != nil || j.out && now.Before(j.due) {
+	if j.lookingUp() && j.offer != nil || j.findPending && now.Before(j.findDue) {
 		return
 	}
-	if j.out && j.tries < findTries {
-		n.find(j.who)
+	if j.findPending && j.findAttempts < findTries {
+		n.sendFind(j.findPeer)
 		return
 	}
-	if j.out = false; j.near != nil && j.offer != nil { // who was to offer another leaf is silent
-		n.weigh()
+	if j.findPending = false; j.nearest != nil && j.offer != nil { // the member asked for another offer is silent
+		n.checkOffer()
 		return
 	}
-	if !j.resume.IsZero() && !now.Before(j.resume) {
-		j.askAnew()
+	if !j.resumeAt.IsZero() && !now.Before(j.resumeAt) {
+		j.askAllAgain()
 	}
 	if next, ok := n.nextToAsk(); ok {
-		j.tries = 0
-		n.find(next)
+		j.findAttempts = 0
+		n.sendFind(next)
 		return
 	}
-	if !j.searching() && n.mayActAlone(now) {
+	if !j.lookingUp() && n.mayActAlone(now) {
 		n.leaf.SetDepth(0)
 		n.activate()
-		n.risen(now) // those it knew may just have done the same
+		n.probeAllDead(now) // other known nodes may have started alone at the same time
 		return
 	}
-	if j.resume.IsZero() {
-		j.pause = min(max(2*j.pause, joinPauseFirst), joinPauseMost)
-		n.rest(now.Add(n.spread(j.pause)))
+	if j.resumeAt.IsZero() {
+		j.pause = min(max(2*j.pause, minJoinPause), maxJoinPause)
+		n.pauseJoin(now.Add(n.jitter(j.pause)))
 	}
 }
 
-// rest has the node ask nobody a second time before until; those not asked yet still are. It comes back
-// sooner if it may act alone by then, give or take a second: nodes that start together do not all act alone.
-func (n *Node) rest(until time.Time) {
-	n.join.resume = until
+// pauseJoin stops the node from asking any peer a second time before until; peers not asked
+// yet still are. The next step comes sooner if the node may act alone before until, with up to
+// a second of jitter, so that nodes that start together do not all act alone.
+func (n *Node) pauseJoin(until time.Time) {
+	n.join.resumeAt = until
 	n.at(until, task{kind: taskJoin})
-	if alone := n.started.Add(n.cfg.JoinPatience); alone.After(n.clock.Now()) && alone.Before(until) {
+	if alone := n.started.Add(n.cfg.JoinTimeout); alone.After(n.clock.Now()) && alone.Before(until) {
 		n.at(alone.Add(time.Duration(n.rand.Int64N(int64(time.Second)))), task{kind: taskJoin})
 	}
 }
 
-// askAnew makes all those the node knows be asked again.
-func (j *join) askAnew() {
+// askAllAgain allows all known peers to be asked again.
+func (j *join) askAllAgain() {
 	clear(j.asked)
-	clear(j.heeded)
-	j.resume = time.Time{}
+	clear(j.askedAgain)
+	j.resumeAt = time.Time{}
 }
 
-// askOnceMore asks a member again that has probed the node: mostly it has got its place since it was asked.
-// It does so once before everybody is asked anew; else one that goes on probing would keep the others from
-// being asked.
+// askOnceMore asks a member again after a probe from it, because it has probably got its place
+// since it was asked. This happens once per round; otherwise a member that keeps probing would
+// keep the node from asking the others.
 func (n *Node) askOnceMore(p *peer) {
 	j := &n.join
-	if n.state != Alone || p.contact == nil || !p.contact.Member || !j.asked[p.contact.ID] || j.heeded[p.contact.ID] {
+	if n.state != Alone || p.contact == nil || !p.contact.Member || !j.asked[p.contact.ID] || j.askedAgain[p.contact.ID] {
 		return
 	}
-	if j.heeded == nil {
-		j.heeded = map[ID]bool{}
+	if j.askedAgain == nil {
+		j.askedAgain = map[ID]bool{}
 	}
-	j.heeded[p.contact.ID] = true
+	j.askedAgain[p.contact.ID] = true
 	delete(j.asked, p.contact.ID)
 	n.stepJoin()
 }
 
-// mayActAlone says whether a node that nobody answers is a network by itself.
+// mayActAlone reports whether a node that gets no answers may be a network of its own.
 func (n *Node) mayActAlone(now time.Time) bool {
 	if !n.self.Member {
 		return false
 	}
-	if n.cfg.Founder && len(n.known) == 0 && len(n.join.found) == 0 {
+	if n.cfg.Founder && len(n.remembered) == 0 && len(n.join.found) == 0 {
 		return true
 	}
-	return (n.cfg.Founder || len(n.known) > 0) && now.Sub(n.started) >= n.cfg.JoinPatience
+	return (n.cfg.Founder || len(n.remembered) > 0) && now.Sub(n.started) >= n.cfg.JoinTimeout
 }
 
 // nextToAsk returns the peer nearest to the node's own id that was not asked yet.
@@ -293,7 +296,7 @@ func (n *Node) nextToAsk() (best env.Peer, ok bool) {
 	for _, c := range j.pool {
 		consider(c.ID, c.Peer)
 	}
-	for _, c := range n.known {
+	for _, c := range n.remembered {
 		consider(c.ID, c.Peer)
 	}
 	for _, p := range j.found {
@@ -305,139 +308,138 @@ func (n *Node) nextToAsk() (best env.Peer, ok bool) {
 	return best, ok
 }
 
-func (n *Node) find(who env.Peer) {
+func (n *Node) sendFind(peer env.Peer) {
 	j := &n.join
 	if j.nonce == 0 {
 		j.nonce = n.rand.Uint64() | 1
 	}
-	j.who, j.out, j.due = who, true, n.clock.Now().Add(findPatience)
-	j.tries++
-	n.net.Send(who, env.Control, n.toSend(&overlaypb.Message{
+	j.findPeer, j.findPending, j.findDue = peer, true, n.clock.Now().Add(findTimeout)
+	j.findAttempts++
+	n.net.Send(peer, env.Control, n.encode(&overlaypb.Message{
 		Record: n.self.Raw,
 		Body:   &overlaypb.Message_Find{Find: &overlaypb.Find{Nonce: j.nonce, Key: n.self.ID[:], Rows: true}},
 	}))
-	n.at(j.due, task{kind: taskJoin})
+	n.at(j.findDue, task{kind: taskJoin})
 }
 
-// onFind answers with the way to a key.
+// onFind answers with members near the key.
 func (n *Node) onFind(p *peer, m *overlaypb.Find) {
 	key := ID(m.Key)
 	r := &overlaypb.Nearby{Nonce: m.Nonce, Depth: uint32(n.leaf.Depth()), Decided: n.leaf.decided}
 	if n.state == Active {
 		r.Covers = n.leaf.Covers(key)
-		of := []*Contact{n.self}
+		contacts := []*Contact{n.self}
 		switch {
-		case m.Want > 0:
-			of = n.nearestKnown(key, int(m.Want))
+		case m.Limit > 0:
+			contacts = n.nearestKnown(key, int(m.Limit))
 		case r.Covers:
-			of = slices.Clone(n.leaf.Members())
+			contacts = slices.Clone(n.leaf.Members())
 		default:
-			of = append(of, n.nearestKnown(key, 4)...)
+			contacts = append(contacts, n.nearestKnown(key, 4)...)
 		}
 		row := n.self.ID.Common(key) / 4
 		n.table.each(n.leaf.Depth(), func(at, _ int, s *slot) {
 			if m.Rows && at <= row && s.contact != nil {
-				of = append(of, s.contact.contact)
+				contacts = append(contacts, s.contact.contact)
 			}
 		})
-		of = slices.DeleteFunc(of, func(c *Contact) bool { return p.contact != nil && c.ID == p.contact.ID })
-		r.Records = raws(of)
+		contacts = slices.DeleteFunc(contacts, func(c *Contact) bool { return p.contact != nil && c.ID == p.contact.ID })
+		r.Records = rawRecords(contacts)
 	}
 	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Nearby{Nearby: r}})
 }
 
-// nearestKnown returns the k members nearest to a key among all in leaf and table.
+// nearestKnown returns the k members nearest to a key among leaf and table.
 func (n *Node) nearestKnown(key ID, k int) []*Contact {
-	of := slices.Clone(n.leaf.Members())
+	contacts := slices.Clone(n.leaf.Members())
 	n.table.each(n.leaf.Depth(), func(_, _ int, s *slot) {
 		if s.contact != nil {
-			of = append(of, s.contact.contact)
+			contacts = append(contacts, s.contact.contact)
 		}
 	})
-	return nearestN(of, key, k)
+	return nearestN(contacts, key, k)
 }
 
 func (n *Node) onNearby(p *peer, m *overlaypb.Nearby) {
 	j := &n.join
-	if l := n.looks[m.Nonce]; l != nil {
-		n.lookAnswered(p, l, m)
+	if search := n.slotSearches[m.Nonce]; search != nil {
+		n.slotSearchAnswered(p, search, m)
 		return
 	}
-	if q, ok := n.questions[m.Nonce]; ok {
-		n.lookupAnswered(p.id, q, m)
+	if q, ok := n.lookupQueries[m.Nonce]; ok {
+		n.queryAnswered(p.id, q, m)
 		return
 	}
 	if n.state != Alone || m.Nonce != j.nonce || j.nonce == 0 {
 		return
 	}
-	j.out = false
+	j.findPending = false
 	if !m.Covers {
-		j.deepest = max(j.deepest, int(m.Depth))
+		j.maxDepthHeard = max(j.maxDepthHeard, int(m.Depth))
 	}
-	of := n.open(m.Records)
+	contacts := n.openRecords(m.Records)
 	if p.contact != nil {
-		of = append(of, p.contact)
+		contacts = append(contacts, p.contact)
 	}
-	n.pool(NodeID(n.network, p.id), of)
+	n.addToPool(NodeID(n.network, p.id), contacts)
 	switch {
 	case !m.Covers || n.self.ID.Common(NodeID(n.network, p.id)) < int(m.Depth):
-		if j.search == nil && n.self.Member {
-			n.seek()
+		if j.selfLookup == nil && n.self.Member {
+			n.lookUpSelf()
 		}
 		n.stepJoin()
 	case n.self.Member:
-		j.offer = &offer{depth: int(m.Depth), decided: m.Decided, of: of}
-		n.weigh()
-	case n.clock.Now().Sub(n.started) >= n.cfg.RolePatience:
+		j.offer = &offer{depth: int(m.Depth), decided: m.Decided, members: contacts}
+		n.checkOffer()
+	case n.clock.Now().Sub(n.started) >= n.cfg.DialBackTimeout:
 		n.chooseHosts()
-	default: // nobody has dialled back yet
-		n.rest(n.started.Add(n.cfg.RolePatience))
+	default: // no node has dialled this node back yet
+		n.pauseJoin(n.started.Add(n.cfg.DialBackTimeout))
 	}
 }
 
-// announce makes the node known to the leaf it belongs to, and to contacts for
-// its table.
-func (n *Node) announce(depth int, decided uint64, of []*Contact) {
+// announce makes the node known to the leaf it belongs to, and to contacts for its table.
+func (n *Node) announce(depth int, decided uint64, contacts []*Contact) {
 	n.state = Joining
-	n.join.since = n.clock.Now()
-	n.join.drop()
-	n.join.rounds++
+	n.join.announcedAt = n.clock.Now()
+	n.join.discardOffer()
+	n.join.announcements++
 	n.leaf.SetDepth(depth)
-	n.leaf.decided = min(decided, n.latest())
+	n.leaf.decided = min(decided, n.latestDecision())
 	n.table.resize(depth)
-	for _, p := range n.peers.of {
+	for _, p := range n.peers.all {
 		p.acked = false
-		if p.leaf != nil {
-			p.leaf.asks, p.leaf.whole = 0, false
+		if p.leafSync != nil {
+			p.leafSync.joinAsks, p.leafSync.complete = 0, false
 		}
 	}
-	for _, c := range of {
-		n.meet(c)
+	for _, c := range contacts {
+		n.considerMember(c)
 	}
-	n.after(findPatience, task{kind: taskJoin})
-	n.joinedYet()
+	n.after(findTimeout, task{kind: taskJoin})
+	n.checkJoined()
 }
 
-// joinedYet makes the node active if its whole leaf has acknowledged it: every
-// member it has heard of has answered its announcement, and knew nobody then whom the
-// node does not know, or has been asked maxAsks times what it knows. Who comes after that
-// hears of the node, as everybody whom it could ask knows it.
-func (n *Node) joinedYet() {
+// checkJoined makes the node active once its whole leaf has acknowledged it. Every member it
+// has heard of must have answered the announcement, and must either have named only members
+// that the node knows, or have been asked maxJoinAsks times for others. A member that joins
+// later learns of the node from any member it asks, because all of them know the node.
+func (n *Node) checkJoined() {
 	if n.state != Joining {
 		return
 	}
-	for _, p := range n.peers.of {
+	for _, p := range n.peers.all {
 		if p.candidate && p.contact != nil && n.leaf.Covers(p.contact.ID) {
-			return // nobody need be asked before all have answered
+			return // members are asked for others only after all have answered
 		}
 	}
 	waits := false
-	for _, p := range n.peers.of {
+	for _, p := range n.peers.all {
 		switch {
 		case p.contact == nil || !n.leaf.Covers(p.contact.ID):
-		case n.leaf.Has(p.contact.ID) != nil && p.compared().asks < maxAsks && !n.knowsAllOf(p):
-			if n.compare(p) {
-				p.leaf.asks++
+		case n.leaf.Has(p.contact.ID) != nil && p.syncState().joinAsks < maxJoinAsks && !n.knowsAllOf(p):
+			if n.requestLeaf(p) {
+				p.leafSync.joinAsks++
 			}
 			waits = true
 		}
@@ -447,44 +449,43 @@ func (n *Node) joinedYet() {
 	}
 }
 
-// maxAsks is how often a joining node asks one member of its leaf for others. A
-// member that has not noticed a death goes on naming the dead.
-const maxAsks = 3
+// maxJoinAsks bounds how often a joining node asks one member of its leaf for others. A member
+// that has not noticed a death keeps naming the dead.
+const maxJoinAsks = 3
 
-// missKnown remembers those as missed whom an earlier life knew and who have not
-// been heard in this one: they may be dead, or on the other side of a partition.
-// A node that acts alone misses all of them, also those who told it that they
-// are looking for the network themselves.
-func (n *Node) missKnown() {
+// tombstoneUnheard adds a tombstone for each remembered peer that has not been heard since the node
+// started: it may be dead, or on the other side of a partition. A node that acts alone does so
+// for all of them, including those that said they are looking for the network themselves.
+func (n *Node) tombstoneUnheard() {
 	alone := n.leaf.Len() == 1
-	long := n.clock.Now().Add(-hearsay)
-	for _, c := range n.known {
+	long := n.clock.Now().Add(-reviveDelay)
+	for _, c := range n.remembered {
 		p := n.peers.get(c.Peer.ID)
-		if !alone && p != nil && p.heard != never {
+		if !alone && p != nil && p.lastHeard != never {
 			continue
 		}
-		n.dead.bury(c, long, true)
+		n.tombstones.add(c, long, true)
 		if p != nil {
-			p.heard = never // its next word brings it back
+			p.lastHeard = never // the next message from the peer restores it
 		}
 	}
 }
 
-// activate makes the node a member in full: the root of keys.
+// activate makes the node a full member, which is the root of keys.
 func (n *Node) activate() {
 	n.state = Active
-	n.changed = true
+	n.leafChanged = true
 	for _, p := range slices.Clone(n.hosts) {
 		n.detach(p)
 	}
-	n.missKnown()
-	n.keepDoors()
+	n.tombstoneUnheard()
+	n.keepBootstraps()
 	n.join = join{}
-	n.quick = 2
-	n.planRow(time.Second)
-	n.selfPause = firstLook
-	n.planSelf(soonLook)
-	n.remember() // a node killed in its first seconds finds its network again
+	n.quickRounds = 2
+	n.scheduleRow(time.Second)
+	n.selfLookupInterval = selfLookupFirst
+	n.scheduleSelfLookup(selfLookupSoon)
+	n.savePeers() // a node killed in its first seconds finds its network again
 	if n.leaf.Len() == 1 {
 		n.log.Info("running without other nodes so far", "id", n.self.ID.Short())
 	} else {

@@ -17,8 +17,8 @@ import (
 	"tidings/overlay/overlaypb"
 )
 
-// A lab is a world of one node: a clock that the test moves, a network that
-// keeps what is sent, and a store in memory.
+// A lab runs one node with a clock that the test moves, a network that records what is sent,
+// and a store in memory.
 type lab struct {
 	t       testing.TB
 	network wire.Network
@@ -45,7 +45,7 @@ func newLab(t testing.TB) *lab {
 	}
 }
 
-// boot starts the node, a founder that has not been dialled back yet.
+// boot starts the node as a founder that has not been dialled back yet.
 func (l *lab) boot() *Node {
 	e := env.Env{Clock: l, Network: l, Store: l, Rand: rand.New(rand.NewPCG(1, 2)), Log: slog.New(slog.DiscardHandler)}
 	l.node = New(e, l.actor(0).signer, wire.Memo(wire.NewVerifier(l.hash), 1<<16), Config{Network: l.network, Founder: true})
@@ -53,7 +53,7 @@ func (l *lab) boot() *Node {
 	return l.node
 }
 
-// member starts a node that is a network by itself.
+// member starts a node that is a network of its own.
 func (l *lab) member() *Node {
 	l.boot()
 	l.node.Reachable([]string{"here"})
@@ -73,7 +73,7 @@ func (l *lab) Send(to env.Peer, _ env.Class, frame []byte) {
 	}
 	m, err := parse(body)
 	if err != nil {
-		l.t.Fatalf("sent what nobody takes: %v", err)
+		l.t.Fatalf("sent an invalid frame: %v", err)
 	}
 	l.sent = append(l.sent, letter{to.ID, m})
 }
@@ -149,22 +149,22 @@ func (l *lab) key(n int) ed25519.PrivateKey {
 
 func (a *actor) id() env.PeerID { return a.contact.Peer.ID }
 
-// near returns actors whose ids share exactly `bits` bits with id.
-func (l *lab) near(id ID, bits, count int) (of []*actor) {
-	for n := 1; len(of) < count; n++ {
+// actorsNear returns actors whose ids share exactly `bits` bits with id.
+func (l *lab) actorsNear(id ID, bits, count int) (actors []*actor) {
+	for n := 1; len(actors) < count; n++ {
 		if a := l.actor(n + 1000*bits); a.contact.ID.Common(id) == bits {
-			of = append(of, a)
+			actors = append(actors, a)
 		}
 	}
-	return of
+	return actors
 }
 
-// client gives an actor's record as that of a client.
+// client returns an actor's record as a client.
 func (l *lab) client(a *actor) *Contact {
 	return newRecord(l.network.Name, a.signer, nil, l.now, false)
 }
 
-// say brings the node a message of an actor, with its record.
+// say delivers a message of an actor to the node, with the actor's record.
 func (l *lab) say(a *actor, m *overlaypb.Message) error {
 	l.t.Helper()
 	if m.Record == nil {
@@ -179,7 +179,7 @@ func (l *lab) say(a *actor, m *overlaypb.Message) error {
 	return err
 }
 
-// heard returns what the node has sent to an actor since it was last asked.
+// heard returns and removes the messages that the node has sent to an actor.
 func (l *lab) heard(a *actor) (of []*overlaypb.Message) {
 	l.sent = slices.DeleteFunc(l.sent, func(s letter) bool {
 		if s.to == a.id() {
@@ -190,8 +190,8 @@ func (l *lab) heard(a *actor) (of []*overlaypb.Message) {
 	return of
 }
 
-// answers makes an actor answer the probes sent to it, as a member of a leaf of
-// the same depth that knows the same.
+// answers makes an actor answer the probes sent to it as a member that agrees with the node
+// about the leaf. It returns the number of probes.
 func (l *lab) answers(a *actor) (probes int) {
 	for _, m := range l.heard(a) {
 		if p := m.GetProbe(); p != nil && !p.Reply {

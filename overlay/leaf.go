@@ -5,43 +5,44 @@ import (
 	"time"
 )
 
-// A LeafSet is the members of one leaf, as one of them knows them.
+// A LeafSet is the set of members of one leaf, as one of them knows them.
 //
-// A leaf is all members whose ids share its first Depth bits. It splits when
-// both halves hold at least split members, and is merged with its sibling when
-// it holds fewer than merge. Between the two numbers the past decides, which
-// members may remember differently; so each depth carries the time at which
-// it was decided, and the later decision counts (see Adopt).
+// A leaf is the set of all members whose ids share its first Depth bits. It splits when both
+// halves hold at least splitSize members, and merges with its sibling when it holds fewer than
+// mergeSize. Between these sizes the depth depends on history, which members may remember
+// differently. Each depth therefore carries the time of its decision, and the later decision
+// counts (see Adopt).
 type LeafSet struct {
-	self         *Contact
-	split, merge int
-	depth        int
-	decided      uint64     // when depth was chosen: Unix time in ms
-	members      []*Contact // by id, self among them
-	digest       uint64
-	changes      uint64 // counts them
+	self                 *Contact
+	splitSize, mergeSize int
+	depth                int
+	decided              uint64     // when depth was chosen: Unix time in ms
+	members              []*Contact // in the order of their ids, self included
+	digest               uint64
+	changes              uint64 // number of changes of members or depth
 }
 
 func newLeafSet(self *Contact, split, merge int) *LeafSet {
-	l := &LeafSet{self: self, split: split, merge: merge}
+	l := &LeafSet{self: self, splitSize: split, mergeSize: merge}
 	l.Add(self)
 	return l
 }
 
-// Depth is the length of the leaf's prefix in bits.
+// Depth returns the length of the leaf's prefix in bits.
 func (l *LeafSet) Depth() int { return l.depth }
 
-// Len is the number of members, the node itself included.
+// Len returns the number of members, the node itself included.
 func (l *LeafSet) Len() int { return len(l.members) }
 
-// Members returns the members in the order of their ids, the node itself among
-// them. The slice must not be changed.
+// Members returns the members in the order of their ids, the node itself included. The slice
+// must not be changed.
 func (l *LeafSet) Members() []*Contact { return l.members }
 
-// Digest is equal for two nodes that know the same members at the same depth.
+// Digest returns a hash that is equal for two nodes that know the same members at the same
+// depth.
 func (l *LeafSet) Digest() uint64 { return l.digest ^ mix(uint64(l.depth)) }
 
-// Covers says whether a key lies in the leaf.
+// Covers reports whether a key lies in the leaf.
 func (l *LeafSet) Covers(key ID) bool { return l.self.ID.Common(key) >= l.depth }
 
 func (l *LeafSet) find(id ID) (int, bool) {
@@ -56,8 +57,8 @@ func (l *LeafSet) Has(id ID) *Contact {
 	return nil
 }
 
-// Add adds a member, or puts a newer record in place of an older one. It says
-// whether the set of ids grew.
+// Add adds a member, or replaces an older record of it. It reports whether the set of ids
+// grew.
 func (l *LeafSet) Add(c *Contact) bool {
 	i, known := l.find(c.ID)
 	if known {
@@ -72,11 +73,11 @@ func (l *LeafSet) Add(c *Contact) bool {
 	}
 	l.changes++
 	l.members = slices.Insert(l.members, i, c)
-	l.digest ^= mix(c.ID.head())
+	l.digest ^= mix(c.ID.prefix64())
 	return true
 }
 
-// Remove removes a member and says whether it was one.
+// Remove removes a member and reports whether it was one.
 func (l *LeafSet) Remove(id ID) bool {
 	i, known := l.find(id)
 	if !known || id == l.self.ID {
@@ -84,7 +85,7 @@ func (l *LeafSet) Remove(id ID) bool {
 	}
 	l.changes++
 	l.members = slices.Delete(l.members, i, i+1)
-	l.digest ^= mix(id.head())
+	l.digest ^= mix(id.prefix64())
 	return true
 }
 
@@ -94,19 +95,18 @@ func (l *LeafSet) NearestN(key ID, n int) []*Contact {
 }
 
 // nearestN sorts contacts by their distance to key and returns the first n.
-func nearestN(of []*Contact, key ID, n int) []*Contact {
-	slices.SortFunc(of, func(a, b *Contact) int {
+func nearestN(contacts []*Contact, key ID, n int) []*Contact {
+	slices.SortFunc(contacts, func(a, b *Contact) int {
 		if Nearer(key, a.ID, b.ID) {
 			return -1
 		}
 		return 1
 	})
-	return of[:min(n, len(of))]
+	return contacts[:min(n, len(contacts))]
 }
 
-// halves counts the members of the leaf on the node's own side and on the other
-// side of the next bit; halvesAt does so for the part of the leaf that shares the first
-// bits with the node.
+// halves counts the members of the leaf on the node's own side and on the other side of the
+// next bit. halvesAt does the same for the members that share the first bits with the node.
 func (l *LeafSet) halves() (own, other int) { return l.halvesAt(l.depth) }
 
 func (l *LeafSet) halvesAt(bits int) (own, other int) {
@@ -121,51 +121,52 @@ func (l *LeafSet) halvesAt(bits int) (own, other int) {
 	return own, other
 }
 
-// Wants returns the depth that the members known call for.
-func (l *LeafSet) Wants() int {
-	if own, other := l.halves(); own >= l.split && other >= l.split && l.depth < maxDepth {
+// WantedDepth returns the depth that the known members call for.
+func (l *LeafSet) WantedDepth() int {
+	if own, other := l.halves(); own >= l.splitSize && other >= l.splitSize && l.depth < maxDepth {
 		return l.depth + 1
 	}
-	if l.depth > 0 && len(l.members) < l.merge {
+	if l.depth > 0 && len(l.members) < l.mergeSize {
 		return l.depth - 1
 	}
 	return l.depth
 }
 
-// Decide notes that the leaf's depth is chosen anew at now. A decision is later
-// than the one it replaces, whatever the clock says.
+// Decide records that the leaf's depth is chosen anew at now. A decision is always later than
+// the one it replaces, even if the clock went back.
 func (l *LeafSet) Decide(now time.Time) {
-	l.decided = max(uint64(now.UnixMilli()), l.decided+1, l.decided) // no time is later than the last
+	l.decided = max(uint64(now.UnixMilli()), l.decided+1, l.decided) // the last maximum prevents an overflow
 }
 
-// Adopt returns the depth to take when a member that shares common bits with
-// the node says how deep its leaf is, and since when; ok is false if the own
-// depth stands. sibling is how many members the sibling of the leaf seems to have.
+// Adopt decides on a claim of another member, which shares common bits with the node, about
+// the depth of its leaf and the time of that decision. It returns the depth to take; ok is
+// false if the node keeps its own depth. sibling is the estimated size of the leaf's sibling,
+// and voted says that most others make the same claim.
 //
-// A claim is believed as far as what the node itself knows allows it: it splits the leaf
-// only while both halves would outlive it, and widens it, a bit at a time, only if the
-// leaf or its sibling is small. So a liar cannot have what Wants would undo at once. Any
-// other later decision is overruled by a still later one, for the own depth; unless most
-// others say the same (voted), because one may know too few to see why.
+// A claim is believed only as far as the node's own knowledge supports it: the leaf splits
+// only while both halves keep at least mergeSize members, and widens, one bit at a time, only if
+// the leaf or its sibling is small. So a liar cannot force a depth that WantedDepth would undo
+// at once. The node overrules any other later decision with a still later one for its own
+// depth, unless voted is set: the node may know too few members to see the reason.
 func (l *LeafSet) Adopt(common, depth int, decided uint64, sibling int, voted bool) (to int, ok bool) {
 	if common < l.depth && common < depth {
-		return 0, false // of another leaf, as both see it
+		return 0, false // both sides agree that the member is in another leaf
 	}
 	if decided < l.decided || decided == l.decided && depth >= l.depth {
 		return 0, false
 	}
 	if depth < l.depth {
-		if len(l.members) >= l.split && sibling >= l.split && !voted {
+		if len(l.members) >= l.splitSize && sibling >= l.splitSize && !voted {
 			l.decided = max(decided, decided+1)
 			return 0, false
 		}
 		return l.depth - 1, true
 	}
-	// A member whose leaf does not hold this node, though this node's leaf held it, has
-	// split from it at bit common.
+	// This node's leaf holds the member, but not the other way round: the member's leaf has
+	// split at bit common.
 	for to = l.depth; to < min(depth, common+1); to++ {
 		own, other := l.halvesAt(to)
-		if own < l.merge || other < l.merge && !(voted && to == l.depth) {
+		if own < l.mergeSize || other < l.mergeSize && !(voted && to == l.depth) {
 			break
 		}
 	}
@@ -176,8 +177,8 @@ func (l *LeafSet) Adopt(common, depth int, decided uint64, sibling int, voted bo
 	return to, true
 }
 
-// SetDepth sets the depth and returns the members that are now beyond the leaf.
-// Those that a wider leaf still lacks have to be Added.
+// SetDepth sets the depth and returns the members that are now outside the leaf. The caller
+// has to add the members that a wider leaf still lacks.
 func (l *LeafSet) SetDepth(depth int) (out []*Contact) {
 	l.depth = depth
 	l.changes++
@@ -185,15 +186,15 @@ func (l *LeafSet) SetDepth(depth int) (out []*Contact) {
 		beyond := !l.Covers(c.ID)
 		if beyond {
 			out = append(out, c)
-			l.digest ^= mix(c.ID.head())
+			l.digest ^= mix(c.ID.prefix64())
 		}
 		return beyond
 	})
 	return out
 }
 
-// mix spreads the bits of x (the finaliser of MurmurHash3), so that XOR of
-// several makes a digest.
+// mix spreads the bits of x (the finaliser of MurmurHash3), so that the XOR of several values
+// makes a digest.
 func mix(x uint64) uint64 {
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd

@@ -9,22 +9,22 @@ import (
 	"pgregory.net/rapid"
 )
 
-// someone returns a contact with an id of which only the first bytes matter.
+// someone returns a contact whose id begins with the given bytes and is zero after them.
 func someone(first ...byte) *Contact {
 	c := &Contact{Member: true}
 	copy(c.ID[:], first)
 	return c
 }
 
-func leafOf(self *Contact, of ...*Contact) *LeafSet {
+func leafOf(self *Contact, contacts ...*Contact) *LeafSet {
 	l := newLeafSet(self, 16, 12)
-	for _, c := range of {
+	for _, c := range contacts {
 		l.Add(c)
 	}
 	return l
 }
 
-func TestLeafIsTheSameInWhateverOrderItIsLearned(t *testing.T) {
+func TestLeafDoesNotDependOnTheOrderOfChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var all []*Contact
 		for i := range rapid.IntRange(1, 40).Draw(t, "members") {
@@ -59,10 +59,10 @@ func TestLeafIsTheSameInWhateverOrderItIsLearned(t *testing.T) {
 		before := a.Digest()
 		if stranger := (&Contact{ID: drawID(t, "stranger")}); a.Add(stranger) {
 			if a.Digest() == before {
-				t.Fatal("the digest does not tell that somebody came")
+				t.Fatal("the digest does not change when a member is added")
 			}
 			if a.Remove(stranger.ID); a.Digest() != before {
-				t.Fatal("who came and went has left a trace in the digest")
+				t.Fatal("the digest is different after a member was added and removed")
 			}
 		}
 	})
@@ -85,8 +85,8 @@ func TestLeafKeepsTheNewestRecordAndItself(t *testing.T) {
 	}
 }
 
-// Leaves partition the id space into prefix subtrees: a leaf splits when both
-// halves hold at least 16 members, two halves merge when one falls below 12.
+// Leaves partition the id space into prefix subtrees: a leaf splits when both halves hold at
+// least 16 members, and two halves merge when one falls below 12.
 func TestLeafSplitsAndMerges(t *testing.T) {
 	for _, c := range []struct{ depth, own, other, want int }{
 		{0, 1, 0, 0},
@@ -96,7 +96,7 @@ func TestLeafSplitsAndMerges(t *testing.T) {
 		{0, 15, 100, 0},
 		{0, 200, 200, 1},
 		{1, 16, 16, 2},
-		{1, 12, 0, 1}, // between the two numbers the past decides
+		{1, 12, 0, 1}, // between the two sizes the depth does not change
 		{1, 6, 6, 1},
 		{1, 11, 0, 0},
 		{1, 5, 6, 0},
@@ -107,7 +107,7 @@ func TestLeafSplitsAndMerges(t *testing.T) {
 		l.SetDepth(c.depth)
 		for i := 1; i < c.own; i++ {
 			var id ID
-			id[31] = byte(i) // the same bits, but at the very end
+			id[31] = byte(i) // shares all bits up to the last bytes
 			if c.depth == maxDepth {
 				id[30] = 1
 			}
@@ -119,7 +119,7 @@ func TestLeafSplitsAndMerges(t *testing.T) {
 			id[30] = byte(i + 1)
 			l.Add(&Contact{ID: id})
 		}
-		if got := l.Wants(); got != c.want {
+		if got := l.WantedDepth(); got != c.want {
 			t.Errorf("depth %d, %d members on the own side and %d on the other: wants %d, not %d",
 				c.depth, c.own, c.other, got, c.want)
 		}
@@ -158,7 +158,7 @@ func TestLaterDecisionAboutTheDepthWins(t *testing.T) {
 	} {
 		l := newLeafSet(someone(), 16, 12)
 		l.depth, l.decided = c.depth, c.decided
-		for i := range c.near { // on both sides of every bit up to some
+		for i := range c.near { // on both sides of each of the first bits
 			var id ID
 			id[i%16/8] = 0x80 >> (i % 8)
 			id[31] = byte(i + 1)
@@ -170,11 +170,11 @@ func TestLaterDecisionAboutTheDepthWins(t *testing.T) {
 	}
 }
 
-// Whatever two members remember, and whatever depths a liar decrees, they come to one
-// depth or to two leaves, and see it alike.
+// Whatever two members remember, and whatever depths a liar claims, they agree on one depth or
+// on being in two leaves.
 func TestTwoMembersAgreeOnTheDepth(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var all []*Contact // everybody
+		var all []*Contact
 		for _, id := range rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) ID { return drawID(t, "id") }),
 			2, 60, rapid.ID).Draw(t, "members") {
 			all = append(all, &Contact{ID: id})
@@ -213,7 +213,7 @@ func TestTwoMembersAgreeOnTheDepth(t *testing.T) {
 					hear(l, rapid.IntRange(0, 12).Draw(t, "its common"), rapid.IntRange(0, 12).Draw(t, "its depth"),
 						uint64(rapid.IntRange(0, 100).Draw(t, "its time")))
 				}
-				if to := l.Wants(); to != l.depth {
+				if to := l.WantedDepth(); to != l.depth {
 					l.Decide(time.UnixMilli(int64(round)))
 					know(l, to)
 				}

@@ -10,199 +10,204 @@ import (
 )
 
 const (
-	// lookupRoutes is how many routes a look-up takes at once. No member is asked on two
-	// of them, so one liar spoils one (S/Kademlia, Baumgart and Mies, ICPADS 2007, §4.4).
-	// If a tenth of the members lie, about a third of all routes meet one of them.
+	// lookupRoutes is the number of routes that a lookup follows in parallel. No member is
+	// asked on two of them, so one liar spoils only one route (S/Kademlia, Baumgart and Mies,
+	// ICPADS 2007, §4.4). If a tenth of the members lie, about a third of all routes meet a
+	// liar.
 	lookupRoutes = 4
-	// lookupWitnesses is how many members are asked besides, when all routes have ended, who stand
-	// near enough to the key to have it in their leaves, and whom nobody took for the nearest: where
-	// most of those nearest to a key lie, all routes may end among them.
+	// lookupWitnesses is the number of additional members asked when all routes have ended. A
+	// witness is near enough to the key to have it in its leaf, but is not among the nearest.
+	// If most of the members nearest to a key lie, all routes may end among liars.
 	lookupWitnesses = 2
-	// leafRoutes is how many of them begin in the own leaf.
+	// leafRoutes is the number of routes that begin in the node's own leaf.
 	leafRoutes = 2
-	// lookupRounds is how often a look-up begins anew, elsewhere, when those it found
-	// stand too far apart to be the nearest.
+	// lookupRounds bounds how often a lookup starts again from other members because those it
+	// found are too far apart to be the nearest.
 	lookupRounds = 3
-	// lookupTries is how often one member is asked, and maxLookupAsked how many are in
-	// all: far more than honest ones make necessary.
+	// lookupTries is the number of times that one member is asked, and maxLookupAsked bounds
+	// the queries of one lookup. Honest members never need as many.
 	lookupTries    = leafAttempts
 	maxLookupAsked = 128
-	// lookupTwice is from which time on the question goes out twice over. Where 5 % of all
-	// messages are lost one question of ten comes to nothing: with four, one look-up in 2,000
-	// for five members missed one that lives; with seven, one in two million. As many that wait for
-	// each other would take too long where many have died.
-	lookupTwice = 2
-	// lookupLimit is how long it may take; then what was found is all there is.
-	lookupLimit = 30 * time.Second
-	// MaxLookup is how many members a look-up finds at most: as many as own a key.
+	// From attempt doubleSendFrom on, each query is sent twice. If 5 % of all messages are
+	// lost, one query in ten gets no answer. With four messages one lookup in 2,000 for five
+	// members missed a live one; with seven, one in two million. Seven attempts in sequence
+	// would take too long if many members have died.
+	doubleSendFrom = 2
+	// lookupTimeout bounds the time of a lookup. After it the lookup returns what it has
+	// found.
+	lookupTimeout = 30 * time.Second
+	// MaxLookup bounds the members that a lookup returns: the largest number of owners of a
+	// key.
 	MaxLookup = 16
-	// maxLookups is how many go on at once; others wait for their turn.
+	// maxLookups bounds the lookups that run in parallel. Further ones are queued.
 	maxLookups = 16
 )
 
-// A Lookup is what a look-up has found.
+// A Lookup is the result of Node.Lookup.
 type Lookup struct {
-	// Nearest are live members, the nearest to the key first: each has answered.
+	// Nearest holds live members, the nearest to the key first. Each of them has answered.
 	Nearest []*Contact
-	// Plausible says that they stand as close together as members of this network do: not
-	// so far apart that nearer ones must have been hidden, and not so close that
-	// somebody must have searched for their keys.
+	// Plausible says that the members are as close together as members of this network are:
+	// not so far apart that nearer ones must be hidden, and not so close that somebody must
+	// have searched for matching keys.
 	Plausible bool
 }
 
-// A lookup is a search by disjoint routes for the members nearest to a key. Each route
-// goes from member to member, always to the nearest that was named on it and that no
-// other route has asked. When half of them have ended, the nearest of all who were named are
-// asked too, until nobody is named who is nearer: a route that comes to one of these goes on with
-// his answer. When all have ended, two witnesses by the dice are asked besides, who
-// stand farther away and have the key in their leaves. A liar can therefore keep to himself
-// whom he knows, but not what others know; who answered a question lives; and nobody
-// can be made up, because records are signed.
+// A lookup searches for the members nearest to a key by disjoint routes. Each route goes from
+// member to member, always to the nearest one that was named on it and that no other route has
+// asked. When half of the routes have ended, the nearest of all named members are asked too,
+// until no nearer one is named; a route that reaches one of these uses its answer. When all
+// routes have ended, random witnesses are asked as well. They are farther away and have the
+// key in their leaves.
+//
+// A liar can therefore hide the members that it knows, but not those that others know. Every
+// member returned has answered, so it is alive, and nobody can invent members because records
+// are signed.
 type lookup struct {
-	key   ID
-	want  int
-	done  func(found []*named)
-	began time.Time
-	anew  bool     // nothing is taken for known, and nobody for nearest: it begins anywhere
-	named []*named // the nearest first
-	asked int
-	out   int // questions that are out
-	round int
-	ended uint // routes that came to a member whose leaf holds the key: a bit each
-	heard bool // witnesses were asked
-	extra int  // records asked for beyond want, for those who turned out to be silent
+	key            ID
+	want           int
+	done           func(found []*lookupMember)
+	startedAt      time.Time
+	fromScratch    bool            // ignores what the node knows of its leaf and starts from random members
+	members        []*lookupMember // the nearest to the key first
+	asked          int
+	pending        int // members whose answer is outstanding
+	round          int
+	ended          uint // bit set of the routes that reached a member whose leaf holds the key, or ran out of members
+	witnessesAsked bool
+	extraRecords   int // records requested beyond want, to replace members that turned out to be silent
 }
 
-// named is a member that a route was told of.
-type named struct {
-	contact *Contact
-	routes  uint // a bit for each that may go to it
-	state   namedState
-	route   int       // on which it was asked
-	want    int       // how many it was asked for last,
-	tries   int       // how often,
-	nonce   uint64    // and in all these questions: an answer that comes late is one too
-	due     time.Time // when the last of them counts as unanswered
+// lookupMember is a member that a lookup has heard of.
+type lookupMember struct {
+	contact   *Contact
+	routes    uint // bit set of the routes that may go to it
+	state     memberState
+	route     int       // the route it was asked on, or confirming or witnessing
+	want      int       // number of records requested in the last query
+	tries     int       // queries sent for that number
+	nonce     uint64    // shared by all these queries, so that late answers count too
+	answerDue time.Time // when the last query counts as unanswered
 
-	// As it answered:
-	covers  bool     // its leaf holds the key
-	depth   int      // of its leaf
-	decided uint64   // when that was chosen
-	told    []*named // whom it named
+	// The fields below are set by its answer.
+	covers  bool
+	depth   int
+	decided uint64
+	answer  []*lookupMember
 }
 
-type namedState uint8
+type memberState uint8
 
 const (
-	unasked namedState = iota
+	unasked memberState = iota
 	asked
 	answered
-	passed // left one question unanswered on a route, which went on without it
-	silent // left all unanswered
+	skipped // left a query on a route unanswered; the route went on without it
+	silent  // left all queries unanswered
 )
 
-// What stands in for a route where a member is asked on none.
+// These values stand in for a route if a member is asked outside all routes.
 const (
-	confirming = -1 // it is among the nearest; a route that comes to it takes its answer
+	confirming = -1 // it is among the nearest; a route that reaches it uses its answer
 	witnessing = -2
 )
 
-// A question of a look-up that may be answered.
-type question struct {
-	of  *lookup
-	who *named
+// lookupQuery is an outstanding query of a lookup.
+type lookupQuery struct {
+	lookup *lookup
+	member *lookupMember
 }
 
-// Lookup finds the live members nearest to a key, at most want of them (no more than
-// MaxLookup), by disjoint routes, and calls done with them once, mostly within seconds,
-// and some half a minute after its turn came at the latest. It costs about twenty
-// messages of a kilobyte; Route costs two or three, but has to believe whom it meets.
+// Lookup finds the live members nearest to a key by disjoint routes, at most want of them and
+// no more than MaxLookup. It calls done once, usually within seconds and at most about half a
+// minute after the lookup leaves the queue. A lookup costs about twenty messages of a
+// kilobyte. Route costs two or three, but has to trust the members on its way.
 func (n *Node) Lookup(key ID, want int, done func(Lookup)) {
 	if n.state != Active && n.state != Attached {
 		done(Lookup{})
 		return
 	}
 	want = min(want, MaxLookup)
-	n.lookup(key, want, false, func(found []*named) {
-		of := contactsOf(found)
-		done(Lookup{Nearest: of, Plausible: n.plausible(key, of, want)})
+	n.queueLookup(key, want, false, func(found []*lookupMember) {
+		contacts := contactsOf(found)
+		done(Lookup{Nearest: contacts, Plausible: n.plausible(key, contacts, want)})
 	})
 }
 
-// lookup plans a look-up.
-func (n *Node) lookup(key ID, want int, anew bool, done func(found []*named)) *lookup {
-	l := &lookup{key: key, want: want, anew: anew, done: done}
-	n.waiting = append(n.waiting, l)
-	n.at(n.clock.Now(), task{kind: taskLookup})
+// queueLookup queues a lookup.
+func (n *Node) queueLookup(key ID, want int, fromScratch bool, done func(found []*lookupMember)) *lookup {
+	l := &lookup{key: key, want: want, fromScratch: fromScratch, done: done}
+	n.queuedLookups = append(n.queuedLookups, l)
+	n.at(n.clock.Now(), task{kind: taskStartLookups})
 	return l
 }
 
-// nextLookup begins those that wait, as far as there is room.
-func (n *Node) nextLookup() {
-	for len(n.looking) < maxLookups && len(n.waiting) > 0 {
-		l := n.waiting[0]
-		n.waiting[0] = nil // the array stays, and would keep it
-		n.waiting = n.waiting[1:]
-		n.looking = append(n.looking, l)
-		l.began = n.clock.Now()
+// startLookups starts queued lookups while there is room.
+func (n *Node) startLookups() {
+	for len(n.activeLookups) < maxLookups && len(n.queuedLookups) > 0 {
+		l := n.queuedLookups[0]
+		n.queuedLookups[0] = nil // the backing array would keep it alive
+		n.queuedLookups = n.queuedLookups[1:]
+		n.activeLookups = append(n.activeLookups, l)
+		l.startedAt = n.clock.Now()
 		if n.state == Active {
-			l.name(n.self, 0).state = answered
+			l.addMember(n.self, 0).state = answered
 		}
-		if n.state == Active && n.leaf.Covers(l.key) && !l.anew {
-			n.lookInLeaf(l)
+		if n.state == Active && n.leaf.Covers(l.key) && !l.fromScratch {
+			n.lookUpInLeaf(l)
 			continue
 		}
 		n.startRoutes(l)
 	}
 }
 
-// lookInLeaf names all members of the own leaf, who are known at first hand; who has not
-// spoken lately is asked.
-func (n *Node) lookInLeaf(l *lookup) {
+// lookUpInLeaf starts with all members of the node's own leaf, which the node knows at first
+// hand. Members that have not spoken recently are asked.
+func (n *Node) lookUpInLeaf(l *lookup) {
 	now := n.clock.Now()
 	for _, c := range n.leaf.Members() {
 		if p := n.peers.get(c.Peer.ID); p != nil {
-			who := l.name(c, 0)
-			if now.Sub(p.heard.time()) < p.rto() && !p.suspect {
-				who.state = answered
+			member := l.addMember(c, 0)
+			if now.Sub(p.lastHeard.time()) < p.rto() && !p.suspect {
+				member.state = answered
 			}
 		}
 	}
-	l.round = lookupRounds // there is nobody else to begin with
+	l.round = lookupRounds // there is no other place to start again from
 	l.ended = 1<<lookupRoutes - 1
 	n.stepLookup(l)
 }
 
-// startRoutes gives each route somebody to begin with who has not been asked yet: the nearest
-// to the key, and members of the own leaf. The nearest may be liars who have got into the
-// table together; the leaf is known at first hand, and the tables of its members are others.
+// startRoutes gives each route a first member that has not been asked yet: those nearest to
+// the key, and members of the node's own leaf. The nearest may be liars that have got into the
+// table together. The leaf is known at first hand, and its members have other tables.
 func (n *Node) startRoutes(l *lookup) {
 	l.round++
 	l.ended = 0
-	for _, w := range l.named {
-		if w.routes = 0; w.route == confirming { // who named them has been heard, and so have they
-			w.route = witnessing
+	for _, member := range l.members {
+		if member.routes = 0; member.route == confirming { // its answer was used in the last round
+			member.route = witnessing
 		}
 	}
 	var from []*Contact
 	if n.state == Active {
-		from = n.nearestKnown(l.key, len(n.peers.of)+1)
+		from = n.nearestKnown(l.key, len(n.peers.all)+1)
 	} else {
 		from = slices.Clone(n.join.pool)
 	}
-	if n.state == Active && !l.anew {
+	if n.state == Active && !l.fromScratch {
 		leaf := slices.DeleteFunc(slices.Clone(n.leaf.Members()), func(c *Contact) bool { return c.ID == n.self.ID })
 		n.rand.Shuffle(len(leaf), func(i, j int) { leaf[i], leaf[j] = leaf[j], leaf[i] })
 		for i, c := range leaf[:min(len(leaf), leafRoutes)] {
 			from = slices.Insert(from, min(2*i+1, len(from)), c)
 		}
 	}
-	if l.anew { // the nearest may be those that one liar has named
+	if l.fromScratch { // one liar may have named all of the nearest
 		n.rand.Shuffle(len(from), func(i, j int) { from[i], from[j] = from[j], from[i] })
 		if n.state != Active {
-			n.join.mix(from)
-		} else if len(n.doors) > 0 { // one route is not of the node's contacts
-			from = slices.Insert(from, 0, n.doors[n.rand.IntN(len(n.doors))])
+			n.join.interleave(from)
+		} else if len(n.bootstraps) > 0 { // one route starts outside the node's own contacts
+			from = slices.Insert(from, 0, n.bootstraps[n.rand.IntN(len(n.bootstraps))])
 		}
 	}
 	route := 0
@@ -210,8 +215,8 @@ func (n *Node) startRoutes(l *lookup) {
 		if p := n.peers.get(c.Peer.ID); c.ID == n.self.ID || p != nil && p.suspect {
 			continue
 		}
-		if who := l.name(c, 1<<route); who.state == unasked {
-			n.ask(l, who, route)
+		if member := l.addMember(c, 1<<route); member.state == unasked {
+			n.queryMember(l, member, route)
 			if route++; route == lookupRoutes {
 				break
 			}
@@ -223,134 +228,135 @@ func (n *Node) startRoutes(l *lookup) {
 	n.stepLookup(l)
 }
 
-// find returns where a member stands among those named, and whether it is one of them.
+// find returns the position of a member among the named ones, and whether it is one of them.
 func (l *lookup) find(c *Contact) (int, bool) {
-	return slices.BinarySearchFunc(l.named, c.ID, func(w *named, id ID) int {
+	return slices.BinarySearchFunc(l.members, c.ID, func(member *lookupMember, id ID) int {
 		switch {
-		case w.contact.ID == id:
+		case member.contact.ID == id:
 			return 0
-		case Nearer(l.key, w.contact.ID, id):
+		case Nearer(l.key, member.contact.ID, id):
 			return -1
 		}
 		return 1
 	})
 }
 
-// tried says whether a member was asked.
+// tried reports whether a member was asked.
 func (l *lookup) tried(c *Contact) bool {
 	i, ok := l.find(c)
-	return ok && l.named[i].state != unasked
+	return ok && l.members[i].state != unasked
 }
 
-// name notes that a member was named on some routes.
-func (l *lookup) name(c *Contact, routes uint) *named {
+// addMember records that a member was named on some routes.
+func (l *lookup) addMember(c *Contact, routes uint) *lookupMember {
 	i, ok := l.find(c)
 	if !ok {
-		l.named = slices.Insert(l.named, i, &named{contact: c})
+		l.members = slices.Insert(l.members, i, &lookupMember{contact: c})
 	}
-	who := l.named[i]
-	who.routes |= routes
-	return who
+	member := l.members[i]
+	member.routes |= routes
+	return member
 }
 
-// ask asks a member for those that it knows nearest to the key.
-func (n *Node) ask(l *lookup, who *named, route int) {
+// queryMember asks a member for the members nearest to the key that it knows.
+func (n *Node) queryMember(l *lookup, member *lookupMember, route int) {
 	now := n.clock.Now()
-	p := n.introduce(who.contact)
-	want := l.want + 1 + l.extra
-	if who.nonce == 0 || who.want != want { // who is asked for more has not answered that yet
-		delete(n.questions, who.nonce)
-		who.nonce, who.want, who.tries = n.rand.Uint64()|1, want, 0
+	p := n.ensureContact(member.contact)
+	want := l.want + 1 + l.extraRecords
+	if member.nonce == 0 || member.want != want { // a query for more records needs a nonce of its own
+		delete(n.lookupQueries, member.nonce)
+		member.nonce, member.want, member.tries = n.rand.Uint64()|1, want, 0
 	}
-	n.questions[who.nonce] = question{l, who}
-	if who.state != asked {
-		l.out++
+	n.lookupQueries[member.nonce] = lookupQuery{l, member}
+	if member.state != asked {
+		l.pending++
 	}
-	who.state, who.route, who.due = asked, route, now.Add(p.patience(now))
-	who.tries++
+	member.state, member.route, member.answerDue = asked, route, now.Add(p.answerTimeout(now))
+	member.tries++
 	l.asked++
-	n.at(who.due, task{kind: taskAsk, n: who.nonce})
+	n.at(member.answerDue, task{kind: taskLookupQuery, n: member.nonce})
 	m := &overlaypb.Message{Body: &overlaypb.Message_Find{Find: &overlaypb.Find{
-		Nonce: who.nonce, Key: l.key[:], Want: uint32(want),
+		Nonce: member.nonce, Key: l.key[:], Limit: uint32(want),
 	}}}
 	n.send(p, m)
-	if who.tries >= lookupTwice {
+	if member.tries >= doubleSendFrom {
 		n.send(p, m)
 	}
 	n.forget(p)
 }
 
-// askUnanswered asks once more, or goes on without the member.
-func (n *Node) askUnanswered(nonce uint64, due time.Time) {
-	q, ok := n.questions[nonce]
-	if !ok || q.who.state != asked || !q.who.due.Equal(due) {
+// queryUnanswered asks once more, or continues without the member.
+func (n *Node) queryUnanswered(nonce uint64, due time.Time) {
+	q, ok := n.lookupQueries[nonce]
+	if !ok || q.member.state != asked || !q.member.answerDue.Equal(due) {
 		return
 	}
-	switch more := q.who.tries < lookupTries; {
-	case more && q.who.route != confirming:
-		q.who.state = passed
-	case more && q.of.asked < maxLookupAsked:
-		n.ask(q.of, q.who, confirming)
+	switch more := q.member.tries < lookupTries; {
+	case more && q.member.route != confirming:
+		q.member.state = skipped
+	case more && q.lookup.asked < maxLookupAsked:
+		n.queryMember(q.lookup, q.member, confirming)
 		return
 	default:
-		q.who.state = silent
+		q.member.state = silent
 	}
-	q.of.out--
-	n.stepLookup(q.of)
+	q.lookup.pending--
+	n.stepLookup(q.lookup)
 }
 
-// lookupAnswered takes an answer to a question.
-func (n *Node) lookupAnswered(from env.PeerID, q question, m *overlaypb.Nearby) {
-	if q.who.contact.Peer.ID != from {
+// queryAnswered takes the answer to a query.
+func (n *Node) queryAnswered(from env.PeerID, q lookupQuery, m *overlaypb.Nearby) {
+	if q.member.contact.Peer.ID != from {
 		return
 	}
-	delete(n.questions, m.Nonce)
-	l := q.of
-	if q.who.state == asked {
-		l.out--
+	delete(n.lookupQueries, m.Nonce)
+	l := q.lookup
+	if q.member.state == asked {
+		l.pending--
 	}
-	q.who.state = answered
-	q.who.covers, q.who.depth, q.who.decided = m.Covers, int(m.Depth), m.Decided
+	q.member.state = answered
+	q.member.covers, q.member.depth, q.member.decided = m.Covers, int(m.Depth), m.Decided
 	if n.state == Alone && !m.Covers {
-		n.join.deepest = max(n.join.deepest, int(m.Depth))
+		n.join.maxDepthHeard = max(n.join.maxDepthHeard, int(m.Depth))
 	}
-	q.who.told = q.who.told[:0]
-	for i, c := range n.open(m.Records) {
-		if i <= l.want+l.extra && c.Member && c.ID != n.self.ID {
-			q.who.told = append(q.who.told, l.name(c, 0))
+	q.member.answer = q.member.answer[:0]
+	for i, c := range n.openRecords(m.Records) {
+		if i <= l.want+l.extraRecords && c.Member && c.ID != n.self.ID {
+			q.member.answer = append(q.member.answer, l.addMember(c, 0))
 		}
 	}
-	l.heed(q.who)
+	l.followAnswer(q.member)
 	n.stepLookup(l)
 }
 
-// heed has the route on which a member was asked go by its answer.
-func (l *lookup) heed(who *named) {
-	if who.route < 0 || who.state != answered {
+// followAnswer continues the route on which a member was asked with its answer.
+func (l *lookup) followAnswer(member *lookupMember) {
+	if member.route < 0 || member.state != answered {
 		return
 	}
-	for _, w := range who.told {
-		w.routes |= 1 << who.route
+	for _, named := range member.answer {
+		named.routes |= 1 << member.route
 	}
-	if who.covers {
-		l.ended |= 1 << who.route
+	if member.covers {
+		l.ended |= 1 << member.route
 	}
 }
 
-// stepLookup lets each route that waits for nothing go on. When half of them have ended it asks
-// those who were named nearest: the others may be slow, and mostly come to the same members.
+// stepLookup continues each route that has no outstanding query. When half of the routes have
+// ended it asks the nearest named members: the other routes may be slow, and usually lead to
+// the same members.
 func (n *Node) stepLookup(l *lookup) {
-	full := l.asked >= maxLookupAsked || n.clock.Now().Sub(l.began) >= lookupLimit
+	full := l.asked >= maxLookupAsked || n.clock.Now().Sub(l.startedAt) >= lookupTimeout
 	for route := 0; route < lookupRoutes && !full; route++ {
 		for l.ended>>route&1 == 0 && !l.busy(route) {
-			switch who := l.next(1 << route); {
-			case who == nil:
+			switch member := l.next(1 << route); {
+			case member == nil:
 				l.ended |= 1 << route
-			case who.state == unasked:
-				n.ask(l, who, route)
+			case member.state == unasked:
+				n.queryMember(l, member, route)
 			default:
-				who.route = route
-				l.heed(who)
+				member.route = route
+				l.followAnswer(member)
 			}
 		}
 	}
@@ -359,114 +365,114 @@ func (n *Node) stepLookup(l *lookup) {
 		return
 	}
 	live, dead, sure := l.nearest()
-	if ended && !l.heard && !full {
-		l.heard = true
-		for _, who := range n.witnesses(l, live) {
-			n.ask(l, who, witnessing)
+	if ended && !l.witnessesAsked && !full {
+		l.witnessesAsked = true
+		for _, member := range n.witnesses(l, live) {
+			n.queryMember(l, member, witnessing)
 		}
 	}
-	for _, who := range live {
-		if (who.state == unasked || who.state == passed) && !full {
-			n.ask(l, who, confirming)
+	for _, member := range live {
+		if (member.state == unasked || member.state == skipped) && !full {
+			n.queryMember(l, member, confirming)
 		}
 	}
 	if !ended && !full {
 		return
 	}
-	if sure && dead > l.extra && !full { // they were named in the place of others
-		l.extra = dead
-		for _, who := range live {
-			if who.contact.ID != n.self.ID {
-				n.ask(l, who, confirming)
+	if sure && dead > l.extraRecords && !full { // the silent members took the place of others in the answers
+		l.extraRecords = dead
+		for _, member := range live {
+			if member.contact.ID != n.self.ID {
+				n.queryMember(l, member, confirming)
 				sure = false
 			}
 		}
 	}
 	switch {
-	case !full && (!sure || l.busy(witnessing)) || full && l.out > 0 && n.clock.Now().Sub(l.began) < lookupLimit:
+	case !full && (!sure || l.busy(witnessing)) || full && l.pending > 0 && n.clock.Now().Sub(l.startedAt) < lookupTimeout:
 		return
-	case !full && l.round < lookupRounds && n.doubts(l, contactsOf(live)):
+	case !full && l.round < lookupRounds && n.membersMissing(l, contactsOf(live)):
 		n.startRoutes(l)
 		return
 	}
-	live = slices.DeleteFunc(live, func(w *named) bool { return w.state != answered })
+	live = slices.DeleteFunc(live, func(member *lookupMember) bool { return member.state != answered })
 	n.endLookup(l, live)
 }
 
-// witnesses returns some members, by the dice, who were named, not asked, and are not among
-// the nearest, in whose leaves the key should be.
-func (n *Node) witnesses(l *lookup, nearest []*named) []*named {
+// witnesses returns random members that were named but not asked, are not among the nearest,
+// and should have the key in their leaves.
+func (n *Node) witnesses(l *lookup, nearest []*lookupMember) []*lookupMember {
 	depth := n.leaf.Depth()
 	if n.state == Alone {
-		depth = n.join.deepest
+		depth = n.join.maxDepthHeard
 	}
-	var of []*named
-	for _, w := range l.named {
-		if w.state == unasked && w.contact.ID.Common(l.key) >= depth && !slices.Contains(nearest, w) {
-			of = append(of, w)
+	var members []*lookupMember
+	for _, member := range l.members {
+		if member.state == unasked && member.contact.ID.Common(l.key) >= depth && !slices.Contains(nearest, member) {
+			members = append(members, member)
 		}
 	}
-	n.rand.Shuffle(len(of), func(i, j int) { of[i], of[j] = of[j], of[i] })
-	return of[:min(len(of), lookupWitnesses)]
+	n.rand.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
+	return members[:min(len(members), lookupWitnesses)]
 }
 
-// busy says whether a question of a route is out.
+// busy reports whether a query of a route is outstanding.
 func (l *lookup) busy(route int) bool {
-	return slices.ContainsFunc(l.named, func(w *named) bool { return w.state == asked && w.route == route })
+	return slices.ContainsFunc(l.members, func(member *lookupMember) bool { return member.state == asked && member.route == route })
 }
 
-// next is the nearest member named on a route that no other has asked.
-func (l *lookup) next(route uint) *named {
-	for _, w := range l.named {
-		free := w.state == unasked || w.route == confirming && (w.state == asked || w.state == answered)
-		if free && w.routes&route != 0 {
-			return w
+// next returns the nearest member named on a route that no other route has asked.
+func (l *lookup) next(route uint) *lookupMember {
+	for _, member := range l.members {
+		free := member.state == unasked || member.route == confirming && (member.state == asked || member.state == answered)
+		if free && member.routes&route != 0 {
+			return member
 		}
 	}
 	return nil
 }
 
-// nearest returns those named nearest who are not silent, and how many nearer ones are;
-// sure says that all of them have answered.
-func (l *lookup) nearest() (of []*named, dead int, sure bool) {
+// nearest returns the nearest named members that are not silent, and the number of silent ones
+// nearer than the last of these; sure says that all of the returned members have answered.
+func (l *lookup) nearest() (members []*lookupMember, dead int, sure bool) {
 	sure = true
-	for _, w := range l.named {
-		if w.state == silent {
+	for _, member := range l.members {
+		if member.state == silent {
 			dead++
 			continue
 		}
-		if len(of) == l.want {
+		if len(members) == l.want {
 			break
 		}
-		sure = sure && w.state == answered
-		of = append(of, w)
+		sure = sure && member.state == answered
+		members = append(members, member)
 	}
-	return of, dead, sure
+	return members, dead, sure
 }
 
-func contactsOf(named []*named) []*Contact {
-	of := make([]*Contact, len(named))
-	for i, w := range named {
-		of[i] = w.contact
+func contactsOf(named []*lookupMember) []*Contact {
+	contacts := make([]*Contact, len(named))
+	for i, member := range named {
+		contacts[i] = member.contact
 	}
-	return of
+	return contacts
 }
 
-// endLookup tells what was found, and makes room for the next.
-func (n *Node) endLookup(l *lookup, found []*named) {
-	for _, w := range l.named { // so nothing steps it any more
-		delete(n.questions, w.nonce)
+// endLookup passes on the result and makes room for the next lookup.
+func (n *Node) endLookup(l *lookup, found []*lookupMember) {
+	for _, member := range l.members { // a late answer no longer steps the lookup
+		delete(n.lookupQueries, member.nonce)
 	}
-	n.looking = slices.DeleteFunc(n.looking, func(o *lookup) bool { return o == l })
-	n.at(n.clock.Now(), task{kind: taskLookup})
+	n.activeLookups = slices.DeleteFunc(n.activeLookups, func(o *lookup) bool { return o == l })
+	n.at(n.clock.Now(), task{kind: taskStartLookups})
 	l.done(found)
 }
 
-// endLookups ends all of them without a word of whom they found: the node leaves.
+// endLookups ends all lookups without a result, because the node leaves.
 func (n *Node) endLookups() {
-	of := append(n.looking, n.waiting...)
-	n.looking, n.waiting = nil, nil
-	clear(n.questions)
+	of := append(n.activeLookups, n.queuedLookups...)
+	n.activeLookups, n.queuedLookups = nil, nil
+	clear(n.lookupQueries)
 	for _, l := range of {
 		l.done(nil)
 	}

@@ -9,10 +9,10 @@ import (
 	"tidings/overlay/overlaypb"
 )
 
-// asks answers the questions of look-ups that the node has sent to actors: each as says wants.
-// It returns how many there were.
-func (l *lab) asks(says func(a *actor) *overlaypb.Nearby, of ...*actor) (asked int) {
-	for _, a := range of {
+// answerQueries answers the lookup queries that the node has sent to actors with the result of
+// says, if it is not nil. It returns the number of queries.
+func (l *lab) answerQueries(says func(a *actor) *overlaypb.Nearby, actors ...*actor) (asked int) {
+	for _, a := range actors {
 		for _, m := range l.heard(a) {
 			f := m.GetFind()
 			if f == nil {
@@ -28,34 +28,34 @@ func (l *lab) asks(says func(a *actor) *overlaypb.Nearby, of ...*actor) (asked i
 	return asked
 }
 
-func records(of []*actor) (raw [][]byte) {
-	for _, a := range of {
+func records(actors []*actor) (raw [][]byte) {
+	for _, a := range actors {
 		raw = append(raw, a.contact.Raw)
 	}
 	return raw
 }
 
-// Where most of those near a key are liars, all routes may end among them: they say that
-// their leaves hold the key, and name one another. A member a little farther away, whom
-// somebody named on the way, names the others too.
-func TestAWitnessIsHeardWhereMostAreLiars(t *testing.T) {
+// If most of the members near a key are liars, all routes may end among them: they claim that
+// their leaves hold the key, and name one another. A witness a little farther away, which was
+// named on the way, names the honest members.
+func TestWitnessCorrectsALookupAmongLiars(t *testing.T) {
 	l := newLab(t)
 	n := l.member()
 	key := l.actor(5000).contact.ID
-	liars := l.near(key, 7, 5)
-	honest := l.near(key, 9, 5)
-	witness := l.near(key, 4, 1)[0]
-	friend := l.near(key, 1, 1)[0]
+	liars := l.actorsNear(key, 7, 5)
+	honest := l.actorsNear(key, 9, 5)
+	witness := l.actorsNear(key, 4, 1)[0]
+	friend := l.actorsNear(key, 1, 1)[0]
 	start := append([]*actor{friend}, liars[:lookupRoutes-1]...)
 	for _, a := range start {
-		n.leaf.Add(n.introduce(a.contact).contact)
+		n.leaf.Add(n.ensureContact(a.contact).contact)
 	}
-	var found []*named
-	n.lookup(key, 5, true, func(of []*named) { found = of })
+	var found []*lookupMember
+	n.queueLookup(key, 5, true, func(members []*lookupMember) { found = members })
 	all := slices.Concat(start, liars[lookupRoutes-1:], honest, []*actor{witness})
 	heard := 0
 	for range 60 {
-		l.asks(func(a *actor) *overlaypb.Nearby {
+		l.answerQueries(func(a *actor) *overlaypb.Nearby {
 			switch {
 			case a == friend:
 				return &overlaypb.Nearby{Records: records(append(slices.Clone(liars), witness))}
@@ -72,74 +72,74 @@ func TestAWitnessIsHeardWhereMostAreLiars(t *testing.T) {
 	if len(found) != 5 || heard != 1 {
 		t.Fatalf("%d found, the witness asked %d times", len(found), heard)
 	}
-	for _, w := range found {
-		if !slices.ContainsFunc(honest, func(a *actor) bool { return a.contact.ID == w.contact.ID }) {
+	for _, member := range found {
+		if !slices.ContainsFunc(honest, func(a *actor) bool { return a.contact.ID == member.contact.ID }) {
 			t.Errorf("a liar is among the nearest")
 		}
 	}
 }
 
-// A witness who says nothing keeps nobody waiting longer than one question does.
-func TestASilentWitnessIsNotWaitedForLong(t *testing.T) {
+// A silent witness delays a lookup by no more than one timeout.
+func TestSilentWitnessDelaysALookupOnlyBriefly(t *testing.T) {
 	l := newLab(t)
 	n := l.member()
 	key := l.actor(5000).contact.ID
-	near, witness := l.near(key, 7, 5), l.near(key, 4, 1)[0]
+	near, witness := l.actorsNear(key, 7, 5), l.actorsNear(key, 4, 1)[0]
 	for _, a := range near[:lookupRoutes] {
-		n.leaf.Add(n.introduce(a.contact).contact)
+		n.leaf.Add(n.ensureContact(a.contact).contact)
 	}
 	done := false
-	n.lookup(key, 5, true, func(of []*named) { done = len(of) == 5 })
+	n.queueLookup(key, 5, true, func(members []*lookupMember) { done = len(members) == 5 })
 	named := append(slices.Clone(near), witness)
 	began := l.now
 	for !done && l.now.Sub(began) < time.Minute {
-		l.asks(func(*actor) *overlaypb.Nearby { return &overlaypb.Nearby{Covers: true, Records: records(named)} }, near...)
+		l.answerQueries(func(*actor) *overlaypb.Nearby { return &overlaypb.Nearby{Covers: true, Records: records(named)} }, near...)
 		l.pass(10 * time.Millisecond)
 	}
-	asked := l.asks(func(*actor) *overlaypb.Nearby { return nil }, witness)
+	asked := l.answerQueries(func(*actor) *overlaypb.Nearby { return nil }, witness)
 	if took := l.now.Sub(began); took > 3*time.Second || asked != 1 {
-		t.Errorf("it took %v, with %d questions to the witness", took, asked)
+		t.Errorf("the lookup took %v, with %d queries to the witness", took, asked)
 	}
 }
 
-// Half of the routes begin in the own leaf: who has only liars in its table, where the key is,
-// still has the word of others.
-func TestRoutesBeginInTheLeafToo(t *testing.T) {
+// Half of the routes begin in the node's own leaf, so a node whose table has only liars near
+// the key still hears other members.
+func TestHalfOfTheRoutesBeginInTheLeaf(t *testing.T) {
 	const depth = 2
 	l := newLab(t)
 	n := l.member()
 	n.leaf.SetDepth(depth)
 	n.table.resize(depth)
-	leaf := l.near(n.ID(), depth+1, 3)
+	leaf := l.actorsNear(n.ID(), depth+1, 3)
 	for _, a := range leaf {
-		n.leaf.Add(n.introduce(a.contact).contact)
+		n.leaf.Add(n.ensureContact(a.contact).contact)
 	}
-	far := l.near(n.ID(), 0, 40)
+	far := l.actorsNear(n.ID(), 0, 40)
 	for _, a := range far {
-		n.table.put(n.introduce(a.contact), depth)
+		n.table.put(n.ensureContact(a.contact), depth)
 	}
 	l.sent = nil
 	n.Lookup(far[0].contact.ID, 5, func(Lookup) {})
 	l.run()
 	none := func(*actor) *overlaypb.Nearby { return nil }
-	if own, others := l.asks(none, leaf...), l.asks(none, far...); own != leafRoutes || others != lookupRoutes-leafRoutes {
+	if own, others := l.answerQueries(none, leaf...), l.answerQueries(none, far...); own != leafRoutes || others != lookupRoutes-leafRoutes {
 		t.Errorf("%d routes begin in the leaf, %d elsewhere", own, others)
 	}
 }
 
-// Counts that others made are believed if the own leaf could be that of such a network.
-func TestEstimateIsThatOfTheLeafIfOthersCountWrongly(t *testing.T) {
+// The counts of others are believed only if the node's own leaf fits a network of that size.
+func TestSizeIsEstimatedFromTheLeafIfCountsAreWrong(t *testing.T) {
 	const depth = 3
 	l := newLab(t)
 	n := l.member()
 	n.leaf.SetDepth(depth)
 	n.table.resize(depth)
-	for _, a := range l.near(n.ID(), depth+1, 9) {
-		n.leaf.Add(n.introduce(a.contact).contact)
+	for _, a := range l.actorsNear(n.ID(), depth+1, 9) {
+		n.leaf.Add(n.ensureContact(a.contact).contact)
 	}
 	for bits := range depth {
-		for _, a := range l.near(n.ID(), bits, 20) {
-			n.table.put(n.introduce(a.contact), depth)
+		for _, a := range l.actorsNear(n.ID(), bits, 20) {
+			n.table.put(n.ensureContact(a.contact), depth)
 		}
 	}
 	own := float64(n.leaf.Len()) * 8
@@ -151,7 +151,7 @@ func TestEstimateIsThatOfTheLeafIfOthersCountWrongly(t *testing.T) {
 		own  bool
 	}{{0, true}, {5, false}, {1_000_000, true}} {
 		count(c.each)
-		if got := n.estimate(); (got == own) != c.own || !c.own && math.Abs(got-float64(n.Count(0))) > 0.5 {
+		if got := n.estimateSize(); (got == own) != c.own || !c.own && math.Abs(got-float64(n.Count(0))) > 0.5 {
 			t.Errorf("with %d in each slot: %.0f, own %.0f, counted %d", c.each, got, own, n.Count(0))
 		}
 	}

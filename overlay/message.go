@@ -11,29 +11,29 @@ import (
 	"tidings/overlay/overlaypb"
 )
 
-// Bounds of messages; overlay.proto names the same.
+// These are the bounds of messages that overlay.proto states.
 const (
 	maxRecords = 256
-	maxHeads   = 1024
+	maxLeafIDs = 1024
 	maxDepth   = 255
 	maxHops    = 64
-	// maxRaws is how many bytes of records go into one message, so that with
-	// the rest it makes a frame, however long those are that others made. Who
-	// lacks more asks again.
-	maxRaws = 48 << 10
-	// MaxPayload is the size of the largest routed payload in bytes: what is
-	// left of a frame beside record, key and bookkeeping.
+	// maxRecordBytes bounds the bytes of records in one message, so that the message fits into
+	// a frame even if the records, which other nodes made, are long. A receiver that lacks
+	// more asks again.
+	maxRecordBytes = 48 << 10
+	// MaxPayload is the size of the largest routed payload in bytes. The rest of the frame is
+	// for the record, the key and other fields.
 	MaxPayload = env.MaxFrame - 4<<10
 )
 
-// parse reads a message and checks every bound, so that no other code has to.
+// parse decodes a message and checks every bound, so that no other code has to.
 func parse(body []byte) (*overlaypb.Message, error) {
 	m := new(overlaypb.Message)
 	if err := proto.Unmarshal(body, m); err != nil {
 		return nil, fmt.Errorf("%w: %w", env.ErrFrame, err)
 	}
-	if what := breaks(m); what != "" {
-		return nil, fmt.Errorf("%w: overlay message: %s", env.ErrFrame, what)
+	if broken := violation(m); broken != "" {
+		return nil, fmt.Errorf("%w: overlay message: %s", env.ErrFrame, broken)
 	}
 	return m, nil
 }
@@ -41,14 +41,14 @@ func parse(body []byte) (*overlaypb.Message, error) {
 // frame encodes a message.
 func frame(m *overlaypb.Message) []byte { return wire.AppendFrame(nil, wire.Overlay, m) }
 
-// Field numbers, in overlay.proto, of messages that are not urgent.
+// These are the field numbers, in overlay.proto, of messages that are not urgent.
 const routeField, ackField, leaveField = 3, 4, 11
 
-// Urgent says whether a frame is one by which members know of each other: a probe or its
-// answer, a step of a join, a comparison. They are few, and a node that is behind with its
-// work takes and sends them first: or it would be held to be dead, and hold others to be
-// so. What is routed is not among them, nor a leave: it is a node's last word, and whatever
-// was said before and came after it would bring the node back.
+// Urgent reports whether a frame maintains membership: a probe or its reply, a step of a join,
+// a comparison of leaves. There are few of these, and an overloaded node handles and sends
+// them first; otherwise it would be declared dead, and would declare others dead. Routed
+// messages are not urgent. Neither is a leave, because an older message that is delivered
+// after it would bring the node back.
 func Urgent(frame []byte) bool {
 	layer, body, err := wire.ParseFrame(frame)
 	if err != nil || layer != wire.Overlay {
@@ -68,8 +68,8 @@ func Urgent(frame []byte) bool {
 	return true
 }
 
-// breaks says which bound a message breaks, if any.
-func breaks(m *overlaypb.Message) string {
+// violation returns the bound that a message violates, or an empty string.
+func violation(m *overlaypb.Message) string {
 	if len(m.Record) > maxRecord {
 		return "record too long"
 	}
@@ -95,28 +95,28 @@ func breaks(m *overlaypb.Message) string {
 			return "receipt: root"
 		}
 	case *overlaypb.Message_Find:
-		if len(b.Find.Key) != len(ID{}) || b.Find.Want > maxRecords {
+		if len(b.Find.Key) != len(ID{}) || b.Find.Limit > maxRecords {
 			return "find"
 		}
 	case *overlaypb.Message_Nearby:
-		return breaksRecords(b.Nearby.Records, b.Nearby.Depth, maxRecords)
+		return recordsViolation(b.Nearby.Records, b.Nearby.Depth, maxRecords)
 	case *overlaypb.Message_Leaf:
-		if len(b.Leaf.Ids) > maxHeads {
+		if len(b.Leaf.IdPrefixes) > maxLeafIDs {
 			return "leaf: ids"
 		}
-		return breaksRecords(b.Leaf.Records, b.Leaf.Depth, maxRecords)
-	case *overlaypb.Message_RowAsk:
-		if b.RowAsk.Row >= Digits || b.RowAsk.Columns > 1<<16-1 {
-			return "row ask"
+		return recordsViolation(b.Leaf.Records, b.Leaf.Depth, maxRecords)
+	case *overlaypb.Message_RowRequest:
+		if b.RowRequest.Row >= Digits || b.RowRequest.Columns > 1<<16-1 {
+			return "row request"
 		}
-	case *overlaypb.Message_RowGive:
-		if b.RowGive.Row >= Digits || b.RowGive.Vacant > 1<<16-1 {
-			return "row give"
+	case *overlaypb.Message_RowReply:
+		if b.RowReply.Row >= Digits || b.RowReply.EmptyColumns > 1<<16-1 {
+			return "row reply"
 		}
-		return breaksRecords(b.RowGive.Records, 0, 16)
-	case *overlaypb.Message_Gone:
-		if len(b.Gone.Id) != len(ID{}) {
-			return "gone: id"
+		return recordsViolation(b.RowReply.Records, 0, 16)
+	case *overlaypb.Message_Dead:
+		if len(b.Dead.Id) != len(ID{}) {
+			return "dead: id"
 		}
 	case *overlaypb.Message_Leave:
 	default:
@@ -125,7 +125,7 @@ func breaks(m *overlaypb.Message) string {
 	return ""
 }
 
-func breaksRecords(records [][]byte, depth uint32, limit int) string {
+func recordsViolation(records [][]byte, depth uint32, limit int) string {
 	if len(records) > limit {
 		return "too many records"
 	}
@@ -140,28 +140,27 @@ func breaksRecords(records [][]byte, depth uint32, limit int) string {
 	return ""
 }
 
-// open reads the records of a message; those that are not what they claim to be
-// are counted and left out.
-func (n *Node) open(records [][]byte) []*Contact {
-	of := make([]*Contact, 0, len(records))
+// openRecords opens the records of a message. Invalid ones are counted and left out.
+func (n *Node) openRecords(records [][]byte) []*Contact {
+	contacts := make([]*Contact, 0, len(records))
 	for _, raw := range records {
 		c, err := n.records.open(raw)
 		if err != nil {
 			n.stats.Garbage++
 			continue
 		}
-		of = append(of, c)
+		contacts = append(contacts, c)
 	}
-	return of
+	return contacts
 }
 
-// raws returns the records of contacts, the first ones if not all fit into one
-// message.
-func raws(of []*Contact) [][]byte {
-	out := make([][]byte, 0, min(len(of), maxRecords))
+// rawRecords returns the encoded records of contacts, only the first ones if not all of them
+// fit into one message.
+func rawRecords(contacts []*Contact) [][]byte {
+	out := make([][]byte, 0, min(len(contacts), maxRecords))
 	size := 0
-	for _, c := range of {
-		if size += len(c.Raw) + 4; size > maxRaws || len(out) == maxRecords {
+	for _, c := range contacts {
+		if size += len(c.Raw) + 4; size > maxRecordBytes || len(out) == maxRecords {
 			break
 		}
 		out = append(out, c.Raw)

@@ -12,7 +12,8 @@ import (
 	"tidings/overlay/overlaypb"
 )
 
-// The bounds that overlay.proto names: just within, just beyond.
+// The bounds of overlay.proto hold: messages just within them are accepted, messages just
+// beyond are not.
 func TestMessagesHaveBounds(t *testing.T) {
 	id := make([]byte, 32)
 	records := func(n, size int) (of [][]byte) {
@@ -49,19 +50,19 @@ func TestMessagesHaveBounds(t *testing.T) {
 		{"nearby of many", false, &body{Body: &overlaypb.Message_Nearby{Nearby: &overlaypb.Nearby{Records: records(maxRecords+1, 1)}}}},
 		{"nearby of a deep leaf", false, &body{Body: &overlaypb.Message_Nearby{Nearby: &overlaypb.Nearby{Depth: maxDepth + 1}}}},
 		{"nearby of a long record", false, &body{Body: &overlaypb.Message_Nearby{Nearby: &overlaypb.Nearby{Records: records(1, maxRecord+1)}}}},
-		{"leaf", true, &body{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{Ids: make([]uint64, maxHeads), Records: records(maxRecords, 1)}}}},
-		{"leaf of many", false, &body{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{Ids: make([]uint64, maxHeads+1)}}}},
+		{"leaf", true, &body{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{IdPrefixes: make([]uint64, maxLeafIDs), Records: records(maxRecords, 1)}}}},
+		{"leaf of many", false, &body{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{IdPrefixes: make([]uint64, maxLeafIDs+1)}}}},
 		{"leaf of many records", false, &body{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{Records: records(maxRecords+1, 1)}}}},
 		{"leaf too deep", false, &body{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{Depth: maxDepth + 1}}}},
-		{"row ask", true, &body{Body: &overlaypb.Message_RowAsk{RowAsk: &overlaypb.RowAsk{Row: Digits - 1, Columns: 1<<16 - 1}}}},
-		{"row ask beyond the id", false, &body{Body: &overlaypb.Message_RowAsk{RowAsk: &overlaypb.RowAsk{Row: Digits}}}},
-		{"row ask of 17 columns", false, &body{Body: &overlaypb.Message_RowAsk{RowAsk: &overlaypb.RowAsk{Columns: 1 << 16}}}},
-		{"row give", true, &body{Body: &overlaypb.Message_RowGive{RowGive: &overlaypb.RowGive{Row: Digits - 1, Count: 1<<32 - 1, Records: records(16, maxRecord)}}}},
-		{"row give beyond the id", false, &body{Body: &overlaypb.Message_RowGive{RowGive: &overlaypb.RowGive{Row: Digits}}}},
-		{"row give of 17 columns", false, &body{Body: &overlaypb.Message_RowGive{RowGive: &overlaypb.RowGive{Vacant: 1 << 16}}}},
-		{"row give of 17 records", false, &body{Body: &overlaypb.Message_RowGive{RowGive: &overlaypb.RowGive{Records: records(17, 1)}}}},
-		{"gone", true, &body{Body: &overlaypb.Message_Gone{Gone: &overlaypb.Gone{Id: id}}}},
-		{"nobody gone", false, &body{Body: &overlaypb.Message_Gone{Gone: &overlaypb.Gone{}}}},
+		{"row request", true, &body{Body: &overlaypb.Message_RowRequest{RowRequest: &overlaypb.RowRequest{Row: Digits - 1, Columns: 1<<16 - 1}}}},
+		{"row request beyond the id", false, &body{Body: &overlaypb.Message_RowRequest{RowRequest: &overlaypb.RowRequest{Row: Digits}}}},
+		{"row request of 17 columns", false, &body{Body: &overlaypb.Message_RowRequest{RowRequest: &overlaypb.RowRequest{Columns: 1 << 16}}}},
+		{"row reply", true, &body{Body: &overlaypb.Message_RowReply{RowReply: &overlaypb.RowReply{Row: Digits - 1, Count: 1<<32 - 1, Records: records(16, maxRecord)}}}},
+		{"row reply beyond the id", false, &body{Body: &overlaypb.Message_RowReply{RowReply: &overlaypb.RowReply{Row: Digits}}}},
+		{"row reply of 17 columns", false, &body{Body: &overlaypb.Message_RowReply{RowReply: &overlaypb.RowReply{EmptyColumns: 1 << 16}}}},
+		{"row reply of 17 records", false, &body{Body: &overlaypb.Message_RowReply{RowReply: &overlaypb.RowReply{Records: records(17, 1)}}}},
+		{"dead", true, &body{Body: &overlaypb.Message_Dead{Dead: &overlaypb.Dead{Id: id}}}},
+		{"dead without an id", false, &body{Body: &overlaypb.Message_Dead{Dead: &overlaypb.Dead{}}}},
 		{"leave", true, &body{Body: &overlaypb.Message_Leave{Leave: &overlaypb.Leave{}}}},
 	} {
 		raw, err := proto.Marshal(c.m)
@@ -74,7 +75,7 @@ func TestMessagesHaveBounds(t *testing.T) {
 	}
 }
 
-func TestUrgentFramesAreNeitherRoutedNorTheLast(t *testing.T) {
+func TestRoutesAndLeavesAreNotUrgent(t *testing.T) {
 	record := make([]byte, maxRecord)
 	for _, c := range []struct {
 		what   string
@@ -97,17 +98,17 @@ func TestUrgentFramesAreNeitherRoutedNorTheLast(t *testing.T) {
 	}
 }
 
-// What others' records are like, a message that passes them on is a frame.
+// A message that passes on records fits into a frame, whatever the size of the records.
 func TestRecordsOfOneMessageFitAFrame(t *testing.T) {
 	for _, size := range []int{1, 200, maxRecord} {
-		var of []*Contact
+		var contacts []*Contact
 		for range 1000 {
-			of = append(of, &Contact{Raw: make([]byte, size)})
+			contacts = append(contacts, &Contact{Raw: make([]byte, size)})
 		}
 		m := &overlaypb.Message{
 			Record: make([]byte, maxRecord),
 			Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{
-				Depth: maxDepth, Decided: 1 << 63, Ids: make([]uint64, maxHeads), Records: raws(of),
+				Depth: maxDepth, Decided: 1 << 63, IdPrefixes: make([]uint64, maxLeafIDs), Records: rawRecords(contacts),
 			}},
 		}
 		_, body, err := wire.ParseFrame(frame(m))
@@ -123,15 +124,15 @@ func TestRecordsOfOneMessageFitAFrame(t *testing.T) {
 func FuzzMessage(f *testing.F) {
 	id := make([]byte, 32)
 	for _, m := range []*overlaypb.Message{
-		probe(&overlaypb.Probe{Nonce: 1, Reply: true, Want: true, Depth: 3, Digest: 4, Decided: 5, Attach: true}),
+		probe(&overlaypb.Probe{Nonce: 1, Reply: true, WantRecord: true, Depth: 3, Digest: 4, Decided: 5, Attach: true}),
 		route(&overlaypb.Route{Id: 1, Try: 2, Hops: 3, Key: id, Layer: 2, Payload: []byte("payload")}),
 		ack(&overlaypb.Ack{Id: 1, Try: 2, Receipt: true, Root: id, Hops: 3}),
 		{Record: id, Body: &overlaypb.Message_Find{Find: &overlaypb.Find{Nonce: 1, Key: id, Rows: true}}},
 		{Body: &overlaypb.Message_Nearby{Nearby: &overlaypb.Nearby{Nonce: 1, Covers: true, Depth: 2, Records: [][]byte{id}, Decided: 3}}},
-		{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{Depth: 1, Ids: []uint64{2, 3}, Records: [][]byte{id}, Ask: true}}},
-		{Body: &overlaypb.Message_RowAsk{RowAsk: &overlaypb.RowAsk{Row: 1, Columns: 2}}},
-		{Body: &overlaypb.Message_RowGive{RowGive: &overlaypb.RowGive{Row: 1, Count: 2, Vacant: 3, Records: [][]byte{id}}}},
-		{Body: &overlaypb.Message_Gone{Gone: &overlaypb.Gone{Id: id, IssuedMs: 1}}},
+		{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{Depth: 1, IdPrefixes: []uint64{2, 3}, Records: [][]byte{id}, WantReply: true}}},
+		{Body: &overlaypb.Message_RowRequest{RowRequest: &overlaypb.RowRequest{Row: 1, Columns: 2}}},
+		{Body: &overlaypb.Message_RowReply{RowReply: &overlaypb.RowReply{Row: 1, Count: 2, EmptyColumns: 3, Records: [][]byte{id}}}},
+		{Body: &overlaypb.Message_Dead{Dead: &overlaypb.Dead{Id: id, IssuedMs: 1}}},
 		{Body: &overlaypb.Message_Leave{Leave: &overlaypb.Leave{}}},
 	} {
 		raw, err := proto.Marshal(m)

@@ -6,26 +6,25 @@ import (
 	"tidings/internal/plant"
 )
 
-// nextHop decides where a message goes from here: to next; or nowhere, because
-// this node is the root; or nowhere yet (wait), because somebody nearer may
-// stand in a slot that is not confirmed empty. Each next is nearer to the key
-// than this node, so that no message goes round in a circle, whatever the
-// tables say. Peers that left something unanswered, and those in tried, are
-// passed over while there are others.
+// nextHop decides where a message goes from here: to next, or nowhere because this node is the
+// root, or nowhere yet (wait) because a nearer member may exist in a slot that is not
+// confirmed empty. Each next hop is nearer to the key than this node, so a message never goes
+// round in a circle, whatever the tables contain. Suspects and the peers in tried are skipped
+// as long as there are others.
 func (n *Node) nextHop(key ID, tried []*peer) (next *peer, root, wait bool) {
 	if n.state == Attached || !n.self.Member {
 		return n.hostFor(tried), false, false
 	}
-	var spared *peer // silent, but perhaps the root itself
-	var best, bestSpared ID
+	var fallback *peer // suspect or already tried, but possibly the root itself
+	var best, bestFallback ID
 	consider := func(p *peer) {
 		if p == nil || p.contact == nil || !Nearer(key, p.contact.ID, n.self.ID) {
 			return
 		}
 		id := p.contact.ID
 		if p.suspect || slices.Contains(tried, p) {
-			if spared == nil || Nearer(key, id, bestSpared) {
-				spared, bestSpared = p, id
+			if fallback == nil || Nearer(key, id, bestFallback) {
+				fallback, bestFallback = p, id
 			}
 		} else if next == nil || Nearer(key, id, best) {
 			next, best = p, id
@@ -40,7 +39,7 @@ func (n *Node) nextHop(key ID, tried []*peer) (next *peer, root, wait bool) {
 		if plant.DoubleRoot && key[31]&7 == 0 && next != nil {
 			return nil, true, false
 		}
-		wait = next == nil && n.clock.Now().Before(n.wideAt) && n.self.ID.Common(key) < n.narrow
+		wait = next == nil && n.clock.Now().Before(n.wideningEnds) && n.self.ID.Common(key) < n.depthBeforeWidening
 	} else if s, _, _ := n.table.slot(key, n.leaf.Depth()); s != nil && s.contact != nil {
 		consider(s.contact)
 		consider(s.spare)
@@ -57,17 +56,17 @@ func (n *Node) nextHop(key ID, tried []*peer) (next *peer, root, wait bool) {
 	switch {
 	case next != nil:
 		return next, false, wait
-	case spared != nil && !slices.Contains(tried, spared):
-		return spared, false, false // no other way: try the suspect
-	case spared != nil:
-		return nil, false, false // all ways tried; again, until it answers or is buried
+	case fallback != nil && !slices.Contains(tried, fallback):
+		return fallback, false, false // there is no other way, so the suspect is tried
+	case fallback != nil:
+		return nil, false, false // all ways were tried; the message waits until a suspect answers or is declared dead
 	}
 	return nil, n.state == Active && !wait, wait
 }
 
-// nearerSlotsEmpty says whether all slots in which somebody nearer to key than
-// next (or than this node, if nil) could stand are known to be empty. It has
-// those that are not looked into.
+// nearerSlotsEmpty reports whether all slots that could hold a member nearer to key than next
+// (or than this node if next is nil) are confirmed empty. It starts a search for each slot
+// that is not.
 func (n *Node) nearerSlotsEmpty(key ID, next *peer) bool {
 	limit := n.self.ID
 	if next != nil {
@@ -77,15 +76,15 @@ func (n *Node) nearerSlotsEmpty(key ID, next *peer) bool {
 	n.table.each(n.leaf.Depth(), func(row, col int, s *slot) {
 		if s.contact == nil && !s.empty && Nearer(key, n.table.prefix(row, col, key), limit) {
 			empty = false
-			n.lookFor(row, col)
+			n.searchSlot(row, col)
 		}
 	})
 	return empty
 }
 
-// hostFor returns the member that a client's message goes to first.
+// hostFor returns the member to which a client sends its messages first.
 func (n *Node) hostFor(tried []*peer) *peer {
-	var spared *peer
+	var fallback *peer
 	for _, p := range n.hosts {
 		if p.attached == never {
 			continue
@@ -94,15 +93,15 @@ func (n *Node) hostFor(tried []*peer) *peer {
 			return p
 		}
 		if !slices.Contains(tried, p) {
-			spared = p
+			fallback = p
 		}
 	}
-	return spared
+	return fallback
 }
 
-// NextHop returns the member to whom a message for a key goes from here, or says that this
-// node is the root. It does neither when a message would have to wait, or to go to somebody
-// who left something unanswered.
+// NextHop returns the member to which a message for a key goes from here, or reports that this
+// node is the root. It returns nil and false if a message would have to wait or to go to a
+// suspect.
 func (n *Node) NextHop(key ID) (next *Contact, root bool) {
 	if n.state != Active {
 		return nil, false
@@ -114,7 +113,7 @@ func (n *Node) NextHop(key ID) (next *Contact, root bool) {
 	return p.contact, false
 }
 
-// IsRoot says whether this node is the root of key, as far as it knows.
+// IsRoot reports whether this node is the root of key, as far as it knows.
 func (n *Node) IsRoot(key ID) bool {
 	if n.state != Active {
 		return false

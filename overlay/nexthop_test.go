@@ -10,10 +10,10 @@ import (
 	"tidings/internal/env"
 )
 
-// Whatever stands in leaf and table, each next hop is nearer to the key than the
-// node, and the nearest of those it may be; suspects and those that were tried are
-// passed over while there are others; and a node is the root only if it knows
-// nobody nearer and nobody nearer can stand in a slot that is not confirmed empty.
+// Whatever leaf and table contain, each next hop is nearer to the key than the node, and is
+// the nearest one possible. Suspects and peers that were tried are skipped as long as there
+// are others. A node is the root only if it knows no nearer member and every slot that could
+// hold one is confirmed empty.
 func TestEveryHopIsNearer(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := newLab(t).member()
@@ -31,7 +31,7 @@ func TestEveryHopIsNearer(t *testing.T) {
 				}
 			}
 			c.Peer.ID = env.PeerID(c.ID[:])
-			p := n.introduce(c)
+			p := n.ensureContact(c)
 			p.suspect = r.IntN(4) == 0
 			if n.leaf.Covers(c.ID) {
 				n.leaf.Add(c)
@@ -75,24 +75,24 @@ func TestEveryHopIsNearer(t *testing.T) {
 			if !Nearer(key, p.contact.ID, n.self.ID) ||
 				covers && n.leaf.Has(p.contact.ID) == nil ||
 				here != nil && here.contact != nil && here.contact != p && here.spare != p {
-				continue // not one that counts here
+				continue // it is not a possible next hop
 			}
 			if nearer++; p.suspect || isTried(p) {
 				continue
 			}
 			good++
 			if next != nil && !next.suspect && Nearer(key, p.contact.ID, next.contact.ID) {
-				rt.Fatalf("goes to %v, and %v is nearer", next.contact.ID, p.contact.ID)
+				rt.Fatalf("goes to %v, but %v is nearer", next.contact.ID, p.contact.ID)
 			}
 		}
 		if root && nearer > 0 {
-			rt.Fatalf("takes itself for the root, and knows %d nearer", nearer)
+			rt.Fatalf("considers itself the root, but knows %d nearer members", nearer)
 		}
 		if good > 0 && (next == nil || next.suspect || isTried(next)) {
 			rt.Fatalf("goes to %+v although %d others are nearer, and no suspects", next, good)
 		}
 		if next != nil && isTried(next) {
-			rt.Fatal("goes again to one that was tried")
+			rt.Fatal("goes again to a peer that was tried")
 		}
 		if confirmed && wait || nearer == 0 && root == wait {
 			rt.Fatalf("%d nearer, slots confirmed: %v; root %v, wait %v", nearer, confirmed, root, wait)
@@ -100,20 +100,20 @@ func TestEveryHopIsNearer(t *testing.T) {
 		if !covers {
 			n.table.each(depth, func(row, col int, s *slot) {
 				if root && !s.empty && s.contact == nil && Nearer(key, n.table.prefix(row, col, key), n.self.ID) {
-					rt.Fatalf("takes itself for the root, and somebody nearer may stand in slot (%d, %d)", row, col)
+					rt.Fatalf("considers itself the root, but a nearer member may exist in slot (%d, %d)", row, col)
 				}
 			})
 		}
 	})
 }
 
-func TestClientSendsThroughTheMembersThatActForIt(t *testing.T) {
+func TestClientSendsThroughItsHosts(t *testing.T) {
 	l := newLab(t)
 	n := l.boot()
 	var hosts []*peer
 	for i := range 2 {
-		p := n.introduce(l.actor(i + 1).contact)
-		p.hosts = true
+		p := n.ensureContact(l.actor(i + 1).contact)
+		p.isHost = true
 		hosts = append(hosts, p)
 	}
 	n.hosts, n.state = hosts, Attached
@@ -121,18 +121,18 @@ func TestClientSendsThroughTheMembersThatActForIt(t *testing.T) {
 	hop := func(tried ...*peer) *peer {
 		next, root, _ := n.nextHop(key, tried)
 		if root || n.IsRoot(key) {
-			t.Error("a client takes itself for a root")
+			t.Error("a client considers itself a root")
 		}
 		return next
 	}
 	if hop() != nil {
 		t.Error("sends through a member that has not agreed to act for it")
 	}
-	hosts[0].attached, hosts[1].attached = momentOf(l.now), momentOf(l.now)
+	hosts[0].attached, hosts[1].attached = timestampOf(l.now), timestampOf(l.now)
 	if hop() != hosts[0] || hop(hosts[0]) != hosts[1] || hop(hosts...) != nil {
 		t.Error("does not send through the first that was not tried")
 	}
 	if hosts[0].suspect = true; hop() != hosts[1] || hop(hosts[1]) != hosts[0] {
-		t.Error("does not spare the suspect as long as there is another")
+		t.Error("uses a suspect although there is another host")
 	}
 }

@@ -14,47 +14,47 @@ import (
 
 // An Application is a layer above the overlay.
 type Application interface {
-	// Forward is asked about a message at every node on its way, its origin
-	// and its root included, before it goes on. If it returns true the layer
-	// has taken the message over, and the way ends here.
+	// Forward is called at every node on a message's way, including its origin and its root,
+	// before the message goes on. If Forward returns true the layer has taken the message
+	// over, and routing ends here.
 	Forward(m *Message) bool
 
-	// Deliver is called at the root of the message's key. At most once for
-	// a message at one node; at another node again if the origin had to try
-	// once more and the root changed between.
+	// Deliver is called at the root of the message's key, at most once per message at one
+	// node. Another node may deliver the message again if the origin retried and the root
+	// changed in between.
 	Deliver(m *Message)
 
-	// PeerGone reports that a peer the layer Watches is dead, or has left.
+	// PeerGone reports that a peer on which the layer called Watch is dead or has left.
 	PeerGone(id env.PeerID)
 
-	// LeafChanged reports that members joined or left the node's leaf, so
-	// that the root of a key may be another.
+	// LeafChanged reports that members joined or left the node's leaf, so that the root of a
+	// key may have changed.
 	LeafChanged()
 }
 
-// A Message is a payload on its way.
+// A Message is a routed payload.
 type Message struct {
 	Key     ID
 	Layer   wire.Layer
 	Payload []byte
-	// Prev is the peer it came from, empty at its origin.
+	// Prev is the peer that the message came from, empty at its origin.
 	Prev env.PeerID
 	Hops int
 }
 
-// State says how far a node has come in its network.
+// State is the stage of a node's membership.
 type State uint8
 
 const (
-	// Alone: it knows nobody yet, or waits to learn whether it can be dialled.
+	// Alone: the node knows no other node yet, or waits to learn whether it can be dialled.
 	Alone State = iota
-	// Joining: it looks for its leaf and is being acknowledged.
+	// Joining: the node knows its leaf and waits for its acknowledgements.
 	Joining
-	// Active: a member; it is the root of keys.
+	// Active: the node is a member and the root of keys.
 	Active
-	// Attached: a client that one or two members act for.
+	// Attached: the node is a client, and one or two members act for it.
 	Attached
-	// Left: it left in good order.
+	// Left: the node left the network in good order.
 	Left
 )
 
@@ -78,55 +78,54 @@ type Node struct {
 	self      *Contact
 	state     State
 	started   time.Time
-	lastHeard time.Time // when any peer spoke last; the start, as long as nobody has
-	reachable []string  // where it was dialled back; nil: not, or not known
+	lastHeard time.Time // when any peer last spoke; the start time until then
+	reachable []string  // addresses at which it was dialled back; nil: not reachable, or not known yet
 	stats     Stats
 
-	peers     roster
-	watched   watched
-	acts      bool         // there may be clients that it acts for
-	strangers []env.PeerID // peers without a place, the oldest first
-	leaf      *LeafSet
-	table     table
-	join      join
-	held      []*passage // wait until the node is active, or a slot is confirmed
-	line      []*passage // own messages that wait for their turn
-	abroad    int        // own messages that no next hop has taken over
-	lining    bool       // their turn is being given
-	ways      ways
-	looks     map[uint64]*look    // searches, by the nonce of the question that is out
-	questions map[uint64]question // of look-ups, by nonce
-	looking   []*lookup
-	waiting   []*lookup // for their turn
-	dead      graveyard
-	gossip    gossip
-	unrest    unrest
-	known     []*Contact // remembered from an earlier life
-	doors     []*Contact // members that the node was told of by others than members
-	hosts     []*peer    // the members that act for a client
+	peers         peerList
+	watchList     watchList
+	hasClients    bool         // there may be clients that this member acts for
+	unplaced      []env.PeerID // peers without a place, the oldest first
+	leaf          *LeafSet
+	table         table
+	join          join
+	held          []*routeState // messages that wait until the node is active or a slot is confirmed empty
+	sendQueue     []*routeState // own messages that wait for room in flight
+	inFlight      int           // number of own messages that no next hop has taken over
+	drainingQueue bool          // drainQueue is running
+	routes        routeStates
+	slotSearches  map[uint64]*slotSearch // by the nonce of the outstanding query
+	lookupQueries map[uint64]lookupQuery // outstanding queries of lookups, by nonce
+	activeLookups []*lookup
+	queuedLookups []*lookup // lookups that wait for room
+	tombstones    tombstones
+	deathReports  deathReports
+	churn         churnRate
+	remembered    []*Contact // members remembered from an earlier run
+	bootstraps    []*Contact // members found outside the network, such as from a list of the operator
+	hosts         []*peer    // members that act for this client
 
-	cal       env.Calendar[task]
-	changed   bool          // LeafChanged is due
-	rowAt     time.Time     // when the next contact of the table is asked
-	selfAt    time.Time     // when its own id is next looked up
-	selfPause time.Duration // and how long after that again
-	restless  time.Time     // since when the leaf calls for another depth
-	surveyed  time.Time     // when some of the leaf were last asked for its depth
-	surveys   int           // times that they were asked since it was changed
-	turned    time.Time     // when the leaf's depth was last changed
-	siblingAt time.Time     // when the leaf's sibling was last counted anew
-	narrow    int           // depth of the leaf before it was widened
-	wideAt    time.Time     // when the wider one counts as whole
-	rumours   int           // rounds of comparing leaves that are still to come
-	burst     time.Time     // when the whole table was last probed
-	rose      time.Time     // when the dead were last all visited
-	turn      int           // of the slots, whose contact is asked next
-	quick     int           // rounds through the whole table that are still to come at once
-	saved     []*Contact    // what the store holds, by id
+	cal                 env.Calendar[task]
+	leafChanged         bool          // LeafChanged has to be called
+	nextRowAt           time.Time     // when the next contact of the table is asked
+	selfLookupAt        time.Time     // when the node next looks up its own id
+	selfLookupInterval  time.Duration // time until the lookup after that
+	unsettledSince      time.Time     // since when the leaf has called for another depth; zero: it does not
+	surveyedAt          time.Time     // when members of the leaf were last asked for its depth
+	surveyCount         int           // surveys since the depth was last changed
+	depthChangedAt      time.Time     // when the leaf's depth was last changed
+	siblingCountedAt    time.Time     // when the leaf's sibling was last counted again
+	depthBeforeWidening int           // depth of the leaf before it was widened
+	wideningEnds        time.Time     // when the widened leaf counts as complete
+	gossipLeft          int           // remaining rounds of gossip about the leaf
+	tableProbedAt       time.Time     // when the whole table was last probed
+	deadProbedAt        time.Time     // when all tombstones were last probed
+	slotTurn            int           // index of the slot whose contact was asked last
+	quickRounds         int           // remaining rounds that ask the whole table at once
+	savedRecords        []*Contact    // records in the store, in the order of their ids
 }
 
-// A task is an entry of the node's calendar. What it is about may be gone when
-// its time comes.
+// A task is an entry of the node's schedule. Its subject may be gone when its time comes.
 type task struct {
 	kind taskKind
 	peer env.PeerID
@@ -136,42 +135,41 @@ type task struct {
 type taskKind uint8
 
 const (
-	taskProbe  taskKind = iota // a probe is unanswered; n: nonce
-	taskHop                    // a hop did not acknowledge; n: message
-	taskRetry                  // the root did not acknowledge; n: message
-	taskHeld                   // a message has waited long enough; n: message
-	taskJoin                   // the next step of a join
-	taskWatch                  // look after the watched
-	taskRumour                 // compare leaves after a change
-	taskRow                    // ask the next contact of the table
-	taskLook                   // a member left Find unanswered; n: nonce
-	taskAsk                    // so did one that a look-up asked; n: nonce
-	taskSelf                   // see who is near the node's own id
-	taskLookup                 // there is room for another look-up
-	taskRowDue                 // a contact left RowAsk unanswered; n: row
-	taskSettle                 // see whether the leaf still calls for another depth
-	taskDead                   // probe somebody remembered as dead
-	taskSave                   // remember who is here
+	taskProbe        taskKind = iota // a probe is unanswered; n: nonce
+	taskHop                          // a hop did not acknowledge; n: message
+	taskRetry                        // the root did not acknowledge; n: message
+	taskHoldExpired                  // a message has been held long enough; n: message
+	taskJoin                         // take the next step of a join
+	taskWatch                        // probe watched members that are silent
+	taskGossip                       // compare leaves after a change
+	taskRow                          // ask the next contact of the table
+	taskSlotSearch                   // a Find of a slot search is unanswered; n: nonce
+	taskLookupQuery                  // a Find of a lookup is unanswered; n: nonce
+	taskSelfLookup                   // look up the node's own id
+	taskStartLookups                 // start queued lookups
+	taskRowTimeout                   // a RowRequest is unanswered
+	taskCheckDepth                   // check whether the leaf still calls for another depth
+	taskDead                         // probe a peer that is remembered as dead
+	taskSave                         // save the current peers
 )
 
-// New returns a node that is not yet in the network; it acts when Run and Found
-// are called.
+// New returns a node that is not in the network yet. It acts when Run and Found are called.
 func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *Node {
 	n := &Node{
-		cfg:     cfg.filled(),
-		network: cfg.Network.Name,
-		clock:   e.Clock,
-		net:     e.Network,
-		store:   e.Store,
-		rand:    e.Rand,
-		log:     e.Log,
-		signer:  signer,
-		records: cfg.Records,
-		ways:    ways{on: map[uint64]*passage{}},
-		looks:   map[uint64]*look{},
+		cfg:          cfg.filled(),
+		network:      cfg.Network.Name,
+		clock:        e.Clock,
+		net:          e.Network,
+		store:        e.Store,
+		rand:         e.Rand,
+		log:          e.Log,
+		signer:       signer,
+		records:      cfg.Records,
+		routes:       routeStates{byID: map[uint64]*routeState{}},
+		slotSearches: map[uint64]*slotSearch{},
 
-		questions: map[uint64]question{},
-		gossip:    gossip{by: map[env.PeerID]env.PeerID{}, cries: map[env.PeerID]cry{}},
+		lookupQueries: map[uint64]lookupQuery{},
+		deathReports:  deathReports{pending: map[env.PeerID]env.PeerID{}, falseReports: map[env.PeerID]falseReportCount{}},
 	}
 	if n.records == nil {
 		n.records = NewRecords(n.network, verify, ownRecords)
@@ -181,15 +179,15 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *Node
 	n.self = newRecord(n.network, signer, nil, n.started, false)
 	n.leaf = newLeafSet(n.self, cfg.Network.LeafSplit, cfg.Network.LeafMerge)
 	n.table.self = n.self.ID
-	n.recall()
+	n.loadRemembered()
 	n.at(n.started, task{kind: taskJoin})
-	n.after(n.spread(n.cfg.WatchInterval), task{kind: taskWatch})
-	n.after(n.spread(n.cfg.DeadInterval), task{kind: taskDead})
-	n.after(n.spread(n.cfg.SaveInterval), task{kind: taskSave})
+	n.after(n.jitter(n.cfg.WatchInterval), task{kind: taskWatch})
+	n.after(n.jitter(n.cfg.DeadInterval), task{kind: taskDead})
+	n.after(n.jitter(n.cfg.SaveInterval), task{kind: taskSave})
 	return n
 }
 
-// Handle registers the layer that takes the messages routed for it.
+// Handle registers the layer that receives the messages routed for it.
 func (n *Node) Handle(layer wire.Layer, app Application) {
 	i, ok := slices.BinarySearchFunc(n.apps, layer, func(a application, l wire.Layer) int { return cmp.Compare(a.layer, l) })
 	if !ok {
@@ -198,13 +196,13 @@ func (n *Node) Handle(layer wire.Layer, app Application) {
 	n.apps[i].Application = app
 }
 
-// application is a layer above and its number.
+// application is a layer above with its number.
 type application struct {
 	layer wire.Layer
 	Application
 }
 
-// app returns the layer that takes messages of a number, nil if there is none.
+// app returns the layer with a number, or nil.
 func (n *Node) app(layer wire.Layer) Application {
 	for _, a := range n.apps {
 		if a.layer == layer {
@@ -214,39 +212,42 @@ func (n *Node) app(layer wire.Layer) Application {
 	return nil
 }
 
-// ID is the node's own id.
+// ID returns the node's own id.
 func (n *Node) ID() ID { return n.self.ID }
 
-// Self is the node's own record.
+// Self returns the node's own record.
 func (n *Node) Self() *Contact { return n.self }
 
-// State says how far the node has come.
+// State returns the stage of the node's membership.
 func (n *Node) State() State { return n.state }
 
-// LastHeard is when the node last received a message of the overlay from any peer; as long as it has
-// received none, when it started. In a live network hardly more than a watch interval passes.
+// LastHeard returns the time at which the node last received an overlay message from any peer,
+// or its start time if it has received none. In a live network it is seldom longer ago than a
+// watch interval.
 func (n *Node) LastHeard() time.Time { return n.lastHeard }
 
-// Leaf is the node's leaf. It must not be changed, nor kept.
+// Leaf returns the node's leaf. The caller must neither change nor keep it.
 func (n *Node) Leaf() *LeafSet { return n.leaf }
 
 // Hosts returns the members that act for this node while it is a client.
 func (n *Node) Hosts() []*Contact {
-	var of []*Contact
+	var contacts []*Contact
 	for _, p := range n.hosts {
-		of = append(of, p.contact)
+		contacts = append(contacts, p.contact)
 	}
-	return of
+	return contacts
 }
 
-// at enters a task; after does so from now on.
+// at schedules a task for a time, and after for a time from now.
 func (n *Node) at(t time.Time, what task)        { n.cal.Add(t, what) }
 func (n *Node) after(d time.Duration, what task) { n.cal.Add(n.clock.Now().Add(d), what) }
-func (n *Node) spread(d time.Duration) time.Duration { // d give or take a quarter, so that nodes do not march in step
+
+// jitter varies d by up to a quarter, so that nodes do not act in step.
+func (n *Node) jitter(d time.Duration) time.Duration {
 	return d*3/4 + time.Duration(n.rand.Int64N(int64(d)/2+1))
 }
 
-// Run does what is due and returns when it wants to be run next.
+// Run does what is due and returns the time of the next call.
 func (n *Node) Run(now time.Time) time.Time {
 	if n.state == Left {
 		return time.Time{}
@@ -258,10 +259,10 @@ func (n *Node) Run(now time.Time) time.Time {
 		}
 		n.do(t, at, now)
 	}
-	n.ways.expire(now)
-	if n.changed {
-		n.changed = false
-		n.settled(now)
+	n.routes.expire(now)
+	if n.leafChanged {
+		n.leafChanged = false
+		n.checkDepth(now)
 		for _, app := range n.apps {
 			app.LeafChanged()
 		}
@@ -274,43 +275,43 @@ func (n *Node) do(t task, at, now time.Time) {
 	case taskProbe:
 		n.probeUnanswered(n.peers.get(t.peer), t.n)
 	case taskHop:
-		n.hopSilent(n.ways.on[t.n], at)
+		n.hopTimedOut(n.routes.byID[t.n], at)
 	case taskRetry:
-		n.retry(n.ways.on[t.n], at)
-	case taskHeld:
-		n.heldLong(n.ways.on[t.n], at)
+		n.retry(n.routes.byID[t.n], at)
+	case taskHoldExpired:
+		n.holdExpired(n.routes.byID[t.n], at)
 	case taskJoin:
 		n.stepJoin()
 	case taskWatch:
 		n.watch(now)
-	case taskRumour:
-		n.rumour()
+	case taskGossip:
+		n.gossipLeaf()
 	case taskRow:
-		if n.rowAt.Equal(at) {
-			n.rowTurn()
+		if n.nextRowAt.Equal(at) {
+			n.askNextRow()
 		}
-	case taskLook:
-		n.lookUnanswered(t.n)
-	case taskAsk:
-		n.askUnanswered(t.n, at)
-	case taskSelf:
-		if n.selfAt.Equal(at) {
-			n.lookForSelf()
+	case taskSlotSearch:
+		n.slotSearchUnanswered(t.n)
+	case taskLookupQuery:
+		n.queryUnanswered(t.n, at)
+	case taskSelfLookup:
+		if n.selfLookupAt.Equal(at) {
+			n.selfLookup()
 		}
-	case taskLookup:
-		n.nextLookup()
-	case taskRowDue:
+	case taskStartLookups:
+		n.startLookups()
+	case taskRowTimeout:
 		n.rowUnanswered(n.peers.get(t.peer), at)
-	case taskSettle:
-		n.settled(now)
+	case taskCheckDepth:
+		n.checkDepth(now)
 	case taskDead:
-		n.visitGrave()
+		n.probeDead()
 	case taskSave:
-		n.save()
+		n.savePeriodically()
 	}
 }
 
-// Receive takes one message of the overlay's from a peer.
+// Receive takes one overlay message from a peer.
 func (n *Node) Receive(from env.PeerID, body []byte) error {
 	m, err := parse(body)
 	if err != nil {
@@ -331,17 +332,17 @@ func (n *Node) Receive(from env.PeerID, body []byte) error {
 			n.stats.Garbage++
 			return ErrRecord
 		}
-		p = n.introduce(c)
+		p = n.ensureContact(c)
 	}
 	if p == nil {
-		p = n.acquaint(from)
+		p = n.ensurePeer(from)
 	}
 	n.heardFrom(p)
 	garbage := n.stats.Garbage
 	n.dispatch(p, m)
 	n.forget(p)
 	if n.stats.Garbage != garbage {
-		return ErrRecord // nobody passes on a record that he has not verified
+		return ErrRecord // an honest node never passes on a record that it has not verified
 	}
 	return nil
 }
@@ -360,28 +361,27 @@ func (n *Node) dispatch(p *peer, m *overlaypb.Message) {
 		n.onNearby(p, b.Nearby)
 	case *overlaypb.Message_Leaf:
 		n.onLeaf(p, b.Leaf)
-	case *overlaypb.Message_RowAsk:
-		n.onRowAsk(p, b.RowAsk)
-	case *overlaypb.Message_RowGive:
-		n.onRowGive(p, b.RowGive)
-	case *overlaypb.Message_Gone:
-		n.onGone(p, b.Gone)
+	case *overlaypb.Message_RowRequest:
+		n.onRowRequest(p, b.RowRequest)
+	case *overlaypb.Message_RowReply:
+		n.onRowReply(p, b.RowReply)
+	case *overlaypb.Message_Dead:
+		n.onDead(p, b.Dead)
 	case *overlaypb.Message_Leave:
 		n.onLeave(p)
 	}
 }
 
-// send puts a message on its way, with the node's record as long as the peer
-// may not have it.
+// send sends a message, together with the node's record until the peer is known to have it.
 func (n *Node) send(p *peer, m *overlaypb.Message) { n.sendAs(p, env.Control, m) }
 
 func (n *Node) sendAs(p *peer, class env.Class, m *overlaypb.Message) {
 	_, ack := m.Body.(*overlaypb.Message_Ack)
-	if !p.told && !ack { // who gets an acknowledgement knows whom it sent to
+	if !p.knowsMe && !ack { // the receiver of an acknowledgement sent to this node, so it knows it
 		m.Record = n.self.Raw
-		p.toldNow = true
+		p.recordSent = true
 	}
-	f := n.toSend(m)
+	f := n.encode(m)
 	switch m.Body.(type) {
 	case *overlaypb.Message_Route, *overlaypb.Message_Ack:
 		n.stats.Carrying++
@@ -390,13 +390,13 @@ func (n *Node) sendAs(p *peer, class env.Class, m *overlaypb.Message) {
 	n.net.Send(p.addr(), class, f)
 }
 
-// toSend encodes a message that is about to be sent, and counts it.
-func (n *Node) toSend(m *overlaypb.Message) []byte {
+// encode encodes a message that is about to be sent, and counts it.
+func (n *Node) encode(m *overlaypb.Message) []byte {
 	f := frame(m)
 	n.stats.Sent++
 	n.stats.Bytes += uint64(len(f))
 	return f
 }
 
-// Network is the name of the node's network, which ids and keys are made with.
+// Network returns the name of the node's network, which is part of every id and key.
 func (n *Node) Network() string { return n.network }

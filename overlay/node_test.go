@@ -13,7 +13,7 @@ import (
 func TestCountIsExactInTheLeafAndLearnedAboveIt(t *testing.T) {
 	l := newLab(t)
 	if n := l.boot(); n.Count(0) != 0 {
-		t.Errorf("who is no member counts %d", n.Count(0))
+		t.Errorf("a node that is not a member counts %d", n.Count(0))
 	}
 	n := l.member()
 	if n.Count(0) != 1 || n.Count(200) != 1 {
@@ -21,7 +21,7 @@ func TestCountIsExactInTheLeafAndLearnedAboveIt(t *testing.T) {
 	}
 	bits := 0
 	for bits < 4 {
-		for _, a := range l.near(n.ID(), bits, 3) {
+		for _, a := range l.actorsNear(n.ID(), bits, 3) {
 			l.say(a, probe(&overlaypb.Probe{Nonce: 1}))
 		}
 		bits++
@@ -31,7 +31,8 @@ func TestCountIsExactInTheLeafAndLearnedAboveIt(t *testing.T) {
 			t.Errorf("%d members share %d bits, it counts %d", want, d, n.Count(d))
 		}
 	}
-	// With a leaf of four bits those outside are known by contacts and what they say.
+	// With a leaf of depth four, members outside are known only through contacts and their
+	// counts.
 	n.leaf.Decide(l.now)
 	n.setDepth(4)
 	slots := 0
@@ -61,7 +62,7 @@ func TestCountIsExactInTheLeafAndLearnedAboveIt(t *testing.T) {
 	}
 }
 
-func TestGivenUpMessageIsGivenUp(t *testing.T) {
+func TestFailedMessageIsNotDeliveredLater(t *testing.T) {
 	l := newLab(t)
 	n := l.boot()
 	box := &inbox{}
@@ -73,31 +74,31 @@ func TestGivenUpMessageIsGivenUp(t *testing.T) {
 		}
 	})
 	l.pass(2 * time.Minute)
-	n.Reachable([]string{"here"}) // now it is a network, and would be the root
+	n.Reachable([]string{"here"}) // now the node is a network of its own, and the root of the key
 	l.pass(time.Minute)
 	if failed != 1 || len(box.got) != 0 {
 		t.Errorf("failed %d times, delivered %q", failed, box.got)
 	}
 }
 
-// However many cry, a liar's false words count.
-func TestCriersAreCounted(t *testing.T) {
-	g := gossip{by: map[env.PeerID]env.PeerID{}, cries: map[env.PeerID]cry{}}
+// False reports are counted, however many reporters there are.
+func TestFalseReportsOfManyReportersAreCounted(t *testing.T) {
+	g := deathReports{pending: map[env.PeerID]env.PeerID{}, falseReports: map[env.PeerID]falseReportCount{}}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	g.wrong("liar", now)
-	for i := range maxCriers {
-		g.wrong(env.PeerID(fmt.Sprint(i)), now)
+	g.countFalse("liar", now)
+	for i := range maxReporters {
+		g.countFalse(env.PeerID(fmt.Sprint(i)), now)
 	}
-	for range maxCries {
-		g.wrong("liar", now)
+	for range maxFalseReports {
+		g.countFalse("liar", now)
 	}
-	if g.heeds("liar", now) || len(g.cries) > maxCriers {
-		t.Errorf("after %d false words it is heeded, or %d are counted", maxCries+1, len(g.cries))
+	if g.trusts("liar", now) || len(g.falseReports) > maxReporters {
+		t.Errorf("after %d false reports the reporter is still trusted, or %d reporters are counted", maxFalseReports+1, len(g.falseReports))
 	}
 }
 
-// Peers that pass by do not add up, nor do those of whom only others speak.
-func TestStrangersDoNotAddUp(t *testing.T) {
+// Peers without a place do not accumulate, nor do peers that only others have named.
+func TestPeersWithoutAPlaceDoNotAccumulate(t *testing.T) {
 	l := newLab(t)
 	n := l.member()
 	l.say(l.actor(1), probe(&overlaypb.Probe{Nonce: 1}))
@@ -107,15 +108,15 @@ func TestStrangersDoNotAddUp(t *testing.T) {
 		key := Key("lab", fmt.Sprint(i))
 		l.say(a, route(&overlaypb.Route{Id: uint64(i), Key: key[:], Layer: uint32(inboxLayer)}))
 	}
-	for i := range 200 { // receipts go back to those that are forgotten by now
+	for i := range 200 { // the receipts go to peers that are forgotten by now
 		l.say(l.actor(1), ack(&overlaypb.Ack{Id: uint64(i), Receipt: true, Root: make([]byte, 32)}))
 	}
-	if got := n.Stats().Peers; got > maxStrangers+2 {
+	if got := n.Stats().Peers; got > maxUnplaced+2 {
 		t.Errorf("remembers %d peers", got)
 	}
 	a := l.actor(1)
 	for i := range 20 {
-		leaf := &overlaypb.Leaf{Ids: []uint64{1}}
+		leaf := &overlaypb.Leaf{IdPrefixes: []uint64{1}}
 		for j := range 100 {
 			leaf.Records = append(leaf.Records, l.actor(1000+100*i+j).contact.Raw)
 		}
@@ -123,7 +124,7 @@ func TestStrangersDoNotAddUp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := n.Stats().Peers; got > maxCandidates+maxStrangers+2 || got < maxCandidates {
+	if got := n.Stats().Peers; got > maxCandidates+maxUnplaced+2 || got < maxCandidates {
 		t.Errorf("waits for %d peers it has heard of", got)
 	}
 	for range 60 {
@@ -131,12 +132,12 @@ func TestStrangersDoNotAddUp(t *testing.T) {
 		l.answers(a)
 		l.sent = nil
 	}
-	if got := n.Stats().Peers; got > maxStrangers+2 || n.Leaf().Len() != 2 {
+	if got := n.Stats().Peers; got > maxUnplaced+2 || n.Leaf().Len() != 2 {
 		t.Errorf("a minute later it remembers %d peers, %d in its leaf", got, n.Leaf().Len())
 	}
 }
 
-func TestRecordsThatAreNoneAreHeldAgainstWhoPassesThemOn(t *testing.T) {
+func TestInvalidRecordsCountAgainstTheSender(t *testing.T) {
 	l := newLab(t)
 	n := l.member()
 	a, b := l.actor(1), l.actor(2)
@@ -152,12 +153,12 @@ func TestRecordsThatAreNoneAreHeldAgainstWhoPassesThemOn(t *testing.T) {
 		}
 	}
 	if n.Leaf().Has(b.contact.ID) != nil {
-		t.Error("who never spoke is a member of the leaf")
+		t.Error("a member that never spoke is in the leaf")
 	}
 }
 
-// A client that becomes a member is a client no longer: its silence as one is
-// not held against it.
+// A client that becomes a member is no longer a client, so it is not dropped for being silent
+// as one.
 func TestClientThatBecomesAMemberStays(t *testing.T) {
 	l := newLab(t)
 	n := l.member()
@@ -174,7 +175,7 @@ func TestClientThatBecomesAMemberStays(t *testing.T) {
 	if n.ActsFor(a.id()) || n.Stats().Clients != 0 || n.Leaf().Len() != 2 {
 		t.Errorf("acts for %d clients, %d in the leaf", n.Stats().Clients, n.Leaf().Len())
 	}
-	l.now = l.now.Add(time.Second) // and the other way round
+	l.now = l.now.Add(time.Second) // the other way round: a member becomes a client
 	a.contact = l.client(a)
 	l.say(a, probe(&overlaypb.Probe{Nonce: 3, Attach: true}))
 	if !n.ActsFor(a.id()) || n.Leaf().Len() != 1 {
@@ -182,7 +183,7 @@ func TestClientThatBecomesAMemberStays(t *testing.T) {
 	}
 }
 
-func TestMembersActForSoManyClientsAndNoMore(t *testing.T) {
+func TestMemberRefusesMoreThanMaxClients(t *testing.T) {
 	l := newLab(t)
 	n := l.member()
 	for i := range maxClients + 5 {
@@ -196,16 +197,16 @@ func TestMembersActForSoManyClientsAndNoMore(t *testing.T) {
 		}
 	}
 	l.pass(clientSilence*n.cfg.WatchInterval + 2*n.cfg.WatchInterval)
-	if got := n.Stats(); got.Clients != 0 || got.Peers > maxStrangers {
+	if got := n.Stats(); got.Clients != 0 || got.Peers > maxUnplaced {
 		t.Errorf("after their silence it acts for %d clients, remembers %d peers", got.Clients, got.Peers)
 	}
 }
 
-// A client whose nearest members have no room asks others.
-func TestClientAsksElsewhere(t *testing.T) {
+// A client whose nearest members are full asks others.
+func TestClientAsksOthersIfTheNearestAreFull(t *testing.T) {
 	l := newLab(t)
 	n := l.boot()
-	n.cfg.RolePatience = 0
+	n.cfg.DialBackTimeout = 0
 	n.cfg.Founder = false
 	var members []*actor
 	nearby := &overlaypb.Nearby{Covers: true}
@@ -241,12 +242,12 @@ func TestClientAsksElsewhere(t *testing.T) {
 	}
 }
 
-// A decision about the depth of the leaf that claims to be of a far future is not
-// believed: no later one could ever take its place.
+// A decision about the depth that claims to be from the far future is not believed, because no
+// later one could ever replace it.
 func TestDecisionsFromTheFutureAreNotBelieved(t *testing.T) {
 	l := newLab(t)
 	n := l.member()
-	a := l.near(n.ID(), 9, 1)[0]
+	a := l.actorsNear(n.ID(), 9, 1)[0]
 	at := func(d time.Duration) uint64 { return uint64(l.now.Add(d).UnixMilli()) }
 	n.setDepth(6)
 	for _, c := range []struct {
@@ -260,13 +261,13 @@ func TestDecisionsFromTheFutureAreNotBelieved(t *testing.T) {
 		{at(2 * time.Minute), 4},
 	} {
 		l.say(a, probe(&overlaypb.Probe{Nonce: 1, Depth: 0, Decided: c.decided}))
-		if n.leaf.decided > n.latest() || n.leaf.Depth() != c.depth {
+		if n.leaf.decided > n.latestDecision() || n.leaf.Depth() != c.depth {
 			t.Fatalf("decided at %d: the leaf is at depth %d", c.decided, n.leaf.Depth())
 		}
 	}
 }
 
-func TestRepeatedAndUnaskedRepliesSayNothing(t *testing.T) {
+func TestRepeatedAndUnsolicitedRepliesAreIgnored(t *testing.T) {
 	l := newLab(t)
 	n := l.member()
 	a := l.actor(1)
@@ -290,7 +291,7 @@ func TestRepeatedAndUnaskedRepliesSayNothing(t *testing.T) {
 	}
 }
 
-func TestDeadMemberIsMissedOnce(t *testing.T) {
+func TestDeadMemberIsReportedOnce(t *testing.T) {
 	l := newLab(t)
 	n := l.member()
 	box := &inbox{}
@@ -308,35 +309,35 @@ func TestDeadMemberIsMissedOnce(t *testing.T) {
 	}
 	told := 0
 	for _, m := range l.heard(b) {
-		if m.GetGone() != nil {
+		if m.GetDead() != nil {
 			told++
 		}
 	}
 	if told > 1 {
 		t.Errorf("the other was told %d times", told)
 	}
-	// What b says of a is not heeded at once, what a says itself is.
-	hearsay := &overlaypb.Message{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{Records: [][]byte{a.contact.Raw}}}}
-	n.dead.bury(a.contact, l.now, true)
+	// What b says of a is ignored at first; what a says itself is not.
+	report := &overlaypb.Message{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{Records: [][]byte{a.contact.Raw}}}}
+	n.tombstones.add(a.contact, l.now, true)
 	l.sent = nil
-	l.say(b, hearsay)
+	l.say(b, report)
 	if got := l.heard(a); len(got) > 0 {
-		t.Errorf("asks the dead: %v", got)
+		t.Errorf("probes a dead member: %v", got)
 	}
 	l.say(a, probe(&overlaypb.Probe{Nonce: 1}))
 	if n.Leaf().Has(a.contact.ID) == nil {
-		t.Error("who speaks is taken for dead")
+		t.Error("a member that speaks is considered dead")
 	}
 }
 
-func TestWhoLeavesIsGoneAndSilent(t *testing.T) {
+func TestNodeThatLeftIsForgottenAndSilent(t *testing.T) {
 	l := newLab(t)
 	n := l.member()
 	a := l.actor(1)
 	l.say(a, probe(&overlaypb.Probe{Nonce: 1}))
 	l.say(a, &overlaypb.Message{Body: &overlaypb.Message_Leave{Leave: &overlaypb.Leave{}}})
-	if n.Leaf().Len() != 1 || len(n.dead.missed()) != 0 {
-		t.Error("who left is there, or is missed")
+	if n.Leaf().Len() != 1 || len(n.tombstones.withPlace()) != 0 {
+		t.Error("a peer that left is still in the leaf, or counts as dead")
 	}
 	l.say(l.actor(2), probe(&overlaypb.Probe{Nonce: 1}))
 	n.Leave()
@@ -350,12 +351,12 @@ func TestWhoLeavesIsGoneAndSilent(t *testing.T) {
 	}
 }
 
-// The claim of a stranger that a key lies in its leaf counts only if it can.
-func TestOnlyWhoCanCoverAKeyIsBelievedToCoverIt(t *testing.T) {
+// A stranger's claim that a key lies in its leaf is believed only if it is possible.
+func TestMemberThatCannotCoverAKeyIsNotBelieved(t *testing.T) {
 	l := newLab(t)
 	n := l.boot()
 	n.cfg.Founder = false
-	far := l.near(n.ID(), 0, 1)[0]
+	far := l.actorsNear(n.ID(), 0, 1)[0]
 	n.Reachable([]string{"here"})
 	n.Found(far.contact.Peer)
 	say := func(depth uint32) {
@@ -364,13 +365,13 @@ func TestOnlyWhoCanCoverAKeyIsBelievedToCoverIt(t *testing.T) {
 		}}})
 	}
 	if say(5); n.State() != Alone {
-		t.Errorf("%v through one who shares no bit with it and says that its leaf is five deep", n.State())
+		t.Errorf("%v through a peer that shares no bit with it and claims a leaf of depth five", n.State())
 	}
 	l.pass(20 * time.Second)
 	say(0)
-	l.pass(10 * time.Second) // in which nobody else is found who says otherwise
+	l.pass(10 * time.Second) // meanwhile the lookup finds no other member
 	if n.State() != Joining {
-		t.Errorf("%v through one whose leaf is everybody", n.State())
+		t.Errorf("%v through a peer whose leaf is the whole network", n.State())
 	}
 }
 

@@ -7,191 +7,195 @@ import (
 	"tidings/internal/env"
 )
 
-// joinWant is how many members near its id a joining node finds by disjoint routes: enough
-// for most of them to be honest.
+// joinWant is the number of members near its id that a joining node looks up: enough that most
+// of them are honest.
 const joinWant = 8
 
-// An offer is a leaf as one of its members describes it to a node that joins.
+// An offer is a leaf as one of its members describes it to a joining node.
 type offer struct {
 	depth   int
 	decided uint64
-	of      []*Contact
+	members []*Contact
 }
 
-// weigh compares a leaf that was offered with what those near the node's id say, whom it
-// finds by disjoint routes: a liar could offer one that has nobody in it but liars.
-func (n *Node) weigh() {
+// checkOffer compares an offered leaf with the answers of the members near the node's id,
+// which it finds by disjoint routes. Otherwise a liar could offer a leaf that has only liars
+// in it.
+func (n *Node) checkOffer() {
 	j := &n.join
 	switch {
-	case j.searching():
-	case len(j.near) == 0 || n.clock.Now().Sub(j.nearAt) > nearLasts:
-		n.seek()
-	case !j.again && n.overlooks():
-		j.again = true
-		n.seek()
+	case j.lookingUp():
+	case len(j.nearest) == 0 || n.clock.Now().Sub(j.nearestAt) > nearestLifetime:
+		n.lookUpSelf()
+	case !j.lookedUpTwice && n.missedInPool():
+		j.lookedUpTwice = true
+		n.lookUpSelf()
 	default:
-		n.compareOffer()
+		n.decideOffer()
 	}
 }
 
-// compareOffer takes the leaf that was offered if it is what most of those near the node's id
-// say, and otherwise asks one of these for another.
-func (n *Node) compareOffer() {
+// decideOffer takes the offered leaf if it agrees with most of the members near the node's id.
+// Otherwise it asks one of these members for another offer.
+func (n *Node) decideOffer() {
 	j := &n.join
-	most := most(j.near)
-	if most == nil || j.offer.depth == most.depth && j.offer.names(j.near) || j.offers == maxOffers {
+	most := majorityDepth(j.nearest)
+	if most == nil || j.offer.depth == most.depth && j.offer.namesMost(j.nearest) || j.offersAsked == maxOffers {
 		if most != nil && j.offer.depth != most.depth {
 			j.offer.depth, j.offer.decided = most.depth, most.decided
 		}
-		n.announce(j.offer.depth, j.offer.decided, append(j.offer.of, contactsOf(j.near)...))
+		n.announce(j.offer.depth, j.offer.decided, append(j.offer.members, contactsOf(j.nearest)...))
 		return
 	}
-	for _, w := range j.near { // another may know better
-		if w.covers && w.depth == most.depth && !j.asked[w.contact.ID] {
-			j.asked[w.contact.ID] = true
-			j.offers++
-			j.tries = 0
-			n.find(w.contact.Peer)
+	for _, member := range j.nearest { // another member may give a better offer
+		if member.covers && member.depth == most.depth && !j.asked[member.contact.ID] {
+			j.asked[member.contact.ID] = true
+			j.offersAsked++
+			j.findAttempts = 0
+			n.sendFind(member.contact.Peer)
 			return
 		}
 	}
-	j.offers = maxOffers
-	n.compareOffer()
+	j.offersAsked = maxOffers
+	n.decideOffer()
 }
 
-// seek looks up who lives near the id of a node that joins. It need not wait for an offer:
-// whoever it begins with is named by the same peers.
-func (n *Node) seek() {
+// lookUpSelf looks up the members near the id of a joining node. It does not wait for an
+// offer, because the same peers would name the same members to begin with.
+func (n *Node) lookUpSelf() {
 	j := &n.join
-	j.near = nil
+	j.nearest = nil
 	var search *lookup
-	search = n.lookup(n.self.ID, joinWant, true, func(found []*named) {
-		if j.search != search {
-			return // the node's place is another one since
+	search = n.queueLookup(n.self.ID, joinWant, true, func(found []*lookupMember) {
+		if j.selfLookup != search {
+			return // a later attempt has replaced this lookup
 		}
-		j.near, j.nearAt = append([]*named{}, found...), n.clock.Now() // not nil
+		j.nearest, j.nearestAt = append([]*lookupMember{}, found...), n.clock.Now() // not nil, even if empty
 		switch {
 		case n.state != Alone:
 		case j.offer == nil:
-			n.stepJoin() // it may have waited for this to act alone
-		case len(found) == 0: // nobody but who made the offer answers
-			n.compareOffer()
+			n.stepJoin() // acting alone may have waited for this result
+		case len(found) == 0: // only the member that made the offer answers
+			n.decideOffer()
 		default:
-			n.weigh()
+			n.checkOffer()
 		}
 	})
-	j.search = search
+	j.selfLookup = search
 }
 
-// nearLasts is how long those near the node's id are those who were found there.
-const nearLasts = 10 * time.Second
+// nearestLifetime is the time for which the result of selfLookup is valid.
+const nearestLifetime = 10 * time.Second
 
-// overlooks says whether somebody was named to the node who stands among those whom it found
-// near its id, and whom it has not asked: nobody whom it began with has named him. It may
-// have begun with liars only, when it had heard but one answer.
-func (n *Node) overlooks() bool {
+// missedInPool reports whether the pool holds a member that belongs among those near the
+// node's id, but that the lookup has not asked because none of the members it began with named
+// it. They may all have been liars if the lookup began after a single answer.
+func (n *Node) missedInPool() bool {
 	j := &n.join
-	last := j.near[len(j.near)-1].contact.ID
+	last := j.nearest[len(j.nearest)-1].contact.ID
 	return slices.ContainsFunc(j.pool, func(c *Contact) bool {
-		return c.ID != n.self.ID && (len(j.near) < joinWant || Nearer(n.self.ID, c.ID, last)) && !j.search.tried(c)
+		return c.ID != n.self.ID && (len(j.nearest) < joinWant || Nearer(n.self.ID, c.ID, last)) && !j.selfLookup.tried(c)
 	})
 }
 
-// maxOffers is how many more leaves are asked for if the first is not what most say.
+// maxOffers bounds the further offers requested if the first one does not agree with most
+// members.
 const maxOffers = 3
 
-// mix orders members so that those with whom routes begin have as many advocates as there
-// are: each of them names one before any names two. Who has offered a leaf names no second.
-func (j *join) mix(of []*Contact) {
+// interleave orders members so that routes begin with members named by as many different peers
+// as possible: every peer gets one of its members in before any gets a second. Members of the
+// offered leaf get no second one.
+func (j *join) interleave(contacts []*Contact) {
 	named, turn := map[ID]int{}, map[ID]int{}
-	for _, c := range of {
-		by := j.by[c.ID]
+	for _, c := range contacts {
+		by := j.namedBy[c.ID]
 		if turn[c.ID] = named[by]; turn[c.ID] > 0 && j.offer != nil && j.offer.has(c) {
 			turn[c.ID] = maxPool
 		}
 		named[by]++
 	}
-	slices.SortStableFunc(of, func(a, b *Contact) int { return turn[a.ID] - turn[b.ID] })
+	slices.SortStableFunc(contacts, func(a, b *Contact) int { return turn[a.ID] - turn[b.ID] })
 }
 
-// has says whether an offer names a member.
+// has reports whether an offer names a member.
 func (o *offer) has(c *Contact) bool {
-	return slices.ContainsFunc(o.of, func(m *Contact) bool { return m.ID == c.ID })
+	return slices.ContainsFunc(o.members, func(m *Contact) bool { return m.ID == c.ID })
 }
 
-// names says whether an offer names all but one of some members.
-func (o *offer) names(near []*named) bool {
+// namesMost reports whether an offer names all given members except at most one.
+func (o *offer) namesMost(near []*lookupMember) bool {
 	missing := 0
-	for _, w := range near {
-		if !o.has(w.contact) {
+	for _, member := range near {
+		if !o.has(member.contact) {
 			missing++
 		}
 	}
 	return missing <= 1
 }
 
-// most returns one of those members whose leaf holds the id that was looked up, of the
-// depth that most of them say, and of these the one that says it since the latest; nil if
-// there are none.
-func most(near []*named) (best *named) {
+// majorityDepth returns a member whose leaf holds the looked-up id and has the depth that most
+// of these members state, and among those the one with the latest decision. It returns nil if
+// there is none.
+func majorityDepth(near []*lookupMember) (best *lookupMember) {
 	votes := map[int]int{}
-	for _, w := range near {
-		if w.covers {
-			votes[w.depth]++
+	for _, member := range near {
+		if member.covers {
+			votes[member.depth]++
 		}
 	}
-	for _, w := range near {
-		if !w.covers {
+	for _, member := range near {
+		if !member.covers {
 			continue
 		}
-		if best == nil || votes[w.depth] > votes[best.depth] ||
-			votes[w.depth] == votes[best.depth] && w.decided > best.decided {
-			best = w
+		if best == nil || votes[member.depth] > votes[best.depth] ||
+			votes[member.depth] == votes[best.depth] && member.decided > best.decided {
+			best = member
 		}
 	}
 	return best
 }
 
-// A member looks up its own id as it did when it joined, a minute after that, then after
-// firstLook, then every laterLook: who was caught by liars, or joined while the network
-// was in parts, finds those among whom it belongs. One route begins at a door: who has no contacts
-// but liars would go on among these.
+// A member looks up its own id again after selfLookupSoon, then after selfLookupFirst, then
+// every selfLookupLater. A node that was caught by liars, or that joined during a partition,
+// thus finds its real neighbours. One route begins at a bootstrap member, because a node that
+// has only liars as contacts would not get past them.
 const (
-	soonLook  = time.Minute
-	firstLook = 10 * time.Minute
-	laterLook = time.Hour
+	selfLookupSoon  = time.Minute
+	selfLookupFirst = 10 * time.Minute
+	selfLookupLater = time.Hour
 )
 
-// maxDoors is how many of those are remembered through whom the node could join.
-const maxDoors = 8
+// maxBootstraps bounds the remembered members through which the node could join.
+const maxBootstraps = 8
 
-// keepDoors remembers who was found outside the network, in a list of its operator's or on the local
-// one: they are still there for a node whose every contact is a liar.
-func (n *Node) keepDoors() {
+// keepBootstraps remembers the members that were found outside the network, in the operator's
+// list or on the local network. They remain available to a node all of whose contacts are
+// liars.
+func (n *Node) keepBootstraps() {
 	for _, c := range n.join.pool {
-		if len(n.doors) < maxDoors && !slices.ContainsFunc(n.doors, func(d *Contact) bool { return d.ID == c.ID }) &&
+		if len(n.bootstraps) < maxBootstraps && !slices.ContainsFunc(n.bootstraps, func(d *Contact) bool { return d.ID == c.ID }) &&
 			slices.ContainsFunc(n.join.found, func(p env.Peer) bool { return p.ID == c.Peer.ID }) {
-			n.doors = append(n.doors, c)
+			n.bootstraps = append(n.bootstraps, c)
 		}
 	}
 }
 
-// planSelf sets the time of the next lookForSelf; there is only one.
-func (n *Node) planSelf(in time.Duration) {
-	n.selfAt = n.clock.Now().Add(n.spread(in))
-	n.at(n.selfAt, task{kind: taskSelf})
+// scheduleSelfLookup sets the time of the next self-lookup. Only one is scheduled at a time.
+func (n *Node) scheduleSelfLookup(in time.Duration) {
+	n.selfLookupAt = n.clock.Now().Add(n.jitter(in))
+	n.at(n.selfLookupAt, task{kind: taskSelfLookup})
 }
 
-// lookForSelf gets to know whoever stands near the node's id.
-func (n *Node) lookForSelf() {
+// selfLookup looks up the members near the node's own id and considers them for the leaf.
+func (n *Node) selfLookup() {
 	if n.state != Active {
 		return
 	}
-	n.planSelf(n.selfPause)
-	n.selfPause = laterLook
-	n.lookup(n.self.ID, joinWant, true, func(found []*named) {
-		for _, w := range found {
-			n.meet(w.contact)
+	n.scheduleSelfLookup(n.selfLookupInterval)
+	n.selfLookupInterval = selfLookupLater
+	n.queueLookup(n.self.ID, joinWant, true, func(found []*lookupMember) {
+		for _, member := range found {
+			n.considerMember(member.contact)
 		}
 	})
 }

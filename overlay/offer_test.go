@@ -6,27 +6,27 @@ import (
 	"tidings/internal/env"
 )
 
-// Who looks for itself begins one route at a door, whom no member has named: among liars only, all
-// others would stay with them. Of those whom it met on its way to the network, only who was found
-// outside it is one.
-func TestOneRouteBeginsAtADoor(t *testing.T) {
+// A self-lookup begins one route at a bootstrap member, which no member has named, because all
+// other routes of a node that knows only liars would stay among them. Only members that were
+// found outside the network become bootstrap members.
+func TestOneSelfLookupRouteBeginsAtABootstrapMember(t *testing.T) {
 	l := newLab(t)
 	n := l.member()
 	door, named := l.actor(1), l.actor(2)
 	n.join.pool = []*Contact{named.contact, door.contact}
 	n.join.found = []env.Peer{door.contact.Peer}
-	n.keepDoors()
-	n.keepDoors() // it joins again
-	if len(n.doors) != 1 || n.doors[0] != door.contact {
-		t.Fatalf("%d doors", len(n.doors))
+	n.keepBootstraps()
+	n.keepBootstraps() // the node joins again
+	if len(n.bootstraps) != 1 || n.bootstraps[0] != door.contact {
+		t.Fatalf("%d bootstrap members", len(n.bootstraps))
 	}
 	n.join = join{}
-	for _, liar := range l.near(n.ID(), 6, 2*lookupRoutes) {
-		n.introduce(liar.contact)
+	for _, liar := range l.actorsNear(n.ID(), 6, 2*lookupRoutes) {
+		n.ensureContact(liar.contact)
 		n.leaf.Add(liar.contact)
 	}
 	l.sent = nil
-	n.lookForSelf()
+	n.selfLookup()
 	l.run()
 	asked := 0
 	for _, m := range l.heard(door) {
@@ -35,6 +35,6 @@ func TestOneRouteBeginsAtADoor(t *testing.T) {
 		}
 	}
 	if others := len(l.sent); asked != 1 || others != lookupRoutes-1 {
-		t.Errorf("the door is asked %d times, %d messages go to others", asked, others)
+		t.Errorf("the bootstrap member is asked %d times, other members %d times", asked, others)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"tidings/sim"
 )
 
-// grown returns a quiet swarm whose leaves are as small as may be, so that there
-// is something left for the routing tables.
+// grown returns a quiet swarm with the smallest possible leaves, so that the routing tables
+// have entries.
 func grown(n int) *sim.Swarm {
 	network := wire.DefaultNetwork("paper")
 	network.LeafSplit, network.LeafMerge = 9, 8
@@ -30,8 +30,8 @@ func report(t *testing.T, s *sim.Swarm) {
 	}
 }
 
-// Corona, NSDI 2006, §3.1 and §3.3, in one network of 120.
-func TestCoronaOnItsSubstrate(t *testing.T) {
+// Corona, NSDI 2006, §3.1 and §3.3, in a network of 120 nodes.
+func TestOverlayKeepsThePromisesOfThePaper(t *testing.T) {
 	t.Parallel()
 	s := grown(120)
 	if live := len(s.Live()); live != 120 {
@@ -56,7 +56,7 @@ func TestCoronaOnItsSubstrate(t *testing.T) {
 		}
 	})
 
-	// And none is missing: where somebody stands, there is an entry.
+	// No entry is missing: if a member exists for a slot, the slot has an entry.
 	t.Run("no entry is missing", func(t *testing.T) {
 		for _, p := range s.Peers() {
 			has := map[[2]int]bool{}
@@ -64,7 +64,7 @@ func TestCoronaOnItsSubstrate(t *testing.T) {
 			for _, q := range s.Peers() {
 				row := p.OverlayID().Common(q.OverlayID()) / 4
 				if p != q && !p.Layers().Overlay.Leaf().Covers(q.OverlayID()) && !has[[2]int{row, q.OverlayID().Digit(row)}] {
-					t.Errorf("host %d has no entry where host %d stands", p.Index(), q.Index())
+					t.Errorf("host %d has no entry for the slot of host %d", p.Index(), q.Index())
 				}
 			}
 		}
@@ -85,11 +85,11 @@ func TestCoronaOnItsSubstrate(t *testing.T) {
 		}
 	})
 
-	// §3.3: "the primary owner of a channel is the Corona node with the
-	// numerically closest identifier to the channel's identifier. [...] These
-	// owners are the F closest neighbors of the primary owner along the ring. In
-	// the event an owner fails, a new neighbor automatically replaces it." Here
-	// the nearest by XOR: the owners are the first of one order that all know.
+	// §3.3: "the primary owner of a channel is the Corona node with the numerically closest
+	// identifier to the channel's identifier. [...] These owners are the F closest neighbors
+	// of the primary owner along the ring. In the event an owner fails, a new neighbor
+	// automatically replaces it." Here distance is XOR, so the owners are the first members in
+	// an order that all agree on.
 	t.Run("owners", func(t *testing.T) {
 		const owners = 5
 		key := s.Key("http://example.org/feed")
@@ -106,7 +106,7 @@ func TestCoronaOnItsSubstrate(t *testing.T) {
 			for i, c := range of {
 				theirs := live[i].Layers().Overlay.Leaf().NearestN(key, owners)
 				if c.ID != live[i].OverlayID() || !slices.EqualFunc(of, theirs, func(a, b *overlay.Contact) bool { return a.ID == b.ID }) {
-					t.Errorf("owner %d of %s is %s, and thinks otherwise", i, key.Short(), c.ID.Short())
+					t.Errorf("owner %d of %s is %s, but disagrees", i, key.Short(), c.ID.Short())
 				}
 			}
 			return of
@@ -120,7 +120,7 @@ func TestCoronaOnItsSubstrate(t *testing.T) {
 		s.World.Run(2 * time.Minute)
 		is := agree()
 		if is[0].ID != was[1].ID || is[1].ID != was[3].ID || is[2].ID != was[4].ID {
-			t.Error("the others did not move up")
+			t.Error("the next member did not become an owner")
 		}
 	})
 
@@ -144,7 +144,7 @@ func TestCoronaOnItsSubstrate(t *testing.T) {
 			for _, q := range s.Live() {
 				row := p.OverlayID().Common(q.OverlayID()) / 4
 				if p != q && !p.Layers().Overlay.Leaf().Covers(q.OverlayID()) && !has[[2]int{row, q.OverlayID().Digit(row)}] {
-					t.Errorf("host %d has no entry where host %d stands", p.Index(), q.Index())
+					t.Errorf("host %d has no entry for the slot of host %d", p.Index(), q.Index())
 				}
 			}
 		}
@@ -152,8 +152,8 @@ func TestCoronaOnItsSubstrate(t *testing.T) {
 	report(t, s)
 }
 
-// After a failure of power all nodes start, each for itself, before the network
-// between them does. Each acts alone, and none has seen another die.
+// After a power failure all nodes start before the network between them works. Each acts
+// alone, and none has seen another die.
 func TestNodesThatStartedAloneFindEachOther(t *testing.T) {
 	s := sim.NewSwarm(sim.SwarmConfig{World: sim.Config{Seed: 8}})
 	s.Grow(4, time.Second)

@@ -6,139 +6,138 @@ import (
 	"tidings/internal/env"
 )
 
-// A peer is what a node remembers of another as long as it has to do with it:
-// a member of its leaf, a contact of its table, a client, or somebody it is
-// getting to know. A node has about a hundred, so they are kept small.
+// A peer is what a node remembers of another node: a member of its leaf, a contact of its
+// table, a client, or a node that it is getting to know. A node has about a hundred, so the
+// struct is kept small.
 type peer struct {
-	id      env.PeerID
-	contact *Contact // nil until its record came
-	heard   moment
+	id        env.PeerID
+	contact   *Contact // nil until its record arrives
+	lastHeard timestamp
 
-	// Round trips as TCP estimates them (RFC 6298): smoothed and variation.
-	rtt, rttvar span
+	// Round-trip time as TCP estimates it (RFC 6298), smoothed, and its variation.
+	rtt, rttvar microseconds
 
-	nonce     uint64 // of the last probe, by which its reply is timed
-	probeSent moment
+	nonce     uint64 // of the last probe, to match and time its reply; 0: answered
+	probeSent timestamp
 
-	leaf *comparison // of its leaf with the node's own; nil: never made
+	leafSync *leafSync // comparison of its leaf with the node's own; nil: never made
 
-	rowSent moment
-	rowDue  moment // an answer to RowAsk is due then; never: none is out
+	rowSent timestamp
+	rowDue  timestamp // when the answer to RowRequest is due; never: none is outstanding
 
-	attached moment // a client's last word; never: not my client
-	wanted   int32  // layers above that asked to know when it goes
+	attached   timestamp // when this client last attached, or this host agreed; never: not attached
+	watchCount int32     // number of Watch calls of layers above
 
-	depth    int16 // of its leaf
-	row      int16 // asked for by RowAsk
+	depth    int16 // depth of its leaf, in bits
+	row      int16 // row of the last RowRequest
 	attempts int8  // probes sent without an answer
 
-	probing   bool // a probe is out
-	broken    bool // its link broke, and it has not spoken since
-	rough     bool // its round trip may hold a handshake
-	cold      bool // what was asked last may have had to wait for a link
-	told      bool // it has my record: it answered since I sent it
-	toldNow   bool // my record is on its way
-	suspect   bool // left something unanswered; spared while others will do
-	hosts     bool // acts for me, who am a client
-	candidate bool // has not answered a probe yet that it has to answer first
-	acked     bool // answered a probe since I announced myself: it knows me
+	probing    bool // a probe is outstanding
+	linkBroken bool // its link broke, and it has not spoken since
+	roughRTT   bool // rtt may include a handshake
+	coldLink   bool // the last request may have had to wait for a handshake
+	knowsMe    bool // it has this node's record, because it answered after the record was sent
+	recordSent bool // this node's record was sent, and not yet answered
+	suspect    bool // left something unanswered; used only if there is no other
+	isHost     bool // acts for this node, which is a client
+	candidate  bool // has not answered the probe that it must answer before it gets a place
+	acked      bool // answered a probe after this node announced itself, so it knows this node
 }
 
-// A comparison is what a node remembers of another that may be of its leaf.
-type comparison struct {
-	digest   uint64 // of its leaf, as it last said
-	said     moment // when that was
-	differed uint64 // from the node's own, when it was last told what it lacks
-	synced   moment // when it was last asked, or told, about the leaf
-	gave     moment // when it was last told what the leaf holds, because it asked
-	asks     int8   // questions since the node announced itself
-	vain     int8   // and in all, since both last agreed
-	due      bool   // an answer is
-	whole    bool   // it knew nobody of its leaf, since the node announced itself, who is not known here
+// leafSync is the state of comparing leaves with one peer.
+type leafSync struct {
+	digest     uint64    // digest of the peer's leaf, as last stated
+	digestAt   timestamp // when digest was stated
+	explained  uint64    // difference of digests when the peer was last told what it lacks
+	syncedAt   timestamp // when the peer was last asked or told about the leaf
+	answeredAt timestamp // when the peer was last sent the leaf at its request
+	joinAsks   int8      // requests since this node announced itself
+	backoff    int8      // requests since both sides last agreed; each doubles the pause
+	answerDue  bool      // an answer is outstanding
+	complete   bool      // since this node announced itself, the peer named no member of its leaf that is unknown here
 }
 
-// compared returns what is remembered of comparing leaves with a peer.
-func (p *peer) compared() *comparison {
-	if p.leaf == nil {
-		p.leaf = &comparison{}
+// syncState returns the state of comparing leaves with a peer.
+func (p *peer) syncState() *leafSync {
+	if p.leafSync == nil {
+		p.leafSync = &leafSync{}
 	}
-	return p.leaf
+	return p.leafSync
 }
 
-// A span is a length of time in half the space: microseconds, up to 35 minutes.
-type span int32
+// microseconds is a duration of up to 35 minutes in half the space of time.Duration.
+type microseconds int32
 
-func (s span) d() time.Duration { return time.Duration(s) * time.Microsecond }
+func (s microseconds) duration() time.Duration { return time.Duration(s) * time.Microsecond }
 
-// A moment is a time in a third of the space: nanoseconds of Unix time.
-type moment int64
+// timestamp is a Unix time in nanoseconds, in a third of the space of time.Time.
+type timestamp int64
 
-const never moment = 0
+const never timestamp = 0
 
-func momentOf(t time.Time) moment { return moment(t.UnixNano()) }
+func timestampOf(t time.Time) timestamp { return timestamp(t.UnixNano()) }
 
-// time returns the moment as others know it, the zero time for never.
-func (m moment) time() time.Time {
-	if m == never {
+// time converts a timestamp; never becomes the zero time.
+func (ts timestamp) time() time.Time {
+	if ts == never {
 		return time.Time{}
 	}
-	return time.Unix(0, int64(m)).UTC()
+	return time.Unix(0, int64(ts)).UTC()
 }
 
-// Bounds of the time that a peer is given to answer.
+// These constants bound the time that a peer is given to answer.
 const (
 	minRTO     = 300 * time.Millisecond
 	maxRTO     = 3 * time.Second
 	initialRTO = time.Second
 )
 
-// rto is how long an answer of the peer may take before it counts as missing.
+// rto returns the time after which an answer of the peer counts as missing.
 func (p *peer) rto() time.Duration {
 	if p.rtt == 0 {
 		return initialRTO
 	}
-	return min(max((p.rtt+4*p.rttvar).d(), minRTO), maxRTO)
+	return min(max((p.rtt+4*p.rttvar).duration(), minRTO), maxRTO)
 }
 
-// linkIdle is after how much silence the link to a peer may have been closed, so
-// that the next message waits for a handshake of two round trips.
+// linkIdle is the silence after which the link to a peer may have been closed. The next
+// message then waits for a handshake of two round trips.
 const linkIdle = 2 * time.Minute
 
-// patience is how long an answer to something sent at now may take. It notes whether a
-// link has to be made first.
-func (p *peer) patience(now time.Time) time.Duration {
-	p.cold = now.Sub(p.heard.time()) >= linkIdle
-	if !p.cold {
+// answerTimeout returns the time that an answer to a message sent at now may take. It records
+// whether a link may have to be made first.
+func (p *peer) answerTimeout(now time.Time) time.Duration {
+	p.coldLink = now.Sub(p.lastHeard.time()) >= linkIdle
+	if !p.coldLink {
 		return p.rto()
 	}
-	return min(p.rto()+2*max(p.rtt.d(), minRTO), maxRTO)
+	return min(p.rto()+2*max(p.rtt.duration(), minRTO), maxRTO)
 }
 
-// sample takes one measured round trip into the estimate. What came later than any
-// answer is waited for counts as no more than that. Where a link had to be made first, two
-// round trips of a handshake and the work for it may be a part of it: that counts only as
-// long as there is nothing better.
+// sample adds one measured round trip to the estimate. A round trip longer than maxRTO counts
+// as maxRTO. If a link had to be made first, the measurement may include a handshake of two
+// round trips and its computation; such a sample counts only until there is a better one.
 func (p *peer) sample(d time.Duration) {
 	d = min(d, maxRTO)
 	switch {
-	case p.cold && p.rtt != 0 && !p.rough:
+	case p.coldLink && p.rtt != 0 && !p.roughRTT:
 		return
-	case p.cold:
-		p.rough = true
+	case p.coldLink:
+		p.roughRTT = true
 		d = min(d, initialRTO)
-	case p.rough:
-		p.rough, p.rtt = false, 0
+	case p.roughRTT:
+		p.roughRTT, p.rtt = false, 0
 	}
-	trip := span(d.Microseconds())
+	sample := microseconds(d.Microseconds())
 	if p.rtt == 0 {
-		p.rtt, p.rttvar = max(trip, 1), trip/2
+		p.rtt, p.rttvar = max(sample, 1), sample/2
 		return
 	}
-	p.rttvar += (max(p.rtt-trip, trip-p.rtt) - p.rttvar) / 4
-	p.rtt += (trip - p.rtt) / 8
+	p.rttvar += (max(p.rtt-sample, sample-p.rtt) - p.rttvar) / 4
+	p.rtt += (sample - p.rtt) / 8
 }
 
-// addr is the peer as the network dials it.
+// addr returns the address by which the network dials the peer.
 func (p *peer) addr() env.Peer {
 	if p.contact != nil {
 		return p.contact.Peer

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// RFC 6298, section 2: after the first measurement R, SRTT is R and RTTVAR R/2;
-// after each other one R', RTTVAR is 3/4 RTTVAR + 1/4 |SRTT - R'| and SRTT
-// 7/8 SRTT + 1/8 R'. RTO is SRTT + 4 RTTVAR.
+// RFC 6298, section 2: after the first measurement R, SRTT is R and RTTVAR R/2. After each
+// further measurement R', RTTVAR is 3/4 RTTVAR + 1/4 |SRTT - R'| and SRTT is 7/8 SRTT + 1/8
+// R'. RTO is SRTT + 4 RTTVAR.
 func TestRetransmissionTimeout(t *testing.T) {
 	const us = time.Microsecond
 	for _, c := range []struct {
@@ -29,22 +29,22 @@ func TestRetransmissionTimeout(t *testing.T) {
 		for _, s := range c.samples {
 			p.sample(s)
 		}
-		if p.rtt.d() != c.rtt || p.rto() != c.rto {
-			t.Errorf("%s: round trip %v, timeout %v, want %v and %v", c.what, p.rtt.d(), p.rto(), c.rtt, c.rto)
+		if p.rtt.duration() != c.rtt || p.rto() != c.rto {
+			t.Errorf("%s: round trip %v, timeout %v, want %v and %v", c.what, p.rtt.duration(), p.rto(), c.rtt, c.rto)
 		}
 	}
 }
 
-// A link that may have been closed needs a handshake first, of two round trips.
-func TestSilentPeerIsGivenTimeForAHandshake(t *testing.T) {
+// A link that may have been closed first needs a handshake of two round trips.
+func TestSilentPeerGetsTimeForAHandshake(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	p := &peer{heard: momentOf(now.Add(-time.Minute))}
+	p := &peer{lastHeard: timestampOf(now.Add(-time.Minute))}
 	p.sample(200 * time.Millisecond)
-	if got := p.patience(now); got != p.rto() {
-		t.Errorf("one who spoke a minute ago: %v", got)
+	if got := p.answerTimeout(now); got != p.rto() {
+		t.Errorf("a peer that spoke a minute ago: %v", got)
 	}
-	p.heard = momentOf(now.Add(-time.Hour))
-	if got, want := p.patience(now), p.rto()+600*time.Millisecond; got != want {
-		t.Errorf("one who spoke an hour ago: %v, want %v", got, want)
+	p.lastHeard = timestampOf(now.Add(-time.Hour))
+	if got, want := p.answerTimeout(now), p.rto()+600*time.Millisecond; got != want {
+		t.Errorf("a peer that spoke an hour ago: %v, want %v", got, want)
 	}
 }

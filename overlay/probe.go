@@ -8,51 +8,51 @@ import (
 	"tidings/overlay/overlaypb"
 )
 
-// maxAttempts is how many probes a peer may leave unanswered before it is held
-// to be dead, leafAttempts how many a member of the leaf: who buries one of these
-// may act as root in its place. At 1 % loss each way four in a row are lost to a
-// live member once in six million times, three once in 130,000.
+// maxAttempts is the number of unanswered probes after which a peer is declared dead, and
+// leafAttempts the number for a member of the leaf, because a node that declares such a member
+// dead may act as root in its place. With 1 % loss in each direction a live member misses four
+// probes in a row once in six million times, and three once in 130,000.
 const (
 	maxAttempts  = 3
 	leafAttempts = 4
 )
 
-// maxWait is the longest that one attempt waits. However slow a peer seemed when it was
-// last measured, four attempts are over after 15 s.
-const maxWait = 4 * time.Second
+// maxProbeTimeout is the longest that one probe waits. However slow a peer seemed when it was
+// last measured, four probes are over after 15 s.
+const maxProbeTimeout = 4 * time.Second
 
-// probe asks a peer whether it lives, unless it is being asked already. Whatever
-// it says next counts as an answer.
+// probe asks a peer whether it is alive, unless a probe is already outstanding. Any message
+// from the peer counts as an answer.
 func (n *Node) probe(p *peer) {
 	if p.probing {
 		return
 	}
 	p.attempts = 0
-	n.probeAgain(p)
+	n.sendProbe(p)
 }
 
-func (n *Node) probeAgain(p *peer) {
+func (n *Node) sendProbe(p *peer) {
 	now := n.clock.Now()
-	wait := p.patience(now)
-	if !p.broken { // then a slow answer is not what it waits for
-		wait = min(wait<<p.attempts, maxWait)
+	wait := p.answerTimeout(now)
+	if !p.linkBroken { // a broken link is no reason to wait longer
+		wait = min(wait<<p.attempts, maxProbeTimeout)
 	}
 	p.nonce = n.rand.Uint64() | 1
 	p.probing = true
 	p.attempts++
-	p.probeSent = momentOf(now)
+	p.probeSent = timestampOf(now)
 	n.stats.Probes++
 	n.at(now.Add(wait), task{kind: taskProbe, peer: p.id, n: p.nonce})
 	m := &overlaypb.Probe{
-		Nonce:   p.nonce,
-		Want:    p.contact == nil,
-		Depth:   uint32(n.leaf.Depth()),
-		Digest:  n.leaf.Digest(),
-		Decided: n.leaf.decided,
-		Attach:  p.hosts && n.state != Active,
+		Nonce:      p.nonce,
+		WantRecord: p.contact == nil,
+		Depth:      uint32(n.leaf.Depth()),
+		Digest:     n.leaf.Digest(),
+		Decided:    n.leaf.decided,
+		Attach:     p.isHost && n.state != Active,
 	}
-	if !p.told && p.contact != nil { // we are new to each other
-		m.Has = uint32(p.contact.Issued)
+	if !p.knowsMe && p.contact != nil { // neither node may know the other
+		m.KnownIssued = uint32(p.contact.Issued)
 	}
 	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Probe{Probe: m}})
 }
@@ -61,31 +61,31 @@ func (n *Node) onProbe(p *peer, m *overlaypb.Probe) {
 	if m.Reply {
 		answer := m.Nonce == p.nonce && m.Nonce != 0
 		if answer {
-			p.nonce = 0 // repeated, it says nothing
+			p.nonce = 0 // a repeated reply is ignored
 			p.sample(n.clock.Now().Sub(p.probeSent.time()))
 			p.candidate, p.acked = false, true
 			p.probing, p.attempts = false, 0
 		}
-		if m.Want {
-			p.told = false // it forgot who I am
+		if m.WantRecord {
+			p.knowsMe = false // it forgot this node's record
 			n.probe(p)
 		}
 		if m.Attach {
 			n.attachedTo(p)
-		} else if answer && p.hosts && !n.self.Member {
-			n.detach(p) // it does not act for me, or not any longer
+		} else if answer && p.isHost && !n.self.Member {
+			n.detach(p) // it does not act for this node, or no longer does
 		}
 	}
-	n.compareWith(p, int(m.Depth), m.Decided, m.Digest, m.Reply) // first, so that the reply finds the peer told
+	n.onLeafDigest(p, int(m.Depth), m.Decided, m.Digest, m.Reply) // before the reply, so that the reply's digest finds the peer up to date
 	if !m.Reply {
-		if m.Has != 0 && m.Has == uint32(n.self.Issued) {
-			p.told = true
+		if m.KnownIssued != 0 && m.KnownIssued == uint32(n.self.Issued) {
+			p.knowsMe = true
 		}
 		granted := m.Attach && n.attach(p)
 		n.send(p, n.probeReply(p, m, granted))
 		n.askOnceMore(p)
 	}
-	n.joinedYet()
+	n.checkJoined()
 }
 
 func (n *Node) probeReply(p *peer, m *overlaypb.Probe, granted bool) *overlaypb.Message {
@@ -97,13 +97,13 @@ func (n *Node) probeReply(p *peer, m *overlaypb.Probe, granted bool) *overlaypb.
 		Decided: n.leaf.decided,
 		Attach:  granted,
 	}}}
-	if m.Want {
+	if m.WantRecord {
 		r.Record = n.self.Raw
 	}
 	return r
 }
 
-// probeUnanswered goes on when the time of an attempt is over.
+// probeUnanswered continues when a probe has timed out.
 func (n *Node) probeUnanswered(p *peer, nonce uint64) {
 	if p == nil || !p.probing || p.nonce != nonce {
 		return
@@ -114,72 +114,72 @@ func (n *Node) probeUnanswered(p *peer, nonce uint64) {
 		limit = leafAttempts
 	}
 	if p.attempts < limit {
-		n.probeAgain(p)
+		n.sendProbe(p)
 		return
 	}
 	p.probing = false
-	n.died(p)
+	n.declareDead(p)
 }
 
-// died buries a peer that left all attempts unanswered.
-func (n *Node) died(p *peer) {
+// declareDead removes a peer that left all probes unanswered, and adds a tombstone.
+func (n *Node) declareDead(p *peer) {
 	now := n.clock.Now()
 	wasCandidate := p.candidate
 	watched := p.contact != nil && n.watches(p.contact)
-	placed := n.drop(p)
+	placed := n.removePeer(p)
 	if p.contact != nil {
-		n.dead.bury(p.contact, now, placed)
+		n.tombstones.add(p.contact, now, placed)
 	}
 	if placed {
 		n.stats.Deaths++
-		n.unrest.died(now)
+		n.churn.recordDeath(now)
 		if watched {
 			n.announceDeath(p.contact)
 		}
-		if n.burst.IsZero() || now.Sub(n.burst) >= n.cfg.BurstInterval {
-			n.burst = now
+		if n.tableProbedAt.IsZero() || now.Sub(n.tableProbedAt) >= n.cfg.BurstInterval {
+			n.tableProbedAt = now
 			n.probeTable()
 		}
 	}
 	if wasCandidate {
-		n.joinedYet()
+		n.checkJoined()
 	}
 }
 
-// probeTable probes every contact that has not spoken just now.
+// probeTable probes every contact that has not just spoken.
 func (n *Node) probeTable() {
 	now := n.clock.Now()
 	n.table.each(n.leaf.Depth(), func(_, _ int, s *slot) {
 		for _, p := range []*peer{s.contact, s.spare} {
-			if p != nil && now.Sub(p.heard.time()) > p.rto() {
+			if p != nil && now.Sub(p.lastHeard.time()) > p.rto() {
 				n.probe(p)
 			}
 		}
 	})
 }
 
-// drop takes a peer out of everything: it is dead, or has left. It says whether
-// it had a place.
-func (n *Node) drop(p *peer) bool {
+// removePeer takes a peer that is dead or has left out of leaf, table and all lists. It
+// reports whether the peer had a place.
+func (n *Node) removePeer(p *peer) bool {
 	placed := false
-	n.gossip.died(p.id)
-	p.candidate, p.probing, p.attempts, p.leaf = false, false, 0, nil
-	p.heard, p.told = never, false
+	n.deathReports.dead(p.id)
+	p.candidate, p.probing, p.attempts, p.leafSync = false, false, 0, nil
+	p.lastHeard, p.knowsMe = never, false
 	if p.contact != nil {
 		if !plant.Undead && n.leaf.Remove(p.contact.ID) {
 			placed = true
-			n.changed = true
-			n.spreadRumour()
+			n.leafChanged = true
+			n.startGossip()
 		}
 		if n.table.remove(p) {
 			placed = true
 			if s, row, col := n.table.slot(p.contact.ID, n.leaf.Depth()); s != nil && s.contact == nil {
 				s.empty, s.counted = false, false
-				n.lookFor(row, col)
+				n.searchSlot(row, col)
 			}
 		}
 	}
-	if p.hosts {
+	if p.isHost {
 		placed = true
 		n.detach(p)
 	}
@@ -187,8 +187,8 @@ func (n *Node) drop(p *peer) bool {
 		placed = true
 		p.attached = never
 	}
-	n.wayLost(p)
-	if p.wanted > 0 {
+	n.rerouteFrom(p)
+	if p.watchCount > 0 {
 		placed = true
 		for _, app := range n.apps {
 			app.PeerGone(p.id)
@@ -198,31 +198,31 @@ func (n *Node) drop(p *peer) bool {
 	return placed
 }
 
-// Watch asks to be told by PeerGone when a peer is dead or has left; each Watch
-// is ended by an Unwatch. The overlay does not probe the peer for that alone:
-// who misses something of it calls Suspect.
-func (n *Node) Watch(c *Contact) { n.introduce(c).wanted++ }
+// Watch asks for a call of PeerGone when a peer is dead or has left. Each Watch is ended by an
+// Unwatch. The overlay does not probe the peer only because of Watch; a layer that misses a
+// message from it calls Suspect.
+func (n *Node) Watch(c *Contact) { n.ensureContact(c).watchCount++ }
 
 // Unwatch ends a Watch.
 func (n *Node) Unwatch(id env.PeerID) {
-	if p := n.peers.get(id); p != nil && p.wanted > 0 {
-		p.wanted--
+	if p := n.peers.get(id); p != nil && p.watchCount > 0 {
+		p.watchCount--
 		n.forget(p)
 	}
 }
 
-// Suspect makes the node probe a peer that somebody misses an answer of.
+// Suspect makes the node probe a peer from which a layer misses an answer.
 func (n *Node) Suspect(id env.PeerID) {
 	if p := n.peers.get(id); p != nil {
 		n.probe(p)
 	}
 }
 
-// PeerDown takes a hint that a peer's link broke: it is probed. Who has said that it leaves
-// closes its links, too, and is not missed.
+// PeerDown takes a hint that the link to a peer broke, and probes the peer. A peer that said
+// that it leaves closes its links as well, and is not probed.
 func (n *Node) PeerDown(id env.PeerID) {
-	if p := n.peers.get(id); p != nil && p.heard != never && n.useful(p) {
-		p.broken = true
+	if p := n.peers.get(id); p != nil && p.lastHeard != never && n.inUse(p) {
+		p.linkBroken = true
 		n.probe(p)
 	}
 }

@@ -13,27 +13,27 @@ import (
 	"tidings/overlay/overlaypb"
 )
 
-// Bounds of a record, each far above what an honest node needs.
+// These are the bounds of a record. Each is far above what an honest node needs.
 const (
 	maxRecord    = 1 << 10 // bytes of the whole envelope
 	maxAddresses = 8       // IPv4 and IPv6, TCP and QUIC, twice
 	maxAddress   = 64      // bytes of one multiaddr
 )
 
-// ErrRecord says that bytes are no record of a node.
+// ErrRecord is returned for bytes that are not a valid record of a node.
 var ErrRecord = errors.New("not a node's record")
 
-// A Contact is a node as its own signed record describes it. It is immutable,
-// and shared by all who know the node.
+// A Contact is a node as its own signed record describes it. A Contact is immutable, and
+// everything that refers to the node shares it.
 type Contact struct {
 	ID     ID
 	Peer   env.Peer
-	Issued uint64 // Unix time in milliseconds; of two records the later counts
-	Member bool   // was dialled back; else a client
-	Raw    []byte // the signed envelope, to be passed on as it is
+	Issued uint64 // Unix time in milliseconds; the later of two records counts
+	Member bool   // true: it was dialled back; false: it is a client
+	Raw    []byte // the signed envelope, passed on unchanged
 }
 
-// newRecord signs what a node says of itself.
+// newRecord signs a node's statement about itself.
 func newRecord(network string, s *wire.Signer, addrs []string, issued time.Time, member bool) *Contact {
 	m := &overlaypb.Record{IssuedMs: uint64(issued.UnixMilli()), Member: member}
 	addrs = slices.DeleteFunc(slices.Clone(addrs), func(a string) bool { return len(a) > maxAddress })
@@ -54,7 +54,7 @@ func newRecord(network string, s *wire.Signer, addrs []string, issued time.Time,
 	}
 }
 
-// openRecord verifies a record and reads it.
+// openRecord verifies and decodes a record.
 func openRecord(network string, v wire.Verifier, raw []byte) (*Contact, error) {
 	if len(raw) > maxRecord {
 		return nil, fmt.Errorf("%w: %d bytes", ErrRecord, len(raw))

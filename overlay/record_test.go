@@ -14,7 +14,7 @@ import (
 	"tidings/overlay/overlaypb"
 )
 
-func TestRecordComesBackAsItWas(t *testing.T) {
+func TestRecordSurvivesEncoding(t *testing.T) {
 	l := newLab(t)
 	a := l.actor(1)
 	verify := wire.NewVerifier(l.hash)
@@ -31,7 +31,7 @@ func TestRecordComesBackAsItWas(t *testing.T) {
 	}
 }
 
-// However many addresses a node has, and however long, others take its record.
+// Other nodes accept a node's record, however many and however long its addresses are.
 func TestOwnRecordIsWithinItsBounds(t *testing.T) {
 	l := newLab(t)
 	addrs := []string{strings.Repeat("x", maxAddress+1)}
@@ -45,7 +45,7 @@ func TestOwnRecordIsWithinItsBounds(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoRecordIsRefused(t *testing.T) {
+func TestInvalidRecordsAreRefused(t *testing.T) {
 	l := newLab(t)
 	s := l.actor(1).signer
 	sign := func(m *overlaypb.Record) []byte {
@@ -83,8 +83,8 @@ func TestWhatIsNoRecordIsRefused(t *testing.T) {
 	}
 }
 
-// A node remembers the members it knew, and when it last spoke of itself.
-func TestKnownPeersOutliveTheNode(t *testing.T) {
+// A node remembers the members it knew, and when it last issued a record.
+func TestPeersAreRememberedAcrossARestart(t *testing.T) {
 	l := newLab(t)
 	n := l.member()
 	var met []*actor
@@ -98,7 +98,7 @@ func TestKnownPeersOutliveTheNode(t *testing.T) {
 	client := l.actor(9)
 	client.contact = l.client(client)
 	l.say(client, probe(&overlaypb.Probe{Nonce: 1, Attach: true}))
-	for range 4 { // they live until it is saved
+	for range 4 { // the members stay alive until they are saved
 		l.pass(20 * time.Second)
 		for _, a := range met {
 			l.answers(a)
@@ -115,11 +115,11 @@ func TestKnownPeersOutliveTheNode(t *testing.T) {
 		}
 	}
 
-	l.now = l.now.Add(-time.Hour) // the clock goes back over the restart
+	l.now = l.now.Add(-time.Hour) // the clock goes back during the restart
 	l.sent = nil
 	n = l.boot()
 	if n.Self().Issued <= issued {
-		t.Error("the new life looks older than the last")
+		t.Error("the record after the restart is older than the one before")
 	}
 	n.Reachable([]string{"here"})
 	l.pass(5 * time.Second)
@@ -130,9 +130,9 @@ func TestKnownPeersOutliveTheNode(t *testing.T) {
 		}
 	}
 	if asked == 0 || n.State() != Alone {
-		t.Errorf("asks %d of those it knew; %v", asked, n.State())
+		t.Errorf("asks %d of the remembered peers; %v", asked, n.State())
 	}
-	// Nobody answers: it acts alone, but goes on looking for them.
+	// No remembered peer answers, so the node acts alone, but keeps probing them.
 	l.pass(2 * time.Minute)
 	if n.State() != Active {
 		t.Fatalf("after a minute without answer it is %v", n.State())
@@ -152,23 +152,23 @@ func TestKnownPeersOutliveTheNode(t *testing.T) {
 	}
 }
 
-func TestOldestKnownPeersGiveWay(t *testing.T) {
+func TestOldestRememberedPeersAreDeletedFirst(t *testing.T) {
 	l := newLab(t)
 	n := l.member()
 	for i := range 300 {
 		l.now = l.now.Add(time.Millisecond)
 		c := newRecord(l.network.Name, l.actor(i+1).signer, nil, l.now, true)
-		n.keep(c)
+		n.noteSaved(c)
 		l.records[string(peerKey(c.ID))] = c.Raw
 	}
-	n.save()
+	n.savePeriodically()
 	remembered, _ := remembered(l, n.records)
-	if len(remembered) != maxKnown || n.Stats().Known != maxKnown {
+	if len(remembered) != maxRemembered || n.Stats().Known != maxRemembered {
 		t.Fatalf("%d are remembered", len(remembered))
 	}
 	for _, c := range remembered {
-		if l.now.Sub(time.UnixMilli(int64(c.Issued))) >= maxKnown*time.Millisecond {
-			t.Errorf("one of %v ago is remembered", l.now.Sub(time.UnixMilli(int64(c.Issued))))
+		if l.now.Sub(time.UnixMilli(int64(c.Issued))) >= maxRemembered*time.Millisecond {
+			t.Errorf("a peer of %v ago is remembered", l.now.Sub(time.UnixMilli(int64(c.Issued))))
 		}
 	}
 }

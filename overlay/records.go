@@ -4,27 +4,27 @@ import (
 	"tidings/internal/wire"
 )
 
-// Records opens the records of a network's nodes, and remembers the contacts it has made of
-// them: a member comes across the same record again and again. Nodes of one goroutine can
-// share one, and with it their contacts.
+// Records opens the records of a network's nodes and caches the contacts made from them,
+// because a member receives the same record again and again. Nodes that run in one goroutine
+// can share one Records, and with it their contacts.
 type Records struct {
 	network string
 	verify  wire.Verifier
 	limit   int
 	young   map[string]*Contact // by record
-	old     map[string]*Contact // those that were young when young was full
+	old     map[string]*Contact // the previous content of young, from when it was full
 }
 
-// ownRecords is how many records a node remembers by itself: several times as many as it
-// has peers.
+// ownRecords is the size of the cache of a single node: several times the number of its peers.
 const ownRecords = 512
 
-// NewRecords returns an empty memory for at least limit records, and at most twice as many.
+// NewRecords returns an empty cache that keeps at least the last limit records, and at most
+// twice as many.
 func NewRecords(network string, verify wire.Verifier, limit int) *Records {
 	return &Records{network: network, verify: verify, limit: limit, young: map[string]*Contact{}}
 }
 
-// open verifies a record and reads it. The contact does not keep raw.
+// open verifies and decodes a record. The contact does not keep raw.
 func (r *Records) open(raw []byte) (*Contact, error) {
 	if c := r.young[string(raw)]; c != nil {
 		return c, nil

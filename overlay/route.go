@@ -12,179 +12,177 @@ import (
 )
 
 const (
-	// wayLife is how long a node remembers a message that passed, so that
-	// the receipt finds its way back and a repeated message is known. It is
-	// over the longest time an origin tries.
-	wayLife = 90 * time.Second
-	// hopLimit is how long one node goes on trying to pass a message on.
+	// routeMemory is the time for which a node remembers a message, so that the receipt finds
+	// its way back and a repeated message is recognised. It is longer than any origin keeps
+	// trying.
+	routeMemory = 90 * time.Second
+	// hopLimit is the time for which one node keeps trying to forward a message.
 	hopLimit = 20 * time.Second
-	// holdLimit is how long a message waits for a slot to be confirmed empty.
+	// holdLimit is the time for which a message waits until a slot is confirmed empty.
 	holdLimit = 2 * time.Second
-	// retryFirst is how long an origin waits for a receipt at first.
-	retryFirst = 4 * time.Second
-	// maxWays bounds the messages remembered, maxHeld those that wait, and
-	// maxLoad the bytes of others' payloads that no next hop has taken over
-	// yet; more are dropped, and their origins try again.
-	maxWays = 1 << 16
-	maxHeld = 1 << 10
-	maxLoad = 64 << 20
-	// maxControl is the size of the largest payload that goes ahead of
-	// others, in bytes; what is larger is content.
+	// firstRetry is the time that an origin first waits for a receipt.
+	firstRetry = 4 * time.Second
+	// maxRoutes bounds the messages remembered, maxHeld those that wait, and maxPayloadBytes
+	// the payloads of other nodes that no next hop has taken over yet. Further messages are
+	// dropped, and their origins try again.
+	maxRoutes       = 1 << 16
+	maxHeld         = 1 << 10
+	maxPayloadBytes = 64 << 20
+	// maxControl is the size in bytes of the largest payload that has priority. A larger one
+	// is sent as bulk content.
 	maxControl = 2 << 10
 )
 
-// A Receipt says what became of a routed message.
+// A Receipt tells an origin what became of a routed message.
 type Receipt struct {
-	Root ID  // who delivered it
+	Root ID  // the node that delivered it
 	Hops int // links from origin to root
-	Try  int // the attempt that the root took: 0 is the first
+	Try  int // the attempt that the root took, from 0
 }
 
-// A passage is a message on its way through this node.
-type passage struct {
-	id      uint64
-	try     uint32
-	msg     Message
-	next    *peer
-	tried   []*peer
-	sends   int
-	sent    time.Time // to next
-	due     time.Time // when next counts as silent; zero: it acknowledged
-	since   time.Time // of this try
-	waiting bool      // held until the node is active or a slot is confirmed
+// routeState is what a node remembers of one routed message.
+type routeState struct {
+	id        uint64
+	try       uint32
+	msg       Message
+	next      *peer
+	tried     []*peer
+	sendCount int
+	sentAt    time.Time // time of the last transmission to next
+	ackDue    time.Time // when next counts as silent; zero: it acknowledged
+	startedAt time.Time // start of this try
+	held      bool      // waits until the node is active or a slot is confirmed empty
 
-	receipt *overlaypb.Ack // the root's, once it came
+	receipt *overlaypb.Ack // the root's receipt, once it arrived
 
-	// At the origin:
+	// The fields below are used at the origin only.
 	done     func(Receipt, bool)
-	inLine   bool // it waits for its turn
-	abroad   bool // it has had it, and no next hop has taken it over
+	queued   bool // in sendQueue
+	inFlight bool // sent, and not taken over by a next hop yet
 	retryAt  time.Time
 	deadline time.Time
 }
 
-// Route sends a payload of at most MaxPayload bytes towards the root of key and
-// calls done with the root's receipt, or with false when RouteDeadline is over (or
-// the node has left).
-// The root's layer has then taken the payload at least once.
+// Route sends a payload of at most MaxPayload bytes towards the root of key. It calls done
+// with the root's receipt, after the root's layer has taken the payload at least once, or with
+// false when RouteDeadline is over or the node has left.
 func (n *Node) Route(layer wire.Layer, key ID, payload []byte, done func(r Receipt, ok bool)) {
 	if n.state == Left {
 		done(Receipt{}, false)
 		return
 	}
 	now := n.clock.Now()
-	w := &passage{
+	rs := &routeState{
 		id:       n.rand.Uint64(),
 		msg:      Message{Key: key, Layer: layer, Payload: payload},
 		done:     done,
 		deadline: now.Add(n.cfg.RouteDeadline),
 	}
 	n.stats.Routed++
-	n.enter(w, now)
-	n.lineUp(w)
+	n.addRoute(rs, now)
+	n.enqueue(rs)
 }
 
-// giveUp tells the origins of all messages without a receipt that there will be
-// none.
-func (n *Node) giveUp() {
-	var own []*passage
-	for _, w := range n.ways.on {
-		if w.done != nil {
-			own = append(own, w)
+// failOwnRoutes reports failure for all own messages that have no receipt.
+func (n *Node) failOwnRoutes() {
+	var own []*routeState
+	for _, rs := range n.routes.byID {
+		if rs.done != nil {
+			own = append(own, rs)
 		}
 	}
-	slices.SortFunc(own, func(a, b *passage) int { return cmp.Compare(a.id, b.id) }) // maps have no order
-	for _, w := range own {
-		done := w.done
-		w.done = nil
+	slices.SortFunc(own, func(a, b *routeState) int { return cmp.Compare(a.id, b.id) }) // map order is random
+	for _, rs := range own {
+		done := rs.done
+		rs.done = nil
 		n.stats.Failed++
 		done(Receipt{}, false)
 	}
 }
 
-func (n *Node) enter(w *passage, now time.Time) {
-	w.since = now
-	n.ways.on[w.id] = w
-	n.ways.load += len(w.msg.Payload)
-	n.ways.old = append(n.ways.old, way{w.id, now.Add(wayLife)})
+func (n *Node) addRoute(rs *routeState, now time.Time) {
+	rs.startedAt = now
+	n.routes.byID[rs.id] = rs
+	n.routes.payloadBytes += len(rs.msg.Payload)
+	n.routes.expiries = append(n.routes.expiries, routeExpiry{rs.id, now.Add(routeMemory)})
 }
 
-func (n *Node) planRetry(w *passage, in time.Duration) {
-	w.retryAt = n.clock.Now().Add(n.spread(in))
-	if w.retryAt.After(w.deadline) {
-		w.retryAt = w.deadline
+func (n *Node) scheduleRetry(rs *routeState, in time.Duration) {
+	rs.retryAt = n.clock.Now().Add(n.jitter(in))
+	if rs.retryAt.After(rs.deadline) {
+		rs.retryAt = rs.deadline
 	}
-	n.at(w.retryAt, task{kind: taskRetry, n: w.id})
+	n.at(rs.retryAt, task{kind: taskRetry, n: rs.id})
 }
 
-// retry sends an origin's message again when no receipt came.
-func (n *Node) retry(w *passage, at time.Time) {
-	if w == nil || w.done == nil || w.receipt != nil || !w.retryAt.Equal(at) {
+// retry sends an origin's message again if no receipt came.
+func (n *Node) retry(rs *routeState, at time.Time) {
+	if rs == nil || rs.done == nil || rs.receipt != nil || !rs.retryAt.Equal(at) {
 		return
 	}
 	now := n.clock.Now()
-	if !now.Before(w.deadline) {
+	if !now.Before(rs.deadline) {
 		n.stats.Failed++
-		done := w.done
-		n.unhold(w)
-		n.ways.unload(w)
-		w.done, w.due, w.inLine = nil, time.Time{}, false
+		done := rs.done
+		n.unhold(rs)
+		n.routes.dropPayload(rs)
+		rs.done, rs.ackDue, rs.queued = nil, time.Time{}, false
 		done(Receipt{}, false)
-		n.makeRoom(w)
+		n.endFlight(rs)
 		return
 	}
-	w.try++
-	n.planRetry(w, min(retryFirst<<w.try, 15*time.Second))
-	last := w.next
-	n.unhold(w)
-	w.begin(now)
-	if next, _, _ := n.nextHop(w.msg.Key, []*peer{last}); last != nil && next != nil && next != last {
-		w.tried = []*peer{last} // it took the message, and nothing came of it
+	rs.try++
+	n.scheduleRetry(rs, min(firstRetry<<rs.try, 15*time.Second))
+	last := rs.next
+	n.unhold(rs)
+	rs.restart(now)
+	if next, _, _ := n.nextHop(rs.msg.Key, []*peer{last}); last != nil && next != nil && next != last {
+		rs.tried = []*peer{last} // last took the message over, but no receipt came
 	}
-	n.pass(w)
+	n.forward(rs)
 }
 
-// anew looks for a way from here as if none had been tried.
-func (n *Node) anew(w *passage, now time.Time) {
-	n.unhold(w)
-	w.begin(now)
-	n.pass(w)
+// routeAgain routes a message as if no next hop had been tried.
+func (n *Node) routeAgain(rs *routeState, now time.Time) {
+	n.unhold(rs)
+	rs.restart(now)
+	n.forward(rs)
 }
 
-// begin forgets what was tried to pass the message on.
-func (w *passage) begin(now time.Time) {
-	w.tried, w.next, w.sends, w.due, w.since = nil, nil, 0, time.Time{}, now
+// restart forgets which next hops were tried.
+func (rs *routeState) restart(now time.Time) {
+	rs.tried, rs.next, rs.sendCount, rs.ackDue, rs.startedAt = nil, nil, 0, time.Time{}, now
 }
 
 func (n *Node) onRoute(p *peer, m *overlaypb.Route) {
-	if w := n.ways.on[m.Id]; w != nil {
+	if rs := n.routes.byID[m.Id]; rs != nil {
 		switch {
-		case w.receipt != nil:
-			n.sendAck(p, w.receipt)
-		case m.Try > w.try && w.done == nil:
-			w.try, w.msg.Prev = m.Try, p.id
-			n.ways.carry(w, m.Payload)
+		case rs.receipt != nil:
+			n.sendAck(p, rs.receipt)
+		case m.Try > rs.try && rs.done == nil:
+			rs.try, rs.msg.Prev = m.Try, p.id
+			n.routes.setPayload(rs, m.Payload)
 			n.ack(p, m)
-			n.anew(w, n.clock.Now())
+			n.routeAgain(rs, n.clock.Now())
 		default:
 			n.ack(p, m)
 		}
 		return
 	}
-	if int(m.Hops)+1 >= maxHops || len(n.ways.on) >= maxWays || n.ways.load >= maxLoad {
+	if int(m.Hops)+1 >= maxHops || len(n.routes.byID) >= maxRoutes || n.routes.payloadBytes >= maxPayloadBytes {
 		n.stats.Dropped++
 		return
 	}
-	w := &passage{id: m.Id, try: m.Try, msg: Message{
+	rs := &routeState{id: m.Id, try: m.Try, msg: Message{
 		Key:     ID(m.Key),
 		Layer:   wire.Layer(m.Layer),
 		Payload: m.Payload,
 		Prev:    p.id,
 		Hops:    int(m.Hops) + 1,
 	}}
-	n.enter(w, n.clock.Now())
-	n.pass(w)
-	if w.receipt == nil { // a receipt is an acknowledgement too
+	n.addRoute(rs, n.clock.Now())
+	n.forward(rs)
+	if rs.receipt == nil { // a receipt also acknowledges
 		n.ack(p, m)
 	}
 }
@@ -197,165 +195,164 @@ func (n *Node) sendAck(p *peer, a *overlaypb.Ack) {
 	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Ack{Ack: a}})
 }
 
-// pass takes a message one step on: to a layer above, to the next hop, or to
-// where it waits.
-func (n *Node) pass(w *passage) {
-	app := n.app(w.msg.Layer)
-	if n.state == Active && app != nil && app.Forward(&w.msg) {
-		n.arrived(w)
+// forward moves a message one step: to a layer above, to the next hop, or to where it waits.
+func (n *Node) forward(rs *routeState) {
+	app := n.app(rs.msg.Layer)
+	if n.state == Active && app != nil && app.Forward(&rs.msg) {
+		n.sendReceipt(rs)
 		return
 	}
-	next, root, wait := n.nextHop(w.msg.Key, w.tried)
+	next, root, wait := n.nextHop(rs.msg.Key, rs.tried)
 	switch {
-	case wait && n.clock.Now().Sub(w.since) < holdLimit || n.state == Joining && next == nil || n.state == Alone:
-		n.hold(w)
+	case wait && n.clock.Now().Sub(rs.startedAt) < holdLimit || n.state == Joining && next == nil || n.state == Alone:
+		n.hold(rs)
 	case root:
 		n.stats.Delivered++
 		if app != nil {
-			app.Deliver(&w.msg)
+			app.Deliver(&rs.msg)
 		}
-		n.arrived(w)
+		n.sendReceipt(rs)
 	case next != nil:
-		n.toHop(w, next)
+		n.sendToHop(rs, next)
 	default:
-		n.hold(w)
+		n.hold(rs)
 	}
 }
 
-// arrived starts the receipt on its way back.
-func (n *Node) arrived(w *passage) {
-	if plant.NoReceipt && w.msg.Key[31]&15 == 0 && w.done == nil || plant.LateReceipt && w.msg.Key[31]&15 == 0 && w.done == nil && w.try < 3 {
+// sendReceipt starts the receipt on its way back to the origin.
+func (n *Node) sendReceipt(rs *routeState) {
+	if plant.NoReceipt && rs.msg.Key[31]&15 == 0 && rs.done == nil || plant.LateReceipt && rs.msg.Key[31]&15 == 0 && rs.done == nil && rs.try < 3 {
 		return
 	}
-	w.receipt = &overlaypb.Ack{Id: w.id, Try: w.try, Receipt: true, Root: n.self.ID[:], Hops: uint32(w.msg.Hops)}
-	n.receipted(w)
+	rs.receipt = &overlaypb.Ack{Id: rs.id, Try: rs.try, Receipt: true, Root: n.self.ID[:], Hops: uint32(rs.msg.Hops)}
+	n.finishRoute(rs)
 }
 
-func (n *Node) receipted(w *passage) {
-	n.unhold(w)
-	n.ways.unload(w)
-	w.due = time.Time{}
-	if w.done != nil {
+func (n *Node) finishRoute(rs *routeState) {
+	n.unhold(rs)
+	n.routes.dropPayload(rs)
+	rs.ackDue = time.Time{}
+	if rs.done != nil {
 		n.stats.Receipts++
-		done := w.done
-		w.done = nil
-		done(Receipt{Root: ID(w.receipt.Root), Hops: int(w.receipt.Hops), Try: int(w.receipt.Try)}, true)
-		n.makeRoom(w)
+		done := rs.done
+		rs.done = nil
+		done(Receipt{Root: ID(rs.receipt.Root), Hops: int(rs.receipt.Hops), Try: int(rs.receipt.Try)}, true)
+		n.endFlight(rs)
 		return
 	}
-	if w.msg.Prev != "" {
-		p := n.acquaint(w.msg.Prev)
-		n.sendAck(p, w.receipt)
+	if rs.msg.Prev != "" {
+		p := n.ensurePeer(rs.msg.Prev)
+		n.sendAck(p, rs.receipt)
 		n.forget(p)
 	}
 }
 
-func (n *Node) toHop(w *passage, next *peer) {
-	if w.msg.Prev != "" {
+func (n *Node) sendToHop(rs *routeState, next *peer) {
+	if rs.msg.Prev != "" {
 		n.stats.Forwarded++
 	}
-	w.next = next
-	w.sends++
+	rs.next = next
+	rs.sendCount++
 	now := n.clock.Now()
-	w.sent, w.due = now, now.Add(next.patience(now)<<min(w.sends-1, 2))
-	n.at(w.due, task{kind: taskHop, n: w.id})
+	rs.sentAt, rs.ackDue = now, now.Add(next.answerTimeout(now)<<min(rs.sendCount-1, 2))
+	n.at(rs.ackDue, task{kind: taskHop, n: rs.id})
 	class := env.Control
-	if len(w.msg.Payload) > maxControl {
+	if len(rs.msg.Payload) > maxControl {
 		class = env.Bulk
 	}
 	n.sendAs(next, class, &overlaypb.Message{Body: &overlaypb.Message_Route{Route: &overlaypb.Route{
-		Id:      w.id,
-		Try:     w.try,
-		Hops:    uint32(w.msg.Hops),
-		Key:     w.msg.Key[:],
-		Layer:   uint32(w.msg.Layer),
-		Payload: w.msg.Payload,
+		Id:      rs.id,
+		Try:     rs.try,
+		Hops:    uint32(rs.msg.Hops),
+		Key:     rs.msg.Key[:],
+		Layer:   uint32(rs.msg.Layer),
+		Payload: rs.msg.Payload,
 	}}})
 }
 
-// sentTo says whether a message went to a peer last. The peer may have been
-// forgotten and met again since.
-func (w *passage) sentTo(p *peer) bool { return w.next != nil && w.next.id == p.id }
+// sentTo reports whether a message went to a peer last. It compares ids, because the peer may
+// have been forgotten and met again since.
+func (rs *routeState) sentTo(p *peer) bool { return rs.next != nil && rs.next.id == p.id }
 
 func (n *Node) onAck(p *peer, m *overlaypb.Ack) {
-	w := n.ways.on[m.Id]
-	if w == nil {
+	rs := n.routes.byID[m.Id]
+	if rs == nil {
 		return
 	}
-	if w.sentTo(p) && w.sends == 1 && m.Try == w.try && !w.due.IsZero() {
-		p.sample(n.clock.Now().Sub(w.sent))
+	if rs.sentTo(p) && rs.sendCount == 1 && m.Try == rs.try && !rs.ackDue.IsZero() {
+		p.sample(n.clock.Now().Sub(rs.sentAt))
 	}
 	if !m.Receipt {
-		if w.sentTo(p) {
-			w.due = time.Time{}
-			if w.done == nil {
-				n.ways.unload(w) // its own now; a new try brings it again
+		if rs.sentTo(p) {
+			rs.ackDue = time.Time{}
+			if rs.done == nil {
+				n.routes.dropPayload(rs) // next has taken it over; a retry brings the payload again
 			}
-			n.makeRoom(w)
+			n.endFlight(rs)
 		}
 		return
 	}
-	if w.receipt == nil && w.msg.Prev != p.id { // made anew: what else it carried goes no farther
-		w.receipt = &overlaypb.Ack{Id: w.id, Try: m.Try, Receipt: true, Root: m.Root, Hops: m.Hops}
-		n.receipted(w)
+	if rs.receipt == nil && rs.msg.Prev != p.id { // a new message, so that unknown fields of the old one are not passed on
+		rs.receipt = &overlaypb.Ack{Id: rs.id, Try: m.Try, Receipt: true, Root: m.Root, Hops: m.Hops}
+		n.finishRoute(rs)
 	}
 }
 
-// hopSilent routes around a hop that did not acknowledge.
-func (n *Node) hopSilent(w *passage, at time.Time) {
-	if w == nil || w.next == nil || w.due.IsZero() || !w.due.Equal(at) {
-		return // held since, perhaps until the same instant
+// hopTimedOut routes around a hop that did not acknowledge.
+func (n *Node) hopTimedOut(rs *routeState, at time.Time) {
+	if rs == nil || rs.next == nil || rs.ackDue.IsZero() || !rs.ackDue.Equal(at) {
+		return // held since, possibly until the same instant
 	}
-	silent := w.next
+	silent := rs.next
 	silent.suspect = true
 	n.probe(silent)
-	n.replace(silent)
-	if !slices.Contains(w.tried, silent) {
-		w.tried = append(w.tried, silent)
+	n.replaceSilent(silent)
+	if !slices.Contains(rs.tried, silent) {
+		rs.tried = append(rs.tried, silent)
 	}
 	n.stats.Rerouted++
-	n.tryOn(w)
+	n.tryNextHop(rs)
 }
 
-// tryOn passes a message to another hop than those tried, or again to one of
-// them when there is no other.
-func (n *Node) tryOn(w *passage) {
-	w.due = time.Time{}
-	if n.clock.Now().Sub(w.since) > hopLimit {
-		n.lose(w)
+// tryNextHop forwards a message to a hop that was not tried yet, or, if there is none, tries
+// all of them again.
+func (n *Node) tryNextHop(rs *routeState) {
+	rs.ackDue = time.Time{}
+	if n.clock.Now().Sub(rs.startedAt) > hopLimit {
+		n.dropRoute(rs)
 		return
 	}
-	next, root, _ := n.nextHop(w.msg.Key, w.tried)
+	next, root, _ := n.nextHop(rs.msg.Key, rs.tried)
 	if next == nil && !root {
-		w.tried = nil
+		rs.tried = nil
 	}
-	n.pass(w)
+	n.forward(rs)
 }
 
-// lose ends the passing on of a message for this time: its origin tries again, and another's
-// brings its payload with it.
-func (n *Node) lose(w *passage) {
-	if w.done == nil {
+// dropRoute stops forwarding a message until its origin tries again. If the origin is another
+// node, the retry brings the payload again.
+func (n *Node) dropRoute(rs *routeState) {
+	if rs.done == nil {
 		n.stats.Dropped++
-		n.ways.unload(w)
+		n.routes.dropPayload(rs)
 	}
-	n.makeRoom(w)
+	n.endFlight(rs)
 }
 
-// wayLost looks for other ways for what was sent to a peer that is gone.
-func (n *Node) wayLost(p *peer) {
-	var lost []*passage
-	for _, w := range n.ways.on {
-		if w.sentTo(p) {
-			w.next = nil
-			w.tried = slices.DeleteFunc(w.tried, func(q *peer) bool { return q == p })
-			if !w.due.IsZero() {
-				lost = append(lost, w)
+// rerouteFrom finds other ways for the messages that were sent to a peer that is gone.
+func (n *Node) rerouteFrom(p *peer) {
+	var lost []*routeState
+	for _, rs := range n.routes.byID {
+		if rs.sentTo(p) {
+			rs.next = nil
+			rs.tried = slices.DeleteFunc(rs.tried, func(q *peer) bool { return q == p })
+			if !rs.ackDue.IsZero() {
+				lost = append(lost, rs)
 			}
 		}
 	}
-	slices.SortFunc(lost, func(a, b *passage) int { return cmp.Compare(a.id, b.id) }) // maps have no order
-	for _, w := range lost {
-		n.tryOn(w)
+	slices.SortFunc(lost, func(a, b *routeState) int { return cmp.Compare(a.id, b.id) }) // map order is random
+	for _, rs := range lost {
+		n.tryNextHop(rs)
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"tidings/overlay/overlaypb"
 )
 
-// A hop that has dropped a message knows it again when its origin tries once
-// more, and passes on what it says.
-func TestDroppedMessageIsPassedOnWhenItComesAgain(t *testing.T) {
+// A hop that has dropped a message recognises the retry of its origin, and forwards its
+// payload.
+func TestDroppedMessageIsForwardedWhenRetried(t *testing.T) {
 	l := newLab(t)
 	n := l.member()
 	origin, root := l.actor(1), l.actor(2)
@@ -27,13 +27,13 @@ func TestDroppedMessageIsPassedOnWhenItComesAgain(t *testing.T) {
 	r := &overlaypb.Route{Id: 7, Key: key[:], Layer: uint32(inboxLayer), Payload: []byte("news")}
 	l.heard(root)
 	l.say(origin, route(proto.Clone(r).(*overlaypb.Route)))
-	for range 30 { // root lives, but takes nothing over
+	for range 30 { // the root is alive but takes no message over
 		l.pass(time.Second)
 		l.answers(root)
 		l.answers(origin)
 	}
-	if n.ways.load != 0 {
-		t.Errorf("%d bytes of payload are kept for nothing", n.ways.load)
+	if n.routes.payloadBytes != 0 {
+		t.Errorf("%d bytes of payload are kept without use", n.routes.payloadBytes)
 	}
 	r.Try = 1
 	l.heard(root)
@@ -45,27 +45,27 @@ func TestDroppedMessageIsPassedOnWhenItComesAgain(t *testing.T) {
 	}
 }
 
-// A receipt that comes while the message waits to be sent again ends the matter.
-func TestReceiptEndsTheWaiting(t *testing.T) {
+// A receipt that arrives while the message waits for its retry cancels the retry.
+func TestReceiptCancelsTheRetry(t *testing.T) {
 	l := newLab(t)
 	n := l.member()
 	box := &inbox{}
 	n.Handle(inboxLayer, box)
 	done := 0
-	w := &passage{id: 9, msg: Message{Key: n.ID(), Layer: inboxLayer, Payload: []byte("x")}, done: func(Receipt, bool) { done++ }, deadline: l.now.Add(time.Minute)}
-	n.enter(w, l.now)
-	n.hold(w)
+	rs := &routeState{id: 9, msg: Message{Key: n.ID(), Layer: inboxLayer, Payload: []byte("x")}, done: func(Receipt, bool) { done++ }, deadline: l.now.Add(time.Minute)}
+	n.addRoute(rs, l.now)
+	n.hold(rs)
 	root := l.actor(1)
 	l.say(root, ack(&overlaypb.Ack{Id: 9, Receipt: true, Root: root.contact.ID[:]}))
 	n.release()
 	l.pass(10 * time.Second)
-	if done != 1 || len(box.got) != 0 || len(n.held) != 0 || n.ways.load != 0 {
+	if done != 1 || len(box.got) != 0 || len(n.held) != 0 || n.routes.payloadBytes != 0 {
 		t.Errorf("done %d times, delivered %q, %d held", done, box.got, len(n.held))
 	}
 }
 
-// A receipt says which attempt the root took, at the origin and on its way there,
-// although a later one has been sent since.
+// A receipt says which attempt the root took, at the origin and at hops on the way, even if a
+// later attempt has been sent since.
 func TestReceiptNamesTheAttempt(t *testing.T) {
 	l := newLab(t)
 	n := l.member()
@@ -103,8 +103,8 @@ func TestReceiptNamesTheAttempt(t *testing.T) {
 	}
 }
 
-// What waits for a node that does not become a member is dropped with its payload.
-func TestWhatIsHeldTooLongIsDropped(t *testing.T) {
+// A message held at a node that does not become a member is dropped with its payload.
+func TestMessageHeldTooLongIsDropped(t *testing.T) {
 	l := newLab(t)
 	n := l.boot()
 	a := l.actor(1)
@@ -113,17 +113,17 @@ func TestWhatIsHeldTooLongIsDropped(t *testing.T) {
 	for id := range uint64(10) {
 		l.say(a, route(&overlaypb.Route{Id: id, Key: key[:], Layer: uint32(inboxLayer), Payload: make([]byte, MaxPayload)}))
 	}
-	if n.ways.load != 10*MaxPayload {
-		t.Fatalf("%d bytes are held", n.ways.load)
+	if n.routes.payloadBytes != 10*MaxPayload {
+		t.Fatalf("%d bytes are held", n.routes.payloadBytes)
 	}
 	l.pass(2 * hopLimit)
-	if n.ways.load != 0 || n.stats.Dropped != 10 {
-		t.Errorf("%d bytes are left, %d messages dropped", n.ways.load, n.stats.Dropped)
+	if n.routes.payloadBytes != 0 || n.stats.Dropped != 10 {
+		t.Errorf("%d bytes are left, %d messages dropped", n.routes.payloadBytes, n.stats.Dropped)
 	}
 }
 
-// What finds no room to wait is dropped with its payload, and heard of when it comes again.
-func TestWhatCannotBeHeldIsDropped(t *testing.T) {
+// A message that cannot be held is dropped with its payload, and handled when it is retried.
+func TestMessageThatCannotBeHeldIsDropped(t *testing.T) {
 	l := newLab(t)
 	n := l.boot()
 	a := l.actor(1)
@@ -132,8 +132,8 @@ func TestWhatCannotBeHeldIsDropped(t *testing.T) {
 	for id := range uint64(maxHeld + 10) {
 		l.say(a, route(&overlaypb.Route{Id: id, Key: key[:], Layer: uint32(inboxLayer), Payload: make([]byte, 100)}))
 	}
-	if n.ways.load != maxHeld*100 || n.stats.Dropped != 10 || len(n.held) != maxHeld {
-		t.Errorf("%d bytes are kept, %d messages held, %d dropped", n.ways.load, len(n.held), n.stats.Dropped)
+	if n.routes.payloadBytes != maxHeld*100 || n.stats.Dropped != 10 || len(n.held) != maxHeld {
+		t.Errorf("%d bytes are kept, %d messages held, %d dropped", n.routes.payloadBytes, len(n.held), n.stats.Dropped)
 	}
 	n.unhold(n.held[0])
 	l.say(a, route(&overlaypb.Route{Id: maxHeld, Try: 1, Key: key[:], Layer: uint32(inboxLayer), Payload: make([]byte, 100)}))
@@ -142,8 +142,8 @@ func TestWhatCannotBeHeldIsDropped(t *testing.T) {
 	}
 }
 
-// A hop keeps a payload until the next has taken it over, and no more than
-// maxLoad of them; what it remembers of a message ends after wayLife.
+// A hop keeps a payload until the next hop has taken it over, and at most maxPayloadBytes in
+// total. It forgets a message after routeMemory.
 func TestPayloadsOfOthersAreBounded(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -156,35 +156,35 @@ func TestPayloadsOfOthersAreBounded(t *testing.T) {
 		l.sent = nil
 		l.say(origin, route(&overlaypb.Route{Id: id, Key: key[:], Layer: uint32(inboxLayer), Payload: make([]byte, MaxPayload)}))
 	}
-	const many = 2 * maxLoad / MaxPayload
+	const many = 2 * maxPayloadBytes / MaxPayload
 	for id := range uint64(many) {
 		send(id)
 	}
-	if n.ways.load > maxLoad+MaxPayload || n.stats.Dropped < many/2-2 {
-		t.Errorf("keeps %d bytes, dropped %d messages", n.ways.load, n.stats.Dropped)
+	if n.routes.payloadBytes > maxPayloadBytes+MaxPayload || n.stats.Dropped < many/2-2 {
+		t.Errorf("keeps %d bytes, dropped %d messages", n.routes.payloadBytes, n.stats.Dropped)
 	}
-	load := n.ways.load
+	load := n.routes.payloadBytes
 	for id := range uint64(10) {
 		l.say(root, ack(&overlaypb.Ack{Id: id}))
 	}
-	if n.ways.load != load-10*MaxPayload {
-		t.Errorf("of ten that were taken over, %d bytes are left", n.ways.load-load+10*MaxPayload)
+	if n.routes.payloadBytes != load-10*MaxPayload {
+		t.Errorf("after ten were taken over, %d bytes are left of their payloads", n.routes.payloadBytes-load+10*MaxPayload)
 	}
-	l.pass(2 * wayLife)
-	if n.ways.load != 0 || n.Stats().Passages != 0 {
-		t.Errorf("in the end %d bytes in %d messages are kept", n.ways.load, n.Stats().Passages)
+	l.pass(2 * routeMemory)
+	if n.routes.payloadBytes != 0 || n.Stats().Passages != 0 {
+		t.Errorf("at the end %d bytes in %d messages are kept", n.routes.payloadBytes, n.Stats().Passages)
 	}
 }
 
-// What a receipt carries beside the receipt goes no farther, so that it cannot
-// grow over a frame on its way back.
-func TestReceiptIsPassedOnBare(t *testing.T) {
+// Unknown fields of a receipt are not forwarded, so that it cannot exceed a frame on its way
+// back.
+func TestReceiptIsForwardedWithoutUnknownFields(t *testing.T) {
 	l := newLab(t)
 	n := l.member()
 	origin, root := l.actor(1), l.actor(2)
 	l.say(root, probe(&overlaypb.Probe{Nonce: 1}))
 	l.say(origin, route(&overlaypb.Route{Id: 7, Key: root.contact.ID[:], Layer: uint32(inboxLayer)}))
-	n.peers.get(origin.id()).told = false
+	n.peers.get(origin.id()).knowsMe = false
 	a := &overlaypb.Ack{Id: 7, Receipt: true, Root: root.contact.ID[:]}
 	a.ProtoReflect().SetUnknown(protowire.AppendBytes(protowire.AppendTag(nil, 99, protowire.BytesType), make([]byte, 64<<10-400)))
 	l.heard(origin)

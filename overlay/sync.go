@@ -8,106 +8,105 @@ import (
 )
 
 const (
-	// syncPause is the shortest time between two questions to one peer
-	// about its leaf.
-	syncPause = time.Second
-	// syncVain is how often that pause is doubled while they do not come to agree: a
-	// minute is what a liar can have.
-	syncVain = 6
-	// maxOmitted is how many members that somebody else does not list are probed for that.
-	// Who lists still fewer does not know yet.
+	// syncInterval is the shortest time between two requests to one peer about its leaf.
+	syncInterval = time.Second
+	// maxSyncBackoff bounds how often that interval is doubled while two peers keep
+	// disagreeing, to about a minute. A liar can cause one comparison in that time.
+	maxSyncBackoff = 6
+	// maxOmitted bounds the members probed because a peer does not list them. A peer that
+	// omits more than these simply does not know them yet.
 	maxOmitted = 4
-	// rumourRounds is how often a node compares leaves with a member chosen
-	// at random after its own leaf changed, rumourPause apart.
-	rumourRounds = 3
-	rumourPause  = time.Second
-	// fresh is how recent a sign of life must be that a member which somebody
-	// else does not list is believed to live without a probe.
-	fresh = 10 * time.Second
+	// gossipRounds is the number of times that a node compares leaves with a random member
+	// after its own leaf changed, gossipInterval apart.
+	gossipRounds   = 3
+	gossipInterval = time.Second
+	// freshTime is the age up to which a sign of life proves that a member is alive. An older
+	// member that a peer does not list is probed.
+	freshTime = 10 * time.Second
 )
 
-// compareWith looks at depth and digest of a peer's leaf. If it is in the same leaf and
-// knows otherwise, it is told what it lacks, or, where that cannot be guessed, asked
-// what it knows: by who asked first (answer), or both would do so.
-func (n *Node) compareWith(p *peer, depth int, decided, digest uint64, answer bool) {
-	n.adopt(p, depth, decided)
+// onLeafDigest takes the depth and digest of a peer's leaf. If the peer is in the same leaf
+// and its digest differs, the node tells it what it lacks, or, if that cannot be found out,
+// requests its leaf. Only the side that received a reply (isReply) requests it; otherwise both
+// would.
+func (n *Node) onLeafDigest(p *peer, depth int, decided, digest uint64, isReply bool) {
+	n.adoptDepth(p, depth, decided)
 	p.depth = int16(depth)
-	if n.apart(p) {
+	if n.inOtherLeaf(p) {
 		return
 	}
-	with := p.compared()
-	with.digest, with.said = digest, momentOf(n.clock.Now())
+	sync := p.syncState()
+	sync.digest, sync.digestAt = digest, timestampOf(n.clock.Now())
 	if n.agrees(p) {
-		with.vain = 0
+		sync.backoff = 0
 		return
 	}
 	if n.state != Active {
-		return // who joins compares when it has met those it has heard of
+		return // a joining node compares leaves after it has met the members it has heard of
 	}
-	if n.explain(p) || !answer {
+	if n.explainDiff(p) || !isReply {
 		return
 	}
-	n.compare(p)
+	n.requestLeaf(p)
 }
 
-// explain guesses by whom a peer's leaf differs from the node's, from the digests alone:
-// mostly somebody has come or gone a moment ago. Then it tells the peer whom it lacks,
-// and who is dead.
-func (n *Node) explain(p *peer) bool {
+// explainDiff finds out from the digests alone which members the two leaves differ by, because
+// usually one member has just joined or died. It then tells the peer which members it lacks
+// and which are dead.
+func (n *Node) explainDiff(p *peer) bool {
 	if int(p.depth) != n.leaf.Depth() {
 		return false
 	}
 	now := n.clock.Now()
-	with := p.compared()
-	diff := with.digest ^ n.leaf.Digest()
-	if diff == with.differed { // it was told, and may have to see for itself
-		return now.Sub(with.synced.time()) < hearsay
+	sync := p.syncState()
+	diff := sync.digest ^ n.leaf.Digest()
+	if diff == sync.explained { // the peer was told already, and may be checking for itself
+		return now.Sub(sync.syncedAt.time()) < reviveDelay
 	}
-	differ := n.whoDiffer(diff)
-	if len(differ) == 0 {
+	differing := n.findDiffering(diff)
+	if len(differing) == 0 {
 		return false
 	}
-	with.synced, with.differed = momentOf(now), diff
-	var lacks []*Contact
-	for _, c := range differ {
+	sync.syncedAt, sync.explained = timestampOf(now), diff
+	var missing []*Contact
+	for _, c := range differing {
 		q := n.peers.get(c.Peer.ID)
 		switch {
 		case n.leaf.Has(c.ID) != nil:
-			lacks = append(lacks, c)
-			if q != nil && now.Sub(q.heard.time()) > fresh {
-				n.probe(q) // perhaps they know that it is dead
+			missing = append(missing, c)
+			if q != nil && now.Sub(q.lastHeard.time()) > freshTime {
+				n.probe(q) // the peer may know that it is dead
 			}
-		case q == nil || !q.candidate: // it is dead
-			n.sendGone(p, c)
-			n.meet(c) // unless it has come back
+		case q == nil || !q.candidate: // c is dead
+			n.sendDead(p, c)
+			n.considerMember(c) // if it has returned, it answers
 		}
 	}
-	if len(lacks) > 0 {
+	if len(missing) > 0 {
 		n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{
-			Depth: uint32(n.leaf.Depth()), Decided: n.leaf.decided, Part: true, Records: raws(lacks),
+			Depth: uint32(n.leaf.Depth()), Decided: n.leaf.decided, Partial: true, Records: rawRecords(missing),
 		}}})
 	}
 	return true
 }
 
-// whoDiffer finds one or two nodes, of those in the leaf, of those it may soon
-// hold, and of the dead, whose coming or going makes the difference of two digests;
-// none if there are no such.
-func (n *Node) whoDiffer(diff uint64) []*Contact {
-	of := slices.Clone(n.leaf.Members())
-	for _, d := range n.dead.graves {
-		if n.leaf.Covers(d.contact.ID) {
-			of = append(of, d.contact)
+// findDiffering returns one or two nodes that explain the difference of two digests, out of
+// the leaf, the candidates for it and the tombstones. It returns nil if there are none.
+func (n *Node) findDiffering(diff uint64) []*Contact {
+	contacts := slices.Clone(n.leaf.Members())
+	for _, t := range n.tombstones.list {
+		if n.leaf.Covers(t.contact.ID) {
+			contacts = append(contacts, t.contact)
 		}
 	}
-	for _, p := range n.peers.of {
+	for _, p := range n.peers.all {
 		if p.candidate && p.contact != nil && n.leaf.Covers(p.contact.ID) && n.leaf.Has(p.contact.ID) == nil {
-			of = append(of, p.contact)
+			contacts = append(contacts, p.contact)
 		}
 	}
-	by := make(map[uint64]*Contact, len(of))
-	for _, c := range of {
-		m := mix(c.ID.head())
+	by := make(map[uint64]*Contact, len(contacts))
+	for _, c := range contacts {
+		m := mix(c.ID.prefix64())
 		if m == diff {
 			return []*Contact{c}
 		}
@@ -119,28 +118,28 @@ func (n *Node) whoDiffer(diff uint64) []*Contact {
 	return nil
 }
 
-// agrees says whether a peer, as far as it is of this leaf, knows the same.
+// agrees reports whether a peer knows the same members of this leaf, or is not in it.
 func (n *Node) agrees(p *peer) bool {
-	return n.apart(p) || int(p.depth) == n.leaf.Depth() && p.compared().digest == n.leaf.Digest()
+	return n.inOtherLeaf(p) || int(p.depth) == n.leaf.Depth() && p.syncState().digest == n.leaf.Digest()
 }
 
-// knowsAllOf says whether all that a peer knew of its leaf since this node announced
-// itself are known here.
+// knowsAllOf reports whether this node knows all members of its leaf that a peer has named
+// since the node announced itself.
 func (n *Node) knowsAllOf(p *peer) bool {
-	with := p.compared()
-	if with.whole || n.agrees(p) {
+	sync := p.syncState()
+	if sync.complete || n.agrees(p) {
 		return true
 	}
 	if int(p.depth) != n.leaf.Depth() {
 		return false
 	}
-	differ := n.whoDiffer(with.digest ^ n.leaf.Digest())
-	return len(differ) > 0 && !slices.ContainsFunc(differ, func(c *Contact) bool { return n.leaf.Has(c.ID) == nil })
+	differing := n.findDiffering(sync.digest ^ n.leaf.Digest())
+	return len(differing) > 0 && !slices.ContainsFunc(differing, func(c *Contact) bool { return n.leaf.Has(c.ID) == nil })
 }
 
-// apart says whether a peer has nothing to compare: it is no member, or not of one leaf
-// with this node, as either sees it.
-func (n *Node) apart(p *peer) bool {
+// inOtherLeaf reports whether there is nothing to compare with a peer, because it is not a
+// member, or both sides consider it to be in another leaf.
+func (n *Node) inOtherLeaf(p *peer) bool {
 	if p.contact == nil || !p.contact.Member || !n.self.Member && n.state != Joining {
 		return true
 	}
@@ -148,135 +147,135 @@ func (n *Node) apart(p *peer) bool {
 	return common < n.leaf.Depth() && common < int(p.depth)
 }
 
-// compare sends a peer what this node knows of its leaf, and asks for the same,
-// unless it did so a moment ago.
-func (n *Node) compare(p *peer) bool {
+// requestLeaf sends a peer the ids of this node's leaf and requests the peer's, unless it did
+// so a moment ago. It reports whether it sent the request.
+func (n *Node) requestLeaf(p *peer) bool {
 	now := n.clock.Now()
-	with := p.compared()
-	pause := syncPause
+	sync := p.syncState()
+	pause := syncInterval
 	if n.state == Active {
-		pause <<= with.vain
+		pause <<= sync.backoff
 	}
-	if with.synced != never && now.Sub(with.synced.time()) < pause {
+	if sync.syncedAt != never && now.Sub(sync.syncedAt.time()) < pause {
 		return false
 	}
-	with.synced, with.due = momentOf(now), true
-	with.vain = min(with.vain+1, syncVain)
+	sync.syncedAt, sync.answerDue = timestampOf(now), true
+	sync.backoff = min(sync.backoff+1, maxSyncBackoff)
 	n.sendLeaf(p, nil, true)
 	return true
 }
 
 func (n *Node) sendLeaf(p *peer, records []*Contact, ask bool) {
-	m := &overlaypb.Leaf{Depth: uint32(n.leaf.Depth()), Decided: n.leaf.decided, Ask: ask, Records: raws(records)}
+	m := &overlaypb.Leaf{Depth: uint32(n.leaf.Depth()), Decided: n.leaf.decided, WantReply: ask, Records: rawRecords(records)}
 	members := n.leaf.Members()
-	for _, c := range members[:min(len(members), maxHeads)] { // no honest leaf grows so large
-		m.Ids = append(m.Ids, c.ID.head())
+	for _, c := range members[:min(len(members), maxLeafIDs)] { // no honest leaf is as large
+		m.IdPrefixes = append(m.IdPrefixes, c.ID.prefix64())
 	}
 	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Leaf{Leaf: m}})
 }
 
 func (n *Node) onLeaf(p *peer, m *overlaypb.Leaf) {
-	with := p.compared()
-	asked := with.due
-	with.due = with.due && m.Part
+	sync := p.syncState()
+	asked := sync.answerDue
+	sync.answerDue = sync.answerDue && m.Partial
 	if p.contact == nil || !p.contact.Member || n.state != Active && n.state != Joining {
 		return
 	}
 	depth := int(m.Depth)
-	n.adopt(p, depth, m.Decided)
-	if m.Part {
-		for _, c := range n.open(m.Records) {
-			n.meet(c)
+	n.adoptDepth(p, depth, m.Decided)
+	if m.Partial {
+		for _, c := range n.openRecords(m.Records) {
+			n.considerMember(c)
 		}
 		return
 	}
-	theirs := make(map[uint64]bool, len(m.Ids))
-	p.depth, with.digest, with.said = int16(depth), mix(uint64(depth)), momentOf(n.clock.Now())
-	for _, h := range m.Ids {
+	theirs := make(map[uint64]bool, len(m.IdPrefixes))
+	p.depth, sync.digest, sync.digestAt = int16(depth), mix(uint64(depth)), timestampOf(n.clock.Now())
+	for _, h := range m.IdPrefixes {
 		theirs[h] = true
-		with.digest ^= mix(h)
+		sync.digest ^= mix(h)
 	}
 
-	for _, c := range n.open(m.Records) {
-		n.meet(c)
+	for _, c := range n.openRecords(m.Records) {
+		n.considerMember(c)
 	}
 
-	// What they lack, and what I miss of theirs.
+	// Find the members that the peer lacks, and those that this node lacks.
 	now := n.clock.Now()
-	var lacks []*Contact
+	var missing []*Contact
 	omitted := 0
 	for _, c := range n.leaf.Members() {
-		if c.ID.Common(p.contact.ID) < depth || theirs[c.ID.head()] {
+		if c.ID.Common(p.contact.ID) < depth || theirs[c.ID.prefix64()] {
 			continue
 		}
-		if len(lacks) < maxRecords/4 {
-			lacks = append(lacks, c)
+		if len(missing) < maxRecords/4 {
+			missing = append(missing, c)
 		}
 		q := n.peers.get(c.Peer.ID)
-		if omitted++; omitted <= maxOmitted && q != nil && now.Sub(q.heard.time()) > fresh {
-			n.probe(q) // perhaps they know that it is dead
+		if omitted++; omitted <= maxOmitted && q != nil && now.Sub(q.lastHeard.time()) > freshTime {
+			n.probe(q) // the peer may know that it is dead
 		}
 	}
-	strangers := slices.ContainsFunc(m.Ids, func(h uint64) bool {
-		return (h^n.self.ID.head())>>(64-min(n.leaf.Depth(), 64)) == 0 && !n.knowsHead(h)
+	unknown := slices.ContainsFunc(m.IdPrefixes, func(h uint64) bool {
+		return (h^n.self.ID.prefix64())>>(64-min(n.leaf.Depth(), 64)) == 0 && !n.knowsPrefix(h)
 	})
-	if asked { // so it knew of this node
-		with.whole = !strangers
+	if asked { // the answer proves that the peer knew of this node
+		sync.complete = !unknown
 	}
-	ask := strangers && now.Sub(with.synced.time()) >= syncPause
+	ask := unknown && now.Sub(sync.syncedAt.time()) >= syncInterval
 	switch {
-	case m.Ask && with.gave != never && now.Sub(with.gave.time()) < syncPause/2: // nobody honest asks so often
-	case m.Ask:
-		with.gave = momentOf(now)
-		n.sendLeaf(p, lacks, ask)
+	case m.WantReply && sync.answeredAt != never && now.Sub(sync.answeredAt.time()) < syncInterval/2: // no honest node asks as often
+	case m.WantReply:
+		sync.answeredAt = timestampOf(now)
+		n.sendLeaf(p, missing, ask)
 		if ask {
-			with.synced, with.due = momentOf(now), true
+			sync.syncedAt, sync.answerDue = timestampOf(now), true
 		}
-	case asked && len(lacks) > 0:
-		n.sendLeaf(p, lacks, false)
+	case asked && len(missing) > 0:
+		n.sendLeaf(p, missing, false)
 	}
-	n.joinedYet()
+	n.checkJoined()
 }
 
-// knowsHead says whether somebody with such an id is in the leaf, or getting
-// known, or dead.
-func (n *Node) knowsHead(h uint64) bool {
+// knowsPrefix reports whether the leaf, its candidates or the tombstones hold an id with the
+// given prefix.
+func (n *Node) knowsPrefix(h uint64) bool {
 	for _, c := range n.leaf.Members() {
-		if c.ID.head() == h {
+		if c.ID.prefix64() == h {
 			return true
 		}
 	}
-	for _, d := range n.dead.graves {
-		if d.contact.ID.head() == h {
+	for _, t := range n.tombstones.list {
+		if t.contact.ID.prefix64() == h {
 			return true
 		}
 	}
-	for _, p := range n.peers.of {
-		if p.candidate && p.contact.ID.head() == h {
+	for _, p := range n.peers.all {
+		if p.candidate && p.contact.ID.prefix64() == h {
 			return true
 		}
 	}
 	return false
 }
 
-// spreadRumour compares leaves with a few others soon.
-func (n *Node) spreadRumour() {
-	if n.rumours == 0 {
-		n.after(n.spread(rumourPause), task{kind: taskRumour})
+// startGossip schedules gossipRounds comparisons with other members.
+func (n *Node) startGossip() {
+	if n.gossipLeft == 0 {
+		n.after(n.jitter(gossipInterval), task{kind: taskGossip})
 	}
-	n.rumours = rumourRounds
+	n.gossipLeft = gossipRounds
 }
 
-// rumour compares leaves with one member chosen at random.
-func (n *Node) rumour() {
-	if n.rumours--; n.rumours > 0 {
-		n.after(n.spread(rumourPause), task{kind: taskRumour})
+// gossipLeaf compares leaves with a random member.
+func (n *Node) gossipLeaf() {
+	if n.gossipLeft--; n.gossipLeft > 0 {
+		n.after(n.jitter(gossipInterval), task{kind: taskGossip})
 	}
 	if n.leaf.Len() < 2 || n.state != Active {
 		return
 	}
-	of := n.leaf.Members()
-	c := of[n.rand.IntN(len(of))]
+	contacts := n.leaf.Members()
+	c := contacts[n.rand.IntN(len(contacts))]
 	if p := n.peers.get(c.Peer.ID); c != n.self && p != nil {
 		n.probe(p)
 	}

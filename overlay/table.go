@@ -4,24 +4,24 @@ import (
 	"slices"
 )
 
-// A slot of the routing table is for the members that share `row` digits with
-// the node and have another digit next.
+// A slot of the routing table is for members that share `row` digits with the node and have
+// another digit next.
 //
-// Of its two, one is near by round trip; the other stands nearest, of all that were heard
-// of, to a point in the slot that the node's own id gives. Liars can name one another as
-// contacts everywhere, but not stand nearer than others in more than their share of slots
-// (Castro et al., Secure routing for structured peer-to-peer overlay networks, OSDI 2002, §4).
+// Of its two members, one is near by round-trip time. The other is the nearest of all known
+// ones to a point in the slot that the node's own id determines. Liars can name one another as
+// contacts everywhere, but they are nearest to that point only in their share of slots (Castro
+// et al., Secure routing for structured peer-to-peer overlay networks, OSDI 2002, §4).
 type slot struct {
-	contact *peer // nearer by round trip
+	contact *peer // the nearer one by round-trip time
 	spare   *peer
-	// count is how many members stand below the slot's prefix, as a contact
-	// there last said; counted says that one did.
+	// count is the number of members below the slot's prefix, as a contact there last said;
+	// counted says whether one did.
 	count   int32
 	counted bool
-	// empty says that a member whose leaf holds the slot's whole prefix knows
-	// nobody there. A slot is never taken for empty for want of a contact.
-	empty bool
-	asked moment // when somebody was last looked for here
+	// empty says that a member whose leaf holds the slot's whole prefix knows no member there.
+	// A slot is not considered empty only because no contact is known.
+	empty      bool
+	searchedAt timestamp // start of the last search for a member
 }
 
 // table is the routing table: rows of base 16, down to the leaf.
@@ -30,7 +30,7 @@ type table struct {
 	rows [][16]slot
 }
 
-// common is how many leading bits the prefix of slot (row, col) shares with the
+// common returns the number of leading bits that the prefix of slot (row, col) shares with the
 // node's id.
 func (t *table) common(row, col int) int {
 	x := uint(col ^ t.self.Digit(row))
@@ -41,15 +41,14 @@ func (t *table) common(row, col int) int {
 	return n
 }
 
-// beyond says whether slot (row, col) lies beyond a leaf of some depth, so that
-// it needs a contact.
+// beyond reports whether slot (row, col) lies outside a leaf of the given depth, so that it
+// needs a contact.
 func (t *table) beyond(row, col, depth int) bool {
 	return col != t.self.Digit(row) && t.common(row, col) < depth
 }
 
-// resize gives the table the rows that a leaf of some depth leaves to it, and
-// empties the slots that have come to lie inside the leaf. It returns who stood
-// in them.
+// resize gives the table the rows that a leaf of the given depth leaves to it, and clears the
+// slots that now lie inside the leaf. It returns the peers that were in them.
 func (t *table) resize(depth int) (out []*peer) {
 	rows := (depth + 3) / 4
 	for row := range t.rows {
@@ -75,8 +74,8 @@ func (t *table) resize(depth int) (out []*peer) {
 	return out
 }
 
-// prefix returns key with its first digits replaced by those of slot (row, col):
-// of all ids in the slot, the one nearest to key.
+// prefix returns key with its first digits replaced by those of slot (row, col), which is the
+// id in the slot nearest to key.
 func (t *table) prefix(row, col int, key ID) ID {
 	for i := range row {
 		key.setDigit(i, t.self.Digit(i))
@@ -85,7 +84,7 @@ func (t *table) prefix(row, col int, key ID) ID {
 	return key
 }
 
-// slot returns the slot of an id, nil if the id belongs into the leaf.
+// slot returns the slot of an id, or nil if the id belongs to the leaf.
 func (t *table) slot(id ID, depth int) (s *slot, row, col int) {
 	common := t.self.Common(id)
 	if common >= depth {
@@ -95,7 +94,7 @@ func (t *table) slot(id ID, depth int) (s *slot, row, col int) {
 	return &t.rows[row][id.Digit(row)], row, id.Digit(row)
 }
 
-// wants says whether the table would take a contact it does not know yet.
+// wants reports whether the table would take a contact that it does not have yet.
 func (t *table) wants(id ID, depth int) bool {
 	s, row, col := t.slot(id, depth)
 	if s == nil || s.contact == nil || s.spare == nil || s.spare.suspect {
@@ -105,9 +104,9 @@ func (t *table) wants(id ID, depth int) bool {
 	return Nearer(point, id, s.contact.contact.ID) && Nearer(point, id, s.spare.contact.ID)
 }
 
-// put gives a peer a place if there is one, or if it is nearer to the slot's point than
-// both who stand there, or by round trip than the other of these. It returns who had to go,
-// which may be the peer itself.
+// put adds a peer if its slot has a free place. In a full slot the peer replaces another one
+// if it is nearer to the slot's point than both, or faster than the one that is not nearest to
+// the point. put returns the peer that has no place now, which may be p itself.
 func (t *table) put(p *peer, depth int) (out *peer) {
 	s, row, col := t.slot(p.contact.ID, depth)
 	if s == nil {
@@ -140,13 +139,13 @@ func (t *table) put(p *peer, depth int) (out *peer) {
 	return out
 }
 
-// faster says whether a is nearer than b by round trip, by enough that the
-// change is worth the loss of what was measured so far.
+// faster reports whether a is nearer than b by round-trip time, by enough to be worth losing
+// b's measurements.
 func faster(a, b *peer) bool {
 	return a.rtt > 0 && (b.rtt == 0 || a.rtt < b.rtt*3/4)
 }
 
-// of returns the slot that a peer would stand in, nil if the table has no such row.
+// of returns the slot to which a peer belongs, or nil if the table has no such row.
 func (t *table) of(p *peer) *slot {
 	if p.contact == nil {
 		return nil
@@ -158,8 +157,8 @@ func (t *table) of(p *peer) *slot {
 	return &t.rows[row][p.contact.ID.Digit(row)]
 }
 
-// remove takes a peer out of its slot; a spare moves up. It says whether it
-// stood in one.
+// remove removes a peer from its slot; the spare moves up. It reports whether the peer was in
+// the table.
 func (t *table) remove(p *peer) bool {
 	if !t.has(p) {
 		return false
@@ -172,7 +171,7 @@ func (t *table) remove(p *peer) bool {
 	return true
 }
 
-// has says whether a peer stands in the table.
+// has reports whether a peer is in the table.
 func (t *table) has(p *peer) bool {
 	s := t.of(p)
 	return s != nil && (s.contact == p || s.spare == p)

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Every id outside the leaf has one slot, which says how much of it the node's id
-// shares; every id in the leaf has none.
+// Every id outside the leaf has one slot, which determines how many bits it shares with the
+// node's id. An id in the leaf has none.
 func TestEveryIDHasItsSlot(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tab := table{self: drawID(t, "self")}
@@ -37,7 +37,7 @@ func TestEveryIDHasItsSlot(t *testing.T) {
 		}
 		near := tab.prefix(row, col, id)
 		if near != id {
-			t.Fatalf("the nearest to %v in its own slot is %v", id, near)
+			t.Fatalf("the id nearest to %v in its own slot is %v", id, near)
 		}
 		key := drawID(t, "key")
 		if near = tab.prefix(row, col, key); Nearer(key, id, near) {
@@ -51,7 +51,7 @@ func TestTableCoversWhatTheLeafDoesNot(t *testing.T) {
 		tab := table{self: drawID(t, "self")}
 		depth := rapid.IntRange(0, 20).Draw(t, "depth")
 		tab.resize(depth)
-		// The slots beyond the leaf and the leaf itself make up the whole space.
+		// The slots beyond the leaf and the leaf itself cover the whole space.
 		const scale = 1 << 24
 		space := scale >> depth
 		tab.each(depth, func(row, _ int, _ *slot) { space += scale >> (4 * (row + 1)) })
@@ -65,14 +65,14 @@ func TestNearerContactIsPreferred(t *testing.T) {
 	self := ID{}
 	at := func(n byte, rtt time.Duration) *peer { // all in the slot of digit 5
 		c := someone(0x50, n)
-		return &peer{contact: c, rtt: span(rtt.Microseconds())}
+		return &peer{contact: c, rtt: microseconds(rtt.Microseconds())}
 	}
 	const ms = time.Millisecond
 	for _, c := range []struct {
 		what           string
 		put            []*peer
 		contact, spare byte
-		out            byte // the last put's; 0: nobody
+		out            byte // result of the last put; 0: none
 	}{
 		{"the first", []*peer{at(1, 0)}, 1, 0, 0},
 		{"the second is the spare", []*peer{at(1, 0), at(2, 0)}, 1, 2, 0},
@@ -81,9 +81,9 @@ func TestNearerContactIsPreferred(t *testing.T) {
 		{"the third has no place", []*peer{at(1, 20*ms), at(2, 30*ms), at(3, 40*ms)}, 1, 2, 3},
 		{"the third was never measured", []*peer{at(1, 20*ms), at(2, 30*ms), at(3, 0)}, 1, 2, 3},
 		{"the third takes the spare's place", []*peer{at(1, 20*ms), at(2, 90*ms), at(3, 30*ms)}, 1, 3, 2},
-		{"the third is nearest, and takes the place of who does not stand nearest", []*peer{at(1, 80*ms), at(2, 90*ms), at(3, 10*ms)}, 3, 1, 2},
-		{"the same, where the spare stands nearest", []*peer{at(2, 20*ms), at(1, 90*ms), at(3, 10*ms)}, 3, 1, 2},
-		{"the third stands nearest, and is slow", []*peer{at(2, 20*ms), at(3, 30*ms), at(1, 90*ms)}, 2, 1, 3},
+		{"the third is nearest, and replaces the one that is not nearest to the point", []*peer{at(1, 80*ms), at(2, 90*ms), at(3, 10*ms)}, 3, 1, 2},
+		{"the same, where the spare is nearest to the point", []*peer{at(2, 20*ms), at(1, 90*ms), at(3, 10*ms)}, 3, 1, 2},
+		{"the third is nearest to the point, but slow", []*peer{at(2, 20*ms), at(3, 30*ms), at(1, 90*ms)}, 2, 1, 3},
 	} {
 		tab := table{self: self}
 		tab.resize(4)
@@ -111,14 +111,14 @@ func TestSpareMovesUp(t *testing.T) {
 	tab.put(a, 4)
 	tab.put(b, 4)
 	if tab.wants(c.contact.ID, 4) || !tab.wants(someone(0x80).ID, 4) || tab.wants(ID{}, 4) {
-		t.Error("wants somebody for a full slot or for the leaf, or nobody for an empty one")
+		t.Error("wants a member for a full slot or for the leaf, or none for an empty slot")
 	}
 	if !tab.wants(someone(0x70).ID, 4) {
-		t.Error("does not want who stands nearer to the slot's point than both")
+		t.Error("does not want a member nearer to the slot's point than both")
 	}
 	a.suspect = true
 	if tab.put(b, 4); !tab.wants(c.contact.ID, 4) {
-		t.Error("does not want anybody else in a suspect's place")
+		t.Error("does not want another member in place of a suspect")
 	}
 	if tab.put(b, 4); tab.rows[0][7].contact != b {
 		t.Error("a suspect stays the contact although the spare has spoken")
@@ -127,7 +127,7 @@ func TestSpareMovesUp(t *testing.T) {
 		t.Error("the spare did not move up")
 	}
 	if tab.remove(b) || tab.remove(&peer{}) || tab.has(b) || !tab.has(a) {
-		t.Error("who is gone is still there")
+		t.Error("a removed peer is still in the table")
 	}
 }
 

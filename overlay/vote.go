@@ -2,36 +2,38 @@ package overlay
 
 import "time"
 
-// A vote is what those in the leaf say of its depth who have spoken of it lately, and since
-// this node last changed it: how many say that it is deeper, or less deep, than the node
-// has it, and how many that it is so.
+// A depthVote counts what the members of a leaf say about its depth, as far as they have
+// spoken recently and after this node last changed it. other counts those that state a deeper
+// leaf (or a less deep one), and own those that state the same depth as this node.
 //
-// Where a leaf could have either of two depths, the past decides, which liars can make up as
-// they like. So nobody follows one who names a later decision: he has to have company.
-type vote struct{ other, own int }
+// Where a leaf could have either of two depths, history decides, and liars can invent a
+// history. So a later decision counts only if several members support it.
+type depthVote struct{ other, own int }
 
-// enoughVoices is how many have to have spoken: of so few, hardly ever a third are liars.
-const enoughVoices = 4
+// minVotes is the number of votes needed. With so few, it rarely happens that a third come
+// from liars.
+const minVotes = 4
 
-// most says whether more than two thirds are for another depth: who stands alone gives in,
-// whatever he sees himself.
-func (v vote) most() bool { return v.other >= enoughVoices && v.other > 2*v.own }
+// overTwoThirds reports whether more than two thirds are for another depth. A node that stands
+// alone gives in, whatever it sees itself.
+func (v depthVote) overTwoThirds() bool { return v.other >= minVotes && v.other > 2*v.own }
 
-// some says whether a third are: enough to follow, where either depth would do. Of two honest
-// parties the one that has decided later has the others follow, unless it is smaller than
-// that; then it follows them.
-func (v vote) some() bool { return v.other >= enoughVoices-1 && 2*v.other >= v.own }
+// atLeastThird reports whether a third are for another depth, which is enough to follow if
+// either depth is possible. Of two honest groups the one with the later decision prevails
+// unless it is smaller than a third; then it follows the other.
+func (v depthVote) atLeastThird() bool { return v.other >= minVotes-1 && 2*v.other >= v.own }
 
-// few says whether enough have spoken to see that fewer than some are.
-func (v vote) few() bool { return v.other+v.own >= enoughVoices && !v.some() }
+// underThird reports whether enough members have voted to see that less than a third are for
+// another depth.
+func (v depthVote) underThird() bool { return v.other+v.own >= minVotes && !v.atLeastThird() }
 
-// voices counts a vote on a deeper leaf, or on one that is less deep.
-func (n *Node) voices(deeper bool, now time.Time) (v vote) {
-	const lately = 3 * surveyPause / 2
+// countDepthVotes counts the votes on a deeper leaf, or on a less deep one.
+func (n *Node) countDepthVotes(deeper bool, now time.Time) (v depthVote) {
+	const lately = 3 * surveyInterval / 2
 	for _, c := range n.leaf.Members() {
 		p := n.peers.get(c.Peer.ID)
 		switch depth := n.leaf.Depth(); {
-		case p == nil || p.leaf == nil || p.leaf.said.time().Before(n.turned) || now.Sub(p.leaf.said.time()) > lately:
+		case p == nil || p.leafSync == nil || p.leafSync.digestAt.time().Before(n.depthChangedAt) || now.Sub(p.leafSync.digestAt.time()) > lately:
 		case int(p.depth) == depth:
 			v.own++
 		case int(p.depth) > depth == deeper:
@@ -41,25 +43,26 @@ func (n *Node) voices(deeper bool, now time.Time) (v vote) {
 	return v
 }
 
-// surveyPause is the shortest time between two surveys of how deep others say the leaf is,
-// doubled after each of the first surveyVain: a liar contradicts for ever. surveySize is how
-// many of its members are asked at most.
+// surveyInterval is the shortest time between two surveys of the leaf's depth. It doubles
+// after each of the first maxSurveyBackoff surveys, because a liar may contradict for ever.
+// surveySize bounds the members asked in one survey.
 const (
-	surveyPause = time.Minute
-	surveyVain  = 2
-	surveySize  = 6
+	surveyInterval   = time.Minute
+	maxSurveyBackoff = 2
+	surveySize       = 6
 )
 
-// survey asks some of the leaf how deep it is, because one member has contradicted.
-func (n *Node) survey(now time.Time) {
-	if n.state != Active || !n.surveyed.IsZero() && now.Sub(n.surveyed) < surveyPause<<min(n.surveys, surveyVain) {
+// surveyDepth asks some members of the leaf for its depth, because one member has
+// contradicted.
+func (n *Node) surveyDepth(now time.Time) {
+	if n.state != Active || !n.surveyedAt.IsZero() && now.Sub(n.surveyedAt) < surveyInterval<<min(n.surveyCount, maxSurveyBackoff) {
 		return
 	}
-	n.surveyed = now
-	n.surveys++
-	of := n.leaf.Members()
+	n.surveyedAt = now
+	n.surveyCount++
+	contacts := n.leaf.Members()
 	for range surveySize {
-		c := of[n.rand.IntN(len(of))]
+		c := contacts[n.rand.IntN(len(contacts))]
 		if p := n.peers.get(c.Peer.ID); c != n.self && p != nil {
 			n.probe(p)
 		}

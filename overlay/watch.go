@@ -6,11 +6,12 @@ import (
 	"tidings/overlay/overlaypb"
 )
 
-// Each member is watched by its two nearest. They notice its silent death, and
-// tell the rest of the leaf, who believe it when their own probes say so too.
-const watchers = 2
+// watcherCount is the number of watchers of each member, which are the members nearest to it.
+// They detect its silent death and tell the rest of the leaf, which probes the member before
+// it believes them.
+const watcherCount = 2
 
-// watches says whether this node is one of the watchers of a member.
+// watches reports whether this node is one of the watchers of a member.
 func (n *Node) watches(c *Contact) bool {
 	if n.leaf.Has(c.ID) == nil {
 		return false
@@ -18,7 +19,7 @@ func (n *Node) watches(c *Contact) bool {
 	nearer := 0
 	for _, m := range n.leaf.Members() {
 		if m.ID != c.ID && Nearer(c.ID, m.ID, n.self.ID) {
-			if nearer++; nearer == watchers {
+			if nearer++; nearer == watcherCount {
 				return false
 			}
 		}
@@ -26,36 +27,36 @@ func (n *Node) watches(c *Contact) bool {
 	return true
 }
 
-// A watched remembers whom a node watches, as long as its leaf stays as it is.
-type watched struct {
-	of      []*Contact
+// watchList caches the members that a node watches until its leaf changes.
+type watchList struct {
+	cached  []*Contact
 	leaf    *LeafSet
-	changes uint64 // of the leaf, when that was found
+	changes uint64 // the leaf's count of changes when cached was computed
 }
 
-// in returns the members that a node watches.
-func (w *watched) in(n *Node) []*Contact {
+// members returns the members that a node watches.
+func (w *watchList) members(n *Node) []*Contact {
 	if w.leaf == n.leaf && w.changes == n.leaf.changes {
-		return w.of
+		return w.cached
 	}
-	*w = watched{leaf: n.leaf, changes: n.leaf.changes}
+	*w = watchList{leaf: n.leaf, changes: n.leaf.changes}
 	for _, c := range n.leaf.Members() {
 		if c != n.self && n.watches(c) {
-			w.of = append(w.of, c)
+			w.cached = append(w.cached, c)
 		}
 	}
-	return w.of
+	return w.cached
 }
 
-// watch probes those of the watched that have been silent for an interval, and
-// comes back when the next will have been.
+// watch probes the watched members that have been silent for an interval, and schedules the
+// next time at which one will have been.
 func (n *Node) watch(now time.Time) {
 	next := now.Add(n.cfg.WatchInterval)
 	look := func(p *peer) {
 		if p == nil {
 			return
 		}
-		due := p.heard.time().Add(n.cfg.WatchInterval)
+		due := p.lastHeard.time().Add(n.cfg.WatchInterval)
 		if !due.After(now) {
 			n.probe(p)
 			return
@@ -64,7 +65,7 @@ func (n *Node) watch(now time.Time) {
 			next = due
 		}
 	}
-	for _, c := range n.watched.in(n) {
+	for _, c := range n.watchList.members(n) {
 		look(n.peers.get(c.Peer.ID))
 	}
 	n.watchHosts(look)
@@ -79,28 +80,28 @@ func (n *Node) watch(now time.Time) {
 func (n *Node) announceDeath(dead *Contact) {
 	for _, c := range n.leaf.Members() {
 		if p := n.peers.get(c.Peer.ID); c != n.self && p != nil {
-			n.sendGone(p, dead)
+			n.sendDead(p, dead)
 		}
 	}
 }
 
-func (n *Node) sendGone(p *peer, dead *Contact) {
-	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Gone{Gone: &overlaypb.Gone{
+func (n *Node) sendDead(p *peer, dead *Contact) {
+	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Dead{Dead: &overlaypb.Dead{
 		Id:       dead.ID[:],
 		IssuedMs: dead.Issued,
 	}}})
 }
 
-// onGone takes a notice of death: the node probes for itself.
-func (n *Node) onGone(from *peer, m *overlaypb.Gone) {
+// onDead takes a report of a death. The node probes the member itself.
+func (n *Node) onDead(from *peer, m *overlaypb.Dead) {
 	now := n.clock.Now()
-	if !n.gossip.heeds(from.id, now) {
+	if !n.deathReports.trusts(from.id, now) {
 		return
 	}
 	id := ID(m.Id)
 	if id == n.self.ID {
-		n.gossip.wrong(from.id, now)
-		from.told = false // it may have forgotten me
+		n.deathReports.countFalse(from.id, now)
+		from.knowsMe = false // it may have forgotten this node
 		n.probe(from)
 		return
 	}
@@ -108,26 +109,26 @@ func (n *Node) onGone(from *peer, m *overlaypb.Gone) {
 	if c == nil || c.Issued > m.IssuedMs {
 		return
 	}
-	if p := n.peers.get(c.Peer.ID); p != nil && !p.probing && now.Sub(p.heard.time()) > p.rto() {
-		n.gossip.accused(p.id, from.id)
+	if p := n.peers.get(c.Peer.ID); p != nil && !p.probing && now.Sub(p.lastHeard.time()) > p.rto() {
+		n.deathReports.reported(p.id, from.id)
 		n.probe(p)
 	}
 }
 
-// Leave takes the node out of the network in good order: leaf, contacts and
-// clients are told, and need not find out. Afterwards the node does nothing.
+// Leave takes the node out of the network in good order. Leaf, contacts and clients are told,
+// so they need not detect it. Afterwards the node does nothing.
 func (n *Node) Leave() {
 	if n.state == Left {
 		return
 	}
-	for _, p := range n.peers.of {
-		if n.placed(p) {
+	for _, p := range n.peers.all {
+		if n.hasPlace(p) {
 			n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Leave{Leave: &overlaypb.Leave{}}})
 		}
 	}
 	n.state = Left
-	n.save()
-	n.giveUp()
+	n.savePeriodically()
+	n.failOwnRoutes()
 	n.endLookups()
 }
 
@@ -135,7 +136,7 @@ func (n *Node) onLeave(p *peer) {
 	if p.contact == nil {
 		return
 	}
-	if n.drop(p) { // not one to look for later, but not to be taken on hearsay either
-		n.dead.bury(p.contact, n.clock.Now(), false)
+	if n.removePeer(p) { // it is not probed later, but others naming it are ignored for a while
+		n.tombstones.add(p.contact, n.clock.Now(), false)
 	}
 }

@@ -137,7 +137,7 @@ func (l *Liars) mourn() {
 		if q := l.swarm.byID[dead.ID]; q == nil || l.Has(q) {
 			continue
 		}
-		notice := wire.AppendFrame(nil, wire.Overlay, &overlaypb.Message{Body: &overlaypb.Message_Gone{Gone: &overlaypb.Gone{
+		notice := wire.AppendFrame(nil, wire.Overlay, &overlaypb.Message{Body: &overlaypb.Message_Dead{Dead: &overlaypb.Dead{
 			Id: dead.ID[:], IssuedMs: dead.Issued,
 		}}})
 		for _, c := range leaf {
@@ -219,10 +219,10 @@ func (f *liar) twist(to env.Peer, m *overlaypb.Message) {
 		f.decree(&b.Probe.Depth, &b.Probe.Decided)
 	case *overlaypb.Message_Leaf:
 		if f.lies.Leaves {
-			b.Leaf.Ids, b.Leaf.Records = nil, nil
+			b.Leaf.IdPrefixes, b.Leaf.Records = nil, nil
 			for _, c := range f.nearest(f.peer.id, maxNamed) {
 				if f.Overlay.Leaf().Covers(c.ID) {
-					b.Leaf.Ids = append(b.Leaf.Ids, binary.BigEndian.Uint64(c.ID[:]))
+					b.Leaf.IdPrefixes = append(b.Leaf.IdPrefixes, binary.BigEndian.Uint64(c.ID[:]))
 					b.Leaf.Records = append(b.Leaf.Records, c.Raw)
 				}
 			}
@@ -239,12 +239,12 @@ func (f *liar) twist(to env.Peer, m *overlaypb.Message) {
 			}
 		}
 		f.decree(&b.Nearby.Depth, &b.Nearby.Decided)
-	case *overlaypb.Message_RowGive:
-		f.poison(b.RowGive)
+	case *overlaypb.Message_RowReply:
+		f.poison(b.RowReply)
 		if f.lies.Counts {
-			b.RowGive.Count = 0
+			b.RowReply.Count = 0
 			if to.ID[len(to.ID)-1]%2 == 0 {
-				b.RowGive.Count = math.MaxUint32
+				b.RowReply.Count = math.MaxUint32
 			}
 		}
 	}
@@ -254,11 +254,11 @@ func (f *liar) twist(to env.Peer, m *overlaypb.Message) {
 const maxNamed = 16
 
 // poison names liars in a row.
-func (f *liar) poison(r *overlaypb.RowGive) {
+func (f *liar) poison(r *overlaypb.RowReply) {
 	if !f.lies.Rows {
 		return
 	}
-	r.Records, r.Vacant = nil, 0
+	r.Records, r.EmptyColumns = nil, 0
 	row := int(r.Row)
 	for col := range 16 {
 		if col == f.peer.id.Digit(row) {
@@ -268,7 +268,7 @@ func (f *liar) poison(r *overlaypb.RowGive) {
 			return p.Active() && p.id.Common(f.peer.id) >= 4*row && p.id.Digit(row) == col
 		})
 		if at < 0 {
-			r.Vacant |= 1 << col
+			r.EmptyColumns |= 1 << col
 		} else {
 			r.Records = append(r.Records, f.of[at].node.Overlay.Self().Raw)
 		}

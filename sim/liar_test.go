@@ -37,9 +37,9 @@ func TestLies(t *testing.T) {
 	const nonce = 7
 	said := []*overlaypb.Message{
 		{Body: &overlaypb.Message_Probe{Probe: &overlaypb.Probe{Nonce: 1, Depth: 1, Digest: 2, Decided: 3}}},
-		{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{Depth: 1, Decided: 3, Ids: []uint64{4}}}},
+		{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{Depth: 1, Decided: 3, IdPrefixes: []uint64{4}}}},
 		{Body: &overlaypb.Message_Nearby{Nearby: &overlaypb.Nearby{Nonce: nonce, Depth: 1, Decided: 3}}},
-		{Body: &overlaypb.Message_RowGive{RowGive: &overlaypb.RowGive{Count: 9}}},
+		{Body: &overlaypb.Message_RowReply{RowReply: &overlaypb.RowReply{Count: 9}}},
 	}
 	for _, c := range []struct {
 		name    string
@@ -79,13 +79,13 @@ func checkLie(t *testing.T, l *Liars, lies Lies, m *overlaypb.Message) {
 	for _, p := range l.of {
 		heads[binary.BigEndian.Uint64(p.id[:])] = true
 	}
-	for _, raw := range append(m.GetNearby().GetRecords(), append(m.GetLeaf().GetRecords(), m.GetRowGive().GetRecords()...)...) {
+	for _, raw := range append(m.GetNearby().GetRecords(), append(m.GetLeaf().GetRecords(), m.GetRowReply().GetRecords()...)...) {
 		signed, err := l.swarm.verify.Open(wire.DomainRecord, raw)
 		if err != nil || !l.Has(l.swarm.byID[overlay.NodeID("sim", wire.PeerIDOf(signed.Key))]) {
 			t.Errorf("%+v: names somebody honest, or nobody (%v)", lies, err)
 		}
 	}
-	for _, h := range m.GetLeaf().GetIds() {
+	for _, h := range m.GetLeaf().GetIdPrefixes() {
 		if lies.Leaves && !heads[h] {
 			t.Errorf("%+v: lists somebody honest", lies)
 		}
@@ -93,7 +93,7 @@ func checkLie(t *testing.T, l *Liars, lies Lies, m *overlaypb.Message) {
 	if lies.Leaves && m.GetNearby() != nil && (len(m.GetNearby().Records) == 0 || !m.GetNearby().Covers) {
 		t.Errorf("%+v: does not lead to liars: %v", lies, m)
 	}
-	if count := m.GetRowGive().GetCount(); lies.Counts && m.GetRowGive() != nil && count != 0 && count != math.MaxUint32 {
+	if count := m.GetRowReply().GetCount(); lies.Counts && m.GetRowReply() != nil && count != 0 && count != math.MaxUint32 {
 		t.Errorf("%+v: counts %d", lies, count)
 	}
 	if at := m.GetProbe().GetDecided(); lies.Depths && m.GetProbe() != nil && time.UnixMilli(int64(at)).Sub(l.swarm.Now()) < 23*time.Hour {

@@ -45,7 +45,7 @@ func openHost(network wire.Network, key ed25519.PrivateKey, dice *rand.Rand, thr
 	}
 	h.sockets, h.sent = sockets, &counted{Network: sockets}
 	e := env.Env{Clock: h.loop, Network: h.sent, Store: forgetful{}, Rand: dice, Log: slog.New(slog.DiscardHandler)}
-	h.node = overlay.New(e, h.signer, wire.NewVerifier(hash), overlay.Config{Network: network, Founder: through == nil, RolePatience: rolePatience})
+	h.node = overlay.New(e, h.signer, wire.NewVerifier(hash), overlay.Config{Network: network, Founder: through == nil, DialBackTimeout: rolePatience})
 	h.scribe = scribe.New(e, h.node, scribe.Config{FanOut: network.FanOut, MaxWeight: network.MaxWeight}, deliver)
 	h.id = h.node.ID()
 	return h, nil

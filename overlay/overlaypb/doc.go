@@ -1,3 +1,3 @@
-// Package overlaypb is generated from overlay.proto, the wire specification of
-// what the nodes of the overlay say to each other; read that instead.
+// Package overlaypb is generated from overlay.proto, which is the wire specification
+// of the overlay. Read that file instead.
 package overlaypb

@@ -6,17 +6,17 @@ import (
 	"testing"
 )
 
-// Sets of honest members pass; most of those that leave out nine members in ten, and of
-// those that somebody has searched keys for, do not.
+// Sets of honest members are plausible. Most sets that hide nine members in ten are not, and
+// neither are sets of keys that somebody searched for.
 func TestPlausible(t *testing.T) {
 	t.Parallel()
 	const want, rounds = 5, 2000
 	l := newLab(t)
 	n := l.member()
-	dice := rand.New(rand.NewPCG(1, 2))
+	rng := rand.New(rand.NewPCG(1, 2))
 	id := func() (id ID) {
 		for i := range id {
-			id[i] = byte(dice.Uint32())
+			id[i] = byte(rng.Uint32())
 		}
 		return id
 	}
@@ -37,7 +37,7 @@ func TestPlausible(t *testing.T) {
 	for range 1024 {
 		honest = append(honest, id())
 	}
-	for _, id := range honest[1:] { // one large leaf, so that the node knows how many there are
+	for _, id := range honest[1:] { // one large leaf, so that the node knows the size of the network
 		n.leaf.members = append(n.leaf.members, &Contact{ID: id})
 	}
 	refused, hiding := 0, 0
@@ -51,7 +51,7 @@ func TestPlausible(t *testing.T) {
 		}
 	}
 	key := id()
-	var searched []ID // five keys, each the nearest of 20,000: twenty networks
+	var searched []ID // five keys, each the nearest of 20,000: the effort of twenty networks
 	for range want {
 		best := id()
 		for range 20_000 {
@@ -62,13 +62,13 @@ func TestPlausible(t *testing.T) {
 		searched = append(searched, best)
 	}
 	if n.plausible(key, nearest(key, searched), want) {
-		t.Error("keys that were searched for pass")
+		t.Error("a set of searched keys is plausible")
 	}
-	t.Logf("of %d: %d honest sets refused, %d passed that hide nine of ten", rounds, refused, hiding)
+	t.Logf("of %d: %d honest sets are implausible, %d that hide nine in ten are plausible", rounds, refused, hiding)
 	if refused > rounds/200 || hiding > rounds/8 {
-		t.Error("not as often as it should be")
+		t.Error("the rates are outside their bounds")
 	}
 	if n.plausible(id(), nil, want) || !n.plausible(honest[0], nearest(honest[0], honest), want) {
-		t.Error("nobody is plausible, or the members are not")
+		t.Error("an empty set is plausible, or the real members are not")
 	}
 }
