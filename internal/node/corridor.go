@@ -200,11 +200,11 @@ func (n *wedgeSide) Willing(overlay.ID, []byte) bool { return true }
 
 func (n *wedgeSide) Level(key overlay.ID) int { return n.Corona.Level(key) }
 
-func (n *wedgeSide) Serve(key overlay.ID, d wedge.Duty) { n.Corona.Serve(key, d) }
+func (n *wedgeSide) Serve(key overlay.ID, d wedge.Assignment) { n.Corona.Serve(key, d) }
 
 func (n *wedgeSide) Release(key overlay.ID) { n.Corona.Release(key) }
 
-func (n *wedgeSide) Handoff(key overlay.ID) []byte { return n.Corona.Handoff(key) }
+func (n *wedgeSide) CatchUp(key overlay.ID) []byte { return n.Corona.Handoff(key) }
 
 func (n *wedgeSide) Delivered(key overlay.ID, _ env.PeerID, message []byte) {
 	n.Corona.Delivered(key, message)

@@ -90,7 +90,7 @@ func (w *World) boot(i int) {
 	cfg := node.DefaultConfig(w.network)
 	cfg.Overlay.Founder = h.Index() == 0
 	cfg.Overlay.Records, cfg.Owner.EpochCache = l.records, l.epochs
-	cfg.Wedges.Orders, cfg.Corona.Payloads = l.orders, l.payloads
+	cfg.Wedges.OrderCache, cfg.Corona.Payloads = l.orders, l.payloads
 	if !w.Mortal {
 		// What is kept up against deaths is renewed once in a maintenance interval, as the
 		// paper's own state is.

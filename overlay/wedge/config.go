@@ -12,10 +12,10 @@ type Config struct {
 	Lease time.Duration
 	// Orders is where orders are kept that several nodes of one goroutine share. Nil: the
 	// node keeps its own.
-	Orders *Orders
+	OrderCache *OrderCache
 }
 
-func (c Config) filled() Config {
+func (c Config) withDefaults() Config {
 	if c.Maintenance <= 0 {
 		c.Maintenance = 10 * time.Minute
 	}
@@ -28,8 +28,8 @@ func (c Config) filled() Config {
 // MaxWords is the size of the largest words of an order in bytes, MaxDown that of the
 // largest message of Down.
 const (
-	MaxWords = 2 << 10
-	MaxDown  = 16 << 10
+	MaxPayload   = 2 << 10
+	MaxBroadcast = 16 << 10
 )
 
 const (
@@ -38,25 +38,25 @@ const (
 	minInterval = time.Second
 	maxInterval = 7 * 24 * time.Hour
 	// perMember bounds n: what is more cannot be served, by MaxRanks at each member.
-	perMember = MaxRanks
+	ranksPerMember = MaxRanks
 	// maxStandIns is how many ranks that were declined have others in their place; beyond
 	// that nobody polls in their phases.
 	maxStandIns = 16
 
 	// maxRecords is how many keys a node has a part in: four times what is asked of a
 	// member of a network at work. Leaders of more are told so; parents ask others.
-	maxRecords = 20_000
+	maxMemberships = 20_000
 	// awayShare is the part of maxRecords that a member from beyond the leaf may fill: it
 	// stands above few keys of the many that pass, a member of the leaf above half of them.
-	awayShare = 8
+	outsideShare = 8
 
 	// flushDelay is how long changes wait on a link for company, tallyDelay how long
 	// tallies do. Messages of leaders do not wait.
-	flushDelay = 500 * time.Millisecond
-	tallyDelay = 2 * time.Second
+	flushDelay  = 500 * time.Millisecond
+	statusDelay = 2 * time.Second
 	// standDelay is how long a leader waits before it names stand-ins: after a new order
 	// tallies come in from all sides.
-	standDelay = 10 * time.Second
+	standInDelay = 10 * time.Second
 
 	// suspectTries is how often a batch or digest goes out before the peer is suspected,
 	// giveUpTries when its edges are given to others, if it is held to be alive.
@@ -65,21 +65,21 @@ const (
 
 	// endGrace is how long a member serves on after its edge has ended: if the tree only
 	// changes its shape, another parent comes within that time.
-	endGrace = 10 * time.Second
+	grace = 10 * time.Second
 
 	// refSlack is how far a reference phase may be measured otherwise than before without
 	// being moved: hops take a little longer one time than the other.
-	refSlack = 50 * time.Millisecond
+	startTolerance = 50 * time.Millisecond
 
 	// idle is how long a link without edges is kept: longer than a frame is on its way, for
 	// one that comes twice is known by the number of the last.
-	idle = time.Minute
+	idleTimeout = time.Minute
 
-	maxBatch  = 56 << 10 // bytes of a batch, about
-	maxItems  = 2048     // entries, ends, parts or tallies in one
-	maxDepth  = 256
-	maxQueued = 1 << 20 // bytes of messages of leaders that wait on one link
-	maxPassed = 4 << 20 // bytes of those that are kept where this node is a relay
+	maxBatch   = 56 << 10 // bytes of a batch, about
+	maxChanges = 2048     // entries, ends, parts or tallies in one
+	maxDepth   = 256
+	maxQueued  = 1 << 20 // bytes of messages of leaders that wait on one link
+	maxRelayed = 4 << 20 // bytes of those that are kept where this node is a relay
 	// maxSweep is the longest time between two looks at leases.
 	maxSweep = time.Minute
 )

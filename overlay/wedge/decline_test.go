@@ -29,16 +29,16 @@ func life(t *testing.T, seed uint64) {
 	near := w.nearest(key)
 	leader := near[97] // far from the key
 	term := uint32(0)
-	enlist := func(n int, words string) {
+	enlist := func(n int, payload string) {
 		term++
-		w.enlist(leader, key, wedge.Order{Term: wedge.Term{Seq: term}, N: n, Words: []byte(words)})
+		w.enlist(leader, key, wedge.Order{Term: wedge.Term{Seq: term}, N: n, Payload: []byte(payload)})
 		w.Run(40 * time.Second)
 		w.sound()
 	}
 	serving := func(want, wantDeclined int) {
 		t.Helper()
 		leader.Do(func() {
-			if served, declined := leader.wedge.Serving(key); served != want || declined != wantDeclined {
+			if served, declined := leader.wedge.Served(key); served != want || declined != wantDeclined {
 				t.Errorf("the leader knows of %d ranks served and %d declined, not %d and %d", served, declined, want, wantDeclined)
 			}
 		})
@@ -56,7 +56,7 @@ func life(t *testing.T, seed uint64) {
 		t.Helper()
 		whole(what, n)
 		for rank, m := range near {
-			if d, ok := m.wedge.Duty(key); ok != (rank < n) || ok && d.Ranks.At(0) != rank {
+			if d, ok := m.wedge.Assignment(key); ok != (rank < n) || ok && d.Ranks.At(0) != rank {
 				t.Errorf("%s: the member of rank %d serves %v", what, rank, d.Ranks)
 			}
 		}
@@ -80,12 +80,12 @@ func life(t *testing.T, seed uint64) {
 		serving(20, 4)
 	}
 	for _, rank := range []int{3, 8, 11, 20} {
-		if _, ok := near[rank].wedge.Duty(key); ok {
+		if _, ok := near[rank].wedge.Assignment(key); ok {
 			t.Errorf("the member of rank %d serves, and has declined", rank)
 		}
 	}
 	for rank := 21; rank < 24; rank++ {
-		if d, ok := near[rank].wedge.Duty(key); !ok || !slices.Contains([]int{3, 8, 11}, d.Ranks.At(0)) {
+		if d, ok := near[rank].wedge.Assignment(key); !ok || !slices.Contains([]int{3, 8, 11}, d.Ranks.At(0)) {
 			t.Errorf("the member of rank %d serves %v (%v)", rank, d.Ranks, ok)
 		}
 	}
@@ -100,7 +100,7 @@ func life(t *testing.T, seed uint64) {
 	}
 	leader.Do(func() {
 		for i := range 40 {
-			if err := leader.wedge.Down(key, []byte(fmt.Sprint(i, string(make([]byte, 3000))))); err != nil {
+			if err := leader.wedge.Broadcast(key, []byte(fmt.Sprint(i, string(make([]byte, 3000))))); err != nil {
 				t.Error(err)
 			}
 		}
@@ -115,7 +115,7 @@ func life(t *testing.T, seed uint64) {
 	// Who finds an order invalid neither serves nor passes it on.
 	near[5].invalid[key] = true
 	enlist(20, "d")
-	if _, ok := near[5].wedge.Duty(key); ok {
+	if _, ok := near[5].wedge.Assignment(key); ok {
 		t.Error("serves by an order that is not valid")
 	}
 	w.Run(20 * time.Minute)
@@ -142,7 +142,7 @@ func life(t *testing.T, seed uint64) {
 			t.Errorf("the member of rank %d was not released", rank)
 		}
 	}
-	if err := leader.wedge.Down(key, nil); err == nil {
+	if err := leader.wedge.Broadcast(key, nil); err == nil {
 		t.Error("sends down what it does not lead")
 	}
 }
@@ -156,13 +156,13 @@ func TestTooManyDecline(t *testing.T) {
 	for rank := range 20 {
 		near[rank].refuses[key] = true
 	}
-	w.enlist(near[0], key, wedge.Order{Term: wedge.Term{Seq: 1}, N: 30, Words: []byte("words")})
+	w.enlist(near[0], key, wedge.Order{Term: wedge.Term{Seq: 1}, N: 30, Payload: []byte("words")})
 	w.Run(2 * time.Minute)
 	if served := len(w.servers(key)); served != 26 {
 		t.Errorf("%d ranks are served, of 30 that 20 declined", served)
 	}
 	near[0].Do(func() {
-		if served, declined := near[0].wedge.Serving(key); served != 26 || declined != 20 {
+		if served, declined := near[0].wedge.Served(key); served != 26 || declined != 20 {
 			t.Errorf("the leader knows of %d ranks served and %d declined", served, declined)
 		}
 		if st := near[0].wedge.Stats(); st.LeftOut < 4 {
@@ -182,10 +182,10 @@ func TestWhoDeclinedIsForgottenWithItsRank(t *testing.T) {
 	for _, m := range near[1:] {
 		m.refuses[key] = true
 	}
-	w.enlist(near[0], key, wedge.Order{Term: wedge.Term{Seq: 1}, N: 10, Words: []byte("words")})
+	w.enlist(near[0], key, wedge.Order{Term: wedge.Term{Seq: 1}, N: 10, Payload: []byte("words")})
 	w.Run(2 * time.Minute)
 	near[0].Do(func() {
-		if _, declined := near[0].wedge.Serving(key); declined < 9 {
+		if _, declined := near[0].wedge.Served(key); declined < 9 {
 			t.Fatalf("%d declined", declined)
 		}
 	})
@@ -201,7 +201,7 @@ func TestWhoDeclinedIsForgottenWithItsRank(t *testing.T) {
 		}
 	}
 	near[0].Do(func() {
-		if served, declined := near[0].wedge.Serving(key); declined > refuse {
+		if served, declined := near[0].wedge.Served(key); declined > refuse {
 			t.Errorf("the leader knows of %d ranks served and %d declined, where %d of the nearest decline", served, declined, refuse)
 		}
 	})

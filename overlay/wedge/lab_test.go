@@ -32,7 +32,7 @@ type lab struct {
 	probed  []question
 	actors  map[env.PeerID]*actor
 
-	serves  map[overlay.ID]Duty
+	serves  map[overlay.ID]Assignment
 	invalid map[overlay.ID]bool
 	valid   int // times that Valid was asked
 	onServe func()
@@ -69,7 +69,7 @@ func newLab(t testing.TB) *lab {
 		hash:    wire.HashOf(network.Descriptor()),
 		now:     time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		actors:  map[env.PeerID]*actor{},
-		serves:  map[overlay.ID]Duty{},
+		serves:  map[overlay.ID]Assignment{},
 		invalid: map[overlay.ID]bool{},
 	}
 	e := env.Env{Clock: l, Network: l, Store: forgetful{}, Rand: rand.New(rand.NewPCG(1, 2)), Log: slog.New(slog.DiscardHandler)}
@@ -94,17 +94,17 @@ func (forgetful) Range([]byte, func(key, value []byte) bool) error { return nil 
 func (l *lab) Valid(key overlay.ID, _ Term, _ []byte) bool { l.valid++; return !l.invalid[key] }
 func (l *lab) Willing(overlay.ID, []byte) bool             { return true }
 func (l *lab) Level(overlay.ID) int                        { return 0 }
-func (l *lab) Serve(key overlay.ID, d Duty) {
+func (l *lab) Serve(key overlay.ID, d Assignment) {
 	l.serves[key] = d
 	if l.onServe != nil {
 		l.onServe()
 	}
 }
 func (l *lab) Release(key overlay.ID)    { delete(l.serves, key) }
-func (l *lab) Handoff(overlay.ID) []byte { return nil }
+func (l *lab) CatchUp(overlay.ID) []byte { return nil }
 
-func (l *lab) Delivered(_ overlay.ID, _ env.PeerID, payload []byte) {
-	l.got = append(l.got, string(payload))
+func (l *lab) Delivered(_ overlay.ID, _ env.PeerID, message []byte) {
+	l.got = append(l.got, string(message))
 }
 
 func (l *lab) Now() time.Time { return l.now }
@@ -238,7 +238,7 @@ func (a *actor) say(m *wedgepb.Message) error {
 
 // batch brings the node a batch, with a number if it has none, and returns what of its
 // entries was not taken.
-func (a *actor) batch(b *wedgepb.Batch) (answers map[uint64]wedgepb.Answer_Kind) {
+func (a *actor) batch(b *wedgepb.Batch) (answers map[uint64]wedgepb.Refusal_Kind) {
 	a.l.t.Helper()
 	if b.Number == 0 {
 		a.number++
@@ -251,10 +251,10 @@ func (a *actor) batch(b *wedgepb.Batch) (answers map[uint64]wedgepb.Answer_Kind)
 	if err := a.say(&wedgepb.Message{Body: &wedgepb.Message_Batch{Batch: b}}); err != nil {
 		a.l.t.Fatal(err)
 	}
-	answers = map[uint64]wedgepb.Answer_Kind{}
+	answers = map[uint64]wedgepb.Refusal_Kind{}
 	for _, m := range a.heard() {
 		if ack := m.GetAck(); ack != nil && ack.Number == b.Number {
-			for _, n := range ack.Answers {
+			for _, n := range ack.Refusals {
 				answers[n.Key] = n.Kind
 			}
 			return answers
@@ -275,7 +275,7 @@ func (a *actor) heard() (of []*wedgepb.Message) {
 }
 
 // told returns the entries that the node has told the actor, and acknowledges them.
-func (a *actor) told(answer func(*wedgepb.Entry) wedgepb.Answer_Kind) (of []*wedgepb.Entry) {
+func (a *actor) told(answer func(*wedgepb.Entry) wedgepb.Refusal_Kind) (of []*wedgepb.Entry) {
 	for _, m := range a.heard() {
 		b := m.GetBatch()
 		if b == nil {
@@ -288,8 +288,8 @@ func (a *actor) told(answer func(*wedgepb.Entry) wedgepb.Answer_Kind) (of []*wed
 		of = append(of, b.Entries...)
 		ack := &wedgepb.Ack{Number: b.Number}
 		for _, e := range b.Entries {
-			if kind := answer(e); kind != wedgepb.Answer_NONE {
-				ack.Answers = append(ack.Answers, &wedgepb.Answer{Key: e.Key, Kind: kind})
+			if kind := answer(e); kind != wedgepb.Refusal_NONE {
+				ack.Refusals = append(ack.Refusals, &wedgepb.Refusal{Key: e.Key, Kind: kind})
 			}
 		}
 		if err := a.say(&wedgepb.Message{Body: &wedgepb.Message_Ack{Ack: ack}}); err != nil {
@@ -300,14 +300,14 @@ func (a *actor) told(answer func(*wedgepb.Entry) wedgepb.Answer_Kind) (of []*wed
 }
 
 // entry is an order for n ranks that the actor tells the node rightly, all of them to it.
-func (a *actor) entry(key overlay.ID, term Term, n int, words string) *wedgepb.Entry {
-	o := order{key: key, term: term, n: uint32(n), interval: 30 * time.Minute, words: []byte(words)}
-	o.seal()
+func (a *actor) entry(key overlay.ID, term Term, n int, payload string) *wedgepb.Entry {
+	o := order{key: key, term: term, n: uint32(n), interval: 30 * time.Minute, payload: []byte(payload)}
+	o.computeHashes()
 	return &wedgepb.Entry{
-		Key: name(key), Depth: uint32(a.id.Common(a.l.node.ID())) + 1, Ranks: uint32(n), Of: uint32(o.hash),
+		Key: shortKey(key), Depth: uint32(a.id.Common(a.l.node.ID())) + 1, Ranks: uint32(n), OrderHash: uint32(o.hash),
 		Order: &wedgepb.Order{
 			Epoch: term.Epoch, Seq: term.Seq, N: uint32(n), IntervalMs: uint32(o.interval.Milliseconds()),
-			WordsHash: o.wordsHash, Key: key[:], Words: o.words, Worded: true,
+			PayloadHash: o.payloadHash, Key: key[:], Payload: o.payload, HasPayload: true,
 		},
 	}
 }

@@ -11,7 +11,7 @@ import (
 // startDigests begins to renew the edges down to a peer.
 func (w *Wedge) startDigests(l *link) {
 	if l.digestAt.IsZero() {
-		w.planDigest(l, w.spread(w.cfg.Maintenance))
+		w.planDigest(l, w.jitter(w.cfg.Maintenance))
 	}
 }
 
@@ -28,36 +28,36 @@ func (w *Wedge) digest(l *link, at time.Time) {
 	case l == nil || !l.digestAt.Equal(at):
 	case l.down.count == 0:
 		l.digestAt = time.Time{}
-	case l.out != nil || len(l.queue) > 0:
+	case l.inFlight != nil || len(l.queue) > 0:
 		w.planDigest(l, flushDelay)
 	default:
-		w.planDigest(l, w.spread(w.cfg.Maintenance))
+		w.planDigest(l, w.jitter(w.cfg.Maintenance))
 		l.digestTries = 0
 		w.sendDigest(l)
 	}
 }
 
 func (w *Wedge) sendDigest(l *link) {
-	l.digestOut = w.nextNumber()
+	l.digestPending = w.nextNumber()
 	l.digestTries++
 	w.stats.Digests++
 	w.send(l.peer, &wedgepb.Message{Body: &wedgepb.Message_Digest{Digest: &wedgepb.Digest{
-		Number: l.digestOut, Count: l.down.count, Digest: l.down.digest,
+		Number: l.digestPending, Count: l.down.count, Digest: l.down.digest,
 	}}})
-	l.digestDue = w.clock.Now().Add(w.patience(l, l.digestTries))
-	w.cal.Add(l.digestDue, task{kind: taskAgain, peer: l.peer.ID})
+	l.digestDue = w.clock.Now().Add(w.timeout(l, l.digestTries))
+	w.cal.Add(l.digestDue, task{kind: taskDigestTimeout, peer: l.peer.ID})
 }
 
 // digestAgain goes on when a digest was not answered in time. If the peer lives, the next
 // comes soon: another lost round would cost it its lease.
-func (w *Wedge) digestAgain(l *link, at time.Time) {
-	if l == nil || l.digestOut == 0 || !l.digestDue.Equal(at) {
+func (w *Wedge) digestTimeout(l *link, at time.Time) {
+	if l == nil || l.digestPending == 0 || !l.digestDue.Equal(at) {
 		return
 	}
-	if l.digestTries >= suspectTries || l.out != nil || len(l.queue) > 0 {
-		l.digestOut = 0
+	if l.digestTries >= suspectTries || l.inFlight != nil || len(l.queue) > 0 {
+		l.digestPending = 0
 		w.node.Suspect(l.peer.ID)
-		w.planDigest(l, w.spread(w.cfg.Maintenance/8))
+		w.planDigest(l, w.jitter(w.cfg.Maintenance/8))
 		return
 	}
 	w.stats.Resent++
@@ -69,62 +69,62 @@ func (w *Wedge) onDigest(from env.PeerID, l *link, m *wedgepb.Digest) {
 	match := m.Count == 0
 	to := env.Peer{ID: from}
 	if l != nil {
-		to, l.gone = l.peer, false
+		to, l.dead = l.peer, false
 		match = l.up.count == m.Count && l.up.digest == m.Digest
 		l.listFor = 0
 		if match {
-			l.renewed = w.clock.Now()
+			l.renewedAt = w.clock.Now()
 		} else {
 			l.listFor = m.Number
 			l.round++
 		}
 	}
-	w.send(to, &wedgepb.Message{Body: &wedgepb.Message_Agree{Agree: &wedgepb.Agree{Number: m.Number, Match: match}}})
+	w.send(to, &wedgepb.Message{Body: &wedgepb.Message_DigestReply{DigestReply: &wedgepb.DigestReply{Number: m.Number, Match: match}}})
 }
 
 // onAgree lists the edges to a child that knows others.
-func (w *Wedge) onAgree(l *link, m *wedgepb.Agree) {
-	if l == nil || m.Number != l.digestOut || l.digestOut == 0 {
+func (w *Wedge) onAgree(l *link, m *wedgepb.DigestReply) {
+	if l == nil || m.Number != l.digestPending || l.digestPending == 0 {
 		return
 	}
-	l.digestOut = 0
-	if m.Match || l.out != nil || len(l.queue) > 0 {
+	l.digestPending = 0
+	if m.Match || l.inFlight != nil || len(l.queue) > 0 {
 		return // or it is compared again in the next round
 	}
 	w.stats.Lists++
 	for r := range w.all() {
-		if r.to(l) != nil {
-			w.enqueue(l, item{kind: itemAgain, key: name(r.order.key)}, 0)
+		if r.edgeTo(l) != nil {
+			w.enqueue(l, change{kind: changeListed, key: shortKey(r.order.key)}, 0)
 		}
 	}
-	w.enqueue(l, item{kind: itemListEnd, key: m.Number}, 0)
+	w.enqueue(l, change{kind: changeListEnd, key: m.Number}, 0)
 }
 
 // endList ends the edges from a parent that its list has not named.
 func (w *Wedge) endList(l *link) {
 	l.listFor = 0
-	l.renewed = w.clock.Now()
+	l.renewedAt = w.clock.Now()
 	for r := range w.all() {
-		if r.parent == l.number && r.round != l.round {
-			w.orphan(r)
+		if r.parent == l.number && r.listRound != l.round {
+			w.loseParent(r)
 		}
 	}
 }
 
 // round compares all splits with fresh counts, and finds children for edges without.
 func (w *Wedge) round() {
-	w.after(w.spread(w.cfg.Maintenance), task{kind: taskRound})
-	if len(w.listed) == 0 {
+	w.schedule(w.jitter(w.cfg.Maintenance), task{kind: taskRound})
+	if len(w.active) == 0 {
 		return
 	}
 	w.counts = w.counts[:0]
 	w.count(0)
-	same := slices.Equal(w.counts, w.parted)
-	w.parted = append(w.parted[:0], w.counts...)
+	same := slices.Equal(w.counts, w.lastCounts)
+	w.lastCounts = append(w.lastCounts[:0], w.counts...)
 	for r := range w.all() {
-		moved := r.order.digit != 0 && w.relevel(r)
-		if r.flags&ending == 0 && (moved || !same || slices.ContainsFunc(r.edges, func(e edge) bool { return e.link == none })) {
-			w.walk(r, bare, false)
+		moved := r.order.digitBits != 0 && w.adjustLevel(r)
+		if r.flags&inGrace == 0 && (moved || !same || slices.ContainsFunc(r.edges, func(e edge) bool { return e.link == noLink })) {
+			w.walk(r, hashOnly, false)
 		}
 	}
 }
@@ -133,10 +133,10 @@ func (w *Wedge) sweepPause() time.Duration { return min(w.cfg.Maintenance/8, max
 
 // sweep ends what was not renewed in time, and forgets links without a use.
 func (w *Wedge) sweep(now time.Time) {
-	w.after(w.sweepPause(), task{kind: taskSweep})
-	w.forgive(now)
-	for _, l := range w.sortedLinks(func(l *link) bool { return l.stale(now.Add(-w.cfg.Lease)) || l.idle(now) }) {
-		if l.stale(now.Add(-w.cfg.Lease)) {
+	w.schedule(w.sweepPause(), task{kind: taskSweep})
+	w.unblock(now)
+	for _, l := range w.sortedLinks(func(l *link) bool { return l.leaseOver(now.Add(-w.cfg.Lease)) || l.idle(now) }) {
+		if l.leaseOver(now.Add(-w.cfg.Lease)) {
 			w.expire(l)
 		}
 		w.dropIdle(l, now)
@@ -144,22 +144,22 @@ func (w *Wedge) sweep(now time.Time) {
 }
 
 // stale says whether edges that hang from a parent were not renewed since a time.
-func (l *link) stale(since time.Time) bool { return l.up.count > 0 && l.renewed.Before(since) }
+func (l *link) leaseOver(since time.Time) bool { return l.up.count > 0 && l.renewedAt.Before(since) }
 
 // expire ends all that hangs from a parent that has not renewed it.
 func (w *Wedge) expire(l *link) {
 	for _, r := range slices.Collect(w.all()) {
 		if r.parent == l.number {
 			w.stats.Expired++
-			w.end(r)
+			w.remove(r)
 		}
 	}
 }
 
 // idle says whether a link has no edges, and nothing waits on it.
 func (l *link) idle(now time.Time) bool {
-	return l.up.count == 0 && l.down.count == 0 && l.out == nil && len(l.queue) == 0 &&
-		!now.Before(l.shunned) && now.Sub(l.used) >= idle
+	return l.up.count == 0 && l.down.count == 0 && l.inFlight == nil && len(l.queue) == 0 &&
+		!now.Before(l.blockedUntil) && now.Sub(l.used) >= idleTimeout
 }
 
 // dropIdle ends a link that is idle. Its number of the last batch is needed no longer: what is still on its way
@@ -168,7 +168,7 @@ func (w *Wedge) dropIdle(l *link, now time.Time) {
 	if l.idle(now) {
 		id := l.peer.ID
 		delete(w.links, id)
-		w.linkSlab.Take(uint32(l.number - 1))
+		w.linkStore.Take(uint32(l.number - 1))
 		w.node.Unwatch(id)
 	}
 }

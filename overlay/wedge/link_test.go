@@ -12,7 +12,7 @@ import (
 	"tidings/overlay/wedge/wedgepb"
 )
 
-func taken(*wedgepb.Entry) wedgepb.Answer_Kind { return wedgepb.Answer_NONE }
+func taken(*wedgepb.Entry) wedgepb.Refusal_Kind { return wedgepb.Refusal_NONE }
 
 // A child that lives and does not acknowledge is given up for another, and told so; the
 // batch is the same each time but for its age.
@@ -20,7 +20,7 @@ func TestSilentChildIsGivenUp(t *testing.T) {
 	l := newLab(t)
 	all := l.members(10)
 	key := all[9].id
-	if err := l.w.Enlist(key, Order{N: 1, Interval: time.Minute, Ref: l.now.Add(-10 * time.Second), Words: []byte("words")}); err != nil {
+	if err := l.w.Enlist(key, Order{N: 1, Interval: time.Minute, IntervalStart: l.now.Add(-10 * time.Second), Payload: []byte("words")}); err != nil {
 		t.Fatal(err)
 	}
 	if len(l.serves) > 0 {
@@ -69,7 +69,7 @@ func TestStrangersAreShownTheRecord(t *testing.T) {
 	all := l.members(10)
 	key := all[9].id
 	enlist := func(seq uint32) {
-		if err := l.w.Enlist(key, Order{Term: Term{Seq: seq}, N: 1, Interval: time.Minute, Words: []byte("words")}); err != nil {
+		if err := l.w.Enlist(key, Order{Term: Term{Seq: seq}, N: 1, Interval: time.Minute, Payload: []byte("words")}); err != nil {
 			t.Fatal(err)
 		}
 		l.pass(time.Second)
@@ -87,7 +87,7 @@ func TestStrangersAreShownTheRecord(t *testing.T) {
 		t.Fatalf("who has the record is sent %v", m)
 	}
 	number := m[0].GetBatch().Number
-	if err := child.say(&wedgepb.Message{Body: &wedgepb.Message_Ack{Ack: &wedgepb.Ack{Number: number, Strange: true}}}); err != nil {
+	if err := child.say(&wedgepb.Message{Body: &wedgepb.Message_Ack{Ack: &wedgepb.Ack{Number: number, UnknownSender: true}}}); err != nil {
 		t.Fatal(err)
 	}
 	if m := child.heard(); len(m) != 1 || m[0].GetBatch().GetNumber() != number || string(m[0].GetBatch().Record) != string(l.node.Self().Raw) {
@@ -112,29 +112,29 @@ func TestListsEndWhatTheyDoNotName(t *testing.T) {
 		if err := a.say(&wedgepb.Message{Body: &wedgepb.Message_Digest{Digest: &wedgepb.Digest{Number: number, Count: count, Digest: digest}}}); err != nil {
 			t.Fatal(err)
 		}
-		return a.heard()[0].GetAgree().Match
+		return a.heard()[0].GetDigestReply().Match
 	}
 	up := l.w.links[a.peer].up
 	if !digest(100, up.count, up.digest) || digest(101, up.count, up.digest+1) || digest(102, up.count-1, up.digest) {
 		t.Error("digests are not compared")
 	}
 	for _, e := range all[:2] {
-		e.Again, e.Order = true, nil
+		e.Listed, e.Order = true, nil
 	}
 	a.number = 200
 	a.batch(&wedgepb.Batch{Entries: all[:2], ListEnd: 101}) // of another digest
-	l.pass(2 * endGrace)
+	l.pass(2 * grace)
 	if len(l.serves) != 3 {
 		t.Errorf("%d duties after a list that nobody asked for", len(l.serves))
 	}
 	digest(201, 2, 1)
 	a.batch(&wedgepb.Batch{Entries: all[:1]})
 	a.batch(&wedgepb.Batch{Entries: all[1:2], ListEnd: 201})
-	l.pass(endGrace / 2)
+	l.pass(grace / 2)
 	if len(l.serves) != 3 {
 		t.Errorf("%d duties before the grace is over", len(l.serves))
 	}
-	l.pass(endGrace)
+	l.pass(grace)
 	if _, ok := l.serves[l.key(2)]; ok || len(l.serves) != 2 {
 		t.Errorf("%d duties", len(l.serves))
 	}
@@ -153,14 +153,14 @@ func TestListsEndWhatTheyDoNotName(t *testing.T) {
 
 // What does not go into one batch goes into the next, and all of it arrives.
 func TestBatchesAreBounded(t *testing.T) {
-	for _, words := range []int{0, MaxWords} {
+	for _, payload := range []int{0, MaxPayload} {
 		l := newLab(t)
 		all := l.members(1)
-		const keys = maxItems + 100
+		const keys = maxChanges + 100
 		for i := range keys {
 			var key overlay.ID
 			key[0], key[1], key[2] = all[0].id[0], byte(i>>8), byte(i)
-			if err := l.w.Enlist(key, Order{N: 2, Interval: time.Minute, Words: make([]byte, words)}); err != nil {
+			if err := l.w.Enlist(key, Order{N: 2, Interval: time.Minute, Payload: make([]byte, payload)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -173,9 +173,9 @@ func TestBatchesAreBounded(t *testing.T) {
 			}
 		}
 		if got != keys {
-			t.Errorf("%d of %d entries with %d bytes of words have come", got, keys, words)
+			t.Errorf("%d of %d entries with %d bytes of words have come", got, keys, payload)
 		}
-		if least := keys * words / maxBatch; batches < max(least, 2) {
+		if least := keys * payload / maxBatch; batches < max(least, 2) {
 			t.Errorf("%d batches", batches)
 		}
 	}
@@ -194,7 +194,7 @@ func TestDutiesCanBeDeclinedAtOnce(t *testing.T) {
 	l.pass(time.Minute)
 	tallies := 0
 	for _, m := range a.heard() {
-		for _, tally := range m.GetBatch().GetTallies() {
+		for _, tally := range m.GetBatch().GetStatuses() {
 			tallies++
 			if tally.Declined == 0 || tally.Missing < tally.Declined || int(tally.Declined) != len(tally.Ranks) {
 				t.Errorf("told %v", tally)
@@ -224,68 +224,68 @@ func TestClientsServeNothing(t *testing.T) {
 		t.Error("gives an order")
 	}
 	e := a.entry(l.key(2), Term{}, 1, "words")
-	if got := a.batch(entries(e))[e.Key]; got != wedgepb.Answer_FULL {
+	if got := a.batch(entries(e))[e.Key]; got != wedgepb.Refusal_FULL {
 		t.Errorf("answers %v", got)
 	}
 }
 
 // Nodes of one goroutine share orders, and never take one for another.
 func TestOrdersAreShared(t *testing.T) {
-	s := NewOrders(4)
-	an := func(i int, words string) order {
-		o := order{n: uint32(i), interval: time.Minute, words: []byte(words)}
-		o.seal()
+	s := NewOrderCache(4)
+	an := func(i int, payload string) order {
+		o := order{n: uint32(i), interval: time.Minute, payload: []byte(payload)}
+		o.computeHashes()
 		return o
 	}
 	buffer := []byte("words")
 	o := an(1, "")
-	o.words = buffer
-	o.seal()
-	first := s.share(o, true)
+	o.payload = buffer
+	o.computeHashes()
+	first := s.intern(o, true)
 	copy(buffer, "other")
-	if again := s.share(an(1, "words"), true); again != first || string(first.words) != "words" {
+	if again := s.intern(an(1, "words"), true); again != first || string(first.payload) != "words" {
 		t.Error("equal orders are not shared, or hold a frame")
 	}
 	for i := 2; i < 6; i++ {
-		s.share(an(i, "words"), true)
+		s.intern(an(i, "words"), true)
 	}
-	if s.share(an(1, "words"), true) != first {
+	if s.intern(an(1, "words"), true) != first {
 		t.Error("forgotten too early")
 	}
 	for i := 10; i < 30; i++ {
-		s.share(an(i, "words"), true)
+		s.intern(an(i, "words"), true)
 	}
-	if len(s.young)+len(s.old) > 8 || s.share(an(1, "words"), true) == first {
+	if len(s.recent)+len(s.older) > 8 || s.intern(an(1, "words"), true) == first {
 		t.Error("nothing is forgotten")
 	}
 	false1 := an(40, "words")
 	false2 := an(41, "words")
 	false2.hash = false1.hash
-	if a, b := s.share(false1, true), s.share(false2, true); a == b || b.n != 41 {
+	if a, b := s.intern(false1, true), s.intern(false2, true); a == b || b.n != 41 {
 		t.Error("one order is taken for another of the same hash")
 	}
 }
 
 func TestNoNumberIsTakenTwice(t *testing.T) {
-	var s seen
-	for i := range uint64(3 * maxSeen) {
-		if !s.first(i) || s.first(i) {
+	var s recentNumbers
+	for i := range uint64(3 * maxRecentNumbers) {
+		if !s.addNew(i) || s.addNew(i) {
 			t.Fatalf("number %d", i)
 		}
 	}
-	if len(s.recent) != maxSeen || s.first(3*maxSeen-1) || s.first(2*maxSeen) {
+	if len(s.recent) != maxRecentNumbers || s.addNew(3*maxRecentNumbers-1) || s.addNew(2*maxRecentNumbers) {
 		t.Error(fmt.Sprint("remembers ", s.recent))
 	}
 }
 
 // Only what changes nobody's part in a wedge passes on: frames of leaders' messages, whole.
 func TestOnlyMessagesOfLeadersPassOn(t *testing.T) {
-	downs := &wedgepb.Message{Body: &wedgepb.Message_Downs{Downs: &wedgepb.Downs{Number: 7, Downs: []*wedgepb.Down{{Key: 1, Payload: []byte("news")}}}}}
+	downs := &wedgepb.Message{Body: &wedgepb.Message_Broadcasts{Broadcasts: &wedgepb.Broadcasts{Number: 7, Messages: []*wedgepb.Broadcast{{Key: 1, Message: []byte("news")}}}}}
 	frame, err := proto.Marshal(downs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !PassesOn(frame) {
+	if !IsBroadcast(frame) {
 		t.Error("messages of leaders do not pass on")
 	}
 	for what, m := range map[string]*wedgepb.Message{
@@ -298,12 +298,12 @@ func TestOnlyMessagesOfLeadersPassOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if PassesOn(other) || PassesOn(append(slices.Clip(frame), other...)) && len(other) > 0 {
+		if IsBroadcast(other) || IsBroadcast(append(slices.Clip(frame), other...)) && len(other) > 0 {
 			t.Errorf("%s passes on", what)
 		}
 	}
 	for n := range frame {
-		if PassesOn(frame[:n]) {
+		if IsBroadcast(frame[:n]) {
 			t.Errorf("%d of %d bytes pass on", n, len(frame))
 		}
 	}
@@ -311,16 +311,16 @@ func TestOnlyMessagesOfLeadersPassOn(t *testing.T) {
 
 // What is read in place is what the library reads.
 func FuzzReadDowns(f *testing.F) {
-	for _, m := range []*wedgepb.Downs{
+	for _, m := range []*wedgepb.Broadcasts{
 		{},
-		{Number: 7, Downs: []*wedgepb.Down{{Key: 1, Payload: []byte("news")}}},
-		{Number: 1 << 63, Downs: []*wedgepb.Down{{}, {Key: 1 << 63, Last: true}, {Payload: []byte{}}}},
+		{Number: 7, Messages: []*wedgepb.Broadcast{{Key: 1, Message: []byte("news")}}},
+		{Number: 1 << 63, Messages: []*wedgepb.Broadcast{{}, {Key: 1 << 63, CatchUp: true}, {Message: []byte{}}}},
 	} {
-		frame, err := proto.Marshal(&wedgepb.Message{Body: &wedgepb.Message_Downs{Downs: m}})
+		frame, err := proto.Marshal(&wedgepb.Message{Body: &wedgepb.Message_Broadcasts{Broadcasts: m}})
 		if err != nil {
 			f.Fatal(err)
 		}
-		if readDowns(frame) == nil {
+		if readBroadcasts(frame) == nil {
 			f.Errorf("not read in place: %v", m)
 		}
 		f.Add(frame)
@@ -332,7 +332,7 @@ func FuzzReadDowns(f *testing.F) {
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		var want wedgepb.Message
 		err := proto.Unmarshal(frame, &want)
-		if got := readDowns(frame); got != nil && (err != nil || !proto.Equal(got, &want)) {
+		if got := readBroadcasts(frame); got != nil && (err != nil || !proto.Equal(got, &want)) {
 			t.Errorf("%x: %v, want %v, %v", frame, got, &want, err)
 		}
 	})

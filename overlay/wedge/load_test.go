@@ -11,8 +11,8 @@ import (
 )
 
 // steady makes a world at work: every member has so many duties.
-func steady(t testing.TB, members, duties int, orders *wedge.Orders) (w *world, total, bytes int) {
-	w = newWorld(t, sim.Config{Seed: 8}, wedge.Config{Orders: orders})
+func steady(t testing.TB, members, duties int, orders *wedge.OrderCache) (w *world, total, bytes int) {
+	w = newWorld(t, sim.Config{Seed: 8}, wedge.Config{OrderCache: orders})
 	w.grow(members)
 	for _, m := range w.members {
 		m.serves = nil // the application's memory is not counted
@@ -20,8 +20,8 @@ func steady(t testing.TB, members, duties int, orders *wedge.Orders) (w *world, 
 	before := heap()
 	n := max(members/20, 1)
 	for i := 0; total < members*duties; i++ {
-		words := []byte(fmt.Sprintf("words of %d", i))
-		w.enlist(w.members[i%members], w.key(i), wedge.Order{Term: wedge.Term{Seq: 1}, N: n + i%n, Words: words})
+		payload := []byte(fmt.Sprintf("words of %d", i))
+		w.enlist(w.members[i%members], w.key(i), wedge.Order{Term: wedge.Term{Seq: 1}, N: n + i%n, Payload: payload})
 		total += n + i%n
 	}
 	w.Run(2 * time.Minute)
@@ -65,9 +65,9 @@ func BenchmarkDuties(b *testing.B) {
 	for _, shared := range []bool{true, false} {
 		b.Run(fmt.Sprintf("shared=%v", shared), func(b *testing.B) {
 			for b.Loop() {
-				var orders *wedge.Orders
+				var orders *wedge.OrderCache
 				if shared {
-					orders = wedge.NewOrders(1 << 17)
+					orders = wedge.NewOrderCache(1 << 17)
 				}
 				start := time.Now()
 				w, total, bytes := steady(b, members, duties, orders)

@@ -15,32 +15,32 @@ import (
 const round = 10*time.Minute*5/4 + time.Minute // the longest time between two rounds, and a minute
 
 // A forest is the wedges of a test.
-type forest struct {
+type wedges struct {
 	*world
 	first   int // number of its first key
 	keys    int
 	n       []int
 	leaders []*member
-	dice    *rand.Rand
+	rng     *rand.Rand
 }
 
 // plant has random members enlist.
-func plant(w *world, keys int) *forest {
-	f := &forest{world: w, keys: keys, dice: rand.New(rand.NewPCG(w.Seed(), 7))}
+func plant(w *world, keys int) *wedges {
+	f := &wedges{world: w, keys: keys, rng: rand.New(rand.NewPCG(w.Seed(), 7))}
 	members := len(w.members)
 	for i := range keys {
-		f.n = append(f.n, 1+f.dice.IntN(members/2))
-		f.leaders = append(f.leaders, w.members[f.dice.IntN(members)])
-		w.enlist(f.leaders[i], w.key(i), wedge.Order{Term: wedge.Term{Seq: 1}, N: f.n[i], Words: []byte("words")})
+		f.n = append(f.n, 1+f.rng.IntN(members/2))
+		f.leaders = append(f.leaders, w.members[f.rng.IntN(members)])
+		w.enlist(f.leaders[i], w.key(i), wedge.Order{Term: wedge.Term{Seq: 1}, N: f.n[i], Payload: []byte("words")})
 	}
 	return f
 }
 
-func (f *forest) key(i int) overlay.ID { return f.world.key(f.first + i) }
+func (f *wedges) key(i int) overlay.ID { return f.world.key(f.first + i) }
 
 // right says whether all ranks are served once, and of those that are not, how many are
 // served by nobody and by several.
-func (f *forest) right() (none, twice int) {
+func (f *wedges) right() (none, twice int) {
 	for i := range f.keys {
 		a, b := f.gaps(f.key(i), f.n[i])
 		none += a
@@ -49,7 +49,7 @@ func (f *forest) right() (none, twice int) {
 	return none, twice
 }
 
-func (f *forest) total() (sum int) {
+func (f *wedges) total() (sum int) {
 	for _, n := range f.n {
 		sum += n
 	}
@@ -57,7 +57,7 @@ func (f *forest) total() (sum int) {
 }
 
 // become waits until all ranks are served once, and says how long that took.
-func (f *forest) become(what string, limit time.Duration) {
+func (f *wedges) become(what string, limit time.Duration) {
 	f.t.Helper()
 	start := f.Now()
 	ok := f.RunUntil(func() bool { none, twice := f.right(); return none+twice == 0 }, 15*time.Second, limit)
@@ -70,9 +70,9 @@ func (f *forest) become(what string, limit time.Duration) {
 }
 
 // kill ends a part of the members, but none of the leaders.
-func (f *forest) kill(share float64) (dead int) {
+func (f *wedges) kill(share float64) (dead int) {
 	live := f.live()
-	f.dice.Shuffle(len(live), func(i, j int) { live[i], live[j] = live[j], live[i] })
+	f.rng.Shuffle(len(live), func(i, j int) { live[i], live[j] = live[j], live[i] })
 	for _, m := range live {
 		if float64(dead) < share*float64(len(live)) && !slices.Contains(f.leaders, m) {
 			m.Crash(false)
@@ -82,7 +82,7 @@ func (f *forest) kill(share float64) (dead int) {
 	return dead
 }
 
-func (f *forest) join(n int) {
+func (f *wedges) join(n int) {
 	for i := range n {
 		m := f.member()
 		f.After(time.Duration(i)*time.Second, m.start)
@@ -150,7 +150,7 @@ func TestRestartedMembersGetTheirDutiesBack(t *testing.T) {
 	}
 	for i := range f.keys {
 		f.leaders[i].Do(func() {
-			if served, _ := f.leaders[i].wedge.Serving(w.key(i)); served != f.n[i] {
+			if served, _ := f.leaders[i].wedge.Served(w.key(i)); served != f.n[i] {
 				t.Errorf("key %d: the leader knows of %d ranks served of %d", i, served, f.n[i])
 			}
 		})

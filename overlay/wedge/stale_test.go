@@ -11,12 +11,12 @@ import (
 
 // mean is the mean wait of all keys, as a part of what so many even polls would leave;
 // served is the part of the ranks that somebody serves.
-func (f *forest) mean(n func(asked, served int) int) (even, served float64) {
+func (f *wedges) mean(n func(asked, served int) int) (even, served float64) {
 	asked, now := 0, 0
 	for i := range f.keys {
 		count := 0
 		for _, m := range f.live() {
-			if d, ok := m.wedge.Duty(f.key(i)); ok {
+			if d, ok := m.wedge.Assignment(f.key(i)); ok {
 				count += d.Ranks.Len()
 			}
 		}
@@ -27,12 +27,12 @@ func (f *forest) mean(n func(asked, served int) int) (even, served float64) {
 }
 
 // plantLarge plants wedges of 16 and more ranks, whose evenness says something.
-func plantLarge(w *world, keys, first int) *forest {
-	f := &forest{world: w, first: first, keys: keys, dice: newDice(w.Seed())}
+func plantLarge(w *world, keys, first int) *wedges {
+	f := &wedges{world: w, first: first, keys: keys, rng: newRand(w.Seed())}
 	for i := range keys {
-		f.n = append(f.n, 16+f.dice.IntN(100))
-		f.leaders = append(f.leaders, w.live()[f.dice.IntN(100)])
-		w.enlist(f.leaders[i], f.key(i), wedge.Order{Term: wedge.Term{Seq: 1}, N: f.n[i], Words: []byte("words")})
+		f.n = append(f.n, 16+f.rng.IntN(100))
+		f.leaders = append(f.leaders, w.live()[f.rng.IntN(100)])
+		w.enlist(f.leaders[i], f.key(i), wedge.Order{Term: wedge.Term{Seq: 1}, N: f.n[i], Payload: []byte("words")})
 	}
 	return f
 }
@@ -68,7 +68,7 @@ func TestDeathsAndStaleCounts(t *testing.T) {
 		several := 0
 		for i := range f.keys {
 			for _, m := range f.live() {
-				if d, _ := m.wedge.Duty(f.key(i)); d.Ranks.Len() > 1 {
+				if d, _ := m.wedge.Assignment(f.key(i)); d.Ranks.Len() > 1 {
 					several++
 				}
 			}

@@ -12,13 +12,13 @@ import (
 // A watch looks every second who serves the ranks of a key, and remembers for how long
 // one had nobody, or several.
 type watch struct {
-	f          *forest
+	f          *wedges
 	none, many map[int]time.Time // since when, by key and rank
 	gap, twin  time.Duration     // the longest
 	most       int               // ranks served twice at a time
 }
 
-func (f *forest) watch() *watch {
+func (f *wedges) watch() *watch {
 	w := &watch{f: f, none: map[int]time.Time{}, many: map[int]time.Time{}}
 	var look func()
 	look = func() {
@@ -65,9 +65,9 @@ func TestAnotherLeaderTakesOver(t *testing.T) {
 	w.grow(96)
 	f := plant(w, 30)
 	f.become("enlisted", 2*time.Minute)
-	wasRef := map[overlay.ID]wedge.Duty{}
+	wasRef := map[overlay.ID]wedge.Assignment{}
 	for i := range f.keys {
-		wasRef[w.key(i)], _ = w.nearest(w.key(i))[0].wedge.Duty(w.key(i))
+		wasRef[w.key(i)], _ = w.nearest(w.key(i))[0].wedge.Assignment(w.key(i))
 	}
 	watch := f.watch()
 	for _, l := range f.leaders {
@@ -76,14 +76,14 @@ func TestAnotherLeaderTakesOver(t *testing.T) {
 		}
 	}
 	for i := range f.leaders {
-		f.leaders[i] = w.live()[f.dice.IntN(60)]
+		f.leaders[i] = w.live()[f.rng.IntN(60)]
 	}
 	w.Run(40 * time.Second)
 	for i := range f.keys {
 		if _, ok := f.leaders[i].wedge.View(w.key(i)); !ok {
 			delete(wasRef, w.key(i)) // who had no part in the wedge does not know its phase
 		}
-		w.enlist(f.leaders[i], w.key(i), wedge.Order{Term: wedge.Term{Epoch: 1}, N: f.n[i], Words: []byte("words")})
+		w.enlist(f.leaders[i], w.key(i), wedge.Order{Term: wedge.Term{Epoch: 1}, N: f.n[i], Payload: []byte("words")})
 	}
 	f.become("another leads", round)
 	t.Logf("longest gap %v, longest time of two at one rank %v, at most %d ranks of %d twice at a time",
@@ -95,7 +95,7 @@ func TestAnotherLeaderTakesOver(t *testing.T) {
 	for i := range f.keys {
 		key := w.key(i)
 		for _, m := range w.live() {
-			d, ok := m.wedge.Duty(key)
+			d, ok := m.wedge.Assignment(key)
 			if !ok {
 				continue
 			}
@@ -106,7 +106,7 @@ func TestAnotherLeaderTakesOver(t *testing.T) {
 			if !ok {
 				continue
 			}
-			if off := (d.Ref.Sub(was.Ref) + d.Interval/2) % d.Interval; (off - d.Interval/2).Abs() > time.Second {
+			if off := (d.IntervalStart.Sub(was.IntervalStart) + d.Interval/2) % d.Interval; (off - d.Interval/2).Abs() > time.Second {
 				moved++
 			}
 		}
@@ -146,7 +146,7 @@ func TestWedgeEndsWithItsLeases(t *testing.T) {
 
 // Halves are parted, each goes on with a leader of its own, and the later term wins when
 // they meet; the other leader is told so by its application.
-func TestPartedWedges(t *testing.T) {
+func TestAPartitionHasTwoLeaders(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sim.Config{Seed: 6}, wedge.Config{})
 	w.grow(64)
@@ -163,8 +163,8 @@ func TestPartedWedges(t *testing.T) {
 	other := make([]*member, f.keys)
 	for i := range f.keys {
 		side := 1 - half[f.leaders[i]]
-		other[i] = w.members[2*f.dice.IntN(32)+side]
-		w.enlist(other[i], w.key(i), wedge.Order{Term: wedge.Term{Epoch: 1}, N: f.n[i], Words: []byte("words")})
+		other[i] = w.members[2*f.rng.IntN(32)+side]
+		w.enlist(other[i], w.key(i), wedge.Order{Term: wedge.Term{Epoch: 1}, N: f.n[i], Payload: []byte("words")})
 	}
 	w.Run(round)
 	// Each side serves every rank.

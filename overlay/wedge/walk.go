@@ -10,11 +10,11 @@ import (
 
 // countsLife is how long counts of members are used again: they change with every answer
 // of a contact, by little, and adding them up takes longer than to walk.
-const countsLife = 10 * time.Second
+const countsTTL = 10 * time.Second
 
 // count is how many members share the first d bits of the node's id.
 func (w *Wedge) count(d int) int {
-	if now := w.clock.Now(); len(w.counts) == 0 || now.Sub(w.countsAt) >= countsLife {
+	if now := w.clock.Now(); len(w.counts) == 0 || now.Sub(w.countsAt) >= countsTTL {
 		w.counts, w.countsAt = w.counts[:0], now
 		for d := 0; ; d++ {
 			c := max(w.node.Count(d), 1)
@@ -42,7 +42,7 @@ func split(k uint32, near, far int) uint32 {
 // were they moved, so would be all that stand behind them, and each of those polls once
 // out of turn. So only what is off by more than one, and by more than an eighth, is
 // parted anew; but a few ranks are parted exactly, for then only they move.
-func keeps(k, has, should uint32) bool {
+func keepShare(k, has, should uint32) bool {
 	off := max(has, should) - min(has, should)
 	return off == 0 || has <= k && k > MaxRanks && off <= max(1, should/8)
 }
@@ -52,10 +52,10 @@ func keeps(k, has, should uint32) bool {
 // as the counts are now, or, unless anew, only those that are far from that. Entries go
 // out for edges that are new or have changed; for all of them if they have a new order,
 // which how says.
-func (w *Wedge) walk(r *record, how wording, anew bool) {
-	w.begin(r)
-	if r.order.digit != 0 {
-		w.reach(r, how)
+func (w *Wedge) walk(r *membership, detail orderDetail, anew bool) {
+	w.beginChange(r)
+	if r.order.digitBits != 0 {
+		w.walkLevels(r, detail)
 		return
 	}
 	edges := w.scratch[:0]
@@ -66,7 +66,7 @@ func (w *Wedge) walk(r *record, how wording, anew bool) {
 		if other == 0 {
 			continue
 		}
-		old := r.edge(d)
+		old := r.edgeAt(d)
 		share := w.share(r, old, d, k, own, other, anew)
 		nearer := w.self.Bit(d) == r.order.key.Bit(d)
 		e := edge{first: first, ranks: share, depth: uint16(d)}
@@ -80,15 +80,15 @@ func (w *Wedge) walk(r *record, how wording, anew bool) {
 			continue
 		}
 		if old != nil {
-			e.link, e.flags, e.missing = old.link, old.asked(), old.missing
+			e.link, e.flags, e.missing = old.link, old.flagsForRetry(), old.missing
 		}
 		edges = append(edges, e)
 	}
-	w.replaceEdges(r, edges, how)
+	w.replaceEdges(r, edges, detail)
 }
 
 // share is how many of k ranks go to the other half.
-func (w *Wedge) share(r *record, old *edge, d int, k uint32, own, other int, anew bool) uint32 {
+func (w *Wedge) share(r *membership, old *edge, d int, k uint32, own, other int, anew bool) uint32 {
 	should := k - split(k, own, other)
 	if w.self.Bit(d) != r.order.key.Bit(d) {
 		should = split(k, other, own)
@@ -100,7 +100,7 @@ func (w *Wedge) share(r *record, old *edge, d int, k uint32, own, other int, ane
 	if old != nil {
 		has = old.ranks
 	}
-	if keeps(k, has, should) {
+	if keepShare(k, has, should) {
 		return has
 	}
 	return should
@@ -108,12 +108,12 @@ func (w *Wedge) share(r *record, old *edge, d int, k uint32, own, other int, ane
 
 // replaceEdges puts new edges in the place of those a record has: ends those that are no
 // longer, finds children for those that have none, and tells those that have changed.
-func (w *Wedge) replaceEdges(r *record, edges []edge, how wording) {
+func (w *Wedge) replaceEdges(r *membership, edges []edge, detail orderDetail) {
 	for i := range r.edges {
 		old := &r.edges[i]
-		if old.link != none && !slices.ContainsFunc(edges, func(e edge) bool { return e.depth == old.depth }) {
-			w.queueEnd(w.numbered(old.link), r)
-			r.reset(old)
+		if old.link != noLink && !slices.ContainsFunc(edges, func(e edge) bool { return e.depth == old.depth }) {
+			w.queueEnd(w.linkAt(old.link), r)
+			r.forgetStatus(old)
 		}
 	}
 	w.scratch = edges
@@ -130,29 +130,29 @@ func (w *Wedge) replaceEdges(r *record, edges []edge, how wording) {
 			return o.depth == e.depth && o.first == e.first && o.ranks == e.ranks
 		})
 		switch {
-		case e.link == none:
-			w.employ(r, e, how)
-		case !same || how > bare || r.flags&stood != 0 && len(r.standIns(e.first, e.ranks)) > 0:
-			if how > bare { // another order, or for somebody who lacks it
-				r.reset(e)
+		case e.link == noLink:
+			w.findChild(r, e, detail)
+		case !same || detail > hashOnly || r.flags&standInsChanged != 0 && len(r.standIns(e.first, e.ranks)) > 0:
+			if detail > hashOnly { // another order, or for somebody who lacks it
+				r.forgetStatus(e)
 			} else {
-				r.keep(e)
+				r.keepStatus(e)
 			}
-			w.queueEntry(w.numbered(e.link), r, e, how)
+			w.queueEntry(w.linkAt(e.link), r, e, detail)
 		}
 	}
-	r.flags &^= stood
+	r.flags &^= standInsChanged
 }
 
 // employ gives an edge without a child one, if there is any.
-func (w *Wedge) employ(r *record, e *edge, how wording, except ...env.PeerID) {
-	kept := e.flags & (second | astray)
-	r.part(e)
+func (w *Wedge) findChild(r *membership, e *edge, detail orderDetail, except ...env.PeerID) {
+	kept := e.flags & (refusedOnce | childMovedBefore)
+	r.detach(e)
 	e.flags = kept
-	l := w.choose(r, e, except...)
-	if e.flags &^= astray; l != nil {
+	l := w.chooseChild(r, e, except...)
+	if e.flags &^= childMovedBefore; l != nil {
 		e.link = l.number
-		w.queueEntry(l, r, e, how)
+		w.queueEntry(l, r, e, detail)
 	}
 }
 
@@ -160,15 +160,15 @@ func (w *Wedge) employ(r *record, e *edge, how wording, except ...env.PeerID) {
 // has fewer ranks than members, and whose members are known, it is the nearest, who has
 // one for itself; else keys spread over all that are known there. Who said that there is
 // another parent may be wrong, or lie, so the next time anybody may be asked.
-func (w *Wedge) choose(r *record, e *edge, except ...env.PeerID) *link {
+func (w *Wedge) chooseChild(r *membership, e *edge, except ...env.PeerID) *link {
 	d := int(e.depth)
-	except = append(except, w.shunned...)
+	except = append(except, w.blocked...)
 	var nearest *overlay.Contact
-	pick := name(r.order.key)
-	if e.flags&astray != 0 {
+	pick := shortKey(r.order.key)
+	if e.flags&childMovedBefore != 0 {
 		pick ^= w.rand.Uint64()
 	}
-	if leaf := w.node.Leaf(); d >= leaf.Depth() && int(e.ranks) < w.count(d)-w.count(d+1) && e.flags&astray == 0 {
+	if leaf := w.node.Leaf(); d >= leaf.Depth() && int(e.ranks) < w.count(d)-w.count(d+1) && e.flags&childMovedBefore == 0 {
 		for _, c := range leaf.Members() {
 			if w.self.Common(c.ID) == d && !slices.Contains(except, c.Peer.ID) &&
 				(nearest == nil || overlay.Nearer(r.order.key, c.ID, nearest.ID)) {
@@ -187,20 +187,20 @@ func (w *Wedge) choose(r *record, e *edge, except ...env.PeerID) *link {
 
 // replace finds another child for an edge whose child has refused; the second that
 // refuses leaves its ranks to this node, until the next round.
-func (w *Wedge) replace(r *record, e *edge) {
-	w.begin(r)
-	l := w.numbered(e.link)
+func (w *Wedge) replaceChild(r *membership, e *edge) {
+	w.beginChange(r)
+	l := w.linkAt(e.link)
 	was := l.peer.ID
 	w.queueEnd(l, r) // it may have an earlier order from here
-	if e.flags&second != 0 {
-		r.part(e)
+	if e.flags&refusedOnce != 0 {
+		r.detach(e)
 		w.stats.Adopted++
 		return
 	}
-	e.flags |= second
-	w.employ(r, e, bare, was)
-	if e.link == none {
-		e.flags &^= second
+	e.flags |= refusedOnce
+	w.findChild(r, e, hashOnly, was)
+	if e.link == noLink {
+		e.flags &^= refusedOnce
 		w.stats.Adopted++
 	}
 }

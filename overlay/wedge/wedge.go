@@ -30,7 +30,7 @@ type Application interface {
 	Level(key overlay.ID) int
 
 	// Serve gives the node a duty for a key, or another one in place of the one it had.
-	Serve(key overlay.ID, d Duty)
+	Serve(key overlay.ID, d Assignment)
 
 	// Release ends the node's duty for a key.
 	Release(key overlay.ID)
@@ -38,7 +38,7 @@ type Application interface {
 	// Handoff is asked what a member that has just been given a part in a key's wedge by
 	// this node is to have at once, of at most MaxDown bytes: mostly what the leader has
 	// sent down last. It comes there as if the leader had sent it. Nil: nothing.
-	Handoff(key overlay.ID) []byte
+	CatchUp(key overlay.ID) []byte
 
 	// Delivered brings what the key's leader sent down, from the node's parent. A message
 	// may be missed; payload must not be changed.
@@ -56,25 +56,25 @@ type Wedge struct {
 	app   Application
 	stats Stats
 
-	records  slab.Slab[record]
-	listed   []uint32          // numbers of the records, in an order that is the same in each world
-	names    map[uint64]uint32 // numbers of the records, by name
-	gone     []uint32          // numbers of records that have ended, until all is settled
-	links    map[env.PeerID]*link
-	linkSlab slab.Slab[link] // where they lie; see linkNumber
-	touched  []before        // records that are being changed
-	downs    []*link         // on which messages of leaders wait for the end of the turn
-	kept     int             // bytes that relays keep
-	settling bool
+	memberships    slab.Slab[membership]
+	active         []uint32          // numbers of the records, in an order that is the same in each world
+	byShortKey     map[uint64]uint32 // numbers of the records, by name
+	freed          []uint32          // numbers of records that have ended, until all is settled
+	links          map[env.PeerID]*link
+	linkStore      slab.Slab[link] // where they lie; see linkNumber
+	changed        []priorState    // records that are being changed
+	broadcastLinks []*link         // on which messages of leaders wait for the end of the turn
+	relayedBytes   int             // bytes that relays keep
+	finishing      bool
 
-	counts   []int // members that share 0, 1, 2 ... bits with the node, down to one
-	countsAt time.Time
-	parted   []int // those of the last round
-	scratch  []edge
-	shunned  []env.PeerID // refused all lately, or did not answer
-	life     uint64       // drawn at the start
-	number   uint64       // of the last batch, digest, or frame of Downs
-	cal      env.Calendar[task]
+	counts     []int // members that share 0, 1, 2 ... bits with the node, down to one
+	countsAt   time.Time
+	lastCounts []int // those of the last round
+	scratch    []edge
+	blocked    []env.PeerID // refused all lately, or did not answer
+	life       uint64       // drawn at the start
+	lastNumber uint64       // of the last batch, digest, or frame of Downs
+	cal        env.Calendar[task]
 }
 
 // A task is an entry of the calendar. What it is about may be gone when its time comes.
@@ -87,40 +87,40 @@ type task struct {
 type taskKind uint8
 
 const (
-	taskFlush  taskKind = iota // send what has changed on a link
-	taskResend                 // a batch was not acknowledged
-	taskDigest                 // renew the edges of a link
-	taskAgain                  // a digest was not answered
-	taskRound                  // compare splits with counts
-	taskSweep                  // forget what has grown old
-	taskEnd                    // the grace of a record is over
-	taskStand                  // name stand-ins
+	taskFlush         taskKind = iota // send what has changed on a link
+	taskResend                        // a batch was not acknowledged
+	taskDigest                        // renew the edges of a link
+	taskDigestTimeout                 // a digest was not answered
+	taskRound                         // compare splits with counts
+	taskSweep                         // forget what has grown old
+	taskGrace                         // the grace of a record is over
+	taskStandIns                      // name stand-ins
 )
 
 // New returns the Wedge of a node, and registers it there.
 func New(e env.Env, node *overlay.Node, cfg Config, app Application) *Wedge {
 	w := &Wedge{
-		cfg:   cfg.filled(),
-		clock: e.Clock,
-		net:   e.Network,
-		rand:  e.Rand,
-		node:  node,
-		self:  node.ID(),
-		app:   app,
-		names: map[uint64]uint32{},
-		links: map[env.PeerID]*link{},
-		life:  e.Rand.Uint64() | 1,
+		cfg:        cfg.withDefaults(),
+		clock:      e.Clock,
+		net:        e.Network,
+		rand:       e.Rand,
+		node:       node,
+		self:       node.ID(),
+		app:        app,
+		byShortKey: map[uint64]uint32{},
+		links:      map[env.PeerID]*link{},
+		life:       e.Rand.Uint64() | 1,
 	}
 	node.Handle(wire.Wedge, w)
-	w.after(w.spread(w.cfg.Maintenance), task{kind: taskRound})
-	w.after(w.sweepPause(), task{kind: taskSweep})
+	w.schedule(w.jitter(w.cfg.Maintenance), task{kind: taskRound})
+	w.schedule(w.sweepPause(), task{kind: taskSweep})
 	return w
 }
 
-func (w *Wedge) after(d time.Duration, t task) { w.cal.Add(w.clock.Now().Add(d), t) }
+func (w *Wedge) schedule(d time.Duration, t task) { w.cal.Add(w.clock.Now().Add(d), t) }
 
 // spread returns d give or take a quarter, so that nodes do not march in step.
-func (w *Wedge) spread(d time.Duration) time.Duration {
+func (w *Wedge) jitter(d time.Duration) time.Duration {
 	return d*3/4 + time.Duration(w.rand.Int64N(int64(d)/2+1))
 }
 
@@ -133,76 +133,76 @@ var ErrOrder = errors.New("no order to give")
 // by an order of no ranks and any term, or until somebody else gives an order of a later
 // term; if the leader dies, it ends with its leases.
 func (w *Wedge) Enlist(key overlay.ID, o Order) error {
-	r := w.named(name(key))
+	r := w.byKey(shortKey(key))
 	switch {
 	case r != nil && r.order.key != key:
 		return fmt.Errorf("enlist %s: %w: the node serves a key of the same name", key.Short(), ErrOrder)
 	case o.N <= 0:
 		if r != nil && r.flags&leads != 0 {
-			w.end(r)
-			w.settle()
+			w.remove(r)
+			w.finishChanges()
 		}
 		return nil
 	case r != nil && o.Term.Compare(r.order.term) <= 0:
 		return fmt.Errorf("enlist %s: %w: term %v is not later than %v", key.Short(), ErrOrder, o.Term, r.order.term)
 	case w.node.State() != overlay.Active:
 		return fmt.Errorf("enlist %s: %w: the node is %v", key.Short(), ErrOrder, w.node.State())
-	case o.Reach != 0 && (o.Reach != 1 && o.Reach != 4 || o.N != 1):
-		return fmt.Errorf("enlist %s: %w: levels of %d bits and %d ranks", key.Short(), ErrOrder, o.Reach, o.N)
-	case o.N > perMember*w.node.Count(0):
+	case o.DigitBits != 0 && (o.DigitBits != 1 && o.DigitBits != 4 || o.N != 1):
+		return fmt.Errorf("enlist %s: %w: levels of %d bits and %d ranks", key.Short(), ErrOrder, o.DigitBits, o.N)
+	case o.N > ranksPerMember*w.node.Count(0):
 		return fmt.Errorf("enlist %s: %w: %d ranks of %d members", key.Short(), ErrOrder, o.N, w.node.Count(0))
 	case o.Interval < minInterval || o.Interval > maxInterval || o.Interval%time.Millisecond != 0:
 		return fmt.Errorf("enlist %s: %w: an interval of %v", key.Short(), ErrOrder, o.Interval)
-	case len(o.Words) > MaxWords:
-		return fmt.Errorf("enlist %s: %w: words of %d bytes", key.Short(), ErrOrder, len(o.Words))
-	case r == nil && len(w.listed) >= maxRecords:
-		return fmt.Errorf("enlist %s: %w: there are %d already", key.Short(), ErrOrder, len(w.listed))
+	case len(o.Payload) > MaxPayload:
+		return fmt.Errorf("enlist %s: %w: words of %d bytes", key.Short(), ErrOrder, len(o.Payload))
+	case r == nil && len(w.active) >= maxMemberships:
+		return fmt.Errorf("enlist %s: %w: there are %d already", key.Short(), ErrOrder, len(w.active))
 	}
-	next := order{key: key, term: o.Term, n: uint32(o.N), digit: uint8(o.Reach), interval: o.Interval, words: o.Words}
-	next.seal()
-	how := full
-	alone := r == nil || r.order.digit != next.digit
+	next := order{key: key, term: o.Term, n: uint32(o.N), digitBits: uint8(o.DigitBits), interval: o.Interval, payload: o.Payload}
+	next.computeHashes()
+	detail := withPayload
+	leaderOnly := r == nil || r.order.digitBits != next.digitBits
 	if r == nil {
-		r = w.record(w.cfg.Orders.share(next, true))
-		r.ref = w.clock.Now().UnixNano()
+		r = w.newMembership(w.cfg.OrderCache.intern(next, true))
+		r.intervalStart = w.clock.Now().UnixNano()
 	} else {
-		if r.order.wordsHash == next.wordsHash {
-			how = ordered
+		if r.order.payloadHash == next.payloadHash {
+			detail = withoutPayload
 		}
-		w.begin(r)
+		w.beginChange(r)
 		w.leaveParent(r)
-		w.give(r, w.cfg.Orders.share(next, true))
+		w.setOrder(r, w.cfg.OrderCache.intern(next, true))
 	}
-	if !o.Ref.IsZero() {
-		r.ref = o.Ref.UnixNano()
+	if !o.IntervalStart.IsZero() {
+		r.intervalStart = o.IntervalStart.UnixNano()
 	}
 	r.flags |= leads
 	r.depth, r.first, r.ranks = 0, 0, r.order.n
-	if o.Reach != 0 {
+	if o.DigitBits != 0 {
 		r.depth = maxDepth
-		if alone {
-			r.level = w.alone(r)
+		if leaderOnly {
+			r.level = w.leaderOnlyLevel(r)
 		}
 	}
-	r.flags &^= ending
+	r.flags &^= inGrace
 	if r.extra != nil { // who declined is asked again
 		r.extra.standIns = nil
 	}
-	w.walk(r, how, true)
-	w.settle()
+	w.walk(r, detail, true)
+	w.finishChanges()
 	return nil
 }
 
 // Decline ends the node's duty for a key, until an order of a later term asks it again:
 // another member takes over its ranks' phases.
 func (w *Wedge) Decline(key overlay.ID) {
-	r := w.named(name(key))
+	r := w.byKey(shortKey(key))
 	if r == nil || r.order.key != key || r.flags&declines != 0 {
 		return
 	}
-	w.begin(r)
-	r.flags |= asked | declines
-	w.settle()
+	w.beginChange(r)
+	r.flags |= appAsked | declines
+	w.finishChanges()
 }
 
 // Run does what is due and returns when it wants to be run next.
@@ -212,7 +212,7 @@ func (w *Wedge) Run(now time.Time) time.Time {
 		if !ok {
 			return w.cal.Next()
 		}
-		l, r := w.links[t.peer], w.named(t.key)
+		l, r := w.links[t.peer], w.byKey(t.key)
 		switch t.kind {
 		case taskFlush:
 			w.flush(l, at)
@@ -220,18 +220,18 @@ func (w *Wedge) Run(now time.Time) time.Time {
 			w.resend(l, at)
 		case taskDigest:
 			w.digest(l, at)
-		case taskAgain:
-			w.digestAgain(l, at)
+		case taskDigestTimeout:
+			w.digestTimeout(l, at)
 		case taskRound:
 			w.round()
 		case taskSweep:
 			w.sweep(now)
-		case taskEnd:
-			w.endDue(r, now)
-		case taskStand:
-			w.standIn(r, at)
+		case taskGrace:
+			w.graceOver(r, now)
+		case taskStandIns:
+			w.updateStandIns(r, at)
 		}
-		w.settle()
+		w.finishChanges()
 	}
 }
 
@@ -250,12 +250,12 @@ func (w *Wedge) Receive(from env.PeerID, body []byte) error {
 		w.onAck(l, b.Ack)
 	case *wedgepb.Message_Digest:
 		w.onDigest(from, l, b.Digest)
-	case *wedgepb.Message_Agree:
-		w.onAgree(l, b.Agree)
-	case *wedgepb.Message_Downs:
-		w.onDowns(l, b.Downs)
+	case *wedgepb.Message_DigestReply:
+		w.onAgree(l, b.DigestReply)
+	case *wedgepb.Message_Broadcasts:
+		w.onBroadcasts(l, b.Broadcasts)
 	}
-	w.settle()
+	w.finishChanges()
 	return err
 }
 
@@ -274,19 +274,19 @@ func (w *Wedge) PeerGone(id env.PeerID) {
 	if l == nil {
 		return
 	}
-	w.clear(l)
-	l.gone = true
+	w.clearPending(l)
+	l.dead = true
 	for r := range w.all() {
-		if e := r.to(l); e != nil {
-			w.begin(r)
+		if e := r.edgeTo(l); e != nil {
+			w.beginChange(r)
 			w.stats.Replaced++
-			w.employ(r, e, bare)
-			if e.link == none {
+			w.findChild(r, e, hashOnly)
+			if e.link == noLink {
 				w.stats.Adopted++
 			}
 		}
 	}
-	w.settle()
+	w.finishChanges()
 }
 
 // LeafChanged has members counted anew. A node that is no member any longer has no part
@@ -297,15 +297,15 @@ func (w *Wedge) LeafChanged() {
 		return
 	}
 	for _, r := range slices.Collect(w.all()) {
-		w.end(r)
+		w.remove(r)
 	}
-	w.settle()
+	w.finishChanges()
 }
 
 // Stats returns the counters.
 func (w *Wedge) Stats() Stats {
 	st := w.stats
-	st.Records, st.Links = len(w.listed), len(w.links)
+	st.Records, st.Links = len(w.active), len(w.links)
 	for r := range w.all() {
 		if r.flags&leads != 0 {
 			st.Led++

@@ -118,7 +118,7 @@ func (w *world) enlist(m *member, key overlay.ID, o wedge.Order) {
 func (w *world) servers(key overlay.ID) map[int][]*member {
 	of := map[int][]*member{}
 	for _, m := range w.live() {
-		d, ok := m.wedge.Duty(key)
+		d, ok := m.wedge.Assignment(key)
 		if !ok {
 			continue
 		}
@@ -149,13 +149,13 @@ func (w *world) evenness(key overlay.ID, n int) float64 {
 	var at []time.Duration
 	var interval time.Duration
 	for _, m := range w.live() {
-		d, ok := m.wedge.Duty(key)
+		d, ok := m.wedge.Assignment(key)
 		if !ok {
 			continue
 		}
 		interval = d.Interval
 		for i := range d.Ranks.Len() {
-			next := d.Ref.Add(time.Duration(wedge.Phase(d.Ranks.At(i), d.Of) * float64(interval)))
+			next := d.IntervalStart.Add(time.Duration(wedge.Phase(d.Ranks.At(i), d.N) * float64(interval)))
 			off := next.Sub(w.Now()) % interval
 			if off < 0 {
 				off += interval
@@ -220,16 +220,16 @@ type member struct {
 	w       *world
 	overlay *overlay.Node
 	wedge   *wedge.Wedge
-	serves  map[overlay.ID]wedge.Duty // as told by Serve and Release
-	refuses map[overlay.ID]bool       // to serve
-	invalid map[overlay.ID]bool       // to hold an order for valid
-	level   map[overlay.ID]int        // to which it wants a wedge to reach; absent: no further
-	got     []string                  // brought by Delivered
-	word    map[overlay.ID][]byte     // what it hands on: of what it serves, the last that came; nil: nothing
+	serves  map[overlay.ID]wedge.Assignment // as told by Serve and Release
+	refuses map[overlay.ID]bool             // to serve
+	invalid map[overlay.ID]bool             // to hold an order for valid
+	level   map[overlay.ID]int              // to which it wants a wedge to reach; absent: no further
+	got     []string                        // brought by Delivered
+	word    map[overlay.ID][]byte           // what it hands on: of what it serves, the last that came; nil: nothing
 }
 
 func (m *member) start() {
-	m.serves = map[overlay.ID]wedge.Duty{}
+	m.serves = map[overlay.ID]wedge.Assignment{}
 	if m.refuses == nil {
 		m.refuses, m.invalid = map[overlay.ID]bool{}, map[overlay.ID]bool{}
 	}
@@ -255,7 +255,7 @@ func (m *member) Level(key overlay.ID) int {
 	return 64
 }
 
-func (m *member) Serve(key overlay.ID, d wedge.Duty) {
+func (m *member) Serve(key overlay.ID, d wedge.Assignment) {
 	if m.serves != nil {
 		m.serves[key] = d
 	}
@@ -268,12 +268,12 @@ func (m *member) Release(key overlay.ID) {
 	delete(m.serves, key)
 }
 
-func (m *member) Handoff(key overlay.ID) []byte { return m.word[key] }
+func (m *member) CatchUp(key overlay.ID) []byte { return m.word[key] }
 
-func (m *member) Delivered(key overlay.ID, _ env.PeerID, payload []byte) {
-	m.got = append(m.got, string(payload))
+func (m *member) Delivered(key overlay.ID, _ env.PeerID, message []byte) {
+	m.got = append(m.got, string(message))
 	if _, serves := m.serves[key]; serves && m.word != nil {
-		m.word[key] = payload
+		m.word[key] = message
 	}
 }
 
@@ -301,4 +301,4 @@ func (c corridor) Found(peer env.Peer)      { c.overlay.Found(peer) }
 func (c corridor) Reachable(addrs []string) { c.overlay.Reachable(addrs) }
 func (c corridor) PeerDown(peer env.PeerID) { c.overlay.PeerDown(peer) }
 
-func newDice(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
+func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }

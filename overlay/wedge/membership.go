@@ -10,48 +10,48 @@ import (
 // A record is this node's part in one key's tree. A network has a few thousand at each
 // node, so they are kept small: what few need is in extra. Links have numbers there, which a
 // collector of garbage need not follow.
-type record struct {
-	order  *order
-	parent linkNumber // none at the leader, and when the edge up has ended
-	edges  []edge
-	extra  *extra
-	ref    int64 // when the reference phase began: nanoseconds of Unix time
+type membership struct {
+	order         *order
+	parent        linkNumber // none at the leader, and when the edge up has ended
+	edges         []edge
+	extra         *extra
+	intervalStart int64 // when the reference phase began: nanoseconds of Unix time
 
 	first, ranks uint32 // the interval that this node parts among those it stands for
-	told         uint32 // ranks missing, as the parent was last told
-	place        uint32 // in Wedge.listed
+	reported     uint32 // ranks missing, as the parent was last told
+	index        uint32 // in Wedge.listed
 	depth        uint16 // bits it shares with all it stands for
 	flags        uint16
 	level        uint8 // of a wedge of levels: down to which this node asks others
-	round        uint8 // of the link's lists, when the parent last named it
+	listRound    uint8 // of the link's lists, when the parent last named it
 }
 
 const (
-	leads    = 1 << iota // this node gave the order
-	asked                // the application was asked whether it is willing
-	declines             // and it is not
-	touched              // being changed; see begin
-	ended                // forgotten
-	ending               // has no parent any longer, and serves on until extra.end
-	telling              // a Tally is queued
-	stood                // its stand-ins have just changed
-	spoke                // the parent was told that ranks are missing, and may still hold it to be so
+	leads           = 1 << iota // this node gave the order
+	appAsked                    // the application was asked whether it is willing
+	declines                    // and it is not
+	changing                    // being changed; see begin
+	removed                     // forgotten
+	inGrace                     // has no parent any longer, and serves on until extra.end
+	statusQueued                // a Tally is queued
+	standInsChanged             // its stand-ins have just changed
+	reportedMissing             // the parent was told that ranks are missing, and may still hold it to be so
 )
 
 // extra is what few records need.
 type extra struct {
-	standIns []uint32  // phases of those ranks of the interval that are n and more
-	below    []below   // what children told of ranks declined
-	end      time.Time // of a record that is ending
-	standing time.Time // when the leader looks at its stand-ins again; zero: no look is planned
-	passed   []byte    // what came down last to a relay, for who comes after, and for itself when it serves; nil: nothing has
+	standIns      []uint32        // phases of those ranks of the interval that are n and more
+	declinedBelow []childDeclined // what children told of ranks declined
+	graceEnd      time.Time       // of a record that is ending
+	standInsAt    time.Time       // when the leader looks at its stand-ins again; zero: no look is planned
+	lastBroadcast []byte          // what came down last to a relay, for who comes after, and for itself when it serves; nil: nothing has
 }
 
 // below is what a child told.
-type below struct {
-	link     linkNumber
-	declined uint32
-	ranks    []uint32
+type childDeclined struct {
+	link  linkNumber
+	count uint32
+	ranks []uint32
 }
 
 // An edge gives an interval of ranks to one child, who stands for all members that share
@@ -66,37 +66,37 @@ type edge struct {
 }
 
 const (
-	fill      = 3      // how much of the order the next Entry carries: a wording
-	queued    = 1 << 2 // an Entry is
-	second    = 1 << 3 // another child has refused this interval
-	filled    = 1 << 4 // the words were sent because the child asked
-	elsewhere = 1 << 5 // the child had another parent; until the next round nobody is asked.
+	detailMask  = 3      // how much of the order the next Entry carries: a wording
+	entryQueued = 1 << 2 // an Entry is
+	refusedOnce = 1 << 3 // another child has refused this interval
+	payloadSent = 1 << 4 // the words were sent because the child asked
+	childMoved  = 1 << 5 // the child had another parent; until the next round nobody is asked.
 	// An edge without a link that is not elsewhere is served by this node itself.
-	astray = 1 << 6 // was elsewhere in the last round
-	owed   = 1 << 7 // the child is to have what this node is handed: it had nothing to hand on
+	childMovedBefore = 1 << 6 // was elsewhere in the last round
+	catchUpOwed      = 1 << 7 // the child is to have what this node is handed: it had nothing to hand on
 )
 
 // A wording is how much of its order an Entry carries.
-type wording uint8
+type orderDetail uint8
 
 const (
-	bare    wording = iota // its name
-	ordered                // all but the words
-	full                   // all
+	hashOnly       orderDetail = iota // its name
+	withoutPayload                    // all but the words
+	withPayload                       // all
 )
 
-func (e *edge) serves() bool { return e.link == none && e.flags&elsewhere == 0 }
+func (e *edge) servedHere() bool { return e.link == noLink && e.flags&childMoved == 0 }
 
 // asked is what the flags become when an edge is looked at anew.
-func (e *edge) asked() uint8 {
-	if e.flags&elsewhere != 0 {
-		return astray
+func (e *edge) flagsForRetry() uint8 {
+	if e.flags&childMoved != 0 {
+		return childMovedBefore
 	}
-	return e.flags &^ (second | filled)
+	return e.flags &^ (refusedOnce | payloadSent)
 }
 
 // edge returns the edge to the other half of what shares depth bits, or nil.
-func (r *record) edge(depth int) *edge {
+func (r *membership) edgeAt(depth int) *edge {
 	for i := range r.edges {
 		if int(r.edges[i].depth) == depth {
 			return &r.edges[i]
@@ -106,7 +106,7 @@ func (r *record) edge(depth int) *edge {
 }
 
 // to returns the edge on a link, or nil.
-func (r *record) to(l *link) *edge {
+func (r *membership) edgeTo(l *link) *edge {
 	for i := range r.edges {
 		if r.edges[i].link == l.number {
 			return &r.edges[i]
@@ -116,40 +116,40 @@ func (r *record) to(l *link) *edge {
 }
 
 // reset forgets what the child of an edge has told of it.
-func (r *record) reset(e *edge) {
+func (r *membership) forgetStatus(e *edge) {
 	e.missing = 0
 	if r.extra != nil {
-		r.extra.below = slices.DeleteFunc(r.extra.below, func(b below) bool { return b.link == e.link })
+		r.extra.declinedBelow = slices.DeleteFunc(r.extra.declinedBelow, func(b childDeclined) bool { return b.link == e.link })
 	}
 }
 
 // keep holds what the child of an edge told to be true of the edge as it is now, until the
 // child tells anew: if all were forgotten whenever stand-ins change, the leader would take
 // them back, and name them again.
-func (r *record) keep(e *edge) {
+func (r *membership) keepStatus(e *edge) {
 	e.missing = min(e.missing, e.ranks)
 	if r.extra == nil {
 		return
 	}
-	for i := range r.extra.below {
-		b := &r.extra.below[i]
+	for i := range r.extra.declinedBelow {
+		b := &r.extra.declinedBelow[i]
 		if b.link != e.link {
 			continue
 		}
 		had := len(b.ranks)
 		b.ranks = slices.DeleteFunc(slices.Clone(b.ranks), func(rank uint32) bool { return rank-e.first >= e.ranks })
-		b.declined -= uint32(had - len(b.ranks))
+		b.count -= uint32(had - len(b.ranks))
 	}
 }
 
 // part leaves an edge without a child.
-func (r *record) part(e *edge) {
-	r.reset(e)
-	e.link, e.flags = none, 0
+func (r *membership) detach(e *edge) {
+	r.forgetStatus(e)
+	e.link, e.flags = noLink, 0
 }
 
 // rare returns what few records need, making it if there is none.
-func (r *record) rare() *extra {
+func (r *membership) ensureExtra() *extra {
 	if r.extra == nil {
 		r.extra = &extra{}
 	}
@@ -157,7 +157,7 @@ func (r *record) rare() *extra {
 }
 
 // standIns returns the phases of those ranks of an interval that are n and more.
-func (r *record) standIns(first, ranks uint32) []uint32 {
+func (r *membership) standIns(first, ranks uint32) []uint32 {
 	if r.extra == nil || len(r.extra.standIns) == 0 || first+ranks <= r.order.n {
 		return nil
 	}
@@ -166,7 +166,7 @@ func (r *record) standIns(first, ranks uint32) []uint32 {
 }
 
 // own returns the interval that no edge takes away: the node's own ranks.
-func (r *record) own() (first, ranks uint32) {
+func (r *membership) ownRanks() (first, ranks uint32) {
 	first, ranks = r.first, r.ranks
 	for i := range r.edges { // from the widest half to the narrowest
 		if e := &r.edges[i]; e.first == first {
@@ -178,9 +178,9 @@ func (r *record) own() (first, ranks uint32) {
 }
 
 // held counts the ranks that are this node's to serve, and calls each for all of them.
-func (r *record) held(each func(rank uint32)) (count uint32) {
-	first, ranks := r.own()
-	if r.order.digit != 0 {
+func (r *membership) assignedRanks(each func(rank uint32)) (count uint32) {
+	first, ranks := r.ownRanks()
+	if r.order.digitBits != 0 {
 		first, ranks = 0, 1
 	}
 	span := func(first, ranks uint32) {
@@ -193,7 +193,7 @@ func (r *record) held(each func(rank uint32)) (count uint32) {
 	}
 	span(first, ranks)
 	for i := range r.edges {
-		if e := &r.edges[i]; e.serves() && r.order.digit == 0 {
+		if e := &r.edges[i]; e.servedHere() && r.order.digitBits == 0 {
 			span(e.first, e.ranks)
 		}
 	}
@@ -202,25 +202,25 @@ func (r *record) held(each func(rank uint32)) (count uint32) {
 
 // serves returns the ranks whose phases the node serves: all that are its own, or, if
 // these are too many, as many as may be, evenly chosen.
-func (r *record) serves() (of Ranks) {
-	count := r.held(nil)
-	if count == 0 || plant.LostRank && r.parent != none && r.order.key[31]&1 == 0 {
-		return of
+func (r *membership) servedRanks() (ranks Ranks) {
+	count := r.assignedRanks(nil)
+	if count == 0 || plant.LostRank && r.parent != noLink && r.order.key[31]&1 == 0 {
+		return ranks
 	}
 	all := min(count, MaxRanks)
 	var at uint32
-	r.held(func(rank uint32) {
-		if uint32(of.n) < all && at == uint32(of.n)*count/all {
-			of.add(r.phased(rank))
+	r.assignedRanks(func(rank uint32) {
+		if uint32(ranks.count) < all && at == uint32(ranks.count)*count/all {
+			ranks.add(r.phaseRank(rank))
 		}
 		at++
 	})
-	slices.Sort(of.of[:of.n])
-	return of
+	slices.Sort(ranks.list[:ranks.count])
+	return ranks
 }
 
 // phased returns the rank below n whose phase a rank has.
-func (r *record) phased(rank uint32) uint32 {
+func (r *membership) phaseRank(rank uint32) uint32 {
 	if rank < r.order.n {
 		return rank
 	}
@@ -238,10 +238,10 @@ func (o *order) edgeHash(depth uint16, first, ranks uint32, standIns []uint32) u
 }
 
 // up is the hash of the edge to the parent, down that of one to a child.
-func (r *record) up() uint64 {
+func (r *membership) parentEdgeHash() uint64 {
 	return r.order.edgeHash(r.depth, r.first, r.ranks, r.standIns(r.first, r.ranks))
 }
 
-func (r *record) down(e *edge) uint64 {
+func (r *membership) childEdgeHash(e *edge) uint64 {
 	return r.order.edgeHash(e.depth+1, e.first, e.ranks, r.standIns(e.first, e.ranks))
 }

@@ -14,8 +14,8 @@ package wedge
 // in common with the key, or deeper into a half.
 
 // digits is how many digits the node has in common with an order's key.
-func (w *Wedge) digits(o *order) uint8 {
-	return uint8(min(w.self.Common(o.key)/int(o.digit), maxLevel))
+func (w *Wedge) sharedDigits(o *order) uint8 {
+	return uint8(min(w.self.Common(o.key)/int(o.digitBits), maxLevel))
 }
 
 // maxLevel is the highest level that is told apart from others: below it there are no
@@ -23,26 +23,26 @@ func (w *Wedge) digits(o *order) uint8 {
 const maxLevel = 254
 
 // alone is the level at which the leader asks nobody.
-func (w *Wedge) alone(r *record) uint8 { return w.digits(r.order) + 1 }
+func (w *Wedge) leaderOnlyLevel(r *membership) uint8 { return w.sharedDigits(r.order) + 1 }
 
 // decides says whether the node decides for others: it leads, or its parent is nearer to
 // the key.
-func (w *Wedge) decides(r *record) bool {
+func (w *Wedge) decidesLevel(r *membership) bool {
 	if r.flags&leads != 0 {
 		return true
 	}
-	return r.parent != none && w.numbered(r.parent).contact.ID.Common(r.order.key)/int(r.order.digit) > int(w.digits(r.order))
+	return r.parent != noLink && w.linkAt(r.parent).contact.ID.Common(r.order.key)/int(r.order.digitBits) > int(w.sharedDigits(r.order))
 }
 
 // relevel brings the level a step nearer to what the application wants, and says whether
 // it was another.
-func (w *Wedge) relevel(r *record) bool {
-	if !w.decides(r) || r.flags&ending != 0 {
+func (w *Wedge) adjustLevel(r *membership) bool {
+	if !w.decidesLevel(r) || r.flags&inGrace != 0 {
 		return false
 	}
-	highest := w.digits(r.order)
+	highest := w.sharedDigits(r.order)
 	if r.flags&leads != 0 {
-		highest = w.alone(r)
+		highest = w.leaderOnlyLevel(r)
 	}
 	want := uint8(min(max(w.app.Level(r.order.key), 0), int(highest)))
 	switch {
@@ -58,26 +58,26 @@ func (w *Wedge) relevel(r *record) bool {
 
 // Relevel brings the levels of all wedges in which this node decides for others a step nearer
 // to what the application wants by now, as each maintenance interval does.
-func (w *Wedge) Relevel() {
+func (w *Wedge) AdjustLevels() {
 	for r := range w.all() {
-		if r.order.digit != 0 && w.relevel(r) {
-			w.walk(r, bare, false)
+		if r.order.digitBits != 0 && w.adjustLevel(r) {
+			w.walk(r, hashOnly, false)
 		}
 	}
-	w.settle() // lest a link look as if it had no edges
+	w.finishChanges() // lest a link look as if it had no edges
 }
 
 // reach asks the halves that a record's level, and the part of the network that the node
 // stands for, call for.
-func (w *Wedge) reach(r *record, how wording) {
-	digits := int(w.digits(r.order))
-	least, below := int(r.level)*int(r.order.digit), digits*int(r.order.digit)
+func (w *Wedge) walkLevels(r *membership, detail orderDetail) {
+	digits := int(w.sharedDigits(r.order))
+	least, below := int(r.level)*int(r.order.digitBits), digits*int(r.order.digitBits)
 	switch {
 	case r.flags&leads != 0 && int(r.level) > digits:
 		least, below = 0, 0
 	case r.flags&leads != 0:
 		below = maxDepth
-	case !w.decides(r):
+	case !w.decidesLevel(r):
 		below = least
 	}
 	edges := w.scratch[:0]
@@ -86,13 +86,13 @@ func (w *Wedge) reach(r *record, how wording) {
 			continue
 		}
 		e := edge{ranks: 1, depth: uint16(d)}
-		if old := r.edge(d); old != nil {
-			e.link, e.flags = old.link, old.asked()
+		if old := r.edgeAt(d); old != nil {
+			e.link, e.flags = old.link, old.flagsForRetry()
 		}
 		edges = append(edges, e)
 	}
-	w.replaceEdges(r, edges, how)
+	w.replaceEdges(r, edges, detail)
 }
 
 // lost says that a peer is held to be dead.
-func (l *link) lost() bool { return l != nil && l.gone }
+func (l *link) lost() bool { return l != nil && l.dead }

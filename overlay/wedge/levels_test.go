@@ -24,7 +24,7 @@ func TestLevelsReachTheirMembers(t *testing.T) {
 		for i := range keys {
 			key := w.key(i)
 			leaders[key] = w.nearest(key)[0]
-			w.enlist(leaders[key], key, wedge.Order{Term: wedge.Term{Seq: 1}, N: 1, Reach: digit, Words: []byte("words")})
+			w.enlist(leaders[key], key, wedge.Order{Term: wedge.Term{Seq: 1}, N: 1, DigitBits: digit, Payload: []byte("words")})
 		}
 		want := func(level int) {
 			for _, m := range w.members {
@@ -38,7 +38,7 @@ func TestLevelsReachTheirMembers(t *testing.T) {
 		wrong := func(level int) (wrong, serving int) {
 			for key, leader := range leaders {
 				for _, m := range w.live() {
-					_, serves := m.wedge.Duty(key)
+					_, serves := m.wedge.Assignment(key)
 					if serves {
 						serving++
 					}
@@ -77,7 +77,7 @@ func TestLevelsReachTheirMembers(t *testing.T) {
 				m.got = nil
 			}
 			leader.Do(func() {
-				if err := leader.wedge.Down(key, []byte("news")); err != nil {
+				if err := leader.wedge.Broadcast(key, []byte("news")); err != nil {
 					t.Error(err)
 				}
 			})
@@ -97,7 +97,7 @@ func TestLevelsReachTheirMembers(t *testing.T) {
 
 		// A new term changes nobody's duty but its words, and a death is repaired.
 		for key, leader := range leaders {
-			w.enlist(leader, key, wedge.Order{Term: wedge.Term{Seq: 2}, N: 1, Reach: digit, Words: []byte("others")})
+			w.enlist(leader, key, wedge.Order{Term: wedge.Term{Seq: 2}, N: 1, DigitBits: digit, Payload: []byte("others")})
 		}
 		w.Run(time.Minute)
 		if n, _ := wrong(0); n > 0 {

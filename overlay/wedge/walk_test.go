@@ -45,7 +45,7 @@ func TestSplitsAreKept(t *testing.T) {
 		{4, 2, 2, true},
 		{10, 11, 10, false}, // more than there are
 	} {
-		if got := keeps(c.k, c.has, c.should); got != c.want {
+		if got := keepShare(c.k, c.has, c.should); got != c.want {
 			t.Errorf("of %d ranks a half has %d and should have %d: kept %v", c.k, c.has, c.should, got)
 		}
 	}
@@ -69,7 +69,7 @@ func TestStandIns(t *testing.T) {
 		{"and the next", []uint32{3, 3}, []uint32{3, 10, 11}, []uint32{3, 3, 3}},
 		{"all willing again", []uint32{3, 7}, nil, nil},
 	} {
-		if got := standIns(n, c.have, c.declined); !slices.Equal(got, c.want) {
+		if got := assignStandIns(n, c.have, c.declined); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v after %v, want %v", c.name, got, c.have, c.want)
 		}
 	}
@@ -78,11 +78,11 @@ func TestStandIns(t *testing.T) {
 		phases := rapid.SliceOfN(rapid.Uint32Range(0, n-1), 0, maxStandIns)
 		declined, have := ranks.Draw(t, "declined"), phases.Draw(t, "have")
 		slices.Sort(declined)
-		next := standIns(n, have, declined)
+		next := assignStandIns(n, have, declined)
 		if len(next) > maxStandIns {
 			t.Fatalf("%d stand-ins", len(next))
 		}
-		if again := standIns(n, next, declined); !slices.Equal(again, next) {
+		if again := assignStandIns(n, next, declined); !slices.Equal(again, next) {
 			t.Fatalf("%v become %v although nothing changed", next, again)
 		}
 		for i, phase := range next {

@@ -27,12 +27,12 @@ type Order struct {
 	Interval time.Duration
 	// Ref is when the reference phase, that of rank 0, began. Zero: as this node knows it from
 	// an earlier order for the key, or now.
-	Ref time.Time
+	IntervalStart time.Time
 	// Reach, if it is not 0, orders a wedge of polling levels in place of ranks, as Corona has
 	// them: by digits of so many bits, 1 or 4. N is 1. See reach.go.
-	Reach int
+	DigitBits int
 	// Words are the application's: at most MaxWords bytes, which must not be changed.
-	Words []byte
+	Payload []byte
 }
 
 // MaxRanks is how many ranks one member serves at most, when there are fewer members than
@@ -41,47 +41,47 @@ const MaxRanks = 4
 
 // Ranks are the ranks that one member serves, in their order: mostly one, at most MaxRanks.
 type Ranks struct {
-	n  uint8
-	of [MaxRanks]uint32
+	count uint8
+	list  [MaxRanks]uint32
 }
 
 // RankOf returns the ranks of a member that serves one.
-func RankOf(rank int) Ranks { return Ranks{n: 1, of: [MaxRanks]uint32{uint32(rank)}} }
+func SingleRank(rank int) Ranks { return Ranks{count: 1, list: [MaxRanks]uint32{uint32(rank)}} }
 
 // Len is how many there are.
-func (r Ranks) Len() int { return int(r.n) }
+func (r Ranks) Len() int { return int(r.count) }
 
 // At returns the i-th rank.
-func (r Ranks) At(i int) int { return int(r.of[:r.n][i]) }
+func (r Ranks) At(i int) int { return int(r.list[:r.count][i]) }
 
 func (r *Ranks) add(rank uint32) {
-	r.of[r.n] = rank
-	r.n++
+	r.list[r.count] = rank
+	r.count++
 }
 
 // A Duty is a member's part in a key's wedge: what it has to do, and when. In a wedge of
 // polling levels each member has the one rank of one, and a Ref of its own.
-type Duty struct {
-	Term     Term
-	Ranks    Ranks
-	Of       int       // n: how many ranks there are in all
-	Ref      time.Time // when the leader's reference phase began, by this node's clock
-	Interval time.Duration
-	Words    []byte // must not be changed
+type Assignment struct {
+	Term          Term
+	Ranks         Ranks
+	N             int       // n: how many ranks there are in all
+	IntervalStart time.Time // when the leader's reference phase began, by this node's clock
+	Interval      time.Duration
+	Payload       []byte // must not be changed
 }
 
 // Next returns the first time after another at which the duty is due. Ref is measured
 // along the tree, and may move by some milliseconds when the tree does: ask for the next
 // time after now, not after the last that was due.
-func (d Duty) Next(after time.Time) (next time.Time) {
+func (d Assignment) Next(after time.Time) (next time.Time) {
 	for i := range d.Ranks.Len() {
-		turn := time.Duration(Phase(d.Ranks.At(i), d.Of) * float64(d.Interval))
-		since := after.Sub(d.Ref) - turn
+		turn := time.Duration(Phase(d.Ranks.At(i), d.N) * float64(d.Interval))
+		since := after.Sub(d.IntervalStart) - turn
 		rounds := since / d.Interval
 		if since >= 0 || since%d.Interval == 0 {
 			rounds++
 		}
-		if at := d.Ref.Add(turn + rounds*d.Interval); next.IsZero() || at.Before(next) {
+		if at := d.IntervalStart.Add(turn + rounds*d.Interval); next.IsZero() || at.Before(next) {
 			next = at
 		}
 	}
@@ -97,11 +97,11 @@ func Phase(rank, n int) float64 {
 	if rank < 0 || rank >= n {
 		panic("wedge: phase of no rank")
 	}
-	return float64(position(rank, n)) / float64(n)
+	return float64(phasePosition(rank, n)) / float64(n)
 }
 
 // position is how many ranks below n have a smaller bit reversal than rank has.
-func position(rank, n int) (pos int) {
+func phasePosition(rank, n int) (pos int) {
 	for t := 0; rank>>t > 0; t++ {
 		if rank>>t&1 == 0 {
 			continue

@@ -24,12 +24,12 @@ func TestAllWhoComeToServeAreToldTheLastWord(t *testing.T) {
 		for i := range keys {
 			leader := w.members[i%members]
 			leader.word[w.key(i)] = []byte("word")
-			w.enlist(leader, w.key(i), wedge.Order{Term: wedge.Term{Seq: uint32(n)}, N: n, Words: []byte("words")})
+			w.enlist(leader, w.key(i), wedge.Order{Term: wedge.Term{Seq: uint32(n)}, N: n, Payload: []byte("words")})
 		}
 		w.Run(time.Minute)
 		for i := range keys {
 			for rank, m := range w.nearest(w.key(i)) {
-				if v, ok := m.wedge.View(w.key(i)); ok && v.Duty.Ranks.Len() == 0 && !v.Leads {
+				if v, ok := m.wedge.View(w.key(i)); ok && v.Assignment.Ranks.Len() == 0 && !v.Leads {
 					relays++
 				}
 				if rank < n && string(m.word[w.key(i)]) != "word" {
