@@ -64,12 +64,12 @@ var limits = []struct {
 		{"overlay/scribe", "maxAvoid", "blocked parents named in a Join", "the others are not named"},
 	}},
 	{"Polling groups (wedges)", []limit{
-		{"overlay/wedge", "maxRecords", "keys in whose trees one node takes part", "further entries are refused, and the parent asks another node; a leader with more keys is told so"},
-		{"overlay/wedge", "awayShare", "one in so many of these entries may come from a single parent outside the leaf", "refused"},
-		{"overlay/wedge", "MaxRanks perMember", "ranks one member serves; ranks per member of the network", "excess ranks are thinned out evenly; the order is refused"},
+		{"overlay/wedge", "maxMemberships", "keys in whose trees one node takes part", "further entries are refused, and the parent asks another node; a leader with more keys is told so"},
+		{"overlay/wedge", "outsideShare", "one in so many of these memberships may come from a single parent outside the leaf", "refused"},
+		{"overlay/wedge", "MaxRanks ranksPerMember", "ranks one member serves; ranks per member of the network", "excess ranks are thinned out evenly; the order is refused"},
 		{"overlay/wedge", "maxStandIns", "declined ranks of one wedge that get a stand-in", "nobody serves further ones; counted"},
-		{"overlay/wedge", "MaxWords:B MaxDown:B", "channel parameters in an order; one message to a wedge", "refused"},
-		{"overlay/wedge", "maxQueued:B maxPassed:B", "leaders' messages queued on one link; messages a relay keeps for late children", "dropped and counted; not kept"},
+		{"overlay/wedge", "MaxPayload:B MaxBroadcast:B", "payload (channel parameters) of an order; one broadcast to a wedge", "refused"},
+		{"overlay/wedge", "maxQueued:B maxRelayed:B", "broadcasts queued on one link; broadcasts a relay keeps for new children", "dropped and counted; not kept"},
 	}},
 	{"Sums over all members", []limit{
 		{"overlay/sums", "MaxValue:B maxKept:B", "one value; all values kept", "refused; the last accepted value stays"},

@@ -5,50 +5,51 @@ import (
 	"time"
 )
 
-// A Term orders the orders of one key: the larger Epoch wins, then the larger Seq.
+// A Term says which of two orders of a key is later: the one with the larger Epoch, or with the
+// larger Seq if the epochs are equal.
 type Term struct {
 	Epoch uint64
 	Seq   uint32
 }
 
-// Compare returns -1, 0 or 1 as t is earlier than u, the same, or later.
+// Compare returns -1, 0 or 1 if t is earlier than u, equal, or later.
 func (t Term) Compare(u Term) int {
 	return cmp.Or(cmp.Compare(t.Epoch, u.Epoch), cmp.Compare(t.Seq, u.Seq))
 }
 
-// An Order is what a leader wants of a key's wedge.
+// An Order is what a leader demands of a key's wedge.
 type Order struct {
 	Term Term
-	// N is how many ranks there shall be: 0 dismisses the wedge, if this node leads it; at most
-	// four times as many as the network has members.
+	// N is the number of ranks, at most four per member of the network. 0 dismisses the wedge, if
+	// this node leads it.
 	N int
-	// Interval is the time between two turns of one rank: from a second to a week, in whole
+	// Interval is the time between two turns of one rank: a second to a week, in whole
 	// milliseconds.
 	Interval time.Duration
-	// Ref is when the reference phase, that of rank 0, began. Zero: as this node knows it from
-	// an earlier order for the key, or now.
+	// IntervalStart is a time at which an interval, and with it the turn of rank 0, begins. Zero:
+	// as in the node's earlier order for the key, or else now.
 	IntervalStart time.Time
-	// Reach, if it is not 0, orders a wedge of polling levels in place of ranks, as Corona has
-	// them: by digits of so many bits, 1 or 4. N is 1. See reach.go.
+	// DigitBits, 1 or 4, makes this a wedge of polling levels with digits of that size, as in
+	// Corona; N is then 1. 0: a wedge of ranks. See levels.go.
 	DigitBits int
-	// Words are the application's: at most MaxWords bytes, which must not be changed.
+	// Payload belongs to the application: at most MaxPayload bytes, which must not be changed.
 	Payload []byte
 }
 
-// MaxRanks is how many ranks one member serves at most, when there are fewer members than
-// ranks where it stands.
+// MaxRanks bounds the ranks that one member serves. A member gets more than one rank if there are
+// more ranks than members in its part of the network.
 const MaxRanks = 4
 
-// Ranks are the ranks that one member serves, in their order: mostly one, at most MaxRanks.
+// Ranks is the sorted list of the ranks that one member serves: usually one, at most MaxRanks.
 type Ranks struct {
 	count uint8
 	list  [MaxRanks]uint32
 }
 
-// RankOf returns the ranks of a member that serves one.
+// SingleRank returns a list of one rank.
 func SingleRank(rank int) Ranks { return Ranks{count: 1, list: [MaxRanks]uint32{uint32(rank)}} }
 
-// Len is how many there are.
+// Len returns the number of ranks.
 func (r Ranks) Len() int { return int(r.count) }
 
 // At returns the i-th rank.
@@ -59,20 +60,20 @@ func (r *Ranks) add(rank uint32) {
 	r.count++
 }
 
-// A Duty is a member's part in a key's wedge: what it has to do, and when. In a wedge of
-// polling levels each member has the one rank of one, and a Ref of its own.
+// An Assignment is a member's part in a key's wedge: its ranks, and the times of their turns. In a
+// wedge of polling levels every member has rank 0 of 1, and an IntervalStart of its own.
 type Assignment struct {
 	Term          Term
 	Ranks         Ranks
-	N             int       // n: how many ranks there are in all
-	IntervalStart time.Time // when the leader's reference phase began, by this node's clock
+	N             int       // number of ranks of the wedge
+	IntervalStart time.Time // start of an interval of the leader, by this node's clock
 	Interval      time.Duration
-	Payload       []byte // must not be changed
+	Payload       []byte // of the order; must not be changed
 }
 
-// Next returns the first time after another at which the duty is due. Ref is measured
-// along the tree, and may move by some milliseconds when the tree does: ask for the next
-// time after now, not after the last that was due.
+// Next returns the first turn after a time. IntervalStart is measured along the tree and may shift
+// by some milliseconds when the tree changes, so callers pass the present time rather than the last
+// turn.
 func (d Assignment) Next(after time.Time) (next time.Time) {
 	for i := range d.Ranks.Len() {
 		turn := time.Duration(Phase(d.Ranks.At(i), d.N) * float64(d.Interval))
@@ -88,19 +89,18 @@ func (d Assignment) Next(after time.Time) (next time.Time) {
 	return next
 }
 
-// Phase is when in an interval the rank has its turn, from 0 up to 1: the normalised
-// van der Corput sequence. The phases of n ranks are 0, 1/n, 2/n ..., each once, and the
-// ranks stand in such an order that those that are lost together, which stand beside each
-// other, leave small gaps everywhere instead of one large one. It panics if there is no
-// such rank.
+// Phase returns the position of a rank's turn within the interval, from 0 up to but excluding 1.
+// The phases of n ranks are 0, 1/n, 2/n ..., each once, in the order of the normalised van der
+// Corput sequence: members that are lost together have adjacent ranks, and leave small gaps
+// everywhere instead of one large one. Phase panics if the rank is not below n.
 func Phase(rank, n int) float64 {
 	if rank < 0 || rank >= n {
-		panic("wedge: phase of no rank")
+		panic("wedge: rank out of range")
 	}
 	return float64(phasePosition(rank, n)) / float64(n)
 }
 
-// position is how many ranks below n have a smaller bit reversal than rank has.
+// phasePosition returns how many ranks below n have a smaller bit reversal than rank.
 func phasePosition(rank, n int) (pos int) {
 	for t := 0; rank>>t > 0; t++ {
 		if rank>>t&1 == 0 {

@@ -13,31 +13,31 @@ import (
 	"tidings/overlay/wedge/wedgepb"
 )
 
-// Down sends a message of at most MaxDown bytes to all who have a part in the wedge of a
-// key that this node leads: those who serve, and those who only pass it on. Nobody says
-// whether it comes; who gets another parent meanwhile may miss it. It must not be changed
+// Broadcast sends a message of at most MaxBroadcast bytes to all members that take part in the
+// wedge of a key that this node leads, relays included. Delivery is not confirmed, and a member
+// that changes its parent meanwhile may miss the message. The message must not be changed
 // afterwards.
 func (w *Wedge) Broadcast(key overlay.ID, message []byte) error {
 	r := w.byKey(shortKey(key))
 	switch {
 	case r == nil || r.order.key != key || r.flags&leads == 0:
-		return fmt.Errorf("send down %s: the node does not lead it", key.Short())
+		return fmt.Errorf("broadcast to %s: the node does not lead the key", key.Short())
 	case len(message) > MaxBroadcast:
-		return fmt.Errorf("send down %s: %d bytes where %d are allowed", key.Short(), len(message), MaxBroadcast)
+		return fmt.Errorf("broadcast to %s: message of %d bytes, at most %d allowed", key.Short(), len(message), MaxBroadcast)
 	}
 	w.forward(r, message)
 	w.finishChanges()
 	return nil
 }
 
-// PassesOn says whether a message of the layer's, as Receive takes it, holds nothing but messages of leaders: it
-// changes nobody's part in a wedge, and nothing that a Wedge plans.
+// IsBroadcast says whether the body of a frame, as given to Receive, holds only broadcasts. Such a
+// message changes neither memberships nor the calendar of a Wedge.
 func IsBroadcast(body []byte) bool {
 	field, kind, n := protowire.ConsumeTag(body)
 	return n > 0 && field == broadcastsField && kind == protowire.BytesType && n+protowire.ConsumeFieldValue(field, kind, body[n:]) == len(body)
 }
 
-// The numbers of the fields of Message, Downs and Down that readDowns reads.
+// Numbers of the fields of Message, Broadcasts and Broadcast that readBroadcasts reads.
 const (
 	broadcastsField = 5
 
@@ -49,14 +49,15 @@ const (
 	catchUpField = 3
 )
 
-// readDowns reads a message that holds nothing but messages of leaders, as most of a network at work are. What
-// comes of it is what [proto.Unmarshal] would make of the body, in a quarter of the time, but for payloads: those are
-// parts of the body, and empty where the library leaves nil. Nil: it is another message, or breaks the protocol.
+// readBroadcasts parses a message that holds only broadcasts, as most messages of a working network
+// do. The result equals that of [proto.Unmarshal], in a quarter of the time, except that messages
+// are slices of the body, and are empty where Unmarshal leaves nil. It returns nil for other and
+// for malformed messages.
 func readBroadcasts(body []byte) *wedgepb.Message {
 	if !IsBroadcast(body) {
 		return nil
 	}
-	var made struct { // mostly there is one message, and all of it fits one piece of memory
+	var made struct { // usually there is one broadcast, and one allocation holds all of this
 		message wedgepb.Message
 		body    wedgepb.Message_Broadcasts
 		downs   wedgepb.Broadcasts
@@ -128,7 +129,7 @@ func readBroadcast(d *wedgepb.Broadcast, body []byte) bool {
 	return true
 }
 
-// pass sends a message on to all children.
+// forward sends a broadcast to all children.
 func (w *Wedge) forward(r *membership, message []byte) {
 	if len(r.edges) == 0 {
 		return
@@ -142,7 +143,7 @@ func (w *Wedge) forward(r *membership, message []byte) {
 	}
 }
 
-// passOwed sends what this node was handed on to the children who came before it was.
+// forwardCatchUp sends a catch-up message to the children that came before this node had one.
 func (w *Wedge) forwardCatchUp(r *membership, message []byte) {
 	d := &wedgepb.Broadcast{Key: shortKey(r.order.key), Message: message, CatchUp: true}
 	for i := range r.edges {
@@ -153,8 +154,9 @@ func (w *Wedge) forwardCatchUp(r *membership, message []byte) {
 	}
 }
 
-// handOff tells a new child what it has missed, or, where this node does not know itself yet,
-// as soon as it was told: trees grow faster than this comes.
+// sendCatchUp sends a new child the application's catch-up message, or the last broadcast that this
+// node kept as a relay. If there is neither, since trees grow faster than broadcasts spread, the
+// child gets the next catch-up message that this node receives.
 func (w *Wedge) sendCatchUp(l *link, key uint64) {
 	r := w.byKey(key)
 	if r == nil {
@@ -175,7 +177,8 @@ func (w *Wedge) sendCatchUp(l *link, key uint64) {
 	w.queueBroadcast(l, &wedgepb.Broadcast{Key: key, Message: message, CatchUp: true})
 }
 
-// queueDown sends a message to a child when what is under way is done (settle), with others that came of it.
+// queueBroadcast queues a broadcast for a child. It is sent by finishChanges, together with others.
+// If the queue is full, the broadcast is dropped and counted.
 func (w *Wedge) queueBroadcast(l *link, d *wedgepb.Broadcast) {
 	if l.broadcastBytes+len(d.Message) > maxQueued {
 		w.stats.Lost++
@@ -188,11 +191,11 @@ func (w *Wedge) queueBroadcast(l *link, d *wedgepb.Broadcast) {
 	l.broadcastBytes += len(d.Message)
 }
 
-// sendDowns sends the messages of leaders that wait on all links. Mostly one goes to all children of a record:
-// in one frame for all of them, of one number.
+// sendBroadcasts sends the broadcasts that wait on all links. Usually one broadcast goes to all
+// children of a membership; then all links get the same frame, with the same number.
 func (w *Wedge) sendBroadcasts() {
 	var frame []byte
-	var alone *wedgepb.Broadcast // in frame
+	var alone *wedgepb.Broadcast // the only broadcast in frame; nil: frame has several
 	for _, l := range w.broadcastLinks {
 		for first := 0; first < len(l.broadcasts); {
 			end, size := first, 0
@@ -218,8 +221,7 @@ func (w *Wedge) sendBroadcasts() {
 	w.broadcastLinks = w.broadcastLinks[:0]
 }
 
-// onDowns hands up the messages of leaders that come from the right parent, and sends
-// them on.
+// onBroadcasts delivers the broadcasts that come from the parent of their key, and forwards them.
 func (w *Wedge) onBroadcasts(l *link, m *wedgepb.Broadcasts) {
 	if l == nil || !l.numbers.addNew(m.Number) {
 		return
@@ -242,7 +244,8 @@ func (w *Wedge) onBroadcasts(l *link, m *wedgepb.Broadcasts) {
 	}
 }
 
-// keep keeps what a relay has passed on last, if there is room; nil: nothing.
+// keepBroadcast keeps the last broadcast that a relay has forwarded, if maxRelayed allows. Nil
+// discards the kept one.
 func (w *Wedge) keepBroadcast(r *membership, message []byte) {
 	if message == nil && r.extra == nil {
 		return
@@ -251,12 +254,12 @@ func (w *Wedge) keepBroadcast(r *membership, message []byte) {
 	if w.relayedBytes -= len(x.lastBroadcast); w.relayedBytes+len(message) > maxRelayed {
 		message = nil
 	}
-	x.lastBroadcast = bytes.Clone(message) // of a frame that may be much larger
+	x.lastBroadcast = bytes.Clone(message) // a copy, because the frame may be much larger
 	w.relayedBytes += len(message)
 }
 
-// recall brings a member that was a relay, and serves now, what it has passed on last. Nobody
-// else would: it has had the words of the order, so that it is not new to its parent.
+// deliverKept delivers the last broadcast that this node kept as a relay, when it begins to serve.
+// The parent does not send it again, since the node was given the order with its payload before.
 func (w *Wedge) deliverKept(r *membership) {
 	if r.extra == nil || r.extra.lastBroadcast == nil || r.parent == noLink {
 		return
@@ -266,17 +269,16 @@ func (w *Wedge) deliverKept(r *membership) {
 	w.app.Delivered(r.order.key, w.linkAt(r.parent).peer.ID, message)
 }
 
-// seen remembers which of the last numbers of a peer have come, so that none is taken
-// twice.
+// recentNumbers holds the last numbers of a peer's broadcast frames, to recognise duplicates.
 type recentNumbers struct {
-	recent []uint64 // a ring
+	recent []uint64 // a ring buffer
 	next   int
 }
 
-// maxSeen is how many numbers are remembered: a frame is overtaken by few.
+// maxRecentNumbers bounds the numbers that are remembered. Few frames overtake another.
 const maxRecentNumbers = 16
 
-// first says whether a number has not come before, and notes it.
+// addNew says whether a number is new, and remembers it.
 func (s *recentNumbers) addNew(number uint64) bool {
 	if slices.Contains(s.recent, number) {
 		return false

@@ -9,21 +9,21 @@ import (
 	"tidings/sim"
 )
 
-// As a wedge grows, all who come to serve are told what the leader has said last: also those
-// behind a relay, which serves nothing itself, and relays that serve later.
-func TestAllWhoComeToServeAreToldTheLastWord(t *testing.T) {
+// As a wedge grows, all members that begin to serve receive the leader's last broadcast, including
+// those behind a relay, and relays that serve later.
+func TestNewServersReceiveTheLastBroadcast(t *testing.T) {
 	t.Parallel()
 	const members, keys = 100, 100
 	w := newWorld(t, sim.Config{Seed: 3}, wedge.Config{})
 	w.grow(members)
 	for _, m := range w.members {
-		m.word = map[overlay.ID][]byte{}
+		m.catchUp = map[overlay.ID][]byte{}
 	}
 	relays := 0
 	for _, n := range []int{2, 5, 12, 40} {
 		for i := range keys {
 			leader := w.members[i%members]
-			leader.word[w.key(i)] = []byte("word")
+			leader.catchUp[w.key(i)] = []byte("word")
 			w.enlist(leader, w.key(i), wedge.Order{Term: wedge.Term{Seq: uint32(n)}, N: n, Payload: []byte("words")})
 		}
 		w.Run(time.Minute)
@@ -32,8 +32,8 @@ func TestAllWhoComeToServeAreToldTheLastWord(t *testing.T) {
 				if v, ok := m.wedge.View(w.key(i)); ok && v.Assignment.Ranks.Len() == 0 && !v.Leads {
 					relays++
 				}
-				if rank < n && string(m.word[w.key(i)]) != "word" {
-					t.Errorf("key %d: the member of rank %d of %d has been told %q", i, rank, n, m.word[w.key(i)])
+				if rank < n && string(m.catchUp[w.key(i)]) != "word" {
+					t.Errorf("key %d: the member of rank %d of %d has been told %q", i, rank, n, m.catchUp[w.key(i)])
 				}
 			}
 		}

@@ -7,19 +7,19 @@ import (
 	"tidings/overlay"
 )
 
-// before is what a record was like before it was changed.
+// A priorState is the state of a membership before a change.
 type priorState struct {
 	membership    *membership
 	order         *order
-	ranks         Ranks // that were served
+	ranks         Ranks // ranks that the node served
 	intervalStart int64
 }
 
-// unknown stands for a number that the parent has not been told.
+// neverReported means that the parent has to be told even if no rank is missing.
 const neverReported = ^uint32(0)
 
-// begin has to be called before a record is changed: its edges are taken out of the
-// digests of their links, and put in again, as they are then, by settle.
+// beginChange must be called before a membership is changed. It removes the edges from the digests
+// of their links; finishChanges adds them again in their new form.
 func (w *Wedge) beginChange(r *membership) {
 	if r.flags&changing != 0 {
 		return
@@ -37,9 +37,9 @@ func (w *Wedge) beginChange(r *membership) {
 	}
 }
 
-// settle ends a turn: the digests are right again, the application hears of changed
-// duties, and parents of what is not served; messages of leaders go out. What the
-// application does meanwhile is settled too.
+// finishChanges completes all changes since beginChange: it updates the digests, informs the
+// application of changed assignments and parents of missing ranks, and sends broadcasts. It also
+// completes changes that the application makes meanwhile.
 func (w *Wedge) finishChanges() {
 	if w.finishing {
 		return
@@ -79,10 +79,11 @@ func (w *Wedge) finishChanges() {
 	w.sendBroadcasts()
 }
 
-// keepTouched is for how many changes room is kept: as many as records hang on one link, mostly.
+// changedCap is the capacity of Wedge.changed that is kept: about as many memberships as use one
+// link.
 const changedCap = 512
 
-// tell tells the application and the parent what has changed.
+// notify informs the application and the parent of a change.
 func (w *Wedge) notify(r *membership, b priorState) {
 	if r.flags&appAsked == 0 && r.assignedRanks(nil) > 0 {
 		r.flags |= appAsked
@@ -102,7 +103,8 @@ func (w *Wedge) notify(r *membership, b priorState) {
 	}
 }
 
-// serving returns the ranks that the node serves.
+// serving returns the ranks that the node serves: none if the application has not been asked, or
+// declined.
 func (r *membership) serving() (ranks Ranks) {
 	if r.flags&(appAsked|declines) != appAsked {
 		return ranks
@@ -121,7 +123,7 @@ func (r *membership) assignment() Assignment {
 	}
 }
 
-// record makes the record of an order.
+// newMembership makes the membership for an order.
 func (w *Wedge) newMembership(o *order) *membership {
 	number := w.memberships.Put(membership{order: o, index: uint32(len(w.active))})
 	w.active = append(w.active, number)
@@ -131,7 +133,7 @@ func (w *Wedge) newMembership(o *order) *membership {
 	return r
 }
 
-// all are the records.
+// all iterates over the memberships.
 func (w *Wedge) all() iter.Seq[*membership] {
 	return func(yield func(*membership) bool) {
 		for _, number := range w.active {
@@ -142,7 +144,7 @@ func (w *Wedge) all() iter.Seq[*membership] {
 	}
 }
 
-// named returns the record of a key, by its name; nil: there is none.
+// byKey returns the membership with a short key, or nil.
 func (w *Wedge) byKey(key uint64) *membership {
 	if number, ok := w.byShortKey[key]; ok {
 		return w.memberships.At(number)
@@ -150,7 +152,7 @@ func (w *Wedge) byKey(key uint64) *membership {
 	return nil
 }
 
-// give puts a later order in the place of a record's.
+// setOrder replaces the order of a membership by a later one.
 func (w *Wedge) setOrder(r *membership, o *order) {
 	r.order = o
 	r.flags &^= appAsked | declines | leads | reportedMissing
@@ -160,7 +162,7 @@ func (w *Wedge) setOrder(r *membership, o *order) {
 	}
 }
 
-// end forgets a record: its edges end, up and down.
+// remove ends a membership and its edges, up and down.
 func (w *Wedge) remove(r *membership) {
 	w.endEdges(r)
 	w.leaveParent(r)
@@ -173,7 +175,7 @@ func (w *Wedge) remove(r *membership) {
 	r.flags |= removed
 }
 
-// endEdges ends a record's edges to its children.
+// endEdges ends the edges to all children.
 func (w *Wedge) endEdges(r *membership) {
 	w.beginChange(r)
 	for i := range r.edges {
@@ -186,7 +188,7 @@ func (w *Wedge) endEdges(r *membership) {
 	r.edges = nil
 }
 
-// leaveParent ends the edge to the parent.
+// leaveParent ends the edge to the parent, and tells the parent.
 func (w *Wedge) leaveParent(r *membership) {
 	w.beginChange(r)
 	if l := w.linkAt(r.parent); l != nil {
@@ -195,7 +197,7 @@ func (w *Wedge) leaveParent(r *membership) {
 	}
 }
 
-// hang makes a peer the record's parent; nil: it has none.
+// setParent makes a peer the parent; nil means that there is none.
 func (w *Wedge) setParent(r *membership, l *link) {
 	if was := w.linkAt(r.parent); was != nil {
 		was.childOf--
@@ -207,8 +209,8 @@ func (w *Wedge) setParent(r *membership, l *link) {
 	r.flags &^= statusQueued
 }
 
-// orphan leaves a record without parent and children. It serves on for a grace, in which
-// another parent may come.
+// loseParent leaves a membership without parent and children. The node goes on serving for the
+// grace, in which another parent may appear.
 func (w *Wedge) loseParent(r *membership) {
 	w.endEdges(r)
 	w.setParent(r, nil)
@@ -218,14 +220,14 @@ func (w *Wedge) loseParent(r *membership) {
 	w.cal.Add(x.graceEnd, task{kind: taskGrace, key: shortKey(r.order.key)})
 }
 
-// endDue ends a record whose grace is over.
+// graceOver ends a membership whose grace is over.
 func (w *Wedge) graceOver(r *membership, now time.Time) {
 	if r != nil && r.flags&inGrace != 0 && !now.Before(r.extra.graceEnd) {
 		w.remove(r)
 	}
 }
 
-// Duty returns what the node has to do for a key; ok is false if that is nothing.
+// Assignment returns the node's assignment for a key; ok is false if it has none.
 func (w *Wedge) Assignment(key overlay.ID) (d Assignment, ok bool) {
 	r := w.byKey(shortKey(key))
 	if r == nil || r.order.key != key {

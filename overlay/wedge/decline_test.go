@@ -11,12 +11,12 @@ import (
 	"tidings/sim"
 )
 
-// Who declines has the next members stand in; the leader knows how many serve; messages
-// reach all who have a part; n moves up and down, and everybody goes when it is 0.
+// Members that decline get stand-ins; the leader knows how many serve; broadcasts reach all members
+// that take part; n can rise and fall, and 0 ends the wedge.
 func TestLifeOfAWedge(t *testing.T) {
 	t.Parallel()
-	// In most worlds whose seeds stand first, what children had told was forgotten as stand-ins
-	// changed, so that the leader named them and took them back in turns, for good.
+	// With most of the first seeds, reports of children were once discarded when stand-ins changed,
+	// so that the leader assigned and withdrew the stand-ins forever.
 	for _, seed := range longtest.Pick([]uint64{4}, []uint64{0, 4, 6, 9, 1}) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { life(t, seed) })
 	}
@@ -33,7 +33,7 @@ func life(t *testing.T, seed uint64) {
 		term++
 		w.enlist(leader, key, wedge.Order{Term: wedge.Term{Seq: term}, N: n, Payload: []byte(payload)})
 		w.Run(40 * time.Second)
-		w.sound()
+		w.checkDigests()
 	}
 	serving := func(want, wantDeclined int) {
 		t.Helper()
@@ -69,12 +69,12 @@ func life(t *testing.T, seed uint64) {
 		exactly(fmt.Sprint(n, " ranks"), n)
 	}
 
-	// Two decline when they are asked, one later, and one who was to stand in.
+	// Two decline when they are asked, one declines later, and one stand-in declines.
 	near[3].refuses[key], near[20].refuses[key], near[8].refuses[key] = true, true, true
 	enlist(20, "b")
 	near[11].Do(func() { near[11].wedge.Decline(key) })
 	w.Run(time.Minute)
-	for range 60 { // and so it stays
+	for range 60 { // the state is stable
 		w.Run(time.Second)
 		whole("three decline, and a stand-in", 20)
 		serving(20, 4)
@@ -94,7 +94,7 @@ func life(t *testing.T, seed uint64) {
 	w.Run(time.Minute)
 	whole("one is willing again", 20)
 
-	// A message reaches everybody, once.
+	// A broadcast reaches every member once.
 	for _, m := range w.members {
 		m.got = nil
 	}
@@ -112,7 +112,7 @@ func life(t *testing.T, seed uint64) {
 		}
 	}
 
-	// Who finds an order invalid neither serves nor passes it on.
+	// A member that finds an order invalid neither serves nor forwards it.
 	near[5].invalid[key] = true
 	enlist(20, "d")
 	if _, ok := near[5].wedge.Assignment(key); ok {
@@ -147,7 +147,7 @@ func life(t *testing.T, seed uint64) {
 	}
 }
 
-// Many decline: the first sixteen have stand-ins, and the others are known to be missing.
+// If many decline, the first sixteen have stand-ins, and the others are known to be missing.
 func TestTooManyDecline(t *testing.T) {
 	w := newWorld(t, sim.Config{Seed: 10}, wedge.Config{})
 	w.grow(64)
@@ -169,11 +169,12 @@ func TestTooManyDecline(t *testing.T) {
 			t.Errorf("%d ranks were left out", st.LeftOut)
 		}
 	})
-	w.sound()
+	w.checkDigests()
 }
 
-// Who declined has no part any more as soon as nearer members have come in its place: nobody stands in for it.
-func TestWhoDeclinedIsForgottenWithItsRank(t *testing.T) {
+// A member that declined no longer counts after nearer members have taken its rank, and has no
+// stand-in.
+func TestADeclinedRankIsForgottenWhenAnotherMemberHasIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sim.Config{Seed: 11}, wedge.Config{})
 	w.grow(24)
@@ -192,7 +193,7 @@ func TestWhoDeclinedIsForgottenWithItsRank(t *testing.T) {
 	for _, n := range longtest.Pick([]int{24, 48}, []int{24, 48, 96}) {
 		w.grow(n)
 		w.Run(20 * time.Minute)
-		w.sound()
+		w.checkDigests()
 	}
 	refuse := 0
 	for _, m := range w.nearest(key)[:10] {

@@ -2,7 +2,8 @@ package wedge
 
 import "fmt"
 
-// Check compares the digests of all links with the edges that there are, and what children told.
+// Check compares the digests of all links with the edges, and the reports of children with the
+// children.
 func (w *Wedge) Check() error {
 	up, down := map[*link]edgeSet{}, map[*link]edgeSet{}
 	kept := 0
@@ -13,12 +14,12 @@ func (w *Wedge) Check() error {
 			kept += len(r.extra.lastBroadcast)
 			for _, b := range r.extra.declinedBelow {
 				if l := w.linkAt(b.link); l == nil || r.edgeTo(l) == nil {
-					return fmt.Errorf("record %d knows what somebody declined who is no child of it", i)
+					return fmt.Errorf("membership %d has a report of a node that is not its child", i)
 				}
 			}
 		}
 		if int(r.index) != i || w.byKey(shortKey(r.order.key)) != r || r.flags&(changing|removed) != 0 {
-			return fmt.Errorf("record %d is out of place", i)
+			return fmt.Errorf("membership %d has wrong indices or flags", i)
 		}
 		if l := w.linkAt(r.parent); l != nil {
 			e := up[l]
@@ -45,7 +46,7 @@ func (w *Wedge) Check() error {
 		delete(down, l)
 	}
 	if kept != w.relayedBytes {
-		return fmt.Errorf("%d bytes are kept, %d counted", kept, w.relayedBytes)
+		return fmt.Errorf("%d bytes of broadcasts are kept, %d counted", kept, w.relayedBytes)
 	}
 	if len(up)+len(down) > 0 {
 		return fmt.Errorf("%d edges without a link", len(up)+len(down))

@@ -17,7 +17,7 @@ import (
 
 func entries(of ...*wedgepb.Entry) *wedgepb.Batch { return &wedgepb.Batch{Entries: of} }
 
-func TestFalseEntriesAreNotTaken(t *testing.T) {
+func TestFalseEntriesAreRefused(t *testing.T) {
 	l := newLab(t)
 	a := l.members(20)[3]
 	l.invalid[l.key(9)] = true
@@ -36,7 +36,7 @@ func TestFalseEntriesAreNotTaken(t *testing.T) {
 		{"a stand-in for nobody", func(e *wedgepb.Entry) { e.Ranks, e.StandIns = 11, []uint32{10} }, wedgepb.Refusal_INVALID},
 		{"more ranks than members can serve", func(e *wedgepb.Entry) { e.Order.N, e.Ranks = 85, 85 }, wedgepb.Refusal_INVALID},
 		{"an order that is not here", func(e *wedgepb.Entry) { e.Order = nil }, wedgepb.Refusal_NEED_PAYLOAD},
-		{"words that are not here", func(e *wedgepb.Entry) { e.Order.HasPayload, e.Order.Payload, e.Order.Key = false, nil, nil }, wedgepb.Refusal_NEED_PAYLOAD},
+		{"an unknown payload", func(e *wedgepb.Entry) { e.Order.HasPayload, e.Order.Payload, e.Order.Key = false, nil, nil }, wedgepb.Refusal_NEED_PAYLOAD},
 	} {
 		l.pass(time.Second)
 		key := l.key(len(c.name))
@@ -55,7 +55,7 @@ func TestFalseEntriesAreNotTaken(t *testing.T) {
 	}
 }
 
-func TestWhoCannotBeAParent(t *testing.T) {
+func TestPeersThatCannotBeParents(t *testing.T) {
 	l := newLab(t)
 	l.members(8)
 	stranger, client := l.actor(100, true), l.actor(101, false)
@@ -130,7 +130,7 @@ func TestOlderTermsAndOldBatchesChangeNothing(t *testing.T) {
 	if a.batch(old) == nil || parent() != b.id {
 		t.Error("the last batch is not acknowledged again, or read again")
 	}
-	// Ends, tallies and messages of those who are no parents or children.
+	// Ends, leaves, statuses and broadcasts of peers that are not parents or children.
 	a.batch(&wedgepb.Batch{Ends: []uint64{shortKey(key)}, Leaves: []uint64{shortKey(key)}, Statuses: []*wedgepb.Status{{Key: shortKey(key), Missing: 3}}})
 	if err := a.say(&wedgepb.Message{Body: &wedgepb.Message_Broadcasts{Broadcasts: &wedgepb.Broadcasts{Number: 7, Messages: []*wedgepb.Broadcast{{Key: shortKey(key), Message: []byte("news")}}}}}); err != nil {
 		t.Error(err)
@@ -148,7 +148,7 @@ func TestOlderTermsAndOldBatchesChangeNothing(t *testing.T) {
 	}
 }
 
-// A member that floods others with duties is refused, beyond the leaf sooner than in it.
+// A member that sends far too many entries is refused, sooner if it is outside the leaf.
 func TestFloodsAreBounded(t *testing.T) {
 	l := newLab(t)
 	all := l.members(70) // the leaf splits
@@ -184,7 +184,7 @@ func TestFloodsAreBounded(t *testing.T) {
 		t.Errorf("%d more of one from the leaf", n)
 	}
 	if st := l.w.Stats(); st.Records != maxMemberships {
-		t.Errorf("%d records", st.Records)
+		t.Errorf("%d memberships", st.Records)
 	}
 }
 
@@ -195,8 +195,8 @@ func answersOf(m map[uint64]wedgepb.Refusal_Kind) (of []wedgepb.Refusal_Kind) {
 	return of
 }
 
-// A child that refuses, or asks for the words again and again, is given up for another;
-// if that one refuses too, the node serves the ranks, for a round.
+// A child that refuses, or asks for the payload again and again, is replaced. If the next one
+// refuses too, the node serves the ranks for a round.
 func TestChildrenThatRefuse(t *testing.T) {
 	for _, kind := range []wedgepb.Refusal_Kind{
 		wedgepb.Refusal_NEED_PAYLOAD, wedgepb.Refusal_FULL, wedgepb.Refusal_INVALID, wedgepb.Refusal_HAS_PARENT, wedgepb.Refusal_LATER_TERM, 77,
@@ -258,8 +258,8 @@ func TestOrdersThatCannotBeGiven(t *testing.T) {
 		"a short interval":  {l.key(1), func(o *Order) { o.Interval = time.Millisecond }, "interval"},
 		"a long interval":   {l.key(1), func(o *Order) { o.Interval = 8 * 24 * time.Hour }, "interval"},
 		"a broken interval": {l.key(1), func(o *Order) { o.Interval++ }, "interval"},
-		"many words":        {l.key(1), func(o *Order) { o.Payload = make([]byte, MaxPayload+1) }, "bytes"},
-		"a twin":            {twin, func(*Order) {}, "same name"},
+		"a large payload":   {l.key(1), func(o *Order) { o.Payload = make([]byte, MaxPayload+1) }, "bytes"},
+		"a colliding key":   {twin, func(*Order) {}, "same first"},
 	} {
 		o := right
 		c.change(&o)
@@ -290,28 +290,28 @@ func TestMessagesOverBounds(t *testing.T) {
 		return &wedgepb.Message{Body: &wedgepb.Message_Batch{Batch: b}}
 	}
 	for name, m := range map[string]*wedgepb.Message{
-		"nothing":           {},
-		"no number":         batch(&wedgepb.Batch{Life: 1}),
-		"no life":           batch(&wedgepb.Batch{Number: 1}),
-		"a large record":    batch(&wedgepb.Batch{Life: 1, Number: 1, Record: make([]byte, maxRecordBytes+1)}),
-		"many ends":         batch(&wedgepb.Batch{Life: 1, Number: 1, Ends: make([]uint64, maxChanges+1)}),
-		"many parts":        batch(&wedgepb.Batch{Life: 1, Number: 1, Leaves: make([]uint64, maxChanges+1)}),
-		"more declined":     batch(&wedgepb.Batch{Life: 1, Number: 1, Statuses: []*wedgepb.Status{{Missing: 1, Declined: 2}}}),
-		"many declined":     batch(&wedgepb.Batch{Life: 1, Number: 1, Statuses: []*wedgepb.Status{{Ranks: make([]uint32, 17)}}}),
-		"depth 0":           e(func(e *wedgepb.Entry) { e.Depth = 0 }),
-		"depth 257":         e(func(e *wedgepb.Entry) { e.Depth = 257 }),
-		"no ranks":          e(func(e *wedgepb.Entry) { e.Ranks = 0 }),
-		"ranks around":      e(func(e *wedgepb.Entry) { e.First, e.Ranks = 1<<32-1, 1<<32-1 }),
-		"many stand-ins":    e(func(e *wedgepb.Entry) { e.StandIns = make([]uint32, maxStandIns+1) }),
-		"n of 0":            e(func(e *wedgepb.Entry) { e.Order.N = 0 }),
-		"a short interval":  e(func(e *wedgepb.Entry) { e.Order.IntervalMs = 1 }),
-		"a long interval":   e(func(e *wedgepb.Entry) { e.Order.IntervalMs = 1 << 31 }),
-		"many words":        e(func(e *wedgepb.Entry) { e.Order.Payload = make([]byte, MaxPayload+1) }),
-		"other words":       e(func(e *wedgepb.Entry) { e.Order.Payload = []byte("others") }),
-		"another key":       e(func(e *wedgepb.Entry) { e.Key++ }),
-		"a short key":       e(func(e *wedgepb.Entry) { e.Order.Key = e.Order.Key[:31] }),
-		"words unannounced": e(func(e *wedgepb.Entry) { e.Order.HasPayload = false }),
-		"a large payload": {Body: &wedgepb.Message_Broadcasts{Broadcasts: &wedgepb.Broadcasts{Messages: []*wedgepb.Broadcast{
+		"nothing":                {},
+		"no number":              batch(&wedgepb.Batch{Life: 1}),
+		"no life":                batch(&wedgepb.Batch{Number: 1}),
+		"a large record":         batch(&wedgepb.Batch{Life: 1, Number: 1, Record: make([]byte, maxRecordBytes+1)}),
+		"many ends":              batch(&wedgepb.Batch{Life: 1, Number: 1, Ends: make([]uint64, maxChanges+1)}),
+		"many parts":             batch(&wedgepb.Batch{Life: 1, Number: 1, Leaves: make([]uint64, maxChanges+1)}),
+		"more declined":          batch(&wedgepb.Batch{Life: 1, Number: 1, Statuses: []*wedgepb.Status{{Missing: 1, Declined: 2}}}),
+		"many declined":          batch(&wedgepb.Batch{Life: 1, Number: 1, Statuses: []*wedgepb.Status{{Ranks: make([]uint32, 17)}}}),
+		"depth 0":                e(func(e *wedgepb.Entry) { e.Depth = 0 }),
+		"depth 257":              e(func(e *wedgepb.Entry) { e.Depth = 257 }),
+		"no ranks":               e(func(e *wedgepb.Entry) { e.Ranks = 0 }),
+		"ranks around":           e(func(e *wedgepb.Entry) { e.First, e.Ranks = 1<<32-1, 1<<32-1 }),
+		"many stand-ins":         e(func(e *wedgepb.Entry) { e.StandIns = make([]uint32, maxStandIns+1) }),
+		"n of 0":                 e(func(e *wedgepb.Entry) { e.Order.N = 0 }),
+		"a short interval":       e(func(e *wedgepb.Entry) { e.Order.IntervalMs = 1 }),
+		"a long interval":        e(func(e *wedgepb.Entry) { e.Order.IntervalMs = 1 << 31 }),
+		"a large payload":        e(func(e *wedgepb.Entry) { e.Order.Payload = make([]byte, MaxPayload+1) }),
+		"another payload":        e(func(e *wedgepb.Entry) { e.Order.Payload = []byte("others") }),
+		"another key":            e(func(e *wedgepb.Entry) { e.Key++ }),
+		"a short key":            e(func(e *wedgepb.Entry) { e.Order.Key = e.Order.Key[:31] }),
+		"an unannounced payload": e(func(e *wedgepb.Entry) { e.Order.HasPayload = false }),
+		"a payload over the bound": {Body: &wedgepb.Message_Broadcasts{Broadcasts: &wedgepb.Broadcasts{Messages: []*wedgepb.Broadcast{
 			{Message: make([]byte, MaxBroadcast+1)},
 		}}}},
 		"many answers": {Body: &wedgepb.Message_Ack{Ack: &wedgepb.Ack{Refusals: make([]*wedgepb.Refusal, maxChanges+1)}}},
@@ -331,7 +331,7 @@ func TestMessagesOverBounds(t *testing.T) {
 	}
 }
 
-// FuzzReceive brings a node that leads, serves and passes on whatever comes.
+// FuzzReceive gives arbitrary messages to a node that leads, serves and relays.
 func FuzzReceive(f *testing.F) {
 	seed := newLab(f)
 	a := seed.members(3)[0]
@@ -377,8 +377,7 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
-// What relays keep of a leader's messages for those behind them is bounded, however many keys
-// they pass messages of.
+// The broadcasts that relays keep are bounded, for any number of keys.
 func TestRelaysKeepALimitedAmount(t *testing.T) {
 	l := newLab(t)
 	all := l.members(10)

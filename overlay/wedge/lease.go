@@ -8,21 +8,21 @@ import (
 	"tidings/overlay/wedge/wedgepb"
 )
 
-// startDigests begins to renew the edges down to a peer.
+// startDigests begins to renew the edges down to a peer, unless that is planned already.
 func (w *Wedge) startDigests(l *link) {
 	if l.digestAt.IsZero() {
 		w.planDigest(l, w.jitter(w.cfg.Maintenance))
 	}
 }
 
-// planDigest sets the time of the next Digest; there is only one.
+// planDigest sets the time of the next Digest, replacing an earlier plan.
 func (w *Wedge) planDigest(l *link, in time.Duration) {
 	l.digestAt = w.clock.Now().Add(in)
 	w.cal.Add(l.digestAt, task{kind: taskDigest, peer: l.peer.ID})
 }
 
-// digest renews all edges down to a peer at once. It waits until all changes have been
-// acknowledged: until then the ends know other edges.
+// digest renews all edges down to a peer. It waits until all changes have been acknowledged,
+// because until then the two ends know different edges.
 func (w *Wedge) digest(l *link, at time.Time) {
 	switch {
 	case l == nil || !l.digestAt.Equal(at):
@@ -48,8 +48,9 @@ func (w *Wedge) sendDigest(l *link) {
 	w.cal.Add(l.digestDue, task{kind: taskDigestTimeout, peer: l.peer.ID})
 }
 
-// digestAgain goes on when a digest was not answered in time. If the peer lives, the next
-// comes soon: another lost round would cost it its lease.
+// digestTimeout reacts to a digest that was not answered in time. After suspectTries it has the
+// overlay probe the peer, and plans the next digest soon: if the peer lives, another lost round
+// would cost its lease.
 func (w *Wedge) digestTimeout(l *link, at time.Time) {
 	if l == nil || l.digestPending == 0 || !l.digestDue.Equal(at) {
 		return
@@ -64,7 +65,8 @@ func (w *Wedge) digestTimeout(l *link, at time.Time) {
 	w.sendDigest(l)
 }
 
-// onDigest renews the edges from a parent, if it knows the same.
+// onDigest renews the edges from a parent if both ends know the same ones, and otherwise asks for a
+// list.
 func (w *Wedge) onDigest(from env.PeerID, l *link, m *wedgepb.Digest) {
 	match := m.Count == 0
 	to := env.Peer{ID: from}
@@ -82,14 +84,14 @@ func (w *Wedge) onDigest(from env.PeerID, l *link, m *wedgepb.Digest) {
 	w.send(to, &wedgepb.Message{Body: &wedgepb.Message_DigestReply{DigestReply: &wedgepb.DigestReply{Number: m.Number, Match: match}}})
 }
 
-// onAgree lists the edges to a child that knows others.
-func (w *Wedge) onAgree(l *link, m *wedgepb.DigestReply) {
+// onDigestReply lists the edges to a child that knows different ones.
+func (w *Wedge) onDigestReply(l *link, m *wedgepb.DigestReply) {
 	if l == nil || m.Number != l.digestPending || l.digestPending == 0 {
 		return
 	}
 	l.digestPending = 0
 	if m.Match || l.inFlight != nil || len(l.queue) > 0 {
-		return // or it is compared again in the next round
+		return // edges that still differ are found in the next round
 	}
 	w.stats.Lists++
 	for r := range w.all() {
@@ -100,7 +102,7 @@ func (w *Wedge) onAgree(l *link, m *wedgepb.DigestReply) {
 	w.enqueue(l, change{kind: changeListEnd, key: m.Number}, 0)
 }
 
-// endList ends the edges from a parent that its list has not named.
+// endList ends the edges from a parent that its list did not contain.
 func (w *Wedge) endList(l *link) {
 	l.listFor = 0
 	l.renewedAt = w.clock.Now()
@@ -111,7 +113,7 @@ func (w *Wedge) endList(l *link) {
 	}
 }
 
-// round compares all splits with fresh counts, and finds children for edges without.
+// round compares all splits with fresh counts, and finds children for edges that have none.
 func (w *Wedge) round() {
 	w.schedule(w.jitter(w.cfg.Maintenance), task{kind: taskRound})
 	if len(w.active) == 0 {
@@ -131,7 +133,7 @@ func (w *Wedge) round() {
 
 func (w *Wedge) sweepPause() time.Duration { return min(w.cfg.Maintenance/8, maxSweep) }
 
-// sweep ends what was not renewed in time, and forgets links without a use.
+// sweep ends edges that were not renewed in time, and drops idle links.
 func (w *Wedge) sweep(now time.Time) {
 	w.schedule(w.sweepPause(), task{kind: taskSweep})
 	w.unblock(now)
@@ -143,10 +145,10 @@ func (w *Wedge) sweep(now time.Time) {
 	}
 }
 
-// stale says whether edges that hang from a parent were not renewed since a time.
+// leaseOver says whether there are edges from the peer, and the last renewal was before a time.
 func (l *link) leaseOver(since time.Time) bool { return l.up.count > 0 && l.renewedAt.Before(since) }
 
-// expire ends all that hangs from a parent that has not renewed it.
+// expire ends all memberships whose parent is a peer that did not renew them.
 func (w *Wedge) expire(l *link) {
 	for _, r := range slices.Collect(w.all()) {
 		if r.parent == l.number {
@@ -156,14 +158,15 @@ func (w *Wedge) expire(l *link) {
 	}
 }
 
-// idle says whether a link has no edges, and nothing waits on it.
+// idle says whether a link has no edges and no pending messages, is not blocked, and was not used
+// for idleTimeout.
 func (l *link) idle(now time.Time) bool {
 	return l.up.count == 0 && l.down.count == 0 && l.inFlight == nil && len(l.queue) == 0 &&
 		!now.Before(l.blockedUntil) && now.Sub(l.used) >= idleTimeout
 }
 
-// dropIdle ends a link that is idle. Its number of the last batch is needed no longer: what is still on its way
-// is older than any that may come.
+// dropIdle drops a link if it is idle. The number of its last batch is no longer needed, because a
+// frame that old cannot arrive any more.
 func (w *Wedge) dropIdle(l *link, now time.Time) {
 	if l.idle(now) {
 		id := l.peer.ID

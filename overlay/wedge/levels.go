@@ -1,32 +1,32 @@
 package wedge
 
-// The paper's own form: polling levels (Corona, §3.2, §3.4). A wedge of level l is all
-// members that have l digits in common with the key. There are no ranks, each member draws
-// its own phase, and each decides for those behind it.
+// Polling levels are the paper's own form of wedges (Corona, §3.2, §3.4). A wedge of level l
+// consists of all members that share l digits with the key. There are no ranks: each member draws
+// its own phase, and decides for the members behind it.
 //
-// The leader, nearest to the key, is alone at first. A node that lowers its level by one
-// asks the other halves of all bits of that digit: the members that have one digit less
-// in common with the key. Who is asked from nearer to the key asks all of the half it
-// stands for, and decides for itself whether to go a level further. So several ask for the
-// same half; a member stays with the parent that came first as long as that one does.
+// At first the leader, which is nearest to the key, is alone. A node that lowers its level by one
+// asks the other halves of all bits of that digit, that is the members that share one digit less
+// with the key. A node that was asked from nearer to the key asks all of the half it acts for, and
+// decides itself whether to go one level further. So several nodes ask for the same half; a member
+// keeps the first parent as long as that one is alive.
 //
-// Whatever is lost, repeated or late, edges form no cycle: they lead to members with less
-// in common with the key, or deeper into a half.
+// Lost, repeated or late messages cannot form a cycle of edges, because an edge leads to a member
+// that shares less with the key, or deeper into a half.
 
-// digits is how many digits the node has in common with an order's key.
+// sharedDigits returns how many digits the node shares with an order's key.
 func (w *Wedge) sharedDigits(o *order) uint8 {
 	return uint8(min(w.self.Common(o.key)/int(o.digitBits), maxLevel))
 }
 
-// maxLevel is the highest level that is told apart from others: below it there are no
-// networks with two members.
+// maxLevel is the highest level that is distinguished, so that a level fits into a byte. Two
+// members never share that many digits.
 const maxLevel = 254
 
-// alone is the level at which the leader asks nobody.
+// leaderOnlyLevel is the level at which the leader asks nobody.
 func (w *Wedge) leaderOnlyLevel(r *membership) uint8 { return w.sharedDigits(r.order) + 1 }
 
-// decides says whether the node decides for others: it leads, or its parent is nearer to
-// the key.
+// decidesLevel says whether the node chooses the level for the members behind it: it leads, or its
+// parent is nearer to the key.
 func (w *Wedge) decidesLevel(r *membership) bool {
 	if r.flags&leads != 0 {
 		return true
@@ -34,8 +34,8 @@ func (w *Wedge) decidesLevel(r *membership) bool {
 	return r.parent != noLink && w.linkAt(r.parent).contact.ID.Common(r.order.key)/int(r.order.digitBits) > int(w.sharedDigits(r.order))
 }
 
-// relevel brings the level a step nearer to what the application wants, and says whether
-// it was another.
+// adjustLevel moves the level one step towards what the application wants, and says whether it
+// changed.
 func (w *Wedge) adjustLevel(r *membership) bool {
 	if !w.decidesLevel(r) || r.flags&inGrace != 0 {
 		return false
@@ -56,19 +56,19 @@ func (w *Wedge) adjustLevel(r *membership) bool {
 	return true
 }
 
-// Relevel brings the levels of all wedges in which this node decides for others a step nearer
-// to what the application wants by now, as each maintenance interval does.
+// AdjustLevels moves the levels of all wedges in which this node decides one step towards what the
+// application wants, as each round does.
 func (w *Wedge) AdjustLevels() {
 	for r := range w.all() {
 		if r.order.digitBits != 0 && w.adjustLevel(r) {
 			w.walk(r, hashOnly, false)
 		}
 	}
-	w.finishChanges() // lest a link look as if it had no edges
+	w.finishChanges() // otherwise a link would seem to have no edges
 }
 
-// reach asks the halves that a record's level, and the part of the network that the node
-// stands for, call for.
+// walkLevels asks the halves that follow from the membership's level, and from the part of the
+// network that the node acts for.
 func (w *Wedge) walkLevels(r *membership, detail orderDetail) {
 	digits := int(w.sharedDigits(r.order))
 	least, below := int(r.level)*int(r.order.digitBits), digits*int(r.order.digitBits)
@@ -94,5 +94,5 @@ func (w *Wedge) walkLevels(r *membership, detail orderDetail) {
 	w.replaceEdges(r, edges, detail)
 }
 
-// lost says that a peer is held to be dead.
+// lost says whether the overlay reported the peer dead.
 func (l *link) lost() bool { return l != nil && l.dead }

@@ -10,9 +10,9 @@ import (
 	"tidings/sim"
 )
 
-// "A channel with polling level l is polled by all nodes with at least l matching prefix
-// digits in their identifiers." (Corona, §3.2.) A level more or less takes a round for each
-// step; phases are spread at random; and each member is asked by one parent.
+// "A channel with polling level l is polled by all nodes with at least l matching prefix digits in
+// their identifiers." (Corona, §3.2.) Each change of the level by one takes a round; phases are
+// random; and each member has one parent.
 func TestLevelsReachTheirMembers(t *testing.T) {
 	t.Parallel()
 	const maintenance = 2 * time.Minute
@@ -34,7 +34,7 @@ func TestLevelsReachTheirMembers(t *testing.T) {
 				}
 			}
 		}
-		// wrong counts the members that serve and should not, or should and do not.
+		// wrong counts the members that serve and should not, or should serve and do not.
 		wrong := func(level int) (wrong, serving int) {
 			for key, leader := range leaders {
 				for _, m := range w.live() {
@@ -64,11 +64,11 @@ func TestLevelsReachTheirMembers(t *testing.T) {
 			if !ok {
 				t.Errorf("digits of %d bits, level %d: %d members are wrong", digit, level, n)
 			}
-			w.sound()
+			w.checkDigests()
 			before = level
 		}
 
-		// At rest: phases are random, messages reach all, and little is sent.
+		// In a stable network phases are random, broadcasts reach all, and little is sent.
 		w.SetFaults(sim.Faults{})
 		even := 0.
 		for key, leader := range leaders {
@@ -93,9 +93,9 @@ func TestLevelsReachTheirMembers(t *testing.T) {
 		st := w.stats()
 		w.Run(20 * time.Minute)
 		after := w.stats()
-		t.Logf("ten rounds of quiet: %d entries for %d duties", after.Entries-st.Entries, after.Duties)
+		t.Logf("ten rounds of quiet: %d entries for %d assignments", after.Entries-st.Entries, after.Duties)
 
-		// A new term changes nobody's duty but its words, and a death is repaired.
+		// A new term changes only the payload of assignments, and a death is repaired.
 		for key, leader := range leaders {
 			w.enlist(leader, key, wedge.Order{Term: wedge.Term{Seq: 2}, N: 1, DigitBits: digit, Payload: []byte("others")})
 		}
@@ -112,6 +112,6 @@ func TestLevelsReachTheirMembers(t *testing.T) {
 			n, _ := wrong(0)
 			t.Errorf("digits of %d bits: after deaths %d members are wrong", digit, n)
 		}
-		w.sound()
+		w.checkDigests()
 	}
 }

@@ -13,50 +13,51 @@ import (
 	"tidings/overlay/wedge/wedgepb"
 )
 
-// A link is all that this node shares with one peer: the edges between them, in both
-// directions, and what has changed in them.
+// A link is everything that this node shares with one peer: the edges between them, in both
+// directions, and the changes to be sent.
 type link struct {
 	number  linkNumber
 	peer    env.Peer
 	contact *overlay.Contact
-	dead    bool // it was held to be dead, and has not spoken since
-	common  int  // bits of the id it shares with this node
+	dead    bool // the peer was reported dead, and has sent nothing since
+	common  int  // bits of the id that the peer shares with this node
 
-	up, down  edgeSet   // up: the peer is the parent
-	childOf   int       // records whose parent it is: up.count, but for those being changed
+	up, down  edgeSet   // up: the peer is the parent; down: the peer is the child
+	childOf   int       // memberships whose parent the peer is; equals up.count except during changes
 	renewedAt time.Time // when the peer last renewed the edges up
 
 	queue      []change
-	flushAt    time.Time     // zero: nothing waits
-	inFlight   *outgoing     // nil: none
-	rtt        time.Duration // see measured; zero: never
-	issueKnown uint64        // the issue of this node's record that the peer has; 0: none
+	flushAt    time.Time     // zero: no flush is planned
+	inFlight   *outgoing     // the batch that is not acknowledged; nil: none
+	rtt        time.Duration // round-trip time, see updateRTT; 0: not measured
+	issueKnown uint64        // issue of this node's record that the peer has; 0: none
 
-	peerLife, lastBatch uint64 // of the peer, and its last batch
-	lastAck             []byte // what that was answered
+	peerLife, lastBatch uint64 // the peer's life, and the number of its last batch
+	lastAck             []byte // the answer to that batch
 
-	digestAt      time.Time // when the edges down are next renewed; zero: no plan
-	digestPending uint64    // the digest that is not answered; 0: none
-	digestDue     time.Time // when the answer is due
+	digestAt      time.Time // when the edges down are renewed next; zero: not planned
+	digestPending uint64    // number of the digest that awaits an answer; 0: none
+	digestDue     time.Time // when that answer is overdue
 	digestTries   int
-	listFor       uint64 // the peer's digest that its list is to answer; 0: none
-	round         uint8  // counts the lists
+	listFor       uint64 // number of the peer's digest that the expected list answers; 0: none
+	round         uint8  // counts the peer's lists, modulo 256
 
-	used         time.Time // when something last came in or went out
-	blockedUntil time.Time // until then it is asked nothing new; zero: it is not shunned
+	used         time.Time // when a batch was last received or sent
+	blockedUntil time.Time // no new entries are sent to the peer before; zero: it is not blocked
 
-	broadcasts     []*wedgepb.Broadcast // messages of leaders that wait
+	broadcasts     []*wedgepb.Broadcast // queued broadcasts
 	broadcastBytes int
-	numbers        recentNumbers // frames of Downs
+	numbers        recentNumbers // of recent broadcast frames
 }
 
-// A linkNumber is that of a link among all of the node's, one more than that of its place. It stands where a pointer
-// would in records, of which there are millions in a simulated network; when its link is gone, another gets it.
+// A linkNumber is one more than the place of a link in Wedge.linkStore. Memberships, of which a
+// simulated network has millions, store it in place of a pointer. The number is reused when its
+// link is gone.
 type linkNumber uint32
 
-const noLink linkNumber = 0 // no link's
+const noLink linkNumber = 0 // the number of no link
 
-// numbered returns a link; nil for none.
+// linkAt returns the link with a number; nil for noLink.
 func (w *Wedge) linkAt(n linkNumber) *link {
 	if n == noLink {
 		return nil
@@ -64,7 +65,7 @@ func (w *Wedge) linkAt(n linkNumber) *link {
 	return w.linkStore.At(uint32(n - 1))
 }
 
-// edges summarises the edges of a link in one direction, by which both ends compare what
+// An edgeSet summarises the edges of a link in one direction, so that both ends can compare what
 // they know.
 type edgeSet struct {
 	count  uint32
@@ -81,7 +82,7 @@ func (e *edgeSet) remove(hash uint64) {
 	e.digest ^= hash
 }
 
-// An outgoing batch waits for its acknowledgement.
+// An outgoing is a batch that is not acknowledged.
 type outgoing struct {
 	batch *wedgepb.Batch
 	made  time.Time
@@ -89,25 +90,25 @@ type outgoing struct {
 	tries int
 }
 
-// An item is something to be told in a batch. Entries and tallies are written as they are
-// when the batch is made.
+// A change is one thing to be told in a batch. Entries and statuses are written as they are when
+// the batch is made.
 type change struct {
 	kind changeKind
-	key  uint64 // or, of the end of a list, the digest it answers
+	key  uint64 // short key; for changeListEnd the number of the digest that the list answers
 }
 
 type changeKind uint8
 
 const (
 	changeEntry  changeKind = iota
-	changeListed            // an entry in a list
+	changeListed            // an entry that is part of a list
 	changeEnd
 	changeLeave
 	changeStatus
 	changeListEnd
 )
 
-// link returns the link to a node, making it if there is none.
+// link returns the link to a node, making one if there is none.
 func (w *Wedge) link(c *overlay.Contact) *link {
 	l := w.links[c.Peer.ID]
 	if l == nil {
@@ -117,7 +118,7 @@ func (w *Wedge) link(c *overlay.Contact) *link {
 		w.links[c.Peer.ID] = l
 		w.node.Watch(c)
 		if w.node.RTT(c.Peer.ID) == 0 {
-			w.node.Suspect(c.Peer.ID) // a probe: phases are told by the round trip
+			w.node.Suspect(c.Peer.ID) // starts a probe, since times are corrected by half the round trip
 		}
 	}
 	if l.contact == nil || c.Issued > l.contact.Issued {
@@ -126,7 +127,7 @@ func (w *Wedge) link(c *overlay.Contact) *link {
 	return l
 }
 
-// sortedLinks returns some of the links, by peer.
+// sortedLinks returns the links for which keep is true, by peer.
 func (w *Wedge) sortedLinks(keep func(*link) bool) (links []*link) {
 	for _, l := range w.links {
 		if keep(l) {
@@ -137,8 +138,8 @@ func (w *Wedge) sortedLinks(keep func(*link) bool) (links []*link) {
 	return links
 }
 
-// clear forgets what was to be told to a peer. Should it come back, digests show what
-// it has missed, and tallies are told again.
+// clearPending discards what was queued or sent to a peer without an answer. If the peer comes
+// back, a digest shows what it missed, and statuses are reported again.
 func (w *Wedge) clearPending(l *link) {
 	for r := range w.all() {
 		if r.parent == l.number {
@@ -159,7 +160,7 @@ func (w *Wedge) nextNumber() uint64 {
 	return w.lastNumber
 }
 
-// queueEntry has an edge told to its child, with so much of its order.
+// queueEntry queues an edge for its child, with the given part of its order.
 func (w *Wedge) queueEntry(l *link, r *membership, e *edge, detail orderDetail) {
 	e.flags = e.flags&^detailMask | max(e.flags&detailMask, uint8(detail))
 	if e.flags&entryQueued == 0 {
@@ -176,7 +177,7 @@ func (w *Wedge) queueLeave(l *link, r *membership) {
 	w.enqueue(l, change{kind: changeLeave, key: shortKey(r.order.key)}, flushDelay)
 }
 
-// enqueue has something told within d.
+// enqueue queues a change, to be sent within d.
 func (w *Wedge) enqueue(l *link, i change, d time.Duration) {
 	l.queue = append(l.queue, i)
 	at := w.clock.Now().Add(d)
@@ -186,8 +187,8 @@ func (w *Wedge) enqueue(l *link, i change, d time.Duration) {
 	}
 }
 
-// flush sends what has changed on a link, unless a batch is under way: then its
-// acknowledgement brings the next.
+// flush sends the changes on a link. While a batch is in flight it does nothing, because the
+// acknowledgement triggers the next batch.
 func (w *Wedge) flush(l *link, at time.Time) {
 	if l != nil && l.inFlight == nil && l.flushAt.Equal(at) {
 		w.flushNow(l)
@@ -209,11 +210,11 @@ func (w *Wedge) flushNow(l *link) {
 	w.sendBatch(l, now)
 }
 
-// batch makes a batch of what waits, and says how much of that it holds; nil if nothing
-// of it is to be told any longer.
+// makeBatch makes a batch of queued changes, and returns how many of them it used up. The batch is
+// nil if none of these needs to be told any longer.
 func (w *Wedge) makeBatch(l *link) (b *wedgepb.Batch, taken int) {
 	b = &wedgepb.Batch{}
-	const overhead = 2 << 10 // a record, and what the fields cost beside their values
+	const overhead = 2 << 10 // a record, and the encoding of the fields
 	size, items := overhead, 0
 	for _, i := range l.queue {
 		cost := w.appendChange(b, l, i)
@@ -232,7 +233,8 @@ func (w *Wedge) makeBatch(l *link) (b *wedgepb.Batch, taken int) {
 	return b, taken
 }
 
-// write adds an item to a batch and returns about how many bytes it takes.
+// appendChange adds a change to a batch, and returns its approximate size in bytes; 0 if it is
+// obsolete.
 func (w *Wedge) appendChange(b *wedgepb.Batch, l *link, i change) int {
 	r := w.byKey(i.key)
 	var e *edge
@@ -259,7 +261,7 @@ func (w *Wedge) appendChange(b *wedgepb.Batch, l *link, i change) int {
 		return 8
 	case changeLeave:
 		if r != nil && r.parent == l.number {
-			return 0 // it is the parent again
+			return 0 // the peer is the parent again
 		}
 		b.Leaves = append(b.Leaves, i.key)
 		return 8
@@ -279,7 +281,7 @@ func (w *Wedge) appendChange(b *wedgepb.Batch, l *link, i change) int {
 	}
 }
 
-// entry is an edge as its child is told.
+// entry returns an edge in the form in which its child is told.
 func (w *Wedge) entry(r *membership, e *edge) *wedgepb.Entry {
 	o := r.order
 	m := &wedgepb.Entry{
@@ -307,16 +309,16 @@ func (w *Wedge) entry(r *membership, e *edge) *wedgepb.Entry {
 	return m
 }
 
-// age is how long ago the reference phase last began.
+// intervalAge returns how long ago the current interval began, less than the interval.
 func (w *Wedge) intervalAge(r *membership) time.Duration {
 	age := time.Duration(w.clock.Now().UnixNano()-r.intervalStart) % r.order.interval
-	if age < 0 { // a leader may say when it will begin
+	if age < 0 { // a leader may give a start in the future
 		age += r.order.interval
 	}
 	return age
 }
 
-// sendOut sends the batch that is under way, again or for the first time.
+// sendBatch sends the batch in flight, for the first time or again.
 func (w *Wedge) sendBatch(l *link, now time.Time) {
 	o := l.inFlight
 	o.tries++
@@ -324,8 +326,8 @@ func (w *Wedge) sendBatch(l *link, now time.Time) {
 	if len(o.batch.Entries) > 0 && l.issueKnown != w.node.Self().Issued {
 		o.batch.Record = w.node.Self().Raw
 	}
-	// Ages are told as they will be when the batch has come: the child need not have
-	// measured the way.
+	// Ages are valid at the estimated time of arrival, so the child need not have measured the
+	// round trip.
 	o.batch.WaitedMs = uint32((now.Sub(o.made) + w.rtt(l)/2).Milliseconds())
 	w.stats.Batches++
 	l.used = now
@@ -334,8 +336,8 @@ func (w *Wedge) sendBatch(l *link, now time.Time) {
 	w.cal.Add(o.due, task{kind: taskResend, peer: l.peer.ID})
 }
 
-// trip is how long a batch and its acknowledgement take: as measured on the link, else by
-// the overlay, whose first probe may have had to wait for the link.
+// rtt returns the round-trip time of a link. It prefers the link's own measurement, because the
+// overlay's first probe may have waited for the connection.
 func (w *Wedge) rtt(l *link) time.Duration {
 	if l.rtt != 0 {
 		return l.rtt
@@ -343,8 +345,8 @@ func (w *Wedge) rtt(l *link) time.Duration {
 	return w.node.RTT(l.peer.ID)
 }
 
-// measured takes one measured trip into the estimate. The shortest counts most: others had
-// to wait for the link.
+// updateRTT includes a measurement in the estimate. The shortest counts most, since longer ones may
+// have waited for the connection.
 func (l *link) updateRTT(d time.Duration) {
 	if l.rtt == 0 || d < l.rtt {
 		l.rtt = d
@@ -353,13 +355,13 @@ func (l *link) updateRTT(d time.Duration) {
 	l.rtt += min(d-l.rtt, l.rtt) / 16
 }
 
-// patience is how long an answer to what was sent so many times may take.
+// timeout returns how long to wait for an answer after so many tries.
 func (w *Wedge) timeout(l *link, tries int) time.Duration {
 	return w.node.RTO(l.peer.ID) << min(tries-1, 5)
 }
 
-// resend repeats a batch that was not acknowledged in time. A peer that lives but does
-// not acknowledge is as good as one that refuses.
+// resend repeats a batch that was not acknowledged in time. A peer that lives but does not
+// acknowledge is treated as one that refuses.
 func (w *Wedge) resend(l *link, at time.Time) {
 	if l == nil || l.inFlight == nil || !l.inFlight.due.Equal(at) {
 		return
@@ -375,7 +377,7 @@ func (w *Wedge) resend(l *link, at time.Time) {
 	w.sendBatch(l, w.clock.Now())
 }
 
-// giveUp gives the edges of a peer that does not answer to others.
+// giveUp gives the edges of a peer that does not answer to other members.
 func (w *Wedge) giveUp(l *link) {
 	w.clearPending(l)
 	w.block(l)
@@ -386,7 +388,7 @@ func (w *Wedge) giveUp(l *link) {
 	}
 }
 
-// shun has a peer asked nothing new for a while.
+// block stops new entries to a peer for one maintenance interval.
 func (w *Wedge) block(l *link) {
 	l.blockedUntil = w.clock.Now().Add(w.cfg.Maintenance)
 	if !slices.Contains(w.blocked, l.peer.ID) {
@@ -394,7 +396,7 @@ func (w *Wedge) block(l *link) {
 	}
 }
 
-// forgive forgets who need not be shunned any longer.
+// unblock ends the blocks that are over.
 func (w *Wedge) unblock(now time.Time) {
 	w.blocked = slices.DeleteFunc(w.blocked, func(id env.PeerID) bool {
 		l := w.links[id]

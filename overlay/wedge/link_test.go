@@ -14,8 +14,8 @@ import (
 
 func taken(*wedgepb.Entry) wedgepb.Refusal_Kind { return wedgepb.Refusal_NONE }
 
-// A child that lives and does not acknowledge is given up for another, and told so; the
-// batch is the same each time but for its age.
+// A child that lives and does not acknowledge is replaced, and told so. The repeated batch differs
+// only in its age.
 func TestSilentChildIsGivenUp(t *testing.T) {
 	l := newLab(t)
 	all := l.members(10)
@@ -63,8 +63,8 @@ func TestSilentChildIsGivenUp(t *testing.T) {
 	}
 }
 
-// A child that does not know the sender is shown its record.
-func TestStrangersAreShownTheRecord(t *testing.T) {
+// A child that does not know the sender is sent its record.
+func TestUnknownSendersSendTheirRecord(t *testing.T) {
 	l := newLab(t)
 	all := l.members(10)
 	key := all[9].id
@@ -95,8 +95,8 @@ func TestStrangersAreShownTheRecord(t *testing.T) {
 	}
 }
 
-// A parent that knows fewer edges lists them; what it does not name ends.
-func TestListsEndWhatTheyDoNotName(t *testing.T) {
+// A parent that knows fewer edges lists them, and edges that are not in the list end.
+func TestEdgesMissingFromAListEnd(t *testing.T) {
 	l := newLab(t)
 	a := l.members(10)[3]
 	var all []*wedgepb.Entry
@@ -105,7 +105,7 @@ func TestListsEndWhatTheyDoNotName(t *testing.T) {
 	}
 	a.batch(entries(all...))
 	if len(l.serves) != 3 {
-		t.Fatalf("%d duties", len(l.serves))
+		t.Fatalf("%d assignments", len(l.serves))
 	}
 	digest := func(number uint64, count uint32, digest uint64) bool {
 		a.heard()
@@ -122,36 +122,36 @@ func TestListsEndWhatTheyDoNotName(t *testing.T) {
 		e.Listed, e.Order = true, nil
 	}
 	a.number = 200
-	a.batch(&wedgepb.Batch{Entries: all[:2], ListEnd: 101}) // of another digest
+	a.batch(&wedgepb.Batch{Entries: all[:2], ListEnd: 101}) // for another digest
 	l.pass(2 * grace)
 	if len(l.serves) != 3 {
-		t.Errorf("%d duties after a list that nobody asked for", len(l.serves))
+		t.Errorf("%d assignments after a list that nobody asked for", len(l.serves))
 	}
 	digest(201, 2, 1)
 	a.batch(&wedgepb.Batch{Entries: all[:1]})
 	a.batch(&wedgepb.Batch{Entries: all[1:2], ListEnd: 201})
 	l.pass(grace / 2)
 	if len(l.serves) != 3 {
-		t.Errorf("%d duties before the grace is over", len(l.serves))
+		t.Errorf("%d assignments before the grace is over", len(l.serves))
 	}
 	l.pass(grace)
 	if _, ok := l.serves[l.key(2)]; ok || len(l.serves) != 2 {
-		t.Errorf("%d duties", len(l.serves))
+		t.Errorf("%d assignments", len(l.serves))
 	}
 	if up := l.w.links[a.peer].up; !digest(300, up.count, up.digest) || up.count != 2 {
 		t.Error("the list was not the whole")
 	}
-	l.pass(15 * time.Minute) // a lease from then
+	l.pass(15 * time.Minute) // a lease after that
 	if len(l.serves) != 2 {
-		t.Error("the duties end before their lease")
+		t.Error("the assignments end before their lease")
 	}
 	l.pass(8 * time.Minute)
 	if len(l.serves) != 0 || l.w.Stats().Expired != 2 {
-		t.Errorf("%d duties after their lease, %d expired", len(l.serves), l.w.Stats().Expired)
+		t.Errorf("%d assignments after their lease, %d expired", len(l.serves), l.w.Stats().Expired)
 	}
 }
 
-// What does not go into one batch goes into the next, and all of it arrives.
+// Changes that do not fit into one batch go into the next, and all arrive.
 func TestBatchesAreBounded(t *testing.T) {
 	for _, payload := range []int{0, MaxPayload} {
 		l := newLab(t)
@@ -173,7 +173,7 @@ func TestBatchesAreBounded(t *testing.T) {
 			}
 		}
 		if got != keys {
-			t.Errorf("%d of %d entries with %d bytes of words have come", got, keys, payload)
+			t.Errorf("%d of %d entries with %d bytes of payload arrived", got, keys, payload)
 		}
 		if least := keys * payload / maxBatch; batches < max(least, 2) {
 			t.Errorf("%d batches", batches)
@@ -181,8 +181,8 @@ func TestBatchesAreBounded(t *testing.T) {
 	}
 }
 
-// An application may call the Wedge while it is told of a duty.
-func TestDutiesCanBeDeclinedAtOnce(t *testing.T) {
+// An application may call the Wedge from within Serve.
+func TestAssignmentsCanBeDeclinedWithinServe(t *testing.T) {
 	l := newLab(t)
 	a := l.members(10)[3]
 	key := l.key(0)
@@ -192,21 +192,21 @@ func TestDutiesCanBeDeclinedAtOnce(t *testing.T) {
 		t.Error("serves what it declined")
 	}
 	l.pass(time.Minute)
-	tallies := 0
+	statuses := 0
 	for _, m := range a.heard() {
-		for _, tally := range m.GetBatch().GetStatuses() {
-			tallies++
-			if tally.Declined == 0 || tally.Missing < tally.Declined || int(tally.Declined) != len(tally.Ranks) {
-				t.Errorf("told %v", tally)
+		for _, status := range m.GetBatch().GetStatuses() {
+			statuses++
+			if status.Declined == 0 || status.Missing < status.Declined || int(status.Declined) != len(status.Ranks) {
+				t.Errorf("told %v", status)
 			}
 		}
 	}
-	if tallies == 0 {
+	if statuses == 0 {
 		t.Error("the parent is not told")
 	}
 }
 
-// A node that is no member any longer has no part in any wedge.
+// A node that is no longer a member takes part in no wedge.
 func TestClientsServeNothing(t *testing.T) {
 	l := newLab(t)
 	a := l.members(3)[1]
@@ -218,7 +218,7 @@ func TestClientsServeNothing(t *testing.T) {
 	l.node.Reachable(nil)
 	l.pass(10 * time.Second)
 	if st := l.w.Stats(); st.Records > 0 || len(l.serves) > 0 {
-		t.Errorf("the node is %v and has %d records", l.node.State(), st.Records)
+		t.Errorf("the node is %v and has %d memberships", l.node.State(), st.Records)
 	}
 	if err := l.w.Enlist(l.key(1), Order{N: 4, Interval: time.Minute}); err == nil {
 		t.Error("gives an order")
@@ -229,7 +229,7 @@ func TestClientsServeNothing(t *testing.T) {
 	}
 }
 
-// Nodes of one goroutine share orders, and never take one for another.
+// Nodes on one goroutine share orders, and never confuse two.
 func TestOrdersAreShared(t *testing.T) {
 	s := NewOrderCache(4)
 	an := func(i int, payload string) order {
@@ -278,15 +278,15 @@ func TestNoNumberIsTakenTwice(t *testing.T) {
 	}
 }
 
-// Only what changes nobody's part in a wedge passes on: frames of leaders' messages, whole.
-func TestOnlyMessagesOfLeadersPassOn(t *testing.T) {
+// IsBroadcast accepts only whole frames that hold nothing but broadcasts.
+func TestOnlyWholeFramesOfBroadcastsAreBroadcasts(t *testing.T) {
 	downs := &wedgepb.Message{Body: &wedgepb.Message_Broadcasts{Broadcasts: &wedgepb.Broadcasts{Number: 7, Messages: []*wedgepb.Broadcast{{Key: 1, Message: []byte("news")}}}}}
 	frame, err := proto.Marshal(downs)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !IsBroadcast(frame) {
-		t.Error("messages of leaders do not pass on")
+		t.Error("a frame of broadcasts is not one")
 	}
 	for what, m := range map[string]*wedgepb.Message{
 		"a batch":  {Body: &wedgepb.Message_Batch{Batch: &wedgepb.Batch{Life: 1, Number: 1}}},
@@ -299,18 +299,18 @@ func TestOnlyMessagesOfLeadersPassOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		if IsBroadcast(other) || IsBroadcast(append(slices.Clip(frame), other...)) && len(other) > 0 {
-			t.Errorf("%s passes on", what)
+			t.Errorf("%s counts as a broadcast", what)
 		}
 	}
 	for n := range frame {
 		if IsBroadcast(frame[:n]) {
-			t.Errorf("%d of %d bytes pass on", n, len(frame))
+			t.Errorf("%d of %d bytes count as a broadcast", n, len(frame))
 		}
 	}
 }
 
-// What is read in place is what the library reads.
-func FuzzReadDowns(f *testing.F) {
+// readBroadcasts agrees with proto.Unmarshal.
+func FuzzReadBroadcasts(f *testing.F) {
 	for _, m := range []*wedgepb.Broadcasts{
 		{},
 		{Number: 7, Messages: []*wedgepb.Broadcast{{Key: 1, Message: []byte("news")}}},
@@ -327,8 +327,8 @@ func FuzzReadDowns(f *testing.F) {
 		f.Add(slices.Concat(frame, frame))
 		f.Add(frame[:len(frame)-1])
 	}
-	f.Add([]byte{5<<3 | 2, 2, 2<<3 | 2, 5})            // a message longer than what holds it
-	f.Add([]byte{5<<3 | 2, 4, 2<<3 | 2, 2, 3 << 3, 2}) // last is neither 0 nor 1
+	f.Add([]byte{5<<3 | 2, 2, 2<<3 | 2, 5})            // an inner length beyond the outer one
+	f.Add([]byte{5<<3 | 2, 4, 2<<3 | 2, 2, 3 << 3, 2}) // catch_up is neither 0 nor 1
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		var want wedgepb.Message
 		err := proto.Unmarshal(frame, &want)

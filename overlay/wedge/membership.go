@@ -7,87 +7,87 @@ import (
 	"tidings/internal/plant"
 )
 
-// A record is this node's part in one key's tree. A network has a few thousand at each
-// node, so they are kept small: what few need is in extra. Links have numbers there, which a
-// collector of garbage need not follow.
+// A membership is this node's part in one key's tree. A node has a few thousand of them, so they
+// are kept small: rarely used fields are in extra, and links are stored as numbers, which the
+// garbage collector need not follow.
 type membership struct {
 	order         *order
-	parent        linkNumber // none at the leader, and when the edge up has ended
+	parent        linkNumber // noLink at the leader, and after the edge to the parent has ended
 	edges         []edge
 	extra         *extra
-	intervalStart int64 // when the reference phase began: nanoseconds of Unix time
+	intervalStart int64 // start of an interval, in nanoseconds of Unix time; 0: not known
 
-	first, ranks uint32 // the interval that this node parts among those it stands for
-	reported     uint32 // ranks missing, as the parent was last told
-	index        uint32 // in Wedge.listed
-	depth        uint16 // bits it shares with all it stands for
+	first, ranks uint32 // range of ranks that this node divides among the members it acts for
+	reported     uint32 // missing ranks as last reported to the parent, or neverReported
+	index        uint32 // in Wedge.active
+	depth        uint16 // bits that the node shares with all members it acts for
 	flags        uint16
-	level        uint8 // of a wedge of levels: down to which this node asks others
-	listRound    uint8 // of the link's lists, when the parent last named it
+	level        uint8 // level down to which this node asks others, in a wedge of polling levels
+	listRound    uint8 // link.round of the list in which the parent last named this key
 }
 
 const (
 	leads           = 1 << iota // this node gave the order
 	appAsked                    // the application was asked whether it is willing
-	declines                    // and it is not
-	changing                    // being changed; see begin
-	removed                     // forgotten
-	inGrace                     // has no parent any longer, and serves on until extra.end
-	statusQueued                // a Tally is queued
-	standInsChanged             // its stand-ins have just changed
-	reportedMissing             // the parent was told that ranks are missing, and may still hold it to be so
+	declines                    // the application declined
+	changing                    // beginChange was called, finishChanges was not
+	removed                     // the membership has ended
+	inGrace                     // there is no parent; the node goes on serving until extra.graceEnd
+	statusQueued                // a Status is queued
+	standInsChanged             // stand-ins changed, and children must be told
+	reportedMissing             // the parent was told that ranks are missing, and may still believe it
 )
 
-// extra is what few records need.
+// extra holds state that few memberships have.
 type extra struct {
-	standIns      []uint32        // phases of those ranks of the interval that are n and more
-	declinedBelow []childDeclined // what children told of ranks declined
-	graceEnd      time.Time       // of a record that is ending
-	standInsAt    time.Time       // when the leader looks at its stand-ins again; zero: no look is planned
-	lastBroadcast []byte          // what came down last to a relay, for who comes after, and for itself when it serves; nil: nothing has
+	standIns      []uint32        // for each rank of the range from n on: the rank below n whose phase it takes
+	declinedBelow []childDeclined // declined ranks as reported by children
+	graceEnd      time.Time       // end of the grace of a membership without parent
+	standInsAt    time.Time       // when the leader assigns stand-ins; zero: not planned
+	lastBroadcast []byte          // last broadcast received as a relay, kept for new children and for the time when the node serves; nil: none
 }
 
-// below is what a child told.
+// A childDeclined holds the declined ranks that one child reported.
 type childDeclined struct {
 	link  linkNumber
 	count uint32
 	ranks []uint32
 }
 
-// An edge gives an interval of ranks to one child, who stands for all members that share
-// depth bits with this node and not the next.
+// An edge gives a range of ranks to one child. The child acts for all members that share depth bits
+// with this node but not the next bit.
 type edge struct {
-	link    linkNumber // none: nobody was found; see elsewhere
+	link    linkNumber // noLink: no child; see childMoved
 	first   uint32
 	ranks   uint32
-	missing uint32 // of these, as the child told
+	missing uint32 // ranks of the range that nobody serves, as the child reported
 	depth   uint16
 	flags   uint8
 }
 
 const (
-	detailMask  = 3      // how much of the order the next Entry carries: a wording
-	entryQueued = 1 << 2 // an Entry is
-	refusedOnce = 1 << 3 // another child has refused this interval
-	payloadSent = 1 << 4 // the words were sent because the child asked
-	childMoved  = 1 << 5 // the child had another parent; until the next round nobody is asked.
-	// An edge without a link that is not elsewhere is served by this node itself.
-	childMovedBefore = 1 << 6 // was elsewhere in the last round
-	catchUpOwed      = 1 << 7 // the child is to have what this node is handed: it had nothing to hand on
+	detailMask  = 3      // the bits that hold the orderDetail of the next Entry
+	entryQueued = 1 << 2 // an Entry is queued
+	refusedOnce = 1 << 3 // one child has already refused this range
+	payloadSent = 1 << 4 // the payload was sent because the child asked for it
+	childMoved  = 1 << 5 // the child had another parent, so no child is sought until the next round.
+	// This node serves the ranks of an edge that has no link, unless childMoved is set.
+	childMovedBefore = 1 << 6 // childMoved was set in the previous round
+	catchUpOwed      = 1 << 7 // the child still needs a catch-up message; this node had none when the child was new
 )
 
-// A wording is how much of its order an Entry carries.
+// An orderDetail says how much of its order an Entry carries.
 type orderDetail uint8
 
 const (
-	hashOnly       orderDetail = iota // its name
-	withoutPayload                    // all but the words
-	withPayload                       // all
+	hashOnly       orderDetail = iota // only the hash
+	withoutPayload                    // everything except key and payload
+	withPayload                       // everything
 )
 
 func (e *edge) servedHere() bool { return e.link == noLink && e.flags&childMoved == 0 }
 
-// asked is what the flags become when an edge is looked at anew.
+// flagsForRetry returns the flags of an edge for a new attempt to find or keep its child.
 func (e *edge) flagsForRetry() uint8 {
 	if e.flags&childMoved != 0 {
 		return childMovedBefore
@@ -95,7 +95,7 @@ func (e *edge) flagsForRetry() uint8 {
 	return e.flags &^ (refusedOnce | payloadSent)
 }
 
-// edge returns the edge to the other half of what shares depth bits, or nil.
+// edgeAt returns the edge to the members that share exactly depth bits with this node, or nil.
 func (r *membership) edgeAt(depth int) *edge {
 	for i := range r.edges {
 		if int(r.edges[i].depth) == depth {
@@ -105,7 +105,7 @@ func (r *membership) edgeAt(depth int) *edge {
 	return nil
 }
 
-// to returns the edge on a link, or nil.
+// edgeTo returns the edge on a link, or nil.
 func (r *membership) edgeTo(l *link) *edge {
 	for i := range r.edges {
 		if r.edges[i].link == l.number {
@@ -115,7 +115,7 @@ func (r *membership) edgeTo(l *link) *edge {
 	return nil
 }
 
-// reset forgets what the child of an edge has told of it.
+// forgetStatus discards what the child of an edge has reported.
 func (r *membership) forgetStatus(e *edge) {
 	e.missing = 0
 	if r.extra != nil {
@@ -123,9 +123,9 @@ func (r *membership) forgetStatus(e *edge) {
 	}
 }
 
-// keep holds what the child of an edge told to be true of the edge as it is now, until the
-// child tells anew: if all were forgotten whenever stand-ins change, the leader would take
-// them back, and name them again.
+// keepStatus adapts the child's last report to the current range of the edge, until the child
+// reports again. If reports were discarded whenever stand-ins change, the leader would withdraw the
+// stand-ins and assign them again, forever.
 func (r *membership) keepStatus(e *edge) {
 	e.missing = min(e.missing, e.ranks)
 	if r.extra == nil {
@@ -142,13 +142,13 @@ func (r *membership) keepStatus(e *edge) {
 	}
 }
 
-// part leaves an edge without a child.
+// detach leaves an edge without a child.
 func (r *membership) detach(e *edge) {
 	r.forgetStatus(e)
 	e.link, e.flags = noLink, 0
 }
 
-// rare returns what few records need, making it if there is none.
+// ensureExtra returns the extra of a membership, making one if there is none.
 func (r *membership) ensureExtra() *extra {
 	if r.extra == nil {
 		r.extra = &extra{}
@@ -156,7 +156,7 @@ func (r *membership) ensureExtra() *extra {
 	return r.extra
 }
 
-// standIns returns the phases of those ranks of an interval that are n and more.
+// standIns returns the phases of those ranks of a range that are n or more.
 func (r *membership) standIns(first, ranks uint32) []uint32 {
 	if r.extra == nil || len(r.extra.standIns) == 0 || first+ranks <= r.order.n {
 		return nil
@@ -165,10 +165,10 @@ func (r *membership) standIns(first, ranks uint32) []uint32 {
 	return r.extra.standIns[max(first, r.order.n)-base : first+ranks-base]
 }
 
-// own returns the interval that no edge takes away: the node's own ranks.
+// ownRanks returns the range that is left after the edges have taken theirs: the node's own ranks.
 func (r *membership) ownRanks() (first, ranks uint32) {
 	first, ranks = r.first, r.ranks
-	for i := range r.edges { // from the widest half to the narrowest
+	for i := range r.edges { // edges are sorted from the widest half to the narrowest
 		if e := &r.edges[i]; e.first == first {
 			first += e.ranks
 		}
@@ -177,7 +177,8 @@ func (r *membership) ownRanks() (first, ranks uint32) {
 	return first, ranks
 }
 
-// held counts the ranks that are this node's to serve, and calls each for all of them.
+// assignedRanks counts the ranks that this node itself should serve, and calls each for all of them
+// unless each is nil. They include the ranks of edges that have no child.
 func (r *membership) assignedRanks(each func(rank uint32)) (count uint32) {
 	first, ranks := r.ownRanks()
 	if r.order.digitBits != 0 {
@@ -200,8 +201,8 @@ func (r *membership) assignedRanks(each func(rank uint32)) (count uint32) {
 	return count
 }
 
-// serves returns the ranks whose phases the node serves: all that are its own, or, if
-// these are too many, as many as may be, evenly chosen.
+// servedRanks returns the ranks below n whose phases the node serves. If it has more than MaxRanks,
+// an evenly spaced choice of them is served.
 func (r *membership) servedRanks() (ranks Ranks) {
 	count := r.assignedRanks(nil)
 	if count == 0 || plant.LostRank && r.parent != noLink && r.order.key[31]&1 == 0 {
@@ -219,7 +220,7 @@ func (r *membership) servedRanks() (ranks Ranks) {
 	return ranks
 }
 
-// phased returns the rank below n whose phase a rank has.
+// phaseRank returns the rank below n whose phase a rank has: its own, or the one it stands in for.
 func (r *membership) phaseRank(rank uint32) uint32 {
 	if rank < r.order.n {
 		return rank
@@ -227,7 +228,7 @@ func (r *membership) phaseRank(rank uint32) uint32 {
 	return r.standIns(rank, 1)[0]
 }
 
-// hash names an edge as both its ends know it.
+// edgeHash identifies an edge to both of its ends.
 func (o *order) edgeHash(depth uint16, first, ranks uint32, standIns []uint32) uint64 {
 	h := hashNumber(o.hash, uint64(depth)<<32|uint64(first))
 	h = hashNumber(h, uint64(ranks))
@@ -237,7 +238,7 @@ func (o *order) edgeHash(depth uint16, first, ranks uint32, standIns []uint32) u
 	return h
 }
 
-// up is the hash of the edge to the parent, down that of one to a child.
+// parentEdgeHash is the hash of the edge to the parent, childEdgeHash that of an edge to a child.
 func (r *membership) parentEdgeHash() uint64 {
 	return r.order.edgeHash(r.depth, r.first, r.ranks, r.standIns(r.first, r.ranks))
 }

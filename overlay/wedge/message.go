@@ -14,8 +14,8 @@ import (
 
 const maxRecordBytes = 1 << 10
 
-// parse reads a message and checks every bound that does not depend on what the node
-// knows, so that no other code has to.
+// parse decodes a message and checks every bound that does not depend on the node's state, so that
+// no other code has to.
 func parse(body []byte) (*wedgepb.Message, error) {
 	m := readBroadcasts(body)
 	if m == nil {
@@ -30,7 +30,7 @@ func parse(body []byte) (*wedgepb.Message, error) {
 	return m, nil
 }
 
-// breaks says which bound a message breaks, if any.
+// checkMessage returns the bound that a message breaks, or an empty string.
 func checkMessage(m *wedgepb.Message) string {
 	switch b := m.Body.(type) {
 	case *wedgepb.Message_Batch:
@@ -43,7 +43,7 @@ func checkMessage(m *wedgepb.Message) string {
 	case *wedgepb.Message_Broadcasts:
 		for _, d := range b.Broadcasts.Messages {
 			if len(d.Message) > MaxBroadcast {
-				return "down: payload"
+				return "broadcast: message"
 			}
 		}
 	default:
@@ -68,7 +68,7 @@ func checkBatch(b *wedgepb.Batch) string {
 	}
 	for _, t := range b.Statuses {
 		if len(t.Ranks) > maxStandIns || t.Declined > t.Missing {
-			return "tally"
+			return "status"
 		}
 	}
 	return ""
@@ -95,17 +95,17 @@ func checkEntry(e *wedgepb.Entry) string {
 	case o.DigitBits != 0 && (o.DigitBits != 1 && o.DigitBits != 4 || o.N != 1 || e.Ranks != 1 || e.First != 0):
 		return "levels"
 	case !o.HasPayload && len(o.Key)+len(o.Payload) > 0:
-		return "words and none"
+		return "payload without has_payload"
 	case o.HasPayload && (len(o.Key) != len(overlay.ID{}) || shortKey(overlay.ID(o.Key)) != e.Key):
 		return "key"
 	case len(o.Payload) > MaxPayload || o.HasPayload && hashBytes(fnvOffset, o.Payload) != o.PayloadHash:
-		return "words"
+		return "payload"
 	}
 	return ""
 }
 
-// orderOf returns the order that an entry names; ok is false if that cannot be known
-// without what the sender has left out. r is what the node knows of the key, or nil.
+// orderOf returns the order that an entry refers to; ok is false if the entry omits parts that this
+// node lacks. The node's membership for the key is r, or nil.
 func (w *Wedge) orderOf(e *wedgepb.Entry, r *membership) (o *order, ok bool) {
 	if e.Order == nil {
 		if r == nil || uint32(r.order.hash) != e.OrderHash {

@@ -10,7 +10,7 @@ import (
 	"tidings/overlay/wedge/wedgepb"
 )
 
-// onBatch takes what a peer has to tell, once, and acknowledges it.
+// onBatch handles a batch once, and acknowledges it.
 func (w *Wedge) onBatch(from env.PeerID, b *wedgepb.Batch) error {
 	l := w.links[from]
 	if len(b.Record) > 0 {
@@ -32,7 +32,7 @@ func (w *Wedge) onBatch(from env.PeerID, b *wedgepb.Batch) error {
 		}
 		l = w.link(c)
 	}
-	if l == nil { // about edges that are no more
+	if l == nil { // the batch concerns edges that no longer exist
 		w.sendAck(env.Peer{ID: from}, &wedgepb.Ack{Number: b.Number})
 		return nil
 	}
@@ -69,7 +69,7 @@ func (w *Wedge) onBatch(from env.PeerID, b *wedgepb.Batch) error {
 	return nil
 }
 
-// linkFor returns the link to the sender of a batch, making it if there are entries.
+// linkFor returns the link to the sender of a batch. It makes one only if the batch has entries.
 func (w *Wedge) linkFor(c *overlay.Contact, b *wedgepb.Batch) *link {
 	if !c.Member || c.ID == w.self {
 		return nil
@@ -87,8 +87,8 @@ func (w *Wedge) sendAck(to env.Peer, ack *wedgepb.Ack) []byte {
 	return frame
 }
 
-// onEntry takes an edge from a parent, or says why not. If there is another parent by the
-// same term, the later word counts: whoever changes the tree tells all behind the change.
+// onEntry accepts an edge from a parent, or says why not. If the node has another parent of the
+// same term, the later entry wins, because a parent that changes the tree tells everyone affected.
 func (w *Wedge) onEntry(l *link, e *wedgepb.Entry, waited time.Duration) (refusal wedgepb.Refusal_Kind) {
 	if w.node.State() != overlay.Active {
 		return wedgepb.Refusal_FULL
@@ -124,14 +124,14 @@ func (w *Wedge) onEntry(l *link, e *wedgepb.Entry, waited time.Duration) (refusa
 	return wedgepb.Refusal_NONE
 }
 
-// refuses says why a record cannot have an edge by an order from a parent, if that is so.
+// refusal returns the reason why a membership cannot accept an order from a parent, or NONE.
 func (w *Wedge) refusal(r *membership, l *link, o *order, again bool) (kind wedgepb.Refusal_Kind) {
 	switch later := o.term.Compare(r.order.term); {
 	case r.order.key != o.key:
 		return wedgepb.Refusal_INVALID
 	case later < 0:
 		return wedgepb.Refusal_LATER_TERM
-	case later == 0 && (o != r.order || r.flags&leads != 0): // one term, two orders
+	case later == 0 && (o != r.order || r.flags&leads != 0): // two different orders of one term
 		return wedgepb.Refusal_INVALID
 	case later == 0 && (again || r.order.digitBits != 0 && !w.linkAt(r.parent).lost()) && r.parent != noLink && r.parent != l.number:
 		return wedgepb.Refusal_HAS_PARENT
@@ -139,8 +139,8 @@ func (w *Wedge) refusal(r *membership, l *link, o *order, again bool) (kind wedg
 	return wedgepb.Refusal_NONE
 }
 
-// fits says whether an entry can be one: its sender stands above this node as the walk
-// says, there are not more ranks than the network can serve, and each has a phase.
+// validEntry checks that the sender is above this node as the walk prescribes, that the network can
+// serve so many ranks, and that every rank has a phase.
 func (w *Wedge) validEntry(l *link, o *order, e *wedgepb.Entry) bool {
 	end := e.First + e.Ranks
 	stands := uint32(0)
@@ -153,8 +153,8 @@ func (w *Wedge) validEntry(l *link, o *order, e *wedgepb.Entry) bool {
 		!slices.ContainsFunc(e.StandIns, func(rank uint32) bool { return rank >= o.n })
 }
 
-// room says whether there is room for another edge from a peer, and for a record if the
-// key is a new one.
+// hasRoom says whether the node has room for another edge from a peer, and for a new membership if
+// the key is new.
 func (w *Wedge) hasRoom(l *link, fresh bool) bool {
 	most := maxMemberships
 	if l.common < w.node.Leaf().Depth() {
@@ -163,8 +163,8 @@ func (w *Wedge) hasRoom(l *link, fresh bool) bool {
 	return l.childOf < most && !(fresh && len(w.active) >= maxMemberships)
 }
 
-// take makes an entry the record's edge to its parent, and goes on with the walk. Children
-// are told as much of the order as was new here.
+// acceptEntry makes an entry the membership's edge to its parent, and continues the walk. Children
+// are told as much of the order as was new at this node.
 func (w *Wedge) acceptEntry(l *link, r *membership, o *order, e *wedgepb.Entry, waited time.Duration, detail orderDetail) {
 	w.beginChange(r)
 	fresh := r.ranks == 0 || r.order.digitBits != o.digitBits
@@ -177,10 +177,10 @@ func (w *Wedge) acceptEntry(l *link, r *membership, o *order, e *wedgepb.Entry, 
 		w.setParent(r, l)
 		r.reported, r.flags = 0, r.flags&^reportedMissing
 		if e.Listed {
-			r.reported = neverReported // the parent may remember what it was told before
+			r.reported = neverReported // the parent may remember an earlier report
 		}
 	} else if !e.Listed && (r.reported != 0 || r.flags&reportedMissing != 0) {
-		r.reported = neverReported // the parent may have missed it, or hold what was told before
+		r.reported = neverReported // the parent may have missed a report, or have kept an earlier one
 	}
 	if o != r.order {
 		w.setOrder(r, o)
@@ -201,10 +201,10 @@ func (w *Wedge) acceptEntry(l *link, r *membership, o *order, e *wedgepb.Entry, 
 	w.walk(r, detail, anew)
 }
 
-// setRef takes over when the reference phase began, unless it is what is known already,
-// give or take what a hop can differ. Only the phase counts, not which interval it is.
+// setIntervalStart sets the start of the interval, unless the difference from the known one is
+// within startTolerance. Only the phase matters, not which interval it is.
 func (w *Wedge) setIntervalStart(r *membership, age time.Duration) {
-	if r.order.digitBits != 0 { // its own
+	if r.order.digitBits != 0 { // each member has its own start
 		if r.intervalStart == 0 {
 			r.intervalStart = w.clock.Now().UnixNano() - w.rand.Int64N(int64(r.order.interval))
 		}
@@ -217,23 +217,23 @@ func (w *Wedge) setIntervalStart(r *membership, age time.Duration) {
 	}
 }
 
-// onEnd takes the end of an edge from a parent. The edges below end at once, and the
-// duty if no other parent comes.
+// onEnd handles the end of an edge from a parent. The edges below end at once, and the assignment
+// ends if no other parent appears.
 func (w *Wedge) onEnd(l *link, key uint64) {
 	if r := w.byKey(key); r != nil && r.parent == l.number {
 		w.loseParent(r)
 	}
 }
 
-// onPart takes the end of an edge to a child, who has another parent.
+// onLeave handles the end of an edge to a child that has another parent.
 func (w *Wedge) onLeave(l *link, key uint64) {
 	if r := w.byKey(key); r != nil {
 		w.childLeft(r, r.edgeTo(l))
 	}
 }
 
-// lose leaves an edge to a child who has another parent: if that is right, this node will
-// soon have none itself, or other ranks. If not, it asks again in the next round.
+// childLeft detaches a child that has another parent. If that parent is right, this node will soon
+// lose its own or get other ranks. Otherwise this node asks the child again in the next round.
 func (w *Wedge) childLeft(r *membership, e *edge) {
 	if e != nil {
 		w.beginChange(r)
@@ -242,7 +242,7 @@ func (w *Wedge) childLeft(r *membership, e *edge) {
 	}
 }
 
-// onAck takes the acknowledgement of a batch, and what was not taken of it.
+// onAck handles the acknowledgement of a batch, with the refusals of its entries.
 func (w *Wedge) onAck(l *link, m *wedgepb.Ack) {
 	if l == nil || l.inFlight == nil || l.inFlight.batch.Number != m.Number {
 		return
@@ -275,7 +275,7 @@ func (w *Wedge) onAck(l *link, m *wedgepb.Ack) {
 	}
 }
 
-// onAnswer goes on when a child has not taken an entry.
+// onRefusal reacts to a child that refused an entry.
 func (w *Wedge) onRefusal(l *link, a *wedgepb.Refusal) {
 	r := w.byKey(a.Key)
 	if r == nil {
@@ -287,7 +287,7 @@ func (w *Wedge) onRefusal(l *link, a *wedgepb.Refusal) {
 	}
 	switch a.Kind {
 	case wedgepb.Refusal_NEED_PAYLOAD:
-		if e.flags&payloadSent != 0 { // it was given the words, and asks again
+		if e.flags&payloadSent != 0 { // the child was given the payload, and asks again
 			w.replaceChild(r, e)
 			return
 		}

@@ -8,8 +8,8 @@ import (
 	"tidings/overlay/wedge/wedgepb"
 )
 
-// missing counts the ranks of a record's interval that nobody serves, as far as the node
-// knows: a child has all that are its own served unless it tells otherwise.
+// missing counts the ranks of a membership's range that nobody serves, as far as the node knows.
+// The ranks of an edge count as served until its child reports otherwise.
 func (r *membership) missing() uint32 {
 	m := r.assignedRanks(nil) - uint32(r.serving().Len())
 	for i := range r.edges {
@@ -18,8 +18,8 @@ func (r *membership) missing() uint32 {
 	return m
 }
 
-// declined counts the ranks of the interval whose members have declined, and names the
-// first of them.
+// declined counts the ranks of the range whose members declined, and returns the first maxStandIns
+// of them.
 func (r *membership) declined() (count uint32, ranks []uint32) {
 	if r.flags&declines != 0 {
 		count = r.assignedRanks(func(rank uint32) {
@@ -38,11 +38,11 @@ func (r *membership) declined() (count uint32, ranks []uint32) {
 	return count, ranks[:min(len(ranks), maxStandIns)]
 }
 
-// tally has the parent told, soon, if what is missing is not what it was told. The leader
-// looks for stand-ins.
+// updateStatus queues a status for the parent if the number of missing ranks differs from the last
+// report. At the leader it plans stand-ins instead.
 func (w *Wedge) updateStatus(r *membership) {
 	switch {
-	case r.order.digitBits != 0: // who is in a wedge of levels is not counted
+	case r.order.digitBits != 0: // nobody counts the members of a wedge of levels
 	case r.flags&leads != 0:
 		if r.flags&declines != 0 || r.extra != nil && len(r.extra.declinedBelow)+len(r.extra.standIns) > 0 {
 			w.planStandIns(r)
@@ -53,7 +53,7 @@ func (w *Wedge) updateStatus(r *membership) {
 	}
 }
 
-// tally is what the parent is told.
+// status returns the report for the parent.
 func (r *membership) status() *wedgepb.Status {
 	count, ranks := r.declined()
 	return &wedgepb.Status{
@@ -61,7 +61,7 @@ func (r *membership) status() *wedgepb.Status {
 	}
 }
 
-// onTally takes what a child tells of its edge, if that is still the same.
+// onStatus handles a child's report, unless the edge has changed since.
 func (w *Wedge) onStatus(l *link, t *wedgepb.Status) {
 	r := w.byKey(t.Key)
 	if r == nil {
@@ -85,7 +85,7 @@ func (w *Wedge) onStatus(l *link, t *wedgepb.Status) {
 	}
 }
 
-// belowOf returns the ranks that a child told to be declined.
+// declinedOf returns the declined ranks that a child reported.
 func (r *membership) declinedOf(l *link) []uint32 {
 	if r.extra != nil {
 		for _, b := range r.extra.declinedBelow {
@@ -97,7 +97,7 @@ func (r *membership) declinedOf(l *link) []uint32 {
 	return nil
 }
 
-// planStandIns has the leader look at the stand-ins in a while.
+// planStandIns has the leader assign stand-ins after standInDelay, unless that is planned already.
 func (w *Wedge) planStandIns(r *membership) {
 	x := r.ensureExtra()
 	if x.standInsAt.IsZero() {
@@ -106,7 +106,7 @@ func (w *Wedge) planStandIns(r *membership) {
 	}
 }
 
-// standIn gives the phases of the ranks that were declined to the members next in order:
+// updateStandIns assigns the phases of declined ranks to the members next in distance, which get
 // the ranks from n on.
 func (w *Wedge) updateStandIns(r *membership, at time.Time) {
 	if r == nil || r.extra == nil || !r.extra.standInsAt.Equal(at) {
@@ -130,9 +130,10 @@ func (w *Wedge) updateStandIns(r *membership, at time.Time) {
 	w.walk(r, hashOnly, true)
 }
 
-// standIns returns the phases of the ranks from n on, given those they have and all ranks,
-// below n or not, that were declined. A stand-in keeps its phase as long as that is
-// needed, unless a place before it is free; one that declines itself has another after it.
+// assignStandIns returns the phases of the ranks from n on, given their present phases and all
+// declined ranks, which may be stand-ins. A stand-in keeps its phase while that phase needs one,
+// unless an earlier place is free. A stand-in that declines keeps its place, and a later one takes
+// the phase.
 func assignStandIns(n uint32, have, declined []uint32) (next []uint32) {
 	declines := func(i int) bool { return slices.Contains(declined, n+uint32(i)) }
 	lacking := slices.DeleteFunc(slices.Clone(declined), func(rank uint32) bool { return rank >= n })
@@ -151,7 +152,7 @@ func assignStandIns(n uint32, have, declined []uint32) (next []uint32) {
 		switch {
 		case len(lacking) == 0 && last < i:
 			return next
-		case i < len(have) && (kept[i] || declines(i)): // whose member declines keeps its place
+		case i < len(have) && (kept[i] || declines(i)): // a stand-in that declines keeps its place
 			next = append(next, have[i])
 		case len(lacking) > 0:
 			next = append(next, lacking[0])
@@ -166,8 +167,8 @@ func assignStandIns(n uint32, have, declined []uint32) (next []uint32) {
 	return next
 }
 
-// Ordered returns the term of the order that stands for a key which this node leads, and how
-// many ranks it has; ok is false if there is none, or if it is one of polling levels.
+// OrderInForce returns the term of the order that this node gave for a key, and the number of its
+// ranks; ok is false if there is none, or if its wedge has polling levels.
 func (w *Wedge) OrderInForce(key overlay.ID) (term Term, n int, ok bool) {
 	r := w.byKey(shortKey(key))
 	if r == nil || r.order.key != key || r.flags&leads == 0 || r.order.digitBits != 0 {
@@ -176,14 +177,16 @@ func (w *Wedge) OrderInForce(key overlay.ID) (term Term, n int, ok bool) {
 	return r.order.term, int(r.order.n), true
 }
 
-// Leads says whether an order of this node stands for a key. An order of a later term replaces it.
+// Leads says whether an order of this node is in force for a key. It ends when another node gives
+// an order of a later term.
 func (w *Wedge) Leads(key overlay.ID) bool {
 	r := w.byKey(shortKey(key))
 	return r != nil && r.order.key == key && r.flags&leads != 0
 }
 
-// Serving returns how many ranks of a key are served, and of how many the members
-// declined, as far as the node, which has to be its leader, has been told; 0 if it is not, or if the wedge has no ranks.
+// Served returns how many ranks of a key that this node leads are served, stand-ins included, and
+// how many members declined, as reported so far. It returns 0 if the node does not lead the key, or
+// if the wedge has polling levels.
 func (w *Wedge) Served(key overlay.ID) (served, declined int) {
 	r := w.byKey(shortKey(key))
 	if r == nil || r.order.key != key || r.flags&leads == 0 || r.order.digitBits != 0 {

@@ -2,15 +2,15 @@ package wedge
 
 import "tidings/overlay"
 
-// A View is a node's place in a key's wedge, for those who look from outside.
+// A View is a node's place in a key's wedge, for tests and observers.
 type View struct {
 	Leads      bool
 	Assignment Assignment
 	Declines   bool
-	// First and Ranks are the interval of ranks that the node parts among those below it
-	// and itself.
+	// First and Ranks are the range of ranks that the node divides among the members below it and
+	// itself.
 	First, Ranks int
-	Parent       overlay.ID // zero: none
+	Parent       overlay.ID // zero: no parent
 	Children     []overlay.ID
 }
 

@@ -8,11 +8,11 @@ import (
 	"tidings/overlay"
 )
 
-// countsLife is how long counts of members are used again: they change with every answer
-// of a contact, by little, and adding them up takes longer than to walk.
+// countsTTL is how long counts of members are reused. They change by little with every answer of a
+// contact, and computing them takes longer than a walk.
 const countsTTL = 10 * time.Second
 
-// count is how many members share the first d bits of the node's id.
+// count returns how many members share the first d bits of the node's id.
 func (w *Wedge) count(d int) int {
 	if now := w.clock.Now(); len(w.counts) == 0 || now.Sub(w.countsAt) >= countsTTL {
 		w.counts, w.countsAt = w.counts[:0], now
@@ -27,10 +27,9 @@ func (w *Wedge) count(d int) int {
 	return w.counts[min(d, len(w.counts)-1)]
 }
 
-// split parts k ranks between the nearer and the farther of two halves that hold so many
-// members, and returns the share of the nearer. While there are not more ranks than
-// members, the nearest have one each. If there are, because somebody counted other
-// members than there are, each half takes its part of the surplus.
+// split divides k ranks between two halves with so many members, near being closer to the key, and
+// returns the share of the near half. If there are enough members, the nearest have one rank each.
+// If not, because somebody counted differently, each half gets ranks in proportion to its members.
 func split(k uint32, near, far int) uint32 {
 	if all := near + far; int(k) > all {
 		return uint32((int(k)*near + all/2) / all)
@@ -38,20 +37,19 @@ func split(k uint32, near, far int) uint32 {
 	return min(k, uint32(near))
 }
 
-// keeps says whether a half keeps the ranks it has though it should have others by now:
-// were they moved, so would be all that stand behind them, and each of those polls once
-// out of turn. So only what is off by more than one, and by more than an eighth, is
-// parted anew; but a few ranks are parted exactly, for then only they move.
+// keepShare says whether a half keeps its ranks although it should have a different number. Moving
+// ranks shifts the turns of all members behind them, each of which then polls once out of turn. So
+// a share is kept if it is off by at most one or an eighth. Splits of MaxRanks ranks or fewer are
+// always exact, because only those few move.
 func keepShare(k, has, should uint32) bool {
 	off := max(has, should) - min(has, should)
 	return off == 0 || has <= k && k > MaxRanks && off <= max(1, should/8)
 }
 
-// walk parts a record's interval among the other halves, from the widest to the
-// narrowest, and this node: the ENLIST of Corona, §3.4, with ranks. All splits are made
-// as the counts are now, or, unless anew, only those that are far from that. Entries go
-// out for edges that are new or have changed; for all of them if they have a new order,
-// which how says.
+// walk divides the range of a membership between the other halves, from the widest to the
+// narrowest, and this node: the ENLIST of Corona, §3.4, with ranks. If anew is set, all splits
+// follow the current counts; otherwise only splits that are far off change. Entries are sent for
+// new and changed edges, or for all edges if the order is new (detail).
 func (w *Wedge) walk(r *membership, detail orderDetail, anew bool) {
 	w.beginChange(r)
 	if r.order.digitBits != 0 {
@@ -87,7 +85,7 @@ func (w *Wedge) walk(r *membership, detail orderDetail, anew bool) {
 	w.replaceEdges(r, edges, detail)
 }
 
-// share is how many of k ranks go to the other half.
+// share returns how many of k ranks go to the other half.
 func (w *Wedge) share(r *membership, old *edge, d int, k uint32, own, other int, anew bool) uint32 {
 	should := k - split(k, own, other)
 	if w.self.Bit(d) != r.order.key.Bit(d) {
@@ -106,8 +104,8 @@ func (w *Wedge) share(r *membership, old *edge, d int, k uint32, own, other int,
 	return should
 }
 
-// replaceEdges puts new edges in the place of those a record has: ends those that are no
-// longer, finds children for those that have none, and tells those that have changed.
+// replaceEdges replaces the edges of a membership. It ends edges that no longer exist, finds
+// children for edges that have none, and informs children whose edges changed.
 func (w *Wedge) replaceEdges(r *membership, edges []edge, detail orderDetail) {
 	for i := range r.edges {
 		old := &r.edges[i]
@@ -133,7 +131,7 @@ func (w *Wedge) replaceEdges(r *membership, edges []edge, detail orderDetail) {
 		case e.link == noLink:
 			w.findChild(r, e, detail)
 		case !same || detail > hashOnly || r.flags&standInsChanged != 0 && len(r.standIns(e.first, e.ranks)) > 0:
-			if detail > hashOnly { // another order, or for somebody who lacks it
+			if detail > hashOnly { // the order, or some of it, is new to the child
 				r.forgetStatus(e)
 			} else {
 				r.keepStatus(e)
@@ -144,7 +142,7 @@ func (w *Wedge) replaceEdges(r *membership, edges []edge, detail orderDetail) {
 	r.flags &^= standInsChanged
 }
 
-// employ gives an edge without a child one, if there is any.
+// findChild looks for a child for an edge without one, and tells the child if there is one.
 func (w *Wedge) findChild(r *membership, e *edge, detail orderDetail, except ...env.PeerID) {
 	kept := e.flags & (refusedOnce | childMovedBefore)
 	r.detach(e)
@@ -156,10 +154,11 @@ func (w *Wedge) findChild(r *membership, e *edge, detail orderDetail, except ...
 	}
 }
 
-// choose returns the link to a member of the half that an edge is for; nil: there is none. Of a half that
-// has fewer ranks than members, and whose members are known, it is the nearest, who has
-// one for itself; else keys spread over all that are known there. Who said that there is
-// another parent may be wrong, or lie, so the next time anybody may be asked.
+// chooseChild returns the link to a member of the half that an edge covers, or nil if none is
+// known. If the half has fewer ranks than members, and the leaf contains all of its members, the
+// nearest to the key is chosen, which serves one of the ranks itself. Otherwise the choice depends
+// on the key, so that keys spread over all known members. A member that claimed to have another
+// parent may be wrong or lying, so the choice after that is random.
 func (w *Wedge) chooseChild(r *membership, e *edge, except ...env.PeerID) *link {
 	d := int(e.depth)
 	except = append(except, w.blocked...)
@@ -185,13 +184,13 @@ func (w *Wedge) chooseChild(r *membership, e *edge, except ...env.PeerID) *link 
 	return w.link(nearest)
 }
 
-// replace finds another child for an edge whose child has refused; the second that
-// refuses leaves its ranks to this node, until the next round.
+// replaceChild finds another child for an edge whose child has refused. After a second refusal this
+// node serves the ranks until its next round.
 func (w *Wedge) replaceChild(r *membership, e *edge) {
 	w.beginChange(r)
 	l := w.linkAt(e.link)
 	was := l.peer.ID
-	w.queueEnd(l, r) // it may have an earlier order from here
+	w.queueEnd(l, r) // the child may still have an earlier order from this node
 	if e.flags&refusedOnce != 0 {
 		r.detach(e)
 		w.stats.Adopted++

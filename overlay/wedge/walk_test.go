@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// All ranks are given out, nobody of a half that has members is left out while others
-// have two, and the nearer half has its ranks first.
+// All ranks are given out, every member has a rank before another has two, and the nearer half has
+// its ranks first.
 func TestSplit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k := uint32(rapid.IntRange(0, 3000).Draw(t, "ranks"))
@@ -38,10 +38,10 @@ func TestSplitsAreKept(t *testing.T) {
 		{100, 50, 50, true},
 		{100, 50, 51, true},
 		{100, 50, 56, true},  // an eighth
-		{100, 50, 58, false}, // more
+		{100, 50, 58, false}, // more than an eighth
 		{100, 9, 10, true},
 		{100, 8, 10, false},
-		{4, 1, 2, false}, // few: exactly
+		{4, 1, 2, false}, // few ranks: exact
 		{4, 2, 2, true},
 		{10, 11, 10, false}, // more than there are
 	} {

@@ -14,35 +14,36 @@ import (
 	"tidings/overlay/wedge/wedgepb"
 )
 
-// An Application is what serves in wedges. It may call the Wedge from within Serve, Release
-// and Delivered.
+// An Application serves ranks in wedges. It may call the Wedge from within Serve, Release and
+// Delivered.
 type Application interface {
-	// Valid is asked whether who gave an order has the right to: once for each term and
-	// words, before the node serves or passes them on.
-	Valid(key overlay.ID, term Term, words []byte) bool
+	// Valid says whether the leader that gave an order had the right to. It is called once for each
+	// term and payload, before the node serves or forwards the order.
+	Valid(key overlay.ID, term Term, payload []byte) bool
 
-	// Willing is asked whether the node takes a duty: once for each term and words.
-	Willing(key overlay.ID, words []byte) bool
+	// Willing says whether the node accepts an assignment. It is called once for each term and
+	// payload.
+	Willing(key overlay.ID, payload []byte) bool
 
-	// Level is asked in each round, of a wedge of polling levels, down to which level the node
-	// wants it to reach: how many digits its members have in common with the key. Only the
-	// leader is asked, and those that a node nearer to the key has asked to serve.
+	// Level returns, for a wedge of polling levels, the level that the node wants the wedge to
+	// reach: the number of digits that its members share with the key. It is called in each round,
+	// only at the leader and at nodes that were asked to serve by a node nearer to the key.
 	Level(key overlay.ID) int
 
-	// Serve gives the node a duty for a key, or another one in place of the one it had.
+	// Serve gives the node an assignment for a key, or replaces the one it had.
 	Serve(key overlay.ID, d Assignment)
 
-	// Release ends the node's duty for a key.
+	// Release ends the node's assignment for a key.
 	Release(key overlay.ID)
 
-	// Handoff is asked what a member that has just been given a part in a key's wedge by
-	// this node is to have at once, of at most MaxDown bytes: mostly what the leader has
-	// sent down last. It comes there as if the leader had sent it. Nil: nothing.
+	// CatchUp returns a message of at most MaxBroadcast bytes for a member that has just become
+	// this node's child in a key's wedge: usually the leader's last broadcast. The child receives
+	// it as if the leader had broadcast it. Nil: there is none.
 	CatchUp(key overlay.ID) []byte
 
-	// Delivered brings what the key's leader sent down, from the node's parent. A message
-	// may be missed; payload must not be changed.
-	Delivered(key overlay.ID, from env.PeerID, payload []byte)
+	// Delivered hands over a broadcast of the key's leader, as received from the node's parent.
+	// Broadcasts may be missed. The message must not be changed.
+	Delivered(key overlay.ID, from env.PeerID, message []byte)
 }
 
 // A Wedge is one node's part in the wedges of all keys. It is not safe for concurrent use.
@@ -57,27 +58,27 @@ type Wedge struct {
 	stats Stats
 
 	memberships    slab.Slab[membership]
-	active         []uint32          // numbers of the records, in an order that is the same in each world
-	byShortKey     map[uint64]uint32 // numbers of the records, by name
-	freed          []uint32          // numbers of records that have ended, until all is settled
+	active         []uint32          // numbers of the memberships; their order is the same in every run of a simulation
+	byShortKey     map[uint64]uint32 // numbers of the memberships, by shortKey
+	freed          []uint32          // numbers of removed memberships; reusable after finishChanges
 	links          map[env.PeerID]*link
-	linkStore      slab.Slab[link] // where they lie; see linkNumber
-	changed        []priorState    // records that are being changed
-	broadcastLinks []*link         // on which messages of leaders wait for the end of the turn
-	relayedBytes   int             // bytes that relays keep
+	linkStore      slab.Slab[link] // storage of the links; see linkNumber
+	changed        []priorState    // memberships that are being changed
+	broadcastLinks []*link         // links on which broadcasts wait for finishChanges
+	relayedBytes   int             // bytes of the broadcasts kept as a relay
 	finishing      bool
 
-	counts     []int // members that share 0, 1, 2 ... bits with the node, down to one
+	counts     []int // number of members that share 0, 1, 2 ... bits with the node, until it is 1
 	countsAt   time.Time
-	lastCounts []int // those of the last round
+	lastCounts []int // counts in the previous round
 	scratch    []edge
-	blocked    []env.PeerID // refused all lately, or did not answer
-	life       uint64       // drawn at the start
-	lastNumber uint64       // of the last batch, digest, or frame of Downs
+	blocked    []env.PeerID // peers that recently refused entries for lack of room, or did not answer
+	life       uint64       // random number drawn at the start, never 0
+	lastNumber uint64       // number of the last batch, digest or frame of broadcasts
 	cal        env.Calendar[task]
 }
 
-// A task is an entry of the calendar. What it is about may be gone when its time comes.
+// A task is an entry of the calendar. Its link or membership may be gone when it is due.
 type task struct {
 	kind taskKind
 	peer env.PeerID
@@ -87,17 +88,17 @@ type task struct {
 type taskKind uint8
 
 const (
-	taskFlush         taskKind = iota // send what has changed on a link
-	taskResend                        // a batch was not acknowledged
+	taskFlush         taskKind = iota // send the changes on a link
+	taskResend                        // a batch was not acknowledged in time
 	taskDigest                        // renew the edges of a link
-	taskDigestTimeout                 // a digest was not answered
+	taskDigestTimeout                 // a digest was not answered in time
 	taskRound                         // compare splits with counts
-	taskSweep                         // forget what has grown old
-	taskGrace                         // the grace of a record is over
-	taskStandIns                      // name stand-ins
+	taskSweep                         // end expired leases and drop idle links
+	taskGrace                         // the grace of a membership is over
+	taskStandIns                      // assign stand-ins
 )
 
-// New returns the Wedge of a node, and registers it there.
+// New returns the Wedge of a node, and registers it with the node.
 func New(e env.Env, node *overlay.Node, cfg Config, app Application) *Wedge {
 	w := &Wedge{
 		cfg:        cfg.withDefaults(),
@@ -119,24 +120,25 @@ func New(e env.Env, node *overlay.Node, cfg Config, app Application) *Wedge {
 
 func (w *Wedge) schedule(d time.Duration, t task) { w.cal.Add(w.clock.Now().Add(d), t) }
 
-// spread returns d give or take a quarter, so that nodes do not march in step.
+// jitter returns a random duration between 3/4 and 5/4 of d, so that nodes do not act in step.
 func (w *Wedge) jitter(d time.Duration) time.Duration {
 	return d*3/4 + time.Duration(w.rand.Int64N(int64(d)/2+1))
 }
 
-// ErrOrder says that an order cannot be given.
-var ErrOrder = errors.New("no order to give")
+// ErrOrder means that an order is invalid, or cannot be given at this time.
+var ErrOrder = errors.New("invalid order")
 
-// Enlist makes this node the leader of a key's wedge: the N members nearest to the key get
-// the ranks 0 to N-1, the nearest the first. The node itself may be anywhere. An order
-// for a key that has one needs a later term. The wedge stands until its leader dismisses it,
-// by an order of no ranks and any term, or until somebody else gives an order of a later
-// term; if the leader dies, it ends with its leases.
+// Enlist makes this node the leader of a key's wedge: the N members nearest to the key get the
+// ranks 0 to N-1, the nearest the first. The node itself may be anywhere. If the key has an order
+// already, the new one needs a later term.
+//
+// The wedge lasts until the leader gives an order with no ranks, of any term, or another node gives
+// an order of a later term. If the leader dies, the wedge ends with its leases.
 func (w *Wedge) Enlist(key overlay.ID, o Order) error {
 	r := w.byKey(shortKey(key))
 	switch {
 	case r != nil && r.order.key != key:
-		return fmt.Errorf("enlist %s: %w: the node serves a key of the same name", key.Short(), ErrOrder)
+		return fmt.Errorf("enlist %s: %w: the node serves another key with the same first eight bytes", key.Short(), ErrOrder)
 	case o.N <= 0:
 		if r != nil && r.flags&leads != 0 {
 			w.remove(r)
@@ -154,9 +156,9 @@ func (w *Wedge) Enlist(key overlay.ID, o Order) error {
 	case o.Interval < minInterval || o.Interval > maxInterval || o.Interval%time.Millisecond != 0:
 		return fmt.Errorf("enlist %s: %w: an interval of %v", key.Short(), ErrOrder, o.Interval)
 	case len(o.Payload) > MaxPayload:
-		return fmt.Errorf("enlist %s: %w: words of %d bytes", key.Short(), ErrOrder, len(o.Payload))
+		return fmt.Errorf("enlist %s: %w: payload of %d bytes", key.Short(), ErrOrder, len(o.Payload))
 	case r == nil && len(w.active) >= maxMemberships:
-		return fmt.Errorf("enlist %s: %w: there are %d already", key.Short(), ErrOrder, len(w.active))
+		return fmt.Errorf("enlist %s: %w: the node has %d memberships already", key.Short(), ErrOrder, len(w.active))
 	}
 	next := order{key: key, term: o.Term, n: uint32(o.N), digitBits: uint8(o.DigitBits), interval: o.Interval, payload: o.Payload}
 	next.computeHashes()
@@ -185,7 +187,7 @@ func (w *Wedge) Enlist(key overlay.ID, o Order) error {
 		}
 	}
 	r.flags &^= inGrace
-	if r.extra != nil { // who declined is asked again
+	if r.extra != nil { // members that declined are asked again
 		r.extra.standIns = nil
 	}
 	w.walk(r, detail, true)
@@ -193,8 +195,8 @@ func (w *Wedge) Enlist(key overlay.ID, o Order) error {
 	return nil
 }
 
-// Decline ends the node's duty for a key, until an order of a later term asks it again:
-// another member takes over its ranks' phases.
+// Decline ends the node's assignment for a key until an order of a later term asks it again.
+// Another member takes over the phases of its ranks.
 func (w *Wedge) Decline(key overlay.ID) {
 	r := w.byKey(shortKey(key))
 	if r == nil || r.order.key != key || r.flags&declines != 0 {
@@ -205,7 +207,7 @@ func (w *Wedge) Decline(key overlay.ID) {
 	w.finishChanges()
 }
 
-// Run does what is due and returns when it wants to be run next.
+// Run handles everything that is due, and returns the time of the next call.
 func (w *Wedge) Run(now time.Time) time.Time {
 	for {
 		t, at, ok := w.cal.Pop(now)
@@ -235,7 +237,7 @@ func (w *Wedge) Run(now time.Time) time.Time {
 	}
 }
 
-// Receive takes one message of the layer's from a peer; body is what the frame carries.
+// Receive handles one message of this layer from a peer. The body is the content of the frame.
 func (w *Wedge) Receive(from env.PeerID, body []byte) error {
 	m, err := parse(body)
 	if err != nil {
@@ -251,7 +253,7 @@ func (w *Wedge) Receive(from env.PeerID, body []byte) error {
 	case *wedgepb.Message_Digest:
 		w.onDigest(from, l, b.Digest)
 	case *wedgepb.Message_DigestReply:
-		w.onAgree(l, b.DigestReply)
+		w.onDigestReply(l, b.DigestReply)
 	case *wedgepb.Message_Broadcasts:
 		w.onBroadcasts(l, b.Broadcasts)
 	}
@@ -259,16 +261,16 @@ func (w *Wedge) Receive(from env.PeerID, body []byte) error {
 	return err
 }
 
-// Forward and Deliver are for layers that route; this one does not.
+// The layer does not route, so Forward and Deliver have no work.
 
-// Forward lets everything pass.
+// Forward lets every message pass.
 func (w *Wedge) Forward(*overlay.Message) bool { return false }
 
-// Deliver counts what somebody routed here.
+// Deliver counts a routed message as garbage.
 func (w *Wedge) Deliver(*overlay.Message) { w.stats.Garbage++ }
 
-// PeerGone gives the edges of a peer that is dead or has left to others. Whose parent it
-// was serves on by its lease: whoever stood above that one sends another.
+// PeerGone gives the edges of a peer that died or left to other members. If the peer was a parent,
+// this node goes on serving until its lease ends; the peer's own parent finds a replacement.
 func (w *Wedge) PeerGone(id env.PeerID) {
 	l := w.links[id]
 	if l == nil {
@@ -289,8 +291,8 @@ func (w *Wedge) PeerGone(id env.PeerID) {
 	w.finishChanges()
 }
 
-// LeafChanged has members counted anew. A node that is no member any longer has no part
-// in any wedge.
+// LeafChanged discards the counts of members. If the node is no longer a member of the network, all
+// its memberships end.
 func (w *Wedge) LeafChanged() {
 	w.counts = w.counts[:0]
 	if w.node.State() == overlay.Active {

@@ -11,8 +11,8 @@ import (
 	"tidings/sim"
 )
 
-// The ENLIST walk of Corona, §3.4, with ranks: exactly the n nearest members serve, each
-// its own rank, whoever leads; and it takes a message for each but the leader.
+// The ENLIST walk of Corona, §3.4, with ranks: exactly the n nearest members serve, each its own
+// rank, whoever leads, and there is one entry for each member other than the leader.
 func TestNearestHaveTheirRanks(t *testing.T) {
 	t.Parallel()
 	members, keys := longtest.Pick(96, 220), longtest.Pick(100, 300)
@@ -71,9 +71,9 @@ func TestNearestHaveTheirRanks(t *testing.T) {
 	if int(st.Entries) > total+3*keys || st.Refused > 0 {
 		t.Errorf("%d entries for %d ranks of %d keys, %d refused", st.Entries, total, keys, st.Refused)
 	}
-	w.sound()
+	w.checkDigests()
 
-	// The phase is known better when the links have been used.
+	// The phase is more precise when the links have been used.
 	first := late / time.Duration(total)
 	late, latest = 0, 0
 	for i := range n {
@@ -91,10 +91,10 @@ func TestNearestHaveTheirRanks(t *testing.T) {
 	if first > 150*time.Millisecond || late > 60*time.Millisecond || latest > 300*time.Millisecond {
 		t.Errorf("the reference phase is off by %v at first, then by %v, at most %v", first, late, latest)
 	}
-	w.sound()
+	w.checkDigests()
 }
 
-// steps is how many edges a member is below the leader.
+// steps counts the edges from a member up to the leader.
 func (w *world) steps(m *member, key overlay.ID) (steps int) {
 	for {
 		v, ok := m.wedge.View(key)
@@ -110,7 +110,7 @@ func (w *world) steps(m *member, key overlay.ID) (steps int) {
 	}
 }
 
-// One seed gives one run.
+// A seed determines the run.
 func TestRunsAreTheSame(t *testing.T) {
 	t.Parallel()
 	run := func() uint64 {
