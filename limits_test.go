@@ -58,9 +58,9 @@ var limits = []struct {
 	{"Trees", []limit{
 		{"overlay/scribe", "window", "unacknowledged messages down one link", "further messages queue"},
 		{"overlay/scribe", "maxQueue maxQueued:B", "messages queued for one link", "only the last message of each group stays queued; the gap makes the child pull; counted"},
-		{"overlay/scribe", "beatShare maxPause", "heartbeat period per link of an idle node; longest period", "a node with more than 200 links sends more than two messages a second"},
+		{"overlay/scribe", "heartbeatShare maxHeartbeatPeriod", "heartbeat period per link of an idle node; longest period", "a node with more than 200 links sends more than two messages a second"},
 		{"overlay/scribe", "maxBatch batchBytes:B", "group messages in one frame", "the rest goes into another frame"},
-		{"overlay/scribe", "maxShunned shunFor", "parents on the blocklist, each for one group; how long", "no further parent is left"},
+		{"overlay/scribe", "maxBlocked blockTime", "parents on the blocklist, each for one group; how long", "no further parent is left"},
 		{"overlay/scribe", "maxAvoid", "blocked parents named in a Join", "the others are not named"},
 	}},
 	{"Polling groups (wedges)", []limit{

@@ -179,7 +179,7 @@ func (i *inquest) of(c *channel) bool { return i != nil && slices.Contains(i.key
 // what rides along, shows nothing then. So it is below a member that only forwards, and at a root that
 // does not own the feed: since a partition, perhaps, in which the owners were on the other side.
 func (f *FeedTree) blind(c *channel) bool {
-	return !slices.ContainsFunc(f.scribe.Above(c.key), func(p *overlay.Contact) bool {
+	return !slices.ContainsFunc(f.scribe.Parents(c.key), func(p *overlay.Contact) bool {
 		l := f.links[p.Peer.ID]
 		if l == nil {
 			return true // it was not asked yet

@@ -52,7 +52,7 @@ func (f *FeedTree) compare(now time.Time) {
 		if !c.subscribed {
 			continue
 		}
-		for _, p := range f.scribe.Above(c.key) {
+		for _, p := range f.scribe.Parents(c.key) {
 			parents[p.Peer.ID] = p
 			shared[p.Peer.ID] = append(shared[p.Peer.ID], c.key)
 		}
@@ -109,7 +109,7 @@ func (f *FeedTree) onDigest(from env.PeerID, m *feedtreepb.Digest) {
 	now := f.clock.Now()
 	// What came since the last digest, and some more: that one may have been lost.
 	since := max(f.cfg.DigestInterval, min(time.Duration(m.PauseS)*time.Second, f.cfg.BeatInterval)) * 5 / 2
-	for _, key := range f.scribe.Edges(from) {
+	for _, key := range f.scribe.GroupsOf(from) {
 		if c := f.feeds[key]; c != nil && c.beat != nil && now.Sub(c.beat.heard) < since {
 			beats = append(beats, c.beat.raw)
 		}
@@ -162,7 +162,7 @@ func (f *FeedTree) onDigestAck(from env.PeerID, m *feedtreepb.DigestAck) {
 }
 
 func (f *FeedTree) isParent(key overlay.ID, peer env.PeerID) bool {
-	return slices.ContainsFunc(f.scribe.Above(key), func(c *overlay.Contact) bool { return c.Peer.ID == peer })
+	return slices.ContainsFunc(f.scribe.Parents(key), func(c *overlay.Contact) bool { return c.Peer.ID == peer })
 }
 
 // onHeads says which heads are others here. It answers for feeds that this node owns, which anybody
@@ -170,7 +170,7 @@ func (f *FeedTree) isParent(key overlay.ID, peer env.PeerID) bool {
 // keeps no log: otherwise anybody could ask a node, 512 feeds at a time, which ones it reads.
 func (f *FeedTree) onHeads(from env.PeerID, m *feedtreepb.Heads) {
 	b := &feedtreepb.Behind{}
-	edges := f.scribe.Edges(from)
+	edges := f.scribe.GroupsOf(from)
 	for _, h := range m.Heads {
 		key := overlay.ID(h.Key)
 		switch v, keeps := f.owners.View(key); {

@@ -229,7 +229,7 @@ func (f *FeedTree) Held(key overlay.ID, e *owner.Entry, body []byte) {
 	}
 	f.Absorbed(key)
 	f.stats.Published++
-	f.scribe.PublishAs(key, idOf(e.Hash), marshal(&feedtreepb.News{News: &feedtreepb.News_Update{Update: u}}), func(bool) {
+	f.scribe.PublishWithID(key, idOf(e.Hash), marshal(&feedtreepb.News{News: &feedtreepb.News_Update{Update: u}}), func(bool) {
 		// If nobody could be reached, heads and digests will show it.
 	})
 }

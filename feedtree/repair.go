@@ -113,7 +113,7 @@ func (f *FeedTree) nextStep(c *channel) {
 	switch r.step {
 	case askParents:
 		r.step = askOwners
-		for _, p := range f.scribe.Above(c.key) {
+		for _, p := range f.scribe.Parents(c.key) {
 			r.ask = append(r.ask, p.Peer)
 		}
 		f.soon(c, 0)

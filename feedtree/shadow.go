@@ -101,7 +101,7 @@ func (f *FeedTree) sayHead(c *channel) {
 	if b := f.signBeat(c); b != nil && b.seq > 0 {
 		f.stats.Heads++
 		payload := marshal(&feedtreepb.News{News: &feedtreepb.News_Beat{Beat: b.raw}})
-		f.scribe.PublishAs(shadowOf(c.key), idOf(owner.Hash(b.head)), payload, func(bool) {})
+		f.scribe.PublishWithID(shadowOf(c.key), idOf(owner.Hash(b.head)), payload, func(bool) {})
 	}
 }
 
@@ -156,7 +156,7 @@ func (f *FeedTree) try(c *channel, want owner.Hash, seq uint64) *trial {
 
 // parentIn is the parent of this node in a group, "" if it has none.
 func (f *FeedTree) parentIn(group overlay.ID) env.PeerID {
-	if above := f.scribe.Above(group); len(above) > 0 {
+	if above := f.scribe.Parents(group); len(above) > 0 {
 		return above[0].Peer.ID
 	}
 	return ""
@@ -182,7 +182,7 @@ func (f *FeedTree) judge(c *channel) {
 		return
 	}
 	if f.owners.Has(c.key, t.want) { // or it is only said to be
-		_, brought := f.scribe.Brought(c.key, idOf(t.want))
+		_, brought := f.scribe.FirstSender(c.key, idOf(t.want))
 		f.score(c, entries, t.parents[entries], brought)
 		f.score(c, heads, t.parents[heads], t.headed >= t.seq)
 	}
@@ -195,7 +195,7 @@ func (f *FeedTree) judge(c *channel) {
 func (f *FeedTree) score(c *channel, tree int, parent env.PeerID, brought bool) {
 	group := groupOf(c.key, tree)
 	excused := parent == "" || parent != f.parentIn(group) || plant.BlindToGaps
-	if !c.trial.strikes[tree].count(parent, brought || excused) || !f.scribe.Shun(group, parent) {
+	if !c.trial.strikes[tree].count(parent, brought || excused) || !f.scribe.Block(group, parent) {
 		return
 	}
 	f.stats.Shunned++
@@ -235,7 +235,7 @@ func (s *strikes) count(parent env.PeerID, brought bool) (out bool) {
 func (f *FeedTree) leaveAll(parent env.PeerID) {
 	for _, c := range f.sorted() {
 		for tree := range trees {
-			if group := groupOf(c.key, tree); c.subscribed && f.parentIn(group) == parent && f.scribe.Shun(group, parent) {
+			if group := groupOf(c.key, tree); c.subscribed && f.parentIn(group) == parent && f.scribe.Block(group, parent) {
 				f.stats.Shunned++
 			}
 		}
@@ -260,6 +260,6 @@ func (f *FeedTree) passOn(c *channel) {
 	}
 	if e := log[len(log)-1]; f.clock.Now().Sub(e.Time) < passOnFor {
 		update := &feedtreepb.Update{Entry: e.Raw}
-		f.scribe.Spread(c.key, idOf(e.Hash), marshal(&feedtreepb.News{News: &feedtreepb.News_Update{Update: update}}))
+		f.scribe.SendBelow(c.key, idOf(e.Hash), marshal(&feedtreepb.News{News: &feedtreepb.News_Update{Update: update}}))
 	}
 }

@@ -104,7 +104,7 @@ func (n *ownerSide) Weight(key overlay.ID) (int, bool) {
 	return n.Scribe.Weight(key)
 }
 
-func (n *ownerSide) Siblings(key overlay.ID) []*overlay.Contact { return n.Scribe.Below(key) }
+func (n *ownerSide) Siblings(key overlay.ID) []*overlay.Contact { return n.Scribe.Children(key) }
 
 // feedSide is what feedtree sees of them.
 type feedSide Node

@@ -215,7 +215,7 @@ func (m *ownerSide) Weight(key overlay.ID) (int, bool) {
 	return m.Scribe.Weight(key)
 }
 
-func (m *ownerSide) Siblings(key overlay.ID) []*overlay.Contact { return m.Scribe.Below(key) }
+func (m *ownerSide) Siblings(key overlay.ID) []*overlay.Contact { return m.Scribe.Children(key) }
 
 // pollSide is what corona sees of the layers beside it. What is found is held at once, and
 // nobody is told.

@@ -95,7 +95,7 @@ func (w *World) boot(i int) {
 		// What is kept up against deaths is renewed once in a maintenance interval, as the
 		// paper's own state is.
 		every := w.network.MaintenanceInterval
-		cfg.Scribe.BeatInterval, cfg.Overlay.SaveInterval, cfg.Overlay.WatchInterval = every, every, every/6
+		cfg.Scribe.HeartbeatInterval, cfg.Overlay.SaveInterval, cfg.Overlay.WatchInterval = every, every, every/6
 		cfg.Owner.Lease, cfg.Owner.HeartbeatInterval = 2*every, every/2
 	}
 	h.Boot(func(e env.Env) env.Node {

@@ -11,110 +11,110 @@ import (
 
 // A word is what a node says to another of one group. Those that are said at one time go
 // together: a node that starts joins thousands of groups, but has some hundred neighbours.
-type word struct {
-	kind   wordKind
-	weight uint32 // of a Join
-	edge   uint64 // of all but a Drop and a Redirect
-	group  overlay.ID
-	who    *overlay.Contact // the child-to-be of a way; the parent of a Redirect
+type batchEntry struct {
+	kind    entryKind
+	weight  uint32 // of a Join
+	edge    uint64 // of all but a Drop and a Redirect
+	group   overlay.ID
+	contact *overlay.Contact // the child-to-be of a way; the parent of a Redirect
 }
 
-type wordKind uint8
+type entryKind uint8
 
 const (
-	aPart wordKind = iota
-	aDrop
-	aJoin // to a parent by name
-	aWay  // a Join on its way to the root, from hop to hop
-	anAccept
-	aRedirect
-	kinds int = iota
+	entryPrune entryKind = iota
+	entryReject
+	entryJoin       // to a parent by name
+	entryRoutedJoin // a Join on its way to the root, from hop to hop
+	entryAccept
+	entryRedirect
+	entryKinds int = iota
 )
 
 // An outbox holds the words that have not been sent.
 type outbox struct {
-	by    map[env.PeerID]*letters
-	order []*letters // as they were begun
-	at    moment     // when they go; never: there are none
-	level int        // words said of late: fewWords of them are forgotten in a batchDelay
-	since moment     // when that was reckoned
+	byPeer        map[env.PeerID]*peerQueue
+	order         []*peerQueue // as they were begun
+	flushAt       moment       // when they go; never: there are none
+	recentEntries int          // words said of late: fewWords of them are forgotten in a batchDelay
+	countedAt     moment       // when that was reckoned
 }
 
 // letters are the words for one peer.
-type letters struct {
-	to    env.Peer
-	words []word
+type peerQueue struct {
+	to      env.Peer
+	entries []batchEntry
 }
 
 // usualWords is for how many words there is room in letters at once: about as many as there are for a peer when a
 // node starts.
-const usualWords = 8
+const usualEntries = 8
 
 // delay says how long one more word waits.
 func (o *outbox) delay(now moment) time.Duration {
-	if past := now.sub(o.since) / batchDelay; past > 0 {
-		o.level = max(0, o.level-int(min(past, fewWords))*fewWords)
-		o.since = now
+	if past := now.sub(o.countedAt) / batchDelay; past > 0 {
+		o.recentEntries = max(0, o.recentEntries-int(min(past, maxImmediate))*maxImmediate)
+		o.countedAt = now
 	}
-	if o.level++; o.level <= fewWords {
+	if o.recentEntries++; o.recentEntries <= maxImmediate {
 		return 0
 	}
-	o.level = min(o.level, 2*fewWords)
+	o.recentEntries = min(o.recentEntries, 2*maxImmediate)
 	return batchDelay
 }
 
 // tell sends a word, together with others to the same peer.
-func (s *Scribe) tell(to env.Peer, w word) {
+func (s *Scribe) enqueue(to env.Peer, w batchEntry) {
 	o := &s.outbox
-	of := o.by[to.ID]
+	of := o.byPeer[to.ID]
 	if of == nil {
-		of = &letters{to: to, words: make([]word, 0, usualWords)}
-		o.by[to.ID] = of
+		of = &peerQueue{to: to, entries: make([]batchEntry, 0, usualEntries)}
+		o.byPeer[to.ID] = of
 		o.order = append(o.order, of)
 	}
-	of.words = append(of.words, w)
+	of.entries = append(of.entries, w)
 	at := s.clock.Now().Add(o.delay(s.now()))
-	if o.at == never || momentOf(at) < o.at {
-		o.at = momentOf(at)
-		s.cal.Add(at, task{kind: taskTell})
+	if o.flushAt == never || momentOf(at) < o.flushAt {
+		o.flushAt = momentOf(at)
+		s.cal.Add(at, task{kind: taskOutbox})
 	}
 }
 
 // tellAll sends all that was to be said.
-func (s *Scribe) tellAll(now time.Time) {
+func (s *Scribe) sendOutbox(now time.Time) {
 	o := &s.outbox
-	if o.at == never || momentOf(now) < o.at {
+	if o.flushAt == never || momentOf(now) < o.flushAt {
 		return
 	}
 	order := o.order
-	o.order, o.at = nil, never
-	clear(o.by)
+	o.order, o.flushAt = nil, never
+	clear(o.byPeer)
 	for _, of := range order {
-		s.sendWords(of)
+		s.sendQueue(of)
 	}
 }
 
 // sendWords sends the words for one peer. A lone one is a message of its own, and so are a
 // few of the node's own Joins, which go by the overlay's ways.
-func (s *Scribe) sendWords(of *letters) {
-	var left [kinds]int // to be added
+func (s *Scribe) sendQueue(of *peerQueue) {
+	var left [entryKinds]int // to be added
 	own := true
-	for i := range of.words {
-		w := &of.words[i]
+	for i := range of.entries {
+		w := &of.entries[i]
 		left[w.kind]++
-		own = own && (w.kind != aWay || w.who == s.node.Self())
+		own = own && (w.kind != entryRoutedJoin || w.contact == s.node.Self())
 	}
-	alone := own && left[aWay] < fewWays
+	alone := own && left[entryRoutedJoin] < minRoutedBatch
 	b := s.newBatch(&left)
-	for i := range of.words {
-		w := &of.words[i]
+	for i := range of.entries {
+		w := &of.entries[i]
 		switch {
-		case w.kind == aWay && alone:
-			if g := s.groups.Get(w.group); g != nil && g.seeking() && g.sought.asking == w.edge {
+		case w.kind == entryRoutedJoin && alone:
+			if g := s.groups.Get(w.group); g != nil && g.searching() && g.search.edge == w.edge {
 				s.routeJoin(g)
 			}
-		case w.kind != aWay && len(of.words) == 1:
-			s.send(of.to, s.alone(w))
+		case w.kind != entryRoutedJoin && len(of.entries) == 1:
+			s.send(of.to, s.single(w))
 		default:
 			b.add(w)
 			if b.entries == maxBatch || b.bytes > batchBytes {
@@ -129,19 +129,19 @@ func (s *Scribe) sendWords(of *letters) {
 }
 
 // alone is the message of one word.
-func (s *Scribe) alone(w *word) *scribepb.Message {
+func (s *Scribe) single(w *batchEntry) *scribepb.Message {
 	id := w.group[:]
 	switch w.kind {
-	case aPart:
-		return &scribepb.Message{Body: &scribepb.Message_Part{Part: &scribepb.Part{Group: id, Edge: w.edge}}}
-	case aDrop:
-		return &scribepb.Message{Body: &scribepb.Message_Drop{Drop: &scribepb.Drop{Groups: [][]byte{id}}}}
-	case anAccept:
+	case entryPrune:
+		return &scribepb.Message{Body: &scribepb.Message_Prune{Prune: &scribepb.Prune{Group: id, Edge: w.edge}}}
+	case entryReject:
+		return &scribepb.Message{Body: &scribepb.Message_Reject{Reject: &scribepb.Reject{Groups: [][]byte{id}}}}
+	case entryAccept:
 		return &scribepb.Message{Body: &scribepb.Message_Accept{Accept: &scribepb.Accept{
 			Group: id, Record: s.node.Self().Raw, Edge: w.edge,
 		}}}
-	case aRedirect:
-		return &scribepb.Message{Body: &scribepb.Message_Redirect{Redirect: &scribepb.Redirect{Group: id, Record: w.who.Raw}}}
+	case entryRedirect:
+		return &scribepb.Message{Body: &scribepb.Message_Redirect{Redirect: &scribepb.Redirect{Group: id, Record: w.contact.Raw}}}
 	}
 	return &scribepb.Message{Body: &scribepb.Message_Join{Join: &scribepb.Join{
 		Group: id, Record: s.node.Self().Raw, Weight: w.weight, Edge: w.edge,
@@ -151,64 +151,64 @@ func (s *Scribe) alone(w *word) *scribepb.Message {
 // A batch is a Batch in the making.
 type batch struct {
 	*scribepb.Batch
-	self    *overlay.Contact            // whose record is the first
-	place   map[*overlay.Contact]uint32 // of the other records
-	left    *[kinds]int                 // words that are to come, here and in batches that follow
-	entries int
-	bytes   int // about
+	self        *overlay.Contact            // whose record is the first
+	recordIndex map[*overlay.Contact]uint32 // of the other records
+	remaining   *[entryKinds]int            // words that are to come, here and in batches that follow
+	entries     int
+	bytes       int // about
 }
 
-func (s *Scribe) newBatch(left *[kinds]int) *batch {
+func (s *Scribe) newBatch(left *[entryKinds]int) *batch {
 	self := s.node.Self()
-	return &batch{Batch: &scribepb.Batch{Records: [][]byte{self.Raw}}, self: self, left: left, bytes: len(self.Raw)}
+	return &batch{Batch: &scribepb.Batch{Records: [][]byte{self.Raw}}, self: self, remaining: left, bytes: len(self.Raw)}
 }
 
 // record returns the place of a record.
-func (b *batch) record(c *overlay.Contact) uint32 {
+func (b *batch) indexOf(c *overlay.Contact) uint32 {
 	if c == b.self {
 		return 0
 	}
-	i, ok := b.place[c]
+	i, ok := b.recordIndex[c]
 	if !ok {
-		if b.place == nil {
-			b.place = map[*overlay.Contact]uint32{}
+		if b.recordIndex == nil {
+			b.recordIndex = map[*overlay.Contact]uint32{}
 		}
 		i = uint32(len(b.Records))
-		b.place[c] = i
+		b.recordIndex[c] = i
 		b.Records = append(b.Records, c.Raw)
 		b.bytes += len(c.Raw)
 	}
 	return i
 }
 
-func (b *batch) add(w *word) {
+func (b *batch) add(w *batchEntry) {
 	b.entries++
 	b.bytes += len(w.group) + 16
 	switch w.kind {
-	case aPart:
-		b.in(&b.Parts, w)
-	case aDrop:
-		b.in(&b.Drops, w)
-	case aJoin:
-		c := b.in(&b.Joins, w)
+	case entryPrune:
+		b.column(&b.Prunes, w)
+	case entryReject:
+		b.column(&b.Rejects, w)
+	case entryJoin:
+		c := b.column(&b.Joins, w)
 		c.Weights = append(c.Weights, w.weight)
-	case aWay:
-		c := b.in(&b.Ways, w)
-		c.Weights, c.Records = append(c.Weights, w.weight), append(c.Records, b.record(w.who))
-	case anAccept:
-		b.in(&b.Accepts, w)
-	case aRedirect:
-		c := b.in(&b.Redirects, w)
-		c.Records = append(c.Records, b.record(w.who))
+	case entryRoutedJoin:
+		c := b.column(&b.RoutedJoins, w)
+		c.Weights, c.Records = append(c.Weights, w.weight), append(c.Records, b.indexOf(w.contact))
+	case entryAccept:
+		b.column(&b.Accepts, w)
+	case entryRedirect:
+		c := b.column(&b.Redirects, w)
+		c.Records = append(c.Records, b.indexOf(w.contact))
 	}
-	b.left[w.kind]--
+	b.remaining[w.kind]--
 }
 
 // in puts a word's group, and its edge if such words have one, into their column.
-func (b *batch) in(c **scribepb.Column, w *word) *scribepb.Column {
-	edged := w.kind != aDrop && w.kind != aRedirect
+func (b *batch) column(c **scribepb.Column, w *batchEntry) *scribepb.Column {
+	edged := w.kind != entryReject && w.kind != entryRedirect
 	if *c == nil {
-		n := min(b.left[w.kind], maxBatch)
+		n := min(b.remaining[w.kind], maxBatch)
 		*c = &scribepb.Column{Groups: make([]byte, 0, n*len(w.group))}
 		if edged {
 			(*c).Edges = make([]uint64, 0, n)
@@ -237,13 +237,13 @@ func (s *Scribe) onBatch(from env.PeerID, m *scribepb.Batch) error {
 	if err != nil {
 		return err
 	}
-	each(m.Parts, func(i int, id overlay.ID) { s.onPart(s.links[from], id, m.Parts.Edges[i]) })
-	each(m.Drops, func(_ int, id overlay.ID) { s.onDrop(from, s.links[from], id) })
+	each(m.Prunes, func(i int, id overlay.ID) { s.onPrune(s.links[from], id, m.Prunes.Edges[i]) })
+	each(m.Rejects, func(_ int, id overlay.ID) { s.onReject(from, s.links[from], id) })
 	each(m.Joins, func(i int, id overlay.ID) {
-		s.onJoin(c, id, wish{weight: m.Joins.Weights[i], edge: m.Joins.Edges[i]})
+		s.onJoin(c, id, joinRequest{weight: m.Joins.Weights[i], edge: m.Joins.Edges[i]})
 	})
-	each(m.Ways, func(i int, id overlay.ID) {
-		s.onWay(m.Records[m.Ways.Records[i]], id, wish{weight: m.Ways.Weights[i], edge: m.Ways.Edges[i]})
+	each(m.RoutedJoins, func(i int, id overlay.ID) {
+		s.onRoutedJoin(m.Records[m.RoutedJoins.Records[i]], id, joinRequest{weight: m.RoutedJoins.Weights[i], edge: m.RoutedJoins.Edges[i]})
 	})
 	each(m.Accepts, func(i int, id overlay.ID) { s.onAccept(c, id, m.Accepts.Edges[i]) })
 	each(m.Redirects, func(i int, id overlay.ID) {
@@ -265,7 +265,7 @@ func each(c *scribepb.Column, do func(i int, id overlay.ID)) {
 // tree, or else the root, accepts the child; others pass it on. Each hop is nearer to the key
 // than the one before, so that it does not go round. It ends where the next hop is not
 // certain: its child will ask again, alone.
-func (s *Scribe) onWay(record []byte, id overlay.ID, w wish) {
+func (s *Scribe) onRoutedJoin(record []byte, id overlay.ID, w joinRequest) {
 	if s.node.State() != overlay.Active {
 		return
 	}
@@ -286,6 +286,6 @@ func (s *Scribe) onWay(record []byte, id overlay.ID, w wish) {
 		s.becomeRoot(g)
 		s.accept(g, c, w, false)
 	case next != nil:
-		s.tell(next.Peer, word{kind: aWay, group: id, edge: w.edge, weight: w.weight, who: c})
+		s.enqueue(next.Peer, batchEntry{kind: entryRoutedJoin, group: id, edge: w.edge, weight: w.weight, contact: c})
 	}
 }

@@ -26,7 +26,7 @@ func (a *actor) ways(child []byte, of ...overlay.ID) *scribepb.Message {
 		c.Groups = append(c.Groups, g[:]...)
 		c.Edges, c.Weights, c.Records = append(c.Edges, uint64(i+1)), append(c.Weights, 2), append(c.Records, 1)
 	}
-	return batchOf(&scribepb.Batch{Records: [][]byte{a.raw, child}, Ways: c})
+	return batchOf(&scribepb.Batch{Records: [][]byte{a.raw, child}, RoutedJoins: c})
 }
 
 // A node that joins many groups at once asks for them together, and for those that nothing
@@ -43,14 +43,14 @@ func TestJoinsGoTogetherAndAgainAlone(t *testing.T) {
 		t.Fatalf("%d Joins go in %d batches, %d alone", groups, len(l.batches), len(l.routed))
 	}
 	b := l.batches[0].msg.GetBatch()
-	if len(b.Ways.Edges) != groups || len(b.Records) != 1 || b.Ways.Weights[7] != 2 {
-		t.Errorf("%d Joins with %d records", len(b.Ways.Edges), len(b.Records))
+	if len(b.RoutedJoins.Edges) != groups || len(b.Records) != 1 || b.RoutedJoins.Weights[7] != 2 {
+		t.Errorf("%d Joins with %d records", len(b.RoutedJoins.Edges), len(b.Records))
 	}
 	edge := l.joins(root.of(7))[0].Edge
 	for i := range groups / 2 {
 		l.accepted(root, root.of(i))
 	}
-	l.pass(joinPatience * 5 / 4)
+	l.pass(joinTimeout * 5 / 4)
 	if len(l.batches) != 1 || len(l.routed) != groups/2 {
 		t.Errorf("%d of %d go again alone, and %d batches", len(l.routed), groups/2, len(l.batches)-1)
 	}
@@ -65,11 +65,11 @@ func TestJoinsGoTogetherAndAgainAlone(t *testing.T) {
 func TestFewJoinsGoAlone(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	root := l.members(1, l.own(0))[0]
-	for i := range fewWays - 1 {
+	for i := range minRoutedBatch - 1 {
 		l.s.Join(root.of(i), 1)
 	}
 	l.run()
-	if len(l.batches) != 0 || len(l.routed) != fewWays-1 {
+	if len(l.batches) != 0 || len(l.routed) != minRoutedBatch-1 {
 		t.Errorf("%d batches, %d alone", len(l.batches), len(l.routed))
 	}
 }
@@ -78,10 +78,10 @@ func TestFewJoinsGoAlone(t *testing.T) {
 func TestWordsWaitForCompany(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	a := l.members(1, l.own(0))[0]
-	const groups = 5 * fewWords
+	const groups = 5 * maxImmediate
 	for i := range groups {
 		a.route(l.own(i), a.join(l.own(i), 1))
-		if i < fewWords && count(a.heard(), "Accept") != 1 {
+		if i < maxImmediate && count(a.heard(), "Accept") != 1 {
 			t.Fatalf("Accept %d waits", i)
 		}
 	}
@@ -89,7 +89,7 @@ func TestWordsWaitForCompany(t *testing.T) {
 		t.Errorf("%d of many do not wait", n)
 	}
 	l.pass(batchDelay)
-	if n := count(a.heard(), "Accept"); n != groups-fewWords || len(l.batches) != 1 {
+	if n := count(a.heard(), "Accept"); n != groups-maxImmediate || len(l.batches) != 1 {
 		t.Errorf("%d Accepts in %d batches", n, len(l.batches))
 	}
 	l.pass(3 * batchDelay)
@@ -125,7 +125,7 @@ func TestWayLeadsToTheFirstInTheTree(t *testing.T) {
 		t.Error("who passes a Join on has a place in the tree")
 	}
 	on := l.joins(out)
-	toRoot := slices.ContainsFunc(l.batches, func(b letter) bool { return b.to == root.peer && b.msg.GetBatch().Ways != nil })
+	toRoot := slices.ContainsFunc(l.batches, func(b letter) bool { return b.to == root.peer && b.msg.GetBatch().RoutedJoins != nil })
 	if len(on) != 1 || !toRoot || !bytes.Equal(on[0].Record, child.raw) || on[0].Weight != 2 || on[0].Edge != 3 {
 		t.Errorf("passed on: %v", on)
 	}
@@ -144,7 +144,7 @@ func TestBadBatches(t *testing.T) {
 	}
 	m := a.ways(b.raw, l.own(0), l.own(1), l.own(2))
 	m.GetBatch().Records = append(m.GetBatch().Records, forged)
-	m.GetBatch().Ways.Records[1] = 2
+	m.GetBatch().RoutedJoins.Records[1] = 2
 	if err := a.say(m); err != nil || l.s.Stats().Garbage != 2 {
 		t.Errorf("a bad way: %v, %d", err, l.s.Stats().Garbage)
 	}
@@ -152,7 +152,7 @@ func TestBadBatches(t *testing.T) {
 		t.Errorf("%d of 2 good ways are taken", n)
 	}
 	m = batchOf(&scribepb.Batch{Records: [][]byte{a.raw, forged}, Redirects: &scribepb.Column{
-		Groups: m.GetBatch().Ways.Groups[:32], Records: []uint32{1},
+		Groups: m.GetBatch().RoutedJoins.Groups[:32], Records: []uint32{1},
 	}})
 	if err := a.say(m); !errors.Is(err, env.ErrFrame) {
 		t.Errorf("a Redirect to nobody: %v", err)
@@ -164,16 +164,16 @@ func TestBatchesAreBounded(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	a := l.members(1, l.own(0))[0]
 	for n := range 3000 {
-		c := &overlay.Contact{Raw: make([]byte, maxRecord)}
-		l.s.tell(env.Peer{ID: a.peer}, word{kind: aWay, group: a.of(n), who: c})
+		c := &overlay.Contact{Raw: make([]byte, maxRecordBytes)}
+		l.s.enqueue(env.Peer{ID: a.peer}, batchEntry{kind: entryRoutedJoin, group: a.of(n), contact: c})
 	}
 	l.run()
 	ways := 0
 	for _, of := range l.batches {
-		if n := len(encode(of.msg)); n > batchBytes+2*maxRecord {
+		if n := len(encode(of.msg)); n > batchBytes+2*maxRecordBytes {
 			t.Errorf("a batch has %d bytes", n)
 		}
-		ways += len(of.msg.GetBatch().Ways.Edges)
+		ways += len(of.msg.GetBatch().RoutedJoins.Edges)
 	}
 	if ways != 3000 {
 		t.Errorf("%d ways", ways)

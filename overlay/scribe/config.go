@@ -13,58 +13,58 @@ type Config struct {
 	// BeatInterval is the time between two renewals of the edges to one
 	// parent. A parent drops the children of a link after three without.
 	// Default 30 s.
-	BeatInterval time.Duration
+	HeartbeatInterval time.Duration
 }
 
-func (c Config) filled() Config {
+func (c Config) withDefaults() Config {
 	if c.FanOut <= 0 {
 		c.FanOut = 16
 	}
 	if c.MaxWeight <= 0 {
 		c.MaxWeight = 64
 	}
-	if c.BeatInterval <= 0 {
-		c.BeatInterval = 30 * time.Second
+	if c.HeartbeatInterval <= 0 {
+		c.HeartbeatInterval = 30 * time.Second
 	}
 	return c
 }
 
 const (
-	leaseBeats = 3 // pauses without a Beat before a child is dropped
+	leasePeriods = 3 // pauses without a Beat before a child is dropped
 
 	// beatShare is what each link adds to the pause between two Beats, once that comes to more than
 	// a BeatInterval; maxPause is the longest. One Beat and its answer do for both ends: with up to 200
 	// links a node at rest says less than two messages a second, with more in proportion.
-	beatShare = 750 * time.Millisecond
-	maxPause  = 150 * time.Second
+	heartbeatShare     = 750 * time.Millisecond
+	maxHeartbeatPeriod = 150 * time.Second
 	// spellTime is how long each edge of a List has to do: a peer that is always wrong about them
 	// draws some 40 KB a second from a link, and not as much as it asks for.
-	spellTime = time.Millisecond
+	timePerListedEdge = time.Millisecond
 	// downPause is how long after a broken connection a peer is asked: one that starts anew is back.
-	downPause = 2 * time.Second
+	reconnectDelay = 2 * time.Second
 
 	// joinPatience is how long a Join may go unanswered at first; it doubles
 	// up to joinPauseMax.
-	joinPatience = 3 * time.Second
-	joinPauseMax = 30 * time.Second
+	joinTimeout    = 3 * time.Second
+	maxJoinTimeout = 30 * time.Second
 
 	// recentLife is how long a node keeps what passed, for children that come
 	// from a lost parent: longer than an edge that only one end believes in
 	// can stand (maxPause and a quarter). maxRecent bounds it per group, the
 	// oldest go first.
-	recentLife = 190 * time.Second
-	maxRecent  = 64
+	recentTTL = 190 * time.Second
+	maxRecent = 64
 
 	// seenLife is how long a message is known again: longer than a publisher
 	// tries (overlay.Config.RouteDeadline) and what it sent last is kept.
-	seenLife = 5 * time.Minute
+	seenTTL = 5 * time.Minute
 	// maxSeen bounds the messages known again; at the bound the older half is
 	// forgotten early.
 	maxSeen = 1 << 17
 
 	// gotDelay is how long acknowledgements wait for company, weightDelay
 	// how long weights do.
-	gotDelay    = 50 * time.Millisecond
+	ackDelay    = 50 * time.Millisecond
 	weightDelay = time.Second
 
 	// window is how many Downs may be unacknowledged on a link, maxQueue how many more may
@@ -75,33 +75,33 @@ const (
 	maxQueued = 24 << 20
 	// resends is how often a Down is repeated before the peer is suspected
 	// and the Down given up: it is then for the next parent to send.
-	resends = 10
+	maxResends = 10
 
 	// pushPause is the time given to a child to move before it is asked again.
-	pushPause = 10 * time.Second
+	pushTimeout = 10 * time.Second
 	// sweepPause is the time between two looks at what has grown old.
-	sweepPause = 10 * time.Second
+	sweepInterval = 10 * time.Second
 
 	// maxEdges is how many groups one peer may be a child in: twice the feeds
 	// that one reader may have. In others it is refused, and asks elsewhere.
 	maxEdges = 10_000
 	// crowd is how many times the fan-out may hang below a node while children
 	// are on their way to another parent. More are sent on at once, or away.
-	crowd = 4
+	crowdFactor = 4
 	// maxRedirects is how often a node that has no parent lets itself be sent
 	// on before it asks along the route again.
 	maxRedirects = 16
 	// maxKept bounds the bytes kept for late children, in all groups together;
 	// at the bound nothing is kept, and they have to ask for what they miss.
-	maxKept = 64 << 20
+	maxKeptBytes = 64 << 20
 
 	// batchDelay is how long what is to be said of a group waits for company once a node
 	// has much to say; of the first fewWords in such a time nothing waits.
-	batchDelay = 200 * time.Millisecond
-	fewWords   = 16
+	batchDelay   = 200 * time.Millisecond
+	maxImmediate = 16
 	// fewWays is how many Joins that go the same way from their child each go alone: then
 	// each hop acknowledges them.
-	fewWays = 4
+	minRoutedBatch = 4
 	// maxControl is the size of the largest Batch that goes ahead of content, in bytes.
 	maxControl = 2 << 10
 	// batchBytes is after how many bytes a Batch goes, whatever else is to come.
@@ -114,7 +114,7 @@ const (
 	maxBatch = 1024 // entries in one Batch
 	maxList  = 512  // edges in one List, groups in one Drop
 	maxHave  = 64   // messages named in a Join
-	maxGot   = 1024 // messages acknowledged at once
+	maxAcks  = 1024 // messages acknowledged at once
 )
 
 // MaxPayload is the size of the largest message in bytes.

@@ -164,7 +164,7 @@ func (in *intruder) anEdge(s *story) uint64 {
 		if len(in.heard) > 0 {
 			m := in.heard[len(in.heard)-1]
 			in.heard = in.heard[:len(in.heard)-1]
-			for _, n := range []uint64{m.GetJoin().GetEdge(), m.GetAccept().GetEdge(), m.GetPart().GetEdge(), m.GetBeat().GetNonce(), m.GetDown().GetId()} {
+			for _, n := range []uint64{m.GetJoin().GetEdge(), m.GetAccept().GetEdge(), m.GetPrune().GetEdge(), m.GetHeartbeat().GetNonce(), m.GetMulticast().GetId()} {
 				if n != 0 {
 					return n
 				}
@@ -211,7 +211,7 @@ func (in *intruder) endures(t *testing.T) {
 // A kind makes up a message of one kind.
 type kind func(in *intruder, s *story) *scribepb.Message
 
-var kinds = []kind{aJoin, aPublish, anAccept, aRedirect, aPart, aDown, aGot, aBeat, aBeatAck, aList, aDrop, anOffer, aBatch}
+var entryKinds = []kind{entryJoin, aPublish, entryAccept, entryRedirect, entryPrune, aDown, aGot, aBeat, aBeatAck, aList, entryReject, anOffer, aBatch}
 
 // tell tells a member a story.
 func tell(t *testing.T, b []byte, kinds ...kind) {
@@ -257,8 +257,8 @@ func TestTreesEndureAnyStory(t *testing.T) {
 		b := make([]byte, 300)
 		dice := rand.NewChaCha8([32]byte{byte(i), byte(i >> 8), byte(i >> 16)})
 		dice.Read(b)
-		for j, k := range append(slices.Clone(kinds), nil) {
-			these := kinds
+		for j, k := range append(slices.Clone(entryKinds), nil) {
+			these := entryKinds
 			if k != nil {
 				these = []kind{k}
 			}
@@ -280,9 +280,9 @@ func fuzz(f *testing.F, k kind) {
 	})
 }
 
-func FuzzJoin(f *testing.F) { fuzz(f, aJoin) }
+func FuzzJoin(f *testing.F) { fuzz(f, entryJoin) }
 
-func aJoin(in *intruder, s *story) *scribepb.Message {
+func entryJoin(in *intruder, s *story) *scribepb.Message {
 	return &scribepb.Message{Body: &scribepb.Message_Join{Join: &scribepb.Join{
 		Group: in.aGroup(s), Record: in.aRecord(s), Weight: uint32(s.number()), Have: in.someEdges(s), Edge: in.anEdge(s),
 	}}}
@@ -299,31 +299,31 @@ func aPublish(in *intruder, s *story) *scribepb.Message {
 	}}}
 }
 
-func FuzzAccept(f *testing.F) { fuzz(f, anAccept) }
+func FuzzAccept(f *testing.F) { fuzz(f, entryAccept) }
 
-func anAccept(in *intruder, s *story) *scribepb.Message {
+func entryAccept(in *intruder, s *story) *scribepb.Message {
 	return &scribepb.Message{Body: &scribepb.Message_Accept{Accept: &scribepb.Accept{
 		Group: in.aGroup(s), Record: in.aRecord(s), Edge: in.anEdge(s),
 	}}}
 }
 
-func FuzzRedirect(f *testing.F) { fuzz(f, aRedirect) }
+func FuzzRedirect(f *testing.F) { fuzz(f, entryRedirect) }
 
-func aRedirect(in *intruder, s *story) *scribepb.Message {
+func entryRedirect(in *intruder, s *story) *scribepb.Message {
 	return &scribepb.Message{Body: &scribepb.Message_Redirect{Redirect: &scribepb.Redirect{Group: in.aGroup(s), Record: in.aRecord(s)}}}
 }
 
-func FuzzPart(f *testing.F) { fuzz(f, aPart) }
+func FuzzPart(f *testing.F) { fuzz(f, entryPrune) }
 
-func aPart(in *intruder, s *story) *scribepb.Message {
-	return &scribepb.Message{Body: &scribepb.Message_Part{Part: &scribepb.Part{Group: in.aGroup(s), Edge: in.anEdge(s)}}}
+func entryPrune(in *intruder, s *story) *scribepb.Message {
+	return &scribepb.Message{Body: &scribepb.Message_Prune{Prune: &scribepb.Prune{Group: in.aGroup(s), Edge: in.anEdge(s)}}}
 }
 
 func FuzzDown(f *testing.F) { fuzz(f, aDown) }
 
 func aDown(in *intruder, s *story) *scribepb.Message {
 	id := in.swarm.Key(fmt.Sprint("other", s.choose(256)))
-	return &scribepb.Message{Body: &scribepb.Message_Down{Down: &scribepb.Down{
+	return &scribepb.Message{Body: &scribepb.Message_Multicast{Multicast: &scribepb.Multicast{
 		Group: id[:], Id: in.anEdge(s), Payload: make([]byte, pick(s, 0, 1, 56<<10, 56<<10+1)),
 	}}}
 }
@@ -331,28 +331,28 @@ func aDown(in *intruder, s *story) *scribepb.Message {
 func FuzzGot(f *testing.F) { fuzz(f, aGot) }
 
 func aGot(in *intruder, s *story) *scribepb.Message {
-	return &scribepb.Message{Body: &scribepb.Message_Got{Got: &scribepb.Got{Ids: in.someEdges(s)}}}
+	return &scribepb.Message{Body: &scribepb.Message_Ack{Ack: &scribepb.Ack{Ids: in.someEdges(s)}}}
 }
 
 func FuzzBeat(f *testing.F) { fuzz(f, aBeat) }
 
 func aBeat(in *intruder, s *story) *scribepb.Message {
-	return &scribepb.Message{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{
-		Nonce: in.anEdge(s), Count: uint32(s.number()), Digest: s.number(), PauseS: uint32(s.number()),
-		HeldCount: uint32(s.choose(3)), HeldDigest: s.number(),
+	return &scribepb.Message{Body: &scribepb.Message_Heartbeat{Heartbeat: &scribepb.Heartbeat{
+		Nonce: in.anEdge(s), UpCount: uint32(s.number()), UpDigest: s.number(), PeriodS: uint32(s.number()),
+		DownCount: uint32(s.choose(3)), DownDigest: s.number(),
 	}}}
 }
 
 func FuzzBeatAck(f *testing.F) { fuzz(f, aBeatAck) }
 
 func aBeatAck(in *intruder, s *story) *scribepb.Message {
-	return &scribepb.Message{Body: &scribepb.Message_BeatAck{BeatAck: &scribepb.BeatAck{Nonce: in.anEdge(s), Match: s.choose(2) == 1, PauseS: uint32(s.number())}}}
+	return &scribepb.Message{Body: &scribepb.Message_HeartbeatAck{HeartbeatAck: &scribepb.HeartbeatAck{Nonce: in.anEdge(s), Match: s.choose(2) == 1, PeriodS: uint32(s.number())}}}
 }
 
 func FuzzList(f *testing.F) { fuzz(f, aList) }
 
 func aList(in *intruder, s *story) *scribepb.Message {
-	list := &scribepb.List{First: make([]byte, 32), Last: slices.Repeat([]byte{255}, 32), Partial: s.choose(2) == 1, Nonce: in.anEdge(s)}
+	list := &scribepb.EdgeList{First: make([]byte, 32), Last: slices.Repeat([]byte{255}, 32), Partial: s.choose(2) == 1, Nonce: in.anEdge(s)}
 	if s.choose(3) == 1 {
 		list.First, list.Last = in.aGroup(s), in.aGroup(s)
 	}
@@ -363,17 +363,17 @@ func aList(in *intruder, s *story) *scribepb.Message {
 		slices.SortFunc(list.Edges, func(a, b *scribepb.Edge) int { return slices.Compare(a.Group, b.Group) })
 		list.Edges = slices.CompactFunc(list.Edges, func(a, b *scribepb.Edge) bool { return slices.Equal(a.Group, b.Group) })
 	}
-	return &scribepb.Message{Body: &scribepb.Message_List{List: list}}
+	return &scribepb.Message{Body: &scribepb.Message_EdgeList{EdgeList: list}}
 }
 
-func FuzzDrop(f *testing.F) { fuzz(f, aDrop) }
+func FuzzDrop(f *testing.F) { fuzz(f, entryReject) }
 
-func aDrop(in *intruder, s *story) *scribepb.Message {
-	d := &scribepb.Drop{}
+func entryReject(in *intruder, s *story) *scribepb.Message {
+	d := &scribepb.Reject{}
 	for range pick(s, 1, 0, 3, 512, 513) {
 		d.Groups = append(d.Groups, in.aGroup(s))
 	}
-	return &scribepb.Message{Body: &scribepb.Message_Drop{Drop: d}}
+	return &scribepb.Message{Body: &scribepb.Message_Reject{Reject: d}}
 }
 
 func FuzzOffer(f *testing.F) { fuzz(f, anOffer) }
@@ -407,7 +407,7 @@ func aBatch(in *intruder, s *story) *scribepb.Message {
 		}
 		return c
 	}
-	b.Parts, b.Drops, b.Joins = column(true, false, false), column(false, false, false), column(true, true, false)
-	b.Ways, b.Accepts, b.Redirects = column(true, true, true), column(true, false, false), column(false, false, true)
+	b.Prunes, b.Rejects, b.Joins = column(true, false, false), column(false, false, false), column(true, true, false)
+	b.RoutedJoins, b.Accepts, b.Redirects = column(true, true, true), column(true, false, false), column(false, false, true)
 	return &scribepb.Message{Body: &scribepb.Message_Batch{Batch: b}}
 }

@@ -125,11 +125,11 @@ func (l *lab) Send(to env.Peer, _ env.Class, frame []byte) {
 // wordsOf are the words of a batch as messages of their own.
 func wordsOf(to env.PeerID, b *scribepb.Batch) (of []letter) {
 	say := func(m *scribepb.Message) { of = append(of, letter{to, m}) }
-	each(b.Parts, func(i int, g overlay.ID) {
-		say(&scribepb.Message{Body: &scribepb.Message_Part{Part: &scribepb.Part{Group: g[:], Edge: b.Parts.Edges[i]}}})
+	each(b.Prunes, func(i int, g overlay.ID) {
+		say(&scribepb.Message{Body: &scribepb.Message_Prune{Prune: &scribepb.Prune{Group: g[:], Edge: b.Prunes.Edges[i]}}})
 	})
-	each(b.Drops, func(_ int, g overlay.ID) {
-		say(&scribepb.Message{Body: &scribepb.Message_Drop{Drop: &scribepb.Drop{Groups: [][]byte{g[:]}}}})
+	each(b.Rejects, func(_ int, g overlay.ID) {
+		say(&scribepb.Message{Body: &scribepb.Message_Reject{Reject: &scribepb.Reject{Groups: [][]byte{g[:]}}}})
 	})
 	each(b.Joins, func(i int, g overlay.ID) {
 		say(&scribepb.Message{Body: &scribepb.Message_Join{Join: &scribepb.Join{
@@ -327,7 +327,7 @@ func (a *actor) redirect(g overlay.ID) *scribepb.Message {
 }
 
 func down(g overlay.ID, id uint64, payload string) *scribepb.Message {
-	return &scribepb.Message{Body: &scribepb.Message_Down{Down: &scribepb.Down{Group: g[:], Id: id, Payload: []byte(payload)}}}
+	return &scribepb.Message{Body: &scribepb.Message_Multicast{Multicast: &scribepb.Multicast{Group: g[:], Id: id, Payload: []byte(payload)}}}
 }
 
 func publish(g overlay.ID, id uint64, payload string) *scribepb.Message {
@@ -361,10 +361,10 @@ func (l *lab) accepted(by *actor, g overlay.ID) bool {
 func (l *lab) joins(g overlay.ID) (of []*scribepb.Join) {
 	for _, sent := range l.batches {
 		b := sent.msg.GetBatch()
-		each(b.Ways, func(i int, id overlay.ID) {
+		each(b.RoutedJoins, func(i int, id overlay.ID) {
 			if id == g {
 				of = append(of, &scribepb.Join{
-					Group: id[:], Record: b.Records[b.Ways.Records[i]], Edge: b.Ways.Edges[i], Weight: b.Ways.Weights[i],
+					Group: id[:], Record: b.Records[b.RoutedJoins.Records[i]], Edge: b.RoutedJoins.Edges[i], Weight: b.RoutedJoins.Weights[i],
 				})
 			}
 		})

@@ -13,7 +13,7 @@ import (
 	"tidings/overlay/scribe/scribepb"
 )
 
-const maxRecord = 1 << 10
+const maxRecordBytes = 1 << 10
 
 // parse reads a message and checks every bound, so that no other code has to.
 func parse(body []byte) (*scribepb.Message, error) {
@@ -21,14 +21,14 @@ func parse(body []byte) (*scribepb.Message, error) {
 	if err := proto.Unmarshal(body, m); err != nil {
 		return nil, fmt.Errorf("%w: %w", env.ErrFrame, err)
 	}
-	if what := breaks(m); what != "" {
-		return nil, fmt.Errorf("%w: scribe message: %s", env.ErrFrame, what)
+	if problem := checkMessage(m); problem != "" {
+		return nil, fmt.Errorf("%w: scribe message: %s", env.ErrFrame, problem)
 	}
 	return m, nil
 }
 
 // breaks says which bound a message breaks, if any.
-func breaks(m *scribepb.Message) string {
+func checkMessage(m *scribepb.Message) string {
 	switch b := m.Body.(type) {
 	case *scribepb.Message_Join:
 		switch {
@@ -53,26 +53,26 @@ func breaks(m *scribepb.Message) string {
 		if !isID(b.Redirect.Group) || !isRecord(b.Redirect.Record) {
 			return "redirect"
 		}
-	case *scribepb.Message_Part:
-		if !isID(b.Part.Group) {
+	case *scribepb.Message_Prune:
+		if !isID(b.Prune.Group) {
 			return "part"
 		}
-	case *scribepb.Message_Down:
-		if !isID(b.Down.Group) || len(b.Down.Payload) > MaxPayload {
+	case *scribepb.Message_Multicast:
+		if !isID(b.Multicast.Group) || len(b.Multicast.Payload) > MaxPayload {
 			return "down"
 		}
-	case *scribepb.Message_Got:
-		if len(b.Got.Ids) > maxGot {
+	case *scribepb.Message_Ack:
+		if len(b.Ack.Ids) > maxAcks {
 			return "got"
 		}
-	case *scribepb.Message_Beat, *scribepb.Message_BeatAck:
-	case *scribepb.Message_List:
-		return breaksList(b.List)
-	case *scribepb.Message_Drop:
-		if len(b.Drop.Groups) > maxList {
+	case *scribepb.Message_Heartbeat, *scribepb.Message_HeartbeatAck:
+	case *scribepb.Message_EdgeList:
+		return checkEdgeList(b.EdgeList)
+	case *scribepb.Message_Reject:
+		if len(b.Reject.Groups) > maxList {
 			return "drop: too many"
 		}
-		for _, g := range b.Drop.Groups {
+		for _, g := range b.Reject.Groups {
 			if !isID(g) {
 				return "drop: group"
 			}
@@ -82,14 +82,14 @@ func breaks(m *scribepb.Message) string {
 			return "offer"
 		}
 	case *scribepb.Message_Batch:
-		return breaksBatch(b.Batch)
+		return checkBatch(b.Batch)
 	default:
 		return "no body"
 	}
 	return ""
 }
 
-func breaksBatch(b *scribepb.Batch) string {
+func checkBatch(b *scribepb.Batch) string {
 	if len(b.Records) == 0 || len(b.Records) > maxBatch || !all(b.Records, isRecord) {
 		return "batch: records"
 	}
@@ -98,10 +98,10 @@ func breaksBatch(b *scribepb.Batch) string {
 		*scribepb.Column
 		edges, weights, records bool
 	}{
-		{b.Parts, true, false, false},
-		{b.Drops, false, false, false},
+		{b.Prunes, true, false, false},
+		{b.Rejects, false, false, false},
 		{b.Joins, true, true, false},
-		{b.Ways, true, true, true},
+		{b.RoutedJoins, true, true, true},
 		{b.Accepts, true, false, false},
 		{b.Redirects, false, false, true},
 	} {
@@ -124,7 +124,7 @@ func all[T any](of []T, is func(T) bool) bool {
 	return !slices.ContainsFunc(of, func(v T) bool { return !is(v) })
 }
 
-func breaksList(l *scribepb.List) string {
+func checkEdgeList(l *scribepb.EdgeList) string {
 	if len(l.Edges) > maxList || !isID(l.First) || !isID(l.Last) {
 		return "list"
 	}
@@ -139,7 +139,7 @@ func breaksList(l *scribepb.List) string {
 	return ""
 }
 
-func isRecord(b []byte) bool { return len(b) > 0 && len(b) <= maxRecord }
+func isRecord(b []byte) bool { return len(b) > 0 && len(b) <= maxRecordBytes }
 
 func isID(b []byte) bool { return len(b) == len(overlay.ID{}) }
 
@@ -152,7 +152,7 @@ func encode(m *scribepb.Message) []byte {
 }
 
 // aged returns the frame of a Down that says how old its message is.
-func aged(frame []byte, age time.Duration) []byte {
+func withAge(frame []byte, age time.Duration) []byte {
 	_, body, err := wire.ParseFrame(frame)
 	if err != nil {
 		panic(fmt.Sprintf("scribe: kept frame: %v", err)) // it was parsed, or made, before it was kept
@@ -161,6 +161,6 @@ func aged(frame []byte, age time.Duration) []byte {
 	if err != nil {
 		panic(fmt.Sprintf("scribe: kept frame: %v", err))
 	}
-	m.GetDown().AgeMs = uint32(age.Milliseconds())
+	m.GetMulticast().AgeMs = uint32(age.Milliseconds())
 	return wire.AppendFrame(nil, wire.Scribe, m)
 }

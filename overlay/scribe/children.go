@@ -13,90 +13,90 @@ import (
 )
 
 // A wish is what a child-to-be asks for.
-type wish struct {
+type joinRequest struct {
 	weight uint32
 	edge   uint64
 	have   []uint64 // messages it has had lately
 	avoid  [][]byte // ids of members below which it does not want to be
 }
 
-func wishOf(j *scribepb.Join) wish { return wish{j.Weight, j.Edge, j.Have, j.Avoid} }
+func requestOf(j *scribepb.Join) joinRequest { return joinRequest{j.Weight, j.Edge, j.Have, j.Avoid} }
 
 // onJoin takes a Join that was sent to this node by name.
-func (s *Scribe) onJoin(c *overlay.Contact, id overlay.ID, w wish) {
+func (s *Scribe) onJoin(c *overlay.Contact, id overlay.ID, w joinRequest) {
 	g := s.groups.Get(id)
 	switch {
 	case s.node.State() != overlay.Active:
-		s.decline(c, id)
+		s.reject(c, id)
 	case !c.Member && !s.node.ActsFor(c.Peer.ID):
-		s.decline(c, id)
+		s.reject(c, id)
 	case !c.Member:
 		s.accept(s.group(id), c, w, true)
 	case g == nil || !overlay.Nearer(id, s.node.ID(), c.ID) && !plant.Cycle:
-		s.decline(c, id)
+		s.reject(c, id)
 	default:
 		s.accept(g, c, w, true)
 	}
 }
 
-func (s *Scribe) decline(c *overlay.Contact, id overlay.ID) {
-	s.tell(c.Peer, word{kind: aDrop, group: id})
+func (s *Scribe) reject(c *overlay.Contact, id overlay.ID) {
+	s.enqueue(c.Peer, batchEntry{kind: entryReject, group: id})
 }
 
 // accept takes a child on, or sends it on to one of the children when there are
 // enough. A Join that came along the route can be anybody's: it may make an edge,
 // which its child will part from if it did not ask for it, but it changes none;
 // a child that is known is asked to say so itself, unless it asks for the edge it has.
-func (s *Scribe) accept(g *group, c *overlay.Contact, w wish, direct bool) {
+func (s *Scribe) accept(g *group, c *overlay.Contact, w joinRequest, direct bool) {
 	weight := s.clamp(w.weight)
 	known := g.child(s.links[c.Peer.ID])
 	if known != nil && !direct {
 		if w.edge == known.edge {
-			s.tell(c.Peer, word{kind: anAccept, group: g.id, edge: w.edge})
+			s.enqueue(c.Peer, batchEntry{kind: entryAccept, group: g.id, edge: w.edge})
 		} else {
 			s.sendRedirect(g, c.Peer, s.node.Self())
 		}
 		return
 	}
-	full := known == nil && c.Member && len(g.children) >= crowd*s.cfg.FanOut
-	if full || known == nil && c.Member && s.nearer(g, c.ID) >= s.cfg.FanOut {
-		if to := s.pick(g, s.staying(g, s.cfg.FanOut), c.ID, w.avoid); to != nil {
+	full := known == nil && c.Member && len(g.children) >= crowdFactor*s.cfg.FanOut
+	if full || known == nil && c.Member && s.countNearer(g, c.ID) >= s.cfg.FanOut {
+		if to := s.pickParent(g, s.stayingChildren(g, s.cfg.FanOut), c.ID, w.avoid); to != nil {
 			s.redirect(g, c.Peer, to)
 			return
 		}
 	}
 	l := s.link(c)
-	if full || known == nil && len(l.down.of) >= maxEdges {
-		s.decline(c, g.id)
+	if full || known == nil && len(l.down.groups) >= maxEdges {
+		s.reject(c, g.id)
 		return
 	}
 	if known == nil {
 		g.children = append(g.children, child{link: l.number, edge: w.edge, weight: weight, client: !c.Member, since: s.now()})
 		l.down.add(s.groups, g, weight)
-		l.renewed = s.now()
-		s.lookIn(l, leaseBeats*s.cfg.BeatInterval)
-		s.stir(l)
+		l.renewedAt = s.now()
+		s.checkLinkIn(l, leasePeriods*s.cfg.HeartbeatInterval)
+		s.planHeartbeatSoon(l)
 	} else {
 		l.down.change(g, known.weight, weight)
 		if known.client && c.Member {
-			s.lookAfter(g) // with members below it alone it may be of no use
+			s.sweepLater(g) // with members below it alone it may be of no use
 		}
 		known.edge, known.weight, known.moving, known.client = w.edge, weight, false, !c.Member
 		known.since = s.now()
 	}
-	s.tell(c.Peer, word{kind: anAccept, group: g.id, edge: w.edge})
+	s.enqueue(c.Peer, batchEntry{kind: entryAccept, group: g.id, edge: w.edge})
 	s.catchUp(g, l, w.have)
-	s.weigh(g)
+	s.updateWeight(g)
 	s.pushSoon(g)
-	s.seekParent(g)
+	s.ensureParent(g)
 }
 
 // catchUp gives a child what it lacks of what is kept.
 func (s *Scribe) catchUp(g *group, l *link, have []uint64) {
 	for _, r := range s.recent[g.id] {
 		age := s.clock.Now().Sub(r.at)
-		if age < recentLife && !slices.Contains(have, r.id) {
-			s.sendDown(l, g.id, r.id, aged(r.frame, age))
+		if age < recentTTL && !slices.Contains(have, r.id) {
+			s.sendMulticast(l, g.id, r.id, withAge(r.frame, age))
 		}
 	}
 }
@@ -110,9 +110,9 @@ func (s *Scribe) clamp(weight uint32) uint32 {
 }
 
 // nearer counts the member children that are nearer to the key than an id.
-func (s *Scribe) nearer(g *group, id overlay.ID) (count int) {
+func (s *Scribe) countNearer(g *group, id overlay.ID) (count int) {
 	for i := range g.children {
-		if c := &g.children[i]; !c.client && !c.moving && overlay.Nearer(g.id, s.numbered(c.link).contact.ID, id) {
+		if c := &g.children[i]; !c.client && !c.moving && overlay.Nearer(g.id, s.linkAt(c.link).contact.ID, id) {
 			count++
 		}
 	}
@@ -121,7 +121,7 @@ func (s *Scribe) nearer(g *group, id overlay.ID) (count int) {
 
 // staying returns the n member children nearest to the key, the nearest first, of those that
 // were not asked to move.
-func (s *Scribe) staying(g *group, n int) []*child {
+func (s *Scribe) stayingChildren(g *group, n int) []*child {
 	of := make([]*child, 0, len(g.children))
 	for i := range g.children {
 		if c := &g.children[i]; !c.client && !c.moving {
@@ -129,7 +129,7 @@ func (s *Scribe) staying(g *group, n int) []*child {
 		}
 	}
 	slices.SortFunc(of, func(a, b *child) int {
-		if overlay.Nearer(g.id, s.numbered(a.link).contact.ID, s.numbered(b.link).contact.ID) {
+		if overlay.Nearer(g.id, s.linkAt(a.link).contact.ID, s.linkAt(b.link).contact.ID) {
 			return -1
 		}
 		return 1
@@ -139,12 +139,12 @@ func (s *Scribe) staying(g *group, n int) []*child {
 
 // pick chooses the child under which another is to hang: nearer to the key than
 // that one, none that it avoids, and with the least below it.
-func (s *Scribe) pick(g *group, of []*child, below overlay.ID, avoid [][]byte) *child {
+func (s *Scribe) pickParent(g *group, of []*child, below overlay.ID, avoid [][]byte) *child {
 	var best *child
 	for _, c := range of {
-		id := s.numbered(c.link).contact.ID
+		id := s.linkAt(c.link).contact.ID
 		if overlay.Nearer(g.id, id, below) && !slices.ContainsFunc(avoid, func(a []byte) bool { return bytes.Equal(a, id[:]) }) &&
-			(best == nil || c.weight+uint32(c.given) < best.weight+uint32(best.given)) {
+			(best == nil || c.weight+uint32(c.redirected) < best.weight+uint32(best.redirected)) {
 			best = c
 		}
 	}
@@ -152,22 +152,22 @@ func (s *Scribe) pick(g *group, of []*child, below overlay.ID, avoid [][]byte) *
 }
 
 func (s *Scribe) redirect(g *group, who env.Peer, to *child) {
-	if to.given < math.MaxUint16 {
-		to.given++
+	if to.redirected < math.MaxUint16 {
+		to.redirected++
 	}
 	s.stats.Pushed++
-	s.sendRedirect(g, who, s.numbered(to.link).contact)
+	s.sendRedirect(g, who, s.linkAt(to.link).contact)
 }
 
 func (s *Scribe) sendRedirect(g *group, who env.Peer, to *overlay.Contact) {
-	s.tell(who, word{kind: aRedirect, group: g.id, who: to})
+	s.enqueue(who, batchEntry{kind: entryRedirect, group: g.id, contact: to})
 }
 
 // pushSoon has children pushed down soon if there are more than the fan-out.
 func (s *Scribe) pushSoon(g *group) {
-	if !g.crowded && g.members() > s.cfg.FanOut {
-		g.crowded = true
-		s.cal.Add(s.together(s.clock.Now(), pushDelay), task{kind: taskCrowd, of: g.number})
+	if !g.pushPlanned && g.countMembers() > s.cfg.FanOut {
+		g.pushPlanned = true
+		s.cal.Add(s.align(s.clock.Now(), pushDelay), task{kind: taskPushDown, number: g.number})
 	}
 }
 
@@ -176,22 +176,22 @@ func (s *Scribe) pushSoon(g *group) {
 func (s *Scribe) pushDown(g *group) {
 	now := s.now()
 	for i := range g.children {
-		if c := &g.children[i]; c.moving && now.sub(c.since) >= pushPause {
+		if c := &g.children[i]; c.moving && now.sub(c.since) >= pushTimeout {
 			c.moving = false // it did not find its way; ask somebody again
 		}
 	}
-	if g.members() > s.cfg.FanOut {
-		all := s.staying(g, len(g.children))
+	if g.countMembers() > s.cfg.FanOut {
+		all := s.stayingChildren(g, len(g.children))
 		stay := all[:s.cfg.FanOut]
 		for _, far := range slices.Backward(all[s.cfg.FanOut:]) {
 			far.moving, far.since = true, now
-			c := s.numbered(far.link).contact
-			s.redirect(g, c.Peer, s.pick(g, stay, c.ID, nil))
+			c := s.linkAt(far.link).contact
+			s.redirect(g, c.Peer, s.pickParent(g, stay, c.ID, nil))
 		}
 	}
-	if !g.pushing && slices.ContainsFunc(g.children, func(c child) bool { return c.moving }) {
-		g.pushing = true
-		s.after(pushPause, task{kind: taskPush, of: g.number})
+	if !g.pushCheckPlanned && slices.ContainsFunc(g.children, func(c child) bool { return c.moving }) {
+		g.pushCheckPlanned = true
+		s.schedule(pushTimeout, task{kind: taskPushCheck, number: g.number})
 	}
 }
 
@@ -207,33 +207,33 @@ func (s *Scribe) forgetChild(g *group, l *link) {
 	if len(g.children) == 0 {
 		g.children = nil
 	}
-	s.lookAfter(g)
-	s.stir(l)
-	s.unused(l)
-	s.weigh(g)
+	s.sweepLater(g)
+	s.planHeartbeatSoon(l)
+	s.dropIdleLater(l)
+	s.updateWeight(g)
 }
 
 // prune ends what a node has no use for: the whole group, or forwarding for
 // children that the parent has room for.
-func (s *Scribe) prune(g *group) {
-	if !g.idle() {
+func (s *Scribe) dropIfUnused(g *group) {
+	if !g.onlyForwards() {
 		return
 	}
 	if len(g.children) == 0 {
 		if g.root && len(s.recent[g.id]) > 0 {
 			return // children may still come from a lost root
 		}
-		for _, p := range slices.Backward(g.above()) {
-			s.leaveParent(g, s.numbered(p.link))
+		for _, p := range slices.Backward(g.parentEdges()) {
+			s.leaveParent(g, s.linkAt(p.link))
 		}
 		s.forgetRecent(g, len(s.recent[g.id]))
 		s.groups.Delete(g.id)
 		return
 	}
 	now := uint32(s.clock.Now().Unix())
-	if len(g.above()) > 0 && (g.offered == 0 || time.Duration(now-g.offered)*time.Second >= s.cfg.BeatInterval) {
-		g.offered = now
-		s.send(s.numbered(g.parents[0].link).contact.Peer, &scribepb.Message{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{Group: g.id[:]}}})
+	if len(g.parentEdges()) > 0 && (g.offeredAt == 0 || time.Duration(now-g.offeredAt)*time.Second >= s.cfg.HeartbeatInterval) {
+		g.offeredAt = now
+		s.send(s.linkAt(g.parents[0].link).contact.Peer, &scribepb.Message{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{Group: g.id[:]}}})
 	}
 }
 
@@ -247,24 +247,24 @@ func (s *Scribe) onOffer(l *link, m *scribepb.Offer) {
 	if !m.Reply {
 		if g.child(l) != nil {
 			s.send(l.contact.Peer, &scribepb.Message{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{
-				Group: m.Group, Room: uint32(max(s.cfg.FanOut-g.members(), 0)), Reply: true,
+				Group: m.Group, Room: uint32(max(s.cfg.FanOut-g.countMembers(), 0)), Reply: true,
 			}}})
 		}
 		return
 	}
-	if g.parents[0].link != l.number || !g.idle() {
+	if g.parents[0].link != l.number || !g.onlyForwards() {
 		return
 	}
 	for i := range min(int(m.Room), len(g.children)) {
-		s.sendRedirect(g, s.numbered(g.children[i].link).contact.Peer, l.contact)
+		s.sendRedirect(g, s.linkAt(g.children[i].link).contact.Peer, l.contact)
 	}
 }
 
 // childLost ends all edges down to a peer.
-func (s *Scribe) childLost(l *link) {
-	for _, number := range slices.Clone(l.down.of) {
+func (s *Scribe) dropChildren(l *link) {
+	for _, number := range slices.Clone(l.down.groups) {
 		g := s.groups.At(number)
 		s.forgetChild(g, l)
-		s.prune(g)
+		s.dropIfUnused(g)
 	}
 }

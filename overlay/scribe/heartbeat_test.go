@@ -10,9 +10,9 @@ import (
 )
 
 // of the Beats among messages.
-func beatsOf(of []*scribepb.Message) (beats []*scribepb.Beat) {
+func beatsOf(of []*scribepb.Message) (beats []*scribepb.Heartbeat) {
 	for _, m := range of {
-		if b := m.GetBeat(); b != nil {
+		if b := m.GetHeartbeat(); b != nil {
 			beats = append(beats, b)
 		}
 	}
@@ -20,7 +20,7 @@ func beatsOf(of []*scribepb.Message) (beats []*scribepb.Beat) {
 }
 
 func (a *actor) ack(nonce uint64, match bool) {
-	a.say(&scribepb.Message{Body: &scribepb.Message_BeatAck{BeatAck: &scribepb.BeatAck{Nonce: nonce, Match: match}}})
+	a.say(&scribepb.Message{Body: &scribepb.Message_HeartbeatAck{HeartbeatAck: &scribepb.HeartbeatAck{Nonce: nonce, Match: match}}})
 }
 
 // A peer that beats leaves nothing for this node to ask: its edges up are compared in the same Beat, and
@@ -34,11 +34,11 @@ func TestOneBeatDoesForBothEnds(t *testing.T) {
 	a.heard()
 	for range 30 {
 		l.pass(10 * time.Second)
-		a.say(&scribepb.Message{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{
-			Nonce: 5, Count: 1, Digest: link.down.digest, HeldCount: 1, HeldDigest: link.up.digest,
+		a.say(&scribepb.Message{Body: &scribepb.Message_Heartbeat{Heartbeat: &scribepb.Heartbeat{
+			Nonce: 5, UpCount: 1, UpDigest: link.down.digest, DownCount: 1, DownDigest: link.up.digest,
 		}}})
 		got := a.heard()
-		if kinds := kindsOf(got); !slices.Equal(kinds, []string{"BeatAck"}) || !got[0].GetBeatAck().GetMatch() {
+		if kinds := kindsOf(got); !slices.Equal(kinds, []string{"HeartbeatAck"}) || !got[0].GetHeartbeatAck().GetMatch() {
 			t.Fatalf("says %v", kinds)
 		}
 	}
@@ -46,7 +46,7 @@ func TestOneBeatDoesForBothEnds(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	l.pass(40 * time.Second) // it has fallen silent
-	if beats := beatsOf(a.heard()); len(beats) == 0 || beats[0].HeldCount != 1 || beats[0].HeldDigest != link.down.digest {
+	if beats := beatsOf(a.heard()); len(beats) == 0 || beats[0].DownCount != 1 || beats[0].DownDigest != link.down.digest {
 		t.Errorf("beats %v", beats)
 	}
 }
@@ -60,28 +60,28 @@ func TestWhatABeatDoesNotHoldIsSpelledOut(t *testing.T) {
 	l.subscribed(a, g, 3)
 	a.heard()
 	beat := func(nonce uint64, held uint32) *scribepb.Message {
-		return &scribepb.Message{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{Nonce: nonce, HeldCount: held}}}
+		return &scribepb.Message{Body: &scribepb.Message_Heartbeat{Heartbeat: &scribepb.Heartbeat{Nonce: nonce, DownCount: held}}}
 	}
 	a.say(beat(7, 0))
 	got := a.heard()
-	if kinds := kindsOf(got); !slices.Equal(kinds, []string{"BeatAck", "List"}) {
+	if kinds := kindsOf(got); !slices.Equal(kinds, []string{"HeartbeatAck", "EdgeList"}) {
 		t.Fatalf("says %v", kinds)
 	}
-	list := got[1].GetList()
+	list := got[1].GetEdgeList()
 	if len(list.Edges) != 1 || !bytes.Equal(list.Edges[0].Group, g[:]) || list.Edges[0].Weight != 3 || list.Nonce != 7 || list.Partial {
 		t.Errorf("list %v", list)
 	}
-	a.say(&scribepb.Message{Body: &scribepb.Message_Drop{Drop: &scribepb.Drop{Groups: [][]byte{g[:]}}}})
+	a.say(&scribepb.Message{Body: &scribepb.Message_Reject{Reject: &scribepb.Reject{Groups: [][]byte{g[:]}}}})
 	if l.run(); len(l.joins(g)) < 2 {
 		t.Error("does not look for a parent")
 	}
 	// Who has no edge at all says so of the whole range.
 	stranger.say(beat(8, 2))
 	got = stranger.heard()
-	if kinds := kindsOf(got); !slices.Equal(kinds, []string{"BeatAck", "List"}) {
+	if kinds := kindsOf(got); !slices.Equal(kinds, []string{"HeartbeatAck", "EdgeList"}) {
 		t.Fatalf("says %v", kinds)
 	}
-	list = got[1].GetList()
+	list = got[1].GetEdgeList()
 	if len(list.Edges) != 0 || list.Nonce != 8 || !bytes.Equal(list.First, make([]byte, 32)) || !bytes.Equal(list.Last, bytes.Repeat([]byte{0xff}, 32)) {
 		t.Errorf("list %v", list)
 	}
@@ -98,13 +98,13 @@ func TestListInAnswerToABeat(t *testing.T) {
 	a.heard()
 	l.pass(40 * time.Second)
 	beats := beatsOf(a.heard())
-	if len(beats) == 0 || beats[0].HeldCount != 2 {
+	if len(beats) == 0 || beats[0].DownCount != 2 {
 		t.Fatalf("beats %v", beats)
 	}
-	nonce := l.s.links[a.peer].mine.nonce
+	nonce := l.s.links[a.peer].ownHeartbeat.nonce
 	a.ack(nonce, true)
 	id := l.own(1)
-	a.say(&scribepb.Message{Body: &scribepb.Message_List{List: &scribepb.List{
+	a.say(&scribepb.Message{Body: &scribepb.Message_EdgeList{EdgeList: &scribepb.EdgeList{
 		First: make([]byte, 32), Last: bytes.Repeat([]byte{0xff}, 32), Nonce: nonce, Edges: []*scribepb.Edge{{Group: id[:], Weight: 4}},
 	}}})
 	if p, _ := l.s.Place(l.own(0)); len(p.Children) != 0 {
@@ -138,16 +138,16 @@ func TestManyLinksBeatSeldom(t *testing.T) {
 		for _, a := range all {
 			for _, b := range beatsOf(a.heard()) {
 				said++
-				if want := uint32(maxPause / time.Second); b.PauseS != want {
-					t.Fatalf("a pause of %d s with %d parents", b.PauseS, parents)
+				if want := uint32(maxHeartbeatPeriod / time.Second); b.PeriodS != want {
+					t.Fatalf("a pause of %d s with %d parents", b.PeriodS, parents)
 				}
-				a.say(&scribepb.Message{Body: &scribepb.Message_BeatAck{BeatAck: &scribepb.BeatAck{
-					Nonce: b.Nonce, Match: true, PauseS: uint32(maxPause / time.Second),
+				a.say(&scribepb.Message{Body: &scribepb.Message_HeartbeatAck{HeartbeatAck: &scribepb.HeartbeatAck{
+					Nonce: b.Nonce, Match: true, PeriodS: uint32(maxHeartbeatPeriod / time.Second),
 				}}})
 			}
 		}
 	}
-	usual := parents * int(rest/maxPause)
+	usual := parents * int(rest/maxHeartbeatPeriod)
 	if said < usual*9/10 || said > usual*12/10 {
 		t.Errorf("%d Beats, not some %d", said, usual)
 	}
@@ -164,7 +164,7 @@ func TestBrokenConnectionIsAskedSoon(t *testing.T) {
 	l.pass(time.Second)
 	a.heard()
 	l.s.PeerDown(a.peer)
-	l.pass(2 * downPause)
+	l.pass(2 * reconnectDelay)
 	if beats := beatsOf(a.heard()); len(beats) == 0 {
 		t.Error("no Beat")
 	}
@@ -187,16 +187,16 @@ func TestListsHaveTheirTime(t *testing.T) {
 		}
 	}
 	a.heard()
-	wrong := &scribepb.Message{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{Nonce: 5}}}
+	wrong := &scribepb.Message{Body: &scribepb.Message_Heartbeat{Heartbeat: &scribepb.Heartbeat{Nonce: 5}}}
 	for range 50 {
 		a.say(wrong)
 	}
 	got := a.heard()
-	if acks, lists := count(got, "BeatAck"), count(got, "List"); acks != 50 || lists != 1 {
+	if acks, lists := count(got, "HeartbeatAck"), count(got, "EdgeList"); acks != 50 || lists != 1 {
 		t.Errorf("%d answers, %d lists", acks, lists)
 	}
-	l.pass(groups * spellTime)
-	if a.say(wrong); count(a.heard(), "List") != 1 {
+	l.pass(groups * timePerListedEdge)
+	if a.say(wrong); count(a.heard(), "EdgeList") != 1 {
 		t.Error("is not told again")
 	}
 }
@@ -209,7 +209,7 @@ func TestAFloodOfBeatsIsOnePlan(t *testing.T) {
 	a.route(l.own(0), a.join(l.own(0), 1))
 	before := l.s.cal.Len()
 	for range 1000 {
-		a.say(&scribepb.Message{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{Nonce: 5}}})
+		a.say(&scribepb.Message{Body: &scribepb.Message_Heartbeat{Heartbeat: &scribepb.Heartbeat{Nonce: 5}}})
 	}
 	if n := l.s.cal.Len() - before; n > 10 {
 		t.Errorf("%d entries in the calendar", n)
@@ -227,23 +227,23 @@ func TestWhoHasNoEdgeUpSaysSoWhenAsked(t *testing.T) {
 	a := l.members(1, l.own(0))[0]
 	a.route(l.own(0), a.join(l.own(0), 1))
 	a.heard()
-	var beats []*scribepb.Beat
+	var beats []*scribepb.Heartbeat
 	for range 400 {
 		l.pass(100 * time.Millisecond)
 		if beats = beatsOf(a.heard()); len(beats) > 0 {
 			break
 		}
 	}
-	if len(beats) != 1 || beats[0].Count != 0 || beats[0].HeldCount != 1 {
+	if len(beats) != 1 || beats[0].UpCount != 0 || beats[0].DownCount != 1 {
 		t.Fatalf("beats %v", beats)
 	}
 	nonce := beats[0].Nonce
 	a.ack(nonce, false)
 	got := a.heard()
-	if kinds := kindsOf(got); !slices.Equal(kinds, []string{"List"}) {
+	if kinds := kindsOf(got); !slices.Equal(kinds, []string{"EdgeList"}) {
 		t.Fatalf("says %v", kinds)
 	}
-	if list := got[0].GetList(); len(list.Edges) != 0 || list.Partial || list.Nonce != nonce {
+	if list := got[0].GetEdgeList(); len(list.Edges) != 0 || list.Partial || list.Nonce != nonce {
 		t.Errorf("list %v", list)
 	}
 }

@@ -1,0 +1,279 @@
+package scribe
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"tidings/internal/env"
+	"tidings/overlay"
+	"tidings/overlay/scribe/scribepb"
+)
+
+// beatAttempts is how many Beats a peer may leave unanswered before the overlay
+// is asked whether it lives.
+const maxHeartbeatTries = 2
+
+// stir has the edges of a link compared within a BeatInterval: some came or went, and of that the other
+// end may have missed something.
+func (s *Scribe) planHeartbeatSoon(l *link) {
+	if !l.heartbeating || l.heartbeatAt.sub(s.now()) > s.cfg.HeartbeatInterval*5/4 {
+		l.heartbeating = true
+		s.heartbeatIn(l, s.jitter(s.cfg.HeartbeatInterval))
+	}
+}
+
+// beatsTogether is how many times in an interval a node sends Beats: each time those that
+// are due, so that a thousand links do not wake it a thousand times.
+const heartbeatSlots = 32
+
+// together puts off what is to be done at a time until the node's next stroke of a clock
+// with such a pause. Each node's clock strikes at other times.
+func (s *Scribe) align(at time.Time, pause time.Duration) time.Time {
+	last := at.Add(-s.heartbeatPhase).Truncate(pause).Add(s.heartbeatPhase)
+	if last.Before(at) {
+		return last.Add(pause)
+	}
+	return last
+}
+
+// pause is the time between two Beats on one link. With many links it is longer, so that all of them
+// together cost a node at rest no more than beatShare says.
+func (s *Scribe) heartbeatPeriod() time.Duration {
+	return max(s.cfg.HeartbeatInterval, min(time.Duration(len(s.links))*heartbeatShare, maxHeartbeatPeriod))
+}
+
+// pauseS is the pause as it is told to peers, in seconds: 0 is the usual one.
+func (s *Scribe) periodSeconds() uint32 {
+	if pause := s.heartbeatPeriod(); pause > s.cfg.HeartbeatInterval {
+		return uint32((pause + time.Second - 1) / time.Second)
+	}
+	return 0
+}
+
+// planBeat sets the time of the next Beat; an earlier plan is void.
+func (s *Scribe) planHeartbeat(l *link) {
+	s.heartbeatIn(l, s.jitter(s.heartbeatPeriod()))
+}
+
+func (s *Scribe) heartbeatIn(l *link, d time.Duration) {
+	at := s.align(s.clock.Now().Add(d), s.cfg.HeartbeatInterval/heartbeatSlots)
+	l.heartbeatAt = momentOf(at)
+	s.planHeartbeatCheck(l)
+}
+
+// beatLook has a link looked at when its Beat is due, or sooner: a peer that beats all the time puts this
+// node's Beat off all the time, and each plan is not to be an entry of the calendar.
+func (s *Scribe) planHeartbeatCheck(l *link) {
+	if l.heartbeatCheckAt == never || l.heartbeatAt < l.heartbeatCheckAt {
+		l.heartbeatCheckAt = l.heartbeatAt
+		s.cal.Add(time.Unix(0, int64(l.heartbeatAt)), task{kind: taskHeartbeat, number: uint32(l.number)})
+	}
+}
+
+// PeerDown takes a hint that the connection with a peer broke: if it has started anew, it knows of no
+// edges, and a Beat soon says so.
+func (s *Scribe) PeerDown(id env.PeerID) {
+	if l := s.links[id]; l != nil && l.heartbeating {
+		s.heartbeatIn(l, s.jitter(reconnectDelay))
+	}
+}
+
+// beat renews all edges of a link at once.
+func (s *Scribe) heartbeat(l *link, now time.Time) {
+	if l.heartbeatCheckAt == never || momentOf(now) < l.heartbeatCheckAt {
+		return
+	}
+	l.heartbeatCheckAt = never
+	if !l.heartbeating {
+		return
+	}
+	if momentOf(now) < l.heartbeatAt { // it was put off
+		s.planHeartbeatCheck(l)
+		return
+	}
+	if len(l.up.groups)+len(l.down.groups) == 0 {
+		l.heartbeating = false
+		return
+	}
+	s.planHeartbeat(l)
+	s.flushWeights(l)
+	l.tries = 0
+	s.sendHeartbeat(l, now)
+}
+
+func (s *Scribe) sendHeartbeat(l *link, now time.Time) {
+	l.pendingNonce = s.rand.Uint64() | 1
+	l.ownHeartbeat = heartbeatRef{l.pendingNonce, momentOf(now)}
+	l.tries++
+	s.send(l.contact.Peer, &scribepb.Message{Body: &scribepb.Message_Heartbeat{Heartbeat: &scribepb.Heartbeat{
+		Nonce: l.pendingNonce, UpCount: uint32(len(l.up.groups)), UpDigest: l.up.digest, PeriodS: s.periodSeconds(),
+		DownCount: uint32(len(l.down.groups)), DownDigest: l.down.digest,
+	}}})
+	s.cal.Add(s.align(now.Add(s.node.RTO(l.contact.Peer.ID)), time.Second), task{kind: taskHeartbeatTimeout, number: uint32(l.number)})
+}
+
+// beatMissed goes on when a peer left a Beat unanswered.
+func (s *Scribe) heartbeatTimeout(l *link, now time.Time) {
+	if l.pendingNonce == 0 {
+		return
+	}
+	if l.tries < maxHeartbeatTries {
+		s.sendHeartbeat(l, now)
+		return
+	}
+	l.pendingNonce = 0
+	s.node.Suspect(l.contact.Peer.ID)
+}
+
+// onBeat compares the edges in both directions. One Beat does for both: this node's own is put off.
+func (s *Scribe) onHeartbeat(from env.PeerID, l *link, m *scribepb.Heartbeat) {
+	ack := &scribepb.HeartbeatAck{Nonce: m.Nonce, Match: l == nil && m.UpCount == 0, PeriodS: s.periodSeconds()}
+	to := env.Peer{ID: from}
+	if l != nil {
+		to = l.contact.Peer
+		s.renew(l, m.PeriodS)
+		l.peerHeartbeat = heartbeatRef{}
+		if ack.Match = len(l.down.groups) == int(m.UpCount) && l.down.digest == m.UpDigest; !ack.Match {
+			l.peerHeartbeat = heartbeatRef{m.Nonce, s.now()}
+		}
+	}
+	s.send(to, &scribepb.Message{Body: &scribepb.Message_HeartbeatAck{HeartbeatAck: ack}})
+	switch {
+	case l == nil && m.DownCount > 0:
+		s.sendEdgeLists(to, nil, m.Nonce)
+	case l != nil && (len(l.up.groups) != int(m.DownCount) || l.up.digest != m.DownDigest) && s.now() >= l.nextListAt:
+		l.nextListAt = momentOf(s.clock.Now().Add(time.Duration(len(l.up.groups)) * timePerListedEdge))
+		s.sendEdgeLists(to, l, m.Nonce)
+	}
+	if l != nil && l.heartbeating && l.pendingNonce == 0 {
+		s.planHeartbeat(l)
+	}
+}
+
+// renew begins the lease of the edges down on a link anew.
+func (s *Scribe) renew(l *link, pause uint32) {
+	l.renewedAt, l.peerPeriod = s.now(), uint16(min(pause, uint32(maxHeartbeatPeriod/time.Second)))
+}
+
+// onBeatAck spells the edges out if the peer knows others: also where there is none, since this Beat has put
+// off the peer's own, in which that would say so itself.
+func (s *Scribe) onHeartbeatAck(l *link, m *scribepb.HeartbeatAck) {
+	if l == nil || m.Nonce != l.pendingNonce || l.pendingNonce == 0 {
+		return
+	}
+	l.pendingNonce = 0
+	s.renew(l, m.PeriodS)
+	if !m.Match {
+		s.sendEdgeLists(l.contact.Peer, l, m.Nonce)
+	}
+}
+
+// spell lists the edges up to a peer; l is nil if there is no link, and so no edge.
+func (s *Scribe) sendEdgeLists(to env.Peer, l *link, nonce uint64) {
+	var all []*scribepb.Edge
+	if l != nil {
+		all = s.edgesUp(l)
+	}
+	// The parts cover the whole range of ids, so that the parent learns of
+	// edges that are no longer.
+	first := overlay.ID{}
+	for more := true; more; more = len(all) > 0 {
+		part := all[:min(len(all), maxList)]
+		all = all[len(part):]
+		last := overlay.ID(bytes.Repeat([]byte{0xff}, len(first)))
+		if len(all) > 0 {
+			last = overlay.ID(part[len(part)-1].Group)
+		}
+		s.send(to, &scribepb.Message{Body: &scribepb.Message_EdgeList{EdgeList: &scribepb.EdgeList{
+			First: bytes.Clone(first[:]), Last: bytes.Clone(last[:]), Edges: part, Nonce: nonce,
+		}}})
+		first = nextID(last)
+	}
+}
+
+// named are the edges up on a link, as a List names them.
+func (s *Scribe) edgesUp(l *link) []*scribepb.Edge {
+	all := make([]*scribepb.Edge, 0, len(l.up.groups))
+	for _, number := range l.up.groups {
+		g := s.groups.At(number)
+		e := &scribepb.Edge{Group: g.id[:]}
+		if g.parents[0].link == l.number {
+			e.Weight = g.sentWeight
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// next returns the id after id, as a number.
+func nextID(id overlay.ID) overlay.ID {
+	for i := len(id) - 1; i >= 0; i-- {
+		if id[i]++; id[i] != 0 {
+			break
+		}
+	}
+	return id
+}
+
+// onList takes the edges as the child knows them: weights, and, unless the list
+// is partial, which there are.
+func (s *Scribe) onEdgeList(from env.PeerID, l *link, m *scribepb.EdgeList) {
+	var asked moment
+	if !m.Partial && l != nil {
+		switch {
+		case m.Nonce == 0:
+			return
+		case m.Nonce == l.ownHeartbeat.nonce:
+			asked = l.ownHeartbeat.at
+		case m.Nonce == l.peerHeartbeat.nonce:
+			asked = l.peerHeartbeat.at
+		default:
+			return // late: the edges may be others by now
+		}
+	}
+	var strange []overlay.ID
+	named := make(map[overlay.ID]bool, len(m.Edges))
+	for _, e := range m.Edges {
+		id := overlay.ID(e.Group)
+		named[id] = true
+		g := s.groups.Get(id)
+		if l == nil || g == nil || g.child(l) == nil {
+			strange = append(strange, id)
+			continue
+		}
+		c := g.child(l)
+		weight := s.clamp(e.Weight)
+		l.down.change(g, c.weight, weight)
+		c.weight = weight
+		s.updateWeight(g)
+	}
+	if len(strange) > 0 {
+		s.sendReject(env.Peer{ID: from}, strange...)
+	}
+	if m.Partial || l == nil {
+		return
+	}
+	for _, number := range slices.Clone(l.down.between(s.groups, m.First, m.Last)) {
+		g := s.groups.At(number)
+		if c := g.child(l); !named[g.id] && c != nil && asked.sub(c.since) > joinTimeout {
+			s.forgetChild(g, l)
+			s.dropIfUnused(g)
+		}
+	}
+}
+
+// onDrop looks for another parent in a group in which this one knows nothing of
+// the edge.
+func (s *Scribe) onReject(from env.PeerID, l *link, id overlay.ID) {
+	g := s.groups.Get(id)
+	if l == nil || g == nil {
+		return
+	}
+	if g.parent(l) != nil {
+		s.forgetParent(g, l)
+		s.searchParent(g)
+	} else if g.searching() && g.search.target == from {
+		s.searchNow(g) // the parent asked by name is not in the tree
+	}
+}
