@@ -9,14 +9,14 @@ import (
 	"tidings/overlay/scribe/scribepb"
 )
 
-// A word is what a node says to another of one group. Those that are said at one time go
-// together: a node that starts joins thousands of groups, but has some hundred neighbours.
+// A batchEntry is a message about one group. Entries for the same peer are sent together, because a
+// node that starts joins thousands of groups but has only some hundred neighbours.
 type batchEntry struct {
 	kind    entryKind
 	weight  uint32 // of a Join
-	edge    uint64 // of all but a Drop and a Redirect
+	edge    uint64 // id of the edge; not used by Reject and Redirect
 	group   overlay.ID
-	contact *overlay.Contact // the child-to-be of a way; the parent of a Redirect
+	contact *overlay.Contact // of a routed Join: the joining node; of a Redirect: the new parent
 }
 
 type entryKind uint8
@@ -24,33 +24,33 @@ type entryKind uint8
 const (
 	entryPrune entryKind = iota
 	entryReject
-	entryJoin       // to a parent by name
-	entryRoutedJoin // a Join on its way to the root, from hop to hop
+	entryJoin       // a Join sent directly to a parent
+	entryRoutedJoin // a Join on its way to the root, forwarded from hop to hop
 	entryAccept
 	entryRedirect
 	entryKinds int = iota
 )
 
-// An outbox holds the words that have not been sent.
+// An outbox holds the entries that have not been sent.
 type outbox struct {
 	byPeer        map[env.PeerID]*peerQueue
-	order         []*peerQueue // as they were begun
-	flushAt       moment       // when they go; never: there are none
-	recentEntries int          // words said of late: fewWords of them are forgotten in a batchDelay
-	countedAt     moment       // when that was reckoned
+	order         []*peerQueue // in the order of their first entries
+	flushAt       moment       // when they are sent; never: there are none
+	recentEntries int          // entries counted lately; maxImmediate of them expire in each batchDelay
+	countedAt     moment       // when recentEntries was last reduced
 }
 
-// letters are the words for one peer.
+// A peerQueue holds the entries for one peer.
 type peerQueue struct {
 	to      env.Peer
 	entries []batchEntry
 }
 
-// usualWords is for how many words there is room in letters at once: about as many as there are for a peer when a
-// node starts.
+// usualEntries is the initial capacity of a peerQueue: about the number of entries for a peer when
+// a node starts.
 const usualEntries = 8
 
-// delay says how long one more word waits.
+// delay counts an entry, and returns how long it waits for others.
 func (o *outbox) delay(now moment) time.Duration {
 	if past := now.sub(o.countedAt) / batchDelay; past > 0 {
 		o.recentEntries = max(0, o.recentEntries-int(min(past, maxImmediate))*maxImmediate)
@@ -63,7 +63,7 @@ func (o *outbox) delay(now moment) time.Duration {
 	return batchDelay
 }
 
-// tell sends a word, together with others to the same peer.
+// enqueue sends an entry, together with others to the same peer.
 func (s *Scribe) enqueue(to env.Peer, w batchEntry) {
 	o := &s.outbox
 	of := o.byPeer[to.ID]
@@ -80,7 +80,7 @@ func (s *Scribe) enqueue(to env.Peer, w batchEntry) {
 	}
 }
 
-// tellAll sends all that was to be said.
+// sendOutbox sends all entries.
 func (s *Scribe) sendOutbox(now time.Time) {
 	o := &s.outbox
 	if o.flushAt == never || momentOf(now) < o.flushAt {
@@ -94,10 +94,10 @@ func (s *Scribe) sendOutbox(now time.Time) {
 	}
 }
 
-// sendWords sends the words for one peer. A lone one is a message of its own, and so are a
-// few of the node's own Joins, which go by the overlay's ways.
+// sendQueue sends the entries for one peer. A single entry becomes a message of its own. The node's
+// own routed Joins, if there are few, are routed by the overlay.
 func (s *Scribe) sendQueue(of *peerQueue) {
-	var left [entryKinds]int // to be added
+	var left [entryKinds]int // entries that are still to be added
 	own := true
 	for i := range of.entries {
 		w := &of.entries[i]
@@ -128,7 +128,7 @@ func (s *Scribe) sendQueue(of *peerQueue) {
 	}
 }
 
-// alone is the message of one word.
+// single returns the message for one entry.
 func (s *Scribe) single(w *batchEntry) *scribepb.Message {
 	id := w.group[:]
 	switch w.kind {
@@ -148,14 +148,14 @@ func (s *Scribe) single(w *batchEntry) *scribepb.Message {
 	}}}
 }
 
-// A batch is a Batch in the making.
+// A batch is a Batch that is being built.
 type batch struct {
 	*scribepb.Batch
 	self        *overlay.Contact            // whose record is the first
-	recordIndex map[*overlay.Contact]uint32 // of the other records
-	remaining   *[entryKinds]int            // words that are to come, here and in batches that follow
+	recordIndex map[*overlay.Contact]uint32 // indices of the other records
+	remaining   *[entryKinds]int            // entries still to be added, here and in the following batches
 	entries     int
-	bytes       int // about
+	bytes       int // approximate size
 }
 
 func (s *Scribe) newBatch(left *[entryKinds]int) *batch {
@@ -163,7 +163,7 @@ func (s *Scribe) newBatch(left *[entryKinds]int) *batch {
 	return &batch{Batch: &scribepb.Batch{Records: [][]byte{self.Raw}}, self: self, remaining: left, bytes: len(self.Raw)}
 }
 
-// record returns the place of a record.
+// indexOf returns the index of a record, adding the record if necessary.
 func (b *batch) indexOf(c *overlay.Contact) uint32 {
 	if c == b.self {
 		return 0
@@ -204,7 +204,8 @@ func (b *batch) add(w *batchEntry) {
 	b.remaining[w.kind]--
 }
 
-// in puts a word's group, and its edge if such words have one, into their column.
+// column appends an entry's group, and its edge if the kind has one, to the entry's column, making
+// the column if necessary.
 func (b *batch) column(c **scribepb.Column, w *batchEntry) *scribepb.Column {
 	edged := w.kind != entryReject && w.kind != entryRedirect
 	if *c == nil {
@@ -231,7 +232,7 @@ func (s *Scribe) sendBatch(to env.Peer, b *batch) {
 	s.net.Send(to, class, frame)
 }
 
-// onBatch takes many words. Edges end before others begin.
+// onBatch handles the entries of a Batch. Edges end before new ones begin.
 func (s *Scribe) onBatch(from env.PeerID, m *scribepb.Batch) error {
 	c, err := s.openFrom(from, m.Records[0])
 	if err != nil {
@@ -261,10 +262,10 @@ func each(c *scribepb.Column, do func(i int, id overlay.ID)) {
 	}
 }
 
-// onWay takes a Join on its way to the root as the overlay would bring it: the first in the
-// tree, or else the root, accepts the child; others pass it on. Each hop is nearer to the key
-// than the one before, so that it does not go round. It ends where the next hop is not
-// certain: its child will ask again, alone.
+// onRoutedJoin handles a routed Join in a Batch as the overlay would deliver it: the first node in
+// the tree, or else the root, accepts the child; other nodes forward the Join. Each hop is nearer
+// to the key than the one before, so it cannot loop. If the next hop is not known with certainty,
+// the Join is dropped, and its sender tries again alone.
 func (s *Scribe) onRoutedJoin(record []byte, id overlay.ID, w joinRequest) {
 	if s.node.State() != overlay.Active {
 		return

@@ -9,29 +9,30 @@ import (
 	"tidings/overlay"
 )
 
-// A shunned is a peer that this node does not want as a parent in a group.
+// A blockKey is a peer that this node does not accept as a parent in a group.
 type blockKey struct {
 	group overlay.ID
 	peer  env.PeerID
 }
 
-// A shunning is what is known of it.
+// A blockEntry holds the details of a block.
 type blockEntry struct {
-	id    overlay.ID // of the peer
+	id    overlay.ID // of the peer in the overlay
 	until moment
 }
 
 const (
-	// shunFor is how long that is remembered.
+	// blockTime is how long a block lasts.
 	blockTime = time.Hour
-	// maxShunned bounds what is remembered; at the bound nobody else is shunned.
+	// maxBlocked bounds the blocks. Beyond it Block does nothing.
 	maxBlocked = 4096
-	// maxAvoid is how many of them a Join names.
+	// maxAvoid bounds the blocked members named in a Join.
 	maxAvoid = 8
 )
 
-// Brought says who was the first peer to bring a message of a group of late, about three minutes;
-// ok is false if none did.
+// FirstSender returns the peer that first sent this node a message of a group; ok is false if the
+// message is unknown or came from no peer. Messages are remembered for at least seenTTL, unless
+// maxSeen is exceeded.
 func (s *Scribe) FirstSender(id overlay.ID, msg uint64) (by env.PeerID, ok bool) {
 	for _, m := range s.seen {
 		if by := m[messageKey{id, msg}]; by != "" {
@@ -41,9 +42,9 @@ func (s *Scribe) FirstSender(id overlay.ID, msg uint64) (by env.PeerID, ok bool)
 	return "", false
 }
 
-// Shun leaves a parent in a group, and has it as one no more for an hour, unless it is the
-// root: there is no tree beside its own. A client stays below who acts for it. Shun says
-// whether it left it.
+// Block leaves a parent in a group, and accepts it as one there no more for blockTime, unless it is
+// the root, which has no alternative. It has no effect at a client, whose parents are the members
+// that act for it. Block says whether the parent was left.
 func (s *Scribe) Block(id overlay.ID, peer env.PeerID) bool {
 	g, l := s.groups.Get(id), s.links[peer]
 	if g == nil || l == nil || g.parent(l) == nil || s.node.State() != overlay.Active || len(s.blocked) >= maxBlocked {
@@ -60,7 +61,7 @@ func (s *Scribe) isBlocked(id overlay.ID, peer env.PeerID) bool {
 	return len(s.blocked) > 0 && s.blocked[blockKey{id, peer}].until > s.now()
 }
 
-// avoided returns the ids of those who are shunned in a group, the first maxAvoid.
+// blockedIDs returns the ids of the first maxAvoid members that are blocked in a group.
 func (s *Scribe) blockedIDs(g *group) (of [][]byte) {
 	for who, is := range s.blocked {
 		if who.group == g.id && is.until > s.now() {
@@ -71,7 +72,7 @@ func (s *Scribe) blockedIDs(g *group) (of [][]byte) {
 	return of[:min(len(of), maxAvoid)]
 }
 
-// forgive forgets who was shunned long ago.
+// unblock ends the blocks that are over.
 func (s *Scribe) unblock(now time.Time) {
 	for who, is := range s.blocked {
 		if is.until <= momentOf(now) {
@@ -80,19 +81,19 @@ func (s *Scribe) unblock(now time.Time) {
 	}
 }
 
-// askAround asks the root by name, past those on the way to it: one that is shunned would answer first.
-// The root sends on to children that are not avoided.
+// joinAtRoot looks up the root and joins there directly. Along the route, a blocked member could
+// answer first. The root redirects to children that are not avoided.
 func (s *Scribe) joinAtRoot(g *group, avoid [][]byte) {
 	q := g.search
 	s.node.Lookup(g.id, 1, func(l overlay.Lookup) {
 		if !s.isCurrent(g) || g.search != q || !g.lacksParent() || len(l.Nearest) == 0 || l.Nearest[0].ID == s.node.ID() {
-			return // asked again later; see seekAgain
+			return // retrySearch tries again
 		}
 		root := l.Nearest[0]
 		q.root = root.Peer.ID
 		j := s.joinMessage(g, q.weight)
 		j.GetJoin().Avoid = avoid
-		s.link(root) // so that Accept finds who it is from
+		s.link(root) // so that the sender of Accept is known
 		s.send(root.Peer, j)
 	})
 }

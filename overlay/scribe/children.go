@@ -12,17 +12,17 @@ import (
 	"tidings/overlay/scribe/scribepb"
 )
 
-// A wish is what a child-to-be asks for.
+// A joinRequest holds the fields of a Join that concern the parent.
 type joinRequest struct {
 	weight uint32
 	edge   uint64
-	have   []uint64 // messages it has had lately
-	avoid  [][]byte // ids of members below which it does not want to be
+	have   []uint64 // ids of messages that the child received lately
+	avoid  [][]byte // ids of members that it does not want as parents
 }
 
 func requestOf(j *scribepb.Join) joinRequest { return joinRequest{j.Weight, j.Edge, j.Have, j.Avoid} }
 
-// onJoin takes a Join that was sent to this node by name.
+// onJoin handles a Join that was sent to this node directly.
 func (s *Scribe) onJoin(c *overlay.Contact, id overlay.ID, w joinRequest) {
 	g := s.groups.Get(id)
 	switch {
@@ -43,10 +43,10 @@ func (s *Scribe) reject(c *overlay.Contact, id overlay.ID) {
 	s.enqueue(c.Peer, batchEntry{kind: entryReject, group: id})
 }
 
-// accept takes a child on, or sends it on to one of the children when there are
-// enough. A Join that came along the route can be anybody's: it may make an edge,
-// which its child will part from if it did not ask for it, but it changes none;
-// a child that is known is asked to say so itself, unless it asks for the edge it has.
+// accept makes a node a child, or redirects it to one of the children if there are enough. A Join
+// that came along the route may be forged. It may make an edge, which the named child prunes if it
+// did not ask for it, but it changes no existing edge: the child is redirected to this node to ask
+// directly, unless the id of the edge is the same.
 func (s *Scribe) accept(g *group, c *overlay.Contact, w joinRequest, direct bool) {
 	weight := s.clamp(w.weight)
 	known := g.child(s.links[c.Peer.ID])
@@ -79,7 +79,7 @@ func (s *Scribe) accept(g *group, c *overlay.Contact, w joinRequest, direct bool
 	} else {
 		l.down.change(g, known.weight, weight)
 		if known.client && c.Member {
-			s.sweepLater(g) // with members below it alone it may be of no use
+			s.sweepLater(g) // with only member children the group may be unused
 		}
 		known.edge, known.weight, known.moving, known.client = w.edge, weight, false, !c.Member
 		known.since = s.now()
@@ -91,7 +91,7 @@ func (s *Scribe) accept(g *group, c *overlay.Contact, w joinRequest, direct bool
 	s.ensureParent(g)
 }
 
-// catchUp gives a child what it lacks of what is kept.
+// catchUp sends a child the kept messages that it lacks.
 func (s *Scribe) catchUp(g *group, l *link, have []uint64) {
 	for _, r := range s.recent[g.id] {
 		age := s.clock.Now().Sub(r.at)
@@ -101,15 +101,15 @@ func (s *Scribe) catchUp(g *group, l *link, have []uint64) {
 	}
 }
 
-// clamp bounds a weight by that of all nodes together.
+// clamp bounds a weight by that of all nodes of the network together.
 func (s *Scribe) clamp(weight uint32) uint32 {
 	if weight <= uint32(s.cfg.MaxWeight) {
-		return weight // there is one node at least; to count them takes longer
+		return weight // there is at least one node, and counting is slow
 	}
 	return uint32(min(uint64(weight), uint64(s.cfg.MaxWeight)*uint64(max(s.node.Count(0), 1))))
 }
 
-// nearer counts the member children that are nearer to the key than an id.
+// countNearer returns the number of member children that are nearer to the key than an id.
 func (s *Scribe) countNearer(g *group, id overlay.ID) (count int) {
 	for i := range g.children {
 		if c := &g.children[i]; !c.client && !c.moving && overlay.Nearer(g.id, s.linkAt(c.link).contact.ID, id) {
@@ -119,8 +119,8 @@ func (s *Scribe) countNearer(g *group, id overlay.ID) (count int) {
 	return count
 }
 
-// staying returns the n member children nearest to the key, the nearest first, of those that
-// were not asked to move.
+// stayingChildren returns the n member children nearest to the key that were not asked to move, the
+// nearest first.
 func (s *Scribe) stayingChildren(g *group, n int) []*child {
 	of := make([]*child, 0, len(g.children))
 	for i := range g.children {
@@ -137,8 +137,8 @@ func (s *Scribe) stayingChildren(g *group, n int) []*child {
 	return of[:min(len(of), n)]
 }
 
-// pick chooses the child under which another is to hang: nearer to the key than
-// that one, none that it avoids, and with the least below it.
+// pickParent returns the child below which another node should join: nearer to the key than that
+// node, not avoided by it, and with the least weight. It returns nil if there is none.
 func (s *Scribe) pickParent(g *group, of []*child, below overlay.ID, avoid [][]byte) *child {
 	var best *child
 	for _, c := range of {
@@ -163,7 +163,7 @@ func (s *Scribe) sendRedirect(g *group, who env.Peer, to *overlay.Contact) {
 	s.enqueue(who, batchEntry{kind: entryRedirect, group: g.id, contact: to})
 }
 
-// pushSoon has children pushed down soon if there are more than the fan-out.
+// pushSoon plans pushDown if there are more children than the fan-out.
 func (s *Scribe) pushSoon(g *group) {
 	if !g.pushPlanned && g.countMembers() > s.cfg.FanOut {
 		g.pushPlanned = true
@@ -171,13 +171,13 @@ func (s *Scribe) pushSoon(g *group) {
 	}
 }
 
-// pushDown asks the farthest children to move below nearer ones as long as there
-// are more than the fan-out. A child stays one until it has its new parent.
+// pushDown redirects the farthest children to nearer ones until the fan-out is kept. A child
+// remains one until it has its new parent.
 func (s *Scribe) pushDown(g *group) {
 	now := s.now()
 	for i := range g.children {
 		if c := &g.children[i]; c.moving && now.sub(c.since) >= pushTimeout {
-			c.moving = false // it did not find its way; ask somebody again
+			c.moving = false // it found no other parent; a child may be asked again
 		}
 	}
 	if g.countMembers() > s.cfg.FanOut {
@@ -195,7 +195,7 @@ func (s *Scribe) pushDown(g *group) {
 	}
 }
 
-// forgetChild ends an edge down.
+// forgetChild ends an edge to a child without telling it.
 func (s *Scribe) forgetChild(g *group, l *link) {
 	g.children = slices.DeleteFunc(g.children, func(c child) bool {
 		if c.link != l.number {
@@ -213,15 +213,15 @@ func (s *Scribe) forgetChild(g *group, l *link) {
 	s.updateWeight(g)
 }
 
-// prune ends what a node has no use for: the whole group, or forwarding for
-// children that the parent has room for.
+// dropIfUnused removes a group that the node has no use for. If only member children are left, it
+// offers them to the parent.
 func (s *Scribe) dropIfUnused(g *group) {
 	if !g.onlyForwards() {
 		return
 	}
 	if len(g.children) == 0 {
 		if g.root && len(s.recent[g.id]) > 0 {
-			return // children may still come from a lost root
+			return // children of a lost root may still join
 		}
 		for _, p := range slices.Backward(g.parentEdges()) {
 			s.leaveParent(g, s.linkAt(p.link))
@@ -237,8 +237,8 @@ func (s *Scribe) dropIfUnused(g *group) {
 	}
 }
 
-// onOffer answers how many more children there is room for; or hands on as many
-// as the parent has said.
+// onOffer answers an Offer with the number of children that there is room for, or, on a reply,
+// redirects that many children to the parent.
 func (s *Scribe) onOffer(l *link, m *scribepb.Offer) {
 	g := s.groups.Get(overlay.ID(m.Group))
 	if g == nil || l == nil {
@@ -260,7 +260,7 @@ func (s *Scribe) onOffer(l *link, m *scribepb.Offer) {
 	}
 }
 
-// childLost ends all edges down to a peer.
+// dropChildren ends all edges down to a peer.
 func (s *Scribe) dropChildren(l *link) {
 	for _, number := range slices.Clone(l.down.groups) {
 		g := s.groups.At(number)

@@ -7,11 +7,11 @@ import (
 	"tidings/overlay"
 )
 
-// A roll holds the groups of a node, each with its number.
+// A groupIndex holds the groups of a node, each with its number.
 type groupIndex = overlay.Index[group]
 
-// edges are the groups in which a link is an edge in one direction, by id, and their
-// digest, by which both ends compare what they know.
+// An edgeSet holds the groups for which a link is an edge in one direction, sorted by id, and their
+// digest, so that both ends can compare what they know.
 type edgeSet struct {
 	groups []uint32 // numbers of the groups
 	digest uint64
@@ -43,7 +43,7 @@ func (e *edgeSet) change(g *group, from, to uint32) {
 	e.digest ^= edgeHash(&g.id, from) ^ edgeHash(&g.id, to)
 }
 
-// between returns the numbers of the groups from first to last.
+// between returns the numbers of the groups from first to last, both included.
 func (e *edgeSet) between(in *groupIndex, first, last []byte) []uint32 {
 	from, to := overlay.ID(first), overlay.ID(last)
 	i, _ := e.find(in, &from)
@@ -54,8 +54,7 @@ func (e *edgeSet) between(in *groupIndex, first, last []byte) []uint32 {
 	return e.groups[i:max(i, j)]
 }
 
-// edgeHash mixes a group and a weight (FNV-1a over both), so that XOR of several
-// makes a digest.
+// edgeHash hashes a group and a weight (FNV-1a). The XOR of several hashes is a digest.
 func edgeHash(id *overlay.ID, weight uint32) uint64 {
 	h := uint64(14695981039346656037)
 	for _, b := range id {

@@ -9,49 +9,50 @@ import (
 	"tidings/overlay"
 )
 
-// A group is this node's part in one tree. A node has as many as it has subscriptions,
-// so they are kept small, 120 bytes: what few have, and for a while, lies beside them.
+// A group is this node's part in one tree. A node has as many groups as subscriptions, so they are
+// kept small, 120 bytes: rare and temporary state is kept elsewhere.
 type group struct {
 	id         overlay.ID
-	number     uint32    // among all groups
-	ownWeight  uint32    // weight of the node's own subscription; 0: none
-	sentWeight uint32    // weight last told to the first parent
-	parents    [2]parent // the edges up come first; see above
+	number     uint32    // in Scribe.groups
+	ownWeight  uint32    // clients behind the node's own subscription; 0: no subscription
+	sentWeight uint32    // weight as last sent to the first parent
+	parents    [2]parent // used entries first; see parentEdges
 	children   []child
-	search     *parentSearch // nil: no parent is
-	offeredAt  uint32        // when the parent was last asked to take the children, in seconds of Unix time; 0: never
+	search     *parentSearch // the search for a parent; nil: none
+	offeredAt  uint32        // when the node last sent an Offer to the parent, in seconds of Unix time; 0: never
 
 	root             bool
-	pushPlanned      bool // children are to be pushed down soon
-	pushCheckPlanned bool // a look at children asked to move is due
-	sweepQueued      bool // it is in Scribe.loose
+	pushPlanned      bool // pushDown is planned
+	pushCheckPlanned bool // a check of children that were asked to move is planned
+	sweepQueued      bool // in Scribe.toSweep
 }
 
-// A parent is an edge up.
+// A parent is the edge to a parent.
 type parent struct {
-	edge uint64 // its name
+	edge uint64 // id chosen by this node
 	link linkNumber
 }
 
-// A child is an edge down.
+// A child is the edge to a child.
 type child struct {
-	edge       uint64 // its name
-	since      moment // when it last said that it is one, or was asked to move
+	edge       uint64 // id chosen by the child
+	since      moment // when it last joined, or was asked to move
 	link       linkNumber
 	weight     uint32
-	redirected uint16 // children sent to it
+	redirected uint16 // children redirected to it
 	client     bool
-	moving     bool // it was asked to find another parent
+	moving     bool // it was asked to move to another parent
 }
 
-// recent is a message that passed a while ago.
+// A recentMessage is a message that was forwarded not long ago.
 type recentMessage struct {
 	id    uint64
 	at    time.Time
 	frame []byte
 }
 
-// above are the edges up: at most one; a client has up to two, and counts at the first.
+// parentEdges returns the edges to parents: at most one, or two for a client, of which the first
+// counts its weight.
 func (g *group) parentEdges() []parent {
 	n := 0
 	for n < len(g.parents) && g.parents[n].link != noLink {
@@ -60,10 +61,10 @@ func (g *group) parentEdges() []parent {
 	return g.parents[:n]
 }
 
-// orphan says that the node has no parent and is not the root.
+// lacksParent says whether the node has no parent and is not the root.
 func (g *group) lacksParent() bool { return !g.root && g.parents[0].link == noLink }
 
-// keep keeps a message that passed, for children that come late.
+// keep keeps a forwarded message for children that come later, if maxKeptBytes allows.
 func (s *Scribe) keep(g *group, r recentMessage) {
 	if len(s.recent[g.id]) == maxRecent {
 		s.forgetRecent(g, 1)
@@ -76,7 +77,7 @@ func (s *Scribe) keep(g *group, r recentMessage) {
 	s.sweepLater(g)
 }
 
-// age forgets messages older than recentLife.
+// forgetOld drops messages older than recentTTL.
 func (s *Scribe) forgetOld(g *group, now time.Time) {
 	of := s.recent[g.id]
 	i := 0
@@ -86,7 +87,7 @@ func (s *Scribe) forgetOld(g *group, now time.Time) {
 	s.forgetRecent(g, i)
 }
 
-// forgetRecent forgets the n oldest messages that are kept.
+// forgetRecent drops the n oldest messages that are kept.
 func (s *Scribe) forgetRecent(g *group, n int) {
 	of := s.recent[g.id]
 	for _, r := range of[:n] {
@@ -99,8 +100,7 @@ func (s *Scribe) forgetRecent(g *group, n int) {
 	s.recent[g.id] = of
 }
 
-// lookAfter has the next sweep look at a group: it may be of no use, or lack a parent, or
-// keep messages.
+// sweepLater has the next sweep check a group that may be unused, lack a parent, or keep messages.
 func (s *Scribe) sweepLater(g *group) {
 	if !g.sweepQueued {
 		g.sweepQueued = true
@@ -108,7 +108,7 @@ func (s *Scribe) sweepLater(g *group) {
 	}
 }
 
-// weight is the sum of the clients at and below the node.
+// weight returns the number of clients at and below the node.
 func (g *group) weight() uint32 {
 	w := uint64(g.ownWeight)
 	for i := range g.children {
@@ -117,12 +117,12 @@ func (g *group) weight() uint32 {
 	return uint32(min(w, math.MaxUint32))
 }
 
-// idle says that the node has no subscription, and at most member children.
+// onlyForwards says whether the node has neither a subscription nor clients as children.
 func (g *group) onlyForwards() bool {
 	return g.ownWeight == 0 && !slices.ContainsFunc(g.children, func(c child) bool { return c.client })
 }
 
-// child returns the edge down on a link, or nil.
+// child returns the edge to the child on a link, or nil.
 func (g *group) child(l *link) *child {
 	if l == nil {
 		return nil
@@ -135,7 +135,7 @@ func (g *group) child(l *link) *child {
 	return nil
 }
 
-// parent returns the edge up on a link, or nil.
+// parent returns the edge to the parent on a link, or nil.
 func (g *group) parent(l *link) *parent {
 	if l == nil {
 		return nil
@@ -148,7 +148,7 @@ func (g *group) parent(l *link) *parent {
 	return nil
 }
 
-// members counts the children that count against the fan-out.
+// countMembers returns the number of children that count towards the fan-out.
 func (g *group) countMembers() (count int) {
 	for i := range g.children {
 		if c := &g.children[i]; !c.client && !c.moving {
@@ -170,10 +170,11 @@ func (s *Scribe) group(id overlay.ID) *group {
 	return g
 }
 
-// has says whether a group is still this node's, for who has kept it: if so, it may be another one by now.
+// isCurrent says whether a pointer to a group is still valid. The memory of a removed group may be
+// reused.
 func (s *Scribe) isCurrent(g *group) bool { return s.groups.Get(g.id) == g }
 
-// onPart ends an edge that a peer has ended.
+// onPrune ends an edge that the peer has ended.
 func (s *Scribe) onPrune(l *link, id overlay.ID, edge uint64) {
 	g := s.groups.Get(id)
 	if g == nil || l == nil {
@@ -189,8 +190,8 @@ func (s *Scribe) onPrune(l *link, id overlay.ID, edge uint64) {
 	}
 }
 
-// becomeRoot makes this node the root of a group: the overlay has delivered what
-// was routed to the group's key.
+// becomeRoot makes this node the root of a group, after the overlay delivered a message for the
+// group's key.
 func (s *Scribe) becomeRoot(g *group) {
 	if g.root {
 		return
@@ -201,15 +202,15 @@ func (s *Scribe) becomeRoot(g *group) {
 	g.root, g.search = true, nil
 }
 
-// LeafChanged looks whether this node is still the root of what it is root of,
-// and whether its parents may still be its parents: a client's are the members
-// that act for it, a member's is nearer to the key.
+// LeafChanged checks whether this node is still the root of its groups, and whether its parents are
+// still valid: the parents of a client are the members that act for it, the parent of a member is
+// nearer to the key.
 func (s *Scribe) LeafChanged() {
 	was := s.nodeState
 	s.nodeState = s.node.State()
 	switch s.nodeState {
 	case overlay.Active:
-		if was != overlay.Active { // until now there was no way to a parent
+		if was != overlay.Active { // a search could not reach a parent until now
 			for _, g := range s.sortedGroups((*group).lacksParent) {
 				s.searchParent(g)
 			}
@@ -226,7 +227,7 @@ func (s *Scribe) LeafChanged() {
 		for _, g := range s.sortedGroups(func(*group) bool { return true }) {
 			g.root = false
 			s.sweepLater(g)
-			for len(g.children) > 0 { // a client has none
+			for len(g.children) > 0 { // a client has no children
 				c, l := g.children[0], s.linkAt(g.children[0].link)
 				s.sendPrune(l.contact.Peer, g.id, c.edge)
 				s.forgetChild(g, l)
@@ -243,7 +244,7 @@ func (s *Scribe) LeafChanged() {
 	}
 }
 
-// PeerGone ends all edges to a peer that is dead or has left.
+// PeerGone ends all edges to a peer that died or left.
 func (s *Scribe) PeerGone(id env.PeerID) {
 	l := s.links[id]
 	if l == nil {

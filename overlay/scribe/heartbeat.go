@@ -10,12 +10,11 @@ import (
 	"tidings/overlay/scribe/scribepb"
 )
 
-// beatAttempts is how many Beats a peer may leave unanswered before the overlay
-// is asked whether it lives.
+// maxHeartbeatTries bounds the unanswered heartbeats to a peer. Then the overlay probes it.
 const maxHeartbeatTries = 2
 
-// stir has the edges of a link compared within a BeatInterval: some came or went, and of that the other
-// end may have missed something.
+// planHeartbeatSoon plans a heartbeat within about one HeartbeatInterval, after edges of the link
+// changed. The other end may have missed the change.
 func (s *Scribe) planHeartbeatSoon(l *link) {
 	if !l.heartbeating || l.heartbeatAt.sub(s.now()) > s.cfg.HeartbeatInterval*5/4 {
 		l.heartbeating = true
@@ -23,12 +22,12 @@ func (s *Scribe) planHeartbeatSoon(l *link) {
 	}
 }
 
-// beatsTogether is how many times in an interval a node sends Beats: each time those that
-// are due, so that a thousand links do not wake it a thousand times.
+// heartbeatSlots is the number of times in an interval at which a node sends heartbeats. All that
+// are due are sent together, so that a thousand links do not wake the node a thousand times.
 const heartbeatSlots = 32
 
-// together puts off what is to be done at a time until the node's next stroke of a clock
-// with such a pause. Each node's clock strikes at other times.
+// align delays a time to the next multiple of pause on this node's clock. Each node's multiples
+// have a random offset.
 func (s *Scribe) align(at time.Time, pause time.Duration) time.Time {
 	last := at.Add(-s.heartbeatPhase).Truncate(pause).Add(s.heartbeatPhase)
 	if last.Before(at) {
@@ -37,13 +36,13 @@ func (s *Scribe) align(at time.Time, pause time.Duration) time.Time {
 	return last
 }
 
-// pause is the time between two Beats on one link. With many links it is longer, so that all of them
-// together cost a node at rest no more than beatShare says.
+// heartbeatPeriod returns the time between two heartbeats on one link. It grows with the number of
+// links, as heartbeatShare says.
 func (s *Scribe) heartbeatPeriod() time.Duration {
 	return max(s.cfg.HeartbeatInterval, min(time.Duration(len(s.links))*heartbeatShare, maxHeartbeatPeriod))
 }
 
-// pauseS is the pause as it is told to peers, in seconds: 0 is the usual one.
+// periodSeconds returns the period as announced to peers, in seconds; 0: HeartbeatInterval.
 func (s *Scribe) periodSeconds() uint32 {
 	if pause := s.heartbeatPeriod(); pause > s.cfg.HeartbeatInterval {
 		return uint32((pause + time.Second - 1) / time.Second)
@@ -51,7 +50,7 @@ func (s *Scribe) periodSeconds() uint32 {
 	return 0
 }
 
-// planBeat sets the time of the next Beat; an earlier plan is void.
+// planHeartbeat sets the time of the next heartbeat, replacing an earlier plan.
 func (s *Scribe) planHeartbeat(l *link) {
 	s.heartbeatIn(l, s.jitter(s.heartbeatPeriod()))
 }
@@ -62,8 +61,9 @@ func (s *Scribe) heartbeatIn(l *link, d time.Duration) {
 	s.planHeartbeatCheck(l)
 }
 
-// beatLook has a link looked at when its Beat is due, or sooner: a peer that beats all the time puts this
-// node's Beat off all the time, and each plan is not to be an entry of the calendar.
+// planHeartbeatCheck plans a check at the time of the next heartbeat, unless an earlier one is
+// planned. A peer whose heartbeats delay this node's own again and again does not add an entry to
+// the calendar each time.
 func (s *Scribe) planHeartbeatCheck(l *link) {
 	if l.heartbeatCheckAt == never || l.heartbeatAt < l.heartbeatCheckAt {
 		l.heartbeatCheckAt = l.heartbeatAt
@@ -71,15 +71,15 @@ func (s *Scribe) planHeartbeatCheck(l *link) {
 	}
 }
 
-// PeerDown takes a hint that the connection with a peer broke: if it has started anew, it knows of no
-// edges, and a Beat soon says so.
+// PeerDown handles a broken connection. If the peer has restarted, it has no edges, so a heartbeat
+// is sent soon.
 func (s *Scribe) PeerDown(id env.PeerID) {
 	if l := s.links[id]; l != nil && l.heartbeating {
 		s.heartbeatIn(l, s.jitter(reconnectDelay))
 	}
 }
 
-// beat renews all edges of a link at once.
+// heartbeat renews all edges of a link.
 func (s *Scribe) heartbeat(l *link, now time.Time) {
 	if l.heartbeatCheckAt == never || momentOf(now) < l.heartbeatCheckAt {
 		return
@@ -88,7 +88,7 @@ func (s *Scribe) heartbeat(l *link, now time.Time) {
 	if !l.heartbeating {
 		return
 	}
-	if momentOf(now) < l.heartbeatAt { // it was put off
+	if momentOf(now) < l.heartbeatAt { // it was postponed
 		s.planHeartbeatCheck(l)
 		return
 	}
@@ -113,7 +113,8 @@ func (s *Scribe) sendHeartbeat(l *link, now time.Time) {
 	s.cal.Add(s.align(now.Add(s.node.RTO(l.contact.Peer.ID)), time.Second), task{kind: taskHeartbeatTimeout, number: uint32(l.number)})
 }
 
-// beatMissed goes on when a peer left a Beat unanswered.
+// heartbeatTimeout reacts to a heartbeat that was not answered in time: it sends another, or has
+// the overlay probe the peer.
 func (s *Scribe) heartbeatTimeout(l *link, now time.Time) {
 	if l.pendingNonce == 0 {
 		return
@@ -126,7 +127,8 @@ func (s *Scribe) heartbeatTimeout(l *link, now time.Time) {
 	s.node.Suspect(l.contact.Peer.ID)
 }
 
-// onBeat compares the edges in both directions. One Beat does for both: this node's own is put off.
+// onHeartbeat compares the edges in both directions. The exchange serves both ends, so this node's
+// own heartbeat is postponed.
 func (s *Scribe) onHeartbeat(from env.PeerID, l *link, m *scribepb.Heartbeat) {
 	ack := &scribepb.HeartbeatAck{Nonce: m.Nonce, Match: l == nil && m.UpCount == 0, PeriodS: s.periodSeconds()}
 	to := env.Peer{ID: from}
@@ -151,13 +153,13 @@ func (s *Scribe) onHeartbeat(from env.PeerID, l *link, m *scribepb.Heartbeat) {
 	}
 }
 
-// renew begins the lease of the edges down on a link anew.
+// renew renews the lease of the edges down on a link.
 func (s *Scribe) renew(l *link, pause uint32) {
 	l.renewedAt, l.peerPeriod = s.now(), uint16(min(pause, uint32(maxHeartbeatPeriod/time.Second)))
 }
 
-// onBeatAck spells the edges out if the peer knows others: also where there is none, since this Beat has put
-// off the peer's own, in which that would say so itself.
+// onHeartbeatAck lists the edges up if the peer knows different ones. It does so even if there are
+// none, because this node's heartbeat postponed the peer's own, which would have shown that.
 func (s *Scribe) onHeartbeatAck(l *link, m *scribepb.HeartbeatAck) {
 	if l == nil || m.Nonce != l.pendingNonce || l.pendingNonce == 0 {
 		return
@@ -169,14 +171,14 @@ func (s *Scribe) onHeartbeatAck(l *link, m *scribepb.HeartbeatAck) {
 	}
 }
 
-// spell lists the edges up to a peer; l is nil if there is no link, and so no edge.
+// sendEdgeLists lists the edges up to a peer. The link is nil if there is none, and thus no edge.
 func (s *Scribe) sendEdgeLists(to env.Peer, l *link, nonce uint64) {
 	var all []*scribepb.Edge
 	if l != nil {
 		all = s.edgesUp(l)
 	}
-	// The parts cover the whole range of ids, so that the parent learns of
-	// edges that are no longer.
+	// The lists cover the whole range of ids, so that the parent learns which edges no longer
+	// exist.
 	first := overlay.ID{}
 	for more := true; more; more = len(all) > 0 {
 		part := all[:min(len(all), maxList)]
@@ -192,7 +194,7 @@ func (s *Scribe) sendEdgeLists(to env.Peer, l *link, nonce uint64) {
 	}
 }
 
-// named are the edges up on a link, as a List names them.
+// edgesUp returns the edges up on a link in the form of an EdgeList.
 func (s *Scribe) edgesUp(l *link) []*scribepb.Edge {
 	all := make([]*scribepb.Edge, 0, len(l.up.groups))
 	for _, number := range l.up.groups {
@@ -206,7 +208,7 @@ func (s *Scribe) edgesUp(l *link) []*scribepb.Edge {
 	return all
 }
 
-// next returns the id after id, as a number.
+// nextID returns id+1 as a number.
 func nextID(id overlay.ID) overlay.ID {
 	for i := len(id) - 1; i >= 0; i-- {
 		if id[i]++; id[i] != 0 {
@@ -216,8 +218,9 @@ func nextID(id overlay.ID) overlay.ID {
 	return id
 }
 
-// onList takes the edges as the child knows them: weights, and, unless the list
-// is partial, which there are.
+// onEdgeList adopts the weights of the child's edges, and rejects edges that this node does not
+// have. Unless the list is partial, edges within its range that it does not contain end, if they
+// are old enough that the child must have known them.
 func (s *Scribe) onEdgeList(from env.PeerID, l *link, m *scribepb.EdgeList) {
 	var asked moment
 	if !m.Partial && l != nil {
@@ -229,7 +232,7 @@ func (s *Scribe) onEdgeList(from env.PeerID, l *link, m *scribepb.EdgeList) {
 		case m.Nonce == l.peerHeartbeat.nonce:
 			asked = l.peerHeartbeat.at
 		default:
-			return // late: the edges may be others by now
+			return // an answer to an older heartbeat; edges may have changed since
 		}
 	}
 	var strange []overlay.ID
@@ -263,8 +266,7 @@ func (s *Scribe) onEdgeList(from env.PeerID, l *link, m *scribepb.EdgeList) {
 	}
 }
 
-// onDrop looks for another parent in a group in which this one knows nothing of
-// the edge.
+// onReject searches another parent in a group in which the peer does not have the edge.
 func (s *Scribe) onReject(from env.PeerID, l *link, id overlay.ID) {
 	g := s.groups.Get(id)
 	if l == nil || g == nil {
@@ -274,6 +276,6 @@ func (s *Scribe) onReject(from env.PeerID, l *link, id overlay.ID) {
 		s.forgetParent(g, l)
 		s.searchParent(g)
 	} else if g.searching() && g.search.target == from {
-		s.searchNow(g) // the parent asked by name is not in the tree
+		s.searchNow(g) // the chosen parent is not in the tree
 	}
 }

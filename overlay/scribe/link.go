@@ -12,40 +12,40 @@ import (
 	"tidings/overlay/scribe/scribepb"
 )
 
-// A link is all that this node shares with one peer: edges of many groups, the
-// Downs between them, and what is told in batches. A node has hundreds.
+// A link is everything that this node shares with one peer: the edges of many groups, the messages
+// between them, and pending weights. A node has hundreds of links.
 type link struct {
-	contact   *overlay.Contact // nil: it is no link any more
+	contact   *overlay.Contact // nil: the link was removed
 	number    linkNumber
 	createdAt moment
-	checkAt   moment // when a lease may be over, or the link of no use; never: no look is due
+	checkAt   moment // when a lease may be over, or the link may be unused; never: no check is planned
 
-	up, down   edgeSet // up: the peer is the parent
-	renewedAt  moment  // when the peer last said which edges down there are
-	peerPeriod uint16  // seconds until its next Beat, as it says; 0: as usual
+	up, down   edgeSet // up: the peer is the parent; down: the peer is the child
+	renewedAt  moment  // when the peer last confirmed the edges down
+	peerPeriod uint16  // seconds until the peer's next heartbeat, as it announced; 0: the default
 
 	heartbeating     bool
 	tries            int8
 	heartbeatAt      moment
-	heartbeatCheckAt moment // when it is looked whether a Beat is due; never: there is no plan
-	pendingNonce     uint64 // of the Beat that is out; 0: none
-	// What a List of the peer's may answer: the last Beat of this node, and of the peer.
+	heartbeatCheckAt moment // time of the planned check whether a heartbeat is due; never: not planned
+	pendingNonce     uint64 // of the heartbeat that awaits an answer; 0: none
+	// The last heartbeats of this node and of the peer. An EdgeList must answer one of them.
 	ownHeartbeat, peerHeartbeat heartbeatRef
-	nextListAt                  moment // before that this node lists no edges because the peer asks
+	nextListAt                  moment // no EdgeLists are sent in answer to the peer's heartbeats before
 
-	transfer *transfer           // nil: none is under way
-	weights  map[overlay.ID]bool // groups whose weight changed
-	flushAt  moment              // never: nothing waits
+	transfer *transfer           // nil: no messages are in transit
+	weights  map[overlay.ID]bool // groups whose changed weight must be sent
+	flushAt  moment              // never: no flush is planned
 }
 
-// A linkNumber is that of a link among all of the node's, one more than that of its place. It stands where a pointer
-// would in the edges of groups, of which there are millions in a simulated network; when its link is gone, another
-// gets it.
+// A linkNumber is one more than the place of a link in Scribe.linkStore. Groups, of which a
+// simulated network has millions, store it in place of a pointer. The number is reused when its
+// link is gone.
 type linkNumber uint32
 
-const noLink linkNumber = 0 // no link's
+const noLink linkNumber = 0 // the number of no link
 
-// numbered returns a link; nil for none.
+// linkAt returns the link with a number; nil for noLink.
 func (s *Scribe) linkAt(n linkNumber) *link {
 	if n == noLink {
 		return nil
@@ -53,22 +53,22 @@ func (s *Scribe) linkAt(n linkNumber) *link {
 	return s.linkStore.At(uint32(n - 1))
 }
 
-// An ask is a Beat by which a List is called for.
+// A heartbeatRef identifies a heartbeat that an EdgeList may answer.
 type heartbeatRef struct {
 	nonce uint64 // 0: none
 	at    moment
 }
 
-// downs are the messages under way on a link.
+// A transfer holds the messages in transit on a link.
 type transfer struct {
 	inFlight      []outgoing // not acknowledged, the oldest first
-	queue         []outgoing // that wait for the window
-	queuedBytes   int        // bytes of these
-	resendPlanned bool       // a look at out is due
-	acks          []uint64   // to acknowledge
+	queue         []outgoing // waiting for the window
+	queuedBytes   int        // bytes of the queue
+	resendPlanned bool       // a check for missing acknowledgements is planned
+	acks          []uint64   // ids to be acknowledged to the peer
 }
 
-// carry returns what is under way on a link, to have more put to it.
+// ensureTransfer returns the transfer of a link, making one if there is none.
 func (l *link) ensureTransfer() *transfer {
 	if l.transfer == nil {
 		l.transfer = &transfer{}
@@ -76,14 +76,14 @@ func (l *link) ensureTransfer() *transfer {
 	return l.transfer
 }
 
-// rest forgets what was under way when nothing is any more.
+// dropIdleTransfer removes a transfer that is empty.
 func (l *link) dropIdleTransfer() {
 	if d := l.transfer; d != nil && len(d.inFlight)+len(d.queue)+len(d.acks) == 0 && !d.resendPlanned {
 		l.transfer = nil
 	}
 }
 
-// A moment is a time in a third of the space: nanoseconds of Unix time.
+// A moment is a time in nanoseconds of Unix time, a third of the size of time.Time.
 type moment int64
 
 const never moment = 0
@@ -94,7 +94,7 @@ func (s *Scribe) now() moment { return momentOf(s.clock.Now()) }
 
 func (m moment) sub(earlier moment) time.Duration { return time.Duration(m - earlier) }
 
-// A sent is a Down on its way to a child.
+// An outgoing is a Multicast on its way to a child.
 type outgoing struct {
 	group overlay.ID
 	id    uint64
@@ -103,7 +103,7 @@ type outgoing struct {
 	tries int
 }
 
-// link returns the link to a node, making it if there is none.
+// link returns the link to a node, making one if there is none.
 func (s *Scribe) link(c *overlay.Contact) *link {
 	l := s.links[c.Peer.ID]
 	if l == nil {
@@ -120,11 +120,11 @@ func (s *Scribe) link(c *overlay.Contact) *link {
 	return l
 }
 
-// linkPatience is how long a link without edges stands: those may come for which it was
-// made.
+// linkGrace is how long a link without edges is kept, so that the edges for which it was made can
+// be accepted.
 const linkGrace = 2 * joinTimeout
 
-// lookIn has a link looked at when d has passed, or sooner.
+// checkLinkIn plans a check of a link within d.
 func (s *Scribe) checkLinkIn(l *link, d time.Duration) {
 	at := s.clock.Now().Add(d)
 	if l.checkAt == never || momentOf(at) < l.checkAt {
@@ -133,8 +133,7 @@ func (s *Scribe) checkLinkIn(l *link, d time.Duration) {
 	}
 }
 
-// look drops the children behind a link when their lease is over, and a link without
-// edges.
+// checkLink drops the children on a link if their lease is over, and the link if it has no edges.
 func (s *Scribe) checkLink(l *link, now time.Time) {
 	if l.checkAt == never || momentOf(now) < l.checkAt {
 		return
@@ -151,14 +150,14 @@ func (s *Scribe) checkLink(l *link, now time.Time) {
 	s.dropIdle(l)
 }
 
-// unused has a link dropped soon that has lost its last edge.
+// dropIdleLater plans the removal of a link that has lost its last edge.
 func (s *Scribe) dropIdleLater(l *link) {
 	if len(l.up.groups) == 0 && len(l.down.groups) == 0 {
 		s.checkLinkIn(l, linkGrace)
 	}
 }
 
-// dropIdle ends a link without edges, once it has stood long enough.
+// dropIdle removes a link without edges, once it is older than linkGrace.
 func (s *Scribe) dropIdle(l *link) {
 	if len(l.up.groups) > 0 || len(l.down.groups) > 0 || s.now().sub(l.createdAt) < linkGrace {
 		return
@@ -174,7 +173,7 @@ func (s *Scribe) send(to env.Peer, m *scribepb.Message) {
 	s.net.Send(to, env.Control, wire.AppendFrame(nil, wire.Scribe, m))
 }
 
-// sendPart ends an edge; 0 is whichever there is at this time, which is therefore said at
+// sendPrune ends an edge. Edge 0 means any edge that exists at this time, so that Prune is sent at
 // once.
 func (s *Scribe) sendPrune(to env.Peer, id overlay.ID, edge uint64) {
 	if w := (batchEntry{kind: entryPrune, group: id, edge: edge}); edge != 0 {
@@ -192,8 +191,7 @@ func (s *Scribe) sendReject(to env.Peer, ids ...overlay.ID) {
 	s.send(to, &scribepb.Message{Body: &scribepb.Message_Reject{Reject: m}})
 }
 
-// sendDown sends one message to a child, or lets it wait while too many are
-// unacknowledged.
+// sendMulticast sends a message to a child, or queues it if window messages are unacknowledged.
 func (s *Scribe) sendMulticast(l *link, id overlay.ID, msg uint64, frame []byte) {
 	if plant.SilentDrop && msg%50 == 0 {
 		return
@@ -209,8 +207,9 @@ func (s *Scribe) sendMulticast(l *link, id overlay.ID, msg uint64, frame []byte)
 	s.transmit(l, m)
 }
 
-// letPull leaves it to a slow child to pull what waits for it: the last message of each group, which
-// shows that others are missing, is all that goes on waiting, or it would hear of nothing in time.
+// thinQueue reduces the queue of a slow child to the last message of each group. That message shows
+// the child that others are missing, and it pulls them. If that is not enough, the oldest messages
+// are dropped, too.
 func (s *Scribe) thinQueue(d *transfer) {
 	last := map[overlay.ID]int{}
 	for i := range d.queue {
@@ -241,7 +240,7 @@ func (s *Scribe) transmit(l *link, m outgoing) {
 	s.planResend(l)
 }
 
-// downRTO is how long a Down may stay unacknowledged.
+// ackTimeout is how long a Multicast may stay unacknowledged.
 func (s *Scribe) ackTimeout(l *link, tries int) time.Duration {
 	return (s.node.RTO(l.contact.Peer.ID) + 2*ackDelay) << min(tries, 3)
 }
@@ -256,11 +255,11 @@ func (s *Scribe) planResend(l *link) {
 	s.cal.Add(first.at.Add(s.ackTimeout(l, first.tries)), task{kind: taskResend, number: uint32(l.number)})
 }
 
-// resend repeats the Downs that were not acknowledged in time.
+// resend repeats the Multicasts that were not acknowledged in time.
 func (s *Scribe) resend(l *link, now time.Time) {
 	d := l.transfer
 	if d == nil {
-		return // the peer was held to be dead meanwhile
+		return // the peer was reported dead meanwhile
 	}
 	d.resendPlanned = false
 	var late []outgoing
@@ -274,7 +273,7 @@ func (s *Scribe) resend(l *link, now time.Time) {
 	for _, m := range late {
 		g := s.groups.Get(m.group)
 		if g == nil || g.child(l) == nil {
-			continue // no child any longer
+			continue // the peer is no longer a child
 		}
 		if m.tries++; m.tries > maxResends {
 			s.stats.Lost++
@@ -291,7 +290,7 @@ func (s *Scribe) resend(l *link, now time.Time) {
 	l.dropIdleTransfer()
 }
 
-// refill sends what waited for the window.
+// refill sends queued messages while the window allows.
 func (s *Scribe) refill(l *link) {
 	for d := l.transfer; len(d.queue) > 0 && len(d.inFlight) < window; {
 		m := d.queue[0]
@@ -310,10 +309,10 @@ func (s *Scribe) onAck(l *link, m *scribepb.Ack) {
 	l.dropIdleTransfer()
 }
 
-// onDown takes a message from a parent: acknowledges it, passes it on, and tells
-// one that is no parent any longer. A parent just left may still bring something
-// new, and while a parent is sought the first Down can overtake the Accept; but
-// what comes from below, or from a stranger, is no message of the group's.
+// onMulticast handles a message from a parent: acknowledges and forwards it, or tells a sender that
+// is no parent. A former parent may still bring something new, and while a parent is sought, the
+// first Multicast can overtake the Accept. A message from a child, or from a peer without a link,
+// is not forwarded.
 func (s *Scribe) onMulticast(from env.PeerID, m *scribepb.Multicast, frame []byte) {
 	id := overlay.ID(m.Group)
 	s.stats.Received++
@@ -333,7 +332,7 @@ func (s *Scribe) onMulticast(from env.PeerID, m *scribepb.Multicast, frame []byt
 	}
 }
 
-// flushSoon makes sure that what waits on a link goes within d.
+// flushSoon plans a flush of a link within d, at once if acknowledgements fill a message.
 func (s *Scribe) flushSoon(l *link, d time.Duration) {
 	if l.transfer != nil && len(l.transfer.acks) >= maxAcks {
 		d = 0
@@ -361,7 +360,7 @@ func (s *Scribe) flush(l *link, now time.Time) {
 	s.flushWeights(l)
 }
 
-// weigh tells the parent soon when the weight of a group has changed.
+// updateWeight plans to tell the parent if the weight of a group has changed.
 func (s *Scribe) updateWeight(g *group) {
 	if len(g.parentEdges()) == 0 || g.weight() == g.sentWeight || plant.StaleWeight {
 		return

@@ -15,7 +15,7 @@ import (
 
 const maxRecordBytes = 1 << 10
 
-// parse reads a message and checks every bound, so that no other code has to.
+// parse decodes a message and checks every bound, so that no other code has to.
 func parse(body []byte) (*scribepb.Message, error) {
 	m := new(scribepb.Message)
 	if err := proto.Unmarshal(body, m); err != nil {
@@ -27,7 +27,7 @@ func parse(body []byte) (*scribepb.Message, error) {
 	return m, nil
 }
 
-// breaks says which bound a message breaks, if any.
+// checkMessage returns the bound that a message breaks, or an empty string.
 func checkMessage(m *scribepb.Message) string {
 	switch b := m.Body.(type) {
 	case *scribepb.Message_Join:
@@ -55,26 +55,26 @@ func checkMessage(m *scribepb.Message) string {
 		}
 	case *scribepb.Message_Prune:
 		if !isID(b.Prune.Group) {
-			return "part"
+			return "prune"
 		}
 	case *scribepb.Message_Multicast:
 		if !isID(b.Multicast.Group) || len(b.Multicast.Payload) > MaxPayload {
-			return "down"
+			return "multicast"
 		}
 	case *scribepb.Message_Ack:
 		if len(b.Ack.Ids) > maxAcks {
-			return "got"
+			return "ack"
 		}
 	case *scribepb.Message_Heartbeat, *scribepb.Message_HeartbeatAck:
 	case *scribepb.Message_EdgeList:
 		return checkEdgeList(b.EdgeList)
 	case *scribepb.Message_Reject:
 		if len(b.Reject.Groups) > maxList {
-			return "drop: too many"
+			return "reject: too many"
 		}
 		for _, g := range b.Reject.Groups {
 			if !isID(g) {
-				return "drop: group"
+				return "reject: group"
 			}
 		}
 	case *scribepb.Message_Offer:
@@ -126,14 +126,14 @@ func all[T any](of []T, is func(T) bool) bool {
 
 func checkEdgeList(l *scribepb.EdgeList) string {
 	if len(l.Edges) > maxList || !isID(l.First) || !isID(l.Last) {
-		return "list"
+		return "edge list"
 	}
 	for i, e := range l.Edges {
 		if e == nil || !isID(e.Group) || string(e.Group) < string(l.First) || string(e.Group) > string(l.Last) {
-			return "list: group"
+			return "edge list: group"
 		}
 		if i > 0 && string(l.Edges[i-1].Group) >= string(e.Group) {
-			return "list: order"
+			return "edge list: order"
 		}
 	}
 	return ""
@@ -146,16 +146,16 @@ func isID(b []byte) bool { return len(b) == len(overlay.ID{}) }
 func encode(m *scribepb.Message) []byte {
 	b, err := proto.Marshal(m)
 	if err != nil {
-		panic(fmt.Sprintf("scribe: encode %T: %v", m.Body, err)) // there are only bytes and numbers in it
+		panic(fmt.Sprintf("scribe: encode %T: %v", m.Body, err)) // it contains only bytes and numbers
 	}
 	return b
 }
 
-// aged returns the frame of a Down that says how old its message is.
+// withAge returns the frame of a Multicast with the age of its message.
 func withAge(frame []byte, age time.Duration) []byte {
 	_, body, err := wire.ParseFrame(frame)
 	if err != nil {
-		panic(fmt.Sprintf("scribe: kept frame: %v", err)) // it was parsed, or made, before it was kept
+		panic(fmt.Sprintf("scribe: kept frame: %v", err)) // the frame was parsed or made by this node before
 	}
 	m, err := parse(body)
 	if err != nil {

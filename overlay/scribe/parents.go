@@ -11,30 +11,29 @@ import (
 	"tidings/overlay/scribe/scribepb"
 )
 
-// sought is what a node remembers while it looks for a parent, or for a better one.
+// A parentSearch is the state of a search for a parent, or for a better one.
 type parentSearch struct {
-	required  bool // it has none: it asks until it has
+	required  bool // the node has no parent, and tries until it has one
 	due       time.Time
 	tries     int
-	redirects int        // Redirects followed since it asked along the route
-	edge      uint64     // names the edge that is to be
-	weight    uint32     // the weight that goes with that name, however often it is asked for
-	target    env.PeerID // the parent asked by name, if any
-	root      env.PeerID // of the group, as a look-up found it, which is asked by name
+	redirects int        // redirects followed since the last Join along the route
+	edge      uint64     // id of the edge in the Joins of this search
+	weight    uint32     // weight in all Joins with this id
+	target    env.PeerID // the parent that was asked directly; empty: none
+	root      env.PeerID // root of the group, if it was looked up and asked directly
 }
 
-// seeking says that the node asks for a parent until it has one.
+// searching says whether the node tries to find a parent until it has one.
 func (g *group) searching() bool { return g.search != nil && g.search.required }
 
-// seek looks for a parent: along the route to the root, or, for a client, at the
-// members that act for it.
+// searchParent searches a parent: along the route to the root, or, for a client, among the members
+// that act for it.
 func (s *Scribe) searchParent(g *group) {
 	g.search = &parentSearch{required: true, edge: s.rand.Uint64() | 1, weight: g.weight()}
 	s.searchNow(g)
 }
 
-// seekParent makes sure that a node with a part in a tree has a parent or looks for
-// one.
+// ensureParent starts a search if a node with a part in a tree has no parent.
 func (s *Scribe) ensureParent(g *group) {
 	if g.lacksParent() && !g.searching() && (g.ownWeight > 0 || len(g.children) > 0) {
 		s.searchParent(g)
@@ -59,7 +58,7 @@ func (s *Scribe) searchNow(g *group) {
 		return
 	}
 	if !client && s.node.State() != overlay.Active {
-		return // until it is one or the other; see LeafChanged
+		return // the node is joining; LeafChanged continues
 	}
 	q := g.search
 	q.due = s.clock.Now().Add(s.jitter(min(joinTimeout<<q.tries, maxJoinTimeout)))
@@ -87,7 +86,7 @@ func (s *Scribe) searchNow(g *group) {
 	}
 }
 
-// share is the weight told to a parent: the first is told all of it.
+// weightFor returns the weight to report to a parent: all of it to the first, 0 to the second.
 func (g *group) weightFor(first bool) uint32 {
 	if first {
 		return g.weight()
@@ -95,8 +94,9 @@ func (g *group) weightFor(first bool) uint32 {
 	return 0
 }
 
-// askAlong asks along the route to the root. The first time this goes together with others,
-// if the next hop is known; what came to nothing is asked again alone.
+// joinAlongRoute sends a Join along the route to the root. The first attempt shares a Batch with
+// other Joins if the next hop is known. Later attempts are routed one by one, with
+// acknowledgements.
 func (s *Scribe) joinAlongRoute(g *group) {
 	if g.search.tries == 0 && len(s.recent[g.id]) == 0 {
 		if next, _ := s.node.NextHop(g.id); next != nil {
@@ -111,7 +111,7 @@ func (s *Scribe) routeJoin(g *group) {
 	s.node.Route(wire.Scribe, g.id, encode(s.joinMessage(g, g.search.weight)), func(overlay.Receipt, bool) {})
 }
 
-// ask asks a parent by name.
+// sendJoin asks one parent directly.
 func (s *Scribe) sendJoin(g *group, to env.Peer, weight uint32) {
 	if len(s.recent[g.id]) > 0 {
 		s.send(to, s.joinMessage(g, weight))
@@ -120,7 +120,7 @@ func (s *Scribe) sendJoin(g *group, to env.Peer, weight uint32) {
 	s.enqueue(to, batchEntry{kind: entryJoin, group: g.id, edge: g.search.edge, weight: weight})
 }
 
-// join is a Join that goes alone.
+// joinMessage returns a Join as a message of its own.
 func (s *Scribe) joinMessage(g *group, weight uint32) *scribepb.Message {
 	j := &scribepb.Join{Group: g.id[:], Record: s.node.Self().Raw, Weight: weight, Edge: g.search.edge}
 	for _, r := range s.recent[g.id] {
@@ -129,8 +129,8 @@ func (s *Scribe) joinMessage(g *group, weight uint32) *scribepb.Message {
 	return &scribepb.Message{Body: &scribepb.Message_Join{Join: j}}
 }
 
-// onRedirect moves this node below another parent, if that one is nearer to the
-// key. The old edge stays until the new one stands.
+// onRedirect moves this node below another parent, if that one is nearer to the key. The old edge
+// remains until the new one is accepted.
 func (s *Scribe) onRedirect(from env.PeerID, id overlay.ID, record []byte) error {
 	g := s.groups.Get(id)
 	to, err := s.node.OpenRecord(record)
@@ -148,33 +148,33 @@ func (s *Scribe) onRedirect(from env.PeerID, id overlay.ID, record []byte) error
 	}
 	now := s.clock.Now()
 	if current && g.search != nil && g.search.target == from && now.Before(g.search.due) {
-		return nil // it said so before it knew the name by which the edge is asked for again
+		return nil // the parent sent this before it received the latest Join, and does not know the new id of the edge
 	}
 	if g.search == nil {
 		g.search = &parentSearch{}
 	}
 	q := g.search
 	q.target, q.edge, q.weight = to.Peer.ID, s.rand.Uint64()|1, g.weight()
-	q.due = now.Add(joinTimeout) // give the named parent its time to answer
+	q.due = now.Add(joinTimeout) // time for the other parent to answer
 	if !current {
 		q.redirects++
 		s.cal.Add(q.due, task{kind: taskJoinRetry, number: g.number})
 	}
 	s.stats.Joins++
-	s.link(to) // so that Accept finds who it is from
+	s.link(to) // so that the sender of Accept is known
 	s.sendJoin(g, to.Peer, q.weight)
 	return nil
 }
 
-// onAccept takes the parent that has accepted this node.
+// onAccept makes the sender the parent, or prunes the edge.
 func (s *Scribe) onAccept(c *overlay.Contact, id overlay.ID, edge uint64) {
 	if !s.acceptParent(id, c, edge) {
 		s.sendPrune(c.Peer, id, edge)
 	}
 }
 
-// takeParent makes the node that has accepted this one its parent, unless it has
-// one, or that one cannot be, or the edge is not the one it asked for last.
+// acceptParent makes a node that accepted this one its parent. It refuses if there is a parent
+// already, if the node cannot be one, or if the edge is not of the latest Join.
 func (s *Scribe) acceptParent(id overlay.ID, c *overlay.Contact, edge uint64) bool {
 	g := s.groups.Get(id)
 	client := s.node.State() == overlay.Attached
@@ -189,7 +189,7 @@ func (s *Scribe) acceptParent(id overlay.ID, c *overlay.Contact, edge uint64) bo
 	case g.search == nil || edge != g.search.edge || len(g.parentEdges()) == len(g.parents):
 		return false
 	case s.isBlocked(id, c.Peer.ID) && g.search.root != c.Peer.ID:
-		return false // it stands in the way; see askAround
+		return false // a blocked member on the route; see joinAtRoot
 	case client:
 		if !slices.ContainsFunc(s.node.Hosts(), func(h *overlay.Contact) bool { return h.ID == c.ID }) {
 			return false
@@ -197,14 +197,14 @@ func (s *Scribe) acceptParent(id overlay.ID, c *overlay.Contact, edge uint64) bo
 	case !overlay.Nearer(id, c.ID, s.node.ID()) && !plant.Cycle:
 		return false
 	case !g.lacksParent() && g.search.target != c.Peer.ID:
-		return false // I have one
+		return false // there is a parent already
 	case !g.lacksParent():
 		s.leaveParent(g, s.linkAt(g.parents[0].link))
 	}
 	l := s.link(c)
 	n := len(g.parentEdges())
 	g.parents[n] = parent{edge, l.number}
-	told := g.search.weight // the weight may be another by now
+	told := g.search.weight // the weight may have changed since the Join
 	if client {
 		told = g.weightFor(n == 0)
 	}
@@ -221,8 +221,8 @@ func (s *Scribe) acceptParent(id overlay.ID, c *overlay.Contact, edge uint64) bo
 	return true
 }
 
-// askedAgain notes that a parent has taken a Join as what it knows of an edge that was there:
-// what it was told of the weight meanwhile may have come before that.
+// confirmParent handles the Accept of a repeated Join by a parent that had the edge already. The
+// parent now has the id and the weight of that Join, whatever weights were sent meanwhile.
 func (s *Scribe) confirmParent(g *group, l *link) {
 	g.parent(l).edge = g.search.edge
 	if client := s.node.State() == overlay.Attached; !client {
@@ -232,14 +232,14 @@ func (s *Scribe) confirmParent(g *group, l *link) {
 	}
 }
 
-// leaveParent ends an edge up and tells the parent.
+// leaveParent ends an edge to a parent, and tells the parent.
 func (s *Scribe) leaveParent(g *group, l *link) {
 	edge := g.parent(l).edge
 	s.forgetParent(g, l)
 	s.sendPrune(l.contact.Peer, g.id, edge)
 }
 
-// forgetParent ends an edge up.
+// forgetParent ends an edge to a parent without telling it.
 func (s *Scribe) forgetParent(g *group, l *link) {
 	for i, p := range g.parentEdges() {
 		if p.link != l.number {
@@ -252,7 +252,7 @@ func (s *Scribe) forgetParent(g *group, l *link) {
 		}
 		copy(g.parents[i:], g.parents[i+1:])
 		g.parents[len(g.parents)-1] = parent{}
-		if i == 0 && !g.lacksParent() { // the second now counts
+		if i == 0 && !g.lacksParent() { // the second parent becomes the first
 			g.sentWeight = 0
 			s.updateWeight(g)
 		}
@@ -263,7 +263,7 @@ func (s *Scribe) forgetParent(g *group, l *link) {
 	}
 }
 
-// reseat leaves the parents that are none to stay with, and looks for others.
+// replaceParents leaves the parents for which stays is false, and searches others.
 func (s *Scribe) replaceParents(stays func(*group, *link) bool) {
 	leaves := func(g *group) bool {
 		return slices.ContainsFunc(g.parentEdges(), func(p parent) bool { return !stays(g, s.linkAt(p.link)) })

@@ -5,12 +5,12 @@ import (
 	"tidings/overlay"
 )
 
-// A Place is a node's place in a group's tree, for those who look from outside.
+// A Place is a node's place in a group's tree, for tests and observers.
 type Place struct {
 	Root     bool
-	Own      int          // weight of the node's own subscription
-	Weight   int          // clients at and below it, as it knows
-	Parents  []overlay.ID // at most one; two for a client
+	Own      int          // weight of the node's own subscription; 0: none
+	Weight   int          // clients at and below the node, as far as it knows
+	Parents  []overlay.ID // at most one; up to two for a client
 	Children []overlay.ID
 }
 
@@ -30,7 +30,7 @@ func (s *Scribe) Place(id overlay.ID) (p Place, ok bool) {
 	return p, true
 }
 
-// Parent returns the node's (first) parent in a group; ok is false if it has none.
+// Parent returns the node's first parent in a group; ok is false if it has none.
 func (s *Scribe) Parent(id overlay.ID) (parent overlay.ID, ok bool) {
 	if g := s.groups.Get(id); g != nil && len(g.parentEdges()) > 0 {
 		return s.linkAt(g.parents[0].link).contact.ID, true
@@ -38,7 +38,7 @@ func (s *Scribe) Parent(id overlay.ID) (parent overlay.ID, ok bool) {
 	return overlay.ID{}, false
 }
 
-// Groups returns the groups in which the node has a place, in their order.
+// Groups returns the groups in which the node has a place, sorted by id.
 func (s *Scribe) Groups() []overlay.ID {
 	var of []overlay.ID
 	for _, g := range s.sortedGroups(func(*group) bool { return true }) {
@@ -47,8 +47,7 @@ func (s *Scribe) Groups() []overlay.ID {
 	return of
 }
 
-// Above returns the parents of a node in a group: one, or two for a client; none
-// at the root.
+// Parents returns the node's parents in a group: one, or up to two for a client; none at the root.
 func (s *Scribe) Parents(id overlay.ID) (of []*overlay.Contact) {
 	if g := s.groups.Get(id); g != nil {
 		for _, up := range g.parentEdges() {
@@ -58,7 +57,7 @@ func (s *Scribe) Parents(id overlay.ID) (of []*overlay.Contact) {
 	return of
 }
 
-// Below returns the children of a node in a group.
+// Children returns the node's children in a group.
 func (s *Scribe) Children(id overlay.ID) (of []*overlay.Contact) {
 	if g := s.groups.Get(id); g != nil {
 		for _, c := range g.children {
@@ -68,8 +67,7 @@ func (s *Scribe) Children(id overlay.ID) (of []*overlay.Contact) {
 	return of
 }
 
-// Edges returns the groups in which a peer is a child of this node, in their
-// order.
+// GroupsOf returns the groups in which a peer is a child of this node, sorted by id.
 func (s *Scribe) GroupsOf(child env.PeerID) (of []overlay.ID) {
 	if l := s.links[child]; l != nil {
 		for _, number := range l.down.groups {

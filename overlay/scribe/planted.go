@@ -6,7 +6,7 @@ import (
 	"tidings/internal/plant"
 )
 
-// planted does what the planted bugs do from time to time; see internal/plant.
+// planted runs the planted bugs that occur from time to time; see internal/plant.
 func (s *Scribe) planted() {
 	if plant.Cycle { // ask a child to be the parent
 		for _, g := range s.sortedGroups(func(g *group) bool { return len(g.parentEdges()) == 1 && g.countMembers() > 0 && g.search == nil }) {

@@ -15,10 +15,10 @@ import (
 	"tidings/overlay/scribe/scribepb"
 )
 
-// A Delivery is a message of a group this node joined.
+// A Delivery is a message of a group that this node has joined.
 type Delivery struct {
 	Group   overlay.ID
-	ID      uint64 // chosen by the publisher; the same at all subscribers
+	ID      uint64 // chosen by the publisher; equal at all subscribers
 	Payload []byte // must not be changed
 }
 
@@ -35,50 +35,50 @@ type Scribe struct {
 
 	groups         *groupIndex
 	links          map[env.PeerID]*link
-	linkStore      slab.Slab[link]                // where they lie; see linkNumber
-	toSweep        []*group                       // to be looked at by the next sweep
-	recent         map[overlay.ID][]recentMessage // messages of the last minutes, the oldest first
-	keptBytes      int                            // their bytes
-	nodeState      overlay.State                  // of the node, when the leaf last changed
-	seen           [2]map[messageKey]env.PeerID   // by whom they came first, "": not by a peer; now, and in the time before
+	linkStore      slab.Slab[link]                // storage of the links; see linkNumber
+	toSweep        []*group                       // groups that the next sweep checks
+	recent         map[overlay.ID][]recentMessage // forwarded messages not older than recentTTL, the oldest first
+	keptBytes      int                            // bytes of the messages in recent
+	nodeState      overlay.State                  // of the overlay, when the leaf last changed
+	seen           [2]map[messageKey]env.PeerID   // messages of the current and the previous period, with the peer that first sent them; "": not received from a peer
 	blocked        map[blockKey]blockEntry
-	sweeps         int           // since they last changed places
-	heartbeatPhase time.Duration // of its strokes; see together
+	sweeps         int           // number of sweeps since the last rotation of seen
+	heartbeatPhase time.Duration // offset of this node's heartbeat slots; see align
 	outbox         outbox
 	cal            env.Calendar[task]
 }
 
-// A passed names a message that was here. Publishers choose ids, and must not be
-// able to hide a message of one group behind another's.
+// A messageKey identifies a message. It contains the group, because publishers choose ids, and must
+// not be able to suppress a message of one group by another's.
 type messageKey struct {
 	group overlay.ID
 	id    uint64
 }
 
-// A task is an entry of the calendar. What it is about may be gone when its time
-// comes, and another group, or link, in the place of the one that it was about.
+// A task is an entry of the calendar. Its group or link may be gone when it is due, and its number
+// in use by another one.
 type task struct {
 	kind   taskKind
-	number uint32 // number of the group, or link
+	number uint32 // of the group, or link
 }
 
 type taskKind uint8
 
 const (
-	taskJoinRetry        taskKind = iota // a Join was not answered
-	taskPushCheck                        // a child asked to move may have done so
-	taskPushDown                         // there were more children than the fan-out
-	taskHeartbeat                        // renew the edges to a parent
-	taskHeartbeatTimeout                 // a Beat was not answered
+	taskJoinRetry        taskKind = iota // a Join was not answered in time
+	taskPushCheck                        // a child that was asked to move should have done so
+	taskPushDown                         // there are more children than the fan-out
+	taskHeartbeat                        // renew the edges of a link
+	taskHeartbeatTimeout                 // a heartbeat was not answered in time
 	taskFlush                            // send acknowledgements and weights
-	taskOutbox                           // send what was to be said
-	taskResend                           // a Down was not acknowledged
-	taskCheckLink                        // a lease may be over, or a link of no use
-	taskSweep                            // forget what is old
+	taskOutbox                           // send the entries of the outbox
+	taskResend                           // a Multicast was not acknowledged in time
+	taskCheckLink                        // a lease may be over, or a link without edges
+	taskSweep                            // drop expired messages and unused groups
 )
 
-// New returns the Scribe of a node, and registers it there. Messages of the
-// groups it joins go to deliver, each once.
+// New returns the Scribe of a node, and registers it with the node. It calls deliver once for each
+// message of a group that the node has joined.
 func New(e env.Env, node *overlay.Node, cfg Config, deliver func(Delivery)) *Scribe {
 	s := &Scribe{
 		cfg:     cfg.withDefaults(),
@@ -103,13 +103,13 @@ func New(e env.Env, node *overlay.Node, cfg Config, deliver func(Delivery)) *Scr
 
 func (s *Scribe) schedule(d time.Duration, t task) { s.cal.Add(s.clock.Now().Add(d), t) }
 
-// spread returns d give or take a quarter.
+// jitter returns a random duration between 3/4 and 5/4 of d.
 func (s *Scribe) jitter(d time.Duration) time.Duration {
 	return d*3/4 + time.Duration(s.rand.Int64N(int64(d)/2+1))
 }
 
-// Join subscribes the node to a group, or changes its weight there: the number
-// of clients, at least 1, that stand behind it.
+// Join subscribes the node to a group, or changes its weight there: the number of clients behind
+// it, at least 1.
 func (s *Scribe) Join(id overlay.ID, weight int) {
 	g := s.group(id)
 	g.ownWeight = uint32(min(max(weight, 1), s.cfg.MaxWeight))
@@ -117,8 +117,7 @@ func (s *Scribe) Join(id overlay.ID, weight int) {
 	s.ensureParent(g)
 }
 
-// Leave ends the node's subscription. It goes on forwarding as long as it has
-// children.
+// Leave ends the node's subscription. The node forwards messages as long as it has children.
 func (s *Scribe) Leave(id overlay.ID) {
 	g := s.groups.Get(id)
 	if g == nil {
@@ -130,17 +129,18 @@ func (s *Scribe) Leave(id overlay.ID) {
 	s.dropIfUnused(g)
 }
 
-// Publish sends a message of at most MaxPayload bytes to a group. done is called
-// when the root has it, or with false when it could not be reached in
-// overlay.Config.RouteDeadline. The message's id is returned.
+// Publish sends a message of at most MaxPayload bytes to a group, and returns its id. It calls done
+// with true when the root has the message, or with false if the root was not reached within
+// overlay.Config.RouteDeadline.
 func (s *Scribe) Publish(id overlay.ID, payload []byte, done func(ok bool)) uint64 {
 	msg := s.rand.Uint64()
 	s.PublishWithID(id, msg, payload, done)
 	return msg
 }
 
-// PublishAs is Publish of a message whose id is known to all who have it, by whatever way. Ids are
-// to be as hard to foretell as the messages are: of those with one id only the first is passed on.
+// PublishWithID publishes a message whose id its holders can derive, by whatever way they received
+// it. Ids must be as hard to predict as the messages, because only the first message with an id is
+// forwarded.
 func (s *Scribe) PublishWithID(id overlay.ID, msg uint64, payload []byte, done func(ok bool)) {
 	s.stats.Published++
 	body := encode(&scribepb.Message{Body: &scribepb.Message_Publish{Publish: &scribepb.Publish{
@@ -149,8 +149,8 @@ func (s *Scribe) PublishWithID(id overlay.ID, msg uint64, payload []byte, done f
 	s.node.Route(wire.Scribe, id, body, func(_ overlay.Receipt, ok bool) { done(ok) })
 }
 
-// Spread gives those below this node in a group a message that it has by another way, as if
-// it had come down the tree.
+// SendBelow forwards a message that this node received outside the tree to its children, as if it
+// had come down the tree.
 func (s *Scribe) SendBelow(id overlay.ID, msg uint64, payload []byte) {
 	if g := s.groups.Get(id); g != nil && len(g.children) > 0 {
 		s.forward(g, nil, msg, payload, multicastFrame(id[:], msg, payload), 0)
@@ -163,8 +163,8 @@ func multicastFrame(id []byte, msg uint64, payload []byte) []byte {
 	}}})
 }
 
-// Weight returns the clients of a group as its root counts them; ok is false if
-// this node is not the root.
+// Weight returns the number of clients of a group, as summed at its root; ok is false if this node
+// is not the root.
 func (s *Scribe) Weight(id overlay.ID) (weight int, ok bool) {
 	if g := s.groups.Get(id); g != nil && g.root {
 		return int(g.weight()), true
@@ -185,7 +185,7 @@ func (s *Scribe) Stats() Stats {
 	return st
 }
 
-// Run does what is due and returns when it wants to be run next.
+// Run handles everything that is due, and returns the time of the next call.
 func (s *Scribe) Run(now time.Time) time.Time {
 	for {
 		t, _, ok := s.cal.Pop(now)
@@ -209,7 +209,7 @@ func (s *Scribe) Run(now time.Time) time.Time {
 	}
 }
 
-// doFor does what is due for a group.
+// runGroup handles a task of a group.
 func (s *Scribe) runGroup(g *group, kind taskKind, now time.Time) {
 	switch kind {
 	case taskJoinRetry:
@@ -227,7 +227,7 @@ func (s *Scribe) runGroup(g *group, kind taskKind, now time.Time) {
 	}
 }
 
-// doOn does what is due on a link.
+// runLink handles a task of a link.
 func (s *Scribe) runLink(l *link, kind taskKind, now time.Time) {
 	switch kind {
 	case taskHeartbeat:
@@ -243,14 +243,15 @@ func (s *Scribe) runLink(l *link, kind taskKind, now time.Time) {
 	}
 }
 
-// Forward is the overlay's question about a Join or a message that passes.
+// Forward intercepts a routed Join if this node is in the group's tree and nearer to the key than
+// the joining node. Every other message passes.
 func (s *Scribe) Forward(m *overlay.Message) bool {
 	if m.Prev == "" {
-		return false // my own
+		return false // this node's own message
 	}
 	msg, err := parse(m.Payload)
 	if err != nil {
-		return false // the root counts it
+		return false // the root counts it as garbage
 	}
 	j := msg.GetJoin()
 	if j == nil {
@@ -268,7 +269,7 @@ func (s *Scribe) Forward(m *overlay.Message) bool {
 	return true
 }
 
-// Deliver takes what was routed to this node as the root.
+// Deliver handles a message that was routed to this node as the root of its key.
 func (s *Scribe) Deliver(m *overlay.Message) {
 	msg, err := parse(m.Payload)
 	if err != nil {
@@ -282,7 +283,7 @@ func (s *Scribe) Deliver(m *overlay.Message) {
 			return
 		}
 		c, err := s.node.OpenRecord(b.Join.Record)
-		if err != nil || !c.Member { // clients ask the members that act for them
+		if err != nil || !c.Member { // clients send their Joins to the members that act for them
 			s.stats.Garbage++
 			return
 		}
@@ -304,8 +305,7 @@ func (s *Scribe) Deliver(m *overlay.Message) {
 	}
 }
 
-// Receive takes one message of scribe's from a peer; body is what the frame
-// carries.
+// Receive handles one message of this layer from a peer. The body is the content of the frame.
 func (s *Scribe) Receive(from env.PeerID, frame, body []byte) error {
 	m, err := parse(body)
 	if err != nil {
@@ -349,12 +349,12 @@ func (s *Scribe) Receive(from env.PeerID, frame, body []byte) error {
 	case *scribepb.Message_Offer:
 		s.onOffer(l, b.Offer)
 	default:
-		return env.ErrFrame // a Publish is routed, never sent
+		return env.ErrFrame // a Publish is routed, never sent directly
 	}
 	return nil
 }
 
-// openFrom opens the record that a peer sends of itself.
+// openFrom opens a record, and checks that it is the sender's own.
 func (s *Scribe) openFrom(from env.PeerID, record []byte) (*overlay.Contact, error) {
 	c, err := s.node.OpenRecord(record)
 	if err != nil || c.Peer.ID != from {
@@ -364,9 +364,9 @@ func (s *Scribe) openFrom(from env.PeerID, record []byte) (*overlay.Contact, err
 	return c, nil
 }
 
-// pass sends a message on to all children but the one it came from, and up to
-// the layer above, once. It is kept for as long as is left of recentLife: a
-// message handed on again and again would outlive those who know it.
+// forward sends a message to all children other than the sender, and delivers it, once. It keeps
+// the message for what is left of recentTTL: if every hop kept it for the full time, the message
+// could outlive the nodes that recognise it as a duplicate.
 func (s *Scribe) forward(g *group, from *link, id uint64, payload, frame []byte, age time.Duration) {
 	known := s.seenBefore(messageKey{g.id, id}, from)
 	if known {
@@ -390,7 +390,8 @@ func (s *Scribe) forward(g *group, from *link, id uint64, payload, frame []byte,
 	}
 }
 
-// known says whether a message has been here, and notes that it has, and by whom it came first.
+// seenBefore says whether a message was here before, and remembers it and the peer that first sent
+// it.
 func (s *Scribe) seenBefore(msg messageKey, from *link) bool {
 	var peer env.PeerID
 	if from != nil {
@@ -416,7 +417,7 @@ func (s *Scribe) rotateSeen() {
 	s.sweeps = 0
 }
 
-// sorted returns the groups for which keep is true, by id.
+// sortedGroups returns the groups for which keep is true, by id.
 func (s *Scribe) sortedGroups(keep func(*group) bool) []*group {
 	var of []*group
 	for g := range s.groups.All() {
@@ -432,15 +433,15 @@ func sortByID(of []*group) []*group {
 	return of
 }
 
-// sweep forgets what has grown old: messages kept and known, groups without a use.
+// sweep drops expired messages, forgets old message ids, and removes unused groups.
 func (s *Scribe) sweep(now time.Time) {
 	s.schedule(sweepInterval, task{kind: taskSweep})
-	// Counted in sweeps, not by the clock: one that leaps makes no message old that others
-	// still have.
+	// Sweeps are counted instead of time, so that a leap of the clock makes no message old that
+	// other nodes still have.
 	if s.sweeps++; s.sweeps >= int(seenTTL/sweepInterval) {
 		s.rotateSeen()
 	}
-	loose := slices.Compact(sortByID(s.toSweep)) // one that took the place of another is there twice
+	loose := slices.Compact(sortByID(s.toSweep)) // a group that reuses the memory of another is listed twice
 	s.toSweep = nil
 	for _, g := range loose {
 		if g.sweepQueued = false; !s.isCurrent(g) {
@@ -449,7 +450,7 @@ func (s *Scribe) sweep(now time.Time) {
 		s.forgetOld(g, now)
 		s.dropIfUnused(g)
 		s.ensureParent(g)
-		useful := g.root && len(g.children) > 0 // until that changes, and then it is looked after
+		useful := g.root && len(g.children) > 0 // until its children change, which queues the group again
 		if s.isCurrent(g) && (!useful && g.onlyForwards() || g.lacksParent() || len(s.recent[g.id]) > 0) {
 			s.sweepLater(g)
 		}
