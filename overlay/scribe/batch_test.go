@@ -11,7 +11,7 @@ import (
 	"tidings/overlay/scribe/scribepb"
 )
 
-// batchOf is a message of a batch, from somebody if it does not say from whom.
+// batchOf wraps a batch, with an unknown sender's record if it has none.
 func batchOf(b *scribepb.Batch) *scribepb.Message {
 	if b.Records == nil {
 		b.Records = [][]byte{make([]byte, 32)}
@@ -19,8 +19,8 @@ func batchOf(b *scribepb.Batch) *scribepb.Message {
 	return &scribepb.Message{Body: &scribepb.Message_Batch{Batch: b}}
 }
 
-// ways is a batch of Joins for a child on their way.
-func (a *actor) ways(child []byte, of ...overlay.ID) *scribepb.Message {
+// routedJoins returns a batch with routed Joins of a child.
+func (a *actor) routedJoins(child []byte, of ...overlay.ID) *scribepb.Message {
 	c := &scribepb.Column{}
 	for i, g := range of {
 		c.Groups = append(c.Groups, g[:]...)
@@ -29,8 +29,8 @@ func (a *actor) ways(child []byte, of ...overlay.ID) *scribepb.Message {
 	return batchOf(&scribepb.Batch{Records: [][]byte{a.raw, child}, RoutedJoins: c})
 }
 
-// A node that joins many groups at once asks for them together, and for those that nothing
-// comes of once more, each alone.
+// A node that joins many groups at once sends one batch of Joins, and routes those without an
+// answer again, one by one.
 func TestJoinsGoTogetherAndAgainAlone(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	root := l.members(1, l.own(0))[0]
@@ -74,8 +74,8 @@ func TestFewJoinsGoAlone(t *testing.T) {
 	}
 }
 
-// A lone word does not wait, and one of many no longer than batchDelay.
-func TestWordsWaitForCompany(t *testing.T) {
+// A single entry is sent at once, and one of many waits no longer than batchDelay.
+func TestEntriesWaitForOthers(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	a := l.members(1, l.own(0))[0]
 	const groups = 5 * maxImmediate
@@ -98,9 +98,9 @@ func TestWordsWaitForCompany(t *testing.T) {
 	}
 }
 
-// Joins on their way are accepted by the first who is in the tree, or by the root, and
-// otherwise passed on with the child's own record.
-func TestWayLeadsToTheFirstInTheTree(t *testing.T) {
+// Routed Joins are accepted by the first node in the tree, or by the root, and otherwise forwarded
+// with the joining node's own record.
+func TestRoutedJoinEndsAtTheFirstNodeInTheTree(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	all := l.members(8, l.own(0))
 	in, root, _, child := l.amid(all)
@@ -112,7 +112,7 @@ func TestWayLeadsToTheFirstInTheTree(t *testing.T) {
 	l.pass(2 * batchDelay)
 	l.batches = nil
 	carrier := all[slices.IndexFunc(all, func(a *actor) bool { return a != child && a != root })]
-	if err := carrier.say(carrier.ways(child.raw, l.own(0), in, out)); err != nil {
+	if err := carrier.say(carrier.routedJoins(child.raw, l.own(0), in, out)); err != nil {
 		t.Fatal(err)
 	}
 	if n := count(child.heard(), "Accept"); n != 2 {
@@ -122,7 +122,7 @@ func TestWayLeadsToTheFirstInTheTree(t *testing.T) {
 		t.Errorf("weight %d at the root", w)
 	}
 	if _, ok := l.s.Place(out); ok {
-		t.Error("who passes a Join on has a place in the tree")
+		t.Error("a node that forwards a Join has a place in the tree")
 	}
 	on := l.joins(out)
 	toRoot := slices.ContainsFunc(l.batches, func(b letter) bool { return b.to == root.peer && b.msg.GetBatch().RoutedJoins != nil })
@@ -131,35 +131,35 @@ func TestWayLeadsToTheFirstInTheTree(t *testing.T) {
 	}
 }
 
-// A batch of another is none; a bad way in one counts as one bad Join, and the others are
-// taken.
+// A batch with the record of another node is refused. An invalid routed Join in a batch counts as
+// garbage, and the others are handled.
 func TestBadBatches(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	all := l.members(3, l.own(0))
 	a, b := all[0], all[1]
 	forged := bytes.Clone(b.raw)
 	forged[len(forged)-1] ^= 1
-	if err := a.say(b.ways(b.raw, l.own(0))); !errors.Is(err, env.ErrFrame) || l.s.Stats().Garbage != 1 {
+	if err := a.say(b.routedJoins(b.raw, l.own(0))); !errors.Is(err, env.ErrFrame) || l.s.Stats().Garbage != 1 {
 		t.Errorf("a batch of another: %v", err)
 	}
-	m := a.ways(b.raw, l.own(0), l.own(1), l.own(2))
+	m := a.routedJoins(b.raw, l.own(0), l.own(1), l.own(2))
 	m.GetBatch().Records = append(m.GetBatch().Records, forged)
 	m.GetBatch().RoutedJoins.Records[1] = 2
 	if err := a.say(m); err != nil || l.s.Stats().Garbage != 2 {
-		t.Errorf("a bad way: %v, %d", err, l.s.Stats().Garbage)
+		t.Errorf("an invalid routed Join: %v, %d", err, l.s.Stats().Garbage)
 	}
 	if n := count(b.heard(), "Accept"); n != 2 {
-		t.Errorf("%d of 2 good ways are taken", n)
+		t.Errorf("%d of 2 valid routed Joins are handled", n)
 	}
 	m = batchOf(&scribepb.Batch{Records: [][]byte{a.raw, forged}, Redirects: &scribepb.Column{
 		Groups: m.GetBatch().RoutedJoins.Groups[:32], Records: []uint32{1},
 	}})
 	if err := a.say(m); !errors.Is(err, env.ErrFrame) {
-		t.Errorf("a Redirect to nobody: %v", err)
+		t.Errorf("a Redirect without a valid record: %v", err)
 	}
 }
 
-// A batch is small enough for a frame whatever the records.
+// A batch fits into a frame, whatever its records.
 func TestBatchesAreBounded(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	a := l.members(1, l.own(0))[0]
@@ -176,6 +176,6 @@ func TestBatchesAreBounded(t *testing.T) {
 		ways += len(of.msg.GetBatch().RoutedJoins.Edges)
 	}
 	if ways != 3000 {
-		t.Errorf("%d ways", ways)
+		t.Errorf("%d routed Joins", ways)
 	}
 }

@@ -235,14 +235,14 @@ func (s *Scribe) onEdgeList(from env.PeerID, l *link, m *scribepb.EdgeList) {
 			return // an answer to an older heartbeat; edges may have changed since
 		}
 	}
-	var strange []overlay.ID
+	var unknown []overlay.ID
 	named := make(map[overlay.ID]bool, len(m.Edges))
 	for _, e := range m.Edges {
 		id := overlay.ID(e.Group)
 		named[id] = true
 		g := s.groups.Get(id)
 		if l == nil || g == nil || g.child(l) == nil {
-			strange = append(strange, id)
+			unknown = append(unknown, id)
 			continue
 		}
 		c := g.child(l)
@@ -251,8 +251,8 @@ func (s *Scribe) onEdgeList(from env.PeerID, l *link, m *scribepb.EdgeList) {
 		c.weight = weight
 		s.updateWeight(g)
 	}
-	if len(strange) > 0 {
-		s.sendReject(env.Peer{ID: from}, strange...)
+	if len(unknown) > 0 {
+		s.sendReject(env.Peer{ID: from}, unknown...)
 	}
 	if m.Partial || l == nil {
 		return

@@ -9,8 +9,8 @@ import (
 	"tidings/overlay/scribe/scribepb"
 )
 
-// of the Beats among messages.
-func beatsOf(of []*scribepb.Message) (beats []*scribepb.Heartbeat) {
+// heartbeatsOf returns the heartbeats among messages.
+func heartbeatsOf(of []*scribepb.Message) (beats []*scribepb.Heartbeat) {
 	for _, m := range of {
 		if b := m.GetHeartbeat(); b != nil {
 			beats = append(beats, b)
@@ -23,9 +23,9 @@ func (a *actor) ack(nonce uint64, match bool) {
 	a.say(&scribepb.Message{Body: &scribepb.Message_HeartbeatAck{HeartbeatAck: &scribepb.HeartbeatAck{Nonce: nonce, Match: match}}})
 }
 
-// A peer that beats leaves nothing for this node to ask: its edges up are compared in the same Beat, and
-// stand as long as the other's.
-func TestOneBeatDoesForBothEnds(t *testing.T) {
+// A peer that sends heartbeats serves both ends: this node sends none, its edges up are compared in
+// the peer's heartbeats, and last as long.
+func TestOneHeartbeatServesBothEnds(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	a := l.members(1, l.own(0))[0]
 	l.subscribed(a, a.of(0), 1)
@@ -39,20 +39,21 @@ func TestOneBeatDoesForBothEnds(t *testing.T) {
 		}}})
 		got := a.heard()
 		if kinds := kindsOf(got); !slices.Equal(kinds, []string{"HeartbeatAck"}) || !got[0].GetHeartbeatAck().GetMatch() {
-			t.Fatalf("says %v", kinds)
+			t.Fatalf("sent %v", kinds)
 		}
 	}
 	if p, ok := l.s.Place(l.own(0)); !ok || len(p.Children) != 1 {
 		t.Errorf("%+v", p)
 	}
-	l.pass(40 * time.Second) // it has fallen silent
-	if beats := beatsOf(a.heard()); len(beats) == 0 || beats[0].DownCount != 1 || beats[0].DownDigest != link.down.digest {
-		t.Errorf("beats %v", beats)
+	l.pass(40 * time.Second) // the peer is silent
+	if beats := heartbeatsOf(a.heard()); len(beats) == 0 || beats[0].DownCount != 1 || beats[0].DownDigest != link.down.digest {
+		t.Errorf("heartbeats %v", beats)
 	}
 }
 
-// A parent that has started anew holds no edges: its own Beat brings to light which there are.
-func TestWhatABeatDoesNotHoldIsSpelledOut(t *testing.T) {
+// A parent that restarted has no edges. Its own heartbeat reveals that, and the child lists its
+// edges.
+func TestEdgesMissingInAHeartbeatAreListed(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	all := l.members(2, l.own(0))
 	a, stranger := all[0], all[1]
@@ -65,7 +66,7 @@ func TestWhatABeatDoesNotHoldIsSpelledOut(t *testing.T) {
 	a.say(beat(7, 0))
 	got := a.heard()
 	if kinds := kindsOf(got); !slices.Equal(kinds, []string{"HeartbeatAck", "EdgeList"}) {
-		t.Fatalf("says %v", kinds)
+		t.Fatalf("sent %v", kinds)
 	}
 	list := got[1].GetEdgeList()
 	if len(list.Edges) != 1 || !bytes.Equal(list.Edges[0].Group, g[:]) || list.Edges[0].Weight != 3 || list.Nonce != 7 || list.Partial {
@@ -75,11 +76,11 @@ func TestWhatABeatDoesNotHoldIsSpelledOut(t *testing.T) {
 	if l.run(); len(l.joins(g)) < 2 {
 		t.Error("does not look for a parent")
 	}
-	// Who has no edge at all says so of the whole range.
+	// A node without edges lists none for the whole range.
 	stranger.say(beat(8, 2))
 	got = stranger.heard()
 	if kinds := kindsOf(got); !slices.Equal(kinds, []string{"HeartbeatAck", "EdgeList"}) {
-		t.Fatalf("says %v", kinds)
+		t.Fatalf("sent %v", kinds)
 	}
 	list = got[1].GetEdgeList()
 	if len(list.Edges) != 0 || list.Nonce != 8 || !bytes.Equal(list.First, make([]byte, 32)) || !bytes.Equal(list.Last, bytes.Repeat([]byte{0xff}, 32)) {
@@ -87,8 +88,8 @@ func TestWhatABeatDoesNotHoldIsSpelledOut(t *testing.T) {
 	}
 }
 
-// What the peer does not name in answer to this node's own Beat is no edge any more.
-func TestListInAnswerToABeat(t *testing.T) {
+// Edges that the peer does not list in answer to this node's heartbeat end.
+func TestListInAnswerToAHeartbeat(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	a := l.members(1, l.own(0))[0]
 	l.subscribed(a, a.of(0), 1)
@@ -97,9 +98,9 @@ func TestListInAnswerToABeat(t *testing.T) {
 	}
 	a.heard()
 	l.pass(40 * time.Second)
-	beats := beatsOf(a.heard())
+	beats := heartbeatsOf(a.heard())
 	if len(beats) == 0 || beats[0].DownCount != 2 {
-		t.Fatalf("beats %v", beats)
+		t.Fatalf("heartbeats %v", beats)
 	}
 	nonce := l.s.links[a.peer].ownHeartbeat.nonce
 	a.ack(nonce, true)
@@ -108,15 +109,16 @@ func TestListInAnswerToABeat(t *testing.T) {
 		First: make([]byte, 32), Last: bytes.Repeat([]byte{0xff}, 32), Nonce: nonce, Edges: []*scribepb.Edge{{Group: id[:], Weight: 4}},
 	}}})
 	if p, _ := l.s.Place(l.own(0)); len(p.Children) != 0 {
-		t.Error("is a parent of who did not name the group")
+		t.Error("is a parent of a peer that did not list the group")
 	}
 	if w, _ := l.s.Weight(l.own(1)); w != 4 {
 		t.Errorf("weight %d", w)
 	}
 }
 
-// However many parents a node has, at rest it says little; and its children wait as long for it.
-func TestManyLinksBeatSeldom(t *testing.T) {
+// With any number of parents, an idle node sends few messages, and its children wait accordingly
+// longer.
+func TestManyLinksMakeHeartbeatsRare(t *testing.T) {
 	const parents = 300
 	l := newLab(t, Config{}).active()
 	all := l.members(parents, l.own(0))
@@ -136,10 +138,10 @@ func TestManyLinksBeatSeldom(t *testing.T) {
 	for end := l.now.Add(rest); l.now.Before(end); {
 		l.pass(time.Second)
 		for _, a := range all {
-			for _, b := range beatsOf(a.heard()) {
+			for _, b := range heartbeatsOf(a.heard()) {
 				said++
 				if want := uint32(maxHeartbeatPeriod / time.Second); b.PeriodS != want {
-					t.Fatalf("a pause of %d s with %d parents", b.PeriodS, parents)
+					t.Fatalf("a period of %d s with %d parents", b.PeriodS, parents)
 				}
 				a.say(&scribepb.Message{Body: &scribepb.Message_HeartbeatAck{HeartbeatAck: &scribepb.HeartbeatAck{
 					Nonce: b.Nonce, Match: true, PeriodS: uint32(maxHeartbeatPeriod / time.Second),
@@ -149,15 +151,16 @@ func TestManyLinksBeatSeldom(t *testing.T) {
 	}
 	usual := parents * int(rest/maxHeartbeatPeriod)
 	if said < usual*9/10 || said > usual*12/10 {
-		t.Errorf("%d Beats, not some %d", said, usual)
+		t.Errorf("%d heartbeats, not some %d", said, usual)
 	}
 	if p, _ := l.s.Place(l.own(0)); len(p.Children) != 1 {
 		t.Error("the child was dropped")
 	}
 }
 
-// A connection breaks when its other end starts anew, too: the edges are compared before anything is missed.
-func TestBrokenConnectionIsAskedSoon(t *testing.T) {
+// A connection breaks also when its other end restarts: the edges are compared before anything is
+// missed.
+func TestBrokenConnectionCausesAHeartbeat(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	a := l.members(1, l.own(0))[0]
 	l.subscribed(a, a.of(0), 1)
@@ -165,15 +168,15 @@ func TestBrokenConnectionIsAskedSoon(t *testing.T) {
 	a.heard()
 	l.s.PeerDown(a.peer)
 	l.pass(2 * reconnectDelay)
-	if beats := beatsOf(a.heard()); len(beats) == 0 {
-		t.Error("no Beat")
+	if beats := heartbeatsOf(a.heard()); len(beats) == 0 {
+		t.Error("no heartbeat")
 	}
 	l.s.PeerDown("nobody that is known")
 }
 
-// A peer that is wrong about many edges is told so once, and again when they have had their time: a few bytes
-// would draw hundreds of kilobytes each time.
-func TestListsHaveTheirTime(t *testing.T) {
+// A peer with wrong digests receives a list once, and again only after a time that depends on its
+// length, since a few bytes would otherwise cause hundreds of kilobytes each time.
+func TestListsForWrongDigestsAreRateLimited(t *testing.T) {
 	const groups = 100
 	l := newLab(t, Config{}).active()
 	a := l.members(1, l.own(0))[0]
@@ -197,13 +200,13 @@ func TestListsHaveTheirTime(t *testing.T) {
 	}
 	l.pass(groups * timePerListedEdge)
 	if a.say(wrong); count(a.heard(), "EdgeList") != 1 {
-		t.Error("is not told again")
+		t.Error("no second list")
 	}
 }
 
-// A peer may beat as often as it likes: this node has one plan for its own Beat, which comes when the peer
-// falls silent.
-func TestAFloodOfBeatsIsOnePlan(t *testing.T) {
+// A peer may send any number of heartbeats: this node has one plan for its own, which is due when
+// the peer falls silent.
+func TestAFloodOfHeartbeatsIsOnePlan(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	a := l.members(1, l.own(0))[0]
 	a.route(l.own(0), a.join(l.own(0), 1))
@@ -215,14 +218,15 @@ func TestAFloodOfBeatsIsOnePlan(t *testing.T) {
 		t.Errorf("%d entries in the calendar", n)
 	}
 	a.heard()
-	if l.pass(40 * time.Second); len(beatsOf(a.heard())) == 0 {
-		t.Error("no Beat")
+	if l.pass(40 * time.Second); len(heartbeatsOf(a.heard())) == 0 {
+		t.Error("no heartbeat")
 	}
 }
 
-// Who has no edge up on a link beats all the same, and so puts off the peer's Beat: what the peer holds that is
-// none any more ends by the answer, or it would stand as long as the peer, with more links, beats more seldom.
-func TestWhoHasNoEdgeUpSaysSoWhenAsked(t *testing.T) {
+// A node without edges up on a link sends heartbeats all the same, and so postpones the peer's.
+// Edges that only the peer has end by the answer; otherwise they would last as long as the peer,
+// which may have more links, sends no heartbeat.
+func TestANodeWithoutEdgesUpListsNone(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	a := l.members(1, l.own(0))[0]
 	a.route(l.own(0), a.join(l.own(0), 1))
@@ -230,18 +234,18 @@ func TestWhoHasNoEdgeUpSaysSoWhenAsked(t *testing.T) {
 	var beats []*scribepb.Heartbeat
 	for range 400 {
 		l.pass(100 * time.Millisecond)
-		if beats = beatsOf(a.heard()); len(beats) > 0 {
+		if beats = heartbeatsOf(a.heard()); len(beats) > 0 {
 			break
 		}
 	}
 	if len(beats) != 1 || beats[0].UpCount != 0 || beats[0].DownCount != 1 {
-		t.Fatalf("beats %v", beats)
+		t.Fatalf("heartbeats %v", beats)
 	}
 	nonce := beats[0].Nonce
 	a.ack(nonce, false)
 	got := a.heard()
 	if kinds := kindsOf(got); !slices.Equal(kinds, []string{"EdgeList"}) {
-		t.Fatalf("says %v", kinds)
+		t.Fatalf("sent %v", kinds)
 	}
 	if list := got[0].GetEdgeList(); len(list.Edges) != 0 || list.Partial || list.Nonce != nonce {
 		t.Errorf("list %v", list)

@@ -441,9 +441,9 @@ func (s *Scribe) sweep(now time.Time) {
 	if s.sweeps++; s.sweeps >= int(seenTTL/sweepInterval) {
 		s.rotateSeen()
 	}
-	loose := slices.Compact(sortByID(s.toSweep)) // a group that reuses the memory of another is listed twice
+	pending := slices.Compact(sortByID(s.toSweep)) // a group that reuses the memory of another is listed twice
 	s.toSweep = nil
-	for _, g := range loose {
+	for _, g := range pending {
 		if g.sweepQueued = false; !s.isCurrent(g) {
 			continue
 		}

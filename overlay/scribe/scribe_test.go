@@ -36,7 +36,7 @@ func count(messages []*scribepb.Message, kind string) (n int) {
 	return n
 }
 
-func TestMessageIsHandedUpOnce(t *testing.T) {
+func TestMessageIsDeliveredOnce(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	root := l.members(1, l.own(0))[0]
 	g, other := root.of(0), root.of(1)
@@ -49,7 +49,7 @@ func TestMessageIsHandedUpOnce(t *testing.T) {
 	l.pass(seenTTL - 20*time.Second)
 	root.say(down(g, 7, "news"))
 	if len(l.got) != 2 || string(l.got[0].Payload) != "news" || l.got[0].ID != 7 || l.got[1].Group != other {
-		t.Errorf("handed up: %v", l.got)
+		t.Errorf("delivered: %v", l.got)
 	}
 	got := 0
 	for _, m := range root.heard() {
@@ -82,8 +82,8 @@ func TestKnownMessagesAreBounded(t *testing.T) {
 	}
 }
 
-// A parent with more children than it may have sends the farthest to one that is
-// nearer to the key, so that whoever goes where it is told makes no cycle.
+// A parent with more children than the fan-out sends the farthest to one nearer to the key, so that
+// redirects cannot form a cycle.
 func TestFarthestChildIsPushedBelowANearerOne(t *testing.T) {
 	const fanOut = 4
 	l := newLab(t, Config{FanOut: fanOut}).active()
@@ -92,7 +92,7 @@ func TestFarthestChildIsPushedBelowANearerOne(t *testing.T) {
 	order := func(a *actor) int { return slices.Index(all, a) }
 	for _, i := range []int{3, 17, 9, 0, 12, 5, 19, 1, 8, 2, 14} {
 		all[i].route(g, all[i].join(g, 1))
-		l.s.groups.Get(g).pushCheckPlanned = true // the test pushes when it likes
+		l.s.groups.Get(g).pushCheckPlanned = true // the test pushes down when it needs to
 		l.s.pushDown(l.s.groups.Get(g))
 		l.run()
 		for j, a := range all {
@@ -110,7 +110,7 @@ func TestFarthestChildIsPushedBelowANearerOne(t *testing.T) {
 				}
 				for _, c := range l.s.groups.Get(g).children {
 					if !c.client && !c.moving && order(l.actors[l.s.linkAt(c.link).contact.Peer.ID]) > j {
-						t.Errorf("child %d is sent away before %d", j, order(l.actors[l.s.linkAt(c.link).contact.Peer.ID]))
+						t.Errorf("child %d is redirected before %d", j, order(l.actors[l.s.linkAt(c.link).contact.Peer.ID]))
 					}
 				}
 				a.say(&scribepb.Message{Body: &scribepb.Message_Prune{Prune: &scribepb.Prune{Group: g[:]}}})
@@ -128,8 +128,8 @@ func TestFarthestChildIsPushedBelowANearerOne(t *testing.T) {
 	}
 }
 
-// Those that do not go when they are told to cannot add up.
-func TestCrowdIsBounded(t *testing.T) {
+// Children that do not move when they are redirected cannot accumulate.
+func TestChildrenThatDoNotMoveAreBounded(t *testing.T) {
 	const fanOut = 2
 	l := newLab(t, Config{FanOut: fanOut}).active()
 	g := l.own(0)
@@ -150,13 +150,13 @@ func TestEdgesToOnePeerAreBounded(t *testing.T) {
 	a.heard()
 	a.route(l.own(1), a.join(l.own(1), 1))
 	if kinds := kindsOf(a.heard()); !slices.Equal(kinds, []string{"Reject"}) {
-		t.Errorf("is told %v", kinds)
+		t.Errorf("receives %v", kinds)
 	}
-	a.route(l.own(0), a.join(l.own(0), 2)) // what came along the route changes none
+	a.route(l.own(0), a.join(l.own(0), 2)) // a Join along the route changes no edge
 	if kinds := kindsOf(a.heard()); !slices.Equal(kinds, []string{"Redirect"}) {
-		t.Errorf("a child that is known is told %v", kinds)
+		t.Errorf("an existing child receives %v", kinds)
 	}
-	a.say(a.join(l.own(0), 2)) // one it has may change
+	a.say(a.join(l.own(0), 2)) // an existing child may change its edge
 	if w, _ := l.s.Weight(l.own(0)); w != 2 {
 		t.Errorf("weight %d", w)
 	}
@@ -187,7 +187,7 @@ func TestRedirectLeadsNearerOrNowhere(t *testing.T) {
 			t.Errorf("%s: asks %d times", what, got)
 		}
 	}
-	// The old edge stands until the new one does.
+	// The old edge remains until the new one is accepted.
 	if parent, _ := l.s.Parent(g); parent != root.id {
 		t.Error("left its parent before it had another")
 	}
@@ -197,15 +197,15 @@ func TestRedirectLeadsNearerOrNowhere(t *testing.T) {
 	}
 }
 
-// Who sends a seeking node from one to the next does so a few times only.
-func TestSeekerIsNotSentRoundForEver(t *testing.T) {
+// A node that is redirected again and again follows only a few redirects.
+func TestRedirectsAreBounded(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	root := l.members(1, l.own(0))[0]
 	g := root.of(0)
 	l.s.Join(g, 1)
 	l.run()
 	routed := len(l.joins(g))
-	for range 60 { // a minute of being held up
+	for range 60 { // a minute of redirects
 		root.say(root.redirect(g))
 		l.pass(time.Second)
 	}
@@ -217,7 +217,7 @@ func TestSeekerIsNotSentRoundForEver(t *testing.T) {
 	}
 }
 
-func TestParentIsOneThatWasAsked(t *testing.T) {
+func TestOnlyAParentThatWasAskedIsAccepted(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	g, root, nearer, farther := l.amid(l.members(8, l.own(0)))
 	root.say(root.accept(g, 1))
@@ -248,7 +248,7 @@ func TestParentIsOneThatWasAsked(t *testing.T) {
 	if !l.accepted(root, g) {
 		t.Error("does not take the one it asked")
 	}
-	// A second Accept of the same edge, and one of another, change nothing.
+	// A second Accept of the same edge, and one of another edge, change nothing.
 	root.say(root.accept(g, j.Edge))
 	nearer.say(nearer.accept(g, j.Edge))
 	if p, _ := l.s.Place(g); len(p.Parents) != 1 || p.Parents[0] != root.id {
@@ -256,8 +256,7 @@ func TestParentIsOneThatWasAsked(t *testing.T) {
 	}
 }
 
-// What a parent knows of a child's weight is what the child asked with, which may be
-// another when it is accepted.
+// A parent knows the weight in the Join, which may have changed by the time of the Accept.
 func TestWeightThatChangesMeanwhileIsTold(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	g, root, _, _ := l.amid(l.members(8, l.own(0)))
@@ -275,12 +274,12 @@ func TestWeightThatChangesMeanwhileIsTold(t *testing.T) {
 		}
 	}
 	if !slices.Equal(told, []uint32{5}) {
-		t.Errorf("the parent, who was asked with 3, is told %v", told)
+		t.Errorf("the parent, which was asked with 3, is told %v", told)
 	}
 }
 
-// A parent that is asked once more, by another name, may have sent the child away by the old
-// one: if the child went, it would part from an edge that the parent does not know any more.
+// A parent that is asked again with a new id may have redirected the child before, by the old id.
+// If the child went, it would prune an edge by an id that the parent no longer knows.
 func TestChildStaysWhileItsParentIsAskedAgain(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	g, root, nearer, _ := l.amid(l.members(8, l.own(0)))
@@ -299,9 +298,9 @@ func TestChildStaysWhileItsParentIsAskedAgain(t *testing.T) {
 	nearer.say(nearer.accept(g, l.s.groups.Get(g).search.edge))
 	l.run()
 	if parts := root.heard(); count(parts, "Prune") != 1 || parts[len(parts)-1].GetPrune().GetEdge() != asked.Edge {
-		t.Errorf("parts with %v from edge %x", parts, asked.Edge)
+		t.Errorf("prunes with %v, not edge %x", parts, asked.Edge)
 	}
-	// A parent that does not answer may send it away later.
+	// A parent that does not answer may redirect it later.
 	nearer.say(nearer.redirect(g))
 	nearer.heard()
 	l.pass(joinTimeout)
@@ -321,9 +320,8 @@ func TestRepeatedJoinIsAcceptedAgain(t *testing.T) {
 	}
 }
 
-// What a parent that is asked once more knows of the weight is what it was asked with, too.
-// And an edge has one weight, however often it is asked for: who accepts it may have heard
-// any of the Joins.
+// A parent that is asked again knows the weight in the Join. All Joins with one id of an edge have
+// the same weight, because the parent may have received any of them.
 func TestParentAskedAgainHasTheWeight(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	g, root, _, _ := l.amid(l.members(8, l.own(0)))
@@ -351,13 +349,13 @@ func TestParentAskedAgainHasTheWeight(t *testing.T) {
 		}
 	}
 	if asked.Weight != 4 || !slices.Equal(told, []uint32{5}) {
-		t.Errorf("the parent, who was asked with %d last, is told %v", asked.Weight, told)
+		t.Errorf("the parent, which was asked with %d last, is told %v", asked.Weight, told)
 	}
 }
 
-// A node that is neither member nor client yet waits with its Joins: its record
-// would say the wrong thing, and the parent would take it for what it was.
-func TestJoinsWaitUntilTheNodeIsSomebody(t *testing.T) {
+// A node that is neither member nor client yet does not send Joins: its record would be wrong, and
+// the parent would treat it accordingly.
+func TestJoinsWaitUntilTheNodeIsMemberOrClient(t *testing.T) {
 	l := newLab(t, Config{})
 	g := l.node.ID()
 	l.s.Join(g, 2)
@@ -371,7 +369,7 @@ func TestJoinsWaitUntilTheNodeIsSomebody(t *testing.T) {
 	if w, ok := l.s.Weight(g); !ok || w != 2 {
 		t.Errorf("weight %d at the root (%v)", w, ok)
 	}
-	// The other end does not take the Join of a node without a place either.
+	// The other end does not accept the Join of such a node either.
 	a := l.actor(1, false)
 	h := l.own(1)
 	a.route(h, a.join(h, 1))
@@ -379,7 +377,7 @@ func TestJoinsWaitUntilTheNodeIsSomebody(t *testing.T) {
 		t.Errorf("a client has joined along the route: %+v", p)
 	}
 	if a.say(a.join(h, 1)); count(a.heard(), "Reject") != 1 {
-		t.Error("a client that it does not act for is not sent away")
+		t.Error("a client that it does not act for is not rejected")
 	}
 	b := l.client(2)
 	if b.say(b.join(h, 1)); count(b.heard(), "Accept") != 1 {
@@ -387,7 +385,7 @@ func TestJoinsWaitUntilTheNodeIsSomebody(t *testing.T) {
 	}
 }
 
-func TestEdgesOfALinkForgetTheOrder(t *testing.T) {
+func TestEdgeSetIsIndependentOfOrder(t *testing.T) {
 	in := overlay.NewIndex(1, func(g *group) *overlay.ID { return &g.id })
 	of := func(id overlay.ID) *group {
 		g := in.Get(id)
@@ -417,7 +415,7 @@ func TestEdgesOfALinkForgetTheOrder(t *testing.T) {
 			}
 		}
 		var fresh edgeSet
-		for id, w := range weights { // in whatever order
+		for id, w := range weights { // in any order
 			fresh.add(in, of(id), w)
 		}
 		if e.digest != fresh.digest || !slices.Equal(e.groups, fresh.groups) {
@@ -432,14 +430,14 @@ func TestEdgesOfALinkForgetTheOrder(t *testing.T) {
 		if len(weights) > 0 {
 			fresh.change(of(overlay.ID{30}), 0, 1)
 			if e.digest == fresh.digest {
-				t.Fatal("the digest does not tell weights apart")
+				t.Fatal("the digest does not distinguish weights")
 			}
 		}
 	})
 }
 
-// When a parent knows other edges, the child names all it has: the lists cover
-// the whole space of ids, and the parent forgets what is not named.
+// When a parent knows different edges, the child lists all of its own: the lists cover all ids, and
+// the parent forgets edges that are not listed.
 func TestListsCoverAllGroups(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	root := l.members(1, l.own(0))[0]
@@ -464,7 +462,7 @@ func TestListsCoverAllGroups(t *testing.T) {
 		}
 	}
 	if beat == nil || beat.UpCount != groups {
-		t.Fatalf("beats: %v", beat)
+		t.Fatalf("heartbeat: %v", beat)
 	}
 	l.s.links[root.peer].pendingNonce = beat.Nonce
 	root.say(&scribepb.Message{Body: &scribepb.Message_HeartbeatAck{HeartbeatAck: &scribepb.HeartbeatAck{Nonce: beat.Nonce}}})
@@ -486,7 +484,7 @@ func TestListsCoverAllGroups(t *testing.T) {
 	}
 }
 
-func TestWhatAListDoesNotNameIsGone(t *testing.T) {
+func TestEdgesMissingFromAListEnd(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	a := l.members(2, l.own(0))[0]
 	for i := range 5 {
@@ -511,11 +509,11 @@ func TestWhatAListDoesNotNameIsGone(t *testing.T) {
 	}
 	a.say(list(0, false, 0, 4, 1, 1)) // nobody asked for it
 	a.say(list(9, false, 0, 4, 1, 1))
-	a.say(list(0, true, 0, 4, 1, 1)) // of weights alone
+	a.say(list(0, true, 0, 4, 1, 1)) // only weights
 	if got := children(); len(got) != 5 {
 		t.Fatalf("a child in groups %v", got)
 	}
-	l.pass(2 * joinTimeout) // a younger edge would be spared: its Accept may be under way
+	l.pass(2 * joinTimeout) // newer edges are kept, because their Accept may be on its way
 	a.say(&scribepb.Message{Body: &scribepb.Message_Heartbeat{Heartbeat: &scribepb.Heartbeat{Nonce: 9, UpCount: 99}}})
 	if got := a.heard(); got[len(got)-1].GetHeartbeatAck().GetMatch() {
 		t.Error("99 edges are 5")
@@ -529,9 +527,9 @@ func TestWhatAListDoesNotNameIsGone(t *testing.T) {
 	}
 	a.heard()
 	if a.say(list(9, true, 6, 6, 1, 6)); count(a.heard(), "Reject") != 1 {
-		t.Error("is not told that it is no child in group 6")
+		t.Error("is not rejected in group 6")
 	}
-	// What it says now is what the parent knows.
+	// Afterwards the parent knows what the child knows.
 	var e edgeSet
 	e.add(l.s.groups, l.s.groups.Get(l.own(0)), 1)
 	e.add(l.s.groups, l.s.groups.Get(l.own(2)), 7)
@@ -542,7 +540,7 @@ func TestWhatAListDoesNotNameIsGone(t *testing.T) {
 	}
 }
 
-func TestLeaseEndsWithoutBeats(t *testing.T) {
+func TestLeaseEndsWithoutHeartbeats(t *testing.T) {
 	l := newLab(t, Config{HeartbeatInterval: 10 * time.Second}).active()
 	all := l.members(2, l.own(0))
 	for _, a := range all {
@@ -557,15 +555,15 @@ func TestLeaseEndsWithoutBeats(t *testing.T) {
 	}
 }
 
-// There is one Beat for each interval, however often edges to a parent come and go.
-func TestBeatsDoNotAddUp(t *testing.T) {
+// There is one heartbeat in each interval, however often edges to a parent begin and end.
+func TestHeartbeatsDoNotAddUp(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	root := l.members(1, l.own(0))[0]
 	for i := range 20 {
 		l.subscribed(root, root.of(i), 1)
 		l.pass(9 * time.Second)
 		l.s.Leave(root.of(i))
-		l.pass(12 * time.Second) // the link is swept away
+		l.pass(12 * time.Second) // the link is dropped
 	}
 	l.subscribed(root, root.of(99), 1)
 	root.heard()
@@ -580,7 +578,7 @@ func TestBeatsDoNotAddUp(t *testing.T) {
 		}
 	}
 	if beats < 8 || beats > 14 {
-		t.Errorf("%d Beats in five minutes", beats)
+		t.Errorf("%d heartbeats in five minutes", beats)
 	}
 }
 
@@ -609,8 +607,8 @@ func TestWeightsAreClamped(t *testing.T) {
 	}
 }
 
-// What waits for a slow child is bounded. At the bound it is left to the child to pull what it
-// lacks: of each group only the last message goes on waiting.
+// The queue of a slow child is bounded. At the bound only the last message of each group stays, and
+// the child pulls the others.
 func TestSlowChildrenPull(t *testing.T) {
 	for _, size := range []int{1, maxQueued / 512} {
 		l := newLab(t, Config{}).active()
@@ -654,8 +652,8 @@ func TestSlowChildrenPull(t *testing.T) {
 	}
 }
 
-// A new child is given what came a moment ago, but for what it has.
-func TestLateChildIsGivenWhatItMissed(t *testing.T) {
+// A new child receives recent messages that it does not have.
+func TestLateChildReceivesWhatItMissed(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	all := l.members(3, l.own(0))
 	g := l.own(0)
@@ -681,14 +679,14 @@ func TestLateChildIsGivenWhatItMissed(t *testing.T) {
 	}
 }
 
-// A clock that leaps makes no message new that others still hand on.
-func TestLeapForgetsNoMessage(t *testing.T) {
+// A leap of the clock makes no message new that other nodes still forward.
+func TestALeapOfTheClockForgetsNoMessage(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	g := l.s.group(l.own(0))
 	g.ownWeight = 1
 	l.pass(seenTTL - sweepInterval)
 	l.s.forward(g, nil, 1, nil, nil, 0)
-	l.pass(2 * sweepInterval) // the generations have changed places
+	l.pass(2 * sweepInterval) // the two maps have rotated twice
 	l.now = l.now.Add(18 * time.Hour)
 	l.run()
 	l.pass(recentTTL)
@@ -703,8 +701,8 @@ func TestLeapForgetsNoMessage(t *testing.T) {
 	}
 }
 
-// What a node keeps for late children is bounded: in one group, and in all those
-// that a stranger may think of.
+// The messages kept for late children are bounded, in one group and in all groups that a stranger
+// may invent.
 func TestKeptMessagesAreBounded(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	g := l.s.group(l.own(0))
@@ -729,7 +727,7 @@ func TestKeptMessagesAreBounded(t *testing.T) {
 	}
 }
 
-func TestWhoLeavesParts(t *testing.T) {
+func TestLeavePrunes(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	g, root, _, below := l.amid(l.members(8, l.own(0)))
 	l.subscribed(root, g, 2)
@@ -739,8 +737,8 @@ func TestWhoLeavesParts(t *testing.T) {
 	if _, ok := l.s.Place(g); ok || count(root.heard(), "Prune") != 1 {
 		t.Error("has a place after it has left")
 	}
-	l.s.Leave(g) // is no news
-	// With a child it stays, and offers the child to its parent.
+	l.s.Leave(g) // a repeated Leave changes nothing
+	// With a child it keeps its place, and offers the child to its parent.
 	l.subscribed(root, g, 2)
 	below.say(below.join(g, 4))
 	root.heard()
@@ -748,7 +746,7 @@ func TestWhoLeavesParts(t *testing.T) {
 	l.pass(2 * weightDelay)
 	heard := root.heard()
 	if count(heard, "Offer") != 1 || count(heard, "Prune") != 0 || count(heard, "EdgeList") != 1 {
-		t.Errorf("a forwarder tells its parent %v", kindsOf(heard))
+		t.Errorf("a forwarder sends its parent %v", kindsOf(heard))
 	}
 	below.heard()
 	root.say(&scribepb.Message{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{Group: g[:], Room: 1 << 31, Reply: true}}})
@@ -761,7 +759,7 @@ func TestWhoLeavesParts(t *testing.T) {
 	}
 }
 
-// A parent that has no room now may have some later.
+// A parent without room may have room later.
 func TestForwarderOffersItsChildrenAgain(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	g, root, _, below := l.amid(l.members(8, l.own(0)))
@@ -788,13 +786,12 @@ func TestRoomIsWhatIsLeftOfTheFanOut(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	if all[1].say(offer); len(all[1].heard()) != 0 {
-		t.Error("who is no child is told of room")
+		t.Error("a peer that is no child is told of room")
 	}
 }
 
-// What is not from where it should be is not taken, and what is no message is
-// held against its sender.
-func TestMessagesFromNowhere(t *testing.T) {
+// Messages from the wrong senders are ignored, and malformed ones count against their sender.
+func TestMessagesFromWrongSendersAreIgnored(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	a := l.members(1, l.own(0))[0]
 	g := l.own(0)
@@ -812,7 +809,7 @@ func TestMessagesFromNowhere(t *testing.T) {
 	a.say(&scribepb.Message{Body: &scribepb.Message_Heartbeat{Heartbeat: &scribepb.Heartbeat{Nonce: 4}}})
 	a.say(&scribepb.Message{Body: &scribepb.Message_Reject{Reject: &scribepb.Reject{Groups: [][]byte{g[:]}}}})
 	if kinds := kindsOf(a.heard()); !slices.Equal(kinds, []string{"Ack", "Prune", "HeartbeatAck"}) {
-		t.Errorf("one who is no neighbour hears %v", kinds)
+		t.Errorf("a peer that is no neighbour receives %v", kinds)
 	}
 	other := l.own(1)
 	garbage := l.s.Stats().Garbage
@@ -824,7 +821,7 @@ func TestMessagesFromNowhere(t *testing.T) {
 	}
 }
 
-// The bounds that scribe.proto names: just within, just beyond.
+// The bounds of scribe.proto: values just within and just beyond.
 func TestMessagesHaveBounds(t *testing.T) {
 	id := make([]byte, 32)
 	ids := func(n int) (of [][]byte) {
@@ -936,7 +933,8 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// Nodes have thousands of groups, a simulated network has millions: the next size is 128 bytes.
+// Nodes have thousands of groups, a simulated network has millions. The next size class is 128
+// bytes.
 func TestAGroupIsSmall(t *testing.T) {
 	if size := unsafe.Sizeof(group{}); size > 120 {
 		t.Errorf("%d bytes", size)

@@ -131,7 +131,7 @@ func life(t *testing.T, seed uint64) {
 	})
 	w.Run(time.Minute)
 	if served := len(w.servers(key)); served != 50 {
-		t.Errorf("after who does not lead has dismissed the wedge, %d ranks of 50 are served", served)
+		t.Errorf("after a member that does not lead dismissed the wedge, %d ranks of 50 are served", served)
 	}
 	enlist(0, "")
 	for rank, m := range near {
@@ -143,7 +143,7 @@ func life(t *testing.T, seed uint64) {
 		}
 	}
 	if err := leader.wedge.Broadcast(key, nil); err == nil {
-		t.Error("sends down what it does not lead")
+		t.Error("broadcasts for a key that it does not lead")
 	}
 }
 

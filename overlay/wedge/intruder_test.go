@@ -64,7 +64,7 @@ func TestPeersThatCannotBeParents(t *testing.T) {
 		t.Error(err)
 	}
 	if m := stranger.heard(); len(m) != 1 || !m[0].GetAck().GetUnknownSender() {
-		t.Errorf("a stranger hears %v", m)
+		t.Errorf("an unknown peer receives %v", m)
 	}
 	for name, b := range map[string]*wedgepb.Batch{
 		"a client":            {Life: 1, Number: 1, Record: client.raw, Entries: []*wedgepb.Entry{client.entry(l.key(0), Term{}, 1, "words")}},
@@ -80,7 +80,7 @@ func TestPeersThatCannotBeParents(t *testing.T) {
 		t.Error("serves")
 	}
 	if stranger.batch(&wedgepb.Batch{Record: stranger.raw, Entries: []*wedgepb.Entry{e}}) == nil || len(l.serves) != 1 {
-		t.Error("a stranger who shows his record is not heard")
+		t.Error("an unknown peer that sends its record is ignored")
 	}
 }
 
@@ -136,7 +136,7 @@ func TestOlderTermsAndOldBatchesChangeNothing(t *testing.T) {
 		t.Error(err)
 	}
 	if parent() != b.id || len(l.got) > 0 {
-		t.Errorf("who is no parent is heard: %v", l.got)
+		t.Errorf("a peer that is no parent is obeyed: %v", l.got)
 	}
 	for range 2 {
 		if err := b.say(&wedgepb.Message{Body: &wedgepb.Message_Broadcasts{Broadcasts: &wedgepb.Broadcasts{Number: 7, Messages: []*wedgepb.Broadcast{{Key: shortKey(key), Message: []byte("news")}}}}}); err != nil {
@@ -144,7 +144,7 @@ func TestOlderTermsAndOldBatchesChangeNothing(t *testing.T) {
 		}
 	}
 	if len(l.got) != 1 {
-		t.Errorf("the parent's message is handed up as %q", l.got)
+		t.Errorf("the parent's message is delivered as %q", l.got)
 	}
 }
 
@@ -271,7 +271,7 @@ func TestOrdersThatCannotBeGiven(t *testing.T) {
 		t.Error("sends more than it may")
 	}
 	if err := l.w.Broadcast(l.key(5), nil); err == nil {
-		t.Error("sends down what it does not lead")
+		t.Error("broadcasts for a key that it does not lead")
 	}
 	if err := l.w.Enlist(l.key(7), Order{}); err != nil {
 		t.Errorf("dismisses nothing: %v", err)

@@ -117,7 +117,7 @@ func (l *lab) Send(to env.Peer, _ env.Class, frame []byte) {
 	if layer == wire.Wedge {
 		m, err := parse(body)
 		if err != nil {
-			l.t.Fatalf("sent what nobody takes: %v", err)
+			l.t.Fatalf("sent an invalid message: %v", err)
 		}
 		l.sent = append(l.sent, letter{to.ID, m})
 		return

@@ -84,14 +84,14 @@ func TestUnknownSendersSendTheirRecord(t *testing.T) {
 	enlist(2)
 	m := child.heard()
 	if len(m) == 0 || len(m[0].GetBatch().GetRecord()) > 0 {
-		t.Fatalf("who has the record is sent %v", m)
+		t.Fatalf("a peer with the record is sent %v", m)
 	}
 	number := m[0].GetBatch().Number
 	if err := child.say(&wedgepb.Message{Body: &wedgepb.Message_Ack{Ack: &wedgepb.Ack{Number: number, UnknownSender: true}}}); err != nil {
 		t.Fatal(err)
 	}
 	if m := child.heard(); len(m) != 1 || m[0].GetBatch().GetNumber() != number || string(m[0].GetBatch().Record) != string(l.node.Self().Raw) {
-		t.Errorf("who does not know the sender is sent %v", m)
+		t.Errorf("a peer without the record is sent %v", m)
 	}
 }
 
