@@ -413,10 +413,10 @@ func (h *member) Broadcast(key overlay.ID, b []byte) error {
 	return nil
 }
 
-// Serving implements Wedges.
+// Served implements Wedges.
 func (h *member) Served(overlay.ID) (served, declined int) { return 0, 0 }
 
-// Relevel implements Wedges.
+// AdjustLevels implements Wedges.
 func (h *member) AdjustLevels() {}
 
 // Set implements Aggregate, as do Rest and Disturbed: the test decides what others publish.

@@ -8,7 +8,7 @@ import (
 	"tidings/overlay/wedge"
 )
 
-// schedule says when the slots of an assignment are. It is a wedge.Duty in less memory.
+// schedule says when the slots of an assignment are. It is a wedge.Assignment in less memory.
 type schedule struct {
 	Ref      moment
 	Interval time.Duration

@@ -64,15 +64,15 @@ func (o *outbox) delay(now moment) time.Duration {
 }
 
 // enqueue sends an entry, together with others to the same peer.
-func (s *Scribe) enqueue(to env.Peer, w batchEntry) {
+func (s *Scribe) enqueue(to env.Peer, e batchEntry) {
 	o := &s.outbox
-	of := o.byPeer[to.ID]
-	if of == nil {
-		of = &peerQueue{to: to, entries: make([]batchEntry, 0, usualEntries)}
-		o.byPeer[to.ID] = of
-		o.order = append(o.order, of)
+	q := o.byPeer[to.ID]
+	if q == nil {
+		q = &peerQueue{to: to, entries: make([]batchEntry, 0, usualEntries)}
+		o.byPeer[to.ID] = q
+		o.order = append(o.order, q)
 	}
-	of.entries = append(of.entries, w)
+	q.entries = append(q.entries, e)
 	at := s.clock.Now().Add(o.delay(s.now()))
 	if o.flushAt == never || momentOf(at) < o.flushAt {
 		o.flushAt = momentOf(at)
@@ -89,62 +89,62 @@ func (s *Scribe) sendOutbox(now time.Time) {
 	order := o.order
 	o.order, o.flushAt = nil, never
 	clear(o.byPeer)
-	for _, of := range order {
-		s.sendQueue(of)
+	for _, q := range order {
+		s.sendQueue(q)
 	}
 }
 
 // sendQueue sends the entries for one peer. A single entry becomes a message of its own. The node's
 // own routed Joins, if there are few, are routed by the overlay.
-func (s *Scribe) sendQueue(of *peerQueue) {
+func (s *Scribe) sendQueue(q *peerQueue) {
 	var left [entryKinds]int // entries that are still to be added
 	own := true
-	for i := range of.entries {
-		w := &of.entries[i]
-		left[w.kind]++
-		own = own && (w.kind != entryRoutedJoin || w.contact == s.node.Self())
+	for i := range q.entries {
+		e := &q.entries[i]
+		left[e.kind]++
+		own = own && (e.kind != entryRoutedJoin || e.contact == s.node.Self())
 	}
 	alone := own && left[entryRoutedJoin] < minRoutedBatch
 	b := s.newBatch(&left)
-	for i := range of.entries {
-		w := &of.entries[i]
+	for i := range q.entries {
+		e := &q.entries[i]
 		switch {
-		case w.kind == entryRoutedJoin && alone:
-			if g := s.groups.Get(w.group); g != nil && g.searching() && g.search.edge == w.edge {
+		case e.kind == entryRoutedJoin && alone:
+			if g := s.groups.Get(e.group); g != nil && g.searching() && g.search.edge == e.edge {
 				s.routeJoin(g)
 			}
-		case w.kind != entryRoutedJoin && len(of.entries) == 1:
-			s.send(of.to, s.single(w))
+		case e.kind != entryRoutedJoin && len(q.entries) == 1:
+			s.send(q.to, s.single(e))
 		default:
-			b.add(w)
+			b.add(e)
 			if b.entries == maxBatch || b.bytes > batchBytes {
-				s.sendBatch(of.to, b)
+				s.sendBatch(q.to, b)
 				b = s.newBatch(&left)
 			}
 		}
 	}
 	if b.entries > 0 {
-		s.sendBatch(of.to, b)
+		s.sendBatch(q.to, b)
 	}
 }
 
 // single returns the message for one entry.
-func (s *Scribe) single(w *batchEntry) *scribepb.Message {
-	id := w.group[:]
-	switch w.kind {
+func (s *Scribe) single(e *batchEntry) *scribepb.Message {
+	id := e.group[:]
+	switch e.kind {
 	case entryPrune:
-		return &scribepb.Message{Body: &scribepb.Message_Prune{Prune: &scribepb.Prune{Group: id, Edge: w.edge}}}
+		return &scribepb.Message{Body: &scribepb.Message_Prune{Prune: &scribepb.Prune{Group: id, Edge: e.edge}}}
 	case entryReject:
 		return &scribepb.Message{Body: &scribepb.Message_Reject{Reject: &scribepb.Reject{Groups: [][]byte{id}}}}
 	case entryAccept:
 		return &scribepb.Message{Body: &scribepb.Message_Accept{Accept: &scribepb.Accept{
-			Group: id, Record: s.node.Self().Raw, Edge: w.edge,
+			Group: id, Record: s.node.Self().Raw, Edge: e.edge,
 		}}}
 	case entryRedirect:
-		return &scribepb.Message{Body: &scribepb.Message_Redirect{Redirect: &scribepb.Redirect{Group: id, Record: w.contact.Raw}}}
+		return &scribepb.Message{Body: &scribepb.Message_Redirect{Redirect: &scribepb.Redirect{Group: id, Record: e.contact.Raw}}}
 	}
 	return &scribepb.Message{Body: &scribepb.Message_Join{Join: &scribepb.Join{
-		Group: id, Record: s.node.Self().Raw, Weight: w.weight, Edge: w.edge,
+		Group: id, Record: s.node.Self().Raw, Weight: e.weight, Edge: e.edge,
 	}}}
 }
 
@@ -181,43 +181,43 @@ func (b *batch) indexOf(c *overlay.Contact) uint32 {
 	return i
 }
 
-func (b *batch) add(w *batchEntry) {
+func (b *batch) add(e *batchEntry) {
 	b.entries++
-	b.bytes += len(w.group) + 16
-	switch w.kind {
+	b.bytes += len(e.group) + 16
+	switch e.kind {
 	case entryPrune:
-		b.column(&b.Prunes, w)
+		b.column(&b.Prunes, e)
 	case entryReject:
-		b.column(&b.Rejects, w)
+		b.column(&b.Rejects, e)
 	case entryJoin:
-		c := b.column(&b.Joins, w)
-		c.Weights = append(c.Weights, w.weight)
+		c := b.column(&b.Joins, e)
+		c.Weights = append(c.Weights, e.weight)
 	case entryRoutedJoin:
-		c := b.column(&b.RoutedJoins, w)
-		c.Weights, c.Records = append(c.Weights, w.weight), append(c.Records, b.indexOf(w.contact))
+		c := b.column(&b.RoutedJoins, e)
+		c.Weights, c.Records = append(c.Weights, e.weight), append(c.Records, b.indexOf(e.contact))
 	case entryAccept:
-		b.column(&b.Accepts, w)
+		b.column(&b.Accepts, e)
 	case entryRedirect:
-		c := b.column(&b.Redirects, w)
-		c.Records = append(c.Records, b.indexOf(w.contact))
+		c := b.column(&b.Redirects, e)
+		c.Records = append(c.Records, b.indexOf(e.contact))
 	}
-	b.remaining[w.kind]--
+	b.remaining[e.kind]--
 }
 
 // column appends an entry's group, and its edge if the kind has one, to the entry's column, making
 // the column if necessary.
-func (b *batch) column(c **scribepb.Column, w *batchEntry) *scribepb.Column {
-	edged := w.kind != entryReject && w.kind != entryRedirect
+func (b *batch) column(c **scribepb.Column, e *batchEntry) *scribepb.Column {
+	edged := e.kind != entryReject && e.kind != entryRedirect
 	if *c == nil {
-		n := min(b.remaining[w.kind], maxBatch)
-		*c = &scribepb.Column{Groups: make([]byte, 0, n*len(w.group))}
+		n := min(b.remaining[e.kind], maxBatch)
+		*c = &scribepb.Column{Groups: make([]byte, 0, n*len(e.group))}
 		if edged {
 			(*c).Edges = make([]uint64, 0, n)
 		}
 	}
-	(*c).Groups = append((*c).Groups, w.group[:]...)
+	(*c).Groups = append((*c).Groups, e.group[:]...)
 	if edged {
-		(*c).Edges = append((*c).Edges, w.edge)
+		(*c).Edges = append((*c).Edges, e.edge)
 	}
 	return *c
 }

@@ -266,7 +266,7 @@ func (s *Scribe) onEdgeList(from env.PeerID, l *link, m *scribepb.EdgeList) {
 	}
 }
 
-// onReject searches another parent in a group in which the peer does not have the edge.
+// onReject looks for another parent in a group in which the peer does not have the edge.
 func (s *Scribe) onReject(from env.PeerID, l *link, id overlay.ID) {
 	g := s.groups.Get(id)
 	if l == nil || g == nil {

@@ -176,10 +176,10 @@ func (s *Scribe) send(to env.Peer, m *scribepb.Message) {
 // sendPrune ends an edge. Edge 0 means any edge that exists at this time, so that Prune is sent at
 // once.
 func (s *Scribe) sendPrune(to env.Peer, id overlay.ID, edge uint64) {
-	if w := (batchEntry{kind: entryPrune, group: id, edge: edge}); edge != 0 {
-		s.enqueue(to, w)
+	if e := (batchEntry{kind: entryPrune, group: id, edge: edge}); edge != 0 {
+		s.enqueue(to, e)
 	} else {
-		s.send(to, s.single(&w))
+		s.send(to, s.single(&e))
 	}
 }
 

@@ -26,7 +26,7 @@ type parentSearch struct {
 // searching says whether the node tries to find a parent until it has one.
 func (g *group) searching() bool { return g.search != nil && g.search.required }
 
-// searchParent searches a parent: along the route to the root, or, for a client, among the members
+// searchParent searches for a parent: along the route to the root, or, for a client, among the members
 // that act for it.
 func (s *Scribe) searchParent(g *group) {
 	g.search = &parentSearch{required: true, edge: s.rand.Uint64() | 1, weight: g.weight()}
@@ -263,7 +263,7 @@ func (s *Scribe) forgetParent(g *group, l *link) {
 	}
 }
 
-// replaceParents leaves the parents for which stays is false, and searches others.
+// replaceParents leaves the parents for which stays is false, and looks for others.
 func (s *Scribe) replaceParents(stays func(*group, *link) bool) {
 	leaves := func(g *group) bool {
 		return slices.ContainsFunc(g.parentEdges(), func(p parent) bool { return !stays(g, s.linkAt(p.link)) })

@@ -70,8 +70,9 @@ const (
 	entryQueued = 1 << 2 // an Entry is queued
 	refusedOnce = 1 << 3 // one child has already refused this range
 	payloadSent = 1 << 4 // the payload was sent because the child asked for it
-	childMoved  = 1 << 5 // the child had another parent, so no child is sought until the next round.
-	// This node serves the ranks of an edge that has no link, unless childMoved is set.
+	// childMoved means that the child had another parent, so no child is sought until the next
+	// round. Without it, this node serves the ranks of an edge that has no link.
+	childMoved       = 1 << 5
 	childMovedBefore = 1 << 6 // childMoved was set in the previous round
 	catchUpOwed      = 1 << 7 // the child still needs a catch-up message; this node had none when the child was new
 )

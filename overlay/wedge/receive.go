@@ -125,7 +125,7 @@ func (w *Wedge) onEntry(l *link, e *wedgepb.Entry, waited time.Duration) (refusa
 }
 
 // refusal returns the reason why a membership cannot accept an order from a parent, or NONE.
-func (w *Wedge) refusal(r *membership, l *link, o *order, again bool) (kind wedgepb.Refusal_Kind) {
+func (w *Wedge) refusal(r *membership, l *link, o *order, listed bool) (kind wedgepb.Refusal_Kind) {
 	switch later := o.term.Compare(r.order.term); {
 	case r.order.key != o.key:
 		return wedgepb.Refusal_INVALID
@@ -133,7 +133,7 @@ func (w *Wedge) refusal(r *membership, l *link, o *order, again bool) (kind wedg
 		return wedgepb.Refusal_LATER_TERM
 	case later == 0 && (o != r.order || r.flags&leads != 0): // two different orders of one term
 		return wedgepb.Refusal_INVALID
-	case later == 0 && (again || r.order.digitBits != 0 && !w.linkAt(r.parent).lost()) && r.parent != noLink && r.parent != l.number:
+	case later == 0 && (listed || r.order.digitBits != 0 && !w.linkAt(r.parent).lost()) && r.parent != noLink && r.parent != l.number:
 		return wedgepb.Refusal_HAS_PARENT
 	}
 	return wedgepb.Refusal_NONE
@@ -143,24 +143,24 @@ func (w *Wedge) refusal(r *membership, l *link, o *order, again bool) (kind wedg
 // serve so many ranks, and that every rank has a phase.
 func (w *Wedge) validEntry(l *link, o *order, e *wedgepb.Entry) bool {
 	end := e.First + e.Ranks
-	stands := uint32(0)
+	standIns := uint32(0)
 	if end > o.n {
-		stands = end - max(e.First, o.n)
+		standIns = end - max(e.First, o.n)
 	}
 	return l.common+1 == int(e.Depth) &&
 		int64(o.n) <= ranksPerMember*int64(w.count(0)) &&
-		int(stands) == len(e.StandIns) && end <= o.n+maxStandIns &&
+		int(standIns) == len(e.StandIns) && end <= o.n+maxStandIns &&
 		!slices.ContainsFunc(e.StandIns, func(rank uint32) bool { return rank >= o.n })
 }
 
 // hasRoom says whether the node has room for another edge from a peer, and for a new membership if
 // the key is new.
 func (w *Wedge) hasRoom(l *link, fresh bool) bool {
-	most := maxMemberships
+	limit := maxMemberships
 	if l.common < w.node.Leaf().Depth() {
-		most /= outsideShare
+		limit /= outsideShare
 	}
-	return l.childOf < most && !(fresh && len(w.active) >= maxMemberships)
+	return l.childOf < limit && !(fresh && len(w.active) >= maxMemberships)
 }
 
 // acceptEntry makes an entry the membership's edge to its parent, and continues the walk. Children
