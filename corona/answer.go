@@ -333,7 +333,7 @@ func (c *Corona) setValidators(l *leaderState, valid validators, shown []fingerp
 func (c *Corona) note(l *leaderState) {
 	c.app.SetNote(l.key, note{
 		valid: l.valid, interval: l.interval, State: l.state, fails: l.fails, weight: c.readers(l),
-		pollers: l.pollers, ref: l.order.Ref, updateRate: l.updateRate, meanBytes: l.meanBytes, grant: string(l.grant), private: l.private, marks: l.marks,
+		pollers: l.pollers, ref: l.order.IntervalStart, updateRate: l.updateRate, meanBytes: l.meanBytes, grant: string(l.grant), private: l.private, marks: l.marks,
 	}.append())
 }
 
@@ -381,7 +381,7 @@ func (c *Corona) checkRateLimit(l *leaderState, now time.Time) {
 	case polled && seen(own):
 		if until := l.domain.limitedUntil.time(); until.After(l.limitedUntil) {
 			l.limitedUntil = until
-			_ = c.wedges.Down(l.key, marshal(c.snapshotMessage(l, 0))) // without a wedge there are no pollers
+			_ = c.wedges.Broadcast(l.key, marshal(c.snapshotMessage(l, 0))) // without a wedge there are no pollers
 		}
 	case l.fetching == 0 && now.Sub(l.fetchedAt) > l.interval:
 		c.fetchNow(l, now)

@@ -119,8 +119,8 @@ func (c *Corona) Handoff(key overlay.ID) []byte {
 }
 
 // Serve gives this node ranks of a channel, or changes the ranks that it has.
-func (c *Corona) Serve(key overlay.ID, duty wedge.Duty) {
-	s, grant := c.parsePayload(key, duty.Words)
+func (c *Corona) Serve(key overlay.ID, duty wedge.Assignment) {
+	s, grant := c.parsePayload(key, duty.Payload)
 	if s == nil {
 		c.stats.Garbage++
 		return

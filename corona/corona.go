@@ -67,10 +67,10 @@ const (
 // Wedges assigns ranks to the pollers of channels. A *wedge.Wedges implements it.
 type Wedges interface {
 	Enlist(key overlay.ID, o wedge.Order) error
-	Down(key overlay.ID, message []byte) error
+	Broadcast(key overlay.ID, message []byte) error
 	Leads(key overlay.ID) bool
-	Serving(key overlay.ID) (served, declined int)
-	Relevel()
+	Served(key overlay.ID) (served, declined int)
+	AdjustLevels()
 }
 
 // Config holds the settings of a Corona. A zero field means its default.

@@ -154,7 +154,7 @@ func (c *Corona) decide(now time.Time) {
 		c.targetShare *= min(s.Spent/s.Budget, 1)
 	}
 	if c.cfg.DAG && quick { // one level in each maintenance interval would be too slow at the start
-		c.wedges.Relevel()
+		c.wedges.AdjustLevels()
 	}
 }
 
@@ -251,7 +251,7 @@ func (c *Corona) servingPollers(l *leaderState) int {
 	if c.cfg.DAG {
 		return l.pollers
 	}
-	served, _ := c.wedges.Serving(l.key)
+	served, _ := c.wedges.Served(l.key)
 	return served
 }
 

@@ -345,7 +345,7 @@ func (c *Corona) commitSnapshot(l *leaderState, valid validators, shown []finger
 	}
 	if l.order.N > 0 {
 		// A poller that misses the message learns the snapshot when it reports a known document.
-		_ = c.wedges.Down(l.key, marshal(c.snapshotMessage(l, 0)))
+		_ = c.wedges.Broadcast(l.key, marshal(c.snapshotMessage(l, 0)))
 	}
 	for _, w := range l.waiters {
 		c.send(w.to, env.Control, c.snapshotMessage(l, w.nonce))

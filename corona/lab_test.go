@@ -119,18 +119,18 @@ func (a alone) Enlist(key overlay.ID, o wedge.Order) error {
 	if o.Term.Compare(a.ended) <= 0 {
 		return wedge.ErrOrder
 	}
-	a.Serve(key, wedge.Duty{Term: o.Term, Ranks: wedge.RankOf(0), Of: o.N, Ref: o.Ref, Interval: o.Interval, Words: o.Words})
+	a.Serve(key, wedge.Assignment{Term: o.Term, Ranks: wedge.SingleRank(0), N: o.N, IntervalStart: o.IntervalStart, Interval: o.Interval, Payload: o.Payload})
 	return nil
 }
 
-func (a alone) Down(overlay.ID, []byte) error { return nil }
+func (a alone) Broadcast(overlay.ID, []byte) error { return nil }
 
 // Leads says whether the node's order is still in force.
 func (a alone) Leads(key overlay.ID) bool { return a.assignments.Get(key) != nil }
 
-func (a alone) Serving(overlay.ID) (served, declined int) { return 1, 0 }
+func (a alone) Served(overlay.ID) (served, declined int) { return 1, 0 }
 
-func (a alone) Relevel() {}
+func (a alone) AdjustLevels() {}
 
 // fetcher asks the lab's origins.
 type fetcher struct{ *poller }

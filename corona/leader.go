@@ -105,7 +105,7 @@ func (c *Corona) Lead(key overlay.ID, url string, epoch uint64, known *differenc
 		c.setState(l, State{Kind: coronapb.State_REFUSED, Detail: "the address is not in its canonical spelling"}, now)
 		return
 	}
-	l.order.Ref = c.firstSlot(l, now)
+	l.order.IntervalStart = c.firstSlot(l, now)
 	first := true
 	if n, ok := parseNote(note); ok {
 		if n.State.Kind == coronapb.State_REFUSED { // the earlier sequencer refused the address; this node may be configured to fetch it
@@ -157,9 +157,9 @@ func (c *Corona) inherit(l *leaderState, n note, now time.Time) {
 	l.interval = max(l.interval, n.interval)
 	// The slots stay where they were, on this node's clock.
 	if behind := now.Sub(n.ref) % l.interval; behind >= 0 {
-		l.order.Ref = now.Add(-behind)
+		l.order.IntervalStart = now.Add(-behind)
 	} else {
-		l.order.Ref = now.Add(-behind - l.interval)
+		l.order.IntervalStart = now.Add(-behind - l.interval)
 	}
 	// A delay that the origin asked for binds any poller. If the clock of the sequencer before was
 	// ahead, the delay starts now.
@@ -291,15 +291,15 @@ func (c *Corona) enlist(l *leaderState, pollers int, now time.Time) {
 	o := l.order
 	o.N, o.Interval = pollers, l.interval
 	if c.cfg.DAG && pollers > 0 {
-		o.N, o.Reach = 1, c.digit()
+		o.N, o.DigitBits = 1, c.digit()
 	}
 	b := c.paramsOf(l, now)
 	if o.N == l.order.N && o.Interval == l.order.Interval && !l.sentParams.differs(b) {
 		c.setPollers(l, pollers, now)
 		return
 	}
-	o.Ref = o.Ref.Add(now.Sub(o.Ref) / o.Interval * o.Interval)
-	o.Words = b.payload(l.url)
+	o.IntervalStart = o.IntervalStart.Add(now.Sub(o.IntervalStart) / o.Interval * o.Interval)
+	o.Payload = b.payload(l.url)
 	o.Term.Seq++
 	if err := c.wedges.Enlist(l.key, o); err != nil {
 		c.stats.Unlisted++

@@ -392,16 +392,16 @@ func (h *member) Leads(key overlay.ID) bool {
 
 // serve gives a member a rank of a channel.
 func (f *testChannel) serve(h *member, o wedge.Order, rank, of int) {
-	ref := o.Ref.Add(h.ahead - f.leader.ahead).Add(o.Interval * time.Duration(rank) / time.Duration(of))
+	ref := o.IntervalStart.Add(h.ahead - f.leader.ahead).Add(o.Interval * time.Duration(rank) / time.Duration(of))
 	h.town.after(20*time.Millisecond, func() {
 		if h.up {
-			h.Serve(f.key, wedge.Duty{Term: o.Term, Ranks: wedge.RankOf(0), Of: of, Ref: ref, Interval: o.Interval, Words: o.Words})
+			h.Serve(f.key, wedge.Assignment{Term: o.Term, Ranks: wedge.SingleRank(0), N: of, IntervalStart: ref, Interval: o.Interval, Payload: o.Payload})
 			h.run()
 		}
 	})
 }
 
-func (h *member) Down(key overlay.ID, b []byte) error {
+func (h *member) Broadcast(key overlay.ID, b []byte) error {
 	for _, p := range h.town.byKey[key].serving {
 		h.town.after(20*time.Millisecond, func() {
 			if p.up && (p.town.deaf == nil || !p.town.deaf(p)) {
@@ -413,11 +413,11 @@ func (h *member) Down(key overlay.ID, b []byte) error {
 	return nil
 }
 
-// Serving implements Wedges.
-func (h *member) Serving(overlay.ID) (served, declined int) { return 0, 0 }
+// Served implements Wedges.
+func (h *member) Served(overlay.ID) (served, declined int) { return 0, 0 }
 
-// Relevel implements Wedges.
-func (h *member) Relevel() {}
+// AdjustLevels implements Wedges.
+func (h *member) AdjustLevels() {}
 
 // Set implements Aggregate, as do Rest and Disturbed: the test decides what others publish.
 func (h *member) Set([]byte) error { return nil }

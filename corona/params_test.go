@@ -16,8 +16,8 @@ import (
 )
 
 // wedgeDuty is an assignment in a wedge of one member.
-func wedgeDuty(words []byte) wedge.Duty {
-	return wedge.Duty{Ranks: wedge.RankOf(0), Of: 1, Ref: time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC), Interval: 30 * time.Minute, Words: words}
+func wedgeDuty(words []byte) wedge.Assignment {
+	return wedge.Assignment{Ranks: wedge.SingleRank(0), N: 1, IntervalStart: time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC), Interval: 30 * time.Minute, Payload: words}
 }
 
 // Pollers are told of a parameter that has changed by more than a quarter, or at all where every

@@ -8,7 +8,7 @@ import (
 	"tidings/overlay/wedge"
 )
 
-// schedule says when the slots of an assignment are. It is a wedge.Duty in less memory.
+// schedule says when the slots of an assignment are. It is a wedge.Assignment in less memory.
 type schedule struct {
 	Ref      moment
 	Interval time.Duration
@@ -16,12 +16,12 @@ type schedule struct {
 	Of       int32
 }
 
-func scheduleOf(d wedge.Duty) schedule {
-	return schedule{momentOf(d.Ref), d.Interval, d.Ranks, int32(d.Of)}
+func scheduleOf(d wedge.Assignment) schedule {
+	return schedule{momentOf(d.IntervalStart), d.Interval, d.Ranks, int32(d.N)}
 }
 
 func (g *schedule) next(after time.Time) time.Time {
-	return wedge.Duty{Ranks: g.Ranks, Of: int(g.Of), Ref: g.Ref.time(), Interval: g.Interval}.Next(after)
+	return wedge.Assignment{Ranks: g.Ranks, N: int(g.Of), IntervalStart: g.Ref.time(), Interval: g.Interval}.Next(after)
 }
 
 // minGap is the least time between two polls of one node, even if its rank changes.
@@ -75,7 +75,7 @@ func (c *Corona) setNext(d *assignment, at time.Time, why string) {
 // nextSlot is the first slot of an assignment after a time.
 func (d *assignment) nextSlot(after time.Time) time.Time {
 	if d.randomPhase {
-		return wedge.Duty{Ranks: wedge.RankOf(0), Of: 1, Ref: d.schedule.Ref.time(), Interval: d.schedule.Interval}.Next(after)
+		return wedge.Assignment{Ranks: wedge.SingleRank(0), N: 1, IntervalStart: d.schedule.Ref.time(), Interval: d.schedule.Interval}.Next(after)
 	}
 	return d.schedule.next(after)
 }

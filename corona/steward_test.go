@@ -134,15 +134,15 @@ type lie func(w *testNetwork, f *testChannel, o wedge.Order)
 // replaceGrant replaces the grant in the payload of an order.
 func replaceGrant(o wedge.Order, grant []byte) wedge.Order {
 	m := new(coronapb.ChannelParams)
-	_ = proto.Unmarshal(o.Words, m)
+	_ = proto.Unmarshal(o.Payload, m)
 	m.Grant = grant
-	o.Words = marshal(m)
+	o.Payload = marshal(m)
 	return o
 }
 
 func grantOf(o wedge.Order) []byte {
 	m := new(coronapb.ChannelParams)
-	_ = proto.Unmarshal(o.Words, m)
+	_ = proto.Unmarshal(o.Payload, m)
 	return m.Grant
 }
 
@@ -216,7 +216,7 @@ func TestReenlistedPollersKeepTheirInterval(t *testing.T) {
 	f.leader.liar, f.lie = true, func(*testNetwork, *testChannel, wedge.Order) {}
 	for range 12 {
 		o := f.order
-		o.Ref = w.now.Add(o.Interval/2 + 10*time.Second)
+		o.IntervalStart = w.now.Add(o.Interval/2 + 10*time.Second)
 		for _, h := range f.serving {
 			h.Release(f.key)
 			f.serve(h, o, 0, o.N)

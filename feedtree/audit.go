@@ -180,7 +180,7 @@ func (i *pendingAudit) covers(c *channel) bool { return i != nil && slices.Conta
 // come with them say nothing about the feed. That is the case below a member that only forwards, and at a root that
 // does not own the feed, for instance because the owners were on the other side of a partition.
 func (f *FeedTree) noParentKeepsLog(c *channel) bool {
-	return !slices.ContainsFunc(f.scribe.Above(c.key), func(p *overlay.Contact) bool {
+	return !slices.ContainsFunc(f.scribe.Parents(c.key), func(p *overlay.Contact) bool {
 		l := f.links[p.Peer.ID]
 		if l == nil {
 			return true // it has not been asked yet

@@ -51,7 +51,7 @@ func (f *FeedTree) compareHeads(now time.Time) {
 		if !c.subscribed {
 			continue
 		}
-		for _, p := range f.scribe.Above(c.key) {
+		for _, p := range f.scribe.Parents(c.key) {
 			parents[p.Peer.ID] = p
 			shared[p.Peer.ID] = append(shared[p.Peer.ID], c.key)
 		}
@@ -108,7 +108,7 @@ func (f *FeedTree) onDigest(from env.PeerID, m *feedtreepb.Digest) {
 	// Heartbeats since the child's last digest are sent, and some older ones, because the last answer may have been
 	// lost.
 	since := max(f.cfg.DigestInterval, min(time.Duration(m.SinceLastS)*time.Second, f.cfg.BeatInterval)) * 5 / 2
-	for _, key := range f.scribe.Edges(from) {
+	for _, key := range f.scribe.GroupsOf(from) {
 		if c := f.feeds[key]; c != nil && c.beat != nil && now.Sub(c.beat.receivedAt) < since {
 			beats = append(beats, c.beat.raw)
 		}
@@ -161,7 +161,7 @@ func (f *FeedTree) onDigestAck(from env.PeerID, m *feedtreepb.DigestAck) {
 }
 
 func (f *FeedTree) isParent(key overlay.ID, peer env.PeerID) bool {
-	return slices.ContainsFunc(f.scribe.Above(key), func(c *overlay.Contact) bool { return c.Peer.ID == peer })
+	return slices.ContainsFunc(f.scribe.Parents(key), func(c *overlay.Contact) bool { return c.Peer.ID == peer })
 }
 
 // onHeads tells a peer which of its heads differ from those of this node. It answers for feeds that this node owns,
@@ -169,7 +169,7 @@ func (f *FeedTree) isParent(key overlay.ID, peer env.PeerID) bool {
 // no log: otherwise anybody could ask a node, 512 feeds at a time, which ones it reads.
 func (f *FeedTree) onHeads(from env.PeerID, m *feedtreepb.Heads) {
 	b := &feedtreepb.HeadsReply{}
-	edges := f.scribe.Edges(from)
+	edges := f.scribe.GroupsOf(from)
 	for _, h := range m.Heads {
 		key := overlay.ID(h.Key)
 		switch v, keeps := f.owners.View(key); {

@@ -226,7 +226,7 @@ func (f *FeedTree) Committed(key overlay.ID, e *owner.Entry, body []byte) {
 	}
 	f.AppendAbsorbed(key)
 	f.stats.Published++
-	f.scribe.PublishAs(key, messageID(e.Hash), marshal(&feedtreepb.News{News: &feedtreepb.News_Update{Update: u}}), func(bool) {
+	f.scribe.PublishWithID(key, messageID(e.Hash), marshal(&feedtreepb.News{News: &feedtreepb.News_Update{Update: u}}), func(bool) {
 		// If the message reached nobody, heads and digests will show the gap.
 	})
 }

@@ -112,7 +112,7 @@ func (f *FeedTree) nextStep(c *channel) {
 	switch r.step {
 	case askParents:
 		r.step = askOwners
-		for _, p := range f.scribe.Above(c.key) {
+		for _, p := range f.scribe.Parents(c.key) {
 			r.candidates = append(r.candidates, p.Peer)
 		}
 		f.scheduleRepair(c, 0)

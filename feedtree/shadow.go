@@ -103,7 +103,7 @@ func (f *FeedTree) publishHead(c *channel) {
 	if b := f.signBeat(c); b != nil && b.seq > 0 {
 		f.stats.Heads++
 		payload := marshal(&feedtreepb.News{News: &feedtreepb.News_Beat{Beat: b.raw}})
-		f.scribe.PublishAs(shadowOf(c.key), messageID(owner.Hash(b.head)), payload, func(bool) {})
+		f.scribe.PublishWithID(shadowOf(c.key), messageID(owner.Hash(b.head)), payload, func(bool) {})
 	}
 }
 
@@ -159,7 +159,7 @@ func (f *FeedTree) startProbation(c *channel, want owner.Hash, seq uint64) *prob
 
 // parentIn returns the parent of this node in a group, or "" if it has none.
 func (f *FeedTree) parentIn(group overlay.ID) env.PeerID {
-	if above := f.scribe.Above(group); len(above) > 0 {
+	if above := f.scribe.Parents(group); len(above) > 0 {
 		return above[0].Peer.ID
 	}
 	return ""
@@ -185,7 +185,7 @@ func (f *FeedTree) endProbation(c *channel) {
 		return
 	}
 	if f.owners.Has(c.key, t.want) { // otherwise the entry may not exist
-		_, brought := f.scribe.Brought(c.key, messageID(t.want))
+		_, brought := f.scribe.FirstSender(c.key, messageID(t.want))
 		f.recordDelivery(c, entryTree, t.parents[entryTree], brought)
 		f.recordDelivery(c, headTree, t.parents[headTree], t.headSeq >= t.seq)
 	}
@@ -198,7 +198,7 @@ func (f *FeedTree) endProbation(c *channel) {
 func (f *FeedTree) recordDelivery(c *channel, tree int, parent env.PeerID, brought bool) {
 	group := groupOf(c.key, tree)
 	excused := parent == "" || parent != f.parentIn(group) || plant.BlindToGaps
-	if !c.probation.missed[tree].record(parent, brought || excused) || !f.scribe.Shun(group, parent) {
+	if !c.probation.missed[tree].record(parent, brought || excused) || !f.scribe.Block(group, parent) {
 		return
 	}
 	f.stats.Shunned++
@@ -238,7 +238,7 @@ func (s *missedDeliveries) record(parent env.PeerID, brought bool) (out bool) {
 func (f *FeedTree) leaveInAllTrees(parent env.PeerID) {
 	for _, c := range f.sorted() {
 		for tree := range treeCount {
-			if group := groupOf(c.key, tree); c.subscribed && f.parentIn(group) == parent && f.scribe.Shun(group, parent) {
+			if group := groupOf(c.key, tree); c.subscribed && f.parentIn(group) == parent && f.scribe.Block(group, parent) {
 				f.stats.Shunned++
 			}
 		}
@@ -263,6 +263,6 @@ func (f *FeedTree) announceRepaired(c *channel) {
 	}
 	if e := log[len(log)-1]; f.clock.Now().Sub(e.Time) < maxAnnounceAge {
 		update := &feedtreepb.Update{Entry: e.Raw}
-		f.scribe.Spread(c.key, messageID(e.Hash), marshal(&feedtreepb.News{News: &feedtreepb.News_Update{Update: update}}))
+		f.scribe.SendBelow(c.key, messageID(e.Hash), marshal(&feedtreepb.News{News: &feedtreepb.News_Update{Update: update}}))
 	}
 }

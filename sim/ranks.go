@@ -41,15 +41,15 @@ func (s *Swarm) checkRanks(url string, found finder) {
 		if !p.Up() {
 			continue
 		}
-		d, serves := p.node.Wedges.Duty(key)
+		d, serves := p.node.Wedges.Assignment(key)
 		switch {
 		case !serves:
 			continue
 		case !ok:
 			found(Unordered, "host %d serves %d ranks of %s, that nobody orders", p.Index(), d.Ranks.Len(), url)
 			continue
-		case d.Term != term || d.Of != n:
-			found(Unordered, "host %d serves %s by term %v, of %d ranks; the order is %v, of %d", p.Index(), url, d.Term, d.Of, term, n)
+		case d.Term != term || d.N != n:
+			found(Unordered, "host %d serves %s by term %v, of %d ranks; the order is %v, of %d", p.Index(), url, d.Term, d.N, term, n)
 			continue
 		}
 		for i := range d.Ranks.Len() {
@@ -70,7 +70,7 @@ func (s *Swarm) ordered(key overlay.ID) (term wedge.Term, n int, ok bool) {
 			continue
 		}
 		if v, known := p.node.Owners.View(key); known && v.Leads {
-			if of, ranks, orders := p.node.Wedges.Ordered(key); orders && (!ok || term.Compare(of) < 0) {
+			if of, ranks, orders := p.node.Wedges.OrderInForce(key); orders && (!ok || term.Compare(of) < 0) {
 				term, n, ok = of, ranks, true
 			}
 		}

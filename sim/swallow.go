@@ -49,11 +49,11 @@ const contented = 50 * time.Millisecond
 // name: it would give up a child that seems to be dead.
 func (p *Peer) swallowDown(to env.Peer, msg, body []byte) []byte {
 	m := new(scribepb.Message)
-	if proto.Unmarshal(body, m) != nil || m.GetDown() == nil {
+	if proto.Unmarshal(body, m) != nil || m.GetMulticast() == nil {
 		return msg
 	}
 	if child := p.world.find(&to); child != nil {
-		got := wire.AppendFrame(nil, wire.Scribe, &scribepb.Message{Body: &scribepb.Message_Got{Got: &scribepb.Got{Ids: []uint64{m.GetDown().Id}}}})
+		got := wire.AppendFrame(nil, wire.Scribe, &scribepb.Message{Body: &scribepb.Message_Ack{Ack: &scribepb.Ack{Ids: []uint64{m.GetMulticast().Id}}}})
 		p.lane.push(p.lane.now+int64(contented), p.Host, frame, p.lane.frames.Put(transit{msg: got, from: child.index}))
 	}
 	return nil

@@ -104,7 +104,7 @@ func (n *ownerSide) Weight(key overlay.ID) (int, bool) {
 	return n.Scribe.Weight(key)
 }
 
-func (n *ownerSide) Siblings(key overlay.ID) []*overlay.Contact { return n.Scribe.Below(key) }
+func (n *ownerSide) Siblings(key overlay.ID) []*overlay.Contact { return n.Scribe.Children(key) }
 
 // feedSide is what feedtree sees of them.
 type feedSide Node
@@ -134,7 +134,9 @@ func (n *pollSide) Found(key overlay.ID, d difference.Delta, doc *feed.Feed, don
 	return n.Feeds.Append(key, d, doc, done)
 }
 
-func (n *pollSide) Saw(key overlay.ID, head *feed.Head, secure bool) { n.Feeds.HeadFetched(key, head, secure) }
+func (n *pollSide) Saw(key overlay.ID, head *feed.Head, secure bool) {
+	n.Feeds.HeadFetched(key, head, secure)
+}
 
 func (n *pollSide) StateChanged(key overlay.ID, state []byte, haste corona.Urgency) {
 	n.Feeds.SetState(key, state, haste != corona.NotUrgent, haste == corona.AtOnce)
@@ -200,11 +202,11 @@ func (n *wedgeSide) Willing(overlay.ID, []byte) bool { return true }
 
 func (n *wedgeSide) Level(key overlay.ID) int { return n.Corona.Level(key) }
 
-func (n *wedgeSide) Serve(key overlay.ID, d wedge.Duty) { n.Corona.Serve(key, d) }
+func (n *wedgeSide) Serve(key overlay.ID, d wedge.Assignment) { n.Corona.Serve(key, d) }
 
 func (n *wedgeSide) Release(key overlay.ID) { n.Corona.Release(key) }
 
-func (n *wedgeSide) Handoff(key overlay.ID) []byte { return n.Corona.Handoff(key) }
+func (n *wedgeSide) CatchUp(key overlay.ID) []byte { return n.Corona.Handoff(key) }
 
 func (n *wedgeSide) Delivered(key overlay.ID, _ env.PeerID, message []byte) {
 	n.Corona.Delivered(key, message)

@@ -25,7 +25,7 @@ type lane struct {
 	records  *overlay.Records
 	payloads *corona.PayloadCache
 	epochs   *owner.EpochCache
-	orders   *wedge.Orders
+	orders   *wedge.OrderCache
 }
 
 // A poll is that of a channel by a member.
@@ -41,7 +41,7 @@ func newLane(load *Workload, network string, verify wire.Verifier) *lane {
 		records:  overlay.NewRecords(network, verify, 2*load.Members),
 		payloads: corona.NewPayloadCache(2 * len(load.Channels)),
 		epochs:   owner.NewEpochCache(maxSigned),
-		orders:   wedge.NewOrders(2 * len(load.Channels)),
+		orders:   wedge.NewOrderCache(2 * len(load.Channels)),
 	}
 }
 

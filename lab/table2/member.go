@@ -155,7 +155,7 @@ func (m *Member) Receive(from env.PeerID, frame []byte) error {
 		m.stirred |= concerns[ofSums]
 		return m.Sums.Receive(from, body)
 	case wire.Wedge:
-		if was := m.stirred; wedge.PassesOn(body) { // to send it on is nobody's affair
+		if was := m.stirred; wedge.IsBroadcast(body) { // to send it on is nobody's affair
 			defer func() { m.stirred = was }()
 		}
 		m.stirred |= concerns[ofWedges]
@@ -215,7 +215,7 @@ func (m *ownerSide) Weight(key overlay.ID) (int, bool) {
 	return m.Scribe.Weight(key)
 }
 
-func (m *ownerSide) Siblings(key overlay.ID) []*overlay.Contact { return m.Scribe.Below(key) }
+func (m *ownerSide) Siblings(key overlay.ID) []*overlay.Contact { return m.Scribe.Children(key) }
 
 // pollSide is what corona sees of the layers beside it. What is found is held at once, and
 // nobody is told.
@@ -276,11 +276,11 @@ type wedgeSide Member
 func (m *wedgeSide) Valid(key overlay.ID, _ wedge.Term, words []byte) bool {
 	return m.Corona.Valid(key, words)
 }
-func (m *wedgeSide) Willing(overlay.ID, []byte) bool    { return true }
-func (m *wedgeSide) Level(key overlay.ID) int           { return m.Corona.Level(key) }
-func (m *wedgeSide) Serve(key overlay.ID, d wedge.Duty) { m.Corona.Serve(key, d) }
-func (m *wedgeSide) Release(key overlay.ID)             { m.Corona.Release(key) }
-func (m *wedgeSide) Handoff(key overlay.ID) []byte      { return m.Corona.Handoff(key) }
+func (m *wedgeSide) Willing(overlay.ID, []byte) bool          { return true }
+func (m *wedgeSide) Level(key overlay.ID) int                 { return m.Corona.Level(key) }
+func (m *wedgeSide) Serve(key overlay.ID, d wedge.Assignment) { m.Corona.Serve(key, d) }
+func (m *wedgeSide) Release(key overlay.ID)                   { m.Corona.Release(key) }
+func (m *wedgeSide) CatchUp(key overlay.ID) []byte            { return m.Corona.Handoff(key) }
 func (m *wedgeSide) Delivered(key overlay.ID, _ env.PeerID, message []byte) {
 	m.Corona.Delivered(key, message)
 }

@@ -53,16 +53,18 @@ func (r *ranks) Enlist(key overlay.ID, o wedge.Order) error {
 	return r.Wedges.Enlist(key, o)
 }
 
-func (r *ranks) Down(key overlay.ID, message []byte) error { return r.Wedges.Down(key, message) }
+func (r *ranks) Broadcast(key overlay.ID, message []byte) error {
+	return r.Wedges.Broadcast(key, message)
+}
 
-func (r *ranks) Relevel() {
+func (r *ranks) AdjustLevels() {
 	r.stirred |= concerns[ofWedges]
-	r.Wedges.Relevel()
+	r.Wedges.AdjustLevels()
 }
 
 func (r *ranks) Leads(key overlay.ID) bool { return r.Wedges.Leads(key) }
 
-func (r *ranks) Serving(key overlay.ID) (served, declined int) { return r.Wedges.Serving(key) }
+func (r *ranks) Served(key overlay.ID) (served, declined int) { return r.Wedges.Served(key) }
 
 // shares are its sums.
 type shares Member

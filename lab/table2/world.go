@@ -90,12 +90,12 @@ func (w *World) boot(i int) {
 	cfg := node.DefaultConfig(w.network)
 	cfg.Overlay.Founder = h.Index() == 0
 	cfg.Overlay.Records, cfg.Owner.EpochCache = l.records, l.epochs
-	cfg.Wedges.Orders, cfg.Corona.Payloads = l.orders, l.payloads
+	cfg.Wedges.OrderCache, cfg.Corona.Payloads = l.orders, l.payloads
 	if !w.Mortal {
 		// What is kept up against deaths is renewed once in a maintenance interval, as the
 		// paper's own state is.
 		every := w.network.MaintenanceInterval
-		cfg.Scribe.BeatInterval, cfg.Overlay.SaveInterval, cfg.Overlay.WatchInterval = every, every, every/6
+		cfg.Scribe.HeartbeatInterval, cfg.Overlay.SaveInterval, cfg.Overlay.WatchInterval = every, every, every/6
 		cfg.Owner.Lease, cfg.Owner.HeartbeatInterval = 2*every, every/2
 	}
 	h.Boot(func(e env.Env) env.Node {

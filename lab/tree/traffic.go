@@ -31,8 +31,8 @@ const scribeKinds = 16
 
 // Kinds of scribe's messages that are asked for by name.
 var (
-	downKind = kindOf("down")
-	gotKind  = kindOf("got")
+	downKind = kindOf("multicast")
+	gotKind  = kindOf("ack")
 )
 
 func kindOf(name protoreflect.Name) int {

@@ -9,214 +9,215 @@ import (
 	"tidings/overlay/scribe/scribepb"
 )
 
-// A word is what a node says to another of one group. Those that are said at one time go
-// together: a node that starts joins thousands of groups, but has some hundred neighbours.
-type word struct {
-	kind   wordKind
-	weight uint32 // of a Join
-	edge   uint64 // of all but a Drop and a Redirect
-	group  overlay.ID
-	who    *overlay.Contact // the child-to-be of a way; the parent of a Redirect
+// A batchEntry is a message about one group. Entries for the same peer are sent together, because a
+// node that starts joins thousands of groups but has only some hundred neighbours.
+type batchEntry struct {
+	kind    entryKind
+	weight  uint32 // of a Join
+	edge    uint64 // id of the edge; not used by Reject and Redirect
+	group   overlay.ID
+	contact *overlay.Contact // of a routed Join: the joining node; of a Redirect: the new parent
 }
 
-type wordKind uint8
+type entryKind uint8
 
 const (
-	aPart wordKind = iota
-	aDrop
-	aJoin // to a parent by name
-	aWay  // a Join on its way to the root, from hop to hop
-	anAccept
-	aRedirect
-	kinds int = iota
+	entryPrune entryKind = iota
+	entryReject
+	entryJoin       // a Join sent directly to a parent
+	entryRoutedJoin // a Join on its way to the root, forwarded from hop to hop
+	entryAccept
+	entryRedirect
+	entryKinds int = iota
 )
 
-// An outbox holds the words that have not been sent.
+// An outbox holds the entries that have not been sent.
 type outbox struct {
-	by    map[env.PeerID]*letters
-	order []*letters // as they were begun
-	at    moment     // when they go; never: there are none
-	level int        // words said of late: fewWords of them are forgotten in a batchDelay
-	since moment     // when that was reckoned
+	byPeer        map[env.PeerID]*peerQueue
+	order         []*peerQueue // in the order of their first entries
+	flushAt       moment       // when they are sent; never: there are none
+	recentEntries int          // entries counted lately; maxImmediate of them expire in each batchDelay
+	countedAt     moment       // when recentEntries was last reduced
 }
 
-// letters are the words for one peer.
-type letters struct {
-	to    env.Peer
-	words []word
+// A peerQueue holds the entries for one peer.
+type peerQueue struct {
+	to      env.Peer
+	entries []batchEntry
 }
 
-// usualWords is for how many words there is room in letters at once: about as many as there are for a peer when a
-// node starts.
-const usualWords = 8
+// usualEntries is the initial capacity of a peerQueue: about the number of entries for a peer when
+// a node starts.
+const usualEntries = 8
 
-// delay says how long one more word waits.
+// delay counts an entry, and returns how long it waits for others.
 func (o *outbox) delay(now moment) time.Duration {
-	if past := now.sub(o.since) / batchDelay; past > 0 {
-		o.level = max(0, o.level-int(min(past, fewWords))*fewWords)
-		o.since = now
+	if past := now.sub(o.countedAt) / batchDelay; past > 0 {
+		o.recentEntries = max(0, o.recentEntries-int(min(past, maxImmediate))*maxImmediate)
+		o.countedAt = now
 	}
-	if o.level++; o.level <= fewWords {
+	if o.recentEntries++; o.recentEntries <= maxImmediate {
 		return 0
 	}
-	o.level = min(o.level, 2*fewWords)
+	o.recentEntries = min(o.recentEntries, 2*maxImmediate)
 	return batchDelay
 }
 
-// tell sends a word, together with others to the same peer.
-func (s *Scribe) tell(to env.Peer, w word) {
+// enqueue sends an entry, together with others to the same peer.
+func (s *Scribe) enqueue(to env.Peer, e batchEntry) {
 	o := &s.outbox
-	of := o.by[to.ID]
-	if of == nil {
-		of = &letters{to: to, words: make([]word, 0, usualWords)}
-		o.by[to.ID] = of
-		o.order = append(o.order, of)
+	q := o.byPeer[to.ID]
+	if q == nil {
+		q = &peerQueue{to: to, entries: make([]batchEntry, 0, usualEntries)}
+		o.byPeer[to.ID] = q
+		o.order = append(o.order, q)
 	}
-	of.words = append(of.words, w)
+	q.entries = append(q.entries, e)
 	at := s.clock.Now().Add(o.delay(s.now()))
-	if o.at == never || momentOf(at) < o.at {
-		o.at = momentOf(at)
-		s.cal.Add(at, task{kind: taskTell})
+	if o.flushAt == never || momentOf(at) < o.flushAt {
+		o.flushAt = momentOf(at)
+		s.cal.Add(at, task{kind: taskOutbox})
 	}
 }
 
-// tellAll sends all that was to be said.
-func (s *Scribe) tellAll(now time.Time) {
+// sendOutbox sends all entries.
+func (s *Scribe) sendOutbox(now time.Time) {
 	o := &s.outbox
-	if o.at == never || momentOf(now) < o.at {
+	if o.flushAt == never || momentOf(now) < o.flushAt {
 		return
 	}
 	order := o.order
-	o.order, o.at = nil, never
-	clear(o.by)
-	for _, of := range order {
-		s.sendWords(of)
+	o.order, o.flushAt = nil, never
+	clear(o.byPeer)
+	for _, q := range order {
+		s.sendQueue(q)
 	}
 }
 
-// sendWords sends the words for one peer. A lone one is a message of its own, and so are a
-// few of the node's own Joins, which go by the overlay's ways.
-func (s *Scribe) sendWords(of *letters) {
-	var left [kinds]int // to be added
+// sendQueue sends the entries for one peer. A single entry becomes a message of its own. The node's
+// own routed Joins, if there are few, are routed by the overlay.
+func (s *Scribe) sendQueue(q *peerQueue) {
+	var left [entryKinds]int // entries that are still to be added
 	own := true
-	for i := range of.words {
-		w := &of.words[i]
-		left[w.kind]++
-		own = own && (w.kind != aWay || w.who == s.node.Self())
+	for i := range q.entries {
+		e := &q.entries[i]
+		left[e.kind]++
+		own = own && (e.kind != entryRoutedJoin || e.contact == s.node.Self())
 	}
-	alone := own && left[aWay] < fewWays
+	alone := own && left[entryRoutedJoin] < minRoutedBatch
 	b := s.newBatch(&left)
-	for i := range of.words {
-		w := &of.words[i]
+	for i := range q.entries {
+		e := &q.entries[i]
 		switch {
-		case w.kind == aWay && alone:
-			if g := s.groups.Get(w.group); g != nil && g.seeking() && g.sought.asking == w.edge {
+		case e.kind == entryRoutedJoin && alone:
+			if g := s.groups.Get(e.group); g != nil && g.searching() && g.search.edge == e.edge {
 				s.routeJoin(g)
 			}
-		case w.kind != aWay && len(of.words) == 1:
-			s.send(of.to, s.alone(w))
+		case e.kind != entryRoutedJoin && len(q.entries) == 1:
+			s.send(q.to, s.single(e))
 		default:
-			b.add(w)
+			b.add(e)
 			if b.entries == maxBatch || b.bytes > batchBytes {
-				s.sendBatch(of.to, b)
+				s.sendBatch(q.to, b)
 				b = s.newBatch(&left)
 			}
 		}
 	}
 	if b.entries > 0 {
-		s.sendBatch(of.to, b)
+		s.sendBatch(q.to, b)
 	}
 }
 
-// alone is the message of one word.
-func (s *Scribe) alone(w *word) *scribepb.Message {
-	id := w.group[:]
-	switch w.kind {
-	case aPart:
-		return &scribepb.Message{Body: &scribepb.Message_Part{Part: &scribepb.Part{Group: id, Edge: w.edge}}}
-	case aDrop:
-		return &scribepb.Message{Body: &scribepb.Message_Drop{Drop: &scribepb.Drop{Groups: [][]byte{id}}}}
-	case anAccept:
+// single returns the message for one entry.
+func (s *Scribe) single(e *batchEntry) *scribepb.Message {
+	id := e.group[:]
+	switch e.kind {
+	case entryPrune:
+		return &scribepb.Message{Body: &scribepb.Message_Prune{Prune: &scribepb.Prune{Group: id, Edge: e.edge}}}
+	case entryReject:
+		return &scribepb.Message{Body: &scribepb.Message_Reject{Reject: &scribepb.Reject{Groups: [][]byte{id}}}}
+	case entryAccept:
 		return &scribepb.Message{Body: &scribepb.Message_Accept{Accept: &scribepb.Accept{
-			Group: id, Record: s.node.Self().Raw, Edge: w.edge,
+			Group: id, Record: s.node.Self().Raw, Edge: e.edge,
 		}}}
-	case aRedirect:
-		return &scribepb.Message{Body: &scribepb.Message_Redirect{Redirect: &scribepb.Redirect{Group: id, Record: w.who.Raw}}}
+	case entryRedirect:
+		return &scribepb.Message{Body: &scribepb.Message_Redirect{Redirect: &scribepb.Redirect{Group: id, Record: e.contact.Raw}}}
 	}
 	return &scribepb.Message{Body: &scribepb.Message_Join{Join: &scribepb.Join{
-		Group: id, Record: s.node.Self().Raw, Weight: w.weight, Edge: w.edge,
+		Group: id, Record: s.node.Self().Raw, Weight: e.weight, Edge: e.edge,
 	}}}
 }
 
-// A batch is a Batch in the making.
+// A batch is a Batch that is being built.
 type batch struct {
 	*scribepb.Batch
-	self    *overlay.Contact            // whose record is the first
-	place   map[*overlay.Contact]uint32 // of the other records
-	left    *[kinds]int                 // words that are to come, here and in batches that follow
-	entries int
-	bytes   int // about
+	self        *overlay.Contact            // whose record is the first
+	recordIndex map[*overlay.Contact]uint32 // indices of the other records
+	remaining   *[entryKinds]int            // entries still to be added, here and in the following batches
+	entries     int
+	bytes       int // approximate size
 }
 
-func (s *Scribe) newBatch(left *[kinds]int) *batch {
+func (s *Scribe) newBatch(left *[entryKinds]int) *batch {
 	self := s.node.Self()
-	return &batch{Batch: &scribepb.Batch{Records: [][]byte{self.Raw}}, self: self, left: left, bytes: len(self.Raw)}
+	return &batch{Batch: &scribepb.Batch{Records: [][]byte{self.Raw}}, self: self, remaining: left, bytes: len(self.Raw)}
 }
 
-// record returns the place of a record.
-func (b *batch) record(c *overlay.Contact) uint32 {
+// indexOf returns the index of a record, adding the record if necessary.
+func (b *batch) indexOf(c *overlay.Contact) uint32 {
 	if c == b.self {
 		return 0
 	}
-	i, ok := b.place[c]
+	i, ok := b.recordIndex[c]
 	if !ok {
-		if b.place == nil {
-			b.place = map[*overlay.Contact]uint32{}
+		if b.recordIndex == nil {
+			b.recordIndex = map[*overlay.Contact]uint32{}
 		}
 		i = uint32(len(b.Records))
-		b.place[c] = i
+		b.recordIndex[c] = i
 		b.Records = append(b.Records, c.Raw)
 		b.bytes += len(c.Raw)
 	}
 	return i
 }
 
-func (b *batch) add(w *word) {
+func (b *batch) add(e *batchEntry) {
 	b.entries++
-	b.bytes += len(w.group) + 16
-	switch w.kind {
-	case aPart:
-		b.in(&b.Parts, w)
-	case aDrop:
-		b.in(&b.Drops, w)
-	case aJoin:
-		c := b.in(&b.Joins, w)
-		c.Weights = append(c.Weights, w.weight)
-	case aWay:
-		c := b.in(&b.Ways, w)
-		c.Weights, c.Records = append(c.Weights, w.weight), append(c.Records, b.record(w.who))
-	case anAccept:
-		b.in(&b.Accepts, w)
-	case aRedirect:
-		c := b.in(&b.Redirects, w)
-		c.Records = append(c.Records, b.record(w.who))
+	b.bytes += len(e.group) + 16
+	switch e.kind {
+	case entryPrune:
+		b.column(&b.Prunes, e)
+	case entryReject:
+		b.column(&b.Rejects, e)
+	case entryJoin:
+		c := b.column(&b.Joins, e)
+		c.Weights = append(c.Weights, e.weight)
+	case entryRoutedJoin:
+		c := b.column(&b.RoutedJoins, e)
+		c.Weights, c.Records = append(c.Weights, e.weight), append(c.Records, b.indexOf(e.contact))
+	case entryAccept:
+		b.column(&b.Accepts, e)
+	case entryRedirect:
+		c := b.column(&b.Redirects, e)
+		c.Records = append(c.Records, b.indexOf(e.contact))
 	}
-	b.left[w.kind]--
+	b.remaining[e.kind]--
 }
 
-// in puts a word's group, and its edge if such words have one, into their column.
-func (b *batch) in(c **scribepb.Column, w *word) *scribepb.Column {
-	edged := w.kind != aDrop && w.kind != aRedirect
+// column appends an entry's group, and its edge if the kind has one, to the entry's column, making
+// the column if necessary.
+func (b *batch) column(c **scribepb.Column, e *batchEntry) *scribepb.Column {
+	edged := e.kind != entryReject && e.kind != entryRedirect
 	if *c == nil {
-		n := min(b.left[w.kind], maxBatch)
-		*c = &scribepb.Column{Groups: make([]byte, 0, n*len(w.group))}
+		n := min(b.remaining[e.kind], maxBatch)
+		*c = &scribepb.Column{Groups: make([]byte, 0, n*len(e.group))}
 		if edged {
 			(*c).Edges = make([]uint64, 0, n)
 		}
 	}
-	(*c).Groups = append((*c).Groups, w.group[:]...)
+	(*c).Groups = append((*c).Groups, e.group[:]...)
 	if edged {
-		(*c).Edges = append((*c).Edges, w.edge)
+		(*c).Edges = append((*c).Edges, e.edge)
 	}
 	return *c
 }
@@ -231,19 +232,19 @@ func (s *Scribe) sendBatch(to env.Peer, b *batch) {
 	s.net.Send(to, class, frame)
 }
 
-// onBatch takes many words. Edges end before others begin.
+// onBatch handles the entries of a Batch. Edges end before new ones begin.
 func (s *Scribe) onBatch(from env.PeerID, m *scribepb.Batch) error {
 	c, err := s.openFrom(from, m.Records[0])
 	if err != nil {
 		return err
 	}
-	each(m.Parts, func(i int, id overlay.ID) { s.onPart(s.links[from], id, m.Parts.Edges[i]) })
-	each(m.Drops, func(_ int, id overlay.ID) { s.onDrop(from, s.links[from], id) })
+	each(m.Prunes, func(i int, id overlay.ID) { s.onPrune(s.links[from], id, m.Prunes.Edges[i]) })
+	each(m.Rejects, func(_ int, id overlay.ID) { s.onReject(from, s.links[from], id) })
 	each(m.Joins, func(i int, id overlay.ID) {
-		s.onJoin(c, id, wish{weight: m.Joins.Weights[i], edge: m.Joins.Edges[i]})
+		s.onJoin(c, id, joinRequest{weight: m.Joins.Weights[i], edge: m.Joins.Edges[i]})
 	})
-	each(m.Ways, func(i int, id overlay.ID) {
-		s.onWay(m.Records[m.Ways.Records[i]], id, wish{weight: m.Ways.Weights[i], edge: m.Ways.Edges[i]})
+	each(m.RoutedJoins, func(i int, id overlay.ID) {
+		s.onRoutedJoin(m.Records[m.RoutedJoins.Records[i]], id, joinRequest{weight: m.RoutedJoins.Weights[i], edge: m.RoutedJoins.Edges[i]})
 	})
 	each(m.Accepts, func(i int, id overlay.ID) { s.onAccept(c, id, m.Accepts.Edges[i]) })
 	each(m.Redirects, func(i int, id overlay.ID) {
@@ -261,11 +262,11 @@ func each(c *scribepb.Column, do func(i int, id overlay.ID)) {
 	}
 }
 
-// onWay takes a Join on its way to the root as the overlay would bring it: the first in the
-// tree, or else the root, accepts the child; others pass it on. Each hop is nearer to the key
-// than the one before, so that it does not go round. It ends where the next hop is not
-// certain: its child will ask again, alone.
-func (s *Scribe) onWay(record []byte, id overlay.ID, w wish) {
+// onRoutedJoin handles a routed Join in a Batch as the overlay would deliver it: the first node in
+// the tree, or else the root, accepts the child; other nodes forward the Join. Each hop is nearer
+// to the key than the one before, so it cannot loop. If the next hop is not known with certainty,
+// the Join is dropped, and its sender tries again alone.
+func (s *Scribe) onRoutedJoin(record []byte, id overlay.ID, w joinRequest) {
 	if s.node.State() != overlay.Active {
 		return
 	}
@@ -286,6 +287,6 @@ func (s *Scribe) onWay(record []byte, id overlay.ID, w wish) {
 		s.becomeRoot(g)
 		s.accept(g, c, w, false)
 	case next != nil:
-		s.tell(next.Peer, word{kind: aWay, group: id, edge: w.edge, weight: w.weight, who: c})
+		s.enqueue(next.Peer, batchEntry{kind: entryRoutedJoin, group: id, edge: w.edge, weight: w.weight, contact: c})
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"tidings/overlay/scribe/scribepb"
 )
 
-// batchOf is a message of a batch, from somebody if it does not say from whom.
+// batchOf wraps a batch, with an unknown sender's record if it has none.
 func batchOf(b *scribepb.Batch) *scribepb.Message {
 	if b.Records == nil {
 		b.Records = [][]byte{make([]byte, 32)}
@@ -19,18 +19,18 @@ func batchOf(b *scribepb.Batch) *scribepb.Message {
 	return &scribepb.Message{Body: &scribepb.Message_Batch{Batch: b}}
 }
 
-// ways is a batch of Joins for a child on their way.
-func (a *actor) ways(child []byte, of ...overlay.ID) *scribepb.Message {
+// routedJoins returns a batch with routed Joins of a child.
+func (a *actor) routedJoins(child []byte, of ...overlay.ID) *scribepb.Message {
 	c := &scribepb.Column{}
 	for i, g := range of {
 		c.Groups = append(c.Groups, g[:]...)
 		c.Edges, c.Weights, c.Records = append(c.Edges, uint64(i+1)), append(c.Weights, 2), append(c.Records, 1)
 	}
-	return batchOf(&scribepb.Batch{Records: [][]byte{a.raw, child}, Ways: c})
+	return batchOf(&scribepb.Batch{Records: [][]byte{a.raw, child}, RoutedJoins: c})
 }
 
-// A node that joins many groups at once asks for them together, and for those that nothing
-// comes of once more, each alone.
+// A node that joins many groups at once sends one batch of Joins, and routes those without an
+// answer again, one by one.
 func TestJoinsGoTogetherAndAgainAlone(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	root := l.members(1, l.own(0))[0]
@@ -43,14 +43,14 @@ func TestJoinsGoTogetherAndAgainAlone(t *testing.T) {
 		t.Fatalf("%d Joins go in %d batches, %d alone", groups, len(l.batches), len(l.routed))
 	}
 	b := l.batches[0].msg.GetBatch()
-	if len(b.Ways.Edges) != groups || len(b.Records) != 1 || b.Ways.Weights[7] != 2 {
-		t.Errorf("%d Joins with %d records", len(b.Ways.Edges), len(b.Records))
+	if len(b.RoutedJoins.Edges) != groups || len(b.Records) != 1 || b.RoutedJoins.Weights[7] != 2 {
+		t.Errorf("%d Joins with %d records", len(b.RoutedJoins.Edges), len(b.Records))
 	}
 	edge := l.joins(root.of(7))[0].Edge
 	for i := range groups / 2 {
 		l.accepted(root, root.of(i))
 	}
-	l.pass(joinPatience * 5 / 4)
+	l.pass(joinTimeout * 5 / 4)
 	if len(l.batches) != 1 || len(l.routed) != groups/2 {
 		t.Errorf("%d of %d go again alone, and %d batches", len(l.routed), groups/2, len(l.batches)-1)
 	}
@@ -65,23 +65,23 @@ func TestJoinsGoTogetherAndAgainAlone(t *testing.T) {
 func TestFewJoinsGoAlone(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	root := l.members(1, l.own(0))[0]
-	for i := range fewWays - 1 {
+	for i := range minRoutedBatch - 1 {
 		l.s.Join(root.of(i), 1)
 	}
 	l.run()
-	if len(l.batches) != 0 || len(l.routed) != fewWays-1 {
+	if len(l.batches) != 0 || len(l.routed) != minRoutedBatch-1 {
 		t.Errorf("%d batches, %d alone", len(l.batches), len(l.routed))
 	}
 }
 
-// A lone word does not wait, and one of many no longer than batchDelay.
-func TestWordsWaitForCompany(t *testing.T) {
+// A single entry is sent at once, and one of many waits no longer than batchDelay.
+func TestEntriesWaitForOthers(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	a := l.members(1, l.own(0))[0]
-	const groups = 5 * fewWords
+	const groups = 5 * maxImmediate
 	for i := range groups {
 		a.route(l.own(i), a.join(l.own(i), 1))
-		if i < fewWords && count(a.heard(), "Accept") != 1 {
+		if i < maxImmediate && count(a.heard(), "Accept") != 1 {
 			t.Fatalf("Accept %d waits", i)
 		}
 	}
@@ -89,7 +89,7 @@ func TestWordsWaitForCompany(t *testing.T) {
 		t.Errorf("%d of many do not wait", n)
 	}
 	l.pass(batchDelay)
-	if n := count(a.heard(), "Accept"); n != groups-fewWords || len(l.batches) != 1 {
+	if n := count(a.heard(), "Accept"); n != groups-maxImmediate || len(l.batches) != 1 {
 		t.Errorf("%d Accepts in %d batches", n, len(l.batches))
 	}
 	l.pass(3 * batchDelay)
@@ -98,9 +98,9 @@ func TestWordsWaitForCompany(t *testing.T) {
 	}
 }
 
-// Joins on their way are accepted by the first who is in the tree, or by the root, and
-// otherwise passed on with the child's own record.
-func TestWayLeadsToTheFirstInTheTree(t *testing.T) {
+// Routed Joins are accepted by the first node in the tree, or by the root, and otherwise forwarded
+// with the joining node's own record.
+func TestRoutedJoinEndsAtTheFirstNodeInTheTree(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	all := l.members(8, l.own(0))
 	in, root, _, child := l.amid(all)
@@ -112,7 +112,7 @@ func TestWayLeadsToTheFirstInTheTree(t *testing.T) {
 	l.pass(2 * batchDelay)
 	l.batches = nil
 	carrier := all[slices.IndexFunc(all, func(a *actor) bool { return a != child && a != root })]
-	if err := carrier.say(carrier.ways(child.raw, l.own(0), in, out)); err != nil {
+	if err := carrier.say(carrier.routedJoins(child.raw, l.own(0), in, out)); err != nil {
 		t.Fatal(err)
 	}
 	if n := count(child.heard(), "Accept"); n != 2 {
@@ -122,60 +122,60 @@ func TestWayLeadsToTheFirstInTheTree(t *testing.T) {
 		t.Errorf("weight %d at the root", w)
 	}
 	if _, ok := l.s.Place(out); ok {
-		t.Error("who passes a Join on has a place in the tree")
+		t.Error("a node that forwards a Join has a place in the tree")
 	}
 	on := l.joins(out)
-	toRoot := slices.ContainsFunc(l.batches, func(b letter) bool { return b.to == root.peer && b.msg.GetBatch().Ways != nil })
+	toRoot := slices.ContainsFunc(l.batches, func(b letter) bool { return b.to == root.peer && b.msg.GetBatch().RoutedJoins != nil })
 	if len(on) != 1 || !toRoot || !bytes.Equal(on[0].Record, child.raw) || on[0].Weight != 2 || on[0].Edge != 3 {
 		t.Errorf("passed on: %v", on)
 	}
 }
 
-// A batch of another is none; a bad way in one counts as one bad Join, and the others are
-// taken.
+// A batch with the record of another node is refused. An invalid routed Join in a batch counts as
+// garbage, and the others are handled.
 func TestBadBatches(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	all := l.members(3, l.own(0))
 	a, b := all[0], all[1]
 	forged := bytes.Clone(b.raw)
 	forged[len(forged)-1] ^= 1
-	if err := a.say(b.ways(b.raw, l.own(0))); !errors.Is(err, env.ErrFrame) || l.s.Stats().Garbage != 1 {
+	if err := a.say(b.routedJoins(b.raw, l.own(0))); !errors.Is(err, env.ErrFrame) || l.s.Stats().Garbage != 1 {
 		t.Errorf("a batch of another: %v", err)
 	}
-	m := a.ways(b.raw, l.own(0), l.own(1), l.own(2))
+	m := a.routedJoins(b.raw, l.own(0), l.own(1), l.own(2))
 	m.GetBatch().Records = append(m.GetBatch().Records, forged)
-	m.GetBatch().Ways.Records[1] = 2
+	m.GetBatch().RoutedJoins.Records[1] = 2
 	if err := a.say(m); err != nil || l.s.Stats().Garbage != 2 {
-		t.Errorf("a bad way: %v, %d", err, l.s.Stats().Garbage)
+		t.Errorf("an invalid routed Join: %v, %d", err, l.s.Stats().Garbage)
 	}
 	if n := count(b.heard(), "Accept"); n != 2 {
-		t.Errorf("%d of 2 good ways are taken", n)
+		t.Errorf("%d of 2 valid routed Joins are handled", n)
 	}
 	m = batchOf(&scribepb.Batch{Records: [][]byte{a.raw, forged}, Redirects: &scribepb.Column{
-		Groups: m.GetBatch().Ways.Groups[:32], Records: []uint32{1},
+		Groups: m.GetBatch().RoutedJoins.Groups[:32], Records: []uint32{1},
 	}})
 	if err := a.say(m); !errors.Is(err, env.ErrFrame) {
-		t.Errorf("a Redirect to nobody: %v", err)
+		t.Errorf("a Redirect without a valid record: %v", err)
 	}
 }
 
-// A batch is small enough for a frame whatever the records.
+// A batch fits into a frame, whatever its records.
 func TestBatchesAreBounded(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	a := l.members(1, l.own(0))[0]
 	for n := range 3000 {
-		c := &overlay.Contact{Raw: make([]byte, maxRecord)}
-		l.s.tell(env.Peer{ID: a.peer}, word{kind: aWay, group: a.of(n), who: c})
+		c := &overlay.Contact{Raw: make([]byte, maxRecordBytes)}
+		l.s.enqueue(env.Peer{ID: a.peer}, batchEntry{kind: entryRoutedJoin, group: a.of(n), contact: c})
 	}
 	l.run()
 	ways := 0
 	for _, of := range l.batches {
-		if n := len(encode(of.msg)); n > batchBytes+2*maxRecord {
+		if n := len(encode(of.msg)); n > batchBytes+2*maxRecordBytes {
 			t.Errorf("a batch has %d bytes", n)
 		}
-		ways += len(of.msg.GetBatch().Ways.Edges)
+		ways += len(of.msg.GetBatch().RoutedJoins.Edges)
 	}
 	if ways != 3000 {
-		t.Errorf("%d ways", ways)
+		t.Errorf("%d routed Joins", ways)
 	}
 }

@@ -2,140 +2,140 @@ package scribe
 
 import "time"
 
-// Config is what a Scribe is told. A zero field means its default.
+// Config holds the settings of a Scribe. A zero field means its default.
 type Config struct {
-	// FanOut is how many member children a node has in one group before it
-	// pushes some down, within pushDelay. Default 16.
+	// FanOut is the number of member children that a node keeps in one group. If it has more, it
+	// pushes some down within pushDelay. Default 16.
 	FanOut int
-	// MaxWeight is how many clients count behind one node and group; Join
-	// clamps to it. Default 64.
+	// MaxWeight bounds the clients that count behind one node in a group; Join clamps to it.
+	// Default 64.
 	MaxWeight int
-	// BeatInterval is the time between two renewals of the edges to one
-	// parent. A parent drops the children of a link after three without.
-	// Default 30 s.
-	BeatInterval time.Duration
+	// HeartbeatInterval is the time between two heartbeats on a link with few others beside it. A
+	// parent drops the children of a link after three periods without one. Default 30 s.
+	HeartbeatInterval time.Duration
 }
 
-func (c Config) filled() Config {
+func (c Config) withDefaults() Config {
 	if c.FanOut <= 0 {
 		c.FanOut = 16
 	}
 	if c.MaxWeight <= 0 {
 		c.MaxWeight = 64
 	}
-	if c.BeatInterval <= 0 {
-		c.BeatInterval = 30 * time.Second
+	if c.HeartbeatInterval <= 0 {
+		c.HeartbeatInterval = 30 * time.Second
 	}
 	return c
 }
 
 const (
-	leaseBeats = 3 // pauses without a Beat before a child is dropped
+	leasePeriods = 3 // periods without a heartbeat before a child is dropped
 
-	// beatShare is what each link adds to the pause between two Beats, once that comes to more than
-	// a BeatInterval; maxPause is the longest. One Beat and its answer do for both ends: with up to 200
-	// links a node at rest says less than two messages a second, with more in proportion.
-	beatShare = 750 * time.Millisecond
-	maxPause  = 150 * time.Second
-	// spellTime is how long each edge of a List has to do: a peer that is always wrong about them
-	// draws some 40 KB a second from a link, and not as much as it asks for.
-	spellTime = time.Millisecond
-	// downPause is how long after a broken connection a peer is asked: one that starts anew is back.
-	downPause = 2 * time.Second
+	// heartbeatShare times the number of links is the period of heartbeats on each link, if that
+	// exceeds HeartbeatInterval; maxHeartbeatPeriod bounds the period. One heartbeat and its answer
+	// serve both ends, so an idle node with up to 200 links sends fewer than two messages a second,
+	// and more in proportion beyond.
+	heartbeatShare     = 750 * time.Millisecond
+	maxHeartbeatPeriod = 150 * time.Second
+	// timePerListedEdge bounds the lists that a peer can cause with wrong heartbeats: after a list
+	// of n edges, none is sent for n times as long. A link then carries at most about 40 KB a
+	// second.
+	timePerListedEdge = time.Millisecond
+	// reconnectDelay is the time from a broken connection to the next heartbeat. A peer that
+	// restarts is back by then.
+	reconnectDelay = 2 * time.Second
 
-	// joinPatience is how long a Join may go unanswered at first; it doubles
-	// up to joinPauseMax.
-	joinPatience = 3 * time.Second
-	joinPauseMax = 30 * time.Second
+	// joinTimeout is how long a Join may stay unanswered at first. It doubles with each attempt, up
+	// to maxJoinTimeout.
+	joinTimeout    = 3 * time.Second
+	maxJoinTimeout = 30 * time.Second
 
-	// recentLife is how long a node keeps what passed, for children that come
-	// from a lost parent: longer than an edge that only one end believes in
-	// can stand (maxPause and a quarter). maxRecent bounds it per group, the
-	// oldest go first.
-	recentLife = 190 * time.Second
-	maxRecent  = 64
+	// recentTTL is how long a node keeps forwarded messages for children that lost their parent. It
+	// exceeds the time for which an edge can exist at one end only (maxHeartbeatPeriod and a
+	// quarter). maxRecent bounds the messages of a group; the oldest are dropped first.
+	recentTTL = 190 * time.Second
+	maxRecent = 64
 
-	// seenLife is how long a message is known again: longer than a publisher
-	// tries (overlay.Config.RouteDeadline) and what it sent last is kept.
-	seenLife = 5 * time.Minute
-	// maxSeen bounds the messages known again; at the bound the older half is
-	// forgotten early.
+	// seenTTL is how long a message is recognised as a duplicate. It exceeds the time that a
+	// publisher retries (overlay.Config.RouteDeadline) plus recentTTL.
+	seenTTL = 5 * time.Minute
+	// maxSeen bounds the ids of recognised messages. Beyond it the older half is forgotten early.
 	maxSeen = 1 << 17
 
-	// gotDelay is how long acknowledgements wait for company, weightDelay
-	// how long weights do.
-	gotDelay    = 50 * time.Millisecond
+	// ackDelay is how long acknowledgements wait to share a message, weightDelay how long changed
+	// weights do.
+	ackDelay    = 50 * time.Millisecond
 	weightDelay = time.Second
 
-	// window is how many Downs may be unacknowledged on a link, maxQueue how many more may
-	// wait, and maxQueued how many bytes of them; at the bound only the last of each group goes on
-	// waiting, the others are counted as lost, and the child pulls them.
+	// window bounds the unacknowledged Multicasts on a link. maxQueue bounds the messages that wait
+	// beyond them, and maxQueued their bytes. At the limit only the last message of each group
+	// stays queued; the others are counted as lost, and the child pulls them.
 	window    = 64
 	maxQueue  = 2048
 	maxQueued = 24 << 20
-	// resends is how often a Down is repeated before the peer is suspected
-	// and the Down given up: it is then for the next parent to send.
-	resends = 10
+	// maxResends is how often a Multicast is sent again. Then it is given up, and the child's next
+	// parent sends it.
+	maxResends = 10
 
-	// pushPause is the time given to a child to move before it is asked again.
-	pushPause = 10 * time.Second
-	// sweepPause is the time between two looks at what has grown old.
-	sweepPause = 10 * time.Second
+	// pushTimeout is the time that a child has to move before it may be asked again.
+	pushTimeout = 10 * time.Second
+	// sweepInterval is the time between two removals of expired state.
+	sweepInterval = 10 * time.Second
 
-	// maxEdges is how many groups one peer may be a child in: twice the feeds
-	// that one reader may have. In others it is refused, and asks elsewhere.
+	// maxEdges bounds the groups in which one peer is a child: twice the feeds that one reader may
+	// have. Beyond it the peer is rejected, and asks elsewhere.
 	maxEdges = 10_000
-	// crowd is how many times the fan-out may hang below a node while children
-	// are on their way to another parent. More are sent on at once, or away.
-	crowd = 4
-	// maxRedirects is how often a node that has no parent lets itself be sent
-	// on before it asks along the route again.
+	// crowdFactor times the fan-out bounds the children of a group while some of them move to
+	// another parent. Further ones are redirected or rejected at once.
+	crowdFactor = 4
+	// maxRedirects is how many redirects a node without a parent follows before it joins along the
+	// route again.
 	maxRedirects = 16
-	// maxKept bounds the bytes kept for late children, in all groups together;
-	// at the bound nothing is kept, and they have to ask for what they miss.
-	maxKept = 64 << 20
+	// maxKeptBytes bounds the messages kept for late children, in all groups together. Beyond it no
+	// message is kept, and late children pull what they miss.
+	maxKeptBytes = 64 << 20
 
-	// batchDelay is how long what is to be said of a group waits for company once a node
-	// has much to say; of the first fewWords in such a time nothing waits.
-	batchDelay = 200 * time.Millisecond
-	fewWords   = 16
-	// fewWays is how many Joins that go the same way from their child each go alone: then
-	// each hop acknowledges them.
-	fewWays = 4
-	// maxControl is the size of the largest Batch that goes ahead of content, in bytes.
+	// batchDelay is how long entries wait to share a Batch when a node sends many. The first
+	// maxImmediate entries within such a time do not wait.
+	batchDelay   = 200 * time.Millisecond
+	maxImmediate = 16
+	// minRoutedBatch is the smallest number of a node's own Joins with one next hop that share a
+	// Batch. Fewer are routed one by one, so that each hop acknowledges them.
+	minRoutedBatch = 4
+	// maxControl is the size in bytes of the largest Batch that is sent ahead of content.
 	maxControl = 2 << 10
-	// batchBytes is after how many bytes a Batch goes, whatever else is to come.
+	// batchBytes is the size in bytes at which a Batch is complete.
 	batchBytes = 32 << 10
 
-	// pushDelay is how long a node with more children than the fan-out waits before it
-	// pushes some down, so that those that come together are sent away together.
+	// pushDelay is how long a node with more children than the fan-out waits before it pushes some
+	// down, so that children that join together are redirected together.
 	pushDelay = 2 * time.Second
 
 	maxBatch = 1024 // entries in one Batch
-	maxList  = 512  // edges in one List, groups in one Drop
-	maxHave  = 64   // messages named in a Join
-	maxGot   = 1024 // messages acknowledged at once
+	maxList  = 512  // edges in one EdgeList, groups in one Reject
+	maxHave  = 64   // message ids in one Join
+	maxAcks  = 1024 // message ids in one Ack
 )
 
-// MaxPayload is the size of the largest message in bytes.
+// MaxPayload bounds the payload of a message, in bytes.
 const MaxPayload = 56 << 10
 
-// Stats counts what a Scribe did since it started.
+// Stats holds counters since the start, and sizes at the time of the call.
 type Stats struct {
-	Groups    int    // groups that the node takes part in, or wants to
-	Roots     int    // groups whose root the node is
+	Groups    int    // groups that the node takes part in, or tries to join
+	Roots     int    // groups of which the node is the root
 	Children  int    // edges to children
-	Links     int    // peers that share edges with the node
+	Links     int    // peers with which the node shares edges
 	Published uint64 // messages published at this node
 	Received  uint64 // messages received down a tree
-	Repeated  uint64 // messages received down a tree that were known already
+	Repeated  uint64 // duplicates received down a tree
 	Sent      uint64 // messages sent down a tree
 	Resent    uint64 // messages sent again because no acknowledgement came
 	Delivered uint64 // messages delivered to the layer above
 	Lost      uint64 // messages given up, or dropped from a full queue
 	Joins     uint64 // join messages sent
-	Pushed    uint64 // children sent to another parent
-	Shunned   uint64 // parents left because the layer above asked for it
+	Pushed    uint64 // redirects sent to children
+	Shunned   uint64 // parents blocked by the layer above
 	Garbage   uint64 // messages that broke the protocol
 	Control   uint64 // messages sent without a payload
 }

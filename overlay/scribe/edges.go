@@ -7,55 +7,54 @@ import (
 	"tidings/overlay"
 )
 
-// A roll holds the groups of a node, each with its number.
-type roll = overlay.Index[group]
+// A groupIndex holds the groups of a node, each with its number.
+type groupIndex = overlay.Index[group]
 
-// edges are the groups in which a link is an edge in one direction, by id, and their
-// digest, by which both ends compare what they know.
-type edges struct {
-	of     []uint32 // numbers of the groups
+// An edgeSet holds the groups for which a link is an edge in one direction, sorted by id, and their
+// digest, so that both ends can compare what they know.
+type edgeSet struct {
+	groups []uint32 // numbers of the groups
 	digest uint64
 }
 
-func (e *edges) find(in *roll, id *overlay.ID) (int, bool) {
-	return slices.BinarySearchFunc(e.of, id, func(number uint32, id *overlay.ID) int {
+func (e *edgeSet) find(in *groupIndex, id *overlay.ID) (int, bool) {
+	return slices.BinarySearchFunc(e.groups, id, func(number uint32, id *overlay.ID) int {
 		return bytes.Compare(in.At(number).id[:], id[:])
 	})
 }
 
-func (e *edges) add(in *roll, g *group, weight uint32) {
+func (e *edgeSet) add(in *groupIndex, g *group, weight uint32) {
 	i, _ := e.find(in, &g.id)
-	e.of = slices.Insert(e.of, i, g.number)
+	e.groups = slices.Insert(e.groups, i, g.number)
 	e.digest ^= edgeHash(&g.id, weight)
 }
 
-func (e *edges) remove(in *roll, g *group, weight uint32) {
+func (e *edgeSet) remove(in *groupIndex, g *group, weight uint32) {
 	if i, ok := e.find(in, &g.id); ok {
-		e.of = slices.Delete(e.of, i, i+1)
+		e.groups = slices.Delete(e.groups, i, i+1)
 	}
-	if len(e.of) == 0 {
-		e.of = nil
+	if len(e.groups) == 0 {
+		e.groups = nil
 	}
 	e.digest ^= edgeHash(&g.id, weight)
 }
 
-func (e *edges) change(g *group, from, to uint32) {
+func (e *edgeSet) change(g *group, from, to uint32) {
 	e.digest ^= edgeHash(&g.id, from) ^ edgeHash(&g.id, to)
 }
 
-// between returns the numbers of the groups from first to last.
-func (e *edges) between(in *roll, first, last []byte) []uint32 {
+// between returns the numbers of the groups from first to last, both included.
+func (e *edgeSet) between(in *groupIndex, first, last []byte) []uint32 {
 	from, to := overlay.ID(first), overlay.ID(last)
 	i, _ := e.find(in, &from)
 	j, found := e.find(in, &to)
 	if found {
 		j++
 	}
-	return e.of[i:max(i, j)]
+	return e.groups[i:max(i, j)]
 }
 
-// edgeHash mixes a group and a weight (FNV-1a over both), so that XOR of several
-// makes a digest.
+// edgeHash hashes a group and a weight (FNV-1a). The XOR of several hashes is a digest.
 func edgeHash(id *overlay.ID, weight uint32) uint64 {
 	h := uint64(14695981039346656037)
 	for _, b := range id {

@@ -20,8 +20,8 @@ import (
 	"tidings/sim"
 )
 
-// A story is what a fuzzer makes up: each choice takes a byte of it, and when it
-// is told every choice is the first.
+// A story is the input of a fuzzer: each choice consumes a byte, and at its end every choice is the
+// first.
 type story []byte
 
 func (s *story) choose(n int) int {
@@ -35,13 +35,13 @@ func (s *story) choose(n int) int {
 
 func pick[T any](s *story, of ...T) T { return of[s.choose(len(of))] }
 
-// number is mostly one that somebody did not think of.
+// number returns a random-looking number in most cases.
 func (s *story) number() uint64 {
 	return pick[uint64](s, 1, 0, 2, 64, 65, 255, 1<<16, 1<<31, math.MaxUint32, math.MaxUint64)
 }
 
-// An intruder is a host that says what it likes to one of a few members, who
-// have trees among them.
+// An intruder is a host that sends arbitrary messages to one of a few members, which have trees
+// among them.
 type intruder struct {
 	*sim.Host
 	env    env.Env
@@ -112,7 +112,7 @@ func (in *intruder) send(layer wire.Layer, m proto.Message) {
 	in.swarm.World.Run(50 * time.Millisecond)
 }
 
-// introduce makes the target know the intruder: as a member or as its client.
+// introduce makes the intruder known to the target, as a member or as its client.
 func (in *intruder) introduce(client bool) {
 	record := in.record
 	if client {
@@ -121,7 +121,7 @@ func (in *intruder) introduce(client bool) {
 	in.send(wire.Overlay, &overlaypb.Message{Record: record, Body: &overlaypb.Message_Probe{Probe: &overlaypb.Probe{Nonce: 1, Attach: client}}})
 }
 
-// aRecord is somebody's, or nobody's.
+// aRecord returns the record of some node, or an invalid one.
 func (in *intruder) aRecord(s *story) []byte {
 	leaf := in.target().Layers().Overlay.Leaf()
 	other := ed25519.NewKeyFromSeed(slices.Repeat([]byte{byte(s.choose(256))}, ed25519.SeedSize))
@@ -142,7 +142,7 @@ func (in *intruder) aRecord(s *story) []byte {
 	return make([]byte, pick(s, 0, 1, 1024, 1025))
 }
 
-// aGroup is mostly one in which the target has a place.
+// aGroup returns a group, in most cases one in which the target has a place.
 func (in *intruder) aGroup(s *story) []byte {
 	switch s.choose(8) {
 	case 0, 1, 2, 3:
@@ -158,13 +158,13 @@ func (in *intruder) aGroup(s *story) []byte {
 	return make([]byte, pick(s, 32, 0, 31, 33))
 }
 
-// anEdge names mostly one that the target has spoken of, as a nonce is.
+// anEdge returns an id of an edge or a nonce, in most cases one that the target has used.
 func (in *intruder) anEdge(s *story) uint64 {
 	for range s.choose(4) {
 		if len(in.heard) > 0 {
 			m := in.heard[len(in.heard)-1]
 			in.heard = in.heard[:len(in.heard)-1]
-			for _, n := range []uint64{m.GetJoin().GetEdge(), m.GetAccept().GetEdge(), m.GetPart().GetEdge(), m.GetBeat().GetNonce(), m.GetDown().GetId()} {
+			for _, n := range []uint64{m.GetJoin().GetEdge(), m.GetAccept().GetEdge(), m.GetPrune().GetEdge(), m.GetHeartbeat().GetNonce(), m.GetMulticast().GetId()} {
 				if n != 0 {
 					return n
 				}
@@ -208,12 +208,12 @@ func (in *intruder) endures(t *testing.T) {
 	}
 }
 
-// A kind makes up a message of one kind.
+// A kind makes a message of one kind.
 type kind func(in *intruder, s *story) *scribepb.Message
 
-var kinds = []kind{aJoin, aPublish, anAccept, aRedirect, aPart, aDown, aGot, aBeat, aBeatAck, aList, aDrop, anOffer, aBatch}
+var entryKinds = []kind{entryJoin, aPublish, entryAccept, entryRedirect, entryPrune, aMulticast, anAck, aHeartbeat, aHeartbeatAck, anEdgeList, entryReject, anOffer, aBatch}
 
-// tell tells a member a story.
+// tell sends the messages of a story to a member.
 func tell(t *testing.T, b []byte, kinds ...kind) {
 	s := story(b)
 	in := intrude()
@@ -221,7 +221,7 @@ func tell(t *testing.T, b []byte, kinds ...kind) {
 		in.introduce(s.choose(3) == 1)
 	}
 	for range 1 + s.choose(6) {
-		if s.choose(3) == 1 { // get an edge to go on with
+		if s.choose(3) == 1 { // get an edge first
 			g := in.groups[s.choose(groups)]
 			in.send(wire.Scribe, &scribepb.Message{Body: &scribepb.Message_Join{Join: &scribepb.Join{
 				Group: g[:], Record: in.record, Edge: in.anEdge(&s),
@@ -249,16 +249,16 @@ func tell(t *testing.T, b []byte, kinds ...kind) {
 
 var storiesFlag = flag.Int("stories", 10, "how many stories the members of a small world are told of each kind")
 
-// Trees endure messages of every kind with the strangest of contents, each kind
-// alone and all together, and are as before when the intruder is gone.
-func TestTreesEndureAnyStory(t *testing.T) {
+// Trees survive messages of every kind with arbitrary contents, each kind alone and all together,
+// and are as before when the intruder is gone.
+func TestTreesSurviveArbitraryMessages(t *testing.T) {
 	t.Parallel()
 	for i := range *storiesFlag {
 		b := make([]byte, 300)
 		dice := rand.NewChaCha8([32]byte{byte(i), byte(i >> 8), byte(i >> 16)})
 		dice.Read(b)
-		for j, k := range append(slices.Clone(kinds), nil) {
-			these := kinds
+		for j, k := range append(slices.Clone(entryKinds), nil) {
+			these := entryKinds
 			if k != nil {
 				these = []kind{k}
 			}
@@ -280,9 +280,9 @@ func fuzz(f *testing.F, k kind) {
 	})
 }
 
-func FuzzJoin(f *testing.F) { fuzz(f, aJoin) }
+func FuzzJoin(f *testing.F) { fuzz(f, entryJoin) }
 
-func aJoin(in *intruder, s *story) *scribepb.Message {
+func entryJoin(in *intruder, s *story) *scribepb.Message {
 	return &scribepb.Message{Body: &scribepb.Message_Join{Join: &scribepb.Join{
 		Group: in.aGroup(s), Record: in.aRecord(s), Weight: uint32(s.number()), Have: in.someEdges(s), Edge: in.anEdge(s),
 	}}}
@@ -290,8 +290,7 @@ func aJoin(in *intruder, s *story) *scribepb.Message {
 
 func FuzzPublish(f *testing.F) { fuzz(f, aPublish) }
 
-// aPublish and aDown bring nothing into the groups of the checkers, who would not
-// know what to make of it.
+// aPublish and aMulticast use no groups of the checkers, which would not know the messages.
 func aPublish(in *intruder, s *story) *scribepb.Message {
 	id := in.swarm.Key(fmt.Sprint("other", s.choose(256)))
 	return &scribepb.Message{Body: &scribepb.Message_Publish{Publish: &scribepb.Publish{
@@ -299,60 +298,60 @@ func aPublish(in *intruder, s *story) *scribepb.Message {
 	}}}
 }
 
-func FuzzAccept(f *testing.F) { fuzz(f, anAccept) }
+func FuzzAccept(f *testing.F) { fuzz(f, entryAccept) }
 
-func anAccept(in *intruder, s *story) *scribepb.Message {
+func entryAccept(in *intruder, s *story) *scribepb.Message {
 	return &scribepb.Message{Body: &scribepb.Message_Accept{Accept: &scribepb.Accept{
 		Group: in.aGroup(s), Record: in.aRecord(s), Edge: in.anEdge(s),
 	}}}
 }
 
-func FuzzRedirect(f *testing.F) { fuzz(f, aRedirect) }
+func FuzzRedirect(f *testing.F) { fuzz(f, entryRedirect) }
 
-func aRedirect(in *intruder, s *story) *scribepb.Message {
+func entryRedirect(in *intruder, s *story) *scribepb.Message {
 	return &scribepb.Message{Body: &scribepb.Message_Redirect{Redirect: &scribepb.Redirect{Group: in.aGroup(s), Record: in.aRecord(s)}}}
 }
 
-func FuzzPart(f *testing.F) { fuzz(f, aPart) }
+func FuzzPart(f *testing.F) { fuzz(f, entryPrune) }
 
-func aPart(in *intruder, s *story) *scribepb.Message {
-	return &scribepb.Message{Body: &scribepb.Message_Part{Part: &scribepb.Part{Group: in.aGroup(s), Edge: in.anEdge(s)}}}
+func entryPrune(in *intruder, s *story) *scribepb.Message {
+	return &scribepb.Message{Body: &scribepb.Message_Prune{Prune: &scribepb.Prune{Group: in.aGroup(s), Edge: in.anEdge(s)}}}
 }
 
-func FuzzDown(f *testing.F) { fuzz(f, aDown) }
+func FuzzDown(f *testing.F) { fuzz(f, aMulticast) }
 
-func aDown(in *intruder, s *story) *scribepb.Message {
+func aMulticast(in *intruder, s *story) *scribepb.Message {
 	id := in.swarm.Key(fmt.Sprint("other", s.choose(256)))
-	return &scribepb.Message{Body: &scribepb.Message_Down{Down: &scribepb.Down{
+	return &scribepb.Message{Body: &scribepb.Message_Multicast{Multicast: &scribepb.Multicast{
 		Group: id[:], Id: in.anEdge(s), Payload: make([]byte, pick(s, 0, 1, 56<<10, 56<<10+1)),
 	}}}
 }
 
-func FuzzGot(f *testing.F) { fuzz(f, aGot) }
+func FuzzGot(f *testing.F) { fuzz(f, anAck) }
 
-func aGot(in *intruder, s *story) *scribepb.Message {
-	return &scribepb.Message{Body: &scribepb.Message_Got{Got: &scribepb.Got{Ids: in.someEdges(s)}}}
+func anAck(in *intruder, s *story) *scribepb.Message {
+	return &scribepb.Message{Body: &scribepb.Message_Ack{Ack: &scribepb.Ack{Ids: in.someEdges(s)}}}
 }
 
-func FuzzBeat(f *testing.F) { fuzz(f, aBeat) }
+func FuzzBeat(f *testing.F) { fuzz(f, aHeartbeat) }
 
-func aBeat(in *intruder, s *story) *scribepb.Message {
-	return &scribepb.Message{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{
-		Nonce: in.anEdge(s), Count: uint32(s.number()), Digest: s.number(), PauseS: uint32(s.number()),
-		HeldCount: uint32(s.choose(3)), HeldDigest: s.number(),
+func aHeartbeat(in *intruder, s *story) *scribepb.Message {
+	return &scribepb.Message{Body: &scribepb.Message_Heartbeat{Heartbeat: &scribepb.Heartbeat{
+		Nonce: in.anEdge(s), UpCount: uint32(s.number()), UpDigest: s.number(), PeriodS: uint32(s.number()),
+		DownCount: uint32(s.choose(3)), DownDigest: s.number(),
 	}}}
 }
 
-func FuzzBeatAck(f *testing.F) { fuzz(f, aBeatAck) }
+func FuzzBeatAck(f *testing.F) { fuzz(f, aHeartbeatAck) }
 
-func aBeatAck(in *intruder, s *story) *scribepb.Message {
-	return &scribepb.Message{Body: &scribepb.Message_BeatAck{BeatAck: &scribepb.BeatAck{Nonce: in.anEdge(s), Match: s.choose(2) == 1, PauseS: uint32(s.number())}}}
+func aHeartbeatAck(in *intruder, s *story) *scribepb.Message {
+	return &scribepb.Message{Body: &scribepb.Message_HeartbeatAck{HeartbeatAck: &scribepb.HeartbeatAck{Nonce: in.anEdge(s), Match: s.choose(2) == 1, PeriodS: uint32(s.number())}}}
 }
 
-func FuzzList(f *testing.F) { fuzz(f, aList) }
+func FuzzList(f *testing.F) { fuzz(f, anEdgeList) }
 
-func aList(in *intruder, s *story) *scribepb.Message {
-	list := &scribepb.List{First: make([]byte, 32), Last: slices.Repeat([]byte{255}, 32), Partial: s.choose(2) == 1, Nonce: in.anEdge(s)}
+func anEdgeList(in *intruder, s *story) *scribepb.Message {
+	list := &scribepb.EdgeList{First: make([]byte, 32), Last: slices.Repeat([]byte{255}, 32), Partial: s.choose(2) == 1, Nonce: in.anEdge(s)}
 	if s.choose(3) == 1 {
 		list.First, list.Last = in.aGroup(s), in.aGroup(s)
 	}
@@ -363,17 +362,17 @@ func aList(in *intruder, s *story) *scribepb.Message {
 		slices.SortFunc(list.Edges, func(a, b *scribepb.Edge) int { return slices.Compare(a.Group, b.Group) })
 		list.Edges = slices.CompactFunc(list.Edges, func(a, b *scribepb.Edge) bool { return slices.Equal(a.Group, b.Group) })
 	}
-	return &scribepb.Message{Body: &scribepb.Message_List{List: list}}
+	return &scribepb.Message{Body: &scribepb.Message_EdgeList{EdgeList: list}}
 }
 
-func FuzzDrop(f *testing.F) { fuzz(f, aDrop) }
+func FuzzDrop(f *testing.F) { fuzz(f, entryReject) }
 
-func aDrop(in *intruder, s *story) *scribepb.Message {
-	d := &scribepb.Drop{}
+func entryReject(in *intruder, s *story) *scribepb.Message {
+	d := &scribepb.Reject{}
 	for range pick(s, 1, 0, 3, 512, 513) {
 		d.Groups = append(d.Groups, in.aGroup(s))
 	}
-	return &scribepb.Message{Body: &scribepb.Message_Drop{Drop: d}}
+	return &scribepb.Message{Body: &scribepb.Message_Reject{Reject: d}}
 }
 
 func FuzzOffer(f *testing.F) { fuzz(f, anOffer) }
@@ -407,7 +406,7 @@ func aBatch(in *intruder, s *story) *scribepb.Message {
 		}
 		return c
 	}
-	b.Parts, b.Drops, b.Joins = column(true, false, false), column(false, false, false), column(true, true, false)
-	b.Ways, b.Accepts, b.Redirects = column(true, true, true), column(true, false, false), column(false, false, true)
+	b.Prunes, b.Rejects, b.Joins = column(true, false, false), column(false, false, false), column(true, true, false)
+	b.RoutedJoins, b.Accepts, b.Redirects = column(true, true, true), column(true, false, false), column(false, false, true)
 	return &scribepb.Message{Body: &scribepb.Message_Batch{Batch: b}}
 }

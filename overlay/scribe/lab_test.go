@@ -19,9 +19,8 @@ import (
 	"tidings/overlay/scribe/scribepb"
 )
 
-// A lab is a world of one node: a clock that the test moves, and a network that
-// keeps what is sent. The actors of the test live: they answer
-// probes and acknowledge what is routed through them.
+// A lab is one node with a clock that the test moves, and a network that records what is sent. The
+// test plays the other nodes as actors, which answer probes and acknowledge routed messages.
 type lab struct {
 	t       testing.TB
 	network wire.Network
@@ -30,8 +29,8 @@ type lab struct {
 	node    *overlay.Node
 	s       *Scribe
 	got     []Delivery
-	sent    []letter // the words of a batch one by one, but for ways
-	batches []letter // as they were sent
+	sent    []letter // messages, with the entries of a batch one by one except routed Joins
+	batches []letter // batches as they were sent
 	routed  []*overlaypb.Route
 	asked   []asked
 	actors  map[env.PeerID]*actor
@@ -73,7 +72,7 @@ func newLab(t testing.TB, cfg Config) *lab {
 	return l
 }
 
-// active makes the node a network by itself.
+// active makes the node a network of one.
 func (l *lab) active() *lab {
 	l.node.Reachable([]string{"here"})
 	if l.run(); l.node.State() != overlay.Active {
@@ -99,11 +98,11 @@ func (l *lab) Send(to env.Peer, _ env.Class, frame []byte) {
 	if layer == wire.Scribe {
 		m, err := parse(body)
 		if err != nil {
-			l.t.Fatalf("sent what nobody takes: %v", err)
+			l.t.Fatalf("sent an invalid message: %v", err)
 		}
 		if m.GetBatch() != nil {
 			l.batches = append(l.batches, letter{to.ID, m})
-			l.sent = append(l.sent, wordsOf(to.ID, m.GetBatch())...)
+			l.sent = append(l.sent, entriesOf(to.ID, m.GetBatch())...)
 			return
 		}
 		l.sent = append(l.sent, letter{to.ID, m})
@@ -122,14 +121,14 @@ func (l *lab) Send(to env.Peer, _ env.Class, frame []byte) {
 	}
 }
 
-// wordsOf are the words of a batch as messages of their own.
-func wordsOf(to env.PeerID, b *scribepb.Batch) (of []letter) {
+// entriesOf returns the entries of a batch as messages of their own.
+func entriesOf(to env.PeerID, b *scribepb.Batch) (of []letter) {
 	say := func(m *scribepb.Message) { of = append(of, letter{to, m}) }
-	each(b.Parts, func(i int, g overlay.ID) {
-		say(&scribepb.Message{Body: &scribepb.Message_Part{Part: &scribepb.Part{Group: g[:], Edge: b.Parts.Edges[i]}}})
+	each(b.Prunes, func(i int, g overlay.ID) {
+		say(&scribepb.Message{Body: &scribepb.Message_Prune{Prune: &scribepb.Prune{Group: g[:], Edge: b.Prunes.Edges[i]}}})
 	})
-	each(b.Drops, func(_ int, g overlay.ID) {
-		say(&scribepb.Message{Body: &scribepb.Message_Drop{Drop: &scribepb.Drop{Groups: [][]byte{g[:]}}}})
+	each(b.Rejects, func(_ int, g overlay.ID) {
+		say(&scribepb.Message{Body: &scribepb.Message_Reject{Reject: &scribepb.Reject{Groups: [][]byte{g[:]}}}})
 	})
 	each(b.Joins, func(i int, g overlay.ID) {
 		say(&scribepb.Message{Body: &scribepb.Message_Join{Join: &scribepb.Join{
@@ -166,7 +165,7 @@ func (l *lab) run() {
 	}
 }
 
-// pass lets time pass.
+// pass advances the clock by d.
 func (l *lab) pass(d time.Duration) {
 	for end := l.now.Add(d); l.now.Before(end); {
 		l.run()
@@ -181,7 +180,7 @@ func (l *lab) pass(d time.Duration) {
 	l.run()
 }
 
-// actor returns the n-th actor, whom the node does not know yet.
+// actor returns the n-th actor, which the node does not know yet.
 func (l *lab) actor(n int, member bool) *actor {
 	var seed [ed25519.SeedSize]byte
 	binary.BigEndian.PutUint64(seed[:], uint64(n)+1)
@@ -201,7 +200,7 @@ func (l *lab) actor(n int, member bool) *actor {
 	return a
 }
 
-// members returns actors that the node has met, those nearest to key first.
+// members returns actors that the node knows, those nearest to key first.
 func (l *lab) members(count int, key overlay.ID) (of []*actor) {
 	for n := range count {
 		a := l.actor(n, true)
@@ -218,8 +217,8 @@ func (l *lab) members(count int, key overlay.ID) (of []*actor) {
 	return of
 }
 
-// amid returns a group, its root, another actor that is nearer to the key than the
-// node, and one that is farther.
+// amid returns a group, its root, another actor nearer to the key than the node, and one farther
+// from it.
 func (l *lab) amid(of []*actor) (g overlay.ID, root, nearer, farther *actor) {
 	for _, root = range of {
 		g, nearer, farther = root.of(0), nil, nil
@@ -248,7 +247,7 @@ func (l *lab) client(n int) *actor {
 	return a
 }
 
-// own returns the n-th group of which the node is the root, whoever else is there.
+// own returns the n-th group of which the node is the root.
 func (l *lab) own(n int) overlay.ID {
 	id := l.node.ID()
 	binary.BigEndian.PutUint32(id[28:], uint32(n))
@@ -284,7 +283,7 @@ func (a *actor) answer(m *overlaypb.Message) {
 	}}})
 }
 
-// say brings the node a message of scribe's.
+// say gives the node a message of this layer.
 func (a *actor) say(m *scribepb.Message) error {
 	body := encode(m)
 	err := a.l.s.Receive(a.peer, wire.AppendFrame(nil, wire.Scribe, m), body)
@@ -292,7 +291,7 @@ func (a *actor) say(m *scribepb.Message) error {
 	return err
 }
 
-// route brings the node a message that the actor routes.
+// route gives the node a message that the actor routes.
 func (a *actor) route(key overlay.ID, m *scribepb.Message) {
 	a.l.t.Helper()
 	a.tellOverlay(&overlaypb.Message{Record: a.raw, Body: &overlaypb.Message_Route{Route: &overlaypb.Route{
@@ -301,7 +300,7 @@ func (a *actor) route(key overlay.ID, m *scribepb.Message) {
 	a.l.run()
 }
 
-// heard returns what the node has sent to the actor since it was last asked.
+// heard returns the messages for the actor since the last call.
 func (a *actor) heard() (of []*scribepb.Message) {
 	a.l.sent = slices.DeleteFunc(a.l.sent, func(s letter) bool {
 		if s.to == a.peer {
@@ -327,15 +326,14 @@ func (a *actor) redirect(g overlay.ID) *scribepb.Message {
 }
 
 func down(g overlay.ID, id uint64, payload string) *scribepb.Message {
-	return &scribepb.Message{Body: &scribepb.Message_Down{Down: &scribepb.Down{Group: g[:], Id: id, Payload: []byte(payload)}}}
+	return &scribepb.Message{Body: &scribepb.Message_Multicast{Multicast: &scribepb.Multicast{Group: g[:], Id: id, Payload: []byte(payload)}}}
 }
 
 func publish(g overlay.ID, id uint64, payload string) *scribepb.Message {
 	return &scribepb.Message{Body: &scribepb.Message_Publish{Publish: &scribepb.Publish{Group: g[:], Id: id, Payload: []byte(payload)}}}
 }
 
-// subscribed joins the node to a group of which an actor is the root, and makes
-// that one accept it.
+// subscribed joins the node to a group of which an actor is the root, and has the actor accept it.
 func (l *lab) subscribed(root *actor, g overlay.ID, weight int) {
 	l.t.Helper()
 	l.s.Join(g, weight)
@@ -345,7 +343,7 @@ func (l *lab) subscribed(root *actor, g overlay.ID, weight int) {
 	}
 }
 
-// accepted makes an actor accept the node's last Join for a group.
+// accepted has an actor accept the node's last Join for a group, if there is one.
 func (l *lab) accepted(by *actor, g overlay.ID) bool {
 	j := l.joins(g)
 	if len(j) == 0 {
@@ -356,15 +354,14 @@ func (l *lab) accepted(by *actor, g overlay.ID) bool {
 	return ok && parent == by.id
 }
 
-// joins returns the Joins for a group that the node has sent on their way, those in batches
-// first.
+// joins returns the routed Joins for a group that the node has sent, those in batches first.
 func (l *lab) joins(g overlay.ID) (of []*scribepb.Join) {
 	for _, sent := range l.batches {
 		b := sent.msg.GetBatch()
-		each(b.Ways, func(i int, id overlay.ID) {
+		each(b.RoutedJoins, func(i int, id overlay.ID) {
 			if id == g {
 				of = append(of, &scribepb.Join{
-					Group: id[:], Record: b.Records[b.Ways.Records[i]], Edge: b.Ways.Edges[i], Weight: b.Ways.Weights[i],
+					Group: id[:], Record: b.Records[b.RoutedJoins.Records[i]], Edge: b.RoutedJoins.Edges[i], Weight: b.RoutedJoins.Weights[i],
 				})
 			}
 		})

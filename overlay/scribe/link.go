@@ -12,78 +12,78 @@ import (
 	"tidings/overlay/scribe/scribepb"
 )
 
-// A link is all that this node shares with one peer: edges of many groups, the
-// Downs between them, and what is told in batches. A node has hundreds.
+// A link is everything that this node shares with one peer: the edges of many groups, the messages
+// between them, and pending weights. A node has hundreds of links.
 type link struct {
-	contact *overlay.Contact // nil: it is no link any more
-	number  linkNumber
-	made    moment
-	lookAt  moment // when a lease may be over, or the link of no use; never: no look is due
+	contact   *overlay.Contact // nil: the link was removed
+	number    linkNumber
+	createdAt moment
+	checkAt   moment // when a lease may be over, or the link may be unused; never: no check is planned
 
-	up, down edges  // up: the peer is the parent
-	renewed  moment // when the peer last said which edges down there are
-	pause    uint16 // seconds until its next Beat, as it says; 0: as usual
+	up, down   edgeSet // up: the peer is the parent; down: the peer is the child
+	renewedAt  moment  // when the peer last confirmed the edges down
+	peerPeriod uint16  // seconds until the peer's next heartbeat, as it announced; 0: the default
 
-	beating   bool
-	beatTries int8
-	beatAt    moment
-	beatDue   moment // when it is looked whether a Beat is due; never: there is no plan
-	beatNonce uint64 // of the Beat that is out; 0: none
-	// What a List of the peer's may answer: the last Beat of this node, and of the peer.
-	mine, its ask
-	spellAt   moment // before that this node lists no edges because the peer asks
+	heartbeating     bool
+	tries            int8
+	heartbeatAt      moment
+	heartbeatCheckAt moment // time of the planned check whether a heartbeat is due; never: not planned
+	pendingNonce     uint64 // of the heartbeat that awaits an answer; 0: none
+	// The last heartbeats of this node and of the peer. An EdgeList must answer one of them.
+	ownHeartbeat, peerHeartbeat heartbeatRef
+	nextListAt                  moment // no EdgeLists are sent in answer to the peer's heartbeats before
 
-	downs   *downs              // nil: none is under way
-	weights map[overlay.ID]bool // groups whose weight changed
-	flushAt moment              // never: nothing waits
+	transfer *transfer           // nil: no messages are in transit
+	weights  map[overlay.ID]bool // groups whose changed weight must be sent
+	flushAt  moment              // never: no flush is planned
 }
 
-// A linkNumber is that of a link among all of the node's, one more than that of its place. It stands where a pointer
-// would in the edges of groups, of which there are millions in a simulated network; when its link is gone, another
-// gets it.
+// A linkNumber is one more than the place of a link in Scribe.linkStore. Groups, of which a
+// simulated network has millions, store it in place of a pointer. The number is reused when its
+// link is gone.
 type linkNumber uint32
 
-const none linkNumber = 0 // no link's
+const noLink linkNumber = 0 // the number of no link
 
-// numbered returns a link; nil for none.
-func (s *Scribe) numbered(n linkNumber) *link {
-	if n == none {
+// linkAt returns the link with a number; nil for noLink.
+func (s *Scribe) linkAt(n linkNumber) *link {
+	if n == noLink {
 		return nil
 	}
-	return s.linkSlab.At(uint32(n - 1))
+	return s.linkStore.At(uint32(n - 1))
 }
 
-// An ask is a Beat by which a List is called for.
-type ask struct {
+// A heartbeatRef identifies a heartbeat that an EdgeList may answer.
+type heartbeatRef struct {
 	nonce uint64 // 0: none
 	at    moment
 }
 
-// downs are the messages under way on a link.
-type downs struct {
-	out     []sent   // not acknowledged, the oldest first
-	queue   []sent   // that wait for the window
-	waiting int      // bytes of these
-	timed   bool     // a look at out is due
-	got     []uint64 // to acknowledge
+// A transfer holds the messages in transit on a link.
+type transfer struct {
+	inFlight      []outgoing // not acknowledged, the oldest first
+	queue         []outgoing // waiting for the window
+	queuedBytes   int        // bytes of the queue
+	resendPlanned bool       // a check for missing acknowledgements is planned
+	acks          []uint64   // ids to be acknowledged to the peer
 }
 
-// carry returns what is under way on a link, to have more put to it.
-func (l *link) carry() *downs {
-	if l.downs == nil {
-		l.downs = &downs{}
+// ensureTransfer returns the transfer of a link, making one if there is none.
+func (l *link) ensureTransfer() *transfer {
+	if l.transfer == nil {
+		l.transfer = &transfer{}
 	}
-	return l.downs
+	return l.transfer
 }
 
-// rest forgets what was under way when nothing is any more.
-func (l *link) rest() {
-	if d := l.downs; d != nil && len(d.out)+len(d.queue)+len(d.got) == 0 && !d.timed {
-		l.downs = nil
+// dropIdleTransfer removes a transfer that is empty.
+func (l *link) dropIdleTransfer() {
+	if d := l.transfer; d != nil && len(d.inFlight)+len(d.queue)+len(d.acks) == 0 && !d.resendPlanned {
+		l.transfer = nil
 	}
 }
 
-// A moment is a time in a third of the space: nanoseconds of Unix time.
+// A moment is a time in nanoseconds of Unix time, a third of the size of time.Time.
 type moment int64
 
 const never moment = 0
@@ -94,8 +94,8 @@ func (s *Scribe) now() moment { return momentOf(s.clock.Now()) }
 
 func (m moment) sub(earlier moment) time.Duration { return time.Duration(m - earlier) }
 
-// A sent is a Down on its way to a child.
-type sent struct {
+// An outgoing is a Multicast on its way to a child.
+type outgoing struct {
 	group overlay.ID
 	id    uint64
 	frame []byte
@@ -103,16 +103,16 @@ type sent struct {
 	tries int
 }
 
-// link returns the link to a node, making it if there is none.
+// link returns the link to a node, making one if there is none.
 func (s *Scribe) link(c *overlay.Contact) *link {
 	l := s.links[c.Peer.ID]
 	if l == nil {
-		number := s.linkSlab.Put(link{made: s.now(), contact: c})
-		l = s.linkSlab.At(number)
+		number := s.linkStore.Put(link{createdAt: s.now(), contact: c})
+		l = s.linkStore.At(number)
 		l.number = linkNumber(number + 1)
 		s.links[c.Peer.ID] = l
 		s.node.Watch(c)
-		s.lookIn(l, linkPatience)
+		s.checkLinkIn(l, linkGrace)
 	}
 	if c.Issued > l.contact.Issued {
 		l.contact = c
@@ -120,52 +120,51 @@ func (s *Scribe) link(c *overlay.Contact) *link {
 	return l
 }
 
-// linkPatience is how long a link without edges stands: those may come for which it was
-// made.
-const linkPatience = 2 * joinPatience
+// linkGrace is how long a link without edges is kept, so that the edges for which it was made can
+// be accepted.
+const linkGrace = 2 * joinTimeout
 
-// lookIn has a link looked at when d has passed, or sooner.
-func (s *Scribe) lookIn(l *link, d time.Duration) {
+// checkLinkIn plans a check of a link within d.
+func (s *Scribe) checkLinkIn(l *link, d time.Duration) {
 	at := s.clock.Now().Add(d)
-	if l.lookAt == never || momentOf(at) < l.lookAt {
-		l.lookAt = momentOf(at)
-		s.cal.Add(at, task{kind: taskLook, of: uint32(l.number)})
+	if l.checkAt == never || momentOf(at) < l.checkAt {
+		l.checkAt = momentOf(at)
+		s.cal.Add(at, task{kind: taskCheckLink, number: uint32(l.number)})
 	}
 }
 
-// look drops the children behind a link when their lease is over, and a link without
-// edges.
-func (s *Scribe) look(l *link, now time.Time) {
-	if l.lookAt == never || momentOf(now) < l.lookAt {
+// checkLink drops the children on a link if their lease is over, and the link if it has no edges.
+func (s *Scribe) checkLink(l *link, now time.Time) {
+	if l.checkAt == never || momentOf(now) < l.checkAt {
 		return
 	}
-	l.lookAt = never
-	lease := leaseBeats * max(s.cfg.BeatInterval, time.Duration(l.pause)*time.Second)
-	if len(l.down.of) > 0 {
-		if left := lease - momentOf(now).sub(l.renewed); left >= 0 {
-			s.lookIn(l, left+1)
+	l.checkAt = never
+	lease := leasePeriods * max(s.cfg.HeartbeatInterval, time.Duration(l.peerPeriod)*time.Second)
+	if len(l.down.groups) > 0 {
+		if left := lease - momentOf(now).sub(l.renewedAt); left >= 0 {
+			s.checkLinkIn(l, left+1)
 			return
 		}
-		s.childLost(l)
+		s.dropChildren(l)
 	}
 	s.dropIdle(l)
 }
 
-// unused has a link dropped soon that has lost its last edge.
-func (s *Scribe) unused(l *link) {
-	if len(l.up.of) == 0 && len(l.down.of) == 0 {
-		s.lookIn(l, linkPatience)
+// dropIdleLater plans the removal of a link that has lost its last edge.
+func (s *Scribe) dropIdleLater(l *link) {
+	if len(l.up.groups) == 0 && len(l.down.groups) == 0 {
+		s.checkLinkIn(l, linkGrace)
 	}
 }
 
-// dropIdle ends a link without edges, once it has stood long enough.
+// dropIdle removes a link without edges, once it is older than linkGrace.
 func (s *Scribe) dropIdle(l *link) {
-	if len(l.up.of) > 0 || len(l.down.of) > 0 || s.now().sub(l.made) < linkPatience {
+	if len(l.up.groups) > 0 || len(l.down.groups) > 0 || s.now().sub(l.createdAt) < linkGrace {
 		return
 	}
 	id := l.contact.Peer.ID
 	delete(s.links, id)
-	s.linkSlab.Take(uint32(l.number - 1))
+	s.linkStore.Take(uint32(l.number - 1))
 	s.node.Unwatch(id)
 }
 
@@ -174,98 +173,98 @@ func (s *Scribe) send(to env.Peer, m *scribepb.Message) {
 	s.net.Send(to, env.Control, wire.AppendFrame(nil, wire.Scribe, m))
 }
 
-// sendPart ends an edge; 0 is whichever there is at this time, which is therefore said at
+// sendPrune ends an edge. Edge 0 means any edge that exists at this time, so that Prune is sent at
 // once.
-func (s *Scribe) sendPart(to env.Peer, id overlay.ID, edge uint64) {
-	if w := (word{kind: aPart, group: id, edge: edge}); edge != 0 {
-		s.tell(to, w)
+func (s *Scribe) sendPrune(to env.Peer, id overlay.ID, edge uint64) {
+	if e := (batchEntry{kind: entryPrune, group: id, edge: edge}); edge != 0 {
+		s.enqueue(to, e)
 	} else {
-		s.send(to, s.alone(&w))
+		s.send(to, s.single(&e))
 	}
 }
 
-func (s *Scribe) sendDrop(to env.Peer, ids ...overlay.ID) {
-	m := &scribepb.Drop{}
+func (s *Scribe) sendReject(to env.Peer, ids ...overlay.ID) {
+	m := &scribepb.Reject{}
 	for i := range ids {
 		m.Groups = append(m.Groups, ids[i][:])
 	}
-	s.send(to, &scribepb.Message{Body: &scribepb.Message_Drop{Drop: m}})
+	s.send(to, &scribepb.Message{Body: &scribepb.Message_Reject{Reject: m}})
 }
 
-// sendDown sends one message to a child, or lets it wait while too many are
-// unacknowledged.
-func (s *Scribe) sendDown(l *link, id overlay.ID, msg uint64, frame []byte) {
+// sendMulticast sends a message to a child, or queues it if window messages are unacknowledged.
+func (s *Scribe) sendMulticast(l *link, id overlay.ID, msg uint64, frame []byte) {
 	if plant.SilentDrop && msg%50 == 0 {
 		return
 	}
-	d, m := l.carry(), sent{group: id, id: msg, frame: frame}
-	if len(d.out) >= window {
+	d, m := l.ensureTransfer(), outgoing{group: id, id: msg, frame: frame}
+	if len(d.inFlight) >= window {
 		d.queue = append(d.queue, m)
-		if d.waiting += len(frame); len(d.queue) > maxQueue || d.waiting > maxQueued {
-			s.letPull(d)
+		if d.queuedBytes += len(frame); len(d.queue) > maxQueue || d.queuedBytes > maxQueued {
+			s.thinQueue(d)
 		}
 		return
 	}
-	s.sendOut(l, m)
+	s.transmit(l, m)
 }
 
-// letPull leaves it to a slow child to pull what waits for it: the last message of each group, which
-// shows that others are missing, is all that goes on waiting, or it would hear of nothing in time.
-func (s *Scribe) letPull(d *downs) {
+// thinQueue reduces the queue of a slow child to the last message of each group. That message shows
+// the child that others are missing, and it pulls them. If that is not enough, the oldest messages
+// are dropped, too.
+func (s *Scribe) thinQueue(d *transfer) {
 	last := map[overlay.ID]int{}
 	for i := range d.queue {
 		last[d.queue[i].group] = i
 	}
 	before, i := len(d.queue), -1
-	d.waiting = 0
-	d.queue = slices.DeleteFunc(d.queue, func(m sent) bool {
+	d.queuedBytes = 0
+	d.queue = slices.DeleteFunc(d.queue, func(m outgoing) bool {
 		i++
 		if last[m.group] == i {
-			d.waiting += len(m.frame)
+			d.queuedBytes += len(m.frame)
 			return false
 		}
 		return true
 	})
-	for len(d.queue) > maxQueue || d.waiting > maxQueued {
-		d.waiting -= len(d.queue[0].frame)
+	for len(d.queue) > maxQueue || d.queuedBytes > maxQueued {
+		d.queuedBytes -= len(d.queue[0].frame)
 		d.queue = slices.Delete(d.queue, 0, 1)
 	}
 	s.stats.Lost += uint64(before - len(d.queue))
 }
 
-func (s *Scribe) sendOut(l *link, m sent) {
+func (s *Scribe) transmit(l *link, m outgoing) {
 	m.at = s.clock.Now()
-	l.downs.out = append(l.downs.out, m)
+	l.transfer.inFlight = append(l.transfer.inFlight, m)
 	s.stats.Sent++
 	s.net.Send(l.contact.Peer, env.Bulk, m.frame)
-	s.timeResend(l)
+	s.planResend(l)
 }
 
-// downRTO is how long a Down may stay unacknowledged.
-func (s *Scribe) downRTO(l *link, tries int) time.Duration {
-	return (s.node.RTO(l.contact.Peer.ID) + 2*gotDelay) << min(tries, 3)
+// ackTimeout is how long a Multicast may stay unacknowledged.
+func (s *Scribe) ackTimeout(l *link, tries int) time.Duration {
+	return (s.node.RTO(l.contact.Peer.ID) + 2*ackDelay) << min(tries, 3)
 }
 
-func (s *Scribe) timeResend(l *link) {
-	d := l.downs
-	if d.timed || len(d.out) == 0 {
+func (s *Scribe) planResend(l *link) {
+	d := l.transfer
+	if d.resendPlanned || len(d.inFlight) == 0 {
 		return
 	}
-	d.timed = true
-	first := d.out[0]
-	s.cal.Add(first.at.Add(s.downRTO(l, first.tries)), task{kind: taskResend, of: uint32(l.number)})
+	d.resendPlanned = true
+	first := d.inFlight[0]
+	s.cal.Add(first.at.Add(s.ackTimeout(l, first.tries)), task{kind: taskResend, number: uint32(l.number)})
 }
 
-// resend repeats the Downs that were not acknowledged in time.
+// resend repeats the Multicasts that were not acknowledged in time.
 func (s *Scribe) resend(l *link, now time.Time) {
-	d := l.downs
+	d := l.transfer
 	if d == nil {
-		return // the peer was held to be dead meanwhile
+		return // the peer was reported dead meanwhile
 	}
-	d.timed = false
-	var late []sent
-	d.out = slices.DeleteFunc(d.out, func(m sent) bool {
-		over := !now.Before(m.at.Add(s.downRTO(l, m.tries)))
+	d.resendPlanned = false
+	var late []outgoing
+	d.inFlight = slices.DeleteFunc(d.inFlight, func(m outgoing) bool {
+		over := !now.Before(m.at.Add(s.ackTimeout(l, m.tries)))
 		if over {
 			late = append(late, m)
 		}
@@ -274,9 +273,9 @@ func (s *Scribe) resend(l *link, now time.Time) {
 	for _, m := range late {
 		g := s.groups.Get(m.group)
 		if g == nil || g.child(l) == nil {
-			continue // no child any longer
+			continue // the peer is no longer a child
 		}
-		if m.tries++; m.tries > resends {
+		if m.tries++; m.tries > maxResends {
 			s.stats.Lost++
 			continue
 		}
@@ -284,64 +283,64 @@ func (s *Scribe) resend(l *link, now time.Time) {
 			s.node.Suspect(l.contact.Peer.ID)
 		}
 		s.stats.Resent++
-		s.sendOut(l, m)
+		s.transmit(l, m)
 	}
 	s.refill(l)
-	s.timeResend(l)
-	l.rest()
+	s.planResend(l)
+	l.dropIdleTransfer()
 }
 
-// refill sends what waited for the window.
+// refill sends queued messages while the window allows.
 func (s *Scribe) refill(l *link) {
-	for d := l.downs; len(d.queue) > 0 && len(d.out) < window; {
+	for d := l.transfer; len(d.queue) > 0 && len(d.inFlight) < window; {
 		m := d.queue[0]
 		d.queue = slices.Delete(d.queue, 0, 1)
-		d.waiting -= len(m.frame)
-		s.sendOut(l, m)
+		d.queuedBytes -= len(m.frame)
+		s.transmit(l, m)
 	}
 }
 
-func (s *Scribe) onGot(l *link, m *scribepb.Got) {
-	if l == nil || l.downs == nil {
+func (s *Scribe) onAck(l *link, m *scribepb.Ack) {
+	if l == nil || l.transfer == nil {
 		return
 	}
-	l.downs.out = slices.DeleteFunc(l.downs.out, func(d sent) bool { return slices.Contains(m.Ids, d.id) })
+	l.transfer.inFlight = slices.DeleteFunc(l.transfer.inFlight, func(d outgoing) bool { return slices.Contains(m.Ids, d.id) })
 	s.refill(l)
-	l.rest()
+	l.dropIdleTransfer()
 }
 
-// onDown takes a message from a parent: acknowledges it, passes it on, and tells
-// one that is no parent any longer. A parent just left may still bring something
-// new, and while a parent is sought the first Down can overtake the Accept; but
-// what comes from below, or from a stranger, is no message of the group's.
-func (s *Scribe) onDown(from env.PeerID, m *scribepb.Down, frame []byte) {
+// onMulticast handles a message from a parent: acknowledges and forwards it, or tells a sender that
+// is no parent. A former parent may still bring something new, and while a parent is sought, the
+// first Multicast can overtake the Accept. A message from a child, or from a peer without a link,
+// is not forwarded.
+func (s *Scribe) onMulticast(from env.PeerID, m *scribepb.Multicast, frame []byte) {
 	id := overlay.ID(m.Group)
 	s.stats.Received++
 	g, l := s.groups.Get(id), s.links[from]
 	if l != nil {
-		l.carry().got = append(l.carry().got, m.Id)
-		s.flushSoon(l, gotDelay)
+		l.ensureTransfer().acks = append(l.ensureTransfer().acks, m.Id)
+		s.flushSoon(l, ackDelay)
 	} else {
-		s.send(env.Peer{ID: from}, &scribepb.Message{Body: &scribepb.Message_Got{Got: &scribepb.Got{Ids: []uint64{m.Id}}}})
+		s.send(env.Peer{ID: from}, &scribepb.Message{Body: &scribepb.Message_Ack{Ack: &scribepb.Ack{Ids: []uint64{m.Id}}}})
 	}
-	parent := g != nil && (g.seeking() || g.sought != nil && g.sought.target == from || g.parent(l) != nil)
+	parent := g != nil && (g.searching() || g.search != nil && g.search.target == from || g.parent(l) != nil)
 	if !parent {
-		s.sendPart(env.Peer{ID: from}, id, 0)
+		s.sendPrune(env.Peer{ID: from}, id, 0)
 	}
 	if parent || g != nil && l != nil && overlay.Nearer(id, l.contact.ID, s.node.ID()) {
-		s.pass(g, l, m.Id, m.Payload, frame, time.Duration(m.AgeMs)*time.Millisecond)
+		s.forward(g, l, m.Id, m.Payload, frame, time.Duration(m.AgeMs)*time.Millisecond)
 	}
 }
 
-// flushSoon makes sure that what waits on a link goes within d.
+// flushSoon plans a flush of a link within d, at once if acknowledgements fill a message.
 func (s *Scribe) flushSoon(l *link, d time.Duration) {
-	if l.downs != nil && len(l.downs.got) >= maxGot {
+	if l.transfer != nil && len(l.transfer.acks) >= maxAcks {
 		d = 0
 	}
 	at := s.clock.Now().Add(d)
 	if l.flushAt == never || momentOf(at) < l.flushAt {
 		l.flushAt = momentOf(at)
-		s.cal.Add(at, task{kind: taskFlush, of: uint32(l.number)})
+		s.cal.Add(at, task{kind: taskFlush, number: uint32(l.number)})
 	}
 }
 
@@ -351,22 +350,22 @@ func (s *Scribe) flush(l *link, now time.Time) {
 		return
 	}
 	l.flushAt = never
-	if d := l.downs; d != nil {
-		for part := range slices.Chunk(d.got, maxGot) {
-			s.send(l.contact.Peer, &scribepb.Message{Body: &scribepb.Message_Got{Got: &scribepb.Got{Ids: part}}})
+	if d := l.transfer; d != nil {
+		for part := range slices.Chunk(d.acks, maxAcks) {
+			s.send(l.contact.Peer, &scribepb.Message{Body: &scribepb.Message_Ack{Ack: &scribepb.Ack{Ids: part}}})
 		}
-		d.got = nil
-		l.rest()
+		d.acks = nil
+		l.dropIdleTransfer()
 	}
 	s.flushWeights(l)
 }
 
-// weigh tells the parent soon when the weight of a group has changed.
-func (s *Scribe) weigh(g *group) {
-	if len(g.above()) == 0 || g.weight() == g.sent || plant.StaleWeight {
+// updateWeight plans to tell the parent if the weight of a group has changed.
+func (s *Scribe) updateWeight(g *group) {
+	if len(g.parentEdges()) == 0 || g.weight() == g.sentWeight || plant.StaleWeight {
 		return
 	}
-	l := s.numbered(g.parents[0].link)
+	l := s.linkAt(g.parents[0].link)
 	if l.weights == nil {
 		l.weights = map[overlay.ID]bool{}
 	}
@@ -379,21 +378,21 @@ func (s *Scribe) flushWeights(l *link) {
 	of := slices.SortedFunc(maps.Keys(l.weights), func(a, b overlay.ID) int { return slices.Compare(a[:], b[:]) })
 	for _, id := range of {
 		g := s.groups.Get(id)
-		if g == nil || g.parents[0].link != l.number || g.weight() == g.sent {
+		if g == nil || g.parents[0].link != l.number || g.weight() == g.sentWeight {
 			continue
 		}
-		l.up.change(g, g.sent, g.weight())
-		g.sent = g.weight()
-		changed = append(changed, &scribepb.Edge{Group: g.id[:], Weight: g.sent})
+		l.up.change(g, g.sentWeight, g.weight())
+		g.sentWeight = g.weight()
+		changed = append(changed, &scribepb.Edge{Group: g.id[:], Weight: g.sentWeight})
 	}
 	l.weights = nil
 	for part := range slices.Chunk(changed, maxList) {
-		s.sendList(l, part, true)
+		s.sendEdgeList(l, part, true)
 	}
 }
 
-func (s *Scribe) sendList(l *link, part []*scribepb.Edge, partial bool) {
-	s.send(l.contact.Peer, &scribepb.Message{Body: &scribepb.Message_List{List: &scribepb.List{
+func (s *Scribe) sendEdgeList(l *link, part []*scribepb.Edge, partial bool) {
+	s.send(l.contact.Peer, &scribepb.Message{Body: &scribepb.Message_EdgeList{EdgeList: &scribepb.EdgeList{
 		First: part[0].Group, Last: part[len(part)-1].Group, Edges: part, Partial: partial,
 	}}})
 }

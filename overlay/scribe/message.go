@@ -13,22 +13,22 @@ import (
 	"tidings/overlay/scribe/scribepb"
 )
 
-const maxRecord = 1 << 10
+const maxRecordBytes = 1 << 10
 
-// parse reads a message and checks every bound, so that no other code has to.
+// parse decodes a message and checks every bound, so that no other code has to.
 func parse(body []byte) (*scribepb.Message, error) {
 	m := new(scribepb.Message)
 	if err := proto.Unmarshal(body, m); err != nil {
 		return nil, fmt.Errorf("%w: %w", env.ErrFrame, err)
 	}
-	if what := breaks(m); what != "" {
-		return nil, fmt.Errorf("%w: scribe message: %s", env.ErrFrame, what)
+	if problem := checkMessage(m); problem != "" {
+		return nil, fmt.Errorf("%w: scribe message: %s", env.ErrFrame, problem)
 	}
 	return m, nil
 }
 
-// breaks says which bound a message breaks, if any.
-func breaks(m *scribepb.Message) string {
+// checkMessage returns the bound that a message breaks, or an empty string.
+func checkMessage(m *scribepb.Message) string {
 	switch b := m.Body.(type) {
 	case *scribepb.Message_Join:
 		switch {
@@ -53,28 +53,28 @@ func breaks(m *scribepb.Message) string {
 		if !isID(b.Redirect.Group) || !isRecord(b.Redirect.Record) {
 			return "redirect"
 		}
-	case *scribepb.Message_Part:
-		if !isID(b.Part.Group) {
-			return "part"
+	case *scribepb.Message_Prune:
+		if !isID(b.Prune.Group) {
+			return "prune"
 		}
-	case *scribepb.Message_Down:
-		if !isID(b.Down.Group) || len(b.Down.Payload) > MaxPayload {
-			return "down"
+	case *scribepb.Message_Multicast:
+		if !isID(b.Multicast.Group) || len(b.Multicast.Payload) > MaxPayload {
+			return "multicast"
 		}
-	case *scribepb.Message_Got:
-		if len(b.Got.Ids) > maxGot {
-			return "got"
+	case *scribepb.Message_Ack:
+		if len(b.Ack.Ids) > maxAcks {
+			return "ack"
 		}
-	case *scribepb.Message_Beat, *scribepb.Message_BeatAck:
-	case *scribepb.Message_List:
-		return breaksList(b.List)
-	case *scribepb.Message_Drop:
-		if len(b.Drop.Groups) > maxList {
-			return "drop: too many"
+	case *scribepb.Message_Heartbeat, *scribepb.Message_HeartbeatAck:
+	case *scribepb.Message_EdgeList:
+		return checkEdgeList(b.EdgeList)
+	case *scribepb.Message_Reject:
+		if len(b.Reject.Groups) > maxList {
+			return "reject: too many"
 		}
-		for _, g := range b.Drop.Groups {
+		for _, g := range b.Reject.Groups {
 			if !isID(g) {
-				return "drop: group"
+				return "reject: group"
 			}
 		}
 	case *scribepb.Message_Offer:
@@ -82,14 +82,14 @@ func breaks(m *scribepb.Message) string {
 			return "offer"
 		}
 	case *scribepb.Message_Batch:
-		return breaksBatch(b.Batch)
+		return checkBatch(b.Batch)
 	default:
 		return "no body"
 	}
 	return ""
 }
 
-func breaksBatch(b *scribepb.Batch) string {
+func checkBatch(b *scribepb.Batch) string {
 	if len(b.Records) == 0 || len(b.Records) > maxBatch || !all(b.Records, isRecord) {
 		return "batch: records"
 	}
@@ -98,10 +98,10 @@ func breaksBatch(b *scribepb.Batch) string {
 		*scribepb.Column
 		edges, weights, records bool
 	}{
-		{b.Parts, true, false, false},
-		{b.Drops, false, false, false},
+		{b.Prunes, true, false, false},
+		{b.Rejects, false, false, false},
 		{b.Joins, true, true, false},
-		{b.Ways, true, true, true},
+		{b.RoutedJoins, true, true, true},
 		{b.Accepts, true, false, false},
 		{b.Redirects, false, false, true},
 	} {
@@ -124,43 +124,43 @@ func all[T any](of []T, is func(T) bool) bool {
 	return !slices.ContainsFunc(of, func(v T) bool { return !is(v) })
 }
 
-func breaksList(l *scribepb.List) string {
+func checkEdgeList(l *scribepb.EdgeList) string {
 	if len(l.Edges) > maxList || !isID(l.First) || !isID(l.Last) {
-		return "list"
+		return "edge list"
 	}
 	for i, e := range l.Edges {
 		if e == nil || !isID(e.Group) || string(e.Group) < string(l.First) || string(e.Group) > string(l.Last) {
-			return "list: group"
+			return "edge list: group"
 		}
 		if i > 0 && string(l.Edges[i-1].Group) >= string(e.Group) {
-			return "list: order"
+			return "edge list: order"
 		}
 	}
 	return ""
 }
 
-func isRecord(b []byte) bool { return len(b) > 0 && len(b) <= maxRecord }
+func isRecord(b []byte) bool { return len(b) > 0 && len(b) <= maxRecordBytes }
 
 func isID(b []byte) bool { return len(b) == len(overlay.ID{}) }
 
 func encode(m *scribepb.Message) []byte {
 	b, err := proto.Marshal(m)
 	if err != nil {
-		panic(fmt.Sprintf("scribe: encode %T: %v", m.Body, err)) // there are only bytes and numbers in it
+		panic(fmt.Sprintf("scribe: encode %T: %v", m.Body, err)) // it contains only bytes and numbers
 	}
 	return b
 }
 
-// aged returns the frame of a Down that says how old its message is.
-func aged(frame []byte, age time.Duration) []byte {
+// withAge returns the frame of a Multicast with the age of its message.
+func withAge(frame []byte, age time.Duration) []byte {
 	_, body, err := wire.ParseFrame(frame)
 	if err != nil {
-		panic(fmt.Sprintf("scribe: kept frame: %v", err)) // it was parsed, or made, before it was kept
+		panic(fmt.Sprintf("scribe: kept frame: %v", err)) // the frame was parsed or made by this node before
 	}
 	m, err := parse(body)
 	if err != nil {
 		panic(fmt.Sprintf("scribe: kept frame: %v", err))
 	}
-	m.GetDown().AgeMs = uint32(age.Milliseconds())
+	m.GetMulticast().AgeMs = uint32(age.Milliseconds())
 	return wire.AppendFrame(nil, wire.Scribe, m)
 }

@@ -25,7 +25,7 @@ func TestFeedTreeOnItsSubstrate(t *testing.T) {
 		}
 		return total
 	}
-	messages := func() uint64 { // that joins cost: hops of routed ones, and those of scribe's own
+	messages := func() uint64 { // number of messages for joins: hops of routed ones, and those of this layer
 		return sum(func(n *node.Node) uint64 {
 			return n.Overlay.Stats().Forwarded + n.Overlay.Stats().Routed + n.Scribe.Stats().Control
 		})
@@ -52,11 +52,11 @@ func TestFeedTreeOnItsSubstrate(t *testing.T) {
 
 	s.World.Run(5 * time.Minute)
 
-	// "The nodes subscribed to each group form a multicast tree, consisting of
-	// the union of Pastry routes from all group members to the node with nodeId
-	// numerically closest to the groupId." We depart from it: a node on a route
-	// that did not subscribe lets the Join pass on. The tree consists of the
-	// subscribers and the root; its edges still lead nearer to the key.
+	// "The nodes subscribed to each group form a multicast tree, consisting of the union of Pastry
+	// routes from all group members to the node with nodeId numerically closest to the groupId."
+	// This package departs from it: a node on the route that has not subscribed lets the Join pass.
+	// The tree consists of the subscribers and the root, and its edges still lead nearer to the
+	// key.
 	t.Run("tree", func(t *testing.T) {
 		for _, g := range groups {
 			root := s.Root(g)
@@ -97,9 +97,8 @@ func TestFeedTreeOnItsSubstrate(t *testing.T) {
 		}
 	})
 
-	// "Scribe uses a periodic heartbeat mechanism to detect broken edges in the
-	// tree": who loses its parent has another within three minutes, whether
-	// anything is published or not.
+	// "Scribe uses a periodic heartbeat mechanism to detect broken edges in the tree": a node that
+	// loses its parent has another within three minutes, whether anything is published or not.
 	t.Run("broken edges", func(t *testing.T) {
 		for _, p := range s.Peers()[10:16] {
 			p.Kill(false)
@@ -118,7 +117,7 @@ func TestFeedTreeOnItsSubstrate(t *testing.T) {
 	}
 }
 
-// A client hangs below two members, and counts once, from the first moment on.
+// A client has two parents, and counts once from the first moment on.
 func TestClientCountsOnce(t *testing.T) {
 	s := sim.NewSwarm(sim.SwarmConfig{World: sim.Config{Seed: 9}})
 	s.Grow(8, 100*time.Millisecond)
@@ -147,9 +146,9 @@ func TestClientCountsOnce(t *testing.T) {
 	}
 }
 
-// A network that starts again as a whole while a tenth of all frames are lost, and as many
-// repeated and late: batches are lost with all they say, and in the end every tree is right.
-func TestAllSubscribeAtOnceInBadWeather(t *testing.T) {
+// A whole network restarts while a tenth of all frames are lost, and as many repeated and late.
+// Batches are lost with everything in them, and in the end every tree is right.
+func TestAllSubscribeAtOnceOnALossyNetwork(t *testing.T) {
 	t.Parallel()
 	for _, seed := range []uint64{1, 3, 5, 7} { // with the first three, children were once miscounted for long
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { allSubscribeInBadWeather(t, seed) })

@@ -5,12 +5,12 @@ import (
 	"tidings/overlay"
 )
 
-// A Place is a node's place in a group's tree, for those who look from outside.
+// A Place is a node's place in a group's tree, for tests and observers.
 type Place struct {
 	Root     bool
-	Own      int          // weight of the node's own subscription
-	Weight   int          // clients at and below it, as it knows
-	Parents  []overlay.ID // at most one; two for a client
+	Own      int          // weight of the node's own subscription; 0: none
+	Weight   int          // clients at and below the node, as far as it knows
+	Parents  []overlay.ID // at most one; up to two for a client
 	Children []overlay.ID
 }
 
@@ -20,59 +20,57 @@ func (s *Scribe) Place(id overlay.ID) (p Place, ok bool) {
 	if g == nil {
 		return Place{}, false
 	}
-	p = Place{Root: g.root, Own: int(g.own), Weight: int(g.weight())}
-	for _, up := range g.above() {
-		p.Parents = append(p.Parents, s.numbered(up.link).contact.ID)
+	p = Place{Root: g.root, Own: int(g.ownWeight), Weight: int(g.weight())}
+	for _, up := range g.parentEdges() {
+		p.Parents = append(p.Parents, s.linkAt(up.link).contact.ID)
 	}
 	for _, c := range g.children {
-		p.Children = append(p.Children, s.numbered(c.link).contact.ID)
+		p.Children = append(p.Children, s.linkAt(c.link).contact.ID)
 	}
 	return p, true
 }
 
-// Parent returns the node's (first) parent in a group; ok is false if it has none.
+// Parent returns the node's first parent in a group; ok is false if it has none.
 func (s *Scribe) Parent(id overlay.ID) (parent overlay.ID, ok bool) {
-	if g := s.groups.Get(id); g != nil && len(g.above()) > 0 {
-		return s.numbered(g.parents[0].link).contact.ID, true
+	if g := s.groups.Get(id); g != nil && len(g.parentEdges()) > 0 {
+		return s.linkAt(g.parents[0].link).contact.ID, true
 	}
 	return overlay.ID{}, false
 }
 
-// Groups returns the groups in which the node has a place, in their order.
+// Groups returns the groups in which the node has a place, sorted by id.
 func (s *Scribe) Groups() []overlay.ID {
 	var of []overlay.ID
-	for _, g := range s.sorted(func(*group) bool { return true }) {
+	for _, g := range s.sortedGroups(func(*group) bool { return true }) {
 		of = append(of, g.id)
 	}
 	return of
 }
 
-// Above returns the parents of a node in a group: one, or two for a client; none
-// at the root.
-func (s *Scribe) Above(id overlay.ID) (of []*overlay.Contact) {
+// Parents returns the node's parents in a group: one, or up to two for a client; none at the root.
+func (s *Scribe) Parents(id overlay.ID) (of []*overlay.Contact) {
 	if g := s.groups.Get(id); g != nil {
-		for _, up := range g.above() {
-			of = append(of, s.numbered(up.link).contact)
+		for _, up := range g.parentEdges() {
+			of = append(of, s.linkAt(up.link).contact)
 		}
 	}
 	return of
 }
 
-// Below returns the children of a node in a group.
-func (s *Scribe) Below(id overlay.ID) (of []*overlay.Contact) {
+// Children returns the node's children in a group.
+func (s *Scribe) Children(id overlay.ID) (of []*overlay.Contact) {
 	if g := s.groups.Get(id); g != nil {
 		for _, c := range g.children {
-			of = append(of, s.numbered(c.link).contact)
+			of = append(of, s.linkAt(c.link).contact)
 		}
 	}
 	return of
 }
 
-// Edges returns the groups in which a peer is a child of this node, in their
-// order.
-func (s *Scribe) Edges(child env.PeerID) (of []overlay.ID) {
+// GroupsOf returns the groups in which a peer is a child of this node, sorted by id.
+func (s *Scribe) GroupsOf(child env.PeerID) (of []overlay.ID) {
 	if l := s.links[child]; l != nil {
-		for _, number := range l.down.of {
+		for _, number := range l.down.groups {
 			of = append(of, s.groups.At(number).id)
 		}
 	}
@@ -82,5 +80,5 @@ func (s *Scribe) Edges(child env.PeerID) (of []overlay.ID) {
 // Neighbour says whether a peer is a parent or a child of this node in any group.
 func (s *Scribe) Neighbour(peer env.PeerID) bool {
 	l := s.links[peer]
-	return l != nil && len(l.up.of)+len(l.down.of) > 0
+	return l != nil && len(l.up.groups)+len(l.down.groups) > 0
 }

@@ -6,18 +6,18 @@ import (
 	"tidings/internal/plant"
 )
 
-// planted does what the planted bugs do from time to time; see internal/plant.
+// planted runs the planted bugs that occur from time to time; see internal/plant.
 func (s *Scribe) planted() {
 	if plant.Cycle { // ask a child to be the parent
-		for _, g := range s.sorted(func(g *group) bool { return len(g.above()) == 1 && g.members() > 0 && g.sought == nil }) {
+		for _, g := range s.sortedGroups(func(g *group) bool { return len(g.parentEdges()) == 1 && g.countMembers() > 0 && g.search == nil }) {
 			i := slices.IndexFunc(g.children, func(c child) bool { return !c.client })
-			to := s.numbered(g.children[i].link).contact.Peer
-			g.sought = &sought{asking: s.rand.Uint64() | 1, told: g.weight(), target: to.ID}
-			s.send(to, s.join(g, g.weight()))
+			to := s.linkAt(g.children[i].link).contact.Peer
+			g.search = &parentSearch{edge: s.rand.Uint64() | 1, weight: g.weight(), target: to.ID}
+			s.send(to, s.joinMessage(g, g.weight()))
 		}
 	}
 	if plant.LostChild { // forget a child, but not in the digest of its link
-		for _, g := range s.sorted(func(g *group) bool { return len(g.children) > 1 }) {
+		for _, g := range s.sortedGroups(func(g *group) bool { return len(g.children) > 1 }) {
 			g.children = g.children[1:]
 		}
 	}

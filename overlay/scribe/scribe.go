@@ -15,10 +15,10 @@ import (
 	"tidings/overlay/scribe/scribepb"
 )
 
-// A Delivery is a message of a group this node joined.
+// A Delivery is a message of a group that this node has joined.
 type Delivery struct {
 	Group   overlay.ID
-	ID      uint64 // chosen by the publisher; the same at all subscribers
+	ID      uint64 // chosen by the publisher; equal at all subscribers
 	Payload []byte // must not be changed
 }
 
@@ -33,55 +33,55 @@ type Scribe struct {
 	deliver func(Delivery)
 	stats   Stats
 
-	groups   *roll
-	links    map[env.PeerID]*link
-	linkSlab slab.Slab[link]          // where they lie; see linkNumber
-	loose    []*group                 // to be looked at by the next sweep
-	recent   map[overlay.ID][]recent  // messages of the last minutes, the oldest first
-	kept     int                      // their bytes
-	state    overlay.State            // of the node, when the leaf last changed
-	seen     [2]map[passed]env.PeerID // by whom they came first, "": not by a peer; now, and in the time before
-	shunned  map[shunned]shunning
-	sweeps   int           // since they last changed places
-	phase    time.Duration // of its strokes; see together
-	outbox   outbox
-	cal      env.Calendar[task]
+	groups         *groupIndex
+	links          map[env.PeerID]*link
+	linkStore      slab.Slab[link]                // storage of the links; see linkNumber
+	toSweep        []*group                       // groups that the next sweep checks
+	recent         map[overlay.ID][]recentMessage // forwarded messages not older than recentTTL, the oldest first
+	keptBytes      int                            // bytes of the messages in recent
+	nodeState      overlay.State                  // of the overlay, when the leaf last changed
+	seen           [2]map[messageKey]env.PeerID   // messages of the current and the previous period, with the peer that first sent them; "": not received from a peer
+	blocked        map[blockKey]blockEntry
+	sweeps         int           // number of sweeps since the last rotation of seen
+	heartbeatPhase time.Duration // offset of this node's heartbeat slots; see align
+	outbox         outbox
+	cal            env.Calendar[task]
 }
 
-// A passed names a message that was here. Publishers choose ids, and must not be
-// able to hide a message of one group behind another's.
-type passed struct {
+// A messageKey identifies a message. It contains the group, because publishers choose ids, and must
+// not be able to suppress a message of one group by another's.
+type messageKey struct {
 	group overlay.ID
 	id    uint64
 }
 
-// A task is an entry of the calendar. What it is about may be gone when its time
-// comes, and another group, or link, in the place of the one that it was about.
+// A task is an entry of the calendar. Its group or link may be gone when it is due, and its number
+// in use by another one.
 type task struct {
-	kind taskKind
-	of   uint32 // number of the group, or link
+	kind   taskKind
+	number uint32 // of the group, or link
 }
 
 type taskKind uint8
 
 const (
-	taskSeek   taskKind = iota // a Join was not answered
-	taskPush                   // a child asked to move may have done so
-	taskCrowd                  // there were more children than the fan-out
-	taskBeat                   // renew the edges to a parent
-	taskBeatUp                 // a Beat was not answered
-	taskFlush                  // send acknowledgements and weights
-	taskTell                   // send what was to be said
-	taskResend                 // a Down was not acknowledged
-	taskLook                   // a lease may be over, or a link of no use
-	taskSweep                  // forget what is old
+	taskJoinRetry        taskKind = iota // a Join was not answered in time
+	taskPushCheck                        // a child that was asked to move should have done so
+	taskPushDown                         // there are more children than the fan-out
+	taskHeartbeat                        // renew the edges of a link
+	taskHeartbeatTimeout                 // a heartbeat was not answered in time
+	taskFlush                            // send acknowledgements and weights
+	taskOutbox                           // send the entries of the outbox
+	taskResend                           // a Multicast was not acknowledged in time
+	taskCheckLink                        // a lease may be over, or a link without edges
+	taskSweep                            // drop expired messages and unused groups
 )
 
-// New returns the Scribe of a node, and registers it there. Messages of the
-// groups it joins go to deliver, each once.
+// New returns the Scribe of a node, and registers it with the node. It calls deliver once for each
+// message of a group that the node has joined.
 func New(e env.Env, node *overlay.Node, cfg Config, deliver func(Delivery)) *Scribe {
 	s := &Scribe{
-		cfg:     cfg.filled(),
+		cfg:     cfg.withDefaults(),
 		clock:   e.Clock,
 		net:     e.Network,
 		rand:    e.Rand,
@@ -90,58 +90,58 @@ func New(e env.Env, node *overlay.Node, cfg Config, deliver func(Delivery)) *Scr
 		deliver: deliver,
 		groups:  overlay.NewIndex(e.Rand.Uint64(), func(g *group) *overlay.ID { return &g.id }),
 		links:   map[env.PeerID]*link{},
-		recent:  map[overlay.ID][]recent{},
-		outbox:  outbox{by: map[env.PeerID]*letters{}},
-		seen:    [2]map[passed]env.PeerID{{}, {}},
-		shunned: map[shunned]shunning{},
+		recent:  map[overlay.ID][]recentMessage{},
+		outbox:  outbox{byPeer: map[env.PeerID]*peerQueue{}},
+		seen:    [2]map[messageKey]env.PeerID{{}, {}},
+		blocked: map[blockKey]blockEntry{},
 	}
-	s.phase = time.Duration(s.rand.Int64N(int64(s.cfg.BeatInterval)))
+	s.heartbeatPhase = time.Duration(s.rand.Int64N(int64(s.cfg.HeartbeatInterval)))
 	node.Handle(wire.Scribe, s)
-	s.after(sweepPause, task{kind: taskSweep})
+	s.schedule(sweepInterval, task{kind: taskSweep})
 	return s
 }
 
-func (s *Scribe) after(d time.Duration, t task) { s.cal.Add(s.clock.Now().Add(d), t) }
+func (s *Scribe) schedule(d time.Duration, t task) { s.cal.Add(s.clock.Now().Add(d), t) }
 
-// spread returns d give or take a quarter.
-func (s *Scribe) spread(d time.Duration) time.Duration {
+// jitter returns a random duration between 3/4 and 5/4 of d.
+func (s *Scribe) jitter(d time.Duration) time.Duration {
 	return d*3/4 + time.Duration(s.rand.Int64N(int64(d)/2+1))
 }
 
-// Join subscribes the node to a group, or changes its weight there: the number
-// of clients, at least 1, that stand behind it.
+// Join subscribes the node to a group, or changes its weight there: the number of clients behind
+// it, at least 1.
 func (s *Scribe) Join(id overlay.ID, weight int) {
 	g := s.group(id)
-	g.own = uint32(min(max(weight, 1), s.cfg.MaxWeight))
-	s.weigh(g)
-	s.seekParent(g)
+	g.ownWeight = uint32(min(max(weight, 1), s.cfg.MaxWeight))
+	s.updateWeight(g)
+	s.ensureParent(g)
 }
 
-// Leave ends the node's subscription. It goes on forwarding as long as it has
-// children.
+// Leave ends the node's subscription. The node forwards messages as long as it has children.
 func (s *Scribe) Leave(id overlay.ID) {
 	g := s.groups.Get(id)
 	if g == nil {
 		return
 	}
-	g.own = 0
-	s.lookAfter(g)
-	s.weigh(g)
-	s.prune(g)
+	g.ownWeight = 0
+	s.sweepLater(g)
+	s.updateWeight(g)
+	s.dropIfUnused(g)
 }
 
-// Publish sends a message of at most MaxPayload bytes to a group. done is called
-// when the root has it, or with false when it could not be reached in
-// overlay.Config.RouteDeadline. The message's id is returned.
+// Publish sends a message of at most MaxPayload bytes to a group, and returns its id. It calls done
+// with true when the root has the message, or with false if the root was not reached within
+// overlay.Config.RouteDeadline.
 func (s *Scribe) Publish(id overlay.ID, payload []byte, done func(ok bool)) uint64 {
 	msg := s.rand.Uint64()
-	s.PublishAs(id, msg, payload, done)
+	s.PublishWithID(id, msg, payload, done)
 	return msg
 }
 
-// PublishAs is Publish of a message whose id is known to all who have it, by whatever way. Ids are
-// to be as hard to foretell as the messages are: of those with one id only the first is passed on.
-func (s *Scribe) PublishAs(id overlay.ID, msg uint64, payload []byte, done func(ok bool)) {
+// PublishWithID publishes a message whose id its holders can derive, by whatever way they received
+// it. Ids must be as hard to predict as the messages, because only the first message with an id is
+// forwarded.
+func (s *Scribe) PublishWithID(id overlay.ID, msg uint64, payload []byte, done func(ok bool)) {
 	s.stats.Published++
 	body := encode(&scribepb.Message{Body: &scribepb.Message_Publish{Publish: &scribepb.Publish{
 		Group: id[:], Id: msg, Payload: payload,
@@ -149,22 +149,22 @@ func (s *Scribe) PublishAs(id overlay.ID, msg uint64, payload []byte, done func(
 	s.node.Route(wire.Scribe, id, body, func(_ overlay.Receipt, ok bool) { done(ok) })
 }
 
-// Spread gives those below this node in a group a message that it has by another way, as if
-// it had come down the tree.
-func (s *Scribe) Spread(id overlay.ID, msg uint64, payload []byte) {
+// SendBelow forwards a message that this node received outside the tree to its children, as if it
+// had come down the tree.
+func (s *Scribe) SendBelow(id overlay.ID, msg uint64, payload []byte) {
 	if g := s.groups.Get(id); g != nil && len(g.children) > 0 {
-		s.pass(g, nil, msg, payload, downFrame(id[:], msg, payload), 0)
+		s.forward(g, nil, msg, payload, multicastFrame(id[:], msg, payload), 0)
 	}
 }
 
-func downFrame(id []byte, msg uint64, payload []byte) []byte {
-	return wire.AppendFrame(nil, wire.Scribe, &scribepb.Message{Body: &scribepb.Message_Down{Down: &scribepb.Down{
+func multicastFrame(id []byte, msg uint64, payload []byte) []byte {
+	return wire.AppendFrame(nil, wire.Scribe, &scribepb.Message{Body: &scribepb.Message_Multicast{Multicast: &scribepb.Multicast{
 		Group: id, Id: msg, Payload: payload,
 	}}})
 }
 
-// Weight returns the clients of a group as its root counts them; ok is false if
-// this node is not the root.
+// Weight returns the number of clients of a group, as summed at its root; ok is false if this node
+// is not the root.
 func (s *Scribe) Weight(id overlay.ID) (weight int, ok bool) {
 	if g := s.groups.Get(id); g != nil && g.root {
 		return int(g.weight()), true
@@ -185,7 +185,7 @@ func (s *Scribe) Stats() Stats {
 	return st
 }
 
-// Run does what is due and returns when it wants to be run next.
+// Run handles everything that is due, and returns the time of the next call.
 func (s *Scribe) Run(now time.Time) time.Time {
 	for {
 		t, _, ok := s.cal.Pop(now)
@@ -193,64 +193,65 @@ func (s *Scribe) Run(now time.Time) time.Time {
 			return s.cal.Next()
 		}
 		switch t.kind {
-		case taskTell:
-			s.tellAll(now)
+		case taskOutbox:
+			s.sendOutbox(now)
 		case taskSweep:
 			s.sweep(now)
-		case taskSeek, taskPush, taskCrowd:
-			if g := s.groups.At(t.of); s.has(g) {
-				s.doFor(g, t.kind, now)
+		case taskJoinRetry, taskPushCheck, taskPushDown:
+			if g := s.groups.At(t.number); s.isCurrent(g) {
+				s.runGroup(g, t.kind, now)
 			}
 		default:
-			if l := s.numbered(linkNumber(t.of)); l.contact != nil {
-				s.doOn(l, t.kind, now)
+			if l := s.linkAt(linkNumber(t.number)); l.contact != nil {
+				s.runLink(l, t.kind, now)
 			}
 		}
 	}
 }
 
-// doFor does what is due for a group.
-func (s *Scribe) doFor(g *group, kind taskKind, now time.Time) {
+// runGroup handles a task of a group.
+func (s *Scribe) runGroup(g *group, kind taskKind, now time.Time) {
 	switch kind {
-	case taskSeek:
-		s.seekAgain(g, now)
-	case taskPush:
-		if g.pushing {
-			g.pushing = false
+	case taskJoinRetry:
+		s.retrySearch(g, now)
+	case taskPushCheck:
+		if g.pushCheckPlanned {
+			g.pushCheckPlanned = false
 			s.pushDown(g)
 		}
-	case taskCrowd:
-		if g.crowded {
-			g.crowded = false
+	case taskPushDown:
+		if g.pushPlanned {
+			g.pushPlanned = false
 			s.pushDown(g)
 		}
 	}
 }
 
-// doOn does what is due on a link.
-func (s *Scribe) doOn(l *link, kind taskKind, now time.Time) {
+// runLink handles a task of a link.
+func (s *Scribe) runLink(l *link, kind taskKind, now time.Time) {
 	switch kind {
-	case taskBeat:
-		s.beat(l, now)
-	case taskBeatUp:
-		s.beatMissed(l, now)
+	case taskHeartbeat:
+		s.heartbeat(l, now)
+	case taskHeartbeatTimeout:
+		s.heartbeatTimeout(l, now)
 	case taskFlush:
 		s.flush(l, now)
 	case taskResend:
 		s.resend(l, now)
-	case taskLook:
-		s.look(l, now)
+	case taskCheckLink:
+		s.checkLink(l, now)
 	}
 }
 
-// Forward is the overlay's question about a Join or a message that passes.
+// Forward intercepts a routed Join if this node is in the group's tree and nearer to the key than
+// the joining node. Every other message passes.
 func (s *Scribe) Forward(m *overlay.Message) bool {
 	if m.Prev == "" {
-		return false // my own
+		return false // this node's own message
 	}
 	msg, err := parse(m.Payload)
 	if err != nil {
-		return false // the root counts it
+		return false // the root counts it as garbage
 	}
 	j := msg.GetJoin()
 	if j == nil {
@@ -264,11 +265,11 @@ func (s *Scribe) Forward(m *overlay.Message) bool {
 	if err != nil || !c.Member || !overlay.Nearer(g.id, s.node.ID(), c.ID) {
 		return false
 	}
-	s.accept(g, c, wishOf(j), false)
+	s.accept(g, c, requestOf(j), false)
 	return true
 }
 
-// Deliver takes what was routed to this node as the root.
+// Deliver handles a message that was routed to this node as the root of its key.
 func (s *Scribe) Deliver(m *overlay.Message) {
 	msg, err := parse(m.Payload)
 	if err != nil {
@@ -282,14 +283,14 @@ func (s *Scribe) Deliver(m *overlay.Message) {
 			return
 		}
 		c, err := s.node.OpenRecord(b.Join.Record)
-		if err != nil || !c.Member { // clients ask the members that act for them
+		if err != nil || !c.Member { // clients send their Joins to the members that act for them
 			s.stats.Garbage++
 			return
 		}
 		g := s.group(m.Key)
 		s.becomeRoot(g)
 		if c.ID != s.node.ID() {
-			s.accept(g, c, wishOf(b.Join), false)
+			s.accept(g, c, requestOf(b.Join), false)
 		}
 	case *scribepb.Message_Publish:
 		if overlay.ID(b.Publish.Group) != m.Key {
@@ -298,14 +299,13 @@ func (s *Scribe) Deliver(m *overlay.Message) {
 		}
 		g := s.group(m.Key)
 		s.becomeRoot(g)
-		s.pass(g, nil, b.Publish.Id, b.Publish.Payload, downFrame(b.Publish.Group, b.Publish.Id, b.Publish.Payload), 0)
+		s.forward(g, nil, b.Publish.Id, b.Publish.Payload, multicastFrame(b.Publish.Group, b.Publish.Id, b.Publish.Payload), 0)
 	default:
 		s.stats.Garbage++
 	}
 }
 
-// Receive takes one message of scribe's from a peer; body is what the frame
-// carries.
+// Receive handles one message of this layer from a peer. The body is the content of the frame.
 func (s *Scribe) Receive(from env.PeerID, frame, body []byte) error {
 	m, err := parse(body)
 	if err != nil {
@@ -319,7 +319,7 @@ func (s *Scribe) Receive(from env.PeerID, frame, body []byte) error {
 		if err != nil {
 			return err
 		}
-		s.onJoin(c, overlay.ID(b.Join.Group), wishOf(b.Join))
+		s.onJoin(c, overlay.ID(b.Join.Group), requestOf(b.Join))
 	case *scribepb.Message_Accept:
 		c, err := s.openFrom(from, b.Accept.Record)
 		if err != nil {
@@ -330,31 +330,31 @@ func (s *Scribe) Receive(from env.PeerID, frame, body []byte) error {
 		return s.onRedirect(from, overlay.ID(b.Redirect.Group), b.Redirect.Record)
 	case *scribepb.Message_Batch:
 		return s.onBatch(from, b.Batch)
-	case *scribepb.Message_Part:
-		s.onPart(l, overlay.ID(b.Part.Group), b.Part.Edge)
-	case *scribepb.Message_Down:
-		s.onDown(from, b.Down, frame)
-	case *scribepb.Message_Got:
-		s.onGot(l, b.Got)
-	case *scribepb.Message_Beat:
-		s.onBeat(from, l, b.Beat)
-	case *scribepb.Message_BeatAck:
-		s.onBeatAck(l, b.BeatAck)
-	case *scribepb.Message_List:
-		s.onList(from, l, b.List)
-	case *scribepb.Message_Drop:
-		for _, g := range b.Drop.Groups {
-			s.onDrop(from, l, overlay.ID(g))
+	case *scribepb.Message_Prune:
+		s.onPrune(l, overlay.ID(b.Prune.Group), b.Prune.Edge)
+	case *scribepb.Message_Multicast:
+		s.onMulticast(from, b.Multicast, frame)
+	case *scribepb.Message_Ack:
+		s.onAck(l, b.Ack)
+	case *scribepb.Message_Heartbeat:
+		s.onHeartbeat(from, l, b.Heartbeat)
+	case *scribepb.Message_HeartbeatAck:
+		s.onHeartbeatAck(l, b.HeartbeatAck)
+	case *scribepb.Message_EdgeList:
+		s.onEdgeList(from, l, b.EdgeList)
+	case *scribepb.Message_Reject:
+		for _, g := range b.Reject.Groups {
+			s.onReject(from, l, overlay.ID(g))
 		}
 	case *scribepb.Message_Offer:
 		s.onOffer(l, b.Offer)
 	default:
-		return env.ErrFrame // a Publish is routed, never sent
+		return env.ErrFrame // a Publish is routed, never sent directly
 	}
 	return nil
 }
 
-// openFrom opens the record that a peer sends of itself.
+// openFrom opens a record, and checks that it is the sender's own.
 func (s *Scribe) openFrom(from env.PeerID, record []byte) (*overlay.Contact, error) {
 	c, err := s.node.OpenRecord(record)
 	if err != nil || c.Peer.ID != from {
@@ -364,11 +364,11 @@ func (s *Scribe) openFrom(from env.PeerID, record []byte) (*overlay.Contact, err
 	return c, nil
 }
 
-// pass sends a message on to all children but the one it came from, and up to
-// the layer above, once. It is kept for as long as is left of recentLife: a
-// message handed on again and again would outlive those who know it.
-func (s *Scribe) pass(g *group, from *link, id uint64, payload, frame []byte, age time.Duration) {
-	known := s.known(passed{g.id, id}, from)
+// forward sends a message to all children other than the sender, and delivers it, once. It keeps
+// the message for what is left of recentTTL: if every hop kept it for the full time, the message
+// could outlive the nodes that recognise it as a duplicate.
+func (s *Scribe) forward(g *group, from *link, id uint64, payload, frame []byte, age time.Duration) {
+	known := s.seenBefore(messageKey{g.id, id}, from)
 	if known {
 		s.stats.Repeated++
 		if !plant.Duplicate {
@@ -376,22 +376,23 @@ func (s *Scribe) pass(g *group, from *link, id uint64, payload, frame []byte, ag
 		}
 	}
 	now := s.clock.Now()
-	if age < recentLife {
-		s.keep(g, recent{id: id, at: now.Add(-age), frame: frame})
+	if age < recentTTL {
+		s.keep(g, recentMessage{id: id, at: now.Add(-age), frame: frame})
 	}
 	for i := range g.children {
-		if l := s.numbered(g.children[i].link); l != from && !known {
-			s.sendDown(l, g.id, id, frame)
+		if l := s.linkAt(g.children[i].link); l != from && !known {
+			s.sendMulticast(l, g.id, id, frame)
 		}
 	}
-	if g.own > 0 {
+	if g.ownWeight > 0 {
 		s.stats.Delivered++
 		s.deliver(Delivery{g.id, id, payload})
 	}
 }
 
-// known says whether a message has been here, and notes that it has, and by whom it came first.
-func (s *Scribe) known(msg passed, from *link) bool {
+// seenBefore says whether a message was here before, and remembers it and the peer that first sent
+// it.
+func (s *Scribe) seenBefore(msg messageKey, from *link) bool {
 	var peer env.PeerID
 	if from != nil {
 		peer = from.contact.Peer.ID
@@ -405,55 +406,55 @@ func (s *Scribe) known(msg passed, from *link) bool {
 		}
 	}
 	if len(s.seen[0]) >= maxSeen/2 {
-		s.turn()
+		s.rotateSeen()
 	}
 	s.seen[0][msg] = peer
 	return false
 }
 
-func (s *Scribe) turn() {
-	s.seen[0], s.seen[1] = map[passed]env.PeerID{}, s.seen[0]
+func (s *Scribe) rotateSeen() {
+	s.seen[0], s.seen[1] = map[messageKey]env.PeerID{}, s.seen[0]
 	s.sweeps = 0
 }
 
-// sorted returns the groups for which keep is true, by id.
-func (s *Scribe) sorted(keep func(*group) bool) []*group {
+// sortedGroups returns the groups for which keep is true, by id.
+func (s *Scribe) sortedGroups(keep func(*group) bool) []*group {
 	var of []*group
 	for g := range s.groups.All() {
 		if keep(g) {
 			of = append(of, g)
 		}
 	}
-	return byID(of)
+	return sortByID(of)
 }
 
-func byID(of []*group) []*group {
+func sortByID(of []*group) []*group {
 	slices.SortFunc(of, func(a, b *group) int { return bytes.Compare(a.id[:], b.id[:]) })
 	return of
 }
 
-// sweep forgets what has grown old: messages kept and known, groups without a use.
+// sweep drops expired messages, forgets old message ids, and removes unused groups.
 func (s *Scribe) sweep(now time.Time) {
-	s.after(sweepPause, task{kind: taskSweep})
-	// Counted in sweeps, not by the clock: one that leaps makes no message old that others
-	// still have.
-	if s.sweeps++; s.sweeps >= int(seenLife/sweepPause) {
-		s.turn()
+	s.schedule(sweepInterval, task{kind: taskSweep})
+	// Sweeps are counted instead of time, so that a leap of the clock makes no message old that
+	// other nodes still have.
+	if s.sweeps++; s.sweeps >= int(seenTTL/sweepInterval) {
+		s.rotateSeen()
 	}
-	loose := slices.Compact(byID(s.loose)) // one that took the place of another is there twice
-	s.loose = nil
-	for _, g := range loose {
-		if g.loose = false; !s.has(g) {
+	pending := slices.Compact(sortByID(s.toSweep)) // a group that reuses the memory of another is listed twice
+	s.toSweep = nil
+	for _, g := range pending {
+		if g.sweepQueued = false; !s.isCurrent(g) {
 			continue
 		}
-		s.age(g, now)
-		s.prune(g)
-		s.seekParent(g)
-		useful := g.root && len(g.children) > 0 // until that changes, and then it is looked after
-		if s.has(g) && (!useful && g.idle() || g.orphan() || len(s.recent[g.id]) > 0) {
-			s.lookAfter(g)
+		s.forgetOld(g, now)
+		s.dropIfUnused(g)
+		s.ensureParent(g)
+		useful := g.root && len(g.children) > 0 // until its children change, which queues the group again
+		if s.isCurrent(g) && (!useful && g.onlyForwards() || g.lacksParent() || len(s.recent[g.id]) > 0) {
+			s.sweepLater(g)
 		}
 	}
-	s.forgive(now)
+	s.unblock(now)
 	s.planted()
 }

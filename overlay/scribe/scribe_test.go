@@ -36,7 +36,7 @@ func count(messages []*scribepb.Message, kind string) (n int) {
 	return n
 }
 
-func TestMessageIsHandedUpOnce(t *testing.T) {
+func TestMessageIsDeliveredOnce(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	root := l.members(1, l.own(0))[0]
 	g, other := root.of(0), root.of(1)
@@ -46,14 +46,14 @@ func TestMessageIsHandedUpOnce(t *testing.T) {
 		root.say(down(g, 7, "news"))
 	}
 	root.say(down(other, 7, "the same number in another group"))
-	l.pass(seenLife - 20*time.Second)
+	l.pass(seenTTL - 20*time.Second)
 	root.say(down(g, 7, "news"))
 	if len(l.got) != 2 || string(l.got[0].Payload) != "news" || l.got[0].ID != 7 || l.got[1].Group != other {
-		t.Errorf("handed up: %v", l.got)
+		t.Errorf("delivered: %v", l.got)
 	}
 	got := 0
 	for _, m := range root.heard() {
-		got += len(m.GetGot().GetIds())
+		got += len(m.GetAck().GetIds())
 	}
 	if got < 4 {
 		t.Errorf("%d of 5 are acknowledged", got)
@@ -61,7 +61,7 @@ func TestMessageIsHandedUpOnce(t *testing.T) {
 	if st := l.s.Stats(); st.Repeated != 3 || st.Delivered != 2 {
 		t.Errorf("%+v", st)
 	}
-	l.pass(3 * seenLife)
+	l.pass(3 * seenTTL)
 	if n := len(l.s.seen[0]) + len(l.s.seen[1]); n != 0 {
 		t.Errorf("%d messages are known for ever", n)
 	}
@@ -70,20 +70,20 @@ func TestMessageIsHandedUpOnce(t *testing.T) {
 func TestKnownMessagesAreBounded(t *testing.T) {
 	l := newLab(t, Config{})
 	for i := range 2*maxSeen + 10 {
-		if l.s.known(passed{id: uint64(i)}, nil) {
+		if l.s.seenBefore(messageKey{id: uint64(i)}, nil) {
 			t.Fatalf("message %d is known before it came", i)
 		}
 		if n := len(l.s.seen[0]) + len(l.s.seen[1]); n > maxSeen {
 			t.Fatalf("%d messages are known", n)
 		}
 	}
-	if !l.s.known(passed{id: 2*maxSeen + 9 - maxSeen/2}, nil) {
+	if !l.s.seenBefore(messageKey{id: 2*maxSeen + 9 - maxSeen/2}, nil) {
 		t.Error("the newer half is forgotten too")
 	}
 }
 
-// A parent with more children than it may have sends the farthest to one that is
-// nearer to the key, so that whoever goes where it is told makes no cycle.
+// A parent with more children than the fan-out sends the farthest to one nearer to the key, so that
+// redirects cannot form a cycle.
 func TestFarthestChildIsPushedBelowANearerOne(t *testing.T) {
 	const fanOut = 4
 	l := newLab(t, Config{FanOut: fanOut}).active()
@@ -92,7 +92,7 @@ func TestFarthestChildIsPushedBelowANearerOne(t *testing.T) {
 	order := func(a *actor) int { return slices.Index(all, a) }
 	for _, i := range []int{3, 17, 9, 0, 12, 5, 19, 1, 8, 2, 14} {
 		all[i].route(g, all[i].join(g, 1))
-		l.s.groups.Get(g).pushing = true // the test pushes when it likes
+		l.s.groups.Get(g).pushCheckPlanned = true // the test pushes down when it needs to
 		l.s.pushDown(l.s.groups.Get(g))
 		l.run()
 		for j, a := range all {
@@ -109,11 +109,11 @@ func TestFarthestChildIsPushedBelowANearerOne(t *testing.T) {
 					t.Errorf("child %d is sent to a farther one", j)
 				}
 				for _, c := range l.s.groups.Get(g).children {
-					if !c.client && !c.moving && order(l.actors[l.s.numbered(c.link).contact.Peer.ID]) > j {
-						t.Errorf("child %d is sent away before %d", j, order(l.actors[l.s.numbered(c.link).contact.Peer.ID]))
+					if !c.client && !c.moving && order(l.actors[l.s.linkAt(c.link).contact.Peer.ID]) > j {
+						t.Errorf("child %d is redirected before %d", j, order(l.actors[l.s.linkAt(c.link).contact.Peer.ID]))
 					}
 				}
-				a.say(&scribepb.Message{Body: &scribepb.Message_Part{Part: &scribepb.Part{Group: g[:]}}})
+				a.say(&scribepb.Message{Body: &scribepb.Message_Prune{Prune: &scribepb.Prune{Group: g[:]}}})
 			}
 		}
 	}
@@ -128,15 +128,15 @@ func TestFarthestChildIsPushedBelowANearerOne(t *testing.T) {
 	}
 }
 
-// Those that do not go when they are told to cannot add up.
-func TestCrowdIsBounded(t *testing.T) {
+// Children that do not move when they are redirected cannot accumulate.
+func TestChildrenThatDoNotMoveAreBounded(t *testing.T) {
 	const fanOut = 2
 	l := newLab(t, Config{FanOut: fanOut}).active()
 	g := l.own(0)
 	for _, a := range l.members(30, g) {
 		a.route(g, a.join(g, 1))
 	}
-	if place, _ := l.s.Place(g); len(place.Children) > crowd*fanOut {
+	if place, _ := l.s.Place(g); len(place.Children) > crowdFactor*fanOut {
 		t.Errorf("%d children hang below one that may have %d", len(place.Children), fanOut)
 	}
 }
@@ -146,21 +146,21 @@ func TestEdgesToOnePeerAreBounded(t *testing.T) {
 	a := l.members(1, l.own(0))[0]
 	a.route(l.own(0), a.join(l.own(0), 1))
 	down := &l.s.links[a.peer].down
-	down.of = slices.Repeat(down.of, maxEdges)
+	down.groups = slices.Repeat(down.groups, maxEdges)
 	a.heard()
 	a.route(l.own(1), a.join(l.own(1), 1))
-	if kinds := kindsOf(a.heard()); !slices.Equal(kinds, []string{"Drop"}) {
-		t.Errorf("is told %v", kinds)
+	if kinds := kindsOf(a.heard()); !slices.Equal(kinds, []string{"Reject"}) {
+		t.Errorf("receives %v", kinds)
 	}
-	a.route(l.own(0), a.join(l.own(0), 2)) // what came along the route changes none
+	a.route(l.own(0), a.join(l.own(0), 2)) // a Join along the route changes no edge
 	if kinds := kindsOf(a.heard()); !slices.Equal(kinds, []string{"Redirect"}) {
-		t.Errorf("a child that is known is told %v", kinds)
+		t.Errorf("an existing child receives %v", kinds)
 	}
-	a.say(a.join(l.own(0), 2)) // one it has may change
+	a.say(a.join(l.own(0), 2)) // an existing child may change its edge
 	if w, _ := l.s.Weight(l.own(0)); w != 2 {
 		t.Errorf("weight %d", w)
 	}
-	down.of = down.of[:1]
+	down.groups = down.groups[:1]
 	l.pass(time.Minute)
 	if st := l.s.Stats(); st.Groups != 1 {
 		t.Errorf("%d groups, one of them has a child", st.Groups)
@@ -187,25 +187,25 @@ func TestRedirectLeadsNearerOrNowhere(t *testing.T) {
 			t.Errorf("%s: asks %d times", what, got)
 		}
 	}
-	// The old edge stands until the new one does.
+	// The old edge remains until the new one is accepted.
 	if parent, _ := l.s.Parent(g); parent != root.id {
 		t.Error("left its parent before it had another")
 	}
-	nearer.say(nearer.accept(g, l.s.groups.Get(g).sought.asking))
-	if parent, _ := l.s.Parent(g); parent != nearer.id || count(root.heard(), "Part") != 1 {
+	nearer.say(nearer.accept(g, l.s.groups.Get(g).search.edge))
+	if parent, _ := l.s.Parent(g); parent != nearer.id || count(root.heard(), "Prune") != 1 {
 		t.Error("did not move")
 	}
 }
 
-// Who sends a seeking node from one to the next does so a few times only.
-func TestSeekerIsNotSentRoundForEver(t *testing.T) {
+// A node that is redirected again and again follows only a few redirects.
+func TestRedirectsAreBounded(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	root := l.members(1, l.own(0))[0]
 	g := root.of(0)
 	l.s.Join(g, 1)
 	l.run()
 	routed := len(l.joins(g))
-	for range 60 { // a minute of being held up
+	for range 60 { // a minute of redirects
 		root.say(root.redirect(g))
 		l.pass(time.Second)
 	}
@@ -217,11 +217,11 @@ func TestSeekerIsNotSentRoundForEver(t *testing.T) {
 	}
 }
 
-func TestParentIsOneThatWasAsked(t *testing.T) {
+func TestOnlyAParentThatWasAskedIsAccepted(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	g, root, nearer, farther := l.amid(l.members(8, l.own(0)))
 	root.say(root.accept(g, 1))
-	if _, ok := l.s.Place(g); ok || count(root.heard(), "Part") != 1 {
+	if _, ok := l.s.Place(g); ok || count(root.heard(), "Prune") != 1 {
 		t.Error("has a parent in a group that it did not join")
 	}
 	l.s.Join(g, 3)
@@ -248,7 +248,7 @@ func TestParentIsOneThatWasAsked(t *testing.T) {
 	if !l.accepted(root, g) {
 		t.Error("does not take the one it asked")
 	}
-	// A second Accept of the same edge, and one of another, change nothing.
+	// A second Accept of the same edge, and one of another edge, change nothing.
 	root.say(root.accept(g, j.Edge))
 	nearer.say(nearer.accept(g, j.Edge))
 	if p, _ := l.s.Place(g); len(p.Parents) != 1 || p.Parents[0] != root.id {
@@ -256,8 +256,7 @@ func TestParentIsOneThatWasAsked(t *testing.T) {
 	}
 }
 
-// What a parent knows of a child's weight is what the child asked with, which may be
-// another when it is accepted.
+// A parent knows the weight in the Join, which may have changed by the time of the Accept.
 func TestWeightThatChangesMeanwhileIsTold(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	g, root, _, _ := l.amid(l.members(8, l.own(0)))
@@ -270,17 +269,17 @@ func TestWeightThatChangesMeanwhileIsTold(t *testing.T) {
 	l.pass(2 * weightDelay)
 	var told []uint32
 	for _, m := range root.heard() {
-		for _, e := range m.GetList().GetEdges() {
+		for _, e := range m.GetEdgeList().GetEdges() {
 			told = append(told, e.Weight)
 		}
 	}
 	if !slices.Equal(told, []uint32{5}) {
-		t.Errorf("the parent, who was asked with 3, is told %v", told)
+		t.Errorf("the parent, which was asked with 3, is told %v", told)
 	}
 }
 
-// A parent that is asked once more, by another name, may have sent the child away by the old
-// one: if the child went, it would part from an edge that the parent does not know any more.
+// A parent that is asked again with a new id may have redirected the child before, by the old id.
+// If the child went, it would prune an edge by an id that the parent no longer knows.
 func TestChildStaysWhileItsParentIsAskedAgain(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	g, root, nearer, _ := l.amid(l.members(8, l.own(0)))
@@ -296,15 +295,15 @@ func TestChildStaysWhileItsParentIsAskedAgain(t *testing.T) {
 	if root.say(away); count(nearer.heard(), "Join") != 1 {
 		t.Error("did not go after it was accepted again")
 	}
-	nearer.say(nearer.accept(g, l.s.groups.Get(g).sought.asking))
+	nearer.say(nearer.accept(g, l.s.groups.Get(g).search.edge))
 	l.run()
-	if parts := root.heard(); count(parts, "Part") != 1 || parts[len(parts)-1].GetPart().GetEdge() != asked.Edge {
-		t.Errorf("parts with %v from edge %x", parts, asked.Edge)
+	if parts := root.heard(); count(parts, "Prune") != 1 || parts[len(parts)-1].GetPrune().GetEdge() != asked.Edge {
+		t.Errorf("prunes with %v, not edge %x", parts, asked.Edge)
 	}
-	// A parent that does not answer may send it away later.
+	// A parent that does not answer may redirect it later.
 	nearer.say(nearer.redirect(g))
 	nearer.heard()
-	l.pass(joinPatience)
+	l.pass(joinTimeout)
 	if nearer.say(&scribepb.Message{Body: &scribepb.Message_Redirect{Redirect: &scribepb.Redirect{Group: g[:], Record: root.raw}}}); count(root.heard(), "Join") != 1 {
 		t.Error("stays for ever")
 	}
@@ -321,16 +320,15 @@ func TestRepeatedJoinIsAcceptedAgain(t *testing.T) {
 	}
 }
 
-// What a parent that is asked once more knows of the weight is what it was asked with, too.
-// And an edge has one weight, however often it is asked for: who accepts it may have heard
-// any of the Joins.
+// A parent that is asked again knows the weight in the Join. All Joins with one id of an edge have
+// the same weight, because the parent may have received any of them.
 func TestParentAskedAgainHasTheWeight(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	g, root, _, _ := l.amid(l.members(8, l.own(0)))
 	l.s.Join(g, 3)
 	l.run()
 	l.s.Join(g, 4)
-	l.pass(2 * joinPatience)
+	l.pass(2 * joinTimeout)
 	all := l.joins(g)
 	if len(all) < 2 || all[0].Weight != 3 || all[0].Weight != all[1].Weight || all[0].Edge != all[1].Edge {
 		t.Fatalf("asks for %v", all)
@@ -346,18 +344,18 @@ func TestParentAskedAgainHasTheWeight(t *testing.T) {
 	l.pass(2 * weightDelay)
 	var told []uint32
 	for _, m := range root.heard() {
-		for _, e := range m.GetList().GetEdges() {
+		for _, e := range m.GetEdgeList().GetEdges() {
 			told = append(told, e.Weight)
 		}
 	}
 	if asked.Weight != 4 || !slices.Equal(told, []uint32{5}) {
-		t.Errorf("the parent, who was asked with %d last, is told %v", asked.Weight, told)
+		t.Errorf("the parent, which was asked with %d last, is told %v", asked.Weight, told)
 	}
 }
 
-// A node that is neither member nor client yet waits with its Joins: its record
-// would say the wrong thing, and the parent would take it for what it was.
-func TestJoinsWaitUntilTheNodeIsSomebody(t *testing.T) {
+// A node that is neither member nor client yet does not send Joins: its record would be wrong, and
+// the parent would treat it accordingly.
+func TestJoinsWaitUntilTheNodeIsMemberOrClient(t *testing.T) {
 	l := newLab(t, Config{})
 	g := l.node.ID()
 	l.s.Join(g, 2)
@@ -371,15 +369,15 @@ func TestJoinsWaitUntilTheNodeIsSomebody(t *testing.T) {
 	if w, ok := l.s.Weight(g); !ok || w != 2 {
 		t.Errorf("weight %d at the root (%v)", w, ok)
 	}
-	// The other end does not take the Join of a node without a place either.
+	// The other end does not accept the Join of such a node either.
 	a := l.actor(1, false)
 	h := l.own(1)
 	a.route(h, a.join(h, 1))
 	if p, ok := l.s.Place(h); ok || l.s.Stats().Garbage != 1 {
 		t.Errorf("a client has joined along the route: %+v", p)
 	}
-	if a.say(a.join(h, 1)); count(a.heard(), "Drop") != 1 {
-		t.Error("a client that it does not act for is not sent away")
+	if a.say(a.join(h, 1)); count(a.heard(), "Reject") != 1 {
+		t.Error("a client that it does not act for is not rejected")
 	}
 	b := l.client(2)
 	if b.say(b.join(h, 1)); count(b.heard(), "Accept") != 1 {
@@ -387,7 +385,7 @@ func TestJoinsWaitUntilTheNodeIsSomebody(t *testing.T) {
 	}
 }
 
-func TestEdgesOfALinkForgetTheOrder(t *testing.T) {
+func TestEdgeSetIsIndependentOfOrder(t *testing.T) {
 	in := overlay.NewIndex(1, func(g *group) *overlay.ID { return &g.id })
 	of := func(id overlay.ID) *group {
 		g := in.Get(id)
@@ -400,7 +398,7 @@ func TestEdgesOfALinkForgetTheOrder(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		weights := map[overlay.ID]uint32{}
-		var e edges
+		var e edgeSet
 		for range rapid.IntRange(0, 100).Draw(t, "steps") {
 			id := overlay.ID{byte(rapid.IntRange(0, 20).Draw(t, "group"))}
 			to := uint32(rapid.IntRange(0, 5).Draw(t, "weight"))
@@ -416,12 +414,12 @@ func TestEdgesOfALinkForgetTheOrder(t *testing.T) {
 				weights[id] = to
 			}
 		}
-		var fresh edges
-		for id, w := range weights { // in whatever order
+		var fresh edgeSet
+		for id, w := range weights { // in any order
 			fresh.add(in, of(id), w)
 		}
-		if e.digest != fresh.digest || !slices.Equal(e.of, fresh.of) {
-			t.Fatalf("%d edges, digest %x; made anew %d, %x", len(e.of), e.digest, len(fresh.of), fresh.digest)
+		if e.digest != fresh.digest || !slices.Equal(e.groups, fresh.groups) {
+			t.Fatalf("%d edges, digest %x; made anew %d, %x", len(e.groups), e.digest, len(fresh.groups), fresh.digest)
 		}
 		if all := e.between(in, make([]byte, 32), slices.Repeat([]byte{0xff}, 32)); len(all) != len(weights) {
 			t.Fatalf("%d of %d edges between the first id and the last", len(all), len(weights))
@@ -432,14 +430,14 @@ func TestEdgesOfALinkForgetTheOrder(t *testing.T) {
 		if len(weights) > 0 {
 			fresh.change(of(overlay.ID{30}), 0, 1)
 			if e.digest == fresh.digest {
-				t.Fatal("the digest does not tell weights apart")
+				t.Fatal("the digest does not distinguish weights")
 			}
 		}
 	})
 }
 
-// When a parent knows other edges, the child names all it has: the lists cover
-// the whole space of ids, and the parent forgets what is not named.
+// When a parent knows different edges, the child lists all of its own: the lists cover all ids, and
+// the parent forgets edges that are not listed.
 func TestListsCoverAllGroups(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	root := l.members(1, l.own(0))[0]
@@ -454,24 +452,24 @@ func TestListsCoverAllGroups(t *testing.T) {
 		}
 	}
 	root.heard()
-	var beat *scribepb.Beat
+	var beat *scribepb.Heartbeat
 	for range 60 {
 		l.pass(time.Second)
 		for _, m := range root.heard() {
-			if b := m.GetBeat(); b != nil && beat == nil {
+			if b := m.GetHeartbeat(); b != nil && beat == nil {
 				beat = b
 			}
 		}
 	}
-	if beat == nil || beat.Count != groups {
-		t.Fatalf("beats: %v", beat)
+	if beat == nil || beat.UpCount != groups {
+		t.Fatalf("heartbeat: %v", beat)
 	}
-	l.s.links[root.peer].beatNonce = beat.Nonce
-	root.say(&scribepb.Message{Body: &scribepb.Message_BeatAck{BeatAck: &scribepb.BeatAck{Nonce: beat.Nonce}}})
+	l.s.links[root.peer].pendingNonce = beat.Nonce
+	root.say(&scribepb.Message{Body: &scribepb.Message_HeartbeatAck{HeartbeatAck: &scribepb.HeartbeatAck{Nonce: beat.Nonce}}})
 	after := overlay.ID{}
 	named := 0
 	for i, m := range root.heard() {
-		list := m.GetList()
+		list := m.GetEdgeList()
 		if list == nil || list.Partial {
 			continue
 		}
@@ -479,14 +477,14 @@ func TestListsCoverAllGroups(t *testing.T) {
 		if overlay.ID(list.First) != after || list.Nonce != beat.Nonce {
 			t.Errorf("list %d starts at %x, not %x", i, list.First, after)
 		}
-		after = next(overlay.ID(list.Last))
+		after = nextID(overlay.ID(list.Last))
 	}
 	if named != groups || after != (overlay.ID{}) {
 		t.Errorf("%d of %d edges are named, up to %v", named, groups, after)
 	}
 }
 
-func TestWhatAListDoesNotNameIsGone(t *testing.T) {
+func TestEdgesMissingFromAListEnd(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	a := l.members(2, l.own(0))[0]
 	for i := range 5 {
@@ -494,12 +492,12 @@ func TestWhatAListDoesNotNameIsGone(t *testing.T) {
 	}
 	list := func(nonce uint64, partial bool, from, to int, weight uint32, named ...int) *scribepb.Message {
 		first, last := l.own(from), l.own(to)
-		m := &scribepb.List{First: first[:], Last: last[:], Nonce: nonce, Partial: partial}
+		m := &scribepb.EdgeList{First: first[:], Last: last[:], Nonce: nonce, Partial: partial}
 		for _, i := range named {
 			id := l.own(i)
 			m.Edges = append(m.Edges, &scribepb.Edge{Group: id[:], Weight: weight})
 		}
-		return &scribepb.Message{Body: &scribepb.Message_List{List: m}}
+		return &scribepb.Message{Body: &scribepb.Message_EdgeList{EdgeList: m}}
 	}
 	children := func() (of []int) {
 		for i := range 5 {
@@ -511,13 +509,13 @@ func TestWhatAListDoesNotNameIsGone(t *testing.T) {
 	}
 	a.say(list(0, false, 0, 4, 1, 1)) // nobody asked for it
 	a.say(list(9, false, 0, 4, 1, 1))
-	a.say(list(0, true, 0, 4, 1, 1)) // of weights alone
+	a.say(list(0, true, 0, 4, 1, 1)) // only weights
 	if got := children(); len(got) != 5 {
 		t.Fatalf("a child in groups %v", got)
 	}
-	l.pass(2 * joinPatience) // a younger edge would be spared: its Accept may be under way
-	a.say(&scribepb.Message{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{Nonce: 9, Count: 99}}})
-	if got := a.heard(); got[len(got)-1].GetBeatAck().GetMatch() {
+	l.pass(2 * joinTimeout) // newer edges are kept, because their Accept may be on its way
+	a.say(&scribepb.Message{Body: &scribepb.Message_Heartbeat{Heartbeat: &scribepb.Heartbeat{Nonce: 9, UpCount: 99}}})
+	if got := a.heard(); got[len(got)-1].GetHeartbeatAck().GetMatch() {
 		t.Error("99 edges are 5")
 	}
 	a.say(list(9, false, 1, 3, 7, 2))
@@ -528,44 +526,44 @@ func TestWhatAListDoesNotNameIsGone(t *testing.T) {
 		t.Errorf("weight %d", w)
 	}
 	a.heard()
-	if a.say(list(9, true, 6, 6, 1, 6)); count(a.heard(), "Drop") != 1 {
-		t.Error("is not told that it is no child in group 6")
+	if a.say(list(9, true, 6, 6, 1, 6)); count(a.heard(), "Reject") != 1 {
+		t.Error("is not rejected in group 6")
 	}
-	// What it says now is what the parent knows.
-	var e edges
+	// Afterwards the parent knows what the child knows.
+	var e edgeSet
 	e.add(l.s.groups, l.s.groups.Get(l.own(0)), 1)
 	e.add(l.s.groups, l.s.groups.Get(l.own(2)), 7)
 	e.add(l.s.groups, l.s.groups.Get(l.own(4)), 1)
-	a.say(&scribepb.Message{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{Nonce: 10, Count: uint32(len(e.of)), Digest: e.digest}}})
-	if got := a.heard(); len(got) != 1 || !got[0].GetBeatAck().GetMatch() {
+	a.say(&scribepb.Message{Body: &scribepb.Message_Heartbeat{Heartbeat: &scribepb.Heartbeat{Nonce: 10, UpCount: uint32(len(e.groups)), UpDigest: e.digest}}})
+	if got := a.heard(); len(got) != 1 || !got[0].GetHeartbeatAck().GetMatch() {
 		t.Errorf("%v", got)
 	}
 }
 
-func TestLeaseEndsWithoutBeats(t *testing.T) {
-	l := newLab(t, Config{BeatInterval: 10 * time.Second}).active()
+func TestLeaseEndsWithoutHeartbeats(t *testing.T) {
+	l := newLab(t, Config{HeartbeatInterval: 10 * time.Second}).active()
 	all := l.members(2, l.own(0))
 	for _, a := range all {
 		a.route(l.own(0), a.join(l.own(0), 1))
 	}
 	for range 10 {
 		l.pass(10 * time.Second)
-		all[0].say(&scribepb.Message{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{Nonce: 1, Count: 1}}})
+		all[0].say(&scribepb.Message{Body: &scribepb.Message_Heartbeat{Heartbeat: &scribepb.Heartbeat{Nonce: 1, UpCount: 1}}})
 	}
 	if p, _ := l.s.Place(l.own(0)); !slices.Equal(p.Children, []overlay.ID{all[0].id}) {
 		t.Errorf("%d children", len(p.Children))
 	}
 }
 
-// There is one Beat for each interval, however often edges to a parent come and go.
-func TestBeatsDoNotAddUp(t *testing.T) {
+// There is one heartbeat in each interval, however often edges to a parent begin and end.
+func TestHeartbeatsDoNotAddUp(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	root := l.members(1, l.own(0))[0]
 	for i := range 20 {
 		l.subscribed(root, root.of(i), 1)
 		l.pass(9 * time.Second)
 		l.s.Leave(root.of(i))
-		l.pass(12 * time.Second) // the link is swept away
+		l.pass(12 * time.Second) // the link is dropped
 	}
 	l.subscribed(root, root.of(99), 1)
 	root.heard()
@@ -573,14 +571,14 @@ func TestBeatsDoNotAddUp(t *testing.T) {
 	for range 3000 {
 		l.pass(100 * time.Millisecond)
 		for _, m := range root.heard() {
-			if b := m.GetBeat(); b != nil {
+			if b := m.GetHeartbeat(); b != nil {
 				beats++
-				root.say(&scribepb.Message{Body: &scribepb.Message_BeatAck{BeatAck: &scribepb.BeatAck{Nonce: b.Nonce, Match: true}}})
+				root.say(&scribepb.Message{Body: &scribepb.Message_HeartbeatAck{HeartbeatAck: &scribepb.HeartbeatAck{Nonce: b.Nonce, Match: true}}})
 			}
 		}
 	}
 	if beats < 8 || beats > 14 {
-		t.Errorf("%d Beats in five minutes", beats)
+		t.Errorf("%d heartbeats in five minutes", beats)
 	}
 }
 
@@ -593,8 +591,8 @@ func TestWeightsAreClamped(t *testing.T) {
 	if p, _ := l.s.Place(g); p.Own != 5 {
 		t.Errorf("own weight %d", p.Own)
 	}
-	if l.s.Join(g, -3); l.s.groups.Get(g).own != 1 {
-		t.Errorf("own weight %d", l.s.groups.Get(g).own)
+	if l.s.Join(g, -3); l.s.groups.Get(g).ownWeight != 1 {
+		t.Errorf("own weight %d", l.s.groups.Get(g).ownWeight)
 	}
 	all := l.members(3, g) // four nodes in all
 	for _, a := range all {
@@ -609,8 +607,8 @@ func TestWeightsAreClamped(t *testing.T) {
 	}
 }
 
-// What waits for a slow child is bounded. At the bound it is left to the child to pull what it
-// lacks: of each group only the last message goes on waiting.
+// The queue of a slow child is bounded. At the bound only the last message of each group stays, and
+// the child pulls the others.
 func TestSlowChildrenPull(t *testing.T) {
 	for _, size := range []int{1, maxQueued / 512} {
 		l := newLab(t, Config{}).active()
@@ -622,7 +620,7 @@ func TestSlowChildrenPull(t *testing.T) {
 		a.heard()
 		pass := func(g overlay.ID, i int) {
 			payload := strings.Repeat("x", size)
-			l.s.pass(l.s.groups.Get(g), nil, uint64(i), nil, wire.AppendFrame(nil, wire.Scribe, down(g, uint64(i), payload)), 0)
+			l.s.forward(l.s.groups.Get(g), nil, uint64(i), nil, wire.AppendFrame(nil, wire.Scribe, down(g, uint64(i), payload)), 0)
 		}
 		pass(few, 1<<20)
 		sent := 1
@@ -633,9 +631,9 @@ func TestSlowChildrenPull(t *testing.T) {
 			}
 			pass(many, sent)
 		}
-		d := l.s.links[a.peer].downs
-		if len(d.out) != window || len(d.queue) != 2 || d.queue[0].group != few || d.queue[1].id != uint64(sent-1) {
-			t.Fatalf("%d out, %d wait of %d", len(d.out), len(d.queue), sent)
+		d := l.s.links[a.peer].transfer
+		if len(d.inFlight) != window || len(d.queue) != 2 || d.queue[0].group != few || d.queue[1].id != uint64(sent-1) {
+			t.Fatalf("%d out, %d wait of %d", len(d.inFlight), len(d.queue), sent)
 		}
 		if lost := l.s.Stats().Lost; int(lost) != sent-window-2 || sent > window+maxQueue+1 {
 			t.Errorf("%d are lost of %d", lost, sent)
@@ -644,18 +642,18 @@ func TestSlowChildrenPull(t *testing.T) {
 			t.Errorf("%d messages of %d bytes", sent, size)
 		}
 		var ids []uint64
-		for _, m := range d.out {
+		for _, m := range d.inFlight {
 			ids = append(ids, m.id)
 		}
-		a.say(&scribepb.Message{Body: &scribepb.Message_Got{Got: &scribepb.Got{Ids: ids}}})
-		if len(d.out) != 2 || len(d.queue) != 0 || d.waiting != 0 {
-			t.Errorf("after all were acknowledged %d are out, %d wait, %d bytes", len(d.out), len(d.queue), d.waiting)
+		a.say(&scribepb.Message{Body: &scribepb.Message_Ack{Ack: &scribepb.Ack{Ids: ids}}})
+		if len(d.inFlight) != 2 || len(d.queue) != 0 || d.queuedBytes != 0 {
+			t.Errorf("after all were acknowledged %d are out, %d wait, %d bytes", len(d.inFlight), len(d.queue), d.queuedBytes)
 		}
 	}
 }
 
-// A new child is given what came a moment ago, but for what it has.
-func TestLateChildIsGivenWhatItMissed(t *testing.T) {
+// A new child receives recent messages that it does not have.
+func TestLateChildReceivesWhatItMissed(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	all := l.members(3, l.own(0))
 	g := l.own(0)
@@ -664,7 +662,7 @@ func TestLateChildIsGivenWhatItMissed(t *testing.T) {
 	}
 	given := func(a *actor) (ids []uint64) {
 		for _, m := range a.heard() {
-			if d := m.GetDown(); d != nil {
+			if d := m.GetMulticast(); d != nil {
 				ids = append(ids, d.Id)
 			}
 		}
@@ -674,103 +672,103 @@ func TestLateChildIsGivenWhatItMissed(t *testing.T) {
 	if got := given(all[1]); !slices.Equal(got, []uint64{1, 3, 5}) {
 		t.Errorf("given %v", got)
 	}
-	l.pass(recentLife + sweepPause)
+	l.pass(recentTTL + sweepInterval)
 	all[2].route(g, all[2].join(g, 1))
-	if got := given(all[2]); len(got) > 0 || l.s.kept != 0 {
-		t.Errorf("after %v given %v, %d bytes kept", recentLife, got, l.s.kept)
+	if got := given(all[2]); len(got) > 0 || l.s.keptBytes != 0 {
+		t.Errorf("after %v given %v, %d bytes kept", recentTTL, got, l.s.keptBytes)
 	}
 }
 
-// A clock that leaps makes no message new that others still hand on.
-func TestLeapForgetsNoMessage(t *testing.T) {
+// A leap of the clock makes no message new that other nodes still forward.
+func TestALeapOfTheClockForgetsNoMessage(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	g := l.s.group(l.own(0))
-	g.own = 1
-	l.pass(seenLife - sweepPause)
-	l.s.pass(g, nil, 1, nil, nil, 0)
-	l.pass(2 * sweepPause) // the generations have changed places
+	g.ownWeight = 1
+	l.pass(seenTTL - sweepInterval)
+	l.s.forward(g, nil, 1, nil, nil, 0)
+	l.pass(2 * sweepInterval) // the two maps have rotated twice
 	l.now = l.now.Add(18 * time.Hour)
 	l.run()
-	l.pass(recentLife)
-	l.s.pass(g, nil, 1, nil, nil, 0)
+	l.pass(recentTTL)
+	l.s.forward(g, nil, 1, nil, nil, 0)
 	if st := l.s.Stats(); st.Delivered != 1 || st.Repeated != 1 {
 		t.Errorf("delivered %d times, known again %d times", st.Delivered, st.Repeated)
 	}
-	l.pass(2 * seenLife)
-	l.s.pass(g, nil, 1, nil, nil, 0)
+	l.pass(2 * seenTTL)
+	l.s.forward(g, nil, 1, nil, nil, 0)
 	if st := l.s.Stats(); st.Delivered != 2 {
 		t.Error("a message is known for ever")
 	}
 }
 
-// What a node keeps for late children is bounded: in one group, and in all those
-// that a stranger may think of.
+// The messages kept for late children are bounded, in one group and in all groups that a stranger
+// may invent.
 func TestKeptMessagesAreBounded(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	g := l.s.group(l.own(0))
-	g.own = 1
+	g.ownWeight = 1
 	for id := range uint64(maxRecent + 5) {
-		l.s.pass(g, nil, id, nil, make([]byte, 10), 0)
+		l.s.forward(g, nil, id, nil, make([]byte, 10), 0)
 	}
-	if of := l.s.recent[g.id]; len(of) != maxRecent || l.s.kept != 10*maxRecent || of[0].id != 5 {
-		t.Errorf("%d messages of %d bytes are kept", len(of), l.s.kept)
+	if of := l.s.recent[g.id]; len(of) != maxRecent || l.s.keptBytes != 10*maxRecent || of[0].id != 5 {
+		t.Errorf("%d messages of %d bytes are kept", len(of), l.s.keptBytes)
 	}
-	for i := range 2 * maxKept / MaxPayload {
+	for i := range 2 * maxKeptBytes / MaxPayload {
 		g := l.s.group(l.own(i + 1))
 		g.root = true
-		l.s.pass(g, nil, uint64(i), nil, make([]byte, MaxPayload), 0)
+		l.s.forward(g, nil, uint64(i), nil, make([]byte, MaxPayload), 0)
 	}
-	if l.s.kept > maxKept || l.s.kept < maxKept-MaxPayload {
-		t.Errorf("%d bytes are kept", l.s.kept)
+	if l.s.keptBytes > maxKeptBytes || l.s.keptBytes < maxKeptBytes-MaxPayload {
+		t.Errorf("%d bytes are kept", l.s.keptBytes)
 	}
-	l.pass(recentLife + 2*sweepPause)
-	if st := l.s.Stats(); l.s.kept != 0 || st.Groups != 1 {
-		t.Errorf("in the end %d bytes in %d groups are kept", l.s.kept, st.Groups)
+	l.pass(recentTTL + 2*sweepInterval)
+	if st := l.s.Stats(); l.s.keptBytes != 0 || st.Groups != 1 {
+		t.Errorf("in the end %d bytes in %d groups are kept", l.s.keptBytes, st.Groups)
 	}
 }
 
-func TestWhoLeavesParts(t *testing.T) {
+func TestLeavePrunes(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	g, root, _, below := l.amid(l.members(8, l.own(0)))
 	l.subscribed(root, g, 2)
 	root.heard()
 	l.s.Leave(g)
 	l.run()
-	if _, ok := l.s.Place(g); ok || count(root.heard(), "Part") != 1 {
+	if _, ok := l.s.Place(g); ok || count(root.heard(), "Prune") != 1 {
 		t.Error("has a place after it has left")
 	}
-	l.s.Leave(g) // is no news
-	// With a child it stays, and offers the child to its parent.
+	l.s.Leave(g) // a repeated Leave changes nothing
+	// With a child it keeps its place, and offers the child to its parent.
 	l.subscribed(root, g, 2)
 	below.say(below.join(g, 4))
 	root.heard()
 	l.s.Leave(g)
 	l.pass(2 * weightDelay)
 	heard := root.heard()
-	if count(heard, "Offer") != 1 || count(heard, "Part") != 0 || count(heard, "List") != 1 {
-		t.Errorf("a forwarder tells its parent %v", kindsOf(heard))
+	if count(heard, "Offer") != 1 || count(heard, "Prune") != 0 || count(heard, "EdgeList") != 1 {
+		t.Errorf("a forwarder sends its parent %v", kindsOf(heard))
 	}
 	below.heard()
 	root.say(&scribepb.Message{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{Group: g[:], Room: 1 << 31, Reply: true}}})
 	if count(below.heard(), "Redirect") != 1 {
 		t.Error("the child is not sent to the parent that has room")
 	}
-	below.say(&scribepb.Message{Body: &scribepb.Message_Part{Part: &scribepb.Part{Group: g[:]}}})
-	if _, ok := l.s.Place(g); ok || count(root.heard(), "Part") != 1 {
+	below.say(&scribepb.Message{Body: &scribepb.Message_Prune{Prune: &scribepb.Prune{Group: g[:]}}})
+	if _, ok := l.s.Place(g); ok || count(root.heard(), "Prune") != 1 {
 		t.Error("the forwarder has a place after its last child has gone")
 	}
 }
 
-// A parent that has no room now may have some later.
+// A parent without room may have room later.
 func TestForwarderOffersItsChildrenAgain(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	g, root, _, below := l.amid(l.members(8, l.own(0)))
 	l.subscribed(root, g, 2)
 	below.say(below.join(g, 4))
-	l.pass(2 * sweepPause)
+	l.pass(2 * sweepInterval)
 	root.heard()
 	l.s.Leave(g)
-	l.pass(l.s.cfg.BeatInterval + 2*sweepPause)
+	l.pass(l.s.cfg.HeartbeatInterval + 2*sweepInterval)
 	if n := count(root.heard(), "Offer"); n != 2 {
 		t.Errorf("a forwarder offers its children %d times", n)
 	}
@@ -788,13 +786,12 @@ func TestRoomIsWhatIsLeftOfTheFanOut(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	if all[1].say(offer); len(all[1].heard()) != 0 {
-		t.Error("who is no child is told of room")
+		t.Error("a peer that is no child is told of room")
 	}
 }
 
-// What is not from where it should be is not taken, and what is no message is
-// held against its sender.
-func TestMessagesFromNowhere(t *testing.T) {
+// Messages from the wrong senders are ignored, and malformed ones count against their sender.
+func TestMessagesFromWrongSendersAreIgnored(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	a := l.members(1, l.own(0))[0]
 	g := l.own(0)
@@ -809,10 +806,10 @@ func TestMessagesFromNowhere(t *testing.T) {
 		}
 	}
 	a.say(down(g, 1, "x"))
-	a.say(&scribepb.Message{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{Nonce: 4}}})
-	a.say(&scribepb.Message{Body: &scribepb.Message_Drop{Drop: &scribepb.Drop{Groups: [][]byte{g[:]}}}})
-	if kinds := kindsOf(a.heard()); !slices.Equal(kinds, []string{"Got", "Part", "BeatAck"}) {
-		t.Errorf("one who is no neighbour hears %v", kinds)
+	a.say(&scribepb.Message{Body: &scribepb.Message_Heartbeat{Heartbeat: &scribepb.Heartbeat{Nonce: 4}}})
+	a.say(&scribepb.Message{Body: &scribepb.Message_Reject{Reject: &scribepb.Reject{Groups: [][]byte{g[:]}}}})
+	if kinds := kindsOf(a.heard()); !slices.Equal(kinds, []string{"Ack", "Prune", "HeartbeatAck"}) {
+		t.Errorf("a peer that is no neighbour receives %v", kinds)
 	}
 	other := l.own(1)
 	garbage := l.s.Stats().Garbage
@@ -824,7 +821,7 @@ func TestMessagesFromNowhere(t *testing.T) {
 	}
 }
 
-// The bounds that scribe.proto names: just within, just beyond.
+// The bounds of scribe.proto: values just within and just beyond.
 func TestMessagesHaveBounds(t *testing.T) {
 	id := make([]byte, 32)
 	ids := func(n int) (of [][]byte) {
@@ -834,11 +831,11 @@ func TestMessagesHaveBounds(t *testing.T) {
 		return of
 	}
 	list := func(edges ...[]byte) *scribepb.Message {
-		m := &scribepb.List{First: id, Last: bytes.Repeat([]byte{255}, 32)}
+		m := &scribepb.EdgeList{First: id, Last: bytes.Repeat([]byte{255}, 32)}
 		for _, e := range edges {
 			m.Edges = append(m.Edges, &scribepb.Edge{Group: e})
 		}
-		return &scribepb.Message{Body: &scribepb.Message_List{List: m}}
+		return &scribepb.Message{Body: &scribepb.Message_EdgeList{EdgeList: m}}
 	}
 	type body = scribepb.Message
 	for _, c := range []struct {
@@ -847,10 +844,10 @@ func TestMessagesHaveBounds(t *testing.T) {
 		m      *body
 	}{
 		{"nothing", false, &body{}},
-		{"join", true, &body{Body: &scribepb.Message_Join{Join: &scribepb.Join{Group: id, Record: make([]byte, maxRecord), Have: make([]uint64, maxHave)}}}},
+		{"join", true, &body{Body: &scribepb.Message_Join{Join: &scribepb.Join{Group: id, Record: make([]byte, maxRecordBytes), Have: make([]uint64, maxHave)}}}},
 		{"join of no group", false, &body{Body: &scribepb.Message_Join{Join: &scribepb.Join{Record: id}}}},
 		{"join of nobody", false, &body{Body: &scribepb.Message_Join{Join: &scribepb.Join{Group: id}}}},
-		{"join with a long record", false, &body{Body: &scribepb.Message_Join{Join: &scribepb.Join{Group: id, Record: make([]byte, maxRecord+1)}}}},
+		{"join with a long record", false, &body{Body: &scribepb.Message_Join{Join: &scribepb.Join{Group: id, Record: make([]byte, maxRecordBytes+1)}}}},
 		{"join of one who has much", false, &body{Body: &scribepb.Message_Join{Join: &scribepb.Join{Group: id, Record: id, Have: make([]uint64, maxHave+1)}}}},
 		{"publish", true, &body{Body: &scribepb.Message_Publish{Publish: &scribepb.Publish{Group: id, Payload: make([]byte, MaxPayload)}}}},
 		{"publish of much", false, &body{Body: &scribepb.Message_Publish{Publish: &scribepb.Publish{Group: id, Payload: make([]byte, MaxPayload+1)}}}},
@@ -859,39 +856,39 @@ func TestMessagesHaveBounds(t *testing.T) {
 		{"accept of nobody", false, &body{Body: &scribepb.Message_Accept{Accept: &scribepb.Accept{Group: id}}}},
 		{"redirect", true, &body{Body: &scribepb.Message_Redirect{Redirect: &scribepb.Redirect{Group: id, Record: id}}}},
 		{"redirect to nobody", false, &body{Body: &scribepb.Message_Redirect{Redirect: &scribepb.Redirect{Group: id}}}},
-		{"part", true, &body{Body: &scribepb.Message_Part{Part: &scribepb.Part{Group: id}}}},
-		{"part from no group", false, &body{Body: &scribepb.Message_Part{Part: &scribepb.Part{}}}},
-		{"down", true, &body{Body: &scribepb.Message_Down{Down: &scribepb.Down{Group: id, Payload: make([]byte, MaxPayload)}}}},
-		{"down with much", false, &body{Body: &scribepb.Message_Down{Down: &scribepb.Down{Group: id, Payload: make([]byte, MaxPayload+1)}}}},
-		{"got", true, &body{Body: &scribepb.Message_Got{Got: &scribepb.Got{Ids: make([]uint64, maxGot)}}}},
-		{"got too many", false, &body{Body: &scribepb.Message_Got{Got: &scribepb.Got{Ids: make([]uint64, maxGot+1)}}}},
-		{"beat", true, &body{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{}}}},
-		{"beat ack", true, &body{Body: &scribepb.Message_BeatAck{BeatAck: &scribepb.BeatAck{}}}},
+		{"part", true, &body{Body: &scribepb.Message_Prune{Prune: &scribepb.Prune{Group: id}}}},
+		{"part from no group", false, &body{Body: &scribepb.Message_Prune{Prune: &scribepb.Prune{}}}},
+		{"down", true, &body{Body: &scribepb.Message_Multicast{Multicast: &scribepb.Multicast{Group: id, Payload: make([]byte, MaxPayload)}}}},
+		{"down with much", false, &body{Body: &scribepb.Message_Multicast{Multicast: &scribepb.Multicast{Group: id, Payload: make([]byte, MaxPayload+1)}}}},
+		{"got", true, &body{Body: &scribepb.Message_Ack{Ack: &scribepb.Ack{Ids: make([]uint64, maxAcks)}}}},
+		{"got too many", false, &body{Body: &scribepb.Message_Ack{Ack: &scribepb.Ack{Ids: make([]uint64, maxAcks+1)}}}},
+		{"beat", true, &body{Body: &scribepb.Message_Heartbeat{Heartbeat: &scribepb.Heartbeat{}}}},
+		{"beat ack", true, &body{Body: &scribepb.Message_HeartbeatAck{HeartbeatAck: &scribepb.HeartbeatAck{}}}},
 		{"list", true, list(ids(maxList)...)},
 		{"list of many", false, list(ids(maxList + 1)...)},
 		{"list in disorder", false, list(ids(2)[1], ids(2)[0])},
 		{"list with one twice", false, list(id, id)},
-		{"list beyond its range", false, &body{Body: &scribepb.Message_List{List: &scribepb.List{First: id, Last: id, Edges: []*scribepb.Edge{{Group: ids(2)[1]}}}}}},
-		{"list without a range", false, &body{Body: &scribepb.Message_List{List: &scribepb.List{}}}},
-		{"drop", true, &body{Body: &scribepb.Message_Drop{Drop: &scribepb.Drop{Groups: ids(maxList)}}}},
-		{"drop of many", false, &body{Body: &scribepb.Message_Drop{Drop: &scribepb.Drop{Groups: ids(maxList + 1)}}}},
-		{"drop of no group", false, &body{Body: &scribepb.Message_Drop{Drop: &scribepb.Drop{Groups: [][]byte{{}}}}}},
-		{"batch", true, batchOf(&scribepb.Batch{Drops: &scribepb.Column{Groups: make([]byte, 32*maxBatch)}})},
+		{"list beyond its range", false, &body{Body: &scribepb.Message_EdgeList{EdgeList: &scribepb.EdgeList{First: id, Last: id, Edges: []*scribepb.Edge{{Group: ids(2)[1]}}}}}},
+		{"list without a range", false, &body{Body: &scribepb.Message_EdgeList{EdgeList: &scribepb.EdgeList{}}}},
+		{"drop", true, &body{Body: &scribepb.Message_Reject{Reject: &scribepb.Reject{Groups: ids(maxList)}}}},
+		{"drop of many", false, &body{Body: &scribepb.Message_Reject{Reject: &scribepb.Reject{Groups: ids(maxList + 1)}}}},
+		{"drop of no group", false, &body{Body: &scribepb.Message_Reject{Reject: &scribepb.Reject{Groups: [][]byte{{}}}}}},
+		{"batch", true, batchOf(&scribepb.Batch{Rejects: &scribepb.Column{Groups: make([]byte, 32*maxBatch)}})},
 		{"batch of nobody", false, &body{Body: &scribepb.Message_Batch{Batch: &scribepb.Batch{}}}},
 		{"batch of too many", false, batchOf(&scribepb.Batch{
-			Drops: &scribepb.Column{Groups: make([]byte, 32*maxBatch)}, Parts: &scribepb.Column{Groups: id, Edges: []uint64{1}},
+			Rejects: &scribepb.Column{Groups: make([]byte, 32*maxBatch)}, Prunes: &scribepb.Column{Groups: id, Edges: []uint64{1}},
 		})},
-		{"batch of a part of a group", false, batchOf(&scribepb.Batch{Drops: &scribepb.Column{Groups: id[1:]}})},
-		{"batch of ways", true, batchOf(&scribepb.Batch{Ways: &scribepb.Column{
+		{"batch of a part of a group", false, batchOf(&scribepb.Batch{Rejects: &scribepb.Column{Groups: id[1:]}})},
+		{"batch of ways", true, batchOf(&scribepb.Batch{RoutedJoins: &scribepb.Column{
 			Groups: id, Edges: []uint64{1}, Weights: []uint32{1}, Records: []uint32{0},
 		}})},
-		{"batch of a nobody's way", false, batchOf(&scribepb.Batch{Ways: &scribepb.Column{
+		{"batch of a nobody's way", false, batchOf(&scribepb.Batch{RoutedJoins: &scribepb.Column{
 			Groups: id, Edges: []uint64{1}, Weights: []uint32{1}, Records: []uint32{1},
 		}})},
 		{"batch without an edge", false, batchOf(&scribepb.Batch{Accepts: &scribepb.Column{Groups: id}})},
 		{"batch without a weight", false, batchOf(&scribepb.Batch{Joins: &scribepb.Column{Groups: id, Edges: []uint64{1}}})},
-		{"batch of what has no edges", false, batchOf(&scribepb.Batch{Drops: &scribepb.Column{Groups: id, Edges: []uint64{1}}})},
-		{"batch with a long record", false, &body{Body: &scribepb.Message_Batch{Batch: &scribepb.Batch{Records: [][]byte{make([]byte, maxRecord+1)}}}}},
+		{"batch of what has no edges", false, batchOf(&scribepb.Batch{Rejects: &scribepb.Column{Groups: id, Edges: []uint64{1}}})},
+		{"batch with a long record", false, &body{Body: &scribepb.Message_Batch{Batch: &scribepb.Batch{Records: [][]byte{make([]byte, maxRecordBytes+1)}}}}},
 		{"offer", true, &body{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{Group: id, Room: 1<<32 - 1}}}},
 		{"offer of no group", false, &body{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{}}}},
 	} {
@@ -907,17 +904,17 @@ func FuzzMessage(f *testing.F) {
 	edge := &scribepb.Edge{Group: g[:], Weight: 3}
 	for _, m := range []*scribepb.Message{
 		a.join(g, 2, 3, 4), publish(g, 1, "payload"), a.accept(g, 1), a.redirect(g), down(g, 1, "payload"),
-		{Body: &scribepb.Message_Part{Part: &scribepb.Part{Group: g[:], Edge: 1}}},
-		{Body: &scribepb.Message_Got{Got: &scribepb.Got{Ids: []uint64{1, 2}}}},
-		{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{Nonce: 1, Count: 2, Digest: 3}}},
-		{Body: &scribepb.Message_BeatAck{BeatAck: &scribepb.BeatAck{Nonce: 1, Match: true}}},
-		{Body: &scribepb.Message_List{List: &scribepb.List{First: g[:], Last: g[:], Edges: []*scribepb.Edge{edge}, Nonce: 1}}},
-		{Body: &scribepb.Message_Drop{Drop: &scribepb.Drop{Groups: [][]byte{g[:], g[:]}}}},
+		{Body: &scribepb.Message_Prune{Prune: &scribepb.Prune{Group: g[:], Edge: 1}}},
+		{Body: &scribepb.Message_Ack{Ack: &scribepb.Ack{Ids: []uint64{1, 2}}}},
+		{Body: &scribepb.Message_Heartbeat{Heartbeat: &scribepb.Heartbeat{Nonce: 1, UpCount: 2, UpDigest: 3}}},
+		{Body: &scribepb.Message_HeartbeatAck{HeartbeatAck: &scribepb.HeartbeatAck{Nonce: 1, Match: true}}},
+		{Body: &scribepb.Message_EdgeList{EdgeList: &scribepb.EdgeList{First: g[:], Last: g[:], Edges: []*scribepb.Edge{edge}, Nonce: 1}}},
+		{Body: &scribepb.Message_Reject{Reject: &scribepb.Reject{Groups: [][]byte{g[:], g[:]}}}},
 		{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{Group: g[:], Room: 1, Reply: true}}},
 		batchOf(&scribepb.Batch{
-			Parts:     &scribepb.Column{Groups: g[:], Edges: []uint64{1}},
-			Ways:      &scribepb.Column{Groups: g[:], Edges: []uint64{1}, Weights: []uint32{1}, Records: []uint32{0}},
-			Redirects: &scribepb.Column{Groups: g[:], Records: []uint32{0}},
+			Prunes:      &scribepb.Column{Groups: g[:], Edges: []uint64{1}},
+			RoutedJoins: &scribepb.Column{Groups: g[:], Edges: []uint64{1}, Weights: []uint32{1}, Records: []uint32{0}},
+			Redirects:   &scribepb.Column{Groups: g[:], Records: []uint32{0}},
 		}),
 	} {
 		raw := encode(m)
@@ -936,7 +933,8 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// Nodes have thousands of groups, a simulated network has millions: the next size is 128 bytes.
+// Nodes have thousands of groups, a simulated network has millions. The next size class is 128
+// bytes.
 func TestAGroupIsSmall(t *testing.T) {
 	if size := unsafe.Sizeof(group{}); size > 120 {
 		t.Errorf("%d bytes", size)

@@ -2,20 +2,21 @@ package wedge
 
 import "time"
 
-// Config is what a Wedge is told. A zero field means its default.
+// Config holds the settings of a Wedge. A zero field means its default.
 type Config struct {
-	// Maintenance is the time between two rounds: each link's edges are renewed once, and
-	// each record's splits compared with the counts. Default 10 min.
+	// Maintenance is the time between two rounds. In each round the edges of every link are renewed
+	// once, and the splits of every membership are compared with fresh counts. A longer time saves
+	// messages, and repairs and expires edges later. Default 10 min.
 	Maintenance time.Duration
-	// Lease is how long a duty lasts without being renewed. Default two Maintenances: one
-	// renewal may be lost.
+	// Lease is how long an edge lasts without renewal. The default is twice Maintenance, so that
+	// one renewal may be lost.
 	Lease time.Duration
-	// Orders is where orders are kept that several nodes of one goroutine share. Nil: the
-	// node keeps its own.
-	Orders *Orders
+	// OrderCache is shared by several nodes that run on one goroutine. If it is nil, the node keeps
+	// its own orders.
+	OrderCache *OrderCache
 }
 
-func (c Config) filled() Config {
+func (c Config) withDefaults() Config {
 	if c.Maintenance <= 0 {
 		c.Maintenance = 10 * time.Minute
 	}
@@ -25,87 +26,91 @@ func (c Config) filled() Config {
 	return c
 }
 
-// MaxWords is the size of the largest words of an order in bytes, MaxDown that of the
-// largest message of Down.
+// MaxPayload bounds the payload of an order, MaxBroadcast a message given to Broadcast, in bytes.
 const (
-	MaxWords = 2 << 10
-	MaxDown  = 16 << 10
+	MaxPayload   = 2 << 10
+	MaxBroadcast = 16 << 10
 )
 
 const (
-	// minInterval and maxInterval bound the interval of an order: phases are told in
-	// milliseconds, and the age of a phase fits 32 bits of them.
+	// minInterval and maxInterval bound the interval of an order. Times within an interval are sent
+	// in milliseconds, as 32 bits.
 	minInterval = time.Second
 	maxInterval = 7 * 24 * time.Hour
-	// perMember bounds n: what is more cannot be served, by MaxRanks at each member.
-	perMember = MaxRanks
-	// maxStandIns is how many ranks that were declined have others in their place; beyond
-	// that nobody polls in their phases.
+	// ranksPerMember bounds the ranks of an order, per member of the network. More cannot be
+	// served, since a member serves at most MaxRanks.
+	ranksPerMember = MaxRanks
+	// maxStandIns bounds the declined ranks that have a stand-in. Nobody serves the phases of
+	// further declined ranks.
 	maxStandIns = 16
 
-	// maxRecords is how many keys a node has a part in: four times what is asked of a
-	// member of a network at work. Leaders of more are told so; parents ask others.
-	maxRecords = 20_000
-	// awayShare is the part of maxRecords that a member from beyond the leaf may fill: it
-	// stands above few keys of the many that pass, a member of the leaf above half of them.
-	awayShare = 8
+	// maxMemberships bounds the keys in whose trees a node takes part: four times what a node of a
+	// working network needs. Beyond it, Enlist fails, and entries are refused, so that the parents
+	// ask other members.
+	maxMemberships = 20_000
+	// outsideShare is the part of maxMemberships that one parent from outside the leaf may fill.
+	// Such a parent is above this node for few keys, a member of the leaf for more than half of
+	// them.
+	outsideShare = 8
 
-	// flushDelay is how long changes wait on a link for company, tallyDelay how long
-	// tallies do. Messages of leaders do not wait.
-	flushDelay = 500 * time.Millisecond
-	tallyDelay = 2 * time.Second
-	// standDelay is how long a leader waits before it names stand-ins: after a new order
-	// tallies come in from all sides.
-	standDelay = 10 * time.Second
+	// flushDelay is how long changes wait on a link so that several can share a batch; statusDelay
+	// is the same for statuses. Broadcasts do not wait.
+	flushDelay  = 500 * time.Millisecond
+	statusDelay = 2 * time.Second
+	// standInDelay is how long a leader waits before it assigns stand-ins, since statuses arrive
+	// from all sides after a new order.
+	standInDelay = 10 * time.Second
 
-	// suspectTries is how often a batch or digest goes out before the peer is suspected,
-	// giveUpTries when its edges are given to others, if it is held to be alive.
+	// suspectTries is how often a batch or digest is sent before the overlay probes the peer. After
+	// giveUpTries batches its edges are given to others, even if the overlay believes that it is
+	// alive.
 	suspectTries = 3
 	giveUpTries  = 6
 
-	// endGrace is how long a member serves on after its edge has ended: if the tree only
-	// changes its shape, another parent comes within that time.
-	endGrace = 10 * time.Second
+	// grace is how long a member goes on serving after its edge has ended. If only the shape of the
+	// tree changes, another parent appears within that time.
+	grace = 10 * time.Second
 
-	// refSlack is how far a reference phase may be measured otherwise than before without
-	// being moved: hops take a little longer one time than the other.
-	refSlack = 50 * time.Millisecond
+	// startTolerance is how much a newly measured start of the interval may differ from the known
+	// one without replacing it, since the latency of a hop varies.
+	startTolerance = 50 * time.Millisecond
 
-	// idle is how long a link without edges is kept: longer than a frame is on its way, for
-	// one that comes twice is known by the number of the last.
-	idle = time.Minute
+	// idleTimeout is how long a link without edges is kept. It exceeds the time that a frame can be
+	// in transit: the link remembers the number of the last batch, by which duplicates are
+	// recognised.
+	idleTimeout = time.Minute
 
-	maxBatch  = 56 << 10 // bytes of a batch, about
-	maxItems  = 2048     // entries, ends, parts or tallies in one
-	maxDepth  = 256
-	maxQueued = 1 << 20 // bytes of messages of leaders that wait on one link
-	maxPassed = 4 << 20 // bytes of those that are kept where this node is a relay
-	// maxSweep is the longest time between two looks at leases.
+	maxBatch   = 56 << 10 // approximate bytes of a batch
+	maxChanges = 2048     // entries, ends, leaves or statuses in one batch
+	maxDepth   = 256
+	maxQueued  = 1 << 20 // bytes of broadcasts that wait on one link
+	maxRelayed = 4 << 20 // bytes of broadcasts that this node keeps as a relay
+	// maxSweep is the longest time between two checks of leases.
 	maxSweep = time.Minute
 )
 
-// Stats counts what a Wedge did since it started, and says what it holds.
+// Stats holds counters since the start, and sizes at the time of the call.
 type Stats struct {
 	Records int // keys in whose trees the node takes part
 	Led     int // keys that the node leads
 	Duties  int // keys that the node serves
 	Up      int // edges to parents
 	Down    int // edges to children
-	Links   int // peers that share edges with the node
+	Links   int // peers with which the node shares edges
 
-	Batches   uint64 // batches sent, repetitions included
+	Batches   uint64 // batches sent, including repetitions
 	Entries   uint64 // edges announced to children
 	Digests   uint64 // digests sent
-	Lists     uint64 // links sent in full because the two ends knew different edges
-	Control   uint64 // messages sent that carry no message of a leader
+	Lists     uint64 // links whose edges were listed because the two ends knew different ones
+	Control   uint64 // messages sent other than broadcasts
 	Resent    uint64 // batches and digests sent again because no answer came
-	Replaced  uint64 // edges given to another child because one was dead
-	Adopted   uint64 // edges that the node took itself because two children refused, or there was none
-	Refused   uint64 // entries of other nodes that were refused
-	Expired   uint64 // records that were not renewed in time
+	Replaced  uint64 // edges given to another child because the first one died
+	Adopted   uint64 // edges whose ranks this node took over, because two children refused or there was no candidate
+	Refused   uint64 // entries of other nodes that this node refused
+	Expired   uint64 // memberships that ended because they were not renewed in time
 	LeftOut   uint64 // declined ranks without a stand-in at the last count
-	Downs     uint64 // messages of leaders sent to children
-	Delivered uint64 // messages of leaders delivered to the layer above
-	Lost      uint64 // messages of leaders dropped from a full queue
+	Downs     uint64 // broadcasts sent to children
+	Delivered uint64 // broadcasts delivered to the application
+	Lost      uint64 // broadcasts dropped because the queue of a link was full
 	Garbage   uint64 // messages that broke the protocol
 }

@@ -11,12 +11,12 @@ import (
 	"tidings/sim"
 )
 
-// Who declines has the next members stand in; the leader knows how many serve; messages
-// reach all who have a part; n moves up and down, and everybody goes when it is 0.
+// Members that decline get stand-ins; the leader knows how many serve; broadcasts reach all members
+// that take part; n can rise and fall, and 0 ends the wedge.
 func TestLifeOfAWedge(t *testing.T) {
 	t.Parallel()
-	// In most worlds whose seeds stand first, what children had told was forgotten as stand-ins
-	// changed, so that the leader named them and took them back in turns, for good.
+	// With most of the first seeds, reports of children were once discarded when stand-ins changed,
+	// so that the leader assigned and withdrew the stand-ins forever.
 	for _, seed := range longtest.Pick([]uint64{4}, []uint64{0, 4, 6, 9, 1}) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { life(t, seed) })
 	}
@@ -29,16 +29,16 @@ func life(t *testing.T, seed uint64) {
 	near := w.nearest(key)
 	leader := near[97] // far from the key
 	term := uint32(0)
-	enlist := func(n int, words string) {
+	enlist := func(n int, payload string) {
 		term++
-		w.enlist(leader, key, wedge.Order{Term: wedge.Term{Seq: term}, N: n, Words: []byte(words)})
+		w.enlist(leader, key, wedge.Order{Term: wedge.Term{Seq: term}, N: n, Payload: []byte(payload)})
 		w.Run(40 * time.Second)
-		w.sound()
+		w.checkDigests()
 	}
 	serving := func(want, wantDeclined int) {
 		t.Helper()
 		leader.Do(func() {
-			if served, declined := leader.wedge.Serving(key); served != want || declined != wantDeclined {
+			if served, declined := leader.wedge.Served(key); served != want || declined != wantDeclined {
 				t.Errorf("the leader knows of %d ranks served and %d declined, not %d and %d", served, declined, want, wantDeclined)
 			}
 		})
@@ -56,7 +56,7 @@ func life(t *testing.T, seed uint64) {
 		t.Helper()
 		whole(what, n)
 		for rank, m := range near {
-			if d, ok := m.wedge.Duty(key); ok != (rank < n) || ok && d.Ranks.At(0) != rank {
+			if d, ok := m.wedge.Assignment(key); ok != (rank < n) || ok && d.Ranks.At(0) != rank {
 				t.Errorf("%s: the member of rank %d serves %v", what, rank, d.Ranks)
 			}
 		}
@@ -69,23 +69,23 @@ func life(t *testing.T, seed uint64) {
 		exactly(fmt.Sprint(n, " ranks"), n)
 	}
 
-	// Two decline when they are asked, one later, and one who was to stand in.
+	// Two decline when they are asked, one declines later, and one stand-in declines.
 	near[3].refuses[key], near[20].refuses[key], near[8].refuses[key] = true, true, true
 	enlist(20, "b")
 	near[11].Do(func() { near[11].wedge.Decline(key) })
 	w.Run(time.Minute)
-	for range 60 { // and so it stays
+	for range 60 { // the state is stable
 		w.Run(time.Second)
 		whole("three decline, and a stand-in", 20)
 		serving(20, 4)
 	}
 	for _, rank := range []int{3, 8, 11, 20} {
-		if _, ok := near[rank].wedge.Duty(key); ok {
+		if _, ok := near[rank].wedge.Assignment(key); ok {
 			t.Errorf("the member of rank %d serves, and has declined", rank)
 		}
 	}
 	for rank := 21; rank < 24; rank++ {
-		if d, ok := near[rank].wedge.Duty(key); !ok || !slices.Contains([]int{3, 8, 11}, d.Ranks.At(0)) {
+		if d, ok := near[rank].wedge.Assignment(key); !ok || !slices.Contains([]int{3, 8, 11}, d.Ranks.At(0)) {
 			t.Errorf("the member of rank %d serves %v (%v)", rank, d.Ranks, ok)
 		}
 	}
@@ -94,13 +94,13 @@ func life(t *testing.T, seed uint64) {
 	w.Run(time.Minute)
 	whole("one is willing again", 20)
 
-	// A message reaches everybody, once.
+	// A broadcast reaches every member once.
 	for _, m := range w.members {
 		m.got = nil
 	}
 	leader.Do(func() {
 		for i := range 40 {
-			if err := leader.wedge.Down(key, []byte(fmt.Sprint(i, string(make([]byte, 3000))))); err != nil {
+			if err := leader.wedge.Broadcast(key, []byte(fmt.Sprint(i, string(make([]byte, 3000))))); err != nil {
 				t.Error(err)
 			}
 		}
@@ -112,10 +112,10 @@ func life(t *testing.T, seed uint64) {
 		}
 	}
 
-	// Who finds an order invalid neither serves nor passes it on.
+	// A member that finds an order invalid neither serves nor forwards it.
 	near[5].invalid[key] = true
 	enlist(20, "d")
-	if _, ok := near[5].wedge.Duty(key); ok {
+	if _, ok := near[5].wedge.Assignment(key); ok {
 		t.Error("serves by an order that is not valid")
 	}
 	w.Run(20 * time.Minute)
@@ -131,7 +131,7 @@ func life(t *testing.T, seed uint64) {
 	})
 	w.Run(time.Minute)
 	if served := len(w.servers(key)); served != 50 {
-		t.Errorf("after who does not lead has dismissed the wedge, %d ranks of 50 are served", served)
+		t.Errorf("after a member that does not lead dismissed the wedge, %d ranks of 50 are served", served)
 	}
 	enlist(0, "")
 	for rank, m := range near {
@@ -142,12 +142,12 @@ func life(t *testing.T, seed uint64) {
 			t.Errorf("the member of rank %d was not released", rank)
 		}
 	}
-	if err := leader.wedge.Down(key, nil); err == nil {
-		t.Error("sends down what it does not lead")
+	if err := leader.wedge.Broadcast(key, nil); err == nil {
+		t.Error("broadcasts for a key that it does not lead")
 	}
 }
 
-// Many decline: the first sixteen have stand-ins, and the others are known to be missing.
+// If many decline, the first sixteen have stand-ins, and the others are known to be missing.
 func TestTooManyDecline(t *testing.T) {
 	w := newWorld(t, sim.Config{Seed: 10}, wedge.Config{})
 	w.grow(64)
@@ -156,24 +156,25 @@ func TestTooManyDecline(t *testing.T) {
 	for rank := range 20 {
 		near[rank].refuses[key] = true
 	}
-	w.enlist(near[0], key, wedge.Order{Term: wedge.Term{Seq: 1}, N: 30, Words: []byte("words")})
+	w.enlist(near[0], key, wedge.Order{Term: wedge.Term{Seq: 1}, N: 30, Payload: []byte("words")})
 	w.Run(2 * time.Minute)
 	if served := len(w.servers(key)); served != 26 {
 		t.Errorf("%d ranks are served, of 30 that 20 declined", served)
 	}
 	near[0].Do(func() {
-		if served, declined := near[0].wedge.Serving(key); served != 26 || declined != 20 {
+		if served, declined := near[0].wedge.Served(key); served != 26 || declined != 20 {
 			t.Errorf("the leader knows of %d ranks served and %d declined", served, declined)
 		}
 		if st := near[0].wedge.Stats(); st.LeftOut < 4 {
 			t.Errorf("%d ranks were left out", st.LeftOut)
 		}
 	})
-	w.sound()
+	w.checkDigests()
 }
 
-// Who declined has no part any more as soon as nearer members have come in its place: nobody stands in for it.
-func TestWhoDeclinedIsForgottenWithItsRank(t *testing.T) {
+// A member that declined no longer counts after nearer members have taken its rank, and has no
+// stand-in.
+func TestADeclinedRankIsForgottenWhenAnotherMemberHasIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sim.Config{Seed: 11}, wedge.Config{})
 	w.grow(24)
@@ -182,17 +183,17 @@ func TestWhoDeclinedIsForgottenWithItsRank(t *testing.T) {
 	for _, m := range near[1:] {
 		m.refuses[key] = true
 	}
-	w.enlist(near[0], key, wedge.Order{Term: wedge.Term{Seq: 1}, N: 10, Words: []byte("words")})
+	w.enlist(near[0], key, wedge.Order{Term: wedge.Term{Seq: 1}, N: 10, Payload: []byte("words")})
 	w.Run(2 * time.Minute)
 	near[0].Do(func() {
-		if _, declined := near[0].wedge.Serving(key); declined < 9 {
+		if _, declined := near[0].wedge.Served(key); declined < 9 {
 			t.Fatalf("%d declined", declined)
 		}
 	})
 	for _, n := range longtest.Pick([]int{24, 48}, []int{24, 48, 96}) {
 		w.grow(n)
 		w.Run(20 * time.Minute)
-		w.sound()
+		w.checkDigests()
 	}
 	refuse := 0
 	for _, m := range w.nearest(key)[:10] {
@@ -201,7 +202,7 @@ func TestWhoDeclinedIsForgottenWithItsRank(t *testing.T) {
 		}
 	}
 	near[0].Do(func() {
-		if served, declined := near[0].wedge.Serving(key); declined > refuse {
+		if served, declined := near[0].wedge.Served(key); declined > refuse {
 			t.Errorf("the leader knows of %d ranks served and %d declined, where %d of the nearest decline", served, declined, refuse)
 		}
 	})

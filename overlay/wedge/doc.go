@@ -1,68 +1,68 @@
 // Package wedge gives the members nearest to a key their ranks.
 //
-// It is the DAG of Corona (NSDI 2006, §3.4), by which the owner of a channel tells the
-// nodes of its wedge to poll, as a tree, and with the rank cut: a leader, who may stand
-// anywhere, orders n ranks for a key, and the n members nearest to it, by XOR, get the
-// ranks 0 to n-1, the nearest the first. What they do for it is the application's affair;
-// the package says to each when it has its turn (Duty.Next), so that the n turns are
-// spread evenly over the interval, and stay nearly so when members die (Phase).
+// It is the DAG of Corona (NSDI 2006, §3.4), by which the owner of a channel tells the nodes of its
+// wedge to poll. Here it is a tree, and divides ranks instead of levels: a leader, which may be any
+// member, orders n ranks for a key, and the n members nearest to the key by XOR get the ranks 0 to
+// n-1, the nearest member the first. The application decides what a rank does. The package tells
+// each member the times of its turns (Assignment.Next). The n turns are spread evenly over the
+// interval, and stay nearly even when members die (Phase).
 //
 // # The walk
 //
-// A member that is told (depth d, ranks first ... first+k-1) stands for all members that
-// share d bits of their ids with it. By its counts it parts the ranks between the half in
-// which it is itself and the other one: the half nearer to the key has its members'
-// number of ranks first, or, if there are more ranks than members, its part of them. To
-// somebody of the other half it sends an Entry, for depth d+1; with its own half it goes
-// on. Who is left alone serves the ranks that are left, four at most. So every rank has
-// one member whatever the counts are, as many entries as ranks are sent, and the tree is
-// as deep as the logarithm of n. Who was asked for others, and is left without a rank, is
-// a relay.
+// A member that receives (depth d, ranks first ... first+k-1) acts for all members that share d
+// bits of their ids with it. Using its counts of members, it divides the ranks between its own half
+// of them and the other half. The half nearer to the key gets the first ranks: one per member, or,
+// if there are more ranks than members, in proportion to the members. The node sends an Entry of
+// depth d+1 to a member of the other half, and continues with its own half. When it is alone, it
+// serves the ranks that are left, four at most. So every rank has one member whatever the counts
+// are, there are about as many entries as ranks, and the tree is as deep as the logarithm of n. A
+// relay is a member that passed ranks on and kept none.
 //
-//	walk.go     the split, and who is asked
-//	take.go     what an entry has to be like, and what it changes
-//	link.go     what has changed on a link goes in one batch, acknowledged and repeated
-//	lease.go    one digest renews all edges of a link; rounds compare splits with counts
-//	tally.go    ranks that are not served, summed to the leader; stand-ins
-//	down.go     messages of the leader to all of its wedge
-//	reach.go    polling levels in place of ranks, where each member decides for others
+//	walk.go        the split, and the choice of children
+//	receive.go     entries and acknowledgements: what is accepted, and what it changes
+//	membership.go  a node's state for one key, and its edges
+//	change.go      changes of this state, and what follows from them
+//	link.go        the changes on a link, sent in batches that are acknowledged and repeated
+//	lease.go       one digest renews all edges of a link; rounds compare splits with counts
+//	status.go      ranks that nobody serves, summed up to the leader; stand-ins
+//	broadcast.go   messages of the leader to its whole wedge
+//	levels.go      polling levels in place of ranks, where each member decides for others
 //
 // # Orders, terms, leases
 //
-// An order has a Term, and the latest counts. A member goes over to it as it comes,
-// without a gap, and tells its former parent. A member has one parent for a key. Of two
-// that give the same term, the later word counts: it comes from where the tree was
-// repaired. Edges are leases: a parent renews all edges on a link at once, by their
-// number and digest, and lists them if the child knows others. What is not renewed for a
-// lease ends, and so does all below it. An order of no ranks ends all within seconds.
+// An order has a Term. A member adopts a later order as soon as it receives it, without a pause, and
+// tells its former parent. It has one parent for each key. If two parents have orders of the same
+// term, the later entry wins, because it comes from where the tree was repaired. Edges are leases. A
+// parent renews all edges of a link at once, by their number and digest, and lists them if the child
+// knows different ones. An edge that is not renewed for a lease ends, with everything below it. An
+// order without ranks ends the whole tree within seconds.
 //
 // # Repair
 //
-// When a child dies, or refuses, its parent asks another member of that half; if there is
-// none, it serves the ranks itself until its next round. Nobody else hears of it. Every
-// round each member compares its splits with fresh counts, and changes those that are off
-// by much: to part ranks anew moves the turns of all behind.
+// When a child dies or refuses, its parent asks another member of that half. If there is none, the
+// parent serves the ranks itself until its next round. No other member is involved. In every round
+// each member compares its splits with fresh counts, and changes only those that are far off,
+// because a new split moves the turns of all members behind it.
 //
-// When a member declines its duty, the leader hears of it (Tally), and gives its phase to
-// the rank after the last (stand-in); to sixteen at most.
+// When a member declines its assignment, the leader learns of it (Status), and gives the phase to the
+// rank after the last, a stand-in. There are at most sixteen stand-ins.
 //
-// # What a liar can do
+// # What a malicious member can do
 //
-// An entry counts only from a member that stands where the walk would have led, for no
-// more ranks than the network can serve, and by an order that the application holds for
-// valid; and one peer can fill but a part of a node's room. A member that lies can swallow
-// the ranks of all that stand behind it, say that they are served, or that as many as have
-// stand-ins are declined. Who has an order can also draw members away from their parents;
-// these ask them back in their next round. Who needs more looks at what the members do.
+// A node accepts an entry only from a member that the walk could have led to, for no more ranks than
+// the network can serve, and only if the application considers the order valid. One peer can fill
+// only a part of a node's memberships. A malicious member can drop the ranks of all members behind
+// it, claim that they are served, or claim that as many are declined as there are stand-ins. With a
+// valid order it can also draw members away from their parents, which ask them back in the next
+// round. An application that needs more must check what the members do.
 //
 // # How to use it
 //
-// A Wedge is an overlay.Application for one goroutine: driven by Receive and Run, it tells
-// its Application of duties by Serve and Release. The wire specification is
+// A Wedge is an overlay.Application for one goroutine. It is driven by Receive and Run, and informs its
+// own Application of assignments by Serve and Release. The wire specification is
 // wedgepb/wedge.proto.
 //
-// The package leaves to the layers above what is polled, who leads a key, and how large n
-// is.
+// The layers above decide what is polled, who leads a key, and how large n is.
 package wedge
 
 //go:generate protoc --proto_path=wedgepb --go_out=wedgepb --go_opt=paths=source_relative wedgepb/wedge.proto

@@ -2,50 +2,51 @@ package wedge
 
 import "fmt"
 
-// Check compares the digests of all links with the edges that there are, and what children told.
+// Check compares the digests of all links with the edges, and the reports of children with the
+// children.
 func (w *Wedge) Check() error {
-	up, down := map[*link]edges{}, map[*link]edges{}
+	up, down := map[*link]edgeSet{}, map[*link]edgeSet{}
 	kept := 0
 	i := -1
 	for r := range w.all() {
 		i++
 		if r.extra != nil {
-			kept += len(r.extra.passed)
-			for _, b := range r.extra.below {
-				if l := w.numbered(b.link); l == nil || r.to(l) == nil {
-					return fmt.Errorf("record %d knows what somebody declined who is no child of it", i)
+			kept += len(r.extra.lastBroadcast)
+			for _, b := range r.extra.declinedBelow {
+				if l := w.linkAt(b.link); l == nil || r.edgeTo(l) == nil {
+					return fmt.Errorf("membership %d has a report of a node that is not its child", i)
 				}
 			}
 		}
-		if int(r.place) != i || w.named(name(r.order.key)) != r || r.flags&(touched|ended) != 0 {
-			return fmt.Errorf("record %d is out of place", i)
+		if int(r.index) != i || w.byKey(shortKey(r.order.key)) != r || r.flags&(changing|removed) != 0 {
+			return fmt.Errorf("membership %d has wrong indices or flags", i)
 		}
-		if l := w.numbered(r.parent); l != nil {
+		if l := w.linkAt(r.parent); l != nil {
 			e := up[l]
 			e.count++
-			e.digest ^= r.up()
+			e.digest ^= r.parentEdgeHash()
 			up[l] = e
 		}
 		for j := range r.edges {
 			e := &r.edges[j]
-			if l := w.numbered(e.link); l != nil {
+			if l := w.linkAt(e.link); l != nil {
 				d := down[l]
 				d.count++
-				d.digest ^= r.down(e)
+				d.digest ^= r.childEdgeHash(e)
 				down[l] = d
 			}
 		}
 	}
 	for id, l := range w.links {
 		u, d := up[l], down[l]
-		if l.up.count != u.count || l.hanging != int(u.count) || l.up.digest != u.digest || l.down.count != d.count || l.down.digest != d.digest {
+		if l.up.count != u.count || l.childOf != int(u.count) || l.up.digest != u.digest || l.down.count != d.count || l.down.digest != d.digest {
 			return fmt.Errorf("link to %x: %d up and %d down, not %d and %d", id, l.up.count, l.down.count, u.count, d.count)
 		}
 		delete(up, l)
 		delete(down, l)
 	}
-	if kept != w.kept {
-		return fmt.Errorf("%d bytes are kept, %d counted", kept, w.kept)
+	if kept != w.relayedBytes {
+		return fmt.Errorf("%d bytes of broadcasts are kept, %d counted", kept, w.relayedBytes)
 	}
 	if len(up)+len(down) > 0 {
 		return fmt.Errorf("%d edges without a link", len(up)+len(down))

@@ -17,26 +17,26 @@ import (
 
 func entries(of ...*wedgepb.Entry) *wedgepb.Batch { return &wedgepb.Batch{Entries: of} }
 
-func TestFalseEntriesAreNotTaken(t *testing.T) {
+func TestFalseEntriesAreRefused(t *testing.T) {
 	l := newLab(t)
 	a := l.members(20)[3]
 	l.invalid[l.key(9)] = true
 	for _, c := range []struct {
 		name   string
 		change func(*wedgepb.Entry)
-		want   wedgepb.Answer_Kind
+		want   wedgepb.Refusal_Kind
 	}{
-		{"right", func(*wedgepb.Entry) {}, wedgepb.Answer_NONE},
-		{"stands too high", func(e *wedgepb.Entry) { e.Depth++ }, wedgepb.Answer_INVALID},
-		{"stands too deep", func(e *wedgepb.Entry) { e.Depth-- }, wedgepb.Answer_INVALID},
-		{"stands nowhere", func(e *wedgepb.Entry) { e.Depth = 256 }, wedgepb.Answer_INVALID},
-		{"more ranks than there are", func(e *wedgepb.Entry) { e.Ranks++ }, wedgepb.Answer_INVALID},
-		{"ranks beyond", func(e *wedgepb.Entry) { e.First = 5 }, wedgepb.Answer_INVALID},
-		{"a stand-in too many", func(e *wedgepb.Entry) { e.StandIns = []uint32{1} }, wedgepb.Answer_INVALID},
-		{"a stand-in for nobody", func(e *wedgepb.Entry) { e.Ranks, e.StandIns = 11, []uint32{10} }, wedgepb.Answer_INVALID},
-		{"more ranks than members can serve", func(e *wedgepb.Entry) { e.Order.N, e.Ranks = 85, 85 }, wedgepb.Answer_INVALID},
-		{"an order that is not here", func(e *wedgepb.Entry) { e.Order = nil }, wedgepb.Answer_NEED},
-		{"words that are not here", func(e *wedgepb.Entry) { e.Order.Worded, e.Order.Words, e.Order.Key = false, nil, nil }, wedgepb.Answer_NEED},
+		{"right", func(*wedgepb.Entry) {}, wedgepb.Refusal_NONE},
+		{"stands too high", func(e *wedgepb.Entry) { e.Depth++ }, wedgepb.Refusal_INVALID},
+		{"stands too deep", func(e *wedgepb.Entry) { e.Depth-- }, wedgepb.Refusal_INVALID},
+		{"stands nowhere", func(e *wedgepb.Entry) { e.Depth = 256 }, wedgepb.Refusal_INVALID},
+		{"more ranks than there are", func(e *wedgepb.Entry) { e.Ranks++ }, wedgepb.Refusal_INVALID},
+		{"ranks beyond", func(e *wedgepb.Entry) { e.First = 5 }, wedgepb.Refusal_INVALID},
+		{"a stand-in too many", func(e *wedgepb.Entry) { e.StandIns = []uint32{1} }, wedgepb.Refusal_INVALID},
+		{"a stand-in for nobody", func(e *wedgepb.Entry) { e.Ranks, e.StandIns = 11, []uint32{10} }, wedgepb.Refusal_INVALID},
+		{"more ranks than members can serve", func(e *wedgepb.Entry) { e.Order.N, e.Ranks = 85, 85 }, wedgepb.Refusal_INVALID},
+		{"an order that is not here", func(e *wedgepb.Entry) { e.Order = nil }, wedgepb.Refusal_NEED_PAYLOAD},
+		{"an unknown payload", func(e *wedgepb.Entry) { e.Order.HasPayload, e.Order.Payload, e.Order.Key = false, nil, nil }, wedgepb.Refusal_NEED_PAYLOAD},
 	} {
 		l.pass(time.Second)
 		key := l.key(len(c.name))
@@ -45,17 +45,17 @@ func TestFalseEntriesAreNotTaken(t *testing.T) {
 		if got, ok := a.batch(entries(e))[e.Key]; got != c.want {
 			t.Errorf("%s: %v (%v), want %v", c.name, got, ok, c.want)
 		}
-		if _, serves := l.serves[key]; serves != (c.want == wedgepb.Answer_NONE) {
+		if _, serves := l.serves[key]; serves != (c.want == wedgepb.Refusal_NONE) {
 			t.Errorf("%s: serves: %v", c.name, serves)
 		}
 	}
 	e := a.entry(l.key(9), Term{}, 10, "words")
-	if got := a.batch(entries(e))[e.Key]; got != wedgepb.Answer_INVALID {
+	if got := a.batch(entries(e))[e.Key]; got != wedgepb.Refusal_INVALID {
 		t.Errorf("a leader without the right: %v", got)
 	}
 }
 
-func TestWhoCannotBeAParent(t *testing.T) {
+func TestPeersThatCannotBeParents(t *testing.T) {
 	l := newLab(t)
 	l.members(8)
 	stranger, client := l.actor(100, true), l.actor(101, false)
@@ -63,8 +63,8 @@ func TestWhoCannotBeAParent(t *testing.T) {
 	if err := stranger.say(&wedgepb.Message{Body: &wedgepb.Message_Batch{Batch: &wedgepb.Batch{Life: 1, Number: 1, Entries: []*wedgepb.Entry{e}}}}); err != nil {
 		t.Error(err)
 	}
-	if m := stranger.heard(); len(m) != 1 || !m[0].GetAck().GetStrange() {
-		t.Errorf("a stranger hears %v", m)
+	if m := stranger.heard(); len(m) != 1 || !m[0].GetAck().GetUnknownSender() {
+		t.Errorf("an unknown peer receives %v", m)
 	}
 	for name, b := range map[string]*wedgepb.Batch{
 		"a client":            {Life: 1, Number: 1, Record: client.raw, Entries: []*wedgepb.Entry{client.entry(l.key(0), Term{}, 1, "words")}},
@@ -80,7 +80,7 @@ func TestWhoCannotBeAParent(t *testing.T) {
 		t.Error("serves")
 	}
 	if stranger.batch(&wedgepb.Batch{Record: stranger.raw, Entries: []*wedgepb.Entry{e}}) == nil || len(l.serves) != 1 {
-		t.Error("a stranger who shows his record is not heard")
+		t.Error("an unknown peer that sends its record is ignored")
 	}
 }
 
@@ -94,15 +94,15 @@ func TestOlderTermsAndOldBatchesChangeNothing(t *testing.T) {
 		return v.Parent
 	}
 	a.batch(entries(a.entry(key, Term{1, 5}, 10, "words")))
-	if got := b.batch(entries(b.entry(key, Term{1, 4}, 10, "words")))[name(key)]; got != wedgepb.Answer_LATER || parent() != a.id {
+	if got := b.batch(entries(b.entry(key, Term{1, 4}, 10, "words")))[shortKey(key)]; got != wedgepb.Refusal_LATER_TERM || parent() != a.id {
 		t.Errorf("an older term: %v", got)
 	}
-	if got := b.batch(entries(b.entry(key, Term{1, 5}, 10, "other")))[name(key)]; got != wedgepb.Answer_INVALID || parent() != a.id {
+	if got := b.batch(entries(b.entry(key, Term{1, 5}, 10, "other")))[shortKey(key)]; got != wedgepb.Refusal_INVALID || parent() != a.id {
 		t.Errorf("another order of the same term: %v", got)
 	}
 	again := b.entry(key, Term{1, 5}, 10, "words")
-	again.Again = true
-	if got := b.batch(entries(again))[name(key)]; got != wedgepb.Answer_MOVED || parent() != a.id {
+	again.Listed = true
+	if got := b.batch(entries(again))[shortKey(key)]; got != wedgepb.Refusal_HAS_PARENT || parent() != a.id {
 		t.Errorf("a list of another parent: %v", got)
 	}
 	a.batch(&wedgepb.Batch{})
@@ -114,8 +114,8 @@ func TestOlderTermsAndOldBatchesChangeNothing(t *testing.T) {
 	l.pass(time.Second)
 	parted := false
 	for _, m := range a.heard() {
-		for _, k := range m.GetBatch().GetParts() {
-			parted = parted || k == name(key)
+		for _, k := range m.GetBatch().GetLeaves() {
+			parted = parted || k == shortKey(key)
 		}
 	}
 	if !parted {
@@ -130,25 +130,25 @@ func TestOlderTermsAndOldBatchesChangeNothing(t *testing.T) {
 	if a.batch(old) == nil || parent() != b.id {
 		t.Error("the last batch is not acknowledged again, or read again")
 	}
-	// Ends, tallies and messages of those who are no parents or children.
-	a.batch(&wedgepb.Batch{Ends: []uint64{name(key)}, Parts: []uint64{name(key)}, Tallies: []*wedgepb.Tally{{Key: name(key), Missing: 3}}})
-	if err := a.say(&wedgepb.Message{Body: &wedgepb.Message_Downs{Downs: &wedgepb.Downs{Number: 7, Downs: []*wedgepb.Down{{Key: name(key), Payload: []byte("news")}}}}}); err != nil {
+	// Ends, leaves, statuses and broadcasts of peers that are not parents or children.
+	a.batch(&wedgepb.Batch{Ends: []uint64{shortKey(key)}, Leaves: []uint64{shortKey(key)}, Statuses: []*wedgepb.Status{{Key: shortKey(key), Missing: 3}}})
+	if err := a.say(&wedgepb.Message{Body: &wedgepb.Message_Broadcasts{Broadcasts: &wedgepb.Broadcasts{Number: 7, Messages: []*wedgepb.Broadcast{{Key: shortKey(key), Message: []byte("news")}}}}}); err != nil {
 		t.Error(err)
 	}
 	if parent() != b.id || len(l.got) > 0 {
-		t.Errorf("who is no parent is heard: %v", l.got)
+		t.Errorf("a peer that is no parent is obeyed: %v", l.got)
 	}
 	for range 2 {
-		if err := b.say(&wedgepb.Message{Body: &wedgepb.Message_Downs{Downs: &wedgepb.Downs{Number: 7, Downs: []*wedgepb.Down{{Key: name(key), Payload: []byte("news")}}}}}); err != nil {
+		if err := b.say(&wedgepb.Message{Body: &wedgepb.Message_Broadcasts{Broadcasts: &wedgepb.Broadcasts{Number: 7, Messages: []*wedgepb.Broadcast{{Key: shortKey(key), Message: []byte("news")}}}}}); err != nil {
 			t.Error(err)
 		}
 	}
 	if len(l.got) != 1 {
-		t.Errorf("the parent's message is handed up as %q", l.got)
+		t.Errorf("the parent's message is delivered as %q", l.got)
 	}
 }
 
-// A member that floods others with duties is refused, beyond the leaf sooner than in it.
+// A member that sends far too many entries is refused, sooner if it is outside the leaf.
 func TestFloodsAreBounded(t *testing.T) {
 	l := newLab(t)
 	all := l.members(70) // the leaf splits
@@ -161,14 +161,14 @@ func TestFloodsAreBounded(t *testing.T) {
 		return id
 	}
 	taken := func(a *actor, from, count uint32) (taken int) {
-		for ; count > 0; count -= min(count, maxItems) {
+		for ; count > 0; count -= min(count, maxChanges) {
 			b := &wedgepb.Batch{Record: a.raw}
-			for range min(count, maxItems) {
+			for range min(count, maxChanges) {
 				b.Entries = append(b.Entries, a.entry(key(from), Term{}, 1, "w"))
 				from++
 			}
-			for _, kind := range append([]wedgepb.Answer_Kind{}, answersOf(a.batch(b))...) {
-				if kind != wedgepb.Answer_FULL {
+			for _, kind := range append([]wedgepb.Refusal_Kind{}, answersOf(a.batch(b))...) {
+				if kind != wedgepb.Refusal_FULL {
 					t.Fatalf("answered %v", kind)
 				}
 				taken--
@@ -177,47 +177,47 @@ func TestFloodsAreBounded(t *testing.T) {
 		}
 		return taken
 	}
-	if n := taken(far, 0, maxRecords/awayShare+1000); n != maxRecords/awayShare {
+	if n := taken(far, 0, maxMemberships/outsideShare+1000); n != maxMemberships/outsideShare {
 		t.Errorf("%d of one from beyond the leaf", n)
 	}
-	if n := taken(near, 1<<20, maxRecords+10); n != maxRecords-maxRecords/awayShare {
+	if n := taken(near, 1<<20, maxMemberships+10); n != maxMemberships-maxMemberships/outsideShare {
 		t.Errorf("%d more of one from the leaf", n)
 	}
-	if st := l.w.Stats(); st.Records != maxRecords {
-		t.Errorf("%d records", st.Records)
+	if st := l.w.Stats(); st.Records != maxMemberships {
+		t.Errorf("%d memberships", st.Records)
 	}
 }
 
-func answersOf(m map[uint64]wedgepb.Answer_Kind) (of []wedgepb.Answer_Kind) {
+func answersOf(m map[uint64]wedgepb.Refusal_Kind) (of []wedgepb.Refusal_Kind) {
 	for _, kind := range m {
 		of = append(of, kind)
 	}
 	return of
 }
 
-// A child that refuses, or asks for the words again and again, is given up for another;
-// if that one refuses too, the node serves the ranks, for a round.
+// A child that refuses, or asks for the payload again and again, is replaced. If the next one
+// refuses too, the node serves the ranks for a round.
 func TestChildrenThatRefuse(t *testing.T) {
-	for _, kind := range []wedgepb.Answer_Kind{
-		wedgepb.Answer_NEED, wedgepb.Answer_FULL, wedgepb.Answer_INVALID, wedgepb.Answer_MOVED, wedgepb.Answer_LATER, 77,
+	for _, kind := range []wedgepb.Refusal_Kind{
+		wedgepb.Refusal_NEED_PAYLOAD, wedgepb.Refusal_FULL, wedgepb.Refusal_INVALID, wedgepb.Refusal_HAS_PARENT, wedgepb.Refusal_LATER_TERM, 77,
 	} {
 		l := newLab(t)
 		all := l.members(10)
 		key := all[9].id // in the other half
-		if err := l.w.Enlist(key, Order{N: 3, Interval: time.Minute, Words: []byte("words")}); err != nil {
+		if err := l.w.Enlist(key, Order{N: 3, Interval: time.Minute, Payload: []byte("words")}); err != nil {
 			t.Fatal(err)
 		}
 		asked, edges := 0, map[uint32]bool{}
 		for range 20 {
 			l.pass(time.Second)
 			for _, a := range all {
-				for _, e := range a.told(func(*wedgepb.Entry) wedgepb.Answer_Kind { return kind }) {
+				for _, e := range a.told(func(*wedgepb.Entry) wedgepb.Refusal_Kind { return kind }) {
 					asked++
 					edges[e.Depth] = true
 				}
 			}
 		}
-		elsewhere := kind == wedgepb.Answer_MOVED || kind == wedgepb.Answer_LATER
+		elsewhere := kind == wedgepb.Refusal_HAS_PARENT || kind == wedgepb.Refusal_LATER_TERM
 		if d := l.serves[key]; elsewhere != (d.Ranks.Len() == 0) {
 			t.Errorf("%v: serves %v", kind, d.Ranks)
 		}
@@ -228,10 +228,10 @@ func TestChildrenThatRefuse(t *testing.T) {
 		for range 780 {
 			l.pass(time.Second)
 			for _, a := range all {
-				asked += len(a.told(func(*wedgepb.Entry) wedgepb.Answer_Kind { return wedgepb.Answer_NONE }))
+				asked += len(a.told(func(*wedgepb.Entry) wedgepb.Refusal_Kind { return wedgepb.Refusal_NONE }))
 			}
 		}
-		if kind != wedgepb.Answer_FULL && (asked != len(edges) || l.serves[key].Ranks.Len() > 0) {
+		if kind != wedgepb.Refusal_FULL && (asked != len(edges) || l.serves[key].Ranks.Len() > 0) {
 			t.Errorf("%v: a round later %d were asked, and the node serves %v", kind, asked, l.serves[key].Ranks)
 		}
 	}
@@ -258,8 +258,8 @@ func TestOrdersThatCannotBeGiven(t *testing.T) {
 		"a short interval":  {l.key(1), func(o *Order) { o.Interval = time.Millisecond }, "interval"},
 		"a long interval":   {l.key(1), func(o *Order) { o.Interval = 8 * 24 * time.Hour }, "interval"},
 		"a broken interval": {l.key(1), func(o *Order) { o.Interval++ }, "interval"},
-		"many words":        {l.key(1), func(o *Order) { o.Words = make([]byte, MaxWords+1) }, "bytes"},
-		"a twin":            {twin, func(*Order) {}, "same name"},
+		"a large payload":   {l.key(1), func(o *Order) { o.Payload = make([]byte, MaxPayload+1) }, "bytes"},
+		"a colliding key":   {twin, func(*Order) {}, "same first"},
 	} {
 		o := right
 		c.change(&o)
@@ -267,11 +267,11 @@ func TestOrdersThatCannotBeGiven(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := l.w.Down(key, make([]byte, MaxDown+1)); err == nil {
+	if err := l.w.Broadcast(key, make([]byte, MaxBroadcast+1)); err == nil {
 		t.Error("sends more than it may")
 	}
-	if err := l.w.Down(l.key(5), nil); err == nil {
-		t.Error("sends down what it does not lead")
+	if err := l.w.Broadcast(l.key(5), nil); err == nil {
+		t.Error("broadcasts for a key that it does not lead")
 	}
 	if err := l.w.Enlist(l.key(7), Order{}); err != nil {
 		t.Errorf("dismisses nothing: %v", err)
@@ -290,35 +290,35 @@ func TestMessagesOverBounds(t *testing.T) {
 		return &wedgepb.Message{Body: &wedgepb.Message_Batch{Batch: b}}
 	}
 	for name, m := range map[string]*wedgepb.Message{
-		"nothing":           {},
-		"no number":         batch(&wedgepb.Batch{Life: 1}),
-		"no life":           batch(&wedgepb.Batch{Number: 1}),
-		"a large record":    batch(&wedgepb.Batch{Life: 1, Number: 1, Record: make([]byte, maxRecord+1)}),
-		"many ends":         batch(&wedgepb.Batch{Life: 1, Number: 1, Ends: make([]uint64, maxItems+1)}),
-		"many parts":        batch(&wedgepb.Batch{Life: 1, Number: 1, Parts: make([]uint64, maxItems+1)}),
-		"more declined":     batch(&wedgepb.Batch{Life: 1, Number: 1, Tallies: []*wedgepb.Tally{{Missing: 1, Declined: 2}}}),
-		"many declined":     batch(&wedgepb.Batch{Life: 1, Number: 1, Tallies: []*wedgepb.Tally{{Ranks: make([]uint32, 17)}}}),
-		"depth 0":           e(func(e *wedgepb.Entry) { e.Depth = 0 }),
-		"depth 257":         e(func(e *wedgepb.Entry) { e.Depth = 257 }),
-		"no ranks":          e(func(e *wedgepb.Entry) { e.Ranks = 0 }),
-		"ranks around":      e(func(e *wedgepb.Entry) { e.First, e.Ranks = 1<<32-1, 1<<32-1 }),
-		"many stand-ins":    e(func(e *wedgepb.Entry) { e.StandIns = make([]uint32, maxStandIns+1) }),
-		"n of 0":            e(func(e *wedgepb.Entry) { e.Order.N = 0 }),
-		"a short interval":  e(func(e *wedgepb.Entry) { e.Order.IntervalMs = 1 }),
-		"a long interval":   e(func(e *wedgepb.Entry) { e.Order.IntervalMs = 1 << 31 }),
-		"many words":        e(func(e *wedgepb.Entry) { e.Order.Words = make([]byte, MaxWords+1) }),
-		"other words":       e(func(e *wedgepb.Entry) { e.Order.Words = []byte("others") }),
-		"another key":       e(func(e *wedgepb.Entry) { e.Key++ }),
-		"a short key":       e(func(e *wedgepb.Entry) { e.Order.Key = e.Order.Key[:31] }),
-		"words unannounced": e(func(e *wedgepb.Entry) { e.Order.Worded = false }),
-		"a large payload": {Body: &wedgepb.Message_Downs{Downs: &wedgepb.Downs{Downs: []*wedgepb.Down{
-			{Payload: make([]byte, MaxDown+1)},
+		"nothing":                {},
+		"no number":              batch(&wedgepb.Batch{Life: 1}),
+		"no life":                batch(&wedgepb.Batch{Number: 1}),
+		"a large record":         batch(&wedgepb.Batch{Life: 1, Number: 1, Record: make([]byte, maxRecordBytes+1)}),
+		"many ends":              batch(&wedgepb.Batch{Life: 1, Number: 1, Ends: make([]uint64, maxChanges+1)}),
+		"many parts":             batch(&wedgepb.Batch{Life: 1, Number: 1, Leaves: make([]uint64, maxChanges+1)}),
+		"more declined":          batch(&wedgepb.Batch{Life: 1, Number: 1, Statuses: []*wedgepb.Status{{Missing: 1, Declined: 2}}}),
+		"many declined":          batch(&wedgepb.Batch{Life: 1, Number: 1, Statuses: []*wedgepb.Status{{Ranks: make([]uint32, 17)}}}),
+		"depth 0":                e(func(e *wedgepb.Entry) { e.Depth = 0 }),
+		"depth 257":              e(func(e *wedgepb.Entry) { e.Depth = 257 }),
+		"no ranks":               e(func(e *wedgepb.Entry) { e.Ranks = 0 }),
+		"ranks around":           e(func(e *wedgepb.Entry) { e.First, e.Ranks = 1<<32-1, 1<<32-1 }),
+		"many stand-ins":         e(func(e *wedgepb.Entry) { e.StandIns = make([]uint32, maxStandIns+1) }),
+		"n of 0":                 e(func(e *wedgepb.Entry) { e.Order.N = 0 }),
+		"a short interval":       e(func(e *wedgepb.Entry) { e.Order.IntervalMs = 1 }),
+		"a long interval":        e(func(e *wedgepb.Entry) { e.Order.IntervalMs = 1 << 31 }),
+		"a large payload":        e(func(e *wedgepb.Entry) { e.Order.Payload = make([]byte, MaxPayload+1) }),
+		"another payload":        e(func(e *wedgepb.Entry) { e.Order.Payload = []byte("others") }),
+		"another key":            e(func(e *wedgepb.Entry) { e.Key++ }),
+		"a short key":            e(func(e *wedgepb.Entry) { e.Order.Key = e.Order.Key[:31] }),
+		"an unannounced payload": e(func(e *wedgepb.Entry) { e.Order.HasPayload = false }),
+		"a payload over the bound": {Body: &wedgepb.Message_Broadcasts{Broadcasts: &wedgepb.Broadcasts{Messages: []*wedgepb.Broadcast{
+			{Message: make([]byte, MaxBroadcast+1)},
 		}}}},
-		"many answers": {Body: &wedgepb.Message_Ack{Ack: &wedgepb.Ack{Answers: make([]*wedgepb.Answer, maxItems+1)}}},
+		"many answers": {Body: &wedgepb.Message_Ack{Ack: &wedgepb.Ack{Refusals: make([]*wedgepb.Refusal, maxChanges+1)}}},
 	} {
-		for i, a := range m.GetAck().GetAnswers() {
+		for i, a := range m.GetAck().GetRefusals() {
 			if a == nil {
-				m.GetAck().Answers[i] = &wedgepb.Answer{}
+				m.GetAck().Refusals[i] = &wedgepb.Refusal{}
 			}
 		}
 		garbage := l.w.Stats().Garbage
@@ -331,18 +331,18 @@ func TestMessagesOverBounds(t *testing.T) {
 	}
 }
 
-// FuzzReceive brings a node that leads, serves and passes on whatever comes.
+// FuzzReceive gives arbitrary messages to a node that leads, serves and relays.
 func FuzzReceive(f *testing.F) {
 	seed := newLab(f)
 	a := seed.members(3)[0]
 	e := a.entry(seed.key(0), Term{1, 2}, 5, "words")
 	for _, m := range []*wedgepb.Message{
-		{Body: &wedgepb.Message_Batch{Batch: &wedgepb.Batch{Life: 1, Number: 9, Entries: []*wedgepb.Entry{e}, Ends: []uint64{3}, Parts: []uint64{4}, Tallies: []*wedgepb.Tally{{Key: e.Key, Missing: 2, Declined: 1, Ranks: []uint32{1}}}, ListEnd: 3}}},
-		{Body: &wedgepb.Message_Ack{Ack: &wedgepb.Ack{Number: 1, Answers: []*wedgepb.Answer{{Key: e.Key, Kind: wedgepb.Answer_NEED}}}}},
-		{Body: &wedgepb.Message_Ack{Ack: &wedgepb.Ack{Number: 1, Strange: true}}},
+		{Body: &wedgepb.Message_Batch{Batch: &wedgepb.Batch{Life: 1, Number: 9, Entries: []*wedgepb.Entry{e}, Ends: []uint64{3}, Leaves: []uint64{4}, Statuses: []*wedgepb.Status{{Key: e.Key, Missing: 2, Declined: 1, Ranks: []uint32{1}}}, ListEnd: 3}}},
+		{Body: &wedgepb.Message_Ack{Ack: &wedgepb.Ack{Number: 1, Refusals: []*wedgepb.Refusal{{Key: e.Key, Kind: wedgepb.Refusal_NEED_PAYLOAD}}}}},
+		{Body: &wedgepb.Message_Ack{Ack: &wedgepb.Ack{Number: 1, UnknownSender: true}}},
 		{Body: &wedgepb.Message_Digest{Digest: &wedgepb.Digest{Number: 3, Count: 1, Digest: 7}}},
-		{Body: &wedgepb.Message_Agree{Agree: &wedgepb.Agree{Number: 2}}},
-		{Body: &wedgepb.Message_Downs{Downs: &wedgepb.Downs{Number: 1, Downs: []*wedgepb.Down{{Key: e.Key, Payload: []byte("news")}}}}},
+		{Body: &wedgepb.Message_DigestReply{DigestReply: &wedgepb.DigestReply{Number: 2}}},
+		{Body: &wedgepb.Message_Broadcasts{Broadcasts: &wedgepb.Broadcasts{Number: 1, Messages: []*wedgepb.Broadcast{{Key: e.Key, Message: []byte("news")}}}}},
 	} {
 		body, err := proto.Marshal(m)
 		if err != nil {
@@ -353,7 +353,7 @@ func FuzzReceive(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		l := newLab(t)
 		a := l.members(3)[0]
-		if err := l.w.Enlist(l.key(1), Order{N: 7, Interval: time.Minute, Words: []byte("words")}); err != nil {
+		if err := l.w.Enlist(l.key(1), Order{N: 7, Interval: time.Minute, Payload: []byte("words")}); err != nil {
 			t.Fatal(err)
 		}
 		a.batch(entries(a.entry(l.key(0), Term{1, 1}, 5, "words")))
@@ -377,30 +377,29 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
-// What relays keep of a leader's messages for those behind them is bounded, however many keys
-// they pass messages of.
+// The broadcasts that relays keep are bounded, for any number of keys.
 func TestRelaysKeepALimitedAmount(t *testing.T) {
 	l := newLab(t)
 	all := l.members(10)
 	parent, near := all[9], all[0]
-	payload := make([]byte, MaxDown)
-	const keys = 2 * maxPassed / MaxDown
+	message := make([]byte, MaxBroadcast)
+	const keys = 2 * maxRelayed / MaxBroadcast
 	for i := range keys {
 		key := near.id
 		binary.BigEndian.PutUint32(key[4:], uint32(i))
 		parent.batch(entries(parent.entry(key, Term{}, 1, "words")))
-		down := &wedgepb.Downs{Number: uint64(i) + 1, Downs: []*wedgepb.Down{{Key: name(key), Payload: payload}}}
-		if err := parent.say(&wedgepb.Message{Body: &wedgepb.Message_Downs{Downs: down}}); err != nil {
+		down := &wedgepb.Broadcasts{Number: uint64(i) + 1, Messages: []*wedgepb.Broadcast{{Key: shortKey(key), Message: message}}}
+		if err := parent.say(&wedgepb.Message{Body: &wedgepb.Message_Broadcasts{Broadcasts: down}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(l.serves) > 0 || len(l.w.listed) != keys || l.w.kept != maxPassed {
-		t.Errorf("a relay of %d keys, which serves %d, keeps %d bytes", len(l.w.listed), len(l.serves), l.w.kept)
+	if len(l.serves) > 0 || len(l.w.active) != keys || l.w.relayedBytes != maxRelayed {
+		t.Errorf("a relay of %d keys, which serves %d, keeps %d bytes", len(l.w.active), len(l.serves), l.w.relayedBytes)
 	}
 	for _, r := range slices.Collect(l.w.all()) {
-		l.w.end(r)
+		l.w.remove(r)
 	}
-	if l.w.settle(); l.w.kept != 0 {
-		t.Errorf("%d bytes are kept of no key", l.w.kept)
+	if l.w.finishChanges(); l.w.relayedBytes != 0 {
+		t.Errorf("%d bytes are kept of no key", l.w.relayedBytes)
 	}
 }

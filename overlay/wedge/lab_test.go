@@ -19,8 +19,8 @@ import (
 	"tidings/overlay/wedge/wedgepb"
 )
 
-// A lab is a world of one node: a clock that the test moves, and a network that keeps
-// what is sent. The actors of the test live: they answer probes.
+// A lab is one node with a clock that the test moves, and a network that records what is sent. The
+// test plays the other nodes as actors, which answer probes.
 type lab struct {
 	t       testing.TB
 	network wire.Network
@@ -32,9 +32,9 @@ type lab struct {
 	probed  []question
 	actors  map[env.PeerID]*actor
 
-	serves  map[overlay.ID]Duty
+	serves  map[overlay.ID]Assignment
 	invalid map[overlay.ID]bool
-	valid   int // times that Valid was asked
+	valid   int // number of calls of Valid
 	onServe func()
 	got     []string
 }
@@ -57,7 +57,7 @@ type actor struct {
 	peer   env.PeerID
 	raw    []byte
 	number uint64 // of its last batch
-	heeded uint64 // the last of the node's that it has read
+	read   uint64 // number of the node's last batch that the actor has read
 }
 
 // newLab returns a member of a network of one.
@@ -69,7 +69,7 @@ func newLab(t testing.TB) *lab {
 		hash:    wire.HashOf(network.Descriptor()),
 		now:     time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		actors:  map[env.PeerID]*actor{},
-		serves:  map[overlay.ID]Duty{},
+		serves:  map[overlay.ID]Assignment{},
 		invalid: map[overlay.ID]bool{},
 	}
 	e := env.Env{Clock: l, Network: l, Store: forgetful{}, Rand: rand.New(rand.NewPCG(1, 2)), Log: slog.New(slog.DiscardHandler)}
@@ -94,17 +94,17 @@ func (forgetful) Range([]byte, func(key, value []byte) bool) error { return nil 
 func (l *lab) Valid(key overlay.ID, _ Term, _ []byte) bool { l.valid++; return !l.invalid[key] }
 func (l *lab) Willing(overlay.ID, []byte) bool             { return true }
 func (l *lab) Level(overlay.ID) int                        { return 0 }
-func (l *lab) Serve(key overlay.ID, d Duty) {
+func (l *lab) Serve(key overlay.ID, d Assignment) {
 	l.serves[key] = d
 	if l.onServe != nil {
 		l.onServe()
 	}
 }
 func (l *lab) Release(key overlay.ID)    { delete(l.serves, key) }
-func (l *lab) Handoff(overlay.ID) []byte { return nil }
+func (l *lab) CatchUp(overlay.ID) []byte { return nil }
 
-func (l *lab) Delivered(_ overlay.ID, _ env.PeerID, payload []byte) {
-	l.got = append(l.got, string(payload))
+func (l *lab) Delivered(_ overlay.ID, _ env.PeerID, message []byte) {
+	l.got = append(l.got, string(message))
 }
 
 func (l *lab) Now() time.Time { return l.now }
@@ -117,7 +117,7 @@ func (l *lab) Send(to env.Peer, _ env.Class, frame []byte) {
 	if layer == wire.Wedge {
 		m, err := parse(body)
 		if err != nil {
-			l.t.Fatalf("sent what nobody takes: %v", err)
+			l.t.Fatalf("sent an invalid message: %v", err)
 		}
 		l.sent = append(l.sent, letter{to.ID, m})
 		return
@@ -151,7 +151,7 @@ func (l *lab) run() {
 	}
 }
 
-// pass lets time pass.
+// pass advances the clock by d.
 func (l *lab) pass(d time.Duration) {
 	for end := l.now.Add(d); l.now.Before(end); {
 		l.run()
@@ -166,7 +166,7 @@ func (l *lab) pass(d time.Duration) {
 	l.run()
 }
 
-// actor returns the n-th actor, whom the node does not know yet.
+// actor returns the n-th actor, which the node does not know yet.
 func (l *lab) actor(n int, member bool) *actor {
 	var seed [ed25519.SeedSize]byte
 	binary.BigEndian.PutUint64(seed[:], uint64(n)+1)
@@ -186,7 +186,7 @@ func (l *lab) actor(n int, member bool) *actor {
 	return a
 }
 
-// members returns actors that the node has met, those that share most bits with it first.
+// members returns actors that the node knows, those that share most bits with it first.
 func (l *lab) members(count int) (of []*actor) {
 	for n := range count {
 		a := l.actor(n, true)
@@ -201,7 +201,7 @@ func (l *lab) members(count int) (of []*actor) {
 	return of
 }
 
-// key returns the n-th key nearest to the node, whoever else is there.
+// key returns the n-th key nearest to the node.
 func (l *lab) key(n int) overlay.ID {
 	id := l.node.ID()
 	binary.BigEndian.PutUint32(id[4:], binary.BigEndian.Uint32(id[4:])+uint32(n))
@@ -225,7 +225,7 @@ func (a *actor) answer(p *overlaypb.Probe) {
 	}}})
 }
 
-// say brings the node a message of the layer's.
+// say gives the node a message of this layer.
 func (a *actor) say(m *wedgepb.Message) error {
 	body, err := proto.Marshal(m)
 	if err != nil {
@@ -236,9 +236,8 @@ func (a *actor) say(m *wedgepb.Message) error {
 	return err
 }
 
-// batch brings the node a batch, with a number if it has none, and returns what of its
-// entries was not taken.
-func (a *actor) batch(b *wedgepb.Batch) (answers map[uint64]wedgepb.Answer_Kind) {
+// batch gives the node a batch, with a number if it has none, and returns the refusals.
+func (a *actor) batch(b *wedgepb.Batch) (answers map[uint64]wedgepb.Refusal_Kind) {
 	a.l.t.Helper()
 	if b.Number == 0 {
 		a.number++
@@ -251,10 +250,10 @@ func (a *actor) batch(b *wedgepb.Batch) (answers map[uint64]wedgepb.Answer_Kind)
 	if err := a.say(&wedgepb.Message{Body: &wedgepb.Message_Batch{Batch: b}}); err != nil {
 		a.l.t.Fatal(err)
 	}
-	answers = map[uint64]wedgepb.Answer_Kind{}
+	answers = map[uint64]wedgepb.Refusal_Kind{}
 	for _, m := range a.heard() {
 		if ack := m.GetAck(); ack != nil && ack.Number == b.Number {
-			for _, n := range ack.Answers {
+			for _, n := range ack.Refusals {
 				answers[n.Key] = n.Kind
 			}
 			return answers
@@ -263,7 +262,7 @@ func (a *actor) batch(b *wedgepb.Batch) (answers map[uint64]wedgepb.Answer_Kind)
 	return nil
 }
 
-// heard returns what the node has sent to the actor since it was last asked.
+// heard returns the messages for the actor since the last call.
 func (a *actor) heard() (of []*wedgepb.Message) {
 	a.l.sent = slices.DeleteFunc(a.l.sent, func(s letter) bool {
 		if s.to == a.peer {
@@ -274,22 +273,22 @@ func (a *actor) heard() (of []*wedgepb.Message) {
 	return of
 }
 
-// told returns the entries that the node has told the actor, and acknowledges them.
-func (a *actor) told(answer func(*wedgepb.Entry) wedgepb.Answer_Kind) (of []*wedgepb.Entry) {
+// told returns the entries sent to the actor, and acknowledges them.
+func (a *actor) told(answer func(*wedgepb.Entry) wedgepb.Refusal_Kind) (of []*wedgepb.Entry) {
 	for _, m := range a.heard() {
 		b := m.GetBatch()
 		if b == nil {
 			continue
 		}
-		if b.Number <= a.heeded {
-			continue // sent again before it was acknowledged
+		if b.Number <= a.read {
+			continue // repeated before it was acknowledged
 		}
-		a.heeded = b.Number
+		a.read = b.Number
 		of = append(of, b.Entries...)
 		ack := &wedgepb.Ack{Number: b.Number}
 		for _, e := range b.Entries {
-			if kind := answer(e); kind != wedgepb.Answer_NONE {
-				ack.Answers = append(ack.Answers, &wedgepb.Answer{Key: e.Key, Kind: kind})
+			if kind := answer(e); kind != wedgepb.Refusal_NONE {
+				ack.Refusals = append(ack.Refusals, &wedgepb.Refusal{Key: e.Key, Kind: kind})
 			}
 		}
 		if err := a.say(&wedgepb.Message{Body: &wedgepb.Message_Ack{Ack: ack}}); err != nil {
@@ -299,15 +298,15 @@ func (a *actor) told(answer func(*wedgepb.Entry) wedgepb.Answer_Kind) (of []*wed
 	return of
 }
 
-// entry is an order for n ranks that the actor tells the node rightly, all of them to it.
-func (a *actor) entry(key overlay.ID, term Term, n int, words string) *wedgepb.Entry {
-	o := order{key: key, term: term, n: uint32(n), interval: 30 * time.Minute, words: []byte(words)}
-	o.seal()
+// entry returns a valid entry with an order for n ranks, all of them for the node.
+func (a *actor) entry(key overlay.ID, term Term, n int, payload string) *wedgepb.Entry {
+	o := order{key: key, term: term, n: uint32(n), interval: 30 * time.Minute, payload: []byte(payload)}
+	o.computeHashes()
 	return &wedgepb.Entry{
-		Key: name(key), Depth: uint32(a.id.Common(a.l.node.ID())) + 1, Ranks: uint32(n), Of: uint32(o.hash),
+		Key: shortKey(key), Depth: uint32(a.id.Common(a.l.node.ID())) + 1, Ranks: uint32(n), OrderHash: uint32(o.hash),
 		Order: &wedgepb.Order{
 			Epoch: term.Epoch, Seq: term.Seq, N: uint32(n), IntervalMs: uint32(o.interval.Milliseconds()),
-			WordsHash: o.wordsHash, Key: key[:], Words: o.words, Worded: true,
+			PayloadHash: o.payloadHash, Key: key[:], Payload: o.payload, HasPayload: true,
 		},
 	}
 }

@@ -8,167 +8,170 @@ import (
 	"tidings/overlay/wedge/wedgepb"
 )
 
-// startDigests begins to renew the edges down to a peer.
+// startDigests begins to renew the edges down to a peer, unless that is planned already.
 func (w *Wedge) startDigests(l *link) {
 	if l.digestAt.IsZero() {
-		w.planDigest(l, w.spread(w.cfg.Maintenance))
+		w.planDigest(l, w.jitter(w.cfg.Maintenance))
 	}
 }
 
-// planDigest sets the time of the next Digest; there is only one.
+// planDigest sets the time of the next Digest, replacing an earlier plan.
 func (w *Wedge) planDigest(l *link, in time.Duration) {
 	l.digestAt = w.clock.Now().Add(in)
 	w.cal.Add(l.digestAt, task{kind: taskDigest, peer: l.peer.ID})
 }
 
-// digest renews all edges down to a peer at once. It waits until all changes have been
-// acknowledged: until then the ends know other edges.
+// digest renews all edges down to a peer. It waits until all changes have been acknowledged,
+// because until then the two ends know different edges.
 func (w *Wedge) digest(l *link, at time.Time) {
 	switch {
 	case l == nil || !l.digestAt.Equal(at):
 	case l.down.count == 0:
 		l.digestAt = time.Time{}
-	case l.out != nil || len(l.queue) > 0:
+	case l.inFlight != nil || len(l.queue) > 0:
 		w.planDigest(l, flushDelay)
 	default:
-		w.planDigest(l, w.spread(w.cfg.Maintenance))
+		w.planDigest(l, w.jitter(w.cfg.Maintenance))
 		l.digestTries = 0
 		w.sendDigest(l)
 	}
 }
 
 func (w *Wedge) sendDigest(l *link) {
-	l.digestOut = w.nextNumber()
+	l.digestPending = w.nextNumber()
 	l.digestTries++
 	w.stats.Digests++
 	w.send(l.peer, &wedgepb.Message{Body: &wedgepb.Message_Digest{Digest: &wedgepb.Digest{
-		Number: l.digestOut, Count: l.down.count, Digest: l.down.digest,
+		Number: l.digestPending, Count: l.down.count, Digest: l.down.digest,
 	}}})
-	l.digestDue = w.clock.Now().Add(w.patience(l, l.digestTries))
-	w.cal.Add(l.digestDue, task{kind: taskAgain, peer: l.peer.ID})
+	l.digestDue = w.clock.Now().Add(w.timeout(l, l.digestTries))
+	w.cal.Add(l.digestDue, task{kind: taskDigestTimeout, peer: l.peer.ID})
 }
 
-// digestAgain goes on when a digest was not answered in time. If the peer lives, the next
-// comes soon: another lost round would cost it its lease.
-func (w *Wedge) digestAgain(l *link, at time.Time) {
-	if l == nil || l.digestOut == 0 || !l.digestDue.Equal(at) {
+// digestTimeout reacts to a digest that was not answered in time. After suspectTries it has the
+// overlay probe the peer, and plans the next digest soon: if the peer lives, another lost round
+// would cost its lease.
+func (w *Wedge) digestTimeout(l *link, at time.Time) {
+	if l == nil || l.digestPending == 0 || !l.digestDue.Equal(at) {
 		return
 	}
-	if l.digestTries >= suspectTries || l.out != nil || len(l.queue) > 0 {
-		l.digestOut = 0
+	if l.digestTries >= suspectTries || l.inFlight != nil || len(l.queue) > 0 {
+		l.digestPending = 0
 		w.node.Suspect(l.peer.ID)
-		w.planDigest(l, w.spread(w.cfg.Maintenance/8))
+		w.planDigest(l, w.jitter(w.cfg.Maintenance/8))
 		return
 	}
 	w.stats.Resent++
 	w.sendDigest(l)
 }
 
-// onDigest renews the edges from a parent, if it knows the same.
+// onDigest renews the edges from a parent if both ends know the same ones, and otherwise asks for a
+// list.
 func (w *Wedge) onDigest(from env.PeerID, l *link, m *wedgepb.Digest) {
 	match := m.Count == 0
 	to := env.Peer{ID: from}
 	if l != nil {
-		to, l.gone = l.peer, false
+		to, l.dead = l.peer, false
 		match = l.up.count == m.Count && l.up.digest == m.Digest
 		l.listFor = 0
 		if match {
-			l.renewed = w.clock.Now()
+			l.renewedAt = w.clock.Now()
 		} else {
 			l.listFor = m.Number
 			l.round++
 		}
 	}
-	w.send(to, &wedgepb.Message{Body: &wedgepb.Message_Agree{Agree: &wedgepb.Agree{Number: m.Number, Match: match}}})
+	w.send(to, &wedgepb.Message{Body: &wedgepb.Message_DigestReply{DigestReply: &wedgepb.DigestReply{Number: m.Number, Match: match}}})
 }
 
-// onAgree lists the edges to a child that knows others.
-func (w *Wedge) onAgree(l *link, m *wedgepb.Agree) {
-	if l == nil || m.Number != l.digestOut || l.digestOut == 0 {
+// onDigestReply lists the edges to a child that knows different ones.
+func (w *Wedge) onDigestReply(l *link, m *wedgepb.DigestReply) {
+	if l == nil || m.Number != l.digestPending || l.digestPending == 0 {
 		return
 	}
-	l.digestOut = 0
-	if m.Match || l.out != nil || len(l.queue) > 0 {
-		return // or it is compared again in the next round
+	l.digestPending = 0
+	if m.Match || l.inFlight != nil || len(l.queue) > 0 {
+		return // edges that still differ are found in the next round
 	}
 	w.stats.Lists++
 	for r := range w.all() {
-		if r.to(l) != nil {
-			w.enqueue(l, item{kind: itemAgain, key: name(r.order.key)}, 0)
+		if r.edgeTo(l) != nil {
+			w.enqueue(l, change{kind: changeListed, key: shortKey(r.order.key)}, 0)
 		}
 	}
-	w.enqueue(l, item{kind: itemListEnd, key: m.Number}, 0)
+	w.enqueue(l, change{kind: changeListEnd, key: m.Number}, 0)
 }
 
-// endList ends the edges from a parent that its list has not named.
+// endList ends the edges from a parent that its list did not contain.
 func (w *Wedge) endList(l *link) {
 	l.listFor = 0
-	l.renewed = w.clock.Now()
+	l.renewedAt = w.clock.Now()
 	for r := range w.all() {
-		if r.parent == l.number && r.round != l.round {
-			w.orphan(r)
+		if r.parent == l.number && r.listRound != l.round {
+			w.loseParent(r)
 		}
 	}
 }
 
-// round compares all splits with fresh counts, and finds children for edges without.
+// round compares all splits with fresh counts, and finds children for edges that have none.
 func (w *Wedge) round() {
-	w.after(w.spread(w.cfg.Maintenance), task{kind: taskRound})
-	if len(w.listed) == 0 {
+	w.schedule(w.jitter(w.cfg.Maintenance), task{kind: taskRound})
+	if len(w.active) == 0 {
 		return
 	}
 	w.counts = w.counts[:0]
 	w.count(0)
-	same := slices.Equal(w.counts, w.parted)
-	w.parted = append(w.parted[:0], w.counts...)
+	same := slices.Equal(w.counts, w.lastCounts)
+	w.lastCounts = append(w.lastCounts[:0], w.counts...)
 	for r := range w.all() {
-		moved := r.order.digit != 0 && w.relevel(r)
-		if r.flags&ending == 0 && (moved || !same || slices.ContainsFunc(r.edges, func(e edge) bool { return e.link == none })) {
-			w.walk(r, bare, false)
+		moved := r.order.digitBits != 0 && w.adjustLevel(r)
+		if r.flags&inGrace == 0 && (moved || !same || slices.ContainsFunc(r.edges, func(e edge) bool { return e.link == noLink })) {
+			w.walk(r, hashOnly, false)
 		}
 	}
 }
 
 func (w *Wedge) sweepPause() time.Duration { return min(w.cfg.Maintenance/8, maxSweep) }
 
-// sweep ends what was not renewed in time, and forgets links without a use.
+// sweep ends edges that were not renewed in time, and drops idle links.
 func (w *Wedge) sweep(now time.Time) {
-	w.after(w.sweepPause(), task{kind: taskSweep})
-	w.forgive(now)
-	for _, l := range w.sortedLinks(func(l *link) bool { return l.stale(now.Add(-w.cfg.Lease)) || l.idle(now) }) {
-		if l.stale(now.Add(-w.cfg.Lease)) {
+	w.schedule(w.sweepPause(), task{kind: taskSweep})
+	w.unblock(now)
+	for _, l := range w.sortedLinks(func(l *link) bool { return l.leaseOver(now.Add(-w.cfg.Lease)) || l.idle(now) }) {
+		if l.leaseOver(now.Add(-w.cfg.Lease)) {
 			w.expire(l)
 		}
 		w.dropIdle(l, now)
 	}
 }
 
-// stale says whether edges that hang from a parent were not renewed since a time.
-func (l *link) stale(since time.Time) bool { return l.up.count > 0 && l.renewed.Before(since) }
+// leaseOver says whether there are edges from the peer, and the last renewal was before a time.
+func (l *link) leaseOver(since time.Time) bool { return l.up.count > 0 && l.renewedAt.Before(since) }
 
-// expire ends all that hangs from a parent that has not renewed it.
+// expire ends all memberships whose parent is a peer that did not renew them.
 func (w *Wedge) expire(l *link) {
 	for _, r := range slices.Collect(w.all()) {
 		if r.parent == l.number {
 			w.stats.Expired++
-			w.end(r)
+			w.remove(r)
 		}
 	}
 }
 
-// idle says whether a link has no edges, and nothing waits on it.
+// idle says whether a link has no edges and no pending messages, is not blocked, and was not used
+// for idleTimeout.
 func (l *link) idle(now time.Time) bool {
-	return l.up.count == 0 && l.down.count == 0 && l.out == nil && len(l.queue) == 0 &&
-		!now.Before(l.shunned) && now.Sub(l.used) >= idle
+	return l.up.count == 0 && l.down.count == 0 && l.inFlight == nil && len(l.queue) == 0 &&
+		!now.Before(l.blockedUntil) && now.Sub(l.used) >= idleTimeout
 }
 
-// dropIdle ends a link that is idle. Its number of the last batch is needed no longer: what is still on its way
-// is older than any that may come.
+// dropIdle drops a link if it is idle. The number of its last batch is no longer needed, because a
+// frame that old cannot arrive any more.
 func (w *Wedge) dropIdle(l *link, now time.Time) {
 	if l.idle(now) {
 		id := l.peer.ID
 		delete(w.links, id)
-		w.linkSlab.Take(uint32(l.number - 1))
+		w.linkStore.Take(uint32(l.number - 1))
 		w.node.Unwatch(id)
 	}
 }

@@ -12,15 +12,15 @@ import (
 	"tidings/overlay/wedge/wedgepb"
 )
 
-func taken(*wedgepb.Entry) wedgepb.Answer_Kind { return wedgepb.Answer_NONE }
+func taken(*wedgepb.Entry) wedgepb.Refusal_Kind { return wedgepb.Refusal_NONE }
 
-// A child that lives and does not acknowledge is given up for another, and told so; the
-// batch is the same each time but for its age.
+// A child that lives and does not acknowledge is replaced, and told so. The repeated batch differs
+// only in its age.
 func TestSilentChildIsGivenUp(t *testing.T) {
 	l := newLab(t)
 	all := l.members(10)
 	key := all[9].id
-	if err := l.w.Enlist(key, Order{N: 1, Interval: time.Minute, Ref: l.now.Add(-10 * time.Second), Words: []byte("words")}); err != nil {
+	if err := l.w.Enlist(key, Order{N: 1, Interval: time.Minute, IntervalStart: l.now.Add(-10 * time.Second), Payload: []byte("words")}); err != nil {
 		t.Fatal(err)
 	}
 	if len(l.serves) > 0 {
@@ -63,13 +63,13 @@ func TestSilentChildIsGivenUp(t *testing.T) {
 	}
 }
 
-// A child that does not know the sender is shown its record.
-func TestStrangersAreShownTheRecord(t *testing.T) {
+// A child that does not know the sender is sent its record.
+func TestUnknownSendersSendTheirRecord(t *testing.T) {
 	l := newLab(t)
 	all := l.members(10)
 	key := all[9].id
 	enlist := func(seq uint32) {
-		if err := l.w.Enlist(key, Order{Term: Term{Seq: seq}, N: 1, Interval: time.Minute, Words: []byte("words")}); err != nil {
+		if err := l.w.Enlist(key, Order{Term: Term{Seq: seq}, N: 1, Interval: time.Minute, Payload: []byte("words")}); err != nil {
 			t.Fatal(err)
 		}
 		l.pass(time.Second)
@@ -84,19 +84,19 @@ func TestStrangersAreShownTheRecord(t *testing.T) {
 	enlist(2)
 	m := child.heard()
 	if len(m) == 0 || len(m[0].GetBatch().GetRecord()) > 0 {
-		t.Fatalf("who has the record is sent %v", m)
+		t.Fatalf("a peer with the record is sent %v", m)
 	}
 	number := m[0].GetBatch().Number
-	if err := child.say(&wedgepb.Message{Body: &wedgepb.Message_Ack{Ack: &wedgepb.Ack{Number: number, Strange: true}}}); err != nil {
+	if err := child.say(&wedgepb.Message{Body: &wedgepb.Message_Ack{Ack: &wedgepb.Ack{Number: number, UnknownSender: true}}}); err != nil {
 		t.Fatal(err)
 	}
 	if m := child.heard(); len(m) != 1 || m[0].GetBatch().GetNumber() != number || string(m[0].GetBatch().Record) != string(l.node.Self().Raw) {
-		t.Errorf("who does not know the sender is sent %v", m)
+		t.Errorf("a peer without the record is sent %v", m)
 	}
 }
 
-// A parent that knows fewer edges lists them; what it does not name ends.
-func TestListsEndWhatTheyDoNotName(t *testing.T) {
+// A parent that knows fewer edges lists them, and edges that are not in the list end.
+func TestEdgesMissingFromAListEnd(t *testing.T) {
 	l := newLab(t)
 	a := l.members(10)[3]
 	var all []*wedgepb.Entry
@@ -105,62 +105,62 @@ func TestListsEndWhatTheyDoNotName(t *testing.T) {
 	}
 	a.batch(entries(all...))
 	if len(l.serves) != 3 {
-		t.Fatalf("%d duties", len(l.serves))
+		t.Fatalf("%d assignments", len(l.serves))
 	}
 	digest := func(number uint64, count uint32, digest uint64) bool {
 		a.heard()
 		if err := a.say(&wedgepb.Message{Body: &wedgepb.Message_Digest{Digest: &wedgepb.Digest{Number: number, Count: count, Digest: digest}}}); err != nil {
 			t.Fatal(err)
 		}
-		return a.heard()[0].GetAgree().Match
+		return a.heard()[0].GetDigestReply().Match
 	}
 	up := l.w.links[a.peer].up
 	if !digest(100, up.count, up.digest) || digest(101, up.count, up.digest+1) || digest(102, up.count-1, up.digest) {
 		t.Error("digests are not compared")
 	}
 	for _, e := range all[:2] {
-		e.Again, e.Order = true, nil
+		e.Listed, e.Order = true, nil
 	}
 	a.number = 200
-	a.batch(&wedgepb.Batch{Entries: all[:2], ListEnd: 101}) // of another digest
-	l.pass(2 * endGrace)
+	a.batch(&wedgepb.Batch{Entries: all[:2], ListEnd: 101}) // for another digest
+	l.pass(2 * grace)
 	if len(l.serves) != 3 {
-		t.Errorf("%d duties after a list that nobody asked for", len(l.serves))
+		t.Errorf("%d assignments after a list that nobody asked for", len(l.serves))
 	}
 	digest(201, 2, 1)
 	a.batch(&wedgepb.Batch{Entries: all[:1]})
 	a.batch(&wedgepb.Batch{Entries: all[1:2], ListEnd: 201})
-	l.pass(endGrace / 2)
+	l.pass(grace / 2)
 	if len(l.serves) != 3 {
-		t.Errorf("%d duties before the grace is over", len(l.serves))
+		t.Errorf("%d assignments before the grace is over", len(l.serves))
 	}
-	l.pass(endGrace)
+	l.pass(grace)
 	if _, ok := l.serves[l.key(2)]; ok || len(l.serves) != 2 {
-		t.Errorf("%d duties", len(l.serves))
+		t.Errorf("%d assignments", len(l.serves))
 	}
 	if up := l.w.links[a.peer].up; !digest(300, up.count, up.digest) || up.count != 2 {
 		t.Error("the list was not the whole")
 	}
-	l.pass(15 * time.Minute) // a lease from then
+	l.pass(15 * time.Minute) // a lease after that
 	if len(l.serves) != 2 {
-		t.Error("the duties end before their lease")
+		t.Error("the assignments end before their lease")
 	}
 	l.pass(8 * time.Minute)
 	if len(l.serves) != 0 || l.w.Stats().Expired != 2 {
-		t.Errorf("%d duties after their lease, %d expired", len(l.serves), l.w.Stats().Expired)
+		t.Errorf("%d assignments after their lease, %d expired", len(l.serves), l.w.Stats().Expired)
 	}
 }
 
-// What does not go into one batch goes into the next, and all of it arrives.
+// Changes that do not fit into one batch go into the next, and all arrive.
 func TestBatchesAreBounded(t *testing.T) {
-	for _, words := range []int{0, MaxWords} {
+	for _, payload := range []int{0, MaxPayload} {
 		l := newLab(t)
 		all := l.members(1)
-		const keys = maxItems + 100
+		const keys = maxChanges + 100
 		for i := range keys {
 			var key overlay.ID
 			key[0], key[1], key[2] = all[0].id[0], byte(i>>8), byte(i)
-			if err := l.w.Enlist(key, Order{N: 2, Interval: time.Minute, Words: make([]byte, words)}); err != nil {
+			if err := l.w.Enlist(key, Order{N: 2, Interval: time.Minute, Payload: make([]byte, payload)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -173,16 +173,16 @@ func TestBatchesAreBounded(t *testing.T) {
 			}
 		}
 		if got != keys {
-			t.Errorf("%d of %d entries with %d bytes of words have come", got, keys, words)
+			t.Errorf("%d of %d entries with %d bytes of payload arrived", got, keys, payload)
 		}
-		if least := keys * words / maxBatch; batches < max(least, 2) {
+		if least := keys * payload / maxBatch; batches < max(least, 2) {
 			t.Errorf("%d batches", batches)
 		}
 	}
 }
 
-// An application may call the Wedge while it is told of a duty.
-func TestDutiesCanBeDeclinedAtOnce(t *testing.T) {
+// An application may call the Wedge from within Serve.
+func TestAssignmentsCanBeDeclinedWithinServe(t *testing.T) {
 	l := newLab(t)
 	a := l.members(10)[3]
 	key := l.key(0)
@@ -192,21 +192,21 @@ func TestDutiesCanBeDeclinedAtOnce(t *testing.T) {
 		t.Error("serves what it declined")
 	}
 	l.pass(time.Minute)
-	tallies := 0
+	statuses := 0
 	for _, m := range a.heard() {
-		for _, tally := range m.GetBatch().GetTallies() {
-			tallies++
-			if tally.Declined == 0 || tally.Missing < tally.Declined || int(tally.Declined) != len(tally.Ranks) {
-				t.Errorf("told %v", tally)
+		for _, status := range m.GetBatch().GetStatuses() {
+			statuses++
+			if status.Declined == 0 || status.Missing < status.Declined || int(status.Declined) != len(status.Ranks) {
+				t.Errorf("told %v", status)
 			}
 		}
 	}
-	if tallies == 0 {
+	if statuses == 0 {
 		t.Error("the parent is not told")
 	}
 }
 
-// A node that is no member any longer has no part in any wedge.
+// A node that is no longer a member takes part in no wedge.
 func TestClientsServeNothing(t *testing.T) {
 	l := newLab(t)
 	a := l.members(3)[1]
@@ -218,75 +218,75 @@ func TestClientsServeNothing(t *testing.T) {
 	l.node.Reachable(nil)
 	l.pass(10 * time.Second)
 	if st := l.w.Stats(); st.Records > 0 || len(l.serves) > 0 {
-		t.Errorf("the node is %v and has %d records", l.node.State(), st.Records)
+		t.Errorf("the node is %v and has %d memberships", l.node.State(), st.Records)
 	}
 	if err := l.w.Enlist(l.key(1), Order{N: 4, Interval: time.Minute}); err == nil {
 		t.Error("gives an order")
 	}
 	e := a.entry(l.key(2), Term{}, 1, "words")
-	if got := a.batch(entries(e))[e.Key]; got != wedgepb.Answer_FULL {
+	if got := a.batch(entries(e))[e.Key]; got != wedgepb.Refusal_FULL {
 		t.Errorf("answers %v", got)
 	}
 }
 
-// Nodes of one goroutine share orders, and never take one for another.
+// Nodes on one goroutine share orders, and never confuse two.
 func TestOrdersAreShared(t *testing.T) {
-	s := NewOrders(4)
-	an := func(i int, words string) order {
-		o := order{n: uint32(i), interval: time.Minute, words: []byte(words)}
-		o.seal()
+	s := NewOrderCache(4)
+	an := func(i int, payload string) order {
+		o := order{n: uint32(i), interval: time.Minute, payload: []byte(payload)}
+		o.computeHashes()
 		return o
 	}
 	buffer := []byte("words")
 	o := an(1, "")
-	o.words = buffer
-	o.seal()
-	first := s.share(o, true)
+	o.payload = buffer
+	o.computeHashes()
+	first := s.intern(o, true)
 	copy(buffer, "other")
-	if again := s.share(an(1, "words"), true); again != first || string(first.words) != "words" {
+	if again := s.intern(an(1, "words"), true); again != first || string(first.payload) != "words" {
 		t.Error("equal orders are not shared, or hold a frame")
 	}
 	for i := 2; i < 6; i++ {
-		s.share(an(i, "words"), true)
+		s.intern(an(i, "words"), true)
 	}
-	if s.share(an(1, "words"), true) != first {
+	if s.intern(an(1, "words"), true) != first {
 		t.Error("forgotten too early")
 	}
 	for i := 10; i < 30; i++ {
-		s.share(an(i, "words"), true)
+		s.intern(an(i, "words"), true)
 	}
-	if len(s.young)+len(s.old) > 8 || s.share(an(1, "words"), true) == first {
+	if len(s.recent)+len(s.older) > 8 || s.intern(an(1, "words"), true) == first {
 		t.Error("nothing is forgotten")
 	}
 	false1 := an(40, "words")
 	false2 := an(41, "words")
 	false2.hash = false1.hash
-	if a, b := s.share(false1, true), s.share(false2, true); a == b || b.n != 41 {
+	if a, b := s.intern(false1, true), s.intern(false2, true); a == b || b.n != 41 {
 		t.Error("one order is taken for another of the same hash")
 	}
 }
 
 func TestNoNumberIsTakenTwice(t *testing.T) {
-	var s seen
-	for i := range uint64(3 * maxSeen) {
-		if !s.first(i) || s.first(i) {
+	var s recentNumbers
+	for i := range uint64(3 * maxRecentNumbers) {
+		if !s.addNew(i) || s.addNew(i) {
 			t.Fatalf("number %d", i)
 		}
 	}
-	if len(s.recent) != maxSeen || s.first(3*maxSeen-1) || s.first(2*maxSeen) {
+	if len(s.recent) != maxRecentNumbers || s.addNew(3*maxRecentNumbers-1) || s.addNew(2*maxRecentNumbers) {
 		t.Error(fmt.Sprint("remembers ", s.recent))
 	}
 }
 
-// Only what changes nobody's part in a wedge passes on: frames of leaders' messages, whole.
-func TestOnlyMessagesOfLeadersPassOn(t *testing.T) {
-	downs := &wedgepb.Message{Body: &wedgepb.Message_Downs{Downs: &wedgepb.Downs{Number: 7, Downs: []*wedgepb.Down{{Key: 1, Payload: []byte("news")}}}}}
+// IsBroadcast accepts only whole frames that hold nothing but broadcasts.
+func TestOnlyWholeFramesOfBroadcastsAreBroadcasts(t *testing.T) {
+	downs := &wedgepb.Message{Body: &wedgepb.Message_Broadcasts{Broadcasts: &wedgepb.Broadcasts{Number: 7, Messages: []*wedgepb.Broadcast{{Key: 1, Message: []byte("news")}}}}}
 	frame, err := proto.Marshal(downs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !PassesOn(frame) {
-		t.Error("messages of leaders do not pass on")
+	if !IsBroadcast(frame) {
+		t.Error("a frame of broadcasts is not one")
 	}
 	for what, m := range map[string]*wedgepb.Message{
 		"a batch":  {Body: &wedgepb.Message_Batch{Batch: &wedgepb.Batch{Life: 1, Number: 1}}},
@@ -298,41 +298,41 @@ func TestOnlyMessagesOfLeadersPassOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if PassesOn(other) || PassesOn(append(slices.Clip(frame), other...)) && len(other) > 0 {
-			t.Errorf("%s passes on", what)
+		if IsBroadcast(other) || IsBroadcast(append(slices.Clip(frame), other...)) && len(other) > 0 {
+			t.Errorf("%s counts as a broadcast", what)
 		}
 	}
 	for n := range frame {
-		if PassesOn(frame[:n]) {
-			t.Errorf("%d of %d bytes pass on", n, len(frame))
+		if IsBroadcast(frame[:n]) {
+			t.Errorf("%d of %d bytes count as a broadcast", n, len(frame))
 		}
 	}
 }
 
-// What is read in place is what the library reads.
-func FuzzReadDowns(f *testing.F) {
-	for _, m := range []*wedgepb.Downs{
+// readBroadcasts agrees with proto.Unmarshal.
+func FuzzReadBroadcasts(f *testing.F) {
+	for _, m := range []*wedgepb.Broadcasts{
 		{},
-		{Number: 7, Downs: []*wedgepb.Down{{Key: 1, Payload: []byte("news")}}},
-		{Number: 1 << 63, Downs: []*wedgepb.Down{{}, {Key: 1 << 63, Last: true}, {Payload: []byte{}}}},
+		{Number: 7, Messages: []*wedgepb.Broadcast{{Key: 1, Message: []byte("news")}}},
+		{Number: 1 << 63, Messages: []*wedgepb.Broadcast{{}, {Key: 1 << 63, CatchUp: true}, {Message: []byte{}}}},
 	} {
-		frame, err := proto.Marshal(&wedgepb.Message{Body: &wedgepb.Message_Downs{Downs: m}})
+		frame, err := proto.Marshal(&wedgepb.Message{Body: &wedgepb.Message_Broadcasts{Broadcasts: m}})
 		if err != nil {
 			f.Fatal(err)
 		}
-		if readDowns(frame) == nil {
+		if readBroadcasts(frame) == nil {
 			f.Errorf("not read in place: %v", m)
 		}
 		f.Add(frame)
 		f.Add(slices.Concat(frame, frame))
 		f.Add(frame[:len(frame)-1])
 	}
-	f.Add([]byte{5<<3 | 2, 2, 2<<3 | 2, 5})            // a message longer than what holds it
-	f.Add([]byte{5<<3 | 2, 4, 2<<3 | 2, 2, 3 << 3, 2}) // last is neither 0 nor 1
+	f.Add([]byte{5<<3 | 2, 2, 2<<3 | 2, 5})            // an inner length beyond the outer one
+	f.Add([]byte{5<<3 | 2, 4, 2<<3 | 2, 2, 3 << 3, 2}) // catch_up is neither 0 nor 1
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		var want wedgepb.Message
 		err := proto.Unmarshal(frame, &want)
-		if got := readDowns(frame); got != nil && (err != nil || !proto.Equal(got, &want)) {
+		if got := readBroadcasts(frame); got != nil && (err != nil || !proto.Equal(got, &want)) {
 			t.Errorf("%x: %v, want %v, %v", frame, got, &want, err)
 		}
 	})

@@ -12,38 +12,38 @@ import (
 	"tidings/overlay/wedge/wedgepb"
 )
 
-const maxRecord = 1 << 10
+const maxRecordBytes = 1 << 10
 
-// parse reads a message and checks every bound that does not depend on what the node
-// knows, so that no other code has to.
+// parse decodes a message and checks every bound that does not depend on the node's state, so that
+// no other code has to.
 func parse(body []byte) (*wedgepb.Message, error) {
-	m := readDowns(body)
+	m := readBroadcasts(body)
 	if m == nil {
 		m = new(wedgepb.Message)
 		if err := proto.Unmarshal(body, m); err != nil {
 			return nil, fmt.Errorf("%w: %w", env.ErrFrame, err)
 		}
 	}
-	if what := breaks(m); what != "" {
-		return nil, fmt.Errorf("%w: wedge message: %s", env.ErrFrame, what)
+	if problem := checkMessage(m); problem != "" {
+		return nil, fmt.Errorf("%w: wedge message: %s", env.ErrFrame, problem)
 	}
 	return m, nil
 }
 
-// breaks says which bound a message breaks, if any.
-func breaks(m *wedgepb.Message) string {
+// checkMessage returns the bound that a message breaks, or an empty string.
+func checkMessage(m *wedgepb.Message) string {
 	switch b := m.Body.(type) {
 	case *wedgepb.Message_Batch:
-		return breaksBatch(b.Batch)
+		return checkBatch(b.Batch)
 	case *wedgepb.Message_Ack:
-		if len(b.Ack.Answers) > maxItems {
+		if len(b.Ack.Refusals) > maxChanges {
 			return "ack: too many answers"
 		}
-	case *wedgepb.Message_Digest, *wedgepb.Message_Agree:
-	case *wedgepb.Message_Downs:
-		for _, d := range b.Downs.Downs {
-			if len(d.Payload) > MaxDown {
-				return "down: payload"
+	case *wedgepb.Message_Digest, *wedgepb.Message_DigestReply:
+	case *wedgepb.Message_Broadcasts:
+		for _, d := range b.Broadcasts.Messages {
+			if len(d.Message) > MaxBroadcast {
+				return "broadcast: message"
 			}
 		}
 	default:
@@ -52,29 +52,29 @@ func breaks(m *wedgepb.Message) string {
 	return ""
 }
 
-func breaksBatch(b *wedgepb.Batch) string {
+func checkBatch(b *wedgepb.Batch) string {
 	switch {
-	case len(b.Record) > maxRecord:
+	case len(b.Record) > maxRecordBytes:
 		return "batch: record"
-	case max(len(b.Entries), len(b.Ends), len(b.Parts), len(b.Tallies)) > maxItems:
+	case max(len(b.Entries), len(b.Ends), len(b.Leaves), len(b.Statuses)) > maxChanges:
 		return "batch: too many"
 	case b.Life == 0 || b.Number == 0:
 		return "batch: no number"
 	}
 	for _, e := range b.Entries {
-		if what := breaksEntry(e); what != "" {
-			return "entry: " + what
+		if problem := checkEntry(e); problem != "" {
+			return "entry: " + problem
 		}
 	}
-	for _, t := range b.Tallies {
+	for _, t := range b.Statuses {
 		if len(t.Ranks) > maxStandIns || t.Declined > t.Missing {
-			return "tally"
+			return "status"
 		}
 	}
 	return ""
 }
 
-func breaksEntry(e *wedgepb.Entry) string {
+func checkEntry(e *wedgepb.Entry) string {
 	switch {
 	case e.Depth < 1 || e.Depth > maxDepth:
 		return "depth"
@@ -92,47 +92,47 @@ func breaksEntry(e *wedgepb.Entry) string {
 		return "n"
 	case interval < minInterval || interval > maxInterval:
 		return "interval"
-	case o.Digit != 0 && (o.Digit != 1 && o.Digit != 4 || o.N != 1 || e.Ranks != 1 || e.First != 0):
+	case o.DigitBits != 0 && (o.DigitBits != 1 && o.DigitBits != 4 || o.N != 1 || e.Ranks != 1 || e.First != 0):
 		return "levels"
-	case !o.Worded && len(o.Key)+len(o.Words) > 0:
-		return "words and none"
-	case o.Worded && (len(o.Key) != len(overlay.ID{}) || name(overlay.ID(o.Key)) != e.Key):
+	case !o.HasPayload && len(o.Key)+len(o.Payload) > 0:
+		return "payload without has_payload"
+	case o.HasPayload && (len(o.Key) != len(overlay.ID{}) || shortKey(overlay.ID(o.Key)) != e.Key):
 		return "key"
-	case len(o.Words) > MaxWords || o.Worded && hashBytes(offset, o.Words) != o.WordsHash:
-		return "words"
+	case len(o.Payload) > MaxPayload || o.HasPayload && hashBytes(fnvOffset, o.Payload) != o.PayloadHash:
+		return "payload"
 	}
 	return ""
 }
 
-// orderOf returns the order that an entry names; ok is false if that cannot be known
-// without what the sender has left out. r is what the node knows of the key, or nil.
-func (w *Wedge) orderOf(e *wedgepb.Entry, r *record) (o *order, ok bool) {
+// orderOf returns the order that an entry refers to; ok is false if the entry omits parts that this
+// node lacks. The node's membership for the key is r, or nil.
+func (w *Wedge) orderOf(e *wedgepb.Entry, r *membership) (o *order, ok bool) {
 	if e.Order == nil {
-		if r == nil || uint32(r.order.hash) != e.Of {
+		if r == nil || uint32(r.order.hash) != e.OrderHash {
 			return nil, false
 		}
 		return r.order, true
 	}
 	m := e.Order
 	next := order{
-		term: Term{Epoch: m.Epoch, Seq: m.Seq}, n: m.N, digit: uint8(m.Digit),
+		term: Term{Epoch: m.Epoch, Seq: m.Seq}, n: m.N, digitBits: uint8(m.DigitBits),
 		interval: time.Duration(m.IntervalMs) * time.Millisecond,
 	}
 	switch {
-	case m.Worded:
-		next.key, next.words = overlay.ID(m.Key), m.Words
-	case r != nil && r.order.wordsHash == m.WordsHash:
-		next.key, next.words = r.order.key, r.order.words
+	case m.HasPayload:
+		next.key, next.payload = overlay.ID(m.Key), m.Payload
+	case r != nil && r.order.payloadHash == m.PayloadHash:
+		next.key, next.payload = r.order.key, r.order.payload
 	default:
 		return nil, false
 	}
-	next.seal()
+	next.computeHashes()
 	if r != nil && r.order.equal(&next) {
 		return r.order, true
 	}
-	if r != nil && bytes.Equal(r.order.words, next.words) {
-		next.words = r.order.words
-		return w.cfg.Orders.share(next, false), true
+	if r != nil && bytes.Equal(r.order.payload, next.payload) {
+		next.payload = r.order.payload
+		return w.cfg.OrderCache.intern(next, false), true
 	}
-	return w.cfg.Orders.share(next, true), true
+	return w.cfg.OrderCache.intern(next, true), true
 }

@@ -12,35 +12,34 @@ import (
 	"tidings/sim"
 )
 
-const round = 10*time.Minute*5/4 + time.Minute // the longest time between two rounds, and a minute
+const round = 10*time.Minute*5/4 + time.Minute // longest time between two rounds, and a minute
 
-// A forest is the wedges of a test.
-type forest struct {
+// A wedges value is the set of wedges of a test.
+type wedges struct {
 	*world
-	first   int // number of its first key
+	first   int // number of the first key
 	keys    int
 	n       []int
 	leaders []*member
-	dice    *rand.Rand
+	rng     *rand.Rand
 }
 
-// plant has random members enlist.
-func plant(w *world, keys int) *forest {
-	f := &forest{world: w, keys: keys, dice: rand.New(rand.NewPCG(w.Seed(), 7))}
+// plant makes random members enlist.
+func plant(w *world, keys int) *wedges {
+	f := &wedges{world: w, keys: keys, rng: rand.New(rand.NewPCG(w.Seed(), 7))}
 	members := len(w.members)
 	for i := range keys {
-		f.n = append(f.n, 1+f.dice.IntN(members/2))
-		f.leaders = append(f.leaders, w.members[f.dice.IntN(members)])
-		w.enlist(f.leaders[i], w.key(i), wedge.Order{Term: wedge.Term{Seq: 1}, N: f.n[i], Words: []byte("words")})
+		f.n = append(f.n, 1+f.rng.IntN(members/2))
+		f.leaders = append(f.leaders, w.members[f.rng.IntN(members)])
+		w.enlist(f.leaders[i], w.key(i), wedge.Order{Term: wedge.Term{Seq: 1}, N: f.n[i], Payload: []byte("words")})
 	}
 	return f
 }
 
-func (f *forest) key(i int) overlay.ID { return f.world.key(f.first + i) }
+func (f *wedges) key(i int) overlay.ID { return f.world.key(f.first + i) }
 
-// right says whether all ranks are served once, and of those that are not, how many are
-// served by nobody and by several.
-func (f *forest) right() (none, twice int) {
+// right counts the ranks that nobody serves, and those that several members serve.
+func (f *wedges) wrongRanks() (none, twice int) {
 	for i := range f.keys {
 		a, b := f.gaps(f.key(i), f.n[i])
 		none += a
@@ -49,30 +48,30 @@ func (f *forest) right() (none, twice int) {
 	return none, twice
 }
 
-func (f *forest) total() (sum int) {
+func (f *wedges) total() (sum int) {
 	for _, n := range f.n {
 		sum += n
 	}
 	return sum
 }
 
-// become waits until all ranks are served once, and says how long that took.
-func (f *forest) become(what string, limit time.Duration) {
+// become waits until every rank is served once, and logs how long that took.
+func (f *wedges) waitUntilServed(what string, limit time.Duration) {
 	f.t.Helper()
 	start := f.Now()
-	ok := f.RunUntil(func() bool { none, twice := f.right(); return none+twice == 0 }, 15*time.Second, limit)
-	none, twice := f.right()
+	ok := f.RunUntil(func() bool { none, twice := f.wrongRanks(); return none+twice == 0 }, 15*time.Second, limit)
+	none, twice := f.wrongRanks()
 	f.t.Logf("%s: %v until all %d ranks are served once (%d not, %d twice)", what, f.Now().Sub(start), f.total(), none, twice)
 	if !ok {
 		f.t.Errorf("%s: after %v %d ranks are served by nobody, %d by several", what, limit, none, twice)
 	}
-	f.sound()
+	f.checkDigests()
 }
 
-// kill ends a part of the members, but none of the leaders.
-func (f *forest) kill(share float64) (dead int) {
+// kill ends a share of the members, but no leaders.
+func (f *wedges) kill(share float64) (dead int) {
 	live := f.live()
-	f.dice.Shuffle(len(live), func(i, j int) { live[i], live[j] = live[j], live[i] })
+	f.rng.Shuffle(len(live), func(i, j int) { live[i], live[j] = live[j], live[i] })
 	for _, m := range live {
 		if float64(dead) < share*float64(len(live)) && !slices.Contains(f.leaders, m) {
 			m.Crash(false)
@@ -82,7 +81,7 @@ func (f *forest) kill(share float64) (dead int) {
 	return dead
 }
 
-func (f *forest) join(n int) {
+func (f *wedges) join(n int) {
 	for i := range n {
 		m := f.member()
 		f.After(time.Duration(i)*time.Second, m.start)
@@ -101,16 +100,16 @@ func TestTreesAreRepaired(t *testing.T) {
 			w.grow(longtest.Pick(48, 96))
 			w.SetFaults(sim.Faults{Loss: c.loss, Duplicate: c.loss, Reorder: c.loss})
 			f := plant(w, longtest.Pick(30, 60))
-			f.become("enlisted", 2*time.Minute)
+			f.waitUntilServed("enlisted", 2*time.Minute)
 			before := w.stats()
 			dead := f.kill(0.15)
 			w.Run(time.Second)
-			f.become("a seventh is dead", round)
+			f.waitUntilServed("a seventh is dead", round)
 			f.join(dead)
 			w.Run(time.Duration(dead) * time.Second)
-			f.become("as many have joined", 2*round)
+			f.waitUntilServed("as many have joined", 2*round)
 			w.Run(time.Hour)
-			f.become("an hour later", time.Second)
+			f.waitUntilServed("an hour later", time.Second)
 			st := w.stats()
 			w.Run(time.Hour)
 			if last := w.stats(); c.loss == 0 && last.Entries > st.Entries {
@@ -122,14 +121,14 @@ func TestTreesAreRepaired(t *testing.T) {
 	}
 }
 
-// Members that crash and are back before anybody has noticed have forgotten their duties:
-// the next digest shows it, and their parents list what they have to do.
-func TestRestartedMembersGetTheirDutiesBack(t *testing.T) {
+// Members that crash and return before anybody has noticed have forgotten their assignments. The
+// next digest reveals it, and their parents list them.
+func TestRestartedMembersGetTheirAssignmentsBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sim.Config{Seed: 14}, wedge.Config{})
 	w.grow(64)
 	f := plant(w, 40)
-	f.become("enlisted", 2*time.Minute)
+	f.waitUntilServed("enlisted", 2*time.Minute)
 	restarted := 0
 	for _, m := range w.members {
 		if restarted < 8 && m.Index() > 0 && m.wedge.Stats().Led == 0 {
@@ -139,10 +138,10 @@ func TestRestartedMembersGetTheirDutiesBack(t *testing.T) {
 		}
 	}
 	w.Run(time.Minute)
-	if none, _ := f.right(); none == 0 {
+	if none, _ := f.wrongRanks(); none == 0 {
 		t.Error("nothing was forgotten")
 	}
-	f.become("eight have restarted", round)
+	f.waitUntilServed("eight have restarted", round)
 	st := w.stats()
 	t.Logf("%d lists", st.Lists)
 	if st.Lists == 0 {
@@ -150,11 +149,11 @@ func TestRestartedMembersGetTheirDutiesBack(t *testing.T) {
 	}
 	for i := range f.keys {
 		f.leaders[i].Do(func() {
-			if served, _ := f.leaders[i].wedge.Serving(w.key(i)); served != f.n[i] {
+			if served, _ := f.leaders[i].wedge.Served(w.key(i)); served != f.n[i] {
 				t.Errorf("key %d: the leader knows of %d ranks served of %d", i, served, f.n[i])
 			}
 		})
 	}
 	w.Run(time.Hour)
-	f.become("an hour later", time.Second)
+	f.waitUntilServed("an hour later", time.Second)
 }

@@ -9,16 +9,16 @@ import (
 	"tidings/sim"
 )
 
-// A watch looks every second who serves the ranks of a key, and remembers for how long
-// one had nobody, or several.
+// A watch checks every second who serves the ranks of a key, and records how long a rank had no
+// member, or several.
 type watch struct {
-	f          *forest
-	none, many map[int]time.Time // since when, by key and rank
-	gap, twin  time.Duration     // the longest
-	most       int               // ranks served twice at a time
+	f           *wedges
+	none, many  map[int]time.Time // since when, by key and rank
+	gap, double time.Duration     // the longest
+	most        int               // ranks served twice at the same time
 }
 
-func (f *forest) watch() *watch {
+func (f *wedges) watch() *watch {
 	w := &watch{f: f, none: map[int]time.Time{}, many: map[int]time.Time{}}
 	var look func()
 	look = func() {
@@ -50,24 +50,24 @@ func (w *watch) look() {
 				twice++
 			}
 			note(w.none, i<<16|rank, n == 0, &w.gap)
-			note(w.many, i<<16|rank, n > 1, &w.twin)
+			note(w.many, i<<16|rank, n > 1, &w.double)
 		}
 	}
 	w.most = max(w.most, twice)
 }
 
-// A leader dies, and another takes over with a later term: the members go over to it
-// without a gap, and nobody goes on beside them.
+// A leader dies, and another takes over with a later term. The members change to it without a gap,
+// and none serves the old order.
 func TestAnotherLeaderTakesOver(t *testing.T) {
 	t.Parallel()
 	const lease = 20 * time.Minute
 	w := newWorld(t, sim.Config{Seed: 4, Faults: sim.Faults{Loss: 0.01}}, wedge.Config{})
 	w.grow(96)
 	f := plant(w, 30)
-	f.become("enlisted", 2*time.Minute)
-	wasRef := map[overlay.ID]wedge.Duty{}
+	f.waitUntilServed("enlisted", 2*time.Minute)
+	wasRef := map[overlay.ID]wedge.Assignment{}
 	for i := range f.keys {
-		wasRef[w.key(i)], _ = w.nearest(w.key(i))[0].wedge.Duty(w.key(i))
+		wasRef[w.key(i)], _ = w.nearest(w.key(i))[0].wedge.Assignment(w.key(i))
 	}
 	watch := f.watch()
 	for _, l := range f.leaders {
@@ -76,26 +76,26 @@ func TestAnotherLeaderTakesOver(t *testing.T) {
 		}
 	}
 	for i := range f.leaders {
-		f.leaders[i] = w.live()[f.dice.IntN(60)]
+		f.leaders[i] = w.live()[f.rng.IntN(60)]
 	}
 	w.Run(40 * time.Second)
 	for i := range f.keys {
 		if _, ok := f.leaders[i].wedge.View(w.key(i)); !ok {
-			delete(wasRef, w.key(i)) // who had no part in the wedge does not know its phase
+			delete(wasRef, w.key(i)) // a leader without a part in the wedge does not know its phase
 		}
-		w.enlist(f.leaders[i], w.key(i), wedge.Order{Term: wedge.Term{Epoch: 1}, N: f.n[i], Words: []byte("words")})
+		w.enlist(f.leaders[i], w.key(i), wedge.Order{Term: wedge.Term{Epoch: 1}, N: f.n[i], Payload: []byte("words")})
 	}
-	f.become("another leads", round)
+	f.waitUntilServed("another leads", round)
 	t.Logf("longest gap %v, longest time of two at one rank %v, at most %d ranks of %d twice at a time",
-		watch.gap, watch.twin, watch.most, f.total())
-	if watch.gap > lease || watch.twin > time.Minute {
-		t.Errorf("a rank had nobody for %v, two for %v", watch.gap, watch.twin)
+		watch.gap, watch.double, watch.most, f.total())
+	if watch.gap > lease || watch.double > time.Minute {
+		t.Errorf("a rank had no member for %v, two for %v", watch.gap, watch.double)
 	}
 	moved := 0
 	for i := range f.keys {
 		key := w.key(i)
 		for _, m := range w.live() {
-			d, ok := m.wedge.Duty(key)
+			d, ok := m.wedge.Assignment(key)
 			if !ok {
 				continue
 			}
@@ -106,7 +106,7 @@ func TestAnotherLeaderTakesOver(t *testing.T) {
 			if !ok {
 				continue
 			}
-			if off := (d.Ref.Sub(was.Ref) + d.Interval/2) % d.Interval; (off - d.Interval/2).Abs() > time.Second {
+			if off := (d.IntervalStart.Sub(was.IntervalStart) + d.Interval/2) % d.Interval; (off - d.Interval/2).Abs() > time.Second {
 				moved++
 			}
 		}
@@ -116,27 +116,27 @@ func TestAnotherLeaderTakesOver(t *testing.T) {
 	}
 }
 
-// A leader dies and nobody takes over: the wedge ends with its leases, soon after one.
+// A leader dies and nobody takes over: the wedge ends soon after its leases.
 func TestWedgeEndsWithItsLeases(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sim.Config{Seed: 5}, wedge.Config{})
 	w.grow(64)
 	f := plant(w, 10)
-	f.become("enlisted", 2*time.Minute)
+	f.waitUntilServed("enlisted", 2*time.Minute)
 	w.Run(40 * time.Minute) // two leases
-	f.become("two leases later", time.Second)
+	f.waitUntilServed("two leases later", time.Second)
 	for _, l := range f.leaders {
 		if l.Up() {
 			l.Crash(false)
 		}
 	}
 	w.Run(5 * time.Minute)
-	if none, _ := f.right(); none > f.total()/8 {
+	if none, _ := f.wrongRanks(); none > f.total()/8 {
 		t.Errorf("%d ranks of %d are not served soon after their leaders died", none, f.total())
 	}
 	w.Run(20 * time.Minute)
 	if st := w.stats(); st.Records > 0 || st.Duties > 0 || st.Up+st.Down > 0 {
-		t.Errorf("25 minutes later %d records are left, %d duties, %d and %d edges", st.Records, st.Duties, st.Up, st.Down)
+		t.Errorf("25 minutes later %d memberships are left, %d assignments, %d and %d edges", st.Records, st.Duties, st.Up, st.Down)
 	}
 	w.Run(5 * time.Minute)
 	if st := w.stats(); st.Links > 0 {
@@ -144,14 +144,14 @@ func TestWedgeEndsWithItsLeases(t *testing.T) {
 	}
 }
 
-// Halves are parted, each goes on with a leader of its own, and the later term wins when
-// they meet; the other leader is told so by its application.
-func TestPartedWedges(t *testing.T) {
+// In a partition each side has a leader of its own. When the sides meet, the later term wins, and
+// the application tells the other leader.
+func TestAPartitionHasTwoLeaders(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sim.Config{Seed: 6}, wedge.Config{})
 	w.grow(64)
 	f := plant(w, 20)
-	f.become("enlisted", 2*time.Minute)
+	f.waitUntilServed("enlisted", 2*time.Minute)
 	var sides [2][]*sim.Host
 	half := map[*member]int{}
 	for i, m := range w.members {
@@ -163,8 +163,8 @@ func TestPartedWedges(t *testing.T) {
 	other := make([]*member, f.keys)
 	for i := range f.keys {
 		side := 1 - half[f.leaders[i]]
-		other[i] = w.members[2*f.dice.IntN(32)+side]
-		w.enlist(other[i], w.key(i), wedge.Order{Term: wedge.Term{Epoch: 1}, N: f.n[i], Words: []byte("words")})
+		other[i] = w.members[2*f.rng.IntN(32)+side]
+		w.enlist(other[i], w.key(i), wedge.Order{Term: wedge.Term{Epoch: 1}, N: f.n[i], Payload: []byte("words")})
 	}
 	w.Run(round)
 	// Each side serves every rank.
@@ -188,7 +188,7 @@ func TestPartedWedges(t *testing.T) {
 			}
 		})
 	}
-	f.become("healed", 2*round)
+	f.waitUntilServed("healed", 2*round)
 	w.Run(time.Hour)
-	f.become("an hour later", time.Second)
+	f.waitUntilServed("an hour later", time.Second)
 }

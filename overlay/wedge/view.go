@@ -2,33 +2,33 @@ package wedge
 
 import "tidings/overlay"
 
-// A View is a node's place in a key's wedge, for those who look from outside.
+// A View is a node's place in a key's wedge, for tests and observers.
 type View struct {
-	Leads    bool
-	Duty     Duty
-	Declines bool
-	// First and Ranks are the interval of ranks that the node parts among those below it
-	// and itself.
+	Leads      bool
+	Assignment Assignment
+	Declines   bool
+	// First and Ranks are the range of ranks that the node divides among the members below it and
+	// itself.
 	First, Ranks int
-	Parent       overlay.ID // zero: none
+	Parent       overlay.ID // zero: no parent
 	Children     []overlay.ID
 }
 
 // View returns the node's place in a key's wedge; ok is false if it has none.
 func (w *Wedge) View(key overlay.ID) (v View, ok bool) {
-	r := w.named(name(key))
+	r := w.byKey(shortKey(key))
 	if r == nil || r.order.key != key {
 		return View{}, false
 	}
 	v = View{
-		Leads: r.flags&leads != 0, Duty: r.duty(), Declines: r.flags&declines != 0,
+		Leads: r.flags&leads != 0, Assignment: r.assignment(), Declines: r.flags&declines != 0,
 		First: int(r.first), Ranks: int(r.ranks),
 	}
-	if l := w.numbered(r.parent); l != nil {
+	if l := w.linkAt(r.parent); l != nil {
 		v.Parent = l.contact.ID
 	}
 	for i := range r.edges {
-		if l := w.numbered(r.edges[i].link); l != nil {
+		if l := w.linkAt(r.edges[i].link); l != nil {
 			v.Children = append(v.Children, l.contact.ID)
 		}
 	}

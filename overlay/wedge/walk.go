@@ -8,13 +8,13 @@ import (
 	"tidings/overlay"
 )
 
-// countsLife is how long counts of members are used again: they change with every answer
-// of a contact, by little, and adding them up takes longer than to walk.
-const countsLife = 10 * time.Second
+// countsTTL is how long counts of members are reused. They change by little with every answer of a
+// contact, and computing them takes longer than a walk.
+const countsTTL = 10 * time.Second
 
-// count is how many members share the first d bits of the node's id.
+// count returns how many members share the first d bits of the node's id.
 func (w *Wedge) count(d int) int {
-	if now := w.clock.Now(); len(w.counts) == 0 || now.Sub(w.countsAt) >= countsLife {
+	if now := w.clock.Now(); len(w.counts) == 0 || now.Sub(w.countsAt) >= countsTTL {
 		w.counts, w.countsAt = w.counts[:0], now
 		for d := 0; ; d++ {
 			c := max(w.node.Count(d), 1)
@@ -27,10 +27,9 @@ func (w *Wedge) count(d int) int {
 	return w.counts[min(d, len(w.counts)-1)]
 }
 
-// split parts k ranks between the nearer and the farther of two halves that hold so many
-// members, and returns the share of the nearer. While there are not more ranks than
-// members, the nearest have one each. If there are, because somebody counted other
-// members than there are, each half takes its part of the surplus.
+// split divides k ranks between two halves with so many members, near being closer to the key, and
+// returns the share of the near half. If there are enough members, the nearest have one rank each.
+// If not, because somebody counted differently, each half gets ranks in proportion to its members.
 func split(k uint32, near, far int) uint32 {
 	if all := near + far; int(k) > all {
 		return uint32((int(k)*near + all/2) / all)
@@ -38,24 +37,23 @@ func split(k uint32, near, far int) uint32 {
 	return min(k, uint32(near))
 }
 
-// keeps says whether a half keeps the ranks it has though it should have others by now:
-// were they moved, so would be all that stand behind them, and each of those polls once
-// out of turn. So only what is off by more than one, and by more than an eighth, is
-// parted anew; but a few ranks are parted exactly, for then only they move.
-func keeps(k, has, should uint32) bool {
+// keepShare says whether a half keeps its ranks although it should have a different number. Moving
+// ranks shifts the turns of all members behind them, each of which then polls once out of turn. So
+// a share is kept if it is off by at most one or an eighth. Splits of MaxRanks ranks or fewer are
+// always exact, because only those few move.
+func keepShare(k, has, should uint32) bool {
 	off := max(has, should) - min(has, should)
 	return off == 0 || has <= k && k > MaxRanks && off <= max(1, should/8)
 }
 
-// walk parts a record's interval among the other halves, from the widest to the
-// narrowest, and this node: the ENLIST of Corona, §3.4, with ranks. All splits are made
-// as the counts are now, or, unless anew, only those that are far from that. Entries go
-// out for edges that are new or have changed; for all of them if they have a new order,
-// which how says.
-func (w *Wedge) walk(r *record, how wording, anew bool) {
-	w.begin(r)
-	if r.order.digit != 0 {
-		w.reach(r, how)
+// walk divides the range of a membership between the other halves, from the widest to the
+// narrowest, and this node: the ENLIST of Corona, §3.4, with ranks. If anew is set, all splits
+// follow the current counts; otherwise only splits that are far off change. Entries are sent for
+// new and changed edges, or for all edges if the order is new (detail).
+func (w *Wedge) walk(r *membership, detail orderDetail, anew bool) {
+	w.beginChange(r)
+	if r.order.digitBits != 0 {
+		w.walkLevels(r, detail)
 		return
 	}
 	edges := w.scratch[:0]
@@ -66,7 +64,7 @@ func (w *Wedge) walk(r *record, how wording, anew bool) {
 		if other == 0 {
 			continue
 		}
-		old := r.edge(d)
+		old := r.edgeAt(d)
 		share := w.share(r, old, d, k, own, other, anew)
 		nearer := w.self.Bit(d) == r.order.key.Bit(d)
 		e := edge{first: first, ranks: share, depth: uint16(d)}
@@ -80,15 +78,15 @@ func (w *Wedge) walk(r *record, how wording, anew bool) {
 			continue
 		}
 		if old != nil {
-			e.link, e.flags, e.missing = old.link, old.asked(), old.missing
+			e.link, e.flags, e.missing = old.link, old.flagsForRetry(), old.missing
 		}
 		edges = append(edges, e)
 	}
-	w.replaceEdges(r, edges, how)
+	w.replaceEdges(r, edges, detail)
 }
 
-// share is how many of k ranks go to the other half.
-func (w *Wedge) share(r *record, old *edge, d int, k uint32, own, other int, anew bool) uint32 {
+// share returns how many of k ranks go to the other half.
+func (w *Wedge) share(r *membership, old *edge, d int, k uint32, own, other int, anew bool) uint32 {
 	should := k - split(k, own, other)
 	if w.self.Bit(d) != r.order.key.Bit(d) {
 		should = split(k, other, own)
@@ -100,20 +98,20 @@ func (w *Wedge) share(r *record, old *edge, d int, k uint32, own, other int, ane
 	if old != nil {
 		has = old.ranks
 	}
-	if keeps(k, has, should) {
+	if keepShare(k, has, should) {
 		return has
 	}
 	return should
 }
 
-// replaceEdges puts new edges in the place of those a record has: ends those that are no
-// longer, finds children for those that have none, and tells those that have changed.
-func (w *Wedge) replaceEdges(r *record, edges []edge, how wording) {
+// replaceEdges replaces the edges of a membership. It ends edges that no longer exist, finds
+// children for edges that have none, and informs children whose edges changed.
+func (w *Wedge) replaceEdges(r *membership, edges []edge, detail orderDetail) {
 	for i := range r.edges {
 		old := &r.edges[i]
-		if old.link != none && !slices.ContainsFunc(edges, func(e edge) bool { return e.depth == old.depth }) {
-			w.queueEnd(w.numbered(old.link), r)
-			r.reset(old)
+		if old.link != noLink && !slices.ContainsFunc(edges, func(e edge) bool { return e.depth == old.depth }) {
+			w.queueEnd(w.linkAt(old.link), r)
+			r.forgetStatus(old)
 		}
 	}
 	w.scratch = edges
@@ -130,45 +128,46 @@ func (w *Wedge) replaceEdges(r *record, edges []edge, how wording) {
 			return o.depth == e.depth && o.first == e.first && o.ranks == e.ranks
 		})
 		switch {
-		case e.link == none:
-			w.employ(r, e, how)
-		case !same || how > bare || r.flags&stood != 0 && len(r.standIns(e.first, e.ranks)) > 0:
-			if how > bare { // another order, or for somebody who lacks it
-				r.reset(e)
+		case e.link == noLink:
+			w.findChild(r, e, detail)
+		case !same || detail > hashOnly || r.flags&standInsChanged != 0 && len(r.standIns(e.first, e.ranks)) > 0:
+			if detail > hashOnly { // the order, or some of it, is new to the child
+				r.forgetStatus(e)
 			} else {
-				r.keep(e)
+				r.keepStatus(e)
 			}
-			w.queueEntry(w.numbered(e.link), r, e, how)
+			w.queueEntry(w.linkAt(e.link), r, e, detail)
 		}
 	}
-	r.flags &^= stood
+	r.flags &^= standInsChanged
 }
 
-// employ gives an edge without a child one, if there is any.
-func (w *Wedge) employ(r *record, e *edge, how wording, except ...env.PeerID) {
-	kept := e.flags & (second | astray)
-	r.part(e)
+// findChild looks for a child for an edge without one, and tells the child if there is one.
+func (w *Wedge) findChild(r *membership, e *edge, detail orderDetail, except ...env.PeerID) {
+	kept := e.flags & (refusedOnce | childMovedBefore)
+	r.detach(e)
 	e.flags = kept
-	l := w.choose(r, e, except...)
-	if e.flags &^= astray; l != nil {
+	l := w.chooseChild(r, e, except...)
+	if e.flags &^= childMovedBefore; l != nil {
 		e.link = l.number
-		w.queueEntry(l, r, e, how)
+		w.queueEntry(l, r, e, detail)
 	}
 }
 
-// choose returns the link to a member of the half that an edge is for; nil: there is none. Of a half that
-// has fewer ranks than members, and whose members are known, it is the nearest, who has
-// one for itself; else keys spread over all that are known there. Who said that there is
-// another parent may be wrong, or lie, so the next time anybody may be asked.
-func (w *Wedge) choose(r *record, e *edge, except ...env.PeerID) *link {
+// chooseChild returns the link to a member of the half that an edge covers, or nil if none is
+// known. If the half has fewer ranks than members, and the leaf contains all of its members, the
+// nearest to the key is chosen, which serves one of the ranks itself. Otherwise the choice depends
+// on the key, so that keys spread over all known members. A member that claimed to have another
+// parent may be wrong or lying, so the choice after that is random.
+func (w *Wedge) chooseChild(r *membership, e *edge, except ...env.PeerID) *link {
 	d := int(e.depth)
-	except = append(except, w.shunned...)
+	except = append(except, w.blocked...)
 	var nearest *overlay.Contact
-	pick := name(r.order.key)
-	if e.flags&astray != 0 {
+	pick := shortKey(r.order.key)
+	if e.flags&childMovedBefore != 0 {
 		pick ^= w.rand.Uint64()
 	}
-	if leaf := w.node.Leaf(); d >= leaf.Depth() && int(e.ranks) < w.count(d)-w.count(d+1) && e.flags&astray == 0 {
+	if leaf := w.node.Leaf(); d >= leaf.Depth() && int(e.ranks) < w.count(d)-w.count(d+1) && e.flags&childMovedBefore == 0 {
 		for _, c := range leaf.Members() {
 			if w.self.Common(c.ID) == d && !slices.Contains(except, c.Peer.ID) &&
 				(nearest == nil || overlay.Nearer(r.order.key, c.ID, nearest.ID)) {
@@ -185,22 +184,22 @@ func (w *Wedge) choose(r *record, e *edge, except ...env.PeerID) *link {
 	return w.link(nearest)
 }
 
-// replace finds another child for an edge whose child has refused; the second that
-// refuses leaves its ranks to this node, until the next round.
-func (w *Wedge) replace(r *record, e *edge) {
-	w.begin(r)
-	l := w.numbered(e.link)
+// replaceChild finds another child for an edge whose child has refused. After a second refusal this
+// node serves the ranks until its next round.
+func (w *Wedge) replaceChild(r *membership, e *edge) {
+	w.beginChange(r)
+	l := w.linkAt(e.link)
 	was := l.peer.ID
-	w.queueEnd(l, r) // it may have an earlier order from here
-	if e.flags&second != 0 {
-		r.part(e)
+	w.queueEnd(l, r) // the child may still have an earlier order from this node
+	if e.flags&refusedOnce != 0 {
+		r.detach(e)
 		w.stats.Adopted++
 		return
 	}
-	e.flags |= second
-	w.employ(r, e, bare, was)
-	if e.link == none {
-		e.flags &^= second
+	e.flags |= refusedOnce
+	w.findChild(r, e, hashOnly, was)
+	if e.link == noLink {
+		e.flags &^= refusedOnce
 		w.stats.Adopted++
 	}
 }

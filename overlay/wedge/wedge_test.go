@@ -11,8 +11,8 @@ import (
 	"tidings/sim"
 )
 
-// The ENLIST walk of Corona, §3.4, with ranks: exactly the n nearest members serve, each
-// its own rank, whoever leads; and it takes a message for each but the leader.
+// The ENLIST walk of Corona, §3.4, with ranks: exactly the n nearest members serve, each its own
+// rank, whoever leads, and there is one entry for each member other than the leader.
 func TestNearestHaveTheirRanks(t *testing.T) {
 	t.Parallel()
 	members, keys := longtest.Pick(96, 220), longtest.Pick(100, 300)
@@ -26,7 +26,7 @@ func TestNearestHaveTheirRanks(t *testing.T) {
 		n[i] = 1 + dice.IntN(members)
 		leaders = append(leaders, w.members[dice.IntN(members)])
 		w.enlist(leaders[i], w.key(i), wedge.Order{
-			Term: wedge.Term{Seq: 1}, N: n[i], Ref: ref, Words: []byte("words"),
+			Term: wedge.Term{Seq: 1}, N: n[i], IntervalStart: ref, Payload: []byte("words"),
 		})
 	}
 	w.Run(time.Minute)
@@ -35,25 +35,25 @@ func TestNearestHaveTheirRanks(t *testing.T) {
 	for i := range n {
 		key := w.key(i)
 		for rank, m := range w.nearest(key) {
-			d, ok := m.wedge.Duty(key)
-			if ok != (rank < n[i]) || ok && (d.Ranks.Len() != 1 || d.Ranks.At(0) != rank || d.Of != n[i]) {
-				t.Errorf("key %d: the member of rank %d of %d serves %v of %d (%v)", i, rank, n[i], d.Ranks, d.Of, ok)
+			d, ok := m.wedge.Assignment(key)
+			if ok != (rank < n[i]) || ok && (d.Ranks.Len() != 1 || d.Ranks.At(0) != rank || d.N != n[i]) {
+				t.Errorf("key %d: the member of rank %d of %d serves %v of %d (%v)", i, rank, n[i], d.Ranks, d.N, ok)
 			}
-			if told, ok2 := m.serves[key]; ok2 != ok || ok && (told.Ranks != d.Ranks || string(told.Words) != "words") {
+			if told, ok2 := m.serves[key]; ok2 != ok || ok && (told.Ranks != d.Ranks || string(told.Payload) != "words") {
 				t.Errorf("key %d: the member of rank %d was told %v", i, rank, told)
 			}
 			if ok {
-				late, latest = late+d.Ref.Sub(ref).Abs(), max(latest, d.Ref.Sub(ref).Abs())
+				late, latest = late+d.IntervalStart.Sub(ref).Abs(), max(latest, d.IntervalStart.Sub(ref).Abs())
 			}
 			v, ok := m.wedge.View(key)
 			if !ok {
 				continue
 			}
-			if v.Duty.Ranks.Len() == 0 && !v.Leads {
+			if v.Assignment.Ranks.Len() == 0 && !v.Leads {
 				relays++
 			}
 			edges += len(v.Children)
-			if v.Duty.Ranks.Len() > 0 {
+			if v.Assignment.Ranks.Len() > 0 {
 				steps := w.steps(m, key)
 				serving++
 				depth += steps
@@ -71,19 +71,19 @@ func TestNearestHaveTheirRanks(t *testing.T) {
 	if int(st.Entries) > total+3*keys || st.Refused > 0 {
 		t.Errorf("%d entries for %d ranks of %d keys, %d refused", st.Entries, total, keys, st.Refused)
 	}
-	w.sound()
+	w.checkDigests()
 
-	// The phase is known better when the links have been used.
+	// The phase is more precise when the links have been used.
 	first := late / time.Duration(total)
 	late, latest = 0, 0
 	for i := range n {
-		w.enlist(leaders[i], w.key(i), wedge.Order{Term: wedge.Term{Seq: 2}, N: n[i], Ref: ref, Words: []byte("words")})
+		w.enlist(leaders[i], w.key(i), wedge.Order{Term: wedge.Term{Seq: 2}, N: n[i], IntervalStart: ref, Payload: []byte("words")})
 	}
 	w.Run(time.Minute)
 	for i := range n {
 		for _, m := range w.nearest(w.key(i))[:n[i]] {
-			d, _ := m.wedge.Duty(w.key(i))
-			late, latest = late+d.Ref.Sub(ref).Abs(), max(latest, d.Ref.Sub(ref).Abs())
+			d, _ := m.wedge.Assignment(w.key(i))
+			late, latest = late+d.IntervalStart.Sub(ref).Abs(), max(latest, d.IntervalStart.Sub(ref).Abs())
 		}
 	}
 	late /= time.Duration(total)
@@ -91,10 +91,10 @@ func TestNearestHaveTheirRanks(t *testing.T) {
 	if first > 150*time.Millisecond || late > 60*time.Millisecond || latest > 300*time.Millisecond {
 		t.Errorf("the reference phase is off by %v at first, then by %v, at most %v", first, late, latest)
 	}
-	w.sound()
+	w.checkDigests()
 }
 
-// steps is how many edges a member is below the leader.
+// steps counts the edges from a member up to the leader.
 func (w *world) steps(m *member, key overlay.ID) (steps int) {
 	for {
 		v, ok := m.wedge.View(key)
@@ -110,7 +110,7 @@ func (w *world) steps(m *member, key overlay.ID) (steps int) {
 	}
 }
 
-// One seed gives one run.
+// A seed determines the run.
 func TestRunsAreTheSame(t *testing.T) {
 	t.Parallel()
 	run := func() uint64 {

@@ -14,7 +14,7 @@ import (
 	"tidings/sim"
 )
 
-// A world has members with overlay and wedge. What they serve is seen from outside.
+// A world has members with overlay and wedge, and observes what they serve.
 type world struct {
 	*sim.World
 	t       testing.TB
@@ -34,18 +34,18 @@ func newWorld(t testing.TB, c sim.Config, cfg wedge.Config) *world {
 	return w
 }
 
-// grow adds members, one a tenth of a second, and lets them settle.
+// grow adds members, one every tenth of a second, and waits until they are stable.
 func (w *world) grow(n int) {
 	for i := range n {
 		m := w.member()
 		w.After(time.Duration(i+1)*100*time.Millisecond, m.start)
 	}
 	w.Run(time.Duration(n) * 100 * time.Millisecond)
-	w.counted()
+	w.waitForCounts()
 }
 
-// counted lets time pass until all members count right.
-func (w *world) counted() {
+// counted waits until all counts of members are right.
+func (w *world) waitForCounts() {
 	w.t.Helper()
 	right := func() bool {
 		live := w.live()
@@ -79,7 +79,7 @@ func (w *world) key(i int) overlay.ID {
 	return overlay.Key(w.network.Name, fmt.Sprintf("https://feed%d.example/", i))
 }
 
-// live are the members that are up and have joined.
+// live returns the members that are up and have joined.
 func (w *world) live() (of []*member) {
 	for _, m := range w.members {
 		if m.Up() && m.overlay.State() == overlay.Active {
@@ -89,7 +89,7 @@ func (w *world) live() (of []*member) {
 	return of
 }
 
-// nearest are the live members in their order of distance to a key.
+// nearest returns the live members by their distance to a key.
 func (w *world) nearest(key overlay.ID) []*member {
 	of := w.live()
 	slices.SortFunc(of, func(a, b *member) int {
@@ -114,11 +114,11 @@ func (w *world) enlist(m *member, key overlay.ID, o wedge.Order) {
 	})
 }
 
-// servers returns who serves each rank of a key.
+// servers returns the members that serve each rank of a key.
 func (w *world) servers(key overlay.ID) map[int][]*member {
 	of := map[int][]*member{}
 	for _, m := range w.live() {
-		d, ok := m.wedge.Duty(key)
+		d, ok := m.wedge.Assignment(key)
 		if !ok {
 			continue
 		}
@@ -129,7 +129,7 @@ func (w *world) servers(key overlay.ID) map[int][]*member {
 	return of
 }
 
-// gaps counts the ranks of a key that nobody serves, and those that several do.
+// gaps counts the ranks of a key that nobody serves, and those that several members serve.
 func (w *world) gaps(key overlay.ID, n int) (none, twice int) {
 	servers := w.servers(key)
 	for rank := range n {
@@ -143,19 +143,18 @@ func (w *world) gaps(key overlay.ID, n int) (none, twice int) {
 	return none, twice
 }
 
-// evenness is the mean wait for the next poll of a key, as a part of what it would be if
-// n polls were even.
+// evenness returns the mean wait for the next poll of a key, relative to n evenly spaced polls.
 func (w *world) evenness(key overlay.ID, n int) float64 {
 	var at []time.Duration
 	var interval time.Duration
 	for _, m := range w.live() {
-		d, ok := m.wedge.Duty(key)
+		d, ok := m.wedge.Assignment(key)
 		if !ok {
 			continue
 		}
 		interval = d.Interval
 		for i := range d.Ranks.Len() {
-			next := d.Ref.Add(time.Duration(wedge.Phase(d.Ranks.At(i), d.Of) * float64(interval)))
+			next := d.IntervalStart.Add(time.Duration(wedge.Phase(d.Ranks.At(i), d.N) * float64(interval)))
 			off := next.Sub(w.Now()) % interval
 			if off < 0 {
 				off += interval
@@ -178,7 +177,7 @@ func (w *world) evenness(key overlay.ID, n int) float64 {
 	return sum / (2 * float64(interval)) / (float64(interval) / float64(2*n))
 }
 
-// stats are the counters of all members together.
+// stats returns the sum of the counters of all members.
 func (w *world) stats() (sum wedge.Stats) {
 	for _, m := range w.live() {
 		st := m.wedge.Stats()
@@ -204,8 +203,8 @@ func (w *world) stats() (sum wedge.Stats) {
 	return sum
 }
 
-// sound checks that all digests are what the edges make them.
-func (w *world) sound() {
+// sound checks that all digests match the edges.
+func (w *world) checkDigests() {
 	w.t.Helper()
 	for _, m := range w.live() {
 		if err := m.wedge.Check(); err != nil {
@@ -214,22 +213,22 @@ func (w *world) sound() {
 	}
 }
 
-// A member is a host with overlay and wedge, and the application of the latter.
+// A member is a host with overlay and wedge, and the application of the wedge.
 type member struct {
 	*sim.Host
 	w       *world
 	overlay *overlay.Node
 	wedge   *wedge.Wedge
-	serves  map[overlay.ID]wedge.Duty // as told by Serve and Release
-	refuses map[overlay.ID]bool       // to serve
-	invalid map[overlay.ID]bool       // to hold an order for valid
-	level   map[overlay.ID]int        // to which it wants a wedge to reach; absent: no further
-	got     []string                  // brought by Delivered
-	word    map[overlay.ID][]byte     // what it hands on: of what it serves, the last that came; nil: nothing
+	serves  map[overlay.ID]wedge.Assignment // according to Serve and Release
+	refuses map[overlay.ID]bool             // keys whose assignments it declines
+	invalid map[overlay.ID]bool             // keys whose orders it finds invalid
+	level   map[overlay.ID]int              // the level that it wants a wedge to reach; absent: no further
+	got     []string                        // received by Delivered
+	catchUp map[overlay.ID][]byte           // its catch-up messages: the last broadcast for each key that it serves; nil: none
 }
 
 func (m *member) start() {
-	m.serves = map[overlay.ID]wedge.Duty{}
+	m.serves = map[overlay.ID]wedge.Assignment{}
 	if m.refuses == nil {
 		m.refuses, m.invalid = map[overlay.ID]bool{}, map[overlay.ID]bool{}
 	}
@@ -255,7 +254,7 @@ func (m *member) Level(key overlay.ID) int {
 	return 64
 }
 
-func (m *member) Serve(key overlay.ID, d wedge.Duty) {
+func (m *member) Serve(key overlay.ID, d wedge.Assignment) {
 	if m.serves != nil {
 		m.serves[key] = d
 	}
@@ -268,16 +267,16 @@ func (m *member) Release(key overlay.ID) {
 	delete(m.serves, key)
 }
 
-func (m *member) Handoff(key overlay.ID) []byte { return m.word[key] }
+func (m *member) CatchUp(key overlay.ID) []byte { return m.catchUp[key] }
 
-func (m *member) Delivered(key overlay.ID, _ env.PeerID, payload []byte) {
-	m.got = append(m.got, string(payload))
-	if _, serves := m.serves[key]; serves && m.word != nil {
-		m.word[key] = payload
+func (m *member) Delivered(key overlay.ID, _ env.PeerID, message []byte) {
+	m.got = append(m.got, string(message))
+	if _, serves := m.serves[key]; serves && m.catchUp != nil {
+		m.catchUp[key] = message
 	}
 }
 
-// A corridor joins the two layers.
+// A corridor passes messages to the two layers.
 type corridor struct{ *member }
 
 func (c corridor) Run(now time.Time) time.Time {
@@ -301,4 +300,4 @@ func (c corridor) Found(peer env.Peer)      { c.overlay.Found(peer) }
 func (c corridor) Reachable(addrs []string) { c.overlay.Reachable(addrs) }
 func (c corridor) PeerDown(peer env.PeerID) { c.overlay.PeerDown(peer) }
 
-func newDice(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
+func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }

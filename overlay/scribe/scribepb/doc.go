@@ -1,3 +1,3 @@
 // Package scribepb is generated from scribe.proto, the wire specification of
-// what the nodes of a tree say to each other; read that instead.
+// messages between the nodes of a tree; read that instead.
 package scribepb

@@ -1,3 +1,3 @@
-// Package wedgepb is generated from wedge.proto, the wire specification of
-// what the nodes of a tree say to each other; read that instead.
+// Package wedgepb is generated from wedge.proto, the wire specification of the
+// messages between the members of a wedge; read that instead.
 package wedgepb

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// All ranks are given out, nobody of a half that has members is left out while others
-// have two, and the nearer half has its ranks first.
+// All ranks are given out, every member has a rank before another has two, and the nearer half has
+// its ranks first.
 func TestSplit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k := uint32(rapid.IntRange(0, 3000).Draw(t, "ranks"))
@@ -38,14 +38,14 @@ func TestSplitsAreKept(t *testing.T) {
 		{100, 50, 50, true},
 		{100, 50, 51, true},
 		{100, 50, 56, true},  // an eighth
-		{100, 50, 58, false}, // more
+		{100, 50, 58, false}, // more than an eighth
 		{100, 9, 10, true},
 		{100, 8, 10, false},
-		{4, 1, 2, false}, // few: exactly
+		{4, 1, 2, false}, // few ranks: exact
 		{4, 2, 2, true},
 		{10, 11, 10, false}, // more than there are
 	} {
-		if got := keeps(c.k, c.has, c.should); got != c.want {
+		if got := keepShare(c.k, c.has, c.should); got != c.want {
 			t.Errorf("of %d ranks a half has %d and should have %d: kept %v", c.k, c.has, c.should, got)
 		}
 	}
@@ -69,7 +69,7 @@ func TestStandIns(t *testing.T) {
 		{"and the next", []uint32{3, 3}, []uint32{3, 10, 11}, []uint32{3, 3, 3}},
 		{"all willing again", []uint32{3, 7}, nil, nil},
 	} {
-		if got := standIns(n, c.have, c.declined); !slices.Equal(got, c.want) {
+		if got := assignStandIns(n, c.have, c.declined); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v after %v, want %v", c.name, got, c.have, c.want)
 		}
 	}
@@ -78,11 +78,11 @@ func TestStandIns(t *testing.T) {
 		phases := rapid.SliceOfN(rapid.Uint32Range(0, n-1), 0, maxStandIns)
 		declined, have := ranks.Draw(t, "declined"), phases.Draw(t, "have")
 		slices.Sort(declined)
-		next := standIns(n, have, declined)
+		next := assignStandIns(n, have, declined)
 		if len(next) > maxStandIns {
 			t.Fatalf("%d stand-ins", len(next))
 		}
-		if again := standIns(n, next, declined); !slices.Equal(again, next) {
+		if again := assignStandIns(n, next, declined); !slices.Equal(again, next) {
 			t.Fatalf("%v become %v although nothing changed", next, again)
 		}
 		for i, phase := range next {

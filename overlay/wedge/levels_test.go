@@ -10,9 +10,9 @@ import (
 	"tidings/sim"
 )
 
-// "A channel with polling level l is polled by all nodes with at least l matching prefix
-// digits in their identifiers." (Corona, §3.2.) A level more or less takes a round for each
-// step; phases are spread at random; and each member is asked by one parent.
+// "A channel with polling level l is polled by all nodes with at least l matching prefix digits in
+// their identifiers." (Corona, §3.2.) Each change of the level by one takes a round; phases are
+// random; and each member has one parent.
 func TestLevelsReachTheirMembers(t *testing.T) {
 	t.Parallel()
 	const maintenance = 2 * time.Minute
@@ -24,7 +24,7 @@ func TestLevelsReachTheirMembers(t *testing.T) {
 		for i := range keys {
 			key := w.key(i)
 			leaders[key] = w.nearest(key)[0]
-			w.enlist(leaders[key], key, wedge.Order{Term: wedge.Term{Seq: 1}, N: 1, Reach: digit, Words: []byte("words")})
+			w.enlist(leaders[key], key, wedge.Order{Term: wedge.Term{Seq: 1}, N: 1, DigitBits: digit, Payload: []byte("words")})
 		}
 		want := func(level int) {
 			for _, m := range w.members {
@@ -34,11 +34,11 @@ func TestLevelsReachTheirMembers(t *testing.T) {
 				}
 			}
 		}
-		// wrong counts the members that serve and should not, or should and do not.
+		// wrong counts the members that serve and should not, or should serve and do not.
 		wrong := func(level int) (wrong, serving int) {
 			for key, leader := range leaders {
 				for _, m := range w.live() {
-					_, serves := m.wedge.Duty(key)
+					_, serves := m.wedge.Assignment(key)
 					if serves {
 						serving++
 					}
@@ -64,11 +64,11 @@ func TestLevelsReachTheirMembers(t *testing.T) {
 			if !ok {
 				t.Errorf("digits of %d bits, level %d: %d members are wrong", digit, level, n)
 			}
-			w.sound()
+			w.checkDigests()
 			before = level
 		}
 
-		// At rest: phases are random, messages reach all, and little is sent.
+		// In a stable network phases are random, broadcasts reach all, and little is sent.
 		w.SetFaults(sim.Faults{})
 		even := 0.
 		for key, leader := range leaders {
@@ -77,7 +77,7 @@ func TestLevelsReachTheirMembers(t *testing.T) {
 				m.got = nil
 			}
 			leader.Do(func() {
-				if err := leader.wedge.Down(key, []byte("news")); err != nil {
+				if err := leader.wedge.Broadcast(key, []byte("news")); err != nil {
 					t.Error(err)
 				}
 			})
@@ -93,11 +93,11 @@ func TestLevelsReachTheirMembers(t *testing.T) {
 		st := w.stats()
 		w.Run(20 * time.Minute)
 		after := w.stats()
-		t.Logf("ten rounds of quiet: %d entries for %d duties", after.Entries-st.Entries, after.Duties)
+		t.Logf("ten rounds of quiet: %d entries for %d assignments", after.Entries-st.Entries, after.Duties)
 
-		// A new term changes nobody's duty but its words, and a death is repaired.
+		// A new term changes only the payload of assignments, and a death is repaired.
 		for key, leader := range leaders {
-			w.enlist(leader, key, wedge.Order{Term: wedge.Term{Seq: 2}, N: 1, Reach: digit, Words: []byte("others")})
+			w.enlist(leader, key, wedge.Order{Term: wedge.Term{Seq: 2}, N: 1, DigitBits: digit, Payload: []byte("others")})
 		}
 		w.Run(time.Minute)
 		if n, _ := wrong(0); n > 0 {
@@ -112,6 +112,6 @@ func TestLevelsReachTheirMembers(t *testing.T) {
 			n, _ := wrong(0)
 			t.Errorf("digits of %d bits: after deaths %d members are wrong", digit, n)
 		}
-		w.sound()
+		w.checkDigests()
 	}
 }

@@ -1,0 +1,304 @@
+package wedge
+
+import (
+	"slices"
+	"time"
+
+	"tidings/internal/env"
+	"tidings/internal/wire"
+	"tidings/overlay"
+	"tidings/overlay/wedge/wedgepb"
+)
+
+// onBatch handles a batch once, and acknowledges it.
+func (w *Wedge) onBatch(from env.PeerID, b *wedgepb.Batch) error {
+	l := w.links[from]
+	if len(b.Record) > 0 {
+		c, err := w.node.OpenRecord(b.Record)
+		if err != nil || c.Peer.ID != from {
+			w.stats.Garbage++
+			return env.ErrFrame
+		}
+		if l = w.linkFor(c, b); l == nil {
+			w.stats.Garbage++
+			return env.ErrFrame
+		}
+	}
+	if l == nil && len(b.Entries) > 0 {
+		c := w.node.Contact(from)
+		if c == nil || !c.Member {
+			w.sendAck(env.Peer{ID: from}, &wedgepb.Ack{Number: b.Number, UnknownSender: true})
+			return nil
+		}
+		l = w.link(c)
+	}
+	if l == nil { // the batch concerns edges that no longer exist
+		w.sendAck(env.Peer{ID: from}, &wedgepb.Ack{Number: b.Number})
+		return nil
+	}
+	if b.Life == l.peerLife && b.Number <= l.lastBatch {
+		if b.Number == l.lastBatch && l.lastAck != nil {
+			w.stats.Control++
+			w.net.Send(l.peer, env.Control, l.lastAck)
+		}
+		return nil
+	}
+	l.dead = false
+	l.peerLife, l.lastBatch, l.used = b.Life, b.Number, w.clock.Now()
+	ack := &wedgepb.Ack{Number: b.Number}
+	for _, key := range b.Ends {
+		w.onEnd(l, key)
+	}
+	for _, key := range b.Leaves {
+		w.onLeave(l, key)
+	}
+	waited := time.Duration(b.WaitedMs) * time.Millisecond
+	for _, e := range b.Entries {
+		if refusal := w.onEntry(l, e, waited); refusal != wedgepb.Refusal_NONE {
+			w.stats.Refused++
+			ack.Refusals = append(ack.Refusals, &wedgepb.Refusal{Key: e.Key, Kind: refusal})
+		}
+	}
+	for _, t := range b.Statuses {
+		w.onStatus(l, t)
+	}
+	if b.ListEnd != 0 && b.ListEnd == l.listFor {
+		w.endList(l)
+	}
+	l.lastAck = w.sendAck(l.peer, ack)
+	return nil
+}
+
+// linkFor returns the link to the sender of a batch. It makes one only if the batch has entries.
+func (w *Wedge) linkFor(c *overlay.Contact, b *wedgepb.Batch) *link {
+	if !c.Member || c.ID == w.self {
+		return nil
+	}
+	if l := w.links[c.Peer.ID]; l != nil || len(b.Entries) > 0 {
+		return w.link(c)
+	}
+	return nil
+}
+
+func (w *Wedge) sendAck(to env.Peer, ack *wedgepb.Ack) []byte {
+	w.stats.Control++
+	frame := wire.AppendFrame(nil, wire.Wedge, &wedgepb.Message{Body: &wedgepb.Message_Ack{Ack: ack}})
+	w.net.Send(to, env.Control, frame)
+	return frame
+}
+
+// onEntry accepts an edge from a parent, or says why not. If the node has another parent of the
+// same term, the later entry wins, because a parent that changes the tree tells everyone affected.
+func (w *Wedge) onEntry(l *link, e *wedgepb.Entry, waited time.Duration) (refusal wedgepb.Refusal_Kind) {
+	if w.node.State() != overlay.Active {
+		return wedgepb.Refusal_FULL
+	}
+	r := w.byKey(e.Key)
+	o, ok := w.orderOf(e, r)
+	switch {
+	case !ok:
+		return wedgepb.Refusal_NEED_PAYLOAD
+	case !w.validEntry(l, o, e):
+		return wedgepb.Refusal_INVALID
+	case (r == nil || r.parent != l.number) && !w.hasRoom(l, r == nil):
+		return wedgepb.Refusal_FULL
+	case r != nil:
+		if refusal := w.refusal(r, l, o, e.Listed); refusal != wedgepb.Refusal_NONE {
+			return refusal
+		}
+	}
+	if (r == nil || o != r.order) && !w.app.Valid(o.key, o.term, o.payload) {
+		return wedgepb.Refusal_INVALID
+	}
+	detail := hashOnly
+	switch {
+	case e.Order.GetHasPayload() && (r == nil || r.order.payloadHash != o.payloadHash):
+		detail = withPayload
+	case o != r.order:
+		detail = withoutPayload
+	}
+	if r == nil {
+		r = w.newMembership(o)
+	}
+	w.acceptEntry(l, r, o, e, waited, detail)
+	return wedgepb.Refusal_NONE
+}
+
+// refusal returns the reason why a membership cannot accept an order from a parent, or NONE.
+func (w *Wedge) refusal(r *membership, l *link, o *order, listed bool) (kind wedgepb.Refusal_Kind) {
+	switch later := o.term.Compare(r.order.term); {
+	case r.order.key != o.key:
+		return wedgepb.Refusal_INVALID
+	case later < 0:
+		return wedgepb.Refusal_LATER_TERM
+	case later == 0 && (o != r.order || r.flags&leads != 0): // two different orders of one term
+		return wedgepb.Refusal_INVALID
+	case later == 0 && (listed || r.order.digitBits != 0 && !w.linkAt(r.parent).lost()) && r.parent != noLink && r.parent != l.number:
+		return wedgepb.Refusal_HAS_PARENT
+	}
+	return wedgepb.Refusal_NONE
+}
+
+// validEntry checks that the sender is above this node as the walk prescribes, that the network can
+// serve so many ranks, and that every rank has a phase.
+func (w *Wedge) validEntry(l *link, o *order, e *wedgepb.Entry) bool {
+	end := e.First + e.Ranks
+	standIns := uint32(0)
+	if end > o.n {
+		standIns = end - max(e.First, o.n)
+	}
+	return l.common+1 == int(e.Depth) &&
+		int64(o.n) <= ranksPerMember*int64(w.count(0)) &&
+		int(standIns) == len(e.StandIns) && end <= o.n+maxStandIns &&
+		!slices.ContainsFunc(e.StandIns, func(rank uint32) bool { return rank >= o.n })
+}
+
+// hasRoom says whether the node has room for another edge from a peer, and for a new membership if
+// the key is new.
+func (w *Wedge) hasRoom(l *link, fresh bool) bool {
+	limit := maxMemberships
+	if l.common < w.node.Leaf().Depth() {
+		limit /= outsideShare
+	}
+	return l.childOf < limit && !(fresh && len(w.active) >= maxMemberships)
+}
+
+// acceptEntry makes an entry the membership's edge to its parent, and continues the walk. Children
+// are told as much of the order as was new at this node.
+func (w *Wedge) acceptEntry(l *link, r *membership, o *order, e *wedgepb.Entry, waited time.Duration, detail orderDetail) {
+	w.beginChange(r)
+	fresh := r.ranks == 0 || r.order.digitBits != o.digitBits
+	anew := r.ranks != e.Ranks || int(r.depth) != int(e.Depth) || o != r.order
+	if r.parent != l.number {
+		w.leaveParent(r)
+		if l.childOf == 0 {
+			l.renewedAt = w.clock.Now()
+		}
+		w.setParent(r, l)
+		r.reported, r.flags = 0, r.flags&^reportedMissing
+		if e.Listed {
+			r.reported = neverReported // the parent may remember an earlier report
+		}
+	} else if !e.Listed && (r.reported != 0 || r.flags&reportedMissing != 0) {
+		r.reported = neverReported // the parent may have missed a report, or have kept an earlier one
+	}
+	if o != r.order {
+		w.setOrder(r, o)
+	}
+	r.flags &^= leads | inGrace
+	r.listRound = l.round
+	r.depth, r.first, r.ranks = uint16(e.Depth), e.First, e.Ranks
+	if o.digitBits != 0 && fresh {
+		r.level = w.sharedDigits(o)
+	}
+	if len(e.StandIns) > 0 || r.extra != nil {
+		if x := r.ensureExtra(); !slices.Equal(x.standIns, e.StandIns) {
+			x.standIns = slices.Clone(e.StandIns)
+			r.flags |= standInsChanged
+		}
+	}
+	w.setIntervalStart(r, time.Duration(e.AgeMs)*time.Millisecond+waited)
+	w.walk(r, detail, anew)
+}
+
+// setIntervalStart sets the start of the interval, unless the difference from the known one is
+// within startTolerance. Only the phase matters, not which interval it is.
+func (w *Wedge) setIntervalStart(r *membership, age time.Duration) {
+	if r.order.digitBits != 0 { // each member has its own start
+		if r.intervalStart == 0 {
+			r.intervalStart = w.clock.Now().UnixNano() - w.rand.Int64N(int64(r.order.interval))
+		}
+		return
+	}
+	ref := w.clock.Now().Add(-age).UnixNano()
+	off := (time.Duration(ref-r.intervalStart) % r.order.interval).Abs()
+	if r.intervalStart == 0 || min(off, r.order.interval-off) > startTolerance {
+		r.intervalStart = ref
+	}
+}
+
+// onEnd handles the end of an edge from a parent. The edges below end at once, and the assignment
+// ends if no other parent appears.
+func (w *Wedge) onEnd(l *link, key uint64) {
+	if r := w.byKey(key); r != nil && r.parent == l.number {
+		w.loseParent(r)
+	}
+}
+
+// onLeave handles the end of an edge to a child that has another parent.
+func (w *Wedge) onLeave(l *link, key uint64) {
+	if r := w.byKey(key); r != nil {
+		w.childLeft(r, r.edgeTo(l))
+	}
+}
+
+// childLeft detaches a child that has another parent. If that parent is right, this node will soon
+// lose its own or get other ranks. Otherwise this node asks the child again in the next round.
+func (w *Wedge) childLeft(r *membership, e *edge) {
+	if e != nil {
+		w.beginChange(r)
+		r.detach(e)
+		e.flags = childMoved
+	}
+}
+
+// onAck handles the acknowledgement of a batch, with the refusals of its entries.
+func (w *Wedge) onAck(l *link, m *wedgepb.Ack) {
+	if l == nil || l.inFlight == nil || l.inFlight.batch.Number != m.Number {
+		return
+	}
+	if m.UnknownSender {
+		l.issueKnown = 0
+		if l.inFlight.tries < giveUpTries {
+			w.sendBatch(l, w.clock.Now())
+		}
+		return
+	}
+	if l.inFlight.tries == 1 {
+		l.updateRTT(w.clock.Now().Sub(l.inFlight.made))
+	}
+	sent := l.inFlight.batch.Entries
+	l.issueKnown = w.node.Self().Issued
+	l.inFlight = nil
+	for _, e := range sent {
+		if e.Order.GetHasPayload() && !slices.ContainsFunc(m.Refusals, func(a *wedgepb.Refusal) bool { return a.Key == e.Key }) {
+			w.sendCatchUp(l, e.Key)
+		}
+	}
+	for _, a := range m.Refusals {
+		if slices.ContainsFunc(sent, func(e *wedgepb.Entry) bool { return e.Key == a.Key }) {
+			w.onRefusal(l, a)
+		}
+	}
+	if len(l.queue) > 0 {
+		w.flushNow(l)
+	}
+}
+
+// onRefusal reacts to a child that refused an entry.
+func (w *Wedge) onRefusal(l *link, a *wedgepb.Refusal) {
+	r := w.byKey(a.Key)
+	if r == nil {
+		return
+	}
+	e := r.edgeTo(l)
+	if e == nil {
+		return
+	}
+	switch a.Kind {
+	case wedgepb.Refusal_NEED_PAYLOAD:
+		if e.flags&payloadSent != 0 { // the child was given the payload, and asks again
+			w.replaceChild(r, e)
+			return
+		}
+		e.flags |= payloadSent
+		w.queueEntry(l, r, e, withPayload)
+	case wedgepb.Refusal_HAS_PARENT, wedgepb.Refusal_LATER_TERM:
+		w.childLeft(r, e)
+	case wedgepb.Refusal_FULL:
+		w.block(l)
+		w.replaceChild(r, e)
+	default:
+		w.replaceChild(r, e)
+	}
+}

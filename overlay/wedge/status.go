@@ -1,0 +1,197 @@
+package wedge
+
+import (
+	"slices"
+	"time"
+
+	"tidings/overlay"
+	"tidings/overlay/wedge/wedgepb"
+)
+
+// missing counts the ranks of a membership's range that nobody serves, as far as the node knows.
+// The ranks of an edge count as served until its child reports otherwise.
+func (r *membership) missing() uint32 {
+	m := r.assignedRanks(nil) - uint32(r.serving().Len())
+	for i := range r.edges {
+		m += r.edges[i].missing
+	}
+	return m
+}
+
+// declined counts the ranks of the range whose members declined, and returns the first maxStandIns
+// of them.
+func (r *membership) declined() (count uint32, ranks []uint32) {
+	if r.flags&declines != 0 {
+		count = r.assignedRanks(func(rank uint32) {
+			if len(ranks) < maxStandIns {
+				ranks = append(ranks, rank)
+			}
+		})
+	}
+	if r.extra != nil {
+		for _, b := range r.extra.declinedBelow {
+			count += b.count
+			ranks = append(ranks, b.ranks...)
+		}
+	}
+	slices.Sort(ranks)
+	return count, ranks[:min(len(ranks), maxStandIns)]
+}
+
+// updateStatus queues a status for the parent if the number of missing ranks differs from the last
+// report. At the leader it plans stand-ins instead.
+func (w *Wedge) updateStatus(r *membership) {
+	switch {
+	case r.order.digitBits != 0: // nobody counts the members of a wedge of levels
+	case r.flags&leads != 0:
+		if r.flags&declines != 0 || r.extra != nil && len(r.extra.declinedBelow)+len(r.extra.standIns) > 0 {
+			w.planStandIns(r)
+		}
+	case r.parent != noLink && r.flags&statusQueued == 0 && r.missing() != r.reported:
+		r.flags |= statusQueued
+		w.enqueue(w.linkAt(r.parent), change{kind: changeStatus, key: shortKey(r.order.key)}, statusDelay)
+	}
+}
+
+// status returns the report for the parent.
+func (r *membership) status() *wedgepb.Status {
+	count, ranks := r.declined()
+	return &wedgepb.Status{
+		Key: shortKey(r.order.key), EdgeHash: uint32(r.parentEdgeHash()), Missing: r.missing(), Declined: count, Ranks: ranks,
+	}
+}
+
+// onStatus handles a child's report, unless the edge has changed since.
+func (w *Wedge) onStatus(l *link, t *wedgepb.Status) {
+	r := w.byKey(t.Key)
+	if r == nil {
+		return
+	}
+	e := r.edgeTo(l)
+	if e == nil || uint32(r.childEdgeHash(e)) != t.EdgeHash || t.Missing > e.ranks || int(t.Declined) < len(t.Ranks) ||
+		slices.ContainsFunc(t.Ranks, func(rank uint32) bool { return rank-e.first >= e.ranks }) {
+		return
+	}
+	w.beginChange(r)
+	had := len(r.declinedOf(l))
+	r.forgetStatus(e)
+	e.missing = t.Missing
+	if t.Declined > 0 {
+		x := r.ensureExtra()
+		x.declinedBelow = append(x.declinedBelow, childDeclined{l.number, t.Declined, t.Ranks})
+	}
+	if had > 0 || t.Declined > 0 {
+		r.reported = neverReported
+	}
+}
+
+// declinedOf returns the declined ranks that a child reported.
+func (r *membership) declinedOf(l *link) []uint32 {
+	if r.extra != nil {
+		for _, b := range r.extra.declinedBelow {
+			if b.link == l.number {
+				return b.ranks
+			}
+		}
+	}
+	return nil
+}
+
+// planStandIns has the leader assign stand-ins after standInDelay, unless that is planned already.
+func (w *Wedge) planStandIns(r *membership) {
+	x := r.ensureExtra()
+	if x.standInsAt.IsZero() {
+		x.standInsAt = w.clock.Now().Add(standInDelay)
+		w.cal.Add(x.standInsAt, task{kind: taskStandIns, key: shortKey(r.order.key)})
+	}
+}
+
+// updateStandIns assigns the phases of declined ranks to the members next in distance, which get
+// the ranks from n on.
+func (w *Wedge) updateStandIns(r *membership, at time.Time) {
+	if r == nil || r.extra == nil || !r.extra.standInsAt.Equal(at) {
+		return
+	}
+	x := r.extra
+	x.standInsAt = time.Time{}
+	if r.flags&leads == 0 {
+		return
+	}
+	count, declined := r.declined()
+	w.stats.LeftOut += uint64(count) - uint64(len(declined))
+	next := assignStandIns(r.order.n, x.standIns, declined)
+	if slices.Equal(next, x.standIns) {
+		return
+	}
+	w.beginChange(r)
+	x.standIns = next
+	r.ranks = r.order.n + uint32(len(next))
+	r.flags |= standInsChanged
+	w.walk(r, hashOnly, true)
+}
+
+// assignStandIns returns the phases of the ranks from n on, given their present phases and all
+// declined ranks, which may be stand-ins. A stand-in keeps its phase while that phase needs one,
+// unless an earlier place is free. A stand-in that declines keeps its place, and a later one takes
+// the phase.
+func assignStandIns(n uint32, have, declined []uint32) (next []uint32) {
+	declines := func(i int) bool { return slices.Contains(declined, n+uint32(i)) }
+	lacking := slices.DeleteFunc(slices.Clone(declined), func(rank uint32) bool { return rank >= n })
+	var kept [maxStandIns]bool
+	for i, phase := range have {
+		if j := slices.Index(lacking, phase); j >= 0 && !declines(i) {
+			kept[i] = true
+			lacking = slices.Delete(lacking, j, j+1)
+		}
+	}
+	for i := range kept {
+		last := len(kept) - 1
+		for last >= 0 && !kept[last] {
+			last--
+		}
+		switch {
+		case len(lacking) == 0 && last < i:
+			return next
+		case i < len(have) && (kept[i] || declines(i)): // a stand-in that declines keeps its place
+			next = append(next, have[i])
+		case len(lacking) > 0:
+			next = append(next, lacking[0])
+			if !declines(i) {
+				lacking = lacking[1:]
+			}
+		default:
+			next = append(next, have[last])
+			kept[last] = declines(i)
+		}
+	}
+	return next
+}
+
+// OrderInForce returns the term of the order that this node gave for a key, and the number of its
+// ranks; ok is false if there is none, or if its wedge has polling levels.
+func (w *Wedge) OrderInForce(key overlay.ID) (term Term, n int, ok bool) {
+	r := w.byKey(shortKey(key))
+	if r == nil || r.order.key != key || r.flags&leads == 0 || r.order.digitBits != 0 {
+		return Term{}, 0, false
+	}
+	return r.order.term, int(r.order.n), true
+}
+
+// Leads says whether an order of this node is in force for a key. It ends when another node gives
+// an order of a later term.
+func (w *Wedge) Leads(key overlay.ID) bool {
+	r := w.byKey(shortKey(key))
+	return r != nil && r.order.key == key && r.flags&leads != 0
+}
+
+// Served returns how many ranks of a key that this node leads are served, stand-ins included, and
+// how many members declined, as reported so far. It returns 0 if the node does not lead the key, or
+// if the wedge has polling levels.
+func (w *Wedge) Served(key overlay.ID) (served, declined int) {
+	r := w.byKey(shortKey(key))
+	if r == nil || r.order.key != key || r.flags&leads == 0 || r.order.digitBits != 0 {
+		return 0, 0
+	}
+	count, _ := r.declined()
+	return int(r.ranks - r.missing()), int(count)
+}
