@@ -45,7 +45,7 @@ func TestAnotherUserNeedsTheToken(t *testing.T) {
 	}
 	t.Parallel()
 	c := founding(t, "door")
-	c.HTTP, c.Access = "127.0.0.1:0", filepath.Join(t.TempDir(), "state")
+	c.HTTP, c.TokenCopyDir = "127.0.0.1:0", filepath.Join(t.TempDir(), "state")
 	m := running(t, c)
 	m.knows(t, 1)
 	if err := m.Subscribe(t.Context(), "https://clinic.example/feed.xml", false); err != nil {
@@ -86,12 +86,12 @@ func TestAnotherUserNeedsTheToken(t *testing.T) {
 			t.Errorf("GET %s: %d %s", path, status, said)
 		}
 	}
-	folder, err := os.Stat(c.Access)
+	folder, err := os.Stat(c.TokenCopyDir)
 	if err != nil || folder.Mode().Perm() != 0o700 {
 		t.Errorf("%v, %v", folder.Mode(), err)
 	}
-	copied := AccessCopy(c.Access, m.HTTPAddr().String())
-	for _, path := range []string{AccessFile(c.Dir), copied} {
+	copied := APITokenCopy(c.TokenCopyDir, m.HTTPAddr().String())
+	for _, path := range []string{APITokenFile(c.Dir), copied} {
 		info, err := os.Stat(path)
 		if err != nil || info.Mode().Perm() != 0o600 {
 			t.Fatalf("%v, %v", info, err)

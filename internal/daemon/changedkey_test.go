@@ -123,7 +123,7 @@ func TestTheNextKeyMayComeBeforeTheDocument(t *testing.T) {
 	c := founding(t, "next-key")
 	c.Found.PollInterval = time.Second
 	c.HTTP, c.AllowPrivateOrigins = "127.0.0.1:0", true
-	if c.Author, err = publisher.Open(path, nil); err != nil {
+	if c.Signer, err = publisher.Open(path, nil); err != nil {
 		t.Fatal(err)
 	}
 	m := running(t, c)
@@ -143,7 +143,7 @@ func TestTheNextKeyMayComeBeforeTheDocument(t *testing.T) {
 	writes("two") // the node signs with the next key at once
 	within(t, time.Minute, "the next key", func() error {
 		c := m.channel(t, url)
-		if c.State == stateKey {
+		if c.State == stateKeyChanged {
 			t.Errorf("%+v", c)
 		}
 		if c.Publisher != difference.Fingerprint(next.Public()) || c.Published != 2 {
@@ -184,13 +184,13 @@ func TestAKeyThatIsDoubtedIsAProblem(t *testing.T) {
 		{feedtree.Subscription{Publisher: is}, proxy.StateOK, nil},
 		{feedtree.Subscription{Publisher: is, Seen: key(1), SeenAt: at}, proxy.StateOK, nil},
 		{feedtree.Subscription{Publisher: rotated, Seen: key(1), SeenAt: at}, proxy.StateOK, nil}, // which named the new one
-		{feedtree.Subscription{Publisher: is, Doubt: said}, stateKey, []string{"shown as unconfirmed", "has not yet read"}},
-		{feedtree.Subscription{Publisher: is, Doubt: said, Seen: key(1), SeenAt: at, Objectors: 4}, stateKey, []string{"named the old key at 2026-11-20 12:00:00 UTC", "4 other nodes"}},
-		{feedtree.Subscription{Publisher: is, Doubt: said, Seen: key(3), SeenAt: at}, stateKey, []string{"named " + difference.Fingerprint(key(3))}},
-		{feedtree.Subscription{Publisher: is, Seen: key(3), SeenAt: at}, stateKey, []string{"web server named the key " + difference.Fingerprint(key(3))}},
+		{feedtree.Subscription{Publisher: is, Doubt: said}, stateKeyChanged, []string{"shown as unconfirmed", "has not yet read"}},
+		{feedtree.Subscription{Publisher: is, Doubt: said, Seen: key(1), SeenAt: at, Objectors: 4}, stateKeyChanged, []string{"named the old key at 2026-11-20 12:00:00 UTC", "4 other nodes"}},
+		{feedtree.Subscription{Publisher: is, Doubt: said, Seen: key(3), SeenAt: at}, stateKeyChanged, []string{"named " + difference.Fingerprint(key(3))}},
+		{feedtree.Subscription{Publisher: is, Seen: key(3), SeenAt: at}, stateKeyChanged, []string{"web server named the key " + difference.Fingerprint(key(3))}},
 	} {
 		shown := proxy.Channel{URL: "https://a/", State: proxy.StateOK, Publisher: difference.Fingerprint(is.Key)}
-		(&Daemon{}).keyOf(&shown, c.of)
+		(&Daemon{}).addKeyState(&shown, c.of)
 		if shown.State != c.state || (shown.Error == "") != (c.says == nil) || (shown.Do == "") != (c.says == nil) {
 			t.Errorf("%+v: %+v", c.of, shown)
 		}
@@ -241,7 +241,7 @@ func TestFormerKeysAreToldInWords(t *testing.T) {
 		!strings.HasPrefix(got[0].What, "https://a/: at 2026-11-20 12:00:00 UTC") || !strings.HasPrefix(got[1].What, "https://b/") {
 		t.Errorf("%+v", got)
 	}
-	if got := changedKeys([]proxy.Channel{changed}, at.Add(2*keyNews)); len(got) != 0 {
+	if got := changedKeys([]proxy.Channel{changed}, at.Add(2*keyChangeAge)); len(got) != 0 {
 		t.Errorf("old news: %+v", got)
 	}
 }

@@ -296,7 +296,7 @@ func nobody() string {
 func TestNodeWithoutANetworkAnswersThatItHasNone(t *testing.T) {
 	t.Parallel()
 	m := opened(t, Config{Dir: t.TempDir(), Bootstrap: []string{nobody()}, HTTP: "127.0.0.1:0"})
-	m.opened = m.opened.Add(-joinTime) // which is how long callers wait
+	m.opened = m.opened.Add(-joinTimeout) // which is how long callers wait
 	m.start(t)
 	const url = "https://news.example/feed.xml"
 	for name, call := range map[string]func() error{
@@ -318,7 +318,7 @@ func TestNodeWithoutANetworkAnswersThatItHasNone(t *testing.T) {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+m.HTTPAddr().String()+path, nil)
 		r.RemoteAddr = m.HTTPAddr().String()
 		r.Header.Set("Tidings", "1")
-		r.Header.Set("Tidings-Token", m.home.access)
+		r.Header.Set("Tidings-Token", m.dataDir.apiToken)
 		w := httptest.NewRecorder()
 		m.server.ServeHTTP(w, r)
 		if w.Code != want || !strings.Contains(w.Body.String(), "has not found its network yet") {

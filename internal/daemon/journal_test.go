@@ -70,7 +70,7 @@ func TestFullDiskIsLoggedSeldom(t *testing.T) {
 			{journalEvery, 9, ""}, // a small record succeeded
 			{failureEvery, 12, "disk full"},
 			{journalEvery, 12, ""},
-			{mendedAfter, 12, ""},
+			{recoveredAfter, 12, ""},
 			{journalEvery, 12, ""},
 		} {
 			now = now.Add(c.after)

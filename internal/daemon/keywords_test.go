@@ -56,7 +56,7 @@ func TestABurstOfArticlesIsBounded(t *testing.T) {
 	if err := k.do(ctx, func() {}); err != nil {
 		t.Fatal(err)
 	}
-	k.news(s, items(t, 0, 10, "sun")) // nobody watches
+	k.addItems(s, items(t, 0, 10, "sun")) // nobody watches
 	if _, err := k.subscribe(ctx, "sun", nothingLate); err != nil {
 		t.Fatal(err)
 	}
@@ -69,10 +69,10 @@ func TestABurstOfArticlesIsBounded(t *testing.T) {
 	<-held
 	const burst, each = 20, 1000
 	for i := range burst {
-		k.news(s, items(t, i*each, each, "the sun shines"))
+		k.addItems(s, items(t, i*each, each, "the sun shines"))
 	}
-	if dropped := k.dropped.Load(); dropped != burst*each-maxArticles || k.waiting.Load() > maxWaiting {
-		t.Errorf("%d articles of %d were dropped, and %d bytes wait", dropped, burst*each, k.waiting.Load())
+	if dropped := k.dropped.Load(); dropped != burst*each-maxWaitingArticles || k.waitingBytes.Load() > maxWaitingBytes {
+		t.Errorf("%d articles of %d were dropped, and %d bytes wait", dropped, burst*each, k.waitingBytes.Load())
 	}
 	if of := k.findings(1, false); len(of) != 2 || of[1].Level != levelNote {
 		t.Errorf("the doctor says %+v", of)
@@ -99,13 +99,13 @@ func TestABurstOfArticlesIsBounded(t *testing.T) {
 			}
 		}
 	}
-	until(maxArticles)
-	if k.waiting.Load() != 0 {
-		t.Errorf("%d bytes still wait", k.waiting.Load())
+	until(maxWaitingArticles)
+	if k.waitingBytes.Load() != 0 {
+		t.Errorf("%d bytes still wait", k.waitingBytes.Load())
 	}
-	k.news(s, items(t, burst*each, 1, "a last sun"))
-	until(maxArticles + 1)
-	f, err := asked(ctx, k, func(say func(cobra.Feed)) {
+	k.addItems(s, items(t, burst*each, 1, "a last sun"))
+	until(maxWaitingArticles + 1)
+	f, err := askKeywords(ctx, k, func(say func(cobra.Feed)) {
 		f, _ := k.reflector.Feed(0)
 		say(f)
 	})

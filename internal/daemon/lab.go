@@ -11,12 +11,12 @@ import (
 // What laboratories and the demo ask of a node beside what its readers do.
 
 // Follow subscribes to a feed for several clients at once, who read it through this node.
-func (d *Daemon) Follow(ctx context.Context, url string, clients int) error {
+func (d *Daemon) SubscribeClients(ctx context.Context, url string, clients int) error {
 	failed, err := ask(ctx, d, func(answer func(error)) {
-		key, a := d.key(url), attributes{Read: time.Now().Unix()}
+		key, a := d.key(url), attributes{LastRead: time.Now().Unix()}
 		d.node.Feeds.Subscribe(url, clients, a.encode(), func(err error) {
 			if err == nil {
-				d.shelf.add(url, key, a)
+				d.readIndex.add(url, key, a)
 			}
 			answer(err)
 		})
@@ -29,7 +29,7 @@ func (d *Daemon) Follow(ctx context.Context, url string, clients int) error {
 
 // Door returns where others can join through this node, and how many members its network has as
 // far as it knows: 0 as long as it is none itself.
-func (d *Daemon) Door(ctx context.Context) (addrs []string, members int, err error) {
+func (d *Daemon) JoinAddresses(ctx context.Context) (addrs []string, members int, err error) {
 	s, err := d.Snapshot(ctx)
 	if err != nil || s.State != overlay.Active {
 		return s.Addrs, 0, err
@@ -44,8 +44,8 @@ func (d *Daemon) SentBytes() int {
 }
 
 // show tells of items that readers have from now on.
-func (d *Daemon) show(key overlay.ID, changes []difference.Change) {
-	if d.config.Shown == nil {
+func (d *Daemon) reportShown(key overlay.ID, changes []difference.Change) {
+	if d.config.OnShown == nil {
 		return
 	}
 	s, ok := d.node.Feeds.Subscription(key)
@@ -57,5 +57,5 @@ func (d *Daemon) show(key overlay.ID, changes []difference.Change) {
 		m, _ := changes[i].Item.Meaning(s.URL) // what cannot be read has no title
 		titles[i] = m.Title
 	}
-	d.config.Shown(s.URL, titles)
+	d.config.OnShown(s.URL, titles)
 }

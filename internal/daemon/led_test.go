@@ -33,9 +33,9 @@ func TestWhoLeadsAFeedSaysSo(t *testing.T) {
 	}
 	key := overlay.Key("led", url)
 	within(t, patience, "one sequencer and two owners", func() error {
-		var led []Led
+		var led []LedFeed
 		for _, m := range []*member{a, b} {
-			of, err := m.Led(t.Context())
+			of, err := m.LedFeeds(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -24,8 +24,8 @@ type metrics struct{ *Daemon }
 
 // collectWithin is how long the loop may take to tell them, maxScrapes how many may ask at once.
 const (
-	collectWithin = 5 * time.Second
-	maxScrapes    = 2
+	collectTimeout = 5 * time.Second
+	maxScrapes     = 2
 )
 
 // handler answers whoever collects metrics: with the node's, its process's and the runtime's.
@@ -62,7 +62,7 @@ func (metrics) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements [prometheus.Collector].
 func (m metrics) Collect(out chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), collectWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), collectTimeout)
 	defer cancel()
 	info := prometheus.NewDesc("tidings_build_info", "Version of the program.", []string{"version", "goversion"}, nil)
 	out <- prometheus.MustNewConstMetric(info, prometheus.GaugeValue, 1, m.config.Version, runtime.Version())
@@ -124,8 +124,8 @@ func (m metrics) layers(ctx context.Context) ([]layer, error) {
 	})
 	if k := m.keywords; err == nil && k.ready() {
 		err = k.do(ctx, func() { of = append(of, layer{"keywords", k.reflector.Stats()}) })
-		again, lost, open := k.missed.ends()
-		of = append(of, layer{"keywords", missedStats{k.dropped.Load(), again, open, uint64(lost), k.missed.refusals()}})
+		recovered, lost, outstanding := k.missed.counts()
+		of = append(of, layer{"keywords", missedStats{k.dropped.Load(), recovered, outstanding, uint64(lost), k.missed.refusals()}})
 	}
 	return of, err
 }
@@ -135,17 +135,17 @@ func (l layer) collect(out chan<- prometheus.Metric, stats any, labels prometheu
 	v := reflect.ValueOf(stats)
 	for i := range v.NumField() {
 		field, value := v.Type().Field(i), v.Field(i)
-		name, words := "tidings_"+l.name+"_"+snake(field.Name), help[v.Type().String()+"."+field.Name]
+		name, text := "tidings_"+l.name+"_"+snake(field.Name), help[v.Type().String()+"."+field.Name]
 		switch of := value.Interface().(type) {
 		case libp2p.ClassStats:
 			l.collect(out, of, prometheus.Labels{"class": snake(field.Name)})
 		case libp2p.Drops:
 			l.drops(out, of, labels)
 		case uint64:
-			desc := prometheus.NewDesc(name+"_total", words, nil, labels)
+			desc := prometheus.NewDesc(name+"_total", text, nil, labels)
 			out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(of))
 		case int, int64:
-			desc := prometheus.NewDesc(name, words, nil, labels)
+			desc := prometheus.NewDesc(name, text, nil, labels)
 			out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value.Int()))
 		} // words are not for here
 	}

@@ -72,8 +72,8 @@ func startMatching(t *testing.T, waiting int64) *matching {
 	}
 	m := &matching{T: t, keywords: k, disk: &stalling{Disk: k.disk}}
 	m.channel = feedtree.Subscription{Key: overlay.Key("test", "https://example.org/f"), URL: "https://example.org/f", Title: "F"}
-	k.store, k.config.Waiting, k.missed.after = m.disk, waiting, 10*time.Millisecond
-	k.memory = func() float64 { m.mu.Lock(); defer m.mu.Unlock(); return m.share }
+	k.store, k.config.Waiting, k.missed.delay = m.disk, waiting, 10*time.Millisecond
+	k.memoryShare = func() float64 { m.mu.Lock(); defer m.mu.Unlock(); return m.share }
 	k.missed.read = func(key overlay.ID, then func(feedtree.Document)) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -112,7 +112,7 @@ func (m *matching) publish(from, n int, text string) {
 		m.window.Entries = append(m.window.Entries, feed.Entry{Item: c.Item, At: time.Unix(int64(1e9+from+n), 0)})
 	}
 	m.mu.Unlock()
-	m.news(m.channel, changes)
+	m.addItems(m.channel, changes)
 }
 
 func (m *matching) inUse(share float64) {
@@ -152,7 +152,7 @@ func TestAStalledDiskIsBoundedSaidAndMadeGood(t *testing.T) {
 	m.disk.stall(true)
 	m.publish(0, articles, "the sun "+strings.Repeat("shines on and on ", 100))
 	s := m.until("all came", func(s cobra.Stats) bool { return s.Articles == articles })
-	m.until("it is said", func(cobra.Stats) bool { return m.short.Load() != nil })
+	m.until("it is said", func(cobra.Stats) bool { return m.shortage.Load() != nil })
 	if s.Level != 2 || s.Shortened == 0 || s.Dropped == 0 || s.Waiting > waiting+4<<10 {
 		t.Errorf("with a disk that does not answer: %+v", s)
 	}
@@ -160,12 +160,12 @@ func TestAStalledDiskIsBoundedSaidAndMadeGood(t *testing.T) {
 		t.Errorf("the doctor says %s", said)
 	}
 	m.disk.stall(false)
-	m.until("all is kept again", func(s cobra.Stats) bool { return s.Level == 0 && s.Waiting == 0 && m.missed.count() == 0 })
-	again, lost, open := m.missed.ends()
+	m.until("all is kept again", func(s cobra.Stats) bool { return s.Level == 0 && s.Waiting == 0 && m.missed.outstandingCount() == 0 })
+	again, lost, open := m.missed.counts()
 	if uint64(again) != m.dropped.Load() || lost != 0 || open != 0 {
 		t.Errorf("of %d dropped ones %d were taken later, %d are lost, %d open", m.dropped.Load(), again, lost, open)
 	}
-	if s := m.until("it is not said any more", func(cobra.Stats) bool { return m.short.Load() == nil }); s.Matched-s.Dropped != articles || s.Failed != 0 {
+	if s := m.until("it is not said any more", func(cobra.Stats) bool { return m.shortage.Load() == nil }); s.Matched-s.Dropped != articles || s.Failed != 0 {
 		t.Errorf("in the end: %+v", s)
 	}
 }
@@ -191,8 +191,8 @@ func TestAMemoryLimitIsKeptSaidAndMadeGood(t *testing.T) {
 	m.window.Entries = m.window.Entries[:14] // the channel forgets the oldest of the last five
 	m.mu.Unlock()
 	m.inUse(0.5)
-	m.until("all is kept", func(s cobra.Stats) bool { return s.Level == 0 && s.Matched == 19 && m.missed.count() == 0 })
-	if again, lost, _ := m.missed.ends(); again != 4 || lost != 1 {
+	m.until("all is kept", func(s cobra.Stats) bool { return s.Level == 0 && s.Matched == 19 && m.missed.outstandingCount() == 0 })
+	if again, lost, _ := m.missed.counts(); again != 4 || lost != 1 {
 		t.Errorf("%d were taken later, %d are lost", again, lost)
 	}
 	if said := m.said(); !strings.Contains(said, "searched later 4, to be asked for again 0, lost 1") {
@@ -211,9 +211,9 @@ func TestAFilterWithoutRoomIsOfferedAnEntryAgain(t *testing.T) {
 	d := firehose.Dispatch{URL: "https://example.org/elsewhere", Entry: &owner.Entry{Hash: owner.Hash{1}}, Body: body}
 	const said = "did not search 1 entry of the network"
 	m.inUse(0.95)
-	m.until("nothing is kept", func(cobra.Stats) bool { s := m.short.Load(); return s != nil && s.level == 2 })
+	m.until("nothing is kept", func(cobra.Stats) bool { s := m.shortage.Load(); return s != nil && s.level == 2 })
 	for range 2 {
-		if m.dispatched(d) {
+		if m.addEntry(d) {
 			t.Error("an entry was taken for which there is no room")
 		}
 	}
@@ -221,8 +221,8 @@ func TestAFilterWithoutRoomIsOfferedAnEntryAgain(t *testing.T) {
 		t.Errorf("the doctor says %s", got)
 	}
 	m.inUse(0.5)
-	m.until("all is kept", func(cobra.Stats) bool { return m.short.Load() == nil })
-	if !m.dispatched(d) {
+	m.until("all is kept", func(cobra.Stats) bool { return m.shortage.Load() == nil })
+	if !m.addEntry(d) {
 		t.Error("an entry was refused for which there is room")
 	}
 	m.until("it is matched", func(s cobra.Stats) bool { return s.Matched == 5 && s.Dropped == 0 })
@@ -243,27 +243,27 @@ func TestABurstIsMadeGood(t *testing.T) {
 	})
 	<-held
 	articles := 0
-	for ; articles < maxArticles+2*each; articles += each {
+	for ; articles < maxWaitingArticles+2*each; articles += each {
 		m.publish(articles, each, "the sun shines")
 	}
-	if dropped := int(m.dropped.Load()); dropped != articles-maxArticles || m.missed.count() != dropped {
-		t.Errorf("%d of %d were missed, %d are remembered", dropped, articles, m.missed.count())
+	if dropped := int(m.dropped.Load()); dropped != articles-maxWaitingArticles || m.missed.outstandingCount() != dropped {
+		t.Errorf("%d of %d were missed, %d are remembered", dropped, articles, m.missed.outstandingCount())
 	}
 	close(release)
-	m.until("all are matched", func(s cobra.Stats) bool { return s.Matched == uint64(articles) && m.missed.count() == 0 })
-	if again, lost, _ := m.missed.ends(); again != articles-maxArticles || lost != 0 {
+	m.until("all are matched", func(s cobra.Stats) bool { return s.Matched == uint64(articles) && m.missed.outstandingCount() == 0 })
+	if again, lost, _ := m.missed.counts(); again != articles-maxWaitingArticles || lost != 0 {
 		t.Errorf("%d were taken later, %d are lost", again, lost)
 	}
 }
 
 // What is missed beyond what is remembered is counted as lost.
 func TestWhatIsMissedIsBounded(t *testing.T) {
-	var m missed
+	var m missedArticles
 	s := feedtree.Subscription{Key: overlay.Key("test", "https://example.org/f")}
 	for i := range maxMissed + 10 {
 		m.add(s, feed.ID{byte(i), byte(i >> 8), byte(i >> 16)}, time.Unix(0, 0))
 	}
-	if again, lost, open := m.ends(); again != 0 || lost != 10 || open != maxMissed {
+	if again, lost, open := m.counts(); again != 0 || lost != 10 || open != maxMissed {
 		t.Error(again, lost, open)
 	}
 }

@@ -64,7 +64,7 @@ func TestPollsOfTheDeadAreNotMadeUp(t *testing.T) {
 		}
 		return nil
 	})
-	if w, err := b.Read(t.Context(), url); err != nil || w.Stale == orphan || time.Since(w.Fetched) > 2*every {
+	if w, err := b.Read(t.Context(), url); err != nil || w.Stale == pollerGoneText || time.Since(w.Fetched) > 2*every {
 		t.Errorf("%v, its reader reads that it is stale (%s), as of %v ago", err, w.Stale, time.Since(w.Fetched))
 	}
 
@@ -78,7 +78,7 @@ func TestPollsOfTheDeadAreNotMadeUp(t *testing.T) {
 		switch {
 		case err != nil:
 			return err
-		case c.Error != orphan || c.Why != orphan || c.NextPoll != nil || c.Pollers != 0:
+		case c.Error != pollerGoneText || c.Why != pollerGoneText || c.NextPoll != nil || c.Pollers != 0:
 			return fmt.Errorf("%+v", c)
 		case c.LastPoll.After(died.Add(every)):
 			t.Errorf("a poll is made up, %v after the last", c.LastPoll.Sub(died))
@@ -86,14 +86,14 @@ func TestPollsOfTheDeadAreNotMadeUp(t *testing.T) {
 		return nil
 	})
 	w, err := b.Read(t.Context(), url)
-	if err != nil || w.State != proxy.StateOK || w.Stale != orphan || w.Fetched.After(died.Add(every)) {
+	if err != nil || w.State != proxy.StateOK || w.Stale != pollerGoneText || w.Fetched.After(died.Add(every)) {
 		t.Errorf("%v, its reader reads that it is %s and stale (%s), as of %v ago", err, w.State, w.Stale, time.Since(w.Fetched))
 	}
 	findings, err := b.Doctor(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := fmt.Sprint(findings); !strings.Contains(s, url+": ok: "+orphan) {
+	if s := fmt.Sprint(findings); !strings.Contains(s, url+": ok: "+pollerGoneText) {
 		t.Errorf("the doctor finds %s", s)
 	}
 	within(t, 2*patience, "the takeover", func() error {

@@ -44,9 +44,9 @@ func naming(key ed25519.PublicKey) string {
 }
 
 // authorOf makes a key, and has two authors use it who do not know of each other.
-func authorOf(t *testing.T) (one, other *publisher.Author) {
+func authorOf(t *testing.T) (one, other *publisher.Signer) {
 	t.Helper()
-	of := func(path string) *publisher.Author {
+	of := func(path string) *publisher.Signer {
 		a, err := publisher.Open(path, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -68,7 +68,7 @@ func authorOf(t *testing.T) (one, other *publisher.Author) {
 }
 
 // envelopeOf signs the next item of a feed.
-func envelopeOf(t *testing.T, a *publisher.Author, url, name string, last publisher.Last) []byte {
+func envelopeOf(t *testing.T, a *publisher.Signer, url, name string, last publisher.Head) []byte {
 	t.Helper()
 	it, err := feed.NewItem(feed.RSS, feed.Meaning{GUID: name, Title: name}, time.Unix(1, 0))
 	if err != nil {
@@ -91,7 +91,7 @@ func TestANodeFollowsWhatItPublishesIn(t *testing.T) {
 	m.knows(t, 1)
 	author, copied := authorOf(t)
 	url, other := blog(t, author.Key()), blog(t, author.Key())
-	first := envelopeOf(t, author, url, "one", publisher.Last{})
+	first := envelopeOf(t, author, url, "one", publisher.Head{})
 	if w, err := m.Push(t.Context(), first); err != nil || w != (proxy.Written{URL: url, Seq: 1}) {
 		t.Fatalf("%+v, %v", w, err)
 	}
@@ -99,7 +99,7 @@ func TestANodeFollowsWhatItPublishesIn(t *testing.T) {
 		t.Errorf("%q is subscribed to, not %q", got, url)
 	}
 
-	for _, envelope := range [][]byte{nil, envelopeOf(t, author, feed.Page(url), "page", publisher.Last{}), envelopeOf(t, author, url+"#part", "part", publisher.Last{})} {
+	for _, envelope := range [][]byte{nil, envelopeOf(t, author, feed.Page(url), "page", publisher.Head{}), envelopeOf(t, author, url+"#part", "part", publisher.Head{})} {
 		if _, err := m.Push(t.Context(), envelope); !errors.Is(err, proxy.ErrItem) {
 			t.Error(err)
 		}
@@ -115,21 +115,21 @@ func TestANodeFollowsWhatItPublishesIn(t *testing.T) {
 	if err := m.unsubscribe(t.Context(), url, nil); err != nil {
 		t.Fatal(err)
 	}
-	again := envelopeOf(t, copied, url, "another one", publisher.Last{}) // whose number was given
+	again := envelopeOf(t, copied, url, "another one", publisher.Head{}) // whose number was given
 	if _, err := m.Push(t.Context(), again); !errors.Is(err, proxy.ErrUnpublished) || !errors.Is(err, feedtree.ErrRefused) {
 		t.Error(err)
 	}
 	if got := m.listed(t); got != other {
 		t.Errorf("%q is subscribed to, and refuses all", got)
 	}
-	m.endLapsed(t.Context(), time.Now().Add(lapseLook+time.Minute))
+	m.endLapsed(t.Context(), time.Now().Add(lapseCheckInterval+time.Minute))
 	if got := m.listed(t); got != "" {
 		t.Errorf("%q is subscribed to, and nobody asked for it", got)
 	}
 	if err := m.Subscribe(t.Context(), url, false); err != nil {
 		t.Fatal(err)
 	}
-	m.endLapsed(t.Context(), time.Now().Add(lapseLook+time.Minute))
+	m.endLapsed(t.Context(), time.Now().Add(lapseCheckInterval+time.Minute))
 	if got := m.listed(t); got != url {
 		t.Errorf("%q is subscribed to, not %q", got, url)
 	}
@@ -142,7 +142,7 @@ func TestANodeKeepsWhatItCouldNotPush(t *testing.T) {
 	author, _ := authorOf(t)
 	owner, _ := authorOf(t)
 	c := founding(t, "pending")
-	c.AllowPrivateOrigins, c.Author = true, author
+	c.AllowPrivateOrigins, c.Signer = true, author
 	m := running(t, c)
 	m.knows(t, 1)
 	said := feed.Meaning{GUID: "1", Title: "One"}
@@ -160,7 +160,7 @@ func TestANodeKeepsWhatItCouldNotPush(t *testing.T) {
 	}
 
 	taken := blog(t, owner.Key())
-	if _, err := m.Push(t.Context(), envelopeOf(t, owner, taken, "owner's", publisher.Last{})); err != nil {
+	if _, err := m.Push(t.Context(), envelopeOf(t, owner, taken, "owner's", publisher.Head{})); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := m.Write(t.Context(), taken, said); !errors.Is(err, proxy.ErrUnpublished) || !strings.Contains(err.Error(), "the key of ") {
@@ -189,7 +189,7 @@ func TestANodeKeepsWhatItCouldNotPush(t *testing.T) {
 		t.Error(err)
 	}
 	off() // what is signed needs no origin any more
-	if err := m.alive(t.Context(), url, false, 0); err != nil {
+	if err := m.publishHeartbeat(t.Context(), url, false, 0); err != nil {
 		t.Error(err)
 	}
 	if !author.Feeds()[url] {
@@ -206,12 +206,12 @@ func TestAFeedThatTookSomethingIsPublishedInUnseen(t *testing.T) {
 	const took, fresh = "http://a.example/", "http://b.example/"
 	it, err := feed.NewItem(feed.RSS, feed.Meaning{GUID: "1", Title: "One"}, time.Unix(1, 0))
 	if err == nil {
-		_, err = author.Write(took, 0, feed.Hash{}, &it, time.Unix(1, 0), func([]byte) error { return nil })
+		_, err = author.SignAndPush(took, 0, feed.Hash{}, &it, time.Unix(1, 0), func([]byte) error { return nil })
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Daemon{config: Config{Author: author}}
+	d := &Daemon{config: Config{Signer: author}}
 	for _, c := range []struct {
 		of   proxy.Publisher
 		want error
@@ -221,7 +221,7 @@ func TestAFeedThatTookSomethingIsPublishedInUnseen(t *testing.T) {
 		{proxy.Publisher{URL: took, Unnamed: "it names no key"}, proxy.ErrUnpublished},
 		{proxy.Publisher{URL: fresh, Named: author.Public()}, nil},
 	} {
-		if err := d.known(&c.of); !errors.Is(err, c.want) {
+		if err := d.checkKey(&c.of); !errors.Is(err, c.want) {
 			t.Errorf("%+v: %v, want %v", c.of, err, c.want)
 		}
 	}
@@ -235,11 +235,11 @@ func ledBy(t *testing.T, leader, node *member, key *publisher.Key) (url string, 
 		if p, err := node.Publisher(t.Context(), url); err != nil || len(p.Key) == 0 {
 			continue
 		}
-		of, err := leader.Led(t.Context())
+		of, err := leader.LedFeeds(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if slices.ContainsFunc(of, func(l Led) bool { return l.URL == url }) {
+		if slices.ContainsFunc(of, func(l LedFeed) bool { return l.URL == url }) {
 			return url, off
 		}
 	}
@@ -253,7 +253,7 @@ func TestAWrongAddressIsRefusedAtOnce(t *testing.T) {
 	author, _ := authorOf(t)
 	other, _ := authorOf(t)
 	c := founding(t, "wrong")
-	c.AllowPrivateOrigins, c.Author = true, author
+	c.AllowPrivateOrigins, c.Signer = true, author
 	m := running(t, c)
 	m.knows(t, 1)
 	gone := httptest.NewServer(http.NotFoundHandler())
@@ -282,7 +282,7 @@ func TestAWrongAddressIsRefusedAtOnce(t *testing.T) {
 		_, _ = m.Write(stuck, origin.URL+"/silent", feed.Meaning{GUID: "1", Title: "One"})
 	}()
 	began := time.Now()
-	if _, err := m.Write(t.Context(), url, feed.Meaning{GUID: "1", Title: "One"}); err != nil || time.Since(began) > knownWithin {
+	if _, err := m.Write(t.Context(), url, feed.Meaning{GUID: "1", Title: "One"}); err != nil || time.Since(began) > publisherTimeout {
 		t.Errorf("after %v: %v", time.Since(began), err)
 	}
 	cancel()
@@ -298,7 +298,7 @@ func TestAWrongAddressIsRefusedAtOnce(t *testing.T) {
 		wrong.Go(func() {
 			began := time.Now()
 			_, err := m.Write(t.Context(), at, feed.Meaning{GUID: "1", Title: "One"})
-			if !errors.Is(err, proxy.ErrUnpublished) || !strings.Contains(err.Error(), want) || time.Since(began) > 3*knownWithin {
+			if !errors.Is(err, proxy.ErrUnpublished) || !strings.Contains(err.Error(), want) || time.Since(began) > 3*publisherTimeout {
 				t.Errorf("%s: after %v: %v, want %q", at, time.Since(began), err, want)
 			}
 		})

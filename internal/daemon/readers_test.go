@@ -27,7 +27,7 @@ func (m *member) tell(t *testing.T, what, body string, answer any) {
 		t.Fatal(err)
 	}
 	r.Header.Set("Tidings", "1")
-	r.Header.Set("Tidings-Token", m.home.access)
+	r.Header.Set("Tidings-Token", m.dataDir.apiToken)
 	r.Header.Set("Content-Type", "application/json")
 	if err := json.Unmarshal(answered(t, r), answer); err != nil {
 		t.Fatal(err)
@@ -41,7 +41,7 @@ func (m *member) reads(t *testing.T, path string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("Tidings-Token", m.home.access)
+	r.Header.Set("Tidings-Token", m.dataDir.apiToken)
 	return string(answered(t, r))
 }
 
@@ -111,15 +111,15 @@ func TestUnsubscribingHolds(t *testing.T) {
 		t.Errorf("%+v, %v", channels, err)
 	}
 	// What a person has made does not lapse.
-	m.endLapsed(t.Context(), time.Now().Add(lapseTime+time.Hour))
+	m.endLapsed(t.Context(), time.Now().Add(lapseAge+time.Hour))
 	readsOn(m, feed)
 	// What reading has made does, and comes back by reading.
 	m.tell(t, "unsubscribe", `{"url":"`+feed+`"}`, &given)
-	if err := m.do(t.Context(), func() { m.ended.remove(m.key(feed)) }); err != nil {
+	if err := m.do(t.Context(), func() { m.unsubscribed.remove(m.key(feed)) }); err != nil {
 		t.Error(err)
 	}
 	readsOn(m, feed)
-	m.endLapsed(t.Context(), time.Now().Add(lapseTime+time.Hour))
+	m.endLapsed(t.Context(), time.Now().Add(lapseAge+time.Hour))
 	if got := m.listed(t); got != "" {
 		t.Errorf("%q did not lapse", got)
 	}
@@ -133,20 +133,20 @@ func TestEndingsAreBounded(t *testing.T) {
 	m.knows(t, 1)
 	key := func(i int) (k [32]byte) { k[0], k[1] = byte(i>>8), byte(i); return k }
 	err := m.do(t.Context(), func() {
-		for i := range maxEndings {
-			m.ended.at[key(i)] = int64(1000 + i)
+		for i := range maxUnsubscribed {
+			m.unsubscribed.times[key(i)] = int64(1000 + i)
 		}
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	failed, err := ask(t.Context(), m.Daemon, func(answer func(error)) { m.ended.add(key(maxEndings), m.opened, answer) })
+	failed, err := ask(t.Context(), m.Daemon, func(answer func(error)) { m.unsubscribed.add(key(maxUnsubscribed), m.opened, answer) })
 	if err := errors.Join(failed, err); err != nil {
 		t.Fatal(err)
 	}
 	err = m.do(t.Context(), func() {
-		if len(m.ended.at) != maxEndings || m.ended.has(key(0)) || !m.ended.has(key(maxEndings)) {
-			t.Errorf("%d are remembered, the oldest %v, the last %v", len(m.ended.at), m.ended.has(key(0)), m.ended.has(key(maxEndings)))
+		if len(m.unsubscribed.times) != maxUnsubscribed || m.unsubscribed.has(key(0)) || !m.unsubscribed.has(key(maxUnsubscribed)) {
+			t.Errorf("%d are remembered, the oldest %v, the last %v", len(m.unsubscribed.times), m.unsubscribed.has(key(0)), m.unsubscribed.has(key(maxUnsubscribed)))
 		}
 	})
 	if err != nil {
@@ -157,21 +157,21 @@ func TestEndingsAreBounded(t *testing.T) {
 
 func TestWhatCannotBeSavedIsNotOK(t *testing.T) {
 	for state, want := range map[string]string{proxy.StateOK: proxy.StateUnsaved, proxy.StateNew: proxy.StateUnsaved, "gone": "gone"} {
-		c := saved(proxy.Channel{State: state}, store.ErrFull.Error())
+		c := withStoreError(proxy.Channel{State: state}, store.ErrFull.Error())
 		if c.State != want || want == proxy.StateUnsaved && (!strings.Contains(c.Error, store.ErrFull.Error()) || c.Do == "") {
 			t.Errorf("%s became %+v", state, c)
 		}
-		if c := saved(proxy.Channel{State: state}, ""); c.State != state || c.Error != "" {
+		if c := withStoreError(proxy.Channel{State: state}, ""); c.State != state || c.Error != "" {
 			t.Errorf("%s became %+v on a good disk", state, c)
 		}
 	}
 }
 
 func TestWhoIsAloneIsToldHowOthersJoin(t *testing.T) {
-	if s := invitation(Snapshot{}); !strings.Contains(s, "no address") {
+	if s := joinHint(Snapshot{}); !strings.Contains(s, "no address") {
 		t.Error(s)
 	}
-	if s := invitation(Snapshot{Addrs: []string{"/ip4/192.0.2.1/tcp/4801/p2p/x"}}); !strings.HasSuffix(s, "/ip4/192.0.2.1/tcp/4801/p2p/x") {
+	if s := joinHint(Snapshot{Addrs: []string{"/ip4/192.0.2.1/tcp/4801/p2p/x"}}); !strings.HasSuffix(s, "/ip4/192.0.2.1/tcp/4801/p2p/x") {
 		t.Error(s)
 	}
 }
@@ -256,7 +256,7 @@ func TestDoctorSaysWhatIsWrongOnce(t *testing.T) {
 		{proxy.KindPage, "broken", "an empty page", "broken: an empty page"},
 		{proxy.KindFeed, "failing", "the web server answered 500", "failing: the web server answered 500"},
 	} {
-		if got := ailment(proxy.Channel{Kind: c.kind, State: c.state, Error: c.words}); got != c.want {
+		if got := problemOf(proxy.Channel{Kind: c.kind, State: c.state, Error: c.words}); got != c.want {
 			t.Errorf("%s: %q, want %q", c.state, got, c.want)
 		}
 	}

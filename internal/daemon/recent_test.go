@@ -33,11 +33,11 @@ func TestAFilterKeepsWhatItWasBrought(t *testing.T) {
 	if err := m.unsubscribe(t.Context(), 0); err != nil { // nobody watches yet: that is when one tries
 		t.Fatal(err)
 	}
-	if !m.dispatched(firehose.Dispatch{URL: "https://example.org/f", Entry: &owner.Entry{Hash: owner.Hash{1}}, Body: body}) {
+	if !m.addEntry(firehose.Dispatch{URL: "https://example.org/f", Entry: &owner.Entry{Hash: owner.Hash{1}}, Body: body}) {
 		t.Fatal("an entry was refused")
 	}
 	m.until("it came", func(s cobra.Stats) bool { return s.Articles == 5 })
-	late, since := m.recent.brought.all(nil)
+	late, since := m.recent.arrivals.appendAll(nil)
 	if len(late) != 5 || time.Since(since) > time.Hour || since.After(late[0].Came) {
 		t.Fatalf("%d articles since %v", len(late), since)
 	}
@@ -64,19 +64,19 @@ func TestAStalledSubscriptionIsCountedWhenItIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.publish(0, 3, "the moon shines")
-	m.until("they are matched", func(s cobra.Stats) bool { return s.Matched == 3 && m.watched.Load() == 1 })
+	m.until("they are matched", func(s cobra.Stats) bool { return s.Matched == 3 && m.subscriptions.Load() == 1 })
 }
 
 // A preview, and who begins to watch, is given what the subscription is to be vouched for alone.
 func TestOnlyWhatIsVouchedForIsOfLate(t *testing.T) {
-	raw := attributes{Least: proxy.LeastPublisher}.encode()
+	raw := attributes{RequiredProvenance: proxy.LeastPublisher}.encode()
 	entries := func() []feed.Entry {
 		return []feed.Entry{{Provenance: feedtree.ByPublisher}, {Provenance: "single"}, {}}
 	}
-	if got := vouched(feedtree.Subscription{Attributes: raw}, entries()); len(got) != 1 {
+	if got := withRequiredProvenance(feedtree.Subscription{Attributes: raw}, entries()); len(got) != 1 {
 		t.Errorf("%+v", got)
 	}
-	if got := vouched(feedtree.Subscription{}, entries()); len(got) != 3 {
+	if got := withRequiredProvenance(feedtree.Subscription{}, entries()); len(got) != 3 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -99,13 +99,13 @@ func TestPreviewsSayInWhatTimeArticlesCame(t *testing.T) {
 		of, matching int
 		time         time.Duration
 	}{
-		"nothing":              {nil, recentFor, 0, 0, recentFor},
-		"a day is enough":      {of(200, 10*time.Minute), recentFor, 144, 72, 24 * time.Hour},
-		"few in a day":         {of(100, time.Hour), recentFor, 100, 50, recentFor},
+		"nothing":              {nil, recentAge, 0, 0, recentAge},
+		"a day is enough":      {of(200, 10*time.Minute), recentAge, 144, 72, 24 * time.Hour},
+		"few in a day":         {of(100, time.Hour), recentAge, 100, 50, recentAge},
 		"a filter that began":  {of(100, time.Minute), 20 * time.Minute, 20, 10, 20 * time.Minute},
 		"no more than is kept": {of(20, time.Minute), 20 * time.Minute, 20, 10, 20 * time.Minute},
 	} {
-		p := previewOf(q, test.late, covers{since: now.Add(-test.since), scale: 1}, now)
+		p := previewOf(q, test.late, coverage{since: now.Add(-test.since), scale: 1}, now)
 		if p.Of != test.of || p.Matching != test.matching || p.Time != test.time || len(p.Hints) != 1 {
 			t.Errorf("%s: %d of %d in %v, %q", name, p.Matching, p.Of, p.Time, p.Hints)
 		}
@@ -123,17 +123,17 @@ func TestADocumentCoversATime(t *testing.T) {
 		late     int
 		covered  time.Duration
 	}{
-		"few are all there are":       {9, time.Minute, 0, 9, recentFor},
+		"few are all there are":       {9, time.Minute, 0, 9, recentAge},
 		"many of late":                {60, time.Minute, 0, 60, time.Hour},
 		"many, and followed for long": {60, time.Minute, 5 * time.Hour, 60, 5 * time.Hour},
-		"many of long ago":            {20, 24 * time.Hour, time.Hour, 7, recentFor},
-		"none":                        {0, 0, time.Hour, 0, recentFor},
+		"many of long ago":            {20, 24 * time.Hour, time.Hour, 7, recentAge},
+		"none":                        {0, 0, time.Hour, 0, recentAge},
 	} {
 		var doc feedtree.Document
 		for i, c := range items(t, 0, test.entries, "sun") {
 			doc.Entries = append(doc.Entries, feed.Entry{Item: c.Item, At: now.Add(-time.Duration(i+1) * test.each)})
 		}
-		late, covered := lateOf(feedtree.Subscription{URL: "https://example.org/f", Since: now.Add(-test.followed)}, doc, now)
+		late, covered := documentArticles(feedtree.Subscription{URL: "https://example.org/f", Since: now.Add(-test.followed)}, doc, now)
 		if len(late) != test.late || covered != test.covered {
 			t.Errorf("%s: %d in %v", name, len(late), covered)
 		}
@@ -231,7 +231,7 @@ func TestWhatIsBeingEndedCanBeWatchedAgain(t *testing.T) {
 		again <- w
 	}()
 	within(t, patience, "it is asked for", func() error {
-		if len(m.keywords.asking) == 0 {
+		if len(m.keywords.watchSlot) == 0 {
 			return errors.New("nobody asks")
 		}
 		return nil
@@ -271,8 +271,8 @@ func TestAQueryIsWatchedOnce(t *testing.T) {
 	if err != nil || len(watches) != 1 {
 		t.Errorf("%+v, %v", watches, err)
 	}
-	if m.keywords.watched.Load() != 1 {
-		t.Error("it counts", m.keywords.watched.Load())
+	if m.keywords.subscriptions.Load() != 1 {
+		t.Error("it counts", m.keywords.subscriptions.Load())
 	}
 	m.reads(t, "/watch?q=sun")
 }

@@ -110,7 +110,7 @@ func TestLogsTellNoAddresses(t *testing.T) {
 	state(func(s string) bool { return s == proxy.StateOK })
 	broken.Store(true)
 	state(func(s string) bool { return s != proxy.StateOK })
-	m.endLapsed(t.Context(), time.Now().Add(2*lapseTime))
+	m.endLapsed(t.Context(), time.Now().Add(2*lapseAge))
 	m.stop(t)
 	seen := 0
 	for line := range strings.Lines(m.log.String()) {

@@ -38,7 +38,7 @@ func (d *Daemon) Status(ctx context.Context) (proxy.Status, error) {
 		}
 		switch {
 		case f.Level != levelProblem:
-		case f.What == notTheirs: // which comes first
+		case f.What == wrongNetworkText: // which comes first
 			s.State = proxy.StateRefused
 		default:
 			s.State = "trouble"
@@ -55,7 +55,7 @@ func (d *Daemon) Status(ctx context.Context) (proxy.Status, error) {
 		}
 	}
 	s.ID = snap.ID.String()
-	s.Scheme, s.Settings = d.home.network.Scheme(), d.home.network.Settings()
+	s.Scheme, s.Settings = d.dataDir.network.Scheme(), d.dataDir.network.Settings()
 	err = d.do(ctx, func() {
 		s.ChannelsOwned = d.node.Owners.Stats().Owned
 		s.ChannelsPolled = d.node.Corona.Stats().Duties
@@ -89,7 +89,7 @@ func (d *Daemon) Network(ctx context.Context) (n proxy.Network, err error) {
 	}
 	err = d.do(ctx, func() {
 		o := d.node.Overlay
-		n.Name, n.EstimateN = d.home.network.Name, o.Count(0)
+		n.Name, n.EstimateN = d.dataDir.network.Name, o.Count(0)
 		add := func(role string, c *overlay.Contact) {
 			if slices.ContainsFunc(n.Members, func(m proxy.Member) bool { return m.ID == c.ID.String() }) {
 				return
@@ -130,40 +130,40 @@ func (d *Daemon) Doctor(ctx context.Context) ([]proxy.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	of := d.findings(snap)
+	findings := d.findings(snap)
 	if snap.Network == "" {
-		return of, nil // there is no list before there is a network
+		return findings, nil // there is no list before there is a network
 	}
 	channels, err := d.List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ailing, said := 0, 0
+	problems, reported := 0, 0
 	for _, c := range channels {
 		// A feed that is well may say what it lacks; one that nobody is known to poll
 		// is not.
 		well := c.State == proxy.StateOK && c.NextPoll != nil
 		if c.State == proxy.StateUnsaved || c.State == proxy.StateCutOff && snap.CutOff != nil {
-			said++ // what is wrong with the store, or the network, was said of the node
-		} else if c.Error != "" && !well && ailing < maxAiling {
-			ailing++
-			of = append(of, proxy.Finding{
+			reported++ // what is wrong with the store, or the network, was said of the node
+		} else if c.Error != "" && !well && problems < maxProblemFeeds {
+			problems++
+			findings = append(findings, proxy.Finding{
 				Level: levelNote,
-				What:  c.URL + ": " + ailment(c),
+				What:  c.URL + ": " + problemOf(c),
 				Do:    cmp.Or(c.Do, "nothing: the node tries again by itself"),
 			})
 		}
 	}
-	of = append(of, changedKeys(channels, time.Now())...)
-	of = append(of, d.keywords.findings(len(channels), d.config.Filter)...)
-	if ailing+said == 0 && len(channels) > 0 {
-		of = append(of, proxy.Finding{Level: levelOK, What: fmt.Sprintf("subscriptions: %d, none with problems", len(channels))})
+	findings = append(findings, changedKeys(channels, time.Now())...)
+	findings = append(findings, d.keywords.findings(len(channels), d.config.Filter)...)
+	if problems+reported == 0 && len(channels) > 0 {
+		findings = append(findings, proxy.Finding{Level: levelOK, What: fmt.Sprintf("subscriptions: %d, none with problems", len(channels))})
 	}
-	return of, nil
+	return findings, nil
 }
 
 // ailment says what is wrong with a channel. Its state is left out where the error says the same.
-func ailment(c proxy.Channel) string {
+func problemOf(c proxy.Channel) string {
 	switch {
 	case c.State == kindName(coronapb.State_BROKEN) && c.Kind == proxy.KindFeed:
 		return brokenFeed(c.Error)
@@ -175,12 +175,12 @@ func ailment(c proxy.Channel) string {
 
 // keyNews is for how long the doctor says that a feed's key was changed; lists and pages say it for as
 // long as the key is known.
-const keyNews = 7 * 24 * time.Hour
+const keyChangeAge = 7 * 24 * time.Hour
 
 // changedKeys are the feeds whose publishers have lately had another key.
 func changedKeys(channels []proxy.Channel, now time.Time) (of []proxy.Finding) {
 	for _, c := range channels {
-		if len(c.Former) == 0 || c.PublisherSince == nil || now.Sub(*c.PublisherSince) > keyNews || len(of) == maxAiling {
+		if len(c.Former) == 0 || c.PublisherSince == nil || now.Sub(*c.PublisherSince) > keyChangeAge || len(of) == maxProblemFeeds {
 			continue
 		}
 		of = append(of, proxy.Finding{
@@ -193,7 +193,7 @@ func changedKeys(channels []proxy.Channel, now time.Time) (of []proxy.Finding) {
 }
 
 // maxAiling bounds the feeds the doctor speaks of; list shows all.
-const maxAiling = 20
+const maxProblemFeeds = 20
 
 // sentence says what was found and what to do, as one sentence.
 func sentence(f proxy.Finding) string {
@@ -233,16 +233,16 @@ func remedy(channel, state string, private bool) string {
 		if private {
 			return "nodes never poll link-local addresses, their own addresses, or what robots.txt forbids: choose another address" + stop
 		}
-		return allowPrivate + stop
+		return allowPrivateRemedy + stop
 	}
 	return ""
 }
 
 // allowPrivate is the remedy for an address that may be refused because it is private.
-const allowPrivate = "if the web server is yours and has a private address, run the node with --allow-private-origins (link-local addresses are never polled)"
+const allowPrivateRemedy = "if the web server is yours and has a private address, run the node with --allow-private-origins (link-local addresses are never polled)"
 
 // invitation says how others may join through a node that is alone.
-func invitation(snap Snapshot) string {
+func joinHint(snap Snapshot) string {
 	if len(snap.Addrs) == 0 {
 		return "other nodes cannot join through it, because it knows no address at which they can reach it: forward its port (4801 by default, TCP and UDP) on your router, or join another node with --bootstrap"
 	}
@@ -250,7 +250,7 @@ func invitation(snap Snapshot) string {
 }
 
 // notTheirs is what is wrong with a node that was started with the data directory of another network.
-const notTheirs = "this data directory belongs to another network than the nodes at --bootstrap (another name or other settings), so they refuse this node"
+const wrongNetworkText = "this data directory belongs to another network than the nodes at --bootstrap (another name or other settings), so they refuse this node"
 
 // isRefused reports whether the node has nobody in its own network and is refused by a node at --bootstrap, because that one
 // is in another network.
@@ -266,11 +266,11 @@ func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 	case snap.Network == "": // until a node of --bootstrap has answered
 		add(levelProblem, "the node has not found its network yet", "check the --bootstrap addresses, and whether nodes run there")
 	case isRefused(snap):
-		add(levelProblem, notTheirs, "start the node with an empty --data directory to join them; before that, save the subscriptions with tidings opml export --original FILE")
+		add(levelProblem, wrongNetworkText, "start the node with an empty --data directory to join them; before that, save the subscriptions with tidings opml export --original FILE")
 	case snap.CutOff != nil:
 		of = append(of, cutOffFinding(*snap.CutOff, snap.Feeds))
 	case snap.Size <= 1 && snap.State == overlay.Active:
-		add(levelOK, "the node is alone in its network and polls for itself", invitation(snap))
+		add(levelOK, "the node is alone in its network and polls for itself", joinHint(snap))
 	case snap.State == overlay.Attached:
 		add(levelNote, "other nodes cannot connect to this node, so it takes part through other nodes and does not poll for the network",
 			"to help the network, forward its port (4801 by default, TCP and UDP) on your router")
@@ -302,20 +302,20 @@ func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 	if f, ok := d.damage.finding(d.config.Dir); ok && snap.Network != "" {
 		of = append(of, f)
 	}
-	if d.home.renewed {
+	if d.dataDir.identityReplaced {
 		add(levelNote, "the node has a new id, because its store was lost or damaged", "")
 	}
 	if snap.Store.Damaged > 0 {
 		add(levelNote, "since the start, damage was found in "+proxy.Plural(snap.Store.Damaged, "record", "records")+" of the store; the node gets what is missing again from the network", "check the health of the disk")
 	}
 	if a := d.HTTPAddr(); a != nil {
-		of = append(of, served(a.String(), d.config.BaseURL))
+		of = append(of, readersFinding(a.String(), d.config.BaseURL))
 	}
 	return of
 }
 
 // served says where feed readers reach a node that listens at an address.
-func served(address, baseURL string) proxy.Finding {
+func readersFinding(address, baseURL string) proxy.Finding {
 	f := proxy.Finding{Level: levelOK, What: "feed readers are served at " + strings.TrimSuffix(baseURL, "/") + "/"}
 	at, err := netip.ParseAddrPort(address)
 	switch {

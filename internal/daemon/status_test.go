@@ -20,7 +20,7 @@ func TestAddressOfReadersIsOneThatTheyCanOpen(t *testing.T) {
 		{"10.0.0.7:8190", "", "http://10.0.0.7:8190/", true},
 		{"[::]:8190", "http://nas.example:8190", "http://nas.example:8190/", false},
 	} {
-		f := served(c.address, c.base)
+		f := readersFinding(c.address, c.base)
 		if f.What != "feed readers are served at "+c.want || strings.Contains(f.Do, "--base-url") != c.refuses {
 			t.Errorf("%+v", f)
 		}

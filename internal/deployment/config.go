@@ -22,8 +22,8 @@ type Config struct {
 	Polite      bool
 	Compression float64
 	// Alone has nobody poll for himself.
-	Alone bool
-	Seed  uint64
+	NodesOnly bool
+	Seed      uint64
 }
 
 // A Channel is a feed of the street.
@@ -33,7 +33,7 @@ type Channel struct {
 }
 
 // All is how many read a channel.
-func (c *Channel) All() (sum int) {
+func (c *Channel) ReaderCount() (sum int) {
 	for _, n := range c.Readers {
 		sum += n
 	}
@@ -43,7 +43,7 @@ func (c *Channel) All() (sum int) {
 // Subscriptions is how many read all channels.
 func (c *Config) Subscriptions() (sum int) {
 	for i := range c.Channels {
-		sum += c.Channels[i].All()
+		sum += c.Channels[i].ReaderCount()
 	}
 	return sum
 }
@@ -77,11 +77,11 @@ func Demo(nodes, feeds int, interval, every time.Duration, seed uint64) Config {
 	c.Network.MaintenanceInterval = max(interval/2, time.Second).Truncate(time.Second)
 	c.Network.PrivateAddresses = true
 	c.Network.Load = demoLoad
-	dice := rand.New(rand.NewPCG(seed, 1))
+	rng := rand.New(rand.NewPCG(seed, 1))
 	for i := range feeds {
 		ch := Channel{Readers: make([]int, nodes), Every: every}
 		n := int(math.Round(float64(nodes) * math.Pow(float64(i+1), -demoExponent)))
-		for _, at := range dice.Perm(nodes)[:max(n, 1)] {
+		for _, at := range rng.Perm(nodes)[:max(n, 1)] {
 			ch.Readers[at] = 1
 		}
 		c.Channels = append(c.Channels, ch)

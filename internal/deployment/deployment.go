@@ -16,50 +16,50 @@ import (
 type Deployment struct {
 	config Config
 	open   Opener
-	street origins
+	server server
 	dir    string
 	byURL  map[string]int
 
-	mu      sync.Mutex // guards what follows
-	phase   string
-	done    float64
-	shown   Shown
-	stories map[news]*Story
-	latest  *Story
-	nodes   []Node
-	running time.Time
-	marks   []mark // of the last polling interval, the oldest first
+	mu           sync.Mutex // guards what follows
+	phase        string
+	fraction     float64
+	shown        Shown
+	traces       map[itemID]*ItemTrace
+	lastComplete *ItemTrace
+	nodes        []Node
+	runningSince time.Time
+	samples      []sample // of the last polling interval, the oldest first
 }
 
 // A mark is what was counted at a moment since measuring began.
-type mark struct {
+type sample struct {
 	counts Counts
 	shown  Shown
 }
 
 // A Story is the way of an item.
-type Story struct {
-	URL, Title string
-	Came       time.Time
-	Found      Sighting
-	Shown      []Stop
-	Readers    int // nodes that read the channel
+type ItemTrace struct {
+	URL, Title  string
+	PublishedAt time.Time
+	FirstPoll   FirstPoll
+	Arrivals    []Arrival
+	ReaderNodes int // nodes that read the channel
 }
 
 // A Stop is that an item has come to the readers of a node.
-type Stop struct {
+type Arrival struct {
 	Node int
 	At   time.Time
 }
 
 // A View is how a deployment goes.
 type View struct {
-	Phase   string        // "running" when all have subscribed
-	Done    float64       // of the phases before
-	Running time.Duration // since then
-	All     Figures       // since measuring began
-	Lately  Figures       // in the last polling interval, or since measuring began
-	Story   *Story        // the last item that all who read it have got; nil: none yet
+	Phase        string        // "running" when all have subscribed
+	Progress     float64       // of the phases before
+	Running      time.Duration // since then
+	Total        Figures       // since measuring began
+	LastInterval Figures       // in the last polling interval, or since measuring began
+	LastItem     *ItemTrace    // the last item that all who read it have got; nil: none yet
 }
 
 // Figures are what was counted in some time.
@@ -70,22 +70,22 @@ type Figures struct {
 
 // New opens the street of a deployment. If elsewhere is not nil, it is the command of a process for
 // it, which calls ServeStreet.
-func New(c Config, open Opener, elsewhere *exec.Cmd) (*Deployment, error) {
+func New(c Config, open Opener, process *exec.Cmd) (*Deployment, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	d := &Deployment{config: c, open: open, byURL: map[string]int{}, stories: map[news]*Story{}}
+	d := &Deployment{config: c, open: open, byURL: map[string]int{}, traces: map[itemID]*ItemTrace{}}
 	var err error
-	if elsewhere != nil {
-		d.street, err = settle(elsewhere, c)
+	if process != nil {
+		d.server, err = startRemote(process, c)
 	} else {
-		d.street, err = NewStreet(c)
+		d.server, err = NewFeedServer(c)
 	}
 	if err != nil {
 		return nil, err
 	}
 	for i := range c.Channels {
-		d.byURL[d.street.URL(i)] = i
+		d.byURL[d.server.URL(i)] = i
 	}
 	return d, nil
 }
@@ -116,9 +116,9 @@ func (d *Deployment) Run(ctx context.Context) error {
 	defer func() { _ = os.RemoveAll(d.dir) }() // what is left is in the system's folder for that
 	f := &fleet{d: d, fails: make(chan error, 1)}
 	served := make(chan error, 1)
-	go func() { served <- d.street.Run(own) }()
+	go func() { served <- d.server.Run(own) }()
 	if err = f.launch(own); err == nil {
-		err = d.run()
+		err = d.startMeasuring()
 	}
 	if err == nil {
 		select {
@@ -136,20 +136,20 @@ func (d *Deployment) Run(ctx context.Context) error {
 }
 
 // run notes that all have subscribed, and begins to measure.
-func (d *Deployment) run() error {
-	err := d.Open()
+func (d *Deployment) startMeasuring() error {
+	err := d.ResetCounts()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.phase, d.done, d.running = "running", 1, time.Now()
+	d.phase, d.fraction, d.runningSince = "running", 1, time.Now()
 	return err
 }
 
 // Open begins to measure anew.
-func (d *Deployment) Open() error {
-	err := d.street.Open()
+func (d *Deployment) ResetCounts() error {
+	err := d.server.ResetCounts()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.shown, d.marks = Shown{}, nil
+	d.shown, d.samples = Shown{}, nil
 	return err
 }
 
@@ -162,87 +162,87 @@ func (d *Deployment) add(n Node) {
 func (d *Deployment) progress(phase string, done, of int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.phase, d.done = phase, float64(done)/float64(max(of, 1))
+	d.phase, d.fraction = phase, float64(done)/float64(max(of, 1))
 }
 
 // View looks at the deployment. Of a street that answers no more, nothing is counted.
 func (d *Deployment) View() View {
-	counts, _ := d.street.Counts() // Run says why
-	now := mark{counts: counts}
+	counts, _ := d.server.Counts() // Run says why
+	now := sample{counts: counts}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now.shown = d.shown
-	v := View{Phase: d.phase, Done: d.done, All: Figures{now.counts, now.shown}}
-	if !d.running.IsZero() {
-		v.Running = time.Since(d.running)
+	v := View{Phase: d.phase, Progress: d.fraction, Total: Figures{now.counts, now.shown}}
+	if !d.runningSince.IsZero() {
+		v.Running = time.Since(d.runningSince)
 	}
-	d.marks = append(d.marks, now)
-	for len(d.marks) > 1 && now.counts.Since-d.marks[1].counts.Since >= d.config.Network.PollInterval {
-		d.marks = d.marks[1:]
+	d.samples = append(d.samples, now)
+	for len(d.samples) > 1 && now.counts.Since-d.samples[1].counts.Since >= d.config.Network.PollInterval {
+		d.samples = d.samples[1:]
 	}
-	if v.Lately = v.All; now.counts.Since > d.config.Network.PollInterval {
-		v.Lately = now.less(d.marks[0])
+	if v.LastInterval = v.Total; now.counts.Since > d.config.Network.PollInterval {
+		v.LastInterval = now.minus(d.samples[0])
 	}
-	if d.latest != nil {
-		s := *d.latest
-		s.Shown = slices.Clone(s.Shown)
-		v.Story = &s
+	if d.lastComplete != nil {
+		s := *d.lastComplete
+		s.Arrivals = slices.Clone(s.Arrivals)
+		v.LastItem = &s
 	}
 	return v
 }
 
 // less is what was counted since then. The wait is known only since measuring began.
-func (m mark) less(then mark) Figures {
+func (m sample) minus(then sample) Figures {
 	polled := func(a, b Polled) Polled { return Polled{Polls: a.Polls - b.Polls, Bytes: a.Bytes - b.Bytes} }
 	return Figures{
 		Counts: Counts{
 			Since: m.counts.Since - then.counts.Since, Nodes: polled(m.counts.Nodes, then.counts.Nodes),
-			Legacy: polled(m.counts.Legacy, then.counts.Legacy), Shown: m.counts.Shown.Less(then.counts.Shown),
+			Legacy: polled(m.counts.Legacy, then.counts.Legacy), Shown: m.counts.Shown.Minus(then.counts.Shown),
 		},
-		ShownByNodes: m.shown.Less(then.shown),
+		ShownByNodes: m.shown.Minus(then.shown),
 	}
 }
 
 // maxStories bounds the items whose ways are followed.
-const maxStories = 1024
+const maxTraces = 1024
 
 // show notes that items have come to the readers of a node.
-func (d *Deployment) show(node int, url string, titles []string) {
+func (d *Deployment) noteShown(node int, url string, titles []string) {
 	channel, ok := d.byURL[url]
 	if !ok {
 		return
 	}
 	now, c := time.Now(), &d.config.Channels[channel]
 	for _, title := range titles {
-		n, came, ok := d.street.Came(channel, title)
+		n, came, ok := d.server.ItemOf(channel, title)
 		if !ok {
 			continue
 		}
-		found, _ := d.street.Sighting(channel, n)
+		found, _ := d.server.FirstPoll(channel, n)
 		d.mu.Lock()
-		if !d.running.IsZero() && came.After(d.running) { // what came before they had subscribed is no news
+		if !d.runningSince.IsZero() && came.After(d.runningSince) { // what came before they had subscribed is no news
 			d.shown.add(now.Sub(came), c.Readers[node])
-			d.tell(news{channel, n}, Story{URL: url, Title: title, Came: came, Found: found}, Stop{node, now})
+			d.addArrival(itemID{channel, n}, ItemTrace{URL: url, Title: title, PublishedAt: came, FirstPoll: found}, Arrival{node, now})
 		}
 		d.mu.Unlock()
 	}
 }
 
 // tell goes on with the story of an item.
-func (d *Deployment) tell(of news, s Story, at Stop) {
-	known := d.stories[of]
+func (d *Deployment) addArrival(of itemID, s ItemTrace, at Arrival) {
+	known := d.traces[of]
 	if known == nil {
-		if len(d.stories) == maxStories {
-			clear(d.stories)
+		if len(d.traces) == maxTraces {
+			clear(d.traces)
 		}
 		for _, n := range d.config.Channels[of.channel].Readers {
-			s.Readers += min(n, 1)
+			s.ReaderNodes += min(n, 1)
 		}
 		known = &s
-		d.stories[of] = known
+		d.traces[of] = known
 	}
-	if known.Shown = append(known.Shown, at); len(known.Shown) == known.Readers {
-		d.latest = known
-		delete(d.stories, of)
+	if known.Arrivals = append(known.Arrivals, at); len(known.Arrivals) == known.ReaderNodes {
+		d.lastComplete = known
+		delete(d.traces, of)
 	}
 }

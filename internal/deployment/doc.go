@@ -1,6 +1,6 @@
 // Package deployment has real nodes poll real feeds, beside readers who poll for themselves.
 //
-// All is on this machine, and over real sockets: a street of feeds (street.go), which an HTTP
+// All is on this machine, and over real sockets: a street of feeds (feedserver.go), which an HTTP
 // server serves and which gain items as time goes by; readers of the old kind, each of whom polls
 // each of its feeds once in a polling interval (legacy.go); and nodes, whose clients read the same
 // feeds, and which poll as often together at most (fleet.go). What both get is measured in one run:

@@ -14,23 +14,23 @@ import (
 // A street in a process of its own: what a process costs is then what nodes cost alone.
 
 // origins is a street, here or elsewhere.
-type origins interface {
+type server interface {
 	URL(channel int) string
-	Came(channel int, title string) (item int, at time.Time, ok bool)
-	Sighting(channel, item int) (Sighting, bool)
-	Open() error
+	ItemOf(channel int, title string) (item int, at time.Time, ok bool)
+	FirstPoll(channel, item int) (FirstPoll, bool)
+	ResetCounts() error
 	Counts() (Counts, error)
 	Run(ctx context.Context) error
 }
 
 // An errand is what the process of a street is told.
-type errand struct {
-	Found *Config // serve this: the first of all
-	Open  bool    // begin to measure anew
+type request struct {
+	Create *Config // serve this: the first of all
+	Reset  bool    // begin to measure anew
 }
 
 // A word answers an errand.
-type word struct {
+type response struct {
 	Err    string
 	Port   int
 	Began  time.Time
@@ -39,39 +39,39 @@ type word struct {
 
 // ServeStreet is what a process does that is a street: it does errands from in, until that or
 // ctx ends.
-func ServeStreet(ctx context.Context, in io.Reader, out io.Writer) error {
-	errands, words := gob.NewDecoder(in), gob.NewEncoder(out)
-	var s *Street
+func ServeFeeds(ctx context.Context, in io.Reader, out io.Writer) error {
+	requests, responses := gob.NewDecoder(in), gob.NewEncoder(out)
+	var s *FeedServer
 	var parts sync.WaitGroup
 	ctx, stop := context.WithCancel(ctx)
 	defer parts.Wait()
 	defer stop()
 	for {
-		var e errand
-		if err := errands.Decode(&e); err != nil {
+		var q request
+		if err := requests.Decode(&q); err != nil {
 			if errors.Is(err, io.EOF) || ctx.Err() != nil {
 				return nil
 			}
 			return fmt.Errorf("read an errand: %w", err)
 		}
-		var w word
+		var a response
 		switch {
-		case e.Found != nil && s == nil:
+		case q.Create != nil && s == nil:
 			var err error
-			if s, err = NewStreet(*e.Found); err != nil {
+			if s, err = NewFeedServer(*q.Create); err != nil {
 				return err
 			}
 			parts.Go(func() { _ = s.Run(ctx) }) // it ends with ctx, or cannot be reached, which is seen
-			w.Port, w.Began = s.port, s.began
+			a.Port, a.Began = s.port, s.began
 		case s == nil:
-			w.Err = "there is no street yet"
-		case e.Open:
-			_ = s.Open() // here it never fails
+			a.Err = "there is no street yet"
+		case q.Reset:
+			_ = s.ResetCounts() // here it never fails
 		}
 		if s != nil {
-			w.Counts, _ = s.Counts()
+			a.Counts, _ = s.Counts()
 		}
-		if err := words.Encode(w); err != nil {
+		if err := responses.Encode(a); err != nil {
 			return fmt.Errorf("answer an errand: %w", err)
 		}
 	}
@@ -79,17 +79,17 @@ func ServeStreet(ctx context.Context, in io.Reader, out io.Writer) error {
 
 // A remote is a street in another process.
 type remote struct {
-	plan
+	feedPlan
 	command *exec.Cmd
 	in      io.WriteCloser
 
-	mu      sync.Mutex // one errand at a time
-	errands *gob.Encoder
-	words   *gob.Decoder
+	mu        sync.Mutex // one errand at a time
+	requests  *gob.Encoder
+	responses *gob.Decoder
 }
 
 // settle starts the process of a street, which calls ServeStreet.
-func settle(command *exec.Cmd, c Config) (*remote, error) {
+func startRemote(command *exec.Cmd, c Config) (*remote, error) {
 	in, err := command.StdinPipe()
 	if err != nil {
 		return nil, fmt.Errorf("street: %w", err)
@@ -101,43 +101,43 @@ func settle(command *exec.Cmd, c Config) (*remote, error) {
 	if err := command.Start(); err != nil {
 		return nil, fmt.Errorf("street: %w", err)
 	}
-	r := &remote{command: command, in: in, errands: gob.NewEncoder(in), words: gob.NewDecoder(out)}
-	w, err := r.do(errand{Found: &c})
+	r := &remote{command: command, in: in, requests: gob.NewEncoder(in), responses: gob.NewDecoder(out)}
+	a, err := r.do(request{Create: &c})
 	if err != nil {
 		_ = in.Close()
 		return nil, errors.Join(err, command.Wait())
 	}
-	r.plan = newPlan(c, w.Port, w.Began)
+	r.feedPlan = newPlan(c, a.Port, a.Began)
 	return r, nil
 }
 
-func (r *remote) do(e errand) (w word, err error) {
+func (r *remote) do(q request) (a response, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err = r.errands.Encode(e); err == nil {
-		err = r.words.Decode(&w)
+	if err = r.requests.Encode(q); err == nil {
+		err = r.responses.Decode(&a)
 	}
-	if err == nil && w.Err != "" {
-		err = errors.New(w.Err)
+	if err == nil && a.Err != "" {
+		err = errors.New(a.Err)
 	}
 	if err != nil {
-		return w, fmt.Errorf("street: %w", err)
+		return a, fmt.Errorf("street: %w", err)
 	}
-	return w, nil
+	return a, nil
 }
 
-func (r *remote) Open() error {
-	_, err := r.do(errand{Open: true})
+func (r *remote) ResetCounts() error {
+	_, err := r.do(request{Reset: true})
 	return err
 }
 
 func (r *remote) Counts() (Counts, error) {
-	w, err := r.do(errand{})
-	return w.Counts, err
+	a, err := r.do(request{})
+	return a.Counts, err
 }
 
 // Sighting knows of none: the street does not say who has found what.
-func (r *remote) Sighting(int, int) (Sighting, bool) { return Sighting{}, false }
+func (r *remote) FirstPoll(int, int) (FirstPoll, bool) { return FirstPoll{}, false }
 
 // Run ends the process when ctx ends.
 func (r *remote) Run(ctx context.Context) error {

@@ -2,7 +2,7 @@
 //
 // It is a corridor: it hands each layer its doors, brings each frame to the layer
 // it is for, and runs the layers. It owns no state of any protocol. The way of one
-// item through it stands in corridor.go. The same Node lives in the real world
+// item through it stands in wiring.go. The same Node lives in the real world
 // (internal/daemon) and in a simulated one (sim).
 package node
 
@@ -54,12 +54,12 @@ func DefaultConfig(network wire.Network) Config {
 		},
 		Wedges: wedge.Config{Maintenance: network.MaintenanceInterval},
 		Sums:   sums.Config{Maintenance: network.MaintenanceInterval},
-		Corona: pollConfig(network),
+		Corona: coronaConfig(network),
 	}
 }
 
 // pollConfig says how a network's channels are polled.
-func pollConfig(network wire.Network) corona.Config {
+func coronaConfig(network wire.Network) corona.Config {
 	c := corona.Config{
 		Network: network.Name, PollInterval: network.PollInterval, MaintenanceInterval: network.MaintenanceInterval,
 		Load: network.Load, Detection: network.TargetDetection, Politeness: true,
@@ -90,31 +90,31 @@ type Node struct {
 	// Firehose brings new entries to filters.
 	Firehose *firehose.Firehose
 
-	out Application
+	app Application
 }
 
 // New returns a node that lives in the world e, as its store remembers it. What
 // comes out of it goes to out.
-func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config, out Application) (*Node, error) {
-	n := &Node{out: out}
+func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config, app Application) (*Node, error) {
+	n := &Node{app: app}
 	n.Overlay = overlay.New(e, signer, verify, cfg.Overlay)
 	n.Scribe = scribe.New(e, n.Overlay, cfg.Scribe, n.deliver)
 	var err error
-	if n.Owners, err = owner.New(e, n.Overlay, signer, verify, cfg.Owner, (*ownerSide)(n)); err != nil {
+	if n.Owners, err = owner.New(e, n.Overlay, signer, verify, cfg.Owner, (*ownerApp)(n)); err != nil {
 		return nil, fmt.Errorf("node: %w", err)
 	}
-	if n.Feeds, err = feedtree.New(e, n.Overlay, n.Scribe, n.Owners, signer, verify, cfg.Feeds, (*feedSide)(n)); err != nil {
+	if n.Feeds, err = feedtree.New(e, n.Overlay, n.Scribe, n.Owners, signer, verify, cfg.Feeds, (*feedApp)(n)); err != nil {
 		return nil, fmt.Errorf("node: %w", err)
 	}
-	n.Wedges = wedge.New(e, n.Overlay, cfg.Wedges, (*wedgeSide)(n))
-	n.Corona = corona.New(e, n.Overlay, signer, verify, n.Wedges, cfg.Corona, (*pollSide)(n))
+	n.Wedges = wedge.New(e, n.Overlay, cfg.Wedges, (*wedgeApp)(n))
+	n.Corona = corona.New(e, n.Overlay, signer, verify, n.Wedges, cfg.Corona, (*coronaApp)(n))
 	n.Corona.EnablePoliteness(n.Owners)
-	n.Corona.ServeReaders((*pollSide)(n))
+	n.Corona.ServeReaders((*coronaApp)(n))
 	n.Sums = sums.New(e, n.Overlay, cfg.Sums, n.Corona.Adder())
 	n.Corona.Join(n.Sums)
-	n.Overlay.Handle(wire.Corona, (*findingSide)(n))
-	n.Firehose = firehose.New(e, n.Overlay, n.Owners, signer, verify, cfg.Firehose, n.out)
-	n.Overlay.Handle(wire.Feed, (*publicationSide)(n))
+	n.Overlay.Handle(wire.Corona, (*changeReportHandler)(n))
+	n.Firehose = firehose.New(e, n.Overlay, n.Owners, signer, verify, cfg.Firehose, n.app)
+	n.Overlay.Handle(wire.Feed, (*publicationHandler)(n))
 	return n, nil
 }
 

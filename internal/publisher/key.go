@@ -63,7 +63,7 @@ func Generate(path, passphrase string) (*Key, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a key: %w", err)
 	}
-	return follow(path, private, passphrase)
+	return saveWithNext(path, private, passphrase)
 }
 
 func exists(path string) bool {
@@ -73,7 +73,7 @@ func exists(path string) bool {
 
 // follow writes a key down with one that is to follow it. That comes last: until then its file may
 // have the key itself.
-func follow(path string, private ed25519.PrivateKey, passphrase string) (*Key, error) {
+func saveWithNext(path string, private ed25519.PrivateKey, passphrase string) (*Key, error) {
 	public, next, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("make a key: %w", err)
@@ -98,7 +98,7 @@ func Rotate(path string, ask Passphrase) (*Key, error) {
 	}
 	old, _, unread := read(path, ask)
 	if unread == nil && old.private.Equal(k.private) || errors.Is(unread, fs.ErrNotExist) {
-		return follow(path, k.private, passphrase) // it was begun, and interrupted; or the key is lost
+		return saveWithNext(path, k.private, passphrase) // it was begun, and interrupted; or the key is lost
 	}
 	if _, err := os.Lstat(path + oldSuffix); !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("rotate %s: the key before, %s, is still there: move it to another place or delete it, then rotate again", path, path+oldSuffix)
@@ -109,12 +109,12 @@ func Rotate(path string, ask Passphrase) (*Key, error) {
 	if err := os.Rename(path, path+oldSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) { // it may be lost
 		return nil, fmt.Errorf("rotate: %w", err)
 	}
-	return follow(path, k.private, passphrase)
+	return saveWithNext(path, k.private, passphrase)
 }
 
 // work is the base-2 logarithm of scrypt's N for a key that a passphrase locks: most of a second of
 // processor time for each guess, as age has it by default. Tests lower it.
-var work = 18
+var scryptWork = 18
 
 // save writes a key to a file.
 func (k *Key) save(path, passphrase string) error {
@@ -127,7 +127,7 @@ func (k *Key) save(path, passphrase string) error {
 	if err != nil {
 		return fmt.Errorf("lock %s: %w", path, err)
 	}
-	to.SetWorkFactor(work)
+	to.SetWorkFactor(scryptWork)
 	var b bytes.Buffer
 	a := armour.NewWriter(&b)
 	w, err := age.Encrypt(a, to)
@@ -157,7 +157,7 @@ func read(path string, ask Passphrase) (*Key, string, error) {
 	if info.IsDir() {
 		return nil, "", fmt.Errorf("%s is a directory: %w", path, ErrKey)
 	}
-	if err := Private(path, info); err != nil {
+	if err := CheckPrivate(path, info); err != nil {
 		return nil, "", err
 	}
 	if info.Size() > maxKeyFile {
@@ -185,7 +185,7 @@ func read(path string, ask Passphrase) (*Key, string, error) {
 
 // Private refuses the file of a key or of a passphrase if others may read it. The kernel's own files, pipes, the
 // credentials of a systemd service and the secrets of a container have other means than their mode to keep others away.
-func Private(path string, info fs.FileInfo) error {
+func CheckPrivate(path string, info fs.FileInfo) error {
 	mode := info.Mode()
 	if credentials := os.Getenv("CREDENTIALS_DIRECTORY"); credentials != "" && filepath.Dir(path) == filepath.Clean(credentials) {
 		return nil

@@ -133,9 +133,9 @@ func TestTheKeyThatFollowsSignsNothing(t *testing.T) {
 // A program that runs while keygen --rotate replaces the key signs with the new one from then on, also if the key is locked,
 // and the old file is refused.
 func TestARotationIsNoticed(t *testing.T) {
-	asShipped := work
-	t.Cleanup(func() { work = asShipped })
-	work = 10
+	asShipped := scryptWork
+	t.Cleanup(func() { scryptWork = asShipped })
+	scryptWork = 10
 	for _, words := range []string{"", "correct horse"} {
 		path := filepath.Join(t.TempDir(), "blog.key")
 		asked := 0
@@ -152,7 +152,7 @@ func TestARotationIsNoticed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		raw, err := a.Sign(url, Last{}, item(t, "one"), time.Now())
+		raw, err := a.Sign(url, Head{}, item(t, "one"), time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +165,7 @@ func TestARotationIsNoticed(t *testing.T) {
 		if err := os.WriteFile(path, []byte("no key"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := a.Sign(url, Last{}, item(t, "two"), time.Now()); err == nil || !strings.Contains(err.Error(), "restart it") {
+		if _, err := a.Sign(url, Head{}, item(t, "two"), time.Now()); err == nil || !strings.Contains(err.Error(), "restart it") {
 			t.Error(err)
 		}
 	}
@@ -207,7 +207,7 @@ func TestTheKeyThatFollowsTakesItsPlace(t *testing.T) {
 	}
 }
 
-func opened(t *testing.T, path string) *Author {
+func opened(t *testing.T, path string) *Signer {
 	t.Helper()
 	a, err := Open(path, none)
 	if err != nil {
@@ -216,7 +216,7 @@ func opened(t *testing.T, path string) *Author {
 	return a
 }
 
-func signed(t *testing.T, a *Author, last Last, name string) *difference.Publication {
+func signed(t *testing.T, a *Signer, last Head, name string) *difference.Publication {
 	t.Helper()
 	raw, err := a.Sign(url, last, item(t, name), time.Unix(2, 0))
 	if err != nil {
@@ -236,16 +236,16 @@ func TestNumbersAreGivenOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := opened(t, path)
-	one := signed(t, a, Last{}, "one")
+	one := signed(t, a, Head{}, "one")
 	if one.Seq != 1 || one.Prev != (feed.Hash{}) {
 		t.Errorf("%+v", one)
 	}
 	a = opened(t, path)
-	if unsent, err := a.Unsent(url, Last{}, time.Unix(3, 0)); err != nil || !bytes.Equal(unsent, one.Raw) {
+	if unsent, err := a.NextUnsent(url, Head{}, time.Unix(3, 0)); err != nil || !bytes.Equal(unsent, one.Raw) {
 		t.Errorf("what was signed is not in the record: %v", err)
 	}
-	had := Last{one.Seq, one.Hash}
-	if unsent, err := a.Unsent(url, had, time.Unix(3, 0)); unsent != nil || err != nil {
+	had := Head{one.Seq, one.Hash}
+	if unsent, err := a.NextUnsent(url, had, time.Unix(3, 0)); unsent != nil || err != nil {
 		t.Errorf("the network has it: %v", err)
 	}
 	two := signed(t, a, had, "two")
@@ -264,22 +264,22 @@ func TestWhatCouldNotBePushedGoesFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := opened(t, path)
-	var had Last // by the network
+	var had Head // by the network
 	var names []string
 	lost := errors.New("lost on its way")
 	write := func(name string, takes bool) error {
-		_, err := a.Write(url, had.Seq, had.Head, item(t, name), time.Unix(2, 0), func(envelope []byte) error {
+		_, err := a.SignAndPush(url, had.Seq, had.Hash, item(t, name), time.Unix(2, 0), func(envelope []byte) error {
 			p, err := difference.OpenPublication(envelope)
 			switch {
 			case err != nil:
 				t.Fatal(err)
 			case !takes:
 				return lost
-			case p.Seq != had.Seq+1 || p.Prev != had.Head:
+			case p.Seq != had.Seq+1 || p.Prev != had.Hash:
 				t.Errorf("number %d follows on %d", p.Seq, had.Seq)
 			}
 			m, _ := p.Item.Meaning("")
-			names, had = append(names, m.GUID), Last{p.Seq, p.Hash}
+			names, had = append(names, m.GUID), Head{p.Seq, p.Hash}
 			return nil
 		})
 		return err
@@ -305,7 +305,7 @@ func TestWhatCouldNotBePushedIsSaid(t *testing.T) {
 	}
 	a := opened(t, path)
 	refused := fmt.Errorf("%w: it is said of another key", feedtree.ErrRefused)
-	var had Last
+	var had Head
 	for _, step := range []struct {
 		name   string
 		fails  error
@@ -327,10 +327,10 @@ func TestWhatCouldNotBePushedIsSaid(t *testing.T) {
 		{"four", nil, 4, "", map[string]bool{url: true}},
 		{"five", nil, 5, "", map[string]bool{url: true}},
 	} {
-		seq, err := a.Write(url, had.Seq, had.Head, item(t, step.name), time.Unix(2, 0), func(envelope []byte) error {
+		seq, err := a.SignAndPush(url, had.Seq, had.Hash, item(t, step.name), time.Unix(2, 0), func(envelope []byte) error {
 			p, err := difference.OpenPublication(envelope)
 			if err == nil && step.fails == nil {
-				had = Last{p.Seq, p.Hash}
+				had = Head{p.Seq, p.Hash}
 			}
 			return errors.Join(err, step.fails)
 		})
@@ -363,8 +363,8 @@ func TestAHeartbeatBringsWhatWasNotPushed(t *testing.T) {
 		{feedtree.ErrRefused, map[string]bool{url: false}}, // it was said to be kept
 		{nil, map[string]bool{url: true}},
 	} {
-		signed(t, a, Last{}, "one")
-		if err := a.Alive(url, 0, feed.Hash{}, time.Unix(3, 0), func([]byte) error { return c.fails }); !errors.Is(err, c.fails) {
+		signed(t, a, Head{}, "one")
+		if err := a.PushHeartbeat(url, 0, feed.Hash{}, time.Unix(3, 0), func([]byte) error { return c.fails }); !errors.Is(err, c.fails) {
 			t.Errorf("%v, want %v", err, c.fails)
 		}
 		if !maps.Equal(a.Feeds(), c.feeds) {
@@ -383,16 +383,16 @@ func TestWhatWasTakenIsNotSignedAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := opened(t, path)
-	var had Last
+	var had Head
 	takes := func(envelope []byte) error {
 		p, err := difference.OpenPublication(envelope)
 		if err == nil {
-			had = Last{p.Seq, p.Hash}
+			had = Head{p.Seq, p.Hash}
 		}
 		return err
 	}
 	for _, s := range []string{"one", "two", "three"} {
-		if _, err := a.Write(url, had.Seq, had.Head, item(t, s), time.Unix(2, 0), takes); err != nil {
+		if _, err := a.SignAndPush(url, had.Seq, had.Hash, item(t, s), time.Unix(2, 0), takes); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -400,10 +400,10 @@ func TestWhatWasTakenIsNotSignedAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	a = opened(t, path)
-	if _, err := a.Write(url, 0, feed.Hash{}, item(t, "four"), time.Unix(9, 0), takes); !errors.Is(err, feedtree.ErrNotAccepted) {
+	if _, err := a.SignAndPush(url, 0, feed.Hash{}, item(t, "four"), time.Unix(9, 0), takes); !errors.Is(err, feedtree.ErrNotAccepted) {
 		t.Errorf("not known yet: %v", err)
 	}
-	if seq, err := a.Write(url, had.Seq, had.Head, item(t, "four"), time.Unix(10, 0), takes); err != nil || seq != 4 {
+	if seq, err := a.SignAndPush(url, had.Seq, had.Hash, item(t, "four"), time.Unix(10, 0), takes); err != nil || seq != 4 {
 		t.Errorf("known: %d, %v", seq, err)
 	}
 }
@@ -415,7 +415,7 @@ func TestWhatWasTakenIsSaidToBeTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := opened(t, path)
-	seq, err := a.Write(url, 0, feed.Hash{}, item(t, "one"), time.Unix(2, 0), func([]byte) error {
+	seq, err := a.SignAndPush(url, 0, feed.Hash{}, item(t, "one"), time.Unix(2, 0), func([]byte) error {
 		return errors.Join(os.Remove(path+recordSuffix), os.Mkdir(path+recordSuffix, 0o700)) // it cannot be noted
 	})
 	if err != nil || seq != 1 {
@@ -464,7 +464,7 @@ func TestTwoProcessesWithOneKey(t *testing.T) {
 	}
 	one, other := opened(t, path), opened(t, path)
 	var mu sync.Mutex
-	var had Last // by the network
+	var had Head // by the network
 	var names []string
 	push := func(envelope []byte) error {
 		mu.Lock()
@@ -475,21 +475,21 @@ func TestTwoProcessesWithOneKey(t *testing.T) {
 			return err
 		case p.Seq <= had.Seq:
 			return nil // it is there
-		case p.Seq != had.Seq+1 || p.Prev != had.Head:
+		case p.Seq != had.Seq+1 || p.Prev != had.Hash:
 			return fmt.Errorf("number %d does not follow on %d", p.Seq, had.Seq)
 		}
 		m, _ := p.Item.Meaning("")
-		names, had = append(names, m.GUID), Last{p.Seq, p.Hash}
+		names, had = append(names, m.GUID), Head{p.Seq, p.Hash}
 		return nil
 	}
 	var all sync.WaitGroup
-	for i, a := range []*Author{one, other} {
+	for i, a := range []*Signer{one, other} {
 		all.Go(func() {
 			for k := range 10 {
 				mu.Lock()
 				last := had
 				mu.Unlock()
-				if _, err := a.Write(url, last.Seq, last.Head, item(t, fmt.Sprint(i, k)), time.Unix(2, 0), push); err != nil {
+				if _, err := a.SignAndPush(url, last.Seq, last.Hash, item(t, fmt.Sprint(i, k)), time.Unix(2, 0), push); err != nil {
 					t.Error(err)
 				}
 			}
@@ -501,7 +501,7 @@ func TestTwoProcessesWithOneKey(t *testing.T) {
 		t.Errorf("the network has %d: %q", had.Seq, names)
 	}
 	killed := signed(t, one, had, "killed before it was pushed")
-	if seq, err := other.Write(url, had.Seq, had.Head, item(t, "last"), time.Unix(3, 0), push); err != nil || seq != killed.Seq+1 || had.Seq != 22 {
+	if seq, err := other.SignAndPush(url, had.Seq, had.Hash, item(t, "last"), time.Unix(3, 0), push); err != nil || seq != killed.Seq+1 || had.Seq != 22 {
 		t.Errorf("number %d, %v; the network has %d", seq, err, had.Seq)
 	}
 }
@@ -513,17 +513,17 @@ func TestALostTailIsPushedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := opened(t, path)
-	var last Last
+	var last Head
 	var third *difference.Publication
-	for i := range 2 * maxBefore {
+	for i := range 2 * maxEarlier {
 		p := signed(t, a, last, fmt.Sprint(i))
-		if last = (Last{p.Seq, p.Hash}); i == 2*maxBefore-4 {
+		if last = (Head{p.Seq, p.Hash}); i == 2*maxEarlier-4 {
 			third = p
 		}
 	}
 	var again []uint64
 	a = opened(t, path)
-	seq, err := a.Write(url, third.Seq, third.Hash, item(t, "next"), time.Unix(3, 0), func(envelope []byte) error {
+	seq, err := a.SignAndPush(url, third.Seq, third.Hash, item(t, "next"), time.Unix(3, 0), func(envelope []byte) error {
 		p, err := difference.OpenPublication(envelope)
 		again = append(again, p.Seq)
 		return err
@@ -531,8 +531,8 @@ func TestALostTailIsPushedAgain(t *testing.T) {
 	if want := []uint64{last.Seq - 2, last.Seq - 1, last.Seq, last.Seq + 1}; err != nil || seq != last.Seq+1 || !slices.Equal(again, want) {
 		t.Errorf("pushed %d, want %d: %v", again, want, err)
 	}
-	if l := a.record[url]; len(l.Before) != maxBefore || l.Before[maxBefore-1].Seq != last.Seq {
-		t.Errorf("%d lines before number %d", len(l.Before), l.Seq)
+	if l := a.record[url]; len(l.Earlier) != maxEarlier || l.Earlier[maxEarlier-1].Seq != last.Seq {
+		t.Errorf("%d lines before number %d", len(l.Earlier), l.Seq)
 	}
 }
 
@@ -543,14 +543,14 @@ func TestTheNextKeySignsWhatCouldNotBePushed(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := opened(t, path)
-	one := signed(t, a, Last{}, "one")
-	had := Last{one.Seq, one.Hash}
+	one := signed(t, a, Head{}, "one")
+	had := Head{one.Seq, one.Hash}
 	two := signed(t, a, had, "two")
 	if _, err := Rotate(path, none); err != nil {
 		t.Fatal(err)
 	}
 	a = opened(t, path)
-	raw, err := a.Unsent(url, had, time.Unix(9, 0))
+	raw, err := a.NextUnsent(url, had, time.Unix(9, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -558,10 +558,10 @@ func TestTheNextKeySignsWhatCouldNotBePushed(t *testing.T) {
 	if err != nil || !p.By(a.Key().Public()) || p.Seq != 2 || p.Prev != one.Hash || p.Item.Hash != two.Item.Hash {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if again, err := opened(t, path).Unsent(url, had, time.Unix(10, 0)); err != nil || !bytes.Equal(again, raw) {
+	if again, err := opened(t, path).NextUnsent(url, had, time.Unix(10, 0)); err != nil || !bytes.Equal(again, raw) {
 		t.Errorf("it is another the next time: %v", err)
 	}
-	if three := signed(t, a, Last{p.Seq, p.Hash}, "three"); three.Seq != 3 || three.Prev != p.Hash {
+	if three := signed(t, a, Head{p.Seq, p.Hash}, "three"); three.Seq != 3 || three.Prev != p.Hash {
 		t.Errorf("%+v", three)
 	}
 }
@@ -573,11 +573,11 @@ func TestTheNextKeySignsAllThatCouldNotBePushed(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := opened(t, path)
-	had := Last{}
+	had := Head{}
 	for i := range 4 {
-		p := signed(t, a, Last{}, fmt.Sprint(i))
+		p := signed(t, a, Head{}, fmt.Sprint(i))
 		if i == 0 {
-			had = Last{p.Seq, p.Hash}
+			had = Head{p.Seq, p.Hash}
 		}
 	}
 	if _, err := Rotate(path, none); err != nil {
@@ -585,13 +585,13 @@ func TestTheNextKeySignsAllThatCouldNotBePushed(t *testing.T) {
 	}
 	a = opened(t, path)
 	var names []string
-	seq, err := a.Write(url, had.Seq, had.Head, item(t, "next"), time.Unix(9, 0), func(envelope []byte) error {
+	seq, err := a.SignAndPush(url, had.Seq, had.Hash, item(t, "next"), time.Unix(9, 0), func(envelope []byte) error {
 		p, err := difference.OpenPublication(envelope)
-		if err != nil || !p.By(a.Key().Public()) || p.Seq != had.Seq+1 || p.Prev != had.Head {
+		if err != nil || !p.By(a.Key().Public()) || p.Seq != had.Seq+1 || p.Prev != had.Hash {
 			return fmt.Errorf("number %d follows on %d: %w", p.Seq, had.Seq, err)
 		}
 		m, _ := p.Item.Meaning("")
-		names, had = append(names, m.GUID), Last{p.Seq, p.Hash}
+		names, had = append(names, m.GUID), Head{p.Seq, p.Hash}
 		return nil
 	})
 	if err != nil || seq != 5 || !slices.Equal(names, []string{"1", "2", "3", "next"}) {
@@ -606,28 +606,28 @@ func TestAnOldBackupIsNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := opened(t, path)
-	one := signed(t, a, Last{}, "one")
+	one := signed(t, a, Head{}, "one")
 	backup, err := os.ReadFile(path + recordSuffix)
 	if err != nil {
 		t.Fatal(err)
 	}
-	two := signed(t, a, Last{one.Seq, one.Hash}, "two")
+	two := signed(t, a, Head{one.Seq, one.Hash}, "two")
 	if err := os.WriteFile(path+recordSuffix, backup, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	a = opened(t, path)
-	for what, last := range map[string]Last{
+	for what, last := range map[string]Head{
 		"more":    {two.Seq, two.Hash},
 		"another": {one.Seq, two.Hash},
 	} {
 		if _, err := a.Sign(url, last, item(t, "x"), time.Unix(3, 0)); !errors.Is(err, ErrBehind) {
 			t.Errorf("the network has %s: %v", what, err)
 		}
-		if _, err := a.Beat(url, last, time.Unix(3, 0)); !errors.Is(err, ErrBehind) {
+		if _, err := a.SignHeartbeat(url, last, time.Unix(3, 0)); !errors.Is(err, ErrBehind) {
 			t.Errorf("the network has %s: a heartbeat: %v", what, err)
 		}
 	}
-	had := Last{two.Seq, two.Hash}
+	had := Head{two.Seq, two.Hash}
 	if err := a.Resume(url, had); err != nil {
 		t.Fatal(err)
 	}

@@ -24,13 +24,13 @@ type Fault struct {
 func (o *Origin) Misbehave(path string, f Fault) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	p := o.plays[path]
+	p := o.resources[path]
 	if p == nil {
 		panic("origin: nothing is played on " + path)
 	}
-	p.fault, p.left = f, f.Times
+	p.fault, p.faultsLeft = f, f.Times
 	if f.Times == 0 {
-		p.left = -1
+		p.faultsLeft = -1
 	}
 }
 
@@ -48,18 +48,18 @@ func Page(html string) Fault {
 }
 
 // meet is the fault that the next request meets.
-func (p *play) meet() Fault {
-	if p.left == 0 {
+func (p *resource) nextFault() Fault {
+	if p.faultsLeft == 0 {
 		return Fault{}
 	}
-	if p.left > 0 {
-		p.left--
+	if p.faultsLeft > 0 {
+		p.faultsLeft--
 	}
 	return p.fault
 }
 
 // serve answers with a fault, or with the document where there is none.
-func (f Fault) serve(w http.ResponseWriter, r *http.Request, d doc) {
+func (f Fault) serve(w http.ResponseWriter, r *http.Request, d document) {
 	if f.Delay > 0 {
 		timer := time.NewTimer(f.Delay)
 		defer timer.Stop()

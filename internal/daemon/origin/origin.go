@@ -20,30 +20,30 @@ import (
 
 // maxLog is how many requests are remembered, the last ones. A demo that runs
 // for a day makes fewer.
-const maxLog = 1 << 20
+const maxRequests = 1 << 20
 
 // readHeader is how long a client may take for its request.
-const readHeader = 10 * time.Second
+const readHeaderTimeout = 10 * time.Second
 
 // An Origin serves scripts. It is an [http.Handler].
 type Origin struct {
-	clock func() time.Duration
-	seen  func(Request) // takes requests in place of the log; nil: there is a log
+	clock     func() time.Duration
+	onRequest func(Request) // takes requests in place of the log; nil: there is a log
 
-	mu       sync.Mutex // guards what follows
-	plays    map[string]*play
-	requests []*Request
+	mu        sync.Mutex // guards what follows
+	resources map[string]*resource
+	requests  []*Request
 }
 
 // A play is a path and what is served there.
-type play struct {
-	script  script.Script
-	fault   Fault
-	left    int // requests that still meet the fault; negative: all
-	version script.Version
-	etag    string
-	packed  []byte
-	since   time.Time // when the version was first asked for
+type resource struct {
+	script     script.Script
+	fault      Fault
+	faultsLeft int // requests that still meet the fault; negative: all
+	version    script.Version
+	etag       string
+	gzipped    []byte
+	since      time.Time // when the version was first asked for
 }
 
 // A Request is one that was served.
@@ -65,13 +65,13 @@ var _ http.Handler = (*Origin)(nil)
 // New returns an origin without a path. The scripts' time is what clock says; it
 // may be set, stopped or compressed as the caller likes.
 func New(clock func() time.Duration) *Origin {
-	return &Origin{clock: clock, plays: map[string]*play{}}
+	return &Origin{clock: clock, resources: map[string]*resource{}}
 }
 
 // Tell has requests told to seen when they are answered, in place of being remembered: for who
 // counts many of them. It may be called from several goroutines at once. To be set before
 // the origin serves.
-func (o *Origin) Tell(seen func(Request)) { o.seen = seen }
+func (o *Origin) OnRequest(f func(Request)) { o.onRequest = f }
 
 // Clock returns a clock that starts now and runs at a speed: at 60, a script's
 // hour takes a minute.
@@ -84,7 +84,7 @@ func Clock(speed float64) func() time.Duration {
 func (o *Origin) Play(path string, s script.Script) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.plays[path] = &play{script: s, version: script.Version{Index: -1}}
+	o.resources[path] = &resource{script: s, version: script.Version{Index: -1}}
 }
 
 // Requests returns the requests that came, in their order. Whoever has an answer
@@ -104,7 +104,7 @@ func (o *Origin) Requests() []Request {
 func (o *Origin) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler:           o,
-		ReadHeaderTimeout: readHeader,
+		ReadHeaderTimeout: readHeaderTimeout,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 	}
 	var conns sync.WaitGroup
@@ -129,7 +129,7 @@ func (o *Origin) Serve(ctx context.Context, l net.Listener) error {
 // ServeHTTP implements [http.Handler].
 func (o *Origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p, f, d, entry := o.receive(r)
-	c := &counter{ResponseWriter: w, origin: o, entry: entry}
+	c := &recorder{ResponseWriter: w, origin: o, entry: entry}
 	switch {
 	case p == nil:
 		http.NotFound(c, r)
@@ -142,58 +142,58 @@ func (o *Origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if c.status == 0 {
 		c.WriteHeader(http.StatusOK) // as net/http would, unseen
 	}
-	if o.seen != nil {
+	if o.onRequest != nil {
 		o.mu.Lock()
 		r := *entry
 		o.mu.Unlock()
-		o.seen(r)
+		o.onRequest(r)
 	}
 }
 
 // receive finds what a request is answered with, and writes it down.
-func (o *Origin) receive(r *http.Request) (p *play, f Fault, d doc, entry *Request) {
+func (o *Origin) receive(r *http.Request) (p *resource, f Fault, d document, entry *Request) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	at := o.clock()
-	if p = o.plays[r.URL.Path]; p != nil {
-		f, d = p.meet(), p.at(at)
+	if p = o.resources[r.URL.Path]; p != nil {
+		f, d = p.nextFault(), p.at(at)
 	}
 	entry = &Request{
 		Time: time.Now(), At: at, From: r.RemoteAddr, Method: r.Method, Path: r.URL.RequestURI(), UserAgent: r.UserAgent(),
 		Conditional: r.Header.Get("If-None-Match")+r.Header.Get("If-Modified-Since") != "",
 		Version:     d.Index,
 	}
-	if o.seen != nil {
+	if o.onRequest != nil {
 		return p, f, d, entry
 	}
-	if len(o.requests) >= maxLog {
-		o.requests = slices.Delete(o.requests, 0, maxLog/2)
+	if len(o.requests) >= maxRequests {
+		o.requests = slices.Delete(o.requests, 0, maxRequests/2)
 	}
 	o.requests = append(o.requests, entry)
 	return p, f, d, entry
 }
 
 // A doc is a version, ready to be served.
-type doc struct {
+type document struct {
 	script.Version
-	etag   string
-	packed []byte
-	since  time.Time
+	etag    string
+	gzipped []byte
+	since   time.Time
 }
 
 // at is what a path serves at t.
-func (p *play) at(t time.Duration) doc {
+func (p *resource) at(t time.Duration) document {
 	if v := p.script.At(t); v.Index != p.version.Index {
 		p.version = v
 		sum := sha256.Sum256(v.Body)
 		p.etag = fmt.Sprintf("%x", sum[:12])
 		p.since = time.Now()
-		p.packed = pack(v.Body)
+		p.gzipped = gzipBytes(v.Body)
 	}
-	return doc{p.version, p.etag, p.packed, p.since}
+	return document{p.version, p.etag, p.gzipped, p.since}
 }
 
-func pack(body []byte) []byte {
+func gzipBytes(body []byte) []byte {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	_, err := z.Write(body)
@@ -204,19 +204,19 @@ func pack(body []byte) []byte {
 }
 
 // serve answers with a document, or that it is the one the client has.
-func (d doc) serve(w http.ResponseWriter, r *http.Request, f Fault) {
+func (d document) serve(w http.ResponseWriter, r *http.Request, f Fault) {
 	h := w.Header()
 	h.Set("Content-Type", d.ContentType)
 	h.Set("Vary", "Accept-Encoding")
 	body, etag := d.Body, `"`+d.etag+`"`
 	if acceptsGzip(r.Header) {
-		body, etag = d.packed, `"`+d.etag+`-gzip"`
+		body, etag = d.gzipped, `"`+d.etag+`-gzip"`
 		h.Set("Content-Encoding", "gzip")
 	}
 	if !f.NoValidators {
 		h.Set("ETag", etag)
 		h.Set("Last-Modified", d.since.UTC().Format(http.TimeFormat))
-		if d.known(r.Header) {
+		if d.notModified(r.Header) {
 			h.Del("Content-Type")
 			h.Del("Content-Encoding")
 			w.WriteHeader(http.StatusNotModified)
@@ -236,7 +236,7 @@ func (d doc) serve(w http.ResponseWriter, r *http.Request, f Fault) {
 }
 
 // known reports whether a client has the document, in whatever encoding.
-func (d doc) known(h http.Header) bool {
+func (d document) notModified(h http.Header) bool {
 	if tags := h.Values("If-None-Match"); len(tags) > 0 {
 		for tag := range strings.SplitSeq(strings.Join(tags, ","), ",") {
 			tag = strings.Trim(strings.TrimPrefix(strings.TrimSpace(tag), "W/"), `"`)
@@ -261,16 +261,16 @@ func acceptsGzip(h http.Header) bool {
 }
 
 // A counter writes down what is answered, before it is.
-type counter struct {
+type recorder struct {
 	http.ResponseWriter
 	origin *Origin
 	entry  *Request
 	status int
 }
 
-func (c *counter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+func (c *recorder) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-func (c *counter) WriteHeader(status int) {
+func (c *recorder) WriteHeader(status int) {
 	if c.status == 0 {
 		c.status = status
 		c.origin.mu.Lock()
@@ -280,7 +280,7 @@ func (c *counter) WriteHeader(status int) {
 	c.ResponseWriter.WriteHeader(status)
 }
 
-func (c *counter) Write(b []byte) (int, error) {
+func (c *recorder) Write(b []byte) (int, error) {
 	if c.status == 0 {
 		c.WriteHeader(http.StatusOK)
 	}

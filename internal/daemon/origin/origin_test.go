@@ -20,20 +20,20 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A stage is an origin on a real listener, with a clock set by hand.
-type stage struct {
+type testOrigin struct {
 	*Origin
 	t   *testing.T
 	now atomic.Int64
 	url string
 }
 
-func open(t *testing.T) *stage {
-	s := &stage{t: t}
+func open(t *testing.T) *testOrigin {
+	s := &testOrigin{t: t}
 	s.start(func() time.Duration { return time.Duration(s.now.Load()) })
 	return s
 }
 
-func (s *stage) start(clock func() time.Duration) {
+func (s *testOrigin) start(clock func() time.Duration) {
 	t := s.t
 	s.Origin = New(clock)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -54,7 +54,7 @@ func (s *stage) start(clock func() time.Duration) {
 }
 
 // ask sends a request with headers given in pairs.
-func (s *stage) ask(method, path string, header ...string) (*http.Response, string, error) {
+func (s *testOrigin) ask(method, path string, header ...string) (*http.Response, string, error) {
 	s.t.Helper()
 	r, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, nil)
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *stage) ask(method, path string, header ...string) (*http.Response, stri
 	return resp, string(b), err
 }
 
-func (s *stage) get(path string, header ...string) (*http.Response, string) {
+func (s *testOrigin) get(path string, header ...string) (*http.Response, string) {
 	s.t.Helper()
 	resp, body, err := s.ask("GET", path, header...)
 	if err != nil {
@@ -235,7 +235,7 @@ func TestOriginMisbehavesAsTold(t *testing.T) {
 
 // A client that waits for a slow path does not keep the origin from ending.
 func TestOriginEndsWithRequestsUnderWay(t *testing.T) {
-	s := &stage{t: t}
+	s := &testOrigin{t: t}
 	asked := make(chan bool, 1)
 	s.start(func() time.Duration {
 		asked <- true

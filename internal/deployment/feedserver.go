@@ -15,52 +15,52 @@ import (
 
 // A Street is a server of feeds that gain items, and counts who polls them how often. Readers who
 // poll for themselves live there, too (legacy.go). It is safe for concurrent use.
-type Street struct {
-	plan
+type FeedServer struct {
+	feedPlan
 	origin   *origin.Origin
 	listener net.Listener
 
-	mu      sync.Mutex // guards what follows
-	nodes   side
-	legacy  side
-	first   map[news]Sighting // of items that a node has found of late
-	readers *readers
+	mu            sync.Mutex // guards what follows
+	nodes         pollCounts
+	legacy        pollCounts
+	firstPolls    map[itemID]FirstPoll // of items that a node has found of late
+	legacyReaders *legacyReaders
 }
 
 // news is an item of a channel, by its number.
-type news struct{ channel, item int }
+type itemID struct{ channel, item int }
 
 // A Sighting is the first poll of a node that showed an item.
-type Sighting struct {
+type FirstPoll struct {
 	By string // the node, by its User-Agent
 	At time.Time
 }
 
 // A side is what is counted of the polls of nodes, or of readers.
-type side struct {
+type pollCounts struct {
 	Polls  int
 	Bytes  int
-	gaps   []gaps // of each channel
+	gaps   []pollGaps // of each channel
 	opened time.Time
 }
 
 // gaps are those between the polls of a channel by nodes, since they are measured.
-type gaps struct {
-	last    time.Time
-	squares float64 // s²
+type pollGaps struct {
+	last         time.Time
+	sumOfSquares float64 // s²
 }
 
 const (
 	// legacyAgent is what readers who poll for themselves say that they are.
 	legacyAgent = "reader/1"
 	// window is how many items a feed shows, and items how many are there to begin with.
-	window, items = 12, 3
+	windowItems, initialItems = 12, 3
 	// sightings is how many items are remembered to have been found.
-	sightings = 4096
+	maxFirstPolls = 4096
 )
 
 // NewStreet opens a street's address. It is closed when Run ends.
-func NewStreet(c Config) (*Street, error) {
+func NewFeedServer(c Config) (*FeedServer, error) {
 	at := "127.0.0.1:0"
 	if c.Polite {
 		at = "0.0.0.0:0" // each feed has an address of its own, of the machine itself
@@ -69,25 +69,25 @@ func NewStreet(c Config) (*Street, error) {
 	if err != nil {
 		return nil, fmt.Errorf("serve feeds: %w", err)
 	}
-	s := &Street{plan: newPlan(c, l.Addr().(*net.TCPAddr).Port, time.Now()), listener: l, first: map[news]Sighting{}}
+	s := &FeedServer{feedPlan: newPlan(c, l.Addr().(*net.TCPAddr).Port, time.Now()), listener: l, firstPolls: map[itemID]FirstPoll{}}
 	s.origin = origin.New(func() time.Duration { return time.Since(s.began) })
-	s.origin.Tell(s.saw)
+	s.origin.OnRequest(s.countRequest)
 	for i, f := range s.scripts {
 		s.origin.Play(path(i), f)
 	}
-	s.nodes.gaps, s.legacy.gaps = make([]gaps, len(c.Channels)), make([]gaps, len(c.Channels))
-	s.readers = newReaders(s)
+	s.nodes.gaps, s.legacy.gaps = make([]pollGaps, len(c.Channels)), make([]pollGaps, len(c.Channels))
+	s.legacyReaders = newReaders(s)
 	return s, nil
 }
 
 // Run serves until ctx ends, and polls as the readers do who poll for themselves.
-func (s *Street) Run(ctx context.Context) error {
+func (s *FeedServer) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	if !s.config.Alone {
-		parts.Go(func() { s.readers.run(ctx) })
+	if !s.config.NodesOnly {
+		parts.Go(func() { s.legacyReaders.run(ctx) })
 	}
 	if err := s.origin.Serve(ctx, s.listener); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("serve feeds: %w", err)
@@ -96,15 +96,15 @@ func (s *Street) Run(ctx context.Context) error {
 }
 
 // Sighting is the first poll of a node that showed an item.
-func (s *Street) Sighting(channel, item int) (of Sighting, ok bool) {
+func (s *FeedServer) FirstPoll(channel, item int) (of FirstPoll, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	of, ok = s.first[news{channel, item}]
+	of, ok = s.firstPolls[itemID{channel, item}]
 	return of, ok
 }
 
 // saw counts a request.
-func (s *Street) saw(r origin.Request) {
+func (s *FeedServer) countRequest(r origin.Request) {
 	channel, err := strconv.Atoi(strings.TrimPrefix(r.Path, "/"))
 	if err != nil || channel < 0 || channel >= len(s.config.Channels) {
 		return
@@ -120,32 +120,32 @@ func (s *Street) saw(r origin.Request) {
 	g := &of.gaps[channel]
 	if !g.last.IsZero() {
 		gap := r.Time.Sub(g.last).Seconds()
-		g.squares += gap * gap
+		g.sumOfSquares += gap * gap
 	}
 	g.last = r.Time
 	if of == &s.nodes && r.Version > 0 {
-		at := news{channel, items + r.Version - 1}
-		if _, known := s.first[at]; !known {
-			if len(s.first) == sightings {
-				clear(s.first)
+		at := itemID{channel, initialItems + r.Version - 1}
+		if _, known := s.firstPolls[at]; !known {
+			if len(s.firstPolls) == maxFirstPolls {
+				clear(s.firstPolls)
 			}
-			s.first[at] = Sighting{r.UserAgent, r.Time}
+			s.firstPolls[at] = FirstPoll{r.UserAgent, r.Time}
 		}
 	}
 }
 
 // Open begins to measure the gaps between polls anew. It returns no error.
-func (s *Street) Open() error {
+func (s *FeedServer) ResetCounts() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	for _, of := range []*side{&s.nodes, &s.legacy} {
+	for _, of := range []*pollCounts{&s.nodes, &s.legacy} {
 		of.opened, of.Polls, of.Bytes = now, 0, 0
 		for i := range of.gaps {
-			of.gaps[i] = gaps{last: now}
+			of.gaps[i] = pollGaps{last: now}
 		}
 	}
-	s.readers.shown = Shown{}
+	s.legacyReaders.shown = Shown{}
 	return nil
 }
 
@@ -165,26 +165,28 @@ type Polled struct {
 
 // Shown counts items that readers were shown, each once for each of them.
 type Shown struct {
-	Items int
-	Sum   time.Duration // of the times since they had come
-	Most  time.Duration
+	Items      int
+	TotalDelay time.Duration // of the times since they had come
+	MaxDelay   time.Duration
 }
 
 // Mean is the mean time; 0 if there were no items.
-func (s Shown) Mean() time.Duration { return s.Sum / time.Duration(max(s.Items, 1)) }
+func (s Shown) MeanDelay() time.Duration { return s.TotalDelay / time.Duration(max(s.Items, 1)) }
 
 // Less is what was shown since then.
-func (s Shown) Less(then Shown) Shown { return Shown{s.Items - then.Items, s.Sum - then.Sum, s.Most} }
+func (s Shown) Minus(then Shown) Shown {
+	return Shown{s.Items - then.Items, s.TotalDelay - then.TotalDelay, s.MaxDelay}
+}
 
 // add counts an item for so many readers.
 func (s *Shown) add(after time.Duration, readers int) {
 	s.Items += readers
-	s.Sum += after * time.Duration(readers)
-	s.Most = max(s.Most, after)
+	s.TotalDelay += after * time.Duration(readers)
+	s.MaxDelay = max(s.MaxDelay, after)
 }
 
 // Counts returns what was counted, without an error.
-func (s *Street) Counts() (Counts, error) {
+func (s *FeedServer) Counts() (Counts, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	from := s.nodes.opened
@@ -192,18 +194,18 @@ func (s *Street) Counts() (Counts, error) {
 		from = s.began
 	}
 	return Counts{
-		Since: time.Since(from), Shown: s.readers.shown,
+		Since: time.Since(from), Shown: s.legacyReaders.shown,
 		Nodes: s.polled(&s.nodes), Legacy: s.polled(&s.legacy),
 	}, nil
 }
 
-func (s *Street) polled(of *side) Polled {
+func (s *FeedServer) polled(of *pollCounts) Polled {
 	p := Polled{Polls: of.Polls, Bytes: of.Bytes}
 	wait, all := 0., 0.
 	for i := range of.gaps {
-		g, q := &of.gaps[i], float64(s.config.Channels[i].All())
+		g, q := &of.gaps[i], float64(s.config.Channels[i].ReaderCount())
 		if length := g.last.Sub(of.opened).Seconds(); !of.opened.IsZero() && length > 0 {
-			wait += q * g.squares / (2 * length)
+			wait += q * g.sumOfSquares / (2 * length)
 			all += q
 		}
 	}

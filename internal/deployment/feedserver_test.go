@@ -26,9 +26,9 @@ func small() Config {
 	return c
 }
 
-func serving(t *testing.T, c Config) *Street {
+func serving(t *testing.T, c Config) *FeedServer {
 	t.Helper()
-	s, err := NewStreet(c)
+	s, err := NewFeedServer(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func serving(t *testing.T, c Config) *Street {
 	return s
 }
 
-func counts(t *testing.T, s *Street) Counts {
+func counts(t *testing.T, s *FeedServer) Counts {
 	t.Helper()
 	c, err := s.Counts()
 	if err != nil {
@@ -58,7 +58,7 @@ func counts(t *testing.T, s *Street) Counts {
 func TestReadersWhoPollAloneWaitForHalfAnInterval(t *testing.T) {
 	s := serving(t, small())
 	eventually(t, "the readers have not begun", func() bool { return counts(t, s).Legacy.Polls >= 20 })
-	if err := s.Open(); err != nil {
+	if err := s.ResetCounts(); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "no items were shown", func() bool { return counts(t, s).Shown.Items > 300 })
@@ -66,7 +66,7 @@ func TestReadersWhoPollAloneWaitForHalfAnInterval(t *testing.T) {
 	if rate := float64(c.Legacy.Polls) / c.Since.Seconds(); rate < 15 || rate > 25 {
 		t.Errorf("%.1f polls a second by 20 subscriptions", rate)
 	}
-	if mean := c.Shown.Mean(); mean < 300*time.Millisecond || mean > 800*time.Millisecond {
+	if mean := c.Shown.MeanDelay(); mean < 300*time.Millisecond || mean > 800*time.Millisecond {
 		t.Errorf("items are shown after %v", mean)
 	}
 	if c.Nodes.Polls != 0 {
@@ -82,7 +82,7 @@ func TestReadersWhoPollAloneWaitForHalfAnInterval(t *testing.T) {
 // What others than readers ask is a node's, and the first who gets an item has found it.
 func TestNodesAreCountedApart(t *testing.T) {
 	config := small()
-	config.Alone = true
+	config.NodesOnly = true
 	s := serving(t, config)
 	ask := func(by string) {
 		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL(2), nil)
@@ -96,19 +96,19 @@ func TestNodesAreCountedApart(t *testing.T) {
 		}
 		_ = a.Body.Close()
 	}
-	eventually(t, "nothing new has come", func() bool { return s.scripts[2].Published(time.Since(s.began)) > items })
+	eventually(t, "nothing new has come", func() bool { return s.scripts[2].Published(time.Since(s.began)) > initialItems })
 	ask("node 1")
 	ask("node 2")
 	eventually(t, "the polls are not counted", func() bool { return counts(t, s).Nodes.Polls == 2 })
 	if c := counts(t, s); c.Legacy.Polls != 0 || c.Nodes.Bytes == 0 {
 		t.Errorf("%+v", c)
 	}
-	n, came, ok := s.Came(2, s.scripts[2].Item(items).Title)
-	if found, known := s.Sighting(2, n); !ok || !known || found.By != "node 1" || found.At.Before(came) {
+	n, came, ok := s.ItemOf(2, s.scripts[2].Item(initialItems).Title)
+	if found, known := s.FirstPoll(2, n); !ok || !known || found.By != "node 1" || found.At.Before(came) {
 		t.Errorf("item %d, %v, came at %v: found %+v, %v", n, ok, came, found, known)
 	}
 	for _, title := range []string{"", "no number", "(x)", "one of the beginning (0)"} {
-		if _, _, ok := s.Came(2, title); ok {
+		if _, _, ok := s.ItemOf(2, title); ok {
 			t.Errorf("%q has come", title)
 		}
 	}
@@ -131,7 +131,7 @@ func TestConfigsAreChecked(t *testing.T) {
 			t.Errorf("%s: taken", what)
 		}
 	}
-	if c := Demo(24, 100, 20*time.Second, 25*time.Second, 1); c.Check() != nil || c.Channels[0].All() != 24 || c.Channels[99].All() > 16 {
-		t.Errorf("%v; feeds are read by %d to %d", c.Check(), c.Channels[0].All(), c.Channels[99].All())
+	if c := Demo(24, 100, 20*time.Second, 25*time.Second, 1); c.Check() != nil || c.Channels[0].ReaderCount() != 24 || c.Channels[99].ReaderCount() > 16 {
+		t.Errorf("%v; feeds are read by %d to %d", c.Check(), c.Channels[0].ReaderCount(), c.Channels[99].ReaderCount())
 	}
 }

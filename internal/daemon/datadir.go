@@ -27,13 +27,13 @@ import (
 
 // The files of a data directory.
 const (
-	identityFile = "identity.key" // PEM, PKCS #8
-	networkFile  = "network"      // JSON, a membership
-	secretFile   = "reader.secret"
-	storeFile    = "tidings.db"
-	keywordsFile = "keywords.db"
-	tokenFile    = "publish.token"
-	accessFile   = "api.token"
+	identityFile     = "identity.key" // PEM, PKCS #8
+	networkFile      = "network"      // JSON, a membership
+	secretFile       = "reader.secret"
+	storeFile        = "tidings.db"
+	keywordsFile     = "keywords.db"
+	publishTokenFile = "publish.token"
+	apiTokenFile     = "api.token"
 )
 
 // pemType is what openssl calls a private key, too.
@@ -41,14 +41,14 @@ const pemType = "PRIVATE KEY"
 
 // A home is what a node finds in its data directory beside the store: who it is
 // and where it belongs.
-type home struct {
-	config  Config
-	key     ed25519.PrivateKey
-	renewed bool         // the key is new, in place of an older one
-	secret  []byte       // of the addresses given to readers
-	token   string       // shown by who wants something published; "": nobody can
-	access  string       // shown by programs that use the interface for programs
-	network wire.Network // as its descriptor says
+type dataDir struct {
+	config           Config
+	key              ed25519.PrivateKey
+	identityReplaced bool         // the key is new, in place of an older one
+	readerSecret     []byte       // of the addresses given to readers
+	publishToken     string       // shown by who wants something published; "": nobody can
+	apiToken         string       // shown by programs that use the interface for programs
+	network          wire.Network // as its descriptor says
 	membership
 }
 
@@ -69,64 +69,64 @@ func makeDir(dir string) error {
 // the network if that is the wish. If the store was lost, an old identity must not
 // go on: nobody knows any more what it has signed. A node that has subscriptions was in a network, so it founds no
 // other one without a word when the file that says which is missing.
-func openHome(c Config, lost, subscribed bool) (*home, error) {
-	h := &home{config: c}
+func openDataDir(c Config, storeLost, hasSubscriptions bool) (*dataDir, error) {
+	dir := &dataDir{config: c}
 	var err error
-	if lost {
+	if storeLost {
 		old := c.path(identityFile)
 		switch err := os.Rename(old, old+".retired"); {
 		case err == nil:
-			h.renewed = true
+			dir.identityReplaced = true
 		case !errors.Is(err, fs.ErrNotExist):
 			return nil, fmt.Errorf("identity: %w", err)
 		}
 	}
-	warning := missing(c, !lost, !lost || h.renewed)
-	if h.secret, err = secret(c.path(secretFile)); err != nil {
+	warning := missingFiles(c, !storeLost, !storeLost || dir.identityReplaced)
+	if dir.readerSecret, err = loadSecret(c.path(secretFile)); err != nil {
 		return nil, err
 	}
-	if h.access, err = tokenAt(c.path(accessFile), "the node makes a new one, which commands find by themselves"); err != nil {
+	if dir.apiToken, err = loadToken(c.path(apiTokenFile), "the node makes a new one, which commands find by themselves"); err != nil {
 		return nil, err
 	}
-	if c.Author != nil {
-		if h.token, err = tokenAt(c.path(tokenFile), "the node makes a new one, which programs that publish need"); err != nil {
+	if c.Signer != nil {
+		if dir.publishToken, err = loadToken(c.path(publishTokenFile), "the node makes a new one, which programs that publish need"); err != nil {
 			return nil, err
 		}
 	}
-	if h.key, err = identity(c.path(identityFile)); err != nil {
+	if dir.key, err = loadIdentity(c.path(identityFile)); err != nil {
 		return nil, err
 	}
 	if warning != "" {
 		c.Log.Warn("the node made new files in place of missing ones", "details", warning)
 	}
-	if err := h.readNetwork(); err != nil {
+	if err := dir.readNetwork(); err != nil {
 		return nil, err
 	}
 	switch {
-	case h.Descriptor != nil:
-		return h, h.agrees()
-	case c.Found != nil && subscribed:
-		return nil, dataFault(c.Dir, "the file "+networkFile+" is missing, so the network of the node is not known", "restore the file from a backup, join again with --bootstrap, or "+elsewhere, nil)
+	case dir.Descriptor != nil:
+		return dir, dir.checkNetwork()
+	case c.Found != nil && hasSubscriptions:
+		return nil, dataDirError(c.Dir, "the file "+networkFile+" is missing, so the network of the node is not known", "restore the file from a backup, join again with --bootstrap, or "+otherDirectory, nil)
 	case c.Found != nil:
-		return h, h.settle(c.Found.Descriptor(), true)
+		return dir, dir.saveNetwork(c.Found.Descriptor(), true)
 	case len(c.Bootstrap) == 0 && !c.MDNS:
-		return nil, dataFault(c.Dir, "it belongs to no network yet", "give --bootstrap to join one", nil)
+		return nil, dataDirError(c.Dir, "it belongs to no network yet", "give --bootstrap to join one", nil)
 	}
-	return h, nil
+	return dir, nil
 }
 
 // missing says which files of a data directory in use are missing, what follows when the node makes new ones, and how
 // to avoid that; "" if none are. key and secret say whether the node had an identity and a readers' secret before: a new
 // node misses neither.
-func missing(c Config, key, secret bool) string {
+func missingFiles(c Config, hadKey, hadSecret bool) string {
 	var what, files []string
-	look := func(had bool, file, follows string) {
+	check := func(had bool, file, consequence string) {
 		if _, err := os.Stat(c.path(file)); had && errors.Is(err, fs.ErrNotExist) {
-			what, files = append(what, file+" was missing: "+follows), append(files, file)
+			what, files = append(what, file+" was missing: "+consequence), append(files, file)
 		}
 	}
-	look(key, identityFile, "the node has a new identity, and other nodes know it as a newcomer")
-	look(secret, secretFile, "the node has a new secret, and the addresses that your feed readers have no longer work")
+	check(hadKey, identityFile, "the node has a new identity, and other nodes know it as a newcomer")
+	check(hadSecret, secretFile, "the node has a new secret, and the addresses that your feed readers have no longer work")
 	if files == nil {
 		return ""
 	}
@@ -134,7 +134,7 @@ func missing(c Config, key, secret bool) string {
 }
 
 // identity reads the key of a node, or makes one.
-func identity(path string) (ed25519.PrivateKey, error) {
+func loadIdentity(path string) (ed25519.PrivateKey, error) {
 	key, err := readIdentity(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		key, err = newIdentity(path)
@@ -150,13 +150,13 @@ const secretSize = 32
 
 // secret reads what the addresses of readers are made with, or makes it. It does
 // not change with the identity: addresses given to readers stay good.
-func secret(path string) ([]byte, error) {
+func loadSecret(path string) ([]byte, error) {
 	b, err := os.ReadFile(path)
 	if err == nil && len(b) == secretSize {
 		return b, nil
 	}
 	if err == nil {
-		return nil, damaged(path, fmt.Sprintf("%d bytes", len(b)), "restore it from a backup, or remove it (your readers then need new addresses)", nil)
+		return nil, damagedFile(path, fmt.Sprintf("%d bytes", len(b)), "restore it from a backup, or remove it (your readers then need new addresses)", nil)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("readers' secret: %w", err)
@@ -170,13 +170,13 @@ func secret(path string) ([]byte, error) {
 
 // tokenAt reads a text that programs have to show, or makes it. then says what to do when a damaged one
 // has been removed.
-func tokenAt(path, then string) (string, error) {
+func loadToken(path, consequence string) (string, error) {
 	text, err := ReadToken(path)
 	if err == nil {
 		return text, nil
 	}
 	if errors.Is(err, errDamagedToken) {
-		return "", damaged(path, "not a token", "remove it ("+then+")", err)
+		return "", damagedFile(path, "not a token", "remove it ("+consequence+")", err)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return "", err
@@ -208,11 +208,11 @@ var errDamagedToken = errors.New("is damaged")
 const maxToken = 256
 
 // AccessFile is the file in a data directory with the token for commands and other programs.
-func AccessFile(dir string) string { return filepath.Join(dir, accessFile) }
+func APITokenFile(dir string) string { return filepath.Join(dir, apiTokenFile) }
 
 // AccessCopy is the file in which a node that serves readers at an address leaves its token a second
 // time, below a folder of its user, for commands that know the address and not the data directory.
-func AccessCopy(folder, address string) string {
+func APITokenCopy(folder, address string) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return filepath.Join(folder, "none.token")
@@ -226,14 +226,14 @@ func AccessCopy(folder, address string) string {
 
 // leaveAccess leaves the token a second time, where the node serves readers. A node of a user
 // without a folder to write to works all the same: commands then need its data directory.
-func (d *Daemon) leaveAccess() {
-	if d.config.Access == "" || d.http == nil {
+func (d *Daemon) saveTokenCopy() {
+	if d.config.TokenCopyDir == "" || d.http == nil {
 		return
 	}
-	path := AccessCopy(d.config.Access, d.http.Addr().String())
-	err := os.MkdirAll(d.config.Access, 0o700)
+	path := APITokenCopy(d.config.TokenCopyDir, d.http.Addr().String())
+	err := os.MkdirAll(d.config.TokenCopyDir, 0o700)
 	if err == nil {
-		err = store.WriteFile(path, []byte(d.home.access+"\n"))
+		err = store.WriteFile(path, []byte(d.dataDir.apiToken+"\n"))
 	}
 	if err != nil {
 		d.log.Warn("token for commands could not be stored, so commands need --data", "err", err)
@@ -241,12 +241,12 @@ func (d *Daemon) leaveAccess() {
 }
 
 // takeAccess removes what leaveAccess has left, unless another node serves there by now.
-func (d *Daemon) takeAccess() {
-	if d.config.Access == "" || d.http == nil {
+func (d *Daemon) removeTokenCopy() {
+	if d.config.TokenCopyDir == "" || d.http == nil {
 		return
 	}
-	path := AccessCopy(d.config.Access, d.http.Addr().String())
-	if text, err := ReadToken(path); err == nil && text == d.home.access {
+	path := APITokenCopy(d.config.TokenCopyDir, d.http.Addr().String())
+	if text, err := ReadToken(path); err == nil && text == d.dataDir.apiToken {
 		_ = os.Remove(path) // a copy that stays does no harm
 	}
 }
@@ -269,7 +269,7 @@ func readIdentity(path string) (ed25519.PrivateKey, error) {
 		return nil, err
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
-		return nil, dataFault(filepath.Dir(path), fmt.Sprintf("other users may read %s (mode %04o), and could impersonate this node", filepath.Base(path), mode),
+		return nil, dataDirError(filepath.Dir(path), fmt.Sprintf("other users may read %s (mode %04o), and could impersonate this node", filepath.Base(path), mode),
 			fmt.Sprintf("run chmod 600 %s, or remove the file to get a new identity", path), nil)
 	}
 	b, err := os.ReadFile(path)
@@ -278,15 +278,15 @@ func readIdentity(path string) (ed25519.PrivateKey, error) {
 	}
 	block, _ := pem.Decode(b)
 	if block == nil || block.Type != pemType {
-		return nil, damaged(path, "no private key in PEM", newIdentityRemedy, nil)
+		return nil, damagedFile(path, "no private key in PEM", newIdentityRemedy, nil)
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
-		return nil, damaged(path, err.Error(), newIdentityRemedy, err)
+		return nil, damagedFile(path, err.Error(), newIdentityRemedy, err)
 	}
 	key, ok := parsed.(ed25519.PrivateKey)
 	if !ok {
-		return nil, damaged(path, fmt.Sprintf("a key of type %T", parsed), newIdentityRemedy, nil)
+		return nil, damagedFile(path, fmt.Sprintf("a key of type %T", parsed), newIdentityRemedy, nil)
 	}
 	return key, nil
 }
@@ -294,8 +294,8 @@ func readIdentity(path string) (ed25519.PrivateKey, error) {
 const newIdentityRemedy = "restore it from a backup, or remove it to get a new identity"
 
 // damaged says that a file of a data directory cannot be read, why, and what to do.
-func damaged(path, why, do string, cause error) error {
-	return dataFault(filepath.Dir(path), fmt.Sprintf("%s is damaged (%s)", filepath.Base(path), why), do, cause)
+func damagedFile(path, why, do string, cause error) error {
+	return dataDirError(filepath.Dir(path), fmt.Sprintf("%s is damaged (%s)", filepath.Base(path), why), do, cause)
 }
 
 // HasNetwork says whether a data directory, which may not exist, belongs to a network
@@ -308,12 +308,12 @@ func HasNetwork(dir string) (bool, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
 	}
-	return false, fileFault(dir, err)
+	return false, fileError(dir, err)
 }
 
 // readNetwork reads where the node belongs; a new one belongs nowhere.
-func (h *home) readNetwork() error {
-	path := h.config.path(networkFile)
+func (dir *dataDir) readNetwork() error {
+	path := dir.config.path(networkFile)
 	b, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -321,18 +321,18 @@ func (h *home) readNetwork() error {
 	case err != nil:
 		return fmt.Errorf("network: %w", err)
 	}
-	err = json.Unmarshal(b, &h.membership)
+	err = json.Unmarshal(b, &dir.membership)
 	if err == nil {
-		h.network, err = wire.ParseDescriptor(h.Descriptor)
+		dir.network, err = wire.ParseDescriptor(dir.Descriptor)
 	}
 	if err != nil {
-		return damaged(path, err.Error(), "remove it and join again", err)
+		return damagedFile(path, err.Error(), "remove it and join again", err)
 	}
 	return nil
 }
 
 // settle remembers where the node belongs.
-func (h *home) settle(descriptor []byte, founder bool) error {
+func (dir *dataDir) saveNetwork(descriptor []byte, founder bool) error {
 	n, err := wire.ParseDescriptor(descriptor)
 	if err != nil {
 		return err
@@ -340,43 +340,43 @@ func (h *home) settle(descriptor []byte, founder bool) error {
 	m := membership{descriptor, founder}
 	b, err := json.Marshal(m)
 	if err == nil {
-		err = store.WriteFile(h.config.path(networkFile), append(b, '\n'))
+		err = store.WriteFile(dir.config.path(networkFile), append(b, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("network: %w", err)
 	}
-	h.network, h.membership = n, m
+	dir.network, dir.membership = n, m
 	return nil
 }
 
 // differing names the settings that were given and are not those of the network, where they stand, and both values.
-func (h *home) differing() string {
-	mine, its := h.config.Found.Settings(), h.network.Settings()
-	mine["network"], its["network"] = h.config.Found.Name, h.network.Name
-	var of []string
-	for _, name := range slices.Sorted(maps.Keys(h.config.Given)) {
+func (dir *dataDir) settingDifferences() string {
+	mine, its := dir.config.Found.Settings(), dir.network.Settings()
+	mine["network"], its["network"] = dir.config.Found.Name, dir.network.Name
+	var differing []string
+	for _, name := range slices.Sorted(maps.Keys(dir.config.SettingSources)) {
 		if mine[name] != its[name] {
-			of = append(of, fmt.Sprintf("%s is %s (%s) and %s in the network", name, mine[name], h.config.Given[name], its[name]))
+			differing = append(differing, fmt.Sprintf("%s is %s (%s) and %s in the network", name, mine[name], dir.config.SettingSources[name], its[name]))
 		}
 	}
-	return strings.Join(of, "; ")
+	return strings.Join(differing, "; ")
 }
 
 // agrees says whether the wishes given are those of the network the node belongs
 // to.
-func (h *home) agrees() error {
-	c, name := h.config, h.network.Name
+func (dir *dataDir) checkNetwork() error {
+	c, name := dir.config, dir.network.Name
 	belongs := fmt.Sprintf("it belongs to network %q", name)
 	switch {
-	case c.Found != nil && c.Given == nil && !bytes.Equal(c.Found.Descriptor(), h.Descriptor):
-		return dataFault(c.Dir, belongs+", whose settings never change, and the flags differ: "+c.Found.Differences("flags", h.network, "network"),
-			"leave the flags out, or "+elsewhere, nil)
+	case c.Found != nil && c.SettingSources == nil && !bytes.Equal(c.Found.Descriptor(), dir.Descriptor):
+		return dataDirError(c.Dir, belongs+", whose settings never change, and the flags differ: "+c.Found.Differences("flags", dir.network, "network"),
+			"leave the flags out, or "+otherDirectory, nil)
 	case c.Found != nil:
-		if differ := h.differing(); differ != "" {
-			return dataFault(c.Dir, belongs+", whose settings never change: "+differ, "leave them out, or "+elsewhere, nil)
+		if differ := dir.settingDifferences(); differ != "" {
+			return dataDirError(c.Dir, belongs+", whose settings never change: "+differ, "leave them out, or "+otherDirectory, nil)
 		}
 	case c.Network != "" && c.Network != name:
-		return dataFault(c.Dir, fmt.Sprintf("%s, not %q", belongs, c.Network), elsewhere, nil)
+		return dataDirError(c.Dir, fmt.Sprintf("%s, not %q", belongs, c.Network), otherDirectory, nil)
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func TestDataDirectoryThatCannotBeUsed(t *testing.T) {
 		{"another parameter was given", func(_ *testing.T, dir string) Config {
 			other := network
 			other.Owners, other.Load = 3, 2
-			return Config{Dir: dir, HTTP: noHTTP, Listen: anyPort, Found: &other, Given: map[string]string{"owners": "the flag --owners"}}
+			return Config{Dir: dir, HTTP: noHTTP, Listen: anyPort, Found: &other, SettingSources: map[string]string{"owners": "the flag --owners"}}
 		}, `whose settings never change: owners is 3 (the flag --owners) and 5 in the network; leave them out`},
 		{"key is a text", func(t *testing.T, dir string) Config {
 			write(t, filepath.Join(dir, identityFile), "secret", 0o600)
@@ -87,7 +87,7 @@ func TestDataDirectoryThatCannotBeUsed(t *testing.T) {
 			if err := os.Remove(filepath.Join(dir, networkFile)); err != nil {
 				t.Fatal(err)
 			}
-			disk, err := store.Open(filepath.Join(dir, storeFile), func(f func()) { f() }, store.Twice{Prefix: []string{feedtree.SubscriptionPrefix, endingPrefix}})
+			disk, err := store.Open(filepath.Join(dir, storeFile), func(f func()) { f() }, store.Twice{Prefix: []string{feedtree.SubscriptionPrefix, unsubscribedPrefix}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -136,11 +136,11 @@ func write(t *testing.T, path, text string, mode os.FileMode) {
 func TestIdentityIsItsOwnersAlone(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), identityFile)
-	made, err := identity(path)
+	made, err := loadIdentity(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	read, err := identity(path)
+	read, err := loadIdentity(path)
 	if err != nil || !made.Equal(read) {
 		t.Errorf("read another key than was made: %v", err)
 	}
@@ -155,7 +155,7 @@ func TestIdentityIsItsOwnersAlone(t *testing.T) {
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := identity(path); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+		if _, err := loadIdentity(path); err == nil || !strings.Contains(err.Error(), "chmod 600") {
 			t.Errorf("mode %v: %v", mode, err)
 		}
 	}

@@ -92,16 +92,16 @@ func TestFaultsOfADataDirectoryAreOfOneStyle(t *testing.T) {
 		{store.ErrInUse, "data directory /d: another process uses it, perhaps another node; stop that process, or choose another directory with --data"},
 		{store.ErrNewer, "data directory /d: a newer version of tidings wrote it, and nothing was changed; run that version, or choose another directory with --data"},
 		{at("mkdir", "/d", syscall.ENOTDIR), "data directory /d: it is not a directory, or a part of its path is not; choose another directory with --data"},
-		{damaged("/d/network", "why", "remove it", io.EOF), "data directory /d: network is damaged (why); remove it"},
+		{damagedFile("/d/network", "why", "remove it", io.EOF), "data directory /d: network is damaged (why); remove it"},
 		{errors.New("as it is"), "as it is"},
 	} {
-		if got := fileFault("/d", c.err); got.Error() != c.want {
+		if got := fileError("/d", c.err); got.Error() != c.want {
 			t.Errorf("%v", got)
 		} else if !errors.Is(got, c.err) {
 			t.Errorf("%v has lost its cause", got)
 		}
 	}
-	if got := listenFault("serve readers at :80", "--http", syscall.EACCES).Error(); !strings.Contains(got, "choose a higher port with --http") {
+	if got := listenError("serve readers at :80", "--http", syscall.EACCES).Error(); !strings.Contains(got, "choose a higher port with --http") {
 		t.Error(got)
 	}
 }

@@ -19,7 +19,7 @@ func TestWritersHaveTheirTurnInTheirOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const url, other, writers = "http://a.example/", "http://b.example/", 50
-		w := new(writing)
+		w := new(publishQueues)
 		turn, err := w.begin(t.Context(), url)
 		if err != nil {
 			t.Fatal(err)
@@ -63,8 +63,8 @@ func TestWritersHaveTheirTurnInTheirOrder(t *testing.T) {
 		if !slices.IsSorted(order) || len(order) != writers-writers/10 {
 			t.Errorf("the order of %d turns was %v", len(order), order)
 		}
-		if len(w.lines) > 0 {
-			t.Errorf("%d feeds are busy", len(w.lines))
+		if len(w.queues) > 0 {
+			t.Errorf("%d feeds are busy", len(w.queues))
 		}
 	})
 }
@@ -74,7 +74,7 @@ func TestATurnOfARequestThatHasEndedGoesOn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const url = "http://a.example/"
-		w := new(writing)
+		w := new(publishQueues)
 		for range 200 { // whether the turn or the end comes first is left to chance
 			turn, err := w.begin(t.Context(), url)
 			if err != nil {
@@ -94,8 +94,8 @@ func TestATurnOfARequestThatHasEndedGoesOn(t *testing.T) {
 			all.Go(turn.end)
 			all.Wait()
 		}
-		if len(w.lines) > 0 {
-			t.Errorf("%d feeds are busy", len(w.lines))
+		if len(w.queues) > 0 {
+			t.Errorf("%d feeds are busy", len(w.queues))
 		}
 	})
 }
@@ -107,7 +107,7 @@ func TestItemsFollowOnThoseThatAreOnTheirWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const url = "http://a.example/"
-		w := new(writing)
+		w := new(publishQueues)
 		item := func(seq uint64) *difference.Publication {
 			return &difference.Publication{Seq: seq, Hash: feed.Hash{byte(seq)}, Item: &feed.Item{}}
 		}
@@ -143,11 +143,11 @@ func TestItemsFollowOnThoseThatAreOnTheirWay(t *testing.T) {
 		turns := []*turn{<-second}
 		for seq := uint64(2); ; seq++ {
 			turn := turns[len(turns)-1]
-			if on, head := turn.after(0, feed.Hash{}); on != seq-1 || head != item(on).Hash {
+			if on, head := turn.predecessor(0, feed.Hash{}); on != seq-1 || head != item(on).Hash {
 				t.Errorf("number %d follows on number %d", seq, on)
 			}
 			turn.sent(item(seq))
-			if len(turns) == maxFlying {
+			if len(turns) == maxInFlight {
 				break
 			}
 			turns = append(turns, begin())
@@ -162,12 +162,12 @@ func TestItemsFollowOnThoseThatAreOnTheirWay(t *testing.T) {
 			}
 		}
 		last := <-next
-		if on, _ := last.after(1, item(1).Hash); on != 1 {
+		if on, _ := last.predecessor(1, item(1).Hash); on != 1 {
 			t.Errorf("it follows on number %d, which the network does not have", on)
 		}
 		last.end()
-		if len(w.lines) > 0 {
-			t.Errorf("%d feeds are remembered", len(w.lines))
+		if len(w.queues) > 0 {
+			t.Errorf("%d feeds are remembered", len(w.queues))
 		}
 	})
 }

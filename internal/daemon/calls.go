@@ -27,7 +27,7 @@ var (
 
 // joinTime is how long after its start a node that knows no network lets callers wait for one. A node that has
 // been in a network knows it at once, and a new one learns it in a second or two from any node that answers.
-const joinTime = 5 * time.Second
+const joinTimeout = 5 * time.Second
 
 // do runs f on the loop, once the node knows its network.
 func (d *Daemon) do(ctx context.Context, f func()) error {
@@ -60,7 +60,7 @@ func (d *Daemon) awaitNetwork(ctx context.Context) error {
 		return ErrStopped
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(time.Until(d.opened.Add(joinTime))):
+	case <-time.After(time.Until(d.opened.Add(joinTimeout))):
 		return proxy.ErrJoining
 	}
 }
@@ -195,31 +195,31 @@ func (d *Daemon) Snapshot(ctx context.Context) (Snapshot, error) {
 	default:
 		return s, nil
 	}
-	if err := d.do(ctx, func() { d.inspect(&s) }); err != nil {
+	if err := d.do(ctx, func() { d.addNodeState(&s) }); err != nil {
 		return s, fmt.Errorf("status: %w", err)
 	}
 	return s, nil
 }
 
 // inspect adds what the node knows.
-func (d *Daemon) inspect(s *Snapshot) {
+func (d *Daemon) addNodeState(s *Snapshot) {
 	o := d.node.Overlay
-	s.Hash = wire.HashOf(d.home.Descriptor)
-	s.Network = d.home.network.Name
+	s.Hash = wire.HashOf(d.dataDir.Descriptor)
+	s.Network = d.dataDir.network.Name
 	s.ID, s.State, s.Overlay, s.Scribe = o.ID(), o.State(), o.Stats(), d.node.Scribe.Stats()
 	s.Firehose = d.node.Firehose.Stats()
 	s.CutOff, s.Feeds = d.cutOff(), d.node.Feeds.Stats().Subscriptions
 	s.Size = s.Overlay.EstimatedN
-	s.Depth, s.Leaf, s.Hosts = o.Leaf().Depth(), ids(o.Leaf().Members()), ids(o.Hosts())
+	s.Depth, s.Leaf, s.Hosts = o.Leaf().Depth(), contactIDs(o.Leaf().Members()), contactIDs(o.Hosts())
 	s.Slots = o.Slots()
 	for bits := range s.Depth + 1 {
 		s.Counts = append(s.Counts, o.Count(bits))
 	}
 }
 
-func ids(of []*overlay.Contact) []overlay.ID {
+func contactIDs(contacts []*overlay.Contact) []overlay.ID {
 	var out []overlay.ID
-	for _, c := range of {
+	for _, c := range contacts {
 		out = append(out, c.ID)
 	}
 	return out
@@ -227,29 +227,29 @@ func ids(of []*overlay.Contact) []overlay.ID {
 
 // A Led is a feed of which the node is the sequencer: it polls it, and numbers what is
 // new.
-type Led struct {
+type LedFeed struct {
 	URL    string
 	Key    overlay.ID
 	Owners []overlay.ID // of its log, the node among them
 }
 
 // Led returns the feeds of which the node is the sequencer, in the order of their keys.
-func (d *Daemon) Led(ctx context.Context) (of []Led, err error) {
+func (d *Daemon) LedFeeds(ctx context.Context) (feeds []LedFeed, err error) {
 	err = d.do(ctx, func() {
 		for _, key := range d.node.Owners.Keys() {
 			v, _ := d.node.Owners.View(key)
 			if !v.Leads {
 				continue
 			}
-			led := Led{URL: v.URL, Key: key}
+			led := LedFeed{URL: v.URL, Key: key}
 			for _, p := range v.Epoch.Owners {
-				led.Owners = append(led.Owners, overlay.NodeID(d.home.network.Name, p))
+				led.Owners = append(led.Owners, overlay.NodeID(d.dataDir.network.Name, p))
 			}
-			of = append(of, led)
+			feeds = append(feeds, led)
 		}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("feeds led: %w", err)
 	}
-	return of, nil
+	return feeds, nil
 }

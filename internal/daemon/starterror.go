@@ -13,26 +13,26 @@ import (
 )
 
 // A fault says in words of its own why a node cannot start.
-type fault struct {
-	words string
+type startError struct {
+	text  string
 	cause error
 }
 
-func (f fault) Error() string { return f.words }
+func (f startError) Error() string { return f.text }
 
-func (f fault) Unwrap() error { return f.cause }
+func (f startError) Unwrap() error { return f.cause }
 
 // elsewhere is what helps with every data directory that cannot be used.
-const elsewhere = "choose another directory with --data"
+const otherDirectory = "choose another directory with --data"
 
 // dataFault says what is wrong with a data directory, and what to do.
-func dataFault(dir, wrong, do string, cause error) error {
-	return fault{fmt.Sprintf("data directory %s: %s; %s", dir, wrong, do), cause}
+func dataDirError(dir, wrong, do string, cause error) error {
+	return startError{fmt.Sprintf("data directory %s: %s; %s", dir, wrong, do), cause}
 }
 
 // fileFault says what a person can do about an error of a file in a data directory. Other errors stay as they are.
-func fileFault(dir string, err error) error {
-	if _, said := errors.AsType[fault](err); said {
+func fileError(dir string, err error) error {
+	if _, wrapped := errors.AsType[startError](err); wrapped {
 		return err
 	}
 	at, isFile := errors.AsType[*fs.PathError](err)
@@ -41,31 +41,31 @@ func fileFault(dir string, err error) error {
 	}
 	switch {
 	case errors.Is(err, store.ErrInUse):
-		return dataFault(dir, "another process uses it, perhaps another node", "stop that process, or "+elsewhere, err)
+		return dataDirError(dir, "another process uses it, perhaps another node", "stop that process, or "+otherDirectory, err)
 	case errors.Is(err, store.ErrNewer):
-		return dataFault(dir, "a newer version of tidings wrote it, and nothing was changed", "run that version, or "+elsewhere, err)
+		return dataDirError(dir, "a newer version of tidings wrote it, and nothing was changed", "run that version, or "+otherDirectory, err)
 	case errors.Is(err, store.ErrFull), errors.Is(err, syscall.ENOSPC):
-		return dataFault(dir, "the disk is full", "free space on it, or "+elsewhere, err)
+		return dataDirError(dir, "the disk is full", "free space on it, or "+otherDirectory, err)
 	case !isFile:
 		return err
 	case errors.Is(err, syscall.ENOTDIR):
-		return dataFault(dir, "it is not a directory, or a part of its path is not", elsewhere, err)
+		return dataDirError(dir, "it is not a directory, or a part of its path is not", otherDirectory, err)
 	}
-	failed := fmt.Sprintf("cannot %s %s: ", cmp.Or(plainOps[at.Op], at.Op), nameIn(dir, at.Path))
+	failed := fmt.Sprintf("cannot %s %s: ", cmp.Or(plainVerbs[at.Op], at.Op), relativeName(dir, at.Path))
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return dataFault(dir, failed+"permission denied", "run tidings as the owner of the directory, or "+elsewhere, err)
+		return dataDirError(dir, failed+"permission denied", "run tidings as the owner of the directory, or "+otherDirectory, err)
 	case errors.Is(err, syscall.EROFS):
-		return dataFault(dir, failed+"the file system is read-only", elsewhere, err)
+		return dataDirError(dir, failed+"the file system is read-only", otherDirectory, err)
 	}
-	return dataFault(dir, failed+at.Err.Error(), "check what is there, or "+elsewhere, err)
+	return dataDirError(dir, failed+at.Err.Error(), "check what is there, or "+otherDirectory, err)
 }
 
 // plainOps are plain words for system calls.
-var plainOps = map[string]string{"mkdir": "create", "stat": "read", "lstat": "read", "rename": "write", "fsync": "write", "sync": "write"}
+var plainVerbs = map[string]string{"mkdir": "create", "stat": "read", "lstat": "read", "rename": "write", "fsync": "write", "sync": "write"}
 
 // nameIn is how a file in a data directory is called in a sentence that names the directory.
-func nameIn(dir, path string) string {
+func relativeName(dir, path string) string {
 	if name, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(name) {
 		if name == "." {
 			return "it"
@@ -77,7 +77,7 @@ func nameIn(dir, path string) string {
 
 // listenFault says what a person can do about an address at which the node cannot listen; flag is the one that names
 // it.
-func listenFault(what, flag string, err error) error {
+func listenError(what, flag string, err error) error {
 	var why string
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -89,5 +89,5 @@ func listenFault(what, flag string, err error) error {
 	default:
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	return fault{what + ": " + why, err}
+	return startError{what + ": " + why, err}
 }

@@ -29,7 +29,7 @@ func TestANodeKnowsForWhomItHasUse(t *testing.T) {
 		ids = append(ids, p.ID())
 	}
 	var useful []bool
-	m.Do(func() { useful = m.Layers().Uses(ids) })
+	m.Do(func() { useful = m.Layers().Useful(ids) })
 	if useful[0] {
 		t.Error("a stranger is of use")
 	}
@@ -47,7 +47,7 @@ func TestANodeKnowsForWhomItHasUse(t *testing.T) {
 		}
 		for _, h := range c.Layers().Overlay.Hosts() {
 			var of []bool
-			c.Do(func() { of = c.Layers().Uses([]env.PeerID{h.Peer.ID, stranger.ID()}) })
+			c.Do(func() { of = c.Layers().Useful([]env.PeerID{h.Peer.ID, stranger.ID()}) })
 			if !of[0] || of[1] {
 				t.Errorf("client %d has use for its host: %v, for a stranger: %v", i, of[0], of[1])
 			}

@@ -35,7 +35,7 @@ type Application interface {
 	News(key overlay.ID, changes []difference.Change, at time.Time)
 
 	// Told tells that the state of a subscription's polls has changed.
-	Told(key overlay.ID)
+	StateChanged(key overlay.ID)
 
 	// Fetched answers Fetch: the document, nil if there is none, what is offered in its place,
 	// and how the request went.
@@ -57,13 +57,13 @@ func (n *Node) deliver(d scribe.Delivery) {
 		n.Feeds.Deliver(d)
 		return
 	}
-	n.out.Deliver(d)
+	n.app.Deliver(d)
 }
 
 // ownerSide is what overlay/owner sees of the layers above it.
-type ownerSide Node
+type ownerApp Node
 
-func (n *ownerSide) Lead(key overlay.ID, on bool) {
+func (n *ownerApp) Lead(key overlay.ID, on bool) {
 	if !on {
 		n.Corona.Cease(key)
 		n.Feeds.Lead(key, false, nil)
@@ -75,14 +75,14 @@ func (n *ownerSide) Lead(key overlay.ID, on bool) {
 	}
 	n.Feeds.Lead(key, true, func(known *difference.Known) {
 		v, _ := n.Owners.View(key)
-		n.Corona.Lead(key, v.URL, (*pollSide)(n).Term(key), known, n.Owners.Note(key))
+		n.Corona.Lead(key, v.URL, (*coronaApp)(n).Term(key), known, n.Owners.Note(key))
 		n.Feeds.AppendAbsorbed(key) // what came while the log was read
 	})
 }
 
-func (n *ownerSide) VisibleChanged(key overlay.ID) { n.Feeds.VisibleChanged(key) }
+func (n *ownerApp) VisibleChanged(key overlay.ID) { n.Feeds.VisibleChanged(key) }
 
-func (n *ownerSide) Committed(key overlay.ID, e *owner.Entry, body []byte) {
+func (n *ownerApp) Committed(key overlay.ID, e *owner.Entry, body []byte) {
 	n.Feeds.Committed(key, e, body)
 	v, _ := n.Owners.View(key)
 	about := n.Feeds.About(key)
@@ -91,60 +91,60 @@ func (n *ownerSide) Committed(key overlay.ID, e *owner.Entry, body []byte) {
 	}, v.Epoch)
 }
 
-func (n *ownerSide) Absorb(key overlay.ID, body []byte) { n.Feeds.Absorb(key, body) }
+func (n *ownerApp) Absorb(key overlay.ID, body []byte) { n.Feeds.Absorb(key, body) }
 
-func (n *ownerSide) BranchMerged(key overlay.ID) { n.Feeds.BranchMerged(key) }
+func (n *ownerApp) BranchMerged(key overlay.ID) { n.Feeds.BranchMerged(key) }
 
-func (n *ownerSide) Absorbing(key overlay.ID) bool { return n.Feeds.Absorbing(key) }
+func (n *ownerApp) Absorbing(key overlay.ID) bool { return n.Feeds.Absorbing(key) }
 
-func (n *ownerSide) Weight(key overlay.ID) (int, bool) {
+func (n *ownerApp) Weight(key overlay.ID) (int, bool) {
 	if n.Corona.StewardKeyInUse(key) || n.Firehose.Serves(key) {
 		return 1, true
 	}
 	return n.Scribe.Weight(key)
 }
 
-func (n *ownerSide) Siblings(key overlay.ID) []*overlay.Contact { return n.Scribe.Children(key) }
+func (n *ownerApp) Siblings(key overlay.ID) []*overlay.Contact { return n.Scribe.Children(key) }
 
 // feedSide is what feedtree sees of them.
-type feedSide Node
+type feedApp Node
 
-func (n *feedSide) News(key overlay.ID, changes []difference.Change, at time.Time) {
-	n.out.News(key, changes, at)
+func (n *feedApp) News(key overlay.ID, changes []difference.Change, at time.Time) {
+	n.app.News(key, changes, at)
 }
 
-func (n *feedSide) StateChanged(key overlay.ID, _ []byte, _ time.Time) { n.out.Told(key) }
+func (n *feedApp) StateChanged(key overlay.ID, _ []byte, _ time.Time) { n.app.StateChanged(key) }
 
-func (n *feedSide) Fetch(key overlay.ID, url string) { n.Corona.FetchOnce(key, url) }
+func (n *feedApp) Fetch(key overlay.ID, url string) { n.Corona.FetchOnce(key, url) }
 
-func (n *feedSide) PollAlone(key overlay.ID, url string, on bool) { n.Corona.PollAlone(key, url, on) }
+func (n *feedApp) PollAlone(key overlay.ID, url string, on bool) { n.Corona.PollAlone(key, url, on) }
 
-func (n *feedSide) HandOver(key overlay.ID, head *feed.Head, found []feed.Item, known []difference.Entry) {
+func (n *feedApp) HandOver(key overlay.ID, head *feed.Head, found []feed.Item, known []difference.Entry) {
 	n.Corona.HandOver(key, head, found, known)
 }
 
-func (n *feedSide) Filter(key overlay.ID, d difference.Delta) difference.Delta {
+func (n *feedApp) Filter(key overlay.ID, d difference.Delta) difference.Delta {
 	return n.Corona.Filter(key, d)
 }
 
 // pollSide is what corona sees of them.
-type pollSide Node
+type coronaApp Node
 
-func (n *pollSide) Found(key overlay.ID, d difference.Delta, doc *feed.Feed, done func(ok bool)) bool {
+func (n *coronaApp) Found(key overlay.ID, d difference.Delta, doc *feed.Feed, done func(ok bool)) bool {
 	return n.Feeds.Append(key, d, doc, done)
 }
 
-func (n *pollSide) Saw(key overlay.ID, head *feed.Head, secure bool) {
+func (n *coronaApp) Saw(key overlay.ID, head *feed.Head, secure bool) {
 	n.Feeds.HeadFetched(key, head, secure)
 }
 
-func (n *pollSide) StateChanged(key overlay.ID, state []byte, haste corona.Urgency) {
-	n.Feeds.SetState(key, state, haste != corona.NotUrgent, haste == corona.AtOnce)
+func (n *coronaApp) StateChanged(key overlay.ID, state []byte, urgency corona.Urgency) {
+	n.Feeds.SetState(key, state, urgency != corona.NotUrgent, urgency == corona.AtOnce)
 }
 
-func (n *pollSide) SetNote(key overlay.ID, note []byte) { _ = n.Owners.SetNote(key, note) } // who leads no longer has none
+func (n *coronaApp) SetNote(key overlay.ID, note []byte) { _ = n.Owners.SetNote(key, note) } // who leads no longer has none
 
-func (n *pollSide) Weight(key overlay.ID) int {
+func (n *coronaApp) Weight(key overlay.ID) int {
 	if weight, ok := n.Scribe.Weight(key); ok {
 		return weight // this node is the tree's root
 	}
@@ -152,12 +152,12 @@ func (n *pollSide) Weight(key overlay.ID) int {
 	return v.Weight
 }
 
-func (n *pollSide) Owns(key overlay.ID) bool {
+func (n *coronaApp) Owns(key overlay.ID) bool {
 	v, ok := n.Owners.View(key)
 	return ok && v.Owns
 }
 
-func (n *pollSide) Leader(key overlay.ID) (env.Peer, bool) {
+func (n *coronaApp) Leader(key overlay.ID) (env.Peer, bool) {
 	v, ok := n.Owners.View(key)
 	if !ok || v.Epoch == nil {
 		return env.Peer{}, false
@@ -168,7 +168,7 @@ func (n *pollSide) Leader(key overlay.ID) (env.Peer, bool) {
 	return env.Peer{ID: v.Epoch.Sequencer}, true
 }
 
-func (n *pollSide) Term(key overlay.ID) uint64 {
+func (n *coronaApp) Term(key overlay.ID) uint64 {
 	v, ok := n.Owners.View(key)
 	if !ok || v.Epoch == nil {
 		return 0
@@ -176,67 +176,67 @@ func (n *pollSide) Term(key overlay.ID) uint64 {
 	return uint64(v.Epoch.Time.UnixMilli())
 }
 
-func (n *pollSide) Fading(key overlay.ID, items int) []feed.ID { return n.Feeds.Fading(key, items) }
+func (n *coronaApp) Fading(key overlay.ID, items int) []feed.ID { return n.Feeds.Fading(key, items) }
 
-func (n *pollSide) Recall(key overlay.ID, then func(*difference.Known)) { n.Feeds.Recall(key, then) }
+func (n *coronaApp) Recall(key overlay.ID, then func(*difference.Known)) { n.Feeds.Recall(key, then) }
 
-func (n *pollSide) ShowAlone(key overlay.ID, d difference.Delta) { n.Feeds.ShowAlone(key, d) }
+func (n *coronaApp) ShowAlone(key overlay.ID, d difference.Delta) { n.Feeds.ShowAlone(key, d) }
 
-func (n *pollSide) AloneStateChanged(key overlay.ID) { n.out.Told(key) }
+func (n *coronaApp) AloneStateChanged(key overlay.ID) { n.app.StateChanged(key) }
 
-func (n *pollSide) Fetched(key overlay.ID, f *feed.Feed, o corona.Offer, state corona.State) {
+func (n *coronaApp) Fetched(key overlay.ID, f *feed.Feed, o corona.Offer, state corona.State) {
 	if f != nil {
 		n.Feeds.Show(key, f)
 	}
-	n.out.Fetched(key, f, o, state)
+	n.app.Fetched(key, f, o, state)
 }
 
 // wedgeSide is what the wedges see of them.
-type wedgeSide Node
+type wedgeApp Node
 
-func (n *wedgeSide) Valid(key overlay.ID, _ wedge.Term, words []byte) bool {
+func (n *wedgeApp) Valid(key overlay.ID, _ wedge.Term, words []byte) bool {
 	return n.Corona.Valid(key, words)
 }
 
-func (n *wedgeSide) Willing(overlay.ID, []byte) bool { return true }
+func (n *wedgeApp) Willing(overlay.ID, []byte) bool { return true }
 
-func (n *wedgeSide) Level(key overlay.ID) int { return n.Corona.Level(key) }
+func (n *wedgeApp) Level(key overlay.ID) int { return n.Corona.Level(key) }
 
-func (n *wedgeSide) Serve(key overlay.ID, d wedge.Assignment) { n.Corona.Serve(key, d) }
+func (n *wedgeApp) Serve(key overlay.ID, d wedge.Assignment) { n.Corona.Serve(key, d) }
 
-func (n *wedgeSide) Release(key overlay.ID) { n.Corona.Release(key) }
+func (n *wedgeApp) Release(key overlay.ID) { n.Corona.Release(key) }
 
-func (n *wedgeSide) CatchUp(key overlay.ID) []byte { return n.Corona.Handoff(key) }
+func (n *wedgeApp) CatchUp(key overlay.ID) []byte { return n.Corona.Handoff(key) }
 
-func (n *wedgeSide) Delivered(key overlay.ID, _ env.PeerID, message []byte) {
+func (n *wedgeApp) Delivered(key overlay.ID, _ env.PeerID, message []byte) {
 	n.Corona.Delivered(key, message)
 }
 
 // publicationSide is what the overlay sees of feedtree: publications are routed.
-type publicationSide Node
+type publicationHandler Node
 
-func (n *publicationSide) Forward(*overlay.Message) bool { return false }
+func (n *publicationHandler) Forward(*overlay.Message) bool { return false }
 
-func (n *publicationSide) Deliver(m *overlay.Message) { n.Feeds.Route(m.Payload) }
+func (n *publicationHandler) Deliver(m *overlay.Message) { n.Feeds.Route(m.Payload) }
 
-func (n *publicationSide) PeerGone(env.PeerID) {}
+func (n *publicationHandler) PeerGone(env.PeerID) {}
 
-func (n *publicationSide) LeafChanged() {}
+func (n *publicationHandler) LeafChanged() {}
 
 // findingSide is what the overlay sees of corona: findings are routed.
-type findingSide Node
+type changeReportHandler Node
 
-func (n *findingSide) Forward(*overlay.Message) bool { return false }
+func (n *changeReportHandler) Forward(*overlay.Message) bool { return false }
 
-func (n *findingSide) Deliver(m *overlay.Message) { n.Corona.Deliver(m.Key, m.Payload) }
+func (n *changeReportHandler) Deliver(m *overlay.Message) { n.Corona.Deliver(m.Key, m.Payload) }
 
-func (n *findingSide) PeerGone(env.PeerID) {}
+func (n *changeReportHandler) PeerGone(env.PeerID) {}
 
-func (n *findingSide) LeafChanged() {}
+func (n *changeReportHandler) LeafChanged() {}
 
 // Uses says for which peers this node has use: the members of its leaf and table, its hosts and clients,
 // and its neighbours in trees.
-func (n *Node) Uses(ids []env.PeerID) []bool {
+func (n *Node) Useful(ids []env.PeerID) []bool {
 	partners := n.Overlay.Partners()
 	useful := make([]bool, len(ids))
 	for i, id := range ids {

@@ -35,7 +35,7 @@ func TestKeywordFeedsHaveWhatIsVouchedForAlone(t *testing.T) {
 			defer origin.Close()
 			c := founding(t, fmt.Sprint("least-", filter))
 			c.Found.PollInterval = time.Second
-			c.HTTP, c.AllowPrivateOrigins, c.Filter, c.Kept = "127.0.0.1:0", true, filter, 100
+			c.HTTP, c.AllowPrivateOrigins, c.Filter, c.KeywordItems = "127.0.0.1:0", true, filter, 100
 			m := running(t, c)
 			m.knows(t, 1)
 			for _, path := range []string{"/strict", "/plain"} {

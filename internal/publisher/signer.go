@@ -1,0 +1,390 @@
+package publisher
+
+import (
+	"cmp"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"tidings/difference"
+	"tidings/feedtree"
+	"tidings/internal/feed"
+	"tidings/internal/store"
+)
+
+const recordSuffix = ".record"
+
+// ErrBehind says that the network has more of a publisher than its record.
+var ErrBehind = errors.New("the network has more of this publisher than its record")
+
+// A Last is the last publication of a feed that the network has; the zero one: none is known.
+type Head struct {
+	Seq  uint64
+	Hash feed.Hash
+}
+
+// A line of a record: what was signed last for a feed.
+type recordEntry struct {
+	Seq      uint64        `json:"seq"`
+	Envelope []byte        `json:"envelope,omitempty"` // nil: it is not known here, but that the network has it
+	Hash     []byte        `json:"hash"`
+	Taken    bool          `json:"taken,omitempty"`  // by the network; said of number 1 alone
+	Earlier  []recordEntry `json:"before,omitempty"` // the oldest first
+}
+
+// maxBefore is how many envelopes before the last one are kept: that many the network may lose, or not have
+// yet when another process signs.
+const maxEarlier = 15
+
+// of returns the line of a number, if that is kept.
+func (l recordEntry) find(seq uint64) (recordEntry, bool) {
+	if i := slices.IndexFunc(l.Earlier, func(b recordEntry) bool { return b.Seq == seq }); i >= 0 {
+		return l.Earlier[i], len(l.Earlier[i].Envelope) > 0
+	}
+	return l, l.Seq == seq && len(l.Envelope) > 0
+}
+
+// An Author signs what a publisher writes. It may be used from several goroutines at once, and several
+// processes may use a key, as a node does and a command beside it: what one of them has signed the other
+// reads before it signs.
+type Signer struct {
+	path string
+
+	mu         sync.Mutex
+	key        *Key
+	file       fs.FileInfo            // of the key, when it was read
+	passphrase string                 // of the key; "" if it has none
+	record     map[string]recordEntry // by feed
+}
+
+// Open reads a key and its record.
+func Open(path string, ask Passphrase) (*Signer, error) {
+	if of, ok := strings.CutSuffix(path, oldSuffix); ok && exists(path) && exists(of) {
+		return nil, fmt.Errorf("%s is the key from before keygen --rotate, and was replaced by the one in %s: give %s", path, of, of)
+	}
+	s := &Signer{path: path}
+	if err := s.readKey(ask); err != nil {
+		return nil, err
+	}
+	if err := s.loadRecord(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// read reads the key.
+func (s *Signer) readKey(ask Passphrase) error {
+	file, _ := os.Stat(s.path) // before it is read: a file that is replaced meanwhile is read again
+	key, passphrase, err := read(s.path, ask)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the key file %s does not exist: name the right one, or make it with \"tidings keygen %[1]s\"", s.path)
+	}
+	if err != nil {
+		return err
+	}
+	if key.next == (feed.Hash{}) { // as only a key that is to follow has it
+		text := s.path + " is the key that is to follow another one, and signs nothing before tidings keygen --rotate has put it there"
+		if of, ok := strings.CutSuffix(s.path, nextSuffix); ok {
+			text += ": give " + of
+		}
+		return errors.New(text)
+	}
+	s.key, s.file, s.passphrase = key, file, passphrase
+	return nil
+}
+
+// renew reads the key again if keygen --rotate has replaced it. A file that is gone was moved to a safe place, or is
+// being replaced: the key stays the one that was read.
+func (s *Signer) reloadKey() error {
+	file, err := os.Stat(s.path)
+	if err != nil || os.SameFile(file, s.file) && file.ModTime().Equal(s.file.ModTime()) {
+		return nil
+	}
+	if err := s.readKey(func(string) (string, error) { return s.passphrase, nil }); err != nil {
+		return fmt.Errorf("the key was changed, and this program still uses the one from before: %w; restart it", err)
+	}
+	return nil
+}
+
+// load reads the record, as it is now.
+func (s *Signer) loadRecord() error {
+	b, err := os.ReadFile(s.path + recordSuffix)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		s.record = map[string]recordEntry{}
+		return nil
+	case err != nil:
+		return fmt.Errorf("publisher's record: %w", err)
+	}
+	record := map[string]recordEntry{}
+	if err := json.Unmarshal(b, &record); err != nil {
+		return fmt.Errorf("%s%s is damaged (%w): bring back a copy, or remove it and publish with --resume", s.path, recordSuffix, err)
+	}
+	s.record = record
+	return nil
+}
+
+// alone does something with the record as it is now, while nobody else has it.
+func (s *Signer) locked(update func() error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var failed error
+	err := store.Alone(s.path+recordSuffix, func() error { // whose own errors say what they are about
+		if failed = cmp.Or(s.reloadKey(), s.loadRecord()); failed == nil {
+			failed = update()
+		}
+		return nil
+	})
+	if failed == nil && err != nil {
+		return fmt.Errorf("publisher's record: %w", err)
+	}
+	return failed
+}
+
+// Key is what the author signs with.
+func (s *Signer) Key() *Key {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = s.reloadKey() // signing says what is wrong
+	return s.key
+}
+
+// Public is the key by which readers know the publisher.
+func (s *Signer) Public() ed25519.PublicKey { return s.Key().Public() }
+
+// Feeds are those that something was signed for, and whether the network has ever taken anything of
+// that.
+func (s *Signer) Feeds() map[string]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	feeds := map[string]bool{}
+	for url, l := range s.record {
+		feeds[url] = l.everTaken()
+	}
+	return feeds
+}
+
+// taken says whether the network has ever taken anything of a feed: as long as it has not, nothing is
+// signed after number 1.
+func (l recordEntry) everTaken() bool { return l.Seq > 1 || l.Taken }
+
+// Unsent is the envelope that follows on what the network has of a feed, if one was signed; nil if there is
+// none. What the key before has signed is signed anew, with all that follows on it: nobody takes it from that
+// any more.
+func (s *Signer) NextUnsent(url string, last Head, now time.Time) (envelope []byte, err error) {
+	err = s.locked(func() error {
+		envelope, err = s.nextUnsent(url, last, now)
+		return err
+	})
+	return envelope, err
+}
+
+func (s *Signer) nextUnsent(url string, last Head, now time.Time) ([]byte, error) {
+	l, ok := s.record[url].find(last.Seq + 1)
+	if !ok {
+		return nil, nil
+	}
+	p, err := difference.OpenPublication(l.Envelope)
+	if err != nil {
+		return nil, fmt.Errorf("publisher's record: number %d of %s: %w", l.Seq, url, err)
+	}
+	if p.By(s.key.Public()) {
+		return l.Envelope, nil
+	}
+	if last.Seq == 0 && s.record[url].everTaken() { // what was taken is not to be signed anew
+		return nil, fmt.Errorf("%w: what the network has of %s is not known yet", feedtree.ErrNotAccepted, url)
+	}
+	prev := p.Prev
+	if last.Seq > 0 {
+		prev = last.Hash
+	}
+	for seq := l.Seq; seq <= s.record[url].Seq; seq++ {
+		old, ok := s.record[url].find(seq)
+		if !ok {
+			break
+		}
+		if p, err = difference.OpenPublication(old.Envelope); err == nil {
+			p, err = difference.Publish(s.key.private, url, seq, prev, now, p.Item)
+		}
+		if err == nil {
+			err = s.addEntry(url, recordEntry{Seq: p.Seq, Envelope: p.Raw, Hash: p.Hash[:]})
+		}
+		if err != nil {
+			return nil, fmt.Errorf("publisher's record: number %d of %s: %w", seq, url, err)
+		}
+		prev = p.Hash
+	}
+	l, _ = s.record[url].find(last.Seq + 1)
+	return l.Envelope, nil
+}
+
+// Sign signs the next item of a feed, of which the network has last. It returns when that is in
+// the record.
+func (s *Signer) Sign(url string, last Head, it *feed.Item, now time.Time) (envelope []byte, err error) {
+	err = s.locked(func() error {
+		p, err := s.signNext(url, last, it, now)
+		if err == nil {
+			envelope = p.Raw
+		}
+		return err
+	})
+	return envelope, err
+}
+
+// next signs and notes.
+func (s *Signer) signNext(url string, last Head, it *feed.Item, now time.Time) (*difference.Publication, error) {
+	seq, hash, err := s.checkRecord(url, last)
+	if err != nil {
+		return nil, err
+	}
+	p, err := difference.Publish(s.key.private, url, seq+1, hash, now, it)
+	if err != nil {
+		return nil, err
+	}
+	return p, s.addEntry(url, recordEntry{Seq: p.Seq, Envelope: p.Raw, Hash: p.Hash[:]})
+}
+
+// Write signs the next item and pushes it, and says its number; 0: it is not signed, or not
+// kept. An item before it that the network does not have, perhaps of another process,
+// is pushed first: when another one is signed, the record has it no longer.
+func (s *Signer) SignAndPush(url string, last uint64, hash feed.Hash, it *feed.Item, now time.Time, send func(envelope []byte) error) (seq uint64, err error) {
+	head := Head{last, hash}
+	for {
+		var p *difference.Publication
+		unsent, same := false, false
+		err := s.locked(func() error {
+			raw, err := s.nextUnsent(url, head, now)
+			if err != nil {
+				return err
+			}
+			if unsent = raw != nil; !unsent {
+				p, err = s.signNext(url, head, it, now)
+				return err
+			}
+			if p, err = difference.OpenPublication(raw); err == nil && p.Item != nil && p.Seq == s.record[url].Seq {
+				same = p.Item.ID == it.ID && p.Item.Hash == it.Hash
+			}
+			return err
+		})
+		if err != nil {
+			return 0, err
+		}
+		err = s.push(p, head, true, unsent && !same, send)
+		if failed, ok := errors.AsType[*UnsentError](err); ok && (failed.Earlier || failed.Dropped) {
+			return 0, err
+		}
+		if err != nil || !unsent || same {
+			return p.Seq, err
+		}
+		head = Head{p.Seq, p.Hash}
+	}
+}
+
+// Alive pushes that nothing came after what was signed last; or that itself, if the network does not
+// have it.
+func (s *Signer) PushHeartbeat(url string, last uint64, hash feed.Hash, now time.Time, send func(envelope []byte) error) error {
+	head := Head{last, hash}
+	envelope, err := s.NextUnsent(url, head, now)
+	switch {
+	case err != nil:
+		return err
+	case envelope == nil:
+		if envelope, err = s.SignHeartbeat(url, head, now); err != nil {
+			return err
+		}
+		return send(envelope)
+	}
+	p, err := difference.OpenPublication(envelope)
+	if err != nil {
+		return err
+	}
+	return s.push(p, head, false, false, send)
+}
+
+// Beat signs that nothing came after what was signed last.
+func (s *Signer) SignHeartbeat(url string, last Head, now time.Time) (envelope []byte, err error) {
+	err = s.locked(func() error {
+		seq, hash, err := s.checkRecord(url, last)
+		if err != nil {
+			return err
+		}
+		p, err := difference.Publish(s.key.private, url, seq, hash, now, nil)
+		if err != nil {
+			return err
+		}
+		envelope = p.Raw
+		return nil
+	})
+	return envelope, err
+}
+
+// agree returns the last publication of a feed, on which record and network agree.
+func (s *Signer) checkRecord(url string, last Head) (seq uint64, hash feed.Hash, err error) {
+	l := s.record[url]
+	switch {
+	case last.Seq > l.Seq:
+		return 0, hash, fmt.Errorf("%w: it has number %d of %s, and %s%s ends with %d: it is of an old backup, or somebody else has the key; if it is the first, publish with --resume", ErrBehind, last.Seq, url, s.path, recordSuffix, l.Seq)
+	case last.Seq != 0 && last.Seq == l.Seq && string(l.Hash) != string(last.Hash[:]):
+		return 0, hash, fmt.Errorf("%w: its number %d of %s is not the one that was signed here: the record is of an old backup, or somebody else has the key; if it is the first, publish with --resume", ErrBehind, last.Seq, url)
+	}
+	if l.Seq == 0 {
+		return 0, hash, nil
+	}
+	return l.Seq, feed.Hash(l.Hash), nil
+}
+
+// Resume goes on from what the network has, because the publisher's owner has said that it is right.
+func (s *Signer) Resume(url string, last Head) error {
+	return s.locked(func() error {
+		if last.Seq < s.record[url].Seq {
+			return nil
+		}
+		return s.addEntry(url, recordEntry{Seq: last.Seq, Hash: last.Hash[:], Taken: last.Seq > 0})
+	})
+}
+
+// note writes a line of the record down, in place of that with its number or behind the others.
+func (s *Signer) addEntry(url string, l recordEntry) error {
+	old, had := s.record[url]
+	lines := slices.Clone(old.Earlier)
+	if had {
+		old.Earlier = nil
+		lines = append(lines, old)
+	}
+	if i := slices.IndexFunc(lines, func(b recordEntry) bool { return b.Seq == l.Seq }); i >= 0 {
+		lines[i] = l
+	} else {
+		lines = append(lines, l)
+	}
+	last := lines[len(lines)-1]
+	last.Earlier = lines[max(0, len(lines)-1-maxEarlier) : len(lines)-1]
+	return s.saveEntry(url, last)
+}
+
+// set has the record say something of a feed; an empty line: nothing.
+func (s *Signer) saveEntry(url string, l recordEntry) error {
+	was, had := s.record[url]
+	s.record[url] = l
+	if l.Seq == 0 {
+		delete(s.record, url)
+	}
+	b, err := json.MarshalIndent(s.record, "", "  ")
+	if err == nil {
+		err = store.WriteFile(s.path+recordSuffix, append(b, '\n'))
+	}
+	if err != nil {
+		delete(s.record, url)
+		if had {
+			s.record[url] = was
+		}
+		return fmt.Errorf("publisher's record: %w", err)
+	}
+	return nil
+}
