@@ -6,22 +6,21 @@ import (
 	"tidings/proxy"
 )
 
-// A damage is what befell the store before the node started, for people. The
-// store's own words name records by their keys; they are for the debug log.
+// A storeDamage describes for people what happened to the store before the node started. The store itself
+// names records by their keys; its texts go to the debug log.
 type storeDamage struct {
 	repaired      bool // something was damaged when the store was opened
-	lost          bool // with it, records may be gone
-	subscriptions int  // subscriptions that are there
-	restored      int  // records of them that came back from their second copy
-	complete      bool // that was whole, so that none is lost
+	lost          bool // records may be missing
+	subscriptions int  // subscriptions that could be read
+	restored      int  // subscription records restored from the second copy
+	complete      bool // the second copy was complete, so no subscription is lost
 }
 
-// diskHealth is what to do when all is well again.
+// checkDisk is the remedy if nothing is lost.
 const checkDisk = "check the health of the disk"
 
-// finding says what is wrong, what was lost as far as anybody knows, and what to
-// do; ok is false if all was well. Which feeds are missing was written in the
-// records that are.
+// finding returns what is wrong, what was lost as far as that is known, and what to do; ok is false if there
+// was no damage. It cannot name missing feeds: their names were in the lost records.
 func (m storeDamage) finding(dir string) (f proxy.Finding, ok bool) {
 	switch {
 	case m.lost && m.complete && (m.repaired || m.restored > 0):
@@ -46,7 +45,7 @@ func (m storeDamage) finding(dir string) (f proxy.Finding, ok bool) {
 	return f, false
 }
 
-// kept says what could be read.
+// remaining says how many subscriptions could be read.
 func (m storeDamage) remaining() string {
 	const rest = " could be read, and missing articles come again from the network"
 	if m.subscriptions == 0 {

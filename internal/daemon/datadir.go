@@ -36,25 +36,25 @@ const (
 	apiTokenFile     = "api.token"
 )
 
-// pemType is what openssl calls a private key, too.
+// pemType is also what openssl calls a private key.
 const pemType = "PRIVATE KEY"
 
-// A home is what a node finds in its data directory beside the store: who it is
-// and where it belongs.
+// A dataDir holds the files of a data directory beside the store: the identity, the network and the tokens of
+// the node.
 type dataDir struct {
 	config           Config
 	key              ed25519.PrivateKey
-	identityReplaced bool         // the key is new, in place of an older one
-	readerSecret     []byte       // of the addresses given to readers
-	publishToken     string       // shown by who wants something published; "": nobody can
-	apiToken         string       // shown by programs that use the interface for programs
-	network          wire.Network // as its descriptor says
+	identityReplaced bool         // the key is new, because the store was lost
+	readerSecret     []byte       // from which the addresses for readers are derived
+	publishToken     string       // authorizes programs to publish; "": publishing is off
+	apiToken         string       // authorizes programs to use the API
+	network          wire.Network // decoded from Descriptor
 	membership
 }
 
 // A membership says which network a node belongs to.
 type membership struct {
-	Descriptor []byte `json:"descriptor"` // as the founder encoded it; nil: not known yet
+	Descriptor []byte `json:"descriptor"` // as encoded by the founder; nil: not known yet
 	Founder    bool   `json:"founder"`
 }
 
@@ -65,10 +65,10 @@ func makeDir(dir string) error {
 	return nil
 }
 
-// openHome reads the data directory, makes the identity if it is new, and founds
-// the network if that is the wish. If the store was lost, an old identity must not
-// go on: nobody knows any more what it has signed. A node that has subscriptions was in a network, so it founds no
-// other one without a word when the file that says which is missing.
+// openDataDir reads the data directory, creates an identity if there is none, and founds the network if the
+// configuration says so. If the store was lost, the old identity is retired, because the record of what it
+// signed is lost, too. A node with subscriptions was in a network before. If its network file is missing,
+// openDataDir returns an error rather than found another network.
 func openDataDir(c Config, storeLost, hasSubscriptions bool) (*dataDir, error) {
 	dir := &dataDir{config: c}
 	var err error
@@ -115,9 +115,9 @@ func openDataDir(c Config, storeLost, hasSubscriptions bool) (*dataDir, error) {
 	return dir, nil
 }
 
-// missing says which files of a data directory in use are missing, what follows when the node makes new ones, and how
-// to avoid that; "" if none are. key and secret say whether the node had an identity and a readers' secret before: a new
-// node misses neither.
+// missingFiles says which files of a used data directory are missing, what happens when the node makes new
+// ones, and how to undo that; "" if none are missing. hadKey and hadSecret say whether the directory must
+// have had an identity and a readers' secret; a new node had neither.
 func missingFiles(c Config, hadKey, hadSecret bool) string {
 	var what, files []string
 	check := func(had bool, file, consequence string) {
@@ -133,7 +133,7 @@ func missingFiles(c Config, hadKey, hadSecret bool) string {
 	return strings.Join(what, "; ") + "; to undo this, stop the node, restore " + strings.Join(files, " and ") + " from a backup, and start the node again"
 }
 
-// identity reads the key of a node, or makes one.
+// loadIdentity reads the private key of the node, or creates it.
 func loadIdentity(path string) (ed25519.PrivateKey, error) {
 	key, err := readIdentity(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -145,11 +145,11 @@ func loadIdentity(path string) (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
-// secretSize is that of the readers' secret, in bytes.
+// secretSize is the size of the readers' secret, in bytes.
 const secretSize = 32
 
-// secret reads what the addresses of readers are made with, or makes it. It does
-// not change with the identity: addresses given to readers stay good.
+// loadSecret reads the readers' secret, or creates it. The secret outlives the identity, so that addresses
+// given to readers stay valid.
 func loadSecret(path string) ([]byte, error) {
 	b, err := os.ReadFile(path)
 	if err == nil && len(b) == secretSize {
@@ -168,8 +168,7 @@ func loadSecret(path string) ([]byte, error) {
 	return b, store.WriteFile(path, b)
 }
 
-// tokenAt reads a text that programs have to show, or makes it. then says what to do when a damaged one
-// has been removed.
+// loadToken reads a token, or creates it. consequence says what happens once a damaged token file is removed.
 func loadToken(path, consequence string) (string, error) {
 	text, err := ReadToken(path)
 	if err == nil {
@@ -185,7 +184,7 @@ func loadToken(path, consequence string) (string, error) {
 	return text, store.WriteFile(path, []byte(text+"\n"))
 }
 
-// ReadToken reads a file in which a node has left a token.
+// ReadToken reads the token in a file that a node has written.
 func ReadToken(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -204,14 +203,14 @@ func ReadToken(path string) (string, error) {
 
 var errDamagedToken = errors.New("is damaged")
 
-// maxToken is more than the file of a token has, in bytes.
+// maxToken bounds the size of a token file, in bytes. Real ones have about 50.
 const maxToken = 256
 
-// AccessFile is the file in a data directory with the token for commands and other programs.
+// APITokenFile returns the path of the API token in a data directory.
 func APITokenFile(dir string) string { return filepath.Join(dir, apiTokenFile) }
 
-// AccessCopy is the file in which a node that serves readers at an address leaves its token a second
-// time, below a folder of its user, for commands that know the address and not the data directory.
+// APITokenCopy returns the path of the copy of the API token in a folder. The copy is named after the address
+// at which the node serves readers, for commands that know the address but not the data directory.
 func APITokenCopy(folder, address string) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -219,13 +218,13 @@ func APITokenCopy(folder, address string) string {
 	}
 	ip, err := netip.ParseAddr(host)
 	if host == "" || strings.EqualFold(host, "localhost") || err == nil && ip.IsUnspecified() {
-		host = "127.0.0.1" // where a node listens everywhere, it is there too
+		host = "127.0.0.1" // a node that listens on all interfaces also listens there
 	}
 	return filepath.Join(folder, url.PathEscape(strings.ReplaceAll(host, ":", "-"))+"_"+url.PathEscape(port)+".token")
 }
 
-// leaveAccess leaves the token a second time, where the node serves readers. A node of a user
-// without a folder to write to works all the same: commands then need its data directory.
+// saveTokenCopy writes the copy of the API token. A node that cannot write it works without it; commands then
+// need to know its data directory.
 func (d *Daemon) saveTokenCopy() {
 	if d.config.TokenCopyDir == "" || d.http == nil {
 		return
@@ -240,7 +239,7 @@ func (d *Daemon) saveTokenCopy() {
 	}
 }
 
-// takeAccess removes what leaveAccess has left, unless another node serves there by now.
+// removeTokenCopy removes the copy of the API token, unless another node has replaced it.
 func (d *Daemon) removeTokenCopy() {
 	if d.config.TokenCopyDir == "" || d.http == nil {
 		return
@@ -293,13 +292,12 @@ func readIdentity(path string) (ed25519.PrivateKey, error) {
 
 const newIdentityRemedy = "restore it from a backup, or remove it to get a new identity"
 
-// damaged says that a file of a data directory cannot be read, why, and what to do.
+// damagedFile returns an error that says which file is damaged, why, and what to do.
 func damagedFile(path, why, do string, cause error) error {
 	return dataDirError(filepath.Dir(path), fmt.Sprintf("%s is damaged (%s)", filepath.Base(path), why), do, cause)
 }
 
-// HasNetwork says whether a data directory, which may not exist, belongs to a network
-// already.
+// HasNetwork reports whether a data directory belongs to a network. The directory need not exist.
 func HasNetwork(dir string) (bool, error) {
 	_, err := os.Stat(filepath.Join(dir, networkFile))
 	switch {
@@ -311,7 +309,7 @@ func HasNetwork(dir string) (bool, error) {
 	return false, fileError(dir, err)
 }
 
-// readNetwork reads where the node belongs; a new one belongs nowhere.
+// readNetwork reads which network the node belongs to. A new node has none.
 func (dir *dataDir) readNetwork() error {
 	path := dir.config.path(networkFile)
 	b, err := os.ReadFile(path)
@@ -331,7 +329,7 @@ func (dir *dataDir) readNetwork() error {
 	return nil
 }
 
-// settle remembers where the node belongs.
+// saveNetwork writes which network the node belongs to.
 func (dir *dataDir) saveNetwork(descriptor []byte, founder bool) error {
 	n, err := wire.ParseDescriptor(descriptor)
 	if err != nil {
@@ -349,7 +347,8 @@ func (dir *dataDir) saveNetwork(descriptor []byte, founder bool) error {
 	return nil
 }
 
-// differing names the settings that were given and are not those of the network, where they stand, and both values.
+// settingDifferences lists the given settings that differ from the network's, each with both values and the
+// place where it was given.
 func (dir *dataDir) settingDifferences() string {
 	mine, its := dir.config.Found.Settings(), dir.network.Settings()
 	mine["network"], its["network"] = dir.config.Found.Name, dir.network.Name
@@ -362,8 +361,8 @@ func (dir *dataDir) settingDifferences() string {
 	return strings.Join(differing, "; ")
 }
 
-// agrees says whether the wishes given are those of the network the node belongs
-// to.
+// checkNetwork returns an error if the configuration names another network, or other settings than those of
+// the node's network.
 func (dir *dataDir) checkNetwork() error {
 	c, name := dir.config, dir.network.Name
 	belongs := fmt.Sprintf("it belongs to network %q", name)

@@ -7,13 +7,12 @@ import (
 	"tidings/internal/feed"
 )
 
-// speakLook is the time between two looks whether a feed that is published here has been silent for too
-// long.
+// heartbeatCheckInterval is the time between two checks whether a feed published here is due for a heartbeat.
 const heartbeatCheckInterval = time.Second
 
-// speak says for each feed that the node's author publishes that nothing is new, once in its
-// beat interval: of one that says nothing for two of them all others think that its publisher is
-// gone. What went wrong is tried again after a quarter of the interval.
+// publishHeartbeats publishes a heartbeat for each feed of the node's signer, once in a heartbeat interval.
+// If a feed has none for two intervals, other nodes assume that its publisher is gone. A failed heartbeat is
+// tried again after a quarter of the interval.
 func (d *Daemon) publishHeartbeats(ctx context.Context) {
 	tick := time.NewTicker(heartbeatCheckInterval)
 	defer tick.Stop()
@@ -37,7 +36,7 @@ func (d *Daemon) publishHeartbeats(ctx context.Context) {
 	}
 }
 
-// beatOf is the beat interval of a feed: its publisher's, or else the network's.
+// heartbeatInterval returns the heartbeat interval of a feed: its publisher's, or else the network's.
 func (d *Daemon) heartbeatInterval(ctx context.Context, url string) (interval time.Duration, err error) {
 	err = d.do(ctx, func() {
 		interval = d.dataDir.network.BeatInterval
@@ -48,9 +47,9 @@ func (d *Daemon) heartbeatInterval(ctx context.Context, url string) (interval ti
 	return interval, err
 }
 
-// alive says that nothing is new in a feed, unless something was said a while ago. Of a feed that has
-// taken something the network knows the key, or will when this node has arrived; what nobody has ever
-// taken is tried again.
+// publishHeartbeat publishes a heartbeat, unless something was pushed within minSilence. taken says that the
+// network has accepted items of the feed, so it knows the feed's key; if this node does not know the key yet,
+// it waits. A first item that was never accepted is pushed again.
 func (d *Daemon) publishHeartbeat(ctx context.Context, url string, taken bool, minSilence time.Duration) error {
 	turn, err := d.publishQueues.begin(ctx, url)
 	if err != nil {
@@ -58,9 +57,9 @@ func (d *Daemon) publishHeartbeat(ctx context.Context, url string, taken bool, m
 	}
 	defer turn.end()
 	if _, signed := d.config.Signer.Feeds()[url]; !signed || d.publishQueues.sinceLastPush(url) < minSilence {
-		return nil // what was signed first was refused meanwhile
+		return nil // the first item was refused meanwhile
 	}
-	// Something is signed already: that goes out though the origin cannot be read.
+	// What is signed already goes out even if the origin cannot be read.
 	if err := d.subscribeTentatively(ctx, url); err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ func (d *Daemon) listen() error {
 	return nil
 }
 
-// answer makes what answers readers, if anything does.
+// openServer creates the server for readers, if the node serves any.
 func (d *Daemon) openServer() {
 	if d.http == nil {
 		return
@@ -44,10 +44,11 @@ func (d *Daemon) openServer() {
 	d.saveTokenCopy()
 }
 
-// Entrance is an address that opens the pages in a browser once, if readers reach the node at base.
+// Entrance returns an address that opens the pages in a browser once. base is the URL at which readers reach
+// the node.
 func (d *Daemon) Entrance(base string) string { return d.server.Entrance(base) }
 
-// HTTPAddr is where readers are served, nil if they are not.
+// HTTPAddr returns the address at which readers are served, nil if there is none.
 func (d *Daemon) HTTPAddr() net.Addr {
 	if d.http == nil {
 		return nil
@@ -55,7 +56,7 @@ func (d *Daemon) HTTPAddr() net.Addr {
 	return d.http.Addr()
 }
 
-// serve serves readers until ctx ends, and ends subscriptions that lapsed.
+// serve serves readers until ctx ends. It also ends subscriptions that lapse.
 func (d *Daemon) serve(ctx context.Context) {
 	lapses := make(chan struct{})
 	go func() {
@@ -70,7 +71,7 @@ func (d *Daemon) serve(ctx context.Context) {
 	<-lapses
 }
 
-// lapses ends the subscriptions that reading made and that nobody reads any more.
+// runLapses ends lapsed subscriptions until ctx ends.
 func (d *Daemon) runLapses(ctx context.Context) {
 	tick := time.NewTicker(lapseCheckInterval)
 	defer tick.Stop()
@@ -84,8 +85,7 @@ func (d *Daemon) runLapses(ctx context.Context) {
 	}
 }
 
-// endLapsed ends the subscriptions that have lapsed by now. Whoever reads one again has
-// it again.
+// endLapsed ends the subscriptions that have lapsed by now. Reading such a feed subscribes again.
 func (d *Daemon) endLapsed(ctx context.Context, now time.Time) {
 	for _, url := range d.readIndex.lapsed(now) {
 		if err := d.unsubscribe(ctx, url, isTemporary); err == nil {

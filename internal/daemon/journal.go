@@ -11,25 +11,25 @@ import (
 const (
 	// journalEvery is the time between two checks of what a journal logs.
 	journalEvery = 5 * time.Second
-	// failureEvery is how often the log says that a store still cannot be written.
+	// failureEvery is how often the log repeats that a store cannot be written.
 	failureEvery = 5 * time.Minute
-	// mendedAfter is how long no write may fail before the log says that the store can be written again. On a full disk
-	// small records succeed between large ones that fail.
+	// recoveredAfter is how long no write may fail before the log says that the store can be written again.
+	// On a full disk, small writes succeed between large ones that fail.
 	recoveredAfter = time.Minute
 )
 
-// A journal logs the changes of a node that an operator has to know: whether it is in its network, and whether its stores
-// can be written. It logs a change once, however many feeds it concerns.
+// A journal logs changes of the node's state that an operator should know: whether the node is in its
+// network, and whether its stores can be written. It logs each change once, however many feeds are concerned.
 type journal struct {
 	log *slog.Logger
 
 	connected bool // the node has been in contact with others
 	lost      bool // the node has lost its network
 
-	failures       uint64    // writes that had failed at the last check
-	loggedFailures uint64    // writes that had failed when the log last said so
-	failedAt       time.Time // when a write failed last; zero: the stores can be written
-	loggedAt       time.Time // when the log last said so
+	failures       uint64    // failed writes up to the last check
+	loggedFailures uint64    // failed writes up to the last log line about them
+	failedAt       time.Time // time of the last failed write; zero: the stores can be written
+	loggedAt       time.Time // time of the last log line about failed writes
 }
 
 // network logs that the node has found, lost or regained its network.
@@ -48,8 +48,8 @@ func (j *journal) network(s Snapshot) {
 	j.lost = lost || j.lost && !connected
 }
 
-// stores logs that writes fail, and that they succeed again. failed counts the writes that have failed since the start, and
-// why is the error of the last one, or empty if later ones succeeded.
+// stores logs that writes fail, and that they succeed again. failures counts the failed writes since the
+// start. why is the last error, empty if a later write succeeded.
 func (j *journal) stores(failures uint64, why string, now time.Time) {
 	switch {
 	case failures > j.failures || why != "":
@@ -65,7 +65,7 @@ func (j *journal) stores(failures uint64, why string, now time.Time) {
 	j.failures = failures
 }
 
-// journal keeps the journal until ctx ends.
+// runJournal keeps a journal until ctx ends.
 func (d *Daemon) runJournal(ctx context.Context) {
 	j := journal{log: d.log}
 	check := time.NewTicker(journalEvery)

@@ -23,53 +23,53 @@ import (
 	"tidings/proxy"
 )
 
-// keywords is a node's second loop, with a store of its own: a reflector, which matches what is new in
-// the channels that the node subscribes to. To match takes long where many watch, and must not keep
-// the node from its peers.
+// keywords matches new articles with keyword subscriptions. It has a loop and a store of its own, which drive
+// a [cobra.Reflector]: matching many subscriptions takes long, and must not delay messages of the node.
 type keywords struct {
 	loop    *loop.Loop
 	disk    *store.Disk
-	store   env.Store // the disk, as the reflector writes to it
+	store   env.Store // the disk; tests replace it
 	config  cobra.Config
 	log     *slog.Logger
-	loaded  chan struct{} // closed when there is a reflector, or failed says why not
+	loaded  chan struct{} // closed when reflector or loadErr is set
 	loadErr error
-	// reflector belongs to the loop.
+	// The reflector is owned by the loop.
 	reflector *cobra.Reflector
 
 	recent recent
 	missed missedArticles
-	// asking has room for one who watches: who asks for the same at once has the same.
+	// watchSlot has room for one Watch at a time, so that concurrent requests for one query share a
+	// subscription.
 	watchSlot       chan struct{}
-	restoredText    string         // what came back of a store that was damaged or lost, in words; "": it was neither
-	memoryShare     func() float64 // share of the memory that the process may have
-	memoryCheckedAt time.Time      // at memory; the loop's
+	restoredText    string         // what was restored of a damaged or lost store; "": nothing was
+	memoryShare     func() float64 // share of the memory limit in use, 0 to 1; tests replace it
+	memoryCheckedAt time.Time      // when memoryShare was last called; owned by the loop
 
-	subscriptions atomic.Int64 // subscriptions, as the reflector counts them
-	creating      atomic.Int64 // that are being made
-	waitingBytes  atomic.Int64 // bytes of articles on their way to the loop
+	subscriptions atomic.Int64 // number of subscriptions, copied from the reflector
+	creating      atomic.Int64 // subscriptions being created
+	waitingBytes  atomic.Int64 // bytes of articles queued for the loop
 	dropped       atomic.Uint64
-	// unreadable counts subscriptions whose queries cannot be read any more.
+	// unreadable counts subscriptions whose query cannot be parsed any more.
 	unreadable atomic.Int64
 	shortage   atomic.Pointer[shortage]
 	stopped    chan struct{}
 }
 
-// short says what of new articles is not kept, nil if all is.
+// A shortage says which parts of new articles are not kept.
 type shortage struct {
-	level int // of cobra.Stats
+	level int // as in cobra.Stats: 1 or 2
 	text  string
 }
 
 const (
-	// maxWaiting is how many bytes of articles may wait for the second loop. What comes then is
-	// not matched; the node says so.
+	// maxWaitingBytes bounds the articles queued for the loop, in bytes. Beyond it articles are not matched
+	// on arrival; the doctor reports them, and they are read again later.
 	maxWaitingBytes = 64 << 20
-	// maxArticles is how many may wait.
+	// maxWaitingArticles bounds the number of queued articles.
 	maxWaitingArticles = 1 << 14
 )
 
-// openKeywords opens the store of a node's keyword subscriptions.
+// openKeywords opens the store of keyword subscriptions.
 func openKeywords(path string, config cobra.Config, log *slog.Logger) (*keywords, error) {
 	k := &keywords{
 		loop:   loop.New(loop.Config{Bulk: maxWaitingArticles}),
@@ -78,7 +78,7 @@ func openKeywords(path string, config cobra.Config, log *slog.Logger) (*keywords
 		watchSlot: make(chan struct{}, 1), loaded: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	k.recent.arrivals.completeSince, k.recent.arrivals.maxAge = time.Now(), arrivalMaxAge
-	_, statErr := os.Stat(path) // then it is a new node's, and nothing is lost
+	_, statErr := os.Stat(path) // if it does not exist, the node is new and lost nothing
 	subscriptions, numbers := cobra.Precious()
 	disk, err := store.Open(path, k.loop.Deliver, store.Twice{Prefix: []string{subscriptions}, Along: []string{numbers}})
 	if err != nil {
@@ -100,7 +100,7 @@ func openKeywords(path string, config cobra.Config, log *slog.Logger) (*keywords
 	return k, nil
 }
 
-// run reads the store and drives the reflector until ctx ends.
+// run loads the subscriptions and drives the reflector until ctx ends.
 func (k *keywords) run(ctx context.Context) {
 	defer close(k.stopped)
 	k.reflector, k.loadErr = cobra.Open(env.Env{Clock: k.loop, Worker: k.loop, Store: k.store, Log: k.log}, k.config)
@@ -111,17 +111,17 @@ func (k *keywords) run(ctx context.Context) {
 	}
 	k.publishCounts()
 	close(k.loaded)
-	_ = k.loop.Run(ctx, k) // which ends for no other reason
+	_ = k.loop.Run(ctx, k) // it ends for no other reason than ctx
 	if n := k.missed.outstandingCount(); n > 0 {
 		k.log.Warn("node stops before all articles were searched", "articles", n)
 	}
 }
 
 const (
-	// memoryEvery is the time between two looks at the memory.
+	// memoryCheckInterval is the time between two checks of the memory in use.
 	memoryCheckInterval = time.Second
-	// tight is the share of it from which on what is kept for those who may watch is given back: when the
-	// reflector begins to shorten, too.
+	// highMemoryShare is the share of the memory limit from which on the articles kept for new subscriptions
+	// are dropped. The reflector begins to shorten articles at the same share.
 	highMemoryShare = 0.8
 )
 
@@ -154,17 +154,17 @@ func (k *keywords) Run(now time.Time) (next time.Time) {
 	return next
 }
 
-// count tells other goroutines how many subscriptions there are.
+// publishCounts makes the reflector's counts readable for other goroutines.
 func (k *keywords) publishCounts() {
 	s := k.reflector.Stats()
 	k.subscriptions.Store(int64(s.Subscriptions))
 	k.unreadable.Store(int64(s.Unreadable))
 }
 
-// makeRoom is what to do where articles were missed.
+// resourceRemedy is the remedy if articles were missed.
 const resourceRemedy = "check whether the machine has enough processor time, memory and disk space"
 
-// ready says whether there is a reflector.
+// ready reports whether the reflector is loaded.
 func (k *keywords) ready() bool {
 	select {
 	case <-k.loaded:
@@ -174,7 +174,8 @@ func (k *keywords) ready() bool {
 	}
 }
 
-// findings is what can be said of keyword subscriptions.
+// findings returns the doctor's findings about keyword subscriptions. channels counts the subscribed
+// channels.
 func (k *keywords) findings(channels int, filter bool) (findings []proxy.Finding) {
 	select {
 	case <-k.loaded:
@@ -223,7 +224,7 @@ func (k *keywords) findings(channels int, filter bool) (findings []proxy.Finding
 	return findings
 }
 
-// do runs f on the second loop.
+// do runs f on the keyword loop.
 func (k *keywords) do(ctx context.Context, f func()) error {
 	select {
 	case <-k.loaded:
@@ -242,7 +243,7 @@ func (k *keywords) do(ctx context.Context, f func()) error {
 	return err
 }
 
-// unwatched says that nobody watches anything. While the store is being read, that is not known.
+// idle reports that there are no keyword subscriptions. It is false while the store is being loaded.
 func (k *keywords) idle() bool {
 	select {
 	case <-k.loaded:
@@ -252,7 +253,8 @@ func (k *keywords) idle() bool {
 	}
 }
 
-// news takes what is new in a channel, in the order of its document, the newest first.
+// addItems queues the new items of a channel for matching. changes are in the order of the document, the
+// newest first.
 func (k *keywords) addItems(s feedtree.Subscription, changes []difference.Change) {
 	if k.idle() {
 		return
@@ -262,7 +264,7 @@ func (k *keywords) addItems(s feedtree.Subscription, changes []difference.Change
 			continue
 		}
 		item := c.Item
-		item.Raw = bytes.Clone(item.Raw) // its document is not kept for it
+		item.Raw = bytes.Clone(item.Raw) // so that the item does not keep its whole document in memory
 		size := int64(len(item.Raw))
 		taken := k.waitingBytes.Add(size) <= maxWaitingBytes && k.loop.Post(env.Bulk, func() {
 			k.waitingBytes.Add(-size)
@@ -275,13 +277,13 @@ func (k *keywords) addItems(s feedtree.Subscription, changes []difference.Change
 	}
 }
 
-// dispatched takes a new entry of any channel of the network, as a filter does; false: there is no
-// room for it, and it comes again with the next digests.
+// addEntry queues a new entry of any channel of the network, as received by a filter. It returns false if
+// there is no room; the entry then comes again with the next digests.
 func (k *keywords) addEntry(d firehose.Dispatch) bool {
 	select {
 	case <-k.loaded:
 		if k.loadErr != nil {
-			return true // nobody will take it
+			return true // there is no reflector to match it
 		}
 	default:
 	}
@@ -304,12 +306,12 @@ func (k *keywords) addEntry(d firehose.Dispatch) bool {
 	if !taken {
 		k.waitingBytes.Add(-size)
 	}
-	taken = taken || k.idle() // then nobody misses it
+	taken = taken || k.idle() // an idle node misses nothing
 	k.missed.noteEntry(d.Entry.Hash, taken)
 	return taken
 }
 
-// miss notes that an article was not matched or not kept.
+// noteMissed counts an article that was not matched or not kept, so that it is read again later.
 func (k *keywords) noteMissed(s feedtree.Subscription, id feed.ID) {
 	if k.dropped.Add(1) == 1 {
 		k.log.Warn("articles are searched later, for lack of time or space", "url", s.URL)
@@ -317,7 +319,8 @@ func (k *keywords) noteMissed(s feedtree.Subscription, id feed.ID) {
 	k.missed.add(s, id, k.loop.Now())
 }
 
-// take matches an item as an article. lost is called, now or later, if it is not kept.
+// match gives an item to the reflector as an article. lost is called, now or later, if the article is not
+// kept.
 func (k *keywords) match(s feedtree.Subscription, item *feed.Item, lost func()) {
 	a, ok := articleOf(s, item)
 	if !ok {
@@ -326,13 +329,13 @@ func (k *keywords) match(s feedtree.Subscription, item *feed.Item, lost func()) 
 	}
 	now := k.loop.Now()
 	if now.Sub(arrivalTime(a, now)) > recentAge {
-		return // a feed that was just subscribed to has some of long ago
+		return // the backlog of a new subscription
 	}
 	k.recent.arrivals.add(a, now)
 	k.reflector.Take(a, lost)
 }
 
-// asked runs f on the second loop and returns what it answers later.
+// askKeywords runs f on the keyword loop and returns the answer that f gives, perhaps later.
 func askKeywords[T any](ctx context.Context, k *keywords, f func(answer func(T))) (a T, err error) {
 	answers := make(chan T, 1)
 	if err := k.do(ctx, func() { f(func(a T) { answers <- a }) }); err != nil {

@@ -2,22 +2,21 @@ package daemon
 
 import "tidings/overlay"
 
-// wishes are the subscriptions that are being written, as they are to be: who looks at what is on
-// the disk alone would end, or write over, what a person has asked for a moment ago. They belong to the
-// loop.
+// pendingChanges holds the changes of subscriptions that are being written to the store. Without them, a
+// request that looks only at the store could undo what the user asked for a moment ago. The loop owns it.
 type pendingChanges struct {
 	byKey  map[overlay.ID]pendingChange
-	number int // of the last one
+	number int // of the last change
 }
 
-// A wish is what becomes of a subscription.
+// A pendingChange is the state that a subscription will have.
 type pendingChange struct {
 	attributes
 	subscribed bool
 	number     int
 }
 
-// wish notes what is being written, and returns what is to be called when that is done.
+// add adds a change that is being written. The caller calls done when it is written, or has failed.
 func (p *pendingChanges) add(key overlay.ID, a attributes, subscribed bool) (done func()) {
 	if p.byKey == nil {
 		p.byKey = map[overlay.ID]pendingChange{}
@@ -32,7 +31,7 @@ func (p *pendingChanges) add(key overlay.ID, a attributes, subscribed bool) (don
 	}
 }
 
-// wanted returns what a subscription is, or is to be.
+// intended returns the attributes of a subscription, with a pending change if there is one.
 func (d *Daemon) intended(key overlay.ID) (a attributes, subscribed bool) {
 	if w, isPending := d.pending.byKey[key]; isPending {
 		return w.attributes, w.subscribed

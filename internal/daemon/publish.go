@@ -16,34 +16,34 @@ import (
 	"tidings/proxy"
 )
 
-// An Author signs for a publisher. last and head are number and hash of the last publication of a
-// feed that the network has.
+// A Signer signs items for a publisher. last and head are the number and the hash of the last publication of
+// the feed that the network has.
 type Signer interface {
-	// Write signs the next item and pushes it, and says its number; what was signed before it and
-	// the network does not have goes first. An error of push ends it: beside a number, the item is
-	// signed and kept, and goes out the next time.
+	// SignAndPush signs an item, pushes it, and returns its number. Items that were signed before and that
+	// the network lacks are pushed first. An error of push ends the call. If seq is not 0 then, the item is
+	// signed and stored, and is pushed the next time.
 	SignAndPush(url string, last uint64, head feed.Hash, it *feed.Item, now time.Time, push func(envelope []byte) error) (seq uint64, err error)
-	// Alive pushes that nothing came after what was signed last; or that itself, if the network does
-	// not have it.
+	// PushHeartbeat pushes the last signed item if the network lacks it, or else a signed statement that no
+	// item followed it.
 	PushHeartbeat(url string, last uint64, head feed.Hash, now time.Time, push func(envelope []byte) error) error
-	// Feeds are those that something was signed for, and whether any of it was ever taken. What is
-	// refused and follows on nothing that was taken is forgotten.
+	// Feeds returns the feeds for which something was signed, and whether the network ever accepted any of
+	// it. A feed that refuses its first item is forgotten.
 	Feeds() map[string]bool
-	// Public is the key by which readers know the publisher.
+	// Public returns the key by which readers know the publisher.
 	Public() ed25519.PublicKey
 }
 
 var _ proxy.Publishing = (*Daemon)(nil)
 
-// Token has to be shown by who wants something written; see proxy.Publishing.
+// Token returns the token that authorizes programs to publish; see proxy.Publishing.
 func (d *Daemon) Token() string { return d.dataDir.publishToken }
 
-// Push brings an item into its feed; see proxy.Publishing. This node has to follow that: tentatively, until
-// something is taken.
+// Push brings a signed item into its feed; see proxy.Publishing. The node has to follow the feed for that.
+// The subscription is tentative until an item is accepted.
 func (d *Daemon) Push(ctx context.Context, envelope []byte) (w proxy.Written, err error) {
 	p, err := difference.OpenPublication(envelope)
 	if err != nil {
-		if _, lost := ask(ctx, d, func(answer func(error)) { d.node.Feeds.Publish(envelope, answer) }); lost != nil { // it is refused, and noted
+		if _, lost := ask(ctx, d, func(answer func(error)) { d.node.Feeds.Publish(envelope, answer) }); lost != nil { // feedtree refuses it, and shows it in the status
 			return w, lost
 		}
 		return w, fmt.Errorf("%w: %w", proxy.ErrItem, err)
@@ -51,7 +51,7 @@ func (d *Daemon) Push(ctx context.Context, envelope []byte) (w proxy.Written, er
 	return d.push(ctx, p, func() {})
 }
 
-// push brings a publication into its feed. It calls sent, on the loop, when that is on its way.
+// push brings a publication into its feed. It calls sent on the loop once the publication is on its way.
 func (d *Daemon) push(ctx context.Context, p *difference.Publication, sent func()) (w proxy.Written, err error) {
 	if spelled, err := feed.Canonical(p.URL); err != nil || spelled != p.URL {
 		return w, fmt.Errorf("%w: %q is not the canonical address of a feed", proxy.ErrItem, p.URL)
@@ -81,12 +81,12 @@ func (d *Daemon) push(ctx context.Context, p *difference.Publication, sent func(
 	return proxy.Written{URL: p.URL, Seq: p.Seq}, nil
 }
 
-// tentatively follows a feed, unless it is followed already.
+// subscribeTentatively subscribes to a feed, unless the node does already.
 func (d *Daemon) subscribeTentatively(ctx context.Context, url string) error {
 	return d.subscribe(ctx, url, attributes{Tentative: true, LastRead: time.Now().Unix()})
 }
 
-// endTentative ends a subscription if it is tentative still, also when who asked is gone.
+// endTentative ends a subscription if it is still tentative. It works even if the caller's ctx has ended.
 func (d *Daemon) endTentative(ctx context.Context, url string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), firstReadTimeout)
 	defer cancel()
@@ -95,17 +95,18 @@ func (d *Daemon) endTentative(ctx context.Context, url string) {
 	}
 }
 
-// knownWithin is how long it may take to learn what a network has of a feed that the node has just
-// begun to follow, and that may be published by nobody yet.
+// publisherTimeout bounds the time for learning what the network has of a feed that the node has just begun
+// to follow. The feed may have no publisher at all.
 const publisherTimeout = 5 * time.Second
 
-// Publisher says what the network has of a feed's publisher, or the feed's document; see proxy.Publishing.
+// Publisher returns what the network, or else the feed's document, says of the feed's publisher; see
+// proxy.Publishing.
 func (d *Daemon) Publisher(ctx context.Context, url string) (p proxy.Publisher, err error) {
 	if p, err = d.publisherForSigning(ctx, url); err != nil || len(p.Key) == 0 {
 		return p, err
 	}
 	vouched := feedtree.ByPublisher
-	if len(p.Claimed) > 0 { // what this one has signed is not confirmed here yet
+	if len(p.Claimed) > 0 { // items of the claimed key are still unconfirmed here
 		vouched = feedtree.Unconfirmed
 	}
 	p.Items, err = ask(ctx, d, func(answer func([]string)) {
@@ -122,22 +123,22 @@ func (d *Daemon) Publisher(ctx context.Context, url string) (p proxy.Publisher, 
 	return p, err
 }
 
-// prepare follows a feed, and returns what an item of it is signed by: what Publisher returns, without the
-// items, which would be read one by one. It follows the feed no longer if nobody is known to publish in it.
+// publisherForSigning follows a feed and returns what is needed to sign an item: the same as Publisher,
+// without the items, which take long to read. If no publisher is known, the node stops to follow the feed.
 func (d *Daemon) publisherForSigning(ctx context.Context, url string) (p proxy.Publisher, err error) {
 	defer func() {
 		if err != nil || len(p.Key)+len(p.Named) == 0 {
 			d.endTentative(ctx, url)
 		}
 	}()
-	if err := d.subscribeTentatively(ctx, url); err != nil { // which may be done all the same, if who asked is gone
+	if err := d.subscribeTentatively(ctx, url); err != nil { // the subscription may still be made if ctx has ended
 		return p, err
 	}
 	if p, err = d.awaitPublisher(ctx, url); err != nil || p.Seq > 0 || d.config.Signer != nil && bytes.Equal(p.Key, d.config.Signer.Public()) {
 		return p, err
 	}
 	named, unnamed, unseen, err := d.keyAtOrigin(ctx, url)
-	if err != nil || len(named) == 0 { // the network may have come to know it meanwhile
+	if err != nil || len(named) == 0 { // the network may have learned the key meanwhile
 		if now, askErr := ask(ctx, d, d.queryPublisher(url)); askErr == nil && len(now.Key) > 0 {
 			p, err = now, nil
 		}
@@ -146,12 +147,12 @@ func (d *Daemon) publisherForSigning(ctx context.Context, url string) (p proxy.P
 	return p, err
 }
 
-// namedLife is for how long a document is believed that names no key: who has forgotten that pastes it, and
-// tries again.
+// namedKeyMaxAge bounds the age of a copied document that names no key. It is short, because a publisher who
+// forgot to paste the key does so now and tries again.
 const namedKeyMaxAge = 10 * time.Second
 
-// named is the key that a feed's document names at its origin. If there is none, words say why; unseen says
-// that the document cannot be read now.
+// keyAtOrigin returns the key that a feed's document at the origin names. If there is none, why says the
+// reason; unseen reports that the document cannot be read now.
 func (d *Daemon) keyAtOrigin(ctx context.Context, url string) (key []byte, why string, unseen bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, firstReadTimeout)
 	defer cancel()
@@ -181,7 +182,8 @@ func (d *Daemon) keyAtOrigin(ctx context.Context, url string) (key []byte, why s
 	return nil, "the document of " + url + " names no key: " + proxy.Paste("FILE", url), false, nil
 }
 
-// publisher is what the network has. A feed that the node did not follow takes a while to be known.
+// awaitPublisher returns what the network says of a feed's publisher. For a feed that the node has just begun
+// to follow, it waits until that is known.
 func (d *Daemon) awaitPublisher(ctx context.Context, url string) (p proxy.Publisher, err error) {
 	ctx, cancel := context.WithTimeout(ctx, publisherTimeout)
 	defer cancel()
@@ -196,15 +198,15 @@ func (d *Daemon) awaitPublisher(ctx context.Context, url string) (p proxy.Publis
 		select {
 		case <-changed:
 			if _, ok := d.readIndex.lookup(url); !ok {
-				return p, nil // somebody has ended that meanwhile
+				return p, nil // the subscription was ended meanwhile
 			}
 		case <-ctx.Done():
-			return p, nil // nobody publishes it, as far as is known
+			return p, nil // no publisher is known
 		}
 	}
 }
 
-// publisherNow asks the loop what it knows.
+// queryPublisher returns a function for the loop, which answers with what is known of a feed's publisher.
 func (d *Daemon) queryPublisher(url string) func(answer func(proxy.Publisher)) {
 	return func(answer func(proxy.Publisher)) {
 		d.node.Feeds.Head(d.key(url), func(doc feedtree.Document) { answer(d.publisherOf(url, doc)) })
@@ -236,7 +238,7 @@ func (d *Daemon) publisherOf(url string, doc feedtree.Document) proxy.Publisher 
 	return p
 }
 
-// formats are those of feeds, by their names.
+// formats are the formats of feeds by name.
 var formats = map[string]feed.Format{"rss": feed.RSS, "rdf": feed.RDF, "atom": feed.Atom, "json": feed.JSON}
 
 // Write signs an item and brings it into its feed; see proxy.Publishing.
@@ -293,13 +295,13 @@ func (d *Daemon) Write(ctx context.Context, url string, meaning feed.Meaning) (w
 	return w, err
 }
 
-// A because is an error of a kind in the words of another one, which say enough.
+// A kindError has the kind of one error and the text of another.
 type kindError struct{ kind, text error }
 
 func (b kindError) Error() string   { return b.text.Error() }
 func (b kindError) Unwrap() []error { return []error{b.kind, b.text} }
 
-// known refuses to sign for a feed that has another key, or none.
+// checkKey returns an error if the feed has another key than the node's signer, or none.
 func (d *Daemon) checkKey(p *proxy.Publisher) error {
 	why := p.Refuses(d.config.Signer.Public(), d.config.Signer.Feeds()[p.URL])
 	switch {
@@ -311,9 +313,9 @@ func (d *Daemon) checkKey(p *proxy.Publisher) error {
 	return fmt.Errorf("%w: %s", proxy.ErrUnpublished, why)
 }
 
-// pushOwn pushes what the node's author has signed in a turn. When it has sent the item that the turn is
-// for, the turn is the next one's; without such an item (nil) it is not. What fails is tried again soon, and not when the beat
-// interval is over.
+// pushSigned pushes a publication of the node's signer. If it is the item that the turn is for, the turn
+// passes to the next request once the item is on its way; it is nil for a heartbeat. After a failure the next
+// heartbeat is tried soon.
 func (d *Daemon) pushSigned(ctx context.Context, url string, envelope []byte, turn *turn, it *feed.Item) error {
 	p, err := difference.OpenPublication(envelope)
 	if err != nil {
@@ -330,17 +332,17 @@ func (d *Daemon) pushSigned(ctx context.Context, url string, envelope []byte, tu
 	return err
 }
 
-// Require has a subscription show items only for which something vouches; see proxy.Publishing.
+// Require makes a subscription show only items of a provenance; see proxy.Publishing.
 func (d *Daemon) Require(ctx context.Context, url, required string) error {
 	if required == proxy.LeastAny {
 		required = ""
 	}
 	err := d.updateAttributes(ctx, url, func(a *attributes) { a.RequiredProvenance = required })
-	d.keywords.recent.forget(url) // of which some may have been brought as whatever it was
+	d.keywords.recent.forget(url) // articles with any provenance may have arrived
 	return err
 }
 
-// Describe adds to a subscription what its user says of it; see proxy.Subscriptions.
+// Describe adds the user's description to a subscription; see proxy.Subscriptions.
 func (d *Daemon) Describe(ctx context.Context, url string, description proxy.Description) error {
 	return d.updateAttributes(ctx, url, func(a *attributes) {
 		if description.Tags != nil {
@@ -350,7 +352,7 @@ func (d *Daemon) Describe(ctx context.Context, url string, description proxy.Des
 	})
 }
 
-// change changes what is kept beside a subscription, and returns when that is durable.
+// updateAttributes changes the attributes of a subscription, and returns when they are durable.
 func (d *Daemon) updateAttributes(ctx context.Context, url string, edit func(*attributes)) error {
 	failed, err := ask(ctx, d, func(answer func(error)) {
 		key := d.key(url)
@@ -372,7 +374,7 @@ func (d *Daemon) updateAttributes(ctx context.Context, url string, edit func(*at
 	return cmp.Or(failed, err)
 }
 
-// Trust believes that a feed has another key; see proxy.Publishing.
+// Trust accepts the changed key of a feed; see proxy.Publishing.
 func (d *Daemon) Trust(ctx context.Context, url string) error {
 	failed, err := ask(ctx, d, func(answer func(error)) {
 		key := d.key(url)
@@ -385,7 +387,7 @@ func (d *Daemon) Trust(ctx context.Context, url string) error {
 			return
 		}
 		s, _ := d.node.Feeds.Subscription(key)
-		d.node.Feeds.Subscribe(s.URL, s.Weight, s.Attributes, answer) // which is when it is on the disk
+		d.node.Feeds.Subscribe(s.URL, s.Weight, s.Attributes, answer) // stores the subscription with the trusted key, and answers when it is durable
 	})
 	if err = cmp.Or(err, failed); err != nil {
 		return err

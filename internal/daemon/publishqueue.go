@@ -10,31 +10,31 @@ import (
 	"tidings/internal/feed"
 )
 
-// maxFlying is how many items of one feed may be on their way to its sequencer: so many that the
-// sequencer always has the next one, and fewer than the publisher's record keeps, so that those which
-// nobody takes can be sent again. At the bound the next item waits.
+// maxInFlight bounds the items of one feed on their way to its sequencer. It is large enough that the
+// sequencer always has a next item, and smaller than the number of items in the publisher's record, so that
+// items which were not accepted can be sent again. At the bound the next item waits.
 const maxInFlight = 8
 
-// writing has the items of one feed signed one at a time, because each item names the one before it.
-// Requests have their turn in the order in which they came; those of another feed do not wait for them.
-// A turn ends when its item is signed and on its way, so that the next item does not wait for the answer.
+// publishQueues signs the items of each feed one at a time, because each item names the one before it.
+// Requests for a feed get their turn in order of arrival, and do not wait for other feeds. A turn ends when
+// its item is signed and on its way, so that the next item does not wait for the answer.
 type publishQueues struct {
 	mu       sync.Mutex
-	queues   map[string]*publishQueue // by feed
-	lastPush map[string]time.Time     // when this node has pushed something of a feed last
+	queues   map[string]*publishQueue // by URL
+	lastPush map[string]time.Time     // by URL; when this node last pushed a publication of the feed
 }
 
-// A line is the requests for one feed, and what became of those before them.
+// A publishQueue holds the waiting requests for one feed, and the outcome of those before them.
 type publishQueue struct {
-	waiting  []chan struct{} // requests that wait for their turn, the first one first
+	waiting  []chan struct{} // one channel per waiting request, in order; closed when its turn begins
 	busy     bool            // a request has its turn
-	inFlight int             // items that are on their way
-	failed   bool            // one of those came to nothing: no other is signed before all are answered
-	seq      uint64          // number of the last item that is on its way or was taken; 0: not known
-	head     feed.Hash       // its hash
+	inFlight int             // items on their way
+	failed   bool            // one of them was not accepted, so the next turn waits until all are answered
+	seq      uint64          // number of the last item on its way or accepted; 0: unknown
+	head     feed.Hash       // hash of that item
 }
 
-// A turn is that of one request.
+// A turn allows one request to sign an item of a feed.
 type turn struct {
 	queues   *publishQueues
 	url      string
@@ -42,8 +42,8 @@ type turn struct {
 	inFlight bool // its item is on its way
 }
 
-// begin waits for the turn of a request, which lasts until sent or end is called. A request whose ctx
-// ends gives up its place.
+// begin waits for the turn of a request. The turn lasts until sent or end is called. A request whose ctx ends
+// leaves the queue.
 func (p *publishQueues) begin(ctx context.Context, url string) (*turn, error) {
 	p.mu.Lock()
 	q := p.queues[url]
@@ -54,7 +54,7 @@ func (p *publishQueues) begin(ctx context.Context, url string) (*turn, error) {
 		q = &publishQueue{}
 		p.queues[url] = q
 	}
-	granted := make(chan struct{}) // closed when it is the turn of this request
+	granted := make(chan struct{}) // closed when the turn begins
 	q.waiting = append(q.waiting, granted)
 	q.next()
 	p.mu.Unlock()
@@ -71,12 +71,12 @@ func (p *publishQueues) begin(ctx context.Context, url string) (*turn, error) {
 	}
 	p.mu.Unlock()
 	if i < 0 {
-		t.end() // it has just come
+		t.end() // the turn began just now
 	}
 	return nil, asTimeout(ctx.Err())
 }
 
-// next begins the turn of the request that has waited longest, if there may be one.
+// next begins the turn of the request that has waited longest, if one may begin.
 func (q *publishQueue) next() {
 	if q.busy || len(q.waiting) == 0 || q.inFlight >= maxInFlight || q.failed && q.inFlight > 0 {
 		return
@@ -86,8 +86,8 @@ func (q *publishQueue) next() {
 	q.waiting = q.waiting[1:]
 }
 
-// after is what an item follows on: number and hash of the last one that the network has, as the node's
-// own log says, or that this node has sent since.
+// predecessor returns the item that the next one follows: the last one that the network has, by number and
+// hash from the node's own log, or a later one that this node has sent.
 func (t *turn) predecessor(seq uint64, head feed.Hash) (uint64, feed.Hash) {
 	t.queues.mu.Lock()
 	defer t.queues.mu.Unlock()
@@ -97,8 +97,8 @@ func (t *turn) predecessor(seq uint64, head feed.Hash) (uint64, feed.Hash) {
 	return seq, head
 }
 
-// sent says that the item of this turn is on its way, and ends the turn. The first item of a feed ends
-// it when it is taken: nothing is signed on one that may be refused because its feed is another's.
+// sent notes that the item of this turn is on its way, and ends the turn. After the first item of a feed the
+// turn goes on until the item is accepted: the feed may have another key and refuse it.
 func (t *turn) sent(p *difference.Publication) {
 	t.queues.mu.Lock()
 	defer t.queues.mu.Unlock()
@@ -111,8 +111,8 @@ func (t *turn) sent(p *difference.Publication) {
 	t.queue.next()
 }
 
-// answered says whether an item was taken. If it was not, those behind it are not either, and all of
-// them go out again with the next item.
+// answered notes whether an item was accepted. If it was not, the items behind it are not accepted either,
+// and all of them are sent again with the next item.
 func (t *turn) answered(p *difference.Publication, taken bool) {
 	t.queues.mu.Lock()
 	defer t.queues.mu.Unlock()
@@ -124,7 +124,7 @@ func (t *turn) answered(p *difference.Publication, taken bool) {
 	}
 }
 
-// end says that nothing more comes of a turn.
+// end ends a turn and the flight of its item.
 func (t *turn) end() {
 	t.queues.mu.Lock()
 	defer t.queues.mu.Unlock()
@@ -136,11 +136,11 @@ func (t *turn) end() {
 	}
 	q.next()
 	if !q.busy && q.inFlight == 0 && q.seq == 0 {
-		delete(t.queues.queues, t.url) // it knows nothing that the next one would have to know
+		delete(t.queues.queues, t.url) // the queue has no state that a later request needs
 	}
 }
 
-// speaks notes that something of a feed was pushed, or could not be.
+// notePush notes that a publication of a feed was pushed, or that the push failed.
 func (p *publishQueues) notePush(url string, pushed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -152,7 +152,7 @@ func (p *publishQueues) notePush(url string, pushed bool) {
 	}
 }
 
-// silence is for how long this node has pushed nothing of a feed.
+// sinceLastPush returns the time since this node last pushed a publication of a feed.
 func (p *publishQueues) sinceLastPush(url string) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

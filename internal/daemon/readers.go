@@ -22,19 +22,19 @@ import (
 )
 
 const (
-	// firstTime is how long a reader waits for a feed that nobody has seen yet.
+	// firstReadTimeout bounds how long a reader waits for a feed that the node has not read yet.
 	firstReadTimeout = 10 * time.Second
-	// lapseTime is how long a subscription that reading made lives unread.
+	// lapseAge is how long a subscription made by reading lives without being read.
 	lapseAge = 30 * 24 * time.Hour
-	// lapseLook is the time between two looks for those that have lapsed, the
-	// least time between two notes that one was read, and how long one lives that
-	// publishing made, if nothing that is published is taken.
+	// lapseCheckInterval is the time between two checks for lapsed subscriptions, and the minimum time
+	// between two writes of the time at which one was read. It is also how long a tentative subscription
+	// lives if nothing is accepted.
 	lapseCheckInterval = time.Hour
 )
 
 var _ proxy.Subscriptions = (*Daemon)(nil)
 
-// out is what the node tells its daemon, on the loop.
+// nodeEvents implements [node.Application]. Its methods are called on the loop.
 type nodeEvents Daemon
 
 func (d *nodeEvents) News(key overlay.ID, changes []difference.Change, _ time.Time) {
@@ -51,7 +51,8 @@ func (d *nodeEvents) News(key overlay.ID, changes []difference.Change, _ time.Ti
 	}
 }
 
-// vouched are the entries of a subscription that what it has to be vouched by vouches for.
+// withRequiredProvenance returns the entries that have the provenance which the subscription requires, if it
+// requires any.
 func withRequiredProvenance(s feedtree.Subscription, entries []feed.Entry) []feed.Entry {
 	required := attributesOf(s).RequiredProvenance
 	if required == "" {
@@ -62,7 +63,7 @@ func withRequiredProvenance(s feedtree.Subscription, entries []feed.Entry) []fee
 
 func (d *nodeEvents) Dispatched(dispatch firehose.Dispatch) bool {
 	if s, ok := d.node.Feeds.Subscription(dispatch.Entry.Key); ok && attributesOf(s).RequiredProvenance != "" {
-		return true // it comes down the feed's tree, too, and there is looked at what vouches for it
+		return true // the entry also comes down the feed's tree, where its provenance is checked
 	}
 	return d.keywords.addEntry(dispatch)
 }
@@ -74,42 +75,43 @@ func (d *nodeEvents) Fetched(key overlay.ID, f *feed.Feed, o corona.Offer, state
 	d.readIndex.fetched(key, f, o, state, time.Now())
 }
 
-// attributes are what the daemon keeps beside a subscription.
+// attributes are stored with a subscription.
 type attributes struct {
 	Auto bool `json:"auto,omitempty"` // made by reading
-	// Tentative says that it was made by publishing, and that nothing that was published was taken yet.
+	// Tentative marks a subscription made by publishing, as long as no item was accepted.
 	Tentative bool `json:"tentative,omitempty"`
-	// Least is what has to vouch for an item to be shown; empty: whatever it is.
+	// RequiredProvenance is the provenance without which items are not shown; empty: any.
 	RequiredProvenance string   `json:"least,omitempty"`
 	Tags               []string `json:"tags,omitempty"`
-	// Title and Site stand for those of the feed until it is read.
+	// Title and Site are shown until the feed has been read.
 	Title    string `json:"title,omitempty"`
 	Site     string `json:"site,omitempty"`
-	LastRead int64  `json:"read,omitempty"` // when it was read last, about; Unix time in seconds
+	LastRead int64  `json:"read,omitempty"` // when the feed was last read, Unix time in seconds, up to lapseCheckInterval late
 }
 
 func (a attributes) encode() []byte {
 	b, err := json.Marshal(a)
 	if err != nil {
-		panic(fmt.Sprintf("daemon: attributes: %v", err)) // every value of these types can be written
+		panic(fmt.Sprintf("daemon: attributes: %v", err)) // all fields can be encoded
 	}
 	return b
 }
 
 func attributesOf(s feedtree.Subscription) (a attributes) {
-	_ = json.Unmarshal(s.Attributes, &a) // what cannot be read is a plain subscription
+	_ = json.Unmarshal(s.Attributes, &a) // unreadable attributes count as none
 	return a
 }
 
-// key is that of a URL in the node's network, which it must know.
+// key returns the key of a URL in the node's network, which must be known.
 func (d *Daemon) key(url string) overlay.ID { return overlay.Key(d.dataDir.network.Name, url) }
 
-// Subscribe follows a feed from now on; see proxy.Subscriptions.
+// Subscribe subscribes to a feed; see proxy.Subscriptions.
 func (d *Daemon) Subscribe(ctx context.Context, url string, auto bool) error {
 	return d.subscribe(ctx, url, attributes{Auto: auto, LastRead: time.Now().Unix()})
 }
 
-// subscribe follows a feed. What a person wants stays when that was so, and takes the place of the rest.
+// subscribe subscribes to a feed. A subscription that the user asked for is never weakened to an automatic or
+// tentative one; otherwise the new attributes replace the old ones.
 func (d *Daemon) subscribe(ctx context.Context, url string, a attributes) error {
 	failed, err := ask(ctx, d, func(answer func(error)) {
 		key := d.key(url)
@@ -120,7 +122,7 @@ func (d *Daemon) subscribe(ctx context.Context, url string, a attributes) error 
 			case d.pending.byKey[key].number == 0:
 				answer(nil)
 				return
-			default: // it is being written: who asks hears of it when that is done
+			default: // the change is being written, so answer when it is done
 				a = old
 			}
 		}
@@ -151,11 +153,11 @@ func (d *Daemon) Unsubscribe(ctx context.Context, url string) error {
 	return d.unsubscribe(ctx, url, nil)
 }
 
-// passing says that no person has made a subscription.
+// isTemporary reports that no person asked for a subscription.
 func isTemporary(a attributes) bool { return a.Auto || a.Tentative }
 
-// unsubscribe ends a subscription, if it is one of those that are to end; nil: a person ends it, whichever it is.
-// What a person has ended, reading does not make again.
+// unsubscribe ends a subscription if mayEnd allows it. A nil mayEnd stands for a request of the user: reading
+// the feed does not subscribe again after that.
 func (d *Daemon) unsubscribe(ctx context.Context, url string, mayEnd func(attributes) bool) error {
 	failed, err := ask(ctx, d, func(answer func(error)) {
 		key := d.key(url)
@@ -198,13 +200,13 @@ func (d *Daemon) unsubscribe(ctx context.Context, url string, mayEnd func(attrib
 	return errors.Join(failed, err)
 }
 
-// Version changes with what Read returns; see proxy.Subscriptions.
+// Version returns a number that changes with the result of Read; see proxy.Subscriptions.
 func (d *Daemon) Version(url string) (uint64, bool) {
 	now := time.Now()
 	version, toSave, ok := d.readIndex.noteRead(url, now)
 	if toSave != nil {
 		d.loop.Deliver(func() {
-			// It may have been ended, or made for good, since.
+			// The subscription may have been ended or made permanent since.
 			if s, ok := d.node.Feeds.Subscription(d.key(url)); ok && attributesOf(s).Auto {
 				d.node.Feeds.Subscribe(url, 1, toSave.encode(), func(error) {})
 			}
@@ -213,15 +215,15 @@ func (d *Daemon) Version(url string) (uint64, bool) {
 	return minuteVersion(version, now), ok
 }
 
-// lately is a version for a minute: when a feed was polled last, and whether who polls
-// it lives, becomes another without anybody's word.
+// minuteVersion returns a version that also changes every minute. The time of the last poll and the state of
+// the poller change with time alone, without an event.
 func minuteVersion(version uint64, now time.Time) uint64 {
-	const minutes = 20 // bits of them: two years
+	const minutes = 20 // bits for the minute; they repeat after two years
 	return version<<minutes | uint64(now.Unix()/60)&(1<<minutes-1)
 }
 
-// Read returns the window of a feed, or the document of one that is not subscribed
-// to; see proxy.Subscriptions.
+// Read returns the window of a feed, or the document if the node does not subscribe to it; see
+// proxy.Subscriptions.
 func (d *Daemon) Read(ctx context.Context, url string) (proxy.Window, error) {
 	ctx, cancel := context.WithTimeout(ctx, firstReadTimeout)
 	defer cancel()
@@ -250,7 +252,7 @@ func (d *Daemon) Read(ctx context.Context, url string) (proxy.Window, error) {
 	}
 }
 
-// timely says of an error of time that it is one.
+// asTimeout turns an exceeded deadline into proxy.ErrTimeout.
 func asTimeout(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("%w: %w", proxy.ErrTimeout, err)
@@ -258,7 +260,7 @@ func asTimeout(err error) error {
 	return err
 }
 
-// window asks the loop for a feed as it stands.
+// window reads the window of a feed on the loop.
 func (d *Daemon) window(ctx context.Context, url string) (proxy.Window, error) {
 	type answer struct {
 		doc   feedtree.Document
@@ -304,7 +306,7 @@ func (d *Daemon) window(ctx context.Context, url string) (proxy.Window, error) {
 	return w, nil
 }
 
-// trouble turns the state of a channel that has never been seen into an error.
+// trouble returns the error for a channel that was never read, from the state of its polls.
 func (d *Daemon) trouble(url, state, text string) *proxy.Trouble {
 	kind := proxy.ErrUnreachable
 	switch state {
@@ -331,15 +333,15 @@ func (d *Daemon) trouble(url, state, text string) *proxy.Trouble {
 	return &proxy.Trouble{URL: url, Kind: kind, Words: text}
 }
 
-// brokenFeed says that a feed is broken, and why.
+// brokenFeed returns the text for a broken feed.
 func brokenFeed(why string) string {
 	return "a broken feed: " + strings.TrimPrefix(why, feed.ErrBroken.Error()+": ")
 }
 
 func kindName(k coronapb.State_Kind) string { return corona.State{Kind: k}.String() }
 
-// fetchOnce returns a document for a reader who does not subscribe: that of a few
-// minutes ago, if somebody here asked then.
+// fetchOnce returns a document for a reader who does not subscribe. It may be a copy that is a few minutes
+// old.
 func (d *Daemon) fetchOnce(ctx context.Context, url string) (proxy.Window, error) {
 	copied, err := d.fetchCopy(ctx, url, copyMaxAge)
 	if err != nil {
@@ -358,7 +360,7 @@ func (d *Daemon) fetchOnce(ctx context.Context, url string) (proxy.Window, error
 	if copied.state.Kind != coronapb.State_OK {
 		w.State, w.Words, w.Stale = copied.state.String(), copied.state.Detail, copied.state.Detail
 	}
-	if said, ok := copied.feed.Head.Publisher(); ok { // for all that anybody knows here
+	if said, ok := copied.feed.Head.Publisher(); ok { // unverified: the node does not follow the feed's log
 		w.Document.Publisher = &said
 	}
 	for _, it := range copied.feed.Items {
@@ -367,8 +369,8 @@ func (d *Daemon) fetchOnce(ctx context.Context, url string) (proxy.Window, error
 	return w, nil
 }
 
-// borrow returns a document for who does not subscribe, or does not want what the network has: a copy that
-// is not older than life, or what the origin shows now.
+// fetchCopy returns a document directly from the origin, or a copy that is not older than maxAge. It serves
+// readers who do not subscribe, and the search for a publisher's key.
 func (d *Daemon) fetchCopy(ctx context.Context, url string, maxAge time.Duration) (documentCopy, error) {
 	if err := d.do(ctx, func() {}); err != nil { // the network must be known
 		return documentCopy{}, asTimeout(err)
@@ -399,14 +401,14 @@ func (d *Daemon) Look(ctx context.Context, url string) (proxy.Look, error) {
 	isPage, o := proxy.KindOf(url) == proxy.KindPage, copied.offer
 	look := proxy.Look{Feed: !isPage && copied.feed != nil || o.Feed, Page: o.Page, Doubt: o.Doubt}
 	if !isPage && !look.Feed {
-		if copied.state.Kind == coronapb.State_BROKEN { // it is not to be followed as a page
+		if copied.state.Kind == coronapb.State_BROKEN { // a broken feed is not followed as a page
 			return look, d.trouble(url, copied.state.String(), copied.state.Detail)
 		}
 		look.Why = copied.state.Detail
 	}
 	for _, l := range o.Feeds {
-		// A page of the Web leads to the Web alone, as a redirect does: it does not choose what is
-		// asked behind the reader's router.
+		// A public page may not choose addresses behind the reader's router, so only its public links are
+		// offered, as with redirects.
 		if !o.Private && !d.fetch.IsPublic(ctx, l.URL) {
 			continue
 		}
@@ -422,7 +424,7 @@ func (d *Daemon) Look(ctx context.Context, url string) (proxy.Look, error) {
 	return look, nil
 }
 
-// origin is the address at which the document of a channel is.
+// originURL returns the address of a channel's document at its origin.
 func originURL(channel string) string {
 	address, _ := feed.AtOrigin(channel)
 	return address

@@ -9,9 +9,9 @@ import (
 	"tidings/overlay"
 )
 
-// A shelf is what readers are told without asking the node's loop: which feeds are
-// subscribed to and when they changed, and copies of documents that were fetched
-// for readers who do not subscribe. It is safe for concurrent use.
+// A readIndex answers readers without asking the node's loop: it knows which feeds are subscribed to and when
+// they changed, and keeps copies of documents that were fetched for readers who do not subscribe. It is safe
+// for concurrent use.
 type readIndex struct {
 	mu          sync.Mutex
 	lastVersion uint64
@@ -20,28 +20,27 @@ type readIndex struct {
 	copies      map[overlay.ID]*documentCopy
 }
 
-// shelved is a subscription.
+// An indexedFeed is a subscription.
 type indexedFeed struct {
 	version    uint64
 	attributes attributes
-	changed    chan struct{} // closed by the next change; nil: nobody waits
+	changed    chan struct{} // closed by the next change; nil: no reader waits for one
 }
 
-// lent is a document that was fetched for a reader.
+// A documentCopy is a document that was fetched for a reader.
 type documentCopy struct {
-	feed    *feed.Feed   // nil: there is none
-	offer   corona.Offer // in its place
+	feed    *feed.Feed   // nil: there is no readable feed
+	offer   corona.Offer // what is there instead of a feed
 	state   corona.State
 	at      time.Time
 	version uint64
-	pending chan struct{} // closed when the answer is there; nil: it is
+	pending chan struct{} // closed when the requested answer comes; nil: none is requested
 }
 
 const (
-	// maxCopies bounds the documents that are kept for readers who do not
-	// subscribe; the one fetched first goes.
+	// maxCopies bounds the copies of documents. Beyond it the oldest copy is dropped.
 	maxCopies = 64
-	// copyLife is how long such a document is good enough, and a failure too.
+	// copyMaxAge is how long a copy, or a failure, is used before the document is fetched again.
 	copyMaxAge = 5 * time.Minute
 )
 
@@ -54,7 +53,7 @@ func (s *readIndex) nextVersion() uint64 {
 	return s.lastVersion
 }
 
-// add puts a subscription on the shelf, or changes what is known of one.
+// add adds a subscription, or changes its attributes.
 func (s *readIndex) add(url string, key overlay.ID, a attributes) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +78,7 @@ func (s *readIndex) remove(url string, key overlay.ID) {
 	delete(s.byKey, key)
 }
 
-// touch notes that a feed is not as it was.
+// markChanged gives a feed a new version and wakes readers who wait for a change.
 func (s *readIndex) markChanged(key overlay.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,8 +101,8 @@ func (s *readIndex) lookup(url string) (uint64, bool) {
 	return f.version, true
 }
 
-// version is asked when a feed is read. Now and then it returns what is to be noted
-// about that, for subscriptions that lapse unread.
+// noteRead returns the version of a feed that is being read. If the time of the last reading should be saved,
+// which keeps the subscription from lapsing, it also returns the attributes to save.
 func (s *readIndex) noteRead(url string, now time.Time) (version uint64, toSave *attributes, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,8 +134,8 @@ func (s *readIndex) changed(url string) <-chan struct{} {
 	return f.changed
 }
 
-// lapsed returns the subscriptions that reading made and that were not read for
-// long, and tentative ones.
+// lapsed returns the subscriptions that have lapsed: those made by reading that were not read for lapseAge,
+// and old tentative ones.
 func (s *readIndex) lapsed(now time.Time) (urls []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,8 +148,8 @@ func (s *readIndex) lapsed(now time.Time) (urls []string) {
 	return urls
 }
 
-// borrow returns the copy of a document. If there is none that is good enough,
-// wait is closed when there is; the first who is told to wait has to see to it.
+// copyOf returns a copy of a document that is not older than maxAge. If there is none, wait is closed when
+// there is one; every caller that has to wait should request the document.
 func (s *readIndex) copyOf(key overlay.ID, now time.Time, maxAge time.Duration) (copied documentCopy, wait <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,8 +183,7 @@ func (s *readIndex) makeRoom() {
 	delete(s.copies, oldest)
 }
 
-// fetched takes the answer to a request for a reader. A failure leaves the last
-// copy where it is.
+// fetched stores the answer to a request for a document. A failure does not replace an earlier document.
 func (s *readIndex) fetched(key overlay.ID, f *feed.Feed, o corona.Offer, state corona.State, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,27 +15,27 @@ import (
 	"tidings/proxy"
 )
 
-// recent is the articles of late: a query is tried on them, and who watches it begins with those that
-// match. Those of the channels that the node subscribes to are in their documents, and what the reflector
-// was brought is kept beside them: all that a filter hears for a week, else for the moment until it is in
-// a document.
+// recent holds recent articles. A query is tried on them, and a new keyword subscription begins with those
+// that match. Articles of subscribed channels come from the channels' documents. Articles that the reflector
+// received are kept beside them: for a week by a filter, otherwise for the minutes until they stand in a
+// document.
 type recent struct {
-	mu       sync.Mutex // held while documents are read: who asks meanwhile waits for the same
-	readAt   time.Time  // when they were read
+	mu       sync.Mutex // held while documents are read, so that concurrent callers share the result
+	readAt   time.Time  // when the documents were read
 	articles []cobra.Late
 	coverage coverage
 	arrivals arrivals
 }
 
-// covers say what the articles of late are all of: those that came from a time on, and of each channel in
-// how long a time.
+// A coverage says of which period recent articles are complete: from a time on, and for each channel for a
+// length of time.
 type coverage struct {
 	since    time.Time
-	channels map[string]time.Duration // by its URL; of another one all the time
-	scale    float64                  // channels, to those that were looked at
+	channels map[string]time.Duration // by URL; other channels are covered since the start of the period
+	scale    float64                  // subscribed channels divided by channels that were read, at least 1
 }
 
-// perDay is how many articles in a day one of a channel stands for.
+// perDay returns how many articles per day one article of a channel stands for.
 func (c coverage) perDay(url string, now time.Time) float64 {
 	in := now.Sub(c.since)
 	if of, ok := c.channels[url]; ok {
@@ -44,8 +44,8 @@ func (c coverage) perDay(url string, now time.Time) float64 {
 	return c.scale * float64(24*time.Hour) / float64(max(in, minCoverage))
 }
 
-// cameOf is when an article came that was seen at a time: a feed that was just subscribed to has some of
-// long ago.
+// arrivalTime returns when an article came. seen is the time at which the node saw it. In the backlog of a
+// new subscription, articles may be much older.
 func arrivalTime(a *cobra.Article, seen time.Time) time.Time {
 	if !a.Published.IsZero() && a.Published.Before(seen) {
 		return a.Published
@@ -54,26 +54,27 @@ func arrivalTime(a *cobra.Article, seen time.Time) time.Time {
 }
 
 const (
-	// recentFor is how late they are; recentTime is how long documents that were read are good enough for
-	// a preview, together with what was brought since.
+	// recentAge is the age up to which articles are recent. recentCacheTime is how long documents are not
+	// read again for previews; articles that arrive meanwhile are added.
 	recentAge       = 7 * 24 * time.Hour
 	recentCacheTime = time.Minute
-	// broughtFor is for how long a node that is no filter keeps what the reflector was brought.
+	// arrivalMaxAge is how long a node that is no filter keeps received articles.
 	arrivalMaxAge = 5 * time.Minute
-	// fullDocument is how many articles a document has that may have left out older ones. leastCovered is the
-	// shortest time that one is taken to cover: who has written ten in a minute does not go on so.
+	// fullDocument is the number of articles from which on a document may have left out older ones.
+	// minCoverage is the shortest period that a document is assumed to cover: ten articles in a minute are a
+	// burst, not a rate.
 	fullDocument = 10
 	minCoverage  = time.Hour
-	// maxRecent and recentBytes bound them: the newest are taken. maxRecentChannels bounds the channels
-	// that are looked through.
+	// maxRecent and maxRecentBytes bound the recent articles to the newest ones. maxRecentChannels bounds the
+	// channels whose documents are read.
 	maxRecent         = 10_000
 	maxRecentBytes    = 32 << 20
 	maxRecentChannels = 1_000
-	// shown is how many matches a preview shows.
+	// maxPreviewEntries bounds the matches that a preview shows.
 	maxPreviewEntries = 20
 )
 
-// articleOf is an item as an article; ok is false if it says nothing that can be read.
+// articleOf returns an item as an article; ok is false if the item is unreadable.
 func articleOf(s feedtree.Subscription, item *feed.Item) (a *cobra.Article, ok bool) {
 	m, err := item.Meaning(originURL(s.URL))
 	if err != nil {
@@ -90,8 +91,8 @@ func articleOf(s feedtree.Subscription, item *feed.Item) (a *cobra.Article, ok b
 	}, true
 }
 
-// recently returns the articles of late, the oldest first, and what they are all of. Whatever the reflector
-// was brought before now is among them, and with fresh all that documents have.
+// recentArticles returns the recent articles, the oldest first, and the period that they cover. All articles
+// that the reflector has received are among them. fresh reads the documents again.
 func (d *Daemon) recentArticles(ctx context.Context, fresh bool) ([]cobra.Late, coverage, error) {
 	r := &d.keywords.recent
 	r.mu.Lock()
@@ -106,7 +107,7 @@ func (d *Daemon) recentArticles(ctx context.Context, fresh bool) ([]cobra.Late, 
 	}
 	covered := r.coverage
 	articles, since := r.arrivals.appendAll(slices.Clone(r.articles))
-	if d.config.Filter { // it hears of all alike
+	if d.config.Filter { // a filter receives all channels alike
 		covered = coverage{since: now.Add(-recentAge), scale: 1}
 		if since.After(covered.since) {
 			covered.since = since
@@ -117,7 +118,7 @@ func (d *Daemon) recentArticles(ctx context.Context, fresh bool) ([]cobra.Late, 
 	return articles, covered, nil
 }
 
-// forget knows no article of a channel that was brought, nor what documents had.
+// forget drops the received articles of a channel, and lets the documents be read again.
 func (r *recent) forget(url string) {
 	r.arrivals.forgetFeed(url)
 	r.mu.Lock()
@@ -125,8 +126,8 @@ func (r *recent) forget(url string) {
 	r.readAt = time.Time{}
 }
 
-// newestOf returns as many of the newest as are looked at, the newest first and each once, and from when on
-// these are all: since, or later.
+// newestOf returns the newest articles within the bounds, the newest first and each once. The list is
+// complete since the time that it returns, which is since or later.
 func newestOf(articles []cobra.Late, since time.Time) ([]cobra.Late, time.Time) {
 	slices.SortStableFunc(articles, func(a, b cobra.Late) int { return b.Came.Compare(a.Came) })
 	type name struct {
@@ -151,7 +152,7 @@ func newestOf(articles []cobra.Late, since time.Time) ([]cobra.Late, time.Time) 
 	return articles[:n:n], since
 }
 
-// subscribedLate returns the articles of late of the channels that the node subscribes to, the newest first.
+// subscribedArticles returns the recent articles of the subscribed channels, the newest first.
 func (d *Daemon) subscribedArticles(ctx context.Context, now time.Time) (articles []cobra.Late, covered coverage, err error) {
 	var all []feedtree.Subscription
 	if err := d.do(ctx, func() { all = d.node.Feeds.Subscriptions() }); err != nil {
@@ -166,7 +167,7 @@ func (d *Daemon) subscribedArticles(ctx context.Context, now time.Time) (article
 	for _, s := range channels {
 		got, err := ask(ctx, d, func(answer func(read)) {
 			d.node.Feeds.Read(s.Key, func(doc feedtree.Document) {
-				s, _ := d.node.Feeds.Subscription(s.Key) // whose title and language are known when it was read
+				s, _ := d.node.Feeds.Subscription(s.Key) // reading the log has filled in its title and language
 				doc.Entries = withRequiredProvenance(s, doc.Entries)
 				answer(read{s, doc})
 			})
@@ -185,7 +186,7 @@ func (d *Daemon) subscribedArticles(ctx context.Context, now time.Time) (article
 	return articles, covered, nil
 }
 
-// lateOf returns a document's articles of late, and the time that these are all of.
+// documentArticles returns the recent articles of a document, and the length of time that they cover.
 func documentArticles(s feedtree.Subscription, doc feedtree.Document, now time.Time) (articles []cobra.Late, covered time.Duration) {
 	oldest := now
 	for _, e := range doc.Entries {
@@ -211,7 +212,7 @@ func documentArticles(s feedtree.Subscription, doc feedtree.Document, now time.T
 	return articles, covered
 }
 
-// matchesOf returns those of some articles that match a query.
+// matchesOf returns the articles that match a query.
 func matchesOf(q *query.Expr, candidates []cobra.Late) (matches []cobra.Late) {
 	articles := make([]*cobra.Article, len(candidates))
 	for i := range candidates {
@@ -223,7 +224,7 @@ func matchesOf(q *query.Expr, candidates []cobra.Late) (matches []cobra.Late) {
 	return matches
 }
 
-// Preview tries a query on the articles of late; see proxy.Keywords.
+// Preview tries a query on recent articles; see proxy.Keywords.
 func (d *Daemon) Preview(ctx context.Context, text string) (p proxy.Preview, err error) {
 	q, err := query.Parse(text)
 	if err != nil {
@@ -236,7 +237,7 @@ func (d *Daemon) Preview(ctx context.Context, text string) (p proxy.Preview, err
 	return previewOf(q, articles, covered, time.Now()), nil
 }
 
-// previewOf says what a query would have matched of late.
+// previewOf returns which recent articles a query would have matched.
 func previewOf(q *query.Expr, articles []cobra.Late, covered coverage, now time.Time) proxy.Preview {
 	match := matchesOf(q, articles)
 	p := proxy.Preview{Query: q.String(), Hints: q.Hints()}
@@ -252,7 +253,7 @@ func previewOf(q *query.Expr, articles []cobra.Late, covered coverage, now time.
 		}
 		return len(of) - n
 	}
-	// A day is enough where it has articles enough, and else all is looked at that is there.
+	// The last day is shown if it has enough articles, otherwise the whole period.
 	begin := now.Add(-24 * time.Hour)
 	if begin.Before(covered.since) || from(articles, begin) < minDayArticles {
 		begin = covered.since
@@ -267,5 +268,5 @@ func previewOf(q *query.Expr, articles []cobra.Late, covered coverage, now time.
 	return p
 }
 
-// enough is how many articles of a day say what a day is like.
+// minDayArticles is the number of articles that make a day representative.
 const minDayArticles = 50

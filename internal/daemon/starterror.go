@@ -12,7 +12,7 @@ import (
 	"tidings/internal/store"
 )
 
-// A fault says in words of its own why a node cannot start.
+// A startError says in a text for people why a node cannot start.
 type startError struct {
 	text  string
 	cause error
@@ -22,15 +22,16 @@ func (f startError) Error() string { return f.text }
 
 func (f startError) Unwrap() error { return f.cause }
 
-// elsewhere is what helps with every data directory that cannot be used.
+// otherDirectory is the remedy for any data directory that cannot be used.
 const otherDirectory = "choose another directory with --data"
 
-// dataFault says what is wrong with a data directory, and what to do.
+// dataDirError returns an error that says what is wrong with a data directory, and what to do.
 func dataDirError(dir, wrong, do string, cause error) error {
 	return startError{fmt.Sprintf("data directory %s: %s; %s", dir, wrong, do), cause}
 }
 
-// fileFault says what a person can do about an error of a file in a data directory. Other errors stay as they are.
+// fileError adds to an error about a file of a data directory what a person can do. It returns other errors
+// as they are.
 func fileError(dir string, err error) error {
 	if _, wrapped := errors.AsType[startError](err); wrapped {
 		return err
@@ -61,10 +62,10 @@ func fileError(dir string, err error) error {
 	return dataDirError(dir, failed+at.Err.Error(), "check what is there, or "+otherDirectory, err)
 }
 
-// plainOps are plain words for system calls.
+// plainVerbs are the verbs for system calls in error texts.
 var plainVerbs = map[string]string{"mkdir": "create", "stat": "read", "lstat": "read", "rename": "write", "fsync": "write", "sync": "write"}
 
-// nameIn is how a file in a data directory is called in a sentence that names the directory.
+// relativeName returns the name of a file for a sentence that already names the data directory.
 func relativeName(dir, path string) string {
 	if name, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(name) {
 		if name == "." {
@@ -75,8 +76,8 @@ func relativeName(dir, path string) string {
 	return path
 }
 
-// listenFault says what a person can do about an address at which the node cannot listen; flag is the one that names
-// it.
+// listenError says what a person can do if the node cannot listen at an address. flag is the flag that sets
+// the address.
 func listenError(what, flag string, err error) error {
 	var why string
 	switch {

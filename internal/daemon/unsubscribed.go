@@ -14,27 +14,26 @@ import (
 	"tidings/overlay"
 )
 
-// endings are the feeds that somebody here has unsubscribed from by hand. A reader
-// that goes on reading one does not bring it back: only who asks for it does. They
-// belong to the loop.
+// unsubscribedFeeds remembers the feeds that the user has unsubscribed from. If a feed reader goes on reading
+// such a feed, the node does not subscribe again; only a request of the user does that. The loop owns it.
 type unsubscribedFeeds struct {
 	store env.Store
-	times map[overlay.ID]int64 // Unix time in seconds
+	times map[overlay.ID]int64 // when the user unsubscribed, Unix time in seconds
 }
 
 const (
 	unsubscribedPrefix = "daemon/ended/"
-	// maxEndings bounds what is remembered: as many as there can be subscriptions.
-	// The oldest is forgotten, and reading it subscribes again.
+	// maxUnsubscribed bounds the remembered feeds to as many as there can be subscriptions. Beyond it the
+	// oldest one is forgotten, and reading that feed subscribes again.
 	maxUnsubscribed = feedtree.MaxSubscriptions
 )
 
-// errEnded says why reading did not subscribe.
+// errUnsubscribed is the reason why reading does not subscribe.
 var errUnsubscribed = errors.New("the user unsubscribed from it")
 
 func unsubscribedKey(key overlay.ID) []byte { return append([]byte(unsubscribedPrefix), key[:]...) }
 
-// loadEndings reads what an earlier life left.
+// loadUnsubscribed reads what the store has from earlier runs.
 func loadUnsubscribed(s env.Store) (*unsubscribedFeeds, error) {
 	u := &unsubscribedFeeds{s, map[overlay.ID]int64{}}
 	err := s.Range([]byte(unsubscribedPrefix), func(key, value []byte) bool {
@@ -43,7 +42,7 @@ func loadUnsubscribed(s env.Store) (*unsubscribedFeeds, error) {
 		}
 		return true
 	})
-	if err != nil && !errors.Is(err, env.ErrDamaged) { // what is damaged is forgotten
+	if err != nil && !errors.Is(err, env.ErrDamaged) { // damaged records are ignored
 		return nil, fmt.Errorf("read what was unsubscribed from: %w", err)
 	}
 	return u, nil
@@ -54,7 +53,7 @@ func (u *unsubscribedFeeds) has(key overlay.ID) bool {
 	return ok
 }
 
-// add remembers an ending, and calls done when it is durable or could not be made so.
+// add remembers a feed, and calls done when the record is durable or the commit failed.
 func (u *unsubscribedFeeds) add(key overlay.ID, now time.Time, done func(error)) {
 	ops := []env.Op{{Key: unsubscribedKey(key), Value: binary.BigEndian.AppendUint64(nil, uint64(now.Unix()))}}
 	var oldest overlay.ID
@@ -74,10 +73,10 @@ func (u *unsubscribedFeeds) add(key overlay.ID, now time.Time, done func(error))
 	})
 }
 
-// remove forgets an ending, if there is one: somebody has asked for the feed again.
+// remove forgets a feed, because it was subscribed to again.
 func (u *unsubscribedFeeds) remove(key overlay.ID) {
 	if u.has(key) {
 		delete(u.times, key)
-		u.store.Commit([]env.Op{{Key: unsubscribedKey(key)}}, func(error) {}) // else it is forgotten at the next asking
+		u.store.Commit([]env.Op{{Key: unsubscribedKey(key)}}, func(error) {}) // if the commit fails, the next subscription forgets the feed
 	}
 }

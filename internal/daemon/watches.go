@@ -15,8 +15,7 @@ import (
 
 var _ proxy.Keywords = (*Daemon)(nil)
 
-// maxWatches is how many keyword subscriptions are listed, and looked through for one like a
-// new one.
+// maxWatches bounds the keyword subscriptions that are listed, and those that a new one is compared with.
 const maxWatches = 10_000
 
 // Watch subscribes to the articles that match a query; see proxy.Keywords.
@@ -45,7 +44,7 @@ func (d *Daemon) Watch(ctx context.Context, text string) (proxy.Watch, error) {
 		if of, err := query.Meaning(w.Query); err != nil || of != meaning {
 			continue
 		}
-		lasts := false // one that is only on the disk still would be gone in a moment
+		lasts := false // false for a subscription that is just being removed from the store
 		if err := k.do(ctx, func() { lasts = k.reflector.Lasts(cobra.Number(w.Number)) }); err != nil {
 			return proxy.Watch{}, err
 		}
@@ -53,7 +52,8 @@ func (d *Daemon) Watch(ctx context.Context, text string) (proxy.Watch, error) {
 			return w, nil
 		}
 	}
-	// From now on the reflector is brought what is new; what comes while documents are read is begun with, too.
+	// From now on the reflector receives new articles. Those that come while documents are read are added
+	// below.
 	k.creating.Add(1)
 	defer k.creating.Add(-1)
 	begun := k.loop.Now()
@@ -80,8 +80,8 @@ func (d *Daemon) Unwatch(ctx context.Context, number uint32) error {
 	return asUnknown(d.keywords.unsubscribe(ctx, cobra.Number(number)))
 }
 
-// subscribe returns when a subscription is durable. If ctx ends before, it may become so all the same. late are
-// the articles that it begins with, as they are when it does.
+// subscribe returns when a subscription is durable. If ctx ends before, the subscription may still be made.
+// articles is called on the loop and returns the articles with which the subscription begins.
 func (k *keywords) subscribe(ctx context.Context, text string, articles func() []cobra.Late) (cobra.Number, error) {
 	type answer struct {
 		number cobra.Number
@@ -94,13 +94,13 @@ func (k *keywords) subscribe(ctx context.Context, text string, articles func() [
 	return a.number, cmp.Or(err, a.err)
 }
 
-// unsubscribe returns when a subscription is gone for good.
+// unsubscribe returns when a subscription has been removed from the store.
 func (k *keywords) unsubscribe(ctx context.Context, number cobra.Number) error {
 	failed, err := askKeywords(ctx, k, func(say func(error)) { k.reflector.Unsubscribe(number, say) })
 	return cmp.Or(err, failed)
 }
 
-// unknown says of an error that a keyword subscription is none in the words of readers.
+// asUnknown turns the error for an unknown keyword subscription into proxy.ErrUnknown.
 func asUnknown(err error) error {
 	if errors.Is(err, cobra.ErrUnknown) {
 		return fmt.Errorf("%w: %w", proxy.ErrUnknown, err)
@@ -108,7 +108,7 @@ func asUnknown(err error) error {
 	return err
 }
 
-// Watches lists keyword subscriptions; see proxy.Keywords.
+// Watches lists the keyword subscriptions; see proxy.Keywords.
 func (d *Daemon) Watches(ctx context.Context) (watches []proxy.Watch, err error) {
 	if err := d.keywords.do(ctx, func() {}); err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func (d *Daemon) Watched(ctx context.Context, number uint32) (proxy.Matched, err
 	}, nil
 }
 
-// Short says what of new articles is not kept; see proxy.Keywords.
+// Short says which parts of new articles are not kept; see proxy.Keywords.
 func (d *Daemon) Short() string {
 	if s := d.keywords.shortage.Load(); s != nil {
 		return s.text
@@ -157,12 +157,12 @@ func (d *Daemon) Short() string {
 	return ""
 }
 
-// entryOf is an article as feeds have it.
+// entryOf returns an article as an entry of a feed.
 func entryOf(a *cobra.Kept) feed.Entry {
 	return feed.Entry{
 		At: a.Seen,
 		Said: &feed.Meaning{
-			GUID:  a.Feed + " " + a.ID.String(), // whoever shows it gives it one of his own
+			GUID:  a.Feed + " " + a.ID.String(), // the server replaces it
 			Title: a.Title, Link: a.Link, Author: cmp.Or(a.Author, a.FeedTitle), Content: a.HTML, Published: a.Published, Categories: a.Tags,
 		},
 		Source: &feed.Source{URL: a.Feed, Title: a.FeedTitle, Link: a.FeedLink},

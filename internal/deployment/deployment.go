@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// A Deployment is nodes and readers on one machine. Its methods may be called from any
-// goroutine.
+// A Deployment is a set of nodes and readers on one machine. Its methods may be called from any goroutine.
 type Deployment struct {
 	config Config
 	open   Opener
@@ -20,7 +19,7 @@ type Deployment struct {
 	dir    string
 	byURL  map[string]int
 
-	mu           sync.Mutex // guards what follows
+	mu           sync.Mutex // guards the fields below
 	phase        string
 	fraction     float64
 	shown        Shown
@@ -31,45 +30,45 @@ type Deployment struct {
 	samples      []sample // of the last polling interval, the oldest first
 }
 
-// A mark is what was counted at a moment since measuring began.
+// A sample holds the counts at one moment, since measuring began.
 type sample struct {
 	counts Counts
 	shown  Shown
 }
 
-// A Story is the way of an item.
+// An ItemTrace shows how an item reached the readers.
 type ItemTrace struct {
 	URL, Title  string
 	PublishedAt time.Time
 	FirstPoll   FirstPoll
 	Arrivals    []Arrival
-	ReaderNodes int // nodes that read the channel
+	ReaderNodes int // nodes at which the channel is read
 }
 
-// A Stop is that an item has come to the readers of a node.
+// An Arrival says when an item reached the readers of a node.
 type Arrival struct {
 	Node int
 	At   time.Time
 }
 
-// A View is how a deployment goes.
+// A View is the state of a deployment.
 type View struct {
-	Phase        string        // "running" when all have subscribed
-	Progress     float64       // of the phases before
-	Running      time.Duration // since then
+	Phase        string        // "running" once all clients have subscribed
+	Progress     float64       // of the phases before, 0 to 1
+	Running      time.Duration // time since then
 	Total        Figures       // since measuring began
 	LastInterval Figures       // in the last polling interval, or since measuring began
-	LastItem     *ItemTrace    // the last item that all who read it have got; nil: none yet
+	LastItem     *ItemTrace    // the last item that reached all its readers; nil: none yet
 }
 
-// Figures are what was counted in some time.
+// Figures are the counts of a period.
 type Figures struct {
 	Counts
 	ShownByNodes Shown
 }
 
-// New opens the street of a deployment. If elsewhere is not nil, it is the command of a process for
-// it, which calls ServeStreet.
+// New opens the server of feeds. If process is not nil, the server runs in that process, which calls
+// ServeFeeds.
 func New(c Config, open Opener, process *exec.Cmd) (*Deployment, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
@@ -90,7 +89,7 @@ func New(c Config, open Opener, process *exec.Cmd) (*Deployment, error) {
 	return d, nil
 }
 
-// SentBytes is how many bytes all nodes have sent to each other, as frames.
+// SentBytes returns how many bytes of frames all nodes have sent to each other.
 func (d *Deployment) SentBytes() (sum int) {
 	d.mu.Lock()
 	nodes := d.nodes
@@ -101,11 +100,10 @@ func (d *Deployment) SentBytes() (sum int) {
 	return sum
 }
 
-// Config is what was deployed.
+// Config returns the configuration of the deployment.
 func (d *Deployment) Config() Config { return d.config }
 
-// Run deploys, in a folder of its own that it removes, and goes on until ctx ends, for which it
-// returns no error.
+// Run runs the deployment in a temporary folder until ctx ends, and then returns no error.
 func (d *Deployment) Run(ctx context.Context) error {
 	own, stop := context.WithCancel(ctx)
 	defer stop()
@@ -113,7 +111,7 @@ func (d *Deployment) Run(ctx context.Context) error {
 	if d.dir, err = os.MkdirTemp("", "tidings-"); err != nil {
 		return fmt.Errorf("folder for nodes: %w", err)
 	}
-	defer func() { _ = os.RemoveAll(d.dir) }() // what is left is in the system's folder for that
+	defer func() { _ = os.RemoveAll(d.dir) }() // what cannot be removed is in the system's temporary folder
 	f := &fleet{d: d, fails: make(chan error, 1)}
 	served := make(chan error, 1)
 	go func() { served <- d.server.Run(own) }()
@@ -130,12 +128,12 @@ func (d *Deployment) Run(ctx context.Context) error {
 	f.runs.Wait()
 	err = errors.Join(err, <-served)
 	if ctx.Err() != nil {
-		return nil // whoever ended it knows
+		return nil // the caller knows the reason
 	}
 	return err
 }
 
-// run notes that all have subscribed, and begins to measure.
+// startMeasuring notes that all clients have subscribed, and resets the counts.
 func (d *Deployment) startMeasuring() error {
 	err := d.ResetCounts()
 	d.mu.Lock()
@@ -144,7 +142,7 @@ func (d *Deployment) startMeasuring() error {
 	return err
 }
 
-// Open begins to measure anew.
+// ResetCounts starts a new measurement.
 func (d *Deployment) ResetCounts() error {
 	err := d.server.ResetCounts()
 	d.mu.Lock()
@@ -165,9 +163,9 @@ func (d *Deployment) progress(phase string, done, of int) {
 	d.phase, d.fraction = phase, float64(done)/float64(max(of, 1))
 }
 
-// View looks at the deployment. Of a street that answers no more, nothing is counted.
+// View returns the state of the deployment. If the server no longer answers, its counts are zero.
 func (d *Deployment) View() View {
-	counts, _ := d.server.Counts() // Run says why
+	counts, _ := d.server.Counts() // Run returns the error
 	now := sample{counts: counts}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -191,7 +189,7 @@ func (d *Deployment) View() View {
 	return v
 }
 
-// less is what was counted since then. The wait is known only since measuring began.
+// minus returns the counts between two samples. Waits are unknown for such a period.
 func (m sample) minus(then sample) Figures {
 	polled := func(a, b Polled) Polled { return Polled{Polls: a.Polls - b.Polls, Bytes: a.Bytes - b.Bytes} }
 	return Figures{
@@ -203,10 +201,10 @@ func (m sample) minus(then sample) Figures {
 	}
 }
 
-// maxStories bounds the items whose ways are followed.
+// maxTraces bounds the items that are traced. Beyond it, all traces are dropped.
 const maxTraces = 1024
 
-// show notes that items have come to the readers of a node.
+// noteShown notes that items have reached the readers of a node.
 func (d *Deployment) noteShown(node int, url string, titles []string) {
 	channel, ok := d.byURL[url]
 	if !ok {
@@ -220,7 +218,7 @@ func (d *Deployment) noteShown(node int, url string, titles []string) {
 		}
 		found, _ := d.server.FirstPoll(channel, n)
 		d.mu.Lock()
-		if !d.runningSince.IsZero() && came.After(d.runningSince) { // what came before they had subscribed is no news
+		if !d.runningSince.IsZero() && came.After(d.runningSince) { // items from before the subscriptions are not counted
 			d.shown.add(now.Sub(came), c.Readers[node])
 			d.addArrival(itemID{channel, n}, ItemTrace{URL: url, Title: title, PublishedAt: came, FirstPoll: found}, Arrival{node, now})
 		}
@@ -228,7 +226,7 @@ func (d *Deployment) noteShown(node int, url string, titles []string) {
 	}
 }
 
-// tell goes on with the story of an item.
+// addArrival adds an arrival to the trace of an item.
 func (d *Deployment) addArrival(of itemID, s ItemTrace, at Arrival) {
 	known := d.traces[of]
 	if known == nil {

@@ -13,57 +13,57 @@ import (
 	"tidings/internal/daemon/origin"
 )
 
-// A Street is a server of feeds that gain items, and counts who polls them how often. Readers who
-// poll for themselves live there, too (legacy.go). It is safe for concurrent use.
+// A FeedServer serves feeds that gain items, and counts the polls. It also runs the legacy readers
+// (legacy.go). It is safe for concurrent use.
 type FeedServer struct {
 	feedPlan
 	origin   *origin.Origin
 	listener net.Listener
 
-	mu            sync.Mutex // guards what follows
+	mu            sync.Mutex // guards the fields below
 	nodes         pollCounts
 	legacy        pollCounts
-	firstPolls    map[itemID]FirstPoll // of items that a node has found of late
+	firstPolls    map[itemID]FirstPoll // of recent items
 	legacyReaders *legacyReaders
 }
 
-// news is an item of a channel, by its number.
+// An itemID names an item by its channel and number.
 type itemID struct{ channel, item int }
 
-// A Sighting is the first poll of a node that showed an item.
+// A FirstPoll is the first poll by a node that returned an item.
 type FirstPoll struct {
 	By string // the node, by its User-Agent
 	At time.Time
 }
 
-// A side is what is counted of the polls of nodes, or of readers.
+// pollCounts are the counts of polls by nodes, or by legacy readers.
 type pollCounts struct {
 	Polls  int
 	Bytes  int
-	gaps   []pollGaps // of each channel
+	gaps   []pollGaps // by channel
 	opened time.Time
 }
 
-// gaps are those between the polls of a channel by nodes, since they are measured.
+// pollGaps sums up the gaps between the polls of a channel since the last reset.
 type pollGaps struct {
 	last         time.Time
 	sumOfSquares float64 // s²
 }
 
 const (
-	// legacyAgent is what readers who poll for themselves say that they are.
+	// legacyAgent is the User-Agent of legacy readers.
 	legacyAgent = "reader/1"
-	// window is how many items a feed shows, and items how many are there to begin with.
+	// windowItems is the number of items that a feed shows, and initialItems the number that it begins with.
 	windowItems, initialItems = 12, 3
-	// sightings is how many items are remembered to have been found.
+	// maxFirstPolls bounds the remembered first polls. Beyond it, all are dropped.
 	maxFirstPolls = 4096
 )
 
-// NewStreet opens a street's address. It is closed when Run ends.
+// NewFeedServer opens the address of a server, which is closed when Run ends.
 func NewFeedServer(c Config) (*FeedServer, error) {
 	at := "127.0.0.1:0"
 	if c.Polite {
-		at = "0.0.0.0:0" // each feed has an address of its own, of the machine itself
+		at = "0.0.0.0:0" // each feed gets its own loopback address
 	}
 	l, err := net.Listen("tcp4", at)
 	if err != nil {
@@ -80,7 +80,7 @@ func NewFeedServer(c Config) (*FeedServer, error) {
 	return s, nil
 }
 
-// Run serves until ctx ends, and polls as the readers do who poll for themselves.
+// Run serves feeds and runs the legacy readers until ctx ends.
 func (s *FeedServer) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	defer parts.Wait()
@@ -95,7 +95,7 @@ func (s *FeedServer) Run(ctx context.Context) error {
 	return nil
 }
 
-// Sighting is the first poll of a node that showed an item.
+// FirstPoll returns the first poll by a node that returned an item.
 func (s *FeedServer) FirstPoll(channel, item int) (of FirstPoll, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +103,7 @@ func (s *FeedServer) FirstPoll(channel, item int) (of FirstPoll, ok bool) {
 	return of, ok
 }
 
-// saw counts a request.
+// countRequest counts a request.
 func (s *FeedServer) countRequest(r origin.Request) {
 	channel, err := strconv.Atoi(strings.TrimPrefix(r.Path, "/"))
 	if err != nil || channel < 0 || channel >= len(s.config.Channels) {
@@ -134,7 +134,7 @@ func (s *FeedServer) countRequest(r origin.Request) {
 	}
 }
 
-// Open begins to measure the gaps between polls anew. It returns no error.
+// ResetCounts starts a new measurement. It returns no error.
 func (s *FeedServer) ResetCounts() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,43 +149,43 @@ func (s *FeedServer) ResetCounts() error {
 	return nil
 }
 
-// Counts are what was counted since Open, or since the beginning.
+// Counts are the counts since the last reset, or since the start.
 type Counts struct {
-	Since         time.Duration // how long that is
+	Since         time.Duration // length of that period
 	Nodes, Legacy Polled
-	Shown         Shown // to readers who poll for themselves
+	Shown         Shown // to legacy readers
 }
 
-// Polled says how often feeds were polled by nodes, or by readers.
+// Polled says how often feeds were polled by nodes, or by legacy readers.
 type Polled struct {
 	Polls int
 	Bytes int     // of bodies
-	Wait  float64 // seconds: Σqg²/Σ2qg over the gaps g between two polls; 0: not known
+	Wait  float64 // in seconds: Σqg²/Σ2qg over the gaps g between two polls of a feed with q readers; 0: unknown
 }
 
-// Shown counts items that readers were shown, each once for each of them.
+// Shown counts the items that readers were shown, once for each reader.
 type Shown struct {
 	Items      int
-	TotalDelay time.Duration // of the times since they had come
+	TotalDelay time.Duration // sum of the times from publication until shown
 	MaxDelay   time.Duration
 }
 
-// Mean is the mean time; 0 if there were no items.
+// MeanDelay returns the mean time from publication until shown, 0 if there were no items.
 func (s Shown) MeanDelay() time.Duration { return s.TotalDelay / time.Duration(max(s.Items, 1)) }
 
-// Less is what was shown since then.
+// Minus returns the counts since then, an earlier value. MaxDelay stays that of the whole time.
 func (s Shown) Minus(then Shown) Shown {
 	return Shown{s.Items - then.Items, s.TotalDelay - then.TotalDelay, s.MaxDelay}
 }
 
-// add counts an item for so many readers.
+// add counts an item that was shown to some readers.
 func (s *Shown) add(after time.Duration, readers int) {
 	s.Items += readers
 	s.TotalDelay += after * time.Duration(readers)
 	s.MaxDelay = max(s.MaxDelay, after)
 }
 
-// Counts returns what was counted, without an error.
+// Counts returns the counts. It returns no error.
 func (s *FeedServer) Counts() (Counts, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

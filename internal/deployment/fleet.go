@@ -12,16 +12,16 @@ import (
 	"tidings/internal/wire"
 )
 
-// A Plan says how a node is to be opened.
+// A NodeConfig says how a node is to be opened.
 type NodeConfig struct {
 	Index       int // from 0, which is the founder
 	Dir         string
 	Listen      []string
 	Found       *wire.Network // nil: join
 	Bootstrap   []string
-	Compression float64 // above 0: feeds are polled as public ones, with the times of politeness as much shorter
-	// Shown is to be told of items as soon as readers of the node have them, by their titles. It
-	// may be called from any goroutine.
+	Compression float64 // above 0: feeds are polled as public ones, with the times of politeness shortened by this factor
+	// OnShown is to be called with the titles of items as soon as readers of the node can see them, from any
+	// goroutine.
 	OnShown func(url string, titles []string)
 }
 
@@ -30,37 +30,37 @@ type Opener func(NodeConfig) (Node, error)
 
 // A Node is one whole node. Its methods may be called from any goroutine.
 type Node interface {
-	// Run runs the node until ctx ends, and then takes it out of its network in good
-	// order.
+	// Run runs the node until ctx ends; the node then leaves its network in good order.
 	Run(ctx context.Context) error
-	// Door returns where others join through the node, and how many members it knows once it is
-	// one itself, else 0.
+	// JoinAddresses returns the addresses through which others can join, and the number of members that the
+	// node knows, 0 until it is a member itself.
 	JoinAddresses(ctx context.Context) (addrs []string, members int, err error)
-	// Follow subscribes to a feed for so many clients.
+	// SubscribeClients subscribes to a feed on behalf of several clients.
 	SubscribeClients(ctx context.Context, url string, clients int) error
-	// SentBytes is how many it has sent to others.
+	// SentBytes returns how many bytes the node has sent to others.
 	SentBytes() int
 }
 
 const (
-	// openPause is the time between the starts of two nodes: each is some work.
+	// startInterval is the time between the starts of two nodes, which spreads the work.
 	startInterval = 50 * time.Millisecond
-	// joinLook is the time between two looks whether all nodes have joined.
+	// joinCheckInterval is the time between two checks whether all nodes have joined.
 	joinCheckInterval = 100 * time.Millisecond
-	// joinTime is how long that may take, and answerTime how long a node may take for an answer.
+	// joinTimeout bounds how long all nodes together may take to join. answerTimeout bounds how long a node
+	// may take to answer.
 	joinTimeout   = 2 * time.Minute
 	answerTimeout = 30 * time.Second
 )
 
-// fleet are the nodes of a deployment.
+// A fleet is the set of nodes of a deployment.
 type fleet struct {
 	d     *Deployment
 	nodes []Node
 	runs  sync.WaitGroup
-	fails chan error // of nodes that ended by themselves
+	fails chan error // of nodes that ended too early
 }
 
-// launch opens all nodes, and has them join and subscribe. They run until ctx ends.
+// launch opens all nodes, and waits until they have joined and subscribed. They run until ctx ends.
 func (f *fleet) launch(ctx context.Context) error {
 	c := &f.d.config
 	var through []string
@@ -86,7 +86,7 @@ func (f *fleet) launch(ctx context.Context) error {
 			if err := n.Run(ctx); err != nil {
 				select {
 				case f.fails <- fmt.Errorf("node %d ended: %w", i, err):
-				default: // one is enough
+				default: // one error is enough
 				}
 			}
 		})
@@ -106,7 +106,7 @@ func (f *fleet) launch(ctx context.Context) error {
 	return f.subscribe(ctx)
 }
 
-// rest waits, unless ctx or a node ends.
+// sleep waits, unless ctx or a node ends.
 func (f *fleet) sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -118,7 +118,7 @@ func (f *fleet) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// door is where others join: through the first node.
+// joinAddresses returns the addresses of the first node, through which the others join.
 func (f *fleet) joinAddresses(ctx context.Context) ([]string, error) {
 	for end := time.Now().Add(joinTimeout); time.Now().Before(end); {
 		if addrs, members, err := f.nodes[0].JoinAddresses(ctx); err == nil && members > 0 && len(addrs) > 0 {
@@ -131,7 +131,7 @@ func (f *fleet) joinAddresses(ctx context.Context) ([]string, error) {
 	return nil, fmt.Errorf("the first node has found no network within %v", joinTimeout)
 }
 
-// joined waits until all nodes are members, and know how many they are.
+// awaitMembers waits until all nodes are members, and know of more than half of the others.
 func (f *fleet) awaitMembers(ctx context.Context) error {
 	for end := time.Now().Add(joinTimeout); time.Now().Before(end); {
 		in := 0
@@ -151,7 +151,7 @@ func (f *fleet) awaitMembers(ctx context.Context) error {
 	return fmt.Errorf("not all nodes have joined within %v", joinTimeout)
 }
 
-// subscribe has each node follow what its clients read, all at once.
+// subscribe subscribes each node to the feeds of its clients, all nodes at the same time.
 func (f *fleet) subscribe(ctx context.Context) error {
 	c := &f.d.config
 	total := 0

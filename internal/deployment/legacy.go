@@ -12,25 +12,25 @@ import (
 	"time"
 )
 
-// readers poll for themselves, each of them each of its feeds once in a polling interval, at a
-// time of its own. They ask as good readers do: conditionally, over connections that stay.
+// legacyReaders poll each of their feeds once in a polling interval, at a random time of it. They make
+// conditional requests over persistent connections, as good readers do.
 type legacyReaders struct {
 	server *FeedServer
 	client *http.Client
 	polls  pollHeap
 	slots  chan struct{}
-	shown  Shown // guarded by the street's lock
+	shown  Shown // guarded by the server's lock
 }
 
-// A turn is one reader's of one feed.
+// A readerPoll is the state of one reader's polls of one feed.
 type readerPoll struct {
 	next    time.Time
 	channel int
-	version int // of the document that it has
+	version int // of the document that the reader has
 	etag    string
 }
 
-// turns is a heap, the next first.
+// A pollHeap is a heap with the next poll first.
 type pollHeap []*readerPoll
 
 func (h pollHeap) Len() int           { return len(h) }
@@ -44,10 +44,10 @@ func (h *pollHeap) Pop() any {
 	return last
 }
 
-// atOnce is how many requests of readers are out at once.
+// maxRequests bounds the requests of readers under way at the same time.
 const maxRequests = 64
 
-// requestTime is how long one may take.
+// requestTimeout bounds the time of one request.
 const requestTimeout = 10 * time.Second
 
 func newReaders(s *FeedServer) *legacyReaders {
@@ -98,7 +98,7 @@ func (r *legacyReaders) run(ctx context.Context) {
 	}
 }
 
-// poll asks for a feed, and returns which version of it has come.
+// poll requests a feed, and returns the version that was received.
 func (r *legacyReaders) poll(ctx context.Context, t readerPoll) (version int, etag string, ok bool) {
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, r.server.URL(t.channel), nil)
 	if err != nil {
@@ -110,12 +110,12 @@ func (r *legacyReaders) poll(ctx context.Context, t readerPoll) (version int, et
 	}
 	a, err := r.client.Do(q)
 	if err != nil {
-		return 0, "", false // it is asked again in its next turn
+		return 0, "", false // the next poll tries again
 	}
-	defer func() { _ = a.Body.Close() }() // it was read
+	defer func() { _ = a.Body.Close() }() // it was read to its end
 	body, err := io.ReadAll(a.Body)
 	if err != nil || a.StatusCode != http.StatusOK {
-		return 0, "", false // 304 mostly
+		return 0, "", false // mostly 304
 	}
 	newest := newestItem.FindSubmatch(body)
 	if newest == nil {
@@ -125,17 +125,18 @@ func (r *legacyReaders) poll(ctx context.Context, t readerPoll) (version int, et
 	return n - initialItems + 1, a.Header.Get("ETag"), err == nil
 }
 
-// newestItem finds the number of the first item of a document, with which its title ends.
+// newestItem finds the number of the first item of a document, at the end of the item's title.
 var newestItem = regexp.MustCompile(`\((\d+)\)</title>`)
 
-// due is a turn as it is now.
+// current returns a copy of the state of a poll.
 func (r *legacyReaders) current(t *readerPoll) readerPoll {
 	r.server.mu.Lock()
 	defer r.server.mu.Unlock()
 	return *t
 }
 
-// got notes what a reader is shown from now on. The first document is no news.
+// noteDocument notes which version a reader has from now on. Items of its first document are not counted as
+// new.
 func (r *legacyReaders) noteDocument(t *readerPoll, before readerPoll, version int, etag string) {
 	s, now := r.server, time.Now()
 	s.mu.Lock()

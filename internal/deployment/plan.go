@@ -9,7 +9,7 @@ import (
 	"tidings/internal/script"
 )
 
-// A plan says where the feeds of a street are, and what comes in them when.
+// A feedPlan says at which addresses the feeds are, and when which items are published.
 type feedPlan struct {
 	config  Config
 	port    int
@@ -29,7 +29,7 @@ func newPlan(c Config, port int, began time.Time) feedPlan {
 
 func path(channel int) string { return "/" + strconv.Itoa(channel) }
 
-// URL is the address of a feed.
+// URL returns the address of a feed.
 func (p *feedPlan) URL(channel int) string {
 	host, port := "127.0.0.1", p.port
 	if p.config.Polite {
@@ -38,7 +38,8 @@ func (p *feedPlan) URL(channel int) string {
 	return fmt.Sprintf("http://%s:%d%s", host, port, path(channel))
 }
 
-// Came is when an item of a channel came, by its title, which ends with its number.
+// ItemOf returns the number of an item and the time of its publication, from its title, which ends with the
+// number.
 func (p *feedPlan) ItemOf(channel int, title string) (item int, at time.Time, ok bool) {
 	open := strings.LastIndexByte(title, '(')
 	if open < 0 || !strings.HasSuffix(title, ")") {
@@ -46,7 +47,7 @@ func (p *feedPlan) ItemOf(channel int, title string) (item int, at time.Time, ok
 	}
 	n, err := strconv.Atoi(title[open+1 : len(title)-1])
 	if err != nil || n < initialItems {
-		return 0, time.Time{}, false // it was there in the beginning
+		return 0, time.Time{}, false // it was there from the beginning
 	}
 	return n, p.publishedAt(channel, n), true
 }

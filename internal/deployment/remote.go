@@ -11,9 +11,10 @@ import (
 	"time"
 )
 
-// A street in a process of its own: what a process costs is then what nodes cost alone.
+// The server can run in a process of its own, so that the cost of this process is the cost of the nodes
+// alone.
 
-// origins is a street, here or elsewhere.
+// A server is a FeedServer in this process or in another one.
 type server interface {
 	URL(channel int) string
 	ItemOf(channel int, title string) (item int, at time.Time, ok bool)
@@ -23,13 +24,13 @@ type server interface {
 	Run(ctx context.Context) error
 }
 
-// An errand is what the process of a street is told.
+// A request is sent to the process of a server.
 type request struct {
-	Create *Config // serve this: the first of all
-	Reset  bool    // begin to measure anew
+	Create *Config // serve this; in the first request only
+	Reset  bool    // reset the counts
 }
 
-// A word answers an errand.
+// A response answers a request.
 type response struct {
 	Err    string
 	Port   int
@@ -37,8 +38,8 @@ type response struct {
 	Counts Counts
 }
 
-// ServeStreet is what a process does that is a street: it does errands from in, until that or
-// ctx ends.
+// ServeFeeds is the main function of the process of a server. It answers requests from in, until in or ctx
+// ends.
 func ServeFeeds(ctx context.Context, in io.Reader, out io.Writer) error {
 	requests, responses := gob.NewDecoder(in), gob.NewEncoder(out)
 	var s *FeedServer
@@ -61,12 +62,12 @@ func ServeFeeds(ctx context.Context, in io.Reader, out io.Writer) error {
 			if s, err = NewFeedServer(*q.Create); err != nil {
 				return err
 			}
-			parts.Go(func() { _ = s.Run(ctx) }) // it ends with ctx, or cannot be reached, which is seen
+			parts.Go(func() { _ = s.Run(ctx) }) // an error shows in requests that fail
 			a.Port, a.Began = s.port, s.began
 		case s == nil:
 			a.Err = "there is no street yet"
 		case q.Reset:
-			_ = s.ResetCounts() // here it never fails
+			_ = s.ResetCounts() // a FeedServer returns no error
 		}
 		if s != nil {
 			a.Counts, _ = s.Counts()
@@ -77,18 +78,18 @@ func ServeFeeds(ctx context.Context, in io.Reader, out io.Writer) error {
 	}
 }
 
-// A remote is a street in another process.
+// A remote is a server in another process.
 type remote struct {
 	feedPlan
 	command *exec.Cmd
 	in      io.WriteCloser
 
-	mu        sync.Mutex // one errand at a time
+	mu        sync.Mutex // held for one request at a time
 	requests  *gob.Encoder
 	responses *gob.Decoder
 }
 
-// settle starts the process of a street, which calls ServeStreet.
+// startRemote starts the process of a server, which calls ServeFeeds.
 func startRemote(command *exec.Cmd, c Config) (*remote, error) {
 	in, err := command.StdinPipe()
 	if err != nil {
@@ -136,15 +137,15 @@ func (r *remote) Counts() (Counts, error) {
 	return a.Counts, err
 }
 
-// Sighting knows of none: the street does not say who has found what.
+// FirstPoll knows no polls, because the process does not report them.
 func (r *remote) FirstPoll(int, int) (FirstPoll, bool) { return FirstPoll{}, false }
 
-// Run ends the process when ctx ends.
+// Run stops the process when ctx ends.
 func (r *remote) Run(ctx context.Context) error {
 	<-ctx.Done()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_ = r.in.Close() // by which it ends
+	_ = r.in.Close() // ends the process
 	if err := r.command.Wait(); err != nil {
 		var exit *exec.ExitError
 		if errors.As(err, &exit) {

@@ -14,44 +14,43 @@ import (
 	"tidings/overlay/wedge"
 )
 
-// The way of one item:
+// The way of one item through the layers:
 //
-//	origin ─► corona ── Found ──► feedtree.Append ─► owner.Append ─► a quorum holds it
+//	origin ─► corona ── Found ──► feedtree.Append ─► owner.Append ─► a quorum commits it
 //	                                                                     │ Committed
 //	reader ◄─ feedtree.Read ◄─ News ◄─ VisibleChanged ◄─ owner.Offer ◄─ scribe ◄─ feedtree.Committed
 //	filter ◄─ Dispatched ◄─ owners of its shard ◄──────────────────── firehose.Report
 //
-// A publisher's item comes another way, and goes on from there:
+// A publisher's item arrives another way and then goes on as above:
 //
 //	Publish ─► feedtree ── routed ──► feedtree.accept ─► owner.Append
 //
-// Two short side lines: that all of a finding is held comes back to corona, and a
+// Two connections are not shown: corona learns when all items of a change report are committed, and a
 // reader's Subscribe goes down to feedtree, owner and scribe.
 
-// An Application is what a node's owner makes of it.
+// An Application receives the events of a node.
 type Application interface {
-	// News tells of items that readers see for the first time, or in a new
-	// version.
+	// News reports items that readers see for the first time, or in a new version.
 	News(key overlay.ID, changes []difference.Change, at time.Time)
 
-	// Told tells that the state of a subscription's polls has changed.
+	// StateChanged reports that the state of a subscription's polls has changed.
 	StateChanged(key overlay.ID)
 
-	// Fetched answers Fetch: the document, nil if there is none, what is offered in its place,
-	// and how the request went.
+	// Fetched answers Fetch with the document, or with nil and what is there instead, and with the state of
+	// the request.
 	Fetched(key overlay.ID, f *feed.Feed, o corona.Offer, state corona.State)
 
-	// Dispatched brings a filter a new entry of any channel; false: it has no room now.
+	// Dispatched gives a filter a new entry of any channel. It returns false if there is no room for it now.
 	Dispatched(d firehose.Dispatch) bool
 
-	// Deliver takes what a group brought that is no feed's.
+	// Deliver receives messages of groups that are not feeds.
 	Deliver(d scribe.Delivery)
 }
 
 // Fetch fetches the document of a URL once, for a reader who does not subscribe.
 func (n *Node) Fetch(key overlay.ID, url string) { n.Corona.FetchOnce(key, url) }
 
-// deliver takes what scribe brings.
+// deliver receives the messages of groups from scribe.
 func (n *Node) deliver(d scribe.Delivery) {
 	if n.Feeds.HasTree(d.Group) {
 		n.Feeds.Deliver(d)
@@ -60,7 +59,7 @@ func (n *Node) deliver(d scribe.Delivery) {
 	n.app.Deliver(d)
 }
 
-// ownerSide is what overlay/owner sees of the layers above it.
+// ownerApp is the application of overlay/owner.
 type ownerApp Node
 
 func (n *ownerApp) Lead(key overlay.ID, on bool) {
@@ -71,12 +70,12 @@ func (n *ownerApp) Lead(key overlay.ID, on bool) {
 	}
 	v, _ := n.Owners.View(key)
 	if _, ok := overlay.StewardDomain(v.URL); ok || overlay.IsShardURL(v.URL) {
-		return // its owners keep no log, and corona and firehose ask Owners who they are
+		return // its owners keep no log; corona and firehose ask Owners who they are
 	}
 	n.Feeds.Lead(key, true, func(known *difference.Known) {
 		v, _ := n.Owners.View(key)
 		n.Corona.Lead(key, v.URL, (*coronaApp)(n).Term(key), known, n.Owners.Note(key))
-		n.Feeds.AppendAbsorbed(key) // what came while the log was read
+		n.Feeds.AppendAbsorbed(key) // publications that came while the log was read
 	})
 }
 
@@ -106,7 +105,7 @@ func (n *ownerApp) Weight(key overlay.ID) (int, bool) {
 
 func (n *ownerApp) Siblings(key overlay.ID) []*overlay.Contact { return n.Scribe.Children(key) }
 
-// feedSide is what feedtree sees of them.
+// feedApp is the application of feedtree.
 type feedApp Node
 
 func (n *feedApp) News(key overlay.ID, changes []difference.Change, at time.Time) {
@@ -127,7 +126,7 @@ func (n *feedApp) Filter(key overlay.ID, d difference.Delta) difference.Delta {
 	return n.Corona.Filter(key, d)
 }
 
-// pollSide is what corona sees of them.
+// coronaApp is the application of corona.
 type coronaApp Node
 
 func (n *coronaApp) Found(key overlay.ID, d difference.Delta, doc *feed.Feed, done func(ok bool)) bool {
@@ -142,7 +141,7 @@ func (n *coronaApp) StateChanged(key overlay.ID, state []byte, urgency corona.Ur
 	n.Feeds.SetState(key, state, urgency != corona.NotUrgent, urgency == corona.AtOnce)
 }
 
-func (n *coronaApp) SetNote(key overlay.ID, note []byte) { _ = n.Owners.SetNote(key, note) } // who leads no longer has none
+func (n *coronaApp) SetNote(key overlay.ID, note []byte) { _ = n.Owners.SetNote(key, note) } // it fails only if the node no longer leads the key
 
 func (n *coronaApp) Weight(key overlay.ID) int {
 	if weight, ok := n.Scribe.Weight(key); ok {
@@ -191,7 +190,7 @@ func (n *coronaApp) Fetched(key overlay.ID, f *feed.Feed, o corona.Offer, state 
 	n.app.Fetched(key, f, o, state)
 }
 
-// wedgeSide is what the wedges see of them.
+// wedgeApp is the application of overlay/wedge.
 type wedgeApp Node
 
 func (n *wedgeApp) Valid(key overlay.ID, _ wedge.Term, words []byte) bool {
@@ -212,7 +211,7 @@ func (n *wedgeApp) Delivered(key overlay.ID, _ env.PeerID, message []byte) {
 	n.Corona.Delivered(key, message)
 }
 
-// publicationSide is what the overlay sees of feedtree: publications are routed.
+// publicationHandler passes routed publications to feedtree.
 type publicationHandler Node
 
 func (n *publicationHandler) Forward(*overlay.Message) bool { return false }
@@ -223,7 +222,7 @@ func (n *publicationHandler) PeerGone(env.PeerID) {}
 
 func (n *publicationHandler) LeafChanged() {}
 
-// findingSide is what the overlay sees of corona: findings are routed.
+// changeReportHandler passes routed change reports to corona.
 type changeReportHandler Node
 
 func (n *changeReportHandler) Forward(*overlay.Message) bool { return false }
@@ -234,8 +233,8 @@ func (n *changeReportHandler) PeerGone(env.PeerID) {}
 
 func (n *changeReportHandler) LeafChanged() {}
 
-// Uses says for which peers this node has use: the members of its leaf and table, its hosts and clients,
-// and its neighbours in trees.
+// Useful reports for each peer whether this node needs the connection: to members of its leaf and table, to
+// its hosts and clients, and to its neighbours in trees.
 func (n *Node) Useful(ids []env.PeerID) []bool {
 	partners := n.Overlay.Partners()
 	useful := make([]bool, len(ids))

@@ -21,29 +21,30 @@ import (
 
 const recordSuffix = ".record"
 
-// ErrBehind says that the network has more of a publisher than its record.
+// ErrBehind says that the network has more items of a publisher than the record, or others.
 var ErrBehind = errors.New("the network has more of this publisher than its record")
 
-// A Last is the last publication of a feed that the network has; the zero one: none is known.
+// A Head is the last publication of a feed that the network has. The zero value says that none is known.
 type Head struct {
 	Seq  uint64
 	Hash feed.Hash
 }
 
-// A line of a record: what was signed last for a feed.
+// A recordEntry is an item that was signed for a feed. The record of a feed is its last item, which holds the
+// earlier ones.
 type recordEntry struct {
 	Seq      uint64        `json:"seq"`
-	Envelope []byte        `json:"envelope,omitempty"` // nil: it is not known here, but that the network has it
+	Envelope []byte        `json:"envelope,omitempty"` // nil: only number and hash are known
 	Hash     []byte        `json:"hash"`
-	Taken    bool          `json:"taken,omitempty"`  // by the network; said of number 1 alone
-	Earlier  []recordEntry `json:"before,omitempty"` // the oldest first
+	Taken    bool          `json:"taken,omitempty"`  // the network has accepted it; set for number 1 only
+	Earlier  []recordEntry `json:"before,omitempty"` // earlier items, the oldest first
 }
 
-// maxBefore is how many envelopes before the last one are kept: that many the network may lose, or not have
-// yet when another process signs.
+// maxEarlier bounds the envelopes that are kept before the last one. The network may lose so many, or lack
+// them while another process signs, and gets them again.
 const maxEarlier = 15
 
-// of returns the line of a number, if that is kept.
+// find returns the entry with a number, if its envelope is kept.
 func (l recordEntry) find(seq uint64) (recordEntry, bool) {
 	if i := slices.IndexFunc(l.Earlier, func(b recordEntry) bool { return b.Seq == seq }); i >= 0 {
 		return l.Earlier[i], len(l.Earlier[i].Envelope) > 0
@@ -51,17 +52,17 @@ func (l recordEntry) find(seq uint64) (recordEntry, bool) {
 	return l, l.Seq == seq && len(l.Envelope) > 0
 }
 
-// An Author signs what a publisher writes. It may be used from several goroutines at once, and several
-// processes may use a key, as a node does and a command beside it: what one of them has signed the other
-// reads before it signs.
+// A Signer signs items with a publisher's key. It is safe for concurrent use. Several processes may use one
+// key, such as a node and a command: each reads the record before it signs, and so sees what the other has
+// signed.
 type Signer struct {
 	path string
 
 	mu         sync.Mutex
 	key        *Key
-	file       fs.FileInfo            // of the key, when it was read
-	passphrase string                 // of the key; "" if it has none
-	record     map[string]recordEntry // by feed
+	file       fs.FileInfo            // of the key file, when it was read
+	passphrase string                 // of the key file; "" if it has none
+	record     map[string]recordEntry // by URL
 }
 
 // Open reads a key and its record.
@@ -79,9 +80,9 @@ func Open(path string, ask Passphrase) (*Signer, error) {
 	return s, nil
 }
 
-// read reads the key.
+// readKey reads the key file.
 func (s *Signer) readKey(ask Passphrase) error {
-	file, _ := os.Stat(s.path) // before it is read: a file that is replaced meanwhile is read again
+	file, _ := os.Stat(s.path) // before reading, so that a file replaced meanwhile is read again
 	key, passphrase, err := read(s.path, ask)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("the key file %s does not exist: name the right one, or make it with \"tidings keygen %[1]s\"", s.path)
@@ -89,7 +90,7 @@ func (s *Signer) readKey(ask Passphrase) error {
 	if err != nil {
 		return err
 	}
-	if key.next == (feed.Hash{}) { // as only a key that is to follow has it
+	if key.next == (feed.Hash{}) { // only a next key has no next key of its own
 		text := s.path + " is the key that is to follow another one, and signs nothing before tidings keygen --rotate has put it there"
 		if of, ok := strings.CutSuffix(s.path, nextSuffix); ok {
 			text += ": give " + of
@@ -100,8 +101,8 @@ func (s *Signer) readKey(ask Passphrase) error {
 	return nil
 }
 
-// renew reads the key again if keygen --rotate has replaced it. A file that is gone was moved to a safe place, or is
-// being replaced: the key stays the one that was read.
+// reloadKey reads the key file again if keygen --rotate has replaced it. If the file is gone, it was moved to
+// a safe place or is being replaced, and the key in memory stays in use.
 func (s *Signer) reloadKey() error {
 	file, err := os.Stat(s.path)
 	if err != nil || os.SameFile(file, s.file) && file.ModTime().Equal(s.file.ModTime()) {
@@ -113,7 +114,7 @@ func (s *Signer) reloadKey() error {
 	return nil
 }
 
-// load reads the record, as it is now.
+// loadRecord reads the current record.
 func (s *Signer) loadRecord() error {
 	b, err := os.ReadFile(s.path + recordSuffix)
 	switch {
@@ -131,12 +132,12 @@ func (s *Signer) loadRecord() error {
 	return nil
 }
 
-// alone does something with the record as it is now, while nobody else has it.
+// locked calls update with the current key and record, while no other process uses the record.
 func (s *Signer) locked(update func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var failed error
-	err := store.Alone(s.path+recordSuffix, func() error { // whose own errors say what they are about
+	err := store.Alone(s.path+recordSuffix, func() error { // errors of update need no prefix
 		if failed = cmp.Or(s.reloadKey(), s.loadRecord()); failed == nil {
 			failed = update()
 		}
@@ -148,19 +149,18 @@ func (s *Signer) locked(update func() error) error {
 	return failed
 }
 
-// Key is what the author signs with.
+// Key returns the key in use.
 func (s *Signer) Key() *Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_ = s.reloadKey() // signing says what is wrong
+	_ = s.reloadKey() // the next signature returns the error
 	return s.key
 }
 
-// Public is the key by which readers know the publisher.
+// Public returns the key by which readers know the publisher.
 func (s *Signer) Public() ed25519.PublicKey { return s.Key().Public() }
 
-// Feeds are those that something was signed for, and whether the network has ever taken anything of
-// that.
+// Feeds returns the feeds for which something was signed, and whether the network ever accepted any of it.
 func (s *Signer) Feeds() map[string]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,13 +171,13 @@ func (s *Signer) Feeds() map[string]bool {
 	return feeds
 }
 
-// taken says whether the network has ever taken anything of a feed: as long as it has not, nothing is
-// signed after number 1.
+// everTaken reports whether the network ever accepted an item of the feed. Before, nothing is signed after
+// number 1.
 func (l recordEntry) everTaken() bool { return l.Seq > 1 || l.Taken }
 
-// Unsent is the envelope that follows on what the network has of a feed, if one was signed; nil if there is
-// none. What the key before has signed is signed anew, with all that follows on it: nobody takes it from that
-// any more.
+// NextUnsent returns the envelope of the item that follows last, the network's last one, or nil if none was
+// signed. If the former key signed it, that item and all later ones are first signed again with the present
+// key, because the network accepts nothing more from the former key.
 func (s *Signer) NextUnsent(url string, last Head, now time.Time) (envelope []byte, err error) {
 	err = s.locked(func() error {
 		envelope, err = s.nextUnsent(url, last, now)
@@ -198,7 +198,7 @@ func (s *Signer) nextUnsent(url string, last Head, now time.Time) ([]byte, error
 	if p.By(s.key.Public()) {
 		return l.Envelope, nil
 	}
-	if last.Seq == 0 && s.record[url].everTaken() { // what was taken is not to be signed anew
+	if last.Seq == 0 && s.record[url].everTaken() { // accepted items must not be signed again
 		return nil, fmt.Errorf("%w: what the network has of %s is not known yet", feedtree.ErrNotAccepted, url)
 	}
 	prev := p.Prev
@@ -225,8 +225,8 @@ func (s *Signer) nextUnsent(url string, last Head, now time.Time) ([]byte, error
 	return l.Envelope, nil
 }
 
-// Sign signs the next item of a feed, of which the network has last. It returns when that is in
-// the record.
+// Sign signs the next item of a feed, and returns when the item is in the record. last is the network's last
+// item.
 func (s *Signer) Sign(url string, last Head, it *feed.Item, now time.Time) (envelope []byte, err error) {
 	err = s.locked(func() error {
 		p, err := s.signNext(url, last, it, now)
@@ -238,7 +238,7 @@ func (s *Signer) Sign(url string, last Head, it *feed.Item, now time.Time) (enve
 	return envelope, err
 }
 
-// next signs and notes.
+// signNext signs an item and adds it to the record.
 func (s *Signer) signNext(url string, last Head, it *feed.Item, now time.Time) (*difference.Publication, error) {
 	seq, hash, err := s.checkRecord(url, last)
 	if err != nil {
@@ -251,9 +251,9 @@ func (s *Signer) signNext(url string, last Head, it *feed.Item, now time.Time) (
 	return p, s.addEntry(url, recordEntry{Seq: p.Seq, Envelope: p.Raw, Hash: p.Hash[:]})
 }
 
-// Write signs the next item and pushes it, and says its number; 0: it is not signed, or not
-// kept. An item before it that the network does not have, perhaps of another process,
-// is pushed first: when another one is signed, the record has it no longer.
+// SignAndPush signs an item, sends it, and returns its number. The number is 0 if the item was not signed, or
+// not kept. Earlier items that the network lacks, perhaps of another process, are sent first, while the
+// record still has them.
 func (s *Signer) SignAndPush(url string, last uint64, hash feed.Hash, it *feed.Item, now time.Time, send func(envelope []byte) error) (seq uint64, err error) {
 	head := Head{last, hash}
 	for {
@@ -287,8 +287,8 @@ func (s *Signer) SignAndPush(url string, last uint64, hash feed.Hash, it *feed.I
 	}
 }
 
-// Alive pushes that nothing came after what was signed last; or that itself, if the network does not
-// have it.
+// PushHeartbeat sends the next item that the network lacks, or a signed statement that nothing follows the
+// last item.
 func (s *Signer) PushHeartbeat(url string, last uint64, hash feed.Hash, now time.Time, send func(envelope []byte) error) error {
 	head := Head{last, hash}
 	envelope, err := s.NextUnsent(url, head, now)
@@ -308,7 +308,7 @@ func (s *Signer) PushHeartbeat(url string, last uint64, hash feed.Hash, now time
 	return s.push(p, head, false, false, send)
 }
 
-// Beat signs that nothing came after what was signed last.
+// SignHeartbeat signs the statement that nothing follows the last item.
 func (s *Signer) SignHeartbeat(url string, last Head, now time.Time) (envelope []byte, err error) {
 	err = s.locked(func() error {
 		seq, hash, err := s.checkRecord(url, last)
@@ -325,7 +325,8 @@ func (s *Signer) SignHeartbeat(url string, last Head, now time.Time) (envelope [
 	return envelope, err
 }
 
-// agree returns the last publication of a feed, on which record and network agree.
+// checkRecord returns the last item in the record. It returns ErrBehind if the network's last item
+// contradicts the record.
 func (s *Signer) checkRecord(url string, last Head) (seq uint64, hash feed.Hash, err error) {
 	l := s.record[url]
 	switch {
@@ -340,7 +341,7 @@ func (s *Signer) checkRecord(url string, last Head) (seq uint64, hash feed.Hash,
 	return l.Seq, feed.Hash(l.Hash), nil
 }
 
-// Resume goes on from what the network has, because the publisher's owner has said that it is right.
+// Resume continues from the network's last item, because the owner of the key has confirmed that it is right.
 func (s *Signer) Resume(url string, last Head) error {
 	return s.locked(func() error {
 		if last.Seq < s.record[url].Seq {
@@ -350,7 +351,7 @@ func (s *Signer) Resume(url string, last Head) error {
 	})
 }
 
-// note writes a line of the record down, in place of that with its number or behind the others.
+// addEntry adds an entry to the record of a feed, or replaces the one with its number.
 func (s *Signer) addEntry(url string, l recordEntry) error {
 	old, had := s.record[url]
 	lines := slices.Clone(old.Earlier)
@@ -368,7 +369,8 @@ func (s *Signer) addEntry(url string, l recordEntry) error {
 	return s.saveEntry(url, last)
 }
 
-// set has the record say something of a feed; an empty line: nothing.
+// saveEntry writes the record with a new entry for a feed. An empty entry removes the feed. If the write
+// fails, the old record stays.
 func (s *Signer) saveEntry(url string, l recordEntry) error {
 	was, had := s.record[url]
 	s.record[url] = l

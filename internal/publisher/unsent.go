@@ -8,16 +8,16 @@ import (
 	"tidings/feedtree"
 )
 
-// An Unsent is the error of a push that failed: what was signed is in the record, and goes out before
-// anything else when somebody next publishes, or says that nothing is new.
+// An UnsentError says that a push failed. The signed item is in the record. It is sent before anything else
+// the next time that somebody publishes, or when the next heartbeat is due.
 type UnsentError struct {
 	URL    string
 	Seq    uint64
-	Record string // its file
-	// Before says that it is not what was to be signed now, but came before that, which was not signed.
+	Record string // path of the record
+	// Earlier says that an earlier item failed, so the new one was not signed.
 	Earlier bool
-	// Dropped says that it is in the record no longer: the feed refuses the first that was ever signed
-	// for it.
+	// Dropped says that the item was removed from the record: it was the first of its feed, and the feed
+	// refused it.
 	Dropped bool
 	Err     error // of the push
 }
@@ -45,19 +45,19 @@ func (u *UnsentError) Error() string {
 	return text
 }
 
-// bring pushes what is in the record. The first of a feed is kept as long as it may be taken: an address
-// that refuses it is a wrong one, or its document does not name the key yet. It is dropped only if somebody
-// waits to be told.
+// push sends an item of the record. If the first item of a feed is refused, the address is wrong or its
+// document does not name the key yet. push then drops the item from the record, but only if callerWaits:
+// otherwise nobody would learn of it.
 func (s *Signer) push(p *difference.Publication, last Head, callerWaits, earlier bool, send func(envelope []byte) error) error {
 	sendErr := send(p.Raw)
 	unsent := &UnsentError{URL: p.URL, Seq: p.Seq, Record: s.path + recordSuffix, Earlier: earlier, Err: sendErr}
 	refused := errors.Is(sendErr, feedtree.ErrRefused)
 	if p.Seq == 1 && (sendErr == nil || refused && callerWaits) {
-		// That something was taken is no more than a hint: who pushed it knows.
+		// Whether the first item was accepted is only a hint, so a failure to note it is ignored.
 		_ = s.locked(func() error {
 			l := s.record[p.URL]
 			switch {
-			case l.everTaken() || string(l.Hash) != string(p.Hash[:]): // others went on
+			case l.everTaken() || string(l.Hash) != string(p.Hash[:]): // another process has signed since
 				return nil
 			case !refused:
 				l.Taken = true

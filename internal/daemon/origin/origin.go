@@ -18,24 +18,24 @@ import (
 	"tidings/internal/script"
 )
 
-// maxLog is how many requests are remembered, the last ones. A demo that runs
-// for a day makes fewer.
+// maxRequests bounds the recorded requests; the older half is dropped then. A demo that runs for a day makes
+// fewer.
 const maxRequests = 1 << 20
 
-// readHeader is how long a client may take for its request.
+// readHeaderTimeout bounds how long a client may take to send its request.
 const readHeaderTimeout = 10 * time.Second
 
 // An Origin serves scripts. It is an [http.Handler].
 type Origin struct {
 	clock     func() time.Duration
-	onRequest func(Request) // takes requests in place of the log; nil: there is a log
+	onRequest func(Request) // receives requests that are then not recorded; nil: requests are recorded
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	resources map[string]*resource
 	requests  []*Request
 }
 
-// A play is a path and what is served there.
+// A resource is what is served on a path.
 type resource struct {
 	script     script.Script
 	fault      Fault
@@ -43,52 +43,50 @@ type resource struct {
 	version    script.Version
 	etag       string
 	gzipped    []byte
-	since      time.Time // when the version was first asked for
+	since      time.Time // when the version was first requested
 }
 
-// A Request is one that was served.
+// A Request is the record of a request.
 type Request struct {
 	Time        time.Time
-	At          time.Duration // on the script's clock
-	From        string        // address of the client, with its port
+	At          time.Duration // time on the script's clock
+	From        string        // address and port of the client
 	Method      string
 	Path        string // with its query
 	UserAgent   string
 	Conditional bool
-	Status      int // 0: the connection was broken off before there was any
-	Version     int // index of what was current
+	Status      int // 0: the connection was closed without an answer
+	Version     int // index of the version that was current
 	Bytes       int // of the body, as handed to the connection
 }
 
 var _ http.Handler = (*Origin)(nil)
 
-// New returns an origin without a path. The scripts' time is what clock says; it
-// may be set, stopped or compressed as the caller likes.
+// New returns an origin without paths. clock returns the time of the scripts; the caller may set, stop or
+// speed it up.
 func New(clock func() time.Duration) *Origin {
 	return &Origin{clock: clock, resources: map[string]*resource{}}
 }
 
-// Tell has requests told to seen when they are answered, in place of being remembered: for who
-// counts many of them. It may be called from several goroutines at once. To be set before
-// the origin serves.
+// OnRequest calls f with each request after its answer, instead of recording it. It is for callers that count
+// many requests. f may be called from several goroutines at once. Call OnRequest before the origin serves.
 func (o *Origin) OnRequest(f func(Request)) { o.onRequest = f }
 
-// Clock returns a clock that starts now and runs at a speed: at 60, a script's
-// hour takes a minute.
+// Clock returns a clock that starts now and runs at a speed: at 60, an hour of a script takes a minute.
 func Clock(speed float64) func() time.Duration {
 	start := time.Now()
 	return func() time.Duration { return time.Duration(float64(time.Since(start)) * speed) }
 }
 
-// Play serves a script on a path, in place of what was there before.
+// Play serves a script on a path, in place of an earlier one.
 func (o *Origin) Play(path string, s script.Script) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.resources[path] = &resource{script: s, version: script.Version{Index: -1}}
 }
 
-// Requests returns the requests that came, in their order. Whoever has an answer
-// finds its request there, with its status.
+// Requests returns the recorded requests in order of arrival. Once a client has an answer, the request is
+// recorded with its status.
 func (o *Origin) Requests() []Request {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -99,8 +97,7 @@ func (o *Origin) Requests() []Request {
 	return all
 }
 
-// Serve answers on a listener until ctx ends and returns why it did, once all
-// goroutines are gone.
+// Serve answers on a listener until ctx ends. It returns the reason, once all its goroutines have ended.
 func (o *Origin) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler:           o,
@@ -110,7 +107,7 @@ func (o *Origin) Serve(ctx context.Context, l net.Listener) error {
 	var conns sync.WaitGroup
 	server.ConnState = func(_ net.Conn, s http.ConnState) {
 		switch s {
-		case http.StateNew: // before server.Serve can return
+		case http.StateNew: // always called before server.Serve returns
 			conns.Add(1)
 		case http.StateClosed:
 			conns.Done()
@@ -140,7 +137,7 @@ func (o *Origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.serve(c, r, d)
 	}
 	if c.status == 0 {
-		c.WriteHeader(http.StatusOK) // as net/http would, unseen
+		c.WriteHeader(http.StatusOK) // net/http would do so without telling the recorder
 	}
 	if o.onRequest != nil {
 		o.mu.Lock()
@@ -150,7 +147,7 @@ func (o *Origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// receive finds what a request is answered with, and writes it down.
+// receive finds the answer to a request, and records the request.
 func (o *Origin) receive(r *http.Request) (p *resource, f Fault, d document, entry *Request) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -173,7 +170,7 @@ func (o *Origin) receive(r *http.Request) (p *resource, f Fault, d document, ent
 	return p, f, d, entry
 }
 
-// A doc is a version, ready to be served.
+// A document is a version that is ready to be served.
 type document struct {
 	script.Version
 	etag    string
@@ -181,7 +178,7 @@ type document struct {
 	since   time.Time
 }
 
-// at is what a path serves at t.
+// at returns what the path serves at t.
 func (p *resource) at(t time.Duration) document {
 	if v := p.script.At(t); v.Index != p.version.Index {
 		p.version = v
@@ -198,12 +195,12 @@ func gzipBytes(body []byte) []byte {
 	z := gzip.NewWriter(&b)
 	_, err := z.Write(body)
 	if err = errors.Join(err, z.Close()); err != nil {
-		panic(fmt.Sprintf("origin: pack a document: %v", err)) // a buffer takes everything
+		panic(fmt.Sprintf("origin: pack a document: %v", err)) // writing to a buffer never fails
 	}
 	return b.Bytes()
 }
 
-// serve answers with a document, or that it is the one the client has.
+// serve answers with the document, or with 304 if the client has it.
 func (d document) serve(w http.ResponseWriter, r *http.Request, f Fault) {
 	h := w.Header()
 	h.Set("Content-Type", d.ContentType)
@@ -230,12 +227,12 @@ func (d document) serve(w http.ResponseWriter, r *http.Request, f Fault) {
 	if f.Truncate {
 		_, _ = w.Write(body[:len(body)/2])
 		_ = http.NewResponseController(w).Flush()
-		panic(http.ErrAbortHandler) // which closes the connection and logs nothing
+		panic(http.ErrAbortHandler) // closes the connection without a log line
 	}
-	_, _ = w.Write(body) // who has gone away is in no need of it
+	_, _ = w.Write(body) // a client that is gone needs no answer
 }
 
-// known reports whether a client has the document, in whatever encoding.
+// notModified reports whether the client has the document, in any encoding.
 func (d document) notModified(h http.Header) bool {
 	if tags := h.Values("If-None-Match"); len(tags) > 0 {
 		for tag := range strings.SplitSeq(strings.Join(tags, ","), ",") {
@@ -260,7 +257,7 @@ func acceptsGzip(h http.Header) bool {
 	return false
 }
 
-// A counter writes down what is answered, before it is.
+// A recorder records the status and the size of an answer before they are sent.
 type recorder struct {
 	http.ResponseWriter
 	origin *Origin

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A stage is an origin on a real listener, with a clock set by hand.
+// A testOrigin is an origin on a real listener, with a clock set by hand.
 type testOrigin struct {
 	*Origin
 	t   *testing.T
