@@ -11,8 +11,8 @@ import (
 	"tidings/internal/feed"
 )
 
-// Beyond the bounds the oldest go, and what is left says from when on it is whole.
-func TestWhatAFilterKeepsIsBounded(t *testing.T) {
+// Beyond the bounds the oldest articles are dropped, and the list says since when it is complete.
+func TestArrivalsAreBounded(t *testing.T) {
 	begun := time.Unix(1.7e9, 0)
 	b := arrivals{completeSince: begun, maxAge: recentAge}
 	add := func(i, bytes int, at time.Time) {
@@ -34,7 +34,7 @@ func TestWhatAFilterKeepsIsBounded(t *testing.T) {
 	if late, _ := b.appendAll(nil); len(late) != maxRecentBytes/(cobra.MaxHTML+257) || b.size > maxRecentBytes {
 		t.Fatalf("%d of %d bytes", len(late), b.size)
 	}
-	for range 100 { // titles are of strangers, too
+	for range 100 { // titles of strangers can be large, too
 		b.add(&cobra.Article{Title: strings.Repeat("x", 1<<20), Tags: []string{strings.Repeat("x", 1<<20)}}, begun.Add((maxRecent+1)*time.Second))
 	}
 	if late, _ := b.appendAll(nil); len(late) != 15 {
@@ -50,8 +50,9 @@ func TestWhatAFilterKeepsIsBounded(t *testing.T) {
 	}
 }
 
-// A filter counts what was published a while before it came as new, and not what a feed had of long ago.
-func TestWhatWasPublishedAWhileAgoIsNew(t *testing.T) {
+// Articles published some hours before their arrival count as new. Older ones are the backlog of a
+// subscription.
+func TestArticlesPublishedLatelyCountAsNew(t *testing.T) {
 	now := time.Unix(1.7e9, 0)
 	b := arrivals{completeSince: now.Add(-time.Hour), maxAge: recentAge}
 	for _, ago := range []time.Duration{0, time.Hour, 20 * time.Hour, 30 * time.Hour} {

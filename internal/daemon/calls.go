@@ -87,7 +87,7 @@ func ask[T any](ctx context.Context, d *Daemon, f func(answer func(T))) (a T, er
 // No layer consumes the payload: Route shows which node is the root and how many hops away it is.
 func (d *Daemon) Route(ctx context.Context, key overlay.ID, payload []byte) (overlay.Receipt, error) {
 	if len(payload) > overlay.MaxPayload {
-		return overlay.Receipt{}, fmt.Errorf("route %s: payload of %d bytes where %d are allowed", key.Short(), len(payload), overlay.MaxPayload)
+		return overlay.Receipt{}, fmt.Errorf("route %s: the payload has %d bytes, and %d are allowed", key.Short(), len(payload), overlay.MaxPayload)
 	}
 	payload = bytes.Clone(payload)
 	type outcome struct {
@@ -126,7 +126,7 @@ func (d *Daemon) LeaveGroup(ctx context.Context, group overlay.ID) error {
 // Place returns the node's place in the tree of a group; ok is false if it has none.
 func (d *Daemon) Place(ctx context.Context, group overlay.ID) (p scribe.Place, ok bool, err error) {
 	if err := d.do(ctx, func() { p, ok = d.node.Scribe.Place(group) }); err != nil {
-		return p, false, fmt.Errorf("place in %s: %w", group.Short(), err)
+		return p, false, fmt.Errorf("place in the tree of %s: %w", group.Short(), err)
 	}
 	return p, ok, nil
 }
@@ -136,7 +136,7 @@ func (d *Daemon) Place(ctx context.Context, group overlay.ID) (p scribe.Place, o
 // subscribers.
 func (d *Daemon) PublishGroup(ctx context.Context, group overlay.ID, payload []byte) error {
 	if len(payload) > scribe.MaxPayload {
-		return fmt.Errorf("publish to %s: payload of %d bytes where %d are allowed", group.Short(), len(payload), scribe.MaxPayload)
+		return fmt.Errorf("publish to %s: the payload has %d bytes, and %d are allowed", group.Short(), len(payload), scribe.MaxPayload)
 	}
 	ok, err := ask(ctx, d, func(answer func(bool)) { d.node.Scribe.Publish(group, payload, answer) })
 	if err == nil && !ok {
@@ -247,7 +247,7 @@ func (d *Daemon) LedFeeds(ctx context.Context) (feeds []LedFeed, err error) {
 		}
 	})
 	if err != nil {
-		return nil, fmt.Errorf("feeds led: %w", err)
+		return nil, fmt.Errorf("list the feeds led by this node: %w", err)
 	}
 	return feeds, nil
 }

@@ -9,9 +9,8 @@ import (
 	"tidings/proxy"
 )
 
-// A feed of which something is missing is not as good as any other; what keeps it from being polled is said
-// first.
-func TestWhatIsMissingIsShown(t *testing.T) {
+// Missing items are shown in the state of a feed, unless its polls fail: then that is shown.
+func TestMissingItemsAreShown(t *testing.T) {
 	c := proxy.Channel{URL: "https://a.example/feed", State: proxy.StateOK}
 	if addMissing(&c, feedtree.Subscription{}); c.State != proxy.StateOK || c.Error != "" {
 		t.Errorf("nothing is missing: %+v", c)
@@ -30,9 +29,9 @@ func TestWhatIsMissingIsShown(t *testing.T) {
 	}
 }
 
-// Of a feed whose polls fail others say seldom when they ask again; what they meant to do before now is no
-// plan any more, and that of this node is.
-func TestTheNextPollIsNotOneThatIsPast(t *testing.T) {
+// Pollers of a failing feed report only now and then. A poll that they planned for a time in the past is not
+// shown as the next one; a poll that this node has planned is.
+func TestNextPollIsInTheFuture(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	in := func(s int) time.Time { return now.Add(time.Duration(s) * time.Second) }
 	for _, c := range []struct {

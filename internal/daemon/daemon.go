@@ -143,7 +143,7 @@ func Open(c Config) (*Daemon, error) {
 func (d *Daemon) open() (err error) {
 	if what := d.disk.Repaired(); what != "" {
 		d.damage.repaired = true
-		d.log.Debug("store was repaired", "details", what)
+		d.log.Debug("the store was repaired", "details", what)
 	}
 	if err := d.listen(); err != nil {
 		return err // before any file is written
@@ -168,7 +168,7 @@ func (d *Daemon) open() (err error) {
 	if storeLost != "" {
 		d.damage.lost = true
 		d.damage.restored, d.damage.complete = d.disk.Restored()
-		d.log.Debug("store has no records of earlier runs", "reason", storeLost)
+		d.log.Debug("the store has no records of earlier runs", "reason", storeLost)
 		if d.dataDir.identityReplaced {
 			d.log.Warn("store was lost or damaged, so the node gets a new id")
 		}
@@ -316,7 +316,7 @@ func (d *Daemon) join(ctx context.Context) error {
 func newRand() (*rand.Rand, error) {
 	var seed [32]byte
 	if _, err := crand.Read(seed[:]); err != nil {
-		return nil, fmt.Errorf("seed the dice: %w", err)
+		return nil, fmt.Errorf("seed the random source: %w", err)
 	}
 	return rand.New(rand.NewChaCha8(seed)), nil
 }
@@ -392,7 +392,7 @@ func (d *Daemon) events() libp2p.Events {
 // receive gives a frame to the node, and blames the peer if the frame breaks the protocol.
 func (d *Daemon) receive(from env.PeerID, frame []byte) {
 	if err := d.node.Receive(from, frame); err != nil {
-		d.log.Debug("invalid frame of a peer was dropped", "peer", libp2p.Text(from), "err", err)
+		d.log.Debug("invalid frame from a peer dropped", "peer", libp2p.Text(from), "err", err)
 		d.host.Blame(from)
 	}
 }

@@ -5,13 +5,13 @@ import (
 	"testing"
 )
 
-func TestDamageIsToldInWords(t *testing.T) {
+func TestStoreDamageIsDescribed(t *testing.T) {
 	for _, c := range []struct {
 		damage storeDamage
-		want   []string // none: there is nothing to tell
+		want   []string // parts of the text; nil: there is no finding
 	}{
 		{storeDamage{}, nil},
-		{storeDamage{lost: true, subscriptions: 3}, nil}, // it is new, or another file was put in its place: told elsewhere
+		{storeDamage{lost: true, subscriptions: 3}, nil}, // the store is new or was replaced, which other findings report
 		{storeDamage{repaired: true, subscriptions: 3}, []string{"damaged", "no subscription is lost", "again from the network"}},
 		{storeDamage{repaired: true, lost: true, subscriptions: 3, restored: 2, complete: true}, []string{"damaged", "no subscription is lost", "2 missing records", "tidings.db.second"}},
 		{storeDamage{lost: true, subscriptions: 2, restored: 2, complete: true}, []string{"no subscription is lost", "tidings.db.second"}}, // the file was removed

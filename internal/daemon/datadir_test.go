@@ -75,7 +75,7 @@ func TestDataDirectoryThatCannotBeUsed(t *testing.T) {
 			return found(dir)
 		}, "identity.key"},
 		{"key of another kind", func(t *testing.T, dir string) Config {
-			// X25519, all zeros but for its header.
+			// X25519, all zeros except the header.
 			write(t, filepath.Join(dir, identityFile), "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VuBCIEIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\n-----END PRIVATE KEY-----\n", 0o600)
 			return found(dir)
 		}, "is damaged (a key of type"},
@@ -133,7 +133,7 @@ func write(t *testing.T, path, text string, mode os.FileMode) {
 	}
 }
 
-func TestIdentityIsItsOwnersAlone(t *testing.T) {
+func TestIdentityFileIsPrivate(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), identityFile)
 	made, err := loadIdentity(path)
@@ -161,7 +161,7 @@ func TestIdentityIsItsOwnersAlone(t *testing.T) {
 	}
 }
 
-func TestDirectoryThatHasANetwork(t *testing.T) {
+func TestHasNetwork(t *testing.T) {
 	c := founding(t, "here")
 	for _, want := range []bool{false, true} {
 		if has, err := HasNetwork(c.Dir); err != nil || has != want {
@@ -174,7 +174,7 @@ func TestDirectoryThatHasANetwork(t *testing.T) {
 	}
 }
 
-func TestDirectoryHasOneNode(t *testing.T) {
+func TestSecondNodeInADirectoryIsRefused(t *testing.T) {
 	t.Parallel()
 	network := laboratory("one")
 	c := Config{Dir: t.TempDir(), HTTP: noHTTP, Listen: anyPort, Found: &network}
@@ -190,8 +190,8 @@ func TestDirectoryHasOneNode(t *testing.T) {
 	}
 }
 
-// A node that makes a new identity or a new secret in a data directory in use warns once, and a new node does not.
-func TestMissingFilesOfADataDirectory(t *testing.T) {
+// A node that makes a new identity or a new secret in a used data directory warns once. A new node does not.
+func TestMissingFilesAreReported(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		remove, want []string

@@ -25,7 +25,7 @@ func (d *Daemon) publishHeartbeats(ctx context.Context) {
 			}
 			tried[url] = time.Now()
 			if err := d.publishHeartbeat(ctx, url, taken, interval*3/4); err != nil && ctx.Err() == nil {
-				d.log.Warn("could not announce that nothing is new", "url", url, "err", err)
+				d.log.Warn("heartbeat for a published feed failed", "url", url, "err", err)
 			}
 		}
 		select {

@@ -22,7 +22,7 @@ func logged(f func(*journal)) string {
 	return out.String()
 }
 
-func TestNetworkThatIsFoundAndLostIsLoggedOnce(t *testing.T) {
+func TestJoiningAndLosingTheNetworkIsLoggedOnce(t *testing.T) {
 	alone := Snapshot{Network: "n", State: overlay.Active, Size: 1}
 	member := Snapshot{Network: "n", State: overlay.Active, Size: 3}
 	client := Snapshot{Network: "n", State: overlay.Attached, Size: 3}

@@ -108,26 +108,26 @@ type layer struct {
 // layers returns the counts of all layers. Before the node knows its network, these are the lowest layers
 // only.
 func (m metrics) layers(ctx context.Context) ([]layer, error) {
-	of := []layer{
+	layers := []layer{
 		{"transport", m.host.Stats()}, {"loop", m.loop.Stats()}, {"store", m.disk.Stats()}, {"fetch", m.fetch.Stats()},
 	}
 	select {
 	case <-m.joined:
 	default:
-		return of, nil
+		return layers, nil
 	}
 	err := m.do(ctx, func() {
 		n := m.node
-		of = append(of, layer{"overlay", n.Overlay.Stats()}, layer{"scribe", n.Scribe.Stats()},
+		layers = append(layers, layer{"overlay", n.Overlay.Stats()}, layer{"scribe", n.Scribe.Stats()},
 			layer{"owner", n.Owners.Stats()}, layer{"wedge", n.Wedges.Stats()}, layer{"sums", n.Sums.Stats()},
 			layer{"corona", n.Corona.Stats()}, layer{"feedtree", n.Feeds.Stats()}, layer{"firehose", n.Firehose.Stats()})
 	})
 	if k := m.keywords; err == nil && k.ready() {
-		err = k.do(ctx, func() { of = append(of, layer{"keywords", k.reflector.Stats()}) })
+		err = k.do(ctx, func() { layers = append(layers, layer{"keywords", k.reflector.Stats()}) })
 		recovered, lost, outstanding := k.missed.counts()
-		of = append(of, layer{"keywords", missedStats{k.dropped.Load(), recovered, outstanding, uint64(lost), k.missed.refusals()}})
+		layers = append(layers, layer{"keywords", missedStats{k.dropped.Load(), recovered, outstanding, uint64(lost), k.missed.refusals()}})
 	}
-	return of, err
+	return layers, err
 }
 
 // collect sends the fields of a Stats struct as metrics.

@@ -229,9 +229,9 @@ func memoryInUse() float64 {
 		{Name: "/memory/classes/heap/released:bytes"}, {Name: "/memory/classes/heap/unused:bytes"},
 	}
 	counters.Read(samples)
-	in := float64(samples[0].Value.Uint64()) + float64(samples[1].Value.Uint64())
+	used := float64(samples[0].Value.Uint64()) + float64(samples[1].Value.Uint64())
 	for _, s := range samples[2:] {
-		in -= float64(s.Value.Uint64()) // garbage and free parts of the heap
+		used -= float64(s.Value.Uint64()) // garbage and free parts of the heap
 	}
-	return in / float64(limit)
+	return used / float64(limit)
 }

@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// What a person has asked for stays, whatever a push that is refused, or begins, asks for at the same time.
-func TestAPersonsSubscriptionStays(t *testing.T) {
+// A subscription that the user asked for stays, whatever tentative changes happen at the same time.
+func TestTentativeChangesKeepAUsersSubscription(t *testing.T) {
 	t.Parallel()
 	c := founding(t, "wishes")
 	c.AllowPrivateOrigins = true
 	m := running(t, c)
-	m.knows(t, 1)
+	m.awaitMembers(t, 1)
 	for i := range 50 {
 		url := fmt.Sprintf("http://127.0.0.1:9/%d.xml", i)
 		beside := m.endTentative

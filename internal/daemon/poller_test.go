@@ -14,13 +14,13 @@ import (
 	"tidings/proxy"
 )
 
-// TestPollsOfTheDeadAreNotMadeUp kills the node that polls for two: the other one shows
-// polls as long as it knows that they are made, says so when they are not, and polls
-// then itself.
-func TestPollsOfTheDeadAreNotMadeUp(t *testing.T) {
+// TestPollsOfADeadPollerAreNotProjected kills the node that polls a feed for two nodes. The other node
+// projects polls only as long as the poller is known to live, then reports that it is gone, and finally polls
+// itself.
+func TestPollsOfADeadPollerAreNotProjected(t *testing.T) {
 	t.Parallel()
 	const every = 2 * time.Second
-	var last atomic.Int64 // poll, in Unix nanoseconds
+	var last atomic.Int64 // time of the last poll, Unix time in nanoseconds
 	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		last.Store(time.Now().UnixNano())
 		_, _ = fmt.Fprint(w, `<rss version="2.0"><channel><title>T</title><item><guid>1</guid></item></channel></rss>`)
@@ -28,13 +28,13 @@ func TestPollsOfTheDeadAreNotMadeUp(t *testing.T) {
 	defer origin.Close()
 	founder := founding(t, "orphans")
 	founder.AllowPrivateOrigins, founder.Found.PollInterval = true, every
-	founder.Found.Load = 0.5 // so that one of two polls
+	founder.Found.Load = 0.5 // so that one of two nodes polls
 	a := running(t, founder)
-	b := running(t, Config{Dir: t.TempDir(), Bootstrap: a.knows(t, 1).Addrs, HTTP: "127.0.0.1:0", AllowPrivateOrigins: true})
-	b.knows(t, 2)
+	b := running(t, Config{Dir: t.TempDir(), Bootstrap: a.awaitMembers(t, 1).Addrs, HTTP: "127.0.0.1:0", AllowPrivateOrigins: true})
+	b.awaitMembers(t, 2)
 	url := origin.URL + "/feed"
 	for overlay.Nearer(overlay.Key("orphans", url), b.node.Overlay.ID(), a.node.Overlay.ID()) {
-		url += "s" // the nearest to its key polls it, and that one is to die
+		url += "s" // until a, which is to die, is nearest to the key and polls it
 	}
 	for _, d := range []*member{a, b} {
 		if err := d.Subscribe(t.Context(), url, false); err != nil {
@@ -52,7 +52,7 @@ func TestPollsOfTheDeadAreNotMadeUp(t *testing.T) {
 		return of[0], nil
 	}
 	begun := time.Now()
-	within(t, 3*patience, "polls by another, told", func() error {
+	within(t, 3*awaitTimeout, "polls by another, told", func() error {
 		c, err := listed()
 		switch {
 		case err != nil:
@@ -68,12 +68,12 @@ func TestPollsOfTheDeadAreNotMadeUp(t *testing.T) {
 		t.Errorf("%v, its reader reads that it is stale (%s), as of %v ago", err, w.Stale, time.Since(w.Fetched))
 	}
 
-	a.host.Close() // as of a process that is killed, without a word
+	a.host.Close() // like a process that is killed
 	if err := <-a.ran; err == nil {
 		t.Error("a node without its host goes on")
 	}
 	died := time.Unix(0, last.Load())
-	within(t, 3*patience, "words that nobody polls", func() error {
+	within(t, 3*awaitTimeout, "words that nobody polls", func() error {
 		c, err := listed()
 		switch {
 		case err != nil:
@@ -96,7 +96,7 @@ func TestPollsOfTheDeadAreNotMadeUp(t *testing.T) {
 	if s := fmt.Sprint(findings); !strings.Contains(s, url+": ok: "+pollerGoneText) {
 		t.Errorf("the doctor finds %s", s)
 	}
-	within(t, 2*patience, "the takeover", func() error {
+	within(t, 2*awaitTimeout, "the takeover", func() error {
 		c, err := listed()
 		if err == nil && (c.Rank == nil || c.Error != "" || c.LastPoll == nil || c.NextPoll == nil) {
 			err = errors.New(c.Why)

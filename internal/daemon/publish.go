@@ -229,8 +229,8 @@ func (d *Daemon) publisherOf(url string, doc feedtree.Document) proxy.Publisher 
 	if s.Doubt != nil {
 		p.Claimed = s.Doubt.Key
 	}
-	for _, t := range s.Publisher.Past {
-		p.Former = append(p.Former, t.Key)
+	for _, former := range s.Publisher.Past {
+		p.Former = append(p.Former, former.Key)
 	}
 	if p.Seq > 0 {
 		p.Head = doc.Pin.Head[:]

@@ -13,9 +13,8 @@ import (
 	"tidings/proxy"
 )
 
-// Requests for one feed have their turn in the order in which they came, and those for another feed do
-// not wait for them.
-func TestWritersHaveTheirTurnInTheirOrder(t *testing.T) {
+// Requests for one feed get their turns in order of arrival. Requests for another feed do not wait for them.
+func TestTurnsComeInOrderOfRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const url, other, writers = "http://a.example/", "http://b.example/", 50
@@ -69,13 +68,13 @@ func TestWritersHaveTheirTurnInTheirOrder(t *testing.T) {
 	})
 }
 
-// A turn that comes to a request which has just ended goes on to the next one.
-func TestATurnOfARequestThatHasEndedGoesOn(t *testing.T) {
+// A turn that is granted to a request which has just ended passes to the next one.
+func TestTurnOfACancelledRequestPassesOn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const url = "http://a.example/"
 		w := new(publishQueues)
-		for range 200 { // whether the turn or the end comes first is left to chance
+		for range 200 { // the order of the turn and the end is random
 			turn, err := w.begin(t.Context(), url)
 			if err != nil {
 				t.Fatal(err)
@@ -100,10 +99,9 @@ func TestATurnOfARequestThatHasEndedGoesOn(t *testing.T) {
 	})
 }
 
-// An item follows on the one before it as soon as that is on its way; so many at most are on their way
-// at once. When one of them comes to nothing, the next one waits for all of them, and then follows on
-// what the network has.
-func TestItemsFollowOnThoseThatAreOnTheirWay(t *testing.T) {
+// An item can follow one that is still on its way. At most maxInFlight items are on their way. If one of them
+// is not accepted, the next item waits for all of them, and then follows the network's last item.
+func TestNextItemFollowsItemsInFlight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const url = "http://a.example/"
@@ -152,7 +150,7 @@ func TestItemsFollowOnThoseThatAreOnTheirWay(t *testing.T) {
 			}
 			turns = append(turns, begin())
 		}
-		next := waits() // there are too many
+		next := waits() // maxInFlight items are on their way
 		turns[0].answered(item(2), false)
 		for i, turn := range turns {
 			turn.end()

@@ -360,8 +360,8 @@ func (d *Daemon) fetchOnce(ctx context.Context, url string) (proxy.Window, error
 	if copied.state.Kind != coronapb.State_OK {
 		w.State, w.Words, w.Stale = copied.state.String(), copied.state.Detail, copied.state.Detail
 	}
-	if said, ok := copied.feed.Head.Publisher(); ok { // unverified: the node does not follow the feed's log
-		w.Document.Publisher = &said
+	if publisher, ok := copied.feed.Head.Publisher(); ok { // unverified: the node does not follow the feed's log
+		w.Document.Publisher = &publisher
 	}
 	for _, it := range copied.feed.Items {
 		w.Document.Entries = append(w.Document.Entries, feed.Entry{Item: it, At: copied.at})
@@ -399,12 +399,12 @@ func (d *Daemon) Look(ctx context.Context, url string) (proxy.Look, error) {
 		return proxy.Look{}, fmt.Errorf("read %s: %w", url, err)
 	}
 	isPage, o := proxy.KindOf(url) == proxy.KindPage, copied.offer
-	look := proxy.Look{Feed: !isPage && copied.feed != nil || o.Feed, Page: o.Page, Doubt: o.Doubt}
-	if !isPage && !look.Feed {
+	result := proxy.Look{Feed: !isPage && copied.feed != nil || o.Feed, Page: o.Page, Doubt: o.Doubt}
+	if !isPage && !result.Feed {
 		if copied.state.Kind == coronapb.State_BROKEN { // a broken feed is not followed as a page
-			return look, d.trouble(url, copied.state.String(), copied.state.Detail)
+			return result, d.trouble(url, copied.state.String(), copied.state.Detail)
 		}
-		look.Why = copied.state.Detail
+		result.Why = copied.state.Detail
 	}
 	for _, l := range o.Feeds {
 		// A public page may not choose addresses behind the reader's router, so only its public links are
@@ -412,16 +412,16 @@ func (d *Daemon) Look(ctx context.Context, url string) (proxy.Look, error) {
 		if !o.Private && !d.fetch.IsPublic(ctx, l.URL) {
 			continue
 		}
-		look.Feeds = append(look.Feeds, proxy.Choice{URL: l.URL, Title: l.Title, Kind: proxy.KindFeed})
+		result.Feeds = append(result.Feeds, proxy.Choice{URL: l.URL, Title: l.Title, Kind: proxy.KindFeed})
 	}
 	switch {
-	case look.Feed || look.Page || len(look.Feeds) > 0:
+	case result.Feed || result.Page || len(result.Feeds) > 0:
 	case isPage && copied.state.Kind == coronapb.State_OK:
-		return look, &proxy.Trouble{URL: url, Kind: proxy.ErrNotPage, Words: "the page has no text without JavaScript"}
+		return result, &proxy.Trouble{URL: url, Kind: proxy.ErrNotPage, Words: "the page has no text without JavaScript"}
 	default:
-		return look, d.trouble(url, copied.state.String(), copied.state.Detail)
+		return result, d.trouble(url, copied.state.String(), copied.state.Detail)
 	}
-	return look, nil
+	return result, nil
 }
 
 // originURL returns the address of a channel's document at its origin.

@@ -37,11 +37,11 @@ type coverage struct {
 
 // perDay returns how many articles per day one article of a channel stands for.
 func (c coverage) perDay(url string, now time.Time) float64 {
-	in := now.Sub(c.since)
-	if of, ok := c.channels[url]; ok {
-		in = min(in, of)
+	period := now.Sub(c.since)
+	if covered, ok := c.channels[url]; ok {
+		period = min(period, covered)
 	}
-	return c.scale * float64(24*time.Hour) / float64(max(in, minCoverage))
+	return c.scale * float64(24*time.Hour) / float64(max(period, minCoverage))
 }
 
 // arrivalTime returns when an article came. seen is the time at which the node saw it. In the backlog of a
@@ -130,16 +130,16 @@ func (r *recent) forget(url string) {
 // complete since the time that it returns, which is since or later.
 func newestOf(articles []cobra.Late, since time.Time) ([]cobra.Late, time.Time) {
 	slices.SortStableFunc(articles, func(a, b cobra.Late) int { return b.Came.Compare(a.Came) })
-	type name struct {
+	type articleID struct {
 		feed string
 		id   feed.ID
 	}
-	seen := make(map[name]bool, len(articles))
+	seen := make(map[articleID]bool, len(articles))
 	articles = slices.DeleteFunc(articles, func(l cobra.Late) bool {
-		of := name{l.Article.Feed, l.Article.ID}
-		twice := seen[of]
-		seen[of] = true
-		return twice
+		key := articleID{l.Article.Feed, l.Article.ID}
+		duplicate := seen[key]
+		seen[key] = true
+		return duplicate
 	})
 	n, size := 0, 0
 	for n < min(len(articles), maxRecent) && size < maxRecentBytes {
@@ -246,19 +246,19 @@ func previewOf(q *query.Expr, articles []cobra.Late, covered coverage, now time.
 			p.PerDay += covered.perDay(l.Article.Feed, now)
 		}
 	}
-	from := func(of []cobra.Late, begin time.Time) int {
-		n := slices.IndexFunc(of, func(l cobra.Late) bool { return !l.Came.Before(begin) })
+	countFrom := func(list []cobra.Late, begin time.Time) int {
+		n := slices.IndexFunc(list, func(l cobra.Late) bool { return !l.Came.Before(begin) })
 		if n < 0 {
 			return 0
 		}
-		return len(of) - n
+		return len(list) - n
 	}
 	// The last day is shown if it has enough articles, otherwise the whole period.
 	begin := now.Add(-24 * time.Hour)
-	if begin.Before(covered.since) || from(articles, begin) < minDayArticles {
+	if begin.Before(covered.since) || countFrom(articles, begin) < minDayArticles {
 		begin = covered.since
 	}
-	p.Of, p.Matching, p.Time = from(articles, begin), from(match, begin), now.Sub(begin)
+	p.Of, p.Matching, p.Time = countFrom(articles, begin), countFrom(match, begin), now.Sub(begin)
 	for _, l := range slices.Backward(match) {
 		if len(p.Entries) == maxPreviewEntries {
 			break

@@ -23,14 +23,14 @@ import (
 	"tidings/proxy"
 )
 
-// A filter tries a query on what it was brought, and says for how long that has been.
-func TestAFilterKeepsWhatItWasBrought(t *testing.T) {
-	m := startMatching(t, math.MaxInt64)
+// A filter keeps received articles for previews, and knows since when the list is complete.
+func TestFilterKeepsReceivedArticles(t *testing.T) {
+	m := startKeywords(t, math.MaxInt64)
 	body, err := difference.Delta{Changes: items(t, 0, 5, "the moon shines")}.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.unsubscribe(t.Context(), 0); err != nil { // nobody watches yet: that is when one tries
+	if err := m.unsubscribe(t.Context(), 0); err != nil { // previews come before the first subscription
 		t.Fatal(err)
 	}
 	if !m.addEntry(firehose.Dispatch{URL: "https://example.org/f", Entry: &owner.Entry{Hash: owner.Hash{1}}, Body: body}) {
@@ -43,15 +43,15 @@ func TestAFilterKeepsWhatItWasBrought(t *testing.T) {
 	}
 }
 
-// Who goes away while the disk stalls may have subscribed all the same: the node hears of it then, and of what
-// another one does, whatever order they come in.
-func TestAStalledSubscriptionIsCountedWhenItIsThere(t *testing.T) {
-	m := startMatching(t, math.MaxInt64)
+// A request that is cancelled while the disk stalls may still subscribe. The node counts the subscription
+// once it is durable, whatever order the commits come in.
+func TestSubscriptionOfACancelledRequestIsCounted(t *testing.T) {
+	m := startKeywords(t, math.MaxInt64)
 	m.disk.stall(true)
 	ctx, leave := context.WithCancel(t.Context())
 	left := make(chan error)
 	go func() {
-		_, err := m.subscribe(ctx, "moon", nothingLate)
+		_, err := m.subscribe(ctx, "moon", noArticles)
 		left <- err
 	}()
 	m.until("it is counted", func(s cobra.Stats) bool { return s.Subscriptions == 2 })
@@ -67,8 +67,8 @@ func TestAStalledSubscriptionIsCountedWhenItIsThere(t *testing.T) {
 	m.until("they are matched", func(s cobra.Stats) bool { return s.Matched == 3 && m.subscriptions.Load() == 1 })
 }
 
-// A preview, and who begins to watch, is given what the subscription is to be vouched for alone.
-func TestOnlyWhatIsVouchedForIsOfLate(t *testing.T) {
+// Previews and new keyword subscriptions contain only articles with the required provenance.
+func TestRecentArticlesRespectRequiredProvenance(t *testing.T) {
 	raw := attributes{RequiredProvenance: proxy.LeastPublisher}.encode()
 	entries := func() []feed.Entry {
 		return []feed.Entry{{Provenance: feedtree.ByPublisher}, {Provenance: "single"}, {}}
@@ -81,7 +81,7 @@ func TestOnlyWhatIsVouchedForIsOfLate(t *testing.T) {
 	}
 }
 
-func TestPreviewsSayInWhatTimeArticlesCame(t *testing.T) {
+func TestPreviewStatesItsPeriod(t *testing.T) {
 	now := time.Unix(1.7e9, 0)
 	of := func(n int, each time.Duration) (late []cobra.Late) {
 		for i := range n {
@@ -112,9 +112,9 @@ func TestPreviewsSayInWhatTimeArticlesCame(t *testing.T) {
 	}
 }
 
-// What a document's articles say of a day goes by the time that it covers: a feed that was just subscribed to
-// may have ten of the last minutes.
-func TestADocumentCoversATime(t *testing.T) {
+// The coverage of a document depends on its number of articles: a new subscription may have ten articles of
+// the last minutes.
+func TestCoverageOfADocument(t *testing.T) {
 	now := time.Unix(1.7e9, 0)
 	for name, test := range map[string]struct {
 		entries  int
@@ -140,9 +140,9 @@ func TestADocumentCoversATime(t *testing.T) {
 	}
 }
 
-// Who watches begins with what came a moment before, and with what it is called, whatever was looked at
-// before that.
-func TestWhoWatchesBeginsWithWhatJustCame(t *testing.T) {
+// A new keyword subscription begins with the latest articles and the feed's title, even if an older preview
+// is cached.
+func TestNewWatchBeginsWithTheLatestArticles(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	doc := `<rss version="2.0"><channel><title>A feed</title><link>http://a/</link><language>de</language><description/>`
@@ -162,14 +162,14 @@ func TestWhoWatchesBeginsWithWhatJustCame(t *testing.T) {
 	c.Found.PollInterval = time.Second
 	c.HTTP, c.AllowPrivateOrigins = "127.0.0.1:0", true
 	m := running(t, c)
-	m.knows(t, 1)
+	m.awaitMembers(t, 1)
 	var given proxy.Subscribed
-	m.tell(t, "subscribe", `{"url":"`+origin.URL+`/feed"}`, &given)
+	m.post(t, "subscribe", `{"url":"`+origin.URL+`/feed"}`, &given)
 	has := func(n int) {
 		t.Helper()
 		path := strings.TrimPrefix(given.ReadURL, "http://"+m.HTTPAddr().String())
 		within(t, time.Minute, fmt.Sprint(n, " items"), func() error {
-			if got := strings.Count(m.reads(t, path), "<item>"); got != n {
+			if got := strings.Count(m.get(t, path), "<item>"); got != n {
 				return fmt.Errorf("%d", got)
 			}
 			return nil
@@ -194,14 +194,14 @@ func TestWhoWatchesBeginsWithWhatJustCame(t *testing.T) {
 	}
 }
 
-// Who watches again what the disk is about to forget has it for good.
-func TestWhatIsBeingEndedCanBeWatchedAgain(t *testing.T) {
+// A keyword subscription that is just being removed can be made again.
+func TestEndingWatchCanBeMadeAgain(t *testing.T) {
 	t.Parallel()
 	m := opened(t, founding(t, "ending"))
-	disk := &stalling{Disk: m.keywords.disk}
+	disk := &stallingStore{Disk: m.keywords.disk}
 	m.keywords.store = disk
 	m.start(t)
-	m.knows(t, 1)
+	m.awaitMembers(t, 1)
 	sun, err := m.Watch(t.Context(), "sun")
 	if err != nil {
 		t.Fatal(err)
@@ -210,7 +210,7 @@ func TestWhatIsBeingEndedCanBeWatchedAgain(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	left := make(chan error)
 	go func() { left <- m.Unwatch(ctx, sun.Number) }()
-	within(t, patience, "it is about to end", func() error {
+	within(t, awaitTimeout, "it is about to end", func() error {
 		disk.mu.Lock()
 		defer disk.mu.Unlock()
 		if len(disk.held) == 0 {
@@ -230,7 +230,7 @@ func TestWhatIsBeingEndedCanBeWatchedAgain(t *testing.T) {
 		}
 		again <- w
 	}()
-	within(t, patience, "it is asked for", func() error {
+	within(t, awaitTimeout, "it is asked for", func() error {
 		if len(m.keywords.watchSlot) == 0 {
 			return errors.New("nobody asks")
 		}
@@ -243,13 +243,13 @@ func TestWhatIsBeingEndedCanBeWatchedAgain(t *testing.T) {
 	}
 }
 
-// Whoever asks for the same at once has the same.
-func TestAQueryIsWatchedOnce(t *testing.T) {
+// Concurrent requests for equal queries share one keyword subscription.
+func TestEqualQueriesShareOneWatch(t *testing.T) {
 	t.Parallel()
 	c := founding(t, "watched")
 	c.HTTP = "127.0.0.1:0"
 	m := running(t, c)
-	m.knows(t, 1)
+	m.awaitMembers(t, 1)
 	numbers := make([]uint32, 20)
 	var all sync.WaitGroup
 	for i := range numbers {
@@ -274,5 +274,5 @@ func TestAQueryIsWatchedOnce(t *testing.T) {
 	if m.keywords.subscriptions.Load() != 1 {
 		t.Error("it counts", m.keywords.subscriptions.Load())
 	}
-	m.reads(t, "/watch?q=sun")
+	m.get(t, "/watch?q=sun")
 }

@@ -77,8 +77,8 @@ func redactAttr(a slog.Attr) slog.Attr {
 		return slog.String(a.Key, redact(v.String()))
 	case slog.KindGroup:
 		group := make([]any, len(v.Group()))
-		for i, of := range v.Group() {
-			group[i] = redactAttr(of)
+		for i, attr := range v.Group() {
+			group[i] = redactAttr(attr)
 		}
 		return slog.Group(a.Key, group...)
 	case slog.KindAny: // such as an error or a list

@@ -14,7 +14,7 @@ import (
 	"tidings/internal/store"
 )
 
-func TestWhyANodeCannotStartIsSaidInOneLine(t *testing.T) {
+func TestStartErrorIsOneLine(t *testing.T) {
 	t.Parallel()
 	network := laboratory("unlucky")
 	running := Config{Dir: t.TempDir(), HTTP: "127.0.0.1:0", Listen: []string{"/ip4/127.0.0.1/tcp/0"}, Found: &network}
@@ -58,13 +58,13 @@ func TestWhyANodeCannotStartIsSaidInOneLine(t *testing.T) {
 		c.change(&config)
 		other, err := Open(config)
 		if err == nil {
-			_ = other.Close() // it should not be there
+			_ = other.Close() // it should not have opened
 		}
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") || c.is != nil && !errors.Is(err, c.is) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	// Without an address that the machine lacks, a node has the others.
+	// A node skips an address that the machine does not have, if it can listen at another one.
 	config := running
 	config.Dir, config.HTTP, config.Listen = t.TempDir(), noHTTP, []string{"/ip4/192.0.2.7/tcp/4801", "/ip4/127.0.0.1/tcp/0"}
 	other, err := Open(config)
@@ -76,7 +76,7 @@ func TestWhyANodeCannotStartIsSaidInOneLine(t *testing.T) {
 	}
 }
 
-func TestFaultsOfADataDirectoryAreOfOneStyle(t *testing.T) {
+func TestErrorsOfADataDirectoryHaveOneForm(t *testing.T) {
 	at := func(op, path string, err error) error { return &fs.PathError{Op: op, Path: path, Err: err} }
 	for _, c := range []struct {
 		err  error

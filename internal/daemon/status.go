@@ -61,11 +61,11 @@ func (d *Daemon) Status(ctx context.Context) (proxy.Status, error) {
 		s.ChannelsPolled = d.node.Corona.Stats().Duties
 		s.Subscriptions = d.node.Feeds.Stats().Subscriptions
 		for _, r := range d.node.Feeds.Refusals() {
-			of := proxy.Refused{URL: r.URL, Seq: r.Seq, Why: r.Why, At: proxy.At(r.At)}
+			refused := proxy.Refused{URL: r.URL, Seq: r.Seq, Why: r.Why, At: proxy.At(r.At)}
 			if r.Key != nil {
-				of.Key = difference.Fingerprint(r.Key)
+				refused.Key = difference.Fingerprint(r.Key)
 			}
-			s.Refused = append(s.Refused, of)
+			s.Refused = append(s.Refused, refused)
 		}
 		if v, ok := d.node.Corona.Decision(); ok {
 			s.Clusters, s.Levels, s.Overbooked = v.Clusters, v.Levels, !v.Fits
@@ -178,18 +178,18 @@ func problemOf(c proxy.Channel) string {
 const keyChangeAge = 7 * 24 * time.Hour
 
 // changedKeys returns findings about the feeds whose key was changed lately.
-func changedKeys(channels []proxy.Channel, now time.Time) (of []proxy.Finding) {
+func changedKeys(channels []proxy.Channel, now time.Time) (findings []proxy.Finding) {
 	for _, c := range channels {
-		if len(c.Former) == 0 || c.PublisherSince == nil || now.Sub(*c.PublisherSince) > keyChangeAge || len(of) == maxProblemFeeds {
+		if len(c.Former) == 0 || c.PublisherSince == nil || now.Sub(*c.PublisherSince) > keyChangeAge || len(findings) == maxProblemFeeds {
 			continue
 		}
-		of = append(of, proxy.Finding{
+		findings = append(findings, proxy.Finding{
 			Level: levelNote,
 			What:  fmt.Sprintf("%s: at %s %s", c.URL, c.PublisherSince.Format("2006-01-02 15:04:05 UTC"), c.KeyChange),
 			Do:    "ask the publisher about the new key, unless you expected it",
 		})
 	}
-	return of
+	return findings
 }
 
 // maxProblemFeeds bounds the feeds that the doctor reports; list shows all.
@@ -260,15 +260,17 @@ func isRefused(snap Snapshot) bool {
 }
 
 // findings returns the findings about the node itself.
-func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
-	add := func(level, what, do string) { of = append(of, proxy.Finding{Level: level, What: what, Do: do}) }
+func (d *Daemon) findings(snap Snapshot) (findings []proxy.Finding) {
+	add := func(level, what, do string) {
+		findings = append(findings, proxy.Finding{Level: level, What: what, Do: do})
+	}
 	switch {
 	case snap.Network == "": // no node at --bootstrap has answered yet
 		add(levelProblem, "the node has not found its network yet", "check the --bootstrap addresses, and whether nodes run there")
 	case isRefused(snap):
 		add(levelProblem, wrongNetworkText, "start the node with an empty --data directory to join them; before that, save the subscriptions with tidings opml export --original FILE")
 	case snap.CutOff != nil:
-		of = append(of, cutOffFinding(*snap.CutOff, snap.Feeds))
+		findings = append(findings, cutOffFinding(*snap.CutOff, snap.Feeds))
 	case snap.Size <= 1 && snap.State == overlay.Active:
 		add(levelOK, "the node is alone in its network and polls for itself", joinHint(snap))
 	case snap.State == overlay.Attached:
@@ -300,7 +302,7 @@ func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 		add(levelProblem, "the store cannot be written: "+snap.Store.Failing, diskRemedy)
 	}
 	if f, ok := d.damage.finding(d.config.Dir); ok && snap.Network != "" {
-		of = append(of, f)
+		findings = append(findings, f)
 	}
 	if d.dataDir.identityReplaced {
 		add(levelNote, "the node has a new id, because its store was lost or damaged", "")
@@ -309,9 +311,9 @@ func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 		add(levelNote, "since the start, damage was found in "+proxy.Plural(snap.Store.Damaged, "record", "records")+" of the store; the node gets what is missing again from the network", "check the health of the disk")
 	}
 	if a := d.HTTPAddr(); a != nil {
-		of = append(of, readersFinding(a.String(), d.config.BaseURL))
+		findings = append(findings, readersFinding(a.String(), d.config.BaseURL))
 	}
-	return of
+	return findings
 }
 
 // readersFinding says at which URL feed readers reach a node that listens at an address.

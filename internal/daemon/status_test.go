@@ -8,7 +8,7 @@ import (
 	"tidings/internal/feed"
 )
 
-func TestAddressOfReadersIsOneThatTheyCanOpen(t *testing.T) {
+func TestReadersFindingShowsAReachableAddress(t *testing.T) {
 	for _, c := range []struct {
 		address, base, want string
 		refuses             bool // readers on other machines
@@ -27,7 +27,7 @@ func TestAddressOfReadersIsOneThatTheyCanOpen(t *testing.T) {
 	}
 }
 
-// The remedy names the way to stop following a feed, unless waiting helps.
+// The remedy names the command to stop following a feed, unless waiting helps.
 func TestRemedyNamesTheWayToStopFollowing(t *testing.T) {
 	const url = "https://x.example/feed"
 	for kind, stops := range map[coronapb.State_Kind]bool{

@@ -29,7 +29,7 @@ const (
 )
 
 // errUnsubscribed is the reason why reading does not subscribe.
-var errUnsubscribed = errors.New("the user unsubscribed from it")
+var errUnsubscribed = errors.New("the user has unsubscribed from this feed")
 
 func unsubscribedKey(key overlay.ID) []byte { return append([]byte(unsubscribedPrefix), key[:]...) }
 
@@ -43,7 +43,7 @@ func loadUnsubscribed(s env.Store) (*unsubscribedFeeds, error) {
 		return true
 	})
 	if err != nil && !errors.Is(err, env.ErrDamaged) { // damaged records are ignored
-		return nil, fmt.Errorf("read what was unsubscribed from: %w", err)
+		return nil, fmt.Errorf("read the feeds that were unsubscribed from: %w", err)
 	}
 	return u, nil
 }

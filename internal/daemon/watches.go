@@ -41,7 +41,7 @@ func (d *Daemon) Watch(ctx context.Context, text string) (proxy.Watch, error) {
 		return proxy.Watch{}, err
 	}
 	for _, w := range existing {
-		if of, err := query.Meaning(w.Query); err != nil || of != meaning {
+		if existingMeaning, err := query.Meaning(w.Query); err != nil || existingMeaning != meaning {
 			continue
 		}
 		lasts := false // false for a subscription that is just being removed from the store

@@ -52,11 +52,11 @@ func (c *Config) Subscriptions() (sum int) {
 func (c *Config) Check() error {
 	switch {
 	case c.Nodes < 2 || c.Nodes > 1000:
-		return fmt.Errorf("%d nodes: from 2 to 1,000", c.Nodes)
+		return fmt.Errorf("%d nodes: give 2 to 1,000", c.Nodes)
 	case len(c.Channels) == 0 || len(c.Channels) > 1<<16:
-		return fmt.Errorf("%d channels: from 1 to 65,536", len(c.Channels))
+		return fmt.Errorf("%d channels: give 1 to 65,536", len(c.Channels))
 	case c.Subscriptions() == 0:
-		return errors.New("nobody reads anything")
+		return errors.New("no channel has readers")
 	}
 	return c.Network.Check()
 }

@@ -109,7 +109,7 @@ func (d *Deployment) Run(ctx context.Context) error {
 	defer stop()
 	var err error
 	if d.dir, err = os.MkdirTemp("", "tidings-"); err != nil {
-		return fmt.Errorf("folder for nodes: %w", err)
+		return fmt.Errorf("make a folder for the nodes: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(d.dir) }() // what cannot be removed is in the system's temporary folder
 	f := &fleet{d: d, fails: make(chan error, 1)}
@@ -157,10 +157,10 @@ func (d *Deployment) add(n Node) {
 	d.nodes = append(d.nodes, n)
 }
 
-func (d *Deployment) progress(phase string, done, of int) {
+func (d *Deployment) progress(phase string, done, total int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.phase, d.fraction = phase, float64(done)/float64(max(of, 1))
+	d.phase, d.fraction = phase, float64(done)/float64(max(total, 1))
 }
 
 // View returns the state of the deployment. If the server no longer answers, its counts are zero.
@@ -227,20 +227,20 @@ func (d *Deployment) noteShown(node int, url string, titles []string) {
 }
 
 // addArrival adds an arrival to the trace of an item.
-func (d *Deployment) addArrival(of itemID, s ItemTrace, at Arrival) {
-	known := d.traces[of]
+func (d *Deployment) addArrival(id itemID, s ItemTrace, at Arrival) {
+	known := d.traces[id]
 	if known == nil {
 		if len(d.traces) == maxTraces {
 			clear(d.traces)
 		}
-		for _, n := range d.config.Channels[of.channel].Readers {
+		for _, n := range d.config.Channels[id.channel].Readers {
 			s.ReaderNodes += min(n, 1)
 		}
 		known = &s
-		d.traces[of] = known
+		d.traces[id] = known
 	}
 	if known.Arrivals = append(known.Arrivals, at); len(known.Arrivals) == known.ReaderNodes {
 		d.lastComplete = known
-		delete(d.traces, of)
+		delete(d.traces, id)
 	}
 }

@@ -96,11 +96,11 @@ func (s *FeedServer) Run(ctx context.Context) error {
 }
 
 // FirstPoll returns the first poll by a node that returned an item.
-func (s *FeedServer) FirstPoll(channel, item int) (of FirstPoll, ok bool) {
+func (s *FeedServer) FirstPoll(channel, item int) (poll FirstPoll, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	of, ok = s.firstPolls[itemID{channel, item}]
-	return of, ok
+	poll, ok = s.firstPolls[itemID{channel, item}]
+	return poll, ok
 }
 
 // countRequest counts a request.
@@ -111,19 +111,19 @@ func (s *FeedServer) countRequest(r origin.Request) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	of := &s.nodes
+	counts := &s.nodes
 	if r.UserAgent == legacyAgent {
-		of = &s.legacy
+		counts = &s.legacy
 	}
-	of.Polls++
-	of.Bytes += r.Bytes
-	g := &of.gaps[channel]
+	counts.Polls++
+	counts.Bytes += r.Bytes
+	g := &counts.gaps[channel]
 	if !g.last.IsZero() {
 		gap := r.Time.Sub(g.last).Seconds()
 		g.sumOfSquares += gap * gap
 	}
 	g.last = r.Time
-	if of == &s.nodes && r.Version > 0 {
+	if counts == &s.nodes && r.Version > 0 {
 		at := itemID{channel, initialItems + r.Version - 1}
 		if _, known := s.firstPolls[at]; !known {
 			if len(s.firstPolls) == maxFirstPolls {
@@ -139,10 +139,10 @@ func (s *FeedServer) ResetCounts() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	for _, of := range []*pollCounts{&s.nodes, &s.legacy} {
-		of.opened, of.Polls, of.Bytes = now, 0, 0
-		for i := range of.gaps {
-			of.gaps[i] = pollGaps{last: now}
+	for _, counts := range []*pollCounts{&s.nodes, &s.legacy} {
+		counts.opened, counts.Polls, counts.Bytes = now, 0, 0
+		for i := range counts.gaps {
+			counts.gaps[i] = pollGaps{last: now}
 		}
 	}
 	s.legacyReaders.shown = Shown{}
@@ -199,12 +199,12 @@ func (s *FeedServer) Counts() (Counts, error) {
 	}, nil
 }
 
-func (s *FeedServer) polled(of *pollCounts) Polled {
-	p := Polled{Polls: of.Polls, Bytes: of.Bytes}
+func (s *FeedServer) polled(counts *pollCounts) Polled {
+	p := Polled{Polls: counts.Polls, Bytes: counts.Bytes}
 	wait, all := 0., 0.
-	for i := range of.gaps {
-		g, q := &of.gaps[i], float64(s.config.Channels[i].ReaderCount())
-		if length := g.last.Sub(of.opened).Seconds(); !of.opened.IsZero() && length > 0 {
+	for i := range counts.gaps {
+		g, q := &counts.gaps[i], float64(s.config.Channels[i].ReaderCount())
+		if length := g.last.Sub(counts.opened).Seconds(); !counts.opened.IsZero() && length > 0 {
 			wait += q * g.sumOfSquares / (2 * length)
 			all += q
 		}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// eventually waits until something is so.
+// eventually waits until a condition holds.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !is(); <-time.After(20 * time.Millisecond) {
@@ -17,7 +17,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// small is a street of some feeds, which two nodes' clients read.
+// small returns a configuration with a few feeds, which the clients of two nodes read.
 func small() Config {
 	c := Demo(2, 5, time.Second, 300*time.Millisecond, 1)
 	for i := range c.Channels {
@@ -53,9 +53,9 @@ func counts(t *testing.T, s *FeedServer) Counts {
 	return c
 }
 
-// Readers who poll for themselves poll each feed once in an interval, at any time of it: they see
-// an item after half of one on average, at most after one.
-func TestReadersWhoPollAloneWaitForHalfAnInterval(t *testing.T) {
+// Legacy readers poll each feed once in an interval, at a random time. They see an item after half an
+// interval on average, and after one at most.
+func TestLegacyReadersWaitForHalfAnInterval(t *testing.T) {
 	s := serving(t, small())
 	eventually(t, "the readers have not begun", func() bool { return counts(t, s).Legacy.Polls >= 20 })
 	if err := s.ResetCounts(); err != nil {
@@ -72,15 +72,15 @@ func TestReadersWhoPollAloneWaitForHalfAnInterval(t *testing.T) {
 	if c.Nodes.Polls != 0 {
 		t.Errorf("%d polls by nodes, of which there are none", c.Nodes.Polls)
 	}
-	// Four readers of a feed, apart by chance, are together as soon as one of them alone at best,
-	// and as four that are even at worst.
+	// Four readers of a feed at random times wait together for as long as one reader at worst, and as four
+	// evenly distributed ones at best.
 	if w := c.Legacy.Wait; w < 0.11 || w > 0.55 {
 		t.Errorf("a wait of %.2f s for the next poll of anybody", w)
 	}
 }
 
-// What others than readers ask is a node's, and the first who gets an item has found it.
-func TestNodesAreCountedApart(t *testing.T) {
+// Polls of other agents count as polls of nodes. The first node that gets an item is reported.
+func TestPollsOfNodesAreCountedSeparately(t *testing.T) {
 	config := small()
 	config.NodesOnly = true
 	s := serving(t, config)

@@ -128,7 +128,7 @@ func (f *fleet) joinAddresses(ctx context.Context) ([]string, error) {
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("the first node has found no network within %v", joinTimeout)
+	return nil, fmt.Errorf("the first node was not ready within %v", joinTimeout)
 }
 
 // awaitMembers waits until all nodes are members, and know of more than half of the others.
@@ -148,7 +148,7 @@ func (f *fleet) awaitMembers(ctx context.Context) error {
 			return err
 		}
 	}
-	return fmt.Errorf("not all nodes have joined within %v", joinTimeout)
+	return fmt.Errorf("not all nodes joined within %v", joinTimeout)
 }
 
 // subscribe subscribes each node to the feeds of its clients, all nodes at the same time.

@@ -53,7 +53,7 @@ func ServeFeeds(ctx context.Context, in io.Reader, out io.Writer) error {
 			if errors.Is(err, io.EOF) || ctx.Err() != nil {
 				return nil
 			}
-			return fmt.Errorf("read an errand: %w", err)
+			return fmt.Errorf("read a request: %w", err)
 		}
 		var a response
 		switch {
@@ -65,7 +65,7 @@ func ServeFeeds(ctx context.Context, in io.Reader, out io.Writer) error {
 			parts.Go(func() { _ = s.Run(ctx) }) // an error shows in requests that fail
 			a.Port, a.Began = s.port, s.began
 		case s == nil:
-			a.Err = "there is no street yet"
+			a.Err = "no feeds are served yet"
 		case q.Reset:
 			_ = s.ResetCounts() // a FeedServer returns no error
 		}
@@ -73,7 +73,7 @@ func ServeFeeds(ctx context.Context, in io.Reader, out io.Writer) error {
 			a.Counts, _ = s.Counts()
 		}
 		if err := responses.Encode(a); err != nil {
-			return fmt.Errorf("answer an errand: %w", err)
+			return fmt.Errorf("answer a request: %w", err)
 		}
 	}
 }
@@ -93,14 +93,14 @@ type remote struct {
 func startRemote(command *exec.Cmd, c Config) (*remote, error) {
 	in, err := command.StdinPipe()
 	if err != nil {
-		return nil, fmt.Errorf("street: %w", err)
+		return nil, fmt.Errorf("feed server: %w", err)
 	}
 	out, err := command.StdoutPipe()
 	if err != nil {
-		return nil, fmt.Errorf("street: %w", err)
+		return nil, fmt.Errorf("feed server: %w", err)
 	}
 	if err := command.Start(); err != nil {
-		return nil, fmt.Errorf("street: %w", err)
+		return nil, fmt.Errorf("feed server: %w", err)
 	}
 	r := &remote{command: command, in: in, requests: gob.NewEncoder(in), responses: gob.NewDecoder(out)}
 	a, err := r.do(request{Create: &c})
@@ -122,7 +122,7 @@ func (r *remote) do(q request) (a response, err error) {
 		err = errors.New(a.Err)
 	}
 	if err != nil {
-		return a, fmt.Errorf("street: %w", err)
+		return a, fmt.Errorf("feed server: %w", err)
 	}
 	return a, nil
 }
@@ -149,7 +149,7 @@ func (r *remote) Run(ctx context.Context) error {
 	if err := r.command.Wait(); err != nil {
 		var exit *exec.ExitError
 		if errors.As(err, &exit) {
-			return fmt.Errorf("street: %w", err)
+			return fmt.Errorf("feed server: %w", err)
 		}
 	}
 	return nil

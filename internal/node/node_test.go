@@ -23,7 +23,7 @@ import (
 
 const members, feeds = 4, 2
 
-// quick is a network whose feeds are polled every minute.
+// quick returns a network whose feeds are polled every minute.
 func quick(name string) wire.Network {
 	network := wire.DefaultNetwork(name)
 	network.PollInterval, network.MaintenanceInterval = time.Minute, 2*time.Minute
@@ -32,7 +32,7 @@ func quick(name string) wire.Network {
 
 func feedURL(i int) string { return fmt.Sprintf("http://feed%d.example/", i) }
 
-// grown returns a small quiet swarm with a few trees, in which feeds are read.
+// smallNetwork returns a small quiet swarm with a few trees, in which feeds are read.
 func smallNetwork() *sim.Swarm {
 	s := sim.NewSwarm(sim.SwarmConfig{World: sim.Config{Seed: 77, Topology: sim.Uniform(10 * time.Millisecond)}, Network: quick("sim")})
 	s.Grow(members, 100*time.Millisecond)
@@ -54,8 +54,8 @@ func smallNetwork() *sim.Swarm {
 	return s
 }
 
-// endures checks that a swarm is a network, that readers have all items that came
-// meanwhile, and that nobody remembers more than he needs.
+// checkNetwork checks that a swarm is a working network, that readers have all new items, and that no node
+// keeps more state than it needs.
 func checkNetwork(t *testing.T, s *sim.Swarm) {
 	t.Helper()
 	s.World.Run(15 * time.Minute)
@@ -86,14 +86,14 @@ func checkNetwork(t *testing.T, s *sim.Swarm) {
 	}
 }
 
-// config is that of a node in a world whose origins are on private addresses.
+// config returns the configuration of a node in a world whose origins are on private addresses.
 func config(network wire.Network) node.Config {
 	c := node.DefaultConfig(network)
 	c.Corona.ExemptPrivate = true
 	return c
 }
 
-// deaf is the owner of a node who does not listen.
+// nullApplication ignores all events.
 type nullApplication struct{}
 
 func (nullApplication) News(overlay.ID, []difference.Change, time.Time)            {}
@@ -102,7 +102,8 @@ func (nullApplication) Dispatched(firehose.Dispatch) bool                       
 func (nullApplication) Fetched(overlay.ID, *feed.Feed, corona.Offer, corona.State) {}
 func (nullApplication) Deliver(scribe.Delivery)                                    {}
 
-// A mumbler is an honest node whose frames come out wrong.
+// A garbler is the network interface of an honest node that changes outgoing frames. choices selects the
+// changes.
 type garbler struct {
 	env.Network
 	choices []byte
@@ -113,12 +114,12 @@ func (m *garbler) choose(n int) int {
 	if len(m.choices) == 0 {
 		return 0
 	}
-	b := m.choices[0]
+	next := m.choices[0]
 	m.choices = m.choices[1:]
-	return int(b) % n
+	return int(next) % n
 }
 
-// Send sends frames as they are, changed, again, later, or to another.
+// Send sends a frame unchanged, changed, twice, or not at all, or an earlier frame in its place.
 func (m *garbler) Send(to env.Peer, class env.Class, frame []byte) {
 	if len(m.choices) > 0 && len(m.sent) < 1000 {
 		m.sent = append(m.sent, frame)
@@ -127,16 +128,16 @@ func (m *garbler) Send(to env.Peer, class env.Class, frame []byte) {
 	case 1: // change a byte
 		frame = slices.Clone(frame)
 		frame[m.choose(256)*len(frame)/256] ^= byte(1 + m.choose(255))
-	case 2: // cut it short
+	case 2: // truncate it
 		frame = frame[:m.choose(256)*len(frame)/256]
-	case 3: // what was said before
+	case 3: // send an earlier frame
 		frame = m.sent[m.choose(256)*len(m.sent)/256]
-	case 4: // twice
+	case 4: // send it twice
 		m.Network.Send(to, class, frame)
-	case 5: // half of this and half of that
+	case 5: // join two halves
 		other := m.sent[m.choose(256)*len(m.sent)/256]
 		frame = slices.Concat(frame[:len(frame)/2], other[len(other)/2:])
-	case 6: // not at all
+	case 6: // drop it
 		return
 	}
 	if len(frame) <= env.MaxFrame {
@@ -144,8 +145,8 @@ func (m *garbler) Send(to env.Peer, class env.Class, frame []byte) {
 	}
 }
 
-// traffic lets a mumbler live among the members of a small world for some
-// minutes, and then die.
+// garbleTraffic lets a node with garbled frames live among the members of a small network for some minutes,
+// and then die.
 func garbleTraffic(t *testing.T, story []byte) {
 	s := smallNetwork()
 	h := s.World.Host(sim.HostConfig{Open: true})
@@ -188,9 +189,8 @@ func TestNodesEndureGarbledTraffic(t *testing.T) {
 	}
 }
 
-// FuzzTraffic has a whole conversation garbled: frames are changed, cut, said
-// again, out of order or to the wrong one. Nobody may fall, and when the one that
-// mumbles is gone the others are a network as before.
+// FuzzTraffic garbles a whole conversation: frames are changed, truncated, repeated, reordered or dropped. No
+// node may fail, and once the garbling node is gone the others must be a working network.
 func FuzzTraffic(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(slices.Repeat([]byte{3, 100, 4}, 100))
@@ -230,7 +230,7 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// A mute is a host that says only what the test lets it say.
+// A silentNode sends only what the test tells it to send.
 type silentNode struct{ env.Env }
 
 func (silentNode) Run(time.Time) time.Time          { return time.Time{} }
@@ -239,8 +239,8 @@ func (silentNode) Found(env.Peer)                   {}
 func (silentNode) Reachable([]string)               {}
 func (silentNode) PeerDown(env.PeerID)              {}
 
-// Garbage is counted and dropped, and the link of a peer that goes on is cut.
-func TestLinkOfWhoSendsGarbageIsCut(t *testing.T) {
+// Garbage is counted and dropped. The link of a peer that goes on sending it is cut.
+func TestLinkOfAGarbageSenderIsCut(t *testing.T) {
 	t.Parallel()
 	for what, garbage := range map[string][]byte{
 		"no frame":            []byte("garbage"),
@@ -281,7 +281,7 @@ func TestLinkOfWhoSendsGarbageIsCut(t *testing.T) {
 	}
 }
 
-// A node of another network finds nobody who believes its record.
+// No node accepts the record of a node of another network.
 func TestRecordOfAnotherNetworkIsRefused(t *testing.T) {
 	s := smallNetwork()
 	h := s.World.Host(sim.HostConfig{Open: true})
@@ -306,8 +306,8 @@ func TestRecordOfAnotherNetworkIsRefused(t *testing.T) {
 	checkNetwork(t, s)
 }
 
-// Where polls are seconds apart, a reader hears within a few of them how many poll its feed; a
-// network's usual half hour leaves the digests their minute.
+// If polls are seconds apart, readers learn within a few polls how many nodes poll a feed. With the usual
+// half hour, digests stay a minute apart.
 func TestDigestsFollowPolls(t *testing.T) {
 	for poll, want := range map[time.Duration]time.Duration{
 		30 * time.Minute: time.Minute, 10 * time.Minute: time.Minute, 20 * time.Second: 2 * time.Second, time.Second: time.Second,

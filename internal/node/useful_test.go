@@ -8,9 +8,9 @@ import (
 	"tidings/sim"
 )
 
-// A node has use for the members of its leaf and table, for those that hang below it and for those above; for
-// nobody else, though it may have heard of them.
-func TestANodeKnowsForWhomItHasUse(t *testing.T) {
+// Useful peers are the members of the leaf and the table, clients and hosts. Other known peers are not
+// useful.
+func TestUsefulPeers(t *testing.T) {
 	s := sim.NewSwarm(sim.SwarmConfig{World: sim.Config{Seed: 5, Topology: sim.Uniform(10 * time.Millisecond)}, Network: quick("sim")})
 	s.Grow(8, 100*time.Millisecond)
 	s.World.Run(20 * time.Second)

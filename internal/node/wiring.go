@@ -193,8 +193,8 @@ func (n *coronaApp) Fetched(key overlay.ID, f *feed.Feed, o corona.Offer, state 
 // wedgeApp is the application of overlay/wedge.
 type wedgeApp Node
 
-func (n *wedgeApp) Valid(key overlay.ID, _ wedge.Term, words []byte) bool {
-	return n.Corona.Valid(key, words)
+func (n *wedgeApp) Valid(key overlay.ID, _ wedge.Term, payload []byte) bool {
+	return n.Corona.Valid(key, payload)
 }
 
 func (n *wedgeApp) Willing(overlay.ID, []byte) bool { return true }

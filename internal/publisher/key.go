@@ -100,7 +100,7 @@ func Rotate(path string, ask Passphrase) (*Key, error) {
 		return saveWithNext(path, k.private, passphrase) // an earlier rotation was interrupted, or the old key is lost
 	}
 	if _, err := os.Lstat(path + oldSuffix); !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("rotate %s: the key before, %s, is still there: move it to another place or delete it, then rotate again", path, path+oldSuffix)
+		return nil, fmt.Errorf("rotate %s: the former key, %s, is still there: move it to another place or delete it, then rotate again", path, path+oldSuffix)
 	}
 	if unread == nil && old.next != difference.KeyHash(k.Public()) {
 		return nil, fmt.Errorf("rotate %s: %s is not the next key that was made with it: copy the right one there, then rotate again", path, next)
@@ -124,7 +124,7 @@ func (k *Key) save(path, passphrase string) error {
 	}
 	to, err := age.NewScryptRecipient(passphrase)
 	if err != nil {
-		return fmt.Errorf("lock %s: %w", path, err)
+		return fmt.Errorf("encrypt %s: %w", path, err)
 	}
 	to.SetWorkFactor(scryptWork)
 	var b bytes.Buffer
@@ -137,7 +137,7 @@ func (k *Key) save(path, passphrase string) error {
 		err = errors.Join(w.Close(), a.Close())
 	}
 	if err != nil {
-		return fmt.Errorf("lock %s: %w", path, err)
+		return fmt.Errorf("encrypt %s: %w", path, err)
 	}
 	return store.WriteFile(path, b.Bytes())
 }
@@ -172,7 +172,7 @@ func read(path string, ask Passphrase) (*Key, string, error) {
 			return nil, "", err
 		}
 		if b, err = unlock(b, passphrase); err != nil {
-			return nil, "", fmt.Errorf("unlock %s: %w", path, err)
+			return nil, "", fmt.Errorf("decrypt %s: %w", path, err)
 		}
 	}
 	block, _ := pem.Decode(b)
@@ -193,7 +193,7 @@ func CheckPrivate(path string, info fs.FileInfo) error {
 	if runtime.GOOS == "windows" || !mode.IsRegular() || strings.HasPrefix(path, "/dev/") || strings.HasPrefix(path, "/run/secrets/") || mode.Perm()&0o077 == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s may be read by others (mode %04o), and anybody who has read it can publish in your name: run chmod 600 %[1]s", path, mode.Perm())
+	return fmt.Errorf("%s may be read by others (mode %04o), and anybody who reads it can publish in your name: run chmod 600 %[1]s", path, mode.Perm())
 }
 
 func unlock(b []byte, passphrase string) ([]byte, error) {

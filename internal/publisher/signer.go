@@ -22,7 +22,7 @@ import (
 const recordSuffix = ".record"
 
 // ErrBehind says that the network has more items of a publisher than the record, or others.
-var ErrBehind = errors.New("the network has more of this publisher than its record")
+var ErrBehind = errors.New("the network has items of this publisher that the record lacks")
 
 // A Head is the last publication of a feed that the network has. The zero value says that none is known.
 type Head struct {
@@ -67,8 +67,8 @@ type Signer struct {
 
 // Open reads a key and its record.
 func Open(path string, ask Passphrase) (*Signer, error) {
-	if of, ok := strings.CutSuffix(path, oldSuffix); ok && exists(path) && exists(of) {
-		return nil, fmt.Errorf("%s is the key from before keygen --rotate, and was replaced by the one in %s: give %s", path, of, of)
+	if current, ok := strings.CutSuffix(path, oldSuffix); ok && exists(path) && exists(current) {
+		return nil, fmt.Errorf("%s is the former key, which keygen --rotate has replaced by the one in %s: give %s", path, current, current)
 	}
 	s := &Signer{path: path}
 	if err := s.readKey(ask); err != nil {
@@ -91,9 +91,9 @@ func (s *Signer) readKey(ask Passphrase) error {
 		return err
 	}
 	if key.next == (feed.Hash{}) { // only a next key has no next key of its own
-		text := s.path + " is the key that is to follow another one, and signs nothing before tidings keygen --rotate has put it there"
-		if of, ok := strings.CutSuffix(s.path, nextSuffix); ok {
-			text += ": give " + of
+		text := s.path + " is a next key, which signs nothing until tidings keygen --rotate puts it in place"
+		if current, ok := strings.CutSuffix(s.path, nextSuffix); ok {
+			text += ": give " + current
 		}
 		return errors.New(text)
 	}
@@ -109,7 +109,7 @@ func (s *Signer) reloadKey() error {
 		return nil
 	}
 	if err := s.readKey(func(string) (string, error) { return s.passphrase, nil }); err != nil {
-		return fmt.Errorf("the key was changed, and this program still uses the one from before: %w; restart it", err)
+		return fmt.Errorf("the key was changed, but this program cannot read the new one and still uses the former one: %w; correct this, or restart it", err)
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func (s *Signer) loadRecord() error {
 	}
 	record := map[string]recordEntry{}
 	if err := json.Unmarshal(b, &record); err != nil {
-		return fmt.Errorf("%s%s is damaged (%w): bring back a copy, or remove it and publish with --resume", s.path, recordSuffix, err)
+		return fmt.Errorf("%s%s is damaged (%w): restore it from a backup, or remove it and publish with --resume", s.path, recordSuffix, err)
 	}
 	s.record = record
 	return nil
@@ -331,9 +331,9 @@ func (s *Signer) checkRecord(url string, last Head) (seq uint64, hash feed.Hash,
 	l := s.record[url]
 	switch {
 	case last.Seq > l.Seq:
-		return 0, hash, fmt.Errorf("%w: it has number %d of %s, and %s%s ends with %d: it is of an old backup, or somebody else has the key; if it is the first, publish with --resume", ErrBehind, last.Seq, url, s.path, recordSuffix, l.Seq)
+		return 0, hash, fmt.Errorf("%w: it has number %d of %s, and %s%s ends with %d: the record comes from an old backup, or somebody else has the key; if it comes from a backup, publish with --resume", ErrBehind, last.Seq, url, s.path, recordSuffix, l.Seq)
 	case last.Seq != 0 && last.Seq == l.Seq && string(l.Hash) != string(last.Hash[:]):
-		return 0, hash, fmt.Errorf("%w: its number %d of %s is not the one that was signed here: the record is of an old backup, or somebody else has the key; if it is the first, publish with --resume", ErrBehind, last.Seq, url)
+		return 0, hash, fmt.Errorf("%w: number %d of %s is not the item that was signed here: the record comes from an old backup, or somebody else has the key; if it comes from a backup, publish with --resume", ErrBehind, last.Seq, url)
 	}
 	if l.Seq == 0 {
 		return 0, hash, nil

@@ -25,7 +25,7 @@ func (o *Origin) Misbehave(path string, f Fault) {
 	defer o.mu.Unlock()
 	p := o.resources[path]
 	if p == nil {
-		panic("origin: nothing is played on " + path)
+		panic("origin: there is no script on " + path)
 	}
 	p.fault, p.faultsLeft = f, f.Times
 	if f.Times == 0 {

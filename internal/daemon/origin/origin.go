@@ -195,7 +195,7 @@ func gzipBytes(body []byte) []byte {
 	z := gzip.NewWriter(&b)
 	_, err := z.Write(body)
 	if err = errors.Join(err, z.Close()); err != nil {
-		panic(fmt.Sprintf("origin: pack a document: %v", err)) // writing to a buffer never fails
+		panic(fmt.Sprintf("origin: compress a document: %v", err)) // writing to a buffer never fails
 	}
 	return b.Bytes()
 }

@@ -101,7 +101,7 @@ func TestOriginPlaysItsScript(t *testing.T) {
 		t.Errorf("an hour later: %s", body)
 	}
 	if resp, _ = s.get("/"); resp.StatusCode != 404 {
-		t.Errorf("nothing is played there, but: %d", resp.StatusCode)
+		t.Errorf("a path without a script: %d", resp.StatusCode)
 	}
 	resp, body, err := s.ask("HEAD", "/feed")
 	if err != nil || resp.StatusCode != 200 || body != "" || resp.ContentLength != 12 {
@@ -154,7 +154,7 @@ func TestValidatorsHoldForAVersion(t *testing.T) {
 	}
 }
 
-func TestRequestsAreWrittenDown(t *testing.T) {
+func TestRequestsAreRecorded(t *testing.T) {
 	s := open(t)
 	s.Play("/feed", twoVersions())
 	resp, _ := s.get("/feed?q", "User-Agent", "reader/1")
@@ -233,7 +233,7 @@ func TestOriginMisbehavesAsTold(t *testing.T) {
 	}
 }
 
-// A client that waits for a slow path does not keep the origin from ending.
+// A client that waits for a slow path does not keep the origin from stopping.
 func TestOriginEndsWithRequestsUnderWay(t *testing.T) {
 	s := &testOrigin{t: t}
 	asked := make(chan bool, 1)

@@ -90,7 +90,7 @@ func readTrace(r io.Reader, keep func(file string) bool) (snapshots []Snapshot, 
 	for i := range snapshots {
 		at, ok := times[snapshots[i].File]
 		if !ok {
-			return nil, fmt.Errorf("%s has no time", snapshots[i].File)
+			return nil, fmt.Errorf("%s has no time in times.csv", snapshots[i].File)
 		}
 		snapshots[i].Time = at
 	}
