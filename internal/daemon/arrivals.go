@@ -30,23 +30,23 @@ const maxNewAge = 24 * time.Hour
 
 // add appends an article. The oldest articles are dropped if there are too many, or if they are too large or
 // too old.
-func (b *arrivals) add(a *cobra.Article, now time.Time) {
+func (l *arrivals) add(a *cobra.Article, now time.Time) {
 	came := arrivalTime(a, now)
 	if now.Sub(came) < maxNewAge {
 		came = now
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.articles = append(b.articles, arrival{cobra.Late{Article: trimmed(a), Came: came}, now})
-	b.size += b.articles[len(b.articles)-1].Article.Size()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.articles = append(l.articles, arrival{cobra.Late{Article: trimmed(a), Came: came}, now})
+	l.size += l.articles[len(l.articles)-1].Article.Size()
 	n := 0
-	for n < len(b.articles) && (len(b.articles)-n > maxRecent || b.size > maxRecentBytes || now.Sub(b.articles[n].at) > b.maxAge) {
-		b.size -= b.articles[n].Article.Size()
-		b.completeSince = b.articles[n].at
-		b.articles[n] = arrival{} // lets its memory go: the array stays
+	for n < len(l.articles) && (len(l.articles)-n > maxRecent || l.size > maxRecentBytes || now.Sub(l.articles[n].at) > l.maxAge) {
+		l.size -= l.articles[n].Article.Size()
+		l.completeSince = l.articles[n].at
+		l.articles[n] = arrival{} // frees the article, which the array would keep
 		n++
 	}
-	b.articles = b.articles[n:]
+	l.articles = l.articles[n:]
 }
 
 // trimmed returns a copy of an article with only as much content as is matched. The copy shares no memory
@@ -65,42 +65,42 @@ func trimmed(a *cobra.Article) *cobra.Article {
 }
 
 // clear drops all articles when memory is short.
-func (b *arrivals) clear(now time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.articles, b.size, b.completeSince = nil, 0, now
+func (l *arrivals) clear(now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.articles, l.size, l.completeSince = nil, 0, now
 }
 
 // forgetFeed drops the articles of a feed.
-func (b *arrivals) forgetFeed(url string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.articles = slices.DeleteFunc(b.articles, func(a arrival) bool {
+func (l *arrivals) forgetFeed(url string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.articles = slices.DeleteFunc(l.articles, func(a arrival) bool {
 		if a.Article.Feed != url {
 			return false
 		}
-		b.size -= a.Article.Size()
+		l.size -= a.Article.Size()
 		return true
 	})
 }
 
 // appendAll appends all articles to a list, and returns the time since which none is missing.
-func (b *arrivals) appendAll(articles []cobra.Late) ([]cobra.Late, time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for i := range b.articles {
-		articles = append(articles, b.articles[i].Late)
+func (l *arrivals) appendAll(articles []cobra.Late) ([]cobra.Late, time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.articles {
+		articles = append(articles, l.articles[i].Late)
 	}
-	return articles, b.completeSince
+	return articles, l.completeSince
 }
 
 // after returns the articles that arrived at a time or later.
-func (b *arrivals) after(at time.Time) (articles []cobra.Late) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for i := range b.articles {
-		if !b.articles[i].at.Before(at) {
-			articles = append(articles, b.articles[i].Late)
+func (l *arrivals) after(at time.Time) (articles []cobra.Late) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.articles {
+		if !l.articles[i].at.Before(at) {
+			articles = append(articles, l.articles[i].Late)
 		}
 	}
 	return articles

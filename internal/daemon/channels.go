@@ -17,8 +17,8 @@ import (
 	"tidings/proxy"
 )
 
-// logReadTimeout bounds how long a list waits for logs that were not read since the node has them. Their
-// titles stand in the logs. After it, the list shows what is known.
+// logReadTimeout bounds how long a list waits for logs that the node has not read yet. The titles of feeds
+// come from their logs. After the timeout the list shows what is known.
 const logReadTimeout = 2 * time.Second
 
 // List returns all subscriptions; see proxy.Subscriptions.

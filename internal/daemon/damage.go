@@ -21,21 +21,21 @@ const checkDisk = "check the health of the disk"
 
 // finding returns what is wrong, what was lost as far as that is known, and what to do; ok is false if there
 // was no damage. It cannot name missing feeds: their names were in the lost records.
-func (m storeDamage) finding(dir string) (f proxy.Finding, ok bool) {
+func (d storeDamage) finding(dir string) (f proxy.Finding, ok bool) {
 	switch {
-	case m.lost && m.complete && (m.repaired || m.restored > 0):
+	case d.lost && d.complete && (d.repaired || d.restored > 0):
 		return proxy.Finding{
 			Level: levelNote,
-			What:  fmt.Sprintf("the store was damaged or lost when the node started: no subscription is lost, because %s came back from the second copy, %s.second; missing articles come again from the network", proxy.Plural(m.restored, "missing record", "missing records"), storeFile),
+			What:  fmt.Sprintf("the store was damaged or lost when the node started: no subscription is lost, because %s came back from the second copy, %s.second; missing articles come again from the network", proxy.Plural(d.restored, "missing record", "missing records"), storeFile),
 			Do:    checkDisk,
 		}, true
-	case m.lost && m.repaired:
+	case d.lost && d.repaired:
 		return proxy.Finding{
 			Level: levelNote,
-			What:  "the store was damaged when the node started, and subscriptions may be lost: " + m.remaining(),
+			What:  "the store was damaged when the node started, and subscriptions may be lost: " + d.remaining(),
 			Do:    fmt.Sprintf("compare the list with that of your feed reader, and subscribe again to missing feeds; check the health of the disk; delete the damaged file in %s (%s.damaged-…) when all is well", dir, storeFile),
 		}, true
-	case m.repaired:
+	case d.repaired:
 		return proxy.Finding{
 			Level: levelNote,
 			What:  "the store was damaged when the node started: no subscription is lost; missing articles come again from the network",
@@ -46,10 +46,10 @@ func (m storeDamage) finding(dir string) (f proxy.Finding, ok bool) {
 }
 
 // remaining says how many subscriptions could be read.
-func (m storeDamage) remaining() string {
+func (d storeDamage) remaining() string {
 	const rest = " could be read, and missing articles come again from the network"
-	if m.subscriptions == 0 {
+	if d.subscriptions == 0 {
 		return "none could be read"
 	}
-	return proxy.Plural(m.subscriptions, "subscription", "subscriptions") + rest
+	return proxy.Plural(d.subscriptions, "subscription", "subscriptions") + rest
 }

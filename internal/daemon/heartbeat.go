@@ -18,13 +18,13 @@ func (d *Daemon) publishHeartbeats(ctx context.Context) {
 	defer tick.Stop()
 	tried := map[string]time.Time{}
 	for {
-		for url, taken := range d.config.Signer.Feeds() {
+		for url, accepted := range d.config.Signer.Feeds() {
 			interval, err := d.heartbeatInterval(ctx, url)
 			if err != nil || time.Since(tried[url]) < interval/4 {
 				continue
 			}
 			tried[url] = time.Now()
-			if err := d.publishHeartbeat(ctx, url, taken, interval*3/4); err != nil && ctx.Err() == nil {
+			if err := d.publishHeartbeat(ctx, url, accepted, interval*3/4); err != nil && ctx.Err() == nil {
 				d.log.Warn("heartbeat for a published feed failed", "url", url, "err", err)
 			}
 		}
@@ -47,24 +47,24 @@ func (d *Daemon) heartbeatInterval(ctx context.Context, url string) (interval ti
 	return interval, err
 }
 
-// publishHeartbeat publishes a heartbeat, unless something was pushed within minSilence. taken says that the
+// publishHeartbeat publishes a heartbeat, unless something was pushed within minSilence. accepted says that the
 // network has accepted items of the feed, so it knows the feed's key; if this node does not know the key yet,
 // it waits. A first item that was never accepted is pushed again.
-func (d *Daemon) publishHeartbeat(ctx context.Context, url string, taken bool, minSilence time.Duration) error {
+func (d *Daemon) publishHeartbeat(ctx context.Context, url string, accepted bool, minSilence time.Duration) error {
 	turn, err := d.publishQueues.begin(ctx, url)
 	if err != nil {
 		return err
 	}
 	defer turn.end()
 	if _, signed := d.config.Signer.Feeds()[url]; !signed || d.publishQueues.sinceLastPush(url) < minSilence {
-		return nil // the first item was refused meanwhile
+		return nil // the first item was refused meanwhile, or a heartbeat is not due yet
 	}
 	// What is signed already goes out even if the origin cannot be read.
 	if err := d.subscribeTentatively(ctx, url); err != nil {
 		return err
 	}
 	p, err := d.awaitPublisher(ctx, url)
-	if err != nil || taken && len(p.Key) == 0 {
+	if err != nil || accepted && len(p.Key) == 0 {
 		return err
 	}
 	if err := d.checkKey(&p); err != nil {

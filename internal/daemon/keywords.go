@@ -266,11 +266,11 @@ func (k *keywords) addItems(s feedtree.Subscription, changes []difference.Change
 		item := c.Item
 		item.Raw = bytes.Clone(item.Raw) // so that the item does not keep its whole document in memory
 		size := int64(len(item.Raw))
-		taken := k.waitingBytes.Add(size) <= maxWaitingBytes && k.loop.Post(env.Bulk, func() {
+		queued := k.waitingBytes.Add(size) <= maxWaitingBytes && k.loop.Post(env.Bulk, func() {
 			k.waitingBytes.Add(-size)
 			k.match(s, &item, func() { k.noteMissed(s, item.ID) })
 		})
-		if !taken {
+		if !queued {
 			k.waitingBytes.Add(-size)
 			k.noteMissed(s, item.ID)
 		}
@@ -290,7 +290,7 @@ func (k *keywords) addEntry(d firehose.Dispatch) bool {
 	size := int64(len(d.Body))
 	s := k.shortage.Load()
 	room := k.waitingBytes.Add(size) <= maxWaitingBytes && (s == nil || s.level < 2)
-	taken := room && k.loop.Post(env.Bulk, func() {
+	accepted := room && k.loop.Post(env.Bulk, func() {
 		k.waitingBytes.Add(-size)
 		delta, err := difference.Decode(d.Body)
 		if err != nil {
@@ -303,12 +303,12 @@ func (k *keywords) addEntry(d firehose.Dispatch) bool {
 			}
 		}
 	})
-	if !taken {
+	if !accepted {
 		k.waitingBytes.Add(-size)
 	}
-	taken = taken || k.idle() // an idle node misses nothing
-	k.missed.noteEntry(d.Entry.Hash, taken)
-	return taken
+	accepted = accepted || k.idle() // an idle node misses nothing
+	k.missed.noteEntry(d.Entry.Hash, accepted)
+	return accepted
 }
 
 // noteMissed counts an article that was not matched or not kept, so that it is read again later.

@@ -84,10 +84,10 @@ func (m *missedArticles) addAgain(s feedtree.Subscription, id feed.ID, now time.
 }
 
 // noteEntry notes whether there was room for an entry that a filter received, perhaps not for the first time.
-func (m *missedArticles) noteEntry(entry owner.Hash, taken bool) {
+func (m *missedArticles) noteEntry(entry owner.Hash, accepted bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if taken {
+	if accepted {
 		delete(m.refused, entry)
 		return
 	}

@@ -105,15 +105,15 @@ func (d *Daemon) Publisher(ctx context.Context, url string) (p proxy.Publisher, 
 	if p, err = d.publisherForSigning(ctx, url); err != nil || len(p.Key) == 0 {
 		return p, err
 	}
-	vouched := feedtree.ByPublisher
+	provenance := feedtree.ByPublisher
 	if len(p.Claimed) > 0 { // items of the claimed key are still unconfirmed here
-		vouched = feedtree.Unconfirmed
+		provenance = feedtree.Unconfirmed
 	}
 	p.Items, err = ask(ctx, d, func(answer func([]string)) {
 		d.node.Feeds.Read(d.key(url), func(doc feedtree.Document) {
 			items := []string{}
 			for _, e := range doc.Entries {
-				if e.Provenance == vouched {
+				if e.Provenance == provenance {
 					items = append(items, e.Item.ID.String()+e.Item.Hash.String())
 				}
 			}
@@ -124,7 +124,7 @@ func (d *Daemon) Publisher(ctx context.Context, url string) (p proxy.Publisher, 
 }
 
 // publisherForSigning follows a feed and returns what is needed to sign an item: the same as Publisher,
-// without the items, which take long to read. If no publisher is known, the node stops to follow the feed.
+// without the items, which take long to read. If no publisher is known, the node stops following the feed.
 func (d *Daemon) publisherForSigning(ctx context.Context, url string) (p proxy.Publisher, err error) {
 	defer func() {
 		if err != nil || len(p.Key)+len(p.Named) == 0 {
@@ -298,8 +298,8 @@ func (d *Daemon) Write(ctx context.Context, url string, meaning feed.Meaning) (w
 // A kindError has the kind of one error and the text of another.
 type kindError struct{ kind, text error }
 
-func (b kindError) Error() string   { return b.text.Error() }
-func (b kindError) Unwrap() []error { return []error{b.kind, b.text} }
+func (e kindError) Error() string   { return e.text.Error() }
+func (e kindError) Unwrap() []error { return []error{e.kind, e.text} }
 
 // checkKey returns an error if the feed has another key than the node's signer, or none.
 func (d *Daemon) checkKey(p *proxy.Publisher) error {
@@ -313,8 +313,8 @@ func (d *Daemon) checkKey(p *proxy.Publisher) error {
 	return fmt.Errorf("%w: %s", proxy.ErrUnpublished, why)
 }
 
-// pushSigned pushes a publication of the node's signer. If it is the item that the turn is for, the turn
-// passes to the next request once the item is on its way; it is nil for a heartbeat. After a failure the next
+// pushSigned pushes a publication of the node's signer. it is the item that the turn is for, nil for a
+// heartbeat. Once that item is on its way, the turn passes to the next request. After a failure the next
 // heartbeat is tried soon.
 func (d *Daemon) pushSigned(ctx context.Context, url string, envelope []byte, turn *turn, it *feed.Item) error {
 	p, err := difference.OpenPublication(envelope)

@@ -113,11 +113,11 @@ func (t *turn) sent(p *difference.Publication) {
 
 // answered notes whether an item was accepted. If it was not, the items behind it are not accepted either,
 // and all of them are sent again with the next item.
-func (t *turn) answered(p *difference.Publication, taken bool) {
+func (t *turn) answered(p *difference.Publication, accepted bool) {
 	t.queues.mu.Lock()
 	defer t.queues.mu.Unlock()
 	switch q := t.queue; {
-	case !taken:
+	case !accepted:
 		q.failed, q.seq, q.head = true, 0, feed.Hash{}
 	case !q.failed && p.Item != nil && p.Seq > q.seq:
 		q.seq, q.head = p.Seq, p.Hash

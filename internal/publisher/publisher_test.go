@@ -318,7 +318,7 @@ func TestUnsentErrorSaysWhatToDo(t *testing.T) {
 		{"behind it", feedtree.ErrNotAccepted, 0, "number 1 of " + url + ", which was signed before, is signed, but nobody is known to have it", map[string]bool{url: false}},
 		{"one", refused, 0, "which was signed before, is not kept", map[string]bool{}},
 		{"one", nil, 1, "", map[string]bool{url: true}},
-		{"two", refused, 2, "what is published there next has to wait for it", map[string]bool{url: true}},
+		{"two", refused, 2, "the next item published there has to wait for it", map[string]bool{url: true}},
 		{"three", refused, 0, "is not signed: publish it again", map[string]bool{url: true}},
 		{"three", io.ErrUnexpectedEOF, 0, "is not signed: publish it again", map[string]bool{url: true}},
 		{"three", nil, 3, "", map[string]bool{url: true}},

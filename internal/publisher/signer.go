@@ -36,7 +36,7 @@ type recordEntry struct {
 	Seq      uint64        `json:"seq"`
 	Envelope []byte        `json:"envelope,omitempty"` // nil: only number and hash are known
 	Hash     []byte        `json:"hash"`
-	Taken    bool          `json:"taken,omitempty"`  // the network has accepted it; set for number 1 only
+	Accepted bool          `json:"taken,omitempty"`  // the network has accepted it; set for number 1 only
 	Earlier  []recordEntry `json:"before,omitempty"` // earlier items, the oldest first
 }
 
@@ -45,11 +45,11 @@ type recordEntry struct {
 const maxEarlier = 15
 
 // find returns the entry with a number, if its envelope is kept.
-func (l recordEntry) find(seq uint64) (recordEntry, bool) {
-	if i := slices.IndexFunc(l.Earlier, func(b recordEntry) bool { return b.Seq == seq }); i >= 0 {
-		return l.Earlier[i], len(l.Earlier[i].Envelope) > 0
+func (e recordEntry) find(seq uint64) (recordEntry, bool) {
+	if i := slices.IndexFunc(e.Earlier, func(other recordEntry) bool { return other.Seq == seq }); i >= 0 {
+		return e.Earlier[i], len(e.Earlier[i].Envelope) > 0
 	}
-	return l, l.Seq == seq && len(l.Envelope) > 0
+	return e, e.Seq == seq && len(e.Envelope) > 0
 }
 
 // A Signer signs items with a publisher's key. It is safe for concurrent use. Several processes may use one
@@ -165,15 +165,15 @@ func (s *Signer) Feeds() map[string]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	feeds := map[string]bool{}
-	for url, l := range s.record {
-		feeds[url] = l.everTaken()
+	for url, e := range s.record {
+		feeds[url] = e.everAccepted()
 	}
 	return feeds
 }
 
 // everTaken reports whether the network ever accepted an item of the feed. Before, nothing is signed after
 // number 1.
-func (l recordEntry) everTaken() bool { return l.Seq > 1 || l.Taken }
+func (e recordEntry) everAccepted() bool { return e.Seq > 1 || e.Accepted }
 
 // NextUnsent returns the envelope of the item that follows last, the network's last one, or nil if none was
 // signed. If the former key signed it, that item and all later ones are first signed again with the present
@@ -187,25 +187,25 @@ func (s *Signer) NextUnsent(url string, last Head, now time.Time) (envelope []by
 }
 
 func (s *Signer) nextUnsent(url string, last Head, now time.Time) ([]byte, error) {
-	l, ok := s.record[url].find(last.Seq + 1)
+	e, ok := s.record[url].find(last.Seq + 1)
 	if !ok {
 		return nil, nil
 	}
-	p, err := difference.OpenPublication(l.Envelope)
+	p, err := difference.OpenPublication(e.Envelope)
 	if err != nil {
-		return nil, fmt.Errorf("publisher's record: number %d of %s: %w", l.Seq, url, err)
+		return nil, fmt.Errorf("publisher's record: number %d of %s: %w", e.Seq, url, err)
 	}
 	if p.By(s.key.Public()) {
-		return l.Envelope, nil
+		return e.Envelope, nil
 	}
-	if last.Seq == 0 && s.record[url].everTaken() { // accepted items must not be signed again
+	if last.Seq == 0 && s.record[url].everAccepted() { // accepted items must not be signed again
 		return nil, fmt.Errorf("%w: what the network has of %s is not known yet", feedtree.ErrNotAccepted, url)
 	}
 	prev := p.Prev
 	if last.Seq > 0 {
 		prev = last.Hash
 	}
-	for seq := l.Seq; seq <= s.record[url].Seq; seq++ {
+	for seq := e.Seq; seq <= s.record[url].Seq; seq++ {
 		old, ok := s.record[url].find(seq)
 		if !ok {
 			break
@@ -221,8 +221,8 @@ func (s *Signer) nextUnsent(url string, last Head, now time.Time) ([]byte, error
 		}
 		prev = p.Hash
 	}
-	l, _ = s.record[url].find(last.Seq + 1)
-	return l.Envelope, nil
+	e, _ = s.record[url].find(last.Seq + 1)
+	return e.Envelope, nil
 }
 
 // Sign signs the next item of a feed, and returns when the item is in the record. last is the network's last
@@ -328,17 +328,17 @@ func (s *Signer) SignHeartbeat(url string, last Head, now time.Time) (envelope [
 // checkRecord returns the last item in the record. It returns ErrBehind if the network's last item
 // contradicts the record.
 func (s *Signer) checkRecord(url string, last Head) (seq uint64, hash feed.Hash, err error) {
-	l := s.record[url]
+	e := s.record[url]
 	switch {
-	case last.Seq > l.Seq:
-		return 0, hash, fmt.Errorf("%w: it has number %d of %s, and %s%s ends with %d: the record comes from an old backup, or somebody else has the key; if it comes from a backup, publish with --resume", ErrBehind, last.Seq, url, s.path, recordSuffix, l.Seq)
-	case last.Seq != 0 && last.Seq == l.Seq && string(l.Hash) != string(last.Hash[:]):
+	case last.Seq > e.Seq:
+		return 0, hash, fmt.Errorf("%w: it has number %d of %s, and %s%s ends with %d: the record comes from an old backup, or somebody else has the key; if it comes from a backup, publish with --resume", ErrBehind, last.Seq, url, s.path, recordSuffix, e.Seq)
+	case last.Seq != 0 && last.Seq == e.Seq && string(e.Hash) != string(last.Hash[:]):
 		return 0, hash, fmt.Errorf("%w: number %d of %s is not the item that was signed here: the record comes from an old backup, or somebody else has the key; if it comes from a backup, publish with --resume", ErrBehind, last.Seq, url)
 	}
-	if l.Seq == 0 {
+	if e.Seq == 0 {
 		return 0, hash, nil
 	}
-	return l.Seq, feed.Hash(l.Hash), nil
+	return e.Seq, feed.Hash(e.Hash), nil
 }
 
 // Resume continues from the network's last item, because the owner of the key has confirmed that it is right.
@@ -347,34 +347,34 @@ func (s *Signer) Resume(url string, last Head) error {
 		if last.Seq < s.record[url].Seq {
 			return nil
 		}
-		return s.addEntry(url, recordEntry{Seq: last.Seq, Hash: last.Hash[:], Taken: last.Seq > 0})
+		return s.addEntry(url, recordEntry{Seq: last.Seq, Hash: last.Hash[:], Accepted: last.Seq > 0})
 	})
 }
 
 // addEntry adds an entry to the record of a feed, or replaces the one with its number.
-func (s *Signer) addEntry(url string, l recordEntry) error {
+func (s *Signer) addEntry(url string, entry recordEntry) error {
 	old, had := s.record[url]
-	lines := slices.Clone(old.Earlier)
+	entries := slices.Clone(old.Earlier)
 	if had {
 		old.Earlier = nil
-		lines = append(lines, old)
+		entries = append(entries, old)
 	}
-	if i := slices.IndexFunc(lines, func(b recordEntry) bool { return b.Seq == l.Seq }); i >= 0 {
-		lines[i] = l
+	if i := slices.IndexFunc(entries, func(other recordEntry) bool { return other.Seq == entry.Seq }); i >= 0 {
+		entries[i] = entry
 	} else {
-		lines = append(lines, l)
+		entries = append(entries, entry)
 	}
-	last := lines[len(lines)-1]
-	last.Earlier = lines[max(0, len(lines)-1-maxEarlier) : len(lines)-1]
+	last := entries[len(entries)-1]
+	last.Earlier = entries[max(0, len(entries)-1-maxEarlier) : len(entries)-1]
 	return s.saveEntry(url, last)
 }
 
 // saveEntry writes the record with a new entry for a feed. An empty entry removes the feed. If the write
 // fails, the old record stays.
-func (s *Signer) saveEntry(url string, l recordEntry) error {
+func (s *Signer) saveEntry(url string, entry recordEntry) error {
 	was, had := s.record[url]
-	s.record[url] = l
-	if l.Seq == 0 {
+	s.record[url] = entry
+	if entry.Seq == 0 {
 		delete(s.record, url)
 	}
 	b, err := json.MarshalIndent(s.record, "", "  ")

@@ -29,18 +29,18 @@ func (u *UnsentError) Error() string {
 	if u.Earlier {
 		number += ", which was signed before,"
 	}
-	text := fmt.Sprintf("%s is signed, but nobody is known to have it (%v): it is kept in %s, and goes out with the next publish there, or by the node that runs with this key", number, u.Err, u.Record)
+	text := fmt.Sprintf("%s is signed, but nobody is known to have it (%v): it is kept in %s, and is sent with the next item published there, or by the node that runs with this key", number, u.Err, u.Record)
 	refused := errors.Is(u.Err, feedtree.ErrRefused)
 	switch {
 	case u.Dropped:
 		text = fmt.Sprintf("%s is not kept (%v): publish it again when the feed's document names the key", number, u.Err)
 	case refused:
-		text = fmt.Sprintf("%s is signed, and kept in %s, but not taken (%v): what is published there next has to wait for it", number, u.Record, u.Err)
+		text = fmt.Sprintf("%s is signed, and kept in %s, but not accepted (%v): the next item published there has to wait for it", number, u.Record, u.Err)
 	case !u.Earlier:
 		text += ": do not publish it again"
 	}
 	if u.Earlier {
-		text += ": what was to follow is not signed: publish it again"
+		text += ": the new item is not signed: publish it again"
 	}
 	return text
 }
@@ -55,13 +55,13 @@ func (s *Signer) push(p *difference.Publication, last Head, callerWaits, earlier
 	if p.Seq == 1 && (sendErr == nil || refused && callerWaits) {
 		// Whether the first item was accepted is only a hint, so a failure to note it is ignored.
 		_ = s.locked(func() error {
-			l := s.record[p.URL]
+			entry := s.record[p.URL]
 			switch {
-			case l.everTaken() || string(l.Hash) != string(p.Hash[:]): // another process has signed since
+			case entry.everAccepted() || string(entry.Hash) != string(p.Hash[:]): // another process has signed since
 				return nil
 			case !refused:
-				l.Taken = true
-				return s.saveEntry(p.URL, l)
+				entry.Accepted = true
+				return s.saveEntry(p.URL, entry)
 			case last.Seq > 0:
 				return nil
 			}
