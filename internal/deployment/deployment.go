@@ -54,10 +54,10 @@ type Arrival struct {
 // A View is the state of a deployment.
 type View struct {
 	Phase        string        // "running" once all clients have subscribed
-	Progress     float64       // of the phases before, 0 to 1
-	Running      time.Duration // time since then
+	Progress     float64       // of an earlier phase, 0 to 1
+	Running      time.Duration // time since all clients have subscribed
 	Total        Figures       // since measuring began
-	LastInterval Figures       // in the last polling interval, or since measuring began
+	LastInterval Figures       // in the last polling interval, or since measuring began if that is shorter
 	LastItem     *ItemTrace    // the last item that reached all its readers; nil: none yet
 }
 
