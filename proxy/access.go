@@ -94,7 +94,7 @@ func cookieName(r *http.Request) string {
 }
 
 // An Entrance is the answer of open.
-type Entrance struct {
+type OpenResponse struct {
 	URL string `json:"url"` // opens the pages in a browser, once
 }
 
@@ -111,12 +111,12 @@ func (s *Server) apiOpen(w http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	// Pages are not answered by the name of BaseURL.
-	return Entrance{s.keeper.entrance(scheme(r) + "://" + r.Host)}, nil
+	return OpenResponse{s.keeper.entrance(scheme(r) + "://" + r.Host)}, nil
 }
 
 // Entrance is an address below base, such as "http://127.0.0.1:8190", that opens the pages in a
 // browser once.
-func (s *Server) Entrance(base string) string { return s.keeper.entrance(base) }
+func (s *Server) OpenURL(base string) string { return s.keeper.entrance(base) }
 
 // enter gives a browser its cookie, and shows the start page.
 func (s *Server) enter(w http.ResponseWriter, r *http.Request) error {

@@ -12,7 +12,7 @@ import (
 // opened asks for an address that opens the pages, and returns what is behind the host.
 func (b *bench) opened() string {
 	b.Helper()
-	var e Entrance
+	var e OpenResponse
 	r := b.ask("POST", apiPath+"open", "Tidings", "1")
 	if err := json.Unmarshal([]byte(body(b.T, r)), &e); err != nil || r.StatusCode != 200 {
 		b.Fatalf("%d %v", r.StatusCode, err)

@@ -81,17 +81,17 @@ func (s *Server) api(w http.ResponseWriter, r *http.Request, path string) bool {
 }
 
 // Listed is the answer of list.
-type Listed struct {
+type ListResponse struct {
 	Channels []Channel `json:"channels"`
 }
 
 // Diagnosis is the answer of doctor.
-type Diagnosis struct {
+type DoctorResponse struct {
 	Findings []Finding `json:"findings"`
 }
 
 // Subscribed is the answer of subscribe and of unsubscribe, and URL the question.
-type Subscribed struct {
+type SubscribeMessage struct {
 	URL     string `json:"url"`
 	ReadURL string `json:"read_url,omitempty"`
 	// Advertised says that URL is not what was asked for, which is a page, but its feed.
@@ -99,16 +99,16 @@ type Subscribed struct {
 	// Already says that URL was subscribed to before.
 	Already bool `json:"already,omitempty"`
 	// Doubt says why it could not be seen whether there is a feed, or the page.
-	Doubt string `json:"doubt,omitempty"`
+	Warning string `json:"doubt,omitempty"`
 	// Least, in the question of subscribe, is what has to vouch for items to be shown:
 	// "publisher", or "" for whatever it is.
-	Least string `json:"least,omitempty"`
+	MinProvenance string `json:"least,omitempty"`
 	// Tags, in the question of subscribe, take the place of the subscription's tags; nil leaves those.
 	Tags []string `json:"tags,omitzero"`
 }
 
 // Fault is the answer of any of them when it went wrong.
-type Fault struct {
+type ErrorResponse struct {
 	Error   string   `json:"error"`
 	Choices []Choice `json:"choices,omitempty"` // of subscribe: one of them may have been meant
 }
@@ -118,7 +118,7 @@ func (s *Server) apiList(w http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	channels, err := s.list(r)
-	return Listed{channels}, err
+	return ListResponse{channels}, err
 }
 
 // list is the node's list by title, with addresses to read at.
@@ -130,8 +130,8 @@ func (s *Server) list(r *http.Request) ([]Channel, error) {
 	out := make([]Channel, len(channels)) // the node's own is not written to
 	for i, c := range channels {
 		c.ReadURL = s.ReadURL(s.base(r), c.URL)
-		if c.Former == nil {
-			c.Former = []FormerKey{}
+		if c.FormerKeys == nil {
+			c.FormerKeys = []FormerKey{}
 		}
 		if c.Tags == nil {
 			c.Tags = []string{}
@@ -152,8 +152,8 @@ func (s *Server) apiStatus(w http.ResponseWriter, r *http.Request) (any, error) 
 	if status.Addresses == nil {
 		status.Addresses = []string{}
 	}
-	if status.Refused == nil {
-		status.Refused = []Refused{}
+	if status.RejectedItems == nil {
+		status.RejectedItems = []RejectedItem{}
 	}
 	if status.Warnings == nil {
 		status.Warnings = []string{}
@@ -169,11 +169,11 @@ func (s *Server) apiDoctor(w http.ResponseWriter, r *http.Request) (any, error) 
 	if findings == nil {
 		findings = []Finding{}
 	}
-	return Diagnosis{findings}, err
+	return DoctorResponse{findings}, err
 }
 
 func (s *Server) apiSubscribe(w http.ResponseWriter, r *http.Request) (any, error) {
-	q, err := asked[Subscribed](w, r)
+	q, err := asked[SubscribeMessage](w, r)
 	if err != nil {
 		return nil, err
 	}
@@ -181,8 +181,8 @@ func (s *Server) apiSubscribe(w http.ResponseWriter, r *http.Request) (any, erro
 	if err != nil {
 		return nil, err
 	}
-	if q.Least != "" && q.Least != LeastPublisher && q.Least != LeastAny {
-		return nil, refuse(http.StatusBadRequest, "least must be %s or %s", LeastPublisher, LeastAny)
+	if q.MinProvenance != "" && q.MinProvenance != ProvenancePublisher && q.MinProvenance != ProvenanceAny {
+		return nil, refuse(http.StatusBadRequest, "least must be %s or %s", ProvenancePublisher, ProvenanceAny)
 	}
 	tags := tidyTags(q.Tags)
 	if err := checkTags(q.Tags); err != nil {
@@ -197,12 +197,12 @@ func (s *Server) apiSubscribe(w http.ResponseWriter, r *http.Request) (any, erro
 			return nil, err
 		}
 	}
-	if q.Least != "" {
+	if q.MinProvenance != "" {
 		p, err := s.publishing()
 		if err != nil {
 			return nil, err
 		}
-		if err := p.Require(r.Context(), done.URL, q.Least); err != nil {
+		if err := p.Require(r.Context(), done.URL, q.MinProvenance); err != nil {
 			return nil, err
 		}
 	}
@@ -218,12 +218,12 @@ func (s *Server) apiUnsubscribe(w http.ResponseWriter, r *http.Request) (any, er
 	if err := s.subs.Unsubscribe(r.Context(), address); err != nil {
 		return nil, err
 	}
-	return Subscribed{URL: address}, nil
+	return SubscribeMessage{URL: address}, nil
 }
 
 // question reads the address that a program asks about.
 func (s *Server) question(w http.ResponseWriter, r *http.Request) (string, error) {
-	q, err := asked[Subscribed](w, r)
+	q, err := asked[SubscribeMessage](w, r)
 	if err != nil {
 		return "", err
 	}
@@ -297,7 +297,7 @@ func bodyFault(err error) error {
 
 func (s *Server) failJSON(w http.ResponseWriter, err error) {
 	status, words := s.setFault(w, err)
-	fault := Fault{Error: words}
+	fault := ErrorResponse{Error: words}
 	if p, ok := errors.AsType[*instead](err); ok {
 		fault.Choices = p.choices
 	}

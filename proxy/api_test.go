@@ -31,7 +31,7 @@ func (b *bench) call(method, name, text string, v any) int {
 
 func TestProgramsSubscribeListAndUnsubscribe(t *testing.T) {
 	b := newBench(t)
-	var got Subscribed
+	var got SubscribeMessage
 	if status := b.call("POST", "subscribe", `{"url":" feed:`+rssURL+` "}`, &got); status != 200 {
 		t.Fatal(status)
 	}
@@ -42,7 +42,7 @@ func TestProgramsSubscribeListAndUnsubscribe(t *testing.T) {
 	if auto, ok := b.node.subscriptions()[rssURL]; !ok || auto {
 		t.Error("the subscription was not made by asking")
 	}
-	var listed Listed
+	var listed ListResponse
 	if status := b.call("GET", "list", "", &listed); status != 200 || len(listed.Channels) != 1 || listed.Channels[0].ReadURL != want {
 		t.Errorf("%d %+v", status, listed)
 	}
@@ -50,7 +50,7 @@ func TestProgramsSubscribeListAndUnsubscribe(t *testing.T) {
 	if status := b.call("POST", "unsubscribe", `{"url":"`+want+`"}`, &got); status != 200 || got.URL != rssURL || len(b.node.subscriptions()) != 0 {
 		t.Errorf("%d %+v", status, got)
 	}
-	var fault Fault
+	var fault ErrorResponse
 	if status := b.call("POST", "unsubscribe", `{"url":"`+rssURL+`"}`, &fault); status != 404 || fault.Error == "" {
 		t.Errorf("%d %+v", status, fault)
 	}
@@ -58,7 +58,7 @@ func TestProgramsSubscribeListAndUnsubscribe(t *testing.T) {
 
 func TestAddressesBeginAsConfigured(t *testing.T) {
 	b := newBench(t, func(c *Config) { c.BaseURL = "https://Feeds.example.org/" })
-	var got Subscribed
+	var got SubscribeMessage
 	b.call("POST", "subscribe", `{"url":"https://h.example/feed.xml"}`, &got)
 	if want := b.server.ReadURL("https://feeds.example.org", rssURL); got.ReadURL != want {
 		t.Errorf("%s, want %s", got.ReadURL, want)
@@ -74,7 +74,7 @@ func TestListHasTheKeysThatScriptsRelyOn(t *testing.T) {
 	b := newBench(t)
 	at := time.Date(2026, 11, 20, 11, 59, 30, 123456789, time.FixedZone("", 3600))
 	b.node.subscribed[rssURL] = false
-	b.node.channels[rssURL] = Channel{LastPoll: At(at), NextPoll: At(time.Time{})}
+	b.node.channels[rssURL] = Channel{LastPoll: OptionalTime(at), NextPoll: OptionalTime(time.Time{})}
 	var listed struct {
 		Channels []map[string]any `json:"channels"`
 	}
@@ -113,7 +113,7 @@ func TestEmptyAnswersAreEmptyLists(t *testing.T) {
 func TestTheDoctorIsHeard(t *testing.T) {
 	b := newBench(t)
 	b.node.findings = []Finding{{"problem", "the disk is full", "make room"}}
-	var d Diagnosis
+	var d DoctorResponse
 	if status := b.call("GET", "doctor", "", &d); status != 200 || !slices.Equal(d.Findings, b.node.findings) {
 		t.Errorf("%d %+v", status, d)
 	}
@@ -148,7 +148,7 @@ func TestRequestsOfProgramsAreChecked(t *testing.T) {
 		{"GET", "", "", "", 404},
 	} {
 		r := b.send(request(c.method, apiPath+c.name, strings.NewReader(c.text), "Tidings", "1", "Content-Type", c.kind))
-		var fault Fault
+		var fault ErrorResponse
 		text := body(t, r)
 		if err := json.Unmarshal([]byte(text), &fault); err != nil || fault.Error == "" || r.StatusCode != c.status {
 			t.Errorf("%s %s %s %.60q: %d %s", c.method, c.name, c.kind, c.text, r.StatusCode, text)
@@ -185,7 +185,7 @@ func TestListsAreExportedAndImported(t *testing.T) {
 	}
 	// What was handed out leads back to the same subscriptions.
 	clear(b.node.subscribed)
-	var result Imported
+	var result ImportResult
 	if status := b.call("POST", "opml", doc, &result); status != 200 || result.Subscribed != 3 || result.Already != 0 || len(result.Failed) != 0 || len(b.node.subscriptions()) != 3 {
 		t.Errorf("%d %+v: %v", status, result, b.node.subscriptions())
 	}
@@ -196,7 +196,7 @@ func TestListsAreExportedAndImported(t *testing.T) {
 	if status := b.call("POST", "opml", doc, &result); status != 200 || result.Subscribed != 3 || result.Already != 1 {
 		t.Errorf("%d %+v", status, result)
 	}
-	var fault Fault
+	var fault ErrorResponse
 	if status := b.call("POST", "opml", "<opml/>", &fault); status != 400 || fault.Error != "the list contains no feeds" {
 		t.Errorf("%d %+v", status, fault)
 	}
@@ -207,12 +207,12 @@ func TestFoldersOfListsAreTags(t *testing.T) {
 	doc := `<opml version="2.0"><head/><body>` +
 		`<outline text="News"><outline text="Deep"><outline xmlUrl="` + atomURL + `"/></outline><outline xmlUrl="` + rssURL + `"/></outline>` +
 		`<outline text="Other"><outline xmlUrl="` + rssURL + `"/></outline><outline xmlUrl="` + jsonURL + `"/></body></opml>`
-	var result Imported
+	var result ImportResult
 	if status := b.call("POST", "opml", doc, &result); status != 200 || result.Subscribed != 3 || len(result.Failed) != 0 {
 		t.Fatalf("%d %+v", status, result)
 	}
 	tags := func() map[string]string {
-		var listed Listed
+		var listed ListResponse
 		b.call("GET", "list", "", &listed)
 		of := map[string]string{}
 		for _, c := range listed.Channels {
@@ -232,7 +232,7 @@ func TestFoldersOfListsAreTags(t *testing.T) {
 		t.Errorf("tags %v, want %v, by\n%s", tags(), want, exported)
 	}
 	// Tags that somebody gives take the place of those; without any, they stay.
-	var done Subscribed
+	var done SubscribeMessage
 	b.call("POST", "subscribe", `{"url":"`+atomURL+`","tags":["  two\n words ","","two words"]}`, &done)
 	b.call("POST", "subscribe", `{"url":"`+rssURL+`"}`, &done)
 	want = map[string]string{atomURL: "two words", rssURL: "News Other", jsonURL: ""}
@@ -244,7 +244,7 @@ func TestFoldersOfListsAreTags(t *testing.T) {
 		`"` + strings.Repeat("x", maxTag+1) + `"`: "a tag has at most 256 bytes",
 		`"t"` + strings.Repeat(`,"t"`, maxTags):   "at most 16 tags, and these are 17",
 	} {
-		var fault Fault
+		var fault ErrorResponse
 		if status := b.call("POST", "subscribe", `{"url":"`+atomURL+`","tags":[`+bad+`]}`, &fault); status != 400 || !strings.Contains(fault.Error, why) {
 			t.Errorf("%d %q, want %q", status, fault.Error, why)
 		}
@@ -270,7 +270,7 @@ func TestListsComeBackAsTheyWent(t *testing.T) {
       </outline>
     </outline>`
 	b := newBench(t)
-	var result Imported
+	var result ImportResult
 	if status := b.call("POST", "opml", `<opml version="2.0"><body>`+list+`</body></opml>`, &result); status != 200 || result.Subscribed != 3 {
 		t.Fatalf("%d %+v", status, result)
 	}
@@ -339,7 +339,7 @@ func TestAddressesWithoutPasswords(t *testing.T) {
 
 func TestPasswordsOfListsAreNotSaid(t *testing.T) {
 	b := newBench(t)
-	var result Imported
+	var result ImportResult
 	b.call("POST", "opml", `<opml version="2.0"><body><outline xmlUrl="https://me:secret@h.example/feed"/></body></opml>`, &result)
 	if len(result.Failed) != 1 || result.Failed[0].URL != "https://…@h.example/feed" || strings.Contains(result.Failed[0].Error, "secret") {
 		t.Errorf("%+v", result)
@@ -351,7 +351,7 @@ func TestAddressesOfOtherNodesAreUnwrapped(t *testing.T) {
 	token := minter("another node's secret").token(atomURL)
 	const old = "https://nas.example/f/00112233445566778899aabbccddeeff/https://h.example/old"
 	b.node.Subscribe(t.Context(), old, false)
-	b.node.looks["page+https://h.example/"] = Look{Page: true}
+	b.node.looks["page+https://h.example/"] = Inspection{Page: true}
 	for given, want := range map[string]string{
 		"http://127.0.0.1:8191/f/" + token + "/" + atomURL:                            atomURL,
 		"https://nas.example/f/" + token + "/" + atomURL:                              atomURL,
@@ -366,7 +366,7 @@ func TestAddressesOfOtherNodesAreUnwrapped(t *testing.T) {
 		"https://web.example/https://h.example/feed.xml": "https://web.example/https://h.example/feed.xml",
 		old: old,
 	} {
-		var done Subscribed
+		var done SubscribeMessage
 		if b.call("POST", "subscribe", `{"url":"`+given+`"}`, &done); done.URL != want {
 			t.Errorf("%s\nsubscribed to %s\nnot to        %s", given, done.URL, want)
 		}
@@ -384,7 +384,7 @@ func TestAddressesOfOtherSchemesAreNamedAsSuch(t *testing.T) {
 		"localhost:8080":          "",
 		"example.org/a:b":         "",
 	} {
-		var fault Fault
+		var fault ErrorResponse
 		if b.call("POST", "subscribe", `{"url":"`+address+`"}`, &fault); fault.Error != want {
 			t.Errorf("%s: %q, want %q", address, fault.Error, want)
 		}
@@ -416,8 +416,8 @@ func TestNamesThatAreNoHostsOfTheWebNeedAScheme(t *testing.T) {
 		"feed:https://hello/a.xml": "",
 	} {
 		b := newBench(t)
-		b.node.looks["page+https://example.org/a"] = Look{Page: true}
-		var fault Fault
+		b.node.looks["page+https://example.org/a"] = Inspection{Page: true}
+		var fault ErrorResponse
 		status := b.call("POST", "subscribe", `{"url":"`+address+`"}`, &fault)
 		if fault.Error != want || (want == "") != (status == 200) {
 			t.Errorf("%s: %d %q, want %q", address, status, fault.Error, want)
@@ -435,7 +435,7 @@ func TestAnAddressOfThisMachineWithoutASchemeIsHTTP(t *testing.T) {
 		"localhost.example.org/feed": "https://localhost.example.org/feed",
 	} {
 		b := newBench(t)
-		var done Subscribed
+		var done SubscribeMessage
 		if status := b.call("POST", "subscribe", `{"url":"`+typed+`"}`, &done); status != 200 || done.URL != want {
 			t.Errorf("%s: %d %q, want %q", typed, status, done.URL, want)
 		}
@@ -447,7 +447,7 @@ func TestAnImportSaysWhatFailed(t *testing.T) {
 	b.node.room = 2
 	doc := `<opml version="2.0"><head/><body><outline text="folder"><outline xmlUrl="` + rssURL + `"/><outline xmlUrl="feed:` + rssURL + `"/></outline>` +
 		`<outline xmlUrl="ftp://h.example/"/><outline xmlUrl="` + jsonURL + `"/></body></opml>`
-	var result Imported
+	var result ImportResult
 	if status := b.call("POST", "opml", doc, &result); status != 200 || result.Subscribed != 2 || len(result.Failed) != 1 || result.Failed[0].URL != "ftp://h.example/" {
 		t.Errorf("%d %+v", status, result)
 	}

@@ -85,20 +85,20 @@ func browser(t *testing.T) context.Context {
 func busy(t *testing.T) *bench {
 	b := newBench(t, func(c *Config) {
 		c.Notice = func() Notice {
-			return Notice{Title: "A demo", Words: "A network on this machine.", Head: []string{"", "alone", "together"}, Rows: [][]string{{"seen after", "10 s", "0.7 s"}}, Footer: []string{"And then?"}}
+			return Notice{Title: "A demo", Text: "A network on this machine.", Head: []string{"", "alone", "together"}, Rows: [][]string{{"seen after", "10 s", "0.7 s"}}, Footer: []string{"And then?"}}
 		}
 	})
 	gone := "https://h.example/gone?with=a&very=" + strings.Repeat("long", 20)
 	for _, address := range []string{rssURL, atomURL, jsonURL, gone} {
 		b.node.Subscribe(t.Context(), address, address == jsonURL)
 	}
-	b.node.looks[choiceURL] = Look{Page: true, Feeds: []Choice{
+	b.node.looks[choiceURL] = Inspection{Page: true, Feeds: []Choice{
 		{URL: "https://page.example/posts.xml", Title: "Posts of the page", Kind: KindFeed},
 		{URL: "https://page.example/comments/" + strings.Repeat("long", 20), Kind: KindFeed},
 	}}
 	rtt, soon, rank := 12.4, 21.0, 1
-	b.node.channels[rssURL] = Channel{State: StateOK, Subscribers: 3, Pollers: 2, Key: place(26), DetectionExpectedS: &soon, NextPoll: At(b.clock.Add(time.Minute)), LastPoll: At(b.clock.Add(-time.Hour)), Rank: &rank, Why: "two members poll it in turns"}
-	b.node.channels[gone] = Channel{State: "gone", Error: "poll " + gone + ": 410 Gone", Since: At(b.clock.Add(-72 * time.Hour))}
+	b.node.channels[rssURL] = Channel{State: StateOK, Subscribers: 3, Pollers: 2, Key: place(26), DetectionExpectedS: &soon, NextPoll: OptionalTime(b.clock.Add(time.Minute)), LastPoll: OptionalTime(b.clock.Add(-time.Hour)), Rank: &rank, Why: "two members poll it in turns"}
+	b.node.channels[gone] = Channel{State: "gone", Error: "poll " + gone + ": 410 Gone", Since: OptionalTime(b.clock.Add(-72 * time.Hour))}
 	b.node.status.Warnings = []string{"The clock is 3 minutes behind."}
 	b.node.status.Addresses = []string{"/ip4/203.0.113.7/udp/4801/quic-v1/p2p/12D3KooW" + strings.Repeat("long", 10)}
 	b.node.network = Network{Name: "town", EstimateN: 8, Members: []Member{
@@ -115,7 +115,7 @@ func TestPagesInABrowser(t *testing.T) {
 	b := busy(t)
 	served := httptest.NewServer(pressed(b.server))
 	defer served.Close()
-	if err := chromedp.Do(ctx, chromedp.Navigate(b.server.Entrance(served.URL))); err != nil {
+	if err := chromedp.Do(ctx, chromedp.Navigate(b.server.OpenURL(served.URL))); err != nil {
 		t.Fatal(err)
 	}
 	axe := axeCore(t)
@@ -237,7 +237,7 @@ func TestChannelsByKeyboardInABrowser(t *testing.T) {
 	served := httptest.NewServer(b.server)
 	defer served.Close()
 	steps := []chromedp.Action[chromedp.Void]{
-		chromedp.Navigate(b.server.Entrance(served.URL)),
+		chromedp.Navigate(b.server.OpenURL(served.URL)),
 		chromedp.Navigate(served.URL + "/channels"),
 		chromedp.Focus(`th a[href*="sort=readers"]`), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(`th[aria-sort="ascending"] a[href*="sort=-readers"]`),
 		chromedp.Focus(`input[name="filter"]`), chromedp.KeyEvent("json" + kb.Enter), chromedp.WaitNotPresent(`a[href*="gone"]`),

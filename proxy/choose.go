@@ -11,12 +11,12 @@ import (
 )
 
 // A Look is what somebody finds at an address who looks before he subscribes.
-type Look struct {
+type Inspection struct {
 	Feed  bool     // there is one at the address itself
 	Page  bool     // a page of text, whose changes can be followed
 	Feeds []Choice // that it advertises; none: it does not, or it is a feed
-	Why   string   // what the document is in place of a feed, for people; "": it is one, or a page was asked for
-	Doubt string   // why what is there may not be the page that was asked for; "": it seems to be
+	NotFeedReason   string   // what the document is in place of a feed, for people; "": it is one, or a page was asked for
+	Warning string   // why what is there may not be the page that was asked for; "": it seems to be
 }
 
 // A Choice is what can be subscribed to at an address.
@@ -54,9 +54,9 @@ type instead struct {
 func (i *instead) Error() string { return i.words }
 
 // insteadOfFeed is for who takes a page for a feed that does not have just one feed.
-func insteadOfFeed(address string, look Look) *instead {
+func insteadOfFeed(address string, look Inspection) *instead {
 	feeds, i := len(look.Feeds), &instead{choices: look.Feeds}
-	why := cmp.Or(look.Why, ErrNotFeed.Error())
+	why := cmp.Or(look.NotFeedReason, ErrNotFeed.Error())
 	if look.Page {
 		i.choices = append(i.choices, Choice{URL: feed.Page(address), Kind: KindPage})
 	}
@@ -76,7 +76,7 @@ func insteadOfFeed(address string, look Look) *instead {
 }
 
 // insteadOfPage is for who takes a feed for a page, or a document that has no text to follow.
-func insteadOfPage(document string, look Look) *instead {
+func insteadOfPage(document string, look Inspection) *instead {
 	switch feeds := len(look.Feeds); {
 	case look.Feed:
 		return &instead{"a feed, not a page", []Choice{{URL: document, Kind: KindFeed}}}
@@ -90,7 +90,7 @@ func insteadOfPage(document string, look Look) *instead {
 // subscribe subscribes to an address, or to the one feed that the page there advertises. If there is something else
 // to choose, the error is an *instead. What surely is nothing to follow is not subscribed to. A subscription that
 // stands is looked at again only while nothing of it has been read.
-func (s *Server) subscribe(ctx context.Context, address string) (done Subscribed, err error) {
+func (s *Server) subscribe(ctx context.Context, address string) (done SubscribeMessage, err error) {
 	looking, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	done.URL = address
@@ -101,12 +101,12 @@ func (s *Server) subscribe(ctx context.Context, address string) (done Subscribed
 		done.URL, doubt, err = s.choose(looking, address)
 	}
 	if err != nil {
-		return Subscribed{}, err
+		return SubscribeMessage{}, err
 	}
 	if done.Advertised = done.URL != address; doubt != nil {
-		done.Doubt = line(doubt.Error())
-		if t, ok := errors.AsType[*Trouble](doubt); ok {
-			done.Doubt = line(t.Words)
+		done.Warning = line(doubt.Error())
+		if t, ok := errors.AsType[*ReadError](doubt); ok {
+			done.Warning = line(t.Reason)
 		}
 	}
 	return done, s.subs.Subscribe(ctx, done.URL, false)
@@ -115,7 +115,7 @@ func (s *Server) subscribe(ctx context.Context, address string) (done Subscribed
 // choose looks at an address and returns what to subscribe to. Doubt says why nothing can be seen there now.
 func (s *Server) choose(ctx context.Context, address string) (to string, doubt, err error) {
 	document, isPage := feed.AtOrigin(address)
-	look, err := s.subs.Look(ctx, address)
+	look, err := s.subs.Inspect(ctx, address)
 	switch {
 	case err != nil && vain(err):
 		return "", nil, fmt.Errorf("%w; not subscribed", err)
@@ -123,8 +123,8 @@ func (s *Server) choose(ctx context.Context, address string) (to string, doubt, 
 		return address, err, nil
 	case isPage && (look.Feed || !look.Page):
 		return "", nil, insteadOfPage(document, look)
-	case isPage && look.Doubt != "":
-		return address, errors.New(look.Doubt), nil
+	case isPage && look.Warning != "":
+		return address, errors.New(look.Warning), nil
 	case isPage || look.Feed:
 		return address, nil, nil
 	case len(look.Feeds) == 1 && s.lives(ctx, look.Feeds[0].URL):
@@ -148,7 +148,7 @@ func (s *Server) standing(ctx context.Context, address string) (already bool, do
 		case c.Items == 0 && c.Failing() && c.Error != "":
 			doubt = errors.New(c.Error)
 		case c.State == StateNew: // no poll has told anything yet
-			_, doubt = s.subs.Look(ctx, address)
+			_, doubt = s.subs.Inspect(ctx, address)
 		}
 		return !c.Auto, doubt, nil
 	}
@@ -157,7 +157,7 @@ func (s *Server) standing(ctx context.Context, address string) (already bool, do
 
 // vain says whether what was seen at an address leaves nothing to subscribe to.
 func vain(err error) bool {
-	for _, is := range []error{ErrNotFeed, ErrNotPage, ErrRefused, ErrNotFound, ErrGone} {
+	for _, is := range []error{ErrNotFeed, ErrNotPage, ErrForbidden, ErrNotFound, ErrGone} {
 		if errors.Is(err, is) {
 			return true
 		}
@@ -168,6 +168,6 @@ func vain(err error) bool {
 // lives says whether there is a feed where a page says so: some have not been there for years. One of
 // which nothing can be seen now is believed.
 func (s *Server) lives(ctx context.Context, address string) bool {
-	look, err := s.subs.Look(ctx, address)
+	look, err := s.subs.Inspect(ctx, address)
 	return err != nil || look.Feed
 }

@@ -14,18 +14,18 @@ import (
 var (
 	ErrNotFeed     = errors.New("not a feed")                       // the origin answered with something else
 	ErrNotPage     = errors.New("not a page with text")             // the same of a page
-	ErrRefused     = errors.New("this address may not be polled")   // private addresses, denied hosts
+	ErrForbidden     = errors.New("this address may not be polled")   // private addresses, denied hosts
 	ErrNotFound    = errors.New("does not exist")                   // 404
 	ErrGone        = errors.New("gone for good")                    // 410
 	ErrUnreachable = errors.New("the web server cannot be reached") // and no copy of it
 	ErrTimeout     = errors.New("the web server is too slow")       // and no copy of it
 	ErrBusy        = errors.New("try again later")                  // limits of the origin, or the node's
 	ErrFull        = errors.New("no space left")                    // subscriptions, or the disk
-	ErrUnknown     = errors.New("there is no such subscription")    // Unsubscribe
-	ErrUnpublished = errors.New("not published")                    // Push, Write: refused; the words say why
-	ErrUntaken     = errors.New("not published yet")                // Push, Write: nobody has taken it, or what comes before it
-	ErrItem        = errors.New("this cannot be published")         // Push, Write: whoever is asked
-	ErrLarge       = errors.New("too large to publish")             // Write
+	ErrNoSubscription     = errors.New("there is no such subscription")    // Unsubscribe
+	ErrRejected = errors.New("not published")                    // Push, Write: refused; the words say why
+	ErrPending     = errors.New("not published yet")                // Push, Write: nobody has taken it, or what comes before it
+	ErrInvalidItem        = errors.New("this cannot be published")         // Push, Write: whoever is asked
+	ErrTooLarge       = errors.New("too large to publish")             // Write
 	ErrJoining     = errors.New(`the node has not found its network yet, and keeps looking for it: see "tidings doctor"`)
 	errStopping    = errors.New("the node is shutting down") // the server's own
 )
@@ -38,13 +38,13 @@ var statuses = []struct {
 	status int
 }{
 	{ErrQuery, http.StatusBadRequest},
-	{ErrItem, http.StatusBadRequest},
-	{ErrLarge, http.StatusRequestEntityTooLarge},
-	{ErrRefused, http.StatusForbidden},
+	{ErrInvalidItem, http.StatusBadRequest},
+	{ErrTooLarge, http.StatusRequestEntityTooLarge},
+	{ErrForbidden, http.StatusForbidden},
 	{ErrNoKey, http.StatusForbidden},
-	{ErrUnpublished, http.StatusConflict},
+	{ErrRejected, http.StatusConflict},
 	{ErrNotFound, http.StatusNotFound},
-	{ErrUnknown, http.StatusNotFound},
+	{ErrNoSubscription, http.StatusNotFound},
 	{ErrGone, http.StatusGone},
 	{ErrNotFeed, http.StatusBadGateway},
 	{ErrNotPage, http.StatusBadGateway},
@@ -52,7 +52,7 @@ var statuses = []struct {
 	{ErrTimeout, http.StatusGatewayTimeout},
 	{context.DeadlineExceeded, http.StatusGatewayTimeout},
 	{ErrBusy, http.StatusServiceUnavailable},
-	{ErrUntaken, http.StatusServiceUnavailable},
+	{ErrPending, http.StatusServiceUnavailable},
 	{context.Canceled, http.StatusServiceUnavailable},
 	{ErrJoining, http.StatusServiceUnavailable},
 	{errStopping, http.StatusServiceUnavailable},
@@ -60,25 +60,25 @@ var statuses = []struct {
 }
 
 // A Trouble is the error of an address that cannot be read.
-type Trouble struct {
+type ReadError struct {
 	URL   string
 	Kind  error  // one of those above
-	Words string // why
+	Reason string // why
 }
 
 // Error is a sentence about the address.
-func (t *Trouble) Error() string {
+func (t *ReadError) Error() string {
 	switch {
 	case errors.Is(t.Kind, ErrGone):
-		return t.URL + " is " + t.Words
+		return t.URL + " is " + t.Reason
 	case errors.Is(t.Kind, ErrNotFound):
-		return t.URL + " " + t.Words
+		return t.URL + " " + t.Reason
 	}
-	return t.URL + ": " + t.Words
+	return t.URL + ": " + t.Reason
 }
 
 // Unwrap returns the kind.
-func (t *Trouble) Unwrap() error { return t.Kind }
+func (t *ReadError) Unwrap() error { return t.Kind }
 
 // A refusal is an error of the reader's own request.
 type refusal struct {

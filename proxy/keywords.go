@@ -32,9 +32,9 @@ type Keywords interface {
 	// Watches returns them all, or as many as can be looked at.
 	Watches(ctx context.Context) ([]Watch, error)
 	// Watched returns the feed of a subscription as it is now, ErrUnknown if there is none.
-	Watched(ctx context.Context, number uint32) (Matched, error)
+	Watched(ctx context.Context, number uint32) (MatchedFeed, error)
 	// Short says what of new articles is not kept for now, and why; "" if all is.
-	Short() string
+	Shortage() string
 }
 
 // A Watch is a keyword subscription.
@@ -47,7 +47,7 @@ type Watch struct {
 }
 
 // Matched is the feed of a keyword subscription.
-type Matched struct {
+type MatchedFeed struct {
 	Articles []uint32 // their numbers, the newest first; feeds with equal ones are equal
 	// Read returns the articles, each of which says what it says, and from where. It may be called
 	// once.
@@ -121,7 +121,7 @@ func (s *Server) keywordFeed(w http.ResponseWriter, r *http.Request, path string
 	within, cancel := context.WithTimeout(r.Context(), readWithin)
 	defer cancel()
 	m, err := s.config.Keywords.Watched(within, number)
-	if errors.Is(err, ErrUnknown) {
+	if errors.Is(err, ErrNoSubscription) {
 		return refuse(http.StatusGone, "this search has ended")
 	}
 	if err != nil {
@@ -158,7 +158,7 @@ func tagOf(self string, articles []uint32) string {
 }
 
 // renderKeywords writes a keyword feed.
-func (s *Server) renderKeywords(ctx context.Context, t target, token, tag string, m Matched) (*rendition, error) {
+func (s *Server) renderKeywords(ctx context.Context, t target, token, tag string, m MatchedFeed) (*rendition, error) {
 	select {
 	case s.rendering <- struct{}{}:
 		defer func() { <-s.rendering }()
@@ -211,34 +211,34 @@ func (s *Server) WatchURL(base string, number uint32) string {
 }
 
 // Watching is the answer of watches, and of watch and unwatch with one.
-type Watching struct {
+type WatchResponse struct {
 	Watches []Watch `json:"watches"`
 	// On says what articles are matched.
-	On string `json:"on"`
+	Scope string `json:"on"`
 	// Nothing says that these are none.
-	Nothing bool `json:"nothing,omitempty"`
+	ScopeEmpty bool `json:"nothing,omitempty"`
 	// Kept is how many articles a feed has at most.
-	Kept int `json:"kept"`
+	MaxArticles int `json:"kept"`
 	// Short says what of new articles is not kept for now, and why.
-	Short string `json:"short,omitempty"`
+	Shortage string `json:"short,omitempty"`
 	// Trial, of what was just watched, is what it would have matched of late.
-	Trial *Trial `json:"trial,omitempty"`
+	Preview *PreviewResult `json:"trial,omitempty"`
 }
 
 // watching says what keyword subscriptions are matched with.
-func (s *Server) watching(ctx context.Context, of []Watch) (Watching, error) {
-	w := Watching{Watches: of, On: "all feeds and pages of the network", Kept: s.config.Kept, Short: s.config.Keywords.Short()}
+func (s *Server) watching(ctx context.Context, of []Watch) (WatchResponse, error) {
+	w := WatchResponse{Watches: of, Scope: "all feeds and pages of the network", MaxArticles: s.config.MaxArticles, Shortage: s.config.Keywords.Shortage()}
 	if s.config.Filter {
 		return w, nil
 	}
 	channels, err := s.subs.List(ctx)
 	switch n := len(channels); n {
 	case 0:
-		w.On, w.Nothing = "the feeds and pages that this node subscribes to (none yet)", true
+		w.Scope, w.ScopeEmpty = "the feeds and pages that this node subscribes to (none yet)", true
 	case 1:
-		w.On = "the feed or page that this node subscribes to"
+		w.Scope = "the feed or page that this node subscribes to"
 	default:
-		w.On = fmt.Sprintf("the %d feeds and pages that this node subscribes to", n)
+		w.Scope = fmt.Sprintf("the %d feeds and pages that this node subscribes to", n)
 	}
 	return w, err
 }
@@ -258,7 +258,7 @@ func (s *Server) apiWatch(w http.ResponseWriter, r *http.Request) (any, error) {
 	}
 	watch.ReadURL = s.WatchURL(s.base(r), watch.Number)
 	answer, err := s.watching(r.Context(), []Watch{watch})
-	answer.Trial = p.trial(s.config.Kept)
+	answer.Preview = p.trial(s.config.MaxArticles)
 	return answer, err
 }
 
@@ -294,7 +294,7 @@ func (s *Server) unwatch(ctx context.Context, text string) (ended []Watch, err e
 			continue
 		}
 		err = s.config.Keywords.Unwatch(ctx, w.Number)
-		if errors.Is(err, ErrUnknown) {
+		if errors.Is(err, ErrNoSubscription) {
 			continue // somebody else has just ended it
 		}
 		if err != nil {

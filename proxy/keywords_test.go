@@ -38,7 +38,7 @@ func (s *shelf) Preview(_ context.Context, text string) (Preview, error) {
 		return Preview{}, ErrQuery
 	}
 	return Preview{
-		Query: text, Time: 7 * 24 * time.Hour, Of: 1000, Matching: len(text), PerDay: float64(len(text)) / 7, // so that each letter makes it more
+		Query: text, Period: 7 * 24 * time.Hour, Articles: 1000, Matching: len(text), PerDay: float64(len(text)) / 7, // so that each letter makes it more
 		Entries: []feed.Entry{{At: time.Unix(1.7e9, 0), Said: &feed.Meaning{Title: "<i>It</i>", Link: "javascript:x()"}, Source: &feed.Source{Title: "X & Y"}}},
 	}, nil
 }
@@ -48,7 +48,7 @@ func (s *shelf) Unwatch(_ context.Context, number uint32) error {
 	defer s.mu.Unlock()
 	i := slices.IndexFunc(s.watches, func(w Watch) bool { return w.Number == number })
 	if i < 0 {
-		return ErrUnknown
+		return ErrNoSubscription
 	}
 	s.watches = slices.Delete(s.watches, i, i+1)
 	return nil
@@ -62,12 +62,12 @@ func (s *shelf) Watches(context.Context) ([]Watch, error) {
 	return slices.Clone(s.watches), nil
 }
 
-func (s *shelf) Watched(_ context.Context, number uint32) (m Matched, err error) {
+func (s *shelf) Watched(_ context.Context, number uint32) (m MatchedFeed, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := slices.IndexFunc(s.watches, func(w Watch) bool { return w.Number == number })
 	if i < 0 {
-		return m, ErrUnknown
+		return m, ErrNoSubscription
 	}
 	for at := range s.of[number] {
 		m.Articles = append(m.Articles, uint32(len(s.of[number])-at))
@@ -85,10 +85,10 @@ func TestAKeywordFeedIsReadByItsAddress(t *testing.T) {
 	k := &shelf{of: map[uint32][]feed.Entry{}}
 	b := newBench(t, func(c *Config) { c.Keywords, c.BaseURL = k, "http://nas.example" })
 	var answer struct {
-		Watching
-		Fault
+		WatchResponse
+		ErrorResponse
 	}
-	if status := b.call("POST", "watch", `{"query":"solar <b>"}`, &answer); status != 200 || len(answer.Watches) != 1 || answer.On == "" {
+	if status := b.call("POST", "watch", `{"query":"solar <b>"}`, &answer); status != 200 || len(answer.Watches) != 1 || answer.Scope == "" {
 		t.Fatalf("%d %+v", status, answer)
 	}
 	address, ok := strings.CutPrefix(answer.Watches[0].ReadURL, "http://nas.example/k/")
@@ -149,7 +149,7 @@ func TestAKeywordFeedIsReadByItsAddress(t *testing.T) {
 // A search that has no articles yet was updated when it began, and not in 1970.
 func TestAnEmptyKeywordFeedWasUpdatedWhenItBegan(t *testing.T) {
 	b := newBench(t, func(c *Config) { c.Keywords = &shelf{} })
-	var answer Watching
+	var answer WatchResponse
 	if status := b.call("POST", "watch", `{"query":"solar"}`, &answer); status != 200 {
 		t.Fatal(status)
 	}
@@ -166,31 +166,31 @@ func TestAnEmptyKeywordFeedWasUpdatedWhenItBegan(t *testing.T) {
 // match where nothing is subscribed to; what was watched several times ends as a whole.
 func TestWhoWatchesIsToldWhatToExpect(t *testing.T) {
 	k := &shelf{of: map[uint32][]feed.Entry{}}
-	b := newBench(t, func(c *Config) { c.Keywords, c.Kept = k, 25 })
+	b := newBench(t, func(c *Config) { c.Keywords, c.MaxArticles = k, 25 })
 	var answer struct {
-		Watching
-		Fault
+		WatchResponse
+		ErrorResponse
 	}
-	watch := func(query string) *Trial {
+	watch := func(query string) *PreviewResult {
 		t.Helper()
-		if status := b.call("POST", "watch", `{"query":"`+query+`"}`, &answer); status != 200 || answer.Trial == nil || answer.Kept != 25 {
+		if status := b.call("POST", "watch", `{"query":"`+query+`"}`, &answer); status != 200 || answer.Preview == nil || answer.MaxArticles != 25 {
 			t.Fatalf("%d %+v", status, answer)
 		}
-		return answer.Trial
+		return answer.Preview
 	}
-	if got := watch("solar"); got.General || got.Warning != "" || got.PerDay == nil || got.Says != "5 of 1000 articles of the last 7 days match: less than one a day" {
+	if got := watch("solar"); got.TooGeneral || got.Warning != "" || got.PerDay == nil || got.Summary != "5 of 1000 articles of the last 7 days match: less than one a day" {
 		t.Errorf("%+v", got)
 	}
-	if got := watch(strings.Repeat("a", 51)); !got.General || !strings.Contains(got.Warning, "newest 25") {
+	if got := watch(strings.Repeat("a", 51)); !got.TooGeneral || !strings.Contains(got.Warning, "newest 25") {
 		t.Errorf("%+v", got)
 	}
-	if !answer.Nothing || !strings.Contains(answer.On, "none yet") {
+	if !answer.ScopeEmpty || !strings.Contains(answer.Scope, "none yet") {
 		t.Errorf("%+v", answer)
 	}
-	var subscribed Subscribed
+	var subscribed SubscribeMessage
 	b.call("POST", "subscribe", `{"url":"`+rssURL+`"}`, &subscribed)
-	answer.Nothing = false // which it would not say
-	if watch("solar"); answer.Nothing || !strings.Contains(answer.On, "the feed or page that") {
+	answer.ScopeEmpty = false // which it would not say
+	if watch("solar"); answer.ScopeEmpty || !strings.Contains(answer.Scope, "the feed or page that") {
 		t.Errorf("%+v", answer)
 	}
 	if status := b.call("POST", "unwatch", `{"query":"solar"}`, &answer); status != 200 || len(answer.Watches) != 2 || len(k.watches) != 1 {
@@ -210,16 +210,16 @@ func TestTrials(t *testing.T) {
 		says    string
 		general bool
 	}{
-		{Preview{Time: 7 * day}, "no articles arrived in the last 7 days, so the number of matches is not known yet", false},
-		{Preview{Time: 10 * time.Minute, Of: 80, Matching: 5}, "5 of 80 articles of the last 10 min match; it is too early to say how many match in a day", false},
-		{Preview{Time: 10 * time.Minute, Of: 900, Matching: 101}, "101 of 900 articles of the last 10 min match; it is too early to say how many match in a day", true},
-		{Preview{Time: 10 * time.Minute, Of: 1000, Matching: 51}, "51 of 1000 articles of the last 10 min match; it is too early to say how many match in a day", true},
-		{Preview{Time: 2 * time.Hour, Of: 80, Matching: 8, PerDay: 96}, "8 of 80 articles of the last 2 h match: about 96 a day", false},
-		{Preview{Time: 2 * time.Hour, Of: 80, Matching: 9, PerDay: 108}, "9 of 80 articles of the last 2 h match: about 108 a day", true},
-		{Preview{Time: day, Of: 7}, "0 of 7 articles of the last 24 h match: less than one a day", false},
-		{Preview{Time: day, Of: 1, Matching: 1, PerDay: 1}, "1 of 1 article of the last 24 h match: about 1 a day", false},
+		{Preview{Period: 7 * day}, "no articles arrived in the last 7 days, so the number of matches is not known yet", false},
+		{Preview{Period: 10 * time.Minute, Articles: 80, Matching: 5}, "5 of 80 articles of the last 10 min match; it is too early to say how many match in a day", false},
+		{Preview{Period: 10 * time.Minute, Articles: 900, Matching: 101}, "101 of 900 articles of the last 10 min match; it is too early to say how many match in a day", true},
+		{Preview{Period: 10 * time.Minute, Articles: 1000, Matching: 51}, "51 of 1000 articles of the last 10 min match; it is too early to say how many match in a day", true},
+		{Preview{Period: 2 * time.Hour, Articles: 80, Matching: 8, PerDay: 96}, "8 of 80 articles of the last 2 h match: about 96 a day", false},
+		{Preview{Period: 2 * time.Hour, Articles: 80, Matching: 9, PerDay: 108}, "9 of 80 articles of the last 2 h match: about 108 a day", true},
+		{Preview{Period: day, Articles: 7}, "0 of 7 articles of the last 24 h match: less than one a day", false},
+		{Preview{Period: day, Articles: 1, Matching: 1, PerDay: 1}, "1 of 1 article of the last 24 h match: about 1 a day", false},
 	} {
-		if got := test.preview.trial(10); got.Says != test.says || got.General != test.general || (got.Warning != "") != test.general {
+		if got := test.preview.trial(10); got.Summary != test.says || got.TooGeneral != test.general || (got.Warning != "") != test.general {
 			t.Errorf("%+v: %+v", test.preview, got)
 		}
 	}

@@ -28,7 +28,7 @@ type memory struct {
 	findings   []Finding
 	channels   map[string]Channel // what List says besides
 	network    Network
-	looks      map[string]Look
+	looks      map[string]Inspection
 	unseen     map[string]error // by Look
 }
 
@@ -40,7 +40,7 @@ type source struct {
 
 func newMemory(now func() time.Time) *memory {
 	return &memory{
-		now: now, sources: map[string]source{}, subscribed: map[string]bool{}, channels: map[string]Channel{}, looks: map[string]Look{}, unseen: map[string]error{}, room: 1000,
+		now: now, sources: map[string]source{}, subscribed: map[string]bool{}, channels: map[string]Channel{}, looks: map[string]Inspection{}, unseen: map[string]error{}, room: 1000,
 		status: Status{ID: "a1", PeerID: "12D3", Network: "test", State: "ok", Scheme: "bound"},
 	}
 }
@@ -113,7 +113,7 @@ func (m *memory) Unsubscribe(ctx context.Context, url string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, ok := m.subscribed[url]; !ok {
-		return fmt.Errorf("unsubscribe from %s: %w", url, ErrUnknown)
+		return fmt.Errorf("unsubscribe from %s: %w", url, ErrNoSubscription)
 	}
 	delete(m.subscribed, url)
 	return nil
@@ -123,7 +123,7 @@ func (m *memory) Describe(ctx context.Context, url string, d Description) error 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, ok := m.subscribed[url]; !ok {
-		return fmt.Errorf("describe %s: %w", url, ErrUnknown)
+		return fmt.Errorf("describe %s: %w", url, ErrNoSubscription)
 	}
 	c := m.channels[url]
 	if d.Tags != nil {
@@ -162,7 +162,7 @@ func (m *memory) Status(ctx context.Context) (Status, error) {
 
 func (m *memory) Network(context.Context) (Network, error) { return m.network, nil }
 
-func (m *memory) Look(ctx context.Context, url string) (Look, error) {
+func (m *memory) Look(ctx context.Context, url string) (Inspection, error) {
 	return m.looks[url], m.unseen[url]
 }
 

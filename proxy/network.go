@@ -26,7 +26,7 @@ type Member struct {
 }
 
 // Trip is its round trip, for people; empty if that is not known.
-func (m Member) Trip() string {
+func (m Member) RTT() string {
 	if m.RTTMs == nil {
 		return ""
 	}
@@ -53,7 +53,7 @@ const (
 var roleNames = []struct{ role, name string }{{RoleSelf, "this node"}, {RoleLeaf, "leaf set"}, {RoleContact, "contact"}}
 
 // Named is the role in words.
-func (m Member) Named() string {
+func (m Member) RoleName() string {
 	if i := m.rank(); i < len(roleNames) {
 		return roleNames[i].name
 	}

@@ -136,7 +136,7 @@ func TestChannelsAreSortedAndFiltered(t *testing.T) {
 	}
 	short, long := 2.0, 300.0
 	level := 0.5
-	b.node.channels[rssURL] = Channel{State: StateOK, Subscribers: 3, Pollers: 9, DetectionExpectedS: &short, NextPoll: At(b.clock.Add(time.Minute)), Level: &level}
+	b.node.channels[rssURL] = Channel{State: StateOK, Subscribers: 3, Pollers: 9, DetectionExpectedS: &short, NextPoll: OptionalTime(b.clock.Add(time.Minute)), Level: &level}
 	b.node.channels[second] = Channel{State: "gone", Subscribers: 20, Pollers: 1, DetectionExpectedS: &long, Why: "the origin says it is gone"}
 	b.node.channels[third] = Channel{State: StateOK, Subscribers: 1}
 	for query, want := range map[string]string{

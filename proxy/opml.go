@@ -24,17 +24,17 @@ const (
 )
 
 // Imported is what became of a list of subscriptions.
-type Imported struct {
+type ImportResult struct {
 	Subscribed int      `json:"subscribed"` // those already there included
 	Already    int      `json:"already"`    // those
-	Failed     []Failed `json:"failed"`
+	Failed     []ImportFailure `json:"failed"`
 }
 
 // New is how many subscriptions are new.
-func (i Imported) New() int { return i.Subscribed - i.Already }
+func (i ImportResult) New() int { return i.Subscribed - i.Already }
 
 // Failed is a line of a list that led to no subscription.
-type Failed struct {
+type ImportFailure struct {
 	URL   string `json:"url"`
 	Error string `json:"error"`
 }
@@ -118,21 +118,21 @@ func folder(root *feed.Outline, tag string) *feed.Outline {
 // importOPML subscribes to all feeds of a list, ours or any program's. A line that
 // fails does not keep the others from being tried. However long that takes, as on a slow
 // disk it does, who has sent the list is told what became of it.
-func (s *Server) importOPML(w http.ResponseWriter, r *http.Request, doc []byte) (Imported, error) {
+func (s *Server) importOPML(w http.ResponseWriter, r *http.Request, doc []byte) (ImportResult, error) {
 	answer := http.NewResponseController(w)
 	_ = answer.SetWriteDeadline(time.Time{}) // a connection that cannot is none of http.Server's
 	defer func() { _ = answer.SetWriteDeadline(time.Now().Add(writeWithin)) }()
 	_, outlines, err := feed.ParseOPML(doc)
 	if err != nil {
-		return Imported{}, refuse(http.StatusBadRequest, "%v", err)
+		return ImportResult{}, refuse(http.StatusBadRequest, "%v", err)
 	}
 	there, err := s.subscriptions(r.Context())
 	if err != nil {
-		return Imported{}, err
+		return ImportResult{}, err
 	}
-	result := Imported{Failed: []Failed{}}
+	result := ImportResult{Failed: []ImportFailure{}}
 	failed := func(raw string, err error) {
-		result.Failed = append(result.Failed, Failed{line(WithoutPassword(raw)), line(err.Error())})
+		result.Failed = append(result.Failed, ImportFailure{line(WithoutPassword(raw)), line(err.Error())})
 	}
 	var addresses []string
 	of := map[string]Description{} // by address
@@ -161,7 +161,7 @@ func (s *Server) importOPML(w http.ResponseWriter, r *http.Request, doc []byte) 
 		of[address] = d
 	}
 	if feeds == 0 {
-		return Imported{}, refuse(http.StatusBadRequest, "the list contains no feeds")
+		return ImportResult{}, refuse(http.StatusBadRequest, "the list contains no feeds")
 	}
 	for i, err := range s.subscribeAll(r.Context(), addresses, of) {
 		if err != nil {

@@ -136,7 +136,7 @@ func (s *Server) style(w http.ResponseWriter, r *http.Request) error {
 // A Notice is a table of figures above the start page.
 type Notice struct {
 	Title  string
-	Words  string     // below the title
+	Text  string     // below the title
 	Head   []string   // of the columns
 	Rows   [][]string // the first cell names the row
 	Footer []string   // sentences below
@@ -317,7 +317,7 @@ func (p *pages) showItem(e feed.Entry, base string) shownItem {
 	return shownItem{
 		// Many titles are escaped once too often.
 		Title: cmp.Or(strings.TrimSpace(html.UnescapeString(m.Title)), "(untitled)"), Link: p.clean.link(m.Link), Author: m.Author,
-		At: At(at), Content: p.clean.html(cmp.Or(m.Content, m.Summary)), Provenance: e.Provenance,
+		At: OptionalTime(at), Content: p.clean.html(cmp.Or(m.Content, m.Summary)), Provenance: e.Provenance,
 	}
 }
 
@@ -407,9 +407,9 @@ func when(now time.Time, t *time.Time) string {
 		return "now"
 	}
 	if d < 0 {
-		return "in " + Span(-d)
+		return "in " + FormatSpan(-d)
 	}
-	return Span(d) + " ago"
+	return FormatSpan(d) + " ago"
 }
 
 // lasting says for how long something has been so.
@@ -417,7 +417,7 @@ func lasting(now time.Time, since *time.Time) string {
 	if since == nil || now.Sub(*since) < time.Second {
 		return "just now"
 	}
-	return "for " + Span(now.Sub(*since))
+	return "for " + FormatSpan(now.Sub(*since))
 }
 
 // exactly is exact of a number that is known.
@@ -450,7 +450,7 @@ type shownTrouble struct {
 func at(now time.Time, c shownChannel) shownTrouble { return shownTrouble{now, c} }
 
 // Span is a duration for people, in one unit.
-func Span(d time.Duration) string {
+func FormatSpan(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
 	case d < 2*time.Minute:

@@ -88,7 +88,7 @@ func TestStrangersTextsDoNotAct(t *testing.T) {
 			`<item><title>`+e+`</title><link>`+e+`</link><author>`+e+`</author><guid>`+e+`</guid><description>`+e+`</description></item>`+
 			`<item><title>second</title><description>`+e+`&lt;p&gt;after&lt;/p&gt;</description></item></channel></rss>`)
 		b.node.Subscribe(t.Context(), rssURL, false)
-		b.node.channels[rssURL] = Channel{State: bad, Error: bad, Why: bad, Moved: bad, Provenance: bad, NextPoll: At(b.clock)}
+		b.node.channels[rssURL] = Channel{State: bad, Error: bad, Why: bad, Moved: bad, Provenance: bad, NextPoll: OptionalTime(b.clock)}
 		b.node.status.Warnings, b.node.status.Network = []string{bad}, bad
 		b.node.network = Network{Name: bad, EstimateN: 2, Members: []Member{{ID: bad, Role: bad}, {ID: place(7), PeerID: bad, Role: bad}}}
 		for _, target := range []string{"/", "/show?new=1&url=" + url.QueryEscape(rssURL), "/add?url=" + url.QueryEscape("https://h.example/"+bad),
@@ -243,7 +243,7 @@ func TestTroubleIsSeenFirst(t *testing.T) {
 	for _, url := range []string{rssURL, atomURL, jsonURL} {
 		b.node.Subscribe(t.Context(), url, false)
 	}
-	b.node.channels[rssURL] = Channel{State: "unreachable", Error: "no such host: h.example", Since: At(b.clock.Add(-3 * time.Hour)), NextPoll: At(b.clock.Add(10 * time.Minute))}
+	b.node.channels[rssURL] = Channel{State: "unreachable", Error: "no such host: h.example", Since: OptionalTime(b.clock.Add(-3 * time.Hour)), NextPoll: OptionalTime(b.clock.Add(10 * time.Minute))}
 	b.node.channels[jsonURL] = Channel{State: StateNew}
 	b.node.status.Warnings = []string{"The disk is full."}
 	text := body(t, b.ask("GET", "/"))
@@ -312,12 +312,12 @@ func TestEachStateIsToldInFull(t *testing.T) {
 			b.node.age(rssURL, c.words)
 		}
 		b.node.Subscribe(t.Context(), rssURL, false)
-		channel := Channel{State: c.state, Error: c.words, Do: c.do, Since: At(b.clock.Add(-3 * time.Hour))}
+		channel := Channel{State: c.state, Error: c.words, Do: c.do, Since: OptionalTime(b.clock.Add(-3 * time.Hour))}
 		if c.state != StateNew {
-			channel.LastPoll = At(b.clock.Add(-5 * time.Minute))
+			channel.LastPoll = OptionalTime(b.clock.Add(-5 * time.Minute))
 		}
 		if c.next {
-			channel.NextPoll = At(b.clock.Add(10 * time.Minute))
+			channel.NextPoll = OptionalTime(b.clock.Add(10 * time.Minute))
 		}
 		b.node.channels[rssURL] = channel
 		for _, target := range []string{"/", "/show?url=" + url.QueryEscape(rssURL)} {
@@ -384,7 +384,7 @@ func TestTimesAreSaidAsPeopleSayThem(t *testing.T) {
 		0: "now", 40 * time.Second: "40 s ago", 119 * time.Second: "119 s ago", 30 * time.Minute: "30 min ago", 30 * time.Hour: "30 h ago",
 		80 * time.Hour: "3 days ago", -5 * time.Minute: "in 5 min",
 	} {
-		if got := when(now, At(now.Add(-d))); got != want {
+		if got := when(now, OptionalTime(now.Add(-d))); got != want {
 			t.Errorf("%v: %s, want %s", d, got, want)
 		}
 	}

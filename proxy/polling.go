@@ -10,7 +10,7 @@ import (
 
 // Polling says for people how a channel is polled: by how many nodes, when by this one, how many keep its log, and how
 // soon news is found. What is not known is left out.
-func (c Channel) Polling() (facts []string) {
+func (c Channel) PollingFacts() (facts []string) {
 	add := func(format string, a ...any) { facts = append(facts, fmt.Sprintf(format, a...)) }
 	alone := c.Polls && c.Pollers == 1
 	if c.Pollers > 0 && !alone {

@@ -246,8 +246,8 @@ func TestErrorsOfTheNodeHaveTheirStatus(t *testing.T) {
 		err    error
 		status int
 	}{
-		{ErrNotFeed, 502}, {ErrRefused, 403}, {ErrNotFound, 404}, {ErrGone, 410}, {ErrUnreachable, 502},
-		{ErrTimeout, 504}, {ErrBusy, 503}, {ErrFull, 507}, {ErrUnknown, 404}, {io.ErrUnexpectedEOF, 500},
+		{ErrNotFeed, 502}, {ErrForbidden, 403}, {ErrNotFound, 404}, {ErrGone, 410}, {ErrUnreachable, 502},
+		{ErrTimeout, 504}, {ErrBusy, 503}, {ErrFull, 507}, {ErrNoSubscription, 404}, {io.ErrUnexpectedEOF, 500},
 	} {
 		b := newBench(t)
 		b.node.fail(rssURL, fmt.Errorf("poll %s:\r\nit was: %w", rssURL, c.err))

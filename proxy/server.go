@@ -53,7 +53,7 @@ type Config struct {
 	// Filter says that they are matched with the articles of all channels of the network.
 	Filter bool
 	// Kept is how many articles a keyword feed has at most, 10 if it is 0.
-	Kept int
+	MaxArticles int
 	// Publishing is the node as publishers use it.
 	Publishing Publishing
 	// Metrics answers at /metrics; if nil, nothing is there.
@@ -105,7 +105,7 @@ func New(subs Subscriptions, config Config) *Server {
 		}
 		config.BaseURL = strings.ToLower(strings.TrimSuffix(config.BaseURL, "/")) // there is no path in it
 	}
-	config.Kept = cmp.Or(config.Kept, 10)
+	config.MaxArticles = cmp.Or(config.MaxArticles, 10)
 	if config.Now == nil {
 		config.Now = time.Now
 	}

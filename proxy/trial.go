@@ -12,8 +12,8 @@ import (
 type Preview struct {
 	Query    string        // as it is spelled here
 	Hints    []string      // at what was perhaps not meant so
-	Time     time.Duration // until now, in which the articles came
-	Of       int           // how many there were
+	Period     time.Duration // until now, in which the articles came
+	Articles       int           // how many there were
 	Matching int           // how many of them match
 	PerDay   float64       // how many are to be expected in a day, where that can be known
 	Entries  []feed.Entry  // the newest that match, also of before; each says what it says, and from where
@@ -31,37 +31,37 @@ const (
 )
 
 // A Trial is a preview in numbers, for programs, and in words.
-type Trial struct {
+type PreviewResult struct {
 	Articles int     `json:"articles"` // on which the query was tried
 	Hours    float64 `json:"hours"`    // until now, in which they came
 	Matching int     `json:"matching"` // of them
 	// PerDay estimates how many match in a day, nil where that cannot be said yet.
 	PerDay *float64 `json:"per_day,omitempty"`
 	// General says that far more match than a keyword feed has room for.
-	General bool     `json:"too_general"`
+	TooGeneral bool     `json:"too_general"`
 	Hints   []string `json:"hints,omitempty"`
 	// Says is the trial in a sentence, Warning what is wrong with it, if anything is.
-	Says    string `json:"says"`
+	Summary    string `json:"says"`
 	Warning string `json:"warning,omitempty"`
 }
 
 // trial is the preview of a query whose feed would have as many articles as are kept.
-func (p Preview) trial(kept int) *Trial {
-	t := &Trial{Articles: p.Of, Hours: math.Round(p.Time.Hours()*100) / 100, Matching: p.Matching, Hints: p.Hints}
-	t.Says = fmt.Sprintf("%d of %s of the last %s match", p.Matching, Plural(p.Of, "article", "articles"), Span(p.Time))
-	if p.Of == 0 {
-		t.Says = fmt.Sprintf("no articles arrived in the last %s, so the number of matches is not known yet", Span(p.Time))
-	} else if p.Time >= leastTime {
+func (p Preview) trial(kept int) *PreviewResult {
+	t := &PreviewResult{Articles: p.Articles, Hours: math.Round(p.Period.Hours()*100) / 100, Matching: p.Matching, Hints: p.Hints}
+	t.Summary = fmt.Sprintf("%d of %s of the last %s match", p.Matching, Plural(p.Articles, "article", "articles"), FormatSpan(p.Period))
+	if p.Articles == 0 {
+		t.Summary = fmt.Sprintf("no articles arrived in the last %s, so the number of matches is not known yet", FormatSpan(p.Period))
+	} else if p.Period >= leastTime {
 		n := math.Round(p.PerDay*100) / 100
 		t.PerDay = &n
-		t.Says += ": " + aDay(n)
+		t.Summary += ": " + aDay(n)
 	} else {
-		t.Says += "; it is too early to say how many match in a day"
+		t.Summary += "; it is too early to say how many match in a day"
 	}
 	// What came in less than a day is less than a day's.
-	t.General = p.Matching > generalDay && p.Time <= day || t.PerDay != nil && *t.PerDay > generalDay ||
-		p.Of >= generalOf && float64(p.Matching) > generalShare*float64(p.Of)
-	if t.General {
+	t.TooGeneral = p.Matching > generalDay && p.Period <= day || t.PerDay != nil && *t.PerDay > generalDay ||
+		p.Articles >= generalOf && float64(p.Matching) > generalShare*float64(p.Articles)
+	if t.TooGeneral {
 		t.Warning = fmt.Sprintf("this query is too general: the feed keeps the newest %d articles, and you would miss the others; add a rarer word", kept)
 	}
 	return t

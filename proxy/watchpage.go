@@ -21,7 +21,7 @@ const watchSecurity = pageSecurity + "; script-src 'self'; connect-src 'self'"
 
 // A watchPage is that of keyword subscriptions.
 type watchPage struct {
-	Watching
+	WatchResponse
 	Query   string
 	Preview previewed
 	Fresh   *Watch // it was just watched
@@ -33,7 +33,7 @@ type previewed struct {
 	Error string
 	None  bool // nothing was asked
 	Query string
-	*Trial
+	*PreviewResult
 	Items []shownItem
 }
 
@@ -60,7 +60,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if p.Watching, err = s.watching(r.Context(), all); err != nil {
+	if p.WatchResponse, err = s.watching(r.Context(), all); err != nil {
 		return err
 	}
 	for i := range p.Watches {
@@ -83,12 +83,12 @@ func (s *Server) preview(r *http.Request, text string) (p previewed, err error) 
 	if err != nil {
 		return p, err
 	}
-	p.Query, p.Trial = of.Query, of.trial(s.config.Kept)
+	p.Query, p.PreviewResult = of.Query, of.trial(s.config.MaxArticles)
 	for _, e := range of.Entries {
 		m := *e.Said
 		p.Items = append(p.Items, shownItem{
 			Title: cmp.Or(strings.TrimSpace(m.Title), "(untitled)"), Link: s.pages.clean.link(m.Link),
-			Author: e.Source.Title, At: At(e.At),
+			Author: e.Source.Title, At: OptionalTime(e.At),
 		})
 	}
 	return p, nil

@@ -14,7 +14,7 @@ const timeFormat = "2006-01-02 15:04 UTC"
 
 // noContactText says since when the node has had no contact with other nodes.
 func noContactText(since time.Time) string {
-	return fmt.Sprintf("no other node of the network has been heard of since %s, for %s", since.UTC().Format(timeFormat), proxy.Span(time.Since(since)))
+	return fmt.Sprintf("no other node of the network has been heard of since %s, for %s", since.UTC().Format(timeFormat), proxy.FormatSpan(time.Since(since)))
 }
 
 // cutOffFinding returns the doctor's finding about a node without contact to other nodes.
@@ -41,7 +41,7 @@ func addCutOff(c *proxy.Channel, s feedtree.Subscription, p pollState) {
 		c.Error += "; " + text
 		return
 	}
-	c.State, c.Since, c.Error = proxy.StateCutOff, proxy.At(s.Heard), text
+	c.State, c.Since, c.Error = proxy.StateCutOff, proxy.OptionalTime(s.Heard), text
 }
 
 // withCutOff returns a channel of a node without contact to others. Its error says when the node begins to
@@ -50,7 +50,7 @@ func withCutOff(c proxy.Channel, s feedtree.Subscription, cut *feedtree.CutOff) 
 	if cut == nil || s.Alone || s.Led || c.State != proxy.StateOK && c.State != proxy.StateNew {
 		return c
 	}
-	c.State, c.Since = proxy.StateCutOff, proxy.At(cut.Since)
+	c.State, c.Since = proxy.StateCutOff, proxy.OptionalTime(cut.Since)
 	c.Error = noContactText(cut.Since) + ": this node polls the feed itself from " + s.Heard.Add(cut.After).UTC().Format(timeFormat) + " on"
 	return c
 }

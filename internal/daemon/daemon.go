@@ -377,7 +377,7 @@ func (d *Daemon) events() libp2p.Events {
 		Reachable: func(addrs []string) { // a rare event that is not repeated, so it is never dropped
 			d.loop.Deliver(func() { d.node.Reachable(addrs) })
 		},
-		Moved: func() { // likewise
+		AddressesChanged: func() { // likewise
 			d.loop.Deliver(func() { d.node.Moved() })
 		},
 		PeerDown: func(id env.PeerID) {
@@ -392,7 +392,7 @@ func (d *Daemon) events() libp2p.Events {
 // receive gives a frame to the node, and blames the peer if the frame breaks the protocol.
 func (d *Daemon) receive(from env.PeerID, frame []byte) {
 	if err := d.node.Receive(from, frame); err != nil {
-		d.log.Debug("invalid frame from a peer dropped", "peer", libp2p.Text(from), "err", err)
+		d.log.Debug("invalid frame from a peer dropped", "peer", libp2p.PeerIDString(from), "err", err)
 		d.host.Blame(from)
 	}
 }

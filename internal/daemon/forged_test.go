@@ -49,7 +49,7 @@ func TestForgedChangeReportsAreDropped(t *testing.T) {
 	shown := func(m *member) string { return m.get(t, "/feed?url="+url.QueryEscape(address)+"&format=rss") }
 	for _, m := range nodes {
 		m.awaitMembers(t, 3)
-		var done proxy.Subscribed
+		var done proxy.SubscribeMessage
 		m.post(t, "subscribe", fmt.Sprintf(`{"url":%q}`, address), &done)
 		within(t, awaitTimeout, "the feed", func() error {
 			if got := shown(m); !strings.Contains(got, "Pier opens") {

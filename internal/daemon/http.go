@@ -34,7 +34,7 @@ func (d *Daemon) openServer() {
 		SubscribeOnRead: d.config.SubscribeOnRead,
 		Keywords:        d,
 		Filter:          d.config.Filter,
-		Kept:            d.config.KeywordItems,
+		MaxArticles:            d.config.KeywordItems,
 		Publishing:      d,
 		Metrics:         metrics{d}.handler(),
 		Notice:          d.config.Notice,
@@ -46,7 +46,7 @@ func (d *Daemon) openServer() {
 
 // Entrance returns an address that opens the pages in a browser once. base is the URL at which readers reach
 // the node.
-func (d *Daemon) Entrance(base string) string { return d.server.Entrance(base) }
+func (d *Daemon) OpenURL(base string) string { return d.server.OpenURL(base) }
 
 // HTTPAddr returns the address at which readers are served, nil if there is none.
 func (d *Daemon) HTTPAddr() net.Addr {

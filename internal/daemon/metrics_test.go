@@ -70,7 +70,7 @@ func TestMetrics(t *testing.T) {
 	m := running(t, c)
 	m.awaitMembers(t, 1)
 	url := "http://127.0.0.1:1/feed.xml" // nothing listens there
-	m.post(t, "subscribe", `{"url":"`+url+`"}`, &proxy.Subscribed{})
+	m.post(t, "subscribe", `{"url":"`+url+`"}`, &proxy.SubscribeMessage{})
 
 	r := prometheus.NewRegistry()
 	r.MustRegister(metrics{m.Daemon})

@@ -40,24 +40,24 @@ func (d *Daemon) Token() string { return d.dataDir.publishToken }
 
 // Push brings a signed item into its feed; see proxy.Publishing. The node has to follow the feed for that.
 // The subscription is tentative until an item is accepted.
-func (d *Daemon) Push(ctx context.Context, envelope []byte) (w proxy.Written, err error) {
+func (d *Daemon) Push(ctx context.Context, envelope []byte) (w proxy.PublishResult, err error) {
 	p, err := difference.OpenPublication(envelope)
 	if err != nil {
 		if _, lost := ask(ctx, d, func(answer func(error)) { d.node.Feeds.Publish(envelope, answer) }); lost != nil { // feedtree refuses it, and shows it in the status
 			return w, lost
 		}
-		return w, fmt.Errorf("%w: %w", proxy.ErrItem, err)
+		return w, fmt.Errorf("%w: %w", proxy.ErrInvalidItem, err)
 	}
 	return d.push(ctx, p, func() {})
 }
 
 // push brings a publication into its feed. It calls sent on the loop once the publication is on its way.
-func (d *Daemon) push(ctx context.Context, p *difference.Publication, sent func()) (w proxy.Written, err error) {
+func (d *Daemon) push(ctx context.Context, p *difference.Publication, sent func()) (w proxy.PublishResult, err error) {
 	if spelled, err := feed.Canonical(p.URL); err != nil || spelled != p.URL {
-		return w, fmt.Errorf("%w: %q is not the canonical address of a feed", proxy.ErrItem, p.URL)
+		return w, fmt.Errorf("%w: %q is not the canonical address of a feed", proxy.ErrInvalidItem, p.URL)
 	}
 	if _, isPage := feed.AtOrigin(p.URL); isPage {
-		return w, fmt.Errorf("%w: %s is a page, not a feed", proxy.ErrItem, p.URL)
+		return w, fmt.Errorf("%w: %s is a page, not a feed", proxy.ErrInvalidItem, p.URL)
 	}
 	if err := d.subscribeTentatively(ctx, p.URL); err != nil {
 		return w, err
@@ -71,14 +71,14 @@ func (d *Daemon) push(ctx context.Context, p *difference.Publication, sent func(
 		return w, err
 	case errors.Is(failed, feedtree.ErrRefused):
 		d.endTentative(ctx, p.URL)
-		return w, fmt.Errorf("%w: %w", proxy.ErrUnpublished, failed)
+		return w, fmt.Errorf("%w: %w", proxy.ErrRejected, failed)
 	case failed != nil:
-		return w, fmt.Errorf("%w: %w", proxy.ErrUntaken, failed)
+		return w, fmt.Errorf("%w: %w", proxy.ErrPending, failed)
 	}
 	if err := d.Subscribe(ctx, p.URL, false); err != nil {
 		d.log.Warn("subscription to a published feed is only tentative", "url", p.URL, "err", err)
 	}
-	return proxy.Written{URL: p.URL, Seq: p.Seq}, nil
+	return proxy.PublishResult{URL: p.URL, Seq: p.Seq}, nil
 }
 
 // subscribeTentatively subscribes to a feed, unless the node does already.
@@ -90,7 +90,7 @@ func (d *Daemon) subscribeTentatively(ctx context.Context, url string) error {
 func (d *Daemon) endTentative(ctx context.Context, url string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), firstReadTimeout)
 	defer cancel()
-	if err := d.unsubscribe(ctx, url, func(a attributes) bool { return a.Tentative }); err != nil && !errors.Is(err, proxy.ErrUnknown) {
+	if err := d.unsubscribe(ctx, url, func(a attributes) bool { return a.Tentative }); err != nil && !errors.Is(err, proxy.ErrNoSubscription) {
 		d.log.Warn("subscription to an unpublished feed could not be ended", "url", url, "err", err)
 	}
 }
@@ -106,7 +106,7 @@ func (d *Daemon) Publisher(ctx context.Context, url string) (p proxy.Publisher, 
 		return p, err
 	}
 	provenance := feedtree.ByPublisher
-	if len(p.Claimed) > 0 { // items of the claimed key are still unconfirmed here
+	if len(p.ClaimedKey) > 0 { // items of the claimed key are still unconfirmed here
 		provenance = feedtree.Unconfirmed
 	}
 	p.Items, err = ask(ctx, d, func(answer func([]string)) {
@@ -127,7 +127,7 @@ func (d *Daemon) Publisher(ctx context.Context, url string) (p proxy.Publisher, 
 // without the items, which take long to read. If no publisher is known, the node stops following the feed.
 func (d *Daemon) publisherForSigning(ctx context.Context, url string) (p proxy.Publisher, err error) {
 	defer func() {
-		if err != nil || len(p.Key)+len(p.Named) == 0 {
+		if err != nil || len(p.Key)+len(p.DocumentKey) == 0 {
 			d.endTentative(ctx, url)
 		}
 	}()
@@ -143,7 +143,7 @@ func (d *Daemon) publisherForSigning(ctx context.Context, url string) (p proxy.P
 			p, err = now, nil
 		}
 	}
-	p.Named, p.Unnamed, p.Unseen = named, unnamed, unseen
+	p.DocumentKey, p.NoDocumentKey, p.DocumentUnreachable = named, unnamed, unseen
 	return p, err
 }
 
@@ -179,7 +179,7 @@ func (d *Daemon) keyAtOrigin(ctx context.Context, url string) (key []byte, why s
 		}
 		return nil, why, unseen, nil
 	}
-	return nil, "the document of " + url + " names no key: " + proxy.Paste("FILE", url), false, nil
+	return nil, "the document of " + url + " names no key: " + proxy.PasteHint("FILE", url), false, nil
 }
 
 // awaitPublisher returns what the network says of a feed's publisher. For a feed that the node has just begun
@@ -224,13 +224,13 @@ func (d *Daemon) publisherOf(url string, doc feedtree.Document) proxy.Publisher 
 	}
 	p.Key, p.Seq = s.Publisher.Key, doc.Pin.Seq
 	if next := s.Publisher.Next; next != (feed.Hash{}) {
-		p.Next = next[:]
+		p.NextKeyHash = next[:]
 	}
 	if s.Doubt != nil {
-		p.Claimed = s.Doubt.Key
+		p.ClaimedKey = s.Doubt.Key
 	}
 	for _, former := range s.Publisher.Past {
-		p.Former = append(p.Former, former.Key)
+		p.FormerKeys = append(p.FormerKeys, former.Key)
 	}
 	if p.Seq > 0 {
 		p.Head = doc.Pin.Head[:]
@@ -242,13 +242,13 @@ func (d *Daemon) publisherOf(url string, doc feedtree.Document) proxy.Publisher 
 var formats = map[string]feed.Format{"rss": feed.RSS, "rdf": feed.RDF, "atom": feed.Atom, "json": feed.JSON}
 
 // Write signs an item and brings it into its feed; see proxy.Publishing.
-func (d *Daemon) Write(ctx context.Context, url string, meaning feed.Meaning) (w proxy.Written, err error) {
+func (d *Daemon) Write(ctx context.Context, url string, meaning feed.Meaning) (w proxy.PublishResult, err error) {
 	if d.config.Signer == nil {
 		return w, proxy.ErrNoKey
 	}
 	turn, err := d.publishQueues.begin(ctx, url)
 	if err != nil {
-		return w, fmt.Errorf("%w: other items of %s are being published: %w", proxy.ErrUntaken, url, err)
+		return w, fmt.Errorf("%w: other items of %s are being published: %w", proxy.ErrPending, url, err)
 	}
 	defer turn.end()
 	p, err := d.publisherForSigning(ctx, url)
@@ -266,11 +266,11 @@ func (d *Daemon) Write(ctx context.Context, url string, meaning feed.Meaning) (w
 	}
 	switch {
 	case errors.Is(err, feed.ErrLimit):
-		return w, kindError{proxy.ErrLarge, difference.TooLarge(len(meaning.Summary) + len(meaning.Content))}
+		return w, kindError{proxy.ErrTooLarge, difference.TooLarge(len(meaning.Summary) + len(meaning.Content))}
 	case errors.Is(err, difference.ErrLarge):
-		return w, kindError{proxy.ErrLarge, err}
+		return w, kindError{proxy.ErrTooLarge, err}
 	case err != nil:
-		return w, kindError{proxy.ErrItem, err}
+		return w, kindError{proxy.ErrInvalidItem, err}
 	}
 	if err := d.checkKey(&p); err != nil {
 		d.endTentative(ctx, url)
@@ -287,7 +287,7 @@ func (d *Daemon) Write(ctx context.Context, url string, meaning feed.Meaning) (w
 	})
 	switch {
 	case err != nil && pushErr == nil:
-		err = fmt.Errorf("%w: %w", proxy.ErrUnpublished, err)
+		err = fmt.Errorf("%w: %w", proxy.ErrRejected, err)
 	case err != nil && w.Seq > 0 && !errors.Is(pushErr, feedtree.ErrRefused):
 		w.Pending = err.Error()
 		return w, nil
@@ -303,14 +303,14 @@ func (e kindError) Unwrap() []error { return []error{e.kind, e.text} }
 
 // checkKey returns an error if the feed has another key than the node's signer, or none.
 func (d *Daemon) checkKey(p *proxy.Publisher) error {
-	why := p.Refuses(d.config.Signer.Public(), d.config.Signer.Feeds()[p.URL])
+	why := p.RejectReason(d.config.Signer.Public(), d.config.Signer.Feeds()[p.URL])
 	switch {
 	case why == "":
 		return nil
-	case p.Unseen:
-		return fmt.Errorf("%w: %s", proxy.ErrUntaken, why)
+	case p.DocumentUnreachable:
+		return fmt.Errorf("%w: %s", proxy.ErrPending, why)
 	}
-	return fmt.Errorf("%w: %s", proxy.ErrUnpublished, why)
+	return fmt.Errorf("%w: %s", proxy.ErrRejected, why)
 }
 
 // pushSigned pushes a publication of the node's signer. it is the item that the turn is for, nil for a
@@ -319,7 +319,7 @@ func (d *Daemon) checkKey(p *proxy.Publisher) error {
 func (d *Daemon) pushSigned(ctx context.Context, url string, envelope []byte, turn *turn, it *feed.Item) error {
 	p, err := difference.OpenPublication(envelope)
 	if err != nil {
-		return fmt.Errorf("%w: %w", proxy.ErrItem, err)
+		return fmt.Errorf("%w: %w", proxy.ErrInvalidItem, err)
 	}
 	last := p.Item != nil && it != nil && p.Item.ID == it.ID && p.Item.Hash == it.Hash
 	_, err = d.push(ctx, p, func() {
@@ -334,7 +334,7 @@ func (d *Daemon) pushSigned(ctx context.Context, url string, envelope []byte, tu
 
 // Require makes a subscription show only items of a provenance; see proxy.Publishing.
 func (d *Daemon) Require(ctx context.Context, url, required string) error {
-	if required == proxy.LeastAny {
+	if required == proxy.ProvenanceAny {
 		required = ""
 	}
 	err := d.updateAttributes(ctx, url, func(a *attributes) { a.RequiredProvenance = required })
@@ -358,7 +358,7 @@ func (d *Daemon) updateAttributes(ctx context.Context, url string, edit func(*at
 		key := d.key(url)
 		a, ok := d.intended(key)
 		if !ok {
-			answer(fmt.Errorf("%s: %w", url, proxy.ErrUnknown))
+			answer(fmt.Errorf("%s: %w", url, proxy.ErrNoSubscription))
 			return
 		}
 		edit(&a)
@@ -379,9 +379,9 @@ func (d *Daemon) Trust(ctx context.Context, url string) error {
 	failed, err := ask(ctx, d, func(answer func(error)) {
 		key := d.key(url)
 		if !d.node.Feeds.Trust(key) {
-			err := fmt.Errorf("trust %s: %w", url, proxy.ErrUnknown)
+			err := fmt.Errorf("trust %s: %w", url, proxy.ErrNoSubscription)
 			if _, ok := d.node.Feeds.Subscription(key); ok {
-				err = kindError{proxy.ErrUnknown, fmt.Errorf("trust %s: its key has not changed, so there is nothing to accept", url)}
+				err = kindError{proxy.ErrNoSubscription, fmt.Errorf("trust %s: its key has not changed, so there is nothing to accept", url)}
 			}
 			answer(err)
 			return

@@ -167,7 +167,7 @@ func (d *Daemon) unsubscribe(ctx context.Context, url string, mayEnd func(attrib
 			return
 		}
 		if !ok {
-			err := proxy.ErrUnknown
+			err := proxy.ErrNoSubscription
 			page := feed.Page(url)
 			if _, ok := d.node.Feeds.Subscription(d.key(page)); ok {
 				err = fmt.Errorf("%w, but to %s", err, page)
@@ -239,15 +239,15 @@ func (d *Daemon) Read(ctx context.Context, url string) (proxy.Window, error) {
 		case w.Document.Head.Raw != nil:
 			return w, nil
 		case w.State != proxy.StateNew && w.State != proxy.StateOK && w.State != "":
-			return w, d.trouble(url, w.State, w.Words)
+			return w, d.trouble(url, w.State, w.StateDetail)
 		}
 		select {
 		case <-changed:
 			if _, ok := d.readIndex.lookup(url); !ok {
-				return w, fmt.Errorf("read %s: %w", url, proxy.ErrUnknown)
+				return w, fmt.Errorf("read %s: %w", url, proxy.ErrNoSubscription)
 			}
 		case <-ctx.Done():
-			return w, &proxy.Trouble{URL: url, Kind: proxy.ErrTimeout, Words: "no node of the network has read it yet: try again in a minute"}
+			return w, &proxy.ReadError{URL: url, Kind: proxy.ErrTimeout, Reason: "no node of the network has read it yet: try again in a minute"}
 		}
 	}
 }
@@ -290,7 +290,7 @@ func (d *Daemon) window(ctx context.Context, url string) (proxy.Window, error) {
 		w.State = proxy.StateOK
 	}
 	if s := a.polls; a.told {
-		w.State, w.Words = s.String(), s.Detail
+		w.State, w.StateDetail = s.String(), s.Detail
 		switch {
 		case s.Kind != coronapb.State_OK && s.Kind != coronapb.State_NEW:
 			w.Stale, w.Fetched = s.Detail, s.Since
@@ -307,7 +307,7 @@ func (d *Daemon) window(ctx context.Context, url string) (proxy.Window, error) {
 }
 
 // trouble returns the error for a channel that was never read, from the state of its polls.
-func (d *Daemon) trouble(url, state, text string) *proxy.Trouble {
+func (d *Daemon) trouble(url, state, text string) *proxy.ReadError {
 	kind := proxy.ErrUnreachable
 	switch state {
 	case kindName(coronapb.State_NOT_A_FEED), kindName(coronapb.State_BROKEN), kindName(coronapb.State_TOO_LARGE):
@@ -324,13 +324,13 @@ func (d *Daemon) trouble(url, state, text string) *proxy.Trouble {
 	case kindName(coronapb.State_GONE):
 		kind = proxy.ErrGone
 	case kindName(coronapb.State_REFUSED):
-		if kind = proxy.ErrRefused; !d.config.AllowPrivateOrigins {
+		if kind = proxy.ErrForbidden; !d.config.AllowPrivateOrigins {
 			text += "; " + allowPrivateRemedy
 		}
 	case kindName(coronapb.State_LIMITED):
 		kind = proxy.ErrBusy
 	}
-	return &proxy.Trouble{URL: url, Kind: kind, Words: text}
+	return &proxy.ReadError{URL: url, Kind: kind, Reason: text}
 }
 
 // brokenFeed returns the text for a broken feed.
@@ -348,7 +348,7 @@ func (d *Daemon) fetchOnce(ctx context.Context, url string) (proxy.Window, error
 		return proxy.Window{}, fmt.Errorf("read %s: %w", url, err)
 	}
 	if copied.feed == nil && copied.offer.Page && copied.state.Kind == coronapb.State_NOT_A_FEED {
-		return proxy.Window{}, &proxy.Trouble{URL: url, Kind: proxy.ErrNotFeed, Words: copied.state.Detail + "; its changes can be followed as " + feed.Page(url)}
+		return proxy.Window{}, &proxy.ReadError{URL: url, Kind: proxy.ErrNotFeed, Reason: copied.state.Detail + "; its changes can be followed as " + feed.Page(url)}
 	}
 	if copied.feed == nil {
 		return proxy.Window{}, d.trouble(url, copied.state.String(), copied.state.Detail)
@@ -358,7 +358,7 @@ func (d *Daemon) fetchOnce(ctx context.Context, url string) (proxy.Window, error
 		Version:  copied.version, Fetched: copied.at, State: proxy.StateOK,
 	}
 	if copied.state.Kind != coronapb.State_OK {
-		w.State, w.Words, w.Stale = copied.state.String(), copied.state.Detail, copied.state.Detail
+		w.State, w.StateDetail, w.Stale = copied.state.String(), copied.state.Detail, copied.state.Detail
 	}
 	if publisher, ok := copied.feed.Head.Publisher(); ok { // unverified: the node does not follow the feed's log
 		w.Document.Publisher = &publisher
@@ -393,18 +393,18 @@ func (d *Daemon) fetchCopy(ctx context.Context, url string, maxAge time.Duration
 }
 
 // Look says what is at an address; see proxy.Subscriptions.
-func (d *Daemon) Look(ctx context.Context, url string) (proxy.Look, error) {
+func (d *Daemon) Inspect(ctx context.Context, url string) (proxy.Inspection, error) {
 	copied, err := d.fetchCopy(ctx, url, copyMaxAge)
 	if err != nil {
-		return proxy.Look{}, fmt.Errorf("read %s: %w", url, err)
+		return proxy.Inspection{}, fmt.Errorf("read %s: %w", url, err)
 	}
 	isPage, o := proxy.KindOf(url) == proxy.KindPage, copied.offer
-	result := proxy.Look{Feed: !isPage && copied.feed != nil || o.Feed, Page: o.Page, Doubt: o.Doubt}
+	result := proxy.Inspection{Feed: !isPage && copied.feed != nil || o.Feed, Page: o.Page, Warning: o.Doubt}
 	if !isPage && !result.Feed {
 		if copied.state.Kind == coronapb.State_BROKEN { // a broken feed is not followed as a page
 			return result, d.trouble(url, copied.state.String(), copied.state.Detail)
 		}
-		result.Why = copied.state.Detail
+		result.NotFeedReason = copied.state.Detail
 	}
 	for _, l := range o.Feeds {
 		// A public page may not choose addresses behind the reader's router, so only its public links are
@@ -417,7 +417,7 @@ func (d *Daemon) Look(ctx context.Context, url string) (proxy.Look, error) {
 	switch {
 	case result.Feed || result.Page || len(result.Feeds) > 0:
 	case isPage && copied.state.Kind == coronapb.State_OK:
-		return result, &proxy.Trouble{URL: url, Kind: proxy.ErrNotPage, Words: "the page has no text without JavaScript"}
+		return result, &proxy.ReadError{URL: url, Kind: proxy.ErrNotPage, Reason: "the page has no text without JavaScript"}
 	default:
 		return result, d.trouble(url, copied.state.String(), copied.state.Detail)
 	}

@@ -258,7 +258,7 @@ func previewOf(q *query.Expr, articles []cobra.Late, covered coverage, now time.
 	if begin.Before(covered.since) || countFrom(articles, begin) < minDayArticles {
 		begin = covered.since
 	}
-	p.Of, p.Matching, p.Time = countFrom(articles, begin), countFrom(match, begin), now.Sub(begin)
+	p.Articles, p.Matching, p.Period = countFrom(articles, begin), countFrom(match, begin), now.Sub(begin)
 	for _, l := range slices.Backward(match) {
 		if len(p.Entries) == maxPreviewEntries {
 			break

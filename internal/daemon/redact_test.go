@@ -88,7 +88,7 @@ func TestLogsContainNoAddresses(t *testing.T) {
 	m := running(t, Config{Dir: t.TempDir(), Found: &network, HTTP: "127.0.0.1:0", AllowPrivateOrigins: true})
 	m.awaitMembers(t, 1)
 	const key = "/k3y-of-somebody/feed.xml"
-	var done proxy.Subscribed
+	var done proxy.SubscribeMessage
 	m.post(t, "subscribe", fmt.Sprintf(`{"url":%q}`, origin.URL+key), &done)
 	lapses := origin.URL + "/lapses" + key
 	if err := m.Subscribe(t.Context(), lapses, true); err != nil {

@@ -49,7 +49,7 @@ func (d *Daemon) Status(ctx context.Context) (proxy.Status, error) {
 		return s, nil
 	}
 	if c := snap.CutOff; c != nil {
-		s.CutOff, s.CutOffSince = true, proxy.At(c.Since)
+		s.CutOff, s.CutOffSince = true, proxy.OptionalTime(c.Since)
 		if s.State == proxy.StateOK {
 			s.State = proxy.StateCutOff
 		}
@@ -61,11 +61,11 @@ func (d *Daemon) Status(ctx context.Context) (proxy.Status, error) {
 		s.ChannelsPolled = d.node.Corona.Stats().Duties
 		s.Subscriptions = d.node.Feeds.Stats().Subscriptions
 		for _, r := range d.node.Feeds.Refusals() {
-			refused := proxy.Refused{URL: r.URL, Seq: r.Seq, Why: r.Why, At: proxy.At(r.At)}
+			refused := proxy.RejectedItem{URL: r.URL, Seq: r.Seq, Why: r.Why, At: proxy.OptionalTime(r.At)}
 			if r.Key != nil {
 				refused.Key = difference.Fingerprint(r.Key)
 			}
-			s.Refused = append(s.Refused, refused)
+			s.RejectedItems = append(s.RejectedItems, refused)
 		}
 		if v, ok := d.node.Corona.Decision(); ok {
 			s.Clusters, s.Levels, s.Overbooked = v.Clusters, v.Levels, !v.Fits
@@ -94,7 +94,7 @@ func (d *Daemon) Network(ctx context.Context) (n proxy.Network, err error) {
 			if slices.ContainsFunc(n.Members, func(m proxy.Member) bool { return m.ID == c.ID.String() }) {
 				return
 			}
-			m := proxy.Member{ID: c.ID.String(), PeerID: libp2p.Text(c.Peer.ID), Role: role}
+			m := proxy.Member{ID: c.ID.String(), PeerID: libp2p.PeerIDString(c.Peer.ID), Role: role}
 			if rtt := o.RTT(c.Peer.ID); rtt > 0 && role != proxy.RoleSelf {
 				m.RTTMs = new(float64(rtt) / float64(time.Millisecond))
 			}
@@ -180,7 +180,7 @@ const keyChangeAge = 7 * 24 * time.Hour
 // changedKeys returns findings about the feeds whose key was changed lately.
 func changedKeys(channels []proxy.Channel, now time.Time) (findings []proxy.Finding) {
 	for _, c := range channels {
-		if len(c.Former) == 0 || c.PublisherSince == nil || now.Sub(*c.PublisherSince) > keyChangeAge || len(findings) == maxProblemFeeds {
+		if len(c.FormerKeys) == 0 || c.PublisherSince == nil || now.Sub(*c.PublisherSince) > keyChangeAge || len(findings) == maxProblemFeeds {
 			continue
 		}
 		findings = append(findings, proxy.Finding{
@@ -282,7 +282,7 @@ func (d *Daemon) findings(snap Snapshot) (findings []proxy.Finding) {
 		add(levelOK, fmt.Sprintf("the node is a member of network %q, which has about %s", snap.Network, proxy.Plural(snap.Size, "member", "members")), "")
 	}
 	for _, r := range snap.Refusals {
-		add(levelNote, fmt.Sprintf("%s and this node refused each other: %s", libp2p.Text(r.Peer), r.Words), "use another data directory for another network, or the same version and settings as the other nodes")
+		add(levelNote, fmt.Sprintf("%s and this node refused each other: %s", libp2p.PeerIDString(r.Peer), r.Reason), "use another data directory for another network, or the same version and settings as the other nodes")
 	}
 	if f := snap.Firehose; d.config.Filter && snap.Network != "" {
 		switch {

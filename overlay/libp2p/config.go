@@ -88,7 +88,7 @@ type Events struct {
 	Useful func(ids []env.PeerID, then func(useful []bool)) bool
 	// Moved reports that the machine has other addresses than before; connections that began at those that
 	// are gone are closed. Nil: nobody wants to know.
-	Moved func()
+	AddressesChanged func()
 }
 
 // CheckAddresses says what is wrong with how Listen and Bootstrap are written, if
@@ -154,7 +154,7 @@ func multiaddrs(binary []string) []ma.Multiaddr {
 }
 
 // Text writes a peer id as people know it.
-func Text(id env.PeerID) string { return peer.ID(id).String() }
+func PeerIDString(id env.PeerID) string { return peer.ID(id).String() }
 
 // peerOf is the inverse of infoOf.
 func peerOf(info peer.AddrInfo) env.Peer {

@@ -189,7 +189,7 @@ func (h *Host) noteRefusal(p peer.ID, refusal *wire.RefusedError, byUs bool) {
 		h.log.Debug("handshake was put off", "peer", p, "reason", refusal.Words, "by_us", byUs)
 		return
 	}
-	r := Refusal{Words: refusal.Words, ByUs: byUs, Network: refusal.Reason == wirepb.Refusal_NETWORK, Bootstrap: h.gate.bootstrap[p]}
+	r := Refusal{Reason: refusal.Words, ByUs: byUs, Network: refusal.Reason == wirepb.Refusal_NETWORK, Bootstrap: h.gate.bootstrap[p]}
 	if !h.ledger.refuse(p, r, time.Now()) {
 		return
 	}

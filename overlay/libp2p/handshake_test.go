@@ -36,7 +36,7 @@ func refused(t *testing.T, a, b *tester) (atA, atB string) {
 	if len(a.letters)+len(b.letters) > 0 {
 		t.Error("a frame came through")
 	}
-	atA, atB = a.Refusals()[0].Words, b.Refusals()[0].Words
+	atA, atB = a.Refusals()[0].Reason, b.Refusals()[0].Reason
 	for h, words := range map[*tester]string{a: atA, b: atB} {
 		if n := strings.Count(h.logged.String(), "level=WARN"); n != 1 || !strings.Contains(h.logged.String(), strings.ReplaceAll(words, `"`, `\"`)) {
 			t.Errorf("%d warnings about %q in:\n%v", n, words, h.logged)

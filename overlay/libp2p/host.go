@@ -274,7 +274,7 @@ func (h *Host) IPs() (of []netip.Addr) {
 
 // Listens are the multiaddrs the host listens at, with the ports it was given if
 // it was left free to choose.
-func (h *Host) Listens() []string {
+func (h *Host) ListenAddrs() []string {
 	var out []string
 	for _, a := range h.host.Network().ListenAddresses() {
 		out = append(out, a.String())

@@ -316,7 +316,7 @@ func TestConfigIsCheckedWithWords(t *testing.T) {
 		"private key": func(c *Config) { c.Key = nil },
 		"no peer id":  func(c *Config) { c.Bootstrap = []string{"/ip4/1.2.3.4/tcp/4801"} },
 		"is not the addre": func(c *Config) {
-			c.Bootstrap = []string{"/p2p/" + Text(wire.PeerIDOf(key.Public().(ed25519.PublicKey)))}
+			c.Bootstrap = []string{"/p2p/" + PeerIDString(wire.PeerIDOf(key.Public().(ed25519.PublicKey)))}
 		},
 		"of a node":       func(c *Config) { c.Bootstrap = []string{"1.2.3.4:4801"} },
 		"descriptor":      func(c *Config) { c.Descriptor = []byte("x") },
@@ -363,12 +363,12 @@ func TestLinkDoesNotRestWhenThePeerComesBy(t *testing.T) {
 func TestAddressesAreWhereItListens(t *testing.T) {
 	t.Parallel()
 	h := made(t, nil)
-	listens, addrs := h.Listens(), h.Addrs()
+	listens, addrs := h.ListenAddrs(), h.Addrs()
 	if len(listens) != 2 || len(addrs) != 2 {
 		t.Fatalf("listens at %q, is at %q", listens, addrs)
 	}
 	for i, a := range addrs {
-		if strings.Contains(listens[i], "/0") || !strings.HasSuffix(a, "/p2p/"+Text(h.ID())) || !slices.Contains(addrs, listens[i]+"/p2p/"+Text(h.ID())) {
+		if strings.Contains(listens[i], "/0") || !strings.HasSuffix(a, "/p2p/"+PeerIDString(h.ID())) || !slices.Contains(addrs, listens[i]+"/p2p/"+PeerIDString(h.ID())) {
 			t.Errorf("listens at %q, is at %q", listens[i], a)
 		}
 	}

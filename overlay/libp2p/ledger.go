@@ -58,7 +58,7 @@ func sent(class env.Class) allowance {
 // it.
 type Refusal struct {
 	Peer  env.PeerID
-	Words string
+	Reason string
 	ByUs  bool // this host refused; else the peer did
 	At    time.Time
 
@@ -166,7 +166,7 @@ func (l *ledger) refuse(p peer.ID, r Refusal, now time.Time) bool {
 	defer l.mu.Unlock()
 	g := l.page(p, now)
 	fresh := now.Sub(g.refusal.At) > refusedTime
-	if fresh || g.refusal.Words != r.Words {
+	if fresh || g.refusal.Reason != r.Reason {
 		r.Peer, r.At = env.PeerID(p), g.refusal.At
 		if fresh {
 			r.At = now

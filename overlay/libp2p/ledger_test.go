@@ -38,10 +38,10 @@ func TestRefusalIsLoggedOnceInTenMinutes(t *testing.T) {
 		words string
 		fresh bool
 	}{{noon, "a", true}, {noon, "a", false}, {later, "b", false}, {later.Add(1), "b", true}} {
-		if got := l.refuse("p", Refusal{Words: c.words, ByUs: true}, c.at); got != c.fresh {
+		if got := l.refuse("p", Refusal{Reason: c.words, ByUs: true}, c.at); got != c.fresh {
 			t.Errorf("%d: fresh %v", i, got)
 		}
-		if r := l.refusals(c.at); len(r) != 1 || r[0].Words != c.words {
+		if r := l.refusals(c.at); len(r) != 1 || r[0].Reason != c.words {
 			t.Errorf("%d: remembers %+v", i, r)
 		}
 	}
@@ -57,7 +57,7 @@ func TestLedgerIsBoundedAndKeepsTheGated(t *testing.T) {
 	}
 	const more = maxPages + 100
 	for i := range more {
-		l.refuse(peer.ID(fmt.Sprint(i)), Refusal{Words: "w", ByUs: true}, noon.Add(time.Duration(i)))
+		l.refuse(peer.ID(fmt.Sprint(i)), Refusal{Reason: "w", ByUs: true}, noon.Add(time.Duration(i)))
 	}
 	if n := len(l.pages); n != maxPages {
 		t.Errorf("%d pages", n)

@@ -80,8 +80,8 @@ func (h *Host) moved(lost []netip.Addr) {
 	case h.movedOn <- struct{}{}:
 	default: // it is noted already
 	}
-	if e := h.events.Load(); e != nil && e.Moved != nil {
-		e.Moved()
+	if e := h.events.Load(); e != nil && e.AddressesChanged != nil {
+		e.AddressesChanged()
 	}
 }
 

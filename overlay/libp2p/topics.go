@@ -40,7 +40,7 @@ const (
 
 // Hear judges a frame that came by a topic. It is called from many goroutines at once,
 // and waits for its node as long as ctx lasts.
-type Hear func(ctx context.Context, from env.PeerID, frame []byte) env.Verdict
+type Validator func(ctx context.Context, from env.PeerID, frame []byte) env.Verdict
 
 // Topics are a host's parts in topics: GossipSub, for few groups with many frames.
 // Who takes part in one is said to all connected peers; frames go to those who do, and
@@ -61,7 +61,7 @@ type Topics struct {
 
 // A topic is one that the host takes part in.
 type topic struct {
-	hear  atomic.Pointer[Hear]
+	hear  atomic.Pointer[Validator]
 	peers []env.Peer
 	out   chan []byte
 	end   context.CancelFunc
@@ -87,7 +87,7 @@ type hostTopics struct {
 }
 
 // Join takes part in a topic; see env.Topics.
-func (t *Topics) Join(name string, peers []env.Peer, hear Hear) {
+func (t *Topics) Join(name string, peers []env.Peer, hear Validator) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	j := t.all[name]

@@ -67,16 +67,16 @@ func TestItemsGoOnWhenTheyAreRight(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	publish, err := first.Follow("news")
+	publish, err := first.Join("news")
 	for _, h := range []*hearer{between, last} {
-		if _, e := h.Follow("news"); e != nil {
+		if _, e := h.Join("news"); e != nil {
 			err = e
 		}
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := last.Follow("news"); err == nil {
+	if _, err := last.Join("news"); err == nil {
 		t.Error("a topic is followed twice")
 	}
 	tick := time.NewTicker(50 * time.Millisecond)
