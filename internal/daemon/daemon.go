@@ -382,7 +382,7 @@ func (d *Daemon) events() libp2p.Events {
 		Reachable: func(addrs []string) { // rare, and said once
 			d.loop.Deliver(func() { d.node.Reachable(addrs) })
 		},
-		Moved: func() { // as rare
+		AddressesChanged: func() { // as rare
 			d.loop.Deliver(func() { d.node.Moved() })
 		},
 		PeerDown: func(id env.PeerID) {
@@ -398,7 +398,7 @@ func (d *Daemon) events() libp2p.Events {
 // protocol.
 func (d *Daemon) receive(from env.PeerID, frame []byte) {
 	if err := d.node.Receive(from, frame); err != nil {
-		d.log.Debug("invalid frame of a peer was dropped", "peer", libp2p.Text(from), "err", err)
+		d.log.Debug("invalid frame of a peer was dropped", "peer", libp2p.PeerIDString(from), "err", err)
 		d.host.Blame(from)
 	}
 }

@@ -260,7 +260,7 @@ func TestOtherNetworkIsRefusedOnBothSides(t *testing.T) {
 	for _, m := range []*member{a, b} {
 		within(t, patience, "a refusal on both sides", func() error {
 			for _, r := range m.status(t).Refusals {
-				if r.Words == `the node that was asked is in network "one", and the node that asks wants "two"` && r.ByUs == (m == a) {
+				if r.Reason == `the node that was asked is in network "one", and the node that asks wants "two"` && r.ByUs == (m == a) {
 					return nil
 				}
 			}
@@ -290,7 +290,7 @@ func TestOtherNetworkIsRefusedOnBothSides(t *testing.T) {
 // nobody is the address of a node at a port where nothing listens.
 func nobody() string {
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)).Public().(ed25519.PublicKey)
-	return "/ip4/127.0.0.1/tcp/9/p2p/" + libp2p.Text(wire.PeerIDOf(key))
+	return "/ip4/127.0.0.1/tcp/9/p2p/" + libp2p.PeerIDString(wire.PeerIDOf(key))
 }
 
 func TestNodeWithoutANetworkAnswersThatItHasNone(t *testing.T) {

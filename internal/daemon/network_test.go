@@ -207,7 +207,7 @@ func (s *swarm) refused(stranger, by *process) {
 		s.t.Errorf("a node of another network ended with code %d and these words:\n%s", code, stranger.logged())
 	}
 	for _, r := range by.status().Refusals {
-		if r.Words == words && r.ByUs {
+		if r.Reason == words && r.ByUs {
 			return
 		}
 	}

@@ -104,7 +104,7 @@ func beNode(written string) (code int) {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	reports <- report{Listens: d.host.Listens(), Addrs: d.host.Addrs()}
+	reports <- report{Listens: d.host.ListenAddrs(), Addrs: d.host.Addrs()}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	obeyed := make(chan struct{})

@@ -182,8 +182,8 @@ type Snapshot struct {
 // Snapshot looks at all of the node at one moment.
 func (d *Daemon) Snapshot(ctx context.Context) (Snapshot, error) {
 	s := Snapshot{
-		Peer:      libp2p.Text(d.host.ID()),
-		Listens:   d.host.Listens(),
+		Peer:      libp2p.PeerIDString(d.host.ID()),
+		Listens:   d.host.ListenAddrs(),
 		Addrs:     d.host.Addrs(),
 		Refusals:  d.host.Refusals(),
 		Transport: d.host.Stats(),

@@ -94,7 +94,7 @@ func (d *Daemon) Network(ctx context.Context) (n proxy.Network, err error) {
 			if slices.ContainsFunc(n.Members, func(m proxy.Member) bool { return m.ID == c.ID.String() }) {
 				return
 			}
-			m := proxy.Member{ID: c.ID.String(), PeerID: libp2p.Text(c.Peer.ID), Role: role}
+			m := proxy.Member{ID: c.ID.String(), PeerID: libp2p.PeerIDString(c.Peer.ID), Role: role}
 			if rtt := o.RTT(c.Peer.ID); rtt > 0 && role != proxy.RoleSelf {
 				m.RTTMs = new(float64(rtt) / float64(time.Millisecond))
 			}
@@ -280,7 +280,7 @@ func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 		add(levelOK, fmt.Sprintf("the node is a member of network %q, which has about %s", snap.Network, proxy.Plural(snap.Size, "member", "members")), "")
 	}
 	for _, r := range snap.Refusals {
-		add(levelNote, fmt.Sprintf("%s and this node refused each other: %s", libp2p.Text(r.Peer), r.Words), "use another data directory for another network, or the same version and settings as the other nodes")
+		add(levelNote, fmt.Sprintf("%s and this node refused each other: %s", libp2p.PeerIDString(r.Peer), r.Reason), "use another data directory for another network, or the same version and settings as the other nodes")
 	}
 	if f := snap.Firehose; d.config.Filter && snap.Network != "" {
 		switch {

@@ -88,7 +88,7 @@ type Events struct {
 	Useful func(ids []env.PeerID, then func(useful []bool)) bool
 	// Moved reports that the machine has other addresses than before; connections that began at those that
 	// are gone are closed. Nil: nobody wants to know.
-	Moved func()
+	AddressesChanged func()
 }
 
 // CheckAddresses says what is wrong with how Listen and Bootstrap are written, if
@@ -103,7 +103,7 @@ func (c Config) CheckAddresses() error {
 	return err
 }
 
-const whichPeer = `give what the other node prints after "peer", such as /ip4/203.0.113.7/udp/4801/quic-v1/p2p/12D3…`
+const bootstrapHint = `give what the other node prints after "peer", such as /ip4/203.0.113.7/udp/4801/quic-v1/p2p/12D3…`
 
 // bootstrap reads the typed addresses, leaving out self.
 func (c Config) bootstrap(self peer.ID) ([]peer.AddrInfo, error) {
@@ -112,9 +112,9 @@ func (c Config) bootstrap(self peer.ID) ([]peer.AddrInfo, error) {
 		a, err := ma.NewMultiaddr(s)
 		switch {
 		case err != nil || len(a) == 1 && a[0].Code() == ma.P_P2P:
-			return nil, fmt.Errorf("--bootstrap %q is not the address of a node: %s", s, whichPeer)
+			return nil, fmt.Errorf("--bootstrap %q is not the address of a node: %s", s, bootstrapHint)
 		case a[len(a)-1].Code() != ma.P_P2P:
-			return nil, fmt.Errorf("--bootstrap %q has no peer id at its end: %s", s, whichPeer)
+			return nil, fmt.Errorf("--bootstrap %q has no peer id at its end: %s", s, bootstrapHint)
 		}
 		typed = append(typed, a)
 	}
@@ -154,7 +154,7 @@ func multiaddrs(binary []string) []ma.Multiaddr {
 }
 
 // Text writes a peer id as people know it.
-func Text(id env.PeerID) string { return peer.ID(id).String() }
+func PeerIDString(id env.PeerID) string { return peer.ID(id).String() }
 
 // peerOf is the inverse of infoOf.
 func peerOf(info peer.AddrInfo) env.Peer {

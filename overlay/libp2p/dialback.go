@@ -26,27 +26,27 @@ const (
 
 	// maxAsked bounds the addresses of a request, maxBacked those dialled for
 	// it; backTime is given to each.
-	maxAsked, maxBacked = 8, 4
-	backTime            = 5 * time.Second
+	maxDialBackAddrs, maxDialBackTries = 8, 4
+	dialBackTime                       = 5 * time.Second
 
 	// dialBackEvery is how often a peer is served in the long run, and
 	// dialBackBurst how often at once: a node that is started anew has to prove
 	// itself anew. maxDialBacks are served at once. Others are told to try
 	// again.
-	dialBackEvery = time.Minute
-	dialBackBurst = 4
-	maxDialBacks  = 4
+	dialBackInterval = time.Minute
+	dialBackBurst    = 4
+	maxDialBacks     = 4
 
-	nonceSize   = 16
-	maxDialBack = 4 << 10 // size of the largest message in bytes
+	nonceSize       = 16
+	maxDialBackSize = 4 << 10 // size of the largest message in bytes
 )
 
 // serveDialBack dials a peer that asked for it, and only that peer: at the
 // address it is seen at, or at private addresses where those are allowed.
 func (h *Host) serveDialBack(s network.Stream) {
-	_ = s.SetDeadline(time.Now().Add(handshakeTime + maxBacked*backTime))
-	tried, words := h.tryDialBack(s)
-	m := &libp2ppb.DialBackReply{Tried: uint32(tried), Words: words}
+	_ = s.SetDeadline(time.Now().Add(handshakeTime + maxDialBackTries*dialBackTime))
+	tried, reason := h.tryDialBack(s)
+	m := &libp2ppb.DialBackReply{Tried: uint32(tried), Reason: reason}
 	if err := writeMessage(s, m); err != nil {
 		_ = s.Reset()
 		return
@@ -55,7 +55,7 @@ func (h *Host) serveDialBack(s network.Stream) {
 }
 
 // tryDialBack returns how many addresses it dialled, or why none.
-func (h *Host) tryDialBack(s network.Stream) (tried int, words string) {
+func (h *Host) tryDialBack(s network.Stream) (tried int, reason string) {
 	p := s.Conn().RemotePeer()
 	// The request is read before it may be refused: closing a stream on which the peer still writes would reset it, and
 	// the peer would not get the reply.
@@ -65,16 +65,16 @@ func (h *Host) tryDialBack(s network.Stream) (tried int, words string) {
 		return 0, "say Hello first"
 	}
 	select {
-	case h.backing <- struct{}{}:
-		defer func() { <-h.backing }()
+	case h.dialBackSlots <- struct{}{}:
+		defer func() { <-h.dialBackSlots }()
 	default:
 		return 0, "busy with others; try again"
 	}
-	if !h.ledger.serve(p, time.Now()) {
+	if !h.reputations.allowDialBack(p, time.Now()) {
 		return 0, "asked too often; try again"
 	}
-	if err != nil || len(m.Nonce) != nonceSize || len(m.Addrs) > maxAsked {
-		h.fault(p, "wishes to be dialled back that are none")
+	if err != nil || len(m.Nonce) != nonceSize || len(m.Addrs) > maxDialBackAddrs {
+		h.violation(p, "wishes to be dialled back that are none")
 		return 0, "not a request"
 	}
 	observed, _ := ipOf(s.Conn().RemoteMultiaddr())
@@ -104,12 +104,12 @@ func (h *Host) dialable(binary [][]byte, observed netip.Addr) []ma.Multiaddr {
 			e.ip = observed
 		}
 		mine := e.ip == observed
-		lan := h.gate.private.Load() && !isPublic(e.ip) && !e.ip.IsMulticast() && !e.ip.IsUnspecified() && !e.ip.IsLoopback()
+		lan := h.gater.allowPrivate.Load() && !isPublic(e.ip) && !e.ip.IsMulticast() && !e.ip.IsUnspecified() && !e.ip.IsLoopback()
 		if !mine && !lan {
 			continue
 		}
 		a := e.multiaddr()
-		if len(out) < maxBacked && !slices.ContainsFunc(out, a.Equal) {
+		if len(out) < maxDialBackTries && !slices.ContainsFunc(out, a.Equal) {
 			out = append(out, a)
 		}
 	}
@@ -120,7 +120,7 @@ func (h *Host) dialable(binary [][]byte, observed netip.Addr) []ma.Multiaddr {
 // for it: one that has no connection yet, is known to nobody, and learns no
 // other address of the peer.
 func (h *Host) dialBack(p peer.ID, a ma.Multiaddr, nonce []byte) error {
-	ctx, cancel := context.WithTimeout(h.ctx, backTime)
+	ctx, cancel := context.WithTimeout(h.ctx, dialBackTime)
 	defer cancel()
 	d, err := golibp2p.New(append(transports(), golibp2p.NoListenAddrs,
 		golibp2p.ResourceManager(&network.NullResourceManager{}))...)
@@ -160,7 +160,7 @@ func writeMessage(s network.Stream, m proto.Message) error {
 }
 
 func readMessage(s network.Stream, m proto.Message) error {
-	b, err := wire.ReadDelimited(bufio.NewReaderSize(s, 512), maxDialBack)
+	b, err := wire.ReadDelimited(bufio.NewReaderSize(s, 512), maxDialBackSize)
 	if err != nil {
 		return err
 	}

@@ -19,32 +19,32 @@ import (
 const (
 	// A host looks for peers after lookFirst, twice as long each time up to
 	// lookEvery. When it has lost all but fewPeers, it begins anew.
-	lookFirst = time.Second
-	lookEvery = 10 * time.Minute
-	fewPeers  = 8
+	firstSearchDelay = time.Second
+	searchInterval   = 10 * time.Minute
+	fewPeers         = 8
 
 	// lookAlone bounds that wait for a host without any connection.
-	lookAlone = time.Minute
+	aloneSearchInterval = time.Minute
 
 	// lookTime bounds one look.
-	lookTime = time.Minute
+	searchTime = time.Minute
 
 	// A provider record is renewed before libp2p's 3 hours are over.
-	advertiseEvery = 150 * time.Minute
+	advertiseInterval = 150 * time.Minute
 
 	// maxLocal bounds the peers remembered from mDNS.
-	maxLocal = 64
+	maxMDNSPeers = 64
 
-	mdnsName = "_tidings._udp"
+	mdnsService = "_tidings._udp"
 )
 
 // A discovery finds peers to begin with. What the overlay knows of its peers is
 // no concern of it.
 type discovery struct {
-	host       *Host
-	dht        *dht.IpfsDHT
-	rendezvous string // provided by those who can be dialled
-	advertised time.Time
+	host         *Host
+	dht          *dht.IpfsDHT
+	rendezvous   string // provided by those who can be dialled
+	advertisedAt time.Time
 }
 
 // newDiscovery joins the network's kad-dht. It holds provider records and no
@@ -55,7 +55,7 @@ func (h *Host) newDiscovery() (*discovery, error) {
 	switch {
 	case h.config.RefuseInbound:
 		mode = dht.ModeClient
-	case h.config.Founder || h.gate.private.Load():
+	case h.config.Founder || h.gater.allowPrivate.Load():
 		mode = dht.ModeServer
 	}
 	d, err := dht.New(h.host,
@@ -65,7 +65,7 @@ func (h *Host) newDiscovery() (*discovery, error) {
 		// look for more, each of whom costs a connection, at the start and every 10 minutes.
 		dht.DisableAutoRefresh(),
 		dht.DisableValues(),
-		dht.AddressFilter(h.gate.filter),
+		dht.AddressFilter(h.gater.filter),
 		dht.BootstrapPeersFunc(h.candidates),
 	)
 	if err != nil {
@@ -84,47 +84,47 @@ func (d *discovery) run(ctx context.Context, found func(env.Peer)) {
 	}()
 	d.host.startLocal()
 	d.report(found, d.host.candidates()) // Join may have connected to them
-	wait, many := lookFirst, false
+	wait, many := firstSearchDelay, false
 	for {
 		connected := len(d.host.host.Network().Peers())
 		if connected == 0 {
 			d.report(found, d.host.candidates())
-			wait = min(wait, lookAlone)
+			wait = min(wait, aloneSearchInterval)
 		}
 		switch {
 		case connected >= fewPeers:
-			wait, many = lookEvery, true
+			wait, many = searchInterval, true
 		case many:
-			wait, many = lookFirst, false
+			wait, many = firstSearchDelay, false
 		}
 		timer := time.NewTimer(jitter(wait))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return
-		case <-d.host.local.news:
-			d.report(found, d.host.local.list())
+		case <-d.host.mdnsPeers.added:
+			d.report(found, d.host.mdnsPeers.list())
 		case <-timer.C:
-			d.look(ctx, found)
-			wait = min(2*wait, lookEvery)
+			d.search(ctx, found)
+			wait = min(2*wait, searchInterval)
 		}
 		timer.Stop()
 	}
 }
 
 // look asks the kad-dht who else is there, and makes itself known.
-func (d *discovery) look(ctx context.Context, found func(env.Peer)) {
+func (d *discovery) search(ctx context.Context, found func(env.Peer)) {
 	if d.dht.RoutingTable().Size() == 0 {
 		return // nobody to ask
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	ctx, cancel := context.WithTimeout(ctx, searchTime)
 	defer cancel()
 	rendezvous := routing.NewRoutingDiscovery(d.dht)
-	if time.Since(d.advertised) > advertiseEvery && len(d.host.reach.addrs()) > 0 {
+	if time.Since(d.advertisedAt) > advertiseInterval && len(d.host.reachability.addrs()) > 0 {
 		if _, err := rendezvous.Advertise(ctx, d.rendezvous); err != nil {
 			d.host.log.Debug("this node could not be advertised in the DHT", "err", err)
 		} else {
-			d.advertised = time.Now()
+			d.advertisedAt = time.Now()
 		}
 	}
 	peers, err := rendezvous.FindPeers(ctx, d.rendezvous)
@@ -140,7 +140,7 @@ func (d *discovery) look(ctx context.Context, found func(env.Peer)) {
 // report passes on peers that may be dialled.
 func (d *discovery) report(found func(env.Peer), infos []peer.AddrInfo) {
 	for _, info := range infos {
-		if info.ID == d.host.host.ID() || d.host.ledger.refused(info.ID, time.Now()) {
+		if info.ID == d.host.host.ID() || d.host.reputations.isRefused(info.ID, time.Now()) {
 			continue
 		}
 		if len(info.Addrs) > 0 {
@@ -152,12 +152,12 @@ func (d *discovery) report(found func(env.Peer), infos []peer.AddrInfo) {
 // candidates are the peers to begin with: typed, known, and seen in the local
 // network.
 func (h *Host) candidates() []peer.AddrInfo {
-	return append(h.known[:len(h.known):len(h.known)], h.local.list()...)
+	return append(h.firstPeers[:len(h.firstPeers):len(h.firstPeers)], h.mdnsPeers.list()...)
 }
 
 // local finds peers by mDNS. It is a [mdns.Notifee].
-type local struct {
-	news chan struct{} // holds one token if a peer was seen
+type mdnsPeers struct {
+	added chan struct{} // holds one token if a peer was seen
 
 	mu      sync.Mutex // guards what follows
 	service mdns.Service
@@ -165,21 +165,21 @@ type local struct {
 	peers   map[peer.ID]peer.AddrInfo
 }
 
-func (l *local) init() {
-	l.news = make(chan struct{}, 1)
+func (l *mdnsPeers) init() {
+	l.added = make(chan struct{}, 1)
 	l.peers = map[peer.ID]peer.AddrInfo{}
 }
 
 // startLocal begins to look and to answer, if the operator wishes and it has
 // not begun.
 func (h *Host) startLocal() {
-	l := &h.local
+	l := &h.mdnsPeers
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !h.config.MDNS || l.closed || l.service != nil {
 		return
 	}
-	service := mdns.NewMdnsService(h.host, mdnsName, l)
+	service := mdns.NewMdnsService(h.host, mdnsService, l)
 	if err := service.Start(); err != nil {
 		h.log.Warn("multicast DNS is not available", "err", err)
 		return
@@ -188,20 +188,20 @@ func (h *Host) startLocal() {
 }
 
 // HandlePeerFound takes a peer seen in the local network.
-func (l *local) HandlePeerFound(info peer.AddrInfo) {
+func (l *mdnsPeers) HandlePeerFound(info peer.AddrInfo) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, known := l.peers[info.ID]; !known && len(l.peers) >= maxLocal {
+	if _, known := l.peers[info.ID]; !known && len(l.peers) >= maxMDNSPeers {
 		return
 	}
 	l.peers[info.ID] = info
 	select {
-	case l.news <- struct{}{}:
+	case l.added <- struct{}{}:
 	default:
 	}
 }
 
-func (l *local) list() []peer.AddrInfo {
+func (l *mdnsPeers) list() []peer.AddrInfo {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []peer.AddrInfo
@@ -211,7 +211,7 @@ func (l *local) list() []peer.AddrInfo {
 	return out
 }
 
-func (l *local) close() {
+func (l *mdnsPeers) close() {
 	l.mu.Lock()
 	service := l.service
 	l.service, l.closed = nil, true

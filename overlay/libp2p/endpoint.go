@@ -40,7 +40,7 @@ func endpointOf(a ma.Multiaddr) (endpoint, bool) {
 }
 
 // anywhere returns the endpoint with the unspecified IP address.
-func (e endpoint) anywhere() endpoint {
+func (e endpoint) withoutIP() endpoint {
 	if e.ip.Is4() {
 		e.ip = netip.IPv4Unspecified()
 	} else {
@@ -50,8 +50,8 @@ func (e endpoint) anywhere() endpoint {
 }
 
 // is says whether e, seen from outside, may be the endpoint f.
-func (e endpoint) is(f endpoint) bool {
-	return e == f || e.ip.IsUnspecified() && e == f.anywhere()
+func (e endpoint) matches(f endpoint) bool {
+	return e == f || e.ip.IsUnspecified() && e == f.withoutIP()
 }
 
 func (e endpoint) multiaddr() ma.Multiaddr {

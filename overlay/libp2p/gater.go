@@ -18,7 +18,7 @@ import (
 // private holds the addresses that do not belong to one host of the public
 // Internet: IANA's special-purpose registries, and the ranges that hide another
 // address inside.
-var private = prefixes(
+var privateRanges = mustParsePrefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16",
 	"172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16",
 	"198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/3",
@@ -37,7 +37,7 @@ var private = prefixes(
 	"168.63.129.16/32", // a public address that is private to a large cloud
 )
 
-func prefixes(list ...string) []netip.Prefix {
+func mustParsePrefixes(list ...string) []netip.Prefix {
 	var out []netip.Prefix
 	for _, s := range list {
 		out = append(out, netip.MustParsePrefix(s))
@@ -48,7 +48,7 @@ func prefixes(list ...string) []netip.Prefix {
 // isPublic says whether an address belongs to the public Internet.
 func isPublic(ip netip.Addr) bool {
 	ip = ip.Unmap().WithZone("")
-	for _, p := range private {
+	for _, p := range privateRanges {
 		if p.Contains(ip) {
 			return false
 		}
@@ -70,22 +70,22 @@ func ipOf(a ma.Multiaddr) (netip.Addr, bool) {
 // private addresses by strangers; connections that come from one are another
 // matter (a proxy, the router's own side) and harm nobody.
 type gater struct {
-	ledger        *ledger
-	refuseInbound bool
-	typed         map[netip.Addr]bool // the operator's own bootstrap addresses
-	bootstrap     map[peer.ID]bool    // the peers at these
-	private       atomic.Bool         // private addresses are allowed
-	pending       pending
+	reputations    *reputations
+	refuseInbound  bool
+	bootstrapIPs   map[netip.Addr]bool // the operator's own bootstrap addresses
+	bootstrapPeers map[peer.ID]bool    // the peers at these
+	allowPrivate   atomic.Bool         // private addresses are allowed
+	pending        pendingHandshakes
 }
 
-func newGater(c Config, ledger *ledger, bootstrap []peer.AddrInfo) *gater {
-	g := &gater{ledger: ledger, refuseInbound: c.RefuseInbound, typed: map[netip.Addr]bool{}, bootstrap: map[peer.ID]bool{}}
-	g.private.Store(c.PrivateAddresses || c.MDNS)
+func newGater(c Config, ledger *reputations, bootstrap []peer.AddrInfo) *gater {
+	g := &gater{reputations: ledger, refuseInbound: c.RefuseInbound, bootstrapIPs: map[netip.Addr]bool{}, bootstrapPeers: map[peer.ID]bool{}}
+	g.allowPrivate.Store(c.PrivateAddresses || c.MDNS)
 	for _, info := range bootstrap {
-		g.bootstrap[info.ID] = true
+		g.bootstrapPeers[info.ID] = true
 		for _, a := range info.Addrs {
 			if ip, ok := ipOf(a); ok {
-				g.typed[ip] = true
+				g.bootstrapIPs[ip] = true
 			}
 		}
 	}
@@ -94,7 +94,7 @@ func newGater(c Config, ledger *ledger, bootstrap []peer.AddrInfo) *gater {
 
 // allowed says whether an address may be dialled, or given to others.
 func (g *gater) allowed(ip netip.Addr) bool {
-	return g.private.Load() && !ip.IsMulticast() && !ip.IsUnspecified() || isPublic(ip)
+	return g.allowPrivate.Load() && !ip.IsMulticast() && !ip.IsUnspecified() || isPublic(ip)
 }
 
 // filter returns the addresses that may be dialled, or given to others.
@@ -109,11 +109,11 @@ func (g *gater) filter(addrs []ma.Multiaddr) []ma.Multiaddr {
 	return out
 }
 
-func (g *gater) InterceptPeerDial(p peer.ID) bool { return !g.ledger.gated(p, time.Now()) }
+func (g *gater) InterceptPeerDial(p peer.ID) bool { return !g.reputations.isBlocked(p, time.Now()) }
 
 func (g *gater) InterceptAddrDial(_ peer.ID, a ma.Multiaddr) bool {
 	ip, ok := ipOf(a)
-	return ok && (g.allowed(ip) || g.typed[ip])
+	return ok && (g.allowed(ip) || g.bootstrapIPs[ip])
 }
 
 // InterceptAccept bounds the handshakes that an address block has under way, so that others have room.
@@ -125,7 +125,7 @@ func (g *gater) InterceptAccept(c network.ConnMultiaddrs) bool {
 // key: nothing they sign could be verified.
 func (g *gater) InterceptSecured(_ network.Direction, p peer.ID, _ network.ConnMultiaddrs) bool {
 	_, err := wire.PublicKeyOf(env.PeerID(p))
-	return err == nil && !g.ledger.gated(p, time.Now())
+	return err == nil && !g.reputations.isBlocked(p, time.Now())
 }
 
 func (g *gater) InterceptUpgraded(network.Conn) (bool, control.DisconnectReason) { return true, 0 }

@@ -9,7 +9,7 @@ import (
 )
 
 // refused sends from a to b and returns the words that each side then knows.
-func refused(t *testing.T, a, b *tester) (atA, atB string) {
+func exchangeRefusal(t *testing.T, a, b *testHost) (atA, atB string) {
 	t.Helper()
 	a.Send(b.Peer(), env.Control, []byte("hello?"))
 	wait(t, "words on both sides", func() bool { return len(a.Refusals()) == 1 && len(b.Refusals()) == 1 })
@@ -32,11 +32,11 @@ func refused(t *testing.T, a, b *tester) (atA, atB string) {
 	if s := a.Stats(); s.Dials != 1 || s.Refusals != 1 {
 		t.Errorf("stats of the dialler %+v", s)
 	}
-	if len(a.letters)+len(b.letters) > 0 {
+	if len(a.frames)+len(b.frames) > 0 {
 		t.Error("a frame came through")
 	}
-	atA, atB = a.Refusals()[0].Words, b.Refusals()[0].Words
-	for h, words := range map[*tester]string{a: atA, b: atB} {
+	atA, atB = a.Refusals()[0].Reason, b.Refusals()[0].Reason
+	for h, words := range map[*testHost]string{a: atA, b: atB} {
 		if n := strings.Count(h.logged.String(), "level=WARN"); n != 1 || !strings.Contains(h.logged.String(), strings.ReplaceAll(words, `"`, `\"`)) {
 			t.Errorf("%d warnings about %q in:\n%v", n, words, h.logged)
 		}
@@ -46,9 +46,9 @@ func refused(t *testing.T, a, b *tester) (atA, atB string) {
 
 func TestOtherNetworkIsRefusedWithWords(t *testing.T) {
 	t.Parallel()
-	a := running(t, nil)
-	b := running(t, func(c *Config) { c.Descriptor = descriptor("other") })
-	atA, atB := refused(t, a, b)
+	a := startTestHost(t, nil)
+	b := startTestHost(t, func(c *Config) { c.Descriptor = descriptor("other") })
+	atA, atB := exchangeRefusal(t, a, b)
 	const want = `the node that was asked is in network "other", and the node that asks wants "lab"`
 	if atA != want || atB != want {
 		t.Errorf("words %q and %q, want %q", atA, atB, want)
@@ -59,28 +59,28 @@ func TestOtherParametersAreRefusedWithWords(t *testing.T) {
 	t.Parallel()
 	n := wire.DefaultNetwork("lab")
 	n.PrivateAddresses, n.Owners = true, 7
-	a := running(t, nil)
-	b := running(t, func(c *Config) { c.Descriptor = n.Descriptor() })
-	if atA, atB := refused(t, a, b); atA != atB || !strings.Contains(atA, "other settings") {
+	a := startTestHost(t, nil)
+	b := startTestHost(t, func(c *Config) { c.Descriptor = n.Descriptor() })
+	if atA, atB := exchangeRefusal(t, a, b); atA != atB || !strings.Contains(atA, "other settings") {
 		t.Errorf("words %q and %q", atA, atB)
 	}
 }
 
 func TestOtherVersionIsRefusedWithWords(t *testing.T) {
 	t.Parallel()
-	a, b := made(t, nil), running(t, nil)
+	a, b := newTestHost(t, nil), startTestHost(t, nil)
 	newer := *a.side.Load()
 	newer.MinVersion, newer.MaxVersion = 7, 9
 	a.side.Store(&newer)
 	a.start()
-	if atA, atB := refused(t, a, b); atA != atB || !strings.Contains(atA, "the dialled node speaks 1 to 1, and the dialling one 7 to 9") {
+	if atA, atB := exchangeRefusal(t, a, b); atA != atB || !strings.Contains(atA, "the dialled node speaks 1 to 1, and the dialling one 7 to 9") {
 		t.Errorf("words %q and %q", atA, atB)
 	}
 }
 
 func TestHostThatDoesNotRunIsBusy(t *testing.T) {
 	t.Parallel()
-	a, b := running(t, nil), made(t, nil)
+	a, b := startTestHost(t, nil), newTestHost(t, nil)
 	a.Send(b.Peer(), env.Control, []byte("hello?"))
 	wait(t, "a refusal", func() bool { return a.Stats().Refusals == 1 })
 	if r := a.Refusals(); len(r) != 0 {

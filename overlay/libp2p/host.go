@@ -51,38 +51,38 @@ var _ env.Network = (*Host)(nil)
 // A Host is a node's place in the network: an [env.Network]. Its methods may be
 // called from any goroutine.
 type Host struct {
-	config Config
-	log    *slog.Logger
-	host   host.Host
-	conns  *connmgr.BasicConnMgr
-	limits network.ResourceManager
-	gate   *gater
-	ledger *ledger
-	count  counters
+	config      Config
+	log         *slog.Logger
+	host        host.Host
+	conns       *connmgr.BasicConnMgr
+	limits      network.ResourceManager
+	gater       *gater
+	reputations *reputations
+	count       counters
 
-	known      []peer.AddrInfo           // to begin with: typed, then known
-	side       atomic.Pointer[wire.Side] // what it brings to handshakes
-	events     atomic.Pointer[Events]    // nil until Run
-	links      links
-	inbound    inbound
-	slots      slots
-	neighbours neighbours
-	reach      reach
-	dialling   chan struct{} // a token for each dial under way
-	backing    chan struct{} // a token for each dial-back served
-	movedOn    chan struct{} // holds a token if the machine's addresses have changed
-	movedAt    atomic.Int64  // when it lost some at which connections began, in nanoseconds of Unix time
-	local      local
-	topics     hostTopics
+	firstPeers       []peer.AddrInfo           // to begin with: typed, then known
+	side             atomic.Pointer[wire.Side] // what it brings to handshakes
+	events           atomic.Pointer[Events]    // nil until Run
+	links            links
+	inbound          inbound
+	slots            slots
+	neighbours       neighbours
+	reachability     reachability
+	dialSlots        chan struct{} // a token for each dial under way
+	dialBackSlots    chan struct{} // a token for each dial-back served
+	addressesChanged chan struct{} // holds a token if the machine's addresses have changed
+	addressLostAt    atomic.Int64  // when it lost some at which connections began, in nanoseconds of Unix time
+	mdnsPeers        mdnsPeers
+	topics           lazyTopics
 
 	ctx     context.Context // ends when closing begins
 	closing context.CancelFunc
 	closeBy atomic.Pointer[time.Time] // nil until closing begins
 	closed  sync.Once
 
-	mu       sync.Mutex // guards quiet and handlers.Add
-	quiet    bool       // streams are no longer served
-	handlers sync.WaitGroup
+	mu          sync.Mutex // guards quiet and handlers.Add
+	stopServing bool       // streams are no longer served
+	handlers    sync.WaitGroup
 }
 
 // New returns a host that listens. It answers nobody until Run; close it if it
@@ -98,28 +98,28 @@ func New(c Config) (*Host, error) {
 		c.Urgent = func([]byte) bool { return false }
 	}
 	h := &Host{
-		config:   c,
-		log:      c.Log,
-		ledger:   newLedger(),
-		dialling: make(chan struct{}, maxDials),
-		backing:  make(chan struct{}, maxDialBacks),
-		movedOn:  make(chan struct{}, 1),
+		config:           c,
+		log:              c.Log,
+		reputations:      newReputations(),
+		dialSlots:        make(chan struct{}, maxDials),
+		dialBackSlots:    make(chan struct{}, maxDialBacks),
+		addressesChanged: make(chan struct{}, 1),
 	}
 	h.ctx, h.closing = context.WithCancel(context.Background())
 	h.links.init()
 	h.inbound.init()
 	h.slots.init()
 	h.neighbours.init()
-	h.reach.init()
-	h.local.init()
+	h.reachability.init()
+	h.mdnsPeers.init()
 	self := peer.ID(wire.PeerIDOf(c.Key.Public().(ed25519.PublicKey)))
 	bootstrap, err := c.bootstrap(self)
 	if err != nil {
 		return nil, err
 	}
-	h.known = append(bootstrap, c.known(self)...)
-	h.gate = newGater(c, h.ledger, bootstrap)
-	if err := h.settle(c.Name, c.Descriptor); err != nil {
+	h.firstPeers = append(bootstrap, c.known(self)...)
+	h.gater = newGater(c, h.reputations, bootstrap)
+	if err := h.setNetwork(c.Name, c.Descriptor); err != nil {
 		return nil, err
 	}
 	if err := h.listen(); err != nil {
@@ -202,15 +202,15 @@ func (h *Host) listen() error {
 	}
 	h.watchSlots()
 	for class, id := range classProtocols {
-		h.host.SetStreamHandler(id, h.handler(func(s network.Stream) { h.serve(s, env.Class(class)) }))
+		h.host.SetStreamHandler(id, h.handler(func(s network.Stream) { h.serveLink(s, env.Class(class)) }))
 	}
 	h.host.SetStreamHandler(dialBackProtocol, h.handler(h.serveDialBack))
-	h.host.SetStreamHandler(nonceProtocol, h.handler(h.takeNonce))
+	h.host.SetStreamHandler(nonceProtocol, h.handler(h.receiveNonce))
 	return nil
 }
 
 // settle takes the network's descriptor, if it is known.
-func (h *Host) settle(name string, descriptor []byte) error {
+func (h *Host) setNetwork(name string, descriptor []byte) error {
 	if descriptor != nil {
 		n, err := wire.ParseDescriptor(descriptor)
 		if err != nil {
@@ -218,7 +218,7 @@ func (h *Host) settle(name string, descriptor []byte) error {
 		}
 		name = n.Name
 		if n.PrivateAddresses {
-			h.gate.private.Store(true)
+			h.gater.allowPrivate.Store(true)
 		}
 	}
 	h.side.Store(&wire.Side{Name: name, Descriptor: descriptor, Agent: h.config.Agent})
@@ -261,20 +261,20 @@ func publicFirst(addrs []multiaddr.Multiaddr) []multiaddr.Multiaddr {
 
 // IPs are the addresses at which the host may be found from outside, its router's
 // among them.
-func (h *Host) IPs() (of []netip.Addr) {
+func (h *Host) IPs() (ips []netip.Addr) {
 	for _, a := range h.host.Addrs() {
 		if ip, err := manet.ToIP(a); err == nil {
 			if addr, ok := netip.AddrFromSlice(ip); ok {
-				of = append(of, addr.Unmap())
+				ips = append(ips, addr.Unmap())
 			}
 		}
 	}
-	return of
+	return ips
 }
 
 // Listens are the multiaddrs the host listens at, with the ports it was given if
 // it was left free to choose.
-func (h *Host) Listens() []string {
+func (h *Host) ListenAddrs() []string {
 	var out []string
 	for _, a := range h.host.Network().ListenAddresses() {
 		out = append(out, a.String())
@@ -305,32 +305,32 @@ func (h *Host) Run(ctx context.Context, e Events) error {
 	}
 	h.events.Store(&e)
 	var parts sync.WaitGroup
-	parts.Go(func() { h.watch(ctx, downs, e.PeerDown) })
+	parts.Go(func() { h.watchConnections(ctx, downs, e.PeerDown) })
 	parts.Go(func() { discovery.run(ctx, e.Found) })
-	parts.Go(func() { h.prove(ctx, e.Reachable) })
+	parts.Go(func() { h.proveReachable(ctx, e.Reachable) })
 	parts.Go(func() { h.watchAddresses(ctx) })
 	parts.Wait()
 	return context.Cause(ctx)
 }
 
 // watch reports connections that ended, and ends those that are of no use.
-func (h *Host) watch(ctx context.Context, downs event.Subscription, down func(env.PeerID)) {
+func (h *Host) watchConnections(ctx context.Context, downs event.Subscription, down func(env.PeerID)) {
 	defer downs.Close()
-	idle := sweeper{lulls: map[peer.ID]lull{}}
-	sweep := time.NewTicker(sweepEvery)
-	defer sweep.Stop()
+	tracker := idleTracker{conns: map[peer.ID]idleState{}}
+	check := time.NewTicker(idleCheckInterval)
+	defer check.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-sweep.C:
-			h.closeIdle(&idle, time.Now())
+		case <-check.C:
+			h.closeIdle(&tracker, time.Now())
 			// Newcomers may not have become of use. The node is asked even if there is room, so that its last
 			// answer is recent when it is too busy for another one.
-			h.reviewGuests(1)
+			h.reviewInbound(1)
 		case e := <-downs.Out():
 			c, ok := e.(event.EvtPeerConnectednessChanged)
-			if ok && c.Connectedness == network.NotConnected && !idle.ended(c.Peer, time.Now()) && !h.hasMoved() {
+			if ok && c.Connectedness == network.NotConnected && !tracker.removed(c.Peer, time.Now()) && !h.justLostAddress() {
 				down(env.PeerID(c.Peer))
 			}
 		}
@@ -345,9 +345,9 @@ func (h *Host) Close() {
 		h.closeBy.Store(&by)
 		h.closing()
 		h.links.wait()
-		h.local.close()
+		h.mdnsPeers.close()
 		h.mu.Lock()
-		h.quiet = true
+		h.stopServing = true
 		h.mu.Unlock()
 		if err := h.host.Close(); err != nil {
 			h.log.Warn("libp2p host was not closed cleanly", "err", err)
@@ -359,7 +359,7 @@ func (h *Host) Close() {
 // handler wraps what serves a stream, so that Close awaits it.
 func (h *Host) handler(serve network.StreamHandler) network.StreamHandler {
 	return func(s network.Stream) {
-		if !h.enter() {
+		if !h.beginWork() {
 			_ = s.Reset()
 			return
 		}
@@ -369,13 +369,13 @@ func (h *Host) handler(serve network.StreamHandler) network.StreamHandler {
 }
 
 // enter counts one who uses the host and must be awaited; false if it closes.
-func (h *Host) enter() bool {
+func (h *Host) beginWork() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.quiet {
+	if !h.stopServing {
 		h.handlers.Add(1)
 	}
-	return !h.quiet
+	return !h.stopServing
 }
 
 // Blame counts a frame that breaks the protocol against the peer it came from.
@@ -383,14 +383,14 @@ func (h *Host) enter() bool {
 // block.
 func (h *Host) Blame(id env.PeerID) {
 	h.count.badFrames.Add(1)
-	h.fault(peer.ID(id), "frames that break the protocol")
+	h.violation(peer.ID(id), "frames that break the protocol")
 }
 
 // fault counts bad behaviour, and cuts off who goes on with it.
-func (h *Host) fault(p peer.ID, why string) {
-	if h.ledger.fault(p, time.Now()) {
+func (h *Host) violation(p peer.ID, why string) {
+	if h.reputations.violation(p, time.Now()) {
 		h.log.Warn("peer blocked for an hour", "peer", p, "reason", why)
-		h.aside(func() {
+		h.background(func() {
 			if err := h.host.Network().ClosePeer(p); err != nil {
 				h.log.Debug("connection not closed cleanly", "peer", p, "err", err)
 			}
@@ -399,8 +399,8 @@ func (h *Host) fault(p peer.ID, why string) {
 }
 
 // aside does what may block, for one who must not, unless the host closes.
-func (h *Host) aside(f func()) {
-	if h.enter() {
+func (h *Host) background(f func()) {
+	if h.beginWork() {
 		go func() {
 			defer h.handlers.Done()
 			f()

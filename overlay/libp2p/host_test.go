@@ -38,39 +38,39 @@ func TestMain(m *testing.M) {
 const patience = 20 * time.Second
 
 // A letter is a frame as it arrived.
-type letter struct {
+type receivedFrame struct {
 	from  env.PeerID
 	class env.Class
 	frame string
 }
 
 // A tester is a host that runs, and what it reported.
-type tester struct {
+type testHost struct {
 	*Host
 	t         *testing.T
-	letters   chan letter
+	frames    chan receivedFrame
 	found     chan env.Peer
 	reachable chan []string
 	downs     chan env.PeerID
-	logged    *logbook
-	full      func() bool // says whether the node's inbox is full
+	logged    *logBuffer
+	isFull    func() bool // says whether the node's inbox is full
 	useful    func(ids []env.PeerID, then func([]bool)) bool
 	stop      func()
 }
 
 // A logbook keeps log lines for many goroutines.
-type logbook struct {
+type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (l *logbook) Write(b []byte) (int, error) {
+func (l *logBuffer) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(b)
 }
 
-func (l *logbook) String() string {
+func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
@@ -90,20 +90,20 @@ var (
 )
 
 // made returns a host of network "lab" on loopback that does not run yet.
-func made(t *testing.T, change func(*Config)) *tester {
+func newTestHost(t *testing.T, change func(*Config)) *testHost {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &tester{
+	h := &testHost{
 		t:         t,
-		letters:   make(chan letter, 10000),
+		frames:    make(chan receivedFrame, 10000),
 		found:     make(chan env.Peer, 1000),
 		reachable: make(chan []string, 100),
 		downs:     make(chan env.PeerID, 1000),
-		logged:    &logbook{},
-		full:      func() bool { return false },
+		logged:    &logBuffer{},
+		isFull:    func() bool { return false },
 		stop:      func() {},
 	}
 	c := DefaultConfig(key)
@@ -128,16 +128,16 @@ func made(t *testing.T, change func(*Config)) *tester {
 }
 
 // start runs a host until the test ends.
-func (h *tester) start() *tester {
+func (h *testHost) start() *testHost {
 	ctx, cancel := context.WithCancel(h.t.Context())
 	var done sync.WaitGroup
 	done.Go(func() {
 		err := h.Run(ctx, Events{
 			Receive: func(from env.PeerID, class env.Class, frame []byte) bool {
-				if h.full() {
+				if h.isFull() {
 					return false
 				}
-				h.letters <- letter{from, class, string(frame)}
+				h.frames <- receivedFrame{from, class, string(frame)}
 				return true
 			},
 			Found:     func(p env.Peer) { h.found <- p },
@@ -154,9 +154,9 @@ func (h *tester) start() *tester {
 	return h
 }
 
-func running(t *testing.T, change func(*Config)) *tester {
+func startTestHost(t *testing.T, change func(*Config)) *testHost {
 	t.Helper()
-	return made(t, change).start()
+	return newTestHost(t, change).start()
 }
 
 // next returns what comes next on a channel.
@@ -192,24 +192,24 @@ func TestFramesCross(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			on := func(cfg *Config) { cfg.Listen = c.listen }
-			a, b := running(t, on), running(t, on)
+			a, b := startTestHost(t, on), startTestHost(t, on)
 			if ips := a.IPs(); !slices.Contains(ips, netip.MustParseAddr("127.0.0.1")) {
 				t.Errorf("found at %v", ips)
 			}
 			big := strings.Repeat("x", env.MaxFrame)
 			a.Send(b.Peer(), env.Control, []byte("ping"))
-			if got := next(t, "a control frame", b.letters); got != (letter{a.ID(), env.Control, "ping"}) {
+			if got := next(t, "a control frame", b.frames); got != (receivedFrame{a.ID(), env.Control, "ping"}) {
 				t.Errorf("got %.60v", got)
 			}
 			b.Send(env.Peer{ID: a.ID()}, env.Bulk, []byte(big)) // over the connection there is
-			if got := next(t, "a bulk frame", a.letters); got != (letter{b.ID(), env.Bulk, big}) {
+			if got := next(t, "a bulk frame", a.frames); got != (receivedFrame{b.ID(), env.Bulk, big}) {
 				t.Errorf("got %.60v", got)
 			}
 			for i := range 200 {
 				a.Send(b.Peer(), env.Control, []byte(fmt.Sprint(i)))
 			}
 			for i := range 200 {
-				if got := next(t, "frames in order", b.letters); got.frame != fmt.Sprint(i) {
+				if got := next(t, "frames in order", b.frames); got.frame != fmt.Sprint(i) {
 					t.Fatalf("frame %d is %.60v", i, got)
 				}
 			}
@@ -226,15 +226,15 @@ func TestWhatWaitsIsSentBeforeTheEnd(t *testing.T) {
 	t.Parallel()
 	for _, listen := range [][]string{onTCP, onQUIC} {
 		on := func(cfg *Config) { cfg.Listen = listen }
-		a, b := running(t, on), running(t, on)
+		a, b := startTestHost(t, on), startTestHost(t, on)
 		a.Send(b.Peer(), env.Control, []byte("hello"))
-		next(t, "the first frame", b.letters)
+		next(t, "the first frame", b.frames)
 		for range 100 {
 			a.Send(b.Peer(), env.Control, bytes.Repeat([]byte("x"), 1000))
 		}
 		a.stop()
 		for i := range 100 {
-			if got := next(t, "a frame sent before the end", b.letters); len(got.frame) != 1000 {
+			if got := next(t, "a frame sent before the end", b.frames); len(got.frame) != 1000 {
 				t.Fatalf("frame %d is %.60v", i, got)
 			}
 		}
@@ -247,9 +247,9 @@ func TestWhatWaitsIsSentBeforeTheEnd(t *testing.T) {
 
 func TestCloseIsAHintToNeighbours(t *testing.T) {
 	t.Parallel()
-	a, b := running(t, nil), running(t, nil)
+	a, b := startTestHost(t, nil), startTestHost(t, nil)
 	a.Send(b.Peer(), env.Control, []byte("hello"))
-	next(t, "a frame", b.letters)
+	next(t, "a frame", b.frames)
 	b.stop()
 	if got := next(t, "a hint that the peer is down", a.downs); got != b.ID() {
 		t.Errorf("down: %q", got)
@@ -258,7 +258,7 @@ func TestCloseIsAHintToNeighbours(t *testing.T) {
 
 func TestPeerThatCannotBeDialledIsDown(t *testing.T) {
 	t.Parallel()
-	a, b := running(t, nil), made(t, func(c *Config) { c.Listen = onTCP })
+	a, b := startTestHost(t, nil), newTestHost(t, func(c *Config) { c.Listen = onTCP })
 	gone := b.Peer()
 	b.Close()
 	a.Send(gone, env.Control, []byte("hello?"))
@@ -270,14 +270,14 @@ func TestPeerThatCannotBeDialledIsDown(t *testing.T) {
 
 func TestFullNodeIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
-	a, b := running(t, nil), made(t, nil)
-	b.full = func() bool { return true }
+	a, b := startTestHost(t, nil), newTestHost(t, nil)
+	b.isFull = func() bool { return true }
 	b.start()
 	for range 10 {
 		a.Send(b.Peer(), env.Bulk, []byte("x"))
 	}
 	wait(t, "dropped frames to be counted", func() bool { return b.Stats().Bulk.Drops.Inbox == 10 })
-	if s := b.Stats(); s.Bulk.FramesIn != 0 || len(b.letters) != 0 {
+	if s := b.Stats(); s.Bulk.FramesIn != 0 || len(b.frames) != 0 {
 		t.Errorf("stats %+v", s)
 	}
 }
@@ -286,7 +286,7 @@ func TestPrivateAddressesAreNotDialledByDefault(t *testing.T) {
 	t.Parallel()
 	open := wire.DefaultNetwork("open")
 	public := func(c *Config) { c.Descriptor = open.Descriptor() }
-	a, b := running(t, public), running(t, public)
+	a, b := startTestHost(t, public), startTestHost(t, public)
 	if addrs := b.Peer().Addrs; len(addrs) != 0 {
 		t.Errorf("announces private addresses %q", addrs)
 	}
@@ -300,14 +300,14 @@ func TestPrivateAddressesAreNotDialledByDefault(t *testing.T) {
 		t.Errorf("%d connections to a private address", n)
 	}
 	// The operator's own bootstrap address is another matter.
-	c := running(t, func(c *Config) {
+	c := startTestHost(t, func(c *Config) {
 		public(c)
 		for _, l := range b.host.Network().ListenAddresses() {
 			c.Bootstrap = append(c.Bootstrap, fmt.Sprintf("%v/p2p/%v", l, b.host.ID()))
 		}
 	})
 	c.Send(next(t, "the bootstrap peer", c.found), env.Control, []byte("hello"))
-	next(t, "a frame", b.letters)
+	next(t, "a frame", b.frames)
 }
 
 func TestConfigIsCheckedWithWords(t *testing.T) {
@@ -316,7 +316,7 @@ func TestConfigIsCheckedWithWords(t *testing.T) {
 		"private key": func(c *Config) { c.Key = nil },
 		"no peer id":  func(c *Config) { c.Bootstrap = []string{"/ip4/1.2.3.4/tcp/4801"} },
 		"is not the addre": func(c *Config) {
-			c.Bootstrap = []string{"/p2p/" + Text(wire.PeerIDOf(key.Public().(ed25519.PublicKey)))}
+			c.Bootstrap = []string{"/p2p/" + PeerIDString(wire.PeerIDOf(key.Public().(ed25519.PublicKey)))}
 		},
 		"of a node":       func(c *Config) { c.Bootstrap = []string{"1.2.3.4:4801"} },
 		"descriptor":      func(c *Config) { c.Descriptor = []byte("x") },
@@ -335,7 +335,7 @@ func TestConfigIsCheckedWithWords(t *testing.T) {
 }
 
 func TestRunWantsANetwork(t *testing.T) {
-	h := made(t, func(c *Config) { c.Descriptor = nil })
+	h := newTestHost(t, func(c *Config) { c.Descriptor = nil })
 	if err := h.Run(t.Context(), Events{}); !errors.Is(err, ErrNoNetwork) {
 		t.Errorf("Run: %v", err)
 	}
@@ -345,7 +345,7 @@ func TestRunWantsANetwork(t *testing.T) {
 // come by itself, as one does that was started anew.
 func TestLinkDoesNotRestWhenThePeerComesBy(t *testing.T) {
 	t.Parallel()
-	a, b := running(t, nil), running(t, nil)
+	a, b := startTestHost(t, nil), startTestHost(t, nil)
 	resting := &link{wake: make(chan struct{}, 1)}
 	key := linkKey{b.host.ID(), env.Bulk}
 	a.links.mu.Lock()
@@ -354,7 +354,7 @@ func TestLinkDoesNotRestWhenThePeerComesBy(t *testing.T) {
 	woken := make(chan struct{})
 	go func() {
 		defer close(woken)
-		resting.rest(t.Context(), time.Hour)
+		resting.backOff(t.Context(), time.Hour)
 	}()
 	b.Send(a.Peer(), env.Control, []byte("I am back"))
 	next(t, "the link to go on", woken)
@@ -362,18 +362,18 @@ func TestLinkDoesNotRestWhenThePeerComesBy(t *testing.T) {
 
 func TestAddressesAreWhereItListens(t *testing.T) {
 	t.Parallel()
-	h := made(t, nil)
-	listens, addrs := h.Listens(), h.Addrs()
+	h := newTestHost(t, nil)
+	listens, addrs := h.ListenAddrs(), h.Addrs()
 	if len(listens) != 2 || len(addrs) != 2 {
 		t.Fatalf("listens at %q, is at %q", listens, addrs)
 	}
 	for i, a := range addrs {
-		if strings.Contains(listens[i], "/0") || !strings.HasSuffix(a, "/p2p/"+Text(h.ID())) || !slices.Contains(addrs, listens[i]+"/p2p/"+Text(h.ID())) {
+		if strings.Contains(listens[i], "/0") || !strings.HasSuffix(a, "/p2p/"+PeerIDString(h.ID())) || !slices.Contains(addrs, listens[i]+"/p2p/"+PeerIDString(h.ID())) {
 			t.Errorf("listens at %q, is at %q", listens[i], a)
 		}
 	}
 	// A network that does not say so allows no private addresses.
-	unknown := made(t, func(c *Config) { c.Descriptor = nil })
+	unknown := newTestHost(t, func(c *Config) { c.Descriptor = nil })
 	if addrs := unknown.Addrs(); len(addrs) > 0 {
 		t.Errorf("gives out %q", addrs)
 	}
@@ -382,7 +382,7 @@ func TestAddressesAreWhereItListens(t *testing.T) {
 // A connection is not trimmed as long as a link goes out by it.
 func TestALinkKeepsItsConnection(t *testing.T) {
 	t.Parallel()
-	a, b := running(t, nil), running(t, nil)
+	a, b := startTestHost(t, nil), startTestHost(t, nil)
 	id := peer.ID(b.ID())
 	if a.conns.IsProtected(id, "") {
 		t.Error("protected before there is a link")

@@ -16,11 +16,11 @@ import (
 
 const (
 	// readIdle is how long a stream may bring nothing; its sender closes it sooner.
-	readIdle = linkIdle + 2*time.Minute
+	readIdle = linkIdleTime + 2*time.Minute
 
 	// readAhead is how many bytes are read of a stream before they are asked for: a
 	// few frames of the overlay. What is larger goes past it.
-	readAhead = 1 << 10
+	readBuffer = 1 << 10
 )
 
 // inbound knows the streams that peers opened: one for each peer and class, of
@@ -58,29 +58,29 @@ func (in *inbound) remove(key linkKey, s network.Stream) {
 
 // serve answers the handshake of a stream that a peer opened, and takes its
 // frames until it ends.
-func (h *Host) serve(s network.Stream, class env.Class) {
+func (h *Host) serveLink(s network.Stream, class env.Class) {
 	p := s.Conn().RemotePeer()
 	key := linkKey{p, class}
-	r := bufio.NewReaderSize(s, readAhead)
+	r := bufio.NewReaderSize(s, readBuffer)
 	accepted := false
-	err := h.answer(s, r, func() {
+	err := h.answerHello(s, r, func() {
 		accepted = true
-		h.neighbours.meet(h, p)
+		h.neighbours.addStream(h, p)
 		h.links.wake(p)
 		if older := h.inbound.add(key, s); older != nil {
 			_ = older.Reset()
-			h.leaveBehind(older.Conn(), s.Conn())
+			h.closeReplaced(older.Conn(), s.Conn())
 		}
 	})
 	if accepted {
-		defer h.neighbours.part(h, p)
+		defer h.neighbours.removeStream(h, p)
 		defer h.inbound.remove(key, s)
 	}
 	if err != nil {
-		h.notAnswered(s, err)
+		h.handshakeFailed(s, err)
 		return
 	}
-	if err := h.take(s, r, key); err != nil {
+	if err := h.readFrames(s, r, key); err != nil {
 		h.log.Debug("incoming stream broke", "peer", p, "class", class, "err", err)
 		_ = s.Reset()
 		return
@@ -89,7 +89,7 @@ func (h *Host) serve(s network.Stream, class env.Class) {
 }
 
 // notAnswered ends a stream whose handshake came to nothing.
-func (h *Host) notAnswered(s network.Stream, err error) {
+func (h *Host) handshakeFailed(s network.Stream, err error) {
 	p := s.Conn().RemotePeer()
 	if refusal, ok := errors.AsType[*wire.RefusedError](err); ok {
 		h.noteRefusal(p, refusal, true)
@@ -99,18 +99,18 @@ func (h *Host) notAnswered(s network.Stream, err error) {
 	_ = s.Reset()
 	h.count.badHandshakes.Add(1)
 	if errors.Is(err, wire.ErrHello) || errors.Is(err, wire.ErrFrame) {
-		h.fault(p, "handshakes that are none")
+		h.violation(p, "handshakes that are none")
 	}
 }
 
 // take reads frames and gives them to the node. It never waits for the node: a
 // frame that finds no room is dropped. It does wait before it takes more from one
 // peer than is allowed: the rest stays with the sender, as no byte is read.
-func (h *Host) take(s network.Stream, r *bufio.Reader, key linkKey) error {
+func (h *Host) readFrames(s network.Stream, r *bufio.Reader, key linkKey) error {
 	receive := h.events.Load().Receive // there since the handshake
 	count := &h.count.classes[key.class]
-	budget := h.ledger.budget(key.peer, key.class, time.Now())
-	var noted time.Time // when it was noted last that the node took a frame
+	budget := h.reputations.limiter(key.peer, key.class, time.Now())
+	var lastNoted time.Time // when it was noted last that the node took a frame
 	for {
 		if r.Buffered() == 0 {
 			if err := s.SetReadDeadline(time.Now().Add(readIdle)); err != nil {
@@ -123,22 +123,22 @@ func (h *Host) take(s network.Stream, r *bufio.Reader, key linkKey) error {
 			return nil
 		case errors.Is(err, wire.ErrFrame):
 			h.count.badFrames.Add(1)
-			h.fault(key.peer, "frames over the limit")
+			h.violation(key.peer, "frames over the limit")
 			return err
 		case err != nil:
 			return err
 		}
-		if wait := budget.spend(len(frame), time.Now()); wait > 0 {
+		if wait := budget.reserve(len(frame), time.Now()); wait > 0 {
 			count.slowed.Add(1)
-			linger(h.ctx, wait)
+			sleep(h.ctx, wait)
 		}
 		if !receive(env.PeerID(key.peer), key.class, frame) {
 			count.inbox.Add(1)
 			continue
 		}
-		if now := time.Now(); now.Sub(noted) > time.Second {
-			noted = now
-			h.slots.works(key.peer, now)
+		if now := time.Now(); now.Sub(lastNoted) > time.Second {
+			lastNoted = now
+			h.slots.noteFrame(key.peer, now)
 		}
 		count.framesIn.Add(1)
 		count.bytesIn.Add(uint64(len(frame)))
@@ -147,33 +147,33 @@ func (h *Host) take(s network.Stream, r *bufio.Reader, key linkKey) error {
 
 // neighbours are the peers with which a link is open, in either direction.
 type neighbours struct {
-	met chan struct{} // holds one token if there may be a new one
+	added chan struct{} // holds one token if there may be a new one
 
 	mu  sync.Mutex
 	all map[peer.ID]int // streams
 }
 
 func (n *neighbours) init() {
-	n.met = make(chan struct{}, 1)
+	n.added = make(chan struct{}, 1)
 	n.all = map[peer.ID]int{}
 }
 
 // meet counts a stream. The connections of neighbours are the last to be
 // trimmed.
-func (n *neighbours) meet(h *Host, p peer.ID) {
+func (n *neighbours) addStream(h *Host, p peer.ID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.all[p]++
 	if n.all[p] == 1 {
 		h.conns.TagPeer(p, neighbourTag, 100)
 		select {
-		case n.met <- struct{}{}:
+		case n.added <- struct{}{}:
 		default:
 		}
 	}
 }
 
-func (n *neighbours) part(h *Host, p peer.ID) {
+func (n *neighbours) removeStream(h *Host, p peer.ID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.all[p]--; n.all[p] == 0 {

@@ -21,7 +21,7 @@ import (
 )
 
 // stranger returns a bare libp2p host that is connected to h.
-func stranger(t *testing.T, h *tester) host.Host {
+func connectBareHost(t *testing.T, h *testHost) host.Host {
 	t.Helper()
 	s, err := golibp2p.New(append(transports(), golibp2p.ListenAddrStrings(onTCP...))...)
 	if err != nil {
@@ -39,7 +39,7 @@ func stranger(t *testing.T, h *tester) host.Host {
 }
 
 // open opens a stream of a class from a stranger and sends it something.
-func open(t *testing.T, from host.Host, to *tester, class env.Class, sends ...[]byte) network.Stream {
+func openStream(t *testing.T, from host.Host, to *testHost, class env.Class, sends ...[]byte) network.Stream {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -57,14 +57,14 @@ func open(t *testing.T, from host.Host, to *tester, class env.Class, sends ...[]
 }
 
 // hello is a right beginning in network "lab".
-func hello() []byte {
+func helloFrame() []byte {
 	return wire.AppendDelimited(nil, wire.Side{Name: "lab", Descriptor: descriptor("lab")}.Hello())
 }
 
 // welcomed opens a stream and reads the welcome.
-func welcomed(t *testing.T, from host.Host, to *tester, class env.Class) network.Stream {
+func openWelcomed(t *testing.T, from host.Host, to *testHost, class env.Class) network.Stream {
 	t.Helper()
-	s := open(t, from, to, class, hello())
+	s := openStream(t, from, to, class, helloFrame())
 	if _, err := wire.ReadDelimited(bufio.NewReader(s), wire.MaxHello); err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func welcomed(t *testing.T, from host.Host, to *tester, class env.Class) network
 }
 
 // ended waits for the other side to end a stream.
-func ended(t *testing.T, s network.Stream) {
+func waitForEnd(t *testing.T, s network.Stream) {
 	t.Helper()
 	_, err := io.Copy(io.Discard, s)
 	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
@@ -82,7 +82,7 @@ func ended(t *testing.T, s network.Stream) {
 
 func TestGarbageHandshakesAreCounted(t *testing.T) {
 	t.Parallel()
-	h := running(t, nil)
+	h := startTestHost(t, nil)
 	for name, garbage := range map[string][]byte{
 		"no length":     bytes.Repeat([]byte{0xff}, 100),
 		"too long":      wire.AppendDelimited(nil, make([]byte, wire.MaxHello+1)),
@@ -91,49 +91,49 @@ func TestGarbageHandshakesAreCounted(t *testing.T) {
 		"other version": []byte("\x13/multistream/1.0.0\n"),
 	} {
 		before := h.Stats()
-		s := open(t, stranger(t, h), h, env.Control)
+		s := openStream(t, connectBareHost(t, h), h, env.Control)
 		_, _ = s.Write(garbage) // it may be ended before all of it is written
 		_ = s.CloseWrite()
-		ended(t, s)
+		waitForEnd(t, s)
 		wait(t, name+" to be counted", func() bool { return h.Stats().BadHandshakes == before.BadHandshakes+1 })
 	}
-	if len(h.letters) > 0 {
+	if len(h.frames) > 0 {
 		t.Error("garbage reached the node")
 	}
 }
 
 func TestSlowHandshakeIsEnded(t *testing.T) {
 	t.Parallel()
-	h := running(t, nil)
-	s := open(t, stranger(t, h), h, env.Control, hello()[:3])
-	ended(t, s)
+	h := startTestHost(t, nil)
+	s := openStream(t, connectBareHost(t, h), h, env.Control, helloFrame()[:3])
+	waitForEnd(t, s)
 	wait(t, "the slow one to be counted", func() bool { return h.Stats().BadHandshakes == 1 })
 }
 
 func TestOversizeFrameEndsTheStream(t *testing.T) {
 	t.Parallel()
-	h := running(t, nil)
-	s := welcomed(t, stranger(t, h), h, env.Bulk)
+	h := startTestHost(t, nil)
+	s := openWelcomed(t, connectBareHost(t, h), h, env.Bulk)
 	_, _ = s.Write(wire.AppendDelimited(nil, make([]byte, env.MaxFrame)))
-	next(t, "a frame of the largest size", h.letters)
+	next(t, "a frame of the largest size", h.frames)
 	_, _ = s.Write(wire.AppendDelimited(nil, make([]byte, env.MaxFrame+1)))
-	ended(t, s)
+	waitForEnd(t, s)
 	wait(t, "it to be counted", func() bool { return h.Stats().BadFrames == 1 && h.Stats().LinksIn == 0 })
 }
 
 // A flood is read as slowly as one peer may send, and is no reason to end anything.
 func TestFloodIsReadAsFastAsAllowed(t *testing.T) {
 	t.Parallel()
-	for class, a := range taken {
+	for class, a := range receiveLimits {
 		t.Run(env.Class(class).String(), func(t *testing.T) {
 			t.Parallel()
-			h := running(t, nil)
+			h := startTestHost(t, nil)
 			begun := time.Now()
-			s := welcomed(t, stranger(t, h), h, env.Class(class))
+			s := openWelcomed(t, connectBareHost(t, h), h, env.Class(class))
 			flood := 2*a.frameBurst + 1
 			go func() { _, _ = s.Write(bytes.Repeat(wire.AppendDelimited(nil, []byte("x")), flood)) }()
 			for range flood {
-				next(t, "a frame of a flood", h.letters)
+				next(t, "a frame of a flood", h.frames)
 			}
 			soonest := time.Duration(a.frameBurst) * time.Second / time.Duration(a.frames)
 			if took := time.Since(begun); took < soonest {
@@ -151,14 +151,14 @@ func TestFloodIsReadAsFastAsAllowed(t *testing.T) {
 // arrives, in order, and the peer never makes it wait.
 func TestBusyPeerIsNotCutOff(t *testing.T) {
 	t.Parallel()
-	a, b := running(t, nil), running(t, nil)
+	a, b := startTestHost(t, nil), startTestHost(t, nil)
 	const all = 20000
 	for i := range all {
 		a.Send(b.Peer(), env.Control, fmt.Appendf(nil, "%05d", i))
 	}
 	last, got := "", 0
 	for last != fmt.Sprintf("%05d", all-1) {
-		l := next(t, "the rest of the frames", b.letters)
+		l := next(t, "the rest of the frames", b.frames)
 		if l.frame <= last {
 			t.Fatalf("%s came after %s", l.frame, last)
 		}
@@ -177,8 +177,8 @@ func TestBusyPeerIsNotCutOff(t *testing.T) {
 // A link sends a burst, and then no more than a peer takes.
 func TestLinkIsPaced(t *testing.T) {
 	t.Parallel()
-	a, b := running(t, nil), running(t, nil)
-	limit := sent(env.Control)
+	a, b := startTestHost(t, nil), startTestHost(t, nil)
+	limit := sendLimit(env.Control)
 	begun := time.Now()
 	all := limit.frameBurst + limit.frames
 	for n := 0; n < all; n++ {
@@ -188,7 +188,7 @@ func TestLinkIsPaced(t *testing.T) {
 		a.Send(b.Peer(), env.Control, []byte("x"))
 	}
 	for range all {
-		next(t, "a frame", b.letters)
+		next(t, "a frame", b.frames)
 	}
 	s := a.Stats().Control
 	took := time.Since(begun)
@@ -203,13 +203,13 @@ func TestLinkIsPaced(t *testing.T) {
 
 func TestNewerStreamReplacesTheOlder(t *testing.T) {
 	t.Parallel()
-	h := running(t, nil)
-	from := stranger(t, h)
-	older := welcomed(t, from, h, env.Control)
-	newer := welcomed(t, from, h, env.Control)
-	ended(t, older)
+	h := startTestHost(t, nil)
+	from := connectBareHost(t, h)
+	older := openWelcomed(t, from, h, env.Control)
+	newer := openWelcomed(t, from, h, env.Control)
+	waitForEnd(t, older)
 	_, _ = newer.Write(wire.AppendDelimited(nil, []byte("still here")))
-	if got := next(t, "a frame on the newer stream", h.letters); got.frame != "still here" {
+	if got := next(t, "a frame on the newer stream", h.frames); got.frame != "still here" {
 		t.Errorf("got %v", got)
 	}
 	if n := h.Stats().LinksIn; n != 1 {
@@ -219,10 +219,10 @@ func TestNewerStreamReplacesTheOlder(t *testing.T) {
 
 func TestBlameCutsAPeerOff(t *testing.T) {
 	t.Parallel()
-	a, b := running(t, nil), running(t, nil)
+	a, b := startTestHost(t, nil), startTestHost(t, nil)
 	a.Send(b.Peer(), env.Control, []byte("nonsense"))
-	next(t, "a frame", b.letters)
-	for range maxFaults - 1 {
+	next(t, "a frame", b.frames)
+	for range maxViolations - 1 {
 		b.Blame(a.ID())
 	}
 	if s := b.Stats(); s.Gated != 0 || s.Connections != 1 {
@@ -230,7 +230,7 @@ func TestBlameCutsAPeerOff(t *testing.T) {
 	}
 	b.Blame(a.ID())
 	next(t, "the connection to end", a.downs)
-	if s := b.Stats(); s.Gated != 1 || s.BadFrames != maxFaults {
+	if s := b.Stats(); s.Gated != 1 || s.BadFrames != maxViolations {
 		t.Errorf("stats %+v", s)
 	}
 	if n := strings.Count(b.logged.String(), "peer blocked"); n != 1 {
@@ -244,7 +244,7 @@ func TestBlameCutsAPeerOff(t *testing.T) {
 		a.Send(b.Peer(), env.Control, []byte("let me in"))
 		return a.Stats().DialFailures > dials
 	})
-	if s := b.Stats(); s.LinksIn != 0 || len(b.letters) != 0 {
+	if s := b.Stats(); s.LinksIn != 0 || len(b.frames) != 0 {
 		t.Errorf("it came back: %+v", s)
 	}
 }
@@ -252,8 +252,8 @@ func TestBlameCutsAPeerOff(t *testing.T) {
 // A peer that welcomes a link and then reads nothing.
 func TestSlowPeerCostsTheOldestFrames(t *testing.T) {
 	t.Parallel()
-	h := running(t, nil)
-	s := stranger(t, h)
+	h := startTestHost(t, nil)
+	s := connectBareHost(t, h)
 	taken := make(chan network.Stream, 1)
 	s.SetStreamHandler(classProtocols[env.Bulk], func(st network.Stream) {
 		side := wire.Side{Name: "lab", Descriptor: descriptor("lab")}

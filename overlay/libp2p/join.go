@@ -16,7 +16,7 @@ import (
 )
 
 // maxJoins bounds the peers that Join asks at once.
-const maxJoins = 8
+const maxParallelJoins = 8
 
 // ErrNobody says that there is no peer to join through.
 var ErrNobody = errors.New("no node to join through is known: give --bootstrap")
@@ -35,7 +35,7 @@ func (h *Host) Join(ctx context.Context) (descriptor []byte, err error) {
 	stop := context.AfterFunc(h.ctx, func() { cancel(ErrClosed) })
 	defer stop()
 	h.startLocal()
-	for pause := firstPause; ; pause = min(2*pause, longPause) {
+	for pause := minBackoff; ; pause = min(2*pause, maxBackoff) {
 		candidates := h.candidates()
 		if len(candidates) == 0 && !h.config.MDNS {
 			return nil, ErrNobody
@@ -44,19 +44,19 @@ func (h *Host) Join(ctx context.Context) (descriptor []byte, err error) {
 		err := errors.Join(errs...)
 		switch {
 		case descriptor != nil:
-			return descriptor, h.settle("", descriptor)
+			return descriptor, h.setNetwork("", descriptor)
 		case ctx.Err() != nil:
 			return nil, errors.Join(context.Cause(ctx), err)
-		case len(errs) > 0 && !slices.ContainsFunc(errs, mayPass):
-			if h.config.Name != "" && slices.ContainsFunc(errs, otherNetwork) {
+		case len(errs) > 0 && !slices.ContainsFunc(errs, isTemporary):
+			if h.config.Name != "" && slices.ContainsFunc(errs, isOtherNetwork) {
 				return nil, fmt.Errorf("join network %q: %w; leave --network out to join the network of the nodes at --bootstrap", h.config.Name, err)
 			}
 			return nil, fmt.Errorf("join: %w", err)
 		}
-		if pause == firstPause {
+		if pause == minBackoff {
 			h.log.Warn("no node to join through answers yet", "tried", len(candidates), "err", err)
 		}
-		sleep(ctx, pause)
+		sleepAbout(ctx, pause)
 	}
 }
 
@@ -70,7 +70,7 @@ func (h *Host) joinThrough(ctx context.Context, candidates []peer.AddrInfo) (des
 		mu   sync.Mutex // guards the results
 		next = make(chan peer.AddrInfo)
 	)
-	for range min(maxJoins, len(candidates)) {
+	for range min(maxParallelJoins, len(candidates)) {
 		all.Go(func() {
 			for info := range next {
 				d, err := h.descriptorOf(ctx, info)
@@ -99,7 +99,7 @@ func (h *Host) joinThrough(ctx context.Context, candidates []peer.AddrInfo) (des
 // descriptorOf asks one peer.
 func (h *Host) descriptorOf(ctx context.Context, info peer.AddrInfo) ([]byte, error) {
 	h.host.Peerstore().AddAddrs(info.ID, info.Addrs, peerstore.AddressTTL)
-	w, err := h.greet(ctx, info.ID, env.Control)
+	w, err := h.openStream(ctx, info.ID, env.Control)
 	if err != nil {
 		return nil, err
 	}
@@ -107,13 +107,13 @@ func (h *Host) descriptorOf(ctx context.Context, info peer.AddrInfo) ([]byte, er
 }
 
 // mayPass says whether a peer may answer otherwise the next time.
-func mayPass(err error) bool {
+func isTemporary(err error) bool {
 	refusal, ok := errors.AsType[*wire.RefusedError](err)
 	return !ok || refusal.Reason == wirepb.Refusal_BUSY
 }
 
 // otherNetwork reports whether a peer refused this host because it is in another network.
-func otherNetwork(err error) bool {
+func isOtherNetwork(err error) bool {
 	refusal, ok := errors.AsType[*wire.RefusedError](err)
 	return ok && refusal.Reason == wirepb.Refusal_NETWORK
 }

@@ -27,25 +27,25 @@ const (
 	maxDials = 32
 
 	// linkIdle is how long a link lives without a frame.
-	linkIdle = 3 * time.Minute
+	linkIdleTime = 3 * time.Minute
 
 	// writeTime is how long a peer may take no byte before its link is broken.
 	writeTime = 10 * time.Second
 
 	// leastPause is the shortest pause of a link that has sent what it may: after
 	// it a packet is filled, and not a frame sent at a time.
-	leastPause = 20 * time.Millisecond
+	minPause = 20 * time.Millisecond
 
 	// closeTime is how long links may still send when the host closes.
 	closeTime = 2 * time.Second
 
 	// After a failure a link waits before it dials again, twice as long each
 	// time; a stream that lasted longPause makes it forget.
-	firstPause, longPause = time.Second, 30 * time.Second
+	minBackoff, maxBackoff = time.Second, 30 * time.Second
 )
 
 // errGone says that the peer ended a stream.
-var errGone = errors.New("the peer closed the stream")
+var errStreamClosed = errors.New("the peer closed the stream")
 
 // links are the ways out of a host.
 type links struct {
@@ -80,7 +80,7 @@ type link struct {
 	key   linkKey
 	count *classCounters
 	queue *queue
-	pace  *budget
+	pacer *limiter
 	wake  chan struct{}            // holds one token if the peer has come by
 	addrs atomic.Pointer[[]string] // where the peer can be dialled, as last told
 }
@@ -102,7 +102,7 @@ func (h *Host) Send(to env.Peer, class env.Class, frame []byte) {
 			count.noRoom.Add(1)
 			return
 		}
-		l = &link{host: h, key: key, count: count, queue: newQueue(), pace: newBudget(sent(class)), wake: make(chan struct{}, 1)}
+		l = &link{host: h, key: key, count: count, queue: newQueue(), pacer: newLimiter(sendLimit(class)), wake: make(chan struct{}, 1)}
 		h.links.all[key] = l
 		h.links.wg.Go(l.run)
 	}
@@ -127,10 +127,10 @@ func (l *link) retire() bool {
 // begins anew when the stream breaks.
 func (l *link) run() {
 	ctx := l.host.ctx
-	pause := firstPause
+	backoff := minBackoff
 	failed := false // since the last stream
-	for l.await(ctx) {
-		if l.shunned() {
+	for l.waitForFrame(ctx) {
+		if l.isBlocked() {
 			l.count.refused.Add(uint64(l.queue.clear()))
 			continue
 		}
@@ -139,29 +139,29 @@ func (l *link) run() {
 		default:
 		}
 		begun := time.Now()
-		met, err := l.session(ctx)
+		welcomed, err := l.session(ctx)
 		if err == nil {
-			pause, failed = firstPause, false
+			backoff, failed = minBackoff, false
 			continue
 		}
 		l.host.log.Debug("link to a peer broke", "peer", l.key.peer, "class", l.key.class, "err", err)
-		if !met {
+		if !welcomed {
 			l.count.unreachable.Add(uint64(l.queue.clear()))
 			if !failed && ctx.Err() == nil {
-				l.host.down(l.key.peer)
+				l.host.reportDown(l.key.peer)
 			}
 			failed = true
-		} else if failed = false; time.Since(begun) > longPause {
-			pause = firstPause
+		} else if failed = false; time.Since(begun) > maxBackoff {
+			backoff = minBackoff
 		}
-		l.rest(ctx, pause)
-		pause = min(2*pause, longPause)
+		l.backOff(ctx, backoff)
+		backoff = min(2*backoff, maxBackoff)
 	}
 	l.count.unreachable.Add(uint64(l.queue.clear()))
 }
 
 // rest waits for about d, for the peer to come by, or for the end of ctx.
-func (l *link) rest(ctx context.Context, d time.Duration) {
+func (l *link) backOff(ctx context.Context, d time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, jitter(d))
 	defer cancel()
 	select {
@@ -197,17 +197,17 @@ func (l *links) wake(p peer.ID) {
 }
 
 // down passes on that a peer cannot be reached.
-func (h *Host) down(p peer.ID) {
+func (h *Host) reportDown(p peer.ID) {
 	if e := h.events.Load(); e != nil {
 		e.PeerDown(env.PeerID(p))
 	}
 }
 
 // sleep waits for about d, or the end of ctx.
-func sleep(ctx context.Context, d time.Duration) { linger(ctx, jitter(d)) }
+func sleepAbout(ctx context.Context, d time.Duration) { sleep(ctx, jitter(d)) }
 
 // linger waits for d, or the end of ctx.
-func linger(ctx context.Context, d time.Duration) {
+func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -222,8 +222,8 @@ func jitter(d time.Duration) time.Duration {
 }
 
 // await waits for a frame; false when the link has retired.
-func (l *link) await(ctx context.Context) bool {
-	idle := time.NewTimer(linkIdle)
+func (l *link) waitForFrame(ctx context.Context) bool {
+	idle := time.NewTimer(linkIdleTime)
 	defer idle.Stop()
 	for l.queue.len() == 0 || ctx.Err() != nil {
 		if ctx.Err() != nil {
@@ -231,7 +231,7 @@ func (l *link) await(ctx context.Context) bool {
 		}
 		select {
 		case <-ctx.Done():
-		case <-l.queue.some:
+		case <-l.queue.nonEmpty:
 		case <-idle.C:
 			if l.retire() {
 				return false
@@ -242,46 +242,46 @@ func (l *link) await(ctx context.Context) bool {
 }
 
 // shunned says whether the peer is not to be dialled for now.
-func (l *link) shunned() bool {
+func (l *link) isBlocked() bool {
 	now := time.Now()
-	return l.host.ledger.refused(l.key.peer, now) || l.host.ledger.gated(l.key.peer, now)
+	return l.host.reputations.isRefused(l.key.peer, now) || l.host.reputations.isBlocked(l.key.peer, now)
 }
 
 // session opens a stream and writes frames to it until it has been idle or the
 // host closes, which is no error. met says whether the peer welcomed us.
-func (l *link) session(ctx context.Context) (met bool, err error) {
+func (l *link) session(ctx context.Context) (welcomed bool, err error) {
 	if addrs := l.addrs.Load(); addrs != nil {
 		l.host.host.Peerstore().AddAddrs(l.key.peer, multiaddrs(*addrs), peerstore.AddressTTL)
 	}
-	w, err := l.host.greet(ctx, l.key.peer, l.key.class)
+	w, err := l.host.openStream(ctx, l.key.peer, l.key.class)
 	if err != nil {
 		return false, err
 	}
 	l.host.links.open.Add(1)
-	l.host.neighbours.meet(l.host, l.key.peer)
+	l.host.neighbours.addStream(l.host, l.key.peer)
 	// Whom the host speaks to is not trimmed: the link would only dial again.
 	tag := "link/" + l.key.class.String()
 	l.host.conns.Protect(l.key.peer, tag)
 	defer func() {
 		l.host.conns.Unprotect(l.key.peer, tag)
-		l.host.neighbours.part(l.host, l.key.peer)
+		l.host.neighbours.removeStream(l.host, l.key.peer)
 		l.host.links.open.Add(-1)
 	}()
 
 	// The peer never writes: a read ends when it closes the stream.
-	gone := make(chan struct{})
+	closed := make(chan struct{})
 	go func() {
-		defer close(gone)
+		defer close(closed)
 		if _, err := w.reader.ReadByte(); err == nil {
-			l.host.fault(l.key.peer, "frames against the stream")
+			l.host.violation(l.key.peer, "frames against the stream")
 		}
 	}()
-	err = l.write(ctx, w.stream, gone)
+	err = l.writeFrames(ctx, w.stream, closed)
 	if err == nil {
-		l.finish(w.stream, gone)
+		l.finish(w.stream, closed)
 	}
 	_ = w.stream.Reset()
-	<-gone
+	<-closed
 	return true, err
 }
 
@@ -289,24 +289,24 @@ func (l *link) session(ctx context.Context) (met bool, err error) {
 // them; what waits for that stays in the queue. It flushes when the queue is empty,
 // and returns without error when the link has been idle or the host is
 // closing and nothing waits any more.
-func (l *link) write(ctx context.Context, s network.Stream, gone <-chan struct{}) error {
-	stop := context.AfterFunc(ctx, func() { _ = l.limit(s) }) // a write under way, too
+func (l *link) writeFrames(ctx context.Context, s network.Stream, closed <-chan struct{}) error {
+	stop := context.AfterFunc(ctx, func() { _ = l.setDeadline(s) }) // a write under way, too
 	defer stop()
-	idle := time.NewTimer(linkIdle)
+	idle := time.NewTimer(linkIdleTime)
 	defer idle.Stop()
 	for {
-		if err := l.drain(ctx, s); err != nil {
+		if err := l.writeQueue(ctx, s); err != nil {
 			return err
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
-		idle.Reset(linkIdle)
+		idle.Reset(linkIdleTime)
 		select {
-		case <-l.queue.some:
+		case <-l.queue.nonEmpty:
 		case <-ctx.Done():
-		case <-gone:
-			return errGone
+		case <-closed:
+			return errStreamClosed
 		case <-idle.C:
 			return nil
 		}
@@ -315,40 +315,40 @@ func (l *link) write(ctx context.Context, s network.Stream, gone <-chan struct{}
 
 // packets are borrowed only while there is something to write: a node has many links,
 // and most of them are silent.
-var packets = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 16<<10) }}
+var writeBuffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 16<<10) }}
 
 // drain writes what waits in the queue.
-func (l *link) drain(ctx context.Context, s network.Stream) error {
+func (l *link) writeQueue(ctx context.Context, s network.Stream) error {
 	frame, ok := l.queue.pop()
 	if !ok {
 		return nil
 	}
-	b := packets.Get().(*bufio.Writer)
+	b := writeBuffers.Get().(*bufio.Writer)
 	b.Reset(s)
 	defer func() {
 		b.Reset(nil)
-		packets.Put(b)
+		writeBuffers.Put(b)
 	}()
 	for ; ok; frame, ok = l.queue.pop() {
-		if err := l.put(s, b, frame); err != nil {
+		if err := l.writeFrame(s, b, frame); err != nil {
 			l.count.unreachable.Add(1)
 			return err
 		}
 		// Who closes does not wait: what is left is less than a burst.
-		if wait := l.pace.spend(len(frame), time.Now()); wait > 0 && ctx.Err() == nil {
+		if wait := l.pacer.reserve(len(frame), time.Now()); wait > 0 && ctx.Err() == nil {
 			if err := b.Flush(); err != nil {
 				return err
 			}
 			l.count.paced.Add(1)
-			linger(ctx, max(wait, leastPause))
+			sleep(ctx, max(wait, minPause))
 		}
 	}
 	return b.Flush()
 }
 
 // put writes one frame.
-func (l *link) put(s network.Stream, b *bufio.Writer, frame []byte) error {
-	if err := l.limit(s); err != nil {
+func (l *link) writeFrame(s network.Stream, b *bufio.Writer, frame []byte) error {
+	if err := l.setDeadline(s); err != nil {
 		return err
 	}
 	if _, err := b.Write(binary.AppendUvarint(b.AvailableBuffer(), uint64(len(frame)))); err != nil {
@@ -363,7 +363,7 @@ func (l *link) put(s network.Stream, b *bufio.Writer, frame []byte) error {
 }
 
 // limit sets the time by which a stream has to take the next bytes.
-func (l *link) limit(s network.Stream) error {
+func (l *link) setDeadline(s network.Stream) error {
 	err := s.SetWriteDeadline(time.Now().Add(writeTime))
 	if by := l.host.closeBy.Load(); by != nil {
 		err = s.SetWriteDeadline(*by)
@@ -372,7 +372,7 @@ func (l *link) limit(s network.Stream) error {
 }
 
 // finish ends a stream and waits a moment for the peer to have read it all.
-func (l *link) finish(s network.Stream, gone <-chan struct{}) {
+func (l *link) finish(s network.Stream, closed <-chan struct{}) {
 	if s.CloseWrite() != nil {
 		return
 	}
@@ -383,7 +383,7 @@ func (l *link) finish(s network.Stream, gone <-chan struct{}) {
 	timer := time.NewTimer(time.Until(by))
 	defer timer.Stop()
 	select {
-	case <-gone:
+	case <-closed:
 	case <-timer.C:
 	}
 }

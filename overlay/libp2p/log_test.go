@@ -20,8 +20,8 @@ import (
 
 func TestLibrariesSpeakThroughSlog(t *testing.T) {
 	var out bytes.Buffer
-	handler := warnings{slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})}
-	z := zap.New(&core{handler}).Named("dht").With(zap.String("who", "me"))
+	handler := warningsAsDebug{slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})}
+	z := zap.New(&zapCore{handler}).Named("dht").With(zap.String("who", "me"))
 	z.Info("chatter")
 	z.Warn("trouble", zap.Int("times", 3))
 	slog.New(handler.WithGroup("g").WithAttrs([]slog.Attr{slog.Int("n", 1)})).Error("worse")
@@ -53,7 +53,7 @@ func TestFailedDialsAreOneLine(t *testing.T) {
 			at("/ip4/192.0.2.1/tcp/3", errors.New("two\nlines")),
 		}}, "not reached (/ip4/192.0.2.1/tcp/1: connection refused; /ip4/192.0.2.1/tcp/2: a node with another peer id answers; /ip4/192.0.2.1/tcp/3: two lines)"},
 	} {
-		if got := plainDial(fmt.Errorf("dial: %w", c.err)); strings.TrimPrefix(got.Error(), "dial: ") != c.want || !errors.Is(got, c.err) {
+		if got := plainDialError(fmt.Errorf("dial: %w", c.err)); strings.TrimPrefix(got.Error(), "dial: ") != c.want || !errors.Is(got, c.err) {
 			t.Errorf("%v; want %s", got, c.want)
 		}
 	}

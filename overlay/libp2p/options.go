@@ -37,7 +37,7 @@ const (
 )
 
 // localRanges are those of which everybody may have a copy at home.
-var localRanges = prefixes(
+var unlimitedRanges = mustParsePrefixes(
 	"10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16",
 	"::1/128", "fc00::/7", "fe80::/10",
 )
@@ -71,8 +71,8 @@ func (h *Host) options() ([]golibp2p.Option, error) {
 		golibp2p.Identity(key),
 		golibp2p.UserAgent(h.config.Agent),
 		golibp2p.ListenAddrStrings(h.config.Listen...),
-		golibp2p.AddrsFactory(h.gate.filter),
-		golibp2p.ConnectionGater(h.gate),
+		golibp2p.AddrsFactory(h.gater.filter),
+		golibp2p.ConnectionGater(h.gater),
 		golibp2p.ResourceManager(h.limits),
 		golibp2p.ConnectionManager(h.conns),
 	)
@@ -103,7 +103,7 @@ func resources() (network.ResourceManager, error) {
 	// share as all others do (slots.go).
 	var free4, free6 []rcmgr.NetworkPrefixLimit
 	var freely []rate.PrefixLimit
-	for _, p := range localRanges {
+	for _, p := range unlimitedRanges {
 		limit := rcmgr.NetworkPrefixLimit{Network: p, ConnCount: math.MaxInt}
 		if p.Addr().Is4() {
 			free4 = append(free4, limit)

@@ -17,18 +17,18 @@ const (
 // A queue holds the frames that wait for a link: those that are urgent, which go first,
 // and the others.
 type queue struct {
-	some chan struct{} // holds one token if frames may wait
+	nonEmpty chan struct{} // holds one token if frames may wait
 
 	mu     sync.Mutex // guards what follows
 	urgent ring
-	rest   ring
+	normal ring
 }
 
 func newQueue() *queue {
 	return &queue{
-		some:   make(chan struct{}, 1),
-		urgent: ring{most: maxUrgent, mostBytes: maxUrgentBytes},
-		rest:   ring{most: maxQueue, mostBytes: maxQueueBytes},
+		nonEmpty: make(chan struct{}, 1),
+		urgent:   ring{maxFrames: maxUrgent, maxBytes: maxUrgentBytes},
+		normal:   ring{maxFrames: maxQueue, maxBytes: maxQueueBytes},
 	}
 }
 
@@ -39,10 +39,10 @@ func (q *queue) push(frame []byte, urgent bool) (dropped int) {
 	if urgent {
 		dropped = q.urgent.push(frame)
 	} else {
-		dropped = q.rest.push(frame)
+		dropped = q.normal.push(frame)
 	}
 	select {
-	case q.some <- struct{}{}:
+	case q.nonEmpty <- struct{}{}:
 	default:
 	}
 	return dropped
@@ -55,8 +55,8 @@ func (q *queue) pop() ([]byte, bool) {
 	switch {
 	case q.urgent.count > 0:
 		return q.urgent.shift(), true
-	case q.rest.count > 0:
-		return q.rest.shift(), true
+	case q.normal.count > 0:
+		return q.normal.shift(), true
 	}
 	return nil, false
 }
@@ -64,19 +64,19 @@ func (q *queue) pop() ([]byte, bool) {
 func (q *queue) len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.urgent.count + q.rest.count
+	return q.urgent.count + q.normal.count
 }
 
 // clear removes all frames and returns how many they were.
 func (q *queue) clear() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.urgent.clear() + q.rest.clear()
+	return q.urgent.clear() + q.normal.clear()
 }
 
 // A ring holds frames in their order, so many and so large at most.
 type ring struct {
-	most, mostBytes int
+	maxFrames, maxBytes int
 
 	frames [][]byte
 	head   int
@@ -86,7 +86,7 @@ type ring struct {
 
 // push appends a frame and returns how many of the oldest had to go for it.
 func (r *ring) push(frame []byte) (dropped int) {
-	for r.count == r.most || r.count > 0 && r.bytes+len(frame) > r.mostBytes {
+	for r.count == r.maxFrames || r.count > 0 && r.bytes+len(frame) > r.maxBytes {
 		r.shift()
 		dropped++
 	}

@@ -85,10 +85,10 @@ func size(frames [][]byte) (n int) {
 // what is urgent is not pushed out while it waits, and goes first.
 func TestUrgentFramesAreNotPushedOut(t *testing.T) {
 	t.Parallel()
-	a := running(t, func(c *Config) { c.Urgent = func(frame []byte) bool { return frame[0] == '!' } })
-	b := running(t, nil)
+	a := startTestHost(t, func(c *Config) { c.Urgent = func(frame []byte) bool { return frame[0] == '!' } })
+	b := startTestHost(t, nil)
 	for range maxDials {
-		a.dialling <- struct{}{} // so no link is opened yet
+		a.dialSlots <- struct{}{} // so no link is opened yet
 	}
 	a.Send(b.Peer(), env.Control, []byte("! I live"))
 	const answers = 3000
@@ -97,14 +97,14 @@ func TestUrgentFramesAreNotPushedOut(t *testing.T) {
 	}
 	a.Send(b.Peer(), env.Control, []byte("! do you live?"))
 	for range maxDials {
-		<-a.dialling
+		<-a.dialSlots
 	}
 	want := []string{"! I live", "! do you live?"}
 	for i := answers - maxQueue; i < answers; i++ {
 		want = append(want, fmt.Sprintf("%04d", i))
 	}
 	for i, frame := range want {
-		if got := next(t, "a frame that waited", b.letters); got.frame != frame {
+		if got := next(t, "a frame that waited", b.frames); got.frame != frame {
 			t.Fatalf("frame %d is %q, not %q", i, got.frame, frame)
 		}
 	}

@@ -23,7 +23,7 @@ const (
 	// newcomerSlots is how many connections are kept free for peers that are not known yet: as many as
 	// may arrive while the node is asked which of the others are of use.
 	newcomerSlots = 64
-	crowded       = maxConns - newcomerSlots
+	evictAbove    = maxConns - newcomerSlots
 
 	// blockShare is how many connections an address block (IPv4 /24, IPv6 /48) may keep in a crowded
 	// host, even if all are of use. A host that is not crowded does not count them: a laboratory has
@@ -31,19 +31,19 @@ const (
 	blockShare = maxConns / 8
 
 	// newcomerTime is how long a connection may take to become of use: a join takes some seconds.
-	newcomerTime = 15 * time.Second
+	newcomerGrace = 15 * time.Second
 
 	// askTime is how long the node may take to say which peers are of use. After that its last answer counts, so
 	// that a peer which floods the node cannot have the others closed.
-	askTime = 2 * time.Second
+	usefulTimeout = 2 * time.Second
 
 	// blockHandshakes is how many of the maxHandshakes an address block may have under way at once, and
 	// handshakeMade how long one counts that was given up, which nobody tells.
-	blockHandshakes = maxHandshakes * 3 / 4
-	handshakeMade   = 15 * time.Second
+	blockHandshakes      = maxHandshakes * 3 / 4
+	pendingHandshakeTime = 15 * time.Second
 	// maxAttempts is how many handshakes are remembered. At the bound all are forgotten: there are
 	// never more than maxHandshakes, so most of these were given up.
-	maxAttempts = 1024
+	maxPendingHandshakes = 1024
 )
 
 // blockOf returns the address block that an address belongs to.
@@ -64,17 +64,17 @@ func blockOf(a ma.Multiaddr) netip.Prefix {
 }
 
 // A guest is a connection that a peer opened.
-type guest struct {
-	peer   peer.ID
-	block  netip.Prefix
-	since  time.Time
-	worked time.Time // when the node took a frame of the peer's last; zero: it never did
-	useful bool      // as the node said last
+type inboundConn struct {
+	peer      peer.ID
+	block     netip.Prefix
+	since     time.Time
+	lastFrame time.Time // when the node took a frame of the peer's last; zero: it never did
+	useful    bool      // as the node said last
 }
 
 // class says how soon a guest may be evicted: 0 first. ok is false if it stays.
-func (g guest) class(inBlock int, now time.Time) (class int, ok bool) {
-	fresh := now.Sub(g.since) < newcomerTime
+func (g inboundConn) evictionRank(inBlock int, now time.Time) (evictionRank int, ok bool) {
+	fresh := now.Sub(g.since) < newcomerGrace
 	switch {
 	case !g.useful && (!fresh || inBlock > blockShare):
 		return 0, true
@@ -87,7 +87,7 @@ func (g guest) class(inBlock int, now time.Time) (class int, ok bool) {
 }
 
 // before says whether a guest is to be evicted before another one of its class.
-func (g guest) before(other guest, inBlock, inOther int) bool {
+func (g inboundConn) before(other inboundConn, inBlock, inOther int) bool {
 	switch {
 	case inBlock != inOther:
 		return inBlock > inOther
@@ -95,35 +95,35 @@ func (g guest) before(other guest, inBlock, inOther int) bool {
 		return other.useful
 	case g.useful:
 		return g.since.After(other.since) // the one that has been of use for longer stays
-	case !g.worked.Equal(other.worked):
-		return g.worked.Before(other.worked)
+	case !g.lastFrame.Equal(other.lastFrame):
+		return g.lastFrame.Before(other.lastFrame)
 	}
 	return g.since.Before(other.since)
 }
 
 // evict chooses up to n of some guests, by their places.
-func evict(of []guest, n int, now time.Time) (out []int) {
+func evict(conns []inboundConn, n int, now time.Time) (out []int) {
 	blocks := map[netip.Prefix]int{}
-	for _, g := range of {
-		blocks[g.block]++
+	for _, c := range conns {
+		blocks[c.block]++
 	}
-	gone := make([]bool, len(of))
+	chosen := make([]bool, len(conns))
 	for range n {
 		worst, worstClass := -1, 0
-		for i, g := range of {
-			class, ok := g.class(blocks[g.block], now)
-			if gone[i] || !ok {
+		for i, c := range conns {
+			class, ok := c.evictionRank(blocks[c.block], now)
+			if chosen[i] || !ok {
 				continue
 			}
-			if worst < 0 || class < worstClass || class == worstClass && g.before(of[worst], blocks[g.block], blocks[of[worst].block]) {
+			if worst < 0 || class < worstClass || class == worstClass && c.before(conns[worst], blocks[c.block], blocks[conns[worst].block]) {
 				worst, worstClass = i, class
 			}
 		}
 		if worst < 0 {
 			break
 		}
-		gone[worst] = true
-		blocks[of[worst].block]--
+		chosen[worst] = true
+		blocks[conns[worst].block]--
 		out = append(out, worst)
 	}
 	return out
@@ -131,23 +131,23 @@ func evict(of []guest, n int, now time.Time) (out []int) {
 
 // slots are the connections of a host.
 type slots struct {
-	mu       sync.Mutex
-	all      map[network.Conn]netip.Addr // both ways, and the local address at which each began
-	guests   map[network.Conn]*guest     // those that others opened
-	worked   map[peer.ID]time.Time       // when the node took a frame last
-	choosing bool                        // the node is being asked
+	mu        sync.Mutex
+	all       map[network.Conn]netip.Addr   // both ways, and the local address at which each began
+	inbound   map[network.Conn]*inboundConn // those that others opened
+	lastFrame map[peer.ID]time.Time         // when the node took a frame last
+	evicting  bool                          // the node is being asked
 }
 
 func (s *slots) init() {
 	s.all = map[network.Conn]netip.Addr{}
-	s.guests, s.worked = map[network.Conn]*guest{}, map[peer.ID]time.Time{}
+	s.inbound, s.lastFrame = map[network.Conn]*inboundConn{}, map[peer.ID]time.Time{}
 }
 
 // watchSlots has the host keep slots for newcomers.
 func (h *Host) watchSlots() {
 	h.host.Network().Notify(&network.NotifyBundle{
 		ConnectedF: func(_ network.Network, c network.Conn) {
-			h.gate.pending.done(c.RemoteMultiaddr())
+			h.gater.pending.done(c.RemoteMultiaddr())
 			h.slots.add(c, localAddress(c), time.Now())
 			h.makeRoom()
 		},
@@ -162,7 +162,7 @@ func (s *slots) add(c network.Conn, local netip.Addr, now time.Time) {
 	defer s.mu.Unlock()
 	s.all[c] = local
 	if c.Stat().Direction == network.DirInbound {
-		s.guests[c] = &guest{peer: c.RemotePeer(), block: blockOf(c.RemoteMultiaddr()), since: now}
+		s.inbound[c] = &inboundConn{peer: c.RemotePeer(), block: blockOf(c.RemoteMultiaddr()), since: now}
 	}
 }
 
@@ -170,54 +170,54 @@ func (s *slots) remove(c network.Conn, others bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.all, c)
-	delete(s.guests, c)
+	delete(s.inbound, c)
 	if !others {
-		delete(s.worked, c.RemotePeer())
+		delete(s.lastFrame, c.RemotePeer())
 	}
 }
 
 // beganAt returns those of some connections that began at one of some local addresses.
-func (s *slots) beganAt(conns []network.Conn, addrs []netip.Addr) (of []network.Conn) {
+func (s *slots) withLocalAddr(conns []network.Conn, addrs []netip.Addr) (found []network.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range conns {
 		if local, ok := s.all[c]; ok && slices.Contains(addrs, local) {
-			of = append(of, c)
+			found = append(found, c)
 		}
 	}
-	return of
+	return found
 }
 
 // works notes that the node has taken a frame of a peer's.
-func (s *slots) works(p peer.ID, now time.Time) {
+func (s *slots) noteFrame(p peer.ID, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.worked[p] = now
+	s.lastFrame[p] = now
 }
 
 // makeRoom closes connections if there are too many. It does not wait for that.
-func (h *Host) makeRoom() { h.reviewGuests(crowded + 1) }
+func (h *Host) makeRoom() { h.reviewInbound(evictAbove + 1) }
 
 // reviewGuests asks the node which peers are of use if there are at least so many connections, and closes those that
 // are too many. It does not wait for that.
-func (h *Host) reviewGuests(atLeast int) {
+func (h *Host) reviewInbound(atLeast int) {
 	s := &h.slots
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.all) < atLeast || s.choosing {
+	if len(s.all) < atLeast || s.evicting {
 		return
 	}
-	s.choosing = true
-	h.aside(func() {
-		for h.evictSome() {
+	s.evicting = true
+	h.background(func() {
+		for h.evictExcess() {
 		}
 	})
 }
 
 // evictSome closes as many connections as are too many, of those that the node has the least use for. It says
 // whether more came while the node was asked.
-func (h *Host) evictSome() (again bool) {
-	conns, ids := h.slots.opened()
+func (h *Host) evictExcess() (again bool) {
+	conns, ids := h.slots.inboundPeers()
 	useful := h.askUseful(ids)
 	out, again := h.slots.evict(conns, useful, time.Now())
 	for _, c := range out {
@@ -225,16 +225,16 @@ func (h *Host) evictSome() (again bool) {
 		h.log.Debug("connection closed to make room", "peer", c.RemotePeer(), "addr", c.RemoteMultiaddr())
 		// The connection manager may be closing the same connection, which takes up to 10 s if the peer reads
 		// nothing. The next pass does not wait for that.
-		h.aside(func() { _ = c.Close() })
+		h.background(func() { _ = c.Close() })
 	}
 	return again
 }
 
 // opened are the connections that peers opened, and these peers.
-func (s *slots) opened() (conns []network.Conn, ids []env.PeerID) {
+func (s *slots) inboundPeers() (conns []network.Conn, ids []env.PeerID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for c, g := range s.guests {
+	for c, g := range s.inbound {
 		conns, ids = append(conns, c), append(ids, env.PeerID(g.peer))
 	}
 	return conns, ids
@@ -245,26 +245,26 @@ func (s *slots) opened() (conns []network.Conn, ids []env.PeerID) {
 func (s *slots) evict(conns []network.Conn, useful []bool, now time.Time) (out []network.Conn, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	of := make([]guest, 0, len(conns))
-	at := make([]network.Conn, 0, len(conns))
+	candidates := make([]inboundConn, 0, len(conns))
+	candidateConns := make([]network.Conn, 0, len(conns))
 	for i, c := range conns {
-		if g := s.guests[c]; g != nil {
+		if g := s.inbound[c]; g != nil {
 			if i < len(useful) {
 				g.useful = useful[i]
 			}
-			is := *g
-			is.worked = s.worked[g.peer]
-			of, at = append(of, is), append(at, c)
+			candidate := *g
+			candidate.lastFrame = s.lastFrame[g.peer]
+			candidates, candidateConns = append(candidates, candidate), append(candidateConns, c)
 		}
 	}
-	asked := len(of)
-	for _, i := range evict(of, len(s.all)-crowded, now) {
-		out = append(out, at[i])
-		delete(s.all, at[i])
-		delete(s.guests, at[i])
+	asked := len(candidates)
+	for _, i := range evict(candidates, len(s.all)-evictAbove, now) {
+		out = append(out, candidateConns[i])
+		delete(s.all, candidateConns[i])
+		delete(s.inbound, candidateConns[i])
 	}
-	s.choosing = len(s.all) > crowded && len(s.guests) > asked-len(out)
-	return out, s.choosing
+	s.evicting = len(s.all) > evictAbove && len(s.inbound) > asked-len(out)
+	return out, s.evicting
 }
 
 // askUseful has the node say which peers it has use for; nil if it does not answer.
@@ -277,7 +277,7 @@ func (h *Host) askUseful(ids []env.PeerID) []bool {
 	if !e.Useful(ids, func(useful []bool) { answer <- useful }) {
 		return nil
 	}
-	timer := time.NewTimer(askTime)
+	timer := time.NewTimer(usefulTimeout)
 	defer timer.Stop()
 	select {
 	case useful := <-answer:
@@ -289,42 +289,42 @@ func (h *Host) askUseful(ids []env.PeerID) []bool {
 }
 
 // pending are handshakes of connections that peers are making, by their addresses.
-type pending struct {
-	mu sync.Mutex
-	at map[string]attempt
+type pendingHandshakes struct {
+	mu     sync.Mutex
+	byAddr map[string]pendingHandshake
 }
 
-type attempt struct {
+type pendingHandshake struct {
 	block netip.Prefix
 	since time.Time
 }
 
 // begin notes a handshake, and says whether it may go on: an address block may have only so many.
-func (p *pending) begin(a ma.Multiaddr, now time.Time) bool {
+func (p *pendingHandshakes) begin(a ma.Multiaddr, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	block, inBlock := blockOf(a), 0
-	for key, of := range p.at {
+	for key, h := range p.byAddr {
 		switch {
-		case now.Sub(of.since) > handshakeMade:
-			delete(p.at, key)
-		case of.block == block:
+		case now.Sub(h.since) > pendingHandshakeTime:
+			delete(p.byAddr, key)
+		case h.block == block:
 			inBlock++
 		}
 	}
 	if inBlock >= blockHandshakes {
 		return false
 	}
-	if p.at == nil || len(p.at) >= maxAttempts {
-		p.at = map[string]attempt{}
+	if p.byAddr == nil || len(p.byAddr) >= maxPendingHandshakes {
+		p.byAddr = map[string]pendingHandshake{}
 	}
-	p.at[a.String()] = attempt{block, now}
+	p.byAddr[a.String()] = pendingHandshake{block, now}
 	return true
 }
 
 // done notes that a handshake is over.
-func (p *pending) done(a ma.Multiaddr) {
+func (p *pendingHandshakes) done(a ma.Multiaddr) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.at, a.String())
+	delete(p.byAddr, a.String())
 }

@@ -17,16 +17,16 @@ import (
 
 	"tidings/internal/env"
 	"tidings/internal/wire"
-	"tidings/overlay/libp2p/siege"
+	"tidings/overlay/libp2p/attacker"
 )
 
 // besiege begins a siege of a host by TCP.
-func besiege(t *testing.T, to *tester) *siege.Siege {
+func newAttacker(t *testing.T, to *testHost) *attacker.Attacker {
 	t.Helper()
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux has all of 127.0.0.0/8 as its own addresses")
 	}
-	s, err := siege.New(to.Addrs()[0], wire.Side{Name: "lab", Descriptor: descriptor("lab")})
+	s, err := attacker.New(to.Addrs()[0], wire.Side{Name: "lab", Descriptor: descriptor("lab")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,12 +45,12 @@ func at(address string) func(*Config) {
 }
 
 // friendly runs a member to which some hosts, from blocks of their own, have links that are of use.
-func friendly(t *testing.T, n int) (m *tester, friends []*tester) {
+func startUsefulHosts(t *testing.T, n int) (m *testHost, friends []*testHost) {
 	t.Helper()
-	m = made(t, at("127.0.0.1"))
+	m = newTestHost(t, at("127.0.0.1"))
 	uses := map[env.PeerID]bool{}
 	for i := range n {
-		f := made(t, at(fmt.Sprintf("127.9.%d.1", i)))
+		f := newTestHost(t, at(fmt.Sprintf("127.9.%d.1", i)))
 		uses[f.ID()] = true
 		friends = append(friends, f)
 	}
@@ -66,22 +66,22 @@ func friendly(t *testing.T, n int) (m *tester, friends []*tester) {
 	for _, f := range friends {
 		f.start()
 		f.Send(m.Peer(), env.Control, []byte("from a friend"))
-		next(t, "a friend's frame", m.letters)
+		next(t, "a friend's frame", m.frames)
 	}
 	return m, friends
 }
 
 // stays checks that links of use are still there, and that a newcomer gets in within seconds.
-func stays(t *testing.T, m *tester, friends []*tester, newcomer string) {
+func checkUsefulStay(t *testing.T, m *testHost, friends []*testHost, newcomer string) {
 	t.Helper()
-	for len(m.letters) > 0 {
-		<-m.letters
+	for len(m.frames) > 0 {
+		<-m.frames
 	}
 	began := time.Now()
-	b := running(t, at(newcomer))
+	b := startTestHost(t, at(newcomer))
 	b.Send(m.Peer(), env.Control, []byte("from a newcomer"))
 	for {
-		if l := next(t, "the newcomer's frame", m.letters); l.frame == "from a newcomer" {
+		if l := next(t, "the newcomer's frame", m.frames); l.frame == "from a newcomer" {
 			break
 		}
 	}
@@ -89,7 +89,7 @@ func stays(t *testing.T, m *tester, friends []*tester, newcomer string) {
 		t.Errorf("a newcomer got in after %v", took)
 	}
 	m.Send(b.Peer(), env.Control, []byte("welcome"))
-	next(t, "an answer", b.letters)
+	next(t, "an answer", b.frames)
 	for _, f := range friends {
 		if m.host.Network().Connectedness(f.host.ID()) != network.Connected {
 			t.Errorf("the link to %v, which is of use, is gone", f.host.ID())
@@ -100,14 +100,14 @@ func stays(t *testing.T, m *tester, friends []*tester, newcomer string) {
 // An attacker that holds as many connections as it can from one address block, and speaks on each, keeps
 // nobody out. Its block is loopback: private ranges are no exception.
 func TestOneAddressBlockCannotFillAHost(t *testing.T) {
-	m, friends := friendly(t, 5)
-	a := besiege(t, m)
-	a.HoldMany(t.Context(), 800, func(i int) netip.Addr { return loopback(3, 3, 1+i%250) }, []byte("a probe"))
-	wait(t, "slots for newcomers", func() bool { return m.Stats().Connections <= crowded })
-	if held := a.Held(); held < crowded/2 {
+	m, friends := startUsefulHosts(t, 5)
+	a := newAttacker(t, m)
+	a.OpenMany(t.Context(), 800, func(i int) netip.Addr { return loopback(3, 3, 1+i%250) }, []byte("a probe"))
+	wait(t, "slots for newcomers", func() bool { return m.Stats().Connections <= evictAbove })
+	if held := a.OpenCount(); held < evictAbove/2 {
 		t.Errorf("the attacker holds %d connections: this is no attack", held)
 	}
-	stays(t, m, friends, "127.4.4.4")
+	checkUsefulStay(t, m, friends, "127.4.4.4")
 	if s := m.Stats(); s.Evicted == 0 {
 		t.Errorf("%+v", s)
 	}
@@ -116,12 +116,12 @@ func TestOneAddressBlockCannotFillAHost(t *testing.T) {
 // An attacker with an address block for each connection is evicted in favour of newcomers, as it does nothing
 // useful, whether it is silent or not.
 func TestIdlersFromManyBlocksGiveWay(t *testing.T) {
-	m, friends := friendly(t, 5)
-	a := besiege(t, m)
-	a.HoldMany(t.Context(), 800, func(i int) netip.Addr { return loopback(20+i/200, i%200, 1) })
-	wait(t, "slots for newcomers", func() bool { return m.Stats().Connections <= crowded })
+	m, friends := startUsefulHosts(t, 5)
+	a := newAttacker(t, m)
+	a.OpenMany(t.Context(), 800, func(i int) netip.Addr { return loopback(20+i/200, i%200, 1) })
+	wait(t, "slots for newcomers", func() bool { return m.Stats().Connections <= evictAbove })
 	for i := range 10 {
-		stays(t, m, friends, fmt.Sprintf("127.4.%d.4", i))
+		checkUsefulStay(t, m, friends, fmt.Sprintf("127.4.%d.4", i))
 	}
 }
 
@@ -149,11 +149,11 @@ func (c *fakeConn) Close() error {
 }
 
 // crowd fills a host with so many fake connections more than crowded. The peers of those that are closed come out.
-func crowd(t *testing.T, h *tester, more int) (closed <-chan peer.ID) {
+func fillSlots(t *testing.T, h *testHost, more int) (closed <-chan peer.ID) {
 	t.Helper()
 	out, release := make(chan peer.ID, maxConns), make(chan struct{})
 	t.Cleanup(func() { close(release) })
-	for i := range crowded + more {
+	for i := range evictAbove + more {
 		h.slots.add(&fakeConn{from: i, closed: out, release: release}, netip.Addr{}, time.Now().Add(-time.Hour))
 	}
 	return out
@@ -162,12 +162,12 @@ func crowd(t *testing.T, h *tester, more int) (closed <-chan peer.ID) {
 // A connection that takes long to close does not keep the host from closing others.
 func TestEvictionDoesNotWaitForClose(t *testing.T) {
 	t.Parallel()
-	h := made(t, nil)
-	closed := crowd(t, h, 3)
+	h := newTestHost(t, nil)
+	closed := fillSlots(t, h, 3)
 	passed := make(chan struct{})
 	go func() {
 		defer close(passed)
-		h.evictSome()
+		h.evictExcess()
 	}()
 	for range 3 {
 		next(t, "a connection to be closed", closed)
@@ -178,7 +178,7 @@ func TestEvictionDoesNotWaitForClose(t *testing.T) {
 // A node that is too busy to say which peers are of use keeps those that were of use when it last said so.
 func TestTheLastAnswerCountsIfTheNodeIsBusy(t *testing.T) {
 	t.Parallel()
-	h := made(t, nil)
+	h := newTestHost(t, nil)
 	busy := false
 	h.useful = func(ids []env.PeerID, then func([]bool)) bool {
 		useful := make([]bool, len(ids))
@@ -191,16 +191,16 @@ func TestTheLastAnswerCountsIfTheNodeIsBusy(t *testing.T) {
 		return !busy
 	}
 	h.events.Store(&Events{Useful: h.useful})
-	closed := crowd(t, h, 0)
-	h.reviewGuests(1)
+	closed := fillSlots(t, h, 0)
+	h.reviewInbound(1)
 	wait(t, "the answer", func() bool {
 		h.slots.mu.Lock()
 		defer h.slots.mu.Unlock()
-		return !h.slots.choosing
+		return !h.slots.evicting
 	})
 	busy = true
 	h.slots.add(&fakeConn{from: maxConns}, netip.Addr{}, time.Now())
-	h.evictSome()
+	h.evictExcess()
 	if p := next(t, "a connection to be closed", closed); p != "peer 5" {
 		t.Errorf("the connection of %s is closed", p)
 	}
@@ -208,8 +208,8 @@ func TestTheLastAnswerCountsIfTheNodeIsBusy(t *testing.T) {
 
 // An address block has only so many handshakes under way, so that one which never ends them leaves room.
 func TestHandshakesThatNeverEndLeaveRoom(t *testing.T) {
-	m, friends := friendly(t, 1)
-	besiege(t, m)
+	m, friends := startUsefulHosts(t, 1)
+	newAttacker(t, m)
 	at, err := manet.ToNetAddr(m.host.Network().ListenAddresses()[0])
 	if err != nil {
 		t.Fatal(err)
@@ -222,7 +222,7 @@ func TestHandshakesThatNeverEndLeaveRoom(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = c.Close() })
 	}
-	stays(t, m, friends, "127.4.4.4")
+	checkUsefulStay(t, m, friends, "127.4.4.4")
 }
 
 // Connections are evicted in this order: first those of no use, of the fullest block, and silent for longest; then the youngest of a block
@@ -232,31 +232,31 @@ func TestWhoGivesWay(t *testing.T) {
 	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	block := func(n byte) netip.Prefix { return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, n, 0, 0}), 24) }
 	old, young := now.Add(-time.Hour), now.Add(-time.Second)
-	of := func(n int, g guest) []guest {
-		var of []guest
+	of := func(n int, g inboundConn) []inboundConn {
+		var of []inboundConn
 		for range n {
 			of = append(of, g)
 		}
 		return of
 	}
-	useful := guest{block: block(1), since: old, useful: true}
-	idle := guest{block: block(2), since: old}
-	works := guest{block: block(3), since: old, worked: young}
-	fresh := guest{block: block(4), since: young}
+	useful := inboundConn{block: block(1), since: old, useful: true}
+	idle := inboundConn{block: block(2), since: old}
+	works := inboundConn{block: block(3), since: old, lastFrame: young}
+	fresh := inboundConn{block: block(4), since: young}
 	for _, c := range []struct {
 		name string
-		of   []guest
+		of   []inboundConn
 		n    int
 		want []int
 	}{
-		{"nobody has to", []guest{idle}, 0, nil},
+		{"nobody has to", []inboundConn{idle}, 0, nil},
 		{"those of use stay", of(blockShare, useful), 9, nil},
-		{"the silent one", []guest{useful, fresh, works, idle}, 1, []int{3}},
-		{"then those that speak, then those that are new", []guest{useful, fresh, works, idle}, 9, []int{3, 2, 1}},
-		{"the fullest block", append([]guest{idle}, of(2, works)...), 1, []int{1}},
-		{"until it is as empty as others", append([]guest{idle, useful}, of(2, works)...), 2, []int{2, 0}},
-		{"a flood of new ones", append([]guest{idle, fresh}, of(blockShare+1, guest{block: block(5), since: young})...), 1, []int{2}},
-		{"more than its share", append([]guest{useful, fresh, {block: useful.block, since: young, useful: true}}, of(blockShare-1, useful)...), 2, []int{2, 1}},
+		{"the silent one", []inboundConn{useful, fresh, works, idle}, 1, []int{3}},
+		{"then those that speak, then those that are new", []inboundConn{useful, fresh, works, idle}, 9, []int{3, 2, 1}},
+		{"the fullest block", append([]inboundConn{idle}, of(2, works)...), 1, []int{1}},
+		{"until it is as empty as others", append([]inboundConn{idle, useful}, of(2, works)...), 2, []int{2, 0}},
+		{"a flood of new ones", append([]inboundConn{idle, fresh}, of(blockShare+1, inboundConn{block: block(5), since: young})...), 1, []int{2}},
+		{"more than its share", append([]inboundConn{useful, fresh, {block: useful.block, since: young, useful: true}}, of(blockShare-1, useful)...), 2, []int{2, 1}},
 	} {
 		if got := evict(c.of, c.n, now); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
@@ -265,9 +265,9 @@ func TestWhoGivesWay(t *testing.T) {
 	// Whatever there is, nobody is chosen twice, and none of a small block that is of use.
 	dice := rand.New(rand.NewSource(1))
 	for range 200 {
-		var of []guest
+		var of []inboundConn
 		for range dice.Intn(200) {
-			of = append(of, guest{peer: peer.ID(fmt.Sprint(dice.Int())), block: block(byte(dice.Intn(3))), since: now.Add(-time.Duration(dice.Intn(60)) * time.Second), useful: dice.Intn(2) == 0})
+			of = append(of, inboundConn{peer: peer.ID(fmt.Sprint(dice.Int())), block: block(byte(dice.Intn(3))), since: now.Add(-time.Duration(dice.Intn(60)) * time.Second), useful: dice.Intn(2) == 0})
 		}
 		inBlock := map[netip.Prefix]int{}
 		for _, g := range of {
@@ -305,7 +305,7 @@ func TestBlocksOfAddresses(t *testing.T) {
 // up is not remembered without end.
 func TestHandshakesOfABlockAreBounded(t *testing.T) {
 	t.Parallel()
-	var p pending
+	var p pendingHandshakes
 	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	from := func(block, port int) ma.Multiaddr {
 		return ma.StringCast(fmt.Sprintf("/ip4/10.%d.%d.1/tcp/%d", block/250, block%250, port))
@@ -325,12 +325,12 @@ func TestHandshakesOfABlockAreBounded(t *testing.T) {
 	if !p.begin(from(1, 999), now) {
 		t.Error("one that is over still counts")
 	}
-	if later := now.Add(handshakeMade + 1); !p.begin(from(1, 1000), later) || len(p.at) != 1 {
-		t.Errorf("%d that were given up still count", len(p.at))
+	if later := now.Add(pendingHandshakeTime + 1); !p.begin(from(1, 1000), later) || len(p.byAddr) != 1 {
+		t.Errorf("%d that were given up still count", len(p.byAddr))
 	}
-	for i := range 3 * maxAttempts {
-		if !p.begin(from(i, 1), now) || len(p.at) > maxAttempts {
-			t.Fatalf("after %d attempts %d are remembered", i, len(p.at))
+	for i := range 3 * maxPendingHandshakes {
+		if !p.begin(from(i, 1), now) || len(p.byAddr) > maxPendingHandshakes {
+			t.Fatalf("after %d attempts %d are remembered", i, len(p.byAddr))
 		}
 	}
 }

@@ -83,8 +83,8 @@ func (h *Host) Stats() Stats {
 		Connections: len(h.host.Network().Peers()),
 		LinksOut:    int(out),
 		LinksIn:     in,
-		Gated:       h.ledger.gates(time.Now()),
-		Reachable:   len(h.reach.addrs()),
+		Gated:       h.reputations.countBlocked(time.Now()),
+		Reachable:   len(h.reachability.addrs()),
 
 		Control: h.count.classes[env.Control].stats(),
 		Bulk:    h.count.classes[env.Bulk].stats(),
@@ -104,4 +104,4 @@ func (h *Host) Stats() Stats {
 }
 
 // Refusals returns the refusals of the last ten minutes, the latest first.
-func (h *Host) Refusals() []Refusal { return h.ledger.refusals(time.Now()) }
+func (h *Host) Refusals() []Refusal { return h.reputations.refusals(time.Now()) }

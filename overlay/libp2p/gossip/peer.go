@@ -125,7 +125,7 @@ func (p *Peer) Connect(ctx context.Context, addrs ...string) error {
 }
 
 // Follow takes part in a topic from now on, and returns what publishes to it.
-func (p *Peer) Follow(topic string) (publish func(ctx context.Context, item []byte) error, err error) {
+func (p *Peer) Join(topic string) (publish func(ctx context.Context, item []byte) error, err error) {
 	t, err := p.ps.Join(topic)
 	if err != nil {
 		return nil, fmt.Errorf("join topic %s: %w", topic, err)

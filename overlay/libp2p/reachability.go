@@ -27,49 +27,49 @@ const (
 	// A host asks to be dialled back as soon as it has a neighbour, after
 	// askFirst if that failed, twice as long each time up to askEvery; and
 	// every askEvery when it is reachable, each time another peer.
-	askFirst = 5 * time.Second
-	askEvery = 15 * time.Minute
+	firstAskDelay = 5 * time.Second
+	askInterval   = 15 * time.Minute
 
 	// askPause lets a peer that has just been met notice that it has.
-	askPause = 250 * time.Millisecond
+	askDelay = 250 * time.Millisecond
 
 	// askAgain keeps a peer from being asked more often than it would serve.
-	askAgain = dialBackEvery + 10*time.Second
+	askSameInterval = dialBackInterval + 10*time.Second
 
 	// maxAskFails failures in a row, at different peers if there are as many,
 	// end a host's reachability.
-	maxAskFails = 3
+	maxAskFailures = 3
 
 	// provenTime is how long an address counts that was dialled once.
-	provenTime = 2*askEvery + 5*time.Minute
+	provenTime = 2*askInterval + 5*time.Minute
 )
 
 // reach knows at which addresses peers dialled this host.
-type reach struct {
-	mu        sync.Mutex
-	questions map[string]*question   // under way, by nonce
-	proven    map[endpoint]time.Time // when last
-	founder   []endpoint             // those of a founder need no proof
+type reachability struct {
+	mu           sync.Mutex
+	requests     map[string]*dialBackRequest // under way, by nonce
+	provenAt     map[endpoint]time.Time      // when last
+	founderAddrs []endpoint                  // those of a founder need no proof
 }
 
 // A question is one request to be dialled back.
-type question struct {
-	peer   peer.ID
-	asked  []endpoint
-	worked []endpoint
+type dialBackRequest struct {
+	peer      peer.ID
+	addrs     []endpoint
+	confirmed []endpoint
 }
 
-func (r *reach) init() {
-	r.questions = map[string]*question{}
-	r.proven = map[endpoint]time.Time{}
+func (r *reachability) init() {
+	r.requests = map[string]*dialBackRequest{}
+	r.provenAt = map[endpoint]time.Time{}
 }
 
 // addrs returns the addresses that count now, in a fixed order.
-func (r *reach) addrs() []endpoint {
+func (r *reachability) addrs() []endpoint {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := slices.Clone(r.founder)
-	for e, at := range r.proven {
+	out := slices.Clone(r.founderAddrs)
+	for e, at := range r.provenAt {
 		if time.Since(at) < provenTime {
 			out = append(out, e)
 		}
@@ -87,79 +87,79 @@ func (r *reach) addrs() []endpoint {
 }
 
 // begin remembers a question and returns its nonce.
-func (r *reach) begin(q *question) (nonce []byte) {
+func (r *reachability) begin(q *dialBackRequest) (nonce []byte) {
 	nonce = make([]byte, nonceSize)
 	_, _ = rand.Read(nonce) // which never fails
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.questions[string(nonce)] = q
+	r.requests[string(nonce)] = q
 	return nonce
 }
 
 // end forgets a question and returns how many addresses worked.
-func (r *reach) end(nonce []byte) int {
+func (r *reachability) end(nonce []byte) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	q := r.questions[string(nonce)]
-	delete(r.questions, string(nonce))
-	for _, e := range q.worked {
-		r.proven[e] = time.Now()
+	q := r.requests[string(nonce)]
+	delete(r.requests, string(nonce))
+	for _, e := range q.confirmed {
+		r.provenAt[e] = time.Now()
 	}
-	return len(q.worked)
+	return len(q.confirmed)
 }
 
 // confirm notes that a nonce arrived; false if nobody asked for it.
-func (r *reach) confirm(nonce []byte, from peer.ID, got endpoint, allowed bool) bool {
+func (r *reachability) confirm(nonce []byte, from peer.ID, got endpoint, allowed bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	q := r.questions[string(nonce)]
-	if q == nil || q.peer == from || !allowed || slices.Contains(q.worked, got) {
+	q := r.requests[string(nonce)]
+	if q == nil || q.peer == from || !allowed || slices.Contains(q.confirmed, got) {
 		return false
 	}
-	if !slices.ContainsFunc(q.asked, func(e endpoint) bool { return e.is(got) }) {
+	if !slices.ContainsFunc(q.addrs, func(e endpoint) bool { return e.matches(got) }) {
 		return false
 	}
-	q.worked = append(q.worked, got)
+	q.confirmed = append(q.confirmed, got)
 	return true
 }
 
 // claim sets the addresses that need no proof.
-func (r *reach) claim(founder []endpoint) {
+func (r *reachability) setFounderAddrs(founder []endpoint) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.founder = founder
+	r.founderAddrs = founder
 }
 
 // leave forgets the proof of addresses that the machine has no more. The host stays what it was until it is proven
 // elsewhere, or has failed to be.
-func (r *reach) leave(lost []netip.Addr) {
+func (r *reachability) forgetAddrs(lost []netip.Addr) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for e := range r.proven {
+	for e := range r.provenAt {
 		if slices.Contains(lost, e.ip) {
-			delete(r.proven, e)
+			delete(r.provenAt, e)
 		}
 	}
 }
 
 // lose forgets all proof.
-func (r *reach) lose() {
+func (r *reachability) forgetAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	clear(r.proven)
+	clear(r.provenAt)
 }
 
 // takeNonce takes what a peer brings that dialled back. It comes from a host
 // made for that, so a peer cannot bring it over a connection it already has.
-func (h *Host) takeNonce(s network.Stream) {
-	_ = s.SetDeadline(time.Now().Add(backTime))
+func (h *Host) receiveNonce(s network.Stream) {
+	_ = s.SetDeadline(time.Now().Add(dialBackTime))
 	var m libp2ppb.Nonce
 	if s.Conn().Stat().Direction != network.DirInbound || readMessage(s, &m) != nil {
 		_ = s.Reset()
 		return
 	}
 	e, ok := parseEndpoint(m.Addr)
-	if !ok || !h.reach.confirm(m.Nonce, s.Conn().RemotePeer(), e, h.gate.allowed(e.ip)) {
+	if !ok || !h.reachability.confirm(m.Nonce, s.Conn().RemotePeer(), e, h.gater.allowed(e.ip)) {
 		_ = s.Reset()
 		return
 	}
@@ -168,19 +168,19 @@ func (h *Host) takeNonce(s network.Stream) {
 
 // A prover finds out whether the host can be dialled.
 type prover struct {
-	host    *Host
-	report  func([]string)
-	tell    event.Emitter // for kad-dht, which serves only if reachable
-	asked   map[peer.ID]time.Time
-	served  map[peer.ID]time.Time
-	last    []endpoint // as reported
-	fails   int        // in a row
-	backoff time.Duration
+	host       *Host
+	report     func([]string)
+	emitter    event.Emitter // for kad-dht, which serves only if reachable
+	askedAt    map[peer.ID]time.Time
+	answeredAt map[peer.ID]time.Time
+	reported   []endpoint // as reported
+	failures   int        // in a row
+	backoff    time.Duration
 }
 
 // prove reports the addresses at which the host is reachable, and later changes,
 // until ctx ends.
-func (h *Host) prove(ctx context.Context, report func([]string)) {
+func (h *Host) proveReachable(ctx context.Context, report func([]string)) {
 	tell, err := h.host.EventBus().Emitter(new(event.EvtLocalReachabilityChanged), eventbus.Stateful)
 	if err != nil {
 		h.log.Error("reachability of this node cannot be tested", "err", err)
@@ -194,24 +194,24 @@ func (h *Host) prove(ctx context.Context, report func([]string)) {
 	}
 	defer changes.Close()
 	p := &prover{
-		host: h, report: report, tell: tell, backoff: askFirst,
-		asked: map[peer.ID]time.Time{}, served: map[peer.ID]time.Time{},
+		host: h, report: report, emitter: tell, backoff: firstAskDelay,
+		askedAt: map[peer.ID]time.Time{}, answeredAt: map[peer.ID]time.Time{},
 	}
 	if h.config.Founder {
-		p.founder(ctx, changes)
+		p.runFounder(ctx, changes)
 	} else {
 		p.run(ctx, changes)
 	}
 }
 
 // founder reports the founder's addresses without proof.
-func (p *prover) founder(ctx context.Context, changes event.Subscription) {
+func (p *prover) runFounder(ctx context.Context, changes event.Subscription) {
 	for {
 		addrs := p.host.host.Addrs()
 		if len(addrs) == 0 { // all private, where that is not allowed: better than no member at all
 			addrs, _ = p.host.host.Network().InterfaceListenAddresses()
 		}
-		p.host.reach.claim(endpointsOf(addrs))
+		p.host.reachability.setFounderAddrs(endpointsOf(addrs))
 		p.publish()
 		select {
 		case <-ctx.Done():
@@ -230,12 +230,12 @@ func (p *prover) run(ctx context.Context, changes event.Subscription) {
 		case <-ctx.Done():
 		case <-timer.C:
 		case <-met:
-			sleep(ctx, askPause)
+			sleepAbout(ctx, askDelay)
 		case <-changes.Out():
-			p.backoff = askFirst
-		case <-p.host.movedOn:
-			p.fails, p.backoff = 0, askFirst
-			clear(p.asked)
+			p.backoff = firstAskDelay
+		case <-p.host.addressesChanged:
+			p.failures, p.backoff = 0, firstAskDelay
+			clear(p.askedAt)
 		}
 		timer.Stop()
 	}
@@ -243,74 +243,74 @@ func (p *prover) run(ctx context.Context, changes event.Subscription) {
 
 // step asks one peer. It returns when to ask the next, or on which sign sooner.
 func (p *prover) step(ctx context.Context) (next time.Duration, met <-chan struct{}) {
-	who, endpoints := p.choose(time.Now()), p.host.endpoints()
-	if who == "" || len(endpoints) == 0 {
-		return askFirst, p.host.neighbours.met
+	target, endpoints := p.choose(time.Now()), p.host.endpoints()
+	if target == "" || len(endpoints) == 0 {
+		return firstAskDelay, p.host.neighbours.added
 	}
-	tried, worked, err := p.host.ask(ctx, who, endpoints)
+	tried, worked, err := p.host.askDialBack(ctx, target, endpoints)
 	if err == nil {
-		p.served[who] = time.Now()
+		p.answeredAt[target] = time.Now()
 	}
 	switch {
 	case err != nil: // says nothing about this host
-		p.host.log.Debug("peer did not dial this node back to test its reachability", "peer", who, "err", err)
+		p.host.log.Debug("peer did not dial this node back to test its reachability", "peer", target, "err", err)
 	case worked > 0:
-		p.fails, p.backoff = 0, askFirst
+		p.failures, p.backoff = 0, firstAskDelay
 		p.publish()
-		return askEvery, nil
+		return askInterval, nil
 	case tried > 0:
-		p.fails++
+		p.failures++
 		p.host.count.dialBackFails.Add(1)
-		if p.fails >= maxAskFails {
-			p.host.reach.lose()
+		if p.failures >= maxAskFailures {
+			p.host.reachability.forgetAll()
 			p.publish()
 		}
 	}
-	next, p.backoff = p.backoff, min(2*p.backoff, askEvery)
+	next, p.backoff = p.backoff, min(2*p.backoff, askInterval)
 	return next, nil
 }
 
 // choose returns the neighbour that was asked longest ago, none if all were
 // asked just now.
-func (p *prover) choose(now time.Time) (who peer.ID) {
+func (p *prover) choose(now time.Time) (target peer.ID) {
 	neighbours := p.host.neighbours.list()
-	for _, times := range []map[peer.ID]time.Time{p.asked, p.served} {
-		for q, at := range times {
-			if now.Sub(at) > askEvery && !slices.Contains(neighbours, q) {
-				delete(times, q)
+	for _, times := range []map[peer.ID]time.Time{p.askedAt, p.answeredAt} {
+		for id, at := range times {
+			if now.Sub(at) > askInterval && !slices.Contains(neighbours, id) {
+				delete(times, id)
 			}
 		}
 	}
-	for _, q := range neighbours {
-		if now.Sub(p.served[q]) >= askAgain && (who == "" || p.asked[q].Before(p.asked[who])) {
-			who = q
+	for _, id := range neighbours {
+		if now.Sub(p.answeredAt[id]) >= askSameInterval && (target == "" || p.askedAt[id].Before(p.askedAt[target])) {
+			target = id
 		}
 	}
-	if who != "" {
-		p.asked[who] = now
+	if target != "" {
+		p.askedAt[target] = now
 	}
-	return who
+	return target
 }
 
 // publish reports the addresses if they are others than before.
 func (p *prover) publish() {
-	addrs := p.host.reach.addrs()
-	if slices.Equal(addrs, p.last) {
+	addrs := p.host.reachability.addrs()
+	if slices.Equal(addrs, p.reported) {
 		return
 	}
-	p.last = addrs
+	p.reported = addrs
 	status := network.ReachabilityPrivate
 	var binary []string
 	for _, e := range addrs {
 		status = network.ReachabilityPublic
 		binary = append(binary, string(e.multiaddr().Bytes()))
 	}
-	if err := p.tell.Emit(event.EvtLocalReachabilityChanged{Reachability: status}); err != nil {
+	if err := p.emitter.Emit(event.EvtLocalReachabilityChanged{Reachability: status}); err != nil {
 		p.host.log.Debug("reachability could not be reported to kad-dht", "err", err)
 	}
 	var dialable []ma.Multiaddr // a founder counts what its own machine can reach, too
 	for _, e := range addrs {
-		if p.host.gate.allowed(e.ip) {
+		if p.host.gater.allowed(e.ip) {
 			dialable = append(dialable, e.multiaddr())
 		}
 	}
@@ -327,14 +327,14 @@ func (p *prover) publish() {
 func (h *Host) endpoints() []endpoint {
 	var out []endpoint
 	for _, e := range endpointsOf(h.host.Network().ListenAddresses()) {
-		out = append(out, e.anywhere())
+		out = append(out, e.withoutIP())
 	}
 	for _, e := range append(out, endpointsOf(h.host.Addrs())...) {
-		if len(out) < maxAsked && !slices.Contains(out, e) {
+		if len(out) < maxDialBackAddrs && !slices.Contains(out, e) {
 			out = append(out, e)
 		}
 	}
-	return out[:min(len(out), maxAsked)]
+	return out[:min(len(out), maxDialBackAddrs)]
 }
 
 func endpointsOf(addrs []ma.Multiaddr) []endpoint {
@@ -350,10 +350,10 @@ func endpointsOf(addrs []ma.Multiaddr) []endpoint {
 // ask has a peer dial this host back. It returns how many addresses the peer
 // tried, and at how many its nonce arrived. An error means that nothing was
 // tried.
-func (h *Host) ask(ctx context.Context, who peer.ID, endpoints []endpoint) (tried, worked int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*handshakeTime+maxBacked*backTime)
+func (h *Host) askDialBack(ctx context.Context, target peer.ID, endpoints []endpoint) (tried, worked int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*handshakeTime+maxDialBackTries*dialBackTime)
 	defer cancel()
-	s, err := h.host.NewStream(network.WithNoDial(ctx, "dial back"), who, dialBackProtocol)
+	s, err := h.host.NewStream(network.WithNoDial(ctx, "dial back"), target, dialBackProtocol)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -361,15 +361,15 @@ func (h *Host) ask(ctx context.Context, who peer.ID, endpoints []endpoint) (trie
 	stop := context.AfterFunc(ctx, func() { _ = s.Reset() })
 	defer stop()
 
-	q := &question{peer: who, asked: endpoints}
-	m := &libp2ppb.DialBack{Nonce: h.reach.begin(q)}
+	q := &dialBackRequest{peer: target, addrs: endpoints}
+	m := &libp2ppb.DialBack{Nonce: h.reachability.begin(q)}
 	for _, e := range endpoints {
 		m.Addrs = append(m.Addrs, e.multiaddr().Bytes())
 	}
-	reply, err := exchange(s, m)
-	worked = h.reach.end(m.Nonce)
+	reply, err := exchangeMessage(s, m)
+	worked = h.reachability.end(m.Nonce)
 	if err == nil && reply.Tried == 0 {
-		err = fmt.Errorf("%w: %q", errNotTried, reply.Words)
+		err = fmt.Errorf("%w: %q", errNoDialBack, reply.Reason)
 	}
 	if worked > 0 {
 		return worked, worked, nil // whatever the peer says
@@ -378,13 +378,13 @@ func (h *Host) ask(ctx context.Context, who peer.ID, endpoints []endpoint) (trie
 }
 
 // errNotTried says that a peer would not dial.
-var errNotTried = errors.New("the peer would not dial")
+var errNoDialBack = errors.New("the peer would not dial")
 
-func exchange(s network.Stream, m proto.Message) (*libp2ppb.DialBackReply, error) {
+func exchangeMessage(s network.Stream, m proto.Message) (*libp2ppb.DialBackReply, error) {
 	if err := writeMessage(s, m); err != nil {
 		return nil, err
 	}
-	b, err := wire.ReadDelimited(bufio.NewReaderSize(s, 512), maxDialBack)
+	b, err := wire.ReadDelimited(bufio.NewReaderSize(s, 512), maxDialBackSize)
 	if err != nil {
 		return nil, err
 	}

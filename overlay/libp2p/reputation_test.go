@@ -13,81 +13,81 @@ import (
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 func TestSixteenFaultsInTenMinutesGateForAnHour(t *testing.T) {
-	l := newLedger()
-	for i := range maxFaults - 1 {
-		if l.fault("slow", noon.Add(time.Duration(i)*time.Minute)) || l.fault("fast", noon) {
+	l := newReputations()
+	for i := range maxViolations - 1 {
+		if l.violation("slow", noon.Add(time.Duration(i)*time.Minute)) || l.violation("fast", noon) {
 			t.Fatalf("gated after %d faults", i+1)
 		}
 	}
-	if l.fault("slow", noon.Add(15*time.Minute)) {
+	if l.violation("slow", noon.Add(15*time.Minute)) {
 		t.Error("gated for one fault a minute")
 	}
-	if !l.fault("fast", noon) || !l.gated("fast", noon) || l.fault("fast", noon) {
+	if !l.violation("fast", noon) || !l.isBlocked("fast", noon) || l.violation("fast", noon) {
 		t.Error("16 faults at once should gate, once")
 	}
-	if l.gates(noon) != 1 || l.gated("fast", noon.Add(gateTime)) {
+	if l.countBlocked(noon) != 1 || l.isBlocked("fast", noon.Add(blockTime)) {
 		t.Error("a gate should open after an hour")
 	}
 }
 
 func TestRefusalIsLoggedOnceInTenMinutes(t *testing.T) {
-	l := newLedger()
-	later := noon.Add(refusedTime)
+	l := newReputations()
+	later := noon.Add(refusalTime)
 	for i, c := range []struct {
 		at    time.Time
 		words string
 		fresh bool
 	}{{noon, "a", true}, {noon, "a", false}, {later, "b", false}, {later.Add(1), "b", true}} {
-		if got := l.refuse("p", Refusal{Words: c.words, ByUs: true}, c.at); got != c.fresh {
+		if got := l.addRefusal("p", Refusal{Reason: c.words, ByUs: true}, c.at); got != c.fresh {
 			t.Errorf("%d: fresh %v", i, got)
 		}
-		if r := l.refusals(c.at); len(r) != 1 || r[0].Words != c.words {
+		if r := l.refusals(c.at); len(r) != 1 || r[0].Reason != c.words {
 			t.Errorf("%d: remembers %+v", i, r)
 		}
 	}
-	if l.refused("p", later.Add(refusedTime+2)) {
+	if l.isRefused("p", later.Add(refusalTime+2)) {
 		t.Error("a refusal should be forgotten after ten minutes")
 	}
 }
 
 func TestLedgerIsBoundedAndKeepsTheGated(t *testing.T) {
-	l := newLedger()
-	for range maxFaults {
-		l.fault("bad", noon)
+	l := newReputations()
+	for range maxViolations {
+		l.violation("bad", noon)
 	}
-	const more = maxPages + 100
+	const more = maxReputations + 100
 	for i := range more {
-		l.refuse(peer.ID(fmt.Sprint(i)), Refusal{Words: "w", ByUs: true}, noon.Add(time.Duration(i)))
+		l.addRefusal(peer.ID(fmt.Sprint(i)), Refusal{Reason: "w", ByUs: true}, noon.Add(time.Duration(i)))
 	}
-	if n := len(l.pages); n != maxPages {
+	if n := len(l.byPeer); n != maxReputations {
 		t.Errorf("%d pages", n)
 	}
-	if !l.gated("bad", noon) || l.refused("0", noon) || !l.refused(peer.ID(fmt.Sprint(more-1)), noon) {
+	if !l.isBlocked("bad", noon) || l.isRefused("0", noon) || !l.isRefused(peer.ID(fmt.Sprint(more-1)), noon) {
 		t.Error("the longest unused should go first, the gated last")
 	}
 }
 
 func TestBudgetOutlivesAStream(t *testing.T) {
-	a := taken[env.Control]
-	l := newLedger()
-	if wait := l.budget("p", env.Control, noon).spend(a.byteBurst, noon); wait > 0 {
+	a := receiveLimits[env.Control]
+	l := newReputations()
+	if wait := l.limiter("p", env.Control, noon).reserve(a.byteBurst, noon); wait > 0 {
 		t.Errorf("a burst waits for %v", wait)
 	}
-	if wait := l.budget("p", env.Control, noon).spend(a.bytes, noon); wait != time.Second {
+	if wait := l.limiter("p", env.Control, noon).reserve(a.bytes, noon); wait != time.Second {
 		t.Errorf("a new stream should not bring a new budget: it waits for %v", wait)
 	}
-	if l.budget("p", env.Bulk, noon).spend(1, noon) > 0 || l.budget("q", env.Control, noon).spend(1, noon) > 0 {
+	if l.limiter("p", env.Bulk, noon).reserve(1, noon) > 0 || l.limiter("q", env.Control, noon).reserve(1, noon) > 0 {
 		t.Error("classes and peers should have budgets of their own")
 	}
-	if wait := l.budget("p", env.Control, noon).spend(a.bytes, noon.Add(2*time.Second)); wait > 0 {
+	if wait := l.limiter("p", env.Control, noon).reserve(a.bytes, noon.Add(2*time.Second)); wait > 0 {
 		t.Errorf("a budget should grow with time: it waits for %v", wait)
 	}
 }
 
 // An honest host never has to wait for a peer that works.
 func TestLessIsSentThanIsTaken(t *testing.T) {
-	for class, takes := range taken {
-		sends := sent(env.Class(class))
+	for class, takes := range receiveLimits {
+		sends := sendLimit(env.Class(class))
 		if sends.frames >= takes.frames || sends.bytes >= takes.bytes || sends.frameBurst >= takes.frameBurst || sends.byteBurst >= takes.byteBurst {
 			t.Errorf("%v: sends %+v, takes %+v", env.Class(class), sends, takes)
 		}
@@ -98,16 +98,16 @@ func TestLessIsSentThanIsTaken(t *testing.T) {
 }
 
 func TestDialBacksAreOneAMinuteInTheLongRun(t *testing.T) {
-	l := newLedger()
+	l := newReputations()
 	for i := range dialBackBurst {
-		if !l.serve("p", noon) {
+		if !l.allowDialBack("p", noon) {
 			t.Errorf("start %d was not served", i)
 		}
 	}
-	if l.serve("p", noon) || !l.serve("q", noon) {
+	if l.allowDialBack("p", noon) || !l.allowDialBack("q", noon) {
 		t.Error("one who asks too often is not served, another is")
 	}
-	if !l.serve("p", noon.Add(dialBackEvery)) || l.serve("p", noon.Add(dialBackEvery)) {
+	if !l.allowDialBack("p", noon.Add(dialBackInterval)) || l.allowDialBack("p", noon.Add(dialBackInterval)) {
 		t.Error("a minute should be good for one more")
 	}
 }

@@ -1,14 +1,14 @@
-// Package siege is an attacker for the laboratory and tests: it holds connections to a host, each with
+// Package attacker is an attacker for the laboratory and tests: it holds connections to a host, each with
 // an identity of its own and from an address of its choice, and says on each what it is told to. Nodes do not use it.
 //
-//	s, err := siege.New(addr, hello)
+//	s, err := attacker.New(addr, hello)
 //	err = s.Hold(ctx, netip.MustParseAddr("127.3.3.3"), frame)
 //	held := s.Held()
 //	s.Close()
 //
 // It speaks libp2p and the network's handshake, and no protocol of any layer above. The package leaves to its
 // users what to say, and what a host should do about it.
-package siege
+package attacker
 
 import (
 	"context"
@@ -36,16 +36,16 @@ import (
 )
 
 // control is the protocol of links that carry control frames.
-const control protocol.ID = "/tidings/overlay/1/control"
+const controlProtocol protocol.ID = "/tidings/overlay/1/control"
 
 // atOnce is how many connections HoldMany makes at a time; dialTime how long one may take.
 const (
-	atOnce   = 8
-	dialTime = 20 * time.Second
+	parallelDials = 8
+	dialTime      = 20 * time.Second
 )
 
-// A Siege holds connections to one host. Its methods may be called from any goroutine.
-type Siege struct {
+// A Attacker holds connections to one host. Its methods may be called from any goroutine.
+type Attacker struct {
 	target peer.AddrInfo
 	side   wire.Side
 
@@ -55,16 +55,16 @@ type Siege struct {
 
 // New returns a siege of the host at a multiaddr of TCP that ends in /p2p/ and its id. side is what the
 // attacker says in handshakes.
-func New(addr string, side wire.Side) (*Siege, error) {
+func New(addr string, side wire.Side) (*Attacker, error) {
 	target, err := peer.AddrInfoFromString(addr)
 	if err != nil {
 		return nil, fmt.Errorf("besiege %s: %w", addr, err)
 	}
-	return &Siege{target: *target, side: side}, nil
+	return &Attacker{target: *target, side: side}, nil
 }
 
 // Hold opens a connection from an address, and holds it. If there are frames, it makes a handshake and sends them.
-func (s *Siege) Hold(ctx context.Context, from netip.Addr, frames ...[]byte) error {
+func (s *Attacker) Open(ctx context.Context, from netip.Addr, frames ...[]byte) error {
 	_, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func (s *Siege) Hold(ctx context.Context, from netip.Addr, frames ...[]byte) err
 	if err != nil {
 		return err
 	}
-	if err := multistream.SelectProtoOrFail(control, stream); err != nil {
+	if err := multistream.SelectProtoOrFail(controlProtocol, stream); err != nil {
 		return err
 	}
 	said := wire.AppendDelimited(nil, s.side.Hello())
@@ -118,13 +118,13 @@ func (s *Siege) Hold(ctx context.Context, from netip.Addr, frames ...[]byte) err
 
 // HoldMany opens n connections, each from an address of its own. How many of them the host lets stand is its
 // affair.
-func (s *Siege) HoldMany(ctx context.Context, n int, from func(i int) netip.Addr, frames ...[]byte) {
+func (s *Attacker) OpenMany(ctx context.Context, n int, from func(i int) netip.Addr, frames ...[]byte) {
 	var all sync.WaitGroup
 	var next atomic.Int64
-	for range atOnce {
+	for range parallelDials {
 		all.Go(func() {
 			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				_ = s.Hold(ctx, from(i), frames...)
+				_ = s.Open(ctx, from(i), frames...)
 			}
 		})
 	}
@@ -132,7 +132,7 @@ func (s *Siege) HoldMany(ctx context.Context, n int, from func(i int) netip.Addr
 }
 
 // Held is how many connections are open.
-func (s *Siege) Held() (n int) {
+func (s *Attacker) OpenCount() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.conns {
@@ -144,7 +144,7 @@ func (s *Siege) Held() (n int) {
 }
 
 // Close ends the siege.
-func (s *Siege) Close() {
+func (s *Attacker) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.conns {

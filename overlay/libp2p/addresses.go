@@ -15,12 +15,12 @@ import (
 // addressEvery is how often a host looks whether its machine's addresses have changed: a laptop in another
 // network, a new lease. The system tells nothing to what only listens, and a connection from an address that is
 // gone looks alive until its peer has been silent for long.
-const addressEvery = 5 * time.Second
+const addressCheckInterval = 5 * time.Second
 
 // watchAddresses looks for changes of the machine's addresses until ctx ends.
 func (h *Host) watchAddresses(ctx context.Context) {
 	before := machineAddresses()
-	tick := time.NewTicker(addressEvery)
+	tick := time.NewTicker(addressCheckInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -39,7 +39,7 @@ func (h *Host) watchAddresses(ctx context.Context) {
 			}
 		}
 		before = now
-		h.moved(lost)
+		h.onAddressChange(lost)
 	}
 }
 
@@ -51,44 +51,44 @@ func machineAddresses() []netip.Addr {
 	if err != nil {
 		return nil
 	}
-	of := []netip.Addr{}
+	addrs := []netip.Addr{}
 	for _, a := range all {
 		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Unmap().IsGlobalUnicast() {
-			of = append(of, p.Addr().Unmap())
+			addrs = append(addrs, p.Addr().Unmap())
 		}
 	}
-	slices.SortFunc(of, netip.Addr.Compare)
-	return slices.Compact(of)
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	return slices.Compact(addrs)
 }
 
 // moved closes the connections that began at addresses which are gone, so that their links dial anew from where
 // the machine is now, and has the host proven reachable at its new addresses.
-func (h *Host) moved(lost []netip.Addr) {
-	stranded := h.slots.beganAt(h.host.Network().Conns(), lost)
-	if len(stranded) > 0 {
-		h.movedAt.Store(time.Now().UnixNano())
+func (h *Host) onAddressChange(lost []netip.Addr) {
+	stale := h.slots.withLocalAddr(h.host.Network().Conns(), lost)
+	if len(stale) > 0 {
+		h.addressLostAt.Store(time.Now().UnixNano())
 		var closing sync.WaitGroup
-		for _, c := range stranded {
+		for _, c := range stale {
 			closing.Go(func() { _ = c.Close() }) // it is dead already
 		}
 		closing.Wait() // Close ends the socket first and does not wait for the peer
 	}
-	h.reach.leave(lost)
-	h.log.Info("this machine's addresses changed", "lost_addresses", len(lost), "closed_connections", len(stranded))
+	h.reachability.forgetAddrs(lost)
+	h.log.Info("this machine's addresses changed", "lost_addresses", len(lost), "closed_connections", len(stale))
 	h.links.wakeAll()
 	select {
-	case h.movedOn <- struct{}{}:
+	case h.addressesChanged <- struct{}{}:
 	default: // it is noted already
 	}
-	if e := h.events.Load(); e != nil && e.Moved != nil {
-		e.Moved()
+	if e := h.events.Load(); e != nil && e.AddressesChanged != nil {
+		e.AddressesChanged()
 	}
 }
 
 // hasMoved says whether connections that end now do so because the machine lost the addresses at which they began.
 // Their peers are alive.
-func (h *Host) hasMoved() bool {
-	return time.Since(time.Unix(0, h.movedAt.Load())) < addressEvery
+func (h *Host) justLostAddress() bool {
+	return time.Since(time.Unix(0, h.addressLostAt.Load())) < addressCheckInterval
 }
 
 // localAddress returns the address of this machine at which a connection begins, or the zero Addr if it is not known.
@@ -114,12 +114,12 @@ func localAddress(c network.Conn) netip.Addr {
 
 // leaveBehind closes a connection to a peer that has begun to speak from another address in its place. The older one
 // is most likely dead, and takes for long what is sent on it.
-func (h *Host) leaveBehind(older, newer network.Conn) {
-	was, err := manet.ToIP(older.RemoteMultiaddr())
+func (h *Host) closeReplaced(older, newer network.Conn) {
+	oldIP, err := manet.ToIP(older.RemoteMultiaddr())
 	if err != nil {
 		return
 	}
-	if is, err := manet.ToIP(newer.RemoteMultiaddr()); err == nil && !is.Equal(was) {
-		h.aside(func() { _ = older.Close() }) // it is dead already
+	if newIP, err := manet.ToIP(newer.RemoteMultiaddr()); err == nil && !newIP.Equal(oldIP) {
+		h.background(func() { _ = older.Close() }) // it is dead already
 	}
 }
