@@ -37,15 +37,15 @@ var limits = []struct {
 	}},
 	{"Connections", []limit{
 		{"overlay/libp2p", "maxConns", "connections of one host", "new connections are refused; from 160 connections on, those without an outgoing link are trimmed"},
-		{"overlay/libp2p", "newcomerSlots blockShare", "connections kept free for newcomers; connections that one address block (IPv4 /24, IPv6 /48) keeps in a crowded host", "inbound connections are closed: first those that are of no use to the node after 15 s, then the youngest of blocks above their share"},
+		{"overlay/libp2p", "newcomerSlots blockShare", "connections kept free for newcomers; connections that one address block (IPv4 /24, IPv6 /48) keeps when slots are scarce", "inbound connections are closed: first those that are of no use to the node after 15 s, then the youngest of blocks above their share"},
 		{"overlay/libp2p", "maxHandshakes blockHandshakes", "handshakes in progress, in all and from one address block", "refused"},
 		{"overlay/libp2p", "maxPendingHandshakes", "handshakes remembered to count them by block", "the memory is cleared"},
 		{"overlay/libp2p", "connIdle connUnused", "time a connection may stay without a link; the same if it never had one", "closed; this does not count as a death"},
 		{"overlay/libp2p", "maxQueue maxQueueBytes:B", "frames waiting for one link", "the oldest frame is dropped and counted"},
-		{"overlay/libp2p", "maxUrgent maxUrgentBytes:B", "urgent frames waiting ahead of them", "further urgent frames wait among the others"},
+		{"overlay/libp2p", "maxUrgent maxUrgentBytes:B", "urgent frames waiting ahead of them", "the oldest urgent frame is dropped and counted"},
 		{"overlay/libp2p", "maxViolations", "malformed frames from one peer within 10 minutes", "its links are closed and the peer is refused for an hour"},
 		{"overlay/libp2p", "addressCheckInterval", "time between two checks of the machine's addresses", "a changed address is noticed that much later"},
-		{"overlay/libp2p", "maxTopics topicQueue validationTime", "topics of one host; frames of one topic waiting; time the node has to judge a frame", "the topic is not joined; the frame is dropped and counted"},
+		{"overlay/libp2p", "maxTopics topicQueue validationTime", "topics of one host; frames of one topic waiting; time the node has to validate a frame", "the topic is not joined; the frame is dropped and counted"},
 	}},
 	{"Overlay", []limit{
 		{"overlay", "maxRoutes maxHeld", "messages remembered while they pass; messages waiting for a next hop", "dropped and counted; the origin of the message retries"},

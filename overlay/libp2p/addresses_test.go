@@ -10,9 +10,9 @@ import (
 	"tidings/internal/env"
 )
 
-// A connection of a socket that is bound to all addresses is closed if the address it sends from is lost, and stays if
-// any other address is.
-func TestAnAddressThatNoLinkUsesMayGo(t *testing.T) {
+// A connection whose socket is bound to all addresses is closed if the address from which it sends is lost, and
+// stays open if any other address is lost.
+func TestOnlyConnectionsFromALostAddressAreClosed(t *testing.T) {
 	t.Parallel()
 	everywhere := func(c *Config) { c.Listen = []string{"/ip4/0.0.0.0/udp/0/quic-v1"} }
 	for _, direction := range []network.Direction{network.DirInbound, network.DirOutbound} {
@@ -47,7 +47,7 @@ func TestAnAddressThatNoLinkUsesMayGo(t *testing.T) {
 	}
 }
 
-// A loopback or link-local address that comes or goes is no change of the machine's addresses.
+// Adding or removing a loopback or link-local address does not count as a change.
 func TestLocalAddressesAreNotWatched(t *testing.T) {
 	t.Parallel()
 	for _, a := range machineAddresses() {

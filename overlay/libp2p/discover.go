@@ -17,41 +17,39 @@ import (
 )
 
 const (
-	// A host looks for peers after lookFirst, twice as long each time up to
-	// lookEvery. When it has lost all but fewPeers, it begins anew.
+	// A host searches for peers after firstSearchDelay, then after twice as long each time, up to searchInterval.
+	// When it had at least fewPeers connections and lost them, it starts again with firstSearchDelay.
 	firstSearchDelay = time.Second
 	searchInterval   = 10 * time.Minute
 	fewPeers         = 8
 
-	// lookAlone bounds that wait for a host without any connection.
+	// aloneSearchInterval bounds the wait of a host without any connection.
 	aloneSearchInterval = time.Minute
 
-	// lookTime bounds one look.
+	// searchTime is the timeout for one search.
 	searchTime = time.Minute
 
-	// A provider record is renewed before libp2p's 3 hours are over.
+	// advertiseInterval is the time after which a provider record is renewed. libp2p keeps records for 3 hours.
 	advertiseInterval = 150 * time.Minute
 
-	// maxLocal bounds the peers remembered from mDNS.
+	// maxMDNSPeers bounds the peers remembered from mDNS.
 	maxMDNSPeers = 64
 
 	mdnsService = "_tidings._udp"
 )
 
-// A discovery finds peers to begin with. What the overlay knows of its peers is
-// no concern of it.
+// A discovery finds the first peers of a node. The overlay keeps its own list of members.
 type discovery struct {
 	host         *Host
 	dht          *dht.IpfsDHT
-	rendezvous   string // provided by those who can be dialled
+	rendezvous   string // key of the provider records that reachable hosts publish
 	advertisedAt time.Time
 }
 
-// newDiscovery joins the network's kad-dht. It holds provider records and no
-// values, in memory.
+// newDiscovery joins the network's kad-dht, which keeps provider records and no values, in memory.
 func (h *Host) newDiscovery() (*discovery, error) {
 	side := h.side.Load()
-	mode := dht.ModeAuto // told by prover.publish
+	mode := dht.ModeAuto // follows the reachability that prover.publish reports
 	switch {
 	case h.config.RefuseInbound:
 		mode = dht.ModeClient
@@ -61,8 +59,8 @@ func (h *Host) newDiscovery() (*discovery, error) {
 	d, err := dht.New(h.host,
 		dht.ProtocolPrefix(protocol.ID("/tidings/"+side.Name)),
 		dht.Mode(mode),
-		// It knows those the overlay is linked to, whose kad ids lie anywhere: no need to
-		// look for more, each of whom costs a connection, at the start and every 10 minutes.
+		// The routing table contains the peers of the overlay's links, whose kad-dht ids are spread evenly. A
+		// refresh at the start and every 10 minutes would only cost connections.
 		dht.DisableAutoRefresh(),
 		dht.DisableValues(),
 		dht.AddressFilter(h.gater.filter),
@@ -83,7 +81,7 @@ func (d *discovery) run(ctx context.Context, found func(env.Peer)) {
 		}
 	}()
 	d.host.startLocal()
-	d.report(found, d.host.candidates()) // Join may have connected to them
+	d.report(found, d.host.candidates()) // Join may have connected to them already
 	wait, many := firstSearchDelay, false
 	for {
 		connected := len(d.host.host.Network().Peers())
@@ -112,10 +110,10 @@ func (d *discovery) run(ctx context.Context, found func(env.Peer)) {
 	}
 }
 
-// look asks the kad-dht who else is there, and makes itself known.
+// search looks up peers in the kad-dht, and advertises this host if it is reachable.
 func (d *discovery) search(ctx context.Context, found func(env.Peer)) {
 	if d.dht.RoutingTable().Size() == 0 {
-		return // nobody to ask
+		return // there is no peer to ask
 	}
 	ctx, cancel := context.WithTimeout(ctx, searchTime)
 	defer cancel()
@@ -149,17 +147,16 @@ func (d *discovery) report(found func(env.Peer), infos []peer.AddrInfo) {
 	}
 }
 
-// candidates are the peers to begin with: typed, known, and seen in the local
-// network.
+// candidates returns the peers to start with: those of Config.Bootstrap, Config.Known and mDNS.
 func (h *Host) candidates() []peer.AddrInfo {
 	return append(h.firstPeers[:len(h.firstPeers):len(h.firstPeers)], h.mdnsPeers.list()...)
 }
 
-// local finds peers by mDNS. It is a [mdns.Notifee].
+// mdnsPeers finds peers by mDNS. It implements [mdns.Notifee].
 type mdnsPeers struct {
-	added chan struct{} // holds one token if a peer was seen
+	added chan struct{} // holds one token if a peer was found
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	service mdns.Service
 	closed  bool
 	peers   map[peer.ID]peer.AddrInfo
@@ -170,8 +167,7 @@ func (l *mdnsPeers) init() {
 	l.peers = map[peer.ID]peer.AddrInfo{}
 }
 
-// startLocal begins to look and to answer, if the operator wishes and it has
-// not begun.
+// startLocal starts mDNS if the configuration asks for it and it is not running.
 func (h *Host) startLocal() {
 	l := &h.mdnsPeers
 	l.mu.Lock()
@@ -187,7 +183,7 @@ func (h *Host) startLocal() {
 	l.service = service
 }
 
-// HandlePeerFound takes a peer seen in the local network.
+// HandlePeerFound records a peer found in the local network.
 func (l *mdnsPeers) HandlePeerFound(info peer.AddrInfo) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -217,6 +213,6 @@ func (l *mdnsPeers) close() {
 	l.service, l.closed = nil, true
 	l.mu.Unlock()
 	if service != nil {
-		_ = service.Close() // which never fails
+		_ = service.Close() // never fails
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"tidings/internal/env"
 )
 
-// sociable answers what it finds, as a node would.
+// greetFound sends a frame to each peer that is found, as a node would.
 func (h *testHost) greetFound(see func(env.Peer)) {
 	go func() {
 		for {
@@ -109,7 +109,7 @@ func TestJoinWaitsForABusyPeer(t *testing.T) {
 	}
 }
 
-func TestJoinIsRefusedWithWords(t *testing.T) {
+func TestJoinSaysWhyItIsRefused(t *testing.T) {
 	t.Parallel()
 	a := startTestHost(t, nil)
 	b := newTestHost(t, func(c *Config) { c.Descriptor, c.Name, c.Bootstrap = nil, "other", a.Addrs() })
@@ -119,10 +119,10 @@ func TestJoinIsRefusedWithWords(t *testing.T) {
 	}
 }
 
-func TestJoinNeedsSomebodyAndEndsWithItsContext(t *testing.T) {
+func TestJoinNeedsAPeerAndEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	a := newTestHost(t, func(c *Config) { c.Descriptor = nil })
-	if _, err := a.Join(t.Context()); !errors.Is(err, ErrNobody) {
+	if _, err := a.Join(t.Context()); !errors.Is(err, ErrNoPeers) {
 		t.Errorf("join: %v", err)
 	}
 	b := newTestHost(t, func(c *Config) { c.Descriptor, c.Bootstrap = nil, newTestHost(t, nil).Addrs() })
@@ -133,9 +133,9 @@ func TestJoinNeedsSomebodyAndEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// Whether a multicast arrives depends on the machine; that mDNS begins, and
-// ends with its host, does not.
-func TestLocalNetworkIsAskedOnRequest(t *testing.T) {
+// Whether a multicast arrives depends on the machine, so the test checks only that mDNS starts, and that it ends
+// with its host.
+func TestMDNSStartsOnRequest(t *testing.T) {
 	t.Parallel()
 	h := startTestHost(t, func(c *Config) { c.MDNS = true })
 	wait(t, "mDNS to begin", func() bool {

@@ -20,26 +20,25 @@ import (
 	"tidings/internal/wire/wirepb"
 )
 
-// handshakeTime is how long a handshake may take, dialling apart; dialTime is
-// how long that may.
+// handshakeTime is the timeout of a handshake without dialling, and dialTime that of dialling.
 const (
 	handshakeTime = 10 * time.Second
 	dialTime      = 10 * time.Second
 )
 
-// replyAhead is how many bytes of a Reply are read before they are asked for. The
-// reader lives as long as the link, and nothing else comes.
+// replyBuffer is the size in bytes of the buffer for reading a Reply. The buffer lives as long as the link, and
+// nothing else is read, so it is small.
 const replyBuffer = 256
 
-// A welcome is a stream on which the other side said Welcome.
+// A welcomedStream is a stream on which the peer replied Welcome.
 type welcomedStream struct {
 	stream     network.Stream
 	reader     *bufio.Reader
 	descriptor []byte
 }
 
-// greet opens a stream of a class to a peer, dialling if need be, and says
-// Hello. A refusal with words is remembered, unless it says: try again.
+// openStream opens a stream of a class to a peer, dialling if necessary, and sends Hello. A refusal is remembered,
+// unless its reason is only temporary.
 func (h *Host) openStream(ctx context.Context, p peer.ID, class env.Class) (welcomedStream, error) {
 	h.count.dials.Add(1)
 	w, err := h.dialAndShake(ctx, p, class)
@@ -58,7 +57,7 @@ func (h *Host) dialAndShake(ctx context.Context, p peer.ID, class env.Class) (we
 	if err != nil {
 		return welcomedStream{}, err
 	}
-	// A handshake ends with its time, or with ctx.
+	// A handshake ends with its timeout or with ctx.
 	stop := context.AfterFunc(ctx, func() { _ = s.Reset() })
 	w, err := h.sendHello(s)
 	if !stop() && err == nil {
@@ -70,8 +69,8 @@ func (h *Host) dialAndShake(ctx context.Context, p peer.ID, class env.Class) (we
 	return w, err
 }
 
-// A dialFailure says in one line at which addresses a peer was not reached, and why. libp2p's error has a line for each
-// address.
+// A dialFailure says in one line at which addresses a peer was not reached, and why. libp2p's error has one line
+// for each address.
 type dialFailure struct {
 	text  string
 	cause error
@@ -80,7 +79,7 @@ type dialFailure struct {
 func (f dialFailure) Error() string { return f.text }
 func (f dialFailure) Unwrap() error { return f.cause }
 
-// plainDial makes a dialFailure of an error of libp2p. Other errors stay as they are.
+// plainDialError converts an error of libp2p to a dialFailure. Other errors are returned unchanged.
 func plainDialError(err error) error {
 	failed, ok := errors.AsType[*swarm.DialError](err)
 	switch {
@@ -99,7 +98,7 @@ func plainDialError(err error) error {
 	return dialFailure{"not reached (" + strings.Join(reasons, "; ") + ")", err}
 }
 
-// whyUnreached says in a few words why nobody was reached at an address.
+// dialFailureReason says in a few words why a dial failed.
 func dialFailureReason(err error) string {
 	_, other := errors.AsType[sec.ErrPeerIDMismatch](err)
 	switch {
@@ -115,7 +114,7 @@ func dialFailureReason(err error) string {
 	return strings.Join(strings.Fields(err.Error()), " ")
 }
 
-// open opens a stream. Only so many dials are under way at once.
+// newStream opens a stream. At most maxDials dials are in progress.
 func (h *Host) newStream(ctx context.Context, p peer.ID, class env.Class) (network.Stream, error) {
 	if h.host.Network().Connectedness(p) != network.Connected {
 		select {
@@ -130,7 +129,7 @@ func (h *Host) newStream(ctx context.Context, p peer.ID, class env.Class) (netwo
 	return h.host.NewStream(ctx, p, classProtocols[class])
 }
 
-// shake says Hello and reads the Reply.
+// sendHello sends Hello and reads the Reply.
 func (h *Host) sendHello(s network.Stream) (welcomedStream, error) {
 	if err := s.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
 		return welcomedStream{}, err
@@ -151,8 +150,7 @@ func (h *Host) sendHello(s network.Stream) (welcomedStream, error) {
 	return welcomedStream{s, r, descriptor}, s.SetDeadline(time.Time{})
 }
 
-// answer reads a Hello and answers it. The error is of the kind
-// wire.RefusedError if the peer was told so.
+// answerHello reads a Hello and answers it. If it refused the peer, the error is a wire.RefusedError.
 func (h *Host) answerHello(s network.Stream, r *bufio.Reader, accepted func()) error {
 	if err := s.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
 		return err
@@ -163,14 +161,14 @@ func (h *Host) answerHello(s network.Stream, r *bufio.Reader, accepted func()) e
 	}
 	side := *h.side.Load()
 	if h.events.Load() == nil {
-		side.Descriptor = nil // as good as none: nobody would take its frames
+		side.Descriptor = nil // refuse as busy, because nothing would receive the frames
 	}
 	reply, _, refused := side.Answer(hello)
 	if reply == nil {
 		return refused
 	}
 	if refused == nil {
-		accepted() // before the peer can know
+		accepted() // must come before the peer can know
 	}
 	if _, err := s.Write(wire.AppendDelimited(nil, reply)); err != nil {
 		return err
@@ -181,8 +179,8 @@ func (h *Host) answerHello(s network.Stream, r *bufio.Reader, accepted func()) e
 	return s.SetDeadline(time.Time{})
 }
 
-// noteRefusal counts a refusal and remembers it. An operator reads of it once in
-// a while.
+// noteRefusal counts and remembers a refusal. A refusal by or of the same peer is logged at most once per
+// refusalTime.
 func (h *Host) noteRefusal(p peer.ID, refusal *wire.RefusedError, byUs bool) {
 	h.count.refusals.Add(1)
 	if refusal.Reason == wirepb.Refusal_BUSY {

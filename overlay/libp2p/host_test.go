@@ -26,25 +26,25 @@ func TestMain(m *testing.M) {
 	if err := SetLog(slog.DiscardHandler); err != nil {
 		panic(err)
 	}
-	// Most tests that run side by side wait for the network and leave the processors idle.
-	// go test runs as many of them at a time as there are processors.
+	// Most parallel tests wait for the network and leave the processors idle. go test would run only as many at a
+	// time as there are processors.
 	if err := flag.Set("test.parallel", "12"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// patience is how long a test waits for what should come at once.
+// patience is the timeout for events that should happen at once.
 const patience = 20 * time.Second
 
-// A letter is a frame as it arrived.
+// A receivedFrame is a frame as it arrived.
 type receivedFrame struct {
 	from  env.PeerID
 	class env.Class
 	frame string
 }
 
-// A tester is a host that runs, and what it reported.
+// A testHost is a running host that records its events.
 type testHost struct {
 	*Host
 	t         *testing.T
@@ -53,12 +53,12 @@ type testHost struct {
 	reachable chan []string
 	downs     chan env.PeerID
 	logged    *logBuffer
-	isFull    func() bool // says whether the node's inbox is full
+	isFull    func() bool // reports whether the node's inbox is full
 	useful    func(ids []env.PeerID, then func([]bool)) bool
 	stop      func()
 }
 
-// A logbook keeps log lines for many goroutines.
+// A logBuffer collects log lines from many goroutines.
 type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -76,7 +76,7 @@ func (l *logBuffer) String() string {
 	return l.text.String()
 }
 
-// descriptor is that of a laboratory's network.
+// descriptor returns the descriptor of a test network.
 func descriptor(name string) []byte {
 	n := wire.DefaultNetwork(name)
 	n.PrivateAddresses = true
@@ -89,7 +89,7 @@ var (
 	onBoth = append(onTCP, onQUIC...)
 )
 
-// made returns a host of network "lab" on loopback that does not run yet.
+// newTestHost returns a host of network "lab" on loopback that is not running yet.
 func newTestHost(t *testing.T, change func(*Config)) *testHost {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(nil)
@@ -159,18 +159,18 @@ func startTestHost(t *testing.T, change func(*Config)) *testHost {
 	return newTestHost(t, change).start()
 }
 
-// next returns what comes next on a channel.
+// next returns the next value of a channel.
 func next[T any](t *testing.T, what string, c <-chan T) (v T) {
 	t.Helper()
 	select {
 	case v = <-c:
 	case <-time.After(patience):
-		t.Fatalf("waited in vain for %s", what)
+		t.Fatalf("timed out waiting for %s", what)
 	}
 	return v
 }
 
-// wait returns when a condition holds that no channel tells of.
+// wait polls until a condition holds.
 func wait(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -179,12 +179,12 @@ func wait(t *testing.T, what string, holds func() bool) {
 		select {
 		case <-tick.C:
 		case <-end:
-			t.Fatalf("waited in vain for %s", what)
+			t.Fatalf("timed out waiting for %s", what)
 		}
 	}
 }
 
-func TestFramesCross(t *testing.T) {
+func TestFramesArriveInOrder(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		listen []string
@@ -201,7 +201,7 @@ func TestFramesCross(t *testing.T) {
 			if got := next(t, "a control frame", b.frames); got != (receivedFrame{a.ID(), env.Control, "ping"}) {
 				t.Errorf("got %.60v", got)
 			}
-			b.Send(env.Peer{ID: a.ID()}, env.Bulk, []byte(big)) // over the connection there is
+			b.Send(env.Peer{ID: a.ID()}, env.Bulk, []byte(big)) // over the existing connection
 			if got := next(t, "a bulk frame", a.frames); got != (receivedFrame{b.ID(), env.Bulk, big}) {
 				t.Errorf("got %.60v", got)
 			}
@@ -222,7 +222,7 @@ func TestFramesCross(t *testing.T) {
 	}
 }
 
-func TestWhatWaitsIsSentBeforeTheEnd(t *testing.T) {
+func TestQueuedFramesAreSentBeforeClose(t *testing.T) {
 	t.Parallel()
 	for _, listen := range [][]string{onTCP, onQUIC} {
 		on := func(cfg *Config) { cfg.Listen = listen }
@@ -268,7 +268,7 @@ func TestPeerThatCannotBeDialledIsDown(t *testing.T) {
 	wait(t, "the lost frame to be counted", func() bool { return a.Stats().Control.Drops.Unreachable == 1 })
 }
 
-func TestFullNodeIsNotWaitedFor(t *testing.T) {
+func TestFramesForAFullNodeAreDropped(t *testing.T) {
 	t.Parallel()
 	a, b := startTestHost(t, nil), newTestHost(t, nil)
 	b.isFull = func() bool { return true }
@@ -299,7 +299,7 @@ func TestPrivateAddressesAreNotDialledByDefault(t *testing.T) {
 	if n := len(b.host.Network().Peers()); n != 0 {
 		t.Errorf("%d connections to a private address", n)
 	}
-	// The operator's own bootstrap address is another matter.
+	// The operator's own bootstrap addresses may be private.
 	c := startTestHost(t, func(c *Config) {
 		public(c)
 		for _, l := range b.host.Network().ListenAddresses() {
@@ -310,9 +310,9 @@ func TestPrivateAddressesAreNotDialledByDefault(t *testing.T) {
 	next(t, "a frame", b.frames)
 }
 
-func TestConfigIsCheckedWithWords(t *testing.T) {
+func TestConfigErrorsSayWhatIsWrong(t *testing.T) {
 	_, key, _ := ed25519.GenerateKey(nil)
-	for words, change := range map[string]func(*Config){
+	for want, change := range map[string]func(*Config){
 		"private key": func(c *Config) { c.Key = nil },
 		"no peer id":  func(c *Config) { c.Bootstrap = []string{"/ip4/1.2.3.4/tcp/4801"} },
 		"is not the addre": func(c *Config) {
@@ -326,24 +326,24 @@ func TestConfigIsCheckedWithWords(t *testing.T) {
 		c.PortMap, c.Listen = false, onTCP
 		change(&c)
 		if h, err := New(c); err == nil {
-			t.Errorf("%s: accepted", words)
+			t.Errorf("%s: accepted", want)
 			h.Close()
-		} else if !strings.Contains(err.Error(), words) {
-			t.Errorf("%s: %v", words, err)
+		} else if !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
 		}
 	}
 }
 
-func TestRunWantsANetwork(t *testing.T) {
+func TestRunNeedsANetwork(t *testing.T) {
 	h := newTestHost(t, func(c *Config) { c.Descriptor = nil })
 	if err := h.Run(t.Context(), Events{}); !errors.Is(err, ErrNoNetwork) {
 		t.Errorf("Run: %v", err)
 	}
 }
 
-// A link that could not be made waits ever longer, but not for a peer that has
-// come by itself, as one does that was started anew.
-func TestLinkDoesNotRestWhenThePeerComesBy(t *testing.T) {
+// A link that could not be opened waits ever longer before it tries again. It tries at once if the peer opens a
+// stream itself, as a restarted peer does.
+func TestBackOffEndsWhenThePeerOpensAStream(t *testing.T) {
 	t.Parallel()
 	a, b := startTestHost(t, nil), startTestHost(t, nil)
 	resting := &link{wake: make(chan struct{}, 1)}
@@ -360,7 +360,7 @@ func TestLinkDoesNotRestWhenThePeerComesBy(t *testing.T) {
 	next(t, "the link to go on", woken)
 }
 
-func TestAddressesAreWhereItListens(t *testing.T) {
+func TestAddrsMatchListenAddrs(t *testing.T) {
 	t.Parallel()
 	h := newTestHost(t, nil)
 	listens, addrs := h.ListenAddrs(), h.Addrs()
@@ -372,14 +372,14 @@ func TestAddressesAreWhereItListens(t *testing.T) {
 			t.Errorf("listens at %q, is at %q", listens[i], a)
 		}
 	}
-	// A network that does not say so allows no private addresses.
+	// As long as the network is unknown, private addresses are not allowed.
 	unknown := newTestHost(t, func(c *Config) { c.Descriptor = nil })
 	if addrs := unknown.Addrs(); len(addrs) > 0 {
 		t.Errorf("gives out %q", addrs)
 	}
 }
 
-// A connection is not trimmed as long as a link goes out by it.
+// A connection is not trimmed while an outgoing link uses it.
 func TestALinkKeepsItsConnection(t *testing.T) {
 	t.Parallel()
 	a, b := startTestHost(t, nil), startTestHost(t, nil)

@@ -7,27 +7,26 @@ import (
 )
 
 const (
-	// A connection costs about 100 KB, and a keep-alive every 15 s. One that has had no
-	// link for connIdle is closed: a member asks each contact of its table once in 10
-	// minutes, and need not dial anew for that. One that never had any was made by
-	// kad-dht for a question, and lives for connUnused.
+	// A connection costs about 100 KB, and a keep-alive every 15 s. A connection that has had no link for connIdle
+	// is closed. A member asks each contact of its table once in 10 minutes, and should not have to dial for that.
+	// A connection that never had a link was made by kad-dht for one query, and is closed after connUnused.
 	connIdle   = 12 * time.Minute
 	connUnused = 2 * time.Minute
 
-	// sweepEvery is the time between two looks for idle connections.
+	// idleCheckInterval is the time between two checks for idle connections.
 	idleCheckInterval = 30 * time.Second
 )
 
-// A sweeper knows how long connections have been idle.
+// An idleTracker records how long connections have been idle.
 type idleTracker struct{ conns map[peer.ID]idleState }
 
-// A lull is what is known of a connection without a link.
+// An idleState describes one connection.
 type idleState struct {
-	since   time.Time // zero: there is a link
-	hadLink bool      // there was one before
+	since   time.Time // when the last link closed; zero while there is a link
+	hadLink bool      // the connection has had a link
 }
 
-// limit is how long a lull may last.
+// limit is how long the connection may stay idle.
 func (l idleState) limit() time.Duration {
 	if l.hadLink {
 		return connIdle
@@ -35,8 +34,8 @@ func (l idleState) limit() time.Duration {
 	return connUnused
 }
 
-// look takes the peers that are connected at now, with whether a link is open to each,
-// and returns those whose connections have been idle for too long.
+// update records which peers are connected at now, and for each whether a link is open. It returns the peers whose
+// connections have been idle for too long.
 func (s *idleTracker) update(connected map[peer.ID]bool, now time.Time) (idle []peer.ID) {
 	for p := range s.conns {
 		if _, still := connected[p]; !still {
@@ -56,9 +55,9 @@ func (s *idleTracker) update(connected map[peer.ID]bool, now time.Time) (idle []
 	return idle
 }
 
-// ended takes the news that a connection is gone, and says whether its time had come, so
-// that this is no sign of a death: either side may have closed it, and both look at it
-// every sweepEvery.
+// removed records that a connection has ended, and reports whether it was due to be closed as idle. The end of an
+// idle connection is no sign that the peer died. Both sides check every idleCheckInterval, so the other side may
+// have closed the connection up to two intervals early.
 func (s *idleTracker) removed(p peer.ID, now time.Time) (idle bool) {
 	l := s.conns[p]
 	delete(s.conns, p)

@@ -18,7 +18,7 @@ func TestIdleConnectionsAreFound(t *testing.T) {
 	const kad, talker, neighbour = peer.ID("kad"), peer.ID("talker"), peer.ID("neighbour")
 	for _, step := range []struct {
 		at        time.Duration
-		connected map[peer.ID]bool // with a link
+		connected map[peer.ID]bool // true: with a link
 		idle      []peer.ID
 	}{
 		{0, map[peer.ID]bool{kad: false, talker: true, neighbour: true}, nil},
@@ -27,7 +27,7 @@ func TestIdleConnectionsAreFound(t *testing.T) {
 		{connUnused + 1, map[peer.ID]bool{talker: false, neighbour: true}, nil},
 		{connIdle, map[peer.ID]bool{talker: false, neighbour: true}, nil},
 		{connUnused + connIdle, map[peer.ID]bool{kad: false, talker: false, neighbour: true}, []peer.ID{talker}},
-		{connUnused + connIdle + 1, map[peer.ID]bool{kad: true, talker: true, neighbour: true}, nil}, // they talk again
+		{connUnused + connIdle + 1, map[peer.ID]bool{kad: true, talker: true, neighbour: true}, nil}, // they have links again
 		{3 * connIdle, map[peer.ID]bool{kad: false, talker: false, neighbour: true}, nil},
 	} {
 		if got := s.update(step.connected, begin.Add(step.at)); !slices.Equal(got, step.idle) {
@@ -36,21 +36,21 @@ func TestIdleConnectionsAreFound(t *testing.T) {
 	}
 }
 
-// The end of a connection is a sign of a death, unless its time had come.
-func TestTheEndOfAnIdleConnectionIsNoDeath(t *testing.T) {
+// The end of a connection is a sign that the peer died, unless the connection was idle.
+func TestTheEndOfAnIdleConnectionDoesNotCountAsADeath(t *testing.T) {
 	t.Parallel()
 	begin := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
 		what   string
-		linked []bool // at begin, and at once after it
+		linked []bool // at begin, and directly after it
 		after  time.Duration
 		idle   bool
 	}{
-		{"it was never looked at", nil, 0, false},
+		{"it was never checked", nil, 0, false},
 		{"a link is open", []bool{true}, connIdle, false},
 		{"a link was open a while ago", []bool{true, false}, connUnused, false},
 		{"a link was open long ago", []bool{true, false}, connIdle, true},
-		{"the other side looked a little sooner", []bool{true, false}, connIdle - idleCheckInterval, true},
+		{"the other side checked a little earlier", []bool{true, false}, connIdle - idleCheckInterval, true},
 		{"no link was ever open", []bool{false}, connUnused, true},
 		{"it has just begun", []bool{false}, idleCheckInterval, false},
 	} {
@@ -62,7 +62,7 @@ func TestTheEndOfAnIdleConnectionIsNoDeath(t *testing.T) {
 			t.Errorf("%s: idle %v, want %v", c.what, got, c.idle)
 		}
 		if s.removed("p", begin.Add(c.after)) {
-			t.Errorf("%s: it ends twice", c.what)
+			t.Errorf("%s: it is removed twice", c.what)
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"tidings/internal/wire"
 )
 
-// stranger returns a bare libp2p host that is connected to h.
+// connectBareHost returns a bare libp2p host that is connected to h.
 func connectBareHost(t *testing.T, h *testHost) host.Host {
 	t.Helper()
 	s, err := golibp2p.New(append(transports(), golibp2p.ListenAddrStrings(onTCP...))...)
@@ -38,7 +38,7 @@ func connectBareHost(t *testing.T, h *testHost) host.Host {
 	return s
 }
 
-// open opens a stream of a class from a stranger and sends it something.
+// openStream opens a stream of a class from a bare host, and writes to it.
 func openStream(t *testing.T, from host.Host, to *testHost, class env.Class, sends ...[]byte) network.Stream {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -56,12 +56,12 @@ func openStream(t *testing.T, from host.Host, to *testHost, class env.Class, sen
 	return s
 }
 
-// hello is a right beginning in network "lab".
+// helloFrame returns a valid Hello for network "lab".
 func helloFrame() []byte {
 	return wire.AppendDelimited(nil, wire.Side{Name: "lab", Descriptor: descriptor("lab")}.Hello())
 }
 
-// welcomed opens a stream and reads the welcome.
+// openWelcomed opens a stream and reads the Welcome.
 func openWelcomed(t *testing.T, from host.Host, to *testHost, class env.Class) network.Stream {
 	t.Helper()
 	s := openStream(t, from, to, class, helloFrame())
@@ -71,7 +71,7 @@ func openWelcomed(t *testing.T, from host.Host, to *testHost, class env.Class) n
 	return s
 }
 
-// ended waits for the other side to end a stream.
+// waitForEnd waits until the other side closes a stream.
 func waitForEnd(t *testing.T, s network.Stream) {
 	t.Helper()
 	_, err := io.Copy(io.Discard, s)
@@ -92,7 +92,7 @@ func TestGarbageHandshakesAreCounted(t *testing.T) {
 	} {
 		before := h.Stats()
 		s := openStream(t, connectBareHost(t, h), h, env.Control)
-		_, _ = s.Write(garbage) // it may be ended before all of it is written
+		_, _ = s.Write(garbage) // the stream may be closed before all of it is written
 		_ = s.CloseWrite()
 		waitForEnd(t, s)
 		wait(t, name+" to be counted", func() bool { return h.Stats().BadHandshakes == before.BadHandshakes+1 })
@@ -107,7 +107,7 @@ func TestSlowHandshakeIsEnded(t *testing.T) {
 	h := startTestHost(t, nil)
 	s := openStream(t, connectBareHost(t, h), h, env.Control, helloFrame()[:3])
 	waitForEnd(t, s)
-	wait(t, "the slow one to be counted", func() bool { return h.Stats().BadHandshakes == 1 })
+	wait(t, "the slow handshake to be counted", func() bool { return h.Stats().BadHandshakes == 1 })
 }
 
 func TestOversizeFrameEndsTheStream(t *testing.T) {
@@ -118,11 +118,11 @@ func TestOversizeFrameEndsTheStream(t *testing.T) {
 	next(t, "a frame of the largest size", h.frames)
 	_, _ = s.Write(wire.AppendDelimited(nil, make([]byte, env.MaxFrame+1)))
 	waitForEnd(t, s)
-	wait(t, "it to be counted", func() bool { return h.Stats().BadFrames == 1 && h.Stats().LinksIn == 0 })
+	wait(t, "the oversize frame to be counted", func() bool { return h.Stats().BadFrames == 1 && h.Stats().LinksIn == 0 })
 }
 
-// A flood is read as slowly as one peer may send, and is no reason to end anything.
-func TestFloodIsReadAsFastAsAllowed(t *testing.T) {
+// A flood is read as slowly as one peer may send. It is no reason to close the link.
+func TestAFloodIsReadAtTheRateLimit(t *testing.T) {
 	t.Parallel()
 	for class, a := range receiveLimits {
 		t.Run(env.Class(class).String(), func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestFloodIsReadAsFastAsAllowed(t *testing.T) {
 			}
 			soonest := time.Duration(a.frameBurst) * time.Second / time.Duration(a.frames)
 			if took := time.Since(begun); took < soonest {
-				t.Errorf("%d frames were taken within %v", flood, took)
+				t.Errorf("%d frames were accepted within %v", flood, took)
 			}
 			st := h.Stats()
 			if c := []ClassStats{st.Control, st.Bulk}[class]; c.Slowed == 0 || st.Gated != 0 || st.LinksIn != 1 {
@@ -147,9 +147,9 @@ func TestFloodIsReadAsFastAsAllowed(t *testing.T) {
 	}
 }
 
-// Who sends as fast as a host can is paced by it: what its queue did not drop
-// arrives, in order, and the peer never makes it wait.
-func TestBusyPeerIsNotCutOff(t *testing.T) {
+// A host that sends as fast as it can is paced. Frames that its queue did not drop arrive in order, and the
+// receiver never has to slow it down.
+func TestABusyPeerIsNotBlocked(t *testing.T) {
 	t.Parallel()
 	a, b := startTestHost(t, nil), startTestHost(t, nil)
 	const all = 20000
@@ -174,7 +174,7 @@ func TestBusyPeerIsNotCutOff(t *testing.T) {
 	}
 }
 
-// A link sends a burst, and then no more than a peer takes.
+// A link sends a burst, and then at most what the peer accepts.
 func TestLinkIsPaced(t *testing.T) {
 	t.Parallel()
 	a, b := startTestHost(t, nil), startTestHost(t, nil)
@@ -182,7 +182,7 @@ func TestLinkIsPaced(t *testing.T) {
 	begun := time.Now()
 	all := limit.frameBurst + limit.frames
 	for n := 0; n < all; n++ {
-		if n%100 == 0 { // so that the queue does not drop any
+		if n%100 == 0 { // so that the queue drops none
 			wait(t, "the link to send", func() bool { return a.Stats().Control.FramesOut+200 > uint64(n) })
 		}
 		a.Send(b.Peer(), env.Control, []byte("x"))
@@ -192,12 +192,12 @@ func TestLinkIsPaced(t *testing.T) {
 	}
 	s := a.Stats().Control
 	took := time.Since(begun)
-	slow := took > time.Second*5/4 // a machine that would not have sent them sooner
+	slow := took > time.Second*5/4 // the machine is too slow to have sent them earlier
 	if took < time.Second*9/10 || s.Paced == 0 && !slow || s.Drops.QueueFull > 0 {
 		t.Errorf("%d frames were sent within %v: %+v", all, took, s)
 	}
 	if n := b.Stats().Control.Slowed; n > 0 {
-		t.Errorf("the peer made %d frames wait", n)
+		t.Errorf("the peer delayed %d frames", n)
 	}
 }
 
@@ -217,7 +217,7 @@ func TestNewerStreamReplacesTheOlder(t *testing.T) {
 	}
 }
 
-func TestBlameCutsAPeerOff(t *testing.T) {
+func TestBlameBlocksAPeer(t *testing.T) {
 	t.Parallel()
 	a, b := startTestHost(t, nil), startTestHost(t, nil)
 	a.Send(b.Peer(), env.Control, []byte("nonsense"))
@@ -226,7 +226,7 @@ func TestBlameCutsAPeerOff(t *testing.T) {
 		b.Blame(a.ID())
 	}
 	if s := b.Stats(); s.Gated != 0 || s.Connections != 1 {
-		t.Errorf("cut off too early: %+v", s)
+		t.Errorf("blocked too early: %+v", s)
 	}
 	b.Blame(a.ID())
 	next(t, "the connection to end", a.downs)
@@ -236,7 +236,7 @@ func TestBlameCutsAPeerOff(t *testing.T) {
 	if n := strings.Count(b.logged.String(), "peer blocked"); n != 1 {
 		t.Errorf("%d log lines:\n%v", n, b.logged)
 	}
-	// Neither can come back, from either side.
+	// The peer cannot reconnect from either side.
 	b.Send(a.Peer(), env.Control, []byte("hello?"))
 	wait(t, "the frame to be refused", func() bool { return b.Stats().Control.Drops.Refused == 1 })
 	dials := a.Stats().DialFailures
@@ -245,12 +245,12 @@ func TestBlameCutsAPeerOff(t *testing.T) {
 		return a.Stats().DialFailures > dials
 	})
 	if s := b.Stats(); s.LinksIn != 0 || len(b.frames) != 0 {
-		t.Errorf("it came back: %+v", s)
+		t.Errorf("the peer reconnected: %+v", s)
 	}
 }
 
-// A peer that welcomes a link and then reads nothing.
-func TestSlowPeerCostsTheOldestFrames(t *testing.T) {
+// The peer accepts a link and then reads nothing.
+func TestASlowPeerLosesTheOldestFrames(t *testing.T) {
 	t.Parallel()
 	h := startTestHost(t, nil)
 	s := connectBareHost(t, h)

@@ -15,17 +15,16 @@ import (
 	"tidings/internal/wire/wirepb"
 )
 
-// maxJoins bounds the peers that Join asks at once.
+// maxParallelJoins bounds the peers that Join asks at the same time.
 const maxParallelJoins = 8
 
-// ErrNobody says that there is no peer to join through.
-var ErrNobody = errors.New("no node to join through is known: give --bootstrap")
+// ErrNoPeers says that Join knows no peer to ask.
+var ErrNoPeers = errors.New("no node to join through is known: give --bootstrap")
 
-// Join asks first peers for the network's descriptor, takes that of the first
-// that welcomes this host, and returns it. It asks again, ever more seldom,
-// while nobody answers, and gives up when ctx ends, or when every peer there is
-// refused for good: the error then holds their words. A host that knows its
-// network has joined already.
+// Join asks the first peers for the network's descriptor, and returns the descriptor of the first peer that
+// welcomes this host. While no peer answers, Join asks again at growing intervals. It fails when ctx ends, or when
+// all peers have refused this host for good; the error then contains their reasons. If the host already knows its
+// network, Join returns at once.
 func (h *Host) Join(ctx context.Context) (descriptor []byte, err error) {
 	if d := h.side.Load().Descriptor; d != nil {
 		return d, nil
@@ -38,7 +37,7 @@ func (h *Host) Join(ctx context.Context) (descriptor []byte, err error) {
 	for pause := minBackoff; ; pause = min(2*pause, maxBackoff) {
 		candidates := h.candidates()
 		if len(candidates) == 0 && !h.config.MDNS {
-			return nil, ErrNobody
+			return nil, ErrNoPeers
 		}
 		descriptor, errs := h.joinThrough(ctx, candidates)
 		err := errors.Join(errs...)
@@ -60,8 +59,7 @@ func (h *Host) Join(ctx context.Context) (descriptor []byte, err error) {
 	}
 }
 
-// joinThrough returns the descriptor of the first candidate to give one, or
-// their errors.
+// joinThrough returns the first descriptor that one of the candidates sends, or the errors of all candidates.
 func (h *Host) joinThrough(ctx context.Context, candidates []peer.AddrInfo) (descriptor []byte, errs []error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -96,7 +94,7 @@ func (h *Host) joinThrough(ctx context.Context, candidates []peer.AddrInfo) (des
 	return descriptor, errs
 }
 
-// descriptorOf asks one peer.
+// descriptorOf asks one peer for the descriptor.
 func (h *Host) descriptorOf(ctx context.Context, info peer.AddrInfo) ([]byte, error) {
 	h.host.Peerstore().AddAddrs(info.ID, info.Addrs, peerstore.AddressTTL)
 	w, err := h.openStream(ctx, info.ID, env.Control)
@@ -106,13 +104,13 @@ func (h *Host) descriptorOf(ctx context.Context, info peer.AddrInfo) ([]byte, er
 	return w.descriptor, w.stream.Close()
 }
 
-// mayPass says whether a peer may answer otherwise the next time.
+// isTemporary reports whether the peer may answer differently next time.
 func isTemporary(err error) bool {
 	refusal, ok := errors.AsType[*wire.RefusedError](err)
 	return !ok || refusal.Reason == wirepb.Refusal_BUSY
 }
 
-// otherNetwork reports whether a peer refused this host because it is in another network.
+// isOtherNetwork reports whether a peer refused this host because it is in another network.
 func isOtherNetwork(err error) bool {
 	refusal, ok := errors.AsType[*wire.RefusedError](err)
 	return ok && refusal.Reason == wirepb.Refusal_NETWORK

@@ -19,40 +19,39 @@ import (
 )
 
 const (
-	// maxLinks bounds the links of a host, counting each peer and class; to
-	// further peers nothing is sent.
+	// maxLinks bounds the outgoing links of a host, one per peer and class. Frames for further peers are dropped.
 	maxLinks = 1024
 
-	// maxDials bounds the dials under way at once; further links wait.
+	// maxDials bounds the dials in progress. Further links wait for their turn.
 	maxDials = 32
 
-	// linkIdle is how long a link lives without a frame.
+	// linkIdleTime is how long a link stays open without a frame.
 	linkIdleTime = 3 * time.Minute
 
-	// writeTime is how long a peer may take no byte before its link is broken.
+	// writeTime is how long a write may block before the link is broken.
 	writeTime = 10 * time.Second
 
-	// leastPause is the shortest pause of a link that has sent what it may: after
-	// it a packet is filled, and not a frame sent at a time.
+	// minPause is the shortest pause of a link that has used up its rate limit. During the pause a packet fills up,
+	// so that frames are not sent one by one.
 	minPause = 20 * time.Millisecond
 
-	// closeTime is how long links may still send when the host closes.
+	// closeTime is how long links may continue to send when the host closes.
 	closeTime = 2 * time.Second
 
-	// After a failure a link waits before it dials again, twice as long each
-	// time; a stream that lasted longPause makes it forget.
+	// After a failure a link waits before the next dial, twice as long after each failure. A stream that lasted
+	// longer than maxBackoff resets the wait.
 	minBackoff, maxBackoff = time.Second, 30 * time.Second
 )
 
-// errGone says that the peer ended a stream.
+// errStreamClosed says that the peer closed a stream.
 var errStreamClosed = errors.New("the peer closed the stream")
 
-// links are the ways out of a host.
+// links holds the outgoing links of a host.
 type links struct {
 	wg   sync.WaitGroup
-	open atomic.Int64 // streams open
+	open atomic.Int64 // number of open streams
 
-	mu     sync.Mutex // guards what follows, and wg.Add
+	mu     sync.Mutex // guards the fields below, and wg.Add
 	closed bool
 	all    map[linkKey]*link
 }
@@ -64,8 +63,7 @@ type linkKey struct {
 
 func (l *links) init() { l.all = map[linkKey]*link{} }
 
-// wait lets no more frames in and returns when all links are gone. The host's
-// context has ended.
+// wait lets no more frames in, and returns when all links have ended. The host's context must have ended before.
 func (l *links) wait() {
 	l.mu.Lock()
 	l.closed = true
@@ -73,20 +71,19 @@ func (l *links) wait() {
 	l.wg.Wait()
 }
 
-// A link is the way out to one peer in one class. One goroutine serves it, from
-// the first frame until it has been idle.
+// A link carries the frames of one class to one peer. One goroutine serves it, from the first frame until the link
+// has been idle for linkIdleTime.
 type link struct {
 	host  *Host
 	key   linkKey
 	count *classCounters
 	queue *queue
 	pacer *limiter
-	wake  chan struct{}            // holds one token if the peer has come by
-	addrs atomic.Pointer[[]string] // where the peer can be dialled, as last told
+	wake  chan struct{}            // holds one token if the peer opened a stream to this host
+	addrs atomic.Pointer[[]string] // the peer's addresses, from the last Send
 }
 
-// Send queues a frame for a peer; see [env.Network]. It panics if the frame is
-// over env.MaxFrame.
+// Send queues a frame for a peer; see [env.Network]. It panics if the frame is larger than env.MaxFrame.
 func (h *Host) Send(to env.Peer, class env.Class, frame []byte) {
 	if len(frame) > env.MaxFrame {
 		panic(fmt.Sprintf("libp2p: frame of %d bytes", len(frame)))
@@ -112,7 +109,7 @@ func (h *Host) Send(to env.Peer, class env.Class, frame []byte) {
 	count.queueFull.Add(uint64(l.queue.push(frame, urgent)))
 }
 
-// retire ends a link for which nothing waits.
+// retire removes a link if no frame waits for it, and reports whether it did.
 func (l *link) retire() bool {
 	l.host.links.mu.Lock()
 	defer l.host.links.mu.Unlock()
@@ -123,19 +120,19 @@ func (l *link) retire() bool {
 	return true
 }
 
-// run carries frames as long as there are any: it opens a stream, writes, and
-// begins anew when the stream breaks.
+// run carries frames until the link retires. It opens a stream, writes frames, and starts again when the stream
+// breaks.
 func (l *link) run() {
 	ctx := l.host.ctx
 	backoff := minBackoff
-	failed := false // since the last stream
+	failed := false // the last attempt could not open a stream
 	for l.waitForFrame(ctx) {
 		if l.isBlocked() {
 			l.count.refused.Add(uint64(l.queue.clear()))
 			continue
 		}
 		select {
-		case <-l.wake: // it came by before this attempt
+		case <-l.wake: // the peer was seen before this attempt
 		default:
 		}
 		begun := time.Now()
@@ -160,7 +157,7 @@ func (l *link) run() {
 	l.count.unreachable.Add(uint64(l.queue.clear()))
 }
 
-// rest waits for about d, for the peer to come by, or for the end of ctx.
+// backOff waits for about d. It returns early when the peer opens a stream, or when ctx ends.
 func (l *link) backOff(ctx context.Context, d time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, jitter(d))
 	defer cancel()
@@ -170,7 +167,7 @@ func (l *link) backOff(ctx context.Context, d time.Duration) {
 	}
 }
 
-// wakeAll has all links that wait after a failure dial again now.
+// wakeAll ends the back-off of all links.
 func (l *links) wakeAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,7 +179,7 @@ func (l *links) wakeAll() {
 	}
 }
 
-// wake tells the links to a peer that it is there: it has opened one itself.
+// wake ends the back-off of the links to a peer, because the peer has opened a stream itself.
 func (l *links) wake(p peer.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -196,17 +193,17 @@ func (l *links) wake(p peer.ID) {
 	}
 }
 
-// down passes on that a peer cannot be reached.
+// reportDown reports that a peer cannot be reached.
 func (h *Host) reportDown(p peer.ID) {
 	if e := h.events.Load(); e != nil {
 		e.PeerDown(env.PeerID(p))
 	}
 }
 
-// sleep waits for about d, or the end of ctx.
+// sleepAbout waits for about d, or until ctx ends.
 func sleepAbout(ctx context.Context, d time.Duration) { sleep(ctx, jitter(d)) }
 
-// linger waits for d, or the end of ctx.
+// sleep waits for d, or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -216,12 +213,12 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// jitter returns d, give or take a quarter, so that hosts do not move in step.
+// jitter returns d plus or minus up to a quarter, so that hosts do not act in step.
 func jitter(d time.Duration) time.Duration {
 	return d*3/4 + rand.N(d/2+1)
 }
 
-// await waits for a frame; false when the link has retired.
+// waitForFrame waits until a frame is queued. It returns false when the link has retired.
 func (l *link) waitForFrame(ctx context.Context) bool {
 	idle := time.NewTimer(linkIdleTime)
 	defer idle.Stop()
@@ -241,14 +238,14 @@ func (l *link) waitForFrame(ctx context.Context) bool {
 	return true
 }
 
-// shunned says whether the peer is not to be dialled for now.
+// isBlocked reports whether the peer is not to be dialled now, because of a refusal or because it is blocked.
 func (l *link) isBlocked() bool {
 	now := time.Now()
 	return l.host.reputations.isRefused(l.key.peer, now) || l.host.reputations.isBlocked(l.key.peer, now)
 }
 
-// session opens a stream and writes frames to it until it has been idle or the
-// host closes, which is no error. met says whether the peer welcomed us.
+// session opens a stream and writes frames to it until the link has been idle or the host closes; in these cases
+// err is nil. welcomed reports whether the handshake succeeded.
 func (l *link) session(ctx context.Context) (welcomed bool, err error) {
 	if addrs := l.addrs.Load(); addrs != nil {
 		l.host.host.Peerstore().AddAddrs(l.key.peer, multiaddrs(*addrs), peerstore.AddressTTL)
@@ -259,7 +256,7 @@ func (l *link) session(ctx context.Context) (welcomed bool, err error) {
 	}
 	l.host.links.open.Add(1)
 	l.host.neighbours.addStream(l.host, l.key.peer)
-	// Whom the host speaks to is not trimmed: the link would only dial again.
+	// The connection must not be trimmed while a link uses it, because the link would only dial again.
 	tag := "link/" + l.key.class.String()
 	l.host.conns.Protect(l.key.peer, tag)
 	defer func() {
@@ -268,12 +265,12 @@ func (l *link) session(ctx context.Context) (welcomed bool, err error) {
 		l.host.links.open.Add(-1)
 	}()
 
-	// The peer never writes: a read ends when it closes the stream.
+	// The peer never writes to this stream, so a read returns only when the peer closes it.
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
 		if _, err := w.reader.ReadByte(); err == nil {
-			l.host.violation(l.key.peer, "frames against the stream")
+			l.host.violation(l.key.peer, "data on a stream that is not for it")
 		}
 	}()
 	err = l.writeFrames(ctx, w.stream, closed)
@@ -285,12 +282,11 @@ func (l *link) session(ctx context.Context) (welcomed bool, err error) {
 	return true, err
 }
 
-// write carries frames from the queue to a stream, no faster than the peer takes
-// them; what waits for that stays in the queue. It flushes when the queue is empty,
-// and returns without error when the link has been idle or the host is
-// closing and nothing waits any more.
+// writeFrames writes frames from the queue to a stream, at most as fast as the peer accepts them. Frames that have
+// to wait stay in the queue. It flushes when the queue is empty. It returns without an error when the link has been
+// idle, or when the host is closing and the queue is empty.
 func (l *link) writeFrames(ctx context.Context, s network.Stream, closed <-chan struct{}) error {
-	stop := context.AfterFunc(ctx, func() { _ = l.setDeadline(s) }) // a write under way, too
+	stop := context.AfterFunc(ctx, func() { _ = l.setDeadline(s) }) // also sets the deadline of a write in progress
 	defer stop()
 	idle := time.NewTimer(linkIdleTime)
 	defer idle.Stop()
@@ -313,11 +309,11 @@ func (l *link) writeFrames(ctx context.Context, s network.Stream, closed <-chan 
 	}
 }
 
-// packets are borrowed only while there is something to write: a node has many links,
-// and most of them are silent.
+// writeBuffers are borrowed only while there are frames to write, because a node has many links and most of them
+// are silent.
 var writeBuffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 16<<10) }}
 
-// drain writes what waits in the queue.
+// writeQueue writes the frames that wait in the queue.
 func (l *link) writeQueue(ctx context.Context, s network.Stream) error {
 	frame, ok := l.queue.pop()
 	if !ok {
@@ -334,7 +330,7 @@ func (l *link) writeQueue(ctx context.Context, s network.Stream) error {
 			l.count.unreachable.Add(1)
 			return err
 		}
-		// Who closes does not wait: what is left is less than a burst.
+		// A closing host does not wait for the rate limit: the frames that are left are fewer than a burst.
 		if wait := l.pacer.reserve(len(frame), time.Now()); wait > 0 && ctx.Err() == nil {
 			if err := b.Flush(); err != nil {
 				return err
@@ -346,7 +342,7 @@ func (l *link) writeQueue(ctx context.Context, s network.Stream) error {
 	return b.Flush()
 }
 
-// put writes one frame.
+// writeFrame writes one frame.
 func (l *link) writeFrame(s network.Stream, b *bufio.Writer, frame []byte) error {
 	if err := l.setDeadline(s); err != nil {
 		return err
@@ -362,7 +358,7 @@ func (l *link) writeFrame(s network.Stream, b *bufio.Writer, frame []byte) error
 	return nil
 }
 
-// limit sets the time by which a stream has to take the next bytes.
+// setDeadline sets the time by which the next bytes must be written to a stream.
 func (l *link) setDeadline(s network.Stream) error {
 	err := s.SetWriteDeadline(time.Now().Add(writeTime))
 	if by := l.host.closeBy.Load(); by != nil {
@@ -371,7 +367,7 @@ func (l *link) setDeadline(s network.Stream) error {
 	return err
 }
 
-// finish ends a stream and waits a moment for the peer to have read it all.
+// finish closes a stream, and waits up to closeTime for the peer to have read everything.
 func (l *link) finish(s network.Stream, closed <-chan struct{}) {
 	if s.CloseWrite() != nil {
 		return

@@ -9,9 +9,9 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// SetLog sends what go-libp2p and kad-dht log, from warnings up, to a handler instead of stderr. Their warnings become
-// DEBUG, because they also warn of what is usual, such as a peer of an earlier run that has gone. They have one logger for
-// the whole process: a command calls SetLog once, before it makes its first host.
+// SetLog sends the log messages of go-libp2p and kad-dht, from warnings up, to a handler instead of stderr.
+// Warnings become DEBUG, because these libraries also warn of normal events, such as a known peer that has gone.
+// The libraries have one logger per process, so a command calls SetLog once, before it creates its first host.
 func SetLog(handler slog.Handler) error {
 	quiet := warningsAsDebug{handler}
 	gologshim.SetDefaultHandler(quiet)
@@ -19,7 +19,7 @@ func SetLog(handler slog.Handler) error {
 	return golog.SetLogLevel("*", "warn")
 }
 
-// warnings passes on errors, and warnings as DEBUG.
+// warningsAsDebug passes errors on unchanged, and warnings as DEBUG.
 type warningsAsDebug struct{ slog.Handler }
 
 func (w warningsAsDebug) Enabled(ctx context.Context, level slog.Level) bool {
@@ -32,7 +32,7 @@ func (w warningsAsDebug) Handle(ctx context.Context, r slog.Record) error {
 	return w.Handler.Handle(ctx, r)
 }
 
-// lowered is the level at which a message of a library is logged.
+// loweredLevel returns the level at which a library's message is logged.
 func loweredLevel(level slog.Level) slog.Level {
 	if level < slog.LevelError {
 		return slog.LevelDebug
@@ -48,7 +48,7 @@ func (w warningsAsDebug) WithGroup(name string) slog.Handler {
 	return warningsAsDebug{w.Handler.WithGroup(name)}
 }
 
-// core is a zapcore.Core that writes to slog.
+// zapCore is a zapcore.Core that writes to slog.
 type zapCore struct{ handler slog.Handler }
 
 func slogLevel(l zapcore.Level) slog.Level { return slog.Level(4 * l) }

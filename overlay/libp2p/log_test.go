@@ -18,7 +18,7 @@ import (
 	"go.uber.org/zap"
 )
 
-func TestLibrariesSpeakThroughSlog(t *testing.T) {
+func TestLibrariesLogThroughSlog(t *testing.T) {
 	var out bytes.Buffer
 	handler := warningsAsDebug{slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})}
 	z := zap.New(&zapCore{handler}).Named("dht").With(zap.String("who", "me"))
@@ -35,8 +35,8 @@ func TestLibrariesSpeakThroughSlog(t *testing.T) {
 	}
 }
 
-// An operator reads why a node was not reached on one line, in a few words for each address.
-func TestFailedDialsAreOneLine(t *testing.T) {
+// The reason why a node was not reached fits on one line, with a few words for each address.
+func TestADialErrorIsOneLine(t *testing.T) {
 	at := func(address string, cause error) swarm.TransportError {
 		return swarm.TransportError{Address: multiaddr.StringCast(address), Cause: cause}
 	}

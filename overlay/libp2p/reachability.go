@@ -24,35 +24,35 @@ import (
 )
 
 const (
-	// A host asks to be dialled back as soon as it has a neighbour, after
-	// askFirst if that failed, twice as long each time up to askEvery; and
-	// every askEvery when it is reachable, each time another peer.
+	// A host asks to be dialled back as soon as it has a neighbour. If that fails, it asks another peer after
+	// firstAskDelay, twice as long after each failure, up to askInterval. When the host is reachable, it asks
+	// another peer every askInterval.
 	firstAskDelay = 5 * time.Second
 	askInterval   = 15 * time.Minute
 
-	// askPause lets a peer that has just been met notice that it has.
+	// askDelay gives a new neighbour time to register this host as its neighbour, too.
 	askDelay = 250 * time.Millisecond
 
-	// askAgain keeps a peer from being asked more often than it would serve.
+	// askSameInterval is the time between two requests to the same peer, a little more than the peer demands.
 	askSameInterval = dialBackInterval + 10*time.Second
 
-	// maxAskFails failures in a row, at different peers if there are as many,
-	// end a host's reachability.
+	// maxAskFailures is the number of consecutive failures, at different peers if there are enough, after which a
+	// host is no longer reachable.
 	maxAskFailures = 3
 
-	// provenTime is how long an address counts that was dialled once.
+	// provenTime is how long a successful dial-back counts.
 	provenTime = 2*askInterval + 5*time.Minute
 )
 
-// reach knows at which addresses peers dialled this host.
+// reachability records the addresses at which peers have dialled this host.
 type reachability struct {
 	mu           sync.Mutex
-	requests     map[string]*dialBackRequest // under way, by nonce
-	provenAt     map[endpoint]time.Time      // when last
-	founderAddrs []endpoint                  // those of a founder need no proof
+	requests     map[string]*dialBackRequest // requests in progress, by nonce
+	provenAt     map[endpoint]time.Time      // when each address was last reached
+	founderAddrs []endpoint                  // addresses of a founder, which need no proof
 }
 
-// A question is one request to be dialled back.
+// A dialBackRequest is one request to be dialled back.
 type dialBackRequest struct {
 	peer      peer.ID
 	addrs     []endpoint
@@ -86,17 +86,17 @@ func (r *reachability) addrs() []endpoint {
 	return out
 }
 
-// begin remembers a question and returns its nonce.
+// begin registers a request and returns its nonce.
 func (r *reachability) begin(q *dialBackRequest) (nonce []byte) {
 	nonce = make([]byte, nonceSize)
-	_, _ = rand.Read(nonce) // which never fails
+	_, _ = rand.Read(nonce) // never fails
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.requests[string(nonce)] = q
 	return nonce
 }
 
-// end forgets a question and returns how many addresses worked.
+// end removes a request, and returns how many addresses were reached.
 func (r *reachability) end(nonce []byte) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -108,7 +108,7 @@ func (r *reachability) end(nonce []byte) int {
 	return len(q.confirmed)
 }
 
-// confirm notes that a nonce arrived; false if nobody asked for it.
+// confirm records that a nonce arrived. It returns false if the nonce proves nothing.
 func (r *reachability) confirm(nonce []byte, from peer.ID, got endpoint, allowed bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,15 +123,15 @@ func (r *reachability) confirm(nonce []byte, from peer.ID, got endpoint, allowed
 	return true
 }
 
-// claim sets the addresses that need no proof.
+// setFounderAddrs sets the addresses that need no proof.
 func (r *reachability) setFounderAddrs(founder []endpoint) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.founderAddrs = founder
 }
 
-// leave forgets the proof of addresses that the machine has no more. The host stays what it was until it is proven
-// elsewhere, or has failed to be.
+// forgetAddrs forgets the proof for addresses that the machine has lost. The host's reported state changes only
+// after the next proof, or after maxAskFailures.
 func (r *reachability) forgetAddrs(lost []netip.Addr) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,15 +142,15 @@ func (r *reachability) forgetAddrs(lost []netip.Addr) {
 	}
 }
 
-// lose forgets all proof.
+// forgetAll forgets all proof.
 func (r *reachability) forgetAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.provenAt)
 }
 
-// takeNonce takes what a peer brings that dialled back. It comes from a host
-// made for that, so a peer cannot bring it over a connection it already has.
+// receiveNonce reads the nonce that a peer sends when it dials back. The peer sends it from a new libp2p host, so
+// it cannot arrive over an existing connection.
 func (h *Host) receiveNonce(s network.Stream) {
 	_ = s.SetDeadline(time.Now().Add(dialBackTime))
 	var m libp2ppb.Nonce
@@ -166,20 +166,19 @@ func (h *Host) receiveNonce(s network.Stream) {
 	_ = s.Close()
 }
 
-// A prover finds out whether the host can be dialled.
+// A prover finds out whether other nodes can dial the host.
 type prover struct {
 	host       *Host
 	report     func([]string)
-	emitter    event.Emitter // for kad-dht, which serves only if reachable
+	emitter    event.Emitter // tells kad-dht, which serves queries only if the host is reachable
 	askedAt    map[peer.ID]time.Time
 	answeredAt map[peer.ID]time.Time
-	reported   []endpoint // as reported
-	failures   int        // in a row
+	reported   []endpoint // the addresses last reported
+	failures   int        // consecutive failures
 	backoff    time.Duration
 }
 
-// prove reports the addresses at which the host is reachable, and later changes,
-// until ctx ends.
+// proveReachable reports the addresses at which the host is reachable, and later changes, until ctx ends.
 func (h *Host) proveReachable(ctx context.Context, report func([]string)) {
 	tell, err := h.host.EventBus().Emitter(new(event.EvtLocalReachabilityChanged), eventbus.Stateful)
 	if err != nil {
@@ -204,11 +203,11 @@ func (h *Host) proveReachable(ctx context.Context, report func([]string)) {
 	}
 }
 
-// founder reports the founder's addresses without proof.
+// runFounder reports the founder's addresses without proof.
 func (p *prover) runFounder(ctx context.Context, changes event.Subscription) {
 	for {
 		addrs := p.host.host.Addrs()
-		if len(addrs) == 0 { // all private, where that is not allowed: better than no member at all
+		if len(addrs) == 0 { // All addresses are private, where that is not allowed. A founder at a private address is better than no member at all.
 			addrs, _ = p.host.host.Network().InterfaceListenAddresses()
 		}
 		p.host.reachability.setFounderAddrs(endpointsOf(addrs))
@@ -241,7 +240,7 @@ func (p *prover) run(ctx context.Context, changes event.Subscription) {
 	}
 }
 
-// step asks one peer. It returns when to ask the next, or on which sign sooner.
+// step asks one peer. It returns the time until the next attempt, and a channel that may end the wait earlier.
 func (p *prover) step(ctx context.Context) (next time.Duration, met <-chan struct{}) {
 	target, endpoints := p.choose(time.Now()), p.host.endpoints()
 	if target == "" || len(endpoints) == 0 {
@@ -252,7 +251,7 @@ func (p *prover) step(ctx context.Context) (next time.Duration, met <-chan struc
 		p.answeredAt[target] = time.Now()
 	}
 	switch {
-	case err != nil: // says nothing about this host
+	case err != nil: // says nothing about this host's reachability
 		p.host.log.Debug("peer did not dial this node back to test its reachability", "peer", target, "err", err)
 	case worked > 0:
 		p.failures, p.backoff = 0, firstAskDelay
@@ -270,8 +269,7 @@ func (p *prover) step(ctx context.Context) (next time.Duration, met <-chan struc
 	return next, nil
 }
 
-// choose returns the neighbour that was asked longest ago, none if all were
-// asked just now.
+// choose returns the neighbour that was asked longest ago, or "" if all were asked recently.
 func (p *prover) choose(now time.Time) (target peer.ID) {
 	neighbours := p.host.neighbours.list()
 	for _, times := range []map[peer.ID]time.Time{p.askedAt, p.answeredAt} {
@@ -292,7 +290,7 @@ func (p *prover) choose(now time.Time) (target peer.ID) {
 	return target
 }
 
-// publish reports the addresses if they are others than before.
+// publish reports the addresses if they have changed.
 func (p *prover) publish() {
 	addrs := p.host.reachability.addrs()
 	if slices.Equal(addrs, p.reported) {
@@ -308,7 +306,7 @@ func (p *prover) publish() {
 	if err := p.emitter.Emit(event.EvtLocalReachabilityChanged{Reachability: status}); err != nil {
 		p.host.log.Debug("reachability could not be reported to kad-dht", "err", err)
 	}
-	var dialable []ma.Multiaddr // a founder counts what its own machine can reach, too
+	var dialable []ma.Multiaddr // leaves out a founder's addresses that only its own machine can reach
 	for _, e := range addrs {
 		if p.host.gater.allowed(e.ip) {
 			dialable = append(dialable, e.multiaddr())
@@ -322,8 +320,8 @@ func (p *prover) publish() {
 	p.report(binary)
 }
 
-// endpoints are those a peer may try: the ports the host listens at, wherever
-// the peer sees it, then the addresses it believes to have.
+// endpoints returns the endpoints that a peer should try: first the listening ports at whatever address the peer
+// sees, then the addresses that the host knows of itself.
 func (h *Host) endpoints() []endpoint {
 	var out []endpoint
 	for _, e := range endpointsOf(h.host.Network().ListenAddresses()) {
@@ -347,9 +345,8 @@ func endpointsOf(addrs []ma.Multiaddr) []endpoint {
 	return out
 }
 
-// ask has a peer dial this host back. It returns how many addresses the peer
-// tried, and at how many its nonce arrived. An error means that nothing was
-// tried.
+// askDialBack asks a peer to dial this host back. It returns how many addresses the peer tried, and at how many the
+// nonce arrived. An error means that the peer tried none.
 func (h *Host) askDialBack(ctx context.Context, target peer.ID, endpoints []endpoint) (tried, worked int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*handshakeTime+maxDialBackTries*dialBackTime)
 	defer cancel()
@@ -372,12 +369,12 @@ func (h *Host) askDialBack(ctx context.Context, target peer.ID, endpoints []endp
 		err = fmt.Errorf("%w: %q", errNoDialBack, reply.Reason)
 	}
 	if worked > 0 {
-		return worked, worked, nil // whatever the peer says
+		return worked, worked, nil // a nonce that arrived counts more than the reply
 	}
 	return int(reply.GetTried()), 0, err
 }
 
-// errNotTried says that a peer would not dial.
+// errNoDialBack says that a peer did not dial back.
 var errNoDialBack = errors.New("the peer would not dial")
 
 func exchangeMessage(s network.Stream, m proto.Message) (*libp2ppb.DialBackReply, error) {

@@ -15,14 +15,14 @@ import (
 	"tidings/overlay/libp2p/libp2ppb"
 )
 
-// addresses are the binary multiaddrs that a host listens at.
+// addresses returns the sorted binary multiaddrs at which a host listens.
 func addresses(h *testHost) []string {
 	addrs := h.Peer().Addrs
 	slices.Sort(addrs)
 	return addrs
 }
 
-func TestDialBackMakesReachable(t *testing.T) {
+func TestADialBackProvesReachability(t *testing.T) {
 	t.Parallel()
 	a, b := startTestHost(t, nil), startTestHost(t, func(c *Config) { c.Founder = true })
 	if got := next(t, "the founder to be reachable", b.reachable); len(got) != 2 {
@@ -40,7 +40,7 @@ func TestDialBackMakesReachable(t *testing.T) {
 	wait(t, "the dialler to be gone", func() bool { return a.Stats().Connections == 1 })
 }
 
-func TestWhoRefusesConnectionsIsNotReachable(t *testing.T) {
+func TestANodeThatRefusesConnectionsIsNotReachable(t *testing.T) {
 	t.Parallel()
 	a, b := startTestHost(t, func(c *Config) { c.RefuseInbound = true }), startTestHost(t, nil)
 	a.Send(b.Peer(), env.Control, []byte("hello"))
@@ -84,7 +84,7 @@ func TestThreeFailuresEndReachability(t *testing.T) {
 	}
 }
 
-// back sends a request to be dialled back from a stranger.
+// requestDialBack sends a dial-back request from a bare host.
 func requestDialBack(t *testing.T, from host.Host, to *testHost, addrs ...string) *libp2ppb.DialBackReply {
 	t.Helper()
 	s, err := from.NewStream(t.Context(), to.host.ID(), dialBackProtocol)
@@ -103,7 +103,7 @@ func requestDialBack(t *testing.T, from host.Host, to *testHost, addrs ...string
 	return reply
 }
 
-func TestDialBackIsForNeighboursAndSeldom(t *testing.T) {
+func TestDialBackIsForNeighboursAndRateLimited(t *testing.T) {
 	t.Parallel()
 	h := startTestHost(t, nil)
 	s := connectBareHost(t, h)
@@ -121,7 +121,7 @@ func TestDialBackIsForNeighboursAndSeldom(t *testing.T) {
 	}
 }
 
-func TestUnaskedNonceProvesNothing(t *testing.T) {
+func TestAnUnrequestedNonceProvesNothing(t *testing.T) {
 	t.Parallel()
 	h := startTestHost(t, nil)
 	q := &dialBackRequest{peer: "asked", addrs: h.endpoints()}

@@ -13,60 +13,57 @@ import (
 )
 
 const (
-	// maxPages bounds the peers a host remembers. The one longest unused goes
-	// first; a gated one only if there is no other.
+	// maxReputations bounds the peers that a host remembers. At the bound the peer unused for longest is forgotten,
+	// and a blocked peer only if all are blocked.
 	maxReputations = 4096
 
-	// maxFaults bad frames within faultWindow close a peer's links, and it is
-	// gated for gateTime.
+	// maxViolations bad frames within violationWindow close a peer's links and block it for blockTime.
 	maxViolations   = 16
 	violationWindow = 10 * time.Minute
 	blockTime       = time.Hour
 
-	// refusedTime is how long a refusal is remembered: the peer is not
-	// dialled, and the words are not logged again.
+	// refusalTime is how long a refusal is remembered. During that time the peer is not dialled, and its refusals
+	// are not logged again.
 	refusalTime = 10 * time.Minute
 
-	// refusalShown is how long a refusal is reported. The peer is dialled again between the two times, so a refusal
-	// that goes on is reported without a break.
+	// refusalReportTime is how long a refusal is reported. The peer is dialled again before that time is over, so a
+	// refusal that persists is reported without a gap.
 	refusalReportTime = refusalTime + 2*aloneSearchInterval
 )
 
-// An allowance is what one peer may send in a class, a second and at once.
+// A rateLimit is what one peer may send in a class: frames and bytes per second, and as a burst.
 type rateLimit struct {
 	frames, frameBurst int
 	bytes, byteBurst   int
 }
 
-// taken is what a host takes of one peer by class. What is more waits in the stream
-// until its turn comes, so that the sender feels it, and is no fault: who has much
-// to do is no vandal. Subscribing to a feed costs about seven control frames of
-// 200 bytes, so the burst is that of some thousand feeds at once.
+// receiveLimits are what a host accepts from one peer, by class. More than that waits in the stream, which slows
+// the sender down and is no violation: a peer with much to do is not an attacker. Subscribing to a feed costs about
+// seven control frames of 200 bytes, so a burst has room for some thousand feeds at once.
 var receiveLimits = [...]rateLimit{
 	env.Control: {4000, 16000, 2 << 20, 16 << 20},
 	env.Bulk:    {2000, 8000, 16 << 20, 64 << 20},
 }
 
-// sent is what a host sends to one peer: half of what is taken, so that a peer that
-// keeps to it is never made to wait, not even when it was started anew.
+// sendLimit returns what a host sends to one peer: half of what the peer accepts. A peer that keeps to this limit
+// never has to wait, not even after a restart.
 func sendLimit(class env.Class) rateLimit {
 	limit := receiveLimits[class]
 	return rateLimit{limit.frames / 2, limit.frameBurst / 2, limit.bytes / 2, limit.byteBurst / 2}
 }
 
-// A Refusal is what one side of a link said to the other when it would not have
-// it.
+// A Refusal says that one side of a link refused the other in the handshake.
 type Refusal struct {
 	Peer   env.PeerID
 	Reason string
-	ByUs   bool // this host refused; else the peer did
+	ByUs   bool // this host refused the peer; otherwise the peer refused this host
 	At     time.Time
 
 	Network   bool // the two belong to different networks
-	Bootstrap bool // the peer is one of Config.Bootstrap
+	Bootstrap bool // the peer is in Config.Bootstrap
 }
 
-// A ledger remembers what peers did, across their connections.
+// reputations remembers how peers behaved, across their connections.
 type reputations struct {
 	mu     sync.Mutex
 	byPeer map[peer.ID]*reputation
@@ -74,14 +71,14 @@ type reputations struct {
 
 type reputation struct {
 	lastUsed     time.Time
-	violations   []time.Time                  // the last, at most maxFaults
-	blockedUntil time.Time                    // until then
-	refusal      Refusal                      // zero: none
-	dialBacks    *rate.Limiter                // dial-backs
-	limiters     [len(receiveLimits)]*limiter // by class
+	violations   []time.Time                  // the last ones, at most maxViolations
+	blockedUntil time.Time                    // zero if never blocked
+	refusal      Refusal                      // zero if there was none
+	dialBacks    *rate.Limiter                // limits dial-backs
+	limiters     [len(receiveLimits)]*limiter // limits incoming frames, by class
 }
 
-// A budget is what of an allowance is left.
+// A limiter enforces a rateLimit.
 type limiter struct{ frames, bytes *rate.Limiter }
 
 func newLimiter(limit rateLimit) *limiter {
@@ -90,7 +87,7 @@ func newLimiter(limit rateLimit) *limiter {
 
 func newReputations() *reputations { return &reputations{byPeer: map[peer.ID]*reputation{}} }
 
-// page returns the page of a peer and makes room for it. The mutex is held.
+// of returns the reputation of a peer, and creates it if necessary. The caller holds mu.
 func (l *reputations) of(p peer.ID, now time.Time) *reputation {
 	r := l.byPeer[p]
 	if r == nil {
@@ -107,7 +104,7 @@ func (l *reputations) of(p peer.ID, now time.Time) *reputation {
 	return r
 }
 
-// forget drops the page that is missed least. The mutex is held.
+// evictOne forgets the peer that was unused for longest, blocked peers last. The caller holds mu.
 func (l *reputations) evictOne(now time.Time) {
 	var worstPeer peer.ID
 	var worst *reputation
@@ -123,20 +120,19 @@ func (l *reputations) evictOne(now time.Time) {
 	delete(l.byPeer, worstPeer)
 }
 
-// budget returns what a peer may still send in a class.
+// limiter returns the limiter for the frames of a class from a peer.
 func (l *reputations) limiter(p peer.ID, class env.Class, now time.Time) *limiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.of(p, now).limiters[class]
 }
 
-// spend takes a frame from the budget, and returns how long it has to wait until
-// the budget has grown to it.
+// reserve counts a frame, and returns how long it has to wait until the rate limit allows it.
 func (b *limiter) reserve(size int, now time.Time) time.Duration {
 	return max(b.frames.ReserveN(now, 1).DelayFrom(now), b.bytes.ReserveN(now, size).DelayFrom(now))
 }
 
-// fault counts a bad frame against a peer. It returns true when that gates it.
+// violation counts a bad frame against a peer. It returns true if the peer is now blocked.
 func (l *reputations) violation(p peer.ID, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,7 +148,7 @@ func (l *reputations) violation(p peer.ID, now time.Time) bool {
 	return true
 }
 
-// gated says whether a peer is shut out.
+// isBlocked reports whether a peer is blocked.
 func (l *reputations) isBlocked(p peer.ID, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -160,7 +156,7 @@ func (l *reputations) isBlocked(p peer.ID, now time.Time) bool {
 	return r != nil && r.blockedUntil.After(now)
 }
 
-// refuse remembers a refusal. It returns true if the words should be logged.
+// addRefusal remembers a refusal. It returns true if the refusal should be logged.
 func (l *reputations) addRefusal(p peer.ID, r Refusal, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -176,7 +172,7 @@ func (l *reputations) addRefusal(p peer.ID, r Refusal, now time.Time) bool {
 	return fresh
 }
 
-// refused says whether a refusal to or by a peer is remembered.
+// isRefused reports whether a refusal by or of a peer is remembered.
 func (l *reputations) isRefused(p peer.ID, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -184,7 +180,7 @@ func (l *reputations) isRefused(p peer.ID, now time.Time) bool {
 	return r != nil && now.Sub(r.refusal.At) <= refusalTime
 }
 
-// refusals returns those to report, the latest first.
+// refusals returns the refusals to report, the latest first.
 func (l *reputations) refusals(now time.Time) []Refusal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -200,7 +196,7 @@ func (l *reputations) refusals(now time.Time) []Refusal {
 	return out
 }
 
-// gates counts the peers that are shut out.
+// countBlocked returns the number of blocked peers.
 func (l *reputations) countBlocked(now time.Time) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -212,8 +208,7 @@ func (l *reputations) countBlocked(now time.Time) (n int) {
 	return n
 }
 
-// serve says whether a peer's wish to be dialled back may be fulfilled, and
-// remembers that it was.
+// allowDialBack reports whether a peer's request to be dialled back may be served now, and counts it.
 func (l *reputations) allowDialBack(p peer.ID, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,21 +12,21 @@ import (
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-func TestSixteenFaultsInTenMinutesGateForAnHour(t *testing.T) {
+func TestSixteenViolationsInTenMinutesBlockForAnHour(t *testing.T) {
 	l := newReputations()
 	for i := range maxViolations - 1 {
 		if l.violation("slow", noon.Add(time.Duration(i)*time.Minute)) || l.violation("fast", noon) {
-			t.Fatalf("gated after %d faults", i+1)
+			t.Fatalf("blocked after %d violations", i+1)
 		}
 	}
 	if l.violation("slow", noon.Add(15*time.Minute)) {
-		t.Error("gated for one fault a minute")
+		t.Error("blocked for one violation a minute")
 	}
 	if !l.violation("fast", noon) || !l.isBlocked("fast", noon) || l.violation("fast", noon) {
-		t.Error("16 faults at once should gate, once")
+		t.Error("16 violations at once should block, once")
 	}
 	if l.countBlocked(noon) != 1 || l.isBlocked("fast", noon.Add(blockTime)) {
-		t.Error("a gate should open after an hour")
+		t.Error("a block should end after an hour")
 	}
 }
 
@@ -34,14 +34,14 @@ func TestRefusalIsLoggedOnceInTenMinutes(t *testing.T) {
 	l := newReputations()
 	later := noon.Add(refusalTime)
 	for i, c := range []struct {
-		at    time.Time
-		words string
-		fresh bool
+		at     time.Time
+		reason string
+		fresh  bool
 	}{{noon, "a", true}, {noon, "a", false}, {later, "b", false}, {later.Add(1), "b", true}} {
-		if got := l.addRefusal("p", Refusal{Reason: c.words, ByUs: true}, c.at); got != c.fresh {
+		if got := l.addRefusal("p", Refusal{Reason: c.reason, ByUs: true}, c.at); got != c.fresh {
 			t.Errorf("%d: fresh %v", i, got)
 		}
-		if r := l.refusals(c.at); len(r) != 1 || r[0].Reason != c.words {
+		if r := l.refusals(c.at); len(r) != 1 || r[0].Reason != c.reason {
 			t.Errorf("%d: remembers %+v", i, r)
 		}
 	}
@@ -50,7 +50,7 @@ func TestRefusalIsLoggedOnceInTenMinutes(t *testing.T) {
 	}
 }
 
-func TestLedgerIsBoundedAndKeepsTheGated(t *testing.T) {
+func TestReputationsAreBoundedAndKeepTheBlocked(t *testing.T) {
 	l := newReputations()
 	for range maxViolations {
 		l.violation("bad", noon)
@@ -60,44 +60,44 @@ func TestLedgerIsBoundedAndKeepsTheGated(t *testing.T) {
 		l.addRefusal(peer.ID(fmt.Sprint(i)), Refusal{Reason: "w", ByUs: true}, noon.Add(time.Duration(i)))
 	}
 	if n := len(l.byPeer); n != maxReputations {
-		t.Errorf("%d pages", n)
+		t.Errorf("%d reputations", n)
 	}
 	if !l.isBlocked("bad", noon) || l.isRefused("0", noon) || !l.isRefused(peer.ID(fmt.Sprint(more-1)), noon) {
-		t.Error("the longest unused should go first, the gated last")
+		t.Error("the longest unused should be forgotten first, blocked peers last")
 	}
 }
 
-func TestBudgetOutlivesAStream(t *testing.T) {
+func TestARateLimitOutlivesAStream(t *testing.T) {
 	a := receiveLimits[env.Control]
 	l := newReputations()
 	if wait := l.limiter("p", env.Control, noon).reserve(a.byteBurst, noon); wait > 0 {
 		t.Errorf("a burst waits for %v", wait)
 	}
 	if wait := l.limiter("p", env.Control, noon).reserve(a.bytes, noon); wait != time.Second {
-		t.Errorf("a new stream should not bring a new budget: it waits for %v", wait)
+		t.Errorf("a new stream should not bring a new limiter: it waits for %v", wait)
 	}
 	if l.limiter("p", env.Bulk, noon).reserve(1, noon) > 0 || l.limiter("q", env.Control, noon).reserve(1, noon) > 0 {
-		t.Error("classes and peers should have budgets of their own")
+		t.Error("classes and peers should have their own limiters")
 	}
 	if wait := l.limiter("p", env.Control, noon).reserve(a.bytes, noon.Add(2*time.Second)); wait > 0 {
-		t.Errorf("a budget should grow with time: it waits for %v", wait)
+		t.Errorf("a limiter should recover with time: it waits for %v", wait)
 	}
 }
 
-// An honest host never has to wait for a peer that works.
-func TestLessIsSentThanIsTaken(t *testing.T) {
+// A host that keeps to its sending limits never has to wait for a receiver that works.
+func TestSendLimitsAreBelowReceiveLimits(t *testing.T) {
 	for class, takes := range receiveLimits {
 		sends := sendLimit(env.Class(class))
 		if sends.frames >= takes.frames || sends.bytes >= takes.bytes || sends.frameBurst >= takes.frameBurst || sends.byteBurst >= takes.byteBurst {
-			t.Errorf("%v: sends %+v, takes %+v", env.Class(class), sends, takes)
+			t.Errorf("%v: sends %+v, accepts %+v", env.Class(class), sends, takes)
 		}
 		if sends.byteBurst < env.MaxFrame {
-			t.Errorf("%v: a frame may be larger than all that is sent at once", env.Class(class))
+			t.Errorf("%v: a frame may be larger than a burst", env.Class(class))
 		}
 	}
 }
 
-func TestDialBacksAreOneAMinuteInTheLongRun(t *testing.T) {
+func TestDialBacksAreLimitedToOneAMinute(t *testing.T) {
 	l := newReputations()
 	for i := range dialBackBurst {
 		if !l.allowDialBack("p", noon) {
@@ -105,9 +105,9 @@ func TestDialBacksAreOneAMinuteInTheLongRun(t *testing.T) {
 		}
 	}
 	if l.allowDialBack("p", noon) || !l.allowDialBack("q", noon) {
-		t.Error("one who asks too often is not served, another is")
+		t.Error("a peer that asks too often should not be served, another should")
 	}
 	if !l.allowDialBack("p", noon.Add(dialBackInterval)) || l.allowDialBack("p", noon.Add(dialBackInterval)) {
-		t.Error("a minute should be good for one more")
+		t.Error("one more request should be served after a minute")
 	}
 }

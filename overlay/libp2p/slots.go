@@ -13,40 +13,40 @@ import (
 	"tidings/internal/env"
 )
 
-// Connections are few, and anybody can hold some. So that nobody can fill a host, the last newcomerSlots of them
-// are kept free: as soon as there are more, the host closes connections that others opened and that it
-// has the least use for. What is of use, the node says; frames alone show nothing, because a probe costs its
-// sender nothing. Of the others those go first whose address block holds the most connections, as
-// Bitcoin Core evicts peers, and then those that have been silent for longest.
+// Anybody can hold some of the few connections that a host has. So that no attacker can fill a host, the last
+// newcomerSlots of them are kept free. When more are in use, the host closes the inbound connections that are least
+// useful. The node says which peers are useful. Frames alone do not prove that, because a probe costs its sender
+// nothing. Among the others, connections from the fullest address blocks are closed first, as in Bitcoin Core, and
+// then those that have been silent for longest.
 
 const (
-	// newcomerSlots is how many connections are kept free for peers that are not known yet: as many as
-	// may arrive while the node is asked which of the others are of use.
+	// newcomerSlots is how many connections are kept free for new peers: as many as may arrive while the node is
+	// asked which of the others are useful.
 	newcomerSlots = 64
 	evictAbove    = maxConns - newcomerSlots
 
-	// blockShare is how many connections an address block (IPv4 /24, IPv6 /48) may keep in a crowded
-	// host, even if all are of use. A host that is not crowded does not count them: a laboratory has
-	// all its nodes at one address. Private and loopback blocks are no exception in a crowded host.
+	// blockShare is how many connections an address block (IPv4 /24, IPv6 /48) may keep when slots are scarce, even
+	// if all of them are useful. A host with free slots does not apply it, because the nodes of a test network
+	// share one address. Private and loopback blocks are no exception.
 	blockShare = maxConns / 8
 
-	// newcomerTime is how long a connection may take to become of use: a join takes some seconds.
+	// newcomerGrace is how long a connection may take to become useful. A join takes some seconds.
 	newcomerGrace = 15 * time.Second
 
-	// askTime is how long the node may take to say which peers are of use. After that its last answer counts, so
-	// that a peer which floods the node cannot have the others closed.
+	// usefulTimeout is how long the node may take to say which peers are useful. After that its previous answer
+	// counts, so that a peer that floods the node cannot get the others closed.
 	usefulTimeout = 2 * time.Second
 
-	// blockHandshakes is how many of the maxHandshakes an address block may have under way at once, and
-	// handshakeMade how long one counts that was given up, which nobody tells.
+	// blockHandshakes is how many of the maxHandshakes one address block may have in progress. pendingHandshakeTime
+	// is how long a handshake is counted if its end is not noticed, as when the peer gives up.
 	blockHandshakes      = maxHandshakes * 3 / 4
 	pendingHandshakeTime = 15 * time.Second
-	// maxAttempts is how many handshakes are remembered. At the bound all are forgotten: there are
-	// never more than maxHandshakes, so most of these were given up.
+	// maxPendingHandshakes bounds the handshakes that are remembered. At the bound all are forgotten: at most
+	// maxHandshakes are really in progress, so most of the others were given up.
 	maxPendingHandshakes = 1024
 )
 
-// blockOf returns the address block that an address belongs to.
+// blockOf returns the address block of an address.
 func blockOf(a ma.Multiaddr) netip.Prefix {
 	ip, ok := ipOf(a)
 	if !ok {
@@ -63,16 +63,16 @@ func blockOf(a ma.Multiaddr) netip.Prefix {
 	return block
 }
 
-// A guest is a connection that a peer opened.
+// An inboundConn is a connection that a peer opened.
 type inboundConn struct {
 	peer      peer.ID
 	block     netip.Prefix
 	since     time.Time
-	lastFrame time.Time // when the node took a frame of the peer's last; zero: it never did
-	useful    bool      // as the node said last
+	lastFrame time.Time // when the node last accepted a frame from the peer; zero if never
+	useful    bool      // the node's last answer
 }
 
-// class says how soon a guest may be evicted: 0 first. ok is false if it stays.
+// evictionRank returns how soon a connection may be evicted, 0 first. ok is false if the connection stays.
 func (g inboundConn) evictionRank(inBlock int, now time.Time) (evictionRank int, ok bool) {
 	fresh := now.Sub(g.since) < newcomerGrace
 	switch {
@@ -86,7 +86,7 @@ func (g inboundConn) evictionRank(inBlock int, now time.Time) (evictionRank int,
 	return 0, false
 }
 
-// before says whether a guest is to be evicted before another one of its class.
+// before reports whether a connection is evicted before another of the same rank.
 func (g inboundConn) before(other inboundConn, inBlock, inOther int) bool {
 	switch {
 	case inBlock != inOther:
@@ -94,14 +94,14 @@ func (g inboundConn) before(other inboundConn, inBlock, inOther int) bool {
 	case g.useful != other.useful:
 		return other.useful
 	case g.useful:
-		return g.since.After(other.since) // the one that has been of use for longer stays
+		return g.since.After(other.since) // the connection that has been useful for longer stays
 	case !g.lastFrame.Equal(other.lastFrame):
 		return g.lastFrame.Before(other.lastFrame)
 	}
 	return g.since.Before(other.since)
 }
 
-// evict chooses up to n of some guests, by their places.
+// evict chooses up to n connections, and returns their indices.
 func evict(conns []inboundConn, n int, now time.Time) (out []int) {
 	blocks := map[netip.Prefix]int{}
 	for _, c := range conns {
@@ -129,13 +129,13 @@ func evict(conns []inboundConn, n int, now time.Time) (out []int) {
 	return out
 }
 
-// slots are the connections of a host.
+// slots holds the connections of a host.
 type slots struct {
 	mu        sync.Mutex
-	all       map[network.Conn]netip.Addr   // both ways, and the local address at which each began
-	inbound   map[network.Conn]*inboundConn // those that others opened
-	lastFrame map[peer.ID]time.Time         // when the node took a frame last
-	evicting  bool                          // the node is being asked
+	all       map[network.Conn]netip.Addr   // in both directions, with the local address of each
+	inbound   map[network.Conn]*inboundConn // connections that peers opened
+	lastFrame map[peer.ID]time.Time         // when the node last accepted a frame from the peer
+	evicting  bool                          // an eviction is in progress
 }
 
 func (s *slots) init() {
@@ -143,7 +143,7 @@ func (s *slots) init() {
 	s.inbound, s.lastFrame = map[network.Conn]*inboundConn{}, map[peer.ID]time.Time{}
 }
 
-// watchSlots has the host keep slots for newcomers.
+// watchSlots keeps track of connections, and makes room for newcomers.
 func (h *Host) watchSlots() {
 	h.host.Network().Notify(&network.NotifyBundle{
 		ConnectedF: func(_ network.Network, c network.Conn) {
@@ -176,7 +176,7 @@ func (s *slots) remove(c network.Conn, others bool) {
 	}
 }
 
-// beganAt returns those of some connections that began at one of some local addresses.
+// withLocalAddr returns those of the connections whose local address is in addrs.
 func (s *slots) withLocalAddr(conns []network.Conn, addrs []netip.Addr) (found []network.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,18 +188,18 @@ func (s *slots) withLocalAddr(conns []network.Conn, addrs []netip.Addr) (found [
 	return found
 }
 
-// works notes that the node has taken a frame of a peer's.
+// noteFrame records that the node has accepted a frame from a peer.
 func (s *slots) noteFrame(p peer.ID, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastFrame[p] = now
 }
 
-// makeRoom closes connections if there are too many. It does not wait for that.
+// makeRoom closes connections in the background if there are too many.
 func (h *Host) makeRoom() { h.reviewInbound(evictAbove + 1) }
 
-// reviewGuests asks the node which peers are of use if there are at least so many connections, and closes those that
-// are too many. It does not wait for that.
+// reviewInbound asks the node which peers are useful, if there are at least so many connections, and closes the
+// excess. It works in the background.
 func (h *Host) reviewInbound(atLeast int) {
 	s := &h.slots
 	s.mu.Lock()
@@ -214,8 +214,8 @@ func (h *Host) reviewInbound(atLeast int) {
 	})
 }
 
-// evictSome closes as many connections as are too many, of those that the node has the least use for. It says
-// whether more came while the node was asked.
+// evictExcess closes the connections above the limit, the least useful first. It reports whether more arrived while
+// the node was asked.
 func (h *Host) evictExcess() (again bool) {
 	conns, ids := h.slots.inboundPeers()
 	useful := h.askUseful(ids)
@@ -224,13 +224,13 @@ func (h *Host) evictExcess() (again bool) {
 		h.count.evicted.Add(1)
 		h.log.Debug("connection closed to make room", "peer", c.RemotePeer(), "addr", c.RemoteMultiaddr())
 		// The connection manager may be closing the same connection, which takes up to 10 s if the peer reads
-		// nothing. The next pass does not wait for that.
+		// nothing. The next pass must not wait for that.
 		h.background(func() { _ = c.Close() })
 	}
 	return again
 }
 
-// opened are the connections that peers opened, and these peers.
+// inboundPeers returns the connections that peers opened, and the ids of these peers.
 func (s *slots) inboundPeers() (conns []network.Conn, ids []env.PeerID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,8 +240,8 @@ func (s *slots) inboundPeers() (conns []network.Conn, ids []env.PeerID) {
 	return conns, ids
 }
 
-// evict chooses the connections to close, among those that the node was asked about, and forgets them. useful
-// is nil if the node did not answer. again says that there are still too many, because others have come.
+// evict chooses the connections to close among those that the node was asked about, and forgets them. useful is nil
+// if the node did not answer. again reports that there are still too many connections, because others have arrived.
 func (s *slots) evict(conns []network.Conn, useful []bool, now time.Time) (out []network.Conn, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -267,7 +267,7 @@ func (s *slots) evict(conns []network.Conn, useful []bool, now time.Time) (out [
 	return out, s.evicting
 }
 
-// askUseful has the node say which peers it has use for; nil if it does not answer.
+// askUseful asks the node which peers are useful. It returns nil if the node does not answer.
 func (h *Host) askUseful(ids []env.PeerID) []bool {
 	e := h.events.Load()
 	if e == nil || e.Useful == nil {
@@ -288,7 +288,7 @@ func (h *Host) askUseful(ids []env.PeerID) []bool {
 	return nil
 }
 
-// pending are handshakes of connections that peers are making, by their addresses.
+// pendingHandshakes holds the handshakes of inbound connections in progress, by remote address.
 type pendingHandshakes struct {
 	mu     sync.Mutex
 	byAddr map[string]pendingHandshake
@@ -299,7 +299,7 @@ type pendingHandshake struct {
 	since time.Time
 }
 
-// begin notes a handshake, and says whether it may go on: an address block may have only so many.
+// begin records a handshake, and reports whether it may proceed. An address block may have only blockHandshakes.
 func (p *pendingHandshakes) begin(a ma.Multiaddr, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -322,7 +322,7 @@ func (p *pendingHandshakes) begin(a ma.Multiaddr, now time.Time) bool {
 	return true
 }
 
-// done notes that a handshake is over.
+// done records that a handshake has ended.
 func (p *pendingHandshakes) done(a ma.Multiaddr) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

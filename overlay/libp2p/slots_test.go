@@ -20,7 +20,7 @@ import (
 	"tidings/overlay/libp2p/attacker"
 )
 
-// besiege begins a siege of a host by TCP.
+// newAttacker returns an attacker of a host, over TCP.
 func newAttacker(t *testing.T, to *testHost) *attacker.Attacker {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -34,17 +34,17 @@ func newAttacker(t *testing.T, to *testHost) *attacker.Attacker {
 	return s
 }
 
-// loopback is an address of the machine.
+// loopback returns an address of the machine.
 func loopback(b, c, d int) netip.Addr {
 	return netip.AddrFrom4([4]byte{127, byte(b), byte(c), byte(d)})
 }
 
-// at has a host listen at an address by TCP alone, so that others see it there.
+// at makes a host listen at an address, over TCP only, so that others see it there.
 func at(address string) func(*Config) {
 	return func(c *Config) { c.Listen = []string{"/ip4/" + address + "/tcp/0"} }
 }
 
-// friendly runs a member to which some hosts, from blocks of their own, have links that are of use.
+// startUsefulHosts starts a member, and n hosts from different address blocks with links that are useful to it.
 func startUsefulHosts(t *testing.T, n int) (m *testHost, friends []*testHost) {
 	t.Helper()
 	m = newTestHost(t, at("127.0.0.1"))
@@ -71,7 +71,7 @@ func startUsefulHosts(t *testing.T, n int) (m *testHost, friends []*testHost) {
 	return m, friends
 }
 
-// stays checks that links of use are still there, and that a newcomer gets in within seconds.
+// checkUsefulStay checks that useful links are still there, and that a newcomer gets in within seconds.
 func checkUsefulStay(t *testing.T, m *testHost, friends []*testHost, newcomer string) {
 	t.Helper()
 	for len(m.frames) > 0 {
@@ -92,13 +92,13 @@ func checkUsefulStay(t *testing.T, m *testHost, friends []*testHost, newcomer st
 	next(t, "an answer", b.frames)
 	for _, f := range friends {
 		if m.host.Network().Connectedness(f.host.ID()) != network.Connected {
-			t.Errorf("the link to %v, which is of use, is gone", f.host.ID())
+			t.Errorf("the link to %v, which is useful, is gone", f.host.ID())
 		}
 	}
 }
 
-// An attacker that holds as many connections as it can from one address block, and speaks on each, keeps
-// nobody out. Its block is loopback: private ranges are no exception.
+// An attacker that holds as many connections as it can from one address block, and sends frames on each, keeps no
+// newcomer out. Its block is loopback: private ranges are no exception.
 func TestOneAddressBlockCannotFillAHost(t *testing.T) {
 	m, friends := startUsefulHosts(t, 5)
 	a := newAttacker(t, m)
@@ -113,9 +113,9 @@ func TestOneAddressBlockCannotFillAHost(t *testing.T) {
 	}
 }
 
-// An attacker with an address block for each connection is evicted in favour of newcomers, as it does nothing
-// useful, whether it is silent or not.
-func TestIdlersFromManyBlocksGiveWay(t *testing.T) {
+// An attacker with a different address block for each connection is evicted in favour of newcomers, because it does
+// nothing useful, whether it is silent or not.
+func TestIdleConnectionsFromManyBlocksAreEvicted(t *testing.T) {
 	m, friends := startUsefulHosts(t, 5)
 	a := newAttacker(t, m)
 	a.OpenMany(t.Context(), 800, func(i int) netip.Addr { return loopback(20+i/200, i%200, 1) })
@@ -125,7 +125,7 @@ func TestIdlersFromManyBlocksGiveWay(t *testing.T) {
 	}
 }
 
-// A fakeConn is a connection that a peer opened from an address of its own. Its Close waits for release.
+// A fakeConn is a connection that a peer opened from its own address. Its Close waits for release.
 type fakeConn struct {
 	network.Conn
 	from    int
@@ -148,7 +148,8 @@ func (c *fakeConn) Close() error {
 	return nil
 }
 
-// crowd fills a host with so many fake connections more than crowded. The peers of those that are closed come out.
+// fillSlots adds fake connections to a host, so many more than evictAbove. It returns the peers whose connections
+// are closed.
 func fillSlots(t *testing.T, h *testHost, more int) (closed <-chan peer.ID) {
 	t.Helper()
 	out, release := make(chan peer.ID, maxConns), make(chan struct{})
@@ -159,7 +160,7 @@ func fillSlots(t *testing.T, h *testHost, more int) (closed <-chan peer.ID) {
 	return out
 }
 
-// A connection that takes long to close does not keep the host from closing others.
+// A connection that takes long to close does not delay the closing of others.
 func TestEvictionDoesNotWaitForClose(t *testing.T) {
 	t.Parallel()
 	h := newTestHost(t, nil)
@@ -175,8 +176,8 @@ func TestEvictionDoesNotWaitForClose(t *testing.T) {
 	next(t, "the end of the pass", passed)
 }
 
-// A node that is too busy to say which peers are of use keeps those that were of use when it last said so.
-func TestTheLastAnswerCountsIfTheNodeIsBusy(t *testing.T) {
+// If a node is too busy to say which peers are useful, its previous answer counts.
+func TestThePreviousAnswerCountsIfTheNodeIsBusy(t *testing.T) {
 	t.Parallel()
 	h := newTestHost(t, nil)
 	busy := false
@@ -206,8 +207,8 @@ func TestTheLastAnswerCountsIfTheNodeIsBusy(t *testing.T) {
 	}
 }
 
-// An address block has only so many handshakes under way, so that one which never ends them leaves room.
-func TestHandshakesThatNeverEndLeaveRoom(t *testing.T) {
+// An address block can have only so many handshakes in progress, so a block that never completes them leaves room.
+func TestHandshakesThatNeverEndLeaveRoomForOthers(t *testing.T) {
 	m, friends := startUsefulHosts(t, 1)
 	newAttacker(t, m)
 	at, err := manet.ToNetAddr(m.host.Network().ListenAddresses()[0])
@@ -225,9 +226,10 @@ func TestHandshakesThatNeverEndLeaveRoom(t *testing.T) {
 	checkUsefulStay(t, m, friends, "127.4.4.4")
 }
 
-// Connections are evicted in this order: first those of no use, of the fullest block, and silent for longest; then the youngest of a block
-// that has more than its share; at last those that had no time yet to be of use.
-func TestWhoGivesWay(t *testing.T) {
+// Connections are evicted in this order: useless ones, first of the fullest block and then those silent for
+// longest; then the youngest of a block that has more than its share; and last those that had no time yet to become
+// useful.
+func TestOrderOfEviction(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	block := func(n byte) netip.Prefix { return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, n, 0, 0}), 24) }
@@ -249,10 +251,10 @@ func TestWhoGivesWay(t *testing.T) {
 		n    int
 		want []int
 	}{
-		{"nobody has to", []inboundConn{idle}, 0, nil},
-		{"those of use stay", of(blockShare, useful), 9, nil},
+		{"none has to", []inboundConn{idle}, 0, nil},
+		{"useful ones stay", of(blockShare, useful), 9, nil},
 		{"the silent one", []inboundConn{useful, fresh, works, idle}, 1, []int{3}},
-		{"then those that speak, then those that are new", []inboundConn{useful, fresh, works, idle}, 9, []int{3, 2, 1}},
+		{"then active ones, then new ones", []inboundConn{useful, fresh, works, idle}, 9, []int{3, 2, 1}},
 		{"the fullest block", append([]inboundConn{idle}, of(2, works)...), 1, []int{1}},
 		{"until it is as empty as others", append([]inboundConn{idle, useful}, of(2, works)...), 2, []int{2, 0}},
 		{"a flood of new ones", append([]inboundConn{idle, fresh}, of(blockShare+1, inboundConn{block: block(5), since: young})...), 1, []int{2}},
@@ -262,7 +264,7 @@ func TestWhoGivesWay(t *testing.T) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
-	// Whatever there is, nobody is chosen twice, and none of a small block that is of use.
+	// Random cases: no connection is chosen twice, and no useful connection of a small block is chosen.
 	dice := rand.New(rand.NewSource(1))
 	for range 200 {
 		var of []inboundConn
@@ -280,7 +282,7 @@ func TestWhoGivesWay(t *testing.T) {
 		}
 		for _, i := range got {
 			if of[i].useful && inBlock[of[i].block] <= blockShare {
-				t.Fatalf("one that is of use gives way: %+v", of[i])
+				t.Fatalf("a useful connection is evicted: %+v", of[i])
 			}
 		}
 	}
@@ -301,8 +303,8 @@ func TestBlocksOfAddresses(t *testing.T) {
 	}
 }
 
-// A block has so many handshakes under way and no more, until some are over or were given up long ago; what was given
-// up is not remembered without end.
+// A block can have only so many handshakes in progress, until some have ended or were given up long ago. The memory
+// of handshakes is bounded.
 func TestHandshakesOfABlockAreBounded(t *testing.T) {
 	t.Parallel()
 	var p pendingHandshakes

@@ -22,44 +22,43 @@ import (
 )
 
 const (
-	// maxTopics bounds the topics of a host, and those of which a peer may say that it
-	// takes part.
+	// maxTopics bounds the topics of a host, and the topics that one peer may announce.
 	maxTopics = 64
-	// topicQueue is how many frames of one topic wait to be published; further ones are
-	// dropped, and counted. verdictTime is how long the node may take to judge one.
+	// topicQueue bounds the frames of one topic that wait to be published. Further frames are dropped and counted.
+	// validationTime is how long the node may take to validate a frame.
 	topicQueue     = 256
 	validationTime = 2 * time.Second
-	// topicSeen is how long a frame is known again.
+	// topicSeenTime is how long a frame is remembered, so that copies are recognised.
 	topicSeenTime = 10 * time.Minute
-	// mateAgain is the time between two looks for peers of a topic that are not
-	// connected; who could not be dialled is left alone for mateRest.
+	// topicDialInterval is the time between two checks for peers of a topic that are not connected. A peer that
+	// could not be dialled is tried again after topicDialBackoff.
 	topicDialInterval = 5 * time.Second
 	topicDialBackoff  = 30 * time.Second
 	topicTag          = "topic"
 )
 
-// Hear judges a frame that came by a topic. It is called from many goroutines at once,
-// and waits for its node as long as ctx lasts.
+// A Validator judges a frame that arrived on a topic. It is called from many goroutines at once, and waits for the
+// node's answer until ctx ends.
 type Validator func(ctx context.Context, from env.PeerID, frame []byte) env.Verdict
 
-// Topics are a host's parts in topics: GossipSub, for few groups with many frames.
-// Who takes part in one is said to all connected peers; frames go to those who do, and
-// never by way of others, so that a node keeps in touch with some. Frames have no
-// signature of GossipSub's: whose they are, and whether they are right, the node says.
+// Topics manages a host's GossipSub topics, which serve few groups with many frames each. A host announces its
+// topics to all connected peers. Frames are sent only to peers that have joined the topic and are never relayed by
+// others, so a node stays connected to some of the topic's peers. GossipSub does not sign the frames: the node
+// verifies their origin and content.
 type Topics struct {
 	host   *Host
-	prefix string // of the network's topics: two networks share none
+	prefix string // prefix of the network's topic names, so that two networks share no topic
 
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	ps         *pubsub.PubSub
 	joined     map[string]*topic
-	leaving    map[string]<-chan struct{} // closed when a topic that was left may be joined again
-	peers      map[peer.ID]peer.AddrInfo  // of all topics
-	connecting bool                       // somebody keeps in touch with them
+	leaving    map[string]<-chan struct{} // topics that were left, each with a channel that is closed when the topic may be joined again
+	peers      map[peer.ID]peer.AddrInfo  // the peers of all topics
+	connecting bool                       // keepConnected is running
 	wake       chan struct{}
 }
 
-// A topic is one that the host takes part in.
+// A topic is a topic that the host has joined.
 type topic struct {
 	validate atomic.Pointer[Validator]
 	peers    []env.Peer
@@ -68,7 +67,7 @@ type topic struct {
 	ended    chan struct{}
 }
 
-// Topics returns the host's topics. The network has to be known.
+// Topics returns the host's topics. The network must be known.
 func (h *Host) Topics() *Topics {
 	h.topics.once.Do(func() {
 		hash := wire.HashOf(h.side.Load().Descriptor)
@@ -80,13 +79,13 @@ func (h *Host) Topics() *Topics {
 	return h.topics.of.Load()
 }
 
-// hostTopics makes them when they are first asked for.
+// lazyTopics creates the Topics on first use.
 type lazyTopics struct {
 	once sync.Once
 	of   atomic.Pointer[Topics]
 }
 
-// Join takes part in a topic; see env.Topics.
+// Join joins a topic; see env.Topics.
 func (t *Topics) Join(name string, peers []env.Peer, hear Validator) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -118,7 +117,7 @@ func (t *Topics) Join(name string, peers []env.Peer, hear Validator) {
 	t.updatePeers()
 }
 
-// Leave ends a Join; see env.Topics.
+// Leave leaves a topic; see env.Topics.
 func (t *Topics) Leave(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -130,7 +129,7 @@ func (t *Topics) Leave(name string) {
 	}
 }
 
-// Publish sends a frame to those who take part in a topic; see env.Topics.
+// Publish sends a frame to all members of a topic; see env.Topics.
 func (t *Topics) Publish(name string, frame []byte) {
 	if len(frame) > env.MaxTopicFrame {
 		panic(fmt.Sprintf("libp2p: topic frame of %d bytes", len(frame)))
@@ -149,7 +148,7 @@ func (t *Topics) Publish(name string, frame []byte) {
 	}
 }
 
-// gather notes with whom the host keeps in touch. The caller holds mu.
+// updatePeers computes the peers to which the host stays connected. The caller holds mu.
 func (t *Topics) updatePeers() {
 	before := t.peers
 	t.peers = map[peer.ID]peer.AddrInfo{}
@@ -172,7 +171,7 @@ func (t *Topics) updatePeers() {
 	}
 }
 
-// keep keeps in touch with the mates until the host closes.
+// keepConnected dials the topics' peers again when they are not connected, until the host closes.
 func (t *Topics) keepConnected() {
 	dialledAt := map[peer.ID]time.Time{}
 	tick := time.NewTicker(topicDialInterval)
@@ -239,7 +238,7 @@ func (t *Topics) run(ctx context.Context, name string, j *topic) {
 		return
 	}
 	defer joined.Close()
-	relay, err := joined.Relay() // what comes is taken by the validator, and passed on
+	relay, err := joined.Relay() // received frames pass the validator and are forwarded
 	if err != nil {
 		t.host.log.Error("topic could not be joined", "topic", name, "err", err)
 		return
@@ -258,7 +257,7 @@ func (t *Topics) run(ctx context.Context, name string, j *topic) {
 	}
 }
 
-// judge asks the node what becomes of a frame.
+// validate asks the node whether a frame is to be forwarded.
 func (t *Topics) validate(ctx context.Context, joined *topic, from peer.ID, frame []byte) pubsub.ValidationResult {
 	if from == t.host.host.ID() {
 		return pubsub.ValidationAccept
@@ -282,7 +281,7 @@ func (t *Topics) validate(ctx context.Context, joined *topic, from peer.ID, fram
 	return pubsub.ValidationIgnore
 }
 
-// pubsub returns the host's GossipSub. It ends with the host.
+// pubsub returns the host's GossipSub instance, which ends with the host.
 func (t *Topics) pubsub() (*pubsub.PubSub, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -306,7 +305,7 @@ func (t *Topics) pubsub() (*pubsub.PubSub, error) {
 	return ps, err
 }
 
-// partners are the peers that are connected for a topic's sake, whoever dialled.
+// connectedPeers returns the peers whose connection serves a topic, whichever side dialled.
 func (t *Topics) connectedPeers() map[peer.ID]bool {
 	t.mu.Lock()
 	peers := map[peer.ID]bool{}

@@ -10,7 +10,7 @@ import (
 	"tidings/internal/env"
 )
 
-// An ear notes what it hears by a topic, and judges it.
+// A topicRecorder records the frames of a topic, and answers with a verdict.
 type topicRecorder struct {
 	mu      sync.Mutex
 	frames  map[string]int
@@ -36,7 +36,7 @@ func (e *topicRecorder) count(frame string) int {
 	return e.frames[frame]
 }
 
-// began says whether a frame that begins so was heard.
+// hasPrefix reports whether a frame with a prefix was received.
 func (e *topicRecorder) hasPrefix(with string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -48,9 +48,9 @@ func (e *topicRecorder) hasPrefix(with string) bool {
 	return false
 }
 
-// What is published reaches all who take part, each once, by way of one whom all of them know, and who
-// passes on what is right.
-func TestATopicReachesAllWhoTakePart(t *testing.T) {
+// A published frame reaches all members exactly once, through a hub to which all of them are connected and which
+// forwards valid frames.
+func TestATopicReachesAllMembers(t *testing.T) {
 	hub, others := startTestHost(t, nil), []*testHost{}
 	ears := []*topicRecorder{{}}
 	hub.Topics().Join("news", nil, ears[0].validate)
@@ -60,12 +60,12 @@ func TestATopicReachesAllWhoTakePart(t *testing.T) {
 		h.Topics().Join("news", []env.Peer{hub.Peer()}, e.validate)
 		others, ears = append(others, h), append(ears, e)
 	}
-	bystander := startTestHost(t, nil) // is connected, and takes no part
+	bystander := startTestHost(t, nil) // connected, but not a member of the topic
 	bystander.Send(hub.Peer(), env.Control, []byte("hello"))
 
-	// GossipSub says nothing of when it knows who takes part: publish until all have heard something.
+	// GossipSub does not report when it knows the members: publish until all have received something.
 	n := 0
-	wait(t, "the first frame to be heard by all", func() bool {
+	wait(t, "the first frame to reach all", func() bool {
 		n++
 		others[0].Topics().Publish("news", fmt.Appendf(nil, "beginning %d", n))
 		for _, e := range append(ears[:1:1], ears[2:]...) {
@@ -81,7 +81,7 @@ func TestATopicReachesAllWhoTakePart(t *testing.T) {
 	for i, h := range others {
 		frame := fmt.Sprintf("from %d", i)
 		h.Topics().Publish("news", []byte(frame))
-		wait(t, frame+" to be heard by all others", func() bool {
+		wait(t, frame+" to reach all others", func() bool {
 			for j, e := range ears {
 				if j != i+1 && e.count(frame) != 1 {
 					return false
@@ -90,13 +90,13 @@ func TestATopicReachesAllWhoTakePart(t *testing.T) {
 			return true
 		})
 		if ears[i+1].count(frame) != 0 {
-			t.Errorf("%d judged its own frame", i)
+			t.Errorf("%d validated its own frame", i)
 		}
 	}
 }
 
-// What the node drops goes no further, and who passes on what can never be right is blamed.
-func TestAFrameOfATopicIsJudged(t *testing.T) {
+// A frame that the node drops is not forwarded, and a peer that forwards an invalid frame is blamed.
+func TestFramesOfATopicAreValidated(t *testing.T) {
 	hub := startTestHost(t, nil)
 	gate := &topicRecorder{verdict: func(frame string) env.Verdict {
 		switch frame[0] {
@@ -124,15 +124,15 @@ func TestAFrameOfATopicIsJudged(t *testing.T) {
 	a.Topics().Publish("news", []byte("blamed"))
 	a.Topics().Publish("news", []byte("right at last"))
 	wait(t, "the last frame", func() bool { return behind.count("right at last") == 1 })
-	wait(t, "the judgement", func() bool { return gate.count("dropped") == 1 && gate.count("blamed") == 1 })
+	wait(t, "the verdicts", func() bool { return gate.count("dropped") == 1 && gate.count("blamed") == 1 })
 	if behind.count("dropped")+behind.count("blamed") > 0 {
-		t.Error("a frame went on that was not to")
+		t.Error("an invalid frame was forwarded")
 	}
 	wait(t, "the blame", func() bool { return hub.Stats().BadFrames == 1 })
 }
 
-// Who has left a topic hears no more of it, and can join it again.
-func TestATopicIsLeft(t *testing.T) {
+// A host that has left a topic receives nothing more from it, and can join it again.
+func TestATopicCanBeLeftAndJoinedAgain(t *testing.T) {
 	t.Parallel()
 	hub, h := startTestHost(t, nil), startTestHost(t, nil)
 	e := &topicRecorder{}
@@ -140,7 +140,7 @@ func TestATopicIsLeft(t *testing.T) {
 	for round := range 3 {
 		h.Topics().Join("news", []env.Peer{hub.Peer()}, e.validate)
 		n := 0
-		wait(t, "something to be heard", func() bool {
+		wait(t, "a frame", func() bool {
 			n++
 			hub.Topics().Publish("news", fmt.Appendf(nil, "round %d, %d", round, n))
 			return e.hasPrefix(fmt.Sprintf("round %d,", round))

@@ -1,13 +1,13 @@
-// Package attacker is an attacker for the laboratory and tests: it holds connections to a host, each with
-// an identity of its own and from an address of its choice, and says on each what it is told to. Nodes do not use it.
+// Package attacker is an attacker for the laboratory and for tests. It holds connections to a host, each with its
+// own identity and from a chosen address, and sends given frames on each. Nodes do not use it.
 //
-//	s, err := attacker.New(addr, hello)
-//	err = s.Hold(ctx, netip.MustParseAddr("127.3.3.3"), frame)
-//	held := s.Held()
-//	s.Close()
+//	a, err := attacker.New(addr, side)
+//	err = a.Open(ctx, netip.MustParseAddr("127.3.3.3"), frame)
+//	n := a.OpenCount()
+//	a.Close()
 //
-// It speaks libp2p and the network's handshake, and no protocol of any layer above. The package leaves to its
-// users what to say, and what a host should do about it.
+// The package speaks libp2p and the network's handshake, but no protocol of a higher layer. Its users decide what
+// to send, and what a host should do about it.
 package attacker
 
 import (
@@ -35,16 +35,16 @@ import (
 	"tidings/internal/wire"
 )
 
-// control is the protocol of links that carry control frames.
+// controlProtocol is the protocol of links that carry control frames.
 const controlProtocol protocol.ID = "/tidings/overlay/1/control"
 
-// atOnce is how many connections HoldMany makes at a time; dialTime how long one may take.
+// parallelDials is how many connections OpenMany makes at a time. dialTime is the timeout for one of them.
 const (
 	parallelDials = 8
 	dialTime      = 20 * time.Second
 )
 
-// A Attacker holds connections to one host. Its methods may be called from any goroutine.
+// An Attacker holds connections to one host. Its methods may be called from any goroutine.
 type Attacker struct {
 	target peer.AddrInfo
 	side   wire.Side
@@ -53,18 +53,19 @@ type Attacker struct {
 	conns []transport.CapableConn
 }
 
-// New returns a siege of the host at a multiaddr of TCP that ends in /p2p/ and its id. side is what the
-// attacker says in handshakes.
+// New returns an attacker of the host at a TCP multiaddr that ends in /p2p/ and a peer id. It uses side in
+// handshakes.
 func New(addr string, side wire.Side) (*Attacker, error) {
 	target, err := peer.AddrInfoFromString(addr)
 	if err != nil {
-		return nil, fmt.Errorf("besiege %s: %w", addr, err)
+		return nil, fmt.Errorf("address of the host %s: %w", addr, err)
 	}
 	return &Attacker{target: *target, side: side}, nil
 }
 
-// Hold opens a connection from an address, and holds it. If there are frames, it makes a handshake and sends them.
-func (s *Attacker) Open(ctx context.Context, from netip.Addr, frames ...[]byte) error {
+// Open opens a connection from an address, and keeps it open. If there are frames, it makes a handshake and sends
+// them.
+func (a *Attacker) Open(ctx context.Context, from netip.Addr, frames ...[]byte) error {
 	_, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		return err
@@ -78,12 +79,12 @@ func (s *Attacker) Open(ctx context.Context, from netip.Addr, frames ...[]byte) 
 	if err != nil {
 		return err
 	}
-	up, err := upgrader.New([]sec.SecureTransport{security}, muxers, nil, nil, nil)
+	upgrade, err := upgrader.New([]sec.SecureTransport{security}, muxers, nil, nil, nil)
 	if err != nil {
 		return err
 	}
 	local := &net.TCPAddr{IP: from.AsSlice()}
-	dials, err := tcp.NewTCPTransport(up, nil, nil, tcp.WithDialerForAddr(func(ma.Multiaddr) (tcp.ContextDialer, error) {
+	dialer, err := tcp.NewTCPTransport(upgrade, nil, nil, tcp.WithDialerForAddr(func(ma.Multiaddr) (tcp.ContextDialer, error) {
 		return &net.Dialer{LocalAddr: local}, nil
 	}))
 	if err != nil {
@@ -91,13 +92,13 @@ func (s *Attacker) Open(ctx context.Context, from netip.Addr, frames ...[]byte) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
-	c, err := dials.Dial(ctx, s.target.Addrs[0], s.target.ID)
+	c, err := dialer.Dial(ctx, a.target.Addrs[0], a.target.ID)
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	s.conns = append(s.conns, c)
-	s.mu.Unlock()
+	a.mu.Lock()
+	a.conns = append(a.conns, c)
+	a.mu.Unlock()
 	if len(frames) == 0 {
 		return nil
 	}
@@ -108,34 +109,34 @@ func (s *Attacker) Open(ctx context.Context, from netip.Addr, frames ...[]byte) 
 	if err := multistream.SelectProtoOrFail(controlProtocol, stream); err != nil {
 		return err
 	}
-	said := wire.AppendDelimited(nil, s.side.Hello())
+	data := wire.AppendDelimited(nil, a.side.Hello())
 	for _, frame := range frames {
-		said = wire.AppendDelimited(said, frame)
+		data = wire.AppendDelimited(data, frame)
 	}
-	_, err = stream.Write(said)
+	_, err = stream.Write(data)
 	return err
 }
 
-// HoldMany opens n connections, each from an address of its own. How many of them the host lets stand is its
-// affair.
-func (s *Attacker) OpenMany(ctx context.Context, n int, from func(i int) netip.Addr, frames ...[]byte) {
+// OpenMany opens n connections, each from its own address. It ignores failures, because the host may close any of
+// them.
+func (a *Attacker) OpenMany(ctx context.Context, n int, from func(i int) netip.Addr, frames ...[]byte) {
 	var all sync.WaitGroup
 	var next atomic.Int64
 	for range parallelDials {
 		all.Go(func() {
 			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				_ = s.Open(ctx, from(i), frames...)
+				_ = a.Open(ctx, from(i), frames...)
 			}
 		})
 	}
 	all.Wait()
 }
 
-// Held is how many connections are open.
-func (s *Attacker) OpenCount() (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range s.conns {
+// OpenCount returns how many connections are open.
+func (a *Attacker) OpenCount() (n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, c := range a.conns {
 		if !c.IsClosed() {
 			n++
 		}
@@ -143,12 +144,12 @@ func (s *Attacker) OpenCount() (n int) {
 	return n
 }
 
-// Close ends the siege.
-func (s *Attacker) Close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range s.conns {
+// Close closes all connections.
+func (a *Attacker) Close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, c := range a.conns {
 		_ = c.Close()
 	}
-	s.conns = nil
+	a.conns = nil
 }
