@@ -10,9 +10,9 @@ import (
 )
 
 // opened asks for an address that opens the pages, and returns what is behind the host.
-func (b *bench) opened() string {
+func (b *testServer) openPath() string {
 	b.Helper()
-	var e Entrance
+	var e OpenResponse
 	r := b.ask("POST", apiPath+"open", "Tidings", "1")
 	if err := json.Unmarshal([]byte(body(b.T, r)), &e); err != nil || r.StatusCode != 200 {
 		b.Fatalf("%d %v", r.StatusCode, err)
@@ -27,7 +27,7 @@ func (b *bench) opened() string {
 // TestAnotherUserOfTheMachineIsRefused asks as a program of somebody else on this machine does, who
 // knows the address but not the token.
 func TestAnotherUserOfTheMachineIsRefused(t *testing.T) {
-	b := newBench(t, func(c *Config) { c.Metrics = http.NotFoundHandler() })
+	b := newTestServer(t, func(c *Config) { c.Metrics = http.NotFoundHandler() })
 	b.node.Subscribe(t.Context(), rssURL, false)
 	for _, token := range []string{"", "0123456789abcdeg", secret[:15], secret + "0"} {
 		for _, path := range []string{"list", "status", "doctor", "opml", "watches"} {
@@ -68,8 +68,8 @@ func TestAnotherUserOfTheMachineIsRefused(t *testing.T) {
 
 // TestABrowserIsLetInOnce follows an address as tidings open prints it.
 func TestABrowserIsLetInOnce(t *testing.T) {
-	b := newBench(t)
-	path := b.opened()
+	b := newTestServer(t)
+	path := b.openPath()
 	r := b.ask("GET", path, accessHeader, "", "Sec-Fetch-Site", "none", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document")
 	if r.StatusCode != 303 || r.Header.Get("Location") != "/" || len(r.Cookies()) != 1 {
 		t.Fatalf("%d %v", r.StatusCode, r.Header)
@@ -93,11 +93,11 @@ func TestABrowserIsLetInOnce(t *testing.T) {
 			}
 		}
 	}
-	other := newBench(t, func(c *Config) { c.Token = "another token, as long" })
+	other := newTestServer(t, func(c *Config) { c.Token = "another token, as long" })
 	if r := other.ask("GET", "/", accessHeader, "", "Cookie", cookie); r.StatusCode != 401 {
 		t.Errorf("at another node: %d", r.StatusCode)
 	}
-	if r := newBench(t).ask("GET", "/", accessHeader, "", "Cookie", cookie); r.StatusCode != 401 {
+	if r := newTestServer(t).ask("GET", "/", accessHeader, "", "Cookie", cookie); r.StatusCode != 401 {
 		t.Errorf("after a restart of the node: %d", r.StatusCode)
 	}
 	if c.MaxAge > 12*60*60 {
@@ -111,33 +111,33 @@ func TestABrowserIsLetInOnce(t *testing.T) {
 			}
 		}
 	}
-	b.pass(sessionFor - time.Second)
+	b.advance(sessionTime - time.Second)
 	if r := b.ask("GET", "/", accessHeader, "", "Cookie", cookie); r.StatusCode != 200 {
 		t.Errorf("in its last second: %d", r.StatusCode)
 	}
-	b.pass(time.Second)
+	b.advance(time.Second)
 	if r := b.ask("GET", "/", accessHeader, "", "Cookie", cookie); r.StatusCode != 401 {
 		t.Errorf("afterwards: %d", r.StatusCode)
 	}
 }
 
 func TestAddressesThatOpenThePagesEnd(t *testing.T) {
-	b := newBench(t)
-	late := b.opened()
-	b.pass(codeFor)
+	b := newTestServer(t)
+	late := b.openPath()
+	b.advance(codeTime)
 	if r := b.ask("GET", late, accessHeader, ""); r.StatusCode != 401 {
-		t.Errorf("after %v: %d", codeFor, r.StatusCode)
+		t.Errorf("after %v: %d", codeTime, r.StatusCode)
 	}
-	first := b.opened()
+	first := b.openPath()
 	for range maxCodes - 1 {
-		b.opened()
+		b.openPath()
 	}
 	if r := b.ask("GET", first, accessHeader, ""); r.StatusCode != 303 {
 		t.Errorf("the oldest of %d: %d", maxCodes, r.StatusCode)
 	}
-	first = b.opened()
+	first = b.openPath()
 	for range maxCodes {
-		b.opened()
+		b.openPath()
 	}
 	if r := b.ask("GET", first, accessHeader, ""); r.StatusCode != 401 {
 		t.Errorf("one more than %d: %d", maxCodes, r.StatusCode)
@@ -146,12 +146,12 @@ func TestAddressesThatOpenThePagesEnd(t *testing.T) {
 
 // FuzzCookie looks for a cookie that is good and was not made here.
 func FuzzCookie(f *testing.F) {
-	k := newKeeper(secret, time.Now)
+	k := newAuthenticator(secret, time.Now)
 	f.Add("1.2")
 	f.Add("99999999999." + k.sign("9999999999"))
 	f.Add(".")
 	f.Fuzz(func(t *testing.T, value string) {
-		if until, mac, _ := strings.Cut(value, "."); k.inSession(value) && mac != k.sign(until) {
+		if until, mac, _ := strings.Cut(value, "."); k.isValidSession(value) && mac != k.sign(until) {
 			t.Errorf("%q is good", value)
 		}
 	})

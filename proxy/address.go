@@ -55,17 +55,17 @@ func (s *Server) target(r *http.Request, path, query string) (t target, err erro
 			return t, refuse(http.StatusNotFound, "not found: the address lacks its token: tidings list -v shows the whole address")
 		}
 		token, rest, _ := strings.Cut(path[len(tokenPath):], "/")
-		if t.url, err = s.source(r, embedded(rest, query)); err != nil {
+		if t.url, err = s.canonicalSource(r, embedded(rest, query)); err != nil {
 			return t, err
 		}
-		if !s.minter.check(token, t.url) {
+		if !s.tokens.verify(token, t.url) {
 			// Not said: whether it is the token or the address that is wrong.
 			return t, refuse(http.StatusNotFound, "not found: the address is not one that this node gave to a reader")
 		}
 		t.token = true
 		t.self = s.ReadURL(s.base(r), t.url)
 	default:
-		if t.url, err = s.source(r, embedded(path[1:], query)); err != nil {
+		if t.url, err = s.canonicalSource(r, embedded(path[1:], query)); err != nil {
 			return t, err
 		}
 		t.self = s.base(r) + "/" + t.url
@@ -82,7 +82,7 @@ func (s *Server) queryTarget(r *http.Request, query string) (t target, err error
 	if !q.Has("url") {
 		return t, refuse(http.StatusBadRequest, "the address of the feed is missing: write /feed?url=…")
 	}
-	if t.url, err = s.source(r, q.Get("url")); err != nil {
+	if t.url, err = s.canonicalSource(r, q.Get("url")); err != nil {
 		return t, err
 	}
 	t.self = s.base(r) + queryPath + "?url=" + url.QueryEscape(t.url)
@@ -122,12 +122,12 @@ func embedded(rest, query string) string {
 }
 
 // maxWrapped is how many times an address of ours may be wrapped in another one.
-const maxWrapped = 4
+const maxWraps = 4
 
 // source is the canonical address of a feed, also if it was given as an address
 // of ours: a node that read itself would never end.
-func (s *Server) source(r *http.Request, raw string) (string, error) {
-	for range maxWrapped {
+func (s *Server) canonicalSource(r *http.Request, raw string) (string, error) {
+	for range maxWraps {
 		address, err := feed.Canonical(raw)
 		if err != nil {
 			return "", refuse(http.StatusBadRequest, "%v", err)
@@ -166,46 +166,46 @@ func (s *Server) cutOwn(r *http.Request, address string) (rest string, ok bool) 
 
 // typed is the address of a feed as a person types it, who may leave out https://. If the address was handed out by
 // another node, the result is the feed's own address, unless the node already subscribes to the address as it is.
-func (s *Server) typed(r *http.Request, raw string) (string, error) {
+func (s *Server) resolveAddress(r *http.Request, raw string) (string, error) {
 	raw = strings.TrimSpace(raw)
 	if raw == "" {
 		return "", refuse(http.StatusBadRequest, "no address given")
 	}
 	if !strings.Contains(raw, "://") && !isAddress(raw) && !hasScheme(raw) {
 		document, isPage := feed.AtOrigin(raw)
-		if document = "https://" + document; isOnThisMachine(document) {
+		if document = "https://" + document; isLocalAddress(document) {
 			document = "http" + strings.TrimPrefix(document, "https")
 		}
-		if address, err := feed.Canonical(document); strings.HasPrefix(raw, ".") || err == nil && !isOnTheWeb(address) {
-			return "", refuse(http.StatusBadRequest, "%s: not an address: begin it with https:// or http://", line(raw))
+		if address, err := feed.Canonical(document); strings.HasPrefix(raw, ".") || err == nil && !hasWebHost(address) {
+			return "", refuse(http.StatusBadRequest, "%s: not an address: begin it with https:// or http://", oneLine(raw))
 		}
 		if raw = document; isPage {
 			raw = feed.Page(document)
 		}
 	}
-	address, err := s.source(r, raw)
-	for range maxWrapped {
+	address, err := s.canonicalSource(r, raw)
+	for range maxWraps {
 		if err != nil {
 			return "", err
 		}
-		inner, ok := handedOut(address)
+		inner, ok := unwrapNodeAddress(address)
 		if _, known := s.subs.Version(address); known || !ok {
 			return address, nil
 		}
-		address, err = s.source(r, inner)
+		address, err = s.canonicalSource(r, inner)
 	}
 	return "", refuse(http.StatusBadRequest, "the address leads through too many nodes")
 }
 
 // isOnThisMachine reports whether an address leads to this machine, whose servers seldom speak HTTPS.
-func isOnThisMachine(address string) bool {
+func isLocalAddress(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && isLocal(strings.ToLower(u.Hostname()))
 }
 
 // isOnTheWeb reports whether the host of a canonical address can be one of the public Web, or is an IP address or this
 // machine. The name of a file has an ending that is no top-level domain, mostly.
-func isOnTheWeb(address string) bool {
+func hasWebHost(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {
 		return false
@@ -221,7 +221,7 @@ func isOnTheWeb(address string) bool {
 // handedOut returns the address of the feed within an address that another node gave to a reader. An address with a
 // token is recognised on any host. One like /feed?url=… is recognised on this machine only, because other
 // services of the Web have such addresses, too.
-func handedOut(address string) (inner string, ok bool) {
+func unwrapNodeAddress(address string) (inner string, ok bool) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return "", false
@@ -269,27 +269,27 @@ func (s *Server) base(r *http.Request) string {
 // ReadURL is the address at which a feed reader reads a feed and subscribes to it,
 // if the server is found at base, such as "http://127.0.0.1:8190".
 func (s *Server) ReadURL(base, address string) string {
-	return base + tokenPath + s.minter.token(address) + "/" + address
+	return base + tokenPath + s.tokens.token(address) + "/" + address
 }
 
 // A minter makes tokens, each good for one address, of a secret.
-type minter []byte
+type tokenMaker []byte
 
 const (
 	minSecret  = 16
 	tokenBytes = 16
 	// tokenFor separates tokens from whatever else a node's secret is for.
-	tokenFor = "tidings/read/1\x00"
+	tokenDomain = "tidings/read/1\x00"
 )
 
-func (m minter) token(address string) string {
+func (m tokenMaker) token(address string) string {
 	h := hmac.New(sha256.New, m)
-	h.Write([]byte(tokenFor + address))
+	h.Write([]byte(tokenDomain + address))
 	return hex.EncodeToString(h.Sum(nil)[:tokenBytes])
 }
 
 // check compares in constant time.
-func (m minter) check(token, address string) bool {
+func (m tokenMaker) verify(token, address string) bool {
 	return hmac.Equal([]byte(token), []byte(m.token(address)))
 }
 

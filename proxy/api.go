@@ -30,12 +30,12 @@ func (s *Server) api(w http.ResponseWriter, r *http.Request, path string) bool {
 		return false
 	}
 	if r.Header.Get(apiHeader) != "1" {
-		s.failJSON(w, refuse(http.StatusForbidden, "the header %s: 1 is missing: programs have to send it", apiHeader))
+		s.writeJSONError(w, refuse(http.StatusForbidden, "the header %s: 1 is missing: programs have to send it", apiHeader))
 		return true
 	}
 	// A program that publishes may show the publisher's token instead (apiPublish).
-	if name != "publish" && !s.keeper.admits(r) {
-		s.failJSON(w, stranger(r))
+	if name != "publish" && !s.auth.isAuthorized(r) {
+		s.writeJSONError(w, unauthorized(r))
 		return true
 	}
 	var answer any
@@ -68,11 +68,11 @@ func (s *Server) api(w http.ResponseWriter, r *http.Request, path string) bool {
 	case "watches":
 		answer, err = s.apiWatches(w, r)
 	default:
-		err = refuse(http.StatusNotFound, "not found: %s%s", apiPath, line(name))
+		err = refuse(http.StatusNotFound, "not found: %s%s", apiPath, oneLine(name))
 	}
 	switch {
 	case err != nil:
-		s.failJSON(w, err)
+		s.writeJSONError(w, err)
 	case answer != nil: // else it was given already
 		w.Header().Set("Cache-Control", "no-store")
 		writeJSON(w, http.StatusOK, answer)
@@ -81,17 +81,17 @@ func (s *Server) api(w http.ResponseWriter, r *http.Request, path string) bool {
 }
 
 // Listed is the answer of list.
-type Listed struct {
+type ListResponse struct {
 	Channels []Channel `json:"channels"`
 }
 
 // Diagnosis is the answer of doctor.
-type Diagnosis struct {
+type DoctorResponse struct {
 	Findings []Finding `json:"findings"`
 }
 
 // Subscribed is the answer of subscribe and of unsubscribe, and URL the question.
-type Subscribed struct {
+type SubscribeMessage struct {
 	URL     string `json:"url"`
 	ReadURL string `json:"read_url,omitempty"`
 	// Advertised says that URL is not what was asked for, which is a page, but its feed.
@@ -99,16 +99,16 @@ type Subscribed struct {
 	// Already says that URL was subscribed to before.
 	Already bool `json:"already,omitempty"`
 	// Doubt says why it could not be seen whether there is a feed, or the page.
-	Doubt string `json:"doubt,omitempty"`
+	Warning string `json:"doubt,omitempty"`
 	// Least, in the question of subscribe, is what has to vouch for items to be shown:
 	// "publisher", or "" for whatever it is.
-	Least string `json:"least,omitempty"`
+	MinProvenance string `json:"least,omitempty"`
 	// Tags, in the question of subscribe, take the place of the subscription's tags; nil leaves those.
 	Tags []string `json:"tags,omitzero"`
 }
 
 // Fault is the answer of any of them when it went wrong.
-type Fault struct {
+type ErrorResponse struct {
 	Error   string   `json:"error"`
 	Choices []Choice `json:"choices,omitempty"` // of subscribe: one of them may have been meant
 }
@@ -118,7 +118,7 @@ func (s *Server) apiList(w http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	channels, err := s.list(r)
-	return Listed{channels}, err
+	return ListResponse{channels}, err
 }
 
 // list is the node's list by title, with addresses to read at.
@@ -130,8 +130,8 @@ func (s *Server) list(r *http.Request) ([]Channel, error) {
 	out := make([]Channel, len(channels)) // the node's own is not written to
 	for i, c := range channels {
 		c.ReadURL = s.ReadURL(s.base(r), c.URL)
-		if c.Former == nil {
-			c.Former = []FormerKey{}
+		if c.FormerKeys == nil {
+			c.FormerKeys = []FormerKey{}
 		}
 		if c.Tags == nil {
 			c.Tags = []string{}
@@ -139,7 +139,7 @@ func (s *Server) list(r *http.Request) ([]Channel, error) {
 		out[i] = c
 	}
 	slices.SortStableFunc(out, func(a, b Channel) int {
-		return cmp.Or(cmp.Compare(strings.ToLower(orAddress(a.Title, a.URL)), strings.ToLower(orAddress(b.Title, b.URL))), cmp.Compare(a.URL, b.URL))
+		return cmp.Or(cmp.Compare(strings.ToLower(titleOrAddress(a.Title, a.URL)), strings.ToLower(titleOrAddress(b.Title, b.URL))), cmp.Compare(a.URL, b.URL))
 	})
 	return out, nil
 }
@@ -152,8 +152,8 @@ func (s *Server) apiStatus(w http.ResponseWriter, r *http.Request) (any, error) 
 	if status.Addresses == nil {
 		status.Addresses = []string{}
 	}
-	if status.Refused == nil {
-		status.Refused = []Refused{}
+	if status.RejectedItems == nil {
+		status.RejectedItems = []RejectedItem{}
 	}
 	if status.Warnings == nil {
 		status.Warnings = []string{}
@@ -169,22 +169,22 @@ func (s *Server) apiDoctor(w http.ResponseWriter, r *http.Request) (any, error) 
 	if findings == nil {
 		findings = []Finding{}
 	}
-	return Diagnosis{findings}, err
+	return DoctorResponse{findings}, err
 }
 
 func (s *Server) apiSubscribe(w http.ResponseWriter, r *http.Request) (any, error) {
-	q, err := asked[Subscribed](w, r)
+	q, err := decodeRequest[SubscribeMessage](w, r)
 	if err != nil {
 		return nil, err
 	}
-	address, err := s.typed(r, q.URL)
+	address, err := s.resolveAddress(r, q.URL)
 	if err != nil {
 		return nil, err
 	}
-	if q.Least != "" && q.Least != LeastPublisher && q.Least != LeastAny {
-		return nil, refuse(http.StatusBadRequest, "least must be %s or %s", LeastPublisher, LeastAny)
+	if q.MinProvenance != "" && q.MinProvenance != ProvenancePublisher && q.MinProvenance != ProvenanceAny {
+		return nil, refuse(http.StatusBadRequest, "least must be %s or %s", ProvenancePublisher, ProvenanceAny)
 	}
-	tags := tidyTags(q.Tags)
+	tags := normalizeTags(q.Tags)
 	if err := checkTags(q.Tags); err != nil {
 		return nil, err
 	}
@@ -197,12 +197,12 @@ func (s *Server) apiSubscribe(w http.ResponseWriter, r *http.Request) (any, erro
 			return nil, err
 		}
 	}
-	if q.Least != "" {
+	if q.MinProvenance != "" {
 		p, err := s.publishing()
 		if err != nil {
 			return nil, err
 		}
-		if err := p.Require(r.Context(), done.URL, q.Least); err != nil {
+		if err := p.Require(r.Context(), done.URL, q.MinProvenance); err != nil {
 			return nil, err
 		}
 	}
@@ -211,40 +211,40 @@ func (s *Server) apiSubscribe(w http.ResponseWriter, r *http.Request) (any, erro
 }
 
 func (s *Server) apiUnsubscribe(w http.ResponseWriter, r *http.Request) (any, error) {
-	address, err := s.question(w, r)
+	address, err := s.decodeAddress(w, r)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.subs.Unsubscribe(r.Context(), address); err != nil {
 		return nil, err
 	}
-	return Subscribed{URL: address}, nil
+	return SubscribeMessage{URL: address}, nil
 }
 
 // question reads the address that a program asks about.
-func (s *Server) question(w http.ResponseWriter, r *http.Request) (string, error) {
-	q, err := asked[Subscribed](w, r)
+func (s *Server) decodeAddress(w http.ResponseWriter, r *http.Request) (string, error) {
+	q, err := decodeRequest[SubscribeMessage](w, r)
 	if err != nil {
 		return "", err
 	}
-	return s.typed(r, q.URL)
+	return s.resolveAddress(r, q.URL)
 }
 
 // asked reads what a program asks.
-func asked[T any](w http.ResponseWriter, r *http.Request) (q T, err error) {
-	return askedUpTo[T](w, r, maxRequest)
+func decodeRequest[T any](w http.ResponseWriter, r *http.Request) (q T, err error) {
+	return decodeRequestUpTo[T](w, r, maxRequest)
 }
 
-func askedUpTo[T any](w http.ResponseWriter, r *http.Request, limit int64) (q T, err error) {
-	body, err := askedBody(w, r, limit)
+func decodeRequestUpTo[T any](w http.ResponseWriter, r *http.Request, limit int64) (q T, err error) {
+	body, err := readJSONBody(w, r, limit)
 	if err == nil {
-		err = jsonFault(json.Unmarshal(body, &q))
+		err = jsonError(json.Unmarshal(body, &q))
 	}
 	return q, err
 }
 
 // askedBody reads the JSON that a program sends.
-func askedBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+func readJSONBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if err := allow(w, r, http.MethodPost); err != nil {
 		return nil, err
 	}
@@ -259,7 +259,7 @@ func askedBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, err
 }
 
 // jsonFault says what is wrong with JSON, in words of who wrote it.
-func jsonFault(err error) error {
+func jsonError(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -280,11 +280,11 @@ func jsonFault(err error) error {
 // readBody reads a body that must not be larger than limit.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	return body, bodyFault(err)
+	return body, bodyError(err)
 }
 
 // bodyFault says what went wrong with a body.
-func bodyFault(err error) error {
+func bodyError(err error) error {
 	large, ok := errors.AsType[*http.MaxBytesError](err)
 	switch {
 	case err == nil:
@@ -295,10 +295,10 @@ func bodyFault(err error) error {
 	return refuse(http.StatusBadRequest, "the request is not valid: %v", err)
 }
 
-func (s *Server) failJSON(w http.ResponseWriter, err error) {
-	status, words := s.setFault(w, err)
-	fault := Fault{Error: words}
-	if p, ok := errors.AsType[*instead](err); ok {
+func (s *Server) writeJSONError(w http.ResponseWriter, err error) {
+	status, words := s.writeErrorHeaders(w, err)
+	fault := ErrorResponse{Error: words}
+	if p, ok := errors.AsType[*choiceError](err); ok {
 		fault.Choices = p.choices
 	}
 	writeJSON(w, status, fault)

@@ -16,7 +16,7 @@ import (
 )
 
 // call asks the interface for programs, and reads its answer into v.
-func (b *bench) call(method, name, text string, v any) int {
+func (b *testServer) call(method, name, text string, v any) int {
 	b.Helper()
 	r := b.send(request(method, apiPath+name, strings.NewReader(text), "Tidings", "1", "Content-Type", "application/json"))
 	out := body(b, r)
@@ -30,19 +30,19 @@ func (b *bench) call(method, name, text string, v any) int {
 }
 
 func TestProgramsSubscribeListAndUnsubscribe(t *testing.T) {
-	b := newBench(t)
-	var got Subscribed
+	b := newTestServer(t)
+	var got SubscribeMessage
 	if status := b.call("POST", "subscribe", `{"url":" feed:`+rssURL+` "}`, &got); status != 200 {
 		t.Fatal(status)
 	}
-	want := "http://" + host + "/f/" + b.server.minter.token(rssURL) + "/" + rssURL
+	want := "http://" + host + "/f/" + b.server.tokens.token(rssURL) + "/" + rssURL
 	if got.URL != rssURL || got.ReadURL != want {
 		t.Errorf("subscribed: %+v", got)
 	}
 	if auto, ok := b.node.subscriptions()[rssURL]; !ok || auto {
 		t.Error("the subscription was not made by asking")
 	}
-	var listed Listed
+	var listed ListResponse
 	if status := b.call("GET", "list", "", &listed); status != 200 || len(listed.Channels) != 1 || listed.Channels[0].ReadURL != want {
 		t.Errorf("%d %+v", status, listed)
 	}
@@ -50,15 +50,15 @@ func TestProgramsSubscribeListAndUnsubscribe(t *testing.T) {
 	if status := b.call("POST", "unsubscribe", `{"url":"`+want+`"}`, &got); status != 200 || got.URL != rssURL || len(b.node.subscriptions()) != 0 {
 		t.Errorf("%d %+v", status, got)
 	}
-	var fault Fault
+	var fault ErrorResponse
 	if status := b.call("POST", "unsubscribe", `{"url":"`+rssURL+`"}`, &fault); status != 404 || fault.Error == "" {
 		t.Errorf("%d %+v", status, fault)
 	}
 }
 
 func TestAddressesBeginAsConfigured(t *testing.T) {
-	b := newBench(t, func(c *Config) { c.BaseURL = "https://Feeds.example.org/" })
-	var got Subscribed
+	b := newTestServer(t, func(c *Config) { c.BaseURL = "https://Feeds.example.org/" })
+	var got SubscribeMessage
 	b.call("POST", "subscribe", `{"url":"https://h.example/feed.xml"}`, &got)
 	if want := b.server.ReadURL("https://feeds.example.org", rssURL); got.ReadURL != want {
 		t.Errorf("%s, want %s", got.ReadURL, want)
@@ -71,10 +71,10 @@ func TestAddressesBeginAsConfigured(t *testing.T) {
 }
 
 func TestListHasTheKeysThatScriptsRelyOn(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	at := time.Date(2026, 11, 20, 11, 59, 30, 123456789, time.FixedZone("", 3600))
 	b.node.subscribed[rssURL] = false
-	b.node.channels[rssURL] = Channel{LastPoll: At(at), NextPoll: At(time.Time{})}
+	b.node.channels[rssURL] = Channel{LastPoll: OptionalTime(at), NextPoll: OptionalTime(time.Time{})}
 	var listed struct {
 		Channels []map[string]any `json:"channels"`
 	}
@@ -99,7 +99,7 @@ func TestListHasTheKeysThatScriptsRelyOn(t *testing.T) {
 }
 
 func TestEmptyAnswersAreEmptyLists(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	for name, want := range map[string]string{
 		"list": `{"channels":[]}`, "doctor": `{"findings":[]}`, "status": `"addresses":[]`,
 	} {
@@ -111,16 +111,16 @@ func TestEmptyAnswersAreEmptyLists(t *testing.T) {
 }
 
 func TestTheDoctorIsHeard(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	b.node.findings = []Finding{{"problem", "the disk is full", "make room"}}
-	var d Diagnosis
+	var d DoctorResponse
 	if status := b.call("GET", "doctor", "", &d); status != 200 || !slices.Equal(d.Findings, b.node.findings) {
 		t.Errorf("%d %+v", status, d)
 	}
 }
 
 func TestRequestsOfProgramsAreChecked(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	b.node.room = 0
 	long := `{"url":"` + strings.Repeat("x", maxRequest) + `"}`
 	for _, c := range []struct {
@@ -148,7 +148,7 @@ func TestRequestsOfProgramsAreChecked(t *testing.T) {
 		{"GET", "", "", "", 404},
 	} {
 		r := b.send(request(c.method, apiPath+c.name, strings.NewReader(c.text), "Tidings", "1", "Content-Type", c.kind))
-		var fault Fault
+		var fault ErrorResponse
 		text := body(t, r)
 		if err := json.Unmarshal([]byte(text), &fault); err != nil || fault.Error == "" || r.StatusCode != c.status {
 			t.Errorf("%s %s %s %.60q: %d %s", c.method, c.name, c.kind, c.text, r.StatusCode, text)
@@ -157,7 +157,7 @@ func TestRequestsOfProgramsAreChecked(t *testing.T) {
 }
 
 func TestListsAreExportedAndImported(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	for _, url := range []string{rssURL, atomURL, jsonURL} {
 		b.node.Subscribe(t.Context(), url, false)
 	}
@@ -185,7 +185,7 @@ func TestListsAreExportedAndImported(t *testing.T) {
 	}
 	// What was handed out leads back to the same subscriptions.
 	clear(b.node.subscribed)
-	var result Imported
+	var result ImportResult
 	if status := b.call("POST", "opml", doc, &result); status != 200 || result.Subscribed != 3 || result.Already != 0 || len(result.Failed) != 0 || len(b.node.subscriptions()) != 3 {
 		t.Errorf("%d %+v: %v", status, result, b.node.subscriptions())
 	}
@@ -196,23 +196,23 @@ func TestListsAreExportedAndImported(t *testing.T) {
 	if status := b.call("POST", "opml", doc, &result); status != 200 || result.Subscribed != 3 || result.Already != 1 {
 		t.Errorf("%d %+v", status, result)
 	}
-	var fault Fault
+	var fault ErrorResponse
 	if status := b.call("POST", "opml", "<opml/>", &fault); status != 400 || fault.Error != "the list contains no feeds" {
 		t.Errorf("%d %+v", status, fault)
 	}
 }
 
 func TestFoldersOfListsAreTags(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	doc := `<opml version="2.0"><head/><body>` +
 		`<outline text="News"><outline text="Deep"><outline xmlUrl="` + atomURL + `"/></outline><outline xmlUrl="` + rssURL + `"/></outline>` +
 		`<outline text="Other"><outline xmlUrl="` + rssURL + `"/></outline><outline xmlUrl="` + jsonURL + `"/></body></opml>`
-	var result Imported
+	var result ImportResult
 	if status := b.call("POST", "opml", doc, &result); status != 200 || result.Subscribed != 3 || len(result.Failed) != 0 {
 		t.Fatalf("%d %+v", status, result)
 	}
 	tags := func() map[string]string {
-		var listed Listed
+		var listed ListResponse
 		b.call("GET", "list", "", &listed)
 		of := map[string]string{}
 		for _, c := range listed.Channels {
@@ -232,7 +232,7 @@ func TestFoldersOfListsAreTags(t *testing.T) {
 		t.Errorf("tags %v, want %v, by\n%s", tags(), want, exported)
 	}
 	// Tags that somebody gives take the place of those; without any, they stay.
-	var done Subscribed
+	var done SubscribeMessage
 	b.call("POST", "subscribe", `{"url":"`+atomURL+`","tags":["  two\n words ","","two words"]}`, &done)
 	b.call("POST", "subscribe", `{"url":"`+rssURL+`"}`, &done)
 	want = map[string]string{atomURL: "two words", rssURL: "News Other", jsonURL: ""}
@@ -244,7 +244,7 @@ func TestFoldersOfListsAreTags(t *testing.T) {
 		`"` + strings.Repeat("x", maxTag+1) + `"`: "a tag has at most 256 bytes",
 		`"t"` + strings.Repeat(`,"t"`, maxTags):   "at most 16 tags, and these are 17",
 	} {
-		var fault Fault
+		var fault ErrorResponse
 		if status := b.call("POST", "subscribe", `{"url":"`+atomURL+`","tags":[`+bad+`]}`, &fault); status != 400 || !strings.Contains(fault.Error, why) {
 			t.Errorf("%d %q, want %q", status, fault.Error, why)
 		}
@@ -269,8 +269,8 @@ func TestListsComeBackAsTheyWent(t *testing.T) {
         </outline>
       </outline>
     </outline>`
-	b := newBench(t)
-	var result Imported
+	b := newTestServer(t)
+	var result ImportResult
 	if status := b.call("POST", "opml", `<opml version="2.0"><body>`+list+`</body></opml>`, &result); status != 200 || result.Subscribed != 3 {
 		t.Fatalf("%d %+v", status, result)
 	}
@@ -296,7 +296,7 @@ func TestListsComeBackAsTheyWent(t *testing.T) {
 }
 
 func TestPagesAreExportedWithTheNodesAddresses(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	const page = "page+https://h.example/"
 	b.node.subscribed[page], b.node.subscribed[rssURL] = false, false
 	for rewrite, want := range map[string]bool{"0": false, "1": true} {
@@ -308,7 +308,7 @@ func TestPagesAreExportedWithTheNodesAddresses(t *testing.T) {
 }
 
 func TestStrangeTagsMakeFoldersThatCanBeRead(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	b.node.subscribed[rssURL] = false
 	b.node.channels[rssURL] = Channel{Tags: []string{"/", "//a// b /", strings.Repeat("x/", maxTag/2)}}
 	_, outlines, err := feed.ParseOPML([]byte(body(t, b.ask("GET", apiPath+"opml", "Tidings", "1"))))
@@ -338,8 +338,8 @@ func TestAddressesWithoutPasswords(t *testing.T) {
 }
 
 func TestPasswordsOfListsAreNotSaid(t *testing.T) {
-	b := newBench(t)
-	var result Imported
+	b := newTestServer(t)
+	var result ImportResult
 	b.call("POST", "opml", `<opml version="2.0"><body><outline xmlUrl="https://me:secret@h.example/feed"/></body></opml>`, &result)
 	if len(result.Failed) != 1 || result.Failed[0].URL != "https://…@h.example/feed" || strings.Contains(result.Failed[0].Error, "secret") {
 		t.Errorf("%+v", result)
@@ -347,11 +347,11 @@ func TestPasswordsOfListsAreNotSaid(t *testing.T) {
 }
 
 func TestAddressesOfOtherNodesAreUnwrapped(t *testing.T) {
-	b := newBench(t)
-	token := minter("another node's secret").token(atomURL)
+	b := newTestServer(t)
+	token := tokenMaker("another node's secret").token(atomURL)
 	const old = "https://nas.example/f/00112233445566778899aabbccddeeff/https://h.example/old"
 	b.node.Subscribe(t.Context(), old, false)
-	b.node.looks["page+https://h.example/"] = Look{Page: true}
+	b.node.inspections["page+https://h.example/"] = Inspection{Page: true}
 	for given, want := range map[string]string{
 		"http://127.0.0.1:8191/f/" + token + "/" + atomURL:                            atomURL,
 		"https://nas.example/f/" + token + "/" + atomURL:                              atomURL,
@@ -366,7 +366,7 @@ func TestAddressesOfOtherNodesAreUnwrapped(t *testing.T) {
 		"https://web.example/https://h.example/feed.xml": "https://web.example/https://h.example/feed.xml",
 		old: old,
 	} {
-		var done Subscribed
+		var done SubscribeMessage
 		if b.call("POST", "subscribe", `{"url":"`+given+`"}`, &done); done.URL != want {
 			t.Errorf("%s\nsubscribed to %s\nnot to        %s", given, done.URL, want)
 		}
@@ -374,7 +374,7 @@ func TestAddressesOfOtherNodesAreUnwrapped(t *testing.T) {
 }
 
 func TestAddressesOfOtherSchemesAreNamedAsSuch(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	for address, want := range map[string]string{
 		"javascript:alert(1)":     "the address does not begin with http:// or https://",
 		"data:text/html,<script>": "the address does not begin with http:// or https://",
@@ -384,7 +384,7 @@ func TestAddressesOfOtherSchemesAreNamedAsSuch(t *testing.T) {
 		"localhost:8080":          "",
 		"example.org/a:b":         "",
 	} {
-		var fault Fault
+		var fault ErrorResponse
 		if b.call("POST", "subscribe", `{"url":"`+address+`"}`, &fault); fault.Error != want {
 			t.Errorf("%s: %q, want %q", address, fault.Error, want)
 		}
@@ -415,9 +415,9 @@ func TestNamesThatAreNoHostsOfTheWebNeedAScheme(t *testing.T) {
 		"https://nas:8080/feed":    "",
 		"feed:https://hello/a.xml": "",
 	} {
-		b := newBench(t)
-		b.node.looks["page+https://example.org/a"] = Look{Page: true}
-		var fault Fault
+		b := newTestServer(t)
+		b.node.inspections["page+https://example.org/a"] = Inspection{Page: true}
+		var fault ErrorResponse
 		status := b.call("POST", "subscribe", `{"url":"`+address+`"}`, &fault)
 		if fault.Error != want || (want == "") != (status == 200) {
 			t.Errorf("%s: %d %q, want %q", address, status, fault.Error, want)
@@ -434,8 +434,8 @@ func TestAnAddressOfThisMachineWithoutASchemeIsHTTP(t *testing.T) {
 		"[::1]:8000/feed":            "http://[::1]:8000/feed",
 		"localhost.example.org/feed": "https://localhost.example.org/feed",
 	} {
-		b := newBench(t)
-		var done Subscribed
+		b := newTestServer(t)
+		var done SubscribeMessage
 		if status := b.call("POST", "subscribe", `{"url":"`+typed+`"}`, &done); status != 200 || done.URL != want {
 			t.Errorf("%s: %d %q, want %q", typed, status, done.URL, want)
 		}
@@ -443,15 +443,15 @@ func TestAnAddressOfThisMachineWithoutASchemeIsHTTP(t *testing.T) {
 }
 
 func TestAnImportSaysWhatFailed(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	b.node.room = 2
 	doc := `<opml version="2.0"><head/><body><outline text="folder"><outline xmlUrl="` + rssURL + `"/><outline xmlUrl="feed:` + rssURL + `"/></outline>` +
 		`<outline xmlUrl="ftp://h.example/"/><outline xmlUrl="` + jsonURL + `"/></body></opml>`
-	var result Imported
+	var result ImportResult
 	if status := b.call("POST", "opml", doc, &result); status != 200 || result.Subscribed != 2 || len(result.Failed) != 1 || result.Failed[0].URL != "ftp://h.example/" {
 		t.Errorf("%d %+v", status, result)
 	}
-	b = newBench(t)
+	b = newTestServer(t)
 	b.node.room = 7
 	doc = `<opml version="2.0"><head/><body>`
 	for i := range 100 {
@@ -465,9 +465,9 @@ func TestAnImportSaysWhatFailed(t *testing.T) {
 
 // A list is imported to its end, however long its answer has to wait.
 func TestALongImportIsAnswered(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	doc := `<opml version="2.0"><head/><body><outline xmlUrl="` + rssURL + `"/></body></opml>`
-	w := &deadlines{ResponseRecorder: httptest.NewRecorder(), node: b.node}
+	w := &deadlineRecorder{ResponseRecorder: httptest.NewRecorder(), node: b.node}
 	b.server.ServeHTTP(w, request("POST", apiPath+"opml", strings.NewReader(doc), "Tidings", "1", "Content-Type", "text/x-opml"))
 	if w.Code != 200 || len(w.set) != 2 || !w.set[0].IsZero() || !w.set[1].After(time.Now()) {
 		t.Errorf("%d, to be written until %v", w.Code, w.set)
@@ -479,14 +479,14 @@ func TestALongImportIsAnswered(t *testing.T) {
 
 // deadlines are what a connection was given to be written, and how many subscriptions there
 // were at the first of them.
-type deadlines struct {
+type deadlineRecorder struct {
 	*httptest.ResponseRecorder
-	node *memory
+	node *memoryNode
 	set  []time.Time
 	then int
 }
 
-func (d *deadlines) SetWriteDeadline(t time.Time) error {
+func (d *deadlineRecorder) SetWriteDeadline(t time.Time) error {
 	if len(d.set) == 0 {
 		d.then = len(d.node.subscriptions())
 	}

@@ -82,27 +82,27 @@ func browser(t *testing.T) context.Context {
 }
 
 // busy is a bench whose pages show all that they can show.
-func busy(t *testing.T) *bench {
-	b := newBench(t, func(c *Config) {
+func newFullServer(t *testing.T) *testServer {
+	b := newTestServer(t, func(c *Config) {
 		c.Notice = func() Notice {
-			return Notice{Title: "A demo", Words: "A network on this machine.", Head: []string{"", "alone", "together"}, Rows: [][]string{{"seen after", "10 s", "0.7 s"}}, Footer: []string{"And then?"}}
+			return Notice{Title: "A demo", Text: "A network on this machine.", Head: []string{"", "alone", "together"}, Rows: [][]string{{"seen after", "10 s", "0.7 s"}}, Footer: []string{"And then?"}}
 		}
 	})
 	gone := "https://h.example/gone?with=a&very=" + strings.Repeat("long", 20)
 	for _, address := range []string{rssURL, atomURL, jsonURL, gone} {
 		b.node.Subscribe(t.Context(), address, address == jsonURL)
 	}
-	b.node.looks[choiceURL] = Look{Page: true, Feeds: []Choice{
+	b.node.inspections[choiceURL] = Inspection{Page: true, Feeds: []Choice{
 		{URL: "https://page.example/posts.xml", Title: "Posts of the page", Kind: KindFeed},
 		{URL: "https://page.example/comments/" + strings.Repeat("long", 20), Kind: KindFeed},
 	}}
 	rtt, soon, rank := 12.4, 21.0, 1
-	b.node.channels[rssURL] = Channel{State: StateOK, Subscribers: 3, Pollers: 2, Key: place(26), DetectionExpectedS: &soon, NextPoll: At(b.clock.Add(time.Minute)), LastPoll: At(b.clock.Add(-time.Hour)), Rank: &rank, Why: "two members poll it in turns"}
-	b.node.channels[gone] = Channel{State: "gone", Error: "poll " + gone + ": 410 Gone", Since: At(b.clock.Add(-72 * time.Hour))}
+	b.node.channels[rssURL] = Channel{State: StateOK, Subscribers: 3, Pollers: 2, Key: idAt(26), DetectionExpectedS: &soon, NextPoll: OptionalTime(b.clock.Add(time.Minute)), LastPoll: OptionalTime(b.clock.Add(-time.Hour)), Rank: &rank, Why: "two members poll it in turns"}
+	b.node.channels[gone] = Channel{State: "gone", Error: "poll " + gone + ": 410 Gone", Since: OptionalTime(b.clock.Add(-72 * time.Hour))}
 	b.node.status.Warnings = []string{"The clock is 3 minutes behind."}
 	b.node.status.Addresses = []string{"/ip4/203.0.113.7/udp/4801/quic-v1/p2p/12D3KooW" + strings.Repeat("long", 10)}
 	b.node.network = Network{Name: "town", EstimateN: 8, Members: []Member{
-		{ID: place(0), PeerID: "12D3KooWme", Role: RoleSelf}, {ID: place(30), PeerID: "12D3KooWnear", Role: RoleLeaf, RTTMs: &rtt}, {ID: place(80), PeerID: "12D3KooWfar", Role: RoleContact},
+		{ID: idAt(0), PeerID: "12D3KooWme", Role: RoleSelf}, {ID: idAt(30), PeerID: "12D3KooWnear", Role: RoleLeaf, RTTMs: &rtt}, {ID: idAt(80), PeerID: "12D3KooWfar", Role: RoleContact},
 	}}
 	return b
 }
@@ -112,10 +112,10 @@ func busy(t *testing.T) *bench {
 // keyboard comes to all that can be done, and sees where they are.
 func TestPagesInABrowser(t *testing.T) {
 	ctx := browser(t)
-	b := busy(t)
-	served := httptest.NewServer(pressed(b.server))
+	b := newFullServer(t)
+	served := httptest.NewServer(submitForm(b.server))
 	defer served.Close()
-	if err := chromedp.Do(ctx, chromedp.Navigate(b.server.Entrance(served.URL))); err != nil {
+	if err := chromedp.Do(ctx, chromedp.Navigate(b.server.OpenURL(served.URL))); err != nil {
 		t.Fatal(err)
 	}
 	axe := axeCore(t)
@@ -128,7 +128,7 @@ func TestPagesInABrowser(t *testing.T) {
 	} {
 		for _, scheme := range []string{"light", "dark"} {
 			name := p.name + "-" + scheme
-			wide, picture := look(ctx, t, served.URL+p.path, scheme, 1000)
+			wide, picture := openPage(ctx, t, served.URL+p.path, scheme, 1000)
 			faults, err := chromedp.Run(wide, chromedp.Evaluate[string](axe+";"+judged, chromedp.EvalAwaitPromise))
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
@@ -140,14 +140,14 @@ func TestPagesInABrowser(t *testing.T) {
 			if len(found) > 0 {
 				t.Errorf("%s:\n%s", name, strings.Join(found, "\n"))
 			}
-			keep(t, name, picture)
+			savePicture(t, name, picture)
 		}
-		narrow, picture := look(ctx, t, served.URL+p.path, "light", 320)
-		keep(t, p.name+"-narrow", picture)
+		narrow, picture := openPage(ctx, t, served.URL+p.path, "light", 320)
+		savePicture(t, p.name+"-narrow", picture)
 		if width, err := chromedp.Run(narrow, chromedp.Evaluate[int]("document.documentElement.scrollWidth")); err != nil || width > 320 {
 			t.Errorf("%s: %d wide on a screen of 320, %v", p.name, width, err)
 		}
-		for _, unseen := range tabs(ctx, t) {
+		for _, unseen := range tabThrough(ctx, t) {
 			t.Errorf("%s: by keyboard: %s", p.name, unseen)
 		}
 	}
@@ -157,7 +157,7 @@ func TestPagesInABrowser(t *testing.T) {
 const choiceURL = "https://page.example/"
 
 // pressed answers who opens the address of a form as if its button had been pressed.
-func pressed(next http.Handler) http.Handler {
+func submitForm(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/subscribe" {
 			form := r.URL.RawQuery
@@ -170,7 +170,7 @@ func pressed(next http.Handler) http.Handler {
 }
 
 // look opens a page, in a scheme of colours and on a screen of a width.
-func look(ctx context.Context, t *testing.T, address, scheme string, width int64) (context.Context, []byte) {
+func openPage(ctx context.Context, t *testing.T, address, scheme string, width int64) (context.Context, []byte) {
 	t.Helper()
 	_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}) //nolint:misspell // as CSS spells it
 	if err == nil {
@@ -187,7 +187,7 @@ func look(ctx context.Context, t *testing.T, address, scheme string, width int64
 }
 
 // keep leaves a picture where it can be looked at.
-func keep(t *testing.T, name string, picture []byte) {
+func savePicture(t *testing.T, name string, picture []byte) {
 	t.Helper()
 	if *shots == "" {
 		return
@@ -199,7 +199,7 @@ func keep(t *testing.T, name string, picture []byte) {
 
 // tabs goes through the page by the tabulator, and tells what it does not come to, and what
 // does not show that it is there.
-func tabs(ctx context.Context, t *testing.T) (missed []string) {
+func tabThrough(ctx context.Context, t *testing.T) (missed []string) {
 	t.Helper()
 	const all = `[...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, summary, [tabindex='0']")]`
 	count, err := chromedp.Run(ctx, chromedp.Evaluate[int](all+".length"))
@@ -233,11 +233,11 @@ func tabs(ctx context.Context, t *testing.T) (missed []string) {
 // pages have none.
 func TestChannelsByKeyboardInABrowser(t *testing.T) {
 	ctx := browser(t)
-	b := busy(t)
+	b := newFullServer(t)
 	served := httptest.NewServer(b.server)
 	defer served.Close()
 	steps := []chromedp.Action[chromedp.Void]{
-		chromedp.Navigate(b.server.Entrance(served.URL)),
+		chromedp.Navigate(b.server.OpenURL(served.URL)),
 		chromedp.Navigate(served.URL + "/channels"),
 		chromedp.Focus(`th a[href*="sort=readers"]`), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(`th[aria-sort="ascending"] a[href*="sort=-readers"]`),
 		chromedp.Focus(`input[name="filter"]`), chromedp.KeyEvent("json" + kb.Enter), chromedp.WaitNotPresent(`a[href*="gone"]`),

@@ -12,13 +12,13 @@ import (
 
 // A gate decides who may ask at all.
 type gate struct {
-	name     string         // by which others call the node, in lower case, without a port; "" if they do not
-	proxies  []netip.Prefix // of the proxies that may pass requests on
-	crossing *http.CrossOriginProtection
+	name        string         // by which others call the node, in lower case, without a port; "" if they do not
+	proxies     []netip.Prefix // of the proxies that may pass requests on
+	crossOrigin *http.CrossOriginProtection
 }
 
 func newGate(baseURL string, proxies []netip.Prefix) gate {
-	g := gate{proxies: proxies, crossing: http.NewCrossOriginProtection()}
+	g := gate{proxies: proxies, crossOrigin: http.NewCrossOriginProtection()}
 	if u, err := url.Parse(baseURL); err == nil {
 		g.name, _ = withoutPort(strings.ToLower(u.Host))
 	}
@@ -33,12 +33,12 @@ func CheckBaseURL(s string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("base URL %q: give http or https, a host and, if needed, a port, such as http://nas.example:8190", line(s))
+	return fmt.Errorf("base URL %q: give http or https, a host and, if needed, a port, such as http://nas.example:8190", oneLine(s))
 }
 
 // admit checks what every request has to satisfy, and returns the target as it was
 // sent. knows reports whether a request is one of the node's own user ([keeper.admits]).
-func (g gate) admit(r *http.Request, knows func(*http.Request) bool) (path, query string, err error) {
+func (g gate) check(r *http.Request, knows func(*http.Request) bool) (path, query string, err error) {
 	if r.Method == http.MethodConnect {
 		return "", "", refuse(http.StatusMethodNotAllowed,
 			"a node is not a forward proxy: ask for /https://host/feed.xml, or for the address that \"tidings subscribe\" prints")
@@ -46,7 +46,7 @@ func (g gate) admit(r *http.Request, knows func(*http.Request) bool) (path, quer
 	host, ok := withoutPort(strings.ToLower(r.Host))
 	local := ok && isLocal(host)
 	if !local && (!ok || host != g.name) {
-		return "", "", refuse(http.StatusMisdirectedRequest, "the node does not know the name %q as its own: use localhost, or run it with --base-url", line(r.Host))
+		return "", "", refuse(http.StatusMisdirectedRequest, "the node does not know the name %q as its own: use localhost, or run it with --base-url", oneLine(r.Host))
 	}
 	target := r.RequestURI
 	if target == "" { // made by a program, not read from a connection
@@ -63,23 +63,23 @@ func (g gate) admit(r *http.Request, knows func(*http.Request) bool) (path, quer
 		return "", "", refuse(http.StatusBadRequest, "the request has no path")
 	}
 	path, query, _ = strings.Cut(target, "?")
-	by := forwarded(r.Header)
+	by := forwardingHeader(r.Header)
 	if by != "" && !g.isProxy(r.RemoteAddr) {
-		return "", "", refuse(http.StatusForbidden, "the header %s shows that a proxy passed this request on, and the node does not trust the proxy: connect to the node directly, or run it with --trusted-proxy", line(by))
+		return "", "", refuse(http.StatusForbidden, "the header %s shows that a proxy passed this request on, and the node does not trust the proxy: connect to the node directly, or run it with --trusted-proxy", oneLine(by))
 	}
 	if strings.HasPrefix(path, tokenPath) || strings.HasPrefix(path, keywordsPath) {
 		return path, query, nil
 	}
 	// A web server on this machine that passes requests on seems to be from here,
 	// but gives itself away by its headers, or by the name that was asked for.
-	if !local || by != "" || !isFromHere(r.RemoteAddr) {
+	if !local || by != "" || !isLoopback(r.RemoteAddr) {
 		return "", "", refuse(http.StatusForbidden, "requests from other machines are answered only for addresses that begin with %s or %s", tokenPath, keywordsPath)
 	}
 	// Some web servers do neither, as nginx with proxy_pass alone. If a trusted proxy connects from
 	// this address, the request may be anybody's, unless it shows that it is the own user's. Two paths
 	// check that themselves: browsers show a code at enterPath before they have a cookie, and commands
 	// that show a wrong token below apiPath learn it from the status 401.
-	if g.isProxy(r.RemoteAddr) && path != enterPath && !strings.HasPrefix(path, apiPath) && !knows(r) {
+	if g.isProxy(r.RemoteAddr) && path != loginPath && !strings.HasPrefix(path, apiPath) && !knows(r) {
 		return "", "", refuse(http.StatusForbidden, "this request comes from the address of a --trusted-proxy and counts as one of another machine, which is answered only for addresses that begin with %s or %s: for other pages, send the token in the header %s, or open the address that \"tidings open\" prints", tokenPath, keywordsPath, accessHeader)
 	}
 	return path, query, nil
@@ -113,7 +113,7 @@ func withoutPort(hostport string) (host string, ok bool) {
 }
 
 // isFromHere reports whether an address of a connection is on this machine.
-func isFromHere(remote string) bool {
+func isLoopback(remote string) bool {
 	at, err := netip.ParseAddrPort(remote)
 	return err == nil && at.Addr().Unmap().IsLoopback()
 }
@@ -128,7 +128,7 @@ var forwardingHeaders = []string{
 
 // forwarded returns a header by which a request says that a proxy has passed it on; "" if there is
 // none. Such a request may be anybody's, though its connection begins on this machine.
-func forwarded(h http.Header) (by string) {
+func forwardingHeader(h http.Header) (by string) {
 	for name := range h {
 		if slices.Contains(forwardingHeaders, name) || strings.HasPrefix(name, "X-Forwarded") {
 			by = max(by, name) // the same one each time
@@ -153,18 +153,18 @@ func ParseProxy(s string) (netip.Prefix, error) {
 	}
 	p, err := netip.ParsePrefix(s)
 	if err != nil || p.Addr().Is4In6() {
-		return netip.Prefix{}, fmt.Errorf("trusted proxy %q: give the IP address from which it connects, such as 127.0.0.1, or a network, such as 172.17.0.0/16", line(s))
+		return netip.Prefix{}, fmt.Errorf("trusted proxy %q: give the IP address from which it connects, such as 127.0.0.1, or a network, such as 172.17.0.0/16", oneLine(s))
 	}
 	return p, nil
 }
 
 // ownSite refuses what other sites' pages send. Only a person who follows
 // a bookmarklet is shown the page it leads to, which does nothing by itself.
-func (g gate) ownSite(r *http.Request, path string) error {
-	if g.crossing.Check(r) != nil {
+func (g gate) checkOrigin(r *http.Request, path string) error {
+	if g.crossOrigin.Check(r) != nil {
 		return refuse(http.StatusForbidden, "refused, because a page of another site sent this request")
 	}
-	if isForeign(r) && (path != "/add" || !isFollowed(r)) {
+	if isCrossSite(r) && (path != "/add" || !isNavigation(r)) {
 		return refuse(http.StatusForbidden, "refused, because a page of another site sent this request")
 	}
 	return nil
@@ -191,7 +191,7 @@ func scheme(r *http.Request) string {
 
 // setGuards writes what every answer tells browsers: run nothing, embed this
 // nowhere, tell nobody. Pages allow themselves a little more.
-func setGuards(h http.Header) {
+func setSecurityHeaders(h http.Header) {
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; sandbox")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Referrer-Policy", "no-referrer")
@@ -200,4 +200,4 @@ func setGuards(h http.Header) {
 }
 
 // pageSecurity is the Content-Security-Policy of pages.
-const pageSecurity = "default-src 'none'; img-src https:; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+const pagePolicy = "default-src 'none'; img-src https:; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"

@@ -12,7 +12,7 @@ import (
 )
 
 func TestOnlyOurNamesAreAnswered(t *testing.T) {
-	b := newBench(t, func(c *Config) { c.BaseURL = "https://Feeds.example.org:8443" })
+	b := newTestServer(t, func(c *Config) { c.BaseURL = "https://Feeds.example.org:8443" })
 	token := b.tokenTarget(rssURL)
 	for host, want := range map[string]int{
 		"localhost": 200, "localhost:8190": 200, "LOCALHOST:1": 200, "127.0.0.1": 200, "127.0.0.1:8190": 200, "127.9.9.9:8190": 200,
@@ -51,8 +51,8 @@ func TestBaseURLs(t *testing.T) {
 // name localhost.
 func TestProxiesAreNamed(t *testing.T) {
 	for _, header := range []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "x-real-ip", "CF-Connecting-IP", "X-Original-URL"} {
-		stranger := newBench(t)
-		trusting := newBench(t, func(c *Config) {
+		stranger := newTestServer(t)
+		trusting := newTestServer(t, func(c *Config) {
 			for _, s := range []string{"127.0.0.1", "172.17.0.0/16"} {
 				p, err := ParseProxy(s)
 				if err != nil {
@@ -81,11 +81,11 @@ func TestProxiesAreNamed(t *testing.T) {
 
 // TestATrustedProxyThatAddsNoHeader passes requests on as nginx does with proxy_pass alone.
 func TestATrustedProxyThatAddsNoHeader(t *testing.T) {
-	b := newBench(t, func(c *Config) {
+	b := newTestServer(t, func(c *Config) {
 		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
 		c.Metrics = http.NotFoundHandler()
 	})
-	entrance := b.opened()
+	entrance := b.openPath()
 	for _, target := range []string{"/", "/" + rssURL, "/feed?url=" + rssURL, "/metrics", "/healthz", "/readyz", "/style.css"} {
 		r := b.ask("GET", target, accessHeader, "")
 		if said := body(t, r); r.StatusCode != 403 || !strings.Contains(said, "--trusted-proxy") {
@@ -95,7 +95,7 @@ func TestATrustedProxyThatAddsNoHeader(t *testing.T) {
 			t.Errorf("with the token: GET %s: %d", target, r.StatusCode)
 		}
 		r2 := request("GET", target, nil, accessHeader, "")
-		if r := b.send(r2.WithContext(context.WithValue(t.Context(), callerKey{}, caller{func() bool { return true }}))); r.StatusCode == 403 {
+		if r := b.send(r2.WithContext(context.WithValue(t.Context(), connOwnerKey{}, connOwner{func() bool { return true }}))); r.StatusCode == 403 {
 			t.Errorf("of the own user: GET %s: %d", target, r.StatusCode)
 		}
 		r2 = request("GET", target, nil, accessHeader, "")
@@ -113,7 +113,7 @@ func TestATrustedProxyThatAddsNoHeader(t *testing.T) {
 		t.Errorf("with a token in the path: %d", r.StatusCode)
 	}
 	// A browser gets its cookie all the same, and is known by it.
-	if r := b.ask("GET", enterPath+"?code=x", accessHeader, ""); r.StatusCode != 401 {
+	if r := b.ask("GET", loginPath+"?code=x", accessHeader, ""); r.StatusCode != 401 {
 		t.Errorf("with a wrong code: %d", r.StatusCode)
 	}
 	r := b.ask("GET", entrance, accessHeader, "")
@@ -138,7 +138,7 @@ func FuzzProxy(f *testing.F) {
 }
 
 func TestARequestForAnotherHostIsRefused(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	// net/http takes the host of the target for Host.
 	r := b.ask("GET", "http://h.example/feed.xml", "Host", "h.example")
 	if r.StatusCode != 421 {
@@ -147,7 +147,7 @@ func TestARequestForAnotherHostIsRefused(t *testing.T) {
 }
 
 func TestFromOtherMachinesATokenIsNeeded(t *testing.T) {
-	b := newBench(t, func(c *Config) { c.BaseURL = "http://nas.example:8190" })
+	b := newTestServer(t, func(c *Config) { c.BaseURL = "http://nas.example:8190" })
 	for target, want := range map[string]int{
 		b.tokenTarget(rssURL): 200, "/": 403, "/" + rssURL: 403, "/feed?url=" + rssURL: 403, "/api/v1/list": 403, "/opml": 403,
 		"/f/00000000000000000000000000000000/" + rssURL: 404,
@@ -185,7 +185,7 @@ var own = map[string][]string{
 
 func TestOtherSitesCauseNothing(t *testing.T) {
 	for name, headers := range foreign {
-		b := newBench(t, func(c *Config) { c.SubscribeOnRead = "first" })
+		b := newTestServer(t, func(c *Config) { c.SubscribeOnRead = "first" })
 		b.node.Subscribe(t.Context(), atomURL, false)
 		before := b.node.subscriptions()
 		for _, path := range []string{"/", "/show?url=" + url.QueryEscape(atomURL), "/opml", "/style.css"} {
@@ -237,7 +237,7 @@ func TestOtherSitesCauseNothing(t *testing.T) {
 					t.Errorf("%s: GET %s: %d %v", name, target, r.StatusCode, r.Header)
 				}
 			}
-			b.pass(2 * time.Minute)
+			b.advance(2 * time.Minute)
 		}
 		if n := b.node.reads - reads; n > 0 && name != "link of another site" {
 			t.Errorf("%s: the node was asked for feeds %d times", name, n)
@@ -250,7 +250,7 @@ func TestOtherSitesCauseNothing(t *testing.T) {
 
 func TestOurOwnPagesWork(t *testing.T) {
 	for name, headers := range own {
-		b := newBench(t)
+		b := newTestServer(t)
 		for _, path := range []string{"/", "/opml", "/opml?rewrite=0", "/style.css", "/add?url=" + url.QueryEscape(rssURL), "/" + rssURL} {
 			if r := b.ask("GET", path, headers...); r.StatusCode != 200 {
 				t.Errorf("%s: GET %s: %d", name, path, r.StatusCode)
@@ -265,7 +265,7 @@ func TestOurOwnPagesWork(t *testing.T) {
 }
 
 func TestAGetChangesNothingWithoutAToken(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	for _, path := range []string{
 		"/subscribe?url=" + rssURL, "/unsubscribe?url=" + rssURL, "/add?url=" + rssURL, "/show?url=" + rssURL + "&new=1",
 		"/api/v1/subscribe?url=" + rssURL, "/api/v1/unsubscribe?url=" + rssURL, "/opml?url=" + rssURL, "/f//" + rssURL,
@@ -311,9 +311,9 @@ func TestWhoComesBackIsSubscribed(t *testing.T) {
 		{"by a browser, then a reader", "", []reading{{headers: own["typed"]}, again}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := newBench(t, func(k *Config) { k.SubscribeOnRead = c.mode })
+			b := newTestServer(t, func(k *Config) { k.SubscribeOnRead = c.mode })
 			for i, r := range c.readings {
-				b.pass(r.after)
+				b.advance(r.after)
 				form := r.form
 				if form == "" {
 					form = "/"
@@ -336,7 +336,7 @@ func TestWhoComesBackIsSubscribed(t *testing.T) {
 }
 
 func TestAReaderGetsItsFeedThoughThereIsNoRoom(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	b.node.room = 0
 	r := b.ask("GET", b.tokenTarget(rssURL))
 	if r.StatusCode != 200 || r.Header.Get("X-Tidings-Source") != "cache" {
@@ -345,17 +345,17 @@ func TestAReaderGetsItsFeedThoughThereIsNoRoom(t *testing.T) {
 }
 
 func TestTokensAreOfTheNodeAndTheAddress(t *testing.T) {
-	a, b := minter("0123456789abcdef"), minter("fedcba9876543210")
+	a, b := tokenMaker("0123456789abcdef"), tokenMaker("fedcba9876543210")
 	if a.token(rssURL) == b.token(rssURL) || a.token(rssURL) == a.token(atomURL) || len(a.token(rssURL)) != 32 {
 		t.Error("tokens repeat")
 	}
-	if !a.check(a.token(rssURL), rssURL) || a.check(a.token(rssURL)[:31], rssURL) || a.check("", rssURL) || a.check(b.token(rssURL), rssURL) {
+	if !a.verify(a.token(rssURL), rssURL) || a.verify(a.token(rssURL)[:31], rssURL) || a.verify("", rssURL) || a.verify(b.token(rssURL), rssURL) {
 		t.Error("tokens are not checked")
 	}
 }
 
 func TestEveryAnswerIsGuarded(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	for _, target := range []string{"/", "/" + rssURL, "/nothing", "/add?url=" + rssURL, "/style.css", "/opml", "/f/x/" + rssURL, "/show?url=x"} {
 		h := b.ask("GET", target).Header
 		csp := h.Get("Content-Security-Policy")

@@ -9,45 +9,45 @@ import (
 )
 
 // healthWithin is how long a node may take to say how it is, and count as alive.
-const healthWithin = 5 * time.Second
+const healthTime = 5 * time.Second
 
 // healthy answers whoever would start a node again that hangs (/healthz): 200 as long as it
 // answers at all. What is wrong around it, with its disk or its network, a new start does
 // not mend.
-func (s *Server) healthy(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) healthz(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.statusWithin(r.Context()); err != nil {
-		return sayHealth(w, err.Error())
+		return writeUnhealthy(w, err.Error())
 	}
-	return sayHealth(w)
+	return writeUnhealthy(w)
 }
 
 // ready answers whoever would send readers to a node (/readyz): 200 if it is in its network
 // and can keep what it is told, else 503 and what is wrong. A node that is cut off from its network serves
 // what it has and what it finds itself, so it is ready, and so is one that its network has refused; the lines after the first
 // say so.
-func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 	status, err := s.statusWithin(r.Context())
 	switch {
 	case err != nil:
-		return sayHealth(w, err.Error())
+		return writeUnhealthy(w, err.Error())
 	case status.State == StateCutOff, status.State == StateRefused:
-		return sayWell(w, append([]string{status.State}, status.Warnings...)...)
+		return writeHealthy(w, append([]string{status.State}, status.Warnings...)...)
 	case status.State != StateOK:
-		return sayHealth(w, append([]string{status.State}, status.Warnings...)...)
+		return writeUnhealthy(w, append([]string{status.State}, status.Warnings...)...)
 	}
-	return sayHealth(w)
+	return writeUnhealthy(w)
 }
 
 func (s *Server) statusWithin(ctx context.Context) (Status, error) {
-	ctx, cancel := context.WithTimeout(ctx, healthWithin)
+	ctx, cancel := context.WithTimeout(ctx, healthTime)
 	defer cancel()
 	return s.subs.Status(ctx)
 }
 
 // sayHealth says what is wrong, or that nothing is.
-func sayHealth(w http.ResponseWriter, wrong ...string) error {
+func writeUnhealthy(w http.ResponseWriter, wrong ...string) error {
 	if wrong == nil {
-		return sayWell(w)
+		return writeHealthy(w)
 	}
 	plainText(w)
 	w.WriteHeader(http.StatusServiceUnavailable)
@@ -56,7 +56,7 @@ func sayHealth(w http.ResponseWriter, wrong ...string) error {
 }
 
 // sayWell says that all is well, and in further lines what a person should know all the same.
-func sayWell(w http.ResponseWriter, notes ...string) error {
+func writeHealthy(w http.ResponseWriter, notes ...string) error {
 	plainText(w)
 	_, _ = fmt.Fprintln(w, strings.Join(append([]string{"ok"}, notes...), "\n"))
 	return nil

@@ -32,9 +32,9 @@ type Keywords interface {
 	// Watches returns them all, or as many as can be looked at.
 	Watches(ctx context.Context) ([]Watch, error)
 	// Watched returns the feed of a subscription as it is now, ErrUnknown if there is none.
-	Watched(ctx context.Context, number uint32) (Matched, error)
+	Watched(ctx context.Context, number uint32) (MatchedFeed, error)
 	// Short says what of new articles is not kept for now, and why; "" if all is.
-	Short() string
+	Shortage() string
 }
 
 // A Watch is a keyword subscription.
@@ -47,7 +47,7 @@ type Watch struct {
 }
 
 // Matched is the feed of a keyword subscription.
-type Matched struct {
+type MatchedFeed struct {
 	Articles []uint32 // their numbers, the newest first; feeds with equal ones are equal
 	// Read returns the articles, each of which says what it says, and from where. It may be called
 	// once.
@@ -65,22 +65,22 @@ var formats = map[string]feed.Format{"atom": feed.Atom, "rss": feed.RSS, "json":
 // A sealer makes tokens of numbers, with a secret: whoever has a token can read, and whoever has
 // none cannot guess one. A token is one block of AES, so that nobody sees how many there are, and
 // nothing is kept for it.
-type sealer struct{ block cipher.Block }
+type numberTokens struct{ block cipher.Block }
 
 // sealFor separates these tokens from whatever else a node's secret is for.
-const sealFor = "tidings/keywords/1\x00"
+const keywordTokenDomain = "tidings/keywords/1\x00"
 
-func newSealer(secret []byte) sealer {
+func newNumberTokens(secret []byte) numberTokens {
 	h := hmac.New(sha256.New, secret)
-	h.Write([]byte(sealFor))
+	h.Write([]byte(keywordTokenDomain))
 	block, err := aes.NewCipher(h.Sum(nil)[:aes.BlockSize])
 	if err != nil {
 		panic("proxy: " + err.Error()) // the key has the right length
 	}
-	return sealer{block}
+	return numberTokens{block}
 }
 
-func (s sealer) token(number uint32) string {
+func (s numberTokens) token(number uint32) string {
 	var b [aes.BlockSize]byte
 	binary.BigEndian.PutUint32(b[:], number)
 	s.block.Encrypt(b[:], b[:])
@@ -88,7 +88,7 @@ func (s sealer) token(number uint32) string {
 }
 
 // open returns the number of a token; ok is false if it was not made here.
-func (s sealer) open(token string) (number uint32, ok bool) {
+func (s numberTokens) open(token string) (number uint32, ok bool) {
 	b, err := hex.DecodeString(token)
 	if err != nil || len(b) != aes.BlockSize {
 		return 0, false
@@ -107,21 +107,21 @@ func (s *Server) serveKeywords(w http.ResponseWriter, r *http.Request, path stri
 		err = s.keywordFeed(w, r, path)
 	}
 	if err != nil {
-		s.fail(w, err)
+		s.writeTextError(w, err)
 	}
 }
 
 func (s *Server) keywordFeed(w http.ResponseWriter, r *http.Request, path string) error {
 	token, ending, _ := strings.Cut(path[len(keywordsPath):], ".")
-	number, ok := s.sealer.open(token)
+	number, ok := s.keywordTokens.open(token)
 	t := target{token: true, format: formats[ending]}
 	if !ok || t.format == 0 {
 		return refuse(http.StatusNotFound, "there is no such address here")
 	}
-	within, cancel := context.WithTimeout(r.Context(), readWithin)
+	within, cancel := context.WithTimeout(r.Context(), readTime)
 	defer cancel()
 	m, err := s.config.Keywords.Watched(within, number)
-	if errors.Is(err, ErrUnknown) {
+	if errors.Is(err, ErrNoSubscription) {
 		return refuse(http.StatusGone, "this search has ended")
 	}
 	if err != nil {
@@ -129,7 +129,7 @@ func (s *Server) keywordFeed(w http.ResponseWriter, r *http.Request, path string
 	}
 	t.self = s.base(r) + keywordsPath + token + "." + ending
 	tag := tagOf(t.self, m.Articles)
-	last, _ := s.copies.get(t.self)
+	last, _ := s.rendered.get(t.self)
 	if last == nil || last.tag != tag {
 		if matches(strings.Join(r.Header.Values("If-None-Match"), ","), tag) { // nothing need be read
 			h := w.Header()
@@ -158,10 +158,10 @@ func tagOf(self string, articles []uint32) string {
 }
 
 // renderKeywords writes a keyword feed.
-func (s *Server) renderKeywords(ctx context.Context, t target, token, tag string, m Matched) (*rendition, error) {
+func (s *Server) renderKeywords(ctx context.Context, t target, token, tag string, m MatchedFeed) (*rendered, error) {
 	select {
-	case s.rendering <- struct{}{}:
-		defer func() { <-s.rendering }()
+	case s.renderSlots <- struct{}{}:
+		defer func() { <-s.renderSlots }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -182,14 +182,14 @@ func (s *Server) renderKeywords(ctx context.Context, t target, token, tag string
 	if err != nil {
 		return nil, err
 	}
-	c, err := render(Window{Document: feed.Document{Head: head, Entries: entries, Since: watch.Since}, State: StateOK}, t, true, nil, s.pages.clean.meaning, s.config.Now())
+	c, err := render(Window{Document: feed.Document{Head: head, Entries: entries, Since: watch.Since}, State: StateOK}, t, true, nil, s.pages.sanitizer.cleanMeaning, s.config.Now())
 	if err != nil {
 		return nil, err
 	}
-	c.tag, c.zippedTag = tag, tag
+	c.tag, c.gzipTag = tag, tag
 	c.modified = modified.UTC().Truncate(time.Second).Add(time.Second) // as render's
 	c.modifiedText = c.modified.Format(http.TimeFormat)
-	s.copies.put(t.self, c, c.cost())
+	s.rendered.put(t.self, c, c.cost())
 	return c, nil
 }
 
@@ -207,38 +207,38 @@ func keywordID(token, guid string) string {
 
 // WatchURL is the address at which a feed reader reads a keyword subscription.
 func (s *Server) WatchURL(base string, number uint32) string {
-	return base + keywordsPath + s.sealer.token(number) + ".atom"
+	return base + keywordsPath + s.keywordTokens.token(number) + ".atom"
 }
 
 // Watching is the answer of watches, and of watch and unwatch with one.
-type Watching struct {
+type WatchResponse struct {
 	Watches []Watch `json:"watches"`
 	// On says what articles are matched.
-	On string `json:"on"`
+	Scope string `json:"on"`
 	// Nothing says that these are none.
-	Nothing bool `json:"nothing,omitempty"`
+	ScopeEmpty bool `json:"nothing,omitempty"`
 	// Kept is how many articles a feed has at most.
-	Kept int `json:"kept"`
+	MaxArticles int `json:"kept"`
 	// Short says what of new articles is not kept for now, and why.
-	Short string `json:"short,omitempty"`
+	Shortage string `json:"short,omitempty"`
 	// Trial, of what was just watched, is what it would have matched of late.
-	Trial *Trial `json:"trial,omitempty"`
+	Preview *PreviewResult `json:"trial,omitempty"`
 }
 
 // watching says what keyword subscriptions are matched with.
-func (s *Server) watching(ctx context.Context, of []Watch) (Watching, error) {
-	w := Watching{Watches: of, On: "all feeds and pages of the network", Kept: s.config.Kept, Short: s.config.Keywords.Short()}
+func (s *Server) watchScope(ctx context.Context, of []Watch) (WatchResponse, error) {
+	w := WatchResponse{Watches: of, Scope: "all feeds and pages of the network", MaxArticles: s.config.MaxArticles, Shortage: s.config.Keywords.Shortage()}
 	if s.config.Filter {
 		return w, nil
 	}
 	channels, err := s.subs.List(ctx)
 	switch n := len(channels); n {
 	case 0:
-		w.On, w.Nothing = "the feeds and pages that this node subscribes to (none yet)", true
+		w.Scope, w.ScopeEmpty = "the feeds and pages that this node subscribes to (none yet)", true
 	case 1:
-		w.On = "the feed or page that this node subscribes to"
+		w.Scope = "the feed or page that this node subscribes to"
 	default:
-		w.On = fmt.Sprintf("the %d feeds and pages that this node subscribes to", n)
+		w.Scope = fmt.Sprintf("the %d feeds and pages that this node subscribes to", n)
 	}
 	return w, err
 }
@@ -257,8 +257,8 @@ func (s *Server) apiWatch(w http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	watch.ReadURL = s.WatchURL(s.base(r), watch.Number)
-	answer, err := s.watching(r.Context(), []Watch{watch})
-	answer.Trial = p.trial(s.config.Kept)
+	answer, err := s.watchScope(r.Context(), []Watch{watch})
+	answer.Preview = p.result(s.config.MaxArticles)
 	return answer, err
 }
 
@@ -271,7 +271,7 @@ func (s *Server) apiUnwatch(w http.ResponseWriter, r *http.Request) (any, error)
 	if err != nil {
 		return nil, err
 	}
-	return s.watching(r.Context(), ended)
+	return s.watchScope(r.Context(), ended)
 }
 
 // unwatch ends the subscription with an address, or those that mean what a query does.
@@ -285,7 +285,7 @@ func (s *Server) unwatch(ctx context.Context, text string) (ended []Watch, err e
 	var address bool
 	if _, rest, ok := strings.Cut(text, keywordsPath); ok {
 		token, _, _ := strings.Cut(rest, ".")
-		number, address = s.sealer.open(token)
+		number, address = s.keywordTokens.open(token)
 	}
 	for _, w := range all {
 		of, err := query.Meaning(w.Query)
@@ -294,7 +294,7 @@ func (s *Server) unwatch(ctx context.Context, text string) (ended []Watch, err e
 			continue
 		}
 		err = s.config.Keywords.Unwatch(ctx, w.Number)
-		if errors.Is(err, ErrUnknown) {
+		if errors.Is(err, ErrNoSubscription) {
 			continue // somebody else has just ended it
 		}
 		if err != nil {
@@ -303,7 +303,7 @@ func (s *Server) unwatch(ctx context.Context, text string) (ended []Watch, err e
 		ended = append(ended, w)
 	}
 	if len(ended) == 0 {
-		return nil, refuse(http.StatusNotFound, "there is no search for %s: give the query as \"tidings watches\" shows it, or the address of its feed", line(text))
+		return nil, refuse(http.StatusNotFound, "there is no search for %s: give the query as \"tidings watches\" shows it, or the address of its feed", oneLine(text))
 	}
 	return ended, nil
 }
@@ -316,12 +316,12 @@ func (s *Server) apiWatches(w http.ResponseWriter, r *http.Request) (any, error)
 	if err != nil {
 		return nil, err
 	}
-	return s.watching(r.Context(), append([]Watch{}, all...))
+	return s.watchScope(r.Context(), append([]Watch{}, all...))
 }
 
 // readWatch reads what a program asks about a query.
 func readWatch(w http.ResponseWriter, r *http.Request) (Watch, error) {
-	q, err := asked[Watch](w, r)
+	q, err := decodeRequest[Watch](w, r)
 	if err == nil && strings.TrimSpace(q.Query) == "" {
 		err = refuse(http.StatusBadRequest, "the query is empty; write a word to search for, such as: solar")
 	}

@@ -14,15 +14,15 @@ import (
 )
 
 // shelf is keyword subscriptions in memory: each has the articles that it is given.
-type shelf struct {
-	mu      sync.Mutex
-	watches []Watch
-	of      map[uint32][]feed.Entry // the newest first
-	reads   int
-	short   string
+type memoryKeywords struct {
+	mu       sync.Mutex
+	watches  []Watch
+	articles map[uint32][]feed.Entry // the newest first
+	reads    int
+	short    string
 }
 
-func (s *shelf) Watch(_ context.Context, text string) (Watch, error) {
+func (s *memoryKeywords) Watch(_ context.Context, text string) (Watch, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if strings.Contains(text, "(") {
@@ -33,48 +33,48 @@ func (s *shelf) Watch(_ context.Context, text string) (Watch, error) {
 	return w, nil
 }
 
-func (s *shelf) Preview(_ context.Context, text string) (Preview, error) {
+func (s *memoryKeywords) Preview(_ context.Context, text string) (Preview, error) {
 	if strings.Contains(text, "(") {
 		return Preview{}, ErrQuery
 	}
 	return Preview{
-		Query: text, Time: 7 * 24 * time.Hour, Of: 1000, Matching: len(text), PerDay: float64(len(text)) / 7, // so that each letter makes it more
+		Query: text, Period: 7 * 24 * time.Hour, Articles: 1000, Matching: len(text), PerDay: float64(len(text)) / 7, // so that each letter makes it more
 		Entries: []feed.Entry{{At: time.Unix(1.7e9, 0), Said: &feed.Meaning{Title: "<i>It</i>", Link: "javascript:x()"}, Source: &feed.Source{Title: "X & Y"}}},
 	}, nil
 }
 
-func (s *shelf) Unwatch(_ context.Context, number uint32) error {
+func (s *memoryKeywords) Unwatch(_ context.Context, number uint32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := slices.IndexFunc(s.watches, func(w Watch) bool { return w.Number == number })
 	if i < 0 {
-		return ErrUnknown
+		return ErrNoSubscription
 	}
 	s.watches = slices.Delete(s.watches, i, i+1)
 	return nil
 }
 
-func (s *shelf) Short() string { return s.short }
+func (s *memoryKeywords) Shortage() string { return s.short }
 
-func (s *shelf) Watches(context.Context) ([]Watch, error) {
+func (s *memoryKeywords) Watches(context.Context) ([]Watch, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.watches), nil
 }
 
-func (s *shelf) Watched(_ context.Context, number uint32) (m Matched, err error) {
+func (s *memoryKeywords) Watched(_ context.Context, number uint32) (m MatchedFeed, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := slices.IndexFunc(s.watches, func(w Watch) bool { return w.Number == number })
 	if i < 0 {
-		return m, ErrUnknown
+		return m, ErrNoSubscription
 	}
-	for at := range s.of[number] {
-		m.Articles = append(m.Articles, uint32(len(s.of[number])-at))
+	for at := range s.articles[number] {
+		m.Articles = append(m.Articles, uint32(len(s.articles[number])-at))
 	}
 	m.Read = func() (Watch, []feed.Entry, error) {
 		s.reads++
-		return s.watches[i], s.of[number], nil
+		return s.watches[i], s.articles[number], nil
 	}
 	return m, nil
 }
@@ -82,20 +82,20 @@ func (s *shelf) Watched(_ context.Context, number uint32) (m Matched, err error)
 // Whoever has the address of a keyword feed reads it, in each format, from elsewhere, too; what has not
 // changed is not read for it.
 func TestAKeywordFeedIsReadByItsAddress(t *testing.T) {
-	k := &shelf{of: map[uint32][]feed.Entry{}}
-	b := newBench(t, func(c *Config) { c.Keywords, c.BaseURL = k, "http://nas.example" })
+	k := &memoryKeywords{articles: map[uint32][]feed.Entry{}}
+	b := newTestServer(t, func(c *Config) { c.Keywords, c.BaseURL = k, "http://nas.example" })
 	var answer struct {
-		Watching
-		Fault
+		WatchResponse
+		ErrorResponse
 	}
-	if status := b.call("POST", "watch", `{"query":"solar <b>"}`, &answer); status != 200 || len(answer.Watches) != 1 || answer.On == "" {
+	if status := b.call("POST", "watch", `{"query":"solar <b>"}`, &answer); status != 200 || len(answer.Watches) != 1 || answer.Scope == "" {
 		t.Fatalf("%d %+v", status, answer)
 	}
 	address, ok := strings.CutPrefix(answer.Watches[0].ReadURL, "http://nas.example/k/")
 	if token, ending, _ := strings.Cut(address, "."); !ok || len(token) != 32 || ending != "atom" {
 		t.Fatal(answer.Watches[0].ReadURL)
 	}
-	k.of[0] = []feed.Entry{{
+	k.articles[0] = []feed.Entry{{
 		At:     time.Unix(1.7e9, 0),
 		Said:   &feed.Meaning{GUID: "https://x.example/ 1", Title: "A battery", Content: `<p onclick="x()">It is solar.<script>x()</script></p>`},
 		Source: &feed.Source{URL: "https://x.example/feed", Title: "X"},
@@ -114,7 +114,7 @@ func TestAKeywordFeedIsReadByItsAddress(t *testing.T) {
 			t.Errorf("%s: %d with its tag", ending, again.StatusCode)
 		}
 	}
-	k.of[0] = append([]feed.Entry{{Said: &feed.Meaning{GUID: "https://x.example/ 2", Title: "More"}, At: time.Unix(1.7e9, 5e8), Source: &feed.Source{URL: "u"}}}, k.of[0]...)
+	k.articles[0] = append([]feed.Entry{{Said: &feed.Meaning{GUID: "https://x.example/ 2", Title: "More"}, At: time.Unix(1.7e9, 5e8), Source: &feed.Source{URL: "u"}}}, k.articles[0]...)
 	within := time.Unix(1.7e9, 0).UTC().Format(http.TimeFormat) // the second in which the first was found, and the other
 	if r := b.ask("GET", "/k/"+address, "If-Modified-Since", within); r.StatusCode != http.StatusOK {
 		t.Errorf("%d, where an article came in the same second", r.StatusCode)
@@ -148,8 +148,8 @@ func TestAKeywordFeedIsReadByItsAddress(t *testing.T) {
 
 // A search that has no articles yet was updated when it began, and not in 1970.
 func TestAnEmptyKeywordFeedWasUpdatedWhenItBegan(t *testing.T) {
-	b := newBench(t, func(c *Config) { c.Keywords = &shelf{} })
-	var answer Watching
+	b := newTestServer(t, func(c *Config) { c.Keywords = &memoryKeywords{} })
+	var answer WatchResponse
 	if status := b.call("POST", "watch", `{"query":"solar"}`, &answer); status != 200 {
 		t.Fatal(status)
 	}
@@ -165,32 +165,32 @@ func TestAnEmptyKeywordFeedWasUpdatedWhenItBegan(t *testing.T) {
 // Who watches is told what would have matched of late, what was perhaps not meant so, and that nothing can
 // match where nothing is subscribed to; what was watched several times ends as a whole.
 func TestWhoWatchesIsToldWhatToExpect(t *testing.T) {
-	k := &shelf{of: map[uint32][]feed.Entry{}}
-	b := newBench(t, func(c *Config) { c.Keywords, c.Kept = k, 25 })
+	k := &memoryKeywords{articles: map[uint32][]feed.Entry{}}
+	b := newTestServer(t, func(c *Config) { c.Keywords, c.MaxArticles = k, 25 })
 	var answer struct {
-		Watching
-		Fault
+		WatchResponse
+		ErrorResponse
 	}
-	watch := func(query string) *Trial {
+	watch := func(query string) *PreviewResult {
 		t.Helper()
-		if status := b.call("POST", "watch", `{"query":"`+query+`"}`, &answer); status != 200 || answer.Trial == nil || answer.Kept != 25 {
+		if status := b.call("POST", "watch", `{"query":"`+query+`"}`, &answer); status != 200 || answer.Preview == nil || answer.MaxArticles != 25 {
 			t.Fatalf("%d %+v", status, answer)
 		}
-		return answer.Trial
+		return answer.Preview
 	}
-	if got := watch("solar"); got.General || got.Warning != "" || got.PerDay == nil || got.Says != "5 of 1000 articles of the last 7 days match: less than one a day" {
+	if got := watch("solar"); got.TooGeneral || got.Warning != "" || got.PerDay == nil || got.Summary != "5 of 1000 articles of the last 7 days match: less than one a day" {
 		t.Errorf("%+v", got)
 	}
-	if got := watch(strings.Repeat("a", 51)); !got.General || !strings.Contains(got.Warning, "newest 25") {
+	if got := watch(strings.Repeat("a", 51)); !got.TooGeneral || !strings.Contains(got.Warning, "newest 25") {
 		t.Errorf("%+v", got)
 	}
-	if !answer.Nothing || !strings.Contains(answer.On, "none yet") {
+	if !answer.ScopeEmpty || !strings.Contains(answer.Scope, "none yet") {
 		t.Errorf("%+v", answer)
 	}
-	var subscribed Subscribed
+	var subscribed SubscribeMessage
 	b.call("POST", "subscribe", `{"url":"`+rssURL+`"}`, &subscribed)
-	answer.Nothing = false // which it would not say
-	if watch("solar"); answer.Nothing || !strings.Contains(answer.On, "the feed or page that") {
+	answer.ScopeEmpty = false // which it would not say
+	if watch("solar"); answer.ScopeEmpty || !strings.Contains(answer.Scope, "the feed or page that") {
 		t.Errorf("%+v", answer)
 	}
 	if status := b.call("POST", "unwatch", `{"query":"solar"}`, &answer); status != 200 || len(answer.Watches) != 2 || len(k.watches) != 1 {
@@ -210,16 +210,16 @@ func TestTrials(t *testing.T) {
 		says    string
 		general bool
 	}{
-		{Preview{Time: 7 * day}, "no articles arrived in the last 7 days, so the number of matches is not known yet", false},
-		{Preview{Time: 10 * time.Minute, Of: 80, Matching: 5}, "5 of 80 articles of the last 10 min match; it is too early to say how many match in a day", false},
-		{Preview{Time: 10 * time.Minute, Of: 900, Matching: 101}, "101 of 900 articles of the last 10 min match; it is too early to say how many match in a day", true},
-		{Preview{Time: 10 * time.Minute, Of: 1000, Matching: 51}, "51 of 1000 articles of the last 10 min match; it is too early to say how many match in a day", true},
-		{Preview{Time: 2 * time.Hour, Of: 80, Matching: 8, PerDay: 96}, "8 of 80 articles of the last 2 h match: about 96 a day", false},
-		{Preview{Time: 2 * time.Hour, Of: 80, Matching: 9, PerDay: 108}, "9 of 80 articles of the last 2 h match: about 108 a day", true},
-		{Preview{Time: day, Of: 7}, "0 of 7 articles of the last 24 h match: less than one a day", false},
-		{Preview{Time: day, Of: 1, Matching: 1, PerDay: 1}, "1 of 1 article of the last 24 h match: about 1 a day", false},
+		{Preview{Period: 7 * day}, "no articles arrived in the last 7 days, so the number of matches is not known yet", false},
+		{Preview{Period: 10 * time.Minute, Articles: 80, Matching: 5}, "5 of 80 articles of the last 10 min match; it is too early to say how many match in a day", false},
+		{Preview{Period: 10 * time.Minute, Articles: 900, Matching: 101}, "101 of 900 articles of the last 10 min match; it is too early to say how many match in a day", true},
+		{Preview{Period: 10 * time.Minute, Articles: 1000, Matching: 51}, "51 of 1000 articles of the last 10 min match; it is too early to say how many match in a day", true},
+		{Preview{Period: 2 * time.Hour, Articles: 80, Matching: 8, PerDay: 96}, "8 of 80 articles of the last 2 h match: about 96 a day", false},
+		{Preview{Period: 2 * time.Hour, Articles: 80, Matching: 9, PerDay: 108}, "9 of 80 articles of the last 2 h match: about 108 a day", true},
+		{Preview{Period: day, Articles: 7}, "0 of 7 articles of the last 24 h match: less than one a day", false},
+		{Preview{Period: day, Articles: 1, Matching: 1, PerDay: 1}, "1 of 1 article of the last 24 h match: about 1 a day", false},
 	} {
-		if got := test.preview.trial(10); got.Says != test.says || got.General != test.general || (got.Warning != "") != test.general {
+		if got := test.preview.result(10); got.Summary != test.says || got.TooGeneral != test.general || (got.Warning != "") != test.general {
 			t.Errorf("%+v: %+v", test.preview, got)
 		}
 	}
@@ -227,7 +227,7 @@ func TestTrials(t *testing.T) {
 
 // Numbers are not seen in tokens, and what was not made here opens nothing.
 func TestTokensAreSealed(t *testing.T) {
-	s, other := newSealer([]byte("0123456789abcdef")), newSealer([]byte("0123456789abcdeF"))
+	s, other := newNumberTokens([]byte("0123456789abcdef")), newNumberTokens([]byte("0123456789abcdeF"))
 	for _, n := range []uint32{0, 1, 2, 1 << 31, 1<<32 - 1} {
 		token := s.token(n)
 		if got, ok := s.open(token); !ok || got != n {
@@ -245,8 +245,8 @@ func TestTokensAreSealed(t *testing.T) {
 // The page of keywords shows what a query would have matched, as a whole and in part, and says in time that
 // it is too general.
 func TestThePageOfKeywords(t *testing.T) {
-	k := &shelf{of: map[uint32][]feed.Entry{}}
-	b := newBench(t, func(c *Config) { c.Keywords = k })
+	k := &memoryKeywords{articles: map[uint32][]feed.Entry{}}
+	b := newTestServer(t, func(c *Config) { c.Keywords = k })
 	for query, want := range map[string]string{"a": "less than one a day", "sun+wind+sea": "about 2 a day", "(": "Query not accepted.", strings.Repeat("a", 51): "too general"} {
 		for _, part := range []string{"", "&part=1"} {
 			r := b.ask("GET", "/watch?q="+query+part, "Sec-Fetch-Site", "same-origin")

@@ -26,7 +26,7 @@ type Member struct {
 }
 
 // Trip is its round trip, for people; empty if that is not known.
-func (m Member) Trip() string {
+func (m Member) RTT() string {
 	if m.RTTMs == nil {
 		return ""
 	}
@@ -53,15 +53,15 @@ const (
 var roleNames = []struct{ role, name string }{{RoleSelf, "this node"}, {RoleLeaf, "leaf set"}, {RoleContact, "contact"}}
 
 // Named is the role in words.
-func (m Member) Named() string {
-	if i := m.rank(); i < len(roleNames) {
+func (m Member) RoleName() string {
+	if i := m.roleOrder(); i < len(roleNames) {
 		return roleNames[i].name
 	}
 	return m.Role
 }
 
 // rank is the place of the role in the table.
-func (m Member) rank() int {
+func (m Member) roleOrder() int {
 	for i, r := range roleNames {
 		if r.role == m.Role {
 			return i
@@ -78,7 +78,7 @@ func compareMembers(a, b Member) int {
 		}
 		return *m.RTTMs
 	}
-	return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(rtt(a), rtt(b)))
+	return cmp.Or(cmp.Compare(a.roleOrder(), b.roleOrder()), cmp.Compare(rtt(a), rtt(b)))
 }
 
 // networkPage is the ring map, and the table beside it.
@@ -86,23 +86,23 @@ type networkPage struct {
 	Network
 	Addresses []string // at which other nodes can join through this one
 	Dots      []dot
-	Wedge     string         // path of the chosen channel's wedge; empty: none was chosen
-	Key       *dot           // of the chosen channel
-	Words     string         // what the wedge is
-	Choices   []shownChannel // channels that can be chosen
-	Chosen    string         // address of the chosen one
+	Wedge     string        // path of the chosen channel's wedge; empty: none was chosen
+	Key       *dot          // of the chosen channel
+	WedgeText string        // what the wedge is
+	Choices   []channelView // channels that can be chosen
+	Chosen    string        // address of the chosen one
 }
 
 // A dot is a place on the ring.
 type dot struct {
 	X, Y float64
 	Member
-	Nick  string // the first digits of the id
-	Polls bool   // it stands in the chosen channel's wedge
+	ShortID string // the first digits of the id
+	InWedge bool   // it stands in the chosen channel's wedge
 }
 
 // onRing is a place on the ring by the part of a turn from the top, so many units from the middle.
-func onRing(turn, radius float64) (x, y float64) {
+func ringPoint(turn, radius float64) (x, y float64) {
 	sin, cos := math.Sincos(2 * math.Pi * turn)
 	return math.Round(10*(ringSize/2+radius*sin)) / 10, math.Round(10*(ringSize/2-radius*cos)) / 10
 }
@@ -111,7 +111,7 @@ func onRing(turn, radius float64) (x, y float64) {
 const idBits = 48
 
 // bitsOf are the first bits of an id; ok is false if it is none.
-func bitsOf(id string) (n uint64, ok bool) {
+func idPrefix(id string) (n uint64, ok bool) {
 	if len(id) < idBits/4 {
 		return 0, false
 	}
@@ -120,15 +120,15 @@ func bitsOf(id string) (n uint64, ok bool) {
 }
 
 // turnOf is the part of a turn at which an id stands; ok is false if it is none.
-func turnOf(id string) (turn float64, ok bool) {
-	n, ok := bitsOf(id)
+func ringTurn(id string) (turn float64, ok bool) {
+	n, ok := idPrefix(id)
 	return float64(n) / (1 << idBits), ok
 }
 
 func newDot(m Member) (dot, bool) {
-	turn, ok := turnOf(m.ID)
-	x, y := onRing(turn, ringRadius)
-	return dot{X: x, Y: y, Member: m, Nick: m.ID[:min(8, len(m.ID))]}, ok
+	turn, ok := ringTurn(m.ID)
+	x, y := ringPoint(turn, ringRadius)
+	return dot{X: x, Y: y, Member: m, ShortID: m.ID[:min(8, len(m.ID))]}, ok
 }
 
 // wedgeBits is how many bits the members of a wedge share with its key, of so many who poll among
@@ -153,10 +153,10 @@ func wedgePath(turn float64, bits int) string {
 		large = 1
 	}
 	const inner, outer = ringRadius - 14, ringRadius + 14
-	x0, y0 := onRing(from, outer)
-	x1, y1 := onRing(to, outer)
-	x2, y2 := onRing(to, inner)
-	x3, y3 := onRing(from, inner)
+	x0, y0 := ringPoint(from, outer)
+	x1, y1 := ringPoint(to, outer)
+	x2, y2 := ringPoint(to, inner)
+	x3, y3 := ringPoint(from, inner)
 	return fmt.Sprintf("M %g %g A %d %d 0 %d 1 %g %g L %g %g A %d %d 0 %d 0 %g %g Z",
 		x0, y0, outer, outer, large, x1, y1, x2, y2, inner, inner, large, x3, y3)
 }
@@ -182,42 +182,42 @@ func (s *Server) network(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	for _, c := range channels {
-		p.Choices = append(p.Choices, showChannel(c))
+		p.Choices = append(p.Choices, newChannelView(c))
 		if c.URL == p.Chosen {
 			p.choose(c)
 		}
 	}
-	slices.SortFunc(p.Choices, func(a, b shownChannel) int { return cmp.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)) })
+	slices.SortFunc(p.Choices, func(a, b channelView) int { return cmp.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)) })
 	return s.writePage(w, r, http.StatusOK, "network.html", "Network", p)
 }
 
 // choose shows the wedge of a channel.
 func (p *networkPage) choose(c Channel) {
-	turn, ok := turnOf(c.Key)
+	turn, ok := ringTurn(c.Key)
 	if !ok || c.Pollers == 0 {
-		p.Words = "This node does not know yet which members poll this feed."
+		p.WedgeText = "This node does not know yet which members poll this feed."
 		return
 	}
 	bits := wedgeBits(c.Pollers, p.EstimateN)
 	p.Wedge = wedgePath(turn, bits)
-	x, y := onRing(turn, ringRadius)
+	x, y := ringPoint(turn, ringRadius)
 	p.Key = &dot{X: x, Y: y}
-	key, _ := bitsOf(c.Key)
+	key, _ := idPrefix(c.Key)
 	near := make([]*dot, len(p.Dots))
 	for i := range p.Dots {
 		near[i] = &p.Dots[i]
 	}
 	far := func(d *dot) uint64 {
-		at, _ := bitsOf(d.ID)
+		at, _ := idPrefix(d.ID)
 		return at ^ key
 	}
 	slices.SortFunc(near, func(a, b *dot) int { return cmp.Compare(far(a), far(b)) })
 	known := 0
 	for _, d := range near[:min(c.Pollers, len(near))] { // of those that the node knows, which may be few
-		if d.Polls = far(d)>>(idBits-bits) == 0; d.Polls {
+		if d.InWedge = far(d)>>(idBits-bits) == 0; d.InWedge {
 			known++
 		}
 	}
-	p.Words = fmt.Sprintf("%d of about %s poll this feed: those with the ids nearest to its key, in the shaded part of the ring. This node knows %d of them.",
+	p.WedgeText = fmt.Sprintf("%d of about %s poll this feed: those with the ids nearest to its key, in the shaded part of the ring. This node knows %d of them.",
 		c.Pollers, Plural(max(p.EstimateN, 1), "member", "members"), known)
 }

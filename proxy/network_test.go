@@ -12,12 +12,12 @@ import (
 )
 
 // place is an id that stands at so many hundredths of the ring.
-func place(hundredths int) string {
+func idAt(hundredths int) string {
 	return fmt.Sprintf("%012x", uint64(float64(hundredths)/100*(1<<48))) + strings.Repeat("0", 52)
 }
 
 // rows are the texts of a page's table, without its head.
-func rows(t *testing.T, page string) (of [][]string) {
+func tableRows(t *testing.T, page string) (of [][]string) {
 	t.Helper()
 	root, err := html.Parse(strings.NewReader(page))
 	if err != nil {
@@ -47,16 +47,16 @@ func rows(t *testing.T, page string) (of [][]string) {
 // The table has this node first, then its neighbours, those with the shortest round trip first. Below are the addresses
 // at which others can join.
 func TestTheNetworkPageIsInOrder(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	slow, fast := 120.0, 0.4
 	b.node.status.Addresses = []string{"/ip4/203.0.113.7/tcp/4801/p2p/me", "/ip4/127.0.0.1/tcp/4801/p2p/me"}
 	b.node.network = Network{Name: "town", EstimateN: 1, Members: []Member{
-		{ID: place(80), PeerID: "far", Role: RoleContact, RTTMs: &fast}, {ID: place(20), PeerID: "unknown", Role: RoleLeaf},
-		{ID: place(30), PeerID: "slow", Role: RoleLeaf, RTTMs: &slow}, {ID: place(40), PeerID: "fast", Role: RoleLeaf, RTTMs: &fast}, {ID: place(0), PeerID: "me", Role: RoleSelf},
+		{ID: idAt(80), PeerID: "far", Role: RoleContact, RTTMs: &fast}, {ID: idAt(20), PeerID: "unknown", Role: RoleLeaf},
+		{ID: idAt(30), PeerID: "slow", Role: RoleLeaf, RTTMs: &slow}, {ID: idAt(40), PeerID: "fast", Role: RoleLeaf, RTTMs: &fast}, {ID: idAt(0), PeerID: "me", Role: RoleSelf},
 	}}
 	page := body(t, b.ask("GET", "/network"))
 	var order []string
-	for _, row := range rows(t, page) {
+	for _, row := range tableRows(t, page) {
 		order = append(order, row[3]+" "+row[1]+" "+row[2])
 	}
 	if got, want := strings.Join(order, ", "), "me this node –, fast leaf set under 1 ms, slow leaf set 120 ms, unknown leaf set –, far contact under 1 ms"; got != want {
@@ -84,20 +84,20 @@ func TestSentences(t *testing.T) {
 
 // The ring has the members that the node knows, and those of a channel's wedge are marked.
 func TestTheRingShowsWhoPolls(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	rtt := 12.4
 	b.node.network = Network{Name: "town", EstimateN: 8, Members: []Member{
-		{ID: place(0), PeerID: "me", Role: RoleSelf}, {ID: place(30), PeerID: "near", Role: RoleLeaf, RTTMs: &rtt}, {ID: place(80), PeerID: "far", Role: RoleContact},
+		{ID: idAt(0), PeerID: "me", Role: RoleSelf}, {ID: idAt(30), PeerID: "near", Role: RoleLeaf, RTTMs: &rtt}, {ID: idAt(80), PeerID: "far", Role: RoleContact},
 		{ID: "?", PeerID: "nowhere", Role: RoleLeaf},
 	}}
 	b.node.Subscribe(t.Context(), rssURL, false)
-	b.node.channels[rssURL] = Channel{URL: rssURL, Title: "A feed", State: StateOK, Key: place(26), Pollers: 2}
+	b.node.channels[rssURL] = Channel{URL: rssURL, Title: "A feed", State: StateOK, Key: idAt(26), Pollers: 2}
 	page := body(t, b.ask("GET", "/network"))
-	if got := rows(t, page); len(got) != 3 || got[0][1] != "this node" || got[1][2] != "12 ms" || got[2][2] != "–" || strings.Contains(page, `class="wedge"`) {
+	if got := tableRows(t, page); len(got) != 3 || got[0][1] != "this node" || got[1][2] != "12 ms" || got[2][2] != "–" || strings.Contains(page, `class="wedge"`) {
 		t.Errorf("%q in %s", got, page)
 	}
 	page = body(t, b.ask("GET", "/network?channel="+url.QueryEscape(rssURL)))
-	got := rows(t, page)
+	got := tableRows(t, page)
 	if len(got) != 3 || got[0][3] != "no" || got[1][3] != "yes" || got[2][3] != "no" || !strings.Contains(page, `class="wedge"`) ||
 		!strings.Contains(page, "2 of about 8 members") {
 		t.Errorf("%q in %s", got, page)
@@ -122,21 +122,21 @@ func TestWedgesAreWhereTheirMembersAre(t *testing.T) {
 	if got := wedgePath(0.3, 0); !strings.Contains(got, "0 1 1") {
 		t.Errorf("all of the ring is %s", got)
 	}
-	if turn, ok := turnOf(place(25)); !ok || math.Abs(turn-0.25) > 1e-9 {
+	if turn, ok := ringTurn(idAt(25)); !ok || math.Abs(turn-0.25) > 1e-9 {
 		t.Errorf("%v, %v", turn, ok)
 	}
 }
 
 // The table sorts by any column, either way, and shows what is asked for.
 func TestChannelsAreSortedAndFiltered(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	second, third := "http://b.example/", "http://c.example/"
 	for _, address := range []string{rssURL, second, third} {
 		b.node.Subscribe(t.Context(), address, false)
 	}
 	short, long := 2.0, 300.0
 	level := 0.5
-	b.node.channels[rssURL] = Channel{State: StateOK, Subscribers: 3, Pollers: 9, DetectionExpectedS: &short, NextPoll: At(b.clock.Add(time.Minute)), Level: &level}
+	b.node.channels[rssURL] = Channel{State: StateOK, Subscribers: 3, Pollers: 9, DetectionExpectedS: &short, NextPoll: OptionalTime(b.clock.Add(time.Minute)), Level: &level}
 	b.node.channels[second] = Channel{State: "gone", Subscribers: 20, Pollers: 1, DetectionExpectedS: &long, Why: "the origin says it is gone"}
 	b.node.channels[third] = Channel{State: StateOK, Subscribers: 1}
 	for query, want := range map[string]string{
@@ -146,7 +146,7 @@ func TestChannelsAreSortedAndFiltered(t *testing.T) {
 	} {
 		page := body(t, b.ask("GET", "/channels"+query))
 		var names []string
-		for _, row := range rows(t, page) {
+		for _, row := range tableRows(t, page) {
 			names = append(names, row[0])
 		}
 		if got := strings.Join(names, " "); got != want {

@@ -17,24 +17,24 @@ const (
 	opmlType  = "text/x-opml; charset=utf-8"
 	// maxList is the largest list taken, as large as feed.ParseOPML reads, and
 	// what a form wraps around it.
-	maxList = 5<<20 + 64<<10
+	maxListSize = 5<<20 + 64<<10
 	// importing is how many subscriptions of a list are made at once: enough
 	// that they share the syncs of the node's disk.
-	importing = 16
+	parallelImports = 16
 )
 
 // Imported is what became of a list of subscriptions.
-type Imported struct {
-	Subscribed int      `json:"subscribed"` // those already there included
-	Already    int      `json:"already"`    // those
-	Failed     []Failed `json:"failed"`
+type ImportResult struct {
+	Subscribed int             `json:"subscribed"` // those already there included
+	Already    int             `json:"already"`    // those
+	Failed     []ImportFailure `json:"failed"`
 }
 
 // New is how many subscriptions are new.
-func (i Imported) New() int { return i.Subscribed - i.Already }
+func (i ImportResult) New() int { return i.Subscribed - i.Already }
 
 // Failed is a line of a list that led to no subscription.
-type Failed struct {
+type ImportFailure struct {
 	URL   string `json:"url"`
 	Error string `json:"error"`
 }
@@ -46,7 +46,7 @@ func (s *Server) apiOPML(w http.ResponseWriter, r *http.Request) (any, error) {
 	if r.Method != http.MethodPost {
 		return nil, s.exportOPML(w, r)
 	}
-	doc, err := readBody(w, r, maxList)
+	doc, err := readBody(w, r, maxListSize)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (s *Server) exportOPML(w http.ResponseWriter, r *http.Request) error {
 	var root feed.Outline
 	folders := map[string][]feed.Outline{}
 	for _, c := range channels {
-		title := orAddress(c.Title, c.URL)
+		title := titleOrAddress(c.Title, c.URL)
 		o := feed.Outline{Text: title, Title: title, Type: "rss", XMLURL: c.URL, HTMLURL: c.Site}
 		switch {
 		case rewrite:
@@ -118,28 +118,28 @@ func folder(root *feed.Outline, tag string) *feed.Outline {
 // importOPML subscribes to all feeds of a list, ours or any program's. A line that
 // fails does not keep the others from being tried. However long that takes, as on a slow
 // disk it does, who has sent the list is told what became of it.
-func (s *Server) importOPML(w http.ResponseWriter, r *http.Request, doc []byte) (Imported, error) {
+func (s *Server) importOPML(w http.ResponseWriter, r *http.Request, doc []byte) (ImportResult, error) {
 	answer := http.NewResponseController(w)
 	_ = answer.SetWriteDeadline(time.Time{}) // a connection that cannot is none of http.Server's
-	defer func() { _ = answer.SetWriteDeadline(time.Now().Add(writeWithin)) }()
+	defer func() { _ = answer.SetWriteDeadline(time.Now().Add(writeTime)) }()
 	_, outlines, err := feed.ParseOPML(doc)
 	if err != nil {
-		return Imported{}, refuse(http.StatusBadRequest, "%v", err)
+		return ImportResult{}, refuse(http.StatusBadRequest, "%v", err)
 	}
 	there, err := s.subscriptions(r.Context())
 	if err != nil {
-		return Imported{}, err
+		return ImportResult{}, err
 	}
-	result := Imported{Failed: []Failed{}}
+	result := ImportResult{Failed: []ImportFailure{}}
 	failed := func(raw string, err error) {
-		result.Failed = append(result.Failed, Failed{line(WithoutPassword(raw)), line(err.Error())})
+		result.Failed = append(result.Failed, ImportFailure{oneLine(WithoutPassword(raw)), oneLine(err.Error())})
 	}
 	var addresses []string
 	of := map[string]Description{} // by address
 	feeds := 0
 	for folder, o := range feed.Subscriptions(outlines) {
 		feeds++
-		address, err := s.typed(r, o.XMLURL)
+		address, err := s.resolveAddress(r, o.XMLURL)
 		if err != nil {
 			failed(o.XMLURL, err)
 			continue
@@ -150,18 +150,18 @@ func (s *Server) importOPML(w http.ResponseWriter, r *http.Request, doc []byte) 
 			d.Tags = there[address].Tags // the list adds to them
 		}
 		if folder != "" {
-			d.Tags = tidyTags(append(d.Tags, folder))
+			d.Tags = normalizeTags(append(d.Tags, folder))
 		}
 		if site, err := feed.Canonical(o.HTMLURL); err == nil && d.Site == "" {
 			d.Site = site
 		}
-		if title := line(o.Text); d.Title == "" && len(title) <= maxTitle && title != o.XMLURL && title != address {
+		if title := oneLine(o.Text); d.Title == "" && len(title) <= maxTitle && title != o.XMLURL && title != address {
 			d.Title = title
 		}
 		of[address] = d
 	}
 	if feeds == 0 {
-		return Imported{}, refuse(http.StatusBadRequest, "the list contains no feeds")
+		return ImportResult{}, refuse(http.StatusBadRequest, "the list contains no feeds")
 	}
 	for i, err := range s.subscribeAll(r.Context(), addresses, of) {
 		if err != nil {
@@ -201,18 +201,18 @@ func checkTags(tags []string) error {
 		return refuse(http.StatusBadRequest, "a subscription has at most %d tags, and these are %d", maxTags, len(tags))
 	}
 	for _, tag := range tags {
-		if size := len(line(tag)); size > maxTag {
-			return refuse(http.StatusBadRequest, "a tag has at most %d bytes, and %.20q… has %d", maxTag, line(tag), size)
+		if size := len(oneLine(tag)); size > maxTag {
+			return refuse(http.StatusBadRequest, "a tag has at most %d bytes, and %.20q… has %d", maxTag, oneLine(tag), size)
 		}
 	}
 	return nil
 }
 
 // tidyTags are tags as they are kept: each once, on one line, none of them empty.
-func tidyTags(tags []string) []string {
+func normalizeTags(tags []string) []string {
 	tidy := []string{}
 	for _, tag := range tags {
-		tag = line(tag)
+		tag = oneLine(tag)
 		if tag != "" && len(tag) <= maxTag && !slices.Contains(tidy, tag) && len(tidy) < maxTags {
 			tidy = append(tidy, tag)
 		}
@@ -225,7 +225,7 @@ func (s *Server) subscribeAll(ctx context.Context, addresses []string, of map[st
 	errs := make([]error, len(addresses))
 	next := make(chan int)
 	var workers sync.WaitGroup
-	for range min(importing, len(addresses)) {
+	for range min(parallelImports, len(addresses)) {
 		workers.Go(func() {
 			for i := range next {
 				errs[i] = s.subs.Subscribe(ctx, addresses[i], false)
@@ -244,7 +244,7 @@ func (s *Server) subscribeAll(ctx context.Context, addresses []string, of map[st
 }
 
 // orAddress is a channel's title, or what stands for one.
-func orAddress(title, address string) string {
+func titleOrAddress(title, address string) string {
 	if t := strings.TrimSpace(title); t != "" {
 		return t
 	}

@@ -34,7 +34,7 @@ type pages struct {
 	cssTag    string
 	script    []byte
 	scriptTag string
-	clean     cleaner
+	sanitizer sanitizer
 }
 
 func newPages() *pages {
@@ -50,22 +50,22 @@ func newPages() *pages {
 		sum := sha256.Sum256(of)
 		return hex.EncodeToString(sum[:8])
 	}
-	functions := template.FuncMap{"when": when, "iso": iso, "host": hostOf, "plural": Plural[int],
-		"lasting": lasting, "sentence": sentence, "at": at, "exact": exactly, "vouched": vouched, "vouching": vouching,
-		"part": func(now time.Time, is any) page { return page{Now: now, Is: is} }}
+	functions := template.FuncMap{"when": formatRelative, "iso": iso, "host": hostOf, "plural": Plural[int],
+		"duration": formatDuration, "sentence": sentence, "problemView": newProblemView, "exact": formatSecondsPtr, "provenanceName": provenanceName, "provenanceNote": provenanceNote,
+		"part": func(now time.Time, is any) page { return page{Now: now, Data: is} }}
 	return &pages{
 		templates: template.Must(template.New("").Funcs(functions).ParseFS(web, "web/*.html")),
 		css:       css,
 		cssTag:    tag(css),
 		script:    script,
 		scriptTag: tag(script),
-		clean:     newCleaner(),
+		sanitizer: newSanitizer(),
 	}
 }
 
 // vouched is the word that a page shows for what vouches for an item. "single" alone would not say that it is
 // one node that does.
-func vouched(provenance string) string {
+func provenanceName(provenance string) string {
 	if provenance == "single" {
 		return "one node"
 	}
@@ -73,7 +73,7 @@ func vouched(provenance string) string {
 }
 
 // vouching explains that word in one sentence; "" if it says enough.
-func vouching(provenance string) string {
+func provenanceNote(provenance string) string {
 	switch provenance {
 	case "single":
 		return "One node found this on the web server, and no other node and no signature confirms it"
@@ -89,23 +89,23 @@ type page struct {
 	Style   string
 	Version string
 	Now     time.Time
-	Is      any
+	Data    any
 }
 
 // writePage makes a page whole before it sends any of it.
-func (s *Server) writePage(w http.ResponseWriter, r *http.Request, status int, name, title string, is any) error {
+func (s *Server) writePage(w http.ResponseWriter, r *http.Request, status int, name, title string, data any) error {
 	var b bytes.Buffer
 	err := s.pages.templates.ExecuteTemplate(&b, name, page{
-		Title: title, Style: stylePath + "?" + s.pages.cssTag, Version: s.config.Version, Now: s.config.Now(), Is: is,
+		Title: title, Style: stylePath + "?" + s.pages.cssTag, Version: s.config.Version, Now: s.config.Now(), Data: data,
 	})
 	if err != nil {
 		return err
 	}
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Security-Policy", pageSecurity)
+	h.Set("Content-Security-Policy", pagePolicy)
 	if name == "watch.html" {
-		h.Set("Content-Security-Policy", watchSecurity)
+		h.Set("Content-Security-Policy", watchPolicy)
 	}
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Length", strconv.Itoa(b.Len()))
@@ -117,10 +117,10 @@ func (s *Server) writePage(w http.ResponseWriter, r *http.Request, status int, n
 }
 
 // failPage shows what went wrong.
-func (s *Server) failPage(w http.ResponseWriter, r *http.Request, err error) {
-	status, words := s.setFault(w, err)
-	if s.writePage(w, r, status, "fault.html", "Error", words) != nil {
-		s.fail(w, err)
+func (s *Server) writeErrorPage(w http.ResponseWriter, r *http.Request, err error) {
+	status, words := s.writeErrorHeaders(w, err)
+	if s.writePage(w, r, status, "error.html", "Error", words) != nil {
+		s.writeTextError(w, err)
 	}
 }
 
@@ -136,7 +136,7 @@ func (s *Server) style(w http.ResponseWriter, r *http.Request) error {
 // A Notice is a table of figures above the start page.
 type Notice struct {
 	Title  string
-	Words  string     // below the title
+	Text   string     // below the title
 	Head   []string   // of the columns
 	Rows   [][]string // the first cell names the row
 	Footer []string   // sentences below
@@ -144,24 +144,24 @@ type Notice struct {
 
 // homePage is the start page.
 type homePage struct {
-	Notice   *Notice
-	Still    bool // the page does not show itself anew
-	Status   Status
-	Channels []shownChannel
-	Troubled int
-	Mark     template.URL // the bookmarklet
+	Notice      *Notice
+	Paused      bool // the page does not show itself anew
+	Status      Status
+	Channels    []channelView
+	Problems    int
+	Bookmarklet template.URL // the bookmarklet
 }
 
 // shownChannel is a channel, for people.
-type shownChannel struct {
+type channelView struct {
 	Channel
-	Name    string
-	Trouble bool
-	New     bool
+	Name       string
+	HasProblem bool
+	New        bool
 }
 
 // Problem is what is wrong with the channel, as a sentence; "" if nothing is.
-func (c shownChannel) Problem() string {
+func (c channelView) Problem() string {
 	_, isPage := feed.AtOrigin(c.URL)
 	subject := "The feed "
 	if isPage {
@@ -179,12 +179,12 @@ func (c shownChannel) Problem() string {
 	}
 }
 
-func showChannel(c Channel) shownChannel {
-	return shownChannel{
-		Channel: c,
-		Name:    orAddress(c.Title, c.URL),
-		Trouble: c.Failing(),
-		New:     c.State == StateNew,
+func newChannelView(c Channel) channelView {
+	return channelView{
+		Channel:    c,
+		Name:       titleOrAddress(c.Title, c.URL),
+		HasProblem: c.Failing(),
+		New:        c.State == StateNew,
 	}
 }
 
@@ -197,29 +197,29 @@ func (s *Server) home(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	h := homePage{Status: status, Mark: bookmarklet(scheme(r) + "://" + r.Host)}
+	h := homePage{Status: status, Bookmarklet: bookmarklet(scheme(r) + "://" + r.Host)}
 	if s.config.Notice != nil {
 		n := s.config.Notice()
 		h.Notice = &n
 		// What moves by itself can be held (WCAG 2.2, 2.2.2), so that who fills in the form
 		// below is not interrupted.
-		if h.Still = r.URL.Query().Has("still"); !h.Still {
+		if h.Paused = r.URL.Query().Has("still"); !h.Paused {
 			w.Header().Set("Refresh", "2")
 		}
 	}
 	for _, c := range channels {
-		shown := showChannel(c)
-		if shown.Trouble {
-			h.Troubled++
+		shown := newChannelView(c)
+		if shown.HasProblem {
+			h.Problems++
 		}
 		h.Channels = append(h.Channels, shown)
 	}
 	// What needs a look comes first.
-	slices.SortStableFunc(h.Channels, func(a, b shownChannel) int {
+	slices.SortStableFunc(h.Channels, func(a, b channelView) int {
 		switch {
-		case a.Trouble == b.Trouble:
+		case a.HasProblem == b.HasProblem:
 			return 0
-		case a.Trouble:
+		case a.HasProblem:
 			return -1
 		}
 		return 1
@@ -240,16 +240,16 @@ func bookmarklet(base string) template.URL {
 
 // showPage is one subscription.
 type showPage struct {
-	Channel shownChannel
-	Items   []shownItem
-	More    int    // items that are not shown
-	Fresh   bool   // it was just subscribed to
-	Error   string // why there are no items
-	Stale   string
+	Channel   channelView
+	Items     []itemView
+	More      int    // items that are not shown
+	JustAdded bool   // it was just subscribed to
+	Error     string // why there are no items
+	Stale     string
 }
 
 // shownItem is an item, for people; the HTML is clean.
-type shownItem struct {
+type itemView struct {
 	Title, Link, Author string
 	At                  *time.Time
 	Content             template.HTML
@@ -258,11 +258,11 @@ type shownItem struct {
 
 // itemsShown is how many items the page of a subscription has: it shows what a
 // reader would get, and is no reader.
-const itemsShown = 20
+const maxPageItems = 20
 
 func (s *Server) show(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
-	address, err := s.typed(r, q.Get("url"))
+	address, err := s.resolveAddress(r, q.Get("url"))
 	if err != nil {
 		return err
 	}
@@ -272,9 +272,9 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request) error {
 	}
 	i := slices.IndexFunc(channels, func(c Channel) bool { return c.URL == address })
 	if i < 0 {
-		return refuse(http.StatusNotFound, "there is no subscription to %s", line(address))
+		return refuse(http.StatusNotFound, "there is no subscription to %s", oneLine(address))
 	}
-	p := showPage{Channel: showChannel(channels[i]), Fresh: q.Get("new") != ""}
+	p := showPage{Channel: newChannelView(channels[i]), JustAdded: q.Get("new") != ""}
 	if !p.Channel.New { // else one would wait for the origin
 		p.read(r, s)
 	}
@@ -285,16 +285,16 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request) error {
 func (p *showPage) read(r *http.Request, s *Server) {
 	window, err := s.subs.Read(r.Context(), p.Channel.URL)
 	if err != nil {
-		if p.Error = line(err.Error()); p.told(p.Error) {
+		if p.Error = oneLine(err.Error()); p.isShown(p.Error) {
 			p.Error = ""
 		}
 		return
 	}
-	if !p.told(window.Stale) {
+	if !p.isShown(window.Stale) {
 		p.Stale = window.Stale
 	}
 	entries := window.Document.Entries
-	shown := entries[:min(itemsShown, len(entries))]
+	shown := entries[:min(maxPageItems, len(entries))]
 	p.More = len(entries) - len(shown)
 	for _, e := range shown {
 		p.Items = append(p.Items, s.pages.showItem(e, cmp.Or(window.Document.Base, p.Channel.URL)))
@@ -302,11 +302,11 @@ func (p *showPage) read(r *http.Request, s *Server) {
 }
 
 // told reports whether the channel's own trouble says as much.
-func (p *showPage) told(words string) bool {
+func (p *showPage) isShown(words string) bool {
 	return p.Channel.Error != "" && strings.Contains(words, p.Channel.Error)
 }
 
-func (p *pages) showItem(e feed.Entry, base string) shownItem {
+func (p *pages) showItem(e feed.Entry, base string) itemView {
 	m, _ := e.Item.Meaning(base) // what cannot be read is not shown
 	at := m.Published
 	for _, other := range []time.Time{m.Updated, e.At} {
@@ -314,15 +314,15 @@ func (p *pages) showItem(e feed.Entry, base string) shownItem {
 			at = other
 		}
 	}
-	return shownItem{
+	return itemView{
 		// Many titles are escaped once too often.
-		Title: cmp.Or(strings.TrimSpace(html.UnescapeString(m.Title)), "(untitled)"), Link: p.clean.link(m.Link), Author: m.Author,
-		At: At(at), Content: p.clean.html(cmp.Or(m.Content, m.Summary)), Provenance: e.Provenance,
+		Title: cmp.Or(strings.TrimSpace(html.UnescapeString(m.Title)), "(untitled)"), Link: p.sanitizer.link(m.Link), Author: m.Author,
+		At: OptionalTime(at), Content: p.sanitizer.html(cmp.Or(m.Content, m.Summary)), Provenance: e.Provenance,
 	}
 }
 
 func (s *Server) add(w http.ResponseWriter, r *http.Request) error {
-	address, err := s.typed(r, r.URL.Query().Get("url"))
+	address, err := s.resolveAddress(r, r.URL.Query().Get("url"))
 	if err != nil {
 		return err
 	}
@@ -332,10 +332,10 @@ func (s *Server) add(w http.ResponseWriter, r *http.Request) error {
 // formAddress reads the address of a form.
 func (s *Server) formAddress(w http.ResponseWriter, r *http.Request) (string, error) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
-	if err := bodyFault(r.ParseForm()); err != nil {
+	if err := bodyError(r.ParseForm()); err != nil {
 		return "", err
 	}
-	return s.typed(r, r.PostForm.Get("url"))
+	return s.resolveAddress(r, r.PostForm.Get("url"))
 }
 
 func (s *Server) subscribeForm(w http.ResponseWriter, r *http.Request) error {
@@ -344,9 +344,9 @@ func (s *Server) subscribeForm(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	done, err := s.subscribe(r.Context(), address) // the page that follows says how it stands
-	if p, ok := errors.AsType[*instead](err); ok {
+	if p, ok := errors.AsType[*choiceError](err); ok {
 		return s.writePage(w, r, http.StatusMultipleChoices, "choose.html", "Choice of feeds", struct {
-			Words   string
+			Text    string
 			Choices []Choice
 		}{p.Error(), p.choices})
 	}
@@ -378,8 +378,8 @@ func (s *Server) opmlPage(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) importForm(w http.ResponseWriter, r *http.Request) error {
-	r.Body = http.MaxBytesReader(w, r.Body, maxList)
-	if err := bodyFault(r.ParseMultipartForm(maxList)); err != nil {
+	r.Body = http.MaxBytesReader(w, r.Body, maxListSize)
+	if err := bodyError(r.ParseMultipartForm(maxListSize)); err != nil {
 		return err
 	}
 	file, _, err := r.FormFile("list")
@@ -398,7 +398,7 @@ func (s *Server) importForm(w http.ResponseWriter, r *http.Request) error {
 }
 
 // when says how long ago something was, or how long it will be, as people do.
-func when(now time.Time, t *time.Time) string {
+func formatRelative(now time.Time, t *time.Time) string {
 	if t == nil {
 		return ""
 	}
@@ -407,21 +407,21 @@ func when(now time.Time, t *time.Time) string {
 		return "now"
 	}
 	if d < 0 {
-		return "in " + Span(-d)
+		return "in " + FormatSpan(-d)
 	}
-	return Span(d) + " ago"
+	return FormatSpan(d) + " ago"
 }
 
 // lasting says for how long something has been so.
-func lasting(now time.Time, since *time.Time) string {
+func formatDuration(now time.Time, since *time.Time) string {
 	if since == nil || now.Sub(*since) < time.Second {
 		return "just now"
 	}
-	return "for " + Span(now.Sub(*since))
+	return "for " + FormatSpan(now.Sub(*since))
 }
 
 // exactly is exact of a number that is known.
-func exactly(seconds *float64) string { return exact(*seconds) }
+func formatSecondsPtr(seconds *float64) string { return formatSeconds(*seconds) }
 
 // sentence makes one of words that may begin in lower case and have no end. An address keeps its first letter, and gets no
 // full stop behind it that somebody could copy with it.
@@ -442,15 +442,15 @@ func sentence(s string) string {
 }
 
 // shownTrouble is what is said of a channel's trouble, at a time.
-type shownTrouble struct {
+type problemView struct {
 	Now     time.Time
-	Channel shownChannel
+	Channel channelView
 }
 
-func at(now time.Time, c shownChannel) shownTrouble { return shownTrouble{now, c} }
+func newProblemView(now time.Time, c channelView) problemView { return problemView{now, c} }
 
 // Span is a duration for people, in one unit.
-func Span(d time.Duration) string {
+func FormatSpan(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
 	case d < 2*time.Minute:

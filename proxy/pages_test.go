@@ -28,7 +28,7 @@ var hostile = []string{
 }
 
 // acts returns what in a page could act or leave its place.
-func acts(t *testing.T, page string) (found []string) {
+func activeParts(t *testing.T, page string) (found []string) {
 	t.Helper()
 	root, err := html.Parse(strings.NewReader(page))
 	if err != nil {
@@ -82,15 +82,15 @@ func escaped(s string) string {
 
 func TestStrangersTextsDoNotAct(t *testing.T) {
 	for _, bad := range hostile {
-		b := newBench(t)
+		b := newTestServer(t)
 		e := escaped(bad)
 		b.node.publish(t, rssURL, `<rss version="2.0"><channel><title>`+e+`</title><link>https://h.example/</link><description>`+e+`</description>`+
 			`<item><title>`+e+`</title><link>`+e+`</link><author>`+e+`</author><guid>`+e+`</guid><description>`+e+`</description></item>`+
 			`<item><title>second</title><description>`+e+`&lt;p&gt;after&lt;/p&gt;</description></item></channel></rss>`)
 		b.node.Subscribe(t.Context(), rssURL, false)
-		b.node.channels[rssURL] = Channel{State: bad, Error: bad, Why: bad, Moved: bad, Provenance: bad, NextPoll: At(b.clock)}
+		b.node.channels[rssURL] = Channel{State: bad, Error: bad, Why: bad, Moved: bad, Provenance: bad, NextPoll: OptionalTime(b.clock)}
 		b.node.status.Warnings, b.node.status.Network = []string{bad}, bad
-		b.node.network = Network{Name: bad, EstimateN: 2, Members: []Member{{ID: bad, Role: bad}, {ID: place(7), PeerID: bad, Role: bad}}}
+		b.node.network = Network{Name: bad, EstimateN: 2, Members: []Member{{ID: bad, Role: bad}, {ID: idAt(7), PeerID: bad, Role: bad}}}
 		for _, target := range []string{"/", "/show?new=1&url=" + url.QueryEscape(rssURL), "/add?url=" + url.QueryEscape("https://h.example/"+bad),
 			"/channels?sort=-next&filter=" + url.QueryEscape(bad), "/channels?sort=" + url.QueryEscape(bad), "/network?channel=" + url.QueryEscape(rssURL)} {
 			r := b.ask("GET", target)
@@ -98,7 +98,7 @@ func TestStrangersTextsDoNotAct(t *testing.T) {
 			if r.StatusCode != 200 {
 				t.Errorf("%s: %d %s", target, r.StatusCode, text)
 			}
-			for _, found := range acts(t, text) {
+			for _, found := range activeParts(t, text) {
 				t.Errorf("%s: %q became %s", target, bad, found)
 			}
 		}
@@ -126,7 +126,7 @@ func TestStrangersTextsDoNotAct(t *testing.T) {
 }
 
 func TestCleaningKeepsTextAndDropsWhatLeadsHere(t *testing.T) {
-	c := newCleaner()
+	c := newSanitizer()
 	for in, want := range map[string]string{
 		`<p>a <b>b</b> <i>c</i></p>`:                         `<p>a <b>b</b> <i>c</i></p>`,
 		`<a href="https://h.example/x">x</a>`:                `href="https://h.example/x"`,
@@ -159,12 +159,12 @@ func TestCleaningKeepsTextAndDropsWhatLeadsHere(t *testing.T) {
 }
 
 func TestHugeAndDeepContentIsShownOrNot(t *testing.T) {
-	c := newCleaner()
+	c := newSanitizer()
 	for _, in := range []string{
-		strings.Repeat("<div>", 5000) + "x", strings.Repeat("<b><i>", 10_000) + "x", strings.Repeat("&amp;", 100_000), strings.Repeat("é", maxShown),
+		strings.Repeat("<div>", 5000) + "x", strings.Repeat("<b><i>", 10_000) + "x", strings.Repeat("&amp;", 100_000), strings.Repeat("é", maxContent),
 		"\xff\xfe<p>\x00", "<", "<!", "<![CDATA[", "</",
 	} {
-		if got := c.html(in); len(got) > 10*maxShown {
+		if got := c.html(in); len(got) > 10*maxContent {
 			t.Errorf("%.20q became %d bytes", in, len(got))
 		}
 	}
@@ -174,23 +174,23 @@ func FuzzCleanedContentDoesNotAct(f *testing.F) {
 	for _, bad := range hostile {
 		f.Add(bad)
 	}
-	c := newCleaner()
+	c := newSanitizer()
 	f.Fuzz(func(t *testing.T, in string) {
 		clean := string(c.html(in))
-		for _, found := range acts(t, "<main><article>"+clean+"</article></main>") {
+		for _, found := range activeParts(t, "<main><article>"+clean+"</article></main>") {
 			t.Errorf("%q became %s: %s", in, found, clean)
 		}
 	})
 }
 
-func (b *bench) post(path string, form url.Values) (status int, location, text string) {
+func (b *testServer) post(path string, form url.Values) (status int, location, text string) {
 	b.Helper()
 	r := b.send(request("POST", path, strings.NewReader(form.Encode()), "Content-Type", "application/x-www-form-urlencoded"))
 	return r.StatusCode, r.Header.Get("Location"), body(b, r)
 }
 
 func TestAPersonAddsAndRemovesAFeed(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	if text := body(t, b.ask("GET", "/")); !strings.Contains(text, "None yet") {
 		t.Error("an empty list does not say so")
 	}
@@ -217,7 +217,7 @@ func TestAPersonAddsAndRemovesAFeed(t *testing.T) {
 }
 
 func TestMistakesOfPeopleAreExplained(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	b.node.room = 0
 	for _, c := range []struct {
 		path, url string
@@ -239,11 +239,11 @@ func TestMistakesOfPeopleAreExplained(t *testing.T) {
 }
 
 func TestTroubleIsSeenFirst(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	for _, url := range []string{rssURL, atomURL, jsonURL} {
 		b.node.Subscribe(t.Context(), url, false)
 	}
-	b.node.channels[rssURL] = Channel{State: "unreachable", Error: "no such host: h.example", Since: At(b.clock.Add(-3 * time.Hour)), NextPoll: At(b.clock.Add(10 * time.Minute))}
+	b.node.channels[rssURL] = Channel{State: "unreachable", Error: "no such host: h.example", Since: OptionalTime(b.clock.Add(-3 * time.Hour)), NextPoll: OptionalTime(b.clock.Add(10 * time.Minute))}
 	b.node.channels[jsonURL] = Channel{State: StateNew}
 	b.node.status.Warnings = []string{"The disk is full."}
 	text := body(t, b.ask("GET", "/"))
@@ -259,7 +259,7 @@ func TestTroubleIsSeenFirst(t *testing.T) {
 
 // A page that shows itself anew can be held still, and let go again (WCAG 2.2, 2.2.2).
 func TestWhatMovesCanBeHeld(t *testing.T) {
-	b := newBench(t, func(c *Config) { c.Notice = func() Notice { return Notice{Title: "A demo"} } })
+	b := newTestServer(t, func(c *Config) { c.Notice = func() Notice { return Notice{Title: "A demo"} } })
 	for path, want := range map[string]struct{ refresh, link string }{"/": {"2", `href="/?still"`}, "/?still": {"", `href="/"`}} {
 		r := b.ask("GET", path)
 		if text := body(t, r); r.Header.Get("Refresh") != want.refresh || !strings.Contains(text, want.link) {
@@ -303,21 +303,21 @@ func TestEachStateIsToldInFull(t *testing.T) {
 		{state: "too large", words: "larger than 10240 KiB", items: true, next: true, want: []string{again, stays}},
 		{state: "refused", words: "10.0.0.1 is not a public address", do: "run it otherwise", next: true, want: []string{again, "Run it otherwise."}, without: []string{"are still shown"}},
 	} {
-		b := newBench(t)
+		b := newTestServer(t)
 		trouble := c.words != ""
 		switch {
 		case !c.items:
 			b.node.fail(rssURL, fmt.Errorf("read %s: %w: %s", rssURL, ErrUnreachable, c.words))
 		case trouble:
-			b.node.age(rssURL, c.words)
+			b.node.makeStale(rssURL, c.words)
 		}
 		b.node.Subscribe(t.Context(), rssURL, false)
-		channel := Channel{State: c.state, Error: c.words, Do: c.do, Since: At(b.clock.Add(-3 * time.Hour))}
+		channel := Channel{State: c.state, Error: c.words, Do: c.do, Since: OptionalTime(b.clock.Add(-3 * time.Hour))}
 		if c.state != StateNew {
-			channel.LastPoll = At(b.clock.Add(-5 * time.Minute))
+			channel.LastPoll = OptionalTime(b.clock.Add(-5 * time.Minute))
 		}
 		if c.next {
-			channel.NextPoll = At(b.clock.Add(10 * time.Minute))
+			channel.NextPoll = OptionalTime(b.clock.Add(10 * time.Minute))
 		}
 		b.node.channels[rssURL] = channel
 		for _, target := range []string{"/", "/show?url=" + url.QueryEscape(rssURL)} {
@@ -362,7 +362,7 @@ func TestEachStateIsToldInFull(t *testing.T) {
 }
 
 func TestAListIsImportedByForm(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	var form bytes.Buffer
 	m := multipart.NewWriter(&form)
 	file, err := m.CreateFormFile("list", "feeds.opml")
@@ -384,11 +384,11 @@ func TestTimesAreSaidAsPeopleSayThem(t *testing.T) {
 		0: "now", 40 * time.Second: "40 s ago", 119 * time.Second: "119 s ago", 30 * time.Minute: "30 min ago", 30 * time.Hour: "30 h ago",
 		80 * time.Hour: "3 days ago", -5 * time.Minute: "in 5 min",
 	} {
-		if got := when(now, At(now.Add(-d))); got != want {
+		if got := formatRelative(now, OptionalTime(now.Add(-d))); got != want {
 			t.Errorf("%v: %s, want %s", d, got, want)
 		}
 	}
-	if when(now, nil) != "" {
+	if formatRelative(now, nil) != "" {
 		t.Error("no time is no words")
 	}
 }
@@ -396,7 +396,7 @@ func TestTimesAreSaidAsPeopleSayThem(t *testing.T) {
 // Pages say "one node" of an item, or a feed, for which one node vouches, and the hint explains it. "unconfirmed" is
 // the word for items with an unconfirmed key. Programs read the same word as ever.
 func TestOneNodesWordIsShownAsThat(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	b.node.subscribed[rssURL] = false
 	b.node.provenance = "single"
 	b.node.publish(t, rssURL, rssDoc(1, 2))

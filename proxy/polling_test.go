@@ -28,7 +28,7 @@ func TestPollingIsSaidAsFarAsItIsKnown(t *testing.T) {
 		{Channel{DetectionExpectedS: new(900.), DetectionObservedS: new(3600.)}, "average delay of new items: 15 min expected, 60 min observed"},
 		{Channel{DetectionExpectedS: new(math.NaN()), DetectionObservedS: new(math.Inf(1))}, "average delay of new items: an unknown time expected, an unknown time observed"},
 	} {
-		if got := strings.Join(c.of.Polling(), " · "); got != c.want {
+		if got := strings.Join(c.of.PollingFacts(), " · "); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}

@@ -23,13 +23,13 @@ type Publishing interface {
 	// Push brings an item in its publisher's envelope into its feed. It returns when a quorum
 	// of the feed's owners holds it, else an error: ErrUnpublished if it was refused, ErrUntaken if
 	// it is to be pushed again, ErrItem if it is none.
-	Push(ctx context.Context, envelope []byte) (Written, error)
+	Push(ctx context.Context, envelope []byte) (PublishResult, error)
 	// Publisher says what the network has of a feed's publisher, and its document if that is nothing. From
 	// then on the node follows the feed, if either names a key.
 	Publisher(ctx context.Context, url string) (Publisher, error)
 	// Write signs an item with the node's own key, and brings it into the feed; ErrNoKey if it has
 	// none, ErrItem or ErrLarge if it cannot be signed.
-	Write(ctx context.Context, url string, said feed.Meaning) (Written, error)
+	Write(ctx context.Context, url string, said feed.Meaning) (PublishResult, error)
 	// Token has to be shown by who wants something written; "" if nobody can.
 	Token() string
 	// Require has a subscription show items only for which something vouches: LeastPublisher
@@ -42,8 +42,8 @@ type Publishing interface {
 
 // What has to vouch for an item to be shown.
 const (
-	LeastPublisher = "publisher" // its publisher's signature
-	LeastAny       = "any"
+	ProvenancePublisher = "publisher" // its publisher's signature
+	ProvenanceAny       = "any"
 )
 
 // ErrNoKey is the error of a node that is to sign and has no key.
@@ -57,18 +57,18 @@ type Publisher struct {
 	Key []byte `json:"key"`
 	// Claimed is the key that the nodes of the feed's log name instead, while this node has not seen it at the origin yet.
 	// Items are then those that this key has signed.
-	Claimed []byte `json:"claimed,omitempty"`
+	ClaimedKey []byte `json:"claimed,omitempty"`
 	// Former are the keys that the feed had before, the first one first.
-	Former [][]byte `json:"former,omitempty"`
+	FormerKeys [][]byte `json:"former,omitempty"`
 	// Next is the hash of the key that may follow, if one was named.
-	Next []byte `json:"next,omitempty"`
-	Seq  uint64 `json:"seq"` // of the last publication; 0: none
+	NextKeyHash []byte `json:"next,omitempty"`
+	Seq         uint64 `json:"seq"` // of the last publication; 0: none
 	// Named is the key that the feed's document names at its origin, as this node sees it, and Unnamed is,
 	// in words, why it sees none. It looks only where nothing was published yet.
-	Named   []byte `json:"named,omitempty"`
-	Unnamed string `json:"unnamed,omitempty"`
-	Unseen  bool   `json:"unseen,omitempty"` // it cannot see the document now
-	Head    []byte `json:"head"`             // its hash
+	DocumentKey         []byte `json:"named,omitempty"`
+	NoDocumentKey       string `json:"unnamed,omitempty"`
+	DocumentUnreachable bool   `json:"unseen,omitempty"` // it cannot see the document now
+	Head                []byte `json:"head"`             // its hash
 	// Format of the feed: rss, rdf, atom, json; empty: not known yet.
 	Format string `json:"format"`
 	// Items are those that the publisher has signed, each its identity and its hash, in
@@ -80,28 +80,28 @@ type Publisher struct {
 // names it as the one that follows; or nothing was published in it, and its document names that one. Of a feed
 // that took something of that key before, a document that cannot be seen now, and a network that is not heard
 // of yet, are no reason.
-func (p *Publisher) Refuses(key ed25519.PublicKey, took bool) string {
+func (p *Publisher) RejectReason(key ed25519.PublicKey, took bool) string {
 	hash, own := difference.KeyHash(key), difference.Fingerprint(key)
 	switch {
-	case bytes.Equal(p.Key, key), bytes.Equal(p.Claimed, key), bytes.Equal(p.Next, hash[:]), took && p.Unseen && len(p.Key) == 0:
+	case bytes.Equal(p.Key, key), bytes.Equal(p.ClaimedKey, key), bytes.Equal(p.NextKeyHash, hash[:]), took && p.DocumentUnreachable && len(p.Key) == 0:
 		return ""
-	case slices.ContainsFunc(p.Former, func(k []byte) bool { return bytes.Equal(k, key) }):
+	case slices.ContainsFunc(p.FormerKeys, func(k []byte) bool { return bytes.Equal(k, key) }):
 		return fmt.Sprintf("the key of %s is %s now, which has replaced this one, %s: publish with the file of the new key", p.URL, difference.Fingerprint(p.Key), own)
 	case p.Seq > 0:
 		return fmt.Sprintf("the key of %s is %s, and this one is %s: to replace the key, name the new one in the feed's document, and run \"tidings publish --resume --key FILE %s\" once", p.URL, difference.Fingerprint(p.Key), own, p.URL)
-	case len(p.Named) > 0 && !bytes.Equal(p.Named, key):
-		return fmt.Sprintf("the document of %s names the key %s, and this one is %s: %s", p.URL, difference.Fingerprint(p.Named), own, Paste("FILE", p.URL))
+	case len(p.DocumentKey) > 0 && !bytes.Equal(p.DocumentKey, key):
+		return fmt.Sprintf("the document of %s names the key %s, and this one is %s: %s", p.URL, difference.Fingerprint(p.DocumentKey), own, PasteHint("FILE", p.URL))
 	}
-	return p.Unnamed
+	return p.NoDocumentKey
 }
 
 // Paste says how a feed's document comes to name the key in a file.
-func Paste(file, url string) string {
+func PasteHint(file, url string) string {
 	return fmt.Sprintf("paste the output of \"tidings publish --key %s --metadata %s\" into the feed's document, directly after <channel> or <feed>", file, url)
 }
 
 // Written is what became of an item.
-type Written struct {
+type PublishResult struct {
 	URL string `json:"url"`
 	Seq uint64 `json:"seq"` // its number
 	// Pending, if it is not empty, says that the item is signed and kept, and why nobody has it yet. The
@@ -135,14 +135,14 @@ func (s *Server) publishing() (Publishing, error) {
 const maxDraft = 128 << 10
 
 // askedDraft reads a draft. A field that nobody knows would be an item that says less than it should.
-func askedDraft(w http.ResponseWriter, r *http.Request) (draft Draft, err error) {
-	body, err := askedBody(w, r, maxDraft)
+func decodeDraft(w http.ResponseWriter, r *http.Request) (draft Draft, err error) {
+	body, err := readJSONBody(w, r, maxDraft)
 	if err != nil {
 		return draft, err
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
-	if err := jsonFault(d.Decode(&draft)); err != nil {
+	if err := jsonError(d.Decode(&draft)); err != nil {
 		return draft, err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
@@ -156,7 +156,7 @@ func (s *Server) apiPublish(w http.ResponseWriter, r *http.Request) (any, error)
 	if err != nil {
 		return nil, err
 	}
-	draft, err := askedDraft(w, r)
+	draft, err := decodeDraft(w, r)
 	if err != nil {
 		return nil, err
 	}
@@ -164,8 +164,8 @@ func (s *Server) apiPublish(w http.ResponseWriter, r *http.Request) (any, error)
 	want := p.Token()
 	shown := ok && want != "" && subtle.ConstantTimeCompare([]byte(token), []byte(want)) == 1
 	if len(draft.Envelope) > 0 { // its publisher has signed it; the node follows its feed from now on
-		if !shown && !s.keeper.admits(r) {
-			return nil, stranger(r)
+		if !shown && !s.auth.isAuthorized(r) {
+			return nil, unauthorized(r)
 		}
 		return p.Push(r.Context(), draft.Envelope)
 	}
@@ -175,7 +175,7 @@ func (s *Server) apiPublish(w http.ResponseWriter, r *http.Request) (any, error)
 	case !shown:
 		return nil, refuse(http.StatusUnauthorized, "the token for publishing is missing or wrong: send the content of publish.token in the node's data directory as Authorization: Bearer …")
 	}
-	address, err := s.typed(r, draft.URL)
+	address, err := s.resolveAddress(r, draft.URL)
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +193,7 @@ func (s *Server) apiPublish(w http.ResponseWriter, r *http.Request) (any, error)
 		Author: draft.Author, Published: published,
 	})
 	if err == nil && written.Pending != "" {
-		written.Pending = line(written.Pending)
+		written.Pending = oneLine(written.Pending)
 		writeJSON(w, http.StatusAccepted, written)
 		return nil, nil
 	}
@@ -205,7 +205,7 @@ func (s *Server) apiPublisher(w http.ResponseWriter, r *http.Request) (any, erro
 	if err != nil {
 		return nil, err
 	}
-	address, err := s.question(w, r)
+	address, err := s.decodeAddress(w, r)
 	if err != nil {
 		return nil, err
 	}
@@ -217,12 +217,12 @@ func (s *Server) apiTrust(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	address, err := s.question(w, r)
+	address, err := s.decodeAddress(w, r)
 	if err != nil {
 		return nil, err
 	}
 	if err := p.Trust(r.Context(), address); err != nil {
 		return nil, err
 	}
-	return Subscribed{URL: address}, nil
+	return SubscribeMessage{URL: address}, nil
 }

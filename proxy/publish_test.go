@@ -14,7 +14,7 @@ import (
 )
 
 // A desk is a node that publishers use: it has one feed of theirs.
-type desk struct {
+type memoryPublishing struct {
 	token   string
 	pushed  [][]byte
 	written []feed.Meaning
@@ -22,53 +22,53 @@ type desk struct {
 	trusted bool
 }
 
-func (d *desk) Push(_ context.Context, envelope []byte) (Written, error) {
+func (d *memoryPublishing) Push(_ context.Context, envelope []byte) (PublishResult, error) {
 	switch string(envelope) {
 	case "forged":
-		return Written{}, fmt.Errorf("%w: another key", ErrUnpublished)
+		return PublishResult{}, fmt.Errorf("%w: another key", ErrRejected)
 	case "early":
-		return Written{}, fmt.Errorf("%w: nobody has taken it", ErrUntaken)
+		return PublishResult{}, fmt.Errorf("%w: nobody has taken it", ErrPending)
 	case "garbage":
-		return Written{}, fmt.Errorf("%w: no envelope", ErrItem)
+		return PublishResult{}, fmt.Errorf("%w: no envelope", ErrInvalidItem)
 	}
 	d.pushed = append(d.pushed, envelope)
-	return Written{URL: rssURL, Seq: uint64(len(d.pushed))}, nil
+	return PublishResult{URL: rssURL, Seq: uint64(len(d.pushed))}, nil
 }
 
-func (d *desk) Publisher(_ context.Context, url string) (Publisher, error) {
+func (d *memoryPublishing) Publisher(_ context.Context, url string) (Publisher, error) {
 	return Publisher{URL: url, Key: []byte("key"), Seq: 3, Items: []string{}}, nil
 }
 
-func (d *desk) Write(_ context.Context, url string, said feed.Meaning) (Written, error) {
+func (d *memoryPublishing) Write(_ context.Context, url string, said feed.Meaning) (PublishResult, error) {
 	switch said.Title {
 	case "Large":
-		return Written{}, fmt.Errorf("%w: 60000 bytes", ErrLarge)
+		return PublishResult{}, fmt.Errorf("%w: 60000 bytes", ErrTooLarge)
 	case "Empty":
-		return Written{}, fmt.Errorf("%w: it says nothing", ErrItem)
+		return PublishResult{}, fmt.Errorf("%w: it says nothing", ErrInvalidItem)
 	case "Early":
-		return Written{URL: url, Seq: 5, Pending: "nobody has it yet"}, nil
+		return PublishResult{URL: url, Seq: 5, Pending: "nobody has it yet"}, nil
 	}
 	d.written = append(d.written, said)
-	return Written{URL: url, Seq: 4}, nil
+	return PublishResult{URL: url, Seq: 4}, nil
 }
 
-func (d *desk) Token() string { return d.token }
+func (d *memoryPublishing) Token() string { return d.token }
 
-func (d *desk) Require(_ context.Context, _, least string) error {
+func (d *memoryPublishing) Require(_ context.Context, _, least string) error {
 	d.least = least
 	return nil
 }
 
-func (d *desk) Trust(_ context.Context, url string) error {
+func (d *memoryPublishing) Trust(_ context.Context, url string) error {
 	if d.trusted {
-		return fmt.Errorf("trust %s: %w", url, ErrUnknown)
+		return fmt.Errorf("trust %s: %w", url, ErrNoSubscription)
 	}
 	d.trusted = true
 	return nil
 }
 
 // publish asks the node to publish, with a token or without.
-func (b *bench) publish(text, token string, v any) int {
+func (b *testServer) publish(text, token string, v any) int {
 	b.Helper()
 	headers := []string{"Tidings", "1", "Content-Type", "application/json"}
 	if token != "" {
@@ -82,10 +82,10 @@ func (b *bench) publish(text, token string, v any) int {
 }
 
 func TestProgramsPublishWithTheToken(t *testing.T) {
-	d := &desk{token: "the token"}
-	b := newBench(t, func(c *Config) { c.Publishing = d })
+	d := &memoryPublishing{token: "the token"}
+	b := newTestServer(t, func(c *Config) { c.Publishing = d })
 	draft := `{"url":"` + rssURL + `","id":"1","title":"T","content":"<p>C</p>"}`
-	var got Written
+	var got PublishResult
 	if status := b.publish(draft, "Bearer the token", &got); status != http.StatusOK || got.Seq != 4 || got.URL != rssURL {
 		t.Errorf("%d %+v", status, got)
 	}
@@ -93,13 +93,13 @@ func TestProgramsPublishWithTheToken(t *testing.T) {
 		t.Errorf("%+v", d.written)
 	}
 	for _, token := range []string{"", "the token", "Bearer ", "Bearer another"} {
-		var fault Fault
+		var fault ErrorResponse
 		if status := b.publish(draft, token, &fault); status != http.StatusUnauthorized || fault.Error == "" {
 			t.Errorf("with %q: %d %+v", token, status, fault)
 		}
 	}
 	d.token = ""
-	var fault Fault
+	var fault ErrorResponse
 	if status := b.publish(draft, "Bearer ", &fault); status != http.StatusForbidden || !strings.Contains(fault.Error, "--publish-key") {
 		t.Errorf("a node without a key: %d %+v", status, fault)
 	}
@@ -110,8 +110,8 @@ func TestProgramsPublishWithTheToken(t *testing.T) {
 
 // What a program has misspelt is not published as if it had not said it.
 func TestDraftsThatAreRefused(t *testing.T) {
-	d := &desk{token: "the token"}
-	b := newBench(t, func(c *Config) { c.Publishing = d })
+	d := &memoryPublishing{token: "the token"}
+	b := newTestServer(t, func(c *Config) { c.Publishing = d })
 	for _, c := range []struct {
 		draft, says string
 		status      int
@@ -127,7 +127,7 @@ func TestDraftsThatAreRefused(t *testing.T) {
 		{`{"url":"` + rssURL + `","id":"1","title":"Empty"}`, "says nothing", http.StatusBadRequest},
 		{`{"url":"` + rssURL + `","id":"1","title":"Large"}`, "60000 bytes", http.StatusRequestEntityTooLarge},
 	} {
-		var fault Fault
+		var fault ErrorResponse
 		status := b.publish(c.draft, "Bearer the token", &fault)
 		if status != c.status || !strings.Contains(fault.Error, c.says) || strings.Contains(fault.Error, "Go ") || strings.Contains(fault.Error, "Draft") {
 			t.Errorf("%s: %d %+v", c.draft, status, fault)
@@ -140,8 +140,8 @@ func TestDraftsThatAreRefused(t *testing.T) {
 
 // What is signed and nobody has yet is no failure, or the program would write it again.
 func TestWhatIsPendingIsAccepted(t *testing.T) {
-	b := newBench(t, func(c *Config) { c.Publishing = &desk{token: "the token"} })
-	var got Written
+	b := newTestServer(t, func(c *Config) { c.Publishing = &memoryPublishing{token: "the token"} })
+	var got PublishResult
 	if status := b.publish(`{"url":"`+rssURL+`","id":"1","title":"Early","published":"2026-11-24T20:00:00Z"}`, "Bearer the token", &got); status != http.StatusAccepted || got.Seq != 5 || got.Pending == "" {
 		t.Errorf("%d %+v", status, got)
 	}
@@ -156,24 +156,24 @@ func TestAFeedTakesItsKeyAndTheOneThatFollows(t *testing.T) {
 		took bool
 		want string // a part of the words; "": it is taken
 	}{
-		{Publisher{Key: own, Next: hash[:], Seq: 1}, own, false, ""},
-		{Publisher{Key: own, Next: hash[:], Seq: 1}, next, false, ""},
-		{Publisher{Key: own, Next: hash[:], Seq: 1}, other, false, "to replace the key"},
-		{Publisher{Key: own, Seq: 1, Named: other}, other, false, "--resume"},
-		{Publisher{Key: own, Seq: 1, Claimed: other}, other, false, ""},
-		{Publisher{Key: own, Seq: 1, Former: [][]byte{next, other}}, other, false, "has replaced this one"},
+		{Publisher{Key: own, NextKeyHash: hash[:], Seq: 1}, own, false, ""},
+		{Publisher{Key: own, NextKeyHash: hash[:], Seq: 1}, next, false, ""},
+		{Publisher{Key: own, NextKeyHash: hash[:], Seq: 1}, other, false, "to replace the key"},
+		{Publisher{Key: own, Seq: 1, DocumentKey: other}, other, false, "--resume"},
+		{Publisher{Key: own, Seq: 1, ClaimedKey: other}, other, false, ""},
+		{Publisher{Key: own, Seq: 1, FormerKeys: [][]byte{next, other}}, other, false, "has replaced this one"},
 		{Publisher{Key: own}, own, false, ""},
-		{Publisher{Key: own, Unnamed: "it does not answer"}, own, false, ""},
-		{Publisher{Key: own, Named: other}, other, false, ""}, // changed before anything was published
-		{Publisher{Key: own, Unnamed: "it does not answer"}, other, false, "it does not answer"},
-		{Publisher{Named: own}, own, false, ""},
-		{Publisher{Named: own}, other, false, "names the key"},
-		{Publisher{Unnamed: "it answered 404"}, own, false, "it answered 404"},
-		{Publisher{Unnamed: "it answered 404"}, own, true, "it answered 404"},
-		{Publisher{Unnamed: "it does not answer", Unseen: true}, own, false, "it does not answer"},
-		{Publisher{Unnamed: "it does not answer", Unseen: true}, own, true, ""},
+		{Publisher{Key: own, NoDocumentKey: "it does not answer"}, own, false, ""},
+		{Publisher{Key: own, DocumentKey: other}, other, false, ""}, // changed before anything was published
+		{Publisher{Key: own, NoDocumentKey: "it does not answer"}, other, false, "it does not answer"},
+		{Publisher{DocumentKey: own}, own, false, ""},
+		{Publisher{DocumentKey: own}, other, false, "names the key"},
+		{Publisher{NoDocumentKey: "it answered 404"}, own, false, "it answered 404"},
+		{Publisher{NoDocumentKey: "it answered 404"}, own, true, "it answered 404"},
+		{Publisher{NoDocumentKey: "it does not answer", DocumentUnreachable: true}, own, false, "it does not answer"},
+		{Publisher{NoDocumentKey: "it does not answer", DocumentUnreachable: true}, own, true, ""},
 	} {
-		if why := c.of.Refuses(c.key, c.took); !strings.Contains(why, c.want) || c.want == "" && why != "" {
+		if why := c.of.RejectReason(c.key, c.took); !strings.Contains(why, c.want) || c.want == "" && why != "" {
 			t.Errorf("%+v says %q of %x, want %q", c.of, why, c.key[:1], c.want)
 		}
 	}
@@ -181,18 +181,18 @@ func TestAFeedTakesItsKeyAndTheOneThatFollows(t *testing.T) {
 
 // What has its publisher's envelope needs no token: nobody else could have made it.
 func TestEnvelopesArePushed(t *testing.T) {
-	d := &desk{}
-	b := newBench(t, func(c *Config) { c.Publishing = d })
-	ask := func(envelope string) (int, Fault) {
-		var fault Fault
+	d := &memoryPublishing{}
+	b := newTestServer(t, func(c *Config) { c.Publishing = d })
+	ask := func(envelope string) (int, ErrorResponse) {
+		var fault ErrorResponse
 		text, err := json.Marshal(Draft{Envelope: []byte(envelope)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return b.publish(string(text), "", &fault), fault
 	}
-	var done Written
-	if status := b.publish(`{"envelope":"c2lnbmVk"}`, "", &done); status != http.StatusOK || len(d.pushed) != 1 || string(d.pushed[0]) != "signed" || done != (Written{URL: rssURL, Seq: 1}) {
+	var done PublishResult
+	if status := b.publish(`{"envelope":"c2lnbmVk"}`, "", &done); status != http.StatusOK || len(d.pushed) != 1 || string(d.pushed[0]) != "signed" || done != (PublishResult{URL: rssURL, Seq: 1}) {
 		t.Errorf("%d %+v", status, done)
 	}
 	for _, c := range []struct {
@@ -214,28 +214,28 @@ func TestEnvelopesArePushed(t *testing.T) {
 }
 
 func TestProgramsAskOfPublishersAndTrustThem(t *testing.T) {
-	d := &desk{}
-	b := newBench(t, func(c *Config) { c.Publishing = d })
+	d := &memoryPublishing{}
+	b := newTestServer(t, func(c *Config) { c.Publishing = d })
 	q := `{"url":"` + rssURL + `"}`
 	var p Publisher
 	if status := b.call("POST", "publisher", q, &p); status != http.StatusOK || p.Seq != 3 || p.URL != rssURL {
 		t.Errorf("%d %+v", status, p)
 	}
-	var done Subscribed
+	var done SubscribeMessage
 	if status := b.call("POST", "trust", q, &done); status != http.StatusOK || !d.trusted {
 		t.Errorf("%d %+v", status, done)
 	}
-	var fault Fault
+	var fault ErrorResponse
 	if status := b.call("POST", "trust", q, &fault); status != http.StatusNotFound {
 		t.Errorf("trusted already: %d %+v", status, fault)
 	}
-	if status := b.call("POST", "subscribe", `{"url":"`+rssURL+`","least":"publisher"}`, &done); status != http.StatusOK || d.least != LeastPublisher {
+	if status := b.call("POST", "subscribe", `{"url":"`+rssURL+`","least":"publisher"}`, &done); status != http.StatusOK || d.least != ProvenancePublisher {
 		t.Errorf("%d %+v, %q", status, done, d.least)
 	}
 	if status := b.call("POST", "subscribe", `{"url":"`+rssURL+`","least":"somebody"}`, &fault); status != http.StatusBadRequest {
 		t.Errorf("%d %+v", status, fault)
 	}
-	plain := newBench(t)
+	plain := newTestServer(t)
 	if status := plain.call("POST", "publisher", q, &fault); status != http.StatusNotFound {
 		t.Errorf("nothing can be published: %d %+v", status, fault)
 	}

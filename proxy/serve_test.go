@@ -27,7 +27,7 @@ func serve(t testing.TB, s *Server) (address string, stop func() error) {
 }
 
 func TestAddressesSurviveARealConnection(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	address, stop := serve(t, b.server)
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
@@ -73,8 +73,8 @@ func TestAddressesSurviveARealConnection(t *testing.T) {
 }
 
 func TestServeStopsThoughAReaderHangs(t *testing.T) {
-	b := newBench(t)
-	hanging := &hangingNode{memory: b.node, asked: make(chan struct{})}
+	b := newTestServer(t)
+	hanging := &hangingNode{memoryNode: b.node, asked: make(chan struct{})}
 	b.server.subs = hanging
 	address, stop := serve(t, b.server)
 	silent, err := net.Dial("tcp", address) // says nothing
@@ -96,7 +96,7 @@ func TestServeStopsThoughAReaderHangs(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(began); took > stopWithin+2*time.Second {
+	if took := time.Since(began); took > shutdownTime+2*time.Second {
 		t.Errorf("stopping took %v", took)
 	}
 	if status, ok := <-answered; ok && status != 503 {
@@ -106,7 +106,7 @@ func TestServeStopsThoughAReaderHangs(t *testing.T) {
 
 // A hangingNode reads until nobody waits any more.
 type hangingNode struct {
-	*memory
+	*memoryNode
 	asked chan struct{}
 }
 
@@ -122,7 +122,7 @@ func TestAListenerThatFailsIsSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
-	if err := newBench(t).server.Serve(t.Context(), l); err == nil {
+	if err := newTestServer(t).server.Serve(t.Context(), l); err == nil {
 		t.Error("nothing was said")
 	}
 }
@@ -130,7 +130,7 @@ func TestAListenerThatFailsIsSaid(t *testing.T) {
 // FuzzRequest sends what strangers send: whatever it is, it is no fault of the
 // server, and subscribes to nothing.
 func FuzzRequest(f *testing.F) {
-	b := newBench(&testing.T{})
+	b := newTestServer(&testing.T{})
 	good := b.tokenTarget(rssURL)
 	f.Add("GET", "/"+rssURL, host, "If-None-Match", `"x", W/"y`)
 	f.Add("GET", "/https:/h.example/feed.xml?a=%zz", "localhost", "Accept-Encoding", "gzip;q=, *;;")
@@ -150,7 +150,7 @@ func FuzzRequest(f *testing.F) {
 		if err != nil {
 			return // the server of net/http answers 400
 		}
-		b := newBench(t)
+		b := newTestServer(t)
 		r.RemoteAddr = "127.0.0.1:40000"
 		w := httptest.NewRecorder()
 		b.server.ServeHTTP(w, r)
@@ -158,7 +158,7 @@ func FuzzRequest(f *testing.F) {
 			t.Errorf("%d for %q", w.Code, text)
 		}
 		for url := range b.node.subscriptions() {
-			if !strings.Contains(target, b.server.minter.token(url)) {
+			if !strings.Contains(target, b.server.tokens.token(url)) {
 				t.Errorf("subscribed to %s for %q", url, text)
 			}
 		}
@@ -168,11 +168,11 @@ func FuzzRequest(f *testing.F) {
 // BenchmarkCachedFeed is how fast an unchanged feed of 50 items goes out, one core
 // for reader and server together. At least 5,000 a second are asked for.
 func BenchmarkCachedFeed(b *testing.B) {
-	node := newMemory(time.Now)
+	node := newMemoryNode(time.Now)
 	node.publish(b, rssURL, rssDoc(1, 50))
 	node.subscribed[rssURL] = false
 	s := New(node, Config{Secret: []byte(secret), Token: secret})
-	target := tokenPath + s.minter.token(rssURL) + "/" + rssURL
+	target := tokenPath + s.tokens.token(rssURL) + "/" + rssURL
 	tag := ""
 	run := func(name string, do func(r *http.Request) int, base string, want int, headers ...string) {
 		b.Run(name, func(b *testing.B) {

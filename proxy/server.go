@@ -15,16 +15,16 @@ import (
 
 // A Server answers readers. It is an [http.Handler].
 type Server struct {
-	subs      Subscriptions
-	config    Config
-	gate      gate
-	keeper    keeper
-	minter    minter
-	sealer    sealer
-	copies    *lru[string, *rendition] // by the address of the copy
-	rendering chan struct{}            // a slot for each rendering under way
-	sightings *lru[sighting, time.Time]
-	pages     *pages
+	subs          Subscriptions
+	config        Config
+	gate          gate
+	auth          authenticator
+	tokens        tokenMaker
+	keywordTokens numberTokens
+	rendered      *lru[string, *rendered] // by the address of the copy
+	renderSlots   chan struct{}           // a slot for each rendering under way
+	firstReads    *lru[firstRead, time.Time]
+	pages         *pages
 }
 
 // Config is what a server needs to know besides its node.
@@ -53,7 +53,7 @@ type Config struct {
 	// Filter says that they are matched with the articles of all channels of the network.
 	Filter bool
 	// Kept is how many articles a keyword feed has at most, 10 if it is 0.
-	Kept int
+	MaxArticles int
 	// Publishing is the node as publishers use it.
 	Publishing Publishing
 	// Metrics answers at /metrics; if nil, nothing is there.
@@ -77,10 +77,10 @@ const (
 	cacheBytes = 32 << 20
 	// maxRendering is how many feeds are rendered at once: each may take tens of
 	// megabytes for a moment. The others wait.
-	maxRendering = 2
+	maxRenders = 2
 	// readWithin is how long the node may take to read a feed: a reader that
 	// waits longer has given up.
-	readWithin = 12 * time.Second
+	readTime = 12 * time.Second
 )
 
 // New returns the server of a node. A configuration that nobody may have is a
@@ -94,8 +94,8 @@ func New(subs Subscriptions, config Config) *Server {
 	}
 	switch config.SubscribeOnRead {
 	case "":
-		config.SubscribeOnRead = onSecond
-	case onNever, onSecond, onFirst:
+		config.SubscribeOnRead = subscribeOnSecond
+	case subscribeNever, subscribeOnSecond, subscribeOnFirst:
 	default:
 		panic("proxy: subscribe on read: " + config.SubscribeOnRead)
 	}
@@ -105,7 +105,7 @@ func New(subs Subscriptions, config Config) *Server {
 		}
 		config.BaseURL = strings.ToLower(strings.TrimSuffix(config.BaseURL, "/")) // there is no path in it
 	}
-	config.Kept = cmp.Or(config.Kept, 10)
+	config.MaxArticles = cmp.Or(config.MaxArticles, 10)
 	if config.Now == nil {
 		config.Now = time.Now
 	}
@@ -113,16 +113,16 @@ func New(subs Subscriptions, config Config) *Server {
 		config.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Server{
-		subs:      subs,
-		config:    config,
-		gate:      newGate(config.BaseURL, config.TrustedProxies),
-		keeper:    newKeeper(config.Token, config.Now),
-		minter:    minter(config.Secret),
-		sealer:    newSealer(config.Secret),
-		copies:    newLRU[string, *rendition](cacheBytes),
-		rendering: make(chan struct{}, maxRendering),
-		sightings: newLRU[sighting, time.Time](maxSightings),
-		pages:     newPages(),
+		subs:          subs,
+		config:        config,
+		gate:          newGate(config.BaseURL, config.TrustedProxies),
+		auth:          newAuthenticator(config.Token, config.Now),
+		tokens:        tokenMaker(config.Secret),
+		keywordTokens: newNumberTokens(config.Secret),
+		rendered:      newLRU[string, *rendered](cacheBytes),
+		renderSlots:   make(chan struct{}, maxRenders),
+		firstReads:    newLRU[firstRead, time.Time](maxFirstReads),
+		pages:         newPages(),
 	}
 }
 
@@ -130,22 +130,22 @@ func New(subs Subscriptions, config Config) *Server {
 // mux of net/http, and the parser of URLs before it, would make something else
 // of an address within a path.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	setGuards(w.Header())
+	setSecurityHeaders(w.Header())
 	w.Header().Set(apiHeader, "1") // by which commands know a node from another server
-	path, query, err := s.gate.admit(r, s.keeper.admits)
+	path, query, err := s.gate.check(r, s.auth.isAuthorized)
 	if err == nil {
 		s.route(w, r, path, query)
 		return
 	}
-	s.fail(w, err)
+	s.writeTextError(w, err)
 }
 
 // route hands a request to who answers it.
 func (s *Server) route(w http.ResponseWriter, r *http.Request, path, query string) {
 	if isFeed(path) || strings.HasPrefix(path, keywordsPath) {
-		switch err := ownReader(r, path); {
+		switch err := checkFeedOrigin(r, path); {
 		case err != nil:
-			s.fail(w, err)
+			s.writeTextError(w, err)
 		case isFeed(path):
 			s.serveFeed(w, r, path, query)
 		default:
@@ -153,8 +153,8 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, path, query strin
 		}
 		return
 	}
-	if err := s.gate.ownSite(r, path); err != nil {
-		s.fail(w, err)
+	if err := s.gate.checkOrigin(r, path); err != nil {
+		s.writeTextError(w, err)
 		return
 	}
 	switch path {
@@ -162,20 +162,20 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, path, query strin
 		s.answer(w, r, http.MethodGet, s.metrics)
 		return
 	case "/healthz":
-		s.answer(w, r, http.MethodGet, s.healthy)
+		s.answer(w, r, http.MethodGet, s.healthz)
 		return
 	case "/readyz":
-		s.answer(w, r, http.MethodGet, s.ready)
+		s.answer(w, r, http.MethodGet, s.readyz)
 		return
 	case stylePath:
 		s.answer(w, r, http.MethodGet, s.style)
 		return
-	case enterPath:
-		s.answer(w, r, http.MethodGet, s.enter)
+	case loginPath:
+		s.answer(w, r, http.MethodGet, s.login)
 		return
 	}
-	if !strings.HasPrefix(path, apiPath) && !s.keeper.admits(r) {
-		s.failPage(w, r, stranger(r))
+	if !strings.HasPrefix(path, apiPath) && !s.auth.isAuthorized(r) {
+		s.writeErrorPage(w, r, unauthorized(r))
 		return
 	}
 	switch path {
@@ -203,7 +203,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, path, query strin
 		s.opmlPage(w, r)
 	default:
 		if !s.api(w, r, path) {
-			s.fail(w, refuse(http.StatusNotFound, "not found"))
+			s.writeTextError(w, refuse(http.StatusNotFound, "not found"))
 		}
 	}
 }
@@ -216,7 +216,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, method string, d
 		err = do(w, r)
 	}
 	if err != nil {
-		s.failPage(w, r, err)
+		s.writeErrorPage(w, r, err)
 	}
 }
 
@@ -242,34 +242,34 @@ func allow(w http.ResponseWriter, r *http.Request, methods ...string) error {
 // Times and sizes of a connection. Readers are near and send little; those that
 // hold connections and say nothing must not keep the node from its peers.
 const (
-	maxHeader   = 32 << 10
-	headWithin  = 5 * time.Second
-	bodyWithin  = 30 * time.Second
-	writeWithin = 90 * time.Second // a large feed to a slow phone
-	idleFor     = time.Minute
-	stopWithin  = time.Second
+	maxHeader    = 32 << 10
+	headerTime   = 5 * time.Second
+	bodyTime     = 30 * time.Second
+	writeTime    = 90 * time.Second // a large feed to a slow phone
+	idleTime     = time.Minute
+	shutdownTime = time.Second
 )
 
 // Serve answers readers on a listener until ctx ends, and closes it. It returns
 // when nothing of it runs any more; nil if it was asked to stop.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	guests := newCrowd(l, s.gate.isProxy)
+	limiter := newConnLimiter(l, s.gate.isProxy)
 	server := &http.Server{
 		Handler:           s,
-		ReadHeaderTimeout: headWithin,
-		ReadTimeout:       bodyWithin,
-		WriteTimeout:      writeWithin,
-		IdleTimeout:       idleFor,
+		ReadHeaderTimeout: headerTime,
+		ReadTimeout:       bodyTime,
+		WriteTimeout:      writeTime,
+		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    maxHeader,
-		ConnState:         guests.heard,
+		ConnState:         limiter.stateChanged,
 		ErrorLog:          slog.NewLogLogger(s.config.Log.Handler(), slog.LevelDebug),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
-		ConnContext:       withCaller,
+		ConnContext:       withConnOwner,
 
 		DisableGeneralOptionsHandler: true, // it answers whatever Host is asked for
 	}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(guests) }()
+	go func() { served <- server.Serve(limiter) }()
 	select {
 	case err := <-served:
 		_ = server.Close() // the listener's error is the one that counts
@@ -277,7 +277,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	case <-ctx.Done():
 	}
 	// Requests under way end with ctx; the rest is waiting for slow readers.
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
 	defer cancel()
 	if server.Shutdown(grace) != nil {
 		_ = server.Close()

@@ -23,7 +23,7 @@ type Subscriptions interface {
 	// Look fetches what is at an address, or has it of a few minutes ago. It waits no longer than
 	// ctx lasts; nothing comes of it otherwise. What is there and can be neither read nor followed is
 	// ErrNotFeed, or ErrNotPage of a page's address.
-	Look(ctx context.Context, url string) (Look, error)
+	Inspect(ctx context.Context, url string) (Inspection, error)
 	// Subscribe returns when the subscription is durable; it does not wait for
 	// the feed. auto says that it was made by reading, and lapses unread
 	// after 30 days. To subscribe twice is no error; a subscription that was
@@ -64,7 +64,7 @@ type Window struct {
 	// Stale says in words why the document is not fresh; empty if it is.
 	Stale string
 	// State is how the feed is, in a word as in [Channel]; Words say more.
-	State, Words string
+	State, StateDetail string
 }
 
 // States of a channel. Any other word names a trouble, and Error says which.
@@ -120,8 +120,8 @@ type Channel struct {
 	Published      uint64     `json:"published"` // number of the publisher's last item
 	// Former are the keys that it had before, the last one first; KeyChange says for people how the
 	// present one came in their place, which was at PublisherSince.
-	Former    []FormerKey `json:"former"`
-	KeyChange string      `json:"key_change"`
+	FormerKeys []FormerKey `json:"former"`
+	KeyChange  string      `json:"key_change"`
 	// Missing is how many of the publisher's items the feed's log leaves out, as far as it is kept: whoever
 	// leads the feed has withheld them, or two logs that met had not kept them.
 	Missing uint64 `json:"missing"`
@@ -130,8 +130,8 @@ type Channel struct {
 	Unreadable int `json:"unreadable"`
 	// Claimed is the fingerprint of another key that the feed's owners say it has, and the node
 	// does not believe; empty: there is none.
-	Claimed string `json:"claimed"`
-	Least   string `json:"least"` // what has to vouch for an item to be shown; empty: whatever it is
+	ClaimedKey    string `json:"claimed"`
+	MinProvenance string `json:"least"` // what has to vouch for an item to be shown; empty: whatever it is
 
 	DetectionExpectedS *float64 `json:"detection_expected_s"`
 	DetectionObservedS *float64 `json:"detection_observed_s"`
@@ -179,11 +179,11 @@ type Status struct {
 	CutOff      bool       `json:"cut_off"`
 	CutOffSince *time.Time `json:"cut_off_since"`
 	// Refused are the last items that this node has not taken from publishers.
-	Refused []Refused `json:"refused"`
+	RejectedItems []RejectedItem `json:"refused"`
 }
 
 // A Refused is a publisher's item that was not taken.
-type Refused struct {
+type RejectedItem struct {
 	URL string     `json:"url"`
 	Seq uint64     `json:"seq"` // its number
 	Key string     `json:"key"` // fingerprint of the key that has signed it; empty: none has
@@ -200,7 +200,7 @@ type Finding struct {
 
 // At returns a time for a [Channel]: nil if it is zero, else in UTC and to the
 // millisecond.
-func At(t time.Time) *time.Time {
+func OptionalTime(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}

@@ -17,24 +17,24 @@ const (
 
 // watchSecurity lets the page of keyword subscriptions run its one script, which asks for a preview as one
 // types. All else that a page may not, it may not.
-const watchSecurity = pageSecurity + "; script-src 'self'; connect-src 'self'"
+const watchPolicy = pagePolicy + "; script-src 'self'; connect-src 'self'"
 
 // A watchPage is that of keyword subscriptions.
 type watchPage struct {
-	Watching
-	Query   string
-	Preview previewed
-	Fresh   *Watch // it was just watched
-	Script  string
+	WatchResponse
+	Query     string
+	Preview   previewView
+	JustAdded *Watch // it was just watched
+	Script    string
 }
 
 // previewed is a preview, for people.
-type previewed struct {
+type previewView struct {
 	Error string
-	None  bool // nothing was asked
+	Empty bool // nothing was asked
 	Query string
-	*Trial
-	Items []shownItem
+	*PreviewResult
+	Items []itemView
 }
 
 // watch shows the keyword subscriptions, and tries a query.
@@ -47,7 +47,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 	}
 	if q.Has("part") { // what the script shows in its place
 		var b bytes.Buffer
-		if err := s.pages.templates.ExecuteTemplate(&b, "preview", page{Now: s.config.Now(), Is: preview}); err != nil {
+		if err := s.pages.templates.ExecuteTemplate(&b, "preview", page{Now: s.config.Now(), Data: preview}); err != nil {
 			return err
 		}
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -60,35 +60,35 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if p.Watching, err = s.watching(r.Context(), all); err != nil {
+	if p.WatchResponse, err = s.watchScope(r.Context(), all); err != nil {
 		return err
 	}
 	for i := range p.Watches {
 		if fresh := q.Get("new"); fresh != "" && strings.Contains(p.Watches[i].ReadURL, keywordsPath+fresh+".") {
-			p.Fresh = &p.Watches[i]
+			p.JustAdded = &p.Watches[i]
 		}
 	}
 	return s.writePage(w, r, http.StatusOK, "watch.html", "Keywords", p)
 }
 
 // preview tries a query. That it cannot be tried is part of the page.
-func (s *Server) preview(r *http.Request, text string) (p previewed, err error) {
+func (s *Server) preview(r *http.Request, text string) (p previewView, err error) {
 	if text == "" {
-		return previewed{None: true}, nil
+		return previewView{Empty: true}, nil
 	}
 	of, err := s.config.Keywords.Preview(r.Context(), text)
 	if errors.Is(err, ErrQuery) {
-		return previewed{Error: line(err.Error())}, nil
+		return previewView{Error: oneLine(err.Error())}, nil
 	}
 	if err != nil {
 		return p, err
 	}
-	p.Query, p.Trial = of.Query, of.trial(s.config.Kept)
+	p.Query, p.PreviewResult = of.Query, of.result(s.config.MaxArticles)
 	for _, e := range of.Entries {
 		m := *e.Said
-		p.Items = append(p.Items, shownItem{
-			Title: cmp.Or(strings.TrimSpace(m.Title), "(untitled)"), Link: s.pages.clean.link(m.Link),
-			Author: e.Source.Title, At: At(e.At),
+		p.Items = append(p.Items, itemView{
+			Title: cmp.Or(strings.TrimSpace(m.Title), "(untitled)"), Link: s.pages.sanitizer.link(m.Link),
+			Author: e.Source.Title, At: OptionalTime(e.At),
 		})
 	}
 	return p, nil
@@ -106,7 +106,7 @@ func (s *Server) watches(r *http.Request) ([]Watch, error) {
 // formQuery reads the query of a form.
 func (s *Server) formQuery(w http.ResponseWriter, r *http.Request) (string, error) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
-	if err := bodyFault(r.ParseForm()); err != nil {
+	if err := bodyError(r.ParseForm()); err != nil {
 		return "", err
 	}
 	text := strings.TrimSpace(r.PostForm.Get("q"))
@@ -125,7 +125,7 @@ func (s *Server) watchForm(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	http.Redirect(w, r, watchPath+"?new="+s.sealer.token(of.Number), http.StatusSeeOther)
+	http.Redirect(w, r, watchPath+"?new="+s.keywordTokens.token(of.Number), http.StatusSeeOther)
 	return nil
 }
 

@@ -189,7 +189,7 @@ func (c client) send(ctx context.Context, method, path, mediaType string, body [
 	case answer.StatusCode == http.StatusOK:
 		return b, nil
 	}
-	var fault proxy.Fault
+	var fault proxy.ErrorResponse
 	if json.Unmarshal(b, &fault) != nil || fault.Error == "" { // before the request came to the interface for programs
 		fault.Error = string(bytes.TrimSpace(b))
 	}
@@ -309,7 +309,7 @@ func (r refusal) Unwrap() error {
 }
 
 // refused is the error of a fault. Below it stand the commands that subscribe to what was perhaps meant.
-func refused(fault proxy.Fault, status int) error {
+func refused(fault proxy.ErrorResponse, status int) error {
 	if fault.Choices == nil {
 		return refusal{fault.Error, status}
 	}

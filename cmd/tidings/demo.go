@@ -131,7 +131,7 @@ func (d *demo) open(p deployment.Plan) (deployment.Node, error) {
 	n, err := daemon.Open(c)
 	if err == nil && paged {
 		d.mu.Lock()
-		d.page = n.Entrance("http://" + reachable(n.HTTPAddr().String()))
+		d.page = n.OpenURL("http://" + reachable(n.HTTPAddr().String()))
 		d.mu.Unlock()
 	}
 	return n, err
@@ -207,7 +207,7 @@ func (d *demo) end() {
 // notice is what the start page shows.
 func (d *demo) notice() proxy.Notice {
 	f := d.figures()
-	n := proxy.Notice{Title: "Demo", Words: f.about, Head: columns}
+	n := proxy.Notice{Title: "Demo", Text: f.about, Head: columns}
 	for _, r := range f.rows {
 		n.Rows = append(n.Rows, r[:])
 	}

@@ -17,7 +17,7 @@ type doctorCommand struct {
 // Run prints what the doctor found. It fails if there is a problem, so that a script
 // can watch over a node.
 func (c *doctorCommand) Run(ctx context.Context, s streams) error {
-	raw, answer, err := ask[proxy.Diagnosis](ctx, c.client, "doctor")
+	raw, answer, err := ask[proxy.DoctorResponse](ctx, c.client, "doctor")
 	switch {
 	case err != nil:
 		return err

@@ -191,7 +191,7 @@ func TestKilledOverAndOver(t *testing.T) {
 		n.again()
 		var channels map[string]proxy.Channel
 		eventually(t, patient, "a list", func() error {
-			l, err := asks[proxy.Listed](n, "list")
+			l, err := asks[proxy.ListResponse](n, "list")
 			channels = map[string]proxy.Channel{}
 			for _, c := range l.Channels {
 				channels[c.URL] = c
@@ -214,7 +214,7 @@ func TestKilledOverAndOver(t *testing.T) {
 // post tells a node something without waiting for long; an error may mean that it
 // was done nevertheless.
 func post(n *runner, what, url string) error {
-	body, err := json.Marshal(proxy.Subscribed{URL: url})
+	body, err := json.Marshal(proxy.SubscribeMessage{URL: url})
 	if err == nil {
 		_, err = n.call(http.MethodPost, what, body)
 	}

@@ -222,7 +222,7 @@ func TestDamagedStore(t *testing.T) {
 			const words = "no subscription is lost"
 			after := n.list()
 			for url, was := range before {
-				if is, ok := after[url]; !ok || is.Least != was.Least || is.Kind != was.Kind {
+				if is, ok := after[url]; !ok || is.MinProvenance != was.MinProvenance || is.Kind != was.Kind {
 					t.Errorf("%s was %+v and is %+v", url, was, is)
 				}
 			}

@@ -323,7 +323,7 @@ func (r *runner) imports(url string) string {
 // list is what "tidings list" knows, by address.
 func (r *runner) list() map[string]proxy.Channel {
 	r.t.Helper()
-	l, err := asks[proxy.Listed](r, "list")
+	l, err := asks[proxy.ListResponse](r, "list")
 	if err != nil {
 		r.t.Fatalf("list: %v", err)
 	}

@@ -212,7 +212,7 @@ func TestPublishers(t *testing.T) {
 	all("lost", "Fourth", "publisher", latencyTarget)
 	all("lost", "Third", "revoked", latencyTarget)
 	for _, n := range readers {
-		if c := n.list()[url]; c.Claimed != "" || c.Publisher != fresh || len(c.Former) != 2 || !strings.Contains(c.KeyChange, fresh) {
+		if c := n.list()[url]; c.ClaimedKey != "" || c.Publisher != fresh || len(c.FormerKeys) != 2 || !strings.Contains(c.KeyChange, fresh) {
 			t.Errorf("%s lists %+v", n.http, c)
 		}
 	}
@@ -230,12 +230,12 @@ func TestPublishers(t *testing.T) {
 	// What is no item of anybody's is refused by who was given it, and told there. What was refused above, and
 	// has been taken since, is not told any more.
 	_, err := desk.call(http.MethodPost, "publish", []byte(`{"envelope":"Z2FyYmFnZQ=="}`))
-	var refused []proxy.Refused
+	var refused []proxy.RejectedItem
 	for _, n := range nodes {
-		refused = append(refused, n.status().Refused...)
+		refused = append(refused, n.status().RejectedItems...)
 	}
 	// The stolen key's item is refused by the sequencer, and noted, if the desk had not yet heard of the next key.
-	refused = slices.DeleteFunc(refused, func(r proxy.Refused) bool {
+	refused = slices.DeleteFunc(refused, func(r proxy.RejectedItem) bool {
 		return strings.Contains(r.Why, "another key has replaced this one")
 	})
 	if err == nil || len(refused) != 1 || !strings.Contains(refused[0].Why, "not a publication") {
@@ -343,7 +343,7 @@ func TestProgramsPublish(t *testing.T) {
 	if _, err := reader.tell("subscribe", "--least", "publisher", url); err != nil {
 		t.Fatal(err)
 	}
-	if c := reader.list()[url]; c.Least != "publisher" {
+	if c := reader.list()[url]; c.MinProvenance != "publisher" {
 		t.Errorf("%+v", c)
 	}
 }

@@ -24,7 +24,7 @@ type listCommand struct {
 
 // Run prints the subscriptions.
 func (c *listCommand) Run(ctx context.Context, s streams) error {
-	raw, answer, err := ask[proxy.Listed](ctx, c.client, "list")
+	raw, answer, err := ask[proxy.ListResponse](ctx, c.client, "list")
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func publishing(c proxy.Channel, now time.Time) string {
 	if c.Publisher != "" {
 		facts = nonempty("signed by "+c.Publisher, since(c.PublisherSince, now))
 	}
-	if c.Least != "" {
+	if c.MinProvenance != "" {
 		facts = append(facts, "shows only items that the publisher has signed (--least any shows all)")
 	}
 	return strings.Join(facts, " · ")
@@ -168,7 +168,7 @@ func publishing(c proxy.Channel, now time.Time) string {
 
 // keyColour is that of the words on a key that was changed: louder if it was taken back.
 func keyColour(c proxy.Channel) colour {
-	if len(c.Former) > 0 && c.Former[0].Revoked {
+	if len(c.FormerKeys) > 0 && c.FormerKeys[0].Revoked {
 		return yellow
 	}
 	return faint
@@ -183,7 +183,7 @@ func polling(c proxy.Channel, now time.Time) string {
 	if c.NextPoll != nil {
 		facts = append(facts, strings.Join(nonempty("next poll "+until(c.NextPoll, now), c.Why), ": "))
 	}
-	return strings.Join(append(facts, c.Polling()...), " · ")
+	return strings.Join(append(facts, c.PollingFacts()...), " · ")
 }
 
 func title(c proxy.Channel) string {

@@ -19,7 +19,7 @@ func (c *openCommand) Run(ctx context.Context, s streams) error {
 	if err != nil {
 		return err
 	}
-	answer, err := read[proxy.Entrance](c.client, raw)
+	answer, err := read[proxy.OpenResponse](c.client, raw)
 	if err == nil {
 		_, err = fmt.Fprintln(s.out, answer.URL)
 	}

@@ -37,7 +37,7 @@ func (c *importCommand) Run(ctx context.Context, s streams) error {
 	if err != nil {
 		return fmt.Errorf("import %s: %w", c.File, err)
 	}
-	answer, err := read[proxy.Imported](c.client, raw)
+	answer, err := read[proxy.ImportResult](c.client, raw)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (c *importCommand) read(stdin io.Reader) ([]byte, error) {
 }
 
 // failures tells what failed of a list.
-func failures(file string, failed []proxy.Failed) error {
+func failures(file string, failed []proxy.ImportFailure) error {
 	if len(failed) == 0 {
 		return nil
 	}
@@ -109,7 +109,7 @@ func (c *exportCommand) Run(ctx context.Context, s streams) error {
 
 // leftOut names the pages that a list of original addresses lacks.
 func (c *exportCommand) leftOut(ctx context.Context, stderr io.Writer) error {
-	_, answer, err := ask[proxy.Listed](ctx, c.client, "list")
+	_, answer, err := ask[proxy.ListResponse](ctx, c.client, "list")
 	if err != nil {
 		return err
 	}

@@ -164,20 +164,20 @@ func (w *writer) resume(ctx context.Context) error {
 	switch {
 	case p.Seq == 0:
 		w.tell("nothing was published in " + w.url + " yet, so the next item is its first one")
-	case bytes.Equal(p.Key, own), bytes.Equal(p.Claimed, own):
+	case bytes.Equal(p.Key, own), bytes.Equal(p.ClaimedKey, own):
 		w.tell(fmt.Sprintf("%s has the key %s, and publishing goes on after number %d", w.url, fingerprint, p.Seq))
 	default:
 		if err := w.beat(ctx, last); err != nil {
 			return err
 		}
-		w.anew = !bytes.Equal(p.Next, hash[:])
+		w.anew = !bytes.Equal(p.NextKeyHash, hash[:])
 		w.tell(w.url + " now has the key " + fingerprint)
 	}
 	return nil
 }
 
 // paste is what to do about a document that does not name the key.
-func (w *writer) paste() string { return proxy.Paste(shellWord(w.Key), w.url) }
+func (w *writer) paste() string { return proxy.PasteHint(shellWord(w.Key), w.url) }
 
 // metadata prints what is pasted into the feed's document.
 func (w *writer) metadata() error {
@@ -284,7 +284,7 @@ func readItem(raw []byte) (it feed.Item, err error) {
 
 // known is what the node knows of the feed's publisher.
 func (w *writer) known(ctx context.Context) (proxy.Publisher, error) {
-	body, err := json.Marshal(proxy.Subscribed{URL: w.url})
+	body, err := json.Marshal(proxy.SubscribeMessage{URL: w.url})
 	if err != nil {
 		return proxy.Publisher{}, err
 	}
@@ -306,7 +306,7 @@ func (w *writer) taken(p *proxy.Publisher) error {
 	if w.Resume { // the network has taken the key, which this node may not have heard yet
 		return nil
 	}
-	why := strings.ReplaceAll(p.Refuses(w.author.Public(), w.author.Feeds()[w.url]), " --key FILE ", " --key "+shellWord(w.Key)+" ")
+	why := strings.ReplaceAll(p.RejectReason(w.author.Public(), w.author.Feeds()[w.url]), " --key FILE ", " --key "+shellWord(w.Key)+" ")
 	switch {
 	case why == "":
 		return nil

@@ -104,18 +104,18 @@ func (p *postbox) push(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := json.NewDecoder(r.Body).Decode(&draft); err != nil {
-		answer(w, http.StatusBadRequest, proxy.Fault{Error: err.Error()})
+		answer(w, http.StatusBadRequest, proxy.ErrorResponse{Error: err.Error()})
 		return
 	}
 	at, err := difference.OpenPublication(draft.Envelope)
 	switch {
 	case err != nil:
-		answer(w, http.StatusBadRequest, proxy.Fault{Error: err.Error()})
+		answer(w, http.StatusBadRequest, proxy.ErrorResponse{Error: err.Error()})
 	case at.Seq != uint64(len(p.taken)+1):
-		answer(w, http.StatusConflict, proxy.Fault{Error: "not published: out of order"})
+		answer(w, http.StatusConflict, proxy.ErrorResponse{Error: "not published: out of order"})
 	default:
 		p.taken = append(p.taken, at)
-		answer(w, http.StatusOK, proxy.Written{URL: at.URL, Seq: at.Seq})
+		answer(w, http.StatusOK, proxy.PublishResult{URL: at.URL, Seq: at.Seq})
 	}
 }
 
@@ -466,7 +466,7 @@ func TestWhatIsNotTakenIsKept(t *testing.T) {
 		says  string
 	}{
 		{"untaken", func(w http.ResponseWriter, _ *http.Request) {
-			answer(w, http.StatusServiceUnavailable, proxy.Fault{Error: "nobody has taken it"})
+			answer(w, http.StatusServiceUnavailable, proxy.ErrorResponse{Error: "nobody has taken it"})
 		}, "number 1 of " + blogURL + " is signed, but nobody is known to have it (nobody has taken it): it is kept in " + p.key + ".record"},
 		{"killed", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "ended the connection without an answer"},
 	} {
@@ -490,7 +490,7 @@ func TestADocumentIsTriedAgain(t *testing.T) {
 	p := newPostbox(t)
 	path := rss(t, rssItem("three", ""), rssItem("two", ""), rssItem("one", ""))
 	p.fails(func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusServiceUnavailable, proxy.Fault{Error: "nobody has taken it"})
+		answer(w, http.StatusServiceUnavailable, proxy.ErrorResponse{Error: "nobody has taken it"})
 	})
 	if code, _, said := p.publish("--document", path); code != exitFailed {
 		t.Errorf("%d, %s", code, said)
@@ -508,7 +508,7 @@ func TestADocumentIsTriedAgain(t *testing.T) {
 func TestAWrongAddressIsForgotten(t *testing.T) {
 	p := newPostbox(t)
 	p.fails(func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusConflict, proxy.Fault{Error: "the feed's document does not name this key"})
+		answer(w, http.StatusConflict, proxy.ErrorResponse{Error: "the feed's document does not name this key"})
 	})
 	code, _, said := p.publish("--title", "One", "--id", "1")
 	if code != exitFailed || !strings.Contains(said, "number 1 of "+blogURL+" is not kept") {
@@ -546,8 +546,8 @@ func TestNothingIsSignedForAFeedThatDoesNotNameTheKey(t *testing.T) {
 		of   proxy.Publisher
 		says string
 	}{
-		{proxy.Publisher{URL: blogURL, Named: other}, "names the key " + difference.Fingerprint(other)},
-		{proxy.Publisher{URL: blogURL, Unnamed: "the document names no key"}, "nothing was signed: the document names no key"},
+		{proxy.Publisher{URL: blogURL, DocumentKey: other}, "names the key " + difference.Fingerprint(other)},
+		{proxy.Publisher{URL: blogURL, NoDocumentKey: "the document names no key"}, "nothing was signed: the document names no key"},
 	} {
 		p.of = c.of
 		code, out, err := p.publish("--title", "T", "--id", "1")

@@ -65,7 +65,7 @@ func report(st proxy.Status, t terminal, now time.Time) string {
 	for _, w := range st.Warnings {
 		line("warning", w, yellow)
 	}
-	for _, r := range st.Refused {
+	for _, r := range st.RejectedItems {
 		of := r.URL
 		if r.Key != "" {
 			of = fmt.Sprintf("item %d of %s, signed by %s", r.Seq, r.URL, r.Key)

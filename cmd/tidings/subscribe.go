@@ -23,10 +23,10 @@ type subscribeCommand struct {
 // Validate says no to a least that there is none of. (An enum of kong's would name "" as one.)
 func (c *subscribeCommand) Validate() error {
 	switch c.Least {
-	case "", proxy.LeastPublisher, proxy.LeastAny:
+	case "", proxy.ProvenancePublisher, proxy.ProvenanceAny:
 		return nil
 	}
-	return fmt.Errorf("--least must be %s or %s, not %q", proxy.LeastPublisher, proxy.LeastAny, c.Least)
+	return fmt.Errorf("--least must be %s or %s, not %q", proxy.ProvenancePublisher, proxy.ProvenanceAny, c.Least)
 }
 
 // Run subscribes, and prints a line for each address: what to give to a reader.
@@ -35,22 +35,22 @@ func (c *subscribeCommand) Run(ctx context.Context, s streams) error {
 		if isFile(address) {
 			return refusal{words: address + ": a file on this machine, not an address; \"tidings opml import\" subscribes to the feeds of an OPML file"}
 		}
-		answer, err := c.question(ctx, "subscribe", proxy.Subscribed{URL: address, Least: c.Least, Tags: c.Tag})
+		answer, err := c.question(ctx, "subscribe", proxy.SubscribeMessage{URL: address, MinProvenance: c.Least, Tags: c.Tag})
 		if err == nil {
 			_, err = fmt.Fprintln(s.out, answer.ReadURL)
 		}
 		if err == nil && answer.Advertised && terminalOf(s.out).width > 0 {
 			_, err = fmt.Fprintf(s.out, "This is the feed %s, which the page advertises.\n", answer.URL)
 		}
-		if err == nil && c.Least == proxy.LeastPublisher {
+		if err == nil && c.Least == proxy.ProvenancePublisher {
 			_, err = fmt.Fprintf(s.err, "Your reader gets only items that the publisher has signed. For all items: tidings subscribe --least any %s\n", shellWord(answer.URL))
 		}
-		if err == nil && answer.Doubt != "" {
+		if err == nil && answer.Warning != "" {
 			done := "Subscribed"
 			if answer.Already {
 				done = "Already subscribed"
 			}
-			_, err = fmt.Fprintf(s.err, "%s, but %s cannot be read yet: %s\n", done, answer.URL, oneLine(answer.Doubt))
+			_, err = fmt.Fprintf(s.err, "%s, but %s cannot be read yet: %s\n", done, answer.URL, oneLine(answer.Warning))
 		}
 		return err
 	})
@@ -93,18 +93,18 @@ func (c *unsubscribeCommand) Run(ctx context.Context, s streams) error {
 }
 
 // tell says something about an address to the node.
-func (c client) tell(ctx context.Context, what, address string) (proxy.Subscribed, error) {
-	return c.question(ctx, what, proxy.Subscribed{URL: address})
+func (c client) tell(ctx context.Context, what, address string) (proxy.SubscribeMessage, error) {
+	return c.question(ctx, what, proxy.SubscribeMessage{URL: address})
 }
 
-func (c client) question(ctx context.Context, what string, q proxy.Subscribed) (proxy.Subscribed, error) {
+func (c client) question(ctx context.Context, what string, q proxy.SubscribeMessage) (proxy.SubscribeMessage, error) {
 	body, err := json.Marshal(q)
 	if err != nil {
-		return proxy.Subscribed{}, err
+		return proxy.SubscribeMessage{}, err
 	}
 	raw, err := c.post(ctx, what, "application/json", body)
 	if err != nil {
-		return proxy.Subscribed{}, err
+		return proxy.SubscribeMessage{}, err
 	}
-	return read[proxy.Subscribed](c, raw)
+	return read[proxy.SubscribeMessage](c, raw)
 }

@@ -16,11 +16,11 @@ var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 func channels() []proxy.Channel {
 	return []proxy.Channel{
 		{URL: "https://go.dev/blog/feed.atom", Title: "The Go Blog", State: proxy.StateOK, Items: 20, Subscribers: 1204,
-			Newest: proxy.At(noon.Add(-5 * time.Hour)), Why: "the first of 3 pollers", Tags: []string{"Go"}, ReadURL: "http://127.0.0.1:8190/f/2c7e/https://go.dev/blog/feed.atom",
-			LastPoll: proxy.At(noon.Add(-3 * time.Minute)), NextPoll: proxy.At(noon.Add(27 * time.Minute))},
+			Newest: proxy.OptionalTime(noon.Add(-5 * time.Hour)), Why: "the first of 3 pollers", Tags: []string{"Go"}, ReadURL: "http://127.0.0.1:8190/f/2c7e/https://go.dev/blog/feed.atom",
+			LastPoll: proxy.OptionalTime(noon.Add(-3 * time.Minute)), NextPoll: proxy.OptionalTime(noon.Add(27 * time.Minute))},
 		{URL: "https://xn--j6w193g.example/a/rather/long/address.xml", Title: "新聞\x1b[2J\u202eevil", State: proxy.StateNew, Subscribers: 1},
 		{URL: "https://away.example/feed", State: "unreachable", Error: "away.example refuses the connection",
-			Since: proxy.At(noon.Add(-50 * time.Hour)), Moved: "https://new.example/feed", ReadURL: "http://127.0.0.1:8190/f/77aa/https://away.example/feed"},
+			Since: proxy.OptionalTime(noon.Add(-50 * time.Hour)), Moved: "https://new.example/feed", ReadURL: "http://127.0.0.1:8190/f/77aa/https://away.example/feed"},
 	}
 }
 
@@ -95,8 +95,8 @@ func TestListSaysThatItHasNothing(t *testing.T) {
 
 func TestListSaysThatAKeyWasChanged(t *testing.T) {
 	c := channels()[0]
-	c.Publisher, c.PublisherSince, c.KeyChange = "SHA256:new", proxy.At(noon.Add(-2*time.Hour)), "the publisher's key was changed from SHA256:old to SHA256:new: the origin shows it"
-	c.Former = []proxy.FormerKey{{Key: "SHA256:old", Revoked: true}}
+	c.Publisher, c.PublisherSince, c.KeyChange = "SHA256:new", proxy.OptionalTime(noon.Add(-2*time.Hour)), "the publisher's key was changed from SHA256:old to SHA256:new: the origin shows it"
+	c.FormerKeys = []proxy.FormerKey{{Key: "SHA256:old", Revoked: true}}
 	want := "signed by SHA256:new · for 2 h\n       " + c.KeyChange + " (2 h ago)\n"
 	if got := (&listCommand{Verbose: true}).listing([]proxy.Channel{c}, terminal{}, noon); !strings.Contains(got, want) {
 		t.Errorf("got:\n%s\nwant in it:\n%s", got, want)
@@ -134,7 +134,7 @@ func TestColoursOnATerminalOnly(t *testing.T) {
 func TestStatusAndDoctorForPeople(t *testing.T) {
 	st := proxy.Status{State: "ok", Network: "tidings", Scheme: "bound", EstimateN: 1234, Peers: 40, Subscriptions: 3,
 		ChannelsOwned: 7, ChannelsPolled: 5, UptimeS: 7300, Addresses: []string{"/ip4/a", "/ip4/b"}, Warnings: []string{"the disk is full"},
-		Refused: []proxy.Refused{{URL: "https://a/", Seq: 13, Key: "SHA256:k", Why: "who is that", At: proxy.At(noon.Add(-3 * time.Minute))}, {Why: "not a publication", At: proxy.At(noon.Add(-2 * time.Hour))}}}
+		RejectedItems: []proxy.RejectedItem{{URL: "https://a/", Seq: 13, Key: "SHA256:k", Why: "who is that", At: proxy.OptionalTime(noon.Add(-3 * time.Minute))}, {Why: "not a publication", At: proxy.OptionalTime(noon.Add(-2 * time.Hour))}}}
 	for _, want := range []string{"members        about 1234\n", "up for         2 h\n", "addresses      /ip4/a\n               /ip4/b\n", "warning        the disk is full\n",
 		"refused        item 13 of https://a/, signed by SHA256:k, 3 min ago: who is that\n", "refused        an item, 2 h ago: not a publication\n"} {
 		if got := report(st, terminal{}, noon); !strings.Contains(got, want) {

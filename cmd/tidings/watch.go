@@ -34,9 +34,9 @@ func (c *watchCommand) Run(ctx context.Context, s streams) error {
 			return err
 		}
 	}
-	said := fmt.Sprintf("The feed has the newest %d matching articles of %s. Anybody who knows its address can read it.\n", answer.Kept, answer.On)
-	if t := answer.Trial; t != nil && !answer.Nothing {
-		said += fmt.Sprintf("Recently, %s.\n", t.Says)
+	said := fmt.Sprintf("The feed has the newest %d matching articles of %s. Anybody who knows its address can read it.\n", answer.MaxArticles, answer.Scope)
+	if t := answer.Preview; t != nil && !answer.ScopeEmpty {
+		said += fmt.Sprintf("Recently, %s.\n", t.Summary)
 	}
 	_, err = fmt.Fprint(s.people(), said)
 	return err
@@ -46,8 +46,8 @@ func (c *watchCommand) Run(ctx context.Context, s streams) error {
 func inFormat(address, format string) string { return strings.TrimSuffix(address, "atom") + format }
 
 // cautions are what who watches should know.
-func cautions(answer proxy.Watching) (of []string) {
-	if t := answer.Trial; t != nil {
+func cautions(answer proxy.WatchResponse) (of []string) {
+	if t := answer.Preview; t != nil {
 		of = append(of, t.Hints...)
 		if t.Warning != "" {
 			of = append(of, t.Warning)
@@ -57,12 +57,12 @@ func cautions(answer proxy.Watching) (of []string) {
 }
 
 // shortcomings are why keyword subscriptions have less than they should.
-func shortcomings(answer proxy.Watching) (of []string) {
-	if answer.Nothing {
+func shortcomings(answer proxy.WatchResponse) (of []string) {
+	if answer.ScopeEmpty {
 		of = append(of, "nothing can match yet, because this node has no subscriptions: tidings subscribe URL")
 	}
-	if answer.Short != "" {
-		of = append(of, "for now, "+answer.Short)
+	if answer.Shortage != "" {
+		of = append(of, "for now, "+answer.Shortage)
 	}
 	return of
 }
@@ -88,16 +88,16 @@ func (c *unwatchCommand) Run(ctx context.Context, s streams) error {
 }
 
 // say tells the node something about a query.
-func (c client) say(ctx context.Context, what, query string) (proxy.Watching, error) {
+func (c client) say(ctx context.Context, what, query string) (proxy.WatchResponse, error) {
 	body, err := json.Marshal(proxy.Watch{Query: query})
 	if err != nil {
-		return proxy.Watching{}, err
+		return proxy.WatchResponse{}, err
 	}
 	raw, err := c.post(ctx, what, "application/json", body)
 	if err != nil {
-		return proxy.Watching{}, err
+		return proxy.WatchResponse{}, err
 	}
-	return read[proxy.Watching](c, raw)
+	return read[proxy.WatchResponse](c, raw)
 }
 
 // A watchesCommand is "tidings watches".
@@ -109,7 +109,7 @@ type watchesCommand struct {
 
 // Run prints the keyword subscriptions.
 func (c *watchesCommand) Run(ctx context.Context, s streams) error {
-	raw, answer, err := ask[proxy.Watching](ctx, c.client, "watches")
+	raw, answer, err := ask[proxy.WatchResponse](ctx, c.client, "watches")
 	switch {
 	case err != nil:
 		return err
@@ -133,7 +133,7 @@ func (c *watchesCommand) Run(ctx context.Context, s streams) error {
 }
 
 // watching is the list of keyword subscriptions for people, with the addresses of their feeds in a format.
-func watching(answer proxy.Watching, format string, t terminal, now time.Time) string {
+func watching(answer proxy.WatchResponse, format string, t terminal, now time.Time) string {
 	table := table{terminal: t, columns: []column{{head: "QUERY", elastic: 3}, {head: "SINCE"}, {head: "ADDRESS"}}}
 	for _, w := range answer.Watches {
 		table.row(cell{oneLine(w.Query), bold}, cell{text: ago(&w.Since, now)}, cell{text: inFormat(w.ReadURL, format)})

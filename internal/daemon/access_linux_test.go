@@ -110,6 +110,6 @@ func TestAnotherUserNeedsTheToken(t *testing.T) {
 	}
 	m = running(t, Config{Dir: c.Dir, HTTP: "127.0.0.1:0"})
 	m.knows(t, 1)
-	var listed proxy.Subscribed
+	var listed proxy.SubscribeMessage
 	m.tell(t, "unsubscribe", `{"url":"https://clinic.example/feed.xml"}`, &listed)
 }

@@ -63,7 +63,7 @@ func TestWhatWasPublishedAWhileAgoIsNew(t *testing.T) {
 		t.Fatal(err)
 	}
 	slices.Reverse(late)
-	if p := previewOf(q, late, covers{since: since, scale: 1}, now); p.Of != 3 || p.Matching != 3 || p.PerDay != 72 {
+	if p := previewOf(q, late, covers{since: since, scale: 1}, now); p.Articles != 3 || p.Matching != 3 || p.PerDay != 72 {
 		t.Errorf("%+v", p)
 	}
 }

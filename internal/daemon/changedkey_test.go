@@ -42,7 +42,7 @@ func TestAKeyThatIsChangedIsShown(t *testing.T) {
 	m := running(t, c)
 	m.knows(t, 1)
 	url := origin.URL + "/feed.xml"
-	var given proxy.Subscribed
+	var given proxy.SubscribeMessage
 	m.tell(t, "subscribe", `{"url":"`+url+`"}`, &given)
 	path := given.ReadURL[strings.Index(given.ReadURL, "/f/"):]
 	says := func(address string, want ed25519.PrivateKey) {
@@ -80,7 +80,7 @@ func TestAKeyThatIsChangedIsShown(t *testing.T) {
 	})
 	from, to := difference.Fingerprint(public(old)), difference.Fingerprint(public(fresh))
 	is := m.channel(t, url)
-	if len(is.Former) != 1 || is.Former[0] != (proxy.FormerKey{Key: from, Revoked: true}) || is.PublisherSince == nil {
+	if len(is.FormerKeys) != 1 || is.FormerKeys[0] != (proxy.FormerKey{Key: from, Revoked: true}) || is.PublisherSince == nil {
 		t.Errorf("%+v", is)
 	}
 	found, err := m.Doctor(t.Context())
@@ -234,9 +234,9 @@ func TestFormerKeysAreToldInWords(t *testing.T) {
 			}
 		}
 	}
-	since := proxy.At(at)
-	changed := proxy.Channel{URL: "https://a/", PublisherSince: since, Former: []proxy.FormerKey{{Key: shown(1), Revoked: true}}}
-	went := proxy.Channel{URL: "https://b/", PublisherSince: since, Former: []proxy.FormerKey{{Key: shown(1)}}}
+	since := proxy.OptionalTime(at)
+	changed := proxy.Channel{URL: "https://a/", PublisherSince: since, FormerKeys: []proxy.FormerKey{{Key: shown(1), Revoked: true}}}
+	went := proxy.Channel{URL: "https://b/", PublisherSince: since, FormerKeys: []proxy.FormerKey{{Key: shown(1)}}}
 	if got := changedKeys([]proxy.Channel{changed, went, {URL: "https://c/"}}, at.Add(time.Hour)); len(got) != 2 ||
 		!strings.HasPrefix(got[0].What, "https://a/: at 2026-11-20 12:00:00 UTC") || !strings.HasPrefix(got[1].What, "https://b/") {
 		t.Errorf("%+v", got)

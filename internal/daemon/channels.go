@@ -69,16 +69,16 @@ func saved(c proxy.Channel, failing string) proxy.Channel {
 func (d *Daemon) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 	c = proxy.Channel{
 		URL: s.URL, Key: s.Key.String(), Title: s.Title, Kind: proxy.KindOf(s.URL), Items: s.Items, State: proxy.StateNew,
-		Since: proxy.At(s.Since), Auto: attributesOf(s).Auto, Subscribers: s.Weight,
+		Since: proxy.OptionalTime(s.Since), Auto: attributesOf(s).Auto, Subscribers: s.Weight,
 	}
 	if s.Items > 0 {
-		c.Provenance, c.State, c.Newest = feedtree.Single, proxy.StateOK, proxy.At(d.node.Feeds.Newest(s.Key))
+		c.Provenance, c.State, c.Newest = feedtree.Single, proxy.StateOK, proxy.OptionalTime(d.node.Feeds.Newest(s.Key))
 	}
 	a := attributesOf(s)
-	c.Least, c.Tags, c.Title, c.Site = a.Least, a.Tags, cmp.Or(s.Title, a.Title), cmp.Or(s.Link, a.Site)
+	c.MinProvenance, c.Tags, c.Title, c.Site = a.Least, a.Tags, cmp.Or(s.Title, a.Title), cmp.Or(s.Link, a.Site)
 	if p := s.Publisher; p != nil {
-		c.Publisher, c.PublisherSince, c.Published = difference.Fingerprint(p.Key), proxy.At(p.Since), p.Seq
-		c.Former, c.KeyChange = formerKeys(s.URL, p)
+		c.Publisher, c.PublisherSince, c.Published = difference.Fingerprint(p.Key), proxy.OptionalTime(p.Since), p.Seq
+		c.FormerKeys, c.KeyChange = formerKeys(s.URL, p)
 		if p.Seq > 0 {
 			c.Provenance = feedtree.ByPublisher
 		}
@@ -93,7 +93,7 @@ func (d *Daemon) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 	if !told {
 		return c
 	}
-	c.State, c.Error, c.Since, c.Moved, c.Why = polls.String(), polls.Detail, proxy.At(polls.Since), polls.Moved, polls.Why
+	c.State, c.Error, c.Since, c.Moved, c.Why = polls.String(), polls.Detail, proxy.OptionalTime(polls.Since), polls.Moved, polls.Why
 	c.Subscribers = max(c.Subscribers, polls.Readers)
 	c.Pollers = max(c.Pollers, polls.Pollers)
 	if polls.orphaned {
@@ -103,7 +103,7 @@ func (d *Daemon) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 		c.Do = remedy(c.URL, c.State, d.config.AllowPrivateOrigins)
 	}
 	d.turn(&c, s.Key, &polls)
-	c.LastPoll, c.NextPoll = proxy.At(polls.Polled), proxy.At(polls.Next)
+	c.LastPoll, c.NextPoll = proxy.OptionalTime(polls.Polled), proxy.OptionalTime(polls.Next)
 	c.Level = level(polls.State, d.node.Overlay.Count(0))
 	if polls.Budget > 0 {
 		c.Budget = &polls.Budget
@@ -135,8 +135,8 @@ func (d *Daemon) keyOf(c *proxy.Channel, s feedtree.Subscription) {
 	}
 	switch {
 	case s.Doubt != nil:
-		c.Claimed, c.State, c.Since = difference.Fingerprint(s.Doubt.Key), stateKey, nil
-		c.Error = fmt.Sprintf("other nodes say that the publisher's key changed from %s to %s, and the old key does not confirm this: items signed with the new key are shown as unconfirmed, and items signed with the old key as the publisher's", c.Publisher, c.Claimed)
+		c.ClaimedKey, c.State, c.Since = difference.Fingerprint(s.Doubt.Key), stateKey, nil
+		c.Error = fmt.Sprintf("other nodes say that the publisher's key changed from %s to %s, and the old key does not confirm this: items signed with the new key are shown as unconfirmed, and items signed with the old key as the publisher's", c.Publisher, c.ClaimedKey)
 		switch seen {
 		case "":
 			c.Error += "; this node has not yet read which key the web server names, and reads it within a polling interval"
@@ -148,7 +148,7 @@ func (d *Daemon) keyOf(c *proxy.Channel, s feedtree.Subscription) {
 		if s.Objectors > 0 {
 			c.Error += "; " + proxy.Plural(s.Objectors, "other node", "other nodes") + " also read the old key there"
 		}
-		c.Do = "ask the publisher for the fingerprint of its key; if it is " + c.Claimed + ", run: tidings trust " + c.URL
+		c.Do = "ask the publisher for the fingerprint of its key; if it is " + c.ClaimedKey + ", run: tidings trust " + c.URL
 	case seen != "" && !s.Publisher.Good(s.Seen): // a key that named the present one before may be read for a while yet
 		c.State, c.Since = stateKey, nil
 		c.Error = fmt.Sprintf("the web server named the key %s at %s UTC, and the network does not know that key: items signed with %s may not be the publisher's", seen, s.SeenAt.UTC().Format(time.DateTime), c.Publisher)

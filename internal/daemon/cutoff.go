@@ -14,7 +14,7 @@ const clockTime = "2006-01-02 15:04 UTC"
 
 // unheard says since when nobody was heard.
 func unheard(since time.Time) string {
-	return fmt.Sprintf("no other node of the network has been heard of since %s, for %s", since.UTC().Format(clockTime), proxy.Span(time.Since(since)))
+	return fmt.Sprintf("no other node of the network has been heard of since %s, for %s", since.UTC().Format(clockTime), proxy.FormatSpan(time.Since(since)))
 }
 
 // cutOffFinding is what the doctor says of a node that hears of nobody.
@@ -41,7 +41,7 @@ func cutOffFrom(c *proxy.Channel, s feedtree.Subscription, p polls) {
 		c.Error += "; " + words
 		return
 	}
-	c.State, c.Since, c.Error = proxy.StateCutOff, proxy.At(s.Heard), words
+	c.State, c.Since, c.Error = proxy.StateCutOff, proxy.OptionalTime(s.Heard), words
 }
 
 // waiting says of a feed of a node that hears of nobody from when on the node polls the feed itself.
@@ -49,7 +49,7 @@ func waiting(c proxy.Channel, s feedtree.Subscription, cut *feedtree.CutOff) pro
 	if cut == nil || s.Alone || s.Led || c.State != proxy.StateOK && c.State != proxy.StateNew {
 		return c
 	}
-	c.State, c.Since = proxy.StateCutOff, proxy.At(cut.Since)
+	c.State, c.Since = proxy.StateCutOff, proxy.OptionalTime(cut.Since)
 	c.Error = unheard(cut.Since) + ": this node polls the feed itself from " + s.Heard.Add(cut.After).UTC().Format(clockTime) + " on"
 	return c
 }

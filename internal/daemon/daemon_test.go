@@ -303,7 +303,7 @@ func TestNodeWithoutANetworkAnswersThatItHasNone(t *testing.T) {
 		"subscribe":   func() error { return m.Subscribe(t.Context(), url, false) },
 		"unsubscribe": func() error { return m.Unsubscribe(t.Context(), url) },
 		"read":        func() error { _, err := m.Read(t.Context(), url); return err },
-		"look":        func() error { _, err := m.Look(t.Context(), url); return err },
+		"look":        func() error { _, err := m.Inspect(t.Context(), url); return err },
 		"list":        func() error { _, err := m.List(t.Context()); return err },
 		"describe":    func() error { return m.Describe(t.Context(), url, proxy.Description{}) },
 		"trust":       func() error { return m.Trust(t.Context(), url) },

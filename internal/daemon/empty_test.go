@@ -32,7 +32,7 @@ func TestFeedWithoutItemsIsServedEmpty(t *testing.T) {
 	second.knows(t, 2)
 	address := origin.URL + "/feed.xml"
 	for _, m := range []*member{founder, second} {
-		var done proxy.Subscribed
+		var done proxy.SubscribeMessage
 		m.tell(t, "subscribe", fmt.Sprintf(`{"url":%q}`, address), &done)
 		at, err := url.Parse(done.ReadURL)
 		if err != nil {

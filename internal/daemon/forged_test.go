@@ -50,7 +50,7 @@ func TestAStrangerBringsNothingIntoAFeed(t *testing.T) {
 	shown := func(m *member) string { return m.reads(t, "/feed?url="+url.QueryEscape(address)+"&format=rss") }
 	for _, m := range nodes {
 		m.knows(t, 3)
-		var done proxy.Subscribed
+		var done proxy.SubscribeMessage
 		m.tell(t, "subscribe", fmt.Sprintf(`{"url":%q}`, address), &done)
 		within(t, patience, "the feed", func() error {
 			if got := shown(m); !strings.Contains(got, "Pier opens") {

@@ -34,7 +34,7 @@ func (d *Daemon) answer() {
 		SubscribeOnRead: d.config.SubscribeOnRead,
 		Keywords:        d,
 		Filter:          d.config.Filter,
-		Kept:            d.config.Kept,
+		MaxArticles:     d.config.Kept,
 		Publishing:      d,
 		Metrics:         metrics{d}.handler(),
 		Notice:          d.config.Notice,
@@ -45,7 +45,7 @@ func (d *Daemon) answer() {
 }
 
 // Entrance is an address that opens the pages in a browser once, if readers reach the node at base.
-func (d *Daemon) Entrance(base string) string { return d.server.Entrance(base) }
+func (d *Daemon) OpenURL(base string) string { return d.server.OpenURL(base) }
 
 // HTTPAddr is where readers are served, nil if they are not.
 func (d *Daemon) HTTPAddr() net.Addr {

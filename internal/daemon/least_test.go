@@ -64,7 +64,7 @@ func TestKeywordFeedsHaveWhatIsVouchedForAlone(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var given proxy.Subscribed
+			var given proxy.SubscribeMessage
 			for _, path := range []string{"/strict", "/plain"} {
 				m.tell(t, "subscribe", `{"url":"`+origin.URL+path+`"}`, &given)
 			}

@@ -61,7 +61,7 @@ func stay(t *testing.T, long time.Duration, members ...*member) {
 }
 
 // importList subscribes to so many feeds of an origin, as with a reader's list.
-func importList(t *testing.T, m *member, origin string, feeds int) (result proxy.Imported) {
+func importList(t *testing.T, m *member, origin string, feeds int) (result proxy.ImportResult) {
 	t.Helper()
 	var list strings.Builder
 	list.WriteString(`<opml version="2.0"><head><title>x</title></head><body>`)

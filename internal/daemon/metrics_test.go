@@ -70,7 +70,7 @@ func TestMetrics(t *testing.T) {
 	m := running(t, c)
 	m.knows(t, 1)
 	url := "http://127.0.0.1:1/feed.xml" // nobody is there
-	m.tell(t, "subscribe", `{"url":"`+url+`"}`, &proxy.Subscribed{})
+	m.tell(t, "subscribe", `{"url":"`+url+`"}`, &proxy.SubscribeMessage{})
 
 	r := prometheus.NewRegistry()
 	r.MustRegister(metrics{m.Daemon})

@@ -40,24 +40,24 @@ func (d *Daemon) Token() string { return d.home.token }
 
 // Push brings an item into its feed; see proxy.Publishing. This node has to follow that: tentatively, until
 // something is taken.
-func (d *Daemon) Push(ctx context.Context, envelope []byte) (w proxy.Written, err error) {
+func (d *Daemon) Push(ctx context.Context, envelope []byte) (w proxy.PublishResult, err error) {
 	p, err := difference.OpenPublication(envelope)
 	if err != nil {
 		if _, lost := ask(ctx, d, func(answer func(error)) { d.node.Feeds.Publish(envelope, answer) }); lost != nil { // it is refused, and noted
 			return w, lost
 		}
-		return w, fmt.Errorf("%w: %w", proxy.ErrItem, err)
+		return w, fmt.Errorf("%w: %w", proxy.ErrInvalidItem, err)
 	}
 	return d.push(ctx, p, func() {})
 }
 
 // push brings a publication into its feed. It calls sent, on the loop, when that is on its way.
-func (d *Daemon) push(ctx context.Context, p *difference.Publication, sent func()) (w proxy.Written, err error) {
+func (d *Daemon) push(ctx context.Context, p *difference.Publication, sent func()) (w proxy.PublishResult, err error) {
 	if spelled, err := feed.Canonical(p.URL); err != nil || spelled != p.URL {
-		return w, fmt.Errorf("%w: %q is not the canonical address of a feed", proxy.ErrItem, p.URL)
+		return w, fmt.Errorf("%w: %q is not the canonical address of a feed", proxy.ErrInvalidItem, p.URL)
 	}
 	if _, isPage := feed.AtOrigin(p.URL); isPage {
-		return w, fmt.Errorf("%w: %s is a page, not a feed", proxy.ErrItem, p.URL)
+		return w, fmt.Errorf("%w: %s is a page, not a feed", proxy.ErrInvalidItem, p.URL)
 	}
 	if err := d.tentatively(ctx, p.URL); err != nil {
 		return w, err
@@ -71,14 +71,14 @@ func (d *Daemon) push(ctx context.Context, p *difference.Publication, sent func(
 		return w, err
 	case errors.Is(failed, feedtree.ErrRefused):
 		d.endTentative(ctx, p.URL)
-		return w, fmt.Errorf("%w: %w", proxy.ErrUnpublished, failed)
+		return w, fmt.Errorf("%w: %w", proxy.ErrRejected, failed)
 	case failed != nil:
-		return w, fmt.Errorf("%w: %w", proxy.ErrUntaken, failed)
+		return w, fmt.Errorf("%w: %w", proxy.ErrPending, failed)
 	}
 	if err := d.Subscribe(ctx, p.URL, false); err != nil {
 		d.log.Warn("subscription to a published feed is only tentative", "url", p.URL, "err", err)
 	}
-	return proxy.Written{URL: p.URL, Seq: p.Seq}, nil
+	return proxy.PublishResult{URL: p.URL, Seq: p.Seq}, nil
 }
 
 // tentatively follows a feed, unless it is followed already.
@@ -90,7 +90,7 @@ func (d *Daemon) tentatively(ctx context.Context, url string) error {
 func (d *Daemon) endTentative(ctx context.Context, url string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), firstTime)
 	defer cancel()
-	if err := d.unsubscribe(ctx, url, func(a attributes) bool { return a.Tentative }); err != nil && !errors.Is(err, proxy.ErrUnknown) {
+	if err := d.unsubscribe(ctx, url, func(a attributes) bool { return a.Tentative }); err != nil && !errors.Is(err, proxy.ErrNoSubscription) {
 		d.log.Warn("subscription to an unpublished feed could not be ended", "url", url, "err", err)
 	}
 }
@@ -105,7 +105,7 @@ func (d *Daemon) Publisher(ctx context.Context, url string) (p proxy.Publisher, 
 		return p, err
 	}
 	vouched := feedtree.ByPublisher
-	if len(p.Claimed) > 0 { // what this one has signed is not confirmed here yet
+	if len(p.ClaimedKey) > 0 { // what this one has signed is not confirmed here yet
 		vouched = feedtree.Unconfirmed
 	}
 	p.Items, err = ask(ctx, d, func(answer func([]string)) {
@@ -126,7 +126,7 @@ func (d *Daemon) Publisher(ctx context.Context, url string) (p proxy.Publisher, 
 // items, which would be read one by one. It follows the feed no longer if nobody is known to publish in it.
 func (d *Daemon) prepare(ctx context.Context, url string) (p proxy.Publisher, err error) {
 	defer func() {
-		if err != nil || len(p.Key)+len(p.Named) == 0 {
+		if err != nil || len(p.Key)+len(p.DocumentKey) == 0 {
 			d.endTentative(ctx, url)
 		}
 	}()
@@ -142,7 +142,7 @@ func (d *Daemon) prepare(ctx context.Context, url string) (p proxy.Publisher, er
 			p, err = now, nil
 		}
 	}
-	p.Named, p.Unnamed, p.Unseen = named, words, unseen
+	p.DocumentKey, p.NoDocumentKey, p.DocumentUnreachable = named, words, unseen
 	return p, err
 }
 
@@ -178,7 +178,7 @@ func (d *Daemon) named(ctx context.Context, url string) (key []byte, words strin
 		}
 		return nil, words, unseen, nil
 	}
-	return nil, "the document of " + url + " names no key: " + proxy.Paste("FILE", url), false, nil
+	return nil, "the document of " + url + " names no key: " + proxy.PasteHint("FILE", url), false, nil
 }
 
 // publisher is what the network has. A feed that the node did not follow takes a while to be known.
@@ -222,13 +222,13 @@ func (d *Daemon) publisherOf(url string, doc feedtree.Document) proxy.Publisher 
 	}
 	p.Key, p.Seq = s.Publisher.Key, doc.Pin.Seq
 	if next := s.Publisher.Next; next != (feed.Hash{}) {
-		p.Next = next[:]
+		p.NextKeyHash = next[:]
 	}
 	if s.Doubt != nil {
-		p.Claimed = s.Doubt.Key
+		p.ClaimedKey = s.Doubt.Key
 	}
 	for _, t := range s.Publisher.Past {
-		p.Former = append(p.Former, t.Key)
+		p.FormerKeys = append(p.FormerKeys, t.Key)
 	}
 	if p.Seq > 0 {
 		p.Head = doc.Pin.Head[:]
@@ -240,13 +240,13 @@ func (d *Daemon) publisherOf(url string, doc feedtree.Document) proxy.Publisher 
 var formats = map[string]feed.Format{"rss": feed.RSS, "rdf": feed.RDF, "atom": feed.Atom, "json": feed.JSON}
 
 // Write signs an item and brings it into its feed; see proxy.Publishing.
-func (d *Daemon) Write(ctx context.Context, url string, said feed.Meaning) (w proxy.Written, err error) {
+func (d *Daemon) Write(ctx context.Context, url string, said feed.Meaning) (w proxy.PublishResult, err error) {
 	if d.config.Author == nil {
 		return w, proxy.ErrNoKey
 	}
 	turn, err := d.writing.begin(ctx, url)
 	if err != nil {
-		return w, fmt.Errorf("%w: other items of %s are being published: %w", proxy.ErrUntaken, url, err)
+		return w, fmt.Errorf("%w: other items of %s are being published: %w", proxy.ErrPending, url, err)
 	}
 	defer turn.end()
 	p, err := d.prepare(ctx, url)
@@ -264,11 +264,11 @@ func (d *Daemon) Write(ctx context.Context, url string, said feed.Meaning) (w pr
 	}
 	switch {
 	case errors.Is(err, feed.ErrLimit):
-		return w, because{proxy.ErrLarge, difference.TooLarge(len(said.Summary) + len(said.Content))}
+		return w, because{proxy.ErrTooLarge, difference.TooLarge(len(said.Summary) + len(said.Content))}
 	case errors.Is(err, difference.ErrLarge):
-		return w, because{proxy.ErrLarge, err}
+		return w, because{proxy.ErrTooLarge, err}
 	case err != nil:
-		return w, because{proxy.ErrItem, err}
+		return w, because{proxy.ErrInvalidItem, err}
 	}
 	if err := d.known(&p); err != nil {
 		d.endTentative(ctx, url)
@@ -285,7 +285,7 @@ func (d *Daemon) Write(ctx context.Context, url string, said feed.Meaning) (w pr
 	})
 	switch {
 	case err != nil && unpushed == nil:
-		err = fmt.Errorf("%w: %w", proxy.ErrUnpublished, err)
+		err = fmt.Errorf("%w: %w", proxy.ErrRejected, err)
 	case err != nil && w.Seq > 0 && !errors.Is(unpushed, feedtree.ErrRefused):
 		w.Pending = err.Error()
 		return w, nil
@@ -301,14 +301,14 @@ func (b because) Unwrap() []error { return []error{b.kind, b.words} }
 
 // known refuses to sign for a feed that has another key, or none.
 func (d *Daemon) known(p *proxy.Publisher) error {
-	why := p.Refuses(d.config.Author.Public(), d.config.Author.Feeds()[p.URL])
+	why := p.RejectReason(d.config.Author.Public(), d.config.Author.Feeds()[p.URL])
 	switch {
 	case why == "":
 		return nil
-	case p.Unseen:
-		return fmt.Errorf("%w: %s", proxy.ErrUntaken, why)
+	case p.DocumentUnreachable:
+		return fmt.Errorf("%w: %s", proxy.ErrPending, why)
 	}
-	return fmt.Errorf("%w: %s", proxy.ErrUnpublished, why)
+	return fmt.Errorf("%w: %s", proxy.ErrRejected, why)
 }
 
 // pushOwn pushes what the node's author has signed in a turn. When it has sent the item that the turn is
@@ -317,7 +317,7 @@ func (d *Daemon) known(p *proxy.Publisher) error {
 func (d *Daemon) pushOwn(ctx context.Context, url string, envelope []byte, of *turn, it *feed.Item) error {
 	p, err := difference.OpenPublication(envelope)
 	if err != nil {
-		return fmt.Errorf("%w: %w", proxy.ErrItem, err)
+		return fmt.Errorf("%w: %w", proxy.ErrInvalidItem, err)
 	}
 	last := p.Item != nil && it != nil && p.Item.ID == it.ID && p.Item.Hash == it.Hash
 	_, err = d.push(ctx, p, func() {
@@ -332,7 +332,7 @@ func (d *Daemon) pushOwn(ctx context.Context, url string, envelope []byte, of *t
 
 // Require has a subscription show items only for which something vouches; see proxy.Publishing.
 func (d *Daemon) Require(ctx context.Context, url, least string) error {
-	if least == proxy.LeastAny {
+	if least == proxy.ProvenanceAny {
 		least = ""
 	}
 	err := d.change(ctx, url, func(a *attributes) { a.Least = least })
@@ -356,7 +356,7 @@ func (d *Daemon) change(ctx context.Context, url string, edit func(*attributes))
 		key := d.key(url)
 		a, ok := d.wanted(key)
 		if !ok {
-			answer(fmt.Errorf("%s: %w", url, proxy.ErrUnknown))
+			answer(fmt.Errorf("%s: %w", url, proxy.ErrNoSubscription))
 			return
 		}
 		edit(&a)
@@ -377,9 +377,9 @@ func (d *Daemon) Trust(ctx context.Context, url string) error {
 	failed, err := ask(ctx, d, func(answer func(error)) {
 		key := d.key(url)
 		if !d.node.Feeds.Trust(key) {
-			err := fmt.Errorf("trust %s: %w", url, proxy.ErrUnknown)
+			err := fmt.Errorf("trust %s: %w", url, proxy.ErrNoSubscription)
 			if _, ok := d.node.Feeds.Subscription(key); ok {
-				err = because{proxy.ErrUnknown, fmt.Errorf("trust %s: its key has not changed, so there is nothing to accept", url)}
+				err = because{proxy.ErrNoSubscription, fmt.Errorf("trust %s: its key has not changed, so there is nothing to accept", url)}
 			}
 			answer(err)
 			return

@@ -92,7 +92,7 @@ func TestANodeFollowsWhatItPublishesIn(t *testing.T) {
 	author, copied := authorOf(t)
 	url, other := blog(t, author.Key()), blog(t, author.Key())
 	first := envelopeOf(t, author, url, "one", publisher.Last{})
-	if w, err := m.Push(t.Context(), first); err != nil || w != (proxy.Written{URL: url, Seq: 1}) {
+	if w, err := m.Push(t.Context(), first); err != nil || w != (proxy.PublishResult{URL: url, Seq: 1}) {
 		t.Fatalf("%+v, %v", w, err)
 	}
 	if got := m.listed(t); got != url {
@@ -100,7 +100,7 @@ func TestANodeFollowsWhatItPublishesIn(t *testing.T) {
 	}
 
 	for _, envelope := range [][]byte{nil, envelopeOf(t, author, feed.Page(url), "page", publisher.Last{}), envelopeOf(t, author, url+"#part", "part", publisher.Last{})} {
-		if _, err := m.Push(t.Context(), envelope); !errors.Is(err, proxy.ErrItem) {
+		if _, err := m.Push(t.Context(), envelope); !errors.Is(err, proxy.ErrInvalidItem) {
 			t.Error(err)
 		}
 	}
@@ -116,7 +116,7 @@ func TestANodeFollowsWhatItPublishesIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := envelopeOf(t, copied, url, "another one", publisher.Last{}) // whose number was given
-	if _, err := m.Push(t.Context(), again); !errors.Is(err, proxy.ErrUnpublished) || !errors.Is(err, feedtree.ErrRefused) {
+	if _, err := m.Push(t.Context(), again); !errors.Is(err, proxy.ErrRejected) || !errors.Is(err, feedtree.ErrRefused) {
 		t.Error(err)
 	}
 	if got := m.listed(t); got != other {
@@ -150,9 +150,9 @@ func TestANodeKeepsWhatItCouldNotPush(t *testing.T) {
 		said feed.Meaning
 		want error
 	}{
-		{feed.Meaning{GUID: "1", Content: strings.Repeat("x", 50<<10)}, proxy.ErrLarge},
-		{feed.Meaning{GUID: "1", Content: strings.Repeat("x", 300<<10)}, proxy.ErrLarge},
-		{feed.Meaning{GUID: "1"}, proxy.ErrItem},
+		{feed.Meaning{GUID: "1", Content: strings.Repeat("x", 50<<10)}, proxy.ErrTooLarge},
+		{feed.Meaning{GUID: "1", Content: strings.Repeat("x", 300<<10)}, proxy.ErrTooLarge},
+		{feed.Meaning{GUID: "1"}, proxy.ErrInvalidItem},
 	} {
 		if _, err := m.Write(t.Context(), blog(t, author.Key()), of.said); !errors.Is(err, of.want) {
 			t.Errorf("%v, want %v", err, of.want)
@@ -163,7 +163,7 @@ func TestANodeKeepsWhatItCouldNotPush(t *testing.T) {
 	if _, err := m.Push(t.Context(), envelopeOf(t, owner, taken, "owner's", publisher.Last{})); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Write(t.Context(), taken, said); !errors.Is(err, proxy.ErrUnpublished) || !strings.Contains(err.Error(), "the key of ") {
+	if _, err := m.Write(t.Context(), taken, said); !errors.Is(err, proxy.ErrRejected) || !strings.Contains(err.Error(), "the key of ") {
 		t.Error(err)
 	}
 
@@ -216,10 +216,10 @@ func TestAFeedThatTookSomethingIsPublishedInUnseen(t *testing.T) {
 		of   proxy.Publisher
 		want error
 	}{
-		{proxy.Publisher{URL: took, Unnamed: "it does not answer", Unseen: true}, nil},
-		{proxy.Publisher{URL: fresh, Unnamed: "it does not answer", Unseen: true}, proxy.ErrUntaken},
-		{proxy.Publisher{URL: took, Unnamed: "it names no key"}, proxy.ErrUnpublished},
-		{proxy.Publisher{URL: fresh, Named: author.Public()}, nil},
+		{proxy.Publisher{URL: took, NoDocumentKey: "it does not answer", DocumentUnreachable: true}, nil},
+		{proxy.Publisher{URL: fresh, NoDocumentKey: "it does not answer", DocumentUnreachable: true}, proxy.ErrPending},
+		{proxy.Publisher{URL: took, NoDocumentKey: "it names no key"}, proxy.ErrRejected},
+		{proxy.Publisher{URL: fresh, DocumentKey: author.Public()}, nil},
 	} {
 		if err := d.known(&c.of); !errors.Is(err, c.want) {
 			t.Errorf("%+v: %v, want %v", c.of, err, c.want)
@@ -298,13 +298,13 @@ func TestAWrongAddressIsRefusedAtOnce(t *testing.T) {
 		wrong.Go(func() {
 			began := time.Now()
 			_, err := m.Write(t.Context(), at, feed.Meaning{GUID: "1", Title: "One"})
-			if !errors.Is(err, proxy.ErrUnpublished) || !strings.Contains(err.Error(), want) || time.Since(began) > 3*knownWithin {
+			if !errors.Is(err, proxy.ErrRejected) || !strings.Contains(err.Error(), want) || time.Since(began) > 3*knownWithin {
 				t.Errorf("%s: after %v: %v, want %q", at, time.Since(began), err, want)
 			}
 		})
 	}
 	wrong.Wait()
-	if _, err := m.Write(t.Context(), gone.URL+"/", feed.Meaning{GUID: "1", Title: "One"}); !errors.Is(err, proxy.ErrUntaken) || !strings.Contains(err.Error(), "cannot be read") {
+	if _, err := m.Write(t.Context(), gone.URL+"/", feed.Meaning{GUID: "1", Title: "One"}); !errors.Is(err, proxy.ErrPending) || !strings.Contains(err.Error(), "cannot be read") {
 		t.Errorf("an origin that does not answer: %v", err)
 	}
 	// What reading has made stays.
@@ -312,7 +312,7 @@ func TestAWrongAddressIsRefusedAtOnce(t *testing.T) {
 	if err := m.Subscribe(t.Context(), read, true); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Write(t.Context(), read, feed.Meaning{GUID: "1", Title: "One"}); !errors.Is(err, proxy.ErrUnpublished) {
+	if _, err := m.Write(t.Context(), read, feed.Meaning{GUID: "1", Title: "One"}); !errors.Is(err, proxy.ErrRejected) {
 		t.Error(err)
 	}
 	if got := m.listed(t); !strings.Contains(got, read) {

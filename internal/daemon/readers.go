@@ -165,7 +165,7 @@ func (d *Daemon) unsubscribe(ctx context.Context, url string, ends func(attribut
 			return
 		}
 		if !ok {
-			err := proxy.ErrUnknown
+			err := proxy.ErrNoSubscription
 			page := feed.Page(url)
 			if _, ok := d.node.Feeds.Subscription(d.key(page)); ok {
 				err = fmt.Errorf("%w, but to %s", err, page)
@@ -237,15 +237,15 @@ func (d *Daemon) Read(ctx context.Context, url string) (proxy.Window, error) {
 		case w.Document.Head.Raw != nil:
 			return w, nil
 		case w.State != proxy.StateNew && w.State != proxy.StateOK && w.State != "":
-			return w, d.trouble(url, w.State, w.Words)
+			return w, d.trouble(url, w.State, w.StateDetail)
 		}
 		select {
 		case <-changed:
 			if _, ok := d.shelf.known(url); !ok {
-				return w, fmt.Errorf("read %s: %w", url, proxy.ErrUnknown)
+				return w, fmt.Errorf("read %s: %w", url, proxy.ErrNoSubscription)
 			}
 		case <-ctx.Done():
-			return w, &proxy.Trouble{URL: url, Kind: proxy.ErrTimeout, Words: "no node of the network has read it yet: try again in a minute"}
+			return w, &proxy.ReadError{URL: url, Kind: proxy.ErrTimeout, Reason: "no node of the network has read it yet: try again in a minute"}
 		}
 	}
 }
@@ -288,7 +288,7 @@ func (d *Daemon) window(ctx context.Context, url string) (proxy.Window, error) {
 		w.State = proxy.StateOK
 	}
 	if s := a.polls; a.told {
-		w.State, w.Words = s.String(), s.Detail
+		w.State, w.StateDetail = s.String(), s.Detail
 		switch {
 		case s.Kind != coronapb.State_OK && s.Kind != coronapb.State_NEW:
 			w.Stale, w.Fetched = s.Detail, s.Since
@@ -305,7 +305,7 @@ func (d *Daemon) window(ctx context.Context, url string) (proxy.Window, error) {
 }
 
 // trouble turns the state of a channel that has never been seen into an error.
-func (d *Daemon) trouble(url, state, words string) *proxy.Trouble {
+func (d *Daemon) trouble(url, state, words string) *proxy.ReadError {
 	kind := proxy.ErrUnreachable
 	switch state {
 	case kindName(coronapb.State_NOT_A_FEED), kindName(coronapb.State_BROKEN), kindName(coronapb.State_TOO_LARGE):
@@ -322,13 +322,13 @@ func (d *Daemon) trouble(url, state, words string) *proxy.Trouble {
 	case kindName(coronapb.State_GONE):
 		kind = proxy.ErrGone
 	case kindName(coronapb.State_REFUSED):
-		if kind = proxy.ErrRefused; !d.config.AllowPrivateOrigins {
+		if kind = proxy.ErrForbidden; !d.config.AllowPrivateOrigins {
 			words += "; " + allowPrivate
 		}
 	case kindName(coronapb.State_LIMITED):
 		kind = proxy.ErrBusy
 	}
-	return &proxy.Trouble{URL: url, Kind: kind, Words: words}
+	return &proxy.ReadError{URL: url, Kind: kind, Reason: words}
 }
 
 // brokenFeed says that a feed is broken, and why.
@@ -346,7 +346,7 @@ func (d *Daemon) fetchOnce(ctx context.Context, url string) (proxy.Window, error
 		return proxy.Window{}, fmt.Errorf("read %s: %w", url, err)
 	}
 	if copied.feed == nil && copied.offer.Page && copied.state.Kind == coronapb.State_NOT_A_FEED {
-		return proxy.Window{}, &proxy.Trouble{URL: url, Kind: proxy.ErrNotFeed, Words: copied.state.Detail + "; its changes can be followed as " + feed.Page(url)}
+		return proxy.Window{}, &proxy.ReadError{URL: url, Kind: proxy.ErrNotFeed, Reason: copied.state.Detail + "; its changes can be followed as " + feed.Page(url)}
 	}
 	if copied.feed == nil {
 		return proxy.Window{}, d.trouble(url, copied.state.String(), copied.state.Detail)
@@ -356,7 +356,7 @@ func (d *Daemon) fetchOnce(ctx context.Context, url string) (proxy.Window, error
 		Version:  copied.version, Fetched: copied.at, State: proxy.StateOK,
 	}
 	if copied.state.Kind != coronapb.State_OK {
-		w.State, w.Words, w.Stale = copied.state.String(), copied.state.Detail, copied.state.Detail
+		w.State, w.StateDetail, w.Stale = copied.state.String(), copied.state.Detail, copied.state.Detail
 	}
 	if said, ok := copied.feed.Head.Publisher(); ok { // for all that anybody knows here
 		w.Document.Publisher = &said
@@ -391,18 +391,18 @@ func (d *Daemon) borrow(ctx context.Context, url string, life time.Duration) (le
 }
 
 // Look says what is at an address; see proxy.Subscriptions.
-func (d *Daemon) Look(ctx context.Context, url string) (proxy.Look, error) {
+func (d *Daemon) Inspect(ctx context.Context, url string) (proxy.Inspection, error) {
 	copied, err := d.borrow(ctx, url, copyLife)
 	if err != nil {
-		return proxy.Look{}, fmt.Errorf("read %s: %w", url, err)
+		return proxy.Inspection{}, fmt.Errorf("read %s: %w", url, err)
 	}
 	isPage, o := proxy.KindOf(url) == proxy.KindPage, copied.offer
-	look := proxy.Look{Feed: !isPage && copied.feed != nil || o.Feed, Page: o.Page, Doubt: o.Doubt}
+	look := proxy.Inspection{Feed: !isPage && copied.feed != nil || o.Feed, Page: o.Page, Warning: o.Doubt}
 	if !isPage && !look.Feed {
 		if copied.state.Kind == coronapb.State_BROKEN { // it is not to be followed as a page
 			return look, d.trouble(url, copied.state.String(), copied.state.Detail)
 		}
-		look.Why = copied.state.Detail
+		look.NotFeedReason = copied.state.Detail
 	}
 	for _, l := range o.Feeds {
 		// A page of the Web leads to the Web alone, as a redirect does: it does not choose what is
@@ -415,7 +415,7 @@ func (d *Daemon) Look(ctx context.Context, url string) (proxy.Look, error) {
 	switch {
 	case look.Feed || look.Page || len(look.Feeds) > 0:
 	case isPage && copied.state.Kind == coronapb.State_OK:
-		return look, &proxy.Trouble{URL: url, Kind: proxy.ErrNotPage, Words: "the page has no text without JavaScript"}
+		return look, &proxy.ReadError{URL: url, Kind: proxy.ErrNotPage, Reason: "the page has no text without JavaScript"}
 	default:
 		return look, d.trouble(url, copied.state.String(), copied.state.Detail)
 	}

@@ -85,7 +85,7 @@ func TestUnsubscribingHolds(t *testing.T) {
 	m.knows(t, 1)
 
 	feed := origin.URL + "/feed"
-	var given proxy.Subscribed
+	var given proxy.SubscribeMessage
 	m.tell(t, "subscribe", `{"url":"`+feed+`"}`, &given)
 	path := strings.TrimPrefix(given.ReadURL, "http://"+m.HTTPAddr().String())
 	readsOn := func(m *member, want string) {
@@ -235,8 +235,8 @@ func TestLookSaysWhatADocumentIs(t *testing.T) {
 	m := running(t, config)
 	for i, d := range documents {
 		url := fmt.Sprintf("%s/%d", origin.URL, i)
-		look, err := m.Look(t.Context(), url)
-		words := look.Why
+		look, err := m.Inspect(t.Context(), url)
+		words := look.NotFeedReason
 		if err != nil {
 			words = strings.TrimPrefix(err.Error(), url+": ")
 		}

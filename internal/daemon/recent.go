@@ -257,7 +257,7 @@ func previewOf(q *query.Expr, late []cobra.Late, covers covers, now time.Time) p
 	if begin.Before(covers.since) || from(late, begin) < enough {
 		begin = covers.since
 	}
-	p.Of, p.Matching, p.Time = from(late, begin), from(match, begin), now.Sub(begin)
+	p.Articles, p.Matching, p.Period = from(late, begin), from(match, begin), now.Sub(begin)
 	for _, l := range slices.Backward(match) {
 		if len(p.Entries) == shown {
 			break

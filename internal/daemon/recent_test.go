@@ -69,7 +69,7 @@ func TestAStalledSubscriptionIsCountedWhenItIsThere(t *testing.T) {
 
 // A preview, and who begins to watch, is given what the subscription is to be vouched for alone.
 func TestOnlyWhatIsVouchedForIsOfLate(t *testing.T) {
-	raw := attributes{Least: proxy.LeastPublisher}.encode()
+	raw := attributes{Least: proxy.ProvenancePublisher}.encode()
 	entries := func() []feed.Entry {
 		return []feed.Entry{{Provenance: feedtree.ByPublisher}, {Provenance: "single"}, {}}
 	}
@@ -106,8 +106,8 @@ func TestPreviewsSayInWhatTimeArticlesCame(t *testing.T) {
 		"no more than is kept": {of(20, time.Minute), 20 * time.Minute, 20, 10, 20 * time.Minute},
 	} {
 		p := previewOf(q, test.late, covers{since: now.Add(-test.since), scale: 1}, now)
-		if p.Of != test.of || p.Matching != test.matching || p.Time != test.time || len(p.Hints) != 1 {
-			t.Errorf("%s: %d of %d in %v, %q", name, p.Matching, p.Of, p.Time, p.Hints)
+		if p.Articles != test.of || p.Matching != test.matching || p.Period != test.time || len(p.Hints) != 1 {
+			t.Errorf("%s: %d of %d in %v, %q", name, p.Matching, p.Articles, p.Period, p.Hints)
 		}
 	}
 }
@@ -163,7 +163,7 @@ func TestWhoWatchesBeginsWithWhatJustCame(t *testing.T) {
 	c.HTTP, c.AllowPrivateOrigins = "127.0.0.1:0", true
 	m := running(t, c)
 	m.knows(t, 1)
-	var given proxy.Subscribed
+	var given proxy.SubscribeMessage
 	m.tell(t, "subscribe", `{"url":"`+origin.URL+`/feed"}`, &given)
 	has := func(n int) {
 		t.Helper()

@@ -88,7 +88,7 @@ func TestLogsTellNoAddresses(t *testing.T) {
 	m := running(t, Config{Dir: t.TempDir(), Found: &network, HTTP: "127.0.0.1:0", AllowPrivateOrigins: true})
 	m.knows(t, 1)
 	const key = "/k3y-of-somebody/feed.xml"
-	var done proxy.Subscribed
+	var done proxy.SubscribeMessage
 	m.tell(t, "subscribe", fmt.Sprintf(`{"url":%q}`, origin.URL+key), &done)
 	lapses := origin.URL + "/lapses" + key
 	if err := m.Subscribe(t.Context(), lapses, true); err != nil {

@@ -49,7 +49,7 @@ func (d *Daemon) Status(ctx context.Context) (proxy.Status, error) {
 		return s, nil
 	}
 	if c := snap.CutOff; c != nil {
-		s.CutOff, s.CutOffSince = true, proxy.At(c.Since)
+		s.CutOff, s.CutOffSince = true, proxy.OptionalTime(c.Since)
 		if s.State == proxy.StateOK {
 			s.State = proxy.StateCutOff
 		}
@@ -61,11 +61,11 @@ func (d *Daemon) Status(ctx context.Context) (proxy.Status, error) {
 		s.ChannelsPolled = d.node.Corona.Stats().Duties
 		s.Subscriptions = d.node.Feeds.Stats().Subscriptions
 		for _, r := range d.node.Feeds.Refusals() {
-			of := proxy.Refused{URL: r.URL, Seq: r.Seq, Why: r.Why, At: proxy.At(r.At)}
+			of := proxy.RejectedItem{URL: r.URL, Seq: r.Seq, Why: r.Why, At: proxy.OptionalTime(r.At)}
 			if r.Key != nil {
 				of.Key = difference.Fingerprint(r.Key)
 			}
-			s.Refused = append(s.Refused, of)
+			s.RejectedItems = append(s.RejectedItems, of)
 		}
 		if v, ok := d.node.Corona.Decision(); ok {
 			s.Clusters, s.Levels, s.Overbooked = v.Clusters, v.Levels, !v.Fits
@@ -180,7 +180,7 @@ const keyNews = 7 * 24 * time.Hour
 // changedKeys are the feeds whose publishers have lately had another key.
 func changedKeys(channels []proxy.Channel, now time.Time) (of []proxy.Finding) {
 	for _, c := range channels {
-		if len(c.Former) == 0 || c.PublisherSince == nil || now.Sub(*c.PublisherSince) > keyNews || len(of) == maxAiling {
+		if len(c.FormerKeys) == 0 || c.PublisherSince == nil || now.Sub(*c.PublisherSince) > keyNews || len(of) == maxAiling {
 			continue
 		}
 		of = append(of, proxy.Finding{

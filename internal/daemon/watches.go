@@ -103,7 +103,7 @@ func (k *keywords) unsubscribe(ctx context.Context, number cobra.Number) error {
 // unknown says of an error that a keyword subscription is none in the words of readers.
 func unknown(err error) error {
 	if errors.Is(err, cobra.ErrUnknown) {
-		return fmt.Errorf("%w: %w", proxy.ErrUnknown, err)
+		return fmt.Errorf("%w: %w", proxy.ErrNoSubscription, err)
 	}
 	return err
 }
@@ -121,7 +121,7 @@ func (d *Daemon) Watches(ctx context.Context) (of []proxy.Watch, err error) {
 }
 
 // Watched returns the feed of a keyword subscription; see proxy.Keywords.
-func (d *Daemon) Watched(ctx context.Context, number uint32) (proxy.Matched, error) {
+func (d *Daemon) Watched(ctx context.Context, number uint32) (proxy.MatchedFeed, error) {
 	k := d.keywords
 	var f cobra.Feed
 	var ok bool
@@ -130,9 +130,9 @@ func (d *Daemon) Watched(ctx context.Context, number uint32) (proxy.Matched, err
 		err = cobra.ErrUnknown
 	}
 	if err != nil {
-		return proxy.Matched{}, unknown(err)
+		return proxy.MatchedFeed{}, unknown(err)
 	}
-	return proxy.Matched{
+	return proxy.MatchedFeed{
 		Articles: f.Articles,
 		Read: func() (proxy.Watch, []feed.Entry, error) {
 			text, since, err := cobra.Query(k.disk, cobra.Number(number))
@@ -150,7 +150,7 @@ func (d *Daemon) Watched(ctx context.Context, number uint32) (proxy.Matched, err
 }
 
 // Short says what of new articles is not kept; see proxy.Keywords.
-func (d *Daemon) Short() string {
+func (d *Daemon) Shortage() string {
 	if s := d.keywords.short.Load(); s != nil {
 		return s.what
 	}

@@ -21,34 +21,34 @@ const (
 
 // A crowd is a listener that bounds the connections it has accepted. It never waits for a
 // connection to end: at a bound it closes one.
-type crowd struct {
+type connLimiter struct {
 	net.Listener
 	exempt func(remote string) bool // from maxPerClient
 
-	mu    sync.Mutex
-	turn  uint64
-	conns map[net.Conn]*visit
+	mu      sync.Mutex
+	changes uint64
+	conns   map[net.Conn]*trackedConn
 }
 
 // A visit is a connection that is open.
-type visit struct {
+type trackedConn struct {
 	client string // "": of no client that has a bound
 	state  http.ConnState
-	since  uint64 // the turn in which it came to its state
+	change uint64 // the turn in which it came to its state
 }
 
-func newCrowd(l net.Listener, exempt func(remote string) bool) *crowd {
-	return &crowd{Listener: l, exempt: exempt, conns: map[net.Conn]*visit{}}
+func newConnLimiter(l net.Listener, exempt func(remote string) bool) *connLimiter {
+	return &connLimiter{Listener: l, exempt: exempt, conns: map[net.Conn]*trackedConn{}}
 }
 
 // Accept accepts a connection, and makes room for it.
-func (c *crowd) Accept() (net.Conn, error) {
+func (c *connLimiter) Accept() (net.Conn, error) {
 	conn, err := c.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
 	client := clientOf(conn.RemoteAddr().String())
-	if isFromHere(conn.RemoteAddr().String()) || c.exempt(conn.RemoteAddr().String()) {
+	if isLoopback(conn.RemoteAddr().String()) || c.exempt(conn.RemoteAddr().String()) {
 		client = ""
 	}
 	c.mu.Lock()
@@ -61,24 +61,24 @@ func (c *crowd) Accept() (net.Conn, error) {
 	}
 	switch {
 	case client != "" && own >= maxPerClient:
-		c.evict(func(v *visit) bool { return v.client == client })
+		c.evict(func(v *trackedConn) bool { return v.client == client })
 	case len(c.conns) >= maxConns:
-		c.evict(func(*visit) bool { return true })
+		c.evict(func(*trackedConn) bool { return true })
 	}
-	c.turn++
-	c.conns[conn] = &visit{client, http.StateNew, c.turn}
+	c.changes++
+	c.conns[conn] = &trackedConn{client, http.StateNew, c.changes}
 	return conn, nil
 }
 
 // fresh is how many later changes a connection may see before it should have sent its headers. Until then it
 // is the last to give way.
-const fresh = 64
+const newConnChanges = 64
 
 // gives is the order in which connections give way: those whose headers have not come, those between two
 // requests, those whose request is being answered or whose body has not come, and last those that have just come.
-func (c *crowd) gives(v *visit) int {
+func (c *connLimiter) evictionRank(v *trackedConn) int {
 	switch {
-	case v.state == http.StateNew && c.turn-v.since >= fresh:
+	case v.state == http.StateNew && c.changes-v.change >= newConnChanges:
 		return 0
 	case v.state == http.StateIdle:
 		return 1
@@ -89,14 +89,14 @@ func (c *crowd) gives(v *visit) int {
 }
 
 // evict closes the connection, among some, that has been longest in its state.
-func (c *crowd) evict(among func(*visit) bool) {
+func (c *connLimiter) evict(among func(*trackedConn) bool) {
 	var out net.Conn
-	var worst *visit
+	var worst *trackedConn
 	for conn, v := range c.conns {
 		if !among(v) {
 			continue
 		}
-		if worst == nil || cmp.Or(cmp.Compare(c.gives(v), c.gives(worst)), cmp.Compare(v.since, worst.since)) < 0 {
+		if worst == nil || cmp.Or(cmp.Compare(c.evictionRank(v), c.evictionRank(worst)), cmp.Compare(v.change, worst.change)) < 0 {
 			out, worst = conn, v
 		}
 	}
@@ -106,7 +106,7 @@ func (c *crowd) evict(among func(*visit) bool) {
 
 // heard is what an http.Server calls when the state of a connection changes. A request is active
 // when all of its headers have come.
-func (c *crowd) heard(conn net.Conn, state http.ConnState) {
+func (c *connLimiter) stateChanged(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v := c.conns[conn]
@@ -115,8 +115,8 @@ func (c *crowd) heard(conn net.Conn, state http.ConnState) {
 	case state == http.StateClosed || state == http.StateHijacked:
 		delete(c.conns, conn)
 	case state != v.state:
-		c.turn++
-		v.state, v.since = state, c.turn
+		c.changes++
+		v.state, v.change = state, c.changes
 	}
 }
 

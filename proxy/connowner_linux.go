@@ -18,7 +18,7 @@ import (
 
 // acceptWithin is how long AcceptedBy waits for the other program to accept a connection. Most
 // programs take less than a millisecond.
-const acceptWithin = 2 * time.Second
+const acceptTime = 2 * time.Second
 
 // AcceptedBy looks up the user whose program has accepted a connection to this machine. ok is false
 // if the program does not accept it within two seconds, or runs in another network namespace.
@@ -28,7 +28,7 @@ func AcceptedBy(conn net.Conn) (uid int, ok bool) {
 	if errClient != nil || errServer != nil {
 		return 0, false
 	}
-	for until := time.Now().Add(acceptWithin); ; time.Sleep(10 * time.Millisecond) {
+	for until := time.Now().Add(acceptTime); ; time.Sleep(10 * time.Millisecond) {
 		if uid, ok = userAt(server, client); ok || time.Now().After(until) {
 			return uid, ok
 		}
@@ -38,8 +38,8 @@ func AcceptedBy(conn net.Conn) (uid int, ok bool) {
 // userAt looks up the user whose program has the near end of a connection: the system lists the ends of
 // all connections on this machine with their users.
 func userAt(near, far netip.AddrPort) (uid int, ok bool) {
-	of := ends{near, far}.canonical()
-	if of.near.Addr().Is4() {
+	of := endpoints{near, far}.canonical()
+	if of.local.Addr().Is4() {
 		if uid, ok = connections4.userOf(of); ok {
 			return uid, true
 		}
@@ -48,39 +48,39 @@ func userAt(near, far netip.AddrPort) (uid int, ok bool) {
 }
 
 // ends are the two addresses of a connection.
-type ends struct{ near, far netip.AddrPort }
+type endpoints struct{ local, remote netip.AddrPort }
 
 // A connectionList reads a list of the system's. To read it takes the longer the more connections the machine
 // has, so those who ask while it is being read share the next reading, however many they are.
 type connectionList struct {
-	file   string
-	asking atomic.Int64
-	begun  atomic.Uint64 // readings
+	file     string
+	waiting  atomic.Int64
+	readings atomic.Uint64 // readings
 
 	mu    sync.Mutex
-	users map[ends]int // in the last reading; nil if nobody asks
+	users map[endpoints]int // in the last reading; nil if nobody asks
 }
 
 var connections4, connections6 = connectionList{file: "/proc/net/tcp"}, connectionList{file: "/proc/net/tcp6"}
 
-func (l *connectionList) userOf(of ends) (uid int, ok bool) {
-	l.asking.Add(1)
-	before := l.begun.Load()
+func (l *connectionList) userOf(of endpoints) (uid int, ok bool) {
+	l.waiting.Add(1)
+	before := l.readings.Load()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.begun.Load() == before { // no reading has begun since
-		l.begun.Add(1)
+	if l.readings.Load() == before { // no reading has begun since
+		l.readings.Add(1)
 		l.users = readUsers(l.file)
 	}
 	uid, ok = l.users[of]
-	if l.asking.Add(-1) == 0 {
+	if l.waiting.Add(-1) == 0 {
 		l.users = nil
 	}
 	return uid, ok
 }
 
-func readUsers(file string) map[ends]int {
-	users := map[ends]int{}
+func readUsers(file string) map[endpoints]int {
+	users := map[endpoints]int{}
 	table, err := os.Open(file)
 	if err != nil {
 		return users // the system does not tell
@@ -96,7 +96,7 @@ const established = "01"
 
 // addUsers reads a list as proc_net_tcp(5) describes it. The end of a server that has not accepted the
 // connection yet has the inode 0, and belongs to nobody.
-func addUsers(users map[ends]int, table io.Reader) {
+func addUsers(users map[endpoints]int, table io.Reader) {
 	lines := bufio.NewScanner(table)
 	lines.Scan() // names of columns
 	for lines.Scan() {
@@ -104,25 +104,25 @@ func addUsers(users map[ends]int, table io.Reader) {
 		if len(f) < 10 || f[3] != established || f[9] == "0" {
 			continue
 		}
-		near, okNear := parseEnd(f[1])
-		far, okFar := parseEnd(f[2])
+		near, okNear := parseEndpoint(f[1])
+		far, okFar := parseEndpoint(f[2])
 		if uid, err := strconv.Atoi(f[7]); err == nil && okNear && okFar {
-			users[ends{near, far}] = uid
+			users[endpoints{near, far}] = uid
 		}
 	}
 }
 
 // canonical writes IPv4 addresses alike, which the list has in IPv6, too, and leaves out zones, which it
 // does not have.
-func (e ends) canonical() ends {
+func (e endpoints) canonical() endpoints {
 	plain := func(a netip.AddrPort) netip.AddrPort {
 		return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
 	}
-	return ends{plain(e.near), plain(e.far)}
+	return endpoints{plain(e.local), plain(e.remote)}
 }
 
 // parseEnd reads an address as the list writes it, in words of 32 bits in the machine's order.
-func parseEnd(text string) (netip.AddrPort, bool) {
+func parseEndpoint(text string) (netip.AddrPort, bool) {
 	host, port, _ := strings.Cut(text, ":")
 	b, err := hex.DecodeString(host)
 	if err != nil || len(b)%4 != 0 {

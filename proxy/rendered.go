@@ -15,26 +15,26 @@ import (
 )
 
 // A rendition is a feed as readers get it. It never changes.
-type rendition struct {
+type rendered struct {
 	version    uint64
 	subscribed bool // the version is that of a subscription
 
-	body, zipped   []byte // zipped is nil if it would not be smaller
-	tag, zippedTag string // strong: equal tags, equal bytes
-	mediaType      string
-	modified       time.Time // the first whole second at which the body was what it is
-	modifiedText   string
+	body, gzipped []byte // zipped is nil if it would not be smaller
+	tag, gzipTag  string // strong: equal tags, equal bytes
+	mediaType     string
+	modified      time.Time // the first whole second at which the body was what it is
+	modifiedText  string
 
 	fetched      time.Time
 	stale, state string
 }
 
 // minZipped is the size from which a feed is worth compressing.
-const minZipped = 512
+const minGzip = 512
 
 // render writes a window for a target. If the result is the same as the last one,
 // so are its ETag and Last-Modified, whatever changed in the window.
-func render(w Window, t target, subscribed bool, last *rendition, clean func(*feed.Meaning), now time.Time) (*rendition, error) {
+func render(w Window, t target, subscribed bool, last *rendered, clean func(*feed.Meaning), now time.Time) (*rendered, error) {
 	doc := w.Document // a copy; its entries are shared, and only read
 	doc.URL, doc.Clean = t.self, clean
 	if t.limit > 0 && t.limit < len(doc.Entries) {
@@ -53,18 +53,18 @@ func render(w Window, t target, subscribed bool, last *rendition, clean func(*fe
 	}
 	sum := sha256.Sum256(body)
 	name := hex.EncodeToString(sum[:16])
-	c := &rendition{
+	c := &rendered{
 		version: w.Version, subscribed: subscribed,
-		tag: `"` + name + `"`, zippedTag: `"` + name + `-gzip"`,
+		tag: `"` + name + `"`, gzipTag: `"` + name + `-gzip"`,
 		mediaType: format.MediaType(),
-		fetched:   w.Fetched, stale: line(w.Stale), state: w.State,
+		fetched:   w.Fetched, stale: oneLine(w.Stale), state: w.State,
 	}
 	if last != nil && last.tag == c.tag {
-		c.body, c.zipped = last.body, last.zipped
+		c.body, c.gzipped = last.body, last.gzipped
 		c.modified, c.modifiedText = last.modified, last.modifiedText
 		return c, nil
 	}
-	c.body, c.zipped = body, compress(body)
+	c.body, c.gzipped = body, compress(body)
 	// Two changes within a second must not share their Last-Modified, nor may
 	// a clock that was set back make it go back. It is never sent before it has come
 	// (serve), so that what another run of the node sent earlier is earlier, too.
@@ -78,7 +78,7 @@ func render(w Window, t target, subscribed bool, last *rendition, clean func(*fe
 
 // compress returns nil if compressing is of no use.
 func compress(body []byte) []byte {
-	if len(body) < minZipped {
+	if len(body) < minGzip {
 		return nil
 	}
 	var b bytes.Buffer
@@ -92,15 +92,15 @@ func compress(body []byte) []byte {
 }
 
 // cost is about how much memory a copy takes.
-func (c *rendition) cost() int { return len(c.body) + len(c.zipped) + 1<<10 }
+func (c *rendered) cost() int { return len(c.body) + len(c.gzipped) + 1<<10 }
 
 // is reports whether the copy, if there is one, is of a version.
-func (c *rendition) is(version uint64, subscribed bool) bool {
+func (c *rendered) isVersion(version uint64, subscribed bool) bool {
 	return c != nil && c.version == version && c.subscribed == subscribed
 }
 
 // outdated is the copy when it could not be replaced, and why.
-func (c *rendition) outdated(why string) *rendition {
+func (c *rendered) asStale(why string) *rendered {
 	old := *c
 	old.stale = why
 	return &old
@@ -108,7 +108,7 @@ func (c *rendition) outdated(why string) *rendition {
 
 // unchanged reports whether a reader has what it would get (RFC 9110, section
 // 13.2.2): If-None-Match decides; only without it, If-Modified-Since.
-func (c *rendition) unchanged(h http.Header, tag string) bool {
+func (c *rendered) unchanged(h http.Header, tag string) bool {
 	if match := h.Values("If-None-Match"); len(match) > 0 {
 		return matches(strings.Join(match, ","), tag)
 	}

@@ -18,18 +18,18 @@ import (
 // A cleaner makes a stranger's HTML fit for our pages: the marks of text stay, all
 // that acts, loads or styles goes, and so does what points to this machine or its
 // neighbours.
-type cleaner struct {
+type sanitizer struct {
 	policy *bluemonday.Policy
-	bare   *bluemonday.Policy // leaves text alone
+	strict *bluemonday.Policy // leaves text alone
 	// feeds is the policy for readers of feeds: they may ask what their own network
 	// has, and know what a relative address is meant against.
 	feeds *bluemonday.Policy
 }
 
 // maxShown is how much of an item's content a page shows, in bytes.
-const maxShown = 64 << 10
+const maxContent = 64 << 10
 
-func newCleaner() cleaner {
+func newSanitizer() sanitizer {
 	p := bluemonday.UGCPolicy()
 	// A relative address would be one of ours.
 	p.AllowRelativeURLs(false)
@@ -39,24 +39,24 @@ func newCleaner() cleaner {
 	p.RequireNoFollowOnLinks(true)
 	p.RequireNoReferrerOnLinks(true)
 	p.AddTargetBlankToFullyQualifiedLinks(true)
-	return cleaner{p, bluemonday.StrictPolicy(), bluemonday.UGCPolicy()}
+	return sanitizer{p, bluemonday.StrictPolicy(), bluemonday.UGCPolicy()}
 }
 
 // html cleans content. It is read and written as browsers read it first: the
 // policy takes tags one by one, and one that closes what it did not open would
 // close a part of the page.
-func (c cleaner) html(content string) template.HTML {
-	if len(content) > maxShown {
-		content = strings.ToValidUTF8(content[:maxShown], "")
+func (c sanitizer) html(content string) template.HTML {
+	if len(content) > maxContent {
+		content = strings.ToValidUTF8(content[:maxContent], "")
 	}
-	return template.HTML(c.by(c.policy, content))
+	return template.HTML(c.sanitize(c.policy, content))
 }
 
 // by cleans content by a policy.
-func (c cleaner) by(policy *bluemonday.Policy, content string) string {
+func (c sanitizer) sanitize(policy *bluemonday.Policy, content string) string {
 	nodes, err := html.ParseFragment(strings.NewReader(content), &html.Node{Type: html.ElementNode, Data: "div", DataAtom: atom.Div})
 	if err != nil { // nested too deeply to be text
-		return string(c.bare.SanitizeBytes([]byte(content)))
+		return string(c.strict.SanitizeBytes([]byte(content)))
 	}
 	var b bytes.Buffer
 	for _, n := range nodes {
@@ -68,9 +68,9 @@ func (c cleaner) by(policy *bluemonday.Policy, content string) string {
 }
 
 // meaning cleans what an item says, for feeds in another format than its source's.
-func (c cleaner) meaning(m *feed.Meaning) {
-	m.Title = html.UnescapeString(string(c.bare.SanitizeBytes([]byte(m.Title))))
-	m.Summary, m.Content = c.by(c.feeds, m.Summary), c.by(c.feeds, m.Content)
+func (c sanitizer) cleanMeaning(m *feed.Meaning) {
+	m.Title = html.UnescapeString(string(c.strict.SanitizeBytes([]byte(m.Title))))
+	m.Summary, m.Content = c.sanitize(c.feeds, m.Summary), c.sanitize(c.feeds, m.Content)
 	if !isWeb(m.Link) {
 		m.Link = ""
 	}
@@ -84,7 +84,7 @@ func isWeb(address string) bool {
 }
 
 // link is an address of a stranger that may stand on our pages, or nothing.
-func (c cleaner) link(address string) string {
+func (c sanitizer) link(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || !isPublic(u) {
 		return ""
@@ -121,7 +121,7 @@ func isPublic(u *url.URL) bool {
 }
 
 // nearby are addresses within reach that netip does not call private.
-var nearby = []netip.Prefix{
+var unroutable = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),      // this host
 	netip.MustParsePrefix("100.64.0.0/10"),  // of providers' own networks
 	netip.MustParsePrefix("198.18.0.0/15"),  // of laboratories
@@ -134,7 +134,7 @@ var nearby = []netip.Prefix{
 }
 
 func isPublicIP(ip netip.Addr) bool {
-	for _, p := range nearby {
+	for _, p := range unroutable {
 		if p.Contains(ip) {
 			return false
 		}

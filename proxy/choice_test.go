@@ -16,34 +16,34 @@ func TestSubscribingToAPage(t *testing.T) {
 	two := Choice{URL: "https://page.example/comments.xml", Kind: KindFeed}
 	self := Choice{URL: "page+" + at, Kind: KindPage}
 	for name, c := range map[string]struct {
-		look    Look
+		look    Inspection
 		known   bool
 		ask     string
 		to      string
 		choices []Choice
 	}{
-		"a feed":                {Look{Feed: true}, false, at, at, nil},
-		"a page with its feed":  {Look{Page: true, Feeds: []Choice{one}}, false, at, feedURL, nil},
-		"one that is not there": {Look{Page: true, Feeds: []Choice{{URL: "https://page.example/old.xml", Kind: KindFeed}}}, false, at, "", []Choice{{URL: "https://page.example/old.xml", Kind: KindFeed}, self}},
-		"a page":                {Look{Page: true}, false, at, "", []Choice{self}},
-		"a list of things":      {Look{Page: true, Why: "not a feed: a document of <urlset>"}, false, at, "", []Choice{self}},
-		"a page with two":       {Look{Page: true, Feeds: []Choice{one, two}}, false, at, "", []Choice{one, two, self}},
-		"large, with two":       {Look{Feeds: []Choice{one, two}}, false, at, "", []Choice{one, two}},
-		"the page itself":       {Look{Page: true, Feeds: []Choice{one}}, false, "page+" + at, "page+" + at, nil},
-		"a feed, as a page":     {Look{Page: true, Feed: true}, false, "page+" + at, "", []Choice{{URL: at, Kind: KindFeed}}},
-		"a page without text":   {Look{Feeds: []Choice{one}}, false, "page+" + at, "", []Choice{one}},
-		"the same, with two":    {Look{Feeds: []Choice{one, two}}, false, "page+" + at, "", []Choice{one, two}},
-		"known":                 {Look{Page: true}, true, at, at, nil},
+		"a feed":                {Inspection{Feed: true}, false, at, at, nil},
+		"a page with its feed":  {Inspection{Page: true, Feeds: []Choice{one}}, false, at, feedURL, nil},
+		"one that is not there": {Inspection{Page: true, Feeds: []Choice{{URL: "https://page.example/old.xml", Kind: KindFeed}}}, false, at, "", []Choice{{URL: "https://page.example/old.xml", Kind: KindFeed}, self}},
+		"a page":                {Inspection{Page: true}, false, at, "", []Choice{self}},
+		"a list of things":      {Inspection{Page: true, NotFeedReason: "not a feed: a document of <urlset>"}, false, at, "", []Choice{self}},
+		"a page with two":       {Inspection{Page: true, Feeds: []Choice{one, two}}, false, at, "", []Choice{one, two, self}},
+		"large, with two":       {Inspection{Feeds: []Choice{one, two}}, false, at, "", []Choice{one, two}},
+		"the page itself":       {Inspection{Page: true, Feeds: []Choice{one}}, false, "page+" + at, "page+" + at, nil},
+		"a feed, as a page":     {Inspection{Page: true, Feed: true}, false, "page+" + at, "", []Choice{{URL: at, Kind: KindFeed}}},
+		"a page without text":   {Inspection{Feeds: []Choice{one}}, false, "page+" + at, "", []Choice{one}},
+		"the same, with two":    {Inspection{Feeds: []Choice{one, two}}, false, "page+" + at, "", []Choice{one, two}},
+		"known":                 {Inspection{Page: true}, true, at, at, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
-			b.node.looks[at], b.node.looks["page+"+at], b.node.looks[feedURL] = c.look, c.look, Look{Feed: true}
+			b := newTestServer(t)
+			b.node.inspections[at], b.node.inspections["page+"+at], b.node.inspections[feedURL] = c.look, c.look, Inspection{Feed: true}
 			if c.known {
 				b.node.subscribed[at] = false
 			}
 			var answer struct {
-				Subscribed
-				Fault
+				SubscribeMessage
+				ErrorResponse
 			}
 			status := b.call("POST", "subscribe", `{"url":"`+c.ask+`"}`, &answer)
 			form, location, text := b.post("/subscribe", url.Values{"url": {c.ask}})
@@ -56,7 +56,7 @@ func TestSubscribingToAPage(t *testing.T) {
 				}
 				return
 			}
-			if status != 300 || !slices.Equal(answer.Choices, c.choices) || answer.Error == "" || !strings.HasPrefix(answer.Error, c.look.Why) {
+			if status != 300 || !slices.Equal(answer.Choices, c.choices) || answer.Error == "" || !strings.HasPrefix(answer.Error, c.look.NotFeedReason) {
 				t.Errorf("%d %+v", status, answer)
 			}
 			for _, choice := range c.choices {
@@ -79,20 +79,20 @@ func TestSubscribingUnseen(t *testing.T) {
 		err    error
 		status int
 	}{
-		{at, ErrNotFeed, 502}, {at, ErrNotFound, 404}, {at, ErrGone, 410}, {at, ErrRefused, 403},
+		{at, ErrNotFeed, 502}, {at, ErrNotFound, 404}, {at, ErrGone, 410}, {at, ErrForbidden, 403},
 		{at, ErrUnreachable, 200}, {at, ErrTimeout, 200}, {at, ErrBusy, 200},
-		{page, ErrNotPage, 502}, {page, ErrNotFound, 404}, {page, ErrGone, 410}, {page, ErrRefused, 403},
+		{page, ErrNotPage, 502}, {page, ErrNotFound, 404}, {page, ErrGone, 410}, {page, ErrForbidden, 403},
 		{page, ErrUnreachable, 200}, {page, ErrTimeout, 200}, {page, ErrBusy, 200},
 	} {
-		b := newBench(t)
-		b.node.unseen[c.at] = c.err
+		b := newTestServer(t)
+		b.node.inspectErrors[c.at] = c.err
 		var answer struct {
-			Subscribed
-			Fault
+			SubscribeMessage
+			ErrorResponse
 		}
 		status := b.call("POST", "subscribe", `{"url":"`+c.at+`"}`, &answer)
 		_, subscribed := b.node.subscriptions()[c.at]
-		if status != c.status || subscribed != (status == 200) || !strings.Contains(answer.Doubt+answer.Error, c.err.Error()) {
+		if status != c.status || subscribed != (status == 200) || !strings.Contains(answer.Warning+answer.Error, c.err.Error()) {
 			t.Errorf("%s: %v: %d, %v %+v", c.at, c.err, status, subscribed, answer)
 		}
 	}
@@ -111,16 +111,16 @@ func TestSubscribingTwice(t *testing.T) {
 		"seen, not polled yet": {Channel{State: StateNew}, nil, ""},
 		"empty":                {Channel{State: StateOK, Error: "no items at present"}, nil, ""},
 	} {
-		b := newBench(t)
-		b.node.subscribed[at], b.node.channels[at], b.node.unseen[at] = false, c.channel, c.unseen
-		var answer Subscribed
-		if status := b.call("POST", "subscribe", `{"url":"`+at+`"}`, &answer); status != 200 || !answer.Already || answer.Doubt != c.doubt {
+		b := newTestServer(t)
+		b.node.subscribed[at], b.node.channels[at], b.node.inspectErrors[at] = false, c.channel, c.unseen
+		var answer SubscribeMessage
+		if status := b.call("POST", "subscribe", `{"url":"`+at+`"}`, &answer); status != 200 || !answer.Already || answer.Warning != c.doubt {
 			t.Errorf("%s: %d %+v", name, status, answer)
 		}
 	}
-	b := newBench(t)
+	b := newTestServer(t)
 	b.node.subscribed[at] = true // by a reader
-	var answer Subscribed
+	var answer SubscribeMessage
 	if b.call("POST", "subscribe", `{"url":"`+at+`"}`, &answer); answer.Already {
 		t.Error("a subscription made by reading counts as one that was asked for")
 	}
@@ -129,17 +129,17 @@ func TestSubscribingTwice(t *testing.T) {
 // What stands where a page should be may be a wall, or what the page is about: it is subscribed to, and said.
 func TestSubscribingToAWall(t *testing.T) {
 	const page = "page+https://page.example/"
-	b := newBench(t)
-	b.node.looks[page] = Look{Page: true, Doubt: "a wall in its place"}
-	var answer Subscribed
-	if status := b.call("POST", "subscribe", `{"url":"`+page+`"}`, &answer); status != 200 || answer.Doubt != "a wall in its place" || len(b.node.subscriptions()) != 1 {
+	b := newTestServer(t)
+	b.node.inspections[page] = Inspection{Page: true, Warning: "a wall in its place"}
+	var answer SubscribeMessage
+	if status := b.call("POST", "subscribe", `{"url":"`+page+`"}`, &answer); status != 200 || answer.Warning != "a wall in its place" || len(b.node.subscriptions()) != 1 {
 		t.Errorf("%d %+v", status, answer)
 	}
 }
 
 // A page's address is one of ours as a feed's is.
 func TestPagesAreReadAsFeedsAre(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	const channel = "page+https://page.example/a?b=1"
 	b.node.publish(t, channel, rssDoc(1, 2))
 	for _, target := range []string{b.tokenTarget(channel), "/" + channel, "/feed?url=" + url.QueryEscape(channel)} {

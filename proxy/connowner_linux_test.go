@@ -21,7 +21,7 @@ func TestTheUserOfAConnection(t *testing.T) {
    7: 0100007F:1FFE 0100007F:D436 01 00000000:00000000 00:00000000 00000000     0        0 0 1 0 20 4 30 10 -1
    8: broken
 `
-	users := map[ends]int{}
+	users := map[endpoints]int{}
 	addUsers(users, strings.NewReader(table))
 	for _, c := range []struct {
 		near, far string
@@ -38,7 +38,7 @@ func TestTheUserOfAConnection(t *testing.T) {
 		{"[::1]:54325", "[::1]:8190", 555, true},
 		{"127.0.0.1:54321", "127.0.0.1:8191", 0, false},
 	} {
-		uid, ok := users[ends{netip.MustParseAddrPort(c.near), netip.MustParseAddrPort(c.far)}.canonical()]
+		uid, ok := users[endpoints{netip.MustParseAddrPort(c.near), netip.MustParseAddrPort(c.far)}.canonical()]
 		if uid != c.uid || ok != c.ok {
 			t.Errorf("%s to %s: %d, %v", c.near, c.far, uid, ok)
 		}
@@ -61,7 +61,7 @@ func TestManyAskWhoOpenedTheirConnections(t *testing.T) {
 		defer client.Close()
 		asking.Go(func() {
 			server, client := client.RemoteAddr().(*net.TCPAddr).AddrPort(), client.LocalAddr().(*net.TCPAddr).AddrPort()
-			if !openedByUs(client, server) {
+			if !isOwnConnection(client, server) {
 				t.Errorf("the list does not have the connection from %s", client)
 			}
 		})
@@ -75,6 +75,6 @@ func TestManyAskWhoOpenedTheirConnections(t *testing.T) {
 func FuzzAddUsers(f *testing.F) {
 	f.Add("h\n 2: 0100007F:D431 0100007F:1FFE 01 0:0 0:0 0 222 0 3 1\n")
 	f.Fuzz(func(t *testing.T, table string) {
-		addUsers(map[ends]int{}, strings.NewReader(table))
+		addUsers(map[endpoints]int{}, strings.NewReader(table))
 	})
 }
