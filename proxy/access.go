@@ -14,46 +14,43 @@ import (
 	"time"
 )
 
-// Several people may have accounts on the machine, and each of them reaches every port on
-// localhost. So the pages and the interface for programs answer only the node's own user. Linux
-// tells whose a connection is (caller.go). Elsewhere, and in containers, where it does not, a request
-// shows the node's token, which lies in a file that its owner alone can read. Programs send it as a
-// header. A browser gets a cookie instead, from an address that is good once and that only a
-// program with the token can ask for.
+// Several people may have accounts on the machine, and each of them can reach every port of localhost. Therefore
+// the pages and the API answer only the node's own user. On Linux, the system says which user opened a connection
+// (connowner.go). Elsewhere, and in containers, a request must show the node's token, which is in a file that only
+// its owner can read. Programs send the token as a header. A browser gets a cookie instead, from an address that
+// works once and that only a program with the token can request.
 //
-// Feeds stay open, as feed readers know nothing but addresses, and so do /healthz, /readyz and
-// /metrics, none of which names a feed.
+// Feeds stay open, because feed readers know nothing but addresses. So do /healthz, /readyz and /metrics, which
+// name no feed.
 
 const (
-	// accessHeader carries the token in the requests of programs.
+	// accessHeader is the header in which programs send the token.
 	accessHeader = "Tidings-Token"
-	// enterPath is where a browser gets its cookie.
+	// loginPath is where a browser gets its cookie.
 	loginPath = "/enter"
-	// sessionFor is how long a cookie is good, unless the node restarts before. Afterwards the pages
-	// ask for tidings open again. Browsers send a cookie to every port of a host (RFC 6265, section
-	// 8.5), so a server of another user on this machine can receive it. A short session makes a
-	// stolen cookie of little use.
+	// sessionTime is how long a cookie is valid, unless the node restarts earlier. Afterwards the pages ask for
+	// tidings open again. Browsers send a cookie to every port of a host (RFC 6265, section 8.5), so a server of
+	// another user on this machine can receive it. A short session makes a stolen cookie of little use.
 	sessionTime = 12 * time.Hour
-	// codeFor is how long an address of enterPath is good: time enough to copy it into a browser.
+	// codeTime is how long an address of loginPath is valid: enough to copy it into a browser.
 	codeTime = 10 * time.Minute
-	// maxCodes bounds the addresses of enterPath that are not used yet. The oldest one gives way.
+	// maxCodes bounds the unused addresses of loginPath. At the bound the oldest one becomes invalid.
 	maxCodes = 64
 )
 
-// A keeper knows who may use the pages and the interface for programs.
+// An authenticator decides which requests may use the pages and the API.
 type authenticator struct {
 	token      string
-	sessionKey []byte // key that signs cookies, made at the start of the node; sessions end with it
+	sessionKey []byte // signs cookies; created at the start of the node, so sessions end with it
 	now        func() time.Time
-	codes      *lru[string, time.Time] // codes that are not used yet, and until when they are good
+	codes      *lru[string, time.Time] // unused login codes, with the time until which each is valid
 }
 
 func newAuthenticator(token string, now func() time.Time) authenticator {
 	return authenticator{token, []byte(rand.Text()), now, newLRU[string, time.Time](maxCodes)}
 }
 
-// admits reports whether a request comes from the node's own user, or shows the token, or a cookie
-// that stands for it.
+// isAuthorized reports whether a request comes from the node's own user, or shows the token or a valid cookie.
 func (k authenticator) isAuthorized(r *http.Request) bool {
 	if isOwnRequest(r.Context()) {
 		return true
@@ -69,8 +66,7 @@ func (k authenticator) isAuthorized(r *http.Request) bool {
 	return false
 }
 
-// inSession reports whether this node made the value of a cookie since its start, and the value is
-// still good.
+// isValidSession reports whether this node made a cookie's value since its start, and the value has not expired.
 func (k authenticator) isValidSession(value string) bool {
 	until, mac, _ := strings.Cut(value, ".")
 	seconds, err := strconv.ParseInt(until, 10, 64)
@@ -86,19 +82,19 @@ func (k authenticator) sign(until string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// cookieName differs between the ports of a machine, as browsers keep one set of cookies for
-// all of them, and several nodes may run there.
+// cookieName differs between the ports of a machine, because browsers keep one set of cookies for all ports of a
+// host, and several nodes may run there.
 func cookieName(r *http.Request) string {
 	host, _ := withoutPort(r.Host)
 	return "tidings-" + strings.Trim(r.Host[len(host):], ":")
 }
 
-// An Entrance is the answer of open.
+// An OpenResponse is the answer of open.
 type OpenResponse struct {
 	URL string `json:"url"` // opens the pages in a browser, once
 }
 
-// entrance makes an address at which a browser gets its cookie.
+// openURL returns an address at which a browser gets its cookie.
 func (k authenticator) openURL(base string) string {
 	code := rand.Text()
 	k.codes.put(code, k.now().Add(codeTime), 1)
@@ -110,17 +106,16 @@ func (s *Server) apiOpen(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err := allow(w, r, http.MethodPost); err != nil {
 		return nil, err
 	}
-	// Pages are not answered by the name of BaseURL.
+	// BaseURL is not used, because pages are not answered under its name.
 	return OpenResponse{s.auth.openURL(scheme(r) + "://" + r.Host)}, nil
 }
 
-// Entrance is an address below base, such as "http://127.0.0.1:8190", that opens the pages in a
-// browser once.
+// OpenURL returns an address below base, such as "http://127.0.0.1:8190", that opens the pages in a browser once.
 func (s *Server) OpenURL(base string) string { return s.auth.openURL(base) }
 
-// enter gives a browser its cookie, and shows the start page.
+// login gives a browser its cookie, and redirects to the start page.
 func (s *Server) login(w http.ResponseWriter, r *http.Request) error {
-	// Browsers may load an address twice. The second time, they have the cookie.
+	// Browsers may load an address twice. The second time they already have the cookie.
 	if !s.auth.isAuthorized(r) {
 		code := r.URL.Query().Get("code")
 		until, ok := s.auth.codes.take(code)
@@ -131,8 +126,8 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) error {
 		http.SetCookie(w, &http.Cookie{
 			Name: cookieName(r), Value: seconds + "." + s.auth.sign(seconds), Path: "/", HttpOnly: true,
 			MaxAge: int(sessionTime / time.Second),
-			// The bookmarklet leads here from other sites, and its page must know its user. Requests
-			// of other sites are refused by the gate, whatever cookies they have.
+			// The bookmarklet leads here from other sites, and its page must recognise its user. The gate refuses
+			// other requests of other sites, whatever cookies they have.
 			SameSite: http.SameSiteLaxMode,
 		})
 	}
@@ -142,7 +137,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// stranger is the error of a request without the token.
+// unauthorized is the error for a request without the token.
 func unauthorized(r *http.Request) error {
 	if strings.HasPrefix(r.URL.Path, apiPath) {
 		return refuse(http.StatusUnauthorized, "the node's token is missing or wrong: send the content of the file api.token in the node's data directory in the header %s", accessHeader)
@@ -154,13 +149,13 @@ func howToOpen(r *http.Request) string {
 	return fmt.Sprintf("run \"tidings open --http %s\" and open the address that it prints", oneLine(r.Host))
 }
 
-// isForeign reports whether another site's page caused a request, as far as the browser says
-// so. Programs say nothing, and neither do browsers when a person types an address.
+// isCrossSite reports whether a page of another site caused a request, as far as the browser says so. Programs send
+// no such headers, and neither do browsers when a person types an address.
 func isCrossSite(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "none", "same-origin":
 		return false
-	case "": // a program, or an old browser
+	case "": // a program or an old browser
 	default:
 		return true
 	}
@@ -173,15 +168,15 @@ func isCrossSite(r *http.Request) bool {
 	return false
 }
 
-// isFollowed reports whether a person is led to an address by a link, and sees it as a page of its own.
+// isNavigation reports whether a browser follows a link to an address, and shows it as a page of its own.
 func isNavigation(r *http.Request) bool {
 	return r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 
-// ownReader refuses feeds to pages of other sites. They would see no feed, but how long the
-// answer takes, or whether it is an error, tells whether somebody here subscribes to it. A link
-// to an address with a token is followed, as a page that knows the token learns nothing by it. A
-// link to an address without one is not: a page can open a window and watch how long it takes.
+// checkFeedOrigin refuses feeds to pages of other sites. They could not read the feed, but the response time, or an
+// error, would tell whether somebody here subscribes to it. A link to an address with a token is followed, because
+// a page that knows the token learns nothing new. A link without a token is not, because a page can open a window
+// and measure how long that takes.
 func checkFeedOrigin(r *http.Request, path string) error {
 	hasToken := strings.HasPrefix(path, tokenPath) || strings.HasPrefix(path, keywordsPath)
 	if !isCrossSite(r) || isNavigation(r) && hasToken {

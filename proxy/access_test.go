@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// opened asks for an address that opens the pages, and returns what is behind the host.
+// openPath requests an address that opens the pages, and returns its path.
 func (b *testServer) openPath() string {
 	b.Helper()
 	var e OpenResponse
@@ -24,8 +24,7 @@ func (b *testServer) openPath() string {
 	return path
 }
 
-// TestAnotherUserOfTheMachineIsRefused asks as a program of somebody else on this machine does, who
-// knows the address but not the token.
+// A program of another user on this machine, which knows the address but not the token, is refused.
 func TestAnotherUserOfTheMachineIsRefused(t *testing.T) {
 	b := newTestServer(t, func(c *Config) { c.Metrics = http.NotFoundHandler() })
 	b.node.Subscribe(t.Context(), rssURL, false)
@@ -54,7 +53,7 @@ func TestAnotherUserOfTheMachineIsRefused(t *testing.T) {
 				t.Errorf("token %q: POST %s: %d", token, path, r.StatusCode)
 			}
 		}
-		// Readers of feeds and monitoring ask for these.
+		// Feed readers and monitoring need these.
 		for _, path := range []string{"/healthz", "/readyz", "/style.css", "/" + rssURL, "/feed?url=" + rssURL, b.tokenTarget(rssURL)} {
 			if r := b.ask("GET", path, accessHeader, token); r.StatusCode != 200 {
 				t.Errorf("token %q: GET %s: %d", token, path, r.StatusCode)
@@ -66,8 +65,8 @@ func TestAnotherUserOfTheMachineIsRefused(t *testing.T) {
 	}
 }
 
-// TestABrowserIsLetInOnce follows an address as tidings open prints it.
-func TestABrowserIsLetInOnce(t *testing.T) {
+// A browser can log in once with the address that tidings open prints.
+func TestALoginAddressWorksOnce(t *testing.T) {
 	b := newTestServer(t)
 	path := b.openPath()
 	r := b.ask("GET", path, accessHeader, "", "Sec-Fetch-Site", "none", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document")
@@ -84,7 +83,7 @@ func TestABrowserIsLetInOnce(t *testing.T) {
 			t.Errorf("with the cookie: GET %s: %d", target, r.StatusCode)
 		}
 	}
-	// Another browser comes too late, also with a cookie that was changed or is of another node.
+	// Another browser comes too late. A cookie that was changed, or that another node made, does not help.
 	until, mac, _ := strings.Cut(c.Value, ".")
 	for _, forged := range []string{"", c.Name + "=" + until, c.Name + "=9" + until + "." + mac, c.Name + "=.", "tidings-8191=" + c.Value, c.Name + "=" + secret} {
 		for _, target := range []string{"/", path} {
@@ -103,7 +102,7 @@ func TestABrowserIsLetInOnce(t *testing.T) {
 	if c.MaxAge > 12*60*60 {
 		t.Errorf("the cookie is good for %d seconds", c.MaxAge)
 	}
-	// Other sites' pages are refused whatever cookies the browser adds.
+	// Pages of other sites are refused, whatever cookies the browser adds.
 	for name, headers := range foreign {
 		for _, target := range []string{"/", "/channels", path} {
 			if r := b.ask("GET", target, append([]string{accessHeader, "", "Cookie", cookie}, headers...)...); r.StatusCode != 403 {
@@ -121,7 +120,7 @@ func TestABrowserIsLetInOnce(t *testing.T) {
 	}
 }
 
-func TestAddressesThatOpenThePagesEnd(t *testing.T) {
+func TestLoginAddressesExpire(t *testing.T) {
 	b := newTestServer(t)
 	late := b.openPath()
 	b.advance(codeTime)
@@ -144,7 +143,7 @@ func TestAddressesThatOpenThePagesEnd(t *testing.T) {
 	}
 }
 
-// FuzzCookie looks for a cookie that is good and was not made here.
+// FuzzCookie searches for a valid cookie that this node did not make.
 func FuzzCookie(f *testing.F) {
 	k := newAuthenticator(secret, time.Now)
 	f.Add("1.2")

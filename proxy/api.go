@@ -16,14 +16,14 @@ import (
 
 const (
 	apiPath = "/api/v1/"
-	// apiHeader must be "1" in requests of programs. Web pages cannot send it to
-	// another site without asking first, and are never told that they may. All answers of a node carry it, too.
+	// apiHeader must be "1" in requests of programs. Web pages cannot send it to another site without permission,
+	// which they never get. All answers of a node carry it, too.
 	apiHeader = "Tidings"
-	// maxRequest is more than any request of the interface has, lists apart.
+	// maxRequest bounds the body of a request in bytes, except for lists and drafts.
 	maxRequest = 16 << 10
 )
 
-// api answers programs; it reports whether the path is one of theirs.
+// api answers requests of programs. It reports whether the path is below apiPath.
 func (s *Server) api(w http.ResponseWriter, r *http.Request, path string) bool {
 	name, ok := strings.CutPrefix(path, apiPath)
 	if !ok {
@@ -33,7 +33,7 @@ func (s *Server) api(w http.ResponseWriter, r *http.Request, path string) bool {
 		s.writeJSONError(w, refuse(http.StatusForbidden, "the header %s: 1 is missing: programs have to send it", apiHeader))
 		return true
 	}
-	// A program that publishes may show the publisher's token instead (apiPublish).
+	// A program that publishes may show the publishing token instead (apiPublish).
 	if name != "publish" && !s.auth.isAuthorized(r) {
 		s.writeJSONError(w, unauthorized(r))
 		return true
@@ -73,44 +73,44 @@ func (s *Server) api(w http.ResponseWriter, r *http.Request, path string) bool {
 	switch {
 	case err != nil:
 		s.writeJSONError(w, err)
-	case answer != nil: // else it was given already
+	case answer != nil: // otherwise the handler has already answered
 		w.Header().Set("Cache-Control", "no-store")
 		writeJSON(w, http.StatusOK, answer)
 	}
 	return true
 }
 
-// Listed is the answer of list.
+// ListResponse is the answer of list.
 type ListResponse struct {
 	Channels []Channel `json:"channels"`
 }
 
-// Diagnosis is the answer of doctor.
+// DoctorResponse is the answer of doctor.
 type DoctorResponse struct {
 	Findings []Finding `json:"findings"`
 }
 
-// Subscribed is the answer of subscribe and of unsubscribe, and URL the question.
+// SubscribeMessage is the request and the answer of subscribe and unsubscribe.
 type SubscribeMessage struct {
 	URL     string `json:"url"`
 	ReadURL string `json:"read_url,omitempty"`
-	// Advertised says that URL is not what was asked for, which is a page, but its feed.
+	// Advertised says that the requested address is a page, and that URL is the feed that the page advertises.
 	Advertised bool `json:"advertised,omitempty"`
-	// Already says that URL was subscribed to before.
+	// Already says that the subscription existed before.
 	Already bool `json:"already,omitempty"`
-	// Doubt says why it could not be seen whether there is a feed, or the page.
+	// Warning says why it is uncertain that the address is a feed, or the requested page.
 	Warning string `json:"doubt,omitempty"`
-	// Least, in the question of subscribe, is what has to vouch for items to be shown:
-	// "publisher", or "" for whatever it is.
+	// MinProvenance, in a request to subscribe, is the minimum provenance of items that are shown: "publisher", or
+	// "" for any.
 	MinProvenance string `json:"least,omitempty"`
-	// Tags, in the question of subscribe, take the place of the subscription's tags; nil leaves those.
+	// Tags, in a request to subscribe, replace the tags of the subscription. If it is nil, they stay.
 	Tags []string `json:"tags,omitzero"`
 }
 
-// Fault is the answer of any of them when it went wrong.
+// ErrorResponse is the answer of any request that failed.
 type ErrorResponse struct {
 	Error   string   `json:"error"`
-	Choices []Choice `json:"choices,omitempty"` // of subscribe: one of them may have been meant
+	Choices []Choice `json:"choices,omitempty"` // of subscribe: the user may have meant one of these
 }
 
 func (s *Server) apiList(w http.ResponseWriter, r *http.Request) (any, error) {
@@ -121,13 +121,13 @@ func (s *Server) apiList(w http.ResponseWriter, r *http.Request) (any, error) {
 	return ListResponse{channels}, err
 }
 
-// list is the node's list by title, with addresses to read at.
+// list returns the node's subscriptions, sorted by title, with the addresses at which to read them.
 func (s *Server) list(r *http.Request) ([]Channel, error) {
 	channels, err := s.subs.List(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	out := make([]Channel, len(channels)) // the node's own is not written to
+	out := make([]Channel, len(channels)) // the node's own slice must not be changed
 	for i, c := range channels {
 		c.ReadURL = s.ReadURL(s.base(r), c.URL)
 		if c.FormerKeys == nil {
@@ -221,7 +221,7 @@ func (s *Server) apiUnsubscribe(w http.ResponseWriter, r *http.Request) (any, er
 	return SubscribeMessage{URL: address}, nil
 }
 
-// question reads the address that a program asks about.
+// decodeAddress decodes the address in a request.
 func (s *Server) decodeAddress(w http.ResponseWriter, r *http.Request) (string, error) {
 	q, err := decodeRequest[SubscribeMessage](w, r)
 	if err != nil {
@@ -230,7 +230,7 @@ func (s *Server) decodeAddress(w http.ResponseWriter, r *http.Request) (string, 
 	return s.resolveAddress(r, q.URL)
 }
 
-// asked reads what a program asks.
+// decodeRequest decodes a request of at most maxRequest bytes.
 func decodeRequest[T any](w http.ResponseWriter, r *http.Request) (q T, err error) {
 	return decodeRequestUpTo[T](w, r, maxRequest)
 }
@@ -243,7 +243,7 @@ func decodeRequestUpTo[T any](w http.ResponseWriter, r *http.Request, limit int6
 	return q, err
 }
 
-// askedBody reads the JSON that a program sends.
+// readJSONBody reads the JSON body of a request.
 func readJSONBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if err := allow(w, r, http.MethodPost); err != nil {
 		return nil, err
@@ -252,13 +252,13 @@ func readJSONBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, 
 		return nil, refuse(http.StatusUnsupportedMediaType, "the content type of the request must be application/json")
 	}
 	body, err := readBody(w, r, limit)
-	if err == nil && !utf8.Valid(body) { // which JSON would read as something else
+	if err == nil && !utf8.Valid(body) { // the JSON decoder would replace invalid bytes
 		err = refuse(http.StatusBadRequest, "the request is not in UTF-8")
 	}
 	return body, err
 }
 
-// jsonFault says what is wrong with JSON, in words of who wrote it.
+// jsonError converts a decoding error to one that helps the author of the request.
 func jsonError(err error) error {
 	if err == nil {
 		return nil
@@ -277,13 +277,13 @@ func jsonError(err error) error {
 	return refuse(http.StatusBadRequest, "the request is not valid: %s", strings.TrimPrefix(err.Error(), "json: "))
 }
 
-// readBody reads a body that must not be larger than limit.
+// readBody reads a body of at most limit bytes.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	return body, bodyError(err)
 }
 
-// bodyFault says what went wrong with a body.
+// bodyError converts an error of reading a body.
 func bodyError(err error) error {
 	large, ok := errors.AsType[*http.MaxBytesError](err)
 	switch {
@@ -296,8 +296,8 @@ func bodyError(err error) error {
 }
 
 func (s *Server) writeJSONError(w http.ResponseWriter, err error) {
-	status, words := s.writeErrorHeaders(w, err)
-	fault := ErrorResponse{Error: words}
+	status, message := s.writeErrorHeaders(w, err)
+	fault := ErrorResponse{Error: message}
 	if p, ok := errors.AsType[*choiceError](err); ok {
 		fault.Choices = p.choices
 	}
@@ -306,11 +306,11 @@ func (s *Server) writeJSONError(w http.ResponseWriter, err error) {
 
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	var body bytes.Buffer
-	if err := json.NewEncoder(&body).Encode(v); err != nil { // not with half of it told
+	if err := json.NewEncoder(&body).Encode(v); err != nil { // encoded first, so that an error does not leave half an answer
 		status, body = http.StatusInternalServerError, bytes.Buffer{}
 		fmt.Fprintf(&body, "{\"error\":%q}\n", "answer not encoded: "+err.Error())
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(body.Bytes()) // a program that went away hears nothing
+	_, _ = w.Write(body.Bytes()) // an error means that the program has disconnected
 }

@@ -15,7 +15,7 @@ import (
 	"tidings/internal/feed"
 )
 
-// call asks the interface for programs, and reads its answer into v.
+// call sends a request to the API, and decodes its answer into v.
 func (b *testServer) call(method, name, text string, v any) int {
 	b.Helper()
 	r := b.send(request(method, apiPath+name, strings.NewReader(text), "Tidings", "1", "Content-Type", "application/json"))
@@ -29,7 +29,7 @@ func (b *testServer) call(method, name, text string, v any) int {
 	return r.StatusCode
 }
 
-func TestProgramsSubscribeListAndUnsubscribe(t *testing.T) {
+func TestAPISubscribesListsAndUnsubscribes(t *testing.T) {
 	b := newTestServer(t)
 	var got SubscribeMessage
 	if status := b.call("POST", "subscribe", `{"url":" feed:`+rssURL+` "}`, &got); status != 200 {
@@ -46,7 +46,7 @@ func TestProgramsSubscribeListAndUnsubscribe(t *testing.T) {
 	if status := b.call("GET", "list", "", &listed); status != 200 || len(listed.Channels) != 1 || listed.Channels[0].ReadURL != want {
 		t.Errorf("%d %+v", status, listed)
 	}
-	// The address that was handed out is as good as the original.
+	// The address that was handed out works as well as the original.
 	if status := b.call("POST", "unsubscribe", `{"url":"`+want+`"}`, &got); status != 200 || got.URL != rssURL || len(b.node.subscriptions()) != 0 {
 		t.Errorf("%d %+v", status, got)
 	}
@@ -63,7 +63,7 @@ func TestAddressesBeginAsConfigured(t *testing.T) {
 	if want := b.server.ReadURL("https://feeds.example.org", rssURL); got.ReadURL != want {
 		t.Errorf("%s, want %s", got.ReadURL, want)
 	}
-	// One of ours, whatever we were called.
+	// An address of this node is recognised by any of its names.
 	b.call("POST", "subscribe", `{"url":"`+got.ReadURL+`"}`, &got)
 	if len(b.node.subscriptions()) != 1 {
 		t.Errorf("%v", b.node.subscriptions())
@@ -98,7 +98,7 @@ func TestListHasTheKeysThatScriptsRelyOn(t *testing.T) {
 	}
 }
 
-func TestEmptyAnswersAreEmptyLists(t *testing.T) {
+func TestEmptyListsAreNotNull(t *testing.T) {
 	b := newTestServer(t)
 	for name, want := range map[string]string{
 		"list": `{"channels":[]}`, "doctor": `{"findings":[]}`, "status": `"addresses":[]`,
@@ -110,7 +110,7 @@ func TestEmptyAnswersAreEmptyLists(t *testing.T) {
 	}
 }
 
-func TestTheDoctorIsHeard(t *testing.T) {
+func TestAPIReturnsTheDoctorsFindings(t *testing.T) {
 	b := newTestServer(t)
 	b.node.findings = []Finding{{"problem", "the disk is full", "make room"}}
 	var d DoctorResponse
@@ -119,7 +119,7 @@ func TestTheDoctorIsHeard(t *testing.T) {
 	}
 }
 
-func TestRequestsOfProgramsAreChecked(t *testing.T) {
+func TestAPIRequestsAreChecked(t *testing.T) {
 	b := newTestServer(t)
 	b.node.room = 0
 	long := `{"url":"` + strings.Repeat("x", maxRequest) + `"}`
@@ -174,7 +174,7 @@ func TestListsAreExportedAndImported(t *testing.T) {
 		return doc, addresses
 	}
 	_, originals := export("?rewrite=0")
-	if !slices.Equal(originals, []string{jsonURL, atomURL, rssURL}) { // by title
+	if !slices.Equal(originals, []string{jsonURL, atomURL, rssURL}) { // sorted by title
 		t.Errorf("originals: %v", originals)
 	}
 	doc, rewritten := export("")
@@ -183,13 +183,13 @@ func TestListsAreExportedAndImported(t *testing.T) {
 			t.Errorf("%s became %s", url, rewritten[i])
 		}
 	}
-	// What was handed out leads back to the same subscriptions.
+	// Exported addresses lead back to the same subscriptions.
 	clear(b.node.subscribed)
 	var result ImportResult
 	if status := b.call("POST", "opml", doc, &result); status != 200 || result.Subscribed != 3 || result.Already != 0 || len(result.Failed) != 0 || len(b.node.subscriptions()) != 3 {
 		t.Errorf("%d %+v: %v", status, result, b.node.subscriptions())
 	}
-	// What is there already is told apart, but for what only reading has made.
+	// Existing subscriptions are counted apart, except those that were made by reading.
 	clear(b.node.subscribed)
 	b.node.Subscribe(t.Context(), rssURL, false)
 	b.node.Subscribe(t.Context(), atomURL, true)
@@ -231,7 +231,7 @@ func TestFoldersOfListsAreTags(t *testing.T) {
 	if b.call("POST", "opml", exported, &result); !maps.Equal(tags(), want) {
 		t.Errorf("tags %v, want %v, by\n%s", tags(), want, exported)
 	}
-	// Tags that somebody gives take the place of those; without any, they stay.
+	// Tags in a request replace the tags of the subscription; a request without tags keeps them.
 	var done SubscribeMessage
 	b.call("POST", "subscribe", `{"url":"`+atomURL+`","tags":["  two\n words ","","two words"]}`, &done)
 	b.call("POST", "subscribe", `{"url":"`+rssURL+`"}`, &done)
@@ -249,7 +249,7 @@ func TestFoldersOfListsAreTags(t *testing.T) {
 			t.Errorf("%d %q, want %q", status, fault.Error, why)
 		}
 	}
-	// The folders of a list are added to the tags that a feed has.
+	// The folders of a list are added to the tags of a feed.
 	b.call("POST", "opml", doc, &result)
 	want[atomURL] = "two words News/Deep"
 	if got := tags(); !maps.Equal(got, want) {
@@ -257,8 +257,8 @@ func TestFoldersOfListsAreTags(t *testing.T) {
 	}
 }
 
-// A list that was imported is exported as it was: with its folders, names and addresses of sites.
-func TestListsComeBackAsTheyWent(t *testing.T) {
+// A list that was imported is exported unchanged: with its folders, titles and site addresses.
+func TestAnImportedListIsExportedUnchanged(t *testing.T) {
 	const list = `<outline text="By itself" title="By itself" type="rss" xmlUrl="https://h.example/alone.xml"></outline>
     <outline text="News" title="News">
       <outline text="A name &amp; more" title="A name &amp; more" type="rss" xmlUrl="https://h.example/a.xml" htmlUrl="https://h.example/blog"></outline>
@@ -280,7 +280,7 @@ func TestListsComeBackAsTheyWent(t *testing.T) {
 	if got := exported("0"); !strings.Contains(got, list) {
 		t.Errorf("it comes back as\n%s", got)
 	}
-	// A list with this node's own addresses says the same of them.
+	// A list with this node's own addresses describes the same subscriptions.
 	handed := exported("1")
 	clear(b.node.subscribed)
 	clear(b.node.channels)
@@ -288,7 +288,7 @@ func TestListsComeBackAsTheyWent(t *testing.T) {
 	if got := exported("0"); !strings.Contains(got, list) {
 		t.Errorf("it comes back as\n%s", got)
 	}
-	// The names that the feeds give themselves take the place of those in the list.
+	// The titles of the feeds replace the titles in the list.
 	b.node.publish(t, "https://h.example/a.xml", rssDoc(1, 2))
 	if got := exported("0"); strings.Contains(got, "A name") {
 		t.Errorf("it has its old name:\n%s", got)
@@ -307,7 +307,7 @@ func TestPagesAreExportedWithTheNodesAddresses(t *testing.T) {
 	}
 }
 
-func TestStrangeTagsMakeFoldersThatCanBeRead(t *testing.T) {
+func TestUnusualTagsAreExportedAsValidFolders(t *testing.T) {
 	b := newTestServer(t)
 	b.node.subscribed[rssURL] = false
 	b.node.channels[rssURL] = Channel{Tags: []string{"/", "//a// b /", strings.Repeat("x/", maxTag/2)}}
@@ -321,7 +321,7 @@ func TestStrangeTagsMakeFoldersThatCanBeRead(t *testing.T) {
 	}
 }
 
-func TestAddressesWithoutPasswords(t *testing.T) {
+func TestWithoutPassword(t *testing.T) {
 	for address, want := range map[string]string{
 		"https://me:pw@h.example/a@b": "https://…@h.example/a@b",
 		"https://me@h.example":        "https://…@h.example",
@@ -337,7 +337,7 @@ func TestAddressesWithoutPasswords(t *testing.T) {
 	}
 }
 
-func TestPasswordsOfListsAreNotSaid(t *testing.T) {
+func TestImportErrorsDoNotShowPasswords(t *testing.T) {
 	b := newTestServer(t)
 	var result ImportResult
 	b.call("POST", "opml", `<opml version="2.0"><body><outline xmlUrl="https://me:secret@h.example/feed"/></body></opml>`, &result)
@@ -358,7 +358,7 @@ func TestAddressesOfOtherNodesAreUnwrapped(t *testing.T) {
 		"http://nas.example:8190/f/" + token + "/page+https://h.example/":             "page+https://h.example/",
 		"http://a.example/f/" + token + "/http://b.example/f/" + token + "/" + rssURL: rssURL,
 		"http://localhost:8191/feed?url=" + url.QueryEscape(atomURL) + "&format=json": atomURL,
-		// These may be what they look like.
+		// These addresses may be ordinary feeds.
 		"https://h.example/feed?url=" + rssURL:           "https://h.example/feed?url=" + rssURL,
 		"http://127.0.0.1:8191/feed?url=7":               "http://127.0.0.1:8191/feed?url=7",
 		"https://h.example/f/" + token + "/feed.xml":     "https://h.example/f/" + token + "/feed.xml",
@@ -373,7 +373,7 @@ func TestAddressesOfOtherNodesAreUnwrapped(t *testing.T) {
 	}
 }
 
-func TestAddressesOfOtherSchemesAreNamedAsSuch(t *testing.T) {
+func TestOtherSchemesAreRejectedWithTheReason(t *testing.T) {
 	b := newTestServer(t)
 	for address, want := range map[string]string{
 		"javascript:alert(1)":     "the address does not begin with http:// or https://",
@@ -391,7 +391,7 @@ func TestAddressesOfOtherSchemesAreNamedAsSuch(t *testing.T) {
 	}
 }
 
-func TestNamesThatAreNoHostsOfTheWebNeedAScheme(t *testing.T) {
+func TestHostsThatAreNotOnTheWebNeedAScheme(t *testing.T) {
 	const none = ": not an address: begin it with https:// or http://"
 	for address, want := range map[string]string{
 		"hello":                    "hello" + none,
@@ -425,7 +425,7 @@ func TestNamesThatAreNoHostsOfTheWebNeedAScheme(t *testing.T) {
 	}
 }
 
-// A server of this machine seldom speaks HTTPS.
+// A server on this machine rarely speaks HTTPS.
 func TestAnAddressOfThisMachineWithoutASchemeIsHTTP(t *testing.T) {
 	for typed, want := range map[string]string{
 		"localhost:8000/feed":        "http://localhost:8000/feed",
@@ -463,8 +463,8 @@ func TestAnImportSaysWhatFailed(t *testing.T) {
 	}
 }
 
-// A list is imported to its end, however long its answer has to wait.
-func TestALongImportIsAnswered(t *testing.T) {
+// A list is imported completely, however long the answer takes.
+func TestALongImportGetsItsAnswer(t *testing.T) {
 	b := newTestServer(t)
 	doc := `<opml version="2.0"><head/><body><outline xmlUrl="` + rssURL + `"/></body></opml>`
 	w := &deadlineRecorder{ResponseRecorder: httptest.NewRecorder(), node: b.node}
@@ -477,8 +477,8 @@ func TestALongImportIsAnswered(t *testing.T) {
 	}
 }
 
-// deadlines are what a connection was given to be written, and how many subscriptions there
-// were at the first of them.
+// A deadlineRecorder records the write deadlines of a connection, and how many subscriptions there were at the
+// first one.
 type deadlineRecorder struct {
 	*httptest.ResponseRecorder
 	node *memoryNode

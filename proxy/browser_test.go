@@ -20,13 +20,13 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// shots is where TestPagesInABrowser leaves pictures of what it saw, if anywhere:
+// shots is the folder in which TestPagesInABrowser saves pictures; none if empty:
 //
 //	go test ./proxy -run Browser -shots DIR
 var shots = flag.String("shots", "", "folder for pictures of the pages")
 
-// axeCore returns the script that judges the pages: Deque's axe-core. npm fetches it once, in the
-// version and with the hash that testdata/npm/package-lock.json has.
+// axeCore returns the script that checks the pages: Deque's axe-core. npm fetches it once, in the version and with
+// the hash in testdata/npm/package-lock.json.
 func axeCore(t *testing.T) string {
 	t.Helper()
 	const folder = "testdata/npm"
@@ -48,12 +48,11 @@ func axeCore(t *testing.T) string {
 	return string(b)
 }
 
-// judged are the rules that pages keep: WCAG 2.2, levels A and AA, and what axe-core takes for
-// good practice.
+// judged lists the rules that pages must keep: WCAG 2.2, levels A and AA, and axe-core's best practices.
 const judged = `axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]})
 	.then(r => JSON.stringify(r.violations.map(v => v.id + ": " + v.help + ": " + v.nodes.map(n => n.html).join("  "))))`
 
-// browser starts Chromium, for as long as a test lasts.
+// browser starts Chromium until the test ends.
 func browser(t *testing.T) context.Context {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
@@ -81,7 +80,7 @@ func browser(t *testing.T) context.Context {
 	return within
 }
 
-// busy is a bench whose pages show all that they can show.
+// newFullServer returns a server whose pages show everything that they can show.
 func newFullServer(t *testing.T) *testServer {
 	b := newTestServer(t, func(c *Config) {
 		c.Notice = func() Notice {
@@ -107,9 +106,8 @@ func newFullServer(t *testing.T) *testServer {
 	return b
 }
 
-// Every page is without a fault that axe-core knows, by day and by night; on a telephone
-// nothing has to be moved sideways but what is in a box of its own; and whoever has only a
-// keyboard comes to all that can be done, and sees where they are.
+// Every page passes axe-core in light and in dark mode. On a phone, only boxes that scroll by themselves are wider
+// than the screen. All controls can be reached with the keyboard, and the focus is visible.
 func TestPagesInABrowser(t *testing.T) {
 	ctx := browser(t)
 	b := newFullServer(t)
@@ -153,10 +151,10 @@ func TestPagesInABrowser(t *testing.T) {
 	}
 }
 
-// choiceURL is a page at which there is a choice what to subscribe to.
+// choiceURL is a page that advertises several feeds.
 const choiceURL = "https://page.example/"
 
-// pressed answers who opens the address of a form as if its button had been pressed.
+// submitForm handles a GET of a form's address as if its button had been pressed.
 func submitForm(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/subscribe" {
@@ -169,7 +167,7 @@ func submitForm(next http.Handler) http.Handler {
 	})
 }
 
-// look opens a page, in a scheme of colours and on a screen of a width.
+// openPage opens a page, in a colour scheme and on a screen of a width.
 func openPage(ctx context.Context, t *testing.T, address, scheme string, width int64) (context.Context, []byte) {
 	t.Helper()
 	_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}) //nolint:misspell // as CSS spells it
@@ -186,7 +184,7 @@ func openPage(ctx context.Context, t *testing.T, address, scheme string, width i
 	return ctx, picture
 }
 
-// keep leaves a picture where it can be looked at.
+// savePicture saves a picture if -shots is set.
 func savePicture(t *testing.T, name string, picture []byte) {
 	t.Helper()
 	if *shots == "" {
@@ -197,8 +195,8 @@ func savePicture(t *testing.T, name string, picture []byte) {
 	}
 }
 
-// tabs goes through the page by the tabulator, and tells what it does not come to, and what
-// does not show that it is there.
+// tabThrough goes through the page with the Tab key. It returns the controls that it did not reach, and those whose
+// focus is not visible.
 func tabThrough(ctx context.Context, t *testing.T) (missed []string) {
 	t.Helper()
 	const all = `[...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, summary, [tabindex='0']")]`
@@ -229,8 +227,7 @@ func tabThrough(ctx context.Context, t *testing.T) (missed []string) {
 	return append(missed, left...)
 }
 
-// A column is sorted from the keyboard, and the filter is a form: without scripts, of which the
-// pages have none.
+// A column is sorted from the keyboard, and the filter is a form: the page has no scripts.
 func TestChannelsByKeyboardInABrowser(t *testing.T) {
 	ctx := browser(t)
 	b := newFullServer(t)

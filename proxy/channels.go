@@ -14,18 +14,18 @@ type channelsPage struct {
 	Channels []channelView
 	All      int
 	Filter   string
-	Sort     string // the name of a column, with "-" before it if the greatest comes first
+	Sort     string // name of a column, with a "-" in front for descending order
 }
 
-// A column can be sorted by.
+// A column is a column of the table, by which the table can be sorted.
 type column struct {
 	Name, Title string
-	Sorted      string // as aria-sort has it; empty: by another
-	Link        string // to have it sorted, or the other way round
+	Sorted      string // value of aria-sort; "" if the table is sorted by another column
+	Link        string // sorts by this column, or reverses the order
 	less        func(a, b *channelView) int
 }
 
-// absent has what is not known come last.
+// compareOptional compares two numbers. Unknown numbers come last.
 func compareOptional(a, b *float64) int {
 	switch {
 	case a == nil && b == nil:
@@ -38,7 +38,7 @@ func compareOptional(a, b *float64) int {
 	return cmp.Compare(*a, *b)
 }
 
-// columns are those of the table, in their order.
+// columns returns the columns of the table in their order.
 func columns() []column {
 	return []column{
 		{Name: "name", Title: "Feed", less: func(a, b *channelView) int {
@@ -68,8 +68,8 @@ func (s *Server) channels(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	p := channelsPage{All: len(all), Filter: strings.TrimSpace(q.Get("filter")), Sort: cmp.Or(q.Get("sort"), "name"), Columns: columns()}
 	for _, c := range all {
-		if shown := newChannelView(c); shown.matches(p.Filter) {
-			p.Channels = append(p.Channels, shown)
+		if view := newChannelView(c); view.matches(p.Filter) {
+			p.Channels = append(p.Channels, view)
 		}
 	}
 	name, falling := strings.CutPrefix(p.Sort, "-")
@@ -94,7 +94,7 @@ func (s *Server) channels(w http.ResponseWriter, r *http.Request) error {
 	return s.writePage(w, r, http.StatusOK, "channels.html", "Feeds", p)
 }
 
-// has says whether a channel has some words in what is shown of it.
+// matches reports whether all words of a search occur in the channel's texts.
 func (c *channelView) matches(words string) bool {
 	text := strings.ToLower(strings.Join([]string{c.Name, c.URL, c.State, c.Why, c.Error}, "\n"))
 	for word := range strings.FieldsSeq(strings.ToLower(words)) {

@@ -10,20 +10,20 @@ import (
 	"tidings/internal/feed"
 )
 
-// A Look is what somebody finds at an address who looks before he subscribes.
+// An Inspection says what was found at an address before subscribing to it.
 type Inspection struct {
-	Feed          bool     // there is one at the address itself
-	Page          bool     // a page of text, whose changes can be followed
-	Feeds         []Choice // that it advertises; none: it does not, or it is a feed
-	NotFeedReason string   // what the document is in place of a feed, for people; "": it is one, or a page was asked for
-	Warning       string   // why what is there may not be the page that was asked for; "": it seems to be
+	Feed          bool     // the address itself is a feed
+	Page          bool     // the address is a page with text, whose changes can be followed
+	Feeds         []Choice // feeds that the page advertises; empty if the address is a feed
+	NotFeedReason string   // what the document is instead of a feed, for people; "" if it is a feed or a page was requested
+	Warning       string   // why the document may not be the page that was requested; "" if it seems to be
 }
 
-// A Choice is what can be subscribed to at an address.
+// A Choice is one of several things to subscribe to at an address.
 type Choice struct {
 	URL   string `json:"url"`
 	Title string `json:"title,omitempty"`
-	Kind  string `json:"kind"` // feed, page
+	Kind  string `json:"kind"` // KindFeed or KindPage
 }
 
 // Kinds of channels.
@@ -32,7 +32,7 @@ const (
 	KindPage = "page"
 )
 
-// KindOf is that of the channel with an address.
+// KindOf returns the kind of the channel with an address.
 func KindOf(address string) string {
 	if _, isPage := feed.AtOrigin(address); isPage {
 		return KindPage
@@ -40,34 +40,33 @@ func KindOf(address string) string {
 	return KindFeed
 }
 
-// lookTime is how long a subscription waits for a look at its address. What is not there by
-// then is subscribed to as it was asked: it will be seen whether it is a feed.
+// inspectTime is how long a subscription waits for the inspection of its address. An address that has not answered
+// by then is subscribed to as requested; later polls show whether it is a feed.
 const inspectTime = 10 * time.Second
 
-// An instead is the error of who subscribes to what is not what he took it for, while there is
-// something else to subscribe to.
+// A choiceError says that an address is not what the user takes it for, and what else can be subscribed to.
 type choiceError struct {
 	message string
-	choices []Choice // the page itself at the end, if it can be followed
+	choices []Choice // the page itself comes last, if it can be followed
 }
 
 func (i *choiceError) Error() string { return i.message }
 
-// insteadOfFeed is for who takes a page for a feed that does not have just one feed.
-func notFeedError(address string, look Inspection) *choiceError {
-	feeds, i := len(look.Feeds), &choiceError{choices: look.Feeds}
-	why := cmp.Or(look.NotFeedReason, ErrNotFeed.Error())
-	if look.Page {
+// notFeedError returns the error for a page that was taken for a feed and does not advertise exactly one feed.
+func notFeedError(address string, found Inspection) *choiceError {
+	feeds, i := len(found.Feeds), &choiceError{choices: found.Feeds}
+	why := cmp.Or(found.NotFeedReason, ErrNotFeed.Error())
+	if found.Page {
 		i.choices = append(i.choices, Choice{URL: feed.Page(address), Kind: KindPage})
 	}
 	switch {
-	case feeds == 1 && !look.Page:
+	case feeds == 1 && !found.Page:
 		i.message = why + ", and the feed that it advertises cannot be read now"
 	case feeds == 1:
 		i.message = why + "; the feed that it advertises cannot be read now; you can follow the page itself"
 	case feeds == 0:
 		i.message = why + ", and it advertises none; you can follow the page itself"
-	case !look.Page:
+	case !found.Page:
 		i.message = fmt.Sprintf("%s, but it advertises %d feeds", why, feeds)
 	default:
 		i.message = fmt.Sprintf("a web page that advertises %d feeds; choose one of them, or follow the page itself", feeds)
@@ -75,68 +74,70 @@ func notFeedError(address string, look Inspection) *choiceError {
 	return i
 }
 
-// insteadOfPage is for who takes a feed for a page, or a document that has no text to follow.
-func notPageError(document string, look Inspection) *choiceError {
-	switch feeds := len(look.Feeds); {
-	case look.Feed:
+// notPageError returns the error for a feed that was taken for a page, or for a document without text to follow.
+func notPageError(document string, found Inspection) *choiceError {
+	switch feeds := len(found.Feeds); {
+	case found.Feed:
 		return &choiceError{"a feed, not a page", []Choice{{URL: document, Kind: KindFeed}}}
 	case feeds == 1:
-		return &choiceError{"a page without text, but it advertises a feed", look.Feeds}
+		return &choiceError{"a page without text, but it advertises a feed", found.Feeds}
 	default:
-		return &choiceError{fmt.Sprintf("a page without text, but it advertises %d feeds", feeds), look.Feeds}
+		return &choiceError{fmt.Sprintf("a page without text, but it advertises %d feeds", feeds), found.Feeds}
 	}
 }
 
-// subscribe subscribes to an address, or to the one feed that the page there advertises. If there is something else
-// to choose, the error is an *instead. What surely is nothing to follow is not subscribed to. A subscription that
-// stands is looked at again only while nothing of it has been read.
+// subscribe subscribes to an address, or to the only feed that the page there advertises. If there is a choice, the
+// error is a *choiceError. An address that certainly cannot be followed is not subscribed to. An existing
+// subscription is inspected again only while no item of it has been read.
 func (s *Server) subscribe(ctx context.Context, address string) (done SubscribeMessage, err error) {
-	looking, cancel := context.WithTimeout(ctx, inspectTime)
+	inspectCtx, cancel := context.WithTimeout(ctx, inspectTime)
 	defer cancel()
 	done.URL = address
-	var doubt error
+	var warning error
 	if _, known := s.subs.Version(address); known {
-		done.Already, doubt, err = s.existing(looking, address)
+		done.Already, warning, err = s.existing(inspectCtx, address)
 	} else {
-		done.URL, doubt, err = s.chooseTarget(looking, address)
+		done.URL, warning, err = s.chooseTarget(inspectCtx, address)
 	}
 	if err != nil {
 		return SubscribeMessage{}, err
 	}
-	if done.Advertised = done.URL != address; doubt != nil {
-		done.Warning = oneLine(doubt.Error())
-		if t, ok := errors.AsType[*ReadError](doubt); ok {
+	if done.Advertised = done.URL != address; warning != nil {
+		done.Warning = oneLine(warning.Error())
+		if t, ok := errors.AsType[*ReadError](warning); ok {
 			done.Warning = oneLine(t.Reason)
 		}
 	}
 	return done, s.subs.Subscribe(ctx, done.URL, false)
 }
 
-// choose looks at an address and returns what to subscribe to. Doubt says why nothing can be seen there now.
-func (s *Server) chooseTarget(ctx context.Context, address string) (to string, doubt, err error) {
+// chooseTarget inspects an address and returns the address to subscribe to. doubt says why nothing can be read
+// there now.
+func (s *Server) chooseTarget(ctx context.Context, address string) (to string, warning, err error) {
 	document, isPage := feed.AtOrigin(address)
-	look, err := s.subs.Inspect(ctx, address)
+	found, err := s.subs.Inspect(ctx, address)
 	switch {
 	case err != nil && isHopeless(err):
 		return "", nil, fmt.Errorf("%w; not subscribed", err)
 	case err != nil:
 		return address, err, nil
-	case isPage && (look.Feed || !look.Page):
-		return "", nil, notPageError(document, look)
-	case isPage && look.Warning != "":
-		return address, errors.New(look.Warning), nil
-	case isPage || look.Feed:
+	case isPage && (found.Feed || !found.Page):
+		return "", nil, notPageError(document, found)
+	case isPage && found.Warning != "":
+		return address, errors.New(found.Warning), nil
+	case isPage || found.Feed:
 		return address, nil, nil
-	case len(look.Feeds) == 1 && s.isLiveFeed(ctx, look.Feeds[0].URL):
-		return look.Feeds[0].URL, nil, nil
-	case len(look.Feeds) > 0 || look.Page:
-		return "", nil, notFeedError(address, look)
+	case len(found.Feeds) == 1 && s.isLiveFeed(ctx, found.Feeds[0].URL):
+		return found.Feeds[0].URL, nil, nil
+	case len(found.Feeds) > 0 || found.Page:
+		return "", nil, notFeedError(address, found)
 	}
 	return address, nil, nil
 }
 
-// standing reports whether somebody asked for a subscription before, and why nothing of it could be read yet.
-func (s *Server) existing(ctx context.Context, address string) (already bool, doubt, err error) {
+// existing reports whether an existing subscription was requested by a user, and why no item of it has been read
+// yet.
+func (s *Server) existing(ctx context.Context, address string) (already bool, warning, err error) {
 	channels, err := s.subs.List(ctx)
 	if err != nil {
 		return false, nil, err
@@ -146,16 +147,16 @@ func (s *Server) existing(ctx context.Context, address string) (already bool, do
 		case c.URL != address:
 			continue
 		case c.Items == 0 && c.Failing() && c.Error != "":
-			doubt = errors.New(c.Error)
-		case c.State == StateNew: // no poll has told anything yet
-			_, doubt = s.subs.Inspect(ctx, address)
+			warning = errors.New(c.Error)
+		case c.State == StateNew: // no poll has had a result yet
+			_, warning = s.subs.Inspect(ctx, address)
 		}
-		return !c.Auto, doubt, nil
+		return !c.Auto, warning, nil
 	}
 	return false, nil, nil
 }
 
-// vain says whether what was seen at an address leaves nothing to subscribe to.
+// isHopeless reports whether an inspection's error means that there is nothing to subscribe to.
 func isHopeless(err error) bool {
 	for _, is := range []error{ErrNotFeed, ErrNotPage, ErrForbidden, ErrNotFound, ErrGone} {
 		if errors.Is(err, is) {
@@ -165,9 +166,9 @@ func isHopeless(err error) bool {
 	return false
 }
 
-// lives says whether there is a feed where a page says so: some have not been there for years. One of
-// which nothing can be seen now is believed.
+// isLiveFeed reports whether an advertised feed exists. Some pages advertise feeds that have been gone for years.
+// If the feed cannot be read now, the page is believed.
 func (s *Server) isLiveFeed(ctx context.Context, address string) bool {
-	look, err := s.subs.Inspect(ctx, address)
-	return err != nil || look.Feed
+	found, err := s.subs.Inspect(ctx, address)
+	return err != nil || found.Feed
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Who subscribes to a page gets its feed if it has one, and else what there is to choose; so does who
-// calls a page what is none.
+// Subscribing to a page subscribes to its only feed, or offers a choice. So does subscribing to an address as a
+// page that is not one.
 func TestSubscribingToAPage(t *testing.T) {
 	const at, feedURL = "https://page.example/", "https://page.example/feed.xml"
 	one := Choice{URL: feedURL, Title: "Posts <b>", Kind: KindFeed}
@@ -71,8 +71,8 @@ func TestSubscribingToAPage(t *testing.T) {
 	}
 }
 
-// What surely is no feed is not subscribed to; what cannot be seen now is, and it is said.
-func TestSubscribingUnseen(t *testing.T) {
+// An address that certainly is no feed is not subscribed to. An address that cannot be read now is, with a warning.
+func TestSubscribingToAnUnreadableAddress(t *testing.T) {
 	const at, page = "https://page.example/", "page+https://page.example/"
 	for _, c := range []struct {
 		at     string
@@ -98,7 +98,7 @@ func TestSubscribingUnseen(t *testing.T) {
 	}
 }
 
-// A subscription of which nothing could be read yet says so, however often somebody subscribes.
+// A subscription of which no item has been read yet returns a warning each time somebody subscribes.
 func TestSubscribingTwice(t *testing.T) {
 	const at = "https://page.example/"
 	for name, c := range map[string]struct {
@@ -119,15 +119,16 @@ func TestSubscribingTwice(t *testing.T) {
 		}
 	}
 	b := newTestServer(t)
-	b.node.subscribed[at] = true // by a reader
+	b.node.subscribed[at] = true // made by a reader
 	var answer SubscribeMessage
 	if b.call("POST", "subscribe", `{"url":"`+at+`"}`, &answer); answer.Already {
 		t.Error("a subscription made by reading counts as one that was asked for")
 	}
 }
 
-// What stands where a page should be may be a wall, or what the page is about: it is subscribed to, and said.
-func TestSubscribingToAWall(t *testing.T) {
+// A document that differs from the requested page may be a login wall, or may be right. It is subscribed to with a
+// warning.
+func TestSubscribingToADoubtfulPageWarns(t *testing.T) {
 	const page = "page+https://page.example/"
 	b := newTestServer(t)
 	b.node.inspections[page] = Inspection{Page: true, Warning: "a wall in its place"}
@@ -137,8 +138,8 @@ func TestSubscribingToAWall(t *testing.T) {
 	}
 }
 
-// A page's address is one of ours as a feed's is.
-func TestPagesAreReadAsFeedsAre(t *testing.T) {
+// The address of a page can be unwrapped as that of a feed can.
+func TestPagesAreReadLikeFeeds(t *testing.T) {
 	b := newTestServer(t)
 	const channel = "page+https://page.example/a?b=1"
 	b.node.publish(t, channel, rssDoc(1, 2))

@@ -9,39 +9,38 @@ import (
 )
 
 const (
-	// maxConns bounds the connections of readers at a time. Beyond it a connection that waits
-	// longest gives way to the new one, so that clients that hold connections and say nothing do
-	// not keep others out.
+	// maxConns bounds the connections of readers. At the bound a connection is closed for each new one, so that
+	// clients that hold idle connections cannot keep others out.
 	maxConns = 512
-	// maxPerClient bounds those of one client on another machine. Browsers and readers open fewer
-	// than ten. All clients on this machine have one address, and so have those behind a proxy:
-	// they have no such bound.
+	// maxPerClient bounds the connections of one client on another machine. Browsers and feed readers open fewer
+	// than ten. Clients on this machine share an address, and so do clients behind a proxy, so this bound does not
+	// apply to them.
 	maxPerClient = 64
 )
 
-// A crowd is a listener that bounds the connections it has accepted. It never waits for a
-// connection to end: at a bound it closes one.
+// A connLimiter is a listener that bounds the connections it has accepted. It never waits for a connection to end:
+// at a bound it closes one.
 type connLimiter struct {
 	net.Listener
-	exempt func(remote string) bool // from maxPerClient
+	exempt func(remote string) bool // exempts connections from maxPerClient
 
 	mu      sync.Mutex
 	changes uint64
 	conns   map[net.Conn]*trackedConn
 }
 
-// A visit is a connection that is open.
+// A trackedConn describes an open connection.
 type trackedConn struct {
-	client string // "": of no client that has a bound
+	client string // "" if maxPerClient does not apply
 	state  http.ConnState
-	change uint64 // the turn in which it came to its state
+	change uint64 // value of changes when the connection entered its state
 }
 
 func newConnLimiter(l net.Listener, exempt func(remote string) bool) *connLimiter {
 	return &connLimiter{Listener: l, exempt: exempt, conns: map[net.Conn]*trackedConn{}}
 }
 
-// Accept accepts a connection, and makes room for it.
+// Accept accepts a connection, and closes another one if necessary.
 func (c *connLimiter) Accept() (net.Conn, error) {
 	conn, err := c.Listener.Accept()
 	if err != nil {
@@ -53,14 +52,14 @@ func (c *connLimiter) Accept() (net.Conn, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	own := 0
+	ofClient := 0
 	for _, v := range c.conns {
 		if v.client == client {
-			own++
+			ofClient++
 		}
 	}
 	switch {
-	case client != "" && own >= maxPerClient:
+	case client != "" && ofClient >= maxPerClient:
 		c.evict(func(v *trackedConn) bool { return v.client == client })
 	case len(c.conns) >= maxConns:
 		c.evict(func(*trackedConn) bool { return true })
@@ -70,12 +69,12 @@ func (c *connLimiter) Accept() (net.Conn, error) {
 	return conn, nil
 }
 
-// fresh is how many later changes a connection may see before it should have sent its headers. Until then it
-// is the last to give way.
+// newConnChanges is the number of state changes of any connections during which a new connection is the last to be
+// closed. After that it should have sent its headers.
 const newConnChanges = 64
 
-// gives is the order in which connections give way: those whose headers have not come, those between two
-// requests, those whose request is being answered or whose body has not come, and last those that have just come.
+// evictionRank returns the order in which connections are closed: first those whose headers have not arrived, then
+// idle ones, then those with a request in progress, and last those that are new.
 func (c *connLimiter) evictionRank(v *trackedConn) int {
 	switch {
 	case v.state == http.StateNew && c.changes-v.change >= newConnChanges:
@@ -88,30 +87,30 @@ func (c *connLimiter) evictionRank(v *trackedConn) int {
 	return 3
 }
 
-// evict closes the connection, among some, that has been longest in its state.
-func (c *connLimiter) evict(among func(*trackedConn) bool) {
-	var out net.Conn
+// evict closes the connection that has been in its state for longest, among those with the lowest rank.
+func (c *connLimiter) evict(candidates func(*trackedConn) bool) {
+	var victim net.Conn
 	var worst *trackedConn
 	for conn, v := range c.conns {
-		if !among(v) {
+		if !candidates(v) {
 			continue
 		}
 		if worst == nil || cmp.Or(cmp.Compare(c.evictionRank(v), c.evictionRank(worst)), cmp.Compare(v.change, worst.change)) < 0 {
-			out, worst = conn, v
+			victim, worst = conn, v
 		}
 	}
-	delete(c.conns, out)
-	_ = out.Close() // its server notices
+	delete(c.conns, victim)
+	_ = victim.Close() // its server notices
 }
 
-// heard is what an http.Server calls when the state of a connection changes. A request is active
-// when all of its headers have come.
+// stateChanged is called by http.Server when the state of a connection changes. A request is active when all of its
+// headers have arrived.
 func (c *connLimiter) stateChanged(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v := c.conns[conn]
 	switch {
-	case v == nil: // it was evicted
+	case v == nil: // the connection was evicted
 	case state == http.StateClosed || state == http.StateHijacked:
 		delete(c.conns, conn)
 	case state != v.state:
@@ -120,8 +119,8 @@ func (c *connLimiter) stateChanged(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// clientOf is the address of a client as far as it tells clients apart: a network of IPv6 gives each of
-// its machines as many addresses as it likes.
+// clientOf returns the part of an address that identifies a client. For IPv6 that is the /64 network, because each
+// machine of a network can use any number of its addresses.
 func clientOf(remote string) string {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {

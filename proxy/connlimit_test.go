@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// TestSlowConnectionsKeepNobodyOut opens more connections than there may be, some that say nothing,
-// some that send headers and some that send bodies byte by byte, and asks how the node is.
-func TestSlowConnectionsKeepNobodyOut(t *testing.T) {
+// The test opens more connections than allowed, some silent, some that send headers and some that send bodies byte
+// by byte, and checks that the node still answers.
+func TestSlowConnectionsDoNotKeepOthersOut(t *testing.T) {
 	for name, said := range map[string]string{
 		"nothing": "", "half a header": "GET / HTTP/1.1\r\nHost: " + host + "\r\n",
 		"half a body": "POST /api/v1/subscribe HTTP/1.1\r\nHost: " + host + "\r\nTidings: 1\r\nTidings-Token: " + secret +
@@ -51,7 +51,7 @@ func TestSlowConnectionsKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// A guest is a connection of which there is only an address.
+// A fakeConn is a connection with an address and nothing else.
 type fakeConn struct {
 	net.Conn
 	from   string
@@ -61,7 +61,7 @@ type fakeConn struct {
 func (g *fakeConn) RemoteAddr() net.Addr { a, _ := net.ResolveTCPAddr("tcp", g.from); return a }
 func (g *fakeConn) Close() error         { g.closed = true; return nil }
 
-// A queue is a listener at which guests wait.
+// A fakeListener is a listener at which fake connections wait.
 type fakeListener struct {
 	net.Listener
 	waiting []*fakeConn
@@ -93,7 +93,7 @@ func TestOneClientDoesNotTakeAllConnections(t *testing.T) {
 		return n
 	}
 	other := enter("198.51.100.1:1")
-	// A client's addresses of one IPv6 network count as one.
+	// The addresses of one IPv6 network count as one client.
 	for name, address := range map[string]func(int) string{
 		"IPv4": func(i int) string { return fmt.Sprintf("203.0.113.1:%d", i+1) },
 		"IPv6": func(i int) string { return fmt.Sprintf("[2001:db8::%x]:1", i+1) },
@@ -105,8 +105,8 @@ func TestOneClientDoesNotTakeAllConnections(t *testing.T) {
 		if n := open(own); n != maxPerClient {
 			t.Errorf("%s: %d of %d are open", name, n, maxPerClient)
 		}
-		c.stateChanged(own[0], http.StateActive) // is being answered
-		c.changes += newConnChanges              // time passes, for the others
+		c.stateChanged(own[0], http.StateActive) // a request is being answered
+		c.changes += newConnChanges              // many state changes of the others
 		enter(address(maxPerClient))
 		if own[0].closed || !own[1].closed || open(own) != maxPerClient-1 || other.closed {
 			t.Errorf("%s: the connection of that client that waits longest for its headers does not give way", name)
@@ -115,8 +115,8 @@ func TestOneClientDoesNotTakeAllConnections(t *testing.T) {
 			c.stateChanged(g, http.StateClosed)
 		}
 	}
-	// A connection that has just come does not give way to one that comes a moment later, although the
-	// headers of all others have come.
+	// A new connection is not closed for one that arrives a moment later, although the headers of all others have
+	// arrived.
 	for i := range maxConns {
 		c.stateChanged(enter(fmt.Sprintf("127.0.0.1:%d", i+1)), http.StateActive)
 	}
@@ -130,7 +130,7 @@ func TestOneClientDoesNotTakeAllConnections(t *testing.T) {
 	for conn := range c.conns {
 		c.stateChanged(conn, http.StateClosed)
 	}
-	// This machine, and a proxy, speak for many.
+	// This machine, and a proxy, may stand for many clients.
 	for _, address := range []string{"127.0.0.1", "192.0.2.1"} {
 		var own []*fakeConn
 		for i := range maxPerClient + 1 {

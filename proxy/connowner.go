@@ -8,14 +8,14 @@ import (
 	"sync"
 )
 
-// A caller is the program at the other end of a connection.
+// A connOwner tells who opened a connection.
 type connOwner struct {
-	isOurs func() bool // whether the node's own user opened the connection; asked of the system once
+	isOurs func() bool // whether the node's own user opened the connection; looked up at most once
 }
 
 type connOwnerKey struct{}
 
-// withCaller remembers who opened a connection, to be asked when it matters.
+// withConnOwner adds a connection's owner to a context. The lookup is done only when it is needed.
 func withConnOwner(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connOwnerKey{}, connOwner{sync.OnceValue(func() bool {
 		client, errClient := netip.ParseAddrPort(c.RemoteAddr().String())
@@ -24,14 +24,14 @@ func withConnOwner(ctx context.Context, c net.Conn) context.Context {
 	})})
 }
 
-// openedByUs reports whether the node's own user opened a connection. Root may read the node's
-// files anyway, so it counts as the node's user.
+// isOwnConnection reports whether the node's own user opened a connection. Root counts as the node's user, because
+// root can read the node's files anyway.
 func isOwnConnection(client, server netip.AddrPort) bool {
 	uid, ok := userAt(client, server)
 	return ok && (uid == os.Getuid() || uid == 0)
 }
 
-// isOurs reports whether a program of the node's own user sent a request, where the system tells.
+// isOwnRequest reports whether a program of the node's own user sent a request, if the system tells.
 func isOwnRequest(ctx context.Context) bool {
 	c, ok := ctx.Value(connOwnerKey{}).(connOwner)
 	return ok && c.isOurs()

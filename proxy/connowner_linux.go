@@ -16,12 +16,12 @@ import (
 	"time"
 )
 
-// acceptWithin is how long AcceptedBy waits for the other program to accept a connection. Most
-// programs take less than a millisecond.
+// acceptTime is how long AcceptedBy waits for the other program to accept a connection. Most programs take less
+// than a millisecond.
 const acceptTime = 2 * time.Second
 
-// AcceptedBy looks up the user whose program has accepted a connection to this machine. ok is false
-// if the program does not accept it within two seconds, or runs in another network namespace.
+// AcceptedBy looks up the user whose program has accepted a connection on this machine. ok is false if the program
+// does not accept it within two seconds, or runs in another network namespace.
 func AcceptedBy(conn net.Conn) (uid int, ok bool) {
 	client, errClient := netip.ParseAddrPort(conn.LocalAddr().String())
 	server, errServer := netip.ParseAddrPort(conn.RemoteAddr().String())
@@ -35,44 +35,44 @@ func AcceptedBy(conn net.Conn) (uid int, ok bool) {
 	}
 }
 
-// userAt looks up the user whose program has the near end of a connection: the system lists the ends of
-// all connections on this machine with their users.
-func userAt(near, far netip.AddrPort) (uid int, ok bool) {
-	of := endpoints{near, far}.canonical()
-	if of.local.Addr().Is4() {
-		if uid, ok = connections4.userOf(of); ok {
+// userAt looks up the user whose program has the local end of a connection. The system lists the ends of all
+// connections on this machine with their users.
+func userAt(local, remote netip.AddrPort) (uid int, ok bool) {
+	conn := endpoints{local, remote}.canonical()
+	if conn.local.Addr().Is4() {
+		if uid, ok = connections4.userOf(conn); ok {
 			return uid, true
 		}
 	}
-	return connections6.userOf(of) // which has those of IPv4 whose program listens at addresses of both kinds
+	return connections6.userOf(conn) // also contains IPv4 connections of programs that listen for both IPv4 and IPv6
 }
 
-// ends are the two addresses of a connection.
+// endpoints holds the two addresses of a connection.
 type endpoints struct{ local, remote netip.AddrPort }
 
-// A connectionList reads a list of the system's. To read it takes the longer the more connections the machine
-// has, so those who ask while it is being read share the next reading, however many they are.
+// A connectionList reads one of the system's connection lists. Reading takes longer the more connections the
+// machine has, so all callers that wait while the list is being read share the next reading.
 type connectionList struct {
 	file     string
 	waiting  atomic.Int64
-	readings atomic.Uint64 // readings
+	readings atomic.Uint64 // number of readings that have begun
 
 	mu    sync.Mutex
-	users map[endpoints]int // in the last reading; nil if nobody asks
+	users map[endpoints]int // the result of the last reading; nil if no caller waits
 }
 
 var connections4, connections6 = connectionList{file: "/proc/net/tcp"}, connectionList{file: "/proc/net/tcp6"}
 
-func (l *connectionList) userOf(of endpoints) (uid int, ok bool) {
+func (l *connectionList) userOf(conn endpoints) (uid int, ok bool) {
 	l.waiting.Add(1)
 	before := l.readings.Load()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.readings.Load() == before { // no reading has begun since
+	if l.readings.Load() == before { // no reading has begun since the call
 		l.readings.Add(1)
 		l.users = readUsers(l.file)
 	}
-	uid, ok = l.users[of]
+	uid, ok = l.users[conn]
 	if l.waiting.Add(-1) == 0 {
 		l.users = nil
 	}
@@ -83,22 +83,22 @@ func readUsers(file string) map[endpoints]int {
 	users := map[endpoints]int{}
 	table, err := os.Open(file)
 	if err != nil {
-		return users // the system does not tell
+		return users // the system does not provide the list
 	}
 	addUsers(users, table)
-	_ = table.Close() // it was only read
+	_ = table.Close() // opened only for reading
 	return users
 }
 
-// established is the state of a connection that is open on both sides. In later states the list names
-// root once the program has let go of its connection, whoever it was.
+// established is the state of a connection that is open on both sides. In later states the list names root after
+// the program has closed the connection.
 const established = "01"
 
-// addUsers reads a list as proc_net_tcp(5) describes it. The end of a server that has not accepted the
-// connection yet has the inode 0, and belongs to nobody.
+// addUsers parses a list as described in proc_net_tcp(5). The end of a server that has not accepted the connection
+// yet has inode 0 and no owner.
 func addUsers(users map[endpoints]int, table io.Reader) {
 	lines := bufio.NewScanner(table)
-	lines.Scan() // names of columns
+	lines.Scan() // column names
 	for lines.Scan() {
 		f := strings.Fields(lines.Text())
 		if len(f) < 10 || f[3] != established || f[9] == "0" {
@@ -112,8 +112,7 @@ func addUsers(users map[endpoints]int, table io.Reader) {
 	}
 }
 
-// canonical writes IPv4 addresses alike, which the list has in IPv6, too, and leaves out zones, which it
-// does not have.
+// canonical unmaps IPv4 addresses in IPv6 form, and removes zones, which the list does not contain.
 func (e endpoints) canonical() endpoints {
 	plain := func(a netip.AddrPort) netip.AddrPort {
 		return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
@@ -121,7 +120,7 @@ func (e endpoints) canonical() endpoints {
 	return endpoints{plain(e.local), plain(e.remote)}
 }
 
-// parseEnd reads an address as the list writes it, in words of 32 bits in the machine's order.
+// parseEndpoint parses an address of the list, which consists of 32-bit words in the machine's byte order.
 func parseEndpoint(text string) (netip.AddrPort, bool) {
 	host, port, _ := strings.Cut(text, ":")
 	b, err := hex.DecodeString(host)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Only the near end of an open connection between the very same addresses counts.
+// Only the local end of an open connection between exactly these addresses counts.
 func TestTheUserOfAConnection(t *testing.T) {
 	const table = `  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
    0: 0100007F:1FFE 00000000:0000 0A 00000000:00000000 00:00000000 00000000   111        0 1 1 0 100 0 0 10 0
@@ -30,8 +30,8 @@ func TestTheUserOfAConnection(t *testing.T) {
 	}{
 		{"127.0.0.1:54321", "127.0.0.1:8190", 222, true},
 		{"127.0.0.1:8190", "127.0.0.1:54321", 111, true},
-		{"127.0.0.1:8190", "127.0.0.1:54326", 0, false}, // it is not accepted yet
-		{"127.0.0.1:54322", "127.0.0.1:8190", 0, false}, // it is closing
+		{"127.0.0.1:8190", "127.0.0.1:54326", 0, false}, // not accepted yet
+		{"127.0.0.1:54322", "127.0.0.1:8190", 0, false}, // closing
 		{"127.0.0.2:54323", "127.0.0.1:8190", 333, true},
 		{"127.0.0.1:54323", "127.0.0.1:8190", 0, false},
 		{"127.0.0.1:54324", "127.0.0.1:8190", 444, true},
@@ -45,8 +45,8 @@ func TestTheUserOfAConnection(t *testing.T) {
 	}
 }
 
-// However many ask at a time, each gets an answer that was read after the question.
-func TestManyAskWhoOpenedTheirConnections(t *testing.T) {
+// However many callers ask at the same time, each gets an answer that was read after its call.
+func TestConcurrentOwnerLookups(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

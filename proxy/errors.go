@@ -9,30 +9,29 @@ import (
 	"unicode/utf8"
 )
 
-// Errors of [Subscriptions] on which the server acts. Wrapped in words, those are
-// what the reader is told.
+// Errors of [Subscriptions] and [Publishing] that decide the HTTP status. Readers see the text of the error that
+// wraps them.
 var (
 	ErrNotFeed        = errors.New("not a feed")                       // the origin answered with something else
-	ErrNotPage        = errors.New("not a page with text")             // the same of a page
+	ErrNotPage        = errors.New("not a page with text")             // the same for the address of a page
 	ErrForbidden      = errors.New("this address may not be polled")   // private addresses, denied hosts
 	ErrNotFound       = errors.New("does not exist")                   // 404
 	ErrGone           = errors.New("gone for good")                    // 410
-	ErrUnreachable    = errors.New("the web server cannot be reached") // and no copy of it
-	ErrTimeout        = errors.New("the web server is too slow")       // and no copy of it
-	ErrBusy           = errors.New("try again later")                  // limits of the origin, or the node's
-	ErrFull           = errors.New("no space left")                    // subscriptions, or the disk
-	ErrNoSubscription = errors.New("there is no such subscription")    // Unsubscribe
-	ErrRejected       = errors.New("not published")                    // Push, Write: refused; the words say why
-	ErrPending        = errors.New("not published yet")                // Push, Write: nobody has taken it, or what comes before it
-	ErrInvalidItem    = errors.New("this cannot be published")         // Push, Write: whoever is asked
-	ErrTooLarge       = errors.New("too large to publish")             // Write
+	ErrUnreachable    = errors.New("the web server cannot be reached") // and there is no copy
+	ErrTimeout        = errors.New("the web server is too slow")       // and there is no copy
+	ErrBusy           = errors.New("try again later")                  // limits of the origin or of the node
+	ErrFull           = errors.New("no space left")                    // too many subscriptions, or the disk is full
+	ErrNoSubscription = errors.New("there is no such subscription")    // of Unsubscribe and others
+	ErrRejected       = errors.New("not published")                    // of Push and Write: the feed's owners refused the item; the text says why
+	ErrPending        = errors.New("not published yet")                // of Push and Write: no quorum has the item yet, or an earlier one
+	ErrInvalidItem    = errors.New("this cannot be published")         // of Push and Write: no node would accept this item
+	ErrTooLarge       = errors.New("too large to publish")             // of Write
 	ErrJoining        = errors.New(`the node has not found its network yet, and keeps looking for it: see "tidings doctor"`)
-	errStopping       = errors.New("the node is shutting down") // the server's own
+	errStopping       = errors.New("the node is shutting down") // of the server itself
 )
 
-// statuses says what HTTP calls an error. An origin that does not answer with a
-// feed is the origin's fault, not an absence: a reader that takes 404 for an end
-// must not end with a captive portal.
+// errorStatuses maps errors to HTTP statuses. If an origin does not answer with a feed, the status is 502 and not
+// 404. Readers may take 404 for the end of a feed, and a captive portal must not end a feed.
 var errorStatuses = []struct {
 	err    error
 	status int
@@ -59,14 +58,14 @@ var errorStatuses = []struct {
 	{ErrFull, http.StatusInsufficientStorage},
 }
 
-// A Trouble is the error of an address that cannot be read.
+// A ReadError says why an address cannot be read.
 type ReadError struct {
 	URL    string
-	Kind   error  // one of those above
-	Reason string // why
+	Kind   error  // one of the errors above
+	Reason string // the cause, for people
 }
 
-// Error is a sentence about the address.
+// Error returns a sentence about the address.
 func (t *ReadError) Error() string {
 	switch {
 	case errors.Is(t.Kind, ErrGone):
@@ -80,7 +79,7 @@ func (t *ReadError) Error() string {
 // Unwrap returns the kind.
 func (t *ReadError) Unwrap() error { return t.Kind }
 
-// A refusal is an error of the reader's own request.
+// A requestError is an error in the reader's request.
 type requestError struct {
 	status  int
 	message string
@@ -92,7 +91,7 @@ func refuse(status int, format string, args ...any) error {
 	return requestError{status, fmt.Sprintf(format, args...)}
 }
 
-// statusOf is the HTTP status of an error.
+// statusOf returns the HTTP status of an error.
 func statusOf(err error) int {
 	if r, ok := errors.AsType[requestError](err); ok {
 		return r.status
@@ -108,17 +107,17 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// passing reports whether an error may be gone at the next attempt, so that an
-// older copy is better than the error.
+// isTemporary reports whether an error may be gone at the next attempt, so that an older copy is better than the
+// error.
 func isTemporary(err error) bool { return statusOf(err) >= 500 }
 
-// retryAfterS is what a reader that came too soon is told to wait, in seconds:
-// no reader that behaves comes back sooner anyway.
+// retryAfterS is how long a reader is told to wait, in seconds. Well-behaved readers do not come back sooner
+// anyway.
 const retryAfterS = "60"
 
-// setFault writes the headers of an error, and returns its status and words. The
-// request is not logged: its path may hold a token.
-func (s *Server) writeErrorHeaders(w http.ResponseWriter, err error) (status int, words string) {
+// writeErrorHeaders writes the headers of an error, and returns its status and text. The request is not logged,
+// because its path may contain a token.
+func (s *Server) writeErrorHeaders(w http.ResponseWriter, err error) (status int, message string) {
 	status = statusOf(err)
 	if status == http.StatusInternalServerError {
 		s.config.Log.Warn("request failed", "err", err)
@@ -131,19 +130,18 @@ func (s *Server) writeErrorHeaders(w http.ResponseWriter, err error) (status int
 	return status, oneLine(err.Error())
 }
 
-// fail answers with an error in one line of text.
+// writeTextError answers with an error in one line of text.
 func (s *Server) writeTextError(w http.ResponseWriter, err error) {
-	status, words := s.writeErrorHeaders(w, err)
+	status, message := s.writeErrorHeaders(w, err)
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = fmt.Fprintln(w, words) // a reader that went away hears nothing
+	_, _ = fmt.Fprintln(w, message) // an error means that the reader has disconnected
 }
 
-// maxLine is the longest error or header of ours in bytes; the words of origins
-// find their way into both.
+// maxLine bounds the length of error texts and headers in bytes, because both may contain texts of origins.
 const maxLine = 400
 
-// line makes one line of words.
+// oneLine makes a text a single line of at most maxLine bytes.
 func oneLine(s string) string {
 	s = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(s, "�"), func(r rune) bool {
 		return r <= ' ' || r == 0x7f

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// ailing is a node that does not say how it is.
+// A failingNode does not report its status.
 type failingNode struct{ *memoryNode }
 
 func (failingNode) Status(context.Context) (Status, error) {
@@ -47,7 +47,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-func TestMetricsAreThereIfThereAreAny(t *testing.T) {
+func TestMetricsAreServedIfConfigured(t *testing.T) {
 	if r := newTestServer(t).ask("GET", "/metrics"); r.StatusCode != http.StatusNotFound {
 		t.Errorf("without any: %s", r.Status)
 	}

@@ -13,11 +13,11 @@ import (
 	"tidings/internal/feed"
 )
 
-// shelf is keyword subscriptions in memory: each has the articles that it is given.
+// memoryKeywords implements Keywords in memory, with given articles.
 type memoryKeywords struct {
 	mu       sync.Mutex
 	watches  []Watch
-	articles map[uint32][]feed.Entry // the newest first
+	articles map[uint32][]feed.Entry // newest first
 	reads    int
 	short    string
 }
@@ -38,7 +38,7 @@ func (s *memoryKeywords) Preview(_ context.Context, text string) (Preview, error
 		return Preview{}, ErrQuery
 	}
 	return Preview{
-		Query: text, Period: 7 * 24 * time.Hour, Articles: 1000, Matching: len(text), PerDay: float64(len(text)) / 7, // so that each letter makes it more
+		Query: text, Period: 7 * 24 * time.Hour, Articles: 1000, Matching: len(text), PerDay: float64(len(text)) / 7, // each letter increases the numbers
 		Entries: []feed.Entry{{At: time.Unix(1.7e9, 0), Said: &feed.Meaning{Title: "<i>It</i>", Link: "javascript:x()"}, Source: &feed.Source{Title: "X & Y"}}},
 	}, nil
 }
@@ -79,8 +79,8 @@ func (s *memoryKeywords) Watched(_ context.Context, number uint32) (m MatchedFee
 	return m, nil
 }
 
-// Whoever has the address of a keyword feed reads it, in each format, from elsewhere, too; what has not
-// changed is not read for it.
+// Anybody with the address of a keyword feed can read it, in each format and from other machines. If it has not
+// changed, no article is read for it.
 func TestAKeywordFeedIsReadByItsAddress(t *testing.T) {
 	k := &memoryKeywords{articles: map[uint32][]feed.Entry{}}
 	b := newTestServer(t, func(c *Config) { c.Keywords, c.BaseURL = k, "http://nas.example" })
@@ -115,7 +115,7 @@ func TestAKeywordFeedIsReadByItsAddress(t *testing.T) {
 		}
 	}
 	k.articles[0] = append([]feed.Entry{{Said: &feed.Meaning{GUID: "https://x.example/ 2", Title: "More"}, At: time.Unix(1.7e9, 5e8), Source: &feed.Source{URL: "u"}}}, k.articles[0]...)
-	within := time.Unix(1.7e9, 0).UTC().Format(http.TimeFormat) // the second in which the first was found, and the other
+	within := time.Unix(1.7e9, 0).UTC().Format(http.TimeFormat) // the second in which both articles were found
 	if r := b.ask("GET", "/k/"+address, "If-Modified-Since", within); r.StatusCode != http.StatusOK {
 		t.Errorf("%d, where an article came in the same second", r.StatusCode)
 	}
@@ -146,8 +146,8 @@ func TestAKeywordFeedIsReadByItsAddress(t *testing.T) {
 	}
 }
 
-// A search that has no articles yet was updated when it began, and not in 1970.
-func TestAnEmptyKeywordFeedWasUpdatedWhenItBegan(t *testing.T) {
+// A search without articles was last updated when it was added, and not in 1970.
+func TestAnEmptyKeywordFeedWasUpdatedWhenItWasAdded(t *testing.T) {
 	b := newTestServer(t, func(c *Config) { c.Keywords = &memoryKeywords{} })
 	var answer WatchResponse
 	if status := b.call("POST", "watch", `{"query":"solar"}`, &answer); status != 200 {
@@ -162,9 +162,9 @@ func TestAnEmptyKeywordFeedWasUpdatedWhenItBegan(t *testing.T) {
 	}
 }
 
-// Who watches is told what would have matched of late, what was perhaps not meant so, and that nothing can
-// match where nothing is subscribed to; what was watched several times ends as a whole.
-func TestWhoWatchesIsToldWhatToExpect(t *testing.T) {
+// The answer of watch says which recent articles match, which parts of the query may be mistakes, and that nothing
+// can match without subscriptions. A query that was watched several times ends as a whole.
+func TestWatchSaysWhatToExpect(t *testing.T) {
 	k := &memoryKeywords{articles: map[uint32][]feed.Entry{}}
 	b := newTestServer(t, func(c *Config) { c.Keywords, c.MaxArticles = k, 25 })
 	var answer struct {
@@ -189,14 +189,14 @@ func TestWhoWatchesIsToldWhatToExpect(t *testing.T) {
 	}
 	var subscribed SubscribeMessage
 	b.call("POST", "subscribe", `{"url":"`+rssURL+`"}`, &subscribed)
-	answer.ScopeEmpty = false // which it would not say
+	answer.ScopeEmpty = false // a false value is not sent
 	if watch("solar"); answer.ScopeEmpty || !strings.Contains(answer.Scope, "the feed or page that") {
 		t.Errorf("%+v", answer)
 	}
 	if status := b.call("POST", "unwatch", `{"query":"solar"}`, &answer); status != 200 || len(answer.Watches) != 2 || len(k.watches) != 1 {
 		t.Errorf("%d %+v, %+v are left", status, answer, k.watches)
 	}
-	// What looks like an address of a keyword feed may be a query.
+	// A query may look like the address of a keyword feed.
 	const query = `{"query":"feed:https://example.org/k/feed.xml sun"}`
 	b.call("POST", "watch", query, &answer)
 	if status := b.call("POST", "unwatch", query, &answer); status != 200 || len(k.watches) != 1 {
@@ -204,7 +204,7 @@ func TestWhoWatchesIsToldWhatToExpect(t *testing.T) {
 	}
 }
 
-func TestTrials(t *testing.T) {
+func TestPreviewResults(t *testing.T) {
 	for _, test := range []struct {
 		preview Preview
 		says    string
@@ -225,8 +225,8 @@ func TestTrials(t *testing.T) {
 	}
 }
 
-// Numbers are not seen in tokens, and what was not made here opens nothing.
-func TestTokensAreSealed(t *testing.T) {
+// Tokens do not show numbers, and a token that this node did not make is not accepted.
+func TestKeywordTokensCannotBeForged(t *testing.T) {
 	s, other := newNumberTokens([]byte("0123456789abcdef")), newNumberTokens([]byte("0123456789abcdeF"))
 	for _, n := range []uint32{0, 1, 2, 1 << 31, 1<<32 - 1} {
 		token := s.token(n)
@@ -242,8 +242,8 @@ func TestTokensAreSealed(t *testing.T) {
 	}
 }
 
-// The page of keywords shows what a query would have matched, as a whole and in part, and says in time that
-// it is too general.
+// The page of keywords shows the articles that a query would have matched, as a whole page and as a part, and warns
+// of a query that is too general.
 func TestThePageOfKeywords(t *testing.T) {
 	k := &memoryKeywords{articles: map[uint32][]feed.Entry{}}
 	b := newTestServer(t, func(c *Config) { c.Keywords = k })

@@ -13,26 +13,26 @@ import (
 	"tidings/internal/feed"
 )
 
-// memory is a node that fetches nothing and forgets all: it has the documents it
-// was given, and keeps subscriptions to them.
+// memoryNode is a node that fetches nothing and stores nothing: it has the documents it was given, and
+// subscriptions to them.
 type memoryNode struct {
 	mu            sync.Mutex
 	now           func() time.Time
 	sources       map[string]source
-	subscribed    map[string]bool // by address; true: made by reading
+	subscribed    map[string]bool // by address; true if made by reading
 	reads         int
 	version       uint64
-	provenance    string // of the items that publish brings
+	provenance    string // of the items that publish adds
 	room          int
 	status        Status
 	findings      []Finding
-	channels      map[string]Channel // what List says besides
+	channels      map[string]Channel // additional fields for List
 	network       Network
 	inspections   map[string]Inspection
-	inspectErrors map[string]error // by Look
+	inspectErrors map[string]error // returned by Inspect
 }
 
-// source is what an origin has, or why it has nothing.
+// A source is the document of an origin, or the error of fetching it.
 type source struct {
 	window Window
 	err    error
@@ -62,7 +62,7 @@ func (m *memoryNode) publish(t testing.TB, url, doc string) {
 	m.sources[url] = source{window: Window{Document: d, Version: m.version, Fetched: m.now(), State: StateOK}}
 }
 
-// fail makes url fail, and forgets its copy.
+// fail makes url fail, and removes its copy.
 func (m *memoryNode) fail(url string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -70,7 +70,7 @@ func (m *memoryNode) fail(url string, err error) {
 	m.sources[url] = source{err: err}
 }
 
-// age makes the copy of url a stale one.
+// makeStale marks the copy of url as stale.
 func (m *memoryNode) makeStale(url, why string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -168,7 +168,7 @@ func (m *memoryNode) Inspect(ctx context.Context, url string) (Inspection, error
 
 func (m *memoryNode) Doctor(ctx context.Context) ([]Finding, error) { return m.findings, nil }
 
-// subscriptions are the addresses subscribed to, and how.
+// subscriptions returns the subscribed addresses, and whether each was made by reading.
 func (m *memoryNode) subscriptions() map[string]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

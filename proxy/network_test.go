@@ -11,13 +11,13 @@ import (
 	"golang.org/x/net/html"
 )
 
-// place is an id that stands at so many hundredths of the ring.
+// idAt returns an id at a hundredth of the ring.
 func idAt(hundredths int) string {
 	return fmt.Sprintf("%012x", uint64(float64(hundredths)/100*(1<<48))) + strings.Repeat("0", 52)
 }
 
-// rows are the texts of a page's table, without its head.
-func tableRows(t *testing.T, page string) (of [][]string) {
+// tableRows returns the texts of a page's table without its head.
+func tableRows(t *testing.T, page string) (rows [][]string) {
 	t.Helper()
 	root, err := html.Parse(strings.NewReader(page))
 	if err != nil {
@@ -39,14 +39,14 @@ func tableRows(t *testing.T, page string) (of [][]string) {
 				row = append(row, text.String())
 			}
 		}
-		of = append(of, row)
+		rows = append(rows, row)
 	}
-	return of
+	return rows
 }
 
-// The table has this node first, then its neighbours, those with the shortest round trip first. Below are the addresses
-// at which others can join.
-func TestTheNetworkPageIsInOrder(t *testing.T) {
+// The table shows this node first, then the other members of its leaf set by round-trip time. Below are the
+// addresses at which others can join.
+func TestTheNetworkPageIsSorted(t *testing.T) {
 	b := newTestServer(t)
 	slow, fast := 120.0, 0.4
 	b.node.status.Addresses = []string{"/ip4/203.0.113.7/tcp/4801/p2p/me", "/ip4/127.0.0.1/tcp/4801/p2p/me"}
@@ -82,8 +82,8 @@ func TestSentences(t *testing.T) {
 	}
 }
 
-// The ring has the members that the node knows, and those of a channel's wedge are marked.
-func TestTheRingShowsWhoPolls(t *testing.T) {
+// The ring shows the members that the node knows, and marks those in a channel's wedge.
+func TestTheRingShowsPollers(t *testing.T) {
 	b := newTestServer(t)
 	rtt := 12.4
 	b.node.network = Network{Name: "town", EstimateN: 8, Members: []Member{
@@ -115,7 +115,7 @@ func TestWedgesAreWhereTheirMembersAre(t *testing.T) {
 			t.Errorf("%d of %d share %d bits, want %d", c.pollers, c.members, got, c.bits)
 		}
 	}
-	// A quarter of the ring, from its east to its south.
+	// A quarter of the ring, from east to south.
 	if got, want := wedgePath(0.3, 2), "M 374 200 A 174 174 0 0 1 200 374 L 200 346 A 146 146 0 0 0 346 200 Z"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
@@ -127,7 +127,7 @@ func TestWedgesAreWhereTheirMembersAre(t *testing.T) {
 	}
 }
 
-// The table sorts by any column, either way, and shows what is asked for.
+// The table can be sorted by any column in both directions, and filtered.
 func TestChannelsAreSortedAndFiltered(t *testing.T) {
 	b := newTestServer(t)
 	second, third := "http://b.example/", "http://c.example/"

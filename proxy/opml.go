@@ -15,25 +15,25 @@ import (
 const (
 	opmlTitle = "Subscriptions in tidings"
 	opmlType  = "text/x-opml; charset=utf-8"
-	// maxList is the largest list taken, as large as feed.ParseOPML reads, and
-	// what a form wraps around it.
+	// maxListSize is the largest OPML upload in bytes: as large as feed.ParseOPML accepts, plus the overhead of a
+	// form.
 	maxListSize = 5<<20 + 64<<10
-	// importing is how many subscriptions of a list are made at once: enough
-	// that they share the syncs of the node's disk.
+	// parallelImports is how many subscriptions of a list are made at the same time: enough to share the syncs of
+	// the node's disk.
 	parallelImports = 16
 )
 
-// Imported is what became of a list of subscriptions.
+// ImportResult is the result of importing a list.
 type ImportResult struct {
-	Subscribed int             `json:"subscribed"` // those already there included
-	Already    int             `json:"already"`    // those
+	Subscribed int             `json:"subscribed"` // including those in Already
+	Already    int             `json:"already"`    // number that existed before
 	Failed     []ImportFailure `json:"failed"`
 }
 
-// New is how many subscriptions are new.
+// New returns the number of new subscriptions.
 func (i ImportResult) New() int { return i.Subscribed - i.Already }
 
-// Failed is a line of a list that led to no subscription.
+// ImportFailure is an entry of a list that could not be subscribed to.
 type ImportFailure struct {
 	URL   string `json:"url"`
 	Error string `json:"error"`
@@ -53,8 +53,8 @@ func (s *Server) apiOPML(w http.ResponseWriter, r *http.Request) (any, error) {
 	return s.importOPML(w, r, doc)
 }
 
-// exportOPML writes the list of subscriptions: with our addresses, or those of the
-// origins, with which a reader does without us. Pages are no feeds there, and left out.
+// exportOPML writes the list of subscriptions, with this node's addresses or with the original ones, which work
+// without the node. Pages are left out of the original list, because they are not feeds there.
 func (s *Server) exportOPML(w http.ResponseWriter, r *http.Request) error {
 	rewrite := true
 	switch r.URL.Query().Get("rewrite") {
@@ -94,11 +94,11 @@ func (s *Server) exportOPML(w http.ResponseWriter, r *http.Request) error {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Type", opmlType)
 	h.Set("Content-Disposition", `attachment; filename="tidings.opml"`)
-	_, _ = w.Write(feed.AppendOPML(nil, opmlTitle, root.Outlines)) // a reader that went away hears nothing
+	_, _ = w.Write(feed.AppendOPML(nil, opmlTitle, root.Outlines)) // an error means that the reader has disconnected
 	return nil
 }
 
-// folder returns the folder of a tag, which is a path below root. Folders that are missing are added.
+// folder returns the folder of a tag, which is a path below root. Missing folders are added.
 func folder(root *feed.Outline, tag string) *feed.Outline {
 	at := root
 	for _, name := range strings.SplitN(tag, "/", maxFolders) {
@@ -115,18 +115,17 @@ func folder(root *feed.Outline, tag string) *feed.Outline {
 	return at
 }
 
-// importOPML subscribes to all feeds of a list, ours or any program's. A line that
-// fails does not keep the others from being tried. However long that takes, as on a slow
-// disk it does, who has sent the list is told what became of it.
+// importOPML subscribes to all feeds of a list, from this node or any other program. An entry that fails does not
+// stop the import. The client gets a result even if the import takes long, as on a slow disk.
 func (s *Server) importOPML(w http.ResponseWriter, r *http.Request, doc []byte) (ImportResult, error) {
 	answer := http.NewResponseController(w)
-	_ = answer.SetWriteDeadline(time.Time{}) // a connection that cannot is none of http.Server's
+	_ = answer.SetWriteDeadline(time.Time{}) // an error means that the connection is not one of http.Server
 	defer func() { _ = answer.SetWriteDeadline(time.Now().Add(writeTime)) }()
 	_, outlines, err := feed.ParseOPML(doc)
 	if err != nil {
 		return ImportResult{}, refuse(http.StatusBadRequest, "%v", err)
 	}
-	there, err := s.subscriptions(r.Context())
+	existing, err := s.subscriptions(r.Context())
 	if err != nil {
 		return ImportResult{}, err
 	}
@@ -135,7 +134,7 @@ func (s *Server) importOPML(w http.ResponseWriter, r *http.Request, doc []byte) 
 		result.Failed = append(result.Failed, ImportFailure{oneLine(WithoutPassword(raw)), oneLine(err.Error())})
 	}
 	var addresses []string
-	of := map[string]Description{} // by address
+	descriptions := map[string]Description{} // by address
 	feeds := 0
 	for folder, o := range feed.Subscriptions(outlines) {
 		feeds++
@@ -144,10 +143,10 @@ func (s *Server) importOPML(w http.ResponseWriter, r *http.Request, doc []byte) 
 			failed(o.XMLURL, err)
 			continue
 		}
-		d, seen := of[address]
+		d, seen := descriptions[address]
 		if !seen {
 			addresses = append(addresses, address)
-			d.Tags = there[address].Tags // the list adds to them
+			d.Tags = existing[address].Tags // the list adds to the existing tags
 		}
 		if folder != "" {
 			d.Tags = normalizeTags(append(d.Tags, folder))
@@ -158,44 +157,45 @@ func (s *Server) importOPML(w http.ResponseWriter, r *http.Request, doc []byte) 
 		if title := oneLine(o.Text); d.Title == "" && len(title) <= maxTitle && title != o.XMLURL && title != address {
 			d.Title = title
 		}
-		of[address] = d
+		descriptions[address] = d
 	}
 	if feeds == 0 {
 		return ImportResult{}, refuse(http.StatusBadRequest, "the list contains no feeds")
 	}
-	for i, err := range s.subscribeAll(r.Context(), addresses, of) {
+	for i, err := range s.subscribeAll(r.Context(), addresses, descriptions) {
 		if err != nil {
 			failed(addresses[i], err)
 			continue
 		}
 		result.Subscribed++
-		if c, ok := there[addresses[i]]; ok && !c.Auto {
+		if c, ok := existing[addresses[i]]; ok && !c.Auto {
 			result.Already++
 		}
 	}
 	return result, nil
 }
 
-// subscriptions are the subscriptions by address.
+// subscriptions returns the subscriptions by address.
 func (s *Server) subscriptions(ctx context.Context) (map[string]Channel, error) {
 	channels, err := s.subs.List(ctx)
-	of := map[string]Channel{}
+	byURL := map[string]Channel{}
 	for _, c := range channels {
-		of[c.URL] = c
+		byURL[c.URL] = c
 	}
-	return of, err
+	return byURL, err
 }
 
-// Limits of what users say of a subscription. What is beyond them is left out: a list of another program may have anything.
+// Bounds for the user's description of a subscription. Imported lists may contain anything, and the excess is
+// dropped.
 const (
 	maxTags  = 16
-	maxTag   = 256 // bytes
-	maxTitle = 256 // bytes
-	// maxFolders is how many folders within each other an exported list has: fewer than feed.ParseOPML reads.
+	maxTag   = 256 // in bytes
+	maxTitle = 256 // in bytes
+	// maxFolders bounds the nesting of folders in an exported list. It is less than feed.ParseOPML accepts.
 	maxFolders = 8
 )
 
-// checkTags refuses tags that a person gives and that are beyond the limits.
+// checkTags returns an error if tags from a request exceed the bounds.
 func checkTags(tags []string) error {
 	if len(tags) > maxTags {
 		return refuse(http.StatusBadRequest, "a subscription has at most %d tags, and these are %d", maxTags, len(tags))
@@ -208,7 +208,7 @@ func checkTags(tags []string) error {
 	return nil
 }
 
-// tidyTags are tags as they are kept: each once, on one line, none of them empty.
+// normalizeTags returns tags as they are stored: single lines, without duplicates and without empty ones.
 func normalizeTags(tags []string) []string {
 	tidy := []string{}
 	for _, tag := range tags {
@@ -220,8 +220,8 @@ func normalizeTags(tags []string) []string {
 	return tidy
 }
 
-// subscribeAll subscribes to each address, and returns what came of each.
-func (s *Server) subscribeAll(ctx context.Context, addresses []string, of map[string]Description) []error {
+// subscribeAll subscribes to all addresses, and returns an error or nil for each.
+func (s *Server) subscribeAll(ctx context.Context, addresses []string, descriptions map[string]Description) []error {
 	errs := make([]error, len(addresses))
 	next := make(chan int)
 	var workers sync.WaitGroup
@@ -229,7 +229,7 @@ func (s *Server) subscribeAll(ctx context.Context, addresses []string, of map[st
 		workers.Go(func() {
 			for i := range next {
 				errs[i] = s.subs.Subscribe(ctx, addresses[i], false)
-				if d := of[addresses[i]]; errs[i] == nil && !d.empty() {
+				if d := descriptions[addresses[i]]; errs[i] == nil && !d.empty() {
 					errs[i] = s.subs.Describe(ctx, addresses[i], d)
 				}
 			}
@@ -243,7 +243,7 @@ func (s *Server) subscribeAll(ctx context.Context, addresses []string, of map[st
 	return errs
 }
 
-// orAddress is a channel's title, or what stands for one.
+// titleOrAddress returns a channel's title, or its address if it has no title.
 func titleOrAddress(title, address string) string {
 	if t := strings.TrimSpace(title); t != "" {
 		return t

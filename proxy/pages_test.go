@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/html"
 )
 
-// hostile are texts that must not act wherever they stand.
+// hostile lists texts that must have no effect, wherever they appear.
 var hostile = []string{
 	`<script>alert(1)</script>`, `"><script>alert(1)</script>`, `<img src=x onerror=alert(1)>`, `<svg/onload=alert(1)>`,
 	`</title><script>alert(1)</script>`, `<iframe src="javascript:alert(1)"></iframe>`, `<a href="javascript:alert(1)">x</a>`,
@@ -27,7 +27,7 @@ var hostile = []string{
 	`<noscript><p title="</noscript><img src=x onerror=alert(1)>">`, `<img src="/unsubscribe?url=x">`, `<video src="https://h.example/" autoplay onplay=alert(1)>`,
 }
 
-// acts returns what in a page could act or leave its place.
+// activeParts returns the parts of a page that could run, load or escape from their place.
 func activeParts(t *testing.T, page string) (found []string) {
 	t.Helper()
 	root, err := html.Parse(strings.NewReader(page))
@@ -42,7 +42,7 @@ func activeParts(t *testing.T, page string) (found []string) {
 		switch n.Data {
 		case "script", "iframe", "object", "embed", "base", "style", "math", "video", "audio", "frame", "applet", "noscript":
 			found = append(found, n.Data)
-		case "svg": // the ring of members is one
+		case "svg": // the ring of members
 			if attr(n.Parent, "class") != "ring" || n.Parent.Parent.Data != "main" {
 				found = append(found, n.Data)
 			}
@@ -80,7 +80,7 @@ func escaped(s string) string {
 	return b.String()
 }
 
-func TestStrangersTextsDoNotAct(t *testing.T) {
+func TestHostileTextsHaveNoEffect(t *testing.T) {
 	for _, bad := range hostile {
 		b := newTestServer(t)
 		e := escaped(bad)
@@ -102,12 +102,12 @@ func TestStrangersTextsDoNotAct(t *testing.T) {
 				t.Errorf("%s: %q became %s", target, bad, found)
 			}
 		}
-		// Titles stand as they were written.
+		// Titles appear as they were written.
 		show := body(t, b.ask("GET", "/"))
 		if !strings.Contains(show, template.HTMLEscapeString(bad)) {
 			t.Errorf("the start page lacks %q as text", bad)
 		}
-		// What is behind stays in its place.
+		// The content that follows stays in its place.
 		text := body(t, b.ask("GET", "/show?url="+url.QueryEscape(rssURL)))
 		root, err := html.Parse(strings.NewReader(text))
 		if err != nil {
@@ -125,7 +125,7 @@ func TestStrangersTextsDoNotAct(t *testing.T) {
 	}
 }
 
-func TestCleaningKeepsTextAndDropsWhatLeadsHere(t *testing.T) {
+func TestSanitizingKeepsTextAndRemovesLocalLinks(t *testing.T) {
 	c := newSanitizer()
 	for in, want := range map[string]string{
 		`<p>a <b>b</b> <i>c</i></p>`:                         `<p>a <b>b</b> <i>c</i></p>`,
@@ -158,7 +158,7 @@ func TestCleaningKeepsTextAndDropsWhatLeadsHere(t *testing.T) {
 	}
 }
 
-func TestHugeAndDeepContentIsShownOrNot(t *testing.T) {
+func TestHugeAndDeepContentIsCut(t *testing.T) {
 	c := newSanitizer()
 	for _, in := range []string{
 		strings.Repeat("<div>", 5000) + "x", strings.Repeat("<b><i>", 10_000) + "x", strings.Repeat("&amp;", 100_000), strings.Repeat("é", maxContent),
@@ -189,7 +189,7 @@ func (b *testServer) post(path string, form url.Values) (status int, location, t
 	return r.StatusCode, r.Header.Get("Location"), body(b, r)
 }
 
-func TestAPersonAddsAndRemovesAFeed(t *testing.T) {
+func TestFormsSubscribeAndUnsubscribe(t *testing.T) {
 	b := newTestServer(t)
 	if text := body(t, b.ask("GET", "/")); !strings.Contains(text, "None yet") {
 		t.Error("an empty list does not say so")
@@ -216,7 +216,7 @@ func TestAPersonAddsAndRemovesAFeed(t *testing.T) {
 	}
 }
 
-func TestMistakesOfPeopleAreExplained(t *testing.T) {
+func TestFormErrorsAreExplained(t *testing.T) {
 	b := newTestServer(t)
 	b.node.room = 0
 	for _, c := range []struct {
@@ -238,7 +238,7 @@ func TestMistakesOfPeopleAreExplained(t *testing.T) {
 	}
 }
 
-func TestTroubleIsSeenFirst(t *testing.T) {
+func TestFeedsWithProblemsComeFirst(t *testing.T) {
 	b := newTestServer(t)
 	for _, url := range []string{rssURL, atomURL, jsonURL} {
 		b.node.Subscribe(t.Context(), url, false)
@@ -257,8 +257,8 @@ func TestTroubleIsSeenFirst(t *testing.T) {
 	}
 }
 
-// A page that shows itself anew can be held still, and let go again (WCAG 2.2, 2.2.2).
-func TestWhatMovesCanBeHeld(t *testing.T) {
+// A page that refreshes itself can be paused and resumed (WCAG 2.2, 2.2.2).
+func TestRefreshingCanBePaused(t *testing.T) {
 	b := newTestServer(t, func(c *Config) { c.Notice = func() Notice { return Notice{Title: "A demo"} } })
 	for path, want := range map[string]struct{ refresh, link string }{"/": {"2", `href="/?still"`}, "/?still": {"", `href="/"`}} {
 		r := b.ask("GET", path)
@@ -268,7 +268,7 @@ func TestWhatMovesCanBeHeld(t *testing.T) {
 	}
 }
 
-// textOf is what a person reads in a part of a page, white space made one.
+// textOf returns the visible text of a part of a page, with white space collapsed.
 func textOf(n *html.Node) string {
 	var b strings.Builder
 	for d := range n.Descendants() {
@@ -279,9 +279,9 @@ func textOf(n *html.Node) string {
 	return strings.NewReplacer(" .", ".").Replace(strings.Join(strings.Fields(b.String()), " "))
 }
 
-// Whatever ails a feed, the pages say what, for how long, and what comes next; and
-// they say it once.
-func TestEachStateIsToldInFull(t *testing.T) {
+// For each problem of a feed, the pages say what it is, for how long it has lasted, and what happens next. They say
+// it only once.
+func TestEachProblemIsDescribedCompletely(t *testing.T) {
 	const again, stays = "The next poll is in 10 min.", "Items from before are still shown."
 	for _, c := range []struct {
 		state, words, do string
@@ -333,7 +333,7 @@ func TestEachStateIsToldInFull(t *testing.T) {
 					}
 				}
 			}
-			words := strings.TrimPrefix(sentence(c.words), "Gone ") // which has a subject before it
+			words := strings.TrimPrefix(sentence(c.words), "Gone ") // the page puts a subject before it
 			if c.state == "missing" {
 				words = "The feed " + c.words + "."
 			}
@@ -378,7 +378,7 @@ func TestAListIsImportedByForm(t *testing.T) {
 	}
 }
 
-func TestTimesAreSaidAsPeopleSayThem(t *testing.T) {
+func TestFormatRelative(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	for d, want := range map[time.Duration]string{
 		0: "now", 40 * time.Second: "40 s ago", 119 * time.Second: "119 s ago", 30 * time.Minute: "30 min ago", 30 * time.Hour: "30 h ago",
@@ -393,9 +393,9 @@ func TestTimesAreSaidAsPeopleSayThem(t *testing.T) {
 	}
 }
 
-// Pages say "one node" of an item, or a feed, for which one node vouches, and the hint explains it. "unconfirmed" is
-// the word for items with an unconfirmed key. Programs read the same word as ever.
-func TestOneNodesWordIsShownAsThat(t *testing.T) {
+// Pages say "one node" of an item, or a feed, for which a single node vouches, and a tooltip explains it.
+// "unconfirmed" is the word for items with an unconfirmed key. The API keeps the original words.
+func TestSingleProvenanceIsShownAsOneNode(t *testing.T) {
 	b := newTestServer(t)
 	b.node.subscribed[rssURL] = false
 	b.node.provenance = "single"

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Polling says for people how a channel is polled: by how many nodes, when by this one, how many keep its log, and how
-// soon news is found. What is not known is left out.
+// PollingFacts describes for people how a channel is polled: by how many nodes, when by this one, how many keep its
+// log, and how soon new items are found. Unknown facts are left out.
 func (c Channel) PollingFacts() (facts []string) {
 	add := func(format string, a ...any) { facts = append(facts, fmt.Sprintf(format, a...)) }
 	alone := c.Polls && c.Pollers == 1
@@ -50,7 +50,7 @@ func (c Channel) PollingFacts() (facts []string) {
 	return facts
 }
 
-// exact is a number of seconds in two units, that of a poll's turn and of a delay.
+// formatSeconds formats the phase of a poll or a delay in up to two units.
 func formatSeconds(seconds float64) string {
 	if !(seconds >= 0 && seconds < math.MaxInt64/float64(time.Second)) {
 		return "an unknown time"

@@ -18,8 +18,8 @@ import (
 	"tidings/internal/feed"
 )
 
-// An address that a person has cut short is refused with what it lacks.
-func TestAddressesOfReadersThatLackSomething(t *testing.T) {
+// An incomplete address is refused with the part that is missing.
+func TestIncompleteReadAddresses(t *testing.T) {
 	b := newTestServer(t)
 	for target, want := range map[string]string{
 		"/f/" + rssURL: "the address lacks its token",
@@ -42,7 +42,7 @@ const (
 	secret  = "0123456789abcdef"
 )
 
-// A bench is a server over a node in memory, and a clock that stands still.
+// A testServer is a server of a node in memory, with a clock that stands still.
 type testServer struct {
 	*testing.T
 	node   *memoryNode
@@ -66,7 +66,7 @@ func newTestServer(t *testing.T, change ...func(*Config)) *testServer {
 	return b
 }
 
-// rssDoc is a feed of items numbered from, …, to.
+// rssDoc returns a feed with the items from, …, to.
 func rssDoc(from, to int) string {
 	var b strings.Builder
 	b.WriteString(`<rss version="2.0" xmlns:media="http://search.yahoo.com/mrss/"><channel><title>An RSS</title><link>https://h.example/</link><description>d</description>`)
@@ -77,14 +77,14 @@ func rssDoc(from, to int) string {
 	return b.String()
 }
 
-// ask sends a request from this machine, with the node's token unless the headers name another
-// one; headers are names and values in turn.
+// ask sends a request from this machine, with the node's token unless the headers contain another one. headers
+// holds names and values in turn.
 func (b *testServer) ask(method, target string, headers ...string) *http.Response {
 	b.Helper()
 	return b.send(request(method, target, nil, headers...))
 }
 
-// request is one as it comes from a connection.
+// request returns a request as it arrives on a connection.
 func request(method, target string, body io.Reader, headers ...string) *http.Request {
 	r := httptest.NewRequest(method, "/", body)
 	r.RequestURI, r.Host, r.RemoteAddr = target, host, "127.0.0.1:40000"
@@ -177,7 +177,7 @@ func TestCollapsedFeedScheme(t *testing.T) {
 	}
 }
 
-func TestMalformedRequestsAreTheReadersFault(t *testing.T) {
+func TestMalformedRequestsGetClientErrors(t *testing.T) {
 	b := newTestServer(t)
 	loop := "/" + strings.Repeat("http://"+host+"/", 10) + rssURL
 	for _, c := range []struct {
@@ -229,7 +229,7 @@ func TestMalformedRequestsAreTheReadersFault(t *testing.T) {
 	}
 }
 
-func TestWhatIsPlainlyNoFeedIsNotFetched(t *testing.T) {
+func TestIconsAreNotFetchedAsFeeds(t *testing.T) {
 	b := newTestServer(t)
 	for _, target := range []string{"/https://h.example/favicon.ico", "/https://h.example/favicon.ico?v=2", "/https:/h.example/robots.txt", "/https://h.example/apple-touch-icon-120x120.png"} {
 		if r := b.ask("GET", target); r.StatusCode != 404 {
@@ -290,9 +290,8 @@ func TestFormatsAndLimits(t *testing.T) {
 	}
 }
 
-// What goes out in the source's format is the source's; what is written anew acts on
-// nobody.
-func TestConvertedItemsAreClean(t *testing.T) {
+// Output in the source's format is unchanged; converted output is sanitised.
+func TestConvertedItemsAreSanitized(t *testing.T) {
 	b := newTestServer(t)
 	const acts = `a&lt;script&gt;alert(1)&lt;/script&gt;&lt;img src="x.png" onerror="alert(2)"&gt;&lt;a href="javascript:alert(3)"&gt;b&lt;/a&gt; &lt;b&gt;c&lt;/b&gt;`
 	b.node.publish(t, rssURL, `<rss version="2.0"><channel><title>T</title><link>https://h.example/</link><description/><item><guid>1</guid>`+
@@ -319,7 +318,7 @@ func TestConvertedItemsAreClean(t *testing.T) {
 	}
 }
 
-func TestTheSourcesBytesGoOutAsTheyCame(t *testing.T) {
+func TestOutputInTheSourcesFormatIsUnchanged(t *testing.T) {
 	b := newTestServer(t)
 	text := body(t, b.ask("GET", "/"+rssURL))
 	for i := 1; i <= 2; i++ {
@@ -332,7 +331,7 @@ func TestTheSourcesBytesGoOutAsTheyCame(t *testing.T) {
 	}
 }
 
-func TestHeadersTellHowFreshAFeedIs(t *testing.T) {
+func TestHeadersDescribeFreshness(t *testing.T) {
 	b := newTestServer(t)
 	r := b.ask("GET", b.tokenTarget(rssURL), "Accept-Encoding", "gzip", "A-IM", "feed")
 	h := r.Header
@@ -361,7 +360,7 @@ func TestHeadersTellHowFreshAFeedIs(t *testing.T) {
 	}
 }
 
-func TestTheLastCopyOutlivesTheNodesTrouble(t *testing.T) {
+func TestTheLastCopyIsServedWhenTheNodeFails(t *testing.T) {
 	b := newTestServer(t)
 	b.ask("GET", b.tokenTarget(rssURL))
 	b.advance(time.Hour)
@@ -395,7 +394,7 @@ func TestHeadIsGetWithoutItsBody(t *testing.T) {
 func TestAFeedIsRenderedOncePerVersion(t *testing.T) {
 	b := newTestServer(t)
 	b.ask("GET", b.tokenTarget(rssURL))
-	b.ask("GET", b.tokenTarget(rssURL)) // a subscription now
+	b.ask("GET", b.tokenTarget(rssURL)) // from now on a subscription
 	reads := b.node.reads
 	for range 5 {
 		b.ask("GET", b.tokenTarget(rssURL))
@@ -427,13 +426,13 @@ func TestManyReadersSeeWholeFeedsWhileTheyChange(t *testing.T) {
 			}
 		})
 	}
-	for n := 3; n <= 20; n++ { // it had two
+	for n := 3; n <= 20; n++ { // the first version had two
 		b.node.publish(t, rssURL, rssDoc(1, n))
 	}
 	readers.Wait()
 }
 
-func TestConfigThatNobodyMayHavePanics(t *testing.T) {
+func TestInvalidConfigPanics(t *testing.T) {
 	for _, c := range []Config{{}, {Secret: make([]byte, 15)}, {Secret: make([]byte, 32), SubscribeOnRead: "always"}} {
 		func() {
 			defer func() {
@@ -446,12 +445,12 @@ func TestConfigThatNobodyMayHavePanics(t *testing.T) {
 	}
 }
 
-func TestForgettingIsByCostAndAge(t *testing.T) {
+func TestLRUForgetsByCostAndAge(t *testing.T) {
 	c := newLRU[string, int](10)
 	c.put("a", 1, 4)
 	c.put("b", 2, 4)
 	c.get("a")
-	c.put("c", 3, 4) // b was not asked for the longest
+	c.put("c", 3, 4) // b was unused for longest
 	c.put("d", 4, 11)
 	c.put("c", 5, 4)
 	for key, want := range map[string]int{"a": 1, "b": 0, "c": 5, "d": 0} {

@@ -13,7 +13,7 @@ import (
 	"tidings/internal/feed"
 )
 
-// A desk is a node that publishers use: it has one feed of theirs.
+// memoryPublishing is a node with one published feed.
 type memoryPublishing struct {
 	token   string
 	pushed  [][]byte
@@ -67,7 +67,7 @@ func (d *memoryPublishing) Trust(_ context.Context, url string) error {
 	return nil
 }
 
-// publish asks the node to publish, with a token or without.
+// publish sends a request to publish, with a token or without.
 func (b *testServer) publish(text, token string, v any) int {
 	b.Helper()
 	headers := []string{"Tidings", "1", "Content-Type", "application/json"}
@@ -108,7 +108,7 @@ func TestProgramsPublishWithTheToken(t *testing.T) {
 	}
 }
 
-// What a program has misspelt is not published as if it had not said it.
+// A misspelt field is an error, because the item would be published without it.
 func TestDraftsThatAreRefused(t *testing.T) {
 	d := &memoryPublishing{token: "the token"}
 	b := newTestServer(t, func(c *Config) { c.Publishing = d })
@@ -138,8 +138,8 @@ func TestDraftsThatAreRefused(t *testing.T) {
 	}
 }
 
-// What is signed and nobody has yet is no failure, or the program would write it again.
-func TestWhatIsPendingIsAccepted(t *testing.T) {
+// An item that is signed and waits for a quorum is no failure, or the program would write it again.
+func TestAPendingItemIsAccepted(t *testing.T) {
 	b := newTestServer(t, func(c *Config) { c.Publishing = &memoryPublishing{token: "the token"} })
 	var got PublishResult
 	if status := b.publish(`{"url":"`+rssURL+`","id":"1","title":"Early","published":"2026-11-24T20:00:00Z"}`, "Bearer the token", &got); status != http.StatusAccepted || got.Seq != 5 || got.Pending == "" {
@@ -147,14 +147,14 @@ func TestWhatIsPendingIsAccepted(t *testing.T) {
 	}
 }
 
-func TestAFeedTakesItsKeyAndTheOneThatFollows(t *testing.T) {
+func TestAFeedAcceptsItsKeyAndTheNextOne(t *testing.T) {
 	own, next, other := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32), bytes.Repeat([]byte{3}, 32)
 	hash := difference.KeyHash(next)
 	for _, c := range []struct {
 		of   Publisher
 		key  []byte
 		took bool
-		want string // a part of the words; "": it is taken
+		want string // part of the reason; "" if the key is accepted
 	}{
 		{Publisher{Key: own, NextKeyHash: hash[:], Seq: 1}, own, false, ""},
 		{Publisher{Key: own, NextKeyHash: hash[:], Seq: 1}, next, false, ""},
@@ -179,7 +179,7 @@ func TestAFeedTakesItsKeyAndTheOneThatFollows(t *testing.T) {
 	}
 }
 
-// What has its publisher's envelope needs no token: nobody else could have made it.
+// An item in its publisher's envelope needs no token, because nobody else could have made it.
 func TestEnvelopesArePushed(t *testing.T) {
 	d := &memoryPublishing{}
 	b := newTestServer(t, func(c *Config) { c.Publishing = d })
@@ -213,7 +213,7 @@ func TestEnvelopesArePushed(t *testing.T) {
 	}
 }
 
-func TestProgramsAskOfPublishersAndTrustThem(t *testing.T) {
+func TestAPIPublisherAndTrust(t *testing.T) {
 	d := &memoryPublishing{}
 	b := newTestServer(t, func(c *Config) { c.Publishing = d })
 	q := `{"url":"` + rssURL + `"}`

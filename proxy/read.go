@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// serveFeed answers who asks for a feed, and subscribes who means to stay.
+// serveFeed answers requests for a feed, and subscribes regular readers.
 func (s *Server) serveFeed(w http.ResponseWriter, r *http.Request, path, query string) {
 	if err := allow(w, r, http.MethodGet); err != nil {
 		s.writeTextError(w, err)
@@ -31,8 +31,7 @@ func (s *Server) serveFeed(w http.ResponseWriter, r *http.Request, path, query s
 	c.serve(w, r, s.config.Now(), subscribed)
 }
 
-// subscribeReader subscribes for a reader, who gets its feed whether or not that
-// succeeds.
+// subscribeReader subscribes on behalf of a reader. The reader gets the feed even if that fails.
 func (s *Server) subscribeReader(ctx context.Context, url string) (subscribed bool) {
 	if err := s.subs.Subscribe(ctx, url, true); err != nil {
 		s.config.Log.Debug("reader's request did not subscribe", "err", err)
@@ -41,9 +40,8 @@ func (s *Server) subscribeReader(ctx context.Context, url string) (subscribed bo
 	return true
 }
 
-// copyOf returns a feed as the reader gets it: the copy rendered before if it is
-// still right, else one of what the node has now, else, if the node has nothing,
-// the last one that was rendered.
+// renderedFeed returns a feed as the reader gets it: the last rendering if it is current, else a new rendering of
+// what the node has now, else, if the node has nothing, the last rendering marked as stale.
 func (s *Server) renderedFeed(ctx context.Context, t target) (c *rendered, subscribed bool, err error) {
 	version, subscribed := s.subs.Version(t.url)
 	last, _ := s.rendered.get(t.self)
@@ -53,9 +51,9 @@ func (s *Server) renderedFeed(ctx context.Context, t target) (c *rendered, subsc
 	if isNeverFeed(t.url) {
 		return nil, false, refuse(http.StatusNotFound, "not a feed")
 	}
-	within, cancel := context.WithTimeout(ctx, readTime)
+	readCtx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
-	window, err := s.subs.Read(within, t.url)
+	window, err := s.subs.Read(readCtx, t.url)
 	switch {
 	case err != nil && last != nil && isTemporary(err):
 		return last.asStale(oneLine(err.Error())), subscribed, nil
@@ -67,11 +65,11 @@ func (s *Server) renderedFeed(ctx context.Context, t target) (c *rendered, subsc
 	select {
 	case s.renderSlots <- struct{}{}:
 		defer func() { <-s.renderSlots }()
-	case <-within.Done():
-		return nil, subscribed, within.Err()
+	case <-readCtx.Done():
+		return nil, subscribed, readCtx.Err()
 	}
 	if last, _ = s.rendered.get(t.self); last.isVersion(window.Version, subscribed) {
-		return last, subscribed, nil // somebody else was asked the same
+		return last, subscribed, nil // another request has just rendered the same
 	}
 	c, err = render(window, t, subscribed, last, s.pages.sanitizer.cleanMeaning, s.config.Now())
 	if err != nil {
@@ -81,15 +79,15 @@ func (s *Server) renderedFeed(ctx context.Context, t target) (c *rendered, subsc
 	return c, subscribed, nil
 }
 
-// isNoFeed reports whether an address is of what programs ask every host for, such
-// as icons: readers ask us for those of the hosts whose feeds they read here.
+// isNeverFeed reports whether an address is one that programs request from every host, such as an icon. Readers
+// request these from this node for the hosts whose feeds they read here.
 func isNeverFeed(url string) bool {
 	url, _, _ = strings.Cut(url, "?")
 	name := path.Base(url)
 	return name == "favicon.ico" || name == "robots.txt" || strings.HasPrefix(name, "apple-touch-icon")
 }
 
-// How reading without a token subscribes.
+// When reading without a token subscribes.
 const (
 	subscribeNever    = "never"
 	subscribeOnSecond = "second"
@@ -97,21 +95,21 @@ const (
 )
 
 const (
-	// apart is how long after the first reading another one shows that a
-	// reader means to stay: who tries out an address, asks again at once.
+	// minReadGap is how long after the first read another read shows a regular reader. People who try out an
+	// address read it again sooner.
 	minReadGap = time.Minute
-	// sightingLasts is when a first reading is forgotten. Readers that look once
-	// a day stay; a page visited again after weeks is no reading.
+	// firstReadTime is how long a first read is remembered. Readers that read once a day are recognised; a visit to
+	// the same page weeks later does not count.
 	firstReadTime = 3 * 24 * time.Hour
-	// maxSightings bounds what is remembered of readings; the first of those not
-	// seen for the longest is forgotten, and its reader has to ask once more.
+	// maxFirstReads bounds the first reads that are remembered. At the bound the read that was not repeated for
+	// longest is forgotten, and its reader has to read once more.
 	maxFirstReads = 4096
 )
 
-// A sighting is a reader, as far as one can tell, of a feed.
+// A firstRead identifies a reader of a feed, as far as possible.
 type firstRead struct{ url, address, agent string }
 
-// stays reports whether a reader who read a feed shall be subscribed to it.
+// shouldSubscribe reports whether a reader of a feed is to be subscribed to it.
 func (s *Server) shouldSubscribe(r *http.Request, t target) bool {
 	switch {
 	case t.token:
@@ -121,7 +119,7 @@ func (s *Server) shouldSubscribe(r *http.Request, t target) bool {
 	case s.config.SubscribeOnRead == subscribeOnFirst:
 		return true
 	}
-	host := r.RemoteAddr // with its port, which is another one each time
+	host := r.RemoteAddr // without the port, which differs for each connection
 	if i := strings.LastIndexByte(host, ':'); i >= 0 {
 		host = host[:i]
 	}
@@ -134,7 +132,7 @@ func (s *Server) shouldSubscribe(r *http.Request, t target) bool {
 	return false
 }
 
-// serve writes a copy, or that the reader has it already.
+// serve writes a rendered feed, or status 304 if the reader has it already.
 func (c *rendered) serve(w http.ResponseWriter, r *http.Request, now time.Time, subscribed bool) {
 	body, tag := c.body, c.tag
 	h := w.Header()
@@ -170,6 +168,6 @@ func (c *rendered) serve(w http.ResponseWriter, r *http.Request, now time.Time, 
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(body) // a reader that went away hears nothing
+		_, _ = w.Write(body) // an error means that the reader has disconnected
 	}
 }

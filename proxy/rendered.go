@@ -14,28 +14,28 @@ import (
 	"tidings/internal/feed"
 )
 
-// A rendition is a feed as readers get it. It never changes.
+// A rendered feed is a feed as readers get it. It is immutable.
 type rendered struct {
 	version    uint64
-	subscribed bool // the version is that of a subscription
+	subscribed bool // the version belongs to a subscription
 
-	body, gzipped []byte // zipped is nil if it would not be smaller
-	tag, gzipTag  string // strong: equal tags, equal bytes
+	body, gzipped []byte // gzipped is nil if it would not be smaller
+	tag, gzipTag  string // strong: equal tags mean equal bytes
 	mediaType     string
-	modified      time.Time // the first whole second at which the body was what it is
+	modified      time.Time // the first whole second at which the body was current
 	modifiedText  string
 
 	fetched      time.Time
 	stale, state string
 }
 
-// minZipped is the size from which a feed is worth compressing.
+// minGzip is the size in bytes from which compressing a feed pays.
 const minGzip = 512
 
-// render writes a window for a target. If the result is the same as the last one,
-// so are its ETag and Last-Modified, whatever changed in the window.
+// render renders a window for a target. If the bytes are the same as those of the last rendering, so are ETag and
+// Last-Modified.
 func render(w Window, t target, subscribed bool, last *rendered, clean func(*feed.Meaning), now time.Time) (*rendered, error) {
-	doc := w.Document // a copy; its entries are shared, and only read
+	doc := w.Document // a copy, whose shared entries are only read
 	doc.URL, doc.Clean = t.self, clean
 	if t.limit > 0 && t.limit < len(doc.Entries) {
 		doc.Entries = doc.Entries[:t.limit]
@@ -53,37 +53,37 @@ func render(w Window, t target, subscribed bool, last *rendered, clean func(*fee
 	}
 	sum := sha256.Sum256(body)
 	name := hex.EncodeToString(sum[:16])
-	c := &rendered{
+	r := &rendered{
 		version: w.Version, subscribed: subscribed,
 		tag: `"` + name + `"`, gzipTag: `"` + name + `-gzip"`,
 		mediaType: format.MediaType(),
 		fetched:   w.Fetched, stale: oneLine(w.Stale), state: w.State,
 	}
-	if last != nil && last.tag == c.tag {
-		c.body, c.gzipped = last.body, last.gzipped
-		c.modified, c.modifiedText = last.modified, last.modifiedText
-		return c, nil
+	if last != nil && last.tag == r.tag {
+		r.body, r.gzipped = last.body, last.gzipped
+		r.modified, r.modifiedText = last.modified, last.modifiedText
+		return r, nil
 	}
-	c.body, c.gzipped = body, compress(body)
-	// Two changes within a second must not share their Last-Modified, nor may
-	// a clock that was set back make it go back. It is never sent before it has come
-	// (serve), so that what another run of the node sent earlier is earlier, too.
-	c.modified = now.UTC().Truncate(time.Second).Add(time.Second)
-	if last != nil && !c.modified.After(last.modified) {
-		c.modified = last.modified.Add(time.Second)
+	r.body, r.gzipped = body, compress(body)
+	// Two changes within one second must not share a Last-Modified, and a clock that was set back must not move it
+	// back. The time is in the future and is not sent before it has come (serve), so it is later than anything that
+	// an earlier run of the node has sent.
+	r.modified = now.UTC().Truncate(time.Second).Add(time.Second)
+	if last != nil && !r.modified.After(last.modified) {
+		r.modified = last.modified.Add(time.Second)
 	}
-	c.modifiedText = c.modified.Format(http.TimeFormat)
-	return c, nil
+	r.modifiedText = r.modified.Format(http.TimeFormat)
+	return r, nil
 }
 
-// compress returns nil if compressing is of no use.
+// compress returns nil if compressing does not make the body smaller.
 func compress(body []byte) []byte {
 	if len(body) < minGzip {
 		return nil
 	}
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	_, _ = z.Write(body) // into memory
+	_, _ = z.Write(body) // writes to memory do not fail
 	_ = z.Close()
 	if b.Len() >= len(body) {
 		return nil
@@ -91,23 +91,23 @@ func compress(body []byte) []byte {
 	return bytes.Clone(b.Bytes())
 }
 
-// cost is about how much memory a copy takes.
+// cost returns the approximate memory of a rendered feed in bytes.
 func (c *rendered) cost() int { return len(c.body) + len(c.gzipped) + 1<<10 }
 
-// is reports whether the copy, if there is one, is of a version.
+// isVersion reports whether c is not nil and was rendered from a version.
 func (c *rendered) isVersion(version uint64, subscribed bool) bool {
 	return c != nil && c.version == version && c.subscribed == subscribed
 }
 
-// outdated is the copy when it could not be replaced, and why.
+// asStale returns a copy of c marked as stale, with the reason why it could not be replaced.
 func (c *rendered) asStale(why string) *rendered {
 	old := *c
 	old.stale = why
 	return &old
 }
 
-// unchanged reports whether a reader has what it would get (RFC 9110, section
-// 13.2.2): If-None-Match decides; only without it, If-Modified-Since.
+// unchanged reports whether the reader already has this version (RFC 9110, section 13.2.2). If-None-Match decides,
+// and If-Modified-Since only if that is missing.
 func (c *rendered) unchanged(h http.Header, tag string) bool {
 	if match := h.Values("If-None-Match"); len(match) > 0 {
 		return matches(strings.Join(match, ","), tag)
@@ -116,8 +116,7 @@ func (c *rendered) unchanged(h http.Header, tag string) bool {
 	return err == nil && !c.modified.After(since)
 }
 
-// matches compares weakly with the tags of a list. What is behind a mistake in the
-// list is not looked at.
+// matches reports whether a list of tags contains a tag, by weak comparison. Parsing ends at a syntax error.
 func matches(list, tag string) bool {
 	tag = strings.TrimPrefix(tag, "W/")
 	for {
@@ -140,9 +139,9 @@ func matches(list, tag string) bool {
 	}
 }
 
-// acceptsGzip reads Accept-Encoding (RFC 9110, section 12.5.3).
+// acceptsGzip parses Accept-Encoding (RFC 9110, section 12.5.3).
 func acceptsGzip(h http.Header) bool {
-	zipped, other := -1.0, -1.0 // not mentioned
+	zipped, other := -1.0, -1.0 // -1 if not mentioned
 	for part := range strings.SplitSeq(strings.Join(h.Values("Accept-Encoding"), ","), ",") {
 		coding, params, _ := strings.Cut(part, ";")
 		q := 1.0

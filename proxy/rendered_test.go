@@ -70,7 +70,7 @@ func TestConditionalReading(t *testing.T) {
 	}
 }
 
-func TestValidatorsChangeWithTheBytesAlone(t *testing.T) {
+func TestValidatorsChangeOnlyWithTheBytes(t *testing.T) {
 	b := newTestServer(t)
 	target := b.tokenTarget(rssURL)
 	see := func() (tag, modified string) {
@@ -81,11 +81,11 @@ func TestValidatorsChangeWithTheBytesAlone(t *testing.T) {
 	b.advance(time.Second)
 	tag, modified := see()
 	b.advance(time.Minute)
-	b.node.publish(t, rssURL, rssDoc(1, 2)) // polled again, nothing new
+	b.node.publish(t, rssURL, rssDoc(1, 2)) // polled again without a change
 	if tag2, modified2 := see(); tag2 != tag || modified2 != modified {
 		t.Error("they changed with nothing")
 	}
-	// Three changes within a second, and a clock that goes back.
+	// Three changes within a second, and a clock that is set back.
 	last, err := http.ParseTime(modified)
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func TestValidatorsChangeWithTheBytesAlone(t *testing.T) {
 		if modified2 != "" || tag2 == tag {
 			t.Errorf("change %d: modified %q at once, %s after %s", i, modified2, tag2, tag)
 		}
-		for range 2 * 3600 { // until the clock that went back is right again
+		for range 2 * 3600 { // until the clock has caught up
 			if _, modified2 = see(); modified2 != "" {
 				break
 			}
@@ -111,7 +111,7 @@ func TestValidatorsChangeWithTheBytesAlone(t *testing.T) {
 	}
 }
 
-// Clients built on curl compare the times alone, and read nothing of a body that is no newer than theirs.
+// Clients built on curl compare only the times, and do not read a body that is no newer than theirs.
 func TestARestartWithinASecondDoesNotHideAChange(t *testing.T) {
 	b := newTestServer(t)
 	target := b.tokenTarget(rssURL)
@@ -145,7 +145,7 @@ func TestAcceptEncoding(t *testing.T) {
 	}
 }
 
-func TestWhatDoesNotShrinkIsNotCompressed(t *testing.T) {
+func TestIncompressibleBodiesAreNotCompressed(t *testing.T) {
 	if compress([]byte("short")) != nil {
 		t.Error("a short text was compressed")
 	}

@@ -15,23 +15,22 @@ import (
 	"tidings/internal/feed"
 )
 
-// A cleaner makes a stranger's HTML fit for our pages: the marks of text stay, all
-// that acts, loads or styles goes, and so does what points to this machine or its
-// neighbours.
+// A sanitizer makes HTML of strangers safe for the pages. Text markup stays. Scripts, embedded content and styles
+// are removed, and so are links to this machine and its local network.
 type sanitizer struct {
 	policy *bluemonday.Policy
-	strict *bluemonday.Policy // leaves text alone
-	// feeds is the policy for readers of feeds: they may ask what their own network
-	// has, and know what a relative address is meant against.
+	strict *bluemonday.Policy // removes all markup
+	// feeds is the policy for output to feed readers. They may load from their own network, and can resolve
+	// relative addresses.
 	feeds *bluemonday.Policy
 }
 
-// maxShown is how much of an item's content a page shows, in bytes.
+// maxContent bounds the content of an item that a page shows, in bytes.
 const maxContent = 64 << 10
 
 func newSanitizer() sanitizer {
 	p := bluemonday.UGCPolicy()
-	// A relative address would be one of ours.
+	// A relative address would lead to this server.
 	p.AllowRelativeURLs(false)
 	for _, scheme := range []string{"http", "https"} {
 		p.AllowURLSchemeWithCustomPolicy(scheme, isPublic)
@@ -42,9 +41,8 @@ func newSanitizer() sanitizer {
 	return sanitizer{p, bluemonday.StrictPolicy(), bluemonday.UGCPolicy()}
 }
 
-// html cleans content. It is read and written as browsers read it first: the
-// policy takes tags one by one, and one that closes what it did not open would
-// close a part of the page.
+// html sanitises content. The content is first parsed and rendered as browsers do it. The policy works tag by tag,
+// so a stray closing tag would otherwise close a part of the page.
 func (c sanitizer) html(content string) template.HTML {
 	if len(content) > maxContent {
 		content = strings.ToValidUTF8(content[:maxContent], "")
@@ -52,10 +50,10 @@ func (c sanitizer) html(content string) template.HTML {
 	return template.HTML(c.sanitize(c.policy, content))
 }
 
-// by cleans content by a policy.
+// sanitize applies a policy to content.
 func (c sanitizer) sanitize(policy *bluemonday.Policy, content string) string {
 	nodes, err := html.ParseFragment(strings.NewReader(content), &html.Node{Type: html.ElementNode, Data: "div", DataAtom: atom.Div})
-	if err != nil { // nested too deeply to be text
+	if err != nil { // nested too deeply for normal text
 		return string(c.strict.SanitizeBytes([]byte(content)))
 	}
 	var b bytes.Buffer
@@ -67,7 +65,7 @@ func (c sanitizer) sanitize(policy *bluemonday.Policy, content string) string {
 	return string(policy.SanitizeBytes(b.Bytes()))
 }
 
-// meaning cleans what an item says, for feeds in another format than its source's.
+// cleanMeaning sanitises an item for feeds in another format than its source's.
 func (c sanitizer) cleanMeaning(m *feed.Meaning) {
 	m.Title = html.UnescapeString(string(c.strict.SanitizeBytes([]byte(m.Title))))
 	m.Summary, m.Content = c.sanitize(c.feeds, m.Summary), c.sanitize(c.feeds, m.Content)
@@ -77,13 +75,13 @@ func (c sanitizer) cleanMeaning(m *feed.Meaning) {
 	m.Enclosures = slices.DeleteFunc(m.Enclosures, func(e feed.Enclosure) bool { return !isWeb(e.URL) })
 }
 
-// isWeb reports whether an address is one of the Web, and not a script.
+// isWeb reports whether an address has the scheme http or https, and not javascript, for example.
 func isWeb(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https")
 }
 
-// link is an address of a stranger that may stand on our pages, or nothing.
+// link returns an address if a page may link to it, and "" otherwise.
 func (c sanitizer) link(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || !isPublic(u) {
@@ -92,12 +90,10 @@ func (c sanitizer) link(address string) string {
 	return address
 }
 
-// isPublic reports whether an address leads out into the Web, as far as one can
-// tell from it. A browser that followed others would ask what only this machine, or
-// its network, can reach.
+// isPublic reports whether an address seems to lead to the public Web. A browser that follows other addresses would
+// reach servers that only this machine or its local network can reach.
 func isPublic(u *url.URL) bool {
-	// Browsers take 2130706433, 0x7f.1 and the like for addresses; so does
-	// Canonical, which spells them as dotted quads.
+	// Browsers accept spellings such as 2130706433 and 0x7f.1. Canonical converts them to dotted quads.
 	plain, err := feed.Canonical(u.String())
 	if err != nil {
 		return false
@@ -120,17 +116,17 @@ func isPublic(u *url.URL) bool {
 	return true
 }
 
-// nearby are addresses within reach that netip does not call private.
+// unroutable lists local address ranges that netip does not call private.
 var unroutable = []netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"),      // this host
-	netip.MustParsePrefix("100.64.0.0/10"),  // of providers' own networks
-	netip.MustParsePrefix("198.18.0.0/15"),  // of laboratories
-	netip.MustParsePrefix("240.0.0.0/4"),    // reserved
-	netip.MustParsePrefix("::/96"),          // IPv4 within IPv6, by several rules
-	netip.MustParsePrefix("64:ff9b::/96"),   //
-	netip.MustParsePrefix("64:ff9b:1::/48"), //
-	netip.MustParsePrefix("2002::/16"),      //
-	netip.MustParsePrefix("fec0::/10"),      // sites' own
+	netip.MustParsePrefix("0.0.0.0/8"),     // this host
+	netip.MustParsePrefix("100.64.0.0/10"), // carrier-grade NAT
+	netip.MustParsePrefix("198.18.0.0/15"), // benchmarks
+	netip.MustParsePrefix("240.0.0.0/4"),   // reserved
+	netip.MustParsePrefix("::/96"),         // IPv4 embedded in IPv6, in several ways
+	netip.MustParsePrefix("64:ff9b::/96"),
+	netip.MustParsePrefix("64:ff9b:1::/48"),
+	netip.MustParsePrefix("2002::/16"),
+	netip.MustParsePrefix("fec0::/10"), // site-local
 }
 
 func isPublicIP(ip netip.Addr) bool {

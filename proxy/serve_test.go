@@ -26,7 +26,7 @@ func serve(t testing.TB, s *Server) (address string, stop func() error) {
 	return l.Addr().String(), func() error { cancel(); return <-done }
 }
 
-func TestAddressesSurviveARealConnection(t *testing.T) {
+func TestAddressesWorkOverARealConnection(t *testing.T) {
 	b := newTestServer(t)
 	address, stop := serve(t, b.server)
 	conn, err := net.Dial("tcp", address)
@@ -72,12 +72,12 @@ func TestAddressesSurviveARealConnection(t *testing.T) {
 	}
 }
 
-func TestServeStopsThoughAReaderHangs(t *testing.T) {
+func TestServeStopsWhileAReaderHangs(t *testing.T) {
 	b := newTestServer(t)
 	hanging := &hangingNode{memoryNode: b.node, asked: make(chan struct{})}
 	b.server.subs = hanging
 	address, stop := serve(t, b.server)
-	silent, err := net.Dial("tcp", address) // says nothing
+	silent, err := net.Dial("tcp", address) // sends nothing
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestServeStopsThoughAReaderHangs(t *testing.T) {
 	}
 }
 
-// A hangingNode reads until nobody waits any more.
+// A hangingNode reads until its context ends.
 type hangingNode struct {
 	*memoryNode
 	asked chan struct{}
@@ -116,7 +116,7 @@ func (h *hangingNode) Read(ctx context.Context, url string) (Window, error) {
 	return Window{}, ctx.Err()
 }
 
-func TestAListenerThatFailsIsSaid(t *testing.T) {
+func TestServeReturnsAListenersError(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -127,8 +127,7 @@ func TestAListenerThatFailsIsSaid(t *testing.T) {
 	}
 }
 
-// FuzzRequest sends what strangers send: whatever it is, it is no fault of the
-// server, and subscribes to nothing.
+// FuzzRequest sends arbitrary requests. None of them may cause an internal error or a subscription.
 func FuzzRequest(f *testing.F) {
 	b := newTestServer(&testing.T{})
 	good := b.tokenTarget(rssURL)
@@ -148,7 +147,7 @@ func FuzzRequest(f *testing.F) {
 		text := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\n%s: %s\r\nContent-Length: 0\r\n\r\n", method, target, host, name, value)
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(text)))
 		if err != nil {
-			return // the server of net/http answers 400
+			return // net/http answers these with 400
 		}
 		b := newTestServer(t)
 		r.RemoteAddr = "127.0.0.1:40000"
@@ -165,8 +164,8 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// BenchmarkCachedFeed is how fast an unchanged feed of 50 items goes out, one core
-// for reader and server together. At least 5,000 a second are asked for.
+// BenchmarkCachedFeed measures how fast an unchanged feed of 50 items is sent, with reader and server on one core.
+// At least 5,000 a second are required.
 func BenchmarkCachedFeed(b *testing.B) {
 	node := newMemoryNode(time.Now)
 	node.publish(b, rssURL, rssDoc(1, 50))
