@@ -47,7 +47,7 @@ func TestCompletions(t *testing.T) {
 			print -r -- ${${seen##*<}%%>*}`},
 	} {
 		t.Run(shell.name, func(t *testing.T) {
-			path := need(t, shell.name, "its completions are tried in it")
+			path := requireTool(t, shell.name, "its completions are tried in it")
 			dir := t.TempDir()
 			t.Chdir(dir)
 			var text bytes.Buffer
@@ -91,7 +91,7 @@ func TestManualIsComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := out.String()
-	for _, c := range commandsOf(documented().Node) {
+	for _, c := range commandsOf(documentedGrammar().Node) {
 		if c.path == "" {
 			continue
 		}

@@ -15,13 +15,13 @@ import (
 
 // The demo runs without a network, says what came of it, and ends.
 func TestDemoShowsWhatItIsFor(t *testing.T) {
-	heavy(t)
+	skipIfShort(t)
 	t.Parallel()
 	// A busy machine takes longer until the nodes have shared the work out, so the demo runs until it shows
 	// what it is for, and not for a fixed time.
-	ctx, stop := context.WithTimeout(t.Context(), 2*patient)
+	ctx, stop := context.WithTimeout(t.Context(), 2*timeout)
 	defer stop()
-	out := stopsWhen{stop: stop, matches: func(line string) bool {
+	out := stopWriter{stop: stop, matches: func(line string) bool {
 		seen := regexp.MustCompile(`alone: ([0-9.]+) polls/s, shown after ([0-9.]+) s; .*: ([0-9.]+) polls/s, shown after ([0-9.]+) s`).FindStringSubmatch(line)
 		if seen == nil {
 			return false
@@ -33,7 +33,7 @@ func TestDemoShowsWhatItIsFor(t *testing.T) {
 		load := of[2] / of[0]
 		return of[1] >= 2*of[3] && load >= 0.2 && load <= 1.2
 	}}
-	c := demoCommand{Nodes: 20, Feeds: longtest.Pick(8, 20), Interval: 4 * time.Second, Every: 5 * time.Second, For: 2 * patient, HTTP: "127.0.0.1:0", Seed: 1}
+	c := demoCommand{Nodes: 20, Feeds: longtest.Pick(8, 20), Interval: 4 * time.Second, Every: 5 * time.Second, For: 2 * timeout, HTTP: "127.0.0.1:0", Seed: 1}
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -54,14 +54,14 @@ func TestDemoShowsWhatItIsFor(t *testing.T) {
 }
 
 // A stopsWhen collects what is written to it, and calls stop when a write matches.
-type stopsWhen struct {
+type stopWriter struct {
 	bytes.Buffer
 	matches func(string) bool
 	stop    func()
 	met     bool
 }
 
-func (u *stopsWhen) Write(b []byte) (int, error) {
+func (u *stopWriter) Write(b []byte) (int, error) {
 	if !u.met && u.matches(string(b)) {
 		u.met = true
 		u.stop()
@@ -71,7 +71,7 @@ func (u *stopsWhen) Write(b []byte) (int, error) {
 
 // Whenever it is interrupted, it ends soon and leaves nothing behind.
 func TestDemoEndsWhenItIsTold(t *testing.T) {
-	heavy(t)
+	skipIfShort(t)
 	for _, after := range longtest.Pick([]time.Duration{300 * time.Millisecond}, []time.Duration{0, 300 * time.Millisecond, 2 * time.Second}) {
 		dir := t.TempDir()
 		t.Setenv("TMPDIR", dir)
@@ -123,7 +123,7 @@ func entries(t *testing.T, dir string) (names []string) {
 
 // It ends, too, when nobody reads on.
 func TestDemoEndsWithoutAReader(t *testing.T) {
-	heavy(t)
+	skipIfShort(t)
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
 	r, w, err := os.Pipe()
@@ -146,7 +146,7 @@ func TestDemoEndsWithoutAReader(t *testing.T) {
 func TestDemoFitsATerminal(t *testing.T) {
 	f := figures{about: strings.Repeat("words ", 40), running: 20 * time.Second, gain: 11, load: 0.9, story: strings.Repeat("and more ", 40),
 		rows: [][4]string{{"each reader alone", "123.4", "1.23 MB", "10.12 s"}, {"nodes as in the paper", "123.4", "123 kB", "1.12 s"}}}
-	for line := range strings.Lines(f.picture("http://127.0.0.1:12345/", 80)) {
+	for line := range strings.Lines(f.screen("http://127.0.0.1:12345/", 80)) {
 		if len(line) > 81 {
 			t.Errorf("%d characters: %s", len(line), line)
 		}

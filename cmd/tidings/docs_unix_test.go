@@ -24,12 +24,12 @@ import (
 )
 
 // A passage is a block of a page that this test does not run, and why.
-type passage struct{ page, first, why string }
+type skippedBlock struct{ page, first, why string }
 
 // notRun lists the blocks that are not run, by the beginnings of their first lines. A block that is
 // neither run nor listed fails the test, and so does a line here that no page has any more. A page
 // "*" stands for all pages, and for all lines of a block: no test runs sudo.
-var notRun = []passage{
+var skippedBlocks = []skippedBlock{
 	{"README.md", "   feed's web server", "a picture"},
 	{"README.md", "go test ./...", "this test is a part of it; ci_test.go has CI run it"},
 	{"README.md", "go run ./cmd/tidings demo", "takes a minute; demo_test.go runs it with fewer feeds"},
@@ -56,9 +56,9 @@ var notRun = []passage{
 // the page from top to bottom, and compares output where the page shows some. Ports are free ones, and
 // a web server of the test stands for the sites that are named.
 func TestDocs(t *testing.T) {
-	heavy(t)
+	skipIfShort(t)
 	t.Parallel()
-	bash := need(t, "bash", "it runs the commands of the pages")
+	bash := requireTool(t, "bash", "it runs the commands of the pages")
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -67,10 +67,10 @@ func TestDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	used := make([]bool, len(notRun))
+	used := make([]bool, len(skippedBlocks))
 	read := map[string]bool{} // pages, all of them if no -run chooses
 	var mu sync.Mutex
-	build := &builds{done: map[string]error{}}
+	build := &buildCache{done: map[string]error{}}
 	t.Run("pages", func(t *testing.T) {
 		for _, file := range append(pages, filepath.Join(root, "README.md")) {
 			name, err := filepath.Rel(root, file)
@@ -83,12 +83,12 @@ func TestDocs(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				r := newReaderOf(t, bash, root, build)
+				r := newPageRunner(t, bash, root, build)
 				mu.Lock()
 				read[name] = true
 				mu.Unlock()
-				for _, b := range blocksOf(string(text)) {
-					i := slices.IndexFunc(notRun, func(p passage) bool {
+				for _, b := range blocksIn(string(text)) {
+					i := slices.IndexFunc(skippedBlocks, func(p skippedBlock) bool {
 						return p.page == name && strings.HasPrefix(b.text, p.first) ||
 							p.page == "*" && strings.Contains("\n"+b.text, "\n"+p.first)
 					})
@@ -105,7 +105,7 @@ func TestDocs(t *testing.T) {
 			})
 		}
 	})
-	for i, p := range notRun {
+	for i, p := range skippedBlocks {
 		if !used[i] && read[p.page] {
 			t.Errorf("%s has no block any more that begins with %q", p.page, p.first)
 		}
@@ -119,7 +119,7 @@ type block struct {
 }
 
 // blocksOf returns the blocks of a page.
-func blocksOf(page string) (of []block) {
+func blocksIn(page string) (of []block) {
 	lines := strings.Split(page, "\n")
 	for i := 0; i < len(lines); i++ {
 		fence := strings.HasPrefix(lines[i], "```")
@@ -144,7 +144,7 @@ func blocksOf(page string) (of []block) {
 }
 
 // A readerOf goes through one page. What it does happens in a folder of its own.
-type readerOf struct {
+type pageRunner struct {
 	t     *testing.T
 	bash  string
 	root  string // of the repository
@@ -152,7 +152,7 @@ type readerOf struct {
 	site  *httptest.Server
 	swap  *strings.Replacer
 	nodes map[string]*docNode // by data folder; "" is the usual one
-	build *builds
+	build *buildCache
 
 	founder string // the data folder of the node whose address others join through
 }
@@ -165,7 +165,7 @@ type docNode struct {
 }
 
 // builds are the commands that compile: pages have them in common, and they take seconds.
-type builds struct {
+type buildCache struct {
 	mu   sync.Mutex
 	done map[string]error
 }
@@ -174,8 +174,8 @@ const peerOfPage = "/p2p/12D3…" // how pages shorten the address of a node
 
 // newReaderOf prepares a folder with what pages take for granted: an OPML file, a site that was built, a
 // reader's list of addresses, and a web server.
-func newReaderOf(t *testing.T, bash, root string, build *builds) *readerOf {
-	r := &readerOf{t: t, bash: bash, root: root, home: t.TempDir(), nodes: map[string]*docNode{}, build: build}
+func newPageRunner(t *testing.T, bash, root string, build *buildCache) *pageRunner {
+	r := &pageRunner{t: t, bash: bash, root: root, home: t.TempDir(), nodes: map[string]*docNode{}, build: build}
 	www := filepath.Join(r.home, "public")
 	feed := `<rss version="2.0"><channel><title>Example</title><link>http://a.example/</link><description/>` +
 		`<item><guid>1</guid><title>One</title><description>Solar and battery</description></item></channel></rss>`
@@ -220,18 +220,18 @@ func newReaderOf(t *testing.T, bash, root string, build *builds) *readerOf {
 		swaps = append(swaps, p, port)
 	}
 	r.swap = strings.NewReplacer(swaps...)
-	t.Cleanup(r.leave)
+	t.Cleanup(r.stopNodes)
 	return r
 }
 
 // leave ends the nodes, as Ctrl-C does, and looks whether they end in good order.
-func (r *readerOf) leave() {
+func (r *pageRunner) stopNodes() {
 	for dir := range r.nodes {
 		r.stop(dir)
 	}
 }
 
-func (r *readerOf) stop(dir string) {
+func (r *pageRunner) stop(dir string) {
 	n := r.nodes[dir]
 	delete(r.nodes, dir)
 	if n == nil {
@@ -243,7 +243,7 @@ func (r *readerOf) stop(dir string) {
 		if err != nil {
 			r.t.Errorf("a node was interrupted and ended with: %v", err)
 		}
-	case <-time.After(within):
+	case <-time.After(storyTime):
 		_ = n.cmd.Process.Kill()
 		r.t.Error("a node does not end")
 	}
@@ -257,7 +257,7 @@ type step struct {
 
 // stepsOf cuts a block into steps. A block with "$ " shows output; else it is one script, of which the
 // commands that keep running are steps of their own.
-func stepsOf(text string) (of []step) {
+func stepsIn(text string) (of []step) {
 	if strings.HasPrefix(text, "$ ") {
 		for line := range strings.Lines(text) {
 			line = strings.TrimSuffix(line, "\n")
@@ -299,8 +299,8 @@ func isRun(command string) bool {
 }
 
 // run does what a block says, and reports whether it came as the page has it.
-func (r *readerOf) run(b block) bool {
-	for _, s := range stepsOf(b.text) {
+func (r *pageRunner) run(b block) bool {
+	for _, s := range stepsIn(b.text) {
 		var out string
 		var ok bool
 		switch {
@@ -321,7 +321,7 @@ func (r *readerOf) run(b block) bool {
 		}
 		rest := out
 		for _, want := range s.output {
-			at := outputOf(r.swap.Replace(want)).FindStringIndex(rest)
+			at := outputPattern(r.swap.Replace(want)).FindStringIndex(rest)
 			if at == nil {
 				r.t.Errorf("%s prints %q, and the page says %q", s.command, out, want)
 				return false
@@ -335,7 +335,7 @@ func (r *readerOf) run(b block) bool {
 
 // outputOf matches a line of output as a page shows it: "…" stands for anything, and so do the digits
 // before it.
-func outputOf(line string) *regexp.Regexp {
+func outputPattern(line string) *regexp.Regexp {
 	const wild = "\x00"
 	line = regexp.MustCompile(`[0-9A-Za-z]*…`).ReplaceAllString(line, wild)
 	return regexp.MustCompile("(?m)^" + strings.ReplaceAll(regexp.QuoteMeta(line), wild, ".*") + "$")
@@ -343,7 +343,7 @@ func outputOf(line string) *regexp.Regexp {
 
 // paste does what Publishing says about the element that "publish --metadata" prints: it goes into the
 // feed, directly after <channel>.
-func (r *readerOf) paste(out string) {
+func (r *pageRunner) paste(out string) {
 	element := regexp.MustCompile(`(?m)^<.*>$`).FindString(out)
 	if element == "" {
 		return
@@ -362,7 +362,7 @@ func (r *readerOf) paste(out string) {
 }
 
 // command makes a shell run a script of the page.
-func (r *readerOf) command(script string) *exec.Cmd {
+func (r *pageRunner) command(script string) *exec.Cmd {
 	script = r.swap.Replace(script)
 	if n := r.nodes[r.founder]; n != nil {
 		script = regexp.MustCompile(`/ip4/[0-9./a-z-]*`+peerOfPage).ReplaceAllString(script, n.peer)
@@ -371,7 +371,7 @@ func (r *readerOf) command(script string) *exec.Cmd {
 	c.Dir = r.home
 	c.Env = []string{"HOME=" + r.home, "PATH=" + filepath.Join(r.home, "stubs") + ":" + os.Getenv("PATH"), "LANG=C.UTF-8",
 		"TIDINGS_HTTP=" + r.swap.Replace("127.0.0.1:8190"), "TIDINGS_LISTEN=/ip4/127.0.0.1/tcp/0", "TIDINGS_ALLOW_PRIVATE_ORIGINS=true"}
-	diesWithUs(c)
+	killWithParent(c)
 	if c.SysProcAttr == nil {
 		c.SysProcAttr = &syscall.SysProcAttr{}
 	}
@@ -380,7 +380,7 @@ func (r *readerOf) command(script string) *exec.Cmd {
 }
 
 // script runs commands that end. What they leave in the background ends with the page.
-func (r *readerOf) script(text string) (out string, ok bool) {
+func (r *pageRunner) script(text string) (out string, ok bool) {
 	if background := regexp.MustCompile(`(?m) &$`); background.MatchString(text) {
 		text = background.ReplaceAllString(text, " >server.log 2>&1 &\nuntil curl -sf http://127.0.0.1:8000/ >/dev/null; do sleep 0.1; done")
 	}
@@ -399,14 +399,14 @@ func (r *readerOf) script(text string) (out string, ok bool) {
 			r.t.Errorf("%v\n%s%s", err, stdout.String(), stderr.String())
 		}
 		return stdout.String(), err == nil
-	case <-time.After(2 * within):
+	case <-time.After(2 * storyTime):
 		r.t.Errorf("the commands do not end\n%s%s", stdout.String(), stderr.String())
 		return "", false
 	}
 }
 
 // start starts a node and returns its first lines. A node that has the same folder ends before.
-func (r *readerOf) start(text string) (out string, ok bool) {
+func (r *pageRunner) start(text string) (out string, ok bool) {
 	dir := ""
 	if m := regexp.MustCompile(`--data (\S+)`).FindStringSubmatch(text); m != nil {
 		dir = m[1]
@@ -442,7 +442,7 @@ func (r *readerOf) start(text string) (out string, ok bool) {
 		close(lines)
 		n.ended <- c.Wait()
 	}()
-	late := time.After(within)
+	late := time.After(storyTime)
 	for n.peer == "" {
 		select {
 		case line, ok := <-lines:
@@ -465,7 +465,7 @@ func (r *readerOf) start(text string) (out string, ok bool) {
 
 // compile builds the program as a page says, once for all pages. In the fast tier the test's own
 // program, which go test has built of the same package, stands for it.
-func (r *readerOf) compile(text string) bool {
+func (r *pageRunner) compile(text string) bool {
 	if !longtest.Long() {
 		return true
 	}

@@ -19,13 +19,13 @@ import (
 
 // A labelling is a way to send a document: what the header and the document itself
 // say of its charset, what stands before it, and what it truly is in.
-type labelling struct {
+type charsetLabel struct {
 	header, own, mark string
 	in                transform.Transformer // nil: UTF-8
 }
 
 // fault serves a document so.
-func (l labelling) fault(t *testing.T, channel string) origin.Fault {
+func (l charsetLabel) fault(t *testing.T, channel string) origin.Fault {
 	t.Helper()
 	doc := channel
 	if l.own != "" {
@@ -45,12 +45,12 @@ func (l labelling) fault(t *testing.T, channel string) origin.Fault {
 	return origin.Fault{Status: http.StatusOK, Header: http.Header{"Content-Type": {contentType}}, Body: append([]byte(l.mark), body...)}
 }
 
-func (l labelling) String() string {
+func (l charsetLabel) String() string {
 	return fmt.Sprintf("header %q, document %q, mark %q, in %T", l.header, l.own, l.mark, l.in)
 }
 
 // named is a feed with an item of a title.
-func named(title string) string {
+func titledFeed(title string) string {
 	return `<rss version="2.0"><channel><title>` + title + `</title><link>http://origin.example/</link><description>d</description>` +
 		`<item><title>` + title + `</title><guid>1</guid><description>` + title + `, told</description></item></channel></rss>`
 }
@@ -60,19 +60,19 @@ func named(title string) string {
 // nothing is new. A document of which nobody can know what it says is broken, and its
 // readers see what was there before.
 func TestMislabelledCharsets(t *testing.T) {
-	heavy(t)
+	skipIfShort(t)
 	t.Parallel()
 	const bom = "\xef\xbb\xbf"
 	western, russian := charmap.Windows1252.NewEncoder, charmap.Windows1251.NewEncoder
 	wide := unicode.UTF16(unicode.LittleEndian, unicode.UseBOM).NewEncoder
 	cases := []struct {
 		name, title string
-		labels      []labelling
-		unknown     labelling // under which nobody can know
+		labels      []charsetLabel
+		unknown     charsetLabel // under which nobody can know
 	}{
 		{
 			name: "western", title: "“Naïve” Überraschung in São Paulo – für 5 €",
-			labels: []labelling{
+			labels: []charsetLabel{
 				{header: "iso-8859-1", own: "utf-8"},
 				{own: "iso-8859-1"},
 				{header: "us-ascii"},
@@ -85,11 +85,11 @@ func TestMislabelledCharsets(t *testing.T) {
 				{header: "utf-8", own: "windows-1252", in: western()},
 				{header: "utf-8", own: "utf-8", in: wide()},
 			},
-			unknown: labelling{header: "utf-8", own: "utf-8", in: russianNoise{}},
+			unknown: charsetLabel{header: "utf-8", own: "utf-8", in: russianNoise{}},
 		},
 		{
 			name: "russian", title: "Все люди рождаются свободными и равными",
-			labels: []labelling{
+			labels: []charsetLabel{
 				{header: "iso-8859-1", own: "utf-8"},
 				{header: "koi8-r"},
 				{own: "windows-1251", mark: bom},
@@ -98,30 +98,30 @@ func TestMislabelledCharsets(t *testing.T) {
 				{header: "windows-1251", own: "utf-8", in: russian()},
 				{own: "windows-1251", mark: bom, in: russian()},
 			},
-			unknown: labelling{header: "iso-8859-1", own: "utf-8", in: russian()},
+			unknown: charsetLabel{header: "iso-8859-1", own: "utf-8", in: russian()},
 		},
 	}
-	o := newStage(t)
-	n := launch(t, "--allow-private-origins", "--poll-interval", "1s", "--network", "charsets")
+	o := newTestOrigin(t)
+	n := startNode(t, "--allow-private-origins", "--poll-interval", "1s", "--network", "charsets")
 	for _, c := range cases {
 		for i, l := range append(c.labels, c.unknown) {
 			t.Run(fmt.Sprintf("%s/%s", c.name, l), func(t *testing.T) {
 				t.Parallel()
-				mislabelled(t, o, n, fmt.Sprintf("/%s/%d", c.name, i), c.title, l, i == len(c.labels))
+				checkMislabelled(t, o, n, fmt.Sprintf("/%s/%d", c.name, i), c.title, l, i == len(c.labels))
 			})
 		}
 	}
 }
 
 // mislabelled serves a feed as it should be, then under other labels, and as before.
-func mislabelled(t *testing.T, o *stage, n *runner, path, title string, l labelling, unknown bool) {
-	channel := named(title)
+func checkMislabelled(t *testing.T, o *testOrigin, n *nodeProcess, path, title string, l charsetLabel, unknown bool) {
+	channel := titledFeed(title)
 	o.Play(path, script.NewReplay([]script.Snapshot{{
 		Body: []byte(`<?xml version="1.0" encoding="utf-8"?>` + channel), ContentType: "application/rss+xml; charset=utf-8", Hold: time.Second,
 	}}))
 	address := n.subscribe(o.url + path)
 	var first []byte
-	eventually(t, patient, "the feed as it should be", func() (err error) {
+	eventually(t, timeout, "the feed as it should be", func() (err error) {
 		first, err = readBytes(address)
 		if err == nil && bytes.Count(first, []byte("<title>"+title+"</title>")) != 2 {
 			err = fmt.Errorf("its reader reads: %s", first)
@@ -133,7 +133,7 @@ func mislabelled(t *testing.T, o *stage, n *runner, path, title string, l labell
 	says := func(state, words string) {
 		t.Helper()
 		since := time.Now()
-		eventually(t, 2*patient, "the feed to be "+state, func() error {
+		eventually(t, 2*timeout, "the feed to be "+state, func() error {
 			s := n.list()[o.url+path]
 			if polls := o.polls(path, since, time.Now()); state == proxy.StateOK && polls < 3 { // the third comes when two have been read
 				return fmt.Errorf("%d polls", polls)

@@ -4,6 +4,6 @@ package main
 
 import "os/exec"
 
-// diesWithUs is what Linux alone can promise; elsewhere the test's end kills its
+// killWithParent is what Linux alone can promise; elsewhere the test's end kills its
 // processes, and not its crash.
-func diesWithUs(*exec.Cmd) {}
+func killWithParent(*exec.Cmd) {}

@@ -44,7 +44,7 @@ type replay struct {
 	snapshots []script.Snapshot
 	read      []*feed.Feed // the snapshots that are feeds
 	guids     []string     // of all items in any of them, each once
-	news      int          // of those, how many are not in the first
+	newItems  int          // of those, how many are not in the first
 	url       string
 }
 
@@ -53,7 +53,7 @@ type replay struct {
 // newsboat. Each item reaches each reader once, by ranks, and as the paper
 // has it.
 func TestRealFeedsRealReaders(t *testing.T) {
-	heavy(t)
+	skipIfShort(t)
 	t.Parallel()
 	for _, scheme := range longtest.Pick([]string{"bound"}, []string{"bound", "paper"}) {
 		t.Run(scheme, func(t *testing.T) {
@@ -64,13 +64,13 @@ func TestRealFeedsRealReaders(t *testing.T) {
 }
 
 func realFeeds(t *testing.T, scheme string) {
-	newsboat := need(t, "newsboat", "it is the reader of this test")
-	sqlite := need(t, "sqlite3", "it reads newsboat's cache")
+	newsboat := requireTool(t, "newsboat", "it is the reader of this test")
+	sqlite := requireTool(t, "sqlite3", "it reads newsboat's cache")
 	replays := replaysOf(t)
 
-	nodes := network(t, 8, "--network", "real", "--scheme", scheme,
+	nodes := startNetwork(t, 8, "--network", "real", "--scheme", scheme,
 		"--poll-interval", replayInterval.String(), "--maintenance-interval", "20s", "--beat-interval", "20s")
-	o := newStage(t)
+	o := newTestOrigin(t)
 	var names []string
 	for _, r := range replays {
 		names = append(names, r.name)
@@ -85,9 +85,9 @@ func realFeeds(t *testing.T, scheme string) {
 			n.subscribe(replays[i%len(replays)].url) // the feeds have readers elsewhere, too
 		}
 	}
-	var boats []*boat
+	var boats []*newsboatHome
 	for _, n := range readers {
-		b := &boat{newsboat: newsboat, sqlite: sqlite, dir: t.TempDir(), address: map[string]string{}}
+		b := &newsboatHome{newsboat: newsboat, sqlite: sqlite, dir: t.TempDir(), address: map[string]string{}}
 		for _, r := range replays {
 			b.address[r.url] = n.subscribe(r.url)
 		}
@@ -98,7 +98,7 @@ func realFeeds(t *testing.T, scheme string) {
 	// Everybody has the feeds as they are in the beginning, before time begins.
 	for i, b := range boats {
 		for _, r := range replays {
-			eventually(t, 2*patient, "the first reading", func() error {
+			eventually(t, 2*timeout, "the first reading", func() error {
 				f, _, err := readFeed(b.address[r.url])
 				if err == nil && len(f.Items) < len(r.read[0].Items) {
 					err = fmt.Errorf("%s at reader %d: %d items of %d", r.name, i, len(f.Items), len(r.read[0].Items))
@@ -177,13 +177,13 @@ func realFeeds(t *testing.T, scheme string) {
 	// The last documents, in their order, and all that was there before.
 	for i, b := range boats {
 		for _, r := range replays {
-			eventually(t, patient, "the last document", func() error { return r.shows(b.address[r.url]) })
+			eventually(t, timeout, "the last document", func() error { return r.checkLast(b.address[r.url]) })
 		}
 		if err := b.reload(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for _, r := range replays {
-			rows, err := b.rows(t.Context(), r.url)
+			rows, err := b.itemGUIDs(t.Context(), r.url)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -196,8 +196,8 @@ func realFeeds(t *testing.T, scheme string) {
 	}
 	news := 0
 	for _, r := range replays {
-		news += r.news
-		t.Logf("%-36s %3d items, of which %d came while it was played", r.name, len(r.guids), r.news)
+		news += r.newItems
+		t.Logf("%-36s %3d items, of which %d came while it was played", r.name, len(r.guids), r.newItems)
 	}
 	t.Logf("%d new items of %d feeds reached %d readers once, who reloaded %v times in %v", news, len(replays), len(boats), reloads, took.Round(time.Second))
 	if slices.Min(reloads) < replaySnapshots()/2 {
@@ -206,7 +206,7 @@ func realFeeds(t *testing.T, scheme string) {
 }
 
 // shows says what is wrong with a feed's last document as readers get it.
-func (r *replay) shows(address string) error {
+func (r *replay) checkLast(address string) error {
 	f, _, err := readFeed(address)
 	if err != nil {
 		return fmt.Errorf("%s: %w", r.name, err)
@@ -267,9 +267,9 @@ func compareGUIDs(want, got []string) (missing, twice, strange []string) {
 
 // bystanders chooses two nodes that own the fewest keys together, and a path for each
 // feed that neither of them owns: ids of nodes and keys tell the owners beforehand.
-func bystanders(t *testing.T, network, base string, names []string, nodes []*runner) (two []*runner, paths []string) {
+func bystanders(t *testing.T, network, base string, names []string, nodes []*nodeProcess) (two []*nodeProcess, paths []string) {
 	t.Helper()
-	ids := map[overlay.ID]*runner{}
+	ids := map[overlay.ID]*nodeProcess{}
 	var members []overlay.ID
 	for _, n := range nodes {
 		id, err := overlay.ParseID(n.status().ID)
@@ -318,16 +318,16 @@ func bystanders(t *testing.T, network, base string, names []string, nodes []*run
 			}
 		}
 	}
-	return []*runner{ids[best[0]], ids[best[1]]}, paths
+	return []*nodeProcess{ids[best[0]], ids[best[1]]}, paths
 }
 
 // A boat is a newsboat with a home of its own.
-type boat struct {
+type newsboatHome struct {
 	newsboat, sqlite, dir string
 	address               map[string]string // where it reads a feed, by the feed's own address
 }
 
-func (b *boat) configure(t *testing.T) {
+func (b *newsboatHome) configure(t *testing.T) {
 	t.Helper()
 	var urls strings.Builder
 	for _, a := range b.address {
@@ -342,12 +342,12 @@ func (b *boat) configure(t *testing.T) {
 	}
 }
 
-func (b *boat) reload(ctx context.Context) error {
+func (b *newsboatHome) reload(ctx context.Context) error {
 	c := exec.CommandContext(ctx, b.newsboat, "-u", "urls", "-c", "cache.db", "-C", "config", "-x", "reload")
 	c.Dir = b.dir
 	c.Env = []string{"HOME=" + b.dir, "XDG_CONFIG_HOME=" + b.dir, "XDG_DATA_HOME=" + b.dir, "PATH=" + os.Getenv("PATH"), "LC_ALL=C.UTF-8"}
 	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
-	c.WaitDelay = patient
+	c.WaitDelay = timeout
 	if out, err := c.CombinedOutput(); err != nil {
 		return fmt.Errorf("newsboat: %w: %s", err, out)
 	}
@@ -355,7 +355,7 @@ func (b *boat) reload(ctx context.Context) error {
 }
 
 // rows are the identities of a feed's items in newsboat's cache, one for each row.
-func (b *boat) rows(ctx context.Context, url string) ([]string, error) {
+func (b *newsboatHome) itemGUIDs(ctx context.Context, url string) ([]string, error) {
 	quoted := "'" + strings.ReplaceAll(b.address[url], "'", "''") + "'"
 	c := exec.CommandContext(ctx, b.sqlite, "cache.db", "select guid from rss_item where feedurl = "+quoted)
 	c.Dir = b.dir
@@ -377,12 +377,12 @@ func replaysOf(t *testing.T) []*replay {
 	case os.Getenv("TIDINGS_NO_DATA") != "" || errors.Is(err, fs.ErrNotExist):
 		t.Log("no real feeds are at hand: made-up ones are played")
 		for i := range replayFeeds() {
-			replays = append(replays, madeUp(i))
+			replays = append(replays, syntheticReplay(i))
 		}
 	case err != nil:
 		t.Fatal(err)
 	default:
-		replays = realOnes(t, data)
+		replays = realReplays(t, data)
 	}
 	var gaining, others []*replay
 	owner := map[string]string{}
@@ -390,9 +390,9 @@ func replaysOf(t *testing.T) []*replay {
 		switch err := r.examine(owner); {
 		case err != nil:
 			t.Logf("%s is left out: %v", r.name, err)
-		case r.news > 0 && len(gaining) < replayFeeds():
+		case r.newItems > 0 && len(gaining) < replayFeeds():
 			gaining = append(gaining, r)
-		case r.news == 0 && len(others) < replayOthers:
+		case r.newItems == 0 && len(others) < replayOthers:
 			others = append(others, r)
 		}
 	}
@@ -421,7 +421,7 @@ func (r *replay) examine(owner map[string]string) error {
 				seen[m.GUID] = true
 				r.guids = append(r.guids, m.GUID)
 				if len(r.read) > 0 {
-					r.news++
+					r.newItems++
 				}
 			}
 		}
@@ -442,7 +442,7 @@ func (r *replay) examine(owner map[string]string) error {
 }
 
 // madeUp plays a lively feed, each of its documents long enough.
-func madeUp(i int) *replay {
+func syntheticReplay(i int) *replay {
 	l := script.NewLively(script.Config{
 		Seed: uint64(i), Format: []script.Format{script.RSS, script.Atom}[i%2],
 		Link: fmt.Sprintf("http://lively%d.example/", i), Rebuild: 3 * time.Minute,
@@ -462,7 +462,7 @@ func madeUp(i int) *replay {
 
 // realOnes are the feeds of which pairs.csv says that they gain items, with the
 // snapshots around those.
-func realOnes(t *testing.T, data string) []*replay {
+func realReplays(t *testing.T, data string) []*replay {
 	t.Helper()
 	file, err := os.Open(filepath.Join(data, "pairs.csv"))
 	if err != nil {
@@ -502,7 +502,7 @@ func realOnes(t *testing.T, data string) []*replay {
 	})
 	var replays []*replay
 	for _, name := range names {
-		keep := around(gains[name], replaySnapshots())
+		keep := placesNear(gains[name], replaySnapshots())
 		snapshots, err := origin.Trace(filepath.Join(data, "traces", name+".tar.zst"), func(f string) bool {
 			i := slices.Index(files[name], f)
 			return i >= 0 && keep[i]
@@ -521,7 +521,7 @@ func realOnes(t *testing.T, data string) []*replay {
 
 // around chooses n places: those nearest to the gains, ahead of them rather than
 // behind.
-func around(gains []int, n int) []bool {
+func placesNear(gains []int, n int) []bool {
 	distance := make([]int, len(gains))
 	for i := range distance {
 		distance[i] = math.MaxInt

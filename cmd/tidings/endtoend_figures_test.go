@@ -27,7 +27,7 @@ const (
 // TestLatencyAndFootprint prints how soon an item is to be had elsewhere, how much
 // memory an idle node takes, and how soon it serves after its start.
 func TestLatencyAndFootprint(t *testing.T) {
-	heavy(t)
+	skipIfShort(t)
 	const interval = 2 * time.Second
 	changes := longtest.Pick(5, 20)
 	program, err := os.Executable() // which is larger than a release, by the tests
@@ -42,13 +42,13 @@ func TestLatencyAndFootprint(t *testing.T) {
 	} else {
 		t.Parallel()
 	}
-	node := func(flags ...string) *runner {
-		return launchProgram(t, program, filepath.Join(t.TempDir(), "node"), append(flags, "--allow-private-origins")...)
+	node := func(flags ...string) *nodeProcess {
+		return startProgram(t, program, filepath.Join(t.TempDir(), "node"), append(flags, "--allow-private-origins")...)
 	}
 	first := node("--network", "figures", "--poll-interval", interval.String(), "--load", "0.3") // so that one polls
-	nodes := []*runner{first, node("--bootstrap", first.peer), node("--bootstrap", first.peer)}
+	nodes := []*nodeProcess{first, node("--bootstrap", first.peer), node("--bootstrap", first.peer)}
 	last := nodes[2]
-	eventually(t, patient, "the first page", func() error {
+	eventually(t, timeout, "the first page", func() error {
 		a, err := http.Get("http://" + last.http + "/")
 		if err == nil {
 			a.Body.Close()
@@ -60,7 +60,7 @@ func TestLatencyAndFootprint(t *testing.T) {
 	if served > slowness*startTarget {
 		t.Errorf("HTTP %v after the start", served)
 	}
-	gathered(t, nodes)
+	waitForMembers(t, nodes)
 
 	// Idle is a node in a network that does nothing for it.
 	if bytes, err := resident(last.cmd.Process.Pid); err != nil {
@@ -72,18 +72,18 @@ func TestLatencyAndFootprint(t *testing.T) {
 		}
 	}
 
-	o := newStage(t)
-	o.Play("/feed", serial("feed", 1, changes))
+	o := newTestOrigin(t)
+	o.Play("/feed", growingFeed("feed", 1, changes))
 	url := o.url + "/feed"
 	addresses := make([]string, len(nodes))
 	for i, n := range nodes {
 		addresses[i] = n.subscribe(url)
-		eventually(t, patient, "the first reading", func() error {
+		eventually(t, timeout, "the first reading", func() error {
 			_, _, err := readFeed(addresses[i])
 			return err
 		})
 	}
-	reader := slices.IndexFunc(nodes, func(n *runner) bool { return n.list()[url].Rank == nil })
+	reader := slices.IndexFunc(nodes, func(n *nodeProcess) bool { return n.list()[url].Rank == nil })
 	if reader < 0 {
 		t.Fatal("all nodes poll the feed")
 	}
@@ -94,7 +94,7 @@ func TestLatencyAndFootprint(t *testing.T) {
 	next, look := time.NewTicker(interval*7/10), time.NewTicker(20*time.Millisecond)
 	defer next.Stop()
 	defer look.Stop()
-	late := time.After(2 * patient)
+	late := time.After(2 * timeout)
 	for len(took) < changes {
 		select {
 		case <-next.C:

@@ -54,14 +54,14 @@ func largeReplays(t *testing.T) (replays []*replay) {
 	owner := map[string]string{}
 	if data, err := filepath.Abs("../../../shared/data"); err == nil {
 		if _, err := os.Stat(filepath.Join(data, "pairs.csv")); err == nil {
-			recorded := realOnes(t, data)
+			recorded := realReplays(t, data)
 			slices.SortStableFunc(recorded, func(a, b *replay) int { return largestStep(b) - largestStep(a) })
 			for _, r := range recorded {
 				if err := r.examine(owner); err != nil || len(replays) == feeds/2 || r.repeats() {
 					continue
 				}
 				r.snapshots = r.snapshots[:snapshots]
-				r.read, r.guids, r.news = nil, nil, 0
+				r.read, r.guids, r.newItems = nil, nil, 0
 				for g, name := range owner {
 					if name == r.name {
 						delete(owner, g)
@@ -117,11 +117,11 @@ func largestStep(r *replay) (most int) {
 // TestLargeHistoriesLoseNothing plays publishers' histories with large items through three nodes,
 // one of which is killed in the middle and comes back. Each node has each item in the end, once.
 func TestLargeHistoriesLoseNothing(t *testing.T) {
-	heavy(t)
+	skipIfShort(t)
 	t.Parallel()
 	replays := largeReplays(t)
-	nodes := network(t, 3, "--network", "large", "--poll-interval", replayInterval.String(), "--maintenance-interval", "20s", "--beat-interval", "20s")
-	o := newStage(t)
+	nodes := startNetwork(t, 3, "--network", "large", "--poll-interval", replayInterval.String(), "--maintenance-interval", "20s", "--beat-interval", "20s")
+	o := newTestOrigin(t)
 	addresses := make([]map[string]string, len(nodes))
 	for i, r := range replays {
 		path := fmt.Sprintf("/%d/feed", i)
@@ -155,7 +155,7 @@ func TestLargeHistoriesLoseNothing(t *testing.T) {
 	}
 	for i := range nodes {
 		for _, r := range replays {
-			eventually(t, 2*patient, "the first reading", func() error { return lacks(i, r, nil) })
+			eventually(t, 2*timeout, "the first reading", func() error { return lacks(i, r, nil) })
 		}
 	}
 	begun := o.cue()
@@ -164,10 +164,10 @@ func TestLargeHistoriesLoseNothing(t *testing.T) {
 	nodes[1].kill()
 	third := time.After(time.Duration(largeSnapshots()) / 4 * replayHold)
 	<-third
-	nodes[1].again()
+	nodes[1].restart()
 	for i := range nodes {
 		for _, r := range replays {
-			eventually(t, 4*patient, "all items", func() error { return lacks(i, r, r.guids) })
+			eventually(t, 4*timeout, "all items", func() error { return lacks(i, r, r.guids) })
 		}
 	}
 	items := 0
@@ -189,7 +189,7 @@ func TestLargeHistoriesLoseNothing(t *testing.T) {
 // items of 17 kB, which that release could not read and so did not show, at any node. The origin
 // is gone, so that only the log can bring them.
 func TestAnUpgradeBringsLostItemsBack(t *testing.T) {
-	heavy(t)
+	skipIfShort(t)
 	if runtime.GOOS != "linux" {
 		t.Skip("the feed of the old log lies at 127.0.77.1, which is loopback on Linux alone")
 	}
@@ -197,16 +197,16 @@ func TestAnUpgradeBringsLostItemsBack(t *testing.T) {
 	const address = "127.0.77.1:18077" // as the log has it
 	dir := t.TempDir()
 	unpack(t, "testdata/unreadable-log.tar.zst", dir)
-	first := launchIn(t, filepath.Join(dir, "0"), "--allow-private-origins")
-	nodes := []*runner{first}
+	first := startNodeIn(t, filepath.Join(dir, "0"), "--allow-private-origins")
+	nodes := []*nodeProcess{first}
 	for _, name := range []string{"1", "2"} {
-		nodes = append(nodes, launchIn(t, filepath.Join(dir, name), "--allow-private-origins", "--bootstrap", first.peer))
+		nodes = append(nodes, startNodeIn(t, filepath.Join(dir, name), "--allow-private-origins", "--bootstrap", first.peer))
 	}
 	url := "http://" + address + "/feed.xml"
 	shows := func(want ...string) {
 		t.Helper()
 		for i, n := range nodes {
-			eventually(t, 3*patient, "the items of the log", func() error {
+			eventually(t, 3*timeout, "the items of the log", func() error {
 				f, _, err := readFeed(n.list()[url].ReadURL)
 				if err != nil {
 					return err

@@ -29,22 +29,22 @@ import (
 
 // patient is how long anything may take that has no time of its own to keep: a
 // machine with other work is slow, and not wrong.
-const patient = 60 * time.Second
+const timeout = 60 * time.Second
 
 // A runner is a node in a process of its own, as "tidings run" makes it.
-type runner struct {
-	t      *testing.T
-	dir    string
-	flags  []string
-	env    []string // besides what every node is given
-	http   string   // HOST:PORT where it serves; the same after a restart
-	peer   string   // how others join through it; the same after a restart
-	cmd    *exec.Cmd
-	begun  time.Time
-	ended  chan struct{}
-	meant  bool // that it ends
-	stderr *tail
-	on     machine // where it runs; nil: here
+type nodeProcess struct {
+	t            *testing.T
+	dir          string
+	flags        []string
+	env          []string // besides what every node is given
+	http         string   // HOST:PORT where it serves; the same after a restart
+	peer         string   // how others join through it; the same after a restart
+	cmd          *exec.Cmd
+	begun        time.Time
+	ended        chan struct{}
+	stopExpected bool // that it ends
+	stderr       *outputTail
+	machine      machine // where it runs; nil: here
 }
 
 // A machine is where a process runs, as far as its network goes.
@@ -60,7 +60,7 @@ func (here) in(do func() error) error { return do() }
 func (here) client() *http.Client     { return http.DefaultClient }
 
 // tail is the end of what a process wrote.
-type tail struct {
+type outputTail struct {
 	mu sync.Mutex
 	b  []byte
 }
@@ -68,7 +68,7 @@ type tail struct {
 // maxTail is what is kept of it, and shown when a test fails.
 const maxTail = 64 << 10
 
-func (l *tail) Write(p []byte) (int, error) {
+func (l *outputTail) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.b = append(l.b, p...)
@@ -76,7 +76,7 @@ func (l *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (l *tail) String() string {
+func (l *outputTail) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return string(l.b)
@@ -84,32 +84,32 @@ func (l *tail) String() string {
 
 // launch starts a node that lives in a new folder and listens on loopback. It is
 // killed when the test ends.
-func launch(t *testing.T, flags ...string) *runner {
+func startNode(t *testing.T, flags ...string) *nodeProcess {
 	t.Helper()
-	return launchIn(t, filepath.Join(t.TempDir(), "node"), flags...)
+	return startNodeIn(t, filepath.Join(t.TempDir(), "node"), flags...)
 }
 
-func launchIn(t *testing.T, dir string, flags ...string) *runner {
+func startNodeIn(t *testing.T, dir string, flags ...string) *nodeProcess {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return launchProgram(t, self, dir, flags...)
+	return startProgram(t, self, dir, flags...)
 }
 
 // launchProgram starts a node of another build.
-func launchProgram(t *testing.T, program, dir string, flags ...string) *runner {
+func startProgram(t *testing.T, program, dir string, flags ...string) *nodeProcess {
 	t.Helper()
-	r := &runner{t: t, dir: dir, flags: flags}
+	r := &nodeProcess{t: t, dir: dir, flags: flags}
 	r.start(program, "127.0.0.1:0", "/ip4/127.0.0.1/tcp/0")
 	return r
 }
 
 // start starts the process, and waits for its first lines.
-func (r *runner) start(program, http, listen string) {
+func (r *nodeProcess) start(program, http, listen string) {
 	r.t.Helper()
-	r.ended, r.stderr, r.meant = make(chan struct{}), new(tail), false
+	r.ended, r.stderr, r.stopExpected = make(chan struct{}), new(outputTail), false
 	home := filepath.Dir(r.dir)
 	r.cmd = &exec.Cmd{
 		Path: program,
@@ -120,16 +120,16 @@ func (r *runner) start(program, http, listen string) {
 		Env:    append([]string{"HOME=" + home, "XDG_CONFIG_HOME=" + home, "PATH=" + os.Getenv("PATH"), "GORACE=halt_on_error=1"}, r.env...),
 		Stderr: r.stderr,
 	}
-	diesWithUs(r.cmd)
+	killWithParent(r.cmd)
 	out, err := r.cmd.StdoutPipe()
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	r.begun = time.Now()
-	if r.on == nil {
-		r.on = here{}
+	if r.machine == nil {
+		r.machine = here{}
 	}
-	if err := r.on.in(r.cmd.Start); err != nil {
+	if err := r.machine.in(r.cmd.Start); err != nil {
 		r.t.Fatal(err)
 	}
 	lines, ended, stderr := make(chan string, 64), r.ended, r.stderr
@@ -142,7 +142,7 @@ func (r *runner) start(program, http, listen string) {
 		_ = r.cmd.Wait() // its state says the rest
 	}()
 	r.t.Cleanup(func() {
-		if !r.lives() && !r.meant {
+		if !r.isRunning() && !r.stopExpected {
 			r.t.Errorf("%s ended by itself: %v", r.http, r.cmd.ProcessState)
 		}
 		r.kill()
@@ -151,7 +151,7 @@ func (r *runner) start(program, http, listen string) {
 		}
 	})
 	r.http, r.peer = "", ""
-	late := time.After(patient)
+	late := time.After(timeout)
 	// On loopback a node has peers only where private addresses are allowed.
 	private := slices.Contains(r.flags, "--allow-private-origins")
 	for r.http == "" || r.peer == "" && private {
@@ -174,22 +174,22 @@ func (r *runner) start(program, http, listen string) {
 }
 
 // kill ends the process as kill -9 does, and waits for its end.
-func (r *runner) kill() {
-	r.meant = true
+func (r *nodeProcess) kill() {
+	r.stopExpected = true
 	_ = r.cmd.Process.Kill() // it may have ended
 	<-r.ended
 }
 
 // stop asks the process to end, as a person would.
-func (r *runner) stop() {
+func (r *nodeProcess) stop() {
 	r.t.Helper()
-	r.meant = true
+	r.stopExpected = true
 	if err := r.cmd.Process.Signal(os.Interrupt); err != nil {
 		r.t.Fatal(err)
 	}
 	select {
 	case <-r.ended:
-	case <-time.After(patient):
+	case <-time.After(timeout):
 		r.t.Fatalf("%s does not end", r.dir)
 	}
 	if !r.cmd.ProcessState.Success() {
@@ -199,7 +199,7 @@ func (r *runner) stop() {
 
 // again starts a node anew that has ended: in its folder, at its old addresses, and
 // told of nobody.
-func (r *runner) again() {
+func (r *nodeProcess) restart() {
 	r.t.Helper()
 	listen, _, _ := strings.Cut(r.peer, "/p2p/")
 	r.flags = slices.DeleteFunc(r.flags, func(f string) bool { return f != "--allow-private-origins" && f != "--filter" })
@@ -207,7 +207,7 @@ func (r *runner) again() {
 }
 
 // lives reports whether the process runs.
-func (r *runner) lives() bool {
+func (r *nodeProcess) isRunning() bool {
 	select {
 	case <-r.ended:
 		return false
@@ -217,13 +217,13 @@ func (r *runner) lives() bool {
 }
 
 // tell runs a command that talks to the node, and returns what it printed.
-func (r *runner) tell(args ...string) (string, error) {
+func (r *nodeProcess) runCommand(args ...string) (string, error) {
 	var out bytes.Buffer
 	args = append([]string{args[0], "--http", r.http, "--data", r.dir}, args[1:]...)
-	if r.on != (here{}) {
+	if r.machine != (here{}) {
 		var words bytes.Buffer
 		c := &exec.Cmd{Path: r.cmd.Path, Args: append([]string{"tidings"}, args...), Env: r.cmd.Env, Stdout: &out, Stderr: &words}
-		err := r.on.in(c.Run)
+		err := r.machine.in(c.Run)
 		if err != nil {
 			err = fmt.Errorf("%w: %s", err, words.Bytes())
 		}
@@ -232,7 +232,7 @@ func (r *runner) tell(args ...string) (string, error) {
 	err := command(context.Background(), args, strings.NewReader(""), &out, io.Discard)
 	if err != nil {
 		var words strings.Builder
-		tell(&words, err)
+		printError(&words, err)
 		err = fmt.Errorf("%w: %s", err, &words)
 	}
 	return out.String(), err
@@ -240,7 +240,7 @@ func (r *runner) tell(args ...string) (string, error) {
 
 // asks returns what a command prints as one JSON object: what the node answers. It asks over a connection that stays
 // open, because tests ask often while they wait, and a command for each question would take the processor from the nodes.
-func asks[T any](r *runner, name string) (v T, err error) {
+func askJSON[T any](r *nodeProcess, name string) (v T, err error) {
 	b, err := r.call(http.MethodGet, name, nil)
 	if err == nil {
 		err = json.Unmarshal(b, &v)
@@ -249,7 +249,7 @@ func asks[T any](r *runner, name string) (v T, err error) {
 }
 
 // call sends a request to the API of the node.
-func (r *runner) call(method, path string, body []byte) ([]byte, error) {
+func (r *nodeProcess) call(method, path string, body []byte) ([]byte, error) {
 	token, err := daemon.ReadToken(daemon.AccessFile(r.dir))
 	if err != nil {
 		return nil, err
@@ -261,7 +261,7 @@ func (r *runner) call(method, path string, body []byte) ([]byte, error) {
 	q.Header.Set("Tidings", "1")
 	q.Header.Set("Tidings-Token", token)
 	q.Header.Set("Content-Type", "application/json")
-	a, err := r.on.client().Do(q)
+	a, err := r.machine.client().Do(q)
 	if err != nil {
 		return nil, err
 	}
@@ -274,9 +274,9 @@ func (r *runner) call(method, path string, body []byte) ([]byte, error) {
 }
 
 // ask returns what a node says at a path.
-func (r *runner) ask(path string) (int, string) {
+func (r *nodeProcess) ask(path string) (int, string) {
 	r.t.Helper()
-	a, err := r.on.client().Get("http://" + r.http + path)
+	a, err := r.machine.client().Get("http://" + r.http + path)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -289,7 +289,7 @@ func (r *runner) ask(path string) (int, string) {
 }
 
 // metric is a count of a node's.
-func (r *runner) metric(name string) string {
+func (r *nodeProcess) metric(name string) string {
 	_, words := r.ask("/metrics")
 	for line := range strings.Lines(words) {
 		if of, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && of == name {
@@ -300,9 +300,9 @@ func (r *runner) metric(name string) string {
 }
 
 // subscribe subscribes, and returns the address to give to a feed reader.
-func (r *runner) subscribe(url string) string {
+func (r *nodeProcess) subscribe(url string) string {
 	r.t.Helper()
-	out, err := r.tell("subscribe", url)
+	out, err := r.runCommand("subscribe", url)
 	if err != nil {
 		r.t.Fatalf("subscribe to %s: %v", url, err)
 	}
@@ -311,7 +311,7 @@ func (r *runner) subscribe(url string) string {
 
 // imports subscribes by way of a reader's list, which is not looked into, and returns the address to
 // give to the reader.
-func (r *runner) imports(url string) string {
+func (r *nodeProcess) importOne(url string) string {
 	r.t.Helper()
 	list := `<opml version="2.0"><body><outline type="rss" xmlUrl="` + html.EscapeString(url) + `"/></body></opml>`
 	if err := command(context.Background(), []string{"opml", "import", "--http", r.http, "--data", r.dir, "-"}, strings.NewReader(list), io.Discard, io.Discard); err != nil {
@@ -321,9 +321,9 @@ func (r *runner) imports(url string) string {
 }
 
 // list is what "tidings list" knows, by address.
-func (r *runner) list() map[string]proxy.Channel {
+func (r *nodeProcess) list() map[string]proxy.Channel {
 	r.t.Helper()
-	l, err := asks[proxy.ListResponse](r, "list")
+	l, err := askJSON[proxy.ListResponse](r, "list")
 	if err != nil {
 		r.t.Fatalf("list: %v", err)
 	}
@@ -334,9 +334,9 @@ func (r *runner) list() map[string]proxy.Channel {
 	return channels
 }
 
-func (r *runner) status() proxy.Status {
+func (r *nodeProcess) status() proxy.Status {
 	r.t.Helper()
-	s, err := asks[proxy.Status](r, "status")
+	s, err := askJSON[proxy.Status](r, "status")
 	if err != nil {
 		r.t.Fatalf("status: %v", err)
 	}
@@ -349,7 +349,7 @@ func readFeed(address string) (*feed.Feed, http.Header, error) {
 }
 
 func readFeedBy(c *http.Client, address string) (*feed.Feed, http.Header, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patient)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -388,12 +388,12 @@ func titles(f *feed.Feed) []string {
 // with the last complaint.
 func eventually(t *testing.T, within time.Duration, what string, try func() error) {
 	t.Helper()
-	eventuallyEach(t, 250*time.Millisecond, within, what, try)
+	eventuallyEvery(t, 250*time.Millisecond, within, what, try)
 }
 
 // eventuallyEach does so at another pace. After a try it waits for at least four times as long as the try took, up to
 // a second: a try may run several commands, and would take the processor from the nodes that it waits for.
-func eventuallyEach(t *testing.T, pace, within time.Duration, what string, try func() error) {
+func eventuallyEvery(t *testing.T, pace, within time.Duration, what string, try func() error) {
 	t.Helper()
 	late := time.After(within)
 	for {
@@ -412,23 +412,23 @@ func eventuallyEach(t *testing.T, pace, within time.Duration, what string, try f
 
 // network starts n nodes that share a network, and waits until they are one. The first of them
 // makes it, with flags, and the others join.
-func network(t *testing.T, n int, flags ...string) []*runner {
+func startNetwork(t *testing.T, n int, flags ...string) []*nodeProcess {
 	t.Helper()
-	first := launch(t, append([]string{"--allow-private-origins"}, flags...)...)
-	nodes := []*runner{first}
+	first := startNode(t, append([]string{"--allow-private-origins"}, flags...)...)
+	nodes := []*nodeProcess{first}
 	for len(nodes) < n {
-		nodes = append(nodes, launch(t, "--allow-private-origins", "--bootstrap", first.peer))
+		nodes = append(nodes, startNode(t, "--allow-private-origins", "--bootstrap", first.peer))
 	}
-	gathered(t, nodes)
+	waitForMembers(t, nodes)
 	return nodes
 }
 
 // gathered waits until each node knows of all, and has its place.
-func gathered(t *testing.T, nodes []*runner) {
+func waitForMembers(t *testing.T, nodes []*nodeProcess) {
 	t.Helper()
-	eventually(t, 2*patient, "a network of all", func() error {
+	eventually(t, 2*timeout, "a network of all", func() error {
 		for i, n := range nodes {
-			s, err := asks[proxy.Status](n, "status")
+			s, err := askJSON[proxy.Status](n, "status")
 			if err != nil {
 				return err
 			}
@@ -441,7 +441,7 @@ func gathered(t *testing.T, nodes []*runner) {
 }
 
 // A stage is an origin with a clock that waits for its cue.
-type stage struct {
+type testOrigin struct {
 	*origin.Origin
 	url   string
 	begun atomic.Pointer[time.Time]
@@ -449,9 +449,9 @@ type stage struct {
 }
 
 // newStage serves an origin until the test ends.
-func newStage(t *testing.T) *stage {
+func newTestOrigin(t *testing.T) *testOrigin {
 	t.Helper()
-	s := &stage{}
+	s := &testOrigin{}
 	s.Origin = origin.New(s.now)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -469,7 +469,7 @@ func newStage(t *testing.T) *stage {
 }
 
 // now is the time of the scripts: that since the cue, and a second for each step.
-func (s *stage) now() time.Duration {
+func (s *testOrigin) now() time.Duration {
 	at := time.Duration(s.steps.Load()) * time.Second
 	if begun := s.begun.Load(); begun != nil {
 		at += time.Since(*begun)
@@ -478,17 +478,17 @@ func (s *stage) now() time.Duration {
 }
 
 // cue lets the scripts' time begin.
-func (s *stage) cue() time.Time {
+func (s *testOrigin) cue() time.Time {
 	now := time.Now()
 	s.begun.Store(&now)
 	return now
 }
 
 // step lets a second pass on a stage without a cue.
-func (s *stage) step() { s.steps.Add(1) }
+func (s *testOrigin) step() { s.steps.Add(1) }
 
 // polls counts the requests for a path since a time; for all, if it is empty.
-func (s *stage) polls(path string, since, until time.Time) (n int) {
+func (s *testOrigin) polls(path string, since, until time.Time) (n int) {
 	for _, q := range s.Requests() {
 		if (path == "" || q.Path == path) && q.Time.After(since) && q.Time.Before(until) {
 			n++
@@ -499,7 +499,7 @@ func (s *stage) polls(path string, since, until time.Time) (n int) {
 
 // serial is a feed that gains an item with each second, the newest ahead, from a
 // number of them in the beginning.
-func serial(name string, begin, more int) script.Script {
+func growingFeed(name string, begin, more int) script.Script {
 	var of []script.Snapshot
 	for n := begin; n <= begin+more; n++ {
 		var b strings.Builder
@@ -514,7 +514,7 @@ func serial(name string, begin, more int) script.Script {
 }
 
 // counted says that a list of titles is that of a serial with n items.
-func counted(name string, n int, of []string) error {
+func checkTitles(name string, n int, of []string) error {
 	want := make([]string, n)
 	for i := range want {
 		want[i] = fmt.Sprintf("%s %d", name, n-i)
@@ -528,7 +528,7 @@ func counted(name string, n int, of []string) error {
 // need returns where a tool is. A test that lacks one is left out, but not in CI:
 // there the tools are installed (.ci/run), and a test that does not run would say
 // nothing.
-func need(t *testing.T, tool, why string) string {
+func requireTool(t *testing.T, tool, why string) string {
 	t.Helper()
 	path, err := exec.LookPath(tool)
 	switch {
@@ -542,7 +542,7 @@ func need(t *testing.T, tool, why string) string {
 }
 
 // heavy skips a test of real nodes with -short.
-func heavy(t *testing.T) {
+func skipIfShort(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("real nodes take their time: left out with -short")

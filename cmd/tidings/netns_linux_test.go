@@ -117,17 +117,17 @@ func (n *netns) client() *http.Client {
 		})
 		return c, err
 	}
-	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}, Timeout: patient}
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}, Timeout: timeout}
 }
 
 // launchAt starts a node on a machine. It is reached there alone.
-func launchAt(n *netns, dir, listen string, flags ...string) *runner {
+func launchAt(n *netns, dir, listen string, flags ...string) *nodeProcess {
 	n.t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	r := &runner{t: n.t, dir: dir, flags: append([]string{"--allow-private-origins"}, flags...), on: n}
+	r := &nodeProcess{t: n.t, dir: dir, flags: append([]string{"--allow-private-origins"}, flags...), machine: n}
 	r.start(self, "127.0.0.1:8190", listen)
 	return r
 }

@@ -26,7 +26,7 @@ import (
 const blogURL = "https://blog.example/feed.xml"
 
 // A postbox is a node as publishers see it: it takes what has the next number.
-type postbox struct {
+type fakePublishNode struct {
 	*httptest.Server
 	key   string // the file of the publisher's
 	mu    sync.Mutex
@@ -37,9 +37,9 @@ type postbox struct {
 	began time.Time       // when it started
 }
 
-func newPostbox(t *testing.T) *postbox {
-	p := &postbox{key: filepath.Join(t.TempDir(), "blog.key"), began: time.Now()}
-	does(t, "keygen", p.key)
+func newFakePublishNode(t *testing.T) *fakePublishNode {
+	p := &fakePublishNode{key: filepath.Join(t.TempDir(), "blog.key"), began: time.Now()}
+	runLocal(t, "keygen", p.key)
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /api/v1/publisher", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, p.publisher()) })
 	mux.HandleFunc("POST /api/v1/publish", p.push)
@@ -49,14 +49,14 @@ func newPostbox(t *testing.T) *postbox {
 	return p
 }
 
-func (p *postbox) status() proxy.Status {
+func (p *fakePublishNode) status() proxy.Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return proxy.Status{UptimeS: time.Since(p.began).Seconds()}
 }
 
 // startAgain starts it at the address at which it was closed.
-func (p *postbox) startAgain(t *testing.T) {
+func (p *fakePublishNode) restart(t *testing.T) {
 	t.Helper()
 	l, err := net.Listen("tcp", p.Listener.Addr().String())
 	if err != nil {
@@ -70,7 +70,7 @@ func (p *postbox) startAgain(t *testing.T) {
 }
 
 // fails has it answer otherwise; nil: no longer.
-func (p *postbox) fails(fault http.HandlerFunc) {
+func (p *fakePublishNode) answerWith(fault http.HandlerFunc) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fault = fault
@@ -83,7 +83,7 @@ func answer(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-func (p *postbox) publisher() proxy.Publisher {
+func (p *fakePublishNode) publisher() proxy.Publisher {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	of := p.of
@@ -95,7 +95,7 @@ func (p *postbox) publisher() proxy.Publisher {
 	return of
 }
 
-func (p *postbox) push(w http.ResponseWriter, r *http.Request) {
+func (p *fakePublishNode) push(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var draft proxy.Draft
@@ -120,7 +120,7 @@ func (p *postbox) push(w http.ResponseWriter, r *http.Request) {
 }
 
 // titles are those of what it has taken.
-func (p *postbox) titles() (of []string) {
+func (p *fakePublishNode) titles() (of []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, at := range p.taken {
@@ -131,11 +131,11 @@ func (p *postbox) titles() (of []string) {
 }
 
 // publish runs the command, and returns its exit code and what it says.
-func (p *postbox) publish(args ...string) (code int, out, err string) {
-	return p.as(p.key, append(args, blogURL)...)
+func (p *fakePublishNode) publish(args ...string) (code int, out, err string) {
+	return p.publishWithKey(p.key, append(args, blogURL)...)
 }
 
-func (p *postbox) as(key string, args ...string) (code int, out, err string) {
+func (p *fakePublishNode) publishWithKey(key string, args ...string) (code int, out, err string) {
 	var o, e bytes.Buffer
 	args = append([]string{"publish", "--http", strings.TrimPrefix(p.URL, "http://"), "--key", key}, args...)
 	code = run(context.Background(), args, strings.NewReader(""), &o, &e)
@@ -159,7 +159,7 @@ func rssItem(name, content string) string {
 
 // An item that cannot be signed is named, and holds back none of the others.
 func TestWhatCannotBeSignedHoldsNothingBack(t *testing.T) {
-	p := newPostbox(t)
+	p := newFakePublishNode(t)
 	large := rssItem("large", strings.Repeat("x", difference.MaxPublication))
 	path := rss(t, rssItem("last", ""), rssItem("twin", "1"), rssItem("twin", "2"), large, rssItem("first", ""))
 	code, _, said := p.publish("--document", path)
@@ -180,7 +180,7 @@ func TestWhatCannotBeSignedHoldsNothingBack(t *testing.T) {
 // An item without an id is signed all the same, and the publisher is told once what follows. When all of a document was
 // published, that is said.
 func TestADocumentIsAlsoSpokenOf(t *testing.T) {
-	p := newPostbox(t)
+	p := newFakePublishNode(t)
 	path := rss(t, rssItem("one", ""), "<item><title>Nameless</title></item>")
 	const nameless = `"Nameless" has no id (guid): if you change its title, readers see it twice`
 	if code, out, said := p.publish("--document", path); code != exitDone || out != "Nameless\none\n" || said != "tidings: "+nameless+"\n" {
@@ -232,7 +232,7 @@ func TestThePassphraseIsReadByItsOwnerAlone(t *testing.T) {
 // A watcher says so once of an item, however often the document changes.
 func TestAWatcherNamesOnceWhatItLeaves(t *testing.T) {
 	t.Parallel()
-	p := newPostbox(t)
+	p := newFakePublishNode(t)
 	large := rssItem("large", strings.Repeat("x", difference.MaxPublication))
 	path := rss(t, rssItem("one", ""), large)
 	ctx, stop := context.WithCancel(context.Background())
@@ -244,7 +244,7 @@ func TestAWatcherNamesOnceWhatItLeaves(t *testing.T) {
 	}()
 	published := func(want int) {
 		t.Helper()
-		eventually(t, patient, "what is new in the document", func() error {
+		eventually(t, timeout, "what is new in the document", func() error {
 			if got := p.titles(); len(got) != want {
 				return fmt.Errorf("published are %q", got)
 			}
@@ -268,18 +268,18 @@ func TestAWatcherNamesOnceWhatItLeaves(t *testing.T) {
 }
 
 // A notepad is what a command that goes on has said so far.
-type notepad struct {
+type outputRecorder struct {
 	mu    sync.Mutex
 	bytes bytes.Buffer
 }
 
-func (n *notepad) Write(b []byte) (int, error) {
+func (n *outputRecorder) Write(b []byte) (int, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.bytes.Write(b)
 }
 
-func (n *notepad) lines() []string {
+func (n *outputRecorder) lines() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Collect(strings.Lines(n.bytes.String()))
@@ -288,10 +288,10 @@ func (n *notepad) lines() []string {
 // A watcher says once that the node does not answer, and that it answers again, also if nothing is to be published.
 func TestAWatcherSaysThatTheNodeStopped(t *testing.T) {
 	t.Parallel()
-	p := newPostbox(t)
+	p := newFakePublishNode(t)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	var said notepad
+	var said outputRecorder
 	ended := make(chan error, 1)
 	node := strings.TrimPrefix(p.URL, "http://")
 	go func() {
@@ -299,14 +299,14 @@ func TestAWatcherSaysThatTheNodeStopped(t *testing.T) {
 	}()
 	says := func(words string) { // once; the node may have stopped in the middle of an answer, which has words of its own
 		t.Helper()
-		eventually(t, patient, words, func() error {
+		eventually(t, timeout, words, func() error {
 			if all := strings.Join(said.lines(), ""); strings.Count(all, words) != 1 {
 				return fmt.Errorf("it says %q", all)
 			}
 			return nil
 		})
 	}
-	eventually(t, patient, "the first item", func() error {
+	eventually(t, timeout, "the first item", func() error {
 		if p.titles() == nil {
 			return errors.New("nothing is published")
 		}
@@ -314,7 +314,7 @@ func TestAWatcherSaysThatTheNodeStopped(t *testing.T) {
 	})
 	p.Close()
 	says("no node answers at " + node)
-	p.startAgain(t)
+	p.restart(t)
 	says("the node at " + node + " has started again, and publishing goes on")
 	stop()
 	if err := <-ended; err != nil {
@@ -324,10 +324,10 @@ func TestAWatcherSaysThatTheNodeStopped(t *testing.T) {
 
 // A document that is not the feed's is not signed: what is signed cannot be taken back.
 func TestWrongDocumentsAreNotSigned(t *testing.T) {
-	p, other := newPostbox(t), filepath.Join(t.TempDir(), "other.key")
-	does(t, "keygen", other)
+	p, other := newFakePublishNode(t), filepath.Join(t.TempDir(), "other.key")
+	runLocal(t, "keygen", other)
 	metadata := func(key string) string {
-		return strings.TrimSpace(does(t, "publish", "--key", key, "--metadata", blogURL))
+		return strings.TrimSpace(runLocal(t, "publish", "--key", key, "--metadata", blogURL))
 	}
 	key := metadata(p.key)
 	item := rssItem("one", "")
@@ -375,7 +375,7 @@ func TestWrongDocumentsAreNotSigned(t *testing.T) {
 
 // Flags that would be without effect are wrong usage.
 func TestFlagsThatDoNotGoTogether(t *testing.T) {
-	p := newPostbox(t)
+	p := newFakePublishNode(t)
 	doc := rss(t)
 	for _, c := range []struct {
 		args []string
@@ -405,18 +405,18 @@ func TestFlagsThatDoNotGoTogether(t *testing.T) {
 			t.Errorf("%q: %d, %s", c.args, code, said)
 		}
 	}
-	if code, _, said := p.as(p.key, "--metadata", "page+https://blog.example/"); code != exitUsage || !strings.Contains(said, "is a page") {
+	if code, _, said := p.publishWithKey(p.key, "--metadata", "page+https://blog.example/"); code != exitUsage || !strings.Contains(said, "is a page") {
 		t.Errorf("%d, %s", code, said)
 	}
 	for _, what := range []string{"--metadata", "--alive"} {
-		if code, _, said := p.as(p.key+".next", what, blogURL); code != exitFailed || !strings.Contains(said, "give "+p.key) {
+		if code, _, said := p.publishWithKey(p.key+".next", what, blogURL); code != exitFailed || !strings.Contains(said, "give "+p.key) {
 			t.Errorf("%d, %s", code, said)
 		}
 	}
 }
 
 func TestItemsThatAreNotPublished(t *testing.T) {
-	p := newPostbox(t)
+	p := newFakePublishNode(t)
 	file := filepath.Join(t.TempDir(), "item")
 	for _, c := range []struct{ item, says string }{
 		{"<item><title>caf\xe9</title><guid>1</guid></item>", "not in UTF-8"},
@@ -459,7 +459,7 @@ func TestKeygenSaysWhatItMade(t *testing.T) {
 // An item that is signed and was not taken is said to be so, or somebody would sign it again; it goes out
 // with the next one.
 func TestWhatIsNotTakenIsKept(t *testing.T) {
-	p := newPostbox(t)
+	p := newFakePublishNode(t)
 	for _, c := range []struct {
 		name  string
 		fault http.HandlerFunc
@@ -470,12 +470,12 @@ func TestWhatIsNotTakenIsKept(t *testing.T) {
 		}, "number 1 of " + blogURL + " is signed, but nobody is known to have it (nobody has taken it): it is kept in " + p.key + ".record"},
 		{"killed", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "ended the connection without an answer"},
 	} {
-		p.fails(c.fault)
+		p.answerWith(c.fault)
 		code, _, said := p.publish("--title", c.name, "--id", c.name)
 		if code != exitFailed || !strings.Contains(said, c.says) || !strings.Contains(said, "do not publish it again") {
 			t.Errorf("%s: %d, %s", c.name, code, said)
 		}
-		p.fails(nil)
+		p.answerWith(nil)
 		if code, _, said := p.publish("--title", "after "+c.name, "--id", "after "+c.name); code != exitDone {
 			t.Errorf("%s: %d, %s", c.name, code, said)
 		}
@@ -487,15 +487,15 @@ func TestWhatIsNotTakenIsKept(t *testing.T) {
 
 // What could not be pushed of a document is not signed again when that is published again.
 func TestADocumentIsTriedAgain(t *testing.T) {
-	p := newPostbox(t)
+	p := newFakePublishNode(t)
 	path := rss(t, rssItem("three", ""), rssItem("two", ""), rssItem("one", ""))
-	p.fails(func(w http.ResponseWriter, _ *http.Request) {
+	p.answerWith(func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusServiceUnavailable, proxy.ErrorResponse{Error: "nobody has taken it"})
 	})
 	if code, _, said := p.publish("--document", path); code != exitFailed {
 		t.Errorf("%d, %s", code, said)
 	}
-	p.fails(nil)
+	p.answerWith(nil)
 	if code, out, said := p.publish("--document", path); code != exitDone || out != "one\ntwo\nthree\n" {
 		t.Errorf("%d, %s, %s", code, out, said)
 	}
@@ -506,8 +506,8 @@ func TestADocumentIsTriedAgain(t *testing.T) {
 
 // What a wrong address refuses is not kept.
 func TestAWrongAddressIsForgotten(t *testing.T) {
-	p := newPostbox(t)
-	p.fails(func(w http.ResponseWriter, _ *http.Request) {
+	p := newFakePublishNode(t)
+	p.answerWith(func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusConflict, proxy.ErrorResponse{Error: "the feed's document does not name this key"})
 	})
 	code, _, said := p.publish("--title", "One", "--id", "1")
@@ -521,7 +521,7 @@ func TestAWrongAddressIsForgotten(t *testing.T) {
 
 // Where a feed has another key than the one that has signed so far, no backup is old.
 func TestAnotherKeyIsNamed(t *testing.T) {
-	p := newPostbox(t)
+	p := newFakePublishNode(t)
 	if code, _, said := p.publish("--title", "One", "--id", "1"); code != exitDone {
 		t.Fatal(said)
 	}
@@ -540,7 +540,7 @@ func TestAnotherKeyIsNamed(t *testing.T) {
 // Where nothing was published yet, the node has looked at the feed's document: what names another key, or
 // none, is not published in, and nothing is signed.
 func TestNothingIsSignedForAFeedThatDoesNotNameTheKey(t *testing.T) {
-	p := newPostbox(t)
+	p := newFakePublishNode(t)
 	other := bytes.Repeat([]byte{1}, 32)
 	for _, c := range []struct {
 		of   proxy.Publisher
@@ -561,7 +561,7 @@ func TestNothingIsSignedForAFeedThatDoesNotNameTheKey(t *testing.T) {
 }
 
 func TestTimesOnTheCommandLine(t *testing.T) {
-	code, _, err := newPostbox(t).publish("--title", "T", "--date", "yesterday")
+	code, _, err := newFakePublishNode(t).publish("--title", "T", "--date", "yesterday")
 	if code != exitUsage || !strings.Contains(err, `"yesterday" is not a time: give one such as 2026-11-24T20:00:00Z`) {
 		t.Errorf("exit %d, %q", code, err)
 	}
@@ -569,7 +569,7 @@ func TestTimesOnTheCommandLine(t *testing.T) {
 
 // What is printed for a JSON Feed goes behind its first brace as it is.
 func TestMetadataOfAJSONFeedIsPasted(t *testing.T) {
-	p := newPostbox(t)
+	p := newFakePublishNode(t)
 	code, out, err := p.publish("--metadata", "--format", "json")
 	if code != exitDone || err != "" {
 		t.Fatalf("exit %d, %q", code, err)
@@ -584,7 +584,7 @@ func TestMetadataOfAJSONFeedIsPasted(t *testing.T) {
 }
 
 func TestHelpIsACommandToo(t *testing.T) {
-	code, out, err := calls(t, "", "help", "publish")
+	code, out, err := runCommandAt(t, "", "help", "publish")
 	if code != exitDone || err != "" || !strings.HasPrefix(out, "Usage: tidings publish") {
 		t.Errorf("exit %d, %q, %q", code, out, err)
 	}

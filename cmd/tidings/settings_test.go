@@ -77,14 +77,14 @@ func TestSettingsOfEveryKindComeFromTheFile(t *testing.T) {
 	}
 	r := g.Run
 	if len(r.Listen) != 2 || len(r.Bootstrap) != 1 || !r.AllowPrivateOrigins ||
-		*r.Founding.PollInterval != 2*time.Second || *r.Founding.Load != 0.5 || *r.Founding.Owners != 3 {
+		*r.NetworkFlags.PollInterval != 2*time.Second || *r.NetworkFlags.Load != 0.5 || *r.NetworkFlags.Owners != 3 {
 		t.Errorf("%+v", r)
 	}
 	r.Bootstrap = nil // or it would found nothing
 	if d, err := r.config(); err != nil || d.BaseURL != "http://nas.example:8190" {
 		t.Errorf("base URL %q, %v", d.BaseURL, err)
 	}
-	if r.Founding.Scheme != nil {
+	if r.NetworkFlags.Scheme != nil {
 		t.Error("a scheme that nobody asked for")
 	}
 }
@@ -188,7 +188,7 @@ func TestEveryFoundingFlagIsMissed(t *testing.T) {
 	for i := range args {
 		args[i], _, _ = strings.Cut(args[i], "=")
 	}
-	given := g.Run.Founding.given()
+	given := g.Run.NetworkFlags.givenFlags()
 	slices.Sort(given)
 	slices.Sort(args)
 	if !slices.Equal(given, args) {
@@ -215,7 +215,7 @@ func TestNoRouterIsAskedForLoopback(t *testing.T) {
 
 func TestHomeIsNotGuessed(t *testing.T) {
 	t.Cleanup(xdg.Reload)
-	url := answers(t, 200, `{"channels":[]}`)
+	url := newFakeNode(t, 200, `{"channels":[]}`)
 	for _, variable := range []string{"HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "TIDINGS_DATA"} {
 		t.Setenv(variable, "")
 	}
@@ -243,7 +243,7 @@ func TestSettingsOfANetworkAreNamedWhereTheyStand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := g.Run.given
+	got := g.Run.sources
 	if !strings.HasSuffix(got["load"], "config.toml") {
 		t.Errorf("load stands in %q", got["load"])
 	}

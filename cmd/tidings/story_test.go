@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 }
 
 // within is how long something in a story may take: much longer than it does.
-const within = 20 * time.Second
+const storyTime = 20 * time.Second
 
 // TestStories plays the stories in testdata: real nodes as processes, told what to
 // do as a person would. Besides the usual commands there are those below.
@@ -143,7 +143,7 @@ func cmdNode(ts *testscript.TestScript, _ bool, args []string) {
 		}
 		<-p.ended
 	})
-	late := time.After(within)
+	late := time.After(storyTime)
 	for seen := 0; seen < 2; {
 		select {
 		case line, ok := <-lines:
@@ -174,7 +174,7 @@ func end(ts *testscript.TestScript, name string, s os.Signal) error {
 	ts.Check(p.cmd.Process.Signal(s))
 	select {
 	case <-p.ended:
-	case <-time.After(within):
+	case <-time.After(storyTime):
 		ts.Fatalf("node %s does not end", name)
 	}
 	ts.Logf("[%s]\n%s", name, p.stderr.String())
@@ -222,7 +222,7 @@ func cmdExits(ts *testscript.TestScript, _ bool, args []string) {
 func tryUntil(ts *testscript.TestScript, what string, try func() bool) {
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
-	late := time.After(within)
+	late := time.After(storyTime)
 	for !try() {
 		select {
 		case <-again.C:

@@ -54,7 +54,7 @@ func TestWatchdogHearsOnlyFromALoopThatAnswers(t *testing.T) {
 		stopping := make(chan struct{})
 		go func() {
 			defer close(ended)
-			superviseWith(ctx, stopping, time.Minute, alive, func(m string) { all = append(all, told{m, time.Since(begun)}) })
+			notifyLoop(ctx, stopping, time.Minute, alive, func(m string) { all = append(all, told{m, time.Since(begun)}) })
 		}()
 		time.AfterFunc(300*time.Second+time.Millisecond, func() { close(stopping) })
 		time.AfterFunc(330*time.Second+time.Millisecond, stop)
@@ -94,7 +94,7 @@ func TestNodeThatNeverAnswersIsNeverReady(t *testing.T) {
 		stopping := make(chan struct{})
 		time.AfterFunc(time.Minute, func() { close(stopping) })
 		var all []string
-		superviseWith(running, stopping, 0, func(context.Context) error { return errors.New("no answer") }, func(m string) { all = append(all, m) })
+		notifyLoop(running, stopping, 0, func(context.Context) error { return errors.New("no answer") }, func(m string) { all = append(all, m) })
 		if !slices.Equal(all, []string{"STOPPING=1"}) {
 			t.Errorf("told %v", all)
 		}
