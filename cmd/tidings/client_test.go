@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// calls runs a command against what answers at a URL.
+// runCommandAt runs a command with the node at a URL.
 func runCommandAt(t *testing.T, url string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	t.Setenv("TIDINGS_HTTP", strings.TrimPrefix(url, "http://"))
@@ -20,7 +20,7 @@ func runCommandAt(t *testing.T, url string, args ...string) (code int, stdout, s
 	return code, out.String(), err.String()
 }
 
-// answers is a node that gives one answer, whatever it is asked.
+// newFakeNode serves the same answer for all requests.
 func newFakeNode(t *testing.T, status int, body string) (url string) {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -36,7 +36,7 @@ func newFakeNode(t *testing.T, status int, body string) (url string) {
 	return s.URL
 }
 
-func TestFaultsTakeOneLine(t *testing.T) {
+func TestErrorsTakeOneLine(t *testing.T) {
 	const stranger = "is not a tidings node"
 	for _, c := range []struct {
 		status int
@@ -85,7 +85,7 @@ func TestEachFailureHasALine(t *testing.T) {
 	}
 }
 
-// The address of a node may be given as it is printed, and as browsers have it.
+// The address of a node may be given as run prints it, or as browsers show it.
 func TestTheAddressOfANodeMayBeAURL(t *testing.T) {
 	node := strings.TrimPrefix(newFakeNode(t, 200, `{"channels":[]}`), "http://")
 	for _, address := range []string{node, "http://" + node, "http://" + node + "/"} {
@@ -111,7 +111,7 @@ func TestShellWords(t *testing.T) {
 	}
 }
 
-func TestFilesAreNoAddresses(t *testing.T) {
+func TestFilesAreNotSubscribedTo(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := os.WriteFile("feed.xml", nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -155,8 +155,8 @@ func TestTagsOfSubscribe(t *testing.T) {
 	}
 }
 
-// A command prints remarks about its answer on standard error if standard output is not a terminal.
-func TestSentencesStandBesideAnswers(t *testing.T) {
+// A command prints notes about its answer on standard error if standard output is not a terminal.
+func TestNotesGoToStandardError(t *testing.T) {
 	for _, c := range []struct{ body, args, stdout, stderr string }{
 		{`{"channels":[]}`, "list", "", "No subscriptions yet: tidings subscribe URL\n"},
 		{`{"channels":[{"url":"u","state":"ok"}]}`, "list --failing", "", "No problems in 1 feed.\n"},
@@ -176,7 +176,7 @@ func TestSentencesStandBesideAnswers(t *testing.T) {
 	}
 }
 
-// The addresses that watches prints are in the format that --format names; --json prints what the node says.
+// The addresses that watches prints have the format that --format names. --json prints the answer of the node.
 func TestWatchesPrintsAddressesInAFormat(t *testing.T) {
 	node := newFakeNode(t, 200, `{"watches":[{"query":"atom","read_url":"http://n/k/1.atom"}]}`)
 	for args, want := range map[string]string{
@@ -195,7 +195,7 @@ func TestWatchesPrintsAddressesInAFormat(t *testing.T) {
 	}
 }
 
-func TestAnotherServerIsToldFromANode(t *testing.T) {
+func TestAnotherServerIsNotTakenForANode(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/api/v1/list":
@@ -237,7 +237,7 @@ func TestJSONIsWhatTheNodeSays(t *testing.T) {
 	}
 }
 
-func TestListAsJSONHasOnlyWhatIsAskedFor(t *testing.T) {
+func TestListAsJSONIsFiltered(t *testing.T) {
 	const said = `{"channels":[{"url":"http://a/","state":"ok"},{"url":"http://b/","state":"gone","later":1}]}`
 	code, stdout, stderr := runCommandAt(t, newFakeNode(t, 200, said), "list", "--json", "--failing")
 	if code != exitDone || stderr != "" || strings.Contains(stdout, "http://a/") || !strings.Contains(stdout, `"later": 1`) {
@@ -245,7 +245,7 @@ func TestListAsJSONHasOnlyWhatIsAskedFor(t *testing.T) {
 	}
 }
 
-func TestNodeThatListensEverywhereIsHere(t *testing.T) {
+func TestAnUnspecifiedAddressBecomesLoopback(t *testing.T) {
 	for _, c := range []struct{ address, want string }{
 		{"127.0.0.1:8190", "127.0.0.1:8190"},
 		{"localhost:8190", "localhost:8190"},

@@ -13,12 +13,12 @@ import (
 	"tidings/internal/longtest"
 )
 
-// The demo runs without a network, says what came of it, and ends.
-func TestDemoShowsWhatItIsFor(t *testing.T) {
+// The demo runs without Internet access, prints its result, and ends.
+func TestDemoShowsTheEffect(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
-	// A busy machine takes longer until the nodes have shared the work out, so the demo runs until it shows
-	// what it is for, and not for a fixed time.
+	// On a busy machine the nodes need longer to share their work, so the demo runs until it shows the effect, and
+	// not for a fixed time.
 	ctx, stop := context.WithTimeout(t.Context(), 2*timeout)
 	defer stop()
 	out := stopWriter{stop: stop, matches: func(line string) bool {
@@ -53,7 +53,7 @@ func TestDemoShowsWhatItIsFor(t *testing.T) {
 	}
 }
 
-// A stopsWhen collects what is written to it, and calls stop when a write matches.
+// A stopWriter collects what is written to it, and calls stop when the text matches.
 type stopWriter struct {
 	bytes.Buffer
 	matches func(string) bool
@@ -69,8 +69,8 @@ func (u *stopWriter) Write(b []byte) (int, error) {
 	return u.Buffer.Write(b)
 }
 
-// Whenever it is interrupted, it ends soon and leaves nothing behind.
-func TestDemoEndsWhenItIsTold(t *testing.T) {
+// The demo ends soon after an interrupt at any time, and leaves no files behind.
+func TestDemoEndsOnInterrupt(t *testing.T) {
 	skipIfShort(t)
 	for _, after := range longtest.Pick([]time.Duration{300 * time.Millisecond}, []time.Duration{0, 300 * time.Millisecond, 2 * time.Second}) {
 		dir := t.TempDir()
@@ -108,7 +108,7 @@ func TestDemoFlagsAreChecked(t *testing.T) {
 	}
 }
 
-// entries are the names in a folder.
+// entries returns the names in a folder.
 func entries(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	of, err := os.ReadDir(dir)
@@ -121,7 +121,7 @@ func entries(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// It ends, too, when nobody reads on.
+// The demo also ends when its output is closed.
 func TestDemoEndsWithoutAReader(t *testing.T) {
 	skipIfShort(t)
 	dir := t.TempDir()
@@ -142,7 +142,7 @@ func TestDemoEndsWithoutAReader(t *testing.T) {
 	_ = w.Close()
 }
 
-// No line of the picture is longer than 80 characters, as far as it is a table, nor than the terminal.
+// No line of the screen's table is longer than 80 characters, and no line is longer than the terminal.
 func TestDemoFitsATerminal(t *testing.T) {
 	f := figures{about: strings.Repeat("words ", 40), running: 20 * time.Second, gain: 11, load: 0.9, story: strings.Repeat("and more ", 40),
 		rows: [][4]string{{"each reader alone", "123.4", "1.23 MB", "10.12 s"}, {"nodes as in the paper", "123.4", "123 kB", "1.12 s"}}}
@@ -168,7 +168,7 @@ func TestDemoFitsATerminal(t *testing.T) {
 	}
 }
 
-// What has not come yet is said of those for whom it has not.
+// The verdict names the readers that have seen no item yet.
 func TestDemoVerdict(t *testing.T) {
 	rows := func(alone, together string) [][4]string {
 		return [][4]string{{"each reader alone", "1.0", "1 kB", alone}, {"nodes together", "1.0", "1 kB", together}}

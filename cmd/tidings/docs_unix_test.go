@@ -23,12 +23,12 @@ import (
 	"tidings/internal/longtest"
 )
 
-// A passage is a block of a page that this test does not run, and why.
+// A skippedBlock is a block of a page that this test does not run, with the reason.
 type skippedBlock struct{ page, first, why string }
 
-// notRun lists the blocks that are not run, by the beginnings of their first lines. A block that is
-// neither run nor listed fails the test, and so does a line here that no page has any more. A page
-// "*" stands for all pages, and for all lines of a block: no test runs sudo.
+// skippedBlocks lists the blocks that are not run, by the start of their first line. A block that is neither run
+// nor listed fails the test, and so does an entry that matches no block. The page "*" stands for all pages, and
+// then for all lines of a block: no test runs sudo.
 var skippedBlocks = []skippedBlock{
 	{"README.md", "   feed's web server", "a picture"},
 	{"README.md", "go test ./...", "this test is a part of it; ci_test.go has CI run it"},
@@ -52,9 +52,9 @@ var skippedBlocks = []skippedBlock{
 	{"*", "services:", "a part of Compose's configuration"},
 }
 
-// TestDocs runs every command block of README.md and of the guides as a reader would who goes through
-// the page from top to bottom, and compares output where the page shows some. Ports are free ones, and
-// a web server of the test stands for the sites that are named.
+// TestDocs runs every command block of README.md and of the guides, from the top of each page to the bottom, as a
+// reader would. It compares the output where the page shows some. Ports are free ones, and a web server of the test
+// stands for the sites in the text.
 func TestDocs(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -68,7 +68,7 @@ func TestDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	used := make([]bool, len(skippedBlocks))
-	read := map[string]bool{} // pages, all of them if no -run chooses
+	read := map[string]bool{} // pages that were read; all of them unless -run selects some
 	var mu sync.Mutex
 	build := &buildCache{done: map[string]error{}}
 	t.Run("pages", func(t *testing.T) {
@@ -118,7 +118,7 @@ type block struct {
 	text string
 }
 
-// blocksOf returns the blocks of a page.
+// blocksIn returns the blocks of a page.
 func blocksIn(page string) (of []block) {
 	lines := strings.Split(page, "\n")
 	for i := 0; i < len(lines); i++ {
@@ -143,7 +143,7 @@ func blocksIn(page string) (of []block) {
 	return of
 }
 
-// A readerOf goes through one page. What it does happens in a folder of its own.
+// A pageRunner runs one page in a folder of its own.
 type pageRunner struct {
 	t     *testing.T
 	bash  string
@@ -151,10 +151,10 @@ type pageRunner struct {
 	home  string
 	site  *httptest.Server
 	swap  *strings.Replacer
-	nodes map[string]*docNode // by data folder; "" is the usual one
+	nodes map[string]*docNode // by data folder; "" for the default one
 	build *buildCache
 
-	founder string // the data folder of the node whose address others join through
+	founder string // data folder of the node through which others join
 }
 
 // A docNode is a node that a page has started.
@@ -164,7 +164,7 @@ type docNode struct {
 	peer  string
 }
 
-// builds are the commands that compile: pages have them in common, and they take seconds.
+// A buildCache shares the results of commands that compile, because they take seconds and occur on several pages.
 type buildCache struct {
 	mu   sync.Mutex
 	done map[string]error
@@ -172,8 +172,8 @@ type buildCache struct {
 
 const peerOfPage = "/p2p/12D3…" // how pages shorten the address of a node
 
-// newReaderOf prepares a folder with what pages take for granted: an OPML file, a site that was built, a
-// reader's list of addresses, and a web server.
+// newPageRunner prepares a folder with the files that pages assume: an OPML file, a built site, a feed reader's
+// list of addresses, and a web server.
 func newPageRunner(t *testing.T, bash, root string, build *buildCache) *pageRunner {
 	r := &pageRunner{t: t, bash: bash, root: root, home: t.TempDir(), nodes: map[string]*docNode{}, build: build}
 	www := filepath.Join(r.home, "public")
@@ -188,8 +188,8 @@ func newPageRunner(t *testing.T, bash, root string, build *buildCache) *pageRunn
 		"public/page.html":  page,
 		"mine.opml":         `<opml version="2.0"><body><outline type="rss" text="A" xmlUrl="` + r.site.URL + `/index.xml"/></body></opml>`,
 		".newsboat/urls":    "",
-		"stubs/hugo":        "#!/bin/sh\n", // builds public, which is there
-		"stubs/rsync":       "#!/bin/sh\n", // copies it to where it is served, as it is here
+		"stubs/hugo":        "#!/bin/sh\n", // would build public, which exists
+		"stubs/rsync":       "#!/bin/sh\n", // would copy it to the web server, which serves it here
 		"keys/.placeholder": "",
 	} {
 		name = filepath.Join(r.home, name)
@@ -205,7 +205,7 @@ func newPageRunner(t *testing.T, bash, root string, build *buildCache) *pageRunn
 		"https://go.dev/doc/devel/release", r.site.URL + "/page.html",
 		"https://blog.example/feed.xml", r.site.URL + "/feed.xml",
 		"https://blog.example/index.xml", r.site.URL + "/index.xml",
-		"go run ./cmd/tidings", "tidings", // which this test is
+		"go run ./cmd/tidings", "tidings", // the program of this test
 		"0.0.0.0", "127.0.0.1",
 		"/tmp/", r.home + "/tmp/",
 		"-o bin/", "-o " + r.home + "/bin/",
@@ -224,7 +224,7 @@ func newPageRunner(t *testing.T, bash, root string, build *buildCache) *pageRunn
 	return r
 }
 
-// leave ends the nodes, as Ctrl-C does, and looks whether they end in good order.
+// stopNodes stops the nodes with SIGINT, as Ctrl-C does, and checks that they end cleanly.
 func (r *pageRunner) stopNodes() {
 	for dir := range r.nodes {
 		r.stop(dir)
@@ -249,14 +249,14 @@ func (r *pageRunner) stop(dir string) {
 	}
 }
 
-// A step is one command of a block, and the output that the page shows.
+// A step is one command of a block, with the output that the page shows.
 type step struct {
 	command string
 	output  []string
 }
 
-// stepsOf cuts a block into steps. A block with "$ " shows output; else it is one script, of which the
-// commands that keep running are steps of their own.
+// stepsIn splits a block into steps. A block with "$ " shows output. Any other block is one script, except that
+// commands that keep running are separate steps.
 func stepsIn(text string) (of []step) {
 	if strings.HasPrefix(text, "$ ") {
 		for line := range strings.Lines(text) {
@@ -270,7 +270,7 @@ func stepsIn(text string) (of []step) {
 		return of
 	}
 	var script string
-	var open bool // a node's command goes on in the next line
+	var open bool // a node's command continues on the next line
 	for line := range strings.Lines(text) {
 		switch {
 		case open:
@@ -293,12 +293,12 @@ func stepsIn(text string) (of []step) {
 	return of
 }
 
-// isRun reports whether a command is a node, which keeps running.
+// isRun reports whether a command runs a node, which keeps running.
 func isRun(command string) bool {
 	return regexp.MustCompile(`^(tidings|go run \./cmd/tidings) run\b`).MatchString(command)
 }
 
-// run does what a block says, and reports whether it came as the page has it.
+// run runs a block, and reports whether the output matched the page.
 func (r *pageRunner) run(b block) bool {
 	for _, s := range stepsIn(b.text) {
 		var out string
@@ -310,7 +310,7 @@ func (r *pageRunner) run(b block) bool {
 			ok = r.compile(s.command)
 		default:
 			if strings.Contains(s.command, "tidings") && len(r.nodes) == 0 {
-				if _, ok := r.start("tidings run\n"); !ok { // which the page takes for granted
+				if _, ok := r.start("tidings run\n"); !ok { // the page assumes that a node runs
 					return false
 				}
 			}
@@ -333,16 +333,16 @@ func (r *pageRunner) run(b block) bool {
 	return true
 }
 
-// outputOf matches a line of output as a page shows it: "…" stands for anything, and so do the digits
-// before it.
+// outputPattern matches a line of output as a page shows it: "…" stands for anything, and so do the digits before
+// it.
 func outputPattern(line string) *regexp.Regexp {
 	const wild = "\x00"
 	line = regexp.MustCompile(`[0-9A-Za-z]*…`).ReplaceAllString(line, wild)
 	return regexp.MustCompile("(?m)^" + strings.ReplaceAll(regexp.QuoteMeta(line), wild, ".*") + "$")
 }
 
-// paste does what Publishing says about the element that "publish --metadata" prints: it goes into the
-// feed, directly after <channel>.
+// paste follows the guide to publishing: it inserts the element that "publish --metadata" prints into the feed,
+// directly after <channel>.
 func (r *pageRunner) paste(out string) {
 	element := regexp.MustCompile(`(?m)^<.*>$`).FindString(out)
 	if element == "" {
@@ -361,7 +361,7 @@ func (r *pageRunner) paste(out string) {
 	}
 }
 
-// command makes a shell run a script of the page.
+// command returns a shell that runs a script of the page.
 func (r *pageRunner) command(script string) *exec.Cmd {
 	script = r.swap.Replace(script)
 	if n := r.nodes[r.founder]; n != nil {
@@ -379,7 +379,7 @@ func (r *pageRunner) command(script string) *exec.Cmd {
 	return c
 }
 
-// script runs commands that end. What they leave in the background ends with the page.
+// script runs commands that end. Processes that they leave in the background end with the page.
 func (r *pageRunner) script(text string) (out string, ok bool) {
 	if background := regexp.MustCompile(`(?m) &$`); background.MatchString(text) {
 		text = background.ReplaceAllString(text, " >server.log 2>&1 &\nuntil curl -sf http://127.0.0.1:8000/ >/dev/null; do sleep 0.1; done")
@@ -405,14 +405,14 @@ func (r *pageRunner) script(text string) (out string, ok bool) {
 	}
 }
 
-// start starts a node and returns its first lines. A node that has the same folder ends before.
+// start starts a node and returns its first lines. A node with the same folder is stopped before.
 func (r *pageRunner) start(text string) (out string, ok bool) {
 	dir := ""
 	if m := regexp.MustCompile(`--data (\S+)`).FindStringSubmatch(text); m != nil {
 		dir = m[1]
 	}
 	if strings.Contains(text, peerOfPage) && r.nodes[r.founder] == nil {
-		if _, ok := r.start("tidings run --data founder --http none\n"); !ok { // somebody else's node
+		if _, ok := r.start("tidings run --data founder --http none\n"); !ok { // a node of somebody else
 			return "", false
 		}
 	}
@@ -436,7 +436,7 @@ func (r *pageRunner) start(text string) (out string, ok bool) {
 		for s := bufio.NewScanner(stdout); s.Scan(); {
 			select {
 			case lines <- s.Text():
-			default: // nobody reads any more
+			default: // the output is no longer needed
 			}
 		}
 		close(lines)
@@ -463,8 +463,8 @@ func (r *pageRunner) start(text string) (out string, ok bool) {
 	return out, true
 }
 
-// compile builds the program as a page says, once for all pages. In the fast tier the test's own
-// program, which go test has built of the same package, stands for it.
+// compile builds the program as a page says, once for all pages. In the fast tier it uses the test's own program,
+// which go test has built from the same package.
 func (r *pageRunner) compile(text string) bool {
 	if !longtest.Long() {
 		return true

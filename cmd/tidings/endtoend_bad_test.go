@@ -17,15 +17,15 @@ import (
 	"tidings/proxy"
 )
 
-// An affliction is something bad that happens to a feed which was good before.
+// A badInput is a fault of a feed that was good before.
 type badInput struct {
 	name  string
 	fault origin.Fault
-	state string // what list calls it; "" for any trouble, ok if it is a feed all the same
-	words string // part of what list says
+	state string // state in list; "" for any problem, ok if the input is still a feed
+	words string // part of the text in list
 }
 
-// afflictions are those an origin can bring upon its feeds.
+// badInputs returns the faults that an origin can cause.
 func badInputs(o string) []badInput {
 	const gone = "Gone fishing."
 	page := func(contentType, body string) origin.Fault {
@@ -67,21 +67,20 @@ func badInputs(o string) []badInput {
 	}
 }
 
-// bomb is 128 megabytes of nothing, packed into an eighth of a megabyte.
+// gzipBomb returns 128 MB of zeros, compressed to an eighth of a megabyte.
 func gzipBomb() []byte {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	zeros := make([]byte, 1<<20)
 	for range 1 << 7 {
-		_, _ = z.Write(zeros) // into memory
+		_, _ = z.Write(zeros) // writes to memory do not fail
 	}
 	_ = z.Close()
 	return b.Bytes()
 }
 
-// TestBadInput lets good feeds turn bad in all ways there are: each says what is wrong
-// with it, since when and what next, keeps its items, and goes on when its origin is
-// well again.
+// TestBadInput breaks good feeds in many ways. Each says what is wrong, since when and what happens next, keeps its
+// items, and recovers when its origin does.
 func TestBadInput(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -93,7 +92,7 @@ func TestBadInput(t *testing.T) {
 		o.Play("/"+a.name, growingFeed(a.name, 3, 1))
 		address[a.name] = n.subscribe(o.url + "/" + a.name)
 	}
-	// A feed whose origin goes away altogether, and comes back where it was.
+	// The origin of this feed disappears completely, and returns at the same address.
 	away := newTestOrigin(t)
 	away.Play("/feed", growingFeed("away", 3, 1))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -126,11 +125,11 @@ func TestBadInput(t *testing.T) {
 		o.Misbehave("/"+a.name, a.fault)
 	}
 	_ = server.Close()
-	// ails says whether a feed is said to be in trouble, in words for people.
+	// ails reports whether a feed has a problem, with a text for people.
 	ails := func(c proxy.Channel, a badInput) error {
 		switch {
 		case a.state == proxy.StateOK && c.State == proxy.StateOK:
-			// Nothing is wrong with it; nor must it do harm.
+			// These feeds have no problem, and must do no harm.
 			if served := o.polls("/"+a.name, turned, time.Now()); served < 3 || c.Items < 3 {
 				return fmt.Errorf("%s: %d items after %d polls", a.name, c.Items, served)
 			}
@@ -178,7 +177,7 @@ func TestBadInput(t *testing.T) {
 		t.Logf("the node has %.0f MB then", float64(bytes)/(1<<20))
 	}
 
-	// The origins recover, and there is an item more. The fast tier awaits only those that are polled soon.
+	// The origins recover, with one more item. The fast tier waits only for the feeds that are polled soon.
 	listed := n.list()
 	all = slices.DeleteFunc(all, func(a badInput) bool {
 		next := listed[o.url+"/"+a.name].NextPoll
@@ -215,14 +214,13 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// TestBadAddresses subscribes to what cannot be had: each is refused at once, or says
-// what is wrong with it.
+// TestBadAddresses subscribes to addresses that cannot be read. Each is refused immediately, or says what is wrong.
 func TestBadAddresses(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
 	o := newTestOrigin(t)
 	o.Play("/feed", growingFeed("feed", 3, 0))
-	public := startNode(t, "--network", "public", "--poll-interval", "1s") // which asks no private addresses
+	public := startNode(t, "--network", "public", "--poll-interval", "1s") // does not poll private addresses
 	private := startNode(t, "--network", "private", "--poll-interval", "1s", "--allow-private-origins")
 
 	for _, c := range []struct{ url, words string }{
@@ -260,7 +258,7 @@ func TestBadAddresses(t *testing.T) {
 		out, err := c.node.runCommand("subscribe", c.url)
 		if err != nil {
 			t.Logf("%s: %v", c.what, err)
-			continue // refused at once is as good
+			continue // it was refused immediately
 		}
 		var l proxy.Channel
 		eventually(t, timeout, c.what, func() error {
@@ -271,7 +269,7 @@ func TestBadAddresses(t *testing.T) {
 			return nil
 		})
 		t.Logf("%s: %s: %s", c.what, l.State, l.Error)
-		// A reader who asks is told the same, and not that there is nothing.
+		// A feed reader gets the same error, and not an empty feed.
 		a, err := http.Get(strings.TrimSpace(out))
 		if err != nil {
 			t.Fatal(err)

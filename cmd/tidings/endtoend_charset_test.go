@@ -17,14 +17,14 @@ import (
 	"tidings/proxy"
 )
 
-// A labelling is a way to send a document: what the header and the document itself
-// say of its charset, what stands before it, and what it truly is in.
+// A charsetLabel is a way to serve a document: the charsets that the header and the document name, the byte order
+// mark, and the real encoding.
 type charsetLabel struct {
 	header, own, mark string
-	in                transform.Transformer // nil: UTF-8
+	in                transform.Transformer // nil for UTF-8
 }
 
-// fault serves a document so.
+// fault returns an origin fault that serves a document in this way.
 func (l charsetLabel) fault(t *testing.T, channel string) origin.Fault {
 	t.Helper()
 	doc := channel
@@ -49,16 +49,15 @@ func (l charsetLabel) String() string {
 	return fmt.Sprintf("header %q, document %q, mark %q, in %T", l.header, l.own, l.mark, l.in)
 }
 
-// named is a feed with an item of a title.
+// titledFeed returns a feed with an item of a title.
 func titledFeed(title string) string {
 	return `<rss version="2.0"><channel><title>` + title + `</title><link>http://origin.example/</link><description>d</description>` +
 		`<item><title>` + title + `</title><guid>1</guid><description>` + title + `, told</description></item></channel></rss>`
 }
 
-// TestMislabelledCharsets serves documents under many labels, right and wrong, and in
-// several charsets: their readers see the same text all the time, byte for byte, and
-// nothing is new. A document of which nobody can know what it says is broken, and its
-// readers see what was there before.
+// TestMislabelledCharsets serves documents with many labels, right and wrong, in several charsets. Readers see the
+// same text all the time, byte for byte, and no new items. A document whose charset cannot be determined is broken,
+// and its readers keep what they had.
 func TestMislabelledCharsets(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -68,7 +67,7 @@ func TestMislabelledCharsets(t *testing.T) {
 	cases := []struct {
 		name, title string
 		labels      []charsetLabel
-		unknown     charsetLabel // under which nobody can know
+		unknown     charsetLabel // its charset cannot be determined
 	}{
 		{
 			name: "western", title: "“Naïve” Überraschung in São Paulo – für 5 €",
@@ -113,7 +112,7 @@ func TestMislabelledCharsets(t *testing.T) {
 	}
 }
 
-// mislabelled serves a feed as it should be, then under other labels, and as before.
+// checkMislabelled serves a feed correctly, then with other labels, and then correctly again.
 func checkMislabelled(t *testing.T, o *testOrigin, n *nodeProcess, path, title string, l charsetLabel, unknown bool) {
 	channel := titledFeed(title)
 	o.Play(path, script.NewReplay([]script.Snapshot{{
@@ -128,14 +127,14 @@ func checkMislabelled(t *testing.T, o *testOrigin, n *nodeProcess, path, title s
 		}
 		return err
 	})
-	// says waits until the document that is served now has been read, and read again, and is said to be in
-	// a state; its reader reads what it read before.
+	// says waits until the current document has been polled twice and has a state, and checks that readers get the
+	// same as before.
 	says := func(state, words string) {
 		t.Helper()
 		since := time.Now()
 		eventually(t, 2*timeout, "the feed to be "+state, func() error {
 			s := n.list()[o.url+path]
-			if polls := o.polls(path, since, time.Now()); state == proxy.StateOK && polls < 3 { // the third comes when two have been read
+			if polls := o.polls(path, since, time.Now()); state == proxy.StateOK && polls < 3 { // the third poll begins after two documents were processed
 				return fmt.Errorf("%d polls", polls)
 			}
 			if s.State != state || !strings.Contains(s.Error, words) || s.Error == "" != (words == "") || s.Items != 1 {
@@ -160,8 +159,7 @@ func checkMislabelled(t *testing.T, o *testOrigin, n *nodeProcess, path, title s
 	says(proxy.StateOK, "")
 }
 
-// russianNoise makes of each character beyond ASCII a word in a charset that nobody
-// names.
+// russianNoise encodes each character beyond ASCII as a word in a charset that nothing names.
 type russianNoise struct{ transform.NopResetter }
 
 func (russianNoise) Transform(dst, src []byte, _ bool) (int, int, error) {

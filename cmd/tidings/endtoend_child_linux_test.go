@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// killWithParent has the system kill a process when the test is gone, however it went.
+// killWithParent makes the system kill a process when the test process ends, even if it crashes.
 func killWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

@@ -15,8 +15,8 @@ import (
 	"tidings/proxy"
 )
 
-// TestKilledSequencer kills the only process that polls a feed, its sequencer, and starts
-// it again: another one polls soon, and no reader misses an item or gets one twice.
+// TestKilledSequencer kills the only process that polls a feed, its sequencer, and restarts it. Another node soon
+// polls, and no reader misses an item or gets one twice.
 func TestKilledSequencer(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -46,10 +46,10 @@ func TestKilledSequencer(t *testing.T) {
 		eventually(t, timeout, "the first reading", func() error { return has(i, items) })
 	}
 
-	// An item comes every second or so from now on, whatever happens.
+	// From now on, about one item appears per second.
 	news := time.NewTicker(1100 * time.Millisecond)
 	defer news.Stop()
-	// pass lets items come until done.
+	// pass lets items appear until done returns nil.
 	pass := func(within time.Duration, what string, done func() error) {
 		t.Helper()
 		late := time.After(within)
@@ -106,8 +106,7 @@ func TestKilledSequencer(t *testing.T) {
 	}
 	pass(2*timeout, "the killed node catching up", atLeast(poller, items+3))
 
-	// No more items: everybody has every one of them, once, in order, and the
-	// very same.
+	// No more items appear: all nodes have all of them, once, in order, and identical.
 	var first *feed.Feed
 	for i := range nodes {
 		eventually(t, 2*timeout, "all items", func() error { return has(i, items) })
@@ -125,9 +124,9 @@ func TestKilledSequencer(t *testing.T) {
 	t.Logf("%d items at each of %d readers, %.1f s after the kill", items, len(nodes), time.Since(killed).Seconds())
 }
 
-// TestKilledOverAndOver kills a node while it is told what to subscribe to, and
-// from what: whatever it said yes to holds.
-func TestKilledOverAndOver(t *testing.T) {
+// TestKilledRepeatedly kills a node while it receives subscribe and unsubscribe requests. All acknowledged
+// requests must have taken effect.
+func TestKilledRepeatedly(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
 	const talkers = 4
@@ -137,16 +136,15 @@ func TestKilledOverAndOver(t *testing.T) {
 	dice := rand.New(rand.NewPCG(seed, 1))
 	t.Logf("seed %d", seed)
 
-	// Whether a feed is subscribed to, as the node has acknowledged; what was under
-	// way when the node was killed may be one or the other.
+	// The acknowledged state of each feed. Requests in progress during the kill may or may not have taken effect.
 	var mu sync.Mutex
 	acknowledged := map[string]bool{}
 	writes := 0
 	for round := range rounds {
-		// The kill comes in the middle of writing, after a number of writes: on a busy machine a time would
-		// come before any.
+		// The kill comes after a number of writes, so that it hits the middle of writing. On a busy machine, a time
+		// would pass before any write.
 		killAfter, enough, once := writes+5+dice.IntN(60), make(chan struct{}), sync.Once{}
-		wrote := func() { // with mu held
+		wrote := func() { // called with mu held
 			if writes++; writes >= killAfter {
 				once.Do(func() { close(enough) })
 			}
@@ -169,7 +167,7 @@ func TestKilledOverAndOver(t *testing.T) {
 						continue
 					}
 					mu.Lock()
-					delete(acknowledged, mine[i-2]) // not known, until the answer comes
+					delete(acknowledged, mine[i-2]) // unknown until the answer arrives
 					mu.Unlock()
 					if post(n, "unsubscribe", mine[i-2]) != nil {
 						return
@@ -211,8 +209,7 @@ func TestKilledOverAndOver(t *testing.T) {
 	t.Logf("%d acknowledged writes, %d kills, none lost", writes, rounds)
 }
 
-// post tells a node something without waiting for long; an error may mean that it
-// was done nevertheless.
+// post sends a request to a node with a short timeout. The request may have taken effect even if there is an error.
 func post(n *nodeProcess, what, url string) error {
 	body, err := json.Marshal(proxy.SubscribeMessage{URL: url})
 	if err == nil {
@@ -221,8 +218,8 @@ func post(n *nodeProcess, what, url string) error {
 	return err
 }
 
-// TestKilledEverything kills all processes of a network at once. Started again, and
-// told of nobody, they find each other and go on where they were.
+// TestKilledEverything kills all processes of a network at once. After a restart without bootstrap addresses, they
+// find each other and continue where they were.
 func TestKilledEverything(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -268,7 +265,7 @@ func TestKilledEverything(t *testing.T) {
 	for _, n := range nodes {
 		<-n.ended
 	}
-	o.step() // while nobody looks
+	o.step() // while no node polls
 	items++
 	began := time.Now()
 	for _, n := range nodes {

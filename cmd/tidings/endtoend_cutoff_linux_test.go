@@ -13,8 +13,8 @@ import (
 	"tidings/proxy"
 )
 
-// A hamlet is a network of three members on machines of their own and two clients, which listen where
-// nobody can dial them, as behind a NAT. The clients read one feed.
+// A cutOffNetwork is a network of three members on separate machines, and two clients that cannot be dialled, as
+// behind a NAT. The clients read one feed.
 type cutOffNetwork struct {
 	t        *testing.T
 	lan      *lan
@@ -24,11 +24,11 @@ type cutOffNetwork struct {
 	clients  []*nodeProcess
 	machines []*netns // of the members, then of the clients
 	readURLs []string // where the clients' readers read
-	items    int      // items of the feed
+	items    int      // number of items in the feed
 }
 
-// hamletPolls is the network's polling interval, and the shortest for which a feed is unheard of before
-// it is polled by its readers' node.
+// cutOffInterval is the network's polling interval, and the shortest time without news after which a node polls a
+// feed itself.
 const cutOffInterval = 10 * time.Second
 
 func newCutOffNetwork(t *testing.T) *cutOffNetwork {
@@ -69,7 +69,7 @@ func newCutOffNetwork(t *testing.T) *cutOffNetwork {
 	return h
 }
 
-// all waits until both clients show every item of the feed once, and returns how long it took.
+// waitForAll waits until both clients show every item of the feed once, and returns how long that took.
 func (h *cutOffNetwork) waitForAll(what string) time.Duration {
 	h.t.Helper()
 	begun := time.Now()
@@ -90,13 +90,13 @@ func (h *cutOffNetwork) complete() error {
 	return nil
 }
 
-// next lets an item appear at the origin.
+// addItem adds an item at the origin.
 func (h *cutOffNetwork) addItem() {
 	h.items++
 	h.origin.step()
 }
 
-// saysCutOff looks at all the places where a node says that it hears of nobody.
+// reportsCutOff checks all places where a node says that it hears from no other node.
 func (h *cutOffNetwork) reportsCutOff(r *nodeProcess) error {
 	s := r.status()
 	if !s.CutOff || s.CutOffSince == nil || s.State != proxy.StateCutOff || !strings.Contains(strings.Join(s.Warnings, " "), "has been heard of since") {
@@ -120,9 +120,9 @@ func (h *cutOffNetwork) reportsCutOff(r *nodeProcess) error {
 	return nil
 }
 
-// TestAllMembersKilled kills every member of a network. Its clients, whom nobody can dial, show a new item
-// within two polling intervals and say why. When the members are back nothing comes twice. The fast tier
-// has this story in a simulated world (TestClientsWhoseMembersDiedPollForThemselves in sim).
+// TestAllMembersKilled kills every member of a network. Its clients, which cannot be dialled, show a new item
+// within two polling intervals and say why. When the members are back, no item appears twice. The fast tier tests
+// the same in a simulated world (TestClientsWhoseMembersDiedPollForThemselves in sim).
 func TestAllMembersKilled(t *testing.T) {
 	skipIfShort(t)
 	longtest.Only(t, "the processes of a whole network killed")
@@ -137,7 +137,7 @@ func TestAllMembersKilled(t *testing.T) {
 	h.addItem()
 	took := h.waitForAll("a new item without the network")
 	t.Logf("a new item was there %v after all members were killed", took)
-	if most := 2*cutOffInterval + 5*time.Second; took > most { // 5 s are for a machine with other work
+	if most := 2*cutOffInterval + 5*time.Second; took > most { // 5 s for a busy machine
 		t.Errorf("that is more than %v", most)
 	}
 	for _, c := range h.clients {
@@ -160,14 +160,14 @@ func TestAllMembersKilled(t *testing.T) {
 	t.Logf("all was well %v after the members came back", time.Since(back))
 	h.addItem()
 	h.waitForAll("a new item from the network")
-	// The log has all of it, too: a member that has not read the feed before shows it.
+	// The log has all items, too: a member that has not read the feed before shows them.
 	h.clients = append(h.clients, h.members[1])
 	h.readURLs = append(h.readURLs, h.members[1].subscribe(h.url))
 	h.waitForAll("the log")
 }
 
-// TestAddressChanges gives a member and a client other addresses while they run. Within half a minute the network
-// brings them news again, and they know that.
+// TestAddressChanges changes the addresses of a member and a client while they run. Within half a minute the
+// network brings them new items again, and they no longer say that they are cut off.
 func TestAddressChanges(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -195,18 +195,18 @@ func TestAddressChanges(t *testing.T) {
 	})
 }
 
-// move gives a machine another address.
+// changeAddress gives a machine another address.
 func (h *cutOffNetwork) changeAddress(machine, to int) {
 	m := h.machines[machine]
 	m.ip(fmt.Sprintf("addr del 10.77.0.%d%s dev eth0", 10+machine, lanMask))
 	m.ip(fmt.Sprintf("addr add 10.77.0.%d%s dev eth0", to, lanMask))
 }
 
-// well waits until a node whose machine has another address is well.
+// waitForRecovery waits until a node on a machine with a new address reports no problems.
 func (h *cutOffNetwork) waitForRecovery(r *nodeProcess, moved time.Time) {
 	h.t.Helper()
 	eventually(h.t, timeout, "the network at another address", func() error {
-		if time.Since(moved) < cutOffInterval+5*time.Second { // it cannot have noticed that it hears nothing
+		if time.Since(moved) < cutOffInterval+5*time.Second { // the node cannot yet have noticed that it hears nothing
 			return fmt.Errorf("too early to say")
 		}
 		switch s, l := r.status(), r.list()[h.url]; {

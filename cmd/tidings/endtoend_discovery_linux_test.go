@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestPageLeadsToTheWebAlone subscribes to pages of the Web that advertise feeds on the reader's own
-// machine and network. No node follows them there, whether or not it may ask private addresses.
-func TestPageLeadsToTheWebAlone(t *testing.T) {
+// TestAdvertisedLocalFeedsAreNotFetched subscribes to Web pages that advertise feeds on the reader's own machine and network.
+// No node fetches these, whether or not it may poll private addresses.
+func TestAdvertisedLocalFeedsAreNotFetched(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
 	if !inOwnNetwork(t) {

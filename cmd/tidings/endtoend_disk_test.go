@@ -15,8 +15,8 @@ import (
 	"tidings/proxy"
 )
 
-// TestFullDisk lets a node run out of room: it says so, refuses what it could not
-// keep, goes on serving what it has, and is well again when there is room.
+// TestFullDisk fills a node's disk. The node says so, refuses what it cannot store, continues to serve what it has,
+// and recovers when there is room.
 func TestFullDisk(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -40,7 +40,7 @@ func TestFullDisk(t *testing.T) {
 	if err := fill(ballast); err != nil {
 		t.Fatal(err)
 	}
-	// The store has some room of its own, which is soon used up.
+	// The store has some preallocated room, which is soon used up.
 	var refused error
 	held := []string{o.url + "/feed"}
 	for i := 0; refused == nil && i < 5000; i++ {
@@ -128,7 +128,7 @@ func smallDisk(t *testing.T, size int) string {
 	return dir
 }
 
-// fill writes a file until there is no room for more.
+// fill writes a file until the disk is full.
 func fill(name string) error {
 	f, err := os.Create(name)
 	if err != nil {
@@ -144,10 +144,9 @@ func fill(name string) error {
 	return nil
 }
 
-// TestDamagedStore kills a node, and writes over a part of its stores. The node says so, comes back
-// as somebody else, since it may have forgotten what it signed, and has all of its subscriptions: feeds
-// with what a person wants of them, a page, keyword subscriptions at their addresses, and what was
-// ended stays so.
+// TestDamagedStore kills a node and overwrites a part of its stores. The node says so and returns with another
+// identity, because it may have forgotten what it signed. It has all of its subscriptions: feeds with their
+// settings, a page, and keyword subscriptions at their addresses. Ended subscriptions stay ended.
 func TestDamagedStore(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -218,7 +217,7 @@ func TestDamagedStore(t *testing.T) {
 			if s.ID == id {
 				t.Error("the node goes on under its old id, though it may have forgotten what it signed")
 			}
-			// What it says is for people: what was lost and what is left, and no keys.
+			// The messages are for people: they say what was lost and what is left, and show no keys.
 			const words = "no subscription is lost"
 			after := n.list()
 			for url, was := range before {
@@ -255,7 +254,7 @@ func TestDamagedStore(t *testing.T) {
 			if aside, _ := filepath.Glob(filepath.Join(n.dir, "tidings.db.damaged-*")); len(aside) == 0 {
 				t.Error("the damaged file is gone")
 			}
-			// It works, and the address that a reader was given does too.
+			// The node works, and so does the address that a reader was given.
 			if got := n.subscribe(o.url + "/feed"); got != address {
 				t.Errorf("the reader's address was %s and is %s", address, got)
 			}
@@ -267,12 +266,12 @@ func TestDamagedStore(t *testing.T) {
 				}
 				return err
 			})
-			n.stop() // in good order, as any node
+			n.stop() // cleanly, as any node
 		})
 	}
 }
 
-// smear writes over a text wherever it stands in a file.
+// overwriteText overwrites all occurrences of a text in a file.
 func overwriteText(f *os.File, size int64, text string) error {
 	b := make([]byte, size)
 	if _, err := f.ReadAt(b, 0); err != nil {
@@ -290,13 +289,13 @@ func overwriteText(f *os.File, size int64, text string) error {
 	}
 }
 
-// scribble writes over a part of a file.
+// overwriteRange overwrites a part of a file.
 func overwriteRange(f *os.File, at, n int64) error {
 	_, err := io.Copy(io.NewOffsetWriter(f, at), io.LimitReader(randomData{}, n))
 	return err
 }
 
-// noise is what a broken disk reads.
+// randomData stands for what a broken disk reads.
 type randomData struct{}
 
 func (randomData) Read(p []byte) (int, error) {

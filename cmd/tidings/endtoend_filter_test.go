@@ -13,9 +13,9 @@ import (
 	"tidings/proxy"
 )
 
-// TestAFilterHearsOfAllChannels watches words on a node that subscribes to nothing, with --filter, while the
-// other nodes subscribe to the feeds; an owner of shards is killed, then another, and the filter itself.
-func TestAFilterHearsOfAllChannels(t *testing.T) {
+// TestAFilterReceivesAllChannels watches words on a node with --filter and without subscriptions, while the other
+// nodes subscribe to the feeds. An owner of shards is killed, then another, and then the filter itself.
+func TestAFilterReceivesAllChannels(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
 	o := &articleOrigin{feeds: map[string][]string{}}
@@ -35,8 +35,8 @@ func TestAFilterHearsOfAllChannels(t *testing.T) {
 			nodes[i%members].subscribe(server.URL + path)
 		}
 	}
-	// In the long tier the feeds are there first. Their sequencers are told then that nobody listens, and ask again
-	// with their next news, half a minute later.
+	// In the long tier the feeds exist first. Their sequencers then learn that there is no filter, and ask again
+	// with their next new items, half a minute later.
 	if longtest.Long() {
 		subscribe()
 	}
@@ -129,7 +129,7 @@ func TestAFilterHearsOfAllChannels(t *testing.T) {
 	}
 	publish(0)
 	arrive("articles of feeds that the filter does not subscribe to", timeout)
-	// Who watches now is told what the filter was brought, and begins with it.
+	// A new search begins with the articles that the filter has received so far.
 	eventually(t, 2*time.Minute, "a trial on what was brought", func() error {
 		out, err := filter.runCommand("watch", `"tonight" title:comet`)
 		if err != nil {

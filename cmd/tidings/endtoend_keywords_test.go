@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// A press is an origin of feeds that gain an article when they are told to.
+// An articleOrigin is an origin of feeds to which the test adds articles.
 type articleOrigin struct {
 	mu    sync.Mutex
-	feeds map[string][]string // what their articles say, by path, the oldest first
+	feeds map[string][]string // texts of their articles by path, the oldest first
 }
 
 func (p *articleOrigin) publish(path, text string) {
@@ -24,7 +24,7 @@ func (p *articleOrigin) publish(path, text string) {
 	p.feeds[path] = append(p.feeds[path], text)
 }
 
-// ServeHTTP writes feeds of Atom, the newest article first; the first words of each are its title.
+// ServeHTTP writes Atom feeds, the newest article first. The first words of each text are its title.
 func (p *articleOrigin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -39,9 +39,9 @@ func (p *articleOrigin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte(b.String()))
 }
 
-// TestKeywordFeedsBesideTheirSources lets a newsboat read feeds and, beside them, keyword feeds of a node among
-// eight that is killed meanwhile. Each article that matches is in each keyword feed once, and in its own feed,
-// too; what is not watched any more cannot be read.
+// TestKeywordFeedsBesideTheirSources lets newsboat read feeds, and keyword feeds of one of eight nodes, which is
+// killed meanwhile. Each matching article is in each keyword feed once, and also in its own feed. Searches that
+// have ended cannot be read.
 func TestKeywordFeedsBesideTheirSources(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -86,7 +86,7 @@ func TestKeywordFeedsBesideTheirSources(t *testing.T) {
 	}
 	b.configure(t)
 
-	said := []string{"Old news: of a solar battery", "Old news: of windmills"} // what was there a moment before is in its feed from the start
+	said := []string{"Old news: of a solar battery", "Old news: of windmills"} // articles that exist before are in their feed from the start
 	publish := func(path, text string) {
 		said = append(said, text)
 		o.publish(path, text)
@@ -111,7 +111,7 @@ func TestKeywordFeedsBesideTheirSources(t *testing.T) {
 				return err
 			})
 		}
-		for path := range o.feeds { // what matches may come by another way, and sooner, than its feed
+		for path := range o.feeds { // a matching article may arrive by another way and earlier than its feed
 			eventually(t, timeout, "all of "+path, func() error {
 				f, _, err := readFeed(b.address[path])
 				if err == nil && len(f.Items) != len(o.feeds[path]) {
@@ -163,7 +163,7 @@ func TestKeywordFeedsBesideTheirSources(t *testing.T) {
 	}
 }
 
-// titles are those of a feed's items in newsboat's cache.
+// titles returns the titles of a feed's items in newsboat's cache.
 func (b *newsboatHome) titles(t *testing.T, url string) ([]string, error) {
 	c := exec.CommandContext(t.Context(), b.sqlite, "cache.db", "select title from rss_item where feedurl = '"+b.address[url]+"'")
 	c.Dir = b.dir
@@ -171,7 +171,7 @@ func (b *newsboatHome) titles(t *testing.T, url string) ([]string, error) {
 	return strings.FieldsFunc(string(out), func(r rune) bool { return r == '\n' }), err
 }
 
-// mustGet asks for an address, and has read the answer.
+// mustGet sends a GET request, and reads the answer.
 func mustGet(t *testing.T, address, tag string) *http.Response {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)

@@ -27,45 +27,44 @@ import (
 	"tidings/proxy"
 )
 
-// patient is how long anything may take that has no time of its own to keep: a
-// machine with other work is slow, and not wrong.
+// timeout is the limit for everything without a limit of its own. It allows for a busy machine.
 const timeout = 60 * time.Second
 
-// A runner is a node in a process of its own, as "tidings run" makes it.
+// A nodeProcess is a node in a process of its own, as "tidings run" starts it.
 type nodeProcess struct {
 	t            *testing.T
 	dir          string
 	flags        []string
-	env          []string // besides what every node is given
+	env          []string // in addition to the common environment
 	http         string   // HOST:PORT where it serves; the same after a restart
-	peer         string   // how others join through it; the same after a restart
+	peer         string   // the address by which others join; the same after a restart
 	cmd          *exec.Cmd
 	begun        time.Time
 	ended        chan struct{}
-	stopExpected bool // that it ends
+	stopExpected bool // the test is stopping the process
 	stderr       *outputTail
-	machine      machine // where it runs; nil: here
+	machine      machine // where the process runs; nil for the test's machine
 }
 
-// A machine is where a process runs, as far as its network goes.
+// A machine is a network environment in which a process runs.
 type machine interface {
 	in(do func() error) error
 	client() *http.Client
 }
 
-// here is the machine of the test.
+// here is the test's own machine.
 type here struct{}
 
 func (here) in(do func() error) error { return do() }
 func (here) client() *http.Client     { return http.DefaultClient }
 
-// tail is the end of what a process wrote.
+// An outputTail is the end of a process's output.
 type outputTail struct {
 	mu sync.Mutex
 	b  []byte
 }
 
-// maxTail is what is kept of it, and shown when a test fails.
+// maxTail is how much of the output is kept, and shown when a test fails.
 const maxTail = 64 << 10
 
 func (l *outputTail) Write(p []byte) (int, error) {
@@ -82,8 +81,7 @@ func (l *outputTail) String() string {
 	return string(l.b)
 }
 
-// launch starts a node that lives in a new folder and listens on loopback. It is
-// killed when the test ends.
+// startNode starts a node with a new folder that listens on loopback. The node is killed when the test ends.
 func startNode(t *testing.T, flags ...string) *nodeProcess {
 	t.Helper()
 	return startNodeIn(t, filepath.Join(t.TempDir(), "node"), flags...)
@@ -98,7 +96,7 @@ func startNodeIn(t *testing.T, dir string, flags ...string) *nodeProcess {
 	return startProgram(t, self, dir, flags...)
 }
 
-// launchProgram starts a node of another build.
+// startProgram starts a node of another build.
 func startProgram(t *testing.T, program, dir string, flags ...string) *nodeProcess {
 	t.Helper()
 	r := &nodeProcess{t: t, dir: dir, flags: flags}
@@ -114,9 +112,8 @@ func (r *nodeProcess) start(program, http, listen string) {
 	r.cmd = &exec.Cmd{
 		Path: program,
 		Args: append([]string{"tidings", "run", "--data", r.dir, "--http", http, "--listen", listen}, r.flags...),
-		// Settings of whoever runs the test are none of the node's. A node is this
-		// very program: built with -race it ends at its first race, and the
-		// test sees to the rest.
+		// Settings in the environment of the test must not affect the node. A node is the test program itself: if
+		// it is built with -race, the node ends at its first data race, and the test fails.
 		Env:    append([]string{"HOME=" + home, "XDG_CONFIG_HOME=" + home, "PATH=" + os.Getenv("PATH"), "GORACE=halt_on_error=1"}, r.env...),
 		Stderr: r.stderr,
 	}
@@ -139,7 +136,7 @@ func (r *nodeProcess) start(program, http, listen string) {
 			lines <- s.Text()
 		}
 		close(lines)
-		_ = r.cmd.Wait() // its state says the rest
+		_ = r.cmd.Wait() // its state tells the rest
 	}()
 	r.t.Cleanup(func() {
 		if !r.isRunning() && !r.stopExpected {
@@ -152,7 +149,7 @@ func (r *nodeProcess) start(program, http, listen string) {
 	})
 	r.http, r.peer = "", ""
 	late := time.After(timeout)
-	// On loopback a node has peers only where private addresses are allowed.
+	// On loopback a node has peers only if private addresses are allowed.
 	private := slices.Contains(r.flags, "--allow-private-origins")
 	for r.http == "" || r.peer == "" && private {
 		select {
@@ -176,11 +173,11 @@ func (r *nodeProcess) start(program, http, listen string) {
 // kill ends the process as kill -9 does, and waits for its end.
 func (r *nodeProcess) kill() {
 	r.stopExpected = true
-	_ = r.cmd.Process.Kill() // it may have ended
+	_ = r.cmd.Process.Kill() // the process may have ended
 	<-r.ended
 }
 
-// stop asks the process to end, as a person would.
+// stop asks the process to end, as Ctrl-C does.
 func (r *nodeProcess) stop() {
 	r.t.Helper()
 	r.stopExpected = true
@@ -197,8 +194,7 @@ func (r *nodeProcess) stop() {
 	}
 }
 
-// again starts a node anew that has ended: in its folder, at its old addresses, and
-// told of nobody.
+// restart starts a node that has ended: with its folder and addresses, and without bootstrap addresses.
 func (r *nodeProcess) restart() {
 	r.t.Helper()
 	listen, _, _ := strings.Cut(r.peer, "/p2p/")
@@ -206,7 +202,7 @@ func (r *nodeProcess) restart() {
 	r.start(r.cmd.Path, r.http, listen)
 }
 
-// lives reports whether the process runs.
+// isRunning reports whether the process runs.
 func (r *nodeProcess) isRunning() bool {
 	select {
 	case <-r.ended:
@@ -216,7 +212,7 @@ func (r *nodeProcess) isRunning() bool {
 	}
 }
 
-// tell runs a command that talks to the node, and returns what it printed.
+// runCommand runs a command that talks to the node, and returns its output.
 func (r *nodeProcess) runCommand(args ...string) (string, error) {
 	var out bytes.Buffer
 	args = append([]string{args[0], "--http", r.http, "--data", r.dir}, args[1:]...)
@@ -238,8 +234,8 @@ func (r *nodeProcess) runCommand(args ...string) (string, error) {
 	return out.String(), err
 }
 
-// asks returns what a command prints as one JSON object: what the node answers. It asks over a connection that stays
-// open, because tests ask often while they wait, and a command for each question would take the processor from the nodes.
+// askJSON returns the node's answer, as the command prints it with --json. It uses a persistent connection, because
+// tests ask often while they wait, and a command for each question would take the processor from the nodes.
 func askJSON[T any](r *nodeProcess, name string) (v T, err error) {
 	b, err := r.call(http.MethodGet, name, nil)
 	if err == nil {
@@ -273,7 +269,7 @@ func (r *nodeProcess) call(method, path string, body []byte) ([]byte, error) {
 	return b, err
 }
 
-// ask returns what a node says at a path.
+// ask sends a GET request to the node, and returns status and text.
 func (r *nodeProcess) ask(path string) (int, string) {
 	r.t.Helper()
 	a, err := r.machine.client().Get("http://" + r.http + path)
@@ -288,7 +284,7 @@ func (r *nodeProcess) ask(path string) (int, string) {
 	return a.StatusCode, string(b)
 }
 
-// metric is a count of a node's.
+// metric returns the value of a metric.
 func (r *nodeProcess) metric(name string) string {
 	_, words := r.ask("/metrics")
 	for line := range strings.Lines(words) {
@@ -309,8 +305,8 @@ func (r *nodeProcess) subscribe(url string) string {
 	return strings.TrimSpace(out)
 }
 
-// imports subscribes by way of a reader's list, which is not looked into, and returns the address to
-// give to the reader.
+// importOne subscribes by importing a list, which does not inspect the address, and returns the address to give to
+// a feed reader.
 func (r *nodeProcess) importOne(url string) string {
 	r.t.Helper()
 	list := `<opml version="2.0"><body><outline type="rss" xmlUrl="` + html.EscapeString(url) + `"/></body></opml>`
@@ -320,7 +316,7 @@ func (r *nodeProcess) importOne(url string) string {
 	return r.list()[url].ReadURL
 }
 
-// list is what "tidings list" knows, by address.
+// list returns the channels of "tidings list" by address.
 func (r *nodeProcess) list() map[string]proxy.Channel {
 	r.t.Helper()
 	l, err := askJSON[proxy.ListResponse](r, "list")
@@ -371,7 +367,7 @@ func readFeedBy(c *http.Client, address string) (*feed.Feed, http.Header, error)
 	return f, a.Header, err
 }
 
-// titles are those of a document's items, in order.
+// titles returns the titles of a document's items, in order.
 func titles(f *feed.Feed) []string {
 	var of []string
 	for _, it := range f.Items {
@@ -384,15 +380,14 @@ func titles(f *feed.Feed) []string {
 	return of
 }
 
-// eventually tries until there is nothing to complain about any more, and fails
-// with the last complaint.
+// eventually calls try until it returns nil, and fails with its last error.
 func eventually(t *testing.T, within time.Duration, what string, try func() error) {
 	t.Helper()
 	eventuallyEvery(t, 250*time.Millisecond, within, what, try)
 }
 
-// eventuallyEach does so at another pace. After a try it waits for at least four times as long as the try took, up to
-// a second: a try may run several commands, and would take the processor from the nodes that it waits for.
+// eventuallyEvery is eventually with another pace. After a try it waits for at least four times as long as the try
+// took, up to a second. A try may run several commands, which would take the processor from the nodes.
 func eventuallyEvery(t *testing.T, pace, within time.Duration, what string, try func() error) {
 	t.Helper()
 	late := time.After(within)
@@ -410,8 +405,8 @@ func eventuallyEvery(t *testing.T, pace, within time.Duration, what string, try 
 	}
 }
 
-// network starts n nodes that share a network, and waits until they are one. The first of them
-// makes it, with flags, and the others join.
+// startNetwork starts n nodes of one network, and waits until they know each other. The first founds the network
+// with the given flags, and the others join.
 func startNetwork(t *testing.T, n int, flags ...string) []*nodeProcess {
 	t.Helper()
 	first := startNode(t, append([]string{"--allow-private-origins"}, flags...)...)
@@ -423,7 +418,7 @@ func startNetwork(t *testing.T, n int, flags ...string) []*nodeProcess {
 	return nodes
 }
 
-// gathered waits until each node knows of all, and has its place.
+// waitForMembers waits until each node knows all members.
 func waitForMembers(t *testing.T, nodes []*nodeProcess) {
 	t.Helper()
 	eventually(t, 2*timeout, "a network of all", func() error {
@@ -440,7 +435,7 @@ func waitForMembers(t *testing.T, nodes []*nodeProcess) {
 	})
 }
 
-// A stage is an origin with a clock that waits for its cue.
+// A testOrigin is an origin whose clock starts on a cue.
 type testOrigin struct {
 	*origin.Origin
 	url   string
@@ -448,7 +443,7 @@ type testOrigin struct {
 	steps atomic.Int64
 }
 
-// newStage serves an origin until the test ends.
+// newTestOrigin serves an origin until the test ends.
 func newTestOrigin(t *testing.T) *testOrigin {
 	t.Helper()
 	s := &testOrigin{}
@@ -468,7 +463,7 @@ func newTestOrigin(t *testing.T) *testOrigin {
 	return s
 }
 
-// now is the time of the scripts: that since the cue, and a second for each step.
+// now returns the time of the scripts: the time since the cue, plus a second for each step.
 func (s *testOrigin) now() time.Duration {
 	at := time.Duration(s.steps.Load()) * time.Second
 	if begun := s.begun.Load(); begun != nil {
@@ -477,17 +472,17 @@ func (s *testOrigin) now() time.Duration {
 	return at
 }
 
-// cue lets the scripts' time begin.
+// cue starts the clock.
 func (s *testOrigin) cue() time.Time {
 	now := time.Now()
 	s.begun.Store(&now)
 	return now
 }
 
-// step lets a second pass on a stage without a cue.
+// step advances the clock by a second.
 func (s *testOrigin) step() { s.steps.Add(1) }
 
-// polls counts the requests for a path since a time; for all, if it is empty.
+// polls counts the requests for a path in a period, or for all paths if it is "".
 func (s *testOrigin) polls(path string, since, until time.Time) (n int) {
 	for _, q := range s.Requests() {
 		if (path == "" || q.Path == path) && q.Time.After(since) && q.Time.Before(until) {
@@ -497,8 +492,7 @@ func (s *testOrigin) polls(path string, since, until time.Time) (n int) {
 	return n
 }
 
-// serial is a feed that gains an item with each second, the newest ahead, from a
-// number of them in the beginning.
+// growingFeed returns a feed that starts with begin items and gains an item each second, the newest first.
 func growingFeed(name string, begin, more int) script.Script {
 	var of []script.Snapshot
 	for n := begin; n <= begin+more; n++ {
@@ -513,7 +507,7 @@ func growingFeed(name string, begin, more int) script.Script {
 	return script.NewReplay(of)
 }
 
-// counted says that a list of titles is that of a serial with n items.
+// checkTitles compares a list of titles with that of a growing feed with n items.
 func checkTitles(name string, n int, of []string) error {
 	want := make([]string, n)
 	for i := range want {
@@ -525,9 +519,8 @@ func checkTitles(name string, n int, of []string) error {
 	return nil
 }
 
-// need returns where a tool is. A test that lacks one is left out, but not in CI:
-// there the tools are installed (.ci/run), and a test that does not run would say
-// nothing.
+// requireTool returns the path of a tool. A test without its tool is skipped, except in CI: there the tools are
+// installed (.ci/run), and a skipped test would hide a fault.
 func requireTool(t *testing.T, tool, why string) string {
 	t.Helper()
 	path, err := exec.LookPath(tool)
@@ -541,7 +534,7 @@ func requireTool(t *testing.T, tool, why string) string {
 	return ""
 }
 
-// heavy skips a test of real nodes with -short.
+// skipIfShort skips a test of real nodes with -short.
 func skipIfShort(t *testing.T) {
 	t.Helper()
 	if testing.Short() {

@@ -22,15 +22,14 @@ const (
 	pageHold     = pageInterval + 400*time.Millisecond
 )
 
-// pageEvery is which part of the snapshots of a real page is played, besides those that
-// brought a change.
+// pageEvery says that every n-th snapshot of a real page is replayed, besides those with a change.
 func pageEvery() int { return longtest.Pick(40, 5) }
 
-// watchedPages are pages of the traces on which the engine makes no error: what it tells is what
-// their labels say (go -C lab run . eval difference).
+// watchedPages lists pages of the traces on which the engine makes no error: it reports exactly the labelled
+// changes (go -C lab run . eval difference).
 var watchedPages = []string{"ota-dating-bumble-terms-of-service", "ota-dating-bumble-community-guidelines", "ota-dating-happn-terms-of-service"}
 
-// A watchedPage is a page as the origin serves it, and how often its wording changes.
+// A watchedPage is a page as the origin serves it, with the number of its changes.
 type watchedPage struct {
 	name      string
 	snapshots []script.Snapshot
@@ -38,9 +37,9 @@ type watchedPage struct {
 	url       string
 }
 
-// TestPagesAreFollowedByRealReaders lets nodes follow pages as real origins served them,
-// full of scripts and nonces. Their readers see each labelled change as an entry, once, and
-// nothing else. A page with a feed is known by its feed, and one without is offered itself.
+// TestPagesAreFollowedByRealReaders lets nodes follow pages of real origins, full of scripts and nonces. Readers
+// see each labelled change as an entry, once, and nothing else. A page with a feed leads to its feed, and one
+// without a feed can be followed itself.
 func TestPagesAreFollowedByRealReaders(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -60,11 +59,11 @@ func TestPagesAreFollowedByRealReaders(t *testing.T) {
 		most = max(most, len(p.snapshots))
 	}
 
-	// Who asks for a page that has no feed is told how to follow it.
+	// Subscribing to a page without a feed says how to follow it.
 	if out, err := first.runCommand("subscribe", pages[0].url); err == nil || !strings.Contains(err.Error(), "tidings subscribe page+"+pages[0].url) {
 		t.Errorf("subscribed to a page: %s, %v", out, err)
 	}
-	// Who asks for one that has, has that.
+	// Subscribing to a page with a feed subscribes to the feed.
 	o.Play("/blog/", script.NewReplay([]script.Snapshot{{ContentType: "text/html", Body: []byte(
 		`<title>A blog</title><link rel="alternate" type="application/rss+xml" href="feed.xml"><p>Hello`)}}))
 	o.Play("/blog/feed.xml", script.NewLively(script.Config{Every: time.Hour}))
@@ -140,7 +139,7 @@ func TestPagesAreFollowedByRealReaders(t *testing.T) {
 	}
 }
 
-// pagesToWatch returns those of the traces, or some that are made up where they are not at hand.
+// pagesToWatch returns the pages of the traces, or synthetic ones if these are not available.
 func pagesToWatch(t *testing.T) (of []*watchedPage) {
 	t.Helper()
 	data := filepath.Join("..", "..", "..", "shared", "data")
@@ -188,7 +187,7 @@ func pagesToWatch(t *testing.T) (of []*watchedPage) {
 	return of
 }
 
-// madeUpPage is a page that changes its wording now and then, and its nonce always.
+// syntheticPage returns a page that changes its wording now and then, and its nonce always.
 func syntheticPage(seed int) *watchedPage {
 	p := &watchedPage{name: fmt.Sprintf("made-up-%d", seed)}
 	for i := range longtest.Pick(11, 32) {

@@ -24,7 +24,7 @@ import (
 	"tidings/proxy"
 )
 
-// A weblog is an origin whose feed names its publisher.
+// A publishedFeed is an origin whose feed names its publisher.
 type publishedFeed struct {
 	mu       sync.Mutex
 	metadata string
@@ -53,7 +53,7 @@ func (w *publishedFeed) ServeHTTP(to http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(to, w.document())
 }
 
-// does runs a command that needs no node, and returns what it prints.
+// runLocal runs a command that needs no node, and returns its output.
 func runLocal(t *testing.T, args ...string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -63,7 +63,7 @@ func runLocal(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-// shown waits until a reader sees an item with what vouches for it, and says how long that took.
+// waitForItem waits until a reader sees an item with a provenance, and returns how long that took.
 func waitForItem(t *testing.T, address, name, provenance string, within time.Duration) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -89,8 +89,8 @@ func rawItems(f *feed.Feed) (of string) {
 	return of
 }
 
-// TestPublishers has a weblog's publisher push to readers behind three other nodes: before and after
-// its web server is gone, with the next key, with a stolen one, and with one that was lost.
+// TestPublishers pushes items to readers at three other nodes: before and after the web server is gone, with the
+// next key, with a stolen key, and after a key was lost.
 func TestPublishers(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -137,7 +137,7 @@ func TestPublishers(t *testing.T) {
 	}
 	all("pushed", "First", "publisher", latencyTarget)
 
-	// The web server is gone. What is pushed comes all the same.
+	// The web server is gone. Pushed items still arrive.
 	server.Close()
 	if err := publish(key, "--title", "Second", "--id", "second"); err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func TestPublishers(t *testing.T) {
 		}
 	}
 
-	// Its key is stolen, and used. Nobody can know. The thief's record is another's.
+	// The key is stolen and used. No node can know that. The thief has another record.
 	for _, suffix := range []string{"", ".record"} {
 		b, err := os.ReadFile(key + suffix)
 		if err == nil {
@@ -163,7 +163,7 @@ func TestPublishers(t *testing.T) {
 		t.Fatal(err)
 	}
 	all("stolen", "Forged", "publisher", latencyTarget)
-	// Its owner sees that the next time he writes, and takes the next key. The origin is still gone.
+	// The owner notices that with the next item, and rotates to the next key. The origin is still gone.
 	if err := publish(key, "--title", "Third", "--id", "third"); err == nil || !strings.Contains(err.Error(), "somebody else has the key") {
 		t.Errorf("somebody else has used the key: %v", err)
 	}
@@ -193,7 +193,7 @@ func TestPublishers(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Both keys are lost. A new one is named by the origin, which the owners see for themselves.
+	// Both keys are lost. The origin names a new one, which the owners of the feed's log check themselves.
 	lost := filepath.Join(keys, "new.key")
 	fresh := strings.TrimSpace(runLocal(t, "keygen", lost))
 	if err := publish(lost, "--title", "Fourth", "--id", "fourth"); err == nil || !strings.Contains(err.Error(), "to replace the key") {
@@ -227,14 +227,15 @@ func TestPublishers(t *testing.T) {
 		}
 	}
 
-	// What is no item of anybody's is refused by who was given it, and told there. What was refused above, and
-	// has been taken since, is not told any more.
+	// An invalid item is rejected by the node to which it was given, and reported there. Items that were rejected
+	// above and have been accepted since are no longer reported.
 	_, err := desk.call(http.MethodPost, "publish", []byte(`{"envelope":"Z2FyYmFnZQ=="}`))
 	var refused []proxy.RejectedItem
 	for _, n := range nodes {
 		refused = append(refused, n.status().RejectedItems...)
 	}
-	// The stolen key's item is refused by the sequencer, and noted, if the desk had not yet heard of the next key.
+	// The sequencer rejects and records the stolen key's item, if the publishing node had not yet learned of the
+	// next key.
 	refused = slices.DeleteFunc(refused, func(r proxy.RejectedItem) bool {
 		return strings.Contains(r.Why, "another key has replaced this one")
 	})
@@ -243,7 +244,7 @@ func TestPublishers(t *testing.T) {
 	}
 }
 
-// again serves at an address at which a server was closed.
+// reopenServer serves at the address of a server that was closed.
 func reopenServer(t *testing.T, old *httptest.Server, h http.Handler) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(h)
@@ -257,8 +258,8 @@ func reopenServer(t *testing.T, old *httptest.Server, h http.Handler) *httptest.
 	return s
 }
 
-// TestProgramsPublish has a program on the node's machine publish after it has saved, and a watcher
-// publish what is new in a document.
+// TestProgramsPublish lets a program on the node's machine publish after saving, and a watcher publish the new
+// items of a document.
 func TestProgramsPublish(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -310,7 +311,7 @@ func TestProgramsPublish(t *testing.T) {
 		t.Fatalf("with the token: %d %s", status, said)
 	}
 	waitForItem(t, address, "Saved", "publisher", latencyTarget)
-	// Of a publisher who says nothing for two beat intervals all think that it is gone.
+	// After two beat intervals of silence, all nodes consider the publisher gone.
 	eventually(t, timeout, "the node to say that nothing is new", func() error {
 		n, err := strconv.Atoi(desk.metric("tidings_feedtree_pushes_total"))
 		if err == nil && n < 3 {

@@ -25,15 +25,15 @@ import (
 
 const blogURL = "https://blog.example/feed.xml"
 
-// A postbox is a node as publishers see it: it takes what has the next number.
+// A fakePublishNode is a node as publishers see it. It accepts the item with the next number.
 type fakePublishNode struct {
 	*httptest.Server
-	key   string // the file of the publisher's
+	key   string // file of the publisher's key
 	mu    sync.Mutex
 	taken []*difference.Publication
-	// fault, unless it is nil, answers in the place of what is pushed.
+	// fault answers pushes, unless it is nil.
 	fault http.HandlerFunc
-	of    proxy.Publisher // what it has of somebody else
+	of    proxy.Publisher // what it knows about another publisher
 	began time.Time       // when it started
 }
 
@@ -55,7 +55,7 @@ func (p *fakePublishNode) status() proxy.Status {
 	return proxy.Status{UptimeS: time.Since(p.began).Seconds()}
 }
 
-// startAgain starts it at the address at which it was closed.
+// restart starts it at the address at which it was closed.
 func (p *fakePublishNode) restart(t *testing.T) {
 	t.Helper()
 	l, err := net.Listen("tcp", p.Listener.Addr().String())
@@ -69,7 +69,7 @@ func (p *fakePublishNode) restart(t *testing.T) {
 	p.Start()
 }
 
-// fails has it answer otherwise; nil: no longer.
+// answerWith makes it answer with a fault, or normally if the fault is nil.
 func (p *fakePublishNode) answerWith(fault http.HandlerFunc) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,7 +119,7 @@ func (p *fakePublishNode) push(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// titles are those of what it has taken.
+// titles returns the titles of accepted items.
 func (p *fakePublishNode) titles() (of []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,7 +130,7 @@ func (p *fakePublishNode) titles() (of []string) {
 	return of
 }
 
-// publish runs the command, and returns its exit code and what it says.
+// publish runs the command, and returns its exit code and output.
 func (p *fakePublishNode) publish(args ...string) (code int, out, err string) {
 	return p.publishWithKey(p.key, append(args, blogURL)...)
 }
@@ -142,7 +142,7 @@ func (p *fakePublishNode) publishWithKey(key string, args ...string) (code int, 
 	return code, o.String(), e.String()
 }
 
-// rss is a document of items, in its order.
+// rss returns a document with the items in the given order.
 func rss(t *testing.T, items ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "feed.xml")
@@ -157,8 +157,8 @@ func rssItem(name, content string) string {
 	return `<item><guid isPermaLink="false">` + name + `</guid><title>` + name + `</title><description>` + content + `</description></item>`
 }
 
-// An item that cannot be signed is named, and holds back none of the others.
-func TestWhatCannotBeSignedHoldsNothingBack(t *testing.T) {
+// An item that cannot be signed is named, and does not hold back the others.
+func TestAnUnsignableItemDoesNotHoldBackOthers(t *testing.T) {
 	p := newFakePublishNode(t)
 	large := rssItem("large", strings.Repeat("x", difference.MaxPublication))
 	path := rss(t, rssItem("last", ""), rssItem("twin", "1"), rssItem("twin", "2"), large, rssItem("first", ""))
@@ -177,9 +177,9 @@ func TestWhatCannotBeSignedHoldsNothingBack(t *testing.T) {
 	}
 }
 
-// An item without an id is signed all the same, and the publisher is told once what follows. When all of a document was
-// published, that is said.
-func TestADocumentIsAlsoSpokenOf(t *testing.T) {
+// An item without an id is signed, and the publisher is warned once. If all of a document was published before, the
+// command says so.
+func TestPublishingADocumentPrintsNotes(t *testing.T) {
 	p := newFakePublishNode(t)
 	path := rss(t, rssItem("one", ""), "<item><title>Nameless</title></item>")
 	const nameless = `"Nameless" has no id (guid): if you change its title, readers see it twice`
@@ -191,8 +191,8 @@ func TestADocumentIsAlsoSpokenOf(t *testing.T) {
 	}
 }
 
-// The file of a passphrase is as secret as that of a key.
-func TestThePassphraseIsReadByItsOwnerAlone(t *testing.T) {
+// The file of a passphrase must be as private as that of a key.
+func TestThePassphraseFileMustBePrivate(t *testing.T) {
 	t.Parallel()
 	words := filepath.Join(t.TempDir(), "words")
 	key := filepath.Join(t.TempDir(), "blog.key")
@@ -229,8 +229,8 @@ func TestThePassphraseIsReadByItsOwnerAlone(t *testing.T) {
 	}
 }
 
-// A watcher says so once of an item, however often the document changes.
-func TestAWatcherNamesOnceWhatItLeaves(t *testing.T) {
+// A watcher reports an item that cannot be signed once, however often the document changes.
+func TestAWatcherReportsASkippedItemOnce(t *testing.T) {
 	t.Parallel()
 	p := newFakePublishNode(t)
 	large := rssItem("large", strings.Repeat("x", difference.MaxPublication))
@@ -267,7 +267,7 @@ func TestAWatcherNamesOnceWhatItLeaves(t *testing.T) {
 	}
 }
 
-// A notepad is what a command that goes on has said so far.
+// An outputRecorder records the output of a running command.
 type outputRecorder struct {
 	mu    sync.Mutex
 	bytes bytes.Buffer
@@ -285,8 +285,9 @@ func (n *outputRecorder) lines() []string {
 	return slices.Collect(strings.Lines(n.bytes.String()))
 }
 
-// A watcher says once that the node does not answer, and that it answers again, also if nothing is to be published.
-func TestAWatcherSaysThatTheNodeStopped(t *testing.T) {
+// A watcher reports once that the node does not answer, and that it answers again, even if there is nothing to
+// publish.
+func TestAWatcherReportsThatTheNodeStopped(t *testing.T) {
 	t.Parallel()
 	p := newFakePublishNode(t)
 	ctx, stop := context.WithCancel(context.Background())
@@ -297,7 +298,7 @@ func TestAWatcherSaysThatTheNodeStopped(t *testing.T) {
 	go func() {
 		ended <- command(ctx, []string{"publish", "--http", node, "--key", p.key, "--document", rss(t, rssItem("one", "")), "--watch", "--every", "1s", blogURL}, strings.NewReader(""), &bytes.Buffer{}, &said)
 	}()
-	says := func(words string) { // once; the node may have stopped in the middle of an answer, which has words of its own
+	says := func(words string) { // checks that a message occurs once; the node may have stopped in the middle of an answer, which has another message
 		t.Helper()
 		eventually(t, timeout, words, func() error {
 			if all := strings.Join(said.lines(), ""); strings.Count(all, words) != 1 {
@@ -322,7 +323,7 @@ func TestAWatcherSaysThatTheNodeStopped(t *testing.T) {
 	}
 }
 
-// A document that is not the feed's is not signed: what is signed cannot be taken back.
+// A document of another feed is not signed, because signed items cannot be withdrawn.
 func TestWrongDocumentsAreNotSigned(t *testing.T) {
 	p, other := newFakePublishNode(t), filepath.Join(t.TempDir(), "other.key")
 	runLocal(t, "keygen", other)
@@ -373,7 +374,7 @@ func TestWrongDocumentsAreNotSigned(t *testing.T) {
 	}
 }
 
-// Flags that would be without effect are wrong usage.
+// Flags without effect are wrong usage.
 func TestFlagsThatDoNotGoTogether(t *testing.T) {
 	p := newFakePublishNode(t)
 	doc := rss(t)
@@ -456,9 +457,9 @@ func TestKeygenSaysWhatItMade(t *testing.T) {
 	}
 }
 
-// An item that is signed and was not taken is said to be so, or somebody would sign it again; it goes out
+// The command says that an item is signed but not accepted yet, so that nobody signs it again. The item is sent
 // with the next one.
-func TestWhatIsNotTakenIsKept(t *testing.T) {
+func TestAnItemThatIsNotAcceptedIsKept(t *testing.T) {
 	p := newFakePublishNode(t)
 	for _, c := range []struct {
 		name  string
@@ -485,8 +486,8 @@ func TestWhatIsNotTakenIsKept(t *testing.T) {
 	}
 }
 
-// What could not be pushed of a document is not signed again when that is published again.
-func TestADocumentIsTriedAgain(t *testing.T) {
+// Signed items of a document that could not be pushed are not signed again when the document is published again.
+func TestUnpushedItemsAreNotSignedAgain(t *testing.T) {
 	p := newFakePublishNode(t)
 	path := rss(t, rssItem("three", ""), rssItem("two", ""), rssItem("one", ""))
 	p.answerWith(func(w http.ResponseWriter, _ *http.Request) {
@@ -504,7 +505,7 @@ func TestADocumentIsTriedAgain(t *testing.T) {
 	}
 }
 
-// What a wrong address refuses is not kept.
+// An item that a wrong address rejects is not kept.
 func TestAWrongAddressIsForgotten(t *testing.T) {
 	p := newFakePublishNode(t)
 	p.answerWith(func(w http.ResponseWriter, _ *http.Request) {
@@ -519,8 +520,8 @@ func TestAWrongAddressIsForgotten(t *testing.T) {
 	}
 }
 
-// Where a feed has another key than the one that has signed so far, no backup is old.
-func TestAnotherKeyIsNamed(t *testing.T) {
+// If the feed has another key than the one that signed so far, the error does not suggest an old backup.
+func TestAnotherKeyOfTheFeedIsReported(t *testing.T) {
 	p := newFakePublishNode(t)
 	if code, _, said := p.publish("--title", "One", "--id", "1"); code != exitDone {
 		t.Fatal(said)
@@ -537,8 +538,8 @@ func TestAnotherKeyIsNamed(t *testing.T) {
 	}
 }
 
-// Where nothing was published yet, the node has looked at the feed's document: what names another key, or
-// none, is not published in, and nothing is signed.
+// Before the first publication, the node inspects the feed's document. If it names another key or none, nothing is
+// signed.
 func TestNothingIsSignedForAFeedThatDoesNotNameTheKey(t *testing.T) {
 	p := newFakePublishNode(t)
 	other := bytes.Repeat([]byte{1}, 32)
@@ -567,7 +568,7 @@ func TestTimesOnTheCommandLine(t *testing.T) {
 	}
 }
 
-// What is printed for a JSON Feed goes behind its first brace as it is.
+// The metadata for a JSON Feed can be pasted after its first brace unchanged.
 func TestMetadataOfAJSONFeedIsPasted(t *testing.T) {
 	p := newFakePublishNode(t)
 	code, out, err := p.publish("--metadata", "--format", "json")

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-func TestWhoSupervises(t *testing.T) {
+func TestSupervisorFromEnvironment(t *testing.T) {
 	own := strconv.Itoa(os.Getpid())
 	for _, c := range []struct {
 		env  map[string]string
@@ -32,8 +32,8 @@ func TestWhoSupervises(t *testing.T) {
 	}
 }
 
-// In the time of the test, a node hangs from the 100th second to the 200th and is told to stop after 300.
-func TestWatchdogHearsOnlyFromALoopThatAnswers(t *testing.T) {
+// In the test's time, a node hangs from second 100 to second 200, and is asked to stop after 300 seconds.
+func TestWatchdogMessagesNeedALoopThatAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
 		ctx, stop := context.WithCancel(t.Context())

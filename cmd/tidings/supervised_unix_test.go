@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// A real node reports to a service manager, goes on after SIGHUP, answers healthcheck and stops on SIGTERM.
+// A real node reports to a service manager, continues after SIGHUP, answers healthcheck and stops on SIGTERM.
 func TestNodeAsAService(t *testing.T) {
 	skipIfShort(t)
 	dir := t.TempDir()
@@ -87,7 +87,7 @@ func TestNodeAsAService(t *testing.T) {
 	}
 }
 
-// A node without a service manager tells nobody anything, and nothing waits for it.
+// A node without a service manager sends no messages, and nothing waits for it.
 func TestNodeOnItsOwnIsNotSupervised(t *testing.T) {
 	ran := false
 	err := runSupervised(t.Context(), supervisor{}, nil, func(context.Context) error { ran = true; return io.EOF }, nil)

@@ -57,7 +57,7 @@ unreachable  (untitled)      0  -         https://away.example/feed
 	}
 }
 
-func TestListSumsUpOnATerminal(t *testing.T) {
+func TestListHasASummaryOnATerminal(t *testing.T) {
 	wide := terminal{width: 120}
 	for _, c := range []struct {
 		list     listCommand
@@ -72,7 +72,7 @@ func TestListSumsUpOnATerminal(t *testing.T) {
 	}
 }
 
-func TestListSaysThatItHasNothing(t *testing.T) {
+func TestAnEmptyListSaysWhy(t *testing.T) {
 	for _, c := range []struct {
 		list     listCommand
 		channels []proxy.Channel
@@ -156,7 +156,7 @@ problem  the disk is full: nothing new
 	}
 }
 
-func TestWordsOfStrangersDoNothingToATerminal(t *testing.T) {
+func TestForeignTextsHaveNoControlCharacters(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := oneLine(rapid.String().Draw(t, "text"))
 		for _, r := range text {
@@ -174,7 +174,7 @@ func TestWordsOfStrangersDoNothingToATerminal(t *testing.T) {
 	})
 }
 
-func TestTimesAreShort(t *testing.T) {
+func TestTimeFormats(t *testing.T) {
 	for _, c := range []struct {
 		d          time.Duration
 		ago, until string

@@ -16,11 +16,11 @@ import (
 	"tidings/internal/daemon"
 )
 
-// another is a user of the machine who does not run the commands.
+// anotherUID is a user of the machine who does not run the commands.
 const anotherUID = 12345
 
-// acceptAs is a listener whose connections another user of the machine accepts: the system counts a
-// connection to the user of the thread that accepts it.
+// acceptAs is a listener whose connections another user accepts. The system attributes a connection to the user of
+// the thread that accepts it.
 type acceptAs struct {
 	net.Listener
 	user int
@@ -30,7 +30,7 @@ func (l acceptAs) Accept() (conn net.Conn, err error) {
 	accepted := make(chan struct{})
 	go func() {
 		defer close(accepted)
-		runtime.LockOSThread() // and never unlocked: the thread ends with its user
+		runtime.LockOSThread() // never unlocked, because the thread must end with its user
 		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, uintptr(l.user), uintptr(l.user), uintptr(l.user)); errno != 0 {
 			err = errno
 			return
@@ -41,7 +41,7 @@ func (l acceptAs) Accept() (conn net.Conn, err error) {
 	return conn, err
 }
 
-// A thief answers 401 to all requests, and remembers the tokens that it is shown.
+// A tokenThief answers 401 to all requests, and records the tokens that it is sent.
 type tokenThief struct {
 	mu     sync.Mutex
 	tokens []string
@@ -57,7 +57,7 @@ func (h *tokenThief) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, `{"error":"no"}`, http.StatusUnauthorized)
 }
 
-// got returns the tokens that the thief was shown since the last call.
+// got returns the tokens sent since the last call.
 func (h *tokenThief) got() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -65,7 +65,7 @@ func (h *tokenThief) got() string {
 	return strings.Join(h.tokens, " ")
 }
 
-// rob serves a thief on a listener until the test ends.
+// serveThief serves a tokenThief on a listener until the test ends.
 func serveThief(t *testing.T, l net.Listener) (h *tokenThief, url string) {
 	h = new(tokenThief)
 	s := &http.Server{Handler: h}
@@ -86,7 +86,7 @@ func leaveToken(t *testing.T, file, text string) {
 	}
 }
 
-// atHome gives the commands a default data directory with a token.
+// withDefaultToken gives the commands a default data directory with a token.
 func withDefaultToken(t *testing.T) (text string) {
 	t.Cleanup(xdg.Reload)
 	t.Setenv("XDG_DATA_HOME", t.TempDir())
@@ -97,8 +97,8 @@ func withDefaultToken(t *testing.T) (text string) {
 	return text
 }
 
-// TestTokenOfAnotherUsersServer starts commands while another user of the machine serves the address of
-// a node that has stopped, or that was killed and has left the copy of its token.
+// TestTokenOfAnotherUsersServer runs commands while another user serves at the address of a node that has stopped,
+// or that was killed and has left the copy of its token.
 func TestTokenOfAnotherUsersServer(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can accept connections as another user")
@@ -141,7 +141,7 @@ func TestTokenOfAnotherUsersServer(t *testing.T) {
 	}
 }
 
-// TestTokenOfAnotherMachine asks at an address that is not loopback.
+// TestTokenOfAnotherMachine uses an address that is not loopback.
 func TestTokenOfAnotherMachine(t *testing.T) {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
