@@ -27,7 +27,7 @@ type figures struct {
 const maxTextWidth = 100
 
 // columns holds the column names of the table.
-var columns = []string{"who polls", "polls per second", "bytes per second", "items shown after"}
+var columns = []string{"polled by", "polls per second", "bytes per second", "items shown after"}
 
 // figures reads the current figures.
 func (d *demo) figures() (f figures) {

@@ -25,7 +25,7 @@ type healthcheckCommand struct {
 // Run asks the node whether it is alive, and prints one line.
 func (c *healthcheckCommand) Run(ctx context.Context, s streams) error {
 	if c.HTTP == noHTTP {
-		return fmt.Errorf("healthcheck: the node serves nobody, because the setting http is %q; give an address with --http or TIDINGS_HTTP", noHTTP)
+		return fmt.Errorf("healthcheck: the node has no HTTP address, because the setting http is %q; give an address with --http or TIDINGS_HTTP", noHTTP)
 	}
 	if !isHostPort(c.HTTP) {
 		return fmt.Errorf("--http %q is not an address; give HOST:PORT, such as %s", c.HTTP, defaultHTTP)

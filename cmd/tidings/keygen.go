@@ -69,7 +69,7 @@ type keygenCommand struct {
 // Run makes a publisher's key, and prints its fingerprint.
 func (c *keygenCommand) Run(_ context.Context, s streams) error {
 	if c.File == "" {
-		return usagef("say in which file the key goes")
+		return usagef("give the name of the file for the key")
 	}
 	var key *publisher.Key
 	var err error

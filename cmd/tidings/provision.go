@@ -25,8 +25,8 @@ type provisionCommand struct {
 // Help returns additional help.
 func (c *provisionCommand) Help() string {
 	return "Plans a hosting centre for keyword subscriptions, as Cobra does (NSDI 2007, section 3.5): how many crawlers, filters " +
-		"and reflectors it takes, and who of them sends articles to whom. The costs of \"paper\" were fitted to the plans it " +
-		"publishes, and are many times those that it measured, which are \"published\".\n\n" +
+		"and reflectors it needs, and which of them send articles to which. The costs of \"paper\" were fitted to the plans in the " +
+		"paper. They are many times the costs that the paper measured, which are \"published\".\n\n" +
 		examples("tidings provision --feeds 1000000 --subs 40000000")
 }
 

@@ -120,7 +120,7 @@ func (c *publishCommand) check() error {
 	case c.BeatInterval < time.Second:
 		return usagef("--beat-interval: give at least 1s")
 	case c.Metadata && c.Resume:
-		return usagef("--resume does not go with --metadata")
+		return usagef("--resume cannot be used with --metadata")
 	case !c.Metadata && c.Certificate+c.Fingerprint != "":
 		return usagef("--certificate and --fingerprint need --metadata")
 	case len(actions) == 0 && !c.Resume:

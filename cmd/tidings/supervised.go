@@ -38,7 +38,7 @@ func (s supervisor) notify(message string) error {
 		_ = conn.Close() // the datagram was sent, or err says why not
 	}
 	if err != nil {
-		return fmt.Errorf("tell the service manager %s: %w", message, err)
+		return fmt.Errorf("notify the service manager of %s: %w", message, err)
 	}
 	return nil
 }
