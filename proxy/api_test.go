@@ -214,11 +214,11 @@ func TestFoldersOfListsAreTags(t *testing.T) {
 	tags := func() map[string]string {
 		var listed ListResponse
 		b.call("GET", "list", "", &listed)
-		of := map[string]string{}
+		tags := map[string]string{}
 		for _, c := range listed.Channels {
-			of[c.URL] = strings.Join(c.Tags, " ")
+			tags[c.URL] = strings.Join(c.Tags, " ")
 		}
-		return of
+		return tags
 	}
 	want := map[string]string{atomURL: "News/Deep", rssURL: "News Other", jsonURL: ""}
 	if got := tags(); !maps.Equal(got, want) {

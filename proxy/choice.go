@@ -50,28 +50,28 @@ type choiceError struct {
 	choices []Choice // the page itself comes last, if it can be followed
 }
 
-func (i *choiceError) Error() string { return i.message }
+func (e *choiceError) Error() string { return e.message }
 
 // notFeedError returns the error for a page that was taken for a feed and does not advertise exactly one feed.
 func notFeedError(address string, found Inspection) *choiceError {
-	feeds, i := len(found.Feeds), &choiceError{choices: found.Feeds}
+	feeds, e := len(found.Feeds), &choiceError{choices: found.Feeds}
 	why := cmp.Or(found.NotFeedReason, ErrNotFeed.Error())
 	if found.Page {
-		i.choices = append(i.choices, Choice{URL: feed.Page(address), Kind: KindPage})
+		e.choices = append(e.choices, Choice{URL: feed.Page(address), Kind: KindPage})
 	}
 	switch {
 	case feeds == 1 && !found.Page:
-		i.message = why + ", and the feed that it advertises cannot be read now"
+		e.message = why + ", and the feed that it advertises cannot be read now"
 	case feeds == 1:
-		i.message = why + "; the feed that it advertises cannot be read now; you can follow the page itself"
+		e.message = why + "; the feed that it advertises cannot be read now; you can follow the page itself"
 	case feeds == 0:
-		i.message = why + ", and it advertises none; you can follow the page itself"
+		e.message = why + ", and it advertises none; you can follow the page itself"
 	case !found.Page:
-		i.message = fmt.Sprintf("%s, but it advertises %d feeds", why, feeds)
+		e.message = fmt.Sprintf("%s, but it advertises %d feeds", why, feeds)
 	default:
-		i.message = fmt.Sprintf("a web page that advertises %d feeds; choose one of them, or follow the page itself", feeds)
+		e.message = fmt.Sprintf("a web page that advertises %d feeds; choose one of them, or follow the page itself", feeds)
 	}
-	return i
+	return e
 }
 
 // notPageError returns the error for a feed that was taken for a page, or for a document without text to follow.
@@ -111,7 +111,7 @@ func (s *Server) subscribe(ctx context.Context, address string) (done SubscribeM
 	return done, s.subs.Subscribe(ctx, done.URL, false)
 }
 
-// chooseTarget inspects an address and returns the address to subscribe to. doubt says why nothing can be read
+// chooseTarget inspects an address and returns the address to subscribe to. warning says why nothing can be read
 // there now.
 func (s *Server) chooseTarget(ctx context.Context, address string) (to string, warning, err error) {
 	document, isPage := feed.AtOrigin(address)

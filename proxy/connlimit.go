@@ -53,14 +53,14 @@ func (c *connLimiter) Accept() (net.Conn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ofClient := 0
-	for _, v := range c.conns {
-		if v.client == client {
+	for _, tracked := range c.conns {
+		if tracked.client == client {
 			ofClient++
 		}
 	}
 	switch {
 	case client != "" && ofClient >= maxPerClient:
-		c.evict(func(v *trackedConn) bool { return v.client == client })
+		c.evict(func(tracked *trackedConn) bool { return tracked.client == client })
 	case len(c.conns) >= maxConns:
 		c.evict(func(*trackedConn) bool { return true })
 	}
@@ -75,13 +75,13 @@ const newConnChanges = 64
 
 // evictionRank returns the order in which connections are closed: first those whose headers have not arrived, then
 // idle ones, then those with a request in progress, and last those that are new.
-func (c *connLimiter) evictionRank(v *trackedConn) int {
+func (c *connLimiter) evictionRank(conn *trackedConn) int {
 	switch {
-	case v.state == http.StateNew && c.changes-v.change >= newConnChanges:
+	case conn.state == http.StateNew && c.changes-conn.change >= newConnChanges:
 		return 0
-	case v.state == http.StateIdle:
+	case conn.state == http.StateIdle:
 		return 1
-	case v.state == http.StateActive:
+	case conn.state == http.StateActive:
 		return 2
 	}
 	return 3
@@ -91,12 +91,12 @@ func (c *connLimiter) evictionRank(v *trackedConn) int {
 func (c *connLimiter) evict(candidates func(*trackedConn) bool) {
 	var victim net.Conn
 	var worst *trackedConn
-	for conn, v := range c.conns {
-		if !candidates(v) {
+	for conn, tracked := range c.conns {
+		if !candidates(tracked) {
 			continue
 		}
-		if worst == nil || cmp.Or(cmp.Compare(c.evictionRank(v), c.evictionRank(worst)), cmp.Compare(v.change, worst.change)) < 0 {
-			victim, worst = conn, v
+		if worst == nil || cmp.Or(cmp.Compare(c.evictionRank(tracked), c.evictionRank(worst)), cmp.Compare(tracked.change, worst.change)) < 0 {
+			victim, worst = conn, tracked
 		}
 	}
 	delete(c.conns, victim)
@@ -108,14 +108,14 @@ func (c *connLimiter) evict(candidates func(*trackedConn) bool) {
 func (c *connLimiter) stateChanged(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	v := c.conns[conn]
+	tracked := c.conns[conn]
 	switch {
-	case v == nil: // the connection was evicted
+	case tracked == nil: // the connection was evicted
 	case state == http.StateClosed || state == http.StateHijacked:
 		delete(c.conns, conn)
-	case state != v.state:
+	case state != tracked.state:
 		c.changes++
-		v.state, v.change = state, c.changes
+		tracked.state, tracked.change = state, c.changes
 	}
 }
 

@@ -84,8 +84,8 @@ func TestOneClientDoesNotTakeAllConnections(t *testing.T) {
 		}
 		return g
 	}
-	open := func(of []*fakeConn) (n int) {
-		for _, g := range of {
+	open := func(conns []*fakeConn) (n int) {
+		for _, g := range conns {
 			if !g.closed {
 				n++
 			}

@@ -36,7 +36,7 @@ func CheckBaseURL(s string) error {
 	return fmt.Errorf("base URL %q: give http or https, a host and, if needed, a port, such as http://nas.example:8190", oneLine(s))
 }
 
-// check applies the rules for all requests, and returns the target as it was sent. knows reports whether a request
+// check applies the rules for all requests, and returns the target as it was sent. isUser reports whether a request
 // comes from the node's own user ([authenticator.isAuthorized]).
 func (g gate) check(r *http.Request, isUser func(*http.Request) bool) (path, query string, err error) {
 	if r.Method == http.MethodConnect {

@@ -20,7 +20,7 @@ func (s *Server) serveFeed(w http.ResponseWriter, r *http.Request, path, query s
 		s.writeTextError(w, err)
 		return
 	}
-	c, subscribed, err := s.renderedFeed(r.Context(), t)
+	f, subscribed, err := s.renderedFeed(r.Context(), t)
 	if err != nil {
 		s.writeTextError(w, err)
 		return
@@ -28,7 +28,7 @@ func (s *Server) serveFeed(w http.ResponseWriter, r *http.Request, path, query s
 	if !subscribed && s.shouldSubscribe(r, t) {
 		subscribed = s.subscribeReader(r.Context(), t.url)
 	}
-	c.serve(w, r, s.config.Now(), subscribed)
+	f.serve(w, r, s.config.Now(), subscribed)
 }
 
 // subscribeReader subscribes on behalf of a reader. The reader gets the feed even if that fails.
@@ -42,7 +42,7 @@ func (s *Server) subscribeReader(ctx context.Context, url string) (subscribed bo
 
 // renderedFeed returns a feed as the reader gets it: the last rendering if it is current, else a new rendering of
 // what the node has now, else, if the node has nothing, the last rendering marked as stale.
-func (s *Server) renderedFeed(ctx context.Context, t target) (c *rendered, subscribed bool, err error) {
+func (s *Server) renderedFeed(ctx context.Context, t target) (f *rendered, subscribed bool, err error) {
 	version, subscribed := s.subs.Version(t.url)
 	last, _ := s.rendered.get(t.self)
 	if subscribed && last.isVersion(version, true) {
@@ -71,12 +71,12 @@ func (s *Server) renderedFeed(ctx context.Context, t target) (c *rendered, subsc
 	if last, _ = s.rendered.get(t.self); last.isVersion(window.Version, subscribed) {
 		return last, subscribed, nil // another request has just rendered the same
 	}
-	c, err = render(window, t, subscribed, last, s.pages.sanitizer.cleanMeaning, s.config.Now())
+	f, err = render(window, t, subscribed, last, s.pages.sanitizer.cleanMeaning, s.config.Now())
 	if err != nil {
 		return nil, subscribed, err
 	}
-	s.rendered.put(t.self, c, c.cost())
-	return c, subscribed, nil
+	s.rendered.put(t.self, f, f.cost())
+	return f, subscribed, nil
 }
 
 // isNeverFeed reports whether an address is one that programs request from every host, such as an icon. Readers
@@ -133,11 +133,11 @@ func (s *Server) shouldSubscribe(r *http.Request, t target) bool {
 }
 
 // serve writes a rendered feed, or status 304 if the reader has it already.
-func (c *rendered) serve(w http.ResponseWriter, r *http.Request, now time.Time, subscribed bool) {
-	body, tag := c.body, c.tag
+func (f *rendered) serve(w http.ResponseWriter, r *http.Request, now time.Time, subscribed bool) {
+	body, tag := f.body, f.tag
 	h := w.Header()
-	if c.gzipped != nil && acceptsGzip(r.Header) {
-		body, tag = c.gzipped, c.gzipTag
+	if f.gzipped != nil && acceptsGzip(r.Header) {
+		body, tag = f.gzipped, f.gzipTag
 		h.Set("Content-Encoding", "gzip")
 	}
 	source := "cache"
@@ -145,26 +145,26 @@ func (c *rendered) serve(w http.ResponseWriter, r *http.Request, now time.Time, 
 		source = "subscription"
 	}
 	h.Set("X-Tidings-Source", source)
-	h.Set("X-Tidings-State", oneLine(c.state))
-	if !c.fetched.IsZero() {
-		age := max(0, now.Sub(c.fetched))
+	h.Set("X-Tidings-State", oneLine(f.state))
+	if !f.fetched.IsZero() {
+		age := max(0, now.Sub(f.fetched))
 		h.Set("X-Tidings-Age", strconv.FormatInt(int64(age/time.Second), 10))
 	}
-	if c.stale != "" {
-		h.Set("X-Tidings-Stale", c.stale)
+	if f.stale != "" {
+		h.Set("X-Tidings-Stale", f.stale)
 	}
 	h.Set("Cache-Control", "private, max-age=0")
 	h.Set("Vary", "Accept-Encoding")
 	h.Set("Etag", tag)
-	if !now.Before(c.modified) { // RFC 9110, section 8.8.2.1: not later than the answer
-		h.Set("Last-Modified", c.modifiedText)
+	if !now.Before(f.modified) { // RFC 9110, section 8.8.2.1: not later than the answer
+		h.Set("Last-Modified", f.modifiedText)
 	}
-	if c.unchanged(r.Header, tag) {
+	if f.unchanged(r.Header, tag) {
 		h.Del("Content-Encoding")
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	h.Set("Content-Type", c.mediaType)
+	h.Set("Content-Type", f.mediaType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {

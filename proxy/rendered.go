@@ -92,28 +92,28 @@ func compress(body []byte) []byte {
 }
 
 // cost returns the approximate memory of a rendered feed in bytes.
-func (c *rendered) cost() int { return len(c.body) + len(c.gzipped) + 1<<10 }
+func (f *rendered) cost() int { return len(f.body) + len(f.gzipped) + 1<<10 }
 
-// isVersion reports whether c is not nil and was rendered from a version.
-func (c *rendered) isVersion(version uint64, subscribed bool) bool {
-	return c != nil && c.version == version && c.subscribed == subscribed
+// isVersion reports whether f is not nil and was rendered from a version.
+func (f *rendered) isVersion(version uint64, subscribed bool) bool {
+	return f != nil && f.version == version && f.subscribed == subscribed
 }
 
-// asStale returns a copy of c marked as stale, with the reason why it could not be replaced.
-func (c *rendered) asStale(why string) *rendered {
-	old := *c
+// asStale returns a copy of f marked as stale, with the reason why it could not be replaced.
+func (f *rendered) asStale(why string) *rendered {
+	old := *f
 	old.stale = why
 	return &old
 }
 
 // unchanged reports whether the reader already has this version (RFC 9110, section 13.2.2). If-None-Match decides,
 // and If-Modified-Since only if that is missing.
-func (c *rendered) unchanged(h http.Header, tag string) bool {
+func (f *rendered) unchanged(h http.Header, tag string) bool {
 	if match := h.Values("If-None-Match"); len(match) > 0 {
 		return matches(strings.Join(match, ","), tag)
 	}
 	since, err := http.ParseTime(h.Get("If-Modified-Since"))
-	return err == nil && !c.modified.After(since)
+	return err == nil && !f.modified.After(since)
 }
 
 // matches reports whether a list of tags contains a tag, by weak comparison. Parsing ends at a syntax error.

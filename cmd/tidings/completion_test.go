@@ -101,11 +101,11 @@ func TestManualIsComplete(t *testing.T) {
 		}
 		section, _, _ = strings.Cut(section, "\n## ")
 		for _, f := range c.flags {
-			of := section
+			text := section
 			if f.Name == "help" || f.Name == "version" || f.Name == "config" {
-				of = page
+				text = page
 			}
-			if !strings.Contains(of, "**--"+f.Name+"**") {
+			if !strings.Contains(text, "**--"+f.Name+"**") {
 				t.Errorf("tidings %s: the page lacks --%s", c.path, f.Name)
 			}
 		}

@@ -26,12 +26,12 @@ func TestDemoShowsTheEffect(t *testing.T) {
 		if seen == nil {
 			return false
 		}
-		var of [4]float64
-		for i := range of {
-			of[i], _ = strconv.ParseFloat(seen[i+1], 64)
+		var values [4]float64
+		for i := range values {
+			values[i], _ = strconv.ParseFloat(seen[i+1], 64)
 		}
-		load := of[2] / of[0]
-		return of[1] >= 2*of[3] && load >= 0.2 && load <= 1.2
+		load := values[2] / values[0]
+		return values[1] >= 2*values[3] && load >= 0.2 && load <= 1.2
 	}}
 	c := demoCommand{Nodes: 20, Feeds: longtest.Pick(8, 20), Interval: 4 * time.Second, Every: 5 * time.Second, For: 2 * timeout, HTTP: "127.0.0.1:0", Seed: 1}
 	if err := c.Validate(); err != nil {
@@ -111,11 +111,11 @@ func TestDemoFlagsAreChecked(t *testing.T) {
 // entries returns the names in a folder.
 func entries(t *testing.T, dir string) (names []string) {
 	t.Helper()
-	of, err := os.ReadDir(dir)
+	list, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range of {
+	for _, e := range list {
 		names = append(names, e.Name())
 	}
 	return names

@@ -119,7 +119,7 @@ type block struct {
 }
 
 // blocksIn returns the blocks of a page.
-func blocksIn(page string) (of []block) {
+func blocksIn(page string) (blocks []block) {
 	lines := strings.Split(page, "\n")
 	for i := 0; i < len(lines); i++ {
 		fence := strings.HasPrefix(lines[i], "```")
@@ -138,9 +138,9 @@ func blocksIn(page string) (of []block) {
 		default:
 			continue
 		}
-		of = append(of, b)
+		blocks = append(blocks, b)
 	}
-	return of
+	return blocks
 }
 
 // A pageRunner runs one page in a folder of its own.
@@ -257,30 +257,30 @@ type step struct {
 
 // stepsIn splits a block into steps. A block with "$ " shows output. Any other block is one script, except that
 // commands that keep running are separate steps.
-func stepsIn(text string) (of []step) {
+func stepsIn(text string) (steps []step) {
 	if strings.HasPrefix(text, "$ ") {
 		for line := range strings.Lines(text) {
 			line = strings.TrimSuffix(line, "\n")
 			if c, ok := strings.CutPrefix(line, "$ "); ok {
-				of = append(of, step{command: c})
+				steps = append(steps, step{command: c})
 			} else {
-				of[len(of)-1].output = append(of[len(of)-1].output, line)
+				steps[len(steps)-1].output = append(steps[len(steps)-1].output, line)
 			}
 		}
-		return of
+		return steps
 	}
 	var script string
 	var open bool // a node's command continues on the next line
 	for line := range strings.Lines(text) {
 		switch {
 		case open:
-			of[len(of)-1].command += line
+			steps[len(steps)-1].command += line
 		case isRun(line):
 			if strings.TrimSpace(script) != "" {
-				of = append(of, step{command: script})
+				steps = append(steps, step{command: script})
 			}
 			script = ""
-			of = append(of, step{command: line})
+			steps = append(steps, step{command: line})
 		default:
 			script += line
 			continue
@@ -288,9 +288,9 @@ func stepsIn(text string) (of []step) {
 		open = strings.HasSuffix(line, "\\\n")
 	}
 	if strings.TrimSpace(script) != "" {
-		of = append(of, step{command: script})
+		steps = append(steps, step{command: script})
 	}
-	return of
+	return steps
 }
 
 // isRun reports whether a command runs a node, which keeps running.

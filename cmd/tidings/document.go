@@ -116,14 +116,14 @@ func (w *feedWriter) publishDocument(ctx context.Context) error {
 		return err
 	}
 	reasons := make([]string, len(skipped))
-	for i, l := range skipped {
-		reasons[i] = l.reason
+	for i, item := range skipped {
+		reasons[i] = item.reason
 	}
-	rest := errors.New(skippedPrefix + strings.Join(reasons, "; "))
+	skippedErr := errors.New(skippedPrefix + strings.Join(reasons, "; "))
 	if err != nil {
-		return fmt.Errorf("%w; %w", err, rest)
+		return fmt.Errorf("%w; %w", err, skippedErr)
 	}
-	return rest
+	return skippedErr
 }
 
 // A skippedItem is a version of an item that cannot be signed, with the reason.
@@ -152,8 +152,8 @@ func (w *feedWriter) publishNew(ctx context.Context, raw []byte) (n int, skipped
 		signed[it] = !w.resignAll
 	}
 	w.resignAll, w.publishedBefore = false, 0
-	if said, ok := f.Head.Publisher(); ok && said.Beat > 0 {
-		w.BeatInterval = said.Beat
+	if publisherInfo, ok := f.Head.Publisher(); ok && publisherInfo.Beat > 0 {
+		w.BeatInterval = publisherInfo.Beat
 	}
 	for i := len(f.Items) - 1; i >= 0; i-- {
 		it := &f.Items[i]
@@ -225,8 +225,8 @@ func withoutScheme(address string) string {
 // www.blog.example is one of blog.example.
 func sameSite(a, b string) bool {
 	first, err := url.Parse(a)
-	second, other := url.Parse(b)
-	if err != nil || other != nil || first.Hostname() == "" {
+	second, err2 := url.Parse(b)
+	if err != nil || err2 != nil || first.Hostname() == "" {
 		return false
 	}
 	hostA, hostB := strings.ToLower(first.Hostname()), second.Hostname()
@@ -321,10 +321,10 @@ func (w *watcher) check(ctx context.Context) (restarted bool, err error) {
 		if n > 0 {
 			w.lastSigned = time.Now()
 		}
-		for _, l := range skipped {
-			if !w.reportedSkips[l.version] {
-				w.reportedSkips[l.version] = true
-				w.printMessage(skippedPrefix + l.reason)
+		for _, item := range skipped {
+			if !w.reportedSkips[item.version] {
+				w.reportedSkips[item.version] = true
+				w.printMessage(skippedPrefix + item.reason)
 			}
 		}
 		if err != nil {

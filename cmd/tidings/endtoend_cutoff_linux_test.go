@@ -45,7 +45,7 @@ func newCutOffNetwork(t *testing.T) *cutOffNetwork {
 	}
 	for i := range 3 {
 		m, dir := at(i)
-		flags := []string{"--network", "hamlet", "--poll-interval", cutOffInterval.String()}
+		flags := []string{"--network", "cut-off", "--poll-interval", cutOffInterval.String()}
 		if i > 0 {
 			flags = []string{"--bootstrap", h.members[0].peer}
 		}

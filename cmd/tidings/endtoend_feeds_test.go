@@ -294,9 +294,9 @@ func bystanders(t *testing.T, network, base string, names []string, nodes []*nod
 	free := map[[2]overlay.ID]int{}
 	var best [2]overlay.ID
 	for try := range 200 {
-		of := others(path(try, names[0]))
-		for i, a := range of {
-			for _, b := range of[:i] {
+		nonOwners := others(path(try, names[0]))
+		for i, a := range nonOwners {
+			for _, b := range nonOwners[:i] {
 				pair := [2]overlay.ID{a, b}
 				if overlay.Nearer(overlay.ID{}, b, a) {
 					pair = [2]overlay.ID{b, a}
@@ -309,8 +309,8 @@ func bystanders(t *testing.T, network, base string, names []string, nodes []*nod
 	}
 	for _, name := range names {
 		for try := 0; ; try++ {
-			of := others(path(try, name))
-			if slices.Contains(of, best[0]) && slices.Contains(of, best[1]) {
+			nonOwners := others(path(try, name))
+			if slices.Contains(nonOwners, best[0]) && slices.Contains(nonOwners, best[1]) {
 				paths = append(paths, path(try, name))
 				break
 			}

@@ -288,7 +288,7 @@ func (r *nodeProcess) ask(path string) (int, string) {
 func (r *nodeProcess) metric(name string) string {
 	_, words := r.ask("/metrics")
 	for line := range strings.Lines(words) {
-		if of, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && of == name {
+		if label, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && label == name {
 			return value
 		}
 	}
@@ -369,15 +369,15 @@ func readFeedBy(c *http.Client, address string) (*feed.Feed, http.Header, error)
 
 // titles returns the titles of a document's items, in order.
 func titles(f *feed.Feed) []string {
-	var of []string
+	var list []string
 	for _, it := range f.Items {
 		m, err := it.Meaning("http://origin.example/")
 		if err != nil {
 			m.Title = err.Error()
 		}
-		of = append(of, m.Title)
+		list = append(list, m.Title)
 	}
-	return of
+	return list
 }
 
 // eventually calls try until it returns nil, and fails with its last error.
@@ -494,7 +494,7 @@ func (s *testOrigin) polls(path string, since, until time.Time) (n int) {
 
 // growingFeed returns a feed that starts with begin items and gains an item each second, the newest first.
 func growingFeed(name string, begin, more int) script.Script {
-	var of []script.Snapshot
+	var snapshots []script.Snapshot
 	for n := begin; n <= begin+more; n++ {
 		var b strings.Builder
 		fmt.Fprintf(&b, `<?xml version="1.0" encoding="utf-8"?><rss version="2.0"><channel><title>%s</title><link>http://origin.example/</link><description>d</description>`, name)
@@ -502,19 +502,19 @@ func growingFeed(name string, begin, more int) script.Script {
 			fmt.Fprintf(&b, `<item><title>%s %d</title><link>http://origin.example/%[1]s/%[2]d</link><guid isPermaLink="false">%[1]s-%[2]d</guid><description>Story %[2]d</description></item>`, name, i)
 		}
 		b.WriteString(`</channel></rss>`)
-		of = append(of, script.Snapshot{Body: []byte(b.String()), ContentType: "application/rss+xml", Hold: time.Second})
+		snapshots = append(snapshots, script.Snapshot{Body: []byte(b.String()), ContentType: "application/rss+xml", Hold: time.Second})
 	}
-	return script.NewReplay(of)
+	return script.NewReplay(snapshots)
 }
 
 // checkTitles compares a list of titles with that of a growing feed with n items.
-func checkTitles(name string, n int, of []string) error {
+func checkTitles(name string, n int, got []string) error {
 	want := make([]string, n)
 	for i := range want {
 		want[i] = fmt.Sprintf("%s %d", name, n-i)
 	}
-	if strings.Join(want, "\n") != strings.Join(of, "\n") {
-		return fmt.Errorf("%d items where %d are due: %.300q", len(of), n, of)
+	if strings.Join(want, "\n") != strings.Join(got, "\n") {
+		return fmt.Errorf("%d items where %d are due: %.300q", len(got), n, got)
 	}
 	return nil
 }

@@ -140,7 +140,7 @@ func TestPagesAreFollowedByRealReaders(t *testing.T) {
 }
 
 // pagesToWatch returns the pages of the traces, or synthetic ones if these are not available.
-func pagesToWatch(t *testing.T) (of []*watchedPage) {
+func pagesToWatch(t *testing.T) (pages []*watchedPage) {
 	t.Helper()
 	data := filepath.Join("..", "..", "..", "shared", "data")
 	file, err := os.Open(filepath.Join(data, "ota_labels.csv"))
@@ -148,9 +148,9 @@ func pagesToWatch(t *testing.T) (of []*watchedPage) {
 	case os.Getenv("TIDINGS_NO_DATA") != "" || errors.Is(err, fs.ErrNotExist):
 		t.Log("no real pages are at hand: made-up ones are played")
 		for i := range watchedPages {
-			of = append(of, syntheticPage(i))
+			pages = append(pages, syntheticPage(i))
 		}
-		return of
+		return pages
 	case err != nil:
 		t.Fatal(err)
 	}
@@ -182,9 +182,9 @@ func pagesToWatch(t *testing.T) (of []*watchedPage) {
 		for _, s := range snapshots {
 			p.snapshots = append(p.snapshots, script.Snapshot{Body: s.Body, ContentType: s.ContentType, Hold: pageHold})
 		}
-		of = append(of, p)
+		pages = append(pages, p)
 	}
-	return of
+	return pages
 }
 
 // syntheticPage returns a page that changes its wording now and then, and its nonce always.

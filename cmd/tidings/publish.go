@@ -155,7 +155,7 @@ func (w *feedWriter) resume(ctx context.Context) error {
 	}
 	own := w.author.Public()
 	fingerprint, hash := difference.Fingerprint(own), difference.KeyHash(own)
-	if said, ok := f.Head.Publisher(); !ok || !bytes.Equal(said.Key, own) {
+	if named, ok := f.Head.Publisher(); !ok || !bytes.Equal(named.Key, own) {
 		return fmt.Errorf("%s does not name this key, %s: %s, and publish with --resume again", w.url, fingerprint, w.pasteHint())
 	}
 	last := lastOf(&p)
@@ -209,8 +209,8 @@ func (w *feedWriter) printMetadata() error {
 type timeFlag struct{ time.Time }
 
 // UnmarshalText parses a time.
-func (i *timeFlag) UnmarshalText(b []byte) (err error) {
-	if i.Time, err = time.Parse(time.RFC3339, string(b)); err != nil {
+func (t *timeFlag) UnmarshalText(b []byte) (err error) {
+	if t.Time, err = time.Parse(time.RFC3339, string(b)); err != nil {
 		return fmt.Errorf("%q is not a time: give one such as 2026-11-24T20:00:00Z", b)
 	}
 	return nil

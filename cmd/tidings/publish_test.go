@@ -33,7 +33,7 @@ type fakePublishNode struct {
 	taken []*difference.Publication
 	// fault answers pushes, unless it is nil.
 	fault http.HandlerFunc
-	of    proxy.Publisher // what it knows about another publisher
+	other proxy.Publisher // what it knows about another publisher
 	began time.Time       // when it started
 }
 
@@ -86,13 +86,13 @@ func answer(w http.ResponseWriter, status int, v any) {
 func (p *fakePublishNode) publisher() proxy.Publisher {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	of := p.of
-	of.URL = blogURL
+	publisher := p.other
+	publisher.URL = blogURL
 	for _, at := range p.taken {
-		of.Key, of.Seq, of.Head = at.Key, at.Seq, at.Hash[:]
-		of.Items = append(of.Items, at.Item.ID.String()+at.Item.Hash.String())
+		publisher.Key, publisher.Seq, publisher.Head = at.Key, at.Seq, at.Hash[:]
+		publisher.Items = append(publisher.Items, at.Item.ID.String()+at.Item.Hash.String())
 	}
-	return of
+	return publisher
 }
 
 func (p *fakePublishNode) push(w http.ResponseWriter, r *http.Request) {
@@ -120,14 +120,14 @@ func (p *fakePublishNode) push(w http.ResponseWriter, r *http.Request) {
 }
 
 // titles returns the titles of accepted items.
-func (p *fakePublishNode) titles() (of []string) {
+func (p *fakePublishNode) titles() (list []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, at := range p.taken {
 		m, _ := at.Item.Meaning("")
-		of = append(of, m.Title)
+		list = append(list, m.Title)
 	}
-	return of
+	return list
 }
 
 // publish runs the command, and returns its exit code and output.
@@ -528,7 +528,7 @@ func TestAnotherKeyOfTheFeedIsReported(t *testing.T) {
 	}
 	p.mu.Lock()
 	p.taken = nil
-	p.of = proxy.Publisher{Key: bytes.Repeat([]byte{7}, 32), Seq: 9, Head: bytes.Repeat([]byte{8}, 32)}
+	p.other = proxy.Publisher{Key: bytes.Repeat([]byte{7}, 32), Seq: 9, Head: bytes.Repeat([]byte{8}, 32)}
 	p.mu.Unlock()
 	for _, what := range [][]string{{"--title", "Two", "--id", "2"}, {"--alive"}, {"--document", rss(t, rssItem("2", ""))}, {"--document", rss(t, rssItem("2", "")), "--watch"}} {
 		code, _, said := p.publish(what...)
@@ -550,7 +550,7 @@ func TestNothingIsSignedForAFeedThatDoesNotNameTheKey(t *testing.T) {
 		{proxy.Publisher{URL: blogURL, DocumentKey: other}, "names the key " + difference.Fingerprint(other)},
 		{proxy.Publisher{URL: blogURL, NoDocumentKey: "the document names no key"}, "nothing was signed: the document names no key"},
 	} {
-		p.of = c.of
+		p.other = c.of
 		code, out, err := p.publish("--title", "T", "--id", "1")
 		if code != exitFailed || out != "" || !strings.Contains(err, c.says) {
 			t.Errorf("exit %d, %q, %q, want %q", code, out, err, c.says)

@@ -44,7 +44,7 @@ func (d *Daemon) answer() {
 	d.leaveAccess()
 }
 
-// Entrance is an address that opens the pages in a browser once, if readers reach the node at base.
+// OpenURL returns an address that opens the pages in a browser once, if readers reach the node at base.
 func (d *Daemon) OpenURL(base string) string { return d.server.OpenURL(base) }
 
 // HTTPAddr is where readers are served, nil if they are not.

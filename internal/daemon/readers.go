@@ -390,7 +390,7 @@ func (d *Daemon) borrow(ctx context.Context, url string, life time.Duration) (le
 	}
 }
 
-// Look says what is at an address; see proxy.Subscriptions.
+// Inspect says what is at an address; see proxy.Subscriptions.
 func (d *Daemon) Inspect(ctx context.Context, url string) (proxy.Inspection, error) {
 	copied, err := d.borrow(ctx, url, copyLife)
 	if err != nil {

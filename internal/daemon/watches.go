@@ -149,7 +149,7 @@ func (d *Daemon) Watched(ctx context.Context, number uint32) (proxy.MatchedFeed,
 	}, nil
 }
 
-// Short says what of new articles is not kept; see proxy.Keywords.
+// Shortage says which new articles are not kept; see proxy.Keywords.
 func (d *Daemon) Shortage() string {
 	if s := d.keywords.short.Load(); s != nil {
 		return s.what

@@ -27,8 +27,8 @@ type idleState struct {
 }
 
 // limit is how long the connection may stay idle.
-func (l idleState) limit() time.Duration {
-	if l.hadLink {
+func (s idleState) limit() time.Duration {
+	if s.hadLink {
 		return connIdle
 	}
 	return connUnused
@@ -42,13 +42,13 @@ func (s *idleTracker) update(connected map[peer.ID]bool, now time.Time) (idle []
 			delete(s.conns, p)
 		}
 	}
-	for p, linked := range connected {
-		switch l := s.conns[p]; {
-		case linked:
+	for p, hasLink := range connected {
+		switch state := s.conns[p]; {
+		case hasLink:
 			s.conns[p] = idleState{hadLink: true}
-		case l.since.IsZero():
-			s.conns[p] = idleState{since: now, hadLink: l.hadLink}
-		case now.Sub(l.since) >= l.limit():
+		case state.since.IsZero():
+			s.conns[p] = idleState{since: now, hadLink: state.hadLink}
+		case now.Sub(state.since) >= state.limit():
 			idle = append(idle, p)
 		}
 	}
@@ -59,16 +59,16 @@ func (s *idleTracker) update(connected map[peer.ID]bool, now time.Time) (idle []
 // idle connection is no sign that the peer died. Both sides check every idleCheckInterval, so the other side may
 // have closed the connection up to two intervals early.
 func (s *idleTracker) removed(p peer.ID, now time.Time) (idle bool) {
-	l := s.conns[p]
+	state := s.conns[p]
 	delete(s.conns, p)
-	return !l.since.IsZero() && now.Sub(l.since) >= l.limit()-2*idleCheckInterval
+	return !state.since.IsZero() && now.Sub(state.since) >= state.limit()-2*idleCheckInterval
 }
 
 // closeIdle closes the connections that have been idle for too long at now.
 func (h *Host) closeIdle(s *idleTracker, now time.Time) {
 	connected := map[peer.ID]bool{}
 	var partners map[peer.ID]bool
-	if t := h.topics.of.Load(); t != nil {
+	if t := h.topics.topics.Load(); t != nil {
 		partners = t.connectedPeers()
 	}
 	for _, p := range h.host.Network().Peers() {

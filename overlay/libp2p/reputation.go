@@ -87,8 +87,8 @@ func newLimiter(limit rateLimit) *limiter {
 
 func newReputations() *reputations { return &reputations{byPeer: map[peer.ID]*reputation{}} }
 
-// of returns the reputation of a peer, and creates it if necessary. The caller holds mu.
-func (l *reputations) of(p peer.ID, now time.Time) *reputation {
+// get returns the reputation of a peer, and creates it if necessary. The caller holds mu.
+func (l *reputations) get(p peer.ID, now time.Time) *reputation {
 	r := l.byPeer[p]
 	if r == nil {
 		if len(l.byPeer) >= maxReputations {
@@ -124,19 +124,19 @@ func (l *reputations) evictOne(now time.Time) {
 func (l *reputations) limiter(p peer.ID, class env.Class, now time.Time) *limiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.of(p, now).limiters[class]
+	return l.get(p, now).limiters[class]
 }
 
 // reserve counts a frame, and returns how long it has to wait until the rate limit allows it.
-func (b *limiter) reserve(size int, now time.Time) time.Duration {
-	return max(b.frames.ReserveN(now, 1).DelayFrom(now), b.bytes.ReserveN(now, size).DelayFrom(now))
+func (l *limiter) reserve(size int, now time.Time) time.Duration {
+	return max(l.frames.ReserveN(now, 1).DelayFrom(now), l.bytes.ReserveN(now, size).DelayFrom(now))
 }
 
 // violation counts a bad frame against a peer. It returns true if the peer is now blocked.
 func (l *reputations) violation(p peer.ID, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r := l.of(p, now)
+	r := l.get(p, now)
 	if r.blockedUntil.After(now) {
 		return false
 	}
@@ -160,7 +160,7 @@ func (l *reputations) isBlocked(p peer.ID, now time.Time) bool {
 func (l *reputations) addRefusal(p peer.ID, r Refusal, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	entry := l.of(p, now)
+	entry := l.get(p, now)
 	fresh := now.Sub(entry.refusal.At) > refusalTime
 	if fresh || entry.refusal.Reason != r.Reason {
 		r.Peer, r.At = env.PeerID(p), entry.refusal.At
@@ -212,5 +212,5 @@ func (l *reputations) countBlocked(now time.Time) (n int) {
 func (l *reputations) allowDialBack(p peer.ID, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.of(p, now).dialBacks.AllowN(now, 1)
+	return l.get(p, now).dialBacks.AllowN(now, 1)
 }

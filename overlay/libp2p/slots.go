@@ -73,32 +73,32 @@ type inboundConn struct {
 }
 
 // evictionRank returns how soon a connection may be evicted, 0 first. ok is false if the connection stays.
-func (g inboundConn) evictionRank(inBlock int, now time.Time) (evictionRank int, ok bool) {
-	fresh := now.Sub(g.since) < newcomerGrace
+func (c inboundConn) rank(inBlock int, now time.Time) (rank int, ok bool) {
+	isNew := now.Sub(c.since) < newcomerGrace
 	switch {
-	case !g.useful && (!fresh || inBlock > blockShare):
+	case !c.useful && (!isNew || inBlock > blockShare):
 		return 0, true
 	case inBlock > blockShare:
 		return 1, true
-	case !g.useful:
+	case !c.useful:
 		return 2, true
 	}
 	return 0, false
 }
 
 // before reports whether a connection is evicted before another of the same rank.
-func (g inboundConn) before(other inboundConn, inBlock, inOther int) bool {
+func (c inboundConn) before(other inboundConn, inBlock, inOther int) bool {
 	switch {
 	case inBlock != inOther:
 		return inBlock > inOther
-	case g.useful != other.useful:
+	case c.useful != other.useful:
 		return other.useful
-	case g.useful:
-		return g.since.After(other.since) // the connection that has been useful for longer stays
-	case !g.lastFrame.Equal(other.lastFrame):
-		return g.lastFrame.Before(other.lastFrame)
+	case c.useful:
+		return c.since.After(other.since) // the connection that has been useful for longer stays
+	case !c.lastFrame.Equal(other.lastFrame):
+		return c.lastFrame.Before(other.lastFrame)
 	}
-	return g.since.Before(other.since)
+	return c.since.Before(other.since)
 }
 
 // evict chooses up to n connections, and returns their indices.
@@ -109,14 +109,14 @@ func evict(conns []inboundConn, n int, now time.Time) (out []int) {
 	}
 	chosen := make([]bool, len(conns))
 	for range n {
-		worst, worstClass := -1, 0
+		worst, worstRank := -1, 0
 		for i, c := range conns {
-			class, ok := c.evictionRank(blocks[c.block], now)
+			rank, ok := c.rank(blocks[c.block], now)
 			if chosen[i] || !ok {
 				continue
 			}
-			if worst < 0 || class < worstClass || class == worstClass && c.before(conns[worst], blocks[c.block], blocks[conns[worst].block]) {
-				worst, worstClass = i, class
+			if worst < 0 || rank < worstRank || rank == worstRank && c.before(conns[worst], blocks[c.block], blocks[conns[worst].block]) {
+				worst, worstRank = i, rank
 			}
 		}
 		if worst < 0 {
@@ -166,12 +166,12 @@ func (s *slots) add(c network.Conn, local netip.Addr, now time.Time) {
 	}
 }
 
-func (s *slots) remove(c network.Conn, others bool) {
+func (s *slots) remove(c network.Conn, hasOthers bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.all, c)
 	delete(s.inbound, c)
-	if !others {
+	if !hasOthers {
 		delete(s.lastFrame, c.RemotePeer())
 	}
 }
@@ -234,8 +234,8 @@ func (h *Host) evictExcess() (again bool) {
 func (s *slots) inboundPeers() (conns []network.Conn, ids []env.PeerID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for c, g := range s.inbound {
-		conns, ids = append(conns, c), append(ids, env.PeerID(g.peer))
+	for c, inbound := range s.inbound {
+		conns, ids = append(conns, c), append(ids, env.PeerID(inbound.peer))
 	}
 	return conns, ids
 }
@@ -248,12 +248,12 @@ func (s *slots) evict(conns []network.Conn, useful []bool, now time.Time) (out [
 	candidates := make([]inboundConn, 0, len(conns))
 	candidateConns := make([]network.Conn, 0, len(conns))
 	for i, c := range conns {
-		if g := s.inbound[c]; g != nil {
+		if inbound := s.inbound[c]; inbound != nil {
 			if i < len(useful) {
-				g.useful = useful[i]
+				inbound.useful = useful[i]
 			}
-			candidate := *g
-			candidate.lastFrame = s.lastFrame[g.peer]
+			candidate := *inbound
+			candidate.lastFrame = s.lastFrame[inbound.peer]
 			candidates, candidateConns = append(candidates, candidate), append(candidateConns, c)
 		}
 	}

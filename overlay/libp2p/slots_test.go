@@ -234,55 +234,55 @@ func TestOrderOfEviction(t *testing.T) {
 	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	block := func(n byte) netip.Prefix { return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, n, 0, 0}), 24) }
 	old, young := now.Add(-time.Hour), now.Add(-time.Second)
-	of := func(n int, g inboundConn) []inboundConn {
-		var of []inboundConn
+	conns := func(n int, g inboundConn) []inboundConn {
+		var conns []inboundConn
 		for range n {
-			of = append(of, g)
+			conns = append(conns, g)
 		}
-		return of
+		return conns
 	}
 	useful := inboundConn{block: block(1), since: old, useful: true}
 	idle := inboundConn{block: block(2), since: old}
 	works := inboundConn{block: block(3), since: old, lastFrame: young}
 	fresh := inboundConn{block: block(4), since: young}
 	for _, c := range []struct {
-		name string
-		of   []inboundConn
-		n    int
-		want []int
+		name  string
+		conns []inboundConn
+		n     int
+		want  []int
 	}{
 		{"none has to", []inboundConn{idle}, 0, nil},
-		{"useful ones stay", of(blockShare, useful), 9, nil},
+		{"useful ones stay", conns(blockShare, useful), 9, nil},
 		{"the silent one", []inboundConn{useful, fresh, works, idle}, 1, []int{3}},
 		{"then active ones, then new ones", []inboundConn{useful, fresh, works, idle}, 9, []int{3, 2, 1}},
-		{"the fullest block", append([]inboundConn{idle}, of(2, works)...), 1, []int{1}},
-		{"until it is as empty as others", append([]inboundConn{idle, useful}, of(2, works)...), 2, []int{2, 0}},
-		{"a flood of new ones", append([]inboundConn{idle, fresh}, of(blockShare+1, inboundConn{block: block(5), since: young})...), 1, []int{2}},
-		{"more than its share", append([]inboundConn{useful, fresh, {block: useful.block, since: young, useful: true}}, of(blockShare-1, useful)...), 2, []int{2, 1}},
+		{"the fullest block", append([]inboundConn{idle}, conns(2, works)...), 1, []int{1}},
+		{"until it is as empty as others", append([]inboundConn{idle, useful}, conns(2, works)...), 2, []int{2, 0}},
+		{"a flood of new ones", append([]inboundConn{idle, fresh}, conns(blockShare+1, inboundConn{block: block(5), since: young})...), 1, []int{2}},
+		{"more than its share", append([]inboundConn{useful, fresh, {block: useful.block, since: young, useful: true}}, conns(blockShare-1, useful)...), 2, []int{2, 1}},
 	} {
-		if got := evict(c.of, c.n, now); !slices.Equal(got, c.want) {
+		if got := evict(c.conns, c.n, now); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
 	// Random cases: no connection is chosen twice, and no useful connection of a small block is chosen.
-	dice := rand.New(rand.NewSource(1))
+	rng := rand.New(rand.NewSource(1))
 	for range 200 {
-		var of []inboundConn
-		for range dice.Intn(200) {
-			of = append(of, inboundConn{peer: peer.ID(fmt.Sprint(dice.Int())), block: block(byte(dice.Intn(3))), since: now.Add(-time.Duration(dice.Intn(60)) * time.Second), useful: dice.Intn(2) == 0})
+		var conns []inboundConn
+		for range rng.Intn(200) {
+			conns = append(conns, inboundConn{peer: peer.ID(fmt.Sprint(rng.Int())), block: block(byte(rng.Intn(3))), since: now.Add(-time.Duration(rng.Intn(60)) * time.Second), useful: rng.Intn(2) == 0})
 		}
 		inBlock := map[netip.Prefix]int{}
-		for _, g := range of {
+		for _, g := range conns {
 			inBlock[g.block]++
 		}
-		got := evict(of, dice.Intn(250), now)
+		got := evict(conns, rng.Intn(250), now)
 		slices.Sort(got)
 		if len(slices.Compact(slices.Clone(got))) != len(got) {
 			t.Fatalf("%v", got)
 		}
 		for _, i := range got {
-			if of[i].useful && inBlock[of[i].block] <= blockShare {
-				t.Fatalf("a useful connection is evicted: %+v", of[i])
+			if conns[i].useful && inBlock[conns[i].block] <= blockShare {
+				t.Fatalf("a useful connection is evicted: %+v", conns[i])
 			}
 		}
 	}

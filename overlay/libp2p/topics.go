@@ -71,22 +71,22 @@ type topic struct {
 func (h *Host) Topics() *Topics {
 	h.topics.once.Do(func() {
 		hash := wire.HashOf(h.side.Load().Descriptor)
-		h.topics.of.Store(&Topics{
+		h.topics.topics.Store(&Topics{
 			host: h, prefix: "/tidings/" + hex.EncodeToString(hash[:8]) + "/",
 			joined: map[string]*topic{}, leaving: map[string]<-chan struct{}{}, peers: map[peer.ID]peer.AddrInfo{}, wake: make(chan struct{}, 1),
 		})
 	})
-	return h.topics.of.Load()
+	return h.topics.topics.Load()
 }
 
 // lazyTopics creates the Topics on first use.
 type lazyTopics struct {
-	once sync.Once
-	of   atomic.Pointer[Topics]
+	once   sync.Once
+	topics atomic.Pointer[Topics]
 }
 
 // Join joins a topic; see env.Topics.
-func (t *Topics) Join(name string, peers []env.Peer, hear Validator) {
+func (t *Topics) Join(name string, peers []env.Peer, validate Validator) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	joined := t.joined[name]
@@ -112,7 +112,7 @@ func (t *Topics) Join(name string, peers []env.Peer, hear Validator) {
 			t.host.background(t.keepConnected)
 		}
 	}
-	joined.validate.Store(&hear)
+	joined.validate.Store(&validate)
 	joined.peers = peers
 	t.updatePeers()
 }

@@ -93,11 +93,11 @@ func New(key ed25519.PrivateKey, listen string, take func(item []byte) bool) (*P
 }
 
 // Addrs returns the addresses at which others can connect to the peer.
-func (p *Peer) Addrs() (of []string) {
+func (p *Peer) Addrs() (addrs []string) {
 	for _, a := range p.host.Addrs() {
-		of = append(of, fmt.Sprintf("%v/p2p/%v", a, p.host.ID()))
+		addrs = append(addrs, fmt.Sprintf("%v/p2p/%v", a, p.host.ID()))
 	}
-	return of
+	return addrs
 }
 
 // Connect connects the peer to another one.
