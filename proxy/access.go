@@ -137,8 +137,8 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// unauthorized is the error for a request without the token.
-func unauthorized(r *http.Request) error {
+// accessDenied returns the error for a request without the token.
+func accessDenied(r *http.Request) error {
 	if strings.HasPrefix(r.URL.Path, apiPath) {
 		return refuse(http.StatusUnauthorized, "the node's token is missing or wrong: send the content of the file api.token in the node's data directory in the header %s", accessHeader)
 	}

@@ -35,7 +35,7 @@ func (s *Server) api(w http.ResponseWriter, r *http.Request, path string) bool {
 	}
 	// A program that publishes may show the publishing token instead (apiPublish).
 	if name != "publish" && !s.auth.isAuthorized(r) {
-		s.writeJSONError(w, unauthorized(r))
+		s.writeJSONError(w, accessDenied(r))
 		return true
 	}
 	var answer any

@@ -165,7 +165,7 @@ func (s *Server) apiPublish(w http.ResponseWriter, r *http.Request) (any, error)
 	hasToken := ok && want != "" && subtle.ConstantTimeCompare([]byte(token), []byte(want)) == 1
 	if len(draft.Envelope) > 0 { // signed by its publisher; the node follows the feed from now on
 		if !hasToken && !s.auth.isAuthorized(r) {
-			return nil, unauthorized(r)
+			return nil, accessDenied(r)
 		}
 		return p.Push(r.Context(), draft.Envelope)
 	}

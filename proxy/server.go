@@ -168,7 +168,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, path, query strin
 		return
 	}
 	if !strings.HasPrefix(path, apiPath) && !s.auth.isAuthorized(r) {
-		s.writeErrorPage(w, r, unauthorized(r))
+		s.writeErrorPage(w, r, accessDenied(r))
 		return
 	}
 	switch path {

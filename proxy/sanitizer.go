@@ -47,11 +47,11 @@ func (c sanitizer) html(content string) template.HTML {
 	if len(content) > maxContent {
 		content = strings.ToValidUTF8(content[:maxContent], "")
 	}
-	return template.HTML(c.sanitize(c.policy, content))
+	return template.HTML(c.apply(c.policy, content))
 }
 
-// sanitize applies a policy to content.
-func (c sanitizer) sanitize(policy *bluemonday.Policy, content string) string {
+// apply applies a policy to content.
+func (c sanitizer) apply(policy *bluemonday.Policy, content string) string {
 	nodes, err := html.ParseFragment(strings.NewReader(content), &html.Node{Type: html.ElementNode, Data: "div", DataAtom: atom.Div})
 	if err != nil { // nested too deeply for normal text
 		return string(c.strict.SanitizeBytes([]byte(content)))
@@ -68,7 +68,7 @@ func (c sanitizer) sanitize(policy *bluemonday.Policy, content string) string {
 // cleanMeaning sanitises an item for feeds in another format than its source's.
 func (c sanitizer) cleanMeaning(m *feed.Meaning) {
 	m.Title = html.UnescapeString(string(c.strict.SanitizeBytes([]byte(m.Title))))
-	m.Summary, m.Content = c.sanitize(c.feeds, m.Summary), c.sanitize(c.feeds, m.Content)
+	m.Summary, m.Content = c.apply(c.feeds, m.Summary), c.apply(c.feeds, m.Content)
 	if !isWeb(m.Link) {
 		m.Link = ""
 	}
