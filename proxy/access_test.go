@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// opened asks for an address that opens the pages, and returns what is behind the host.
-func (b *bench) opened() string {
+// openPath requests an address that opens the pages, and returns its path.
+func (b *testServer) openPath() string {
 	b.Helper()
 	var e OpenResponse
 	r := b.ask("POST", apiPath+"open", "Tidings", "1")
@@ -24,10 +24,9 @@ func (b *bench) opened() string {
 	return path
 }
 
-// TestAnotherUserOfTheMachineIsRefused asks as a program of somebody else on this machine does, who
-// knows the address but not the token.
+// A program of another user on this machine, which knows the address but not the token, is refused.
 func TestAnotherUserOfTheMachineIsRefused(t *testing.T) {
-	b := newBench(t, func(c *Config) { c.Metrics = http.NotFoundHandler() })
+	b := newTestServer(t, func(c *Config) { c.Metrics = http.NotFoundHandler() })
 	b.node.Subscribe(t.Context(), rssURL, false)
 	for _, token := range []string{"", "0123456789abcdeg", secret[:15], secret + "0"} {
 		for _, path := range []string{"list", "status", "doctor", "opml", "watches"} {
@@ -54,7 +53,7 @@ func TestAnotherUserOfTheMachineIsRefused(t *testing.T) {
 				t.Errorf("token %q: POST %s: %d", token, path, r.StatusCode)
 			}
 		}
-		// Readers of feeds and monitoring ask for these.
+		// Feed readers and monitoring need these.
 		for _, path := range []string{"/healthz", "/readyz", "/style.css", "/" + rssURL, "/feed?url=" + rssURL, b.tokenTarget(rssURL)} {
 			if r := b.ask("GET", path, accessHeader, token); r.StatusCode != 200 {
 				t.Errorf("token %q: GET %s: %d", token, path, r.StatusCode)
@@ -66,10 +65,10 @@ func TestAnotherUserOfTheMachineIsRefused(t *testing.T) {
 	}
 }
 
-// TestABrowserIsLetInOnce follows an address as tidings open prints it.
-func TestABrowserIsLetInOnce(t *testing.T) {
-	b := newBench(t)
-	path := b.opened()
+// A browser can log in once with the address that tidings open prints.
+func TestALoginAddressWorksOnce(t *testing.T) {
+	b := newTestServer(t)
+	path := b.openPath()
 	r := b.ask("GET", path, accessHeader, "", "Sec-Fetch-Site", "none", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document")
 	if r.StatusCode != 303 || r.Header.Get("Location") != "/" || len(r.Cookies()) != 1 {
 		t.Fatalf("%d %v", r.StatusCode, r.Header)
@@ -84,7 +83,7 @@ func TestABrowserIsLetInOnce(t *testing.T) {
 			t.Errorf("with the cookie: GET %s: %d", target, r.StatusCode)
 		}
 	}
-	// Another browser comes too late, also with a cookie that was changed or is of another node.
+	// Another browser comes too late. A cookie that was changed, or that another node made, does not help.
 	until, mac, _ := strings.Cut(c.Value, ".")
 	for _, forged := range []string{"", c.Name + "=" + until, c.Name + "=9" + until + "." + mac, c.Name + "=.", "tidings-8191=" + c.Value, c.Name + "=" + secret} {
 		for _, target := range []string{"/", path} {
@@ -93,17 +92,17 @@ func TestABrowserIsLetInOnce(t *testing.T) {
 			}
 		}
 	}
-	other := newBench(t, func(c *Config) { c.Token = "another token, as long" })
+	other := newTestServer(t, func(c *Config) { c.Token = "another token, as long" })
 	if r := other.ask("GET", "/", accessHeader, "", "Cookie", cookie); r.StatusCode != 401 {
 		t.Errorf("at another node: %d", r.StatusCode)
 	}
-	if r := newBench(t).ask("GET", "/", accessHeader, "", "Cookie", cookie); r.StatusCode != 401 {
+	if r := newTestServer(t).ask("GET", "/", accessHeader, "", "Cookie", cookie); r.StatusCode != 401 {
 		t.Errorf("after a restart of the node: %d", r.StatusCode)
 	}
 	if c.MaxAge > 12*60*60 {
 		t.Errorf("the cookie is good for %d seconds", c.MaxAge)
 	}
-	// Other sites' pages are refused whatever cookies the browser adds.
+	// Pages of other sites are refused, whatever cookies the browser adds.
 	for name, headers := range foreign {
 		for _, target := range []string{"/", "/channels", path} {
 			if r := b.ask("GET", target, append([]string{accessHeader, "", "Cookie", cookie}, headers...)...); r.StatusCode != 403 {
@@ -111,47 +110,47 @@ func TestABrowserIsLetInOnce(t *testing.T) {
 			}
 		}
 	}
-	b.pass(sessionFor - time.Second)
+	b.advance(sessionTime - time.Second)
 	if r := b.ask("GET", "/", accessHeader, "", "Cookie", cookie); r.StatusCode != 200 {
 		t.Errorf("in its last second: %d", r.StatusCode)
 	}
-	b.pass(time.Second)
+	b.advance(time.Second)
 	if r := b.ask("GET", "/", accessHeader, "", "Cookie", cookie); r.StatusCode != 401 {
 		t.Errorf("afterwards: %d", r.StatusCode)
 	}
 }
 
-func TestAddressesThatOpenThePagesEnd(t *testing.T) {
-	b := newBench(t)
-	late := b.opened()
-	b.pass(codeFor)
+func TestLoginAddressesExpire(t *testing.T) {
+	b := newTestServer(t)
+	late := b.openPath()
+	b.advance(codeTime)
 	if r := b.ask("GET", late, accessHeader, ""); r.StatusCode != 401 {
-		t.Errorf("after %v: %d", codeFor, r.StatusCode)
+		t.Errorf("after %v: %d", codeTime, r.StatusCode)
 	}
-	first := b.opened()
+	first := b.openPath()
 	for range maxCodes - 1 {
-		b.opened()
+		b.openPath()
 	}
 	if r := b.ask("GET", first, accessHeader, ""); r.StatusCode != 303 {
 		t.Errorf("the oldest of %d: %d", maxCodes, r.StatusCode)
 	}
-	first = b.opened()
+	first = b.openPath()
 	for range maxCodes {
-		b.opened()
+		b.openPath()
 	}
 	if r := b.ask("GET", first, accessHeader, ""); r.StatusCode != 401 {
 		t.Errorf("one more than %d: %d", maxCodes, r.StatusCode)
 	}
 }
 
-// FuzzCookie looks for a cookie that is good and was not made here.
+// FuzzCookie searches for a valid cookie that this node did not make.
 func FuzzCookie(f *testing.F) {
-	k := newKeeper(secret, time.Now)
+	k := newAuthenticator(secret, time.Now)
 	f.Add("1.2")
 	f.Add("99999999999." + k.sign("9999999999"))
 	f.Add(".")
 	f.Fuzz(func(t *testing.T, value string) {
-		if until, mac, _ := strings.Cut(value, "."); k.inSession(value) && mac != k.sign(until) {
+		if until, mac, _ := strings.Cut(value, "."); k.isValidSession(value) && mac != k.sign(until) {
 			t.Errorf("%q is good", value)
 		}
 	})

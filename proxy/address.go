@@ -15,13 +15,13 @@ import (
 	"tidings/internal/feed"
 )
 
-// A target is the feed that a request asks for, and how.
+// A target is the feed that a request asks for, with its options.
 type target struct {
-	url    string // canonical, of the source
+	url    string // canonical address of the source
 	token  bool
-	format feed.Format // 0: the source's
-	limit  int         // of items; 0: none
-	self   string      // where the reader found it, and finds it again
+	format feed.Format // 0 for the format of the source
+	limit  int         // maximum number of items; 0 for no limit
+	self   string      // the address at which the reader found the feed
 }
 
 const (
@@ -29,12 +29,12 @@ const (
 	queryPath = "/feed"
 )
 
-// isFeed reports whether a path is one of the forms in which feeds are asked for.
+// isFeed reports whether a path asks for a feed.
 func isFeed(path string) bool {
 	return path == queryPath || strings.HasPrefix(path, tokenPath) || isAddress(path[1:])
 }
 
-// isAddress reports whether a path's rest is meant as an address.
+// isAddress reports whether the rest of a path looks like an address.
 func isAddress(rest string) bool {
 	rest, _ = feed.AtOrigin(rest)
 	for _, scheme := range []string{"https:", "http:", "feed:", "https%3a", "http%3a", "feed%3a"} {
@@ -45,7 +45,7 @@ func isAddress(rest string) bool {
 	return false
 }
 
-// target reads a path of one of the forms of isFeed.
+// target parses a path for which isFeed is true.
 func (s *Server) target(r *http.Request, path, query string) (t target, err error) {
 	switch {
 	case path == queryPath:
@@ -55,17 +55,17 @@ func (s *Server) target(r *http.Request, path, query string) (t target, err erro
 			return t, refuse(http.StatusNotFound, "not found: the address lacks its token: tidings list -v shows the whole address")
 		}
 		token, rest, _ := strings.Cut(path[len(tokenPath):], "/")
-		if t.url, err = s.source(r, embedded(rest, query)); err != nil {
+		if t.url, err = s.canonicalSource(r, embedded(rest, query)); err != nil {
 			return t, err
 		}
-		if !s.minter.check(token, t.url) {
-			// Not said: whether it is the token or the address that is wrong.
+		if !s.tokens.verify(token, t.url) {
+			// The error does not tell whether the token or the address is wrong.
 			return t, refuse(http.StatusNotFound, "not found: the address is not one that this node gave to a reader")
 		}
 		t.token = true
 		t.self = s.ReadURL(s.base(r), t.url)
 	default:
-		if t.url, err = s.source(r, embedded(path[1:], query)); err != nil {
+		if t.url, err = s.canonicalSource(r, embedded(path[1:], query)); err != nil {
 			return t, err
 		}
 		t.self = s.base(r) + "/" + t.url
@@ -73,7 +73,7 @@ func (s *Server) target(r *http.Request, path, query string) (t target, err erro
 	return t, nil
 }
 
-// queryTarget reads /feed?url=…&format=…&limit=….
+// queryTarget parses /feed?url=…&format=…&limit=….
 func (s *Server) queryTarget(r *http.Request, query string) (t target, err error) {
 	q, err := url.ParseQuery(query)
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *Server) queryTarget(r *http.Request, query string) (t target, err error
 	if !q.Has("url") {
 		return t, refuse(http.StatusBadRequest, "the address of the feed is missing: write /feed?url=…")
 	}
-	if t.url, err = s.source(r, q.Get("url")); err != nil {
+	if t.url, err = s.canonicalSource(r, q.Get("url")); err != nil {
 		return t, err
 	}
 	t.self = s.base(r) + queryPath + "?url=" + url.QueryEscape(t.url)
@@ -103,9 +103,8 @@ func (s *Server) queryTarget(r *http.Request, query string) (t target, err error
 	return t, nil
 }
 
-// embedded is the address within a path, with the query that belongs to it. Some
-// readers, and the servers in front of them, collapse slashes; some encode the
-// whole. [feed.Canonical] mends https:/host.
+// embedded returns the address within a path, with its query. Some readers, and some servers in front of them,
+// collapse slashes, and some encode the whole address. [feed.Canonical] repairs https:/host.
 func embedded(rest, query string) string {
 	if i := strings.IndexByte(rest, ':'); i < 0 || strings.Contains(rest[:i], "%") {
 		if plain, err := url.PathUnescape(rest); err == nil {
@@ -121,13 +120,13 @@ func embedded(rest, query string) string {
 	return rest
 }
 
-// maxWrapped is how many times an address of ours may be wrapped in another one.
-const maxWrapped = 4
+// maxWraps bounds how deeply addresses of nodes may be nested.
+const maxWraps = 4
 
-// source is the canonical address of a feed, also if it was given as an address
-// of ours: a node that read itself would never end.
-func (s *Server) source(r *http.Request, raw string) (string, error) {
-	for range maxWrapped {
+// canonicalSource returns the canonical address of a feed. It unwraps addresses of this node, because a node that
+// read itself would never finish.
+func (s *Server) canonicalSource(r *http.Request, raw string) (string, error) {
+	for range maxWraps {
 		address, err := feed.Canonical(raw)
 		if err != nil {
 			return "", refuse(http.StatusBadRequest, "%v", err)
@@ -142,7 +141,7 @@ func (s *Server) source(r *http.Request, raw string) (string, error) {
 		path, query, _ := strings.Cut(rest, "?")
 		switch {
 		case path == queryPath:
-			q, _ := url.ParseQuery(query) // what is broken is no address
+			q, _ := url.ParseQuery(query) // a broken query yields no address
 			raw = q.Get("url")
 		case strings.HasPrefix(path, tokenPath):
 			_, path, _ = strings.Cut(path[len(tokenPath):], "/")
@@ -154,7 +153,7 @@ func (s *Server) source(r *http.Request, raw string) (string, error) {
 	return "", refuse(http.StatusBadRequest, "the address leads back to this node")
 }
 
-// cutOwn takes what leads to us off an address.
+// cutOwn removes this node's base URL from an address.
 func (s *Server) cutOwn(r *http.Request, address string) (rest string, ok bool) {
 	for _, base := range []string{"http://" + strings.ToLower(r.Host), s.base(r)} {
 		if rest, ok = strings.CutPrefix(address, base); ok && strings.HasPrefix(rest, "/") {
@@ -164,48 +163,49 @@ func (s *Server) cutOwn(r *http.Request, address string) (rest string, ok bool) 
 	return "", false
 }
 
-// typed is the address of a feed as a person types it, who may leave out https://. If the address was handed out by
-// another node, the result is the feed's own address, unless the node already subscribes to the address as it is.
-func (s *Server) typed(r *http.Request, raw string) (string, error) {
+// resolveAddress returns the address of a feed as a person types it, perhaps without https://. If the address was
+// handed out by another node, the result is the feed's own address, unless the node already subscribes to the
+// address as it is.
+func (s *Server) resolveAddress(r *http.Request, raw string) (string, error) {
 	raw = strings.TrimSpace(raw)
 	if raw == "" {
 		return "", refuse(http.StatusBadRequest, "no address given")
 	}
 	if !strings.Contains(raw, "://") && !isAddress(raw) && !hasScheme(raw) {
 		document, isPage := feed.AtOrigin(raw)
-		if document = "https://" + document; isOnThisMachine(document) {
+		if document = "https://" + document; isLocalAddress(document) {
 			document = "http" + strings.TrimPrefix(document, "https")
 		}
-		if address, err := feed.Canonical(document); strings.HasPrefix(raw, ".") || err == nil && !isOnTheWeb(address) {
-			return "", refuse(http.StatusBadRequest, "%s: not an address: begin it with https:// or http://", line(raw))
+		if address, err := feed.Canonical(document); strings.HasPrefix(raw, ".") || err == nil && !hasWebHost(address) {
+			return "", refuse(http.StatusBadRequest, "%s: not an address: begin it with https:// or http://", oneLine(raw))
 		}
 		if raw = document; isPage {
 			raw = feed.Page(document)
 		}
 	}
-	address, err := s.source(r, raw)
-	for range maxWrapped {
+	address, err := s.canonicalSource(r, raw)
+	for range maxWraps {
 		if err != nil {
 			return "", err
 		}
-		inner, ok := handedOut(address)
+		inner, ok := unwrapNodeAddress(address)
 		if _, known := s.subs.Version(address); known || !ok {
 			return address, nil
 		}
-		address, err = s.source(r, inner)
+		address, err = s.canonicalSource(r, inner)
 	}
 	return "", refuse(http.StatusBadRequest, "the address leads through too many nodes")
 }
 
-// isOnThisMachine reports whether an address leads to this machine, whose servers seldom speak HTTPS.
-func isOnThisMachine(address string) bool {
+// isLocalAddress reports whether an address leads to this machine, whose servers rarely speak HTTPS.
+func isLocalAddress(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && isLocal(strings.ToLower(u.Hostname()))
 }
 
-// isOnTheWeb reports whether the host of a canonical address can be one of the public Web, or is an IP address or this
-// machine. The name of a file has an ending that is no top-level domain, mostly.
-func isOnTheWeb(address string) bool {
+// hasWebHost reports whether the host of a canonical address can be on the public Web, or is an IP address or this
+// machine. It recognises most file names, because their extensions are rarely top-level domains.
+func hasWebHost(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {
 		return false
@@ -215,13 +215,13 @@ func isOnTheWeb(address string) bool {
 		return true
 	}
 	suffix, known := publicsuffix.PublicSuffix(host)
-	return known && suffix != host || strings.Contains(suffix, ".") // "github.io" is listed, too, though not by ICANN
+	return known && suffix != host || strings.Contains(suffix, ".") // "github.io" is in the list, too, although not from ICANN
 }
 
-// handedOut returns the address of the feed within an address that another node gave to a reader. An address with a
-// token is recognised on any host. One like /feed?url=… is recognised on this machine only, because other
-// services of the Web have such addresses, too.
-func handedOut(address string) (inner string, ok bool) {
+// unwrapNodeAddress returns the address of the feed within an address that another node handed out. An address with
+// a token is recognised on any host. An address like /feed?url=… is recognised only on this machine, because
+// other services of the Web have such addresses, too.
+func unwrapNodeAddress(address string) (inner string, ok bool) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return "", false
@@ -251,14 +251,14 @@ func WithoutPassword(address string) string {
 	return address
 }
 
-// hasScheme reports whether an address without // begins with a scheme all the same,
-// as javascript:… does, and not with a host and its port.
+// hasScheme reports whether an address without // begins with a scheme, as javascript:… does, and not with a host
+// and a port.
 func hasScheme(raw string) bool {
 	scheme, rest, ok := strings.Cut(raw, ":")
 	return ok && !strings.ContainsAny(scheme, "./[?#") && (rest == "" || rest[0] < '0' || rest[0] > '9')
 }
 
-// base is what our addresses begin with.
+// base returns the start of this node's addresses.
 func (s *Server) base(r *http.Request) string {
 	if s.config.BaseURL != "" {
 		return s.config.BaseURL
@@ -266,34 +266,34 @@ func (s *Server) base(r *http.Request) string {
 	return scheme(r) + "://" + r.Host
 }
 
-// ReadURL is the address at which a feed reader reads a feed and subscribes to it,
-// if the server is found at base, such as "http://127.0.0.1:8190".
+// ReadURL returns the address at which a feed reader reads a feed and subscribes to it, if the server is reached at
+// base, such as "http://127.0.0.1:8190".
 func (s *Server) ReadURL(base, address string) string {
-	return base + tokenPath + s.minter.token(address) + "/" + address
+	return base + tokenPath + s.tokens.token(address) + "/" + address
 }
 
-// A minter makes tokens, each good for one address, of a secret.
-type minter []byte
+// A tokenMaker derives tokens from a secret, each for one address.
+type tokenMaker []byte
 
 const (
 	minSecret  = 16
 	tokenBytes = 16
-	// tokenFor separates tokens from whatever else a node's secret is for.
-	tokenFor = "tidings/read/1\x00"
+	// tokenDomain separates tokens from other uses of the node's secret.
+	tokenDomain = "tidings/read/1\x00"
 )
 
-func (m minter) token(address string) string {
+func (m tokenMaker) token(address string) string {
 	h := hmac.New(sha256.New, m)
-	h.Write([]byte(tokenFor + address))
+	h.Write([]byte(tokenDomain + address))
 	return hex.EncodeToString(h.Sum(nil)[:tokenBytes])
 }
 
-// check compares in constant time.
-func (m minter) check(token, address string) bool {
+// verify compares in constant time.
+func (m tokenMaker) verify(token, address string) bool {
 	return hmac.Equal([]byte(token), []byte(m.token(address)))
 }
 
-// cutScheme takes http:// or https:// off a target.
+// cutScheme removes http:// or https:// from a target.
 func cutScheme(target string) (rest string, ok bool) {
 	for _, scheme := range []string{"http://", "https://"} {
 		if len(target) >= len(scheme) && strings.EqualFold(target[:len(scheme)], scheme) {

@@ -16,26 +16,26 @@ import (
 
 const (
 	apiPath = "/api/v1/"
-	// apiHeader must be "1" in requests of programs. Web pages cannot send it to
-	// another site without asking first, and are never told that they may. All answers of a node carry it, too.
+	// apiHeader must be "1" in requests of programs. Web pages cannot send it to another site without permission,
+	// which they never get. All answers of a node carry it, too.
 	apiHeader = "Tidings"
-	// maxRequest is more than any request of the interface has, lists apart.
+	// maxRequest bounds the body of a request in bytes, except for lists and drafts.
 	maxRequest = 16 << 10
 )
 
-// api answers programs; it reports whether the path is one of theirs.
+// api answers requests of programs. It reports whether the path is below apiPath.
 func (s *Server) api(w http.ResponseWriter, r *http.Request, path string) bool {
 	name, ok := strings.CutPrefix(path, apiPath)
 	if !ok {
 		return false
 	}
 	if r.Header.Get(apiHeader) != "1" {
-		s.failJSON(w, refuse(http.StatusForbidden, "the header %s: 1 is missing: programs have to send it", apiHeader))
+		s.writeJSONError(w, refuse(http.StatusForbidden, "the header %s: 1 is missing: programs have to send it", apiHeader))
 		return true
 	}
-	// A program that publishes may show the publisher's token instead (apiPublish).
-	if name != "publish" && !s.keeper.admits(r) {
-		s.failJSON(w, stranger(r))
+	// A program that publishes may show the publishing token instead (apiPublish).
+	if name != "publish" && !s.auth.isAuthorized(r) {
+		s.writeJSONError(w, accessDenied(r))
 		return true
 	}
 	var answer any
@@ -68,49 +68,49 @@ func (s *Server) api(w http.ResponseWriter, r *http.Request, path string) bool {
 	case "watches":
 		answer, err = s.apiWatches(w, r)
 	default:
-		err = refuse(http.StatusNotFound, "not found: %s%s", apiPath, line(name))
+		err = refuse(http.StatusNotFound, "not found: %s%s", apiPath, oneLine(name))
 	}
 	switch {
 	case err != nil:
-		s.failJSON(w, err)
-	case answer != nil: // else it was given already
+		s.writeJSONError(w, err)
+	case answer != nil: // otherwise the handler has already answered
 		w.Header().Set("Cache-Control", "no-store")
 		writeJSON(w, http.StatusOK, answer)
 	}
 	return true
 }
 
-// Listed is the answer of list.
+// ListResponse is the answer of list.
 type ListResponse struct {
 	Channels []Channel `json:"channels"`
 }
 
-// Diagnosis is the answer of doctor.
+// DoctorResponse is the answer of doctor.
 type DoctorResponse struct {
 	Findings []Finding `json:"findings"`
 }
 
-// Subscribed is the answer of subscribe and of unsubscribe, and URL the question.
+// SubscribeMessage is the request and the answer of subscribe and unsubscribe.
 type SubscribeMessage struct {
 	URL     string `json:"url"`
 	ReadURL string `json:"read_url,omitempty"`
-	// Advertised says that URL is not what was asked for, which is a page, but its feed.
+	// Advertised says that the requested address is a page, and that URL is the feed that the page advertises.
 	Advertised bool `json:"advertised,omitempty"`
-	// Already says that URL was subscribed to before.
+	// Already says that the subscription existed before.
 	Already bool `json:"already,omitempty"`
-	// Doubt says why it could not be seen whether there is a feed, or the page.
+	// Warning says why it is uncertain that the address is a feed, or the requested page.
 	Warning string `json:"doubt,omitempty"`
-	// Least, in the question of subscribe, is what has to vouch for items to be shown:
-	// "publisher", or "" for whatever it is.
+	// MinProvenance, in a request to subscribe, is the minimum provenance of items that are shown: "publisher", or
+	// "" for any.
 	MinProvenance string `json:"least,omitempty"`
-	// Tags, in the question of subscribe, take the place of the subscription's tags; nil leaves those.
+	// Tags, in a request to subscribe, replace the tags of the subscription. If it is nil, they stay.
 	Tags []string `json:"tags,omitzero"`
 }
 
-// Fault is the answer of any of them when it went wrong.
+// ErrorResponse is the answer of any request that failed.
 type ErrorResponse struct {
 	Error   string   `json:"error"`
-	Choices []Choice `json:"choices,omitempty"` // of subscribe: one of them may have been meant
+	Choices []Choice `json:"choices,omitempty"` // of subscribe: the user may have meant one of these
 }
 
 func (s *Server) apiList(w http.ResponseWriter, r *http.Request) (any, error) {
@@ -121,13 +121,13 @@ func (s *Server) apiList(w http.ResponseWriter, r *http.Request) (any, error) {
 	return ListResponse{channels}, err
 }
 
-// list is the node's list by title, with addresses to read at.
+// list returns the node's subscriptions, sorted by title, with the addresses at which to read them.
 func (s *Server) list(r *http.Request) ([]Channel, error) {
 	channels, err := s.subs.List(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	out := make([]Channel, len(channels)) // the node's own is not written to
+	out := make([]Channel, len(channels)) // the node's own slice must not be changed
 	for i, c := range channels {
 		c.ReadURL = s.ReadURL(s.base(r), c.URL)
 		if c.FormerKeys == nil {
@@ -139,7 +139,7 @@ func (s *Server) list(r *http.Request) ([]Channel, error) {
 		out[i] = c
 	}
 	slices.SortStableFunc(out, func(a, b Channel) int {
-		return cmp.Or(cmp.Compare(strings.ToLower(orAddress(a.Title, a.URL)), strings.ToLower(orAddress(b.Title, b.URL))), cmp.Compare(a.URL, b.URL))
+		return cmp.Or(cmp.Compare(strings.ToLower(titleOrAddress(a.Title, a.URL)), strings.ToLower(titleOrAddress(b.Title, b.URL))), cmp.Compare(a.URL, b.URL))
 	})
 	return out, nil
 }
@@ -173,18 +173,18 @@ func (s *Server) apiDoctor(w http.ResponseWriter, r *http.Request) (any, error) 
 }
 
 func (s *Server) apiSubscribe(w http.ResponseWriter, r *http.Request) (any, error) {
-	q, err := asked[SubscribeMessage](w, r)
+	q, err := decodeRequest[SubscribeMessage](w, r)
 	if err != nil {
 		return nil, err
 	}
-	address, err := s.typed(r, q.URL)
+	address, err := s.resolveAddress(r, q.URL)
 	if err != nil {
 		return nil, err
 	}
 	if q.MinProvenance != "" && q.MinProvenance != ProvenancePublisher && q.MinProvenance != ProvenanceAny {
 		return nil, refuse(http.StatusBadRequest, "least must be %s or %s", ProvenancePublisher, ProvenanceAny)
 	}
-	tags := tidyTags(q.Tags)
+	tags := normalizeTags(q.Tags)
 	if err := checkTags(q.Tags); err != nil {
 		return nil, err
 	}
@@ -211,7 +211,7 @@ func (s *Server) apiSubscribe(w http.ResponseWriter, r *http.Request) (any, erro
 }
 
 func (s *Server) apiUnsubscribe(w http.ResponseWriter, r *http.Request) (any, error) {
-	address, err := s.question(w, r)
+	address, err := s.decodeAddress(w, r)
 	if err != nil {
 		return nil, err
 	}
@@ -221,30 +221,30 @@ func (s *Server) apiUnsubscribe(w http.ResponseWriter, r *http.Request) (any, er
 	return SubscribeMessage{URL: address}, nil
 }
 
-// question reads the address that a program asks about.
-func (s *Server) question(w http.ResponseWriter, r *http.Request) (string, error) {
-	q, err := asked[SubscribeMessage](w, r)
+// decodeAddress decodes the address in a request.
+func (s *Server) decodeAddress(w http.ResponseWriter, r *http.Request) (string, error) {
+	q, err := decodeRequest[SubscribeMessage](w, r)
 	if err != nil {
 		return "", err
 	}
-	return s.typed(r, q.URL)
+	return s.resolveAddress(r, q.URL)
 }
 
-// asked reads what a program asks.
-func asked[T any](w http.ResponseWriter, r *http.Request) (q T, err error) {
-	return askedUpTo[T](w, r, maxRequest)
+// decodeRequest decodes a request of at most maxRequest bytes.
+func decodeRequest[T any](w http.ResponseWriter, r *http.Request) (q T, err error) {
+	return decodeRequestUpTo[T](w, r, maxRequest)
 }
 
-func askedUpTo[T any](w http.ResponseWriter, r *http.Request, limit int64) (q T, err error) {
-	body, err := askedBody(w, r, limit)
+func decodeRequestUpTo[T any](w http.ResponseWriter, r *http.Request, limit int64) (q T, err error) {
+	body, err := readJSONBody(w, r, limit)
 	if err == nil {
-		err = jsonFault(json.Unmarshal(body, &q))
+		err = jsonError(json.Unmarshal(body, &q))
 	}
 	return q, err
 }
 
-// askedBody reads the JSON that a program sends.
-func askedBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+// readJSONBody reads the JSON body of a request.
+func readJSONBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if err := allow(w, r, http.MethodPost); err != nil {
 		return nil, err
 	}
@@ -252,14 +252,14 @@ func askedBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, err
 		return nil, refuse(http.StatusUnsupportedMediaType, "the content type of the request must be application/json")
 	}
 	body, err := readBody(w, r, limit)
-	if err == nil && !utf8.Valid(body) { // which JSON would read as something else
+	if err == nil && !utf8.Valid(body) { // the JSON decoder would replace invalid bytes
 		err = refuse(http.StatusBadRequest, "the request is not in UTF-8")
 	}
 	return body, err
 }
 
-// jsonFault says what is wrong with JSON, in words of who wrote it.
-func jsonFault(err error) error {
+// jsonError converts a decoding error to one that helps the author of the request.
+func jsonError(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -277,14 +277,14 @@ func jsonFault(err error) error {
 	return refuse(http.StatusBadRequest, "the request is not valid: %s", strings.TrimPrefix(err.Error(), "json: "))
 }
 
-// readBody reads a body that must not be larger than limit.
+// readBody reads a body of at most limit bytes.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	return body, bodyFault(err)
+	return body, bodyError(err)
 }
 
-// bodyFault says what went wrong with a body.
-func bodyFault(err error) error {
+// bodyError converts an error of reading a body.
+func bodyError(err error) error {
 	large, ok := errors.AsType[*http.MaxBytesError](err)
 	switch {
 	case err == nil:
@@ -295,10 +295,10 @@ func bodyFault(err error) error {
 	return refuse(http.StatusBadRequest, "the request is not valid: %v", err)
 }
 
-func (s *Server) failJSON(w http.ResponseWriter, err error) {
-	status, words := s.setFault(w, err)
-	fault := ErrorResponse{Error: words}
-	if p, ok := errors.AsType[*instead](err); ok {
+func (s *Server) writeJSONError(w http.ResponseWriter, err error) {
+	status, message := s.writeErrorHeaders(w, err)
+	fault := ErrorResponse{Error: message}
+	if p, ok := errors.AsType[*choiceError](err); ok {
 		fault.Choices = p.choices
 	}
 	writeJSON(w, status, fault)
@@ -306,11 +306,11 @@ func (s *Server) failJSON(w http.ResponseWriter, err error) {
 
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	var body bytes.Buffer
-	if err := json.NewEncoder(&body).Encode(v); err != nil { // not with half of it told
+	if err := json.NewEncoder(&body).Encode(v); err != nil { // encoded first, so that an error does not leave half an answer
 		status, body = http.StatusInternalServerError, bytes.Buffer{}
 		fmt.Fprintf(&body, "{\"error\":%q}\n", "answer not encoded: "+err.Error())
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(body.Bytes()) // a program that went away hears nothing
+	_, _ = w.Write(body.Bytes()) // an error means that the program has disconnected
 }

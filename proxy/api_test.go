@@ -15,8 +15,8 @@ import (
 	"tidings/internal/feed"
 )
 
-// call asks the interface for programs, and reads its answer into v.
-func (b *bench) call(method, name, text string, v any) int {
+// call sends a request to the API, and decodes its answer into v.
+func (b *testServer) call(method, name, text string, v any) int {
 	b.Helper()
 	r := b.send(request(method, apiPath+name, strings.NewReader(text), "Tidings", "1", "Content-Type", "application/json"))
 	out := body(b, r)
@@ -29,13 +29,13 @@ func (b *bench) call(method, name, text string, v any) int {
 	return r.StatusCode
 }
 
-func TestProgramsSubscribeListAndUnsubscribe(t *testing.T) {
-	b := newBench(t)
+func TestAPISubscribesListsAndUnsubscribes(t *testing.T) {
+	b := newTestServer(t)
 	var got SubscribeMessage
 	if status := b.call("POST", "subscribe", `{"url":" feed:`+rssURL+` "}`, &got); status != 200 {
 		t.Fatal(status)
 	}
-	want := "http://" + host + "/f/" + b.server.minter.token(rssURL) + "/" + rssURL
+	want := "http://" + host + "/f/" + b.server.tokens.token(rssURL) + "/" + rssURL
 	if got.URL != rssURL || got.ReadURL != want {
 		t.Errorf("subscribed: %+v", got)
 	}
@@ -46,7 +46,7 @@ func TestProgramsSubscribeListAndUnsubscribe(t *testing.T) {
 	if status := b.call("GET", "list", "", &listed); status != 200 || len(listed.Channels) != 1 || listed.Channels[0].ReadURL != want {
 		t.Errorf("%d %+v", status, listed)
 	}
-	// The address that was handed out is as good as the original.
+	// The address that was handed out works as well as the original.
 	if status := b.call("POST", "unsubscribe", `{"url":"`+want+`"}`, &got); status != 200 || got.URL != rssURL || len(b.node.subscriptions()) != 0 {
 		t.Errorf("%d %+v", status, got)
 	}
@@ -57,13 +57,13 @@ func TestProgramsSubscribeListAndUnsubscribe(t *testing.T) {
 }
 
 func TestAddressesBeginAsConfigured(t *testing.T) {
-	b := newBench(t, func(c *Config) { c.BaseURL = "https://Feeds.example.org/" })
+	b := newTestServer(t, func(c *Config) { c.BaseURL = "https://Feeds.example.org/" })
 	var got SubscribeMessage
 	b.call("POST", "subscribe", `{"url":"https://h.example/feed.xml"}`, &got)
 	if want := b.server.ReadURL("https://feeds.example.org", rssURL); got.ReadURL != want {
 		t.Errorf("%s, want %s", got.ReadURL, want)
 	}
-	// One of ours, whatever we were called.
+	// An address of this node is recognised by any of its names.
 	b.call("POST", "subscribe", `{"url":"`+got.ReadURL+`"}`, &got)
 	if len(b.node.subscriptions()) != 1 {
 		t.Errorf("%v", b.node.subscriptions())
@@ -71,7 +71,7 @@ func TestAddressesBeginAsConfigured(t *testing.T) {
 }
 
 func TestListHasTheKeysThatScriptsRelyOn(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	at := time.Date(2026, 11, 20, 11, 59, 30, 123456789, time.FixedZone("", 3600))
 	b.node.subscribed[rssURL] = false
 	b.node.channels[rssURL] = Channel{LastPoll: OptionalTime(at), NextPoll: OptionalTime(time.Time{})}
@@ -98,8 +98,8 @@ func TestListHasTheKeysThatScriptsRelyOn(t *testing.T) {
 	}
 }
 
-func TestEmptyAnswersAreEmptyLists(t *testing.T) {
-	b := newBench(t)
+func TestEmptyListsAreNotNull(t *testing.T) {
+	b := newTestServer(t)
 	for name, want := range map[string]string{
 		"list": `{"channels":[]}`, "doctor": `{"findings":[]}`, "status": `"addresses":[]`,
 	} {
@@ -110,8 +110,8 @@ func TestEmptyAnswersAreEmptyLists(t *testing.T) {
 	}
 }
 
-func TestTheDoctorIsHeard(t *testing.T) {
-	b := newBench(t)
+func TestAPIReturnsTheDoctorsFindings(t *testing.T) {
+	b := newTestServer(t)
 	b.node.findings = []Finding{{"problem", "the disk is full", "make room"}}
 	var d DoctorResponse
 	if status := b.call("GET", "doctor", "", &d); status != 200 || !slices.Equal(d.Findings, b.node.findings) {
@@ -119,8 +119,8 @@ func TestTheDoctorIsHeard(t *testing.T) {
 	}
 }
 
-func TestRequestsOfProgramsAreChecked(t *testing.T) {
-	b := newBench(t)
+func TestAPIRequestsAreChecked(t *testing.T) {
+	b := newTestServer(t)
 	b.node.room = 0
 	long := `{"url":"` + strings.Repeat("x", maxRequest) + `"}`
 	for _, c := range []struct {
@@ -157,7 +157,7 @@ func TestRequestsOfProgramsAreChecked(t *testing.T) {
 }
 
 func TestListsAreExportedAndImported(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	for _, url := range []string{rssURL, atomURL, jsonURL} {
 		b.node.Subscribe(t.Context(), url, false)
 	}
@@ -174,7 +174,7 @@ func TestListsAreExportedAndImported(t *testing.T) {
 		return doc, addresses
 	}
 	_, originals := export("?rewrite=0")
-	if !slices.Equal(originals, []string{jsonURL, atomURL, rssURL}) { // by title
+	if !slices.Equal(originals, []string{jsonURL, atomURL, rssURL}) { // sorted by title
 		t.Errorf("originals: %v", originals)
 	}
 	doc, rewritten := export("")
@@ -183,13 +183,13 @@ func TestListsAreExportedAndImported(t *testing.T) {
 			t.Errorf("%s became %s", url, rewritten[i])
 		}
 	}
-	// What was handed out leads back to the same subscriptions.
+	// Exported addresses lead back to the same subscriptions.
 	clear(b.node.subscribed)
 	var result ImportResult
 	if status := b.call("POST", "opml", doc, &result); status != 200 || result.Subscribed != 3 || result.Already != 0 || len(result.Failed) != 0 || len(b.node.subscriptions()) != 3 {
 		t.Errorf("%d %+v: %v", status, result, b.node.subscriptions())
 	}
-	// What is there already is told apart, but for what only reading has made.
+	// Existing subscriptions are counted apart, except those that were made by reading.
 	clear(b.node.subscribed)
 	b.node.Subscribe(t.Context(), rssURL, false)
 	b.node.Subscribe(t.Context(), atomURL, true)
@@ -203,7 +203,7 @@ func TestListsAreExportedAndImported(t *testing.T) {
 }
 
 func TestFoldersOfListsAreTags(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	doc := `<opml version="2.0"><head/><body>` +
 		`<outline text="News"><outline text="Deep"><outline xmlUrl="` + atomURL + `"/></outline><outline xmlUrl="` + rssURL + `"/></outline>` +
 		`<outline text="Other"><outline xmlUrl="` + rssURL + `"/></outline><outline xmlUrl="` + jsonURL + `"/></body></opml>`
@@ -214,11 +214,11 @@ func TestFoldersOfListsAreTags(t *testing.T) {
 	tags := func() map[string]string {
 		var listed ListResponse
 		b.call("GET", "list", "", &listed)
-		of := map[string]string{}
+		tags := map[string]string{}
 		for _, c := range listed.Channels {
-			of[c.URL] = strings.Join(c.Tags, " ")
+			tags[c.URL] = strings.Join(c.Tags, " ")
 		}
-		return of
+		return tags
 	}
 	want := map[string]string{atomURL: "News/Deep", rssURL: "News Other", jsonURL: ""}
 	if got := tags(); !maps.Equal(got, want) {
@@ -231,7 +231,7 @@ func TestFoldersOfListsAreTags(t *testing.T) {
 	if b.call("POST", "opml", exported, &result); !maps.Equal(tags(), want) {
 		t.Errorf("tags %v, want %v, by\n%s", tags(), want, exported)
 	}
-	// Tags that somebody gives take the place of those; without any, they stay.
+	// Tags in a request replace the tags of the subscription; a request without tags keeps them.
 	var done SubscribeMessage
 	b.call("POST", "subscribe", `{"url":"`+atomURL+`","tags":["  two\n words ","","two words"]}`, &done)
 	b.call("POST", "subscribe", `{"url":"`+rssURL+`"}`, &done)
@@ -249,7 +249,7 @@ func TestFoldersOfListsAreTags(t *testing.T) {
 			t.Errorf("%d %q, want %q", status, fault.Error, why)
 		}
 	}
-	// The folders of a list are added to the tags that a feed has.
+	// The folders of a list are added to the tags of a feed.
 	b.call("POST", "opml", doc, &result)
 	want[atomURL] = "two words News/Deep"
 	if got := tags(); !maps.Equal(got, want) {
@@ -257,8 +257,8 @@ func TestFoldersOfListsAreTags(t *testing.T) {
 	}
 }
 
-// A list that was imported is exported as it was: with its folders, names and addresses of sites.
-func TestListsComeBackAsTheyWent(t *testing.T) {
+// A list that was imported is exported unchanged: with its folders, titles and site addresses.
+func TestAnImportedListIsExportedUnchanged(t *testing.T) {
 	const list = `<outline text="By itself" title="By itself" type="rss" xmlUrl="https://h.example/alone.xml"></outline>
     <outline text="News" title="News">
       <outline text="A name &amp; more" title="A name &amp; more" type="rss" xmlUrl="https://h.example/a.xml" htmlUrl="https://h.example/blog"></outline>
@@ -269,7 +269,7 @@ func TestListsComeBackAsTheyWent(t *testing.T) {
         </outline>
       </outline>
     </outline>`
-	b := newBench(t)
+	b := newTestServer(t)
 	var result ImportResult
 	if status := b.call("POST", "opml", `<opml version="2.0"><body>`+list+`</body></opml>`, &result); status != 200 || result.Subscribed != 3 {
 		t.Fatalf("%d %+v", status, result)
@@ -280,7 +280,7 @@ func TestListsComeBackAsTheyWent(t *testing.T) {
 	if got := exported("0"); !strings.Contains(got, list) {
 		t.Errorf("it comes back as\n%s", got)
 	}
-	// A list with this node's own addresses says the same of them.
+	// A list with this node's own addresses describes the same subscriptions.
 	handed := exported("1")
 	clear(b.node.subscribed)
 	clear(b.node.channels)
@@ -288,7 +288,7 @@ func TestListsComeBackAsTheyWent(t *testing.T) {
 	if got := exported("0"); !strings.Contains(got, list) {
 		t.Errorf("it comes back as\n%s", got)
 	}
-	// The names that the feeds give themselves take the place of those in the list.
+	// The titles of the feeds replace the titles in the list.
 	b.node.publish(t, "https://h.example/a.xml", rssDoc(1, 2))
 	if got := exported("0"); strings.Contains(got, "A name") {
 		t.Errorf("it has its old name:\n%s", got)
@@ -296,7 +296,7 @@ func TestListsComeBackAsTheyWent(t *testing.T) {
 }
 
 func TestPagesAreExportedWithTheNodesAddresses(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	const page = "page+https://h.example/"
 	b.node.subscribed[page], b.node.subscribed[rssURL] = false, false
 	for rewrite, want := range map[string]bool{"0": false, "1": true} {
@@ -307,8 +307,8 @@ func TestPagesAreExportedWithTheNodesAddresses(t *testing.T) {
 	}
 }
 
-func TestStrangeTagsMakeFoldersThatCanBeRead(t *testing.T) {
-	b := newBench(t)
+func TestUnusualTagsAreExportedAsValidFolders(t *testing.T) {
+	b := newTestServer(t)
 	b.node.subscribed[rssURL] = false
 	b.node.channels[rssURL] = Channel{Tags: []string{"/", "//a// b /", strings.Repeat("x/", maxTag/2)}}
 	_, outlines, err := feed.ParseOPML([]byte(body(t, b.ask("GET", apiPath+"opml", "Tidings", "1"))))
@@ -321,7 +321,7 @@ func TestStrangeTagsMakeFoldersThatCanBeRead(t *testing.T) {
 	}
 }
 
-func TestAddressesWithoutPasswords(t *testing.T) {
+func TestWithoutPassword(t *testing.T) {
 	for address, want := range map[string]string{
 		"https://me:pw@h.example/a@b": "https://…@h.example/a@b",
 		"https://me@h.example":        "https://…@h.example",
@@ -337,8 +337,8 @@ func TestAddressesWithoutPasswords(t *testing.T) {
 	}
 }
 
-func TestPasswordsOfListsAreNotSaid(t *testing.T) {
-	b := newBench(t)
+func TestImportErrorsDoNotShowPasswords(t *testing.T) {
+	b := newTestServer(t)
 	var result ImportResult
 	b.call("POST", "opml", `<opml version="2.0"><body><outline xmlUrl="https://me:secret@h.example/feed"/></body></opml>`, &result)
 	if len(result.Failed) != 1 || result.Failed[0].URL != "https://…@h.example/feed" || strings.Contains(result.Failed[0].Error, "secret") {
@@ -347,18 +347,18 @@ func TestPasswordsOfListsAreNotSaid(t *testing.T) {
 }
 
 func TestAddressesOfOtherNodesAreUnwrapped(t *testing.T) {
-	b := newBench(t)
-	token := minter("another node's secret").token(atomURL)
+	b := newTestServer(t)
+	token := tokenMaker("another node's secret").token(atomURL)
 	const old = "https://nas.example/f/00112233445566778899aabbccddeeff/https://h.example/old"
 	b.node.Subscribe(t.Context(), old, false)
-	b.node.looks["page+https://h.example/"] = Inspection{Page: true}
+	b.node.inspections["page+https://h.example/"] = Inspection{Page: true}
 	for given, want := range map[string]string{
 		"http://127.0.0.1:8191/f/" + token + "/" + atomURL:                            atomURL,
 		"https://nas.example/f/" + token + "/" + atomURL:                              atomURL,
 		"http://nas.example:8190/f/" + token + "/page+https://h.example/":             "page+https://h.example/",
 		"http://a.example/f/" + token + "/http://b.example/f/" + token + "/" + rssURL: rssURL,
 		"http://localhost:8191/feed?url=" + url.QueryEscape(atomURL) + "&format=json": atomURL,
-		// These may be what they look like.
+		// These addresses may be ordinary feeds.
 		"https://h.example/feed?url=" + rssURL:           "https://h.example/feed?url=" + rssURL,
 		"http://127.0.0.1:8191/feed?url=7":               "http://127.0.0.1:8191/feed?url=7",
 		"https://h.example/f/" + token + "/feed.xml":     "https://h.example/f/" + token + "/feed.xml",
@@ -373,8 +373,8 @@ func TestAddressesOfOtherNodesAreUnwrapped(t *testing.T) {
 	}
 }
 
-func TestAddressesOfOtherSchemesAreNamedAsSuch(t *testing.T) {
-	b := newBench(t)
+func TestOtherSchemesAreRejectedWithTheReason(t *testing.T) {
+	b := newTestServer(t)
 	for address, want := range map[string]string{
 		"javascript:alert(1)":     "the address does not begin with http:// or https://",
 		"data:text/html,<script>": "the address does not begin with http:// or https://",
@@ -391,7 +391,7 @@ func TestAddressesOfOtherSchemesAreNamedAsSuch(t *testing.T) {
 	}
 }
 
-func TestNamesThatAreNoHostsOfTheWebNeedAScheme(t *testing.T) {
+func TestHostsThatAreNotOnTheWebNeedAScheme(t *testing.T) {
 	const none = ": not an address: begin it with https:// or http://"
 	for address, want := range map[string]string{
 		"hello":                    "hello" + none,
@@ -415,8 +415,8 @@ func TestNamesThatAreNoHostsOfTheWebNeedAScheme(t *testing.T) {
 		"https://nas:8080/feed":    "",
 		"feed:https://hello/a.xml": "",
 	} {
-		b := newBench(t)
-		b.node.looks["page+https://example.org/a"] = Inspection{Page: true}
+		b := newTestServer(t)
+		b.node.inspections["page+https://example.org/a"] = Inspection{Page: true}
 		var fault ErrorResponse
 		status := b.call("POST", "subscribe", `{"url":"`+address+`"}`, &fault)
 		if fault.Error != want || (want == "") != (status == 200) {
@@ -425,7 +425,7 @@ func TestNamesThatAreNoHostsOfTheWebNeedAScheme(t *testing.T) {
 	}
 }
 
-// A server of this machine seldom speaks HTTPS.
+// A server on this machine rarely speaks HTTPS.
 func TestAnAddressOfThisMachineWithoutASchemeIsHTTP(t *testing.T) {
 	for typed, want := range map[string]string{
 		"localhost:8000/feed":        "http://localhost:8000/feed",
@@ -434,7 +434,7 @@ func TestAnAddressOfThisMachineWithoutASchemeIsHTTP(t *testing.T) {
 		"[::1]:8000/feed":            "http://[::1]:8000/feed",
 		"localhost.example.org/feed": "https://localhost.example.org/feed",
 	} {
-		b := newBench(t)
+		b := newTestServer(t)
 		var done SubscribeMessage
 		if status := b.call("POST", "subscribe", `{"url":"`+typed+`"}`, &done); status != 200 || done.URL != want {
 			t.Errorf("%s: %d %q, want %q", typed, status, done.URL, want)
@@ -443,7 +443,7 @@ func TestAnAddressOfThisMachineWithoutASchemeIsHTTP(t *testing.T) {
 }
 
 func TestAnImportSaysWhatFailed(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	b.node.room = 2
 	doc := `<opml version="2.0"><head/><body><outline text="folder"><outline xmlUrl="` + rssURL + `"/><outline xmlUrl="feed:` + rssURL + `"/></outline>` +
 		`<outline xmlUrl="ftp://h.example/"/><outline xmlUrl="` + jsonURL + `"/></body></opml>`
@@ -451,7 +451,7 @@ func TestAnImportSaysWhatFailed(t *testing.T) {
 	if status := b.call("POST", "opml", doc, &result); status != 200 || result.Subscribed != 2 || len(result.Failed) != 1 || result.Failed[0].URL != "ftp://h.example/" {
 		t.Errorf("%d %+v", status, result)
 	}
-	b = newBench(t)
+	b = newTestServer(t)
 	b.node.room = 7
 	doc = `<opml version="2.0"><head/><body>`
 	for i := range 100 {
@@ -463,11 +463,11 @@ func TestAnImportSaysWhatFailed(t *testing.T) {
 	}
 }
 
-// A list is imported to its end, however long its answer has to wait.
-func TestALongImportIsAnswered(t *testing.T) {
-	b := newBench(t)
+// A list is imported completely, however long the answer takes.
+func TestALongImportGetsItsAnswer(t *testing.T) {
+	b := newTestServer(t)
 	doc := `<opml version="2.0"><head/><body><outline xmlUrl="` + rssURL + `"/></body></opml>`
-	w := &deadlines{ResponseRecorder: httptest.NewRecorder(), node: b.node}
+	w := &deadlineRecorder{ResponseRecorder: httptest.NewRecorder(), node: b.node}
 	b.server.ServeHTTP(w, request("POST", apiPath+"opml", strings.NewReader(doc), "Tidings", "1", "Content-Type", "text/x-opml"))
 	if w.Code != 200 || len(w.set) != 2 || !w.set[0].IsZero() || !w.set[1].After(time.Now()) {
 		t.Errorf("%d, to be written until %v", w.Code, w.set)
@@ -477,16 +477,16 @@ func TestALongImportIsAnswered(t *testing.T) {
 	}
 }
 
-// deadlines are what a connection was given to be written, and how many subscriptions there
-// were at the first of them.
-type deadlines struct {
+// A deadlineRecorder records the write deadlines of a connection, and how many subscriptions there were at the
+// first one.
+type deadlineRecorder struct {
 	*httptest.ResponseRecorder
-	node *memory
+	node *memoryNode
 	set  []time.Time
 	then int
 }
 
-func (d *deadlines) SetWriteDeadline(t time.Time) error {
+func (d *deadlineRecorder) SetWriteDeadline(t time.Time) error {
 	if len(d.set) == 0 {
 		d.then = len(d.node.subscriptions())
 	}

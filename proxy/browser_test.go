@@ -20,13 +20,13 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// shots is where TestPagesInABrowser leaves pictures of what it saw, if anywhere:
+// shots is the folder in which TestPagesInABrowser saves pictures; none if empty:
 //
 //	go test ./proxy -run Browser -shots DIR
 var shots = flag.String("shots", "", "folder for pictures of the pages")
 
-// axeCore returns the script that judges the pages: Deque's axe-core. npm fetches it once, in the
-// version and with the hash that testdata/npm/package-lock.json has.
+// axeCore returns the script that checks the pages: Deque's axe-core. npm fetches it once, in the version and with
+// the hash in testdata/npm/package-lock.json.
 func axeCore(t *testing.T) string {
 	t.Helper()
 	const folder = "testdata/npm"
@@ -48,12 +48,11 @@ func axeCore(t *testing.T) string {
 	return string(b)
 }
 
-// judged are the rules that pages keep: WCAG 2.2, levels A and AA, and what axe-core takes for
-// good practice.
+// judged lists the rules that pages must keep: WCAG 2.2, levels A and AA, and axe-core's best practices.
 const judged = `axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]})
 	.then(r => JSON.stringify(r.violations.map(v => v.id + ": " + v.help + ": " + v.nodes.map(n => n.html).join("  "))))`
 
-// browser starts Chromium, for as long as a test lasts.
+// browser starts Chromium until the test ends.
 func browser(t *testing.T) context.Context {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
@@ -81,9 +80,9 @@ func browser(t *testing.T) context.Context {
 	return within
 }
 
-// busy is a bench whose pages show all that they can show.
-func busy(t *testing.T) *bench {
-	b := newBench(t, func(c *Config) {
+// newFullServer returns a server whose pages show everything that they can show.
+func newFullServer(t *testing.T) *testServer {
+	b := newTestServer(t, func(c *Config) {
 		c.Notice = func() Notice {
 			return Notice{Title: "A demo", Text: "A network on this machine.", Head: []string{"", "alone", "together"}, Rows: [][]string{{"seen after", "10 s", "0.7 s"}}, Footer: []string{"And then?"}}
 		}
@@ -92,28 +91,27 @@ func busy(t *testing.T) *bench {
 	for _, address := range []string{rssURL, atomURL, jsonURL, gone} {
 		b.node.Subscribe(t.Context(), address, address == jsonURL)
 	}
-	b.node.looks[choiceURL] = Inspection{Page: true, Feeds: []Choice{
+	b.node.inspections[choiceURL] = Inspection{Page: true, Feeds: []Choice{
 		{URL: "https://page.example/posts.xml", Title: "Posts of the page", Kind: KindFeed},
 		{URL: "https://page.example/comments/" + strings.Repeat("long", 20), Kind: KindFeed},
 	}}
 	rtt, soon, rank := 12.4, 21.0, 1
-	b.node.channels[rssURL] = Channel{State: StateOK, Subscribers: 3, Pollers: 2, Key: place(26), DetectionExpectedS: &soon, NextPoll: OptionalTime(b.clock.Add(time.Minute)), LastPoll: OptionalTime(b.clock.Add(-time.Hour)), Rank: &rank, Why: "two members poll it in turns"}
+	b.node.channels[rssURL] = Channel{State: StateOK, Subscribers: 3, Pollers: 2, Key: idAt(26), DetectionExpectedS: &soon, NextPoll: OptionalTime(b.clock.Add(time.Minute)), LastPoll: OptionalTime(b.clock.Add(-time.Hour)), Rank: &rank, Why: "two members poll it in turns"}
 	b.node.channels[gone] = Channel{State: "gone", Error: "poll " + gone + ": 410 Gone", Since: OptionalTime(b.clock.Add(-72 * time.Hour))}
 	b.node.status.Warnings = []string{"The clock is 3 minutes behind."}
 	b.node.status.Addresses = []string{"/ip4/203.0.113.7/udp/4801/quic-v1/p2p/12D3KooW" + strings.Repeat("long", 10)}
 	b.node.network = Network{Name: "town", EstimateN: 8, Members: []Member{
-		{ID: place(0), PeerID: "12D3KooWme", Role: RoleSelf}, {ID: place(30), PeerID: "12D3KooWnear", Role: RoleLeaf, RTTMs: &rtt}, {ID: place(80), PeerID: "12D3KooWfar", Role: RoleContact},
+		{ID: idAt(0), PeerID: "12D3KooWme", Role: RoleSelf}, {ID: idAt(30), PeerID: "12D3KooWnear", Role: RoleLeaf, RTTMs: &rtt}, {ID: idAt(80), PeerID: "12D3KooWfar", Role: RoleContact},
 	}}
 	return b
 }
 
-// Every page is without a fault that axe-core knows, by day and by night; on a telephone
-// nothing has to be moved sideways but what is in a box of its own; and whoever has only a
-// keyboard comes to all that can be done, and sees where they are.
+// Every page passes axe-core in light and in dark mode. On a phone, only boxes that scroll by themselves are wider
+// than the screen. All controls can be reached with the keyboard, and the focus is visible.
 func TestPagesInABrowser(t *testing.T) {
 	ctx := browser(t)
-	b := busy(t)
-	served := httptest.NewServer(pressed(b.server))
+	b := newFullServer(t)
+	served := httptest.NewServer(submitForm(b.server))
 	defer served.Close()
 	if err := chromedp.Do(ctx, chromedp.Navigate(b.server.OpenURL(served.URL))); err != nil {
 		t.Fatal(err)
@@ -128,7 +126,7 @@ func TestPagesInABrowser(t *testing.T) {
 	} {
 		for _, scheme := range []string{"light", "dark"} {
 			name := p.name + "-" + scheme
-			wide, picture := look(ctx, t, served.URL+p.path, scheme, 1000)
+			wide, picture := openPage(ctx, t, served.URL+p.path, scheme, 1000)
 			faults, err := chromedp.Run(wide, chromedp.Evaluate[string](axe+";"+judged, chromedp.EvalAwaitPromise))
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
@@ -140,24 +138,24 @@ func TestPagesInABrowser(t *testing.T) {
 			if len(found) > 0 {
 				t.Errorf("%s:\n%s", name, strings.Join(found, "\n"))
 			}
-			keep(t, name, picture)
+			savePicture(t, name, picture)
 		}
-		narrow, picture := look(ctx, t, served.URL+p.path, "light", 320)
-		keep(t, p.name+"-narrow", picture)
+		narrow, picture := openPage(ctx, t, served.URL+p.path, "light", 320)
+		savePicture(t, p.name+"-narrow", picture)
 		if width, err := chromedp.Run(narrow, chromedp.Evaluate[int]("document.documentElement.scrollWidth")); err != nil || width > 320 {
 			t.Errorf("%s: %d wide on a screen of 320, %v", p.name, width, err)
 		}
-		for _, unseen := range tabs(ctx, t) {
+		for _, unseen := range tabThrough(ctx, t) {
 			t.Errorf("%s: by keyboard: %s", p.name, unseen)
 		}
 	}
 }
 
-// choiceURL is a page at which there is a choice what to subscribe to.
+// choiceURL is a page that advertises several feeds.
 const choiceURL = "https://page.example/"
 
-// pressed answers who opens the address of a form as if its button had been pressed.
-func pressed(next http.Handler) http.Handler {
+// submitForm handles a GET of a form's address as if its button had been pressed.
+func submitForm(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/subscribe" {
 			form := r.URL.RawQuery
@@ -169,8 +167,8 @@ func pressed(next http.Handler) http.Handler {
 	})
 }
 
-// look opens a page, in a scheme of colours and on a screen of a width.
-func look(ctx context.Context, t *testing.T, address, scheme string, width int64) (context.Context, []byte) {
+// openPage opens a page, in a colour scheme and on a screen of a width.
+func openPage(ctx context.Context, t *testing.T, address, scheme string, width int64) (context.Context, []byte) {
 	t.Helper()
 	_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}) //nolint:misspell // as CSS spells it
 	if err == nil {
@@ -186,8 +184,8 @@ func look(ctx context.Context, t *testing.T, address, scheme string, width int64
 	return ctx, picture
 }
 
-// keep leaves a picture where it can be looked at.
-func keep(t *testing.T, name string, picture []byte) {
+// savePicture saves a picture if -shots is set.
+func savePicture(t *testing.T, name string, picture []byte) {
 	t.Helper()
 	if *shots == "" {
 		return
@@ -197,9 +195,9 @@ func keep(t *testing.T, name string, picture []byte) {
 	}
 }
 
-// tabs goes through the page by the tabulator, and tells what it does not come to, and what
-// does not show that it is there.
-func tabs(ctx context.Context, t *testing.T) (missed []string) {
+// tabThrough goes through the page with the Tab key. It returns the controls that it did not reach, and those whose
+// focus is not visible.
+func tabThrough(ctx context.Context, t *testing.T) (missed []string) {
 	t.Helper()
 	const all = `[...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, summary, [tabindex='0']")]`
 	count, err := chromedp.Run(ctx, chromedp.Evaluate[int](all+".length"))
@@ -229,11 +227,10 @@ func tabs(ctx context.Context, t *testing.T) (missed []string) {
 	return append(missed, left...)
 }
 
-// A column is sorted from the keyboard, and the filter is a form: without scripts, of which the
-// pages have none.
+// A column is sorted from the keyboard, and the filter is a form: the page has no scripts.
 func TestChannelsByKeyboardInABrowser(t *testing.T) {
 	ctx := browser(t)
-	b := busy(t)
+	b := newFullServer(t)
 	served := httptest.NewServer(b.server)
 	defer served.Close()
 	steps := []chromedp.Action[chromedp.Void]{

@@ -11,22 +11,22 @@ import (
 // channelsPage is the table of all channels.
 type channelsPage struct {
 	Columns  []column
-	Channels []shownChannel
+	Channels []channelView
 	All      int
 	Filter   string
-	Sort     string // the name of a column, with "-" before it if the greatest comes first
+	Sort     string // name of a column, with a "-" in front for descending order
 }
 
-// A column can be sorted by.
+// A column is a column of the table, by which the table can be sorted.
 type column struct {
 	Name, Title string
-	Sorted      string // as aria-sort has it; empty: by another
-	Link        string // to have it sorted, or the other way round
-	less        func(a, b *shownChannel) int
+	Sorted      string // value of aria-sort; "" if the table is sorted by another column
+	Link        string // sorts by this column, or reverses the order
+	less        func(a, b *channelView) int
 }
 
-// absent has what is not known come last.
-func absent(a, b *float64) int {
+// compareOptional compares two numbers. Unknown numbers come last.
+func compareOptional(a, b *float64) int {
 	switch {
 	case a == nil && b == nil:
 		return 0
@@ -38,19 +38,19 @@ func absent(a, b *float64) int {
 	return cmp.Compare(*a, *b)
 }
 
-// columns are those of the table, in their order.
+// columns returns the columns of the table in their order.
 func columns() []column {
 	return []column{
-		{Name: "name", Title: "Feed", less: func(a, b *shownChannel) int {
+		{Name: "name", Title: "Feed", less: func(a, b *channelView) int {
 			return cmp.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name))
 		}},
-		{Name: "state", Title: "State", less: func(a, b *shownChannel) int { return cmp.Compare(a.State, b.State) }},
-		{Name: "readers", Title: "Readers", less: func(a, b *shownChannel) int { return cmp.Compare(a.Subscribers, b.Subscribers) }},
-		{Name: "pollers", Title: "Pollers", less: func(a, b *shownChannel) int { return cmp.Compare(a.Pollers, b.Pollers) }},
-		{Name: "level", Title: "Level", less: func(a, b *shownChannel) int { return absent(a.Level, b.Level) }},
-		{Name: "expected", Title: "Expected delay", less: func(a, b *shownChannel) int { return absent(a.DetectionExpectedS, b.DetectionExpectedS) }},
-		{Name: "found", Title: "Last delay", less: func(a, b *shownChannel) int { return absent(a.DetectionObservedS, b.DetectionObservedS) }},
-		{Name: "next", Title: "Next poll", less: func(a, b *shownChannel) int {
+		{Name: "state", Title: "State", less: func(a, b *channelView) int { return cmp.Compare(a.State, b.State) }},
+		{Name: "readers", Title: "Readers", less: func(a, b *channelView) int { return cmp.Compare(a.Subscribers, b.Subscribers) }},
+		{Name: "pollers", Title: "Pollers", less: func(a, b *channelView) int { return cmp.Compare(a.Pollers, b.Pollers) }},
+		{Name: "level", Title: "Level", less: func(a, b *channelView) int { return compareOptional(a.Level, b.Level) }},
+		{Name: "expected", Title: "Expected delay", less: func(a, b *channelView) int { return compareOptional(a.DetectionExpectedS, b.DetectionExpectedS) }},
+		{Name: "found", Title: "Last delay", less: func(a, b *channelView) int { return compareOptional(a.DetectionObservedS, b.DetectionObservedS) }},
+		{Name: "next", Title: "Next poll", less: func(a, b *channelView) int {
 			switch {
 			case a.NextPoll == nil || b.NextPoll == nil:
 				return cmp.Compare(len(iso(b.NextPoll)), len(iso(a.NextPoll)))
@@ -68,8 +68,8 @@ func (s *Server) channels(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	p := channelsPage{All: len(all), Filter: strings.TrimSpace(q.Get("filter")), Sort: cmp.Or(q.Get("sort"), "name"), Columns: columns()}
 	for _, c := range all {
-		if shown := showChannel(c); shown.has(p.Filter) {
-			p.Channels = append(p.Channels, shown)
+		if view := newChannelView(c); view.matches(p.Filter) {
+			p.Channels = append(p.Channels, view)
 		}
 	}
 	name, falling := strings.CutPrefix(p.Sort, "-")
@@ -82,7 +82,7 @@ func (s *Server) channels(w http.ResponseWriter, r *http.Request) error {
 			} else {
 				to = "-" + to
 			}
-			slices.SortStableFunc(p.Channels, func(a, b shownChannel) int {
+			slices.SortStableFunc(p.Channels, func(a, b channelView) int {
 				if falling {
 					return c.less(&b, &a)
 				}
@@ -94,8 +94,8 @@ func (s *Server) channels(w http.ResponseWriter, r *http.Request) error {
 	return s.writePage(w, r, http.StatusOK, "channels.html", "Feeds", p)
 }
 
-// has says whether a channel has some words in what is shown of it.
-func (c *shownChannel) has(words string) bool {
+// matches reports whether all words of a search occur in the channel's texts.
+func (c *channelView) matches(words string) bool {
 	text := strings.ToLower(strings.Join([]string{c.Name, c.URL, c.State, c.Why, c.Error}, "\n"))
 	for word := range strings.FieldsSeq(strings.ToLower(words)) {
 		if !strings.Contains(text, word) {

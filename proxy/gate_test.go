@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-func TestOnlyOurNamesAreAnswered(t *testing.T) {
-	b := newBench(t, func(c *Config) { c.BaseURL = "https://Feeds.example.org:8443" })
+func TestOnlyTheNodesOwnNamesAreAnswered(t *testing.T) {
+	b := newTestServer(t, func(c *Config) { c.BaseURL = "https://Feeds.example.org:8443" })
 	token := b.tokenTarget(rssURL)
 	for host, want := range map[string]int{
 		"localhost": 200, "localhost:8190": 200, "LOCALHOST:1": 200, "127.0.0.1": 200, "127.0.0.1:8190": 200, "127.9.9.9:8190": 200,
 		"[::1]": 200, "[::1]:8190": 200, "[::ffff:127.0.0.1]:8190": 200,
-		"feeds.example.org": 403, "FEEDS.example.org:99": 403, // but for addresses with a token
+		"feeds.example.org": 403, "FEEDS.example.org:99": 403, // except for addresses with a token
 		"": 421, "evil.example": 421, "evil.example:8190": 421, "localhost.evil.example": 421, "127.0.0.1.evil.example": 421,
 		"localhost:": 421, "localhost:0": 421, "localhost:99999": 421, "localhost:x": 421, "localhost:8190:8190": 421, "::1": 421,
 		"[::1": 421, "[::1]x": 421, "[::1%25lo]": 421, "[::2]": 421, "0.0.0.0": 421, "10.0.0.1": 421, "192.168.1.50": 421, "127.1": 421,
@@ -47,12 +47,11 @@ func TestBaseURLs(t *testing.T) {
 	}
 }
 
-// TestProxiesAreNamed passes requests on as web servers do that sit before a node and ask it by the
-// name localhost.
-func TestProxiesAreNamed(t *testing.T) {
+// The test forwards requests as web servers do that run in front of a node and connect to localhost.
+func TestRequestsOfProxiesAreRefusedUnlessTrusted(t *testing.T) {
 	for _, header := range []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "x-real-ip", "CF-Connecting-IP", "X-Original-URL"} {
-		stranger := newBench(t)
-		trusting := newBench(t, func(c *Config) {
+		stranger := newTestServer(t)
+		trusting := newTestServer(t, func(c *Config) {
 			for _, s := range []string{"127.0.0.1", "172.17.0.0/16"} {
 				p, err := ParseProxy(s)
 				if err != nil {
@@ -66,7 +65,7 @@ func TestProxiesAreNamed(t *testing.T) {
 			if said := body(t, r); r.StatusCode != 403 || !strings.Contains(said, "--trusted-proxy") || !strings.Contains(said, http.CanonicalHeaderKey(header)) {
 				t.Errorf("%s: GET %s: %d %s", header, target, r.StatusCode, said)
 			}
-			// A request of a proxy that is named is one of another machine.
+			// A request of a trusted proxy counts as one of another machine.
 			want := map[bool]int{true: 200, false: 403}[strings.HasPrefix(target, tokenPath)]
 			for from, want := range map[string]int{"127.0.0.1:40000": want, "172.17.3.4:5": want, "127.0.0.2:1": 403} {
 				r := request("GET", target, nil, header, "203.0.113.7", "Tidings", "1")
@@ -79,13 +78,13 @@ func TestProxiesAreNamed(t *testing.T) {
 	}
 }
 
-// TestATrustedProxyThatAddsNoHeader passes requests on as nginx does with proxy_pass alone.
+// The test forwards requests as nginx does with proxy_pass alone.
 func TestATrustedProxyThatAddsNoHeader(t *testing.T) {
-	b := newBench(t, func(c *Config) {
+	b := newTestServer(t, func(c *Config) {
 		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
 		c.Metrics = http.NotFoundHandler()
 	})
-	entrance := b.opened()
+	entrance := b.openPath()
 	for _, target := range []string{"/", "/" + rssURL, "/feed?url=" + rssURL, "/metrics", "/healthz", "/readyz", "/style.css"} {
 		r := b.ask("GET", target, accessHeader, "")
 		if said := body(t, r); r.StatusCode != 403 || !strings.Contains(said, "--trusted-proxy") {
@@ -95,7 +94,7 @@ func TestATrustedProxyThatAddsNoHeader(t *testing.T) {
 			t.Errorf("with the token: GET %s: %d", target, r.StatusCode)
 		}
 		r2 := request("GET", target, nil, accessHeader, "")
-		if r := b.send(r2.WithContext(context.WithValue(t.Context(), callerKey{}, caller{func() bool { return true }}))); r.StatusCode == 403 {
+		if r := b.send(r2.WithContext(context.WithValue(t.Context(), connOwnerKey{}, connOwner{func() bool { return true }}))); r.StatusCode == 403 {
 			t.Errorf("of the own user: GET %s: %d", target, r.StatusCode)
 		}
 		r2 = request("GET", target, nil, accessHeader, "")
@@ -112,8 +111,8 @@ func TestATrustedProxyThatAddsNoHeader(t *testing.T) {
 	if r := b.ask("GET", b.tokenTarget(rssURL), accessHeader, ""); r.StatusCode != 200 {
 		t.Errorf("with a token in the path: %d", r.StatusCode)
 	}
-	// A browser gets its cookie all the same, and is known by it.
-	if r := b.ask("GET", enterPath+"?code=x", accessHeader, ""); r.StatusCode != 401 {
+	// A browser can get its cookie, and is recognised by it.
+	if r := b.ask("GET", loginPath+"?code=x", accessHeader, ""); r.StatusCode != 401 {
 		t.Errorf("with a wrong code: %d", r.StatusCode)
 	}
 	r := b.ask("GET", entrance, accessHeader, "")
@@ -138,16 +137,16 @@ func FuzzProxy(f *testing.F) {
 }
 
 func TestARequestForAnotherHostIsRefused(t *testing.T) {
-	b := newBench(t)
-	// net/http takes the host of the target for Host.
+	b := newTestServer(t)
+	// net/http uses the host of the target as Host.
 	r := b.ask("GET", "http://h.example/feed.xml", "Host", "h.example")
 	if r.StatusCode != 421 {
 		t.Errorf("%d", r.StatusCode)
 	}
 }
 
-func TestFromOtherMachinesATokenIsNeeded(t *testing.T) {
-	b := newBench(t, func(c *Config) { c.BaseURL = "http://nas.example:8190" })
+func TestRequestsFromOtherMachinesNeedAToken(t *testing.T) {
+	b := newTestServer(t, func(c *Config) { c.BaseURL = "http://nas.example:8190" })
 	for target, want := range map[string]int{
 		b.tokenTarget(rssURL): 200, "/": 403, "/" + rssURL: 403, "/feed?url=" + rssURL: 403, "/api/v1/list": 403, "/opml": 403,
 		"/f/00000000000000000000000000000000/" + rssURL: 404,
@@ -162,7 +161,7 @@ func TestFromOtherMachinesATokenIsNeeded(t *testing.T) {
 	}
 }
 
-// What a browser sends for pages of other sites.
+// Headers that a browser sends for pages of other sites.
 var foreign = map[string][]string{
 	"image of another site":      {"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "image"},
 	"fetch of another site":      {"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "cors", "Sec-Fetch-Dest", "empty", "Origin", "https://evil.example"},
@@ -174,7 +173,7 @@ var foreign = map[string][]string{
 	"old browser's image":        {"Referer", "https://evil.example/page"},
 }
 
-// own is what a browser sends for our pages, and what programs send.
+// own holds headers that a browser sends for the node's pages, and that programs send.
 var own = map[string][]string{
 	"typed":       {"Sec-Fetch-Site", "none", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"},
 	"our page":    {"Sec-Fetch-Site", "same-origin", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document", "Origin", "null"},
@@ -183,9 +182,9 @@ var own = map[string][]string{
 	"program":     nil,
 }
 
-func TestOtherSitesCauseNothing(t *testing.T) {
+func TestRequestsOfOtherSitesHaveNoEffect(t *testing.T) {
 	for name, headers := range foreign {
-		b := newBench(t, func(c *Config) { c.SubscribeOnRead = "first" })
+		b := newTestServer(t, func(c *Config) { c.SubscribeOnRead = "first" })
 		b.node.Subscribe(t.Context(), atomURL, false)
 		before := b.node.subscriptions()
 		for _, path := range []string{"/", "/show?url=" + url.QueryEscape(atomURL), "/opml", "/style.css"} {
@@ -215,13 +214,13 @@ func TestOtherSitesCauseNothing(t *testing.T) {
 		}
 		wantAdd := 403
 		if name == "link of another site" {
-			wantAdd = 200 // a bookmarklet; the page only asks
+			wantAdd = 200 // a bookmarklet leads to this page, which only asks
 		}
 		if r := b.ask("GET", "/add?url="+url.QueryEscape(rssURL), headers...); r.StatusCode != wantAdd {
 			t.Errorf("%s: GET /add: %d", name, r.StatusCode)
 		}
-		// Feeds are not asked of the node, so that the time it takes tells nothing. A link to an
-		// address with a token is followed.
+		// The node is not asked for the feed, so that the response time reveals nothing. A link to an address with
+		// a token is followed.
 		reads := b.node.reads
 		for range 3 {
 			for _, target := range []string{"/" + rssURL, "/feed?url=" + rssURL, b.tokenTarget(atomURL), "/k/0123.atom"} {
@@ -237,7 +236,7 @@ func TestOtherSitesCauseNothing(t *testing.T) {
 					t.Errorf("%s: GET %s: %d %v", name, target, r.StatusCode, r.Header)
 				}
 			}
-			b.pass(2 * time.Minute)
+			b.advance(2 * time.Minute)
 		}
 		if n := b.node.reads - reads; n > 0 && name != "link of another site" {
 			t.Errorf("%s: the node was asked for feeds %d times", name, n)
@@ -248,9 +247,9 @@ func TestOtherSitesCauseNothing(t *testing.T) {
 	}
 }
 
-func TestOurOwnPagesWork(t *testing.T) {
+func TestRequestsOfOwnPagesAreAccepted(t *testing.T) {
 	for name, headers := range own {
-		b := newBench(t)
+		b := newTestServer(t)
 		for _, path := range []string{"/", "/opml", "/opml?rewrite=0", "/style.css", "/add?url=" + url.QueryEscape(rssURL), "/" + rssURL} {
 			if r := b.ask("GET", path, headers...); r.StatusCode != 200 {
 				t.Errorf("%s: GET %s: %d", name, path, r.StatusCode)
@@ -265,7 +264,7 @@ func TestOurOwnPagesWork(t *testing.T) {
 }
 
 func TestAGetChangesNothingWithoutAToken(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	for _, path := range []string{
 		"/subscribe?url=" + rssURL, "/unsubscribe?url=" + rssURL, "/add?url=" + rssURL, "/show?url=" + rssURL + "&new=1",
 		"/api/v1/subscribe?url=" + rssURL, "/api/v1/unsubscribe?url=" + rssURL, "/opml?url=" + rssURL, "/f//" + rssURL,
@@ -277,7 +276,7 @@ func TestAGetChangesNothingWithoutAToken(t *testing.T) {
 	}
 }
 
-// A reading is one of a sequence, of which the last may subscribe.
+// A reading is a read in a sequence, of which the last may subscribe.
 type reading struct {
 	after   time.Duration
 	agent   string
@@ -286,7 +285,7 @@ type reading struct {
 	form    string
 }
 
-func TestWhoComesBackIsSubscribed(t *testing.T) {
+func TestARegularReaderIsSubscribed(t *testing.T) {
 	again := reading{after: time.Minute}
 	for _, c := range []struct {
 		name, mode string
@@ -311,9 +310,9 @@ func TestWhoComesBackIsSubscribed(t *testing.T) {
 		{"by a browser, then a reader", "", []reading{{headers: own["typed"]}, again}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := newBench(t, func(k *Config) { k.SubscribeOnRead = c.mode })
+			b := newTestServer(t, func(k *Config) { k.SubscribeOnRead = c.mode })
 			for i, r := range c.readings {
-				b.pass(r.after)
+				b.advance(r.after)
 				form := r.form
 				if form == "" {
 					form = "/"
@@ -335,8 +334,8 @@ func TestWhoComesBackIsSubscribed(t *testing.T) {
 	}
 }
 
-func TestAReaderGetsItsFeedThoughThereIsNoRoom(t *testing.T) {
-	b := newBench(t)
+func TestAReaderGetsItsFeedIfSubscribingFails(t *testing.T) {
+	b := newTestServer(t)
 	b.node.room = 0
 	r := b.ask("GET", b.tokenTarget(rssURL))
 	if r.StatusCode != 200 || r.Header.Get("X-Tidings-Source") != "cache" {
@@ -344,18 +343,18 @@ func TestAReaderGetsItsFeedThoughThereIsNoRoom(t *testing.T) {
 	}
 }
 
-func TestTokensAreOfTheNodeAndTheAddress(t *testing.T) {
-	a, b := minter("0123456789abcdef"), minter("fedcba9876543210")
+func TestTokensDependOnTheSecretAndTheAddress(t *testing.T) {
+	a, b := tokenMaker("0123456789abcdef"), tokenMaker("fedcba9876543210")
 	if a.token(rssURL) == b.token(rssURL) || a.token(rssURL) == a.token(atomURL) || len(a.token(rssURL)) != 32 {
 		t.Error("tokens repeat")
 	}
-	if !a.check(a.token(rssURL), rssURL) || a.check(a.token(rssURL)[:31], rssURL) || a.check("", rssURL) || a.check(b.token(rssURL), rssURL) {
+	if !a.verify(a.token(rssURL), rssURL) || a.verify(a.token(rssURL)[:31], rssURL) || a.verify("", rssURL) || a.verify(b.token(rssURL), rssURL) {
 		t.Error("tokens are not checked")
 	}
 }
 
-func TestEveryAnswerIsGuarded(t *testing.T) {
-	b := newBench(t)
+func TestEveryAnswerHasSecurityHeaders(t *testing.T) {
+	b := newTestServer(t)
 	for _, target := range []string{"/", "/" + rssURL, "/nothing", "/add?url=" + rssURL, "/style.css", "/opml", "/f/x/" + rssURL, "/show?url=x"} {
 		h := b.ask("GET", target).Header
 		csp := h.Get("Content-Security-Policy")

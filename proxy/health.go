@@ -8,55 +8,53 @@ import (
 	"time"
 )
 
-// healthWithin is how long a node may take to say how it is, and count as alive.
-const healthWithin = 5 * time.Second
+// healthTime is how long a node may take to report its status and still count as alive.
+const healthTime = 5 * time.Second
 
-// healthy answers whoever would start a node again that hangs (/healthz): 200 as long as it
-// answers at all. What is wrong around it, with its disk or its network, a new start does
-// not mend.
-func (s *Server) healthy(w http.ResponseWriter, r *http.Request) error {
+// healthz answers /healthz for supervisors that restart a hanging node. The answer is 200 as long as the node
+// answers at all. A restart does not repair a full disk or a broken network.
+func (s *Server) healthz(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.statusWithin(r.Context()); err != nil {
-		return sayHealth(w, err.Error())
+		return writeUnhealthy(w, err.Error())
 	}
-	return sayHealth(w)
+	return writeUnhealthy(w)
 }
 
-// ready answers whoever would send readers to a node (/readyz): 200 if it is in its network
-// and can keep what it is told, else 503 and what is wrong. A node that is cut off from its network serves
-// what it has and what it finds itself, so it is ready, and so is one that its network has refused; the lines after the first
-// say so.
-func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
+// readyz answers /readyz for load balancers: 200 if the node is in its network and can store data, else 503 with
+// the reasons. A node that is cut off from its network is ready, because it serves what it has and what it finds
+// itself. So is a node that its network has refused. Further lines of the answer say so.
+func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 	status, err := s.statusWithin(r.Context())
 	switch {
 	case err != nil:
-		return sayHealth(w, err.Error())
+		return writeUnhealthy(w, err.Error())
 	case status.State == StateCutOff, status.State == StateRefused:
-		return sayWell(w, append([]string{status.State}, status.Warnings...)...)
+		return writeHealthy(w, append([]string{status.State}, status.Warnings...)...)
 	case status.State != StateOK:
-		return sayHealth(w, append([]string{status.State}, status.Warnings...)...)
+		return writeUnhealthy(w, append([]string{status.State}, status.Warnings...)...)
 	}
-	return sayHealth(w)
+	return writeUnhealthy(w)
 }
 
 func (s *Server) statusWithin(ctx context.Context) (Status, error) {
-	ctx, cancel := context.WithTimeout(ctx, healthWithin)
+	ctx, cancel := context.WithTimeout(ctx, healthTime)
 	defer cancel()
 	return s.subs.Status(ctx)
 }
 
-// sayHealth says what is wrong, or that nothing is.
-func sayHealth(w http.ResponseWriter, wrong ...string) error {
-	if wrong == nil {
-		return sayWell(w)
+// writeUnhealthy answers with the problems, or with "ok" if there are none.
+func writeUnhealthy(w http.ResponseWriter, problems ...string) error {
+	if problems == nil {
+		return writeHealthy(w)
 	}
 	plainText(w)
 	w.WriteHeader(http.StatusServiceUnavailable)
-	_, _ = fmt.Fprintln(w, strings.Join(wrong, "\n")) // who has gone away is in no need of it
+	_, _ = fmt.Fprintln(w, strings.Join(problems, "\n")) // an error means that the client has disconnected
 	return nil
 }
 
-// sayWell says that all is well, and in further lines what a person should know all the same.
-func sayWell(w http.ResponseWriter, notes ...string) error {
+// writeHealthy answers "ok", followed by notes for people.
+func writeHealthy(w http.ResponseWriter, notes ...string) error {
 	plainText(w)
 	_, _ = fmt.Fprintln(w, strings.Join(append([]string{"ok"}, notes...), "\n"))
 	return nil
@@ -67,7 +65,7 @@ func plainText(w http.ResponseWriter) {
 	w.Header().Set("Cache-Control", "no-store")
 }
 
-// metrics answers whoever collects them.
+// metrics answers /metrics.
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) error {
 	if s.config.Metrics == nil {
 		return refuse(http.StatusNotFound, "not found")

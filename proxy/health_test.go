@@ -8,13 +8,15 @@ import (
 	"testing"
 )
 
-// ailing is a node that does not say how it is.
-type ailing struct{ *memory }
+// A failingNode does not report its status.
+type failingNode struct{ *memoryNode }
 
-func (ailing) Status(context.Context) (Status, error) { return Status{}, errors.New("the node hangs") }
+func (failingNode) Status(context.Context) (Status, error) {
+	return Status{}, errors.New("the node hangs")
+}
 
 func TestHealth(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	for _, c := range []struct {
 		what           string
 		node           Subscriptions
@@ -27,7 +29,7 @@ func TestHealth(t *testing.T) {
 		{"cut off", b.node, Status{State: StateCutOff, CutOff: true, Warnings: []string{"Nobody was heard."}}, 200, 200, "ok\n", "ok\ncut off\nNobody was heard.\n"},
 		{"refused", b.node, Status{State: StateRefused, Warnings: []string{"Another network."}}, 200, 200, "ok\n", "ok\nrefused\nAnother network.\n"},
 		{"a disk that is full", b.node, Status{State: "trouble", Warnings: []string{"The store cannot be written."}}, 200, 503, "ok\n", "trouble\nThe store cannot be written.\n"},
-		{"hanging", ailing{b.node}, Status{}, 503, 503, "the node hangs\n", "the node hangs\n"},
+		{"hanging", failingNode{b.node}, Status{}, 503, 503, "the node hangs\n", "the node hangs\n"},
 	} {
 		b.server.subs, b.node.status = c.node, c.status
 		if r := b.ask("GET", "/healthz"); r.StatusCode != c.health || body(t, r) != c.words {
@@ -45,11 +47,11 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-func TestMetricsAreThereIfThereAreAny(t *testing.T) {
-	if r := newBench(t).ask("GET", "/metrics"); r.StatusCode != http.StatusNotFound {
+func TestMetricsAreServedIfConfigured(t *testing.T) {
+	if r := newTestServer(t).ask("GET", "/metrics"); r.StatusCode != http.StatusNotFound {
 		t.Errorf("without any: %s", r.Status)
 	}
-	b := newBench(t, func(c *Config) {
+	b := newTestServer(t, func(c *Config) {
 		c.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "a 1\n") })
 	})
 	if r := b.ask("GET", "/metrics"); r.StatusCode != http.StatusOK || body(t, r) != "a 1\n" {

@@ -18,22 +18,22 @@ import (
 	"tidings/internal/feed"
 )
 
-// Keywords are the node's keyword subscriptions. It is safe for concurrent use.
+// Keywords is the node's interface for keyword subscriptions. It is safe for concurrent use.
 type Keywords interface {
-	// Watch subscribes to the articles that match a query, and returns when that is durable. The
-	// error is ErrQuery, with what is wrong and where, or ErrFull. A query that is watched already has the
-	// number it had.
+	// Watch subscribes to the articles that match a query, and returns when the subscription is durable. The error
+	// is ErrQuery, which says what is wrong and where, or ErrFull. If the query is already watched, the
+	// subscription keeps its number.
 	Watch(ctx context.Context, query string) (Watch, error)
-	// Preview tries a query on the articles of late. The error is ErrQuery.
+	// Preview tries a query on recent articles. The error may be ErrQuery.
 	Preview(ctx context.Context, query string) (Preview, error)
-	// Unwatch returns when the subscription is gone for good, ErrUnknown if there was none. Its number
-	// is not given again.
+	// Unwatch ends a subscription, and returns when that is durable. The error is ErrNoSubscription if there was
+	// none. Its number is never used again.
 	Unwatch(ctx context.Context, number uint32) error
-	// Watches returns them all, or as many as can be looked at.
+	// Watches returns all subscriptions, or as many as can be shown.
 	Watches(ctx context.Context) ([]Watch, error)
-	// Watched returns the feed of a subscription as it is now, ErrUnknown if there is none.
+	// Watched returns the current feed of a subscription, or ErrNoSubscription.
 	Watched(ctx context.Context, number uint32) (MatchedFeed, error)
-	// Short says what of new articles is not kept for now, and why; "" if all is.
+	// Shortage says which new articles are currently not kept, and why. It returns "" if all are kept.
 	Shortage() string
 }
 
@@ -42,53 +42,52 @@ type Watch struct {
 	Number uint32    `json:"-"`
 	Query  string    `json:"query"`
 	Since  time.Time `json:"since,omitzero"`
-	// ReadURL is where a feed reader finds its feed: whoever has it reads it.
+	// ReadURL is the address of the subscription's feed. Anybody who knows the address can read the feed.
 	ReadURL string `json:"read_url,omitempty"`
 }
 
-// Matched is the feed of a keyword subscription.
+// MatchedFeed is the feed of a keyword subscription.
 type MatchedFeed struct {
-	Articles []uint32 // their numbers, the newest first; feeds with equal ones are equal
-	// Read returns the articles, each of which says what it says, and from where. It may be called
-	// once.
+	Articles []uint32 // numbers of the articles, newest first; equal numbers mean equal feeds
+	// Read returns the articles with their content and source. It may be called only once.
 	Read func() (Watch, []feed.Entry, error)
 }
 
-// ErrQuery is the error of a query that cannot be understood, or is too general.
+// ErrQuery is the error for a query that is invalid or too general.
 var ErrQuery = errors.New("query not accepted")
 
 const keywordsPath = "/k/"
 
-// formats are those of keyword feeds, by how their addresses end.
+// formats maps the extensions of keyword feeds to their formats.
 var formats = map[string]feed.Format{"atom": feed.Atom, "rss": feed.RSS, "json": feed.JSON}
 
-// A sealer makes tokens of numbers, with a secret: whoever has a token can read, and whoever has
-// none cannot guess one. A token is one block of AES, so that nobody sees how many there are, and
-// nothing is kept for it.
-type sealer struct{ block cipher.Block }
+// numberTokens converts subscription numbers to tokens and back. Tokens cannot be guessed without the secret. A
+// token is one AES block, so it does not show how many subscriptions there are, and nothing has to be stored for
+// it.
+type numberTokens struct{ block cipher.Block }
 
-// sealFor separates these tokens from whatever else a node's secret is for.
-const sealFor = "tidings/keywords/1\x00"
+// keywordTokenDomain separates these tokens from other uses of the node's secret.
+const keywordTokenDomain = "tidings/keywords/1\x00"
 
-func newSealer(secret []byte) sealer {
+func newNumberTokens(secret []byte) numberTokens {
 	h := hmac.New(sha256.New, secret)
-	h.Write([]byte(sealFor))
+	h.Write([]byte(keywordTokenDomain))
 	block, err := aes.NewCipher(h.Sum(nil)[:aes.BlockSize])
 	if err != nil {
 		panic("proxy: " + err.Error()) // the key has the right length
 	}
-	return sealer{block}
+	return numberTokens{block}
 }
 
-func (s sealer) token(number uint32) string {
+func (s numberTokens) token(number uint32) string {
 	var b [aes.BlockSize]byte
 	binary.BigEndian.PutUint32(b[:], number)
 	s.block.Encrypt(b[:], b[:])
 	return hex.EncodeToString(b[:])
 }
 
-// open returns the number of a token; ok is false if it was not made here.
-func (s sealer) open(token string) (number uint32, ok bool) {
+// open returns the number in a token. ok is false if this node did not make the token.
+func (s numberTokens) open(token string) (number uint32, ok bool) {
 	b, err := hex.DecodeString(token)
 	if err != nil || len(b) != aes.BlockSize {
 		return 0, false
@@ -100,27 +99,27 @@ func (s sealer) open(token string) (number uint32, ok bool) {
 	return number, hmac.Equal(b, want[:])
 }
 
-// serveKeywords answers who reads a keyword feed.
+// serveKeywords answers requests for a keyword feed.
 func (s *Server) serveKeywords(w http.ResponseWriter, r *http.Request, path string) {
 	err := allow(w, r, http.MethodGet)
 	if err == nil {
 		err = s.keywordFeed(w, r, path)
 	}
 	if err != nil {
-		s.fail(w, err)
+		s.writeTextError(w, err)
 	}
 }
 
 func (s *Server) keywordFeed(w http.ResponseWriter, r *http.Request, path string) error {
 	token, ending, _ := strings.Cut(path[len(keywordsPath):], ".")
-	number, ok := s.sealer.open(token)
+	number, ok := s.keywordTokens.open(token)
 	t := target{token: true, format: formats[ending]}
 	if !ok || t.format == 0 {
 		return refuse(http.StatusNotFound, "there is no such address here")
 	}
-	within, cancel := context.WithTimeout(r.Context(), readWithin)
+	readCtx, cancel := context.WithTimeout(r.Context(), readTime)
 	defer cancel()
-	m, err := s.config.Keywords.Watched(within, number)
+	m, err := s.config.Keywords.Watched(readCtx, number)
 	if errors.Is(err, ErrNoSubscription) {
 		return refuse(http.StatusGone, "this search has ended")
 	}
@@ -129,16 +128,16 @@ func (s *Server) keywordFeed(w http.ResponseWriter, r *http.Request, path string
 	}
 	t.self = s.base(r) + keywordsPath + token + "." + ending
 	tag := tagOf(t.self, m.Articles)
-	last, _ := s.copies.get(t.self)
+	last, _ := s.rendered.get(t.self)
 	if last == nil || last.tag != tag {
-		if matches(strings.Join(r.Header.Values("If-None-Match"), ","), tag) { // nothing need be read
+		if matches(strings.Join(r.Header.Values("If-None-Match"), ","), tag) { // the reader has this version; no article has to be read
 			h := w.Header()
 			h.Set("Cache-Control", "private, max-age=0")
 			h.Set("Etag", tag)
 			w.WriteHeader(http.StatusNotModified)
 			return nil
 		}
-		if last, err = s.renderKeywords(within, t, token, tag, m); err != nil {
+		if last, err = s.renderKeywords(readCtx, t, token, tag, m); err != nil {
 			return err
 		}
 	}
@@ -146,8 +145,8 @@ func (s *Server) keywordFeed(w http.ResponseWriter, r *http.Request, path string
 	return nil
 }
 
-// tagOf is the ETag of a feed with these articles; a weak one, as an article that has become too old
-// goes without it.
+// tagOf returns the ETag of a feed with these articles. The tag is weak, because an article that has become too old
+// may disappear without a change of the tag.
 func tagOf(self string, articles []uint32) string {
 	h := sha256.New()
 	h.Write([]byte(self))
@@ -157,11 +156,11 @@ func tagOf(self string, articles []uint32) string {
 	return `W/"` + hex.EncodeToString(h.Sum(nil)[:16]) + `"`
 }
 
-// renderKeywords writes a keyword feed.
-func (s *Server) renderKeywords(ctx context.Context, t target, token, tag string, m MatchedFeed) (*rendition, error) {
+// renderKeywords renders a keyword feed.
+func (s *Server) renderKeywords(ctx context.Context, t target, token, tag string, m MatchedFeed) (*rendered, error) {
 	select {
-	case s.rendering <- struct{}{}:
-		defer func() { <-s.rendering }()
+	case s.renderSlots <- struct{}{}:
+		defer func() { <-s.renderSlots }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -182,52 +181,53 @@ func (s *Server) renderKeywords(ctx context.Context, t target, token, tag string
 	if err != nil {
 		return nil, err
 	}
-	c, err := render(Window{Document: feed.Document{Head: head, Entries: entries, Since: watch.Since}, State: StateOK}, t, true, nil, s.pages.clean.meaning, s.config.Now())
+	c, err := render(Window{Document: feed.Document{Head: head, Entries: entries, Since: watch.Since}, State: StateOK}, t, true, nil, s.pages.sanitizer.cleanMeaning, s.config.Now())
 	if err != nil {
 		return nil, err
 	}
-	c.tag, c.zippedTag = tag, tag
-	c.modified = modified.UTC().Truncate(time.Second).Add(time.Second) // as render's
+	c.tag, c.gzipTag = tag, tag
+	c.modified = modified.UTC().Truncate(time.Second).Add(time.Second) // as in render
 	c.modifiedText = c.modified.Format(http.TimeFormat)
-	s.copies.put(t.self, c, c.cost())
+	s.rendered.put(t.self, c, c.cost())
 	return c, nil
 }
 
-// site is where people find what a keyword feed belongs to: this node's page.
+// site returns the address of the page to which a keyword feed belongs: this node's start page.
 func (c *Config) site(self string) string {
 	return self[:strings.Index(self, keywordsPath)+1]
 }
 
-// keywordID is an article's identity in one keyword feed: a reader that also has the article's own feed, or
-// another one of keywords, does not take the one for the other.
+// keywordID returns an article's identity in one keyword feed. It differs between feeds, so that a reader that also
+// reads the article's own feed, or another keyword feed, does not merge the two.
 func keywordID(token, guid string) string {
 	sum := sha256.Sum256([]byte(token + "\x00" + guid))
 	return "urn:tidings:keywords:" + hex.EncodeToString(sum[:16])
 }
 
-// WatchURL is the address at which a feed reader reads a keyword subscription.
+// WatchURL returns the address at which a feed reader reads a keyword subscription.
 func (s *Server) WatchURL(base string, number uint32) string {
-	return base + keywordsPath + s.sealer.token(number) + ".atom"
+	return base + keywordsPath + s.keywordTokens.token(number) + ".atom"
 }
 
-// Watching is the answer of watches, and of watch and unwatch with one.
+// WatchResponse is the answer of watches, watch and unwatch. The latter two list the subscriptions that they
+// changed.
 type WatchResponse struct {
 	Watches []Watch `json:"watches"`
-	// On says what articles are matched.
+	// Scope says which articles are matched, for people.
 	Scope string `json:"on"`
-	// Nothing says that these are none.
+	// ScopeEmpty says that no articles are matched, because the node has no subscriptions.
 	ScopeEmpty bool `json:"nothing,omitempty"`
-	// Kept is how many articles a feed has at most.
+	// MaxArticles is the size of a keyword feed in articles.
 	MaxArticles int `json:"kept"`
-	// Short says what of new articles is not kept for now, and why.
+	// Shortage says which new articles are currently not kept, and why.
 	Shortage string `json:"short,omitempty"`
-	// Trial, of what was just watched, is what it would have matched of late.
+	// Preview is the answer of watch about recent articles that match.
 	Preview *PreviewResult `json:"trial,omitempty"`
 }
 
-// watching says what keyword subscriptions are matched with.
-func (s *Server) watching(ctx context.Context, of []Watch) (WatchResponse, error) {
-	w := WatchResponse{Watches: of, Scope: "all feeds and pages of the network", MaxArticles: s.config.MaxArticles, Shortage: s.config.Keywords.Shortage()}
+// watchScope returns a WatchResponse for some subscriptions, with the articles that they cover.
+func (s *Server) watchScope(ctx context.Context, watches []Watch) (WatchResponse, error) {
+	w := WatchResponse{Watches: watches, Scope: "all feeds and pages of the network", MaxArticles: s.config.MaxArticles, Shortage: s.config.Keywords.Shortage()}
 	if s.config.Filter {
 		return w, nil
 	}
@@ -248,7 +248,7 @@ func (s *Server) apiWatch(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.config.Keywords.Preview(r.Context(), q.Query) // first, so that what fails leaves nothing behind
+	p, err := s.config.Keywords.Preview(r.Context(), q.Query) // first, so that an error leaves no subscription behind
 	if err != nil {
 		return nil, err
 	}
@@ -257,8 +257,8 @@ func (s *Server) apiWatch(w http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	watch.ReadURL = s.WatchURL(s.base(r), watch.Number)
-	answer, err := s.watching(r.Context(), []Watch{watch})
-	answer.Preview = p.trial(s.config.MaxArticles)
+	answer, err := s.watchScope(r.Context(), []Watch{watch})
+	answer.Preview = p.result(s.config.MaxArticles)
 	return answer, err
 }
 
@@ -271,10 +271,10 @@ func (s *Server) apiUnwatch(w http.ResponseWriter, r *http.Request) (any, error)
 	if err != nil {
 		return nil, err
 	}
-	return s.watching(r.Context(), ended)
+	return s.watchScope(r.Context(), ended)
 }
 
-// unwatch ends the subscription with an address, or those that mean what a query does.
+// unwatch ends the subscription whose feed has an address, or all subscriptions equivalent to a query.
 func (s *Server) unwatch(ctx context.Context, text string) (ended []Watch, err error) {
 	all, err := s.config.Keywords.Watches(ctx)
 	if err != nil {
@@ -285,17 +285,17 @@ func (s *Server) unwatch(ctx context.Context, text string) (ended []Watch, err e
 	var address bool
 	if _, rest, ok := strings.Cut(text, keywordsPath); ok {
 		token, _, _ := strings.Cut(rest, ".")
-		number, address = s.sealer.open(token)
+		number, address = s.keywordTokens.open(token)
 	}
 	for _, w := range all {
-		of, err := query.Meaning(w.Query)
-		same := unread == nil && err == nil && of == meaning
+		other, err := query.Meaning(w.Query)
+		same := unread == nil && err == nil && other == meaning
 		if !same && w.Query != text && !(address && w.Number == number) {
 			continue
 		}
 		err = s.config.Keywords.Unwatch(ctx, w.Number)
 		if errors.Is(err, ErrNoSubscription) {
-			continue // somebody else has just ended it
+			continue // another request has just ended it
 		}
 		if err != nil {
 			return ended, err
@@ -303,7 +303,7 @@ func (s *Server) unwatch(ctx context.Context, text string) (ended []Watch, err e
 		ended = append(ended, w)
 	}
 	if len(ended) == 0 {
-		return nil, refuse(http.StatusNotFound, "there is no search for %s: give the query as \"tidings watches\" shows it, or the address of its feed", line(text))
+		return nil, refuse(http.StatusNotFound, "there is no search for %s: give the query as \"tidings watches\" shows it, or the address of its feed", oneLine(text))
 	}
 	return ended, nil
 }
@@ -316,12 +316,12 @@ func (s *Server) apiWatches(w http.ResponseWriter, r *http.Request) (any, error)
 	if err != nil {
 		return nil, err
 	}
-	return s.watching(r.Context(), append([]Watch{}, all...))
+	return s.watchScope(r.Context(), append([]Watch{}, all...))
 }
 
-// readWatch reads what a program asks about a query.
+// readWatch decodes a request that contains a query.
 func readWatch(w http.ResponseWriter, r *http.Request) (Watch, error) {
-	q, err := asked[Watch](w, r)
+	q, err := decodeRequest[Watch](w, r)
 	if err == nil && strings.TrimSpace(q.Query) == "" {
 		err = refuse(http.StatusBadRequest, "the query is empty; write a word to search for, such as: solar")
 	}

@@ -13,16 +13,16 @@ import (
 	"tidings/internal/feed"
 )
 
-// shelf is keyword subscriptions in memory: each has the articles that it is given.
-type shelf struct {
-	mu      sync.Mutex
-	watches []Watch
-	of      map[uint32][]feed.Entry // the newest first
-	reads   int
-	short   string
+// memoryKeywords implements Keywords in memory, with given articles.
+type memoryKeywords struct {
+	mu       sync.Mutex
+	watches  []Watch
+	articles map[uint32][]feed.Entry // newest first
+	reads    int
+	short    string
 }
 
-func (s *shelf) Watch(_ context.Context, text string) (Watch, error) {
+func (s *memoryKeywords) Watch(_ context.Context, text string) (Watch, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if strings.Contains(text, "(") {
@@ -33,17 +33,17 @@ func (s *shelf) Watch(_ context.Context, text string) (Watch, error) {
 	return w, nil
 }
 
-func (s *shelf) Preview(_ context.Context, text string) (Preview, error) {
+func (s *memoryKeywords) Preview(_ context.Context, text string) (Preview, error) {
 	if strings.Contains(text, "(") {
 		return Preview{}, ErrQuery
 	}
 	return Preview{
-		Query: text, Period: 7 * 24 * time.Hour, Articles: 1000, Matching: len(text), PerDay: float64(len(text)) / 7, // so that each letter makes it more
+		Query: text, Period: 7 * 24 * time.Hour, Articles: 1000, Matching: len(text), PerDay: float64(len(text)) / 7, // each letter increases the numbers
 		Entries: []feed.Entry{{At: time.Unix(1.7e9, 0), Said: &feed.Meaning{Title: "<i>It</i>", Link: "javascript:x()"}, Source: &feed.Source{Title: "X & Y"}}},
 	}, nil
 }
 
-func (s *shelf) Unwatch(_ context.Context, number uint32) error {
+func (s *memoryKeywords) Unwatch(_ context.Context, number uint32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := slices.IndexFunc(s.watches, func(w Watch) bool { return w.Number == number })
@@ -54,36 +54,36 @@ func (s *shelf) Unwatch(_ context.Context, number uint32) error {
 	return nil
 }
 
-func (s *shelf) Short() string { return s.short }
+func (s *memoryKeywords) Shortage() string { return s.short }
 
-func (s *shelf) Watches(context.Context) ([]Watch, error) {
+func (s *memoryKeywords) Watches(context.Context) ([]Watch, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.watches), nil
 }
 
-func (s *shelf) Watched(_ context.Context, number uint32) (m MatchedFeed, err error) {
+func (s *memoryKeywords) Watched(_ context.Context, number uint32) (m MatchedFeed, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := slices.IndexFunc(s.watches, func(w Watch) bool { return w.Number == number })
 	if i < 0 {
 		return m, ErrNoSubscription
 	}
-	for at := range s.of[number] {
-		m.Articles = append(m.Articles, uint32(len(s.of[number])-at))
+	for at := range s.articles[number] {
+		m.Articles = append(m.Articles, uint32(len(s.articles[number])-at))
 	}
 	m.Read = func() (Watch, []feed.Entry, error) {
 		s.reads++
-		return s.watches[i], s.of[number], nil
+		return s.watches[i], s.articles[number], nil
 	}
 	return m, nil
 }
 
-// Whoever has the address of a keyword feed reads it, in each format, from elsewhere, too; what has not
-// changed is not read for it.
+// Anybody with the address of a keyword feed can read it, in each format and from other machines. If it has not
+// changed, no article is read for it.
 func TestAKeywordFeedIsReadByItsAddress(t *testing.T) {
-	k := &shelf{of: map[uint32][]feed.Entry{}}
-	b := newBench(t, func(c *Config) { c.Keywords, c.BaseURL = k, "http://nas.example" })
+	k := &memoryKeywords{articles: map[uint32][]feed.Entry{}}
+	b := newTestServer(t, func(c *Config) { c.Keywords, c.BaseURL = k, "http://nas.example" })
 	var answer struct {
 		WatchResponse
 		ErrorResponse
@@ -95,7 +95,7 @@ func TestAKeywordFeedIsReadByItsAddress(t *testing.T) {
 	if token, ending, _ := strings.Cut(address, "."); !ok || len(token) != 32 || ending != "atom" {
 		t.Fatal(answer.Watches[0].ReadURL)
 	}
-	k.of[0] = []feed.Entry{{
+	k.articles[0] = []feed.Entry{{
 		At:     time.Unix(1.7e9, 0),
 		Said:   &feed.Meaning{GUID: "https://x.example/ 1", Title: "A battery", Content: `<p onclick="x()">It is solar.<script>x()</script></p>`},
 		Source: &feed.Source{URL: "https://x.example/feed", Title: "X"},
@@ -114,8 +114,8 @@ func TestAKeywordFeedIsReadByItsAddress(t *testing.T) {
 			t.Errorf("%s: %d with its tag", ending, again.StatusCode)
 		}
 	}
-	k.of[0] = append([]feed.Entry{{Said: &feed.Meaning{GUID: "https://x.example/ 2", Title: "More"}, At: time.Unix(1.7e9, 5e8), Source: &feed.Source{URL: "u"}}}, k.of[0]...)
-	within := time.Unix(1.7e9, 0).UTC().Format(http.TimeFormat) // the second in which the first was found, and the other
+	k.articles[0] = append([]feed.Entry{{Said: &feed.Meaning{GUID: "https://x.example/ 2", Title: "More"}, At: time.Unix(1.7e9, 5e8), Source: &feed.Source{URL: "u"}}}, k.articles[0]...)
+	within := time.Unix(1.7e9, 0).UTC().Format(http.TimeFormat) // the second in which both articles were found
 	if r := b.ask("GET", "/k/"+address, "If-Modified-Since", within); r.StatusCode != http.StatusOK {
 		t.Errorf("%d, where an article came in the same second", r.StatusCode)
 	}
@@ -146,9 +146,9 @@ func TestAKeywordFeedIsReadByItsAddress(t *testing.T) {
 	}
 }
 
-// A search that has no articles yet was updated when it began, and not in 1970.
-func TestAnEmptyKeywordFeedWasUpdatedWhenItBegan(t *testing.T) {
-	b := newBench(t, func(c *Config) { c.Keywords = &shelf{} })
+// A search without articles was last updated when it was added, and not in 1970.
+func TestAnEmptyKeywordFeedWasUpdatedWhenItWasAdded(t *testing.T) {
+	b := newTestServer(t, func(c *Config) { c.Keywords = &memoryKeywords{} })
 	var answer WatchResponse
 	if status := b.call("POST", "watch", `{"query":"solar"}`, &answer); status != 200 {
 		t.Fatal(status)
@@ -162,11 +162,11 @@ func TestAnEmptyKeywordFeedWasUpdatedWhenItBegan(t *testing.T) {
 	}
 }
 
-// Who watches is told what would have matched of late, what was perhaps not meant so, and that nothing can
-// match where nothing is subscribed to; what was watched several times ends as a whole.
-func TestWhoWatchesIsToldWhatToExpect(t *testing.T) {
-	k := &shelf{of: map[uint32][]feed.Entry{}}
-	b := newBench(t, func(c *Config) { c.Keywords, c.MaxArticles = k, 25 })
+// The answer of watch says which recent articles match, which parts of the query may be mistakes, and that nothing
+// can match without subscriptions. A query that was watched several times ends as a whole.
+func TestWatchSaysWhatToExpect(t *testing.T) {
+	k := &memoryKeywords{articles: map[uint32][]feed.Entry{}}
+	b := newTestServer(t, func(c *Config) { c.Keywords, c.MaxArticles = k, 25 })
 	var answer struct {
 		WatchResponse
 		ErrorResponse
@@ -189,14 +189,14 @@ func TestWhoWatchesIsToldWhatToExpect(t *testing.T) {
 	}
 	var subscribed SubscribeMessage
 	b.call("POST", "subscribe", `{"url":"`+rssURL+`"}`, &subscribed)
-	answer.ScopeEmpty = false // which it would not say
+	answer.ScopeEmpty = false // a false value is not sent
 	if watch("solar"); answer.ScopeEmpty || !strings.Contains(answer.Scope, "the feed or page that") {
 		t.Errorf("%+v", answer)
 	}
 	if status := b.call("POST", "unwatch", `{"query":"solar"}`, &answer); status != 200 || len(answer.Watches) != 2 || len(k.watches) != 1 {
 		t.Errorf("%d %+v, %+v are left", status, answer, k.watches)
 	}
-	// What looks like an address of a keyword feed may be a query.
+	// A query may look like the address of a keyword feed.
 	const query = `{"query":"feed:https://example.org/k/feed.xml sun"}`
 	b.call("POST", "watch", query, &answer)
 	if status := b.call("POST", "unwatch", query, &answer); status != 200 || len(k.watches) != 1 {
@@ -204,7 +204,7 @@ func TestWhoWatchesIsToldWhatToExpect(t *testing.T) {
 	}
 }
 
-func TestTrials(t *testing.T) {
+func TestPreviewResults(t *testing.T) {
 	for _, test := range []struct {
 		preview Preview
 		says    string
@@ -219,15 +219,15 @@ func TestTrials(t *testing.T) {
 		{Preview{Period: day, Articles: 7}, "0 of 7 articles of the last 24 h match: less than one a day", false},
 		{Preview{Period: day, Articles: 1, Matching: 1, PerDay: 1}, "1 of 1 article of the last 24 h match: about 1 a day", false},
 	} {
-		if got := test.preview.trial(10); got.Summary != test.says || got.TooGeneral != test.general || (got.Warning != "") != test.general {
+		if got := test.preview.result(10); got.Summary != test.says || got.TooGeneral != test.general || (got.Warning != "") != test.general {
 			t.Errorf("%+v: %+v", test.preview, got)
 		}
 	}
 }
 
-// Numbers are not seen in tokens, and what was not made here opens nothing.
-func TestTokensAreSealed(t *testing.T) {
-	s, other := newSealer([]byte("0123456789abcdef")), newSealer([]byte("0123456789abcdeF"))
+// Tokens do not show numbers, and a token that this node did not make is not accepted.
+func TestKeywordTokensCannotBeForged(t *testing.T) {
+	s, other := newNumberTokens([]byte("0123456789abcdef")), newNumberTokens([]byte("0123456789abcdeF"))
 	for _, n := range []uint32{0, 1, 2, 1 << 31, 1<<32 - 1} {
 		token := s.token(n)
 		if got, ok := s.open(token); !ok || got != n {
@@ -242,11 +242,11 @@ func TestTokensAreSealed(t *testing.T) {
 	}
 }
 
-// The page of keywords shows what a query would have matched, as a whole and in part, and says in time that
-// it is too general.
+// The page of keywords shows the articles that a query would have matched, as a whole page and as a part, and warns
+// of a query that is too general.
 func TestThePageOfKeywords(t *testing.T) {
-	k := &shelf{of: map[uint32][]feed.Entry{}}
-	b := newBench(t, func(c *Config) { c.Keywords = k })
+	k := &memoryKeywords{articles: map[uint32][]feed.Entry{}}
+	b := newTestServer(t, func(c *Config) { c.Keywords = k })
 	for query, want := range map[string]string{"a": "less than one a day", "sun+wind+sea": "about 2 a day", "(": "Query not accepted.", strings.Repeat("a", 51): "too general"} {
 		for _, part := range []string{"", "&part=1"} {
 			r := b.ask("GET", "/watch?q="+query+part, "Sec-Fetch-Site", "same-origin")

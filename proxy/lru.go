@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// An lru keeps values up to a total cost and forgets those first that were not
-// asked for the longest. It is safe for concurrent use.
+// An lru keeps values up to a total cost. At the limit it forgets the values that were not used for longest. It is
+// safe for concurrent use.
 type lru[K comparable, V any] struct {
 	mu    sync.Mutex
 	limit int
 	cost  int
 	items map[K]*list.Element
-	order *list.List // of lruItem, latest first
+	order *list.List // of lruItem, most recently used first
 }
 
 type lruItem[K comparable, V any] struct {
@@ -36,8 +36,8 @@ func (c *lru[K, V]) get(key K) (value V, ok bool) {
 	return e.Value.(lruItem[K, V]).value, true
 }
 
-// put keeps a value. One that alone costs more than the limit is not kept, and
-// neither is what it was to replace.
+// put stores a value. A value that alone costs more than the limit is not stored, and neither is the old value of
+// its key.
 func (c *lru[K, V]) put(key K, value V, cost int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

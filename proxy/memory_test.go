@@ -13,40 +13,40 @@ import (
 	"tidings/internal/feed"
 )
 
-// memory is a node that fetches nothing and forgets all: it has the documents it
-// was given, and keeps subscriptions to them.
-type memory struct {
-	mu         sync.Mutex
-	now        func() time.Time
-	sources    map[string]source
-	subscribed map[string]bool // by address; true: made by reading
-	reads      int
-	version    uint64
-	provenance string // of the items that publish brings
-	room       int
-	status     Status
-	findings   []Finding
-	channels   map[string]Channel // what List says besides
-	network    Network
-	looks      map[string]Inspection
-	unseen     map[string]error // by Look
+// memoryNode is a node that fetches nothing and stores nothing: it has the documents it was given, and
+// subscriptions to them.
+type memoryNode struct {
+	mu            sync.Mutex
+	now           func() time.Time
+	sources       map[string]source
+	subscribed    map[string]bool // by address; true if made by reading
+	reads         int
+	version       uint64
+	provenance    string // of the items that publish adds
+	room          int
+	status        Status
+	findings      []Finding
+	channels      map[string]Channel // additional fields for List
+	network       Network
+	inspections   map[string]Inspection
+	inspectErrors map[string]error // returned by Inspect
 }
 
-// source is what an origin has, or why it has nothing.
+// A source is the document of an origin, or the error of fetching it.
 type source struct {
 	window Window
 	err    error
 }
 
-func newMemory(now func() time.Time) *memory {
-	return &memory{
-		now: now, sources: map[string]source{}, subscribed: map[string]bool{}, channels: map[string]Channel{}, looks: map[string]Inspection{}, unseen: map[string]error{}, room: 1000,
+func newMemoryNode(now func() time.Time) *memoryNode {
+	return &memoryNode{
+		now: now, sources: map[string]source{}, subscribed: map[string]bool{}, channels: map[string]Channel{}, inspections: map[string]Inspection{}, inspectErrors: map[string]error{}, room: 1000,
 		status: Status{ID: "a1", PeerID: "12D3", Network: "test", State: "ok", Scheme: "bound"},
 	}
 }
 
 // publish makes url serve a document.
-func (m *memory) publish(t testing.TB, url, doc string) {
+func (m *memoryNode) publish(t testing.TB, url, doc string) {
 	t.Helper()
 	f, err := feed.Parse([]byte(doc), "")
 	if err != nil {
@@ -62,16 +62,16 @@ func (m *memory) publish(t testing.TB, url, doc string) {
 	m.sources[url] = source{window: Window{Document: d, Version: m.version, Fetched: m.now(), State: StateOK}}
 }
 
-// fail makes url fail, and forgets its copy.
-func (m *memory) fail(url string, err error) {
+// fail makes url fail, and removes its copy.
+func (m *memoryNode) fail(url string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.version++
 	m.sources[url] = source{err: err}
 }
 
-// age makes the copy of url a stale one.
-func (m *memory) age(url, why string) {
+// makeStale marks the copy of url as stale.
+func (m *memoryNode) makeStale(url, why string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.sources[url]
@@ -80,14 +80,14 @@ func (m *memory) age(url, why string) {
 	m.sources[url] = s
 }
 
-func (m *memory) Version(url string) (uint64, bool) {
+func (m *memoryNode) Version(url string) (uint64, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	_, ok := m.subscribed[url]
 	return m.sources[url].window.Version, ok
 }
 
-func (m *memory) Read(ctx context.Context, url string) (Window, error) {
+func (m *memoryNode) Read(ctx context.Context, url string) (Window, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.reads++
@@ -98,7 +98,7 @@ func (m *memory) Read(ctx context.Context, url string) (Window, error) {
 	return s.window, s.err
 }
 
-func (m *memory) Subscribe(ctx context.Context, url string, auto bool) error {
+func (m *memoryNode) Subscribe(ctx context.Context, url string, auto bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	was, ok := m.subscribed[url]
@@ -109,7 +109,7 @@ func (m *memory) Subscribe(ctx context.Context, url string, auto bool) error {
 	return nil
 }
 
-func (m *memory) Unsubscribe(ctx context.Context, url string) error {
+func (m *memoryNode) Unsubscribe(ctx context.Context, url string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, ok := m.subscribed[url]; !ok {
@@ -119,7 +119,7 @@ func (m *memory) Unsubscribe(ctx context.Context, url string) error {
 	return nil
 }
 
-func (m *memory) Describe(ctx context.Context, url string, d Description) error {
+func (m *memoryNode) Describe(ctx context.Context, url string, d Description) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, ok := m.subscribed[url]; !ok {
@@ -134,7 +134,7 @@ func (m *memory) Describe(ctx context.Context, url string, d Description) error 
 	return nil
 }
 
-func (m *memory) List(ctx context.Context) ([]Channel, error) {
+func (m *memoryNode) List(ctx context.Context) ([]Channel, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var list []Channel
@@ -152,7 +152,7 @@ func (m *memory) List(ctx context.Context) ([]Channel, error) {
 	return list, nil
 }
 
-func (m *memory) Status(ctx context.Context) (Status, error) {
+func (m *memoryNode) Status(ctx context.Context) (Status, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.status
@@ -160,16 +160,16 @@ func (m *memory) Status(ctx context.Context) (Status, error) {
 	return s, nil
 }
 
-func (m *memory) Network(context.Context) (Network, error) { return m.network, nil }
+func (m *memoryNode) Network(context.Context) (Network, error) { return m.network, nil }
 
-func (m *memory) Look(ctx context.Context, url string) (Inspection, error) {
-	return m.looks[url], m.unseen[url]
+func (m *memoryNode) Inspect(ctx context.Context, url string) (Inspection, error) {
+	return m.inspections[url], m.inspectErrors[url]
 }
 
-func (m *memory) Doctor(ctx context.Context) ([]Finding, error) { return m.findings, nil }
+func (m *memoryNode) Doctor(ctx context.Context) ([]Finding, error) { return m.findings, nil }
 
-// subscriptions are the addresses subscribed to, and how.
-func (m *memory) subscriptions() map[string]bool {
+// subscriptions returns the subscribed addresses, and whether each was made by reading.
+func (m *memoryNode) subscriptions() map[string]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := map[string]bool{}

@@ -10,22 +10,22 @@ import (
 	"strings"
 )
 
-// A Network is what a node knows of its network.
+// A Network holds what a node knows about its network.
 type Network struct {
 	Name      string   `json:"name"`
-	EstimateN int      `json:"estimate_n"` // members, about
-	Members   []Member `json:"members"`    // that it knows, itself among them
+	EstimateN int      `json:"estimate_n"` // estimated number of members
+	Members   []Member `json:"members"`    // members that the node knows, including itself
 }
 
-// A Member is one that the node knows.
+// A Member is a member that the node knows.
 type Member struct {
-	ID     string   `json:"id"` // its place on the ring: 64 hexadecimal digits
+	ID     string   `json:"id"` // position on the ring: 64 hexadecimal digits
 	PeerID string   `json:"peer_id"`
 	Role   string   `json:"role"` // self, leaf, contact
 	RTTMs  *float64 `json:"rtt_ms"`
 }
 
-// Trip is its round trip, for people; empty if that is not known.
+// RTT returns the round-trip time for people, or "" if it is not known.
 func (m Member) RTT() string {
 	if m.RTTMs == nil {
 		return ""
@@ -39,29 +39,29 @@ func (m Member) RTT() string {
 // Roles of members, as seen from the node.
 const (
 	RoleSelf    = "self"
-	RoleLeaf    = "leaf"    // its id is near: each knows all others of the leaf
-	RoleContact = "contact" // stands for a part of the ring
+	RoleLeaf    = "leaf"    // in the leaf set: the members with the nearest ids
+	RoleContact = "contact" // elsewhere on the ring
 )
 
-// Sizes of the ring map, in its own units.
+// Sizes of the ring map in SVG units.
 const (
 	ringSize   = 400
 	ringRadius = 160
 )
 
-// roleNames are the roles in words, in the order of the table.
+// roleNames holds the names of the roles, in the order of the table.
 var roleNames = []struct{ role, name string }{{RoleSelf, "this node"}, {RoleLeaf, "leaf set"}, {RoleContact, "contact"}}
 
-// Named is the role in words.
+// RoleName returns the name of the role for people.
 func (m Member) RoleName() string {
-	if i := m.rank(); i < len(roleNames) {
+	if i := m.roleOrder(); i < len(roleNames) {
 		return roleNames[i].name
 	}
 	return m.Role
 }
 
-// rank is the place of the role in the table.
-func (m Member) rank() int {
+// roleOrder returns the position of the role in the table.
+func (m Member) roleOrder() int {
 	for i, r := range roleNames {
 		if r.role == m.Role {
 			return i
@@ -70,7 +70,7 @@ func (m Member) rank() int {
 	return len(roleNames)
 }
 
-// compareMembers sorts members by their role, and then by their round-trip time, if it is known.
+// compareMembers sorts members by role, and then by round-trip time, unknown times last.
 func compareMembers(a, b Member) int {
 	rtt := func(m Member) float64 {
 		if m.RTTMs == nil {
@@ -78,40 +78,40 @@ func compareMembers(a, b Member) int {
 		}
 		return *m.RTTMs
 	}
-	return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(rtt(a), rtt(b)))
+	return cmp.Or(cmp.Compare(a.roleOrder(), b.roleOrder()), cmp.Compare(rtt(a), rtt(b)))
 }
 
-// networkPage is the ring map, and the table beside it.
+// networkPage is the ring map and the table of members.
 type networkPage struct {
 	Network
-	Addresses []string // at which other nodes can join through this one
+	Addresses []string // addresses at which other nodes can join through this node
 	Dots      []dot
-	Wedge     string         // path of the chosen channel's wedge; empty: none was chosen
-	Key       *dot           // of the chosen channel
-	Words     string         // what the wedge is
-	Choices   []shownChannel // channels that can be chosen
-	Chosen    string         // address of the chosen one
+	Wedge     string        // SVG path of the chosen channel's wedge; "" if no channel is chosen
+	Key       *dot          // position of the chosen channel's key
+	WedgeText string        // describes the wedge
+	Choices   []channelView // channels that can be chosen
+	Chosen    string        // address of the chosen channel
 }
 
-// A dot is a place on the ring.
+// A dot is a member, or a key, on the ring map.
 type dot struct {
 	X, Y float64
 	Member
-	Nick  string // the first digits of the id
-	Polls bool   // it stands in the chosen channel's wedge
+	ShortID string // first digits of the id
+	InWedge bool   // the member is in the chosen channel's wedge
 }
 
-// onRing is a place on the ring by the part of a turn from the top, so many units from the middle.
-func onRing(turn, radius float64) (x, y float64) {
+// ringPoint returns the coordinates of a point: turn is the part of a full circle from the top, from 0 to 1.
+func ringPoint(turn, radius float64) (x, y float64) {
 	sin, cos := math.Sincos(2 * math.Pi * turn)
 	return math.Round(10*(ringSize/2+radius*sin)) / 10, math.Round(10*(ringSize/2-radius*cos)) / 10
 }
 
-// idBits is how much of an id is looked at: far more than tells members apart.
+// idBits is the number of bits of an id that are used, far more than needed to tell members apart.
 const idBits = 48
 
-// bitsOf are the first bits of an id; ok is false if it is none.
-func bitsOf(id string) (n uint64, ok bool) {
+// idPrefix returns the first bits of an id. ok is false if the id is invalid.
+func idPrefix(id string) (n uint64, ok bool) {
 	if len(id) < idBits/4 {
 		return 0, false
 	}
@@ -119,20 +119,20 @@ func bitsOf(id string) (n uint64, ok bool) {
 	return n, err == nil
 }
 
-// turnOf is the part of a turn at which an id stands; ok is false if it is none.
-func turnOf(id string) (turn float64, ok bool) {
-	n, ok := bitsOf(id)
+// ringTurn returns the position of an id as a part of the full circle. ok is false if the id is invalid.
+func ringTurn(id string) (turn float64, ok bool) {
+	n, ok := idPrefix(id)
 	return float64(n) / (1 << idBits), ok
 }
 
 func newDot(m Member) (dot, bool) {
-	turn, ok := turnOf(m.ID)
-	x, y := onRing(turn, ringRadius)
-	return dot{X: x, Y: y, Member: m, Nick: m.ID[:min(8, len(m.ID))]}, ok
+	turn, ok := ringTurn(m.ID)
+	x, y := ringPoint(turn, ringRadius)
+	return dot{X: x, Y: y, Member: m, ShortID: m.ID[:min(8, len(m.ID))]}, ok
 }
 
-// wedgeBits is how many bits the members of a wedge share with its key, of so many who poll among
-// so many members: the wedge is the nearest of those who share so many.
+// wedgeBits returns how many bits the members of a wedge share with its key. The wedge consists of the nearest
+// pollers among the members that share that many bits.
 func wedgeBits(pollers, members int) int {
 	if pollers <= 0 || members <= pollers {
 		return 0
@@ -140,23 +140,23 @@ func wedgeBits(pollers, members int) int {
 	return int(math.Log2(float64(members) / float64(pollers)))
 }
 
-// wedgePath is the part of the ring whose ids share some bits with one at a turn, as a path in SVG.
+// wedgePath returns the SVG path of the part of the ring whose ids share some bits with the id at a position.
 func wedgePath(turn float64, bits int) string {
 	parts := math.Exp2(float64(bits))
 	from := math.Floor(turn*parts) / parts
 	to := from + 1/parts
 	if bits == 0 {
-		to = from + 0.999 // an arc of a whole turn is none
+		to = from + 0.999 // SVG cannot draw an arc of a full circle
 	}
 	large := 0
 	if to-from > 0.5 {
 		large = 1
 	}
 	const inner, outer = ringRadius - 14, ringRadius + 14
-	x0, y0 := onRing(from, outer)
-	x1, y1 := onRing(to, outer)
-	x2, y2 := onRing(to, inner)
-	x3, y3 := onRing(from, inner)
+	x0, y0 := ringPoint(from, outer)
+	x1, y1 := ringPoint(to, outer)
+	x2, y2 := ringPoint(to, inner)
+	x3, y3 := ringPoint(from, inner)
 	return fmt.Sprintf("M %g %g A %d %d 0 %d 1 %g %g L %g %g A %d %d 0 %d 0 %g %g Z",
 		x0, y0, outer, outer, large, x1, y1, x2, y2, inner, inner, large, x3, y3)
 }
@@ -182,42 +182,42 @@ func (s *Server) network(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	for _, c := range channels {
-		p.Choices = append(p.Choices, showChannel(c))
+		p.Choices = append(p.Choices, newChannelView(c))
 		if c.URL == p.Chosen {
 			p.choose(c)
 		}
 	}
-	slices.SortFunc(p.Choices, func(a, b shownChannel) int { return cmp.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)) })
+	slices.SortFunc(p.Choices, func(a, b channelView) int { return cmp.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)) })
 	return s.writePage(w, r, http.StatusOK, "network.html", "Network", p)
 }
 
 // choose shows the wedge of a channel.
 func (p *networkPage) choose(c Channel) {
-	turn, ok := turnOf(c.Key)
+	turn, ok := ringTurn(c.Key)
 	if !ok || c.Pollers == 0 {
-		p.Words = "This node does not know yet which members poll this feed."
+		p.WedgeText = "This node does not know yet which members poll this feed."
 		return
 	}
 	bits := wedgeBits(c.Pollers, p.EstimateN)
 	p.Wedge = wedgePath(turn, bits)
-	x, y := onRing(turn, ringRadius)
+	x, y := ringPoint(turn, ringRadius)
 	p.Key = &dot{X: x, Y: y}
-	key, _ := bitsOf(c.Key)
-	near := make([]*dot, len(p.Dots))
+	key, _ := idPrefix(c.Key)
+	nearest := make([]*dot, len(p.Dots))
 	for i := range p.Dots {
-		near[i] = &p.Dots[i]
+		nearest[i] = &p.Dots[i]
 	}
-	far := func(d *dot) uint64 {
-		at, _ := bitsOf(d.ID)
+	distance := func(d *dot) uint64 {
+		at, _ := idPrefix(d.ID)
 		return at ^ key
 	}
-	slices.SortFunc(near, func(a, b *dot) int { return cmp.Compare(far(a), far(b)) })
+	slices.SortFunc(nearest, func(a, b *dot) int { return cmp.Compare(distance(a), distance(b)) })
 	known := 0
-	for _, d := range near[:min(c.Pollers, len(near))] { // of those that the node knows, which may be few
-		if d.Polls = far(d)>>(idBits-bits) == 0; d.Polls {
+	for _, d := range nearest[:min(c.Pollers, len(nearest))] { // the node may know only a few of them
+		if d.InWedge = distance(d)>>(idBits-bits) == 0; d.InWedge {
 			known++
 		}
 	}
-	p.Words = fmt.Sprintf("%d of about %s poll this feed: those with the ids nearest to its key, in the shaded part of the ring. This node knows %d of them.",
+	p.WedgeText = fmt.Sprintf("%d of about %s poll this feed: those with the ids nearest to its key, in the shaded part of the ring. This node knows %d of them.",
 		c.Pollers, Plural(max(p.EstimateN, 1), "member", "members"), known)
 }

@@ -11,13 +11,13 @@ import (
 	"golang.org/x/net/html"
 )
 
-// place is an id that stands at so many hundredths of the ring.
-func place(hundredths int) string {
+// idAt returns an id at a hundredth of the ring.
+func idAt(hundredths int) string {
 	return fmt.Sprintf("%012x", uint64(float64(hundredths)/100*(1<<48))) + strings.Repeat("0", 52)
 }
 
-// rows are the texts of a page's table, without its head.
-func rows(t *testing.T, page string) (of [][]string) {
+// tableRows returns the texts of a page's table without its head.
+func tableRows(t *testing.T, page string) (rows [][]string) {
 	t.Helper()
 	root, err := html.Parse(strings.NewReader(page))
 	if err != nil {
@@ -39,24 +39,24 @@ func rows(t *testing.T, page string) (of [][]string) {
 				row = append(row, text.String())
 			}
 		}
-		of = append(of, row)
+		rows = append(rows, row)
 	}
-	return of
+	return rows
 }
 
-// The table has this node first, then its neighbours, those with the shortest round trip first. Below are the addresses
-// at which others can join.
-func TestTheNetworkPageIsInOrder(t *testing.T) {
-	b := newBench(t)
+// The table shows this node first, then the other members of its leaf set by round-trip time. Below are the
+// addresses at which others can join.
+func TestTheNetworkPageIsSorted(t *testing.T) {
+	b := newTestServer(t)
 	slow, fast := 120.0, 0.4
 	b.node.status.Addresses = []string{"/ip4/203.0.113.7/tcp/4801/p2p/me", "/ip4/127.0.0.1/tcp/4801/p2p/me"}
 	b.node.network = Network{Name: "town", EstimateN: 1, Members: []Member{
-		{ID: place(80), PeerID: "far", Role: RoleContact, RTTMs: &fast}, {ID: place(20), PeerID: "unknown", Role: RoleLeaf},
-		{ID: place(30), PeerID: "slow", Role: RoleLeaf, RTTMs: &slow}, {ID: place(40), PeerID: "fast", Role: RoleLeaf, RTTMs: &fast}, {ID: place(0), PeerID: "me", Role: RoleSelf},
+		{ID: idAt(80), PeerID: "far", Role: RoleContact, RTTMs: &fast}, {ID: idAt(20), PeerID: "unknown", Role: RoleLeaf},
+		{ID: idAt(30), PeerID: "slow", Role: RoleLeaf, RTTMs: &slow}, {ID: idAt(40), PeerID: "fast", Role: RoleLeaf, RTTMs: &fast}, {ID: idAt(0), PeerID: "me", Role: RoleSelf},
 	}}
 	page := body(t, b.ask("GET", "/network"))
 	var order []string
-	for _, row := range rows(t, page) {
+	for _, row := range tableRows(t, page) {
 		order = append(order, row[3]+" "+row[1]+" "+row[2])
 	}
 	if got, want := strings.Join(order, ", "), "me this node –, fast leaf set under 1 ms, slow leaf set 120 ms, unknown leaf set –, far contact under 1 ms"; got != want {
@@ -82,22 +82,22 @@ func TestSentences(t *testing.T) {
 	}
 }
 
-// The ring has the members that the node knows, and those of a channel's wedge are marked.
-func TestTheRingShowsWhoPolls(t *testing.T) {
-	b := newBench(t)
+// The ring shows the members that the node knows, and marks those in a channel's wedge.
+func TestTheRingShowsPollers(t *testing.T) {
+	b := newTestServer(t)
 	rtt := 12.4
 	b.node.network = Network{Name: "town", EstimateN: 8, Members: []Member{
-		{ID: place(0), PeerID: "me", Role: RoleSelf}, {ID: place(30), PeerID: "near", Role: RoleLeaf, RTTMs: &rtt}, {ID: place(80), PeerID: "far", Role: RoleContact},
+		{ID: idAt(0), PeerID: "me", Role: RoleSelf}, {ID: idAt(30), PeerID: "near", Role: RoleLeaf, RTTMs: &rtt}, {ID: idAt(80), PeerID: "far", Role: RoleContact},
 		{ID: "?", PeerID: "nowhere", Role: RoleLeaf},
 	}}
 	b.node.Subscribe(t.Context(), rssURL, false)
-	b.node.channels[rssURL] = Channel{URL: rssURL, Title: "A feed", State: StateOK, Key: place(26), Pollers: 2}
+	b.node.channels[rssURL] = Channel{URL: rssURL, Title: "A feed", State: StateOK, Key: idAt(26), Pollers: 2}
 	page := body(t, b.ask("GET", "/network"))
-	if got := rows(t, page); len(got) != 3 || got[0][1] != "this node" || got[1][2] != "12 ms" || got[2][2] != "–" || strings.Contains(page, `class="wedge"`) {
+	if got := tableRows(t, page); len(got) != 3 || got[0][1] != "this node" || got[1][2] != "12 ms" || got[2][2] != "–" || strings.Contains(page, `class="wedge"`) {
 		t.Errorf("%q in %s", got, page)
 	}
 	page = body(t, b.ask("GET", "/network?channel="+url.QueryEscape(rssURL)))
-	got := rows(t, page)
+	got := tableRows(t, page)
 	if len(got) != 3 || got[0][3] != "no" || got[1][3] != "yes" || got[2][3] != "no" || !strings.Contains(page, `class="wedge"`) ||
 		!strings.Contains(page, "2 of about 8 members") {
 		t.Errorf("%q in %s", got, page)
@@ -115,21 +115,21 @@ func TestWedgesAreWhereTheirMembersAre(t *testing.T) {
 			t.Errorf("%d of %d share %d bits, want %d", c.pollers, c.members, got, c.bits)
 		}
 	}
-	// A quarter of the ring, from its east to its south.
+	// A quarter of the ring, from east to south.
 	if got, want := wedgePath(0.3, 2), "M 374 200 A 174 174 0 0 1 200 374 L 200 346 A 146 146 0 0 0 346 200 Z"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if got := wedgePath(0.3, 0); !strings.Contains(got, "0 1 1") {
 		t.Errorf("all of the ring is %s", got)
 	}
-	if turn, ok := turnOf(place(25)); !ok || math.Abs(turn-0.25) > 1e-9 {
+	if turn, ok := ringTurn(idAt(25)); !ok || math.Abs(turn-0.25) > 1e-9 {
 		t.Errorf("%v, %v", turn, ok)
 	}
 }
 
-// The table sorts by any column, either way, and shows what is asked for.
+// The table can be sorted by any column in both directions, and filtered.
 func TestChannelsAreSortedAndFiltered(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	second, third := "http://b.example/", "http://c.example/"
 	for _, address := range []string{rssURL, second, third} {
 		b.node.Subscribe(t.Context(), address, false)
@@ -146,7 +146,7 @@ func TestChannelsAreSortedAndFiltered(t *testing.T) {
 	} {
 		page := body(t, b.ask("GET", "/channels"+query))
 		var names []string
-		for _, row := range rows(t, page) {
+		for _, row := range tableRows(t, page) {
 			names = append(names, row[0])
 		}
 		if got := strings.Join(names, " "); got != want {

@@ -15,25 +15,25 @@ import (
 const (
 	opmlTitle = "Subscriptions in tidings"
 	opmlType  = "text/x-opml; charset=utf-8"
-	// maxList is the largest list taken, as large as feed.ParseOPML reads, and
-	// what a form wraps around it.
-	maxList = 5<<20 + 64<<10
-	// importing is how many subscriptions of a list are made at once: enough
-	// that they share the syncs of the node's disk.
-	importing = 16
+	// maxListSize is the largest OPML upload in bytes: as large as feed.ParseOPML accepts, plus the overhead of a
+	// form.
+	maxListSize = 5<<20 + 64<<10
+	// parallelImports is how many subscriptions of a list are made at the same time: enough to share the syncs of
+	// the node's disk.
+	parallelImports = 16
 )
 
-// Imported is what became of a list of subscriptions.
+// ImportResult is the result of importing a list.
 type ImportResult struct {
-	Subscribed int      `json:"subscribed"` // those already there included
-	Already    int      `json:"already"`    // those
+	Subscribed int             `json:"subscribed"` // including those in Already
+	Already    int             `json:"already"`    // number that existed before
 	Failed     []ImportFailure `json:"failed"`
 }
 
-// New is how many subscriptions are new.
+// New returns the number of new subscriptions.
 func (i ImportResult) New() int { return i.Subscribed - i.Already }
 
-// Failed is a line of a list that led to no subscription.
+// ImportFailure is an entry of a list that could not be subscribed to.
 type ImportFailure struct {
 	URL   string `json:"url"`
 	Error string `json:"error"`
@@ -46,15 +46,15 @@ func (s *Server) apiOPML(w http.ResponseWriter, r *http.Request) (any, error) {
 	if r.Method != http.MethodPost {
 		return nil, s.exportOPML(w, r)
 	}
-	doc, err := readBody(w, r, maxList)
+	doc, err := readBody(w, r, maxListSize)
 	if err != nil {
 		return nil, err
 	}
 	return s.importOPML(w, r, doc)
 }
 
-// exportOPML writes the list of subscriptions: with our addresses, or those of the
-// origins, with which a reader does without us. Pages are no feeds there, and left out.
+// exportOPML writes the list of subscriptions, with this node's addresses or with the original ones, which work
+// without the node. Pages are left out of the original list, because they are not feeds there.
 func (s *Server) exportOPML(w http.ResponseWriter, r *http.Request) error {
 	rewrite := true
 	switch r.URL.Query().Get("rewrite") {
@@ -71,7 +71,7 @@ func (s *Server) exportOPML(w http.ResponseWriter, r *http.Request) error {
 	var root feed.Outline
 	folders := map[string][]feed.Outline{}
 	for _, c := range channels {
-		title := orAddress(c.Title, c.URL)
+		title := titleOrAddress(c.Title, c.URL)
 		o := feed.Outline{Text: title, Title: title, Type: "rss", XMLURL: c.URL, HTMLURL: c.Site}
 		switch {
 		case rewrite:
@@ -94,11 +94,11 @@ func (s *Server) exportOPML(w http.ResponseWriter, r *http.Request) error {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Type", opmlType)
 	h.Set("Content-Disposition", `attachment; filename="tidings.opml"`)
-	_, _ = w.Write(feed.AppendOPML(nil, opmlTitle, root.Outlines)) // a reader that went away hears nothing
+	_, _ = w.Write(feed.AppendOPML(nil, opmlTitle, root.Outlines)) // an error means that the reader has disconnected
 	return nil
 }
 
-// folder returns the folder of a tag, which is a path below root. Folders that are missing are added.
+// folder returns the folder of a tag, which is a path below root. Missing folders are added.
 func folder(root *feed.Outline, tag string) *feed.Outline {
 	at := root
 	for _, name := range strings.SplitN(tag, "/", maxFolders) {
@@ -115,104 +115,104 @@ func folder(root *feed.Outline, tag string) *feed.Outline {
 	return at
 }
 
-// importOPML subscribes to all feeds of a list, ours or any program's. A line that
-// fails does not keep the others from being tried. However long that takes, as on a slow
-// disk it does, who has sent the list is told what became of it.
+// importOPML subscribes to all feeds of a list, from this node or any other program. An entry that fails does not
+// stop the import. The client gets a result even if the import takes long, as on a slow disk.
 func (s *Server) importOPML(w http.ResponseWriter, r *http.Request, doc []byte) (ImportResult, error) {
 	answer := http.NewResponseController(w)
-	_ = answer.SetWriteDeadline(time.Time{}) // a connection that cannot is none of http.Server's
-	defer func() { _ = answer.SetWriteDeadline(time.Now().Add(writeWithin)) }()
+	_ = answer.SetWriteDeadline(time.Time{}) // an error means that the connection is not one of http.Server
+	defer func() { _ = answer.SetWriteDeadline(time.Now().Add(writeTime)) }()
 	_, outlines, err := feed.ParseOPML(doc)
 	if err != nil {
 		return ImportResult{}, refuse(http.StatusBadRequest, "%v", err)
 	}
-	there, err := s.subscriptions(r.Context())
+	existing, err := s.subscriptions(r.Context())
 	if err != nil {
 		return ImportResult{}, err
 	}
 	result := ImportResult{Failed: []ImportFailure{}}
 	failed := func(raw string, err error) {
-		result.Failed = append(result.Failed, ImportFailure{line(WithoutPassword(raw)), line(err.Error())})
+		result.Failed = append(result.Failed, ImportFailure{oneLine(WithoutPassword(raw)), oneLine(err.Error())})
 	}
 	var addresses []string
-	of := map[string]Description{} // by address
+	descriptions := map[string]Description{} // by address
 	feeds := 0
 	for folder, o := range feed.Subscriptions(outlines) {
 		feeds++
-		address, err := s.typed(r, o.XMLURL)
+		address, err := s.resolveAddress(r, o.XMLURL)
 		if err != nil {
 			failed(o.XMLURL, err)
 			continue
 		}
-		d, seen := of[address]
+		d, seen := descriptions[address]
 		if !seen {
 			addresses = append(addresses, address)
-			d.Tags = there[address].Tags // the list adds to them
+			d.Tags = existing[address].Tags // the list adds to the existing tags
 		}
 		if folder != "" {
-			d.Tags = tidyTags(append(d.Tags, folder))
+			d.Tags = normalizeTags(append(d.Tags, folder))
 		}
 		if site, err := feed.Canonical(o.HTMLURL); err == nil && d.Site == "" {
 			d.Site = site
 		}
-		if title := line(o.Text); d.Title == "" && len(title) <= maxTitle && title != o.XMLURL && title != address {
+		if title := oneLine(o.Text); d.Title == "" && len(title) <= maxTitle && title != o.XMLURL && title != address {
 			d.Title = title
 		}
-		of[address] = d
+		descriptions[address] = d
 	}
 	if feeds == 0 {
 		return ImportResult{}, refuse(http.StatusBadRequest, "the list contains no feeds")
 	}
-	for i, err := range s.subscribeAll(r.Context(), addresses, of) {
+	for i, err := range s.subscribeAll(r.Context(), addresses, descriptions) {
 		if err != nil {
 			failed(addresses[i], err)
 			continue
 		}
 		result.Subscribed++
-		if c, ok := there[addresses[i]]; ok && !c.Auto {
+		if c, ok := existing[addresses[i]]; ok && !c.Auto {
 			result.Already++
 		}
 	}
 	return result, nil
 }
 
-// subscriptions are the subscriptions by address.
+// subscriptions returns the subscriptions by address.
 func (s *Server) subscriptions(ctx context.Context) (map[string]Channel, error) {
 	channels, err := s.subs.List(ctx)
-	of := map[string]Channel{}
+	byURL := map[string]Channel{}
 	for _, c := range channels {
-		of[c.URL] = c
+		byURL[c.URL] = c
 	}
-	return of, err
+	return byURL, err
 }
 
-// Limits of what users say of a subscription. What is beyond them is left out: a list of another program may have anything.
+// Bounds for the user's description of a subscription. Imported lists may contain anything, and the excess is
+// dropped.
 const (
 	maxTags  = 16
-	maxTag   = 256 // bytes
-	maxTitle = 256 // bytes
-	// maxFolders is how many folders within each other an exported list has: fewer than feed.ParseOPML reads.
+	maxTag   = 256 // in bytes
+	maxTitle = 256 // in bytes
+	// maxFolders bounds the nesting of folders in an exported list. It is less than feed.ParseOPML accepts.
 	maxFolders = 8
 )
 
-// checkTags refuses tags that a person gives and that are beyond the limits.
+// checkTags returns an error if tags from a request exceed the bounds.
 func checkTags(tags []string) error {
 	if len(tags) > maxTags {
 		return refuse(http.StatusBadRequest, "a subscription has at most %d tags, and these are %d", maxTags, len(tags))
 	}
 	for _, tag := range tags {
-		if size := len(line(tag)); size > maxTag {
-			return refuse(http.StatusBadRequest, "a tag has at most %d bytes, and %.20q… has %d", maxTag, line(tag), size)
+		if size := len(oneLine(tag)); size > maxTag {
+			return refuse(http.StatusBadRequest, "a tag has at most %d bytes, and %.20q… has %d", maxTag, oneLine(tag), size)
 		}
 	}
 	return nil
 }
 
-// tidyTags are tags as they are kept: each once, on one line, none of them empty.
-func tidyTags(tags []string) []string {
+// normalizeTags returns tags as they are stored: single lines, without duplicates and without empty ones.
+func normalizeTags(tags []string) []string {
 	tidy := []string{}
 	for _, tag := range tags {
-		tag = line(tag)
+		tag = oneLine(tag)
 		if tag != "" && len(tag) <= maxTag && !slices.Contains(tidy, tag) && len(tidy) < maxTags {
 			tidy = append(tidy, tag)
 		}
@@ -220,16 +220,16 @@ func tidyTags(tags []string) []string {
 	return tidy
 }
 
-// subscribeAll subscribes to each address, and returns what came of each.
-func (s *Server) subscribeAll(ctx context.Context, addresses []string, of map[string]Description) []error {
+// subscribeAll subscribes to all addresses, and returns an error or nil for each.
+func (s *Server) subscribeAll(ctx context.Context, addresses []string, descriptions map[string]Description) []error {
 	errs := make([]error, len(addresses))
 	next := make(chan int)
 	var workers sync.WaitGroup
-	for range min(importing, len(addresses)) {
+	for range min(parallelImports, len(addresses)) {
 		workers.Go(func() {
 			for i := range next {
 				errs[i] = s.subs.Subscribe(ctx, addresses[i], false)
-				if d := of[addresses[i]]; errs[i] == nil && !d.empty() {
+				if d := descriptions[addresses[i]]; errs[i] == nil && !d.empty() {
 					errs[i] = s.subs.Describe(ctx, addresses[i], d)
 				}
 			}
@@ -243,8 +243,8 @@ func (s *Server) subscribeAll(ctx context.Context, addresses []string, of map[st
 	return errs
 }
 
-// orAddress is a channel's title, or what stands for one.
-func orAddress(title, address string) string {
+// titleOrAddress returns a channel's title, or its address if it has no title.
+func titleOrAddress(title, address string) string {
 	if t := strings.TrimSpace(title); t != "" {
 		return t
 	}

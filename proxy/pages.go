@@ -27,53 +27,53 @@ var web embed.FS
 
 const stylePath = "/style.css"
 
-// pages is what it takes to make pages.
+// pages holds the templates and static files.
 type pages struct {
 	templates *template.Template
 	css       []byte
 	cssTag    string
 	script    []byte
 	scriptTag string
-	clean     cleaner
+	sanitizer sanitizer
 }
 
 func newPages() *pages {
 	css, err := web.ReadFile("web/style.css")
 	if err != nil {
-		panic(err) // it is part of the program
+		panic(err) // the file is embedded
 	}
 	script, err := web.ReadFile("web/watch.js")
 	if err != nil {
-		panic(err) // likewise
+		panic(err) // the file is embedded
 	}
-	tag := func(of []byte) string {
-		sum := sha256.Sum256(of)
+	tag := func(content []byte) string {
+		sum := sha256.Sum256(content)
 		return hex.EncodeToString(sum[:8])
 	}
-	functions := template.FuncMap{"when": when, "iso": iso, "host": hostOf, "plural": Plural[int],
-		"lasting": lasting, "sentence": sentence, "at": at, "exact": exactly, "vouched": vouched, "vouching": vouching,
-		"part": func(now time.Time, is any) page { return page{Now: now, Is: is} }}
+	functions := template.FuncMap{"when": formatRelative, "iso": iso, "host": hostOf, "plural": Plural[int],
+		"duration": formatDuration, "sentence": sentence, "problemView": newProblemView, "exact": formatSecondsPtr, "provenanceName": provenanceName, "provenanceNote": provenanceNote,
+		"part": func(now time.Time, is any) page { return page{Now: now, Data: is} }}
 	return &pages{
 		templates: template.Must(template.New("").Funcs(functions).ParseFS(web, "web/*.html")),
 		css:       css,
 		cssTag:    tag(css),
 		script:    script,
 		scriptTag: tag(script),
-		clean:     newCleaner(),
+		sanitizer: newSanitizer(),
 	}
 }
 
-// vouched is the word that a page shows for what vouches for an item. "single" alone would not say that it is
-// one node that does.
-func vouched(provenance string) string {
+// provenanceName returns the word by which pages show an item's provenance. "single" alone would not say that the
+// item is vouched for by a single node.
+func provenanceName(provenance string) string {
 	if provenance == "single" {
 		return "one node"
 	}
 	return provenance
 }
 
-// vouching explains that word in one sentence; "" if it says enough.
-func vouching(provenance string) string {
+// provenanceNote explains a provenance in one sentence, or returns "" if the word is clear.
+func provenanceNote(provenance string) string {
 	switch provenance {
 	case "single":
 		return "One node found this on the web server, and no other node and no signature confirms it"
@@ -83,44 +83,44 @@ func vouching(provenance string) string {
 	return ""
 }
 
-// A page is what every template gets; Is is its own part.
+// A page is the input of every template. Data is specific to the template.
 type page struct {
 	Title   string
 	Style   string
 	Version string
 	Now     time.Time
-	Is      any
+	Data    any
 }
 
-// writePage makes a page whole before it sends any of it.
-func (s *Server) writePage(w http.ResponseWriter, r *http.Request, status int, name, title string, is any) error {
+// writePage renders a page completely before it sends any of it.
+func (s *Server) writePage(w http.ResponseWriter, r *http.Request, status int, name, title string, data any) error {
 	var b bytes.Buffer
 	err := s.pages.templates.ExecuteTemplate(&b, name, page{
-		Title: title, Style: stylePath + "?" + s.pages.cssTag, Version: s.config.Version, Now: s.config.Now(), Is: is,
+		Title: title, Style: stylePath + "?" + s.pages.cssTag, Version: s.config.Version, Now: s.config.Now(), Data: data,
 	})
 	if err != nil {
 		return err
 	}
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Security-Policy", pageSecurity)
+	h.Set("Content-Security-Policy", pagePolicy)
 	if name == "watch.html" {
-		h.Set("Content-Security-Policy", watchSecurity)
+		h.Set("Content-Security-Policy", watchPolicy)
 	}
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Length", strconv.Itoa(b.Len()))
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(b.Bytes()) // a browser that went away hears nothing
+		_, _ = w.Write(b.Bytes()) // an error means that the browser has disconnected
 	}
 	return nil
 }
 
-// failPage shows what went wrong.
-func (s *Server) failPage(w http.ResponseWriter, r *http.Request, err error) {
-	status, words := s.setFault(w, err)
-	if s.writePage(w, r, status, "fault.html", "Error", words) != nil {
-		s.fail(w, err)
+// writeErrorPage shows an error as a page.
+func (s *Server) writeErrorPage(w http.ResponseWriter, r *http.Request, err error) {
+	status, message := s.writeErrorHeaders(w, err)
+	if s.writePage(w, r, status, "error.html", "Error", message) != nil {
+		s.writeTextError(w, err)
 	}
 }
 
@@ -128,63 +128,63 @@ func (s *Server) style(w http.ResponseWriter, r *http.Request) error {
 	h := w.Header()
 	h.Set("Content-Type", "text/css; charset=utf-8")
 	h.Set("Etag", `"`+s.pages.cssTag+`"`)
-	h.Set("Cache-Control", "max-age=86400") // its address changes with it
+	h.Set("Cache-Control", "max-age=86400") // the address contains a hash of the content
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(s.pages.css))
 	return nil
 }
 
-// A Notice is a table of figures above the start page.
+// A Notice is a table of figures at the top of the start page.
 type Notice struct {
 	Title  string
-	Text  string     // below the title
-	Head   []string   // of the columns
-	Rows   [][]string // the first cell names the row
-	Footer []string   // sentences below
+	Text   string     // shown below the title
+	Head   []string   // column names
+	Rows   [][]string // the first cell of a row is its name
+	Footer []string   // sentences below the table
 }
 
 // homePage is the start page.
 type homePage struct {
-	Notice   *Notice
-	Still    bool // the page does not show itself anew
-	Status   Status
-	Channels []shownChannel
-	Troubled int
-	Mark     template.URL // the bookmarklet
+	Notice      *Notice
+	Paused      bool // the page does not refresh itself
+	Status      Status
+	Channels    []channelView
+	Problems    int
+	Bookmarklet template.URL // the bookmarklet
 }
 
-// shownChannel is a channel, for people.
-type shownChannel struct {
+// channelView is a channel as shown to people.
+type channelView struct {
 	Channel
-	Name    string
-	Trouble bool
-	New     bool
+	Name       string
+	HasProblem bool
+	New        bool
 }
 
-// Problem is what is wrong with the channel, as a sentence; "" if nothing is.
-func (c shownChannel) Problem() string {
+// Problem describes the channel's problem in a sentence, or returns "" if there is none.
+func (c channelView) Problem() string {
 	_, isPage := feed.AtOrigin(c.URL)
 	subject := "The feed "
 	if isPage {
 		subject = "The page "
 	}
-	switch words := c.Error; {
-	case words == "":
+	switch message := c.Error; {
+	case message == "":
 		return ""
-	case strings.HasPrefix(words, "gone "):
-		return sentence(subject + "is " + words)
-	case strings.HasPrefix(words, "does not "):
-		return sentence(subject + words)
+	case strings.HasPrefix(message, "gone "):
+		return sentence(subject + "is " + message)
+	case strings.HasPrefix(message, "does not "):
+		return sentence(subject + message)
 	default:
-		return sentence(words)
+		return sentence(message)
 	}
 }
 
-func showChannel(c Channel) shownChannel {
-	return shownChannel{
-		Channel: c,
-		Name:    orAddress(c.Title, c.URL),
-		Trouble: c.Failing(),
-		New:     c.State == StateNew,
+func newChannelView(c Channel) channelView {
+	return channelView{
+		Channel:    c,
+		Name:       titleOrAddress(c.Title, c.URL),
+		HasProblem: c.Failing(),
+		New:        c.State == StateNew,
 	}
 }
 
@@ -197,29 +197,29 @@ func (s *Server) home(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	h := homePage{Status: status, Mark: bookmarklet(scheme(r) + "://" + r.Host)}
+	h := homePage{Status: status, Bookmarklet: bookmarklet(scheme(r) + "://" + r.Host)}
 	if s.config.Notice != nil {
 		n := s.config.Notice()
 		h.Notice = &n
-		// What moves by itself can be held (WCAG 2.2, 2.2.2), so that who fills in the form
-		// below is not interrupted.
-		if h.Still = r.URL.Query().Has("still"); !h.Still {
+		// Automatic refreshing can be paused (WCAG 2.2, 2.2.2), so that it does not interrupt a person who fills in
+		// the form below.
+		if h.Paused = r.URL.Query().Has("still"); !h.Paused {
 			w.Header().Set("Refresh", "2")
 		}
 	}
 	for _, c := range channels {
-		shown := showChannel(c)
-		if shown.Trouble {
-			h.Troubled++
+		view := newChannelView(c)
+		if view.HasProblem {
+			h.Problems++
 		}
-		h.Channels = append(h.Channels, shown)
+		h.Channels = append(h.Channels, view)
 	}
-	// What needs a look comes first.
-	slices.SortStableFunc(h.Channels, func(a, b shownChannel) int {
+	// Channels with problems come first.
+	slices.SortStableFunc(h.Channels, func(a, b channelView) int {
 		switch {
-		case a.Trouble == b.Trouble:
+		case a.HasProblem == b.HasProblem:
 			return 0
-		case a.Trouble:
+		case a.HasProblem:
 			return -1
 		}
 		return 1
@@ -227,8 +227,8 @@ func (s *Server) home(w http.ResponseWriter, r *http.Request) error {
 	return s.writePage(w, r, http.StatusOK, "home.html", "tidings", h)
 }
 
-// bookmarklet leads from any page to /add with the feed that the page names, or
-// with the page itself. It runs on other pages.
+// bookmarklet returns a script that leads from any page to /add, with the feed that the page advertises or with the
+// page itself. The script runs in the context of that page.
 func bookmarklet(base string) template.URL {
 	const script = `javascript:(function(){` +
 		`var l=document.querySelector('link[rel~="alternate"][type="application/atom+xml"],` +
@@ -238,31 +238,31 @@ func bookmarklet(base string) template.URL {
 	return template.URL(url.PathEscape(strings.Replace(script, "%BASE%", quoted, 1)))
 }
 
-// showPage is one subscription.
+// showPage is the page of one subscription.
 type showPage struct {
-	Channel shownChannel
-	Items   []shownItem
-	More    int    // items that are not shown
-	Fresh   bool   // it was just subscribed to
-	Error   string // why there are no items
-	Stale   string
+	Channel   channelView
+	Items     []itemView
+	More      int    // number of items that are not shown
+	JustAdded bool   // the subscription was just made
+	Error     string // why there are no items
+	Stale     string
 }
 
-// shownItem is an item, for people; the HTML is clean.
-type shownItem struct {
+// itemView is an item as shown to people. Its HTML is sanitised.
+type itemView struct {
 	Title, Link, Author string
 	At                  *time.Time
 	Content             template.HTML
 	Provenance          string
 }
 
-// itemsShown is how many items the page of a subscription has: it shows what a
-// reader would get, and is no reader.
-const itemsShown = 20
+// maxPageItems bounds the items on the page of a subscription. The page is a sample of what readers get, not a feed
+// reader.
+const maxPageItems = 20
 
 func (s *Server) show(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
-	address, err := s.typed(r, q.Get("url"))
+	address, err := s.resolveAddress(r, q.Get("url"))
 	if err != nil {
 		return err
 	}
@@ -272,70 +272,70 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request) error {
 	}
 	i := slices.IndexFunc(channels, func(c Channel) bool { return c.URL == address })
 	if i < 0 {
-		return refuse(http.StatusNotFound, "there is no subscription to %s", line(address))
+		return refuse(http.StatusNotFound, "there is no subscription to %s", oneLine(address))
 	}
-	p := showPage{Channel: showChannel(channels[i]), Fresh: q.Get("new") != ""}
-	if !p.Channel.New { // else one would wait for the origin
+	p := showPage{Channel: newChannelView(channels[i]), JustAdded: q.Get("new") != ""}
+	if !p.Channel.New { // a new channel would wait for the origin
 		p.read(r, s)
 	}
 	return s.writePage(w, r, http.StatusOK, "show.html", p.Channel.Name, p)
 }
 
-// read fills in the items. That they cannot be had is part of the page.
+// read fills in the items. An error is shown on the page.
 func (p *showPage) read(r *http.Request, s *Server) {
 	window, err := s.subs.Read(r.Context(), p.Channel.URL)
 	if err != nil {
-		if p.Error = line(err.Error()); p.told(p.Error) {
+		if p.Error = oneLine(err.Error()); p.isShown(p.Error) {
 			p.Error = ""
 		}
 		return
 	}
-	if !p.told(window.Stale) {
+	if !p.isShown(window.Stale) {
 		p.Stale = window.Stale
 	}
 	entries := window.Document.Entries
-	shown := entries[:min(itemsShown, len(entries))]
+	shown := entries[:min(maxPageItems, len(entries))]
 	p.More = len(entries) - len(shown)
 	for _, e := range shown {
 		p.Items = append(p.Items, s.pages.showItem(e, cmp.Or(window.Document.Base, p.Channel.URL)))
 	}
 }
 
-// told reports whether the channel's own trouble says as much.
-func (p *showPage) told(words string) bool {
-	return p.Channel.Error != "" && strings.Contains(words, p.Channel.Error)
+// isShown reports whether the channel's own error already says the same.
+func (p *showPage) isShown(message string) bool {
+	return p.Channel.Error != "" && strings.Contains(message, p.Channel.Error)
 }
 
-func (p *pages) showItem(e feed.Entry, base string) shownItem {
-	m, _ := e.Item.Meaning(base) // what cannot be read is not shown
+func (p *pages) showItem(e feed.Entry, base string) itemView {
+	m, _ := e.Item.Meaning(base) // an unreadable item is shown without its content
 	at := m.Published
 	for _, other := range []time.Time{m.Updated, e.At} {
 		if at.IsZero() {
 			at = other
 		}
 	}
-	return shownItem{
+	return itemView{
 		// Many titles are escaped once too often.
-		Title: cmp.Or(strings.TrimSpace(html.UnescapeString(m.Title)), "(untitled)"), Link: p.clean.link(m.Link), Author: m.Author,
-		At: OptionalTime(at), Content: p.clean.html(cmp.Or(m.Content, m.Summary)), Provenance: e.Provenance,
+		Title: cmp.Or(strings.TrimSpace(html.UnescapeString(m.Title)), "(untitled)"), Link: p.sanitizer.link(m.Link), Author: m.Author,
+		At: OptionalTime(at), Content: p.sanitizer.html(cmp.Or(m.Content, m.Summary)), Provenance: e.Provenance,
 	}
 }
 
 func (s *Server) add(w http.ResponseWriter, r *http.Request) error {
-	address, err := s.typed(r, r.URL.Query().Get("url"))
+	address, err := s.resolveAddress(r, r.URL.Query().Get("url"))
 	if err != nil {
 		return err
 	}
 	return s.writePage(w, r, http.StatusOK, "add.html", "Subscription", address)
 }
 
-// formAddress reads the address of a form.
+// formAddress reads the address from a form.
 func (s *Server) formAddress(w http.ResponseWriter, r *http.Request) (string, error) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
-	if err := bodyFault(r.ParseForm()); err != nil {
+	if err := bodyError(r.ParseForm()); err != nil {
 		return "", err
 	}
-	return s.typed(r, r.PostForm.Get("url"))
+	return s.resolveAddress(r, r.PostForm.Get("url"))
 }
 
 func (s *Server) subscribeForm(w http.ResponseWriter, r *http.Request) error {
@@ -343,10 +343,10 @@ func (s *Server) subscribeForm(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	done, err := s.subscribe(r.Context(), address) // the page that follows says how it stands
-	if p, ok := errors.AsType[*instead](err); ok {
+	done, err := s.subscribe(r.Context(), address) // the next page shows the state
+	if p, ok := errors.AsType[*choiceError](err); ok {
 		return s.writePage(w, r, http.StatusMultipleChoices, "choose.html", "Choice of feeds", struct {
-			Words   string
+			Text    string
 			Choices []Choice
 		}{p.Error(), p.choices})
 	}
@@ -378,8 +378,8 @@ func (s *Server) opmlPage(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) importForm(w http.ResponseWriter, r *http.Request) error {
-	r.Body = http.MaxBytesReader(w, r.Body, maxList)
-	if err := bodyFault(r.ParseMultipartForm(maxList)); err != nil {
+	r.Body = http.MaxBytesReader(w, r.Body, maxListSize)
+	if err := bodyError(r.ParseMultipartForm(maxListSize)); err != nil {
 		return err
 	}
 	file, _, err := r.FormFile("list")
@@ -397,8 +397,8 @@ func (s *Server) importForm(w http.ResponseWriter, r *http.Request) error {
 	return s.writePage(w, r, http.StatusOK, "imported.html", "Import", result)
 }
 
-// when says how long ago something was, or how long it will be, as people do.
-func when(now time.Time, t *time.Time) string {
+// formatRelative returns how long ago a time was, or how far in the future it is, for people.
+func formatRelative(now time.Time, t *time.Time) string {
 	if t == nil {
 		return ""
 	}
@@ -412,19 +412,19 @@ func when(now time.Time, t *time.Time) string {
 	return FormatSpan(d) + " ago"
 }
 
-// lasting says for how long something has been so.
-func lasting(now time.Time, since *time.Time) string {
+// formatDuration returns for how long a state has lasted.
+func formatDuration(now time.Time, since *time.Time) string {
 	if since == nil || now.Sub(*since) < time.Second {
 		return "just now"
 	}
 	return "for " + FormatSpan(now.Sub(*since))
 }
 
-// exactly is exact of a number that is known.
-func exactly(seconds *float64) string { return exact(*seconds) }
+// formatSecondsPtr is formatSeconds for a known number.
+func formatSecondsPtr(seconds *float64) string { return formatSeconds(*seconds) }
 
-// sentence makes one of words that may begin in lower case and have no end. An address keeps its first letter, and gets no
-// full stop behind it that somebody could copy with it.
+// sentence converts a text to a sentence: it capitalises the first letter and adds a full stop. A leading address
+// keeps its first letter. A trailing address gets no full stop, because somebody could copy it with the address.
 func sentence(s string) string {
 	if s == "" {
 		return ""
@@ -441,15 +441,15 @@ func sentence(s string) string {
 	return s + "."
 }
 
-// shownTrouble is what is said of a channel's trouble, at a time.
-type shownTrouble struct {
+// problemView is the input of the template for a channel's problem.
+type problemView struct {
 	Now     time.Time
-	Channel shownChannel
+	Channel channelView
 }
 
-func at(now time.Time, c shownChannel) shownTrouble { return shownTrouble{now, c} }
+func newProblemView(now time.Time, c channelView) problemView { return problemView{now, c} }
 
-// Span is a duration for people, in one unit.
+// FormatSpan formats a duration for people, in one unit.
 func FormatSpan(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
@@ -470,7 +470,7 @@ func iso(t *time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// hostOf is the host of an address, by which people know it.
+// hostOf returns the host of an address, by which people recognise a feed.
 func hostOf(channel string) string {
 	address, _ := feed.AtOrigin(channel)
 	u, err := url.Parse(address)
@@ -480,7 +480,7 @@ func hostOf(channel string) string {
 	return strings.TrimPrefix(u.Host, "www.")
 }
 
-// Plural names a number of things, by the word for one of them and the word for several.
+// Plural returns a number followed by the singular or the plural of a word.
 func Plural[T int | int64 | uint64 | uint32](n T, one, many string) string {
 	if n == 1 {
 		many = one

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/html"
 )
 
-// hostile are texts that must not act wherever they stand.
+// hostile lists texts that must have no effect, wherever they appear.
 var hostile = []string{
 	`<script>alert(1)</script>`, `"><script>alert(1)</script>`, `<img src=x onerror=alert(1)>`, `<svg/onload=alert(1)>`,
 	`</title><script>alert(1)</script>`, `<iframe src="javascript:alert(1)"></iframe>`, `<a href="javascript:alert(1)">x</a>`,
@@ -27,8 +27,8 @@ var hostile = []string{
 	`<noscript><p title="</noscript><img src=x onerror=alert(1)>">`, `<img src="/unsubscribe?url=x">`, `<video src="https://h.example/" autoplay onplay=alert(1)>`,
 }
 
-// acts returns what in a page could act or leave its place.
-func acts(t *testing.T, page string) (found []string) {
+// activeParts returns the parts of a page that could run, load or escape from their place.
+func activeParts(t *testing.T, page string) (found []string) {
 	t.Helper()
 	root, err := html.Parse(strings.NewReader(page))
 	if err != nil {
@@ -42,7 +42,7 @@ func acts(t *testing.T, page string) (found []string) {
 		switch n.Data {
 		case "script", "iframe", "object", "embed", "base", "style", "math", "video", "audio", "frame", "applet", "noscript":
 			found = append(found, n.Data)
-		case "svg": // the ring of members is one
+		case "svg": // the ring of members
 			if attr(n.Parent, "class") != "ring" || n.Parent.Parent.Data != "main" {
 				found = append(found, n.Data)
 			}
@@ -80,9 +80,9 @@ func escaped(s string) string {
 	return b.String()
 }
 
-func TestStrangersTextsDoNotAct(t *testing.T) {
+func TestHostileTextsHaveNoEffect(t *testing.T) {
 	for _, bad := range hostile {
-		b := newBench(t)
+		b := newTestServer(t)
 		e := escaped(bad)
 		b.node.publish(t, rssURL, `<rss version="2.0"><channel><title>`+e+`</title><link>https://h.example/</link><description>`+e+`</description>`+
 			`<item><title>`+e+`</title><link>`+e+`</link><author>`+e+`</author><guid>`+e+`</guid><description>`+e+`</description></item>`+
@@ -90,7 +90,7 @@ func TestStrangersTextsDoNotAct(t *testing.T) {
 		b.node.Subscribe(t.Context(), rssURL, false)
 		b.node.channels[rssURL] = Channel{State: bad, Error: bad, Why: bad, Moved: bad, Provenance: bad, NextPoll: OptionalTime(b.clock)}
 		b.node.status.Warnings, b.node.status.Network = []string{bad}, bad
-		b.node.network = Network{Name: bad, EstimateN: 2, Members: []Member{{ID: bad, Role: bad}, {ID: place(7), PeerID: bad, Role: bad}}}
+		b.node.network = Network{Name: bad, EstimateN: 2, Members: []Member{{ID: bad, Role: bad}, {ID: idAt(7), PeerID: bad, Role: bad}}}
 		for _, target := range []string{"/", "/show?new=1&url=" + url.QueryEscape(rssURL), "/add?url=" + url.QueryEscape("https://h.example/"+bad),
 			"/channels?sort=-next&filter=" + url.QueryEscape(bad), "/channels?sort=" + url.QueryEscape(bad), "/network?channel=" + url.QueryEscape(rssURL)} {
 			r := b.ask("GET", target)
@@ -98,16 +98,16 @@ func TestStrangersTextsDoNotAct(t *testing.T) {
 			if r.StatusCode != 200 {
 				t.Errorf("%s: %d %s", target, r.StatusCode, text)
 			}
-			for _, found := range acts(t, text) {
+			for _, found := range activeParts(t, text) {
 				t.Errorf("%s: %q became %s", target, bad, found)
 			}
 		}
-		// Titles stand as they were written.
+		// Titles appear as they were written.
 		show := body(t, b.ask("GET", "/"))
 		if !strings.Contains(show, template.HTMLEscapeString(bad)) {
 			t.Errorf("the start page lacks %q as text", bad)
 		}
-		// What is behind stays in its place.
+		// The content that follows stays in its place.
 		text := body(t, b.ask("GET", "/show?url="+url.QueryEscape(rssURL)))
 		root, err := html.Parse(strings.NewReader(text))
 		if err != nil {
@@ -125,8 +125,8 @@ func TestStrangersTextsDoNotAct(t *testing.T) {
 	}
 }
 
-func TestCleaningKeepsTextAndDropsWhatLeadsHere(t *testing.T) {
-	c := newCleaner()
+func TestSanitizingKeepsTextAndRemovesLocalLinks(t *testing.T) {
+	c := newSanitizer()
 	for in, want := range map[string]string{
 		`<p>a <b>b</b> <i>c</i></p>`:                         `<p>a <b>b</b> <i>c</i></p>`,
 		`<a href="https://h.example/x">x</a>`:                `href="https://h.example/x"`,
@@ -158,13 +158,13 @@ func TestCleaningKeepsTextAndDropsWhatLeadsHere(t *testing.T) {
 	}
 }
 
-func TestHugeAndDeepContentIsShownOrNot(t *testing.T) {
-	c := newCleaner()
+func TestHugeAndDeepContentIsCut(t *testing.T) {
+	c := newSanitizer()
 	for _, in := range []string{
-		strings.Repeat("<div>", 5000) + "x", strings.Repeat("<b><i>", 10_000) + "x", strings.Repeat("&amp;", 100_000), strings.Repeat("é", maxShown),
+		strings.Repeat("<div>", 5000) + "x", strings.Repeat("<b><i>", 10_000) + "x", strings.Repeat("&amp;", 100_000), strings.Repeat("é", maxContent),
 		"\xff\xfe<p>\x00", "<", "<!", "<![CDATA[", "</",
 	} {
-		if got := c.html(in); len(got) > 10*maxShown {
+		if got := c.html(in); len(got) > 10*maxContent {
 			t.Errorf("%.20q became %d bytes", in, len(got))
 		}
 	}
@@ -174,23 +174,23 @@ func FuzzCleanedContentDoesNotAct(f *testing.F) {
 	for _, bad := range hostile {
 		f.Add(bad)
 	}
-	c := newCleaner()
+	c := newSanitizer()
 	f.Fuzz(func(t *testing.T, in string) {
 		clean := string(c.html(in))
-		for _, found := range acts(t, "<main><article>"+clean+"</article></main>") {
+		for _, found := range activeParts(t, "<main><article>"+clean+"</article></main>") {
 			t.Errorf("%q became %s: %s", in, found, clean)
 		}
 	})
 }
 
-func (b *bench) post(path string, form url.Values) (status int, location, text string) {
+func (b *testServer) post(path string, form url.Values) (status int, location, text string) {
 	b.Helper()
 	r := b.send(request("POST", path, strings.NewReader(form.Encode()), "Content-Type", "application/x-www-form-urlencoded"))
 	return r.StatusCode, r.Header.Get("Location"), body(b, r)
 }
 
-func TestAPersonAddsAndRemovesAFeed(t *testing.T) {
-	b := newBench(t)
+func TestFormsSubscribeAndUnsubscribe(t *testing.T) {
+	b := newTestServer(t)
 	if text := body(t, b.ask("GET", "/")); !strings.Contains(text, "None yet") {
 		t.Error("an empty list does not say so")
 	}
@@ -216,8 +216,8 @@ func TestAPersonAddsAndRemovesAFeed(t *testing.T) {
 	}
 }
 
-func TestMistakesOfPeopleAreExplained(t *testing.T) {
-	b := newBench(t)
+func TestFormErrorsAreExplained(t *testing.T) {
+	b := newTestServer(t)
 	b.node.room = 0
 	for _, c := range []struct {
 		path, url string
@@ -238,8 +238,8 @@ func TestMistakesOfPeopleAreExplained(t *testing.T) {
 	}
 }
 
-func TestTroubleIsSeenFirst(t *testing.T) {
-	b := newBench(t)
+func TestFeedsWithProblemsComeFirst(t *testing.T) {
+	b := newTestServer(t)
 	for _, url := range []string{rssURL, atomURL, jsonURL} {
 		b.node.Subscribe(t.Context(), url, false)
 	}
@@ -257,9 +257,9 @@ func TestTroubleIsSeenFirst(t *testing.T) {
 	}
 }
 
-// A page that shows itself anew can be held still, and let go again (WCAG 2.2, 2.2.2).
-func TestWhatMovesCanBeHeld(t *testing.T) {
-	b := newBench(t, func(c *Config) { c.Notice = func() Notice { return Notice{Title: "A demo"} } })
+// A page that refreshes itself can be paused and resumed (WCAG 2.2, 2.2.2).
+func TestRefreshingCanBePaused(t *testing.T) {
+	b := newTestServer(t, func(c *Config) { c.Notice = func() Notice { return Notice{Title: "A demo"} } })
 	for path, want := range map[string]struct{ refresh, link string }{"/": {"2", `href="/?still"`}, "/?still": {"", `href="/"`}} {
 		r := b.ask("GET", path)
 		if text := body(t, r); r.Header.Get("Refresh") != want.refresh || !strings.Contains(text, want.link) {
@@ -268,7 +268,7 @@ func TestWhatMovesCanBeHeld(t *testing.T) {
 	}
 }
 
-// textOf is what a person reads in a part of a page, white space made one.
+// textOf returns the visible text of a part of a page, with white space collapsed.
 func textOf(n *html.Node) string {
 	var b strings.Builder
 	for d := range n.Descendants() {
@@ -279,9 +279,9 @@ func textOf(n *html.Node) string {
 	return strings.NewReplacer(" .", ".").Replace(strings.Join(strings.Fields(b.String()), " "))
 }
 
-// Whatever ails a feed, the pages say what, for how long, and what comes next; and
-// they say it once.
-func TestEachStateIsToldInFull(t *testing.T) {
+// For each problem of a feed, the pages say what it is, for how long it has lasted, and what happens next. They say
+// it only once.
+func TestEachProblemIsDescribedCompletely(t *testing.T) {
 	const again, stays = "The next poll is in 10 min.", "Items from before are still shown."
 	for _, c := range []struct {
 		state, words, do string
@@ -303,13 +303,13 @@ func TestEachStateIsToldInFull(t *testing.T) {
 		{state: "too large", words: "larger than 10240 KiB", items: true, next: true, want: []string{again, stays}},
 		{state: "refused", words: "10.0.0.1 is not a public address", do: "run it otherwise", next: true, want: []string{again, "Run it otherwise."}, without: []string{"are still shown"}},
 	} {
-		b := newBench(t)
+		b := newTestServer(t)
 		trouble := c.words != ""
 		switch {
 		case !c.items:
 			b.node.fail(rssURL, fmt.Errorf("read %s: %w: %s", rssURL, ErrUnreachable, c.words))
 		case trouble:
-			b.node.age(rssURL, c.words)
+			b.node.makeStale(rssURL, c.words)
 		}
 		b.node.Subscribe(t.Context(), rssURL, false)
 		channel := Channel{State: c.state, Error: c.words, Do: c.do, Since: OptionalTime(b.clock.Add(-3 * time.Hour))}
@@ -333,7 +333,7 @@ func TestEachStateIsToldInFull(t *testing.T) {
 					}
 				}
 			}
-			words := strings.TrimPrefix(sentence(c.words), "Gone ") // which has a subject before it
+			words := strings.TrimPrefix(sentence(c.words), "Gone ") // the page puts a subject before it
 			if c.state == "missing" {
 				words = "The feed " + c.words + "."
 			}
@@ -362,7 +362,7 @@ func TestEachStateIsToldInFull(t *testing.T) {
 }
 
 func TestAListIsImportedByForm(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	var form bytes.Buffer
 	m := multipart.NewWriter(&form)
 	file, err := m.CreateFormFile("list", "feeds.opml")
@@ -378,25 +378,25 @@ func TestAListIsImportedByForm(t *testing.T) {
 	}
 }
 
-func TestTimesAreSaidAsPeopleSayThem(t *testing.T) {
+func TestFormatRelative(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	for d, want := range map[time.Duration]string{
 		0: "now", 40 * time.Second: "40 s ago", 119 * time.Second: "119 s ago", 30 * time.Minute: "30 min ago", 30 * time.Hour: "30 h ago",
 		80 * time.Hour: "3 days ago", -5 * time.Minute: "in 5 min",
 	} {
-		if got := when(now, OptionalTime(now.Add(-d))); got != want {
+		if got := formatRelative(now, OptionalTime(now.Add(-d))); got != want {
 			t.Errorf("%v: %s, want %s", d, got, want)
 		}
 	}
-	if when(now, nil) != "" {
+	if formatRelative(now, nil) != "" {
 		t.Error("no time is no words")
 	}
 }
 
-// Pages say "one node" of an item, or a feed, for which one node vouches, and the hint explains it. "unconfirmed" is
-// the word for items with an unconfirmed key. Programs read the same word as ever.
-func TestOneNodesWordIsShownAsThat(t *testing.T) {
-	b := newBench(t)
+// Pages say "one node" of an item, or a feed, for which a single node vouches, and a tooltip explains it.
+// "unconfirmed" is the word for items with an unconfirmed key. The API keeps the original words.
+func TestSingleProvenanceIsShownAsOneNode(t *testing.T) {
+	b := newTestServer(t)
 	b.node.subscribed[rssURL] = false
 	b.node.provenance = "single"
 	b.node.publish(t, rssURL, rssDoc(1, 2))

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Polling says for people how a channel is polled: by how many nodes, when by this one, how many keep its log, and how
-// soon news is found. What is not known is left out.
+// PollingFacts describes for people how a channel is polled: by how many nodes, when by this one, how many keep its
+// log, and how soon new items are found. Unknown facts are left out.
 func (c Channel) PollingFacts() (facts []string) {
 	add := func(format string, a ...any) { facts = append(facts, fmt.Sprintf(format, a...)) }
 	alone := c.Polls && c.Pollers == 1
@@ -28,7 +28,7 @@ func (c Channel) PollingFacts() (facts []string) {
 			own, behind = fmt.Sprintf("this node is number %d of them", *c.Rank+1), " after the first"
 		}
 		if c.PhaseS != nil && (c.Rank == nil || *c.Rank > 0) {
-			own += ", " + exact(*c.PhaseS) + behind
+			own += ", " + formatSeconds(*c.PhaseS) + behind
 		}
 		add("%s", own)
 	}
@@ -41,7 +41,7 @@ func (c Channel) PollingFacts() (facts []string) {
 		kind    string
 	}{{c.DetectionExpectedS, "expected"}, {c.DetectionObservedS, "observed"}} {
 		if d.seconds != nil {
-			delays = append(delays, exact(*d.seconds)+" "+d.kind)
+			delays = append(delays, formatSeconds(*d.seconds)+" "+d.kind)
 		}
 	}
 	if delays != nil {
@@ -50,8 +50,8 @@ func (c Channel) PollingFacts() (facts []string) {
 	return facts
 }
 
-// exact is a number of seconds in two units, that of a poll's turn and of a delay.
-func exact(seconds float64) string {
+// formatSeconds formats the phase of a poll or a delay in up to two units.
+func formatSeconds(seconds float64) string {
 	if !(seconds >= 0 && seconds < math.MaxInt64/float64(time.Second)) {
 		return "an unknown time"
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestPollingIsSaidAsFarAsItIsKnown(t *testing.T) {
+func TestPollingFactsLeaveOutWhatIsUnknown(t *testing.T) {
 	for _, c := range []struct {
 		of   Channel
 		want string

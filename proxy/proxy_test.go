@@ -18,9 +18,9 @@ import (
 	"tidings/internal/feed"
 )
 
-// An address that a person has cut short is refused with what it lacks.
-func TestAddressesOfReadersThatLackSomething(t *testing.T) {
-	b := newBench(t)
+// An incomplete address is refused with the part that is missing.
+func TestIncompleteReadAddresses(t *testing.T) {
+	b := newTestServer(t)
 	for target, want := range map[string]string{
 		"/f/" + rssURL: "the address lacks its token",
 		"/feed":        "write /feed?url=",
@@ -42,18 +42,18 @@ const (
 	secret  = "0123456789abcdef"
 )
 
-// A bench is a server over a node in memory, and a clock that stands still.
-type bench struct {
+// A testServer is a server of a node in memory, with a clock that stands still.
+type testServer struct {
 	*testing.T
-	node   *memory
+	node   *memoryNode
 	server *Server
 	clock  time.Time
 }
 
-func newBench(t *testing.T, change ...func(*Config)) *bench {
-	b := &bench{T: t, clock: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)}
+func newTestServer(t *testing.T, change ...func(*Config)) *testServer {
+	b := &testServer{T: t, clock: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)}
 	now := func() time.Time { return b.clock }
-	b.node = newMemory(now)
+	b.node = newMemoryNode(now)
 	b.node.publish(t, rssURL, rssDoc(1, 2))
 	b.node.publish(t, atomURL, `<feed xmlns="http://www.w3.org/2005/Atom"><title>An Atom</title><id>urn:f</id><updated>2026-01-02T03:04:05Z</updated>`+
 		`<entry><title>One</title><id>urn:1</id><updated>2026-01-02T03:04:05Z</updated><x:y xmlns:x="urn:x">kept</x:y></entry></feed>`)
@@ -66,7 +66,7 @@ func newBench(t *testing.T, change ...func(*Config)) *bench {
 	return b
 }
 
-// rssDoc is a feed of items numbered from, …, to.
+// rssDoc returns a feed with the items from, …, to.
 func rssDoc(from, to int) string {
 	var b strings.Builder
 	b.WriteString(`<rss version="2.0" xmlns:media="http://search.yahoo.com/mrss/"><channel><title>An RSS</title><link>https://h.example/</link><description>d</description>`)
@@ -77,14 +77,14 @@ func rssDoc(from, to int) string {
 	return b.String()
 }
 
-// ask sends a request from this machine, with the node's token unless the headers name another
-// one; headers are names and values in turn.
-func (b *bench) ask(method, target string, headers ...string) *http.Response {
+// ask sends a request from this machine, with the node's token unless the headers contain another one. headers
+// holds names and values in turn.
+func (b *testServer) ask(method, target string, headers ...string) *http.Response {
 	b.Helper()
 	return b.send(request(method, target, nil, headers...))
 }
 
-// request is one as it comes from a connection.
+// request returns a request as it arrives on a connection.
 func request(method, target string, body io.Reader, headers ...string) *http.Request {
 	r := httptest.NewRequest(method, "/", body)
 	r.RequestURI, r.Host, r.RemoteAddr = target, host, "127.0.0.1:40000"
@@ -104,16 +104,16 @@ func request(method, target string, body io.Reader, headers ...string) *http.Req
 	return r
 }
 
-func (b *bench) send(r *http.Request) *http.Response {
+func (b *testServer) send(r *http.Request) *http.Response {
 	w := httptest.NewRecorder()
 	b.server.ServeHTTP(w, r)
 	return w.Result()
 }
 
-func (b *bench) pass(d time.Duration) { b.clock = b.clock.Add(d) }
+func (b *testServer) advance(d time.Duration) { b.clock = b.clock.Add(d) }
 
-func (b *bench) tokenTarget(url string) string {
-	return tokenPath + b.server.minter.token(url) + "/" + url
+func (b *testServer) tokenTarget(url string) string {
+	return tokenPath + b.server.tokens.token(url) + "/" + url
 }
 
 func body(t testing.TB, r *http.Response) string {
@@ -147,7 +147,7 @@ func TestEveryFormOfAnAddressReadsItsFeed(t *testing.T) {
 		{"parameter within ours", "/http://" + host + "/feed?url=" + rssURL, rssURL},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := newBench(t)
+			b := newTestServer(t)
 			r := b.ask("GET", c.target)
 			if text := body(t, r); r.StatusCode != 200 || !strings.Contains(text, "kept") {
 				t.Fatalf("%d %s", r.StatusCode, text)
@@ -168,7 +168,7 @@ func TestEveryFormOfAnAddressReadsItsFeed(t *testing.T) {
 }
 
 func TestCollapsedFeedScheme(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	b.node.publish(t, "http://h.example/old", rssDoc(1, 1))
 	for _, target := range []string{"/feed://h.example/old", "/feed:/h.example/old"} {
 		if r := b.ask("GET", target); r.StatusCode != 200 {
@@ -177,8 +177,8 @@ func TestCollapsedFeedScheme(t *testing.T) {
 	}
 }
 
-func TestMalformedRequestsAreTheReadersFault(t *testing.T) {
-	b := newBench(t)
+func TestMalformedRequestsGetClientErrors(t *testing.T) {
+	b := newTestServer(t)
 	loop := "/" + strings.Repeat("http://"+host+"/", 10) + rssURL
 	for _, c := range []struct {
 		method, target string
@@ -198,7 +198,7 @@ func TestMalformedRequestsAreTheReadersFault(t *testing.T) {
 		{"GET", "/f/", 400},
 		{"GET", "/f/0123", 400},
 		{"GET", "/f/00000000000000000000000000000000/" + rssURL, 404},
-		{"GET", "/f/" + b.server.minter.token(atomURL) + "/" + rssURL, 404},
+		{"GET", "/f/" + b.server.tokens.token(atomURL) + "/" + rssURL, 404},
 		{"GET", loop, 400},
 		{"GET", "/http://" + host + "/", 400},
 		{"POST", "/" + rssURL, 405},
@@ -229,8 +229,8 @@ func TestMalformedRequestsAreTheReadersFault(t *testing.T) {
 	}
 }
 
-func TestWhatIsPlainlyNoFeedIsNotFetched(t *testing.T) {
-	b := newBench(t)
+func TestIconsAreNotFetchedAsFeeds(t *testing.T) {
+	b := newTestServer(t)
 	for _, target := range []string{"/https://h.example/favicon.ico", "/https://h.example/favicon.ico?v=2", "/https:/h.example/robots.txt", "/https://h.example/apple-touch-icon-120x120.png"} {
 		if r := b.ask("GET", target); r.StatusCode != 404 {
 			t.Errorf("%s: %d", target, r.StatusCode)
@@ -249,7 +249,7 @@ func TestErrorsOfTheNodeHaveTheirStatus(t *testing.T) {
 		{ErrNotFeed, 502}, {ErrForbidden, 403}, {ErrNotFound, 404}, {ErrGone, 410}, {ErrUnreachable, 502},
 		{ErrTimeout, 504}, {ErrBusy, 503}, {ErrFull, 507}, {ErrNoSubscription, 404}, {io.ErrUnexpectedEOF, 500},
 	} {
-		b := newBench(t)
+		b := newTestServer(t)
 		b.node.fail(rssURL, fmt.Errorf("poll %s:\r\nit was: %w", rssURL, c.err))
 		r := b.ask("GET", b.tokenTarget(rssURL))
 		if text := body(t, r); r.StatusCode != c.status || strings.Count(text, "\n") != 1 || !strings.Contains(text, c.err.Error()) {
@@ -265,7 +265,7 @@ func TestErrorsOfTheNodeHaveTheirStatus(t *testing.T) {
 }
 
 func TestFormatsAndLimits(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	for _, c := range []struct {
 		url, extra, mediaType string
 		format                feed.Format
@@ -290,10 +290,9 @@ func TestFormatsAndLimits(t *testing.T) {
 	}
 }
 
-// What goes out in the source's format is the source's; what is written anew acts on
-// nobody.
-func TestConvertedItemsAreClean(t *testing.T) {
-	b := newBench(t)
+// Output in the source's format is unchanged; converted output is sanitised.
+func TestConvertedItemsAreSanitized(t *testing.T) {
+	b := newTestServer(t)
 	const acts = `a&lt;script&gt;alert(1)&lt;/script&gt;&lt;img src="x.png" onerror="alert(2)"&gt;&lt;a href="javascript:alert(3)"&gt;b&lt;/a&gt; &lt;b&gt;c&lt;/b&gt;`
 	b.node.publish(t, rssURL, `<rss version="2.0"><channel><title>T</title><link>https://h.example/</link><description/><item><guid>1</guid>`+
 		`<title>One &lt;script&gt;alert(4)&lt;/script&gt;</title><link>javascript:alert(5)</link><description>`+acts+`</description>`+
@@ -319,8 +318,8 @@ func TestConvertedItemsAreClean(t *testing.T) {
 	}
 }
 
-func TestTheSourcesBytesGoOutAsTheyCame(t *testing.T) {
-	b := newBench(t)
+func TestOutputInTheSourcesFormatIsUnchanged(t *testing.T) {
+	b := newTestServer(t)
 	text := body(t, b.ask("GET", "/"+rssURL))
 	for i := 1; i <= 2; i++ {
 		if want := fmt.Sprintf("<guid>urn:item:%d</guid><media:x>kept  as it is</media:x></item>", i); !strings.Contains(text, want) {
@@ -332,8 +331,8 @@ func TestTheSourcesBytesGoOutAsTheyCame(t *testing.T) {
 	}
 }
 
-func TestHeadersTellHowFreshAFeedIs(t *testing.T) {
-	b := newBench(t)
+func TestHeadersDescribeFreshness(t *testing.T) {
+	b := newTestServer(t)
 	r := b.ask("GET", b.tokenTarget(rssURL), "Accept-Encoding", "gzip", "A-IM", "feed")
 	h := r.Header
 	for name, want := range map[string]string{
@@ -353,18 +352,18 @@ func TestHeadersTellHowFreshAFeedIs(t *testing.T) {
 	if err != nil || !bytes.Contains(text, []byte("Item 2")) {
 		t.Errorf("%v: %s", err, text)
 	}
-	b.pass(90 * time.Second)
-	b.node.age(rssURL, "h.example does not\nanswer")
+	b.advance(90 * time.Second)
+	b.node.makeStale(rssURL, "h.example does not\nanswer")
 	r = b.ask("GET", "/"+rssURL)
 	if h := r.Header; r.StatusCode != 200 || h.Get("X-Tidings-Age") != "90" || h.Get("X-Tidings-Stale") != "h.example does not answer" || h.Get("X-Tidings-State") != "unreachable" {
 		t.Errorf("%d %v", r.StatusCode, h)
 	}
 }
 
-func TestTheLastCopyOutlivesTheNodesTrouble(t *testing.T) {
-	b := newBench(t)
+func TestTheLastCopyIsServedWhenTheNodeFails(t *testing.T) {
+	b := newTestServer(t)
 	b.ask("GET", b.tokenTarget(rssURL))
-	b.pass(time.Hour)
+	b.advance(time.Hour)
 	b.node.fail(rssURL, ErrUnreachable)
 	r := b.ask("GET", b.tokenTarget(rssURL))
 	if r.StatusCode != 200 || r.Header.Get("X-Tidings-Stale") != ErrUnreachable.Error() || r.Header.Get("X-Tidings-Age") != "3600" {
@@ -377,7 +376,7 @@ func TestTheLastCopyOutlivesTheNodesTrouble(t *testing.T) {
 }
 
 func TestHeadIsGetWithoutItsBody(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	for _, target := range []string{"/" + rssURL, "/", "/style.css"} {
 		get, head := b.ask("GET", target), b.ask("HEAD", target)
 		text := body(t, get)
@@ -393,9 +392,9 @@ func TestHeadIsGetWithoutItsBody(t *testing.T) {
 }
 
 func TestAFeedIsRenderedOncePerVersion(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	b.ask("GET", b.tokenTarget(rssURL))
-	b.ask("GET", b.tokenTarget(rssURL)) // a subscription now
+	b.ask("GET", b.tokenTarget(rssURL)) // from now on a subscription
 	reads := b.node.reads
 	for range 5 {
 		b.ask("GET", b.tokenTarget(rssURL))
@@ -410,7 +409,7 @@ func TestAFeedIsRenderedOncePerVersion(t *testing.T) {
 }
 
 func TestManyReadersSeeWholeFeedsWhileTheyChange(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	target := b.tokenTarget(rssURL)
 	var readers sync.WaitGroup
 	for range 8 {
@@ -427,13 +426,13 @@ func TestManyReadersSeeWholeFeedsWhileTheyChange(t *testing.T) {
 			}
 		})
 	}
-	for n := 3; n <= 20; n++ { // it had two
+	for n := 3; n <= 20; n++ { // the first version had two
 		b.node.publish(t, rssURL, rssDoc(1, n))
 	}
 	readers.Wait()
 }
 
-func TestConfigThatNobodyMayHavePanics(t *testing.T) {
+func TestInvalidConfigPanics(t *testing.T) {
 	for _, c := range []Config{{}, {Secret: make([]byte, 15)}, {Secret: make([]byte, 32), SubscribeOnRead: "always"}} {
 		func() {
 			defer func() {
@@ -441,17 +440,17 @@ func TestConfigThatNobodyMayHavePanics(t *testing.T) {
 					t.Errorf("%+v passed", c)
 				}
 			}()
-			New(newMemory(time.Now), c)
+			New(newMemoryNode(time.Now), c)
 		}()
 	}
 }
 
-func TestForgettingIsByCostAndAge(t *testing.T) {
+func TestLRUForgetsByCostAndAge(t *testing.T) {
 	c := newLRU[string, int](10)
 	c.put("a", 1, 4)
 	c.put("b", 2, 4)
 	c.get("a")
-	c.put("c", 3, 4) // b was not asked for the longest
+	c.put("c", 3, 4) // b was unused for longest
 	c.put("d", 4, 11)
 	c.put("c", 5, 4)
 	for key, want := range map[string]int{"a": 1, "b": 0, "c": 5, "d": 0} {

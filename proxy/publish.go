@@ -18,68 +18,67 @@ import (
 	"tidings/internal/feed"
 )
 
-// Publishing is the node, as publishers use it. It is safe for concurrent use.
+// Publishing is the node's interface for publishers. It is safe for concurrent use.
 type Publishing interface {
-	// Push brings an item in its publisher's envelope into its feed. It returns when a quorum
-	// of the feed's owners holds it, else an error: ErrUnpublished if it was refused, ErrUntaken if
-	// it is to be pushed again, ErrItem if it is none.
+	// Push adds an item in its publisher's signed envelope to its feed. It returns when a quorum of the feed's
+	// owners has committed the item. The error is ErrRejected if the owners refused it, ErrPending if it has to be
+	// pushed again, or ErrInvalidItem.
 	Push(ctx context.Context, envelope []byte) (PublishResult, error)
-	// Publisher says what the network has of a feed's publisher, and its document if that is nothing. From
-	// then on the node follows the feed, if either names a key.
+	// Publisher returns what the network knows about a feed's publisher, or what the feed's document says if
+	// nothing was published. If either names a key, the node follows the feed from then on.
 	Publisher(ctx context.Context, url string) (Publisher, error)
-	// Write signs an item with the node's own key, and brings it into the feed; ErrNoKey if it has
-	// none, ErrItem or ErrLarge if it cannot be signed.
+	// Write signs an item with the node's own key, and adds it to the feed. The error is ErrNoKey if the node has
+	// no key, or ErrInvalidItem or ErrTooLarge if the item cannot be signed.
 	Write(ctx context.Context, url string, said feed.Meaning) (PublishResult, error)
-	// Token has to be shown by who wants something written; "" if nobody can.
+	// Token returns the token that requests to Write must show, or "" if no request may write.
 	Token() string
-	// Require has a subscription show items only for which something vouches: LeastPublisher
-	// or LeastAny. It returns when that is durable, ErrUnknown if there is no subscription.
+	// Require makes a subscription show only items with at least a provenance: ProvenancePublisher or
+	// ProvenanceAny. It returns when that is durable. The error is ErrNoSubscription if there is no subscription.
 	Require(ctx context.Context, url, least string) error
-	// Trust believes that a feed has the key that its owners say it has, ErrUnknown if there is no
-	// such question.
+	// Trust accepts the key that a feed's owners claim for it. The error is ErrNoSubscription if there is no such
+	// claim.
 	Trust(ctx context.Context, url string) error
 }
 
-// What has to vouch for an item to be shown.
+// Minimum provenance of the items that are shown.
 const (
-	ProvenancePublisher = "publisher" // its publisher's signature
+	ProvenancePublisher = "publisher" // signed by its publisher
 	ProvenanceAny       = "any"
 )
 
-// ErrNoKey is the error of a node that is to sign and has no key.
+// ErrNoKey is the error of a node without a publisher's key.
 var ErrNoKey = errors.New("this node has no publisher's key: run it with --publish-key")
 
-// A Publisher is what a node knows of a feed's publisher.
+// A Publisher holds what a node knows about a feed's publisher.
 type Publisher struct {
 	URL string `json:"url"`
-	// Key is the publisher's, 32 bytes in base64; empty: the feed is not published, as far as is
-	// known here.
+	// Key is the publisher's key, 32 bytes in base64. It is empty if the feed is not published, as far as this node
+	// knows.
 	Key []byte `json:"key"`
-	// Claimed is the key that the nodes of the feed's log name instead, while this node has not seen it at the origin yet.
-	// Items are then those that this key has signed.
+	// ClaimedKey is the key that the owners of the feed's log name instead, while this node has not seen it at the
+	// origin. Items are then those signed with ClaimedKey.
 	ClaimedKey []byte `json:"claimed,omitempty"`
-	// Former are the keys that the feed had before, the first one first.
+	// FormerKeys holds the feed's earlier keys, the first one first.
 	FormerKeys [][]byte `json:"former,omitempty"`
-	// Next is the hash of the key that may follow, if one was named.
+	// NextKeyHash is the hash of the key that may follow, if one was named.
 	NextKeyHash []byte `json:"next,omitempty"`
-	Seq  uint64 `json:"seq"` // of the last publication; 0: none
-	// Named is the key that the feed's document names at its origin, as this node sees it, and Unnamed is,
-	// in words, why it sees none. It looks only where nothing was published yet.
-	DocumentKey   []byte `json:"named,omitempty"`
-	NoDocumentKey string `json:"unnamed,omitempty"`
-	DocumentUnreachable  bool   `json:"unseen,omitempty"` // it cannot see the document now
-	Head    []byte `json:"head"`             // its hash
-	// Format of the feed: rss, rdf, atom, json; empty: not known yet.
+	Seq         uint64 `json:"seq"` // number of the last publication; 0 if there is none
+	// DocumentKey is the key that the feed's document at its origin names, as this node sees it. NoDocumentKey says
+	// why the node sees none. The node looks only if nothing was published yet.
+	DocumentKey         []byte `json:"named,omitempty"`
+	NoDocumentKey       string `json:"unnamed,omitempty"`
+	DocumentUnreachable bool   `json:"unseen,omitempty"` // the document cannot be read now
+	Head                []byte `json:"head"`             // hash of the last publication
+	// Format is the format of the feed: rss, rdf, atom or json; "" if it is not known yet.
 	Format string `json:"format"`
-	// Items are those that the publisher has signed, each its identity and its hash, in
-	// hexadecimal digits.
+	// Items holds the items that the publisher has signed, each as its identity and its hash in hexadecimal digits.
 	Items []string `json:"items"`
 }
 
-// Refuses says, in words, why the feed takes nothing that a key signs; "" if it may. Its key is that one, or
-// names it as the one that follows; or nothing was published in it, and its document names that one. Of a feed
-// that took something of that key before, a document that cannot be seen now, and a network that is not heard
-// of yet, are no reason.
+// RejectReason says why the feed accepts nothing that is signed with a key, or returns "" if it may accept it. The feed
+// accepts its own key and the key that was named as the next one. If nothing was published yet, it accepts the key that
+// its document names. If took is true, the feed has accepted the key before; then an unreadable document is no reason
+// for rejection while the network knows no key of the feed.
 func (p *Publisher) RejectReason(key ed25519.PublicKey, took bool) string {
 	hash, own := difference.KeyHash(key), difference.Fingerprint(key)
 	switch {
@@ -95,35 +94,36 @@ func (p *Publisher) RejectReason(key ed25519.PublicKey, took bool) string {
 	return p.NoDocumentKey
 }
 
-// Paste says how a feed's document comes to name the key in a file.
+// PasteHint says how to add the key in a file to a feed's document.
 func PasteHint(file, url string) string {
 	return fmt.Sprintf("paste the output of \"tidings publish --key %s --metadata %s\" into the feed's document, directly after <channel> or <feed>", file, url)
 }
 
-// Written is what became of an item.
+// PublishResult says what became of an item.
 type PublishResult struct {
 	URL string `json:"url"`
-	Seq uint64 `json:"seq"` // its number
-	// Pending, if it is not empty, says that the item is signed and kept, and why nobody has it yet. The
-	// node sends it by itself.
+	Seq uint64 `json:"seq"` // the item's number
+	// Pending is not empty if the item is signed and stored, but no quorum has it yet; it says why. The node sends
+	// the item again by itself.
 	Pending string `json:"pending,omitempty"`
 }
 
-// A Draft is an item that a program wants published. Either it has its envelope, or the node signs.
+// A Draft is an item that a program wants to publish. Either the program sends the signed envelope, or the node
+// signs.
 type Draft struct {
 	Envelope []byte `json:"envelope,omitempty"`
 
-	URL       string `json:"url,omitempty"` // of the feed
+	URL       string `json:"url,omitempty"` // address of the feed
 	ID        string `json:"id,omitempty"`
 	Link      string `json:"link,omitempty"`
 	Title     string `json:"title,omitempty"`
-	Summary   string `json:"summary,omitempty"` // HTML, as is Content
+	Summary   string `json:"summary,omitempty"` // Summary and Content are HTML
 	Content   string `json:"content,omitempty"`
 	Author    string `json:"author,omitempty"`
-	Published string `json:"published,omitempty"` // RFC 3339; empty: now
+	Published string `json:"published,omitempty"` // RFC 3339; "" means now
 }
 
-// publishing is the node as publishers use it.
+// publishing returns the node's interface for publishers.
 func (s *Server) publishing() (Publishing, error) {
 	if s.config.Publishing == nil {
 		return nil, refuse(http.StatusNotFound, "this node cannot publish")
@@ -131,18 +131,18 @@ func (s *Server) publishing() (Publishing, error) {
 	return s.config.Publishing, nil
 }
 
-// maxDraft is more than any request to publish has: an item in base64.
+// maxDraft bounds the size of a request to publish in bytes. It is more than any item in base64.
 const maxDraft = 128 << 10
 
-// askedDraft reads a draft. A field that nobody knows would be an item that says less than it should.
-func askedDraft(w http.ResponseWriter, r *http.Request) (draft Draft, err error) {
-	body, err := askedBody(w, r, maxDraft)
+// decodeDraft decodes a draft. Unknown fields are an error, because the published item would lack them.
+func decodeDraft(w http.ResponseWriter, r *http.Request) (draft Draft, err error) {
+	body, err := readJSONBody(w, r, maxDraft)
 	if err != nil {
 		return draft, err
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
-	if err := jsonFault(d.Decode(&draft)); err != nil {
+	if err := jsonError(d.Decode(&draft)); err != nil {
 		return draft, err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
@@ -156,26 +156,26 @@ func (s *Server) apiPublish(w http.ResponseWriter, r *http.Request) (any, error)
 	if err != nil {
 		return nil, err
 	}
-	draft, err := askedDraft(w, r)
+	draft, err := decodeDraft(w, r)
 	if err != nil {
 		return nil, err
 	}
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	want := p.Token()
-	shown := ok && want != "" && subtle.ConstantTimeCompare([]byte(token), []byte(want)) == 1
-	if len(draft.Envelope) > 0 { // its publisher has signed it; the node follows its feed from now on
-		if !shown && !s.keeper.admits(r) {
-			return nil, stranger(r)
+	hasToken := ok && want != "" && subtle.ConstantTimeCompare([]byte(token), []byte(want)) == 1
+	if len(draft.Envelope) > 0 { // signed by its publisher; the node follows the feed from now on
+		if !hasToken && !s.auth.isAuthorized(r) {
+			return nil, accessDenied(r)
 		}
 		return p.Push(r.Context(), draft.Envelope)
 	}
 	switch {
 	case want == "":
 		return nil, refuse(http.StatusForbidden, "%v", ErrNoKey)
-	case !shown:
+	case !hasToken:
 		return nil, refuse(http.StatusUnauthorized, "the token for publishing is missing or wrong: send the content of publish.token in the node's data directory as Authorization: Bearer …")
 	}
-	address, err := s.typed(r, draft.URL)
+	address, err := s.resolveAddress(r, draft.URL)
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +193,7 @@ func (s *Server) apiPublish(w http.ResponseWriter, r *http.Request) (any, error)
 		Author: draft.Author, Published: published,
 	})
 	if err == nil && written.Pending != "" {
-		written.Pending = line(written.Pending)
+		written.Pending = oneLine(written.Pending)
 		writeJSON(w, http.StatusAccepted, written)
 		return nil, nil
 	}
@@ -205,7 +205,7 @@ func (s *Server) apiPublisher(w http.ResponseWriter, r *http.Request) (any, erro
 	if err != nil {
 		return nil, err
 	}
-	address, err := s.question(w, r)
+	address, err := s.decodeAddress(w, r)
 	if err != nil {
 		return nil, err
 	}
@@ -217,7 +217,7 @@ func (s *Server) apiTrust(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	address, err := s.question(w, r)
+	address, err := s.decodeAddress(w, r)
 	if err != nil {
 		return nil, err
 	}

@@ -13,8 +13,8 @@ import (
 	"tidings/internal/feed"
 )
 
-// A desk is a node that publishers use: it has one feed of theirs.
-type desk struct {
+// memoryPublishing is a node with one published feed.
+type memoryPublishing struct {
 	token   string
 	pushed  [][]byte
 	written []feed.Meaning
@@ -22,7 +22,7 @@ type desk struct {
 	trusted bool
 }
 
-func (d *desk) Push(_ context.Context, envelope []byte) (PublishResult, error) {
+func (d *memoryPublishing) Push(_ context.Context, envelope []byte) (PublishResult, error) {
 	switch string(envelope) {
 	case "forged":
 		return PublishResult{}, fmt.Errorf("%w: another key", ErrRejected)
@@ -35,11 +35,11 @@ func (d *desk) Push(_ context.Context, envelope []byte) (PublishResult, error) {
 	return PublishResult{URL: rssURL, Seq: uint64(len(d.pushed))}, nil
 }
 
-func (d *desk) Publisher(_ context.Context, url string) (Publisher, error) {
+func (d *memoryPublishing) Publisher(_ context.Context, url string) (Publisher, error) {
 	return Publisher{URL: url, Key: []byte("key"), Seq: 3, Items: []string{}}, nil
 }
 
-func (d *desk) Write(_ context.Context, url string, said feed.Meaning) (PublishResult, error) {
+func (d *memoryPublishing) Write(_ context.Context, url string, said feed.Meaning) (PublishResult, error) {
 	switch said.Title {
 	case "Large":
 		return PublishResult{}, fmt.Errorf("%w: 60000 bytes", ErrTooLarge)
@@ -52,14 +52,14 @@ func (d *desk) Write(_ context.Context, url string, said feed.Meaning) (PublishR
 	return PublishResult{URL: url, Seq: 4}, nil
 }
 
-func (d *desk) Token() string { return d.token }
+func (d *memoryPublishing) Token() string { return d.token }
 
-func (d *desk) Require(_ context.Context, _, least string) error {
+func (d *memoryPublishing) Require(_ context.Context, _, least string) error {
 	d.least = least
 	return nil
 }
 
-func (d *desk) Trust(_ context.Context, url string) error {
+func (d *memoryPublishing) Trust(_ context.Context, url string) error {
 	if d.trusted {
 		return fmt.Errorf("trust %s: %w", url, ErrNoSubscription)
 	}
@@ -67,8 +67,8 @@ func (d *desk) Trust(_ context.Context, url string) error {
 	return nil
 }
 
-// publish asks the node to publish, with a token or without.
-func (b *bench) publish(text, token string, v any) int {
+// publish sends a request to publish, with a token or without.
+func (b *testServer) publish(text, token string, v any) int {
 	b.Helper()
 	headers := []string{"Tidings", "1", "Content-Type", "application/json"}
 	if token != "" {
@@ -82,8 +82,8 @@ func (b *bench) publish(text, token string, v any) int {
 }
 
 func TestProgramsPublishWithTheToken(t *testing.T) {
-	d := &desk{token: "the token"}
-	b := newBench(t, func(c *Config) { c.Publishing = d })
+	d := &memoryPublishing{token: "the token"}
+	b := newTestServer(t, func(c *Config) { c.Publishing = d })
 	draft := `{"url":"` + rssURL + `","id":"1","title":"T","content":"<p>C</p>"}`
 	var got PublishResult
 	if status := b.publish(draft, "Bearer the token", &got); status != http.StatusOK || got.Seq != 4 || got.URL != rssURL {
@@ -108,10 +108,10 @@ func TestProgramsPublishWithTheToken(t *testing.T) {
 	}
 }
 
-// What a program has misspelt is not published as if it had not said it.
+// A misspelt field is an error, because the item would be published without it.
 func TestDraftsThatAreRefused(t *testing.T) {
-	d := &desk{token: "the token"}
-	b := newBench(t, func(c *Config) { c.Publishing = d })
+	d := &memoryPublishing{token: "the token"}
+	b := newTestServer(t, func(c *Config) { c.Publishing = d })
 	for _, c := range []struct {
 		draft, says string
 		status      int
@@ -138,23 +138,23 @@ func TestDraftsThatAreRefused(t *testing.T) {
 	}
 }
 
-// What is signed and nobody has yet is no failure, or the program would write it again.
-func TestWhatIsPendingIsAccepted(t *testing.T) {
-	b := newBench(t, func(c *Config) { c.Publishing = &desk{token: "the token"} })
+// An item that is signed and waits for a quorum is no failure, or the program would write it again.
+func TestAPendingItemIsAccepted(t *testing.T) {
+	b := newTestServer(t, func(c *Config) { c.Publishing = &memoryPublishing{token: "the token"} })
 	var got PublishResult
 	if status := b.publish(`{"url":"`+rssURL+`","id":"1","title":"Early","published":"2026-11-24T20:00:00Z"}`, "Bearer the token", &got); status != http.StatusAccepted || got.Seq != 5 || got.Pending == "" {
 		t.Errorf("%d %+v", status, got)
 	}
 }
 
-func TestAFeedTakesItsKeyAndTheOneThatFollows(t *testing.T) {
+func TestAFeedAcceptsItsKeyAndTheNextOne(t *testing.T) {
 	own, next, other := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32), bytes.Repeat([]byte{3}, 32)
 	hash := difference.KeyHash(next)
 	for _, c := range []struct {
 		of   Publisher
 		key  []byte
 		took bool
-		want string // a part of the words; "": it is taken
+		want string // part of the reason; "" if the key is accepted
 	}{
 		{Publisher{Key: own, NextKeyHash: hash[:], Seq: 1}, own, false, ""},
 		{Publisher{Key: own, NextKeyHash: hash[:], Seq: 1}, next, false, ""},
@@ -179,10 +179,10 @@ func TestAFeedTakesItsKeyAndTheOneThatFollows(t *testing.T) {
 	}
 }
 
-// What has its publisher's envelope needs no token: nobody else could have made it.
+// An item in its publisher's envelope needs no token, because nobody else could have made it.
 func TestEnvelopesArePushed(t *testing.T) {
-	d := &desk{}
-	b := newBench(t, func(c *Config) { c.Publishing = d })
+	d := &memoryPublishing{}
+	b := newTestServer(t, func(c *Config) { c.Publishing = d })
 	ask := func(envelope string) (int, ErrorResponse) {
 		var fault ErrorResponse
 		text, err := json.Marshal(Draft{Envelope: []byte(envelope)})
@@ -213,9 +213,9 @@ func TestEnvelopesArePushed(t *testing.T) {
 	}
 }
 
-func TestProgramsAskOfPublishersAndTrustThem(t *testing.T) {
-	d := &desk{}
-	b := newBench(t, func(c *Config) { c.Publishing = d })
+func TestAPIPublisherAndTrust(t *testing.T) {
+	d := &memoryPublishing{}
+	b := newTestServer(t, func(c *Config) { c.Publishing = d })
 	q := `{"url":"` + rssURL + `"}`
 	var p Publisher
 	if status := b.call("POST", "publisher", q, &p); status != http.StatusOK || p.Seq != 3 || p.URL != rssURL {
@@ -235,7 +235,7 @@ func TestProgramsAskOfPublishersAndTrustThem(t *testing.T) {
 	if status := b.call("POST", "subscribe", `{"url":"`+rssURL+`","least":"somebody"}`, &fault); status != http.StatusBadRequest {
 		t.Errorf("%d %+v", status, fault)
 	}
-	plain := newBench(t)
+	plain := newTestServer(t)
 	if status := plain.call("POST", "publisher", q, &fault); status != http.StatusNotFound {
 		t.Errorf("nothing can be published: %d %+v", status, fault)
 	}

@@ -9,30 +9,29 @@ import (
 	"time"
 )
 
-// serveFeed answers who asks for a feed, and subscribes who means to stay.
+// serveFeed answers requests for a feed, and subscribes regular readers.
 func (s *Server) serveFeed(w http.ResponseWriter, r *http.Request, path, query string) {
 	if err := allow(w, r, http.MethodGet); err != nil {
-		s.fail(w, err)
+		s.writeTextError(w, err)
 		return
 	}
 	t, err := s.target(r, path, query)
 	if err != nil {
-		s.fail(w, err)
+		s.writeTextError(w, err)
 		return
 	}
-	c, subscribed, err := s.copyOf(r.Context(), t)
+	f, subscribed, err := s.renderedFeed(r.Context(), t)
 	if err != nil {
-		s.fail(w, err)
+		s.writeTextError(w, err)
 		return
 	}
-	if !subscribed && s.stays(r, t) {
+	if !subscribed && s.shouldSubscribe(r, t) {
 		subscribed = s.subscribeReader(r.Context(), t.url)
 	}
-	c.serve(w, r, s.config.Now(), subscribed)
+	f.serve(w, r, s.config.Now(), subscribed)
 }
 
-// subscribeReader subscribes for a reader, who gets its feed whether or not that
-// succeeds.
+// subscribeReader subscribes on behalf of a reader. The reader gets the feed even if that fails.
 func (s *Server) subscribeReader(ctx context.Context, url string) (subscribed bool) {
 	if err := s.subs.Subscribe(ctx, url, true); err != nil {
 		s.config.Log.Debug("reader's request did not subscribe", "err", err)
@@ -41,105 +40,104 @@ func (s *Server) subscribeReader(ctx context.Context, url string) (subscribed bo
 	return true
 }
 
-// copyOf returns a feed as the reader gets it: the copy rendered before if it is
-// still right, else one of what the node has now, else, if the node has nothing,
-// the last one that was rendered.
-func (s *Server) copyOf(ctx context.Context, t target) (c *rendition, subscribed bool, err error) {
+// renderedFeed returns a feed as the reader gets it: the last rendering if it is current, else a new rendering of
+// what the node has now, else, if the node has nothing, the last rendering marked as stale.
+func (s *Server) renderedFeed(ctx context.Context, t target) (f *rendered, subscribed bool, err error) {
 	version, subscribed := s.subs.Version(t.url)
-	last, _ := s.copies.get(t.self)
-	if subscribed && last.is(version, true) {
+	last, _ := s.rendered.get(t.self)
+	if subscribed && last.isVersion(version, true) {
 		return last, true, nil
 	}
-	if isNoFeed(t.url) {
+	if isNeverFeed(t.url) {
 		return nil, false, refuse(http.StatusNotFound, "not a feed")
 	}
-	within, cancel := context.WithTimeout(ctx, readWithin)
+	readCtx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
-	window, err := s.subs.Read(within, t.url)
+	window, err := s.subs.Read(readCtx, t.url)
 	switch {
-	case err != nil && last != nil && passing(err):
-		return last.outdated(line(err.Error())), subscribed, nil
+	case err != nil && last != nil && isTemporary(err):
+		return last.asStale(oneLine(err.Error())), subscribed, nil
 	case err != nil:
 		return nil, subscribed, err
-	case last.is(window.Version, subscribed):
+	case last.isVersion(window.Version, subscribed):
 		return last, subscribed, nil
 	}
 	select {
-	case s.rendering <- struct{}{}:
-		defer func() { <-s.rendering }()
-	case <-within.Done():
-		return nil, subscribed, within.Err()
+	case s.renderSlots <- struct{}{}:
+		defer func() { <-s.renderSlots }()
+	case <-readCtx.Done():
+		return nil, subscribed, readCtx.Err()
 	}
-	if last, _ = s.copies.get(t.self); last.is(window.Version, subscribed) {
-		return last, subscribed, nil // somebody else was asked the same
+	if last, _ = s.rendered.get(t.self); last.isVersion(window.Version, subscribed) {
+		return last, subscribed, nil // another request has just rendered the same
 	}
-	c, err = render(window, t, subscribed, last, s.pages.clean.meaning, s.config.Now())
+	f, err = render(window, t, subscribed, last, s.pages.sanitizer.cleanMeaning, s.config.Now())
 	if err != nil {
 		return nil, subscribed, err
 	}
-	s.copies.put(t.self, c, c.cost())
-	return c, subscribed, nil
+	s.rendered.put(t.self, f, f.cost())
+	return f, subscribed, nil
 }
 
-// isNoFeed reports whether an address is of what programs ask every host for, such
-// as icons: readers ask us for those of the hosts whose feeds they read here.
-func isNoFeed(url string) bool {
+// isNeverFeed reports whether an address is one that programs request from every host, such as an icon. Readers
+// request these from this node for the hosts whose feeds they read here.
+func isNeverFeed(url string) bool {
 	url, _, _ = strings.Cut(url, "?")
 	name := path.Base(url)
 	return name == "favicon.ico" || name == "robots.txt" || strings.HasPrefix(name, "apple-touch-icon")
 }
 
-// How reading without a token subscribes.
+// When reading without a token subscribes.
 const (
-	onNever  = "never"
-	onSecond = "second"
-	onFirst  = "first"
+	subscribeNever    = "never"
+	subscribeOnSecond = "second"
+	subscribeOnFirst  = "first"
 )
 
 const (
-	// apart is how long after the first reading another one shows that a
-	// reader means to stay: who tries out an address, asks again at once.
-	apart = time.Minute
-	// sightingLasts is when a first reading is forgotten. Readers that look once
-	// a day stay; a page visited again after weeks is no reading.
-	sightingLasts = 3 * 24 * time.Hour
-	// maxSightings bounds what is remembered of readings; the first of those not
-	// seen for the longest is forgotten, and its reader has to ask once more.
-	maxSightings = 4096
+	// minReadGap is how long after the first read another read shows a regular reader. People who try out an
+	// address read it again sooner.
+	minReadGap = time.Minute
+	// firstReadTime is how long a first read is remembered. Readers that read once a day are recognised; a visit to
+	// the same page weeks later does not count.
+	firstReadTime = 3 * 24 * time.Hour
+	// maxFirstReads bounds the first reads that are remembered. At the bound the read that was not repeated for
+	// longest is forgotten, and its reader has to read once more.
+	maxFirstReads = 4096
 )
 
-// A sighting is a reader, as far as one can tell, of a feed.
-type sighting struct{ url, address, agent string }
+// A firstRead identifies a reader of a feed, as far as possible.
+type firstRead struct{ url, address, agent string }
 
-// stays reports whether a reader who read a feed shall be subscribed to it.
-func (s *Server) stays(r *http.Request, t target) bool {
+// shouldSubscribe reports whether a reader of a feed is to be subscribed to it.
+func (s *Server) shouldSubscribe(r *http.Request, t target) bool {
 	switch {
 	case t.token:
 		return true
-	case isBrowser(r.Header) || s.config.SubscribeOnRead == onNever:
+	case isBrowser(r.Header) || s.config.SubscribeOnRead == subscribeNever:
 		return false
-	case s.config.SubscribeOnRead == onFirst:
+	case s.config.SubscribeOnRead == subscribeOnFirst:
 		return true
 	}
-	host := r.RemoteAddr // with its port, which is another one each time
+	host := r.RemoteAddr // without the port, which differs for each connection
 	if i := strings.LastIndexByte(host, ':'); i >= 0 {
 		host = host[:i]
 	}
-	key, now := sighting{t.url, host, line(r.UserAgent())}, s.config.Now()
-	first, seen := s.sightings.get(key)
-	if since := now.Sub(first); seen && since >= 0 && since < sightingLasts {
-		return since >= apart
+	key, now := firstRead{t.url, host, oneLine(r.UserAgent())}, s.config.Now()
+	first, seen := s.firstReads.get(key)
+	if since := now.Sub(first); seen && since >= 0 && since < firstReadTime {
+		return since >= minReadGap
 	}
-	s.sightings.put(key, now, 1)
+	s.firstReads.put(key, now, 1)
 	return false
 }
 
-// serve writes a copy, or that the reader has it already.
-func (c *rendition) serve(w http.ResponseWriter, r *http.Request, now time.Time, subscribed bool) {
-	body, tag := c.body, c.tag
+// serve writes a rendered feed, or status 304 if the reader has it already.
+func (f *rendered) serve(w http.ResponseWriter, r *http.Request, now time.Time, subscribed bool) {
+	body, tag := f.body, f.tag
 	h := w.Header()
-	if c.zipped != nil && acceptsGzip(r.Header) {
-		body, tag = c.zipped, c.zippedTag
+	if f.gzipped != nil && acceptsGzip(r.Header) {
+		body, tag = f.gzipped, f.gzipTag
 		h.Set("Content-Encoding", "gzip")
 	}
 	source := "cache"
@@ -147,29 +145,29 @@ func (c *rendition) serve(w http.ResponseWriter, r *http.Request, now time.Time,
 		source = "subscription"
 	}
 	h.Set("X-Tidings-Source", source)
-	h.Set("X-Tidings-State", line(c.state))
-	if !c.fetched.IsZero() {
-		age := max(0, now.Sub(c.fetched))
+	h.Set("X-Tidings-State", oneLine(f.state))
+	if !f.fetched.IsZero() {
+		age := max(0, now.Sub(f.fetched))
 		h.Set("X-Tidings-Age", strconv.FormatInt(int64(age/time.Second), 10))
 	}
-	if c.stale != "" {
-		h.Set("X-Tidings-Stale", c.stale)
+	if f.stale != "" {
+		h.Set("X-Tidings-Stale", f.stale)
 	}
 	h.Set("Cache-Control", "private, max-age=0")
 	h.Set("Vary", "Accept-Encoding")
 	h.Set("Etag", tag)
-	if !now.Before(c.modified) { // RFC 9110, section 8.8.2.1: not later than the answer
-		h.Set("Last-Modified", c.modifiedText)
+	if !now.Before(f.modified) { // RFC 9110, section 8.8.2.1: not later than the answer
+		h.Set("Last-Modified", f.modifiedText)
 	}
-	if c.unchanged(r.Header, tag) {
+	if f.unchanged(r.Header, tag) {
 		h.Del("Content-Encoding")
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	h.Set("Content-Type", c.mediaType)
+	h.Set("Content-Type", f.mediaType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(body) // a reader that went away hears nothing
+		_, _ = w.Write(body) // an error means that the reader has disconnected
 	}
 }

@@ -26,8 +26,8 @@ func serve(t testing.TB, s *Server) (address string, stop func() error) {
 	return l.Addr().String(), func() error { cancel(); return <-done }
 }
 
-func TestAddressesSurviveARealConnection(t *testing.T) {
-	b := newBench(t)
+func TestAddressesWorkOverARealConnection(t *testing.T) {
+	b := newTestServer(t)
 	address, stop := serve(t, b.server)
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
@@ -72,12 +72,12 @@ func TestAddressesSurviveARealConnection(t *testing.T) {
 	}
 }
 
-func TestServeStopsThoughAReaderHangs(t *testing.T) {
-	b := newBench(t)
-	hanging := &hangingNode{memory: b.node, asked: make(chan struct{})}
+func TestServeStopsWhileAReaderHangs(t *testing.T) {
+	b := newTestServer(t)
+	hanging := &hangingNode{memoryNode: b.node, asked: make(chan struct{})}
 	b.server.subs = hanging
 	address, stop := serve(t, b.server)
-	silent, err := net.Dial("tcp", address) // says nothing
+	silent, err := net.Dial("tcp", address) // sends nothing
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestServeStopsThoughAReaderHangs(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(began); took > stopWithin+2*time.Second {
+	if took := time.Since(began); took > shutdownTime+2*time.Second {
 		t.Errorf("stopping took %v", took)
 	}
 	if status, ok := <-answered; ok && status != 503 {
@@ -104,9 +104,9 @@ func TestServeStopsThoughAReaderHangs(t *testing.T) {
 	}
 }
 
-// A hangingNode reads until nobody waits any more.
+// A hangingNode reads until its context ends.
 type hangingNode struct {
-	*memory
+	*memoryNode
 	asked chan struct{}
 }
 
@@ -116,21 +116,20 @@ func (h *hangingNode) Read(ctx context.Context, url string) (Window, error) {
 	return Window{}, ctx.Err()
 }
 
-func TestAListenerThatFailsIsSaid(t *testing.T) {
+func TestServeReturnsAListenersError(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.Close()
-	if err := newBench(t).server.Serve(t.Context(), l); err == nil {
+	if err := newTestServer(t).server.Serve(t.Context(), l); err == nil {
 		t.Error("nothing was said")
 	}
 }
 
-// FuzzRequest sends what strangers send: whatever it is, it is no fault of the
-// server, and subscribes to nothing.
+// FuzzRequest sends arbitrary requests. None of them may cause an internal error or a subscription.
 func FuzzRequest(f *testing.F) {
-	b := newBench(&testing.T{})
+	b := newTestServer(&testing.T{})
 	good := b.tokenTarget(rssURL)
 	f.Add("GET", "/"+rssURL, host, "If-None-Match", `"x", W/"y`)
 	f.Add("GET", "/https:/h.example/feed.xml?a=%zz", "localhost", "Accept-Encoding", "gzip;q=, *;;")
@@ -148,9 +147,9 @@ func FuzzRequest(f *testing.F) {
 		text := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\n%s: %s\r\nContent-Length: 0\r\n\r\n", method, target, host, name, value)
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(text)))
 		if err != nil {
-			return // the server of net/http answers 400
+			return // net/http answers these with 400
 		}
-		b := newBench(t)
+		b := newTestServer(t)
 		r.RemoteAddr = "127.0.0.1:40000"
 		w := httptest.NewRecorder()
 		b.server.ServeHTTP(w, r)
@@ -158,21 +157,21 @@ func FuzzRequest(f *testing.F) {
 			t.Errorf("%d for %q", w.Code, text)
 		}
 		for url := range b.node.subscriptions() {
-			if !strings.Contains(target, b.server.minter.token(url)) {
+			if !strings.Contains(target, b.server.tokens.token(url)) {
 				t.Errorf("subscribed to %s for %q", url, text)
 			}
 		}
 	})
 }
 
-// BenchmarkCachedFeed is how fast an unchanged feed of 50 items goes out, one core
-// for reader and server together. At least 5,000 a second are asked for.
+// BenchmarkCachedFeed measures how fast an unchanged feed of 50 items is sent, with reader and server on one core.
+// At least 5,000 a second are required.
 func BenchmarkCachedFeed(b *testing.B) {
-	node := newMemory(time.Now)
+	node := newMemoryNode(time.Now)
 	node.publish(b, rssURL, rssDoc(1, 50))
 	node.subscribed[rssURL] = false
 	s := New(node, Config{Secret: []byte(secret), Token: secret})
-	target := tokenPath + s.minter.token(rssURL) + "/" + rssURL
+	target := tokenPath + s.tokens.token(rssURL) + "/" + rssURL
 	tag := ""
 	run := func(name string, do func(r *http.Request) int, base string, want int, headers ...string) {
 		b.Run(name, func(b *testing.B) {

@@ -15,76 +15,70 @@ import (
 
 // A Server answers readers. It is an [http.Handler].
 type Server struct {
-	subs      Subscriptions
-	config    Config
-	gate      gate
-	keeper    keeper
-	minter    minter
-	sealer    sealer
-	copies    *lru[string, *rendition] // by the address of the copy
-	rendering chan struct{}            // a slot for each rendering under way
-	sightings *lru[sighting, time.Time]
-	pages     *pages
+	subs          Subscriptions
+	config        Config
+	gate          gate
+	auth          authenticator
+	tokens        tokenMaker
+	keywordTokens numberTokens
+	rendered      *lru[string, *rendered] // by the address of the feed as the reader asked for it
+	renderSlots   chan struct{}           // holds one token for each rendering in progress
+	firstReads    *lru[firstRead, time.Time]
+	pages         *pages
 }
 
-// Config is what a server needs to know besides its node.
+// Config holds a server's settings, and the parts of the node besides its subscriptions.
 type Config struct {
-	// Secret is the node's, at least 16 bytes: who knows it can make tokens.
+	// Secret is the node's secret, at least 16 bytes. Tokens are derived from it.
 	Secret []byte
-	// Token is shown by those who may use the pages and the interface for programs, at least 16
-	// bytes.
+	// Token gives access to the pages and the API. It has at least 16 bytes.
 	Token string
-	// TrustedProxies are the addresses of proxies that may pass requests on. All requests from these
-	// addresses count as those of other machines, also those without a forwarding header, unless they
-	// are known to be the own user's or show the token. Requests of other proxies are refused.
+	// TrustedProxies holds the addresses of proxies that may forward requests. All requests from these addresses
+	// count as requests from other machines, even without a forwarding header, unless they are known to come from
+	// the node's own user or show the token. Requests forwarded by other proxies are refused.
 	TrustedProxies []netip.Prefix
-	// BaseURL is what the addresses that are handed out begin with, where
-	// readers reach the node by another name than localhost: such as
-	// http://nas.example:8190, or https://feeds.example.org behind another web
-	// server. By that name only addresses with a token are answered. If it is
-	// empty addresses begin as the request for them did. [CheckBaseURL] says
-	// what it may be.
+	// BaseURL is the start of all addresses that are handed out, if readers reach the node by another name than
+	// localhost, such as http://nas.example:8190, or https://feeds.example.org behind another web server. Only
+	// addresses with a token are answered under that name. If BaseURL is empty, addresses start as the request for
+	// them did. [CheckBaseURL] checks it.
 	BaseURL string
-	// SubscribeOnRead says when reading without a token subscribes: "never",
-	// at the "second" time (the default), or at the "first".
+	// SubscribeOnRead says when reading without a token subscribes: "never", at the "second" time (the default), or
+	// at the "first".
 	SubscribeOnRead string
-	// Keywords are the node's keyword subscriptions.
+	// Keywords holds the node's keyword subscriptions.
 	Keywords Keywords
-	// Filter says that they are matched with the articles of all channels of the network.
+	// Filter says that keyword subscriptions cover the articles of all channels of the network.
 	Filter bool
-	// Kept is how many articles a keyword feed has at most, 10 if it is 0.
+	// MaxArticles is the size of a keyword feed in articles; 0 means 10.
 	MaxArticles int
-	// Publishing is the node as publishers use it.
+	// Publishing is the node's interface for publishers. It may be nil.
 	Publishing Publishing
-	// Metrics answers at /metrics; if nil, nothing is there.
+	// Metrics answers requests for /metrics. If it is nil, they get 404.
 	Metrics http.Handler
-	// Notice, if not nil, is shown on the start page, which then shows itself anew each two
-	// seconds, unless it is held still.
+	// Notice returns a table for the start page, which then refreshes itself every two seconds unless it is paused.
+	// It may be nil.
 	Notice func() Notice
-	// Version is that of the program, for the pages.
+	// Version is the program's version, shown on the pages.
 	Version string
-	// Now is the time; if nil, time.Now.
+	// Now returns the time. If it is nil, time.Now is used.
 	Now func() time.Time
-	// Log is where faults of the node go; if nil, nowhere.
+	// Log receives internal errors. If it is nil, nothing is logged.
 	Log *slog.Logger
 }
 
-// What a server keeps and does at a time.
+// Bounds of a server.
 const (
-	// cacheBytes is how much memory rendered feeds take: a few hundred
-	// windows. At the bound those not read for the longest are forgotten, and
-	// rendered again when they are read.
+	// cacheBytes bounds the memory of rendered feeds, enough for a few hundred windows. At the bound, the feeds
+	// that were not read for longest are forgotten, and rendered again when they are read.
 	cacheBytes = 32 << 20
-	// maxRendering is how many feeds are rendered at once: each may take tens of
-	// megabytes for a moment. The others wait.
-	maxRendering = 2
-	// readWithin is how long the node may take to read a feed: a reader that
-	// waits longer has given up.
-	readWithin = 12 * time.Second
+	// maxRenders bounds the feeds that are rendered at the same time, because each may take tens of megabytes.
+	// Others wait.
+	maxRenders = 2
+	// readTime is how long the node may take to read a feed. Readers that wait longer have usually given up.
+	readTime = 12 * time.Second
 )
 
-// New returns the server of a node. A configuration that nobody may have is a
-// mistake of the program, and panics.
+// New returns the server of a node. It panics if the configuration is invalid, which is a bug of the program.
 func New(subs Subscriptions, config Config) *Server {
 	if len(config.Secret) < minSecret {
 		panic(fmt.Sprintf("proxy: a secret of %d bytes; %d at least", len(config.Secret), minSecret))
@@ -94,8 +88,8 @@ func New(subs Subscriptions, config Config) *Server {
 	}
 	switch config.SubscribeOnRead {
 	case "":
-		config.SubscribeOnRead = onSecond
-	case onNever, onSecond, onFirst:
+		config.SubscribeOnRead = subscribeOnSecond
+	case subscribeNever, subscribeOnSecond, subscribeOnFirst:
 	default:
 		panic("proxy: subscribe on read: " + config.SubscribeOnRead)
 	}
@@ -103,7 +97,7 @@ func New(subs Subscriptions, config Config) *Server {
 		if err := CheckBaseURL(config.BaseURL); err != nil {
 			panic("proxy: " + err.Error())
 		}
-		config.BaseURL = strings.ToLower(strings.TrimSuffix(config.BaseURL, "/")) // there is no path in it
+		config.BaseURL = strings.ToLower(strings.TrimSuffix(config.BaseURL, "/")) // it has no path
 	}
 	config.MaxArticles = cmp.Or(config.MaxArticles, 10)
 	if config.Now == nil {
@@ -113,39 +107,38 @@ func New(subs Subscriptions, config Config) *Server {
 		config.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Server{
-		subs:      subs,
-		config:    config,
-		gate:      newGate(config.BaseURL, config.TrustedProxies),
-		keeper:    newKeeper(config.Token, config.Now),
-		minter:    minter(config.Secret),
-		sealer:    newSealer(config.Secret),
-		copies:    newLRU[string, *rendition](cacheBytes),
-		rendering: make(chan struct{}, maxRendering),
-		sightings: newLRU[sighting, time.Time](maxSightings),
-		pages:     newPages(),
+		subs:          subs,
+		config:        config,
+		gate:          newGate(config.BaseURL, config.TrustedProxies),
+		auth:          newAuthenticator(config.Token, config.Now),
+		tokens:        tokenMaker(config.Secret),
+		keywordTokens: newNumberTokens(config.Secret),
+		rendered:      newLRU[string, *rendered](cacheBytes),
+		renderSlots:   make(chan struct{}, maxRenders),
+		firstReads:    newLRU[firstRead, time.Time](maxFirstReads),
+		pages:         newPages(),
 	}
 }
 
-// ServeHTTP answers a request. It looks at the request's target as it came: the
-// mux of net/http, and the parser of URLs before it, would make something else
-// of an address within a path.
+// ServeHTTP answers a request. It uses the request's target as it was sent, because the mux of net/http, and the
+// URL parser before it, would change an address within a path.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	setGuards(w.Header())
-	w.Header().Set(apiHeader, "1") // by which commands know a node from another server
-	path, query, err := s.gate.admit(r, s.keeper.admits)
+	setSecurityHeaders(w.Header())
+	w.Header().Set(apiHeader, "1") // tells commands that the server is a node
+	path, query, err := s.gate.check(r, s.auth.isAuthorized)
 	if err == nil {
 		s.route(w, r, path, query)
 		return
 	}
-	s.fail(w, err)
+	s.writeTextError(w, err)
 }
 
-// route hands a request to who answers it.
+// route passes a request to its handler.
 func (s *Server) route(w http.ResponseWriter, r *http.Request, path, query string) {
 	if isFeed(path) || strings.HasPrefix(path, keywordsPath) {
-		switch err := ownReader(r, path); {
+		switch err := checkFeedOrigin(r, path); {
 		case err != nil:
-			s.fail(w, err)
+			s.writeTextError(w, err)
 		case isFeed(path):
 			s.serveFeed(w, r, path, query)
 		default:
@@ -153,8 +146,8 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, path, query strin
 		}
 		return
 	}
-	if err := s.gate.ownSite(r, path); err != nil {
-		s.fail(w, err)
+	if err := s.gate.checkOrigin(r, path); err != nil {
+		s.writeTextError(w, err)
 		return
 	}
 	switch path {
@@ -162,20 +155,20 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, path, query strin
 		s.answer(w, r, http.MethodGet, s.metrics)
 		return
 	case "/healthz":
-		s.answer(w, r, http.MethodGet, s.healthy)
+		s.answer(w, r, http.MethodGet, s.healthz)
 		return
 	case "/readyz":
-		s.answer(w, r, http.MethodGet, s.ready)
+		s.answer(w, r, http.MethodGet, s.readyz)
 		return
 	case stylePath:
 		s.answer(w, r, http.MethodGet, s.style)
 		return
-	case enterPath:
-		s.answer(w, r, http.MethodGet, s.enter)
+	case loginPath:
+		s.answer(w, r, http.MethodGet, s.login)
 		return
 	}
-	if !strings.HasPrefix(path, apiPath) && !s.keeper.admits(r) {
-		s.failPage(w, r, stranger(r))
+	if !strings.HasPrefix(path, apiPath) && !s.auth.isAuthorized(r) {
+		s.writeErrorPage(w, r, accessDenied(r))
 		return
 	}
 	switch path {
@@ -203,24 +196,23 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, path, query strin
 		s.opmlPage(w, r)
 	default:
 		if !s.api(w, r, path) {
-			s.fail(w, refuse(http.StatusNotFound, "not found"))
+			s.writeTextError(w, refuse(http.StatusNotFound, "not found"))
 		}
 	}
 }
 
-// answer calls do if the request has the method, or HEAD where that is GET, and
-// shows its error as a page.
+// answer calls do if the request has the method, or HEAD if the method is GET. It shows an error as a page.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, method string, do func(http.ResponseWriter, *http.Request) error) {
 	err := allow(w, r, method)
 	if err == nil {
 		err = do(w, r)
 	}
 	if err != nil {
-		s.failPage(w, r, err)
+		s.writeErrorPage(w, r, err)
 	}
 }
 
-// allow refuses methods other than those given; HEAD comes with GET.
+// allow refuses methods other than those given. GET includes HEAD.
 func allow(w http.ResponseWriter, r *http.Request, methods ...string) error {
 	allowed := ""
 	for _, m := range methods {
@@ -239,45 +231,45 @@ func allow(w http.ResponseWriter, r *http.Request, methods ...string) error {
 	return refuse(http.StatusMethodNotAllowed, "method not allowed: use %s", allowed)
 }
 
-// Times and sizes of a connection. Readers are near and send little; those that
-// hold connections and say nothing must not keep the node from its peers.
+// Timeouts and sizes of a connection. Readers are near and send little. Clients that hold idle connections must not
+// keep the node from its peers.
 const (
-	maxHeader   = 32 << 10
-	headWithin  = 5 * time.Second
-	bodyWithin  = 30 * time.Second
-	writeWithin = 90 * time.Second // a large feed to a slow phone
-	idleFor     = time.Minute
-	stopWithin  = time.Second
+	maxHeader    = 32 << 10
+	headerTime   = 5 * time.Second
+	bodyTime     = 30 * time.Second
+	writeTime    = 90 * time.Second // enough for a large feed to a slow phone
+	idleTime     = time.Minute
+	shutdownTime = time.Second
 )
 
-// Serve answers readers on a listener until ctx ends, and closes it. It returns
-// when nothing of it runs any more; nil if it was asked to stop.
+// Serve answers readers on a listener until ctx ends, and closes the listener. It returns when all its goroutines
+// have ended, with nil if ctx ended.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	guests := newCrowd(l, s.gate.isProxy)
+	limiter := newConnLimiter(l, s.gate.isProxy)
 	server := &http.Server{
 		Handler:           s,
-		ReadHeaderTimeout: headWithin,
-		ReadTimeout:       bodyWithin,
-		WriteTimeout:      writeWithin,
-		IdleTimeout:       idleFor,
+		ReadHeaderTimeout: headerTime,
+		ReadTimeout:       bodyTime,
+		WriteTimeout:      writeTime,
+		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    maxHeader,
-		ConnState:         guests.heard,
+		ConnState:         limiter.stateChanged,
 		ErrorLog:          slog.NewLogLogger(s.config.Log.Handler(), slog.LevelDebug),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
-		ConnContext:       withCaller,
+		ConnContext:       withConnOwner,
 
-		DisableGeneralOptionsHandler: true, // it answers whatever Host is asked for
+		DisableGeneralOptionsHandler: true, // this handler would answer for any Host
 	}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(guests) }()
+	go func() { served <- server.Serve(limiter) }()
 	select {
 	case err := <-served:
-		_ = server.Close() // the listener's error is the one that counts
+		_ = server.Close() // the listener's error is returned
 		return fmt.Errorf("serve readers: %w", err)
 	case <-ctx.Done():
 	}
-	// Requests under way end with ctx; the rest is waiting for slow readers.
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+	// Requests in progress end with ctx. The grace period is for slow readers.
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
 	defer cancel()
 	if server.Shutdown(grace) != nil {
 		_ = server.Close()

@@ -15,26 +15,26 @@ const (
 	scriptPath  = "/watch.js"
 )
 
-// watchSecurity lets the page of keyword subscriptions run its one script, which asks for a preview as one
-// types. All else that a page may not, it may not.
-const watchSecurity = pageSecurity + "; script-src 'self'; connect-src 'self'"
+// watchPolicy lets the page of keyword subscriptions run its script, which requests a preview while the user types.
+// In all other respects it is pagePolicy.
+const watchPolicy = pagePolicy + "; script-src 'self'; connect-src 'self'"
 
-// A watchPage is that of keyword subscriptions.
+// A watchPage is the page of keyword subscriptions.
 type watchPage struct {
 	WatchResponse
-	Query   string
-	Preview previewed
-	Fresh   *Watch // it was just watched
-	Script  string
+	Query     string
+	Preview   previewView
+	JustAdded *Watch // the search that was just added
+	Script    string
 }
 
-// previewed is a preview, for people.
-type previewed struct {
+// previewView is a preview as shown to people.
+type previewView struct {
 	Error string
-	None  bool // nothing was asked
+	Empty bool // no query was entered
 	Query string
 	*PreviewResult
-	Items []shownItem
+	Items []itemView
 }
 
 // watch shows the keyword subscriptions, and tries a query.
@@ -45,14 +45,14 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if q.Has("part") { // what the script shows in its place
+	if q.Has("part") { // the script asks only for the preview
 		var b bytes.Buffer
-		if err := s.pages.templates.ExecuteTemplate(&b, "preview", page{Now: s.config.Now(), Is: preview}); err != nil {
+		if err := s.pages.templates.ExecuteTemplate(&b, "preview", page{Now: s.config.Now(), Data: preview}); err != nil {
 			return err
 		}
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Cache-Control", "no-store")
-		_, _ = w.Write(b.Bytes()) // a browser that went away hears nothing
+		_, _ = w.Write(b.Bytes()) // an error means that the browser has disconnected
 		return nil
 	}
 	p := watchPage{Query: text, Preview: preview, Script: scriptPath + "?" + s.pages.scriptTag}
@@ -60,41 +60,41 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if p.WatchResponse, err = s.watching(r.Context(), all); err != nil {
+	if p.WatchResponse, err = s.watchScope(r.Context(), all); err != nil {
 		return err
 	}
 	for i := range p.Watches {
 		if fresh := q.Get("new"); fresh != "" && strings.Contains(p.Watches[i].ReadURL, keywordsPath+fresh+".") {
-			p.Fresh = &p.Watches[i]
+			p.JustAdded = &p.Watches[i]
 		}
 	}
 	return s.writePage(w, r, http.StatusOK, "watch.html", "Keywords", p)
 }
 
-// preview tries a query. That it cannot be tried is part of the page.
-func (s *Server) preview(r *http.Request, text string) (p previewed, err error) {
+// preview tries a query. If the query is invalid, the page shows the error.
+func (s *Server) preview(r *http.Request, text string) (p previewView, err error) {
 	if text == "" {
-		return previewed{None: true}, nil
+		return previewView{Empty: true}, nil
 	}
-	of, err := s.config.Keywords.Preview(r.Context(), text)
+	preview, err := s.config.Keywords.Preview(r.Context(), text)
 	if errors.Is(err, ErrQuery) {
-		return previewed{Error: line(err.Error())}, nil
+		return previewView{Error: oneLine(err.Error())}, nil
 	}
 	if err != nil {
 		return p, err
 	}
-	p.Query, p.PreviewResult = of.Query, of.trial(s.config.MaxArticles)
-	for _, e := range of.Entries {
+	p.Query, p.PreviewResult = preview.Query, preview.result(s.config.MaxArticles)
+	for _, e := range preview.Entries {
 		m := *e.Said
-		p.Items = append(p.Items, shownItem{
-			Title: cmp.Or(strings.TrimSpace(m.Title), "(untitled)"), Link: s.pages.clean.link(m.Link),
+		p.Items = append(p.Items, itemView{
+			Title: cmp.Or(strings.TrimSpace(m.Title), "(untitled)"), Link: s.pages.sanitizer.link(m.Link),
 			Author: e.Source.Title, At: OptionalTime(e.At),
 		})
 	}
 	return p, nil
 }
 
-// watches lists the keyword subscriptions, with addresses to read at.
+// watches lists the keyword subscriptions, with the addresses at which to read them.
 func (s *Server) watches(r *http.Request) ([]Watch, error) {
 	all, err := s.config.Keywords.Watches(r.Context())
 	for i := range all {
@@ -103,10 +103,10 @@ func (s *Server) watches(r *http.Request) ([]Watch, error) {
 	return all, err
 }
 
-// formQuery reads the query of a form.
+// formQuery reads the query from a form.
 func (s *Server) formQuery(w http.ResponseWriter, r *http.Request) (string, error) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
-	if err := bodyFault(r.ParseForm()); err != nil {
+	if err := bodyError(r.ParseForm()); err != nil {
 		return "", err
 	}
 	text := strings.TrimSpace(r.PostForm.Get("q"))
@@ -121,11 +121,11 @@ func (s *Server) watchForm(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	of, err := s.config.Keywords.Watch(r.Context(), text)
+	watch, err := s.config.Keywords.Watch(r.Context(), text)
 	if err != nil {
 		return err
 	}
-	http.Redirect(w, r, watchPath+"?new="+s.sealer.token(of.Number), http.StatusSeeOther)
+	http.Redirect(w, r, watchPath+"?new="+s.keywordTokens.token(watch.Number), http.StatusSeeOther)
 	return nil
 }
 
@@ -141,7 +141,7 @@ func (s *Server) unwatchForm(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// watchPages answers at watchPath: what is there, or a new one.
+// watchPages answers GET and POST at watchPath.
 func (s *Server) watchPages(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPost {
 		s.answer(w, r, http.MethodPost, s.watchForm)
@@ -154,7 +154,7 @@ func (s *Server) script(w http.ResponseWriter, r *http.Request) error {
 	h := w.Header()
 	h.Set("Content-Type", "text/javascript; charset=utf-8")
 	h.Set("Etag", `"`+s.pages.scriptTag+`"`)
-	h.Set("Cache-Control", "max-age=86400") // its address changes with it
+	h.Set("Cache-Control", "max-age=86400") // the address contains a hash of the content
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(s.pages.script))
 	return nil
 }

@@ -24,107 +24,105 @@ const (
 	defaultHTTP = "127.0.0.1:8190"
 	noHTTP      = "none"
 
-	// patience is how long a node may take to answer: it waits for its disk, and
-	// a list that is imported for thousands of times that. At the end the call
-	// has failed, whatever the node still does.
-	patience = 2 * time.Minute
-	// maxAnswer is the longest answer that is read. The largest there is, a list
-	// of 10,000 subscriptions, has about 8 MB.
+	// answerTime is how long a node may take to answer. It waits for its disk, when importing a list even thousands
+	// of times. After that the command has failed, although the node may still complete the request.
+	answerTime = 2 * time.Minute
+	// maxAnswer is the largest answer that is read, in bytes. The largest possible answer, a list of 10,000
+	// subscriptions, has about 8 MB.
 	maxAnswer = 64 << 20
 )
 
-// A client names the node that a command talks to.
+// A client identifies the node that a command talks to.
 type client struct {
 	HTTP string `name:"http" default:"${http}" placeholder:"HOST:PORT" help:"Address of the node (${default})."`
 	Data string `placeholder:"DIR" help:"Data directory of the node, which contains its token. Not needed for a node of the same user on this machine."`
 }
 
-// get asks the node a question; path says which, with its query.
+// get sends a GET request. path includes the query.
 func (c client) get(ctx context.Context, path string) ([]byte, error) {
 	return c.do(ctx, http.MethodGet, path, "", nil)
 }
 
-// post tells the node something.
+// post sends a POST request.
 func (c client) post(ctx context.Context, path, mediaType string, body []byte) ([]byte, error) {
 	return c.do(ctx, http.MethodPost, path, mediaType, body)
 }
 
 func (c client) do(ctx context.Context, method, path, mediaType string, body []byte) ([]byte, error) {
-	c.HTTP = strings.TrimSuffix(strings.TrimPrefix(c.HTTP, "http://"), "/") // as run prints it, and browsers have it
+	c.HTTP = strings.TrimSuffix(strings.TrimPrefix(c.HTTP, "http://"), "/") // as run prints it, and as browsers show it
 	if c.HTTP == noHTTP {
 		return nil, usagef("the setting http is %q: give the address of the node with --http", noHTTP)
 	}
 	if !isHostPort(c.HTTP) {
 		return nil, usagef("--http %q is not an address: give HOST:PORT, such as %s", c.HTTP, defaultHTTP)
 	}
-	tokens, looked, denied := c.tokens()
-	var kept error // why a token was not sent
+	tokens, searched, denied := c.findTokens()
+	var withheld error // why a token was not sent
 	for _, t := range tokens {
 		b, err := c.send(ctx, method, path, mediaType, body, t)
 		if u, ok := errors.AsType[untrusted](err); ok {
-			kept = u
+			withheld = u
 			continue
 		}
-		if r, ok := errors.AsType[refusal](err); ok && r.status == http.StatusUnauthorized {
+		if r, ok := errors.AsType[nodeError](err); ok && r.status == http.StatusUnauthorized {
 			continue
 		}
 		return b, err
 	}
-	if kept != nil {
-		return nil, fmt.Errorf("the program at %s asks for the node's token, which was not sent: %w", reachable(c.HTTP), kept)
+	if withheld != nil {
+		return nil, fmt.Errorf("the program at %s asks for the node's token, which was not sent: %w", localAddress(c.HTTP), withheld)
 	}
 	if denied != "" {
-		return nil, fmt.Errorf("the node at %s asks for its token: cannot read %s: permission denied; run the command as the user who runs the node", reachable(c.HTTP), denied)
+		return nil, fmt.Errorf("the node at %s asks for its token: cannot read %s: permission denied; run the command as the user who runs the node", localAddress(c.HTTP), denied)
 	}
-	return nil, fmt.Errorf("the node at %s asks for its token, and none of the tokens found is the right one (%s): run the command as the user who runs the node, or name the node's data directory with --data", reachable(c.HTTP), looked)
+	return nil, fmt.Errorf("the node at %s asks for its token, and none of the tokens found is the right one (%s): run the command as the user who runs the node, or name the node's data directory with --data", localAddress(c.HTTP), searched)
 }
 
-// A token is what the node at an address may ask for.
+// A token is a possible access token of the node.
 type token struct {
-	text  string // empty: send none
-	file  string // file that has the text
+	text  string // "" to send no token
+	file  string // file that contains the token
 	named bool   // whether the user named the data directory of the file
 }
 
-// tokens are those that the node may have, and where they were looked for, in words. The last one is
-// empty: a node may answer without one. denied is the file in the data directory that the user named, if its token may not
-// be read.
-func (c client) tokens() (of []token, looked, denied string) {
+// findTokens returns the tokens that the node may accept, and says where it searched for them. The last token is
+// empty, because a node may answer without one. denied is the token file in the data directory that the user named,
+// if it may not be read.
+func (c client) findTokens() (found []token, searched, denied string) {
 	var files []string
-	look := func(file string, named bool) {
+	try := func(file string, named bool) {
 		files = append(files, file)
 		text, err := daemon.ReadToken(file)
 		switch {
 		case err == nil:
-			of = append(of, token{text, file, named})
+			found = append(found, token{text, file, named})
 		case named && errors.Is(err, fs.ErrPermission):
 			denied = file
 		}
 	}
 	if c.Data != "" {
-		look(daemon.APITokenFile(c.Data), true)
+		try(daemon.APITokenFile(c.Data), true)
 	}
 	if dir := accessDir(); dir != "" {
-		look(daemon.APITokenCopy(dir, c.HTTP), false)
+		try(daemon.APITokenCopy(dir, c.HTTP), false)
 	}
-	if dir := dataDir(); dir != "" && of == nil { // a node that could not leave a copy
-		look(daemon.APITokenFile(dir), false)
+	if dir := dataDir(); dir != "" && found == nil { // the node may have failed to leave a copy
+		try(daemon.APITokenFile(dir), false)
 	}
-	if looked = "looked in " + strings.Join(files, ", "); files == nil {
-		looked = "HOME is not set, so there is none to look in"
+	if searched = "looked in " + strings.Join(files, ", "); files == nil {
+		searched = "HOME is not set, so there is none to look in"
 	}
-	return append(of, token{}), looked, denied
+	return append(found, token{}), searched, denied
 }
 
-// An untrusted is the reason why a token was not sent to the program at the other end of a connection,
-// and what to do about it.
+// An untrusted error says why a token was not sent to the program at the other end of a connection, and what to do.
 type untrusted string
 
 func (u untrusted) Error() string { return string(u) }
 
-// check refuses to send the token over a connection to a program that may not be the node. Any user of
-// this machine can serve an address at which no node runs. Another machine gets the token only if the
-// user named its data directory.
+// check refuses to send the token over a connection to a program that may not be the node. Any user of this machine
+// can serve at an address where no node runs. Another machine gets the token only if the user named the node's data
+// directory.
 func (t token) check(conn net.Conn) error {
 	if t.text == "" {
 		return nil
@@ -139,8 +137,8 @@ func (t token) check(conn net.Conn) error {
 	return untrusted(fmt.Sprintf("%v is not a loopback address: if it is the node's, name the node's data directory with --data", conn.RemoteAddr()))
 }
 
-// dialWith returns a dialler of connections that the token may be sent over.
-func dialWith(t token) func(ctx context.Context, network, address string) (net.Conn, error) {
+// dialVerified returns a dialler for connections over which a token may be sent.
+func dialVerified(t token) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, network, address)
 		if err != nil {
@@ -154,62 +152,62 @@ func dialWith(t token) func(ctx context.Context, network, address string) (net.C
 	}
 }
 
-// send sends one request, with a token.
+// send sends one request with a token.
 func (c client) send(ctx context.Context, method, path, mediaType string, body []byte, t token) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	address := reachable(c.HTTP)
+	address := localAddress(c.HTTP)
 	r, err := http.NewRequestWithContext(ctx, method, "http://"+address+"/api/v1/"+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, usagef("--http %q: %w", c.HTTP, err)
 	}
-	r.Header.Set("Tidings", "1") // no page in a browser could say so
+	r.Header.Set("Tidings", "1") // no web page can send this header
 	if t.text != "" {
 		r.Header.Set("Tidings-Token", t.text)
 	}
 	if mediaType != "" {
 		r.Header.Set("Content-Type", mediaType)
 	}
-	// A proxy between a person and the Web has no business here.
-	transport := &http.Transport{Proxy: nil, DisableKeepAlives: true, DialContext: dialWith(t)}
+	// Proxies for the Web must not be used.
+	transport := &http.Transport{Proxy: nil, DisableKeepAlives: true, DialContext: dialVerified(t)}
 	answer, err := (&http.Client{Transport: transport, CheckRedirect: noRedirect}).Do(r)
 	if err != nil {
-		return nil, c.unanswered(ctx, err)
+		return nil, c.noAnswerError(ctx, err)
 	}
 	defer answer.Body.Close()
 	if answer.Header.Get("Tidings") == "" {
-		return nil, c.stranger()
+		return nil, c.notANode()
 	}
 	b, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return nil, c.unanswered(ctx, err)
+		return nil, c.noAnswerError(ctx, err)
 	case len(b) > maxAnswer:
 		return nil, fmt.Errorf("the node at %s answers with more than %d bytes", address, maxAnswer)
 	case answer.StatusCode == http.StatusOK:
 		return b, nil
 	}
 	var fault proxy.ErrorResponse
-	if json.Unmarshal(b, &fault) != nil || fault.Error == "" { // before the request came to the interface for programs
+	if json.Unmarshal(b, &fault) != nil || fault.Error == "" { // the request failed before it reached the API
 		fault.Error = string(bytes.TrimSpace(b))
 	}
-	return nil, refused(fault, answer.StatusCode)
+	return nil, errorOf(fault, answer.StatusCode)
 }
 
-// noRedirect: a node sends nobody elsewhere, so whoever does is none.
+// noRedirect rejects redirects, because a node sends none.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// unanswered says why there is no answer, and what to do.
-func (c client) unanswered(ctx context.Context, err error) error {
-	address := reachable(c.HTTP)
+// noAnswerError says why there is no answer, and what to do.
+func (c client) noAnswerError(ctx context.Context, err error) error {
+	address := localAddress(c.HTTP)
 	op, broken := errors.AsType[*net.OpError](err)
 	noHost, isName := errors.AsType[*net.DNSError](err)
-	_, kept := errors.AsType[untrusted](err)
+	_, withheld := errors.AsType[untrusted](err)
 	switch {
-	case kept:
+	case withheld:
 		return err
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Errorf("the node at %s did not answer within %v", address, patience)
+		return fmt.Errorf("the node at %s did not answer within %v", address, answerTime)
 	case ctx.Err() != nil:
 		return errors.New("interrupted")
 	case isName:
@@ -219,32 +217,32 @@ func (c client) unanswered(ctx context.Context, err error) error {
 	case broken || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("http://%s ended the connection without an answer: if a node runs there, try again", address)
 	}
-	return c.stranger()
+	return c.notANode()
 }
 
-// ask gets an answer both as the node gave it and as a value.
-func ask[T any](ctx context.Context, c client, path string) (raw []byte, answer T, err error) {
+// getAnswer returns an answer both as the node sent it and decoded.
+func getAnswer[T any](ctx context.Context, c client, path string) (raw []byte, answer T, err error) {
 	raw, err = c.get(ctx, path)
 	if err == nil {
-		answer, err = read[T](c, raw)
+		answer, err = decode[T](c, raw)
 	}
 	return raw, answer, err
 }
 
-// read reads an answer.
-func read[T any](c client, raw []byte) (answer T, err error) {
+// decode decodes an answer.
+func decode[T any](c client, raw []byte) (answer T, err error) {
 	if json.Unmarshal(raw, &answer) != nil {
-		return answer, c.stranger()
+		return answer, c.notANode()
 	}
 	return answer, nil
 }
 
-// stranger is the error of an answer that no node gives.
-func (c client) stranger() error {
-	return fmt.Errorf("http://%s answers, but is not a tidings node: give the address of yours with --http", reachable(c.HTTP))
+// notANode returns the error for an answer that does not come from a node.
+func (c client) notANode() error {
+	return fmt.Errorf("http://%s answers, but is not a tidings node: give the address of yours with --http", localAddress(c.HTTP))
 }
 
-// isHostPort reports whether an address is a host and a port that there can be.
+// isHostPort reports whether an address consists of a host and a valid port.
 func isHostPort(address string) bool {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -254,9 +252,9 @@ func isHostPort(address string) bool {
 	return err == nil
 }
 
-// reachable turns an address that a node listens at into one to reach it by from
-// this machine: where it listens everywhere, it is here too.
-func reachable(address string) string {
+// localAddress converts an address at which a node listens to one by which it can be reached from this machine: an
+// unspecified IP address becomes loopback.
+func localAddress(address string) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return address
@@ -266,13 +264,13 @@ func reachable(address string) string {
 	case host == "":
 		host = "127.0.0.1"
 	case err == nil && ip.IsUnspecified():
-		// Where IPv6 is listened to everywhere, so is IPv4.
+		// A node that listens at all IPv6 addresses also listens at all IPv4 addresses.
 		host = "127.0.0.1"
 	}
 	return net.JoinHostPort(host, port)
 }
 
-// printRaw prints an answer as the node gave it, for people's eyes too.
+// printRaw prints an answer as the node sent it, but indented.
 func printRaw(w io.Writer, raw []byte) error {
 	var b bytes.Buffer
 	if err := json.Indent(&b, bytes.TrimSpace(raw), "", "  "); err != nil {
@@ -283,7 +281,7 @@ func printRaw(w io.Writer, raw []byte) error {
 	return err
 }
 
-// printJSON prints a value as one object.
+// printJSON prints a value as one JSON object.
 func printJSON(w io.Writer, v any) error {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -292,30 +290,31 @@ func printJSON(w io.Writer, v any) error {
 	return printRaw(w, raw)
 }
 
-// A refusal is what the node says when it does not do what it was asked to.
-type refusal struct {
-	words  string
-	status int
+// A nodeError is the error that the node returned.
+type nodeError struct {
+	message string
+	status  int
 }
 
-func (r refusal) Error() string { return r.words }
+func (r nodeError) Error() string { return r.message }
 
-// Unwrap tells what a feed has refused from what nobody has taken yet.
-func (r refusal) Unwrap() error {
+// Unwrap distinguishes items that a feed has rejected from items that are still pending.
+func (r nodeError) Unwrap() error {
 	if r.status == http.StatusConflict {
 		return feedtree.ErrRefused
 	}
 	return nil
 }
 
-// refused is the error of a fault. Below it stand the commands that subscribe to what was perhaps meant.
-func refused(fault proxy.ErrorResponse, status int) error {
+// errorOf converts an ErrorResponse to an error. If it has choices, the error lists the commands that subscribe to
+// them.
+func errorOf(fault proxy.ErrorResponse, status int) error {
 	if fault.Choices == nil {
-		return refusal{fault.Error, status}
+		return nodeError{fault.Error, status}
 	}
 	var lines []string
 	for _, c := range fault.Choices {
-		switch { // a title stands on a line of its own, so that the command can be pasted
+		switch { // the title is on its own line, so that the command can be pasted
 		case c.Title != "":
 			lines = append(lines, c.Title+":")
 		case c.Kind == proxy.KindPage:
@@ -323,10 +322,10 @@ func refused(fault proxy.ErrorResponse, status int) error {
 		}
 		lines = append(lines, "tidings subscribe "+shellWord(c.URL))
 	}
-	return detailed{refusal{fault.Error, status}, lines}
+	return errorWithLines{nodeError{fault.Error, status}, lines}
 }
 
-// shellWord quotes a text for a shell, if it needs that.
+// shellWord quotes a text for a shell if necessary.
 func shellWord(text string) string {
 	plain := func(r rune) bool {
 		return r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-+./:@_%,=~", r))
@@ -337,20 +336,20 @@ func shellWord(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// all does one thing for each of several addresses. Those that the node refuses do
-// not keep the others from being tried, and are told together at the end.
-func all(deed string, addresses []string, do func(address string) error) error {
-	var failed multiple
+// forEachAddress calls do for each of several addresses. If the node refuses some of them, the others are still
+// tried, and the errors are returned together.
+func forEachAddress(action string, addresses []string, do func(address string) error) error {
+	var failed errorList
 	for _, a := range addresses {
 		err := do(a)
-		r, ok := errors.AsType[refusal](err)
+		r, ok := errors.AsType[nodeError](err)
 		switch {
 		case err != nil && !ok:
 			return err
-		case ok && strings.Contains(r.words, a): // it says what it is about
+		case ok && strings.Contains(r.message, a): // the message contains the address
 			failed = append(failed, err)
 		case ok:
-			failed = append(failed, fmt.Errorf("%s %s: %w", deed, proxy.WithoutPassword(a), err))
+			failed = append(failed, fmt.Errorf("%s %s: %w", action, proxy.WithoutPassword(a), err))
 		}
 	}
 	if failed == nil {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// calls runs a command against what answers at a URL.
-func calls(t *testing.T, url string, args ...string) (code int, stdout, stderr string) {
+// runCommandAt runs a command with the node at a URL.
+func runCommandAt(t *testing.T, url string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	t.Setenv("TIDINGS_HTTP", strings.TrimPrefix(url, "http://"))
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
@@ -20,8 +20,8 @@ func calls(t *testing.T, url string, args ...string) (code int, stdout, stderr s
 	return code, out.String(), err.String()
 }
 
-// answers is a node that gives one answer, whatever it is asked.
-func answers(t *testing.T, status int, body string) (url string) {
+// newFakeNode serves the same answer for all requests.
+func newFakeNode(t *testing.T, status int, body string) (url string) {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Tidings") != "1" {
@@ -36,7 +36,7 @@ func answers(t *testing.T, status int, body string) (url string) {
 	return s.URL
 }
 
-func TestFaultsTakeOneLine(t *testing.T) {
+func TestErrorsTakeOneLine(t *testing.T) {
 	const stranger = "is not a tidings node"
 	for _, c := range []struct {
 		status int
@@ -57,7 +57,7 @@ func TestFaultsTakeOneLine(t *testing.T) {
 		{200, `{"findings":[{"level":"problem"},{"level":"ok"}]}`, "doctor", "tidings: 1 problem found\n"},
 		{200, `{"findings":[{"level":"problem"},{"level":"problem"}]}`, "doctor --json", "tidings: 2 problems found\n"},
 	} {
-		code, _, stderr := calls(t, answers(t, c.status, c.body), strings.Fields(c.args)...)
+		code, _, stderr := runCommandAt(t, newFakeNode(t, c.status, c.body), strings.Fields(c.args)...)
 		if code != exitFailed || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("%s: %d %q\nwant %q", c.args, code, stderr, c.want)
 		}
@@ -78,16 +78,16 @@ func TestEachFailureHasALine(t *testing.T) {
 			"subscribe http://a/", "tidings: subscribe to http://a/: a page with 2 feeds:\n  It's new:\n  tidings subscribe 'http://a/?b&c'\n" +
 				"  tidings subscribe http://a/d\n  the page itself:\n  tidings subscribe page+http://a/\n"},
 	} {
-		code, _, stderr := calls(t, answers(t, c.status, c.body), strings.Fields(c.args)...)
+		code, _, stderr := runCommandAt(t, newFakeNode(t, c.status, c.body), strings.Fields(c.args)...)
 		if code != exitFailed || stderr != c.want {
 			t.Errorf("%s: %d %q\nwant %q", c.args, code, stderr, c.want)
 		}
 	}
 }
 
-// The address of a node may be given as it is printed, and as browsers have it.
+// The address of a node may be given as run prints it, or as browsers show it.
 func TestTheAddressOfANodeMayBeAURL(t *testing.T) {
-	node := strings.TrimPrefix(answers(t, 200, `{"channels":[]}`), "http://")
+	node := strings.TrimPrefix(newFakeNode(t, 200, `{"channels":[]}`), "http://")
 	for _, address := range []string{node, "http://" + node, "http://" + node + "/"} {
 		var stderr bytes.Buffer
 		if code := run(t.Context(), []string{"list", "--http", address, "--json"}, strings.NewReader(""), &bytes.Buffer{}, &stderr); code != exitDone {
@@ -111,13 +111,13 @@ func TestShellWords(t *testing.T) {
 	}
 }
 
-func TestFilesAreNoAddresses(t *testing.T) {
+func TestFilesAreNotSubscribedTo(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := os.WriteFile("feed.xml", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	node := answers(t, 200, `{"url":"https://b.example/","read_url":"r"}`)
-	code, stdout, stderr := calls(t, node, "subscribe", "feed.xml", "b.example")
+	node := newFakeNode(t, 200, `{"url":"https://b.example/","read_url":"r"}`)
+	code, stdout, stderr := runCommandAt(t, node, "subscribe", "feed.xml", "b.example")
 	if code != exitFailed || stdout != "r\n" || !strings.HasPrefix(stderr, "tidings: feed.xml: a file on this machine, not an address") {
 		t.Errorf("%d %q %q", code, stdout, stderr)
 	}
@@ -129,7 +129,7 @@ func TestSubscribeSaysWhatCannotBeReadYet(t *testing.T) {
 		`{"url":"u","doubt":"no such host","already":true}`: "Already subscribed, but u cannot be read yet: no such host\n",
 		`{"url":"u","already":true}`:                        "",
 	} {
-		if code, _, stderr := calls(t, answers(t, 200, body), "subscribe", "u"); code != exitDone || stderr != want {
+		if code, _, stderr := runCommandAt(t, newFakeNode(t, 200, body), "subscribe", "u"); code != exitDone || stderr != want {
 			t.Errorf("%s: %d %q", body, code, stderr)
 		}
 	}
@@ -149,14 +149,14 @@ func TestTagsOfSubscribe(t *testing.T) {
 			io.WriteString(w, `{"url":"u","read_url":"r"}`)
 		}))
 		t.Cleanup(node.Close)
-		if code, _, stderr := calls(t, node.URL, strings.Fields(args)...); code != exitDone {
+		if code, _, stderr := runCommandAt(t, node.URL, strings.Fields(args)...); code != exitDone {
 			t.Errorf("%s: %d %s", args, code, stderr)
 		}
 	}
 }
 
-// A command prints remarks about its answer on standard error if standard output is not a terminal.
-func TestSentencesStandBesideAnswers(t *testing.T) {
+// A command prints notes about its answer on standard error if standard output is not a terminal.
+func TestNotesGoToStandardError(t *testing.T) {
 	for _, c := range []struct{ body, args, stdout, stderr string }{
 		{`{"channels":[]}`, "list", "", "No subscriptions yet: tidings subscribe URL\n"},
 		{`{"channels":[{"url":"u","state":"ok"}]}`, "list --failing", "", "No problems in 1 feed.\n"},
@@ -169,33 +169,33 @@ func TestSentencesStandBesideAnswers(t *testing.T) {
 		{`{"watches":[{"query":"a OR b"}]}`, "unwatch q", "The search a OR b has ended, and the address of its feed is no longer valid.\n", ""},
 		{`{"url":"u"}`, "trust u", "The new key of u is accepted: items signed with it are shown as the publisher's.\n", ""},
 	} {
-		code, stdout, stderr := calls(t, answers(t, 200, c.body), strings.Fields(c.args)...)
+		code, stdout, stderr := runCommandAt(t, newFakeNode(t, 200, c.body), strings.Fields(c.args)...)
 		if code != exitDone || stdout != c.stdout || stderr != c.stderr {
 			t.Errorf("%s: %d\n%s%s\nwant\n%s%s", c.args, code, stdout, stderr, c.stdout, c.stderr)
 		}
 	}
 }
 
-// The addresses that watches prints are in the format that --format names; --json prints what the node says.
+// The addresses that watches prints have the format that --format names. --json prints the answer of the node.
 func TestWatchesPrintsAddressesInAFormat(t *testing.T) {
-	node := answers(t, 200, `{"watches":[{"query":"atom","read_url":"http://n/k/1.atom"}]}`)
+	node := newFakeNode(t, 200, `{"watches":[{"query":"atom","read_url":"http://n/k/1.atom"}]}`)
 	for args, want := range map[string]string{
 		"watches":                     "http://n/k/1.atom\n",
 		"watches --format rss":        "http://n/k/1.rss\n",
 		"watches --format json":       "http://n/k/1.json\n",
 		"watches --format rss --json": `"http://n/k/1.atom"`,
 	} {
-		code, stdout, stderr := calls(t, node, strings.Fields(args)...)
+		code, stdout, stderr := runCommandAt(t, node, strings.Fields(args)...)
 		if code != exitDone || stderr != "" || !strings.Contains(stdout, want) {
 			t.Errorf("%s: %d %s%s", args, code, stdout, stderr)
 		}
 	}
-	if code, _, _ := calls(t, node, "watches", "--format", "html"); code != exitUsage {
+	if code, _, _ := runCommandAt(t, node, "watches", "--format", "html"); code != exitUsage {
 		t.Errorf("watches --format html ends with code %d", code)
 	}
 }
 
-func TestAnotherServerIsToldFromANode(t *testing.T) {
+func TestAnotherServerIsNotTakenForANode(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/api/v1/list":
@@ -219,33 +219,33 @@ func TestAnotherServerIsToldFromANode(t *testing.T) {
 	t.Cleanup(other.Close)
 	want := "tidings: " + other.URL + " answers, but is not a tidings node: give the address of yours with --http\n"
 	for _, command := range []string{"list", "list --json", "status", "open", "doctor", "watches", "watch a"} {
-		if code, _, stderr := calls(t, other.URL, strings.Fields(command)...); code != exitFailed || stderr != want {
+		if code, _, stderr := runCommandAt(t, other.URL, strings.Fields(command)...); code != exitFailed || stderr != want {
 			t.Errorf("%s: %d %q", command, code, stderr)
 		}
 	}
 	other.Close()
-	if code, _, stderr := calls(t, other.URL, "list"); code != exitFailed || !strings.Contains(stderr, "no node answers at") {
+	if code, _, stderr := runCommandAt(t, other.URL, "list"); code != exitFailed || !strings.Contains(stderr, "no node answers at") {
 		t.Errorf("nobody is there: %d %q", code, stderr)
 	}
 }
 
 func TestJSONIsWhatTheNodeSays(t *testing.T) {
 	const said = `{"channels":[{"url":"http://a/?b&c","later":"added in a version to come"}]}`
-	code, stdout, stderr := calls(t, answers(t, 200, said), "list", "--json")
+	code, stdout, stderr := runCommandAt(t, newFakeNode(t, 200, said), "list", "--json")
 	if code != exitDone || stderr != "" || !strings.Contains(stdout, `"later": "added in`) || !strings.Contains(stdout, "?b&c") {
 		t.Errorf("%d %q %s", code, stderr, stdout)
 	}
 }
 
-func TestListAsJSONHasOnlyWhatIsAskedFor(t *testing.T) {
+func TestListAsJSONIsFiltered(t *testing.T) {
 	const said = `{"channels":[{"url":"http://a/","state":"ok"},{"url":"http://b/","state":"gone","later":1}]}`
-	code, stdout, stderr := calls(t, answers(t, 200, said), "list", "--json", "--failing")
+	code, stdout, stderr := runCommandAt(t, newFakeNode(t, 200, said), "list", "--json", "--failing")
 	if code != exitDone || stderr != "" || strings.Contains(stdout, "http://a/") || !strings.Contains(stdout, `"later": 1`) {
 		t.Errorf("%d %q %s", code, stderr, stdout)
 	}
 }
 
-func TestNodeThatListensEverywhereIsHere(t *testing.T) {
+func TestAnUnspecifiedAddressBecomesLoopback(t *testing.T) {
 	for _, c := range []struct{ address, want string }{
 		{"127.0.0.1:8190", "127.0.0.1:8190"},
 		{"localhost:8190", "localhost:8190"},
@@ -255,7 +255,7 @@ func TestNodeThatListensEverywhereIsHere(t *testing.T) {
 		{":8190", "127.0.0.1:8190"},
 		{"192.168.1.7:8190", "192.168.1.7:8190"},
 	} {
-		if got := reachable(c.address); got != c.want {
+		if got := localAddress(c.address); got != c.want {
 			t.Errorf("%s: %s, want %s", c.address, got, c.want)
 		}
 	}

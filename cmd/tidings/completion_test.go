@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// completions are lines as they are typed, and the one word that the last one becomes.
+// completions lists typed lines, and the word to which the last one is completed.
 var completions = []struct{ typed, word string }{
 	{"tidings healt", "healthcheck"},
 	{"tidings opml im", "import"},
@@ -31,11 +31,11 @@ var completions = []struct{ typed, word string }{
 func TestCompletions(t *testing.T) {
 	for _, shell := range []struct {
 		name    string
-		program string // reads the script $1 and a typed line from $2, and prints how the last word may go on
+		program string // reads the script $1 and a typed line from $2, and prints the completions of the last word
 	}{
 		{"bash", `source "$1"; COMP_WORDS=($2); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _tidings; printf '%s\n' "${COMPREPLY[@]}"`},
 		{"fish", `source $argv[1]; complete -C $argv[2] | string replace -r '\t.*' ''; true`},
-		// A second zsh behind a pseudo terminal is typed to, and runs a function in place of the program.
+		// The line is typed to a second zsh on a pseudo terminal. A function stands for the program.
 		{"zsh", `
 			print -r -- "autoload -U compinit; compinit -D -u; source ${(q)1}; tidings() { print -r -- \"<\$argv[-1]>\" }; print loaded" > setup.zsh
 			zmodload zsh/zpty
@@ -47,7 +47,7 @@ func TestCompletions(t *testing.T) {
 			print -r -- ${${seen##*<}%%>*}`},
 	} {
 		t.Run(shell.name, func(t *testing.T) {
-			path := need(t, shell.name, "its completions are tried in it")
+			path := requireTool(t, shell.name, "its completions are tried in it")
 			dir := t.TempDir()
 			t.Chdir(dir)
 			var text bytes.Buffer
@@ -77,21 +77,21 @@ func TestCompletions(t *testing.T) {
 	}
 }
 
-func TestNoShellWithoutCompletions(t *testing.T) {
+func TestCompletionRejectsUnknownShells(t *testing.T) {
 	var out, words bytes.Buffer
 	if code := run(context.Background(), []string{"completion", "tcsh"}, strings.NewReader(""), &out, &words); code != exitUsage || out.Len() > 0 || strings.Count(words.String(), "\n") != 1 {
 		t.Errorf("code %d, %q, %q", code, &out, &words)
 	}
 }
 
-// The page has every command and every flag that the help has.
+// The manual page contains every command and every flag of the help.
 func TestManualIsComplete(t *testing.T) {
 	var out strings.Builder
 	if err := command(context.Background(), []string{"manual", "--date", "2026-11-26"}, strings.NewReader(""), &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	page := out.String()
-	for _, c := range commandsOf(documented().Node) {
+	for _, c := range commandsOf(documentedGrammar().Node) {
 		if c.path == "" {
 			continue
 		}
@@ -101,11 +101,11 @@ func TestManualIsComplete(t *testing.T) {
 		}
 		section, _, _ = strings.Cut(section, "\n## ")
 		for _, f := range c.flags {
-			of := section
+			text := section
 			if f.Name == "help" || f.Name == "version" || f.Name == "config" {
-				of = page
+				text = page
 			}
-			if !strings.Contains(of, "**--"+f.Name+"**") {
+			if !strings.Contains(text, "**--"+f.Name+"**") {
 				t.Errorf("tidings %s: the page lacks --%s", c.path, f.Name)
 			}
 		}

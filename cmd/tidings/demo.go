@@ -31,7 +31,7 @@ type demoCommand struct {
 	Seed     uint64        `default:"1" help:"Random seed for subscriptions and new items."`
 }
 
-// Validate is called by kong when it has read the flags.
+// Validate is called by kong after it has parsed the flags.
 func (c *demoCommand) Validate() error {
 	switch {
 	case c.Nodes < 20 || c.Nodes > 100:
@@ -48,19 +48,19 @@ func (c *demoCommand) Validate() error {
 	return nil
 }
 
-// frame is the time between two pictures on a terminal; elsewhere there is a line each linePause.
+// frameInterval is the time between two screens on a terminal. On other outputs there is a line every lineInterval.
 const (
-	frame     = 500 * time.Millisecond
-	linePause = 5 * time.Second
+	frameInterval = 500 * time.Millisecond
+	lineInterval  = 5 * time.Second
 )
 
-// Run deploys, shows what happens, and sums it up.
+// Run runs the networks, shows their progress, and prints a summary.
 func (c *demoCommand) Run(ctx context.Context, s streams) error {
 	if err := libp2p.SetLog(slog.DiscardHandler); err != nil {
 		return err
 	}
-	debug.SetGCPercent(200)        // for a minute memory is cheaper than time
-	signal.Ignore(syscall.SIGPIPE) // else it would end where it stands when nobody reads on, and leave its folder
+	debug.SetGCPercent(200)        // the demo runs for a minute, so memory is cheaper than time
+	signal.Ignore(syscall.SIGPIPE) // otherwise a closed output would end the process before it removes its folder
 	show := &demo{command: c, out: s.out, terminal: terminalOf(s.out)}
 	if err := show.deploy(); err != nil {
 		return err
@@ -69,55 +69,55 @@ func (c *demoCommand) Run(ctx context.Context, s streams) error {
 	defer stop()
 	ended := make(chan error, 2)
 	var all sync.WaitGroup
-	for _, d := range show.deployed() {
+	for _, d := range show.deployments() {
 		all.Go(func() { ended <- d.Run(running) })
 	}
 	err := show.watch(ctx, ended)
 	stop()
 	if err == nil {
-		show.end()
+		show.printSummary()
 	}
 	all.Wait()
 	return err
 }
 
-// A demo is what runs and is shown.
+// A demo holds the running networks and the state of the output.
 type demo struct {
 	command  *demoCommand
 	out      io.Writer
 	terminal terminal
-	ours     *deployment.Deployment
-	papers   *deployment.Deployment // nil: it is not asked for
+	together *deployment.Deployment
+	paper    *deployment.Deployment // the network with the paper's scheme; nil unless requested
 
-	mu    sync.Mutex
-	page  string // address of the start page; "": not yet
-	drawn int    // lines that stand on the terminal, to be drawn over
-	told  bool   // elsewhere: what it is, and where the page is
+	mu         sync.Mutex
+	page       string // address of the start page; "" until it is known
+	drawnLines int    // number of lines on the terminal, to be drawn over
+	announced  bool   // on other outputs: the introduction was printed
 }
 
-// deploy opens what is to run.
+// deploy opens the nodes.
 func (d *demo) deploy() (err error) {
 	c := d.command
 	config := deployment.Demo(c.Nodes, c.Feeds, c.Interval, c.Every, c.Seed)
-	if d.ours, err = deployment.New(config, d.open, nil); err != nil || !c.Paper {
+	if d.together, err = deployment.New(config, d.open, nil); err != nil || !c.Paper {
 		return err
 	}
 	config.NodesOnly = true
-	if err := preset(&config.Network, "paper"); err != nil {
+	if err := applyScheme(&config.Network, "paper"); err != nil {
 		return err
 	}
-	d.papers, err = deployment.New(config, d.open, nil)
+	d.paper, err = deployment.New(config, d.open, nil)
 	return err
 }
 
-func (d *demo) deployed() []*deployment.Deployment {
-	if d.papers == nil {
-		return []*deployment.Deployment{d.ours}
+func (d *demo) deployments() []*deployment.Deployment {
+	if d.paper == nil {
+		return []*deployment.Deployment{d.together}
 	}
-	return []*deployment.Deployment{d.ours, d.papers}
+	return []*deployment.Deployment{d.together, d.paper}
 }
 
-// open opens a node. The first one of ours has a page.
+// open opens a node. The first node of the main network serves a page.
 func (d *demo) open(p deployment.NodeConfig) (deployment.Node, error) {
 	c := daemon.DefaultConfig(p.Dir)
 	c.Listen, c.Found, c.Bootstrap, c.OnShown = p.Listen, p.Found, p.Bootstrap, p.OnShown
@@ -131,27 +131,27 @@ func (d *demo) open(p deployment.NodeConfig) (deployment.Node, error) {
 	n, err := daemon.Open(c)
 	if err == nil && paged {
 		d.mu.Lock()
-		d.page = n.OpenURL("http://" + reachable(n.HTTPAddr().String()))
+		d.page = n.OpenURL("http://" + localAddress(n.HTTPAddr().String()))
 		d.mu.Unlock()
 	}
 	return n, err
 }
 
-// nodeMark stands before a node's number in what it says to origins that it is.
+// nodeMark precedes a node's number in its User-Agent.
 const nodeMark = "-node."
 
-// watch shows what happens until all is shown, or ctx or a network ends.
+// watch shows the progress until the demo is complete, or ctx or a network ends.
 func (d *demo) watch(ctx context.Context, ended <-chan error) error {
-	pause := linePause
+	pause := lineInterval
 	if d.terminal.escapes {
-		pause = frame
+		pause = frameInterval
 	}
-	look := time.NewTicker(min(pause, frame))
-	defer look.Stop()
+	ticker := time.NewTicker(min(pause, frameInterval))
+	defer ticker.Stop()
 	last := time.Time{}
 	for {
 		select {
-		case <-look.C:
+		case <-ticker.C:
 		case err := <-ended:
 			return err
 		case <-ctx.Done():
@@ -170,41 +170,41 @@ func (d *demo) watch(ctx context.Context, ended <-chan error) error {
 	}
 }
 
-// draw shows figures, over the last ones on a terminal.
+// draw prints the figures. On a terminal it draws over the last ones.
 func (d *demo) draw(f figures) error {
 	d.mu.Lock()
 	page := d.page
 	d.mu.Unlock()
 	var b strings.Builder
 	if !d.terminal.escapes {
-		if page != "" && !d.told {
-			d.told = true
+		if page != "" && !d.announced {
+			d.announced = true
 			fmt.Fprintf(&b, "%s\n%s\n", f.about, pageLine(page))
 		}
 		_, err := fmt.Fprintf(d.out, "%s%s\n", &b, f.line())
 		return err
 	}
-	if d.drawn > 0 {
-		fmt.Fprintf(&b, "\x1b[%dA\x1b[J", d.drawn)
+	if d.drawnLines > 0 {
+		fmt.Fprintf(&b, "\x1b[%dA\x1b[J", d.drawnLines)
 	}
-	d.drawn = 0
-	for line := range strings.Lines(f.picture(page, d.terminal.width)) { // what is too long goes on in the next
-		d.drawn += 1 + (utf8.RuneCountInString(line)-2)/d.terminal.width
+	d.drawnLines = 0
+	for line := range strings.Lines(f.screen(page, d.terminal.width)) { // a line that is too long continues on the next one
+		d.drawnLines += 1 + (utf8.RuneCountInString(line)-2)/d.terminal.width
 		b.WriteString(line)
 	}
 	_, err := io.WriteString(d.out, b.String())
 	return err
 }
 
-// end sums up, if anything was measured.
-func (d *demo) end() {
+// printSummary prints a summary, if anything was measured.
+func (d *demo) printSummary() {
 	f := d.figures()
 	if f.running > 0 && d.draw(f) == nil {
-		_, _ = io.WriteString(d.out, f.summary(d.ours.Config())) // there is nobody else to tell
+		_, _ = io.WriteString(d.out, f.summary(d.together.Config())) // a failure to print cannot be reported
 	}
 }
 
-// notice is what the start page shows.
+// notice returns the table for the start page.
 func (d *demo) notice() proxy.Notice {
 	f := d.figures()
 	n := proxy.Notice{Title: "Demo", Text: f.about, Head: columns}
@@ -212,9 +212,9 @@ func (d *demo) notice() proxy.Notice {
 		n.Rows = append(n.Rows, r[:])
 	}
 	if f.phase != "" {
-		n.Footer = append(n.Footer, sentenceOf(f.phase))
+		n.Footer = append(n.Footer, toSentence(f.phase))
 	} else {
-		n.Footer = append(n.Footer, sentenceOf(f.verdict()))
+		n.Footer = append(n.Footer, toSentence(f.verdict()))
 	}
 	if f.story != "" {
 		n.Footer = append(n.Footer, "The way of one item: "+f.story)

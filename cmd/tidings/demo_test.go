@@ -13,27 +13,27 @@ import (
 	"tidings/internal/longtest"
 )
 
-// The demo runs without a network, says what came of it, and ends.
-func TestDemoShowsWhatItIsFor(t *testing.T) {
-	heavy(t)
+// The demo runs without Internet access, prints its result, and ends.
+func TestDemoShowsTheEffect(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
-	// A busy machine takes longer until the nodes have shared the work out, so the demo runs until it shows
-	// what it is for, and not for a fixed time.
-	ctx, stop := context.WithTimeout(t.Context(), 2*patient)
+	// On a busy machine the nodes need longer to share their work, so the demo runs until it shows the effect, and
+	// not for a fixed time.
+	ctx, stop := context.WithTimeout(t.Context(), 2*timeout)
 	defer stop()
-	out := stopsWhen{stop: stop, matches: func(line string) bool {
+	out := stopWriter{stop: stop, matches: func(line string) bool {
 		seen := regexp.MustCompile(`alone: ([0-9.]+) polls/s, shown after ([0-9.]+) s; .*: ([0-9.]+) polls/s, shown after ([0-9.]+) s`).FindStringSubmatch(line)
 		if seen == nil {
 			return false
 		}
-		var of [4]float64
-		for i := range of {
-			of[i], _ = strconv.ParseFloat(seen[i+1], 64)
+		var values [4]float64
+		for i := range values {
+			values[i], _ = strconv.ParseFloat(seen[i+1], 64)
 		}
-		load := of[2] / of[0]
-		return of[1] >= 2*of[3] && load >= 0.2 && load <= 1.2
+		load := values[2] / values[0]
+		return values[1] >= 2*values[3] && load >= 0.2 && load <= 1.2
 	}}
-	c := demoCommand{Nodes: 20, Feeds: longtest.Pick(8, 20), Interval: 4 * time.Second, Every: 5 * time.Second, For: 2 * patient, HTTP: "127.0.0.1:0", Seed: 1}
+	c := demoCommand{Nodes: 20, Feeds: longtest.Pick(8, 20), Interval: 4 * time.Second, Every: 5 * time.Second, For: 2 * timeout, HTTP: "127.0.0.1:0", Seed: 1}
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -53,15 +53,15 @@ func TestDemoShowsWhatItIsFor(t *testing.T) {
 	}
 }
 
-// A stopsWhen collects what is written to it, and calls stop when a write matches.
-type stopsWhen struct {
+// A stopWriter collects what is written to it, and calls stop when the text matches.
+type stopWriter struct {
 	bytes.Buffer
 	matches func(string) bool
 	stop    func()
 	met     bool
 }
 
-func (u *stopsWhen) Write(b []byte) (int, error) {
+func (u *stopWriter) Write(b []byte) (int, error) {
 	if !u.met && u.matches(string(b)) {
 		u.met = true
 		u.stop()
@@ -69,9 +69,9 @@ func (u *stopsWhen) Write(b []byte) (int, error) {
 	return u.Buffer.Write(b)
 }
 
-// Whenever it is interrupted, it ends soon and leaves nothing behind.
-func TestDemoEndsWhenItIsTold(t *testing.T) {
-	heavy(t)
+// The demo ends soon after an interrupt at any time, and leaves no files behind.
+func TestDemoEndsOnInterrupt(t *testing.T) {
+	skipIfShort(t)
 	for _, after := range longtest.Pick([]time.Duration{300 * time.Millisecond}, []time.Duration{0, 300 * time.Millisecond, 2 * time.Second}) {
 		dir := t.TempDir()
 		t.Setenv("TMPDIR", dir)
@@ -108,22 +108,22 @@ func TestDemoFlagsAreChecked(t *testing.T) {
 	}
 }
 
-// entries are the names in a folder.
+// entries returns the names in a folder.
 func entries(t *testing.T, dir string) (names []string) {
 	t.Helper()
-	of, err := os.ReadDir(dir)
+	list, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range of {
+	for _, e := range list {
 		names = append(names, e.Name())
 	}
 	return names
 }
 
-// It ends, too, when nobody reads on.
+// The demo also ends when its output is closed.
 func TestDemoEndsWithoutAReader(t *testing.T) {
-	heavy(t)
+	skipIfShort(t)
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
 	r, w, err := os.Pipe()
@@ -142,11 +142,11 @@ func TestDemoEndsWithoutAReader(t *testing.T) {
 	_ = w.Close()
 }
 
-// No line of the picture is longer than 80 characters, as far as it is a table, nor than the terminal.
+// No line of the screen's table is longer than 80 characters, and no line is longer than the terminal.
 func TestDemoFitsATerminal(t *testing.T) {
 	f := figures{about: strings.Repeat("words ", 40), running: 20 * time.Second, gain: 11, load: 0.9, story: strings.Repeat("and more ", 40),
 		rows: [][4]string{{"each reader alone", "123.4", "1.23 MB", "10.12 s"}, {"nodes as in the paper", "123.4", "123 kB", "1.12 s"}}}
-	for line := range strings.Lines(f.picture("http://127.0.0.1:12345/", 80)) {
+	for line := range strings.Lines(f.screen("http://127.0.0.1:12345/", 80)) {
 		if len(line) > 81 {
 			t.Errorf("%d characters: %s", len(line), line)
 		}
@@ -168,7 +168,7 @@ func TestDemoFitsATerminal(t *testing.T) {
 	}
 }
 
-// What has not come yet is said of those for whom it has not.
+// The verdict names the readers that have seen no item yet.
 func TestDemoVerdict(t *testing.T) {
 	rows := func(alone, together string) [][4]string {
 		return [][4]string{{"each reader alone", "1.0", "1 kB", alone}, {"nodes together", "1.0", "1 kB", together}}

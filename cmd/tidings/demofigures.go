@@ -12,26 +12,26 @@ import (
 	"tidings/internal/deployment"
 )
 
-// figures are what a demo shows at a moment.
+// figures holds the figures of a demo at a moment.
 type figures struct {
 	about   string
-	phase   string // what is done before it runs; "" when it does
+	phase   string // what is being prepared; "" while it runs
 	running time.Duration
 	rows    [][4]string
 	story   string
 	gain    float64 // how many times sooner readers see an item
-	load    float64 // polls by those that each makes for itself
+	load    float64 // the nodes' polls, divided by those of readers that poll alone
 }
 
-// widest is how many characters of words stand on a line.
-const widest = 100
+// maxTextWidth is the maximum length of text lines in characters.
+const maxTextWidth = 100
 
-// columns are the headings of the rows.
-var columns = []string{"who polls", "polls per second", "bytes per second", "items shown after"}
+// columns holds the column names of the table.
+var columns = []string{"polled by", "polls per second", "bytes per second", "items shown after"}
 
-// figures looks at what runs.
+// figures reads the current figures.
 func (d *demo) figures() (f figures) {
-	v, c := d.ours.View(), d.ours.Config()
+	v, c := d.together.View(), d.together.Config()
 	f.about = fmt.Sprintf("%d nodes have %d subscriptions to %d feeds. A reader that polls alone polls each of its feeds once in %v. The nodes together poll no more often than such readers would, and tell each other what is new.",
 		c.Nodes, c.Subscriptions(), len(c.Channels), c.Network.PollInterval)
 	if f.running = v.Running; v.Running == 0 {
@@ -43,12 +43,12 @@ func (d *demo) figures() (f figures) {
 			mean = fmt.Sprintf("%.2f s", s.MeanDelay().Seconds())
 		}
 		per := max(since.Seconds(), 1)
-		f.rows = append(f.rows, [4]string{name, fmt.Sprintf("%.1f", float64(p.Polls)/per), bytesOf(float64(p.Bytes) / per), mean})
+		f.rows = append(f.rows, [4]string{name, fmt.Sprintf("%.1f", float64(p.Polls)/per), formatBytes(float64(p.Bytes) / per), mean})
 	}
 	at := v.LastInterval
 	row("each reader alone", at.Legacy, at.Since, at.Shown)
-	if d.papers != nil {
-		p := d.papers.View().LastInterval
+	if d.paper != nil {
+		p := d.paper.View().LastInterval
 		row("nodes as in the paper", p.Nodes, p.Since, p.ShownByNodes)
 	}
 	row("nodes together", at.Nodes, at.Since, at.ShownByNodes)
@@ -56,15 +56,15 @@ func (d *demo) figures() (f figures) {
 		f.gain = at.Shown.MeanDelay().Seconds() / at.ShownByNodes.MeanDelay().Seconds()
 		f.load = float64(at.Nodes.Polls) / float64(at.Legacy.Polls)
 	}
-	f.story = storyOf(v.LastItem)
+	f.story = itemStory(v.LastItem)
 	return f
 }
 
 // nodeNumber finds the number of a node in its User-Agent.
 var nodeNumber = regexp.MustCompile(regexp.QuoteMeta(nodeMark) + `(\d+)`)
 
-// storyOf tells the way of an item.
-func storyOf(s *deployment.ItemTrace) string {
+// itemStory describes how an item reached readers.
+func itemStory(s *deployment.ItemTrace) string {
 	if s == nil || len(s.Arrivals) == 0 {
 		return ""
 	}
@@ -79,7 +79,7 @@ func storyOf(s *deployment.ItemTrace) string {
 		s.Title, s.PublishedAt.Format("15:04:05.00"), by, after(s.FirstPoll.At), first.Node, after(first.At), s.ReaderNodes, after(last.At))
 }
 
-// line is all in one, for a log.
+// line formats all figures on one line, for a log.
 func (f *figures) line() string {
 	if f.phase != "" {
 		return f.phase
@@ -91,13 +91,13 @@ func (f *figures) line() string {
 	return fmt.Sprintf("%3.0f s  %s", f.running.Seconds(), strings.Join(parts, "; "))
 }
 
-// picture is all, for a terminal so wide.
-func (f *figures) picture(page string, width int) string {
+// screen formats all figures for a terminal of a width.
+func (f *figures) screen(page string, width int) string {
 	var b strings.Builder
-	words := func(text string) { fmt.Fprintf(&b, "%s\n", strings.Join(wrap(text, min(width, widest)), "\n")) }
-	words(f.about)
+	writeText := func(text string) { fmt.Fprintf(&b, "%s\n", strings.Join(wrap(text, min(width, maxTextWidth)), "\n")) }
+	writeText(f.about)
 	if page != "" {
-		words(pageLine(page))
+		writeText(pageLine(page))
 	}
 	if f.phase != "" {
 		fmt.Fprintf(&b, "\n%s\n", f.phase)
@@ -105,9 +105,9 @@ func (f *figures) picture(page string, width int) string {
 	}
 	fmt.Fprintf(&b, "\n%s", f.table())
 	b.WriteByte('\n')
-	words(fmt.Sprintf("after %.0f s: %s", f.running.Seconds(), f.verdict()))
+	writeText(fmt.Sprintf("after %.0f s: %s", f.running.Seconds(), f.verdict()))
 	if f.story != "" {
-		words(f.story)
+		writeText(f.story)
 	}
 	return b.String()
 }
@@ -140,24 +140,24 @@ func (f *figures) verdict() string {
 	return fmt.Sprintf("the nodes together show new items %.1f times sooner, with %.1f %% of the polls", f.gain, 100*f.load)
 }
 
-// summary is what the demo has shown, and what to do next.
+// summary describes what the demo has shown, and what to do next.
 func (f *figures) summary(c deployment.Config) string {
 	most, least := 0, c.Nodes
 	for i := range c.Channels {
 		n := c.Channels[i].ReaderCount()
 		most, least = max(most, n), min(least, n)
 	}
-	papers := ""
+	paperText := ""
 	if len(f.rows) > 2 {
-		papers = fmt.Sprintf(`
+		paperText = fmt.Sprintf(`
 With the scheme of the Corona paper, nodes made %s polls per second and showed
 a new item after %s. Its polling levels are steps of sixteen, so nodes leave
 allowed polls unused.
 `, f.rows[1][1], f.rows[1][3])
 	}
-	story := ""
+	storyText := ""
 	if f.story != "" {
-		story = "\nThe way of one item:\n" + strings.Join(wrap(f.story, 80), "\n") + "\n"
+		storyText = "\nThe way of one item:\n" + strings.Join(wrap(f.story, 80), "\n") + "\n"
 	}
 	return fmt.Sprintf(`
 These were %d nodes over real sockets and %d feeds with %d to %d readers each
@@ -169,22 +169,22 @@ average. The nodes together made %s polls per second and showed it after %s.
 Next:  %[14]s run              runs a node of your own
        %[14]s subscribe URL    prints an address for your feed reader
        %[14]s demo --paper     also shows the scheme of the Corona paper
-`, c.Nodes, len(c.Channels), least, most, c.Subscriptions(), c.Network.PollInterval, f.rows[0][1], f.rows[0][3], f.rows[len(f.rows)-1][1], f.rows[len(f.rows)-1][3], sentenceOf(f.verdict()), papers, story, typed())
+`, c.Nodes, len(c.Channels), least, most, c.Subscriptions(), c.Network.PollInterval, f.rows[0][1], f.rows[0][3], f.rows[len(f.rows)-1][1], f.rows[len(f.rows)-1][3], toSentence(f.verdict()), paperText, storyText, programCall())
 }
 
-// typed is how this program is called on a command line: it may not be installed.
-func typed() string {
-	if self, err := os.Executable(); err == nil && filepath.Base(filepath.Dir(self)) == "exe" { // where go run builds
+// programCall returns how this program is called on a command line. It may not be installed.
+func programCall() string {
+	if self, err := os.Executable(); err == nil && filepath.Base(filepath.Dir(self)) == "exe" { // the folder in which go run builds
 		return "go run ./cmd/tidings"
 	}
 	return "tidings"
 }
 
-// sentenceOf makes a sentence of words.
-func sentenceOf(words string) string { return strings.ToUpper(words[:1]) + words[1:] + "." }
+// toSentence converts a text to a sentence.
+func toSentence(text string) string { return strings.ToUpper(text[:1]) + text[1:] + "." }
 
-// bytesOf is an amount, for people.
-func bytesOf(n float64) string {
+// formatBytes formats a number of bytes for people.
+func formatBytes(n float64) string {
 	for _, unit := range []string{"B", "kB", "MB"} {
 		if n < 1000 {
 			return fmt.Sprintf("%.3g %s", n, unit)

@@ -23,13 +23,13 @@ import (
 	"tidings/internal/longtest"
 )
 
-// A passage is a block of a page that this test does not run, and why.
-type passage struct{ page, first, why string }
+// A skippedBlock is a block of a page that this test does not run, with the reason.
+type skippedBlock struct{ page, first, why string }
 
-// notRun lists the blocks that are not run, by the beginnings of their first lines. A block that is
-// neither run nor listed fails the test, and so does a line here that no page has any more. A page
-// "*" stands for all pages, and for all lines of a block: no test runs sudo.
-var notRun = []passage{
+// skippedBlocks lists the blocks that are not run, by the start of their first line. A block that is neither run
+// nor listed fails the test, and so does an entry that matches no block. The page "*" stands for all pages, and
+// then for all lines of a block: no test runs sudo.
+var skippedBlocks = []skippedBlock{
 	{"README.md", "   feed's web server", "a picture"},
 	{"README.md", "go test ./...", "this test is a part of it; ci_test.go has CI run it"},
 	{"README.md", "go run ./cmd/tidings demo", "takes a minute; demo_test.go runs it with fewer feeds"},
@@ -52,13 +52,13 @@ var notRun = []passage{
 	{"*", "services:", "a part of Compose's configuration"},
 }
 
-// TestDocs runs every command block of README.md and of the guides as a reader would who goes through
-// the page from top to bottom, and compares output where the page shows some. Ports are free ones, and
-// a web server of the test stands for the sites that are named.
+// TestDocs runs every command block of README.md and of the guides, from the top of each page to the bottom, as a
+// reader would. It compares the output where the page shows some. Ports are free ones, and a web server of the test
+// stands for the sites in the text.
 func TestDocs(t *testing.T) {
-	heavy(t)
+	skipIfShort(t)
 	t.Parallel()
-	bash := need(t, "bash", "it runs the commands of the pages")
+	bash := requireTool(t, "bash", "it runs the commands of the pages")
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -67,10 +67,10 @@ func TestDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	used := make([]bool, len(notRun))
-	read := map[string]bool{} // pages, all of them if no -run chooses
+	used := make([]bool, len(skippedBlocks))
+	read := map[string]bool{} // pages that were read; all of them unless -run selects some
 	var mu sync.Mutex
-	build := &builds{done: map[string]error{}}
+	build := &buildCache{done: map[string]error{}}
 	t.Run("pages", func(t *testing.T) {
 		for _, file := range append(pages, filepath.Join(root, "README.md")) {
 			name, err := filepath.Rel(root, file)
@@ -83,12 +83,12 @@ func TestDocs(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				r := newReaderOf(t, bash, root, build)
+				r := newPageRunner(t, bash, root, build)
 				mu.Lock()
 				read[name] = true
 				mu.Unlock()
-				for _, b := range blocksOf(string(text)) {
-					i := slices.IndexFunc(notRun, func(p passage) bool {
+				for _, b := range blocksIn(string(text)) {
+					i := slices.IndexFunc(skippedBlocks, func(p skippedBlock) bool {
 						return p.page == name && strings.HasPrefix(b.text, p.first) ||
 							p.page == "*" && strings.Contains("\n"+b.text, "\n"+p.first)
 					})
@@ -105,7 +105,7 @@ func TestDocs(t *testing.T) {
 			})
 		}
 	})
-	for i, p := range notRun {
+	for i, p := range skippedBlocks {
 		if !used[i] && read[p.page] {
 			t.Errorf("%s has no block any more that begins with %q", p.page, p.first)
 		}
@@ -118,8 +118,8 @@ type block struct {
 	text string
 }
 
-// blocksOf returns the blocks of a page.
-func blocksOf(page string) (of []block) {
+// blocksIn returns the blocks of a page.
+func blocksIn(page string) (blocks []block) {
 	lines := strings.Split(page, "\n")
 	for i := 0; i < len(lines); i++ {
 		fence := strings.HasPrefix(lines[i], "```")
@@ -138,23 +138,23 @@ func blocksOf(page string) (of []block) {
 		default:
 			continue
 		}
-		of = append(of, b)
+		blocks = append(blocks, b)
 	}
-	return of
+	return blocks
 }
 
-// A readerOf goes through one page. What it does happens in a folder of its own.
-type readerOf struct {
+// A pageRunner runs one page in a folder of its own.
+type pageRunner struct {
 	t     *testing.T
 	bash  string
 	root  string // of the repository
 	home  string
 	site  *httptest.Server
 	swap  *strings.Replacer
-	nodes map[string]*docNode // by data folder; "" is the usual one
-	build *builds
+	nodes map[string]*docNode // by data folder; "" for the default one
+	build *buildCache
 
-	founder string // the data folder of the node whose address others join through
+	founder string // data folder of the node through which others join
 }
 
 // A docNode is a node that a page has started.
@@ -164,18 +164,18 @@ type docNode struct {
 	peer  string
 }
 
-// builds are the commands that compile: pages have them in common, and they take seconds.
-type builds struct {
+// A buildCache shares the results of commands that compile, because they take seconds and occur on several pages.
+type buildCache struct {
 	mu   sync.Mutex
 	done map[string]error
 }
 
 const peerOfPage = "/p2p/12D3…" // how pages shorten the address of a node
 
-// newReaderOf prepares a folder with what pages take for granted: an OPML file, a site that was built, a
-// reader's list of addresses, and a web server.
-func newReaderOf(t *testing.T, bash, root string, build *builds) *readerOf {
-	r := &readerOf{t: t, bash: bash, root: root, home: t.TempDir(), nodes: map[string]*docNode{}, build: build}
+// newPageRunner prepares a folder with the files that pages assume: an OPML file, a built site, a feed reader's
+// list of addresses, and a web server.
+func newPageRunner(t *testing.T, bash, root string, build *buildCache) *pageRunner {
+	r := &pageRunner{t: t, bash: bash, root: root, home: t.TempDir(), nodes: map[string]*docNode{}, build: build}
 	www := filepath.Join(r.home, "public")
 	feed := `<rss version="2.0"><channel><title>Example</title><link>http://a.example/</link><description/>` +
 		`<item><guid>1</guid><title>One</title><description>Solar and battery</description></item></channel></rss>`
@@ -188,8 +188,8 @@ func newReaderOf(t *testing.T, bash, root string, build *builds) *readerOf {
 		"public/page.html":  page,
 		"mine.opml":         `<opml version="2.0"><body><outline type="rss" text="A" xmlUrl="` + r.site.URL + `/index.xml"/></body></opml>`,
 		".newsboat/urls":    "",
-		"stubs/hugo":        "#!/bin/sh\n", // builds public, which is there
-		"stubs/rsync":       "#!/bin/sh\n", // copies it to where it is served, as it is here
+		"stubs/hugo":        "#!/bin/sh\n", // would build public, which exists
+		"stubs/rsync":       "#!/bin/sh\n", // would copy it to the web server, which serves it here
 		"keys/.placeholder": "",
 	} {
 		name = filepath.Join(r.home, name)
@@ -205,7 +205,7 @@ func newReaderOf(t *testing.T, bash, root string, build *builds) *readerOf {
 		"https://go.dev/doc/devel/release", r.site.URL + "/page.html",
 		"https://blog.example/feed.xml", r.site.URL + "/feed.xml",
 		"https://blog.example/index.xml", r.site.URL + "/index.xml",
-		"go run ./cmd/tidings", "tidings", // which this test is
+		"go run ./cmd/tidings", "tidings", // the program of this test
 		"0.0.0.0", "127.0.0.1",
 		"/tmp/", r.home + "/tmp/",
 		"-o bin/", "-o " + r.home + "/bin/",
@@ -220,18 +220,18 @@ func newReaderOf(t *testing.T, bash, root string, build *builds) *readerOf {
 		swaps = append(swaps, p, port)
 	}
 	r.swap = strings.NewReplacer(swaps...)
-	t.Cleanup(r.leave)
+	t.Cleanup(r.stopNodes)
 	return r
 }
 
-// leave ends the nodes, as Ctrl-C does, and looks whether they end in good order.
-func (r *readerOf) leave() {
+// stopNodes stops the nodes with SIGINT, as Ctrl-C does, and checks that they end cleanly.
+func (r *pageRunner) stopNodes() {
 	for dir := range r.nodes {
 		r.stop(dir)
 	}
 }
 
-func (r *readerOf) stop(dir string) {
+func (r *pageRunner) stop(dir string) {
 	n := r.nodes[dir]
 	delete(r.nodes, dir)
 	if n == nil {
@@ -243,44 +243,44 @@ func (r *readerOf) stop(dir string) {
 		if err != nil {
 			r.t.Errorf("a node was interrupted and ended with: %v", err)
 		}
-	case <-time.After(within):
+	case <-time.After(storyTime):
 		_ = n.cmd.Process.Kill()
 		r.t.Error("a node does not end")
 	}
 }
 
-// A step is one command of a block, and the output that the page shows.
+// A step is one command of a block, with the output that the page shows.
 type step struct {
 	command string
 	output  []string
 }
 
-// stepsOf cuts a block into steps. A block with "$ " shows output; else it is one script, of which the
-// commands that keep running are steps of their own.
-func stepsOf(text string) (of []step) {
+// stepsIn splits a block into steps. A block with "$ " shows output. Any other block is one script, except that
+// commands that keep running are separate steps.
+func stepsIn(text string) (steps []step) {
 	if strings.HasPrefix(text, "$ ") {
 		for line := range strings.Lines(text) {
 			line = strings.TrimSuffix(line, "\n")
 			if c, ok := strings.CutPrefix(line, "$ "); ok {
-				of = append(of, step{command: c})
+				steps = append(steps, step{command: c})
 			} else {
-				of[len(of)-1].output = append(of[len(of)-1].output, line)
+				steps[len(steps)-1].output = append(steps[len(steps)-1].output, line)
 			}
 		}
-		return of
+		return steps
 	}
 	var script string
-	var open bool // a node's command goes on in the next line
+	var open bool // a node's command continues on the next line
 	for line := range strings.Lines(text) {
 		switch {
 		case open:
-			of[len(of)-1].command += line
+			steps[len(steps)-1].command += line
 		case isRun(line):
 			if strings.TrimSpace(script) != "" {
-				of = append(of, step{command: script})
+				steps = append(steps, step{command: script})
 			}
 			script = ""
-			of = append(of, step{command: line})
+			steps = append(steps, step{command: line})
 		default:
 			script += line
 			continue
@@ -288,19 +288,19 @@ func stepsOf(text string) (of []step) {
 		open = strings.HasSuffix(line, "\\\n")
 	}
 	if strings.TrimSpace(script) != "" {
-		of = append(of, step{command: script})
+		steps = append(steps, step{command: script})
 	}
-	return of
+	return steps
 }
 
-// isRun reports whether a command is a node, which keeps running.
+// isRun reports whether a command runs a node, which keeps running.
 func isRun(command string) bool {
 	return regexp.MustCompile(`^(tidings|go run \./cmd/tidings) run\b`).MatchString(command)
 }
 
-// run does what a block says, and reports whether it came as the page has it.
-func (r *readerOf) run(b block) bool {
-	for _, s := range stepsOf(b.text) {
+// run runs a block, and reports whether the output matched the page.
+func (r *pageRunner) run(b block) bool {
+	for _, s := range stepsIn(b.text) {
 		var out string
 		var ok bool
 		switch {
@@ -310,7 +310,7 @@ func (r *readerOf) run(b block) bool {
 			ok = r.compile(s.command)
 		default:
 			if strings.Contains(s.command, "tidings") && len(r.nodes) == 0 {
-				if _, ok := r.start("tidings run\n"); !ok { // which the page takes for granted
+				if _, ok := r.start("tidings run\n"); !ok { // the page assumes that a node runs
 					return false
 				}
 			}
@@ -321,7 +321,7 @@ func (r *readerOf) run(b block) bool {
 		}
 		rest := out
 		for _, want := range s.output {
-			at := outputOf(r.swap.Replace(want)).FindStringIndex(rest)
+			at := outputPattern(r.swap.Replace(want)).FindStringIndex(rest)
 			if at == nil {
 				r.t.Errorf("%s prints %q, and the page says %q", s.command, out, want)
 				return false
@@ -333,17 +333,17 @@ func (r *readerOf) run(b block) bool {
 	return true
 }
 
-// outputOf matches a line of output as a page shows it: "…" stands for anything, and so do the digits
-// before it.
-func outputOf(line string) *regexp.Regexp {
+// outputPattern matches a line of output as a page shows it: "…" stands for anything, and so do the digits before
+// it.
+func outputPattern(line string) *regexp.Regexp {
 	const wild = "\x00"
 	line = regexp.MustCompile(`[0-9A-Za-z]*…`).ReplaceAllString(line, wild)
 	return regexp.MustCompile("(?m)^" + strings.ReplaceAll(regexp.QuoteMeta(line), wild, ".*") + "$")
 }
 
-// paste does what Publishing says about the element that "publish --metadata" prints: it goes into the
-// feed, directly after <channel>.
-func (r *readerOf) paste(out string) {
+// paste follows the guide to publishing: it inserts the element that "publish --metadata" prints into the feed,
+// directly after <channel>.
+func (r *pageRunner) paste(out string) {
 	element := regexp.MustCompile(`(?m)^<.*>$`).FindString(out)
 	if element == "" {
 		return
@@ -361,8 +361,8 @@ func (r *readerOf) paste(out string) {
 	}
 }
 
-// command makes a shell run a script of the page.
-func (r *readerOf) command(script string) *exec.Cmd {
+// command returns a shell that runs a script of the page.
+func (r *pageRunner) command(script string) *exec.Cmd {
 	script = r.swap.Replace(script)
 	if n := r.nodes[r.founder]; n != nil {
 		script = regexp.MustCompile(`/ip4/[0-9./a-z-]*`+peerOfPage).ReplaceAllString(script, n.peer)
@@ -371,7 +371,7 @@ func (r *readerOf) command(script string) *exec.Cmd {
 	c.Dir = r.home
 	c.Env = []string{"HOME=" + r.home, "PATH=" + filepath.Join(r.home, "stubs") + ":" + os.Getenv("PATH"), "LANG=C.UTF-8",
 		"TIDINGS_HTTP=" + r.swap.Replace("127.0.0.1:8190"), "TIDINGS_LISTEN=/ip4/127.0.0.1/tcp/0", "TIDINGS_ALLOW_PRIVATE_ORIGINS=true"}
-	diesWithUs(c)
+	killWithParent(c)
 	if c.SysProcAttr == nil {
 		c.SysProcAttr = &syscall.SysProcAttr{}
 	}
@@ -379,8 +379,8 @@ func (r *readerOf) command(script string) *exec.Cmd {
 	return c
 }
 
-// script runs commands that end. What they leave in the background ends with the page.
-func (r *readerOf) script(text string) (out string, ok bool) {
+// script runs commands that end. Processes that they leave in the background end with the page.
+func (r *pageRunner) script(text string) (out string, ok bool) {
 	if background := regexp.MustCompile(`(?m) &$`); background.MatchString(text) {
 		text = background.ReplaceAllString(text, " >server.log 2>&1 &\nuntil curl -sf http://127.0.0.1:8000/ >/dev/null; do sleep 0.1; done")
 	}
@@ -399,20 +399,20 @@ func (r *readerOf) script(text string) (out string, ok bool) {
 			r.t.Errorf("%v\n%s%s", err, stdout.String(), stderr.String())
 		}
 		return stdout.String(), err == nil
-	case <-time.After(2 * within):
+	case <-time.After(2 * storyTime):
 		r.t.Errorf("the commands do not end\n%s%s", stdout.String(), stderr.String())
 		return "", false
 	}
 }
 
-// start starts a node and returns its first lines. A node that has the same folder ends before.
-func (r *readerOf) start(text string) (out string, ok bool) {
+// start starts a node and returns its first lines. A node with the same folder is stopped before.
+func (r *pageRunner) start(text string) (out string, ok bool) {
 	dir := ""
 	if m := regexp.MustCompile(`--data (\S+)`).FindStringSubmatch(text); m != nil {
 		dir = m[1]
 	}
 	if strings.Contains(text, peerOfPage) && r.nodes[r.founder] == nil {
-		if _, ok := r.start("tidings run --data founder --http none\n"); !ok { // somebody else's node
+		if _, ok := r.start("tidings run --data founder --http none\n"); !ok { // a node of somebody else
 			return "", false
 		}
 	}
@@ -436,13 +436,13 @@ func (r *readerOf) start(text string) (out string, ok bool) {
 		for s := bufio.NewScanner(stdout); s.Scan(); {
 			select {
 			case lines <- s.Text():
-			default: // nobody reads any more
+			default: // the output is no longer needed
 			}
 		}
 		close(lines)
 		n.ended <- c.Wait()
 	}()
-	late := time.After(within)
+	late := time.After(storyTime)
 	for n.peer == "" {
 		select {
 		case line, ok := <-lines:
@@ -463,9 +463,9 @@ func (r *readerOf) start(text string) (out string, ok bool) {
 	return out, true
 }
 
-// compile builds the program as a page says, once for all pages. In the fast tier the test's own
-// program, which go test has built of the same package, stands for it.
-func (r *readerOf) compile(text string) bool {
+// compile builds the program as a page says, once for all pages. In the fast tier it uses the test's own program,
+// which go test has built from the same package.
+func (r *pageRunner) compile(text string) bool {
 	if !longtest.Long() {
 		return true
 	}

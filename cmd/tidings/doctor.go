@@ -14,24 +14,22 @@ type doctorCommand struct {
 	JSON   bool `name:"json" help:"Print one JSON object."`
 }
 
-// Run prints what the doctor found. It fails if there is a problem, so that a script
-// can watch over a node.
+// Run prints the doctor's findings. It fails if there is a problem, so that a script can monitor a node.
 func (c *doctorCommand) Run(ctx context.Context, s streams) error {
-	raw, answer, err := ask[proxy.DoctorResponse](ctx, c.client, "doctor")
+	raw, answer, err := getAnswer[proxy.DoctorResponse](ctx, c.client, "doctor")
 	switch {
 	case err != nil:
 		return err
 	case c.JSON:
 		err = printRaw(s.out, raw)
 	default:
-		_, err = fmt.Fprint(s.out, diagnosis(answer.Findings, terminalOf(s.out)))
+		_, err = fmt.Fprint(s.out, findingsTable(answer.Findings, terminalOf(s.out)))
 	}
-	return errors.Join(err, problems(answer.Findings))
+	return errors.Join(err, problemsError(answer.Findings))
 }
 
-// diagnosis is what the doctor found, for people: what to do stands below what was
-// found.
-func diagnosis(findings []proxy.Finding, t terminal) string {
+// findingsTable formats findings for people, each with the action to take below it.
+func findingsTable(findings []proxy.Finding, t terminal) string {
 	table := table{terminal: t, columns: []column{{}, {elastic: 1, wrap: true}}}
 	for _, f := range findings {
 		table.row(cell{f.Level, levelColour(f.Level)}, cell{text: f.What})
@@ -42,7 +40,7 @@ func diagnosis(findings []proxy.Finding, t terminal) string {
 	return table.String()
 }
 
-// problemLevel is the level of what keeps a node from its work.
+// problemLevel is the level of findings that keep a node from working.
 const problemLevel = "problem"
 
 func levelColour(level string) colour {
@@ -55,8 +53,8 @@ func levelColour(level string) colour {
 	return yellow
 }
 
-// problems is an error if there are any.
-func problems(findings []proxy.Finding) error {
+// problemsError returns an error if there are problems.
+func problemsError(findings []proxy.Finding) error {
 	n := 0
 	for _, f := range findings {
 		if f.Level == problemLevel {

@@ -20,26 +20,26 @@ import (
 	"tidings/proxy"
 )
 
-// fetchTime is how long an origin may take for the publisher's own document.
+// fetchTime is the timeout for fetching the publisher's own document.
 const fetchTime = 20 * time.Second
 
-// open reads a publisher's document: a file, what is at an address, or standard input.
-func (w *writer) open(ctx context.Context, name string) ([]byte, error) {
+// openDocument reads a publisher's document from a file, an address or standard input.
+func (w *feedWriter) openDocument(ctx context.Context, name string) ([]byte, error) {
 	switch {
 	case name == "-":
-		return bounded(name, w.s.in)
+		return readBounded(name, w.streams.in)
 	case strings.HasPrefix(name, "http://") || strings.HasPrefix(name, "https://"):
 		return fetchDocument(ctx, name)
 	}
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, fmt.Errorf("read %w", plainly(err))
+		return nil, fmt.Errorf("read %w", plainFileError(err))
 	}
 	defer f.Close()
-	return bounded(name, f)
+	return readBounded(name, f)
 }
 
-// fileName is a file in words.
+// fileName returns the name of a file for messages.
 func fileName(file string) string {
 	if file == "-" {
 		return "standard input"
@@ -47,21 +47,21 @@ func fileName(file string) string {
 	return file
 }
 
-// plainly is an error without the name of the system call.
-func plainly(err error) error {
+// plainFileError removes the name of the system call from an error.
+func plainFileError(err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return fmt.Errorf("%s: %w", path.Path, path.Err)
 	}
 	return err
 }
 
-// bounded reads as much as a document may have.
-func bounded(name string, r io.Reader) ([]byte, error) {
+// readBounded reads at most as much as a document may contain.
+func readBounded(name string, r io.Reader) ([]byte, error) {
 	b, err := io.ReadAll(io.LimitReader(r, feed.MaxDocument+1))
 	if err == nil && len(b) > feed.MaxDocument {
 		err = fmt.Errorf("larger than %d bytes", feed.MaxDocument)
 	}
-	if path, ok := errors.AsType[*fs.PathError](err); ok { // it says the same
+	if path, ok := errors.AsType[*fs.PathError](err); ok { // the wrapped error below names the file
 		err = path.Err
 	}
 	if err != nil {
@@ -70,7 +70,7 @@ func bounded(name string, r io.Reader) ([]byte, error) {
 	return b, nil
 }
 
-// fetchDocument asks an address of the publisher's own choice, which is why it may be a private one.
+// fetchDocument fetches a document. The publisher chose the address, so it may be private.
 func fetchDocument(ctx context.Context, address string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
@@ -81,7 +81,7 @@ func fetchDocument(ctx context.Context, address string) ([]byte, error) {
 	r.Header.Set("User-Agent", "tidings-publish/"+release().Version)
 	answer, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
 	if err != nil {
-		for cause := err; cause != nil; cause = errors.Unwrap(cause) { // those around it name calls of the system
+		for cause := err; cause != nil; cause = errors.Unwrap(cause) { // the outer errors name system calls
 			err = cause
 		}
 		return nil, fmt.Errorf("read %s: the web server does not answer (%w); check the address, and that the server runs", address, err)
@@ -90,11 +90,11 @@ func fetchDocument(ctx context.Context, address string) ([]byte, error) {
 	if answer.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("read %s: the web server answered %s", address, answer.Status)
 	}
-	return bounded(address, answer.Body)
+	return readBounded(address, answer.Body)
 }
 
-// fetchFeed is the feed's document as it is at its origin.
-func (w *writer) fetchFeed(ctx context.Context) (*feed.Feed, error) {
+// fetchFeed fetches and parses the feed's document at its origin.
+func (w *feedWriter) fetchFeed(ctx context.Context) (*feed.Feed, error) {
 	raw, err := fetchDocument(ctx, w.url)
 	if err != nil {
 		return nil, err
@@ -102,85 +102,84 @@ func (w *writer) fetchFeed(ctx context.Context) (*feed.Feed, error) {
 	return feed.Parse(raw, "")
 }
 
-// document publishes what is new in a document, the oldest first.
-func (w *writer) document(ctx context.Context) error {
-	raw, err := w.open(ctx, w.Document)
+// publishDocument publishes the new items of a document, the oldest first.
+func (w *feedWriter) publishDocument(ctx context.Context) error {
+	raw, err := w.openDocument(ctx, w.Document)
 	if err != nil {
 		return err
 	}
-	n, left, err := w.news(ctx, raw)
-	if len(left) == 0 {
+	n, skipped, err := w.publishNew(ctx, raw)
+	if len(skipped) == 0 {
 		if err == nil && n == 0 {
-			w.tell(fmt.Sprintf("nothing new in %s; %s before", fileName(w.Document), proxy.Plural(w.before, "item was published", "items were published")))
+			w.printMessage(fmt.Sprintf("nothing new in %s; %s before", fileName(w.Document), proxy.Plural(w.publishedBefore, "item was published", "items were published")))
 		}
 		return err
 	}
-	words := make([]string, len(left))
-	for i, l := range left {
-		words[i] = l.words
+	reasons := make([]string, len(skipped))
+	for i, item := range skipped {
+		reasons[i] = item.reason
 	}
-	rest := errors.New(leftWords + strings.Join(words, "; "))
+	skippedErr := errors.New(skippedPrefix + strings.Join(reasons, "; "))
 	if err != nil {
-		return fmt.Errorf("%w; %w", err, rest)
+		return fmt.Errorf("%w; %w", err, skippedErr)
 	}
-	return rest
+	return skippedErr
 }
 
-// A leftover is a version of an item that cannot be signed, and why, in words.
-type leftover struct{ version, words string }
+// A skippedItem is a version of an item that cannot be signed, with the reason.
+type skippedItem struct{ version, reason string }
 
-const leftWords = "not published, so readers get it by polling: "
+const skippedPrefix = "not published, so readers get it by polling: "
 
-// news publishes what is new in a document, and says how many items that were, and what of it it has
-// left.
-func (w *writer) news(ctx context.Context, raw []byte) (n int, left []leftover, err error) {
+// publishNew publishes the new items of a document. It returns how many it published, and which ones it skipped.
+func (w *feedWriter) publishNew(ctx context.Context, raw []byte) (n int, skipped []skippedItem, err error) {
 	f, err := feed.Parse(raw, "")
 	if err != nil {
 		return 0, nil, fmt.Errorf("%s: %w; give the document of the feed", fileName(w.Document), err)
 	}
-	if err := w.fits(f); err != nil {
+	if err := w.checkDocument(f); err != nil {
 		return 0, nil, err
 	}
-	p, err := w.known(ctx)
+	p, err := w.fetchPublisher(ctx)
 	if err == nil {
-		err = w.taken(&p)
+		err = w.checkAccepted(&p)
 	}
 	if err != nil {
 		return 0, nil, err
 	}
 	signed := map[string]bool{}
 	for _, it := range p.Items {
-		signed[it] = !w.anew
+		signed[it] = !w.resignAll
 	}
-	w.anew, w.before = false, 0
-	if said, ok := f.Head.Publisher(); ok && said.Beat > 0 {
-		w.BeatInterval = said.Beat
+	w.resignAll, w.publishedBefore = false, 0
+	if publisherInfo, ok := f.Head.Publisher(); ok && publisherInfo.Beat > 0 {
+		w.BeatInterval = publisherInfo.Beat
 	}
 	for i := len(f.Items) - 1; i >= 0; i-- {
 		it := &f.Items[i]
 		version := it.ID.String() + it.Hash.String()
 		if signed[version] {
-			w.before++
+			w.publishedBefore++
 			continue
 		}
 		switch err := w.publish(ctx, it); {
 		case errors.Is(err, difference.ErrItem):
-			left = append(left, leftover{version, fmt.Sprintf("%s: %v", called(it), err)})
+			skipped = append(skipped, skippedItem{version, fmt.Sprintf("%s: %v", itemName(it), err)})
 		case err != nil:
-			return n, left, err
+			return n, skipped, err
 		default:
 			n++
 			if m, _ := it.Meaning(""); m.GUID == "" && m.Link == "" {
-				w.tell(fmt.Sprintf("%s has no id (guid): if you change its title, readers see it twice", called(it)))
+				w.printMessage(fmt.Sprintf("%s has no id (guid): if you change its title, readers see it twice", itemName(it)))
 			}
 		}
 	}
-	return n, left, nil
+	return n, skipped, nil
 }
 
-// called is how a person finds an item in a document.
-func called(it *feed.Item) string {
-	m, _ := it.Meaning("") // as far as it can be read
+// itemName describes an item so that a person can find it in a document.
+func itemName(it *feed.Item) string {
+	m, _ := it.Meaning("") // as far as it can be parsed
 	id := cmp.Or(m.GUID, m.Link)
 	switch {
 	case m.Title == "":
@@ -191,74 +190,75 @@ func called(it *feed.Item) string {
 	return fmt.Sprintf("%q (%s)", m.Title, id)
 }
 
-// fits refuses a document that is not the feed's: whatever is signed stays in the feed. A document may name its own
-// address, the publisher's key, and its site. What it names has to be right, and it has to name at least one of them.
-func (w *writer) fits(f *feed.Feed) error {
+// checkDocument rejects a document of another feed, because signed items cannot be withdrawn. A document may name
+// its own address, the publisher's key and its site. It must name at least one of these, and all that it names must
+// match.
+func (w *feedWriter) checkDocument(f *feed.Feed) error {
 	if address, err := feed.Canonical(w.Document); err == nil && address == w.url {
 		return nil
 	}
-	own, document := w.author.Public(), fileName(w.Document)
-	said, ok := f.Head.Publisher()
+	ownKey, document := w.author.Public(), fileName(w.Document)
+	named, ok := f.Head.Publisher()
 	self := ""
 	if f.Links.Self != "" {
-		self, _ = feed.Resolve(w.url, f.Links.Self) // one that cannot be read says nothing
+		self, _ = feed.Resolve(w.url, f.Links.Self) // an invalid address does not count
 	}
 	switch {
-	case self != "" && schemeless(self) != schemeless(w.url):
+	case self != "" && withoutScheme(self) != withoutScheme(w.url):
 		return fmt.Errorf("%s is the document of another feed: its self link is %s, not %s; give the document of this feed, or correct the link", document, self, w.url)
-	case ok && !bytes.Equal(said.Key, own) && said.Next != difference.KeyHash(own):
+	case ok && !bytes.Equal(named.Key, ownKey) && named.Next != difference.KeyHash(ownKey):
 		return fmt.Errorf("%s names the key %s, but the key in %s is %s; give the document of this feed, or %s",
-			document, difference.Fingerprint(said.Key), w.Key, difference.Fingerprint(own), w.paste())
+			document, difference.Fingerprint(named.Key), w.Key, difference.Fingerprint(ownKey), w.pasteHint())
 	case self == "" && !ok && !sameSite(f.Head.Link, w.url):
-		return fmt.Errorf("nothing in %s says that it is the document of %s: it has no self link, names no key, and does not link to that site; give the document of this feed, or %s", document, w.url, w.paste())
+		return fmt.Errorf("nothing in %s says that it is the document of %s: it has no self link, names no key, and does not link to that site; give the document of this feed, or %s", document, w.url, w.pasteHint())
 	}
 	return nil
 }
 
-// schemeless is an address without http or https: many documents name the other one.
-func schemeless(address string) string {
+// withoutScheme removes http or https, because many documents name the other one.
+func withoutScheme(address string) string {
 	_, rest, _ := strings.Cut(address, "://")
 	return rest
 }
 
-// sameSite reports whether the hosts of two addresses are the same, or one is below the other, as www.blog.example is below
-// blog.example.
+// sameSite reports whether the hosts of two addresses are equal, or one is a subdomain of the other, as
+// www.blog.example is one of blog.example.
 func sameSite(a, b string) bool {
-	of, err := url.Parse(a)
-	with, other := url.Parse(b)
-	if err != nil || other != nil || of.Hostname() == "" {
+	first, err := url.Parse(a)
+	second, err2 := url.Parse(b)
+	if err != nil || err2 != nil || first.Hostname() == "" {
 		return false
 	}
-	one, two := strings.ToLower(of.Hostname()), with.Hostname()
-	return one == two || strings.HasSuffix(one, "."+two) || strings.HasSuffix(two, "."+one)
+	hostA, hostB := strings.ToLower(first.Hostname()), second.Hostname()
+	return hostA == hostB || strings.HasSuffix(hostA, "."+hostB) || strings.HasSuffix(hostB, "."+hostA)
 }
 
-// A watcher publishes what is new in a document, again and again.
+// A watcher publishes the new items of a document repeatedly.
 type watcher struct {
-	*writer
-	seen    []byte          // the document, when it was published last
-	spoke   time.Time       // when something was signed last
-	left    map[string]bool // versions of items that were named as not published
-	started time.Time       // when the node started, as of its last answer
+	*feedWriter
+	published     []byte          // the document when it was last published
+	lastSigned    time.Time       // when something was last signed
+	reportedSkips map[string]bool // versions of items that were reported as not published
+	nodeStarted   time.Time       // when the node started, computed from its last answer
 }
 
-// startSlack is how much later than before a node may seem to have started, although it did not start again. It allows for
+// startSlack is how much later than before a node may seem to have started without having restarted. It allows for
 // the time that an answer takes.
 const startSlack = time.Second
 
-// watch publishes what is new in a document until ctx ends. An error does not end it, because the next check may
-// succeed. It is told once, and so is the first check after it that succeeds.
-func (w *writer) watch(ctx context.Context) error {
+// watch publishes the new items of a document until ctx ends. An error does not end it, because the next check may
+// succeed. An error is reported once, and so is the first successful check after it.
+func (w *feedWriter) watch(ctx context.Context) error {
 	if w.Document == "-" {
 		return usagef("--watch needs a file or an address, not standard input")
 	}
 	if w.Every = cmp.Or(w.Every, 10*time.Second); w.Every < time.Second {
 		return usagef("--every: give at least 1s")
 	}
-	watch := &watcher{writer: w, left: map[string]bool{}}
+	watch := &watcher{feedWriter: w, reportedSkips: map[string]bool{}}
 	failing := "" // the error of the last check
-	look := time.NewTicker(w.Every)
-	defer look.Stop()
+	ticker := time.NewTicker(w.Every)
+	defer ticker.Stop()
 	for {
 		restarted, err := watch.check(ctx)
 		switch {
@@ -268,21 +268,21 @@ func (w *writer) watch(ctx context.Context) error {
 			return err
 		case err != nil && err.Error() != failing:
 			failing = err.Error()
-			w.tell(fmt.Sprintf("%s (publishing waits; the next check is in %v)", failing, w.rest(err)))
+			w.printMessage(fmt.Sprintf("%s (publishing waits; the next check is in %v)", failing, w.checkDelay(err)))
 		case err == nil && (failing != "" || restarted):
-			what := "the node takes items again"
+			message := "the node takes items again"
 			if strings.HasPrefix(failing, "read ") {
-				what = w.Document + " can be read again"
+				message = w.Document + " can be read again"
 			}
 			if restarted {
-				what = "the node at " + reachable(w.HTTP) + " has started again"
+				message = "the node at " + localAddress(w.HTTP) + " has started again"
 			}
-			w.tell(what + ", and publishing goes on")
+			w.printMessage(message + ", and publishing goes on")
 			failing = ""
 		}
-		next := look.C
-		if rest := w.rest(err); rest > w.Every {
-			next = time.After(rest)
+		next := ticker.C
+		if delay := w.checkDelay(err); delay > w.Every {
+			next = time.After(delay)
 		}
 		select {
 		case <-next:
@@ -292,57 +292,59 @@ func (w *writer) watch(ctx context.Context) error {
 	}
 }
 
-// rest is the time to the next check. A node asks the web server each time as long as the document names no key.
-func (w *writer) rest(err error) time.Duration {
-	if errors.Is(err, errUnnamed) {
-		return max(unnamedRest, w.Every)
+// checkDelay is the time to the next check. It is longer while the document does not name the key, because the node
+// then asks the web server at each check.
+func (w *feedWriter) checkDelay(err error) time.Duration {
+	if errors.Is(err, errKeyNotNamed) {
+		return max(unnamedCheckDelay, w.Every)
 	}
 	return w.Every
 }
 
-// check publishes what is new, or signs that nothing is. It asks the node for its status even if there is nothing to
-// send, so that the publisher hears of a node that has stopped. restarted says that the node did so since the last check.
+// check publishes new items, or signs that there are none. It asks for the node's status even if there is nothing
+// to send, so that the publisher learns that a node has stopped. restarted reports that the node has restarted
+// since the last check.
 func (w *watcher) check(ctx context.Context) (restarted bool, err error) {
-	_, status, err := ask[proxy.Status](ctx, w.client, "status")
+	_, status, err := getAnswer[proxy.Status](ctx, w.client, "status")
 	if err != nil {
 		return false, err
 	}
 	started := time.Now().Add(-time.Duration(status.UptimeS * float64(time.Second)))
-	restarted = !w.started.IsZero() && started.Sub(w.started) > startSlack
-	w.started = started
-	raw, err := w.open(ctx, w.Document)
+	restarted = !w.nodeStarted.IsZero() && started.Sub(w.nodeStarted) > startSlack
+	w.nodeStarted = started
+	raw, err := w.openDocument(ctx, w.Document)
 	if err != nil {
 		return restarted, err
 	}
-	if !bytes.Equal(raw, w.seen) {
-		n, left, err := w.news(ctx, raw)
+	if !bytes.Equal(raw, w.published) {
+		n, skipped, err := w.publishNew(ctx, raw)
 		if n > 0 {
-			w.spoke = time.Now()
+			w.lastSigned = time.Now()
 		}
-		for _, l := range left {
-			if !w.left[l.version] {
-				w.left[l.version] = true
-				w.tell(leftWords + l.words)
+		for _, item := range skipped {
+			if !w.reportedSkips[item.version] {
+				w.reportedSkips[item.version] = true
+				w.printMessage(skippedPrefix + item.reason)
 			}
 		}
 		if err != nil {
 			return restarted, err
 		}
-		w.seen = raw
+		w.published = raw
 	}
-	if time.Since(w.spoke) <= w.BeatInterval*3/4 {
+	if time.Since(w.lastSigned) <= w.BeatInterval*3/4 {
 		return restarted, nil
 	}
-	if err = w.alive(ctx); err == nil {
-		w.spoke = time.Now()
+	if err = w.signAlive(ctx); err == nil {
+		w.lastSigned = time.Now()
 	}
 	return restarted, err
 }
 
-// unnamedRest is waited at least for the metadata to be pasted.
-const unnamedRest = time.Minute
+// unnamedCheckDelay is the minimum time that the publisher gets to paste the metadata.
+const unnamedCheckDelay = time.Minute
 
-// tell says something while the command goes on.
-func (w *writer) tell(words string) {
-	_, _ = fmt.Fprintln(w.s.err, "tidings:", oneLine(words)) // there is nobody else to tell
+// printMessage prints a message while the command continues.
+func (w *feedWriter) printMessage(text string) {
+	_, _ = fmt.Fprintln(w.streams.err, "tidings:", oneLine(text)) // a failure to print cannot be reported
 }

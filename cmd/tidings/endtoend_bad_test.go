@@ -17,16 +17,16 @@ import (
 	"tidings/proxy"
 )
 
-// An affliction is something bad that happens to a feed which was good before.
-type affliction struct {
+// A badInput is a fault of a feed that was good before.
+type badInput struct {
 	name  string
 	fault origin.Fault
-	state string // what list calls it; "" for any trouble, ok if it is a feed all the same
-	words string // part of what list says
+	state string // state in list; "" for any problem, ok if the input is still a feed
+	words string // part of the text in list
 }
 
-// afflictions are those an origin can bring upon its feeds.
-func afflictions(o string) []affliction {
+// badInputs returns the faults that an origin can cause.
+func badInputs(o string) []badInput {
 	const gone = "Gone fishing."
 	page := func(contentType, body string) origin.Fault {
 		return origin.Fault{Status: http.StatusOK, Header: http.Header{"Content-Type": {contentType}}, Body: []byte(body)}
@@ -41,7 +41,7 @@ func afflictions(o string) []affliction {
 	const rss = "application/rss+xml"
 	head := `<?xml version="1.0"?><rss version="2.0"><channel><title>t</title><link>http://o.example/</link><description>d</description>`
 	const foot = `</channel></rss>`
-	return []affliction{
+	return []badInput{
 		{"silence", origin.Fault{Drop: true}, "unreachable", ""},
 		{"404", status(404), "missing", "404"},
 		{"410", status(410), "gone", "410"},
@@ -54,7 +54,7 @@ func afflictions(o string) []affliction {
 		{"charset", page("application/rss+xml; charset=klingon", "\xff\xfe\x00\xd8<\xc3\x28rss>"), "", ""},
 		{"no-gzip", origin.Fault{Status: 200, Header: http.Header{"Content-Type": {rss}, "Content-Encoding": {"gzip"}}, Body: []byte(head + foot)}, "", ""},
 		{"huge", page(rss, head+strings.Repeat("<!-- nothing to see here, move on -->", 100<<20/37)+foot), "too large", ""},
-		{"bomb", origin.Fault{Status: 200, Header: http.Header{"Content-Type": {rss}, "Content-Encoding": {"gzip"}}, Body: bomb()}, "too large", ""},
+		{"bomb", origin.Fault{Status: 200, Header: http.Header{"Content-Type": {rss}, "Content-Encoding": {"gzip"}}, Body: gzipBomb()}, "too large", ""},
 		{"empty-items", page(rss, head+strings.Repeat("<item/>", 1_000_000)+foot), "broken", "none of its items says anything"},
 		{"some-empty-items", page(rss, head+strings.Repeat("<item/>", 1_000_000)+
 			`<item><title>some-empty-items 3</title><link>http://origin.example/some-empty-items/3</link>`+
@@ -67,35 +67,34 @@ func afflictions(o string) []affliction {
 	}
 }
 
-// bomb is 128 megabytes of nothing, packed into an eighth of a megabyte.
-func bomb() []byte {
+// gzipBomb returns 128 MB of zeros, compressed to an eighth of a megabyte.
+func gzipBomb() []byte {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	zeros := make([]byte, 1<<20)
 	for range 1 << 7 {
-		_, _ = z.Write(zeros) // into memory
+		_, _ = z.Write(zeros) // writes to memory do not fail
 	}
 	_ = z.Close()
 	return b.Bytes()
 }
 
-// TestBadInput lets good feeds turn bad in all ways there are: each says what is wrong
-// with it, since when and what next, keeps its items, and goes on when its origin is
-// well again.
+// TestBadInput breaks good feeds in many ways. Each says what is wrong, since when and what happens next, keeps its
+// items, and recovers when its origin does.
 func TestBadInput(t *testing.T) {
-	heavy(t)
+	skipIfShort(t)
 	t.Parallel()
-	o := newStage(t)
-	n := launch(t, "--allow-private-origins", "--poll-interval", "1s", "--network", "bad")
-	all := afflictions(o.url)
+	o := newTestOrigin(t)
+	n := startNode(t, "--allow-private-origins", "--poll-interval", "1s", "--network", "bad")
+	all := badInputs(o.url)
 	address := map[string]string{}
 	for _, a := range all {
-		o.Play("/"+a.name, serial(a.name, 3, 1))
+		o.Play("/"+a.name, growingFeed(a.name, 3, 1))
 		address[a.name] = n.subscribe(o.url + "/" + a.name)
 	}
-	// A feed whose origin goes away altogether, and comes back where it was.
-	away := newStage(t)
-	away.Play("/feed", serial("away", 3, 1))
+	// The origin of this feed disappears completely, and returns at the same address.
+	away := newTestOrigin(t)
+	away.Play("/feed", growingFeed("away", 3, 1))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +108,7 @@ func TestBadInput(t *testing.T) {
 	shows := func(address, name string, items int) error {
 		f, _, err := readFeed(address)
 		if err == nil {
-			err = counted(name, items, titles(f))
+			err = checkTitles(name, items, titles(f))
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -117,20 +116,20 @@ func TestBadInput(t *testing.T) {
 		return nil
 	}
 	for _, a := range all {
-		eventually(t, patient, "good times", func() error { return shows(address[a.name], a.name, 3) })
+		eventually(t, timeout, "good times", func() error { return shows(address[a.name], a.name, 3) })
 	}
-	eventually(t, patient, "good times", func() error { return shows(awayAddress, "away", 3) })
+	eventually(t, timeout, "good times", func() error { return shows(awayAddress, "away", 3) })
 
 	turned := time.Now()
 	for _, a := range all {
 		o.Misbehave("/"+a.name, a.fault)
 	}
 	_ = server.Close()
-	// ails says whether a feed is said to be in trouble, in words for people.
-	ails := func(c proxy.Channel, a affliction) error {
+	// ails reports whether a feed has a problem, with a text for people.
+	ails := func(c proxy.Channel, a badInput) error {
 		switch {
 		case a.state == proxy.StateOK && c.State == proxy.StateOK:
-			// Nothing is wrong with it; nor must it do harm.
+			// These feeds have no problem, and must do no harm.
 			if served := o.polls("/"+a.name, turned, time.Now()); served < 3 || c.Items < 3 {
 				return fmt.Errorf("%s: %d items after %d polls", a.name, c.Items, served)
 			}
@@ -150,13 +149,13 @@ func TestBadInput(t *testing.T) {
 		}
 		return nil
 	}
-	for _, a := range append(all, affliction{name: "away", state: "unreachable"}) {
+	for _, a := range append(all, badInput{name: "away", state: "unreachable"}) {
 		url := o.url + "/" + a.name
 		if a.name == "away" {
 			url = awayURL
 		}
 		var c proxy.Channel
-		eventually(t, 2*patient, "words about the trouble", func() error {
+		eventually(t, 2*timeout, "words about the trouble", func() error {
 			c = n.list()[url]
 			return ails(c, a)
 		})
@@ -171,16 +170,16 @@ func TestBadInput(t *testing.T) {
 	if err := shows(awayAddress, "away", 3); err != nil {
 		t.Errorf("while in trouble: %v", err)
 	}
-	if out, err := n.tell("doctor"); err != nil || !strings.Contains(out, "404") {
+	if out, err := n.runCommand("doctor"); err != nil || !strings.Contains(out, "404") {
 		t.Errorf("the doctor says: %v\n%s", err, out)
 	}
 	if bytes, err := resident(n.cmd.Process.Pid); err == nil {
 		t.Logf("the node has %.0f MB then", float64(bytes)/(1<<20))
 	}
 
-	// The origins recover, and there is an item more. The fast tier awaits only those that are polled soon.
+	// The origins recover, with one more item. The fast tier waits only for the feeds that are polled soon.
 	listed := n.list()
-	all = slices.DeleteFunc(all, func(a affliction) bool {
+	all = slices.DeleteFunc(all, func(a badInput) bool {
 		next := listed[o.url+"/"+a.name].NextPoll
 		return !longtest.Long() && next != nil && time.Until(*next) > 15*time.Second
 	})
@@ -200,7 +199,7 @@ func TestBadInput(t *testing.T) {
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { _ = server.Close() })
 	for _, a := range all {
-		eventually(t, 2*patient, "the recovery", func() error {
+		eventually(t, 2*timeout, "the recovery", func() error {
 			if err := shows(address[a.name], a.name, 4); err != nil {
 				return err
 			}
@@ -211,19 +210,18 @@ func TestBadInput(t *testing.T) {
 		})
 	}
 	if longtest.Long() {
-		eventually(t, 2*patient, "the recovery", func() error { return shows(awayAddress, "away", 4) })
+		eventually(t, 2*timeout, "the recovery", func() error { return shows(awayAddress, "away", 4) })
 	}
 }
 
-// TestBadAddresses subscribes to what cannot be had: each is refused at once, or says
-// what is wrong with it.
+// TestBadAddresses subscribes to addresses that cannot be read. Each is refused immediately, or says what is wrong.
 func TestBadAddresses(t *testing.T) {
-	heavy(t)
+	skipIfShort(t)
 	t.Parallel()
-	o := newStage(t)
-	o.Play("/feed", serial("feed", 3, 0))
-	public := launch(t, "--network", "public", "--poll-interval", "1s") // which asks no private addresses
-	private := launch(t, "--network", "private", "--poll-interval", "1s", "--allow-private-origins")
+	o := newTestOrigin(t)
+	o.Play("/feed", growingFeed("feed", 3, 0))
+	public := startNode(t, "--network", "public", "--poll-interval", "1s") // does not poll private addresses
+	private := startNode(t, "--network", "private", "--poll-interval", "1s", "--allow-private-origins")
 
 	for _, c := range []struct{ url, words string }{
 		{"http://user:secret@127.0.0.1/feed", "password"},
@@ -231,7 +229,7 @@ func TestBadAddresses(t *testing.T) {
 		{"http://", ""},
 		{"http://127.0.0.1:99999/feed", ""},
 	} {
-		_, err := private.tell("subscribe", c.url)
+		_, err := private.runCommand("subscribe", c.url)
 		switch {
 		case err == nil:
 			t.Errorf("%s is subscribed to", c.url)
@@ -250,20 +248,20 @@ func TestBadAddresses(t *testing.T) {
 
 	for _, c := range []struct {
 		what, url, state string
-		node             *runner
+		node             *nodeProcess
 	}{
 		{"a name that does not exist", "http://nowhere.invalid/feed", "unreachable", private},
 		{"a port where nobody listens", "http://127.0.0.1:1/feed", "unreachable", private},
 		{"a private address, not allowed", o.url + "/feed", "refused", public},
 		{"this machine by name, not allowed", strings.Replace(o.url, "127.0.0.1", "localhost", 1) + "/feed", "refused", public},
 	} {
-		out, err := c.node.tell("subscribe", c.url)
+		out, err := c.node.runCommand("subscribe", c.url)
 		if err != nil {
 			t.Logf("%s: %v", c.what, err)
-			continue // refused at once is as good
+			continue // it was refused immediately
 		}
 		var l proxy.Channel
-		eventually(t, patient, c.what, func() error {
+		eventually(t, timeout, c.what, func() error {
 			l = c.node.list()[c.url]
 			if l.State != c.state || l.Error == "" || l.Since == nil || l.NextPoll == nil {
 				return fmt.Errorf("%s: %q since %v, next %v", l.State, l.Error, l.Since, l.NextPoll)
@@ -271,7 +269,7 @@ func TestBadAddresses(t *testing.T) {
 			return nil
 		})
 		t.Logf("%s: %s: %s", c.what, l.State, l.Error)
-		// A reader who asks is told the same, and not that there is nothing.
+		// A feed reader gets the same error, and not an empty feed.
 		a, err := http.Get(strings.TrimSpace(out))
 		if err != nil {
 			t.Fatal(err)

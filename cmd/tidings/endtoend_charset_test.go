@@ -17,15 +17,15 @@ import (
 	"tidings/proxy"
 )
 
-// A labelling is a way to send a document: what the header and the document itself
-// say of its charset, what stands before it, and what it truly is in.
-type labelling struct {
+// A charsetLabel is a way to serve a document: the charsets that the header and the document name, the byte order
+// mark, and the real encoding.
+type charsetLabel struct {
 	header, own, mark string
-	in                transform.Transformer // nil: UTF-8
+	in                transform.Transformer // nil for UTF-8
 }
 
-// fault serves a document so.
-func (l labelling) fault(t *testing.T, channel string) origin.Fault {
+// fault returns an origin fault that serves a document in this way.
+func (l charsetLabel) fault(t *testing.T, channel string) origin.Fault {
 	t.Helper()
 	doc := channel
 	if l.own != "" {
@@ -45,34 +45,33 @@ func (l labelling) fault(t *testing.T, channel string) origin.Fault {
 	return origin.Fault{Status: http.StatusOK, Header: http.Header{"Content-Type": {contentType}}, Body: append([]byte(l.mark), body...)}
 }
 
-func (l labelling) String() string {
+func (l charsetLabel) String() string {
 	return fmt.Sprintf("header %q, document %q, mark %q, in %T", l.header, l.own, l.mark, l.in)
 }
 
-// named is a feed with an item of a title.
-func named(title string) string {
+// titledFeed returns a feed with an item of a title.
+func titledFeed(title string) string {
 	return `<rss version="2.0"><channel><title>` + title + `</title><link>http://origin.example/</link><description>d</description>` +
 		`<item><title>` + title + `</title><guid>1</guid><description>` + title + `, told</description></item></channel></rss>`
 }
 
-// TestMislabelledCharsets serves documents under many labels, right and wrong, and in
-// several charsets: their readers see the same text all the time, byte for byte, and
-// nothing is new. A document of which nobody can know what it says is broken, and its
-// readers see what was there before.
+// TestMislabelledCharsets serves documents with many labels, right and wrong, in several charsets. Readers see the
+// same text all the time, byte for byte, and no new items. A document whose charset cannot be determined is broken,
+// and its readers keep what they had.
 func TestMislabelledCharsets(t *testing.T) {
-	heavy(t)
+	skipIfShort(t)
 	t.Parallel()
 	const bom = "\xef\xbb\xbf"
 	western, russian := charmap.Windows1252.NewEncoder, charmap.Windows1251.NewEncoder
 	wide := unicode.UTF16(unicode.LittleEndian, unicode.UseBOM).NewEncoder
 	cases := []struct {
 		name, title string
-		labels      []labelling
-		unknown     labelling // under which nobody can know
+		labels      []charsetLabel
+		unknown     charsetLabel // its charset cannot be determined
 	}{
 		{
 			name: "western", title: "“Naïve” Überraschung in São Paulo – für 5 €",
-			labels: []labelling{
+			labels: []charsetLabel{
 				{header: "iso-8859-1", own: "utf-8"},
 				{own: "iso-8859-1"},
 				{header: "us-ascii"},
@@ -85,11 +84,11 @@ func TestMislabelledCharsets(t *testing.T) {
 				{header: "utf-8", own: "windows-1252", in: western()},
 				{header: "utf-8", own: "utf-8", in: wide()},
 			},
-			unknown: labelling{header: "utf-8", own: "utf-8", in: russianNoise{}},
+			unknown: charsetLabel{header: "utf-8", own: "utf-8", in: russianNoise{}},
 		},
 		{
 			name: "russian", title: "Все люди рождаются свободными и равными",
-			labels: []labelling{
+			labels: []charsetLabel{
 				{header: "iso-8859-1", own: "utf-8"},
 				{header: "koi8-r"},
 				{own: "windows-1251", mark: bom},
@@ -98,44 +97,44 @@ func TestMislabelledCharsets(t *testing.T) {
 				{header: "windows-1251", own: "utf-8", in: russian()},
 				{own: "windows-1251", mark: bom, in: russian()},
 			},
-			unknown: labelling{header: "iso-8859-1", own: "utf-8", in: russian()},
+			unknown: charsetLabel{header: "iso-8859-1", own: "utf-8", in: russian()},
 		},
 	}
-	o := newStage(t)
-	n := launch(t, "--allow-private-origins", "--poll-interval", "1s", "--network", "charsets")
+	o := newTestOrigin(t)
+	n := startNode(t, "--allow-private-origins", "--poll-interval", "1s", "--network", "charsets")
 	for _, c := range cases {
 		for i, l := range append(c.labels, c.unknown) {
 			t.Run(fmt.Sprintf("%s/%s", c.name, l), func(t *testing.T) {
 				t.Parallel()
-				mislabelled(t, o, n, fmt.Sprintf("/%s/%d", c.name, i), c.title, l, i == len(c.labels))
+				checkMislabelled(t, o, n, fmt.Sprintf("/%s/%d", c.name, i), c.title, l, i == len(c.labels))
 			})
 		}
 	}
 }
 
-// mislabelled serves a feed as it should be, then under other labels, and as before.
-func mislabelled(t *testing.T, o *stage, n *runner, path, title string, l labelling, unknown bool) {
-	channel := named(title)
+// checkMislabelled serves a feed correctly, then with other labels, and then correctly again.
+func checkMislabelled(t *testing.T, o *testOrigin, n *nodeProcess, path, title string, l charsetLabel, unknown bool) {
+	channel := titledFeed(title)
 	o.Play(path, script.NewReplay([]script.Snapshot{{
 		Body: []byte(`<?xml version="1.0" encoding="utf-8"?>` + channel), ContentType: "application/rss+xml; charset=utf-8", Hold: time.Second,
 	}}))
 	address := n.subscribe(o.url + path)
 	var first []byte
-	eventually(t, patient, "the feed as it should be", func() (err error) {
+	eventually(t, timeout, "the feed as it should be", func() (err error) {
 		first, err = readBytes(address)
 		if err == nil && bytes.Count(first, []byte("<title>"+title+"</title>")) != 2 {
 			err = fmt.Errorf("its reader reads: %s", first)
 		}
 		return err
 	})
-	// says waits until the document that is served now has been read, and read again, and is said to be in
-	// a state; its reader reads what it read before.
+	// says waits until the current document has been polled twice and has a state, and checks that readers get the
+	// same as before.
 	says := func(state, words string) {
 		t.Helper()
 		since := time.Now()
-		eventually(t, 2*patient, "the feed to be "+state, func() error {
+		eventually(t, 2*timeout, "the feed to be "+state, func() error {
 			s := n.list()[o.url+path]
-			if polls := o.polls(path, since, time.Now()); state == proxy.StateOK && polls < 3 { // the third comes when two have been read
+			if polls := o.polls(path, since, time.Now()); state == proxy.StateOK && polls < 3 { // the third poll begins after two documents were processed
 				return fmt.Errorf("%d polls", polls)
 			}
 			if s.State != state || !strings.Contains(s.Error, words) || s.Error == "" != (words == "") || s.Items != 1 {
@@ -160,8 +159,7 @@ func mislabelled(t *testing.T, o *stage, n *runner, path, title string, l labell
 	says(proxy.StateOK, "")
 }
 
-// russianNoise makes of each character beyond ASCII a word in a charset that nobody
-// names.
+// russianNoise encodes each character beyond ASCII as a word in a charset that nothing names.
 type russianNoise struct{ transform.NopResetter }
 
 func (russianNoise) Transform(dst, src []byte, _ bool) (int, int, error) {

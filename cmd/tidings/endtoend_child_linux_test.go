@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// diesWithUs has the system kill a process when the test is gone, however it went.
-func diesWithUs(cmd *exec.Cmd) {
+// killWithParent makes the system kill a process when the test process ends, even if it crashes.
+func killWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

@@ -15,17 +15,17 @@ import (
 	"tidings/proxy"
 )
 
-// TestKilledSequencer kills the only process that polls a feed, its sequencer, and starts
-// it again: another one polls soon, and no reader misses an item or gets one twice.
+// TestKilledSequencer kills the only process that polls a feed, its sequencer, and restarts it. Another node soon
+// polls, and no reader misses an item or gets one twice.
 func TestKilledSequencer(t *testing.T) {
-	heavy(t)
+	skipIfShort(t)
 	t.Parallel()
 	const interval = 2 * time.Second
-	o := newStage(t)
-	o.Play("/feed", serial("feed", 5, 300))
+	o := newTestOrigin(t)
+	o.Play("/feed", growingFeed("feed", 5, 300))
 	url := o.url + "/feed"
 
-	nodes := network(t, 5, "--network", "killed", "--owners", "3", "--load", "0.2",
+	nodes := startNetwork(t, 5, "--network", "killed", "--owners", "3", "--load", "0.2",
 		"--poll-interval", interval.String(), "--maintenance-interval", "20s", "--beat-interval", "20s")
 	addresses := make([]string, len(nodes))
 	for i, n := range nodes {
@@ -36,20 +36,20 @@ func TestKilledSequencer(t *testing.T) {
 		if err != nil {
 			return fmt.Errorf("node %d: %w", i, err)
 		}
-		if err := counted("feed", items, titles(f)); err != nil {
+		if err := checkTitles("feed", items, titles(f)); err != nil {
 			return fmt.Errorf("node %d: %w", i, err)
 		}
 		return nil
 	}
 	items := 5
 	for i := range nodes {
-		eventually(t, patient, "the first reading", func() error { return has(i, items) })
+		eventually(t, timeout, "the first reading", func() error { return has(i, items) })
 	}
 
-	// An item comes every second or so from now on, whatever happens.
+	// From now on, about one item appears per second.
 	news := time.NewTicker(1100 * time.Millisecond)
 	defer news.Stop()
-	// pass lets items come until done.
+	// pass lets items appear until done returns nil.
 	pass := func(within time.Duration, what string, done func() error) {
 		t.Helper()
 		late := time.After(within)
@@ -72,7 +72,7 @@ func TestKilledSequencer(t *testing.T) {
 			return err
 		}
 	}
-	pass(patient, "items on their way", atLeast(0, 10))
+	pass(timeout, "items on their way", atLeast(0, 10))
 
 	poller := -1
 	for i, n := range nodes {
@@ -96,21 +96,20 @@ func TestKilledSequencer(t *testing.T) {
 		return nil
 	})
 	t.Logf("another owner polls %.1f s after the kill (3 intervals or 60 s are allowed)", time.Since(killed).Seconds())
-	pass(patient, "items by the new poller", atLeast(other, items+3))
+	pass(timeout, "items by the new poller", atLeast(other, items+3))
 
-	nodes[poller].again()
+	nodes[poller].restart()
 	if c, ok := nodes[poller].list()[url]; !ok {
 		t.Errorf("the node that was killed has forgotten its subscription")
 	} else if c.URL != url {
 		t.Errorf("the node that was killed subscribes to %s", c.URL)
 	}
-	pass(2*patient, "the killed node catching up", atLeast(poller, items+3))
+	pass(2*timeout, "the killed node catching up", atLeast(poller, items+3))
 
-	// No more items: everybody has every one of them, once, in order, and the
-	// very same.
+	// No more items appear: all nodes have all of them, once, in order, and identical.
 	var first *feed.Feed
 	for i := range nodes {
-		eventually(t, 2*patient, "all items", func() error { return has(i, items) })
+		eventually(t, 2*timeout, "all items", func() error { return has(i, items) })
 		f, _, err := readFeed(addresses[i])
 		if err != nil {
 			t.Fatal(err)
@@ -125,28 +124,27 @@ func TestKilledSequencer(t *testing.T) {
 	t.Logf("%d items at each of %d readers, %.1f s after the kill", items, len(nodes), time.Since(killed).Seconds())
 }
 
-// TestKilledOverAndOver kills a node while it is told what to subscribe to, and
-// from what: whatever it said yes to holds.
-func TestKilledOverAndOver(t *testing.T) {
-	heavy(t)
+// TestKilledRepeatedly kills a node while it receives subscribe and unsubscribe requests. All acknowledged
+// requests must have taken effect.
+func TestKilledRepeatedly(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	const talkers = 4
 	rounds := longtest.Pick(8, 20)
-	n := launch(t, "--allow-private-origins")
+	n := startNode(t, "--allow-private-origins")
 	seed := rand.Uint64()
 	dice := rand.New(rand.NewPCG(seed, 1))
 	t.Logf("seed %d", seed)
 
-	// Whether a feed is subscribed to, as the node has acknowledged; what was under
-	// way when the node was killed may be one or the other.
+	// The acknowledged state of each feed. Requests in progress during the kill may or may not have taken effect.
 	var mu sync.Mutex
 	acknowledged := map[string]bool{}
 	writes := 0
 	for round := range rounds {
-		// The kill comes in the middle of writing, after a number of writes: on a busy machine a time would
-		// come before any.
+		// The kill comes after a number of writes, so that it hits the middle of writing. On a busy machine, a time
+		// would pass before any write.
 		killAfter, enough, once := writes+5+dice.IntN(60), make(chan struct{}), sync.Once{}
-		wrote := func() { // with mu held
+		wrote := func() { // called with mu held
 			if writes++; writes >= killAfter {
 				once.Do(func() { close(enough) })
 			}
@@ -169,7 +167,7 @@ func TestKilledOverAndOver(t *testing.T) {
 						continue
 					}
 					mu.Lock()
-					delete(acknowledged, mine[i-2]) // not known, until the answer comes
+					delete(acknowledged, mine[i-2]) // unknown until the answer arrives
 					mu.Unlock()
 					if post(n, "unsubscribe", mine[i-2]) != nil {
 						return
@@ -183,15 +181,15 @@ func TestKilledOverAndOver(t *testing.T) {
 		}
 		select {
 		case <-enough:
-		case <-time.After(patient):
-			t.Errorf("round %d: %d writes are not acknowledged within %v", round, killAfter, patient)
+		case <-time.After(timeout):
+			t.Errorf("round %d: %d writes are not acknowledged within %v", round, killAfter, timeout)
 		}
 		n.kill()
 		talking.Wait()
-		n.again()
+		n.restart()
 		var channels map[string]proxy.Channel
-		eventually(t, patient, "a list", func() error {
-			l, err := asks[proxy.ListResponse](n, "list")
+		eventually(t, timeout, "a list", func() error {
+			l, err := askJSON[proxy.ListResponse](n, "list")
 			channels = map[string]proxy.Channel{}
 			for _, c := range l.Channels {
 				channels[c.URL] = c
@@ -211,9 +209,8 @@ func TestKilledOverAndOver(t *testing.T) {
 	t.Logf("%d acknowledged writes, %d kills, none lost", writes, rounds)
 }
 
-// post tells a node something without waiting for long; an error may mean that it
-// was done nevertheless.
-func post(n *runner, what, url string) error {
+// post sends a request to a node with a short timeout. The request may have taken effect even if there is an error.
+func post(n *nodeProcess, what, url string) error {
 	body, err := json.Marshal(proxy.SubscribeMessage{URL: url})
 	if err == nil {
 		_, err = n.call(http.MethodPost, what, body)
@@ -221,18 +218,18 @@ func post(n *runner, what, url string) error {
 	return err
 }
 
-// TestKilledEverything kills all processes of a network at once. Started again, and
-// told of nobody, they find each other and go on where they were.
+// TestKilledEverything kills all processes of a network at once. After a restart without bootstrap addresses, they
+// find each other and continue where they were.
 func TestKilledEverything(t *testing.T) {
-	heavy(t)
+	skipIfShort(t)
 	t.Parallel()
-	o := newStage(t)
-	nodes := network(t, 3, "--network", "all", "--owners", "3",
+	o := newTestOrigin(t)
+	nodes := startNetwork(t, 3, "--network", "all", "--owners", "3",
 		"--poll-interval", "1s", "--maintenance-interval", "20s", "--beat-interval", "20s")
 	addresses := map[string][]string{}
 	names := []string{"one", "two", "three"}
 	for _, name := range names {
-		o.Play("/"+name, serial(name, 5, 100))
+		o.Play("/"+name, growingFeed(name, 5, 100))
 		for _, n := range nodes {
 			addresses[name] = append(addresses[name], n.subscribe(o.url+"/"+name))
 		}
@@ -242,10 +239,10 @@ func TestKilledEverything(t *testing.T) {
 		t.Helper()
 		for _, name := range names {
 			for i, address := range addresses[name] {
-				eventually(t, 2*patient, what, func() error {
+				eventually(t, 2*timeout, what, func() error {
 					f, _, err := readFeed(address)
 					if err == nil {
-						err = counted(name, items, titles(f))
+						err = checkTitles(name, items, titles(f))
 					}
 					if err != nil {
 						err = fmt.Errorf("%s at node %d: %w", name, i, err)
@@ -262,17 +259,17 @@ func TestKilledEverything(t *testing.T) {
 	}
 	everywhere("items before the kill")
 	for _, n := range nodes {
-		n.meant = true
+		n.stopExpected = true
 		_ = n.cmd.Process.Kill()
 	}
 	for _, n := range nodes {
 		<-n.ended
 	}
-	o.step() // while nobody looks
+	o.step() // while no node polls
 	items++
 	began := time.Now()
 	for _, n := range nodes {
-		n.again()
+		n.restart()
 		if channels := n.list(); len(channels) != len(names) {
 			t.Errorf("a node has %d of %d subscriptions", len(channels), len(names))
 		}
@@ -284,5 +281,5 @@ func TestKilledEverything(t *testing.T) {
 		items++
 	}
 	everywhere("items after the kill")
-	gathered(t, nodes)
+	waitForMembers(t, nodes)
 }

@@ -9,16 +9,16 @@ import (
 	"testing"
 )
 
-// TestPageLeadsToTheWebAlone subscribes to pages of the Web that advertise feeds on the reader's own
-// machine and network. No node follows them there, whether or not it may ask private addresses.
-func TestPageLeadsToTheWebAlone(t *testing.T) {
-	heavy(t)
+// TestAdvertisedLocalFeedsAreNotFetched subscribes to Web pages that advertise feeds on the reader's own machine and network.
+// No node fetches these, whether or not it may poll private addresses.
+func TestAdvertisedLocalFeedsAreNotFetched(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
-	if !inNetworkOfItsOwn(t) {
+	if !inOwnNetwork(t) {
 		return
 	}
 	var asked atomic.Int64
-	inside := listening(t, "localhost:0", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	inside := serveAt(t, "localhost:0", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
 		_, _ = fmt.Fprint(w, `<rss version="2.0"><channel><title>Secret</title><item><title>Secret</title></item></channel></rss>`)
 	}))
@@ -30,7 +30,7 @@ func TestPageLeadsToTheWebAlone(t *testing.T) {
 		"http://127.0.0.1:" + port + "/feed", "http://localhost:" + port + "/feed", "http://2130706433:" + port + "/feed", "http://[::ffff:127.0.0.1]:" + port + "/feed",
 		"http://192.168.1.1/feed", "http://10.0.0.1/feed", "http://169.254.169.254/feed", "http://[fe80::1]/feed", "http://[2002:7f00:1::]/feed",
 	}
-	listening(t, ":80", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	serveAt(t, ":80", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var i int
 		if _, err := fmt.Sscanf(r.URL.Path, "/page%d", &i); err != nil || i >= len(targets) {
 			http.NotFound(w, r)
@@ -43,9 +43,9 @@ func TestPageLeadsToTheWebAlone(t *testing.T) {
 		"public origins alone": {"--network", "public"},
 		"private ones as well": {"--network", "private", "--allow-private-origins"},
 	} {
-		n := launch(t, flags...)
+		n := startNode(t, flags...)
 		for i, target := range targets {
-			out, err := n.tell("subscribe", fmt.Sprintf("http://%s/page%d", publicAddress(i), i))
+			out, err := n.runCommand("subscribe", fmt.Sprintf("http://%s/page%d", publicAddress(i), i))
 			if err == nil || !strings.Contains(err.Error(), "it advertises none") || strings.Contains(err.Error(), "/feed") {
 				t.Errorf("%s: a page that advertises %s: %q, %v", name, target, out, err)
 			}

@@ -15,37 +15,37 @@ import (
 	"tidings/proxy"
 )
 
-// TestFullDisk lets a node run out of room: it says so, refuses what it could not
-// keep, goes on serving what it has, and is well again when there is room.
+// TestFullDisk fills a node's disk. The node says so, refuses what it cannot store, continues to serve what it has,
+// and recovers when there is room.
 func TestFullDisk(t *testing.T) {
-	heavy(t)
+	skipIfShort(t)
 	t.Parallel()
 	small := smallDisk(t, 8<<20)
-	o := newStage(t)
-	o.Play("/feed", serial("feed", 3, 1))
-	n := launchIn(t, filepath.Join(small, "node"), "--allow-private-origins", "--poll-interval", "1s")
+	o := newTestOrigin(t)
+	o.Play("/feed", growingFeed("feed", 3, 1))
+	n := startNodeIn(t, filepath.Join(small, "node"), "--allow-private-origins", "--poll-interval", "1s")
 	address := n.subscribe(o.url + "/feed")
 	has := func(items int) func() error {
 		return func() error {
 			f, _, err := readFeed(address)
 			if err == nil {
-				err = counted("feed", items, titles(f))
+				err = checkTitles("feed", items, titles(f))
 			}
 			return err
 		}
 	}
-	eventually(t, patient, "good times", has(3))
+	eventually(t, timeout, "good times", has(3))
 
 	ballast := filepath.Join(small, "ballast")
 	if err := fill(ballast); err != nil {
 		t.Fatal(err)
 	}
-	// The store has some room of its own, which is soon used up.
+	// The store has some preallocated room, which is soon used up.
 	var refused error
 	held := []string{o.url + "/feed"}
 	for i := 0; refused == nil && i < 5000; i++ {
 		url := fmt.Sprintf("http://127.0.0.1:1/%d", i)
-		if _, refused = n.tell("subscribe", url); refused == nil {
+		if _, refused = n.runCommand("subscribe", url); refused == nil {
 			held = append(held, url)
 		}
 	}
@@ -57,7 +57,7 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("what is refused for want of room: %v", refused)
 	}
 	var s proxy.Status
-	eventually(t, patient, "words about the disk", func() error {
+	eventually(t, timeout, "words about the disk", func() error {
 		s = n.status()
 		for _, w := range s.Warnings {
 			if strings.Contains(w, "full") || strings.Contains(w, "no space") {
@@ -70,19 +70,19 @@ func TestFullDisk(t *testing.T) {
 	if s.State == proxy.StateOK {
 		t.Error("the node is said to be well")
 	}
-	eventually(t, patient, "words about it at the feed", func() error {
+	eventually(t, timeout, "words about it at the feed", func() error {
 		if c := n.list()[o.url+"/feed"]; c.State != proxy.StateUnsaved || c.Error == "" || !strings.Contains(c.Do, "free space") {
 			return fmt.Errorf("%+v", c)
 		}
 		return nil
 	})
-	if out, err := n.tell("doctor"); err == nil || !strings.Contains(out, "free space") {
+	if out, err := n.runCommand("doctor"); err == nil || !strings.Contains(out, "free space") {
 		t.Errorf("the doctor finds no problem, or has no advice: %v\n%s", err, out)
 	}
 	if err := has(3)(); err != nil {
 		t.Errorf("while the disk is full: %v", err)
 	}
-	if !n.lives() {
+	if !n.isRunning() {
 		t.Fatal("the node ended")
 	}
 
@@ -90,21 +90,21 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.step()
-	eventually(t, patient, "the item that came when the disk was full", has(4))
+	eventually(t, timeout, "the item that came when the disk was full", has(4))
 	after := "http://127.0.0.1:1/after"
-	eventually(t, patient, "a subscription", func() error {
-		_, err := n.tell("subscribe", after)
+	eventually(t, timeout, "a subscription", func() error {
+		_, err := n.runCommand("subscribe", after)
 		return err
 	})
 	held = append(held, after)
-	eventually(t, patient, "a node that is well", func() error {
+	eventually(t, timeout, "a node that is well", func() error {
 		if s := n.status(); s.State != proxy.StateOK {
 			return fmt.Errorf("state %s, warnings %q", s.State, s.Warnings)
 		}
 		return nil
 	})
 	n.kill()
-	n.again()
+	n.restart()
 	l := n.list()
 	for _, url := range held {
 		if _, ok := l[url]; !ok {
@@ -128,7 +128,7 @@ func smallDisk(t *testing.T, size int) string {
 	return dir
 }
 
-// fill writes a file until there is no room for more.
+// fill writes a file until the disk is full.
 func fill(name string) error {
 	f, err := os.Create(name)
 	if err != nil {
@@ -144,34 +144,33 @@ func fill(name string) error {
 	return nil
 }
 
-// TestDamagedStore kills a node, and writes over a part of its stores. The node says so, comes back
-// as somebody else, since it may have forgotten what it signed, and has all of its subscriptions: feeds
-// with what a person wants of them, a page, keyword subscriptions at their addresses, and what was
-// ended stays so.
+// TestDamagedStore kills a node and overwrites a part of its stores. The node says so and returns with another
+// identity, because it may have forgotten what it signed. It has all of its subscriptions: feeds with their
+// settings, a page, and keyword subscriptions at their addresses. Ended subscriptions stay ended.
 func TestDamagedStore(t *testing.T) {
-	heavy(t)
+	skipIfShort(t)
 	t.Parallel()
 	feeds := longtest.Pick(60, 200)
 	for _, c := range []struct {
 		name   string
 		damage func(f *os.File, size int64) error
 	}{
-		{"one record", func(f *os.File, size int64) error { return smear(f, size, "http://127.0.0.1:1/43") }},
-		{"its first pages", func(f *os.File, _ int64) error { return scribble(f, 0, 16<<10) }},
+		{"one record", func(f *os.File, size int64) error { return overwriteText(f, size, "http://127.0.0.1:1/43") }},
+		{"its first pages", func(f *os.File, _ int64) error { return overwriteRange(f, 0, 16<<10) }},
 		{"all but its beginning", func(f *os.File, _ int64) error { return f.Truncate(8 * 4096) }},
-		{"all of it", func(f *os.File, size int64) error { return scribble(f, 0, size) }},
+		{"all of it", func(f *os.File, size int64) error { return overwriteRange(f, 0, size) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			o := newStage(t)
-			o.Play("/feed", serial("feed", 3, 1))
-			n := launch(t, "--allow-private-origins", "--poll-interval", "1s")
+			o := newTestOrigin(t)
+			o.Play("/feed", growingFeed("feed", 3, 1))
+			n := startNode(t, "--allow-private-origins", "--poll-interval", "1s")
 			address := n.subscribe(o.url + "/feed")
 			for i := range feeds {
 				if err := post(n, "subscribe", fmt.Sprintf("http://127.0.0.1:1/%d", i)); err != nil {
 					t.Fatal(err)
 				}
 			}
-			eventually(t, patient, "good times", func() error {
+			eventually(t, timeout, "good times", func() error {
 				_, _, err := readFeed(address)
 				return err
 			})
@@ -182,11 +181,11 @@ func TestDamagedStore(t *testing.T) {
 			for _, args := range [][]string{
 				{"subscribe", "--least", "publisher", "http://127.0.0.1:1/7"}, {"unsubscribe", "http://127.0.0.1:1/8"}, {"watch", "solar battery"}, {"watch", "wind"}, {"unwatch", "wind"},
 			} {
-				if _, err := n.tell(args...); err != nil {
+				if _, err := n.runCommand(args...); err != nil {
 					t.Fatal(err)
 				}
 			}
-			watches, err := n.tell("watches", "--json")
+			watches, err := n.runCommand("watches", "--json")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -207,9 +206,9 @@ func TestDamagedStore(t *testing.T) {
 				}
 			}
 
-			n.again()
+			n.restart()
 			var s proxy.Status
-			eventually(t, patient, "a member", func() error {
+			eventually(t, timeout, "a member", func() error {
 				if s = n.status(); s.ID == "" {
 					return errors.New("it has no id yet")
 				}
@@ -218,7 +217,7 @@ func TestDamagedStore(t *testing.T) {
 			if s.ID == id {
 				t.Error("the node goes on under its old id, though it may have forgotten what it signed")
 			}
-			// What it says is for people: what was lost and what is left, and no keys.
+			// The messages are for people: they say what was lost and what is left, and show no keys.
 			const words = "no subscription is lost"
 			after := n.list()
 			for url, was := range before {
@@ -229,7 +228,7 @@ func TestDamagedStore(t *testing.T) {
 			if len(after) != len(before) || len(after) != feeds+1 {
 				t.Errorf("%d subscriptions were %d", len(after), len(before))
 			}
-			if got, err := n.tell("watches", "--json"); err != nil || got != watches {
+			if got, err := n.runCommand("watches", "--json"); err != nil || got != watches {
 				t.Errorf("keyword subscriptions were %s and are %s, %v", watches, got, err)
 			}
 			logged := n.stderr.String()
@@ -248,32 +247,32 @@ func TestDamagedStore(t *testing.T) {
 					t.Errorf("people are told of %s: %q\n%s", key, s.Warnings, logged)
 				}
 			}
-			if out, err := n.tell("doctor"); err != nil || !strings.Contains(out, "came back from") {
+			if out, err := n.runCommand("doctor"); err != nil || !strings.Contains(out, "came back from") {
 				t.Errorf("doctor says %s, %v", out, err)
 			}
 			t.Logf("%d of %d subscriptions; %s: %q", len(after), len(before), s.State, s.Warnings)
 			if aside, _ := filepath.Glob(filepath.Join(n.dir, "tidings.db.damaged-*")); len(aside) == 0 {
 				t.Error("the damaged file is gone")
 			}
-			// It works, and the address that a reader was given does too.
+			// The node works, and so does the address that a reader was given.
 			if got := n.subscribe(o.url + "/feed"); got != address {
 				t.Errorf("the reader's address was %s and is %s", address, got)
 			}
 			o.step()
-			eventually(t, patient, "the feed", func() error {
+			eventually(t, timeout, "the feed", func() error {
 				f, _, err := readFeed(address)
 				if err == nil && len(f.Items) < 4 {
 					err = fmt.Errorf("%d items", len(f.Items))
 				}
 				return err
 			})
-			n.stop() // in good order, as any node
+			n.stop() // cleanly, as any node
 		})
 	}
 }
 
-// smear writes over a text wherever it stands in a file.
-func smear(f *os.File, size int64, text string) error {
+// overwriteText overwrites all occurrences of a text in a file.
+func overwriteText(f *os.File, size int64, text string) error {
 	b := make([]byte, size)
 	if _, err := f.ReadAt(b, 0); err != nil {
 		return err
@@ -284,22 +283,22 @@ func smear(f *os.File, size int64, text string) error {
 			return nil
 		}
 		at += i
-		if err := scribble(f, int64(at), int64(len(text))); err != nil {
+		if err := overwriteRange(f, int64(at), int64(len(text))); err != nil {
 			return err
 		}
 	}
 }
 
-// scribble writes over a part of a file.
-func scribble(f *os.File, at, n int64) error {
-	_, err := io.Copy(io.NewOffsetWriter(f, at), io.LimitReader(noise{}, n))
+// overwriteRange overwrites a part of a file.
+func overwriteRange(f *os.File, at, n int64) error {
+	_, err := io.Copy(io.NewOffsetWriter(f, at), io.LimitReader(randomData{}, n))
 	return err
 }
 
-// noise is what a broken disk reads.
-type noise struct{}
+// randomData stands for what a broken disk reads.
+type randomData struct{}
 
-func (noise) Read(p []byte) (int, error) {
+func (randomData) Read(p []byte) (int, error) {
 	for i := range p {
 		p[i] = byte(i*7 + 13)
 	}

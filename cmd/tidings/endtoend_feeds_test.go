@@ -28,32 +28,30 @@ import (
 const (
 	replayInterval = 2 * time.Second
 	replayHold     = 2*replayInterval + 200*time.Millisecond
-	// replayOthers is how many feeds are played besides of which pairs.csv says
-	// that they gain items, but what comes has been there before: their origins
-	// have replicas that disagree.
+	// replayOthers is the number of additional feeds that gain items according to pairs.csv, although the items
+	// have occurred before: their origins have replicas that disagree.
 	replayOthers = 2
 )
 
-// replayFeeds is how many feeds that gain items are played, and replaySnapshots how many documents of each.
+// replayFeeds is the number of replayed feeds that gain items. replaySnapshots is the number of documents of each.
 func replayFeeds() int     { return longtest.Pick(6, 8) }
 func replaySnapshots() int { return longtest.Pick(5, 30) }
 
-// A replay is a feed as the origin serves it, snapshot after snapshot.
+// A replay is a sequence of snapshots of a feed, as the origin serves them.
 type replay struct {
 	name      string
 	snapshots []script.Snapshot
 	read      []*feed.Feed // the snapshots that are feeds
-	guids     []string     // of all items in any of them, each once
-	news      int          // of those, how many are not in the first
+	guids     []string     // of all items, without duplicates
+	newItems  int          // number of items that are not in the first snapshot
 	url       string
 }
 
-// TestRealFeedsRealReaders lets eight nodes follow feeds whose documents are those
-// that real origins served. Two of the nodes own none of the feeds; their readers are
-// newsboat. Each item reaches each reader once, by ranks, and as the paper
-// has it.
+// TestRealFeedsRealReaders lets eight nodes follow feeds with the documents of real origins. Two of the nodes own
+// none of the feeds, and their readers are newsboat. Each item reaches each reader once, both with ranks and with
+// the paper's scheme.
 func TestRealFeedsRealReaders(t *testing.T) {
-	heavy(t)
+	skipIfShort(t)
 	t.Parallel()
 	for _, scheme := range longtest.Pick([]string{"bound"}, []string{"bound", "paper"}) {
 		t.Run(scheme, func(t *testing.T) {
@@ -64,13 +62,13 @@ func TestRealFeedsRealReaders(t *testing.T) {
 }
 
 func realFeeds(t *testing.T, scheme string) {
-	newsboat := need(t, "newsboat", "it is the reader of this test")
-	sqlite := need(t, "sqlite3", "it reads newsboat's cache")
+	newsboat := requireTool(t, "newsboat", "it is the reader of this test")
+	sqlite := requireTool(t, "sqlite3", "it reads newsboat's cache")
 	replays := replaysOf(t)
 
-	nodes := network(t, 8, "--network", "real", "--scheme", scheme,
+	nodes := startNetwork(t, 8, "--network", "real", "--scheme", scheme,
 		"--poll-interval", replayInterval.String(), "--maintenance-interval", "20s", "--beat-interval", "20s")
-	o := newStage(t)
+	o := newTestOrigin(t)
 	var names []string
 	for _, r := range replays {
 		names = append(names, r.name)
@@ -82,12 +80,12 @@ func realFeeds(t *testing.T, scheme string) {
 	}
 	for i, n := range nodes {
 		if !slices.Contains(readers, n) {
-			n.subscribe(replays[i%len(replays)].url) // the feeds have readers elsewhere, too
+			n.subscribe(replays[i%len(replays)].url) // the feeds also have readers elsewhere
 		}
 	}
-	var boats []*boat
+	var boats []*newsboatHome
 	for _, n := range readers {
-		b := &boat{newsboat: newsboat, sqlite: sqlite, dir: t.TempDir(), address: map[string]string{}}
+		b := &newsboatHome{newsboat: newsboat, sqlite: sqlite, dir: t.TempDir(), address: map[string]string{}}
 		for _, r := range replays {
 			b.address[r.url] = n.subscribe(r.url)
 		}
@@ -95,10 +93,10 @@ func realFeeds(t *testing.T, scheme string) {
 		boats = append(boats, b)
 	}
 
-	// Everybody has the feeds as they are in the beginning, before time begins.
+	// All nodes have the first documents before the clock starts.
 	for i, b := range boats {
 		for _, r := range replays {
-			eventually(t, 2*patient, "the first reading", func() error {
+			eventually(t, 2*timeout, "the first reading", func() error {
 				f, _, err := readFeed(b.address[r.url])
 				if err == nil && len(f.Items) < len(r.read[0].Items) {
 					err = fmt.Errorf("%s at reader %d: %d items of %d", r.name, i, len(f.Items), len(r.read[0].Items))
@@ -143,7 +141,7 @@ func realFeeds(t *testing.T, scheme string) {
 	<-ctx.Done()
 	reading.Wait()
 	took := time.Since(begun)
-	// rate is what the origin was asked for a feed in each interval.
+	// rate returns the number of requests for a feed in each interval.
 	rate := func(path string) float64 {
 		return float64(o.polls(path, begun, begun.Add(took))) / (float64(took) / float64(replayInterval))
 	}
@@ -155,7 +153,7 @@ func realFeeds(t *testing.T, scheme string) {
 		}
 	}
 	t.Logf("%.1f polls in each interval for %d readers", total, subscribed)
-	// What is kept is what polls cost, and small documents are asked for oftener.
+	// The allowed load counts bytes, so small documents are polled more often.
 	if total > 2*float64(subscribed) {
 		t.Errorf("%.1f polls in each interval for %d readers", total, subscribed)
 	}
@@ -174,16 +172,16 @@ func realFeeds(t *testing.T, scheme string) {
 		t.Errorf("%d of %d feeds are led at some level, by the status of %d nodes that decide", leads, len(replays), decided)
 	}
 
-	// The last documents, in their order, and all that was there before.
+	// The last documents, in their order, and all earlier items.
 	for i, b := range boats {
 		for _, r := range replays {
-			eventually(t, patient, "the last document", func() error { return r.shows(b.address[r.url]) })
+			eventually(t, timeout, "the last document", func() error { return r.checkLast(b.address[r.url]) })
 		}
 		if err := b.reload(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for _, r := range replays {
-			rows, err := b.rows(t.Context(), r.url)
+			rows, err := b.itemGUIDs(t.Context(), r.url)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -196,8 +194,8 @@ func realFeeds(t *testing.T, scheme string) {
 	}
 	news := 0
 	for _, r := range replays {
-		news += r.news
-		t.Logf("%-36s %3d items, of which %d came while it was played", r.name, len(r.guids), r.news)
+		news += r.newItems
+		t.Logf("%-36s %3d items, of which %d came while it was played", r.name, len(r.guids), r.newItems)
 	}
 	t.Logf("%d new items of %d feeds reached %d readers once, who reloaded %v times in %v", news, len(replays), len(boats), reloads, took.Round(time.Second))
 	if slices.Min(reloads) < replaySnapshots()/2 {
@@ -205,8 +203,8 @@ func realFeeds(t *testing.T, scheme string) {
 	}
 }
 
-// shows says what is wrong with a feed's last document as readers get it.
-func (r *replay) shows(address string) error {
+// checkLast compares a feed as readers get it with its last document.
+func (r *replay) checkLast(address string) error {
 	f, _, err := readFeed(address)
 	if err != nil {
 		return fmt.Errorf("%s: %w", r.name, err)
@@ -242,8 +240,8 @@ func (r *replay) shows(address string) error {
 	return nil
 }
 
-// compareGUIDs says which of what is wanted was not got, or more than once, and
-// what else was.
+// compareGUIDs returns the identities that are missing, those that occur more than once, and those that were not
+// expected.
 func compareGUIDs(want, got []string) (missing, twice, strange []string) {
 	count := map[string]int{}
 	for _, g := range got {
@@ -265,11 +263,11 @@ func compareGUIDs(want, got []string) (missing, twice, strange []string) {
 	return missing, twice, strange
 }
 
-// bystanders chooses two nodes that own the fewest keys together, and a path for each
-// feed that neither of them owns: ids of nodes and keys tell the owners beforehand.
-func bystanders(t *testing.T, network, base string, names []string, nodes []*runner) (two []*runner, paths []string) {
+// bystanders chooses two nodes that own the fewest keys together, and a path for each feed that neither of them
+// owns. The owners can be computed from the nodes' ids and the keys.
+func bystanders(t *testing.T, network, base string, names []string, nodes []*nodeProcess) (two []*nodeProcess, paths []string) {
 	t.Helper()
-	ids := map[overlay.ID]*runner{}
+	ids := map[overlay.ID]*nodeProcess{}
 	var members []overlay.ID
 	for _, n := range nodes {
 		id, err := overlay.ParseID(n.status().ID)
@@ -280,7 +278,7 @@ func bystanders(t *testing.T, network, base string, names []string, nodes []*run
 		members = append(members, id)
 	}
 	owners := wire.DefaultNetwork(network).Owners
-	// others are the members who do not own an address.
+	// others returns the members that do not own an address.
 	others := func(path string) []overlay.ID {
 		key := overlay.Key(network, base+path)
 		order := slices.Clone(members)
@@ -296,9 +294,9 @@ func bystanders(t *testing.T, network, base string, names []string, nodes []*run
 	free := map[[2]overlay.ID]int{}
 	var best [2]overlay.ID
 	for try := range 200 {
-		of := others(path(try, names[0]))
-		for i, a := range of {
-			for _, b := range of[:i] {
+		nonOwners := others(path(try, names[0]))
+		for i, a := range nonOwners {
+			for _, b := range nonOwners[:i] {
 				pair := [2]overlay.ID{a, b}
 				if overlay.Nearer(overlay.ID{}, b, a) {
 					pair = [2]overlay.ID{b, a}
@@ -311,29 +309,29 @@ func bystanders(t *testing.T, network, base string, names []string, nodes []*run
 	}
 	for _, name := range names {
 		for try := 0; ; try++ {
-			of := others(path(try, name))
-			if slices.Contains(of, best[0]) && slices.Contains(of, best[1]) {
+			nonOwners := others(path(try, name))
+			if slices.Contains(nonOwners, best[0]) && slices.Contains(nonOwners, best[1]) {
 				paths = append(paths, path(try, name))
 				break
 			}
 		}
 	}
-	return []*runner{ids[best[0]], ids[best[1]]}, paths
+	return []*nodeProcess{ids[best[0]], ids[best[1]]}, paths
 }
 
-// A boat is a newsboat with a home of its own.
-type boat struct {
+// A newsboatHome is a newsboat with its own home directory.
+type newsboatHome struct {
 	newsboat, sqlite, dir string
 	address               map[string]string // where it reads a feed, by the feed's own address
 }
 
-func (b *boat) configure(t *testing.T) {
+func (b *newsboatHome) configure(t *testing.T) {
 	t.Helper()
 	var urls strings.Builder
 	for _, a := range b.address {
 		urls.WriteString(a + "\n")
 	}
-	// Whatever comes is kept, so that what came twice is seen.
+	// All items are kept, so that duplicates are visible.
 	config := "max-items 0\nkeep-articles-days 0\ndownload-retries 1\nreload-threads 2\ncleanup-on-quit no\n"
 	for name, text := range map[string]string{"urls": urls.String(), "config": config} {
 		if err := os.WriteFile(filepath.Join(b.dir, name), []byte(text), 0o600); err != nil {
@@ -342,20 +340,20 @@ func (b *boat) configure(t *testing.T) {
 	}
 }
 
-func (b *boat) reload(ctx context.Context) error {
+func (b *newsboatHome) reload(ctx context.Context) error {
 	c := exec.CommandContext(ctx, b.newsboat, "-u", "urls", "-c", "cache.db", "-C", "config", "-x", "reload")
 	c.Dir = b.dir
 	c.Env = []string{"HOME=" + b.dir, "XDG_CONFIG_HOME=" + b.dir, "XDG_DATA_HOME=" + b.dir, "PATH=" + os.Getenv("PATH"), "LC_ALL=C.UTF-8"}
 	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
-	c.WaitDelay = patient
+	c.WaitDelay = timeout
 	if out, err := c.CombinedOutput(); err != nil {
 		return fmt.Errorf("newsboat: %w: %s", err, out)
 	}
 	return nil
 }
 
-// rows are the identities of a feed's items in newsboat's cache, one for each row.
-func (b *boat) rows(ctx context.Context, url string) ([]string, error) {
+// itemGUIDs returns the identities of a feed's items in newsboat's cache, one per row.
+func (b *newsboatHome) itemGUIDs(ctx context.Context, url string) ([]string, error) {
 	quoted := "'" + strings.ReplaceAll(b.address[url], "'", "''") + "'"
 	c := exec.CommandContext(ctx, b.sqlite, "cache.db", "select guid from rss_item where feedurl = "+quoted)
 	c.Dir = b.dir
@@ -366,8 +364,8 @@ func (b *boat) rows(ctx context.Context, url string) ([]string, error) {
 	return strings.FieldsFunc(string(out), func(r rune) bool { return r == '\n' }), nil
 }
 
-// replaysOf returns the feeds to be played: those of the real ones that gain the most
-// items, or some that are made up where the real ones are not at hand.
+// replaysOf returns the feeds to replay: the real ones that gain the most items, or synthetic ones if the real ones
+// are not available.
 func replaysOf(t *testing.T) []*replay {
 	t.Helper()
 	var replays []*replay
@@ -377,12 +375,12 @@ func replaysOf(t *testing.T) []*replay {
 	case os.Getenv("TIDINGS_NO_DATA") != "" || errors.Is(err, fs.ErrNotExist):
 		t.Log("no real feeds are at hand: made-up ones are played")
 		for i := range replayFeeds() {
-			replays = append(replays, madeUp(i))
+			replays = append(replays, syntheticReplay(i))
 		}
 	case err != nil:
 		t.Fatal(err)
 	default:
-		replays = realOnes(t, data)
+		replays = realReplays(t, data)
 	}
 	var gaining, others []*replay
 	owner := map[string]string{}
@@ -390,9 +388,9 @@ func replaysOf(t *testing.T) []*replay {
 		switch err := r.examine(owner); {
 		case err != nil:
 			t.Logf("%s is left out: %v", r.name, err)
-		case r.news > 0 && len(gaining) < replayFeeds():
+		case r.newItems > 0 && len(gaining) < replayFeeds():
 			gaining = append(gaining, r)
-		case r.news == 0 && len(others) < replayOthers:
+		case r.newItems == 0 && len(others) < replayOthers:
 			others = append(others, r)
 		}
 	}
@@ -402,15 +400,15 @@ func replaysOf(t *testing.T) []*replay {
 	return append(gaining, others...)
 }
 
-// examine reads the snapshots: what is in them is what has to arrive. Left out is
-// what newsboat could not count: it takes items of one identity for one, whatever
-// feeds they are in, and makes one up of link and date for those without.
+// examine reads the snapshots and determines the items that must arrive. It leaves out items that newsboat cannot
+// count: newsboat merges items with the same identity, whichever feeds they are in, and makes an identity of link
+// and date for items without one.
 func (r *replay) examine(owner map[string]string) error {
 	seen := map[string]bool{}
 	for _, s := range r.snapshots {
 		f, err := feed.Parse(s.Body, s.ContentType)
 		if err != nil {
-			continue // an error page in between
+			continue // an error page among the snapshots
 		}
 		for _, it := range f.Items {
 			m, err := it.Meaning("")
@@ -421,7 +419,7 @@ func (r *replay) examine(owner map[string]string) error {
 				seen[m.GUID] = true
 				r.guids = append(r.guids, m.GUID)
 				if len(r.read) > 0 {
-					r.news++
+					r.newItems++
 				}
 			}
 		}
@@ -441,8 +439,8 @@ func (r *replay) examine(owner map[string]string) error {
 	return nil
 }
 
-// madeUp plays a lively feed, each of its documents long enough.
-func madeUp(i int) *replay {
+// syntheticReplay returns a lively feed with documents of sufficient length.
+func syntheticReplay(i int) *replay {
 	l := script.NewLively(script.Config{
 		Seed: uint64(i), Format: []script.Format{script.RSS, script.Atom}[i%2],
 		Link: fmt.Sprintf("http://lively%d.example/", i), Rebuild: 3 * time.Minute,
@@ -460,9 +458,8 @@ func madeUp(i int) *replay {
 	return r
 }
 
-// realOnes are the feeds of which pairs.csv says that they gain items, with the
-// snapshots around those.
-func realOnes(t *testing.T, data string) []*replay {
+// realReplays returns the feeds that gain items according to pairs.csv, with the snapshots around the gains.
+func realReplays(t *testing.T, data string) []*replay {
 	t.Helper()
 	file, err := os.Open(filepath.Join(data, "pairs.csv"))
 	if err != nil {
@@ -502,7 +499,7 @@ func realOnes(t *testing.T, data string) []*replay {
 	})
 	var replays []*replay
 	for _, name := range names {
-		keep := around(gains[name], replaySnapshots())
+		keep := placesNear(gains[name], replaySnapshots())
 		snapshots, err := origin.Trace(filepath.Join(data, "traces", name+".tar.zst"), func(f string) bool {
 			i := slices.Index(files[name], f)
 			return i >= 0 && keep[i]
@@ -519,9 +516,8 @@ func realOnes(t *testing.T, data string) []*replay {
 	return replays
 }
 
-// around chooses n places: those nearest to the gains, ahead of them rather than
-// behind.
-func around(gains []int, n int) []bool {
+// placesNear chooses n indices nearest to the gains, preferably before them.
+func placesNear(gains []int, n int) []bool {
 	distance := make([]int, len(gains))
 	for i := range distance {
 		distance[i] = math.MaxInt

@@ -15,26 +15,25 @@ import (
 	"tidings/internal/longtest"
 )
 
-// The targets, and how much slower a machine with other work may be before the test
-// fails.
+// The targets, and the factor by which a busy machine may exceed them before the test fails.
 const (
-	latencyTarget  = 2 * time.Second // beyond the polling interval
-	residentTarget = 80 << 20        // bytes
+	latencyTarget  = 2 * time.Second // in addition to the polling interval
+	residentTarget = 80 << 20        // in bytes
 	startTarget    = 2 * time.Second
 	slowness       = 3
 )
 
-// TestLatencyAndFootprint prints how soon an item is to be had elsewhere, how much
-// memory an idle node takes, and how soon it serves after its start.
+// TestLatencyAndFootprint measures how soon an item is available at another node, how much memory an idle node
+// uses, and how soon it serves after its start.
 func TestLatencyAndFootprint(t *testing.T) {
-	heavy(t)
+	skipIfShort(t)
 	const interval = 2 * time.Second
 	changes := longtest.Pick(5, 20)
-	program, err := os.Executable() // which is larger than a release, by the tests
+	program, err := os.Executable() // larger than a release, because it contains the tests
 	if err != nil {
 		t.Fatal(err)
 	}
-	if longtest.Long() { // and has nothing beside it
+	if longtest.Long() { // and contains nothing else
 		program = filepath.Join(t.TempDir(), "tidings")
 		if out, err := exec.Command("go", "build", "-ldflags", "-s -w", "-o", program, ".").CombinedOutput(); err != nil {
 			t.Fatalf("build tidings: %v: %s", err, out)
@@ -42,13 +41,13 @@ func TestLatencyAndFootprint(t *testing.T) {
 	} else {
 		t.Parallel()
 	}
-	node := func(flags ...string) *runner {
-		return launchProgram(t, program, filepath.Join(t.TempDir(), "node"), append(flags, "--allow-private-origins")...)
+	node := func(flags ...string) *nodeProcess {
+		return startProgram(t, program, filepath.Join(t.TempDir(), "node"), append(flags, "--allow-private-origins")...)
 	}
-	first := node("--network", "figures", "--poll-interval", interval.String(), "--load", "0.3") // so that one polls
-	nodes := []*runner{first, node("--bootstrap", first.peer), node("--bootstrap", first.peer)}
+	first := node("--network", "figures", "--poll-interval", interval.String(), "--load", "0.3") // so that one node polls
+	nodes := []*nodeProcess{first, node("--bootstrap", first.peer), node("--bootstrap", first.peer)}
 	last := nodes[2]
-	eventually(t, patient, "the first page", func() error {
+	eventually(t, timeout, "the first page", func() error {
 		a, err := http.Get("http://" + last.http + "/")
 		if err == nil {
 			a.Body.Close()
@@ -60,9 +59,9 @@ func TestLatencyAndFootprint(t *testing.T) {
 	if served > slowness*startTarget {
 		t.Errorf("HTTP %v after the start", served)
 	}
-	gathered(t, nodes)
+	waitForMembers(t, nodes)
 
-	// Idle is a node in a network that does nothing for it.
+	// An idle node is a member of a network without work.
 	if bytes, err := resident(last.cmd.Process.Pid); err != nil {
 		t.Logf("memory not measured: %v", err)
 	} else {
@@ -72,29 +71,29 @@ func TestLatencyAndFootprint(t *testing.T) {
 		}
 	}
 
-	o := newStage(t)
-	o.Play("/feed", serial("feed", 1, changes))
+	o := newTestOrigin(t)
+	o.Play("/feed", growingFeed("feed", 1, changes))
 	url := o.url + "/feed"
 	addresses := make([]string, len(nodes))
 	for i, n := range nodes {
 		addresses[i] = n.subscribe(url)
-		eventually(t, patient, "the first reading", func() error {
+		eventually(t, timeout, "the first reading", func() error {
 			_, _, err := readFeed(addresses[i])
 			return err
 		})
 	}
-	reader := slices.IndexFunc(nodes, func(n *runner) bool { return n.list()[url].Rank == nil })
+	reader := slices.IndexFunc(nodes, func(n *nodeProcess) bool { return n.list()[url].Rank == nil })
 	if reader < 0 {
 		t.Fatal("all nodes poll the feed")
 	}
 
-	// Changes come in a rhythm of their own, so at any time between two polls.
+	// Changes have their own period, so they occur at any time between two polls.
 	changed := make([]time.Time, 1, changes+1)
 	var took []time.Duration
 	next, look := time.NewTicker(interval*7/10), time.NewTicker(20*time.Millisecond)
 	defer next.Stop()
 	defer look.Stop()
-	late := time.After(2 * patient)
+	late := time.After(2 * timeout)
 	for len(took) < changes {
 		select {
 		case <-next.C:
@@ -125,7 +124,7 @@ func TestLatencyAndFootprint(t *testing.T) {
 	}
 }
 
-// resident is the memory of a process in bytes.
+// resident returns the resident memory of a process in bytes.
 func resident(pid int) (int, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -13,19 +13,19 @@ import (
 	"tidings/proxy"
 )
 
-// TestAFilterHearsOfAllChannels watches words on a node that subscribes to nothing, with --filter, while the
-// other nodes subscribe to the feeds; an owner of shards is killed, then another, and the filter itself.
-func TestAFilterHearsOfAllChannels(t *testing.T) {
-	heavy(t)
+// TestAFilterReceivesAllChannels watches words on a node with --filter and without subscriptions, while the other
+// nodes subscribe to the feeds. An owner of shards is killed, then another, and then the filter itself.
+func TestAFilterReceivesAllChannels(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
-	o := &press{feeds: map[string][]string{}}
+	o := &articleOrigin{feeds: map[string][]string{}}
 	server := httptest.NewServer(o)
 	t.Cleanup(server.Close)
 	members := longtest.Pick(5, 7)
-	nodes := network(t, members, "--network", "filtered", "--poll-interval", "1s", "--maintenance-interval", "20s", "--beat-interval", "20s")
-	filter := launch(t, "--allow-private-origins", "--bootstrap", nodes[0].peer, "--filter")
+	nodes := startNetwork(t, members, "--network", "filtered", "--poll-interval", "1s", "--maintenance-interval", "20s", "--beat-interval", "20s")
+	filter := startNode(t, "--allow-private-origins", "--bootstrap", nodes[0].peer, "--filter")
 	nodes = append(nodes, filter)
-	gathered(t, nodes)
+	waitForMembers(t, nodes)
 
 	const feeds = 5 // a keyword feed has ten articles
 	subscribe := func() {
@@ -35,26 +35,26 @@ func TestAFilterHearsOfAllChannels(t *testing.T) {
 			nodes[i%members].subscribe(server.URL + path)
 		}
 	}
-	// In the long tier the feeds are there first. Their sequencers are told then that nobody listens, and ask again
-	// with their next news, half a minute later.
+	// In the long tier the feeds exist first. Their sequencers then learn that there is no filter, and ask again
+	// with their next new items, half a minute later.
 	if longtest.Long() {
 		subscribe()
 	}
-	out, err := filter.tell("watch", "comet")
+	out, err := filter.runCommand("watch", "comet")
 	if err != nil || !strings.Contains(out, "all feeds and pages of the network") && !strings.Contains(out, "/k/") {
 		t.Fatalf("watch: %s, %v", out, err)
 	}
 	address := strings.Fields(out)[0]
 	if longtest.Long() {
-		eventually(t, 2*patient, "the filter to hear of all shards", func() error {
-			s, err := asks[proxy.Status](filter, "status")
+		eventually(t, 2*timeout, "the filter to hear of all shards", func() error {
+			s, err := askJSON[proxy.Status](filter, "status")
 			if err == nil && len(s.Warnings) > 0 {
 				err = fmt.Errorf("%q", s.Warnings)
 			}
 			return err
 		})
 	} else {
-		eventually(t, 2*patient, "the owners of all shards to know the filter", func() error {
+		eventually(t, 2*timeout, "the owners of all shards to know the filter", func() error {
 			known := 0
 			for _, n := range nodes {
 				of, err := strconv.Atoi(n.metric("tidings_firehose_listeners"))
@@ -85,7 +85,7 @@ func TestAFilterHearsOfAllChannels(t *testing.T) {
 		}
 		return nil
 	}
-	eventuallyEach(t, 2*time.Second, 2*patient, "all sequencers to report", func() error {
+	eventuallyEvery(t, 2*time.Second, 2*timeout, "all sequencers to report", func() error {
 		if err := look(); err != nil {
 			return err
 		}
@@ -128,17 +128,17 @@ func TestAFilterHearsOfAllChannels(t *testing.T) {
 		t.Logf("%s: all after %v", what, time.Since(begun).Round(10*time.Millisecond))
 	}
 	publish(0)
-	arrive("articles of feeds that the filter does not subscribe to", patient)
-	// Who watches now is told what the filter was brought, and begins with it.
+	arrive("articles of feeds that the filter does not subscribe to", timeout)
+	// A new search begins with the articles that the filter has received so far.
 	eventually(t, 2*time.Minute, "a trial on what was brought", func() error {
-		out, err := filter.tell("watch", `"tonight" title:comet`)
+		out, err := filter.runCommand("watch", `"tonight" title:comet`)
 		if err != nil {
 			return err
 		}
 		f, _, err := readFeed(strings.Fields(out)[0])
 		if err == nil && len(f.Items) < feeds {
 			err = fmt.Errorf("it begins with %d articles", len(f.Items))
-			_, _ = filter.tell("unwatch", `"tonight" title:comet`)
+			_, _ = filter.runCommand("unwatch", `"tonight" title:comet`)
 		}
 		return err
 	})
@@ -146,10 +146,10 @@ func TestAFilterHearsOfAllChannels(t *testing.T) {
 	nodes[2].kill()
 	publish(1)
 	arrive("articles while one that may own shards is dead", 2*time.Minute)
-	nodes[2].again()
+	nodes[2].restart()
 	filter.kill()
-	filter.again()
-	gathered(t, nodes)
+	filter.restart()
+	waitForMembers(t, nodes)
 	publish(2)
 	arrive("articles after the filter was killed", 2*time.Minute)
 }

@@ -12,20 +12,20 @@ import (
 	"time"
 )
 
-// A press is an origin of feeds that gain an article when they are told to.
-type press struct {
+// An articleOrigin is an origin of feeds to which the test adds articles.
+type articleOrigin struct {
 	mu    sync.Mutex
-	feeds map[string][]string // what their articles say, by path, the oldest first
+	feeds map[string][]string // texts of their articles by path, the oldest first
 }
 
-func (p *press) publish(path, text string) {
+func (p *articleOrigin) publish(path, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.feeds[path] = append(p.feeds[path], text)
 }
 
-// ServeHTTP writes feeds of Atom, the newest article first; the first words of each are its title.
-func (p *press) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP writes Atom feeds, the newest article first. The first words of each text are its title.
+func (p *articleOrigin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var b strings.Builder
@@ -39,24 +39,24 @@ func (p *press) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte(b.String()))
 }
 
-// TestKeywordFeedsBesideTheirSources lets a newsboat read feeds and, beside them, keyword feeds of a node among
-// eight that is killed meanwhile. Each article that matches is in each keyword feed once, and in its own feed,
-// too; what is not watched any more cannot be read.
+// TestKeywordFeedsBesideTheirSources lets newsboat read feeds, and keyword feeds of one of eight nodes, which is
+// killed meanwhile. Each matching article is in each keyword feed once, and also in its own feed. Searches that
+// have ended cannot be read.
 func TestKeywordFeedsBesideTheirSources(t *testing.T) {
-	heavy(t)
+	skipIfShort(t)
 	t.Parallel()
-	newsboat := need(t, "newsboat", "it is the reader of this test")
-	sqlite := need(t, "sqlite3", "it reads newsboat's cache")
-	o := &press{feeds: map[string][]string{"/sun": {"Old news: of a solar battery"}, "/wind": {"Old news: of windmills"}}}
+	newsboat := requireTool(t, "newsboat", "it is the reader of this test")
+	sqlite := requireTool(t, "sqlite3", "it reads newsboat's cache")
+	o := &articleOrigin{feeds: map[string][]string{"/sun": {"Old news: of a solar battery"}, "/wind": {"Old news: of windmills"}}}
 	server := httptest.NewServer(o)
 	t.Cleanup(server.Close)
 
-	nodes := network(t, 8, "--network", "keywords", "--poll-interval", "1s", "--maintenance-interval", "20s", "--beat-interval", "20s")
+	nodes := startNetwork(t, 8, "--network", "keywords", "--poll-interval", "1s", "--maintenance-interval", "20s", "--beat-interval", "20s")
 	n := nodes[3]
-	b := &boat{newsboat: newsboat, sqlite: sqlite, dir: t.TempDir(), address: map[string]string{}}
+	b := &newsboatHome{newsboat: newsboat, sqlite: sqlite, dir: t.TempDir(), address: map[string]string{}}
 	for _, path := range []string{"/sun", "/wind"} {
 		b.address[path] = n.subscribe(server.URL + path)
-		eventually(t, patient, "the first article", func() error {
+		eventually(t, timeout, "the first article", func() error {
 			if c := n.list()[server.URL+path]; c.Items != 1 {
 				return fmt.Errorf("%d items", c.Items)
 			}
@@ -75,18 +75,18 @@ func TestKeywordFeedsBesideTheirSources(t *testing.T) {
 		},
 	}
 	for q := range queries {
-		out, err := n.tell("watch", q)
+		out, err := n.runCommand("watch", q)
 		if err != nil {
 			t.Fatalf("watch %s: %v", q, err)
 		}
-		if again, err := n.tell("watch", q); err != nil || again != out {
+		if again, err := n.runCommand("watch", q); err != nil || again != out {
 			t.Errorf("watched twice, %s is at %s and at %s, %v", q, out, again, err)
 		}
 		b.address[q] = strings.TrimSpace(out)
 	}
 	b.configure(t)
 
-	said := []string{"Old news: of a solar battery", "Old news: of windmills"} // what was there a moment before is in its feed from the start
+	said := []string{"Old news: of a solar battery", "Old news: of windmills"} // articles that exist before are in their feed from the start
 	publish := func(path, text string) {
 		said = append(said, text)
 		o.publish(path, text)
@@ -103,7 +103,7 @@ func TestKeywordFeedsBesideTheirSources(t *testing.T) {
 					want++
 				}
 			}
-			eventually(t, patient, "all that match "+q, func() error {
+			eventually(t, timeout, "all that match "+q, func() error {
 				f, _, err := readFeed(b.address[q])
 				if err == nil && len(f.Items) != want {
 					err = fmt.Errorf("%d articles, where %d match", len(f.Items), want)
@@ -111,8 +111,8 @@ func TestKeywordFeedsBesideTheirSources(t *testing.T) {
 				return err
 			})
 		}
-		for path := range o.feeds { // what matches may come by another way, and sooner, than its feed
-			eventually(t, patient, "all of "+path, func() error {
+		for path := range o.feeds { // a matching article may arrive by another way and earlier than its feed
+			eventually(t, timeout, "all of "+path, func() error {
 				f, _, err := readFeed(b.address[path])
 				if err == nil && len(f.Items) != len(o.feeds[path]) {
 					err = fmt.Errorf("%d articles of %d", len(f.Items), len(o.feeds[path]))
@@ -125,8 +125,8 @@ func TestKeywordFeedsBesideTheirSources(t *testing.T) {
 		}
 		if round == 1 {
 			n.kill()
-			n.again()
-			gathered(t, nodes)
+			n.restart()
+			waitForMembers(t, nodes)
 		}
 	}
 	for address := range b.address {
@@ -152,26 +152,26 @@ func TestKeywordFeedsBesideTheirSources(t *testing.T) {
 	if again := mustGet(t, b.address[q], tag); r.StatusCode != http.StatusOK || tag == "" || again.StatusCode != http.StatusNotModified {
 		t.Errorf("read with ETag %s: %d, then %d", tag, r.StatusCode, again.StatusCode)
 	}
-	if out, err := n.tell("unwatch", b.address[q]); err != nil || !strings.Contains(out, "solar") {
+	if out, err := n.runCommand("unwatch", b.address[q]); err != nil || !strings.Contains(out, "solar") {
 		t.Errorf("unwatch: %s, %v", out, err)
 	}
 	if r := mustGet(t, b.address[q], tag); r.StatusCode != http.StatusGone {
 		t.Errorf("what nobody watches is read: %d", r.StatusCode)
 	}
-	if out, err := n.tell("watches"); err != nil || strings.Contains(out, "solar") || strings.Count(out, "/k/") != 2 {
+	if out, err := n.runCommand("watches"); err != nil || strings.Contains(out, "solar") || strings.Count(out, "/k/") != 2 {
 		t.Errorf("watches: %s, %v", out, err)
 	}
 }
 
-// titles are those of a feed's items in newsboat's cache.
-func (b *boat) titles(t *testing.T, url string) ([]string, error) {
+// titles returns the titles of a feed's items in newsboat's cache.
+func (b *newsboatHome) titles(t *testing.T, url string) ([]string, error) {
 	c := exec.CommandContext(t.Context(), b.sqlite, "cache.db", "select title from rss_item where feedurl = '"+b.address[url]+"'")
 	c.Dir = b.dir
 	out, err := c.CombinedOutput()
 	return strings.FieldsFunc(string(out), func(r rune) bool { return r == '\n' }), err
 }
 
-// mustGet asks for an address, and has read the answer.
+// mustGet sends a GET request, and reads the answer.
 func mustGet(t *testing.T, address, tag string) *http.Response {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)

@@ -25,8 +25,8 @@ import (
 	"tidings/internal/script"
 )
 
-// sizedFeed is an RSS document with items of these sizes, the newest first. Their texts get hardly
-// smaller when they are packed, and are the same in each document of the feed.
+// sizedFeed returns an RSS document with items of these sizes, the newest first. Their texts are hardly
+// compressible, and the same in each document of the feed.
 func sizedFeed(name string, sizes []int) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<?xml version="1.0" encoding="utf-8"?><rss version="2.0"><channel><title>%s</title><link>http://%[1]s.example/</link><description>d</description>`, name)
@@ -43,31 +43,31 @@ func sizedFeed(name string, sizes []int) []byte {
 	return []byte(b.String())
 }
 
-// largeSnapshots is how many documents of each publisher are played.
+// largeSnapshots is the number of documents of each publisher that are replayed.
 func largeSnapshots() int { return longtest.Pick(5, 12) }
 
-// largeReplays are the histories of publishers whose items are large, ten in the long tier: half of them of real ones,
-// where there are some (../shared/data), and else all made up.
+// largeReplays returns histories of publishers with large items, ten in the long tier. Half of them are real if
+// real ones are available (../shared/data); the others are synthetic.
 func largeReplays(t *testing.T) (replays []*replay) {
 	t.Helper()
 	snapshots, feeds := largeSnapshots(), longtest.Pick(4, 10)
 	owner := map[string]string{}
 	if data, err := filepath.Abs("../../../shared/data"); err == nil {
 		if _, err := os.Stat(filepath.Join(data, "pairs.csv")); err == nil {
-			recorded := realOnes(t, data)
+			recorded := realReplays(t, data)
 			slices.SortStableFunc(recorded, func(a, b *replay) int { return largestStep(b) - largestStep(a) })
 			for _, r := range recorded {
 				if err := r.examine(owner); err != nil || len(replays) == feeds/2 || r.repeats() {
 					continue
 				}
 				r.snapshots = r.snapshots[:snapshots]
-				r.read, r.guids, r.news = nil, nil, 0
+				r.read, r.guids, r.newItems = nil, nil, 0
 				for g, name := range owner {
 					if name == r.name {
 						delete(owner, g)
 					}
 				}
-				_ = r.examine(owner) // fewer snapshots than it wants; what is in them is noted all the same
+				_ = r.examine(owner) // it has fewer snapshots than required, but its items are recorded anyway
 				replays = append(replays, r)
 			}
 		}
@@ -89,8 +89,7 @@ func largeReplays(t *testing.T) (replays []*replay) {
 	return replays
 }
 
-// repeats says whether a document has two items of one identity, which a count of identities cannot tell
-// from one that came twice.
+// repeats reports whether a document has two items of one identity, which cannot be told from a duplicate.
 func (r *replay) repeats() bool {
 	for _, f := range r.read {
 		seen := map[string]bool{}
@@ -105,8 +104,7 @@ func (r *replay) repeats() bool {
 	return false
 }
 
-// largestStep is by how many bytes a feed's document differs from the one before, at most, as far
-// as sizes tell.
+// largestStep returns the largest difference in size between two consecutive documents of a feed, in bytes.
 func largestStep(r *replay) (most int) {
 	for i, s := range r.snapshots[1:] {
 		most = max(most, len(s.Body)-len(r.snapshots[i].Body))
@@ -114,14 +112,14 @@ func largestStep(r *replay) (most int) {
 	return most
 }
 
-// TestLargeHistoriesLoseNothing plays publishers' histories with large items through three nodes,
-// one of which is killed in the middle and comes back. Each node has each item in the end, once.
+// TestLargeHistoriesLoseNothing replays publishers' histories with large items through three nodes, one of which is
+// killed in the middle and restarted. In the end each node has each item once.
 func TestLargeHistoriesLoseNothing(t *testing.T) {
-	heavy(t)
+	skipIfShort(t)
 	t.Parallel()
 	replays := largeReplays(t)
-	nodes := network(t, 3, "--network", "large", "--poll-interval", replayInterval.String(), "--maintenance-interval", "20s", "--beat-interval", "20s")
-	o := newStage(t)
+	nodes := startNetwork(t, 3, "--network", "large", "--poll-interval", replayInterval.String(), "--maintenance-interval", "20s", "--beat-interval", "20s")
+	o := newTestOrigin(t)
 	addresses := make([]map[string]string, len(nodes))
 	for i, r := range replays {
 		path := fmt.Sprintf("/%d/feed", i)
@@ -134,7 +132,7 @@ func TestLargeHistoriesLoseNothing(t *testing.T) {
 			addresses[i][r.url] = n.subscribe(r.url)
 		}
 	}
-	// lacks says what a node lacks of some items of a feed, or has twice.
+	// lacks returns the items of a feed that a node lacks or has twice.
 	lacks := func(i int, r *replay, want []string) error {
 		f, _, err := readFeed(addresses[i][r.url])
 		if err != nil {
@@ -155,7 +153,7 @@ func TestLargeHistoriesLoseNothing(t *testing.T) {
 	}
 	for i := range nodes {
 		for _, r := range replays {
-			eventually(t, 2*patient, "the first reading", func() error { return lacks(i, r, nil) })
+			eventually(t, 2*timeout, "the first reading", func() error { return lacks(i, r, nil) })
 		}
 	}
 	begun := o.cue()
@@ -164,10 +162,10 @@ func TestLargeHistoriesLoseNothing(t *testing.T) {
 	nodes[1].kill()
 	third := time.After(time.Duration(largeSnapshots()) / 4 * replayHold)
 	<-third
-	nodes[1].again()
+	nodes[1].restart()
 	for i := range nodes {
 		for _, r := range replays {
-			eventually(t, 4*patient, "all items", func() error { return lacks(i, r, r.guids) })
+			eventually(t, 4*timeout, "all items", func() error { return lacks(i, r, r.guids) })
 		}
 	}
 	items := 0
@@ -184,29 +182,29 @@ func TestLargeHistoriesLoseNothing(t *testing.T) {
 	}
 }
 
-// TestAnUpgradeBringsLostItemsBack starts three nodes in folders that an older release has left
-// (testdata/unreadable-log.tar.zst): the log of their one feed has an entry with an empty head and two
-// items of 17 kB, which that release could not read and so did not show, at any node. The origin
-// is gone, so that only the log can bring them.
+// TestAnUpgradeBringsLostItemsBack starts three nodes with data of an older release
+// (testdata/unreadable-log.tar.zst). The log of their only feed has an entry with an empty head and two items of 17
+// kB, which that release could not read and did not show on any node. The origin is gone, so only the log can bring
+// the items.
 func TestAnUpgradeBringsLostItemsBack(t *testing.T) {
-	heavy(t)
+	skipIfShort(t)
 	if runtime.GOOS != "linux" {
 		t.Skip("the feed of the old log lies at 127.0.77.1, which is loopback on Linux alone")
 	}
 	t.Parallel()
-	const address = "127.0.77.1:18077" // as the log has it
+	const address = "127.0.77.1:18077" // the address in the log
 	dir := t.TempDir()
 	unpack(t, "testdata/unreadable-log.tar.zst", dir)
-	first := launchIn(t, filepath.Join(dir, "0"), "--allow-private-origins")
-	nodes := []*runner{first}
+	first := startNodeIn(t, filepath.Join(dir, "0"), "--allow-private-origins")
+	nodes := []*nodeProcess{first}
 	for _, name := range []string{"1", "2"} {
-		nodes = append(nodes, launchIn(t, filepath.Join(dir, name), "--allow-private-origins", "--bootstrap", first.peer))
+		nodes = append(nodes, startNodeIn(t, filepath.Join(dir, name), "--allow-private-origins", "--bootstrap", first.peer))
 	}
 	url := "http://" + address + "/feed.xml"
 	shows := func(want ...string) {
 		t.Helper()
 		for i, n := range nodes {
-			eventually(t, 3*patient, "the items of the log", func() error {
+			eventually(t, 3*timeout, "the items of the log", func() error {
 				f, _, err := readFeed(n.list()[url].ReadURL)
 				if err != nil {
 					return err
@@ -221,7 +219,7 @@ func TestAnUpgradeBringsLostItemsBack(t *testing.T) {
 	}
 	shows("Tide table 1", "Tide table 2", "Tide table 3")
 
-	// The origin is back, with another item: nothing is shown twice.
+	// The origin is back with another item. Nothing is shown twice.
 	o := origin.New(func() time.Duration { return 0 })
 	o.Play("/feed.xml", script.NewReplay([]script.Snapshot{{ContentType: "application/rss+xml", Body: []byte(
 		`<rss version="2.0"><channel><title>Harbour</title><link>https://harbour.example/</link><description>Tides</description>` +
@@ -239,7 +237,7 @@ func TestAnUpgradeBringsLostItemsBack(t *testing.T) {
 	shows("Tide table 1", "Tide table 2", "Tide table 3", "Tide table 4")
 }
 
-// unpack unpacks a tar.zst of small files into a folder.
+// unpack extracts a tar.zst of small files into a folder.
 func unpack(t *testing.T, archive, dir string) {
 	t.Helper()
 	file, err := os.Open(archive)

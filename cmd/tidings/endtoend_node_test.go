@@ -27,48 +27,47 @@ import (
 	"tidings/proxy"
 )
 
-// patient is how long anything may take that has no time of its own to keep: a
-// machine with other work is slow, and not wrong.
-const patient = 60 * time.Second
+// timeout is the limit for everything without a limit of its own. It allows for a busy machine.
+const timeout = 60 * time.Second
 
-// A runner is a node in a process of its own, as "tidings run" makes it.
-type runner struct {
-	t      *testing.T
-	dir    string
-	flags  []string
-	env    []string // besides what every node is given
-	http   string   // HOST:PORT where it serves; the same after a restart
-	peer   string   // how others join through it; the same after a restart
-	cmd    *exec.Cmd
-	begun  time.Time
-	ended  chan struct{}
-	meant  bool // that it ends
-	stderr *tail
-	on     machine // where it runs; nil: here
+// A nodeProcess is a node in a process of its own, as "tidings run" starts it.
+type nodeProcess struct {
+	t            *testing.T
+	dir          string
+	flags        []string
+	env          []string // in addition to the common environment
+	http         string   // HOST:PORT where it serves; the same after a restart
+	peer         string   // the address by which others join; the same after a restart
+	cmd          *exec.Cmd
+	begun        time.Time
+	ended        chan struct{}
+	stopExpected bool // the test is stopping the process
+	stderr       *outputTail
+	machine      machine // where the process runs; nil for the test's machine
 }
 
-// A machine is where a process runs, as far as its network goes.
+// A machine is a network environment in which a process runs.
 type machine interface {
 	in(do func() error) error
 	client() *http.Client
 }
 
-// here is the machine of the test.
+// here is the test's own machine.
 type here struct{}
 
 func (here) in(do func() error) error { return do() }
 func (here) client() *http.Client     { return http.DefaultClient }
 
-// tail is the end of what a process wrote.
-type tail struct {
+// An outputTail is the end of a process's output.
+type outputTail struct {
 	mu sync.Mutex
 	b  []byte
 }
 
-// maxTail is what is kept of it, and shown when a test fails.
+// maxTail is how much of the output is kept, and shown when a test fails.
 const maxTail = 64 << 10
 
-func (l *tail) Write(p []byte) (int, error) {
+func (l *outputTail) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.b = append(l.b, p...)
@@ -76,60 +75,58 @@ func (l *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (l *tail) String() string {
+func (l *outputTail) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return string(l.b)
 }
 
-// launch starts a node that lives in a new folder and listens on loopback. It is
-// killed when the test ends.
-func launch(t *testing.T, flags ...string) *runner {
+// startNode starts a node with a new folder that listens on loopback. The node is killed when the test ends.
+func startNode(t *testing.T, flags ...string) *nodeProcess {
 	t.Helper()
-	return launchIn(t, filepath.Join(t.TempDir(), "node"), flags...)
+	return startNodeIn(t, filepath.Join(t.TempDir(), "node"), flags...)
 }
 
-func launchIn(t *testing.T, dir string, flags ...string) *runner {
+func startNodeIn(t *testing.T, dir string, flags ...string) *nodeProcess {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return launchProgram(t, self, dir, flags...)
+	return startProgram(t, self, dir, flags...)
 }
 
-// launchProgram starts a node of another build.
-func launchProgram(t *testing.T, program, dir string, flags ...string) *runner {
+// startProgram starts a node of another build.
+func startProgram(t *testing.T, program, dir string, flags ...string) *nodeProcess {
 	t.Helper()
-	r := &runner{t: t, dir: dir, flags: flags}
+	r := &nodeProcess{t: t, dir: dir, flags: flags}
 	r.start(program, "127.0.0.1:0", "/ip4/127.0.0.1/tcp/0")
 	return r
 }
 
 // start starts the process, and waits for its first lines.
-func (r *runner) start(program, http, listen string) {
+func (r *nodeProcess) start(program, http, listen string) {
 	r.t.Helper()
-	r.ended, r.stderr, r.meant = make(chan struct{}), new(tail), false
+	r.ended, r.stderr, r.stopExpected = make(chan struct{}), new(outputTail), false
 	home := filepath.Dir(r.dir)
 	r.cmd = &exec.Cmd{
 		Path: program,
 		Args: append([]string{"tidings", "run", "--data", r.dir, "--http", http, "--listen", listen}, r.flags...),
-		// Settings of whoever runs the test are none of the node's. A node is this
-		// very program: built with -race it ends at its first race, and the
-		// test sees to the rest.
+		// Settings in the environment of the test must not affect the node. A node is the test program itself: if
+		// it is built with -race, the node ends at its first data race, and the test fails.
 		Env:    append([]string{"HOME=" + home, "XDG_CONFIG_HOME=" + home, "PATH=" + os.Getenv("PATH"), "GORACE=halt_on_error=1"}, r.env...),
 		Stderr: r.stderr,
 	}
-	diesWithUs(r.cmd)
+	killWithParent(r.cmd)
 	out, err := r.cmd.StdoutPipe()
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	r.begun = time.Now()
-	if r.on == nil {
-		r.on = here{}
+	if r.machine == nil {
+		r.machine = here{}
 	}
-	if err := r.on.in(r.cmd.Start); err != nil {
+	if err := r.machine.in(r.cmd.Start); err != nil {
 		r.t.Fatal(err)
 	}
 	lines, ended, stderr := make(chan string, 64), r.ended, r.stderr
@@ -139,10 +136,10 @@ func (r *runner) start(program, http, listen string) {
 			lines <- s.Text()
 		}
 		close(lines)
-		_ = r.cmd.Wait() // its state says the rest
+		_ = r.cmd.Wait() // its state tells the rest
 	}()
 	r.t.Cleanup(func() {
-		if !r.lives() && !r.meant {
+		if !r.isRunning() && !r.stopExpected {
 			r.t.Errorf("%s ended by itself: %v", r.http, r.cmd.ProcessState)
 		}
 		r.kill()
@@ -151,8 +148,8 @@ func (r *runner) start(program, http, listen string) {
 		}
 	})
 	r.http, r.peer = "", ""
-	late := time.After(patient)
-	// On loopback a node has peers only where private addresses are allowed.
+	late := time.After(timeout)
+	// On loopback a node has peers only if private addresses are allowed.
 	private := slices.Contains(r.flags, "--allow-private-origins")
 	for r.http == "" || r.peer == "" && private {
 		select {
@@ -174,22 +171,22 @@ func (r *runner) start(program, http, listen string) {
 }
 
 // kill ends the process as kill -9 does, and waits for its end.
-func (r *runner) kill() {
-	r.meant = true
-	_ = r.cmd.Process.Kill() // it may have ended
+func (r *nodeProcess) kill() {
+	r.stopExpected = true
+	_ = r.cmd.Process.Kill() // the process may have ended
 	<-r.ended
 }
 
-// stop asks the process to end, as a person would.
-func (r *runner) stop() {
+// stop asks the process to end, as Ctrl-C does.
+func (r *nodeProcess) stop() {
 	r.t.Helper()
-	r.meant = true
+	r.stopExpected = true
 	if err := r.cmd.Process.Signal(os.Interrupt); err != nil {
 		r.t.Fatal(err)
 	}
 	select {
 	case <-r.ended:
-	case <-time.After(patient):
+	case <-time.After(timeout):
 		r.t.Fatalf("%s does not end", r.dir)
 	}
 	if !r.cmd.ProcessState.Success() {
@@ -197,17 +194,16 @@ func (r *runner) stop() {
 	}
 }
 
-// again starts a node anew that has ended: in its folder, at its old addresses, and
-// told of nobody.
-func (r *runner) again() {
+// restart starts a node that has ended: with its folder and addresses, and without bootstrap addresses.
+func (r *nodeProcess) restart() {
 	r.t.Helper()
 	listen, _, _ := strings.Cut(r.peer, "/p2p/")
 	r.flags = slices.DeleteFunc(r.flags, func(f string) bool { return f != "--allow-private-origins" && f != "--filter" })
 	r.start(r.cmd.Path, r.http, listen)
 }
 
-// lives reports whether the process runs.
-func (r *runner) lives() bool {
+// isRunning reports whether the process runs.
+func (r *nodeProcess) isRunning() bool {
 	select {
 	case <-r.ended:
 		return false
@@ -216,14 +212,14 @@ func (r *runner) lives() bool {
 	}
 }
 
-// tell runs a command that talks to the node, and returns what it printed.
-func (r *runner) tell(args ...string) (string, error) {
+// runCommand runs a command that talks to the node, and returns its output.
+func (r *nodeProcess) runCommand(args ...string) (string, error) {
 	var out bytes.Buffer
 	args = append([]string{args[0], "--http", r.http, "--data", r.dir}, args[1:]...)
-	if r.on != (here{}) {
+	if r.machine != (here{}) {
 		var words bytes.Buffer
 		c := &exec.Cmd{Path: r.cmd.Path, Args: append([]string{"tidings"}, args...), Env: r.cmd.Env, Stdout: &out, Stderr: &words}
-		err := r.on.in(c.Run)
+		err := r.machine.in(c.Run)
 		if err != nil {
 			err = fmt.Errorf("%w: %s", err, words.Bytes())
 		}
@@ -232,15 +228,15 @@ func (r *runner) tell(args ...string) (string, error) {
 	err := command(context.Background(), args, strings.NewReader(""), &out, io.Discard)
 	if err != nil {
 		var words strings.Builder
-		tell(&words, err)
+		printError(&words, err)
 		err = fmt.Errorf("%w: %s", err, &words)
 	}
 	return out.String(), err
 }
 
-// asks returns what a command prints as one JSON object: what the node answers. It asks over a connection that stays
-// open, because tests ask often while they wait, and a command for each question would take the processor from the nodes.
-func asks[T any](r *runner, name string) (v T, err error) {
+// askJSON returns the node's answer, as the command prints it with --json. It uses a persistent connection, because
+// tests ask often while they wait, and a command for each question would take the processor from the nodes.
+func askJSON[T any](r *nodeProcess, name string) (v T, err error) {
 	b, err := r.call(http.MethodGet, name, nil)
 	if err == nil {
 		err = json.Unmarshal(b, &v)
@@ -249,7 +245,7 @@ func asks[T any](r *runner, name string) (v T, err error) {
 }
 
 // call sends a request to the API of the node.
-func (r *runner) call(method, path string, body []byte) ([]byte, error) {
+func (r *nodeProcess) call(method, path string, body []byte) ([]byte, error) {
 	token, err := daemon.ReadToken(daemon.APITokenFile(r.dir))
 	if err != nil {
 		return nil, err
@@ -261,7 +257,7 @@ func (r *runner) call(method, path string, body []byte) ([]byte, error) {
 	q.Header.Set("Tidings", "1")
 	q.Header.Set("Tidings-Token", token)
 	q.Header.Set("Content-Type", "application/json")
-	a, err := r.on.client().Do(q)
+	a, err := r.machine.client().Do(q)
 	if err != nil {
 		return nil, err
 	}
@@ -273,10 +269,10 @@ func (r *runner) call(method, path string, body []byte) ([]byte, error) {
 	return b, err
 }
 
-// ask returns what a node says at a path.
-func (r *runner) ask(path string) (int, string) {
+// ask sends a GET request to the node, and returns status and text.
+func (r *nodeProcess) ask(path string) (int, string) {
 	r.t.Helper()
-	a, err := r.on.client().Get("http://" + r.http + path)
+	a, err := r.machine.client().Get("http://" + r.http + path)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -288,11 +284,11 @@ func (r *runner) ask(path string) (int, string) {
 	return a.StatusCode, string(b)
 }
 
-// metric is a count of a node's.
-func (r *runner) metric(name string) string {
+// metric returns the value of a metric.
+func (r *nodeProcess) metric(name string) string {
 	_, words := r.ask("/metrics")
 	for line := range strings.Lines(words) {
-		if of, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && of == name {
+		if label, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && label == name {
 			return value
 		}
 	}
@@ -300,18 +296,18 @@ func (r *runner) metric(name string) string {
 }
 
 // subscribe subscribes, and returns the address to give to a feed reader.
-func (r *runner) subscribe(url string) string {
+func (r *nodeProcess) subscribe(url string) string {
 	r.t.Helper()
-	out, err := r.tell("subscribe", url)
+	out, err := r.runCommand("subscribe", url)
 	if err != nil {
 		r.t.Fatalf("subscribe to %s: %v", url, err)
 	}
 	return strings.TrimSpace(out)
 }
 
-// imports subscribes by way of a reader's list, which is not looked into, and returns the address to
-// give to the reader.
-func (r *runner) imports(url string) string {
+// importOne subscribes by importing a list, which does not inspect the address, and returns the address to give to
+// a feed reader.
+func (r *nodeProcess) importOne(url string) string {
 	r.t.Helper()
 	list := `<opml version="2.0"><body><outline type="rss" xmlUrl="` + html.EscapeString(url) + `"/></body></opml>`
 	if err := command(context.Background(), []string{"opml", "import", "--http", r.http, "--data", r.dir, "-"}, strings.NewReader(list), io.Discard, io.Discard); err != nil {
@@ -320,10 +316,10 @@ func (r *runner) imports(url string) string {
 	return r.list()[url].ReadURL
 }
 
-// list is what "tidings list" knows, by address.
-func (r *runner) list() map[string]proxy.Channel {
+// list returns the channels of "tidings list" by address.
+func (r *nodeProcess) list() map[string]proxy.Channel {
 	r.t.Helper()
-	l, err := asks[proxy.ListResponse](r, "list")
+	l, err := askJSON[proxy.ListResponse](r, "list")
 	if err != nil {
 		r.t.Fatalf("list: %v", err)
 	}
@@ -334,9 +330,9 @@ func (r *runner) list() map[string]proxy.Channel {
 	return channels
 }
 
-func (r *runner) status() proxy.Status {
+func (r *nodeProcess) status() proxy.Status {
 	r.t.Helper()
-	s, err := asks[proxy.Status](r, "status")
+	s, err := askJSON[proxy.Status](r, "status")
 	if err != nil {
 		r.t.Fatalf("status: %v", err)
 	}
@@ -349,7 +345,7 @@ func readFeed(address string) (*feed.Feed, http.Header, error) {
 }
 
 func readFeedBy(c *http.Client, address string) (*feed.Feed, http.Header, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patient)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -371,29 +367,28 @@ func readFeedBy(c *http.Client, address string) (*feed.Feed, http.Header, error)
 	return f, a.Header, err
 }
 
-// titles are those of a document's items, in order.
+// titles returns the titles of a document's items, in order.
 func titles(f *feed.Feed) []string {
-	var of []string
+	var list []string
 	for _, it := range f.Items {
 		m, err := it.Meaning("http://origin.example/")
 		if err != nil {
 			m.Title = err.Error()
 		}
-		of = append(of, m.Title)
+		list = append(list, m.Title)
 	}
-	return of
+	return list
 }
 
-// eventually tries until there is nothing to complain about any more, and fails
-// with the last complaint.
+// eventually calls try until it returns nil, and fails with its last error.
 func eventually(t *testing.T, within time.Duration, what string, try func() error) {
 	t.Helper()
-	eventuallyEach(t, 250*time.Millisecond, within, what, try)
+	eventuallyEvery(t, 250*time.Millisecond, within, what, try)
 }
 
-// eventuallyEach does so at another pace. After a try it waits for at least four times as long as the try took, up to
-// a second: a try may run several commands, and would take the processor from the nodes that it waits for.
-func eventuallyEach(t *testing.T, pace, within time.Duration, what string, try func() error) {
+// eventuallyEvery is eventually with another pace. After a try it waits for at least four times as long as the try
+// took, up to a second. A try may run several commands, which would take the processor from the nodes.
+func eventuallyEvery(t *testing.T, pace, within time.Duration, what string, try func() error) {
 	t.Helper()
 	late := time.After(within)
 	for {
@@ -410,25 +405,25 @@ func eventuallyEach(t *testing.T, pace, within time.Duration, what string, try f
 	}
 }
 
-// network starts n nodes that share a network, and waits until they are one. The first of them
-// makes it, with flags, and the others join.
-func network(t *testing.T, n int, flags ...string) []*runner {
+// startNetwork starts n nodes of one network, and waits until they know each other. The first founds the network
+// with the given flags, and the others join.
+func startNetwork(t *testing.T, n int, flags ...string) []*nodeProcess {
 	t.Helper()
-	first := launch(t, append([]string{"--allow-private-origins"}, flags...)...)
-	nodes := []*runner{first}
+	first := startNode(t, append([]string{"--allow-private-origins"}, flags...)...)
+	nodes := []*nodeProcess{first}
 	for len(nodes) < n {
-		nodes = append(nodes, launch(t, "--allow-private-origins", "--bootstrap", first.peer))
+		nodes = append(nodes, startNode(t, "--allow-private-origins", "--bootstrap", first.peer))
 	}
-	gathered(t, nodes)
+	waitForMembers(t, nodes)
 	return nodes
 }
 
-// gathered waits until each node knows of all, and has its place.
-func gathered(t *testing.T, nodes []*runner) {
+// waitForMembers waits until each node knows all members.
+func waitForMembers(t *testing.T, nodes []*nodeProcess) {
 	t.Helper()
-	eventually(t, 2*patient, "a network of all", func() error {
+	eventually(t, 2*timeout, "a network of all", func() error {
 		for i, n := range nodes {
-			s, err := asks[proxy.Status](n, "status")
+			s, err := askJSON[proxy.Status](n, "status")
 			if err != nil {
 				return err
 			}
@@ -440,18 +435,18 @@ func gathered(t *testing.T, nodes []*runner) {
 	})
 }
 
-// A stage is an origin with a clock that waits for its cue.
-type stage struct {
+// A testOrigin is an origin whose clock starts on a cue.
+type testOrigin struct {
 	*origin.Origin
 	url   string
 	begun atomic.Pointer[time.Time]
 	steps atomic.Int64
 }
 
-// newStage serves an origin until the test ends.
-func newStage(t *testing.T) *stage {
+// newTestOrigin serves an origin until the test ends.
+func newTestOrigin(t *testing.T) *testOrigin {
 	t.Helper()
-	s := &stage{}
+	s := &testOrigin{}
 	s.Origin = origin.New(s.now)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -468,8 +463,8 @@ func newStage(t *testing.T) *stage {
 	return s
 }
 
-// now is the time of the scripts: that since the cue, and a second for each step.
-func (s *stage) now() time.Duration {
+// now returns the time of the scripts: the time since the cue, plus a second for each step.
+func (s *testOrigin) now() time.Duration {
 	at := time.Duration(s.steps.Load()) * time.Second
 	if begun := s.begun.Load(); begun != nil {
 		at += time.Since(*begun)
@@ -477,18 +472,18 @@ func (s *stage) now() time.Duration {
 	return at
 }
 
-// cue lets the scripts' time begin.
-func (s *stage) cue() time.Time {
+// cue starts the clock.
+func (s *testOrigin) cue() time.Time {
 	now := time.Now()
 	s.begun.Store(&now)
 	return now
 }
 
-// step lets a second pass on a stage without a cue.
-func (s *stage) step() { s.steps.Add(1) }
+// step advances the clock by a second.
+func (s *testOrigin) step() { s.steps.Add(1) }
 
-// polls counts the requests for a path since a time; for all, if it is empty.
-func (s *stage) polls(path string, since, until time.Time) (n int) {
+// polls counts the requests for a path in a period, or for all paths if it is "".
+func (s *testOrigin) polls(path string, since, until time.Time) (n int) {
 	for _, q := range s.Requests() {
 		if (path == "" || q.Path == path) && q.Time.After(since) && q.Time.Before(until) {
 			n++
@@ -497,10 +492,9 @@ func (s *stage) polls(path string, since, until time.Time) (n int) {
 	return n
 }
 
-// serial is a feed that gains an item with each second, the newest ahead, from a
-// number of them in the beginning.
-func serial(name string, begin, more int) script.Script {
-	var of []script.Snapshot
+// growingFeed returns a feed that starts with begin items and gains an item each second, the newest first.
+func growingFeed(name string, begin, more int) script.Script {
+	var snapshots []script.Snapshot
 	for n := begin; n <= begin+more; n++ {
 		var b strings.Builder
 		fmt.Fprintf(&b, `<?xml version="1.0" encoding="utf-8"?><rss version="2.0"><channel><title>%s</title><link>http://origin.example/</link><description>d</description>`, name)
@@ -508,27 +502,26 @@ func serial(name string, begin, more int) script.Script {
 			fmt.Fprintf(&b, `<item><title>%s %d</title><link>http://origin.example/%[1]s/%[2]d</link><guid isPermaLink="false">%[1]s-%[2]d</guid><description>Story %[2]d</description></item>`, name, i)
 		}
 		b.WriteString(`</channel></rss>`)
-		of = append(of, script.Snapshot{Body: []byte(b.String()), ContentType: "application/rss+xml", Hold: time.Second})
+		snapshots = append(snapshots, script.Snapshot{Body: []byte(b.String()), ContentType: "application/rss+xml", Hold: time.Second})
 	}
-	return script.NewReplay(of)
+	return script.NewReplay(snapshots)
 }
 
-// counted says that a list of titles is that of a serial with n items.
-func counted(name string, n int, of []string) error {
+// checkTitles compares a list of titles with that of a growing feed with n items.
+func checkTitles(name string, n int, got []string) error {
 	want := make([]string, n)
 	for i := range want {
 		want[i] = fmt.Sprintf("%s %d", name, n-i)
 	}
-	if strings.Join(want, "\n") != strings.Join(of, "\n") {
-		return fmt.Errorf("%d items where %d are due: %.300q", len(of), n, of)
+	if strings.Join(want, "\n") != strings.Join(got, "\n") {
+		return fmt.Errorf("%d items where %d are due: %.300q", len(got), n, got)
 	}
 	return nil
 }
 
-// need returns where a tool is. A test that lacks one is left out, but not in CI:
-// there the tools are installed (.ci/run), and a test that does not run would say
-// nothing.
-func need(t *testing.T, tool, why string) string {
+// requireTool returns the path of a tool. A test without its tool is skipped, except in CI: there the tools are
+// installed (.ci/run), and a skipped test would hide a fault.
+func requireTool(t *testing.T, tool, why string) string {
 	t.Helper()
 	path, err := exec.LookPath(tool)
 	switch {
@@ -541,8 +534,8 @@ func need(t *testing.T, tool, why string) string {
 	return ""
 }
 
-// heavy skips a test of real nodes with -short.
-func heavy(t *testing.T) {
+// skipIfShort skips a test of real nodes with -short.
+func skipIfShort(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("real nodes take their time: left out with -short")

@@ -22,15 +22,14 @@ const (
 	pageHold     = pageInterval + 400*time.Millisecond
 )
 
-// pageEvery is which part of the snapshots of a real page is played, besides those that
-// brought a change.
+// pageEvery says that every n-th snapshot of a real page is replayed, besides those with a change.
 func pageEvery() int { return longtest.Pick(40, 5) }
 
-// watchedPages are pages of the traces on which the engine makes no error: what it tells is what
-// their labels say (go -C lab run . eval difference).
+// watchedPages lists pages of the traces on which the engine makes no error: it reports exactly the labelled
+// changes (go -C lab run . eval difference).
 var watchedPages = []string{"ota-dating-bumble-terms-of-service", "ota-dating-bumble-community-guidelines", "ota-dating-happn-terms-of-service"}
 
-// A watchedPage is a page as the origin serves it, and how often its wording changes.
+// A watchedPage is a page as the origin serves it, with the number of its changes.
 type watchedPage struct {
 	name      string
 	snapshots []script.Snapshot
@@ -38,20 +37,20 @@ type watchedPage struct {
 	url       string
 }
 
-// TestPagesAreFollowedByRealReaders lets nodes follow pages as real origins served them,
-// full of scripts and nonces. Their readers see each labelled change as an entry, once, and
-// nothing else. A page with a feed is known by its feed, and one without is offered itself.
+// TestPagesAreFollowedByRealReaders lets nodes follow pages of real origins, full of scripts and nonces. Readers
+// see each labelled change as an entry, once, and nothing else. A page with a feed leads to its feed, and one
+// without a feed can be followed itself.
 func TestPagesAreFollowedByRealReaders(t *testing.T) {
-	heavy(t)
+	skipIfShort(t)
 	t.Parallel()
-	newsboat := need(t, "newsboat", "it is the reader of this test")
-	sqlite := need(t, "sqlite3", "it reads newsboat's cache")
+	newsboat := requireTool(t, "newsboat", "it is the reader of this test")
+	sqlite := requireTool(t, "sqlite3", "it reads newsboat's cache")
 	pages := pagesToWatch(t)
 
-	nodes := network(t, longtest.Pick(5, 8), "--network", "pages",
+	nodes := startNetwork(t, longtest.Pick(5, 8), "--network", "pages",
 		"--poll-interval", pageInterval.String(), "--maintenance-interval", "20s", "--beat-interval", "20s")
 	first := nodes[0]
-	o := newStage(t)
+	o := newTestOrigin(t)
 	most := 0
 	for i, p := range pages {
 		path := fmt.Sprintf("/%d/%s", i, p.name)
@@ -60,23 +59,23 @@ func TestPagesAreFollowedByRealReaders(t *testing.T) {
 		most = max(most, len(p.snapshots))
 	}
 
-	// Who asks for a page that has no feed is told how to follow it.
-	if out, err := first.tell("subscribe", pages[0].url); err == nil || !strings.Contains(err.Error(), "tidings subscribe page+"+pages[0].url) {
+	// Subscribing to a page without a feed says how to follow it.
+	if out, err := first.runCommand("subscribe", pages[0].url); err == nil || !strings.Contains(err.Error(), "tidings subscribe page+"+pages[0].url) {
 		t.Errorf("subscribed to a page: %s, %v", out, err)
 	}
-	// Who asks for one that has, has that.
+	// Subscribing to a page with a feed subscribes to the feed.
 	o.Play("/blog/", script.NewReplay([]script.Snapshot{{ContentType: "text/html", Body: []byte(
 		`<title>A blog</title><link rel="alternate" type="application/rss+xml" href="feed.xml"><p>Hello`)}}))
 	o.Play("/blog/feed.xml", script.NewLively(script.Config{Every: time.Hour}))
-	if out, err := first.tell("subscribe", o.url+"/blog/"); err != nil || !strings.HasSuffix(strings.TrimSpace(out), "/"+o.url+"/blog/feed.xml") {
+	if out, err := first.runCommand("subscribe", o.url+"/blog/"); err != nil || !strings.HasSuffix(strings.TrimSpace(out), "/"+o.url+"/blog/feed.xml") {
 		t.Errorf("subscribed to a page with a feed: %s, %v", out, err)
 	}
-	if out, err := first.tell("unsubscribe", o.url+"/blog/feed.xml"); err != nil {
+	if out, err := first.runCommand("unsubscribe", o.url+"/blog/feed.xml"); err != nil {
 		t.Errorf("unsubscribed from it: %s, %v", out, err)
 	}
-	var boats []*boat
+	var boats []*newsboatHome
 	for i, n := range nodes {
-		b := &boat{newsboat: newsboat, sqlite: sqlite, dir: t.TempDir(), address: map[string]string{}}
+		b := &newsboatHome{newsboat: newsboat, sqlite: sqlite, dir: t.TempDir(), address: map[string]string{}}
 		for _, p := range pages {
 			b.address[p.url] = n.subscribe("page+" + p.url)
 		}
@@ -85,11 +84,11 @@ func TestPagesAreFollowedByRealReaders(t *testing.T) {
 			boats = append(boats, b)
 		}
 	}
-	if out, err := first.tell("unsubscribe", pages[0].url); err == nil || !strings.Contains(err.Error(), "but to page+"+pages[0].url) {
+	if out, err := first.runCommand("unsubscribe", pages[0].url); err == nil || !strings.Contains(err.Error(), "but to page+"+pages[0].url) {
 		t.Errorf("unsubscribed from a page as if it were a feed: %s, %v", out, err)
 	}
 	for _, n := range nodes {
-		eventually(t, 2*patient, "the first version", func() error {
+		eventually(t, 2*timeout, "the first version", func() error {
 			for _, c := range n.list() {
 				if c.State != "ok" || c.Kind != "page" || c.Items != 0 || c.Title == "" {
 					return fmt.Errorf("%s: %s %s %q, %d items %s", c.URL, c.Kind, c.State, c.Title, c.Items, c.Error)
@@ -109,7 +108,7 @@ func TestPagesAreFollowedByRealReaders(t *testing.T) {
 	}
 	for _, p := range pages {
 		for i, b := range boats {
-			eventually(t, patient, "all changes", func() error {
+			eventually(t, timeout, "all changes", func() error {
 				f, _, err := readFeed(b.address[p.url])
 				if err == nil && len(f.Items) != p.changes {
 					err = fmt.Errorf("%s at reader %d: %d entries of %d changes", p.name, i, len(f.Items), p.changes)
@@ -126,7 +125,7 @@ func TestPagesAreFollowedByRealReaders(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, p := range pages {
-			rows, err := b.rows(t.Context(), p.url)
+			rows, err := b.itemGUIDs(t.Context(), p.url)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -140,8 +139,8 @@ func TestPagesAreFollowedByRealReaders(t *testing.T) {
 	}
 }
 
-// pagesToWatch returns those of the traces, or some that are made up where they are not at hand.
-func pagesToWatch(t *testing.T) (of []*watchedPage) {
+// pagesToWatch returns the pages of the traces, or synthetic ones if these are not available.
+func pagesToWatch(t *testing.T) (pages []*watchedPage) {
 	t.Helper()
 	data := filepath.Join("..", "..", "..", "shared", "data")
 	file, err := os.Open(filepath.Join(data, "ota_labels.csv"))
@@ -149,9 +148,9 @@ func pagesToWatch(t *testing.T) (of []*watchedPage) {
 	case os.Getenv("TIDINGS_NO_DATA") != "" || errors.Is(err, fs.ErrNotExist):
 		t.Log("no real pages are at hand: made-up ones are played")
 		for i := range watchedPages {
-			of = append(of, madeUpPage(i))
+			pages = append(pages, syntheticPage(i))
 		}
-		return of
+		return pages
 	case err != nil:
 		t.Fatal(err)
 	}
@@ -183,13 +182,13 @@ func pagesToWatch(t *testing.T) (of []*watchedPage) {
 		for _, s := range snapshots {
 			p.snapshots = append(p.snapshots, script.Snapshot{Body: s.Body, ContentType: s.ContentType, Hold: pageHold})
 		}
-		of = append(of, p)
+		pages = append(pages, p)
 	}
-	return of
+	return pages
 }
 
-// madeUpPage is a page that changes its wording now and then, and its nonce always.
-func madeUpPage(seed int) *watchedPage {
+// syntheticPage returns a page that changes its wording now and then, and its nonce always.
+func syntheticPage(seed int) *watchedPage {
 	p := &watchedPage{name: fmt.Sprintf("made-up-%d", seed)}
 	for i := range longtest.Pick(11, 32) {
 		if i > 0 && i%10 == 0 {

@@ -24,20 +24,20 @@ import (
 	"tidings/proxy"
 )
 
-// A weblog is an origin whose feed names its publisher.
-type weblog struct {
+// A publishedFeed is an origin whose feed names its publisher.
+type publishedFeed struct {
 	mu       sync.Mutex
 	metadata string
 	items    []string
 }
 
-func (w *weblog) says(metadata string, items ...string) {
+func (w *publishedFeed) says(metadata string, items ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.metadata, w.items = strings.TrimSpace(metadata), items
 }
 
-func (w *weblog) document() string {
+func (w *publishedFeed) document() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var b strings.Builder
@@ -48,13 +48,13 @@ func (w *weblog) document() string {
 	return b.String() + "</channel></rss>"
 }
 
-func (w *weblog) ServeHTTP(to http.ResponseWriter, _ *http.Request) {
+func (w *publishedFeed) ServeHTTP(to http.ResponseWriter, _ *http.Request) {
 	to.Header().Set("Content-Type", "application/rss+xml")
 	_, _ = io.WriteString(to, w.document())
 }
 
-// does runs a command that needs no node, and returns what it prints.
-func does(t *testing.T, args ...string) string {
+// runLocal runs a command that needs no node, and returns its output.
+func runLocal(t *testing.T, args ...string) string {
 	t.Helper()
 	var out bytes.Buffer
 	if err := command(context.Background(), args, strings.NewReader(""), &out, io.Discard); err != nil {
@@ -63,11 +63,11 @@ func does(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-// shown waits until a reader sees an item with what vouches for it, and says how long that took.
-func shown(t *testing.T, address, name, provenance string, within time.Duration) time.Duration {
+// waitForItem waits until a reader sees an item with a provenance, and returns how long that took.
+func waitForItem(t *testing.T, address, name, provenance string, within time.Duration) time.Duration {
 	t.Helper()
 	began := time.Now()
-	eventuallyEach(t, 10*time.Millisecond, within, fmt.Sprintf("%s: %q by %s", address, name, provenance), func() error {
+	eventuallyEvery(t, 10*time.Millisecond, within, fmt.Sprintf("%s: %q by %s", address, name, provenance), func() error {
 		f, _, err := readFeed(address)
 		if err != nil {
 			return err
@@ -77,58 +77,58 @@ func shown(t *testing.T, address, name, provenance string, within time.Duration)
 				return nil
 			}
 		}
-		return fmt.Errorf("there is %s", raws(f))
+		return fmt.Errorf("there is %s", rawItems(f))
 	})
 	return time.Since(began)
 }
 
-func raws(f *feed.Feed) (of string) {
+func rawItems(f *feed.Feed) (of string) {
 	for _, it := range f.Items {
 		of += string(it.Raw) + "\n"
 	}
 	return of
 }
 
-// TestPublishers has a weblog's publisher push to readers behind three other nodes: before and after
-// its web server is gone, with the next key, with a stolen one, and with one that was lost.
+// TestPublishers pushes items to readers at three other nodes: before and after the web server is gone, with the
+// next key, with a stolen key, and after a key was lost.
 func TestPublishers(t *testing.T) {
-	heavy(t)
+	skipIfShort(t)
 	t.Parallel()
-	blog := &weblog{}
+	blog := &publishedFeed{}
 	server := httptest.NewServer(blog)
 	t.Cleanup(server.Close)
 	url := server.URL + "/feed.xml"
 	keys := t.TempDir()
 	key := filepath.Join(keys, "blog.key")
-	does(t, "keygen", key)
+	runLocal(t, "keygen", key)
 	stolen := filepath.Join(keys, "stolen.key")
 	for _, suffix := range []string{"", ".next"} {
 		if info, err := os.Stat(key + suffix); err != nil || info.Mode().Perm() != 0o600 {
 			t.Fatalf("%v, %v", info, err)
 		}
 	}
-	metadata := func(key string) string { return does(t, "publish", "--key", key, "--metadata", url) }
+	metadata := func(key string) string { return runLocal(t, "publish", "--key", key, "--metadata", url) }
 	blog.says(metadata(key), "Headline")
 
-	nodes := network(t, 5, "--network", "publishers", "--poll-interval", "30s", "--maintenance-interval", "20s", "--beat-interval", "20s")
+	nodes := startNetwork(t, 5, "--network", "publishers", "--poll-interval", "30s", "--maintenance-interval", "20s", "--beat-interval", "20s")
 	desk, readers := nodes[1], nodes[2:]
 	var addresses []string
 	for _, n := range readers {
 		address := n.subscribe(url)
-		shown(t, address, "Headline", "single", patient)
+		waitForItem(t, address, "Headline", "single", timeout)
 		addresses = append(addresses, address)
 	}
 	all := func(what, name, provenance string, within time.Duration) {
 		t.Helper()
 		for i, a := range addresses {
-			took := shown(t, a, name, provenance, within)
+			took := waitForItem(t, a, name, provenance, within)
 			t.Logf("%s: at reader %d another %.2f s after the publisher was told that it is held", what, i, took.Seconds())
 		}
 	}
 	publish := func(key string, args ...string) error {
 		t.Helper()
 		began := time.Now()
-		_, err := desk.tell(append([]string{"publish", "--key", key, url}, args...)...)
+		_, err := desk.runCommand(append([]string{"publish", "--key", key, url}, args...)...)
 		t.Logf("publish %v: %.2f s, %v", args, time.Since(began).Seconds(), err)
 		return err
 	}
@@ -137,7 +137,7 @@ func TestPublishers(t *testing.T) {
 	}
 	all("pushed", "First", "publisher", latencyTarget)
 
-	// The web server is gone. What is pushed comes all the same.
+	// The web server is gone. Pushed items still arrive.
 	server.Close()
 	if err := publish(key, "--title", "Second", "--id", "second"); err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func TestPublishers(t *testing.T) {
 		}
 	}
 
-	// Its key is stolen, and used. Nobody can know. The thief's record is another's.
+	// The key is stolen and used. No node can know that. The thief has another record.
 	for _, suffix := range []string{"", ".record"} {
 		b, err := os.ReadFile(key + suffix)
 		if err == nil {
@@ -163,12 +163,12 @@ func TestPublishers(t *testing.T) {
 		t.Fatal(err)
 	}
 	all("stolen", "Forged", "publisher", latencyTarget)
-	// Its owner sees that the next time he writes, and takes the next key. The origin is still gone.
+	// The owner notices that with the next item, and rotates to the next key. The origin is still gone.
 	if err := publish(key, "--title", "Third", "--id", "third"); err == nil || !strings.Contains(err.Error(), "somebody else has the key") {
 		t.Errorf("somebody else has used the key: %v", err)
 	}
-	does(t, "keygen", "--rotate", key)
-	again(t, server, blog)
+	runLocal(t, "keygen", "--rotate", key)
+	reopenServer(t, server, blog)
 	blog.says(metadata(key))
 	if err := publish(key, "--resume"); err != nil {
 		t.Fatal(err)
@@ -193,17 +193,17 @@ func TestPublishers(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Both keys are lost. A new one is named by the origin, which the owners see for themselves.
+	// Both keys are lost. The origin names a new one, which the owners of the feed's log check themselves.
 	lost := filepath.Join(keys, "new.key")
-	fresh := strings.TrimSpace(does(t, "keygen", lost))
+	fresh := strings.TrimSpace(runLocal(t, "keygen", lost))
 	if err := publish(lost, "--title", "Fourth", "--id", "fourth"); err == nil || !strings.Contains(err.Error(), "to replace the key") {
 		t.Errorf("a key that nobody has named: %v", err)
 	}
 	write(metadata(lost))
-	eventually(t, patient, "the origin's word on a lost key", func() error {
+	eventually(t, timeout, "the origin's word on a lost key", func() error {
 		return publish(lost, "--resume")
 	})
-	if out, err := desk.tell("publish", "--key", lost, "--document", document, url); err != nil || out != "Fifth\n" {
+	if out, err := desk.runCommand("publish", "--key", lost, "--document", document, url); err != nil || out != "Fifth\n" {
 		t.Errorf("what the lost key has signed is signed again: %q, %v", out, err)
 	}
 	if err := publish(lost, "--title", "Fourth", "--id", "fourth"); err != nil {
@@ -227,14 +227,15 @@ func TestPublishers(t *testing.T) {
 		}
 	}
 
-	// What is no item of anybody's is refused by who was given it, and told there. What was refused above, and
-	// has been taken since, is not told any more.
+	// An invalid item is rejected by the node to which it was given, and reported there. Items that were rejected
+	// above and have been accepted since are no longer reported.
 	_, err := desk.call(http.MethodPost, "publish", []byte(`{"envelope":"Z2FyYmFnZQ=="}`))
 	var refused []proxy.RejectedItem
 	for _, n := range nodes {
 		refused = append(refused, n.status().RejectedItems...)
 	}
-	// The stolen key's item is refused by the sequencer, and noted, if the desk had not yet heard of the next key.
+	// The sequencer rejects and records the stolen key's item, if the publishing node had not yet learned of the
+	// next key.
 	refused = slices.DeleteFunc(refused, func(r proxy.RejectedItem) bool {
 		return strings.Contains(r.Why, "another key has replaced this one")
 	})
@@ -243,12 +244,12 @@ func TestPublishers(t *testing.T) {
 	}
 }
 
-// again serves at an address at which a server was closed.
-func again(t *testing.T, old *httptest.Server, h http.Handler) *httptest.Server {
+// reopenServer serves at the address of a server that was closed.
+func reopenServer(t *testing.T, old *httptest.Server, h http.Handler) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(h)
 	_ = s.Listener.Close()
-	eventually(t, patient, "the address of before to be free", func() (err error) {
+	eventually(t, timeout, "the address of before to be free", func() (err error) {
 		s.Listener, err = net.Listen("tcp", old.Listener.Addr().String())
 		return err
 	})
@@ -257,12 +258,12 @@ func again(t *testing.T, old *httptest.Server, h http.Handler) *httptest.Server 
 	return s
 }
 
-// TestProgramsPublish has a program on the node's machine publish after it has saved, and a watcher
-// publish what is new in a document.
+// TestProgramsPublish lets a program on the node's machine publish after saving, and a watcher publish the new
+// items of a document.
 func TestProgramsPublish(t *testing.T) {
-	heavy(t)
+	skipIfShort(t)
 	t.Parallel()
-	blog := &weblog{}
+	blog := &publishedFeed{}
 	server := httptest.NewServer(blog)
 	t.Cleanup(server.Close)
 	url := server.URL + "/feed.xml"
@@ -271,11 +272,11 @@ func TestProgramsPublish(t *testing.T) {
 	if err := os.WriteFile(words, []byte("correct horse\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	does(t, "keygen", "--passphrase-file", words, key)
-	blog.says(does(t, "publish", "--key", key, "--passphrase-file", words, "--metadata", "--beat-interval", "4s", url))
-	desk := launch(t, "--allow-private-origins", "--network", "programs", "--publish-key", key, "--passphrase-file", words)
-	reader := launch(t, "--allow-private-origins", "--bootstrap", desk.peer)
-	gathered(t, []*runner{desk, reader})
+	runLocal(t, "keygen", "--passphrase-file", words, key)
+	blog.says(runLocal(t, "publish", "--key", key, "--passphrase-file", words, "--metadata", "--beat-interval", "4s", url))
+	desk := startNode(t, "--allow-private-origins", "--network", "programs", "--publish-key", key, "--passphrase-file", words)
+	reader := startNode(t, "--allow-private-origins", "--bootstrap", desk.peer)
+	waitForMembers(t, []*nodeProcess{desk, reader})
 	address := reader.subscribe(url)
 
 	token, err := os.ReadFile(filepath.Join(desk.dir, "publish.token"))
@@ -309,9 +310,9 @@ func TestProgramsPublish(t *testing.T) {
 	if status, said := post(strings.TrimSpace(string(token))); status != http.StatusOK || !strings.Contains(said, `"seq":1`) {
 		t.Fatalf("with the token: %d %s", status, said)
 	}
-	shown(t, address, "Saved", "publisher", latencyTarget)
-	// Of a publisher who says nothing for two beat intervals all think that it is gone.
-	eventually(t, patient, "the node to say that nothing is new", func() error {
+	waitForItem(t, address, "Saved", "publisher", latencyTarget)
+	// After two beat intervals of silence, all nodes consider the publisher gone.
+	eventually(t, timeout, "the node to say that nothing is new", func() error {
 		n, err := strconv.Atoi(desk.metric("tidings_feedtree_pushes_total"))
 		if err == nil && n < 3 {
 			err = fmt.Errorf("%d pushed", n)
@@ -332,15 +333,15 @@ func TestProgramsPublish(t *testing.T) {
 	go func() {
 		ended <- command(ctx, []string{"publish", "--http", desk.http, "--data", desk.dir, "--key", key, "--passphrase-file", words, "--document", document, "--watch", "--every", "1s", url}, strings.NewReader(""), io.Discard, io.Discard)
 	}()
-	shown(t, address, "One", "publisher", patient)
+	waitForItem(t, address, "One", "publisher", timeout)
 	write("Two", "One")
-	took := shown(t, address, "Two", "publisher", patient)
+	took := waitForItem(t, address, "Two", "publisher", timeout)
 	t.Logf("written into the watched document, at the reader %.2f s later (looked at once a second)", took.Seconds())
 	stop()
 	if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if _, err := reader.tell("subscribe", "--least", "publisher", url); err != nil {
+	if _, err := reader.runCommand("subscribe", "--least", "publisher", url); err != nil {
 		t.Fatal(err)
 	}
 	if c := reader.list()[url]; c.MinProvenance != "publisher" {

@@ -17,20 +17,19 @@ import (
 	"tidings/proxy"
 )
 
-// publicAddresses belong to somebody else. In a network of the test's own they are an
-// origin's, and the node sees nothing private about them.
+// publicAddresses belong to somebody else. In the test's own network they belong to an origin, and the node cannot
+// tell that they are local.
 const publicAddresses = "11.22.33.0/24"
 
-// publicAddress is one of them.
+// publicAddress returns one of publicAddresses.
 func publicAddress(i int) string { return fmt.Sprintf("11.22.33.%d", 44+i) }
 
-// inNetworkOfItsOwn runs the rest of a test in another process, in a network where
-// nobody but its own processes is, and reports whether this is it. There
-// publicAddresses lead to this machine and are none of an interface, so that a
-// node takes them for somebody else's.
-func inNetworkOfItsOwn(t *testing.T) bool {
+// inOwnNetwork runs the rest of a test in another process in a network namespace, and reports whether this is that
+// process. In the namespace, publicAddresses lead to this machine but belong to no interface, so a node takes them
+// for foreign addresses.
+func inOwnNetwork(t *testing.T) bool {
 	t.Helper()
-	ip := need(t, "ip", "it makes the network of this test")
+	ip := requireTool(t, "ip", "it makes the network of this test")
 	const mark = "TIDINGS_TEST_NETWORK"
 	if os.Getenv(mark) != "" {
 		for _, args := range []string{"link set lo up", "route add local " + publicAddresses + " dev lo"} {
@@ -46,9 +45,9 @@ func inNetworkOfItsOwn(t *testing.T) bool {
 	}
 	c := exec.Command(self, "-test.run", "^"+t.Name()+"$", "-test.v")
 	c.Env = append(os.Environ(), mark+"=1")
-	diesWithUs(c)
+	killWithParent(c)
 	c.SysProcAttr.Cloneflags = syscall.CLONE_NEWNET
-	if uid := os.Getuid(); uid != 0 { // only in a world of its own may it do that
+	if uid := os.Getuid(); uid != 0 { // needs root, which the namespace provides
 		c.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
 		c.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: uid, Size: 1}}
 		c.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}
@@ -67,18 +66,17 @@ func inNetworkOfItsOwn(t *testing.T) bool {
 	return false
 }
 
-// TestRedirectToThisMachine lets an origin of the Web send nodes to where it must not:
-// to programs on their own machine, and on the networks behind it. Neither a node that
-// asks public origins alone goes there, nor one that asks private ones as well.
+// TestRedirectToThisMachine lets an origin on the Web redirect nodes to forbidden addresses: to programs on their
+// own machine and on local networks. No node follows, whether or not it may poll private addresses.
 func TestRedirectToThisMachine(t *testing.T) {
-	heavy(t)
+	skipIfShort(t)
 	t.Parallel()
-	if !inNetworkOfItsOwn(t) {
+	if !inOwnNetwork(t) {
 		return
 	}
-	// What listens on this machine, and would say so to whoever asks.
+	// These servers on this machine record all requests.
 	var asked atomic.Int64
-	inside := listening(t, "localhost:0", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	inside := serveAt(t, "localhost:0", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
 		_, _ = fmt.Fprint(w, `<rss version="2.0"><channel><title>Secret</title><item><title>Secret</title></item></channel></rss>`)
 	}))
@@ -87,9 +85,9 @@ func TestRedirectToThisMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := origin.New(origin.Clock(1))
-	listening(t, ":80", o)
+	serveAt(t, ":80", o)
 
-	o.Play("/good", serial("good", 3, 0))
+	o.Play("/good", growingFeed("good", 3, 0))
 	targets := map[string]string{
 		"/address":    "http://127.0.0.1:" + port + "/feed",
 		"/name":       "http://localhost:" + port + "/feed",
@@ -102,25 +100,25 @@ func TestRedirectToThisMachine(t *testing.T) {
 		"/other-port": "http://" + publicAddress(0) + ":" + port + "/feed",
 	}
 	for path, to := range targets {
-		o.Play(path, serial(path[1:], 3, 0))
+		o.Play(path, growingFeed(path[1:], 3, 0))
 		o.Misbehave(path, origin.Redirect(http.StatusFound, to))
 	}
 	for name, flags := range map[string][]string{
 		"public origins alone": {"--network", "public"},
 		"private ones as well": {"--network", "private", "--allow-private-origins"},
 	} {
-		n := launch(t, append(flags, "--poll-interval", "1s")...)
+		n := startNode(t, append(flags, "--poll-interval", "1s")...)
 		good := "http://" + publicAddress(0) + "/good"
 		n.subscribe(good)
 		feeds, address := map[string]string{}, map[string]string{}
-		for path := range targets { // each of a domain of its own, as one is asked slowly
+		for path := range targets { // each in its own domain, because a domain is polled slowly
 			feeds[path] = "http://" + publicAddress(len(address)+1) + path
-			if _, err := n.tell("subscribe", feeds[path]); err == nil || !strings.Contains(err.Error(), "may not be polled") {
+			if _, err := n.runCommand("subscribe", feeds[path]); err == nil || !strings.Contains(err.Error(), "may not be polled") {
 				t.Errorf("%s: %s: who subscribes is told: %v", name, path, err)
 			}
-			address[path] = n.imports(feeds[path])
+			address[path] = n.importOne(feeds[path])
 		}
-		eventually(t, patient, "a feed of the same origin", func() error {
+		eventually(t, timeout, "a feed of the same origin", func() error {
 			if c := n.list()[good]; c.State != proxy.StateOK || c.Items != 3 {
 				return fmt.Errorf("%s, %d items: %s", c.State, c.Items, c.Error)
 			}
@@ -128,7 +126,7 @@ func TestRedirectToThisMachine(t *testing.T) {
 		})
 		for path, to := range targets {
 			var c proxy.Channel
-			eventually(t, patient, name+": "+path, func() error {
+			eventually(t, timeout, name+": "+path, func() error {
 				c = n.list()[feeds[path]]
 				if c.State != "refused" || c.Error == "" || c.Since == nil || c.NextPoll == nil {
 					return fmt.Errorf("%s is said to be %s (%s) since %v, next %v", to, c.State, c.Error, c.Since, c.NextPoll)
@@ -144,7 +142,7 @@ func TestRedirectToThisMachine(t *testing.T) {
 	if n := asked.Load(); n > 0 {
 		t.Errorf("a program on this machine was asked %d times", n)
 	}
-	// It can be asked: else nothing was shown.
+	// The servers can be reached; otherwise the test would show nothing.
 	if a, err := http.Get("http://" + inside); err != nil || asked.Load() != 1 {
 		t.Errorf("%v %v, asked %d times", a, err, asked.Load())
 	} else {
@@ -152,8 +150,8 @@ func TestRedirectToThisMachine(t *testing.T) {
 	}
 }
 
-// listening serves at an address until the test ends, and returns where that is.
-func listening(t *testing.T, address string, h http.Handler) string {
+// serveAt serves at an address until the test ends, and returns the address.
+func serveAt(t *testing.T, address string, h http.Handler) string {
 	t.Helper()
 	l, err := net.Listen("tcp", address)
 	if err != nil {

@@ -84,10 +84,10 @@ func (*trustCommand) Help() string { return examples("tidings trust https://blog
 
 func (*demoCommand) Help() string { return examples("tidings demo", "tidings demo --paper") }
 
-// examples is the text for some examples.
-func examples(of ...string) string {
+// examples formats example command lines.
+func examples(lines ...string) string {
 	text := "Examples:\n"
-	for _, e := range of {
+	for _, e := range lines {
 		text += "\n    " + e
 	}
 	return text

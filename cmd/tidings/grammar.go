@@ -11,7 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// A grammar is the command line: a field for each command and flag.
+// A grammar is the grammar of the command line, with a field for each command and flag.
 type grammar struct {
 	Help        helpFlag    `short:"h" help:"Show the help of a command."`
 	ShowVersion versionFlag `name:"version" help:"Show the version."`
@@ -45,25 +45,25 @@ type grammar struct {
 	Provision provisionCommand `cmd:"" group:"Trying and planning:" help:"Plan the nodes for a given number of keyword subscriptions."`
 }
 
-// streams are what a command reads and writes.
+// streams holds the standard streams of a command.
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
 }
 
-// people is where sentences for people go that are not what a command is asked for: standard output if that is a
-// terminal, otherwise standard error.
-func (s streams) people() io.Writer {
+// notes returns the stream for messages to people that are not the result of a command: standard output if that is
+// a terminal, otherwise standard error.
+func (s streams) notes() io.Writer {
 	if terminalOf(s.out).width > 0 {
 		return s.out
 	}
 	return s.err
 }
 
-// command reads the command line, and does what it says.
+// command parses a command line and executes it.
 func command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	for _, a := range args {
-		if !utf8.ValidString(a) { // kong would read something else
+		if !utf8.ValidString(a) { // kong would replace the invalid bytes
 			return usagef("%q is not in UTF-8", a)
 		}
 	}
@@ -78,16 +78,16 @@ func command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
-	if args[0] == "help" { // as of many commands
+	if args[0] == "help" { // as with many other programs
 		args = append(args[1:len(args):len(args)], "--help")
 	}
 	var g grammar
 	c, err := parse(&g, args, stdout)
 	switch {
-	case errors.Is(err, errAnswered):
+	case errors.Is(err, errFlagHandled):
 		return nil
 	case err != nil:
-		return usageError{misused(err), pathOf(err)}
+		return usageError{explainUsage(err), commandOf(err)}
 	}
 	c.BindTo(ctx, (*context.Context)(nil))
 	err = c.Run(streams{stdin, stdout, stderr})
@@ -97,18 +97,17 @@ func command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	return err
 }
 
-// parse reads the command line into a grammar, and the settings it does not have
-// from the environment and the file.
+// parse parses a command line, and takes missing settings from the environment and the configuration file.
 func parse(g *grammar, args []string, help io.Writer) (*kong.Context, error) {
 	return grammarOf(g, help, kong.Vars{"config": cmp.Or(configFile(), noHome), "data": cmp.Or(dataDir(), noHome), "http": defaultHTTP}).Parse(args)
 }
 
-// noHome stands in the help for paths that are not known.
+// noHome replaces paths in the help that are not known.
 const noHome = "none, because HOME is not set"
 
-// grammarOf returns the parser of a command line. vars are what the help says of the user's files and of defaults.
+// grammarOf returns the parser of a command line. vars holds the user's paths and defaults for the help.
 func grammarOf(g *grammar, help io.Writer, vars kong.Vars) *kong.Kong {
-	k, err := kong.New(g, append(numbers(),
+	k, err := kong.New(g, append(numberMappers(),
 		kong.Name("tidings"),
 		kong.Description("tidings polls feeds and pages together with other nodes, and serves them to your feed reader.\n\n"+
 			"A setting comes from its flag, otherwise from the environment (TIDINGS_HTTP for --http), "+
@@ -120,7 +119,7 @@ func grammarOf(g *grammar, help io.Writer, vars kong.Vars) *kong.Kong {
 		kong.Bind(stdout{help}),
 		kong.DefaultEnvars("TIDINGS"),
 		kong.PostBuild(func(k *kong.Kong) error {
-			onlySettings(k.Model.Node)
+			keepSettingEnvs(k.Model.Node)
 			return nil
 		}),
 	)...)
@@ -130,31 +129,31 @@ func grammarOf(g *grammar, help io.Writer, vars kong.Vars) *kong.Kong {
 	return k
 }
 
-// onlySettings takes the environment variables from the flags that are no settings: those that say what a
-// command is to do once. All flags of run are settings, and so is where a passphrase is: TIDINGS_PASSPHRASE, too, is
-// read by all commands that open a key.
-func onlySettings(n *kong.Node) {
+// keepSettingEnvs removes the environment variables of flags that are no settings, because they describe one action
+// of a command. All flags of run are settings, and so is --passphrase-file: like TIDINGS_PASSPHRASE, all commands
+// that open a key use it.
+func keepSettingEnvs(n *kong.Node) {
 	if n.Name == "run" {
 		return
 	}
 	for _, f := range n.Flags {
-		address := f.Name == "http" && n.Name != "demo" // which serves at an address of its own
+		address := f.Name == "http" && n.Name != "demo" // demo serves at an address of its own
 		if f.Name != "config" && f.Name != "data" && f.Name != "passphrase-file" && !address {
 			f.Envs, f.Tag.Envs = nil, nil
 		}
 	}
-	for _, of := range n.Children {
-		onlySettings(of)
+	for _, child := range n.Children {
+		keepSettingEnvs(child)
 	}
 }
 
-// stdout is where the flags write that answer by themselves.
+// stdout is the output of flags that answer by themselves.
 type stdout struct{ io.Writer }
 
-// errAnswered says that a flag has answered, and that there is nothing else to do.
-var errAnswered = errors.New("a flag has answered")
+// errFlagHandled says that a flag such as --help has answered, and that nothing else is to be done.
+var errFlagHandled = errors.New("a flag has answered")
 
-// A helpFlag prints the help of a command. What comes behind it is not looked at.
+// A helpFlag prints the help of a command. Arguments that follow it are ignored.
 type helpFlag bool
 
 // BeforeReset is called by kong when it meets the flag.
@@ -162,10 +161,10 @@ func (helpFlag) BeforeReset(c *kong.Context) error {
 	if err := c.PrintUsage(false); err != nil {
 		return err
 	}
-	return errAnswered
+	return errFlagHandled
 }
 
-// A versionFlag does what the command of that name does.
+// A versionFlag does the same as the command version.
 type versionFlag bool
 
 // BeforeReset is called by kong when it meets the flag.
@@ -173,14 +172,14 @@ func (versionFlag) BeforeReset(out stdout) error {
 	if err := printVersion(out); err != nil {
 		return err
 	}
-	return errAnswered
+	return errFlagHandled
 }
 
-// pathOf is the command that a mistake was made in; empty if none was chosen.
-func pathOf(err error) string {
+// commandOf returns the command in which a mistake was made, or "" if none was given.
+func commandOf(err error) string {
 	if p, ok := errors.AsType[*kong.ParseError](err); ok {
-		if of := p.Context.Selected(); of != nil {
-			return of.Path()
+		if selected := p.Context.Selected(); selected != nil {
+			return selected.Path()
 		}
 	}
 	return ""

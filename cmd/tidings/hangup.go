@@ -7,16 +7,16 @@ import (
 	"syscall"
 )
 
-// hangupEnds reports whether SIGHUP asks the program to end. It does so at a terminal, where the signal says that the
-// window was closed, unless nohup has asked to ignore it. Anywhere else, as in a service, SIGHUP by custom asks a daemon
-// to read its settings again.
+// hangupEnds reports whether SIGHUP should end the program. At a terminal it does, because the signal means that
+// the window was closed, unless nohup ignores it. Elsewhere, as in a service, SIGHUP conventionally asks a daemon
+// to reload its settings.
 func hangupEnds() bool {
 	_, terminal := terminalWidth(os.Stdin)
 	return terminal && !signal.Ignored(syscall.SIGHUP)
 }
 
-// ignoreHangups has the node go on when SIGHUP comes and does not ask it to end. The node cannot change settings while it
-// runs, so the log says what to do instead. The caller calls done when the node has ended.
+// ignoreHangups makes the node continue when a SIGHUP arrives that should not end it. The node cannot change its
+// settings while it runs, so the log says what to do instead. The caller calls done when the node has ended.
 func ignoreHangups(log *slog.Logger) (done func()) {
 	if hangupEnds() || signal.Ignored(syscall.SIGHUP) {
 		return func() {}

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// healthPatience is how long a healthcheck waits. The node itself gives up after five seconds and says so.
-const healthPatience = 10 * time.Second
+// healthTime is the timeout of a healthcheck. The node itself gives up after five seconds and reports that.
+const healthTime = 10 * time.Second
 
-// maxHealthLine is how many bytes of the node's answer are read. Only the first line of it is shown.
+// maxHealthLine bounds how many bytes of the node's answer are read. Only its first line is shown.
 const maxHealthLine = 4096
 
-// A healthcheckCommand is "tidings healthcheck". Containers run it in the image, where there is no other program that
-// could ask the node. Its exit code is 0 or 1, because Docker reserves the others.
+// A healthcheckCommand is "tidings healthcheck". Containers run it inside the image, which contains no other
+// program that could ask the node. Its exit code is 0 or 1, because Docker reserves the others.
 type healthcheckCommand struct {
 	HTTP string `name:"http" default:"${http}" placeholder:"HOST:PORT" help:"Address of the node (${default})."`
 }
@@ -25,14 +25,14 @@ type healthcheckCommand struct {
 // Run asks the node whether it is alive, and prints one line.
 func (c *healthcheckCommand) Run(ctx context.Context, s streams) error {
 	if c.HTTP == noHTTP {
-		return fmt.Errorf("healthcheck: the node serves nobody, because the setting http is %q; give an address with --http or TIDINGS_HTTP", noHTTP)
+		return fmt.Errorf("healthcheck: the node has no HTTP address, because the setting http is %q; give an address with --http or TIDINGS_HTTP", noHTTP)
 	}
 	if !isHostPort(c.HTTP) {
 		return fmt.Errorf("--http %q is not an address; give HOST:PORT, such as %s", c.HTTP, defaultHTTP)
 	}
-	ctx, cancel := context.WithTimeout(ctx, healthPatience)
+	ctx, cancel := context.WithTimeout(ctx, healthTime)
 	defer cancel()
-	node, address := client{HTTP: c.HTTP}, reachable(c.HTTP)
+	node, address := client{HTTP: c.HTTP}, localAddress(c.HTTP)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/healthz", nil)
 	if err != nil {
 		return fmt.Errorf("--http %q: %w", c.HTTP, err)
@@ -41,17 +41,17 @@ func (c *healthcheckCommand) Run(ctx context.Context, s streams) error {
 	answer, err := (&http.Client{Transport: transport, CheckRedirect: noRedirect}).Do(r)
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Errorf("the node at %s did not answer within %v; see its log, or restart it", address, healthPatience)
+		return fmt.Errorf("the node at %s did not answer within %v; see its log, or restart it", address, healthTime)
 	case err != nil:
-		return node.unanswered(ctx, err)
+		return node.noAnswerError(ctx, err)
 	}
 	defer answer.Body.Close()
 	if answer.Header.Get("Tidings") == "" {
-		return node.stranger()
+		return node.notANode()
 	}
 	line, _, err := bufio.NewReader(io.LimitReader(answer.Body, maxHealthLine)).ReadLine()
 	if err != nil && !errors.Is(err, io.EOF) {
-		return node.unanswered(ctx, err)
+		return node.noAnswerError(ctx, err)
 	}
 	if answer.StatusCode != http.StatusOK {
 		return fmt.Errorf("the node at %s answered %s: %s", address, answer.Status, line)

@@ -13,12 +13,12 @@ import (
 	"tidings/internal/publisher"
 )
 
-// A keyFlags say how a publisher's key is locked.
+// keyFlags holds the flags for the passphrase of a publisher's key.
 type keyFlags struct {
 	PassphraseFile string `placeholder:"FILE" help:"File whose first line is the passphrase of the key, or - for standard input. Default: the environment variable TIDINGS_PASSPHRASE."`
 }
 
-// passphrase is that of a key; "" if none was given.
+// passphrase returns the passphrase, or "" if none was given.
 func (c keyFlags) passphrase(in io.Reader) (string, error) {
 	if c.PassphraseFile == "" {
 		return os.Getenv("TIDINGS_PASSPHRASE"), nil
@@ -26,7 +26,7 @@ func (c keyFlags) passphrase(in io.Reader) (string, error) {
 	if c.PassphraseFile != "-" {
 		f, err := os.Open(c.PassphraseFile)
 		if err != nil {
-			return "", fmt.Errorf("read the passphrase: %w", plainly(err))
+			return "", fmt.Errorf("read the passphrase: %w", plainFileError(err))
 		}
 		defer f.Close()
 		info, err := f.Stat()
@@ -48,14 +48,14 @@ func (c keyFlags) passphrase(in io.Reader) (string, error) {
 	return line, nil
 }
 
-// ask is asked when a key turns out to be locked.
-func (c keyFlags) ask(in io.Reader) publisher.Passphrase {
+// askPassphrase returns a function that is called when a key turns out to be encrypted.
+func (c keyFlags) askPassphrase(in io.Reader) publisher.Passphrase {
 	return func(file string) (string, error) {
-		words, err := c.passphrase(in)
-		if err == nil && words == "" {
+		passphrase, err := c.passphrase(in)
+		if err == nil && passphrase == "" {
 			err = fmt.Errorf("%s is encrypted: give its passphrase with --passphrase-file, or in TIDINGS_PASSPHRASE", file)
 		}
-		return words, err
+		return passphrase, err
 	}
 }
 
@@ -69,25 +69,25 @@ type keygenCommand struct {
 // Run makes a publisher's key, and prints its fingerprint.
 func (c *keygenCommand) Run(_ context.Context, s streams) error {
 	if c.File == "" {
-		return usagef("say in which file the key goes")
+		return usagef("give the name of the file for the key")
 	}
 	var key *publisher.Key
 	var err error
 	if c.Rotate {
-		key, err = publisher.Rotate(c.File, c.ask(s.in))
+		key, err = publisher.Rotate(c.File, c.askPassphrase(s.in))
 	} else {
-		var words string
-		if words, err = c.passphrase(s.in); err == nil {
-			key, err = publisher.Generate(c.File, words)
+		var passphrase string
+		if passphrase, err = c.passphrase(s.in); err == nil {
+			key, err = publisher.Generate(c.File, passphrase)
 		}
 	}
 	if err != nil {
 		return err
 	}
-	// Standard output, which may go into a file, has the fingerprint alone.
+	// Standard output, which may be redirected to a file, gets only the fingerprint.
 	lines := "private key: " + c.File + " (keep it secret; tidings publish --key signs with it)\n" +
 		"next key:    " + c.File + ".next (keep it in another place; tidings keygen --rotate replaces the private key by it)\n"
-	if _, err := os.Stat(c.File + ".old"); c.Rotate && err == nil { // the key before may be lost
+	if _, err := os.Stat(c.File + ".old"); c.Rotate && err == nil { // the old key may be lost
 		lines += "old key:     " + c.File + ".old (signs nothing any more; delete it when readers have your items with the new key)\n"
 	}
 	if _, err = io.WriteString(s.err, lines); err != nil {

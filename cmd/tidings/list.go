@@ -24,32 +24,32 @@ type listCommand struct {
 
 // Run prints the subscriptions.
 func (c *listCommand) Run(ctx context.Context, s streams) error {
-	raw, answer, err := ask[proxy.ListResponse](ctx, c.client, "list")
+	raw, answer, err := getAnswer[proxy.ListResponse](ctx, c.client, "list")
 	if err != nil {
 		return err
 	}
 	if c.JSON {
-		if raw, err = only(raw, answer.Channels, c.shows); err != nil {
+		if raw, err = filterRaw(raw, answer.Channels, c.shows); err != nil {
 			return err
 		}
 		return printRaw(s.out, raw)
 	}
-	if none := c.none(answer.Channels); none != "" {
-		_, err = fmt.Fprintln(s.people(), none)
+	if none := c.emptyMessage(answer.Channels); none != "" {
+		_, err = fmt.Fprintln(s.notes(), none)
 		return err
 	}
-	_, err = fmt.Fprint(s.out, c.listing(answer.Channels, terminalOf(s.out), time.Now()))
+	_, err = fmt.Fprint(s.out, c.listTable(answer.Channels, terminalOf(s.out), time.Now()))
 	return err
 }
 
-// none says why there is nothing to be listed; "" if there is something.
-func (c *listCommand) none(channels []proxy.Channel) string {
+// emptyMessage says why the list is empty, or returns "" if it is not.
+func (c *listCommand) emptyMessage(channels []proxy.Channel) string {
 	tagged := 0
-	for _, of := range channels {
+	for _, channel := range channels {
 		switch {
-		case c.shows(of):
+		case c.shows(channel):
 			return ""
-		case c.tagged(of):
+		case c.tagged(channel):
 			tagged++
 		}
 	}
@@ -62,19 +62,19 @@ func (c *listCommand) none(channels []proxy.Channel) string {
 	return fmt.Sprintf("No problems in %s.", proxy.Plural(tagged, "feed", "feeds"))
 }
 
-// shows reports whether a channel is among those that the flags ask for.
-func (c *listCommand) shows(of proxy.Channel) bool {
-	return c.tagged(of) && (!c.Failing || of.Failing())
+// shows reports whether the flags select a channel.
+func (c *listCommand) shows(channel proxy.Channel) bool {
+	return c.tagged(channel) && (!c.Failing || channel.Failing())
 }
 
-func (c *listCommand) tagged(of proxy.Channel) bool {
-	return c.Tag == "" || slices.ContainsFunc(of.Tags, func(tag string) bool {
+func (c *listCommand) tagged(channel proxy.Channel) bool {
+	return c.Tag == "" || slices.ContainsFunc(channel.Tags, func(tag string) bool {
 		return tag == c.Tag || strings.HasPrefix(tag, c.Tag+"/")
 	})
 }
 
-// only is the answer of list with only those channels that shows approves. Each channel stays as the node wrote it.
-func only(raw []byte, channels []proxy.Channel, shows func(proxy.Channel) bool) ([]byte, error) {
+// filterRaw returns the answer of list with only the selected channels. Each channel stays as the node sent it.
+func filterRaw(raw []byte, channels []proxy.Channel, shows func(proxy.Channel) bool) ([]byte, error) {
 	var answer struct {
 		Channels []json.RawMessage `json:"channels"`
 	}
@@ -93,8 +93,8 @@ func only(raw []byte, channels []proxy.Channel, shows func(proxy.Channel) bool) 
 	return b.Bytes(), err
 }
 
-// listing is the list of subscriptions for people: one line for each, and with --verbose details below it.
-func (c *listCommand) listing(channels []proxy.Channel, t terminal, now time.Time) string {
+// listTable formats the subscriptions for people: one line for each, with details below it if --verbose is given.
+func (c *listCommand) listTable(channels []proxy.Channel, t terminal, now time.Time) string {
 	table := table{terminal: t, columns: []column{
 		{head: "STATE"},
 		{head: "FEED", elastic: 3},
@@ -103,25 +103,25 @@ func (c *listCommand) listing(channels []proxy.Channel, t terminal, now time.Tim
 		{head: "ADDRESS", elastic: 4},
 	}}
 	tagged, failing := 0, 0
-	for _, of := range channels {
-		if c.tagged(of) {
+	for _, channel := range channels {
+		if c.tagged(channel) {
 			tagged++
-			if of.Failing() {
+			if channel.Failing() {
 				failing++
 			}
 		}
-		if !c.shows(of) {
+		if !c.shows(channel) {
 			continue
 		}
 		table.row(
-			cell{of.State, stateColour(of.State)},
-			cell{text: title(of), colour: bold},
-			cell{text: strconv.Itoa(of.Items)},
-			cell{text: ago(of.Newest, now)},
-			cell{text: of.URL},
+			cell{channel.State, stateColour(channel.State)},
+			cell{text: title(channel), colour: bold},
+			cell{text: strconv.Itoa(channel.Items)},
+			cell{text: ago(channel.Newest, now)},
+			cell{text: channel.URL},
 		)
 		if c.Verbose {
-			details(&table, of, now)
+			addDetails(&table, channel, now)
 		}
 	}
 	if t.width > 0 && failing > 0 && !(c.Failing && c.Verbose) {
@@ -130,8 +130,8 @@ func (c *listCommand) listing(channels []proxy.Channel, t terminal, now time.Tim
 	return table.String()
 }
 
-// details adds what is known of a channel below its line.
-func details(table *table, c proxy.Channel, now time.Time) {
+// addDetails adds the details of a channel below its line.
+func addDetails(table *table, c proxy.Channel, now time.Time) {
 	if c.Error != "" {
 		table.note(strings.Join(nonempty(c.Error, since(c.Since, now)), ", "), stateColour(c.State))
 	}
@@ -144,18 +144,18 @@ func details(table *table, c proxy.Channel, now time.Time) {
 	if c.Moved != "" {
 		table.note("the web server says that the feed is now at "+c.Moved, faint)
 	}
-	if facts := publishing(c, now); facts != "" {
+	if facts := publishingFacts(c, now); facts != "" {
 		table.note(facts, faint)
 	}
 	if c.KeyChange != "" {
-		table.note(c.KeyChange+" ("+ago(c.PublisherSince, now)+")", keyColour(c))
+		table.note(c.KeyChange+" ("+ago(c.PublisherSince, now)+")", keyChangeColour(c))
 	}
-	table.note(polling(c, now), faint)
+	table.note(pollingFacts(c, now), faint)
 	table.note("address for readers: "+c.ReadURL, faint)
 }
 
-// publishing says who publishes a channel.
-func publishing(c proxy.Channel, now time.Time) string {
+// publishingFacts describes the publisher of a channel.
+func publishingFacts(c proxy.Channel, now time.Time) string {
 	var facts []string
 	if c.Publisher != "" {
 		facts = nonempty("signed by "+c.Publisher, since(c.PublisherSince, now))
@@ -166,16 +166,16 @@ func publishing(c proxy.Channel, now time.Time) string {
 	return strings.Join(facts, " · ")
 }
 
-// keyColour is that of the words on a key that was changed: louder if it was taken back.
-func keyColour(c proxy.Channel) colour {
+// keyChangeColour returns the colour of the text about a changed key. A revoked key stands out.
+func keyChangeColour(c proxy.Channel) colour {
 	if len(c.FormerKeys) > 0 && c.FormerKeys[0].Revoked {
 		return yellow
 	}
 	return faint
 }
 
-// polling says how many read a channel, when it is polled, and which rule has set when it is polled next.
-func polling(c proxy.Channel, now time.Time) string {
+// pollingFacts describes the readers of a channel, its last and next poll, and the rule that set the next poll.
+func pollingFacts(c proxy.Channel, now time.Time) string {
 	facts := []string{proxy.Plural(c.Subscribers, "reader", "readers")}
 	if c.LastPoll != nil {
 		facts = append(facts, "polled "+ago(c.LastPoll, now))

@@ -1,32 +1,31 @@
-// Command tidings is a node of the network, and the client that talks to it.
+// Command tidings is a node of the network, and the client that controls it.
 //
-//	tidings run                    runs a node: peer, poller, and what readers read
-//	tidings subscribe URL…         subscribes, and prints the addresses to give to a reader
+//	tidings run                    runs a node: peer, poller and server for feed readers
+//	tidings subscribe URL…         subscribes, and prints the addresses for a feed reader
 //	tidings unsubscribe URL…       ends subscriptions
 //	tidings keygen FILE            makes a publisher's key
 //	tidings publish URL            signs and pushes items of a feed
-//	tidings trust URL…             believes that a publisher's key is another one
-//	tidings list                   subscriptions and their health
-//	tidings status                 the node in its network
-//	tidings open                   an address at which a browser shows the node's pages
-//	tidings doctor                 what is wrong, and what to do about it
-//	tidings opml import|export     moves subscriptions in and out
+//	tidings trust URL…             accepts the new key of a publisher
+//	tidings list                   lists subscriptions and their state
+//	tidings status                 shows the node and its network
+//	tidings open                   prints an address that opens the node's pages in a browser
+//	tidings doctor                 lists problems and what to do about them
+//	tidings opml import|export     imports and exports subscriptions
 //	tidings provision              plans a hosting centre for keyword subscriptions
-//	tidings version                which tidings this is
-//	tidings healthcheck            whether the node answers, for containers
-//	tidings completion SHELL       a script that completes commands
+//	tidings version                prints the version
+//	tidings healthcheck            checks whether the node answers, for containers
+//	tidings completion SHELL       prints a script that completes commands
 //
-// All but run, demo, keygen, provision, version and completion talk to the running node through its JSON interface,
-// at --http.
+// All commands except run, demo, keygen, provision, version and completion use the JSON API of the running node, at
+// --http.
 //
-// Scripts rely on the commands, their flags, the first words of the lines that run
-// prints ("reader", "peer"), the objects that --json prints, and the exit codes: 0
-// done; 1 failed, with a line on standard error for each failure, and indented
-// lines below it for what can be done; 2 wrong usage, likewise.
-// Everything else that is printed is for people.
+// Scripts can rely on the commands, their flags, the first words of the lines that run prints ("reader", "peer"),
+// the objects that --json prints, and the exit codes: 0 for success; 1 for a failure, with a line on standard error
+// for each failure, and indented lines below it for what can be done; 2 for wrong usage, likewise. All other output
+// is for people and may change.
 //
-// A setting comes from its flag, else from the environment (TIDINGS_HTTP for
-// --http), else from config.toml (http = "…"), else it has its default.
+// A setting comes from its flag, otherwise from the environment (TIDINGS_HTTP for --http), otherwise from
+// config.toml (http = "…"), otherwise it has its default.
 package main
 
 import (
@@ -52,48 +51,48 @@ func main() {
 		ends = append(ends, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), ends...)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	context.AfterFunc(ctx, stop) // a second signal ends the process immediately
 	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// A usageError is a mistake in how the command was called.
+// A usageError is a mistake in the command line.
 type usageError struct {
 	error
-	command string // whose help explains it; empty: the program's
+	command string // the command whose help explains the mistake; "" for the program's help
 }
 
 func (e usageError) Unwrap() error { return e.error }
 
 func usagef(format string, args ...any) error { return usageError{error: fmt.Errorf(format, args...)} }
 
-// help is the command that explains the mistake.
+// help returns the command line that shows the help.
 func (e usageError) help() string { return strings.Join(nonempty("tidings", e.command, "--help"), " ") }
 
-// multiple are failures of one command, each of which has a line of its own.
-type multiple []error
+// An errorList holds the failures of one command. Each is printed on a line of its own.
+type errorList []error
 
-func (m multiple) Error() string { return errors.Join(m...).Error() }
+func (m errorList) Error() string { return errors.Join(m...).Error() }
 
-func (m multiple) Unwrap() []error { return m }
+func (m errorList) Unwrap() []error { return m }
 
-// A detailed is an error with lines that stand below it.
-type detailed struct {
+// An errorWithLines is an error with further lines, which are printed indented below it.
+type errorWithLines struct {
 	error
 	lines []string
 }
 
-func (d detailed) Unwrap() error { return d.error }
+func (d errorWithLines) Unwrap() error { return d.error }
 
-// tell prints an error. Nobody is left to tell if that fails.
-func tell(stderr io.Writer, err error) {
-	if m, ok := errors.AsType[multiple](err); ok {
+// printError prints an error. It ignores a failure to print.
+func printError(stderr io.Writer, err error) {
+	if m, ok := errors.AsType[errorList](err); ok {
 		for _, e := range m {
-			tell(stderr, e)
+			printError(stderr, e)
 		}
 		return
 	}
 	text := "tidings: " + oneLine(err.Error())
-	if d, ok := errors.AsType[detailed](err); ok {
+	if d, ok := errors.AsType[errorWithLines](err); ok {
 		text += ":"
 		for _, l := range d.lines {
 			text += "\n  " + oneLine(l)
@@ -102,7 +101,7 @@ func tell(stderr io.Writer, err error) {
 	_, _ = fmt.Fprintln(stderr, text)
 }
 
-// run is the command. It returns the exit code.
+// run executes a command line, and returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	err := command(ctx, args, stdin, stdout, stderr)
 	if err == nil {
@@ -116,7 +115,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		}
 		err = fmt.Errorf("%w%s %s", err, end, wrong.help())
 	}
-	tell(stderr, err)
+	printError(stderr, err)
 	if usage {
 		return exitUsage
 	}

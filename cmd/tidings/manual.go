@@ -9,14 +9,14 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// A manualCommand is "tidings manual". It prints Markdown that go-md2man turns into the page tidings(1).
+// A manualCommand is "tidings manual". It prints Markdown that go-md2man converts to the manual page tidings(1).
 type manualCommand struct {
 	Date string `help:"The date of the page, such as 2026-11-26."`
 }
 
 // Run prints the page.
 func (c *manualCommand) Run(s streams) error {
-	app := documented()
+	app := documentedGrammar()
 	var b strings.Builder
 	fmt.Fprintf(&b, "%% \"TIDINGS\" \"1\" %q %q \"User Commands\"\n\n", c.Date, "tidings "+release().Version)
 	b.WriteString("# NAME\n\ntidings - a peer-to-peer daemon for feeds and web pages\n\n" +
@@ -24,7 +24,7 @@ func (c *manualCommand) Run(s streams) error {
 		"# DESCRIPTION\n\n" + markdown(app.Help) + "\n\n")
 	commands := commandsOf(app.Node)
 	for i, c := range commands {
-		if i == 0 { // the program itself, whose flags all commands have
+		if i == 0 { // the program itself; its flags come last
 			continue
 		}
 		node := child(app.Node, strings.Fields(c.path))
@@ -40,16 +40,16 @@ func (c *manualCommand) Run(s streams) error {
 	return err
 }
 
-// groupBefore is the title of the group of the last of some commands.
-func groupBefore(of []completed, root *kong.Node) string {
-	last := child(root, strings.Fields(of[len(of)-1].path)[:1])
+// groupBefore returns the title of the group of the last of some commands.
+func groupBefore(commands []completedCommand, root *kong.Node) string {
+	last := child(root, strings.Fields(commands[len(commands)-1].path)[:1])
 	if last.Group == nil {
 		return ""
 	}
 	return last.Group.Title
 }
 
-// child is the command below n that a path names.
+// child returns the command below n with a path.
 func child(n *kong.Node, path []string) *kong.Node {
 	for _, name := range path {
 		n = n.Children[slices.IndexFunc(n.Children, func(c *kong.Node) bool { return c.Name == name })]
@@ -57,7 +57,7 @@ func child(n *kong.Node, path []string) *kong.Node {
 	return n
 }
 
-// manualOf writes what the page says about one command.
+// manualOf writes the section about one command.
 func manualOf(b *strings.Builder, n *kong.Node) {
 	synopsis := "**tidings " + n.Path() + "**"
 	if len(n.Children) > 0 {
@@ -73,7 +73,7 @@ func manualOf(b *strings.Builder, n *kong.Node) {
 		}
 	}
 	fmt.Fprintf(b, "## tidings %s\n\n%s\n\n%s\n\n", n.Path(), synopsis, markdown(n.Help))
-	text, shown, found := strings.Cut(n.Detail, "Examples:\n")
+	text, exampleText, found := strings.Cut(n.Detail, "Examples:\n")
 	if text = strings.TrimSpace(text); text != "" {
 		b.WriteString(markdown(text) + "\n\n")
 	}
@@ -82,11 +82,11 @@ func manualOf(b *strings.Builder, n *kong.Node) {
 	}
 	flagsOf(b, n.Flags)
 	if found {
-		fmt.Fprintf(b, "Examples:\n\n%s\n\n", strings.Trim(shown, "\n"))
+		fmt.Fprintf(b, "Examples:\n\n%s\n\n", strings.Trim(exampleText, "\n"))
 	}
 }
 
-// flagsOf writes a list of flags, first those without a group.
+// flagsOf writes a list of flags, those without a group first.
 func flagsOf(b *strings.Builder, flags []*kong.Flag) {
 	flags = slices.Clone(flags)
 	slices.SortStableFunc(flags, func(a, b *kong.Flag) int { return min(len(groupOf(a)), 1) - min(len(groupOf(b)), 1) })
@@ -100,7 +100,7 @@ func flagsOf(b *strings.Builder, flags []*kong.Flag) {
 		if f.Short != 0 {
 			name = fmt.Sprintf("**-%c**, %s", f.Short, name)
 		}
-		if takes(f.Value, f.PlaceHolder) != takesNothing {
+		if valueKind(f.Value, f.PlaceHolder) != kindNone {
 			name += "=*" + markdown(strings.Trim(f.FormatPlaceHolder(), `"`)) + "*"
 		}
 		definition(b, name, f.Help)
@@ -118,12 +118,12 @@ func definition(b *strings.Builder, what, text string) {
 	fmt.Fprintf(b, "%s\n: %s\n\n", what, markdown(text))
 }
 
-// markdown quotes a text in which no character has a meaning.
+// markdown escapes all characters with a meaning in Markdown.
 func markdown(text string) string { return markdownQuotes.Replace(text) }
 
 var markdownQuotes = strings.NewReplacer(`\`, `\\`, "*", `\*`, "_", `\_`, "`", "\\`", "<", `\<`, ">", `\>`, "[", `\[`, "]", `\]`, "|", `\|`, "~", `\~`)
 
-// manualEnd is what the grammar does not know.
+// manualEnd is the part of the page that is not generated from the grammar.
 //
 //nolint:misspell // NO_COLOR is what no-color.org calls it
 const manualEnd = `# ENVIRONMENT

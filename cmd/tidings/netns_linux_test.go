@@ -14,16 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A netns is a network namespace: a machine of its own, as far as its network goes. It hangs on a lan by
-// a cable. It ends with the test process.
+// A netns is a network namespace that stands for a separate machine, connected to a lan by a virtual cable. It ends
+// with the test process.
 type netns struct {
 	t    *testing.T
 	file *os.File
-	name string // of the lan's end of its cable
+	name string // name of the lan's end of the cable
 }
 
-// A lan is a bridge in the network that the test has for itself (inNetworkOfItsOwn), where the test is
-// lanHost.
+// A lan is a bridge in the test's own network (inOwnNetwork). The test has the address lanHost.
 type lan struct {
 	t   *testing.T
 	all []*netns
@@ -42,7 +41,7 @@ func newLAN(t *testing.T) *lan {
 	return &lan{t: t}
 }
 
-// ip runs the program of this name in the namespace of the calling thread.
+// ip runs the program ip in the namespace of the calling thread.
 func ip(t *testing.T, args string) {
 	t.Helper()
 	if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
@@ -91,12 +90,12 @@ func (n *netns) in(do func() error) error {
 	}
 	err = do()
 	if e := unix.Setns(int(home.Fd()), unix.CLONE_NEWNET); e != nil {
-		panic(e) // the thread is of no use to anybody
+		panic(e) // the thread cannot be used any more
 	}
 	return err
 }
 
-// ip runs the program of this name in the namespace.
+// ip runs the program ip in the namespace.
 func (n *netns) ip(args string) {
 	n.t.Helper()
 	err := n.in(func() error {
@@ -108,7 +107,7 @@ func (n *netns) ip(args string) {
 	}
 }
 
-// client is a web client on the machine.
+// client returns an HTTP client on the machine.
 func (n *netns) client() *http.Client {
 	dial := func(ctx context.Context, network, address string) (c net.Conn, err error) {
 		err = n.in(func() (e error) {
@@ -117,17 +116,17 @@ func (n *netns) client() *http.Client {
 		})
 		return c, err
 	}
-	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}, Timeout: patient}
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}, Timeout: timeout}
 }
 
-// launchAt starts a node on a machine. It is reached there alone.
-func launchAt(n *netns, dir, listen string, flags ...string) *runner {
+// launchAt starts a node on a machine. It can be reached only there.
+func launchAt(n *netns, dir, listen string, flags ...string) *nodeProcess {
 	n.t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	r := &runner{t: n.t, dir: dir, flags: append([]string{"--allow-private-origins"}, flags...), on: n}
+	r := &nodeProcess{t: n.t, dir: dir, flags: append([]string{"--allow-private-origins"}, flags...), machine: n}
 	r.start(self, "127.0.0.1:8190", listen)
 	return r
 }

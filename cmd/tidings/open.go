@@ -7,7 +7,7 @@ import (
 	"tidings/proxy"
 )
 
-// An openCommand is "tidings open". It starts no browser itself: the address would be among the
+// An openCommand is "tidings open". It does not start a browser, because the address would then be among the
 // arguments of a process, which every user of the machine can read.
 type openCommand struct {
 	client `embed:""`
@@ -19,7 +19,7 @@ func (c *openCommand) Run(ctx context.Context, s streams) error {
 	if err != nil {
 		return err
 	}
-	answer, err := read[proxy.OpenResponse](c.client, raw)
+	answer, err := decode[proxy.OpenResponse](c.client, raw)
 	if err == nil {
 		_, err = fmt.Fprintln(s.out, answer.URL)
 	}

@@ -12,7 +12,7 @@ import (
 	"tidings/proxy"
 )
 
-// stdio as the name of a file stands for standard input or output.
+// stdio is the file name that stands for standard input or output.
 const stdio = "-"
 
 // An opmlCommand is "tidings opml".
@@ -27,7 +27,7 @@ type importCommand struct {
 	File   string `arg:"" help:"OPML file, or - for standard input."`
 }
 
-// Run subscribes to all feeds of a list, as far as that goes.
+// Run subscribes to all feeds of a list. Feeds that fail do not stop it.
 func (c *importCommand) Run(ctx context.Context, s streams) error {
 	doc, err := c.read(s.in)
 	if err != nil {
@@ -37,14 +37,14 @@ func (c *importCommand) Run(ctx context.Context, s streams) error {
 	if err != nil {
 		return fmt.Errorf("import %s: %w", c.File, err)
 	}
-	answer, err := read[proxy.ImportResult](c.client, raw)
+	answer, err := decode[proxy.ImportResult](c.client, raw)
 	if err != nil {
 		return err
 	}
 	if _, err := fmt.Fprintf(s.out, "%d new, %d already there, %d failed\n", answer.New(), answer.Already, len(answer.Failed)); err != nil {
 		return err
 	}
-	return failures(c.File, answer.Failed)
+	return importError(c.File, answer.Failed)
 }
 
 func (c *importCommand) read(stdin io.Reader) ([]byte, error) {
@@ -52,11 +52,11 @@ func (c *importCommand) read(stdin io.Reader) ([]byte, error) {
 		return io.ReadAll(stdin)
 	}
 	b, err := os.ReadFile(c.File)
-	return b, unreadable(c.File, err)
+	return b, unreadableError(c.File, err)
 }
 
-// failures tells what failed of a list.
-func failures(file string, failed []proxy.ImportFailure) error {
+// importError returns an error that lists the feeds that failed.
+func importError(file string, failed []proxy.ImportFailure) error {
 	if len(failed) == 0 {
 		return nil
 	}
@@ -68,7 +68,7 @@ func failures(file string, failed []proxy.ImportFailure) error {
 		}
 		lines = append(lines, line)
 	}
-	return detailed{fmt.Errorf("import %s: %s failed", file, proxy.Plural(len(failed), "feed", "feeds")), lines}
+	return errorWithLines{fmt.Errorf("import %s: %s failed", file, proxy.Plural(len(failed), "feed", "feeds")), lines}
 }
 
 // An exportCommand is "tidings opml export".
@@ -79,8 +79,7 @@ type exportCommand struct {
 	File     string `arg:"" help:"OPML file to write, or - for standard output."`
 }
 
-// Run writes the list. Its addresses hold tokens of this node, so the file is
-// readable by its owner alone.
+// Run writes the list. The addresses contain tokens of this node, so only the owner of the file can read it.
 func (c *exportCommand) Run(ctx context.Context, s streams) error {
 	rewrite := "1"
 	if c.Original {
@@ -88,7 +87,7 @@ func (c *exportCommand) Run(ctx context.Context, s streams) error {
 	}
 	doc, err := c.get(ctx, "opml?rewrite="+rewrite)
 	if err == nil && !bytes.Contains(doc, []byte("<opml")) {
-		err = c.stranger()
+		err = c.notANode()
 	}
 	if err != nil {
 		return fmt.Errorf("export: %w", err)
@@ -99,7 +98,7 @@ func (c *exportCommand) Run(ctx context.Context, s streams) error {
 		err = c.write(doc)
 	}
 	if err == nil && c.Original {
-		err = c.leftOut(ctx, s.err)
+		err = c.reportSkippedPages(ctx, s.err)
 	}
 	if err != nil {
 		return fmt.Errorf("export: %w", err)
@@ -107,27 +106,27 @@ func (c *exportCommand) Run(ctx context.Context, s streams) error {
 	return nil
 }
 
-// leftOut names the pages that a list of original addresses lacks.
-func (c *exportCommand) leftOut(ctx context.Context, stderr io.Writer) error {
-	_, answer, err := ask[proxy.ListResponse](ctx, c.client, "list")
+// reportSkippedPages lists the pages that are missing in a list of original addresses.
+func (c *exportCommand) reportSkippedPages(ctx context.Context, stderr io.Writer) error {
+	_, answer, err := getAnswer[proxy.ListResponse](ctx, c.client, "list")
 	if err != nil {
 		return err
 	}
 	var pages []string
-	for _, of := range answer.Channels {
-		if of.Kind == proxy.KindPage {
-			pages = append(pages, of.URL)
+	for _, channel := range answer.Channels {
+		if channel.Kind == proxy.KindPage {
+			pages = append(pages, channel.URL)
 		}
 	}
 	if pages != nil {
-		tell(stderr, detailed{errors.New("the list lacks the pages that you follow, because a reader cannot follow them without a node"), pages})
+		printError(stderr, errorWithLines{errors.New("the list lacks the pages that you follow, because a reader cannot follow them without a node"), pages})
 	}
 	return nil
 }
 
-// write writes the file. It overwrites a file that exists only with --force; devices and pipes are no files in this sense.
+// write writes the file. It overwrites an existing regular file only with --force.
 func (c *exportCommand) write(doc []byte) error {
-	if is, err := os.Stat(c.File); err == nil && is.Mode().IsRegular() && !c.Force {
+	if info, err := os.Stat(c.File); err == nil && info.Mode().IsRegular() && !c.Force {
 		return fmt.Errorf("%s exists already: give another name, or --force to overwrite it", c.File)
 	}
 	return os.WriteFile(c.File, doc, 0o600)

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// packagingFile reads a file of the packages.
+// packagingFile reads a file in packaging.
 func packagingFile(t *testing.T, name string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("..", "..", "packaging", filepath.FromSlash(name)))
@@ -21,7 +21,7 @@ func packagingFile(t *testing.T, name string) string {
 	return string(b)
 }
 
-// The settings that the packaged file suggests are settings, with and without the signs that comment them out.
+// The packaged configuration file contains only valid settings, including those that are commented out.
 func TestPackagedSettingsAreSettings(t *testing.T) {
 	file := packagingFile(t, "config.toml")
 	suggested := regexp.MustCompile(`(?m)^#([a-z])`).ReplaceAllString(file, "$1")
@@ -35,7 +35,7 @@ func TestPackagedSettingsAreSettings(t *testing.T) {
 	}
 }
 
-// The command line of the systemd unit is one that the program takes.
+// The program accepts the command line of the systemd unit.
 func TestUnitStartsTheNode(t *testing.T) {
 	m := regexp.MustCompile(`(?m)^ExecStart=/usr/bin/tidings (run .*)$`).FindStringSubmatch(packagingFile(t, "systemd/tidings.service"))
 	if m == nil {
@@ -51,8 +51,8 @@ func TestUnitStartsTheNode(t *testing.T) {
 	}
 }
 
-// The files for launchd and firewalld are XML, and firewalls open the port at which nodes listen.
-func TestProfilesAreWellFormed(t *testing.T) {
+// The files for launchd and firewalld are valid XML, and firewalls open the port at which nodes listen.
+func TestServiceFilesAreWellFormed(t *testing.T) {
 	for _, name := range []string{"launchd/tidings.plist", "firewalld/tidings.xml"} {
 		for d := xml.NewDecoder(strings.NewReader(packagingFile(t, name))); ; {
 			if _, err := d.Token(); errors.Is(err, io.EOF) {

@@ -22,15 +22,15 @@ type provisionCommand struct {
 	DOT       bool    `name:"dot" help:"Print the nodes and their links for Graphviz."`
 }
 
-// Help is what the command's help says besides.
+// Help returns additional help.
 func (c *provisionCommand) Help() string {
 	return "Plans a hosting centre for keyword subscriptions, as Cobra does (NSDI 2007, section 3.5): how many crawlers, filters " +
-		"and reflectors it takes, and who of them sends articles to whom. The costs of \"paper\" were fitted to the plans it " +
-		"publishes, and are many times those that it measured, which are \"published\".\n\n" +
+		"and reflectors it needs, and which of them send articles to which. The costs of \"paper\" were fitted to the plans in the " +
+		"paper. They are many times the costs that the paper measured, which are \"published\".\n\n" +
 		examples("tidings provision --feeds 1000000 --subs 40000000")
 }
 
-// Run plans, and fails if no nodes of that kind can carry the load.
+// Run computes a plan. It fails if no number of nodes can carry the load.
 func (c *provisionCommand) Run(s streams) error {
 	if c.JSON && c.DOT {
 		return usagef("give either --json or --dot")
@@ -44,11 +44,11 @@ func (c *provisionCommand) Run(s streams) error {
 	switch {
 	case c.JSON:
 		err = printJSON(s.out, plan)
-	case len(plan.Violations) > 0: // there is nothing to show
+	case len(plan.Violations) > 0: // there is no plan to show
 	case c.DOT:
 		_, err = fmt.Fprint(s.out, plan.DOT())
 	default:
-		_, err = fmt.Fprint(s.out, planned(plan, terminalOf(s.out)))
+		_, err = fmt.Fprint(s.out, planTable(plan, terminalOf(s.out)))
 	}
 	if len(plan.Violations) > 0 {
 		err = errors.Join(err, fmt.Errorf("provision: no number of such nodes is enough: %s", strings.Join(plan.Violations, "; ")))
@@ -56,8 +56,9 @@ func (c *provisionCommand) Run(s streams) error {
 	return err
 }
 
-// planned is a plan for people: of each kind of node what the largest one has.
-func planned(plan provision.Topology, t terminal) string {
+// planTable formats a plan for people. Each kind of node has a row with the largest values of any node of that
+// kind.
+func planTable(plan provision.Topology, t terminal) string {
 	table := table{terminal: t, columns: []column{
 		{head: "NODES"}, {head: "", right: true}, {head: "FEEDS EACH", right: true}, {head: "SUBSCRIPTIONS EACH", right: true}, {head: "SEND TO", right: true},
 	}}

@@ -25,14 +25,14 @@ type publishCommand struct {
 	Key      string `required:"" placeholder:"FILE" help:"File with the publisher's key, made by tidings keygen."`
 	URL      string `arg:"" name:"url" help:"Address of the feed."`
 
-	Title   string  `group:"One item:" help:"Title."`
-	Link    string  `group:"One item:" placeholder:"URL" help:"Address at which the item is read."`
-	ID      string  `name:"id" group:"One item:" help:"Id, which stays the same when the item changes (default: the link)."`
-	Content string  `group:"One item:" placeholder:"HTML" help:"Content."`
-	Summary string  `group:"One item:" placeholder:"HTML" help:"Summary."`
-	Author  string  `group:"One item:" placeholder:"NAME" help:"Author."`
-	Date    instant `group:"One item:" help:"Date of publication, such as 2026-11-24T20:00:00Z (default: now)."`
-	Item    string  `group:"One item:" placeholder:"FILE" help:"File with the whole item, published byte for byte: an <item>, an <entry>, or an object of a JSON Feed. - for standard input."`
+	Title   string   `group:"One item:" help:"Title."`
+	Link    string   `group:"One item:" placeholder:"URL" help:"Address at which the item is read."`
+	ID      string   `name:"id" group:"One item:" help:"Id, which stays the same when the item changes (default: the link)."`
+	Content string   `group:"One item:" placeholder:"HTML" help:"Content."`
+	Summary string   `group:"One item:" placeholder:"HTML" help:"Summary."`
+	Author  string   `group:"One item:" placeholder:"NAME" help:"Author."`
+	Date    timeFlag `group:"One item:" help:"Date of publication, such as 2026-11-24T20:00:00Z (default: now)."`
+	Item    string   `group:"One item:" placeholder:"FILE" help:"File with the whole item, published byte for byte: an <item>, an <entry>, or an object of a JSON Feed. - for standard input."`
 
 	Document string        `group:"A feed:" placeholder:"FILE|URL" help:"Publish the new items of this feed document. - for standard input."`
 	Watch    bool          `group:"A feed:" help:"Keep running: publish new items when the document changes, and sign once per beat interval that nothing is new."`
@@ -60,11 +60,11 @@ func (c *publishCommand) Run(ctx context.Context, s streams) error {
 	if _, isPage := feed.AtOrigin(url); isPage {
 		return usagef("%s is a page: give the address of a feed", url)
 	}
-	author, err := publisher.Open(c.Key, c.ask(s.in))
+	author, err := publisher.Open(c.Key, c.askPassphrase(s.in))
 	if err != nil {
 		return err
 	}
-	w := &writer{publishCommand: c, author: author, url: url, s: s}
+	w := &feedWriter{publishCommand: c, author: author, url: url, streams: s}
 	if c.Resume {
 		if err := w.resume(ctx); err != nil {
 			return fmt.Errorf("resume: %w", err)
@@ -72,47 +72,47 @@ func (c *publishCommand) Run(ctx context.Context, s streams) error {
 	}
 	switch {
 	case c.Metadata:
-		return w.metadata()
+		return w.printMetadata()
 	case c.Watch:
 		return w.watch(ctx)
 	case c.Document != "":
-		return w.document(ctx)
+		return w.publishDocument(ctx)
 	case c.Alive:
-		if err := w.alive(ctx); err != nil {
+		if err := w.signAlive(ctx); err != nil {
 			return err
 		}
-		w.tell("signed that nothing is new in " + url)
+		w.printMessage("signed that nothing is new in " + url)
 		return nil
 	case c.Item != "":
-		return w.whole(ctx)
-	case c.described():
-		return w.one(ctx)
+		return w.publishItemFile(ctx)
+	case c.hasItemFlags():
+		return w.publishFlags(ctx)
 	}
 	return nil
 }
 
-// described says whether an item is described by flags.
-func (c *publishCommand) described() bool {
+// hasItemFlags reports whether flags describe an item.
+func (c *publishCommand) hasItemFlags() bool {
 	return c.Title+c.Link+c.ID+c.Content+c.Summary+c.Author != "" || !c.Date.IsZero()
 }
 
-// check refuses flags that would be without effect.
+// check rejects flags that would have no effect.
 func (c *publishCommand) check() error {
-	var deeds []string
+	var actions []string
 	for _, d := range []struct {
 		wanted bool
 		flags  string
 	}{
-		{c.described(), "the parts of an item (--title, --link, …)"}, {c.Item != "", "--item"}, {c.Document != "", "--document"},
+		{c.hasItemFlags(), "the parts of an item (--title, --link, …)"}, {c.Item != "", "--item"}, {c.Document != "", "--document"},
 		{c.Alive, "--alive"}, {c.Metadata, "--metadata"},
 	} {
 		if d.wanted {
-			deeds = append(deeds, d.flags)
+			actions = append(actions, d.flags)
 		}
 	}
 	switch {
-	case len(deeds) > 1:
-		return usagef("%s: give only one of them", strings.Join(deeds, ", "))
+	case len(actions) > 1:
+		return usagef("%s: give only one of them", strings.Join(actions, ", "))
 	case c.Watch && c.Document == "":
 		return usagef("--watch needs --document")
 	case c.Every != 0 && !c.Watch:
@@ -120,31 +120,32 @@ func (c *publishCommand) check() error {
 	case c.BeatInterval < time.Second:
 		return usagef("--beat-interval: give at least 1s")
 	case c.Metadata && c.Resume:
-		return usagef("--resume does not go with --metadata")
+		return usagef("--resume cannot be used with --metadata")
 	case !c.Metadata && c.Certificate+c.Fingerprint != "":
 		return usagef("--certificate and --fingerprint need --metadata")
-	case len(deeds) == 0 && !c.Resume:
+	case len(actions) == 0 && !c.Resume:
 		return usagef("what to publish? Give --title and --link, --item, --document, --alive or --metadata")
 	}
 	return nil
 }
 
-// A writer publishes in one feed.
-type writer struct {
+// A feedWriter publishes in one feed.
+type feedWriter struct {
 	*publishCommand
-	author *publisher.Signer
-	url    string
-	s      streams
-	// anew says that the network has just taken this key in the place of one that had not named it: what that one has
-	// signed is to be signed again.
-	anew   bool
-	before int       // items of the document that were published before
-	wait   sync.Once // it was said that a push takes long
+	author  *publisher.Signer
+	url     string
+	streams streams
+	// resignAll says that the network has just accepted this key as the replacement of a key that had not named it.
+	// All items that the old key signed must be signed again.
+	resignAll       bool
+	publishedBefore int       // number of items in the document that were published before
+	slowNotice      sync.Once // reports once that a push takes long
 }
 
-// resume has the record go on from what the network has, and this key take the place of another one.
-func (w *writer) resume(ctx context.Context) error {
-	p, err := w.known(ctx)
+// resume sets the local record to the last publication that the network has. If the feed had another key, this key
+// replaces it.
+func (w *feedWriter) resume(ctx context.Context) error {
+	p, err := w.fetchPublisher(ctx)
 	if err != nil {
 		return err
 	}
@@ -154,8 +155,8 @@ func (w *writer) resume(ctx context.Context) error {
 	}
 	own := w.author.Public()
 	fingerprint, hash := difference.Fingerprint(own), difference.KeyHash(own)
-	if said, ok := f.Head.Publisher(); !ok || !bytes.Equal(said.Key, own) {
-		return fmt.Errorf("%s does not name this key, %s: %s, and publish with --resume again", w.url, fingerprint, w.paste())
+	if named, ok := f.Head.Publisher(); !ok || !bytes.Equal(named.Key, own) {
+		return fmt.Errorf("%s does not name this key, %s: %s, and publish with --resume again", w.url, fingerprint, w.pasteHint())
 	}
 	last := lastOf(&p)
 	if err := w.author.Resume(w.url, last); err != nil {
@@ -163,24 +164,24 @@ func (w *writer) resume(ctx context.Context) error {
 	}
 	switch {
 	case p.Seq == 0:
-		w.tell("nothing was published in " + w.url + " yet, so the next item is its first one")
+		w.printMessage("nothing was published in " + w.url + " yet, so the next item is its first one")
 	case bytes.Equal(p.Key, own), bytes.Equal(p.ClaimedKey, own):
-		w.tell(fmt.Sprintf("%s has the key %s, and publishing goes on after number %d", w.url, fingerprint, p.Seq))
+		w.printMessage(fmt.Sprintf("%s has the key %s, and publishing goes on after number %d", w.url, fingerprint, p.Seq))
 	default:
 		if err := w.beat(ctx, last); err != nil {
 			return err
 		}
-		w.anew = !bytes.Equal(p.NextKeyHash, hash[:])
-		w.tell(w.url + " now has the key " + fingerprint)
+		w.resignAll = !bytes.Equal(p.NextKeyHash, hash[:])
+		w.printMessage(w.url + " now has the key " + fingerprint)
 	}
 	return nil
 }
 
-// paste is what to do about a document that does not name the key.
-func (w *writer) paste() string { return proxy.PasteHint(shellWord(w.Key), w.url) }
+// pasteHint says what to do about a document that does not name the key.
+func (w *feedWriter) pasteHint() string { return proxy.PasteHint(shellWord(w.Key), w.url) }
 
-// metadata prints what is pasted into the feed's document.
-func (w *writer) metadata() error {
+// printMetadata prints the element to paste into the feed's document.
+func (w *feedWriter) printMetadata() error {
 	key := w.author.Key()
 	p := feed.Publisher{Key: key.Public(), Next: key.Next(), Beat: w.BeatInterval, Certificate: w.Certificate}
 	if w.Fingerprint != "" {
@@ -196,28 +197,28 @@ func (w *writer) metadata() error {
 		return usageError{error: err}
 	}
 	format := map[string]feed.Format{"rss": feed.RSS, "atom": feed.Atom, "json": feed.JSON}[w.Format]
-	words := p.Metadata(format)
+	text := p.Metadata(format)
 	if format == feed.JSON {
-		words += "," // other members follow
+		text += "," // other members follow
 	}
-	_, err := fmt.Fprintln(w.s.out, words)
+	_, err := fmt.Fprintln(w.streams.out, text)
 	return err
 }
 
-// An instant is a time on the command line.
-type instant struct{ time.Time }
+// A timeFlag is a time on the command line.
+type timeFlag struct{ time.Time }
 
-// UnmarshalText reads a time.
-func (i *instant) UnmarshalText(b []byte) (err error) {
-	if i.Time, err = time.Parse(time.RFC3339, string(b)); err != nil {
+// UnmarshalText parses a time.
+func (t *timeFlag) UnmarshalText(b []byte) (err error) {
+	if t.Time, err = time.Parse(time.RFC3339, string(b)); err != nil {
 		return fmt.Errorf("%q is not a time: give one such as 2026-11-24T20:00:00Z", b)
 	}
 	return nil
 }
 
-// whole publishes one item as it is.
-func (w *writer) whole(ctx context.Context) error {
-	raw, err := w.open(ctx, w.Item)
+// publishItemFile publishes one item byte for byte.
+func (w *feedWriter) publishItemFile(ctx context.Context) error {
+	raw, err := w.openDocument(ctx, w.Item)
 	if err != nil {
 		return err
 	}
@@ -234,12 +235,12 @@ func (w *writer) whole(ctx context.Context) error {
 	return w.publish(ctx, &it)
 }
 
-// one publishes one item that flags describe.
-func (w *writer) one(ctx context.Context) error {
+// publishFlags publishes one item that flags describe.
+func (w *feedWriter) publishFlags(ctx context.Context) error {
 	if w.ID == "" && w.Link == "" {
 		return usagef("the item needs a --link or an --id")
 	}
-	p, err := w.known(ctx)
+	p, err := w.fetchPublisher(ctx)
 	if err != nil {
 		return err
 	}
@@ -261,7 +262,7 @@ func (w *writer) one(ctx context.Context) error {
 	return w.write(ctx, p, &it)
 }
 
-// readItem reads an item in whatever format it is.
+// readItem parses an item in any format.
 func readItem(raw []byte) (it feed.Item, err error) {
 	raw = bytes.TrimSpace(raw)
 	atom := []feed.Binding{{Prefix: "", URI: "http://www.w3.org/2005/Atom"}}
@@ -275,15 +276,15 @@ func readItem(raw []byte) (it feed.Item, err error) {
 		return it, err
 	}
 	if it, err = feed.ReadItem(feed.RSS, raw, nil, 0); err != nil {
-		if other, e := feed.ReadItem(feed.Atom, raw, nil, 0); e == nil { // with a prefix of its own
+		if other, e := feed.ReadItem(feed.Atom, raw, nil, 0); e == nil { // with its own namespace prefix
 			return other, nil
 		}
 	}
 	return it, err
 }
 
-// known is what the node knows of the feed's publisher.
-func (w *writer) known(ctx context.Context) (proxy.Publisher, error) {
+// fetchPublisher asks the node about the feed's publisher.
+func (w *feedWriter) fetchPublisher(ctx context.Context) (proxy.Publisher, error) {
 	body, err := json.Marshal(proxy.SubscribeMessage{URL: w.url})
 	if err != nil {
 		return proxy.Publisher{}, err
@@ -292,18 +293,18 @@ func (w *writer) known(ctx context.Context) (proxy.Publisher, error) {
 	if err != nil {
 		return proxy.Publisher{}, err
 	}
-	return read[proxy.Publisher](w.client, raw)
+	return decode[proxy.Publisher](w.client, raw)
 }
 
-// errOtherKey says that nothing which this key signs is taken, and that waiting does not help.
+// errOtherKey says that the feed accepts nothing that this key signs, and that waiting does not help.
 var errOtherKey = errors.New("this feed has another key")
 
-// errUnnamed says that nothing is taken as long as the feed's document does not name the key.
-var errUnnamed = errors.New("nothing was signed")
+// errKeyNotNamed says that the feed accepts nothing as long as its document does not name the key.
+var errKeyNotNamed = errors.New("nothing was signed")
 
-// taken is an error if nothing is taken that the key signs.
-func (w *writer) taken(p *proxy.Publisher) error {
-	if w.Resume { // the network has taken the key, which this node may not have heard yet
+// checkAccepted returns an error if the feed accepts nothing that the key signs.
+func (w *feedWriter) checkAccepted(p *proxy.Publisher) error {
+	if w.Resume { // the network has accepted the key, although this node may not know it yet
 		return nil
 	}
 	why := strings.ReplaceAll(p.RejectReason(w.author.Public(), w.author.Feeds()[w.url]), " --key FILE ", " --key "+shellWord(w.Key)+" ")
@@ -312,30 +313,30 @@ func (w *writer) taken(p *proxy.Publisher) error {
 		return nil
 	case p.Seq > 0:
 		return fmt.Errorf("%w: %s", errOtherKey, why)
-	default: // which may be otherwise in a while
-		return fmt.Errorf("%w: %s", errUnnamed, why)
+	default: // may change soon
+		return fmt.Errorf("%w: %s", errKeyNotNamed, why)
 	}
 }
 
-// lastOf is the last publication that the network has.
+// lastOf returns the last publication that the network has.
 func lastOf(p *proxy.Publisher) publisher.Head {
 	last := publisher.Head{Seq: p.Seq}
 	copy(last.Hash[:], p.Head)
 	return last
 }
 
-// publish signs an item and brings it into the feed, after what was signed and got lost on its way.
-func (w *writer) publish(ctx context.Context, it *feed.Item) error {
-	p, err := w.known(ctx)
+// publish signs an item and pushes it, after items that were signed earlier and did not arrive.
+func (w *feedWriter) publish(ctx context.Context, it *feed.Item) error {
+	p, err := w.fetchPublisher(ctx)
 	if err != nil {
 		return err
 	}
 	return w.write(ctx, p, it)
 }
 
-// write is publish for who has asked what is known of the feed's publisher.
-func (w *writer) write(ctx context.Context, p proxy.Publisher, it *feed.Item) error {
-	if err := w.taken(&p); err != nil {
+// write is publish for a caller that has already fetched the publisher's state.
+func (w *feedWriter) write(ctx context.Context, p proxy.Publisher, it *feed.Item) error {
+	if err := w.checkAccepted(&p); err != nil {
 		return err
 	}
 	last := lastOf(&p)
@@ -344,15 +345,15 @@ func (w *writer) write(ctx context.Context, p proxy.Publisher, it *feed.Item) er
 		return err
 	}
 	m, _ := it.Meaning(w.url)
-	_, err = fmt.Fprintln(w.s.out, oneLine(m.Title))
+	_, err = fmt.Fprintln(w.streams.out, oneLine(m.Title))
 	return err
 }
 
-// alive says that nothing is new.
-func (w *writer) alive(ctx context.Context) error {
-	p, err := w.known(ctx)
+// signAlive signs that nothing is new, and pushes that.
+func (w *feedWriter) signAlive(ctx context.Context) error {
+	p, err := w.fetchPublisher(ctx)
 	if err == nil {
-		err = w.taken(&p)
+		err = w.checkAccepted(&p)
 	}
 	if err != nil {
 		return err
@@ -360,26 +361,26 @@ func (w *writer) alive(ctx context.Context) error {
 	return w.beat(ctx, lastOf(&p))
 }
 
-func (w *writer) beat(ctx context.Context, last publisher.Head) error {
+func (w *feedWriter) beat(ctx context.Context, last publisher.Head) error {
 	return w.author.PushHeartbeat(w.url, last.Seq, last.Hash, time.Now(), func(envelope []byte) error { return w.push(ctx, envelope) })
 }
 
-func (w *writer) push(ctx context.Context, envelope []byte) error {
+func (w *feedWriter) push(ctx context.Context, envelope []byte) error {
 	body, err := json.Marshal(proxy.Draft{Envelope: envelope})
 	if err != nil {
 		return err
 	}
-	defer time.AfterFunc(slow, func() {
-		w.wait.Do(func() {
-			w.tell("waiting for the nodes that keep the feed's log; what is published is signed and recorded, and Ctrl-C is safe")
+	defer time.AfterFunc(slowPush, func() {
+		w.slowNotice.Do(func() {
+			w.printMessage("waiting for the nodes that keep the feed's log; what is published is signed and recorded, and Ctrl-C is safe")
 		})
 	}).Stop()
 	_, err = w.post(ctx, "publish", "application/json", body)
 	return err
 }
 
-// slow is how long a push may take before the user is told why.
-const slow = 3 * time.Second
+// slowPush is how long a push may take before the user is told why.
+const slowPush = 3 * time.Second
 
 // A trustCommand is "tidings trust".
 type trustCommand struct {
@@ -387,10 +388,10 @@ type trustCommand struct {
 	URLs   []string `arg:"" name:"url" help:"Addresses of feeds whose publishers have a new key."`
 }
 
-// Run accepts keys, and says so.
+// Run accepts keys, and confirms it.
 func (c *trustCommand) Run(ctx context.Context, s streams) error {
-	return all("trust", c.URLs, func(address string) error {
-		answer, err := c.tell(ctx, "trust", address)
+	return forEachAddress("trust", c.URLs, func(address string) error {
+		answer, err := c.postAddress(ctx, "trust", address)
 		if err == nil {
 			_, err = fmt.Fprintf(s.out, "The new key of %s is accepted: items signed with it are shown as the publisher's.\n", answer.URL)
 		}

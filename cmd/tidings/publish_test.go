@@ -25,21 +25,21 @@ import (
 
 const blogURL = "https://blog.example/feed.xml"
 
-// A postbox is a node as publishers see it: it takes what has the next number.
-type postbox struct {
+// A fakePublishNode is a node as publishers see it. It accepts the item with the next number.
+type fakePublishNode struct {
 	*httptest.Server
-	key   string // the file of the publisher's
+	key   string // file of the publisher's key
 	mu    sync.Mutex
 	taken []*difference.Publication
-	// fault, unless it is nil, answers in the place of what is pushed.
+	// fault answers pushes, unless it is nil.
 	fault http.HandlerFunc
-	of    proxy.Publisher // what it has of somebody else
+	other proxy.Publisher // what it knows about another publisher
 	began time.Time       // when it started
 }
 
-func newPostbox(t *testing.T) *postbox {
-	p := &postbox{key: filepath.Join(t.TempDir(), "blog.key"), began: time.Now()}
-	does(t, "keygen", p.key)
+func newFakePublishNode(t *testing.T) *fakePublishNode {
+	p := &fakePublishNode{key: filepath.Join(t.TempDir(), "blog.key"), began: time.Now()}
+	runLocal(t, "keygen", p.key)
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /api/v1/publisher", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, p.publisher()) })
 	mux.HandleFunc("POST /api/v1/publish", p.push)
@@ -49,14 +49,14 @@ func newPostbox(t *testing.T) *postbox {
 	return p
 }
 
-func (p *postbox) status() proxy.Status {
+func (p *fakePublishNode) status() proxy.Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return proxy.Status{UptimeS: time.Since(p.began).Seconds()}
 }
 
-// startAgain starts it at the address at which it was closed.
-func (p *postbox) startAgain(t *testing.T) {
+// restart starts it at the address at which it was closed.
+func (p *fakePublishNode) restart(t *testing.T) {
 	t.Helper()
 	l, err := net.Listen("tcp", p.Listener.Addr().String())
 	if err != nil {
@@ -69,8 +69,8 @@ func (p *postbox) startAgain(t *testing.T) {
 	p.Start()
 }
 
-// fails has it answer otherwise; nil: no longer.
-func (p *postbox) fails(fault http.HandlerFunc) {
+// answerWith makes it answer with a fault, or normally if the fault is nil.
+func (p *fakePublishNode) answerWith(fault http.HandlerFunc) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fault = fault
@@ -83,19 +83,19 @@ func answer(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-func (p *postbox) publisher() proxy.Publisher {
+func (p *fakePublishNode) publisher() proxy.Publisher {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	of := p.of
-	of.URL = blogURL
+	publisher := p.other
+	publisher.URL = blogURL
 	for _, at := range p.taken {
-		of.Key, of.Seq, of.Head = at.Key, at.Seq, at.Hash[:]
-		of.Items = append(of.Items, at.Item.ID.String()+at.Item.Hash.String())
+		publisher.Key, publisher.Seq, publisher.Head = at.Key, at.Seq, at.Hash[:]
+		publisher.Items = append(publisher.Items, at.Item.ID.String()+at.Item.Hash.String())
 	}
-	return of
+	return publisher
 }
 
-func (p *postbox) push(w http.ResponseWriter, r *http.Request) {
+func (p *fakePublishNode) push(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var draft proxy.Draft
@@ -119,30 +119,30 @@ func (p *postbox) push(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// titles are those of what it has taken.
-func (p *postbox) titles() (of []string) {
+// titles returns the titles of accepted items.
+func (p *fakePublishNode) titles() (list []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, at := range p.taken {
 		m, _ := at.Item.Meaning("")
-		of = append(of, m.Title)
+		list = append(list, m.Title)
 	}
-	return of
+	return list
 }
 
-// publish runs the command, and returns its exit code and what it says.
-func (p *postbox) publish(args ...string) (code int, out, err string) {
-	return p.as(p.key, append(args, blogURL)...)
+// publish runs the command, and returns its exit code and output.
+func (p *fakePublishNode) publish(args ...string) (code int, out, err string) {
+	return p.publishWithKey(p.key, append(args, blogURL)...)
 }
 
-func (p *postbox) as(key string, args ...string) (code int, out, err string) {
+func (p *fakePublishNode) publishWithKey(key string, args ...string) (code int, out, err string) {
 	var o, e bytes.Buffer
 	args = append([]string{"publish", "--http", strings.TrimPrefix(p.URL, "http://"), "--key", key}, args...)
 	code = run(context.Background(), args, strings.NewReader(""), &o, &e)
 	return code, o.String(), e.String()
 }
 
-// rss is a document of items, in its order.
+// rss returns a document with the items in the given order.
 func rss(t *testing.T, items ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "feed.xml")
@@ -157,9 +157,9 @@ func rssItem(name, content string) string {
 	return `<item><guid isPermaLink="false">` + name + `</guid><title>` + name + `</title><description>` + content + `</description></item>`
 }
 
-// An item that cannot be signed is named, and holds back none of the others.
-func TestWhatCannotBeSignedHoldsNothingBack(t *testing.T) {
-	p := newPostbox(t)
+// An item that cannot be signed is named, and does not hold back the others.
+func TestAnUnsignableItemDoesNotHoldBackOthers(t *testing.T) {
+	p := newFakePublishNode(t)
 	large := rssItem("large", strings.Repeat("x", difference.MaxPublication))
 	path := rss(t, rssItem("last", ""), rssItem("twin", "1"), rssItem("twin", "2"), large, rssItem("first", ""))
 	code, _, said := p.publish("--document", path)
@@ -177,10 +177,10 @@ func TestWhatCannotBeSignedHoldsNothingBack(t *testing.T) {
 	}
 }
 
-// An item without an id is signed all the same, and the publisher is told once what follows. When all of a document was
-// published, that is said.
-func TestADocumentIsAlsoSpokenOf(t *testing.T) {
-	p := newPostbox(t)
+// An item without an id is signed, and the publisher is warned once. If all of a document was published before, the
+// command says so.
+func TestPublishingADocumentPrintsNotes(t *testing.T) {
+	p := newFakePublishNode(t)
 	path := rss(t, rssItem("one", ""), "<item><title>Nameless</title></item>")
 	const nameless = `"Nameless" has no id (guid): if you change its title, readers see it twice`
 	if code, out, said := p.publish("--document", path); code != exitDone || out != "Nameless\none\n" || said != "tidings: "+nameless+"\n" {
@@ -191,8 +191,8 @@ func TestADocumentIsAlsoSpokenOf(t *testing.T) {
 	}
 }
 
-// The file of a passphrase is as secret as that of a key.
-func TestThePassphraseIsReadByItsOwnerAlone(t *testing.T) {
+// The file of a passphrase must be as private as that of a key.
+func TestThePassphraseFileMustBePrivate(t *testing.T) {
 	t.Parallel()
 	words := filepath.Join(t.TempDir(), "words")
 	key := filepath.Join(t.TempDir(), "blog.key")
@@ -229,10 +229,10 @@ func TestThePassphraseIsReadByItsOwnerAlone(t *testing.T) {
 	}
 }
 
-// A watcher says so once of an item, however often the document changes.
-func TestAWatcherNamesOnceWhatItLeaves(t *testing.T) {
+// A watcher reports an item that cannot be signed once, however often the document changes.
+func TestAWatcherReportsASkippedItemOnce(t *testing.T) {
 	t.Parallel()
-	p := newPostbox(t)
+	p := newFakePublishNode(t)
 	large := rssItem("large", strings.Repeat("x", difference.MaxPublication))
 	path := rss(t, rssItem("one", ""), large)
 	ctx, stop := context.WithCancel(context.Background())
@@ -244,7 +244,7 @@ func TestAWatcherNamesOnceWhatItLeaves(t *testing.T) {
 	}()
 	published := func(want int) {
 		t.Helper()
-		eventually(t, patient, "what is new in the document", func() error {
+		eventually(t, timeout, "what is new in the document", func() error {
 			if got := p.titles(); len(got) != want {
 				return fmt.Errorf("published are %q", got)
 			}
@@ -267,46 +267,47 @@ func TestAWatcherNamesOnceWhatItLeaves(t *testing.T) {
 	}
 }
 
-// A notepad is what a command that goes on has said so far.
-type notepad struct {
+// An outputRecorder records the output of a running command.
+type outputRecorder struct {
 	mu    sync.Mutex
 	bytes bytes.Buffer
 }
 
-func (n *notepad) Write(b []byte) (int, error) {
+func (n *outputRecorder) Write(b []byte) (int, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.bytes.Write(b)
 }
 
-func (n *notepad) lines() []string {
+func (n *outputRecorder) lines() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Collect(strings.Lines(n.bytes.String()))
 }
 
-// A watcher says once that the node does not answer, and that it answers again, also if nothing is to be published.
-func TestAWatcherSaysThatTheNodeStopped(t *testing.T) {
+// A watcher reports once that the node does not answer, and that it answers again, even if there is nothing to
+// publish.
+func TestAWatcherReportsThatTheNodeStopped(t *testing.T) {
 	t.Parallel()
-	p := newPostbox(t)
+	p := newFakePublishNode(t)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	var said notepad
+	var said outputRecorder
 	ended := make(chan error, 1)
 	node := strings.TrimPrefix(p.URL, "http://")
 	go func() {
 		ended <- command(ctx, []string{"publish", "--http", node, "--key", p.key, "--document", rss(t, rssItem("one", "")), "--watch", "--every", "1s", blogURL}, strings.NewReader(""), &bytes.Buffer{}, &said)
 	}()
-	says := func(words string) { // once; the node may have stopped in the middle of an answer, which has words of its own
+	says := func(words string) { // checks that a message occurs once; the node may have stopped in the middle of an answer, which has another message
 		t.Helper()
-		eventually(t, patient, words, func() error {
+		eventually(t, timeout, words, func() error {
 			if all := strings.Join(said.lines(), ""); strings.Count(all, words) != 1 {
 				return fmt.Errorf("it says %q", all)
 			}
 			return nil
 		})
 	}
-	eventually(t, patient, "the first item", func() error {
+	eventually(t, timeout, "the first item", func() error {
 		if p.titles() == nil {
 			return errors.New("nothing is published")
 		}
@@ -314,7 +315,7 @@ func TestAWatcherSaysThatTheNodeStopped(t *testing.T) {
 	})
 	p.Close()
 	says("no node answers at " + node)
-	p.startAgain(t)
+	p.restart(t)
 	says("the node at " + node + " has started again, and publishing goes on")
 	stop()
 	if err := <-ended; err != nil {
@@ -322,12 +323,12 @@ func TestAWatcherSaysThatTheNodeStopped(t *testing.T) {
 	}
 }
 
-// A document that is not the feed's is not signed: what is signed cannot be taken back.
+// A document of another feed is not signed, because signed items cannot be withdrawn.
 func TestWrongDocumentsAreNotSigned(t *testing.T) {
-	p, other := newPostbox(t), filepath.Join(t.TempDir(), "other.key")
-	does(t, "keygen", other)
+	p, other := newFakePublishNode(t), filepath.Join(t.TempDir(), "other.key")
+	runLocal(t, "keygen", other)
 	metadata := func(key string) string {
-		return strings.TrimSpace(does(t, "publish", "--key", key, "--metadata", blogURL))
+		return strings.TrimSpace(runLocal(t, "publish", "--key", key, "--metadata", blogURL))
 	}
 	key := metadata(p.key)
 	item := rssItem("one", "")
@@ -373,9 +374,9 @@ func TestWrongDocumentsAreNotSigned(t *testing.T) {
 	}
 }
 
-// Flags that would be without effect are wrong usage.
+// Flags without effect are wrong usage.
 func TestFlagsThatDoNotGoTogether(t *testing.T) {
-	p := newPostbox(t)
+	p := newFakePublishNode(t)
 	doc := rss(t)
 	for _, c := range []struct {
 		args []string
@@ -405,18 +406,18 @@ func TestFlagsThatDoNotGoTogether(t *testing.T) {
 			t.Errorf("%q: %d, %s", c.args, code, said)
 		}
 	}
-	if code, _, said := p.as(p.key, "--metadata", "page+https://blog.example/"); code != exitUsage || !strings.Contains(said, "is a page") {
+	if code, _, said := p.publishWithKey(p.key, "--metadata", "page+https://blog.example/"); code != exitUsage || !strings.Contains(said, "is a page") {
 		t.Errorf("%d, %s", code, said)
 	}
 	for _, what := range []string{"--metadata", "--alive"} {
-		if code, _, said := p.as(p.key+".next", what, blogURL); code != exitFailed || !strings.Contains(said, "give "+p.key) {
+		if code, _, said := p.publishWithKey(p.key+".next", what, blogURL); code != exitFailed || !strings.Contains(said, "give "+p.key) {
 			t.Errorf("%d, %s", code, said)
 		}
 	}
 }
 
 func TestItemsThatAreNotPublished(t *testing.T) {
-	p := newPostbox(t)
+	p := newFakePublishNode(t)
 	file := filepath.Join(t.TempDir(), "item")
 	for _, c := range []struct{ item, says string }{
 		{"<item><title>caf\xe9</title><guid>1</guid></item>", "not in UTF-8"},
@@ -456,10 +457,10 @@ func TestKeygenSaysWhatItMade(t *testing.T) {
 	}
 }
 
-// An item that is signed and was not taken is said to be so, or somebody would sign it again; it goes out
+// The command says that an item is signed but not accepted yet, so that nobody signs it again. The item is sent
 // with the next one.
-func TestWhatIsNotTakenIsKept(t *testing.T) {
-	p := newPostbox(t)
+func TestAnItemThatIsNotAcceptedIsKept(t *testing.T) {
+	p := newFakePublishNode(t)
 	for _, c := range []struct {
 		name  string
 		fault http.HandlerFunc
@@ -470,12 +471,12 @@ func TestWhatIsNotTakenIsKept(t *testing.T) {
 		}, "number 1 of " + blogURL + " is signed, but nobody is known to have it (nobody has taken it): it is kept in " + p.key + ".record"},
 		{"killed", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "ended the connection without an answer"},
 	} {
-		p.fails(c.fault)
+		p.answerWith(c.fault)
 		code, _, said := p.publish("--title", c.name, "--id", c.name)
 		if code != exitFailed || !strings.Contains(said, c.says) || !strings.Contains(said, "do not publish it again") {
 			t.Errorf("%s: %d, %s", c.name, code, said)
 		}
-		p.fails(nil)
+		p.answerWith(nil)
 		if code, _, said := p.publish("--title", "after "+c.name, "--id", "after "+c.name); code != exitDone {
 			t.Errorf("%s: %d, %s", c.name, code, said)
 		}
@@ -485,17 +486,17 @@ func TestWhatIsNotTakenIsKept(t *testing.T) {
 	}
 }
 
-// What could not be pushed of a document is not signed again when that is published again.
-func TestADocumentIsTriedAgain(t *testing.T) {
-	p := newPostbox(t)
+// Signed items of a document that could not be pushed are not signed again when the document is published again.
+func TestUnpushedItemsAreNotSignedAgain(t *testing.T) {
+	p := newFakePublishNode(t)
 	path := rss(t, rssItem("three", ""), rssItem("two", ""), rssItem("one", ""))
-	p.fails(func(w http.ResponseWriter, _ *http.Request) {
+	p.answerWith(func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusServiceUnavailable, proxy.ErrorResponse{Error: "nobody has taken it"})
 	})
 	if code, _, said := p.publish("--document", path); code != exitFailed {
 		t.Errorf("%d, %s", code, said)
 	}
-	p.fails(nil)
+	p.answerWith(nil)
 	if code, out, said := p.publish("--document", path); code != exitDone || out != "one\ntwo\nthree\n" {
 		t.Errorf("%d, %s, %s", code, out, said)
 	}
@@ -504,10 +505,10 @@ func TestADocumentIsTriedAgain(t *testing.T) {
 	}
 }
 
-// What a wrong address refuses is not kept.
+// An item that a wrong address rejects is not kept.
 func TestAWrongAddressIsForgotten(t *testing.T) {
-	p := newPostbox(t)
-	p.fails(func(w http.ResponseWriter, _ *http.Request) {
+	p := newFakePublishNode(t)
+	p.answerWith(func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusConflict, proxy.ErrorResponse{Error: "the feed's document does not name this key"})
 	})
 	code, _, said := p.publish("--title", "One", "--id", "1")
@@ -519,15 +520,15 @@ func TestAWrongAddressIsForgotten(t *testing.T) {
 	}
 }
 
-// Where a feed has another key than the one that has signed so far, no backup is old.
-func TestAnotherKeyIsNamed(t *testing.T) {
-	p := newPostbox(t)
+// If the feed has another key than the one that signed so far, the error does not suggest an old backup.
+func TestAnotherKeyOfTheFeedIsReported(t *testing.T) {
+	p := newFakePublishNode(t)
 	if code, _, said := p.publish("--title", "One", "--id", "1"); code != exitDone {
 		t.Fatal(said)
 	}
 	p.mu.Lock()
 	p.taken = nil
-	p.of = proxy.Publisher{Key: bytes.Repeat([]byte{7}, 32), Seq: 9, Head: bytes.Repeat([]byte{8}, 32)}
+	p.other = proxy.Publisher{Key: bytes.Repeat([]byte{7}, 32), Seq: 9, Head: bytes.Repeat([]byte{8}, 32)}
 	p.mu.Unlock()
 	for _, what := range [][]string{{"--title", "Two", "--id", "2"}, {"--alive"}, {"--document", rss(t, rssItem("2", ""))}, {"--document", rss(t, rssItem("2", "")), "--watch"}} {
 		code, _, said := p.publish(what...)
@@ -537,10 +538,10 @@ func TestAnotherKeyIsNamed(t *testing.T) {
 	}
 }
 
-// Where nothing was published yet, the node has looked at the feed's document: what names another key, or
-// none, is not published in, and nothing is signed.
+// Before the first publication, the node inspects the feed's document. If it names another key or none, nothing is
+// signed.
 func TestNothingIsSignedForAFeedThatDoesNotNameTheKey(t *testing.T) {
-	p := newPostbox(t)
+	p := newFakePublishNode(t)
 	other := bytes.Repeat([]byte{1}, 32)
 	for _, c := range []struct {
 		of   proxy.Publisher
@@ -549,7 +550,7 @@ func TestNothingIsSignedForAFeedThatDoesNotNameTheKey(t *testing.T) {
 		{proxy.Publisher{URL: blogURL, DocumentKey: other}, "names the key " + difference.Fingerprint(other)},
 		{proxy.Publisher{URL: blogURL, NoDocumentKey: "the document names no key"}, "nothing was signed: the document names no key"},
 	} {
-		p.of = c.of
+		p.other = c.of
 		code, out, err := p.publish("--title", "T", "--id", "1")
 		if code != exitFailed || out != "" || !strings.Contains(err, c.says) {
 			t.Errorf("exit %d, %q, %q, want %q", code, out, err, c.says)
@@ -561,15 +562,15 @@ func TestNothingIsSignedForAFeedThatDoesNotNameTheKey(t *testing.T) {
 }
 
 func TestTimesOnTheCommandLine(t *testing.T) {
-	code, _, err := newPostbox(t).publish("--title", "T", "--date", "yesterday")
+	code, _, err := newFakePublishNode(t).publish("--title", "T", "--date", "yesterday")
 	if code != exitUsage || !strings.Contains(err, `"yesterday" is not a time: give one such as 2026-11-24T20:00:00Z`) {
 		t.Errorf("exit %d, %q", code, err)
 	}
 }
 
-// What is printed for a JSON Feed goes behind its first brace as it is.
+// The metadata for a JSON Feed can be pasted after its first brace unchanged.
 func TestMetadataOfAJSONFeedIsPasted(t *testing.T) {
-	p := newPostbox(t)
+	p := newFakePublishNode(t)
 	code, out, err := p.publish("--metadata", "--format", "json")
 	if code != exitDone || err != "" {
 		t.Fatalf("exit %d, %q", code, err)
@@ -584,7 +585,7 @@ func TestMetadataOfAJSONFeedIsPasted(t *testing.T) {
 }
 
 func TestHelpIsACommandToo(t *testing.T) {
-	code, out, err := calls(t, "", "help", "publish")
+	code, out, err := runCommandAt(t, "", "help", "publish")
 	if code != exitDone || err != "" || !strings.HasPrefix(out, "Usage: tidings publish") {
 		t.Errorf("exit %d, %q, %q", code, out, err)
 	}

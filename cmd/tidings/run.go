@@ -38,34 +38,34 @@ type runCommand struct {
 	PublishKey string `placeholder:"FILE" help:"File with a publisher's key. Programs on this machine that send the token of the data directory can publish with it."`
 	keyFlags   `embed:""`
 
-	Founding founding `embed:"" group:"Parameters of a new network (nodes that join take them from it):"`
+	NetworkFlags networkFlags `embed:"" group:"Parameters of a new network (nodes that join take them from it):"`
 
-	given map[string]string // where the settings of a network were given, by their names
+	sources map[string]string // where each setting of a network was given, by the name of the setting
 
 	LogLevel string `enum:"debug,info,warn,error" default:"info" placeholder:"LEVEL" help:"Log messages of this level and above on standard error: debug, info (default), warn, error."`
 	Quiet    bool   `help:"Print nothing, and log only errors."`
 }
 
-// AfterApply is called by kong when all settings are known. It notes where those of a network were given, and refuses
-// variables of the environment that look like misspelt settings.
+// AfterApply is called by kong when all settings are known. It records where the settings of a network were given,
+// and rejects environment variables that look like misspelt settings.
 func (c *runCommand) AfterApply(k *kong.Context) error {
-	c.given = map[string]string{}
-	names := c.Founding.given()
+	c.sources = map[string]string{}
+	names := c.NetworkFlags.givenFlags()
 	if c.Network != "" {
 		names = append(names, "--network")
 	}
 	for _, f := range k.Selected().Flags {
 		if slices.Contains(names, "--"+f.Name) {
-			c.given[f.Name] = whereGiven(k, f)
+			c.sources[f.Name] = settingSource(k, f)
 		}
 	}
-	// They take the place of four flags.
-	if at, ok := c.given["scheme"]; ok {
+	// --scheme sets these four flags.
+	if at, ok := c.sources["scheme"]; ok {
 		for _, name := range []string{"wedge", "clusters", "phases", "decide"} {
-			c.given[name] = cmp.Or(c.given[name], at)
+			c.sources[name] = cmp.Or(c.sources[name], at)
 		}
 	}
-	return misspelt(k.Model.Node, os.Environ())
+	return rejectMisspelt(k.Model.Node, os.Environ())
 }
 
 // Run runs a node until ctx ends.
@@ -83,7 +83,7 @@ func (c *runCommand) Run(ctx context.Context, s streams) error {
 		return err
 	}
 	if c.PublishKey != "" {
-		if config.Signer, err = publisher.Open(c.PublishKey, c.ask(s.in)); err != nil {
+		if config.Signer, err = publisher.Open(c.PublishKey, c.askPassphrase(s.in)); err != nil {
 			return err
 		}
 	}
@@ -96,28 +96,28 @@ func (c *runCommand) Run(ctx context.Context, s streams) error {
 	if err != nil {
 		return errors.Join(err, d.Close())
 	}
-	announce(s.out, d.HTTPAddr(), snap.Addrs)
+	printAddresses(s.out, d.HTTPAddr(), snap.Addrs)
 	alive := func(ctx context.Context) error {
-		_, err := d.Status(ctx) // which is also what /healthz asks
+		_, err := d.Status(ctx) // the same check as /healthz
 		return err
 	}
-	return supervised(ctx, supervisorOf(os.Getenv), alive, d.Run, func(err error) { config.Log.Warn("systemd could not be notified", "err", err) })
+	return runSupervised(ctx, supervisorOf(os.Getenv), alive, d.Run, func(err error) { config.Log.Warn("systemd could not be notified", "err", err) })
 }
 
-// announce prints the lines that scripts wait for: where readers are served, and
-// how others join through this node.
-func announce(w io.Writer, http net.Addr, peers []string) {
+// printAddresses prints the lines that scripts wait for: the address for readers, and the addresses at which other
+// nodes can join through this one.
+func printAddresses(w io.Writer, http net.Addr, peers []string) {
 	var b strings.Builder
 	if http != nil {
-		fmt.Fprintf(&b, "reader  http://%s/\n", reachable(http.String()))
+		fmt.Fprintf(&b, "reader  http://%s/\n", localAddress(http.String()))
 	}
 	for _, p := range peers {
 		fmt.Fprintf(&b, "peer    %s\n", p)
 	}
-	_, _ = io.WriteString(w, b.String()) // a node runs on when nobody reads this
+	_, _ = io.WriteString(w, b.String()) // the node runs on even if nobody reads its output
 }
 
-// config turns flags into what a daemon is told.
+// config converts the flags to the configuration of a daemon.
 func (c *runCommand) config() (daemon.Config, error) {
 	dir := c.Data
 	if dir == "" {
@@ -159,31 +159,31 @@ func (c *runCommand) config() (daemon.Config, error) {
 	if err := d.Check(); err != nil {
 		return d, usageError{error: err}
 	}
-	asked := c.Founding.given()
-	if len(asked) > 0 && len(c.Bootstrap) > 0 {
-		return d, usagef("give either --bootstrap, to join a network, or %s, to found one", strings.Join(asked, ", "))
+	given := c.NetworkFlags.givenFlags()
+	if len(given) > 0 && len(c.Bootstrap) > 0 {
+		return d, usagef("give either --bootstrap, to join a network, or %s, to found one", strings.Join(given, ", "))
 	}
-	settled, err := daemon.HasNetwork(dir)
+	hasNetwork, err := daemon.HasNetwork(dir)
 	if err != nil {
 		return d, err
 	}
-	// A node that has a network keeps it, and one that is told of others
-	// joins theirs. Else it is the first of its own.
-	if len(asked) == 0 && (settled || len(c.Bootstrap) > 0 || c.MDNS) {
+	// A node that has a network keeps it, and a node that knows other nodes joins theirs. Otherwise it founds a
+	// network.
+	if len(given) == 0 && (hasNetwork || len(c.Bootstrap) > 0 || c.MDNS) {
 		d.Network = c.Network
 		return d, nil
 	}
-	n, err := c.Founding.network(c.Network)
+	n, err := c.NetworkFlags.network(c.Network)
 	if err != nil {
 		return d, usageError{error: err}
 	}
 	n.PrivateAddresses = c.AllowPrivateOrigins
-	d.Found, d.SettingSources = &n, c.given
+	d.Found, d.SettingSources = &n, c.sources
 	return d, nil
 }
 
-// onlyLoopback says whether nobody beyond this machine could reach the addresses,
-// so that no router need be asked for a port.
+// onlyLoopback reports whether only programs on this machine can reach the addresses, so that the router need not
+// forward a port.
 func onlyLoopback(listen []string) bool {
 	for _, a := range listen {
 		if !strings.HasPrefix(a, "/ip4/127.") && !strings.HasPrefix(a, "/ip6/::1/") {

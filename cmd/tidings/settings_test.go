@@ -16,7 +16,7 @@ import (
 	"tidings/internal/wire"
 )
 
-// parsed reads a command line beside a file of settings.
+// parsed parses a command line with a configuration file.
 func parsed(t *testing.T, file string, args ...string) (*grammar, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.toml")
@@ -77,14 +77,14 @@ func TestSettingsOfEveryKindComeFromTheFile(t *testing.T) {
 	}
 	r := g.Run
 	if len(r.Listen) != 2 || len(r.Bootstrap) != 1 || !r.AllowPrivateOrigins ||
-		*r.Founding.PollInterval != 2*time.Second || *r.Founding.Load != 0.5 || *r.Founding.Owners != 3 {
+		*r.NetworkFlags.PollInterval != 2*time.Second || *r.NetworkFlags.Load != 0.5 || *r.NetworkFlags.Owners != 3 {
 		t.Errorf("%+v", r)
 	}
-	r.Bootstrap = nil // or it would found nothing
+	r.Bootstrap = nil // otherwise it would not found a network
 	if d, err := r.config(); err != nil || d.BaseURL != "http://nas.example:8190" {
 		t.Errorf("base URL %q, %v", d.BaseURL, err)
 	}
-	if r.Founding.Scheme != nil {
+	if r.NetworkFlags.Scheme != nil {
 		t.Error("a scheme that nobody asked for")
 	}
 }
@@ -114,7 +114,7 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 	}
 }
 
-func TestNetworkToFoundOrJoin(t *testing.T) {
+func TestNetworkIsFoundedOrJoined(t *testing.T) {
 	const peer = "/ip4/127.0.0.1/tcp/2/p2p/12D3KooW9tJMax94Lrqw7Y5Qw36viGQAS2gTEPQ5Wg1vTk7xPfQs"
 	tidings := wire.DefaultNetwork("tidings")
 	lab := wire.DefaultNetwork("lab")
@@ -175,7 +175,7 @@ func TestNetworkToFoundOrJoin(t *testing.T) {
 	}
 }
 
-func TestEveryFoundingFlagIsMissed(t *testing.T) {
+func TestEveryNetworkFlagIsReportedAsGiven(t *testing.T) {
 	var args []string
 	for _, f := range []string{"poll-interval=1m", "maintenance-interval=1m", "beat-interval=1m", "objective=lite",
 		"target-detection=1s", "load=1", "owners=1", "scheme=bound", "wedge=rank", "clusters=bins", "phases=even", "decide=sequencer"} {
@@ -188,7 +188,7 @@ func TestEveryFoundingFlagIsMissed(t *testing.T) {
 	for i := range args {
 		args[i], _, _ = strings.Cut(args[i], "=")
 	}
-	given := g.Run.Founding.given()
+	given := g.Run.NetworkFlags.givenFlags()
 	slices.Sort(given)
 	slices.Sort(args)
 	if !slices.Equal(given, args) {
@@ -196,7 +196,7 @@ func TestEveryFoundingFlagIsMissed(t *testing.T) {
 	}
 }
 
-func TestNoRouterIsAskedForLoopback(t *testing.T) {
+func TestNoPortMappingForLoopback(t *testing.T) {
 	for _, c := range []struct {
 		listen string
 		want   bool
@@ -213,9 +213,9 @@ func TestNoRouterIsAskedForLoopback(t *testing.T) {
 	}
 }
 
-func TestHomeIsNotGuessed(t *testing.T) {
+func TestAMissingHomeIsReported(t *testing.T) {
 	t.Cleanup(xdg.Reload)
-	url := answers(t, 200, `{"channels":[]}`)
+	url := newFakeNode(t, 200, `{"channels":[]}`)
 	for _, variable := range []string{"HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "TIDINGS_DATA"} {
 		t.Setenv(variable, "")
 	}
@@ -237,13 +237,13 @@ func TestHomeIsNotGuessed(t *testing.T) {
 	}
 }
 
-func TestSettingsOfANetworkAreNamedWhereTheyStand(t *testing.T) {
+func TestErrorsSayWhereANetworkSettingWasGiven(t *testing.T) {
 	t.Setenv("TIDINGS_OWNERS", "3")
 	g, err := parsed(t, `load = 2`, "run", "--scheme", "bound", "--wedge", "rank")
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := g.Run.given
+	got := g.Run.sources
 	if !strings.HasSuffix(got["load"], "config.toml") {
 		t.Errorf("load stands in %q", got["load"])
 	}

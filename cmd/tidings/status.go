@@ -18,21 +18,21 @@ type statusCommand struct {
 	JSON   bool `name:"json" help:"Print one JSON object."`
 }
 
-// Run prints how the node is.
+// Run prints the node's status.
 func (c *statusCommand) Run(ctx context.Context, s streams) error {
-	raw, answer, err := ask[proxy.Status](ctx, c.client, "status")
+	raw, answer, err := getAnswer[proxy.Status](ctx, c.client, "status")
 	switch {
 	case err != nil:
 		return err
 	case c.JSON:
 		return printRaw(s.out, raw)
 	}
-	_, err = fmt.Fprint(s.out, report(answer, terminalOf(s.out), time.Now()))
+	_, err = fmt.Fprint(s.out, statusTable(answer, terminalOf(s.out), time.Now()))
 	return err
 }
 
-// report is a node's status for people.
-func report(st proxy.Status, t terminal, now time.Time) string {
+// statusTable formats a node's status for people.
+func statusTable(st proxy.Status, t terminal, now time.Time) string {
 	table := table{terminal: t, columns: []column{{}, {elastic: 1, wrap: true}}}
 	line := func(name, text string, c colour) {
 		if text != "" {
@@ -43,11 +43,11 @@ func report(st proxy.Status, t terminal, now time.Time) string {
 	line("network", st.Network, bold)
 	line("scheme", st.Scheme, plainText)
 	line("settings", settingsOf(st), plainText)
-	line("members", about(st.EstimateN), plainText)
+	line("members", membersText(st.EstimateN), plainText)
 	line("peers", strconv.Itoa(st.Peers)+" connected", plainText)
 	line("subscriptions", strconv.Itoa(st.Subscriptions), plainText)
 	line("feeds", fmt.Sprintf("%d kept for the network, %d polled", st.ChannelsOwned, st.ChannelsPolled), plainText)
-	line("decision", decides(st), plainText)
+	line("decision", decisionText(st), plainText)
 	line("up for", span(time.Duration(st.UptimeS*float64(time.Second))), plainText)
 	line("version", st.Version, plainText)
 	line("id", st.ID, plainText)
@@ -66,36 +66,36 @@ func report(st proxy.Status, t terminal, now time.Time) string {
 		line("warning", w, yellow)
 	}
 	for _, r := range st.RejectedItems {
-		of := r.URL
+		item := r.URL
 		if r.Key != "" {
-			of = fmt.Sprintf("item %d of %s, signed by %s", r.Seq, r.URL, r.Key)
-		} else if of == "" {
-			of = "an item"
+			item = fmt.Sprintf("item %d of %s, signed by %s", r.Seq, r.URL, r.Key)
+		} else if item == "" {
+			item = "an item"
 		}
-		line("refused", of+", "+ago(r.At, now)+": "+r.Why, yellow)
+		line("refused", item+", "+ago(r.At, now)+": "+r.Why, yellow)
 	}
 	return table.String()
 }
 
 // settingsOf lists the settings of the node's network.
 func settingsOf(st proxy.Status) string {
-	var of []string
+	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(st.Settings)) {
-		of = append(of, name+" "+st.Settings[name])
+		parts = append(parts, name+" "+st.Settings[name])
 	}
-	return strings.Join(of, ", ")
+	return strings.Join(parts, ", ")
 }
 
-// decides says by what a node decides how many poll each channel that it leads.
-func decides(st proxy.Status) string {
-	var words string
+// decisionText describes how a node decides how many nodes poll each channel that it leads.
+func decisionText(st proxy.Status) string {
+	var text string
 	switch {
 	case st.Overbooked:
-		words = "one poller per feed, which is already more than the network may poll"
+		text = "one poller per feed, which is already more than the network may poll"
 	case st.Lambda == nil:
 		return ""
 	default:
-		words = fmt.Sprintf("lambda = %.3g, with %s of other nodes", *st.Lambda, proxy.Plural(st.Clusters, "tradeoff cluster", "tradeoff clusters"))
+		text = fmt.Sprintf("lambda = %.3g, with %s of other nodes", *st.Lambda, proxy.Plural(st.Clusters, "tradeoff cluster", "tradeoff clusters"))
 	}
 	var levels []string
 	for l, n := range st.Levels {
@@ -104,13 +104,13 @@ func decides(st proxy.Status) string {
 		}
 	}
 	if len(levels) > 0 {
-		words += "; this node leads " + strings.Join(levels, ", ")
+		text += "; this node leads " + strings.Join(levels, ", ")
 	}
-	return words
+	return text
 }
 
-// about says how many members a network has, as far as that is known.
-func about(n int) string {
+// membersText describes the size of a network.
+func membersText(n int) string {
 	switch n {
 	case 0:
 		return "not known yet"

@@ -25,20 +25,20 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Most tests that run side by side wait for processes and leave the processors idle. By itself go test runs
-	// as many of them at a time as there are processors, and most machines of CI have two. With many more than
-	// these, the nodes that start take the processors from each other, and everything takes longer.
+	// Most parallel tests wait for processes and leave the processors idle. By default go test runs as many of them
+	// at a time as there are processors, and most CI machines have two. With many more than this number, starting
+	// nodes would take the processors from each other, and everything would take longer.
 	if err := flag.Set("test.parallel", "16"); err != nil {
 		panic(err)
 	}
 	testscript.Main(m, map[string]func(){"tidings": main})
 }
 
-// within is how long something in a story may take: much longer than it does.
-const within = 20 * time.Second
+// storyTime is the timeout for events in a story, much longer than they take.
+const storyTime = 20 * time.Second
 
-// TestStories plays the stories in testdata: real nodes as processes, told what to
-// do as a person would. Besides the usual commands there are those below.
+// TestStories runs the scripts in testdata: real nodes as processes, controlled as a person would. In addition to
+// the usual commands of testscript, they can use the commands below.
 func TestStories(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
@@ -62,7 +62,7 @@ func TestStories(t *testing.T) {
 	})
 }
 
-// documents are what an origin serves besides its feeds, by path.
+// documents holds what an origin serves besides its feeds, by path.
 var documents = map[string]script.Snapshot{
 	"/page":    {ContentType: "text/html", Body: []byte("<title>Terms</title><link rel=alternate type=application/rss+xml href=rss.xml><p>You owe us nothing.")},
 	"/picture": {ContentType: "image/png", Body: []byte("\x89PNG\r\n\x1a\n")},
@@ -92,7 +92,7 @@ func cmdOrigin(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Setenv("ORIGIN", "http://"+l.Addr().String())
 }
 
-// A process is a node that runs.
+// A process is a running node.
 type process struct {
 	cmd    *exec.Cmd
 	stderr strings.Builder
@@ -100,14 +100,14 @@ type process struct {
 	err    error
 }
 
-type processes struct{} // the key of a story's own
+type processes struct{} // key of a story's processes
 
 func nodes(ts *testscript.TestScript) map[string]*process {
 	return ts.Value(processes{}).(map[string]*process)
 }
 
-// node NAME [FLAG…] starts a node that lives in the folder NAME, and waits for its
-// first lines. $TIDINGS_HTTP is then where it serves, and $NAME how others join.
+// node NAME [FLAG…] starts a node with the folder NAME, and waits for its first lines. It sets $TIDINGS_HTTP to
+// the address at which the node serves, and $NAME to the address by which others can join.
 func cmdNode(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) == 0 {
 		ts.Fatalf("usage: node NAME [FLAG…]")
@@ -143,7 +143,7 @@ func cmdNode(ts *testscript.TestScript, _ bool, args []string) {
 		}
 		<-p.ended
 	})
-	late := time.After(within)
+	late := time.After(storyTime)
 	for seen := 0; seen < 2; {
 		select {
 		case line, ok := <-lines:
@@ -174,26 +174,27 @@ func end(ts *testscript.TestScript, name string, s os.Signal) error {
 	ts.Check(p.cmd.Process.Signal(s))
 	select {
 	case <-p.ended:
-	case <-time.After(within):
+	case <-time.After(storyTime):
 		ts.Fatalf("node %s does not end", name)
 	}
 	ts.Logf("[%s]\n%s", name, p.stderr.String())
 	return p.err
 }
 
-// stop NAME asks a node to stop, which it does in good order.
+// stop NAME asks a node to stop, and checks that it stops cleanly.
 func cmdStop(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(end(ts, args[0], syscall.SIGTERM))
 }
 
-// crash NAME gives a node no time to do anything.
+// crash NAME kills a node.
 func cmdCrash(ts *testscript.TestScript, _ bool, args []string) {
 	if end(ts, args[0], syscall.SIGKILL) == nil {
 		ts.Fatalf("node %s ended by itself", args[0])
 	}
 }
 
-// exits CODE COMMAND… runs a command that ends with a code. Each line about that says from whom it is, or is indented.
+// exits CODE COMMAND… runs a command and checks its exit code. Each line of the error names the program, or is
+// indented.
 func cmdExits(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
@@ -218,11 +219,11 @@ func cmdExits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// tryUntil calls try until it reports true.
+// tryUntil calls try until it returns true.
 func tryUntil(ts *testscript.TestScript, what string, try func() bool) {
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
-	late := time.After(within)
+	late := time.After(storyTime)
 	for !try() {
 		select {
 		case <-again.C:
@@ -240,7 +241,7 @@ func cmdEventually(ts *testscript.TestScript, _ bool, args []string) {
 	})
 }
 
-// reads COUNT URL is a feed reader: it reads until there are so many items.
+// reads COUNT URL reads a feed as a feed reader until it has COUNT items.
 func cmdReads(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)

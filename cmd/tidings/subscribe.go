@@ -20,7 +20,7 @@ type subscribeCommand struct {
 	URLs   []string `arg:"" name:"url" help:"Addresses of feeds, or of pages that advertise a feed. page+https://… follows changes of the page itself."`
 }
 
-// Validate says no to a least that there is none of. (An enum of kong's would name "" as one.)
+// Validate checks --least. An enum of kong would list "" as one of the values.
 func (c *subscribeCommand) Validate() error {
 	switch c.Least {
 	case "", proxy.ProvenancePublisher, proxy.ProvenanceAny:
@@ -29,13 +29,13 @@ func (c *subscribeCommand) Validate() error {
 	return fmt.Errorf("--least must be %s or %s, not %q", proxy.ProvenancePublisher, proxy.ProvenanceAny, c.Least)
 }
 
-// Run subscribes, and prints a line for each address: what to give to a reader.
+// Run subscribes, and prints for each address the address to give to a feed reader.
 func (c *subscribeCommand) Run(ctx context.Context, s streams) error {
-	return all("subscribe to", c.URLs, func(address string) error {
+	return forEachAddress("subscribe to", c.URLs, func(address string) error {
 		if isFile(address) {
-			return refusal{words: address + ": a file on this machine, not an address; \"tidings opml import\" subscribes to the feeds of an OPML file"}
+			return nodeError{message: address + ": a file on this machine, not an address; \"tidings opml import\" subscribes to the feeds of an OPML file"}
 		}
-		answer, err := c.question(ctx, "subscribe", proxy.SubscribeMessage{URL: address, MinProvenance: c.Least, Tags: c.Tag})
+		answer, err := c.postSubscribe(ctx, "subscribe", proxy.SubscribeMessage{URL: address, MinProvenance: c.Least, Tags: c.Tag})
 		if err == nil {
 			_, err = fmt.Fprintln(s.out, answer.ReadURL)
 		}
@@ -56,13 +56,13 @@ func (c *subscribeCommand) Run(ctx context.Context, s streams) error {
 	})
 }
 
-// isFile reports whether an address without a scheme names a file on this machine.
+// isFile reports whether an address without a scheme is the name of a file on this machine.
 func isFile(address string) bool {
 	if strings.Contains(address, "://") {
 		return false
 	}
-	is, err := os.Stat(address)
-	return err == nil && is.Mode().IsRegular()
+	info, err := os.Stat(address)
+	return err == nil && info.Mode().IsRegular()
 }
 
 // An unsubscribeCommand is "tidings unsubscribe".
@@ -71,13 +71,13 @@ type unsubscribeCommand struct {
 	URLs   []string `arg:"" name:"url" help:"Addresses of feeds: the original ones, or those that the node gave to a reader."`
 }
 
-// Run ends subscriptions, and prints a line for each: the feed's address.
+// Run ends subscriptions, and prints the address of each feed.
 func (c *unsubscribeCommand) Run(ctx context.Context, s streams) error {
 	ended := 0
-	err := all("unsubscribe from", c.URLs, func(address string) error {
-		answer, err := c.tell(ctx, "unsubscribe", address)
-		if r, ok := errors.AsType[refusal](err); ok && r.status == http.StatusNotFound {
-			err = refusal{r.words + "; \"tidings list\" shows yours", r.status}
+	err := forEachAddress("unsubscribe from", c.URLs, func(address string) error {
+		answer, err := c.postAddress(ctx, "unsubscribe", address)
+		if r, ok := errors.AsType[nodeError](err); ok && r.status == http.StatusNotFound {
+			err = nodeError{r.message + "; \"tidings list\" shows yours", r.status}
 		}
 		if err == nil {
 			ended++
@@ -92,12 +92,12 @@ func (c *unsubscribeCommand) Run(ctx context.Context, s streams) error {
 	return err
 }
 
-// tell says something about an address to the node.
-func (c client) tell(ctx context.Context, what, address string) (proxy.SubscribeMessage, error) {
-	return c.question(ctx, what, proxy.SubscribeMessage{URL: address})
+// postAddress sends a request about an address.
+func (c client) postAddress(ctx context.Context, what, address string) (proxy.SubscribeMessage, error) {
+	return c.postSubscribe(ctx, what, proxy.SubscribeMessage{URL: address})
 }
 
-func (c client) question(ctx context.Context, what string, q proxy.SubscribeMessage) (proxy.SubscribeMessage, error) {
+func (c client) postSubscribe(ctx context.Context, what string, q proxy.SubscribeMessage) (proxy.SubscribeMessage, error) {
 	body, err := json.Marshal(q)
 	if err != nil {
 		return proxy.SubscribeMessage{}, err
@@ -106,5 +106,5 @@ func (c client) question(ctx context.Context, what string, q proxy.SubscribeMess
 	if err != nil {
 		return proxy.SubscribeMessage{}, err
 	}
-	return read[proxy.SubscribeMessage](c, raw)
+	return decode[proxy.SubscribeMessage](c, raw)
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-func TestWhoSupervises(t *testing.T) {
+func TestSupervisorFromEnvironment(t *testing.T) {
 	own := strconv.Itoa(os.Getpid())
 	for _, c := range []struct {
 		env  map[string]string
@@ -32,8 +32,8 @@ func TestWhoSupervises(t *testing.T) {
 	}
 }
 
-// In the time of the test, a node hangs from the 100th second to the 200th and is told to stop after 300.
-func TestWatchdogHearsOnlyFromALoopThatAnswers(t *testing.T) {
+// In the test's time, a node hangs from second 100 to second 200, and is asked to stop after 300 seconds.
+func TestWatchdogMessagesNeedALoopThatAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
 		ctx, stop := context.WithCancel(t.Context())
@@ -54,7 +54,7 @@ func TestWatchdogHearsOnlyFromALoopThatAnswers(t *testing.T) {
 		stopping := make(chan struct{})
 		go func() {
 			defer close(ended)
-			superviseWith(ctx, stopping, time.Minute, alive, func(m string) { all = append(all, told{m, time.Since(begun)}) })
+			notifyLoop(ctx, stopping, time.Minute, alive, func(m string) { all = append(all, told{m, time.Since(begun)}) })
 		}()
 		time.AfterFunc(300*time.Second+time.Millisecond, func() { close(stopping) })
 		time.AfterFunc(330*time.Second+time.Millisecond, stop)
@@ -94,7 +94,7 @@ func TestNodeThatNeverAnswersIsNeverReady(t *testing.T) {
 		stopping := make(chan struct{})
 		time.AfterFunc(time.Minute, func() { close(stopping) })
 		var all []string
-		superviseWith(running, stopping, 0, func(context.Context) error { return errors.New("no answer") }, func(m string) { all = append(all, m) })
+		notifyLoop(running, stopping, 0, func(context.Context) error { return errors.New("no answer") }, func(m string) { all = append(all, m) })
 		if !slices.Equal(all, []string{"STOPPING=1"}) {
 			t.Errorf("told %v", all)
 		}

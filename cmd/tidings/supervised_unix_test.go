@@ -17,9 +17,9 @@ import (
 	"time"
 )
 
-// A real node reports to a service manager, goes on after SIGHUP, answers healthcheck and stops on SIGTERM.
+// A real node reports to a service manager, continues after SIGHUP, answers healthcheck and stops on SIGTERM.
 func TestNodeAsAService(t *testing.T) {
-	heavy(t)
+	skipIfShort(t)
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "notify")
 	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
@@ -29,7 +29,7 @@ func TestNodeAsAService(t *testing.T) {
 	defer manager.Close()
 	hears := func(message string) {
 		t.Helper()
-		if err := manager.SetReadDeadline(time.Now().Add(patient)); err != nil {
+		if err := manager.SetReadDeadline(time.Now().Add(timeout)); err != nil {
 			t.Fatal(err)
 		}
 		for b := make([]byte, 4096); ; {
@@ -46,7 +46,7 @@ func TestNodeAsAService(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &runner{t: t, dir: filepath.Join(dir, "node"), env: []string{"NOTIFY_SOCKET=" + socket, "WATCHDOG_USEC=2000000"}}
+	r := &nodeProcess{t: t, dir: filepath.Join(dir, "node"), env: []string{"NOTIFY_SOCKET=" + socket, "WATCHDOG_USEC=2000000"}}
 	r.start(self, "127.0.0.1:0", "/ip4/127.0.0.1/tcp/0")
 	hears("READY=1")
 	hears("WATCHDOG=1")
@@ -54,7 +54,7 @@ func TestNodeAsAService(t *testing.T) {
 	if err := r.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patient, "a word about SIGHUP", func() error {
+	eventually(t, timeout, "a word about SIGHUP", func() error {
 		if !strings.Contains(r.stderr.String(), "SIGHUP is ignored: restart the node to apply changed settings") {
 			return fmt.Errorf("the log has none:\n%s", r.stderr)
 		}
@@ -69,14 +69,14 @@ func TestNodeAsAService(t *testing.T) {
 		t.Errorf("healthcheck of a node that lives: %q, %q, code %d", out, words, code)
 	}
 
-	r.meant = true
+	r.stopExpected = true
 	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	hears("STOPPING=1")
 	select {
 	case <-r.ended:
-	case <-time.After(patient):
+	case <-time.After(timeout):
 		t.Fatal("the node does not end")
 	}
 	if !r.cmd.ProcessState.Success() {
@@ -87,10 +87,10 @@ func TestNodeAsAService(t *testing.T) {
 	}
 }
 
-// A node without a service manager tells nobody anything, and nothing waits for it.
+// A node without a service manager sends no messages, and nothing waits for it.
 func TestNodeOnItsOwnIsNotSupervised(t *testing.T) {
 	ran := false
-	err := supervised(t.Context(), supervisor{}, nil, func(context.Context) error { ran = true; return io.EOF }, nil)
+	err := runSupervised(t.Context(), supervisor{}, nil, func(context.Context) error { ran = true; return io.EOF }, nil)
 	if !ran || !errors.Is(err, io.EOF) {
 		t.Errorf("ran %v, %v", ran, err)
 	}

@@ -7,20 +7,20 @@ import (
 	"golang.org/x/text/width"
 )
 
-// A table prints rows in aligned columns. On a terminal it is made to fit; in a pipe
-// it is as wide as what is in it.
+// A table prints rows in aligned columns. On a terminal it is shrunk to fit. In a pipe it is as wide as its
+// content.
 type table struct {
 	terminal
 	columns []column
 	lines   []tableLine
 }
 
-// A column of a table. Its head may be empty; if all are, there is no head line.
+// A column of a table. The head may be empty. If all heads are empty, there is no head line.
 type column struct {
 	head    string
-	right   bool // numbers
-	elastic int  // share of what is to be given up for a table to fit; 0: none
-	wrap    bool // what does not fit goes on below and is not cut; of the last column
+	right   bool // for numbers
+	elastic int  // share of the space to give up so that the table fits; 0 for none
+	wrap    bool // wraps text that does not fit instead of cutting it; only for the last column
 }
 
 type cell struct {
@@ -28,7 +28,7 @@ type cell struct {
 	colour colour
 }
 
-// A tableLine is a row, or a note that stands below one.
+// A tableLine is a row, or a note below a row.
 type tableLine struct {
 	cells []cell
 	note  cell
@@ -36,8 +36,8 @@ type tableLine struct {
 
 const (
 	gap = "  "
-	// leastColumn is how narrow an elastic column is made.
-	leastColumn = 8
+	// minColumn is the minimum width of an elastic column.
+	minColumn = 8
 )
 
 func (t *table) row(cells ...cell) {
@@ -47,7 +47,7 @@ func (t *table) row(cells ...cell) {
 	t.lines = append(t.lines, tableLine{cells: cells})
 }
 
-// note adds words below the last row, behind its first column.
+// note adds a text below the last row, indented by the first column.
 func (t *table) note(text string, c colour) {
 	t.lines = append(t.lines, tableLine{note: cell{oneLine(text), c}})
 }
@@ -55,7 +55,7 @@ func (t *table) note(text string, c colour) {
 func (t *table) String() string {
 	widths := t.widths()
 	var b strings.Builder
-	if t.headed() {
+	if t.hasHead() {
 		heads := make([]cell, len(t.columns))
 		for i, c := range t.columns {
 			heads[i] = cell{c.head, faint}
@@ -68,22 +68,22 @@ func (t *table) String() string {
 			continue
 		}
 		indent := widths[0] + len(gap)
-		for _, part := range wrap(l.note.text, t.room(indent)) {
+		for _, part := range wrap(l.note.text, t.availableWidth(indent)) {
 			b.WriteString(strings.Repeat(" ", indent) + t.paint(l.note.colour, part) + "\n")
 		}
 	}
 	return b.String()
 }
 
-// room is what is left of a line behind an indent; 0: as much as you like.
-func (t *table) room(indent int) int {
+// availableWidth returns the rest of a line after an indent, or 0 for unlimited.
+func (t *table) availableWidth(indent int) int {
 	if t.width == 0 {
 		return 0
 	}
-	return max(t.width-indent, leastColumn)
+	return max(t.width-indent, minColumn)
 }
 
-func (t *table) headed() bool {
+func (t *table) hasHead() bool {
 	for _, c := range t.columns {
 		if c.head != "" {
 			return true
@@ -92,38 +92,38 @@ func (t *table) headed() bool {
 	return false
 }
 
-// widths are the columns' widths: what is in them, made to fit by turns.
+// widths returns the widths of the columns: those of their content, reduced until the table fits.
 func (t *table) widths() []int {
 	widths := make([]int, len(t.columns))
 	total := (len(t.columns) - 1) * len(gap)
 	for i, c := range t.columns {
-		widths[i] = cells(c.head)
+		widths[i] = displayWidth(c.head)
 		for _, l := range t.lines {
 			if l.cells != nil {
-				widths[i] = max(widths[i], cells(l.cells[i].text))
+				widths[i] = max(widths[i], displayWidth(l.cells[i].text))
 			}
 		}
 		total += widths[i]
 	}
 	for t.width > 0 && total > t.width {
-		// The column that has most for its share gives a place up.
-		most := -1
+		// The column that is widest for its share gives up a character.
+		widest := -1
 		for i, c := range t.columns {
-			if c.elastic > 0 && widths[i] > leastColumn &&
-				(most < 0 || widths[i]*t.columns[most].elastic > widths[most]*c.elastic) {
-				most = i
+			if c.elastic > 0 && widths[i] > minColumn &&
+				(widest < 0 || widths[i]*t.columns[widest].elastic > widths[widest]*c.elastic) {
+				widest = i
 			}
 		}
-		if most < 0 {
+		if widest < 0 {
 			break
 		}
-		widths[most]--
+		widths[widest]--
 		total--
 	}
 	return widths
 }
 
-// print writes a row, on as many lines as its longest cell takes.
+// print writes a row, on as many lines as its highest cell needs.
 func (t *table) print(b *strings.Builder, widths []int, row []cell) {
 	parts := make([][]string, len(row))
 	height := 1
@@ -131,44 +131,44 @@ func (t *table) print(b *strings.Builder, widths []int, row []cell) {
 		if t.columns[i].wrap {
 			parts[i] = wrap(c.text, widths[i])
 		} else {
-			parts[i] = []string{cut(c.text, widths[i])}
+			parts[i] = []string{truncate(c.text, widths[i])}
 		}
 		height = max(height, len(parts[i]))
 	}
 	for y := range height {
-		pending := "" // no spaces at the end of a line
+		spaces := "" // no spaces at the end of a line
 		for i, c := range row {
 			text := ""
 			if y < len(parts[i]) {
 				text = parts[i][y]
 			}
-			space := strings.Repeat(" ", max(widths[i]-cells(text), 0))
+			space := strings.Repeat(" ", max(widths[i]-displayWidth(text), 0))
 			switch {
 			case text == "":
-				pending += space
+				spaces += space
 			case t.columns[i].right:
-				b.WriteString(pending + space + t.paint(c.colour, text))
-				pending = ""
+				b.WriteString(spaces + space + t.paint(c.colour, text))
+				spaces = ""
 			default:
-				b.WriteString(pending + t.paint(c.colour, text))
-				pending = space
+				b.WriteString(spaces + t.paint(c.colour, text))
+				spaces = space
 			}
-			pending += gap
+			spaces += gap
 		}
 		b.WriteByte('\n')
 	}
 }
 
-// cells is how many columns of a terminal a text takes.
-func cells(text string) int {
+// displayWidth returns how many columns of a terminal a text takes.
+func displayWidth(text string) int {
 	n := 0
 	for _, r := range text {
-		n += cellsOf(r)
+		n += runeWidth(r)
 	}
 	return n
 }
 
-func cellsOf(r rune) int {
+func runeWidth(r rune) int {
 	if unicode.In(r, unicode.Mn, unicode.Me) {
 		return 0
 	}
@@ -179,27 +179,27 @@ func cellsOf(r rune) int {
 	return 1
 }
 
-// cut shortens a text to a width, which is at least 1.
-func cut(text string, to int) string {
-	if cells(text) <= to {
+// truncate shortens a text to a width of at least 1.
+func truncate(text string, to int) string {
+	if displayWidth(text) <= to {
 		return text
 	}
-	return text[:fitting(text, to-1)] + "…"
+	return text[:fittingBytes(text, to-1)] + "…"
 }
 
-// fitting is how many bytes of a text have room in a width.
-func fitting(text string, width int) int {
+// fittingBytes returns how many bytes of a text fit into a width.
+func fittingBytes(text string, width int) int {
 	n := 0
 	for i, r := range text {
-		if n += cellsOf(r); n > width {
+		if n += runeWidth(r); n > width {
 			return i
 		}
 	}
 	return len(text)
 }
 
-// wrap breaks a text into lines of a width, between words: a word that is too long
-// is left whole, to be copied. A width of 0 is as wide as you like.
+// wrap breaks a text into lines of a width, between words. A word that is too long stays whole, so that it can be
+// copied. A width of 0 means unlimited.
 func wrap(text string, to int) []string {
 	var lines []string
 	line := ""
@@ -207,7 +207,7 @@ func wrap(text string, to int) []string {
 		switch {
 		case line == "":
 			line = word
-		case to > 0 && cells(line)+1+cells(word) > to:
+		case to > 0 && displayWidth(line)+1+displayWidth(word) > to:
 			lines = append(lines, line)
 			line = word
 		default:

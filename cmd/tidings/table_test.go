@@ -25,7 +25,7 @@ func channels() []proxy.Channel {
 }
 
 func TestListHasOneLineForEachFeed(t *testing.T) {
-	got := new(listCommand).listing(channels(), terminal{}, noon)
+	got := new(listCommand).listTable(channels(), terminal{}, noon)
 	want := `
 STATE        FEED         ITEMS  LAST NEW  ADDRESS
 ok           The Go Blog     20  5 h ago   https://go.dev/blog/feed.atom
@@ -39,7 +39,7 @@ unreachable  (untitled)       0  -         https://away.example/feed
 
 func TestListOfFailingFeedsInDetail(t *testing.T) {
 	list := listCommand{Failing: true, Verbose: true}
-	got := list.listing(channels(), terminal{}, noon)
+	got := list.listTable(channels(), terminal{}, noon)
 	want := `
 STATE        FEED        ITEMS  LAST NEW  ADDRESS
 unreachable  (untitled)      0  -         https://away.example/feed
@@ -52,12 +52,12 @@ unreachable  (untitled)      0  -         https://away.example/feed
 		t.Errorf("got:\n%s\nwant:%s", got, want)
 	}
 	want = "1204 readers · polled 3 min ago · next poll in 27 min: the first of 3 pollers\n"
-	if got := (&listCommand{Verbose: true}).listing(channels(), terminal{}, noon); !strings.Contains(got, want) {
+	if got := (&listCommand{Verbose: true}).listTable(channels(), terminal{}, noon); !strings.Contains(got, want) {
 		t.Errorf("got:\n%s\nwant in it:\n%s", got, want)
 	}
 }
 
-func TestListSumsUpOnATerminal(t *testing.T) {
+func TestListHasASummaryOnATerminal(t *testing.T) {
 	wide := terminal{width: 120}
 	for _, c := range []struct {
 		list     listCommand
@@ -66,13 +66,13 @@ func TestListSumsUpOnATerminal(t *testing.T) {
 	}{
 		{listCommand{}, channels(), "3 feeds, 1 with problems: tidings list --failing -v\n"},
 	} {
-		if got := c.list.listing(c.channels, wide, noon); !strings.HasSuffix(got, c.want) {
+		if got := c.list.listTable(c.channels, wide, noon); !strings.HasSuffix(got, c.want) {
 			t.Errorf("got:\n%s\nwant at its end:\n%s", got, c.want)
 		}
 	}
 }
 
-func TestListSaysThatItHasNothing(t *testing.T) {
+func TestAnEmptyListSaysWhy(t *testing.T) {
 	for _, c := range []struct {
 		list     listCommand
 		channels []proxy.Channel
@@ -87,7 +87,7 @@ func TestListSaysThatItHasNothing(t *testing.T) {
 		{listCommand{Tag: "G"}, channels(), `No feeds with the tag "G".`},
 		{listCommand{Tag: "News"}, []proxy.Channel{{Tags: []string{"News/Local"}}}, ""},
 	} {
-		if got := c.list.none(c.channels); got != c.want {
+		if got := c.list.emptyMessage(c.channels); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.list, got, c.want)
 		}
 	}
@@ -98,16 +98,16 @@ func TestListSaysThatAKeyWasChanged(t *testing.T) {
 	c.Publisher, c.PublisherSince, c.KeyChange = "SHA256:new", proxy.OptionalTime(noon.Add(-2*time.Hour)), "the publisher's key was changed from SHA256:old to SHA256:new: the origin shows it"
 	c.FormerKeys = []proxy.FormerKey{{Key: "SHA256:old", Revoked: true}}
 	want := "signed by SHA256:new · for 2 h\n       " + c.KeyChange + " (2 h ago)\n"
-	if got := (&listCommand{Verbose: true}).listing([]proxy.Channel{c}, terminal{}, noon); !strings.Contains(got, want) {
+	if got := (&listCommand{Verbose: true}).listTable([]proxy.Channel{c}, terminal{}, noon); !strings.Contains(got, want) {
 		t.Errorf("got:\n%s\nwant in it:\n%s", got, want)
 	}
 }
 
 func TestListIsCutToTheTerminal(t *testing.T) {
-	for _, width := range []int{leastWidth, 60, 80, 120} {
-		got := new(listCommand).listing(channels()[:2], terminal{width: width}, noon)
+	for _, width := range []int{minTerminalWidth, 60, 80, 120} {
+		got := new(listCommand).listTable(channels()[:2], terminal{width: width}, noon)
 		for line := range strings.Lines(got) {
-			if n := cells(strings.TrimSuffix(line, "\n")); n > width && width > 70 {
+			if n := displayWidth(strings.TrimSuffix(line, "\n")); n > width && width > 70 {
 				t.Errorf("%d columns where there are %d: %q", n, width, line)
 			}
 		}
@@ -118,10 +118,10 @@ func TestListIsCutToTheTerminal(t *testing.T) {
 }
 
 func TestColoursOnATerminalOnly(t *testing.T) {
-	if got := new(listCommand).listing(channels(), terminal{width: 80}, noon); strings.Contains(got, "\x1b") {
+	if got := new(listCommand).listTable(channels(), terminal{width: 80}, noon); strings.Contains(got, "\x1b") {
 		t.Errorf("%q", got)
 	}
-	coloured := new(listCommand).listing(channels(), terminal{width: 80, colours: true}, noon)
+	coloured := new(listCommand).listTable(channels(), terminal{width: 80, colours: true}, noon)
 	if !strings.Contains(coloured, "\x1b[32mok\x1b[0m") || strings.Contains(coloured, "\x1b[2J") {
 		t.Errorf("%q", coloured)
 	}
@@ -137,14 +137,14 @@ func TestStatusAndDoctorForPeople(t *testing.T) {
 		RejectedItems: []proxy.RejectedItem{{URL: "https://a/", Seq: 13, Key: "SHA256:k", Why: "who is that", At: proxy.OptionalTime(noon.Add(-3 * time.Minute))}, {Why: "not a publication", At: proxy.OptionalTime(noon.Add(-2 * time.Hour))}}}
 	for _, want := range []string{"members        about 1234\n", "up for         2 h\n", "addresses      /ip4/a\n               /ip4/b\n", "warning        the disk is full\n",
 		"refused        item 13 of https://a/, signed by SHA256:k, 3 min ago: who is that\n", "refused        an item, 2 h ago: not a publication\n"} {
-		if got := report(st, terminal{}, noon); !strings.Contains(got, want) {
+		if got := statusTable(st, terminal{}, noon); !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
-	got := diagnosis([]proxy.Finding{
+	got := findingsTable([]proxy.Finding{
 		{Level: "ok", What: "readers are served"},
 		{Level: "problem", What: "the disk is full: nothing new can be kept", Do: "make room"},
-	}, terminal{width: leastWidth})
+	}, terminal{width: minTerminalWidth})
 	want := `
 ok       readers are served
 problem  the disk is full: nothing new
@@ -156,7 +156,7 @@ problem  the disk is full: nothing new
 	}
 }
 
-func TestWordsOfStrangersDoNothingToATerminal(t *testing.T) {
+func TestForeignTextsHaveNoControlCharacters(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := oneLine(rapid.String().Draw(t, "text"))
 		for _, r := range text {
@@ -165,7 +165,7 @@ func TestWordsOfStrangersDoNothingToATerminal(t *testing.T) {
 			}
 		}
 		width := rapid.IntRange(1, 50).Draw(t, "width")
-		if n := cells(cut(text, width)); n > width {
+		if n := displayWidth(truncate(text, width)); n > width {
 			t.Fatalf("%q cut to %d columns takes %d", text, width, n)
 		}
 		if got := strings.Join(wrap(text, width), " "); got != text {
@@ -174,7 +174,7 @@ func TestWordsOfStrangersDoNothingToATerminal(t *testing.T) {
 	})
 }
 
-func TestTimesAreShort(t *testing.T) {
+func TestTimeFormats(t *testing.T) {
 	for _, c := range []struct {
 		d          time.Duration
 		ago, until string

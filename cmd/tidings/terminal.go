@@ -6,19 +6,17 @@ import (
 	"runtime"
 )
 
-// A terminal is what a person looks at. The zero value is a pipe or a file: as
-// wide as need be, and without colours.
+// A terminal describes the output. The zero value is a pipe or a file, with unlimited width and no colours.
 type terminal struct {
 	width   int
-	escapes bool // it takes them: what stands there can be drawn over
+	escapes bool // it supports escape sequences, so that output can be drawn over
 	colours bool
 }
 
-// leastWidth is the narrowest terminal that tables are cut for; in a narrower one
-// they wrap.
-const leastWidth = 40
+// minTerminalWidth is the narrowest terminal for which tables are cut. In a narrower one they wrap.
+const minTerminalWidth = 40
 
-// terminalOf looks at where a command writes.
+// terminalOf returns the properties of an output.
 func terminalOf(w io.Writer) terminal {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -29,12 +27,12 @@ func terminalOf(w io.Writer) terminal {
 		return terminal{}
 	}
 	unwanted := os.Getenv("NO_COLOR") != "" //nolint:misspell // is what no-color.org calls it
-	// What a console of Windows makes of escapes is not known.
+	// The behaviour of Windows consoles is not known.
 	escapes := runtime.GOOS != "windows" && os.Getenv("TERM") != "dumb"
-	return terminal{width: max(width, leastWidth), escapes: escapes, colours: escapes && !unwanted}
+	return terminal{width: max(width, minTerminalWidth), escapes: escapes, colours: escapes && !unwanted}
 }
 
-// A colour is what a terminal is sent to begin it.
+// A colour is the escape sequence that begins it.
 type colour string
 
 const (
@@ -46,7 +44,7 @@ const (
 	yellow    colour = "\x1b[33m"
 )
 
-// paint colours text where that can be seen.
+// paint colours a text if the terminal has colours.
 func (t terminal) paint(c colour, text string) string {
 	if !t.colours || c == plainText || text == "" {
 		return text

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// terminalWidth says how wide a console is; ok is false for anything else.
+// terminalWidth returns the width of a console. ok is false if f is not a console.
 func terminalWidth(f *os.File) (columns int, ok bool) {
 	var info windows.ConsoleScreenBufferInfo
 	if err := windows.GetConsoleScreenBufferInfo(windows.Handle(f.Fd()), &info); err != nil {

@@ -11,10 +11,9 @@ import (
 
 const advice = "run the command with sudo or as the user who runs the node, or name the node's data directory with --data"
 
-// checkLocal refuses to send the token to a program of this machine unless the program runs as this
-// user, as root, or as the owner of the token's file, which is the node's user where the node runs as
-// a system service. If the system does not tell, as for a node in a container, the token is sent only
-// if the user named its data directory.
+// checkLocal refuses to send the token to a program on this machine, unless the program runs as this user, as root,
+// or as the owner of the token's file, which is the user of a node that runs as a system service. If the system
+// does not tell, as for a node in a container, the token is sent only if the user named its data directory.
 func (t token) checkLocal(conn net.Conn) error {
 	uid, ok := proxy.AcceptedBy(conn)
 	switch {

@@ -4,5 +4,5 @@ package main
 
 import "net"
 
-// checkLocal does not know whose program is at the other end of a connection here.
+// checkLocal cannot tell which user runs the program at the other end of a connection here.
 func (t token) checkLocal(net.Conn) error { return nil }

@@ -13,9 +13,9 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// misused says in plain words what is wrong with a command line. Kong's errors are texts, so those of its texts that a
-// person would not understand are recognised by their form.
-func misused(err error) error {
+// explainUsage explains in plain words what is wrong with a command line. Kong's errors are only texts, so those
+// that people would not understand are recognised by their form.
+func explainUsage(err error) error {
 	p, ok := errors.AsType[*kong.ParseError](err)
 	if !ok {
 		return err
@@ -25,51 +25,51 @@ func misused(err error) error {
 		node = p.Context.Model.Node
 	}
 	text := plainValue(p.Error())
-	if m := unexpected.FindStringSubmatch(text); m != nil {
+	if m := unexpectedArgument.FindStringSubmatch(text); m != nil {
 		if len(node.Children) > 0 {
-			return reworded{fmt.Sprintf("unknown command %q%s", m[1], meant(m[2])), err}
+			return reworded{fmt.Sprintf("unknown command %q%s", m[1], didYouMean(m[2])), err}
 		}
 		return reworded{fmt.Sprintf("unexpected argument %q", m[1]), err}
 	}
 	if m := unknownFlag.FindStringSubmatch(text); m != nil {
-		return reworded{unknown(node, p.Context.Args, m[1], m[2]), err}
+		return reworded{unknownFlagText(node, p.Context.Args, m[1], m[2]), err}
 	}
-	if m := noValue.FindStringSubmatch(text); m != nil {
+	if m := missingValue.FindStringSubmatch(text); m != nil {
 		if m[2] == "EOL" {
 			return reworded{m[1] + " needs a value", err}
 		}
 		return reworded{fmt.Sprintf("%s needs a value; if %q is the value, write %[1]s=%[2]q", m[1], m[2]), err}
 	}
-	if of, ok := strings.CutPrefix(text, "expected one of "); ok {
-		return reworded{"give one of the commands " + of, err}
+	if commands, ok := strings.CutPrefix(text, "expected one of "); ok {
+		return reworded{"give one of the commands " + commands, err}
 	}
 	if text != p.Error() {
 		return reworded{text, err}
 	}
-	return missing(node, err)
+	return missingArgument(node, err)
 }
 
-// plainValue rewrites what kong says of a value that cannot be read.
+// plainValue rewrites kong's message about an invalid value.
 func plainValue(text string) string {
-	text = noBool.ReplaceAllString(text, "$1 is neither true nor false; write true or false")
+	text = badBool.ReplaceAllString(text, "$1 is neither true nor false; write true or false")
 	text = fromVariable.ReplaceAllString(text, " (environment variable $1)")
-	if m := noChoice.FindStringSubmatch(text); m != nil {
+	if m := badChoice.FindStringSubmatch(text); m != nil {
 		return fmt.Sprintf("%s %s: give %s", m[1], m[3], strings.NewReplacer(`"`, "", ",", ", ").Replace(m[2]))
 	}
 	return text
 }
 
-// Texts of kong. A suggestion is one name in quotes, or several of them.
+// Texts of kong. A suggestion consists of one or more names in quotes.
 var (
-	unexpected   = regexp.MustCompile(`(?s)^unexpected argument (.*?)(?:, did you mean (?:one of )?(.+)\?)?$`)
-	unknownFlag  = regexp.MustCompile(`(?s)^unknown flag (.*?)(?:, did you mean (?:one of )?(.+)\?)?$`)
-	noBool       = regexp.MustCompile(`bool value must be true, 1, yes, false, 0 or no but got ("(?:[^"\\]|\\.)*")`)
-	fromVariable = regexp.MustCompile(`(?s) \(from envar (\w+)=".*"\)$`)
-	noChoice     = regexp.MustCompile(`(?s)^(--[a-z-]+) must be one of (.*) but got (".*")$`)
-	noValue      = regexp.MustCompile(`(?s)^(--[a-z-]+): expected \S+ value but got "(.*?)" \(.*$`)
+	unexpectedArgument = regexp.MustCompile(`(?s)^unexpected argument (.*?)(?:, did you mean (?:one of )?(.+)\?)?$`)
+	unknownFlag        = regexp.MustCompile(`(?s)^unknown flag (.*?)(?:, did you mean (?:one of )?(.+)\?)?$`)
+	badBool            = regexp.MustCompile(`bool value must be true, 1, yes, false, 0 or no but got ("(?:[^"\\]|\\.)*")`)
+	fromVariable       = regexp.MustCompile(`(?s) \(from envar (\w+)=".*"\)$`)
+	badChoice          = regexp.MustCompile(`(?s)^(--[a-z-]+) must be one of (.*) but got (".*")$`)
+	missingValue       = regexp.MustCompile(`(?s)^(--[a-z-]+): expected \S+ value but got "(.*?)" \(.*$`)
 )
 
-// A reworded error has a text of ours in place of kong's.
+// A reworded error replaces the text of kong's error.
 type reworded struct {
 	text  string
 	cause error
@@ -78,19 +78,19 @@ type reworded struct {
 func (r reworded) Error() string { return r.text }
 func (r reworded) Unwrap() error { return r.cause }
 
-// meant asks about the names that kong suggests; there may be none.
-func meant(names string) string {
+// didYouMean asks about the names that kong suggests. There may be none.
+func didYouMean(names string) string {
 	if names == "" {
 		return ""
 	}
 	return fmt.Sprintf("; did you mean %s?", strings.ReplaceAll(names, ", ", " or "))
 }
 
-// unknown says what to do about a flag that a command does not have. Kong takes the -solar of a query for the flags -s, -o
-// and so on, names the first, and finds every other flag of one letter similar.
-func unknown(node *kong.Node, args []string, flag, similar string) string {
+// unknownFlagText explains a flag that a command does not have. Kong reads -solar in a query as the flags -s, -o
+// and so on, names only the first, and suggests every other flag of one letter.
+func unknownFlagText(node *kong.Node, args []string, flag, similar string) string {
 	if strings.HasPrefix(flag, "--") {
-		return fmt.Sprintf("unknown flag %s%s", flag, meant(similar))
+		return fmt.Sprintf("unknown flag %s%s", flag, didYouMean(similar))
 	}
 	i := slices.IndexFunc(args, func(a string) bool {
 		return strings.HasPrefix(a, "-") && !strings.HasPrefix(a, "--") && strings.Contains(a, flag[1:])
@@ -105,23 +105,23 @@ func unknown(node *kong.Node, args []string, flag, similar string) string {
 	return text
 }
 
-// missing says which argument a command lacks. Kong says: expected "<url> ...".
-func missing(node *kong.Node, err error) error {
+// missingArgument says which argument a command lacks. Kong's text is: expected "<url> ...".
+func missingArgument(node *kong.Node, err error) error {
 	if !strings.HasPrefix(err.Error(), `expected "<`) || len(node.Positional) == 0 {
 		return err
 	}
 	name := node.Positional[0].Name
-	if which[name] == "" {
+	if argumentQuestions[name] == "" {
 		return err
 	}
-	return reworded{fmt.Sprintf("%s tidings %s %s", which[name], node.Path(), strings.ToUpper(name)), err}
+	return reworded{fmt.Sprintf("%s tidings %s %s", argumentQuestions[name], node.Path(), strings.ToUpper(name)), err}
 }
 
-// which asks for arguments, by their names.
-var which = map[string]string{"url": "which address?", "query": "which query?", "file": "which file?"}
+// argumentQuestions asks for arguments, by their names.
+var argumentQuestions = map[string]string{"url": "which address?", "query": "which query?", "file": "which file?"}
 
-// numbers has kong read numbers and durations with errors in plain words.
-func numbers() []kong.Option {
+// numberMappers makes kong parse numbers and durations with plain error texts.
+func numberMappers() []kong.Option {
 	return []kong.Option{
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), mapper(readDuration)),
 		kong.KindMapper(reflect.Int, mapper(func(s string) (int, error) {
@@ -141,7 +141,7 @@ func numbers() []kong.Option {
 	}
 }
 
-// mapper reads the text of a value.
+// mapper converts a parser of texts to a kong mapper.
 func mapper[T any](read func(string) (T, error)) kong.MapperFunc {
 	return func(c *kong.DecodeContext, target reflect.Value) error {
 		var text string
@@ -156,7 +156,7 @@ func mapper[T any](read func(string) (T, error)) kong.MapperFunc {
 	}
 }
 
-// readDuration reads a duration such as 5m. A number alone most often lacks its unit.
+// readDuration parses a duration such as 5m. A number without a unit gets its own error.
 func readDuration(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	switch _, number := strconv.ParseFloat(text, 64); {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A mistyped command line says in one line what is wrong and how to write it.
+// The error for a mistyped command line says in one line what is wrong and how to write it.
 func TestMistypedCommandLines(t *testing.T) {
 	for _, c := range []struct{ args, says string }{
 		{"subscrbe x", `unknown command "subscrbe"; did you mean "subscribe"? See tidings --help`},

@@ -13,7 +13,7 @@ type versionCommand struct {
 	JSON bool `name:"json" help:"Print one JSON object."`
 }
 
-// Run prints the release.
+// Run prints the version.
 func (c *versionCommand) Run(s streams) error {
 	if c.JSON {
 		return printJSON(s.out, release())
@@ -21,14 +21,14 @@ func (c *versionCommand) Run(s streams) error {
 	return printVersion(s.out)
 }
 
-// printVersion prints the release for people.
+// printVersion prints the version for people.
 func printVersion(w io.Writer) error {
 	r := release()
-	of := r.Go
+	build := r.Go
 	if r.Commit != "" {
-		of = "commit " + r.Commit + ", " + of
+		build = "commit " + r.Commit + ", " + build
 	}
-	_, err := fmt.Fprintf(w, "tidings %s (%s)\n", r.Version, of)
+	_, err := fmt.Fprintf(w, "tidings %s (%s)\n", r.Version, build)
 	return err
 }
 
@@ -36,18 +36,18 @@ func printVersion(w io.Writer) error {
 // other build.
 var version, commit string
 
-// commitLength is how many digits of a commit's hash are shown. Git itself shows as many in large projects.
-const commitLength = 12
+// commitDigits is how many digits of a commit's hash are shown. Git itself shows as many in large projects.
+const commitDigits = 12
 
-// A releaseInfo says what was built.
+// A releaseInfo describes a build.
 type releaseInfo struct {
-	Version string `json:"version"`          // of the package or module; devel, or devel-COMMIT, without either
-	Commit  string `json:"commit,omitempty"` // first digits of the commit's hash, followed by + if files were changed; empty: not known
+	Version string `json:"version"`          // of the package or module; otherwise devel or devel-COMMIT
+	Commit  string `json:"commit,omitempty"` // first digits of the commit's hash, followed by + if files were changed; "" if not known
 	Go      string `json:"go"`
 	System  string `json:"system"`
 }
 
-// release returns what the linker was told, and otherwise what the compiler wrote down.
+// release returns the values set by the linker, and otherwise those recorded by the compiler.
 func release() releaseInfo {
 	r := releaseInfo{Version: version, Commit: commit, Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
@@ -55,7 +55,7 @@ func release() releaseInfo {
 		info = new(debug.BuildInfo)
 	}
 	if r.Commit == "" {
-		r.Commit = builtFrom(info.Settings)
+		r.Commit = buildCommit(info.Settings)
 	}
 	if r.Version == "" {
 		r.Version = versionOf(info.Main.Version, r.Commit)
@@ -63,13 +63,13 @@ func release() releaseInfo {
 	return r
 }
 
-// builtFrom returns the commit that the compiler saw, or "" if it did not look.
-func builtFrom(settings []debug.BuildSetting) string {
+// buildCommit returns the commit recorded by the compiler, or "".
+func buildCommit(settings []debug.BuildSetting) string {
 	var revision, changed string
 	for _, s := range settings {
 		switch {
-		case s.Key == "vcs.revision" && len(s.Value) >= commitLength:
-			revision = s.Value[:commitLength]
+		case s.Key == "vcs.revision" && len(s.Value) >= commitDigits:
+			revision = s.Value[:commitDigits]
 		case s.Key == "vcs.modified" && s.Value == "true":
 			changed = "+"
 		}

@@ -20,7 +20,7 @@ func TestVersionOfABuildThatIsNoPackage(t *testing.T) {
 		{"(devel)", []debug.BuildSetting{{Key: "vcs.revision", Value: "short"}}, "", "devel"},
 		{"(devel)", []debug.BuildSetting{{Key: "vcs.modified", Value: "true"}}, "", "devel"},
 	} {
-		commit := builtFrom(c.settings)
+		commit := buildCommit(c.settings)
 		if got := versionOf(c.module, commit); commit != c.wantCommit || got != c.wantShown {
 			t.Errorf("module %q, %v: commit %q, version %q; want %q, %q", c.module, c.settings, commit, got, c.wantCommit, c.wantShown)
 		}

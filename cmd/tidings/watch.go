@@ -17,10 +17,10 @@ type watchCommand struct {
 	Query  []string `arg:"" help:"Search query, such as (solar AND battery) NOT advert, \"two words\", solar*, title:solar, feed:URL, site:example.org, lang:de. Put a query that begins with - behind --."`
 }
 
-// Run watches, and prints the address to give to a reader. What else there is to say goes to standard error if
-// standard output is no terminal: the address may go into a file.
+// Run subscribes to a query, and prints the address to give to a feed reader. Other messages go to standard error
+// if standard output is not a terminal, because the address may be redirected to a file.
 func (c *watchCommand) Run(ctx context.Context, s streams) error {
-	answer, err := c.say(ctx, "watch", strings.Join(c.Query, " "))
+	answer, err := c.postQuery(ctx, "watch", strings.Join(c.Query, " "))
 	if err != nil {
 		return err
 	}
@@ -29,42 +29,42 @@ func (c *watchCommand) Run(ctx context.Context, s streams) error {
 			return err
 		}
 	}
-	for _, of := range cautions(answer) {
-		if _, err := fmt.Fprintln(s.err, "tidings: "+of); err != nil {
+	for _, warning := range watchWarnings(answer) {
+		if _, err := fmt.Fprintln(s.err, "tidings: "+warning); err != nil {
 			return err
 		}
 	}
-	said := fmt.Sprintf("The feed has the newest %d matching articles of %s. Anybody who knows its address can read it.\n", answer.MaxArticles, answer.Scope)
+	notes := fmt.Sprintf("The feed has the newest %d matching articles of %s. Anybody who knows its address can read it.\n", answer.MaxArticles, answer.Scope)
 	if t := answer.Preview; t != nil && !answer.ScopeEmpty {
-		said += fmt.Sprintf("Recently, %s.\n", t.Summary)
+		notes += fmt.Sprintf("Recently, %s.\n", t.Summary)
 	}
-	_, err = fmt.Fprint(s.people(), said)
+	_, err = fmt.Fprint(s.notes(), notes)
 	return err
 }
 
-// inFormat returns the address of a search's feed in a format. The node gives the address of the Atom feed.
+// inFormat returns the address of a search's feed in a format. The node returns the address of the Atom feed.
 func inFormat(address, format string) string { return strings.TrimSuffix(address, "atom") + format }
 
-// cautions are what who watches should know.
-func cautions(answer proxy.WatchResponse) (of []string) {
+// watchWarnings returns warnings about a new search.
+func watchWarnings(answer proxy.WatchResponse) (warnings []string) {
 	if t := answer.Preview; t != nil {
-		of = append(of, t.Hints...)
+		warnings = append(warnings, t.Hints...)
 		if t.Warning != "" {
-			of = append(of, t.Warning)
+			warnings = append(warnings, t.Warning)
 		}
 	}
-	return append(of, shortcomings(answer)...)
+	return append(warnings, coverageWarnings(answer)...)
 }
 
-// shortcomings are why keyword subscriptions have less than they should.
-func shortcomings(answer proxy.WatchResponse) (of []string) {
+// coverageWarnings says why keyword feeds are less complete than they should be.
+func coverageWarnings(answer proxy.WatchResponse) (warnings []string) {
 	if answer.ScopeEmpty {
-		of = append(of, "nothing can match yet, because this node has no subscriptions: tidings subscribe URL")
+		warnings = append(warnings, "nothing can match yet, because this node has no subscriptions: tidings subscribe URL")
 	}
 	if answer.Shortage != "" {
-		of = append(of, "for now, "+answer.Shortage)
+		warnings = append(warnings, "for now, "+answer.Shortage)
 	}
-	return of
+	return warnings
 }
 
 // An unwatchCommand is "tidings unwatch".
@@ -73,9 +73,9 @@ type unwatchCommand struct {
 	Query  []string `arg:"" help:"Query as \"tidings watches\" shows it, or the address of its feed."`
 }
 
-// Run ends a keyword subscription, and says so.
+// Run ends a search, and confirms it.
 func (c *unwatchCommand) Run(ctx context.Context, s streams) error {
-	answer, err := c.say(ctx, "unwatch", strings.Join(c.Query, " "))
+	answer, err := c.postQuery(ctx, "unwatch", strings.Join(c.Query, " "))
 	if err != nil {
 		return err
 	}
@@ -87,8 +87,8 @@ func (c *unwatchCommand) Run(ctx context.Context, s streams) error {
 	return nil
 }
 
-// say tells the node something about a query.
-func (c client) say(ctx context.Context, what, query string) (proxy.WatchResponse, error) {
+// postQuery sends a request about a query.
+func (c client) postQuery(ctx context.Context, what, query string) (proxy.WatchResponse, error) {
 	body, err := json.Marshal(proxy.Watch{Query: query})
 	if err != nil {
 		return proxy.WatchResponse{}, err
@@ -97,7 +97,7 @@ func (c client) say(ctx context.Context, what, query string) (proxy.WatchRespons
 	if err != nil {
 		return proxy.WatchResponse{}, err
 	}
-	return read[proxy.WatchResponse](c, raw)
+	return decode[proxy.WatchResponse](c, raw)
 }
 
 // A watchesCommand is "tidings watches".
@@ -107,9 +107,9 @@ type watchesCommand struct {
 	JSON   bool   `name:"json" help:"Print one JSON object."`
 }
 
-// Run prints the keyword subscriptions.
+// Run prints the searches.
 func (c *watchesCommand) Run(ctx context.Context, s streams) error {
-	raw, answer, err := ask[proxy.WatchResponse](ctx, c.client, "watches")
+	raw, answer, err := getAnswer[proxy.WatchResponse](ctx, c.client, "watches")
 	switch {
 	case err != nil:
 		return err
@@ -117,23 +117,23 @@ func (c *watchesCommand) Run(ctx context.Context, s streams) error {
 		return printRaw(s.out, raw)
 	}
 	if len(answer.Watches) == 0 {
-		_, err = fmt.Fprintln(s.people(), "No searches yet: tidings watch 'QUERY'")
+		_, err = fmt.Fprintln(s.notes(), "No searches yet: tidings watch 'QUERY'")
 	} else {
-		_, err = fmt.Fprint(s.out, watching(answer, c.Format, terminalOf(s.out), time.Now()))
+		_, err = fmt.Fprint(s.out, watchesTable(answer, c.Format, terminalOf(s.out), time.Now()))
 	}
 	if err != nil {
 		return err
 	}
-	for _, of := range shortcomings(answer) {
-		if _, err := fmt.Fprintln(s.err, "tidings: "+of); err != nil {
+	for _, warning := range coverageWarnings(answer) {
+		if _, err := fmt.Fprintln(s.err, "tidings: "+warning); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// watching is the list of keyword subscriptions for people, with the addresses of their feeds in a format.
-func watching(answer proxy.WatchResponse, format string, t terminal, now time.Time) string {
+// watchesTable formats the searches for people, with the addresses of their feeds in a format.
+func watchesTable(answer proxy.WatchResponse, format string, t terminal, now time.Time) string {
 	table := table{terminal: t, columns: []column{{head: "QUERY", elastic: 3}, {head: "SINCE"}, {head: "ADDRESS"}}}
 	for _, w := range answer.Watches {
 		table.row(cell{oneLine(w.Query), bold}, cell{text: ago(&w.Since, now)}, cell{text: inFormat(w.ReadURL, format)})

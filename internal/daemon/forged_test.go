@@ -20,7 +20,7 @@ import (
 	"tidings/internal/feed"
 	"tidings/internal/wire"
 	"tidings/overlay"
-	"tidings/overlay/libp2p/siege"
+	"tidings/overlay/libp2p/attacker"
 	"tidings/overlay/overlaypb"
 	"tidings/proxy"
 )
@@ -99,12 +99,12 @@ func TestForgedChangeReportsAreDropped(t *testing.T) {
 	}
 	for _, m := range nodes {
 		addr := m.status(t).Addrs[0]
-		s, err := siege.New(addr, wire.Side{Name: network.Name, Descriptor: network.Descriptor()})
+		s, err := attacker.New(addr, wire.Side{Name: network.Name, Descriptor: network.Descriptor()})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(s.Close)
-		if err := s.Hold(t.Context(), netip.MustParseAddr("127.0.0.1"), frames...); err != nil {
+		if err := s.Open(t.Context(), netip.MustParseAddr("127.0.0.1"), frames...); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -34,7 +34,7 @@ func (d *Daemon) openServer() {
 		SubscribeOnRead: d.config.SubscribeOnRead,
 		Keywords:        d,
 		Filter:          d.config.Filter,
-		MaxArticles:            d.config.KeywordItems,
+		MaxArticles:     d.config.KeywordItems,
 		Publishing:      d,
 		Metrics:         metrics{d}.handler(),
 		Notice:          d.config.Notice,

@@ -10,7 +10,7 @@ import (
 
 	"tidings/feedtree/feedtreepb"
 	"tidings/internal/wire"
-	"tidings/overlay/libp2p/siege"
+	"tidings/overlay/libp2p/attacker"
 )
 
 // An attacker holds 800 connections to a member from one address block, and makes the member answer on each,
@@ -30,7 +30,7 @@ func TestNewNodeJoinsThroughAMemberUnderAttack(t *testing.T) {
 	friend.awaitMembers(t, 2)
 	m.awaitMembers(t, 2)
 
-	s, err := siege.New(first.Addrs[0], wire.Side{Name: c.Found.Name, Descriptor: c.Found.Descriptor()})
+	s, err := attacker.New(first.Addrs[0], wire.Side{Name: c.Found.Name, Descriptor: c.Found.Descriptor()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,8 +38,8 @@ func TestNewNodeJoinsThroughAMemberUnderAttack(t *testing.T) {
 	ask := wire.AppendFrame(nil, wire.Feed, &feedtreepb.Message{Body: &feedtreepb.Message_Heads{Heads: &feedtreepb.Heads{
 		Heads: []*feedtreepb.Head{{Key: make([]byte, 32)}},
 	}}})
-	s.HoldMany(t.Context(), 800, func(i int) netip.Addr { return netip.AddrFrom4([4]byte{127, 3, 3, byte(1 + i%250)}) }, ask)
-	if held := s.Held(); held < 500 {
+	s.OpenMany(t.Context(), 800, func(i int) netip.Addr { return netip.AddrFrom4([4]byte{127, 3, 3, byte(1 + i%250)}) }, ask)
+	if held := s.OpenCount(); held < 500 {
 		t.Errorf("the attacker holds %d connections: this is no attack", held)
 	}
 

@@ -205,7 +205,7 @@ func (s *swarm) follow(from, to int, publishes map[[2]int]bool) error {
 				if !s.plan.follower(t, i) {
 					continue
 				}
-				publish, err := p.Follow(nameOfTopic(s.plan.topics[t].key))
+				publish, err := p.Join(nameOfTopic(s.plan.topics[t].key))
 				if err != nil {
 					errs[i] = err
 					return

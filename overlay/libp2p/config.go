@@ -12,49 +12,46 @@ import (
 	"tidings/internal/env"
 )
 
-// Config says who a host is and where it may look for others.
+// Config holds a host's identity, its network, and where to find other hosts.
 type Config struct {
 	// Key is the node's identity.
 	Key ed25519.PrivateKey
-	// Listen holds multiaddrs of TCP and QUIC to listen at.
+	// Listen holds the TCP and QUIC multiaddrs to listen at.
 	Listen []string
-	// Descriptor is the network's, as wire.Network.Descriptor makes it. Nil:
-	// not known yet, Join asks for it.
+	// Descriptor is the network's descriptor, from wire.Network.Descriptor. If it is nil, Join asks a peer for it.
 	Descriptor []byte
-	// Name is the name of the network to join if there is no descriptor;
-	// empty: whatever network the first peer belongs to.
+	// Name is the name of the network to join if Descriptor is nil. If Name is empty, Join takes the network of the
+	// first peer that answers.
 	Name string
-	// Agent is the software and its release, for other operators.
+	// Agent is the name and release of the software, shown to operators of other nodes.
 	Agent string
-	// Bootstrap holds multiaddrs of peers to begin with, each ending in
-	// /p2p/ and a peer id. Their IP addresses may be private in any network,
-	// since the operator typed them.
+	// Bootstrap holds multiaddrs of peers to start with, each ending in /p2p/ and a peer id. Their IP addresses may
+	// be private in any network, because the operator chose them.
 	Bootstrap []string
-	// Known are peers of an earlier run.
+	// Known holds peers of an earlier run.
 	Known []env.Peer
-	// PrivateAddresses lets the host dial and announce private addresses
-	// whatever the network says.
+	// PrivateAddresses lets the host dial and announce private addresses even if the network's descriptor forbids
+	// it.
 	PrivateAddresses bool
-	// Founder makes the host reachable without proof: somebody has to be the
-	// first.
+	// Founder makes the host count as reachable without proof, because the first node of a network has no peer to
+	// test it.
 	Founder bool
-	// RefuseInbound refuses connections from outside, as a strict firewall
-	// would. The node then is a client.
+	// RefuseInbound refuses inbound connections, as a strict firewall would. The node is then a client.
 	RefuseInbound bool
-	// MDNS looks for peers in the local network, and answers them. It implies
-	// PrivateAddresses: where else would they be.
+	// MDNS looks for peers in the local network and answers them. It implies PrivateAddresses, because these peers
+	// have private addresses.
 	MDNS bool
-	// PortMap asks the router for a port by UPnP or NAT-PMP.
+	// PortMap asks the router to forward a port, by UPnP or NAT-PMP.
 	PortMap bool
-	// Urgent says which control frames go ahead of the others and are not pushed out by
-	// them; nil: none. It is called from many goroutines at once.
+	// Urgent reports whether a control frame is sent before the others and is not dropped in favour of them. If it
+	// is nil, no frame is urgent. It is called from many goroutines at once.
 	Urgent func(frame []byte) bool
-	// Log takes what an operator should know; nil: nothing is logged.
+	// Log receives messages for the operator. If it is nil, nothing is logged.
 	Log *slog.Logger
 }
 
-// DefaultConfig returns the configuration of a node that listens on the default
-// port of all interfaces and knows nobody.
+// DefaultConfig returns the configuration of a node that listens at the default port of all interfaces and has no
+// bootstrap peers.
 func DefaultConfig(key ed25519.PrivateKey) Config {
 	return Config{
 		Key: key,
@@ -68,31 +65,29 @@ func DefaultConfig(key ed25519.PrivateKey) Config {
 	}
 }
 
-// Events are what a host reports. They are called from many goroutines at once,
-// from Run's start until it returns, and must not block; a world posts them to
-// its node's loop. None but Useful may be nil.
+// Events holds the callbacks by which a host reports events. They are called from many goroutines at once while Run
+// runs, and must not block; a real node posts them to its event loop. Only Useful and AddressesChanged may be nil.
 type Events struct {
-	// Receive takes a frame, which nobody will change. False: there was no
-	// room for it; it is dropped and counted.
+	// Receive takes a frame, which is never changed afterwards. It returns false if it has no room; the frame is
+	// then dropped and counted.
 	Receive func(from env.PeerID, class env.Class, frame []byte) bool
-	// Found reports a peer worth an attempt.
+	// Found reports a peer that may be worth dialling.
 	Found func(env.Peer)
-	// Reachable reports the addresses, as binary multiaddrs, at which peers
-	// have dialled this host lately; none when they no longer can.
+	// Reachable reports the addresses, as binary multiaddrs, at which peers have recently dialled this host. The
+	// list is empty when they no longer can.
 	Reachable func(addrs []string)
 	// PeerDown hints that a connection ended or could not be made.
 	PeerDown func(env.PeerID)
-	// Useful asks for which peers the node has use, as members of its tables, clients or neighbours in
-	// trees, when there are so many connections that some have to go. The node calls then with an answer for each, from
-	// any goroutine and at most once. False: it cannot say now. Nil: it never can.
+	// Useful asks which peers are useful to the node, as members of its tables, as clients or as tree neighbours,
+	// when there are so many connections that some must be closed. The node calls then with an answer for each
+	// peer, from any goroutine and at most once. Useful returns false if the node cannot answer now. It may be nil.
 	Useful func(ids []env.PeerID, then func(useful []bool)) bool
-	// Moved reports that the machine has other addresses than before; connections that began at those that
-	// are gone are closed. Nil: nobody wants to know.
+	// AddressesChanged reports that the machine's addresses have changed, and that connections from lost addresses
+	// were closed. It may be nil.
 	AddressesChanged func()
 }
 
-// CheckAddresses says what is wrong with how Listen and Bootstrap are written, if
-// anything is; not whether anybody can listen or is there.
+// CheckAddresses returns an error if Listen or Bootstrap is malformed. It does not try the addresses.
 func (c Config) CheckAddresses() error {
 	for _, s := range c.Listen {
 		if _, err := ma.NewMultiaddr(s); err != nil {
@@ -103,18 +98,18 @@ func (c Config) CheckAddresses() error {
 	return err
 }
 
-const whichPeer = `give what the other node prints after "peer", such as /ip4/203.0.113.7/udp/4801/quic-v1/p2p/12D3…`
+const bootstrapHint = `give what the other node prints after "peer", such as /ip4/203.0.113.7/udp/4801/quic-v1/p2p/12D3…`
 
-// bootstrap reads the typed addresses, leaving out self.
+// bootstrap parses the bootstrap addresses, and leaves out self.
 func (c Config) bootstrap(self peer.ID) ([]peer.AddrInfo, error) {
 	var typed []ma.Multiaddr
 	for _, s := range c.Bootstrap {
 		a, err := ma.NewMultiaddr(s)
 		switch {
 		case err != nil || len(a) == 1 && a[0].Code() == ma.P_P2P:
-			return nil, fmt.Errorf("--bootstrap %q is not the address of a node: %s", s, whichPeer)
+			return nil, fmt.Errorf("--bootstrap %q is not the address of a node: %s", s, bootstrapHint)
 		case a[len(a)-1].Code() != ma.P_P2P:
-			return nil, fmt.Errorf("--bootstrap %q has no peer id at its end: %s", s, whichPeer)
+			return nil, fmt.Errorf("--bootstrap %q has no peer id at its end: %s", s, bootstrapHint)
 		}
 		typed = append(typed, a)
 	}
@@ -125,7 +120,7 @@ func (c Config) bootstrap(self peer.ID) ([]peer.AddrInfo, error) {
 	return slices.DeleteFunc(infos, func(p peer.AddrInfo) bool { return p.ID == self }), nil
 }
 
-// known reads the peers of an earlier run, leaving out self and nonsense.
+// known returns the peers of an earlier run without self and without invalid ones.
 func (c Config) known(self peer.ID) []peer.AddrInfo {
 	var infos []peer.AddrInfo
 	for _, p := range c.Known {
@@ -136,13 +131,13 @@ func (c Config) known(self peer.ID) []peer.AddrInfo {
 	return infos
 }
 
-// infoOf reads a peer; false if its id or all its addresses are none.
+// infoOf converts a peer. It returns false if the id or all addresses are invalid.
 func infoOf(p env.Peer) (peer.AddrInfo, bool) {
 	info := peer.AddrInfo{ID: peer.ID(p.ID), Addrs: multiaddrs(p.Addrs)}
 	return info, info.ID.Validate() == nil && len(info.Addrs) > 0
 }
 
-// multiaddrs reads binary multiaddrs and leaves out what are none.
+// multiaddrs parses binary multiaddrs, and leaves out invalid ones.
 func multiaddrs(binary []string) []ma.Multiaddr {
 	var addrs []ma.Multiaddr
 	for _, b := range binary {
@@ -153,7 +148,7 @@ func multiaddrs(binary []string) []ma.Multiaddr {
 	return addrs
 }
 
-// Text writes a peer id as people know it.
+// PeerIDString returns a peer id in its usual text form.
 func PeerIDString(id env.PeerID) string { return peer.ID(id).String() }
 
 // peerOf is the inverse of infoOf.

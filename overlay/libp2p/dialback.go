@@ -24,29 +24,28 @@ const (
 	dialBackProtocol protocol.ID = "/tidings/dialback/1"
 	nonceProtocol    protocol.ID = "/tidings/dialback-nonce/1"
 
-	// maxAsked bounds the addresses of a request, maxBacked those dialled for
-	// it; backTime is given to each.
-	maxAsked, maxBacked = 8, 4
-	backTime            = 5 * time.Second
+	// maxDialBackAddrs bounds the addresses in a request, and maxDialBackTries those that are dialled for it.
+	// dialBackTime is the timeout for each.
+	maxDialBackAddrs, maxDialBackTries = 8, 4
+	dialBackTime                       = 5 * time.Second
 
-	// dialBackEvery is how often a peer is served in the long run, and
-	// dialBackBurst how often at once: a node that is started anew has to prove
-	// itself anew. maxDialBacks are served at once. Others are told to try
-	// again.
-	dialBackEvery = time.Minute
-	dialBackBurst = 4
-	maxDialBacks  = 4
+	// dialBackInterval is how often one peer is served in the long run. dialBackBurst is how many requests it may
+	// send at once: a restarted node has to prove its reachability again. maxDialBacks bounds the requests served
+	// at the same time. Further peers are told to try again.
+	dialBackInterval = time.Minute
+	dialBackBurst    = 4
+	maxDialBacks     = 4
 
-	nonceSize   = 16
-	maxDialBack = 4 << 10 // size of the largest message in bytes
+	nonceSize       = 16
+	maxDialBackSize = 4 << 10 // size of the largest message in bytes
 )
 
-// serveDialBack dials a peer that asked for it, and only that peer: at the
-// address it is seen at, or at private addresses where those are allowed.
+// serveDialBack dials a peer that asked for it. It dials no other host: only the address at which it sees the peer,
+// or private addresses where these are allowed.
 func (h *Host) serveDialBack(s network.Stream) {
-	_ = s.SetDeadline(time.Now().Add(handshakeTime + maxBacked*backTime))
-	tried, words := h.tryDialBack(s)
-	m := &libp2ppb.DialBackReply{Tried: uint32(tried), Words: words}
+	_ = s.SetDeadline(time.Now().Add(handshakeTime + maxDialBackTries*dialBackTime))
+	tried, reason := h.tryDialBack(s)
+	m := &libp2ppb.DialBackReply{Tried: uint32(tried), Reason: reason}
 	if err := writeMessage(s, m); err != nil {
 		_ = s.Reset()
 		return
@@ -54,33 +53,33 @@ func (h *Host) serveDialBack(s network.Stream) {
 	_ = s.Close()
 }
 
-// tryDialBack returns how many addresses it dialled, or why none.
-func (h *Host) tryDialBack(s network.Stream) (tried int, words string) {
+// tryDialBack returns how many addresses it dialled, or the reason why it dialled none.
+func (h *Host) tryDialBack(s network.Stream) (tried int, reason string) {
 	p := s.Conn().RemotePeer()
-	// The request is read before it may be refused: closing a stream on which the peer still writes would reset it, and
-	// the peer would not get the reply.
+	// The request is read before it may be refused. Closing a stream to which the peer still writes would reset it,
+	// and the peer would not get the reply.
 	var m libp2ppb.DialBack
 	err := readMessage(s, &m)
 	if !h.neighbours.has(p) {
 		return 0, "say Hello first"
 	}
 	select {
-	case h.backing <- struct{}{}:
-		defer func() { <-h.backing }()
+	case h.dialBackSlots <- struct{}{}:
+		defer func() { <-h.dialBackSlots }()
 	default:
 		return 0, "busy with others; try again"
 	}
-	if !h.ledger.serve(p, time.Now()) {
+	if !h.reputations.allowDialBack(p, time.Now()) {
 		return 0, "asked too often; try again"
 	}
-	if err != nil || len(m.Nonce) != nonceSize || len(m.Addrs) > maxAsked {
-		h.fault(p, "wishes to be dialled back that are none")
+	if err != nil || len(m.Nonce) != nonceSize || len(m.Addrs) > maxDialBackAddrs {
+		h.violation(p, "invalid dial-back requests")
 		return 0, "not a request"
 	}
 	observed, _ := ipOf(s.Conn().RemoteMultiaddr())
 	addrs := h.dialable(m.Addrs, observed)
 	if len(addrs) == 0 {
-		return 0, "none of these addresses is where I see you"
+		return 0, "this node sees you at none of these addresses"
 	}
 	h.count.dialBacks.Add(1)
 	for _, a := range addrs {
@@ -91,8 +90,7 @@ func (h *Host) tryDialBack(s network.Stream) (tried int, words string) {
 	return len(addrs), ""
 }
 
-// dialable returns the addresses that may be dialled for a peer seen at an IP
-// address.
+// dialable returns the addresses that may be dialled for a peer that is seen at an IP address.
 func (h *Host) dialable(binary [][]byte, observed netip.Addr) []ma.Multiaddr {
 	var out []ma.Multiaddr
 	for _, b := range binary {
@@ -104,23 +102,22 @@ func (h *Host) dialable(binary [][]byte, observed netip.Addr) []ma.Multiaddr {
 			e.ip = observed
 		}
 		mine := e.ip == observed
-		lan := h.gate.private.Load() && !isPublic(e.ip) && !e.ip.IsMulticast() && !e.ip.IsUnspecified() && !e.ip.IsLoopback()
+		lan := h.gater.allowPrivate.Load() && !isPublic(e.ip) && !e.ip.IsMulticast() && !e.ip.IsUnspecified() && !e.ip.IsLoopback()
 		if !mine && !lan {
 			continue
 		}
 		a := e.multiaddr()
-		if len(out) < maxBacked && !slices.ContainsFunc(out, a.Equal) {
+		if len(out) < maxDialBackTries && !slices.ContainsFunc(out, a.Equal) {
 			out = append(out, a)
 		}
 	}
 	return out
 }
 
-// dialBack carries a nonce to a peer over one address, from a host that is made
-// for it: one that has no connection yet, is known to nobody, and learns no
-// other address of the peer.
+// dialBack sends a nonce to a peer at one address. It uses a new libp2p host, which has no connections, is known to
+// no peer, and learns no other address of the peer.
 func (h *Host) dialBack(p peer.ID, a ma.Multiaddr, nonce []byte) error {
-	ctx, cancel := context.WithTimeout(h.ctx, backTime)
+	ctx, cancel := context.WithTimeout(h.ctx, dialBackTime)
 	defer cancel()
 	d, err := golibp2p.New(append(transports(), golibp2p.NoListenAddrs,
 		golibp2p.ResourceManager(&network.NullResourceManager{}))...)
@@ -142,12 +139,12 @@ func (h *Host) dialBack(p peer.ID, a ma.Multiaddr, nonce []byte) error {
 		return err
 	}
 	if _, err = s.Read(make([]byte, 1)); errors.Is(err, io.EOF) {
-		return nil // it has read the nonce
+		return nil // the peer has read the nonce
 	}
 	return err
 }
 
-// writeMessage and readMessage carry one message of this protocol.
+// writeMessage writes one message and closes the stream for writing.
 func writeMessage(s network.Stream, m proto.Message) error {
 	b, err := proto.Marshal(m)
 	if err != nil {
@@ -160,7 +157,7 @@ func writeMessage(s network.Stream, m proto.Message) error {
 }
 
 func readMessage(s network.Stream, m proto.Message) error {
-	b, err := wire.ReadDelimited(bufio.NewReaderSize(s, 512), maxDialBack)
+	b, err := wire.ReadDelimited(bufio.NewReaderSize(s, 512), maxDialBackSize)
 	if err != nil {
 		return err
 	}

@@ -17,55 +17,53 @@ import (
 )
 
 const (
-	// A host looks for peers after lookFirst, twice as long each time up to
-	// lookEvery. When it has lost all but fewPeers, it begins anew.
-	lookFirst = time.Second
-	lookEvery = 10 * time.Minute
-	fewPeers  = 8
+	// A host searches for peers after firstSearchDelay, then after twice as long each time, up to searchInterval.
+	// When it had at least fewPeers connections and lost them, it starts again with firstSearchDelay.
+	firstSearchDelay = time.Second
+	searchInterval   = 10 * time.Minute
+	fewPeers         = 8
 
-	// lookAlone bounds that wait for a host without any connection.
-	lookAlone = time.Minute
+	// aloneSearchInterval bounds the wait of a host without any connection.
+	aloneSearchInterval = time.Minute
 
-	// lookTime bounds one look.
-	lookTime = time.Minute
+	// searchTime is the timeout for one search.
+	searchTime = time.Minute
 
-	// A provider record is renewed before libp2p's 3 hours are over.
-	advertiseEvery = 150 * time.Minute
+	// advertiseInterval is the time after which a provider record is renewed. libp2p keeps records for 3 hours.
+	advertiseInterval = 150 * time.Minute
 
-	// maxLocal bounds the peers remembered from mDNS.
-	maxLocal = 64
+	// maxMDNSPeers bounds the peers remembered from mDNS.
+	maxMDNSPeers = 64
 
-	mdnsName = "_tidings._udp"
+	mdnsService = "_tidings._udp"
 )
 
-// A discovery finds peers to begin with. What the overlay knows of its peers is
-// no concern of it.
+// A discovery finds the first peers of a node. The overlay keeps its own list of members.
 type discovery struct {
-	host       *Host
-	dht        *dht.IpfsDHT
-	rendezvous string // provided by those who can be dialled
-	advertised time.Time
+	host         *Host
+	dht          *dht.IpfsDHT
+	rendezvous   string // key of the provider records that reachable hosts publish
+	advertisedAt time.Time
 }
 
-// newDiscovery joins the network's kad-dht. It holds provider records and no
-// values, in memory.
+// newDiscovery joins the network's kad-dht, which keeps provider records and no values, in memory.
 func (h *Host) newDiscovery() (*discovery, error) {
 	side := h.side.Load()
-	mode := dht.ModeAuto // told by prover.publish
+	mode := dht.ModeAuto // follows the reachability that prover.publish reports
 	switch {
 	case h.config.RefuseInbound:
 		mode = dht.ModeClient
-	case h.config.Founder || h.gate.private.Load():
+	case h.config.Founder || h.gater.allowPrivate.Load():
 		mode = dht.ModeServer
 	}
 	d, err := dht.New(h.host,
 		dht.ProtocolPrefix(protocol.ID("/tidings/"+side.Name)),
 		dht.Mode(mode),
-		// It knows those the overlay is linked to, whose kad ids lie anywhere: no need to
-		// look for more, each of whom costs a connection, at the start and every 10 minutes.
+		// The routing table contains the peers of the overlay's links, whose kad-dht ids are spread evenly. A
+		// refresh at the start and every 10 minutes would only cost connections.
 		dht.DisableAutoRefresh(),
 		dht.DisableValues(),
-		dht.AddressFilter(h.gate.filter),
+		dht.AddressFilter(h.gater.filter),
 		dht.BootstrapPeersFunc(h.candidates),
 	)
 	if err != nil {
@@ -83,48 +81,48 @@ func (d *discovery) run(ctx context.Context, found func(env.Peer)) {
 		}
 	}()
 	d.host.startLocal()
-	d.report(found, d.host.candidates()) // Join may have connected to them
-	wait, many := lookFirst, false
+	d.report(found, d.host.candidates()) // Join may have connected to them already
+	wait, many := firstSearchDelay, false
 	for {
 		connected := len(d.host.host.Network().Peers())
 		if connected == 0 {
 			d.report(found, d.host.candidates())
-			wait = min(wait, lookAlone)
+			wait = min(wait, aloneSearchInterval)
 		}
 		switch {
 		case connected >= fewPeers:
-			wait, many = lookEvery, true
+			wait, many = searchInterval, true
 		case many:
-			wait, many = lookFirst, false
+			wait, many = firstSearchDelay, false
 		}
 		timer := time.NewTimer(jitter(wait))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return
-		case <-d.host.local.news:
-			d.report(found, d.host.local.list())
+		case <-d.host.mdnsPeers.added:
+			d.report(found, d.host.mdnsPeers.list())
 		case <-timer.C:
-			d.look(ctx, found)
-			wait = min(2*wait, lookEvery)
+			d.search(ctx, found)
+			wait = min(2*wait, searchInterval)
 		}
 		timer.Stop()
 	}
 }
 
-// look asks the kad-dht who else is there, and makes itself known.
-func (d *discovery) look(ctx context.Context, found func(env.Peer)) {
+// search looks up peers in the kad-dht, and advertises this host if it is reachable.
+func (d *discovery) search(ctx context.Context, found func(env.Peer)) {
 	if d.dht.RoutingTable().Size() == 0 {
-		return // nobody to ask
+		return // there is no peer to ask
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	ctx, cancel := context.WithTimeout(ctx, searchTime)
 	defer cancel()
 	rendezvous := routing.NewRoutingDiscovery(d.dht)
-	if time.Since(d.advertised) > advertiseEvery && len(d.host.reach.addrs()) > 0 {
+	if time.Since(d.advertisedAt) > advertiseInterval && len(d.host.reachability.addrs()) > 0 {
 		if _, err := rendezvous.Advertise(ctx, d.rendezvous); err != nil {
 			d.host.log.Debug("this node could not be advertised in the DHT", "err", err)
 		} else {
-			d.advertised = time.Now()
+			d.advertisedAt = time.Now()
 		}
 	}
 	peers, err := rendezvous.FindPeers(ctx, d.rendezvous)
@@ -140,7 +138,7 @@ func (d *discovery) look(ctx context.Context, found func(env.Peer)) {
 // report passes on peers that may be dialled.
 func (d *discovery) report(found func(env.Peer), infos []peer.AddrInfo) {
 	for _, info := range infos {
-		if info.ID == d.host.host.ID() || d.host.ledger.refused(info.ID, time.Now()) {
+		if info.ID == d.host.host.ID() || d.host.reputations.isRefused(info.ID, time.Now()) {
 			continue
 		}
 		if len(info.Addrs) > 0 {
@@ -149,37 +147,35 @@ func (d *discovery) report(found func(env.Peer), infos []peer.AddrInfo) {
 	}
 }
 
-// candidates are the peers to begin with: typed, known, and seen in the local
-// network.
+// candidates returns the peers to start with: those of Config.Bootstrap, Config.Known and mDNS.
 func (h *Host) candidates() []peer.AddrInfo {
-	return append(h.known[:len(h.known):len(h.known)], h.local.list()...)
+	return append(h.firstPeers[:len(h.firstPeers):len(h.firstPeers)], h.mdnsPeers.list()...)
 }
 
-// local finds peers by mDNS. It is a [mdns.Notifee].
-type local struct {
-	news chan struct{} // holds one token if a peer was seen
+// mdnsPeers finds peers by mDNS. It implements [mdns.Notifee].
+type mdnsPeers struct {
+	added chan struct{} // holds one token if a peer was found
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	service mdns.Service
 	closed  bool
 	peers   map[peer.ID]peer.AddrInfo
 }
 
-func (l *local) init() {
-	l.news = make(chan struct{}, 1)
+func (l *mdnsPeers) init() {
+	l.added = make(chan struct{}, 1)
 	l.peers = map[peer.ID]peer.AddrInfo{}
 }
 
-// startLocal begins to look and to answer, if the operator wishes and it has
-// not begun.
+// startLocal starts mDNS if the configuration asks for it and it is not running.
 func (h *Host) startLocal() {
-	l := &h.local
+	l := &h.mdnsPeers
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !h.config.MDNS || l.closed || l.service != nil {
 		return
 	}
-	service := mdns.NewMdnsService(h.host, mdnsName, l)
+	service := mdns.NewMdnsService(h.host, mdnsService, l)
 	if err := service.Start(); err != nil {
 		h.log.Warn("multicast DNS is not available", "err", err)
 		return
@@ -187,21 +183,21 @@ func (h *Host) startLocal() {
 	l.service = service
 }
 
-// HandlePeerFound takes a peer seen in the local network.
-func (l *local) HandlePeerFound(info peer.AddrInfo) {
+// HandlePeerFound records a peer found in the local network.
+func (l *mdnsPeers) HandlePeerFound(info peer.AddrInfo) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, known := l.peers[info.ID]; !known && len(l.peers) >= maxLocal {
+	if _, known := l.peers[info.ID]; !known && len(l.peers) >= maxMDNSPeers {
 		return
 	}
 	l.peers[info.ID] = info
 	select {
-	case l.news <- struct{}{}:
+	case l.added <- struct{}{}:
 	default:
 	}
 }
 
-func (l *local) list() []peer.AddrInfo {
+func (l *mdnsPeers) list() []peer.AddrInfo {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []peer.AddrInfo
@@ -211,12 +207,12 @@ func (l *local) list() []peer.AddrInfo {
 	return out
 }
 
-func (l *local) close() {
+func (l *mdnsPeers) close() {
 	l.mu.Lock()
 	service := l.service
 	l.service, l.closed = nil, true
 	l.mu.Unlock()
 	if service != nil {
-		_ = service.Close() // which never fails
+		_ = service.Close() // never fails
 	}
 }

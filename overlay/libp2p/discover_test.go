@@ -10,8 +10,8 @@ import (
 	"tidings/internal/env"
 )
 
-// sociable answers what it finds, as a node would.
-func (h *tester) sociable(see func(env.Peer)) {
+// greetFound sends a frame to each peer that is found, as a node would.
+func (h *testHost) greetFound(see func(env.Peer)) {
 	go func() {
 		for {
 			select {
@@ -27,12 +27,12 @@ func (h *tester) sociable(see func(env.Peer)) {
 
 func TestThirdHostIsFoundThroughTheFirst(t *testing.T) {
 	t.Parallel()
-	first := running(t, func(c *Config) { c.Founder = true })
+	first := startTestHost(t, func(c *Config) { c.Founder = true })
 	through := func(c *Config) { c.Bootstrap = first.Addrs() }
-	second, third := running(t, through), running(t, through)
-	second.sociable(func(env.Peer) {})
+	second, third := startTestHost(t, through), startTestHost(t, through)
+	second.greetFound(func(env.Peer) {})
 	met := make(chan env.Peer, 100)
-	third.sociable(func(p env.Peer) {
+	third.greetFound(func(p env.Peer) {
 		if p.ID == second.ID() {
 			met <- p
 		}
@@ -43,7 +43,7 @@ func TestThirdHostIsFoundThroughTheFirst(t *testing.T) {
 	wait(t, "a link between second and third", func() bool {
 		for {
 			select {
-			case l := <-second.letters:
+			case l := <-second.frames:
 				if l.from == third.ID() {
 					return true
 				}
@@ -56,8 +56,8 @@ func TestThirdHostIsFoundThroughTheFirst(t *testing.T) {
 
 func TestKnownPeersAreReported(t *testing.T) {
 	t.Parallel()
-	a := running(t, nil)
-	b := running(t, func(c *Config) {
+	a := startTestHost(t, nil)
+	b := startTestHost(t, func(c *Config) {
 		c.Known = []env.Peer{{ID: "nonsense"}, {ID: a.ID(), Addrs: []string{"nonsense"}}, a.Peer()}
 	})
 	if p := next(t, "the known peer", b.found); p.ID != a.ID() || len(p.Addrs) != len(a.Peer().Addrs) {
@@ -67,9 +67,9 @@ func TestKnownPeersAreReported(t *testing.T) {
 
 func TestPeersOfTheLocalNetworkAreReported(t *testing.T) {
 	t.Parallel()
-	a, b := made(t, nil), running(t, nil)
+	a, b := newTestHost(t, nil), startTestHost(t, nil)
 	info, _ := infoOf(a.Peer())
-	b.local.HandlePeerFound(info)
+	b.mdnsPeers.HandlePeerFound(info)
 	if p := next(t, "a local peer", b.found); p.ID != a.ID() {
 		t.Errorf("found %+v", p)
 	}
@@ -77,9 +77,9 @@ func TestPeersOfTheLocalNetworkAreReported(t *testing.T) {
 
 func TestJoinTakesTheDescriptor(t *testing.T) {
 	t.Parallel()
-	a := running(t, nil)
+	a := startTestHost(t, nil)
 	for _, name := range []string{"", "lab"} {
-		b := made(t, func(c *Config) { c.Descriptor, c.Name, c.Bootstrap = nil, name, a.Addrs() })
+		b := newTestHost(t, func(c *Config) { c.Descriptor, c.Name, c.Bootstrap = nil, name, a.Addrs() })
 		got, err := b.Join(t.Context())
 		if err != nil || string(got) != string(descriptor("lab")) {
 			t.Fatalf("join %q: %x, %v", name, got, err)
@@ -89,7 +89,7 @@ func TestJoinTakesTheDescriptor(t *testing.T) {
 			t.Errorf("found %+v", p)
 		}
 		a.Send(b.Peer(), env.Control, []byte("welcome"))
-		next(t, "a frame", b.letters)
+		next(t, "a frame", b.frames)
 		if again, err := b.Join(t.Context()); err != nil || string(again) != string(got) {
 			t.Errorf("joined again: %x, %v", again, err)
 		}
@@ -98,8 +98,8 @@ func TestJoinTakesTheDescriptor(t *testing.T) {
 
 func TestJoinWaitsForABusyPeer(t *testing.T) {
 	t.Parallel()
-	a := made(t, nil)
-	b := made(t, func(c *Config) { c.Descriptor, c.Bootstrap = nil, a.Addrs() })
+	a := newTestHost(t, nil)
+	b := newTestHost(t, func(c *Config) { c.Descriptor, c.Bootstrap = nil, a.Addrs() })
 	joined := make(chan error, 1)
 	go func() { _, err := b.Join(t.Context()); joined <- err }()
 	wait(t, "a refusal", func() bool { return b.Stats().Refusals > 0 })
@@ -109,23 +109,23 @@ func TestJoinWaitsForABusyPeer(t *testing.T) {
 	}
 }
 
-func TestJoinIsRefusedWithWords(t *testing.T) {
+func TestJoinSaysWhyItIsRefused(t *testing.T) {
 	t.Parallel()
-	a := running(t, nil)
-	b := made(t, func(c *Config) { c.Descriptor, c.Name, c.Bootstrap = nil, "other", a.Addrs() })
+	a := startTestHost(t, nil)
+	b := newTestHost(t, func(c *Config) { c.Descriptor, c.Name, c.Bootstrap = nil, "other", a.Addrs() })
 	_, err := b.Join(t.Context())
 	if err == nil || !strings.Contains(err.Error(), `the node that was asked is in network "lab", and the node that asks wants "other"`) {
 		t.Errorf("join: %v", err)
 	}
 }
 
-func TestJoinNeedsSomebodyAndEndsWithItsContext(t *testing.T) {
+func TestJoinNeedsAPeerAndEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	a := made(t, func(c *Config) { c.Descriptor = nil })
-	if _, err := a.Join(t.Context()); !errors.Is(err, ErrNobody) {
+	a := newTestHost(t, func(c *Config) { c.Descriptor = nil })
+	if _, err := a.Join(t.Context()); !errors.Is(err, ErrNoPeers) {
 		t.Errorf("join: %v", err)
 	}
-	b := made(t, func(c *Config) { c.Descriptor, c.Bootstrap = nil, made(t, nil).Addrs() })
+	b := newTestHost(t, func(c *Config) { c.Descriptor, c.Bootstrap = nil, newTestHost(t, nil).Addrs() })
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	if _, err := b.Join(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -133,18 +133,18 @@ func TestJoinNeedsSomebodyAndEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// Whether a multicast arrives depends on the machine; that mDNS begins, and
-// ends with its host, does not.
-func TestLocalNetworkIsAskedOnRequest(t *testing.T) {
+// Whether a multicast arrives depends on the machine, so the test checks only that mDNS starts, and that it ends
+// with its host.
+func TestMDNSStartsOnRequest(t *testing.T) {
 	t.Parallel()
-	h := running(t, func(c *Config) { c.MDNS = true })
+	h := startTestHost(t, func(c *Config) { c.MDNS = true })
 	wait(t, "mDNS to begin", func() bool {
-		h.local.mu.Lock()
-		defer h.local.mu.Unlock()
-		return h.local.service != nil || strings.Contains(h.logged.String(), "no mDNS")
+		h.mdnsPeers.mu.Lock()
+		defer h.mdnsPeers.mu.Unlock()
+		return h.mdnsPeers.service != nil || strings.Contains(h.logged.String(), "no mDNS")
 	})
 	h.stop()
-	if h.local.service != nil {
+	if h.mdnsPeers.service != nil {
 		t.Error("mDNS goes on without its host")
 	}
 }

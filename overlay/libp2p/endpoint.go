@@ -7,15 +7,15 @@ import (
 	ma "github.com/multiformats/go-multiaddr"
 )
 
-// An endpoint is a place a host can be dialled at: an IP address and a port of
-// TCP or QUIC. The unspecified IP address means: where you see me.
+// An endpoint is an address at which a host can be dialled: an IP address and a port of TCP or QUIC. The
+// unspecified IP address stands for the address at which the peer sees the sender.
 type endpoint struct {
 	ip   netip.Addr
-	port uint16 // not 0
+	port uint16 // never 0
 	quic bool
 }
 
-// parseEndpoint reads a binary multiaddr; false if it is anything else.
+// parseEndpoint parses a binary multiaddr. It returns false if the multiaddr is not an endpoint.
 func parseEndpoint(b []byte) (endpoint, bool) {
 	a, err := ma.NewMultiaddrBytes(b)
 	if err != nil {
@@ -39,8 +39,8 @@ func endpointOf(a ma.Multiaddr) (endpoint, bool) {
 	return e, e.port > 0
 }
 
-// anywhere returns the endpoint with the unspecified IP address.
-func (e endpoint) anywhere() endpoint {
+// withoutIP returns the endpoint with the unspecified IP address.
+func (e endpoint) withoutIP() endpoint {
 	if e.ip.Is4() {
 		e.ip = netip.IPv4Unspecified()
 	} else {
@@ -49,9 +49,9 @@ func (e endpoint) anywhere() endpoint {
 	return e
 }
 
-// is says whether e, seen from outside, may be the endpoint f.
-func (e endpoint) is(f endpoint) bool {
-	return e == f || e.ip.IsUnspecified() && e == f.anywhere()
+// matches reports whether f may be the endpoint e as seen from outside.
+func (e endpoint) matches(f endpoint) bool {
+	return e == f || e.ip.IsUnspecified() && e == f.withoutIP()
 }
 
 func (e endpoint) multiaddr() ma.Multiaddr {
@@ -64,7 +64,7 @@ func (e endpoint) multiaddr() ma.Multiaddr {
 	}
 	a, err := ma.NewMultiaddr(fmt.Sprintf("/%s/%v/"+rest, family, e.ip, e.port))
 	if err != nil {
-		panic(fmt.Sprintf("libp2p: endpoint %v: %v", e, err)) // it has no zone: it came from four or sixteen bytes
+		panic(fmt.Sprintf("libp2p: endpoint %v: %v", e, err)) // e.ip has no zone because it was made from 4 or 16 bytes
 	}
 	return a
 }

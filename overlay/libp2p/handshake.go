@@ -20,29 +20,28 @@ import (
 	"tidings/internal/wire/wirepb"
 )
 
-// handshakeTime is how long a handshake may take, dialling apart; dialTime is
-// how long that may.
+// handshakeTime is the timeout of a handshake without dialling, and dialTime that of dialling.
 const (
 	handshakeTime = 10 * time.Second
 	dialTime      = 10 * time.Second
 )
 
-// replyAhead is how many bytes of a Reply are read before they are asked for. The
-// reader lives as long as the link, and nothing else comes.
-const replyAhead = 256
+// replyBuffer is the size in bytes of the buffer for reading a Reply. The buffer lives as long as the link, and
+// nothing else is read, so it is small.
+const replyBuffer = 256
 
-// A welcome is a stream on which the other side said Welcome.
-type welcome struct {
+// A welcomedStream is a stream on which the peer replied Welcome.
+type welcomedStream struct {
 	stream     network.Stream
 	reader     *bufio.Reader
 	descriptor []byte
 }
 
-// greet opens a stream of a class to a peer, dialling if need be, and says
-// Hello. A refusal with words is remembered, unless it says: try again.
-func (h *Host) greet(ctx context.Context, p peer.ID, class env.Class) (welcome, error) {
+// openStream opens a stream of a class to a peer, dialling if necessary, and sends Hello. A refusal is remembered,
+// unless its reason is only temporary.
+func (h *Host) openStream(ctx context.Context, p peer.ID, class env.Class) (welcomedStream, error) {
 	h.count.dials.Add(1)
-	w, err := h.hello(ctx, p, class)
+	w, err := h.dialAndShake(ctx, p, class)
 	if err == nil {
 		return w, nil
 	}
@@ -50,17 +49,17 @@ func (h *Host) greet(ctx context.Context, p peer.ID, class env.Class) (welcome, 
 	if refusal, ok := errors.AsType[*wire.RefusedError](err); ok {
 		h.noteRefusal(p, refusal, false)
 	}
-	return welcome{}, fmt.Errorf("connect to %v: %w", p, plainDial(err))
+	return welcomedStream{}, fmt.Errorf("connect to %v: %w", p, plainDialError(err))
 }
 
-func (h *Host) hello(ctx context.Context, p peer.ID, class env.Class) (welcome, error) {
-	s, err := h.open(ctx, p, class)
+func (h *Host) dialAndShake(ctx context.Context, p peer.ID, class env.Class) (welcomedStream, error) {
+	s, err := h.newStream(ctx, p, class)
 	if err != nil {
-		return welcome{}, err
+		return welcomedStream{}, err
 	}
-	// A handshake ends with its time, or with ctx.
+	// A handshake ends with its timeout or with ctx.
 	stop := context.AfterFunc(ctx, func() { _ = s.Reset() })
-	w, err := h.shake(s)
+	w, err := h.sendHello(s)
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
 	}
@@ -70,8 +69,8 @@ func (h *Host) hello(ctx context.Context, p peer.ID, class env.Class) (welcome, 
 	return w, err
 }
 
-// A dialFailure says in one line at which addresses a peer was not reached, and why. libp2p's error has a line for each
-// address.
+// A dialFailure says in one line at which addresses a peer was not reached, and why. libp2p's error has one line
+// for each address.
 type dialFailure struct {
 	text  string
 	cause error
@@ -80,8 +79,8 @@ type dialFailure struct {
 func (f dialFailure) Error() string { return f.text }
 func (f dialFailure) Unwrap() error { return f.cause }
 
-// plainDial makes a dialFailure of an error of libp2p. Other errors stay as they are.
-func plainDial(err error) error {
+// plainDialError converts an error of libp2p to a dialFailure. Other errors are returned unchanged.
+func plainDialError(err error) error {
 	failed, ok := errors.AsType[*swarm.DialError](err)
 	switch {
 	case !ok:
@@ -89,18 +88,18 @@ func plainDial(err error) error {
 	case errors.Is(err, swarm.ErrNoGoodAddresses), errors.Is(err, swarm.ErrNoAddresses):
 		return dialFailure{"none of its addresses can be dialled from here", err}
 	}
-	var of []string
+	var reasons []string
 	for _, e := range failed.DialErrors {
-		of = append(of, fmt.Sprintf("%v: %s", e.Address, whyUnreached(e.Cause)))
+		reasons = append(reasons, fmt.Sprintf("%v: %s", e.Address, dialFailureReason(e.Cause)))
 	}
-	if of == nil {
-		of = []string{whyUnreached(failed.Cause)}
+	if reasons == nil {
+		reasons = []string{dialFailureReason(failed.Cause)}
 	}
-	return dialFailure{"not reached (" + strings.Join(of, "; ") + ")", err}
+	return dialFailure{"not reached (" + strings.Join(reasons, "; ") + ")", err}
 }
 
-// whyUnreached says in a few words why nobody was reached at an address.
-func whyUnreached(err error) string {
+// dialFailureReason says in a few words why a dial failed.
+func dialFailureReason(err error) string {
 	_, other := errors.AsType[sec.ErrPeerIDMismatch](err)
 	switch {
 	case err == nil:
@@ -115,12 +114,12 @@ func whyUnreached(err error) string {
 	return strings.Join(strings.Fields(err.Error()), " ")
 }
 
-// open opens a stream. Only so many dials are under way at once.
-func (h *Host) open(ctx context.Context, p peer.ID, class env.Class) (network.Stream, error) {
+// newStream opens a stream. At most maxDials dials are in progress.
+func (h *Host) newStream(ctx context.Context, p peer.ID, class env.Class) (network.Stream, error) {
 	if h.host.Network().Connectedness(p) != network.Connected {
 		select {
-		case h.dialling <- struct{}{}:
-			defer func() { <-h.dialling }()
+		case h.dialSlots <- struct{}{}:
+			defer func() { <-h.dialSlots }()
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -130,30 +129,29 @@ func (h *Host) open(ctx context.Context, p peer.ID, class env.Class) (network.St
 	return h.host.NewStream(ctx, p, classProtocols[class])
 }
 
-// shake says Hello and reads the Reply.
-func (h *Host) shake(s network.Stream) (welcome, error) {
+// sendHello sends Hello and reads the Reply.
+func (h *Host) sendHello(s network.Stream) (welcomedStream, error) {
 	if err := s.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
-		return welcome{}, err
+		return welcomedStream{}, err
 	}
 	side := h.side.Load()
 	if _, err := s.Write(wire.AppendDelimited(nil, side.Hello())); err != nil {
-		return welcome{}, err
+		return welcomedStream{}, err
 	}
-	r := bufio.NewReaderSize(s, replyAhead)
+	r := bufio.NewReaderSize(s, replyBuffer)
 	reply, err := wire.ReadDelimited(r, wire.MaxHello)
 	if err != nil {
-		return welcome{}, err
+		return welcomedStream{}, err
 	}
 	_, descriptor, err := side.CheckReply(reply)
 	if err != nil {
-		return welcome{}, err
+		return welcomedStream{}, err
 	}
-	return welcome{s, r, descriptor}, s.SetDeadline(time.Time{})
+	return welcomedStream{s, r, descriptor}, s.SetDeadline(time.Time{})
 }
 
-// answer reads a Hello and answers it. The error is of the kind
-// wire.RefusedError if the peer was told so.
-func (h *Host) answer(s network.Stream, r *bufio.Reader, accepted func()) error {
+// answerHello reads a Hello and answers it. If it refused the peer, the error is a wire.RefusedError.
+func (h *Host) answerHello(s network.Stream, r *bufio.Reader, accepted func()) error {
 	if err := s.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
 		return err
 	}
@@ -163,14 +161,14 @@ func (h *Host) answer(s network.Stream, r *bufio.Reader, accepted func()) error 
 	}
 	side := *h.side.Load()
 	if h.events.Load() == nil {
-		side.Descriptor = nil // as good as none: nobody would take its frames
+		side.Descriptor = nil // refuse as busy, because nothing would receive the frames
 	}
 	reply, _, refused := side.Answer(hello)
 	if reply == nil {
 		return refused
 	}
 	if refused == nil {
-		accepted() // before the peer can know
+		accepted() // must come before the peer can know
 	}
 	if _, err := s.Write(wire.AppendDelimited(nil, reply)); err != nil {
 		return err
@@ -181,16 +179,16 @@ func (h *Host) answer(s network.Stream, r *bufio.Reader, accepted func()) error 
 	return s.SetDeadline(time.Time{})
 }
 
-// noteRefusal counts a refusal and remembers it. An operator reads of it once in
-// a while.
+// noteRefusal counts and remembers a refusal. A refusal by or of the same peer is logged at most once per
+// refusalTime.
 func (h *Host) noteRefusal(p peer.ID, refusal *wire.RefusedError, byUs bool) {
 	h.count.refusals.Add(1)
 	if refusal.Reason == wirepb.Refusal_BUSY {
 		h.log.Debug("handshake was put off", "peer", p, "reason", refusal.Words, "by_us", byUs)
 		return
 	}
-	r := Refusal{Reason: refusal.Words, ByUs: byUs, Network: refusal.Reason == wirepb.Refusal_NETWORK, Bootstrap: h.gate.bootstrap[p]}
-	if !h.ledger.refuse(p, r, time.Now()) {
+	r := Refusal{Reason: refusal.Words, ByUs: byUs, Network: refusal.Reason == wirepb.Refusal_NETWORK, Bootstrap: h.gater.bootstrapPeers[p]}
+	if !h.reputations.addRefusal(p, r, time.Now()) {
 		return
 	}
 	if byUs {

@@ -32,61 +32,59 @@ import (
 	"tidings/internal/wire"
 )
 
-// classProtocols are the protocol ids of links, by class. What is negotiated
-// further stands in Hello.
+// classProtocols are the protocol ids of links, by class. All other parameters are negotiated in Hello.
 var classProtocols = [...]protocol.ID{
 	env.Control: "/tidings/overlay/1/control",
 	env.Bulk:    "/tidings/overlay/1/bulk",
 }
 
 var (
-	// ErrNoNetwork says that a host was run that has no descriptor yet.
+	// ErrNoNetwork is returned by Run if the host has no network descriptor yet.
 	ErrNoNetwork = errors.New("the network is not known yet: join first")
-	// ErrClosed says that a host was closed.
+	// ErrClosed is returned by a host that was closed.
 	ErrClosed = errors.New("host is closed")
 )
 
 var _ env.Network = (*Host)(nil)
 
-// A Host is a node's place in the network: an [env.Network]. Its methods may be
-// called from any goroutine.
+// A Host is a node's connection to the network. It implements [env.Network]. Its methods may be called from any
+// goroutine.
 type Host struct {
-	config Config
-	log    *slog.Logger
-	host   host.Host
-	conns  *connmgr.BasicConnMgr
-	limits network.ResourceManager
-	gate   *gater
-	ledger *ledger
-	count  counters
+	config      Config
+	log         *slog.Logger
+	host        host.Host
+	conns       *connmgr.BasicConnMgr
+	limits      network.ResourceManager
+	gater       *gater
+	reputations *reputations
+	count       counters
 
-	known      []peer.AddrInfo           // to begin with: typed, then known
-	side       atomic.Pointer[wire.Side] // what it brings to handshakes
-	events     atomic.Pointer[Events]    // nil until Run
-	links      links
-	inbound    inbound
-	slots      slots
-	neighbours neighbours
-	reach      reach
-	dialling   chan struct{} // a token for each dial under way
-	backing    chan struct{} // a token for each dial-back served
-	movedOn    chan struct{} // holds a token if the machine's addresses have changed
-	movedAt    atomic.Int64  // when it lost some at which connections began, in nanoseconds of Unix time
-	local      local
-	topics     hostTopics
+	firstPeers       []peer.AddrInfo           // peers to start with: those of Config.Bootstrap, then those of Config.Known
+	side             atomic.Pointer[wire.Side] // what this host sends and accepts in handshakes
+	events           atomic.Pointer[Events]    // nil until Run
+	links            links
+	inbound          inbound
+	slots            slots
+	neighbours       neighbours
+	reachability     reachability
+	dialSlots        chan struct{} // holds one token for each dial in progress
+	dialBackSlots    chan struct{} // holds one token for each dial-back in progress for a peer
+	addressesChanged chan struct{} // holds one token if the machine's addresses have changed
+	addressLostAt    atomic.Int64  // Unix time in ns at which the machine last lost an address with connections
+	mdnsPeers        mdnsPeers
+	topics           lazyTopics
 
-	ctx     context.Context // ends when closing begins
+	ctx     context.Context // ends when Close begins
 	closing context.CancelFunc
-	closeBy atomic.Pointer[time.Time] // nil until closing begins
+	closeBy atomic.Pointer[time.Time] // deadline for writes, nil until Close begins
 	closed  sync.Once
 
-	mu       sync.Mutex // guards quiet and handlers.Add
-	quiet    bool       // streams are no longer served
-	handlers sync.WaitGroup
+	mu          sync.Mutex // guards stopServing and handlers.Add
+	stopServing bool       // new streams are reset
+	handlers    sync.WaitGroup
 }
 
-// New returns a host that listens. It answers nobody until Run; close it if it
-// is never run.
+// New returns a host that listens. It answers no peer until Run. A host that is never run must be closed.
 func New(c Config) (*Host, error) {
 	if len(c.Key) != ed25519.PrivateKeySize {
 		return nil, fmt.Errorf("identity: a private key has %d bytes, not %d", ed25519.PrivateKeySize, len(c.Key))
@@ -98,28 +96,28 @@ func New(c Config) (*Host, error) {
 		c.Urgent = func([]byte) bool { return false }
 	}
 	h := &Host{
-		config:   c,
-		log:      c.Log,
-		ledger:   newLedger(),
-		dialling: make(chan struct{}, maxDials),
-		backing:  make(chan struct{}, maxDialBacks),
-		movedOn:  make(chan struct{}, 1),
+		config:           c,
+		log:              c.Log,
+		reputations:      newReputations(),
+		dialSlots:        make(chan struct{}, maxDials),
+		dialBackSlots:    make(chan struct{}, maxDialBacks),
+		addressesChanged: make(chan struct{}, 1),
 	}
 	h.ctx, h.closing = context.WithCancel(context.Background())
 	h.links.init()
 	h.inbound.init()
 	h.slots.init()
 	h.neighbours.init()
-	h.reach.init()
-	h.local.init()
+	h.reachability.init()
+	h.mdnsPeers.init()
 	self := peer.ID(wire.PeerIDOf(c.Key.Public().(ed25519.PublicKey)))
 	bootstrap, err := c.bootstrap(self)
 	if err != nil {
 		return nil, err
 	}
-	h.known = append(bootstrap, c.known(self)...)
-	h.gate = newGater(c, h.ledger, bootstrap)
-	if err := h.settle(c.Name, c.Descriptor); err != nil {
+	h.firstPeers = append(bootstrap, c.known(self)...)
+	h.gater = newGater(c, h.reputations, bootstrap)
+	if err := h.setNetwork(c.Name, c.Descriptor); err != nil {
 		return nil, err
 	}
 	if err := h.listen(); err != nil {
@@ -130,7 +128,7 @@ func New(c Config) (*Host, error) {
 
 // A ListenError says at which address the host cannot listen.
 type ListenError struct {
-	Address string // as in [Config]
+	Address string // as written in Config.Listen
 	Err     error
 }
 
@@ -139,10 +137,10 @@ func (e *ListenError) Error() string { return fmt.Sprintf("listen at %s: %v", e.
 // Unwrap returns the system's error.
 func (e *ListenError) Unwrap() error { return e.Err }
 
-// portsFree returns the addresses of the configuration that the machine has, and an error if it has none of them or
-// if another process listens at one of them already. libp2p shares ports, so it would not notice: two
-// nodes would take each other's connections. An address that is missing beside others is no error: many machines
-// have no IPv6.
+// portsFree returns the addresses of the configuration that the machine has. It fails if the machine has none of
+// them, or if another process already listens at one of them. libp2p shares ports and would not notice that, and
+// two nodes would then take each other's connections. If only some addresses are missing, that is no error, because
+// many machines have no IPv6.
 func (h *Host) portsFree() (listen []string, err error) {
 	for _, text := range h.config.Listen {
 		e := tryListen(text)
@@ -162,7 +160,7 @@ func (h *Host) portsFree() (listen []string, err error) {
 	return listen, err
 }
 
-// tryListen listens at an address for a moment.
+// tryListen listens at an address and closes the listener again.
 func tryListen(text string) error {
 	a, err := multiaddr.NewMultiaddr(text)
 	if err != nil {
@@ -186,7 +184,7 @@ func tryListen(text string) error {
 	return l.Close()
 }
 
-// listen makes the libp2p host.
+// listen creates the libp2p host.
 func (h *Host) listen() error {
 	var err error
 	if h.config.Listen, err = h.portsFree(); err != nil {
@@ -202,15 +200,15 @@ func (h *Host) listen() error {
 	}
 	h.watchSlots()
 	for class, id := range classProtocols {
-		h.host.SetStreamHandler(id, h.handler(func(s network.Stream) { h.serve(s, env.Class(class)) }))
+		h.host.SetStreamHandler(id, h.handler(func(s network.Stream) { h.serveLink(s, env.Class(class)) }))
 	}
 	h.host.SetStreamHandler(dialBackProtocol, h.handler(h.serveDialBack))
-	h.host.SetStreamHandler(nonceProtocol, h.handler(h.takeNonce))
+	h.host.SetStreamHandler(nonceProtocol, h.handler(h.receiveNonce))
 	return nil
 }
 
-// settle takes the network's descriptor, if it is known.
-func (h *Host) settle(name string, descriptor []byte) error {
+// setNetwork stores the network's name and, if it is known, its descriptor.
+func (h *Host) setNetwork(name string, descriptor []byte) error {
 	if descriptor != nil {
 		n, err := wire.ParseDescriptor(descriptor)
 		if err != nil {
@@ -218,25 +216,25 @@ func (h *Host) settle(name string, descriptor []byte) error {
 		}
 		name = n.Name
 		if n.PrivateAddresses {
-			h.gate.private.Store(true)
+			h.gater.allowPrivate.Store(true)
 		}
 	}
 	h.side.Store(&wire.Side{Name: name, Descriptor: descriptor, Agent: h.config.Agent})
 	return nil
 }
 
-// ID is the host's peer id.
+// ID returns the host's peer id.
 func (h *Host) ID() env.PeerID { return env.PeerID(h.host.ID()) }
 
-// Peer is the host as others could dial it: its addresses as far as it knows
-// them, proven or not.
+// Peer returns the host's id with all addresses that the host knows of itself, whether or not a peer has reached it
+// there.
 func (h *Host) Peer() env.Peer {
 	return peerOf(peer.AddrInfo{ID: h.host.ID(), Addrs: h.host.Addrs()})
 }
 
-// Addrs are the host's addresses in the form that others give to --bootstrap:
-// as far as it knows them, proven or not, those first that most nodes can reach. Those that are private are among them
-// only where that is allowed, which a network's descriptor may say.
+// Addrs returns the addresses that the host knows of itself, in the form that --bootstrap takes. Addresses that
+// most nodes can reach come first. Private addresses are included only where they are allowed, which may depend on
+// the network's descriptor.
 func (h *Host) Addrs() []string {
 	var out []string
 	for _, a := range publicFirst(h.host.Addrs()) {
@@ -245,7 +243,7 @@ func (h *Host) Addrs() []string {
 	return out
 }
 
-// publicFirst sorts addresses: public ones and names, then private ones, then those of this machine alone.
+// publicFirst sorts public addresses and DNS names first, then private addresses, then loopback addresses.
 func publicFirst(addrs []multiaddr.Multiaddr) []multiaddr.Multiaddr {
 	rank := func(a multiaddr.Multiaddr) int {
 		switch {
@@ -259,21 +257,19 @@ func publicFirst(addrs []multiaddr.Multiaddr) []multiaddr.Multiaddr {
 	return slices.SortedStableFunc(slices.Values(addrs), func(a, b multiaddr.Multiaddr) int { return cmp.Compare(rank(a), rank(b)) })
 }
 
-// IPs are the addresses at which the host may be found from outside, its router's
-// among them.
-func (h *Host) IPs() (of []netip.Addr) {
+// IPs returns the addresses at which the host may be found from outside, including its router's address.
+func (h *Host) IPs() (ips []netip.Addr) {
 	for _, a := range h.host.Addrs() {
 		if ip, err := manet.ToIP(a); err == nil {
 			if addr, ok := netip.AddrFromSlice(ip); ok {
-				of = append(of, addr.Unmap())
+				ips = append(ips, addr.Unmap())
 			}
 		}
 	}
-	return of
+	return ips
 }
 
-// Listens are the multiaddrs the host listens at, with the ports it was given if
-// it was left free to choose.
+// ListenAddrs returns the multiaddrs at which the host listens, with the ports that the system chose.
 func (h *Host) ListenAddrs() []string {
 	var out []string
 	for _, a := range h.host.Network().ListenAddresses() {
@@ -282,9 +278,8 @@ func (h *Host) ListenAddrs() []string {
 	return out
 }
 
-// Run answers peers, looks for first ones, proves that the host is reachable,
-// and reports events until ctx ends. Then it closes the host and returns the
-// cause. A host runs once.
+// Run answers peers, looks for the first peers, tests whether other nodes can dial this host, and reports events
+// until ctx ends. It then closes the host and returns the cause. A host runs only once.
 func (h *Host) Run(ctx context.Context, e Events) error {
 	defer h.Close()
 	if h.side.Load().Descriptor == nil {
@@ -305,49 +300,49 @@ func (h *Host) Run(ctx context.Context, e Events) error {
 	}
 	h.events.Store(&e)
 	var parts sync.WaitGroup
-	parts.Go(func() { h.watch(ctx, downs, e.PeerDown) })
+	parts.Go(func() { h.watchConnections(ctx, downs, e.PeerDown) })
 	parts.Go(func() { discovery.run(ctx, e.Found) })
-	parts.Go(func() { h.prove(ctx, e.Reachable) })
+	parts.Go(func() { h.proveReachable(ctx, e.Reachable) })
 	parts.Go(func() { h.watchAddresses(ctx) })
 	parts.Wait()
 	return context.Cause(ctx)
 }
 
-// watch reports connections that ended, and ends those that are of no use.
-func (h *Host) watch(ctx context.Context, downs event.Subscription, down func(env.PeerID)) {
+// watchConnections reports connections that ended, and closes idle and useless connections.
+func (h *Host) watchConnections(ctx context.Context, downs event.Subscription, down func(env.PeerID)) {
 	defer downs.Close()
-	idle := sweeper{lulls: map[peer.ID]lull{}}
-	sweep := time.NewTicker(sweepEvery)
-	defer sweep.Stop()
+	tracker := idleTracker{conns: map[peer.ID]idleState{}}
+	check := time.NewTicker(idleCheckInterval)
+	defer check.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-sweep.C:
-			h.closeIdle(&idle, time.Now())
-			// Newcomers may not have become of use. The node is asked even if there is room, so that its last
-			// answer is recent when it is too busy for another one.
-			h.reviewGuests(1)
+		case <-check.C:
+			h.closeIdle(&tracker, time.Now())
+			// Some newcomers may not have become useful. The node is asked even if there is room, so that its last
+			// answer is recent if the node is too busy to answer when room is needed.
+			h.reviewInbound(1)
 		case e := <-downs.Out():
 			c, ok := e.(event.EvtPeerConnectednessChanged)
-			if ok && c.Connectedness == network.NotConnected && !idle.ended(c.Peer, time.Now()) && !h.hasMoved() {
+			if ok && c.Connectedness == network.NotConnected && !tracker.removed(c.Peer, time.Now()) && !h.justLostAddress() {
 				down(env.PeerID(c.Peer))
 			}
 		}
 	}
 }
 
-// Close lets links send what waits, for at most closeTime, and closes the host.
-// It returns when all its goroutines but Run's are gone.
+// Close lets links send the frames that wait, for at most closeTime, and then closes the host. It returns when all
+// goroutines of the host except the one in Run have ended.
 func (h *Host) Close() {
 	h.closed.Do(func() {
 		by := time.Now().Add(closeTime)
 		h.closeBy.Store(&by)
 		h.closing()
 		h.links.wait()
-		h.local.close()
+		h.mdnsPeers.close()
 		h.mu.Lock()
-		h.quiet = true
+		h.stopServing = true
 		h.mu.Unlock()
 		if err := h.host.Close(); err != nil {
 			h.log.Warn("libp2p host was not closed cleanly", "err", err)
@@ -356,10 +351,10 @@ func (h *Host) Close() {
 	})
 }
 
-// handler wraps what serves a stream, so that Close awaits it.
+// handler wraps a stream handler so that Close waits for it.
 func (h *Host) handler(serve network.StreamHandler) network.StreamHandler {
 	return func(s network.Stream) {
-		if !h.enter() {
+		if !h.beginWork() {
 			_ = s.Reset()
 			return
 		}
@@ -368,29 +363,28 @@ func (h *Host) handler(serve network.StreamHandler) network.StreamHandler {
 	}
 }
 
-// enter counts one who uses the host and must be awaited; false if it closes.
-func (h *Host) enter() bool {
+// beginWork counts a goroutine that Close has to wait for. It returns false if the host is closing.
+func (h *Host) beginWork() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.quiet {
+	if !h.stopServing {
 		h.handlers.Add(1)
 	}
-	return !h.quiet
+	return !h.stopServing
 }
 
-// Blame counts a frame that breaks the protocol against the peer it came from.
-// A peer with 16 of them in 10 minutes is cut off for an hour. Blame does not
-// block.
+// Blame counts a frame that breaks the protocol against the peer that sent it. A peer with 16 such frames in 10
+// minutes is blocked for an hour. Blame does not block.
 func (h *Host) Blame(id env.PeerID) {
 	h.count.badFrames.Add(1)
-	h.fault(peer.ID(id), "frames that break the protocol")
+	h.violation(peer.ID(id), "frames that break the protocol")
 }
 
-// fault counts bad behaviour, and cuts off who goes on with it.
-func (h *Host) fault(p peer.ID, why string) {
-	if h.ledger.fault(p, time.Now()) {
+// violation counts a violation of the protocol, and blocks a peer that has too many.
+func (h *Host) violation(p peer.ID, why string) {
+	if h.reputations.violation(p, time.Now()) {
 		h.log.Warn("peer blocked for an hour", "peer", p, "reason", why)
-		h.aside(func() {
+		h.background(func() {
 			if err := h.host.Network().ClosePeer(p); err != nil {
 				h.log.Debug("connection not closed cleanly", "peer", p, "err", err)
 			}
@@ -398,9 +392,9 @@ func (h *Host) fault(p peer.ID, why string) {
 	}
 }
 
-// aside does what may block, for one who must not, unless the host closes.
-func (h *Host) aside(f func()) {
-	if h.enter() {
+// background runs a function that may block in a goroutine of its own, unless the host is closing.
+func (h *Host) background(f func()) {
+	if h.beginWork() {
 		go func() {
 			defer h.handlers.Done()
 			f()

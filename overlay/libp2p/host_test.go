@@ -26,57 +26,57 @@ func TestMain(m *testing.M) {
 	if err := SetLog(slog.DiscardHandler); err != nil {
 		panic(err)
 	}
-	// Most tests that run side by side wait for the network and leave the processors idle.
-	// go test runs as many of them at a time as there are processors.
+	// Most parallel tests wait for the network and leave the processors idle. go test would run only as many at a
+	// time as there are processors.
 	if err := flag.Set("test.parallel", "12"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// patience is how long a test waits for what should come at once.
+// patience is the timeout for events that should happen at once.
 const patience = 20 * time.Second
 
-// A letter is a frame as it arrived.
-type letter struct {
+// A receivedFrame is a frame as it arrived.
+type receivedFrame struct {
 	from  env.PeerID
 	class env.Class
 	frame string
 }
 
-// A tester is a host that runs, and what it reported.
-type tester struct {
+// A testHost is a running host that records its events.
+type testHost struct {
 	*Host
 	t         *testing.T
-	letters   chan letter
+	frames    chan receivedFrame
 	found     chan env.Peer
 	reachable chan []string
 	downs     chan env.PeerID
-	logged    *logbook
-	full      func() bool // says whether the node's inbox is full
+	logged    *logBuffer
+	isFull    func() bool // reports whether the node's inbox is full
 	useful    func(ids []env.PeerID, then func([]bool)) bool
 	stop      func()
 }
 
-// A logbook keeps log lines for many goroutines.
-type logbook struct {
+// A logBuffer collects log lines from many goroutines.
+type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (l *logbook) Write(b []byte) (int, error) {
+func (l *logBuffer) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(b)
 }
 
-func (l *logbook) String() string {
+func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
 }
 
-// descriptor is that of a laboratory's network.
+// descriptor returns the descriptor of a test network.
 func descriptor(name string) []byte {
 	n := wire.DefaultNetwork(name)
 	n.PrivateAddresses = true
@@ -89,21 +89,21 @@ var (
 	onBoth = append(onTCP, onQUIC...)
 )
 
-// made returns a host of network "lab" on loopback that does not run yet.
-func made(t *testing.T, change func(*Config)) *tester {
+// newTestHost returns a host of network "lab" on loopback that is not running yet.
+func newTestHost(t *testing.T, change func(*Config)) *testHost {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &tester{
+	h := &testHost{
 		t:         t,
-		letters:   make(chan letter, 10000),
+		frames:    make(chan receivedFrame, 10000),
 		found:     make(chan env.Peer, 1000),
 		reachable: make(chan []string, 100),
 		downs:     make(chan env.PeerID, 1000),
-		logged:    &logbook{},
-		full:      func() bool { return false },
+		logged:    &logBuffer{},
+		isFull:    func() bool { return false },
 		stop:      func() {},
 	}
 	c := DefaultConfig(key)
@@ -128,16 +128,16 @@ func made(t *testing.T, change func(*Config)) *tester {
 }
 
 // start runs a host until the test ends.
-func (h *tester) start() *tester {
+func (h *testHost) start() *testHost {
 	ctx, cancel := context.WithCancel(h.t.Context())
 	var done sync.WaitGroup
 	done.Go(func() {
 		err := h.Run(ctx, Events{
 			Receive: func(from env.PeerID, class env.Class, frame []byte) bool {
-				if h.full() {
+				if h.isFull() {
 					return false
 				}
-				h.letters <- letter{from, class, string(frame)}
+				h.frames <- receivedFrame{from, class, string(frame)}
 				return true
 			},
 			Found:     func(p env.Peer) { h.found <- p },
@@ -154,23 +154,23 @@ func (h *tester) start() *tester {
 	return h
 }
 
-func running(t *testing.T, change func(*Config)) *tester {
+func startTestHost(t *testing.T, change func(*Config)) *testHost {
 	t.Helper()
-	return made(t, change).start()
+	return newTestHost(t, change).start()
 }
 
-// next returns what comes next on a channel.
+// next returns the next value of a channel.
 func next[T any](t *testing.T, what string, c <-chan T) (v T) {
 	t.Helper()
 	select {
 	case v = <-c:
 	case <-time.After(patience):
-		t.Fatalf("waited in vain for %s", what)
+		t.Fatalf("timed out waiting for %s", what)
 	}
 	return v
 }
 
-// wait returns when a condition holds that no channel tells of.
+// wait polls until a condition holds.
 func wait(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -179,12 +179,12 @@ func wait(t *testing.T, what string, holds func() bool) {
 		select {
 		case <-tick.C:
 		case <-end:
-			t.Fatalf("waited in vain for %s", what)
+			t.Fatalf("timed out waiting for %s", what)
 		}
 	}
 }
 
-func TestFramesCross(t *testing.T) {
+func TestFramesArriveInOrder(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		listen []string
@@ -192,24 +192,24 @@ func TestFramesCross(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			on := func(cfg *Config) { cfg.Listen = c.listen }
-			a, b := running(t, on), running(t, on)
+			a, b := startTestHost(t, on), startTestHost(t, on)
 			if ips := a.IPs(); !slices.Contains(ips, netip.MustParseAddr("127.0.0.1")) {
 				t.Errorf("found at %v", ips)
 			}
 			big := strings.Repeat("x", env.MaxFrame)
 			a.Send(b.Peer(), env.Control, []byte("ping"))
-			if got := next(t, "a control frame", b.letters); got != (letter{a.ID(), env.Control, "ping"}) {
+			if got := next(t, "a control frame", b.frames); got != (receivedFrame{a.ID(), env.Control, "ping"}) {
 				t.Errorf("got %.60v", got)
 			}
-			b.Send(env.Peer{ID: a.ID()}, env.Bulk, []byte(big)) // over the connection there is
-			if got := next(t, "a bulk frame", a.letters); got != (letter{b.ID(), env.Bulk, big}) {
+			b.Send(env.Peer{ID: a.ID()}, env.Bulk, []byte(big)) // over the existing connection
+			if got := next(t, "a bulk frame", a.frames); got != (receivedFrame{b.ID(), env.Bulk, big}) {
 				t.Errorf("got %.60v", got)
 			}
 			for i := range 200 {
 				a.Send(b.Peer(), env.Control, []byte(fmt.Sprint(i)))
 			}
 			for i := range 200 {
-				if got := next(t, "frames in order", b.letters); got.frame != fmt.Sprint(i) {
+				if got := next(t, "frames in order", b.frames); got.frame != fmt.Sprint(i) {
 					t.Fatalf("frame %d is %.60v", i, got)
 				}
 			}
@@ -222,19 +222,19 @@ func TestFramesCross(t *testing.T) {
 	}
 }
 
-func TestWhatWaitsIsSentBeforeTheEnd(t *testing.T) {
+func TestQueuedFramesAreSentBeforeClose(t *testing.T) {
 	t.Parallel()
 	for _, listen := range [][]string{onTCP, onQUIC} {
 		on := func(cfg *Config) { cfg.Listen = listen }
-		a, b := running(t, on), running(t, on)
+		a, b := startTestHost(t, on), startTestHost(t, on)
 		a.Send(b.Peer(), env.Control, []byte("hello"))
-		next(t, "the first frame", b.letters)
+		next(t, "the first frame", b.frames)
 		for range 100 {
 			a.Send(b.Peer(), env.Control, bytes.Repeat([]byte("x"), 1000))
 		}
 		a.stop()
 		for i := range 100 {
-			if got := next(t, "a frame sent before the end", b.letters); len(got.frame) != 1000 {
+			if got := next(t, "a frame sent before the end", b.frames); len(got.frame) != 1000 {
 				t.Fatalf("frame %d is %.60v", i, got)
 			}
 		}
@@ -247,9 +247,9 @@ func TestWhatWaitsIsSentBeforeTheEnd(t *testing.T) {
 
 func TestCloseIsAHintToNeighbours(t *testing.T) {
 	t.Parallel()
-	a, b := running(t, nil), running(t, nil)
+	a, b := startTestHost(t, nil), startTestHost(t, nil)
 	a.Send(b.Peer(), env.Control, []byte("hello"))
-	next(t, "a frame", b.letters)
+	next(t, "a frame", b.frames)
 	b.stop()
 	if got := next(t, "a hint that the peer is down", a.downs); got != b.ID() {
 		t.Errorf("down: %q", got)
@@ -258,7 +258,7 @@ func TestCloseIsAHintToNeighbours(t *testing.T) {
 
 func TestPeerThatCannotBeDialledIsDown(t *testing.T) {
 	t.Parallel()
-	a, b := running(t, nil), made(t, func(c *Config) { c.Listen = onTCP })
+	a, b := startTestHost(t, nil), newTestHost(t, func(c *Config) { c.Listen = onTCP })
 	gone := b.Peer()
 	b.Close()
 	a.Send(gone, env.Control, []byte("hello?"))
@@ -268,16 +268,16 @@ func TestPeerThatCannotBeDialledIsDown(t *testing.T) {
 	wait(t, "the lost frame to be counted", func() bool { return a.Stats().Control.Drops.Unreachable == 1 })
 }
 
-func TestFullNodeIsNotWaitedFor(t *testing.T) {
+func TestFramesForAFullNodeAreDropped(t *testing.T) {
 	t.Parallel()
-	a, b := running(t, nil), made(t, nil)
-	b.full = func() bool { return true }
+	a, b := startTestHost(t, nil), newTestHost(t, nil)
+	b.isFull = func() bool { return true }
 	b.start()
 	for range 10 {
 		a.Send(b.Peer(), env.Bulk, []byte("x"))
 	}
 	wait(t, "dropped frames to be counted", func() bool { return b.Stats().Bulk.Drops.Inbox == 10 })
-	if s := b.Stats(); s.Bulk.FramesIn != 0 || len(b.letters) != 0 {
+	if s := b.Stats(); s.Bulk.FramesIn != 0 || len(b.frames) != 0 {
 		t.Errorf("stats %+v", s)
 	}
 }
@@ -286,7 +286,7 @@ func TestPrivateAddressesAreNotDialledByDefault(t *testing.T) {
 	t.Parallel()
 	open := wire.DefaultNetwork("open")
 	public := func(c *Config) { c.Descriptor = open.Descriptor() }
-	a, b := running(t, public), running(t, public)
+	a, b := startTestHost(t, public), startTestHost(t, public)
 	if addrs := b.Peer().Addrs; len(addrs) != 0 {
 		t.Errorf("announces private addresses %q", addrs)
 	}
@@ -299,20 +299,20 @@ func TestPrivateAddressesAreNotDialledByDefault(t *testing.T) {
 	if n := len(b.host.Network().Peers()); n != 0 {
 		t.Errorf("%d connections to a private address", n)
 	}
-	// The operator's own bootstrap address is another matter.
-	c := running(t, func(c *Config) {
+	// The operator's own bootstrap addresses may be private.
+	c := startTestHost(t, func(c *Config) {
 		public(c)
 		for _, l := range b.host.Network().ListenAddresses() {
 			c.Bootstrap = append(c.Bootstrap, fmt.Sprintf("%v/p2p/%v", l, b.host.ID()))
 		}
 	})
 	c.Send(next(t, "the bootstrap peer", c.found), env.Control, []byte("hello"))
-	next(t, "a frame", b.letters)
+	next(t, "a frame", b.frames)
 }
 
-func TestConfigIsCheckedWithWords(t *testing.T) {
+func TestConfigErrorsSayWhatIsWrong(t *testing.T) {
 	_, key, _ := ed25519.GenerateKey(nil)
-	for words, change := range map[string]func(*Config){
+	for want, change := range map[string]func(*Config){
 		"private key": func(c *Config) { c.Key = nil },
 		"no peer id":  func(c *Config) { c.Bootstrap = []string{"/ip4/1.2.3.4/tcp/4801"} },
 		"is not the addre": func(c *Config) {
@@ -326,26 +326,26 @@ func TestConfigIsCheckedWithWords(t *testing.T) {
 		c.PortMap, c.Listen = false, onTCP
 		change(&c)
 		if h, err := New(c); err == nil {
-			t.Errorf("%s: accepted", words)
+			t.Errorf("%s: accepted", want)
 			h.Close()
-		} else if !strings.Contains(err.Error(), words) {
-			t.Errorf("%s: %v", words, err)
+		} else if !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
 		}
 	}
 }
 
-func TestRunWantsANetwork(t *testing.T) {
-	h := made(t, func(c *Config) { c.Descriptor = nil })
+func TestRunNeedsANetwork(t *testing.T) {
+	h := newTestHost(t, func(c *Config) { c.Descriptor = nil })
 	if err := h.Run(t.Context(), Events{}); !errors.Is(err, ErrNoNetwork) {
 		t.Errorf("Run: %v", err)
 	}
 }
 
-// A link that could not be made waits ever longer, but not for a peer that has
-// come by itself, as one does that was started anew.
-func TestLinkDoesNotRestWhenThePeerComesBy(t *testing.T) {
+// A link that could not be opened waits ever longer before it tries again. It tries at once if the peer opens a
+// stream itself, as a restarted peer does.
+func TestBackOffEndsWhenThePeerOpensAStream(t *testing.T) {
 	t.Parallel()
-	a, b := running(t, nil), running(t, nil)
+	a, b := startTestHost(t, nil), startTestHost(t, nil)
 	resting := &link{wake: make(chan struct{}, 1)}
 	key := linkKey{b.host.ID(), env.Bulk}
 	a.links.mu.Lock()
@@ -354,15 +354,15 @@ func TestLinkDoesNotRestWhenThePeerComesBy(t *testing.T) {
 	woken := make(chan struct{})
 	go func() {
 		defer close(woken)
-		resting.rest(t.Context(), time.Hour)
+		resting.backOff(t.Context(), time.Hour)
 	}()
 	b.Send(a.Peer(), env.Control, []byte("I am back"))
 	next(t, "the link to go on", woken)
 }
 
-func TestAddressesAreWhereItListens(t *testing.T) {
+func TestAddrsMatchListenAddrs(t *testing.T) {
 	t.Parallel()
-	h := made(t, nil)
+	h := newTestHost(t, nil)
 	listens, addrs := h.ListenAddrs(), h.Addrs()
 	if len(listens) != 2 || len(addrs) != 2 {
 		t.Fatalf("listens at %q, is at %q", listens, addrs)
@@ -372,17 +372,17 @@ func TestAddressesAreWhereItListens(t *testing.T) {
 			t.Errorf("listens at %q, is at %q", listens[i], a)
 		}
 	}
-	// A network that does not say so allows no private addresses.
-	unknown := made(t, func(c *Config) { c.Descriptor = nil })
+	// As long as the network is unknown, private addresses are not allowed.
+	unknown := newTestHost(t, func(c *Config) { c.Descriptor = nil })
 	if addrs := unknown.Addrs(); len(addrs) > 0 {
 		t.Errorf("gives out %q", addrs)
 	}
 }
 
-// A connection is not trimmed as long as a link goes out by it.
+// A connection is not trimmed while an outgoing link uses it.
 func TestALinkKeepsItsConnection(t *testing.T) {
 	t.Parallel()
-	a, b := running(t, nil), running(t, nil)
+	a, b := startTestHost(t, nil), startTestHost(t, nil)
 	id := peer.ID(b.ID())
 	if a.conns.IsProtected(id, "") {
 		t.Error("protected before there is a link")

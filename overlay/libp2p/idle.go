@@ -7,76 +7,75 @@ import (
 )
 
 const (
-	// A connection costs about 100 KB, and a keep-alive every 15 s. One that has had no
-	// link for connIdle is closed: a member asks each contact of its table once in 10
-	// minutes, and need not dial anew for that. One that never had any was made by
-	// kad-dht for a question, and lives for connUnused.
+	// A connection costs about 100 KB, and a keep-alive every 15 s. A connection that has had no link for connIdle
+	// is closed. A member asks each contact of its table once in 10 minutes, and should not have to dial for that.
+	// A connection that never had a link was made by kad-dht for one query, and is closed after connUnused.
 	connIdle   = 12 * time.Minute
 	connUnused = 2 * time.Minute
 
-	// sweepEvery is the time between two looks for idle connections.
-	sweepEvery = 30 * time.Second
+	// idleCheckInterval is the time between two checks for idle connections.
+	idleCheckInterval = 30 * time.Second
 )
 
-// A sweeper knows how long connections have been idle.
-type sweeper struct{ lulls map[peer.ID]lull }
+// An idleTracker records how long connections have been idle.
+type idleTracker struct{ conns map[peer.ID]idleState }
 
-// A lull is what is known of a connection without a link.
-type lull struct {
-	since time.Time // zero: there is a link
-	used  bool      // there was one before
+// An idleState describes one connection.
+type idleState struct {
+	since   time.Time // when the last link closed; zero while there is a link
+	hadLink bool      // the connection has had a link
 }
 
-// limit is how long a lull may last.
-func (l lull) limit() time.Duration {
-	if l.used {
+// limit is how long the connection may stay idle.
+func (s idleState) limit() time.Duration {
+	if s.hadLink {
 		return connIdle
 	}
 	return connUnused
 }
 
-// look takes the peers that are connected at now, with whether a link is open to each,
-// and returns those whose connections have been idle for too long.
-func (s *sweeper) look(connected map[peer.ID]bool, now time.Time) (idle []peer.ID) {
-	for p := range s.lulls {
+// update records which peers are connected at now, and for each whether a link is open. It returns the peers whose
+// connections have been idle for too long.
+func (s *idleTracker) update(connected map[peer.ID]bool, now time.Time) (idle []peer.ID) {
+	for p := range s.conns {
 		if _, still := connected[p]; !still {
-			delete(s.lulls, p)
+			delete(s.conns, p)
 		}
 	}
-	for p, linked := range connected {
-		switch l := s.lulls[p]; {
-		case linked:
-			s.lulls[p] = lull{used: true}
-		case l.since.IsZero():
-			s.lulls[p] = lull{since: now, used: l.used}
-		case now.Sub(l.since) >= l.limit():
+	for p, hasLink := range connected {
+		switch state := s.conns[p]; {
+		case hasLink:
+			s.conns[p] = idleState{hadLink: true}
+		case state.since.IsZero():
+			s.conns[p] = idleState{since: now, hadLink: state.hadLink}
+		case now.Sub(state.since) >= state.limit():
 			idle = append(idle, p)
 		}
 	}
 	return idle
 }
 
-// ended takes the news that a connection is gone, and says whether its time had come, so
-// that this is no sign of a death: either side may have closed it, and both look at it
-// every sweepEvery.
-func (s *sweeper) ended(p peer.ID, now time.Time) (idle bool) {
-	l := s.lulls[p]
-	delete(s.lulls, p)
-	return !l.since.IsZero() && now.Sub(l.since) >= l.limit()-2*sweepEvery
+// removed records that a connection has ended, and reports whether it was due to be closed as idle. The end of an
+// idle connection is no sign that the peer died. Both sides check every idleCheckInterval, so the other side may
+// have closed the connection up to two intervals early.
+func (s *idleTracker) removed(p peer.ID, now time.Time) (idle bool) {
+	state := s.conns[p]
+	delete(s.conns, p)
+	return !state.since.IsZero() && now.Sub(state.since) >= state.limit()-2*idleCheckInterval
 }
 
 // closeIdle closes the connections that have been idle for too long at now.
-func (h *Host) closeIdle(s *sweeper, now time.Time) {
+func (h *Host) closeIdle(s *idleTracker, now time.Time) {
 	connected := map[peer.ID]bool{}
 	var partners map[peer.ID]bool
-	if t := h.topics.of.Load(); t != nil {
-		partners = t.partners()
+	if t := h.topics.topics.Load(); t != nil {
+		partners = t.connectedPeers()
 	}
 	for _, p := range h.host.Network().Peers() {
 		connected[p] = h.neighbours.has(p) || partners[p]
 	}
-	for _, p := range s.look(connected, now) {
-		h.aside(func() {
+	for _, p := range s.update(connected, now) {
+		h.background(func() {
 			if err := h.host.Network().ClosePeer(p); err != nil {
 				h.log.Debug("idle connection was not closed cleanly", "peer", p, "err", err)
 			}

@@ -13,12 +13,12 @@ import (
 
 func TestIdleConnectionsAreFound(t *testing.T) {
 	t.Parallel()
-	s := sweeper{lulls: map[peer.ID]lull{}}
+	s := idleTracker{conns: map[peer.ID]idleState{}}
 	begin := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	const kad, talker, neighbour = peer.ID("kad"), peer.ID("talker"), peer.ID("neighbour")
 	for _, step := range []struct {
 		at        time.Duration
-		connected map[peer.ID]bool // with a link
+		connected map[peer.ID]bool // true: with a link
 		idle      []peer.ID
 	}{
 		{0, map[peer.ID]bool{kad: false, talker: true, neighbour: true}, nil},
@@ -27,55 +27,55 @@ func TestIdleConnectionsAreFound(t *testing.T) {
 		{connUnused + 1, map[peer.ID]bool{talker: false, neighbour: true}, nil},
 		{connIdle, map[peer.ID]bool{talker: false, neighbour: true}, nil},
 		{connUnused + connIdle, map[peer.ID]bool{kad: false, talker: false, neighbour: true}, []peer.ID{talker}},
-		{connUnused + connIdle + 1, map[peer.ID]bool{kad: true, talker: true, neighbour: true}, nil}, // they talk again
+		{connUnused + connIdle + 1, map[peer.ID]bool{kad: true, talker: true, neighbour: true}, nil}, // they have links again
 		{3 * connIdle, map[peer.ID]bool{kad: false, talker: false, neighbour: true}, nil},
 	} {
-		if got := s.look(step.connected, begin.Add(step.at)); !slices.Equal(got, step.idle) {
+		if got := s.update(step.connected, begin.Add(step.at)); !slices.Equal(got, step.idle) {
 			t.Errorf("at %v: idle are %q, want %q", step.at, got, step.idle)
 		}
 	}
 }
 
-// The end of a connection is a sign of a death, unless its time had come.
-func TestTheEndOfAnIdleConnectionIsNoDeath(t *testing.T) {
+// The end of a connection is a sign that the peer died, unless the connection was idle.
+func TestTheEndOfAnIdleConnectionDoesNotCountAsADeath(t *testing.T) {
 	t.Parallel()
 	begin := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
 		what   string
-		linked []bool // at begin, and at once after it
+		linked []bool // at begin, and directly after it
 		after  time.Duration
 		idle   bool
 	}{
-		{"it was never looked at", nil, 0, false},
+		{"it was never checked", nil, 0, false},
 		{"a link is open", []bool{true}, connIdle, false},
 		{"a link was open a while ago", []bool{true, false}, connUnused, false},
 		{"a link was open long ago", []bool{true, false}, connIdle, true},
-		{"the other side looked a little sooner", []bool{true, false}, connIdle - sweepEvery, true},
+		{"the other side checked a little earlier", []bool{true, false}, connIdle - idleCheckInterval, true},
 		{"no link was ever open", []bool{false}, connUnused, true},
-		{"it has just begun", []bool{false}, sweepEvery, false},
+		{"it has just begun", []bool{false}, idleCheckInterval, false},
 	} {
-		s := sweeper{lulls: map[peer.ID]lull{}}
+		s := idleTracker{conns: map[peer.ID]idleState{}}
 		for _, linked := range c.linked {
-			s.look(map[peer.ID]bool{"p": linked}, begin)
+			s.update(map[peer.ID]bool{"p": linked}, begin)
 		}
-		if got := s.ended("p", begin.Add(c.after)); got != c.idle {
+		if got := s.removed("p", begin.Add(c.after)); got != c.idle {
 			t.Errorf("%s: idle %v, want %v", c.what, got, c.idle)
 		}
-		if s.ended("p", begin.Add(c.after)) {
-			t.Errorf("%s: it ends twice", c.what)
+		if s.removed("p", begin.Add(c.after)) {
+			t.Errorf("%s: it is removed twice", c.what)
 		}
 	}
 }
 
 func TestConnectionsWithoutALinkAreClosed(t *testing.T) {
 	t.Parallel()
-	a, asked, neighbour := made(t, nil), made(t, nil), running(t, nil)
+	a, asked, neighbour := newTestHost(t, nil), newTestHost(t, nil), startTestHost(t, nil)
 	if err := a.host.Connect(t.Context(), peer.AddrInfo{ID: asked.host.ID(), Addrs: asked.host.Addrs()}); err != nil {
 		t.Fatal(err)
 	}
 	a.Send(neighbour.Peer(), env.Control, []byte("hello"))
-	next(t, "a frame", neighbour.letters)
-	s := sweeper{lulls: map[peer.ID]lull{}}
+	next(t, "a frame", neighbour.frames)
+	s := idleTracker{conns: map[peer.ID]idleState{}}
 	a.closeIdle(&s, time.Now())
 	a.closeIdle(&s, time.Now().Add(connUnused))
 	wait(t, "the end of the idle connection", func() bool {

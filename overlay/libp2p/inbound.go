@@ -15,16 +15,15 @@ import (
 )
 
 const (
-	// readIdle is how long a stream may bring nothing; its sender closes it sooner.
-	readIdle = linkIdle + 2*time.Minute
+	// readIdle is how long an incoming stream may stay silent. Its sender closes it earlier.
+	readIdle = linkIdleTime + 2*time.Minute
 
-	// readAhead is how many bytes are read of a stream before they are asked for: a
-	// few frames of the overlay. What is larger goes past it.
-	readAhead = 1 << 10
+	// readBuffer is the size of a stream's read buffer in bytes: a few typical frames. Larger frames bypass the
+	// buffer.
+	readBuffer = 1 << 10
 )
 
-// inbound knows the streams that peers opened: one for each peer and class, of
-// which a newer replaces the older.
+// inbound holds the streams that peers opened, one per peer and class. A newer stream replaces the older one.
 type inbound struct {
 	mu  sync.Mutex
 	all map[linkKey]network.Stream
@@ -38,7 +37,7 @@ func (in *inbound) len() int {
 	return len(in.all)
 }
 
-// add registers a stream and returns the one it replaces, if any.
+// add registers a stream, and returns the stream that it replaces, if any.
 func (in *inbound) add(key linkKey, s network.Stream) (older network.Stream) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -56,31 +55,30 @@ func (in *inbound) remove(key linkKey, s network.Stream) {
 	}
 }
 
-// serve answers the handshake of a stream that a peer opened, and takes its
-// frames until it ends.
-func (h *Host) serve(s network.Stream, class env.Class) {
+// serveLink answers the handshake on a stream that a peer opened, and reads its frames until the stream ends.
+func (h *Host) serveLink(s network.Stream, class env.Class) {
 	p := s.Conn().RemotePeer()
 	key := linkKey{p, class}
-	r := bufio.NewReaderSize(s, readAhead)
+	r := bufio.NewReaderSize(s, readBuffer)
 	accepted := false
-	err := h.answer(s, r, func() {
+	err := h.answerHello(s, r, func() {
 		accepted = true
-		h.neighbours.meet(h, p)
+		h.neighbours.addStream(h, p)
 		h.links.wake(p)
 		if older := h.inbound.add(key, s); older != nil {
 			_ = older.Reset()
-			h.leaveBehind(older.Conn(), s.Conn())
+			h.closeReplaced(older.Conn(), s.Conn())
 		}
 	})
 	if accepted {
-		defer h.neighbours.part(h, p)
+		defer h.neighbours.removeStream(h, p)
 		defer h.inbound.remove(key, s)
 	}
 	if err != nil {
-		h.notAnswered(s, err)
+		h.handshakeFailed(s, err)
 		return
 	}
-	if err := h.take(s, r, key); err != nil {
+	if err := h.readFrames(s, r, key); err != nil {
 		h.log.Debug("incoming stream broke", "peer", p, "class", class, "err", err)
 		_ = s.Reset()
 		return
@@ -88,29 +86,29 @@ func (h *Host) serve(s network.Stream, class env.Class) {
 	_ = s.Close()
 }
 
-// notAnswered ends a stream whose handshake came to nothing.
-func (h *Host) notAnswered(s network.Stream, err error) {
+// handshakeFailed closes a stream whose handshake failed.
+func (h *Host) handshakeFailed(s network.Stream, err error) {
 	p := s.Conn().RemotePeer()
 	if refusal, ok := errors.AsType[*wire.RefusedError](err); ok {
 		h.noteRefusal(p, refusal, true)
-		_ = s.Close() // and not Reset: the peer is to read why
+		_ = s.Close() // not Reset, so that the peer can read the reason
 		return
 	}
 	_ = s.Reset()
 	h.count.badHandshakes.Add(1)
 	if errors.Is(err, wire.ErrHello) || errors.Is(err, wire.ErrFrame) {
-		h.fault(p, "handshakes that are none")
+		h.violation(p, "invalid handshakes")
 	}
 }
 
-// take reads frames and gives them to the node. It never waits for the node: a
-// frame that finds no room is dropped. It does wait before it takes more from one
-// peer than is allowed: the rest stays with the sender, as no byte is read.
-func (h *Host) take(s network.Stream, r *bufio.Reader, key linkKey) error {
-	receive := h.events.Load().Receive // there since the handshake
+// readFrames reads frames and passes them to the node. It never waits for the node: a frame that finds no room is
+// dropped. If the peer sends more than its rate limit, reading pauses, and the stream's flow control slows down the
+// sender.
+func (h *Host) readFrames(s network.Stream, r *bufio.Reader, key linkKey) error {
+	receive := h.events.Load().Receive // set, because the handshake succeeded only while the host runs
 	count := &h.count.classes[key.class]
-	budget := h.ledger.budget(key.peer, key.class, time.Now())
-	var noted time.Time // when it was noted last that the node took a frame
+	budget := h.reputations.limiter(key.peer, key.class, time.Now())
+	var lastNoted time.Time // when noteFrame was last called
 	for {
 		if r.Buffered() == 0 {
 			if err := s.SetReadDeadline(time.Now().Add(readIdle)); err != nil {
@@ -123,57 +121,56 @@ func (h *Host) take(s network.Stream, r *bufio.Reader, key linkKey) error {
 			return nil
 		case errors.Is(err, wire.ErrFrame):
 			h.count.badFrames.Add(1)
-			h.fault(key.peer, "frames over the limit")
+			h.violation(key.peer, "frames above the size limit")
 			return err
 		case err != nil:
 			return err
 		}
-		if wait := budget.spend(len(frame), time.Now()); wait > 0 {
+		if wait := budget.reserve(len(frame), time.Now()); wait > 0 {
 			count.slowed.Add(1)
-			linger(h.ctx, wait)
+			sleep(h.ctx, wait)
 		}
 		if !receive(env.PeerID(key.peer), key.class, frame) {
 			count.inbox.Add(1)
 			continue
 		}
-		if now := time.Now(); now.Sub(noted) > time.Second {
-			noted = now
-			h.slots.works(key.peer, now)
+		if now := time.Now(); now.Sub(lastNoted) > time.Second {
+			lastNoted = now
+			h.slots.noteFrame(key.peer, now)
 		}
 		count.framesIn.Add(1)
 		count.bytesIn.Add(uint64(len(frame)))
 	}
 }
 
-// neighbours are the peers with which a link is open, in either direction.
+// neighbours counts the peers with an open link in either direction.
 type neighbours struct {
-	met chan struct{} // holds one token if there may be a new one
+	added chan struct{} // holds one token if a neighbour was added
 
 	mu  sync.Mutex
-	all map[peer.ID]int // streams
+	all map[peer.ID]int // number of open streams
 }
 
 func (n *neighbours) init() {
-	n.met = make(chan struct{}, 1)
+	n.added = make(chan struct{}, 1)
 	n.all = map[peer.ID]int{}
 }
 
-// meet counts a stream. The connections of neighbours are the last to be
-// trimmed.
-func (n *neighbours) meet(h *Host, p peer.ID) {
+// addStream counts a stream. Connections of neighbours are trimmed last.
+func (n *neighbours) addStream(h *Host, p peer.ID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.all[p]++
 	if n.all[p] == 1 {
 		h.conns.TagPeer(p, neighbourTag, 100)
 		select {
-		case n.met <- struct{}{}:
+		case n.added <- struct{}{}:
 		default:
 		}
 	}
 }
 
-func (n *neighbours) part(h *Host, p peer.ID) {
+func (n *neighbours) removeStream(h *Host, p peer.ID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.all[p]--; n.all[p] == 0 {
@@ -184,7 +181,7 @@ func (n *neighbours) part(h *Host, p peer.ID) {
 
 const neighbourTag = "neighbour"
 
-// list returns the neighbours in no order.
+// list returns the neighbours in no particular order.
 func (n *neighbours) list() []peer.ID {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -20,8 +20,8 @@ import (
 	"tidings/internal/wire"
 )
 
-// stranger returns a bare libp2p host that is connected to h.
-func stranger(t *testing.T, h *tester) host.Host {
+// connectBareHost returns a bare libp2p host that is connected to h.
+func connectBareHost(t *testing.T, h *testHost) host.Host {
 	t.Helper()
 	s, err := golibp2p.New(append(transports(), golibp2p.ListenAddrStrings(onTCP...))...)
 	if err != nil {
@@ -38,8 +38,8 @@ func stranger(t *testing.T, h *tester) host.Host {
 	return s
 }
 
-// open opens a stream of a class from a stranger and sends it something.
-func open(t *testing.T, from host.Host, to *tester, class env.Class, sends ...[]byte) network.Stream {
+// openStream opens a stream of a class from a bare host, and writes to it.
+func openStream(t *testing.T, from host.Host, to *testHost, class env.Class, sends ...[]byte) network.Stream {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -56,23 +56,23 @@ func open(t *testing.T, from host.Host, to *tester, class env.Class, sends ...[]
 	return s
 }
 
-// hello is a right beginning in network "lab".
-func hello() []byte {
+// helloFrame returns a valid Hello for network "lab".
+func helloFrame() []byte {
 	return wire.AppendDelimited(nil, wire.Side{Name: "lab", Descriptor: descriptor("lab")}.Hello())
 }
 
-// welcomed opens a stream and reads the welcome.
-func welcomed(t *testing.T, from host.Host, to *tester, class env.Class) network.Stream {
+// openWelcomed opens a stream and reads the Welcome.
+func openWelcomed(t *testing.T, from host.Host, to *testHost, class env.Class) network.Stream {
 	t.Helper()
-	s := open(t, from, to, class, hello())
+	s := openStream(t, from, to, class, helloFrame())
 	if _, err := wire.ReadDelimited(bufio.NewReader(s), wire.MaxHello); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// ended waits for the other side to end a stream.
-func ended(t *testing.T, s network.Stream) {
+// waitForEnd waits until the other side closes a stream.
+func waitForEnd(t *testing.T, s network.Stream) {
 	t.Helper()
 	_, err := io.Copy(io.Discard, s)
 	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
@@ -82,7 +82,7 @@ func ended(t *testing.T, s network.Stream) {
 
 func TestGarbageHandshakesAreCounted(t *testing.T) {
 	t.Parallel()
-	h := running(t, nil)
+	h := startTestHost(t, nil)
 	for name, garbage := range map[string][]byte{
 		"no length":     bytes.Repeat([]byte{0xff}, 100),
 		"too long":      wire.AppendDelimited(nil, make([]byte, wire.MaxHello+1)),
@@ -91,53 +91,53 @@ func TestGarbageHandshakesAreCounted(t *testing.T) {
 		"other version": []byte("\x13/multistream/1.0.0\n"),
 	} {
 		before := h.Stats()
-		s := open(t, stranger(t, h), h, env.Control)
-		_, _ = s.Write(garbage) // it may be ended before all of it is written
+		s := openStream(t, connectBareHost(t, h), h, env.Control)
+		_, _ = s.Write(garbage) // the stream may be closed before all of it is written
 		_ = s.CloseWrite()
-		ended(t, s)
+		waitForEnd(t, s)
 		wait(t, name+" to be counted", func() bool { return h.Stats().BadHandshakes == before.BadHandshakes+1 })
 	}
-	if len(h.letters) > 0 {
+	if len(h.frames) > 0 {
 		t.Error("garbage reached the node")
 	}
 }
 
 func TestSlowHandshakeIsEnded(t *testing.T) {
 	t.Parallel()
-	h := running(t, nil)
-	s := open(t, stranger(t, h), h, env.Control, hello()[:3])
-	ended(t, s)
-	wait(t, "the slow one to be counted", func() bool { return h.Stats().BadHandshakes == 1 })
+	h := startTestHost(t, nil)
+	s := openStream(t, connectBareHost(t, h), h, env.Control, helloFrame()[:3])
+	waitForEnd(t, s)
+	wait(t, "the slow handshake to be counted", func() bool { return h.Stats().BadHandshakes == 1 })
 }
 
 func TestOversizeFrameEndsTheStream(t *testing.T) {
 	t.Parallel()
-	h := running(t, nil)
-	s := welcomed(t, stranger(t, h), h, env.Bulk)
+	h := startTestHost(t, nil)
+	s := openWelcomed(t, connectBareHost(t, h), h, env.Bulk)
 	_, _ = s.Write(wire.AppendDelimited(nil, make([]byte, env.MaxFrame)))
-	next(t, "a frame of the largest size", h.letters)
+	next(t, "a frame of the largest size", h.frames)
 	_, _ = s.Write(wire.AppendDelimited(nil, make([]byte, env.MaxFrame+1)))
-	ended(t, s)
-	wait(t, "it to be counted", func() bool { return h.Stats().BadFrames == 1 && h.Stats().LinksIn == 0 })
+	waitForEnd(t, s)
+	wait(t, "the oversize frame to be counted", func() bool { return h.Stats().BadFrames == 1 && h.Stats().LinksIn == 0 })
 }
 
-// A flood is read as slowly as one peer may send, and is no reason to end anything.
-func TestFloodIsReadAsFastAsAllowed(t *testing.T) {
+// A flood is read as slowly as one peer may send. It is no reason to close the link.
+func TestAFloodIsReadAtTheRateLimit(t *testing.T) {
 	t.Parallel()
-	for class, a := range taken {
+	for class, a := range receiveLimits {
 		t.Run(env.Class(class).String(), func(t *testing.T) {
 			t.Parallel()
-			h := running(t, nil)
+			h := startTestHost(t, nil)
 			begun := time.Now()
-			s := welcomed(t, stranger(t, h), h, env.Class(class))
+			s := openWelcomed(t, connectBareHost(t, h), h, env.Class(class))
 			flood := 2*a.frameBurst + 1
 			go func() { _, _ = s.Write(bytes.Repeat(wire.AppendDelimited(nil, []byte("x")), flood)) }()
 			for range flood {
-				next(t, "a frame of a flood", h.letters)
+				next(t, "a frame of a flood", h.frames)
 			}
 			soonest := time.Duration(a.frameBurst) * time.Second / time.Duration(a.frames)
 			if took := time.Since(begun); took < soonest {
-				t.Errorf("%d frames were taken within %v", flood, took)
+				t.Errorf("%d frames were accepted within %v", flood, took)
 			}
 			st := h.Stats()
 			if c := []ClassStats{st.Control, st.Bulk}[class]; c.Slowed == 0 || st.Gated != 0 || st.LinksIn != 1 {
@@ -147,18 +147,18 @@ func TestFloodIsReadAsFastAsAllowed(t *testing.T) {
 	}
 }
 
-// Who sends as fast as a host can is paced by it: what its queue did not drop
-// arrives, in order, and the peer never makes it wait.
-func TestBusyPeerIsNotCutOff(t *testing.T) {
+// A host that sends as fast as it can is paced. Frames that its queue did not drop arrive in order, and the
+// receiver never has to slow it down.
+func TestABusyPeerIsNotBlocked(t *testing.T) {
 	t.Parallel()
-	a, b := running(t, nil), running(t, nil)
+	a, b := startTestHost(t, nil), startTestHost(t, nil)
 	const all = 20000
 	for i := range all {
 		a.Send(b.Peer(), env.Control, fmt.Appendf(nil, "%05d", i))
 	}
 	last, got := "", 0
 	for last != fmt.Sprintf("%05d", all-1) {
-		l := next(t, "the rest of the frames", b.letters)
+		l := next(t, "the rest of the frames", b.frames)
 		if l.frame <= last {
 			t.Fatalf("%s came after %s", l.frame, last)
 		}
@@ -174,42 +174,42 @@ func TestBusyPeerIsNotCutOff(t *testing.T) {
 	}
 }
 
-// A link sends a burst, and then no more than a peer takes.
+// A link sends a burst, and then at most what the peer accepts.
 func TestLinkIsPaced(t *testing.T) {
 	t.Parallel()
-	a, b := running(t, nil), running(t, nil)
-	limit := sent(env.Control)
+	a, b := startTestHost(t, nil), startTestHost(t, nil)
+	limit := sendLimit(env.Control)
 	begun := time.Now()
 	all := limit.frameBurst + limit.frames
 	for n := 0; n < all; n++ {
-		if n%100 == 0 { // so that the queue does not drop any
+		if n%100 == 0 { // so that the queue drops none
 			wait(t, "the link to send", func() bool { return a.Stats().Control.FramesOut+200 > uint64(n) })
 		}
 		a.Send(b.Peer(), env.Control, []byte("x"))
 	}
 	for range all {
-		next(t, "a frame", b.letters)
+		next(t, "a frame", b.frames)
 	}
 	s := a.Stats().Control
 	took := time.Since(begun)
-	slow := took > time.Second*5/4 // a machine that would not have sent them sooner
+	slow := took > time.Second*5/4 // the machine is too slow to have sent them earlier
 	if took < time.Second*9/10 || s.Paced == 0 && !slow || s.Drops.QueueFull > 0 {
 		t.Errorf("%d frames were sent within %v: %+v", all, took, s)
 	}
 	if n := b.Stats().Control.Slowed; n > 0 {
-		t.Errorf("the peer made %d frames wait", n)
+		t.Errorf("the peer delayed %d frames", n)
 	}
 }
 
 func TestNewerStreamReplacesTheOlder(t *testing.T) {
 	t.Parallel()
-	h := running(t, nil)
-	from := stranger(t, h)
-	older := welcomed(t, from, h, env.Control)
-	newer := welcomed(t, from, h, env.Control)
-	ended(t, older)
+	h := startTestHost(t, nil)
+	from := connectBareHost(t, h)
+	older := openWelcomed(t, from, h, env.Control)
+	newer := openWelcomed(t, from, h, env.Control)
+	waitForEnd(t, older)
 	_, _ = newer.Write(wire.AppendDelimited(nil, []byte("still here")))
-	if got := next(t, "a frame on the newer stream", h.letters); got.frame != "still here" {
+	if got := next(t, "a frame on the newer stream", h.frames); got.frame != "still here" {
 		t.Errorf("got %v", got)
 	}
 	if n := h.Stats().LinksIn; n != 1 {
@@ -217,26 +217,26 @@ func TestNewerStreamReplacesTheOlder(t *testing.T) {
 	}
 }
 
-func TestBlameCutsAPeerOff(t *testing.T) {
+func TestBlameBlocksAPeer(t *testing.T) {
 	t.Parallel()
-	a, b := running(t, nil), running(t, nil)
+	a, b := startTestHost(t, nil), startTestHost(t, nil)
 	a.Send(b.Peer(), env.Control, []byte("nonsense"))
-	next(t, "a frame", b.letters)
-	for range maxFaults - 1 {
+	next(t, "a frame", b.frames)
+	for range maxViolations - 1 {
 		b.Blame(a.ID())
 	}
 	if s := b.Stats(); s.Gated != 0 || s.Connections != 1 {
-		t.Errorf("cut off too early: %+v", s)
+		t.Errorf("blocked too early: %+v", s)
 	}
 	b.Blame(a.ID())
 	next(t, "the connection to end", a.downs)
-	if s := b.Stats(); s.Gated != 1 || s.BadFrames != maxFaults {
+	if s := b.Stats(); s.Gated != 1 || s.BadFrames != maxViolations {
 		t.Errorf("stats %+v", s)
 	}
 	if n := strings.Count(b.logged.String(), "peer blocked"); n != 1 {
 		t.Errorf("%d log lines:\n%v", n, b.logged)
 	}
-	// Neither can come back, from either side.
+	// The peer cannot reconnect from either side.
 	b.Send(a.Peer(), env.Control, []byte("hello?"))
 	wait(t, "the frame to be refused", func() bool { return b.Stats().Control.Drops.Refused == 1 })
 	dials := a.Stats().DialFailures
@@ -244,16 +244,16 @@ func TestBlameCutsAPeerOff(t *testing.T) {
 		a.Send(b.Peer(), env.Control, []byte("let me in"))
 		return a.Stats().DialFailures > dials
 	})
-	if s := b.Stats(); s.LinksIn != 0 || len(b.letters) != 0 {
-		t.Errorf("it came back: %+v", s)
+	if s := b.Stats(); s.LinksIn != 0 || len(b.frames) != 0 {
+		t.Errorf("the peer reconnected: %+v", s)
 	}
 }
 
-// A peer that welcomes a link and then reads nothing.
-func TestSlowPeerCostsTheOldestFrames(t *testing.T) {
+// The peer accepts a link and then reads nothing.
+func TestASlowPeerLosesTheOldestFrames(t *testing.T) {
 	t.Parallel()
-	h := running(t, nil)
-	s := stranger(t, h)
+	h := startTestHost(t, nil)
+	s := connectBareHost(t, h)
 	taken := make(chan network.Stream, 1)
 	s.SetStreamHandler(classProtocols[env.Bulk], func(st network.Stream) {
 		side := wire.Side{Name: "lab", Descriptor: descriptor("lab")}

@@ -19,40 +19,39 @@ import (
 )
 
 const (
-	// maxLinks bounds the links of a host, counting each peer and class; to
-	// further peers nothing is sent.
+	// maxLinks bounds the outgoing links of a host, one per peer and class. Frames for further peers are dropped.
 	maxLinks = 1024
 
-	// maxDials bounds the dials under way at once; further links wait.
+	// maxDials bounds the dials in progress. Further links wait for their turn.
 	maxDials = 32
 
-	// linkIdle is how long a link lives without a frame.
-	linkIdle = 3 * time.Minute
+	// linkIdleTime is how long a link stays open without a frame.
+	linkIdleTime = 3 * time.Minute
 
-	// writeTime is how long a peer may take no byte before its link is broken.
+	// writeTime is how long a write may block before the link is broken.
 	writeTime = 10 * time.Second
 
-	// leastPause is the shortest pause of a link that has sent what it may: after
-	// it a packet is filled, and not a frame sent at a time.
-	leastPause = 20 * time.Millisecond
+	// minPause is the shortest pause of a link that has used up its rate limit. During the pause a packet fills up,
+	// so that frames are not sent one by one.
+	minPause = 20 * time.Millisecond
 
-	// closeTime is how long links may still send when the host closes.
+	// closeTime is how long links may continue to send when the host closes.
 	closeTime = 2 * time.Second
 
-	// After a failure a link waits before it dials again, twice as long each
-	// time; a stream that lasted longPause makes it forget.
-	firstPause, longPause = time.Second, 30 * time.Second
+	// After a failure a link waits before the next dial, twice as long after each failure. A stream that lasted
+	// longer than maxBackoff resets the wait.
+	minBackoff, maxBackoff = time.Second, 30 * time.Second
 )
 
-// errGone says that the peer ended a stream.
-var errGone = errors.New("the peer closed the stream")
+// errStreamClosed says that the peer closed a stream.
+var errStreamClosed = errors.New("the peer closed the stream")
 
-// links are the ways out of a host.
+// links holds the outgoing links of a host.
 type links struct {
 	wg   sync.WaitGroup
-	open atomic.Int64 // streams open
+	open atomic.Int64 // number of open streams
 
-	mu     sync.Mutex // guards what follows, and wg.Add
+	mu     sync.Mutex // guards the fields below, and wg.Add
 	closed bool
 	all    map[linkKey]*link
 }
@@ -64,8 +63,7 @@ type linkKey struct {
 
 func (l *links) init() { l.all = map[linkKey]*link{} }
 
-// wait lets no more frames in and returns when all links are gone. The host's
-// context has ended.
+// wait lets no more frames in, and returns when all links have ended. The host's context must have ended before.
 func (l *links) wait() {
 	l.mu.Lock()
 	l.closed = true
@@ -73,20 +71,19 @@ func (l *links) wait() {
 	l.wg.Wait()
 }
 
-// A link is the way out to one peer in one class. One goroutine serves it, from
-// the first frame until it has been idle.
+// A link carries the frames of one class to one peer. One goroutine serves it, from the first frame until the link
+// has been idle for linkIdleTime.
 type link struct {
 	host  *Host
 	key   linkKey
 	count *classCounters
 	queue *queue
-	pace  *budget
-	wake  chan struct{}            // holds one token if the peer has come by
-	addrs atomic.Pointer[[]string] // where the peer can be dialled, as last told
+	pacer *limiter
+	wake  chan struct{}            // holds one token if the peer opened a stream to this host
+	addrs atomic.Pointer[[]string] // the peer's addresses, from the last Send
 }
 
-// Send queues a frame for a peer; see [env.Network]. It panics if the frame is
-// over env.MaxFrame.
+// Send queues a frame for a peer; see [env.Network]. It panics if the frame is larger than env.MaxFrame.
 func (h *Host) Send(to env.Peer, class env.Class, frame []byte) {
 	if len(frame) > env.MaxFrame {
 		panic(fmt.Sprintf("libp2p: frame of %d bytes", len(frame)))
@@ -102,7 +99,7 @@ func (h *Host) Send(to env.Peer, class env.Class, frame []byte) {
 			count.noRoom.Add(1)
 			return
 		}
-		l = &link{host: h, key: key, count: count, queue: newQueue(), pace: newBudget(sent(class)), wake: make(chan struct{}, 1)}
+		l = &link{host: h, key: key, count: count, queue: newQueue(), pacer: newLimiter(sendLimit(class)), wake: make(chan struct{}, 1)}
 		h.links.all[key] = l
 		h.links.wg.Go(l.run)
 	}
@@ -112,7 +109,7 @@ func (h *Host) Send(to env.Peer, class env.Class, frame []byte) {
 	count.queueFull.Add(uint64(l.queue.push(frame, urgent)))
 }
 
-// retire ends a link for which nothing waits.
+// retire removes a link if no frame waits for it, and reports whether it did.
 func (l *link) retire() bool {
 	l.host.links.mu.Lock()
 	defer l.host.links.mu.Unlock()
@@ -123,45 +120,45 @@ func (l *link) retire() bool {
 	return true
 }
 
-// run carries frames as long as there are any: it opens a stream, writes, and
-// begins anew when the stream breaks.
+// run carries frames until the link retires. It opens a stream, writes frames, and starts again when the stream
+// breaks.
 func (l *link) run() {
 	ctx := l.host.ctx
-	pause := firstPause
-	failed := false // since the last stream
-	for l.await(ctx) {
-		if l.shunned() {
+	backoff := minBackoff
+	failed := false // the last attempt could not open a stream
+	for l.waitForFrame(ctx) {
+		if l.isBlocked() {
 			l.count.refused.Add(uint64(l.queue.clear()))
 			continue
 		}
 		select {
-		case <-l.wake: // it came by before this attempt
+		case <-l.wake: // the peer was seen before this attempt
 		default:
 		}
 		begun := time.Now()
-		met, err := l.session(ctx)
+		welcomed, err := l.session(ctx)
 		if err == nil {
-			pause, failed = firstPause, false
+			backoff, failed = minBackoff, false
 			continue
 		}
 		l.host.log.Debug("link to a peer broke", "peer", l.key.peer, "class", l.key.class, "err", err)
-		if !met {
+		if !welcomed {
 			l.count.unreachable.Add(uint64(l.queue.clear()))
 			if !failed && ctx.Err() == nil {
-				l.host.down(l.key.peer)
+				l.host.reportDown(l.key.peer)
 			}
 			failed = true
-		} else if failed = false; time.Since(begun) > longPause {
-			pause = firstPause
+		} else if failed = false; time.Since(begun) > maxBackoff {
+			backoff = minBackoff
 		}
-		l.rest(ctx, pause)
-		pause = min(2*pause, longPause)
+		l.backOff(ctx, backoff)
+		backoff = min(2*backoff, maxBackoff)
 	}
 	l.count.unreachable.Add(uint64(l.queue.clear()))
 }
 
-// rest waits for about d, for the peer to come by, or for the end of ctx.
-func (l *link) rest(ctx context.Context, d time.Duration) {
+// backOff waits for about d. It returns early when the peer opens a stream, or when ctx ends.
+func (l *link) backOff(ctx context.Context, d time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, jitter(d))
 	defer cancel()
 	select {
@@ -170,7 +167,7 @@ func (l *link) rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// wakeAll has all links that wait after a failure dial again now.
+// wakeAll ends the back-off of all links.
 func (l *links) wakeAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,7 +179,7 @@ func (l *links) wakeAll() {
 	}
 }
 
-// wake tells the links to a peer that it is there: it has opened one itself.
+// wake ends the back-off of the links to a peer, because the peer has opened a stream itself.
 func (l *links) wake(p peer.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -196,18 +193,18 @@ func (l *links) wake(p peer.ID) {
 	}
 }
 
-// down passes on that a peer cannot be reached.
-func (h *Host) down(p peer.ID) {
+// reportDown reports that a peer cannot be reached.
+func (h *Host) reportDown(p peer.ID) {
 	if e := h.events.Load(); e != nil {
 		e.PeerDown(env.PeerID(p))
 	}
 }
 
-// sleep waits for about d, or the end of ctx.
-func sleep(ctx context.Context, d time.Duration) { linger(ctx, jitter(d)) }
+// sleepAbout waits for about d, or until ctx ends.
+func sleepAbout(ctx context.Context, d time.Duration) { sleep(ctx, jitter(d)) }
 
-// linger waits for d, or the end of ctx.
-func linger(ctx context.Context, d time.Duration) {
+// sleep waits for d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -216,14 +213,14 @@ func linger(ctx context.Context, d time.Duration) {
 	}
 }
 
-// jitter returns d, give or take a quarter, so that hosts do not move in step.
+// jitter returns d plus or minus up to a quarter, so that hosts do not act in step.
 func jitter(d time.Duration) time.Duration {
 	return d*3/4 + rand.N(d/2+1)
 }
 
-// await waits for a frame; false when the link has retired.
-func (l *link) await(ctx context.Context) bool {
-	idle := time.NewTimer(linkIdle)
+// waitForFrame waits until a frame is queued. It returns false when the link has retired.
+func (l *link) waitForFrame(ctx context.Context) bool {
+	idle := time.NewTimer(linkIdleTime)
 	defer idle.Stop()
 	for l.queue.len() == 0 || ctx.Err() != nil {
 		if ctx.Err() != nil {
@@ -231,7 +228,7 @@ func (l *link) await(ctx context.Context) bool {
 		}
 		select {
 		case <-ctx.Done():
-		case <-l.queue.some:
+		case <-l.queue.nonEmpty:
 		case <-idle.C:
 			if l.retire() {
 				return false
@@ -241,114 +238,113 @@ func (l *link) await(ctx context.Context) bool {
 	return true
 }
 
-// shunned says whether the peer is not to be dialled for now.
-func (l *link) shunned() bool {
+// isBlocked reports whether the peer is not to be dialled now, because of a refusal or because it is blocked.
+func (l *link) isBlocked() bool {
 	now := time.Now()
-	return l.host.ledger.refused(l.key.peer, now) || l.host.ledger.gated(l.key.peer, now)
+	return l.host.reputations.isRefused(l.key.peer, now) || l.host.reputations.isBlocked(l.key.peer, now)
 }
 
-// session opens a stream and writes frames to it until it has been idle or the
-// host closes, which is no error. met says whether the peer welcomed us.
-func (l *link) session(ctx context.Context) (met bool, err error) {
+// session opens a stream and writes frames to it until the link has been idle or the host closes; in these cases
+// err is nil. welcomed reports whether the handshake succeeded.
+func (l *link) session(ctx context.Context) (welcomed bool, err error) {
 	if addrs := l.addrs.Load(); addrs != nil {
 		l.host.host.Peerstore().AddAddrs(l.key.peer, multiaddrs(*addrs), peerstore.AddressTTL)
 	}
-	w, err := l.host.greet(ctx, l.key.peer, l.key.class)
+	w, err := l.host.openStream(ctx, l.key.peer, l.key.class)
 	if err != nil {
 		return false, err
 	}
 	l.host.links.open.Add(1)
-	l.host.neighbours.meet(l.host, l.key.peer)
-	// Whom the host speaks to is not trimmed: the link would only dial again.
+	l.host.neighbours.addStream(l.host, l.key.peer)
+	// The connection must not be trimmed while a link uses it, because the link would only dial again.
 	tag := "link/" + l.key.class.String()
 	l.host.conns.Protect(l.key.peer, tag)
 	defer func() {
 		l.host.conns.Unprotect(l.key.peer, tag)
-		l.host.neighbours.part(l.host, l.key.peer)
+		l.host.neighbours.removeStream(l.host, l.key.peer)
 		l.host.links.open.Add(-1)
 	}()
 
-	// The peer never writes: a read ends when it closes the stream.
-	gone := make(chan struct{})
+	// The peer never writes to this stream, so a read returns only when the peer closes it.
+	closed := make(chan struct{})
 	go func() {
-		defer close(gone)
+		defer close(closed)
 		if _, err := w.reader.ReadByte(); err == nil {
-			l.host.fault(l.key.peer, "frames against the stream")
+			l.host.violation(l.key.peer, "data on a stream that is not for it")
 		}
 	}()
-	err = l.write(ctx, w.stream, gone)
+	err = l.writeFrames(ctx, w.stream, closed)
 	if err == nil {
-		l.finish(w.stream, gone)
+		l.finish(w.stream, closed)
 	}
 	_ = w.stream.Reset()
-	<-gone
+	<-closed
 	return true, err
 }
 
-// write carries frames from the queue to a stream, no faster than the peer takes
-// them; what waits for that stays in the queue. It flushes when the queue is empty,
-// and returns without error when the link has been idle or the host is
-// closing and nothing waits any more.
-func (l *link) write(ctx context.Context, s network.Stream, gone <-chan struct{}) error {
-	stop := context.AfterFunc(ctx, func() { _ = l.limit(s) }) // a write under way, too
+// writeFrames writes frames from the queue to a stream, at most as fast as the peer accepts them. Frames that have
+// to wait stay in the queue. It flushes when the queue is empty. It returns without an error when the link has been
+// idle, or when the host is closing and the queue is empty.
+func (l *link) writeFrames(ctx context.Context, s network.Stream, closed <-chan struct{}) error {
+	stop := context.AfterFunc(ctx, func() { _ = l.setDeadline(s) }) // also sets the deadline of a write in progress
 	defer stop()
-	idle := time.NewTimer(linkIdle)
+	idle := time.NewTimer(linkIdleTime)
 	defer idle.Stop()
 	for {
-		if err := l.drain(ctx, s); err != nil {
+		if err := l.writeQueue(ctx, s); err != nil {
 			return err
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
-		idle.Reset(linkIdle)
+		idle.Reset(linkIdleTime)
 		select {
-		case <-l.queue.some:
+		case <-l.queue.nonEmpty:
 		case <-ctx.Done():
-		case <-gone:
-			return errGone
+		case <-closed:
+			return errStreamClosed
 		case <-idle.C:
 			return nil
 		}
 	}
 }
 
-// packets are borrowed only while there is something to write: a node has many links,
-// and most of them are silent.
-var packets = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 16<<10) }}
+// writeBuffers are borrowed only while there are frames to write, because a node has many links and most of them
+// are silent.
+var writeBuffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 16<<10) }}
 
-// drain writes what waits in the queue.
-func (l *link) drain(ctx context.Context, s network.Stream) error {
+// writeQueue writes the frames that wait in the queue.
+func (l *link) writeQueue(ctx context.Context, s network.Stream) error {
 	frame, ok := l.queue.pop()
 	if !ok {
 		return nil
 	}
-	b := packets.Get().(*bufio.Writer)
+	b := writeBuffers.Get().(*bufio.Writer)
 	b.Reset(s)
 	defer func() {
 		b.Reset(nil)
-		packets.Put(b)
+		writeBuffers.Put(b)
 	}()
 	for ; ok; frame, ok = l.queue.pop() {
-		if err := l.put(s, b, frame); err != nil {
+		if err := l.writeFrame(s, b, frame); err != nil {
 			l.count.unreachable.Add(1)
 			return err
 		}
-		// Who closes does not wait: what is left is less than a burst.
-		if wait := l.pace.spend(len(frame), time.Now()); wait > 0 && ctx.Err() == nil {
+		// A closing host does not wait for the rate limit: the frames that are left are fewer than a burst.
+		if wait := l.pacer.reserve(len(frame), time.Now()); wait > 0 && ctx.Err() == nil {
 			if err := b.Flush(); err != nil {
 				return err
 			}
 			l.count.paced.Add(1)
-			linger(ctx, max(wait, leastPause))
+			sleep(ctx, max(wait, minPause))
 		}
 	}
 	return b.Flush()
 }
 
-// put writes one frame.
-func (l *link) put(s network.Stream, b *bufio.Writer, frame []byte) error {
-	if err := l.limit(s); err != nil {
+// writeFrame writes one frame.
+func (l *link) writeFrame(s network.Stream, b *bufio.Writer, frame []byte) error {
+	if err := l.setDeadline(s); err != nil {
 		return err
 	}
 	if _, err := b.Write(binary.AppendUvarint(b.AvailableBuffer(), uint64(len(frame)))); err != nil {
@@ -362,8 +358,8 @@ func (l *link) put(s network.Stream, b *bufio.Writer, frame []byte) error {
 	return nil
 }
 
-// limit sets the time by which a stream has to take the next bytes.
-func (l *link) limit(s network.Stream) error {
+// setDeadline sets the time by which the next bytes must be written to a stream.
+func (l *link) setDeadline(s network.Stream) error {
 	err := s.SetWriteDeadline(time.Now().Add(writeTime))
 	if by := l.host.closeBy.Load(); by != nil {
 		err = s.SetWriteDeadline(*by)
@@ -371,8 +367,8 @@ func (l *link) limit(s network.Stream) error {
 	return err
 }
 
-// finish ends a stream and waits a moment for the peer to have read it all.
-func (l *link) finish(s network.Stream, gone <-chan struct{}) {
+// finish closes a stream, and waits up to closeTime for the peer to have read everything.
+func (l *link) finish(s network.Stream, closed <-chan struct{}) {
 	if s.CloseWrite() != nil {
 		return
 	}
@@ -383,7 +379,7 @@ func (l *link) finish(s network.Stream, gone <-chan struct{}) {
 	timer := time.NewTimer(time.Until(by))
 	defer timer.Stop()
 	select {
-	case <-gone:
+	case <-closed:
 	case <-timer.C:
 	}
 }

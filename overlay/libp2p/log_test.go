@@ -18,10 +18,10 @@ import (
 	"go.uber.org/zap"
 )
 
-func TestLibrariesSpeakThroughSlog(t *testing.T) {
+func TestLibrariesLogThroughSlog(t *testing.T) {
 	var out bytes.Buffer
-	handler := warnings{slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})}
-	z := zap.New(&core{handler}).Named("dht").With(zap.String("who", "me"))
+	handler := warningsAsDebug{slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})}
+	z := zap.New(&zapCore{handler}).Named("dht").With(zap.String("who", "me"))
 	z.Info("chatter")
 	z.Warn("trouble", zap.Int("times", 3))
 	slog.New(handler.WithGroup("g").WithAttrs([]slog.Attr{slog.Int("n", 1)})).Error("worse")
@@ -35,8 +35,8 @@ func TestLibrariesSpeakThroughSlog(t *testing.T) {
 	}
 }
 
-// An operator reads why a node was not reached on one line, in a few words for each address.
-func TestFailedDialsAreOneLine(t *testing.T) {
+// The reason why a node was not reached fits on one line, with a few words for each address.
+func TestADialErrorIsOneLine(t *testing.T) {
 	at := func(address string, cause error) swarm.TransportError {
 		return swarm.TransportError{Address: multiaddr.StringCast(address), Cause: cause}
 	}
@@ -53,7 +53,7 @@ func TestFailedDialsAreOneLine(t *testing.T) {
 			at("/ip4/192.0.2.1/tcp/3", errors.New("two\nlines")),
 		}}, "not reached (/ip4/192.0.2.1/tcp/1: connection refused; /ip4/192.0.2.1/tcp/2: a node with another peer id answers; /ip4/192.0.2.1/tcp/3: two lines)"},
 	} {
-		if got := plainDial(fmt.Errorf("dial: %w", c.err)); strings.TrimPrefix(got.Error(), "dial: ") != c.want || !errors.Is(got, c.err) {
+		if got := plainDialError(fmt.Errorf("dial: %w", c.err)); strings.TrimPrefix(got.Error(), "dial: ") != c.want || !errors.Is(got, c.err) {
 			t.Errorf("%v; want %s", got, c.want)
 		}
 	}

@@ -19,30 +19,29 @@ import (
 )
 
 const (
-	// The connection manager trims to lowConns, sparing those a link goes out
-	// to, and others with links till last, when there are more than highConns. The resource manager refuses those over
-	// maxConns: a leaf and a table (120), as many clients as a member takes
-	// (overlay's maxClients, 128), and neighbours in trees. All but a few may
-	// have been opened by the others.
+	// Above highConns, the connection manager trims to lowConns. It spares connections that an outgoing link uses,
+	// and trims others with links last. The resource manager refuses connections above maxConns, which is more than
+	// a leaf set and a table (120), the clients of a member (overlay's maxClients, 128), and neighbours in trees.
+	// Peers may have opened almost all of them.
 	lowConns, highConns = 96, 160
 	connGrace           = time.Minute
 	maxConns            = 768
-	maxHandshakes       = 128 // connections that are still being made
+	maxHandshakes       = 128 // connections whose handshake is in progress
 	maxMemory           = 1 << 30
 	maxFiles            = 2048
 
-	// One public address may be a campus behind a router: libp2p's own 8
-	// connections, 12 new ones a minute, would be too few.
+	// One public address may be a campus behind a router. libp2p's defaults of 8 connections and 12 new ones a
+	// minute would be too few.
 	connsPerAddress, newConnsPerSecond, newConnsBurst = 32, 1, 64
 )
 
-// localRanges are those of which everybody may have a copy at home.
-var localRanges = prefixes(
+// unlimitedRanges holds the address ranges that many networks use at the same time.
+var unlimitedRanges = mustParsePrefixes(
 	"10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16",
 	"::1/128", "fc00::/7", "fe80::/10",
 )
 
-// transports is what hosts speak: QUIC, and TCP with Noise and yamux.
+// transports returns the transports of a host: QUIC, and TCP with Noise and yamux.
 func transports() []golibp2p.Option {
 	return []golibp2p.Option{
 		golibp2p.Transport(libp2pquic.NewTransport),
@@ -50,12 +49,12 @@ func transports() []golibp2p.Option {
 		golibp2p.Security(noise.ID, noise.New),
 		golibp2p.Muxer(yamux.ID, yamux.DefaultTransport),
 		golibp2p.DisableRelay(),
-		golibp2p.DisableMetrics(), // Stats counts what matters here
+		golibp2p.DisableMetrics(), // Stats has the necessary counters
 		golibp2p.Ping(false),
 	}
 }
 
-// options are those of the host itself.
+// options returns the options of the libp2p host.
 func (h *Host) options() ([]golibp2p.Option, error) {
 	key, _, err := crypto.KeyPairFromStdKey(&h.config.Key)
 	if err != nil {
@@ -71,8 +70,8 @@ func (h *Host) options() ([]golibp2p.Option, error) {
 		golibp2p.Identity(key),
 		golibp2p.UserAgent(h.config.Agent),
 		golibp2p.ListenAddrStrings(h.config.Listen...),
-		golibp2p.AddrsFactory(h.gate.filter),
-		golibp2p.ConnectionGater(h.gate),
+		golibp2p.AddrsFactory(h.gater.filter),
+		golibp2p.ConnectionGater(h.gater),
 		golibp2p.ResourceManager(h.limits),
 		golibp2p.ConnectionManager(h.conns),
 	)
@@ -85,11 +84,11 @@ func (h *Host) options() ([]golibp2p.Option, error) {
 	return options, nil
 }
 
-// resources bounds what peers can make the host hold.
+// resources bounds the resources that peers can make the host hold.
 func resources() (network.ResourceManager, error) {
 	limits := rcmgr.DefaultLimits // a copy
 	golibp2p.SetDefaultServiceLimits(&limits)
-	// A newer stream replaces the older; for a moment there are two.
+	// A newer stream replaces the older one, so for a moment there are two.
 	link := rcmgr.BaseLimit{StreamsInbound: 4, StreamsOutbound: 4, Streams: 8, Memory: 1 << 20}
 	for _, id := range classProtocols {
 		limits.AddProtocolPeerLimit(id, link, rcmgr.BaseLimitIncrease{})
@@ -98,12 +97,11 @@ func resources() (network.ResourceManager, error) {
 	limits.AddProtocolPeerLimit(dialBackProtocol, rare, rcmgr.BaseLimitIncrease{})
 	limits.AddProtocolPeerLimit(nonceProtocol, rare, rcmgr.BaseLimitIncrease{})
 
-	// Local ranges are free of limits by address: what arrives from there is
-	// a laboratory, or a proxy that stands for everybody. In a crowded host they
-	// share as all others do (slots.go).
+	// Local ranges have no limits by address: connections from there come from a test network, or from a proxy that
+	// stands for all its users. When slots are scarce, they are limited as all others are (slots.go).
 	var free4, free6 []rcmgr.NetworkPrefixLimit
 	var freely []rate.PrefixLimit
-	for _, p := range localRanges {
+	for _, p := range unlimitedRanges {
 		limit := rcmgr.NetworkPrefixLimit{Network: p, ConnCount: math.MaxInt}
 		if p.Addr().Is4() {
 			free4 = append(free4, limit)

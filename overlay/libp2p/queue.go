@@ -3,60 +3,60 @@ package libp2p
 import "sync"
 
 const (
-	// What may wait for one link and class. Beyond, the oldest frame goes:
-	// the newest says most about the present.
+	// maxQueue and maxQueueBytes bound the frames that wait for one link. At the bound the oldest frame is dropped,
+	// because the newest frames describe the present best.
 	maxQueue      = 1024
 	maxQueueBytes = 4 << 20
 
-	// What is urgent waits apart, for as many frames as an inbox holds of it: a peer that
-	// is sent thousands of others has to hear all the same who lives.
+	// maxUrgent and maxUrgentBytes bound the urgent frames that wait, which have a queue of their own. A peer that
+	// is sent thousands of other frames must still learn which peers are alive. The bound is the same as that of
+	// the node's inbox.
 	maxUrgent      = 256
 	maxUrgentBytes = 1 << 20
 )
 
-// A queue holds the frames that wait for a link: those that are urgent, which go first,
-// and the others.
+// A queue holds the frames that wait for a link. Urgent frames are sent first.
 type queue struct {
-	some chan struct{} // holds one token if frames may wait
+	nonEmpty chan struct{} // holds one token if frames may wait
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	urgent ring
-	rest   ring
+	normal ring
 }
 
 func newQueue() *queue {
 	return &queue{
-		some:   make(chan struct{}, 1),
-		urgent: ring{most: maxUrgent, mostBytes: maxUrgentBytes},
-		rest:   ring{most: maxQueue, mostBytes: maxQueueBytes},
+		nonEmpty: make(chan struct{}, 1),
+		urgent:   ring{maxFrames: maxUrgent, maxBytes: maxUrgentBytes},
+		normal:   ring{maxFrames: maxQueue, maxBytes: maxQueueBytes},
 	}
 }
 
-// push appends a frame and returns how many had to go for it.
+// push appends a frame, and returns the number of frames that were dropped to make room.
 func (q *queue) push(frame []byte, urgent bool) (dropped int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if urgent {
 		dropped = q.urgent.push(frame)
 	} else {
-		dropped = q.rest.push(frame)
+		dropped = q.normal.push(frame)
 	}
 	select {
-	case q.some <- struct{}{}:
+	case q.nonEmpty <- struct{}{}:
 	default:
 	}
 	return dropped
 }
 
-// pop removes the frame that goes next, if there is one.
+// pop removes and returns the frame to send next. It returns false if the queue is empty.
 func (q *queue) pop() ([]byte, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
 	case q.urgent.count > 0:
 		return q.urgent.shift(), true
-	case q.rest.count > 0:
-		return q.rest.shift(), true
+	case q.normal.count > 0:
+		return q.normal.shift(), true
 	}
 	return nil, false
 }
@@ -64,19 +64,19 @@ func (q *queue) pop() ([]byte, bool) {
 func (q *queue) len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.urgent.count + q.rest.count
+	return q.urgent.count + q.normal.count
 }
 
-// clear removes all frames and returns how many they were.
+// clear removes all frames and returns their number.
 func (q *queue) clear() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.urgent.clear() + q.rest.clear()
+	return q.urgent.clear() + q.normal.clear()
 }
 
-// A ring holds frames in their order, so many and so large at most.
+// A ring holds frames in order, up to maxFrames and maxBytes.
 type ring struct {
-	most, mostBytes int
+	maxFrames, maxBytes int
 
 	frames [][]byte
 	head   int
@@ -84,9 +84,9 @@ type ring struct {
 	bytes  int
 }
 
-// push appends a frame and returns how many of the oldest had to go for it.
+// push appends a frame, and returns the number of the oldest frames that were dropped to make room.
 func (r *ring) push(frame []byte) (dropped int) {
-	for r.count == r.most || r.count > 0 && r.bytes+len(frame) > r.mostBytes {
+	for r.count == r.maxFrames || r.count > 0 && r.bytes+len(frame) > r.maxBytes {
 		r.shift()
 		dropped++
 	}
@@ -99,7 +99,7 @@ func (r *ring) push(frame []byte) (dropped int) {
 	return dropped
 }
 
-// grow makes room: most links never hold more than a few frames.
+// grow doubles the capacity. It starts small, because most links never hold more than a few frames.
 func (r *ring) grow() {
 	room := make([][]byte, max(8, 2*len(r.frames)))
 	n := copy(room, r.frames[r.head:])
@@ -107,7 +107,7 @@ func (r *ring) grow() {
 	r.frames, r.head = room, 0
 }
 
-// shift removes the oldest frame. There is one.
+// shift removes and returns the oldest frame. The ring must not be empty.
 func (r *ring) shift() []byte {
 	frame := r.frames[r.head]
 	r.frames[r.head] = nil

@@ -26,9 +26,8 @@ func TestFullQueueDropsTheOldest(t *testing.T) {
 	}
 }
 
-// TestQueueIsTwoSlices compares a queue with two slices that drop from their fronts, of
-// which the one of urgent frames goes first.
-func TestQueueIsTwoSlices(t *testing.T) {
+// The queue behaves as two slices that drop from their fronts, of which the urgent one is popped first.
+func TestQueueBehavesAsTwoSlices(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := newQueue()
 		var urgent, rest [][]byte
@@ -81,14 +80,14 @@ func size(frames [][]byte) (n int) {
 	return n
 }
 
-// Who answers thousands of questions of one peer at once says all the same that it lives:
-// what is urgent is not pushed out while it waits, and goes first.
-func TestUrgentFramesAreNotPushedOut(t *testing.T) {
+// A node that sends thousands of answers to one peer can still tell it that it is alive: urgent frames are sent
+// first, and are not dropped in favour of others.
+func TestUrgentFramesAreNotDroppedForOthers(t *testing.T) {
 	t.Parallel()
-	a := running(t, func(c *Config) { c.Urgent = func(frame []byte) bool { return frame[0] == '!' } })
-	b := running(t, nil)
+	a := startTestHost(t, func(c *Config) { c.Urgent = func(frame []byte) bool { return frame[0] == '!' } })
+	b := startTestHost(t, nil)
 	for range maxDials {
-		a.dialling <- struct{}{} // so no link is opened yet
+		a.dialSlots <- struct{}{} // so that no link can be opened yet
 	}
 	a.Send(b.Peer(), env.Control, []byte("! I live"))
 	const answers = 3000
@@ -97,14 +96,14 @@ func TestUrgentFramesAreNotPushedOut(t *testing.T) {
 	}
 	a.Send(b.Peer(), env.Control, []byte("! do you live?"))
 	for range maxDials {
-		<-a.dialling
+		<-a.dialSlots
 	}
 	want := []string{"! I live", "! do you live?"}
 	for i := answers - maxQueue; i < answers; i++ {
 		want = append(want, fmt.Sprintf("%04d", i))
 	}
 	for i, frame := range want {
-		if got := next(t, "a frame that waited", b.letters); got.frame != frame {
+		if got := next(t, "a frame that waited", b.frames); got.frame != frame {
 			t.Fatalf("frame %d is %q, not %q", i, got.frame, frame)
 		}
 	}

@@ -13,40 +13,40 @@ import (
 	"tidings/internal/env"
 )
 
-// Connections are few, and anybody can hold some. So that nobody can fill a host, the last newcomerSlots of them
-// are kept free: as soon as there are more, the host closes connections that others opened and that it
-// has the least use for. What is of use, the node says; frames alone show nothing, because a probe costs its
-// sender nothing. Of the others those go first whose address block holds the most connections, as
-// Bitcoin Core evicts peers, and then those that have been silent for longest.
+// Anybody can hold some of the few connections that a host has. So that no attacker can fill a host, the last
+// newcomerSlots of them are kept free. When more are in use, the host closes the inbound connections that are least
+// useful. The node says which peers are useful. Frames alone do not prove that, because a probe costs its sender
+// nothing. Among the others, connections from the fullest address blocks are closed first, as in Bitcoin Core, and
+// then those that have been silent for longest.
 
 const (
-	// newcomerSlots is how many connections are kept free for peers that are not known yet: as many as
-	// may arrive while the node is asked which of the others are of use.
+	// newcomerSlots is how many connections are kept free for new peers: as many as may arrive while the node is
+	// asked which of the others are useful.
 	newcomerSlots = 64
-	crowded       = maxConns - newcomerSlots
+	evictAbove    = maxConns - newcomerSlots
 
-	// blockShare is how many connections an address block (IPv4 /24, IPv6 /48) may keep in a crowded
-	// host, even if all are of use. A host that is not crowded does not count them: a laboratory has
-	// all its nodes at one address. Private and loopback blocks are no exception in a crowded host.
+	// blockShare is how many connections an address block (IPv4 /24, IPv6 /48) may keep when slots are scarce, even
+	// if all of them are useful. A host with free slots does not apply it, because the nodes of a test network
+	// share one address. Private and loopback blocks are no exception.
 	blockShare = maxConns / 8
 
-	// newcomerTime is how long a connection may take to become of use: a join takes some seconds.
-	newcomerTime = 15 * time.Second
+	// newcomerGrace is how long a connection may take to become useful. A join takes some seconds.
+	newcomerGrace = 15 * time.Second
 
-	// askTime is how long the node may take to say which peers are of use. After that its last answer counts, so
-	// that a peer which floods the node cannot have the others closed.
-	askTime = 2 * time.Second
+	// usefulTimeout is how long the node may take to say which peers are useful. After that its previous answer
+	// counts, so that a peer that floods the node cannot get the others closed.
+	usefulTimeout = 2 * time.Second
 
-	// blockHandshakes is how many of the maxHandshakes an address block may have under way at once, and
-	// handshakeMade how long one counts that was given up, which nobody tells.
-	blockHandshakes = maxHandshakes * 3 / 4
-	handshakeMade   = 15 * time.Second
-	// maxAttempts is how many handshakes are remembered. At the bound all are forgotten: there are
-	// never more than maxHandshakes, so most of these were given up.
-	maxAttempts = 1024
+	// blockHandshakes is how many of the maxHandshakes one address block may have in progress. pendingHandshakeTime
+	// is how long a handshake is counted if its end is not noticed, as when the peer gives up.
+	blockHandshakes      = maxHandshakes * 3 / 4
+	pendingHandshakeTime = 15 * time.Second
+	// maxPendingHandshakes bounds the handshakes that are remembered. At the bound all are forgotten: at most
+	// maxHandshakes are really in progress, so most of the others were given up.
+	maxPendingHandshakes = 1024
 )
 
-// blockOf returns the address block that an address belongs to.
+// blockOf returns the address block of an address.
 func blockOf(a ma.Multiaddr) netip.Prefix {
 	ip, ok := ipOf(a)
 	if !ok {
@@ -63,91 +63,91 @@ func blockOf(a ma.Multiaddr) netip.Prefix {
 	return block
 }
 
-// A guest is a connection that a peer opened.
-type guest struct {
-	peer   peer.ID
-	block  netip.Prefix
-	since  time.Time
-	worked time.Time // when the node took a frame of the peer's last; zero: it never did
-	useful bool      // as the node said last
+// An inboundConn is a connection that a peer opened.
+type inboundConn struct {
+	peer      peer.ID
+	block     netip.Prefix
+	since     time.Time
+	lastFrame time.Time // when the node last accepted a frame from the peer; zero if never
+	useful    bool      // the node's last answer
 }
 
-// class says how soon a guest may be evicted: 0 first. ok is false if it stays.
-func (g guest) class(inBlock int, now time.Time) (class int, ok bool) {
-	fresh := now.Sub(g.since) < newcomerTime
+// evictionRank returns how soon a connection may be evicted, 0 first. ok is false if the connection stays.
+func (c inboundConn) rank(inBlock int, now time.Time) (rank int, ok bool) {
+	isNew := now.Sub(c.since) < newcomerGrace
 	switch {
-	case !g.useful && (!fresh || inBlock > blockShare):
+	case !c.useful && (!isNew || inBlock > blockShare):
 		return 0, true
 	case inBlock > blockShare:
 		return 1, true
-	case !g.useful:
+	case !c.useful:
 		return 2, true
 	}
 	return 0, false
 }
 
-// before says whether a guest is to be evicted before another one of its class.
-func (g guest) before(other guest, inBlock, inOther int) bool {
+// before reports whether a connection is evicted before another of the same rank.
+func (c inboundConn) before(other inboundConn, inBlock, inOther int) bool {
 	switch {
 	case inBlock != inOther:
 		return inBlock > inOther
-	case g.useful != other.useful:
+	case c.useful != other.useful:
 		return other.useful
-	case g.useful:
-		return g.since.After(other.since) // the one that has been of use for longer stays
-	case !g.worked.Equal(other.worked):
-		return g.worked.Before(other.worked)
+	case c.useful:
+		return c.since.After(other.since) // the connection that has been useful for longer stays
+	case !c.lastFrame.Equal(other.lastFrame):
+		return c.lastFrame.Before(other.lastFrame)
 	}
-	return g.since.Before(other.since)
+	return c.since.Before(other.since)
 }
 
-// evict chooses up to n of some guests, by their places.
-func evict(of []guest, n int, now time.Time) (out []int) {
+// evict chooses up to n connections, and returns their indices.
+func evict(conns []inboundConn, n int, now time.Time) (out []int) {
 	blocks := map[netip.Prefix]int{}
-	for _, g := range of {
-		blocks[g.block]++
+	for _, c := range conns {
+		blocks[c.block]++
 	}
-	gone := make([]bool, len(of))
+	chosen := make([]bool, len(conns))
 	for range n {
-		worst, worstClass := -1, 0
-		for i, g := range of {
-			class, ok := g.class(blocks[g.block], now)
-			if gone[i] || !ok {
+		worst, worstRank := -1, 0
+		for i, c := range conns {
+			rank, ok := c.rank(blocks[c.block], now)
+			if chosen[i] || !ok {
 				continue
 			}
-			if worst < 0 || class < worstClass || class == worstClass && g.before(of[worst], blocks[g.block], blocks[of[worst].block]) {
-				worst, worstClass = i, class
+			if worst < 0 || rank < worstRank || rank == worstRank && c.before(conns[worst], blocks[c.block], blocks[conns[worst].block]) {
+				worst, worstRank = i, rank
 			}
 		}
 		if worst < 0 {
 			break
 		}
-		gone[worst] = true
-		blocks[of[worst].block]--
+		chosen[worst] = true
+		blocks[conns[worst].block]--
 		out = append(out, worst)
 	}
 	return out
 }
 
-// slots are the connections of a host.
+// slots holds the connections of a host.
 type slots struct {
-	mu       sync.Mutex
-	all      map[network.Conn]netip.Addr // both ways, and the local address at which each began
-	guests   map[network.Conn]*guest     // those that others opened
-	worked   map[peer.ID]time.Time       // when the node took a frame last
-	choosing bool                        // the node is being asked
+	mu        sync.Mutex
+	all       map[network.Conn]netip.Addr   // in both directions, with the local address of each
+	inbound   map[network.Conn]*inboundConn // connections that peers opened
+	lastFrame map[peer.ID]time.Time         // when the node last accepted a frame from the peer
+	evicting  bool                          // an eviction is in progress
 }
 
 func (s *slots) init() {
 	s.all = map[network.Conn]netip.Addr{}
-	s.guests, s.worked = map[network.Conn]*guest{}, map[peer.ID]time.Time{}
+	s.inbound, s.lastFrame = map[network.Conn]*inboundConn{}, map[peer.ID]time.Time{}
 }
 
-// watchSlots has the host keep slots for newcomers.
+// watchSlots keeps track of connections, and makes room for newcomers.
 func (h *Host) watchSlots() {
 	h.host.Network().Notify(&network.NotifyBundle{
 		ConnectedF: func(_ network.Network, c network.Conn) {
-			h.gate.pending.done(c.RemoteMultiaddr())
+			h.gater.pending.done(c.RemoteMultiaddr())
 			h.slots.add(c, localAddress(c), time.Now())
 			h.makeRoom()
 		},
@@ -162,112 +162,112 @@ func (s *slots) add(c network.Conn, local netip.Addr, now time.Time) {
 	defer s.mu.Unlock()
 	s.all[c] = local
 	if c.Stat().Direction == network.DirInbound {
-		s.guests[c] = &guest{peer: c.RemotePeer(), block: blockOf(c.RemoteMultiaddr()), since: now}
+		s.inbound[c] = &inboundConn{peer: c.RemotePeer(), block: blockOf(c.RemoteMultiaddr()), since: now}
 	}
 }
 
-func (s *slots) remove(c network.Conn, others bool) {
+func (s *slots) remove(c network.Conn, hasOthers bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.all, c)
-	delete(s.guests, c)
-	if !others {
-		delete(s.worked, c.RemotePeer())
+	delete(s.inbound, c)
+	if !hasOthers {
+		delete(s.lastFrame, c.RemotePeer())
 	}
 }
 
-// beganAt returns those of some connections that began at one of some local addresses.
-func (s *slots) beganAt(conns []network.Conn, addrs []netip.Addr) (of []network.Conn) {
+// withLocalAddr returns those of the connections whose local address is in addrs.
+func (s *slots) withLocalAddr(conns []network.Conn, addrs []netip.Addr) (found []network.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range conns {
 		if local, ok := s.all[c]; ok && slices.Contains(addrs, local) {
-			of = append(of, c)
+			found = append(found, c)
 		}
 	}
-	return of
+	return found
 }
 
-// works notes that the node has taken a frame of a peer's.
-func (s *slots) works(p peer.ID, now time.Time) {
+// noteFrame records that the node has accepted a frame from a peer.
+func (s *slots) noteFrame(p peer.ID, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.worked[p] = now
+	s.lastFrame[p] = now
 }
 
-// makeRoom closes connections if there are too many. It does not wait for that.
-func (h *Host) makeRoom() { h.reviewGuests(crowded + 1) }
+// makeRoom closes connections in the background if there are too many.
+func (h *Host) makeRoom() { h.reviewInbound(evictAbove + 1) }
 
-// reviewGuests asks the node which peers are of use if there are at least so many connections, and closes those that
-// are too many. It does not wait for that.
-func (h *Host) reviewGuests(atLeast int) {
+// reviewInbound asks the node which peers are useful, if there are at least so many connections, and closes the
+// excess. It works in the background.
+func (h *Host) reviewInbound(atLeast int) {
 	s := &h.slots
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.all) < atLeast || s.choosing {
+	if len(s.all) < atLeast || s.evicting {
 		return
 	}
-	s.choosing = true
-	h.aside(func() {
-		for h.evictSome() {
+	s.evicting = true
+	h.background(func() {
+		for h.evictExcess() {
 		}
 	})
 }
 
-// evictSome closes as many connections as are too many, of those that the node has the least use for. It says
-// whether more came while the node was asked.
-func (h *Host) evictSome() (again bool) {
-	conns, ids := h.slots.opened()
+// evictExcess closes the connections above the limit, the least useful first. It reports whether more arrived while
+// the node was asked.
+func (h *Host) evictExcess() (again bool) {
+	conns, ids := h.slots.inboundPeers()
 	useful := h.askUseful(ids)
 	out, again := h.slots.evict(conns, useful, time.Now())
 	for _, c := range out {
 		h.count.evicted.Add(1)
 		h.log.Debug("connection closed to make room", "peer", c.RemotePeer(), "addr", c.RemoteMultiaddr())
 		// The connection manager may be closing the same connection, which takes up to 10 s if the peer reads
-		// nothing. The next pass does not wait for that.
-		h.aside(func() { _ = c.Close() })
+		// nothing. The next pass must not wait for that.
+		h.background(func() { _ = c.Close() })
 	}
 	return again
 }
 
-// opened are the connections that peers opened, and these peers.
-func (s *slots) opened() (conns []network.Conn, ids []env.PeerID) {
+// inboundPeers returns the connections that peers opened, and the ids of these peers.
+func (s *slots) inboundPeers() (conns []network.Conn, ids []env.PeerID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for c, g := range s.guests {
-		conns, ids = append(conns, c), append(ids, env.PeerID(g.peer))
+	for c, inbound := range s.inbound {
+		conns, ids = append(conns, c), append(ids, env.PeerID(inbound.peer))
 	}
 	return conns, ids
 }
 
-// evict chooses the connections to close, among those that the node was asked about, and forgets them. useful
-// is nil if the node did not answer. again says that there are still too many, because others have come.
+// evict chooses the connections to close among those that the node was asked about, and forgets them. useful is nil
+// if the node did not answer. again reports that there are still too many connections, because others have arrived.
 func (s *slots) evict(conns []network.Conn, useful []bool, now time.Time) (out []network.Conn, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	of := make([]guest, 0, len(conns))
-	at := make([]network.Conn, 0, len(conns))
+	candidates := make([]inboundConn, 0, len(conns))
+	candidateConns := make([]network.Conn, 0, len(conns))
 	for i, c := range conns {
-		if g := s.guests[c]; g != nil {
+		if inbound := s.inbound[c]; inbound != nil {
 			if i < len(useful) {
-				g.useful = useful[i]
+				inbound.useful = useful[i]
 			}
-			is := *g
-			is.worked = s.worked[g.peer]
-			of, at = append(of, is), append(at, c)
+			candidate := *inbound
+			candidate.lastFrame = s.lastFrame[inbound.peer]
+			candidates, candidateConns = append(candidates, candidate), append(candidateConns, c)
 		}
 	}
-	asked := len(of)
-	for _, i := range evict(of, len(s.all)-crowded, now) {
-		out = append(out, at[i])
-		delete(s.all, at[i])
-		delete(s.guests, at[i])
+	asked := len(candidates)
+	for _, i := range evict(candidates, len(s.all)-evictAbove, now) {
+		out = append(out, candidateConns[i])
+		delete(s.all, candidateConns[i])
+		delete(s.inbound, candidateConns[i])
 	}
-	s.choosing = len(s.all) > crowded && len(s.guests) > asked-len(out)
-	return out, s.choosing
+	s.evicting = len(s.all) > evictAbove && len(s.inbound) > asked-len(out)
+	return out, s.evicting
 }
 
-// askUseful has the node say which peers it has use for; nil if it does not answer.
+// askUseful asks the node which peers are useful. It returns nil if the node does not answer.
 func (h *Host) askUseful(ids []env.PeerID) []bool {
 	e := h.events.Load()
 	if e == nil || e.Useful == nil {
@@ -277,7 +277,7 @@ func (h *Host) askUseful(ids []env.PeerID) []bool {
 	if !e.Useful(ids, func(useful []bool) { answer <- useful }) {
 		return nil
 	}
-	timer := time.NewTimer(askTime)
+	timer := time.NewTimer(usefulTimeout)
 	defer timer.Stop()
 	select {
 	case useful := <-answer:
@@ -288,43 +288,43 @@ func (h *Host) askUseful(ids []env.PeerID) []bool {
 	return nil
 }
 
-// pending are handshakes of connections that peers are making, by their addresses.
-type pending struct {
-	mu sync.Mutex
-	at map[string]attempt
+// pendingHandshakes holds the handshakes of inbound connections in progress, by remote address.
+type pendingHandshakes struct {
+	mu     sync.Mutex
+	byAddr map[string]pendingHandshake
 }
 
-type attempt struct {
+type pendingHandshake struct {
 	block netip.Prefix
 	since time.Time
 }
 
-// begin notes a handshake, and says whether it may go on: an address block may have only so many.
-func (p *pending) begin(a ma.Multiaddr, now time.Time) bool {
+// begin records a handshake, and reports whether it may proceed. An address block may have only blockHandshakes.
+func (p *pendingHandshakes) begin(a ma.Multiaddr, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	block, inBlock := blockOf(a), 0
-	for key, of := range p.at {
+	for key, h := range p.byAddr {
 		switch {
-		case now.Sub(of.since) > handshakeMade:
-			delete(p.at, key)
-		case of.block == block:
+		case now.Sub(h.since) > pendingHandshakeTime:
+			delete(p.byAddr, key)
+		case h.block == block:
 			inBlock++
 		}
 	}
 	if inBlock >= blockHandshakes {
 		return false
 	}
-	if p.at == nil || len(p.at) >= maxAttempts {
-		p.at = map[string]attempt{}
+	if p.byAddr == nil || len(p.byAddr) >= maxPendingHandshakes {
+		p.byAddr = map[string]pendingHandshake{}
 	}
-	p.at[a.String()] = attempt{block, now}
+	p.byAddr[a.String()] = pendingHandshake{block, now}
 	return true
 }
 
-// done notes that a handshake is over.
-func (p *pending) done(a ma.Multiaddr) {
+// done records that a handshake has ended.
+func (p *pendingHandshakes) done(a ma.Multiaddr) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.at, a.String())
+	delete(p.byAddr, a.String())
 }

@@ -17,16 +17,16 @@ import (
 
 	"tidings/internal/env"
 	"tidings/internal/wire"
-	"tidings/overlay/libp2p/siege"
+	"tidings/overlay/libp2p/attacker"
 )
 
-// besiege begins a siege of a host by TCP.
-func besiege(t *testing.T, to *tester) *siege.Siege {
+// newAttacker returns an attacker of a host, over TCP.
+func newAttacker(t *testing.T, to *testHost) *attacker.Attacker {
 	t.Helper()
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux has all of 127.0.0.0/8 as its own addresses")
 	}
-	s, err := siege.New(to.Addrs()[0], wire.Side{Name: "lab", Descriptor: descriptor("lab")})
+	s, err := attacker.New(to.Addrs()[0], wire.Side{Name: "lab", Descriptor: descriptor("lab")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,23 +34,23 @@ func besiege(t *testing.T, to *tester) *siege.Siege {
 	return s
 }
 
-// loopback is an address of the machine.
+// loopback returns an address of the machine.
 func loopback(b, c, d int) netip.Addr {
 	return netip.AddrFrom4([4]byte{127, byte(b), byte(c), byte(d)})
 }
 
-// at has a host listen at an address by TCP alone, so that others see it there.
+// at makes a host listen at an address, over TCP only, so that others see it there.
 func at(address string) func(*Config) {
 	return func(c *Config) { c.Listen = []string{"/ip4/" + address + "/tcp/0"} }
 }
 
-// friendly runs a member to which some hosts, from blocks of their own, have links that are of use.
-func friendly(t *testing.T, n int) (m *tester, friends []*tester) {
+// startUsefulHosts starts a member, and n hosts from different address blocks with links that are useful to it.
+func startUsefulHosts(t *testing.T, n int) (m *testHost, friends []*testHost) {
 	t.Helper()
-	m = made(t, at("127.0.0.1"))
+	m = newTestHost(t, at("127.0.0.1"))
 	uses := map[env.PeerID]bool{}
 	for i := range n {
-		f := made(t, at(fmt.Sprintf("127.9.%d.1", i)))
+		f := newTestHost(t, at(fmt.Sprintf("127.9.%d.1", i)))
 		uses[f.ID()] = true
 		friends = append(friends, f)
 	}
@@ -66,22 +66,22 @@ func friendly(t *testing.T, n int) (m *tester, friends []*tester) {
 	for _, f := range friends {
 		f.start()
 		f.Send(m.Peer(), env.Control, []byte("from a friend"))
-		next(t, "a friend's frame", m.letters)
+		next(t, "a friend's frame", m.frames)
 	}
 	return m, friends
 }
 
-// stays checks that links of use are still there, and that a newcomer gets in within seconds.
-func stays(t *testing.T, m *tester, friends []*tester, newcomer string) {
+// checkUsefulStay checks that useful links are still there, and that a newcomer gets in within seconds.
+func checkUsefulStay(t *testing.T, m *testHost, friends []*testHost, newcomer string) {
 	t.Helper()
-	for len(m.letters) > 0 {
-		<-m.letters
+	for len(m.frames) > 0 {
+		<-m.frames
 	}
 	began := time.Now()
-	b := running(t, at(newcomer))
+	b := startTestHost(t, at(newcomer))
 	b.Send(m.Peer(), env.Control, []byte("from a newcomer"))
 	for {
-		if l := next(t, "the newcomer's frame", m.letters); l.frame == "from a newcomer" {
+		if l := next(t, "the newcomer's frame", m.frames); l.frame == "from a newcomer" {
 			break
 		}
 	}
@@ -89,43 +89,43 @@ func stays(t *testing.T, m *tester, friends []*tester, newcomer string) {
 		t.Errorf("a newcomer got in after %v", took)
 	}
 	m.Send(b.Peer(), env.Control, []byte("welcome"))
-	next(t, "an answer", b.letters)
+	next(t, "an answer", b.frames)
 	for _, f := range friends {
 		if m.host.Network().Connectedness(f.host.ID()) != network.Connected {
-			t.Errorf("the link to %v, which is of use, is gone", f.host.ID())
+			t.Errorf("the link to %v, which is useful, is gone", f.host.ID())
 		}
 	}
 }
 
-// An attacker that holds as many connections as it can from one address block, and speaks on each, keeps
-// nobody out. Its block is loopback: private ranges are no exception.
+// An attacker that holds as many connections as it can from one address block, and sends frames on each, keeps no
+// newcomer out. Its block is loopback: private ranges are no exception.
 func TestOneAddressBlockCannotFillAHost(t *testing.T) {
-	m, friends := friendly(t, 5)
-	a := besiege(t, m)
-	a.HoldMany(t.Context(), 800, func(i int) netip.Addr { return loopback(3, 3, 1+i%250) }, []byte("a probe"))
-	wait(t, "slots for newcomers", func() bool { return m.Stats().Connections <= crowded })
-	if held := a.Held(); held < crowded/2 {
+	m, friends := startUsefulHosts(t, 5)
+	a := newAttacker(t, m)
+	a.OpenMany(t.Context(), 800, func(i int) netip.Addr { return loopback(3, 3, 1+i%250) }, []byte("a probe"))
+	wait(t, "slots for newcomers", func() bool { return m.Stats().Connections <= evictAbove })
+	if held := a.OpenCount(); held < evictAbove/2 {
 		t.Errorf("the attacker holds %d connections: this is no attack", held)
 	}
-	stays(t, m, friends, "127.4.4.4")
+	checkUsefulStay(t, m, friends, "127.4.4.4")
 	if s := m.Stats(); s.Evicted == 0 {
 		t.Errorf("%+v", s)
 	}
 }
 
-// An attacker with an address block for each connection is evicted in favour of newcomers, as it does nothing
-// useful, whether it is silent or not.
-func TestIdlersFromManyBlocksGiveWay(t *testing.T) {
-	m, friends := friendly(t, 5)
-	a := besiege(t, m)
-	a.HoldMany(t.Context(), 800, func(i int) netip.Addr { return loopback(20+i/200, i%200, 1) })
-	wait(t, "slots for newcomers", func() bool { return m.Stats().Connections <= crowded })
+// An attacker with a different address block for each connection is evicted in favour of newcomers, because it does
+// nothing useful, whether it is silent or not.
+func TestIdleConnectionsFromManyBlocksAreEvicted(t *testing.T) {
+	m, friends := startUsefulHosts(t, 5)
+	a := newAttacker(t, m)
+	a.OpenMany(t.Context(), 800, func(i int) netip.Addr { return loopback(20+i/200, i%200, 1) })
+	wait(t, "slots for newcomers", func() bool { return m.Stats().Connections <= evictAbove })
 	for i := range 10 {
-		stays(t, m, friends, fmt.Sprintf("127.4.%d.4", i))
+		checkUsefulStay(t, m, friends, fmt.Sprintf("127.4.%d.4", i))
 	}
 }
 
-// A fakeConn is a connection that a peer opened from an address of its own. Its Close waits for release.
+// A fakeConn is a connection that a peer opened from its own address. Its Close waits for release.
 type fakeConn struct {
 	network.Conn
 	from    int
@@ -148,26 +148,27 @@ func (c *fakeConn) Close() error {
 	return nil
 }
 
-// crowd fills a host with so many fake connections more than crowded. The peers of those that are closed come out.
-func crowd(t *testing.T, h *tester, more int) (closed <-chan peer.ID) {
+// fillSlots adds fake connections to a host, so many more than evictAbove. It returns the peers whose connections
+// are closed.
+func fillSlots(t *testing.T, h *testHost, more int) (closed <-chan peer.ID) {
 	t.Helper()
 	out, release := make(chan peer.ID, maxConns), make(chan struct{})
 	t.Cleanup(func() { close(release) })
-	for i := range crowded + more {
+	for i := range evictAbove + more {
 		h.slots.add(&fakeConn{from: i, closed: out, release: release}, netip.Addr{}, time.Now().Add(-time.Hour))
 	}
 	return out
 }
 
-// A connection that takes long to close does not keep the host from closing others.
+// A connection that takes long to close does not delay the closing of others.
 func TestEvictionDoesNotWaitForClose(t *testing.T) {
 	t.Parallel()
-	h := made(t, nil)
-	closed := crowd(t, h, 3)
+	h := newTestHost(t, nil)
+	closed := fillSlots(t, h, 3)
 	passed := make(chan struct{})
 	go func() {
 		defer close(passed)
-		h.evictSome()
+		h.evictExcess()
 	}()
 	for range 3 {
 		next(t, "a connection to be closed", closed)
@@ -175,10 +176,10 @@ func TestEvictionDoesNotWaitForClose(t *testing.T) {
 	next(t, "the end of the pass", passed)
 }
 
-// A node that is too busy to say which peers are of use keeps those that were of use when it last said so.
-func TestTheLastAnswerCountsIfTheNodeIsBusy(t *testing.T) {
+// If a node is too busy to say which peers are useful, its previous answer counts.
+func TestThePreviousAnswerCountsIfTheNodeIsBusy(t *testing.T) {
 	t.Parallel()
-	h := made(t, nil)
+	h := newTestHost(t, nil)
 	busy := false
 	h.useful = func(ids []env.PeerID, then func([]bool)) bool {
 		useful := make([]bool, len(ids))
@@ -191,25 +192,25 @@ func TestTheLastAnswerCountsIfTheNodeIsBusy(t *testing.T) {
 		return !busy
 	}
 	h.events.Store(&Events{Useful: h.useful})
-	closed := crowd(t, h, 0)
-	h.reviewGuests(1)
+	closed := fillSlots(t, h, 0)
+	h.reviewInbound(1)
 	wait(t, "the answer", func() bool {
 		h.slots.mu.Lock()
 		defer h.slots.mu.Unlock()
-		return !h.slots.choosing
+		return !h.slots.evicting
 	})
 	busy = true
 	h.slots.add(&fakeConn{from: maxConns}, netip.Addr{}, time.Now())
-	h.evictSome()
+	h.evictExcess()
 	if p := next(t, "a connection to be closed", closed); p != "peer 5" {
 		t.Errorf("the connection of %s is closed", p)
 	}
 }
 
-// An address block has only so many handshakes under way, so that one which never ends them leaves room.
-func TestHandshakesThatNeverEndLeaveRoom(t *testing.T) {
-	m, friends := friendly(t, 1)
-	besiege(t, m)
+// An address block can have only so many handshakes in progress, so a block that never completes them leaves room.
+func TestHandshakesThatNeverEndLeaveRoomForOthers(t *testing.T) {
+	m, friends := startUsefulHosts(t, 1)
+	newAttacker(t, m)
 	at, err := manet.ToNetAddr(m.host.Network().ListenAddresses()[0])
 	if err != nil {
 		t.Fatal(err)
@@ -222,65 +223,66 @@ func TestHandshakesThatNeverEndLeaveRoom(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = c.Close() })
 	}
-	stays(t, m, friends, "127.4.4.4")
+	checkUsefulStay(t, m, friends, "127.4.4.4")
 }
 
-// Connections are evicted in this order: first those of no use, of the fullest block, and silent for longest; then the youngest of a block
-// that has more than its share; at last those that had no time yet to be of use.
-func TestWhoGivesWay(t *testing.T) {
+// Connections are evicted in this order: useless ones, first of the fullest block and then those silent for
+// longest; then the youngest of a block that has more than its share; and last those that had no time yet to become
+// useful.
+func TestOrderOfEviction(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	block := func(n byte) netip.Prefix { return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, n, 0, 0}), 24) }
 	old, young := now.Add(-time.Hour), now.Add(-time.Second)
-	of := func(n int, g guest) []guest {
-		var of []guest
+	conns := func(n int, g inboundConn) []inboundConn {
+		var conns []inboundConn
 		for range n {
-			of = append(of, g)
+			conns = append(conns, g)
 		}
-		return of
+		return conns
 	}
-	useful := guest{block: block(1), since: old, useful: true}
-	idle := guest{block: block(2), since: old}
-	works := guest{block: block(3), since: old, worked: young}
-	fresh := guest{block: block(4), since: young}
+	useful := inboundConn{block: block(1), since: old, useful: true}
+	idle := inboundConn{block: block(2), since: old}
+	works := inboundConn{block: block(3), since: old, lastFrame: young}
+	fresh := inboundConn{block: block(4), since: young}
 	for _, c := range []struct {
-		name string
-		of   []guest
-		n    int
-		want []int
+		name  string
+		conns []inboundConn
+		n     int
+		want  []int
 	}{
-		{"nobody has to", []guest{idle}, 0, nil},
-		{"those of use stay", of(blockShare, useful), 9, nil},
-		{"the silent one", []guest{useful, fresh, works, idle}, 1, []int{3}},
-		{"then those that speak, then those that are new", []guest{useful, fresh, works, idle}, 9, []int{3, 2, 1}},
-		{"the fullest block", append([]guest{idle}, of(2, works)...), 1, []int{1}},
-		{"until it is as empty as others", append([]guest{idle, useful}, of(2, works)...), 2, []int{2, 0}},
-		{"a flood of new ones", append([]guest{idle, fresh}, of(blockShare+1, guest{block: block(5), since: young})...), 1, []int{2}},
-		{"more than its share", append([]guest{useful, fresh, {block: useful.block, since: young, useful: true}}, of(blockShare-1, useful)...), 2, []int{2, 1}},
+		{"none has to", []inboundConn{idle}, 0, nil},
+		{"useful ones stay", conns(blockShare, useful), 9, nil},
+		{"the silent one", []inboundConn{useful, fresh, works, idle}, 1, []int{3}},
+		{"then active ones, then new ones", []inboundConn{useful, fresh, works, idle}, 9, []int{3, 2, 1}},
+		{"the fullest block", append([]inboundConn{idle}, conns(2, works)...), 1, []int{1}},
+		{"until it is as empty as others", append([]inboundConn{idle, useful}, conns(2, works)...), 2, []int{2, 0}},
+		{"a flood of new ones", append([]inboundConn{idle, fresh}, conns(blockShare+1, inboundConn{block: block(5), since: young})...), 1, []int{2}},
+		{"more than its share", append([]inboundConn{useful, fresh, {block: useful.block, since: young, useful: true}}, conns(blockShare-1, useful)...), 2, []int{2, 1}},
 	} {
-		if got := evict(c.of, c.n, now); !slices.Equal(got, c.want) {
+		if got := evict(c.conns, c.n, now); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
-	// Whatever there is, nobody is chosen twice, and none of a small block that is of use.
-	dice := rand.New(rand.NewSource(1))
+	// Random cases: no connection is chosen twice, and no useful connection of a small block is chosen.
+	rng := rand.New(rand.NewSource(1))
 	for range 200 {
-		var of []guest
-		for range dice.Intn(200) {
-			of = append(of, guest{peer: peer.ID(fmt.Sprint(dice.Int())), block: block(byte(dice.Intn(3))), since: now.Add(-time.Duration(dice.Intn(60)) * time.Second), useful: dice.Intn(2) == 0})
+		var conns []inboundConn
+		for range rng.Intn(200) {
+			conns = append(conns, inboundConn{peer: peer.ID(fmt.Sprint(rng.Int())), block: block(byte(rng.Intn(3))), since: now.Add(-time.Duration(rng.Intn(60)) * time.Second), useful: rng.Intn(2) == 0})
 		}
 		inBlock := map[netip.Prefix]int{}
-		for _, g := range of {
+		for _, g := range conns {
 			inBlock[g.block]++
 		}
-		got := evict(of, dice.Intn(250), now)
+		got := evict(conns, rng.Intn(250), now)
 		slices.Sort(got)
 		if len(slices.Compact(slices.Clone(got))) != len(got) {
 			t.Fatalf("%v", got)
 		}
 		for _, i := range got {
-			if of[i].useful && inBlock[of[i].block] <= blockShare {
-				t.Fatalf("one that is of use gives way: %+v", of[i])
+			if conns[i].useful && inBlock[conns[i].block] <= blockShare {
+				t.Fatalf("a useful connection is evicted: %+v", conns[i])
 			}
 		}
 	}
@@ -301,11 +303,11 @@ func TestBlocksOfAddresses(t *testing.T) {
 	}
 }
 
-// A block has so many handshakes under way and no more, until some are over or were given up long ago; what was given
-// up is not remembered without end.
+// A block can have only so many handshakes in progress, until some have ended or were given up long ago. The memory
+// of handshakes is bounded.
 func TestHandshakesOfABlockAreBounded(t *testing.T) {
 	t.Parallel()
-	var p pending
+	var p pendingHandshakes
 	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	from := func(block, port int) ma.Multiaddr {
 		return ma.StringCast(fmt.Sprintf("/ip4/10.%d.%d.1/tcp/%d", block/250, block%250, port))
@@ -325,12 +327,12 @@ func TestHandshakesOfABlockAreBounded(t *testing.T) {
 	if !p.begin(from(1, 999), now) {
 		t.Error("one that is over still counts")
 	}
-	if later := now.Add(handshakeMade + 1); !p.begin(from(1, 1000), later) || len(p.at) != 1 {
-		t.Errorf("%d that were given up still count", len(p.at))
+	if later := now.Add(pendingHandshakeTime + 1); !p.begin(from(1, 1000), later) || len(p.byAddr) != 1 {
+		t.Errorf("%d that were given up still count", len(p.byAddr))
 	}
-	for i := range 3 * maxAttempts {
-		if !p.begin(from(i, 1), now) || len(p.at) > maxAttempts {
-			t.Fatalf("after %d attempts %d are remembered", i, len(p.at))
+	for i := range 3 * maxPendingHandshakes {
+		if !p.begin(from(i, 1), now) || len(p.byAddr) > maxPendingHandshakes {
+			t.Fatalf("after %d attempts %d are remembered", i, len(p.byAddr))
 		}
 	}
 }

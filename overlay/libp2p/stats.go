@@ -7,7 +7,7 @@ import (
 	"tidings/internal/env"
 )
 
-// Stats counts what a host did since it was made.
+// Stats counts a host's events since it was created.
 type Stats struct {
 	Connections int // peers connected now
 	LinksOut    int // outgoing streams open now, one per peer and class
@@ -43,14 +43,14 @@ type ClassStats struct {
 
 // Drops counts frames that were lost, by reason.
 type Drops struct {
-	QueueFull   uint64 // out: the peer reads too slowly; the oldest went
-	Unreachable uint64 // out: no connection, or it broke
-	Refused     uint64 // out: the peer is of another network or version, or gated
-	NoRoom      uint64 // out: too many links, or the host is closing
-	Inbox       uint64 // in: the node does not keep up
+	QueueFull   uint64 // outgoing: the peer reads too slowly, and the oldest frame was dropped
+	Unreachable uint64 // outgoing: no connection, or the connection broke
+	Refused     uint64 // outgoing: the peer is of another network or version, or is blocked
+	NoRoom      uint64 // outgoing: too many links, or the host is closing
+	Inbox       uint64 // incoming: the node's inbox is full
 }
 
-// counters are the parts of Stats that grow.
+// counters holds the fields of Stats that only grow.
 type counters struct {
 	classes [2]classCounters
 
@@ -83,8 +83,8 @@ func (h *Host) Stats() Stats {
 		Connections: len(h.host.Network().Peers()),
 		LinksOut:    int(out),
 		LinksIn:     in,
-		Gated:       h.ledger.gates(time.Now()),
-		Reachable:   len(h.reach.addrs()),
+		Gated:       h.reputations.countBlocked(time.Now()),
+		Reachable:   len(h.reachability.addrs()),
 
 		Control: h.count.classes[env.Control].stats(),
 		Bulk:    h.count.classes[env.Bulk].stats(),
@@ -103,5 +103,5 @@ func (h *Host) Stats() Stats {
 	}
 }
 
-// Refusals returns the refusals of the last ten minutes, the latest first.
-func (h *Host) Refusals() []Refusal { return h.ledger.refusals(time.Now()) }
+// Refusals returns the refusals of about the last ten minutes, the latest first.
+func (h *Host) Refusals() []Refusal { return h.reputations.refusals(time.Now()) }

@@ -22,147 +22,146 @@ import (
 )
 
 const (
-	// maxTopics bounds the topics of a host, and those of which a peer may say that it
-	// takes part.
+	// maxTopics bounds the topics of a host, and the topics that one peer may announce.
 	maxTopics = 64
-	// topicQueue is how many frames of one topic wait to be published; further ones are
-	// dropped, and counted. verdictTime is how long the node may take to judge one.
-	topicQueue  = 256
-	verdictTime = 2 * time.Second
-	// topicSeen is how long a frame is known again.
-	topicSeen = 10 * time.Minute
-	// mateAgain is the time between two looks for peers of a topic that are not
-	// connected; who could not be dialled is left alone for mateRest.
-	mateAgain = 5 * time.Second
-	mateRest  = 30 * time.Second
-	topicTag  = "topic"
+	// topicQueue bounds the frames of one topic that wait to be published. Further frames are dropped and counted.
+	// validationTime is how long the node may take to validate a frame.
+	topicQueue     = 256
+	validationTime = 2 * time.Second
+	// topicSeenTime is how long a frame is remembered, so that copies are recognised.
+	topicSeenTime = 10 * time.Minute
+	// topicDialInterval is the time between two checks for peers of a topic that are not connected. A peer that
+	// could not be dialled is tried again after topicDialBackoff.
+	topicDialInterval = 5 * time.Second
+	topicDialBackoff  = 30 * time.Second
+	topicTag          = "topic"
 )
 
-// Hear judges a frame that came by a topic. It is called from many goroutines at once,
-// and waits for its node as long as ctx lasts.
+// A Validator judges a frame that arrived on a topic. It is called from many goroutines at once, and waits for the
+// node's answer until ctx ends.
 type Validator func(ctx context.Context, from env.PeerID, frame []byte) env.Verdict
 
-// Topics are a host's parts in topics: GossipSub, for few groups with many frames.
-// Who takes part in one is said to all connected peers; frames go to those who do, and
-// never by way of others, so that a node keeps in touch with some. Frames have no
-// signature of GossipSub's: whose they are, and whether they are right, the node says.
+// Topics manages a host's GossipSub topics, which serve few groups with many frames each. A host announces its
+// topics to all connected peers. Frames are sent only to peers that have joined the topic and are never relayed by
+// others, so a node stays connected to some of the topic's peers. GossipSub does not sign the frames: the node
+// verifies their origin and content.
 type Topics struct {
 	host   *Host
-	prefix string // of the network's topics: two networks share none
+	prefix string // prefix of the network's topic names, so that two networks share no topic
 
-	mu    sync.Mutex // guards what follows
-	ps    *pubsub.PubSub
-	all   map[string]*topic
-	left  map[string]<-chan struct{} // closed when a topic that was left may be joined again
-	mates map[peer.ID]peer.AddrInfo  // of all topics
-	kept  bool                       // somebody keeps in touch with them
-	wake  chan struct{}
+	mu         sync.Mutex // guards the fields below
+	ps         *pubsub.PubSub
+	joined     map[string]*topic
+	leaving    map[string]<-chan struct{} // topics that were left, each with a channel that is closed when the topic may be joined again
+	peers      map[peer.ID]peer.AddrInfo  // the peers of all topics
+	connecting bool                       // keepConnected is running
+	wake       chan struct{}
 }
 
-// A topic is one that the host takes part in.
+// A topic is a topic that the host has joined.
 type topic struct {
-	hear  atomic.Pointer[Validator]
-	peers []env.Peer
-	out   chan []byte
-	end   context.CancelFunc
-	ended chan struct{}
+	validate atomic.Pointer[Validator]
+	peers    []env.Peer
+	outgoing chan []byte
+	end      context.CancelFunc
+	ended    chan struct{}
 }
 
-// Topics returns the host's topics. The network has to be known.
+// Topics returns the host's topics. The network must be known.
 func (h *Host) Topics() *Topics {
 	h.topics.once.Do(func() {
 		hash := wire.HashOf(h.side.Load().Descriptor)
-		h.topics.of.Store(&Topics{
+		h.topics.topics.Store(&Topics{
 			host: h, prefix: "/tidings/" + hex.EncodeToString(hash[:8]) + "/",
-			all: map[string]*topic{}, left: map[string]<-chan struct{}{}, mates: map[peer.ID]peer.AddrInfo{}, wake: make(chan struct{}, 1),
+			joined: map[string]*topic{}, leaving: map[string]<-chan struct{}{}, peers: map[peer.ID]peer.AddrInfo{}, wake: make(chan struct{}, 1),
 		})
 	})
-	return h.topics.of.Load()
+	return h.topics.topics.Load()
 }
 
-// hostTopics makes them when they are first asked for.
-type hostTopics struct {
-	once sync.Once
-	of   atomic.Pointer[Topics]
+// lazyTopics creates the Topics on first use.
+type lazyTopics struct {
+	once   sync.Once
+	topics atomic.Pointer[Topics]
 }
 
-// Join takes part in a topic; see env.Topics.
-func (t *Topics) Join(name string, peers []env.Peer, hear Validator) {
+// Join joins a topic; see env.Topics.
+func (t *Topics) Join(name string, peers []env.Peer, validate Validator) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	j := t.all[name]
-	if j == nil {
-		if len(t.all) >= maxTopics {
+	joined := t.joined[name]
+	if joined == nil {
+		if len(t.joined) >= maxTopics {
 			t.host.log.Error("too many topics to join another one", "topic", name)
 			return
 		}
 		ctx, end := context.WithCancel(t.host.ctx)
-		j = &topic{out: make(chan []byte, topicQueue), end: end, ended: make(chan struct{})}
-		t.all[name] = j
-		before := t.left[name]
-		delete(t.left, name)
-		t.host.aside(func() {
-			defer close(j.ended)
+		joined = &topic{outgoing: make(chan []byte, topicQueue), end: end, ended: make(chan struct{})}
+		t.joined[name] = joined
+		before := t.leaving[name]
+		delete(t.leaving, name)
+		t.host.background(func() {
+			defer close(joined.ended)
 			if before != nil {
 				<-before
 			}
-			t.run(ctx, t.prefix+name, j)
+			t.run(ctx, t.prefix+name, joined)
 		})
-		if !t.kept {
-			t.kept = true
-			t.host.aside(t.keep)
+		if !t.connecting {
+			t.connecting = true
+			t.host.background(t.keepConnected)
 		}
 	}
-	j.hear.Store(&hear)
-	j.peers = peers
-	t.gather()
+	joined.validate.Store(&validate)
+	joined.peers = peers
+	t.updatePeers()
 }
 
-// Leave ends a Join; see env.Topics.
+// Leave leaves a topic; see env.Topics.
 func (t *Topics) Leave(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if j := t.all[name]; j != nil {
-		j.end()
-		t.left[name] = j.ended
-		delete(t.all, name)
-		t.gather()
+	if joined := t.joined[name]; joined != nil {
+		joined.end()
+		t.leaving[name] = joined.ended
+		delete(t.joined, name)
+		t.updatePeers()
 	}
 }
 
-// Publish sends a frame to those who take part in a topic; see env.Topics.
+// Publish sends a frame to all members of a topic; see env.Topics.
 func (t *Topics) Publish(name string, frame []byte) {
 	if len(frame) > env.MaxTopicFrame {
 		panic(fmt.Sprintf("libp2p: topic frame of %d bytes", len(frame)))
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	j := t.all[name]
-	if j == nil {
+	joined := t.joined[name]
+	if joined == nil {
 		return
 	}
 	select {
-	case j.out <- frame:
+	case joined.outgoing <- frame:
 		t.host.count.published.Add(1)
 	default:
 		t.host.count.unpublished.Add(1)
 	}
 }
 
-// gather notes with whom the host keeps in touch. The caller holds mu.
-func (t *Topics) gather() {
-	had := t.mates
-	t.mates = map[peer.ID]peer.AddrInfo{}
-	for _, j := range t.all {
-		for _, p := range j.peers {
+// updatePeers computes the peers to which the host stays connected. The caller holds mu.
+func (t *Topics) updatePeers() {
+	before := t.peers
+	t.peers = map[peer.ID]peer.AddrInfo{}
+	for _, joined := range t.joined {
+		for _, p := range joined.peers {
 			if info, ok := infoOf(p); ok && info.ID != t.host.host.ID() {
-				t.mates[info.ID] = info
+				t.peers[info.ID] = info
 				t.host.conns.Protect(info.ID, topicTag)
 			}
 		}
 	}
-	for p := range had {
-		if _, still := t.mates[p]; !still {
+	for p := range before {
+		if _, still := t.peers[p]; !still {
 			t.host.conns.Unprotect(p, topicTag)
 		}
 	}
@@ -172,24 +171,24 @@ func (t *Topics) gather() {
 	}
 }
 
-// keep keeps in touch with the mates until the host closes.
-func (t *Topics) keep() {
-	rested := map[peer.ID]time.Time{}
-	tick := time.NewTicker(mateAgain)
+// keepConnected dials the topics' peers again when they are not connected, until the host closes.
+func (t *Topics) keepConnected() {
+	dialledAt := map[peer.ID]time.Time{}
+	tick := time.NewTicker(topicDialInterval)
 	defer tick.Stop()
 	for {
 		t.mu.Lock()
-		mates := maps.Clone(t.mates)
+		peers := maps.Clone(t.peers)
 		t.mu.Unlock()
 		now := time.Now()
-		for p, info := range mates {
-			if now.Sub(rested[p]) < mateRest || len(t.host.host.Network().ConnsToPeer(p)) > 0 || t.host.ledger.refused(p, now) {
+		for p, info := range peers {
+			if now.Sub(dialledAt[p]) < topicDialBackoff || len(t.host.host.Network().ConnsToPeer(p)) > 0 || t.host.reputations.isRefused(p, now) {
 				continue
 			}
-			rested[p] = now
-			t.host.aside(func() { t.dial(info) })
+			dialledAt[p] = now
+			t.host.background(func() { t.dial(info) })
 		}
-		maps.DeleteFunc(rested, func(p peer.ID, at time.Time) bool { return now.Sub(at) > mateRest })
+		maps.DeleteFunc(dialledAt, func(p peer.ID, at time.Time) bool { return now.Sub(at) > topicDialBackoff })
 		select {
 		case <-t.host.ctx.Done():
 			return
@@ -201,8 +200,8 @@ func (t *Topics) keep() {
 
 func (t *Topics) dial(info peer.AddrInfo) {
 	select {
-	case t.host.dialling <- struct{}{}:
-		defer func() { <-t.host.dialling }()
+	case t.host.dialSlots <- struct{}{}:
+		defer func() { <-t.host.dialSlots }()
 	case <-t.host.ctx.Done():
 		return
 	}
@@ -222,8 +221,8 @@ func (t *Topics) run(ctx context.Context, name string, j *topic) {
 		return
 	}
 	err = ps.RegisterTopicValidator(name, func(ctx context.Context, from peer.ID, m *pubsub.Message) pubsub.ValidationResult {
-		return t.judge(ctx, j, from, m.Data)
-	}, pubsub.WithValidatorTimeout(verdictTime), pubsub.WithValidatorConcurrency(256))
+		return t.validate(ctx, j, from, m.Data)
+	}, pubsub.WithValidatorTimeout(validationTime), pubsub.WithValidatorConcurrency(256))
 	if err != nil {
 		t.host.log.Error("topic could not be joined", "topic", name, "err", err)
 		return
@@ -239,7 +238,7 @@ func (t *Topics) run(ctx context.Context, name string, j *topic) {
 		return
 	}
 	defer joined.Close()
-	relay, err := joined.Relay() // what comes is taken by the validator, and passed on
+	relay, err := joined.Relay() // received frames pass the validator and are forwarded
 	if err != nil {
 		t.host.log.Error("topic could not be joined", "topic", name, "err", err)
 		return
@@ -249,7 +248,7 @@ func (t *Topics) run(ctx context.Context, name string, j *topic) {
 		select {
 		case <-ctx.Done():
 			return
-		case frame := <-j.out:
+		case frame := <-j.outgoing:
 			if err := joined.Publish(ctx, frame); err != nil && ctx.Err() == nil {
 				t.host.count.unpublished.Add(1)
 				t.host.log.Debug("frame was not published to a topic", "topic", name, "err", err)
@@ -258,15 +257,15 @@ func (t *Topics) run(ctx context.Context, name string, j *topic) {
 	}
 }
 
-// judge asks the node what becomes of a frame.
-func (t *Topics) judge(ctx context.Context, j *topic, from peer.ID, frame []byte) pubsub.ValidationResult {
+// validate asks the node whether a frame is to be forwarded.
+func (t *Topics) validate(ctx context.Context, joined *topic, from peer.ID, frame []byte) pubsub.ValidationResult {
 	if from == t.host.host.ID() {
 		return pubsub.ValidationAccept
 	}
 	t.host.count.overheard.Add(1)
 	verdict := env.Drop
 	if len(frame) <= env.MaxTopicFrame {
-		verdict = (*j.hear.Load())(ctx, env.PeerID(from), frame)
+		verdict = (*joined.validate.Load())(ctx, env.PeerID(from), frame)
 	}
 	if ctx.Err() != nil {
 		t.host.count.unjudged.Add(1)
@@ -276,28 +275,28 @@ func (t *Topics) judge(ctx context.Context, j *topic, from peer.ID, frame []byte
 		return pubsub.ValidationAccept
 	case env.Blame:
 		t.host.count.badFrames.Add(1)
-		t.host.fault(from, "frames of a topic that break the protocol")
+		t.host.violation(from, "frames of a topic that break the protocol")
 		return pubsub.ValidationReject
 	}
 	return pubsub.ValidationIgnore
 }
 
-// pubsub returns the host's GossipSub. It ends with the host.
+// pubsub returns the host's GossipSub instance, which ends with the host.
 func (t *Topics) pubsub() (*pubsub.PubSub, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ps != nil {
 		return t.ps, nil
 	}
-	ours := pubsub.NewRegexpSubscriptionFilter(regexp.MustCompile("^" + regexp.QuoteMeta(t.prefix)))
+	filter := pubsub.NewRegexpSubscriptionFilter(regexp.MustCompile("^" + regexp.QuoteMeta(t.prefix)))
 	ps, err := pubsub.NewGossipSub(t.host.ctx, t.host.host,
 		pubsub.WithMessageSignaturePolicy(pubsub.StrictNoSign), pubsub.WithNoAuthor(),
 		pubsub.WithMessageIdFn(func(m *pb.Message) string { s := sha256.Sum256(m.Data); return string(s[:20]) }),
 		pubsub.WithMaxMessageSize(env.MaxTopicFrame+64<<10),
-		pubsub.WithSeenMessagesTTL(topicSeen),
+		pubsub.WithSeenMessagesTTL(topicSeenTime),
 		pubsub.WithPeerOutboundQueueSize(512), pubsub.WithValidateQueueSize(256),
-		pubsub.WithSubscriptionFilter(pubsub.WrapLimitSubscriptionFilter(ours, maxTopics)),
-		pubsub.WithPeerFilter(func(p peer.ID, _ string) bool { return !t.host.ledger.gated(p, time.Now()) }),
+		pubsub.WithSubscriptionFilter(pubsub.WrapLimitSubscriptionFilter(filter, maxTopics)),
+		pubsub.WithPeerFilter(func(p peer.ID, _ string) bool { return !t.host.reputations.isBlocked(p, time.Now()) }),
 		pubsub.WithLogger(t.host.log), pubsub.WithRPCLogger(t.host.log),
 	)
 	if err == nil {
@@ -306,22 +305,22 @@ func (t *Topics) pubsub() (*pubsub.PubSub, error) {
 	return ps, err
 }
 
-// partners are the peers that are connected for a topic's sake, whoever dialled.
-func (t *Topics) partners() map[peer.ID]bool {
+// connectedPeers returns the peers whose connection serves a topic, whichever side dialled.
+func (t *Topics) connectedPeers() map[peer.ID]bool {
 	t.mu.Lock()
-	of := map[peer.ID]bool{}
-	for p := range t.mates {
-		of[p] = true
+	peers := map[peer.ID]bool{}
+	for p := range t.peers {
+		peers[p] = true
 	}
-	names, ps := slices.Collect(maps.Keys(t.all)), t.ps
+	names, ps := slices.Collect(maps.Keys(t.joined)), t.ps
 	t.mu.Unlock()
 	if ps == nil {
-		return of
+		return peers
 	}
 	for _, name := range names {
 		for _, p := range ps.ListPeers(t.prefix + name) {
-			of[p] = true
+			peers[p] = true
 		}
 	}
-	return of
+	return peers
 }

@@ -1,4 +1,4 @@
-// Shows what a query would have matched, as it is typed. Without it, the button does so.
+// Shows a preview of the matching articles while the user types. Without scripts, the Preview button does the same.
 (() => {
   const query = document.getElementById("q");
   const preview = document.getElementById("preview");

@@ -9,22 +9,22 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Stats counts what a peer did since it was made.
+// Stats counts a peer's events since it was created.
 type Stats struct {
-	Connections int // peers connected now
-	Partners    int // of these, those that GossipSub talks to
-	Mesh        int // peers in the meshes of all its topics together, now
+	Connections int // connected peers
+	Partners    int // connected peers that speak GossipSub
+	Mesh        int // mesh peers of all topics together
 
-	// Messages that were put into queues, and their bytes: those that carry items, and all others.
+	// Messages put into send queues, and their bytes: those that carry items, and all others.
 	Items, ItemBytes   int
 	Others, OtherBytes int
 
-	Dropped   int // messages that found their queue full; announcements are tried again
-	Announced int // times that another peer said that it follows a topic
-	Repeated  int // items that came again
+	Dropped   int // messages whose queue was full; GossipSub repeats announcements
+	Announced int // times that another peer announced a topic
+	Repeated  int // duplicate items received
 }
 
-// counts is a pubsub.RawTracer.
+// counts implements pubsub.RawTracer.
 type counts struct {
 	items, itemBytes, others, otherBytes atomic.Int64
 	dropped, announced, repeated         atomic.Int64
@@ -44,7 +44,7 @@ func (p *Peer) Stats() Stats {
 	}
 }
 
-// SendRPC counts what is sent.
+// SendRPC counts sent messages.
 func (c *counts) SendRPC(rpc *pubsub.RPC, _ peer.ID) {
 	messages, bytes := &c.others, &c.otherBytes
 	if len(rpc.GetPublish()) > 0 {
@@ -63,25 +63,25 @@ func (c *counts) RecvRPC(rpc *pubsub.RPC) {
 	}
 }
 
-// DropRPC counts what was not sent.
+// DropRPC counts messages that were not sent.
 func (c *counts) DropRPC(*pubsub.RPC, peer.ID) { c.dropped.Add(1) }
 
-// DuplicateMessage counts items that were here before.
+// DuplicateMessage counts items that were received before.
 func (c *counts) DuplicateMessage(*pubsub.Message) { c.repeated.Add(1) }
 
-// OnNewOutboundStream counts partners.
+// OnNewOutboundStream counts peers that speak GossipSub.
 func (c *counts) OnNewOutboundStream(peer.ID, protocol.ID) { c.partners.Add(1) }
 
-// OnClosedOutboundStream counts partners.
+// OnClosedOutboundStream counts peers that speak GossipSub.
 func (c *counts) OnClosedOutboundStream(peer.ID) { c.partners.Add(-1) }
 
-// Graft counts peers in meshes.
+// Graft counts mesh peers.
 func (c *counts) Graft(peer.ID, string) { c.mesh.Add(1) }
 
-// Prune counts peers in meshes.
+// Prune counts mesh peers.
 func (c *counts) Prune(peer.ID, string) { c.mesh.Add(-1) }
 
-// Join, and the others below, are of no interest here.
+// Join and the methods below count nothing.
 func (c *counts) Join(string)                           {}
 func (c *counts) Leave(string)                          {}
 func (c *counts) ValidateMessage(*pubsub.Message)       {}

@@ -1,14 +1,13 @@
-// Package gossip is a host with GossipSub and nothing else, for the laboratory: what trees
-// are measured beside. Nodes do not use it: their few topics are those of package libp2p,
-// whose settings these are, but that a peer here may follow any number of topics, has no
-// limits to its connections, and dials nobody by itself.
+// Package gossip is a host with GossipSub and nothing else, to which the laboratory compares the overlay's trees.
+// Nodes do not use it: their few topics are those of package libp2p. The settings are the same as there, except
+// that a peer of this package may join any number of topics, has no connection limits, and dials no peer by itself.
 //
-//	p, err := gossip.New(key, listen, take)
+//	p, err := gossip.New(key, listen, validate)
 //	err = p.Connect(ctx, other.Addrs()...)
-//	publish, err := p.Follow("news")
+//	publish, err := p.Join("news")
 //	err = publish(ctx, item)
 //
-// The package leaves to others who is connected to whom, and what items mean.
+// The package does not decide which peers are connected, or what items mean.
 package gossip
 
 import (
@@ -37,7 +36,7 @@ const (
 	validateQueue = 256
 	seenTime      = 10 * time.Minute
 
-	// maxMessage is the size of the largest message, pubsub's own default.
+	// maxMessage is the size of the largest message in bytes, pubsub's own default.
 	maxMessage = 1 << 20
 )
 
@@ -49,9 +48,8 @@ type Peer struct {
 	counts counts
 }
 
-// New returns a peer that listens at a multiaddr of QUIC. Each item that comes, of the topics
-// that the peer follows, goes to take, once, which says whether it is right and may go on;
-// take is called from many goroutines at once.
+// New returns a peer that listens at a QUIC multiaddr. take is called once for each item of the joined topics, from
+// many goroutines at once, and reports whether the item is valid and may be forwarded.
 func New(key ed25519.PrivateKey, listen string, take func(item []byte) bool) (*Peer, error) {
 	identity, _, err := crypto.KeyPairFromStdKey(&key)
 	if err != nil {
@@ -94,12 +92,12 @@ func New(key ed25519.PrivateKey, listen string, take func(item []byte) bool) (*P
 	return p, nil
 }
 
-// Addrs are where others connect to the peer.
-func (p *Peer) Addrs() (of []string) {
+// Addrs returns the addresses at which others can connect to the peer.
+func (p *Peer) Addrs() (addrs []string) {
 	for _, a := range p.host.Addrs() {
-		of = append(of, fmt.Sprintf("%v/p2p/%v", a, p.host.ID()))
+		addrs = append(addrs, fmt.Sprintf("%v/p2p/%v", a, p.host.ID()))
 	}
-	return of
+	return addrs
 }
 
 // Connect connects the peer to another one.
@@ -124,14 +122,14 @@ func (p *Peer) Connect(ctx context.Context, addrs ...string) error {
 	return nil
 }
 
-// Follow takes part in a topic from now on, and returns what publishes to it.
+// Join joins a topic, and returns the function that publishes to it.
 func (p *Peer) Join(topic string) (publish func(ctx context.Context, item []byte) error, err error) {
 	t, err := p.ps.Join(topic)
 	if err != nil {
 		return nil, fmt.Errorf("join topic %s: %w", topic, err)
 	}
 	if _, err := t.Relay(); err != nil { // ends with the peer
-		return nil, fmt.Errorf("follow topic %s: %w", topic, err)
+		return nil, fmt.Errorf("relay topic %s: %w", topic, err)
 	}
 	return func(ctx context.Context, item []byte) error {
 		if err := t.Publish(ctx, item); err != nil {
@@ -141,7 +139,7 @@ func (p *Peer) Join(topic string) (publish func(ctx context.Context, item []byte
 	}, nil
 }
 
-// Close ends the peer.
+// Close closes the peer.
 func (p *Peer) Close() error {
 	p.end()
 	if err := p.host.Close(); err != nil {

@@ -1,5 +1,5 @@
-// How a node learns that it can be dialled. Each message stands alone on its
-// stream, behind its length.
+// The protocol by which a node learns whether other nodes can dial it. Each
+// message is alone on its stream, preceded by its length as an unsigned varint.
 //
 //   asker -> peer   /tidings/dialback/1        DialBack
 //   peer -> asker   /tidings/dialback-nonce/1  Nonce, over a new connection
@@ -31,10 +31,11 @@ const (
 // DialBack asks a peer to dial the asker.
 type DialBack struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Multiaddrs, at most 8: an IP address with a TCP port, or a UDP port and
-	// quic-v1. The unspecified IP address means the one the peer sees.
+	// At most 8 multiaddrs, each an IP address with a TCP port, or with a UDP
+	// port and quic-v1. The unspecified IP address stands for the address at
+	// which the peer sees the asker.
 	Addrs         [][]byte `protobuf:"bytes,1,rep,name=addrs,proto3" json:"addrs,omitempty"`
-	Nonce         []byte   `protobuf:"bytes,2,opt,name=nonce,proto3" json:"nonce,omitempty"` // 16 bytes
+	Nonce         []byte   `protobuf:"bytes,2,opt,name=nonce,proto3" json:"nonce,omitempty"` // 16 random bytes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -83,12 +84,12 @@ func (x *DialBack) GetNonce() []byte {
 	return nil
 }
 
-// Nonce comes back over each address that could be dialled. The asker closes
-// the stream when it has read it.
+// Nonce proves that an address could be dialled: the peer sends one over each
+// connection that it made. The asker closes the stream after reading it.
 type Nonce struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Nonce         []byte                 `protobuf:"bytes,1,opt,name=nonce,proto3" json:"nonce,omitempty"` // as in DialBack
-	Addr          []byte                 `protobuf:"bytes,2,opt,name=addr,proto3" json:"addr,omitempty"`   // multiaddr that was dialled
+	Nonce         []byte                 `protobuf:"bytes,1,opt,name=nonce,proto3" json:"nonce,omitempty"` // the nonce of the DialBack
+	Addr          []byte                 `protobuf:"bytes,2,opt,name=addr,proto3" json:"addr,omitempty"`   // the multiaddr that was dialled
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -137,11 +138,11 @@ func (x *Nonce) GetAddr() []byte {
 	return nil
 }
 
-// DialBackReply ends the story.
+// DialBackReply is sent after the last dial, or when the peer does not dial.
 type DialBackReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Tried         uint32                 `protobuf:"varint,1,opt,name=tried,proto3" json:"tried,omitempty"` // addresses dialled; none if the peer would not
-	Words         string                 `protobuf:"bytes,2,opt,name=words,proto3" json:"words,omitempty"`  // why not, one line
+	Tried         uint32                 `protobuf:"varint,1,opt,name=tried,proto3" json:"tried,omitempty"`  // number of addresses dialled; 0 if the peer did not dial
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // one line that says why the peer did not dial
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -183,9 +184,9 @@ func (x *DialBackReply) GetTried() uint32 {
 	return 0
 }
 
-func (x *DialBackReply) GetWords() string {
+func (x *DialBackReply) GetReason() string {
 	if x != nil {
-		return x.Words
+		return x.Reason
 	}
 	return ""
 }
@@ -200,10 +201,10 @@ const file_dialback_proto_rawDesc = "" +
 	"\x05nonce\x18\x02 \x01(\fR\x05nonce\"1\n" +
 	"\x05Nonce\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\fR\x05nonce\x12\x12\n" +
-	"\x04addr\x18\x02 \x01(\fR\x04addr\";\n" +
+	"\x04addr\x18\x02 \x01(\fR\x04addr\"=\n" +
 	"\rDialBackReply\x12\x14\n" +
-	"\x05tried\x18\x01 \x01(\rR\x05tried\x12\x14\n" +
-	"\x05words\x18\x02 \x01(\tR\x05wordsB!Z\x1ftidings/overlay/libp2p/libp2ppbb\x06proto3"
+	"\x05tried\x18\x01 \x01(\rR\x05tried\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reasonB!Z\x1ftidings/overlay/libp2p/libp2ppbb\x06proto3"
 
 var (
 	file_dialback_proto_rawDescOnce sync.Once

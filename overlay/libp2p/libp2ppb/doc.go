@@ -1,3 +1,3 @@
-// Package libp2ppb is generated from dialback.proto, the wire specification of
-// what hosts say to each other beside frames; read that instead.
+// Package libp2ppb is generated from dialback.proto, which specifies the
+// messages that hosts exchange besides frames. Read that file instead.
 package libp2ppb

@@ -8,12 +8,12 @@ import (
 )
 
 func TestConditionalReading(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	target := "/" + rssURL
 	if r := b.ask("GET", target); r.Header.Get("Last-Modified") != "" {
 		t.Errorf("a time that may still be that of another body: %s", r.Header.Get("Last-Modified"))
 	}
-	b.pass(time.Second)
+	b.advance(time.Second)
 	plain := b.ask("GET", target)
 	zipped := b.ask("GET", target, "Accept-Encoding", "gzip")
 	tag, ztag, modified := plain.Header.Get("Etag"), zipped.Header.Get("Etag"), plain.Header.Get("Last-Modified")
@@ -70,38 +70,38 @@ func TestConditionalReading(t *testing.T) {
 	}
 }
 
-func TestValidatorsChangeWithTheBytesAlone(t *testing.T) {
-	b := newBench(t)
+func TestValidatorsChangeOnlyWithTheBytes(t *testing.T) {
+	b := newTestServer(t)
 	target := b.tokenTarget(rssURL)
 	see := func() (tag, modified string) {
 		r := b.ask("GET", target)
 		return r.Header.Get("Etag"), r.Header.Get("Last-Modified")
 	}
 	see()
-	b.pass(time.Second)
+	b.advance(time.Second)
 	tag, modified := see()
-	b.pass(time.Minute)
-	b.node.publish(t, rssURL, rssDoc(1, 2)) // polled again, nothing new
+	b.advance(time.Minute)
+	b.node.publish(t, rssURL, rssDoc(1, 2)) // polled again without a change
 	if tag2, modified2 := see(); tag2 != tag || modified2 != modified {
 		t.Error("they changed with nothing")
 	}
-	// Three changes within a second, and a clock that goes back.
+	// Three changes within a second, and a clock that is set back.
 	last, err := http.ParseTime(modified)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, d := range []time.Duration{0, 100 * time.Millisecond, 100 * time.Millisecond, -time.Hour, 2 * time.Hour} {
-		b.pass(d)
+		b.advance(d)
 		b.node.publish(t, rssURL, rssDoc(1, 3+i))
 		tag2, modified2 := see()
 		if modified2 != "" || tag2 == tag {
 			t.Errorf("change %d: modified %q at once, %s after %s", i, modified2, tag2, tag)
 		}
-		for range 2 * 3600 { // until the clock that went back is right again
+		for range 2 * 3600 { // until the clock has caught up
 			if _, modified2 = see(); modified2 != "" {
 				break
 			}
-			b.pass(time.Second)
+			b.advance(time.Second)
 		}
 		at, err := http.ParseTime(modified2)
 		if err != nil || !at.After(last) || at.After(b.clock) {
@@ -111,12 +111,12 @@ func TestValidatorsChangeWithTheBytesAlone(t *testing.T) {
 	}
 }
 
-// Clients built on curl compare the times alone, and read nothing of a body that is no newer than theirs.
+// Clients built on curl compare only the times, and do not read a body that is no newer than theirs.
 func TestARestartWithinASecondDoesNotHideAChange(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	target := b.tokenTarget(rssURL)
 	b.ask("GET", target)
-	b.pass(time.Second)
+	b.advance(time.Second)
 	before, err := http.ParseTime(b.ask("GET", target).Header.Get("Last-Modified"))
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func TestARestartWithinASecondDoesNotHideAChange(t *testing.T) {
 	if r := b.ask("GET", target); r.Header.Get("Last-Modified") != "" {
 		t.Errorf("within the second: %s", r.Header.Get("Last-Modified"))
 	}
-	b.pass(time.Second)
+	b.advance(time.Second)
 	if after, err := http.ParseTime(b.ask("GET", target).Header.Get("Last-Modified")); err != nil || !after.After(before) {
 		t.Errorf("%s after %s, %v", after, before, err)
 	}
@@ -145,7 +145,7 @@ func TestAcceptEncoding(t *testing.T) {
 	}
 }
 
-func TestWhatDoesNotShrinkIsNotCompressed(t *testing.T) {
+func TestIncompressibleBodiesAreNotCompressed(t *testing.T) {
 	if compress([]byte("short")) != nil {
 		t.Error("a short text was compressed")
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Only the near end of an open connection between the very same addresses counts.
+// Only the local end of an open connection between exactly these addresses counts.
 func TestTheUserOfAConnection(t *testing.T) {
 	const table = `  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
    0: 0100007F:1FFE 00000000:0000 0A 00000000:00000000 00:00000000 00000000   111        0 1 1 0 100 0 0 10 0
@@ -21,7 +21,7 @@ func TestTheUserOfAConnection(t *testing.T) {
    7: 0100007F:1FFE 0100007F:D436 01 00000000:00000000 00:00000000 00000000     0        0 0 1 0 20 4 30 10 -1
    8: broken
 `
-	users := map[ends]int{}
+	users := map[endpoints]int{}
 	addUsers(users, strings.NewReader(table))
 	for _, c := range []struct {
 		near, far string
@@ -30,23 +30,23 @@ func TestTheUserOfAConnection(t *testing.T) {
 	}{
 		{"127.0.0.1:54321", "127.0.0.1:8190", 222, true},
 		{"127.0.0.1:8190", "127.0.0.1:54321", 111, true},
-		{"127.0.0.1:8190", "127.0.0.1:54326", 0, false}, // it is not accepted yet
-		{"127.0.0.1:54322", "127.0.0.1:8190", 0, false}, // it is closing
+		{"127.0.0.1:8190", "127.0.0.1:54326", 0, false}, // not accepted yet
+		{"127.0.0.1:54322", "127.0.0.1:8190", 0, false}, // closing
 		{"127.0.0.2:54323", "127.0.0.1:8190", 333, true},
 		{"127.0.0.1:54323", "127.0.0.1:8190", 0, false},
 		{"127.0.0.1:54324", "127.0.0.1:8190", 444, true},
 		{"[::1]:54325", "[::1]:8190", 555, true},
 		{"127.0.0.1:54321", "127.0.0.1:8191", 0, false},
 	} {
-		uid, ok := users[ends{netip.MustParseAddrPort(c.near), netip.MustParseAddrPort(c.far)}.canonical()]
+		uid, ok := users[endpoints{netip.MustParseAddrPort(c.near), netip.MustParseAddrPort(c.far)}.canonical()]
 		if uid != c.uid || ok != c.ok {
 			t.Errorf("%s to %s: %d, %v", c.near, c.far, uid, ok)
 		}
 	}
 }
 
-// However many ask at a time, each gets an answer that was read after the question.
-func TestManyAskWhoOpenedTheirConnections(t *testing.T) {
+// However many callers ask at the same time, each gets an answer that was read after its call.
+func TestConcurrentOwnerLookups(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestManyAskWhoOpenedTheirConnections(t *testing.T) {
 		defer client.Close()
 		asking.Go(func() {
 			server, client := client.RemoteAddr().(*net.TCPAddr).AddrPort(), client.LocalAddr().(*net.TCPAddr).AddrPort()
-			if !openedByUs(client, server) {
+			if !isOwnConnection(client, server) {
 				t.Errorf("the list does not have the connection from %s", client)
 			}
 		})
@@ -75,6 +75,6 @@ func TestManyAskWhoOpenedTheirConnections(t *testing.T) {
 func FuzzAddUsers(f *testing.F) {
 	f.Add("h\n 2: 0100007F:D431 0100007F:1FFE 01 0:0 0:0 0 222 0 3 1\n")
 	f.Fuzz(func(t *testing.T, table string) {
-		addUsers(map[ends]int{}, strings.NewReader(table))
+		addUsers(map[endpoints]int{}, strings.NewReader(table))
 	})
 }

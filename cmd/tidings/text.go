@@ -7,21 +7,21 @@ import (
 	"unicode"
 )
 
-// oneLine makes a text of strangers fit to be shown: on one line, and without what
-// would do something to a terminal.
+// oneLine makes a text of a stranger safe to print: it becomes a single line without control characters for
+// terminals.
 func oneLine(text string) string {
 	return strings.Join(strings.Fields(strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsSpace(r):
 			return ' '
-		case unicode.IsControl(r), unicode.Is(unicode.Cf, r): // Cf: text that runs backwards, among others
+		case unicode.IsControl(r), unicode.Is(unicode.Cf, r): // Cf includes characters that reverse the direction of text
 			return -1
 		}
 		return r
 	}, strings.ToValidUTF8(text, "\uFFFD"))), " ")
 }
 
-// ago says how long ago a time was; an unknown one is a dash.
+// ago says how long ago a time was, or "-" if it is not known.
 func ago(t *time.Time, now time.Time) string {
 	switch {
 	case t == nil:
@@ -32,7 +32,7 @@ func ago(t *time.Time, now time.Time) string {
 	return span(now.Sub(*t)) + " ago"
 }
 
-// until says how long it is until a time.
+// until says how long it is until a time, or "-" if it is not known.
 func until(t *time.Time, now time.Time) string {
 	switch {
 	case t == nil:
@@ -43,7 +43,7 @@ func until(t *time.Time, now time.Time) string {
 	return "in " + span(t.Sub(now))
 }
 
-// since says how long something has been so.
+// since says for how long a state has lasted.
 func since(t *time.Time, now time.Time) string {
 	if t == nil || now.Sub(*t) < time.Second {
 		return ""
@@ -51,7 +51,7 @@ func since(t *time.Time, now time.Time) string {
 	return "for " + span(now.Sub(*t))
 }
 
-// span is a duration in its largest unit.
+// span formats a duration in its largest unit.
 func span(d time.Duration) string {
 	for _, u := range []struct {
 		unit time.Duration

@@ -4,5 +4,5 @@ package proxy
 
 import "net/netip"
 
-// userAt does not know whose a connection is here: programs and browsers show the token.
+// userAt cannot tell here. Programs and browsers must show the token.
 func userAt(netip.AddrPort, netip.AddrPort) (uid int, ok bool) { return 0, false }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Who subscribes to a page gets its feed if it has one, and else what there is to choose; so does who
-// calls a page what is none.
+// Subscribing to a page subscribes to its only feed, or offers a choice. So does subscribing to an address as a
+// page that is not one.
 func TestSubscribingToAPage(t *testing.T) {
 	const at, feedURL = "https://page.example/", "https://page.example/feed.xml"
 	one := Choice{URL: feedURL, Title: "Posts <b>", Kind: KindFeed}
@@ -36,8 +36,8 @@ func TestSubscribingToAPage(t *testing.T) {
 		"known":                 {Inspection{Page: true}, true, at, at, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
-			b.node.looks[at], b.node.looks["page+"+at], b.node.looks[feedURL] = c.look, c.look, Inspection{Feed: true}
+			b := newTestServer(t)
+			b.node.inspections[at], b.node.inspections["page+"+at], b.node.inspections[feedURL] = c.look, c.look, Inspection{Feed: true}
 			if c.known {
 				b.node.subscribed[at] = false
 			}
@@ -71,8 +71,8 @@ func TestSubscribingToAPage(t *testing.T) {
 	}
 }
 
-// What surely is no feed is not subscribed to; what cannot be seen now is, and it is said.
-func TestSubscribingUnseen(t *testing.T) {
+// An address that certainly is no feed is not subscribed to. An address that cannot be read now is, with a warning.
+func TestSubscribingToAnUnreadableAddress(t *testing.T) {
 	const at, page = "https://page.example/", "page+https://page.example/"
 	for _, c := range []struct {
 		at     string
@@ -84,8 +84,8 @@ func TestSubscribingUnseen(t *testing.T) {
 		{page, ErrNotPage, 502}, {page, ErrNotFound, 404}, {page, ErrGone, 410}, {page, ErrForbidden, 403},
 		{page, ErrUnreachable, 200}, {page, ErrTimeout, 200}, {page, ErrBusy, 200},
 	} {
-		b := newBench(t)
-		b.node.unseen[c.at] = c.err
+		b := newTestServer(t)
+		b.node.inspectErrors[c.at] = c.err
 		var answer struct {
 			SubscribeMessage
 			ErrorResponse
@@ -98,7 +98,7 @@ func TestSubscribingUnseen(t *testing.T) {
 	}
 }
 
-// A subscription of which nothing could be read yet says so, however often somebody subscribes.
+// A subscription of which no item has been read yet returns a warning each time somebody subscribes.
 func TestSubscribingTwice(t *testing.T) {
 	const at = "https://page.example/"
 	for name, c := range map[string]struct {
@@ -111,35 +111,36 @@ func TestSubscribingTwice(t *testing.T) {
 		"seen, not polled yet": {Channel{State: StateNew}, nil, ""},
 		"empty":                {Channel{State: StateOK, Error: "no items at present"}, nil, ""},
 	} {
-		b := newBench(t)
-		b.node.subscribed[at], b.node.channels[at], b.node.unseen[at] = false, c.channel, c.unseen
+		b := newTestServer(t)
+		b.node.subscribed[at], b.node.channels[at], b.node.inspectErrors[at] = false, c.channel, c.unseen
 		var answer SubscribeMessage
 		if status := b.call("POST", "subscribe", `{"url":"`+at+`"}`, &answer); status != 200 || !answer.Already || answer.Warning != c.doubt {
 			t.Errorf("%s: %d %+v", name, status, answer)
 		}
 	}
-	b := newBench(t)
-	b.node.subscribed[at] = true // by a reader
+	b := newTestServer(t)
+	b.node.subscribed[at] = true // made by a reader
 	var answer SubscribeMessage
 	if b.call("POST", "subscribe", `{"url":"`+at+`"}`, &answer); answer.Already {
 		t.Error("a subscription made by reading counts as one that was asked for")
 	}
 }
 
-// What stands where a page should be may be a wall, or what the page is about: it is subscribed to, and said.
-func TestSubscribingToAWall(t *testing.T) {
+// A document that differs from the requested page may be a login wall, or may be right. It is subscribed to with a
+// warning.
+func TestSubscribingToADoubtfulPageWarns(t *testing.T) {
 	const page = "page+https://page.example/"
-	b := newBench(t)
-	b.node.looks[page] = Inspection{Page: true, Warning: "a wall in its place"}
+	b := newTestServer(t)
+	b.node.inspections[page] = Inspection{Page: true, Warning: "a wall in its place"}
 	var answer SubscribeMessage
 	if status := b.call("POST", "subscribe", `{"url":"`+page+`"}`, &answer); status != 200 || answer.Warning != "a wall in its place" || len(b.node.subscriptions()) != 1 {
 		t.Errorf("%d %+v", status, answer)
 	}
 }
 
-// A page's address is one of ours as a feed's is.
-func TestPagesAreReadAsFeedsAre(t *testing.T) {
-	b := newBench(t)
+// The address of a page can be unwrapped as that of a feed can.
+func TestPagesAreReadLikeFeeds(t *testing.T) {
+	b := newTestServer(t)
 	const channel = "page+https://page.example/a?b=1"
 	b.node.publish(t, channel, rssDoc(1, 2))
 	for _, target := range []string{b.tokenTarget(channel), "/" + channel, "/feed?url=" + url.QueryEscape(channel)} {

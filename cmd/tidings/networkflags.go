@@ -10,12 +10,11 @@ import (
 	"tidings/internal/wire"
 )
 
-// defaultNetwork is the name of a network founded without one.
+// defaultNetwork is the default name of a new network.
 const defaultNetwork = "tidings"
 
-// founding are the flags that say what network to found. Those that are not given
-// are nil.
-type founding struct {
+// networkFlags holds the flags that describe a new network. Those that were not given are nil.
+type networkFlags struct {
 	PollInterval        *time.Duration `placeholder:"D" help:"Time between two polls of a feed by one node (30m)."`
 	MaintenanceInterval *time.Duration `placeholder:"D" help:"Time between two rounds of optimisation (10m)."`
 	BeatInterval        *time.Duration `placeholder:"D" help:"Longest time without an entry in the log of a feed (1h)."`
@@ -30,8 +29,8 @@ type founding struct {
 	Decide              *string        `placeholder:"NAME" help:"Which node decides how many nodes poll: sequencer, dag."`
 }
 
-// given names the flags that were given.
-func (f founding) given() []string {
+// givenFlags returns the names of the flags that were given.
+func (f networkFlags) givenFlags() []string {
 	var names []string
 	for field, value := range reflect.ValueOf(f).Fields() {
 		if !value.IsNil() {
@@ -41,7 +40,7 @@ func (f founding) given() []string {
 	return names
 }
 
-// flagName is the flag of a field: poll-interval for PollInterval.
+// flagName returns the flag of a field: poll-interval for PollInterval.
 func flagName(field string) string {
 	var b strings.Builder
 	for i, r := range field {
@@ -54,39 +53,39 @@ func flagName(field string) string {
 }
 
 // network returns the network that the flags describe.
-func (f founding) network(name string) (wire.Network, error) {
+func (f networkFlags) network(name string) (wire.Network, error) {
 	n := wire.DefaultNetwork(cmp.Or(name, defaultNetwork))
 	if f.Scheme != nil {
-		if err := preset(&n, *f.Scheme); err != nil {
+		if err := applyScheme(&n, *f.Scheme); err != nil {
 			return n, err
 		}
 	}
-	set(&n.PollInterval, f.PollInterval)
-	set(&n.MaintenanceInterval, f.MaintenanceInterval)
-	set(&n.BeatInterval, f.BeatInterval)
-	set(&n.Objective, f.Objective)
-	set(&n.TargetDetection, f.TargetDetection)
-	set(&n.Load, f.Load)
-	set(&n.Owners, f.Owners)
-	set(&n.Wedge, f.Wedge)
-	set(&n.Clusters, f.Clusters)
-	set(&n.Phases, f.Phases)
-	set(&n.Decide, f.Decide)
-	n.Witnesses = min(n.Witnesses, n.Owners) // there are no more
+	setIfGiven(&n.PollInterval, f.PollInterval)
+	setIfGiven(&n.MaintenanceInterval, f.MaintenanceInterval)
+	setIfGiven(&n.BeatInterval, f.BeatInterval)
+	setIfGiven(&n.Objective, f.Objective)
+	setIfGiven(&n.TargetDetection, f.TargetDetection)
+	setIfGiven(&n.Load, f.Load)
+	setIfGiven(&n.Owners, f.Owners)
+	setIfGiven(&n.Wedge, f.Wedge)
+	setIfGiven(&n.Clusters, f.Clusters)
+	setIfGiven(&n.Phases, f.Phases)
+	setIfGiven(&n.Decide, f.Decide)
+	n.Witnesses = min(n.Witnesses, n.Owners) // there cannot be more
 	if f.TargetDetection != nil && n.Objective != "fast" {
 		return n, usagef("--target-detection %v needs --objective fast, and the objective is %s", *f.TargetDetection, n.Objective)
 	}
 	return n, n.Check()
 }
 
-func set[T any](to *T, from *T) {
+func setIfGiven[T any](to *T, from *T) {
 	if from != nil {
 		*to = *from
 	}
 }
 
-// preset makes the four choices of a scheme.
-func preset(n *wire.Network, scheme string) error {
+// applyScheme sets the four parameters that a scheme stands for.
+func applyScheme(n *wire.Network, scheme string) error {
 	switch scheme {
 	case "bound":
 		n.Wedge, n.Clusters, n.Phases, n.Decide = "rank", "bins", "even", "sequencer"

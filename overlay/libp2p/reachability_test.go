@@ -15,16 +15,16 @@ import (
 	"tidings/overlay/libp2p/libp2ppb"
 )
 
-// addresses are the binary multiaddrs that a host listens at.
-func addresses(h *tester) []string {
+// addresses returns the sorted binary multiaddrs at which a host listens.
+func addresses(h *testHost) []string {
 	addrs := h.Peer().Addrs
 	slices.Sort(addrs)
 	return addrs
 }
 
-func TestDialBackMakesReachable(t *testing.T) {
+func TestADialBackProvesReachability(t *testing.T) {
 	t.Parallel()
-	a, b := running(t, nil), running(t, func(c *Config) { c.Founder = true })
+	a, b := startTestHost(t, nil), startTestHost(t, func(c *Config) { c.Founder = true })
 	if got := next(t, "the founder to be reachable", b.reachable); len(got) != 2 {
 		t.Errorf("founder is reachable at %q", got)
 	}
@@ -40,13 +40,13 @@ func TestDialBackMakesReachable(t *testing.T) {
 	wait(t, "the dialler to be gone", func() bool { return a.Stats().Connections == 1 })
 }
 
-func TestWhoRefusesConnectionsIsNotReachable(t *testing.T) {
+func TestANodeThatRefusesConnectionsIsNotReachable(t *testing.T) {
 	t.Parallel()
-	a, b := running(t, func(c *Config) { c.RefuseInbound = true }), running(t, nil)
+	a, b := startTestHost(t, func(c *Config) { c.RefuseInbound = true }), startTestHost(t, nil)
 	a.Send(b.Peer(), env.Control, []byte("hello"))
-	next(t, "a frame", b.letters)
+	next(t, "a frame", b.frames)
 	b.Send(env.Peer{ID: a.ID()}, env.Control, []byte("hello, client"))
-	next(t, "a frame over the client's connection", a.letters)
+	next(t, "a frame over the client's connection", a.frames)
 	wait(t, "a dial-back to fail", func() bool { return a.Stats().DialBackFails == 1 })
 	if s := a.Stats(); s.Reachable != 0 || len(a.reachable) != 0 {
 		t.Errorf("reachable: %+v", s)
@@ -54,28 +54,28 @@ func TestWhoRefusesConnectionsIsNotReachable(t *testing.T) {
 }
 
 func TestThreeFailuresEndReachability(t *testing.T) {
-	h := made(t, func(c *Config) { c.RefuseInbound = true })
+	h := newTestHost(t, func(c *Config) { c.RefuseInbound = true })
 	reports := make(chan []string, 10)
 	tell, err := h.host.EventBus().Emitter(new(event.EvtLocalReachabilityChanged))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tell.Close()
-	p := &prover{host: h.Host, report: func(a []string) { reports <- a }, tell: tell, backoff: askFirst,
-		asked: map[peer.ID]time.Time{}, served: map[peer.ID]time.Time{}}
-	h.reach.proven[h.endpoints()[0]] = time.Now()
+	p := &prover{host: h.Host, report: func(a []string) { reports <- a }, emitter: tell, backoff: firstAskDelay,
+		askedAt: map[peer.ID]time.Time{}, answeredAt: map[peer.ID]time.Time{}}
+	h.reachability.provenAt[h.endpoints()[0]] = time.Now()
 	p.publish()
 	if got := next(t, "the first report", reports); len(got) != 1 {
 		t.Errorf("reachable at %q", got)
 	}
 	h.start() // so that it answers its neighbours
-	for i := range maxAskFails {
-		other := running(t, nil)
+	for i := range maxAskFailures {
+		other := startTestHost(t, nil)
 		other.Send(h.Peer(), env.Control, []byte("refused"))
 		h.Send(other.Peer(), env.Control, []byte("hello"))
-		next(t, "a frame", other.letters)
-		wait(t, "a failure", func() bool { p.step(t.Context()); return p.fails == i+1 })
-		if i < maxAskFails-1 && len(reports) > 0 {
+		next(t, "a frame", other.frames)
+		wait(t, "a failure", func() bool { p.step(t.Context()); return p.failures == i+1 })
+		if i < maxAskFailures-1 && len(reports) > 0 {
 			t.Fatalf("lost after %d failures", i+1)
 		}
 	}
@@ -84,8 +84,8 @@ func TestThreeFailuresEndReachability(t *testing.T) {
 	}
 }
 
-// back sends a request to be dialled back from a stranger.
-func back(t *testing.T, from host.Host, to *tester, addrs ...string) *libp2ppb.DialBackReply {
+// requestDialBack sends a dial-back request from a bare host.
+func requestDialBack(t *testing.T, from host.Host, to *testHost, addrs ...string) *libp2ppb.DialBackReply {
 	t.Helper()
 	s, err := from.NewStream(t.Context(), to.host.ID(), dialBackProtocol)
 	if err != nil {
@@ -96,36 +96,36 @@ func back(t *testing.T, from host.Host, to *tester, addrs ...string) *libp2ppb.D
 	for _, a := range addrs {
 		m.Addrs = append(m.Addrs, bytesOf(t, a))
 	}
-	reply, err := exchange(s, m)
+	reply, err := exchangeMessage(s, m)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return reply
 }
 
-func TestDialBackIsForNeighboursAndSeldom(t *testing.T) {
+func TestDialBackIsForNeighboursAndRateLimited(t *testing.T) {
 	t.Parallel()
-	h := running(t, nil)
-	s := stranger(t, h)
-	if r := back(t, s, h, "/ip4/127.0.0.1/tcp/1"); r.Tried != 0 || r.Words != "say Hello first" {
+	h := startTestHost(t, nil)
+	s := connectBareHost(t, h)
+	if r := requestDialBack(t, s, h, "/ip4/127.0.0.1/tcp/1"); r.Tried != 0 || r.Reason != "say Hello first" {
 		t.Errorf("a stranger: %v", r)
 	}
-	welcomed(t, s, h, env.Control)
+	openWelcomed(t, s, h, env.Control)
 	for range dialBackBurst {
-		if r := back(t, s, h, "/ip4/127.0.0.1/tcp/1"); r.Tried != 1 {
+		if r := requestDialBack(t, s, h, "/ip4/127.0.0.1/tcp/1"); r.Tried != 1 {
 			t.Errorf("a neighbour: %v", r)
 		}
 	}
-	if r := back(t, s, h, "/ip4/127.0.0.1/tcp/1"); r.Tried != 0 || r.Words != "asked too often; try again" {
+	if r := requestDialBack(t, s, h, "/ip4/127.0.0.1/tcp/1"); r.Tried != 0 || r.Reason != "asked too often; try again" {
 		t.Errorf("a neighbour again: %v", r)
 	}
 }
 
-func TestUnaskedNonceProvesNothing(t *testing.T) {
+func TestAnUnrequestedNonceProvesNothing(t *testing.T) {
 	t.Parallel()
-	h := running(t, nil)
-	q := &question{peer: "asked", asked: h.endpoints()}
-	nonce := h.reach.begin(q)
+	h := startTestHost(t, nil)
+	q := &dialBackRequest{peer: "asked", addrs: h.endpoints()}
+	nonce := h.reachability.begin(q)
 	good := h.endpoints()[0]
 	good.ip = netip.MustParseAddr("127.0.0.1")
 	for _, c := range []struct {
@@ -144,11 +144,11 @@ func TestUnaskedNonceProvesNothing(t *testing.T) {
 		{"as it should be", nonce, "dialler", good, true, true},
 		{"twice", nonce, "dialler", good, true, false},
 	} {
-		if got := h.reach.confirm(c.nonce, c.from, c.at, c.allowed); got != c.ok {
+		if got := h.reachability.confirm(c.nonce, c.from, c.at, c.allowed); got != c.ok {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}
-	if n := h.reach.end(nonce); n != 1 {
+	if n := h.reachability.end(nonce); n != 1 {
 		t.Errorf("%d addresses proven", n)
 	}
 }
@@ -172,7 +172,7 @@ func FuzzDialable(f *testing.F) {
 	}
 	seen := netip.MustParseAddr("8.8.8.8")
 	f.Fuzz(func(t *testing.T, addr []byte, private bool) {
-		h := &Host{gate: newGater(Config{PrivateAddresses: private}, newLedger(), nil)}
+		h := &Host{gater: newGater(Config{PrivateAddresses: private}, newReputations(), nil)}
 		for _, a := range h.dialable([][]byte{addr, addr}, seen) {
 			e, ok := endpointOf(a)
 			switch {

@@ -1,0 +1,174 @@
+package proxy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"tidings/internal/feed"
+)
+
+// An Inspection says what was found at an address before subscribing to it.
+type Inspection struct {
+	Feed          bool     // the address itself is a feed
+	Page          bool     // the address is a page with text, whose changes can be followed
+	Feeds         []Choice // feeds that the page advertises; empty if the address is a feed
+	NotFeedReason string   // what the document is instead of a feed, for people; "" if it is a feed or a page was requested
+	Warning       string   // why the document may not be the page that was requested; "" if it seems to be
+}
+
+// A Choice is one of several things to subscribe to at an address.
+type Choice struct {
+	URL   string `json:"url"`
+	Title string `json:"title,omitempty"`
+	Kind  string `json:"kind"` // KindFeed or KindPage
+}
+
+// Kinds of channels.
+const (
+	KindFeed = "feed"
+	KindPage = "page"
+)
+
+// KindOf returns the kind of the channel with an address.
+func KindOf(address string) string {
+	if _, isPage := feed.AtOrigin(address); isPage {
+		return KindPage
+	}
+	return KindFeed
+}
+
+// inspectTime is how long a subscription waits for the inspection of its address. An address that has not answered
+// by then is subscribed to as requested; later polls show whether it is a feed.
+const inspectTime = 10 * time.Second
+
+// A choiceError says that an address is not what the user takes it for, and what else can be subscribed to.
+type choiceError struct {
+	message string
+	choices []Choice // the page itself comes last, if it can be followed
+}
+
+func (e *choiceError) Error() string { return e.message }
+
+// notFeedError returns the error for a page that was taken for a feed and does not advertise exactly one feed.
+func notFeedError(address string, found Inspection) *choiceError {
+	feeds, e := len(found.Feeds), &choiceError{choices: found.Feeds}
+	why := cmp.Or(found.NotFeedReason, ErrNotFeed.Error())
+	if found.Page {
+		e.choices = append(e.choices, Choice{URL: feed.Page(address), Kind: KindPage})
+	}
+	switch {
+	case feeds == 1 && !found.Page:
+		e.message = why + ", and the feed that it advertises cannot be read now"
+	case feeds == 1:
+		e.message = why + "; the feed that it advertises cannot be read now; you can follow the page itself"
+	case feeds == 0:
+		e.message = why + ", and it advertises none; you can follow the page itself"
+	case !found.Page:
+		e.message = fmt.Sprintf("%s, but it advertises %d feeds", why, feeds)
+	default:
+		e.message = fmt.Sprintf("a web page that advertises %d feeds; choose one of them, or follow the page itself", feeds)
+	}
+	return e
+}
+
+// notPageError returns the error for a feed that was taken for a page, or for a document without text to follow.
+func notPageError(document string, found Inspection) *choiceError {
+	switch feeds := len(found.Feeds); {
+	case found.Feed:
+		return &choiceError{"a feed, not a page", []Choice{{URL: document, Kind: KindFeed}}}
+	case feeds == 1:
+		return &choiceError{"a page without text, but it advertises a feed", found.Feeds}
+	default:
+		return &choiceError{fmt.Sprintf("a page without text, but it advertises %d feeds", feeds), found.Feeds}
+	}
+}
+
+// subscribe subscribes to an address, or to the only feed that the page there advertises. If there is a choice, the
+// error is a *choiceError. An address that certainly cannot be followed is not subscribed to. An existing
+// subscription is inspected again only while no item of it has been read.
+func (s *Server) subscribe(ctx context.Context, address string) (done SubscribeMessage, err error) {
+	inspectCtx, cancel := context.WithTimeout(ctx, inspectTime)
+	defer cancel()
+	done.URL = address
+	var warning error
+	if _, known := s.subs.Version(address); known {
+		done.Already, warning, err = s.existing(inspectCtx, address)
+	} else {
+		done.URL, warning, err = s.chooseTarget(inspectCtx, address)
+	}
+	if err != nil {
+		return SubscribeMessage{}, err
+	}
+	if done.Advertised = done.URL != address; warning != nil {
+		done.Warning = oneLine(warning.Error())
+		if t, ok := errors.AsType[*ReadError](warning); ok {
+			done.Warning = oneLine(t.Reason)
+		}
+	}
+	return done, s.subs.Subscribe(ctx, done.URL, false)
+}
+
+// chooseTarget inspects an address and returns the address to subscribe to. warning says why nothing can be read
+// there now.
+func (s *Server) chooseTarget(ctx context.Context, address string) (to string, warning, err error) {
+	document, isPage := feed.AtOrigin(address)
+	found, err := s.subs.Inspect(ctx, address)
+	switch {
+	case err != nil && isHopeless(err):
+		return "", nil, fmt.Errorf("%w; not subscribed", err)
+	case err != nil:
+		return address, err, nil
+	case isPage && (found.Feed || !found.Page):
+		return "", nil, notPageError(document, found)
+	case isPage && found.Warning != "":
+		return address, errors.New(found.Warning), nil
+	case isPage || found.Feed:
+		return address, nil, nil
+	case len(found.Feeds) == 1 && s.isLiveFeed(ctx, found.Feeds[0].URL):
+		return found.Feeds[0].URL, nil, nil
+	case len(found.Feeds) > 0 || found.Page:
+		return "", nil, notFeedError(address, found)
+	}
+	return address, nil, nil
+}
+
+// existing reports whether an existing subscription was requested by a user, and why no item of it has been read
+// yet.
+func (s *Server) existing(ctx context.Context, address string) (already bool, warning, err error) {
+	channels, err := s.subs.List(ctx)
+	if err != nil {
+		return false, nil, err
+	}
+	for _, c := range channels {
+		switch {
+		case c.URL != address:
+			continue
+		case c.Items == 0 && c.Failing() && c.Error != "":
+			warning = errors.New(c.Error)
+		case c.State == StateNew: // no poll has had a result yet
+			_, warning = s.subs.Inspect(ctx, address)
+		}
+		return !c.Auto, warning, nil
+	}
+	return false, nil, nil
+}
+
+// isHopeless reports whether an inspection's error means that there is nothing to subscribe to.
+func isHopeless(err error) bool {
+	for _, is := range []error{ErrNotFeed, ErrNotPage, ErrForbidden, ErrNotFound, ErrGone} {
+		if errors.Is(err, is) {
+			return true
+		}
+	}
+	return false
+}
+
+// isLiveFeed reports whether an advertised feed exists. Some pages advertise feeds that have been gone for years.
+// If the feed cannot be read now, the page is believed.
+func (s *Server) isLiveFeed(ctx context.Context, address string) bool {
+	found, err := s.subs.Inspect(ctx, address)
+	return err != nil || found.Feed
+}

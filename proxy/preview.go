@@ -1,0 +1,77 @@
+package proxy
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"tidings/internal/feed"
+)
+
+// A Preview says which recent articles a query would have matched.
+type Preview struct {
+	Query    string        // in normalised form
+	Hints    []string      // about parts of the query that may not mean what the user thinks
+	Period   time.Duration // until now, in which the articles arrived
+	Articles int           // number of articles
+	Matching int           // number of these that match
+	PerDay   float64       // expected number of matches per day, if it can be estimated
+	Entries  []feed.Entry  // the newest matches, including older ones, each with its content and source
+}
+
+const (
+	// minSamplePeriod is the time for which articles must have arrived before matches per day are estimated.
+	minSamplePeriod = time.Hour
+	day             = 24 * time.Hour
+	// A query is too general if more than tooGeneralPerDay articles per day match, or more than tooGeneralShare of
+	// at least tooGeneralSample articles. Its reader would miss the articles for which the keyword feed has no
+	// room.
+	tooGeneralPerDay = 100
+	tooGeneralShare  = 0.05
+	tooGeneralSample = 1000
+)
+
+// A PreviewResult is a preview as numbers, for programs, and in words.
+type PreviewResult struct {
+	Articles int     `json:"articles"` // number of articles on which the query was tried
+	Hours    float64 `json:"hours"`    // until now, in which they arrived
+	Matching int     `json:"matching"` // number of these that match
+	// PerDay estimates how many match in a day. It is nil if that is not known yet.
+	PerDay *float64 `json:"per_day,omitempty"`
+	// TooGeneral says that far more articles match than a keyword feed has room for.
+	TooGeneral bool     `json:"too_general"`
+	Hints      []string `json:"hints,omitempty"`
+	// Summary describes the result in a sentence. Warning describes a problem with the query, if there is one.
+	Summary string `json:"says"`
+	Warning string `json:"warning,omitempty"`
+}
+
+// result converts the preview of a query whose feed would have at most maxArticles articles.
+func (p Preview) result(maxArticles int) *PreviewResult {
+	t := &PreviewResult{Articles: p.Articles, Hours: math.Round(p.Period.Hours()*100) / 100, Matching: p.Matching, Hints: p.Hints}
+	t.Summary = fmt.Sprintf("%d of %s of the last %s match", p.Matching, Plural(p.Articles, "article", "articles"), FormatSpan(p.Period))
+	if p.Articles == 0 {
+		t.Summary = fmt.Sprintf("no articles arrived in the last %s, so the number of matches is not known yet", FormatSpan(p.Period))
+	} else if p.Period >= minSamplePeriod {
+		n := math.Round(p.PerDay*100) / 100
+		t.PerDay = &n
+		t.Summary += ": " + perDayText(n)
+	} else {
+		t.Summary += "; it is too early to say how many match in a day"
+	}
+	// A count over less than a day is a lower bound of the count per day.
+	t.TooGeneral = p.Matching > tooGeneralPerDay && p.Period <= day || t.PerDay != nil && *t.PerDay > tooGeneralPerDay ||
+		p.Articles >= tooGeneralSample && float64(p.Matching) > tooGeneralShare*float64(p.Articles)
+	if t.TooGeneral {
+		t.Warning = fmt.Sprintf("this query is too general: the feed keeps the newest %d articles, and you would miss the others; add a rarer word", maxArticles)
+	}
+	return t
+}
+
+// perDayText describes a number of matches per day.
+func perDayText(n float64) string {
+	if n < 1 {
+		return "less than one a day"
+	}
+	return fmt.Sprintf("about %.0f a day", n)
+}

@@ -1,0 +1,139 @@
+package proxy
+
+import (
+	"bytes"
+	"html/template"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/microcosm-cc/bluemonday"
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
+
+	"tidings/internal/feed"
+)
+
+// A sanitizer makes HTML of strangers safe for the pages. Text markup stays. Scripts, embedded content and styles
+// are removed, and so are links to this machine and its local network.
+type sanitizer struct {
+	policy *bluemonday.Policy
+	strict *bluemonday.Policy // removes all markup
+	// feeds is the policy for output to feed readers. They may load from their own network, and can resolve
+	// relative addresses.
+	feeds *bluemonday.Policy
+}
+
+// maxContent bounds the content of an item that a page shows, in bytes.
+const maxContent = 64 << 10
+
+func newSanitizer() sanitizer {
+	p := bluemonday.UGCPolicy()
+	// A relative address would lead to this server.
+	p.AllowRelativeURLs(false)
+	for _, scheme := range []string{"http", "https"} {
+		p.AllowURLSchemeWithCustomPolicy(scheme, isPublic)
+	}
+	p.RequireNoFollowOnLinks(true)
+	p.RequireNoReferrerOnLinks(true)
+	p.AddTargetBlankToFullyQualifiedLinks(true)
+	return sanitizer{p, bluemonday.StrictPolicy(), bluemonday.UGCPolicy()}
+}
+
+// html sanitises content. The content is first parsed and rendered as browsers do it. The policy works tag by tag,
+// so a stray closing tag would otherwise close a part of the page.
+func (c sanitizer) html(content string) template.HTML {
+	if len(content) > maxContent {
+		content = strings.ToValidUTF8(content[:maxContent], "")
+	}
+	return template.HTML(c.apply(c.policy, content))
+}
+
+// apply applies a policy to content.
+func (c sanitizer) apply(policy *bluemonday.Policy, content string) string {
+	nodes, err := html.ParseFragment(strings.NewReader(content), &html.Node{Type: html.ElementNode, Data: "div", DataAtom: atom.Div})
+	if err != nil { // nested too deeply for normal text
+		return string(c.strict.SanitizeBytes([]byte(content)))
+	}
+	var b bytes.Buffer
+	for _, n := range nodes {
+		if err := html.Render(&b, n); err != nil {
+			return ""
+		}
+	}
+	return string(policy.SanitizeBytes(b.Bytes()))
+}
+
+// cleanMeaning sanitises an item for feeds in another format than its source's.
+func (c sanitizer) cleanMeaning(m *feed.Meaning) {
+	m.Title = html.UnescapeString(string(c.strict.SanitizeBytes([]byte(m.Title))))
+	m.Summary, m.Content = c.apply(c.feeds, m.Summary), c.apply(c.feeds, m.Content)
+	if !isWeb(m.Link) {
+		m.Link = ""
+	}
+	m.Enclosures = slices.DeleteFunc(m.Enclosures, func(e feed.Enclosure) bool { return !isWeb(e.URL) })
+}
+
+// isWeb reports whether an address has the scheme http or https, and not javascript, for example.
+func isWeb(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https")
+}
+
+// link returns an address if a page may link to it, and "" otherwise.
+func (c sanitizer) link(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || !isPublic(u) {
+		return ""
+	}
+	return address
+}
+
+// isPublic reports whether an address seems to lead to the public Web. A browser that follows other addresses would
+// reach servers that only this machine or its local network can reach.
+func isPublic(u *url.URL) bool {
+	// Browsers accept spellings such as 2130706433 and 0x7f.1. Canonical converts them to dotted quads.
+	plain, err := feed.Canonical(u.String())
+	if err != nil {
+		return false
+	}
+	if u, err = url.Parse(plain); err != nil {
+		return false
+	}
+	host := strings.TrimSuffix(u.Hostname(), ".")
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return isPublicIP(ip.Unmap())
+	}
+	if !strings.Contains(host, ".") {
+		return false
+	}
+	for _, suffix := range []string{".localhost", ".local", ".internal", ".lan", ".home.arpa"} {
+		if strings.HasSuffix(host, suffix) {
+			return false
+		}
+	}
+	return true
+}
+
+// unroutable lists local address ranges that netip does not call private.
+var unroutable = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"),     // this host
+	netip.MustParsePrefix("100.64.0.0/10"), // carrier-grade NAT
+	netip.MustParsePrefix("198.18.0.0/15"), // benchmarks
+	netip.MustParsePrefix("240.0.0.0/4"),   // reserved
+	netip.MustParsePrefix("::/96"),         // IPv4 embedded in IPv6, in several ways
+	netip.MustParsePrefix("64:ff9b::/96"),
+	netip.MustParsePrefix("64:ff9b:1::/48"),
+	netip.MustParsePrefix("2002::/16"),
+	netip.MustParsePrefix("fec0::/10"), // site-local
+}
+
+func isPublicIP(ip netip.Addr) bool {
+	for _, p := range unroutable {
+		if p.Contains(ip) {
+			return false
+		}
+	}
+	return ip.IsGlobalUnicast() && !ip.IsPrivate()
+}
