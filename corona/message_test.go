@@ -156,11 +156,11 @@ func TestGarbageIsCounted(t *testing.T) {
 	change := func(of overlay.ID, raw []byte) *coronapb.Message {
 		return &coronapb.Message{Body: &coronapb.Message_Change{Change: &coronapb.ChangeReport{Key: of[:], Observation: raw}}}
 	}
-	signed := func(m *coronapb.Observation) []byte { return p.signer.Sign(wire.DomainReading, marshal(m)).Raw }
+	signed := func(m *coronapb.Observation) []byte { return p.signer.Sign(wire.DomainObservation, marshal(m)).Raw }
 	record := p.node.Self().Raw
 	for what, do := range map[string]func(){
 		"a reading that nobody signed":  func() { p.Deliver(k, marshal(change(k, []byte("no envelope")))) },
-		"a signed reading that is none": func() { p.Deliver(k, marshal(change(k, p.signer.Sign(wire.DomainReading, []byte{0xff}).Raw))) },
+		"a signed reading that is none": func() { p.Deliver(k, marshal(change(k, p.signer.Sign(wire.DomainObservation, []byte{0xff}).Raw))) },
 		"a reading of another channel":  func() { p.Deliver(k, marshal(change(k, signed(&coronapb.Observation{Key: other[:], Poller: record})))) },
 		"a reading with a record that is none": func() {
 			p.Deliver(k, marshal(change(k, signed(&coronapb.Observation{Key: k[:], Poller: []byte("no record")}))))

@@ -209,7 +209,7 @@ func NotedState(record []byte) (s State, ok bool) {
 
 // classify turns a response into a state. It does not use what is known of the channel.
 func classify(a env.Answer, f *feed.Feed, err error) State {
-	s := State{Detail: cmp.Or(a.Words, a.Err)}
+	s := State{Detail: cmp.Or(a.Message, a.Err)}
 	switch {
 	case a.Err == env.ErrTooLarge:
 		s.Kind = coronapb.State_TOO_LARGE

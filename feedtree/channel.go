@@ -137,7 +137,7 @@ func (f *FeedTree) Subscribe(url string, weight int, attributes []byte, done fun
 		next.trust = c.trust
 	}
 	m := next.record()
-	if plant.EarlyYes {
+	if plant.EarlyAck {
 		done(nil)
 		done = func(error) {}
 	}

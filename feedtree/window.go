@@ -45,7 +45,7 @@ const maxFetchedAge = 7 * 24 * time.Hour
 
 // hasShown reports whether the window shows this version of an item, or has shown it.
 func (w *window) hasShown(it *feed.Item) bool {
-	if plant.ShowAgain {
+	if plant.ShowTwice {
 		return false
 	}
 	if e, ok := w.log.Entry(it.ID); ok && e.Hash == it.Hash {
@@ -278,7 +278,7 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []decodedEntry
 		return
 	}
 	first := log[0].At.Seq
-	if plant.ShortMemory {
+	if plant.ForgetWindow {
 		first = log[len(log)-1].At.Seq
 	}
 	for _, e := range w.log.Forget(first) {

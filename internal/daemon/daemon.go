@@ -116,7 +116,7 @@ func Open(c Config) (*Daemon, error) {
 		return nil, fileFault(c.Dir, err)
 	}
 	// The store's lock keeps a second process from the directory.
-	if d.disk, err = store.Open(c.path(storeFile), d.loop.Deliver, store.Twice{Prefix: []string{feedtree.SubscriptionPrefix, endingPrefix}}); err != nil {
+	if d.disk, err = store.Open(c.path(storeFile), d.loop.Deliver, store.SecondCopy{Prefix: []string{feedtree.SubscriptionPrefix, endingPrefix}}); err != nil {
 		return nil, fileFault(c.Dir, err)
 	}
 	kc := cobra.DefaultConfig()
@@ -175,7 +175,7 @@ func (d *Daemon) open() (err error) {
 		if d.home.renewed {
 			d.log.Warn("store was lost or damaged, so the node gets a new id")
 		}
-		if err := d.disk.Accept(); err != nil {
+		if err := d.disk.AcceptLoss(); err != nil {
 			return fmt.Errorf("store: %w", err)
 		}
 	}

@@ -87,7 +87,7 @@ func TestDataDirectoryThatCannotBeUsed(t *testing.T) {
 			if err := os.Remove(filepath.Join(dir, networkFile)); err != nil {
 				t.Fatal(err)
 			}
-			disk, err := store.Open(filepath.Join(dir, storeFile), func(f func()) { f() }, store.Twice{Prefix: []string{feedtree.SubscriptionPrefix, endingPrefix}})
+			disk, err := store.Open(filepath.Join(dir, storeFile), func(f func()) { f() }, store.SecondCopy{Prefix: []string{feedtree.SubscriptionPrefix, endingPrefix}})
 			if err != nil {
 				t.Fatal(err)
 			}

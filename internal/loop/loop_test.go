@@ -16,14 +16,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// diary is a node that writes down when it was run and asks for the next of
-// its plans.
-type diary struct {
+// recorder is a node that records when it was run and asks to run at the next of its planned times.
+type recorder struct {
 	runs  []time.Time
 	plans []time.Time
 }
 
-func (d *diary) Run(now time.Time) (next time.Time) {
+func (d *recorder) Run(now time.Time) (next time.Time) {
 	d.runs = append(d.runs, now)
 	for len(d.plans) > 0 && !d.plans[0].After(now) {
 		d.plans = d.plans[1:]
@@ -34,12 +33,12 @@ func (d *diary) Run(now time.Time) (next time.Time) {
 	return next
 }
 
-func (*diary) Receive(env.PeerID, []byte) error { return nil }
-func (*diary) Found(env.Peer)                   {}
-func (*diary) Reachable([]string)               {}
-func (*diary) PeerDown(env.PeerID)              {}
+func (*recorder) Receive(env.PeerID, []byte) error { return nil }
+func (*recorder) Found(env.Peer)                   {}
+func (*recorder) Reachable([]string)               {}
+func (*recorder) PeerDown(env.PeerID)              {}
 
-// running runs a loop in a bubble of virtual time until the test ends.
+// running runs a loop in a synctest bubble until stop is called.
 func running(t *testing.T, l *Loop, node env.Node) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var done sync.WaitGroup
@@ -55,7 +54,7 @@ func TestRunsNodeAtStartAndWhenItAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(Config{})
 		start := l.Now()
-		d := &diary{plans: []time.Time{start.Add(time.Second), start.Add(time.Hour)}}
+		d := &recorder{plans: []time.Time{start.Add(time.Second), start.Add(time.Hour)}}
 		stop := running(t, l, d)
 		time.Sleep(2 * time.Hour) // virtual
 		stop()
@@ -73,7 +72,7 @@ func TestRunsNodeOnceAfterABatch(t *testing.T) {
 		for range batch {
 			l.Post(env.Control, func() { calls++ })
 		}
-		d := &diary{}
+		d := &recorder{}
 		stop := running(t, l, d)
 		synctest.Wait()
 		stop()
@@ -94,7 +93,7 @@ func TestAnswersThenUrgentThenControlThenBulk(t *testing.T) {
 		l.PostUrgent(say("u1"))
 		l.Deliver(say("a1"))
 		l.Post(env.Control, say("c2"))
-		stop := running(t, l, &diary{})
+		stop := running(t, l, &recorder{})
 		synctest.Wait()
 		stop()
 		if want := []string{"a1", "u1", "c1", "c2", "b1", "b2"}; !slices.Equal(got, want) {
@@ -126,7 +125,7 @@ func TestFullInboxDropsAndCounts(t *testing.T) {
 func TestCallRunsOnTheLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(Config{})
-		d := &diary{}
+		d := &recorder{}
 		stop := running(t, l, d)
 		runs := 0
 		if err := l.Call(t.Context(), func() { runs = len(d.runs) }); err != nil || runs != 1 {
@@ -150,7 +149,7 @@ func TestCallGivesUpWithItsContext(t *testing.T) {
 		if err := l.Call(ctx, func() { t.Error("ran for a caller who had left") }); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Call: %v", err)
 		}
-		stop := running(t, l, &diary{})
+		stop := running(t, l, &recorder{})
 		synctest.Wait()
 		stop()
 	})
@@ -159,7 +158,7 @@ func TestCallGivesUpWithItsContext(t *testing.T) {
 func TestCallWaitsForWhatHasBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(Config{})
-		stop := running(t, l, &diary{})
+		stop := running(t, l, &recorder{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		done := false
@@ -177,12 +176,12 @@ func TestCallWaitsForWhatHasBegun(t *testing.T) {
 func TestWorkerAnswersOnTheLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(Config{Control: 1, Bulk: 1, Workers: 3})
-		sum := 0 // touched on the loop only
+		sum := 0 // accessed on the loop only
 		for i := range 1000 {
 			var square int
 			l.Do(func() { square = i * i }, func() { sum += square })
 		}
-		stop := running(t, l, &diary{})
+		stop := running(t, l, &recorder{})
 		synctest.Wait()
 		stop()
 		if sum != 332833500 {
@@ -200,7 +199,7 @@ func TestEndWaitsForComputationAndDropsTheRest(t *testing.T) {
 			computed = true
 		}, func() { t.Error("done after the end") })
 		l.Do(func() { t.Error("begun after the end") }, func() {})
-		stop := running(t, l, &diary{})
+		stop := running(t, l, &recorder{})
 		synctest.Wait()
 		stop()
 		if !computed {
@@ -225,7 +224,7 @@ func TestPostsFromManySidesAllRun(t *testing.T) {
 	l := New(Config{Control: 1 << 20})
 	ctx, cancel := context.WithCancel(t.Context())
 	var run, posts sync.WaitGroup
-	run.Go(func() { _ = l.Run(ctx, &diary{}) })
+	run.Go(func() { _ = l.Run(ctx, &recorder{}) })
 	count := 0
 	for range 8 {
 		posts.Go(func() {
@@ -248,7 +247,7 @@ func BenchmarkPost(b *testing.B) {
 	l := New(Config{Control: 1 << 20})
 	ctx, cancel := context.WithCancel(b.Context())
 	var run sync.WaitGroup
-	run.Go(func() { _ = l.Run(ctx, &diary{}) })
+	run.Go(func() { _ = l.Run(ctx, &recorder{}) })
 	f := func() {}
 	for b.Loop() {
 		l.Post(env.Control, f)

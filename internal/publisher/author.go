@@ -136,7 +136,7 @@ func (a *Author) alone(do func() error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var failed error
-	err := store.Alone(a.path+recordSuffix, func() error { // whose own errors say what they are about
+	err := store.WithFileLock(a.path+recordSuffix, func() error { // whose own errors say what they are about
 		if failed = cmp.Or(a.renew(), a.load()); failed == nil {
 			failed = do()
 		}

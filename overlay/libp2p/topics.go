@@ -264,7 +264,7 @@ func (t *Topics) judge(ctx context.Context, j *topic, from peer.ID, frame []byte
 		return pubsub.ValidationAccept
 	}
 	t.host.count.overheard.Add(1)
-	verdict := env.Drop
+	verdict := env.Ignore
 	if len(frame) <= env.MaxTopicFrame {
 		verdict = (*j.hear.Load())(ctx, env.PeerID(from), frame)
 	}
@@ -272,9 +272,9 @@ func (t *Topics) judge(ctx context.Context, j *topic, from peer.ID, frame []byte
 		t.host.count.unjudged.Add(1)
 	}
 	switch verdict {
-	case env.Pass:
+	case env.Accept:
 		return pubsub.ValidationAccept
-	case env.Blame:
+	case env.Reject:
 		t.host.count.badFrames.Add(1)
 		t.host.fault(from, "frames of a topic that break the protocol")
 		return pubsub.ValidationReject

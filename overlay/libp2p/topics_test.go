@@ -27,7 +27,7 @@ func (e *ear) hear(_ context.Context, _ env.PeerID, frame []byte) env.Verdict {
 	if e.judge != nil {
 		return e.judge(string(frame))
 	}
-	return env.Pass
+	return env.Accept
 }
 
 func (e *ear) count(frame string) int {
@@ -101,11 +101,11 @@ func TestAFrameOfATopicIsJudged(t *testing.T) {
 	gate := &ear{judge: func(frame string) env.Verdict {
 		switch frame[0] {
 		case 'd':
-			return env.Drop
+			return env.Ignore
 		case 'b':
-			return env.Blame
+			return env.Reject
 		}
-		return env.Pass
+		return env.Accept
 	}}
 	hub.Topics().Join("news", nil, gate.hear)
 	a, b := running(t, nil), running(t, nil)
