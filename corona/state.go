@@ -231,9 +231,9 @@ func classify(a env.Answer, f *feed.Feed, err error) State {
 	case a.Status == 200 && f == nil:
 		s.Kind, s.Detail = coronapb.State_NOT_A_FEED, "an empty document, not a feed"
 	case a.Status == 200 && len(f.Items) == 0:
-		return State{Kind: coronapb.State_OK, Detail: cmp.Or(f.Lacks, noItems)}
+		return State{Kind: coronapb.State_OK, Detail: cmp.Or(f.Omitted, noItems)}
 	case a.Status == 200:
-		return State{Kind: coronapb.State_OK, Detail: f.Lacks}
+		return State{Kind: coronapb.State_OK, Detail: f.Omitted}
 	case a.Status == 410:
 		s.Kind, s.Detail = coronapb.State_GONE, "gone for good (410)"
 	case a.Status == 429 || a.Status == 503 || a.Status == 403 && a.RetryAfter > 0:

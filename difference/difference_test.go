@@ -31,7 +31,7 @@ func document(t testing.TB, title string, articles ...article) *feed.Feed {
 }
 
 // told are the changes of a delta: an id, a version, and ' if it is an edit.
-func told(t testing.TB, d Delta) string {
+func changesOf(t testing.TB, d Delta) string {
 	var s []string
 	for _, c := range d.Changes {
 		m, err := c.Item.Meaning("")
@@ -68,7 +68,7 @@ func TestWhatIsNews(t *testing.T) {
 		var k Known
 		for i, doc := range s.docs {
 			d := k.Diff(document(t, "T", doc...))
-			if got := told(t, d); got != s.want[i] {
+			if got := changesOf(t, d); got != s.want[i] {
 				t.Errorf("%s: document %d tells %q, want %q", s.name, i, got, s.want[i])
 			}
 			k.Add(d)
@@ -97,7 +97,7 @@ func TestFindingsOfOthersAreDroppedIfKnown(t *testing.T) {
 	var k, other Known
 	k.Add(k.Diff(document(t, "T", article{1, 1}, article{2, 1})))
 	rest := k.Unknown(other.Diff(document(t, "T", article{3, 1}, article{2, 2}, article{1, 1})))
-	if got := told(t, rest); got != "3.1 2.2'" || rest.Head != nil {
+	if got := changesOf(t, rest); got != "3.1 2.2'" || rest.Head != nil {
 		t.Errorf("%q is left, and head %v", got, rest.Head)
 	}
 }
@@ -162,7 +162,7 @@ func TestAnotherTitleOfTheSameSiteIsTheSameFeed(t *testing.T) {
 		if got := k.Suspicious(headlines(2, c.is)); (got != "") != c.suspicious {
 			t.Errorf("%s: %q", c.name, got)
 		}
-		if Unlike(headlines(1, c.was), headlines(2, c.is)) != c.suspicious {
+		if Unrelated(headlines(1, c.was), headlines(2, c.is)) != c.suspicious {
 			t.Errorf("%s: they are unlike, or not, where one is suspicious after the other, or not", c.name)
 		}
 	}
@@ -211,10 +211,10 @@ func TestItemsOfOneIDAreToldOnce(t *testing.T) {
 				t.Errorf("%s: document %d tells %q, want %q", s.name, i, got, s.want[i])
 			}
 			k.Add(d)
-			k.See(f)
+			k.Touch(f)
 			w.Apply(d, time.Unix(int64(i), 0), uint64(i+1))
 			for _, it := range f.Items {
-				if again, err := feed.ReadItem(it.Format, it.Raw, it.Scope, it.Apart); err != nil || again.ID != it.ID {
+				if again, err := feed.ReadItem(it.Format, it.Raw, it.Scope, it.Qualifiers); err != nil || again.ID != it.ID {
 					t.Errorf("%s: document %d: read by itself it is another: %v", s.name, i, err)
 				}
 				if _, ok := w.Entry(it.ID); !ok {
@@ -363,8 +363,8 @@ func TestWindowKeepsDocumentOrder(t *testing.T) {
 	if got, want := strings.Join(refs, " "), "3.0 2.0 3.1 2.1 2.2 1.1"; got != want {
 		t.Errorf("references %s, want %s", got, want)
 	}
-	if e, ok := w.Entry(ids(article{2, 1})[0]); !ok || e.Ref != 2 || w.Head() != 1 {
-		t.Errorf("entry %+v, head %d", e, w.Head())
+	if e, ok := w.Entry(ids(article{2, 1})[0]); !ok || e.Ref != 2 || w.HeadRef() != 1 {
+		t.Errorf("entry %+v, head %d", e, w.HeadRef())
 	}
 }
 
@@ -378,10 +378,10 @@ func TestWindowForgetsWhatItsLogForgets(t *testing.T) {
 	}
 	show(1, article{3, 1}, article{2, 1}, article{1, 1})
 	show(2, article{4, 1}, article{3, 1}, article{2, 2}, article{1, 1})
-	if w.Forget(2); w.Len() != 2 || w.Head() != 0 {
-		t.Errorf("%d items, head %d: items 4 and 2 were brought, or brought anew, by the second delta", w.Len(), w.Head())
+	if w.Forget(2); w.Len() != 2 || w.HeadRef() != 0 {
+		t.Errorf("%d items, head %d: items 4 and 2 were brought, or brought anew, by the second delta", w.Len(), w.HeadRef())
 	}
-	if e := w.Entries()[1]; !e.At.Before(e.Changed) {
+	if e := w.Entries()[1]; !e.Arrived.Before(e.Changed) {
 		t.Errorf("an edit changed when the item came: %+v", e)
 	}
 }
@@ -398,18 +398,18 @@ func TestWhatADocumentStillShowsDoesNotLeave(t *testing.T) {
 	w.Apply(d, time.Unix(1, 0), 1)
 	doc = document(t, "T", sticky, article{5, 1}, article{4, 1}, article{3, 2})
 	d = k.Diff(doc)
-	if got, want := told(t, w.Keep(d, doc, 1)), told(t, d); got != want {
+	if got, want := changesOf(t, w.Renew(d, doc, 1)), changesOf(t, d); got != want {
 		t.Errorf("%q, though the log keeps all; want %q", got, want)
 	}
 	k.Add(d)
-	d = w.Keep(d, doc, 2)
-	if got, want := told(t, d), "1.1 5.1 4.1 3.2'"; got != want {
+	d = w.Renew(d, doc, 2)
+	if got, want := changesOf(t, d), "1.1 5.1 4.1 3.2'"; got != want {
 		t.Errorf("%q, want %q: 2 is in the document no longer", got, want)
 	}
 	w.Apply(d, time.Unix(2, 0), 2)
 	w.Forget(2)
 	later.Add(d)
-	if w.Len() != 4 || !w.Entries()[0].At.Equal(time.Unix(1, 0)) {
+	if w.Len() != 4 || !w.Entries()[0].Arrived.Equal(time.Unix(1, 0)) {
 		t.Errorf("window %+v", w.Entries())
 	}
 	var late Window // of one who comes later
@@ -420,7 +420,7 @@ func TestWhatADocumentStillShowsDoesNotLeave(t *testing.T) {
 		}
 	}
 	if d := later.Diff(doc); !d.Empty() {
-		t.Errorf("who goes on with the log finds %q", told(t, d))
+		t.Errorf("who goes on with the log finds %q", changesOf(t, d))
 	}
 }
 
@@ -437,7 +437,7 @@ func TestTooManyItemsDropTheFirst(t *testing.T) {
 			f.Items = append(f.Items[:n-1], document(t, "T", article{1, 1}).Items...)
 		}
 		d := k.Diff(f)
-		k.See(f)
+		k.Touch(f)
 		k.Add(d)
 	}
 	if k.Len() > MaxKnown || k.Len() < MaxKnown*7/8-1 {
@@ -473,8 +473,8 @@ func TestSplitKeepsOrderAndSize(t *testing.T) {
 			}
 			all.Changes = append(all.Changes, part.Changes...)
 		}
-		if all.Head != d.Head || told(t, all) != told(t, d) {
-			rt.Fatalf("parts are %q, want %q", told(t, all), told(t, d))
+		if all.Head != d.Head || changesOf(t, all) != changesOf(t, d) {
+			rt.Fatalf("parts are %q, want %q", changesOf(t, all), changesOf(t, d))
 		}
 	})
 }

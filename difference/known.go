@@ -21,11 +21,11 @@ const (
 
 	// versions is how many hashes of an item are remembered: enough for a few
 	// replicas that lag by an edit each, and small beside the identity.
-	versions = 4
+	maxVersions = 4
 
 	// wellKnown is how many items of a feed have to be known before a document
 	// without any of them is strange.
-	wellKnown = 5
+	minKnown = 5
 )
 
 // Known is the fingerprints of a feed: the identities of its items and the hashes
@@ -35,19 +35,19 @@ const (
 // attempts for identities, 2^32 for the versions of an item, and loses an
 // item of his own.
 type Known struct {
-	prints map[shortID]fingerprint
-	seen   uint64 // counts items seen; the age of prints
-	head   feed.Hash
-	title  feed.Hash
-	homes  [2]string   // as homesOf has them
-	page   page.Memory // of a channel that is a page
-	lossy  bool        // as Lossy says
+	fingerprints map[shortID]fingerprint
+	seen         uint64 // counts items seen; the age of prints
+	head         feed.Hash
+	title        feed.Hash
+	hosts        [2]string    // as homesOf has them
+	page         page.Tracker // of a channel that is a page
+	lossy        bool         // as Lossy says
 }
 
 type shortID [16]byte
 
 type fingerprint struct {
-	hashes [versions]uint64 // the last n count, the latest first
+	hashes [maxVersions]uint64 // the last n count, the latest first
 	n      uint8
 	seen   uint64
 }
@@ -57,11 +57,11 @@ func shorten(id feed.ID) shortID { return shortID(id[:16]) }
 func shortHash(h feed.Hash) uint64 { return binary.BigEndian.Uint64(h[:]) }
 
 // Len is the number of items known.
-func (k *Known) Len() int { return len(k.prints) }
+func (k *Known) Len() int { return len(k.fingerprints) }
 
 // Has tells whether an item is known, and whether it is in this version.
 func (k *Known) Has(id feed.ID, hash feed.Hash) (item, version bool) {
-	p, ok := k.prints[shorten(id)]
+	p, ok := k.fingerprints[shorten(id)]
 	return ok, ok && slices.Contains(p.hashes[:p.n], shortHash(hash))
 }
 
@@ -98,37 +98,37 @@ func (k *Known) Unknown(d Delta) Delta {
 }
 
 // Blank says whether nothing is known.
-func (k *Known) Blank() bool { return len(k.prints) == 0 && k.page.Number() == 0 }
+func (k *Known) Empty() bool { return len(k.fingerprints) == 0 && k.page.Number() == 0 }
 
 // Lose notes that the log has an entry that cannot be read.
-func (k *Known) Lose() { k.lossy = true }
+func (k *Known) MarkLossy() { k.lossy = true }
 
 // Lossy says whether items may be missing here that the log was meant to have. The origin's
 // document is then to be fetched whole, as "not modified" proves nothing.
 func (k *Known) Lossy() bool { return k.lossy }
 
 // Headed says whether the head of any document is known.
-func (k *Known) Headed() bool { return k.head != (feed.Hash{}) }
+func (k *Known) HasHead() bool { return k.head != (feed.Hash{}) }
 
 // Page is what is known of a channel that is a page.
-func (k *Known) Page() *page.Memory { return &k.page }
+func (k *Known) Page() *page.Tracker { return &k.page }
 
 // SetPage makes known of it what it has become.
-func (k *Known) SetPage(m page.Memory) { k.page = m }
+func (k *Known) SetPage(m page.Tracker) { k.page = m }
 
 // Recall makes a delta known that a log has: also the version of a page in it, if what is
 // known of the page is from the entry before.
-func (k *Known) Recall(d Delta) {
+func (k *Known) AddLogged(d Delta) {
 	k.Add(d)
 	if d.Page != nil {
-		_ = k.page.Take(d.Page) // of what cannot be taken nothing is known
+		_ = k.page.Apply(d.Page) // of what cannot be taken nothing is known
 	}
 }
 
 // Add makes a delta known.
 func (k *Known) Add(d Delta) {
 	if d.Head != nil {
-		k.head, k.title, k.homes = d.Head.Hash(), titleHash(d.Head.Title), homesOf(d.Head)
+		k.head, k.title, k.hosts = d.Head.Hash(), titleHash(d.Head.Title), hostsOf(d.Head)
 	}
 	for _, c := range d.Changes {
 		k.add(shorten(c.Item.ID), shortHash(c.Item.Hash))
@@ -137,51 +137,51 @@ func (k *Known) Add(d Delta) {
 }
 
 func (k *Known) add(id shortID, hash uint64) {
-	if k.prints == nil {
-		k.prints = map[shortID]fingerprint{}
+	if k.fingerprints == nil {
+		k.fingerprints = map[shortID]fingerprint{}
 	}
-	p := k.prints[id]
+	p := k.fingerprints[id]
 	if !slices.Contains(p.hashes[:p.n], hash) {
 		copy(p.hashes[1:], p.hashes[:])
 		p.hashes[0] = hash
-		p.n = min(p.n+1, versions)
+		p.n = min(p.n+1, maxVersions)
 	}
 	k.seen++
 	p.seen = k.seen
-	k.prints[id] = p
+	k.fingerprints[id] = p
 }
 
 // See notes that the items of a document are still in it, so that they are not
 // forgotten before those that are not. What is unknown stays so.
-func (k *Known) See(f *feed.Feed) {
+func (k *Known) Touch(f *feed.Feed) {
 	for i := len(f.Items) - 1; i >= 0; i-- {
 		id := shorten(f.Items[i].ID)
-		if p, ok := k.prints[id]; ok {
+		if p, ok := k.fingerprints[id]; ok {
 			k.seen++
 			p.seen = k.seen
-			k.prints[id] = p
+			k.fingerprints[id] = p
 		}
 	}
 }
 
 // forget drops what was seen longest ago if too much is known.
 func (k *Known) forget() {
-	if len(k.prints) <= MaxKnown {
+	if len(k.fingerprints) <= MaxKnown {
 		return
 	}
 	ids := k.byAge()
 	for _, id := range ids[:len(ids)-MaxKnown+MaxKnown/8] {
-		delete(k.prints, id)
+		delete(k.fingerprints, id)
 	}
 }
 
 // byAge are the known items, those seen longest ago first.
 func (k *Known) byAge() []shortID {
-	ids := make([]shortID, 0, len(k.prints))
-	for id := range k.prints {
+	ids := make([]shortID, 0, len(k.fingerprints))
+	for id := range k.fingerprints {
 		ids = append(ids, id)
 	}
-	slices.SortFunc(ids, func(a, b shortID) int { return cmp.Compare(k.prints[a].seen, k.prints[b].seen) })
+	slices.SortFunc(ids, func(a, b shortID) int { return cmp.Compare(k.fingerprints[a].seen, k.fingerprints[b].seen) })
 	return ids
 }
 
@@ -214,7 +214,7 @@ func (k *Known) Recognise(f *feed.Feed) {
 			}
 			by, ok := taken[id]
 			if !ok {
-				it.ID, it.Apart = id, uint8(apart)
+				it.ID, it.Qualifiers = id, uint8(apart)
 				taken[id] = it.Hash
 				break
 			}
@@ -240,19 +240,19 @@ func (k *Known) Recognise(f *feed.Feed) {
 // see whether it stays. A feed that names the same site as ever is that feed, whatever
 // its title, and one without items is a feed that has none at present.
 func (k *Known) Suspicious(f *feed.Feed) string {
-	if k.Len() < wellKnown || !k.another(f) {
+	if k.Len() < minKnown || !k.isOtherFeed(f) {
 		return ""
 	}
 	return fmt.Sprintf("another title, another site and none of the %d items that are known", k.Len())
 }
 
 // another says whether a document has nothing in common with what is known.
-func (k *Known) another(f *feed.Feed) bool {
+func (k *Known) isOtherFeed(f *feed.Feed) bool {
 	if len(f.Items) == 0 || k.title == titleHash(f.Head.Title) {
 		return false
 	}
-	for _, home := range homesOf(&f.Head) {
-		if home != "" && slices.Contains(k.homes[:], home) {
+	for _, home := range hostsOf(&f.Head) {
+		if home != "" && slices.Contains(k.hosts[:], home) {
 			return false
 		}
 	}
@@ -266,15 +266,15 @@ func (k *Known) another(f *feed.Feed) bool {
 
 // Unlike says whether two documents have nothing in common: neither title nor site nor
 // item.
-func Unlike(f, g *feed.Feed) bool {
+func Unrelated(f, g *feed.Feed) bool {
 	var k Known
 	k.Add(k.Diff(f))
-	return k.another(g)
+	return k.isOtherFeed(g)
 }
 
 // homesOf are the hosts that a head names for itself: of the site it belongs to, and
 // of its own address; "" where it names none.
-func homesOf(h *feed.Head) (homes [2]string) {
+func hostsOf(h *feed.Head) (homes [2]string) {
 	for i, address := range []string{h.Link, h.Self()} {
 		if u, err := url.Parse(strings.TrimSpace(address)); err == nil {
 			homes[i] = strings.TrimPrefix(strings.ToLower(u.Hostname()), "www.")

@@ -24,8 +24,8 @@ const (
 
 	// maxPackWindow is how far back the packer looks for repetitions, in bytes;
 	// it needs memory of that order, so small deltas get a smaller window.
-	maxPackWindow = 4 << 20
-	minPackWindow = 4 << 10
+	maxWindow = 4 << 20
+	minWindow = 4 << 10
 )
 
 // ErrDelta says that bytes are no delta, or no fingerprints.
@@ -47,14 +47,14 @@ func (d Delta) Encode() ([]byte, error) {
 	if len(b) > MaxDelta {
 		return nil, fmt.Errorf("encode delta: %d bytes, more than %d", len(b), MaxDelta)
 	}
-	if len(b) <= minPackWindow && short != nil {
-		return short.EncodeAll(b, nil), nil
+	if len(b) <= minWindow && smallEncoder != nil {
+		return smallEncoder.EncodeAll(b, nil), nil
 	}
-	window := minPackWindow
-	for window < min(len(b), maxPackWindow) {
+	window := minWindow
+	for window < min(len(b), maxWindow) {
 		window *= 2
 	}
-	enc, err := packer(window)
+	enc, err := newEncoder(window)
 	if err != nil {
 		return nil, fmt.Errorf("encode delta: %w", err)
 	}
@@ -63,18 +63,18 @@ func (d Delta) Encode() ([]byte, error) {
 
 // short packs short deltas, as most are: to make a packer takes longer than to use it. It may be
 // used from several goroutines at once.
-var short, _ = packer(minPackWindow)
+var smallEncoder, _ = newEncoder(minWindow)
 
 // packer returns one that looks so far back. The fastest level packs items nearly as well as
 // the others and needs a quarter of their memory.
-func packer(window int) (*zstd.Encoder, error) {
+func newEncoder(window int) (*zstd.Encoder, error) {
 	return zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(window),
 		zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false)) // whoever signs it sees to that
 }
 
 // unpacker unpacks all deltas, of several goroutines at once: to make one takes longer than to use it. The
 // options are right.
-var unpacker, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(MaxDelta), zstd.WithDecoderLowmem(true))
+var decoder, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(MaxDelta), zstd.WithDecoderLowmem(true))
 
 // Decode unpacks a delta. It believes nothing: items and head are read anew, so that
 // their identities and hashes are what their bytes say.
@@ -92,7 +92,7 @@ func Decode(b []byte) (Delta, error) {
 }
 
 func decode(b []byte) (d Delta, first error) {
-	raw, err := unpacker.DecodeAll(b, nil)
+	raw, err := decoder.DecodeAll(b, nil)
 	if err != nil {
 		return d, fmt.Errorf("%w: %w", ErrDelta, err)
 	}
@@ -198,7 +198,7 @@ func changeMessage(c *Change) *differencepb.Change {
 	if p := c.Publication; p != nil {
 		m.Publication = p.Raw // in which the item is
 	} else {
-		m.Format, m.Raw, m.Apart = uint32(c.Item.Format), c.Item.Raw, uint32(c.Item.Apart)
+		m.Format, m.Raw, m.Qualifiers = uint32(c.Item.Format), c.Item.Raw, uint32(c.Item.Qualifiers)
 		m.Scope = bindings(c.Item.Scope)
 	}
 	if c.After != (feed.ID{}) {
@@ -209,8 +209,8 @@ func changeMessage(c *Change) *differencepb.Change {
 
 func changeOf(m *differencepb.Change) (Change, error) {
 	c := Change{Edited: m.Edited}
-	if m.Apart > 255 {
-		return c, fmt.Errorf("%w: %d facts beyond an id", ErrDelta, m.Apart)
+	if m.Qualifiers > 255 {
+		return c, fmt.Errorf("%w: %d facts beyond an id", ErrDelta, m.Qualifiers)
 	}
 	switch len(m.After) {
 	case 0:
@@ -224,7 +224,7 @@ func changeOf(m *differencepb.Change) (Change, error) {
 		switch {
 		case err != nil:
 			return c, fmt.Errorf("%w: %w", ErrDelta, err)
-		case p.Item == nil || m.Format != 0 || len(m.Raw)+len(m.Scope) > 0 || m.Apart != 0:
+		case p.Item == nil || m.Format != 0 || len(m.Raw)+len(m.Scope) > 0 || m.Qualifiers != 0:
 			return c, fmt.Errorf("%w: a publication that is not the item's", ErrDelta)
 		}
 		c.Publication, c.Item = p, *p.Item
@@ -234,7 +234,7 @@ func changeOf(m *differencepb.Change) (Change, error) {
 	if err != nil {
 		return c, err
 	}
-	if c.Item, err = feed.ReadItem(format, m.Raw, scopeOf(m.Scope), uint8(m.Apart)); err != nil {
+	if c.Item, err = feed.ReadItem(format, m.Raw, scopeOf(m.Scope), uint8(m.Qualifiers)); err != nil {
 		return c, fmt.Errorf("%w: %w", ErrDelta, err)
 	}
 	return c, nil

@@ -63,7 +63,7 @@ func TestDecodeRefuses(t *testing.T) {
 		})), "more than 64 bindings"},
 		{"a format that is none", pack(t, item(func(c *differencepb.Change) { c.Format = 1<<8 + 1 })), "format 257"},
 		{"an identity that is none", pack(t, item(func(c *differencepb.Change) { c.After = []byte("x") })), "identity of 1 bytes"},
-		{"too many facts", pack(t, item(func(c *differencepb.Change) { c.Apart = 1<<8 + 1 })), "257 facts"},
+		{"too many facts", pack(t, item(func(c *differencepb.Change) { c.Qualifiers = 1<<8 + 1 })), "257 facts"},
 		{"a broken item", pack(t, item(func(c *differencepb.Change) { c.Raw = []byte("<item>") })), "ends too early"},
 		{"an item twice", pack(t, &differencepb.Delta{Changes: []*differencepb.Change{
 			{Format: 1, Raw: []byte("<item><guid>1</guid></item>")}, {Format: 1, Raw: []byte("<item ><guid>1</guid></item>")},

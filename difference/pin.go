@@ -19,7 +19,7 @@ import (
 
 const (
 	// MaxPast is how many former keys of a feed are remembered; the first ones go.
-	MaxPast = 16
+	MaxFormer = 16
 	// MaxWitnesses is how many owners of a feed are named who have seen a key at its origin.
 	MaxWitnesses = 8
 	maxWitness   = 3 << 10 // bytes of one, envelope included
@@ -39,20 +39,20 @@ type Pin struct {
 	Fingerprint feed.Hash     // of the certificate; zero: not said
 	Seq         uint64        // of the last publication
 	Head        feed.Hash     // its hash
-	Past        []Tenure      // the keys before, the first one first
+	Former      []FormerKey   // the keys before, the first one first
 	// Witnesses are owners who have seen the key at the origin, which took back the one before.
 	Witnesses [][]byte
 }
 
 // A Tenure is a key that a feed had.
-type Tenure struct {
+type FormerKey struct {
 	Key     ed25519.PublicKey
 	Next    feed.Hash
 	Revoked bool // the origin took it back; else the next one had been named
 }
 
 // Said is what a document says of the publisher, as far as one can.
-func (p *Pin) Said() *feed.Publisher {
+func (p *Pin) Publisher() *feed.Publisher {
 	said := feed.Publisher{Key: p.Key, Next: p.Next, Beat: p.Beat, Certificate: p.Certificate, Fingerprint: p.Fingerprint}
 	if said.Check() != nil { // who leads the feed has made it up
 		said.Beat, said.Certificate, said.Fingerprint = 0, "", feed.Hash{}
@@ -72,8 +72,8 @@ func KeyHash(key ed25519.PublicKey) feed.Hash {
 }
 
 // After is a pin when its publisher has said more.
-func (p *Pin) After(of *Publication) *Pin {
-	if p == nil || of == nil || of.Seq <= p.Seq || !p.Good(of.Key) {
+func (p *Pin) Advance(of *Publication) *Pin {
+	if p == nil || of == nil || of.Seq <= p.Seq || !p.Valid(of.Key) {
 		return p
 	}
 	next := *p
@@ -83,7 +83,7 @@ func (p *Pin) After(of *Publication) *Pin {
 
 // Counted is a pin with the numbers of another one of the feed, if that has got farther: who tells of a key
 // need not have heard all that was published.
-func (p *Pin) Counted(by *Pin) *Pin {
+func (p *Pin) WithNumbersOf(by *Pin) *Pin {
 	if by == nil || by.Seq <= p.Seq {
 		return p
 	}
@@ -94,9 +94,9 @@ func (p *Pin) Counted(by *Pin) *Pin {
 
 // between is how many publications are missing between the last that is known and another: at least one if
 // that follows on something else.
-func (p *Pin) between(of *Publication) uint64 {
+func (p *Pin) missing(of *Publication) uint64 {
 	switch {
-	case p == nil || p.Seq == 0 || of.Seq <= p.Seq || !p.Good(of.Key):
+	case p == nil || p.Seq == 0 || of.Seq <= p.Seq || !p.Valid(of.Key):
 		return 0
 	case of.Seq == p.Seq+1 && of.Prev == p.Head:
 		return 0
@@ -106,30 +106,30 @@ func (p *Pin) between(of *Publication) uint64 {
 
 // Good says whether a key may have signed items of the feed: the present one, or one before it
 // that nobody took back.
-func (p *Pin) Good(key ed25519.PublicKey) bool {
+func (p *Pin) Valid(key ed25519.PublicKey) bool {
 	if p == nil {
 		return false
 	}
-	return bytes.Equal(p.Key, key) || slices.ContainsFunc(p.Past, func(t Tenure) bool { return !t.Revoked && bytes.Equal(t.Key, key) })
+	return bytes.Equal(p.Key, key) || slices.ContainsFunc(p.Former, func(t FormerKey) bool { return !t.Revoked && bytes.Equal(t.Key, key) })
 }
 
 // Revoked says whether the origin has taken a key back.
 func (p *Pin) Revoked(key ed25519.PublicKey) bool {
-	return p != nil && slices.ContainsFunc(p.Past, func(t Tenure) bool { return t.Revoked && bytes.Equal(t.Key, key) })
+	return p != nil && slices.ContainsFunc(p.Former, func(t FormerKey) bool { return t.Revoked && bytes.Equal(t.Key, key) })
 }
 
 // Had says whether a key is one before the present one.
-func (p *Pin) Had(key ed25519.PublicKey) bool {
-	return p != nil && slices.ContainsFunc(p.Past, func(t Tenure) bool { return bytes.Equal(t.Key, key) })
+func (p *Pin) IsFormer(key ed25519.PublicKey) bool {
+	return p != nil && slices.ContainsFunc(p.Former, func(t FormerKey) bool { return bytes.Equal(t.Key, key) })
 }
 
 // Change returns the pin of another key that follows on p: one that was named before, or one
 // that witnesses have seen at the origin, which so takes back p's.
-func (p *Pin) Change(key ed25519.PublicKey, next feed.Hash, at time.Time, witnesses [][]byte) *Pin {
-	past := append(slices.Clone(p.Past), Tenure{p.Key, p.Next, len(witnesses) > 0})
+func (p *Pin) Rotate(key ed25519.PublicKey, next feed.Hash, at time.Time, witnesses [][]byte) *Pin {
+	past := append(slices.Clone(p.Former), FormerKey{p.Key, p.Next, len(witnesses) > 0})
 	return &Pin{
 		Key: key, Next: next, Since: at, Beat: p.Beat, Certificate: p.Certificate, Fingerprint: p.Fingerprint,
-		Seq: p.Seq, Head: p.Head, Past: past[max(0, len(past)-MaxPast):], Witnesses: witnesses,
+		Seq: p.Seq, Head: p.Head, Former: past[max(0, len(past)-MaxFormer):], Witnesses: witnesses,
 	}
 }
 
@@ -139,17 +139,17 @@ func (p *Pin) Follows(old *Pin) bool {
 	if bytes.Equal(p.Key, old.Key) {
 		return !p.Revoked(p.Key)
 	}
-	last := len(p.Past) - 1
-	return old.Next != (feed.Hash{}) && KeyHash(p.Key) == old.Next && last >= 0 && bytes.Equal(p.Past[last].Key, old.Key) && !p.Past[last].Revoked
+	last := len(p.Former) - 1
+	return old.Next != (feed.Hash{}) && KeyHash(p.Key) == old.Next && last >= 0 && bytes.Equal(p.Former[last].Key, old.Key) && !p.Former[last].Revoked
 }
 
 // Onto is p as who has believed old takes it. Of the keys before, and of what is still to come, it is
 // old that tells, and the chain of names that begins there: a sequencer could say that any key was
 // the feed's once. It could as well name a key of its own as the next one: which key may follow is
 // known from old alone, and of a new key not yet.
-func (p *Pin) Onto(old *Pin) *Pin {
+func (p *Pin) Rebase(old *Pin) *Pin {
 	now := *p
-	now.Past = slices.Clone(old.Past)
+	now.Former = slices.Clone(old.Former)
 	if bytes.Equal(p.Key, old.Key) {
 		now.Witnesses, now.Next = old.Witnesses, old.Next
 		if old.Seq > now.Seq {
@@ -158,20 +158,20 @@ func (p *Pin) Onto(old *Pin) *Pin {
 		return &now
 	}
 	now.Next = feed.Hash{}
-	i := slices.IndexFunc(p.Past, func(t Tenure) bool { return bytes.Equal(t.Key, old.Key) })
+	i := slices.IndexFunc(p.Former, func(t FormerKey) bool { return bytes.Equal(t.Key, old.Key) })
 	if i < 0 {
-		now.Past = append(now.Past, Tenure{old.Key, old.Next, true})
+		now.Former = append(now.Former, FormerKey{old.Key, old.Next, true})
 	} else {
-		last, named := Tenure{old.Key, old.Next, p.Past[i].Revoked}, true
-		for j, t := range append(slices.Clone(p.Past[i+1:]), Tenure{Key: p.Key}) {
+		last, named := FormerKey{old.Key, old.Next, p.Former[i].Revoked}, true
+		for j, t := range append(slices.Clone(p.Former[i+1:]), FormerKey{Key: p.Key}) {
 			follows := !last.Revoked && last.Next != (feed.Hash{}) && KeyHash(t.Key) == last.Next
 			if named || last.Revoked {
-				now.Past = append(now.Past, Tenure{last.Key, last.Next, !follows})
+				now.Former = append(now.Former, FormerKey{last.Key, last.Next, !follows})
 			}
 			named, last = j == 0 && follows, t // what a key has named that old had named is p's word alone
 		}
 	}
-	now.Past = now.Past[max(0, len(now.Past)-MaxPast):]
+	now.Former = now.Former[max(0, len(now.Former)-MaxFormer):]
 	return &now
 }
 
@@ -180,17 +180,17 @@ func (p *Pin) message() *differencepb.Pin {
 		return nil
 	}
 	m := &differencepb.Pin{
-		Key: p.Key, Next: orNone(p.Next), SinceMs: uint64(p.Since.UnixMilli()), BeatMs: uint64(p.Beat.Milliseconds()),
-		Certificate: p.Certificate, Fingerprint: orNone(p.Fingerprint), Pubseq: p.Seq, Head: orNone(p.Head), Witnesses: p.Witnesses,
+		Key: p.Key, Next: hashBytes(p.Next), SinceMs: uint64(p.Since.UnixMilli()), BeatMs: uint64(p.Beat.Milliseconds()),
+		Certificate: p.Certificate, Fingerprint: hashBytes(p.Fingerprint), Pubseq: p.Seq, Head: hashBytes(p.Head), Witnesses: p.Witnesses,
 	}
-	for _, t := range p.Past {
-		m.Past = append(m.Past, &differencepb.Tenure{Key: t.Key, Next: orNone(t.Next), Revoked: t.Revoked})
+	for _, t := range p.Former {
+		m.Former = append(m.Former, &differencepb.FormerKey{Key: t.Key, Next: hashBytes(t.Next), Revoked: t.Revoked})
 	}
 	return m
 }
 
 // orNone is a hash as it is written.
-func orNone(h feed.Hash) []byte {
+func hashBytes(h feed.Hash) []byte {
 	if h == (feed.Hash{}) {
 		return nil
 	}
@@ -225,8 +225,8 @@ func pinFrom(m *differencepb.Pin) (*Pin, error) {
 		return nil, fmt.Errorf("%w: a time that cannot be", ErrPin)
 	case len(m.Certificate) > maxFeedURL:
 		return nil, fmt.Errorf("%w: an address of %d bytes", ErrPin, len(m.Certificate))
-	case len(m.Past) > MaxPast || len(m.Witnesses) > MaxWitnesses:
-		return nil, fmt.Errorf("%w: %d former keys, %d witnesses", ErrPin, len(m.Past), len(m.Witnesses))
+	case len(m.Former) > MaxFormer || len(m.Witnesses) > MaxWitnesses:
+		return nil, fmt.Errorf("%w: %d former keys, %d witnesses", ErrPin, len(m.Former), len(m.Witnesses))
 	}
 	p := &Pin{
 		Key: m.Key, Since: time.UnixMilli(int64(m.SinceMs)).UTC(), Beat: time.Duration(m.BeatMs) * time.Millisecond,
@@ -238,12 +238,12 @@ func pinFrom(m *differencepb.Pin) (*Pin, error) {
 			return nil, fmt.Errorf("%w: %w", ErrPin, err)
 		}
 	}
-	for _, t := range m.Past {
+	for _, t := range m.Former {
 		next, err := hashOf(t.GetNext())
 		if err != nil || len(t.GetKey()) != ed25519.PublicKeySize {
 			return nil, fmt.Errorf("%w: a former key of %d bytes", ErrPin, len(t.GetKey()))
 		}
-		p.Past = append(p.Past, Tenure{t.Key, next, t.Revoked})
+		p.Former = append(p.Former, FormerKey{t.Key, next, t.Revoked})
 	}
 	for _, w := range m.Witnesses {
 		if len(w) > maxWitness {
@@ -255,11 +255,11 @@ func pinFrom(m *differencepb.Pin) (*Pin, error) {
 
 // A Witness is an owner's word that it has seen a key at a feed's origin.
 type Witness struct {
-	By   ed25519.PublicKey // of the owner
-	URL  string
-	Key  ed25519.PublicKey
-	Time time.Time
-	Raw  []byte // the envelope
+	Owner ed25519.PublicKey // of the owner
+	URL   string
+	Key   ed25519.PublicKey
+	Time  time.Time
+	Raw   []byte // the envelope
 }
 
 // Attest signs that a key was seen at the origin of a feed.

@@ -60,7 +60,7 @@ type Publication struct {
 }
 
 // publications opens envelopes of publishers, which are signed for all networks.
-var publications = wire.NewVerifier(wire.Anywhere)
+var publicationVerifier = wire.NewVerifier(wire.Anywhere)
 
 // Publish signs an item as number seq of a feed; prev is the hash of the one before. Without an
 // item it says that nothing came after number seq, whose hash prev is.
@@ -90,8 +90,8 @@ func Publish(key ed25519.PrivateKey, url string, seq uint64, prev feed.Hash, at 
 // Publishable says why an item cannot be signed for a feed, with an error of the kind ErrItem, or
 // nil. Publishers and those who poll come to the same: what nobody can sign is for polls to find.
 func Publishable(url string, it *feed.Item) error {
-	if it.Apart != 0 {
-		return unfit{ErrItem, "other items of the document have the same id"}
+	if it.Qualifiers != 0 {
+		return signError{ErrItem, "other items of the document have the same id"}
 	}
 	m := publicationOf(url, it)
 	m.Pubseq, m.TimeMs, m.Prev = math.MaxUint64, maxMillis, make([]byte, len(feed.Hash{}))
@@ -102,21 +102,21 @@ func Publishable(url string, it *feed.Item) error {
 }
 
 // An unfit says why an item cannot be signed, in words that need none before them.
-type unfit struct {
-	kind  error
-	words string
+type signError struct {
+	kind    error
+	message string
 }
 
-func (u unfit) Error() string { return u.words }
-func (u unfit) Unwrap() error { return u.kind }
+func (u signError) Error() string { return u.message }
+func (u signError) Unwrap() error { return u.kind }
 
 // TooLarge is the error of the kind ErrLarge of an item that has so many bytes with all that is signed.
 func TooLarge(bytes int) error {
-	return unfit{ErrLarge, fmt.Sprintf("the item is too large: %s bytes of at most %s; publish a summary instead", grouped(bytes), grouped(MaxPublication))}
+	return signError{ErrLarge, fmt.Sprintf("the item is too large: %s bytes of at most %s; publish a summary instead", withCommas(bytes), withCommas(MaxPublication))}
 }
 
 // grouped writes a number with a comma before each three digits.
-func grouped(n int) string {
+func withCommas(n int) string {
 	s := strconv.Itoa(n)
 	for i := len(s) - 3; i > 0; i -= 3 {
 		s = s[:i] + "," + s[i:]
@@ -138,7 +138,7 @@ func OpenPublication(raw []byte) (*Publication, error) {
 	if len(raw) > MaxPublication {
 		return nil, fmt.Errorf("%w: %d bytes, more than %d", ErrPublication, len(raw), MaxPublication)
 	}
-	signed, err := publications.Open(wire.DomainPublication, raw)
+	signed, err := publicationVerifier.Open(wire.DomainPublication, raw)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrPublication, err)
 	}
@@ -180,7 +180,9 @@ func OpenPublication(raw []byte) (*Publication, error) {
 }
 
 // By says whether a publication was signed by a key.
-func (p *Publication) By(key ed25519.PublicKey) bool { return p != nil && bytes.Equal(p.Key, key) }
+func (p *Publication) SignedBy(key ed25519.PublicKey) bool {
+	return p != nil && bytes.Equal(p.Key, key)
+}
 
 // hashOf reads a hash; none at all is the zero one, which cannot be written down otherwise.
 func hashOf(b []byte) (h feed.Hash, err error) {

@@ -49,7 +49,7 @@ func published(t testing.TB, key byte, seq uint64, prev feed.Hash, it *feed.Item
 func TestAPublicationIsWhatItsPublisherHasSigned(t *testing.T) {
 	it := written(t, "1", "One")
 	p := published(t, 1, 7, feed.Hash{1}, it)
-	if !p.By(public(1)) || p.URL != itsURL || p.Seq != 7 || p.Prev != (feed.Hash{1}) || p.Time.Unix() != 1.78e9 || !bytes.Equal(p.Item.Raw, it.Raw) || p.Item.ID != it.ID || p.Item.Hash != it.Hash {
+	if !p.SignedBy(public(1)) || p.URL != itsURL || p.Seq != 7 || p.Prev != (feed.Hash{1}) || p.Time.Unix() != 1.78e9 || !bytes.Equal(p.Item.Raw, it.Raw) || p.Item.ID != it.ID || p.Item.Hash != it.Hash {
 		t.Errorf("%+v", p)
 	}
 	for i := range p.Raw {
@@ -110,7 +110,7 @@ func TestOpenPublicationRefuses(t *testing.T) {
 // One that has room in no frame stays at its origin, and the last one that has is signed.
 func TestWhatCannotBeSigned(t *testing.T) {
 	apart := written(t, "1", "One")
-	apart.Apart = 1
+	apart.Qualifiers = 1
 	large := func(bytes int) *feed.Item { return written(t, "1", strings.Repeat("x", bytes)) }
 	room := MaxPublication // bytes of a title
 	for Publishable(itsURL, large(room)) != nil {
@@ -189,7 +189,7 @@ func TestALogCannotHideItsPublishersOrder(t *testing.T) {
 	other := published(t, 1, 7, two.Hash, written(t, "4", "Four, of a second history"))
 	stranger := published(t, 2, 9, feed.Hash{}, written(t, "5", "Five"))
 	pin := &Pin{Key: public(1)}
-	counted := pin.After(edited)
+	counted := pin.Advance(edited)
 	for _, c := range []struct {
 		name  string
 		of    []*Publication
@@ -220,11 +220,11 @@ func TestALogCannotHideItsPublishersOrder(t *testing.T) {
 			w.Apply(Delta{Pin: c.pin}, time.Unix(3, 0), ref)
 		}
 		e, _ := w.Entry(one.Item.ID)
-		if got := titles[e.Hash]; w.Lacks() != c.lacks || got != c.first {
-			t.Errorf("%s: lacks %d, not %d; the first item is %q", c.name, w.Lacks(), c.lacks, got)
+		if got := titles[e.Hash]; w.Missing() != c.lacks || got != c.first {
+			t.Errorf("%s: lacks %d, not %d; the first item is %q", c.name, w.Missing(), c.lacks, got)
 		}
-		if w.Forget(ref + 1); w.Lacks() != 0 {
-			t.Errorf("%s: what is not kept lacks %d", c.name, w.Lacks())
+		if w.Forget(ref + 1); w.Missing() != 0 {
+			t.Errorf("%s: what is not kept lacks %d", c.name, w.Missing())
 		}
 	}
 }
@@ -249,7 +249,7 @@ func TestAPinCountsWhatItsPublisherSaid(t *testing.T) {
 	var w Window
 	one := published(t, 1, 1, feed.Hash{}, written(t, "1", "One"))
 	w.Apply(Delta{Pin: &Pin{Key: public(1)}, Changes: []Change{{Item: *one.Item, Publication: one}}}, time.Unix(1, 0), 1)
-	if p := w.Pin(); p.Seq != 1 || p.Head != one.Hash || w.Pinned() != 1 {
+	if p := w.Pin(); p.Seq != 1 || p.Head != one.Hash || w.PinRef() != 1 {
 		t.Errorf("%+v", p)
 	}
 	alien := published(t, 2, 9, feed.Hash{}, written(t, "2", "Two"))
@@ -262,11 +262,11 @@ func TestAPinCountsWhatItsPublisherSaid(t *testing.T) {
 func TestAKeyFollowsThatWasNamedBefore(t *testing.T) {
 	at := time.Unix(1, 0)
 	first := &Pin{Key: public(1), Next: KeyHash(public(2)), Since: at}
-	second := first.Change(public(2), KeyHash(public(3)), at, nil)
-	third := second.Change(public(3), feed.Hash{}, at, nil)
-	taken := second.Change(public(9), feed.Hash{}, at, [][]byte{[]byte("witness")})
-	unnamed := first.Change(public(9), feed.Hash{}, at, nil)
-	revived := taken.Change(public(2), feed.Hash{}, at, nil)
+	second := first.Rotate(public(2), KeyHash(public(3)), at, nil)
+	third := second.Rotate(public(3), feed.Hash{}, at, nil)
+	taken := second.Rotate(public(9), feed.Hash{}, at, [][]byte{[]byte("witness")})
+	unnamed := first.Rotate(public(9), feed.Hash{}, at, nil)
+	revived := taken.Rotate(public(2), feed.Hash{}, at, nil)
 	for _, c := range []struct {
 		name     string
 		pin, old *Pin
@@ -285,7 +285,7 @@ func TestAKeyFollowsThatWasNamedBefore(t *testing.T) {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}
-	if !third.Good(public(1)) || taken.Good(public(2)) || !taken.Revoked(public(2)) || !taken.Good(public(1)) || third.Good(public(9)) || (*Pin)(nil).Good(public(1)) {
+	if !third.Valid(public(1)) || taken.Valid(public(2)) || !taken.Revoked(public(2)) || !taken.Valid(public(1)) || third.Valid(public(9)) || (*Pin)(nil).Valid(public(1)) {
 		t.Error("the keys of former times are not what they were")
 	}
 }
@@ -293,20 +293,20 @@ func TestAKeyFollowsThatWasNamedBefore(t *testing.T) {
 // Who makes a pin may say what it likes of the keys before: what counts is what was believed.
 func TestAKeyIsNotOfThePastBecauseAPinSaysSo(t *testing.T) {
 	at := time.Unix(1, 0)
-	liar := Tenure{Key: public(66)}
+	liar := FormerKey{Key: public(66)}
 	first := &Pin{Key: public(1), Next: KeyHash(public(2)), Since: at, Seq: 7, Head: feed.Hash{7}}
-	second := first.Change(public(2), KeyHash(public(3)), at, nil)
-	third := second.Change(public(3), feed.Hash{}, at, nil)
-	taken := second.Change(public(9), feed.Hash{}, at, [][]byte{[]byte("witness")})
+	second := first.Rotate(public(2), KeyHash(public(3)), at, nil)
+	third := second.Rotate(public(3), feed.Hash{}, at, nil)
+	taken := second.Rotate(public(9), feed.Hash{}, at, [][]byte{[]byte("witness")})
 	with := func(p *Pin, at int) *Pin {
 		q := *p
-		q.Past = slices.Insert(slices.Clone(p.Past), at, liar)
+		q.Former = slices.Insert(slices.Clone(p.Former), at, liar)
 		return &q
 	}
 	named := with(third, 2) // a liar's key between, which names the present one
-	named.Past[2].Next, named.Past[1].Next = KeyHash(public(3)), KeyHash(public(66))
+	named.Former[2].Next, named.Former[1].Next = KeyHash(public(3)), KeyHash(public(66))
 	forgiven := *taken
-	forgiven.Past = []Tenure{{Key: public(1)}, {Key: public(2)}}
+	forgiven.Former = []FormerKey{{Key: public(1)}, {Key: public(2)}}
 	for _, c := range []struct {
 		name          string
 		pin, old      *Pin
@@ -324,9 +324,9 @@ func TestAKeyIsNotOfThePastBecauseAPinSaysSo(t *testing.T) {
 		{"a key that was taken back is good again", &forgiven, taken, []byte{1, 9}, []byte{2}},
 		{"and not taken back at all", &forgiven, second, []byte{1, 9}, []byte{2}},
 	} {
-		got := c.pin.Onto(c.old)
+		got := c.pin.Rebase(c.old)
 		for n := range byte(100) {
-			if good := got.Good(public(n)); good != slices.Contains(c.good, n) {
+			if good := got.Valid(public(n)); good != slices.Contains(c.good, n) {
 				t.Errorf("%s: key %d is good: %v", c.name, n, good)
 			}
 			if revoked := got.Revoked(public(n)); revoked != slices.Contains(c.revoked, n) {
@@ -336,22 +336,22 @@ func TestAKeyIsNotOfThePastBecauseAPinSaysSo(t *testing.T) {
 	}
 	other := *first
 	other.Next, other.Seq, other.Head = KeyHash(public(66)), 3, feed.Hash{3}
-	if got := other.Onto(first); got.Next != first.Next || got.Seq != 7 || got.Head != (feed.Hash{7}) {
+	if got := other.Rebase(first); got.Next != first.Next || got.Seq != 7 || got.Head != (feed.Hash{7}) {
 		t.Errorf("what was believed is forgotten: %+v", got)
 	}
 	unnamed := *first
 	unnamed.Next = feed.Hash{}
-	if got := other.Onto(&unnamed); got.Next != (feed.Hash{}) {
+	if got := other.Rebase(&unnamed); got.Next != (feed.Hash{}) {
 		t.Error("a pin names the next key, which the feed's key has not")
 	}
-	if got := second.Onto(first); got.Next != (feed.Hash{}) {
+	if got := second.Rebase(first); got.Next != (feed.Hash{}) {
 		t.Error("a pin names the key after the one that was named")
 	}
-	for n := range byte(2 * MaxPast) {
-		first = first.Change(public(n+100), feed.Hash{}, at, nil).Onto(first)
+	for n := range byte(2 * MaxFormer) {
+		first = first.Rotate(public(n+100), feed.Hash{}, at, nil).Rebase(first)
 	}
-	if len(first.Past) != MaxPast {
-		t.Errorf("%d keys are remembered", len(first.Past))
+	if len(first.Former) != MaxFormer {
+		t.Errorf("%d keys are remembered", len(first.Former))
 	}
 }
 
@@ -359,7 +359,7 @@ func TestWitnessesSignWhatTheySaw(t *testing.T) {
 	home, away := wire.HashOf([]byte("home")), wire.HashOf([]byte("away"))
 	w := Attest(wire.NewSigner(keyOf(5), home), itsURL, public(1), time.Unix(7, 0).UTC())
 	got, err := OpenWitness(wire.NewVerifier(home), w.Raw)
-	if err != nil || !bytes.Equal(got.By, public(5)) || got.URL != itsURL || !bytes.Equal(got.Key, public(1)) || !got.Time.Equal(w.Time) {
+	if err != nil || !bytes.Equal(got.Owner, public(5)) || got.URL != itsURL || !bytes.Equal(got.Key, public(1)) || !got.Time.Equal(w.Time) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if _, err := OpenWitness(wire.NewVerifier(away), w.Raw); !errors.Is(err, ErrPin) {
@@ -392,7 +392,7 @@ func FuzzPublication(f *testing.F) {
 func FuzzPin(f *testing.F) {
 	first := &Pin{Key: public(1), Next: KeyHash(public(2)), Since: time.Unix(1, 0), Beat: time.Hour, Certificate: itsURL, Seq: 3, Head: feed.Hash{1}}
 	f.Add(first.Append())
-	f.Add(first.Change(public(2), feed.Hash{}, time.Unix(2, 0), [][]byte{[]byte("witness")}).Append())
+	f.Add(first.Rotate(public(2), feed.Hash{}, time.Unix(2, 0), [][]byte{[]byte("witness")}).Append())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p, err := ParsePin(b)
 		if err != nil || p == nil {
@@ -419,7 +419,7 @@ func FuzzWitness(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		verify := wire.NewVerifier(home)
-		if w, err := OpenWitness(verify, b); err == nil && bytes.Equal(w.By, public(5)) {
+		if w, err := OpenWitness(verify, b); err == nil && bytes.Equal(w.Owner, public(5)) {
 			t.Errorf("who has not signed says %+v", w)
 		}
 		w, err := OpenWitness(verify, by.Sign(wire.DomainWitness, b).Raw)
@@ -427,7 +427,7 @@ func FuzzWitness(f *testing.F) {
 			return
 		}
 		again, err := OpenWitness(verify, Attest(by, w.URL, w.Key, w.Time).Raw)
-		if err != nil || again.URL != w.URL || !bytes.Equal(again.Key, w.Key) || !again.Time.Equal(w.Time) || !bytes.Equal(again.By, public(5)) {
+		if err != nil || again.URL != w.URL || !bytes.Equal(again.Key, w.Key) || !again.Time.Equal(w.Time) || !bytes.Equal(again.Owner, public(5)) {
 			t.Errorf("%+v became %+v, %v", w, again, err)
 		}
 	})
@@ -437,7 +437,7 @@ func FuzzWitness(f *testing.F) {
 func TestAPinSaysWhatADocumentCan(t *testing.T) {
 	key := bytes.Repeat([]byte{5}, ed25519.PublicKeySize)
 	p := Pin{Key: key, Next: feed.Hash{1}, Beat: time.Hour, Certificate: "https://a/cert", Fingerprint: feed.Hash{2}}
-	if got := p.Said(); !reflect.DeepEqual(*got, feed.Publisher{Key: key, Next: feed.Hash{1}, Beat: time.Hour, Certificate: "https://a/cert", Fingerprint: feed.Hash{2}}) {
+	if got := p.Publisher(); !reflect.DeepEqual(*got, feed.Publisher{Key: key, Next: feed.Hash{1}, Beat: time.Hour, Certificate: "https://a/cert", Fingerprint: feed.Hash{2}}) {
 		t.Errorf("%+v", got)
 	}
 	for _, c := range []struct {
@@ -445,7 +445,7 @@ func TestAPinSaysWhatADocumentCan(t *testing.T) {
 		certificate string
 	}{{time.Millisecond, ""}, {1000 * time.Hour, "https://a/cert"}, {time.Hour, "nowhere"}} {
 		p.Beat, p.Certificate = c.beat, c.certificate
-		if got := p.Said(); got.Check() != nil || !bytes.Equal(got.Key, key) || got.Next != p.Next {
+		if got := p.Publisher(); got.Check() != nil || !bytes.Equal(got.Key, key) || got.Next != p.Next {
 			t.Errorf("%+v: %+v", c, got)
 		}
 	}

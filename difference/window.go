@@ -18,28 +18,28 @@ import (
 // A feed may publish thousands of items within minutes, so Apply, Forget and Hash take as long as what
 // they add or drop, however many items there are.
 type Window struct {
-	first          *place // in document order
-	oldest, newest *place // in the order of their references
-	byID           map[feed.ID]*place
+	first          *node // in document order
+	oldest, newest *node // in the order of their references
+	byID           map[feed.ID]*node
 	sum            sum    // of all entries
 	head           uint64 // reference of the delta that brought the head
 	pin            *Pin   // as the deltas say
-	said           uint64 // reference of the delta that brought it
-	lacks          []lack // in the order of their references
-	lacked         uint64 // publications, in all of them
+	pinRef         uint64 // reference of the delta that brought it
+	gaps           []gap  // in the order of their references
+	missing        uint64 // publications, in all of them
 }
 
 // A lack is where publications are missing between two that a log has.
-type lack struct {
+type gap struct {
 	n   uint64
 	ref uint64 // of the delta that goes on after them
 }
 
 // A place is an entry, with its neighbours in document order and in that of references.
-type place struct {
+type node struct {
 	Entry
-	before, next *place
-	older, newer *place
+	before, next *node
+	older, newer *node
 }
 
 // An Entry is an item in a window.
@@ -47,7 +47,7 @@ type Entry struct {
 	ID   feed.ID
 	Hash feed.Hash
 	// At is when the item came first, Changed when this version did.
-	At, Changed time.Time
+	Arrived, Changed time.Time
 	// Ref names, for the caller, the delta that brought this version, and Change
 	// is its place there.
 	Ref    uint64
@@ -63,46 +63,46 @@ type Entry struct {
 // version, stays in its place. What [Window.Takes] says no to is left out.
 func (w *Window) Apply(d Delta, at time.Time, ref uint64) {
 	if w.byID == nil {
-		w.byID = map[feed.ID]*place{}
+		w.byID = map[feed.ID]*node{}
 	}
 	if d.Head != nil {
 		w.head = ref
 	}
-	w.count(d, ref)
+	w.countGaps(d, ref)
 	if d.Pin != nil {
-		w.pin, w.said = d.Pin, ref
+		w.pin, w.pinRef = d.Pin, ref
 	}
 	for i, c := range d.Changes {
-		e := Entry{ID: c.Item.ID, Hash: c.Item.Hash, At: at, Changed: at, Ref: ref, Change: i}
-		takes := w.Takes(c)
+		e := Entry{ID: c.Item.ID, Hash: c.Item.Hash, Arrived: at, Changed: at, Ref: ref, Change: i}
+		takes := w.Accepts(c)
 		if p := c.Publication; p != nil {
 			e.Signed = true
-			if w.pin.Good(p.Key) { // a stranger could give one that the publisher never comes to
+			if w.pin.Valid(p.Key) { // a stranger could give one that the publisher never comes to
 				e.Number = p.Seq
 			}
-			w.pin = w.pin.After(p)
+			w.pin = w.pin.Advance(p)
 		}
 		if p := w.byID[e.ID]; p != nil {
 			if !takes {
 				continue
 			}
-			e.At, e.Number = p.At, max(e.Number, p.Number)
+			e.Arrived, e.Number = p.Arrived, max(e.Number, p.Number)
 			if e.Hash == p.Hash {
 				e.Changed = p.Changed
 			}
-			w.pull(p)
+			w.unlinkRef(p)
 			w.sum.sub(&p.Entry)
 			p.Entry = e
 			w.sum.add(&p.Entry)
-			w.push(p)
+			w.linkNewest(p)
 			continue
 		}
-		w.insert(&place{Entry: e}, w.byID[c.After])
+		w.insert(&node{Entry: e}, w.byID[c.After])
 	}
 }
 
 // insert puts a place behind another one of the document, to the front if that is nil.
-func (w *Window) insert(p, before *place) {
+func (w *Window) insert(p, before *node) {
 	link := &w.first
 	if before != nil {
 		link = &before.next
@@ -114,11 +114,11 @@ func (w *Window) insert(p, before *place) {
 	*link = p
 	w.byID[p.ID] = p
 	w.sum.add(&p.Entry)
-	w.push(p)
+	w.linkNewest(p)
 }
 
 // push makes a place the newest one.
-func (w *Window) push(p *place) {
+func (w *Window) linkNewest(p *node) {
 	p.older, p.newer = w.newest, nil
 	if w.newest != nil {
 		w.newest.newer = p
@@ -129,7 +129,7 @@ func (w *Window) push(p *place) {
 }
 
 // pull takes a place out of the order of references.
-func (w *Window) pull(p *place) {
+func (w *Window) unlinkRef(p *node) {
 	if p.older != nil {
 		p.older.newer = p.newer
 	} else {
@@ -143,8 +143,8 @@ func (w *Window) pull(p *place) {
 }
 
 // drop takes a place out of the window.
-func (w *Window) drop(p *place) {
-	w.pull(p)
+func (w *Window) remove(p *node) {
+	w.unlinkRef(p)
 	w.sum.sub(&p.Entry)
 	delete(w.byID, p.ID)
 	if p.before != nil {
@@ -159,7 +159,7 @@ func (w *Window) drop(p *place) {
 
 // count notes what a delta leaves out between the last publication that is here and those it brings, or says
 // that there are.
-func (w *Window) count(d Delta, ref uint64) {
+func (w *Window) countGaps(d Delta, ref uint64) {
 	at, n := w.pin, uint64(0)
 	if d.Pin != nil { // whose the feed is now; it is counted from what is here
 		now := *d.Pin
@@ -170,28 +170,28 @@ func (w *Window) count(d Delta, ref uint64) {
 	}
 	for _, c := range d.Changes {
 		if c.Publication != nil {
-			n += at.between(c.Publication)
-			at = at.After(c.Publication)
+			n += at.missing(c.Publication)
+			at = at.Advance(c.Publication)
 		}
 	}
 	if d.Pin != nil && at.Seq != 0 && d.Pin.Seq > at.Seq {
 		n += d.Pin.Seq - at.Seq
 	}
 	if n > 0 {
-		w.lacks = append(w.lacks, lack{n, ref})
-		w.lacked += n
+		w.gaps = append(w.gaps, gap{n, ref})
+		w.missing += n
 	}
 }
 
 // Takes says whether Apply would take a change. What a publisher has signed does not give way to another
 // version that was found at the origin, where there may be headlines only; not to one that the publisher
 // has signed before it, which who made the log has put behind it; and not to one that a stranger has signed.
-func (w *Window) Takes(c Change) bool {
+func (w *Window) Accepts(c Change) bool {
 	switch p := w.byID[c.Item.ID]; {
 	case p == nil:
 		return true
 	case c.Publication != nil:
-		return p.Number == 0 || w.pin.Good(c.Publication.Key) && c.Publication.Seq >= p.Number
+		return p.Number == 0 || w.pin.Valid(c.Publication.Key) && c.Publication.Seq >= p.Number
 	default:
 		return !p.Signed || p.Hash == c.Item.Hash
 	}
@@ -199,7 +199,7 @@ func (w *Window) Takes(c Change) bool {
 
 // Lacks is how many publications the log leaves out between two that it has: its sequencer has
 // withheld them, or they had been forgotten when two lineages met.
-func (w *Window) Lacks() uint64 { return w.lacked }
+func (w *Window) Missing() uint64 { return w.missing }
 
 // Forget drops what the deltas before first brought: the log that the window is
 // made of keeps them no longer. It returns what it dropped.
@@ -208,19 +208,19 @@ func (w *Window) Forget(first uint64) (gone []Entry) {
 		w.head = 0
 	}
 	n := 0
-	for ; n < len(w.lacks) && w.lacks[n].ref < first; n++ {
-		w.lacked -= w.lacks[n].n
+	for ; n < len(w.gaps) && w.gaps[n].ref < first; n++ {
+		w.missing -= w.gaps[n].n
 	}
-	w.lacks = slices.Delete(w.lacks, 0, n)
+	w.gaps = slices.Delete(w.gaps, 0, n)
 	for w.oldest != nil && w.oldest.Ref < first {
 		gone = append(gone, w.oldest.Entry)
-		w.drop(w.oldest)
+		w.remove(w.oldest)
 	}
 	return gone
 }
 
 // Before returns the items that only deltas before first brought, in document order.
-func (w *Window) Before(first uint64) (of []feed.ID) {
+func (w *Window) OlderThan(first uint64) (of []feed.ID) {
 	for p := w.first; p != nil; p = p.next {
 		if p.Ref < first {
 			of = append(of, p.ID)
@@ -234,7 +234,7 @@ func (w *Window) Before(first uint64) (of []feed.ID) {
 // keeps these no longer. So a feed may show an item for years, or more items than a log
 // keeps, and who comes later, to read or to poll, still has it from the log. What the
 // document shows in another version than the window is left out: a replica may lag.
-func (w *Window) Keep(d Delta, f *feed.Feed, first uint64) Delta {
+func (w *Window) Renew(d Delta, f *feed.Feed, first uint64) Delta {
 	found := make(map[feed.ID]Change, len(d.Changes))
 	for _, c := range d.Changes {
 		found[c.Item.ID] = c
@@ -267,8 +267,8 @@ func (w *Window) Entries() []Entry {
 // Newest is when the item that is new last came, the zero time if there is none. Edits do not count.
 func (w *Window) Newest() (at time.Time) {
 	for p := w.first; p != nil; p = p.next {
-		if p.At.After(at) {
-			at = p.At
+		if p.Arrived.After(at) {
+			at = p.Arrived
 		}
 	}
 	return at
@@ -293,10 +293,10 @@ func (w *Window) Signed(id feed.ID) bool {
 func (w *Window) Pin() *Pin { return w.pin }
 
 // Pinned is the reference of the delta that said so, 0 if none did.
-func (w *Window) Pinned() uint64 { return w.said }
+func (w *Window) PinRef() uint64 { return w.pinRef }
 
 // Head is the reference of the delta that brought the head, 0 if none did.
-func (w *Window) Head() uint64 { return w.head }
+func (w *Window) HeadRef() uint64 { return w.head }
 
 // Hash stands for the set of items and versions in the window, in whatever order.
 func (w *Window) Hash() feed.Hash { return w.sum.hash() }
@@ -307,7 +307,7 @@ func (w *Window) Hash() feed.Hash { return w.sum.hash() }
 type sum [4]uint64 // the lowest part first
 
 // of is the hash of one entry.
-func (sum) of(e *Entry) (s sum) {
+func (sum) entryHash(e *Entry) (s sum) {
 	b := make([]byte, 0, 128)
 	b = append(b, "tidings/window/2"...)
 	b = append(b, e.ID[:]...)
@@ -321,14 +321,14 @@ func (sum) of(e *Entry) (s sum) {
 
 func (s *sum) add(e *Entry) {
 	var carry uint64
-	for i, n := range s.of(e) {
+	for i, n := range s.entryHash(e) {
 		s[i], carry = bits.Add64(s[i], n, carry)
 	}
 }
 
 func (s *sum) sub(e *Entry) {
 	var borrow uint64
-	for i, n := range s.of(e) {
+	for i, n := range s.entryHash(e) {
 		s[i], borrow = bits.Sub64(s[i], n, borrow)
 	}
 }

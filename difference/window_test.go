@@ -41,7 +41,7 @@ func TestAWindowIsWhatItsEntriesAre(t *testing.T) {
 		var sum sum
 		entries := w.Entries()
 		var back []feed.ID
-		var last *place
+		var last *node
 		for p := w.first; p != nil; last, p = p, p.next {
 			if p.before != last {
 				t.Fatalf("the item before %v is another one", p.ID)

@@ -34,7 +34,7 @@ const (
 
 // KindOf is that of the channel with an address.
 func KindOf(address string) string {
-	if _, isPage := feed.AtOrigin(address); isPage {
+	if _, isPage := feed.DocumentURL(address); isPage {
 		return KindPage
 	}
 	return KindFeed
@@ -58,7 +58,7 @@ func insteadOfFeed(address string, look Look) *instead {
 	feeds, i := len(look.Feeds), &instead{choices: look.Feeds}
 	why := cmp.Or(look.Why, ErrNotFeed.Error())
 	if look.Page {
-		i.choices = append(i.choices, Choice{URL: feed.Page(address), Kind: KindPage})
+		i.choices = append(i.choices, Choice{URL: feed.PageChannel(address), Kind: KindPage})
 	}
 	switch {
 	case feeds == 1 && !look.Page:
@@ -114,7 +114,7 @@ func (s *Server) subscribe(ctx context.Context, address string) (done Subscribed
 
 // choose looks at an address and returns what to subscribe to. Doubt says why nothing can be seen there now.
 func (s *Server) choose(ctx context.Context, address string) (to string, doubt, err error) {
-	document, isPage := feed.AtOrigin(address)
+	document, isPage := feed.DocumentURL(address)
 	look, err := s.subs.Look(ctx, address)
 	switch {
 	case err != nil && vain(err):

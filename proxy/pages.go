@@ -162,7 +162,7 @@ type shownChannel struct {
 
 // Problem is what is wrong with the channel, as a sentence; "" if nothing is.
 func (c shownChannel) Problem() string {
-	_, isPage := feed.AtOrigin(c.URL)
+	_, isPage := feed.DocumentURL(c.URL)
 	subject := "The feed "
 	if isPage {
 		subject = "The page "
@@ -309,7 +309,7 @@ func (p *showPage) told(words string) bool {
 func (p *pages) showItem(e feed.Entry, base string) shownItem {
 	m, _ := e.Item.Meaning(base) // what cannot be read is not shown
 	at := m.Published
-	for _, other := range []time.Time{m.Updated, e.At} {
+	for _, other := range []time.Time{m.Updated, e.Arrived} {
 		if at.IsZero() {
 			at = other
 		}
@@ -472,7 +472,7 @@ func iso(t *time.Time) string {
 
 // hostOf is the host of an address, by which people know it.
 func hostOf(channel string) string {
-	address, _ := feed.AtOrigin(channel)
+	address, _ := feed.DocumentURL(channel)
 	u, err := url.Parse(address)
 	if err != nil {
 		return address

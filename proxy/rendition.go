@@ -36,7 +36,7 @@ const minZipped = 512
 // so are its ETag and Last-Modified, whatever changed in the window.
 func render(w Window, t target, subscribed bool, last *rendition, clean func(*feed.Meaning), now time.Time) (*rendition, error) {
 	doc := w.Document // a copy; its entries are shared, and only read
-	doc.URL, doc.Clean = t.self, clean
+	doc.URL, doc.Sanitize = t.self, clean
 	if t.limit > 0 && t.limit < len(doc.Entries) {
 		doc.Entries = doc.Entries[:t.limit]
 	}

@@ -85,10 +85,10 @@ func (s *Server) preview(r *http.Request, text string) (p previewed, err error) 
 	}
 	p.Query, p.Trial = of.Query, of.trial(s.config.Kept)
 	for _, e := range of.Entries {
-		m := *e.Said
+		m := *e.Meaning
 		p.Items = append(p.Items, shownItem{
 			Title: cmp.Or(strings.TrimSpace(m.Title), "(untitled)"), Link: s.pages.clean.link(m.Link),
-			Author: e.Source.Title, At: At(e.At),
+			Author: e.Source.Title, At: At(e.Arrived),
 		})
 	}
 	return p, nil

@@ -8,28 +8,28 @@ import (
 
 // A Place is where a document is found. The zero value is not known: links are as they stand, and a
 // <base> names the page's own host.
-type Place struct {
+type Location struct {
 	Address string // for which was asked, and from where readers of entries follow relative links
-	Found   string // after redirects; "": there as well
+	Final   string // after redirects; "": there as well
 }
 
 // base is from where a document's relative links lead, nil if it is the same for its address. Hosts that
 // share the work behind one address must not make its page another one each time, as far as that can
 // be seen.
-func (p *Place) base() *url.URL {
+func (p *Location) base() *url.URL {
 	own, err := url.Parse(p.Address)
 	if err != nil {
 		return nil
 	}
-	found, err := url.Parse(p.Found)
-	if err != nil || p.Found == "" || host(own) == host(found) && folder(own) == folder(found) {
+	found, err := url.Parse(p.Final)
+	if err != nil || p.Final == "" || host(own) == host(found) && folder(own) == folder(found) {
 		return nil
 	}
 	return found
 }
 
 // host is whose a place is.
-func (p *Place) host() string {
+func (p *Location) host() string {
 	u, err := url.Parse(p.Address)
 	if err != nil || p.Address == "" {
 		return ""
@@ -60,20 +60,20 @@ func (r *reader) absolute(href string) string {
 	if err != nil {
 		return href
 	}
-	if to.Host != "" && host(to) == r.own {
+	if to.Host != "" && host(to) == r.host {
 		to.Scheme, to.Host, to.Path = "", "", "/"+strings.TrimLeft(to.Path, "/")
 	}
 	return to.String()
 }
 
 // rebase takes what a <base> says, the first of them (HTML, 4.2.3).
-func (r *reader) rebase() {
-	for more := !r.based; more; {
+func (r *reader) readBase() {
+	for more := !r.baseSeen; more; {
 		var key, value []byte
 		if key, value, more = r.tokens.TagAttr(); string(key) != "href" {
 			continue
 		}
-		r.based = true
+		r.baseSeen = true
 		to, err := url.Parse(string(value))
 		if err == nil && r.base != nil {
 			to = r.base.ResolveReference(to)
@@ -81,15 +81,15 @@ func (r *reader) rebase() {
 		if err != nil || len(value) > maxTarget || to.Opaque != "" {
 			return
 		}
-		if r.base = to; r.own == "" {
-			r.own = host(to)
+		if r.base = to; r.host == "" {
+			r.host = host(to)
 		}
 		return
 	}
 }
 
 // password says whether a field is one for a password.
-func (r *reader) password() bool {
+func (r *reader) isPasswordField() bool {
 	for more := true; more; {
 		var key, value []byte
 		if key, value, more = r.tokens.TagAttr(); string(key) == "type" {
@@ -101,7 +101,7 @@ func (r *reader) password() bool {
 
 // balance sees to it that a link's text does not end it: of brackets that are not in pairs, or too deep, it
 // makes parentheses.
-func (r *reader) balance() {
+func (r *reader) escapeBrackets() {
 	depth, deepest := 0, 0
 	text := r.text[r.link+1:]
 	for _, c := range text {

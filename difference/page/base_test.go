@@ -26,7 +26,7 @@ func TestLinksLeadFromWhereThePageIs(t *testing.T) {
 		if c.base != "" {
 			base = `<base target=_top><base href="` + c.base + `"><base href="https://never.example/">`
 		}
-		if got, err := Read([]byte("<head>"+base+"</head>"+doc), "text/html", Place{Address: c.own, Found: c.found}); err != nil || !slices.Equal(got.Lines, []string{c.want}) {
+		if got, err := Read([]byte("<head>"+base+"</head>"+doc), "text/html", Location{Address: c.own, Final: c.found}); err != nil || !slices.Equal(got.Lines, []string{c.want}) {
 			t.Errorf("%s: %q, %v, want %q", c.name, got.Lines, err, c.want)
 		}
 	}
@@ -39,7 +39,7 @@ func TestLinksLeadFromWhereThePageIs(t *testing.T) {
 		{"https://h.example/", "", ""},
 	} {
 		got := ""
-		if base := (&Place{c.asked, c.found}).base(); base != nil {
+		if base := (&Location{c.asked, c.found}).base(); base != nil {
 			got = base.String()
 		}
 		if got != c.want {
@@ -50,9 +50,9 @@ func TestLinksLeadFromWhereThePageIs(t *testing.T) {
 
 // Links of an encyclopedia: with numbers in brackets, and names in parentheses.
 func TestEntriesShowLinksWithBrackets(t *testing.T) {
-	var m Memory
-	m.Look(HTML([]byte("<p>Bees")), time.Unix(0, 0))
-	f := m.Look(HTML([]byte(`<p>A <a href="/wiki/Hive_(bees)">hive (of [some] bees)</a><sup><a href="#n1">[1]</a></sup>`)), time.Unix(7200, 0))
+	var m Tracker
+	m.Check(HTML([]byte("<p>Bees")), time.Unix(0, 0))
+	f := m.Check(HTML([]byte(`<p>A <a href="/wiki/Hive_(bees)">hive (of [some] bees)</a><sup><a href="#n1">[1]</a></sup>`)), time.Unix(7200, 0))
 	doc := string(f.Entry("https://e.example/"))
 	for _, want := range []string{"A &lt;a href=&#34;/wiki/Hive_%28bees%29&#34;&gt;hive (of [some] bees)&lt;/a&gt;", "&lt;a href=&#34;#n1&#34;&gt;[1]&lt;/a&gt;", "<title>A hive (of [some] bees)[1]</title>"} {
 		if !strings.Contains(doc, want) {
@@ -77,7 +77,7 @@ func TestTargetsAndTexts(t *testing.T) {
 			t.Errorf("%s: %q, want %q", doc, got.Lines, want)
 		}
 	}
-	if got, want := linked("[Item [two, 3)](y.html)"), `[Item <a href="y.html">two, 3)</a>`; got != want {
+	if got, want := lineHTML("[Item [two, 3)](y.html)"), `[Item <a href="y.html">two, 3)</a>`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

@@ -31,9 +31,9 @@ type Core struct {
 	Title string
 	Lines []string
 
-	all   []sided // as read: the lines of the document, if it has passages that may be noise
-	ended bool    // as read: it is data, and nothing of it is left open
-	asks  bool    // as read: it has a field for a password
+	all         []sidedLine // as read: the lines of the document, if it has passages that may be noise
+	complete    bool        // as read: it is data, and nothing of it is left open
+	hasPassword bool        // as read: it has a field for a password
 }
 
 // A Hash tells cores apart by their lines; the title is no part of it, because it comes with
@@ -73,27 +73,27 @@ type line struct {
 }
 
 // menu says whether a line is a link or some, and little else. A long one may be a headline.
-func (l *line) menu() bool { return l.linked > 0 && l.plain*4 < l.linked && l.linked < 120 }
+func (l *line) isMenu() bool { return l.linked > 0 && l.plain*4 < l.linked && l.linked < 120 }
 
 // skip says whether it only leads to another place of the same page: as the first of a page,
 // it is for those who read without seeing.
-func (l *line) skip() bool {
+func (l *line) isSkipLink() bool {
 	return l.plain == 0 && l.inPage
 }
 
 // owner says whether a line says whose the page is, and since when.
-func (l *line) owner() bool {
+func (l *line) isCopyright() bool {
 	return len(l.text) < 200 && strings.Contains(l.text, "©") && year.MatchString(l.text) ||
-		len(l.text) < 120 && len(l.text) > 9 && strings.EqualFold(l.text[:9], "copyright") && since.MatchString(l.text[9:])
+		len(l.text) < 120 && len(l.text) > 9 && strings.EqualFold(l.text[:9], "copyright") && sinceYear.MatchString(l.text[9:])
 }
 
 var (
-	year  = regexp.MustCompile(`\b(?:19|20)\d\d\b`)
-	since = regexp.MustCompile(`(?i)^\W*(?:c\W+)?(?:19|20)\d\d\b|\b(?:19|20)\d\d\b.*\ball rights reserved\b`)
+	year      = regexp.MustCompile(`\b(?:19|20)\d\d\b`)
+	sinceYear = regexp.MustCompile(`(?i)^\W*(?:c\W+)?(?:19|20)\d\d\b|\b(?:19|20)\d\d\b.*\ball rights reserved\b`)
 )
 
 // composed is a text with its accents on their letters: Unicode has two ways to write them (NFC).
-func composed(s string) string {
+func normalize(s string) string {
 	for i := range len(s) {
 		if s[i] < utf8.RuneSelf {
 			continue
@@ -109,43 +109,43 @@ func composed(s string) string {
 // A run of so many lines of links is a menu, unless they are a good part of the page (see large), or
 // as long as label bytes on average: then it is a list of what it tells of.
 const (
-	menuRun = 3
-	label   = 28
+	menuRun     = 3
+	labelLength = 28
 )
 
 // content returns the core of those lines that are neither in regions that are noise, nor in menus.
 func content(lines []line, regions []region) Core {
 	noise := noisy(regions, lines)
-	var calm calm
-	all, size, doubts := make([]sided, 0, len(lines)), 0, false
+	var calm volatileFilter
+	all, size, doubts := make([]sidedLine, 0, len(lines)), 0, false
 	of := make([]*line, 0, len(lines)) // the lines that all has
 	kept := make([]int, 0, len(lines)) // those of them that are in no region that is noise
 	for i := range lines {
 		l := &lines[i]
-		s := sided{passage: l.region + 1, left: l.region != none && noise[l.region]}
-		if !s.left && (len(kept) == 0 && l.skip() || l.owner()) {
+		s := sidedLine{passage: l.region + 1, left: l.region != none && noise[l.region]}
+		if !s.left && (len(kept) == 0 && l.isSkipLink() || l.isCopyright()) {
 			continue
 		}
 		if doubts = doubts || s.passage != 0; !s.left {
 			kept = append(kept, len(all))
 			size += l.plain + l.linked
 		}
-		s.text = calm.still(l.text)
+		s.text = calm.strip(l.text)
 		all, of = append(all, s), append(of, l)
 	}
 	for begin := 0; begin < len(kept); {
 		end, links := begin, 0
-		for end < len(kept) && of[kept[end]].menu() {
+		for end < len(kept) && of[kept[end]].isMenu() {
 			links += of[kept[end]].plain + of[kept[end]].linked
 			end++
 		}
-		menu := end-begin >= menuRun && links*large < size && links < label*(end-begin)
+		menu := end-begin >= menuRun && links*contentShare < size && links < labelLength*(end-begin)
 		for _, i := range kept[begin:end] {
 			all[i].passage, all[i].left, doubts = len(regions)+1+begin, menu, true
 		}
 		begin = max(end, begin+1)
 	}
-	c := Core{Lines: chosen(all)}
+	c := Core{Lines: contentLines(all)}
 	if doubts {
 		c.all = all
 	}

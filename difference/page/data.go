@@ -72,7 +72,7 @@ func JSON(doc []byte) Core {
 			open[top].named = false // what it named has come
 		}
 	}
-	return Core{Lines: c.lines, ended: true}
+	return Core{Lines: c.lines, complete: true}
 }
 
 // A container is an object or a list of JSON, or an element of XML, that is open.
@@ -87,7 +87,7 @@ func path(open []container) string {
 	var names []string
 	for _, o := range slices.Backward(open[max(0, len(open)-maxAround):]) {
 		if o.named && len(names) < maxPath {
-			names = append(names, short(o.name))
+			names = append(names, shortName(o.name))
 		}
 	}
 	slices.Reverse(names)
@@ -95,7 +95,7 @@ func path(open []container) string {
 }
 
 // short is a name that is not longer than maxName.
-func short(name string) string {
+func shortName(name string) string {
 	if len(name) > maxName {
 		name = strings.ToValidUTF8(name[:maxName], "")
 	}
@@ -103,7 +103,7 @@ func short(name string) string {
 }
 
 // fleeting are the names of what changes by itself, without signs between their words.
-var fleeting = map[string]bool{
+var volatileNames = map[string]bool{
 	"nonce": true, "token": true, "csrf": true, "csrftoken": true, "sessionid": true, "requestid": true, "traceid": true, "timestamp": true,
 	"servertime": true, "now": true, "generated": true, "generatedat": true, "generatedon": true, "lastbuilddate": true, "cachekey": true, "etag": true,
 	"elapsed": true, "took": true, "durationms": true, "views": true, "viewcount": true,
@@ -140,13 +140,13 @@ func XML(doc []byte) Core {
 		switch token := tokens.Next(); token {
 		case html.ErrorToken: // the end: it reads from memory
 			flush()
-			return Core{Lines: c.lines, ended: len(open) == 0}
+			return Core{Lines: c.lines, complete: len(open) == 0}
 		case html.TextToken:
 			text = append(text, tokens.Text()...)
 		case html.StartTagToken, html.SelfClosingTagToken:
 			flush()
 			name, more := tokens.TagName()
-			open = append(open, container{name: short(string(name)), named: true})
+			open = append(open, container{name: shortName(string(name)), named: true})
 			if more {
 				c.add(path(open), attributesOf(tokens))
 			}
@@ -157,7 +157,7 @@ func XML(doc []byte) Core {
 		case html.EndTagToken:
 			flush()
 			raw, _ := tokens.TagName()
-			name := short(string(raw))
+			name := shortName(string(raw))
 			for i := len(open) - 1; i >= max(0, len(open)-maxAround); i-- {
 				if open[i].name == name {
 					open = open[:i]
@@ -176,8 +176,8 @@ func attributesOf(tokens *html.Tokenizer) string {
 		var key, value []byte
 		key, value, more = tokens.TagAttr()
 		name := string(key)
-		if name != "" && name != "xmlns" && !strings.HasPrefix(name, "xmlns:") && !fleeting[plainName(name)] {
-			words = append(words, short(name)+"="+string(value))
+		if name != "" && name != "xmlns" && !strings.HasPrefix(name, "xmlns:") && !volatileNames[plainName(name)] {
+			words = append(words, shortName(name)+"="+string(value))
 		}
 	}
 	slices.Sort(words)
@@ -186,7 +186,7 @@ func attributesOf(tokens *html.Tokenizer) string {
 
 // A collector makes lines of values.
 type collector struct {
-	calm  calm
+	calm  volatileFilter
 	lines []string
 	size  int // of the lines, in bytes
 }
@@ -199,7 +199,7 @@ func (c *collector) full() bool { return len(c.lines) == maxLines || c.size > 2*
 func (c *collector) add(name, value string) {
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	value = tidy(value)
-	if value == "" || name != "" && fleeting[plainName(last)] {
+	if value == "" || name != "" && volatileNames[plainName(last)] {
 		return
 	}
 	if name = tidy(name); name != "" {
@@ -214,7 +214,7 @@ func (c *collector) add(name, value string) {
 			}
 		}
 		value = value[len(part):]
-		if part = strings.TrimSpace(c.calm.still(composed(name + part))); part != "" {
+		if part = strings.TrimSpace(c.calm.strip(normalize(name + part))); part != "" {
 			c.lines = append(c.lines, part)
 			c.size += len(part) + 1
 		}

@@ -21,16 +21,16 @@ const (
 // entry with the lines that were omitted and added, in their order. Its id says which version
 // it is of which page: two who find the same change tell it under one id, and a page that is again
 // what it was before the last change has changed again.
-func (f *Finding) Entry(address string) []byte {
+func (f *Result) Entry(address string) []byte {
 	var b strings.Builder
-	b.WriteString(`<entry xmlns="http://www.w3.org/2005/Atom" xml:base="` + escaped(address) + `"><id>` +
-		escaped(fmt.Sprintf("urn:tidings:page:%x:%d", f.Patch.New, f.Number)) + `</id><title>` + escaped(f.headline()) +
-		`</title><link rel="alternate" href="` + escaped(address) + `"/><content type="html">` + escaped(f.shown()) + `</content></entry>`)
+	b.WriteString(`<entry xmlns="http://www.w3.org/2005/Atom" xml:base="` + escapeXML(address) + `"><id>` +
+		escapeXML(fmt.Sprintf("urn:tidings:page:%x:%d", f.Patch.New, f.Number)) + `</id><title>` + escapeXML(f.headline()) +
+		`</title><link rel="alternate" href="` + escapeXML(address) + `"/><content type="html">` + escapeXML(f.contentHTML()) + `</content></entry>`)
 	return []byte(b.String())
 }
 
 // escaped is a text as XML has it; what XML cannot have is left out.
-func escaped(s string) string {
+func escapeXML(s string) string {
 	var b strings.Builder
 	_ = xml.EscapeText(&b, []byte(s)) // a builder takes all
 	return b.String()
@@ -38,14 +38,14 @@ func escaped(s string) string {
 
 // headline is the first line that was added, or else omitted. One without words, as numbers in tables
 // are, stands behind the line before it.
-func (f *Finding) headline() string {
+func (f *Result) headline() string {
 	omitted := ""
 	for _, h := range f.Patch.Hunks {
 		said := func(l string) string {
 			if _, ok := skeleton(l); !ok && h.At > 0 {
 				l = f.Before.Lines[h.At-1] + ": " + l
 			}
-			return brief(bare(l))
+			return truncate(withoutTargets(l))
 		}
 		if len(h.Add) > 0 {
 			return said(h.Add[0])
@@ -58,7 +58,7 @@ func (f *Finding) headline() string {
 }
 
 // brief is the beginning of a line, to the end of a word if there is one.
-func brief(l string) string {
+func truncate(l string) string {
 	if utf8.RuneCountInString(l) <= maxHeadline {
 		return l
 	}
@@ -71,11 +71,11 @@ func brief(l string) string {
 
 // shown is the change in HTML, each hunk behind the line before it, which says where it is. Not all
 // readers of feeds show what is inserted and deleted as such: a sign before each line says it too.
-func (f *Finding) shown() string {
+func (f *Result) contentHTML() string {
 	var b strings.Builder
 	left, most := 0, maxEntry
 	line := func(begin, l, end string) {
-		shown := "<p>" + begin + linked(l) + end + "</p>\n"
+		shown := "<p>" + begin + lineHTML(l) + end + "</p>\n"
 		if most -= len(shown); most < 0 {
 			left++
 			return
@@ -87,7 +87,7 @@ func (f *Finding) shown() string {
 			b.WriteString("<hr>\n")
 		}
 		if h.At > 0 {
-			line("", brief(bare(f.Before.Lines[h.At-1])), "")
+			line("", truncate(withoutTargets(f.Before.Lines[h.At-1])), "")
 		}
 		for _, l := range f.Before.Lines[h.At : h.At+h.Omit] {
 			line("− <del>", l, "</del>")
@@ -110,17 +110,17 @@ func (f *Finding) shown() string {
 var links = regexp.MustCompile(`\[((?:[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]*\])*\])*)\]\(([^()\s]*)\)`)
 
 // bare is a line without the targets of its links.
-func bare(l string) string { return links.ReplaceAllString(l, "$1") }
+func withoutTargets(l string) string { return links.ReplaceAllString(l, "$1") }
 
 // linked is a line in HTML. A target that was shortened leads nowhere, and neither does one that
 // is no place: a line may look like a link that was never one.
-func linked(l string) string {
+func lineHTML(l string) string {
 	var b strings.Builder
 	at := 0
 	for _, m := range links.FindAllStringSubmatchIndex(l, -1) {
 		b.WriteString(html.EscapeString(l[at:m[0]]))
 		text, to := l[m[2]:m[3]], l[m[4]:m[5]]
-		if to == "" || strings.Contains(to, "…") || !isPlace(to) {
+		if to == "" || strings.Contains(to, "…") || !isLinkTarget(to) {
 			b.WriteString(html.EscapeString(text))
 		} else {
 			b.WriteString(`<a href="` + html.EscapeString(to) + `">` + html.EscapeString(text) + "</a>")
@@ -132,7 +132,7 @@ func linked(l string) string {
 }
 
 // isPlace says whether a target is a document, or where to write to.
-func isPlace(target string) bool {
+func isLinkTarget(target string) bool {
 	u, err := url.Parse(target)
 	return err == nil && (u.Scheme == "" || u.Scheme == "http" || u.Scheme == "https" || u.Scheme == "mailto")
 }

@@ -114,15 +114,15 @@ func TestPagesOfManyKinds(t *testing.T) {
 				if edited {
 					edits++
 				}
-				c, err := Read([]byte(h.page(look, edits, rand.New(rand.NewPCG(uint64(look), 2)))), h.contentType, Place{})
+				c, err := Read([]byte(h.page(look, edits, rand.New(rand.NewPCG(uint64(look), 2)))), h.contentType, Location{})
 				if err != nil {
 					t.Fatal(err)
 				}
 				w.at = w.at.Add(h.every)
-				switch f := w.m.Look(c, w.at); {
-				case f.Kind == Failed, edited && f.Kind != News:
+				switch f := w.m.Check(c, w.at); {
+				case f.Kind == Failed, edited && f.Kind != Changed:
 					t.Errorf("look %d: %v %s", look, f.Kind, f.Reason)
-				case f.Kind == News && !edited && look > learned:
+				case f.Kind == Changed && !edited && look > learned:
 					alarms++
 					t.Logf("look %d:\n%s", look, f.Patch.Text(&f.Before))
 				}

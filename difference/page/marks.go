@@ -28,33 +28,33 @@ import (
 // takes no mark away.
 // Looks that are days apart (farApart) teach nothing.
 const (
-	changeWorth = 2
-	lineMarked  = 3 * changeWorth
-	placeMarked = 5 * changeWorth
-	lastLooks   = 16 // the most points there are
-	maxMarks    = 256
-	maxChanges  = 1 << 10 // of what has changed in more places at once, nothing is learned: it is another text
-	landmarks   = 8       // lines that are looked through for one with words
+	changePoints      = 2
+	lineThreshold     = 3 * changePoints
+	placeThreshold    = 5 * changePoints
+	maxPoints         = 16 // the most points there are
+	maxMarks          = 256
+	maxHunks          = 1 << 10 // of what has changed in more places at once, nothing is learned: it is another text
+	maxAnchorDistance = 8       // lines that are looked through for one with words
 )
 
 // A mark is how often a line or a place has changed lately.
 type mark struct {
-	key    uint64
-	points int
-	place  bool
-	marked bool
+	key        uint64
+	points     int
+	place      bool
+	isVolatile bool
 }
 
 // marks are those of a page.
 type marks struct {
-	of    []mark
-	waits map[uint64]int // lines that stand where it turns, and for how many looks; another one after each
+	list   []mark
+	stable map[uint64]int // lines that stand where it turns, and for how many looks; another one after each
 }
 
 func (m *marks) find(key uint64) *mark {
-	for i := range m.of {
-		if m.of[i].key == key {
-			return &m.of[i]
+	for i := range m.list {
+		if m.list[i].key == key {
+			return &m.list[i]
 		}
 	}
 	return nil
@@ -63,52 +63,52 @@ func (m *marks) find(key uint64) *mark {
 // marked says whether a key has earned its mark, and has not lost it.
 func (m *marks) marked(key uint64) bool {
 	f := m.find(key)
-	return f != nil && f.marked
+	return f != nil && f.isVolatile
 }
 
 // look takes the keys that changed from one look to the next. It says whether a mark was lost.
-func (m *marks) look(lines, places map[uint64]bool) (lost bool) {
-	for i := range m.of {
-		f := &m.of[i]
-		had := f.marked
+func (m *marks) update(lines, places map[uint64]bool) (lost bool) {
+	for i := range m.list {
+		f := &m.list[i]
+		had := f.isVolatile
 		if lines[f.key] || places[f.key] {
-			f.points = min(f.points+changeWorth, lastLooks)
+			f.points = min(f.points+changePoints, maxPoints)
 		} else {
 			f.points--
 		}
-		needs := lineMarked
+		needs := lineThreshold
 		if f.place {
-			needs = placeMarked
+			needs = placeThreshold
 		}
-		f.marked = f.points > 0 && (f.marked || f.points >= needs)
-		lost = lost || had && !f.marked
+		f.isVolatile = f.points > 0 && (f.isVolatile || f.points >= needs)
+		lost = lost || had && !f.isVolatile
 	}
-	m.of = slices.DeleteFunc(m.of, func(f mark) bool { return f.points <= 0 })
-	m.begin(lines, false)
-	m.begin(places, true)
+	m.list = slices.DeleteFunc(m.list, func(f mark) bool { return f.points <= 0 })
+	m.addNew(lines, false)
+	m.addNew(places, true)
 	return lost
 }
 
 // grant gives a mark to what goes on where something had it.
-func (m *marks) grant(key uint64, place bool) {
+func (m *marks) transfer(key uint64, place bool) {
 	f := m.find(key)
-	if f == nil && len(m.of) < maxMarks {
-		m.of = append(m.of, mark{key: key, place: place})
-		f = &m.of[len(m.of)-1]
+	if f == nil && len(m.list) < maxMarks {
+		m.list = append(m.list, mark{key: key, place: place})
+		f = &m.list[len(m.list)-1]
 	}
-	if f != nil && !f.marked {
-		f.marked, f.points = true, lineMarked
+	if f != nil && !f.isVolatile {
+		f.isVolatile, f.points = true, lineThreshold
 		if place {
-			f.points = placeMarked
+			f.points = placeThreshold
 		}
 	}
 }
 
 // begin counts what has changed for the first time, as far as there is room.
-func (m *marks) begin(keys map[uint64]bool, place bool) {
+func (m *marks) addNew(keys map[uint64]bool, place bool) {
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		if m.find(key) == nil && len(m.of) < maxMarks {
-			m.of = append(m.of, mark{key: key, points: changeWorth, place: place})
+		if m.find(key) == nil && len(m.list) < maxMarks {
+			m.list = append(m.list, mark{key: key, points: changePoints, place: place})
 		}
 	}
 }
@@ -119,42 +119,42 @@ func (m *marks) learn(last, now *Core) {
 	lines, places := map[uint64]bool{}, map[uint64]bool{}
 	var parts []diff.Hunk[string] // of what has changed, those that do not count
 	all := changes(last.Lines, now.Lines)
-	if len(all) > maxChanges {
+	if len(all) > maxHunks {
 		all = nil
 	}
 	for _, h := range all {
 		omit, add := last.Lines[h.PosX:h.EndX], now.Lines[h.PosY:h.EndY]
-		was, is := bones(omit), bones(add)
-		if max(len(omit), len(add)) > turning && !slices.Equal(was, is) {
+		was, is := skeletons(omit), skeletons(add)
+		if max(len(omit), len(add)) > manyLinesRotating && !slices.Equal(was, is) {
 			continue // another text, in which lines may well be alike by chance
 		}
-		for _, l := range counting(omit, add) {
+		for _, l := range counterKeys(omit, add) {
 			lines[l] = true
 		}
 		for _, part := range changes(was, is) {
 			parts = append(parts, diff.Hunk[string]{PosX: h.PosX + part.PosX, EndX: h.PosX + part.EndX, PosY: h.PosY + part.PosY, EndY: h.PosY + part.EndY})
 		}
 	}
-	g := m.ground(last.Lines)
+	g := m.anchorsOf(last.Lines)
 	for i, h := range parts {
-		m.turned(places, g, now.Lines, h)
+		m.learnRotation(places, g, now.Lines, h)
 		for _, next := range parts[i+1:] {
-			if next.PosX-h.EndX > slight || next.EndX-h.PosX > turning {
+			if next.PosX-h.EndX > fewLines || next.EndX-h.PosX > manyLinesRotating {
 				break
 			}
 			h.EndX, h.EndY = next.EndX, next.EndY
-			m.turned(places, g, now.Lines, h)
+			m.learnRotation(places, g, now.Lines, h)
 		}
 	}
-	m.look(lines, places)
-	m.carry(last, now, all)
+	m.update(lines, places)
+	m.carryOver(last, now, all)
 }
 
 // counting returns the keys of those lines of a change that differ in nothing but numbers and dates.
-func counting(omit, add []string) (keys []uint64) {
-	was := bones(omit)
+func counterKeys(omit, add []string) (keys []uint64) {
+	was := skeletons(omit)
 	x, y := 0, 0
-	for _, h := range append(changes(was, bones(add)), diff.Hunk[string]{PosX: len(omit)}) {
+	for _, h := range append(changes(was, skeletons(add)), diff.Hunk[string]{PosX: len(omit)}) {
 		for ; x < h.PosX; x, y = x+1, y+1 {
 			if omit[x] != add[y] {
 				keys = append(keys, keyOf(was[x]))
@@ -166,7 +166,7 @@ func counting(omit, add []string) (keys []uint64) {
 }
 
 // bones is lines as their skeletons, if they have any.
-func bones(lines []string) []string {
+func skeletons(lines []string) []string {
 	of := slices.Clone(lines)
 	for i, l := range of {
 		if s, ok := skeleton(l); ok {
@@ -185,11 +185,11 @@ func lineKey(text string) uint64 {
 // germane returns what a look says beyond the version that readers have: that version, changed
 // where it is news, and how. What only changes by itself stays in it as it was; what of that waits is
 // returned, too.
-func (m *marks) germane(told, now *Core) (next Core, p Patch, waits map[uint64]int) {
-	was, is := m.masked(told.Lines, now.Lines)
+func (m *marks) relevant(told, now *Core) (next Core, p Patch, waits map[uint64]int) {
+	was, is := m.maskCounters(told.Lines, now.Lines)
 	news := changes(was, is)
-	if len(news) <= maxChanges {
-		news, waits = m.germaneOf(told, now, news)
+	if len(news) <= maxHunks {
+		news, waits = m.relevantChanges(told, now, news)
 	}
 	next, p = replace(told, now, news)
 	return next, p, waits
@@ -197,12 +197,12 @@ func (m *marks) germane(told, now *Core) (next Core, p Patch, waits map[uint64]i
 
 // masked is lines of two looks with those that count as their skeletons, and all links to one place alike.
 // Where there are more lines of one skeleton than before, or fewer, they do not count: they are a list.
-func (m *marks) masked(told, now []string) (was, is []string) {
-	was, is = secure(told), secure(now)
-	if !slices.ContainsFunc(m.of, func(f mark) bool { return f.marked && !f.place }) {
+func (m *marks) maskCounters(told, now []string) (was, is []string) {
+	was, is = withHTTPS(told), withHTTPS(now)
+	if !slices.ContainsFunc(m.list, func(f mark) bool { return f.isVolatile && !f.place }) {
 		return was, is
 	}
-	old, young := bones(was), bones(is)
+	old, young := skeletons(was), skeletons(is)
 	more := map[string]int{}
 	for _, s := range young {
 		more[s]++
@@ -223,7 +223,7 @@ func (m *marks) masked(told, now []string) (was, is []string) {
 }
 
 // secure is lines with links by HTTPS.
-func secure(lines []string) []string {
+func withHTTPS(lines []string) []string {
 	of := slices.Clone(lines)
 	for i, l := range of {
 		of[i] = strings.ReplaceAll(l, "](http://", "](https://")
@@ -248,10 +248,10 @@ const (
 )
 
 // Marks are those lines and places that have earned their marks, for who goes on with the page.
-func (m *Memory) Marks() []byte {
+func (m *Tracker) Marks() []byte {
 	var b []byte
-	for _, f := range m.marks.of {
-		if f.marked && len(b) < MaxMarks {
+	for _, f := range m.marks.list {
+		if f.isVolatile && len(b) < MaxMarks {
 			kind := byte(0)
 			if f.place {
 				kind = 1
@@ -263,15 +263,15 @@ func (m *Memory) Marks() []byte {
 }
 
 // SetMarks goes on with marks that another memory had. What makes no sense is left out.
-func (m *Memory) SetMarks(b []byte) {
+func (m *Tracker) SetMarks(b []byte) {
 	m.marks = marks{}
-	for ; len(b) >= markSize && len(m.marks.of) < maxMarks; b = b[markSize:] {
-		f := mark{key: binary.BigEndian.Uint64(b), points: lineMarked, marked: true}
+	for ; len(b) >= markSize && len(m.marks.list) < maxMarks; b = b[markSize:] {
+		f := mark{key: binary.BigEndian.Uint64(b), points: lineThreshold, isVolatile: true}
 		if f.place = b[8] == 1; f.place {
-			f.points = placeMarked
+			f.points = placeThreshold
 		}
 		if b[8] <= 1 && m.marks.find(f.key) == nil {
-			m.marks.of = append(m.marks.of, f)
+			m.marks.list = append(m.marks.list, f)
 		}
 	}
 }

@@ -17,18 +17,18 @@ const (
 	// maxPatch is the size of the largest patch in bytes before it is packed.
 	maxPatch = 16 << 20
 	// maxBase is how much of the old text's end a patch is packed with.
-	maxBase = 1 << 20
+	maxDictionary = 1 << 20
 	// baseID names it as the dictionary.
-	baseID = 1
+	dictionaryID = 1
 )
 
 // ErrPatch says that bytes are no patch.
 var ErrPatch = errors.New("not a patch")
 
 // base is the dictionary with which patches of a core are packed.
-func base(old *Core) []byte {
+func dictionary(old *Core) []byte {
 	text := old.Text()
-	return []byte(text[max(0, len(text)-maxBase):])
+	return []byte(text[max(0, len(text)-maxDictionary):])
 }
 
 // Encode packs a patch for those who have the old core. What moves within a page, and what
@@ -47,11 +47,11 @@ func (p *Patch) Encode(old *Core) ([]byte, error) {
 	if len(b) > maxPatch {
 		return nil, fmt.Errorf("encode patch: %d bytes, more than %d", len(b), maxPatch)
 	}
-	known := base(old)
+	known := dictionary(old)
 	// The window is no larger than what there is to look back at: the encoder takes memory for twice as much.
 	window := 1 << bits.Len(uint(max(len(known)+len(b), zstd.MinWindowSize)-1))
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithLowerEncoderMem(true),
-		zstd.WithEncoderCRC(false), zstd.WithWindowSize(min(window, zstd.MaxWindowSize)), zstd.WithEncoderDictRaw(baseID, known))
+		zstd.WithEncoderCRC(false), zstd.WithWindowSize(min(window, zstd.MaxWindowSize)), zstd.WithEncoderDictRaw(dictionaryID, known))
 	if err != nil {
 		return nil, fmt.Errorf("encode patch: %w", err)
 	}
@@ -70,7 +70,7 @@ func Decode(b []byte, old *Core) (Patch, error) {
 
 func decode(b []byte, old *Core) (Patch, error) {
 	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxPatch), zstd.WithDecoderLowmem(true),
-		zstd.WithDecoderDictRaw(baseID, base(old)))
+		zstd.WithDecoderDictRaw(dictionaryID, dictionary(old)))
 	if err != nil {
 		return Patch{}, err
 	}
@@ -80,7 +80,7 @@ func decode(b []byte, old *Core) (Patch, error) {
 		return Patch{}, fmt.Errorf("%w: %w", ErrPatch, err)
 	}
 	var m pagepb.Patch
-	if !modest(raw) {
+	if !withinLimits(raw) {
 		return Patch{}, fmt.Errorf("%w: more hunks or lines than %d", ErrPatch, maxLines)
 	}
 	if err := proto.Unmarshal(raw, &m); err != nil {
@@ -109,7 +109,7 @@ func decode(b []byte, old *Core) (Patch, error) {
 
 // modest says whether a patch has no more hunks, and lines that come, than a core can have lines: one
 // of nothing takes two bytes in a message, and a hundred in memory.
-func modest(patch []byte) bool {
+func withinLimits(patch []byte) bool {
 	const hunksField, addField = 3, 3
 	hunks, lines := 0, 0
 	return fields(patch, hunksField, func(hunk []byte) bool {

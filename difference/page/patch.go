@@ -48,7 +48,7 @@ func Diff(old, now *Core) Patch {
 
 // replace returns a core with some of the changes that lead to another one, and how it became that.
 func replace(old, now *Core, some []diff.Hunk[string]) (Core, Patch) {
-	next, p := Core{Title: now.Title, ended: now.ended}, Patch{Old: old.Hash()}
+	next, p := Core{Title: now.Title, complete: now.complete}, Patch{Old: old.Hash()}
 	at := 0
 	for _, h := range some {
 		add := now.Lines[h.PosY:h.EndY]

@@ -142,9 +142,9 @@ func testDiffsMadeToHurt(t *testing.T, lines int) {
 			if got, err := p.Apply(c[0]); err != nil || got.Hash() != c[1].Hash() {
 				t.Error(err)
 			}
-			var m Memory
+			var m Tracker
 			for i := range 4 {
-				bounded(t, func() { m.Look(*c[i%2], time.Unix(int64(i)*7200, 0)) })
+				bounded(t, func() { m.Check(*c[i%2], time.Unix(int64(i)*7200, 0)) })
 			}
 		})
 	}

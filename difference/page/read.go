@@ -25,15 +25,15 @@ var ErrLarge = errors.New("too large")
 // Read returns the core of a document, by what its origin says of it, and by its looks where that
 // says nothing. It reads HTML, plain text, JSON and XML. Relative links that lead elsewhere than
 // from the address of its place are written out.
-func Read(doc []byte, contentType string, at Place) (Core, error) {
+func Read(doc []byte, contentType string, at Location) (Core, error) {
 	if len(doc) > MaxDocument {
 		return Core{}, fmt.Errorf("read page: %w: %d bytes, more than %d", ErrLarge, len(doc), MaxDocument)
 	}
 	media, params, err := mime.ParseMediaType(contentType)
 	if err != nil && media == "" || media == "application/octet-stream" || media == "text/plain" {
-		media = looks(doc, media)
+		media = detectMedia(doc, media)
 	}
-	read, names := kinds(media, &at), []string{params["charset"]}
+	read, names := parserFor(media, &at), []string{params["charset"]}
 	if read == nil {
 		return Core{}, fmt.Errorf("read page: %w: it is %s", ErrKind, media)
 	}
@@ -49,14 +49,14 @@ func Read(doc []byte, contentType string, at Place) (Core, error) {
 	case err != nil:
 		return Core{}, fmt.Errorf("read page: %w", err)
 	}
-	if noText(text) {
-		return Core{}, fmt.Errorf("read page: %w: it is %s, and called %s", ErrKind, looks(doc, ""), media)
+	if isBinary(text) {
+		return Core{}, fmt.Errorf("read page: %w: it is %s, and called %s", ErrKind, detectMedia(doc, ""), media)
 	}
 	return read(text), nil
 }
 
 // kinds returns what reads documents of a media type; nil: nothing does.
-func kinds(media string, at *Place) func(doc []byte) Core {
+func parserFor(media string, at *Location) func(doc []byte) Core {
 	switch {
 	case media == "text/html", media == "application/xhtml+xml":
 		return func(doc []byte) Core { return coreOf(doc, media != "text/html", at) }
@@ -72,13 +72,13 @@ func kinds(media string, at *Place) func(doc []byte) Core {
 
 // looks returns what the first bytes of a document show it to be, of which its origin says
 // what it says of all that it does not know.
-func looks(doc []byte, said string) string {
-	seen := mimetype.Detect(doc[:min(len(doc), lookedAt)])
+func detectMedia(doc []byte, said string) string {
+	seen := mimetype.Detect(doc[:min(len(doc), detectBytes)])
 	text := seen
 	for text != nil && !text.Is("text/plain") {
 		text = text.Parent()
 	}
-	if said == "text/plain" && (text != nil || !noText(doc)) { // "MZ" begins programs, and sentences
+	if said == "text/plain" && (text != nil || !isBinary(doc)) { // "MZ" begins programs, and sentences
 		return said
 	}
 	media, _, _ := strings.Cut(seen.String(), ";")
@@ -86,21 +86,21 @@ func looks(doc []byte, said string) string {
 }
 
 // lookedAt is how much of a document shows of what kind it is, in bytes.
-const lookedAt = 4096
+const detectBytes = 4096
 
 // controls is how many bytes of a text come for each that only programs write: in pictures and archives
 // one in ten is such, and pages of people have one here and there.
-const controls = 32
+const maxControlShare = 32
 
 // noText says whether a document in UTF-8 is no text, whatever it is called.
-func noText(doc []byte) bool {
-	head, n := doc[:min(len(doc), lookedAt)], 0
+func isBinary(doc []byte) bool {
+	head, n := doc[:min(len(doc), detectBytes)], 0
 	for _, c := range head {
 		if c < ' ' && !('\t' <= c && c <= '\r' || c == 0x1b) {
 			n++
 		}
 	}
-	return n > 1 && n*controls > len(head) || bytes.HasPrefix(head, []byte("%PDF-")) // which may begin with much text
+	return n > 1 && n*maxControlShare > len(head) || bytes.HasPrefix(head, []byte("%PDF-")) // which may begin with much text
 }
 
 // prolog is the charset that an XML declaration names.

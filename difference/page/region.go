@@ -14,7 +14,7 @@ const none = -1
 
 // large is which part of a page's text a region has to hold to be content, whatever it is
 // called: one in so many.
-const large = 4
+const contentShare = 4
 
 // noisy says which regions are noise.
 func noisy(regions []region, lines []line) []bool {
@@ -33,7 +33,7 @@ func noisy(regions []region, lines []line) []bool {
 	}
 	noise := make([]bool, len(regions))
 	for i, r := range regions {
-		noise[i] = r.plain*large < all && (!r.named || r.linked > r.plain) || r.up != none && noise[r.up]
+		noise[i] = r.plain*contentShare < all && (!r.named || r.linked > r.plain) || r.up != none && noise[r.up]
 	}
 	return noise
 }

@@ -7,7 +7,7 @@ import "slices"
 // that was there before stays on the side on which most of it was.
 
 // A sided is a line of a document, and the side on which it is.
-type sided struct {
+type sidedLine struct {
 	text    string
 	passage int  // what it is judged with: a region, or a run of links; 0: nothing, it is content
 	left    bool // out of the core
@@ -22,10 +22,10 @@ const (
 )
 
 // maxOut is of how many lines it is remembered that they were left out.
-const maxOut = 1 << 12
+const maxOmitted = 1 << 12
 
 // chosen are those lines that are not left out.
-func chosen(all []sided) []string {
+func contentLines(all []sidedLine) []string {
 	of := make([]string, 0, len(all))
 	for i := range all {
 		if !all[i].left {
@@ -37,7 +37,7 @@ func chosen(all []sided) []string {
 
 // settled returns a look with its passages on the sides on which they were, as far as a good part of one
 // was there before, and the keys of the lines that are left out.
-func settled(now Core, in []string, out []uint64) (Core, []uint64) {
+func keepSides(now Core, in []string, out []uint64) (Core, []uint64) {
 	if now.all == nil {
 		return now, nil
 	}
@@ -67,13 +67,13 @@ func settled(now Core, in []string, out []uint64) (Core, []uint64) {
 	var left []uint64
 	for i := range all {
 		l := &all[i]
-		if v := of[l.passage]; l.passage != 0 && max(v.in, -v.in)*large >= v.size {
+		if v := of[l.passage]; l.passage != 0 && max(v.in, -v.in)*contentShare >= v.size {
 			l.left = v.in < 0
 		}
-		if l.left && len(left) < maxOut {
+		if l.left && len(left) < maxOmitted {
 			left = append(left, keys[i])
 		}
 	}
-	now.all, now.Lines = nil, chosen(all)
+	now.all, now.Lines = nil, contentLines(all)
 	return now, left
 }

@@ -21,7 +21,7 @@ func target(href string) string {
 		}
 		return c
 	}, href)
-	if scheme, _, has := strings.Cut(href, ":"); href == "#" || has && nowhere[strings.ToLower(scheme)] {
+	if scheme, _, has := strings.Cut(href, ":"); href == "#" || has && nonLinkSchemes[strings.ToLower(scheme)] {
 		return ""
 	}
 	if len(href) > maxTarget {
@@ -33,12 +33,12 @@ func target(href string) string {
 	}
 	path, fragment, has := strings.Cut(href, "#")
 	path, query, asks := strings.Cut(path, "?")
-	of := tokens(path)
+	of := maskTokens(path)
 	if asks {
 		of += parameters(query)
 	}
 	if has {
-		of += "#" + tokens(fragment)
+		of += "#" + maskTokens(fragment)
 	}
 	return of
 }
@@ -49,15 +49,15 @@ var blanks = strings.NewReplacer(" ", "%20")
 var parentheses = strings.NewReplacer("(", "%28", ")", "%29")
 
 // nowhere are the schemes of what is no place: programs, and documents in the page itself.
-var nowhere = map[string]bool{"javascript": true, "vbscript": true, "data": true, "blob": true}
+var nonLinkSchemes = map[string]bool{"javascript": true, "vbscript": true, "data": true, "blob": true}
 
 // parameters are those of a query that do not follow visitors about, by their names.
 func parameters(query string) string {
 	var of []string
 	for p := range strings.SplitSeq(query, "&") {
 		name, value, _ := strings.Cut(p, "=")
-		if p != "" && !tracks(strings.ToLower(name), value) {
-			of = append(of, name+"="+tokens(value))
+		if p != "" && !isTracking(strings.ToLower(name), value) {
+			of = append(of, name+"="+maskTokens(value))
 		}
 	}
 	if len(of) == 0 {
@@ -77,7 +77,7 @@ func name(parameter string) string {
 var escapes = regexp.MustCompile(`%[0-9a-fA-F]{2}`)
 
 // tracks says whether a parameter of a URL tells who came from where, or when.
-func tracks(name, value string) bool {
+func isTracking(name, value string) bool {
 	for _, prefix := range []string{"utm_", "mc_", "pk_", "mtm_", "hsa_", "_hs", "__hs", "ga_", "vero_", "wt_"} {
 		if strings.HasPrefix(name, prefix) {
 			return true
@@ -88,13 +88,13 @@ func tracks(name, value string) bool {
 		"phpsessid", "jsessionid", "aspsessionid", "nonce", "cachebuster":
 		return true
 	case "sid", "_t", "_", "cb", "timestamp", "ts", "rand": // or a story's number, where it is short
-		return len(value) >= passing && !strings.ContainsFunc(value, func(c rune) bool { return c >= 0x80 || kindOf(byte(c)) == other && c != '.' })
+		return len(value) >= minIDLength && !strings.ContainsFunc(value, func(c rune) bool { return c >= 0x80 || kindOf(byte(c)) == other && c != '.' })
 	}
 	return false
 }
 
 // passing is how long what a name like "ts" stands for is at least, if it means nothing.
-const passing = 8
+const minIDLength = 8
 
 // longToken is from how many letters and digits on a word of a URL with both is a token
 // without meaning: no name has so many without a dash, a dot or a slash.
@@ -103,7 +103,7 @@ const longToken = 16
 // tokens puts an ellipsis in the place of tokens without meaning: long runs of letters and digits that
 // are hexadecimal, or in which digits, small and large letters follow each other as by chance. Digits
 // alone are a number, which names something.
-func tokens(s string) string {
+func maskTokens(s string) string {
 	if len(s) < longToken {
 		return s
 	}

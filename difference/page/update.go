@@ -72,19 +72,19 @@ func lineOfCore(l string) bool {
 }
 
 // Update returns what the log is to have of the version that the last look found new.
-func (m *Memory) Update() ([]byte, error) {
-	whole, err := m.told.Pack()
+func (m *Tracker) Update() ([]byte, error) {
+	whole, err := m.visible.Pack()
 	if err != nil {
 		return nil, err
 	}
-	of := updateOf(&m.told, m.number)
-	if m.patch != nil && m.patches < wholeEvery && m.patched+len(m.patch) < len(whole) {
+	of := updateOf(&m.visible, m.number)
+	if m.patch != nil && m.patches < wholeEvery && m.patchBytes+len(m.patch) < len(whole) {
 		of.How = &pagepb.Update_Patch{Patch: m.patch}
 		m.patches++
-		m.patched += len(m.patch)
+		m.patchBytes += len(m.patch)
 	} else {
 		of.How = &pagepb.Update_Whole{Whole: whole}
-		m.patches, m.patched = 0, 0
+		m.patches, m.patchBytes = 0, 0
 	}
 	return encode(of)
 }
@@ -116,22 +116,22 @@ func encode(of *pagepb.Update) ([]byte, error) {
 
 // Take goes on with a version that the log has, as if it had been looked at. Of one that cannot
 // be told, because the version before it is not known, nothing is left: the error is ErrUnknown.
-func (m *Memory) Take(update []byte) error {
+func (m *Tracker) Apply(update []byte) error {
 	known := m.known()
 	now, err := m.read(update)
 	if err != nil {
-		*m = Memory{marks: m.marks}
+		*m = Tracker{marks: m.marks}
 		return fmt.Errorf("take update: %w", err)
 	}
 	if known {
-		m.remember(m.told.Hash())
+		m.remember(m.visible.Hash())
 	}
-	m.told, m.last = now, now
+	m.visible, m.last = now, now
 	return nil
 }
 
 // read returns the version of an update, and counts it.
-func (m *Memory) read(update []byte) (Core, error) {
+func (m *Tracker) read(update []byte) (Core, error) {
 	of := new(pagepb.Update)
 	if err := proto.Unmarshal(update, of); err != nil {
 		return Core{}, fmt.Errorf("%w: %w", ErrPatch, err)
@@ -141,20 +141,20 @@ func (m *Memory) read(update []byte) (Core, error) {
 	switch how := of.How.(type) {
 	case *pagepb.Update_Whole:
 		now, err = Unpack(how.Whole)
-		m.patches, m.patched = 0, 0
+		m.patches, m.patchBytes = 0, 0
 	case *pagepb.Update_Patch:
 		if of.Number != m.number+1 || !m.known() {
 			return Core{}, ErrUnknown
 		}
 		var p Patch
-		if p, err = Decode(how.Patch, &m.told); err == nil {
-			now, err = p.Apply(&m.told)
+		if p, err = Decode(how.Patch, &m.visible); err == nil {
+			now, err = p.Apply(&m.visible)
 		}
 		if size := now.size(); err == nil && (size > MaxText || len(now.Lines) > maxLines) {
 			err = fmt.Errorf("%w: %d bytes of text in %d lines, more than %d in %d", ErrLarge, size, len(now.Lines), MaxText, maxLines)
 		}
 		m.patches++
-		m.patched += len(how.Patch)
+		m.patchBytes += len(how.Patch)
 	default:
 		err = ErrPatch
 	}

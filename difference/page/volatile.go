@@ -34,14 +34,14 @@ const maxCounts = 120
 
 // maxStill is how many lines of a document are looked at closely: pages of people have hundreds that
 // ask for it.
-const maxStill = 1 << 11
+const maxMatches = 1 << 11
 
 // A calm leaves out of a document's lines what changes by itself, whoever looks.
-type calm struct{ looks int }
+type volatileFilter struct{ matches int }
 
 // still is a line without that.
-func (c *calm) still(text string) string {
-	if len(text) > maxAside || c.looks >= maxStill {
+func (c *volatileFilter) strip(text string) string {
+	if len(text) > maxAside || c.matches >= maxMatches {
 		return text
 	}
 	numbers, when := strings.ContainsAny(text, "0123456789"), agoWords
@@ -49,15 +49,15 @@ func (c *calm) still(text string) string {
 		when = agoWordsAlone
 	}
 	if containsAny(text, when...) { // to look closely costs more than to read it
-		c.looks++
-		if rest := ago.ReplaceAllString(text, ellipsis); wordsOf(rest) <= besideAgo {
+		c.matches++
+		if rest := ago.ReplaceAllString(text, ellipsis); countWords(rest) <= besideAgo {
 			text = rest
 		}
 	}
 	if numbers && len(text) <= maxCounts && containsAny(text, "iew", "IEW", "isit", "ISIT", "its", "HITS", "ike", "LIKE", "hare", "SHARE", "ownload", "DOWNLOAD", "ollower", "nline", "eads",
 		"omment", "OMMENT", "epl", "ufruf", "esuch", "vues", "isual", "eergav", "eact", "omentar", "просм", "коммент", "閲覧", "コメント", "浏览", "评论") {
-		c.looks++
-		if rest := counted.ReplaceAllString(text, ellipsis); wordsOf(rest) <= besideCount {
+		c.matches++
+		if rest := counted.ReplaceAllString(text, ellipsis); countWords(rest) <= besideCount {
 			text = rest
 		}
 	}
@@ -79,7 +79,7 @@ const (
 )
 
 // wordsOf counts the words of a text. Where words have no blanks between them, letters count.
-func wordsOf(text string) (n int) {
+func countWords(text string) (n int) {
 	within := false
 	for _, c := range text {
 		letter := unicode.IsLetter(c)

@@ -23,38 +23,38 @@ func wall(now, told *Core, first, alike bool) (reason string, sure bool) {
 	if first && !short {
 		return "", false
 	}
-	if alike && !halved && len(missing(told.Lines, now.Lines))*2 < told.size() {
+	if alike && !halved && len(linesMissing(told.Lines, now.Lines))*2 < told.size() {
 		return "", false // most of the page is there
 	}
 	known := strings.ToLower(told.Title + "\n" + told.Text())
-	fresh := missing(now.Lines, told.Lines)
+	fresh := linesMissing(now.Lines, told.Lines)
 	if alike && !halved { // then it says nothing else, where the page said most
-		said := newly(walls, fresh, known)
-		if said == "" || wordsOf(fresh) > wordsOf(said)+beside {
+		said := firstNew(wallWords, fresh, known)
+		if said == "" || countWords(fresh) > countWords(said)+extraWords {
 			return "", false
 		}
 		return inPlace + said, false
 	}
 	if !alike {
-		said := newly(walls, now.Title, known)
+		said := firstNew(wallWords, now.Title, known)
 		if said == "" && !first {
-			said = newly(elsewhere, now.Title, known)
+			said = firstNew(ambiguousWords, now.Title, known)
 		}
 		if said != "" {
 			return inPlace + said, short
 		}
-		if newly(logins, now.Title, known) != "" {
-			return "a log-in page: " + now.Title, short || now.asks && !told.asks
+		if firstNew(loginTitles, now.Title, known) != "" {
+			return "a log-in page: " + now.Title, short || now.hasPassword && !told.hasPassword
 		}
 	}
-	asks := now.asks && !told.asks && !alike
+	asks := now.hasPassword && !told.hasPassword && !alike
 	if short && !first {
-		if said := newly(strangers, fresh, known); said != "" {
+		if said := firstNew(loginWords, fresh, known); said != "" {
 			return "a log-in page: " + said, halved || asks
 		}
-		said := cmp.Or(newly(walls, fresh, known), newly(elsewhere, fresh, known))
+		said := cmp.Or(firstNew(wallWords, fresh, known), firstNew(ambiguousWords, fresh, known))
 		if said == "" && halved {
-			said = strings.TrimSuffix(newly(faults, fresh, known), ": ")
+			said = strings.TrimSuffix(firstNew(faultWords, fresh, known), ": ")
 		}
 		if said != "" {
 			return inPlace + said, halved
@@ -68,13 +68,13 @@ func wall(now, told *Core, first, alike bool) (reason string, sure bool) {
 
 // beside is how many words more than an error's own there are at most where all that is new on a page is
 // that error.
-const beside = 3
+const extraWords = 3
 
 // inPlace begins what is said of errors and walls.
 const inPlace = "an error or log-in page: "
 
 // newly is the first match in a text that is not known already, in small letters.
-func newly(what *regexp.Regexp, text, known string) string {
+func firstNew(what *regexp.Regexp, text, known string) string {
 	for _, m := range what.FindAllString(text, -1) {
 		if !strings.Contains(known, strings.ToLower(m)) {
 			return m
@@ -84,7 +84,7 @@ func newly(what *regexp.Regexp, text, known string) string {
 }
 
 // missing is those of some lines that are not among others.
-func missing(of, others []string) string {
+func linesMissing(of, others []string) string {
 	others = slices.Sorted(slices.Values(others))
 	var b strings.Builder
 	for _, l := range of {
@@ -98,7 +98,7 @@ func missing(of, others []string) string {
 
 // walls are what errors, log-ins and tests for people say in their titles or in their few
 // words.
-var walls = regexp.MustCompile(`(?i)captcha|are you (?:a )?human|not a robot|verify(?:ing)? (?:that )?you(?: are|'re)|checking your browser|just a moment|attention required|` +
+var wallWords = regexp.MustCompile(`(?i)captcha|are you (?:a )?human|not a robot|verify(?:ing)? (?:that )?you(?: are|'re)|checking your browser|just a moment|attention required|` +
 	`unusual (?:traffic|activity)|enable (?:javascript|cookies)|javascript (?:is|must be|to be) (?:disabled|enabled|required)|access (?:is |has been )?(?:denied|blocked)|` +
 	`request (?:was |has been )?(?:blocked|rejected|denied)|\b(?:40[0-9]|41[0-9]|42[0-9]|50[0-9]|52[0-9])\b.{0,20}(?:error|forbidden|found|unauthori[sz]ed|unavailable|gateway|timeout|gone|requests)|` +
 	`\berror.{0,12}\b(?:4\d\d|5\d\d)\b|page (?:was )?not found|bad gateway|gateway time-?out|service (?:is )?(?:temporarily )?unavailable|temporarily (?:unavailable|down|offline)|` +
@@ -116,16 +116,16 @@ var walls = regexp.MustCompile(`(?i)captcha|are you (?:a )?human|not a robot|ver
 	`ページが見つかりません|メンテナンス中|アクセスが(?:拒否|集中)|页面不存在|找不到(?:该)?页面|拒绝访问|访问被拒绝|维护中|验证码`)
 
 // faults are what programs say of their errors in data, where there had been more.
-var faults = regexp.MustCompile(`(?im)^(?:\w+\.)*(?:errors?|error_?(?:code|message)|exception|fault)(?:\.\w+)*: `)
+var faultWords = regexp.MustCompile(`(?im)^(?:\w+\.)*(?:errors?|error_?(?:code|message)|exception|fault)(?:\.\w+)*: `)
 
 // logins are what the titles of walls for strangers say.
-var logins = regexp.MustCompile(`(?i)^\W*(?:please )?(?:sign|log) ?in(?:\W*$|\s*[|·–—-]|\s+to\b)|\b(?:sign|log) ?in(?: required)?\W*$|\blogin required\b|^\W*login\b|^\W*(?:anmelden|anmeldung|einloggen|connexion|se connecter|iniciar sesión|accedi|inloggen|logowanie|zaloguj|entrar|войти|вход|ログイン|登录|登入)\W*(?:$|[|·–—-])`)
+var loginTitles = regexp.MustCompile(`(?i)^\W*(?:please )?(?:sign|log) ?in(?:\W*$|\s*[|·–—-]|\s+to\b)|\b(?:sign|log) ?in(?: required)?\W*$|\blogin required\b|^\W*login\b|^\W*(?:anmelden|anmeldung|einloggen|connexion|se connecter|iniciar sesión|accedi|inloggen|logowanie|zaloguj|entrar|войти|вход|ログイン|登录|登入)\W*(?:$|[|·–—-])`)
 
 // elsewhere are what many pages are about, and what stands in the place of others.
-var elsewhere = regexp.MustCompile(`(?i)index of /|scheduled maintenance|rate limit`)
+var ambiguousWords = regexp.MustCompile(`(?i)index of /|scheduled maintenance|rate limit`)
 
 // strangers are what walls say to those who have not logged in.
-var strangers = regexp.MustCompile(`(?i)(?:must|have to|need to) (?:be (?:logged|signed) in|(?:log|sign) in\b)|(?:log|sign) ?in (?:or (?:register|sign up|subscribe|create an account|join) )?to (?:read|continue|view|see|access|proceed)|` +
+var loginWords = regexp.MustCompile(`(?i)(?:must|have to|need to) (?:be (?:logged|signed) in|(?:log|sign) in\b)|(?:log|sign) ?in (?:or (?:register|sign up|subscribe|create an account|join) )?to (?:read|continue|view|see|access|proceed)|` +
 	`\b(?:subscribe|register) to (?:read|continue)|for (?:our )?subscribers(?: only)?\b|already a (?:subscriber|member)|need an account to|(?:sign|log) ?in with (?:google|facebook|apple)|accept all.{0,60}reject all|reject all.{0,60}accept all|` +
 	`forg[eo]t(?:ten)? (?:your )?password|(?:melden sie sich|bitte) an(?:melden)?, um|(?:bitte|müssen sie sich) (?:anmelden|einloggen)|passwort vergessen|` +
 	`connectez-vous pour|mot de passe oublié|inici(?:a|ar|e) sesión para|(?:olvidó|olvidaste|ha olvidado) (?:su|tu|la) contraseña|accedi per|password dimenticata|log in om te|wachtwoord vergeten|zaloguj się, aby|войдите, чтобы|забыли пароль`)

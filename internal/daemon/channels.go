@@ -149,7 +149,7 @@ func (d *Daemon) keyOf(c *proxy.Channel, s feedtree.Subscription) {
 			c.Error += "; " + proxy.Plural(s.Objectors, "other node", "other nodes") + " also read the old key there"
 		}
 		c.Do = "ask the publisher for the fingerprint of its key; if it is " + c.Claimed + ", run: tidings trust " + c.URL
-	case seen != "" && !s.Publisher.Good(s.Seen): // a key that named the present one before may be read for a while yet
+	case seen != "" && !s.Publisher.Valid(s.Seen): // a key that named the present one before may be read for a while yet
 		c.State, c.Since = stateKey, nil
 		c.Error = fmt.Sprintf("the web server named the key %s at %s UTC, and the network does not know that key: items signed with %s may not be the publisher's", seen, s.SeenAt.UTC().Format(time.DateTime), c.Publisher)
 		c.Do = "ask the publisher for the fingerprint of its key; if it is not " + c.Publisher + ", read the feed without tidings: " + c.URL
@@ -159,7 +159,7 @@ func (d *Daemon) keyOf(c *proxy.Channel, s feedtree.Subscription) {
 // formerKeys are those that a feed had, the last one first, and how the present one came in their place. A
 // key that its owner changes and one that somebody else has put there look alike: a person may know.
 func formerKeys(url string, p *difference.Pin) (of []proxy.FormerKey, words string) {
-	for _, t := range slices.Backward(p.Past) {
+	for _, t := range slices.Backward(p.Former) {
 		of = append(of, proxy.FormerKey{Key: difference.Fingerprint(t.Key), Revoked: t.Revoked})
 	}
 	if len(of) == 0 {

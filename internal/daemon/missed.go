@@ -195,7 +195,7 @@ func (k *keywords) again(now time.Time) (next time.Time) {
 // takeAgain takes what was missed of a channel, the oldest first, as far as its window has it and there is
 // room.
 func (k *keywords) takeAgain(c *missedOf, doc feedtree.Document) {
-	slices.SortStableFunc(doc.Entries, func(a, b feed.Entry) int { return a.At.Compare(b.At) })
+	slices.SortStableFunc(doc.Entries, func(a, b feed.Entry) int { return a.Arrived.Compare(b.Arrived) })
 	for i := range doc.Entries {
 		item := &doc.Entries[i].Item
 		if _, ok := c.ids[item.ID]; !ok || len(item.Raw) == 0 {

@@ -56,7 +56,7 @@ func (d *Daemon) push(ctx context.Context, p *difference.Publication, sent func(
 	if spelled, err := feed.Canonical(p.URL); err != nil || spelled != p.URL {
 		return w, fmt.Errorf("%w: %q is not the canonical address of a feed", proxy.ErrItem, p.URL)
 	}
-	if _, isPage := feed.AtOrigin(p.URL); isPage {
+	if _, isPage := feed.DocumentURL(p.URL); isPage {
 		return w, fmt.Errorf("%w: %s is a page, not a feed", proxy.ErrItem, p.URL)
 	}
 	if err := d.tentatively(ctx, p.URL); err != nil {
@@ -227,7 +227,7 @@ func (d *Daemon) publisherOf(url string, doc feedtree.Document) proxy.Publisher 
 	if s.Doubt != nil {
 		p.Claimed = s.Doubt.Key
 	}
-	for _, t := range s.Publisher.Past {
+	for _, t := range s.Publisher.Former {
 		p.Former = append(p.Former, t.Key)
 	}
 	if p.Seq > 0 {

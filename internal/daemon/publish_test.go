@@ -99,7 +99,7 @@ func TestANodeFollowsWhatItPublishesIn(t *testing.T) {
 		t.Errorf("%q is subscribed to, not %q", got, url)
 	}
 
-	for _, envelope := range [][]byte{nil, envelopeOf(t, author, feed.Page(url), "page", publisher.Last{}), envelopeOf(t, author, url+"#part", "part", publisher.Last{})} {
+	for _, envelope := range [][]byte{nil, envelopeOf(t, author, feed.PageChannel(url), "page", publisher.Last{}), envelopeOf(t, author, url+"#part", "part", publisher.Last{})} {
 		if _, err := m.Push(t.Context(), envelope); !errors.Is(err, proxy.ErrItem) {
 			t.Error(err)
 		}

@@ -42,7 +42,7 @@ func (d *out) News(key overlay.ID, changes []difference.Change, _ time.Time) {
 	s, ok := d.node.Feeds.Subscription(key)
 	if ok && attributesOf(s).Least != "" {
 		changes = slices.DeleteFunc(slices.Clone(changes), func(c difference.Change) bool {
-			return c.Publication == nil || !s.Publisher.Good(c.Publication.Key)
+			return c.Publication == nil || !s.Publisher.Valid(c.Publication.Key)
 		})
 	}
 	(*Daemon)(d).show(key, changes)
@@ -166,7 +166,7 @@ func (d *Daemon) unsubscribe(ctx context.Context, url string, ends func(attribut
 		}
 		if !ok {
 			err := proxy.ErrUnknown
-			page := feed.Page(url)
+			page := feed.PageChannel(url)
 			if _, ok := d.node.Feeds.Subscription(d.key(page)); ok {
 				err = fmt.Errorf("%w, but to %s", err, page)
 			}
@@ -283,7 +283,7 @@ func (d *Daemon) window(ctx context.Context, url string) (proxy.Window, error) {
 	if a.doc.Head != nil {
 		w.Document = feed.Document{Base: origin(url), Head: *a.doc.Head, Entries: vouched(a.sub, a.doc.Entries)}
 		if a.sub.Publisher != nil {
-			w.Document.Publisher = a.sub.Publisher.Said()
+			w.Document.Publisher = a.sub.Publisher.Publisher()
 		}
 		w.State = proxy.StateOK
 	}
@@ -346,7 +346,7 @@ func (d *Daemon) fetchOnce(ctx context.Context, url string) (proxy.Window, error
 		return proxy.Window{}, fmt.Errorf("read %s: %w", url, err)
 	}
 	if copied.feed == nil && copied.offer.Page && copied.state.Kind == coronapb.State_NOT_A_FEED {
-		return proxy.Window{}, &proxy.Trouble{URL: url, Kind: proxy.ErrNotFeed, Words: copied.state.Detail + "; its changes can be followed as " + feed.Page(url)}
+		return proxy.Window{}, &proxy.Trouble{URL: url, Kind: proxy.ErrNotFeed, Words: copied.state.Detail + "; its changes can be followed as " + feed.PageChannel(url)}
 	}
 	if copied.feed == nil {
 		return proxy.Window{}, d.trouble(url, copied.state.String(), copied.state.Detail)
@@ -362,7 +362,7 @@ func (d *Daemon) fetchOnce(ctx context.Context, url string) (proxy.Window, error
 		w.Document.Publisher = &said
 	}
 	for _, it := range copied.feed.Items {
-		w.Document.Entries = append(w.Document.Entries, feed.Entry{Item: it, At: copied.at})
+		w.Document.Entries = append(w.Document.Entries, feed.Entry{Item: it, Arrived: copied.at})
 	}
 	return w, nil
 }
@@ -424,6 +424,6 @@ func (d *Daemon) Look(ctx context.Context, url string) (proxy.Look, error) {
 
 // origin is the address at which the document of a channel is.
 func origin(channel string) string {
-	address, _ := feed.AtOrigin(channel)
+	address, _ := feed.DocumentURL(channel)
 	return address
 }

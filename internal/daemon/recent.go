@@ -196,7 +196,7 @@ func lateOf(s feedtree.Subscription, doc feedtree.Document, now time.Time) (late
 		if !ok {
 			continue
 		}
-		came := cameOf(a, e.At)
+		came := cameOf(a, e.Arrived)
 		if came.Before(oldest) {
 			oldest = came
 		}

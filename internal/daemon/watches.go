@@ -160,8 +160,8 @@ func (d *Daemon) Short() string {
 // entryOf is an article as feeds have it.
 func entryOf(a *cobra.Kept) feed.Entry {
 	return feed.Entry{
-		At: a.Seen,
-		Said: &feed.Meaning{
+		Arrived: a.Seen,
+		Meaning: &feed.Meaning{
 			GUID:  a.Feed + " " + a.ID.String(), // whoever shows it gives it one of his own
 			Title: a.Title, Link: a.Link, Author: cmp.Or(a.Author, a.FeedTitle), Content: a.HTML, Published: a.Published, Categories: a.Tags,
 		},

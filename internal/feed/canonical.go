@@ -54,12 +54,12 @@ var (
 // and ports nobody can dial. It does not refuse hosts on private addresses; who
 // dials does. Canonical(Canonical(x)) is Canonical(x).
 func Canonical(raw string) (string, error) {
-	raw, err := plain(raw)
+	raw, err := stripIgnored(raw)
 	if err != nil {
 		return "", err
 	}
-	if document, isPage := AtOrigin(raw); isPage {
-		of, err := settle(canonicalizer.WhatWg.Parse(document))
+	if document, isPage := DocumentURL(raw); isPage {
+		of, err := serialize(canonicalizer.WhatWg.Parse(document))
 		if err != nil {
 			return "", err
 		}
@@ -68,18 +68,18 @@ func Canonical(raw string) (string, error) {
 		}
 		return pagePrefix + of, nil
 	}
-	return settle(canonicalizer.WhatWg.Parse(unfeed(raw)))
+	return serialize(canonicalizer.WhatWg.Parse(stripFeedScheme(raw)))
 }
 
 // pagePrefix stands before the address of a page that is a channel.
 const pagePrefix = "page+"
 
 // Page returns the address of the channel that a page is.
-func Page(document string) (channel string) { return pagePrefix + document }
+func PageChannel(document string) (channel string) { return pagePrefix + document }
 
 // AtOrigin returns the address at which a channel's document is found, and whether it is a
 // page. It is the channel's own but for a page.
-func AtOrigin(channel string) (address string, isPage bool) {
+func DocumentURL(channel string) (address string, isPage bool) {
 	if len(channel) >= len(pagePrefix) && strings.EqualFold(channel[:len(pagePrefix)], pagePrefix) {
 		return channel[len(pagePrefix):], true
 	}
@@ -89,19 +89,19 @@ func AtOrigin(channel string) (address string, isPage bool) {
 // Resolve returns the canonical form of a reference found in the document at
 // base, such as the target of a redirect.
 func Resolve(base, ref string) (string, error) {
-	base, err := plain(base)
+	base, err := stripIgnored(base)
 	if err != nil {
 		return "", err
 	}
-	if ref, err = plain(ref); err != nil {
+	if ref, err = stripIgnored(ref); err != nil {
 		return "", err
 	}
-	return settle(canonicalizer.WhatWg.ParseRef(base, ref))
+	return serialize(canonicalizer.WhatWg.ParseRef(base, ref))
 }
 
 // plain returns an address without what the standard ignores: blanks and control
 // characters around it, tabs and ends of lines within.
-func plain(raw string) (string, error) {
+func stripIgnored(raw string) (string, error) {
 	if len(raw) > maxURL {
 		return "", errURLLong
 	}
@@ -115,7 +115,7 @@ func plain(raw string) (string, error) {
 var withoutBreaks = strings.NewReplacer("\t", "", "\n", "", "\r", "")
 
 // unfeed takes the scheme feed off an address.
-func unfeed(raw string) string {
+func stripFeedScheme(raw string) string {
 	const scheme = "feed:"
 	if len(raw) < len(scheme) || !strings.EqualFold(raw[:len(scheme)], scheme) {
 		return raw
@@ -128,7 +128,7 @@ func unfeed(raw string) string {
 
 // settle writes an address that has been parsed, and sees that reading it again
 // changes nothing.
-func settle(u *whatwg.Url, err error) (string, error) {
+func serialize(u *whatwg.Url, err error) (string, error) {
 	if err = checkURL(u, err); err != nil {
 		return "", err
 	}
@@ -165,7 +165,7 @@ func checkURL(u *whatwg.Url, err error) error {
 		return errURLCredentials
 	case u.Port() == "0":
 		return errURLPort
-	case !nameOrAddress(u.Hostname()):
+	case !isValidHost(u.Hostname()):
 		return errURLHost
 	}
 	return nil
@@ -174,20 +174,20 @@ func checkURL(u *whatwg.Url, err error) error {
 // nameOrAddress reports whether a host could be the name of one, or is an
 // address. The standard lets pass labels that are empty or too long, and signs
 // that other readers of URLs refuse or take for the host's end.
-func nameOrAddress(host string) bool {
+func isValidHost(host string) bool {
 	const maxName, maxLabel = 253, 63 // RFC 1035, section 2.3.4, without the final dot
 	if strings.HasPrefix(host, "[") {
 		return true
 	}
 	host = strings.TrimSuffix(host, ".")
 	for label := range strings.SplitSeq(host, ".") {
-		if label == "" || len(label) > maxLabel || strings.ContainsFunc(label, notInNames) {
+		if label == "" || len(label) > maxLabel || strings.ContainsFunc(label, isNotHostRune) {
 			return false
 		}
 	}
 	return len(host) <= maxName
 }
 
-func notInNames(r rune) bool {
+func isNotHostRune(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_'
 }

@@ -246,7 +246,7 @@ func checkCanonical(t interface{ Fatalf(string, ...any) }, raw string) {
 	if len(s) > maxURL || strings.ContainsAny(s, " #\t\n\x00") {
 		t.Fatalf("%q becomes %q", raw, s)
 	}
-	s, isPage := AtOrigin(s) // of which the rest holds as well
+	s, isPage := DocumentURL(s) // of which the rest holds as well
 	if again, err := Canonical(s); isPage && again != s {
 		t.Fatalf("a page at %q, which becomes %q, %v", s, again, err)
 	}

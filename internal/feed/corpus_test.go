@@ -107,7 +107,7 @@ func checkFeed(t testing.TB, name string, f *Feed) {
 			t.Errorf("%s: two items have one identity", name)
 		}
 		seen[it.ID] = true
-		again, err := ReadItem(it.Format, it.Raw, it.Scope, it.Apart)
+		again, err := ReadItem(it.Format, it.Raw, it.Scope, it.Qualifiers)
 		if err != nil {
 			t.Errorf("%s: an item by itself: %v\n%s %v", name, err, it.Raw, it.Scope)
 		} else if again.ID != it.ID || again.Hash != it.Hash {
@@ -120,7 +120,7 @@ func checkFeed(t testing.TB, name string, f *Feed) {
 	}
 	if h, err := ReadHead(f.Head.Format, f.Head.Raw); err != nil {
 		t.Errorf("%s: its head by itself: %v\n%s", name, err, f.Head.Raw)
-	} else if h.Hash() != f.Head.Hash() || h.At != f.Head.At {
+	} else if h.Hash() != f.Head.Hash() || h.ItemsAt != f.Head.ItemsAt {
 		t.Errorf("%s: its head by itself is another", name)
 	}
 	d := &Document{URL: "http://127.0.0.1/x", Base: "https://example.org/feed", Head: f.Head, Entries: entries}

@@ -31,7 +31,7 @@ func decode(doc []byte, contentType string) ([]byte, repairs, error) {
 	if wrong {
 		bad = badCharset
 	}
-	doc, dropped := dropImpossible(doc)
+	doc, dropped := dropInvalid(doc)
 	if len(doc) > MaxDocument {
 		return nil, 0, fmt.Errorf("%w: more than %d bytes in UTF-8", ErrLimit, MaxDocument)
 	}
@@ -60,7 +60,7 @@ func prologCharset(doc []byte) string {
 
 // dropImpossible returns doc without what XML forbids, with U+FFFD for what is not
 // UTF-8; doc itself, and false, if there is nothing of that.
-func dropImpossible(doc []byte) ([]byte, bool) {
+func dropInvalid(doc []byte) ([]byte, bool) {
 	var out []byte
 	done := 0
 	for i := 0; i < len(doc); {

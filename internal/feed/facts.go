@@ -40,11 +40,11 @@ func factsOfXML(raw []byte, outer []Binding) facts {
 			words.Reset()
 			read = nil
 			w.attributesInto(&f, &now)
-			f.more = f.more || now == noField && len(w.attrs) > 0
+			f.other = f.other || now == noField && len(w.attrs) > 0
 			dated = isAtom(w.uri) && (string(w.local) == "updated" || string(w.local) == "modified")
 		case w.starts() && now != noField:
 			// Inline markup, or an Atom author's name, address and page.
-			read = appendReading(read, words.String())
+			read = appendVisible(read, words.String())
 			words.Reset()
 			for _, name := range []string{"href", "src"} {
 				if v, ok := w.attr(name); ok {
@@ -53,7 +53,7 @@ func factsOfXML(raw []byte, outer []Binding) facts {
 			}
 		case w.ends() && w.depth() == 3 && now == authorField && isAtom(w.open[1].uri):
 			if string(w.local) == "name" {
-				f.author = appendField(f.author, appendLetters(nil, words.String()))
+				f.author = appendField(f.author, appendNonSpace(nil, words.String()))
 			}
 			words.Reset()
 		case w.ends() && w.depth() == 2:
@@ -62,12 +62,12 @@ func factsOfXML(raw []byte, outer []Binding) facts {
 			}
 			now = noField
 		case w.starts():
-			f.more = f.more || len(w.attrs) > 0
+			f.other = f.other || len(w.attrs) > 0
 		case w.ends():
 		case now != noField:
 			words.WriteString(w.text())
 		default:
-			f.more = f.more || !dated && w.says()
+			f.other = f.other || !dated && w.hasText()
 		}
 	}
 	if f.id == "" {
@@ -158,13 +158,13 @@ func (w *walker) attributesInto(f *facts, now *field) {
 		switch {
 		case !ok:
 		case rel == "enclosure":
-			f.enclose(unescape(href))
+			f.addEnclosure(unescape(href))
 		case f.link == "" && (rel == "" || rel == "alternate"):
 			f.link = strings.TrimSpace(unescape(href))
 		}
 	case enclosureField:
 		*now = noField
-		f.enclose(w.value("url"))
+		f.addEnclosure(w.value("url"))
 	case contentField: // of an Atom entry whose content is elsewhere
 		if src, ok := w.attr("src"); ok {
 			f.content = appendAddress(f.content, "href", unescape(src))
@@ -188,7 +188,7 @@ func (f *facts) set(which field, s string, read []byte) {
 		if *p == "" {
 			*p = strings.TrimSpace(s)
 			if read != nil {
-				*p = string(appendReading(bytes.Clone(read), s))
+				*p = string(appendVisible(bytes.Clone(read), s))
 			}
 		}
 	}
@@ -202,21 +202,21 @@ func (f *facts) set(which field, s string, read []byte) {
 	case dateField:
 		first(&f.date)
 	case authorField:
-		f.author = appendField(f.author, appendLetters(read, s))
+		f.author = appendField(f.author, appendNonSpace(read, s))
 	case summaryField:
 		if len(f.summary) == 0 {
-			f.summary = appendReading(read, s)
+			f.summary = appendVisible(read, s)
 		}
 	case contentField:
 		if len(f.content) == 0 {
-			f.content = appendReading(read, s)
+			f.content = appendVisible(read, s)
 		}
 	}
 }
 
 // enclose notes an enclosure. Queries are left out: addresses of media are often
 // signed anew.
-func (f *facts) enclose(address string) {
+func (f *facts) addEnclosure(address string) {
 	address, _, _ = strings.Cut(strings.TrimSpace(address), "?")
 	f.enclosures = appendField(f.enclosures, []byte(dropScheme(address)))
 }

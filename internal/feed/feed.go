@@ -135,7 +135,7 @@ type Item struct {
 	Format Format
 	// Apart is how much beyond its id it takes to tell the item from others
 	// of its document that claim the same id; see identity.go. Nearly always 0.
-	Apart uint8
+	Qualifiers uint8
 	// Raw is the item as its document has it: <item>…</item>,
 	// <entry>…</entry>, or a JSON object. It is a part of the decoded document and
 	// keeps all of it in memory; clone what is kept for long.
@@ -150,7 +150,7 @@ type Head struct {
 	// Raw is the document's root element or object, without items.
 	Raw []byte
 	// At is where in Raw items go.
-	At int
+	ItemsAt int
 
 	Title, Link, Description, Language string
 
@@ -183,5 +183,5 @@ type Feed struct {
 	Repaired string
 	// Lacks is the part of it that readers notice: what of the document they
 	// do not get, because it is too large.
-	Lacks string
+	Omitted string
 }

@@ -33,8 +33,8 @@ func readHead(format Format, raw []byte) (Head, error) {
 		return readHeadJSON(raw)
 	}
 	err := checkElement(raw, nil, func(local []byte, uri string) error {
-		if f, err := rooted(local, uri); err != nil || f != format {
-			return fmt.Errorf("%w: <%s>", ErrBroken, clip(local))
+		if f, err := formatOfRoot(local, uri); err != nil || f != format {
+			return fmt.Errorf("%w: <%s>", ErrBroken, clipBytes(local))
 		}
 		return nil
 	})
@@ -52,29 +52,29 @@ func readHeadXML(format Format, raw []byte) (Head, error) {
 		switch {
 		case w.starts() && outer == 1 && format != Atom && w.depth() == 2 && w.container():
 			outer = 2
-		case w.ends() && h.At == 0 && (w.depth() == 1 || format == RSS && w.depth() == outer):
+		case w.ends() && h.ItemsAt == 0 && (w.depth() == 1 || format == RSS && w.depth() == outer):
 			if w.latest.empty {
 				return h, fmt.Errorf("%w: no place for items", ErrBroken)
 			}
-			h.At, h.scope = w.latest.start, slices.Clone(w.scope)
+			h.ItemsAt, h.scope = w.latest.start, slices.Clone(w.scope)
 		}
 	}
 	w := headWalk(format, raw)
 	for w.next() {
 		switch w.name {
 		case "title":
-			w.first(&h.Title)
+			w.setFirst(&h.Title)
 		case "description", "subtitle", "tagline":
-			w.first(&h.Description)
+			w.setFirst(&h.Description)
 		case "link":
 			if w.rel == "" || w.rel == "alternate" {
-				w.first(&h.Link)
+				w.setFirst(&h.Link)
 			}
 		case "language":
-			w.first(&h.Language)
+			w.setFirst(&h.Language)
 		}
 	}
-	h.Link = harmlessOnly(h.Link)
+	h.Link = safeLink(h.Link)
 	if h.Language == "" {
 		h.Language = h.scope.value("xml:lang")
 	}
@@ -85,12 +85,12 @@ func readHeadXML(format Format, raw []byte) (Head, error) {
 // it takes the address for the text.
 type headWalker struct {
 	*walker
-	format Format
-	name   string // of a child: its local name, with "sy:" before it, or "" if nobody here knows it
-	rel    string
-	words  string
-	parts  []string // texts of the child's own children
-	outer  int
+	format  Format
+	name    string // of a child: its local name, with "sy:" before it, or "" if nobody here knows it
+	rel     string
+	content string
+	parts   []string // texts of the child's own children
+	outer   int
 }
 
 func headWalk(format Format, raw []byte) *headWalker {
@@ -106,11 +106,11 @@ func (w *headWalker) next() bool {
 		case w.ends() && w.depth() == w.outer && w.outer == 2:
 			w.outer = 3 // nothing more: a second channel, RSS 1.0's image
 		case w.starts() && w.depth() == w.outer+1:
-			w.enter()
+			w.startChild()
 			text.Reset()
 		case w.ends() && w.depth() == w.outer+1:
-			if w.words == "" {
-				w.words = strings.Join(strings.Fields(text.String()), " ")
+			if w.content == "" {
+				w.content = strings.Join(strings.Fields(text.String()), " ")
 			}
 			return true
 		case w.starts():
@@ -125,8 +125,8 @@ func (w *headWalker) next() bool {
 	return false
 }
 
-func (w *headWalker) enter() {
-	w.name, w.rel, w.words, w.parts = "", "", "", nil
+func (w *headWalker) startChild() {
+	w.name, w.rel, w.content, w.parts = "", "", "", nil
 	switch own := w.open[0].uri; {
 	case w.uri == nsSy:
 		w.name = "sy:" + string(w.local)
@@ -135,14 +135,14 @@ func (w *headWalker) enter() {
 		w.name = string(w.local)
 	}
 	if href, ok := w.attr("href"); ok && w.name == "link" {
-		w.rel, w.words = w.value("rel"), unescape(href)
+		w.rel, w.content = w.value("rel"), unescape(href)
 	}
 }
 
 // first sets what is not set yet.
-func (w *headWalker) first(s *string) {
+func (w *headWalker) setFirst(s *string) {
 	if *s == "" {
-		*s = clipString(w.words)
+		*s = clipString(w.content)
 	}
 }
 
@@ -161,13 +161,13 @@ func readHeadJSON(raw []byte) (Head, error) {
 	}
 	members(raw, func(m member) {
 		if m.name == "items" {
-			h.At = 0
+			h.ItemsAt = 0
 			if string(raw[m.value:m.end]) == "[]" {
-				h.At = m.value + 1
+				h.ItemsAt = m.value + 1
 			}
 		}
 	})
-	if h.At == 0 {
+	if h.ItemsAt == 0 {
 		return h, fmt.Errorf("%w: no place for items", ErrBroken)
 	}
 	get := membersOf(raw)
@@ -176,7 +176,7 @@ func readHeadJSON(raw []byte) (Head, error) {
 	} {
 		*p = clipString(stringOf(get[name]))
 	}
-	h.Link = harmlessOnly(h.Link)
+	h.Link = safeLink(h.Link)
 	return h, nil
 }
 
@@ -200,13 +200,13 @@ func (h *Head) hints() (hints Hints, links Links) {
 	for w := headWalk(h.Format, h.Raw); w.next(); {
 		switch w.name {
 		case "ttl":
-			hints.TTL = time.Duration(number(w.words)) * time.Minute
+			hints.TTL = time.Duration(number(w.content)) * time.Minute
 		case "sy:updatePeriod":
-			period = periods[strings.ToLower(w.words)]
+			period = periods[strings.ToLower(w.content)]
 		case "sy:updateFrequency":
-			frequency = max(1, number(w.words))
+			frequency = max(1, number(w.content))
 		case "sy:updateBase":
-			hints.Base, _ = time.Parse(time.RFC3339, w.words)
+			hints.Base, _ = time.Parse(time.RFC3339, w.content)
 		case "skipHours":
 			for _, hour := range w.parts {
 				if n, err := strconv.Atoi(hour); err == nil && n >= 0 && n <= 24 {
@@ -222,9 +222,9 @@ func (h *Head) hints() (hints Hints, links Links) {
 		case "link":
 			switch {
 			case w.rel == "self" && links.Self == "":
-				links.Self = clipString(w.words)
+				links.Self = clipString(w.content)
 			case w.rel == "hub":
-				links.Hubs = append(links.Hubs, clipString(w.words))
+				links.Hubs = append(links.Hubs, clipString(w.content))
 			}
 		}
 	}
@@ -279,7 +279,7 @@ func (h *Head) Hash() Hash {
 			if w.ends() && w.depth() == skip {
 				skip = 0
 			}
-		case w.starts() && w.depth() > 1 && (volatile[string(w.local)] || string(w.local) == "link" && isOwn(w.value("rel"))):
+		case w.starts() && w.depth() > 1 && (volatile[string(w.local)] || string(w.local) == "link" && isSelfOrHub(w.value("rel"))):
 			skip = w.depth()
 		case w.starts():
 			sum := digest("element", append([][]byte{text, []byte(w.uri), w.local}, w.sortedAttrs()...)...)
@@ -290,14 +290,14 @@ func (h *Head) Hash() Hash {
 			d.Write(sum[:])
 			text = text[:0]
 		default:
-			text = appendLetters(text, w.text())
+			text = appendNonSpace(text, w.text())
 		}
 	}
 	return Hash(d.Sum(nil))
 }
 
 // isOwn tells links that say where a document is found, not what it is.
-func isOwn(rel string) bool { return rel == "self" || rel == "hub" }
+func isSelfOrHub(rel string) bool { return rel == "self" || rel == "hub" }
 
 func sortedKeys(m map[string][]byte) []string {
 	keys := make([]string, 0, len(m))
@@ -313,7 +313,7 @@ func sortedKeys(m map[string][]byte) []string {
 func (w *walker) sortedAttrs() [][]byte {
 	var list [][]byte
 	for _, a := range w.attrs {
-		if _, ok := declared(a.name); ok {
+		if _, ok := boundPrefix(a.name); ok {
 			continue
 		}
 		name := string(a.name)

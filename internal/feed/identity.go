@@ -11,7 +11,7 @@ type facts struct {
 	author                []byte
 	summary, content      []byte // as read, see appendReading
 	enclosures            []byte
-	more                  bool // it says something that none of these is, in an extension perhaps
+	other                 bool // it says something that none of these is, in an extension perhaps
 }
 
 // Identities and hashes are compared between nodes: whoever changes a rule here,
@@ -23,8 +23,8 @@ const (
 
 // silent tells an item that says nothing. When and by whom nothing is said does not
 // make it something.
-func (f *facts) silent() bool {
-	return f.id == "" && f.link == "" && f.title == "" && len(f.summary)+len(f.content)+len(f.enclosures) == 0 && !f.more
+func (f *facts) empty() bool {
+	return f.id == "" && f.link == "" && f.title == "" && len(f.summary)+len(f.content)+len(f.enclosures) == 0 && !f.other
 }
 
 // hash stands for what a reader sees. Dates do not count, since they move with
@@ -32,7 +32,7 @@ func (f *facts) silent() bool {
 // extensions.
 func (f *facts) hash() Hash {
 	return digest(hashVersion,
-		appendReading(nil, f.title), []byte(cleanLink(f.link)), f.author, f.summary, f.content, f.enclosures)
+		appendVisible(nil, f.title), []byte(cleanLink(f.link)), f.author, f.summary, f.content, f.enclosures)
 }
 
 // identity is that of an item which apart facts beyond its id tell from others.
@@ -51,20 +51,20 @@ func (f *facts) identity(h Hash, apart uint8) ID {
 	case f.link != "":
 		own = [][]byte{[]byte("link"), []byte(cleanLink(f.link))}
 	case f.title != "" || f.date != "":
-		own = [][]byte{[]byte("title"), appendLetters(nil, f.title), []byte(f.date)}
+		own = [][]byte{[]byte("title"), appendNonSpace(nil, f.title), []byte(f.date)}
 	default:
 		own = [][]byte{[]byte("content"), h[:]}
 	}
-	further := [maxApart][]byte{[]byte(cleanLink(f.link)), appendLetters(nil, f.title), []byte(f.date), h[:]}
+	further := [maxQualifiers][]byte{[]byte(cleanLink(f.link)), appendNonSpace(nil, f.title), []byte(f.date), h[:]}
 	return ID(digest(idVersion, append(own, further[:apart]...)...))
 }
 
 // maxApart is how many facts there are beyond an id.
-const maxApart = 4
+const maxQualifiers = 4
 
 // Identities are those an item has beside others that claim its id, by Apart: which
 // of them it goes by depends on the document it stands in.
-func (it *Item) Identities() (ids [maxApart + 1]ID) {
+func (it *Item) Identities() (ids [maxQualifiers + 1]ID) {
 	f := it.facts()
 	for apart := range ids {
 		ids[apart] = f.identity(it.Hash, uint8(apart))
@@ -95,26 +95,26 @@ func identify(items []Item, all []facts) ([]Item, repairs) {
 	)
 	for i, it := range items {
 		f := &all[i]
-		if f.silent() {
-			bad |= silentItems
+		if f.empty() {
+			bad |= emptyItems
 			continue
 		}
 		it.Hash = f.hash()
 		it.ID = f.identity(it.Hash, 0)
 		same := digest("", it.ID[:], it.Hash[:], []byte(f.date))
 		if seen[same] {
-			bad |= twinItems
+			bad |= duplicateItems
 			continue
 		}
 		seen[same] = true
 		count[it.ID]++
 		kept, of = append(kept, it), append(of, f)
 	}
-	for apart := uint8(1); apart <= maxApart; apart++ {
+	for apart := uint8(1); apart <= maxQualifiers; apart++ {
 		next := map[ID]int{}
 		for i := range kept {
-			if it := &kept[i]; it.Apart == apart-1 && count[it.ID] > 1 {
-				it.Apart, it.ID = apart, of[i].identity(it.Hash, apart)
+			if it := &kept[i]; it.Qualifiers == apart-1 && count[it.ID] > 1 {
+				it.Qualifiers, it.ID = apart, of[i].identity(it.Hash, apart)
 				next[it.ID]++
 			}
 		}

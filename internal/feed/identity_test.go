@@ -97,7 +97,7 @@ func TestWhatTellsItemsOfOneIDApart(t *testing.T) {
 		f := parse(t, rss(c.items...))
 		var apart []string
 		for _, it := range f.Items {
-			apart = append(apart, fmt.Sprint(it.Apart))
+			apart = append(apart, fmt.Sprint(it.Qualifiers))
 		}
 		if got := strings.Join(apart, " "); got != c.apart {
 			t.Errorf("%s: %s, want %s", c.name, got, c.apart)
@@ -132,7 +132,7 @@ func TestIdentitiesAreUniqueAndStable(t *testing.T) {
 				t.Fatalf("two of one identity in %v", items)
 			}
 			seen[it.ID] = it.Hash
-			again, err := ReadItem(it.Format, it.Raw, it.Scope, it.Apart)
+			again, err := ReadItem(it.Format, it.Raw, it.Scope, it.Qualifiers)
 			if err != nil || again.ID != it.ID || again.Hash != it.Hash {
 				t.Fatalf("read by itself: %v %v", again, err)
 			}

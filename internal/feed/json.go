@@ -118,9 +118,9 @@ func skipValue(doc []byte, i int) int {
 }
 
 // sliceJSON cuts a JSON Feed into its items and its head.
-func sliceJSON(doc []byte) (Head, []Item, repairs, losses, error) {
+func sliceJSON(doc []byte) (Head, []Item, repairs, omissions, error) {
 	var bad repairs
-	var lost losses
+	var lost omissions
 	doc = bytes.TrimSpace(doc)
 	if err := checkJSON(doc); err != nil {
 		return Head{}, nil, bad, lost, err
@@ -147,10 +147,10 @@ func sliceJSON(doc []byte) (Head, []Item, repairs, losses, error) {
 	elements(doc[list.value:list.end], func(raw []byte) {
 		switch {
 		case raw[0] != '{':
-			bad |= badItems
+			bad |= notItems
 			return
 		case bytes.IndexByte(raw, '"') < 0: // an object without a member
-			bad |= silentItems
+			bad |= emptyItems
 			return
 		case len(items) == MaxItems:
 			lost.beyond++
@@ -171,7 +171,7 @@ func sliceJSON(doc []byte) (Head, []Item, repairs, losses, error) {
 	head, err := readHeadJSON(raw)
 	if err == nil && len(raw) > MaxHead {
 		bad |= largeHead
-		head, err = plainHead(head)
+		head, err = minimalHead(head)
 	}
 	return head, items, bad, lost, err
 }
@@ -200,23 +200,23 @@ func factsOfJSON(raw []byte) facts {
 	get := membersOf(raw)
 	text := func(name string) string { return strings.TrimSpace(stringOf(get[name])) }
 	f.id, f.link, f.title, f.date = text("id"), text("url"), text("title"), text("date_published")
-	f.summary = appendReading(nil, text("summary"))
-	f.content = appendReading(nil, text("content_html"))
+	f.summary = appendVisible(nil, text("summary"))
+	f.content = appendVisible(nil, text("content_html"))
 	if len(f.content) == 0 {
-		f.content = appendLetters(nil, text("content_text"))
+		f.content = appendNonSpace(nil, text("content_text"))
 	}
 	for _, a := range authorsOf(get) {
-		f.author = appendField(f.author, appendLetters(nil, a))
+		f.author = appendField(f.author, appendNonSpace(nil, a))
 	}
 	for _, a := range objectsOf(get["attachments"]) {
-		f.enclose(stringOf(a["url"]))
+		f.addEnclosure(stringOf(a["url"]))
 	}
 	for name := range get {
 		switch name {
 		case "id", "url", "title", "summary", "content_html", "content_text", "attachments",
 			"date_published", "date_modified", "author", "authors":
 		default:
-			f.more = true
+			f.other = true
 		}
 	}
 	return f

@@ -27,7 +27,7 @@ type token struct {
 	start, end int    // in the document
 	name       []byte // of start, end, instr
 	empty      bool   // <name/>
-	sloppy     bool   // a tag that is not as XML wants it, but can be understood
+	malformed  bool   // a tag that is not as XML wants it, but can be understood
 }
 
 type attribute struct {
@@ -150,7 +150,7 @@ func (l *lexer) endTag(t *token) {
 	case rest[n+gap] == '>':
 		l.pos += 2 + n + gap + 1
 	default: // </b foo> or </b<…
-		t.sloppy = true
+		t.malformed = true
 		m := bytes.IndexAny(rest[n:], "<>")
 		if m < 0 {
 			l.truncated("in an end tag")
@@ -190,24 +190,24 @@ func (l *lexer) startTag(t *token) {
 			l.pos = i + 2
 			return
 		case c == '<': // <a <b>: as if closed
-			t.sloppy = true
+			t.malformed = true
 			l.pos = i
 			return
 		}
 		n := nameLen(l.doc[i:])
 		if n == 0 {
-			t.sloppy = true
+			t.malformed = true
 			i++
 			continue
 		}
 		a := attribute{name: l.doc[i : i+n]}
 		i += n
 		if gap == 0 {
-			t.sloppy = true
+			t.malformed = true
 		}
 		var quoted bool
 		if a.value, i, quoted = l.value(i); !quoted {
-			t.sloppy = true
+			t.malformed = true
 		}
 		if a.value == nil {
 			a.value = a.name

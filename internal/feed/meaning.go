@@ -51,7 +51,7 @@ func (it *Item) Meaning(base string) (m Meaning, err error) {
 	f := it.facts()
 	m = Meaning{GUID: f.id, Title: f.title, Link: f.link}
 	defer m.resolve(scopeOf(it.Scope).value("xml:base"), base)
-	g, err := it.ask(base)
+	g, err := it.parseWithGofeed(base)
 	if err != nil {
 		return m, fmt.Errorf("read item: %w", err)
 	}
@@ -82,13 +82,13 @@ func (it *Item) Meaning(base string) (m Meaning, err error) {
 }
 
 // ask has gofeed read the item.
-func (it *Item) ask(base string) (g *gofeed.Item, err error) {
+func (it *Item) parseWithGofeed(base string) (g *gofeed.Item, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("gofeed panics: %v", r)
 		}
 	}()
-	doc, err := it.translated(bytes.NewReader(it.alone(base)))
+	doc, err := it.translate(bytes.NewReader(it.wrap(base)))
 	if err != nil {
 		return nil, fmt.Errorf("gofeed: %w", err)
 	}
@@ -100,7 +100,7 @@ func (it *Item) ask(base string) (g *gofeed.Item, err error) {
 
 // translated is the document of the item in gofeed's words. What format it has need not be found out: that
 // would take half the time.
-func (it *Item) translated(alone io.Reader) (*gofeed.Feed, error) {
+func (it *Item) translate(alone io.Reader) (*gofeed.Feed, error) {
 	if it.Format == Atom {
 		doc, err := new(goatom.Parser).Parse(alone)
 		if err != nil {
@@ -117,7 +117,7 @@ func (it *Item) translated(alone io.Reader) (*gofeed.Feed, error) {
 }
 
 // alone is the smallest document with the item in it.
-func (it *Item) alone(base string) []byte {
+func (it *Item) wrap(base string) []byte {
 	name, inner := "rss", "channel"
 	switch it.Format {
 	case Atom:
@@ -142,7 +142,7 @@ func (it *Item) alone(base string) []byte {
 		b.WriteString(Binding{"rdf", nsRDF}.attribute())
 	}
 	if !declared["xml:base"] && base != "" {
-		b.WriteString(Binding{"xml:base", resolve(base, ".")}.safe().attribute())
+		b.WriteString(Binding{"xml:base", resolve(base, ".")}.sanitized().attribute())
 	}
 	b.WriteString(">")
 	if inner != "" {

@@ -351,11 +351,11 @@ func TestLargeItemsLoseTheirLargestPart(t *testing.T) {
 	if len(f.Items) != 2 || string(f.Items[0].Raw) != "<item><guid>1</guid><title>T</title></item>" {
 		t.Errorf("%d items, the first %.100s", len(f.Items), f.Items[0].Raw)
 	}
-	if want := "1 item larger than 256 KiB lost its largest parts; 1 item too large to show left out"; f.Lacks != want || f.Repaired != want {
-		t.Errorf("it lacks %q, repaired %q; want %q", f.Lacks, f.Repaired, want)
+	if want := "1 item larger than 256 KiB lost its largest parts; 1 item too large to show left out"; f.Omitted != want || f.Repaired != want {
+		t.Errorf("it lacks %q, repaired %q; want %q", f.Omitted, f.Repaired, want)
 	}
 	f = parse(t, `{"title":"x","items":[{"id":"1","content_html":"`+big+`","url":"u"},{"id":"2"}, null, 3]}`)
-	if len(f.Items) != 2 || string(f.Items[0].Raw) != `{"id":"1","url":"u"}` || !strings.Contains(f.Repaired, "no items") || f.Lacks != "1 item larger than 256 KiB lost its largest parts" {
+	if len(f.Items) != 2 || string(f.Items[0].Raw) != `{"id":"1","url":"u"}` || !strings.Contains(f.Repaired, "no items") || f.Omitted != "1 item larger than 256 KiB lost its largest parts" {
 		t.Errorf("%d items, the first %.100s, repaired %q", len(f.Items), f.Items[0].Raw, f.Repaired)
 	}
 }
@@ -375,8 +375,8 @@ func TestADocumentSaysWhatItLacks(t *testing.T) {
 		{"many items", rss(many...), "500 items beyond the first 2000 left out"},
 		{"many objects", `{"title":"x","items":[` + strings.Join(objects, ",") + "]}", "500 items beyond the first 2000 left out"},
 	} {
-		if f := parse(t, c.doc); f.Lacks != c.lacks {
-			t.Errorf("%s: it lacks %q, want %q", c.name, f.Lacks, c.lacks)
+		if f := parse(t, c.doc); f.Omitted != c.lacks {
+			t.Errorf("%s: it lacks %q, want %q", c.name, f.Omitted, c.lacks)
 		}
 	}
 }
@@ -392,7 +392,7 @@ func TestHeadIsTheDocumentWithoutItems(t *testing.T) {
 		{`{"items" : [{}, {"id":"1"}] , "title":"x"}`, `{"items" : [|] , "title":"x"}`},
 	} {
 		h := parse(t, c.doc).Head
-		if got := string(h.Raw[:h.At]) + "|" + string(h.Raw[h.At:]); got != c.want {
+		if got := string(h.Raw[:h.ItemsAt]) + "|" + string(h.Raw[h.ItemsAt:]); got != c.want {
 			t.Errorf("%s:\n%s, want\n%s", c.doc, got, c.want)
 		}
 	}

@@ -54,7 +54,7 @@ var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "
 func escape(s string) string { return escaper.Replace(s) }
 
 // tidyValue tells whether an attribute's value can stay as it is written.
-func tidyValue(b []byte) bool {
+func isTidyValue(b []byte) bool {
 	if bytes.IndexByte(b, '<') >= 0 {
 		return false
 	}

@@ -33,7 +33,7 @@ func (s scope) uri(prefix []byte) string {
 }
 
 // declared returns the prefix that an attribute binds.
-func declared(name []byte) (prefix []byte, ok bool) {
+func boundPrefix(name []byte) (prefix []byte, ok bool) {
 	if !has(name, "xmlns") {
 		return nil, false
 	}
@@ -44,9 +44,9 @@ func declared(name []byte) (prefix []byte, ok bool) {
 }
 
 // enter adds what a start tag's attributes bind.
-func (s scope) enter(attrs []attribute) scope {
+func (s scope) push(attrs []attribute) scope {
 	for _, a := range attrs {
-		if prefix, ok := declared(a.name); ok {
+		if prefix, ok := boundPrefix(a.name); ok {
 			s = append(s, Binding{string(prefix), unescape(a.value)})
 			continue
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // rooted returns the format of a document by its root element.
-func rooted(local []byte, uri string) (Format, error) {
+func formatOfRoot(local []byte, uri string) (Format, error) {
 	switch name := string(local); {
 	case strings.EqualFold(name, "rss"):
 		return RSS, nil
@@ -20,7 +20,7 @@ func rooted(local []byte, uri string) (Format, error) {
 	case strings.EqualFold(name, "html"):
 		return 0, fmt.Errorf("a web page, %w", ErrNotFeed)
 	default:
-		return 0, fmt.Errorf("%w: a document of <%s>", ErrNotFeed, clip(local))
+		return 0, fmt.Errorf("%w: a document of <%s>", ErrNotFeed, clipBytes(local))
 	}
 }
 
@@ -31,7 +31,7 @@ func isAtom(uri string) bool {
 
 // sliceXML cuts a tidy document into the items it keeps, whose bytes and scope it
 // sets, and its head.
-func sliceXML(doc []byte) (Head, []Item, repairs, losses, error) {
+func sliceXML(doc []byte) (Head, []Item, repairs, omissions, error) {
 	var (
 		s    = slicer{walker: walk(doc, nil)}
 		item = 0 // depth of the item that is open, or of RDF's list of items
@@ -39,23 +39,23 @@ func sliceXML(doc []byte) (Head, []Item, repairs, losses, error) {
 	for s.step() {
 		switch {
 		case item != 0 && s.depth() > item && s.starts():
-			s.loud = s.loud || len(s.attrs) > 0
+			s.hasContent = s.hasContent || len(s.attrs) > 0
 		case item != 0 && !s.starts() && !s.ends():
-			s.loud = s.loud || s.says()
+			s.hasContent = s.hasContent || s.hasText()
 		case item == 0 && s.starts():
 			if err := s.outside(); err != nil {
 				return Head{}, nil, s.bad, s.lost, err
 			}
 			if s.atItem() {
 				item = s.depth()
-				s.begin()
+				s.beginItem()
 			} else if s.atList() {
 				item = s.depth()
-				s.skip()
+				s.copyHead()
 			}
 		case item == s.depth() && s.ends():
 			if s.atItem() {
-				s.finish()
+				s.finishItem()
 			}
 			s.copied = s.pos
 			item = 0
@@ -65,27 +65,27 @@ func sliceXML(doc []byte) (Head, []Item, repairs, losses, error) {
 	head, err := readHeadXML(s.format, s.head)
 	if err == nil && len(s.head) > MaxHead {
 		s.bad |= largeHead
-		head, err = plainHead(head)
+		head, err = minimalHead(head)
 	}
 	return head, s.items, s.bad, s.lost, err
 }
 
 type slicer struct {
 	*walker
-	format Format
-	items  []Item
-	head   []byte
-	copied int  // how much of the document went into the head, or has no place there
-	from   int  // where the item that is open starts
-	loud   bool // the item that is open has a text or an attribute
-	bad    repairs
-	lost   losses
+	format     Format
+	items      []Item
+	head       []byte
+	copied     int  // how much of the document went into the head, or has no place there
+	itemStart  int  // where the item that is open starts
+	hasContent bool // the item that is open has a text or an attribute
+	bad        repairs
+	lost       omissions
 }
 
 // outside looks at an element that may be around items.
 func (s *slicer) outside() (err error) {
 	if s.depth() == 1 {
-		s.format, err = rooted(s.local, s.uri)
+		s.format, err = formatOfRoot(s.local, s.uri)
 	}
 	if s.latest.empty && s.container() {
 		// Give it an end tag, for items to go before.
@@ -133,10 +133,10 @@ func (s *slicer) atList() bool {
 	return s.format == RDF && s.depth() == 3 && s.inContainer() && string(s.local) == "items"
 }
 
-func (s *slicer) begin() {
-	s.skip()
-	s.from, s.loud = s.latest.start, len(s.attrs) > 0
-	s.used, s.bare = [maxBindings]bool{}, false
+func (s *slicer) beginItem() {
+	s.copyHead()
+	s.itemStart, s.hasContent = s.latest.start, len(s.attrs) > 0
+	s.used, s.usesNoDefault = [maxBindings]bool{}, false
 	for _, a := range s.attrs { // which the step has looked up already
 		if p, _, _ := split(a.name); p != nil && string(p) != "xmlns" {
 			s.lookup(p)
@@ -147,20 +147,20 @@ func (s *slicer) begin() {
 }
 
 // skip ends the head's part before what starts, and the white space there.
-func (s *slicer) skip() {
+func (s *slicer) copyHead() {
 	s.head = append(s.head, bytes.TrimRight(s.doc[s.copied:s.latest.start], " \t\r\n")...)
 }
 
-func (s *slicer) finish() {
+func (s *slicer) finishItem() {
 	switch {
-	case !s.loud: // else a million of them would leave no room for others
-		s.bad |= silentItems
+	case !s.hasContent: // else a million of them would leave no room for others
+		s.bad |= emptyItems
 		return
 	case len(s.items) == MaxItems:
 		s.lost.beyond++
 		return
 	}
-	it := Item{Format: s.format, Raw: s.doc[s.from:s.pos:s.pos], Scope: s.taken(s.open[s.depth()-1].scope)}
+	it := Item{Format: s.format, Raw: s.doc[s.itemStart:s.pos:s.pos], Scope: s.usedBindings(s.open[s.depth()-1].scope)}
 	large := len(it.Raw) > MaxItem
 	if large {
 		it.Raw = shorten(it.Raw)

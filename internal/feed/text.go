@@ -38,7 +38,7 @@ func AppendText(dst []byte, s string) []byte {
 		switch {
 		case kind == html.EndTagToken && tag == hidden:
 			hidden = 0
-		case kind == html.StartTagToken && unread[tag]:
+		case kind == html.StartTagToken && hiddenElements[tag]:
 			hidden = tag
 		case tag == atom.Img && hidden == 0:
 			for more {
@@ -48,19 +48,19 @@ func AppendText(dst []byte, s string) []byte {
 				}
 			}
 		}
-		if !withinWords[tag] {
+		if !inlineElements[tag] {
 			dst = append(dst, '\n')
 		}
 	}
 }
 
 // unread are elements whose text nobody reads.
-var unread = map[atom.Atom]bool{
+var hiddenElements = map[atom.Atom]bool{
 	atom.Script: true, atom.Style: true, atom.Template: true, atom.Noscript: true, atom.Textarea: true, atom.Object: true,
 }
 
 // withinWords are elements that may stand within a word.
-var withinWords = map[atom.Atom]bool{
+var inlineElements = map[atom.Atom]bool{
 	atom.A: true, atom.Abbr: true, atom.B: true, atom.Bdi: true, atom.Bdo: true, atom.Big: true, atom.Cite: true,
 	atom.Code: true, atom.Data: true, atom.Del: true, atom.Dfn: true, atom.Em: true, atom.Font: true, atom.I: true,
 	atom.Img: true, atom.Ins: true, atom.Kbd: true, atom.Mark: true, atom.Q: true, atom.Ruby: true, atom.S: true,

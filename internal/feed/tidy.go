@@ -16,9 +16,9 @@ const (
 	badReferences
 	badTags
 	badNamespaces
-	badItems
-	silentItems
-	twinItems
+	notItems
+	emptyItems
+	duplicateItems
 	largeHead
 )
 
@@ -43,13 +43,13 @@ func (r repairs) String() string {
 }
 
 // losses count what a document's readers do not get of it.
-type losses struct {
+type omissions struct {
 	parts  int // items that are shown without what made them too large
 	large  int // items that are not shown: nothing would be left of them
 	beyond int // items behind the first MaxItems
 }
 
-func (l losses) String() string {
+func (l omissions) String() string {
 	var words []string
 	say := func(n int, one, many string) {
 		switch {
@@ -71,11 +71,11 @@ func (l losses) String() string {
 // returns a part, from the root's start tag to its end tag.
 type tidier struct {
 	lexer
-	open    []element
-	scope   scope
-	unbound []string // prefixes nobody declared
-	fault   string   // the first thing that was wrong, in words; "" if none is known
-	rooted  func(local []byte, uri string) error
+	open      []element
+	scope     scope
+	unbound   []string // prefixes nobody declared
+	fault     string   // the first thing that was wrong, in words; "" if none is known
+	checkRoot func(local []byte, uri string) error
 
 	out  []byte // the tidy document up to done
 	done int    // in doc; 0: nothing was written yet
@@ -91,7 +91,7 @@ type element struct {
 // tidy tidies the document that begins in doc, in a scope. rooted judges the root
 // element, before anything else in the document can be found wrong.
 func tidy(doc []byte, outer scope, rooted func(local []byte, uri string) error) ([]byte, repairs, error) {
-	t := tidier{lexer: lexer{doc: doc}, scope: outer, rooted: rooted}
+	t := tidier{lexer: lexer{doc: doc}, scope: outer, checkRoot: rooted}
 	return t.tidy()
 }
 
@@ -109,11 +109,11 @@ func (t *tidier) tidy() ([]byte, repairs, error) {
 	for len(t.open) > 0 {
 		if !t.next() {
 			if t.err == nil {
-				t.truncated(fmt.Sprintf("inside <%s>", clip(t.open[len(t.open)-1].name)))
+				t.truncated(fmt.Sprintf("inside <%s>", clipBytes(t.open[len(t.open)-1].name)))
 			}
 			return nil, t.bad, t.err
 		}
-		if err := t.take(t.latest); err != nil {
+		if err := t.handle(t.latest); err != nil {
 			return nil, t.bad, err
 		}
 		if len(t.out) > MaxDocument {
@@ -145,7 +145,7 @@ func (t *tidier) prolog() (token, error) {
 		case tok.kind == text && spaceLen(t.doc[tok.start:tok.end]) == tok.end-tok.start,
 			tok.kind == comment, tok.kind == instr, tok.kind == doctype:
 		default:
-			return tok, fmt.Errorf("%w: it begins with %q", ErrNotFeed, clip(bytes.TrimSpace(t.doc)))
+			return tok, fmt.Errorf("%w: it begins with %q", ErrNotFeed, clipBytes(bytes.TrimSpace(t.doc)))
 		}
 	}
 }
@@ -156,19 +156,19 @@ func isHTML(doctype []byte) bool {
 }
 
 // clip shortens bytes of strangers for an error.
-func clip(b []byte) []byte {
+func clipBytes(b []byte) []byte {
 	if len(b) > 40 {
 		b = b[:40]
 	}
 	return bytes.ToValidUTF8(b, nil)
 }
 
-func (t *tidier) take(tok token) error {
+func (t *tidier) handle(tok token) error {
 	switch b := t.doc[tok.start:tok.end]; tok.kind {
 	case text:
 		t.references(tok)
 	case stray:
-		t.put(tok.start, tok.end, "&lt;", badReferences)
+		t.replace(tok.start, tok.end, "&lt;", badReferences)
 	case comment:
 		if inner := b[len("<!--") : len(b)-len("-->")]; bytes.Contains(inner, []byte("--")) || bytes.HasSuffix(inner, []byte("-")) {
 			t.drop(tok)
@@ -190,7 +190,7 @@ func (t *tidier) take(tok token) error {
 }
 
 // put writes s in place of a part of the document.
-func (t *tidier) put(start, end int, s string, why repairs) {
+func (t *tidier) replace(start, end int, s string, why repairs) {
 	if t.out == nil {
 		t.out = make([]byte, 0, len(t.doc)-t.done+len(t.doc)/8)
 	}
@@ -202,7 +202,7 @@ func (t *tidier) put(start, end int, s string, why repairs) {
 
 // drop leaves a token out. A space stands in its place, so that what was on both
 // sides of it makes nothing new together.
-func (t *tidier) drop(tok token) { t.put(tok.start, tok.end, " ", badTags) }
+func (t *tidier) drop(tok token) { t.replace(tok.start, tok.end, " ", badTags) }
 
 // references mends what character data cannot hold as it is.
 func (t *tidier) references(tok token) {
@@ -215,23 +215,23 @@ func (t *tidier) references(tok token) {
 		i += n
 		size, mended, ok := reference(b[i:])
 		if !ok {
-			t.markEnds(b, tok.start, tok.start+i)
-			t.put(tok.start+i, tok.start+i+size, mended, badReferences)
+			t.escapeSectionEnds(b, tok.start, tok.start+i)
+			t.replace(tok.start+i, tok.start+i+size, mended, badReferences)
 		}
 		i += size
 	}
-	t.markEnds(b, tok.start, tok.end)
+	t.escapeSectionEnds(b, tok.start, tok.end)
 }
 
 // markEnds mends "]]>" in text from where was written up to end.
-func (t *tidier) markEnds(b []byte, start, end int) {
+func (t *tidier) escapeSectionEnds(b []byte, start, end int) {
 	for i := max(t.done, start); i < end; {
 		n := bytes.Index(b[i-start:end-start], []byte("]]>"))
 		if n < 0 {
 			return
 		}
 		i += n + 3
-		t.put(i-1, i, "&gt;", badReferences)
+		t.replace(i-1, i, "&gt;", badReferences)
 	}
 }
 
@@ -242,15 +242,15 @@ func (t *tidier) start(tok token) error {
 	prefix, local, ok := split(tok.name)
 	if !ok || string(prefix) == "xmlns" || len(prefix) > maxField {
 		if len(t.open) == 0 {
-			return fmt.Errorf("%w: it begins with <%s>", ErrNotFeed, clip(tok.name))
+			return fmt.Errorf("%w: it begins with <%s>", ErrNotFeed, clipBytes(tok.name))
 		}
 		t.drop(tok)
 		return nil
 	}
 	before := len(t.scope)
 	kept, sloppy := tidyDeclarations(t.attrs)
-	t.attrs, tok.sloppy = kept, tok.sloppy || sloppy
-	t.scope = t.scope.enter(t.attrs)
+	t.attrs, tok.malformed = kept, tok.malformed || sloppy
+	t.scope = t.scope.push(t.attrs)
 	if len(t.scope) > maxBindings {
 		return fmt.Errorf("%w: more than %d namespaces at one place", ErrLimit, maxBindings)
 	}
@@ -259,7 +259,7 @@ func (t *tidier) start(tok token) error {
 		if uri == "" && prefix != nil {
 			uri = namespaceOf(string(prefix))
 		}
-		if err := t.rooted(local, uri); err != nil {
+		if err := t.checkRoot(local, uri); err != nil {
 			return err
 		}
 	}
@@ -269,8 +269,8 @@ func (t *tidier) start(tok token) error {
 	if err := t.attributes(&tok); err != nil {
 		return err
 	}
-	if tok.sloppy {
-		t.put(tok.start, tok.end, t.written(tok), badTags)
+	if tok.malformed {
+		t.replace(tok.start, tok.end, t.formatTag(tok), badTags)
 	}
 	t.open = append(t.open, element{tok.name, before})
 	if tok.empty {
@@ -285,7 +285,7 @@ func (t *tidier) start(tok token) error {
 func tidyDeclarations(attrs []attribute) (kept []attribute, sloppy bool) {
 	kept = attrs[:0]
 	for _, a := range attrs {
-		if prefix, ok := declared(a.name); ok {
+		if prefix, ok := boundPrefix(a.name); ok {
 			uri := unescape(a.value)
 			if strings.ContainsAny(uri, " \t\r\n") {
 				uri = strings.Join(strings.Fields(uri), "")
@@ -304,7 +304,7 @@ func tidyDeclarations(attrs []attribute) (kept []attribute, sloppy bool) {
 }
 
 // blame notes what is wrong, if it is the first thing.
-func (t *tidier) blame(format string, args ...any) {
+func (t *tidier) setFault(format string, args ...any) {
 	if t.fault == "" {
 		t.fault = fmt.Sprintf(format, args...)
 	}
@@ -328,7 +328,7 @@ func (t *tidier) bind(prefix []byte) error {
 	if len(t.open) > 0 {
 		root = t.open[0].name
 	}
-	t.blame(`the prefix %s is not declared: add xmlns:%[1]s="%s" to <%s>`, clip(prefix), namespaceOf(string(prefix)), clip(root))
+	t.setFault(`the prefix %s is not declared: add xmlns:%[1]s="%s" to <%s>`, clipBytes(prefix), namespaceOf(string(prefix)), clipBytes(root))
 	t.bad |= badNamespaces
 	return nil
 }
@@ -340,7 +340,7 @@ func (t *tidier) attributes(tok *token) error {
 	for _, a := range t.attrs {
 		prefix, _, ok := split(a.name)
 		if !ok || t.repeats(kept, a.name) {
-			tok.sloppy = true
+			tok.malformed = true
 			continue
 		}
 		if string(prefix) != "xmlns" {
@@ -348,8 +348,8 @@ func (t *tidier) attributes(tok *token) error {
 				return err
 			}
 		}
-		if !tidyValue(a.value) {
-			tok.sloppy = true
+		if !isTidyValue(a.value) {
+			tok.malformed = true
 		}
 		kept = append(kept, a)
 	}
@@ -384,7 +384,7 @@ func (t *tidier) uriOf(prefix []byte) string {
 }
 
 // written is a start tag as it should be.
-func (t *tidier) written(tok token) string {
+func (t *tidier) formatTag(tok token) string {
 	var b strings.Builder
 	b.WriteByte('<')
 	b.Write(tok.name)
@@ -424,34 +424,34 @@ func (t *tidier) written(tok token) string {
 func (t *tidier) end(tok token) error {
 	i := len(t.open) - 1
 	for ; i >= 0; i-- {
-		if bytes.Equal(t.open[i].name, tok.name) || t.frame(i) {
+		if bytes.Equal(t.open[i].name, tok.name) || t.isStructural(i) {
 			break
 		}
 	}
 	if i < 0 || !bytes.Equal(t.open[i].name, tok.name) {
 		for j := range max(i, 0) {
-			if t.frame(j) && bytes.Equal(t.open[j].name, tok.name) {
-				return fmt.Errorf("%w: <%s> ends inside <%s>", ErrBroken, clip(tok.name), clip(t.open[i].name))
+			if t.isStructural(j) && bytes.Equal(t.open[j].name, tok.name) {
+				return fmt.Errorf("%w: <%s> ends inside <%s>", ErrBroken, clipBytes(tok.name), clipBytes(t.open[i].name))
 			}
 		}
-		t.blame("</%s> closes nothing", clip(tok.name))
+		t.setFault("</%s> closes nothing", clipBytes(tok.name))
 		t.drop(tok)
 		return nil
 	}
 	for j := len(t.open) - 1; j > i; j-- {
-		t.blame("<%s> is not closed", clip(t.open[j].name))
-		t.put(tok.start, tok.start, "</"+string(t.open[j].name)+">", badTags)
+		t.setFault("<%s> is not closed", clipBytes(t.open[j].name))
+		t.replace(tok.start, tok.start, "</"+string(t.open[j].name)+">", badTags)
 		t.pop()
 	}
-	if tok.sloppy {
-		t.put(tok.start, tok.end, "</"+string(tok.name)+">", badTags)
+	if tok.malformed {
+		t.replace(tok.start, tok.end, "</"+string(tok.name)+">", badTags)
 	}
 	t.pop()
 	return nil
 }
 
 // frame tells whether an open element is an item or around items.
-func (t *tidier) frame(i int) bool {
+func (t *tidier) isStructural(i int) bool {
 	if i == 0 {
 		return true
 	}

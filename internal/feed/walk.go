@@ -10,18 +10,18 @@ type walker struct {
 	lexer
 	scope scope
 	outer int // bindings that came from outside
-	open  []place
+	open  []openElement
 
 	// The element whose start or end was met last.
 	uri   string
 	local []byte
 
-	used [maxBindings]bool // bindings that were looked up, since someone cleared it
-	bare bool              // an element without prefix was met where no default is bound
+	used          [maxBindings]bool // bindings that were looked up, since someone cleared it
+	usesNoDefault bool              // an element without prefix was met where no default is bound
 }
 
 // A place is an element that is open.
-type place struct {
+type openElement struct {
 	uri   string
 	local []byte
 	scope int
@@ -60,7 +60,7 @@ func (w *walker) step() bool {
 			return true
 		case start:
 			before := len(w.scope)
-			w.scope = w.scope.enter(w.attrs)
+			w.scope = w.scope.push(w.attrs)
 			prefix, local, _ := split(w.latest.name)
 			w.uri, w.local = w.lookup(prefix), local
 			for _, a := range w.attrs {
@@ -68,7 +68,7 @@ func (w *walker) step() bool {
 					w.lookup(p)
 				}
 			}
-			w.open = append(w.open, place{w.uri, w.local, before})
+			w.open = append(w.open, openElement{w.uri, w.local, before})
 			return true
 		}
 	}
@@ -81,7 +81,7 @@ func (w *walker) lookup(prefix []byte) string {
 	}
 	i := w.scope.find(prefix)
 	if i < 0 {
-		w.bare = true
+		w.usesNoDefault = true
 		return ""
 	}
 	if i < len(w.used) {
@@ -98,7 +98,7 @@ func (w *walker) starts() bool { return w.latest.kind == start }
 func (w *walker) ends() bool { return w.latest.kind == end }
 
 // says tells whether the text the last step met is more than white space.
-func (w *walker) says() bool {
+func (w *walker) hasText() bool {
 	b := w.doc[w.latest.start:w.latest.end]
 	return w.latest.kind == cdata || spaceLen(b) < len(b)
 }
@@ -121,7 +121,7 @@ func (w *walker) value(name string) string {
 
 // taken returns what the item that was just walked takes from the bindings below
 // base: namespaces it uses, and the base and language that hold there.
-func (w *walker) taken(base int) []Binding {
+func (w *walker) usedBindings(base int) []Binding {
 	var list []Binding
 	for i, b := range w.scope[:base] {
 		special := b.Prefix == "xml:base" || b.Prefix == "xml:lang"

@@ -37,23 +37,23 @@ type Document struct {
 	Entries []Entry
 	// Since is the time at which the document came into being. Where the head does not say when an Atom feed was
 	// updated, the feed says Since, or the time of its latest entry if that is later. The zero time stands for 1970.
-	Since time.Time
+	Created time.Time
 	// Clean, unless it is nil, makes what an item says fit for readers, where it is
 	// written by its meaning; what goes out as it came is left alone.
-	Clean func(*Meaning)
+	Sanitize func(*Meaning)
 }
 
 // An Entry is an item in a document.
 type Entry struct {
 	Item Item
 	// At stands in for a date that the item lacks: when it came to us.
-	At time.Time
+	Arrived time.Time
 	// Provenance, unless it is empty, tells the reader who vouches for the
 	// item.
 	Provenance string
 	// Said, unless it is nil, is what the entry says, and there is no Item: of an
 	// entry that no document had in this form.
-	Said *Meaning
+	Meaning *Meaning
 	// Source, unless it is nil, is the feed that the entry was taken from. It is
 	// told of what Said says only; an item that goes out as it came keeps its own.
 	Source *Source
@@ -86,7 +86,7 @@ func Write(d *Document, f Format) ([]byte, error) {
 
 // NewHead makes a head from what it says.
 func NewHead(f Format, title, link, description, language string) (Head, error) {
-	return plainHead(Head{Format: f, Title: title, Link: link, Description: description, Language: language})
+	return minimalHead(Head{Format: f, Title: title, Link: link, Description: description, Language: language})
 }
 
 // ErrItem is what NewItem says of what cannot be an item.
@@ -111,7 +111,7 @@ func NewItem(f Format, m Meaning, at time.Time) (Item, error) {
 		return Item{}, fmt.Errorf("%w: it has neither title nor content nor summary", ErrItem)
 	case m.Link != "" && !isOnWeb(m.Link):
 		return Item{}, fmt.Errorf("%w: its link %q is not an address that begins with http:// or https://", ErrItem, m.Link)
-	case m.Published.Sub(at) > aDay:
+	case m.Published.Sub(at) > maxFuture:
 		return Item{}, fmt.Errorf("%w: its date, %s, is in the future; give one not later than tomorrow", ErrItem, m.Published.UTC().Format(time.RFC3339))
 	case f == Atom && !isAbsolute(m.GUID) && !isAbsolute(m.Link):
 		return Item{}, fmt.Errorf("%w: neither its id nor its link is an address, as Atom demands", ErrItem)
@@ -119,10 +119,10 @@ func NewItem(f Format, m Meaning, at time.Time) (Item, error) {
 	if m.GUID == "" {
 		m.GUID = m.Link
 	}
-	d, e := &Document{}, Entry{Said: &m, At: at}
+	d, e := &Document{}, Entry{Meaning: &m, Arrived: at}
 	var raw []byte
 	if f == JSON {
-		raw = d.inJSON(&e)
+		raw = d.itemJSON(&e)
 	} else {
 		w := xmlWriter{d: d, head: &Head{Format: f}, uri: nsAtom}
 		raw = w.converted(&e)
@@ -131,13 +131,13 @@ func NewItem(f Format, m Meaning, at time.Time) (Item, error) {
 }
 
 // aDay is how far ahead of the clock an item may be dated: clocks differ, and time zones are mistaken.
-const aDay = 24 * time.Hour
+const maxFuture = 24 * time.Hour
 
 // isControl says of a character that XML has none such (XML 1.0, 2.2).
 func isControl(r rune) bool { return r < ' ' && r != '\t' && r != '\n' && r != '\r' }
 
 // plainHead makes a head from its meaning alone.
-func plainHead(h Head) (Head, error) {
+func minimalHead(h Head) (Head, error) {
 	var b bytes.Buffer
 	element := func(name, s string) {
 		if s != "" {
@@ -181,15 +181,15 @@ func tag(name, s string) string { return "<" + name + ">" + escapeAny(s) + "</" 
 
 // escapeAny escapes a text that may hold what XML cannot.
 func escapeAny(s string) string {
-	clean, _ := dropImpossible([]byte(s))
+	clean, _ := dropInvalid([]byte(s))
 	return escape(string(clean))
 }
 
 // markup is HTML as the text of an element. Escaped, most of it would be half as long again, and three times
 // at the worst; it goes as it is where XML lets it.
-func markup(s string) string {
+func htmlText(s string) string {
 	escaped := escapeAny(s)
-	clean, _ := dropImpossible([]byte(s))
+	clean, _ := dropInvalid([]byte(s))
 	if quoted := "<![CDATA[" + string(clean) + "]]>"; len(quoted) < len(escaped) && !strings.Contains(string(clean), "]]>") && !strings.Contains(string(clean), "\r") {
 		return quoted
 	}
@@ -197,26 +197,26 @@ func markup(s string) string {
 }
 
 // said is what an item says, as far as that can be found out.
-func (e *Entry) said(base string) Meaning {
-	if e.Said != nil {
-		return *e.Said
+func (e *Entry) meaning(base string) Meaning {
+	if e.Meaning != nil {
+		return *e.Meaning
 	}
 	m, _ := e.Item.Meaning(base)
 	return m
 }
 
 // cleaned is what an item says where it is written by its meaning.
-func (d *Document) cleaned(e *Entry) Meaning {
-	m := e.said(d.Base)
-	if d.Clean != nil {
-		d.Clean(&m)
+func (d *Document) sanitized(e *Entry) Meaning {
+	m := e.meaning(d.Base)
+	if d.Sanitize != nil {
+		d.Sanitize(&m)
 	}
 	return m
 }
 
 // date is the time of an entry's last change, as far as anybody knows.
 func (e *Entry) date(m *Meaning) time.Time {
-	for _, t := range []time.Time{m.Updated, m.Published, e.At} {
+	for _, t := range []time.Time{m.Updated, m.Published, e.Arrived} {
 		if year := t.Year(); !t.IsZero() && year > 0 && year < 10000 {
 			return t.UTC()
 		}
@@ -226,7 +226,7 @@ func (e *Entry) date(m *Meaning) time.Time {
 
 // id is the id of an entry in formats that do not mind what it is.
 func (e *Entry) id(m *Meaning) string {
-	if m.GUID != "" && e.Item.Apart == 0 {
+	if m.GUID != "" && e.Item.Qualifiers == 0 {
 		return m.GUID
 	}
 	return e.guid(m)
@@ -234,7 +234,7 @@ func (e *Entry) id(m *Meaning) string {
 
 // guid is an address-like id of an entry, as Atom demands.
 func (e *Entry) guid(m *Meaning) string {
-	if e.Item.Apart == 0 {
+	if e.Item.Qualifiers == 0 {
 		for _, id := range []string{m.GUID, m.Link} {
 			if isAbsolute(id) {
 				return id

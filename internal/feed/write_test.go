@@ -14,7 +14,7 @@ func write(t testing.TB, d Document, head, items string, f Format) string {
 	t.Helper()
 	d.Head = parse(t, head).Head
 	for _, it := range parse(t, items).Items {
-		d.Entries = append(d.Entries, Entry{Item: it, At: time.Unix(1.7e9, 0)})
+		d.Entries = append(d.Entries, Entry{Item: it, Arrived: time.Unix(1.7e9, 0)})
 	}
 	doc, err := Write(&d, f)
 	if err != nil {
@@ -141,7 +141,7 @@ func TestReadItemTrustsNobody(t *testing.T) {
 			t.Errorf("%s: %+v", c.name, it)
 		}
 	}
-	if _, err := ReadItem(RSS, []byte("<item>c</item>"), nil, maxApart+1); err == nil {
+	if _, err := ReadItem(RSS, []byte("<item>c</item>"), nil, maxQualifiers+1); err == nil {
 		t.Error("an item apart beyond all")
 	}
 }
@@ -183,8 +183,8 @@ func BenchmarkMeaning(b *testing.B) {
 // TestEntriesTakenFromOtherFeedsSayFromWhich: in every format, under ids of their own.
 func TestEntriesTakenFromOtherFeedsSayFromWhich(t *testing.T) {
 	entry := Entry{
-		Said:   &Meaning{GUID: "urn:uuid:1", Title: "A & B", Link: "https://x.org/1", Author: "Jo", Content: "<p>c</p>", Published: time.Unix(1.7e9, 0), Categories: []string{"t"}},
-		Source: &Source{URL: "https://x.org/feed?a&b", Title: "X < Y", Link: "https://x.org/"},
+		Meaning: &Meaning{GUID: "urn:uuid:1", Title: "A & B", Link: "https://x.org/1", Author: "Jo", Content: "<p>c</p>", Published: time.Unix(1.7e9, 0), Categories: []string{"t"}},
+		Source:  &Source{URL: "https://x.org/feed?a&b", Title: "X < Y", Link: "https://x.org/"},
 	}
 	for f, want := range map[Format]string{
 		RSS:  `<source url="https://x.org/feed?a&amp;b">X &lt; Y</source>`,

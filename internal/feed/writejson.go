@@ -62,9 +62,9 @@ func marshal(v any) []byte {
 }
 
 func (d *Document) writeJSON(head *Head) []byte {
-	raw, at := head.Raw, head.At
+	raw, at := head.Raw, head.ItemsAt
 	if d.URL != "" {
-		raw = d.ownJSON(raw)
+		raw = d.headJSON(raw)
 		members(raw, func(m member) {
 			if m.name == "items" {
 				at = m.value + 1
@@ -84,13 +84,13 @@ func (d *Document) writeJSON(head *Head) []byte {
 }
 
 // ownJSON puts our address into a head, and who publishes the feed.
-func (d *Document) ownJSON(raw []byte) []byte {
+func (d *Document) headJSON(raw []byte) []byte {
 	out := append([]byte(`{"feed_url":`), marshal(d.URL)...)
 	if d.Publisher != nil {
 		out = append(append(out, ",\n"...), d.Publisher.Metadata(JSON)...)
 	}
 	members(raw, func(m member) {
-		if m.name != "feed_url" && m.name != "hubs" && m.name != publisherMember && !leadsAstray(m.name, raw[m.value:m.end]) {
+		if m.name != "feed_url" && m.name != "hubs" && m.name != publisherMember && !hasUnsafeLink(m.name, raw[m.value:m.end]) {
 			out = append(append(out, ",\n"...), raw[m.start:m.end]...)
 		}
 	})
@@ -100,7 +100,7 @@ func (d *Document) ownJSON(raw []byte) []byte {
 func (d *Document) appendJSON(out []byte, e *Entry) []byte {
 	raw := e.Item.Raw
 	if e.Item.Format != JSON {
-		raw = d.inJSON(e)
+		raw = d.itemJSON(e)
 	}
 	raw = withoutProvenance(raw)
 	if e.Provenance == "" {
@@ -134,8 +134,8 @@ func withoutProvenance(raw []byte) []byte {
 	return append(out, '}')
 }
 
-func (d *Document) inJSON(e *Entry) []byte {
-	m := d.cleaned(e)
+func (d *Document) itemJSON(e *Entry) []byte {
+	m := d.sanitized(e)
 	it := jsonItem{
 		ID: e.id(&m), URL: m.Link, Title: m.Title, Tags: m.Categories,
 		HTML: cmp.Or(m.Content, m.Summary), Modified: e.date(&m).Format(time.RFC3339),
@@ -151,7 +151,7 @@ func (d *Document) inJSON(e *Entry) []byte {
 		it.Attachments = append(it.Attachments, jsonAttachment{a.URL, a.mediaType(), size})
 	}
 	if s := e.Source; s != nil {
-		it.Source = &jsonSource{s.URL, s.Title, harmlessOnly(s.Link)}
+		it.Source = &jsonSource{s.URL, s.Title, safeLink(s.Link)}
 	}
 	return marshal(it)
 }

@@ -195,7 +195,7 @@ func (a *Author) unsent(url string, last Last, now time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("publisher's record: number %d of %s: %w", l.Seq, url, err)
 	}
-	if p.By(a.key.Public()) {
+	if p.SignedBy(a.key.Public()) {
 		return l.Envelope, nil
 	}
 	if last.Seq == 0 && a.record[url].taken() { // what was taken is not to be signed anew

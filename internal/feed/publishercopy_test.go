@@ -29,7 +29,7 @@ func TestACopySaysWhoPublishesOnce(t *testing.T) {
 		for _, who := range []*Publisher{nil, &believed} {
 			d := Document{Head: f.Head, URL: "http://n/x", Base: "http://a.example/", Publisher: who}
 			for _, it := range f.Items {
-				d.Entries = append(d.Entries, Entry{Item: it, At: time.Unix(1, 0), Provenance: "single"})
+				d.Entries = append(d.Entries, Entry{Item: it, Arrived: time.Unix(1, 0), Provenance: "single"})
 			}
 			for _, format := range []Format{RSS, RDF, Atom, JSON} {
 				out, err := Write(&d, format)

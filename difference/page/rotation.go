@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	slight       = 3    // lines at most on either side of what is said of a place,
-	slightLength = 600  // of so many bytes at most,
-	turning      = 32   // or so many, if as many go as come, or all of them do each time
-	turnLength   = 6000 // and of so many bytes
+	fewLines          = 3    // lines at most on either side of what is said of a place,
+	fewLinesBytes     = 600  // of so many bytes at most,
+	manyLinesRotating = 32   // or so many, if as many go as come, or all of them do each time
+	manyLinesBytes    = 6000 // and of so many bytes
 )
 
 // anyGrowth stands for how many more lines come than go where that is another number each time.
@@ -28,36 +28,36 @@ type place struct {
 
 // turned takes a change, or some side by side, as that of a place, if it may be one, and of those with marks that
 // it is a part of. Where nothing went, no place begins: a list grows.
-func (m *marks) turned(places map[uint64]bool, last *ground, now []string, h diff.Hunk[string]) {
+func (m *marks) learnRotation(places map[uint64]bool, last *anchors, now []string, h diff.Hunk[string]) {
 	omit, add := last.lines[h.PosX:h.EndX], now[h.PosY:h.EndY]
-	if key := last.key(h.PosX, h.EndX, grows(h)); turns(omit, add) && (h.PosX < h.EndX || m.find(key) != nil) {
+	if key := last.key(h.PosX, h.EndX, growth(h)); rotates(omit, add) && (h.PosX < h.EndX || m.find(key) != nil) {
 		places[key] = true
 	}
-	if grows(h) != 0 && varies(omit, add) && common(add, omit)*2 < len(add) { // of a list that goes on, most lines stay
+	if growth(h) != 0 && rotatesUnevenly(omit, add) && countCommon(add, omit)*2 < len(add) { // of a list that goes on, most lines stay
 		places[last.key(h.PosX, h.EndX, anyGrowth)] = true
 	}
-	for _, p := range last.around(now, h) {
+	for _, p := range last.rotatingAround(now, h) {
 		places[p.key] = true
 	}
 }
 
 // around returns the places with marks that a change is of, or of a part of which: where two texts turn side by
 // side, and the one moves to where the other was, some of what has changed seems not to have.
-func (g *ground) around(now []string, h diff.Hunk[string]) (of []place) {
+func (g *anchors) rotatingAround(now []string, h diff.Hunk[string]) (of []place) {
 	if len(g.marked) == 0 {
 		return nil
 	}
 	omit, add := g.lines[h.PosX:h.EndX], now[h.PosY:h.EndY]
 	var kinds []int
-	if turns(omit, add) {
-		kinds = append(kinds, grows(h))
+	if rotates(omit, add) {
+		kinds = append(kinds, growth(h))
 	}
-	if varies(omit, add) {
+	if rotatesUnevenly(omit, add) {
 		kinds = append(kinds, anyGrowth)
 	}
 	for _, grows := range kinds {
-		for before := range min(slight, h.PosX) + 1 {
-			for behind := range min(slight, len(g.lines)-h.EndX) + 1 {
+		for before := range min(fewLines, h.PosX) + 1 {
+			for behind := range min(fewLines, len(g.lines)-h.EndX) + 1 {
 				if key := g.key(h.PosX-before, h.EndX+behind, grows); g.marked[key] {
 					of = append(of, place{key, before, behind})
 				}
@@ -69,15 +69,15 @@ func (g *ground) around(now []string, h diff.Hunk[string]) (of []place) {
 
 // turns says whether one of these texts may stand in another's place: a few lines, or some for as many
 // others.
-func turns(omit, add []string) bool {
+func rotates(omit, add []string) bool {
 	lines, size := max(len(omit), len(add)), max(length(omit), length(add))
-	return lines <= slight && size <= slightLength || len(omit) == len(add) && lines <= turning && size <= turnLength
+	return lines <= fewLines && size <= fewLinesBytes || len(omit) == len(add) && lines <= manyLinesRotating && size <= manyLinesBytes
 }
 
 // varies says whether one of these texts may stand in another's place though there are more lines of it, or
 // fewer.
-func varies(omit, add []string) bool {
-	return len(omit) > 0 && len(add) > 0 && max(len(omit), len(add)) <= turning && max(length(omit), length(add)) <= turnLength
+func rotatesUnevenly(omit, add []string) bool {
+	return len(omit) > 0 && len(add) > 0 && max(len(omit), len(add)) <= manyLinesRotating && max(length(omit), length(add)) <= manyLinesBytes
 }
 
 func length(lines []string) (n int) {
@@ -88,22 +88,22 @@ func length(lines []string) (n int) {
 }
 
 // grows is how many more lines come with a change than go.
-func grows(h diff.Hunk[string]) int { return h.EndY - h.PosY - (h.EndX - h.PosX) }
+func growth(h diff.Hunk[string]) int { return h.EndY - h.PosY - (h.EndX - h.PosX) }
 
 // A ground is lines among which places are looked for, many times over.
-type ground struct {
-	lines  []string
-	bones  []uint64        // of those that were looked at: the keys of their skeletons, or wordless
-	marked map[uint64]bool // the places that have earned their marks
+type anchors struct {
+	lines     []string
+	skeletons []uint64        // of those that were looked at: the keys of their skeletons, or wordless
+	marked    map[uint64]bool // the places that have earned their marks
 }
 
 // wordless stands for the skeleton of a line that has none.
 const wordless = 1
 
-func (m *marks) ground(lines []string) *ground {
-	g := &ground{lines: lines, bones: make([]uint64, len(lines)), marked: map[uint64]bool{}}
-	for _, f := range m.of {
-		if f.marked && f.place {
+func (m *marks) anchorsOf(lines []string) *anchors {
+	g := &anchors{lines: lines, skeletons: make([]uint64, len(lines)), marked: map[uint64]bool{}}
+	for _, f := range m.list {
+		if f.isVolatile && f.place {
 			g.marked[f.key] = true
 		}
 	}
@@ -112,10 +112,10 @@ func (m *marks) ground(lines []string) *ground {
 
 // key is that of what stands between two lines, when so many more lines come than go: where a line turns,
 // another one that comes beside it is news.
-func (g *ground) key(begin, end, grows int) uint64 {
+func (g *anchors) key(begin, end, grows int) uint64 {
 	var b [24]byte
-	binary.BigEndian.PutUint64(b[:], g.landmark(begin-1, -1))
-	binary.BigEndian.PutUint64(b[8:], g.landmark(end, 1))
+	binary.BigEndian.PutUint64(b[:], g.anchor(begin-1, -1))
+	binary.BigEndian.PutUint64(b[8:], g.anchor(end, 1))
 	binary.BigEndian.PutUint64(b[16:], uint64(grows))
 	h := fnv.New64a()
 	_, _ = h.Write(b[:]) // never fails
@@ -124,20 +124,20 @@ func (g *ground) key(begin, end, grows int) uint64 {
 
 // landmark says where a line is by the next one with words, upwards or downwards from it: one number
 // in a table is as good as another.
-func (g *ground) landmark(at, step int) uint64 {
-	for away := range landmarks {
+func (g *anchors) anchor(at, step int) uint64 {
+	for away := range maxAnchorDistance {
 		i := at + away*step
 		if i < 0 || i >= len(g.lines) {
 			return uint64(away)
 		}
-		if g.bones[i] == 0 {
-			g.bones[i] = wordless
+		if g.skeletons[i] == 0 {
+			g.skeletons[i] = wordless
 			if s, ok := skeleton(g.lines[i]); ok {
-				g.bones[i] = keyOf(s)
+				g.skeletons[i] = keyOf(s)
 			}
 		}
-		if g.bones[i] != wordless {
-			return g.bones[i] + uint64(away)
+		if g.skeletons[i] != wordless {
+			return g.skeletons[i] + uint64(away)
 		}
 	}
 	return keyOf(g.lines[at])
@@ -145,37 +145,37 @@ func (g *ground) landmark(at, step int) uint64 {
 
 // patience is for how many looks in a row a line has to stand in a place that turns to be no part of what does:
 // when it changes, or has come to stay, it is told after all. More than by chance, where few turn.
-const patience = 6
+const stableChecks = 6
 
 // maxWaits bounds the lines of which it is known for how long they have stood so.
-const maxWaits = 256
+const maxStable = 256
 
 // germaneOf returns the changes that are not what turns, alone or side by side, and for how many looks the lines
 // of such places have stood.
-func (m *marks) germaneOf(told, now *Core, all []diff.Hunk[string]) (news []diff.Hunk[string], waits map[uint64]int) {
+func (m *marks) relevantChanges(told, now *Core, all []diff.Hunk[string]) (news []diff.Hunk[string], waits map[uint64]int) {
 	waits = map[uint64]int{}
-	g := m.ground(told.Lines)
+	g := m.anchorsOf(told.Lines)
 	for i := 0; i < len(all); {
-		span, turned, in := all[i], 0, stage{}
+		span, turned, in := all[i], 0, placeSpan{}
 		for j := i; j < len(all); j++ {
-			if j > i && (all[j].PosX-span.EndX > slight || all[j].EndX-span.PosX > turning) {
+			if j > i && (all[j].PosX-span.EndX > fewLines || all[j].EndX-span.PosX > manyLinesRotating) {
 				break
 			}
 			span.EndX, span.EndY = all[j].EndX, all[j].EndY
-			if of := g.around(now.Lines, span); len(of) > 0 {
+			if of := g.rotatingAround(now.Lines, span); len(of) > 0 {
 				widest := of[len(of)-1]
-				turned, in = j-i+1, stage{
-					key:   widest.key,
-					begin: max(span.PosY-widest.before, 0), // other changes may have taken what was there
-					end:   min(span.EndY+widest.behind, len(now.Lines)),
-					told:  told.Lines[span.PosX-widest.before : span.EndX+widest.behind],
+				turned, in = j-i+1, placeSpan{
+					key:     widest.key,
+					begin:   max(span.PosY-widest.before, 0), // other changes may have taken what was there
+					end:     min(span.EndY+widest.behind, len(now.Lines)),
+					visible: told.Lines[span.PosX-widest.before : span.EndX+widest.behind],
 				}
 			}
 		}
 		if turned == 0 {
 			news = append(news, all[i])
 		} else {
-			news = append(news, m.standing(told, now, all[i:i+turned], in, waits)...)
+			news = append(news, m.stableLines(told, now, all[i:i+turned], in, waits)...)
 		}
 		i += max(turned, 1)
 	}
@@ -183,21 +183,21 @@ func (m *marks) germaneOf(told, now *Core, all []diff.Hunk[string]) (news []diff
 }
 
 // A stage is where a place is now.
-type stage struct {
+type placeSpan struct {
 	key        uint64
 	begin, end int
-	told       []string // what readers have of it
+	visible    []string // what readers have of it
 }
 
 // standing returns what of the changes of a place is of lines that stand in it, and notes for how long its lines
 // have.
-func (m *marks) standing(told, now *Core, all []diff.Hunk[string], in stage, waits map[uint64]int) (of []diff.Hunk[string]) {
+func (m *marks) stableLines(told, now *Core, all []diff.Hunk[string], in placeSpan, waits map[uint64]int) (of []diff.Hunk[string]) {
 	for y := in.begin; y < in.end; y++ {
 		long := 0
 		for _, key := range in.keys(now.Lines[y], y) {
-			long = max(long, m.waits[key]+1)
-			if len(waits) < maxWaits {
-				waits[key] = m.waits[key] + 1
+			long = max(long, m.stable[key]+1)
+			if len(waits) < maxStable {
+				waits[key] = m.stable[key] + 1
 			}
 		}
 		for len(all) > 0 && all[0].EndY <= y {
@@ -207,14 +207,14 @@ func (m *marks) standing(told, now *Core, all []diff.Hunk[string], in stage, wai
 			continue // nothing has changed here
 		}
 		h, last := all[0], len(of)-1
-		x, even := h.PosX+y-h.PosY, grows(h) == 0
+		x, even := h.PosX+y-h.PosY, growth(h) == 0
 		if even {
 			for _, key := range in.keys(told.Lines[x], y) {
-				long = max(long, m.waits[key])
+				long = max(long, m.stable[key])
 			}
 		}
 		switch {
-		case long <= patience, slices.Contains(in.told, now.Lines[y]):
+		case long <= stableChecks, slices.Contains(in.visible, now.Lines[y]):
 		case !even:
 			of, y = append(of, h), h.EndY-1
 		case last >= 0 && of[last].EndY == y:
@@ -227,40 +227,40 @@ func (m *marks) standing(told, now *Core, all []diff.Hunk[string], in stage, wai
 }
 
 // keys are those of a line where it stands, from either end of the place: it may grow at the other.
-func (s stage) keys(text string, at int) [2]uint64 {
+func (s placeSpan) keys(text string, at int) [2]uint64 {
 	place := strconv.FormatUint(s.key, 16)
 	return [2]uint64{keyOf(place, strconv.Itoa(at-s.begin), text), keyOf(place, strconv.Itoa(at-s.end), text)}
 }
 
 // carry lets marks go on when an edit changes the words of a line that counts, or beside a place that turns.
-func (m *marks) carry(last, now *Core, all []diff.Hunk[string]) {
-	if !slices.ContainsFunc(m.of, func(f mark) bool { return f.marked }) {
+func (m *marks) carryOver(last, now *Core, all []diff.Hunk[string]) {
+	if !slices.ContainsFunc(m.list, func(f mark) bool { return f.isVolatile }) {
 		return
 	}
-	edits, _ := m.germaneOf(last, now, all)
-	g, to := m.ground(last.Lines), m.ground(now.Lines)
-	m.move(g, to, edits)
+	edits, _ := m.relevantChanges(last, now, all)
+	g, to := m.anchorsOf(last.Lines), m.anchorsOf(now.Lines)
+	m.moveMarks(g, to, edits)
 	for _, h := range edits {
-		if grows(h) == 0 && h.EndX-h.PosX <= turning {
-			was, is := bones(last.Lines[h.PosX:h.EndX]), bones(now.Lines[h.PosY:h.EndY])
+		if growth(h) == 0 && h.EndX-h.PosX <= manyLinesRotating {
+			was, is := skeletons(last.Lines[h.PosX:h.EndX]), skeletons(now.Lines[h.PosY:h.EndY])
 			for i := range is {
-				if is[i] != now.Lines[h.PosY+i] && is[i] != was[i] && akin(was[i], is[i]) && m.marked(keyOf(was[i])) {
-					m.grant(keyOf(is[i]), false)
+				if is[i] != now.Lines[h.PosY+i] && is[i] != was[i] && similar(was[i], is[i]) && m.marked(keyOf(was[i])) {
+					m.transfer(keyOf(is[i]), false)
 				}
 			}
 		} else if h.PosX < h.EndX && h.PosY < h.EndY {
 			continue // which line is which is not known
 		}
-		for begin := max(h.PosX-slight, 0); begin <= min(h.EndX, len(last.Lines)-1); begin++ {
-			for end := max(begin+1, h.PosX); end <= min(begin+slight, len(last.Lines)); end++ {
-				from, ok := follow(h, begin, begin >= h.EndX)
-				until, too := follow(h, end, end > h.PosX)
+		for begin := max(h.PosX-fewLines, 0); begin <= min(h.EndX, len(last.Lines)-1); begin++ {
+			for end := max(begin+1, h.PosX); end <= min(begin+fewLines, len(last.Lines)); end++ {
+				from, ok := mapLine(h, begin, begin >= h.EndX)
+				until, too := mapLine(h, end, end > h.PosX)
 				if !ok || !too {
 					continue
 				}
 				for _, grows := range []int{0, anyGrowth} {
 					if g.marked[g.key(begin, end, grows)] {
-						m.grant(to.key(from, until, grows), true)
+						m.transfer(to.key(from, until, grows), true)
 					}
 				}
 			}
@@ -270,10 +270,10 @@ func (m *marks) carry(last, now *Core, all []diff.Hunk[string]) {
 
 // move lets marks go on when what turns goes from between two lines, and as much comes between two others near
 // them: the lines of a list move down, and the advertisement below the third of them stays.
-func (m *marks) move(last, now *ground, edits []diff.Hunk[string]) {
+func (m *marks) moveMarks(last, now *anchors, edits []diff.Hunk[string]) {
 	for _, h := range edits {
 		size := h.EndX - h.PosX
-		if h.PosY < h.EndY || size > slight {
+		if h.PosY < h.EndY || size > fewLines {
 			continue
 		}
 		to, away := h, len(last.lines)+1
@@ -285,7 +285,7 @@ func (m *marks) move(last, now *ground, edits []diff.Hunk[string]) {
 		for begin := range to.EndY - to.PosY {
 			for end := begin + 1; end <= size; end++ {
 				if last.marked[last.key(h.PosX+begin, h.PosX+end, 0)] {
-					m.grant(now.key(to.PosY+begin, to.PosY+end, 0), true)
+					m.transfer(now.key(to.PosY+begin, to.PosY+end, 0), true)
 				}
 			}
 		}
@@ -294,15 +294,15 @@ func (m *marks) move(last, now *ground, edits []diff.Hunk[string]) {
 
 // follow returns where a line is after a change, by its distance from the lines behind the change or from those
 // before it. Within one, that is known if as many lines come as go.
-func follow(h diff.Hunk[string], at int, behind bool) (to int, ok bool) {
+func mapLine(h diff.Hunk[string], at int, behind bool) (to int, ok bool) {
 	if behind {
-		return at + h.EndY - h.EndX, at >= h.EndX || grows(h) == 0
+		return at + h.EndY - h.EndX, at >= h.EndX || growth(h) == 0
 	}
-	return at + h.PosY - h.PosX, at <= h.PosX || grows(h) == 0
+	return at + h.PosY - h.PosX, at <= h.PosX || growth(h) == 0
 }
 
 // akin says whether most words of one line are in the other.
-func akin(was, is string) bool {
+func similar(was, is string) bool {
 	a, b := strings.Fields(was), strings.Fields(is)
-	return common(a, b)*2 > len(a) && common(b, a)*2 > len(b)
+	return countCommon(a, b)*2 > len(a) && countCommon(b, a)*2 > len(b)
 }

@@ -78,7 +78,7 @@ func written(t testing.TB) map[string][]byte {
 		}
 		var entries []Entry
 		for _, it := range f.Items {
-			entries = append(entries, Entry{Item: it, At: time.Unix(1.78e9, 0), Provenance: "witnessed 3/5"})
+			entries = append(entries, Entry{Item: it, Arrived: time.Unix(1.78e9, 0), Provenance: "witnessed 3/5"})
 		}
 		if !strings.HasSuffix(name, withPublisher) {
 			all = append(all, entries...)

@@ -6,7 +6,7 @@ import "strings"
 // relative, to where the document is. It reads the scheme as browsers do: white space and control
 // characters around an address do not count, nor do tabs and ends of lines within it. So
 // "java\nscript:" is a script.
-func isHarmless(address string) bool {
+func isSafeLink(address string) bool {
 	address = strings.TrimLeftFunc(address, func(r rune) bool { return r <= ' ' })
 	address = strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(address)
 	end := strings.IndexAny(address, ":/?#\\")
@@ -18,8 +18,8 @@ func isHarmless(address string) bool {
 }
 
 // harmlessOnly is an address, or nothing if a reader must not follow it.
-func harmlessOnly(address string) string {
-	if !isHarmless(address) {
+func safeLink(address string) string {
+	if !isSafeLink(address) {
 		return ""
 	}
 	return address
@@ -27,27 +27,27 @@ func harmlessOnly(address string) string {
 
 // leadsAstray reports whether a member of a head's JSON holds, at whatever depth below names that are those of
 // addresses, one that is not harmless. Readers make links and pictures of them.
-func leadsAstray(name string, value []byte) bool {
+func hasUnsafeLink(name string, value []byte) bool {
 	switch name {
 	case "home_page_url", "next_url", "icon", "favicon", "url", "avatar":
 		s := stringOf(value)
-		return s != "" && !isHarmless(s)
+		return s != "" && !isSafeLink(s)
 	case "author":
-		return objectAstray(value)
+		return objectHasUnsafeLink(value)
 	case "authors":
 		astray := false
 		if len(value) > 0 && value[0] == '[' {
-			elements(value, func(author []byte) { astray = astray || objectAstray(author) })
+			elements(value, func(author []byte) { astray = astray || objectHasUnsafeLink(author) })
 		}
 		return astray
 	}
 	return false
 }
 
-func objectAstray(object []byte) (astray bool) {
+func objectHasUnsafeLink(object []byte) (astray bool) {
 	if len(object) == 0 || object[0] != '{' {
 		return false
 	}
-	members(object, func(m member) { astray = astray || leadsAstray(m.name, object[m.value:m.end]) })
+	members(object, func(m member) { astray = astray || hasUnsafeLink(m.name, object[m.value:m.end]) })
 	return astray
 }

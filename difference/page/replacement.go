@@ -11,43 +11,43 @@ import (
 // have come to say so. What surely is one never is in the place of another page; but it may be
 // what a page is about of which nothing else was ever seen.
 const (
-	stays  = time.Hour
-	saysSo = 24 * time.Hour
+	replacementAge = time.Hour
+	wallAge        = 24 * time.Hour
 )
 
 // odd is a page that has turned into another one, perhaps for a moment.
-type odd struct {
+type replacement struct {
 	lines []uint64 // of the other one, when it was first seen, as skeletons
 	since time.Time
 }
 
 // judge returns why what a fetch has brought is not the page; "" if it is.
-func (o *odd) judge(now, told *Core, first bool, at time.Time) string {
+func (o *replacement) reject(now, told *Core, first bool, at time.Time) string {
 	if len(now.Lines) == 0 {
 		return "the page is empty"
 	}
-	if told.ended && !now.ended && o.lasts(now, at) < stays {
+	if told.complete && !now.complete && o.age(now, at) < replacementAge {
 		return "the page ended too early"
 	}
-	alike := !first && common(now.Lines, told.Lines)*2 >= len(now.Lines)
-	if lost := missing(told.Lines, now.Lines); len(lost) >= muchLost && len(lost)*3 >= told.size() {
+	alike := !first && countCommon(now.Lines, told.Lines)*2 >= len(now.Lines)
+	if lost := linesMissing(told.Lines, now.Lines); len(lost) >= muchLost && len(lost)*3 >= told.size() {
 		alike = false // its head alone is not the page
 	}
 	reason, sure := wall(now, told, first, alike)
-	long := saysSo
+	long := wallAge
 	if first {
-		long = stays
+		long = replacementAge
 	}
-	little := now.size()*10 < told.size() || now.size()*4 < told.size() && now.size() < wallLength && wordsOf(missing(now.Lines, told.Lines)) <= fewWords
+	little := now.size()*10 < told.size() || now.size()*4 < told.size() && now.size() < wallLength && countWords(linesMissing(now.Lines, told.Lines)) <= fewWords
 	if reason == "" && !first && !alike && little {
-		reason, long = "a much shorter document in its place", stays
+		reason, long = "a much shorter document in its place", replacementAge
 	}
 	switch {
 	case reason == "":
 		if alike {
-			*o = odd{}
+			*o = replacement{}
 		}
-	case (first || !sure) && o.lasts(now, at) >= long:
+	case (first || !sure) && o.age(now, at) >= long:
 		reason = ""
 	}
 	return reason
@@ -61,16 +61,16 @@ const fewWords = 4
 const muchLost = 120
 
 // lasts is for how long a document like this one has been there.
-func (o *odd) lasts(now *Core, at time.Time) time.Duration {
-	lines := skeletons(now.Lines)
-	if o.since.IsZero() || common(lines, o.lines)*2 < len(lines) {
-		*o = odd{lines: lines, since: at}
+func (o *replacement) age(now *Core, at time.Time) time.Duration {
+	lines := skeletonKeys(now.Lines)
+	if o.since.IsZero() || countCommon(lines, o.lines)*2 < len(lines) {
+		*o = replacement{lines: lines, since: at}
 	}
 	return at.Sub(o.since)
 }
 
 // skeletons are the keys of lines without what may change by itself.
-func skeletons(lines []string) []uint64 {
+func skeletonKeys(lines []string) []uint64 {
 	of := make([]uint64, len(lines))
 	for i, l := range lines {
 		of[i] = lineKey(l)
@@ -79,7 +79,7 @@ func skeletons(lines []string) []uint64 {
 }
 
 // common is how many of some lines are among others.
-func common[E cmp.Ordered](of, others []E) int {
+func countCommon[E cmp.Ordered](of, others []E) int {
 	others = slices.Clone(others)
 	slices.Sort(others)
 	n := 0

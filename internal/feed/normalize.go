@@ -14,9 +14,9 @@ import (
 // where links lead, and what pictures are called. Markup, styles and scripts do not
 // count, nor do queries of addresses, nor the hosts of pictures: they carry session
 // tokens and the names of replicas.
-func appendReading(dst []byte, s string) []byte {
+func appendVisible(dst []byte, s string) []byte {
 	if strings.IndexByte(s, '<') < 0 {
-		return appendLetters(dst, html.UnescapeString(s))
+		return appendNonSpace(dst, html.UnescapeString(s))
 	}
 	z := html.NewTokenizer(strings.NewReader(s))
 	hidden := ""
@@ -26,7 +26,7 @@ func appendReading(dst []byte, s string) []byte {
 			return dst
 		case html.TextToken:
 			if hidden == "" {
-				dst = appendLetters(dst, string(z.Text()))
+				dst = appendNonSpace(dst, string(z.Text()))
 			}
 		case html.EndTagToken:
 			if name, _ := z.TagName(); string(name) == hidden {
@@ -65,13 +65,13 @@ func appendAddress(dst []byte, attr, address string) []byte {
 		address = address[strings.LastIndexByte(address, '/')+1:]
 	}
 	dst = append(dst, 0)
-	dst = appendLetters(dst, dropScheme(address))
+	dst = appendNonSpace(dst, dropScheme(address))
 	return append(dst, 0)
 }
 
 // appendLetters appends text without white space and without characters nobody
 // sees.
-func appendLetters(dst []byte, s string) []byte {
+func appendNonSpace(dst []byte, s string) []byte {
 	dst = slices.Grow(dst, len(s))
 	for _, r := range s {
 		switch {

@@ -14,26 +14,26 @@ import (
 func lines(of ...string) Core { return Core{Lines: of} }
 
 // A watch is a page that is looked at every half hour.
-type watch struct {
+type checker struct {
 	t  *testing.T
-	m  Memory
+	m  Tracker
 	at time.Time
 }
 
-func newWatch(t *testing.T) *watch {
-	return &watch{t: t, at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+func newWatch(t *testing.T) *checker {
+	return &checker{t: t, at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 }
 
 // look says what the next look finds, which has to be this.
-func (w *watch) look(want Kind, of ...string) Finding {
+func (w *checker) check(want Kind, of ...string) Result {
 	w.t.Helper()
 	w.at = w.at.Add(30 * time.Minute)
 	old := w.m.Core()
-	f := w.m.Look(lines(of...), w.at)
+	f := w.m.Check(lines(of...), w.at)
 	if f.Kind != want {
 		w.t.Fatalf("at %v %q: %v %s, want %v: %+v", w.at.Format("15:04"), of, f.Kind, f.Reason, want, f.Patch.Hunks)
 	}
-	if f.Kind == News {
+	if f.Kind == Changed {
 		if got, err := f.Patch.Apply(&old); err != nil || got.Text() != f.Core.Text() {
 			w.t.Fatalf("the patch leads to %q, not to %q: %v", got.Lines, f.Core.Lines, err)
 		}
@@ -43,11 +43,11 @@ func (w *watch) look(want Kind, of ...string) Finding {
 
 func TestFirstLookIsNews(t *testing.T) {
 	w := newWatch(t)
-	if f := w.look(News, "a", "b"); len(f.Patch.Hunks) != 1 {
+	if f := w.check(Changed, "a", "b"); len(f.Patch.Hunks) != 1 {
 		t.Error(f.Patch)
 	}
-	w.look(Same, "a", "b")
-	w.look(News, "a", "c")
+	w.check(Same, "a", "b")
+	w.check(Changed, "a", "c")
 }
 
 // A clock raises three alarms, and then none: what is news beside it is told alone.
@@ -65,22 +65,22 @@ func TestFirstLookIsNews(t *testing.T) {
 // version that readers have is none that returns.
 func TestReplicasThatLagForLong(t *testing.T) {
 	w := newWatch(t)
-	w.look(News, "Head", "First")
-	w.look(News, "Head", "Second")
+	w.check(Changed, "Head", "First")
+	w.check(Changed, "Head", "Second")
 	for range 12 {
 		w.at = w.at.Add(30 * time.Minute)
 		w.m.Unchanged(w.at)
 	}
-	w.look(Returned, "Head", "First")
-	w.look(Same, "Head", "Second")
-	w.look(Same, "Head", "Second")
-	w.look(Returned, "Head", "First")
+	w.check(Stale, "Head", "First")
+	w.check(Same, "Head", "Second")
+	w.check(Same, "Head", "Second")
+	w.check(Stale, "Head", "First")
 	for range 2 { // which stays, now
 		w.at = w.at.Add(30 * time.Minute)
 		w.m.Unchanged(w.at)
 	}
-	w.look(News, "Head", "First")
-	w.look(Same, "Head", "First")
+	w.check(Changed, "Head", "First")
+	w.check(Same, "Head", "First")
 }
 
 // What a page of few words says of itself is no wall.
@@ -89,14 +89,14 @@ func TestReplicasThatLagForLong(t *testing.T) {
 // when nobody has seen it for an hour.
 func TestReplicasThatFlap(t *testing.T) {
 	w := newWatch(t)
-	w.look(News, "a", "old")
-	w.look(News, "a", "new")
+	w.check(Changed, "a", "old")
+	w.check(Changed, "a", "new")
 	for range 5 {
-		w.look(Returned, "a", "old")
-		w.look(Same, "a", "new")
+		w.check(Stale, "a", "old")
+		w.check(Same, "a", "new")
 	}
-	w.look(Returned, "a", "old")
-	w.look(News, "a", "old")
+	w.check(Stale, "a", "old")
+	w.check(Changed, "a", "old")
 }
 
 // What stands in a page's place is no version of it.
@@ -110,9 +110,9 @@ func TestMemoryIsBounded(t *testing.T) {
 			of = append(of, fmt.Sprintf("line %c%c has %d", 'a'+j%26, 'a'+j/26, i*j+i))
 		}
 		w.at = w.at.Add(2 * time.Hour)
-		w.m.Look(HTML([]byte("<p>"+strings.Join(of, "<p>")+strings.Repeat("<nav>Menu "+strconv.Itoa(i)+"</nav>", 2*maxOut))), w.at)
-		if m := &w.m; len(m.marks.of) > maxMarks || len(m.before) > maxVersions || len(m.out) > maxOut || len(m.odd.lines) > maxLines || m.last.all != nil || m.told.all != nil {
-			t.Fatal(len(m.marks.of), len(m.before), len(m.out), len(m.odd.lines))
+		w.m.Check(HTML([]byte("<p>"+strings.Join(of, "<p>")+strings.Repeat("<nav>Menu "+strconv.Itoa(i)+"</nav>", 2*maxOmitted))), w.at)
+		if m := &w.m; len(m.marks.list) > maxMarks || len(m.previous) > maxVersions || len(m.omitted) > maxOmitted || len(m.replacement.lines) > maxLines || m.last.all != nil || m.visible.all != nil {
+			t.Fatal(len(m.marks.list), len(m.previous), len(m.omitted), len(m.replacement.lines))
 		}
 	}
 }
@@ -127,17 +127,17 @@ func TestDataThatIsCutOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWatch(t)
 			look := func(doc string) Kind {
-				core, err := Read([]byte(doc), map[string]string{"JSON": "application/json", "XML": "text/xml"}[name], Place{})
+				core, err := Read([]byte(doc), map[string]string{"JSON": "application/json", "XML": "text/xml"}[name], Location{})
 				if err != nil {
 					t.Fatal(err)
 				}
 				w.at = w.at.Add(30 * time.Minute)
-				return w.m.Look(core, w.at).Kind
+				return w.m.Check(core, w.at).Kind
 			}
 			for i, want := range []struct {
 				look int
 				kind Kind
-			}{{0, News}, {1, Failed}, {0, Same}, {1, Failed}, {1, Failed}, {1, News}, {1, Same}} {
+			}{{0, Changed}, {1, Failed}, {0, Same}, {1, Failed}, {1, Failed}, {1, Changed}, {1, Same}} {
 				if kind := look(c[want.look]); kind != want.kind {
 					t.Errorf("look %d: %v, want %v", i, kind, want.kind)
 				}
@@ -149,29 +149,29 @@ func TestDataThatIsCutOff(t *testing.T) {
 // Where a link leads is the same place by HTTP and by HTTPS.
 func TestLinksByHTTPS(t *testing.T) {
 	w := newWatch(t)
-	w.look(News, "See [it](http://h.example/)", one)
-	w.look(Same, "See [it](https://h.example/)", one)
-	w.look(News, "See [it](https://h.example/a)", one)
+	w.check(Changed, "See [it](http://h.example/)", one)
+	w.check(Same, "See [it](https://h.example/)", one)
+	w.check(Changed, "See [it](https://h.example/a)", one)
 }
 
 // A region that is near the bound between noise and content stays where it was, and so do links
 // that become a menu.
 func TestSidesAreKept(t *testing.T) {
 	w := newWatch(t)
-	look := func(want Kind, doc string) Finding {
+	look := func(want Kind, doc string) Result {
 		t.Helper()
 		core := HTML([]byte(doc))
 		w.at = w.at.Add(30 * time.Minute)
-		f := w.m.Look(core, w.at)
+		f := w.m.Check(core, w.at)
 		if f.Kind != want {
 			t.Fatalf("%s: %v, want %v: %+v", doc, f.Kind, want, f.Patch)
 		}
 		return f
 	}
 	aside := "<aside>" + two + "</aside>"
-	look(News, "<p>"+one+one+"<p>"+two+aside)
+	look(Changed, "<p>"+one+one+"<p>"+two+aside)
 	for _, more := range []string{strings.Repeat("<p>"+one, 10), "<p>x", strings.Repeat("<p>"+one, 12)} {
-		for _, h := range look(News, more+"<p>"+one+one+"<p>"+two+aside).Patch.Hunks {
+		for _, h := range look(Changed, more+"<p>"+one+one+"<p>"+two+aside).Patch.Hunks {
 			if h.At != 0 {
 				t.Errorf("at line %d: %q", h.At, h.Add)
 			}
@@ -181,21 +181,21 @@ func TestSidesAreKept(t *testing.T) {
 	side := func(more string) string {
 		return strings.Repeat("<p>"+one, 4) + "<p>" + more + "<aside>What stands beside it is of no great length.</aside>"
 	}
-	if f := look(News, side("")); len(f.Core.Lines) != 4 {
+	if f := look(Changed, side("")); len(f.Core.Lines) != 4 {
 		t.Fatal(f.Core.Lines)
 	}
 	short := "<p>" + one + "<aside>What stands beside it is of no great length.</aside>" // it is half of the page now
-	if f := look(News, short); len(f.Core.Lines) != 1 {
+	if f := look(Changed, short); len(f.Core.Lines) != 1 {
 		t.Error(f.Core.Lines)
 	}
 	w = newWatch(t)
 	page := strings.Repeat("<p>"+one+two, 4)
 	links := []string{"<p><a href=/1>One</a>", "<p><a href=/2>Two</a>", "<p><a href=/3>Three</a>", "<p><a href=/4>Four</a>"}
-	look(News, page+links[0]+links[1])
-	if f := look(News, page+strings.Join(links, "")); len(f.Patch.Hunks) != 1 || len(f.Patch.Hunks[0].Add) != 2 || f.Patch.Hunks[0].Omit > 0 {
+	look(Changed, page+links[0]+links[1])
+	if f := look(Changed, page+strings.Join(links, "")); len(f.Patch.Hunks) != 1 || len(f.Patch.Hunks[0].Add) != 2 || f.Patch.Hunks[0].Omit > 0 {
 		t.Errorf("%+v", f.Patch)
 	}
 	w = newWatch(t)
-	look(News, page+strings.Join(links, ""))
+	look(Changed, page+strings.Join(links, ""))
 	look(Same, page+links[0])
 }
