@@ -15,7 +15,7 @@ import (
 // An article is an item of a publisher, in a version.
 type article struct{ id, version int }
 
-// document is what an origin shows.
+// document returns a document as an origin shows it.
 func document(t testing.TB, title string, articles ...article) *feed.Feed {
 	var b strings.Builder
 	b.WriteString(`<rss xmlns:dc="http://purl.org/dc/elements/1.1/"><channel><title>` + title + "</title>")
@@ -30,7 +30,7 @@ func document(t testing.TB, title string, articles ...article) *feed.Feed {
 	return f
 }
 
-// told are the changes of a delta: an id, a version, and ' if it is an edit.
+// changesOf formats the changes of a delta: an id, a version, and ' if it is an edit.
 func changesOf(t testing.TB, d Delta) string {
 	var s []string
 	for _, c := range d.Changes {
@@ -133,7 +133,7 @@ func TestSuspiciousDocuments(t *testing.T) {
 	}
 }
 
-// A feed of one site is not another feed, whatever it is called from day to day.
+// A feed of one site stays the same feed, even if its title changes every day.
 func TestAnotherTitleOfTheSameSiteIsTheSameFeed(t *testing.T) {
 	headlines := func(day int, head string) *feed.Feed {
 		var items strings.Builder
@@ -168,8 +168,7 @@ func TestAnotherTitleOfTheSameSiteIsTheSameFeed(t *testing.T) {
 	}
 }
 
-// An id that several items claim does not have any of them told twice, whichever comes
-// first, and when one leaves.
+// No item is reported twice because several items have its id, whichever comes first, and when one leaves.
 func TestItemsOfOneIDAreToldOnce(t *testing.T) {
 	x := func(title, date string) string {
 		return "<item><guid>x</guid><title>" + title + "</title><pubDate>" + date + "</pubDate></item>"
@@ -178,7 +177,7 @@ func TestItemsOfOneIDAreToldOnce(t *testing.T) {
 	for _, s := range []struct {
 		name string
 		docs []string
-		want []string // titles told, and ' for an edit
+		want []string // reported titles, and ' for an edit
 	}{
 		{"newest first", []string{a, b + a, c + b + a, c + b, c, c + b + a}, []string{"a", "b", "c", "", "", ""}},
 		{"newest last", []string{a, a + b, a + b + c, b + c, c, a + b + c}, []string{"a", "b", "c", "", "", ""}},
@@ -225,8 +224,8 @@ func TestItemsOfOneIDAreToldOnce(t *testing.T) {
 	}
 }
 
-// A publisher publishes, edits and reorders; the origin shows the first of its
-// articles, and sometimes an old document, as a replica does that lags.
+// A publisher publishes, edits and reorders articles. The origin shows the first of them, and sometimes an old
+// document, like a replica that lags.
 type publisher struct {
 	articles []article
 	last     int
@@ -263,8 +262,8 @@ type entry struct {
 	ref uint64
 }
 
-// Each version that an origin shows is told once, to a reader who follows the log
-// and to one who joined by a snapshot; and all windows are the same.
+// Each version that an origin shows is reported once, to a reader that follows the log and to one that joined
+// with a snapshot. All windows are the same.
 func TestEachVersionIsToldOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var (
@@ -343,8 +342,8 @@ func TestWindowKeepsDocumentOrder(t *testing.T) {
 		w.Apply(d, at, ref)
 	}
 	show(1, article{2, 1}, article{1, 1})
-	show(2, article{4, 1}, article{3, 1}, article{2, 2}) // 1 rolled off
-	show(3, article{5, 1}, article{4, 1}, article{6, 1}) // 6 comes late
+	show(2, article{4, 1}, article{3, 1}, article{2, 2}) // 1 dropped off
+	show(3, article{5, 1}, article{4, 1}, article{6, 1}) // 6 arrives late
 	ids := func(articles ...article) (list []feed.ID) {
 		for _, it := range document(t, "T", articles...).Items {
 			list = append(list, it.ID)
@@ -386,8 +385,8 @@ func TestWindowForgetsWhatItsLogForgets(t *testing.T) {
 	}
 }
 
-// What a document still shows is said again before the log forgets it: then whoever
-// goes on with the log finds nothing new in the document.
+// Items that a document still shows are renewed before the log forgets them. A node that continues with the log
+// then finds nothing new in the document.
 func TestWhatADocumentStillShowsDoesNotLeave(t *testing.T) {
 	var k, later Known
 	var w Window
@@ -412,7 +411,7 @@ func TestWhatADocumentStillShowsDoesNotLeave(t *testing.T) {
 	if w.Len() != 4 || !w.Entries()[0].Arrived.Equal(time.Unix(1, 0)) {
 		t.Errorf("window %+v", w.Entries())
 	}
-	var late Window // of one who comes later
+	var late Window // of a node that joins later
 	late.Apply(d, time.Unix(2, 0), 2)
 	for i, e := range w.Entries() {
 		if late.Entries()[i].ID != e.ID {
@@ -501,7 +500,7 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// benchmarkDelta is one new item of 3 KB.
+// benchmarkDelta returns one new item of 3 KB.
 func benchmarkDelta(b *testing.B) Delta {
 	f, err := feed.Parse([]byte("<rss><channel><item><guid>1</guid><description><![CDATA["+strings.Repeat("<p>Some words of a text.</p>\n", 100)+"]]></description></item></channel></rss>"), "")
 	if err != nil {

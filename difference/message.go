@@ -15,23 +15,23 @@ import (
 )
 
 const (
-	// MaxDelta is the size of the largest delta in bytes before it is packed: a
-	// document, and what its items carry besides.
+	// MaxDelta is the maximum size of a delta in bytes before compression: a document, and the additional
+	// fields of its items.
 	MaxDelta = 16 << 20
 
-	// maxPage is the size of the largest version of a page, as it travels.
+	// maxPage is the maximum size of the version of a page, as encoded.
 	maxPage = 1 << 20
 
-	// maxPackWindow is how far back the packer looks for repetitions, in bytes;
-	// it needs memory of that order, so small deltas get a smaller window.
+	// maxWindow is how far back the encoder looks for repetitions, in bytes. It needs memory of this order, so
+	// small deltas get a smaller window.
 	maxWindow = 4 << 20
 	minWindow = 4 << 10
 )
 
-// ErrDelta says that bytes are no delta, or no fingerprints.
+// ErrDelta says that the bytes are neither a delta nor fingerprints.
 var ErrDelta = errors.New("not a delta")
 
-// Encode packs a delta.
+// Encode encodes and compresses a delta.
 func (d Delta) Encode() ([]byte, error) {
 	m := &differencepb.Delta{Page: d.Page, Pin: d.Pin.message()}
 	if d.Head != nil {
@@ -61,27 +61,28 @@ func (d Delta) Encode() ([]byte, error) {
 	return enc.EncodeAll(b, nil), nil
 }
 
-// short packs short deltas, as most are: to make a packer takes longer than to use it. It may be
-// used from several goroutines at once.
+// smallEncoder compresses small deltas, as most are, because creating an encoder takes longer than using it. It
+// is safe for concurrent use.
 var smallEncoder, _ = newEncoder(minWindow)
 
-// packer returns one that looks so far back. The fastest level packs items nearly as well as
-// the others and needs a quarter of their memory.
+// newEncoder returns an encoder with a window. The fastest level compresses items nearly as well as the others
+// and needs a quarter of their memory.
 func newEncoder(window int) (*zstd.Encoder, error) {
 	return zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(window),
-		zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false)) // whoever signs it sees to that
+		zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false)) // the delta is signed
 }
 
-// unpacker unpacks all deltas, of several goroutines at once: to make one takes longer than to use it. The
-// options are right.
+// decoder decompresses all deltas, concurrently, because creating a decoder takes longer than using it. Its
+// constant options cannot fail.
 var decoder, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(MaxDelta), zstd.WithDecoderLowmem(true))
 
-// Decode unpacks a delta. It believes nothing: items and head are read anew, so that
-// their identities and hashes are what their bytes say.
+// Decode decompresses and parses a delta from an untrusted source. It parses items and head again, so that
+// their identities and hashes fit their bytes.
 //
-// A part that cannot be read (the head, the pin, an item) does not hide the others. Decode
-// then returns the delta without that part, and the first error of the kind ErrDelta. A caller
-// that is about to sign, or that judges a peer, treats the error as a refusal. A caller that
+// An unreadable part (the head, the pin or an item) does not hide the others. Decode then returns the delta
+// without that part, and the first error of the kind ErrDelta. A caller that is about to sign, or that judges a
+// peer, treats the error as a refusal. A caller that follows a log uses the readable part, because nobody will
+// send the delta again.
 // follows a log uses what there is, because nobody will say it again.
 func Decode(b []byte) (Delta, error) {
 	d, err := decode(b)
@@ -135,8 +136,8 @@ func decode(b []byte) (d Delta, first error) {
 	return d, first
 }
 
-// countChanges refuses too many changes and bindings before they cost memory: an
-// empty one takes two bytes on the wire, and a hundred when it is read.
+// countChanges refuses too many changes and bindings before they cost memory: an empty one takes two bytes on
+// the wire, and a hundred when it is parsed.
 func countChanges(raw []byte) error {
 	changes := 0
 	return eachField(raw, func(num protowire.Number, value []byte) error {
@@ -176,8 +177,8 @@ func headMessage(h *feed.Head) *differencepb.Head {
 	return &differencepb.Head{Format: uint32(h.Format), Raw: h.Raw}
 }
 
-// headFrom reads a head. An empty one says nothing and is none: sequencers of older releases signed
-// such heads, and items beside them.
+// headFrom parses a head. An empty head counts as none: sequencers of older releases signed such heads,
+// together with items.
 func headFrom(m *differencepb.Head) (*feed.Head, error) {
 	if len(m.GetRaw()) == 0 {
 		return nil, nil
@@ -196,7 +197,7 @@ func headFrom(m *differencepb.Head) (*feed.Head, error) {
 func changeMessage(c *Change) *differencepb.Change {
 	m := &differencepb.Change{Edited: c.Edited}
 	if p := c.Publication; p != nil {
-		m.Publication = p.Raw // in which the item is
+		m.Publication = p.Raw // which contains the item
 	} else {
 		m.Format, m.Raw, m.Qualifiers = uint32(c.Item.Format), c.Item.Raw, uint32(c.Item.Qualifiers)
 		m.Scope = bindings(c.Item.Scope)
@@ -247,14 +248,14 @@ func formatOf(n uint32) (feed.Format, error) {
 	return feed.Format(n), nil
 }
 
-// headSize and changeSize are what a head and a change add to a delta.
+// headSize and changeSize return the size of a head and of a change in a delta.
 func headSize(h *feed.Head) int { return fieldSize(proto.Size(headMessage(h))) }
 
 func changeSize(c *Change) int { return fieldSize(proto.Size(changeMessage(c))) }
 
 func fieldSize(n int) int { return protowire.SizeTag(1) + protowire.SizeBytes(n) }
 
-// titleHash is what is remembered of a title.
+// titleHash returns the hash of a title, ignoring white space.
 func titleHash(title string) feed.Hash {
 	return sha256.Sum256([]byte(strings.Join(strings.Fields(title), " ")))
 }

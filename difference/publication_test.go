@@ -19,14 +19,14 @@ import (
 
 const itsURL = "https://example.org/feed.xml"
 
-// keyOf is one of many keys.
+// keyOf returns a private key for a number.
 func keyOf(n byte) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{n}, ed25519.SeedSize))
 }
 
 func public(n byte) ed25519.PublicKey { return keyOf(n).Public().(ed25519.PublicKey) }
 
-// written is an item of an RSS feed.
+// written returns an item of an RSS feed.
 func written(t testing.TB, guid, title string) *feed.Item {
 	t.Helper()
 	raw := "<item><guid>" + guid + "</guid><dc:title>" + title + "</dc:title></item>"
@@ -106,8 +106,9 @@ func TestOpenPublicationRefuses(t *testing.T) {
 	}
 }
 
-// An item that others of its document could be is not signed: whoever has it alone cannot tell which.
-// One that has room in no frame stays at its origin, and the last one that has is signed.
+// An item that shares its id with others of its document is not signed: a reader of the item alone cannot tell
+// which one it is. An item that fits into no frame stays at its origin, and the largest one that fits is
+// signed.
 func TestWhatCannotBeSigned(t *testing.T) {
 	apart := written(t, "1", "One")
 	apart.Qualifiers = 1
@@ -152,8 +153,8 @@ func TestADeltaCarriesPublicationsOnce(t *testing.T) {
 	}
 }
 
-// What a publisher has signed is not replaced by headlines of the same identity; what it signs
-// replaces whatever is there.
+// A signed version is not replaced by headlines of the same identity, and a newer signed version replaces
+// everything.
 func TestWhatIsSignedWins(t *testing.T) {
 	var w Window
 	full := published(t, 1, 1, feed.Hash{}, written(t, "1", "all of the story"))
@@ -169,7 +170,7 @@ func TestWhatIsSignedWins(t *testing.T) {
 		{Change{Item: *full.Item, Publication: full}, full.Item.Hash, true},
 		{Change{Item: *written(t, "1", "another headline")}, full.Item.Hash, true},
 		{Change{Item: *again.Item, Publication: again}, again.Item.Hash, true},
-		// It is said again before the log forgets it: it stays, and is signed no longer.
+		// It is renewed before the log forgets it: it stays, without its signature.
 		{Change{Item: *again.Item}, again.Item.Hash, false},
 	} {
 		w.Apply(Delta{Changes: []Change{step.c}}, at, uint64(i+1))
@@ -179,8 +180,8 @@ func TestWhatIsSignedWins(t *testing.T) {
 	}
 }
 
-// "Every subscriber knows whether something is missing": whoever makes a log cannot leave out what a
-// publisher has signed, nor put an older version behind a newer one, without it being seen.
+// "Every subscriber knows whether something is missing": the sequencer of a log cannot leave out a publication,
+// nor put an older version behind a newer one, without being detected.
 func TestALogCannotHideItsPublishersOrder(t *testing.T) {
 	one := published(t, 1, 4, feed.Hash{}, written(t, "1", "One"))
 	two := published(t, 1, 5, one.Hash, written(t, "2", "Two"))
@@ -193,7 +194,7 @@ func TestALogCannotHideItsPublishersOrder(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		of    []*Publication
-		pin   *Pin // comes last
+		pin   *Pin // in the last delta
 		lacks uint64
 		first string
 	}{
@@ -229,8 +230,8 @@ func TestALogCannotHideItsPublishersOrder(t *testing.T) {
 	}
 }
 
-// Whoever makes a log has keys of its own: what it signs with one neither takes the place of what the
-// publisher has signed, nor holds back anything of the publisher's.
+// A sequencer has keys of its own. A publication signed with one of them neither replaces the publisher's
+// version nor holds back a later one.
 func TestAStrangersVersionIsNone(t *testing.T) {
 	one := published(t, 1, 4, feed.Hash{}, written(t, "1", "One"))
 	stranger := published(t, 2, 1<<60, feed.Hash{}, written(t, "1", "A stranger's"))
@@ -290,7 +291,7 @@ func TestAKeyFollowsThatWasNamedBefore(t *testing.T) {
 	}
 }
 
-// Who makes a pin may say what it likes of the keys before: what counts is what was believed.
+// The author of a pin may claim any former keys. A node trusts only those that it has believed.
 func TestAKeyIsNotOfThePastBecauseAPinSaysSo(t *testing.T) {
 	at := time.Unix(1, 0)
 	liar := FormerKey{Key: public(66)}
@@ -303,7 +304,7 @@ func TestAKeyIsNotOfThePastBecauseAPinSaysSo(t *testing.T) {
 		q.Former = slices.Insert(slices.Clone(p.Former), at, liar)
 		return &q
 	}
-	named := with(third, 2) // a liar's key between, which names the present one
+	named := with(third, 2) // an invented key in the middle, which announces the present one
 	named.Former[2].Next, named.Former[1].Next = KeyHash(public(3)), KeyHash(public(66))
 	forgiven := *taken
 	forgiven.Former = []FormerKey{{Key: public(1)}, {Key: public(2)}}
@@ -367,7 +368,8 @@ func TestWitnessesSignWhatTheySaw(t *testing.T) {
 	}
 }
 
-// FuzzPublication: what opens is what was signed, and signing it again gives the same.
+// FuzzPublication checks that an opened publication is the signed one, and that signing it again gives the same
+// bytes.
 func FuzzPublication(f *testing.F) {
 	f.Add(published(f, 1, 1, feed.Hash{}, written(f, "1", "One")).Raw)
 	f.Add(published(f, 1, 3, feed.Hash{1}, nil).Raw)
@@ -375,7 +377,7 @@ func FuzzPublication(f *testing.F) {
 		if p, err := OpenPublication(raw); err == nil && len(p.Key) != ed25519.PublicKeySize {
 			t.Errorf("%+v", p)
 		}
-		// Behind the signature of somebody who means ill.
+		// The input is also signed by an attacker.
 		signed := wire.NewSigner(keyOf(1), wire.Anywhere).Sign(wire.DomainPublication, raw)
 		p, err := OpenPublication(signed.Raw)
 		if err != nil {
@@ -388,7 +390,7 @@ func FuzzPublication(f *testing.F) {
 	})
 }
 
-// FuzzPin: parsing and appending again gives the same.
+// FuzzPin checks that parsing and encoding again gives the same bytes.
 func FuzzPin(f *testing.F) {
 	first := &Pin{Key: public(1), Next: KeyHash(public(2)), Since: time.Unix(1, 0), Beat: time.Hour, Certificate: itsURL, Seq: 3, Head: feed.Hash{1}}
 	f.Add(first.Append())
@@ -406,7 +408,7 @@ func FuzzPin(f *testing.F) {
 	})
 }
 
-// FuzzWitness: what an owner's word says, said again is the same.
+// FuzzWitness checks that signing a parsed statement again gives the same bytes.
 func FuzzWitness(f *testing.F) {
 	home := wire.HashOf([]byte("home"))
 	by := wire.NewSigner(keyOf(5), home)
@@ -433,7 +435,7 @@ func FuzzWitness(f *testing.F) {
 	})
 }
 
-// Whoever leads a feed can put into a pin what no document could say: readers are told the key without it.
+// A sequencer can put values into a pin that no document can have. Readers then get the key without them.
 func TestAPinSaysWhatADocumentCan(t *testing.T) {
 	key := bytes.Repeat([]byte{5}, ed25519.PublicKeySize)
 	p := Pin{Key: key, Next: feed.Hash{1}, Beat: time.Hour, Certificate: "https://a/cert", Fingerprint: feed.Hash{2}}

@@ -10,8 +10,8 @@ import (
 	"tidings/internal/feed"
 )
 
-// A window that has applied and forgotten deltas at random is what one is that is made of its entries
-// anew: the same items in the same order, forgotten in the order in which they came, and the same hash.
+// A window that has applied and forgotten random deltas equals a window that is made of its entries: the same
+// items in the same order, forgotten in the order of their arrival, and the same hash.
 func TestAWindowIsWhatItsEntriesAre(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	item := func() feed.Item {
@@ -69,7 +69,7 @@ func TestAWindowIsWhatItsEntriesAre(t *testing.T) {
 	}
 }
 
-// An item that says that it stands behind itself goes to the front.
+// An item that claims to follow itself goes to the front.
 func TestAnItemBehindItselfGoesToTheFront(t *testing.T) {
 	var w Window
 	for n := byte(1); n <= 2; n++ {

@@ -10,16 +10,16 @@ import (
 
 // A Link is a feed that a page advertises.
 type Link struct {
-	Target string // as it stands there: an address, or part of one
+	Target string // as written: an address, or a relative reference
 	Title  string
 }
 
-// maxAdvertised bounds the feeds that are told of one page.
+// maxAdvertised bounds the feeds of one page.
 const maxAdvertised = 16
 
-// Advertised returns the feeds that an HTML page advertises, in its order, by what the HTML
-// standard has for it: link elements of the relation alternate, of a feed's media type. Their targets
-// are to be resolved by base, the href of the first base element, if that is not empty.
+// Advertised returns the feeds that an HTML page advertises, in its order: link elements with the relation
+// alternate and a feed's media type, as the HTML standard has it. Their targets must be resolved against base,
+// the href of the first base element, if that is not empty.
 func Advertised(doc []byte) (base string, of []Link) {
 	for z := html.NewTokenizer(bytes.NewReader(doc)); len(of) < maxAdvertised; {
 		switch z.Next() {
@@ -42,7 +42,7 @@ func Advertised(doc []byte) (base string, of []Link) {
 	return base, of
 }
 
-// href returns that attribute of an element.
+// href returns the href attribute of an element.
 func href(z *html.Tokenizer, more bool) (of string) {
 	for more {
 		var name, value []byte

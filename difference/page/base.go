@@ -6,16 +6,15 @@ import (
 	"strings"
 )
 
-// A Place is where a document is found. The zero value is not known: links are as they stand, and a
-// <base> names the page's own host.
+// A Location is the address of a document. The zero value is unknown: links stay as written, and a <base> names
+// the page's own host.
 type Location struct {
-	Address string // for which was asked, and from where readers of entries follow relative links
-	Final   string // after redirects; "": there as well
+	Address string // requested address, to which relative links in entries refer
+	Final   string // address after redirects; "": the same
 }
 
-// base is from where a document's relative links lead, nil if it is the same for its address. Hosts that
-// share the work behind one address must not make its page another one each time, as far as that can
-// be seen.
+// base returns the base of a document's relative links, or nil if that equals Address. Several hosts behind one
+// address must not make its page different each time, as far as that is visible.
 func (p *Location) base() *url.URL {
 	own, err := url.Parse(p.Address)
 	if err != nil {
@@ -28,7 +27,7 @@ func (p *Location) base() *url.URL {
 	return found
 }
 
-// host is whose a place is.
+// host returns the host of a location.
 func (p *Location) host() string {
 	u, err := url.Parse(p.Address)
 	if err != nil || p.Address == "" {
@@ -37,7 +36,7 @@ func (p *Location) host() string {
 	return host(u)
 }
 
-// host is whose place it is: hosts answer with and without "www.", by HTTP and by HTTPS.
+// host returns a host without "www.", since hosts answer with and without it, by HTTP and by HTTPS.
 func host(u *url.URL) string {
 	if u.Port() != "" {
 		return u.Host
@@ -45,13 +44,13 @@ func host(u *url.URL) string {
 	return strings.TrimPrefix(strings.ToLower(u.Host), "www.")
 }
 
-// folder is what relative paths are appended to.
+// folder returns the path to which relative paths are appended.
 func folder(u *url.URL) string {
 	return "/" + strings.TrimPrefix(u.Path[:strings.LastIndexByte(u.Path, '/')+1], "/")
 }
 
-// absolute is a link's target from where the document was found, or from where its <base> says: without
-// the host, if that is the page's own.
+// absolute returns a link's target relative to the document's final address or to its <base>, without the host
+// if that is the page's own.
 func (r *reader) absolute(href string) string {
 	if r.base == nil || strings.HasPrefix(href, "#") || len(href) > maxTarget {
 		return href
@@ -66,7 +65,7 @@ func (r *reader) absolute(href string) string {
 	return to.String()
 }
 
-// rebase takes what a <base> says, the first of them (HTML, 4.2.3).
+// readBase reads the first <base> of a page (HTML, 4.2.3).
 func (r *reader) readBase() {
 	for more := !r.baseSeen; more; {
 		var key, value []byte
@@ -88,7 +87,7 @@ func (r *reader) readBase() {
 	}
 }
 
-// password says whether a field is one for a password.
+// isPasswordField reports whether an input element is a field for a password.
 func (r *reader) isPasswordField() bool {
 	for more := true; more; {
 		var key, value []byte
@@ -99,8 +98,8 @@ func (r *reader) isPasswordField() bool {
 	return false
 }
 
-// balance sees to it that a link's text does not end it: of brackets that are not in pairs, or too deep, it
-// makes parentheses.
+// escapeBrackets makes sure that a link's text does not end the link: brackets that are unbalanced, or nested
+// too deep, become parentheses.
 func (r *reader) escapeBrackets() {
 	depth, deepest := 0, 0
 	text := r.text[r.link+1:]
@@ -128,5 +127,5 @@ func (r *reader) escapeBrackets() {
 	}
 }
 
-// deepBrackets is how deep brackets in a link's text are understood: see links.
+// deepBrackets is how deep nested brackets in a link's text are understood; see links.
 const deepBrackets = 2

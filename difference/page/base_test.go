@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Links lead where they lead for who looks at the page: from where a redirect has led, and from its <base>.
+// Links refer to the final address of a page after redirects, and to its <base>.
 func TestLinksLeadFromWhereThePageIs(t *testing.T) {
 	const doc = `<p>A <a href="b?x=1#y">link</a>, <a href="/c">root</a>, <a href="#d">place</a>, <a href="https://e.example/">far</a>, <a href="mailto:x@y.example">mail</a>`
 	const own = "https://www.own.example/d/e"
@@ -48,7 +48,7 @@ func TestLinksLeadFromWhereThePageIs(t *testing.T) {
 	}
 }
 
-// Links of an encyclopedia: with numbers in brackets, and names in parentheses.
+// Links of an encyclopedia have numbers in brackets, and names in parentheses.
 func TestEntriesShowLinksWithBrackets(t *testing.T) {
 	var m Tracker
 	m.Check(HTML([]byte("<p>Bees")), time.Unix(0, 0))
@@ -61,7 +61,7 @@ func TestEntriesShowLinksWithBrackets(t *testing.T) {
 	}
 }
 
-// Targets are what they were as far as they mean something, and no text of a link ends it.
+// Targets keep their significant parts, and the text of a link does not end it.
 func TestTargetsAndTexts(t *testing.T) {
 	for doc, want := range map[string]string{
 		`<a href="story.pl?sid=24/01/02&ts=5">a</a>`:        "[a](story.pl?sid=24/01/02&ts=5)",

@@ -11,16 +11,15 @@ import (
 )
 
 const (
-	// maxEntry is how much of a change is shown, in bytes of HTML.
+	// maxEntry bounds the HTML of an entry, in bytes.
 	maxEntry = 64 << 10
-	// maxHeadline is how much of a line is a headline, in characters.
+	// maxHeadline bounds a headline, in characters.
 	maxHeadline = 100
 )
 
-// Entry returns the item that tells readers what has changed of the page at an address: an Atom
-// entry with the lines that were omitted and added, in their order. Its id says which version
-// it is of which page: two who find the same change tell it under one id, and a page that is again
-// what it was before the last change has changed again.
+// Entry returns the item that shows readers the change of a page at an address: an Atom entry with the removed
+// and added lines in their order. Its id identifies the version and the page. Two nodes that find the same
+// change give it the same id, and a page that changes back has a new id.
 func (f *Result) Entry(address string) []byte {
 	var b strings.Builder
 	b.WriteString(`<entry xmlns="http://www.w3.org/2005/Atom" xml:base="` + escapeXML(address) + `"><id>` +
@@ -29,15 +28,15 @@ func (f *Result) Entry(address string) []byte {
 	return []byte(b.String())
 }
 
-// escaped is a text as XML has it; what XML cannot have is left out.
+// escapeXML escapes a text for XML, without characters that XML forbids.
 func escapeXML(s string) string {
 	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(s)) // a builder takes all
+	_ = xml.EscapeText(&b, []byte(s)) // writing to a builder cannot fail
 	return b.String()
 }
 
-// headline is the first line that was added, or else omitted. One without words, as numbers in tables
-// are, stands behind the line before it.
+// headline returns the first added line, or else the first removed one. A line without words, such as numbers
+// in a table, follows the line before it.
 func (f *Result) headline() string {
 	omitted := ""
 	for _, h := range f.Patch.Hunks {
@@ -57,7 +56,7 @@ func (f *Result) headline() string {
 	return "Removed: " + omitted
 }
 
-// brief is the beginning of a line, to the end of a word if there is one.
+// truncate returns the beginning of a long line, up to the end of a word if possible.
 func truncate(l string) string {
 	if utf8.RuneCountInString(l) <= maxHeadline {
 		return l
@@ -69,8 +68,8 @@ func truncate(l string) string {
 	return l + "…"
 }
 
-// shown is the change in HTML, each hunk behind the line before it, which says where it is. Not all
-// readers of feeds show what is inserted and deleted as such: a sign before each line says it too.
+// contentHTML returns the change in HTML. The line before a hunk shows its place. A sign before each line
+// repeats what <ins> and <del> say, because not all feed readers show these elements.
 func (f *Result) contentHTML() string {
 	var b strings.Builder
 	left, most := 0, maxEntry
@@ -105,15 +104,15 @@ func (f *Result) contentHTML() string {
 	return b.String()
 }
 
-// links are links as the lines of a core have them. Within one, as around the numbers of footnotes, there
-// may be brackets, and brackets in those.
+// links matches links in the lines of a core. The text of a link may have brackets, as around footnotes, nested
+// up to deepBrackets.
 var links = regexp.MustCompile(`\[((?:[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]*\])*\])*)\]\(([^()\s]*)\)`)
 
-// bare is a line without the targets of its links.
+// withoutTargets returns a line without the targets of its links.
 func withoutTargets(l string) string { return links.ReplaceAllString(l, "$1") }
 
-// linked is a line in HTML. A target that was shortened leads nowhere, and neither does one that
-// is no place: a line may look like a link that was never one.
+// lineHTML returns a line in HTML. A shortened target is not linked, and neither is one that isLinkTarget
+// refuses, because text may look like a link by accident.
 func lineHTML(l string) string {
 	var b strings.Builder
 	at := 0
@@ -131,7 +130,7 @@ func lineHTML(l string) string {
 	return b.String()
 }
 
-// isPlace says whether a target is a document, or where to write to.
+// isLinkTarget reports whether a target is a document or a mail address.
 func isLinkTarget(target string) bool {
 	u, err := url.Parse(target)
 	return err == nil && (u.Scheme == "" || u.Scheme == "http" || u.Scheme == "https" || u.Scheme == "mailto")

@@ -11,18 +11,17 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// HTML returns the core of a page in UTF-8. There is no page that it refuses: of one that is
-// none, the core is what stands outside of tags.
+// HTML returns the core of a page in UTF-8. It accepts every input; without tags, the core is the whole text.
 func HTML(doc []byte) Core {
 	return coreOf(doc, false, &Location{})
 }
 
-// XHTML returns the core of a page of XML in UTF-8: in it, every element can end as it begins.
+// XHTML returns the core of a page in XML and UTF-8, in which every element can be self-closing.
 func XHTML(doc []byte) Core {
 	return coreOf(doc, true, &Location{})
 }
 
-// coreOf reads the page at a place. Where there is text, and none of it seems to be content, all of it is.
+// coreOf parses the page at a location. If there is text but no content, all text is content.
 func coreOf(doc []byte, strict bool, at *Location) Core {
 	r := newReader(doc, strict, at)
 	r.read()
@@ -31,7 +30,7 @@ func coreOf(doc []byte, strict bool, at *Location) Core {
 	if len(c.Lines) > 0 {
 		return c
 	}
-	c.all = nil // it has none of its passages, or all
+	c.all = nil // it has all or none of its passages
 	if len(r.lines) == 0 && r.hidden {
 		r = newReader(doc, strict, at)
 		r.lenient = true
@@ -43,41 +42,41 @@ func coreOf(doc []byte, strict bool, at *Location) Core {
 	return c
 }
 
-// An element is one that is open.
+// An element is an open element.
 type element struct {
-	name   atom.Atom // 0: none that is known, of which all take each other for their ends
+	name   atom.Atom // 0: unknown, and all unknown elements end each other
 	part   part
-	region int // in which its content stands
+	region int // region of its content
 }
 
-// A reader makes lines of the tokens of a page.
+// A reader makes lines from the tokens of a page.
 type reader struct {
 	tokens  *html.Tokenizer
 	open    []element
-	count   map[atom.Atom]int // of them, by name
+	count   map[atom.Atom]int // of open elements, by name
 	regions []region
 	lines   []line
 	title   string
 
-	region      int // the region that is being read
+	region      int // current region
 	hiddenDepth int // open elements that are never text
 	sections    int // open articles and mains
 	inTitle     bool
-	strict      bool     // it is XML
+	strict      bool     // the page is XML
 	size        int      // of the lines, in bytes
-	hidden      bool     // there is text that was left out, and may be some
-	lenient     bool     // all is content but what is never text
+	hidden      bool     // text that may be content was left out
+	lenient     bool     // all text is content, except what is never text
 	hasPassword bool     // there is a field for a password
-	base        *url.URL // from where links lead; nil: from the page's address
-	baseSeen    bool     // a <base> has said so
-	host        string   // the host of the page; "": not known
+	base        *url.URL // base of links; nil: the page's address
+	baseSeen    bool     // a <base> was read
+	host        string   // host of the page; "": unknown
 
-	text          []byte // of the line that is being read
-	blank         bool   // comes before what comes next
+	text          []byte // of the current line
+	blank         bool   // a blank precedes the next character
 	plain, linked int
-	link          int // where in text the link begins that is open; none: none is
+	link          int // start of the open link in text; none: no link is open
 	target        string
-	isLink        bool // the last element for links is one
+	isLink        bool // the last <a> is a link
 	inPage        bool // the last link leads to a place of the page
 }
 
@@ -89,7 +88,7 @@ func (r *reader) read() {
 	r.link = none
 	for len(r.lines) < maxLines && r.size <= maxRead {
 		switch r.tokens.Next() {
-		case html.ErrorToken: // the end: it reads from memory
+		case html.ErrorToken: // the input is in memory, so this is the end
 			r.endLine()
 			return
 		case html.TextToken:
@@ -111,7 +110,7 @@ func (r *reader) read() {
 	}
 }
 
-// shortened is the beginning of a text that is too long for a title.
+// shortTitle returns a text, shortened to maxTitle.
 func shortTitle(text []byte) string {
 	if len(text) > maxTitle {
 		text = text[:maxTitle]
@@ -119,7 +118,7 @@ func shortTitle(text []byte) string {
 	return strings.ToValidUTF8(string(text), "")
 }
 
-// write adds text to the line, with one blank where there are some.
+// write adds text to the line, without repeated blanks.
 func (r *reader) write(text []byte) {
 	for len(text) > 0 {
 		c, size := utf8.DecodeRune(text)
@@ -127,7 +126,7 @@ func (r *reader) write(text []byte) {
 			c = '\uFFFD'
 		}
 		if text = text[size:]; c == '\n' && r.count[atom.Pre] > 0 {
-			r.endLine() // there, lines are as they stand
+			r.endLine() // in <pre>, line ends count
 			continue
 		} else if isBlank(c) {
 			r.blank = true
@@ -151,10 +150,10 @@ func (r *reader) write(text []byte) {
 	}
 }
 
-// isNothing says whether a character says only where a line may be broken: where words end, blanks do.
+// isNothing reports whether a character only marks a place where a line may be broken.
 func isNothing(c rune) bool { return c == 0xad || c == 0x200b || c == 0x2060 || c == 0xfeff }
 
-// isBlank says whether a character is white space.
+// isBlank reports whether a character is white space.
 func isBlank(c rune) bool {
 	switch {
 	case c <= ' ', c == 0x7f, c == 0xa0, c == 0x1680, 0x2000 <= c && c <= 0x200a, c == 0x2028, c == 0x2029, c == 0x202f, c == 0x205f, c == 0x3000:
@@ -163,8 +162,8 @@ func isBlank(c rune) bool {
 	return false
 }
 
-// end ends the line, and the link that is open: what stands around more than a line is no menu's
-// entry. One that has no text yet goes on.
+// endLine ends the line and its open link: a link over several lines is not an entry of a menu. A link without
+// text continues in the next line.
 func (r *reader) endLine() {
 	if r.link != none {
 		if len(r.text) == r.link+1 {
@@ -183,7 +182,7 @@ func (r *reader) endLine() {
 	r.text, r.blank, r.plain, r.linked = r.text[:0], false, 0, 0
 }
 
-// begin takes the beginning of an element.
+// startElement handles a start tag.
 func (r *reader) startElement(closed bool) {
 	raw, more := r.tokens.TagName()
 	name := atom.Lookup(raw)
@@ -208,10 +207,10 @@ func (r *reader) startElement(closed bool) {
 		return
 	}
 	if closed && (name == 0 || p&block == 0 && name != atom.A && p&neverShown == 0) {
-		return // of foreign content; HTML knows no others
+		return // this is foreign content; HTML has no other self-closing tags
 	}
 	if name == atom.A && r.link != none {
-		r.closeLink() // it has no end of its own
+		r.closeLink() // links cannot be nested
 	}
 	says := r.attributes(name, more)
 	e := element{name: name, part: p, region: r.region}
@@ -239,9 +238,9 @@ func (r *reader) startElement(closed bool) {
 	r.region = e.region
 }
 
-// imply ends what a tag ends without saying so (HTML, 13.1.2.4), as far as it was begun last: the
-// head at what cannot stand in one, a paragraph at the next block, an item of a list or a table at the
-// next.
+// imply ends the elements that a start tag ends implicitly (HTML, 13.1.2.4), if they are innermost: the head at
+// an element that cannot be in it, a paragraph at the next block, and an item of a list or a table at the next
+// one.
 func (r *reader) imply(name atom.Atom, p part) {
 	for len(r.open) > 0 {
 		switch last := r.open[len(r.open)-1].name; {
@@ -259,7 +258,7 @@ func (r *reader) imply(name atom.Atom, p part) {
 	}
 }
 
-// enter begins a region that may be noise.
+// enterRegion begins a region that may be noise.
 func (r *reader) enterRegion(of region) int {
 	if len(r.regions) == maxRegions {
 		return r.region
@@ -270,7 +269,7 @@ func (r *reader) enterRegion(of region) int {
 	return len(r.regions) - 1
 }
 
-// attributes reads those of an element, and returns the strongest of their hints.
+// attributes reads the attributes of an element, and returns the strongest hint.
 func (r *reader) attributes(name atom.Atom, more bool) (says hint) {
 	if name == atom.A {
 		r.target, r.isLink = "", false
@@ -307,10 +306,10 @@ func (r *reader) attributes(name atom.Atom, more bool) (says hint) {
 	return says
 }
 
-// close takes the end of an element, and with it of all in it that have none of their own.
+// endElement handles an end tag. It also ends the open elements inside.
 func (r *reader) endElement(name atom.Atom) {
 	if r.count[name] == 0 {
-		return // so that every element that is passed below is closed
+		return // so the loop below always finds an element to end
 	}
 	for i := len(r.open) - 1; i >= 0; i-- {
 		if r.open[i].name != name {
@@ -350,7 +349,7 @@ func (r *reader) openLink() {
 	r.text = append(r.text, '[')
 }
 
-// closeLink ends a link; one without text is none.
+// closeLink ends a link. A link without text is removed.
 func (r *reader) closeLink() {
 	switch {
 	case len(r.text) == r.link+1:

@@ -10,34 +10,32 @@ import (
 	"znkr.io/diff"
 )
 
-// What changes at every look is no news. A page's marks say which lines and places of it do,
-// as learned from one look to the next. Two kinds are told apart:
+// Parts that change at every check are not news. The marks of a page name its volatile lines and places, as
+// learned from one check to the next. There are two kinds:
 //
-//   - A line counts if what changes of it are numbers and dates: a clock, a number of visitors. It goes
-//     by its skeleton, wherever it stands.
-//   - A place turns if what stands between the same two lines, some lines at most, is
-//     another each time: a quotation of the day, advertisements, the server's name, links
-//     to other articles. Where something only came, and nothing went, a list grows; and of one that
-//     goes on, most lines stay. turn.go says more.
+//   - A counter is a line of which only numbers and dates change, such as a clock or a number of visitors. It is identified by its
+//     skeleton, wherever it stands.
+//   - A rotating place is the text between two lines, if it is short and different each time: a quotation of the day, an
+//     advertisement, the server's name, links to other articles. A pure insertion usually means a growing list, and when a list
+//     continues most of its lines stay. rotation.go has the details.
 //
-// Each look at which one of them changed is worth two points, each at which it did not
-// costs one. With three changes in a row a line has earned its mark, a place, which needs
-// stronger proof, with five. The mark is lost with the last point, after lastLooks without a change at
-// the most: so what was noise, and is not any more, is news again. A line that stands in a place that turns is
-// told by itself when it changes or has come to stay, and an edit beside a place or within the words of a line
-// takes no mark away.
-// Looks that are days apart (farApart) teach nothing.
+// Each check at which a line or place changed adds two points, and each other check subtracts one. Three
+// changes in a row make a line a counter, and five make a place a rotating one, which needs stronger evidence.
+// The mark is lost with the last point, after maxPoints checks without a change at most, so that former noise
+// becomes news again. A line in a rotating place is news by itself when it stays or changes slowly, and an edit
+// beside a rotating place, or in the words of a counter, does not remove the mark. Checks that are days apart
+// (maxCheckGap) teach nothing.
 const (
 	changePoints      = 2
 	lineThreshold     = 3 * changePoints
 	placeThreshold    = 5 * changePoints
-	maxPoints         = 16 // the most points there are
+	maxPoints         = 16 // the maximum
 	maxMarks          = 256
-	maxHunks          = 1 << 10 // of what has changed in more places at once, nothing is learned: it is another text
-	maxAnchorDistance = 8       // lines that are looked through for one with words
+	maxHunks          = 1 << 10 // with more hunks at once nothing is learned: the text is another one
+	maxAnchorDistance = 8       // lines that are searched for one with words
 )
 
-// A mark is how often a line or a place has changed lately.
+// A mark says how often a line or a place has changed lately.
 type mark struct {
 	key        uint64
 	points     int
@@ -45,10 +43,10 @@ type mark struct {
 	isVolatile bool
 }
 
-// marks are those of a page.
+// marks are the marks of a page.
 type marks struct {
 	list   []mark
-	stable map[uint64]int // lines that stand where it turns, and for how many looks; another one after each
+	stable map[uint64]int // for lines in rotating places: the number of checks for which they have stayed, at most maxStable lines
 }
 
 func (m *marks) find(key uint64) *mark {
@@ -60,13 +58,13 @@ func (m *marks) find(key uint64) *mark {
 	return nil
 }
 
-// marked says whether a key has earned its mark, and has not lost it.
+// marked reports whether a key has a mark.
 func (m *marks) marked(key uint64) bool {
 	f := m.find(key)
 	return f != nil && f.isVolatile
 }
 
-// look takes the keys that changed from one look to the next. It says whether a mark was lost.
+// update counts the keys that changed since the last check. It reports whether a mark was lost.
 func (m *marks) update(lines, places map[uint64]bool) (lost bool) {
 	for i := range m.list {
 		f := &m.list[i]
@@ -89,7 +87,7 @@ func (m *marks) update(lines, places map[uint64]bool) (lost bool) {
 	return lost
 }
 
-// grant gives a mark to what goes on where something had it.
+// transfer gives a mark to the successor of a marked line or place.
 func (m *marks) transfer(key uint64, place bool) {
 	f := m.find(key)
 	if f == nil && len(m.list) < maxMarks {
@@ -104,7 +102,7 @@ func (m *marks) transfer(key uint64, place bool) {
 	}
 }
 
-// begin counts what has changed for the first time, as far as there is room.
+// addNew counts keys that changed for the first time, as far as there is room.
 func (m *marks) addNew(keys map[uint64]bool, place bool) {
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		if m.find(key) == nil && len(m.list) < maxMarks {
@@ -113,11 +111,11 @@ func (m *marks) addNew(keys map[uint64]bool, place bool) {
 	}
 }
 
-// learn takes what has changed from one look to the next. Within a change, lines with one skeleton
-// are one line that counts; what is left between those turns.
+// learn counts the changes since the last check. Within a change, lines with the same skeleton are possible
+// counters, and the lines between them are possible rotating places.
 func (m *marks) learn(last, now *Core) {
 	lines, places := map[uint64]bool{}, map[uint64]bool{}
-	var parts []diff.Hunk[string] // of what has changed, those that do not count
+	var parts []diff.Hunk[string] // changes that are not counters
 	all := changes(last.Lines, now.Lines)
 	if len(all) > maxHunks {
 		all = nil
@@ -126,7 +124,7 @@ func (m *marks) learn(last, now *Core) {
 		omit, add := last.Lines[h.PosX:h.EndX], now.Lines[h.PosY:h.EndY]
 		was, is := skeletons(omit), skeletons(add)
 		if max(len(omit), len(add)) > manyLinesRotating && !slices.Equal(was, is) {
-			continue // another text, in which lines may well be alike by chance
+			continue // another text, whose lines may be similar by chance
 		}
 		for _, l := range counterKeys(omit, add) {
 			lines[l] = true
@@ -150,7 +148,7 @@ func (m *marks) learn(last, now *Core) {
 	m.carryOver(last, now, all)
 }
 
-// counting returns the keys of those lines of a change that differ in nothing but numbers and dates.
+// counterKeys returns the keys of the lines of a change in which only numbers and dates differ.
 func counterKeys(omit, add []string) (keys []uint64) {
 	was := skeletons(omit)
 	x, y := 0, 0
@@ -165,7 +163,7 @@ func counterKeys(omit, add []string) (keys []uint64) {
 	return keys
 }
 
-// bones is lines as their skeletons, if they have any.
+// skeletons returns the skeletons of lines; lines without a skeleton stay.
 func skeletons(lines []string) []string {
 	of := slices.Clone(lines)
 	for i, l := range of {
@@ -176,15 +174,14 @@ func skeletons(lines []string) []string {
 	return of
 }
 
-// lineKey is that of a line that may count.
+// lineKey returns the key of a possible counter.
 func lineKey(text string) uint64 {
 	s, _ := skeleton(text)
 	return keyOf(s)
 }
 
-// germane returns what a look says beyond the version that readers have: that version, changed
-// where it is news, and how. What only changes by itself stays in it as it was; what of that waits is
-// returned, too.
+// relevant returns the news of a check relative to the visible version: the new version, and its changes.
+// Volatile parts stay in it as they were. It also returns the lines of rotating places that have stayed.
 func (m *marks) relevant(told, now *Core) (next Core, p Patch, waits map[uint64]int) {
 	was, is := m.maskCounters(told.Lines, now.Lines)
 	news := changes(was, is)
@@ -195,8 +192,8 @@ func (m *marks) relevant(told, now *Core) (next Core, p Patch, waits map[uint64]
 	return next, p, waits
 }
 
-// masked is lines of two looks with those that count as their skeletons, and all links to one place alike.
-// Where there are more lines of one skeleton than before, or fewer, they do not count: they are a list.
+// maskCounters returns the lines of two checks with counters replaced by their skeletons, and with equal links
+// by HTTP and HTTPS. If the number of lines with one skeleton changes they are a list and not counters.
 func (m *marks) maskCounters(told, now []string) (was, is []string) {
 	was, is = withHTTPS(told), withHTTPS(now)
 	if !slices.ContainsFunc(m.list, func(f mark) bool { return f.isVolatile && !f.place }) {
@@ -222,7 +219,7 @@ func (m *marks) maskCounters(told, now []string) (was, is []string) {
 	return was, is
 }
 
-// secure is lines with links by HTTPS.
+// withHTTPS returns lines with links by HTTPS.
 func withHTTPS(lines []string) []string {
 	of := slices.Clone(lines)
 	for i, l := range of {
@@ -231,7 +228,7 @@ func withHTTPS(lines []string) []string {
 	return of
 }
 
-// keyOf is that of a text.
+// keyOf returns the key of a text.
 func keyOf(texts ...string) uint64 {
 	h := fnv.New64a()
 	for _, t := range texts {
@@ -241,13 +238,13 @@ func keyOf(texts ...string) uint64 {
 	return h.Sum64()
 }
 
-// markSize is that of a mark as a record has it, and MaxMarks that of the longest record, in bytes.
+// markSize is the size of an encoded mark in bytes, and MaxMarks that of the longest record of marks.
 const (
 	markSize = 9
 	MaxMarks = 128 * markSize
 )
 
-// Marks are those lines and places that have earned their marks, for who goes on with the page.
+// Marks encodes the marks of volatile lines and places, for another node that continues with the page.
 func (m *Tracker) Marks() []byte {
 	var b []byte
 	for _, f := range m.marks.list {
@@ -262,7 +259,7 @@ func (m *Tracker) Marks() []byte {
 	return b
 }
 
-// SetMarks goes on with marks that another memory had. What makes no sense is left out.
+// SetMarks sets marks that another tracker encoded. Invalid ones are ignored.
 func (m *Tracker) SetMarks(b []byte) {
 	m.marks = marks{}
 	for ; len(b) >= markSize && len(m.marks.list) < maxMarks; b = b[markSize:] {

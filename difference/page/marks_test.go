@@ -9,7 +9,7 @@ import (
 )
 
 func TestALineThatCountsEarnsItsMark(t *testing.T) {
-	w := newWatch(t)
+	w := newChecker(t)
 	clock := func(i int) string {
 		return fmt.Sprintf("It is %d:%02d, and visitor %d is here", 9+i/60, i%60, 1200+17*i)
 	}
@@ -24,13 +24,13 @@ func TestALineThatCountsEarnsItsMark(t *testing.T) {
 	if len(f.Patch.Hunks) != 1 || f.Patch.Hunks[0].At != 2 || f.Core.Lines[1] != clock(2) {
 		t.Errorf("%+v %q", f.Patch, f.Core.Lines)
 	}
-	// It moves, and its mark with it.
+	// It moves, and keeps its mark.
 	w.check(Changed, clock(22), "Head", "Another text")
 	w.check(Same, clock(23), "Head", "Another text")
 }
 
 func TestALineLosesItsMark(t *testing.T) {
-	w := newWatch(t)
+	w := newChecker(t)
 	price := func(i int) string { return fmt.Sprint("The price is ", i) }
 	for i := range 4 {
 		w.check(map[bool]Kind{true: Changed, false: Same}[i < 3], price(i))
@@ -44,7 +44,7 @@ func TestALineLosesItsMark(t *testing.T) {
 }
 
 func TestAPlaceThatTurns(t *testing.T) {
-	w := newWatch(t)
+	w := newChecker(t)
 	quotes := strings.Split("Know yourself|Nothing too much|All flows|Whereof one cannot speak|Less is more|God is in the detail|Tempus fugit|Carpe diem", "|")
 	for i, q := range quotes {
 		kind := Same
@@ -66,7 +66,7 @@ func TestWhatTurnsSideBySide(t *testing.T) {
 			boxes[i%6], boxes[(i+1)%6], "All rights are with the bees",
 		}
 	}
-	w := newWatch(t)
+	w := newChecker(t)
 	for i := range 14 {
 		w.at = w.at.Add(30 * time.Minute)
 		w.m.Check(lines(page(i, "They sleep")...), w.at)
@@ -110,7 +110,7 @@ func TestAListOfLikeLinesGrows(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWatch(t)
+			w := newChecker(t)
 			w.check(Changed, page(12)...)
 			for n := 13; n < 40; n++ {
 				f := w.check(Changed, page(n)...)
@@ -123,7 +123,7 @@ func TestAListOfLikeLinesGrows(t *testing.T) {
 }
 
 func TestWhatChangesSeldomIsNews(t *testing.T) {
-	w := newWatch(t)
+	w := newChecker(t)
 	w.check(Changed, "Releases", "Latest release: 1.0")
 	for i := range 20 {
 		for range 12 {
@@ -134,7 +134,7 @@ func TestWhatChangesSeldomIsNews(t *testing.T) {
 }
 
 func TestOneNumberDoesNotSilenceOthers(t *testing.T) {
-	w := newWatch(t)
+	w := newChecker(t)
 	table := func(live, points int) []string {
 		return []string{"Table", "Reds", "7", fmt.Sprint(live), "8", "Blues", "2026", fmt.Sprint(points), "99", "End"}
 	}
@@ -159,7 +159,7 @@ func TestLinksToOtherArticlesTurn(t *testing.T) {
 		of := append([]string{"News"}, links(300-news, news)...)
 		return append(append(append(of, "Other articles"), links(other, 5)...), "The end")
 	}
-	w := newWatch(t)
+	w := newChecker(t)
 	for i := range 12 {
 		w.at = w.at.Add(30 * time.Minute)
 		w.m.Check(lines(page(6, 5*i)...), w.at)
@@ -171,7 +171,7 @@ func TestLinksToOtherArticlesTurn(t *testing.T) {
 }
 
 func TestNumbersThatChangeSeldomAreContent(t *testing.T) {
-	w := newWatch(t)
+	w := newChecker(t)
 	w.check(Changed, "You may cancel within 10 days.")
 	for i := range 12 {
 		w.check(Changed, fmt.Sprintf("You may cancel within %d days.", 11+i))
@@ -240,14 +240,14 @@ func TestWhatChangesByItselfIsLeftOut(t *testing.T) {
 }
 
 func TestWhatChangesFromMonthToMonthIsNews(t *testing.T) {
-	w := newWatch(t)
+	w := newChecker(t)
 	for i := range 12 {
 		w.at = w.at.AddDate(0, 1, 0)
 		w.check(Changed, "Downloads", fmt.Sprintf("Release 1.%d.0 of 2026-%02d-01", 20+i, 1+i), "All releases are signed")
 	}
 }
 
-// What comes beside a text that turns, or a clock without words, is told at once.
+// New text beside a rotating text, or beside a clock without words, is reported at once.
 func TestNewsBesideWhatTurns(t *testing.T) {
 	for name, turning := range map[string]func(i int) string{
 		"an advertisement": func(i int) string {
@@ -263,7 +263,7 @@ func TestNewsBesideWhatTurns(t *testing.T) {
 				look := func(i int, news string) []string {
 					return slices.DeleteFunc(page(turning(i), news), func(l string) bool { return l == "" })
 				}
-				w := newWatch(t)
+				w := newChecker(t)
 				for i := range 14 {
 					w.at = w.at.Add(30 * time.Minute)
 					w.m.Check(lines(look(i, "")...), w.at)
@@ -280,9 +280,9 @@ func TestNewsBesideWhatTurns(t *testing.T) {
 	}
 }
 
-// The newest line of a list, which stands above it, too, does not keep the list from being told.
+// A list is reported even if its newest line also stands above it.
 func TestAListBelowItsNewestLine(t *testing.T) {
-	w := newWatch(t)
+	w := newChecker(t)
 	for n := 3; n < 30; n++ {
 		of := []string{"Latest:", fmt.Sprintf("Version 1.%d is out", n), "All:"}
 		for i := range n {

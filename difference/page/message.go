@@ -14,25 +14,25 @@ import (
 )
 
 const (
-	// maxPatch is the size of the largest patch in bytes before it is packed.
+	// maxPatch is the maximum size of a patch in bytes before compression.
 	maxPatch = 16 << 20
-	// maxBase is how much of the old text's end a patch is packed with.
+	// maxDictionary is how much of the end of the old text is the dictionary of a patch, in bytes.
 	maxDictionary = 1 << 20
-	// baseID names it as the dictionary.
+	// dictionaryID is the id of the dictionary.
 	dictionaryID = 1
 )
 
-// ErrPatch says that bytes are no patch.
+// ErrPatch says that the bytes are not a patch.
 var ErrPatch = errors.New("not a patch")
 
-// base is the dictionary with which patches of a core are packed.
+// dictionary returns the dictionary for the patches of a core.
 func dictionary(old *Core) []byte {
 	text := old.Text()
 	return []byte(text[max(0, len(text)-maxDictionary):])
 }
 
-// Encode packs a patch for those who have the old core. What moves within a page, and what
-// of a line stays when it changes, takes next to no room.
+// Encode encodes and compresses a patch for readers with the old core. Text that moves within a page, and the
+// unchanged part of a changed line, take almost no space.
 func (p *Patch) Encode(old *Core) ([]byte, error) {
 	m := &pagepb.Patch{Old: p.Old[:], New: p.New[:]}
 	at := 0
@@ -48,7 +48,7 @@ func (p *Patch) Encode(old *Core) ([]byte, error) {
 		return nil, fmt.Errorf("encode patch: %d bytes, more than %d", len(b), maxPatch)
 	}
 	known := dictionary(old)
-	// The window is no larger than what there is to look back at: the encoder takes memory for twice as much.
+	// The window covers the input and the dictionary, because the encoder allocates twice its size.
 	window := 1 << bits.Len(uint(max(len(known)+len(b), zstd.MinWindowSize)-1))
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithLowerEncoderMem(true),
 		zstd.WithEncoderCRC(false), zstd.WithWindowSize(min(window, zstd.MaxWindowSize)), zstd.WithEncoderDictRaw(dictionaryID, known))
@@ -58,8 +58,8 @@ func (p *Patch) Encode(old *Core) ([]byte, error) {
 	return enc.EncodeAll(b, nil), nil
 }
 
-// Decode unpacks a patch by the core that it is for. Of another core's it may be that the
-// bytes make no sense, or that they are a patch which does not apply.
+// Decode decompresses and parses a patch for a core. With another core the bytes may be invalid, or a patch
+// that does not apply.
 func Decode(b []byte, old *Core) (Patch, error) {
 	p, err := decode(b, old)
 	if err != nil {
@@ -107,8 +107,8 @@ func decode(b []byte, old *Core) (Patch, error) {
 	return p, nil
 }
 
-// modest says whether a patch has no more hunks, and lines that come, than a core can have lines: one
-// of nothing takes two bytes in a message, and a hundred in memory.
+// withinLimits reports whether a patch has at most maxLines hunks and added lines. An empty one takes two bytes
+// in a message, and a hundred in memory.
 func withinLimits(patch []byte) bool {
 	const hunksField, addField = 3, 3
 	hunks, lines := 0, 0
@@ -118,8 +118,8 @@ func withinLimits(patch []byte) bool {
 	})
 }
 
-// fields calls each with those of one number, as long as it says to go on, and says whether it did
-// until the message's end.
+// fields calls each for the fields with a number while it returns true. It reports whether it reached the end
+// of the message.
 func fields(message []byte, number protowire.Number, each func(value []byte) bool) bool {
 	for len(message) > 0 {
 		at, kind, size := protowire.ConsumeTag(message)

@@ -4,20 +4,20 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// What an element is to a reader.
+// part is a set of properties of an element.
 type part uint8
 
 const (
 	inline      part = 0
-	block       part = 1 << iota // begins and ends a line
-	void                         // has no end
+	block       part = 1 << iota // starts and ends a line
+	void                         // has no end tag
 	neverShown                   // is never text
 	maybeNoise                   // may be noise
-	sectional                    // so are headers and footers, but not within one of these
-	ignoreClass                  // its class says nothing: it holds the page, or words of it
+	sectional                    // headers and footers inside are content
+	ignoreClass                  // its class is ignored: it contains the page, or words of it
 )
 
-// parts are the elements that are more than a part of a line.
+// parts are the elements with properties.
 var parts = map[atom.Atom]part{}
 
 func init() {
@@ -48,35 +48,35 @@ func init() {
 	}
 }
 
-// heads are the elements that a head can have.
+// heads are the elements that a head can contain.
 var heads = map[atom.Atom]bool{
 	atom.Base: true, atom.Link: true, atom.Meta: true, atom.Title: true, atom.Script: true, atom.Style: true, atom.Noscript: true, atom.Template: true, atom.Head: true,
 	atom.Html: true,
 }
 
-// never are the elements that are never text.
+// neverText are the elements that are never text.
 var neverText = map[atom.Atom]bool{
 	atom.Head: true, atom.Script: true, atom.Style: true, atom.Template: true, atom.Iframe: true, atom.Textarea: true, atom.Select: true, atom.Datalist: true,
 }
 
-// A hint is what the attributes of an element say of it.
+// A hint is what the attributes of an element say about it.
 type hint uint8
 
 const (
 	plain      hint = iota
-	navigation      // a word for navigation, or what stands about a page
-	intrusive       // a word or a role for what lies over a page, or is in it for others' sake
-	invisible       // it is not shown
+	navigation      // a word for navigation, or for the frame of a page
+	intrusive       // a word or a role for overlays, and for advertisements and the like
+	invisible       // the element is hidden
 )
 
-// outerRoles are the roles of WAI-ARIA 1.2 that what is about a page has. Those of alerts and of
-// states are none: a page has them to tell its news.
+// noiseRoles are the roles of WAI-ARIA 1.2 for parts around the content. Alerts and states are not among them:
+// pages use them for their news.
 var noiseRoles = map[string]bool{
 	"navigation": true, "banner": true, "contentinfo": true, "search": true, "dialog": true, "alertdialog": true,
 	"menu": true, "menubar": true, "complementary": true, "timer": true, "toolbar": true,
 }
 
-// words are those that authors give to what is about a page.
+// hintWords are the words that authors use for parts around the content.
 var hintWords = map[string]hint{
 	"nav": navigation, "navbar": navigation, "navigation": navigation, "menu": navigation, "submenu": navigation, "megamenu": navigation, "dropdown": navigation,
 	"footer": navigation, "breadcrumb": navigation, "breadcrumbs": navigation, "sidebar": navigation, "banner": navigation, "masthead": navigation, "topbar": navigation,
@@ -86,11 +86,11 @@ var hintWords = map[string]hint{
 	"advertisement": intrusive, "newsletter": intrusive, "popup": intrusive, "modal": intrusive, "copyright": intrusive,
 }
 
-// longestWord is the longest of them.
+// longestWord is the length of the longest hint word.
 const longestWord = 13
 
-// named returns the strongest hint in a class or id: words end where letters do, and where
-// a capital follows a small letter.
+// hintOf returns the strongest hint in a class or id. Words end where letters do, and where a capital follows a
+// small letter.
 func hintOf(value []byte) hint {
 	var word [longestWord]byte
 	best, n := plain, 0
@@ -117,7 +117,7 @@ func hintOf(value []byte) hint {
 	return best
 }
 
-// hides says whether a style hides what it is for.
+// hides reports whether a style hides its element.
 func hides(style []byte) bool {
 	for i, c := range style {
 		if c > ' ' && (hasDeclaration(style[i:], "display:none") || hasDeclaration(style[i:], "visibility:hidden")) {
@@ -127,7 +127,7 @@ func hides(style []byte) bool {
 	return false
 }
 
-// declares says whether a style begins with a declaration, blanks and capitals aside.
+// hasDeclaration reports whether a style begins with a declaration, ignoring blanks and case.
 func hasDeclaration(style []byte, what string) bool {
 	for _, c := range style {
 		switch {

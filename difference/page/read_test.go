@@ -43,7 +43,8 @@ func TestDocumentsAreReadByTheirKind(t *testing.T) {
 	}
 }
 
-// Pictures and programs are no pages, whatever they are called; a text is one, however it begins.
+// Pictures and programs are refused whatever their type says, and text is accepted whatever its first bytes
+// are.
 func TestWhatIsCalledATextAndIsNone(t *testing.T) {
 	noise := make([]byte, 10000)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
@@ -83,10 +84,10 @@ func TestWhatIsNoTextIsRefused(t *testing.T) {
 	}
 }
 
-// long is a name as long as names are told.
+// long returns a name of the maximum length.
 func long(of string) string { return strings.Repeat(of, maxName) }
 
-// Who writes data cannot make its reading slow, nor large.
+// Data cannot make its parsing slow, or large.
 func TestDataThatIsMadeToHurt(t *testing.T) {
 	size := longtest.Pick(2<<20, 10<<20)
 	for _, c := range []struct{ what, contentType, piece, before string }{

@@ -6,22 +6,21 @@ import (
 	"time"
 )
 
-// stays is for how long what has little in common with a page has to be there to be the
-// page, and saysSo for how long if it may be an error or a wall by what it says: few last longer, and a page may
-// have come to say so. What surely is one never is in the place of another page; but it may be
-// what a page is about of which nothing else was ever seen.
+// A document that has little in common with the page becomes the page after replacementAge. A possible error or
+// wall needs wallAge: few last longer, and the page may really say so. A certain error never replaces a page.
+// It may be the page itself if nothing else was ever found at the address.
 const (
 	replacementAge = time.Hour
 	wallAge        = 24 * time.Hour
 )
 
-// odd is a page that has turned into another one, perhaps for a moment.
+// replacement is a different document in the place of a page, perhaps temporary.
 type replacement struct {
-	lines []uint64 // of the other one, when it was first seen, as skeletons
+	lines []uint64 // skeleton keys of the document when it was first seen
 	since time.Time
 }
 
-// judge returns why what a fetch has brought is not the page; "" if it is.
+// reject returns why the document of a fetch is not the page, or "".
 func (o *replacement) reject(now, told *Core, first bool, at time.Time) string {
 	if len(now.Lines) == 0 {
 		return "the page is empty"
@@ -31,7 +30,7 @@ func (o *replacement) reject(now, told *Core, first bool, at time.Time) string {
 	}
 	alike := !first && countCommon(now.Lines, told.Lines)*2 >= len(now.Lines)
 	if lost := linesMissing(told.Lines, now.Lines); len(lost) >= muchLost && len(lost)*3 >= told.size() {
-		alike = false // its head alone is not the page
+		alike = false // the head of the page alone is not the page
 	}
 	reason, sure := wall(now, told, first, alike)
 	long := wallAge
@@ -53,14 +52,14 @@ func (o *replacement) reject(now, told *Core, first bool, at time.Time) string {
 	return reason
 }
 
-// fewWords are what says nothing new: "It works!"
+// fewWords is a number of words that say nothing new, such as "It works!"
 const fewWords = 4
 
-// muchLost is how many bytes of a page have to be gone, a third of it or more, that what is left need
-// not be it.
+// muchLost is how many bytes of a page must be missing, and at least a third of the page, so that the remaining
+// part may be another document.
 const muchLost = 120
 
-// lasts is for how long a document like this one has been there.
+// age returns for how long a document like this one has been there.
 func (o *replacement) age(now *Core, at time.Time) time.Duration {
 	lines := skeletonKeys(now.Lines)
 	if o.since.IsZero() || countCommon(lines, o.lines)*2 < len(lines) {
@@ -69,7 +68,7 @@ func (o *replacement) age(now *Core, at time.Time) time.Duration {
 	return at.Sub(o.since)
 }
 
-// skeletons are the keys of lines without what may change by itself.
+// skeletonKeys returns the keys of the skeletons of lines.
 func skeletonKeys(lines []string) []uint64 {
 	of := make([]uint64, len(lines))
 	for i, l := range lines {
@@ -78,7 +77,7 @@ func skeletonKeys(lines []string) []uint64 {
 	return of
 }
 
-// common is how many of some lines are among others.
+// countCommon returns how many elements of one slice are in another.
 func countCommon[E cmp.Ordered](of, others []E) int {
 	others = slices.Clone(others)
 	slices.Sort(others)

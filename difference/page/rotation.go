@@ -11,29 +11,29 @@ import (
 )
 
 const (
-	fewLines          = 3    // lines at most on either side of what is said of a place,
-	fewLinesBytes     = 600  // of so many bytes at most,
-	manyLinesRotating = 32   // or so many, if as many go as come, or all of them do each time
-	manyLinesBytes    = 6000 // and of so many bytes
+	fewLines          = 3    // lines of a small place,
+	fewLinesBytes     = 600  // with so many bytes at most
+	manyLinesRotating = 32   // lines of a large place, with the same number of lines each time or all lines replaced,
+	manyLinesBytes    = 6000 // with so many bytes at most
 )
 
-// anyGrowth stands for how many more lines come than go where that is another number each time.
+// anyGrowth stands for a number of additional lines that differs each time.
 const anyGrowth = 1 << 30
 
-// A place is what stands between two lines, of which a change is a part.
+// A place is the text between two lines, of which a change is a part.
 type place struct {
 	key            uint64
-	before, behind int // lines of it around the change
+	before, behind int // lines of the place before and after the change
 }
 
-// turned takes a change, or some side by side, as that of a place, if it may be one, and of those with marks that
-// it is a part of. Where nothing went, no place begins: a list grows.
+// learnRotation adds the places of a change, or of adjacent changes, that may rotate, and the marked places
+// that contain the change. A pure insertion begins no place: it usually means a growing list.
 func (m *marks) learnRotation(places map[uint64]bool, last *anchors, now []string, h diff.Hunk[string]) {
 	omit, add := last.lines[h.PosX:h.EndX], now[h.PosY:h.EndY]
 	if key := last.key(h.PosX, h.EndX, growth(h)); rotates(omit, add) && (h.PosX < h.EndX || m.find(key) != nil) {
 		places[key] = true
 	}
-	if growth(h) != 0 && rotatesUnevenly(omit, add) && countCommon(add, omit)*2 < len(add) { // of a list that goes on, most lines stay
+	if growth(h) != 0 && rotatesUnevenly(omit, add) && countCommon(add, omit)*2 < len(add) { // when a list continues most lines stay
 		places[last.key(h.PosX, h.EndX, anyGrowth)] = true
 	}
 	for _, p := range last.rotatingAround(now, h) {
@@ -41,8 +41,8 @@ func (m *marks) learnRotation(places map[uint64]bool, last *anchors, now []strin
 	}
 }
 
-// around returns the places with marks that a change is of, or of a part of which: where two texts turn side by
-// side, and the one moves to where the other was, some of what has changed seems not to have.
+// rotatingAround returns the marked places of a change, or around it. Where two texts rotate side by side and
+// one moves to the place of the other, a part of the change is not visible.
 func (g *anchors) rotatingAround(now []string, h diff.Hunk[string]) (of []place) {
 	if len(g.marked) == 0 {
 		return nil
@@ -67,15 +67,14 @@ func (g *anchors) rotatingAround(now []string, h diff.Hunk[string]) (of []place)
 	return of
 }
 
-// turns says whether one of these texts may stand in another's place: a few lines, or some for as many
-// others.
+// rotates reports whether two texts may alternate in a place: a few lines, or more with the same number of
+// lines.
 func rotates(omit, add []string) bool {
 	lines, size := max(len(omit), len(add)), max(length(omit), length(add))
 	return lines <= fewLines && size <= fewLinesBytes || len(omit) == len(add) && lines <= manyLinesRotating && size <= manyLinesBytes
 }
 
-// varies says whether one of these texts may stand in another's place though there are more lines of it, or
-// fewer.
+// rotatesUnevenly reports whether two texts may alternate in a place with different numbers of lines.
 func rotatesUnevenly(omit, add []string) bool {
 	return len(omit) > 0 && len(add) > 0 && max(len(omit), len(add)) <= manyLinesRotating && max(length(omit), length(add)) <= manyLinesBytes
 }
@@ -87,17 +86,17 @@ func length(lines []string) (n int) {
 	return n
 }
 
-// grows is how many more lines come with a change than go.
+// growth returns how many more lines a change adds than it removes.
 func growth(h diff.Hunk[string]) int { return h.EndY - h.PosY - (h.EndX - h.PosX) }
 
-// A ground is lines among which places are looked for, many times over.
+// anchors is a text in which places are looked up many times.
 type anchors struct {
 	lines     []string
-	skeletons []uint64        // of those that were looked at: the keys of their skeletons, or wordless
-	marked    map[uint64]bool // the places that have earned their marks
+	skeletons []uint64        // cached keys of skeletons; wordless: the line has none; 0: unknown
+	marked    map[uint64]bool // marked places
 }
 
-// wordless stands for the skeleton of a line that has none.
+// wordless stands for a line without a skeleton.
 const wordless = 1
 
 func (m *marks) anchorsOf(lines []string) *anchors {
@@ -110,8 +109,8 @@ func (m *marks) anchorsOf(lines []string) *anchors {
 	return g
 }
 
-// key is that of what stands between two lines, when so many more lines come than go: where a line turns,
-// another one that comes beside it is news.
+// key returns the key of the place between two lines with a growth. The growth is part of the key: where a line
+// rotates, an additional line is news.
 func (g *anchors) key(begin, end, grows int) uint64 {
 	var b [24]byte
 	binary.BigEndian.PutUint64(b[:], g.anchor(begin-1, -1))
@@ -122,8 +121,8 @@ func (g *anchors) key(begin, end, grows int) uint64 {
 	return h.Sum64()
 }
 
-// landmark says where a line is by the next one with words, upwards or downwards from it: one number
-// in a table is as good as another.
+// anchor identifies a line by the next one with words, upwards or downwards from it, because numbers in a table
+// do not identify a line.
 func (g *anchors) anchor(at, step int) uint64 {
 	for away := range maxAnchorDistance {
 		i := at + away*step
@@ -143,15 +142,15 @@ func (g *anchors) anchor(at, step int) uint64 {
 	return keyOf(g.lines[at])
 }
 
-// patience is for how many looks in a row a line has to stand in a place that turns to be no part of what does:
-// when it changes, or has come to stay, it is told after all. More than by chance, where few turn.
+// stableChecks is for how many checks in a row a line of a rotating place must stay to be content, which is
+// reported when it changes or stays. It is more than by chance if few texts rotate.
 const stableChecks = 6
 
-// maxWaits bounds the lines of which it is known for how long they have stood so.
+// maxStable bounds the lines whose stay is counted.
 const maxStable = 256
 
-// germaneOf returns the changes that are not what turns, alone or side by side, and for how many looks the lines
-// of such places have stood.
+// relevantChanges returns the changes outside of rotating places, and for how many checks the lines of rotating
+// places have stayed.
 func (m *marks) relevantChanges(told, now *Core, all []diff.Hunk[string]) (news []diff.Hunk[string], waits map[uint64]int) {
 	waits = map[uint64]int{}
 	g := m.anchorsOf(told.Lines)
@@ -166,7 +165,7 @@ func (m *marks) relevantChanges(told, now *Core, all []diff.Hunk[string]) (news 
 				widest := of[len(of)-1]
 				turned, in = j-i+1, placeSpan{
 					key:     widest.key,
-					begin:   max(span.PosY-widest.before, 0), // other changes may have taken what was there
+					begin:   max(span.PosY-widest.before, 0), // other changes may have replaced the lines here
 					end:     min(span.EndY+widest.behind, len(now.Lines)),
 					visible: told.Lines[span.PosX-widest.before : span.EndX+widest.behind],
 				}
@@ -182,15 +181,15 @@ func (m *marks) relevantChanges(told, now *Core, all []diff.Hunk[string]) (news 
 	return news, waits
 }
 
-// A stage is where a place is now.
+// A placeSpan is the present position of a place.
 type placeSpan struct {
 	key        uint64
 	begin, end int
-	visible    []string // what readers have of it
+	visible    []string // its visible lines
 }
 
-// standing returns what of the changes of a place is of lines that stand in it, and notes for how long its lines
-// have.
+// stableLines returns the changes of a place in lines that stay there, and counts the checks for which its
+// lines have stayed.
 func (m *marks) stableLines(told, now *Core, all []diff.Hunk[string], in placeSpan, waits map[uint64]int) (of []diff.Hunk[string]) {
 	for y := in.begin; y < in.end; y++ {
 		long := 0
@@ -204,7 +203,7 @@ func (m *marks) stableLines(told, now *Core, all []diff.Hunk[string], in placeSp
 			all = all[1:]
 		}
 		if len(all) == 0 || y < all[0].PosY {
-			continue // nothing has changed here
+			continue // unchanged here
 		}
 		h, last := all[0], len(of)-1
 		x, even := h.PosX+y-h.PosY, growth(h) == 0
@@ -226,13 +225,13 @@ func (m *marks) stableLines(told, now *Core, all []diff.Hunk[string], in placeSp
 	return of
 }
 
-// keys are those of a line where it stands, from either end of the place: it may grow at the other.
+// keys returns the keys of a line by its distance from both ends of the place, which may grow at the other end.
 func (s placeSpan) keys(text string, at int) [2]uint64 {
 	place := strconv.FormatUint(s.key, 16)
 	return [2]uint64{keyOf(place, strconv.Itoa(at-s.begin), text), keyOf(place, strconv.Itoa(at-s.end), text)}
 }
 
-// carry lets marks go on when an edit changes the words of a line that counts, or beside a place that turns.
+// carryOver transfers marks when an edit changes the words of a counter, or lines beside a rotating place.
 func (m *marks) carryOver(last, now *Core, all []diff.Hunk[string]) {
 	if !slices.ContainsFunc(m.list, func(f mark) bool { return f.isVolatile }) {
 		return
@@ -249,7 +248,7 @@ func (m *marks) carryOver(last, now *Core, all []diff.Hunk[string]) {
 				}
 			}
 		} else if h.PosX < h.EndX && h.PosY < h.EndY {
-			continue // which line is which is not known
+			continue // it is unknown which lines correspond
 		}
 		for begin := max(h.PosX-fewLines, 0); begin <= min(h.EndX, len(last.Lines)-1); begin++ {
 			for end := max(begin+1, h.PosX); end <= min(begin+fewLines, len(last.Lines)); end++ {
@@ -268,8 +267,8 @@ func (m *marks) carryOver(last, now *Core, all []diff.Hunk[string]) {
 	}
 }
 
-// move lets marks go on when what turns goes from between two lines, and as much comes between two others near
-// them: the lines of a list move down, and the advertisement below the third of them stays.
+// moveMarks transfers marks when a rotating text is removed in one place and the same number of lines is added
+// nearby: the lines of a list move down, and the advertisement after the third of them stays.
 func (m *marks) moveMarks(last, now *anchors, edits []diff.Hunk[string]) {
 	for _, h := range edits {
 		size := h.EndX - h.PosX
@@ -292,8 +291,8 @@ func (m *marks) moveMarks(last, now *anchors, edits []diff.Hunk[string]) {
 	}
 }
 
-// follow returns where a line is after a change, by its distance from the lines behind the change or from those
-// before it. Within one, that is known if as many lines come as go.
+// mapLine returns the position of a line after a change, by its distance from the lines after the change or
+// from those before it. Within the change it is known if the change adds as many lines as it removes.
 func mapLine(h diff.Hunk[string], at int, behind bool) (to int, ok bool) {
 	if behind {
 		return at + h.EndY - h.EndX, at >= h.EndX || growth(h) == 0
@@ -301,7 +300,7 @@ func mapLine(h diff.Hunk[string], at int, behind bool) (to int, ok bool) {
 	return at + h.PosY - h.PosX, at <= h.PosX || growth(h) == 0
 }
 
-// akin says whether most words of one line are in the other.
+// similar reports whether most words of each line are in the other.
 func similar(was, is string) bool {
 	a, b := strings.Fields(was), strings.Fields(is)
 	return countCommon(a, b)*2 > len(a) && countCommon(b, a)*2 > len(b)

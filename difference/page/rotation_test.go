@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// pool is so many different lines with words and without numbers.
+// pool returns different lines with words and without numbers.
 func pool(n int) (of []string) {
 	for i := range n {
 		word := string([]rune{rune('a' + i%26), rune('a' + i/26%26)})
@@ -19,19 +19,19 @@ func pool(n int) (of []string) {
 	return of
 }
 
-// drawn is some of those lines, by chance.
+// drawn returns random lines of a pool.
 func drawn(r *rand.Rand, of []string, n int) []string {
 	of = slices.Clone(of)
 	r.Shuffle(len(of), func(i, j int) { of[i], of[j] = of[j], of[i] })
 	return of[:n]
 }
 
-// around is a page with something in its middle.
+// pageAround returns a page with lines in its middle.
 func pageAround(edit string, middle ...string) []string {
 	return slices.Concat([]string{"Terms", edit, "What follows is paid for"}, middle, []string{"You owe us nothing.", "Nor do we."})
 }
 
-// learns lets a watch look at a page for half a day.
+// learns checks a page for half a day.
 func (w *checker) learns(page func() []string) {
 	for range 24 {
 		w.at = w.at.Add(30 * time.Minute)
@@ -50,7 +50,7 @@ func TestManyThatTurnInARow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, 2))
-			w := newWatch(t)
+			w := newChecker(t)
 			w.learns(func() []string { return pageAround("Pay", draw(r)...) })
 			for range 20 {
 				w.check(Same, pageAround("Pay", draw(r)...)...)
@@ -64,10 +64,10 @@ func TestManyThatTurnInARow(t *testing.T) {
 	}
 }
 
-// A list of which most goes on is news, however many come at once.
+// A list that continues is news, however many lines arrive at once.
 func TestAListThatGoesOnDoesNotTurn(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	w := newWatch(t)
+	w := newChecker(t)
 	of, n := pool(300), 200
 	for range 40 {
 		n -= 1 + r.IntN(2)
@@ -81,7 +81,7 @@ func TestAnEditBetweenThoseThatTurn(t *testing.T) {
 		of := drawn(r, pool(80), 2)
 		return pageAround("Pay", of[0], between, of[1])
 	}
-	w := newWatch(t)
+	w := newChecker(t)
 	w.learns(func() []string { return page("We are closed on Sundays.") })
 	w.check(Same, page("We are closed on Sundays.")...)
 	f := w.check(Changed, page("We are closed on Mondays.")...)
@@ -93,10 +93,10 @@ func TestAnEditBetweenThoseThatTurn(t *testing.T) {
 	}
 }
 
-// What comes to stay where it turns is told when it has stayed.
+// A text that stays in a rotating place is reported after some checks.
 func TestWhatComesToStayAmongThoseThatTurn(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	w := newWatch(t)
+	w := newChecker(t)
 	w.learns(func() []string { return pageAround("Pay", drawn(r, pool(80), 3+r.IntN(5))...) })
 	page := func() []string {
 		return pageAround("Pay", slices.Insert(drawn(r, pool(80), 2+r.IntN(5)), 0, "We are closed for good.")...)
@@ -110,7 +110,7 @@ func TestWhatComesToStayAmongThoseThatTurn(t *testing.T) {
 	w.check(Same, page()...)
 }
 
-// An advertisement keeps its place in a list, and the list moves on below it.
+// An advertisement keeps its place in a list that moves on below it.
 func TestMarksGoOnWhereAListMoves(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	stories := pool(300)[100:]
@@ -119,7 +119,7 @@ func TestMarksGoOnWhereAListMoves(t *testing.T) {
 		of = slices.Insert(of, 7, drawn(r, pool(80), 1)...)
 		return slices.Concat([]string{"News"}, slices.Insert(of, 3, drawn(r, pool(80), 1)...), []string{"The end"})
 	}
-	w := newWatch(t)
+	w := newChecker(t)
 	w.learns(func() []string { return page(0) })
 	for n := range 12 {
 		if f := w.check(Changed, page(n+1)...); !strings.Contains(f.Core.Text(), stories[99-n]) {
@@ -131,13 +131,13 @@ func TestMarksGoOnWhereAListMoves(t *testing.T) {
 	}
 }
 
-// Who edits what stands beside an advertisement, or what stands beside a number, does not make them news.
+// An edit beside an advertisement, or beside a number, does not make them news.
 func TestMarksGoOnWhereAnEditIs(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	page := func(before, state, behind string) []string {
 		return []string{"Terms", before, drawn(r, pool(80), 1)[0], behind, fmt.Sprintf("The gate is %s, and %d have passed it", state, r.IntN(1000)), "The end"}
 	}
-	w := newWatch(t)
+	w := newChecker(t)
 	w.learns(func() []string { return page("Pay", "open", "Or leave") })
 	for i, edit := range [][3]string{{"Do pay", "open", "Or leave"}, {"Do pay", "open", "Or go"}, {"Do pay", "shut", "Or go"}, {"Pay", "open", "Or leave us"}} {
 		w.check(Same, page(w.m.visible.Lines[1], strings.Fields(w.m.visible.Lines[4])[3][:4], w.m.visible.Lines[3])...)
@@ -152,7 +152,7 @@ func TestMarksGoOnWhereAnEditIs(t *testing.T) {
 	w.check(Same, "Terms", "Pay", "News beside it", drawn(r, pool(80), 1)[0], "Or leave us", "The gate is open, and 2 have passed it", "The end")
 }
 
-// Of a place at either end of a page, lines may go while others turn.
+// Lines of a rotating place at either end of a page may go while others rotate.
 func TestAPlaceAtTheEndOfAPageThatShrinks(t *testing.T) {
 	of, rest := pool(200), []string{"Terms", "You owe us nothing.", "Nor do we."}
 	for name, page := range map[string]func(place ...string) []string{
@@ -160,7 +160,7 @@ func TestAPlaceAtTheEndOfAPageThatShrinks(t *testing.T) {
 		"last":  func(place ...string) []string { return slices.Concat(rest, place) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, n := newWatch(t), 0
+			w, n := newChecker(t), 0
 			w.learns(func() []string { n += 5; return page(of[n : n+5]...) })
 			told := w.m.visible.Lines
 			if name == "first" {
@@ -172,12 +172,12 @@ func TestAPlaceAtTheEndOfAPageThatShrinks(t *testing.T) {
 	}
 }
 
-// Who lets all of a page turn cannot make it slow to look at.
+// A page that rotates as a whole is not slow to check.
 func TestPagesThatTurnToHurt(t *testing.T) {
 	for _, size := range []int{1, 8} {
 		r := rand.New(rand.NewPCG(1, 2))
 		fixed, of := pool(600), pool(26*26)
-		w := newWatch(t)
+		w := newChecker(t)
 		for i := range 10 {
 			var c Core
 			for _, l := range fixed {
@@ -189,7 +189,7 @@ func TestPagesThatTurnToHurt(t *testing.T) {
 	}
 }
 
-// Whatever a page does, each version leads to the next by its patch.
+// The patch of each version leads to the next, whatever a page does.
 func FuzzLook(f *testing.F) {
 	f.Add([]byte("\x01\x02\x03\x00\x01\x04\x03\x00\x01\x05\x03\x00\x01\x06\x07\x03"))
 	of := append(pool(24), "1", "2", "3", "It is 1:00", "It is 2:00", "It is 3:00", "…")

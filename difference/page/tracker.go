@@ -5,79 +5,78 @@ import (
 	"time"
 )
 
-// flapping is how long replicas may disagree: a version that was there before is not told
-// again while the one that followed it was seen less long ago. The price is that an edit
-// which is taken back at once is told so much later.
+// flapWindow is how long replicas may disagree. An earlier version is not reported again while the version
+// after it was seen within this time. The price is that an edit which is reverted at once is reported that much
+// later.
 const flapWindow = time.Hour
 
-// farApart is how long looks may lie apart of which it is learned what changes by itself: what is
-// another after weeks may well be news, each time.
+// maxCheckGap is the maximum time between two checks from which volatile parts are learned. A text that differs
+// after weeks may be news each time.
 const maxCheckGap = 2 * 24 * time.Hour
 
 // maxVersions is how many versions are remembered.
 const maxVersions = 8
 
-// Memory is what is known of a page from one look to the next: the version that readers
-// have, the hashes of some before it, and which lines and places change by themselves.
-// The zero value knows nothing. It keeps two cores and a few kilobytes besides.
+// Tracker follows a page from one check to the next. It has the visible version, the hashes of earlier ones,
+// and the marks of volatile lines and places. The zero value is empty. A tracker takes two cores and a few
+// kilobytes of memory.
 type Tracker struct {
-	visible     Core      // the version that readers have
-	number      uint64    // of it, from 1; 0: nothing is known
-	seen        time.Time // when it was, the last time; zero: not by this memory
-	previous    []Hash    // of versions that readers had, the latest last
-	last        Core      // of the last look
-	omitted     []uint64  // what it left out, as keys of lines
-	checked     time.Time // when that was
-	stale       bool      // a look since then has brought what was there before
+	visible     Core      // version that readers have
+	number      uint64    // of the visible version, from 1; 0: there is none
+	seen        time.Time // when the visible version was last found; zero: not by this tracker
+	previous    []Hash    // hashes of earlier visible versions, the latest last
+	last        Core      // core of the last check
+	omitted     []uint64  // keys of the lines that the last check left out
+	checked     time.Time // time of the last check
+	stale       bool      // a later check found an earlier version
 	marksLost   bool      // marks were lost since then
 	marks       marks
 	replacement replacement
 
-	// Of its updates in the log:
-	patch      []byte // how the version before became this one; nil: not known
-	patches    int    // patches since one that was whole,
-	patchBytes int    // and their bytes
+	// For the updates in the log:
+	patch      []byte // from the preceding version; nil: unknown
+	patches    int    // patches since the last whole version
+	patchBytes int    // size of these patches
 }
 
-// A Finding is what a look at a page has brought.
+// A Result is the result of a check.
 type Result struct {
 	Kind   Kind
-	Number uint64 // of News: of the version
-	Patch  Patch  // of News: from the version before
-	Before Core   // of News: that version; the zero core if this is the first
-	Core   Core   // of News: the new version
-	Reason string // of Failed: why this is no version of the page
+	Number uint64 // for Changed: of the new version
+	Patch  Patch  // for Changed: from the preceding version
+	Before Core   // for Changed: the preceding version; the zero core if there is none
+	Core   Core   // for Changed: the new version
+	Reason string // for Failed: why the document is not a version of the page
 }
 
-// A Kind of finding.
+// A Kind of result.
 type Kind uint8
 
-// Kinds of findings.
+// Kinds of results.
 const (
-	Same    Kind = iota // nothing that readers do not have
-	Changed             // something has changed
-	Stale               // a replica shows what was there before
-	Failed              // what came is not the page
+	Same    Kind = iota // readers have this version
+	Changed             // the page has changed
+	Stale               // a replica shows an earlier version
+	Failed              // the document is not the page
 )
 
-// Core is the version that readers have.
+// Core returns the visible version.
 func (m *Tracker) Core() Core { return m.visible }
 
-// Number is that of the version that readers have, 0 if there is none.
+// Number returns the number of the visible version, or 0.
 func (m *Tracker) Number() uint64 { return m.number }
 
-// known says whether readers have a version.
+// known reports whether there is a visible version.
 func (m *Tracker) known() bool { return m.number > 0 }
 
-// Clone returns a memory that forgets nothing of what the other learns, and learns nothing
-// of it.
+// Clone returns an independent copy.
 func (m *Tracker) Clone() Tracker {
 	of := *m
 	of.previous, of.marks.list = slices.Clone(m.previous), slices.Clone(m.marks.list)
 	return of
 }
 
-// Look takes what a fetch has brought. The first that is no failure is news.
+// Check compares the core of a fetch with the visible version. The first core that is no failure is a change.
 func (m *Tracker) Check(now Core, at time.Time) Result {
 	first := !m.known()
 	now, out := keepSides(now, m.last.Lines, m.omitted)
@@ -85,12 +84,12 @@ func (m *Tracker) Check(now Core, at time.Time) Result {
 		return Result{Kind: Failed, Reason: reason}
 	}
 	if m.seen.IsZero() {
-		m.seen = at // it was told to this memory, which has not seen it
+		m.seen = at // an update brought the visible version, and this is the first check
 	}
 	next, patch, waits := m.marks.relevant(&m.visible, &now)
 	if !first && len(patch.Hunks) > 0 && at.Sub(m.seen) < flapWindow && slices.Contains(m.previous, patch.New) {
 		m.stale = true
-		return Result{Kind: Stale} // of which nothing is learned: it does not change by itself
+		return Result{Kind: Stale} // nothing is learned: a replica that lags is not volatile
 	}
 	if !first && at.Sub(m.checked) <= maxCheckGap {
 		m.marks.learn(&m.last, &now)
@@ -105,19 +104,18 @@ func (m *Tracker) Check(now Core, at time.Time) Result {
 	was := m.visible
 	if m.patch = nil; !first {
 		m.remember(patch.Old)
-		m.patch, _ = patch.Encode(&was) // what cannot be packed is told whole
+		m.patch, _ = patch.Encode(&was) // a patch that cannot be encoded is replaced by the whole version
 	}
 	m.visible, m.seen = next, at
 	m.number++
 	return Result{Kind: Changed, Number: m.number, Patch: patch, Before: was, Core: next}
 }
 
-// Waits says whether another look may tell what the last one did not, though nothing has changed since: it has
-// lines that are told if they stay, or what was noise has stood still for so long that it is none.
+// NeedsRecheck reports whether another check may find a change although the document stays the same: a line of
+// a rotating place is reported if it stays, and former noise if it has not changed for long.
 func (m *Tracker) NeedsRecheck() bool { return len(m.marks.stable) > 0 || m.marksLost }
 
-// Unchanged takes a look that has brought nothing other than the last one: what changes by itself
-// would have changed.
+// Unchanged records a check without any change. Volatile parts would have changed.
 func (m *Tracker) Unchanged(at time.Time) {
 	if m.marks.update(nil, nil) && !slices.Equal(m.visible.Lines, m.last.Lines) {
 		m.marksLost = true
@@ -127,7 +125,7 @@ func (m *Tracker) Unchanged(at time.Time) {
 	}
 }
 
-// remember notes that readers had a version.
+// remember stores the hash of an earlier visible version.
 func (m *Tracker) remember(h Hash) {
 	m.previous = append(m.previous, h)
 	m.previous = m.previous[max(0, len(m.previous)-maxVersions):]

@@ -10,21 +10,21 @@ import (
 	"tidings/internal/longtest"
 )
 
-// lines is a core of these.
+// lines returns a core with lines.
 func lines(of ...string) Core { return Core{Lines: of} }
 
-// A watch is a page that is looked at every half hour.
+// A checker checks a page every half hour.
 type checker struct {
 	t  *testing.T
 	m  Tracker
 	at time.Time
 }
 
-func newWatch(t *testing.T) *checker {
+func newChecker(t *testing.T) *checker {
 	return &checker{t: t, at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 }
 
-// look says what the next look finds, which has to be this.
+// check checks the page, and expects a kind of result.
 func (w *checker) check(want Kind, of ...string) Result {
 	w.t.Helper()
 	w.at = w.at.Add(30 * time.Minute)
@@ -41,8 +41,8 @@ func (w *checker) check(want Kind, of ...string) Result {
 	return f
 }
 
-func TestFirstLookIsNews(t *testing.T) {
-	w := newWatch(t)
+func TestFirstCheckIsAChange(t *testing.T) {
+	w := newChecker(t)
 	if f := w.check(Changed, "a", "b"); len(f.Patch.Hunks) != 1 {
 		t.Error(f.Patch)
 	}
@@ -50,21 +50,10 @@ func TestFirstLookIsNews(t *testing.T) {
 	w.check(Changed, "a", "c")
 }
 
-// A clock raises three alarms, and then none: what is news beside it is told alone.
-// Numbers that have not changed for a while are content again: what they have come to is told.
-// What stands between the same two lines, and is another at every look, is an advertisement; a
-// page of news is not, because more changes of it, and less often.
-// A clock, a counter, a server's token and boxes whose texts move from one to the other do not keep
-// each other from being learned; what is news beside them is told alone.
-// A list that grows by a line like the others, at its top or at its end, tells of it each time.
-// A line of a page that is looked at often, and that changes at times, is news each time, though
-// nothing else of the page ever changes.
-// A number in a table that is another at each look says nothing about the other numbers.
-// Links to other articles that are others each time are learned to be, too; a list that grows is not.
-// A replica that lags tells nothing while the other one goes on saying the same, however long; and the
-// version that readers have is none that returns.
+// A replica that lags causes no change while the other one shows the same, however long. The visible
+// version itself is never stale.
 func TestReplicasThatLagForLong(t *testing.T) {
-	w := newWatch(t)
+	w := newChecker(t)
 	w.check(Changed, "Head", "First")
 	w.check(Changed, "Head", "Second")
 	for range 12 {
@@ -83,12 +72,10 @@ func TestReplicasThatLagForLong(t *testing.T) {
 	w.check(Same, "Head", "First")
 }
 
-// What a page of few words says of itself is no wall.
-// A contract whose numbers change tells so each time: seldom is not at every look.
-// Replicas that flap A-B-A yield one update; an edit that is taken back for good is told
-// when nobody has seen it for an hour.
+// Replicas that show A, B and A again cause one change. A revert is reported when the version after it
+// was not seen for an hour.
 func TestReplicasThatFlap(t *testing.T) {
-	w := newWatch(t)
+	w := newChecker(t)
 	w.check(Changed, "a", "old")
 	w.check(Changed, "a", "new")
 	for range 5 {
@@ -99,11 +86,9 @@ func TestReplicasThatFlap(t *testing.T) {
 	w.check(Changed, "a", "old")
 }
 
-// What stands in a page's place is no version of it.
-// A wall may stand under the title of the page, and be as long as it.
-// Limits are kept, whatever a page does.
-func TestMemoryIsBounded(t *testing.T) {
-	w := newWatch(t)
+// The limits hold, whatever a page does.
+func TestTrackerIsBounded(t *testing.T) {
+	w := newChecker(t)
 	for i := range longtest.Pick(80, 200) {
 		var of []string
 		for j := range 400 {
@@ -117,16 +102,15 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// Who looks once a month sees another number each time, and is told each time.
-// Data that ends in its middle is not the page, unless it goes on to.
+// Truncated data is not the page, unless it stays truncated.
 func TestDataThatIsCutOff(t *testing.T) {
 	for name, c := range map[string][2]string{
 		"JSON": {`{"a": "` + one + `", "b": "` + two + `"}`, `{"a": "` + one + `", "b": "The sec`},
 		"XML":  {"<a><b>" + one + "</b><b>" + two + "</b></a>", "<a><b>" + one + "</b><b>The sec"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWatch(t)
-			look := func(doc string) Kind {
+			w := newChecker(t)
+			check := func(doc string) Kind {
 				core, err := Read([]byte(doc), map[string]string{"JSON": "application/json", "XML": "text/xml"}[name], Location{})
 				if err != nil {
 					t.Fatal(err)
@@ -135,29 +119,28 @@ func TestDataThatIsCutOff(t *testing.T) {
 				return w.m.Check(core, w.at).Kind
 			}
 			for i, want := range []struct {
-				look int
+				doc  int
 				kind Kind
 			}{{0, Changed}, {1, Failed}, {0, Same}, {1, Failed}, {1, Failed}, {1, Changed}, {1, Same}} {
-				if kind := look(c[want.look]); kind != want.kind {
-					t.Errorf("look %d: %v, want %v", i, kind, want.kind)
+				if kind := check(c[want.doc]); kind != want.kind {
+					t.Errorf("check %d: %v, want %v", i, kind, want.kind)
 				}
 			}
 		})
 	}
 }
 
-// Where a link leads is the same place by HTTP and by HTTPS.
+// Links by HTTP and by HTTPS are equal.
 func TestLinksByHTTPS(t *testing.T) {
-	w := newWatch(t)
+	w := newChecker(t)
 	w.check(Changed, "See [it](http://h.example/)", one)
 	w.check(Same, "See [it](https://h.example/)", one)
 	w.check(Changed, "See [it](https://h.example/a)", one)
 }
 
-// A region that is near the bound between noise and content stays where it was, and so do links
-// that become a menu.
+// A region near the bound between noise and content keeps its side, and so do links that become a menu.
 func TestSidesAreKept(t *testing.T) {
-	w := newWatch(t)
+	w := newChecker(t)
 	look := func(want Kind, doc string) Result {
 		t.Helper()
 		core := HTML([]byte(doc))
@@ -177,7 +160,7 @@ func TestSidesAreKept(t *testing.T) {
 			}
 		}
 	}
-	w = newWatch(t)
+	w = newChecker(t)
 	side := func(more string) string {
 		return strings.Repeat("<p>"+one, 4) + "<p>" + more + "<aside>What stands beside it is of no great length.</aside>"
 	}
@@ -188,14 +171,14 @@ func TestSidesAreKept(t *testing.T) {
 	if f := look(Changed, short); len(f.Core.Lines) != 1 {
 		t.Error(f.Core.Lines)
 	}
-	w = newWatch(t)
+	w = newChecker(t)
 	page := strings.Repeat("<p>"+one+two, 4)
 	links := []string{"<p><a href=/1>One</a>", "<p><a href=/2>Two</a>", "<p><a href=/3>Three</a>", "<p><a href=/4>Four</a>"}
 	look(Changed, page+links[0]+links[1])
 	if f := look(Changed, page+strings.Join(links, "")); len(f.Patch.Hunks) != 1 || len(f.Patch.Hunks[0].Add) != 2 || f.Patch.Hunks[0].Omit > 0 {
 		t.Errorf("%+v", f.Patch)
 	}
-	w = newWatch(t)
+	w = newChecker(t)
 	look(Changed, page+strings.Join(links, ""))
 	look(Same, page+links[0])
 }

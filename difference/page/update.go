@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	// MaxText is the size of the largest core's text that a channel can have, in bytes: so that
-	// it goes into an entry of a log also where it cannot be packed.
+	// MaxText is the maximum size of a core's text in a channel, in bytes. It fits into a log entry even if it
+	// cannot be compressed.
 	MaxText = 768 << 10
-	// wholeEvery is after how many patches at the latest a version is told whole: who goes on
-	// with a channel reads no more of its log, which keeps some 200 of them. It is told so
-	// earlier when the patches have become as large.
+	// wholeEvery is the maximum number of patches before a version is sent whole. A node that continues with
+	// the channel then reads no more of its log, which keeps about 200 of them. A version is sent whole earlier
+	// if the patches would be as large.
 	wholeEvery = 32
 )
 
-// ErrUnknown says that an update is for a version that is not known.
+// ErrUnknown says that an update needs a version that is unknown.
 var ErrUnknown = errors.New("update of an unknown version")
 
-// Pack returns a core's text in as few bytes as those without another version can unpack.
+// Pack compresses a core's text for readers without another version.
 func (c *Core) Pack() ([]byte, error) {
 	text := c.Text()
 	if len(text) > MaxText {
@@ -38,7 +38,7 @@ func (c *Core) Pack() ([]byte, error) {
 	return enc.EncodeAll([]byte(text), nil), nil
 }
 
-// Unpack returns the core that was packed, without its title.
+// Unpack returns a packed core, without its title.
 func Unpack(b []byte) (Core, error) {
 	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(MaxText), zstd.WithDecoderLowmem(true))
 	if err != nil {
@@ -66,12 +66,12 @@ func Unpack(b []byte) (Core, error) {
 	return of, nil
 }
 
-// lineOfCore says whether a text can be a line of a core.
+// lineOfCore reports whether a text can be a line of a core.
 func lineOfCore(l string) bool {
 	return l != "" && len(l) <= 2*maxLine && !strings.ContainsAny(l, "\n\r") && utf8.ValidString(l)
 }
 
-// Update returns what the log is to have of the version that the last look found new.
+// Update encodes the visible version for the log, after a check that found it new.
 func (m *Tracker) Update() ([]byte, error) {
 	whole, err := m.visible.Pack()
 	if err != nil {
@@ -89,7 +89,7 @@ func (m *Tracker) Update() ([]byte, error) {
 	return encode(of)
 }
 
-// Update returns a core as a version of which nobody knows the one before, as Take takes it.
+// Update encodes a core as a first version, for Tracker.Apply.
 func (c *Core) Update() ([]byte, error) {
 	whole, err := c.Pack()
 	if err != nil {
@@ -100,7 +100,7 @@ func (c *Core) Update() ([]byte, error) {
 	return encode(of)
 }
 
-// updateOf says which version a core is.
+// updateOf returns an update of a core without its text.
 func updateOf(c *Core, number uint64) *pagepb.Update {
 	hash := c.Hash()
 	return &pagepb.Update{Number: number, New: hash[:], Title: strings.ToValidUTF8(c.Title, "\uFFFD")}
@@ -114,8 +114,8 @@ func encode(of *pagepb.Update) ([]byte, error) {
 	return b, nil
 }
 
-// Take goes on with a version that the log has, as if it had been looked at. Of one that cannot
-// be told, because the version before it is not known, nothing is left: the error is ErrUnknown.
+// Apply continues with a version from the log, as if a check had found it. After an error the tracker is empty
+// except for its marks. The error is ErrUnknown if the preceding version is missing.
 func (m *Tracker) Apply(update []byte) error {
 	known := m.known()
 	now, err := m.read(update)
@@ -130,7 +130,7 @@ func (m *Tracker) Apply(update []byte) error {
 	return nil
 }
 
-// read returns the version of an update, and counts it.
+// read returns the version of an update, and takes its number.
 func (m *Tracker) read(update []byte) (Core, error) {
 	of := new(pagepb.Update)
 	if err := proto.Unmarshal(update, of); err != nil {

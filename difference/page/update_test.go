@@ -14,7 +14,7 @@ import (
 	"tidings/internal/feed"
 )
 
-// paragraphs is a core of so many lines, of which some are as another version has them.
+// paragraphs returns a core of lines, some of which are the same in another version.
 func paragraphs(n, version int) Core {
 	of := Core{Title: "A page"}
 	for i := range n {
@@ -26,8 +26,8 @@ func paragraphs(n, version int) Core {
 	return of
 }
 
-// Who goes on with a page by its log has the version that readers have, wherever in the log
-// one that was told whole stands.
+// A node that continues with a page from its log has the visible version, wherever in the log a whole version
+// is.
 func TestALogTellsWhereAPageStands(t *testing.T) {
 	var m Tracker
 	var log [][]byte
@@ -69,7 +69,7 @@ func TestALogTellsWhereAPageStands(t *testing.T) {
 	}
 }
 
-// What is no update, or one of another page, leaves nothing known: the next look begins anew.
+// An invalid update, or one of another page, leaves the tracker empty: the next check begins anew.
 func TestAnUpdateThatCannotBeTakenLeavesNothing(t *testing.T) {
 	var m Tracker
 	m.Check(paragraphs(20, 0), time.Unix(0, 0))
@@ -105,8 +105,7 @@ func wholeOf(t *testing.T, c Core) []byte {
 	return u
 }
 
-// An entry shows what was omitted and added, with links that lead somewhere, whatever the
-// lines hold.
+// An entry shows the removed and added lines with their links, whatever the lines contain.
 func TestAnEntryShowsWhatHasChanged(t *testing.T) {
 	var m Tracker
 	m.Check(Core{Lines: []string{"Stays", "Price: 3 < 4 & more", "Stays too"}}, time.Unix(0, 0))
@@ -135,7 +134,7 @@ func TestAnEntryShowsWhatHasChanged(t *testing.T) {
 	}
 }
 
-// A page that is all new does not become an item larger than items can be.
+// The entry of a completely new page is not larger than an item may be.
 func TestAnEntryOfALargeChangeIsCut(t *testing.T) {
 	var m Tracker
 	m.Check(Core{Lines: []string{"Before"}}, time.Unix(0, 0))
@@ -156,7 +155,7 @@ func TestAnEntryOfALargeChangeIsCut(t *testing.T) {
 	}
 }
 
-// No log makes a page larger than pages can be, however little each of its updates adds.
+// No log makes a page larger than a page may be, however little each update adds.
 func TestALogDoesNotMakeAPageGrowWithoutEnd(t *testing.T) {
 	var m Tracker
 	now := Core{Lines: []string{"It begins"}}

@@ -7,17 +7,16 @@ import (
 	"strings"
 )
 
-// wallLength is how many bytes of text what stands in a page's place has at most, if it is to
-// be judged by its words alone: a page about CAPTCHAs is longer. With a field for a password, it may be
-// formLength: what stands around that.
+// wallLength is the maximum size of a wall that is recognised by its words alone, in bytes: a page about
+// CAPTCHAs is longer. With a field for a password it may have formLength, because of the text around the form.
 const (
 	wallLength = 2000
 	formLength = 4 * wallLength
 )
 
-// wall returns what makes a document an error, a log-in or a test for people in the place of the page, ""
-// if nothing does, and whether that is sure. What the page itself says, it is about: only words
-// count that it did not have. alike says that half of the lines or more are the page's.
+// wall reports why a document is an error, a log-in page or a CAPTCHA in the place of the page, or "", and
+// whether that is certain. Words that the page already had do not count, because it is about them. alike says
+// that at least half of the lines are the page's.
 func wall(now, told *Core, first, alike bool) (reason string, sure bool) {
 	short, halved := now.size() <= wallLength, !first && now.size()*2 <= told.size()
 	if first && !short {
@@ -28,7 +27,7 @@ func wall(now, told *Core, first, alike bool) (reason string, sure bool) {
 	}
 	known := strings.ToLower(told.Title + "\n" + told.Text())
 	fresh := linesMissing(now.Lines, told.Lines)
-	if alike && !halved { // then it says nothing else, where the page said most
+	if alike && !halved { // the error must be the only news, where the page said most
 		said := firstNew(wallWords, fresh, known)
 		if said == "" || countWords(fresh) > countWords(said)+extraWords {
 			return "", false
@@ -66,14 +65,13 @@ func wall(now, told *Core, first, alike bool) (reason string, sure bool) {
 	return "", false
 }
 
-// beside is how many words more than an error's own there are at most where all that is new on a page is
-// that error.
+// extraWords is how many words besides the error itself the new text may have if the rest of the page stays.
 const extraWords = 3
 
-// inPlace begins what is said of errors and walls.
+// inPlace begins the reason for errors and walls.
 const inPlace = "an error or log-in page: "
 
-// newly is the first match in a text that is not known already, in small letters.
+// firstNew returns the first match in a text that is not in known, which is in lower case.
 func firstNew(what *regexp.Regexp, text, known string) string {
 	for _, m := range what.FindAllString(text, -1) {
 		if !strings.Contains(known, strings.ToLower(m)) {
@@ -83,7 +81,7 @@ func firstNew(what *regexp.Regexp, text, known string) string {
 	return ""
 }
 
-// missing is those of some lines that are not among others.
+// linesMissing returns the lines that are not among others.
 func linesMissing(of, others []string) string {
 	others = slices.Sorted(slices.Values(others))
 	var b strings.Builder
@@ -96,8 +94,7 @@ func linesMissing(of, others []string) string {
 	return b.String()
 }
 
-// walls are what errors, log-ins and tests for people say in their titles or in their few
-// words.
+// wallWords matches the texts of errors, log-in pages and CAPTCHAs, in a title or in a short document.
 var wallWords = regexp.MustCompile(`(?i)captcha|are you (?:a )?human|not a robot|verify(?:ing)? (?:that )?you(?: are|'re)|checking your browser|just a moment|attention required|` +
 	`unusual (?:traffic|activity)|enable (?:javascript|cookies)|javascript (?:is|must be|to be) (?:disabled|enabled|required)|access (?:is |has been )?(?:denied|blocked)|` +
 	`request (?:was |has been )?(?:blocked|rejected|denied)|\b(?:40[0-9]|41[0-9]|42[0-9]|50[0-9]|52[0-9])\b.{0,20}(?:error|forbidden|found|unauthori[sz]ed|unavailable|gateway|timeout|gone|requests)|` +
@@ -115,16 +112,16 @@ var wallWords = regexp.MustCompile(`(?i)captcha|are you (?:a )?human|not a robot
 	`страница не найдена|доступ (?:запрещ[её]н|ограничен)|технические работы|временно недоступ|sayfa bulunamadı|erişim engellendi|` +
 	`ページが見つかりません|メンテナンス中|アクセスが(?:拒否|集中)|页面不存在|找不到(?:该)?页面|拒绝访问|访问被拒绝|维护中|验证码`)
 
-// faults are what programs say of their errors in data, where there had been more.
+// faultWords matches errors in data.
 var faultWords = regexp.MustCompile(`(?im)^(?:\w+\.)*(?:errors?|error_?(?:code|message)|exception|fault)(?:\.\w+)*: `)
 
-// logins are what the titles of walls for strangers say.
+// loginTitles matches the titles of log-in pages.
 var loginTitles = regexp.MustCompile(`(?i)^\W*(?:please )?(?:sign|log) ?in(?:\W*$|\s*[|·–—-]|\s+to\b)|\b(?:sign|log) ?in(?: required)?\W*$|\blogin required\b|^\W*login\b|^\W*(?:anmelden|anmeldung|einloggen|connexion|se connecter|iniciar sesión|accedi|inloggen|logowanie|zaloguj|entrar|войти|вход|ログイン|登录|登入)\W*(?:$|[|·–—-])`)
 
-// elsewhere are what many pages are about, and what stands in the place of others.
+// ambiguousWords matches texts of errors that may also be the subject of a page.
 var ambiguousWords = regexp.MustCompile(`(?i)index of /|scheduled maintenance|rate limit`)
 
-// strangers are what walls say to those who have not logged in.
+// loginWords matches texts that ask a visitor to log in.
 var loginWords = regexp.MustCompile(`(?i)(?:must|have to|need to) (?:be (?:logged|signed) in|(?:log|sign) in\b)|(?:log|sign) ?in (?:or (?:register|sign up|subscribe|create an account|join) )?to (?:read|continue|view|see|access|proceed)|` +
 	`\b(?:subscribe|register) to (?:read|continue)|for (?:our )?subscribers(?: only)?\b|already a (?:subscriber|member)|need an account to|(?:sign|log) ?in with (?:google|facebook|apple)|accept all.{0,60}reject all|reject all.{0,60}accept all|` +
 	`forg[eo]t(?:ten)? (?:your )?password|(?:melden sie sich|bitte) an(?:melden)?, um|(?:bitte|müssen sie sich) (?:anmelden|einloggen)|passwort vergessen|` +

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// field is what a child of an item says.
+// field is the meaning of an item's child.
 type field uint8
 
 const (
@@ -26,10 +26,10 @@ func factsOfXML(raw []byte, outer []Binding) facts {
 		f     facts
 		w     = walk(raw, scopeOf(outer))
 		now   field
-		words strings.Builder // of the child that is open
-		read  []byte          // the same as a reader sees it, once it has elements in it
+		words strings.Builder // of the open child
+		read  []byte          // the visible content of the child, from its first element on
 		about string
-		dated bool // it is one of Atom's later dates, which are no field
+		dated bool // one of Atom's dates of change, which are not a field
 	)
 	for w.step() {
 		switch {
@@ -43,7 +43,7 @@ func factsOfXML(raw []byte, outer []Binding) facts {
 			f.other = f.other || now == noField && len(w.attrs) > 0
 			dated = isAtom(w.uri) && (string(w.local) == "updated" || string(w.local) == "modified")
 		case w.starts() && now != noField:
-			// Inline markup, or an Atom author's name, address and page.
+			// Inline markup, or the name, address and page of an Atom author.
 			read = appendVisible(read, words.String())
 			words.Reset()
 			for _, name := range []string{"href", "src"} {
@@ -76,7 +76,7 @@ func factsOfXML(raw []byte, outer []Binding) facts {
 	return f
 }
 
-// fieldOf tells what the child that starts says of the item.
+// fieldOf returns the field of the child that starts.
 func (w *walker) fieldOf() field {
 	name := string(w.local)
 	switch own := w.open[0].uri; {
@@ -119,7 +119,7 @@ func (w *walker) fieldOf() field {
 		case "author":
 			return authorField
 		}
-		if string(w.open[0].local) == "entry" { // of an Atom feed that forgot its namespace
+		if string(w.open[0].local) == "entry" { // of an Atom feed without its namespace
 			switch name {
 			case "id":
 				return idField
@@ -146,7 +146,7 @@ func (w *walker) fieldOf() field {
 	return noField
 }
 
-// attributesInto takes what a child says in attributes.
+// attributesInto takes the facts that a child has in attributes.
 func (w *walker) attributesInto(f *facts, now *field) {
 	switch *now {
 	case linkField:
@@ -165,7 +165,7 @@ func (w *walker) attributesInto(f *facts, now *field) {
 	case enclosureField:
 		*now = noField
 		f.addEnclosure(w.value("url"))
-	case contentField: // of an Atom entry whose content is elsewhere
+	case contentField: // of an Atom entry with its content elsewhere
 		if src, ok := w.attr("src"); ok {
 			f.content = appendAddress(f.content, "href", unescape(src))
 		}
@@ -181,8 +181,8 @@ func (w *walker) rdfAbout() string {
 	return ""
 }
 
-// set notes what a child says; of several the first that says something counts,
-// except that there may be many authors.
+// set stores the value of a child. Of several children of one field the first non-empty one counts, except that
+// there may be many authors.
 func (f *facts) set(which field, s string, read []byte) {
 	first := func(p *string) {
 		if *p == "" {
@@ -214,8 +214,7 @@ func (f *facts) set(which field, s string, read []byte) {
 	}
 }
 
-// enclose notes an enclosure. Queries are left out: addresses of media are often
-// signed anew.
+// addEnclosure adds an enclosure. It ignores queries, because the addresses of media are often signed anew.
 func (f *facts) addEnclosure(address string) {
 	address, _, _ = strings.Cut(strings.TrimSpace(address), "?")
 	f.enclosures = appendField(f.enclosures, []byte(dropScheme(address)))

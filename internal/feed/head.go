@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// ReadHead reads a head by itself; like ReadItem it trusts nobody.
+// ReadHead reads a head from an untrusted source, as ReadItem does.
 func ReadHead(format Format, raw []byte) (Head, error) {
 	h, err := readHead(format, raw)
 	if err != nil {
@@ -47,7 +47,7 @@ func readHead(format Format, raw []byte) (Head, error) {
 // readHeadXML reads a tidy document without items.
 func readHeadXML(format Format, raw []byte) (Head, error) {
 	h := Head{Format: format, Raw: raw}
-	outer := 1 // depth of what is around the items
+	outer := 1 // depth of the element that contains the items
 	for w := walk(raw, nil); w.step(); {
 		switch {
 		case w.starts() && outer == 1 && format != Atom && w.depth() == 2 && w.container():
@@ -81,12 +81,11 @@ func readHeadXML(format Format, raw []byte) (Head, error) {
 	return h, nil
 }
 
-// A headWalker goes through what a head says, one child at a time. Of Atom's links
-// it takes the address for the text.
+// A headWalker visits the children of a head, one at a time. The content of an Atom link is its address.
 type headWalker struct {
 	*walker
 	format  Format
-	name    string // of a child: its local name, with "sy:" before it, or "" if nobody here knows it
+	name    string // local name of the child, with "sy:" before it for that namespace; "" if unknown
 	rel     string
 	content string
 	parts   []string // texts of the child's own children
@@ -104,7 +103,7 @@ func (w *headWalker) next() bool {
 		case w.starts() && w.outer == 1 && w.format != Atom && w.depth() == 2 && w.container():
 			w.outer = 2
 		case w.ends() && w.depth() == w.outer && w.outer == 2:
-			w.outer = 3 // nothing more: a second channel, RSS 1.0's image
+			w.outer = 3 // the channel ended; a second channel, or an RSS 1.0 image, is ignored
 		case w.starts() && w.depth() == w.outer+1:
 			w.startChild()
 			text.Reset()
@@ -139,7 +138,7 @@ func (w *headWalker) startChild() {
 	}
 }
 
-// first sets what is not set yet.
+// setFirst sets a field that is not set yet.
 func (w *headWalker) setFirst(s *string) {
 	if *s == "" {
 		*s = clipString(w.content)
@@ -180,13 +179,13 @@ func readHeadJSON(raw []byte) (Head, error) {
 	return h, nil
 }
 
-// Self is the address that a document gives for itself; "" if none.
+// Self returns the address that a document gives for itself, or "".
 func (h *Head) Self() string {
 	_, links := h.hints()
 	return links.Self
 }
 
-// hints reads what a head says about when and where to ask.
+// hints reads the polling hints and the links of a head.
 func (h *Head) hints() (hints Hints, links Links) {
 	if h.Format == JSON {
 		get := membersOf(h.Raw)
@@ -237,7 +236,7 @@ var periods = map[string]time.Duration{
 	"monthly": 30 * 24 * time.Hour, "yearly": 365 * 24 * time.Hour,
 }
 
-// number reads a count; what is none, or absurd, is 0.
+// number reads a count. It returns 0 for an invalid or absurd one.
 func number(s string) int {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 0 || n > 1e6 {
@@ -246,7 +245,7 @@ func number(s string) int {
 	return n
 }
 
-// volatile are the parts of a head that change without anything being new.
+// volatile are the parts of a head that change without any news.
 var volatile = map[string]bool{
 	"lastBuildDate": true, "pubDate": true, "updated": true, "modified": true, "date": true,
 	"ttl": true, "generator": true, "skipHours": true, "skipDays": true, "cloud": true,
@@ -254,7 +253,7 @@ var volatile = map[string]bool{
 	"items": true, "feed_url": true, "hubs": true, "next_url": true,
 }
 
-// Hash stands for the head without its volatile parts.
+// Hash returns a hash of the head without its volatile parts.
 func (h *Head) Hash() Hash {
 	const version = "tidings/head-hash/1"
 	if h.Format == JSON {
@@ -269,7 +268,7 @@ func (h *Head) Hash() Hash {
 	}
 	var (
 		d    = sha256.New()
-		skip = 0 // depth of the volatile element that is open
+		skip = 0 // depth of the open volatile element
 		text []byte
 	)
 	d.Write([]byte(version))
@@ -296,7 +295,7 @@ func (h *Head) Hash() Hash {
 	return Hash(d.Sum(nil))
 }
 
-// isOwn tells links that say where a document is found, not what it is.
+// isSelfOrHub reports whether a link says where a document is found, and not what it is.
 func isSelfOrHub(rel string) bool { return rel == "self" || rel == "hub" }
 
 func sortedKeys(m map[string][]byte) []string {
@@ -308,8 +307,7 @@ func sortedKeys(m map[string][]byte) []string {
 	return keys
 }
 
-// sortedAttrs are the names and values of the last start tag, whatever their order
-// and prefixes.
+// sortedAttrs returns the names and values of the last start tag, independent of their order and prefixes.
 func (w *walker) sortedAttrs() [][]byte {
 	var list [][]byte
 	for _, a := range w.attrs {

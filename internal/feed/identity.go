@@ -5,44 +5,40 @@ import (
 	"encoding/binary"
 )
 
-// facts is what identity and content of an item are made of.
+// facts are the parts of an item that its identity and content hash depend on.
 type facts struct {
 	id, link, title, date string
 	author                []byte
-	summary, content      []byte // as read, see appendReading
+	summary, content      []byte // visible content, see appendVisible
 	enclosures            []byte
-	other                 bool // it says something that none of these is, in an extension perhaps
+	other                 bool // the item has something else, for example an extension
 }
 
-// Identities and hashes are compared between nodes: whoever changes a rule here,
-// in words.go or in facts.go changes the version.
+// Nodes compare identities and hashes. A change of a rule here, in normalize.go or in facts.go must change the
+// version.
 const (
 	idVersion   = "tidings/item-id/1"
 	hashVersion = "tidings/item-hash/1"
 )
 
-// silent tells an item that says nothing. When and by whom nothing is said does not
-// make it something.
+// empty reports whether an item says nothing. A date or an author alone is nothing.
 func (f *facts) empty() bool {
 	return f.id == "" && f.link == "" && f.title == "" && len(f.summary)+len(f.content)+len(f.enclosures) == 0 && !f.other
 }
 
-// hash stands for what a reader sees. Dates do not count, since they move with
-// every build of some feeds, and neither do categories, counts of comments, or
-// extensions.
+// hash returns the hash of the content that a reader sees. It ignores dates, which some feeds change with every
+// build, and also categories, comment counts and extensions.
 func (f *facts) hash() Hash {
 	return digest(hashVersion,
 		appendVisible(nil, f.title), []byte(cleanLink(f.link)), f.author, f.summary, f.content, f.enclosures)
 }
 
-// identity is that of an item which apart facts beyond its id tell from others.
+// identity returns the identity of an item with a number of qualifiers.
 //
-// An item's id is its guid, atom:id, rdf:about or JSON id; an item without one
-// goes by its link, then by title and date, then by all it says. It must stay the
-// same when the item is edited, which is why nothing else counts. Some documents
-// give one id to several items, though. There each of them goes by as many
-// further facts as it takes, in this order: link, title, date, content. h is the
-// hash of the item.
+// The id of an item is its guid, atom:id, rdf:about or JSON id. An item without one is identified by its link,
+// else by title and date, else by its content. The identity must not change when the item is edited, so nothing
+// else is part of it. Some documents give one id to several items, though. There each of these items needs some
+// qualifiers, in this order: link, title, date, content. h is the hash of the item.
 func (f *facts) identity(h Hash, apart uint8) ID {
 	var own [][]byte
 	switch {
@@ -59,11 +55,11 @@ func (f *facts) identity(h Hash, apart uint8) ID {
 	return ID(digest(idVersion, append(own, further[:apart]...)...))
 }
 
-// maxApart is how many facts there are beyond an id.
+// maxQualifiers is the number of possible qualifiers.
 const maxQualifiers = 4
 
-// Identities are those an item has beside others that claim its id, by Apart: which
-// of them it goes by depends on the document it stands in.
+// Identities returns the identities that an item can have, by the number of qualifiers. The other items of a
+// document decide which of them it has there.
 func (it *Item) Identities() (ids [maxQualifiers + 1]ID) {
 	f := it.facts()
 	for apart := range ids {
@@ -72,7 +68,7 @@ func (it *Item) Identities() (ids [maxQualifiers + 1]ID) {
 	return ids
 }
 
-// digest hashes parts so that no two lists of parts give the same.
+// digest hashes parts so that different lists of parts have different hashes.
 func digest(version string, parts ...[]byte) Hash {
 	d := sha256.New()
 	d.Write([]byte(version))
@@ -83,8 +79,8 @@ func digest(version string, parts ...[]byte) Hash {
 	return Hash(d.Sum(nil))
 }
 
-// identify gives the items of a document their identities and hashes, and leaves
-// out those that say nothing, or the same, dates included, as one before them.
+// identify sets the identities and hashes of a document's items. It leaves out empty items, and items that
+// equal an earlier one, including the date.
 func identify(items []Item, all []facts) ([]Item, repairs) {
 	var (
 		kept  = items[:0]

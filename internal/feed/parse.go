@@ -11,8 +11,8 @@ import (
 	"github.com/gabriel-vasile/mimetype"
 )
 
-// Parse reads a document as it came from its origin. contentType is the HTTP header
-// of that name, "" if there was none.
+// Parse parses a document from its origin. contentType is the HTTP header of that name, or "" if there was
+// none.
 func Parse(doc []byte, contentType string) (*Feed, error) {
 	raw := doc
 	doc, bad, err := decode(raw, contentType)
@@ -39,7 +39,7 @@ func Parse(doc []byte, contentType string) (*Feed, error) {
 	}
 	var twins repairs
 	f.Items, twins = identify(f.Items, all)
-	// A part that was too large may have been all that an item said.
+	// The part that made an item too large may have been all of its content.
 	bad |= more | twins
 	if bad&emptyItems != 0 && lost.parts+lost.large == 0 && len(f.Items) == 0 {
 		return nil, fmt.Errorf("read feed: %w: none of its items says anything", ErrBroken)
@@ -49,9 +49,9 @@ func Parse(doc []byte, contentType string) (*Feed, error) {
 	return &f, nil
 }
 
-// named makes the error of a document name its media type, where the document is not written in one of the languages
-// of feeds. A fragment of HTML is a web page if the origin calls it one. text is the document in UTF-8, if it could be
-// decoded.
+// withMediaType adds the media type to the error of a document that is not written in one of the languages of
+// feeds. A fragment of HTML is a web page if the origin says so. text is the document in UTF-8, if it could be
+// converted.
 func withMediaType(err error, doc, text []byte, contentType string) error {
 	media, _, _ := mime.ParseMediaType(contentType)
 	isPage := media == "text/html" || media == "application/xhtml+xml"
@@ -82,9 +82,8 @@ func readXML(doc []byte) (Head, []Item, repairs, omissions, error) {
 	return head, items, bad | more, lost, err
 }
 
-// ReadItem reads an item by itself: what somebody sliced before, who need not be
-// trusted. It accepts nothing that has to be repaired, and gives the identity
-// and hash that Parse gave.
+// ReadItem reads an item by itself, from an untrusted source. It accepts nothing that needs a repair, and
+// computes the same identity and hash as Parse.
 func ReadItem(format Format, raw []byte, outer []Binding, apart uint8) (Item, error) {
 	it := Item{Format: format, Qualifiers: apart, Raw: raw, Scope: outer}
 	if err := it.check(); err != nil {
@@ -99,7 +98,7 @@ func ReadItem(format Format, raw []byte, outer []Binding, apart uint8) (Item, er
 	return it, nil
 }
 
-// facts reads an item that was found right.
+// facts reads an item that has been checked.
 func (it *Item) facts() facts {
 	if it.Format == JSON {
 		return factsOfJSON(it.Raw)
@@ -107,7 +106,7 @@ func (it *Item) facts() facts {
 	return factsOfXML(it.Raw, it.Scope)
 }
 
-// check tells whether an item can be what Parse makes.
+// check checks that Parse could have produced the item.
 func (it *Item) check() error {
 	switch {
 	case it.Format < RSS || it.Format > JSON:
@@ -146,7 +145,7 @@ func (it *Item) check() error {
 	})
 }
 
-// check tells whether a binding can stand in a start tag.
+// check checks that a binding can stand in a start tag.
 func (b Binding) check() error {
 	if b.Prefix == "xml:base" || b.Prefix == "xml:lang" {
 		return checkCharacters([]byte(b.URI))
@@ -169,7 +168,7 @@ func checkCharacters(b []byte) error {
 	return nil
 }
 
-// checkElement tells whether raw is one element that needs no repair.
+// checkElement checks that raw is one element that needs no repair.
 func checkElement(raw []byte, outer scope, rooted func(local []byte, uri string) error) error {
 	if err := checkCharacters(raw); err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/text/encoding/charmap"
 )
 
-// rss is a document with items of one text each.
+// rss returns a document whose items have one text each.
 func rss(items ...string) string {
 	return `<rss version="2.0"><channel><title>T</title>` + strings.Join(items, "\n") + `</channel></rss>`
 }
@@ -97,8 +97,7 @@ func TestWhatIsNoFeedIsNamedByItsMediaType(t *testing.T) {
 	}
 }
 
-// Whatever is cut off the end of a feed: it never looks like a feed with fewer
-// items.
+// A truncated feed never looks like a feed with fewer items.
 func TestATruncatedFeedIsNoFeed(t *testing.T) {
 	for name, src := range sources {
 		src = strings.TrimSpace(src)
@@ -170,8 +169,8 @@ func TestCharsets(t *testing.T) {
 	}
 }
 
-// What a document says must not depend on who labels it how, as long as its bytes can
-// tell: labels come and go with the replica that answers.
+// The content of a document must not depend on its labels, as long as its bytes show the charset. Labels differ
+// between the replicas of an origin.
 func TestLabelsDoNotChangeWhatADocumentSays(t *testing.T) {
 	western := []string{"", "utf-8", "iso-8859-1", "windows-1252", "us-ascii", "utf-16", "klingon"}
 	russian, err := charmap.Windows1251.NewEncoder().String("Все люди рождаются свободными")
@@ -180,8 +179,8 @@ func TestLabelsDoNotChangeWhatADocumentSays(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, title, want string
-		labels            []string // of the header and of the document, any with any
-		right             string   // the one that must be among them; "" if the bytes suffice
+		labels            []string // of the header and of the document, in all combinations
+		right             string   // label that must be among them; "" if the bytes suffice
 	}{
 		{"UTF-8", "naïve Überschrift", "naïve Überschrift", append(western, "iso-8859-15", "koi8-r"), ""},
 		{"UTF-8, Russian", "Все люди", "Все люди", append(western, "iso-8859-15", "koi8-r"), ""},
@@ -360,7 +359,7 @@ func TestLargeItemsLoseTheirLargestPart(t *testing.T) {
 	}
 }
 
-// What readers do not get of a document is counted; what is only mended is not.
+// Omitted content is counted, and repairs are not.
 func TestADocumentSaysWhatItLacks(t *testing.T) {
 	big := "<description>" + strings.Repeat("x", MaxItem) + "</description>"
 	var many, objects []string

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Wherever a document says who publishes it, the copy says what the node believes, once, or nothing.
+// A copy has the publisher that the node believes, once, or none, wherever the document names one.
 func TestACopySaysWhoPublishesOnce(t *testing.T) {
 	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, ed25519.SeedSize)).Public().(ed25519.PublicKey)
 	believed := Publisher{Key: key, Certificate: `https://x/"><evil xmlns="">&`, Beat: time.Hour}

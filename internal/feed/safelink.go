@@ -2,10 +2,9 @@ package feed
 
 import "strings"
 
-// isHarmless reports whether a browser that follows an address comes to the Web, or, as the address is
-// relative, to where the document is. It reads the scheme as browsers do: white space and control
-// characters around an address do not count, nor do tabs and ends of lines within it. So
-// "java\nscript:" is a script.
+// isSafeLink reports whether an address leads a browser to the Web or, if it is relative, to the document's own
+// origin. It reads the scheme as browsers do: they ignore white space and control characters around an address,
+// and tabs and line ends within it. "java\nscript:" is therefore a script.
 func isSafeLink(address string) bool {
 	address = strings.TrimLeftFunc(address, func(r rune) bool { return r <= ' ' })
 	address = strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(address)
@@ -17,7 +16,7 @@ func isSafeLink(address string) bool {
 	return strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")
 }
 
-// harmlessOnly is an address, or nothing if a reader must not follow it.
+// safeLink returns an address, or "" if a reader must not follow it.
 func safeLink(address string) string {
 	if !isSafeLink(address) {
 		return ""
@@ -25,8 +24,8 @@ func safeLink(address string) string {
 	return address
 }
 
-// leadsAstray reports whether a member of a head's JSON holds, at whatever depth below names that are those of
-// addresses, one that is not harmless. Readers make links and pictures of them.
+// hasUnsafeLink reports whether a member of a JSON head contains an unsafe address, at any depth below the
+// names of address fields. Readers make links and pictures of them.
 func hasUnsafeLink(name string, value []byte) bool {
 	switch name {
 	case "home_page_url", "next_url", "icon", "favicon", "url", "avatar":

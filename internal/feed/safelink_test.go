@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// scripts are addresses that a browser runs or shows as a document of their own.
+// scripts are addresses that a browser runs, or shows as a document of their own.
 var scripts = []string{
 	"javascript:alert(1)", "JavaScript:alert(1)", "JAVASCRIPT:alert(1)", " javascript:alert(1)", "\tjavascript:alert(1)", "\x01javascript:alert(1)",
 	"java\nscript:alert(1)", "java\tscript:alert(1)", "java\r\nscript:alert(1)", "j\na\nv\na\ns\nc\nr\ni\np\nt\n:alert(1)", "javascript\n:alert(1)",
@@ -28,7 +28,7 @@ func TestHarmlessAddresses(t *testing.T) {
 	}
 }
 
-// TestHeadsLeadNowhereElse writes heads whose addresses are scripts in every format.
+// TestHeadsLeadNowhereElse writes heads whose addresses are scripts, in every format.
 func TestHeadsLeadNowhereElse(t *testing.T) {
 	for _, script := range scripts {
 		if strings.Contains(script, "\x01") {

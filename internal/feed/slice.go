@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// rooted returns the format of a document by its root element.
+// formatOfRoot returns the format of a document by its root element.
 func formatOfRoot(local []byte, uri string) (Format, error) {
 	switch name := string(local); {
 	case strings.EqualFold(name, "rss"):
@@ -24,17 +24,16 @@ func formatOfRoot(local []byte, uri string) (Format, error) {
 	}
 }
 
-// isAtom tells Atom's namespaces: those of 1.0, of 0.3, and of the drafts between.
+// isAtom reports whether uri is a namespace of Atom: that of 1.0, of 0.3, or of a draft between them.
 func isAtom(uri string) bool {
 	return uri == nsAtom || strings.HasPrefix(uri, nsAtom03) || strings.HasPrefix(uri, "http://purl.org/atom/")
 }
 
-// sliceXML cuts a tidy document into the items it keeps, whose bytes and scope it
-// sets, and its head.
+// sliceXML splits a tidy document into its items, with their bytes and scope, and its head.
 func sliceXML(doc []byte) (Head, []Item, repairs, omissions, error) {
 	var (
 		s    = slicer{walker: walk(doc, nil)}
-		item = 0 // depth of the item that is open, or of RDF's list of items
+		item = 0 // depth of the open item, or of RDF's list of items
 	)
 	for s.step() {
 		switch {
@@ -75,20 +74,20 @@ type slicer struct {
 	format     Format
 	items      []Item
 	head       []byte
-	copied     int  // how much of the document went into the head, or has no place there
-	itemStart  int  // where the item that is open starts
-	hasContent bool // the item that is open has a text or an attribute
+	copied     int  // offset up to which the document was copied to the head or skipped
+	itemStart  int  // offset of the open item
+	hasContent bool // the open item has a text or an attribute
 	bad        repairs
 	lost       omissions
 }
 
-// outside looks at an element that may be around items.
+// outside handles an element that may contain items.
 func (s *slicer) outside() (err error) {
 	if s.depth() == 1 {
 		s.format, err = formatOfRoot(s.local, s.uri)
 	}
 	if s.latest.empty && s.container() {
-		// Give it an end tag, for items to go before.
+		// Give it an end tag, before which items can go.
 		s.head = append(s.head, s.doc[s.copied:s.latest.end-len("/>")]...)
 		s.head = append(s.head, "></"...)
 		s.head = append(s.head, s.latest.name...)
@@ -98,14 +97,14 @@ func (s *slicer) outside() (err error) {
 	return err
 }
 
-// container tells whether items go into the element that starts or ends.
+// container reports whether the element that starts or ends can contain items.
 func (w *walker) container() bool {
 	return w.depth() == 1 || w.depth() == 2 && isNamed(w.local, "channel")
 }
 
 func isNamed(local []byte, name string) bool { return strings.EqualFold(string(local), name) }
 
-// atItem tells whether an item starts or ends.
+// atItem reports whether an item starts or ends.
 func (s *slicer) atItem() bool {
 	if s.format == Atom {
 		return s.depth() == 2 && s.uri == s.open[0].uri && isItem(Atom, s.local, s.uri)
@@ -113,7 +112,7 @@ func (s *slicer) atItem() bool {
 	return s.inContainer() && isItem(s.format, s.local, s.uri)
 }
 
-// isItem tells the elements that are items of a format.
+// isItem reports whether an element is an item of a format.
 func isItem(f Format, local []byte, uri string) bool {
 	switch f {
 	case Atom:
@@ -121,14 +120,14 @@ func isItem(f Format, local []byte, uri string) bool {
 	case RDF:
 		return isNamed(local, "item") && uri != nsRDF
 	}
-	return isNamed(local, "item") // some have a namespace that their publisher made up
+	return isNamed(local, "item") // some have a namespace that their publisher invented
 }
 
 func (s *slicer) inContainer() bool {
 	return s.depth() == 2 || s.depth() == 3 && isNamed(s.open[1].local, "channel")
 }
 
-// atList tells whether RSS 1.0's list of the document's items starts.
+// atList reports whether RSS 1.0's list of the document's items starts.
 func (s *slicer) atList() bool {
 	return s.format == RDF && s.depth() == 3 && s.inContainer() && string(s.local) == "items"
 }
@@ -137,7 +136,7 @@ func (s *slicer) beginItem() {
 	s.copyHead()
 	s.itemStart, s.hasContent = s.latest.start, len(s.attrs) > 0
 	s.used, s.usesNoDefault = [maxBindings]bool{}, false
-	for _, a := range s.attrs { // which the step has looked up already
+	for _, a := range s.attrs { // step has already looked them up
 		if p, _, _ := split(a.name); p != nil && string(p) != "xmlns" {
 			s.lookup(p)
 		}
@@ -146,14 +145,14 @@ func (s *slicer) beginItem() {
 	s.lookup(prefix)
 }
 
-// skip ends the head's part before what starts, and the white space there.
+// copyHead copies the part of the head before the element that starts, without trailing white space.
 func (s *slicer) copyHead() {
 	s.head = append(s.head, bytes.TrimRight(s.doc[s.copied:s.latest.start], " \t\r\n")...)
 }
 
 func (s *slicer) finishItem() {
 	switch {
-	case !s.hasContent: // else a million of them would leave no room for others
+	case !s.hasContent: // a million of them would leave no room for others
 		s.bad |= emptyItems
 		return
 	case len(s.items) == MaxItems:
@@ -175,8 +174,8 @@ func (s *slicer) finishItem() {
 	s.items = append(s.items, it)
 }
 
-// shorten returns an item without its largest children, so that it is no larger
-// than MaxItem; nil if it is not made of children.
+// shorten returns an item without its largest children, so that it fits into MaxItem. It returns nil if that is
+// not possible.
 func shorten(raw []byte) []byte {
 	type span struct{ start, end int }
 	var (

@@ -7,10 +7,9 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// AppendText appends the text in HTML, or in text, as it is read: what stands
-// within words, as <b>, leaves them whole, what stands between parts, as <p>,
-// becomes a line's end. What is not shown, as a script, is left out; of pictures
-// their descriptions are read.
+// AppendText appends the text of HTML, or plain text, as a reader sees it. Inline elements such as <b> do not
+// break words, and other elements such as <p> become line ends. Hidden content such as scripts is left out. Of
+// pictures the descriptions are read.
 func AppendText(dst []byte, s string) []byte {
 	if strings.IndexByte(s, '<') < 0 {
 		if strings.IndexByte(s, '&') >= 0 {
@@ -54,12 +53,12 @@ func AppendText(dst []byte, s string) []byte {
 	}
 }
 
-// unread are elements whose text nobody reads.
+// hiddenElements are elements whose text is not shown.
 var hiddenElements = map[atom.Atom]bool{
 	atom.Script: true, atom.Style: true, atom.Template: true, atom.Noscript: true, atom.Textarea: true, atom.Object: true,
 }
 
-// withinWords are elements that may stand within a word.
+// inlineElements are elements that may stand within a word.
 var inlineElements = map[atom.Atom]bool{
 	atom.A: true, atom.Abbr: true, atom.B: true, atom.Bdi: true, atom.Bdo: true, atom.Big: true, atom.Cite: true,
 	atom.Code: true, atom.Data: true, atom.Del: true, atom.Dfn: true, atom.Em: true, atom.Font: true, atom.I: true,

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// repairs are the kinds of things that were wrong with a document.
+// repairs is a set of the kinds of repairs that a document needed.
 type repairs uint16
 
 const (
@@ -42,11 +42,11 @@ func (r repairs) String() string {
 	return strings.Join(words, "; ")
 }
 
-// losses count what a document's readers do not get of it.
+// omissions counts the content of a document that readers do not get.
 type omissions struct {
-	parts  int // items that are shown without what made them too large
-	large  int // items that are not shown: nothing would be left of them
-	beyond int // items behind the first MaxItems
+	parts  int // items without their largest parts
+	large  int // items that are left out, because nothing would remain of them
+	beyond int // items after the first MaxItems
 }
 
 func (l omissions) String() string {
@@ -66,30 +66,29 @@ func (l omissions) String() string {
 	return strings.Join(words, "; ")
 }
 
-// A tidier makes a document well-formed, with namespaces, and checks the limits.
-// What is right already it leaves as it is, to the byte; of a right document it
-// returns a part, from the root's start tag to its end tag.
+// A tidier makes a document well-formed, with namespaces, and checks the limits. It leaves correct parts
+// unchanged, to the byte. Of a correct document it returns a slice, from the root's start tag to its end tag.
 type tidier struct {
 	lexer
 	open      []element
 	scope     scope
-	unbound   []string // prefixes nobody declared
-	fault     string   // the first thing that was wrong, in words; "" if none is known
+	unbound   []string // prefixes that nobody declared
+	fault     string   // description of the first problem; "" if none is known
 	checkRoot func(local []byte, uri string) error
 
 	out  []byte // the tidy document up to done
-	done int    // in doc; 0: nothing was written yet
+	done int    // offset in doc; 0: nothing has been written yet
 	bad  repairs
 }
 
-// An element that is open.
+// An element is an open element.
 type element struct {
 	name  []byte
-	scope int // bindings in force outside of it
+	scope int // number of bindings in force outside of it
 }
 
-// tidy tidies the document that begins in doc, in a scope. rooted judges the root
-// element, before anything else in the document can be found wrong.
+// tidy tidies the document at the start of doc, in a scope. rooted checks the root element, before anything
+// else in the document can fail.
 func tidy(doc []byte, outer scope, rooted func(local []byte, uri string) error) ([]byte, repairs, error) {
 	t := tidier{lexer: lexer{doc: doc}, scope: outer, checkRoot: rooted}
 	return t.tidy()
@@ -155,7 +154,7 @@ func isHTML(doctype []byte) bool {
 	return len(words) > 1 && len(words[1]) >= 4 && bytes.EqualFold(words[1][:4], []byte("html"))
 }
 
-// clip shortens bytes of strangers for an error.
+// clipBytes shortens untrusted bytes for an error.
 func clipBytes(b []byte) []byte {
 	if len(b) > 40 {
 		b = b[:40]
@@ -189,7 +188,7 @@ func (t *tidier) handle(tok token) error {
 	return nil
 }
 
-// put writes s in place of a part of the document.
+// replace writes s in place of a part of the document.
 func (t *tidier) replace(start, end int, s string, why repairs) {
 	if t.out == nil {
 		t.out = make([]byte, 0, len(t.doc)-t.done+len(t.doc)/8)
@@ -200,12 +199,11 @@ func (t *tidier) replace(start, end int, s string, why repairs) {
 	t.bad |= why
 }
 
-// drop leaves a token out. A space stands in its place, so that what was on both
-// sides of it makes nothing new together.
+// drop removes a token. A space replaces it, so that the parts on both sides do not combine to something new.
 func (t *tidier) drop(tok token) { t.replace(tok.start, tok.end, " ", badTags) }
 
-// references mends what character data cannot hold as it is.
-func (t *tidier) references(tok token) {
+// references repairs references and characters that character data cannot contain.
+func (t *tidier) references(tok token) { // larger output is refused after the token
 	b := t.doc[tok.start:tok.end]
 	for i := 0; len(t.out) <= MaxDocument; { // what is larger is refused when the token is done
 		n := bytes.IndexByte(b[i:], '&')
@@ -223,7 +221,7 @@ func (t *tidier) references(tok token) {
 	t.escapeSectionEnds(b, tok.start, tok.end)
 }
 
-// markEnds mends "]]>" in text from where was written up to end.
+// escapeSectionEnds escapes "]]>" in text, from the written part up to end.
 func (t *tidier) escapeSectionEnds(b []byte, start, end int) {
 	for i := max(t.done, start); i < end; {
 		n := bytes.Index(b[i-start:end-start], []byte("]]>"))
@@ -279,9 +277,8 @@ func (t *tidier) start(tok token) error {
 	return nil
 }
 
-// tidyDeclarations drops declarations that namespaces forbid, and white space
-// from names of namespaces, where some parsers do not bear it. It tells whether
-// there was any of that.
+// tidyDeclarations drops declarations that XML namespaces forbid, and removes white space from namespace names,
+// which some parsers refuse. It reports whether it changed anything.
 func tidyDeclarations(attrs []attribute) (kept []attribute, sloppy bool) {
 	kept = attrs[:0]
 	for _, a := range attrs {
@@ -303,14 +300,14 @@ func tidyDeclarations(attrs []attribute) (kept []attribute, sloppy bool) {
 	return kept, sloppy
 }
 
-// blame notes what is wrong, if it is the first thing.
+// setFault stores the description of the first problem.
 func (t *tidier) setFault(format string, args ...any) {
 	if t.fault == "" {
 		t.fault = fmt.Sprintf(format, args...)
 	}
 }
 
-// bind sees to it that a prefix is declared.
+// bind makes sure that a prefix is declared.
 func (t *tidier) bind(prefix []byte) error {
 	if prefix == nil || string(prefix) == "xml" || t.scope.find(prefix) >= 0 {
 		return nil
@@ -333,8 +330,7 @@ func (t *tidier) bind(prefix []byte) error {
 	return nil
 }
 
-// attributes drops attributes that cannot stand where they do, and finds out
-// whether the tag has to be written anew.
+// attributes drops invalid attributes, and decides whether the tag must be rewritten.
 func (t *tidier) attributes(tok *token) error {
 	kept := t.attrs[:0]
 	for _, a := range t.attrs {
@@ -357,7 +353,7 @@ func (t *tidier) attributes(tok *token) error {
 	return nil
 }
 
-// repeats tells whether an attribute of that name is there already.
+// repeats reports whether attrs already has an attribute of that name.
 func (t *tidier) repeats(attrs []attribute, name []byte) bool {
 	prefix, local, _ := split(name)
 	for _, a := range attrs {
@@ -375,7 +371,7 @@ func (t *tidier) repeats(attrs []attribute, name []byte) bool {
 	return false
 }
 
-// uriOf is what a prefix stands for, now or once it is declared.
+// uriOf returns the namespace of a prefix, now or once it is declared.
 func (t *tidier) uriOf(prefix []byte) string {
 	if uri := t.scope.uri(prefix); uri != "" {
 		return uri
@@ -383,7 +379,7 @@ func (t *tidier) uriOf(prefix []byte) string {
 	return namespaceOf(string(prefix))
 }
 
-// written is a start tag as it should be.
+// formatTag returns a start tag in its correct form.
 func (t *tidier) formatTag(tok token) string {
 	var b strings.Builder
 	b.WriteByte('<')
@@ -392,7 +388,7 @@ func (t *tidier) formatTag(tok token) string {
 		b.WriteByte(' ')
 		b.Write(a.name)
 		b.WriteString(`="`)
-		for i := 0; i < len(a.value) && b.Len() <= MaxDocument; i++ { // what is larger is refused
+		for i := 0; i < len(a.value) && b.Len() <= MaxDocument; i++ { // larger output is refused
 			switch c := a.value[i]; c {
 			case '<':
 				b.WriteString("&lt;")
@@ -418,9 +414,8 @@ func (t *tidier) formatTag(tok token) string {
 	return b.String()
 }
 
-// end closes an element. If inner ones are still open they are closed first, as
-// a browser does, but no item ends in that way, and nothing around one: what
-// lacks such an end was cut, and nobody knows where.
+// end closes an element. Open elements inside are closed first, as browsers do, but never an item or an element
+// around items. If such an element has no end, the document was truncated at an unknown place.
 func (t *tidier) end(tok token) error {
 	i := len(t.open) - 1
 	for ; i >= 0; i-- {
@@ -450,7 +445,7 @@ func (t *tidier) end(tok token) error {
 	return nil
 }
 
-// frame tells whether an open element is an item or around items.
+// isStructural reports whether an open element is an item or contains items.
 func (t *tidier) isStructural(i int) bool {
 	if i == 0 {
 		return true
@@ -472,8 +467,7 @@ func (t *tidier) pop() {
 	t.scope = t.scope[:last.scope]
 }
 
-// declare binds, at the root of a tidy document, the prefixes that nobody
-// declared.
+// declare binds the undeclared prefixes at the root of a tidy document.
 func (t *tidier) declare(doc []byte, root token) []byte {
 	if len(t.unbound) == 0 {
 		return doc

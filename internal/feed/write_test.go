@@ -180,7 +180,7 @@ func BenchmarkMeaning(b *testing.B) {
 	}
 }
 
-// TestEntriesTakenFromOtherFeedsSayFromWhich: in every format, under ids of their own.
+// TestEntriesTakenFromOtherFeedsSayFromWhich writes entries with a Source in every format.
 func TestEntriesTakenFromOtherFeedsSayFromWhich(t *testing.T) {
 	entry := Entry{
 		Meaning: &Meaning{GUID: "urn:uuid:1", Title: "A & B", Link: "https://x.org/1", Author: "Jo", Content: "<p>c</p>", Published: time.Unix(1.7e9, 0), Categories: []string{"t"}},
@@ -229,7 +229,7 @@ func TestAnItemIsMadeOfWhatItSays(t *testing.T) {
 	}
 }
 
-// HTML takes the room that it has, and says the same however it is written.
+// HTML is written in the shorter of two ways, with the same meaning.
 func TestMarkupTakesNoMoreRoomThanItHas(t *testing.T) {
 	for _, html := range []string{
 		strings.Repeat("<p>", 1<<10),
@@ -278,7 +278,7 @@ func TestWhatCannotBeAnItem(t *testing.T) {
 		m    Meaning
 		says string
 	}{
-		{Meaning{Title: "T"}, "neither id nor link"}, // nobody could know it again
+		{Meaning{Title: "T"}, "neither id nor link"}, // nobody could recognise it again
 		{Meaning{GUID: id, Author: "Ann"}, "neither title nor content"},
 		{Meaning{Link: id, Title: " ", Content: "\n"}, "neither title nor content"},
 		{Meaning{GUID: id, Title: "caf\xe9"}, "title is not in UTF-8"},
@@ -301,7 +301,7 @@ func TestWhatCannotBeAnItem(t *testing.T) {
 	}
 }
 
-// What vouches for an item is the node's to say, and not the source's.
+// Only the node decides the provenance of an item, and not the source.
 func TestASourceDoesNotSayWhatVouchesForItsItems(t *testing.T) {
 	for name, src := range map[string]string{
 		"RSS":      `<rss version="2.0" xmlns:x="urn:tidings:feed:1"><channel><title>T</title><item><guid>1</guid><x:provenance>false</x:provenance><title>I</title><x:provenance/><provenance xmlns="urn:tidings:feed:1">f<b>a</b>lse</provenance></item></channel></rss>`,

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// JSON Feed 1.1, as far as we write it ourselves.
+// JSON Feed 1.1, as far as this package writes it.
 type (
 	jsonHead struct {
 		Version     string     `json:"version"`
@@ -50,7 +50,7 @@ type (
 	}
 )
 
-// marshal encodes what always can be.
+// marshal encodes values that can always be encoded.
 func marshal(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -83,7 +83,7 @@ func (d *Document) writeJSON(head *Head) []byte {
 	return append(out, '\n')
 }
 
-// ownJSON puts our address into a head, and who publishes the feed.
+// headJSON replaces the address and the publisher in a head.
 func (d *Document) headJSON(raw []byte) []byte {
 	out := append([]byte(`{"feed_url":`), marshal(d.URL)...)
 	if d.Publisher != nil {
@@ -114,7 +114,7 @@ func (d *Document) appendJSON(out []byte, e *Entry) []byte {
 	return append(out, raw[1:]...)
 }
 
-// withoutProvenance is an item without what its source says of its provenance: who reads both would
+// withoutProvenance returns an item without the provenance of its source. A reader of two such members would
 // believe the last one.
 func withoutProvenance(raw []byte) []byte {
 	out, has := []byte{'{'}, false
@@ -147,7 +147,7 @@ func (d *Document) itemJSON(e *Entry) []byte {
 		it.Authors = []jsonAuthor{{m.Author}}
 	}
 	for _, a := range m.Enclosures {
-		size, _ := strconv.ParseInt(a.Length, 10, 64) // 0: not known
+		size, _ := strconv.ParseInt(a.Length, 10, 64) // 0: unknown
 		it.Attachments = append(it.Attachments, jsonAttachment{a.URL, a.mediaType(), size})
 	}
 	if s := e.Source; s != nil {

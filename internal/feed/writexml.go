@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// declaration begins every document. The source's own and its stylesheets stay
-// behind: they speak of another charset and of files that are not here.
+// declaration begins every document. The source's own declaration and stylesheets are dropped: they name
+// another charset, and files that are not here.
 const declaration = `<?xml version="1.0" encoding="UTF-8"?>` + "\n"
 
 func (d *Document) writeXML(head *Head) []byte {
@@ -32,13 +32,13 @@ type xmlWriter struct {
 	uri  string // namespace of the root
 }
 
-// An edit puts a text in place of a part of a head.
+// An edit replaces a part of a head.
 type edit struct {
 	start, end int
 	text       string
 }
 
-// around is the head up to its items, and what comes behind them.
+// splitHead returns the edited head before its items, and the part after them.
 func (w *xmlWriter) splitHead() (before, after []byte) {
 	var (
 		h     = w.head
@@ -46,9 +46,9 @@ func (w *xmlWriter) splitHead() (before, after []byte) {
 		has   = map[string]bool{}
 		list  = 0 // where RSS 1.0's list of items goes
 		from  = 0
-		drop  = 0 // depth of the element that goes
+		drop  = 0 // depth of the element that is dropped
 		outer = 1
-		link  = 0 // depth of a link whose words are read
+		link  = 0 // depth of the link whose text is read
 		words strings.Builder
 	)
 	w.base = h.scope.value("xml:base")
@@ -56,13 +56,13 @@ func (w *xmlWriter) splitHead() (before, after []byte) {
 		switch {
 		case v.starts() && v.depth() == 1:
 			w.uri = v.uri
-			if _, has := v.attr("xml:base"); w.base == "" && w.d.Base != "" && !has { // it may be there, and say nothing
+			if _, has := v.attr("xml:base"); w.base == "" && w.d.Base != "" && !has { // the attribute may be present and empty
 				at := 1 + len(v.latest.name)
 				edits = append(edits, edit{at, at, Binding{"xml:base", w.d.Base}.sanitized().attribute()})
 			}
 		case v.starts() && v.depth() == 2 && h.Format != Atom && v.container():
 			outer = 2
-		case v.starts() && v.depth() == 2 && outer == 2 && drop == 0 && isPublisher(v): // beside the channel
+		case v.starts() && v.depth() == 2 && outer == 2 && drop == 0 && isPublisher(v): // outside the channel
 			drop, from = v.depth(), v.latest.start
 		case v.starts() && v.depth() == outer+1 && drop == 0:
 			has[string(v.local)] = true
@@ -118,16 +118,16 @@ func (w *xmlWriter) splitHead() (before, after []byte) {
 	return before, append(out, h.Raw[done:]...)
 }
 
-// claims says whether an element says who publishes the feed.
+// isPublisher reports whether an element names the publisher of the feed.
 func isPublisher(v *walker) bool { return v.uri == Namespace && string(v.local) == publisherElement }
 
-// safe is a binding without characters that XML cannot hold.
+// sanitized returns a binding without characters that XML forbids.
 func (b Binding) sanitized() Binding {
 	clean, _ := dropInvalid([]byte(b.URI))
 	return Binding{b.Prefix, string(clean)}
 }
 
-// lacking is what a head has to have and lacks, or has lost.
+// missingElements returns the elements that a head requires and lacks, or that were dropped.
 func (w *xmlWriter) missingElements(has map[string]bool) string {
 	var b strings.Builder
 	if w.d.URL != "" {
@@ -174,7 +174,7 @@ func (w *xmlWriter) missingElements(has map[string]bool) string {
 	return b.String()
 }
 
-// list is RSS 1.0's list of a document's items.
+// itemList returns RSS 1.0's list of a document's items.
 func (w *xmlWriter) itemList() string {
 	var b strings.Builder
 	b.WriteString("<items" + Binding{"", nsRSS10}.attribute() + Binding{"rdf", nsRDF}.attribute() + "><rdf:Seq>")
@@ -185,7 +185,7 @@ func (w *xmlWriter) itemList() string {
 	return b.String()
 }
 
-// about is the name of an item in an RSS 1.0 document.
+// about returns the name of an item in an RSS 1.0 document.
 func (w *xmlWriter) about(e *Entry) string {
 	if e.Meaning != nil {
 		return e.id(e.Meaning)
@@ -207,27 +207,27 @@ func (w *xmlWriter) appendEntry(out []byte, e *Entry) []byte {
 	return w.appendVerbatim(out, &own, v)
 }
 
-// appendVerbatim appends an item as it came; v has just met its start.
+// appendVerbatim appends an item unchanged; v stands at its start.
 func (w *xmlWriter) appendVerbatim(out []byte, e *Entry, v *walker) []byte {
 	raw := e.Item.Raw
 	first := v.latest
 	_, hasBase := v.attr("xml:base")
 	_, hasLang := v.attr("xml:lang")
 	has := map[string]bool{}
-	var kept []byte // behind the start tag
+	var kept []byte // content after the start tag
 	from := first.end
 	for v.step() {
 		switch ours := v.depth() == 2 && v.uri == Namespace && string(v.local) == provenanceElement; {
 		case ours && v.starts():
 			kept = append(kept, raw[from:v.latest.start]...)
-			from = len(raw) // of a broken one nothing is left
+			from = len(raw) // an incomplete element is dropped whole
 		case ours && v.ends():
 			from = v.pos
 		case v.starts() && v.depth() == 2 && v.uri == nsAtom:
 			has[string(v.local)] = true
 		}
 	}
-	var tagged strings.Builder // what the start tag lacks here
+	var tagged strings.Builder // attributes that the start tag lacks here
 	outside := w.head.scope
 	for i, b := range e.Item.Scope {
 		switch {
@@ -265,8 +265,8 @@ func (w *xmlWriter) appendVerbatim(out []byte, e *Entry, v *walker) []byte {
 	return append(out, raw[from:]...)
 }
 
-// added is what an item gets from us: where it comes from, and what an Atom entry
-// has to have and lacks.
+// addedElements returns the elements that an item gains: its provenance, and those that Atom requires and it
+// lacks.
 func (w *xmlWriter) addedElements(e *Entry, has map[string]bool) string {
 	var b strings.Builder
 	if e.Provenance != "" {
@@ -286,7 +286,7 @@ func (w *xmlWriter) addedElements(e *Entry, has map[string]bool) string {
 	return b.String()
 }
 
-// converted is an item of another format by its meaning. It takes nothing from
+// converted returns an item of another format, written from its parsed content. It uses no bindings from
 // outside.
 func (w *xmlWriter) converted(e *Entry) []byte {
 	m := w.d.sanitized(e)
