@@ -190,38 +190,38 @@ func (k *Known) Recognise(f *feed.Feed) {
 		return
 	}
 	taken := map[feed.ID]feed.Hash{}
-	var strange []int
+	var unknown []int
 	for i, it := range f.Items {
 		if _, version := k.Has(it.ID, it.Hash); version {
 			taken[it.ID] = it.Hash
 		} else {
-			strange = append(strange, i)
+			unknown = append(unknown, i)
 		}
 	}
 	// Of two items that differ only in their dates, the last one is taken for the known one, because most feeds
 	// begin with the newest.
-	told := map[int]bool{}
-	for _, i := range slices.Backward(strange) {
+	reported := map[int]bool{}
+	for _, i := range slices.Backward(unknown) {
 		it := &f.Items[i]
-		for apart, id := range it.Identities() {
+		for qualifiers, id := range it.Identities() {
 			if _, version := k.Has(id, it.Hash); !version {
 				continue
 			}
 			by, ok := taken[id]
 			if !ok {
-				it.ID, it.Qualifiers = id, uint8(apart)
+				it.ID, it.Qualifiers = id, uint8(qualifiers)
 				taken[id] = it.Hash
 				break
 			}
-			if told[i] = by != it.Hash; told[i] {
+			if reported[i] = by != it.Hash; reported[i] {
 				break
 			}
 		}
 	}
-	if len(told) > 0 {
+	if len(reported) > 0 {
 		rest := make([]feed.Item, 0, len(f.Items))
 		for i, it := range f.Items {
-			if !told[i] {
+			if !reported[i] {
 				rest = append(rest, it)
 			}
 		}

@@ -53,11 +53,11 @@ type FormerKey struct {
 
 // Publisher returns the publisher as a document can name it.
 func (p *Pin) Publisher() *feed.Publisher {
-	said := feed.Publisher{Key: p.Key, Next: p.Next, Beat: p.Beat, Certificate: p.Certificate, Fingerprint: p.Fingerprint}
-	if said.Check() != nil { // the feed's sequencer invented values
-		said.Beat, said.Certificate, said.Fingerprint = 0, "", feed.Hash{}
+	publisher := feed.Publisher{Key: p.Key, Next: p.Next, Beat: p.Beat, Certificate: p.Certificate, Fingerprint: p.Fingerprint}
+	if publisher.Check() != nil { // the feed's sequencer invented values
+		publisher.Beat, publisher.Certificate, publisher.Fingerprint = 0, "", feed.Hash{}
 	}
-	return &said
+	return &publisher
 }
 
 // Fingerprint formats a key for people to compare, as SSH does.
@@ -72,36 +72,36 @@ func KeyHash(key ed25519.PublicKey) feed.Hash {
 }
 
 // Advance returns the pin after a further publication.
-func (p *Pin) Advance(of *Publication) *Pin {
-	if p == nil || of == nil || of.Seq <= p.Seq || !p.Valid(of.Key) {
+func (p *Pin) Advance(publication *Publication) *Pin {
+	if p == nil || publication == nil || publication.Seq <= p.Seq || !p.Valid(publication.Key) {
 		return p
 	}
 	next := *p
-	next.Seq, next.Head = of.Seq, of.Hash
+	next.Seq, next.Head = publication.Seq, publication.Hash
 	return &next
 }
 
 // WithNumbersOf returns the pin with the publication numbers of another pin of the feed, if that knows later
 // ones. The node that reports a key may not have received all publications.
-func (p *Pin) WithNumbersOf(by *Pin) *Pin {
-	if by == nil || by.Seq <= p.Seq {
+func (p *Pin) WithNumbersOf(other *Pin) *Pin {
+	if other == nil || other.Seq <= p.Seq {
 		return p
 	}
 	next := *p
-	next.Seq, next.Head = by.Seq, by.Head
+	next.Seq, next.Head = other.Seq, other.Head
 	return &next
 }
 
 // missing returns the number of missing publications between the last known one and another. It is at least one
 // if the other follows on an unknown publication.
-func (p *Pin) missing(of *Publication) uint64 {
+func (p *Pin) missing(publication *Publication) uint64 {
 	switch {
-	case p == nil || p.Seq == 0 || of.Seq <= p.Seq || !p.Valid(of.Key):
+	case p == nil || p.Seq == 0 || publication.Seq <= p.Seq || !p.Valid(publication.Key):
 		return 0
-	case of.Seq == p.Seq+1 && of.Prev == p.Head:
+	case publication.Seq == p.Seq+1 && publication.Prev == p.Head:
 		return 0
 	}
-	return max(of.Seq-p.Seq-1, 1)
+	return max(publication.Seq-p.Seq-1, 1)
 }
 
 // Valid reports whether a key may have signed items of the feed: it is the present key, or a former one that
@@ -231,9 +231,9 @@ func pinFrom(m *differencepb.Pin) (*Pin, error) {
 		Key: m.Key, Since: time.UnixMilli(int64(m.SinceMs)).UTC(), Beat: time.Duration(m.BeatMs) * time.Millisecond,
 		Certificate: m.Certificate, Seq: m.Pubseq, Witnesses: m.Witnesses,
 	}
-	for of, b := range map[*feed.Hash][]byte{&p.Next: m.Next, &p.Fingerprint: m.Fingerprint, &p.Head: m.Head} {
+	for hash, b := range map[*feed.Hash][]byte{&p.Next: m.Next, &p.Fingerprint: m.Fingerprint, &p.Head: m.Head} {
 		var err error
-		if *of, err = hashOf(b); err != nil {
+		if *hash, err = hashOf(b); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrPin, err)
 		}
 	}

@@ -194,15 +194,15 @@ func hashOf(b []byte) (h feed.Hash, err error) {
 	return feed.Hash(b), nil
 }
 
-func bindings(scope []feed.Binding) (of []*differencepb.Binding) {
+func bindings(scope []feed.Binding) (list []*differencepb.Binding) {
 	for _, b := range scope {
-		of = append(of, &differencepb.Binding{Prefix: b.Prefix, Uri: b.URI})
+		list = append(list, &differencepb.Binding{Prefix: b.Prefix, Uri: b.URI})
 	}
-	return of
+	return list
 }
 
-func scopeOf(of []*differencepb.Binding) (scope []feed.Binding) {
-	for _, b := range of {
+func scopeOf(list []*differencepb.Binding) (scope []feed.Binding) {
+	for _, b := range list {
 		scope = append(scope, feed.Binding{Prefix: b.Prefix, URI: b.Uri})
 	}
 	return scope

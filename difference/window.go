@@ -71,7 +71,7 @@ func (w *Window) Apply(d Delta, at time.Time, ref uint64) {
 	}
 	for i, c := range d.Changes {
 		e := Entry{ID: c.Item.ID, Hash: c.Item.Hash, Arrived: at, Changed: at, Ref: ref, Change: i}
-		takes := w.Accepts(c)
+		accepted := w.Accepts(c)
 		if p := c.Publication; p != nil {
 			e.Signed = true
 			if w.pin.Valid(p.Key) { // a stranger could use a number that the publisher never reaches
@@ -80,7 +80,7 @@ func (w *Window) Apply(d Delta, at time.Time, ref uint64) {
 			w.pin = w.pin.Advance(p)
 		}
 		if p := w.byID[e.ID]; p != nil {
-			if !takes {
+			if !accepted {
 				continue
 			}
 			e.Arrived, e.Number = p.Arrived, max(e.Number, p.Number)
@@ -216,13 +216,13 @@ func (w *Window) Forget(first uint64) (gone []Entry) {
 }
 
 // OlderThan returns the items whose versions come from deltas before first, in document order.
-func (w *Window) OlderThan(first uint64) (of []feed.ID) {
+func (w *Window) OlderThan(first uint64) (ids []feed.ID) {
 	for p := w.first; p != nil; p = p.next {
 		if p.Ref < first {
-			of = append(of, p.ID)
+			ids = append(ids, p.ID)
 		}
 	}
-	return of
+	return ids
 }
 
 // Renew adds to a delta the items of a document whose versions come from deltas before first, so that the log

@@ -96,8 +96,8 @@ func normalize(s string) string {
 		if s[i] < utf8.RuneSelf {
 			continue
 		}
-		if of := norm.NFC.String(s); len(of) <= 2*maxLine { // some characters become longer
-			return of
+		if composed := norm.NFC.String(s); len(composed) <= 2*maxLine { // some characters become longer
+			return composed
 		}
 		break
 	}
@@ -116,8 +116,8 @@ func content(lines []line, regions []region) Core {
 	noise := noisy(regions, lines)
 	var calm volatileFilter
 	all, size, doubts := make([]sidedLine, 0, len(lines)), 0, false
-	of := make([]*line, 0, len(lines)) // the lines of all
-	kept := make([]int, 0, len(lines)) // indexes of lines outside of noise regions
+	source := make([]*line, 0, len(lines)) // the lines of all
+	kept := make([]int, 0, len(lines))     // indexes of lines outside of noise regions
 	for i := range lines {
 		l := &lines[i]
 		s := sidedLine{passage: l.region + 1, left: l.region != none && noise[l.region]}
@@ -129,12 +129,12 @@ func content(lines []line, regions []region) Core {
 			size += l.plain + l.linked
 		}
 		s.text = calm.strip(l.text)
-		all, of = append(all, s), append(of, l)
+		all, source = append(all, s), append(source, l)
 	}
 	for begin := 0; begin < len(kept); {
 		end, links := begin, 0
-		for end < len(kept) && of[kept[end]].isMenu() {
-			links += of[kept[end]].plain + of[kept[end]].linked
+		for end < len(kept) && source[kept[end]].isMenu() {
+			links += source[kept[end]].plain + source[kept[end]].linked
 			end++
 		}
 		menu := end-begin >= menuRun && links*contentShare < size && links < labelLength*(end-begin)

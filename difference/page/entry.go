@@ -40,17 +40,17 @@ func escapeXML(s string) string {
 func (f *Result) headline() string {
 	omitted := ""
 	for _, h := range f.Patch.Hunks {
-		said := func(l string) string {
+		text := func(l string) string {
 			if _, ok := skeleton(l); !ok && h.At > 0 {
 				l = f.Before.Lines[h.At-1] + ": " + l
 			}
 			return truncate(withoutTargets(l))
 		}
 		if len(h.Add) > 0 {
-			return said(h.Add[0])
+			return text(h.Add[0])
 		}
 		if omitted == "" && h.Omit > 0 {
-			omitted = said(f.Before.Lines[h.At])
+			omitted = text(f.Before.Lines[h.At])
 		}
 	}
 	return "Removed: " + omitted
@@ -72,17 +72,17 @@ func truncate(l string) string {
 // repeats what <ins> and <del> say, because not all feed readers show these elements.
 func (f *Result) contentHTML() string {
 	var b strings.Builder
-	left, most := 0, maxEntry
+	omitted, budget := 0, maxEntry
 	line := func(begin, l, end string) {
 		shown := "<p>" + begin + lineHTML(l) + end + "</p>\n"
-		if most -= len(shown); most < 0 {
-			left++
+		if budget -= len(shown); budget < 0 {
+			omitted++
 			return
 		}
 		b.WriteString(shown)
 	}
 	for i, h := range f.Patch.Hunks {
-		if i > 0 && most >= 0 {
+		if i > 0 && budget >= 0 {
 			b.WriteString("<hr>\n")
 		}
 		if h.At > 0 {
@@ -96,10 +96,10 @@ func (f *Result) contentHTML() string {
 		}
 	}
 	switch {
-	case left == 1:
+	case omitted == 1:
 		b.WriteString("<p>… and 1 more line</p>\n")
-	case left > 1:
-		fmt.Fprintf(&b, "<p>… and %d more lines</p>\n", left)
+	case omitted > 1:
+		fmt.Fprintf(&b, "<p>… and %d more lines</p>\n", omitted)
 	}
 	return b.String()
 }

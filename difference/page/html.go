@@ -212,17 +212,17 @@ func (r *reader) startElement(closed bool) {
 	if name == atom.A && r.link != none {
 		r.closeLink() // links cannot be nested
 	}
-	says := r.attributes(name, more)
+	strongest := r.attributes(name, more)
 	e := element{name: name, part: p, region: r.region}
 	switch {
 	case p&neverShown != 0:
 		r.hiddenDepth++
 		r.inTitle = false
 	case p&maybeNoise != 0 && (r.sections == 0 || name != atom.Header && name != atom.Footer && name != atom.Aside && name != atom.Form):
-		e.region = r.enterRegion(region{header: name == atom.Header && says <= navigation})
+		e.region = r.enterRegion(region{header: name == atom.Header && strongest <= navigation})
 	case r.lenient:
-	case says == invisible || says == intrusive || says == navigation && p&ignoreClass == 0:
-		e.region = r.enterRegion(region{named: says == navigation || says == intrusive && r.sections > 0})
+	case strongest == invisible || strongest == intrusive || strongest == navigation && p&ignoreClass == 0:
+		e.region = r.enterRegion(region{named: strongest == navigation || strongest == intrusive && r.sections > 0})
 	}
 	if p&sectional != 0 {
 		r.sections++
@@ -259,18 +259,18 @@ func (r *reader) imply(name atom.Atom, p part) {
 }
 
 // enterRegion begins a region that may be noise.
-func (r *reader) enterRegion(of region) int {
+func (r *reader) enterRegion(added region) int {
 	if len(r.regions) == maxRegions {
 		return r.region
 	}
 	r.endLine()
-	of.up = r.region
-	r.regions = append(r.regions, of)
+	added.up = r.region
+	r.regions = append(r.regions, added)
 	return len(r.regions) - 1
 }
 
 // attributes reads the attributes of an element, and returns the strongest hint.
-func (r *reader) attributes(name atom.Atom, more bool) (says hint) {
+func (r *reader) attributes(name atom.Atom, more bool) (strongest hint) {
 	if name == atom.A {
 		r.target, r.isLink = "", false
 	}
@@ -284,26 +284,26 @@ func (r *reader) attributes(name atom.Atom, more bool) (says hint) {
 				r.target, r.isLink = target(r.absolute(string(value))), true
 			}
 		case "hidden":
-			says = invisible
+			strongest = invisible
 		case "aria-hidden":
 			if string(value) == "true" {
-				says = invisible
+				strongest = invisible
 			}
 		case "style":
 			if hides(value) {
-				says = invisible
+				strongest = invisible
 			}
 		case "role":
 			if noiseRoles[string(value)] {
-				says = max(says, intrusive)
+				strongest = max(strongest, intrusive)
 			}
 		case "class", "id":
 			if !steadily {
-				says = max(says, hintOf(value))
+				strongest = max(strongest, hintOf(value))
 			}
 		}
 	}
-	return says
+	return strongest
 }
 
 // endElement handles an end tag. It also ends the open elements inside.

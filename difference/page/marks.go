@@ -22,14 +22,14 @@ import (
 // Each check at which a line or place changed adds two points, and each other check subtracts one. Three
 // changes in a row make a line a counter, and five make a place a rotating one, which needs stronger evidence.
 // The mark is lost with the last point, after maxPoints checks without a change at most, so that former noise
-// becomes news again. A line in a rotating place is news by itself when it stays or changes slowly, and an edit
-// beside a rotating place, or in the words of a counter, does not remove the mark. Checks that are days apart
+// becomes news again. A line that stays in a rotating place for stableChecks checks is reported. An edit beside a
+// rotating place, or in the words of a counter, does not remove the mark. Checks that are days apart
 // (maxCheckGap) teach nothing.
 const (
 	changePoints      = 2
 	lineThreshold     = 3 * changePoints
 	placeThreshold    = 5 * changePoints
-	maxPoints         = 16 // the maximum
+	maxPoints         = 16
 	maxMarks          = 256
 	maxHunks          = 1 << 10 // with more hunks at once nothing is learned: the text is another one
 	maxAnchorDistance = 8       // lines that are searched for one with words
@@ -165,13 +165,13 @@ func counterKeys(omit, add []string) (keys []uint64) {
 
 // skeletons returns the skeletons of lines; lines without a skeleton stay.
 func skeletons(lines []string) []string {
-	of := slices.Clone(lines)
-	for i, l := range of {
+	masked := slices.Clone(lines)
+	for i, l := range masked {
 		if s, ok := skeleton(l); ok {
-			of[i] = s
+			masked[i] = s
 		}
 	}
-	return of
+	return masked
 }
 
 // lineKey returns the key of a possible counter.
@@ -182,20 +182,20 @@ func lineKey(text string) uint64 {
 
 // relevant returns the news of a check relative to the visible version: the new version, and its changes.
 // Volatile parts stay in it as they were. It also returns the lines of rotating places that have stayed.
-func (m *marks) relevant(told, now *Core) (next Core, p Patch, waits map[uint64]int) {
-	was, is := m.maskCounters(told.Lines, now.Lines)
+func (m *marks) relevant(visible, now *Core) (next Core, p Patch, waits map[uint64]int) {
+	was, is := m.maskCounters(visible.Lines, now.Lines)
 	news := changes(was, is)
 	if len(news) <= maxHunks {
-		news, waits = m.relevantChanges(told, now, news)
+		news, waits = m.relevantChanges(visible, now, news)
 	}
-	next, p = replace(told, now, news)
+	next, p = replace(visible, now, news)
 	return next, p, waits
 }
 
 // maskCounters returns the lines of two checks with counters replaced by their skeletons, and with equal links
 // by HTTP and HTTPS. If the number of lines with one skeleton changes they are a list and not counters.
-func (m *marks) maskCounters(told, now []string) (was, is []string) {
-	was, is = withHTTPS(told), withHTTPS(now)
+func (m *marks) maskCounters(visible, now []string) (was, is []string) {
+	was, is = withHTTPS(visible), withHTTPS(now)
 	if !slices.ContainsFunc(m.list, func(f mark) bool { return f.isVolatile && !f.place }) {
 		return was, is
 	}
@@ -221,11 +221,11 @@ func (m *marks) maskCounters(told, now []string) (was, is []string) {
 
 // withHTTPS returns lines with links by HTTPS.
 func withHTTPS(lines []string) []string {
-	of := slices.Clone(lines)
-	for i, l := range of {
-		of[i] = strings.ReplaceAll(l, "](http://", "](https://")
+	result := slices.Clone(lines)
+	for i, l := range result {
+		result[i] = strings.ReplaceAll(l, "](http://", "](https://")
 	}
-	return of
+	return result
 }
 
 // keyOf returns the key of a text.

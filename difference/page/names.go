@@ -95,7 +95,7 @@ func hintOf(value []byte) hint {
 	var word [longestWord]byte
 	best, n := plain, 0
 	var last byte
-	look := func() {
+	flush := func() {
 		if n > 1 && n <= longestWord {
 			best = max(best, hintWords[string(word[:n])])
 		}
@@ -104,7 +104,7 @@ func hintOf(value []byte) hint {
 	for _, c := range value {
 		small, large := 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z'
 		if !small && !large || large && 'a' <= last && last <= 'z' {
-			look()
+			flush()
 		}
 		if last = c; small || large {
 			if n < longestWord {
@@ -113,7 +113,7 @@ func hintOf(value []byte) hint {
 			n++
 		}
 	}
-	look()
+	flush()
 	return best
 }
 

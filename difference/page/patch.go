@@ -67,21 +67,21 @@ func (p *Patch) Apply(old *Core) (Core, error) {
 	if old.Hash() != p.Old {
 		return Core{}, ErrBase
 	}
-	of := Core{Title: old.Title}
+	next := Core{Title: old.Title}
 	at := 0
 	for _, h := range p.Hunks {
 		if h.At < at || h.Omit < 0 || h.Omit > len(old.Lines)-h.At {
 			return Core{}, fmt.Errorf("%w: it has a hunk at line %d of %d", ErrBase, h.At, len(old.Lines))
 		}
-		of.Lines = append(of.Lines, old.Lines[at:h.At]...)
-		of.Lines = append(of.Lines, h.Add...)
+		next.Lines = append(next.Lines, old.Lines[at:h.At]...)
+		next.Lines = append(next.Lines, h.Add...)
 		at = h.At + h.Omit
 	}
-	of.Lines = append(of.Lines, old.Lines[at:]...)
-	if of.Hash() != p.New {
+	next.Lines = append(next.Lines, old.Lines[at:]...)
+	if next.Hash() != p.New {
 		return Core{}, fmt.Errorf("%w: it leads elsewhere", ErrBase)
 	}
-	return of, nil
+	return next, nil
 }
 
 // Text returns the patch in the default format of POSIX diff, which GNU patch applies (patch -n).

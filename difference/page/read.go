@@ -72,14 +72,14 @@ func parserFor(media string, at *Location) func(doc []byte) Core {
 
 // detectMedia returns the media type by the first bytes of a document. said is the origin's type, if that is
 // one that servers use for unknown documents.
-func detectMedia(doc []byte, said string) string {
+func detectMedia(doc []byte, stated string) string {
 	seen := mimetype.Detect(doc[:min(len(doc), detectBytes)])
 	text := seen
 	for text != nil && !text.Is("text/plain") {
 		text = text.Parent()
 	}
-	if said == "text/plain" && (text != nil || !isBinary(doc)) { // "MZ" begins programs, and also sentences
-		return said
+	if stated == "text/plain" && (text != nil || !isBinary(doc)) { // "MZ" begins programs, and also sentences
+		return stated
 	}
 	media, _, _ := strings.Cut(seen.String(), ";")
 	return media

@@ -21,23 +21,23 @@ type replacement struct {
 }
 
 // reject returns why the document of a fetch is not the page, or "".
-func (o *replacement) reject(now, told *Core, first bool, at time.Time) string {
+func (o *replacement) reject(now, visible *Core, first bool, at time.Time) string {
 	if len(now.Lines) == 0 {
 		return "the page is empty"
 	}
-	if told.complete && !now.complete && o.age(now, at) < replacementAge {
+	if visible.complete && !now.complete && o.age(now, at) < replacementAge {
 		return "the page ended too early"
 	}
-	alike := !first && countCommon(now.Lines, told.Lines)*2 >= len(now.Lines)
-	if lost := linesMissing(told.Lines, now.Lines); len(lost) >= muchLost && len(lost)*3 >= told.size() {
+	alike := !first && countCommon(now.Lines, visible.Lines)*2 >= len(now.Lines)
+	if lost := linesMissing(visible.Lines, now.Lines); len(lost) >= muchLost && len(lost)*3 >= visible.size() {
 		alike = false // the head of the page alone is not the page
 	}
-	reason, sure := wall(now, told, first, alike)
+	reason, sure := wall(now, visible, first, alike)
 	long := wallAge
 	if first {
 		long = replacementAge
 	}
-	little := now.size()*10 < told.size() || now.size()*4 < told.size() && now.size() < wallLength && countWords(linesMissing(now.Lines, told.Lines)) <= fewWords
+	little := now.size()*10 < visible.size() || now.size()*4 < visible.size() && now.size() < wallLength && countWords(linesMissing(now.Lines, visible.Lines)) <= fewWords
 	if reason == "" && !first && !alike && little {
 		reason, long = "a much shorter document in its place", replacementAge
 	}
@@ -70,19 +70,19 @@ func (o *replacement) age(now *Core, at time.Time) time.Duration {
 
 // skeletonKeys returns the keys of the skeletons of lines.
 func skeletonKeys(lines []string) []uint64 {
-	of := make([]uint64, len(lines))
+	keys := make([]uint64, len(lines))
 	for i, l := range lines {
-		of[i] = lineKey(l)
+		keys[i] = lineKey(l)
 	}
-	return of
+	return keys
 }
 
 // countCommon returns how many elements of one slice are in another.
-func countCommon[E cmp.Ordered](of, others []E) int {
+func countCommon[E cmp.Ordered](list, others []E) int {
 	others = slices.Clone(others)
 	slices.Sort(others)
 	n := 0
-	for _, l := range of {
+	for _, l := range list {
 		if _, ok := slices.BinarySearch(others, l); ok {
 			n++
 		}

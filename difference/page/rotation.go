@@ -43,7 +43,7 @@ func (m *marks) learnRotation(places map[uint64]bool, last *anchors, now []strin
 
 // rotatingAround returns the marked places of a change, or around it. Where two texts rotate side by side and
 // one moves to the place of the other, a part of the change is not visible.
-func (g *anchors) rotatingAround(now []string, h diff.Hunk[string]) (of []place) {
+func (g *anchors) rotatingAround(now []string, h diff.Hunk[string]) (places []place) {
 	if len(g.marked) == 0 {
 		return nil
 	}
@@ -59,12 +59,12 @@ func (g *anchors) rotatingAround(now []string, h diff.Hunk[string]) (of []place)
 		for before := range min(fewLines, h.PosX) + 1 {
 			for behind := range min(fewLines, len(g.lines)-h.EndX) + 1 {
 				if key := g.key(h.PosX-before, h.EndX+behind, grows); g.marked[key] {
-					of = append(of, place{key, before, behind})
+					places = append(places, place{key, before, behind})
 				}
 			}
 		}
 	}
-	return of
+	return places
 }
 
 // rotates reports whether two texts may alternate in a place: a few lines, or more with the same number of
@@ -151,9 +151,9 @@ const maxStable = 256
 
 // relevantChanges returns the changes outside of rotating places, and for how many checks the lines of rotating
 // places have stayed.
-func (m *marks) relevantChanges(told, now *Core, all []diff.Hunk[string]) (news []diff.Hunk[string], waits map[uint64]int) {
+func (m *marks) relevantChanges(visible, now *Core, all []diff.Hunk[string]) (news []diff.Hunk[string], waits map[uint64]int) {
 	waits = map[uint64]int{}
-	g := m.anchorsOf(told.Lines)
+	g := m.anchorsOf(visible.Lines)
 	for i := 0; i < len(all); {
 		span, turned, in := all[i], 0, placeSpan{}
 		for j := i; j < len(all); j++ {
@@ -161,20 +161,20 @@ func (m *marks) relevantChanges(told, now *Core, all []diff.Hunk[string]) (news 
 				break
 			}
 			span.EndX, span.EndY = all[j].EndX, all[j].EndY
-			if of := g.rotatingAround(now.Lines, span); len(of) > 0 {
-				widest := of[len(of)-1]
+			if places := g.rotatingAround(now.Lines, span); len(places) > 0 {
+				widest := places[len(places)-1]
 				turned, in = j-i+1, placeSpan{
 					key:     widest.key,
 					begin:   max(span.PosY-widest.before, 0), // other changes may have replaced the lines here
 					end:     min(span.EndY+widest.behind, len(now.Lines)),
-					visible: told.Lines[span.PosX-widest.before : span.EndX+widest.behind],
+					visible: visible.Lines[span.PosX-widest.before : span.EndX+widest.behind],
 				}
 			}
 		}
 		if turned == 0 {
 			news = append(news, all[i])
 		} else {
-			news = append(news, m.stableLines(told, now, all[i:i+turned], in, waits)...)
+			news = append(news, m.stableLines(visible, now, all[i:i+turned], in, waits)...)
 		}
 		i += max(turned, 1)
 	}
@@ -190,7 +190,7 @@ type placeSpan struct {
 
 // stableLines returns the changes of a place in lines that stay there, and counts the checks for which its
 // lines have stayed.
-func (m *marks) stableLines(told, now *Core, all []diff.Hunk[string], in placeSpan, waits map[uint64]int) (of []diff.Hunk[string]) {
+func (m *marks) stableLines(visible, now *Core, all []diff.Hunk[string], in placeSpan, waits map[uint64]int) (hunks []diff.Hunk[string]) {
 	for y := in.begin; y < in.end; y++ {
 		long := 0
 		for _, key := range in.keys(now.Lines[y], y) {
@@ -205,24 +205,24 @@ func (m *marks) stableLines(told, now *Core, all []diff.Hunk[string], in placeSp
 		if len(all) == 0 || y < all[0].PosY {
 			continue // unchanged here
 		}
-		h, last := all[0], len(of)-1
+		h, last := all[0], len(hunks)-1
 		x, even := h.PosX+y-h.PosY, growth(h) == 0
 		if even {
-			for _, key := range in.keys(told.Lines[x], y) {
+			for _, key := range in.keys(visible.Lines[x], y) {
 				long = max(long, m.stable[key])
 			}
 		}
 		switch {
 		case long <= stableChecks, slices.Contains(in.visible, now.Lines[y]):
 		case !even:
-			of, y = append(of, h), h.EndY-1
-		case last >= 0 && of[last].EndY == y:
-			of[last].EndX, of[last].EndY = x+1, y+1
+			hunks, y = append(hunks, h), h.EndY-1
+		case last >= 0 && hunks[last].EndY == y:
+			hunks[last].EndX, hunks[last].EndY = x+1, y+1
 		default:
-			of = append(of, diff.Hunk[string]{PosX: x, EndX: x + 1, PosY: y, EndY: y + 1})
+			hunks = append(hunks, diff.Hunk[string]{PosX: x, EndX: x + 1, PosY: y, EndY: y + 1})
 		}
 	}
-	return of
+	return hunks
 }
 
 // keys returns the keys of a line by its distance from both ends of the place, which may grow at the other end.

@@ -26,13 +26,13 @@ const maxOmitted = 1 << 12
 
 // contentLines returns the lines that are not left out.
 func contentLines(all []sidedLine) []string {
-	of := make([]string, 0, len(all))
+	lines := make([]string, 0, len(all))
 	for i := range all {
 		if !all[i].left {
-			of = append(of, all[i].text)
+			lines = append(lines, all[i].text)
 		}
 	}
-	return of
+	return lines
 }
 
 // keepSides returns a core in which known passages are on their former sides, if a good part of them was there
@@ -49,11 +49,11 @@ func keepSides(now Core, in []string, out []uint64) (Core, []uint64) {
 		was[k] |= wasOut
 	}
 	type votes struct{ size, in int } // in bytes; omitted lines count negative in in
-	of := map[int]votes{}
+	sides := map[int]votes{}
 	keys := make([]uint64, len(now.all))
 	for i, l := range now.all {
 		keys[i] = keyOf(l.text)
-		v := of[l.passage]
+		v := sides[l.passage]
 		v.size += len(l.text)
 		switch was[keys[i]] { // a line that was on both sides says nothing
 		case wasIn:
@@ -61,13 +61,13 @@ func keepSides(now Core, in []string, out []uint64) (Core, []uint64) {
 		case wasOut:
 			v.in -= len(l.text)
 		}
-		of[l.passage] = v
+		sides[l.passage] = v
 	}
 	all := slices.Clone(now.all) // others may use now.all, too
 	var left []uint64
 	for i := range all {
 		l := &all[i]
-		if v := of[l.passage]; l.passage != 0 && max(v.in, -v.in)*contentShare >= v.size {
+		if v := sides[l.passage]; l.passage != 0 && max(v.in, -v.in)*contentShare >= v.size {
 			l.left = v.in < 0
 		}
 		if l.left && len(left) < maxOmitted {

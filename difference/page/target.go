@@ -33,14 +33,14 @@ func target(href string) string {
 	}
 	path, fragment, has := strings.Cut(href, "#")
 	path, query, asks := strings.Cut(path, "?")
-	of := maskTokens(path)
+	result := maskTokens(path)
 	if asks {
-		of += parameters(query)
+		result += parameters(query)
 	}
 	if has {
-		of += "#" + maskTokens(fragment)
+		result += "#" + maskTokens(fragment)
 	}
-	return of
+	return result
 }
 
 // blanks encodes blanks within an address (URL Standard, 4.4); line ends are dropped.
@@ -53,24 +53,24 @@ var nonLinkSchemes = map[string]bool{"javascript": true, "vbscript": true, "data
 
 // parameters returns the parameters of a query that do not track visitors, sorted by name.
 func parameters(query string) string {
-	var of []string
+	var kept []string
 	for p := range strings.SplitSeq(query, "&") {
 		name, value, _ := strings.Cut(p, "=")
 		if p != "" && !isTracking(strings.ToLower(name), value) {
-			of = append(of, name+"="+maskTokens(value))
+			kept = append(kept, name+"="+maskTokens(value))
 		}
 	}
-	if len(of) == 0 {
+	if len(kept) == 0 {
 		return ""
 	}
-	slices.SortStableFunc(of, func(a, b string) int { return strings.Compare(name(a), name(b)) })
-	return "?" + strings.Join(of, "&")
+	slices.SortStableFunc(kept, func(a, b string) int { return strings.Compare(name(a), name(b)) })
+	return "?" + strings.Join(kept, "&")
 }
 
 // name returns the name of a parameter.
 func name(parameter string) string {
-	of, _, _ := strings.Cut(parameter, "=")
-	return of
+	key, _, _ := strings.Cut(parameter, "=")
+	return key
 }
 
 // escapes matches percent-encoded bytes, in which case does not count (RFC 3986, 6.2.2.1).
@@ -107,7 +107,7 @@ func maskTokens(s string) string {
 	if len(s) < longToken {
 		return s
 	}
-	var of strings.Builder
+	var b strings.Builder
 	for begin := 0; begin < len(s); {
 		end := begin
 		digits, hex, turns, kind, seen := 0, true, 0, other, [4]bool{}
@@ -132,16 +132,16 @@ func maskTokens(s string) string {
 		}
 		switch {
 		case end-begin >= longToken && digits > 0 && (hex && digits < end-begin || seen[small] && seen[capital] && turns*4 >= end-begin):
-			of.WriteString("…")
+			b.WriteString("…")
 		case end == begin:
 			end++
 			fallthrough
 		default:
-			of.WriteString(s[begin:end])
+			b.WriteString(s[begin:end])
 		}
 		begin = end
 	}
-	return of.String()
+	return b.String()
 }
 
 // Kinds of bytes.

@@ -71,9 +71,9 @@ func (m *Tracker) known() bool { return m.number > 0 }
 
 // Clone returns an independent copy.
 func (m *Tracker) Clone() Tracker {
-	of := *m
-	of.previous, of.marks.list = slices.Clone(m.previous), slices.Clone(m.marks.list)
-	return of
+	clone := *m
+	clone.previous, clone.marks.list = slices.Clone(m.previous), slices.Clone(m.marks.list)
+	return clone
 }
 
 // Check compares the core of a fetch with the visible version. The first core that is no failure is a change.

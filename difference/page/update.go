@@ -54,16 +54,16 @@ func Unpack(b []byte) (Core, error) {
 	case len(text) == 0:
 		return Core{}, nil
 	}
-	of := Core{Lines: strings.Split(string(text[:len(text)-1]), "\n")}
-	if len(of.Lines) > maxLines {
-		return Core{}, fmt.Errorf("unpack page: %w: %d lines, more than %d", ErrLarge, len(of.Lines), maxLines)
+	core := Core{Lines: strings.Split(string(text[:len(text)-1]), "\n")}
+	if len(core.Lines) > maxLines {
+		return Core{}, fmt.Errorf("unpack page: %w: %d lines, more than %d", ErrLarge, len(core.Lines), maxLines)
 	}
-	for _, l := range of.Lines {
+	for _, l := range core.Lines {
 		if !lineOfCore(l) {
 			return Core{}, fmt.Errorf("unpack page: %w: a line", ErrPatch)
 		}
 	}
-	return of, nil
+	return core, nil
 }
 
 // lineOfCore reports whether a text can be a line of a core.
@@ -77,16 +77,16 @@ func (m *Tracker) Update() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	of := updateOf(&m.visible, m.number)
+	update := updateOf(&m.visible, m.number)
 	if m.patch != nil && m.patches < wholeEvery && m.patchBytes+len(m.patch) < len(whole) {
-		of.How = &pagepb.Update_Patch{Patch: m.patch}
+		update.How = &pagepb.Update_Patch{Patch: m.patch}
 		m.patches++
 		m.patchBytes += len(m.patch)
 	} else {
-		of.How = &pagepb.Update_Whole{Whole: whole}
+		update.How = &pagepb.Update_Whole{Whole: whole}
 		m.patches, m.patchBytes = 0, 0
 	}
-	return encode(of)
+	return encode(update)
 }
 
 // Update encodes a core as a first version, for Tracker.Apply.
@@ -95,9 +95,9 @@ func (c *Core) Update() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	of := updateOf(c, 1)
-	of.How = &pagepb.Update_Whole{Whole: whole}
-	return encode(of)
+	update := updateOf(c, 1)
+	update.How = &pagepb.Update_Whole{Whole: whole}
+	return encode(update)
 }
 
 // updateOf returns an update of a core without its text.
@@ -106,8 +106,8 @@ func updateOf(c *Core, number uint64) *pagepb.Update {
 	return &pagepb.Update{Number: number, New: hash[:], Title: strings.ToValidUTF8(c.Title, "\uFFFD")}
 }
 
-func encode(of *pagepb.Update) ([]byte, error) {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(of)
+func encode(update *pagepb.Update) ([]byte, error) {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(update)
 	if err != nil {
 		return nil, fmt.Errorf("encode update: %w", err)
 	}
@@ -132,18 +132,18 @@ func (m *Tracker) Apply(update []byte) error {
 
 // read returns the version of an update, and takes its number.
 func (m *Tracker) read(update []byte) (Core, error) {
-	of := new(pagepb.Update)
-	if err := proto.Unmarshal(update, of); err != nil {
+	u := new(pagepb.Update)
+	if err := proto.Unmarshal(update, u); err != nil {
 		return Core{}, fmt.Errorf("%w: %w", ErrPatch, err)
 	}
 	var now Core
 	var err error
-	switch how := of.How.(type) {
+	switch how := u.How.(type) {
 	case *pagepb.Update_Whole:
 		now, err = Unpack(how.Whole)
 		m.patches, m.patchBytes = 0, 0
 	case *pagepb.Update_Patch:
-		if of.Number != m.number+1 || !m.known() {
+		if u.Number != m.number+1 || !m.known() {
 			return Core{}, ErrUnknown
 		}
 		var p Patch
@@ -161,9 +161,9 @@ func (m *Tracker) read(update []byte) (Core, error) {
 	if err != nil {
 		return Core{}, err
 	}
-	if hash := now.Hash(); string(hash[:]) != string(of.New) || len(of.Title) > maxTitle || of.Number == 0 {
+	if hash := now.Hash(); string(hash[:]) != string(u.New) || len(u.Title) > maxTitle || u.Number == 0 {
 		return Core{}, fmt.Errorf("%w: it leads elsewhere", ErrPatch)
 	}
-	m.number, now.Title = of.Number, of.Title
+	m.number, now.Title = u.Number, u.Title
 	return now, nil
 }

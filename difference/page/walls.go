@@ -17,46 +17,46 @@ const (
 // wall reports why a document is an error, a log-in page or a CAPTCHA in the place of the page, or "", and
 // whether that is certain. Words that the page already had do not count, because it is about them. alike says
 // that at least half of the lines are the page's.
-func wall(now, told *Core, first, alike bool) (reason string, sure bool) {
-	short, halved := now.size() <= wallLength, !first && now.size()*2 <= told.size()
+func wall(now, visible *Core, first, alike bool) (reason string, sure bool) {
+	short, halved := now.size() <= wallLength, !first && now.size()*2 <= visible.size()
 	if first && !short {
 		return "", false
 	}
-	if alike && !halved && len(linesMissing(told.Lines, now.Lines))*2 < told.size() {
+	if alike && !halved && len(linesMissing(visible.Lines, now.Lines))*2 < visible.size() {
 		return "", false // most of the page is there
 	}
-	known := strings.ToLower(told.Title + "\n" + told.Text())
-	fresh := linesMissing(now.Lines, told.Lines)
+	known := strings.ToLower(visible.Title + "\n" + visible.Text())
+	fresh := linesMissing(now.Lines, visible.Lines)
 	if alike && !halved { // the error must be the only news, where the page said most
-		said := firstNew(wallWords, fresh, known)
-		if said == "" || countWords(fresh) > countWords(said)+extraWords {
+		match := firstNew(wallWords, fresh, known)
+		if match == "" || countWords(fresh) > countWords(match)+extraWords {
 			return "", false
 		}
-		return inPlace + said, false
+		return inPlace + match, false
 	}
 	if !alike {
-		said := firstNew(wallWords, now.Title, known)
-		if said == "" && !first {
-			said = firstNew(ambiguousWords, now.Title, known)
+		match := firstNew(wallWords, now.Title, known)
+		if match == "" && !first {
+			match = firstNew(ambiguousWords, now.Title, known)
 		}
-		if said != "" {
-			return inPlace + said, short
+		if match != "" {
+			return inPlace + match, short
 		}
 		if firstNew(loginTitles, now.Title, known) != "" {
-			return "a log-in page: " + now.Title, short || now.hasPassword && !told.hasPassword
+			return "a log-in page: " + now.Title, short || now.hasPassword && !visible.hasPassword
 		}
 	}
-	asks := now.hasPassword && !told.hasPassword && !alike
+	asks := now.hasPassword && !visible.hasPassword && !alike
 	if short && !first {
-		if said := firstNew(loginWords, fresh, known); said != "" {
-			return "a log-in page: " + said, halved || asks
+		if match := firstNew(loginWords, fresh, known); match != "" {
+			return "a log-in page: " + match, halved || asks
 		}
-		said := cmp.Or(firstNew(wallWords, fresh, known), firstNew(ambiguousWords, fresh, known))
-		if said == "" && halved {
-			said = strings.TrimSuffix(firstNew(faultWords, fresh, known), ": ")
+		match := cmp.Or(firstNew(wallWords, fresh, known), firstNew(ambiguousWords, fresh, known))
+		if match == "" && halved {
+			match = strings.TrimSuffix(firstNew(faultWords, fresh, known), ": ")
 		}
-		if said != "" {
-			return inPlace + said, halved
+		if match != "" {
+			return inPlace + match, halved
 		}
 	}
 	if asks && !first && now.size() <= formLength {
@@ -82,10 +82,10 @@ func firstNew(what *regexp.Regexp, text, known string) string {
 }
 
 // linesMissing returns the lines that are not among others.
-func linesMissing(of, others []string) string {
+func linesMissing(lines, others []string) string {
 	others = slices.Sorted(slices.Values(others))
 	var b strings.Builder
-	for _, l := range of {
+	for _, l := range lines {
 		if _, ok := slices.BinarySearch(others, l); !ok {
 			b.WriteString(l)
 			b.WriteByte('\n')

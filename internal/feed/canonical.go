@@ -52,14 +52,14 @@ func Canonical(raw string) (string, error) {
 		return "", err
 	}
 	if document, isPage := DocumentURL(raw); isPage {
-		of, err := serialize(canonicalizer.WhatWg.Parse(document))
+		address, err := serialize(canonicalizer.WhatWg.Parse(document))
 		if err != nil {
 			return "", err
 		}
-		if len(pagePrefix+of) > maxURL {
+		if len(pagePrefix+address) > maxURL {
 			return "", errURLLong
 		}
-		return pagePrefix + of, nil
+		return pagePrefix + address, nil
 	}
 	return serialize(canonicalizer.WhatWg.Parse(stripFeedScheme(raw)))
 }

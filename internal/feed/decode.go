@@ -18,8 +18,8 @@ func decode(doc []byte, contentType string) ([]byte, repairs, error) {
 		return nil, 0, fmt.Errorf("%w: %d bytes, more than %d", ErrLimit, len(doc), MaxDocument)
 	}
 	_, params, _ := mime.ParseMediaType(contentType)
-	said := bytes.TrimPrefix(doc, []byte("\xef\xbb\xbf"))
-	doc, wrong, err := charset.UTF8(doc, MaxDocument, params["charset"], prologCharset(said))
+	unmarked := bytes.TrimPrefix(doc, []byte("\xef\xbb\xbf"))
+	doc, wrong, err := charset.UTF8(doc, MaxDocument, params["charset"], prologCharset(unmarked))
 	switch {
 	case errors.Is(err, charset.ErrLarge):
 		return nil, 0, fmt.Errorf("%w: more than %d bytes in UTF-8", ErrLimit, MaxDocument)

@@ -39,7 +39,7 @@ func (f *facts) hash() Hash {
 // else by title and date, else by its content. The identity must not change when the item is edited, so nothing
 // else is part of it. Some documents give one id to several items, though. There each of these items needs some
 // qualifiers, in this order: link, title, date, content. h is the hash of the item.
-func (f *facts) identity(h Hash, apart uint8) ID {
+func (f *facts) identity(h Hash, qualifiers uint8) ID {
 	var own [][]byte
 	switch {
 	case f.id != "":
@@ -52,7 +52,7 @@ func (f *facts) identity(h Hash, apart uint8) ID {
 		own = [][]byte{[]byte("content"), h[:]}
 	}
 	further := [maxQualifiers][]byte{[]byte(cleanLink(f.link)), appendNonSpace(nil, f.title), []byte(f.date), h[:]}
-	return ID(digest(idVersion, append(own, further[:apart]...)...))
+	return ID(digest(idVersion, append(own, further[:qualifiers]...)...))
 }
 
 // maxQualifiers is the number of possible qualifiers.
@@ -62,8 +62,8 @@ const maxQualifiers = 4
 // document decide which of them it has there.
 func (it *Item) Identities() (ids [maxQualifiers + 1]ID) {
 	f := it.facts()
-	for apart := range ids {
-		ids[apart] = f.identity(it.Hash, uint8(apart))
+	for qualifiers := range ids {
+		ids[qualifiers] = f.identity(it.Hash, uint8(qualifiers))
 	}
 	return ids
 }
@@ -83,11 +83,11 @@ func digest(version string, parts ...[]byte) Hash {
 // equal an earlier one, including the date.
 func identify(items []Item, all []facts) ([]Item, repairs) {
 	var (
-		kept  = items[:0]
-		of    []*facts
-		seen  = map[Hash]bool{}
-		count = map[ID]int{}
-		bad   repairs
+		kept      = items[:0]
+		keptFacts []*facts
+		seen      = map[Hash]bool{}
+		count     = map[ID]int{}
+		bad       repairs
 	)
 	for i, it := range items {
 		f := &all[i]
@@ -104,13 +104,13 @@ func identify(items []Item, all []facts) ([]Item, repairs) {
 		}
 		seen[same] = true
 		count[it.ID]++
-		kept, of = append(kept, it), append(of, f)
+		kept, keptFacts = append(kept, it), append(keptFacts, f)
 	}
-	for apart := uint8(1); apart <= maxQualifiers; apart++ {
+	for qualifiers := uint8(1); qualifiers <= maxQualifiers; qualifiers++ {
 		next := map[ID]int{}
 		for i := range kept {
-			if it := &kept[i]; it.Qualifiers == apart-1 && count[it.ID] > 1 {
-				it.Qualifiers, it.ID = apart, of[i].identity(it.Hash, apart)
+			if it := &kept[i]; it.Qualifiers == qualifiers-1 && count[it.ID] > 1 {
+				it.Qualifiers, it.ID = qualifiers, keptFacts[i].identity(it.Hash, qualifiers)
 				next[it.ID]++
 			}
 		}

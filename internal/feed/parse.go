@@ -84,8 +84,8 @@ func readXML(doc []byte) (Head, []Item, repairs, omissions, error) {
 
 // ReadItem reads an item by itself, from an untrusted source. It accepts nothing that needs a repair, and
 // computes the same identity and hash as Parse.
-func ReadItem(format Format, raw []byte, outer []Binding, apart uint8) (Item, error) {
-	it := Item{Format: format, Qualifiers: apart, Raw: raw, Scope: outer}
+func ReadItem(format Format, raw []byte, outer []Binding, qualifiers uint8) (Item, error) {
+	it := Item{Format: format, Qualifiers: qualifiers, Raw: raw, Scope: outer}
 	if err := it.check(); err != nil {
 		return Item{}, fmt.Errorf("read item: %w", err)
 	}
@@ -94,7 +94,7 @@ func ReadItem(format Format, raw []byte, outer []Binding, apart uint8) (Item, er
 		return Item{}, fmt.Errorf("read item: %w: it says nothing", ErrBroken)
 	}
 	it.Hash = f.hash()
-	it.ID = f.identity(it.Hash, apart)
+	it.ID = f.identity(it.Hash, qualifiers)
 	return it, nil
 }
 

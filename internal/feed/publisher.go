@@ -50,12 +50,12 @@ func (h *Head) Publisher() (p Publisher, ok bool) {
 		if !has || len(raw) == 0 || raw[0] != '{' {
 			return p, false
 		}
-		said := membersOf(raw)
+		entry := membersOf(raw)
 		return parsePublisher(func(name string) string {
-			if v := said[name]; name == "beat" && len(v) > 0 && v[0] != '"' {
+			if v := entry[name]; name == "beat" && len(v) > 0 && v[0] != '"' {
 				return string(v)
 			}
-			return stringOf(said[name])
+			return stringOf(entry[name])
 		})
 	}
 	outer := 1
@@ -77,16 +77,16 @@ func parsePublisher(value func(name string) string) (p Publisher, ok bool) {
 		return p, false
 	}
 	p.Key = key
-	for name, of := range map[string]*Hash{"next": &p.Next, "fingerprint": &p.Fingerprint} {
-		said := strings.TrimSpace(value(name))
-		if b, err := hex.DecodeString(said); err == nil && len(b) == len(of) {
-			*of = Hash(b)
-		} else if said != "" {
+	for name, hash := range map[string]*Hash{"next": &p.Next, "fingerprint": &p.Fingerprint} {
+		text := strings.TrimSpace(value(name))
+		if b, err := hex.DecodeString(text); err == nil && len(b) == len(hash) {
+			*hash = Hash(b)
+		} else if text != "" {
 			return Publisher{}, false // ignoring an invalid value would change the promise
 		}
 	}
-	if said := strings.TrimSpace(value("beat")); said != "" {
-		n, err := strconv.ParseUint(said, 10, 32)
+	if text := strings.TrimSpace(value("beat")); text != "" {
+		n, err := strconv.ParseUint(text, 10, 32)
 		if err != nil || n == 0 || time.Duration(n)*time.Second > maxBeatTime {
 			return Publisher{}, false
 		}
@@ -115,23 +115,23 @@ func (p *Publisher) Check() error {
 // Metadata returns the entry to paste into the head of a document in a format. p must have passed Check.
 func (p *Publisher) Metadata(f Format) string {
 	type attr struct{ name, value string }
-	said := []attr{{"key", base64.StdEncoding.EncodeToString(p.Key)}}
+	attrs := []attr{{"key", base64.StdEncoding.EncodeToString(p.Key)}}
 	if p.Next != (Hash{}) {
-		said = append(said, attr{"next", p.Next.String()})
+		attrs = append(attrs, attr{"next", p.Next.String()})
 	}
 	if p.Beat != 0 {
-		said = append(said, attr{"beat", strconv.FormatInt(int64(p.Beat/time.Second), 10)})
+		attrs = append(attrs, attr{"beat", strconv.FormatInt(int64(p.Beat/time.Second), 10)})
 	}
 	if p.Certificate != "" {
-		said = append(said, attr{"certificate", p.Certificate})
+		attrs = append(attrs, attr{"certificate", p.Certificate})
 	}
 	if p.Fingerprint != (Hash{}) {
-		said = append(said, attr{"fingerprint", p.Fingerprint.String()})
+		attrs = append(attrs, attr{"fingerprint", p.Fingerprint.String()})
 	}
 	var b strings.Builder
 	if f == JSON {
 		b.WriteString(`"` + publisherMember + `": {`)
-		for i, a := range said {
+		for i, a := range attrs {
 			if i > 0 {
 				b.WriteString(", ")
 			}
@@ -144,7 +144,7 @@ func (p *Publisher) Metadata(f Format) string {
 		return b.String() + "}"
 	}
 	b.WriteString("<tidings:" + publisherElement + Binding{"tidings", Namespace}.attribute())
-	for _, a := range said {
+	for _, a := range attrs {
 		b.WriteString(" " + a.name + `="` + escapeAny(a.value) + `"`)
 	}
 	return b.String() + "/>"

@@ -50,14 +50,14 @@ var embeddings = []struct {
 }
 
 // embeddedIPv4 returns the IPv4 addresses that an address may contain.
-func embeddedIPv4(ip netip.Addr) (of []netip.Addr) {
+func embeddedIPv4(ip netip.Addr) (addrs []netip.Addr) {
 	b := ip.As16()
 	for _, w := range embeddings {
 		if ip.Is6() && w.prefix.Contains(ip) {
-			of = append(of, netip.AddrFrom4([4]byte{b[w.at[0]] ^ w.flip, b[w.at[1]] ^ w.flip, b[w.at[2]] ^ w.flip, b[w.at[3]] ^ w.flip}))
+			addrs = append(addrs, netip.AddrFrom4([4]byte{b[w.at[0]] ^ w.flip, b[w.at[1]] ^ w.flip, b[w.at[2]] ^ w.flip, b[w.at[3]] ^ w.flip}))
 		}
 	}
-	return of
+	return addrs
 }
 
 // A guard decides which addresses may be dialled. It is called after names have been resolved, with the

@@ -81,8 +81,8 @@ func (c *Client) storeRules(r *rules, a env.Answer) {
 		a.Message = "robots.txt cannot be read: " + a.Message
 		r.failed, life = &a, rulesRetry
 	case a.Status == http.StatusOK:
-		if of, err := robotstxt.FromBytes(a.Body[:min(len(a.Body), maxRobots)]); err == nil {
-			r.group = of.FindGroup(robotsName)
+		if robots, err := robotstxt.FromBytes(a.Body[:min(len(a.Body), maxRobots)]); err == nil {
+			r.group = robots.FindGroup(robotsName)
 		} // an unreadable robots.txt forbids nothing
 	}
 	c.mu.Lock()

@@ -83,11 +83,11 @@ func (s *Signer) PeerID() env.PeerID { return PeerIDOf(s.Public()) }
 // Sign puts payload into an envelope.
 func (s *Signer) Sign(domain Domain, payload []byte) Signed {
 	key := s.Public()
-	of := Signed{Key: key, Payload: payload, Raw: Envelope(key, payload, s.Signature(domain, payload))}
+	envelope := Signed{Key: key, Payload: payload, Raw: Envelope(key, payload, s.Signature(domain, payload))}
 	if s.cache != nil {
-		s.cache.add(domain, Signed{Key: key, Payload: bytes.Clone(payload), Raw: of.Raw})
+		s.cache.add(domain, Signed{Key: key, Payload: bytes.Clone(payload), Raw: envelope.Raw})
 	}
-	return of
+	return envelope
 }
 
 // Signature signs payload without an envelope, for a reader that has the payload and knows the key.

@@ -139,7 +139,7 @@ func (n Network) Check() error {
 			return fmt.Errorf("%s %d: give %d to %d", c.what, c.got, c.min, c.max)
 		}
 	}
-	if of := permille(n.Load); of < 1 || of > 1_000_000 || n.Load != float64(of)/1000 {
+	if load := permille(n.Load); load < 1 || load > 1_000_000 || n.Load != float64(load)/1000 {
 		return fmt.Errorf("load %v: give 0.001 to 1000, with no more than three decimals", n.Load)
 	}
 	return nil
@@ -221,13 +221,13 @@ func plainDuration(d time.Duration) string {
 func (n Network) Differences(ours string, other Network, theirs string) string {
 	one, two := n.Settings(), other.Settings()
 	one["network"], two["network"] = n.Name, other.Name
-	var of []string
+	var differences []string
 	for _, name := range slices.Sorted(maps.Keys(one)) {
 		if one[name] != two[name] {
-			of = append(of, fmt.Sprintf("%s (%s: %s, %s: %s)", name, ours, one[name], theirs, two[name]))
+			differences = append(differences, fmt.Sprintf("%s (%s: %s, %s: %s)", name, ours, one[name], theirs, two[name]))
 		}
 	}
-	return strings.Join(of, ", ")
+	return strings.Join(differences, ", ")
 }
 
 // ParseDescriptor reads a descriptor and checks it.
