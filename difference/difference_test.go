@@ -47,7 +47,7 @@ func changesOf(t testing.TB, d Delta) string {
 	return strings.Join(s, " ")
 }
 
-func TestWhatIsNews(t *testing.T) {
+func TestDiffFindsNewAndEditedItems(t *testing.T) {
 	a, b, c := article{1, 1}, article{2, 1}, article{3, 1}
 	b2 := article{2, 2}
 	for _, s := range []struct {
@@ -76,7 +76,7 @@ func TestWhatIsNews(t *testing.T) {
 	}
 }
 
-func TestAHeadAloneIsNoUpdate(t *testing.T) {
+func TestAChangedHeadAloneIsNoUpdate(t *testing.T) {
 	var k Known
 	k.Add(k.Diff(document(t, "T", article{1, 1})))
 	d := k.Diff(document(t, "U", article{1, 1}))
@@ -93,7 +93,7 @@ func TestAHeadAloneIsNoUpdate(t *testing.T) {
 	}
 }
 
-func TestFindingsOfOthersAreDroppedIfKnown(t *testing.T) {
+func TestKnownChangesOfOthersAreDropped(t *testing.T) {
 	var k, other Known
 	k.Add(k.Diff(document(t, "T", article{1, 1}, article{2, 1})))
 	rest := k.Unknown(other.Diff(document(t, "T", article{3, 1}, article{2, 2}, article{1, 1})))
@@ -169,7 +169,7 @@ func TestAnotherTitleOfTheSameSiteIsTheSameFeed(t *testing.T) {
 }
 
 // No item is reported twice because several items have its id, whichever comes first, and when one leaves.
-func TestItemsOfOneIDAreToldOnce(t *testing.T) {
+func TestItemsOfOneIDAreReportedOnce(t *testing.T) {
 	x := func(title, date string) string {
 		return "<item><guid>x</guid><title>" + title + "</title><pubDate>" + date + "</pubDate></item>"
 	}
@@ -264,7 +264,7 @@ type entry struct {
 
 // Each version that an origin shows is reported once, to a reader that follows the log and to one that joined
 // with a snapshot. All windows are the same.
-func TestEachVersionIsToldOnce(t *testing.T) {
+func TestEachVersionIsReportedOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var (
 			p        publisher
@@ -387,7 +387,7 @@ func TestWindowForgetsWhatItsLogForgets(t *testing.T) {
 
 // Items that a document still shows are renewed before the log forgets them. A node that continues with the log
 // then finds nothing new in the document.
-func TestWhatADocumentStillShowsDoesNotLeave(t *testing.T) {
+func TestItemsOfTheDocumentAreRenewed(t *testing.T) {
 	var k, later Known
 	var w Window
 	sticky := article{1, 1}
@@ -423,7 +423,7 @@ func TestWhatADocumentStillShowsDoesNotLeave(t *testing.T) {
 	}
 }
 
-func TestTooManyItemsDropTheFirst(t *testing.T) {
+func TestTheOldestOfTooManyItemsAreForgotten(t *testing.T) {
 	var k Known
 	const n = feed.MaxItems
 	for i := range 4 {

@@ -46,7 +46,7 @@ func published(t testing.TB, key byte, seq uint64, prev feed.Hash, it *feed.Item
 	return p
 }
 
-func TestAPublicationIsWhatItsPublisherHasSigned(t *testing.T) {
+func TestAPublicationHasTheSignedItem(t *testing.T) {
 	it := written(t, "1", "One")
 	p := published(t, 1, 7, feed.Hash{1}, it)
 	if !p.SignedBy(public(1)) || p.URL != itsURL || p.Seq != 7 || p.Prev != (feed.Hash{1}) || p.Time.Unix() != 1.78e9 || !bytes.Equal(p.Item.Raw, it.Raw) || p.Item.ID != it.ID || p.Item.Hash != it.Hash {
@@ -109,7 +109,7 @@ func TestOpenPublicationRefuses(t *testing.T) {
 // An item that shares its id with others of its document is not signed: a reader of the item alone cannot tell
 // which one it is. An item that fits into no frame stays at its origin, and the largest one that fits is
 // signed.
-func TestWhatCannotBeSigned(t *testing.T) {
+func TestItemsThatCannotBeSigned(t *testing.T) {
 	apart := written(t, "1", "One")
 	apart.Qualifiers = 1
 	large := func(bytes int) *feed.Item { return written(t, "1", strings.Repeat("x", bytes)) }
@@ -155,7 +155,7 @@ func TestADeltaCarriesPublicationsOnce(t *testing.T) {
 
 // A signed version is not replaced by headlines of the same identity, and a newer signed version replaces
 // everything.
-func TestWhatIsSignedWins(t *testing.T) {
+func TestASignedVersionWins(t *testing.T) {
 	var w Window
 	full := published(t, 1, 1, feed.Hash{}, written(t, "1", "all of the story"))
 	again := published(t, 1, 2, full.Hash, written(t, "1", "all of the story, mended"))
@@ -232,7 +232,7 @@ func TestALogCannotHideItsPublishersOrder(t *testing.T) {
 
 // A sequencer has keys of its own. A publication signed with one of them neither replaces the publisher's
 // version nor holds back a later one.
-func TestAStrangersVersionIsNone(t *testing.T) {
+func TestAStrangersPublicationDoesNotCount(t *testing.T) {
 	one := published(t, 1, 4, feed.Hash{}, written(t, "1", "One"))
 	stranger := published(t, 2, 1<<60, feed.Hash{}, written(t, "1", "A stranger's"))
 	edited := published(t, 1, 5, one.Hash, written(t, "1", "One, edited"))
@@ -246,7 +246,7 @@ func TestAStrangersVersionIsNone(t *testing.T) {
 	}
 }
 
-func TestAPinCountsWhatItsPublisherSaid(t *testing.T) {
+func TestAPinAdvancesWithPublications(t *testing.T) {
 	var w Window
 	one := published(t, 1, 1, feed.Hash{}, written(t, "1", "One"))
 	w.Apply(Delta{Pin: &Pin{Key: public(1)}, Changes: []Change{{Item: *one.Item, Publication: one}}}, time.Unix(1, 0), 1)
@@ -260,7 +260,7 @@ func TestAPinCountsWhatItsPublisherSaid(t *testing.T) {
 	}
 }
 
-func TestAKeyFollowsThatWasNamedBefore(t *testing.T) {
+func TestAnAnnouncedKeyFollows(t *testing.T) {
 	at := time.Unix(1, 0)
 	first := &Pin{Key: public(1), Next: KeyHash(public(2)), Since: at}
 	second := first.Rotate(public(2), KeyHash(public(3)), at, nil)
@@ -292,7 +292,7 @@ func TestAKeyFollowsThatWasNamedBefore(t *testing.T) {
 }
 
 // The author of a pin may claim any former keys. A node trusts only those that it has believed.
-func TestAKeyIsNotOfThePastBecauseAPinSaysSo(t *testing.T) {
+func TestInventedFormerKeysAreIgnored(t *testing.T) {
 	at := time.Unix(1, 0)
 	liar := FormerKey{Key: public(66)}
 	first := &Pin{Key: public(1), Next: KeyHash(public(2)), Since: at, Seq: 7, Head: feed.Hash{7}}
@@ -436,7 +436,7 @@ func FuzzWitness(f *testing.F) {
 }
 
 // A sequencer can put values into a pin that no document can have. Readers then get the key without them.
-func TestAPinSaysWhatADocumentCan(t *testing.T) {
+func TestAPinNamesOnlyAValidPublisher(t *testing.T) {
 	key := bytes.Repeat([]byte{5}, ed25519.PublicKeySize)
 	p := Pin{Key: key, Next: feed.Hash{1}, Beat: time.Hour, Certificate: "https://a/cert", Fingerprint: feed.Hash{2}}
 	if got := p.Publisher(); !reflect.DeepEqual(*got, feed.Publisher{Key: key, Next: feed.Hash{1}, Beat: time.Hour, Certificate: "https://a/cert", Fingerprint: feed.Hash{2}}) {

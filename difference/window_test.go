@@ -12,7 +12,7 @@ import (
 
 // A window that has applied and forgotten random deltas equals a window that is made of its entries: the same
 // items in the same order, forgotten in the order of their arrival, and the same hash.
-func TestAWindowIsWhatItsEntriesAre(t *testing.T) {
+func TestAWindowEqualsOneMadeOfItsEntries(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	item := func() feed.Item {
 		var it feed.Item
@@ -70,7 +70,7 @@ func TestAWindowIsWhatItsEntriesAre(t *testing.T) {
 }
 
 // An item that claims to follow itself goes to the front.
-func TestAnItemBehindItselfGoesToTheFront(t *testing.T) {
+func TestAnItemAfterItselfGoesToTheFront(t *testing.T) {
 	var w Window
 	for n := byte(1); n <= 2; n++ {
 		id := feed.ID{n}

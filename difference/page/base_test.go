@@ -8,7 +8,7 @@ import (
 )
 
 // Links refer to the final address of a page after redirects, and to its <base>.
-func TestLinksLeadFromWhereThePageIs(t *testing.T) {
+func TestLinksAreRelativeToTheFinalAddress(t *testing.T) {
 	const doc = `<p>A <a href="b?x=1#y">link</a>, <a href="/c">root</a>, <a href="#d">place</a>, <a href="https://e.example/">far</a>, <a href="mailto:x@y.example">mail</a>`
 	const own = "https://www.own.example/d/e"
 	for _, c := range []struct{ name, own, found, base, want string }{
@@ -62,7 +62,7 @@ func TestEntriesShowLinksWithBrackets(t *testing.T) {
 }
 
 // Targets keep their significant parts, and the text of a link does not end it.
-func TestTargetsAndTexts(t *testing.T) {
+func TestLinkTextsAndTargets(t *testing.T) {
 	for doc, want := range map[string]string{
 		`<a href="story.pl?sid=24/01/02&ts=5">a</a>`:        "[a](story.pl?sid=24/01/02&ts=5)",
 		`<a href="a?_=1732450000123&sid=0a9f8e7d6c">a</a>`:  "[a](a)",

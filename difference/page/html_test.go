@@ -127,7 +127,7 @@ func bounded(t *testing.T, do func()) {
 }
 
 // A page cannot make its parsing slow, or large.
-func TestPagesThatAreMadeToHurt(t *testing.T) {
+func TestHostilePagesAreCheap(t *testing.T) {
 	size := longtest.Pick(2<<20, 10<<20)
 	for what, piece := range map[string]string{
 		"nested": "<div>", "navs": "<nav>", "nav by nav": "<nav>a</nav>", "ends": "</div>", "open and end": "<b></i>", "links": "<a href=x>a", "paragraphs": "a<p>",

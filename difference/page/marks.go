@@ -123,7 +123,7 @@ func (m *marks) learn(last, now *Core) {
 	for _, h := range all {
 		omit, add := last.Lines[h.PosX:h.EndX], now.Lines[h.PosY:h.EndY]
 		was, is := skeletons(omit), skeletons(add)
-		if max(len(omit), len(add)) > manyLinesRotating && !slices.Equal(was, is) {
+		if max(len(omit), len(add)) > largePlaceLines && !slices.Equal(was, is) {
 			continue // another text, whose lines may be similar by chance
 		}
 		for _, l := range counterKeys(omit, add) {
@@ -137,7 +137,7 @@ func (m *marks) learn(last, now *Core) {
 	for i, h := range parts {
 		m.learnRotation(places, g, now.Lines, h)
 		for _, next := range parts[i+1:] {
-			if next.PosX-h.EndX > fewLines || next.EndX-h.PosX > manyLinesRotating {
+			if next.PosX-h.EndX > smallPlaceLines || next.EndX-h.PosX > largePlaceLines {
 				break
 			}
 			h.EndX, h.EndY = next.EndX, next.EndY

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestALineThatCountsEarnsItsMark(t *testing.T) {
+func TestACounterGetsItsMark(t *testing.T) {
 	w := newChecker(t)
 	clock := func(i int) string {
 		return fmt.Sprintf("It is %d:%02d, and visitor %d is here", 9+i/60, i%60, 1200+17*i)
@@ -29,7 +29,7 @@ func TestALineThatCountsEarnsItsMark(t *testing.T) {
 	w.check(Same, clock(23), "Head", "Another text")
 }
 
-func TestALineLosesItsMark(t *testing.T) {
+func TestACounterThatStopsLosesItsMark(t *testing.T) {
 	w := newChecker(t)
 	price := func(i int) string { return fmt.Sprint("The price is ", i) }
 	for i := range 4 {
@@ -43,7 +43,7 @@ func TestALineLosesItsMark(t *testing.T) {
 	w.check(Changed, price(5))
 }
 
-func TestAPlaceThatTurns(t *testing.T) {
+func TestARotatingPlace(t *testing.T) {
 	w := newChecker(t)
 	quotes := strings.Split("Know yourself|Nothing too much|All flows|Whereof one cannot speak|Less is more|God is in the detail|Tempus fugit|Carpe diem", "|")
 	for i, q := range quotes {
@@ -57,7 +57,7 @@ func TestAPlaceThatTurns(t *testing.T) {
 	w.check(Same, "Quotation of the day", "Memento mori", "Our terms", "You owe us all.")
 }
 
-func TestWhatTurnsSideBySide(t *testing.T) {
+func TestRotatingPlacesSideBySide(t *testing.T) {
 	boxes := []string{"Buy a bed at Bob's", "Cars of Carl for all", "Dine with Dora today", "Eat more apples, says Eve", "Fly to Faro", "Go by train, and arrive"}
 	page := func(i int, news string) []string {
 		return []string{
@@ -87,7 +87,7 @@ func TestWhatTurnsSideBySide(t *testing.T) {
 	}
 }
 
-func TestAListOfLikeLinesGrows(t *testing.T) {
+func TestAGrowingListOfSimilarLinesIsNews(t *testing.T) {
 	for name, page := range map[string]func(n int) []string{
 		"at the top": func(n int) (of []string) {
 			for of = []string{"Releases"}; n > 0; n-- {
@@ -122,7 +122,7 @@ func TestAListOfLikeLinesGrows(t *testing.T) {
 	}
 }
 
-func TestWhatChangesSeldomIsNews(t *testing.T) {
+func TestRareChangesAreNews(t *testing.T) {
 	w := newChecker(t)
 	w.check(Changed, "Releases", "Latest release: 1.0")
 	for i := range 20 {
@@ -133,7 +133,7 @@ func TestWhatChangesSeldomIsNews(t *testing.T) {
 	}
 }
 
-func TestOneNumberDoesNotSilenceOthers(t *testing.T) {
+func TestOneCounterDoesNotHideOtherNumbers(t *testing.T) {
 	w := newChecker(t)
 	table := func(live, points int) []string {
 		return []string{"Table", "Reds", "7", fmt.Sprint(live), "8", "Blues", "2026", fmt.Sprint(points), "99", "End"}
@@ -148,7 +148,7 @@ func TestOneNumberDoesNotSilenceOthers(t *testing.T) {
 	w.check(Changed, table(700, 3)...)
 }
 
-func TestLinksToOtherArticlesTurn(t *testing.T) {
+func TestLinksToOtherArticlesRotate(t *testing.T) {
 	links := func(from, n int) (of []string) {
 		for i := range n {
 			of = append(of, fmt.Sprintf("[What somebody wrote about matter %c%c of another day](/%d)", 'a'+(from+i)%26, 'a'+(from+i)/26, from+i))
@@ -170,7 +170,7 @@ func TestLinksToOtherArticlesTurn(t *testing.T) {
 	}
 }
 
-func TestNumbersThatChangeSeldomAreContent(t *testing.T) {
+func TestNumbersThatRarelyChangeAreContent(t *testing.T) {
 	w := newChecker(t)
 	w.check(Changed, "You may cancel within 10 days.")
 	for i := range 12 {
@@ -206,7 +206,7 @@ func TestSkeletons(t *testing.T) {
 	}
 }
 
-func TestWhatChangesByItselfIsLeftOut(t *testing.T) {
+func TestVolatileTextIsLeftOut(t *testing.T) {
 	for text, want := range map[string]string{
 		"Posted 5 minutes ago by Ann":      "Posted … by Ann",
 		"an hour ago":                      "…",
@@ -239,7 +239,7 @@ func TestWhatChangesByItselfIsLeftOut(t *testing.T) {
 	}
 }
 
-func TestWhatChangesFromMonthToMonthIsNews(t *testing.T) {
+func TestMonthlyChangesAreNews(t *testing.T) {
 	w := newChecker(t)
 	for i := range 12 {
 		w.at = w.at.AddDate(0, 1, 0)
@@ -248,7 +248,7 @@ func TestWhatChangesFromMonthToMonthIsNews(t *testing.T) {
 }
 
 // New text beside a rotating text, or beside a clock without words, is reported at once.
-func TestNewsBesideWhatTurns(t *testing.T) {
+func TestNewsBesideARotatingPlace(t *testing.T) {
 	for name, turning := range map[string]func(i int) string{
 		"an advertisement": func(i int) string {
 			return "Buy " + strings.Repeat("a ", i%7) + string(rune('b'+i%20)) + " from Bob and his " + string(rune('a'+i%26))

@@ -16,7 +16,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestPatchesTravel(t *testing.T) {
+func TestPatchesSurviveEncoding(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := cores.Draw(t, "a"), cores.Draw(t, "b")
 		p := Diff(a, b)
@@ -91,7 +91,7 @@ func TestPatchesNeedTheirBase(t *testing.T) {
 }
 
 // An empty hunk or line takes two bytes in a message. There must be no more of them than a core has lines.
-func TestPatchesOfNothing(t *testing.T) {
+func TestEmptyHunksAreBounded(t *testing.T) {
 	old := core("a")
 	hash := old.Hash()
 	head := append(append([]byte{1<<3 | 2, byte(len(hash))}, hash[:]...), append([]byte{2<<3 | 2, byte(len(hash))}, hash[:]...)...)
@@ -116,7 +116,7 @@ func TestPatchesOfNothing(t *testing.T) {
 }
 
 // Encoding a small change takes little memory, because each node that finds a change encodes it.
-func TestPackingTakesLittleRoom(t *testing.T) {
+func TestEncodingTakesLittleMemory(t *testing.T) {
 	old := article(rand.New(rand.NewPCG(5, 6)), 40)
 	now := core(append(slices.Clone(old.Lines), "One more line")...)
 	p := Diff(old, now)

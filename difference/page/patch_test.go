@@ -46,7 +46,7 @@ var cores = rapid.Custom(func(t *rapid.T) *Core {
 })
 
 // A patch leads from its old core to its new one, and applies to no other.
-func TestPatchesLeadToWhatTheyWereMadeFor(t *testing.T) {
+func TestPatchesLeadToTheirNewCore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b, other := cores.Draw(t, "a"), cores.Draw(t, "b"), cores.Draw(t, "other")
 		p := Diff(a, b)
@@ -63,7 +63,7 @@ func TestPatchesLeadToWhatTheyWereMadeFor(t *testing.T) {
 	})
 }
 
-func TestPatchesThatAreNone(t *testing.T) {
+func TestInvalidPatchesAreRefused(t *testing.T) {
 	old := core("a", "b")
 	for what, p := range map[string]Patch{
 		"behind the end":     {Old: old.Hash(), Hunks: []Hunk{{At: 3}}},
@@ -111,7 +111,7 @@ func TestGNUPatchApplies(t *testing.T) {
 
 // Two versions of a page cannot make their comparison slow. The worst cases of diff are few different lines in
 // another order.
-func TestDiffsThatAreMadeToHurt(t *testing.T) {
+func TestHostileDiffsAreCheap(t *testing.T) {
 	for _, lines := range []int{manyLines / 2, maxLines} {
 		testDiffsMadeToHurt(t, lines)
 	}

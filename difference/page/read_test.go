@@ -45,7 +45,7 @@ func TestDocumentsAreReadByTheirKind(t *testing.T) {
 
 // Pictures and programs are refused whatever their type says, and text is accepted whatever its first bytes
 // are.
-func TestWhatIsCalledATextAndIsNone(t *testing.T) {
+func TestBinaryDocumentsAreRefusedWhateverTheirType(t *testing.T) {
 	noise := make([]byte, 10000)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
 	for _, contentType := range []string{"text/html", "text/html; charset=utf-8", "text/html; charset=iso-8859-1", "application/json", "text/xml", "text/plain", "application/xhtml+xml"} {
@@ -68,7 +68,7 @@ func TestWhatIsCalledATextAndIsNone(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoTextIsRefused(t *testing.T) {
+func TestDocumentsWithoutTextAreRefused(t *testing.T) {
 	for contentType, doc := range map[string]string{
 		"image/png": "x", "image/svg+xml": "<svg/>", "application/pdf": "%PDF-1.4", "": "\x89PNG\r\n\x1a\n\x00\x00", "application/octet-stream": "\x00\x01\x02",
 	} {
@@ -88,7 +88,7 @@ func TestWhatIsNoTextIsRefused(t *testing.T) {
 func long(of string) string { return strings.Repeat(of, maxName) }
 
 // Data cannot make its parsing slow, or large.
-func TestDataThatIsMadeToHurt(t *testing.T) {
+func TestHostileDataIsCheap(t *testing.T) {
 	size := longtest.Pick(2<<20, 10<<20)
 	for _, c := range []struct{ what, contentType, piece, before string }{
 		{"lists in lists", "application/json", "[", ""}, {"objects in objects", "application/json", `{"a":`, ""}, {"values", "application/json", "1,", "["},

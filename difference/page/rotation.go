@@ -10,11 +10,13 @@ import (
 	"znkr.io/diff"
 )
 
+// A place may rotate if it is small, or if it is large and has the same number of lines each time, or has no line
+// in common with its former text.
 const (
-	fewLines          = 3    // lines of a small place,
-	fewLinesBytes     = 600  // with so many bytes at most
-	manyLinesRotating = 32   // lines of a large place, with the same number of lines each time or all lines replaced,
-	manyLinesBytes    = 6000 // with so many bytes at most
+	smallPlaceLines = 3
+	smallPlaceBytes = 600
+	largePlaceLines = 32
+	largePlaceBytes = 6000
 )
 
 // anyGrowth stands for a number of additional lines that differs each time.
@@ -56,8 +58,8 @@ func (g *anchors) rotatingAround(now []string, h diff.Hunk[string]) (places []pl
 		kinds = append(kinds, anyGrowth)
 	}
 	for _, grows := range kinds {
-		for before := range min(fewLines, h.PosX) + 1 {
-			for behind := range min(fewLines, len(g.lines)-h.EndX) + 1 {
+		for before := range min(smallPlaceLines, h.PosX) + 1 {
+			for behind := range min(smallPlaceLines, len(g.lines)-h.EndX) + 1 {
 				if key := g.key(h.PosX-before, h.EndX+behind, grows); g.marked[key] {
 					places = append(places, place{key, before, behind})
 				}
@@ -71,12 +73,12 @@ func (g *anchors) rotatingAround(now []string, h diff.Hunk[string]) (places []pl
 // lines.
 func rotates(omit, add []string) bool {
 	lines, size := max(len(omit), len(add)), max(length(omit), length(add))
-	return lines <= fewLines && size <= fewLinesBytes || len(omit) == len(add) && lines <= manyLinesRotating && size <= manyLinesBytes
+	return lines <= smallPlaceLines && size <= smallPlaceBytes || len(omit) == len(add) && lines <= largePlaceLines && size <= largePlaceBytes
 }
 
 // rotatesUnevenly reports whether two texts may alternate in a place with different numbers of lines.
 func rotatesUnevenly(omit, add []string) bool {
-	return len(omit) > 0 && len(add) > 0 && max(len(omit), len(add)) <= manyLinesRotating && max(length(omit), length(add)) <= manyLinesBytes
+	return len(omit) > 0 && len(add) > 0 && max(len(omit), len(add)) <= largePlaceLines && max(length(omit), length(add)) <= largePlaceBytes
 }
 
 func length(lines []string) (n int) {
@@ -157,7 +159,7 @@ func (m *marks) relevantChanges(visible, now *Core, all []diff.Hunk[string]) (ne
 	for i := 0; i < len(all); {
 		span, turned, in := all[i], 0, placeSpan{}
 		for j := i; j < len(all); j++ {
-			if j > i && (all[j].PosX-span.EndX > fewLines || all[j].EndX-span.PosX > manyLinesRotating) {
+			if j > i && (all[j].PosX-span.EndX > smallPlaceLines || all[j].EndX-span.PosX > largePlaceLines) {
 				break
 			}
 			span.EndX, span.EndY = all[j].EndX, all[j].EndY
@@ -240,7 +242,7 @@ func (m *marks) carryOver(last, now *Core, all []diff.Hunk[string]) {
 	g, to := m.anchorsOf(last.Lines), m.anchorsOf(now.Lines)
 	m.moveMarks(g, to, edits)
 	for _, h := range edits {
-		if growth(h) == 0 && h.EndX-h.PosX <= manyLinesRotating {
+		if growth(h) == 0 && h.EndX-h.PosX <= largePlaceLines {
 			was, is := skeletons(last.Lines[h.PosX:h.EndX]), skeletons(now.Lines[h.PosY:h.EndY])
 			for i := range is {
 				if is[i] != now.Lines[h.PosY+i] && is[i] != was[i] && similar(was[i], is[i]) && m.marked(keyOf(was[i])) {
@@ -250,8 +252,8 @@ func (m *marks) carryOver(last, now *Core, all []diff.Hunk[string]) {
 		} else if h.PosX < h.EndX && h.PosY < h.EndY {
 			continue // it is unknown which lines correspond
 		}
-		for begin := max(h.PosX-fewLines, 0); begin <= min(h.EndX, len(last.Lines)-1); begin++ {
-			for end := max(begin+1, h.PosX); end <= min(begin+fewLines, len(last.Lines)); end++ {
+		for begin := max(h.PosX-smallPlaceLines, 0); begin <= min(h.EndX, len(last.Lines)-1); begin++ {
+			for end := max(begin+1, h.PosX); end <= min(begin+smallPlaceLines, len(last.Lines)); end++ {
 				from, ok := mapLine(h, begin, begin >= h.EndX)
 				until, too := mapLine(h, end, end > h.PosX)
 				if !ok || !too {
@@ -272,7 +274,7 @@ func (m *marks) carryOver(last, now *Core, all []diff.Hunk[string]) {
 func (m *marks) moveMarks(last, now *anchors, edits []diff.Hunk[string]) {
 	for _, h := range edits {
 		size := h.EndX - h.PosX
-		if h.PosY < h.EndY || size > fewLines {
+		if h.PosY < h.EndY || size > smallPlaceLines {
 			continue
 		}
 		to, away := h, len(last.lines)+1

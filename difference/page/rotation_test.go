@@ -39,7 +39,7 @@ func (w *checker) learns(page func() []string) {
 	}
 }
 
-func TestManyThatTurnInARow(t *testing.T) {
+func TestManyRotatingLinesInARow(t *testing.T) {
 	for name, draw := range map[string]func(r *rand.Rand) []string{
 		"three to seven":       func(r *rand.Rand) []string { return drawn(r, pool(80), 3+r.IntN(5)) },
 		"five to ten of links": func(r *rand.Rand) []string { return drawn(r, pool(40), 5+r.IntN(6)) },
@@ -65,7 +65,7 @@ func TestManyThatTurnInARow(t *testing.T) {
 }
 
 // A list that continues is news, however many lines arrive at once.
-func TestAListThatGoesOnDoesNotTurn(t *testing.T) {
+func TestAContinuedListDoesNotRotate(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	w := newChecker(t)
 	of, n := pool(300), 200
@@ -75,7 +75,7 @@ func TestAListThatGoesOnDoesNotTurn(t *testing.T) {
 	}
 }
 
-func TestAnEditBetweenThoseThatTurn(t *testing.T) {
+func TestAnEditBetweenRotatingPlaces(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	page := func(between string) []string {
 		of := drawn(r, pool(80), 2)
@@ -94,7 +94,7 @@ func TestAnEditBetweenThoseThatTurn(t *testing.T) {
 }
 
 // A text that stays in a rotating place is reported after some checks.
-func TestWhatComesToStayAmongThoseThatTurn(t *testing.T) {
+func TestALineThatStaysInARotatingPlaceIsReported(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	w := newChecker(t)
 	w.learns(func() []string { return pageAround("Pay", drawn(r, pool(80), 3+r.IntN(5))...) })
@@ -111,7 +111,7 @@ func TestWhatComesToStayAmongThoseThatTurn(t *testing.T) {
 }
 
 // An advertisement keeps its place in a list that moves on below it.
-func TestMarksGoOnWhereAListMoves(t *testing.T) {
+func TestMarksFollowAMovingList(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	stories := pool(300)[100:]
 	page := func(newest int) []string {
@@ -132,7 +132,7 @@ func TestMarksGoOnWhereAListMoves(t *testing.T) {
 }
 
 // An edit beside an advertisement, or beside a number, does not make them news.
-func TestMarksGoOnWhereAnEditIs(t *testing.T) {
+func TestMarksSurviveEdits(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	page := func(before, state, behind string) []string {
 		return []string{"Terms", before, drawn(r, pool(80), 1)[0], behind, fmt.Sprintf("The gate is %s, and %d have passed it", state, r.IntN(1000)), "The end"}
@@ -153,7 +153,7 @@ func TestMarksGoOnWhereAnEditIs(t *testing.T) {
 }
 
 // Lines of a rotating place at either end of a page may go while others rotate.
-func TestAPlaceAtTheEndOfAPageThatShrinks(t *testing.T) {
+func TestARotatingPlaceAtTheEndOfAShrinkingPage(t *testing.T) {
 	of, rest := pool(200), []string{"Terms", "You owe us nothing.", "Nor do we."}
 	for name, page := range map[string]func(place ...string) []string{
 		"first": func(place ...string) []string { return slices.Concat(place, rest) },
@@ -173,7 +173,7 @@ func TestAPlaceAtTheEndOfAPageThatShrinks(t *testing.T) {
 }
 
 // A page that rotates as a whole is not slow to check.
-func TestPagesThatTurnToHurt(t *testing.T) {
+func TestHostileRotationIsCheap(t *testing.T) {
 	for _, size := range []int{1, 8} {
 		r := rand.New(rand.NewPCG(1, 2))
 		fixed, of := pool(600), pool(26*26)
@@ -190,7 +190,7 @@ func TestPagesThatTurnToHurt(t *testing.T) {
 }
 
 // The patch of each version leads to the next, whatever a page does.
-func FuzzLook(f *testing.F) {
+func FuzzCheck(f *testing.F) {
 	f.Add([]byte("\x01\x02\x03\x00\x01\x04\x03\x00\x01\x05\x03\x00\x01\x06\x07\x03"))
 	of := append(pool(24), "1", "2", "3", "It is 1:00", "It is 2:00", "It is 3:00", "…")
 	f.Fuzz(func(t *testing.T, looks []byte) {

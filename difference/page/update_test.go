@@ -28,7 +28,7 @@ func paragraphs(n, version int) Core {
 
 // A node that continues with a page from its log has the visible version, wherever in the log a whole version
 // is.
-func TestALogTellsWhereAPageStands(t *testing.T) {
+func TestALogRestoresTheVisibleVersion(t *testing.T) {
 	var m Tracker
 	var log [][]byte
 	wholes := 0
@@ -70,7 +70,7 @@ func TestALogTellsWhereAPageStands(t *testing.T) {
 }
 
 // An invalid update, or one of another page, leaves the tracker empty: the next check begins anew.
-func TestAnUpdateThatCannotBeTakenLeavesNothing(t *testing.T) {
+func TestAnInvalidUpdateEmptiesTheTracker(t *testing.T) {
 	var m Tracker
 	m.Check(paragraphs(20, 0), time.Unix(0, 0))
 	first, _ := m.Update()

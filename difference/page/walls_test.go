@@ -14,7 +14,7 @@ func TestStatusPages(t *testing.T) {
 	w.check(Changed, "What works", "Scheduled maintenance on Sunday, and all works until then.")
 }
 
-func TestWhatIsNotThePage(t *testing.T) {
+func TestReplacementsAreRejected(t *testing.T) {
 	content := strings.Split(strings.Repeat("A line of the page that says something about what it is about.|", 60), "|")[:60]
 	for i := range content {
 		content[i] += fmt.Sprint(i)

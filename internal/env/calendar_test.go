@@ -108,7 +108,7 @@ func drain(t *rapid.T, c *Calendar[int], model *heap[int], now time.Time) {
 
 // The sequence number that orders entries of the same instant wraps round after four billion
 // entries.
-func TestCalendarKeepsOrderAsItsCountWraps(t *testing.T) {
+func TestCalendarKeepsOrderWhenSequenceNumbersWrap(t *testing.T) {
 	c := Calendar[int]{seq: math.MaxUint32 - 5}
 	now := time.Unix(1_700_000_000, 0)
 	for i := range 10 {
@@ -122,7 +122,7 @@ func TestCalendarKeepsOrderAsItsCountWraps(t *testing.T) {
 }
 
 // A node that joins thousands of groups at once has many entries then, and few afterwards.
-func TestCalendarGivesBackRoom(t *testing.T) {
+func TestCalendarFreesMemory(t *testing.T) {
 	const many, few = 4000, 600
 	var c Calendar[int]
 	now := time.Unix(1_700_000_000, 0)

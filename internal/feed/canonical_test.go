@@ -173,7 +173,7 @@ var canonicalRows = []struct{ raw, want string }{
 	{"https://example.org/" + strings.Repeat("ä", maxURL/3), "!2 KiB"},
 }
 
-func TestCanonicalKeepsItsTable(t *testing.T) {
+func TestCanonicalFollowsTheTable(t *testing.T) {
 	for _, c := range canonicalRows {
 		got, err := Canonical(c.raw)
 		if word, refused := strings.CutPrefix(c.want, "!"); refused {

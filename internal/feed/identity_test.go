@@ -28,7 +28,7 @@ func only(t testing.TB, item string) Item {
 	return f.Items[0]
 }
 
-func TestWhatAReaderDoesNotSeeIsNoEdit(t *testing.T) {
+func TestInvisibleChangesAreNoEdits(t *testing.T) {
 	for _, c := range []struct{ name, a, b string }{
 		{"spelling", "<item><guid>1</guid><description>a &amp;amp; b</description></item>", "<item><guid>1</guid><description><![CDATA[a &amp; b]]></description></item>"},
 		{"prefix", "<item><content:encoded>x</content:encoded></item>", "<item><c:encoded>x</c:encoded></item>"},
@@ -78,7 +78,7 @@ func TestAnEditKeepsTheIdentity(t *testing.T) {
 	}
 }
 
-func TestWhatTellsItemsOfOneIDApart(t *testing.T) {
+func TestQualifiersOfItemsWithOneID(t *testing.T) {
 	item := func(link, title, date, text string) string {
 		return "<item><guid>g</guid><link>" + link + "</link><title>" + title + "</title><pubDate>" + date + "</pubDate><description>" + text + "</description></item>"
 	}
@@ -151,7 +151,7 @@ func TestIdentitiesAreUniqueAndStable(t *testing.T) {
 }
 
 // Nodes of different versions must agree. These values change only together with idVersion and hashVersion.
-func TestIdentityIsWhatItWas(t *testing.T) {
+func TestIdentitiesDoNotChangeBetweenReleases(t *testing.T) {
 	it := only(t, "<item><guid>tag:1</guid><link>http://x/?a=1</link><title>T</title><description>&lt;p>Hello &lt;a href='http://y/'>you&lt;/a></description></item>")
 	const id, hash = "e9207803a7b1783e664318e5bbddf42a3c8c91fe21c7aef67b8325b72a4693f0", "d0538cec48819de5250f6c9d7d3cda97911996fec77205a4f03f2bb70d0b2a73"
 	if it.ID.String() != id || it.Hash.String() != hash {

@@ -92,7 +92,7 @@ func TestOPMLIsReadInItsEncoding(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoListIsRefused(t *testing.T) {
+func TestInvalidOPMLIsRefused(t *testing.T) {
 	nested := func(n int, element string) string {
 		return strings.Repeat("<"+element+">", n) + strings.Repeat("</"+element+">", n)
 	}

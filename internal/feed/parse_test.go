@@ -26,7 +26,7 @@ func parse(t testing.TB, doc string) *Feed {
 	return f
 }
 
-func TestWhatIsNoFeedSaysWhy(t *testing.T) {
+func TestErrorsSayWhyADocumentIsNoFeed(t *testing.T) {
 	for _, c := range []struct {
 		doc  string
 		kind error
@@ -66,7 +66,7 @@ func TestWhatIsNoFeedSaysWhy(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoFeedIsNamedByItsMediaType(t *testing.T) {
+func TestErrorsNameTheMediaType(t *testing.T) {
 	const png, pdf, zip = "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x01\xff\xfe", "%PDF-1.4\n%\xe2\xe3\xcf\xd3", "PK\x03\x04\x14\x00\x00\x00"
 	for _, c := range []struct {
 		doc, contentType string
@@ -214,7 +214,7 @@ func TestLabelsDoNotChangeWhatADocumentSays(t *testing.T) {
 	}
 }
 
-func TestItemsThatSayNothingAreNone(t *testing.T) {
+func TestEmptyItemsAreLeftOut(t *testing.T) {
 	const date = "<pubDate>Sat, 21 Nov 2026 12:00:00 GMT</pubDate>"
 	for _, c := range []struct {
 		name, doc string
@@ -329,7 +329,7 @@ func TestItemsOfEachFormat(t *testing.T) {
 	}
 }
 
-func TestScopeHoldsWhatAnItemUsesFromOutside(t *testing.T) {
+func TestScopeHasTheUsedBindings(t *testing.T) {
 	f := parse(t, `<a:feed xmlns:a="http://www.w3.org/2005/Atom" xmlns:b="u:b" xmlns:c="u:c" xmlns="u:d" xml:lang="en" xml:base="http://x/y/">
 <a:entry b:x="" xmlns:c="u:mine"><a:id>1</a:id><c:z/></a:entry><a:entry xml:lang="de"><z>2</z></a:entry></a:feed>`)
 	atom, base, lang := Binding{"a", nsAtom}, Binding{"xml:base", "http://x/y/"}, Binding{"xml:lang", "en"}
@@ -360,7 +360,7 @@ func TestLargeItemsLoseTheirLargestPart(t *testing.T) {
 }
 
 // Omitted content is counted, and repairs are not.
-func TestADocumentSaysWhatItLacks(t *testing.T) {
+func TestOmittedContentIsReported(t *testing.T) {
 	big := "<description>" + strings.Repeat("x", MaxItem) + "</description>"
 	var many, objects []string
 	for i := range MaxItems + 500 {
@@ -397,14 +397,14 @@ func TestHeadIsTheDocumentWithoutItems(t *testing.T) {
 	}
 }
 
-func TestALargeHeadIsMadeAnew(t *testing.T) {
+func TestALargeHeadIsRewritten(t *testing.T) {
 	f := parse(t, "<rss><channel><title>T &amp; U</title><link>http://x/</link><x>"+strings.Repeat("y", MaxHead)+"</x><item>a</item></channel></rss>")
 	if len(f.Head.Raw) > 1000 || f.Head.Title != "T & U" || f.Head.Link != "http://x/" || len(f.Items) != 1 {
 		t.Errorf("%.200s", f.Head.Raw)
 	}
 }
 
-func TestHeadSays(t *testing.T) {
+func TestHeadFields(t *testing.T) {
 	f := parse(t, `<rss xmlns:sy="`+nsSy+`" xmlns:atom="`+nsAtom+`"><channel>
 <atom:link rel="self" href="http://x/feed"/><title> A
  b </title><link>http://x/</link><description><![CDATA[<i>d</i>]]></description><language>de</language>
@@ -425,7 +425,7 @@ func TestHeadSays(t *testing.T) {
 	}
 }
 
-func TestHeadHashIgnoresWhatIsVolatile(t *testing.T) {
+func TestHeadHashIgnoresVolatileParts(t *testing.T) {
 	head := func(s string) Hash {
 		h := parse(t, "<rss xmlns:a='"+nsAtom+"'><channel>"+s+"</channel></rss>").Head
 		return h.Hash()

@@ -64,7 +64,7 @@ func TestAHeadSaysWhoPublishesTheFeed(t *testing.T) {
 }
 
 // The head may predate a change of the key. Readers get the publisher that the node believes.
-func TestTheNodesWordOnThePublisherStandsForTheSources(t *testing.T) {
+func TestTheNodesPublisherReplacesTheSources(t *testing.T) {
 	now := Publisher{Key: bytes.Repeat([]byte{7}, ed25519.PublicKeySize), Beat: time.Minute}
 	for name, src := range sources {
 		plain, err := Parse([]byte(src), "")
@@ -107,7 +107,7 @@ func TestTheNodesWordOnThePublisherStandsForTheSources(t *testing.T) {
 	}
 }
 
-func TestWhatAHeadCannotSayOfAPublisherIsNotBelieved(t *testing.T) {
+func TestInvalidPublishersAreIgnored(t *testing.T) {
 	p := itsPublisher()
 	right := p.Metadata(RSS)
 	for _, c := range []struct{ name, old, new string }{
@@ -142,7 +142,7 @@ func TestWhatAHeadCannotSayOfAPublisherIsNotBelieved(t *testing.T) {
 	}
 }
 
-func TestCheckSaysWhatIsWrongWithAPublisher(t *testing.T) {
+func TestCheckRefusesInvalidPublishers(t *testing.T) {
 	for _, c := range []struct {
 		spoil func(*Publisher)
 		says  string

@@ -9,7 +9,7 @@ import (
 )
 
 // A copy has the publisher that the node believes, once, or none, wherever the document names one.
-func TestACopySaysWhoPublishesOnce(t *testing.T) {
+func TestACopyNamesThePublisherOnce(t *testing.T) {
 	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, ed25519.SeedSize)).Public().(ed25519.PublicKey)
 	believed := Publisher{Key: key, Certificate: `https://x/"><evil xmlns="">&`, Beat: time.Hour}
 	said := Publisher{Key: bytes.Repeat([]byte{9}, ed25519.PublicKeySize)}

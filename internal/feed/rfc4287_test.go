@@ -225,7 +225,7 @@ func (e *atomElement) checkText(at string, fault func(string, ...any)) {
 	}
 }
 
-func TestWrittenAtomIsAsRFC4287HasIt(t *testing.T) {
+func TestWrittenAtomConformsToRFC4287(t *testing.T) {
 	n := 0
 	for name, doc := range written(t) {
 		if !strings.HasSuffix(name, "as atom") {

@@ -15,7 +15,7 @@ var scripts = []string{
 	"javascript://https://a.example/%0aalert(1)", "view-source:https://a.example/", "about:blank", "feed:javascript:alert(1)", "mailto:a@a.example",
 }
 
-func TestHarmlessAddresses(t *testing.T) {
+func TestSafeLinks(t *testing.T) {
 	for _, s := range scripts {
 		if isSafeLink(s) {
 			t.Errorf("%q is harmless", s)
@@ -28,8 +28,8 @@ func TestHarmlessAddresses(t *testing.T) {
 	}
 }
 
-// TestHeadsLeadNowhereElse writes heads whose addresses are scripts, in every format.
-func TestHeadsLeadNowhereElse(t *testing.T) {
+// TestHeadsHaveNoUnsafeLinks writes heads whose addresses are scripts, in every format.
+func TestHeadsHaveNoUnsafeLinks(t *testing.T) {
 	for _, script := range scripts {
 		if strings.Contains(script, "\x01") {
 			continue // no document has it
@@ -71,7 +71,7 @@ func TestHeadsLeadNowhereElse(t *testing.T) {
 	}
 }
 
-func TestHarmlessLinksOfHeadsStay(t *testing.T) {
+func TestSafeLinksOfHeadsStay(t *testing.T) {
 	for _, doc := range []string{
 		`{"version":"https://jsonfeed.org/version/1.1","title":"T","home_page_url":"https://a.example/","author":{"url":"https://a.example/me"},"authors":"x","items":[]}`,
 		`<rss version="2.0"><channel><title>T</title><link>https://a.example/</link><description/></channel></rss>`,
@@ -89,7 +89,7 @@ func TestHarmlessLinksOfHeadsStay(t *testing.T) {
 	}
 }
 
-func FuzzHarmless(f *testing.F) {
+func FuzzSafeLink(f *testing.F) {
 	for _, s := range scripts {
 		f.Add(s)
 	}

@@ -155,7 +155,7 @@ func bozos(t *testing.T, names []string) string {
 	return string(out)
 }
 
-func TestWrittenFeedsAreNoBozos(t *testing.T) {
+func TestFeedparserAcceptsWrittenFeeds(t *testing.T) {
 	docs := written(t)
 	for _, format := range []Format{RSS, RDF, Atom} { // feedparser cannot read JSON Feed
 		if out := bozos(t, files(t, docs, "as "+format.String())); out != "" {

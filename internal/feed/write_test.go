@@ -23,7 +23,7 @@ func write(t testing.TB, d Document, head, items string, f Format) string {
 	return string(doc)
 }
 
-func TestItemsBringWhatTheyUseFromOutside(t *testing.T) {
+func TestItemsBringTheirBindings(t *testing.T) {
 	const atom = "xmlns='" + nsAtom + "'"
 	for _, c := range []struct{ name, head, items, want string }{
 		{"the same head", "<rss xmlns:a='u'><channel/></rss>", "<rss xmlns:a='u'><channel><item a:x=''>c</item></channel></rss>", "<item a:x=''>c</item>"},
@@ -45,7 +45,7 @@ func TestItemsBringWhatTheyUseFromOutside(t *testing.T) {
 	}
 }
 
-func TestOurAddressStandsForTheirs(t *testing.T) {
+func TestTheNodesAddressReplacesTheSources(t *testing.T) {
 	const ours = "http://127.0.0.1:8190/f/x/https://x/?a&b"
 	for _, c := range []struct {
 		name, doc string
@@ -214,7 +214,7 @@ func TestEntriesTakenFromOtherFeedsSayFromWhich(t *testing.T) {
 	}
 }
 
-func TestAnItemIsMadeOfWhatItSays(t *testing.T) {
+func TestNewItemHasItsContent(t *testing.T) {
 	m := Meaning{GUID: "tag:example.org,2026:1", Title: "A & B", Link: "https://example.org/1", Summary: "S", Content: "<p>C</p>", Author: "Ann", Published: time.Unix(1.7e9, 0).UTC()}
 	for f := RSS; f <= JSON; f++ {
 		it, err := NewItem(f, m, time.Unix(1.78e9, 0))
@@ -230,7 +230,7 @@ func TestAnItemIsMadeOfWhatItSays(t *testing.T) {
 }
 
 // HTML is written in the shorter of two ways, with the same meaning.
-func TestMarkupTakesNoMoreRoomThanItHas(t *testing.T) {
+func TestHTMLIsWrittenTheShorterWay(t *testing.T) {
 	for _, html := range []string{
 		strings.Repeat("<p>", 1<<10),
 		`<p>Fish &amp; chips, &lt;b&gt; &#228; a &nbsp; b</p>`,
@@ -272,7 +272,7 @@ func TestMarkupTakesNoMoreRoomThanItHas(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeAnItem(t *testing.T) {
+func TestNewItemRefusesInvalidContent(t *testing.T) {
 	const id = "https://example.org/1"
 	for _, c := range []struct {
 		m    Meaning
@@ -302,7 +302,7 @@ func TestWhatCannotBeAnItem(t *testing.T) {
 }
 
 // Only the node decides the provenance of an item, and not the source.
-func TestASourceDoesNotSayWhatVouchesForItsItems(t *testing.T) {
+func TestProvenanceOfTheSourceIsRemoved(t *testing.T) {
 	for name, src := range map[string]string{
 		"RSS":      `<rss version="2.0" xmlns:x="urn:tidings:feed:1"><channel><title>T</title><item><guid>1</guid><x:provenance>false</x:provenance><title>I</title><x:provenance/><provenance xmlns="urn:tidings:feed:1">f<b>a</b>lse</provenance></item></channel></rss>`,
 		"RSS once": `<rss version="2.0"><channel><title>T</title><item><guid>1</guid><title>I</title><tidings:provenance xmlns:tidings="urn:tidings:feed:1">false</tidings:provenance></item></channel></rss>`,

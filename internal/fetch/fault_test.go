@@ -113,7 +113,7 @@ func TestCertificatesAreChecked(t *testing.T) {
 	}
 }
 
-func TestHTTPSIsNotSpokenEverywhere(t *testing.T) {
+func TestPortsWithoutHTTPSAreReported(t *testing.T) {
 	port, _ := canary(t)
 	b := openReal(t, Config{AllowPrivate: true})
 	if a := b.get(env.Request{URL: "https://127.0.0.1:" + port + "/"}); a.Err != env.ErrTLS || !strings.Contains(a.Message, "does not speak HTTPS") {
@@ -136,7 +136,7 @@ func TestHTTPSDoesNotLeadToHTTP(t *testing.T) {
 	}
 }
 
-func TestFaultsHaveAClassAndWords(t *testing.T) {
+func TestErrorsHaveAClassAndAMessage(t *testing.T) {
 	c := New(Config{}, nil)
 	late := &net.OpError{Op: "dial", Err: context.DeadlineExceeded}
 	for _, f := range []struct {

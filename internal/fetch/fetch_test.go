@@ -18,7 +18,7 @@ import (
 	"tidings/internal/env"
 )
 
-func TestDocumentComesWithWhatIsKnownOfIt(t *testing.T) {
+func TestAnswerHasTheDocumentAndItsHeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got *http.Request
 		b := web{"a.example:80": func(w http.ResponseWriter, r *http.Request) {
@@ -204,7 +204,7 @@ func TestBodiesAreUnpackedAndBounded(t *testing.T) {
 	}
 }
 
-func TestHugeAnswersCostLittle(t *testing.T) {
+func TestHugeResponsesTakeLittleMemory(t *testing.T) {
 	zeros := pack(strings.Repeat("\x00", 16<<20))
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		part, n := strings.Repeat("a", 1<<20), 100

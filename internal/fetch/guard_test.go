@@ -20,7 +20,7 @@ import (
 	"tidings/internal/env"
 )
 
-func TestGuardTellsPublicAddresses(t *testing.T) {
+func TestGuardKnowsPublicAddresses(t *testing.T) {
 	own := netip.MustParseAddr("8.8.4.4")
 	g := newGuard(false, func() []netip.Addr { return []netip.Addr{own} })
 	for _, c := range []struct {
@@ -53,7 +53,7 @@ func TestGuardTellsPublicAddresses(t *testing.T) {
 	}
 }
 
-func TestGuardTellsPorts(t *testing.T) {
+func TestGuardRestrictsPorts(t *testing.T) {
 	for _, c := range []struct {
 		addr                 string
 		open, withAllPrivate bool

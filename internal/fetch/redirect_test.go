@@ -91,7 +91,7 @@ func TestRedirectsAreFollowedAndChecked(t *testing.T) {
 	}
 }
 
-func TestOnlyTheLastAddressIsShownItsValidators(t *testing.T) {
+func TestValidatorsAreSentOnlyToTheirAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conditional := map[string]bool{}
 		w := web{

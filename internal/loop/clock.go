@@ -19,10 +19,10 @@ type clock struct {
 // harm a node.
 const maxLag = time.Minute
 
-func (c *clock) now() time.Time { return c.at(time.Since(c.start), time.Now()) }
+func (c *clock) now() time.Time { return c.timeAt(time.Since(c.start), time.Now()) }
 
-// at returns the time for a given monotonic time since start and a given wall time.
-func (c *clock) at(passed time.Duration, wall time.Time) time.Time {
+// timeAt returns the time for a given monotonic time since start and a given wall time.
+func (c *clock) timeAt(passed time.Duration, wall time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.start.Round(0).Add(passed + c.skipped)

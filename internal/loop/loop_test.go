@@ -38,8 +38,8 @@ func (*recorder) Found(env.Peer)                   {}
 func (*recorder) Reachable([]string)               {}
 func (*recorder) PeerDown(env.PeerID)              {}
 
-// running runs a loop in a synctest bubble until stop is called.
-func running(t *testing.T, l *Loop, node env.Node) (stop func()) {
+// startLoop runs a loop in a synctest bubble until stop is called.
+func startLoop(t *testing.T, l *Loop, node env.Node) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -55,7 +55,7 @@ func TestRunsNodeAtStartAndWhenItAsked(t *testing.T) {
 		l := New(Config{})
 		start := l.Now()
 		d := &recorder{plans: []time.Time{start.Add(time.Second), start.Add(time.Hour)}}
-		stop := running(t, l, d)
+		stop := startLoop(t, l, d)
 		time.Sleep(2 * time.Hour) // virtual
 		stop()
 		want := []time.Time{start, start.Add(time.Second), start.Add(time.Hour)}
@@ -73,7 +73,7 @@ func TestRunsNodeOnceAfterABatch(t *testing.T) {
 			l.Post(env.Control, func() { calls++ })
 		}
 		d := &recorder{}
-		stop := running(t, l, d)
+		stop := startLoop(t, l, d)
 		synctest.Wait()
 		stop()
 		if calls != batch || len(d.runs) != 2 {
@@ -93,7 +93,7 @@ func TestAnswersThenUrgentThenControlThenBulk(t *testing.T) {
 		l.PostUrgent(say("u1"))
 		l.Deliver(say("a1"))
 		l.Post(env.Control, say("c2"))
-		stop := running(t, l, &recorder{})
+		stop := startLoop(t, l, &recorder{})
 		synctest.Wait()
 		stop()
 		if want := []string{"a1", "u1", "c1", "c2", "b1", "b2"}; !slices.Equal(got, want) {
@@ -126,7 +126,7 @@ func TestCallRunsOnTheLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(Config{})
 		d := &recorder{}
-		stop := running(t, l, d)
+		stop := startLoop(t, l, d)
 		runs := 0
 		if err := l.Call(t.Context(), func() { runs = len(d.runs) }); err != nil || runs != 1 {
 			t.Errorf("Call: %v, saw %d runs", err, runs)
@@ -149,16 +149,16 @@ func TestCallGivesUpWithItsContext(t *testing.T) {
 		if err := l.Call(ctx, func() { t.Error("ran for a caller who had left") }); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Call: %v", err)
 		}
-		stop := running(t, l, &recorder{})
+		stop := startLoop(t, l, &recorder{})
 		synctest.Wait()
 		stop()
 	})
 }
 
-func TestCallWaitsForWhatHasBegun(t *testing.T) {
+func TestCallWaitsForARunningFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(Config{})
-		stop := running(t, l, &recorder{})
+		stop := startLoop(t, l, &recorder{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		done := false
@@ -181,7 +181,7 @@ func TestWorkerAnswersOnTheLoop(t *testing.T) {
 			var square int
 			l.Do(func() { square = i * i }, func() { sum += square })
 		}
-		stop := running(t, l, &recorder{})
+		stop := startLoop(t, l, &recorder{})
 		synctest.Wait()
 		stop()
 		if sum != 332833500 {
@@ -199,7 +199,7 @@ func TestEndWaitsForComputationAndDropsTheRest(t *testing.T) {
 			computed = true
 		}, func() { t.Error("done after the end") })
 		l.Do(func() { t.Error("begun after the end") }, func() {})
-		stop := running(t, l, &recorder{})
+		stop := startLoop(t, l, &recorder{})
 		synctest.Wait()
 		stop()
 		if !computed {
@@ -220,7 +220,7 @@ func TestClockSurvivesUnixNano(t *testing.T) {
 	}
 }
 
-func TestPostsFromManySidesAllRun(t *testing.T) {
+func TestConcurrentPostsAllRun(t *testing.T) {
 	l := New(Config{Control: 1 << 20})
 	ctx, cancel := context.WithCancel(t.Context())
 	var run, posts sync.WaitGroup

@@ -8,7 +8,7 @@ import (
 
 // A value keeps its place and its content while others are added and removed. A number that is
 // given again belongs to no other value.
-func TestThingsStay(t *testing.T) {
+func TestValuesStay(t *testing.T) {
 	type thing struct {
 		value int
 		_     [1000]byte
@@ -55,7 +55,7 @@ func TestThingsStay(t *testing.T) {
 }
 
 // A block nearly fills its size class; the allocator wastes the rest.
-func TestABlockHasAsManyAsItHasRoomFor(t *testing.T) {
+func TestABlockFillsItsSizeClass(t *testing.T) {
 	var s Slab[[112]byte]
 	for range firstBlock + 1 {
 		s.Put([112]byte{})
@@ -65,7 +65,7 @@ func TestABlockHasAsManyAsItHasRoomFor(t *testing.T) {
 	}
 }
 
-func TestLargeThingsHaveBlocksOfTheirOwn(t *testing.T) {
+func TestLargeValuesHaveBlocksOfTheirOwn(t *testing.T) {
 	var s Slab[[3 * blockBytes]byte]
 	for i := range 3 * firstBlock {
 		if n := s.Put([3 * blockBytes]byte{byte(i)}); int(n) != i || s.At(n)[0] != byte(i) {
@@ -78,7 +78,7 @@ func TestLargeThingsHaveBlocksOfTheirOwn(t *testing.T) {
 }
 
 // Values without a size have numbers, too.
-func TestThingsWithoutASize(t *testing.T) {
+func TestValuesWithoutASize(t *testing.T) {
 	var s Slab[struct{}]
 	for i := range 3 * firstBlock {
 		if n := s.Put(struct{}{}); int(n) != i {

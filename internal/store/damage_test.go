@@ -80,7 +80,7 @@ func TestStoreOfALaterVersionStaysAsItIs(t *testing.T) {
 	}
 }
 
-func TestPromisesOfANewStoreAreForgottenUntilAccepted(t *testing.T) {
+func TestANewStoreReportsLossUntilAccepted(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "node.db")
 	for range 2 { // a node that dies before it has reacted is told again
 		d := open(t, path, runNow)

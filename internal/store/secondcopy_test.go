@@ -42,10 +42,10 @@ func openTwice(t *testing.T, path string) *Disk {
 	return d
 }
 
-// TestRecordsThatAreKeptTwiceComeBack damages the file of a store in several ways after its process
+// TestSecondCopyIsRestored damages the file of a store in several ways after its process
 // was killed. Records in the second copy come back, deleted ones stay deleted, and the rest is
 // lost.
-func TestRecordsThatAreKeptTwiceComeBack(t *testing.T) {
+func TestSecondCopyIsRestored(t *testing.T) {
 	for name, spoil := range map[string]func(path string) error{
 		"first pages": func(path string) error {
 			f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -162,8 +162,8 @@ func TestSecondCopyDoesNotGrowForEver(t *testing.T) {
 	}
 }
 
-// TestSecondCopyThatFailsIsSaid takes the file away from a store, and gives it back.
-func TestSecondCopyThatFailsIsSaid(t *testing.T) {
+// TestSecondCopyThatFailsIsReported takes the file away from a store, and gives it back.
+func TestSecondCopyThatFailsIsReported(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "node.db")
 	d := openTwice(t, path)

@@ -212,7 +212,7 @@ func TestSlowDiskCostsWritesNotMemory(t *testing.T) {
 	}
 }
 
-func TestSecondProcessIsToldWho(t *testing.T) {
+func TestSecondProcessIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "node.db")
 	d := open(t, path, func(f func()) { f() })
 	defer closed(t, d)
@@ -231,7 +231,7 @@ func TestSecondProcessIsToldWho(t *testing.T) {
 	}
 }
 
-func TestRangeIsReadInSteps(t *testing.T) {
+func TestRangeIsReadInChunks(t *testing.T) {
 	var answers answers
 	d := open(t, filepath.Join(t.TempDir(), "node.db"), answers.post)
 	defer closed(t, d)

@@ -119,7 +119,7 @@ func (c *counting) Open(domain Domain, raw []byte) (Signed, error) {
 	return c.Verifier.Open(domain, raw)
 }
 
-func TestMemoAsksOnceAndSharesTheAnswer(t *testing.T) {
+func TestCacheVerifiesOnceAndSharesTheResult(t *testing.T) {
 	inner := &counting{Verifier: NewVerifier(home)}
 	memo := NewCachingVerifier(inner, 8)
 	s := NewSigner(key(1), home).Sign(testDomain, []byte("payload"))
@@ -142,7 +142,7 @@ func TestMemoAsksOnceAndSharesTheAnswer(t *testing.T) {
 }
 
 // An envelope that was signed here needs no verification, unless it was changed.
-func TestMemoKnowsWhatItsSignersSign(t *testing.T) {
+func TestCacheKnowsEnvelopesOfItsSigners(t *testing.T) {
 	inner := &counting{Verifier: NewVerifier(home)}
 	memo := NewCachingVerifier(inner, 8)
 	payload := []byte("payload")
@@ -161,7 +161,7 @@ func TestMemoKnowsWhatItsSignersSign(t *testing.T) {
 	}
 }
 
-func TestMemoForgetsAtItsLimit(t *testing.T) {
+func TestCacheIsBounded(t *testing.T) {
 	inner := &counting{Verifier: NewVerifier(home)}
 	memo := NewCachingVerifier(inner, 2)
 	signer := NewSigner(key(1), home)
@@ -180,7 +180,7 @@ func TestMemoForgetsAtItsLimit(t *testing.T) {
 
 // Signers that share a locked cache may run in parallel, and each finds the envelopes of the
 // others.
-func TestMemoIsGuarded(t *testing.T) {
+func TestLockedCacheIsSafeForConcurrentUse(t *testing.T) {
 	memo := NewCachingVerifier(NewVerifier(home), 8).WithLock(new(sync.Mutex))
 	var all sync.WaitGroup
 	for i := range 4 {
@@ -199,7 +199,7 @@ func TestMemoIsGuarded(t *testing.T) {
 
 // No domain is a prefix of another, or of what libp2p signs with the same key. The domains are read
 // from the source, so that a new one cannot be forgotten here.
-func TestDomainsAreApart(t *testing.T) {
+func TestNoDomainIsAPrefixOfAnother(t *testing.T) {
 	var domains []string
 	entries, err := os.ReadDir(".")
 	if err != nil {

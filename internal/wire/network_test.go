@@ -15,7 +15,7 @@ import (
 	"tidings/internal/wire/wirepb"
 )
 
-func TestDefaultNetworkIsRight(t *testing.T) {
+func TestDefaultNetworkIsValid(t *testing.T) {
 	if err := DefaultNetwork("home").Check(); err != nil {
 		t.Error(err)
 	}
