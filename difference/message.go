@@ -81,9 +81,8 @@ var decoder, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDe
 //
 // An unreadable part (the head, the pin or an item) does not hide the others. Decode then returns the delta
 // without that part, and the first error of the kind ErrDelta. A caller that is about to sign, or that judges a
-// peer, treats the error as a refusal. A caller that follows a log uses the readable part, because nobody will
-// send the delta again.
-// follows a log uses what there is, because nobody will say it again.
+// peer, treats the error as a refusal. A caller that follows a log uses the readable part, because the delta will not be
+// sent again.
 func Decode(b []byte) (Delta, error) {
 	d, err := decode(b)
 	if err != nil {

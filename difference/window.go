@@ -199,7 +199,7 @@ func (w *Window) Missing() uint64 { return w.missing }
 
 // Forget removes the entries of deltas before first, because the log keeps these deltas no longer. It returns
 // the removed entries.
-func (w *Window) Forget(first uint64) (gone []Entry) {
+func (w *Window) Forget(first uint64) (removed []Entry) {
 	if w.head < first {
 		w.head = 0
 	}
@@ -209,10 +209,10 @@ func (w *Window) Forget(first uint64) (gone []Entry) {
 	}
 	w.gaps = slices.Delete(w.gaps, 0, n)
 	for w.oldest != nil && w.oldest.Ref < first {
-		gone = append(gone, w.oldest.Entry)
+		removed = append(removed, w.oldest.Entry)
 		w.remove(w.oldest)
 	}
-	return gone
+	return removed
 }
 
 // OlderThan returns the items whose versions come from deltas before first, in document order.

@@ -170,17 +170,17 @@ func XML(doc []byte) Core {
 
 // attributesOf returns the attributes of an element, sorted.
 func attributesOf(tokens *html.Tokenizer) string {
-	var words []string
+	var attrs []string
 	for more := true; more; {
 		var key, value []byte
 		key, value, more = tokens.TagAttr()
 		name := string(key)
 		if name != "" && name != "xmlns" && !strings.HasPrefix(name, "xmlns:") && !volatileNames[plainName(name)] {
-			words = append(words, shortName(name)+"="+string(value))
+			attrs = append(attrs, shortName(name)+"="+string(value))
 		}
 	}
-	slices.Sort(words)
-	return strings.Join(words, " ")
+	slices.Sort(attrs)
+	return strings.Join(attrs, " ")
 }
 
 // A collector makes lines of values.

@@ -32,21 +32,21 @@ func (o *replacement) reject(now, visible *Core, first bool, at time.Time) strin
 	if lost := linesMissing(visible.Lines, now.Lines); len(lost) >= muchLost && len(lost)*3 >= visible.size() {
 		alike = false // the head of the page alone is not the page
 	}
-	reason, sure := wall(now, visible, first, alike)
-	long := wallAge
+	reason, certain := wall(now, visible, first, alike)
+	needed := wallAge
 	if first {
-		long = replacementAge
+		needed = replacementAge
 	}
-	little := now.size()*10 < visible.size() || now.size()*4 < visible.size() && now.size() < wallLength && countWords(linesMissing(now.Lines, visible.Lines)) <= fewWords
-	if reason == "" && !first && !alike && little {
-		reason, long = "a much shorter document in its place", replacementAge
+	short := now.size()*10 < visible.size() || now.size()*4 < visible.size() && now.size() < wallLength && countWords(linesMissing(now.Lines, visible.Lines)) <= fewWords
+	if reason == "" && !first && !alike && short {
+		reason, needed = "a much shorter document in its place", replacementAge
 	}
 	switch {
 	case reason == "":
 		if alike {
 			*o = replacement{}
 		}
-	case (first || !sure) && o.age(now, at) >= long:
+	case (first || !certain) && o.age(now, at) >= needed:
 		reason = ""
 	}
 	return reason

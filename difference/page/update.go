@@ -73,17 +73,17 @@ func lineOfCore(l string) bool {
 
 // Update encodes the visible version for the log, after a check that found it new.
 func (m *Tracker) Update() ([]byte, error) {
-	whole, err := m.visible.Pack()
+	packed, err := m.visible.Pack()
 	if err != nil {
 		return nil, err
 	}
 	update := updateOf(&m.visible, m.number)
-	if m.patch != nil && m.patches < wholeEvery && m.patchBytes+len(m.patch) < len(whole) {
+	if m.patch != nil && m.patches < wholeEvery && m.patchBytes+len(m.patch) < len(packed) {
 		update.How = &pagepb.Update_Patch{Patch: m.patch}
 		m.patches++
 		m.patchBytes += len(m.patch)
 	} else {
-		update.How = &pagepb.Update_Whole{Whole: whole}
+		update.How = &pagepb.Update_Whole{Whole: packed}
 		m.patches, m.patchBytes = 0, 0
 	}
 	return encode(update)
@@ -91,12 +91,12 @@ func (m *Tracker) Update() ([]byte, error) {
 
 // Update encodes a core as a first version, for Tracker.Apply.
 func (c *Core) Update() ([]byte, error) {
-	whole, err := c.Pack()
+	packed, err := c.Pack()
 	if err != nil {
 		return nil, err
 	}
 	update := updateOf(c, 1)
-	update.How = &pagepb.Update_Whole{Whole: whole}
+	update.How = &pagepb.Update_Whole{Whole: packed}
 	return encode(update)
 }
 

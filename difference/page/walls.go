@@ -17,7 +17,7 @@ const (
 // wall reports why a document is an error, a log-in page or a CAPTCHA in the place of the page, or "", and
 // whether that is certain. Words that the page already had do not count, because it is about them. alike says
 // that at least half of the lines are the page's.
-func wall(now, visible *Core, first, alike bool) (reason string, sure bool) {
+func wall(now, visible *Core, first, alike bool) (reason string, certain bool) {
 	short, halved := now.size() <= wallLength, !first && now.size()*2 <= visible.size()
 	if first && !short {
 		return "", false

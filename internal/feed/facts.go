@@ -23,49 +23,49 @@ const (
 // factsOfXML reads a tidy item.
 func factsOfXML(raw []byte, outer []Binding) facts {
 	var (
-		f     facts
-		w     = walk(raw, scopeOf(outer))
-		now   field
-		words strings.Builder // of the open child
-		read  []byte          // the visible content of the child, from its first element on
-		about string
-		dated bool // one of Atom's dates of change, which are not a field
+		f       facts
+		w       = walk(raw, scopeOf(outer))
+		current field
+		content strings.Builder // of the open child
+		visible []byte          // the visible content of the child, from its first element on
+		about   string
+		dated   bool // one of Atom's dates of change, which are not a field
 	)
 	for w.step() {
 		switch {
 		case w.starts() && w.depth() == 1:
 			about = w.rdfAbout()
 		case w.starts() && w.depth() == 2:
-			now = w.fieldOf()
-			words.Reset()
-			read = nil
-			w.attributesInto(&f, &now)
-			f.other = f.other || now == noField && len(w.attrs) > 0
+			current = w.fieldOf()
+			content.Reset()
+			visible = nil
+			w.attributesInto(&f, &current)
+			f.other = f.other || current == noField && len(w.attrs) > 0
 			dated = isAtom(w.uri) && (string(w.local) == "updated" || string(w.local) == "modified")
-		case w.starts() && now != noField:
+		case w.starts() && current != noField:
 			// Inline markup, or the name, address and page of an Atom author.
-			read = appendVisible(read, words.String())
-			words.Reset()
+			visible = appendVisible(visible, content.String())
+			content.Reset()
 			for _, name := range []string{"href", "src"} {
 				if v, ok := w.attr(name); ok {
-					read = appendAddress(read, name, unescape(v))
+					visible = appendAddress(visible, name, unescape(v))
 				}
 			}
-		case w.ends() && w.depth() == 3 && now == authorField && isAtom(w.open[1].uri):
+		case w.ends() && w.depth() == 3 && current == authorField && isAtom(w.open[1].uri):
 			if string(w.local) == "name" {
-				f.author = appendField(f.author, appendNonSpace(nil, words.String()))
+				f.author = appendField(f.author, appendNonSpace(nil, content.String()))
 			}
-			words.Reset()
+			content.Reset()
 		case w.ends() && w.depth() == 2:
-			if now != authorField || !isAtom(w.uri) {
-				f.set(now, words.String(), read)
+			if current != authorField || !isAtom(w.uri) {
+				f.set(current, content.String(), visible)
 			}
-			now = noField
+			current = noField
 		case w.starts():
 			f.other = f.other || len(w.attrs) > 0
 		case w.ends():
-		case now != noField:
-			words.WriteString(w.text())
+		case current != noField:
+			content.WriteString(w.text())
 		default:
 			f.other = f.other || !dated && w.hasText()
 		}
@@ -147,13 +147,13 @@ func (w *walker) fieldOf() field {
 }
 
 // attributesInto takes the facts that a child has in attributes.
-func (w *walker) attributesInto(f *facts, now *field) {
-	switch *now {
+func (w *walker) attributesInto(f *facts, current *field) {
+	switch *current {
 	case linkField:
 		href, ok := w.attr("href")
 		rel := w.value("rel")
 		if ok || rel != "" && rel != "alternate" {
-			*now = noField // the text is not the address
+			*current = noField // the text is not the address
 		}
 		switch {
 		case !ok:
@@ -163,7 +163,7 @@ func (w *walker) attributesInto(f *facts, now *field) {
 			f.link = strings.TrimSpace(unescape(href))
 		}
 	case enclosureField:
-		*now = noField
+		*current = noField
 		f.addEnclosure(w.value("url"))
 	case contentField: // of an Atom entry with its content elsewhere
 		if src, ok := w.attr("src"); ok {
@@ -183,12 +183,12 @@ func (w *walker) rdfAbout() string {
 
 // set stores the value of a child. Of several children of one field the first non-empty one counts, except that
 // there may be many authors.
-func (f *facts) set(which field, s string, read []byte) {
+func (f *facts) set(which field, s string, visible []byte) {
 	first := func(p *string) {
 		if *p == "" {
 			*p = strings.TrimSpace(s)
-			if read != nil {
-				*p = string(appendVisible(bytes.Clone(read), s))
+			if visible != nil {
+				*p = string(appendVisible(bytes.Clone(visible), s))
 			}
 		}
 	}
@@ -202,14 +202,14 @@ func (f *facts) set(which field, s string, read []byte) {
 	case dateField:
 		first(&f.date)
 	case authorField:
-		f.author = appendField(f.author, appendNonSpace(read, s))
+		f.author = appendField(f.author, appendNonSpace(visible, s))
 	case summaryField:
 		if len(f.summary) == 0 {
-			f.summary = appendVisible(read, s)
+			f.summary = appendVisible(visible, s)
 		}
 	case contentField:
 		if len(f.content) == 0 {
-			f.content = appendVisible(read, s)
+			f.content = appendVisible(visible, s)
 		}
 	}
 }

@@ -37,10 +37,10 @@ func Parse(doc []byte, contentType string) (*Feed, error) {
 	for i := range f.Items {
 		all[i] = f.Items[i].facts()
 	}
-	var twins repairs
-	f.Items, twins = identify(f.Items, all)
+	var duplicates repairs
+	f.Items, duplicates = identify(f.Items, all)
 	// The part that made an item too large may have been all of its content.
-	bad |= more | twins
+	bad |= more | duplicates
 	if bad&emptyItems != 0 && lost.parts+lost.large == 0 && len(f.Items) == 0 {
 		return nil, fmt.Errorf("read feed: %w: none of its items says anything", ErrBroken)
 	}

@@ -23,7 +23,7 @@ const (
 )
 
 func (r repairs) String() string {
-	var words []string
+	var parts []string
 	for i, word := range []string{
 		"wrong or no charset given",
 		"impossible characters dropped",
@@ -36,10 +36,10 @@ func (r repairs) String() string {
 		"head too large",
 	} {
 		if r&(1<<i) != 0 {
-			words = append(words, word)
+			parts = append(parts, word)
 		}
 	}
-	return strings.Join(words, "; ")
+	return strings.Join(parts, "; ")
 }
 
 // omissions counts the content of a document that readers do not get.
@@ -50,20 +50,20 @@ type omissions struct {
 }
 
 func (l omissions) String() string {
-	var words []string
-	say := func(n int, one, many string) {
+	var parts []string
+	add := func(n int, one, many string) {
 		switch {
 		case n == 1:
-			words = append(words, "1 item "+one)
+			parts = append(parts, "1 item "+one)
 		case n > 1:
-			words = append(words, strconv.Itoa(n)+" items "+many)
+			parts = append(parts, strconv.Itoa(n)+" items "+many)
 		}
 	}
 	larger := "larger than " + strconv.Itoa(MaxItem>>10) + " KiB "
-	say(l.parts, larger+"lost its largest parts", larger+"lost their largest parts")
-	say(l.large, "too large to show left out", "too large to show left out")
-	say(l.beyond, "beyond the first "+strconv.Itoa(MaxItems)+" left out", "beyond the first "+strconv.Itoa(MaxItems)+" left out")
-	return strings.Join(words, "; ")
+	add(l.parts, larger+"lost its largest parts", larger+"lost their largest parts")
+	add(l.large, "too large to show left out", "too large to show left out")
+	add(l.beyond, "beyond the first "+strconv.Itoa(MaxItems)+" left out", "beyond the first "+strconv.Itoa(MaxItems)+" left out")
+	return strings.Join(parts, "; ")
 }
 
 // A tidier makes a document well-formed, with namespaces, and checks the limits. It leaves correct parts
@@ -205,7 +205,7 @@ func (t *tidier) drop(tok token) { t.replace(tok.start, tok.end, " ", badTags) }
 // references repairs references and characters that character data cannot contain.
 func (t *tidier) references(tok token) { // larger output is refused after the token
 	b := t.doc[tok.start:tok.end]
-	for i := 0; len(t.out) <= MaxDocument; { // what is larger is refused when the token is done
+	for i := 0; len(t.out) <= MaxDocument; { // larger output is refused after the token
 		n := bytes.IndexByte(b[i:], '&')
 		if n < 0 {
 			break

@@ -41,15 +41,15 @@ type edit struct {
 // splitHead returns the edited head before its items, and the part after them.
 func (w *xmlWriter) splitHead() (before, after []byte) {
 	var (
-		h     = w.head
-		edits []edit
-		has   = map[string]bool{}
-		list  = 0 // where RSS 1.0's list of items goes
-		from  = 0
-		drop  = 0 // depth of the element that is dropped
-		outer = 1
-		link  = 0 // depth of the link whose text is read
-		words strings.Builder
+		h        = w.head
+		edits    []edit
+		has      = map[string]bool{}
+		list     = 0 // where RSS 1.0's list of items goes
+		from     = 0
+		drop     = 0 // depth of the element that is dropped
+		outer    = 1
+		link     = 0 // depth of the link whose text is read
+		linkText strings.Builder
 	)
 	w.base = h.scope.value("xml:base")
 	for v := walk(h.Raw, nil); v.step(); {
@@ -71,13 +71,13 @@ func (w *xmlWriter) splitHead() (before, after []byte) {
 			if rel := v.value("rel"); w.d.URL != "" && (claim || string(v.local) == "cloud" || isLink && (isSelfOrHub(rel) || !isSafeLink(v.value("href")))) {
 				drop, from = v.depth(), v.latest.start
 			} else if isLink {
-				words.Reset()
+				linkText.Reset()
 				link, from = v.depth(), v.latest.start
 			}
 		case link > 0 && v.depth() == link && !v.ends() && !v.starts():
-			words.WriteString(v.text())
+			linkText.WriteString(v.text())
 		case v.ends() && link > 0 && v.depth() == link: // of RSS, with the address as its text
-			if w.d.URL != "" && !isSafeLink(words.String()) {
+			if w.d.URL != "" && !isSafeLink(linkText.String()) {
 				edits = append(edits, edit{from, v.pos, ""})
 			}
 			link = 0
@@ -217,11 +217,11 @@ func (w *xmlWriter) appendVerbatim(out []byte, e *Entry, v *walker) []byte {
 	var kept []byte // content after the start tag
 	from := first.end
 	for v.step() {
-		switch ours := v.depth() == 2 && v.uri == Namespace && string(v.local) == provenanceElement; {
-		case ours && v.starts():
+		switch isProvenance := v.depth() == 2 && v.uri == Namespace && string(v.local) == provenanceElement; {
+		case isProvenance && v.starts():
 			kept = append(kept, raw[from:v.latest.start]...)
 			from = len(raw) // an incomplete element is dropped whole
-		case ours && v.ends():
+		case isProvenance && v.ends():
 			from = v.pos
 		case v.starts() && v.depth() == 2 && v.uri == nsAtom:
 			has[string(v.local)] = true

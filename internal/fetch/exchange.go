@@ -64,7 +64,7 @@ func (c *Client) exchange(ctx context.Context, j *job) (*target, env.Answer) {
 	if j.public {
 		transport = c.public
 	}
-	c.asked.Add(1)
+	c.requests.Add(1)
 	resp, err := transport.RoundTrip(c.newRequest(c.withTrace(ctx, progress, j), j))
 	j.private = progress.private.Load()
 	if err != nil {

@@ -82,7 +82,7 @@ type Client struct {
 	queue queue
 	rules map[string]*rules // of robots.txt, by origin
 
-	asked, failed, refused, received atomic.Uint64
+	requests, failed, refused, received atomic.Uint64
 }
 
 // Stats counts what a client did since it was made.
@@ -264,7 +264,7 @@ func (c *Client) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return Stats{
-		Asked:         c.asked.Load(),
+		Asked:         c.requests.Load(),
 		Failed:        c.failed.Load(),
 		Refused:       c.refused.Load(),
 		ReceivedBytes: c.received.Load(),

@@ -18,19 +18,19 @@ const maxDelay = 7 * 24 * time.Hour
 // nothing or wants to be asked each time.
 func maxAge(h http.Header, now time.Time) time.Duration {
 	var fresh time.Duration
-	said := false
+	given := false
 	for d := range strings.SplitSeq(strings.Join(h.Values("Cache-Control"), ","), ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(d), "=")
 		switch strings.ToLower(strings.TrimSpace(name)) {
 		case "no-cache", "no-store":
 			return 0
 		case "max-age":
-			if !said { // the first of several counts
-				fresh, said = seconds(strings.Trim(value, `" `)), true
+			if !given { // the first of several counts
+				fresh, given = seconds(strings.Trim(value, `" `)), true
 			}
 		}
 	}
-	if said {
+	if given {
 		return max(0, fresh-seconds(h.Get("Age")))
 	}
 	expires, err := http.ParseTime(h.Get("Expires"))

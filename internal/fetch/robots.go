@@ -35,18 +35,18 @@ func (c *Client) checkRobots(j *job) {
 	origin := j.target.scheme + "://" + j.target.host
 	c.mu.Lock()
 	r := c.rules[origin]
-	asks := r == nil || r.waiting == nil && !c.now().Before(r.until)
-	if asks {
+	fetches := r == nil || r.waiting == nil && !c.now().Before(r.until)
+	if fetches {
 		if len(c.rules) >= maxRules {
 			c.forgetRules()
 		}
 		r = &rules{}
 		c.rules[origin] = r
 	}
-	if asks || r.waiting != nil {
+	if fetches || r.waiting != nil {
 		r.waiting = append(r.waiting, j)
 		c.mu.Unlock()
-		if asks {
+		if fetches {
 			c.enqueue(&job{target: newTarget(origin + "/robots.txt"), done: func(a env.Answer) { c.storeRules(r, a) }}, false)
 		}
 		return

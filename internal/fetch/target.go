@@ -30,8 +30,8 @@ func queueOf(host string) string { return strings.TrimSuffix(strings.TrimSuffix(
 // httpURL returns the address for net/http. The path is sent byte for byte: net/url alone would refuse
 // some paths and rewrite others.
 func (t target) httpURL() *url.URL {
-	path, query, asked := strings.Cut(t.rest, "?")
-	u := &url.URL{Scheme: t.scheme, Host: t.host, RawQuery: query, ForceQuery: asked && query == ""}
+	path, query, hasQuery := strings.Cut(t.rest, "?")
+	u := &url.URL{Scheme: t.scheme, Host: t.host, RawQuery: query, ForceQuery: hasQuery && query == ""}
 	if !strings.HasPrefix(path, "//") {
 		u.Opaque = path
 		return u

@@ -38,21 +38,21 @@ func inspectFile(path string) (inspection, error) {
 // inspect reads a file of size bytes.
 func inspect(file io.ReaderAt, size int64) inspection {
 	i := inspection{usage: map[uint32]usage{}}
-	var wrong problems
+	var damage problems
 	i.problems, i.last = readPages(file, size, func(bucket string, key, encoded []byte) {
 		switch {
 		case bucket == string(records):
-			i.add(key, encoded, &wrong)
+			i.add(key, encoded, &damage)
 		case bucket == string(heads) && bytes.Equal(key, headKey):
 			if i.head, i.hasHead = parseHead(encoded); !i.hasHead {
-				wrong.add("the head is damaged")
+				damage.add("the head is damaged")
 				i.newer = isNewer(encoded)
 			}
 		default:
-			wrong.add("there is a record %.64q in a bucket %.64q", key, bucket)
+			damage.add("there is a record %.64q in a bucket %.64q", key, bucket)
 		}
 	})
-	i.problems.merge(wrong)
+	i.problems.merge(damage)
 	if i.problems.n == 0 && !i.complete() {
 		if i.hasHead {
 			i.problems.add("there are %d of %d records, or others", i.records, i.head.records)
@@ -64,10 +64,10 @@ func inspect(file io.ReaderAt, size int64) inspection {
 }
 
 // add counts an undamaged record.
-func (i *inspection) add(key, encoded []byte, wrong *problems) {
+func (i *inspection) add(key, encoded []byte, damage *problems) {
 	r, ok := parseRecord(key, encoded)
 	if !ok {
-		wrong.add("record %.64q is damaged", key)
+		damage.add("record %.64q is damaged", key)
 		return
 	}
 	i.records++
@@ -80,8 +80,8 @@ func (i *inspection) add(key, encoded []byte, wrong *problems) {
 	}
 }
 
-// whole reports whether nothing is wrong.
-func (i *inspection) whole() bool { return i.problems.n == 0 }
+// undamaged reports whether nothing is wrong.
+func (i *inspection) undamaged() bool { return i.problems.n == 0 }
 
 // complete reports whether each record of the last transaction is there and undamaged, whatever
 // else may be wrong.

@@ -89,7 +89,7 @@ type pageReader struct {
 // readPages calls each for all readable records of the buckets. It returns what is wrong, and
 // whether it has read the last transaction rather than the one before. key and value are valid
 // until each returns.
-func readPages(file io.ReaderAt, size int64, each func(bucket string, key, value []byte)) (wrong problems, last bool) {
+func readPages(file io.ReaderAt, size int64, each func(bucket string, key, value []byte)) (damage problems, last bool) {
 	p := &pageReader{file: file, size: size}
 	if !p.readMeta() {
 		return p.problems, false

@@ -112,7 +112,7 @@ func TestPagesAreReadAsByBbolt(t *testing.T) {
 		if err != nil {
 			r.Fatal(err)
 		}
-		if i := inspectBytes(file); !i.whole() || i.head != h {
+		if i := inspectBytes(file); !i.undamaged() || i.head != h {
 			r.Errorf("head %+v, want %+v; found %v", i.head, h, &i.problems)
 		}
 		if got := contentsOf(file); fmt.Sprint(got) != fmt.Sprint(want) {
@@ -127,7 +127,7 @@ func TestPagesAreReadAsByBbolt(t *testing.T) {
 // had.
 func TestFlippedBitIsFound(t *testing.T) {
 	file, want := fileWith(t, 60, 100)
-	if i := inspectBytes(file); !i.whole() {
+	if i := inspectBytes(file); !i.undamaged() {
 		t.Fatal(&i.problems)
 	}
 	flipped, harmless, lost := 0, 0, 0
@@ -149,9 +149,9 @@ func TestFlippedBitIsFound(t *testing.T) {
 			t.Fatalf("byte %d: %d of %d records, and nothing said", at, len(got), len(want))
 		}
 		switch {
-		case i.whole() && !i.complete():
+		case i.undamaged() && !i.complete():
 			t.Fatalf("byte %d: whole, but not complete", at)
-		case i.whole():
+		case i.undamaged():
 			harmless++
 		case !i.complete():
 			lost++
@@ -194,7 +194,7 @@ func TestLostWriteIsFound(t *testing.T) {
 			differing++
 			b := bytes.Clone(last)
 			copy(b[at:], old[at:at+pageSize])
-			if i := inspectBytes(b); !i.whole() {
+			if i := inspectBytes(b); !i.undamaged() {
 				found++
 			} else if fmt.Sprint(contentsOf(b)) != want {
 				t.Errorf("page %d: other records, and nothing said", at/pageSize)
@@ -239,13 +239,13 @@ func TestHostilePagesAreBounded(t *testing.T) {
 	} {
 		b := bytes.Clone(file)
 		spoil(b)
-		if i := inspectBytes(b); i.whole() {
+		if i := inspectBytes(b); i.undamaged() {
 			t.Errorf("%s: taken for whole", name)
 		}
 	}
 	used := int(order.Uint64(file[slot(file, true)+pageHeader+40:])) * pageSize // the file may be longer
 	for _, size := range []int{0, 1, pageSize, 2 * pageSize, used / 2} {
-		if i := inspectBytes(file[:size]); i.whole() || i.complete() {
+		if i := inspectBytes(file[:size]); i.undamaged() || i.complete() {
 			t.Errorf("%d of %d bytes taken for whole", size, len(file))
 		}
 	}
@@ -268,10 +268,10 @@ func FuzzPages(f *testing.F) {
 			order.PutUint64(file[m+metaSize-8:], fnvOf(file[m:m+metaSize-8]))
 		}
 		i := inspectBytes(file)
-		if i.whole() != (i.problems.n == 0) || i.whole() && !i.complete() {
+		if i.undamaged() != (i.problems.n == 0) || i.undamaged() && !i.complete() {
 			t.Fatalf("whole and not complete: %v", &i.problems)
 		}
-		if !i.whole() {
+		if !i.undamaged() {
 			return
 		}
 		want := contentsOf(file)
@@ -304,7 +304,7 @@ func BenchmarkInspect(b *testing.B) {
 	file, _ := fileWith(b, 5000, 400)
 	b.SetBytes(int64(len(file)))
 	for b.Loop() {
-		if i := inspectBytes(file); !i.whole() {
+		if i := inspectBytes(file); !i.undamaged() {
 			b.Fatal(&i.problems)
 		}
 	}

@@ -67,7 +67,7 @@ func (d *Disk) load() error {
 		}
 	case err == nil && found.newer:
 		return ErrNewer
-	case err == nil && !found.whole():
+	case err == nil && !found.undamaged():
 		d.repaired, err = repair(d.path, found)
 	case err == nil:
 		return d.openDB(found)
@@ -78,7 +78,7 @@ func (d *Disk) load() error {
 	if err != nil {
 		return err
 	}
-	if !found.whole() {
+	if !found.undamaged() {
 		return fmt.Errorf("%w again as soon as it was made: %v", env.ErrDamaged, &found.problems)
 	}
 	return d.openDB(found)
@@ -86,7 +86,7 @@ func (d *Disk) load() error {
 
 // openDB opens an undamaged file and its segments.
 func (d *Disk) openDB(found inspection) error {
-	var wrong problems
+	var damage problems
 	err := catchFaults(func() (err error) {
 		d.db, err = bolt.Open(d.path, 0o600, &bolt.Options{
 			Timeout:      lockTimeout,
@@ -103,10 +103,10 @@ func (d *Disk) openDB(found inspection) error {
 	}
 	if err == nil {
 		d.head, d.lost = found.head, found.head.lost
-		d.segments, wrong, err = openSegments(d.path+".bodies", found.usage)
+		d.segments, damage, err = openSegments(d.path+".bodies", found.usage)
 	}
-	if err == nil && wrong.n > 0 {
-		d.repaired = strings.TrimPrefix(fmt.Sprintf("%s; bodies are missing: %v", d.repaired, &wrong), "; ")
+	if err == nil && damage.n > 0 {
+		d.repaired = strings.TrimPrefix(fmt.Sprintf("%s; bodies are missing: %v", d.repaired, &damage), "; ")
 	}
 	return err
 }

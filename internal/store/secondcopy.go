@@ -51,7 +51,7 @@ type SecondCopy struct {
 
 // includes reports whether a record is in the second copy, and whether its changes are written at
 // once.
-func (t SecondCopy) includes(key []byte) (kept, counts bool) {
+func (t SecondCopy) includes(key []byte) (included, immediate bool) {
 	for _, p := range t.Prefix {
 		if strings.HasPrefix(string(key), p) {
 			return true, true
@@ -77,11 +77,11 @@ type secondCopy struct {
 
 // openSecond restores records that the store has lost, and rewrites the file. It fails only if
 // records cannot be restored: a store without them would write a second copy that lacks them, too.
-func (d *Disk) openSecond(of SecondCopy) error {
-	if len(of.Prefix) == 0 {
+func (d *Disk) openSecond(keys SecondCopy) error {
+	if len(keys.Prefix) == 0 {
 		return nil
 	}
-	d.second = &secondCopy{keys: of, path: d.path + secondMark}
+	d.second = &secondCopy{keys: keys, path: d.path + secondMark}
 	if d.head.lost != "" {
 		if err := d.restoreRecords(); err != nil {
 			return err
@@ -95,7 +95,7 @@ func (d *Disk) openSecond(of SecondCopy) error {
 
 // restoreRecords writes the records to the store that only the file has.
 func (d *Disk) restoreRecords() error {
-	kept, whole, err := d.second.read()
+	saved, undamaged, err := d.second.read()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -105,7 +105,7 @@ func (d *Disk) restoreRecords() error {
 	var changes []change
 	err = catchFaults(func() error {
 		return d.db.View(func(tx *bolt.Tx) error {
-			for _, c := range kept {
+			for _, c := range saved {
 				if ok, _ := d.second.keys.includes(c.key); ok && tx.Bucket(records).Get(c.key) == nil {
 					changes = append(changes, c)
 				}
@@ -120,20 +120,20 @@ func (d *Disk) restoreRecords() error {
 		return fmt.Errorf("second copy of records: %w", err)
 	}
 	for _, c := range changes {
-		if _, counts := d.second.keys.includes(c.key); counts {
+		if _, immediate := d.second.keys.includes(c.key); immediate {
 			d.restored++
 		}
 	}
-	d.secondWhole = whole
+	d.secondWhole = undamaged
 	return nil
 }
 
 // Restored returns how many records came back from the second copy, and whether the copy was
 // undamaged. If it was, none of its records is lost.
-func (d *Disk) Restored() (records int, whole bool) { return d.restored, d.secondWhole }
+func (d *Disk) Restored() (records int, undamaged bool) { return d.restored, d.secondWhole }
 
 // read returns the records of the file; see parseSecond.
-func (s *secondCopy) read() (kept []change, whole bool, err error) {
+func (s *secondCopy) read() (changes []change, undamaged bool, err error) {
 	f, err := os.Open(s.path)
 	if err != nil {
 		return nil, false, err
@@ -142,15 +142,15 @@ func (s *secondCopy) read() (kept []change, whole bool, err error) {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, false, err
 	}
-	kept, whole = parseSecond(b)
-	return kept, whole, nil
+	changes, undamaged = parseSecond(b)
+	return changes, undamaged, nil
 }
 
-// parseSecond reads the records of a file in the order in which they were first written. whole is
+// parseSecond reads the records of a file in the order in which they were first written. undamaged is
 // false if anything is wrong except a truncated last record.
-func parseSecond(b []byte) (kept []change, whole bool) {
-	rest, whole := bytes.CutPrefix(b, []byte(secondVersion))
-	if !whole {
+func parseSecond(b []byte) (changes []change, undamaged bool) {
+	rest, undamaged := bytes.CutPrefix(b, []byte(secondVersion))
+	if !undamaged {
 		return nil, false
 	}
 	place := map[string]int{}
@@ -163,26 +163,26 @@ func parseSecond(b []byte) (kept []change, whole bool) {
 		rest = rest[4+n:]
 		key, encoded, ok := parseFrame(record)
 		if !ok {
-			whole = false
+			undamaged = false
 			continue
 		}
 		i, known := place[string(key)]
 		if !known {
-			i = len(kept)
+			i = len(changes)
 			place[string(key)] = i
-			kept = append(kept, change{key: key})
+			changes = append(changes, change{key: key})
 		}
-		if kept[i].encoded = encoded; encoded[0] == kindDeleted {
-			kept[i].encoded = nil
+		if changes[i].encoded = encoded; encoded[0] == kindDeleted {
+			changes[i].encoded = nil
 		}
 	}
 	var live []change
-	for _, c := range kept {
+	for _, c := range changes {
 		if c.encoded != nil {
 			live = append(live, c)
 		}
 	}
-	return live, whole
+	return live, undamaged
 }
 
 // parseFrame reads one record of the file.
@@ -275,18 +275,18 @@ func (d *Disk) appendSecond(changes []change) {
 		return
 	}
 	var b []byte
-	some := false
+	needed := false
 	for _, c := range changes {
 		if c.encoded != nil && c.encoded[0] != kindInline {
 			continue
 		}
-		kept, counts := s.keys.includes(c.key)
-		if some = some || counts; kept {
+		included, immediate := s.keys.includes(c.key)
+		if needed = needed || immediate; included {
 			b = appendFrame(b, c)
 		}
 	}
 	switch {
-	case !some:
+	case !needed:
 		return
 	case s.err != nil || s.file == nil || s.size+int64(len(b)) > 2*s.startSize+secondSlack:
 		s.err = d.rewriteSecond()

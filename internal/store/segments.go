@@ -18,7 +18,7 @@ import (
 // would keep more dead bytes until their last live ones are moved.
 const segmentSize = 64 << 20
 
-// Segments are files of bodies without gaps between them; only bbolt's file knows the place of
+// segments are files of bodies without gaps between them; only bbolt's file knows the place of
 // each. Bodies are appended to the current segment. A segment that is mostly dead is emptied
 // (sweep.go) and removed. Segment numbers are not used again.
 //
@@ -53,12 +53,12 @@ type usage struct {
 }
 
 // openSegments opens the segments in a folder, which may be missing. use has the bodies that the
-// index knows, by segment; segments without any are removed. wrong lists missing bodies.
-func openSegments(dir string, use map[uint32]usage) (s *segments, wrong problems, err error) {
+// index knows, by segment; segments without any are removed. damage lists missing bodies.
+func openSegments(dir string, use map[uint32]usage) (s *segments, damage problems, err error) {
 	s = &segments{dir: dir, files: map[uint32]*os.File{}, usage: use}
 	names, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, wrong, err
+		return nil, damage, err
 	}
 	for _, name := range names {
 		var n uint32
@@ -67,24 +67,24 @@ func openSegments(dir string, use map[uint32]usage) (s *segments, wrong problems
 		}
 		s.highest = max(s.highest, n)
 		if _, known := use[n]; known {
-			err = s.reopen(n, &wrong)
+			err = s.reopen(n, &damage)
 		} else {
 			err = os.Remove(s.path(n))
 		}
 		if err != nil {
-			return nil, wrong, errors.Join(err, s.close())
+			return nil, damage, errors.Join(err, s.close())
 		}
 	}
 	for n := range use {
 		if s.highest = max(s.highest, n); s.files[n] == nil {
-			wrong.add("segment %d is missing", n)
+			damage.add("segment %d is missing", n)
 			delete(use, n)
 			continue
 		}
 		s.current = max(s.current, n)
 	}
 	s.save()
-	return s, wrong, nil
+	return s, damage, nil
 }
 
 const segmentName = "%06d.seg"
@@ -103,7 +103,7 @@ func (s *segments) open(n uint32, flag int) error {
 }
 
 // reopen opens a segment and cuts off everything behind its last body.
-func (s *segments) reopen(n uint32, wrong *problems) error {
+func (s *segments) reopen(n uint32, damage *problems) error {
 	if err := s.open(n, 0); err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (s *segments) reopen(n uint32, wrong *problems) error {
 	}
 	end := s.usage[n].end
 	if info.Size() < end {
-		wrong.add("segment %d has %d of %d bytes", n, info.Size(), end)
+		damage.add("segment %d has %d of %d bytes", n, info.Size(), end)
 	} else if info.Size() > end {
 		err = s.files[n].Truncate(end)
 	}

@@ -99,7 +99,7 @@ func (s Side) negotiate(h *wirepb.Hello) (uint32, *RefusedError) {
 	if s.Descriptor == nil {
 		return 0, &RefusedError{wirepb.Refusal_BUSY, "the dialled node is still joining a network itself; try again"}
 	}
-	if mine := HashOf(s.Descriptor); len(h.Network) > 0 && string(h.Network) != string(mine[:]) {
+	if own := HashOf(s.Descriptor); len(h.Network) > 0 && string(h.Network) != string(own[:]) {
 		return 0, &RefusedError{wirepb.Refusal_NETWORK, fmt.Sprintf(
 			"network %q has other settings at the other node: the settings that tidings status shows must be the same at both", name)}
 	}
