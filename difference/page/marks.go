@@ -182,14 +182,14 @@ func lineKey(text string) uint64 {
 
 // relevant returns the news of a check relative to the visible version: the new version, and its changes.
 // Volatile parts stay in it as they were. It also returns the lines of rotating places that have stayed.
-func (m *marks) relevant(visible, now *Core) (next Core, p Patch, waits map[uint64]int) {
+func (m *marks) relevant(visible, now *Core) (next Core, p Patch, stable map[uint64]int) {
 	was, is := m.maskCounters(visible.Lines, now.Lines)
 	news := changes(was, is)
 	if len(news) <= maxHunks {
-		news, waits = m.relevantChanges(visible, now, news)
+		news, stable = m.relevantChanges(visible, now, news)
 	}
 	next, p = replace(visible, now, news)
-	return next, p, waits
+	return next, p, stable
 }
 
 // maskCounters returns the lines of two checks with counters replaced by their skeletons, and with equal links

@@ -153,8 +153,8 @@ const maxStable = 256
 
 // relevantChanges returns the changes outside of rotating places, and for how many checks the lines of rotating
 // places have stayed.
-func (m *marks) relevantChanges(visible, now *Core, all []diff.Hunk[string]) (news []diff.Hunk[string], waits map[uint64]int) {
-	waits = map[uint64]int{}
+func (m *marks) relevantChanges(visible, now *Core, all []diff.Hunk[string]) (news []diff.Hunk[string], stable map[uint64]int) {
+	stable = map[uint64]int{}
 	g := m.anchorsOf(visible.Lines)
 	for i := 0; i < len(all); {
 		span, turned, in := all[i], 0, placeSpan{}
@@ -176,11 +176,11 @@ func (m *marks) relevantChanges(visible, now *Core, all []diff.Hunk[string]) (ne
 		if turned == 0 {
 			news = append(news, all[i])
 		} else {
-			news = append(news, m.stableLines(visible, now, all[i:i+turned], in, waits)...)
+			news = append(news, m.stableLines(visible, now, all[i:i+turned], in, stable)...)
 		}
 		i += max(turned, 1)
 	}
-	return news, waits
+	return news, stable
 }
 
 // A placeSpan is the present position of a place.
@@ -192,13 +192,13 @@ type placeSpan struct {
 
 // stableLines returns the changes of a place in lines that stay there, and counts the checks for which its
 // lines have stayed.
-func (m *marks) stableLines(visible, now *Core, all []diff.Hunk[string], in placeSpan, waits map[uint64]int) (hunks []diff.Hunk[string]) {
+func (m *marks) stableLines(visible, now *Core, all []diff.Hunk[string], in placeSpan, stable map[uint64]int) (hunks []diff.Hunk[string]) {
 	for y := in.begin; y < in.end; y++ {
 		long := 0
 		for _, key := range in.keys(now.Lines[y], y) {
 			long = max(long, m.stable[key]+1)
-			if len(waits) < maxStable {
-				waits[key] = m.stable[key] + 1
+			if len(stable) < maxStable {
+				stable[key] = m.stable[key] + 1
 			}
 		}
 		for len(all) > 0 && all[0].EndY <= y {

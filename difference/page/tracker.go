@@ -79,24 +79,24 @@ func (m *Tracker) Clone() Tracker {
 // Check compares the core of a fetch with the visible version. The first core that is no failure is a change.
 func (m *Tracker) Check(now Core, at time.Time) Result {
 	first := !m.known()
-	now, out := keepSides(now, m.last.Lines, m.omitted)
+	now, omitted := keepSides(now, m.last.Lines, m.omitted)
 	if reason := m.replacement.reject(&now, &m.visible, first, at); reason != "" {
 		return Result{Kind: Failed, Reason: reason}
 	}
 	if m.seen.IsZero() {
 		m.seen = at // an update brought the visible version, and this is the first check
 	}
-	next, patch, waits := m.marks.relevant(&m.visible, &now)
+	next, patch, stable := m.marks.relevant(&m.visible, &now)
 	if !first && len(patch.Hunks) > 0 && at.Sub(m.seen) < flapWindow && slices.Contains(m.previous, patch.New) {
 		m.stale = true
 		return Result{Kind: Stale} // nothing is learned: a replica that lags is not volatile
 	}
 	if !first && at.Sub(m.checked) <= maxCheckGap {
 		m.marks.learn(&m.last, &now)
-		next, patch, waits = m.marks.relevant(&m.visible, &now)
+		next, patch, stable = m.marks.relevant(&m.visible, &now)
 	}
-	m.marks.stable = waits
-	m.last, m.omitted, m.checked, m.stale, m.marksLost = now, out, at, false, false
+	m.marks.stable = stable
+	m.last, m.omitted, m.checked, m.stale, m.marksLost = now, omitted, at, false, false
 	if next.hasPassword = now.hasPassword; !first && len(patch.Hunks) == 0 {
 		m.seen, m.visible.hasPassword = at, now.hasPassword
 		return Result{Kind: Same}

@@ -11,7 +11,7 @@ type Request struct {
 	ETag         string // byte for byte as the origin gave it
 	LastModified string
 	ValidatedURL string // FinalURL that came with the validators, which are sent to no other URL; "": they are sent to any
-	Subscribers  int    // number of readers that the origin is told; 0: not told
+	Subscribers  int    // number of readers to report to the origin; 0: not reported
 	Robots       bool   // obey the origin's robots.txt (RFC 9309): the document is a page and not a feed, which is made for programs
 }
 
