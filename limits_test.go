@@ -93,7 +93,7 @@ var limits = []struct {
 		{"internal/feed", "maxDepth", "nesting of elements", "a clear error"},
 		{"internal/feed", "maxOPML:B maxOutlines", "an OPML document; its outlines", "refused"},
 		{"difference", "MaxPublication:B", "an item with its publisher's envelope", "refused with a reason; readers get the item by polling"},
-		{"difference", "MaxPast MaxWitnesses", "former keys in a pin; owners' statements in a pin", "the oldest keys are forgotten; further statements are left out"},
+		{"difference", "MaxFormer MaxWitnesses", "former keys in a pin; owners' statements in a pin", "the oldest keys are forgotten; further statements are left out"},
 		{"feedtree", "MaxSubscriptions", "subscriptions of one node", "refused with a reason"},
 		{"feedtree", "digestsAtOnce", "digests per interval for all parents together", "with more parents, each gets digests less often"},
 		{"feedtree", "missedDigests nodeSilence", "digest intervals without news of a feed (and at least a polling interval); time without a frame from anybody", "the node polls the feed itself; the node reports that it is cut off"},

@@ -99,7 +99,7 @@ func (r *reader) read(a *Article, out *index.Article) {
 // scopes finds what is said of the article as a whole.
 func (r *reader) scopes(a *Article) {
 	r.has(query.ScopeKey(r.key[:0], query.Feed, a.Feed), 0)
-	document, _ := feed.AtOrigin(a.Feed)
+	document, _ := feed.DocumentURL(a.Feed)
 	for _, address := range []string{document, a.Link} {
 		// A site's articles are those of all sites below it.
 		for site := query.SiteOf(address); strings.Contains(site, "."); {

@@ -24,7 +24,7 @@ type lonePoll struct {
 	hints     feed.Hints
 	maxAge    time.Duration // max-age of the last response
 	valid     validators    // of the last document that was shown
-	page      *page.Memory  // nil: the channel is a feed, or was not fetched yet
+	page      *page.Tracker // nil: the channel is a feed, or was not fetched yet
 	suspicion time.Time     // since when documents look like another feed; zero: they do not
 	interval  time.Duration
 	why       string // the rule that set interval
@@ -108,7 +108,7 @@ func (c *Corona) planLone(p *lonePoll, at time.Time, why string) {
 }
 
 func (p *lonePoll) isPage() bool {
-	_, is := feed.AtOrigin(p.url)
+	_, is := feed.DocumentURL(p.url)
 	return is
 }
 
@@ -136,7 +136,7 @@ func (c *Corona) loneDue(p *lonePoll, now time.Time) {
 	c.lastHandle++
 	p.waiting, p.asked = c.lastHandle, now
 	c.otherRequests[c.lastHandle] = request{key: p.key, kind: lone}
-	url, isPage := feed.AtOrigin(p.url)
+	url, isPage := feed.DocumentURL(p.url)
 	c.stats.Lone++
 	c.planLone(p, now.Add(answerTimeout), "")
 	c.fetcher.Fetch(c.lastHandle, env.Request{
@@ -263,7 +263,7 @@ func (c *Corona) showPage(p *lonePoll, r observation, known *difference.Known, v
 		}
 		p.valid = r.validAfter(p.page)
 		c.saidAlone(p, verdict, now)
-		if j.Kind == page.News {
+		if j.Kind == page.Changed {
 			c.localReaders.ShowAlone(p.key, j.delta)
 		}
 	})

@@ -130,7 +130,7 @@ func (r *observation) secure(url string) bool {
 // returns true if the log has its news or will have it, and false if the news could not be taken
 // now.
 func (c *Corona) takeObservation(l *leaderState, from env.Peer, r observation, now time.Time) (taken bool) {
-	if l.page && r.f != nil && r.verdict == nil && (!l.sameText(&r) || l.known.Page().Waits()) {
+	if l.page && r.f != nil && r.verdict == nil && (!l.sameText(&r) || l.known.Page().NeedsRecheck()) {
 		return c.judgePage(l, from, r, now)
 	}
 	if l.page && from.ID == "" && r.verdict == nil {
@@ -150,7 +150,7 @@ func (c *Corona) takeObservation(l *leaderState, from env.Peer, r observation, n
 	}
 	delete(l.failing, from.ID)
 	l.fails, l.maxAge = 0, r.maxAge
-	if from.ID == "" && !l.known.Blank() { // the first document is large, and fetched in full only once
+	if from.ID == "" && !l.known.Empty() { // the first document is large, and fetched in full only once
 		weight := min(l.interval.Seconds()/(costDecay*c.cfg.MaintenanceInterval.Seconds()), maxWeight)
 		l.meanBytes += weight * (float64(r.size) - l.meanBytes)
 	}
@@ -217,7 +217,7 @@ func (c *Corona) suspicious(l *leaderState, r *observation, now time.Time) strin
 		l.suspicion.first = f
 	}
 	first := l.suspicion.first
-	if now.Sub(l.suspicion.since) < suspicionPeriodOf(l.private, l.interval) && !difference.Unlike(first, f) {
+	if now.Sub(l.suspicion.since) < suspicionPeriodOf(l.private, l.interval) && !difference.Unrelated(first, f) {
 		return reason + ifItStays
 	}
 	l.suspicion = suspicion{}
@@ -254,14 +254,14 @@ func (c *Corona) takeChanges(l *leaderState, r observation) (taken bool) {
 	}
 	l.known.Recognise(f)
 	d := l.known.Diff(f)
-	l.known.See(f)
+	l.known.Touch(f)
 	if d.Empty() {
 		c.stats.Unchanged++
 		if len(f.Items) > 0 {
 			// Validators of an empty document save nothing, because the document is small. Their
 			// date could also hide an older document with items.
 			c.setValidators(l, r.valid, shown)
-		} else if d.Head != nil && len(d.Head.Raw) > 0 && !l.known.Headed() {
+		} else if d.Head != nil && len(d.Head.Raw) > 0 && !l.known.HasHead() {
 			// The log is still empty. An entry with the head alone lets readers see the empty feed
 			// before its first item. Later changes of the head alone make no entry.
 			if !c.app.Found(l.key, d, f, func(bool) {}) {

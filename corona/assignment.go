@@ -231,7 +231,7 @@ func (c *Corona) poll(d *assignment, now time.Time) {
 		d.chargePoll(now)
 	}
 	c.outstanding = append(c.outstanding, outstandingPoll{d, c.lastHandle, d.polledAt})
-	url, isPage := feed.AtOrigin(d.target.url)
+	url, isPage := feed.DocumentURL(d.target.url)
 	r := env.Request{URL: url, Robots: isPage, Subscribers: d.target.params.readers}
 	if s := d.snapshot; s != nil {
 		r.ETag, r.LastModified, r.ValidatedURL = s.valid.etag, s.valid.lastModified, s.valid.url

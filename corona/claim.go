@@ -179,7 +179,7 @@ func withHeadroom(want int) int { return max(want+(want+3)/4, 1) }
 // signClaims signs claims. Without a signature, anybody could make small claims for a channel and
 // take its budget away.
 func (c *Corona) signClaims(claims []*coronapb.Claim, now time.Time) *coronapb.Politeness {
-	signed := c.signer.Sign(wire.DomainAsk, marshal(&coronapb.Claims{Claims: claims, AtMs: millis(now)}))
+	signed := c.signer.Sign(wire.DomainRequest, marshal(&coronapb.Claims{Claims: claims, AtMs: millis(now)}))
 	return &coronapb.Politeness{Body: &coronapb.Politeness_GrantRequest{GrantRequest: &coronapb.GrantRequest{Record: c.node.Self().Raw, Claims: signed.Raw}}}
 }
 

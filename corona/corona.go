@@ -352,7 +352,7 @@ func (c *Corona) FetchOnce(key overlay.ID, url string) {
 	c.lastHandle++
 	c.otherRequests[c.lastHandle] = request{key: key, kind: onDemand}
 	c.stats.Asked++
-	url, isPage := feed.AtOrigin(url)
+	url, isPage := feed.DocumentURL(url)
 	c.fetcher.Fetch(c.lastHandle, env.Request{URL: url, Robots: isPage})
 }
 

@@ -70,7 +70,7 @@
 // # Pages
 //
 // A channel whose address begins with page+ is a page and not a feed (page.go). Each poller keeps a
-// page.Memory of the page and leaves out what the memory takes for noise. Possible news goes to the
+// page.Tracker of the page and leaves out what the tracker takes for noise. Possible news goes to the
 // sequencer as a whole, which judges it by its own memory. For a new version the sequencer appends
 // an entry for readers, and the version itself as a patch, or now and then in full. So the next
 // sequencer knows what readers have; which lines change by themselves it has learned as a poller,

@@ -31,7 +31,7 @@ func forge(t *testing.T, v *channelNetwork, record []byte, signer *wire.Signer, 
 	if m.Delta, err = d.Encode(); err != nil {
 		t.Fatal(err)
 	}
-	signed := signer.Sign(wire.DomainReading, marshal(m))
+	signed := signer.Sign(wire.DomainObservation, marshal(m))
 	return marshal(&coronapb.Message{Body: &coronapb.Message_Change{Change: &coronapb.ChangeReport{Key: v.key[:], Observation: signed.Raw}}})
 }
 

@@ -99,7 +99,7 @@ func TestValidatorsThatDoNotFitAreLeftOut(t *testing.T) {
 // changeReport signs a poller's observation.
 func changeReport(p *poller, m *coronapb.Observation) *coronapb.Message {
 	return &coronapb.Message{Body: &coronapb.Message_Change{Change: &coronapb.ChangeReport{
-		Key: m.Key, Observation: p.signer.Sign(wire.DomainReading, marshal(m)).Raw,
+		Key: m.Key, Observation: p.signer.Sign(wire.DomainObservation, marshal(m)).Raw,
 	}}}
 }
 
@@ -132,7 +132,7 @@ func FuzzObservation(f *testing.F) {
 		p := l.poller(Config{})
 		log := p.lead(url, nil)
 		l.run(time.Minute, p)
-		raw := p.signer.Sign(wire.DomainReading, b).Raw
+		raw := p.signer.Sign(wire.DomainObservation, b).Raw
 		if len(raw) > overlay.MaxPayload {
 			return
 		}

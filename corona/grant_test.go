@@ -138,7 +138,7 @@ func FuzzPoliteness(f *testing.F) {
 		for _, h := range w.houses {
 			_ = h.Corona.Receive(epoch.Epoch.Sequencer, b)
 			h.Corona.Deliver(overlay.StewardKey(w.network.Name, "a.example"), b)
-			h.openClaims(h.node.Self(), h.signer.Sign(wire.DomainAsk, b).Raw, w.now)
+			h.openClaims(h.node.Self(), h.signer.Sign(wire.DomainRequest, b).Raw, w.now)
 		}
 	})
 }

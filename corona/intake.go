@@ -59,7 +59,7 @@ type itemFetch struct {
 // all readers see. from is empty if the report was routed to this node; otherwise it is the poller,
 // or the root of the key, which forwards routed reports.
 func (c *Corona) onChange(l *leaderState, from env.PeerID, m *coronapb.ChangeReport) {
-	signed, err := c.verifier.Open(wire.DomainReading, m.Observation)
+	signed, err := c.verifier.Open(wire.DomainObservation, m.Observation)
 	if err != nil {
 		c.stats.Garbage++
 		return

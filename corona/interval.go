@@ -34,7 +34,7 @@ func originOf(url string) (domain string, private bool) { return domainOf(url), 
 
 // domainOf returns the registrable domain of an address, or its host if there is none.
 func domainOf(raw string) string {
-	raw, _ = feed.AtOrigin(raw)
+	raw, _ = feed.DocumentURL(raw)
 	u, err := url.Parse(raw)
 	if err != nil {
 		return raw

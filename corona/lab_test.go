@@ -138,7 +138,7 @@ type fetcher struct{ *poller }
 func (f fetcher) Fetch(h env.Handle, r env.Request) {
 	l := f.l
 	l.asked = append(l.asked, asked{l.now, f.poller, r})
-	a := env.Answer{Err: env.ErrDNS, Words: "no such host"}
+	a := env.Answer{Err: env.ErrDNS, Message: "no such host"}
 	if o := l.origins[r.URL]; o != nil {
 		a = o(r)
 	}

@@ -95,7 +95,7 @@ type failureReport struct {
 func (c *Corona) Lead(key overlay.ID, url string, epoch uint64, known *difference.Known, note []byte) {
 	now := c.clock.Now()
 	l := &leaderState{key: key, url: url, domain: c.domain(originOf(url)), known: known, since: now, lastRead: now, interval: c.cfg.PollInterval, lastReport: map[env.PeerID]time.Time{}}
-	_, l.page = feed.AtOrigin(url)
+	_, l.page = feed.DocumentURL(url)
 	l.state = State{Kind: coronapb.State_NEW, Since: now}
 	l.order.Term.Epoch = epoch
 	l.ticket = c.makeTicket(key, epoch)
@@ -181,7 +181,7 @@ func (c *Corona) fetchNow(l *leaderState, now time.Time) {
 	c.lastHandle++
 	l.fetchedAt, l.fetching = now, c.lastHandle
 	c.otherRequests[c.lastHandle] = request{key: l.key, kind: initial}
-	url, _ := feed.AtOrigin(l.url)
+	url, _ := feed.DocumentURL(l.url)
 	c.fetcher.Fetch(c.lastHandle, env.Request{
 		URL: url, Robots: l.page, Subscribers: c.readers(l),
 		ETag: l.valid.etag, LastModified: l.valid.lastModified, ValidatedURL: l.valid.url,

@@ -247,7 +247,7 @@ func (r *observation) message(key overlay.ID, of []fingerprint) *coronapb.Observ
 		Facts: &coronapb.Facts{
 			TtlMs: uint64(h.TTL.Milliseconds()), PeriodMs: uint64(h.Period.Milliseconds()), MaxAgeMs: uint64(r.maxAge.Milliseconds()),
 			SkipHours: h.SkipHours, SkipDays: uint32(h.SkipDays),
-			Lacks: truncate(r.f.Lacks, maxDetail), Moved: truncate(r.moved, maxMoved), Private: r.private, Size: uint64(r.size),
+			Lacks: truncate(r.f.Omitted, maxDetail), Moved: truncate(r.moved, maxMoved), Private: r.private, Size: uint64(r.size),
 		},
 	}
 }
@@ -259,8 +259,8 @@ func observationFrom(m *coronapb.Observation, of []fingerprint) observation {
 		valid: validatorsFrom(m.Valid), maxAge: span(t.GetMaxAgeMs()), moved: t.GetMoved(), private: t.GetPrivate(),
 		size: int(min(t.GetSize(), feed.MaxDocument)), handedOver: m.HandedOver,
 		f: &feed.Feed{
-			Hints: feed.Hints{TTL: span(t.GetTtlMs()), Period: span(t.GetPeriodMs()), SkipHours: t.GetSkipHours(), SkipDays: uint8(t.GetSkipDays())},
-			Lacks: t.GetLacks(), Items: make([]feed.Item, len(of)),
+			Hints:   feed.Hints{TTL: span(t.GetTtlMs()), Period: span(t.GetPeriodMs()), SkipHours: t.GetSkipHours(), SkipDays: uint8(t.GetSkipDays())},
+			Omitted: t.GetLacks(), Items: make([]feed.Item, len(of)),
 		},
 	}
 	for i, p := range of {

@@ -156,11 +156,11 @@ func TestGarbageIsCounted(t *testing.T) {
 	change := func(of overlay.ID, raw []byte) *coronapb.Message {
 		return &coronapb.Message{Body: &coronapb.Message_Change{Change: &coronapb.ChangeReport{Key: of[:], Observation: raw}}}
 	}
-	signed := func(m *coronapb.Observation) []byte { return p.signer.Sign(wire.DomainReading, marshal(m)).Raw }
+	signed := func(m *coronapb.Observation) []byte { return p.signer.Sign(wire.DomainObservation, marshal(m)).Raw }
 	record := p.node.Self().Raw
 	for what, do := range map[string]func(){
 		"a reading that nobody signed":  func() { p.Deliver(k, marshal(change(k, []byte("no envelope")))) },
-		"a signed reading that is none": func() { p.Deliver(k, marshal(change(k, p.signer.Sign(wire.DomainReading, []byte{0xff}).Raw))) },
+		"a signed reading that is none": func() { p.Deliver(k, marshal(change(k, p.signer.Sign(wire.DomainObservation, []byte{0xff}).Raw))) },
 		"a reading of another channel":  func() { p.Deliver(k, marshal(change(k, signed(&coronapb.Observation{Key: other[:], Poller: record})))) },
 		"a reading with a record that is none": func() {
 			p.Deliver(k, marshal(change(k, signed(&coronapb.Observation{Key: k[:], Poller: []byte("no record")}))))
@@ -194,7 +194,7 @@ func TestGarbageIsCounted(t *testing.T) {
 // An observation survives a round trip, as far as it is encoded.
 func TestAnObservationSurvivesARoundTrip(t *testing.T) {
 	doc := parsed(t, rss("A", "<ttl>120</ttl><skipDays><day>Monday</day></skipDays>", "one", "two"))
-	doc.Lacks = strings.Repeat("l", maxDetail+1)
+	doc.Omitted = strings.Repeat("l", maxDetail+1)
 	r := observation{
 		f: doc, valid: validators{"e", "m", "http://b.example/"}, maxAge: time.Hour, moved: "http://b.example/", private: true, size: 77,
 	}
@@ -202,7 +202,7 @@ func TestAnObservationSurvivesARoundTrip(t *testing.T) {
 	m := r.message(key("http://a.example/"), of)
 	got := observationFrom(m, parseFingerprints(m.Fingerprints))
 	if got.valid != r.valid || got.maxAge != r.maxAge || got.moved != r.moved || !got.private || got.size != r.size ||
-		got.f.Hints != doc.Hints || got.f.Lacks != doc.Lacks[:maxDetail] || len(got.f.Items) != 2 || digest(fingerprintsOf(got.f)) != digest(of) {
+		got.f.Hints != doc.Hints || got.f.Omitted != doc.Omitted[:maxDetail] || len(got.f.Items) != 2 || digest(fingerprintsOf(got.f)) != digest(of) {
 		t.Errorf("%+v became %+v", r, got)
 	}
 	m.Facts.TtlMs, m.Facts.Size = math.MaxUint64, math.MaxUint64

@@ -118,7 +118,7 @@ func newTestNetworkOf(t testing.TB, n int, cfg Config) *testNetwork {
 		byID: map[env.PeerID]*member{}, byKey: map[overlay.ID]*testChannel{},
 	}
 	hash := wire.HashOf(w.network.Descriptor())
-	w.verify = wire.Memo(wire.NewVerifier(hash), 1<<18)
+	w.verify = wire.NewCachingVerifier(wire.NewVerifier(hash), 1<<18)
 	for i := range n {
 		seed := make([]byte, ed25519.SeedSize)
 		binary.BigEndian.PutUint64(seed, uint64(i+1))

@@ -25,9 +25,9 @@ type observation struct {
 // detail says what readers lack of a document.
 func (r *observation) detail() string {
 	if len(r.f.Items) == 0 {
-		return cmp.Or(r.f.Lacks, noItems)
+		return cmp.Or(r.f.Omitted, noItems)
 	}
-	return r.f.Lacks
+	return r.f.Omitted
 }
 
 // fingerprint identifies a version of an item by the first bytes of its identity and of its content

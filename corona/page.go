@@ -42,16 +42,16 @@ func (s *pageView) bare() (it feed.Item) {
 
 // pageVerdict is the result of comparing a page view with a memory of the page.
 type pageVerdict struct {
-	page.Finding
-	after page.Memory
+	page.Result
+	after page.Tracker
 	delta difference.Delta // with News: what the log will get
 	err   error            // with News: why the log cannot get it
 }
 
 // judge compares a page view with what is known of the page.
-func (s *pageView) judge(m page.Memory, at time.Time) *pageVerdict {
+func (s *pageView) judge(m page.Tracker, at time.Time) *pageVerdict {
 	j := &pageVerdict{after: m}
-	j.Finding = j.after.Look(s.core, at)
+	j.Result = j.after.Check(s.core, at)
 	return j
 }
 
@@ -60,7 +60,7 @@ func (j *pageVerdict) reason() string {
 	switch {
 	case j == nil:
 		return ""
-	case j.Kind == page.News && j.err != nil:
+	case j.Kind == page.Changed && j.err != nil:
 		return j.err.Error()
 	}
 	return j.Reason
@@ -68,7 +68,7 @@ func (j *pageVerdict) reason() string {
 
 // pageWatch is what a poller remembers of a page.
 type pageWatch struct {
-	memory         page.Memory
+	memory         page.Tracker
 	unacknowledged bool // the sequencer has not acknowledged the last news
 }
 
@@ -97,7 +97,7 @@ type Link struct{ URL, Title string }
 
 // offerOf looks for feeds that a document advertises.
 func offerOf(a env.Answer) (o Offer) {
-	core, err := page.Read(a.Body, a.ContentType, page.Place{})
+	core, err := page.Read(a.Body, a.ContentType, page.Location{})
 	o.Private = a.Private
 	o.Page = err == nil && errLarge(&core) == nil && len(core.Lines) > 0
 	base, links := page.Advertised(a.Body)
@@ -116,24 +116,24 @@ func offerOf(a env.Answer) (o Offer) {
 func (c *Corona) atOrigin(p request) (address string, isPage bool) {
 	switch d, l := c.assignments.Get(p.key), c.leaders[p.key]; {
 	case p.assignment != nil:
-		return feed.AtOrigin(p.assignment.target.url)
+		return feed.DocumentURL(p.assignment.target.url)
 	case p.kind == lone && c.lonePolls[p.key] != nil:
-		return feed.AtOrigin(c.lonePolls[p.key].url)
+		return feed.DocumentURL(c.lonePolls[p.key].url)
 	case l != nil:
-		return feed.AtOrigin(l.url)
+		return feed.DocumentURL(l.url)
 	case d != nil:
-		return feed.AtOrigin(d.target.url)
+		return feed.DocumentURL(d.target.url)
 	default:
-		return feed.AtOrigin(c.onDemandURLs[p.key])
+		return feed.DocumentURL(c.onDemandURLs[p.key])
 	}
 }
 
 // parsePage reads a page off the loop. A poller that is not the sequencer also compares the page
 // with its own memory.
 func (c *Corona) parsePage(p request, h env.Handle, a env.Answer, r observation) {
-	var m *page.Memory
+	var m *page.Tracker
 	if d := p.assignment; d != nil && d.leader == nil {
-		m = new(page.Memory)
+		m = new(page.Tracker)
 		if w := d.extras().pageWatch; w != nil {
 			*m = w.memory.Clone()
 		}
@@ -143,13 +143,13 @@ func (c *Corona) parsePage(p request, h env.Handle, a env.Answer, r observation)
 	var err error
 	c.worker.Do(func() {
 		var core page.Core
-		if core, err = page.Read(a.Body, a.ContentType, page.Place{Address: address, Found: a.FinalURL}); err == nil {
+		if core, err = page.Read(a.Body, a.ContentType, page.Location{Address: address, Final: a.FinalURL}); err == nil {
 			err = errLarge(&core)
 		}
 		if p.kind == onDemand {
 			r.offer = offerOf(a)
 			_, none := feed.Parse(a.Body, a.ContentType)
-			r.offer.Feed, r.offer.Doubt = none == nil, new(page.Memory).Look(core, now).Reason
+			r.offer.Feed, r.offer.Doubt = none == nil, new(page.Tracker).Check(core, now).Reason
 		}
 		if err != nil {
 			return
@@ -171,7 +171,7 @@ func (c *Corona) parsePage(p request, h env.Handle, a env.Answer, r observation)
 func (d *assignment) updatePageWatch(s *pageView, now time.Time) {
 	if s == nil {
 		if w := d.extras().pageWatch; w != nil {
-			if w.memory.Unchanged(now); w.memory.Waits() && d.snapshot != nil {
+			if w.memory.Unchanged(now); w.memory.NeedsRecheck() && d.snapshot != nil {
 				d.snapshot = &snapshot{fingerprints: d.snapshot.fingerprints, digest: d.snapshot.digest}
 			}
 		}
@@ -185,7 +185,7 @@ func (d *assignment) updatePageWatch(s *pageView, now time.Time) {
 		w.unacknowledged = true // fetched when this node was the sequencer
 	} else {
 		w.memory = s.verdict.after
-		w.unacknowledged = w.unacknowledged || s.verdict.Kind == page.News
+		w.unacknowledged = w.unacknowledged || s.verdict.Kind == page.Changed
 	}
 }
 
@@ -197,7 +197,7 @@ func (d *assignment) isNewVersion(r *observation) bool {
 	case s != nil && digest(of) == s.digest:
 		w.unacknowledged = false
 		d.snapshot = &snapshot{valid: valid, fingerprints: of, digest: s.digest}
-	case !w.unacknowledged && s != nil && (r.page.verdict == nil || r.page.verdict.Kind != page.Returned): // text that has returned must be fetched again
+	case !w.unacknowledged && s != nil && (r.page.verdict == nil || r.page.verdict.Kind != page.Stale): // text that has returned must be fetched again
 		d.snapshot = &snapshot{valid: valid, fingerprints: s.fingerprints, digest: s.digest}
 	}
 	return w.unacknowledged
@@ -205,8 +205,8 @@ func (d *assignment) isNewVersion(r *observation) bool {
 
 // validAfter returns the validators for the next poll of a page. They are empty if the memory needs
 // another look at the same text.
-func (r *observation) validAfter(m *page.Memory) validators {
-	if m.Waits() {
+func (r *observation) validAfter(m *page.Tracker) validators {
+	if m.NeedsRecheck() {
 		return validators{}
 	}
 	return r.valid
@@ -232,8 +232,8 @@ func (w *pendingReport) encode(delta difference.Delta) ([]byte, error) {
 
 // pageViewFrom decodes the page view of a change report.
 func pageViewFrom(d *difference.Delta) (*pageView, error) {
-	var m page.Memory
-	if err := m.Take(d.Page); err != nil {
+	var m page.Tracker
+	if err := m.Apply(d.Page); err != nil {
 		return nil, err
 	}
 	return newPageView(m.Core()), nil
@@ -290,10 +290,10 @@ func (c *Corona) judgePage(l *leaderState, from env.Peer, r observation, now tim
 
 // buildDelta builds what the log gets of a new version.
 func (j *pageVerdict) buildDelta(channel string) {
-	if j.Kind != page.News {
+	if j.Kind != page.Changed {
 		return
 	}
-	address, _ := feed.AtOrigin(channel)
+	address, _ := feed.DocumentURL(channel)
 	title := j.Core.Title
 	if title == "" {
 		title = address
@@ -318,10 +318,10 @@ func (c *Corona) detectPage(l *leaderState, r observation, shown []fingerprint) 
 	if j != nil {
 		valid = r.validAfter(&j.after)
 	}
-	if j == nil || j.Kind != page.News {
+	if j == nil || j.Kind != page.Changed {
 		c.stats.Unchanged++
 		switch d := c.assignments.Get(l.key); {
-		case j != nil && j.Kind == page.Returned: // text that stays must be fetched again
+		case j != nil && j.Kind == page.Stale: // text that stays must be fetched again
 		case j == nil || l.fingerprints == nil:
 			c.setValidators(l, valid, shown)
 		case d != nil: // these validators are not for other pollers, which may get another text

@@ -74,7 +74,7 @@ func (c *Corona) exempt(d *domain) bool {
 
 // privateHost says whether an address literally names a private host.
 func privateHost(raw string) bool {
-	raw, _ = feed.AtOrigin(raw)
+	raw, _ = feed.DocumentURL(raw)
 	u, err := url.Parse(raw)
 	if err != nil {
 		return false

@@ -45,7 +45,7 @@ func TestDetailsAreReportedAsLongAsTheyHold(t *testing.T) {
 // little later.
 func TestAPollWaitsForABusyFetcher(t *testing.T) {
 	l := newLab(t)
-	busy := says(env.Answer{Err: env.ErrBusy, Words: "too many requests wait"})
+	busy := says(env.Answer{Err: env.ErrBusy, Message: "too many requests wait"})
 	l.origins[site] = serves(rss("A", "", "one"))
 	p := l.poller(Config{})
 	log := p.lead(site, nil)

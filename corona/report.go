@@ -124,7 +124,7 @@ func (c *Corona) sendReport(w *pendingReport, d *assignment, now time.Time) {
 		if len(packed) <= min(maxInline, overlay.MaxPayload-proto.Size(m)-deltaOverhead) {
 			m.Delta = packed
 		}
-		signed := c.signer.Sign(wire.DomainReading, marshal(m))
+		signed := c.signer.Sign(wire.DomainObservation, marshal(m))
 		c.tell(w.key, &coronapb.Message{Body: &coronapb.Message_Change{Change: &coronapb.ChangeReport{Key: m.Key, Observation: signed.Raw}}}, again)
 	})
 	c.retryCalendar.Add(env.Sooner(now.Add(reportRetry<<w.tries), w.since.Add(keepReportFor)), retry{key: w.key, nonce: w.nonce})

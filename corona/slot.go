@@ -95,7 +95,7 @@ func (d *assignment) nextAllowed(after time.Time) (at time.Time, skipped bool) {
 
 // planNextSlot schedules a poll at the next allowed slot after a time.
 func (c *Corona) planNextSlot(d *assignment, after time.Time) {
-	if plant.MissedTurn && d.polled && d.index&3 == 0 {
+	if plant.SkippedSlot && d.polled && d.index&3 == 0 {
 		after = after.Add(d.schedule.Interval)
 	}
 	at, skipped := d.nextAllowed(after)

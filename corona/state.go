@@ -165,7 +165,7 @@ type note struct {
 	meanBytes  float64
 	grant      string // encoded grant of the domain's stewards; empty: there is none
 	private    bool
-	marks      string // of a page, from page.Memory
+	marks      string // of a page, from page.Tracker
 }
 
 const (
@@ -209,7 +209,7 @@ func NotedState(record []byte) (s State, ok bool) {
 
 // classify turns a response into a state. It does not use what is known of the channel.
 func classify(a env.Answer, f *feed.Feed, err error) State {
-	s := State{Detail: cmp.Or(a.Words, a.Err)}
+	s := State{Detail: cmp.Or(a.Message, a.Err)}
 	switch {
 	case a.Err == env.ErrTooLarge:
 		s.Kind = coronapb.State_TOO_LARGE
@@ -231,9 +231,9 @@ func classify(a env.Answer, f *feed.Feed, err error) State {
 	case a.Status == 200 && f == nil:
 		s.Kind, s.Detail = coronapb.State_NOT_A_FEED, "an empty document, not a feed"
 	case a.Status == 200 && len(f.Items) == 0:
-		return State{Kind: coronapb.State_OK, Detail: cmp.Or(f.Lacks, noItems)}
+		return State{Kind: coronapb.State_OK, Detail: cmp.Or(f.Omitted, noItems)}
 	case a.Status == 200:
-		return State{Kind: coronapb.State_OK, Detail: f.Lacks}
+		return State{Kind: coronapb.State_OK, Detail: f.Omitted}
 	case a.Status == 410:
 		s.Kind, s.Detail = coronapb.State_GONE, "gone for good (410)"
 	case a.Status == 429 || a.Status == 503 || a.Status == 403 && a.RetryAfter > 0:

@@ -72,7 +72,7 @@ type grantRequest struct {
 
 // openClaims verifies and decodes claims; nil if the signature is wrong or old.
 func (c *Corona) openClaims(by *overlay.Contact, raw []byte, now time.Time) *coronapb.Claims {
-	s, err := c.verifier.Open(wire.DomainAsk, raw)
+	s, err := c.verifier.Open(wire.DomainRequest, raw)
 	m := new(coronapb.Claims)
 	if err != nil || wire.PeerIDOf(s.Key) != by.Peer.ID || proto.Unmarshal(s.Payload, m) != nil || len(m.Claims) > maxClaims || m.AtMs > maxMillis {
 		c.stats.Garbage++

@@ -4,37 +4,34 @@ import (
 	"tidings/internal/feed"
 )
 
-// A Delta is what changed. Its items may share memory with the document they
-// come from.
+// A Delta is a set of changes of a feed. Its items may share memory with their document.
 type Delta struct {
-	Head    *feed.Head // nil: as before
+	Head    *feed.Head // nil: unchanged
 	Changes []Change   // in document order
-	// Page is, of a channel that is a page, the version in which it is now, as page.Memory has
-	// it for the log. The first has no changes with it. Nil: none.
+	// Page is, in the channel of a page, an update of the page's version as page.Tracker encodes it for the
+	// log. The first version comes without changes. Nil: no update.
 	Page []byte
-	// Pin says whose the feed is from here on. Nil: as before.
+	// Pin is the publisher's key from this delta on. Nil: unchanged.
 	Pin *Pin
 }
 
-// A Change is a new item, or a new version of one.
+// A Change is a new item, or a new version of an item.
 type Change struct {
 	Item feed.Item
-	// After is the item before it in the document; zero: it is the first.
+	// After is the preceding item in the document; zero: it is the first.
 	After feed.ID
 	// Edited says that another version of the item was known.
 	Edited bool
-	// Publication is the publisher's envelope that the item came in; nil: somebody has
-	// found it at the origin.
+	// Publication is the publisher's envelope of the item; nil: the item was found at the origin.
 	Publication *Publication
 }
 
-// Empty tells whether a delta is no update. A changed head alone is none: it
-// travels with the next item; a pin is told by itself.
+// Empty reports whether a delta is no update. A changed head alone is none: it travels with the next item. A
+// pin alone is an update.
 func (d Delta) Empty() bool { return len(d.Changes) == 0 && d.Pin == nil }
 
-// Split cuts a delta into parts, to be applied in order, each of at most limit bytes
-// before it is packed, or of one change if that alone is larger. The head, the
-// version of a page and the pin go with the first.
+// Split splits a delta into parts, to be applied in order. Each has at most limit bytes before compression, or
+// one change if that alone is larger. The head, the version of a page and the pin go with the first part.
 func (d Delta) Split(limit int) []Delta {
 	part, size := Delta{Head: d.Head, Page: d.Page, Pin: d.Pin}, len(d.Page)
 	if d.Head != nil {

@@ -15,7 +15,7 @@ import (
 // An article is an item of a publisher, in a version.
 type article struct{ id, version int }
 
-// document is what an origin shows.
+// document returns a document as an origin shows it.
 func document(t testing.TB, title string, articles ...article) *feed.Feed {
 	var b strings.Builder
 	b.WriteString(`<rss xmlns:dc="http://purl.org/dc/elements/1.1/"><channel><title>` + title + "</title>")
@@ -30,8 +30,8 @@ func document(t testing.TB, title string, articles ...article) *feed.Feed {
 	return f
 }
 
-// told are the changes of a delta: an id, a version, and ' if it is an edit.
-func told(t testing.TB, d Delta) string {
+// changesOf formats the changes of a delta: an id, a version, and ' if it is an edit.
+func changesOf(t testing.TB, d Delta) string {
 	var s []string
 	for _, c := range d.Changes {
 		m, err := c.Item.Meaning("")
@@ -47,7 +47,7 @@ func told(t testing.TB, d Delta) string {
 	return strings.Join(s, " ")
 }
 
-func TestWhatIsNews(t *testing.T) {
+func TestDiffFindsNewAndEditedItems(t *testing.T) {
 	a, b, c := article{1, 1}, article{2, 1}, article{3, 1}
 	b2 := article{2, 2}
 	for _, s := range []struct {
@@ -68,7 +68,7 @@ func TestWhatIsNews(t *testing.T) {
 		var k Known
 		for i, doc := range s.docs {
 			d := k.Diff(document(t, "T", doc...))
-			if got := told(t, d); got != s.want[i] {
+			if got := changesOf(t, d); got != s.want[i] {
 				t.Errorf("%s: document %d tells %q, want %q", s.name, i, got, s.want[i])
 			}
 			k.Add(d)
@@ -76,7 +76,7 @@ func TestWhatIsNews(t *testing.T) {
 	}
 }
 
-func TestAHeadAloneIsNoUpdate(t *testing.T) {
+func TestAChangedHeadAloneIsNoUpdate(t *testing.T) {
 	var k Known
 	k.Add(k.Diff(document(t, "T", article{1, 1})))
 	d := k.Diff(document(t, "U", article{1, 1}))
@@ -93,11 +93,11 @@ func TestAHeadAloneIsNoUpdate(t *testing.T) {
 	}
 }
 
-func TestFindingsOfOthersAreDroppedIfKnown(t *testing.T) {
+func TestKnownChangesOfOthersAreDropped(t *testing.T) {
 	var k, other Known
 	k.Add(k.Diff(document(t, "T", article{1, 1}, article{2, 1})))
 	rest := k.Unknown(other.Diff(document(t, "T", article{3, 1}, article{2, 2}, article{1, 1})))
-	if got := told(t, rest); got != "3.1 2.2'" || rest.Head != nil {
+	if got := changesOf(t, rest); got != "3.1 2.2'" || rest.Head != nil {
 		t.Errorf("%q is left, and head %v", got, rest.Head)
 	}
 }
@@ -133,7 +133,7 @@ func TestSuspiciousDocuments(t *testing.T) {
 	}
 }
 
-// A feed of one site is not another feed, whatever it is called from day to day.
+// A feed of one site stays the same feed, even if its title changes every day.
 func TestAnotherTitleOfTheSameSiteIsTheSameFeed(t *testing.T) {
 	headlines := func(day int, head string) *feed.Feed {
 		var items strings.Builder
@@ -162,15 +162,14 @@ func TestAnotherTitleOfTheSameSiteIsTheSameFeed(t *testing.T) {
 		if got := k.Suspicious(headlines(2, c.is)); (got != "") != c.suspicious {
 			t.Errorf("%s: %q", c.name, got)
 		}
-		if Unlike(headlines(1, c.was), headlines(2, c.is)) != c.suspicious {
+		if Unrelated(headlines(1, c.was), headlines(2, c.is)) != c.suspicious {
 			t.Errorf("%s: they are unlike, or not, where one is suspicious after the other, or not", c.name)
 		}
 	}
 }
 
-// An id that several items claim does not have any of them told twice, whichever comes
-// first, and when one leaves.
-func TestItemsOfOneIDAreToldOnce(t *testing.T) {
+// No item is reported twice because several items have its id, whichever comes first, and when one leaves.
+func TestItemsOfOneIDAreReportedOnce(t *testing.T) {
 	x := func(title, date string) string {
 		return "<item><guid>x</guid><title>" + title + "</title><pubDate>" + date + "</pubDate></item>"
 	}
@@ -178,7 +177,7 @@ func TestItemsOfOneIDAreToldOnce(t *testing.T) {
 	for _, s := range []struct {
 		name string
 		docs []string
-		want []string // titles told, and ' for an edit
+		want []string // reported titles, and ' for an edit
 	}{
 		{"newest first", []string{a, b + a, c + b + a, c + b, c, c + b + a}, []string{"a", "b", "c", "", "", ""}},
 		{"newest last", []string{a, a + b, a + b + c, b + c, c, a + b + c}, []string{"a", "b", "c", "", "", ""}},
@@ -211,10 +210,10 @@ func TestItemsOfOneIDAreToldOnce(t *testing.T) {
 				t.Errorf("%s: document %d tells %q, want %q", s.name, i, got, s.want[i])
 			}
 			k.Add(d)
-			k.See(f)
+			k.Touch(f)
 			w.Apply(d, time.Unix(int64(i), 0), uint64(i+1))
 			for _, it := range f.Items {
-				if again, err := feed.ReadItem(it.Format, it.Raw, it.Scope, it.Apart); err != nil || again.ID != it.ID {
+				if again, err := feed.ReadItem(it.Format, it.Raw, it.Scope, it.Qualifiers); err != nil || again.ID != it.ID {
 					t.Errorf("%s: document %d: read by itself it is another: %v", s.name, i, err)
 				}
 				if _, ok := w.Entry(it.ID); !ok {
@@ -225,8 +224,8 @@ func TestItemsOfOneIDAreToldOnce(t *testing.T) {
 	}
 }
 
-// A publisher publishes, edits and reorders; the origin shows the first of its
-// articles, and sometimes an old document, as a replica does that lags.
+// A publisher publishes, edits and reorders articles. The origin shows the first of them, and sometimes an old
+// document, like a replica that lags.
 type publisher struct {
 	articles []article
 	last     int
@@ -263,9 +262,9 @@ type entry struct {
 	ref uint64
 }
 
-// Each version that an origin shows is told once, to a reader who follows the log
-// and to one who joined by a snapshot; and all windows are the same.
-func TestEachVersionIsToldOnce(t *testing.T) {
+// Each version that an origin shows is reported once, to a reader that follows the log and to one that joined
+// with a snapshot. All windows are the same.
+func TestEachVersionIsReportedOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var (
 			p        publisher
@@ -343,8 +342,8 @@ func TestWindowKeepsDocumentOrder(t *testing.T) {
 		w.Apply(d, at, ref)
 	}
 	show(1, article{2, 1}, article{1, 1})
-	show(2, article{4, 1}, article{3, 1}, article{2, 2}) // 1 rolled off
-	show(3, article{5, 1}, article{4, 1}, article{6, 1}) // 6 comes late
+	show(2, article{4, 1}, article{3, 1}, article{2, 2}) // 1 dropped off
+	show(3, article{5, 1}, article{4, 1}, article{6, 1}) // 6 arrives late
 	ids := func(articles ...article) (list []feed.ID) {
 		for _, it := range document(t, "T", articles...).Items {
 			list = append(list, it.ID)
@@ -363,8 +362,8 @@ func TestWindowKeepsDocumentOrder(t *testing.T) {
 	if got, want := strings.Join(refs, " "), "3.0 2.0 3.1 2.1 2.2 1.1"; got != want {
 		t.Errorf("references %s, want %s", got, want)
 	}
-	if e, ok := w.Entry(ids(article{2, 1})[0]); !ok || e.Ref != 2 || w.Head() != 1 {
-		t.Errorf("entry %+v, head %d", e, w.Head())
+	if e, ok := w.Entry(ids(article{2, 1})[0]); !ok || e.Ref != 2 || w.HeadRef() != 1 {
+		t.Errorf("entry %+v, head %d", e, w.HeadRef())
 	}
 }
 
@@ -378,17 +377,17 @@ func TestWindowForgetsWhatItsLogForgets(t *testing.T) {
 	}
 	show(1, article{3, 1}, article{2, 1}, article{1, 1})
 	show(2, article{4, 1}, article{3, 1}, article{2, 2}, article{1, 1})
-	if w.Forget(2); w.Len() != 2 || w.Head() != 0 {
-		t.Errorf("%d items, head %d: items 4 and 2 were brought, or brought anew, by the second delta", w.Len(), w.Head())
+	if w.Forget(2); w.Len() != 2 || w.HeadRef() != 0 {
+		t.Errorf("%d items, head %d: items 4 and 2 were brought, or brought anew, by the second delta", w.Len(), w.HeadRef())
 	}
-	if e := w.Entries()[1]; !e.At.Before(e.Changed) {
+	if e := w.Entries()[1]; !e.Arrived.Before(e.Changed) {
 		t.Errorf("an edit changed when the item came: %+v", e)
 	}
 }
 
-// What a document still shows is said again before the log forgets it: then whoever
-// goes on with the log finds nothing new in the document.
-func TestWhatADocumentStillShowsDoesNotLeave(t *testing.T) {
+// Items that a document still shows are renewed before the log forgets them. A node that continues with the log
+// then finds nothing new in the document.
+func TestItemsOfTheDocumentAreRenewed(t *testing.T) {
 	var k, later Known
 	var w Window
 	sticky := article{1, 1}
@@ -398,21 +397,21 @@ func TestWhatADocumentStillShowsDoesNotLeave(t *testing.T) {
 	w.Apply(d, time.Unix(1, 0), 1)
 	doc = document(t, "T", sticky, article{5, 1}, article{4, 1}, article{3, 2})
 	d = k.Diff(doc)
-	if got, want := told(t, w.Keep(d, doc, 1)), told(t, d); got != want {
+	if got, want := changesOf(t, w.Renew(d, doc, 1)), changesOf(t, d); got != want {
 		t.Errorf("%q, though the log keeps all; want %q", got, want)
 	}
 	k.Add(d)
-	d = w.Keep(d, doc, 2)
-	if got, want := told(t, d), "1.1 5.1 4.1 3.2'"; got != want {
+	d = w.Renew(d, doc, 2)
+	if got, want := changesOf(t, d), "1.1 5.1 4.1 3.2'"; got != want {
 		t.Errorf("%q, want %q: 2 is in the document no longer", got, want)
 	}
 	w.Apply(d, time.Unix(2, 0), 2)
 	w.Forget(2)
 	later.Add(d)
-	if w.Len() != 4 || !w.Entries()[0].At.Equal(time.Unix(1, 0)) {
+	if w.Len() != 4 || !w.Entries()[0].Arrived.Equal(time.Unix(1, 0)) {
 		t.Errorf("window %+v", w.Entries())
 	}
-	var late Window // of one who comes later
+	var late Window // of a node that joins later
 	late.Apply(d, time.Unix(2, 0), 2)
 	for i, e := range w.Entries() {
 		if late.Entries()[i].ID != e.ID {
@@ -420,11 +419,11 @@ func TestWhatADocumentStillShowsDoesNotLeave(t *testing.T) {
 		}
 	}
 	if d := later.Diff(doc); !d.Empty() {
-		t.Errorf("who goes on with the log finds %q", told(t, d))
+		t.Errorf("who goes on with the log finds %q", changesOf(t, d))
 	}
 }
 
-func TestTooManyItemsDropTheFirst(t *testing.T) {
+func TestTheOldestOfTooManyItemsAreForgotten(t *testing.T) {
 	var k Known
 	const n = feed.MaxItems
 	for i := range 4 {
@@ -437,7 +436,7 @@ func TestTooManyItemsDropTheFirst(t *testing.T) {
 			f.Items = append(f.Items[:n-1], document(t, "T", article{1, 1}).Items...)
 		}
 		d := k.Diff(f)
-		k.See(f)
+		k.Touch(f)
 		k.Add(d)
 	}
 	if k.Len() > MaxKnown || k.Len() < MaxKnown*7/8-1 {
@@ -473,8 +472,8 @@ func TestSplitKeepsOrderAndSize(t *testing.T) {
 			}
 			all.Changes = append(all.Changes, part.Changes...)
 		}
-		if all.Head != d.Head || told(t, all) != told(t, d) {
-			rt.Fatalf("parts are %q, want %q", told(t, all), told(t, d))
+		if all.Head != d.Head || changesOf(t, all) != changesOf(t, d) {
+			rt.Fatalf("parts are %q, want %q", changesOf(t, all), changesOf(t, d))
 		}
 	})
 }
@@ -501,7 +500,7 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// benchmarkDelta is one new item of 3 KB.
+// benchmarkDelta returns one new item of 3 KB.
 func benchmarkDelta(b *testing.B) Delta {
 	f, err := feed.Parse([]byte("<rss><channel><item><guid>1</guid><description><![CDATA["+strings.Repeat("<p>Some words of a text.</p>\n", 100)+"]]></description></item></channel></rss>"), "")
 	if err != nil {

@@ -1,30 +1,29 @@
-// Package difference finds what truly changed between two documents of a feed.
+// Package difference finds the real changes between two documents of a feed.
 //
-//	Known    fingerprints of what a feed has said    Recognise, Diff, Add
-//	Delta    what a document says beyond that        Encode, Decode, Split
-//	Window   the union of what a log has brought     Apply, Forget, Entries, Hash
+//	Known    fingerprints of a feed's known items  Recognise, Diff, Add
+//	Delta    the new part of a document            Encode, Decode, Split
+//	Window   the union of the deltas in a log      Apply, Forget, Entries, Hash
 //
-// A feed's document is a view of its last items, and most of what differs between
-// two of them is no news: a build date, a count of comments, an item that rolled
-// off the end, another order, another replica that lags behind. A delta has only
-// items that nobody has seen, or not in this version, as the exact bytes of the
-// document. Nothing is ever removed by a delta; a window forgets what
-// its log forgets.
+// A feed's document shows its latest items, and most differences between two documents are
+// not news: a build date, a count of comments, an item that dropped off the end, another
+// order, a replica that lags. A delta contains only items that are new, or new in this
+// version, as the exact bytes of the document. A delta removes nothing: a window forgets
+// what its log forgets.
 //
-// Replicas may show version A, then B, then A again. The last few versions of each
-// item are remembered, so that each is told once. The price is that an edit which
-// is truly taken back is not told.
+// Replicas may show version A, then B, then A again. The last few versions of each item
+// are remembered, so that each is reported once. The price is that an edit which is really
+// reverted is not reported.
 //
-// Some documents give one id to several items. Such an item goes by as much beyond
-// its id as its document asks for, which changes when another comes or goes; Recognise
-// finds it again under the identity it had.
+// Some documents give one id to several items. The identity of such an item has as many
+// qualifiers as its document needs, and this number changes when another of these items
+// comes or goes. Recognise finds the identity by which the item is known.
 //
 // The wire specification is differencepb/difference.proto.
 //
-// The package leaves to feed what an item's identity and content are, to corona
-// when to ask for a document and what to do about one that is suspicious, and to
-// feedtree the log. Pages are the affair of difference/page: of a channel that is one, a delta has
-// the entry that shows a change, and the version that the page is in now.
+// The package relies on feed for the identity and content of items. corona decides when to
+// fetch a document and how to handle a suspicious one, and feedtree keeps the log. Pages
+// are compared by difference/page: the delta of a page has an entry that shows the change,
+// and the new version of the page.
 package difference
 
 //go:generate protoc --proto_path=differencepb --go_out=differencepb --go_opt=paths=source_relative differencepb/difference.proto

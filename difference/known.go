@@ -13,41 +13,38 @@ import (
 )
 
 const (
-	// MaxKnown is how many items' fingerprints are kept: twice as many as a
-	// document may have, so that none that is still in it is forgotten, if See
-	// is told of the documents. Beyond, those seen longest ago are forgotten,
-	// an eighth at a time.
+	// MaxKnown is how many items have fingerprints: twice as many as a document can have. If Touch is called
+	// with each document, no item that is still in it is forgotten. Above the limit, an eighth of the items is
+	// forgotten, those seen longest ago.
 	MaxKnown = 2 * feed.MaxItems
 
-	// versions is how many hashes of an item are remembered: enough for a few
-	// replicas that lag by an edit each, and small beside the identity.
-	versions = 4
+	// maxVersions is how many hashes of an item are remembered: enough for a few replicas that lag by one edit
+	// each, and small compared with the identity.
+	maxVersions = 4
 
-	// wellKnown is how many items of a feed have to be known before a document
-	// without any of them is strange.
-	wellKnown = 5
+	// minKnown is how many items must be known before a document without any of them is suspicious.
+	minKnown = 5
 )
 
-// Known is the fingerprints of a feed: the identities of its items and the hashes
-// of their last versions. The zero value knows nothing.
+// Known has the fingerprints of a feed: the identities of its items, and the hashes of their latest versions.
+// The zero value is empty.
 //
-// Fingerprints are kept short. To make two that collide takes a publisher 2^64
-// attempts for identities, 2^32 for the versions of an item, and loses an
-// item of his own.
+// Fingerprints are short. A publisher needs 2^64 attempts to make two identities collide, and 2^32 for two
+// versions of an item, and only loses an item of its own.
 type Known struct {
-	prints map[shortID]fingerprint
-	seen   uint64 // counts items seen; the age of prints
-	head   feed.Hash
-	title  feed.Hash
-	homes  [2]string   // as homesOf has them
-	page   page.Memory // of a channel that is a page
-	lossy  bool        // as Lossy says
+	fingerprints map[shortID]fingerprint
+	seen         uint64 // number of items seen so far; the age of fingerprints
+	head         feed.Hash
+	title        feed.Hash
+	hosts        [2]string    // see hostsOf
+	page         page.Tracker // of the channel of a page
+	lossy        bool         // see Lossy
 }
 
 type shortID [16]byte
 
 type fingerprint struct {
-	hashes [versions]uint64 // the last n count, the latest first
+	hashes [maxVersions]uint64 // the first n count, the latest first
 	n      uint8
 	seen   uint64
 }
@@ -56,16 +53,16 @@ func shorten(id feed.ID) shortID { return shortID(id[:16]) }
 
 func shortHash(h feed.Hash) uint64 { return binary.BigEndian.Uint64(h[:]) }
 
-// Len is the number of items known.
-func (k *Known) Len() int { return len(k.prints) }
+// Len returns the number of known items.
+func (k *Known) Len() int { return len(k.fingerprints) }
 
-// Has tells whether an item is known, and whether it is in this version.
+// Has reports whether an item is known, and whether it is known in this version.
 func (k *Known) Has(id feed.ID, hash feed.Hash) (item, version bool) {
-	p, ok := k.prints[shorten(id)]
+	p, ok := k.fingerprints[shorten(id)]
 	return ok, ok && slices.Contains(p.hashes[:p.n], shortHash(hash))
 }
 
-// Diff returns what a document says that is not known. It changes nothing.
+// Diff returns the unknown part of a document. It changes nothing.
 func (k *Known) Diff(f *feed.Feed) Delta {
 	var d Delta
 	if k.head != f.Head.Hash() {
@@ -81,8 +78,7 @@ func (k *Known) Diff(f *feed.Feed) Delta {
 	return d
 }
 
-// Unknown returns what of a delta is not known: somebody else may have found the
-// same.
+// Unknown returns the unknown part of a delta, since another node may have reported the same.
 func (k *Known) Unknown(d Delta) Delta {
 	var rest Delta
 	if d.Head != nil && k.head != d.Head.Hash() {
@@ -97,38 +93,38 @@ func (k *Known) Unknown(d Delta) Delta {
 	return rest
 }
 
-// Blank says whether nothing is known.
-func (k *Known) Blank() bool { return len(k.prints) == 0 && k.page.Number() == 0 }
+// Empty reports whether nothing is known.
+func (k *Known) Empty() bool { return len(k.fingerprints) == 0 && k.page.Number() == 0 }
 
-// Lose notes that the log has an entry that cannot be read.
-func (k *Known) Lose() { k.lossy = true }
+// MarkLossy records that the log has an unreadable entry.
+func (k *Known) MarkLossy() { k.lossy = true }
 
-// Lossy says whether items may be missing here that the log was meant to have. The origin's
-// document is then to be fetched whole, as "not modified" proves nothing.
+// Lossy reports whether items may be missing here that are in the log. The origin's document must then be
+// fetched whole, because "not modified" would prove nothing.
 func (k *Known) Lossy() bool { return k.lossy }
 
-// Headed says whether the head of any document is known.
-func (k *Known) Headed() bool { return k.head != (feed.Hash{}) }
+// HasHead reports whether the head of any document is known.
+func (k *Known) HasHead() bool { return k.head != (feed.Hash{}) }
 
-// Page is what is known of a channel that is a page.
-func (k *Known) Page() *page.Memory { return &k.page }
+// Page returns the tracker of a channel that is a page.
+func (k *Known) Page() *page.Tracker { return &k.page }
 
-// SetPage makes known of it what it has become.
-func (k *Known) SetPage(m page.Memory) { k.page = m }
+// SetPage replaces the tracker.
+func (k *Known) SetPage(m page.Tracker) { k.page = m }
 
-// Recall makes a delta known that a log has: also the version of a page in it, if what is
-// known of the page is from the entry before.
-func (k *Known) Recall(d Delta) {
+// AddLogged adds a delta from the log. It also applies the delta's version of a page, if the preceding version
+// is known.
+func (k *Known) AddLogged(d Delta) {
 	k.Add(d)
 	if d.Page != nil {
-		_ = k.page.Take(d.Page) // of what cannot be taken nothing is known
+		_ = k.page.Apply(d.Page) // after an error the tracker knows nothing
 	}
 }
 
-// Add makes a delta known.
+// Add adds a delta.
 func (k *Known) Add(d Delta) {
 	if d.Head != nil {
-		k.head, k.title, k.homes = d.Head.Hash(), titleHash(d.Head.Title), homesOf(d.Head)
+		k.head, k.title, k.hosts = d.Head.Hash(), titleHash(d.Head.Title), hostsOf(d.Head)
 	}
 	for _, c := range d.Changes {
 		k.add(shorten(c.Item.ID), shortHash(c.Item.Hash))
@@ -137,96 +133,95 @@ func (k *Known) Add(d Delta) {
 }
 
 func (k *Known) add(id shortID, hash uint64) {
-	if k.prints == nil {
-		k.prints = map[shortID]fingerprint{}
+	if k.fingerprints == nil {
+		k.fingerprints = map[shortID]fingerprint{}
 	}
-	p := k.prints[id]
+	p := k.fingerprints[id]
 	if !slices.Contains(p.hashes[:p.n], hash) {
 		copy(p.hashes[1:], p.hashes[:])
 		p.hashes[0] = hash
-		p.n = min(p.n+1, versions)
+		p.n = min(p.n+1, maxVersions)
 	}
 	k.seen++
 	p.seen = k.seen
-	k.prints[id] = p
+	k.fingerprints[id] = p
 }
 
-// See notes that the items of a document are still in it, so that they are not
-// forgotten before those that are not. What is unknown stays so.
-func (k *Known) See(f *feed.Feed) {
+// Touch records that the items of a document are still in it, so that they are forgotten last. It adds no
+// items.
+func (k *Known) Touch(f *feed.Feed) {
 	for i := len(f.Items) - 1; i >= 0; i-- {
 		id := shorten(f.Items[i].ID)
-		if p, ok := k.prints[id]; ok {
+		if p, ok := k.fingerprints[id]; ok {
 			k.seen++
 			p.seen = k.seen
-			k.prints[id] = p
+			k.fingerprints[id] = p
 		}
 	}
 }
 
-// forget drops what was seen longest ago if too much is known.
+// forget drops the items seen longest ago if too many are known.
 func (k *Known) forget() {
-	if len(k.prints) <= MaxKnown {
+	if len(k.fingerprints) <= MaxKnown {
 		return
 	}
 	ids := k.byAge()
 	for _, id := range ids[:len(ids)-MaxKnown+MaxKnown/8] {
-		delete(k.prints, id)
+		delete(k.fingerprints, id)
 	}
 }
 
-// byAge are the known items, those seen longest ago first.
+// byAge returns the known items, those seen longest ago first.
 func (k *Known) byAge() []shortID {
-	ids := make([]shortID, 0, len(k.prints))
-	for id := range k.prints {
+	ids := make([]shortID, 0, len(k.fingerprints))
+	for id := range k.fingerprints {
 		ids = append(ids, id)
 	}
-	slices.SortFunc(ids, func(a, b shortID) int { return cmp.Compare(k.prints[a].seen, k.prints[b].seen) })
+	slices.SortFunc(ids, func(a, b shortID) int { return cmp.Compare(k.fingerprints[a].seen, k.fingerprints[b].seen) })
 	return ids
 }
 
-// Recognise gives the items of a document the identities they are known by. An id that
-// several items claim tells none of them, so each goes by more than its id as long as
-// the others are there: an item that had its id for itself would be told again when
-// another takes it too, and again when it is left alone. A version that is known under
-// an identity another item has by now is left out: it was told.
+// Recognise sets the identities of a document's items to those by which they are known. An id that several
+// items have identifies none of them, so each needs qualifiers while the others are in the document. Without
+// Recognise, an item would be reported again when another one with its id comes, and again when that goes. A
+// version that is known under an identity which another item has now is removed: it has been reported.
 func (k *Known) Recognise(f *feed.Feed) {
 	if k.Len() == 0 {
 		return
 	}
 	taken := map[feed.ID]feed.Hash{}
-	var strange []int
+	var unknown []int
 	for i, it := range f.Items {
 		if _, version := k.Has(it.ID, it.Hash); version {
 			taken[it.ID] = it.Hash
 		} else {
-			strange = append(strange, i)
+			unknown = append(unknown, i)
 		}
 	}
-	// Of two that are alike but for their dates, the last is taken for the one that is
-	// known: most feeds have the newest first.
-	told := map[int]bool{}
-	for _, i := range slices.Backward(strange) {
+	// Of two items that differ only in their dates, the last one is taken for the known one, because most feeds
+	// begin with the newest.
+	reported := map[int]bool{}
+	for _, i := range slices.Backward(unknown) {
 		it := &f.Items[i]
-		for apart, id := range it.Identities() {
+		for qualifiers, id := range it.Identities() {
 			if _, version := k.Has(id, it.Hash); !version {
 				continue
 			}
 			by, ok := taken[id]
 			if !ok {
-				it.ID, it.Apart = id, uint8(apart)
+				it.ID, it.Qualifiers = id, uint8(qualifiers)
 				taken[id] = it.Hash
 				break
 			}
-			if told[i] = by != it.Hash; told[i] {
+			if reported[i] = by != it.Hash; reported[i] {
 				break
 			}
 		}
 	}
-	if len(told) > 0 {
+	if len(reported) > 0 {
 		rest := make([]feed.Item, 0, len(f.Items))
 		for i, it := range f.Items {
-			if !told[i] {
+			if !reported[i] {
 				rest = append(rest, it)
 			}
 		}
@@ -234,25 +229,24 @@ func (k *Known) Recognise(f *feed.Feed) {
 	}
 }
 
-// Suspicious says, in words, why a document looks as if it had taken the place of
-// the feed that is known; "" if it does not. It may be a host without its
-// database, or a domain that was sold; it may be right. Whoever polls can wait and
-// see whether it stays. A feed that names the same site as ever is that feed, whatever
-// its title, and one without items is a feed that has none at present.
+// Suspicious returns why a document may not belong to this feed, or "". The host may have lost its database, or
+// the domain may have been sold; or the document may be right. The caller can wait and see whether it stays. A
+// feed that names the same site is the same feed, whatever its title, and a feed without items is only empty at
+// present.
 func (k *Known) Suspicious(f *feed.Feed) string {
-	if k.Len() < wellKnown || !k.another(f) {
+	if k.Len() < minKnown || !k.isOtherFeed(f) {
 		return ""
 	}
 	return fmt.Sprintf("another title, another site and none of the %d items that are known", k.Len())
 }
 
-// another says whether a document has nothing in common with what is known.
-func (k *Known) another(f *feed.Feed) bool {
+// isOtherFeed reports whether a document has nothing in common with the known ones.
+func (k *Known) isOtherFeed(f *feed.Feed) bool {
 	if len(f.Items) == 0 || k.title == titleHash(f.Head.Title) {
 		return false
 	}
-	for _, home := range homesOf(&f.Head) {
-		if home != "" && slices.Contains(k.homes[:], home) {
+	for _, home := range hostsOf(&f.Head) {
+		if home != "" && slices.Contains(k.hosts[:], home) {
 			return false
 		}
 	}
@@ -264,17 +258,15 @@ func (k *Known) another(f *feed.Feed) bool {
 	return true
 }
 
-// Unlike says whether two documents have nothing in common: neither title nor site nor
-// item.
-func Unlike(f, g *feed.Feed) bool {
+// Unrelated reports whether two documents have nothing in common: no title, site or item.
+func Unrelated(f, g *feed.Feed) bool {
 	var k Known
 	k.Add(k.Diff(f))
-	return k.another(g)
+	return k.isOtherFeed(g)
 }
 
-// homesOf are the hosts that a head names for itself: of the site it belongs to, and
-// of its own address; "" where it names none.
-func homesOf(h *feed.Head) (homes [2]string) {
+// hostsOf returns the hosts that a head names: of its site, and of its own address; "" if it names none.
+func hostsOf(h *feed.Head) (homes [2]string) {
 	for i, address := range []string{h.Link, h.Self()} {
 		if u, err := url.Parse(strings.TrimSpace(address)); err == nil {
 			homes[i] = strings.TrimPrefix(strings.ToLower(u.Hostname()), "www.")

@@ -15,23 +15,23 @@ import (
 )
 
 const (
-	// MaxDelta is the size of the largest delta in bytes before it is packed: a
-	// document, and what its items carry besides.
+	// MaxDelta is the maximum size of a delta in bytes before compression: a document, and the additional
+	// fields of its items.
 	MaxDelta = 16 << 20
 
-	// maxPage is the size of the largest version of a page, as it travels.
+	// maxPage is the maximum size of the version of a page, as encoded.
 	maxPage = 1 << 20
 
-	// maxPackWindow is how far back the packer looks for repetitions, in bytes;
-	// it needs memory of that order, so small deltas get a smaller window.
-	maxPackWindow = 4 << 20
-	minPackWindow = 4 << 10
+	// maxWindow is how far back the encoder looks for repetitions, in bytes. It needs memory of this order, so
+	// small deltas get a smaller window.
+	maxWindow = 4 << 20
+	minWindow = 4 << 10
 )
 
-// ErrDelta says that bytes are no delta, or no fingerprints.
+// ErrDelta says that the bytes are neither a delta nor fingerprints.
 var ErrDelta = errors.New("not a delta")
 
-// Encode packs a delta.
+// Encode encodes and compresses a delta.
 func (d Delta) Encode() ([]byte, error) {
 	m := &differencepb.Delta{Page: d.Page, Pin: d.Pin.message()}
 	if d.Head != nil {
@@ -47,42 +47,42 @@ func (d Delta) Encode() ([]byte, error) {
 	if len(b) > MaxDelta {
 		return nil, fmt.Errorf("encode delta: %d bytes, more than %d", len(b), MaxDelta)
 	}
-	if len(b) <= minPackWindow && short != nil {
-		return short.EncodeAll(b, nil), nil
+	if len(b) <= minWindow && smallEncoder != nil {
+		return smallEncoder.EncodeAll(b, nil), nil
 	}
-	window := minPackWindow
-	for window < min(len(b), maxPackWindow) {
+	window := minWindow
+	for window < min(len(b), maxWindow) {
 		window *= 2
 	}
-	enc, err := packer(window)
+	enc, err := newEncoder(window)
 	if err != nil {
 		return nil, fmt.Errorf("encode delta: %w", err)
 	}
 	return enc.EncodeAll(b, nil), nil
 }
 
-// short packs short deltas, as most are: to make a packer takes longer than to use it. It may be
-// used from several goroutines at once.
-var short, _ = packer(minPackWindow)
+// smallEncoder compresses small deltas, as most are, because creating an encoder takes longer than using it. It
+// is safe for concurrent use.
+var smallEncoder, _ = newEncoder(minWindow)
 
-// packer returns one that looks so far back. The fastest level packs items nearly as well as
-// the others and needs a quarter of their memory.
-func packer(window int) (*zstd.Encoder, error) {
+// newEncoder returns an encoder with a window. The fastest level compresses items nearly as well as the others
+// and needs a quarter of their memory.
+func newEncoder(window int) (*zstd.Encoder, error) {
 	return zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(window),
-		zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false)) // whoever signs it sees to that
+		zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false)) // the delta is signed
 }
 
-// unpacker unpacks all deltas, of several goroutines at once: to make one takes longer than to use it. The
-// options are right.
-var unpacker, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(MaxDelta), zstd.WithDecoderLowmem(true))
+// decoder decompresses all deltas, concurrently, because creating a decoder takes longer than using it. Its
+// constant options cannot fail.
+var decoder, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(MaxDelta), zstd.WithDecoderLowmem(true))
 
-// Decode unpacks a delta. It believes nothing: items and head are read anew, so that
-// their identities and hashes are what their bytes say.
+// Decode decompresses and parses a delta from an untrusted source. It parses items and head again, so that
+// their identities and hashes fit their bytes.
 //
-// A part that cannot be read (the head, the pin, an item) does not hide the others. Decode
-// then returns the delta without that part, and the first error of the kind ErrDelta. A caller
-// that is about to sign, or that judges a peer, treats the error as a refusal. A caller that
-// follows a log uses what there is, because nobody will say it again.
+// An unreadable part (the head, the pin or an item) does not hide the others. Decode then returns the delta
+// without that part, and the first error of the kind ErrDelta. A caller that is about to sign, or that judges a
+// peer, treats the error as a refusal. A caller that follows a log uses the readable part, because the delta will not be
+// sent again.
 func Decode(b []byte) (Delta, error) {
 	d, err := decode(b)
 	if err != nil {
@@ -92,7 +92,7 @@ func Decode(b []byte) (Delta, error) {
 }
 
 func decode(b []byte) (d Delta, first error) {
-	raw, err := unpacker.DecodeAll(b, nil)
+	raw, err := decoder.DecodeAll(b, nil)
 	if err != nil {
 		return d, fmt.Errorf("%w: %w", ErrDelta, err)
 	}
@@ -135,8 +135,8 @@ func decode(b []byte) (d Delta, first error) {
 	return d, first
 }
 
-// countChanges refuses too many changes and bindings before they cost memory: an
-// empty one takes two bytes on the wire, and a hundred when it is read.
+// countChanges refuses too many changes and bindings before they cost memory: an empty one takes two bytes on
+// the wire, and a hundred when it is parsed.
 func countChanges(raw []byte) error {
 	changes := 0
 	return eachField(raw, func(num protowire.Number, value []byte) error {
@@ -176,8 +176,8 @@ func headMessage(h *feed.Head) *differencepb.Head {
 	return &differencepb.Head{Format: uint32(h.Format), Raw: h.Raw}
 }
 
-// headFrom reads a head. An empty one says nothing and is none: sequencers of older releases signed
-// such heads, and items beside them.
+// headFrom parses a head. An empty head counts as none: sequencers of older releases signed such heads,
+// together with items.
 func headFrom(m *differencepb.Head) (*feed.Head, error) {
 	if len(m.GetRaw()) == 0 {
 		return nil, nil
@@ -196,9 +196,9 @@ func headFrom(m *differencepb.Head) (*feed.Head, error) {
 func changeMessage(c *Change) *differencepb.Change {
 	m := &differencepb.Change{Edited: c.Edited}
 	if p := c.Publication; p != nil {
-		m.Publication = p.Raw // in which the item is
+		m.Publication = p.Raw // which contains the item
 	} else {
-		m.Format, m.Raw, m.Apart = uint32(c.Item.Format), c.Item.Raw, uint32(c.Item.Apart)
+		m.Format, m.Raw, m.Qualifiers = uint32(c.Item.Format), c.Item.Raw, uint32(c.Item.Qualifiers)
 		m.Scope = bindings(c.Item.Scope)
 	}
 	if c.After != (feed.ID{}) {
@@ -209,8 +209,8 @@ func changeMessage(c *Change) *differencepb.Change {
 
 func changeOf(m *differencepb.Change) (Change, error) {
 	c := Change{Edited: m.Edited}
-	if m.Apart > 255 {
-		return c, fmt.Errorf("%w: %d facts beyond an id", ErrDelta, m.Apart)
+	if m.Qualifiers > 255 {
+		return c, fmt.Errorf("%w: %d facts beyond an id", ErrDelta, m.Qualifiers)
 	}
 	switch len(m.After) {
 	case 0:
@@ -224,7 +224,7 @@ func changeOf(m *differencepb.Change) (Change, error) {
 		switch {
 		case err != nil:
 			return c, fmt.Errorf("%w: %w", ErrDelta, err)
-		case p.Item == nil || m.Format != 0 || len(m.Raw)+len(m.Scope) > 0 || m.Apart != 0:
+		case p.Item == nil || m.Format != 0 || len(m.Raw)+len(m.Scope) > 0 || m.Qualifiers != 0:
 			return c, fmt.Errorf("%w: a publication that is not the item's", ErrDelta)
 		}
 		c.Publication, c.Item = p, *p.Item
@@ -234,7 +234,7 @@ func changeOf(m *differencepb.Change) (Change, error) {
 	if err != nil {
 		return c, err
 	}
-	if c.Item, err = feed.ReadItem(format, m.Raw, scopeOf(m.Scope), uint8(m.Apart)); err != nil {
+	if c.Item, err = feed.ReadItem(format, m.Raw, scopeOf(m.Scope), uint8(m.Qualifiers)); err != nil {
 		return c, fmt.Errorf("%w: %w", ErrDelta, err)
 	}
 	return c, nil
@@ -247,14 +247,14 @@ func formatOf(n uint32) (feed.Format, error) {
 	return feed.Format(n), nil
 }
 
-// headSize and changeSize are what a head and a change add to a delta.
+// headSize and changeSize return the size of a head and of a change in a delta.
 func headSize(h *feed.Head) int { return fieldSize(proto.Size(headMessage(h))) }
 
 func changeSize(c *Change) int { return fieldSize(proto.Size(changeMessage(c))) }
 
 func fieldSize(n int) int { return protowire.SizeTag(1) + protowire.SizeBytes(n) }
 
-// titleHash is what is remembered of a title.
+// titleHash returns the hash of a title, ignoring white space.
 func titleHash(title string) feed.Hash {
 	return sha256.Sum256([]byte(strings.Join(strings.Fields(title), " ")))
 }

@@ -15,7 +15,7 @@ import (
 	"tidings/internal/feed"
 )
 
-// pack packs what Encode would not write.
+// pack encodes messages that Encode would not produce.
 func pack(t testing.TB, m *differencepb.Delta) []byte {
 	t.Helper()
 	b, err := proto.Marshal(m)
@@ -63,7 +63,7 @@ func TestDecodeRefuses(t *testing.T) {
 		})), "more than 64 bindings"},
 		{"a format that is none", pack(t, item(func(c *differencepb.Change) { c.Format = 1<<8 + 1 })), "format 257"},
 		{"an identity that is none", pack(t, item(func(c *differencepb.Change) { c.After = []byte("x") })), "identity of 1 bytes"},
-		{"too many facts", pack(t, item(func(c *differencepb.Change) { c.Apart = 1<<8 + 1 })), "257 facts"},
+		{"too many facts", pack(t, item(func(c *differencepb.Change) { c.Qualifiers = 1<<8 + 1 })), "257 facts"},
 		{"a broken item", pack(t, item(func(c *differencepb.Change) { c.Raw = []byte("<item>") })), "ends too early"},
 		{"an item twice", pack(t, &differencepb.Delta{Changes: []*differencepb.Change{
 			{Format: 1, Raw: []byte("<item><guid>1</guid></item>")}, {Format: 1, Raw: []byte("<item ><guid>1</guid></item>")},
@@ -78,7 +78,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// Nothing that fits into a delta takes long.
+// Decoding takes little time, whatever the delta contains.
 func TestDecodeIsQuick(t *testing.T) {
 	var m differencepb.Delta
 	text := strings.Repeat("<a b=''>&amp;</a>", 480)
@@ -113,7 +113,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		d, err := Decode(packBytes(t, b)) // the packing has a fuzz target of its own, elsewhere
+		d, err := Decode(packBytes(t, b)) // the compression has its own fuzz target
 		if err != nil {
 			return
 		}

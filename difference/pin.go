@@ -18,138 +18,137 @@ import (
 )
 
 const (
-	// MaxPast is how many former keys of a feed are remembered; the first ones go.
-	MaxPast = 16
-	// MaxWitnesses is how many owners of a feed are named who have seen a key at its origin.
+	// MaxFormer is how many former keys of a feed are remembered; the oldest are dropped.
+	MaxFormer = 16
+	// MaxWitnesses is how many owners a pin names that saw the key at the origin.
 	MaxWitnesses = 8
-	maxWitness   = 3 << 10 // bytes of one, envelope included
+	maxWitness   = 3 << 10 // bytes of one witness, including the envelope
 )
 
-// ErrPin says that bytes do not say whose a feed is.
+// ErrPin says that the bytes are not a pin.
 var ErrPin = errors.New("not a pin")
 
-// A Pin says whose a feed is, as the sequencer of its log has seen at the origin, and how far its
-// publisher has counted. It is never changed: what follows is another one.
+// A Pin is the publisher's key of a feed, as the sequencer of its log saw it at the origin, and the number of
+// the publisher's latest publication. A pin is immutable.
 type Pin struct {
 	Key         ed25519.PublicKey
-	Next        feed.Hash     // of the key that may follow; zero: none was named
-	Since       time.Time     // of the key
-	Beat        time.Duration // the publisher's longest silence; 0: not said
-	Certificate string        // its address; may be ""
-	Fingerprint feed.Hash     // of the certificate; zero: not said
-	Seq         uint64        // of the last publication
-	Head        feed.Hash     // its hash
-	Past        []Tenure      // the keys before, the first one first
-	// Witnesses are owners who have seen the key at the origin, which took back the one before.
+	Next        feed.Hash     // hash of the announced next key; zero: none
+	Since       time.Time     // when the key came into force
+	Beat        time.Duration // longest time without a publication; 0: not stated
+	Certificate string        // address of the certificate; may be ""
+	Fingerprint feed.Hash     // SHA-256 of the certificate; zero: not stated
+	Seq         uint64        // number of the last publication
+	Head        feed.Hash     // hash of the last publication
+	Former      []FormerKey   // former keys, oldest first
+	// Witnesses are statements of owners that saw the key at the origin, which revoked the former key.
 	Witnesses [][]byte
 }
 
-// A Tenure is a key that a feed had.
-type Tenure struct {
+// A FormerKey is a former key of a feed.
+type FormerKey struct {
 	Key     ed25519.PublicKey
 	Next    feed.Hash
-	Revoked bool // the origin took it back; else the next one had been named
+	Revoked bool // the origin revoked the key; otherwise the key had announced its successor
 }
 
-// Said is what a document says of the publisher, as far as one can.
-func (p *Pin) Said() *feed.Publisher {
-	said := feed.Publisher{Key: p.Key, Next: p.Next, Beat: p.Beat, Certificate: p.Certificate, Fingerprint: p.Fingerprint}
-	if said.Check() != nil { // who leads the feed has made it up
-		said.Beat, said.Certificate, said.Fingerprint = 0, "", feed.Hash{}
+// Publisher returns the publisher as a document can name it.
+func (p *Pin) Publisher() *feed.Publisher {
+	publisher := feed.Publisher{Key: p.Key, Next: p.Next, Beat: p.Beat, Certificate: p.Certificate, Fingerprint: p.Fingerprint}
+	if publisher.Check() != nil { // the feed's sequencer invented values
+		publisher.Beat, publisher.Certificate, publisher.Fingerprint = 0, "", feed.Hash{}
 	}
-	return &said
+	return &publisher
 }
 
-// Fingerprint is a key as people compare it, and as SSH writes it.
+// Fingerprint formats a key for people to compare, as SSH does.
 func Fingerprint(key []byte) string {
 	sum := sha256.Sum256(key)
 	return "SHA256:" + base64.RawStdEncoding.EncodeToString(sum[:])
 }
 
-// KeyHash is how a key is named before it is used.
+// KeyHash returns the hash by which a key is announced.
 func KeyHash(key ed25519.PublicKey) feed.Hash {
 	return sha256.Sum256(append([]byte("tidings/next-key/1\x00"), key...))
 }
 
-// After is a pin when its publisher has said more.
-func (p *Pin) After(of *Publication) *Pin {
-	if p == nil || of == nil || of.Seq <= p.Seq || !p.Good(of.Key) {
+// Advance returns the pin after a further publication.
+func (p *Pin) Advance(publication *Publication) *Pin {
+	if p == nil || publication == nil || publication.Seq <= p.Seq || !p.Valid(publication.Key) {
 		return p
 	}
 	next := *p
-	next.Seq, next.Head = of.Seq, of.Hash
+	next.Seq, next.Head = publication.Seq, publication.Hash
 	return &next
 }
 
-// Counted is a pin with the numbers of another one of the feed, if that has got farther: who tells of a key
-// need not have heard all that was published.
-func (p *Pin) Counted(by *Pin) *Pin {
-	if by == nil || by.Seq <= p.Seq {
+// WithNumbersOf returns the pin with the publication numbers of another pin of the feed, if that knows later
+// ones. The node that reports a key may not have received all publications.
+func (p *Pin) WithNumbersOf(other *Pin) *Pin {
+	if other == nil || other.Seq <= p.Seq {
 		return p
 	}
 	next := *p
-	next.Seq, next.Head = by.Seq, by.Head
+	next.Seq, next.Head = other.Seq, other.Head
 	return &next
 }
 
-// between is how many publications are missing between the last that is known and another: at least one if
-// that follows on something else.
-func (p *Pin) between(of *Publication) uint64 {
+// missing returns the number of missing publications between the last known one and another. It is at least one
+// if the other follows on an unknown publication.
+func (p *Pin) missing(publication *Publication) uint64 {
 	switch {
-	case p == nil || p.Seq == 0 || of.Seq <= p.Seq || !p.Good(of.Key):
+	case p == nil || p.Seq == 0 || publication.Seq <= p.Seq || !p.Valid(publication.Key):
 		return 0
-	case of.Seq == p.Seq+1 && of.Prev == p.Head:
+	case publication.Seq == p.Seq+1 && publication.Prev == p.Head:
 		return 0
 	}
-	return max(of.Seq-p.Seq-1, 1)
+	return max(publication.Seq-p.Seq-1, 1)
 }
 
-// Good says whether a key may have signed items of the feed: the present one, or one before it
-// that nobody took back.
-func (p *Pin) Good(key ed25519.PublicKey) bool {
+// Valid reports whether a key may have signed items of the feed: it is the present key, or a former one that
+// was not revoked.
+func (p *Pin) Valid(key ed25519.PublicKey) bool {
 	if p == nil {
 		return false
 	}
-	return bytes.Equal(p.Key, key) || slices.ContainsFunc(p.Past, func(t Tenure) bool { return !t.Revoked && bytes.Equal(t.Key, key) })
+	return bytes.Equal(p.Key, key) || slices.ContainsFunc(p.Former, func(t FormerKey) bool { return !t.Revoked && bytes.Equal(t.Key, key) })
 }
 
-// Revoked says whether the origin has taken a key back.
+// Revoked reports whether the origin revoked a key.
 func (p *Pin) Revoked(key ed25519.PublicKey) bool {
-	return p != nil && slices.ContainsFunc(p.Past, func(t Tenure) bool { return t.Revoked && bytes.Equal(t.Key, key) })
+	return p != nil && slices.ContainsFunc(p.Former, func(t FormerKey) bool { return t.Revoked && bytes.Equal(t.Key, key) })
 }
 
-// Had says whether a key is one before the present one.
-func (p *Pin) Had(key ed25519.PublicKey) bool {
-	return p != nil && slices.ContainsFunc(p.Past, func(t Tenure) bool { return bytes.Equal(t.Key, key) })
+// IsFormer reports whether a key is a former one.
+func (p *Pin) IsFormer(key ed25519.PublicKey) bool {
+	return p != nil && slices.ContainsFunc(p.Former, func(t FormerKey) bool { return bytes.Equal(t.Key, key) })
 }
 
-// Change returns the pin of another key that follows on p: one that was named before, or one
-// that witnesses have seen at the origin, which so takes back p's.
-func (p *Pin) Change(key ed25519.PublicKey, next feed.Hash, at time.Time, witnesses [][]byte) *Pin {
-	past := append(slices.Clone(p.Past), Tenure{p.Key, p.Next, len(witnesses) > 0})
+// Rotate returns the pin of the key that follows p's: an announced key, or one that witnesses saw at the
+// origin, which thereby revoked p's key.
+func (p *Pin) Rotate(key ed25519.PublicKey, next feed.Hash, at time.Time, witnesses [][]byte) *Pin {
+	past := append(slices.Clone(p.Former), FormerKey{p.Key, p.Next, len(witnesses) > 0})
 	return &Pin{
 		Key: key, Next: next, Since: at, Beat: p.Beat, Certificate: p.Certificate, Fingerprint: p.Fingerprint,
-		Seq: p.Seq, Head: p.Head, Past: past[max(0, len(past)-MaxPast):], Witnesses: witnesses,
+		Seq: p.Seq, Head: p.Head, Former: past[max(0, len(past)-MaxFormer):], Witnesses: witnesses,
 	}
 }
 
-// Follows says whether p's key is old's, or the one that old's had named. A chain of several names does not
-// count: that a key between had named the next one is the word of whoever made p, and of nobody else.
+// Follows reports whether p's key is old's key, or the key that old's key announced. A longer chain does not
+// count: only the author of p claims that the key in the middle announced the next one.
 func (p *Pin) Follows(old *Pin) bool {
 	if bytes.Equal(p.Key, old.Key) {
 		return !p.Revoked(p.Key)
 	}
-	last := len(p.Past) - 1
-	return old.Next != (feed.Hash{}) && KeyHash(p.Key) == old.Next && last >= 0 && bytes.Equal(p.Past[last].Key, old.Key) && !p.Past[last].Revoked
+	last := len(p.Former) - 1
+	return old.Next != (feed.Hash{}) && KeyHash(p.Key) == old.Next && last >= 0 && bytes.Equal(p.Former[last].Key, old.Key) && !p.Former[last].Revoked
 }
 
-// Onto is p as who has believed old takes it. Of the keys before, and of what is still to come, it is
-// old that tells, and the chain of names that begins there: a sequencer could say that any key was
-// the feed's once. It could as well name a key of its own as the next one: which key may follow is
-// known from old alone, and of a new key not yet.
-func (p *Pin) Onto(old *Pin) *Pin {
+// Rebase returns p as a node accepts it that has believed old. The former keys, and the announced next key,
+// come from old and from the chain that begins there, because a sequencer could invent former keys and could
+// announce a key of its own. The next key after a new key is therefore not known yet.
+func (p *Pin) Rebase(old *Pin) *Pin {
 	now := *p
-	now.Past = slices.Clone(old.Past)
+	now.Former = slices.Clone(old.Former)
 	if bytes.Equal(p.Key, old.Key) {
 		now.Witnesses, now.Next = old.Witnesses, old.Next
 		if old.Seq > now.Seq {
@@ -158,20 +157,20 @@ func (p *Pin) Onto(old *Pin) *Pin {
 		return &now
 	}
 	now.Next = feed.Hash{}
-	i := slices.IndexFunc(p.Past, func(t Tenure) bool { return bytes.Equal(t.Key, old.Key) })
+	i := slices.IndexFunc(p.Former, func(t FormerKey) bool { return bytes.Equal(t.Key, old.Key) })
 	if i < 0 {
-		now.Past = append(now.Past, Tenure{old.Key, old.Next, true})
+		now.Former = append(now.Former, FormerKey{old.Key, old.Next, true})
 	} else {
-		last, named := Tenure{old.Key, old.Next, p.Past[i].Revoked}, true
-		for j, t := range append(slices.Clone(p.Past[i+1:]), Tenure{Key: p.Key}) {
+		last, named := FormerKey{old.Key, old.Next, p.Former[i].Revoked}, true
+		for j, t := range append(slices.Clone(p.Former[i+1:]), FormerKey{Key: p.Key}) {
 			follows := !last.Revoked && last.Next != (feed.Hash{}) && KeyHash(t.Key) == last.Next
 			if named || last.Revoked {
-				now.Past = append(now.Past, Tenure{last.Key, last.Next, !follows})
+				now.Former = append(now.Former, FormerKey{last.Key, last.Next, !follows})
 			}
-			named, last = j == 0 && follows, t // what a key has named that old had named is p's word alone
+			named, last = j == 0 && follows, t // after the first key, announcements are claims of p's author alone
 		}
 	}
-	now.Past = now.Past[max(0, len(now.Past)-MaxPast):]
+	now.Former = now.Former[max(0, len(now.Former)-MaxFormer):]
 	return &now
 }
 
@@ -180,17 +179,17 @@ func (p *Pin) message() *differencepb.Pin {
 		return nil
 	}
 	m := &differencepb.Pin{
-		Key: p.Key, Next: orNone(p.Next), SinceMs: uint64(p.Since.UnixMilli()), BeatMs: uint64(p.Beat.Milliseconds()),
-		Certificate: p.Certificate, Fingerprint: orNone(p.Fingerprint), Pubseq: p.Seq, Head: orNone(p.Head), Witnesses: p.Witnesses,
+		Key: p.Key, Next: hashBytes(p.Next), SinceMs: uint64(p.Since.UnixMilli()), BeatMs: uint64(p.Beat.Milliseconds()),
+		Certificate: p.Certificate, Fingerprint: hashBytes(p.Fingerprint), Pubseq: p.Seq, Head: hashBytes(p.Head), Witnesses: p.Witnesses,
 	}
-	for _, t := range p.Past {
-		m.Past = append(m.Past, &differencepb.Tenure{Key: t.Key, Next: orNone(t.Next), Revoked: t.Revoked})
+	for _, t := range p.Former {
+		m.Former = append(m.Former, &differencepb.FormerKey{Key: t.Key, Next: hashBytes(t.Next), Revoked: t.Revoked})
 	}
 	return m
 }
 
-// orNone is a hash as it is written.
-func orNone(h feed.Hash) []byte {
+// hashBytes returns the encoded form of a hash; the zero hash is empty.
+func hashBytes(h feed.Hash) []byte {
 	if h == (feed.Hash{}) {
 		return nil
 	}
@@ -201,12 +200,12 @@ func orNone(h feed.Hash) []byte {
 func (p *Pin) Append() []byte {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(p.message())
 	if err != nil {
-		panic(fmt.Sprintf("difference: encode pin: %v", err)) // an address was let in that is no UTF-8
+		panic(fmt.Sprintf("difference: encode pin: %v", err)) // the address is not UTF-8, and was accepted before
 	}
 	return b
 }
 
-// ParsePin reads a pin. It checks no signature.
+// ParsePin parses a pin. It verifies no signature.
 func ParsePin(b []byte) (*Pin, error) {
 	m := new(differencepb.Pin)
 	if err := proto.Unmarshal(b, m); err != nil {
@@ -225,25 +224,25 @@ func pinFrom(m *differencepb.Pin) (*Pin, error) {
 		return nil, fmt.Errorf("%w: a time that cannot be", ErrPin)
 	case len(m.Certificate) > maxFeedURL:
 		return nil, fmt.Errorf("%w: an address of %d bytes", ErrPin, len(m.Certificate))
-	case len(m.Past) > MaxPast || len(m.Witnesses) > MaxWitnesses:
-		return nil, fmt.Errorf("%w: %d former keys, %d witnesses", ErrPin, len(m.Past), len(m.Witnesses))
+	case len(m.Former) > MaxFormer || len(m.Witnesses) > MaxWitnesses:
+		return nil, fmt.Errorf("%w: %d former keys, %d witnesses", ErrPin, len(m.Former), len(m.Witnesses))
 	}
 	p := &Pin{
 		Key: m.Key, Since: time.UnixMilli(int64(m.SinceMs)).UTC(), Beat: time.Duration(m.BeatMs) * time.Millisecond,
 		Certificate: m.Certificate, Seq: m.Pubseq, Witnesses: m.Witnesses,
 	}
-	for of, b := range map[*feed.Hash][]byte{&p.Next: m.Next, &p.Fingerprint: m.Fingerprint, &p.Head: m.Head} {
+	for hash, b := range map[*feed.Hash][]byte{&p.Next: m.Next, &p.Fingerprint: m.Fingerprint, &p.Head: m.Head} {
 		var err error
-		if *of, err = hashOf(b); err != nil {
+		if *hash, err = hashOf(b); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrPin, err)
 		}
 	}
-	for _, t := range m.Past {
+	for _, t := range m.Former {
 		next, err := hashOf(t.GetNext())
 		if err != nil || len(t.GetKey()) != ed25519.PublicKeySize {
 			return nil, fmt.Errorf("%w: a former key of %d bytes", ErrPin, len(t.GetKey()))
 		}
-		p.Past = append(p.Past, Tenure{t.Key, next, t.Revoked})
+		p.Former = append(p.Former, FormerKey{t.Key, next, t.Revoked})
 	}
 	for _, w := range m.Witnesses {
 		if len(w) > maxWitness {
@@ -253,25 +252,25 @@ func pinFrom(m *differencepb.Pin) (*Pin, error) {
 	return p, nil
 }
 
-// A Witness is an owner's word that it has seen a key at a feed's origin.
+// A Witness is an owner's statement that it saw a key at a feed's origin.
 type Witness struct {
-	By   ed25519.PublicKey // of the owner
-	URL  string
-	Key  ed25519.PublicKey
-	Time time.Time
-	Raw  []byte // the envelope
+	Owner ed25519.PublicKey // public key of the owner
+	URL   string
+	Key   ed25519.PublicKey
+	Time  time.Time
+	Raw   []byte // the envelope
 }
 
-// Attest signs that a key was seen at the origin of a feed.
+// Attest signs the statement that a key was seen at the origin of a feed.
 func Attest(signer *wire.Signer, url string, key ed25519.PublicKey, at time.Time) *Witness {
 	payload, err := proto.MarshalOptions{Deterministic: true}.Marshal(&differencepb.Witness{Url: url, Key: key, TimeMs: uint64(at.UnixMilli())})
 	if err != nil {
-		panic(fmt.Sprintf("difference: encode witness: %v", err)) // an address was let in that is no UTF-8
+		panic(fmt.Sprintf("difference: encode witness: %v", err)) // the address is not UTF-8, and was accepted before
 	}
 	return &Witness{signer.Public(), url, key, at, signer.Sign(wire.DomainWitness, payload).Raw}
 }
 
-// OpenWitness reads an owner's word.
+// OpenWitness verifies and parses a statement.
 func OpenWitness(verify wire.Verifier, raw []byte) (*Witness, error) {
 	if len(raw) > maxWitness {
 		return nil, fmt.Errorf("%w: a witness of %d bytes", ErrPin, len(raw))

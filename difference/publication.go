@@ -22,48 +22,47 @@ import (
 // The RSS data is then signed with the publisher's private key."
 
 const (
-	// MaxPublication is the size of the largest publication in bytes, envelope included: it
-	// is routed in one frame, with the record of who pushes it. A larger item stays at the
-	// origin, where polls find it.
+	// MaxPublication is the maximum size of a publication in bytes, including the envelope: it is routed in one
+	// frame, with the record of the node that pushes it. A larger item stays at the origin, where polls find
+	// it.
 	MaxPublication = 48 << 10
 
-	// envelopeRoom is more than the envelope of a publication adds to what is signed.
+	// envelopeRoom is more than the size that the envelope of a publication adds.
 	envelopeRoom = 128
 
 	maxFeedURL = 2 << 10
-	// maxMillis is the end of the year 9999, beyond which times cannot be written
-	// down for people.
+	// maxMillis is the end of the year 9999. Later times cannot be formatted.
 	maxMillis = 253402300799999
 )
 
 var (
-	// ErrPublication says that bytes are no publication.
+	// ErrPublication says that the bytes are not a publication.
 	ErrPublication = errors.New("not a publication")
-	// ErrItem says that an item cannot be one. It stays at the origin.
+	// ErrItem says that an item cannot be published. It stays at the origin.
 	ErrItem = errors.New("the item cannot be signed")
-	// ErrLarge is the error of the kind ErrItem of an item that is too large.
+	// ErrLarge is the error for items that are too large, a kind of ErrItem.
 	ErrLarge = fmt.Errorf("%w: it is too large", ErrItem)
 )
 
-// A Publication is an item in its publisher's own envelope, whose signature was checked. Whether
-// the key is that of the feed is for others to say.
+// A Publication is an item in its publisher's envelope, whose signature was verified. The caller checks whether
+// the key belongs to the feed.
 type Publication struct {
 	Key ed25519.PublicKey
 	URL string // of the feed
-	Seq uint64 // the publisher's own number
-	// Prev is the hash of the publication before it, zero if there is none.
+	Seq uint64 // the publisher's number
+	// Prev is the hash of the preceding publication; zero: there is none.
 	Prev feed.Hash
 	Time time.Time
-	Item *feed.Item // nil: it says that nothing is new
-	Hash feed.Hash  // of what is signed
+	Item *feed.Item // nil: a statement that nothing is new
+	Hash feed.Hash  // hash of the signed payload
 	Raw  []byte     // the envelope
 }
 
-// publications opens envelopes of publishers, which are signed for all networks.
-var publications = wire.NewVerifier(wire.Anywhere)
+// publicationVerifier opens the envelopes of publishers, which are signed for all networks.
+var publicationVerifier = wire.NewVerifier(wire.Anywhere)
 
-// Publish signs an item as number seq of a feed; prev is the hash of the one before. Without an
-// item it says that nothing came after number seq, whose hash prev is.
+// Publish signs an item as number seq of a feed; prev is the hash of the preceding publication. Without an item
+// the publication says that nothing came after number seq, whose hash is prev.
 func Publish(key ed25519.PrivateKey, url string, seq uint64, prev feed.Hash, at time.Time, it *feed.Item) (*Publication, error) {
 	if it != nil {
 		if err := Publishable(url, it); err != nil {
@@ -87,11 +86,11 @@ func Publish(key ed25519.PrivateKey, url string, seq uint64, prev feed.Hash, at 
 	return p, err
 }
 
-// Publishable says why an item cannot be signed for a feed, with an error of the kind ErrItem, or
-// nil. Publishers and those who poll come to the same: what nobody can sign is for polls to find.
+// Publishable returns why an item cannot be published in a feed, as an error of the kind ErrItem, or nil.
+// Publishers and pollers use the same rule: items that cannot be signed are left to polls.
 func Publishable(url string, it *feed.Item) error {
-	if it.Apart != 0 {
-		return unfit{ErrItem, "other items of the document have the same id"}
+	if it.Qualifiers != 0 {
+		return signError{ErrItem, "other items of the document have the same id"}
 	}
 	m := publicationOf(url, it)
 	m.Pubseq, m.TimeMs, m.Prev = math.MaxUint64, maxMillis, make([]byte, len(feed.Hash{}))
@@ -101,22 +100,22 @@ func Publishable(url string, it *feed.Item) error {
 	return nil
 }
 
-// An unfit says why an item cannot be signed, in words that need none before them.
-type unfit struct {
-	kind  error
-	words string
+// A signError says why an item cannot be signed. Its message is a complete sentence.
+type signError struct {
+	kind    error
+	message string
 }
 
-func (u unfit) Error() string { return u.words }
-func (u unfit) Unwrap() error { return u.kind }
+func (u signError) Error() string { return u.message }
+func (u signError) Unwrap() error { return u.kind }
 
-// TooLarge is the error of the kind ErrLarge of an item that has so many bytes with all that is signed.
+// TooLarge returns the error of the kind ErrLarge for an item of a size, including everything that is signed.
 func TooLarge(bytes int) error {
-	return unfit{ErrLarge, fmt.Sprintf("the item is too large: %s bytes of at most %s; publish a summary instead", grouped(bytes), grouped(MaxPublication))}
+	return signError{ErrLarge, fmt.Sprintf("the item is too large: %s bytes of at most %s; publish a summary instead", withCommas(bytes), withCommas(MaxPublication))}
 }
 
-// grouped writes a number with a comma before each three digits.
-func grouped(n int) string {
+// withCommas formats a number with commas between groups of three digits.
+func withCommas(n int) string {
 	s := strconv.Itoa(n)
 	for i := len(s) - 3; i > 0; i -= 3 {
 		s = s[:i] + "," + s[i:]
@@ -124,7 +123,7 @@ func grouped(n int) string {
 	return s
 }
 
-// publicationOf is what is signed of an item; nil: there is none.
+// publicationOf returns the message of an item without its numbers; nil: no item.
 func publicationOf(url string, it *feed.Item) *differencepb.Publication {
 	m := &differencepb.Publication{Url: url}
 	if it != nil {
@@ -133,16 +132,16 @@ func publicationOf(url string, it *feed.Item) *differencepb.Publication {
 	return m
 }
 
-// OpenPublication reads an envelope, and believes nothing that its key has not signed.
+// OpenPublication verifies and parses an envelope.
 func OpenPublication(raw []byte) (*Publication, error) {
 	if len(raw) > MaxPublication {
 		return nil, fmt.Errorf("%w: %d bytes, more than %d", ErrPublication, len(raw), MaxPublication)
 	}
-	signed, err := publications.Open(wire.DomainPublication, raw)
+	signed, err := publicationVerifier.Open(wire.DomainPublication, raw)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrPublication, err)
 	}
-	// A binding that is empty takes two bytes here, and a hundred when it is read.
+	// An empty binding takes two bytes here, and a hundred when it is parsed.
 	if err := countBindings(signed.Payload, 7); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrPublication, err)
 	}
@@ -179,10 +178,12 @@ func OpenPublication(raw []byte) (*Publication, error) {
 	return p, nil
 }
 
-// By says whether a publication was signed by a key.
-func (p *Publication) By(key ed25519.PublicKey) bool { return p != nil && bytes.Equal(p.Key, key) }
+// SignedBy reports whether a publication was signed by a key.
+func (p *Publication) SignedBy(key ed25519.PublicKey) bool {
+	return p != nil && bytes.Equal(p.Key, key)
+}
 
-// hashOf reads a hash; none at all is the zero one, which cannot be written down otherwise.
+// hashOf parses a hash. An empty one is the zero hash, which has no other encoding.
 func hashOf(b []byte) (h feed.Hash, err error) {
 	switch {
 	case len(b) == 0:
@@ -193,15 +194,15 @@ func hashOf(b []byte) (h feed.Hash, err error) {
 	return feed.Hash(b), nil
 }
 
-func bindings(scope []feed.Binding) (of []*differencepb.Binding) {
+func bindings(scope []feed.Binding) (list []*differencepb.Binding) {
 	for _, b := range scope {
-		of = append(of, &differencepb.Binding{Prefix: b.Prefix, Uri: b.URI})
+		list = append(list, &differencepb.Binding{Prefix: b.Prefix, Uri: b.URI})
 	}
-	return of
+	return list
 }
 
-func scopeOf(of []*differencepb.Binding) (scope []feed.Binding) {
-	for _, b := range of {
+func scopeOf(list []*differencepb.Binding) (scope []feed.Binding) {
+	for _, b := range list {
 		scope = append(scope, feed.Binding{Prefix: b.Prefix, URI: b.Uri})
 	}
 	return scope

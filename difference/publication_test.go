@@ -19,14 +19,14 @@ import (
 
 const itsURL = "https://example.org/feed.xml"
 
-// keyOf is one of many keys.
+// keyOf returns a private key for a number.
 func keyOf(n byte) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{n}, ed25519.SeedSize))
 }
 
 func public(n byte) ed25519.PublicKey { return keyOf(n).Public().(ed25519.PublicKey) }
 
-// written is an item of an RSS feed.
+// written returns an item of an RSS feed.
 func written(t testing.TB, guid, title string) *feed.Item {
 	t.Helper()
 	raw := "<item><guid>" + guid + "</guid><dc:title>" + title + "</dc:title></item>"
@@ -46,10 +46,10 @@ func published(t testing.TB, key byte, seq uint64, prev feed.Hash, it *feed.Item
 	return p
 }
 
-func TestAPublicationIsWhatItsPublisherHasSigned(t *testing.T) {
+func TestAPublicationHasTheSignedItem(t *testing.T) {
 	it := written(t, "1", "One")
 	p := published(t, 1, 7, feed.Hash{1}, it)
-	if !p.By(public(1)) || p.URL != itsURL || p.Seq != 7 || p.Prev != (feed.Hash{1}) || p.Time.Unix() != 1.78e9 || !bytes.Equal(p.Item.Raw, it.Raw) || p.Item.ID != it.ID || p.Item.Hash != it.Hash {
+	if !p.SignedBy(public(1)) || p.URL != itsURL || p.Seq != 7 || p.Prev != (feed.Hash{1}) || p.Time.Unix() != 1.78e9 || !bytes.Equal(p.Item.Raw, it.Raw) || p.Item.ID != it.ID || p.Item.Hash != it.Hash {
 		t.Errorf("%+v", p)
 	}
 	for i := range p.Raw {
@@ -106,11 +106,12 @@ func TestOpenPublicationRefuses(t *testing.T) {
 	}
 }
 
-// An item that others of its document could be is not signed: whoever has it alone cannot tell which.
-// One that has room in no frame stays at its origin, and the last one that has is signed.
-func TestWhatCannotBeSigned(t *testing.T) {
+// An item that shares its id with others of its document is not signed: a reader of the item alone cannot tell
+// which one it is. An item that fits into no frame stays at its origin, and the largest one that fits is
+// signed.
+func TestItemsThatCannotBeSigned(t *testing.T) {
 	apart := written(t, "1", "One")
-	apart.Apart = 1
+	apart.Qualifiers = 1
 	large := func(bytes int) *feed.Item { return written(t, "1", strings.Repeat("x", bytes)) }
 	room := MaxPublication // bytes of a title
 	for Publishable(itsURL, large(room)) != nil {
@@ -152,9 +153,9 @@ func TestADeltaCarriesPublicationsOnce(t *testing.T) {
 	}
 }
 
-// What a publisher has signed is not replaced by headlines of the same identity; what it signs
-// replaces whatever is there.
-func TestWhatIsSignedWins(t *testing.T) {
+// A signed version is not replaced by headlines of the same identity, and a newer signed version replaces
+// everything.
+func TestASignedVersionWins(t *testing.T) {
 	var w Window
 	full := published(t, 1, 1, feed.Hash{}, written(t, "1", "all of the story"))
 	again := published(t, 1, 2, full.Hash, written(t, "1", "all of the story, mended"))
@@ -169,7 +170,7 @@ func TestWhatIsSignedWins(t *testing.T) {
 		{Change{Item: *full.Item, Publication: full}, full.Item.Hash, true},
 		{Change{Item: *written(t, "1", "another headline")}, full.Item.Hash, true},
 		{Change{Item: *again.Item, Publication: again}, again.Item.Hash, true},
-		// It is said again before the log forgets it: it stays, and is signed no longer.
+		// It is renewed before the log forgets it: it stays, without its signature.
 		{Change{Item: *again.Item}, again.Item.Hash, false},
 	} {
 		w.Apply(Delta{Changes: []Change{step.c}}, at, uint64(i+1))
@@ -179,8 +180,8 @@ func TestWhatIsSignedWins(t *testing.T) {
 	}
 }
 
-// "Every subscriber knows whether something is missing": whoever makes a log cannot leave out what a
-// publisher has signed, nor put an older version behind a newer one, without it being seen.
+// "Every subscriber knows whether something is missing": the sequencer of a log cannot leave out a publication,
+// nor put an older version behind a newer one, without being detected.
 func TestALogCannotHideItsPublishersOrder(t *testing.T) {
 	one := published(t, 1, 4, feed.Hash{}, written(t, "1", "One"))
 	two := published(t, 1, 5, one.Hash, written(t, "2", "Two"))
@@ -189,11 +190,11 @@ func TestALogCannotHideItsPublishersOrder(t *testing.T) {
 	other := published(t, 1, 7, two.Hash, written(t, "4", "Four, of a second history"))
 	stranger := published(t, 2, 9, feed.Hash{}, written(t, "5", "Five"))
 	pin := &Pin{Key: public(1)}
-	counted := pin.After(edited)
+	counted := pin.Advance(edited)
 	for _, c := range []struct {
 		name  string
 		of    []*Publication
-		pin   *Pin // comes last
+		pin   *Pin // in the last delta
 		lacks uint64
 		first string
 	}{
@@ -220,18 +221,18 @@ func TestALogCannotHideItsPublishersOrder(t *testing.T) {
 			w.Apply(Delta{Pin: c.pin}, time.Unix(3, 0), ref)
 		}
 		e, _ := w.Entry(one.Item.ID)
-		if got := titles[e.Hash]; w.Lacks() != c.lacks || got != c.first {
-			t.Errorf("%s: lacks %d, not %d; the first item is %q", c.name, w.Lacks(), c.lacks, got)
+		if got := titles[e.Hash]; w.Missing() != c.lacks || got != c.first {
+			t.Errorf("%s: lacks %d, not %d; the first item is %q", c.name, w.Missing(), c.lacks, got)
 		}
-		if w.Forget(ref + 1); w.Lacks() != 0 {
-			t.Errorf("%s: what is not kept lacks %d", c.name, w.Lacks())
+		if w.Forget(ref + 1); w.Missing() != 0 {
+			t.Errorf("%s: what is not kept lacks %d", c.name, w.Missing())
 		}
 	}
 }
 
-// Whoever makes a log has keys of its own: what it signs with one neither takes the place of what the
-// publisher has signed, nor holds back anything of the publisher's.
-func TestAStrangersVersionIsNone(t *testing.T) {
+// A sequencer has keys of its own. A publication signed with one of them neither replaces the publisher's
+// version nor holds back a later one.
+func TestAStrangersPublicationDoesNotCount(t *testing.T) {
 	one := published(t, 1, 4, feed.Hash{}, written(t, "1", "One"))
 	stranger := published(t, 2, 1<<60, feed.Hash{}, written(t, "1", "A stranger's"))
 	edited := published(t, 1, 5, one.Hash, written(t, "1", "One, edited"))
@@ -245,11 +246,11 @@ func TestAStrangersVersionIsNone(t *testing.T) {
 	}
 }
 
-func TestAPinCountsWhatItsPublisherSaid(t *testing.T) {
+func TestAPinAdvancesWithPublications(t *testing.T) {
 	var w Window
 	one := published(t, 1, 1, feed.Hash{}, written(t, "1", "One"))
 	w.Apply(Delta{Pin: &Pin{Key: public(1)}, Changes: []Change{{Item: *one.Item, Publication: one}}}, time.Unix(1, 0), 1)
-	if p := w.Pin(); p.Seq != 1 || p.Head != one.Hash || w.Pinned() != 1 {
+	if p := w.Pin(); p.Seq != 1 || p.Head != one.Hash || w.PinRef() != 1 {
 		t.Errorf("%+v", p)
 	}
 	alien := published(t, 2, 9, feed.Hash{}, written(t, "2", "Two"))
@@ -259,14 +260,14 @@ func TestAPinCountsWhatItsPublisherSaid(t *testing.T) {
 	}
 }
 
-func TestAKeyFollowsThatWasNamedBefore(t *testing.T) {
+func TestAnAnnouncedKeyFollows(t *testing.T) {
 	at := time.Unix(1, 0)
 	first := &Pin{Key: public(1), Next: KeyHash(public(2)), Since: at}
-	second := first.Change(public(2), KeyHash(public(3)), at, nil)
-	third := second.Change(public(3), feed.Hash{}, at, nil)
-	taken := second.Change(public(9), feed.Hash{}, at, [][]byte{[]byte("witness")})
-	unnamed := first.Change(public(9), feed.Hash{}, at, nil)
-	revived := taken.Change(public(2), feed.Hash{}, at, nil)
+	second := first.Rotate(public(2), KeyHash(public(3)), at, nil)
+	third := second.Rotate(public(3), feed.Hash{}, at, nil)
+	taken := second.Rotate(public(9), feed.Hash{}, at, [][]byte{[]byte("witness")})
+	unnamed := first.Rotate(public(9), feed.Hash{}, at, nil)
+	revived := taken.Rotate(public(2), feed.Hash{}, at, nil)
 	for _, c := range []struct {
 		name     string
 		pin, old *Pin
@@ -285,28 +286,28 @@ func TestAKeyFollowsThatWasNamedBefore(t *testing.T) {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}
-	if !third.Good(public(1)) || taken.Good(public(2)) || !taken.Revoked(public(2)) || !taken.Good(public(1)) || third.Good(public(9)) || (*Pin)(nil).Good(public(1)) {
+	if !third.Valid(public(1)) || taken.Valid(public(2)) || !taken.Revoked(public(2)) || !taken.Valid(public(1)) || third.Valid(public(9)) || (*Pin)(nil).Valid(public(1)) {
 		t.Error("the keys of former times are not what they were")
 	}
 }
 
-// Who makes a pin may say what it likes of the keys before: what counts is what was believed.
-func TestAKeyIsNotOfThePastBecauseAPinSaysSo(t *testing.T) {
+// The author of a pin may claim any former keys. A node trusts only those that it has believed.
+func TestInventedFormerKeysAreIgnored(t *testing.T) {
 	at := time.Unix(1, 0)
-	liar := Tenure{Key: public(66)}
+	liar := FormerKey{Key: public(66)}
 	first := &Pin{Key: public(1), Next: KeyHash(public(2)), Since: at, Seq: 7, Head: feed.Hash{7}}
-	second := first.Change(public(2), KeyHash(public(3)), at, nil)
-	third := second.Change(public(3), feed.Hash{}, at, nil)
-	taken := second.Change(public(9), feed.Hash{}, at, [][]byte{[]byte("witness")})
+	second := first.Rotate(public(2), KeyHash(public(3)), at, nil)
+	third := second.Rotate(public(3), feed.Hash{}, at, nil)
+	taken := second.Rotate(public(9), feed.Hash{}, at, [][]byte{[]byte("witness")})
 	with := func(p *Pin, at int) *Pin {
 		q := *p
-		q.Past = slices.Insert(slices.Clone(p.Past), at, liar)
+		q.Former = slices.Insert(slices.Clone(p.Former), at, liar)
 		return &q
 	}
-	named := with(third, 2) // a liar's key between, which names the present one
-	named.Past[2].Next, named.Past[1].Next = KeyHash(public(3)), KeyHash(public(66))
+	named := with(third, 2) // an invented key in the middle, which announces the present one
+	named.Former[2].Next, named.Former[1].Next = KeyHash(public(3)), KeyHash(public(66))
 	forgiven := *taken
-	forgiven.Past = []Tenure{{Key: public(1)}, {Key: public(2)}}
+	forgiven.Former = []FormerKey{{Key: public(1)}, {Key: public(2)}}
 	for _, c := range []struct {
 		name          string
 		pin, old      *Pin
@@ -324,9 +325,9 @@ func TestAKeyIsNotOfThePastBecauseAPinSaysSo(t *testing.T) {
 		{"a key that was taken back is good again", &forgiven, taken, []byte{1, 9}, []byte{2}},
 		{"and not taken back at all", &forgiven, second, []byte{1, 9}, []byte{2}},
 	} {
-		got := c.pin.Onto(c.old)
+		got := c.pin.Rebase(c.old)
 		for n := range byte(100) {
-			if good := got.Good(public(n)); good != slices.Contains(c.good, n) {
+			if good := got.Valid(public(n)); good != slices.Contains(c.good, n) {
 				t.Errorf("%s: key %d is good: %v", c.name, n, good)
 			}
 			if revoked := got.Revoked(public(n)); revoked != slices.Contains(c.revoked, n) {
@@ -336,22 +337,22 @@ func TestAKeyIsNotOfThePastBecauseAPinSaysSo(t *testing.T) {
 	}
 	other := *first
 	other.Next, other.Seq, other.Head = KeyHash(public(66)), 3, feed.Hash{3}
-	if got := other.Onto(first); got.Next != first.Next || got.Seq != 7 || got.Head != (feed.Hash{7}) {
+	if got := other.Rebase(first); got.Next != first.Next || got.Seq != 7 || got.Head != (feed.Hash{7}) {
 		t.Errorf("what was believed is forgotten: %+v", got)
 	}
 	unnamed := *first
 	unnamed.Next = feed.Hash{}
-	if got := other.Onto(&unnamed); got.Next != (feed.Hash{}) {
+	if got := other.Rebase(&unnamed); got.Next != (feed.Hash{}) {
 		t.Error("a pin names the next key, which the feed's key has not")
 	}
-	if got := second.Onto(first); got.Next != (feed.Hash{}) {
+	if got := second.Rebase(first); got.Next != (feed.Hash{}) {
 		t.Error("a pin names the key after the one that was named")
 	}
-	for n := range byte(2 * MaxPast) {
-		first = first.Change(public(n+100), feed.Hash{}, at, nil).Onto(first)
+	for n := range byte(2 * MaxFormer) {
+		first = first.Rotate(public(n+100), feed.Hash{}, at, nil).Rebase(first)
 	}
-	if len(first.Past) != MaxPast {
-		t.Errorf("%d keys are remembered", len(first.Past))
+	if len(first.Former) != MaxFormer {
+		t.Errorf("%d keys are remembered", len(first.Former))
 	}
 }
 
@@ -359,7 +360,7 @@ func TestWitnessesSignWhatTheySaw(t *testing.T) {
 	home, away := wire.HashOf([]byte("home")), wire.HashOf([]byte("away"))
 	w := Attest(wire.NewSigner(keyOf(5), home), itsURL, public(1), time.Unix(7, 0).UTC())
 	got, err := OpenWitness(wire.NewVerifier(home), w.Raw)
-	if err != nil || !bytes.Equal(got.By, public(5)) || got.URL != itsURL || !bytes.Equal(got.Key, public(1)) || !got.Time.Equal(w.Time) {
+	if err != nil || !bytes.Equal(got.Owner, public(5)) || got.URL != itsURL || !bytes.Equal(got.Key, public(1)) || !got.Time.Equal(w.Time) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if _, err := OpenWitness(wire.NewVerifier(away), w.Raw); !errors.Is(err, ErrPin) {
@@ -367,7 +368,8 @@ func TestWitnessesSignWhatTheySaw(t *testing.T) {
 	}
 }
 
-// FuzzPublication: what opens is what was signed, and signing it again gives the same.
+// FuzzPublication checks that an opened publication is the signed one, and that signing it again gives the same
+// bytes.
 func FuzzPublication(f *testing.F) {
 	f.Add(published(f, 1, 1, feed.Hash{}, written(f, "1", "One")).Raw)
 	f.Add(published(f, 1, 3, feed.Hash{1}, nil).Raw)
@@ -375,7 +377,7 @@ func FuzzPublication(f *testing.F) {
 		if p, err := OpenPublication(raw); err == nil && len(p.Key) != ed25519.PublicKeySize {
 			t.Errorf("%+v", p)
 		}
-		// Behind the signature of somebody who means ill.
+		// The input is also signed by an attacker.
 		signed := wire.NewSigner(keyOf(1), wire.Anywhere).Sign(wire.DomainPublication, raw)
 		p, err := OpenPublication(signed.Raw)
 		if err != nil {
@@ -388,11 +390,11 @@ func FuzzPublication(f *testing.F) {
 	})
 }
 
-// FuzzPin: parsing and appending again gives the same.
+// FuzzPin checks that parsing and encoding again gives the same bytes.
 func FuzzPin(f *testing.F) {
 	first := &Pin{Key: public(1), Next: KeyHash(public(2)), Since: time.Unix(1, 0), Beat: time.Hour, Certificate: itsURL, Seq: 3, Head: feed.Hash{1}}
 	f.Add(first.Append())
-	f.Add(first.Change(public(2), feed.Hash{}, time.Unix(2, 0), [][]byte{[]byte("witness")}).Append())
+	f.Add(first.Rotate(public(2), feed.Hash{}, time.Unix(2, 0), [][]byte{[]byte("witness")}).Append())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p, err := ParsePin(b)
 		if err != nil || p == nil {
@@ -406,7 +408,7 @@ func FuzzPin(f *testing.F) {
 	})
 }
 
-// FuzzWitness: what an owner's word says, said again is the same.
+// FuzzWitness checks that signing a parsed statement again gives the same bytes.
 func FuzzWitness(f *testing.F) {
 	home := wire.HashOf([]byte("home"))
 	by := wire.NewSigner(keyOf(5), home)
@@ -419,7 +421,7 @@ func FuzzWitness(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		verify := wire.NewVerifier(home)
-		if w, err := OpenWitness(verify, b); err == nil && bytes.Equal(w.By, public(5)) {
+		if w, err := OpenWitness(verify, b); err == nil && bytes.Equal(w.Owner, public(5)) {
 			t.Errorf("who has not signed says %+v", w)
 		}
 		w, err := OpenWitness(verify, by.Sign(wire.DomainWitness, b).Raw)
@@ -427,17 +429,17 @@ func FuzzWitness(f *testing.F) {
 			return
 		}
 		again, err := OpenWitness(verify, Attest(by, w.URL, w.Key, w.Time).Raw)
-		if err != nil || again.URL != w.URL || !bytes.Equal(again.Key, w.Key) || !again.Time.Equal(w.Time) || !bytes.Equal(again.By, public(5)) {
+		if err != nil || again.URL != w.URL || !bytes.Equal(again.Key, w.Key) || !again.Time.Equal(w.Time) || !bytes.Equal(again.Owner, public(5)) {
 			t.Errorf("%+v became %+v, %v", w, again, err)
 		}
 	})
 }
 
-// Whoever leads a feed can put into a pin what no document could say: readers are told the key without it.
-func TestAPinSaysWhatADocumentCan(t *testing.T) {
+// A sequencer can put values into a pin that no document can have. Readers then get the key without them.
+func TestAPinNamesOnlyAValidPublisher(t *testing.T) {
 	key := bytes.Repeat([]byte{5}, ed25519.PublicKeySize)
 	p := Pin{Key: key, Next: feed.Hash{1}, Beat: time.Hour, Certificate: "https://a/cert", Fingerprint: feed.Hash{2}}
-	if got := p.Said(); !reflect.DeepEqual(*got, feed.Publisher{Key: key, Next: feed.Hash{1}, Beat: time.Hour, Certificate: "https://a/cert", Fingerprint: feed.Hash{2}}) {
+	if got := p.Publisher(); !reflect.DeepEqual(*got, feed.Publisher{Key: key, Next: feed.Hash{1}, Beat: time.Hour, Certificate: "https://a/cert", Fingerprint: feed.Hash{2}}) {
 		t.Errorf("%+v", got)
 	}
 	for _, c := range []struct {
@@ -445,7 +447,7 @@ func TestAPinSaysWhatADocumentCan(t *testing.T) {
 		certificate string
 	}{{time.Millisecond, ""}, {1000 * time.Hour, "https://a/cert"}, {time.Hour, "nowhere"}} {
 		p.Beat, p.Certificate = c.beat, c.certificate
-		if got := p.Said(); got.Check() != nil || !bytes.Equal(got.Key, key) || got.Next != p.Next {
+		if got := p.Publisher(); got.Check() != nil || !bytes.Equal(got.Key, key) || got.Next != p.Next {
 			t.Errorf("%+v: %+v", c, got)
 		}
 	}

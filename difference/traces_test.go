@@ -21,7 +21,7 @@ import (
 	"tidings/internal/feed"
 )
 
-// sharedData is where real material lies, beside the module.
+// sharedData is the folder of recorded data, beside the module.
 var sharedData = filepath.Join("..", "..", "shared", "data")
 
 // A snapshot is a document of a trace.
@@ -62,14 +62,14 @@ func trace(t *testing.T, file string) (list []snapshot) {
 	return list
 }
 
-// A version is what a reader sees of an item, by the id that its document gives it.
+// A version is what a reader sees of an item, by the id in its document.
 type version struct {
 	id   feed.ID
 	hash feed.Hash
 }
 
-// reference reads what another program saw between neighbours: items new and
-// modified. It goes by guid alone and compares whole texts.
+// reference returns the numbers of new and modified items that another program found between neighbouring
+// snapshots. That program uses only the guid, and compares whole texts.
 func reference(t *testing.T) map[string][2]int {
 	f, err := os.Open(filepath.Join(sharedData, "pairs.csv"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -95,8 +95,8 @@ func reference(t *testing.T) map[string][2]int {
 	return seen
 }
 
-// Real feeds, replayed as a poller sees them: no update where no item changed, and
-// every new item once.
+// Real feeds are replayed as a poller sees them: there must be no update where no item changed, and every new
+// item must be reported once.
 func TestTraces(t *testing.T) {
 	seen := reference(t)
 	files, err := filepath.Glob(filepath.Join(sharedData, "traces", "*.tar.zst"))
@@ -123,7 +123,7 @@ func TestTraces(t *testing.T) {
 			for i, s := range snapshots {
 				ref, ok := seen[name+"/"+s.name]
 				if ok && ref == [2]int{} && i%2 == 1 {
-					continue // half of the quiet ones are enough
+					continue // half of the quiet pairs are enough
 				}
 				f, err := feed.Parse(s.doc, "")
 				if err != nil {
@@ -178,7 +178,7 @@ func TestTraces(t *testing.T) {
 				case fresh > ref[0] || edited > ref[1]:
 					t.Errorf("%s: %d new, %d edited, the reference has %v", s.name, fresh, edited, ref)
 				case fresh < ref[0] || edited < ref[1]:
-					sum[4] += ref[0] - fresh + ref[1] - edited // they flapped, or came back
+					sum[4] += ref[0] - fresh + ref[1] - edited // reverted or repeated versions
 				}
 			}
 			t.Logf("%d documents: %d quiet pairs, %d false updates; %d new, %d edited, %d told before; window %d; %d KB of documents became %d KB",
@@ -187,6 +187,6 @@ func TestTraces(t *testing.T) {
 	}
 }
 
-// oneGUIDTwice are the traces in which two items have one guid, which the
-// reference takes for one that changes from item to item.
+// oneGUIDTwice are the traces in which two items have one guid. The reference takes them for one item that
+// changes.
 var oneGUIDTwice = map[string]bool{"gen-windsurf-changelog": true}

@@ -10,9 +10,9 @@ import (
 	"tidings/internal/feed"
 )
 
-// A window that has applied and forgotten deltas at random is what one is that is made of its entries
-// anew: the same items in the same order, forgotten in the order in which they came, and the same hash.
-func TestAWindowIsWhatItsEntriesAre(t *testing.T) {
+// A window that has applied and forgotten random deltas equals a window that is made of its entries: the same
+// items in the same order, forgotten in the order of their arrival, and the same hash.
+func TestAWindowEqualsOneMadeOfItsEntries(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	item := func() feed.Item {
 		var it feed.Item
@@ -41,7 +41,7 @@ func TestAWindowIsWhatItsEntriesAre(t *testing.T) {
 		var sum sum
 		entries := w.Entries()
 		var back []feed.ID
-		var last *place
+		var last *node
 		for p := w.first; p != nil; last, p = p, p.next {
 			if p.before != last {
 				t.Fatalf("the item before %v is another one", p.ID)
@@ -69,8 +69,8 @@ func TestAWindowIsWhatItsEntriesAre(t *testing.T) {
 	}
 }
 
-// An item that says that it stands behind itself goes to the front.
-func TestAnItemBehindItselfGoesToTheFront(t *testing.T) {
+// An item that claims to follow itself goes to the front.
+func TestAnItemAfterItselfGoesToTheFront(t *testing.T) {
 	var w Window
 	for n := byte(1); n <= 2; n++ {
 		id := feed.ID{n}

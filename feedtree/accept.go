@@ -120,18 +120,18 @@ func (f *FeedTree) accept(c *channel, p *difference.Publication, to env.Peer) {
 		refuse(feedtreepb.PushReply_REVOKED, "the feed has withdrawn this key")
 		return
 	}
-	if l.pin.Had(p.Key) && f.clock.Now().Sub(l.pin.Since) < originLag {
+	if l.pin.IsFormer(p.Key) && f.clock.Now().Sub(l.pin.Since) < originLag {
 		refuse(feedtreepb.PushReply_REVOKED, "another key has replaced this one: publish with the file of the new key")
 		return
 	}
-	if l.pin == nil || !p.By(l.pin.Key) {
+	if l.pin == nil || !p.SignedBy(l.pin.Key) {
 		if l.pin == nil || l.pin.Next == (feed.Hash{}) || difference.KeyHash(p.Key) != l.pin.Next {
 			f.fetchForKey(c)
 			refuse(feedtreepb.PushReply_UNKNOWN, "the feed's document does not name this key yet: the document is being fetched, and counts only over HTTPS or from a private address")
 			return
 		}
 		if f.inOrder(l, p) == "" {
-			f.setPin(c, l.pin.Change(p.Key, feed.Hash{}, f.clock.Now(), nil)) // the former key has named this one
+			f.setPin(c, l.pin.Rotate(p.Key, feed.Hash{}, f.clock.Now(), nil)) // the former key has named this one
 		}
 	}
 	if was, known := l.receipts[p.Seq]; known && was.hash == p.Hash {
@@ -162,7 +162,7 @@ func (f *FeedTree) accept(c *channel, p *difference.Publication, to env.Peer) {
 		return
 	}
 	l.accepted = append(l.accepted, acceptedPublication{p, l.pin, answer})
-	l.pin = l.pin.After(p)
+	l.pin = l.pin.Advance(p)
 	l.addReceipt(p, false)
 	l.hearPublisher(p, f.clock.Now())
 	f.stats.Accepted++
@@ -274,7 +274,7 @@ func (f *FeedTree) refuse(c *channel, p *difference.Publication, why string) {
 // unknown, or the publications before it were missing.
 func (f *FeedTree) forgetRefusal(c *channel, p *difference.Publication, at time.Time) {
 	f.refusals = slices.DeleteFunc(f.refusals, func(r Refusal) bool {
-		return r.retryable && r.URL == c.url && r.Seq == p.Seq && p.By(r.Key) && (r.beat || p.Item != nil) && !r.At.After(at)
+		return r.retryable && r.URL == c.url && r.Seq == p.Seq && p.SignedBy(r.Key) && (r.beat || p.Item != nil) && !r.At.After(at)
 	})
 }
 

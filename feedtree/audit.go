@@ -36,7 +36,7 @@ const (
 // A feed of which no parent keeps a log is compared every DigestInterval. A feed that this node owns is compared
 // after half of the silence that would make it count as cut off.
 func (f *FeedTree) runAudits(now time.Time) {
-	if plant.BlindToGaps {
+	if plant.IgnoreGaps {
 		return
 	}
 	f.expireAudits(now)
@@ -225,7 +225,7 @@ func (f *FeedTree) pullFrom(c *channel, peer env.PeerID, isOwner bool) {
 // followedChannel returns the feed of a key if this node follows it and no repair is waiting for an answer;
 // otherwise nil. A repair without an open request may pause for minutes, so it does not prevent another pull.
 func (f *FeedTree) followedChannel(key []byte) *channel {
-	if c := f.feeds[overlay.ID(key)]; c != nil && c.subscribed && (c.repair == nil || !c.repair.awaitingReply) && !plant.BlindToGaps {
+	if c := f.feeds[overlay.ID(key)]; c != nil && c.subscribed && (c.repair == nil || !c.repair.awaitingReply) && !plant.IgnoreGaps {
 		return c
 	}
 	return nil

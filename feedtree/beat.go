@@ -32,7 +32,7 @@ type beat struct {
 }
 
 func (f *FeedTree) openBeat(raw []byte) (overlay.ID, *beat, error) {
-	signed, err := f.verify.Open(wire.DomainBeat, raw)
+	signed, err := f.verify.Open(wire.DomainHeartbeat, raw)
 	if err != nil {
 		return overlay.ID{}, nil, err
 	}
@@ -156,7 +156,7 @@ func (f *FeedTree) signBeat(c *channel) *beat {
 	if log := f.owners.LastCommitted(c.key); log != nil {
 		m.Seq, m.Head = log.At.Seq, log.Hash[:]
 	}
-	signed := f.signer.Sign(wire.DomainBeat, marshal(m))
+	signed := f.signer.Sign(wire.DomainHeartbeat, marshal(m))
 	_, b, err := f.openBeat(signed.Raw)
 	if err != nil {
 		panic(fmt.Sprintf("feedtree: own heartbeat is invalid: %v", err))

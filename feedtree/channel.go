@@ -137,7 +137,7 @@ func (f *FeedTree) Subscribe(url string, weight int, attributes []byte, done fun
 		next.trust = c.trust
 	}
 	m := next.record()
-	if plant.EarlyYes {
+	if plant.EarlyAck {
 		done(nil)
 		done = func(error) {}
 	}
@@ -262,10 +262,10 @@ func (f *FeedTree) subscription(c *channel) Subscription {
 		Key: c.key, URL: c.url, Weight: c.weight, Since: c.since, Attributes: c.attributes,
 		Items: c.window.itemCount(), Version: c.window.version,
 		Confirmed: c.confirmed, Heard: c.heardAt, Alone: c.alone, Led: c.leader != nil, Repairing: c.repair != nil,
-		Lacks: c.window.log.Lacks(), Unreadable: len(c.window.unreadable), State: c.state,
+		Lacks: c.window.log.Missing(), Unreadable: len(c.window.unreadable), State: c.state,
 		Publisher: c.trust, Doubt: c.doubt, Seen: c.keyCheck.publisher.Key, SeenAt: c.keyCheck.seenAt, Objectors: len(c.keyCheck.objectors),
 	}
-	if pin := c.window.log.Pin(); s.Publisher != nil && pin != nil && pin.Seq > s.Publisher.Seq && c.trust.Good(pin.Key) {
+	if pin := c.window.log.Pin(); s.Publisher != nil && pin != nil && pin.Seq > s.Publisher.Seq && c.trust.Valid(pin.Key) {
 		counted := *c.trust
 		counted.Seq, counted.Head = pin.Seq, pin.Head
 		s.Publisher = &counted

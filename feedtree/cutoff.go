@@ -157,7 +157,7 @@ func (f *FeedTree) handOverFeed(c *channel) {
 		}
 	}
 	// A page's changes depend on the version before them, so the page's sequencer finds them itself.
-	if _, isPage := feed.AtOrigin(c.url); isPage || len(found) == 0 || f.feeds[c.key] != c {
+	if _, isPage := feed.DocumentURL(c.url); isPage || len(found) == 0 || f.feeds[c.key] != c {
 		c.handOversLeft = 0
 		return
 	}
@@ -189,7 +189,7 @@ func (f *FeedTree) Recall(key overlay.ID, then func(*difference.Known)) {
 		f.decodeEntries(f.owners.Visible(key), func(deltas []decodedEntry) {
 			known := new(difference.Known)
 			for _, d := range deltas {
-				known.Recall(d.Delta)
+				known.AddLogged(d.Delta)
 			}
 			for _, e := range c.window.extras {
 				known.Add(difference.Delta{Changes: []difference.Change{{Item: e.Item}}})

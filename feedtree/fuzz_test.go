@@ -88,7 +88,7 @@ func FuzzBeatStatement(f *testing.F) {
 	ft := &FeedTree{verify: wire.NewVerifier(network), clock: fixedClock{}}
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		by := signer()
-		of, b, err := ft.openBeat(by.Sign(wire.DomainBeat, payload).Raw)
+		of, b, err := ft.openBeat(by.Sign(wire.DomainHeartbeat, payload).Raw)
 		if err != nil {
 			return
 		}
@@ -98,7 +98,7 @@ func FuzzBeatStatement(f *testing.F) {
 		m := &feedtreepb.BeatStatement{
 			Key: of[:], Branch: b.branch, Epoch: b.epoch, Seq: b.seq, Head: b.head[:], Number: b.number, TimeMs: uint64(b.time.UnixMilli()), State: b.state,
 		}
-		of2, again, err := ft.openBeat(by.Sign(wire.DomainBeat, marshal(m)).Raw)
+		of2, again, err := ft.openBeat(by.Sign(wire.DomainHeartbeat, marshal(m)).Raw)
 		if err != nil || of2 != of {
 			t.Fatalf("%+v cannot be read again: %v", b, err)
 		}
@@ -172,7 +172,7 @@ func TestTheLargestMessagesFitIntoAFrame(t *testing.T) {
 	beat := marshal(&feedtreepb.BeatStatement{
 		Key: key[:], Branch: 1, Epoch: ^uint32(0), Seq: ^uint64(0), Head: make([]byte, 32), Number: 1, TimeMs: 1, State: make([]byte, maxState),
 	})
-	if n := len(signer().Sign(wire.DomainBeat, beat).Raw); n > maxBeat {
+	if n := len(signer().Sign(wire.DomainHeartbeat, beat).Raw); n > maxBeat {
 		t.Errorf("a valid heartbeat of %d bytes is over the limit", n)
 	}
 }

@@ -145,7 +145,7 @@ func (in *intruder) chooseBeat(s *choices) []byte {
 	if v, ok := in.target.Layers().Owners.View(in.Key(in.feeds[s.choose(intrudedFeeds)])); ok && v.Epoch != nil {
 		m.Branch, m.Epoch, m.Seq = pick(s, v.Epoch.Branch, s.number()), pick(s, v.Epoch.Number, v.Epoch.Number+1, uint32(s.number())), s.number()
 	}
-	return in.signer.Sign(wire.DomainBeat, in.encoded(m)).Raw
+	return in.signer.Sign(wire.DomainHeartbeat, in.encoded(m)).Raw
 }
 
 // chooseUpdate returns an entry that the target has, or one signed by the intruder.
@@ -360,7 +360,7 @@ func TestAHeartbeatOfAnotherBranchStartsARepair(t *testing.T) {
 			in.target = p
 			v, _ := p.Layers().Owners.View(key)
 			before := p.Layers().Feeds.Stats()
-			beat := in.signer.Sign(wire.DomainBeat, in.encoded(&feedtreepb.BeatStatement{
+			beat := in.signer.Sign(wire.DomainHeartbeat, in.encoded(&feedtreepb.BeatStatement{
 				Key: key[:], Branch: v.Epoch.Branch + 1, Epoch: 1, Head: make([]byte, 32),
 				Number: uint64(in.Now().UnixMilli()), TimeMs: uint64(in.Now().UnixMilli()), State: []byte("made up"),
 			}))

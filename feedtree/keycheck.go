@@ -124,7 +124,7 @@ func (f *FeedTree) confirmPin(c *channel) {
 		return
 	}
 	f.log.Warn("publisher's key changed on the web server", "url", c.url, "from", difference.Fingerprint(old.Key), "to", difference.Fingerprint(pin.Key))
-	trust := pin.Onto(old)
+	trust := pin.Rebase(old)
 	trust.Next = s.publisher.Next
 	if !f.attested(c, pin) {
 		trust.Witnesses = nil
@@ -173,7 +173,7 @@ func (f *FeedTree) onObjection(raw []byte) error {
 	if err != nil {
 		return err
 	}
-	now, by := f.clock.Now(), wire.PeerIDOf(w.By)
+	now, by := f.clock.Now(), wire.PeerIDOf(w.Owner)
 	c := f.feeds[overlay.Key(f.node.Network(), w.URL)]
 	if c == nil || now.Sub(w.Time).Abs() > maxObjectionAge || by == f.signer.PeerID() {
 		return nil

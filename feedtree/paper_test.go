@@ -123,7 +123,7 @@ func TestPeersReceivingTheMessageVerifyItsSignature(t *testing.T) {
 		"changed on its way":          tampered,
 		"signed by another":           wire.NewSigner(other.Key(), hash).Sign(wire.DomainEntry, payload).Raw,
 		"signed in another network":   wire.NewSigner(lead.Key(), wire.HashOf([]byte("other"))).Sign(wire.DomainEntry, payload).Raw,
-		"signed as something else":    wire.NewSigner(lead.Key(), hash).Sign(wire.DomainBeat, payload).Raw,
+		"signed as something else":    wire.NewSigner(lead.Key(), hash).Sign(wire.DomainHeartbeat, payload).Raw,
 		"with a body that is not its": whole,
 	} {
 		before := reader.Layers().Feeds.Stats()

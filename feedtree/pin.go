@@ -86,10 +86,10 @@ func (f *FeedTree) HeadFetched(key overlay.ID, head *feed.Head, secure bool) {
 		if next.Beat != pin.Beat || next.Certificate != pin.Certificate || next.Fingerprint != pin.Fingerprint || next.Next != pin.Next {
 			f.setPin(c, &next)
 		}
-	case pin.Had(publisher.Key) && now.Sub(pin.Since) < originLag:
+	case pin.IsFormer(publisher.Key) && now.Sub(pin.Since) < originLag:
 		// A mirror or cache of the origin is behind.
 	case pin.Next != (feed.Hash{}) && difference.KeyHash(publisher.Key) == pin.Next:
-		f.setPin(c, pin.Change(publisher.Key, publisher.Next, now, nil))
+		f.setPin(c, pin.Rotate(publisher.Key, publisher.Next, now, nil))
 	default:
 		if l.keyChange == nil || !bytes.Equal(l.keyChange.publisher.Key, publisher.Key) {
 			l.keyChange = &keyChange{publisher: publisher, witnesses: map[env.PeerID][]byte{}}
@@ -144,7 +144,7 @@ func (f *FeedTree) continueKeyChange(c *channel, now time.Time) {
 		}
 	}
 	if len(witnesses) >= witnessesNeeded(len(v.Epoch.Owners)) {
-		p := l.pin.Change(l.keyChange.publisher.Key, l.keyChange.publisher.Next, now, witnesses)
+		p := l.pin.Rotate(l.keyChange.publisher.Key, l.keyChange.publisher.Next, now, witnesses)
 		p.Beat, p.Certificate, p.Fingerprint = l.keyChange.publisher.Beat, l.keyChange.publisher.Certificate, l.keyChange.publisher.Fingerprint
 		f.setPin(c, p)
 		return
@@ -208,7 +208,7 @@ func (f *FeedTree) onWitnessReply(from env.PeerID, m *feedtreepb.WitnessReply) e
 		return err
 	}
 	c := f.feeds[overlay.Key(f.node.Network(), w.URL)]
-	if c == nil || c.leader == nil || c.leader.keyChange == nil || wire.PeerIDOf(w.By) != from || !bytes.Equal(w.Key, c.leader.keyChange.publisher.Key) {
+	if c == nil || c.leader == nil || c.leader.keyChange == nil || wire.PeerIDOf(w.Owner) != from || !bytes.Equal(w.Key, c.leader.keyChange.publisher.Key) {
 		return nil
 	}
 	if v, ok := f.owners.View(c.key); ok && v.Epoch != nil && slices.Contains(v.Epoch.Owners, from) {
@@ -225,7 +225,7 @@ func (f *FeedTree) considerPin(c *channel, p *difference.Pin) {
 	old := c.trust
 	switch {
 	case old == nil, p.Follows(old), bytes.Equal(p.Key, old.Key):
-	case old.Had(p.Key):
+	case old.IsFormer(p.Key):
 		return // an earlier pin: a log is read again after each restart
 	default:
 		if c.doubt == nil || !bytes.Equal(c.doubt.Key, p.Key) {
@@ -239,7 +239,7 @@ func (f *FeedTree) considerPin(c *channel, p *difference.Pin) {
 	}
 	trust := *p
 	if old != nil {
-		trust = *p.Onto(old)
+		trust = *p.Rebase(old)
 	}
 	if old == nil || !bytes.Equal(old.Key, p.Key) {
 		trust.Witnesses = nil // they are not why this node trusts it
@@ -308,7 +308,7 @@ func (f *FeedTree) attested(c *channel, p *difference.Pin) bool {
 		if err != nil || w.URL != c.url || !bytes.Equal(w.Key, p.Key) {
 			continue
 		}
-		if id := wire.PeerIDOf(w.By); slices.Contains(v.Epoch.Owners, id) && !slices.Contains(witnesses, id) {
+		if id := wire.PeerIDOf(w.Owner); slices.Contains(v.Epoch.Owners, id) && !slices.Contains(witnesses, id) {
 			witnesses = append(witnesses, id)
 		}
 	}
@@ -341,7 +341,7 @@ func provenance(p *difference.Publication, trust *difference.Pin) string {
 	switch {
 	case p == nil:
 		return Single
-	case trust.Good(p.Key):
+	case trust.Valid(p.Key):
 		return ByPublisher
 	case trust.Revoked(p.Key):
 		return Revoked

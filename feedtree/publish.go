@@ -69,9 +69,9 @@ func (f *FeedTree) Lead(key overlay.ID, on bool, ready func(known *difference.Kn
 		known, now := new(difference.Known), f.clock.Now()
 		for i, e := range log {
 			l.window.Apply(deltas[i].Delta, e.Time, e.At.Seq)
-			known.Recall(deltas[i].Delta)
+			known.AddLogged(deltas[i].Delta)
 			if deltas[i].unreadable {
-				known.Lose() // the origin may still show the unreadable items
+				known.MarkLossy() // the origin may still show the unreadable items
 			}
 			if deltas[i].Head != nil {
 				l.head, l.about = deltas[i].Head, aboutOf(deltas[i].Head)
@@ -79,7 +79,7 @@ func (f *FeedTree) Lead(key overlay.ID, on bool, ready func(known *difference.Kn
 			for _, ch := range deltas[i].Changes {
 				if p := ch.Publication; p != nil {
 					l.addReceipt(p, true)
-					if l.window.Pin().Good(p.Key) {
+					if l.window.Pin().Valid(p.Key) {
 						l.hearPublisher(p, earlier(e.Time, now)) // some clocks are ahead
 					}
 				}
@@ -120,9 +120,9 @@ func (f *FeedTree) Append(key overlay.ID, d difference.Delta, doc *feed.Feed, do
 			}
 			return false
 		}
-		d = l.window.Keep(d, doc, f.owners.FirstKept(key, len(d.Changes)+len(doc.Items)))
+		d = l.window.Renew(d, doc, f.owners.FirstKept(key, len(d.Changes)+len(doc.Items)))
 		// All items are in the log as their publisher signed them. The first head is appended even without items.
-		if d.Empty() && d.Page == nil && (d.Head == nil || l.window.Head() != 0) {
+		if d.Empty() && d.Page == nil && (d.Head == nil || l.window.HeadRef() != 0) {
 			done(true)
 			return true
 		}
@@ -133,10 +133,10 @@ func (f *FeedTree) Append(key overlay.ID, d difference.Delta, doc *feed.Feed, do
 // append makes entries of the changes in a feed that this node leads, as Append does.
 func (f *FeedTree) append(c *channel, d difference.Delta, done func(ok bool)) bool {
 	l, key := c.leader, c.key
-	if d.Head == nil && f.headIsOld(key, l.window.Head()) {
+	if d.Head == nil && f.headIsOld(key, l.window.HeadRef()) {
 		d.Head = l.head
 	}
-	if d.Pin == nil && f.headIsOld(key, l.window.Pinned()) {
+	if d.Pin == nil && f.headIsOld(key, l.window.PinRef()) {
 		d.Pin = l.pin
 	}
 	parts, bodies, err := f.encodeParts(c, d)
@@ -197,7 +197,7 @@ func (f *FeedTree) Fading(key overlay.ID, items int) []feed.ID {
 	if c == nil || c.leader == nil || !c.leader.ready {
 		return nil
 	}
-	return c.leader.window.Before(f.owners.FirstKept(key, items))
+	return c.leader.window.OlderThan(f.owners.FirstKept(key, items))
 }
 
 // headIsOld reports whether the entry with number ref is in the older half of a feed's log, so that its head or pin
@@ -310,19 +310,19 @@ func (f *FeedTree) AppendAbsorbed(key overlay.ID) {
 		l, whole := c.leader, d
 		d = f.app.Filter(key, d)
 		if pin := whole.Pin; pin != nil && (l.pin == nil || !l.pin.Follows(pin) && pin.Follows(l.pin)) {
-			l.pin = pin.Counted(l.pin)
+			l.pin = pin.WithNumbersOf(l.pin)
 			d.Pin = l.pin // the other branch knows later keys of the feed
 		}
 		for _, ch := range whole.Changes {
 			// An item that was found here as well is not news, but the publisher's number for it is.
-			if l.pin.After(ch.Publication) != l.pin && !slices.ContainsFunc(d.Changes, func(o difference.Change) bool { return o.Item.ID == ch.Item.ID }) {
+			if l.pin.Advance(ch.Publication) != l.pin && !slices.ContainsFunc(d.Changes, func(o difference.Change) bool { return o.Item.ID == ch.Item.ID }) {
 				d.Changes = append(d.Changes, ch)
 			}
 		}
 		for _, ch := range d.Changes {
 			if p := ch.Publication; p != nil {
 				l.addReceipt(p, true)
-				l.pin = l.pin.After(p)
+				l.pin = l.pin.Advance(p)
 			}
 		}
 		if !d.Empty() {

@@ -556,7 +556,7 @@ func TestFollowersDoubtAKeyThatOwnersHaveNotSeen(t *testing.T) {
 	it := p.Item
 	lead.Do(func() {
 		lead.Layers().Feeds.Append(n.Key(url), difference.Delta{
-			Pin: sub.Publisher.Change(liar.public(), feed.Hash{}, n.Now(), [][]byte{own.Raw, own.Raw, own.Raw}), Changes: []difference.Change{{Item: *it, Publication: p}},
+			Pin: sub.Publisher.Rotate(liar.public(), feed.Hash{}, n.Now(), [][]byte{own.Raw, own.Raw, own.Raw}), Changes: []difference.Change{{Item: *it, Publication: p}},
 		}, nil, func(bool) {})
 	})
 	n.World.Run(2 * time.Second)
@@ -588,7 +588,7 @@ func TestFollowersDoNotTrustInventedFormerKeys(t *testing.T) {
 	sub, _ := n.readers[0].Layers().Feeds.Subscription(n.Key(url))
 	p := liar.sign(n.Swarm, 2, n.publisher.prev, newItem(t, "false"))
 	told := *sub.Publisher
-	told.Past = []difference.Tenure{{Key: liar.public()}}
+	told.Former = []difference.FormerKey{{Key: liar.public()}}
 	lead.Do(func() {
 		lead.Layers().Feeds.Append(n.Key(url), difference.Delta{Pin: &told, Changes: []difference.Change{{Item: *p.Item, Publication: p}}}, nil, func(bool) {})
 	})
@@ -789,7 +789,7 @@ func TestAKeyOfAnotherBranchKeepsThePublishersCount(t *testing.T) {
 	pin := *sub.Publisher
 	pin.Seq, pin.Head = first.Seq, first.Hash
 	n.publisher.key = n.publisher.next
-	changed := pin.Change(n.publisher.public(), feed.Hash{}, n.Now(), nil)
+	changed := pin.Rotate(n.publisher.public(), feed.Hash{}, n.Now(), nil)
 	body, err := difference.Delta{Pin: changed}.Encode()
 	if err != nil {
 		t.Fatal(err)

@@ -43,7 +43,7 @@ const (
 
 // startRepair starts a repair, unless one is in progress. want is the entry that shows the gap, or zero.
 func (f *FeedTree) startRepair(c *channel, want owner.Hash) {
-	if !c.subscribed || c.leader != nil || plant.BlindToGaps {
+	if !c.subscribed || c.leader != nil || plant.IgnoreGaps {
 		return
 	}
 	if r := c.repair; r != nil {

@@ -197,7 +197,7 @@ func (f *FeedTree) endProbation(c *channel) {
 // recordDelivery counts what a parent did not deliver, and leaves a parent that has missed too much.
 func (f *FeedTree) recordDelivery(c *channel, tree int, parent env.PeerID, brought bool) {
 	group := groupOf(c.key, tree)
-	excused := parent == "" || parent != f.parentIn(group) || plant.BlindToGaps
+	excused := parent == "" || parent != f.parentIn(group) || plant.IgnoreGaps
 	if !c.probation.missed[tree].record(parent, brought || excused) || !f.scribe.Block(group, parent) {
 		return
 	}

@@ -63,7 +63,7 @@ func (n *takeover) forgeKey(t *testing.T, liars int) {
 	held := false
 	lead.Do(func() {
 		lead.Layers().Feeds.Append(n.Key(url), difference.Delta{
-			Pin:     sub.Publisher.Change(n.forger.public(), feed.Hash{}, n.Now(), words),
+			Pin:     sub.Publisher.Rotate(n.forger.public(), feed.Hash{}, n.Now(), words),
 			Changes: []difference.Change{{Item: *first.Item, Publication: first}, {Item: *second.Item, Publication: second, Edited: true}},
 		}, nil, func(ok bool) { held = ok })
 	})
@@ -80,7 +80,7 @@ func (n *takeover) checkForged(t *testing.T) {
 	n.checkAll(t, "one", "All of one, publisher")
 	n.checkAll(t, "false", "All of false, unconfirmed")
 	for _, r := range append([]*sim.Peer{n.publisherNode}, n.readers...) {
-		if sub, _ := r.Layers().Feeds.Subscription(n.Key(url)); sub.Doubt == nil || !bytes.Equal(sub.Publisher.Key, n.publisher.public()) || len(sub.Publisher.Past) > 0 {
+		if sub, _ := r.Layers().Feeds.Subscription(n.Key(url)); sub.Doubt == nil || !bytes.Equal(sub.Publisher.Key, n.publisher.public()) || len(sub.Publisher.Former) > 0 {
 			t.Errorf("host %d trusts %+v and doubts %+v", r.Index(), sub.Publisher, sub.Doubt)
 		}
 	}
@@ -140,10 +140,10 @@ func TestOwnersCannotNameTheNextKey(t *testing.T) {
 		lead.Do(func() { lead.Layers().Feeds.Append(n.Key(url), d, nil, func(bool) {}) })
 		n.World.Run(2 * time.Second)
 	}
-	named := sub.Publisher.Change(second.public(), difference.KeyHash(n.forger.public()), n.Now(), nil)
+	named := sub.Publisher.Rotate(second.public(), difference.KeyHash(n.forger.public()), n.Now(), nil)
 	says(difference.Delta{Pin: named})
 	p := n.forger.sign(n.Swarm, 2, n.publisher.prev, newItem(t, "false"))
-	says(difference.Delta{Pin: named.Change(n.forger.public(), feed.Hash{}, n.Now(), nil), Changes: []difference.Change{{Item: *p.Item, Publication: p}}})
+	says(difference.Delta{Pin: named.Rotate(n.forger.public(), feed.Hash{}, n.Now(), nil), Changes: []difference.Change{{Item: *p.Item, Publication: p}}})
 	n.checkAll(t, "one", "All of one, publisher")
 	n.checkAll(t, "false", "All of false, unconfirmed")
 	for _, r := range n.readers {

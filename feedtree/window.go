@@ -45,7 +45,7 @@ const maxFetchedAge = 7 * 24 * time.Hour
 
 // hasShown reports whether the window shows this version of an item, or has shown it.
 func (w *window) hasShown(it *feed.Item) bool {
-	if plant.ShowAgain {
+	if plant.ShowTwice {
 		return false
 	}
 	if e, ok := w.log.Entry(it.ID); ok && e.Hash == it.Hash {
@@ -73,8 +73,8 @@ func (f *FeedTree) Newest(key overlay.ID) (at time.Time) {
 	}
 	at = c.window.log.Newest()
 	for _, e := range c.window.extras {
-		if e.At.After(at) {
-			at = e.At
+		if e.Arrived.After(at) {
+			at = e.Arrived
 		}
 	}
 	return at
@@ -203,7 +203,7 @@ func (w *window) switchLog(orphaned []*owner.Entry, deltas []decodedEntry) {
 		w.shown.add(e.ID, e.Hash)
 		if i, ok := index[e.Ref]; ok && e.Change < len(deltas[i].Changes) && !isExtra[e.ID] {
 			ch := deltas[i].Changes[e.Change]
-			w.extras = append(w.extras, extraItem{Entry: feed.Entry{Item: ch.Item, At: e.At}, publication: ch.Publication, seq: e.Ref})
+			w.extras = append(w.extras, extraItem{Entry: feed.Entry{Item: ch.Item, Arrived: e.Arrived}, publication: ch.Publication, seq: e.Ref})
 		}
 	}
 	w.log, w.applied, w.unreadable, w.signed = difference.Window{}, owner.Hash{}, nil, nil
@@ -226,7 +226,7 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []decodedEntry
 			_, kept := w.signed[ch.Item.ID]
 			switch {
 			case kept && provenance(ch.Publication, c.trust) == Unconfirmed:
-			case !w.log.Takes(ch):
+			case !w.log.Accepts(ch):
 				if ch.Publication != nil {
 					f.addRefusal(Refusal{URL: c.url, Seq: ch.Publication.Seq, Key: ch.Publication.Key, Why: "the log has this older version of an item after a newer one, against the publisher's order: its sequencer has put it there"})
 				}
@@ -237,7 +237,7 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []decodedEntry
 		if shownBefore && e.Hash == w.shownUpTo {
 			shownBefore, w.shownUpTo = false, owner.Hash{}
 		}
-		missingBefore := w.log.Lacks()
+		missingBefore := w.log.Missing()
 		w.log.Apply(deltas[i].Delta, e.Time, e.At.Seq)
 		switch {
 		case deltas[i].bodyLost:
@@ -251,7 +251,7 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []decodedEntry
 		if deltas[i].Pin != nil {
 			f.considerPin(c, deltas[i].Pin)
 		}
-		f.noteMissing(c, w.log.Lacks()-missingBefore)
+		f.noteMissing(c, w.log.Missing()-missingBefore)
 		for _, ch := range deltas[i].Changes {
 			if p := f.pushes[publicationHash(ch.Publication)]; p != nil {
 				f.endPush(p, nil) // a quorum stores what is shown
@@ -278,7 +278,7 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []decodedEntry
 		return
 	}
 	first := log[0].At.Seq
-	if plant.ShortMemory {
+	if plant.ForgetWindow {
 		first = log[len(log)-1].At.Seq
 	}
 	for _, e := range w.log.Forget(first) {
@@ -343,7 +343,7 @@ func (w *window) dropReplaced(first uint64, oldest time.Time) {
 		case ok:
 			return e.replaced == (feed.Hash{}) || o.Hash != e.replaced
 		}
-		return e.At.Before(oldest)
+		return e.Arrived.Before(oldest)
 	})
 	w.extras = w.extras[:min(len(w.extras), feed.MaxItems)]
 	maps.DeleteFunc(w.signed, func(_ feed.ID, e difference.Entry) bool { return e.Ref < first })
@@ -371,11 +371,11 @@ func (f *FeedTree) showFetched(c *channel, d difference.Delta) {
 		var found []extraItem
 		for _, ch := range d.Changes {
 			// A document's short version of an item that the publisher has signed is not news.
-			if it := ch.Item; !w.hasShown(&it) && w.log.Takes(difference.Change{Item: it}) {
+			if it := ch.Item; !w.hasShown(&it) && w.log.Accepts(difference.Change{Item: it}) {
 				w.shown.add(it.ID, it.Hash)
 				w.extras = slices.DeleteFunc(w.extras, func(e extraItem) bool { return e.Item.ID == it.ID })
 				before, _ := w.log.Entry(it.ID)
-				found = append(found, extraItem{Entry: feed.Entry{Item: it, At: now}, replaced: before.Hash})
+				found = append(found, extraItem{Entry: feed.Entry{Item: it, Arrived: now}, replaced: before.Hash})
 				news = append(news, difference.Change{Item: it})
 			}
 		}
@@ -460,7 +460,7 @@ func (f *FeedTree) Read(key overlay.ID, then func(Document)) {
 					return feed.Entry{}, false
 				}
 				ch := deltas[i].Changes[e.Change]
-				return feed.Entry{Item: ch.Item, At: e.At, Provenance: provenance(ch.Publication, c.trust)}, true
+				return feed.Entry{Item: ch.Item, Arrived: e.Arrived, Provenance: provenance(ch.Publication, c.trust)}, true
 			}
 			for _, e := range shown {
 				current, ok := entry(e)
@@ -482,10 +482,10 @@ func (f *FeedTree) Read(key overlay.ID, then func(Document)) {
 // mergeByTime inserts entries that are not in the log into those of the log, whose order stays. Each goes before
 // the first entry that is older.
 func mergeByTime(log, extras []feed.Entry) []feed.Entry {
-	slices.SortStableFunc(extras, func(a, b feed.Entry) int { return b.At.Compare(a.At) })
+	slices.SortStableFunc(extras, func(a, b feed.Entry) int { return b.Arrived.Compare(a.Arrived) })
 	all := make([]feed.Entry, 0, len(log)+len(extras))
 	for _, e := range log {
-		for len(extras) > 0 && !extras[0].At.Before(e.At) {
+		for len(extras) > 0 && !extras[0].Arrived.Before(e.Arrived) {
 			all, extras = append(all, extras[0]), extras[1:]
 		}
 		all = append(all, e)

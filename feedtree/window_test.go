@@ -47,7 +47,7 @@ func TestFetchedItemsGiveWayToTheLog(t *testing.T) {
 		{"the log does not have it", windowOf(), feed.Hash{}, fetched, true},
 		{"the log does not have it for long", windowOf(), feed.Hash{}, fetched.Add(1), false},
 	} {
-		k.w.extras = []extraItem{{Entry: feed.Entry{Item: b, At: fetched}, replaced: k.over}}
+		k.w.extras = []extraItem{{Entry: feed.Entry{Item: b, Arrived: fetched}, replaced: k.over}}
 		k.w.dropReplaced(1, k.oldest)
 		if stays := len(k.w.extras) > 0; stays != k.stays {
 			t.Errorf("%s: kept: %v", k.what, stays)
@@ -71,7 +71,7 @@ func TestAReplacedLogDoesNotShowAnItemTwice(t *testing.T) {
 func TestExtraItemsAreSortedByTime(t *testing.T) {
 	entries := func(publisher string) (of []feed.Entry) {
 		for name := range strings.FieldsSeq(publisher) {
-			of = append(of, feed.Entry{At: time.Unix(int64(name[1]-'0'), 0), Item: feed.Item{Raw: []byte(name)}})
+			of = append(of, feed.Entry{Arrived: time.Unix(int64(name[1]-'0'), 0), Item: feed.Item{Raw: []byte(name)}})
 		}
 		return of
 	}

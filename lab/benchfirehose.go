@@ -110,7 +110,7 @@ func (f *filtering) Watched(ctx context.Context, query string) (of []string, err
 	}
 	_, entries, err := m.Read()
 	for _, e := range entries {
-		of = append(of, e.Source.URL+" "+e.Said.Title)
+		of = append(of, e.Source.URL+" "+e.Meaning.Title)
 	}
 	return of, err
 }

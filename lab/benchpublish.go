@@ -240,7 +240,7 @@ func until(ctx context.Context, what string, is func() (bool, error)) error {
 		if ok, err := is(); ok || err != nil {
 			return err
 		}
-		if err := loop.Rest(ctx, publishLook); err != nil {
+		if err := loop.Sleep(ctx, publishLook); err != nil {
 			return err
 		}
 	}

@@ -48,7 +48,7 @@ func newLab(t testing.TB) *lab {
 // boot starts the node as a founder that has not been dialled back yet.
 func (l *lab) boot() *Node {
 	e := env.Env{Clock: l, Network: l, Store: l, Rand: rand.New(rand.NewPCG(1, 2)), Log: slog.New(slog.DiscardHandler)}
-	l.node = New(e, l.actor(0).signer, wire.Memo(wire.NewVerifier(l.hash), 1<<16), Config{Network: l.network, Founder: true})
+	l.node = New(e, l.actor(0).signer, wire.NewCachingVerifier(wire.NewVerifier(l.hash), 1<<16), Config{Network: l.network, Founder: true})
 	l.run()
 	return l.node
 }

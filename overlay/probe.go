@@ -166,7 +166,7 @@ func (n *Node) removePeer(p *peer) bool {
 	p.candidate, p.probing, p.attempts, p.leafSync = false, false, 0, nil
 	p.lastHeard, p.knowsMe = never, false
 	if p.contact != nil {
-		if !plant.Undead && n.leaf.Remove(p.contact.ID) {
+		if !plant.KeepDead && n.leaf.Remove(p.contact.ID) {
 			placed = true
 			n.leafChanged = true
 			n.startGossip()

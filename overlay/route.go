@@ -221,7 +221,7 @@ func (n *Node) forward(rs *routeState) {
 
 // sendReceipt starts the receipt on its way back to the origin.
 func (n *Node) sendReceipt(rs *routeState) {
-	if plant.NoReceipt && rs.msg.Key[31]&15 == 0 && rs.done == nil || plant.LateReceipt && rs.msg.Key[31]&15 == 0 && rs.done == nil && rs.try < 3 {
+	if plant.NoAck && rs.msg.Key[31]&15 == 0 && rs.done == nil || plant.LateAck && rs.msg.Key[31]&15 == 0 && rs.done == nil && rs.try < 3 {
 		return
 	}
 	rs.receipt = &overlaypb.Ack{Id: rs.id, Try: rs.try, Receipt: true, Root: n.self.ID[:], Hops: uint32(rs.msg.Hops)}

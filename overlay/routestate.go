@@ -26,7 +26,7 @@ func (r *routeStates) expire(now time.Time) {
 		id := r.expiries[r.expired].id
 		if rs := r.byID[id]; rs != nil {
 			r.dropPayload(rs)
-			if !plant.Hoard {
+			if !plant.KeepMessages {
 				delete(r.byID, id)
 			}
 		}

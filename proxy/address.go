@@ -36,7 +36,7 @@ func isFeed(path string) bool {
 
 // isAddress reports whether the rest of a path looks like an address.
 func isAddress(rest string) bool {
-	rest, _ = feed.AtOrigin(rest)
+	rest, _ = feed.DocumentURL(rest)
 	for _, scheme := range []string{"https:", "http:", "feed:", "https%3a", "http%3a", "feed%3a"} {
 		if len(rest) >= len(scheme) && strings.EqualFold(rest[:len(scheme)], scheme) {
 			return true
@@ -172,7 +172,7 @@ func (s *Server) resolveAddress(r *http.Request, raw string) (string, error) {
 		return "", refuse(http.StatusBadRequest, "no address given")
 	}
 	if !strings.Contains(raw, "://") && !isAddress(raw) && !hasScheme(raw) {
-		document, isPage := feed.AtOrigin(raw)
+		document, isPage := feed.DocumentURL(raw)
 		if document = "https://" + document; isLocalAddress(document) {
 			document = "http" + strings.TrimPrefix(document, "https")
 		}
@@ -180,7 +180,7 @@ func (s *Server) resolveAddress(r *http.Request, raw string) (string, error) {
 			return "", refuse(http.StatusBadRequest, "%s: not an address: begin it with https:// or http://", oneLine(raw))
 		}
 		if raw = document; isPage {
-			raw = feed.Page(document)
+			raw = feed.PageChannel(document)
 		}
 	}
 	address, err := s.canonicalSource(r, raw)

@@ -34,7 +34,7 @@ const (
 
 // KindOf returns the kind of the channel with an address.
 func KindOf(address string) string {
-	if _, isPage := feed.AtOrigin(address); isPage {
+	if _, isPage := feed.DocumentURL(address); isPage {
 		return KindPage
 	}
 	return KindFeed
@@ -57,7 +57,7 @@ func notFeedError(address string, found Inspection) *choiceError {
 	feeds, e := len(found.Feeds), &choiceError{choices: found.Feeds}
 	why := cmp.Or(found.NotFeedReason, ErrNotFeed.Error())
 	if found.Page {
-		e.choices = append(e.choices, Choice{URL: feed.Page(address), Kind: KindPage})
+		e.choices = append(e.choices, Choice{URL: feed.PageChannel(address), Kind: KindPage})
 	}
 	switch {
 	case feeds == 1 && !found.Page:
@@ -114,7 +114,7 @@ func (s *Server) subscribe(ctx context.Context, address string) (done SubscribeM
 // chooseTarget inspects an address and returns the address to subscribe to. warning says why nothing can be read
 // there now.
 func (s *Server) chooseTarget(ctx context.Context, address string) (to string, warning, err error) {
-	document, isPage := feed.AtOrigin(address)
+	document, isPage := feed.DocumentURL(address)
 	found, err := s.subs.Inspect(ctx, address)
 	switch {
 	case err != nil && isHopeless(err):

@@ -170,10 +170,10 @@ func (s *Server) renderKeywords(ctx context.Context, t target, token, tag string
 	}
 	modified := watch.Since
 	for i := range entries {
-		said := *entries[i].Said
+		said := *entries[i].Meaning
 		said.GUID = keywordID(token, said.GUID)
-		entries[i].Said = &said
-		if at := entries[i].At; at.After(modified) {
+		entries[i].Meaning = &said
+		if at := entries[i].Arrived; at.After(modified) {
 			modified = at
 		}
 	}
@@ -181,7 +181,7 @@ func (s *Server) renderKeywords(ctx context.Context, t target, token, tag string
 	if err != nil {
 		return nil, err
 	}
-	c, err := render(Window{Document: feed.Document{Head: head, Entries: entries, Since: watch.Since}, State: StateOK}, t, true, nil, s.pages.sanitizer.cleanMeaning, s.config.Now())
+	c, err := render(Window{Document: feed.Document{Head: head, Entries: entries, Created: watch.Since}, State: StateOK}, t, true, nil, s.pages.sanitizer.cleanMeaning, s.config.Now())
 	if err != nil {
 		return nil, err
 	}

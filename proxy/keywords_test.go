@@ -39,7 +39,7 @@ func (s *memoryKeywords) Preview(_ context.Context, text string) (Preview, error
 	}
 	return Preview{
 		Query: text, Period: 7 * 24 * time.Hour, Articles: 1000, Matching: len(text), PerDay: float64(len(text)) / 7, // each letter increases the numbers
-		Entries: []feed.Entry{{At: time.Unix(1.7e9, 0), Said: &feed.Meaning{Title: "<i>It</i>", Link: "javascript:x()"}, Source: &feed.Source{Title: "X & Y"}}},
+		Entries: []feed.Entry{{Arrived: time.Unix(1.7e9, 0), Meaning: &feed.Meaning{Title: "<i>It</i>", Link: "javascript:x()"}, Source: &feed.Source{Title: "X & Y"}}},
 	}, nil
 }
 
@@ -96,8 +96,8 @@ func TestAKeywordFeedIsReadByItsAddress(t *testing.T) {
 		t.Fatal(answer.Watches[0].ReadURL)
 	}
 	k.articles[0] = []feed.Entry{{
-		At:     time.Unix(1.7e9, 0),
-		Said:   &feed.Meaning{GUID: "https://x.example/ 1", Title: "A battery", Content: `<p onclick="x()">It is solar.<script>x()</script></p>`},
+		Arrived:     time.Unix(1.7e9, 0),
+		Meaning:   &feed.Meaning{GUID: "https://x.example/ 1", Title: "A battery", Content: `<p onclick="x()">It is solar.<script>x()</script></p>`},
 		Source: &feed.Source{URL: "https://x.example/feed", Title: "X"},
 	}}
 	token := strings.TrimSuffix(address, ".atom")
@@ -114,7 +114,7 @@ func TestAKeywordFeedIsReadByItsAddress(t *testing.T) {
 			t.Errorf("%s: %d with its tag", ending, again.StatusCode)
 		}
 	}
-	k.articles[0] = append([]feed.Entry{{Said: &feed.Meaning{GUID: "https://x.example/ 2", Title: "More"}, At: time.Unix(1.7e9, 5e8), Source: &feed.Source{URL: "u"}}}, k.articles[0]...)
+	k.articles[0] = append([]feed.Entry{{Meaning: &feed.Meaning{GUID: "https://x.example/ 2", Title: "More"}, Arrived: time.Unix(1.7e9, 5e8), Source: &feed.Source{URL: "u"}}}, k.articles[0]...)
 	within := time.Unix(1.7e9, 0).UTC().Format(http.TimeFormat) // the second in which both articles were found
 	if r := b.ask("GET", "/k/"+address, "If-Modified-Since", within); r.StatusCode != http.StatusOK {
 		t.Errorf("%d, where an article came in the same second", r.StatusCode)

@@ -56,7 +56,7 @@ func (m *memoryNode) publish(t testing.TB, url, doc string) {
 	defer m.mu.Unlock()
 	d := feed.Document{Base: url, Head: f.Head}
 	for _, it := range f.Items {
-		d.Entries = append(d.Entries, feed.Entry{Item: it, At: m.now(), Provenance: m.provenance})
+		d.Entries = append(d.Entries, feed.Entry{Item: it, Arrived: m.now(), Provenance: m.provenance})
 	}
 	m.version++
 	m.sources[url] = source{window: Window{Document: d, Version: m.version, Fetched: m.now(), State: StateOK}}

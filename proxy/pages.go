@@ -162,7 +162,7 @@ type channelView struct {
 
 // Problem describes the channel's problem in a sentence, or returns "" if there is none.
 func (c channelView) Problem() string {
-	_, isPage := feed.AtOrigin(c.URL)
+	_, isPage := feed.DocumentURL(c.URL)
 	subject := "The feed "
 	if isPage {
 		subject = "The page "
@@ -309,7 +309,7 @@ func (p *showPage) isShown(message string) bool {
 func (p *pages) showItem(e feed.Entry, base string) itemView {
 	m, _ := e.Item.Meaning(base) // an unreadable item is shown without its content
 	at := m.Published
-	for _, other := range []time.Time{m.Updated, e.At} {
+	for _, other := range []time.Time{m.Updated, e.Arrived} {
 		if at.IsZero() {
 			at = other
 		}
@@ -472,7 +472,7 @@ func iso(t *time.Time) string {
 
 // hostOf returns the host of an address, by which people recognise a feed.
 func hostOf(channel string) string {
-	address, _ := feed.AtOrigin(channel)
+	address, _ := feed.DocumentURL(channel)
 	u, err := url.Parse(address)
 	if err != nil {
 		return address

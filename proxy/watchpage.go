@@ -85,10 +85,10 @@ func (s *Server) preview(r *http.Request, text string) (p previewView, err error
 	}
 	p.Query, p.PreviewResult = preview.Query, preview.result(s.config.MaxArticles)
 	for _, e := range preview.Entries {
-		m := *e.Said
+		m := *e.Meaning
 		p.Items = append(p.Items, itemView{
 			Title: cmp.Or(strings.TrimSpace(m.Title), "(untitled)"), Link: s.pages.sanitizer.link(m.Link),
-			Author: e.Source.Title, At: OptionalTime(e.At),
+			Author: e.Source.Title, At: OptionalTime(e.Arrived),
 		})
 	}
 	return p, nil

@@ -29,7 +29,7 @@ func newOutage(t *testing.T, seed uint64, clients int) *outage {
 	o := &outage{}
 	o.Swarm = feedSwarm(seed, Config{Origin: func(at time.Time, r env.Request) env.Answer {
 		if o.dark {
-			return env.Answer{Err: env.ErrDial, Words: "no route to host"}
+			return env.Answer{Err: env.ErrDial, Message: "no route to host"}
 		}
 		return o.serve(at, r)
 	}})

@@ -67,7 +67,7 @@ func (d *disk) sync() {
 		d.write(b.ops)
 	} else {
 		d.host.stats.Unwritten++
-		if plant.DeafToDisk {
+		if plant.IgnoreDiskErrors {
 			err = nil
 		}
 	}

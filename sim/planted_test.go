@@ -52,24 +52,24 @@ func TestPlantedInTroubles(t *testing.T) {
 		breaks string
 	}{
 		{"DoubleRoot", &plant.DoubleRoot, WrongRoot},
-		{"NoReceipt", &plant.NoReceipt, NoAck},
-		{"LateReceipt", &plant.LateReceipt, TooSlow},
-		{"Undead", &plant.Undead, WrongLeaf},
-		{"Undead", &plant.Undead, OneRoot},
-		{"Hoard", &plant.Hoard, Overgrown},
+		{"NoAck", &plant.NoAck, NoAck},
+		{"LateAck", &plant.LateAck, TooSlow},
+		{"KeepDead", &plant.KeepDead, WrongLeaf},
+		{"KeepDead", &plant.KeepDead, OneRoot},
+		{"KeepMessages", &plant.KeepMessages, Overgrown},
 		{"Cycle", &plant.Cycle, Cycle},
 		{"LostChild", &plant.LostChild, NoWay},
 		{"Duplicate", &plant.Duplicate, Twice},
 		{"SilentDrop", &plant.SilentDrop, Missing},
 		{"StaleWeight", &plant.StaleWeight, WrongWeight},
-		{"TwoPollers", &plant.TwoPollers, OneLeader},
-		{"Clinging", &plant.Clinging, Stray},
-		{"StepBack", &plant.StepBack, WentBack},
-		{"ShowAgain", &plant.ShowAgain, ShownTwice},
-		{"BlindToGaps", &plant.BlindToGaps, NotShown},
-		{"BlindToGaps", &plant.BlindToGaps, OneHead},
-		{"ShortMemory", &plant.ShortMemory, TakenBack},
-		{"EarlyYes", &plant.EarlyYes, Unsubscribed},
+		{"StaleSequencer", &plant.StaleSequencer, OneLeader},
+		{"StaleOwner", &plant.StaleOwner, Stray},
+		{"LoseLastEntry", &plant.LoseLastEntry, WentBack},
+		{"ShowTwice", &plant.ShowTwice, ShownTwice},
+		{"IgnoreGaps", &plant.IgnoreGaps, NotShown},
+		{"IgnoreGaps", &plant.IgnoreGaps, OneHead},
+		{"ForgetWindow", &plant.ForgetWindow, TakenBack},
+		{"EarlyAck", &plant.EarlyAck, Unsubscribed},
 	} {
 		t.Run(bug.name+"/"+strings.ReplaceAll(bug.breaks, " ", "-"), func(t *testing.T) {
 			*bug.on = true
@@ -109,11 +109,11 @@ func TestPlantedInFeeds(t *testing.T) {
 		world  func(seed uint64) *Swarm
 	}{
 		{"VoteTwice", &plant.VoteTwice, TwoSequencers, lossy},
-		{"HeldEarly", &plant.HeldEarly, Forgotten, lonely},
-		{"ShowAgain", &plant.ShowAgain, ShownTwice, contested},
-		{"BlindToGaps", &plant.BlindToGaps, NotShown, lonely},
-		{"DeafToDisk", &plant.DeafToDisk, Forgotten, failing},
-		{"DeafToDisk", &plant.DeafToDisk, TwoEntries, torn},
+		{"EarlyCommit", &plant.EarlyCommit, Forgotten, lonely},
+		{"ShowTwice", &plant.ShowTwice, ShownTwice, contested},
+		{"IgnoreGaps", &plant.IgnoreGaps, NotShown, lonely},
+		{"IgnoreDiskErrors", &plant.IgnoreDiskErrors, Forgotten, failing},
+		{"IgnoreDiskErrors", &plant.IgnoreDiskErrors, TwoEntries, torn},
 	} {
 		t.Run(bug.name, func(t *testing.T) {
 			*bug.on = true

@@ -87,7 +87,7 @@ func NewSwarm(c SwarmConfig) *Swarm {
 	s := &Swarm{
 		config: c,
 		hash:   hash,
-		verify: wire.Memo(wire.NewVerifier(hash), 1<<20),
+		verify: wire.NewCachingVerifier(wire.NewVerifier(hash), 1<<20),
 		byID:   map[overlay.ID]*Peer{},
 		groups: map[overlay.ID]bool{},
 	}

@@ -160,9 +160,9 @@ func (h *Host) overhear(t *whisper) {
 	}
 	from := h.world.hosts[t.from]
 	switch s.hear(from.id, t.msg) {
-	case env.Blame:
+	case env.Reject:
 		h.blame(from)
-	case env.Pass:
+	case env.Accept:
 		mates := slices.DeleteFunc(h.mates(t.topic, s), func(p *Host) bool { return p == from })
 		rand.New(&h.topicDice).Shuffle(len(mates), func(i, j int) { mates[i], mates[j] = mates[j], mates[i] })
 		h.whisper(t.topic, t.msg, mates[:min(len(mates), meshDegree)])

@@ -57,7 +57,7 @@ func (c *publishCommand) Run(ctx context.Context, s streams) error {
 	if err != nil {
 		return usagef("%q is not the address of a feed: %w", c.URL, err)
 	}
-	if _, isPage := feed.AtOrigin(url); isPage {
+	if _, isPage := feed.DocumentURL(url); isPage {
 		return usagef("%s is a page: give the address of a feed", url)
 	}
 	author, err := publisher.Open(c.Key, c.askPassphrase(s.in))

@@ -140,25 +140,25 @@ func (f *Firehose) hear(s *shard, raw []byte) env.Verdict {
 	signed, err := f.verify.Open(wire.DomainShard, raw)
 	if err != nil {
 		f.stats.Garbage++
-		return env.Blame
+		return env.Reject
 	}
 	m, err := openBroadcast(signed.Payload, s.n)
 	if err != nil {
 		f.stats.Garbage++
-		return env.Blame
+		return env.Reject
 	}
 	now := f.clock.Now()
 	by := wire.PeerIDOf(signed.Key)
 	if by == f.self {
-		return env.Drop
+		return env.Ignore
 	}
 	if !s.owners.Owned(by) {
 		f.stats.Strange++
 		s.owners.Refresh() // there may be another epoch
-		return env.Drop
+		return env.Ignore
 	}
 	if at := time.UnixMilli(int64(m.TimeMs)); at.Sub(now).Abs() > freshFor {
-		return env.Drop
+		return env.Ignore
 	}
 	switch {
 	case m.Digest != nil:
@@ -167,21 +167,21 @@ func (f *Firehose) hear(s *shard, raw []byte) env.Verdict {
 			f.compare(s, by, m.Digest.Sums, now)
 		}
 		f.onDigest(s, by, m.Digest, now)
-		return env.Pass
+		return env.Accept
 	case m.List != nil:
 		if s.owned && len(m.List.Minutes) > 0 {
 			f.list(s, by, m.List.Minutes, false, now)
 		}
 		f.onLines(s, by, m.List.Lines, now)
-		return env.Pass
+		return env.Accept
 	}
 	d, err := openDispatch(f.verify, f.node.Network(), m.Dispatch)
 	if err != nil {
 		f.stats.Garbage++
-		return env.Blame
+		return env.Reject
 	}
 	if f.shardOf(d.Entry.Key) != s {
-		return env.Drop
+		return env.Ignore
 	}
 	news := f.take(s, d, now)
 	if s.owned {
@@ -194,9 +194,9 @@ func (f *Firehose) hear(s *shard, raw []byte) env.Verdict {
 		}
 	}
 	if !news {
-		return env.Drop // another owner has sent it, too
+		return env.Ignore // another owner has sent it, too
 	}
-	return env.Pass
+	return env.Accept
 }
 
 // take hands up an entry that a filter did not have; false if it did, or this is no filter.

@@ -1,3 +1,3 @@
-// Package differencepb is generated from difference.proto, the wire specification
-// of what changed in a feed; read that instead.
+// Package differencepb is generated from difference.proto, the wire specification of a feed's
+// changes. Read that file instead.
 package differencepb

@@ -10,21 +10,21 @@ import (
 
 // A Link is a feed that a page advertises.
 type Link struct {
-	Target string // as it stands there: an address, or part of one
+	Target string // as written: an address, or a relative reference
 	Title  string
 }
 
-// maxAdvertised bounds the feeds that are told of one page.
+// maxAdvertised bounds the feeds of one page.
 const maxAdvertised = 16
 
-// Advertised returns the feeds that an HTML page advertises, in its order, by what the HTML
-// standard has for it: link elements of the relation alternate, of a feed's media type. Their targets
-// are to be resolved by base, the href of the first base element, if that is not empty.
-func Advertised(doc []byte) (base string, of []Link) {
-	for z := html.NewTokenizer(bytes.NewReader(doc)); len(of) < maxAdvertised; {
+// Advertised returns the feeds that an HTML page advertises, in its order: link elements with the relation
+// alternate and a feed's media type, as the HTML standard has it. Their targets must be resolved against base,
+// the href of the first base element, if that is not empty.
+func Advertised(doc []byte) (base string, feeds []Link) {
+	for z := html.NewTokenizer(bytes.NewReader(doc)); len(feeds) < maxAdvertised; {
 		switch z.Next() {
 		case html.ErrorToken:
-			return base, of
+			return base, feeds
 		case html.StartTagToken, html.SelfClosingTagToken:
 			name, more := z.TagName()
 			switch atom.Lookup(name) {
@@ -34,23 +34,23 @@ func Advertised(doc []byte) (base string, of []Link) {
 				}
 			case atom.Link:
 				if l, ok := advertises(z, more); ok {
-					of = append(of, l)
+					feeds = append(feeds, l)
 				}
 			}
 		}
 	}
-	return base, of
+	return base, feeds
 }
 
-// href returns that attribute of an element.
-func href(z *html.Tokenizer, more bool) (of string) {
+// href returns the href attribute of an element.
+func href(z *html.Tokenizer, more bool) (target string) {
 	for more {
 		var name, value []byte
-		if name, value, more = z.TagAttr(); string(name) == "href" && of == "" && len(value) <= maxTarget {
-			of = strings.TrimSpace(string(value))
+		if name, value, more = z.TagAttr(); string(name) == "href" && target == "" && len(value) <= maxTarget {
+			target = strings.TrimSpace(string(value))
 		}
 	}
-	return of
+	return target
 }
 
 // advertises reads the attributes of a link element.
@@ -71,8 +71,8 @@ func advertises(z *html.Tokenizer, more bool) (l Link, ok bool) {
 		}
 	}
 	alternate := false
-	for of := range strings.FieldsSeq(relation) {
-		alternate = alternate || of == "alternate"
+	for rel := range strings.FieldsSeq(relation) {
+		alternate = alternate || rel == "alternate"
 	}
 	switch strings.TrimSpace(kind) {
 	case "application/rss+xml", "application/atom+xml", "application/rdf+xml", "application/feed+json":

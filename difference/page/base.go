@@ -6,30 +6,29 @@ import (
 	"strings"
 )
 
-// A Place is where a document is found. The zero value is not known: links are as they stand, and a
-// <base> names the page's own host.
-type Place struct {
-	Address string // for which was asked, and from where readers of entries follow relative links
-	Found   string // after redirects; "": there as well
+// A Location is the address of a document. The zero value is unknown: links stay as written, and a <base> names
+// the page's own host.
+type Location struct {
+	Address string // requested address, to which relative links in entries refer
+	Final   string // address after redirects; "": the same
 }
 
-// base is from where a document's relative links lead, nil if it is the same for its address. Hosts that
-// share the work behind one address must not make its page another one each time, as far as that can
-// be seen.
-func (p *Place) base() *url.URL {
+// base returns the base of a document's relative links, or nil if that equals Address. Several hosts behind one
+// address must not make its page different each time, as far as that is visible.
+func (p *Location) base() *url.URL {
 	own, err := url.Parse(p.Address)
 	if err != nil {
 		return nil
 	}
-	found, err := url.Parse(p.Found)
-	if err != nil || p.Found == "" || host(own) == host(found) && folder(own) == folder(found) {
+	found, err := url.Parse(p.Final)
+	if err != nil || p.Final == "" || host(own) == host(found) && folder(own) == folder(found) {
 		return nil
 	}
 	return found
 }
 
-// host is whose a place is.
-func (p *Place) host() string {
+// host returns the host of a location.
+func (p *Location) host() string {
 	u, err := url.Parse(p.Address)
 	if err != nil || p.Address == "" {
 		return ""
@@ -37,7 +36,7 @@ func (p *Place) host() string {
 	return host(u)
 }
 
-// host is whose place it is: hosts answer with and without "www.", by HTTP and by HTTPS.
+// host returns a host without "www.", since hosts answer with and without it, by HTTP and by HTTPS.
 func host(u *url.URL) string {
 	if u.Port() != "" {
 		return u.Host
@@ -45,13 +44,13 @@ func host(u *url.URL) string {
 	return strings.TrimPrefix(strings.ToLower(u.Host), "www.")
 }
 
-// folder is what relative paths are appended to.
+// folder returns the path to which relative paths are appended.
 func folder(u *url.URL) string {
 	return "/" + strings.TrimPrefix(u.Path[:strings.LastIndexByte(u.Path, '/')+1], "/")
 }
 
-// absolute is a link's target from where the document was found, or from where its <base> says: without
-// the host, if that is the page's own.
+// absolute returns a link's target relative to the document's final address or to its <base>, without the host
+// if that is the page's own.
 func (r *reader) absolute(href string) string {
 	if r.base == nil || strings.HasPrefix(href, "#") || len(href) > maxTarget {
 		return href
@@ -60,20 +59,20 @@ func (r *reader) absolute(href string) string {
 	if err != nil {
 		return href
 	}
-	if to.Host != "" && host(to) == r.own {
+	if to.Host != "" && host(to) == r.host {
 		to.Scheme, to.Host, to.Path = "", "", "/"+strings.TrimLeft(to.Path, "/")
 	}
 	return to.String()
 }
 
-// rebase takes what a <base> says, the first of them (HTML, 4.2.3).
-func (r *reader) rebase() {
-	for more := !r.based; more; {
+// readBase reads the first <base> of a page (HTML, 4.2.3).
+func (r *reader) readBase() {
+	for more := !r.baseSeen; more; {
 		var key, value []byte
 		if key, value, more = r.tokens.TagAttr(); string(key) != "href" {
 			continue
 		}
-		r.based = true
+		r.baseSeen = true
 		to, err := url.Parse(string(value))
 		if err == nil && r.base != nil {
 			to = r.base.ResolveReference(to)
@@ -81,15 +80,15 @@ func (r *reader) rebase() {
 		if err != nil || len(value) > maxTarget || to.Opaque != "" {
 			return
 		}
-		if r.base = to; r.own == "" {
-			r.own = host(to)
+		if r.base = to; r.host == "" {
+			r.host = host(to)
 		}
 		return
 	}
 }
 
-// password says whether a field is one for a password.
-func (r *reader) password() bool {
+// isPasswordField reports whether an input element is a field for a password.
+func (r *reader) isPasswordField() bool {
 	for more := true; more; {
 		var key, value []byte
 		if key, value, more = r.tokens.TagAttr(); string(key) == "type" {
@@ -99,9 +98,9 @@ func (r *reader) password() bool {
 	return false
 }
 
-// balance sees to it that a link's text does not end it: of brackets that are not in pairs, or too deep, it
-// makes parentheses.
-func (r *reader) balance() {
+// escapeBrackets makes sure that a link's text does not end the link: brackets that are unbalanced, or nested
+// too deep, become parentheses.
+func (r *reader) escapeBrackets() {
 	depth, deepest := 0, 0
 	text := r.text[r.link+1:]
 	for _, c := range text {
@@ -128,5 +127,5 @@ func (r *reader) balance() {
 	}
 }
 
-// deepBrackets is how deep brackets in a link's text are understood: see links.
+// deepBrackets is how deep nested brackets in a link's text are understood; see links.
 const deepBrackets = 2

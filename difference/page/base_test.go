@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Links lead where they lead for who looks at the page: from where a redirect has led, and from its <base>.
-func TestLinksLeadFromWhereThePageIs(t *testing.T) {
+// Links refer to the final address of a page after redirects, and to its <base>.
+func TestLinksAreRelativeToTheFinalAddress(t *testing.T) {
 	const doc = `<p>A <a href="b?x=1#y">link</a>, <a href="/c">root</a>, <a href="#d">place</a>, <a href="https://e.example/">far</a>, <a href="mailto:x@y.example">mail</a>`
 	const own = "https://www.own.example/d/e"
 	for _, c := range []struct{ name, own, found, base, want string }{
@@ -26,7 +26,7 @@ func TestLinksLeadFromWhereThePageIs(t *testing.T) {
 		if c.base != "" {
 			base = `<base target=_top><base href="` + c.base + `"><base href="https://never.example/">`
 		}
-		if got, err := Read([]byte("<head>"+base+"</head>"+doc), "text/html", Place{Address: c.own, Found: c.found}); err != nil || !slices.Equal(got.Lines, []string{c.want}) {
+		if got, err := Read([]byte("<head>"+base+"</head>"+doc), "text/html", Location{Address: c.own, Final: c.found}); err != nil || !slices.Equal(got.Lines, []string{c.want}) {
 			t.Errorf("%s: %q, %v, want %q", c.name, got.Lines, err, c.want)
 		}
 	}
@@ -39,7 +39,7 @@ func TestLinksLeadFromWhereThePageIs(t *testing.T) {
 		{"https://h.example/", "", ""},
 	} {
 		got := ""
-		if base := (&Place{c.asked, c.found}).base(); base != nil {
+		if base := (&Location{c.asked, c.found}).base(); base != nil {
 			got = base.String()
 		}
 		if got != c.want {
@@ -48,11 +48,11 @@ func TestLinksLeadFromWhereThePageIs(t *testing.T) {
 	}
 }
 
-// Links of an encyclopedia: with numbers in brackets, and names in parentheses.
+// Links of an encyclopedia have numbers in brackets, and names in parentheses.
 func TestEntriesShowLinksWithBrackets(t *testing.T) {
-	var m Memory
-	m.Look(HTML([]byte("<p>Bees")), time.Unix(0, 0))
-	f := m.Look(HTML([]byte(`<p>A <a href="/wiki/Hive_(bees)">hive (of [some] bees)</a><sup><a href="#n1">[1]</a></sup>`)), time.Unix(7200, 0))
+	var m Tracker
+	m.Check(HTML([]byte("<p>Bees")), time.Unix(0, 0))
+	f := m.Check(HTML([]byte(`<p>A <a href="/wiki/Hive_(bees)">hive (of [some] bees)</a><sup><a href="#n1">[1]</a></sup>`)), time.Unix(7200, 0))
 	doc := string(f.Entry("https://e.example/"))
 	for _, want := range []string{"A &lt;a href=&#34;/wiki/Hive_%28bees%29&#34;&gt;hive (of [some] bees)&lt;/a&gt;", "&lt;a href=&#34;#n1&#34;&gt;[1]&lt;/a&gt;", "<title>A hive (of [some] bees)[1]</title>"} {
 		if !strings.Contains(doc, want) {
@@ -61,8 +61,8 @@ func TestEntriesShowLinksWithBrackets(t *testing.T) {
 	}
 }
 
-// Targets are what they were as far as they mean something, and no text of a link ends it.
-func TestTargetsAndTexts(t *testing.T) {
+// Targets keep their significant parts, and the text of a link does not end it.
+func TestLinkTextsAndTargets(t *testing.T) {
 	for doc, want := range map[string]string{
 		`<a href="story.pl?sid=24/01/02&ts=5">a</a>`:        "[a](story.pl?sid=24/01/02&ts=5)",
 		`<a href="a?_=1732450000123&sid=0a9f8e7d6c">a</a>`:  "[a](a)",
@@ -77,7 +77,7 @@ func TestTargetsAndTexts(t *testing.T) {
 			t.Errorf("%s: %q, want %q", doc, got.Lines, want)
 		}
 	}
-	if got, want := linked("[Item [two, 3)](y.html)"), `[Item <a href="y.html">two, 3)</a>`; got != want {
+	if got, want := lineHTML("[Item [two, 3)](y.html)"), `[Item <a href="y.html">two, 3)</a>`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

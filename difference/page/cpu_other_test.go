@@ -9,5 +9,5 @@ import (
 
 var started = time.Now()
 
-// cpu is the time that went by: no less than one thread can have run.
+// cpu returns the elapsed time, which is at least the processor time of one thread.
 func cpu(*testing.T) time.Duration { return time.Since(started) }

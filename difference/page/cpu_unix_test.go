@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// cpu is the time for which the process has run, on all of its threads.
+// cpu returns the processor time of the process, on all threads.
 func cpu(t *testing.T) time.Duration {
 	t.Helper()
 	var of syscall.Rusage

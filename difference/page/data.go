@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// maxPath is how many names of what is around it a line of data begins with.
+	// maxPath is how many names of enclosing containers precede a line of data.
 	maxPath = 3
-	// maxAround is how far out they are looked for, and the beginnings of what ends.
+	// maxAround bounds how far out these names, and the starts of ending elements, are searched.
 	maxAround = 24
-	// maxName is the longest of them in bytes.
+	// maxName is the maximum length of such a name in bytes.
 	maxName = 64
 )
 
@@ -31,9 +31,8 @@ func Text(doc []byte) Core {
 	return Core{Lines: c.lines}
 }
 
-// JSON returns the core of data: a line for each value, behind the names of what it is the
-// value of. Places in lists are not told, or one that is put before the others would change all. What
-// is no JSON is taken for text.
+// JSON returns the core of data: a line for each value, after the names of its containers. Indexes of lists are
+// left out, since an insertion at the front would change all of them. Invalid JSON is read as text.
 func JSON(doc []byte) Core {
 	dec := json.NewDecoder(bytes.NewReader(doc))
 	dec.UseNumber()
@@ -66,50 +65,50 @@ func JSON(doc []byte) Core {
 			c.add(path(open), t.String())
 		case bool:
 			c.add(path(open), map[bool]string{true: "true", false: "false"}[t])
-		case nil: // nothing is nothing
+		case nil: // null has no line
 		}
 		if top >= 0 {
-			open[top].named = false // what it named has come
+			open[top].named = false // the value has come
 		}
 	}
-	return Core{Lines: c.lines, ended: true}
+	return Core{Lines: c.lines, complete: true}
 }
 
-// A container is an object or a list of JSON, or an element of XML, that is open.
+// A container is an open object or list of JSON, or an open element of XML.
 type container struct {
 	object bool
-	name   string // that came last in it
-	named  bool   // its value is still to come
+	name   string // the last name in it
+	named  bool   // the value of name is still to come
 }
 
-// path is how a line begins: the names of what is around a value, the innermost last.
+// path returns the start of a line: the names of a value's containers, the innermost last.
 func path(open []container) string {
 	var names []string
 	for _, o := range slices.Backward(open[max(0, len(open)-maxAround):]) {
 		if o.named && len(names) < maxPath {
-			names = append(names, short(o.name))
+			names = append(names, shortName(o.name))
 		}
 	}
 	slices.Reverse(names)
 	return strings.Join(names, ".")
 }
 
-// short is a name that is not longer than maxName.
-func short(name string) string {
+// shortName returns a name, shortened to maxName.
+func shortName(name string) string {
 	if len(name) > maxName {
 		name = strings.ToValidUTF8(name[:maxName], "")
 	}
 	return name
 }
 
-// fleeting are the names of what changes by itself, without signs between their words.
-var fleeting = map[string]bool{
+// volatileNames are the names of values that change by themselves, without punctuation.
+var volatileNames = map[string]bool{
 	"nonce": true, "token": true, "csrf": true, "csrftoken": true, "sessionid": true, "requestid": true, "traceid": true, "timestamp": true,
 	"servertime": true, "now": true, "generated": true, "generatedat": true, "generatedon": true, "lastbuilddate": true, "cachekey": true, "etag": true,
 	"elapsed": true, "took": true, "durationms": true, "views": true, "viewcount": true,
 }
 
-// plainName is a name without capitals and signs.
+// plainName returns a name in lower case without punctuation.
 func plainName(name string) string {
 	return strings.Map(func(c rune) rune {
 		switch {
@@ -122,8 +121,8 @@ func plainName(name string) string {
 	}, name)
 }
 
-// XML returns the core of data: a line for the text of each element, behind its name and that of those
-// around it, and one for its attributes. There is no document that it refuses.
+// XML returns the core of data: a line for the text of each element, after its name and those of its
+// containers, and one for its attributes. It accepts every document.
 func XML(doc []byte) Core {
 	tokens := html.NewTokenizer(bytes.NewReader(doc))
 	tokens.AllowCDATA(true)
@@ -138,26 +137,26 @@ func XML(doc []byte) Core {
 	}
 	for !c.full() {
 		switch token := tokens.Next(); token {
-		case html.ErrorToken: // the end: it reads from memory
+		case html.ErrorToken: // the input is in memory, so this is the end
 			flush()
-			return Core{Lines: c.lines, ended: len(open) == 0}
+			return Core{Lines: c.lines, complete: len(open) == 0}
 		case html.TextToken:
 			text = append(text, tokens.Text()...)
 		case html.StartTagToken, html.SelfClosingTagToken:
 			flush()
 			name, more := tokens.TagName()
-			open = append(open, container{name: short(string(name)), named: true})
+			open = append(open, container{name: shortName(string(name)), named: true})
 			if more {
 				c.add(path(open), attributesOf(tokens))
 			}
-			tokens.NextIsNotRawText() // which is a matter of HTML
+			tokens.NextIsNotRawText() // only HTML has raw text
 			if token == html.SelfClosingTagToken || len(open) > maxOpen {
 				open = open[:len(open)-1]
 			}
 		case html.EndTagToken:
 			flush()
 			raw, _ := tokens.TagName()
-			name := short(string(raw))
+			name := shortName(string(raw))
 			for i := len(open) - 1; i >= max(0, len(open)-maxAround); i-- {
 				if open[i].name == name {
 					open = open[:i]
@@ -169,37 +168,36 @@ func XML(doc []byte) Core {
 	return Core{Lines: c.lines}
 }
 
-// attributesOf are those of an element, in an order of their own.
+// attributesOf returns the attributes of an element, sorted.
 func attributesOf(tokens *html.Tokenizer) string {
-	var words []string
+	var attrs []string
 	for more := true; more; {
 		var key, value []byte
 		key, value, more = tokens.TagAttr()
 		name := string(key)
-		if name != "" && name != "xmlns" && !strings.HasPrefix(name, "xmlns:") && !fleeting[plainName(name)] {
-			words = append(words, short(name)+"="+string(value))
+		if name != "" && name != "xmlns" && !strings.HasPrefix(name, "xmlns:") && !volatileNames[plainName(name)] {
+			attrs = append(attrs, shortName(name)+"="+string(value))
 		}
 	}
-	slices.Sort(words)
-	return strings.Join(words, " ")
+	slices.Sort(attrs)
+	return strings.Join(attrs, " ")
 }
 
 // A collector makes lines of values.
 type collector struct {
-	calm  calm
+	calm  volatileFilter
 	lines []string
 	size  int // of the lines, in bytes
 }
 
-// full says whether there is room for no more lines: what is larger than any channel can be need not be
-// read to its end.
+// full reports whether no more lines are needed, because the core is already larger than a channel allows.
 func (c *collector) full() bool { return len(c.lines) == maxLines || c.size > 2*MaxText }
 
-// add adds a value as lines: without blanks that are too many, and none longer than maxLine.
+// add adds a value as lines without repeated blanks, none of them longer than maxLine.
 func (c *collector) add(name, value string) {
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	value = tidy(value)
-	if value == "" || name != "" && fleeting[plainName(last)] {
+	if value == "" || name != "" && volatileNames[plainName(last)] {
 		return
 	}
 	if name = tidy(name); name != "" {
@@ -214,14 +212,14 @@ func (c *collector) add(name, value string) {
 			}
 		}
 		value = value[len(part):]
-		if part = strings.TrimSpace(c.calm.still(composed(name + part))); part != "" {
+		if part = strings.TrimSpace(c.calm.strip(normalize(name + part))); part != "" {
 			c.lines = append(c.lines, part)
 			c.size += len(part) + 1
 		}
 	}
 }
 
-// tidy is a text with one blank where there are some.
+// tidy returns a text without repeated blanks.
 func tidy(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	var b strings.Builder

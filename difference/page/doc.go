@@ -1,52 +1,51 @@
-// Package page finds the content of a page, and what has changed in it.
+// Package page finds the content of a page and the changes in it.
 //
-// It is the difference engine of Corona (NSDI 2006, §3.4) for documents that are no feeds:
-// of an HTML page it takes the core, numbered lines of text as a reader would copy them out,
-// and leaves out what changes from one fetch to the next without telling anybody anything.
+// It is the difference engine of Corona (NSDI 2006, §3.4) for documents that are not feeds. The core of an HTML
+// page is its content as lines of text, as a reader would copy them out, without the parts that change from one
+// fetch to the next without saying anything.
 //
-//	Read    the core of any document           read.go
-//	HTML    that of a page                     html.go, region.go, names.go, target.go, side.go
-//	Text, JSON, XML                            data.go
-//	Diff    how one core becomes another       patch.go, message.go
-//	Memory  which looks at a page bring news   memory.go, marks.go, turn.go, odd.go
-//	Update  what a log keeps of a version      update.go
-//	Entry   what readers see of a change       entry.go
+//	Read     the core of any document            read.go
+//	HTML     the core of a page                  html.go, region.go, names.go, target.go, side.go
+//	Text, JSON, XML                              data.go
+//	Diff     the changes from core to core       patch.go, message.go
+//	Tracker  the checks of a page over time      tracker.go, marks.go, rotation.go, replacement.go
+//	Update   a version of a page in a log        update.go
+//	Entry    an item that shows a change         entry.go
 //
 // # What is left out of HTML
 //
-// What is never text (scripts, styles, templates, drawings, frames, what is typed in) goes at
-// once. Regions that may be noise are marked as they are met: by their element (nav, footer,
-// aside ...), their role, by being hidden, or by a word in their class or id that names such
-// a region (menu, breadcrumb, cookie, share ...). When the page is at its end it is known
-// how much text each of them has, and one that holds a good part of the page is no noise,
-// whatever it is called; one that only a word for navigation marks has to be links, mostly. Of
-// what is left, runs of lines that are links with short labels and little else are menus, and go too,
-// unless they are a good part of the page. A page of which nothing would be left has all of its text.
-// From one look to the next, what is near such a bound stays on the side on which it was.
+// Elements that are never text (scripts, styles, templates, drawings, frames, input fields) are dropped at
+// once. Regions that may be noise are marked when they start: by their element (nav, footer, aside ...), their
+// role, by being hidden, or by a word in their class or id that names such a region (menu, breadcrumb, cookie,
+// share ...). At the end of the page the amount of text in each region is known. A region with a good part of
+// the page's text is content, whatever its name. A region that is marked only by a word for navigation must
+// consist mostly of links to be noise. Of the rest, runs of lines that are links with short labels are menus
+// and dropped, too, unless they are a good part of the page. If nothing would remain, all text is content. A
+// region near one of these bounds stays on its side from one check to the next.
 //
-// No rule names a site. The names are those that the Web's conventions give (HTML, WAI-ARIA),
-// and what authors of pages in any language write into their classes, in English.
+// No rule names a site. The names are those of the Web's conventions (HTML, WAI-ARIA) and those that authors of
+// pages in any language write into their classes, in English.
 //
 // # Links
 //
-// A line has its links with their targets, as [text](target): where one leads is content. In
-// targets, what says nothing about that is left out: what follows visitors about, sessions,
-// and long tokens without meaning.
+// A line contains its links with their targets, as [text](target), because the target of a link is content.
+// Parts of targets that say nothing about the destination are left out: tracking parameters, sessions, and long
+// random tokens.
 //
-// # What changes by itself
+// # Volatile parts
 //
-// How long ago something was, and how many have seen it, is left out of short lines at once
-// (volatile.go). Other lines that count, and places that are another at each look, are
-// learned from one look to the next; marks.go says how they earn their marks, and lose
-// them. Memory keeps them as readers have them until something else is news.
+// Relative times and numbers of viewers are removed from short lines at once (volatile.go). Other volatile
+// parts are learned from one check to the next: counters, which are lines of which only numbers change, and
+// rotating places, whose text is different at each check. marks.go says how they get and lose their marks. A
+// Tracker keeps such parts as readers have them until something else changes.
 //
-// Replicas that lag tell nothing, and neither does what stands in a page's place: an error, a
-// log-in, a test for people (odd.go).
+// Replicas that lag cause no change, and neither does a document in the place of the page: an error, a log-in
+// page or a CAPTCHA (replacement.go, walls.go).
 //
-// # How it reads
+// # Parsing
 //
-// In one pass over the tokens, without a tree: there is no depth that it refuses, and the
-// elements that are open are all it keeps beside the text. See the limits in core.go.
+// A page is parsed in one pass over its tokens, without a tree. Any depth is accepted, and only the open
+// elements are kept besides the text. core.go has the limits.
 //
 // The wire specification is pagepb/page.proto.
 package page

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// A history is a page as kinds of sites have it, from look to look: what is noise in it, and how it changes.
+// A history is a page of some kind of site over time, with its noise and its changes.
 type history struct {
 	contentType string
 	every       time.Duration
 	page        func(look, edits int, r *rand.Rand) string
-	alarms      int // for each edit, at most, after the page is learned: what is noise is so beside other lines then
+	alarms      int // maximum for each edit after the page is learned, because noise then has other neighbours
 }
 
-// story is a line of news, told by its number alone.
+// story returns a line of news that differs only by its number.
 func story(k int) string {
 	r := rand.New(rand.NewPCG(uint64(k), 1))
 	of := drawn(r, strings.Fields("river bridge council school storm harbour market train museum garden budget strike doctor team minister island valley factory court judge"), 5)
 	return fmt.Sprintf("The %s of the %s asks the %s for a %s, and the %s does not", of[0], of[1], of[2], of[3], of[4])
 }
 
-// stories are the newest of those told by then, as some markup has them.
+// stories returns the newest stories in some markup.
 func stories(newest, count int, markup func(k int) string) string {
 	var b strings.Builder
 	for k := newest; k > newest-count; k-- {
@@ -40,7 +40,7 @@ var histories = map[string]history{
 		paid := func() string { return "<div class=box><p>Paid: " + story(5000+r.IntN(90)) + "</div>" }
 		return fmt.Sprintf("<nav><a href=/a>World</a></nav><p>%02d:%02d, %d °C<h1>News</h1>", look%24, look*7%60, 10+look%9) +
 			stories(100+edits, 3, of) + paid() + stories(97+edits, 3, of) + paid() + "<p>Made by people who live here."
-	}, 4}, // the advertisement below all stories is learned anew when the last of them goes
+	}, 4}, // the advertisement after the last story is learned again when that story goes
 	"blog": {"text/html", 30 * time.Minute, func(look, edits int, r *rand.Rand) string {
 		of := func(k int) string {
 			return fmt.Sprintf("<article><h2>%s</h2><p>%s.<p>%d views</article>", story(k), story(k+1000), k+look*3)
@@ -102,27 +102,27 @@ var histories = map[string]history{
 	}, 0},
 }
 
-// Pages of many kinds are learned within 24 looks; then what is edited is told, each time, and next to nothing else.
+// Pages of many kinds are learned within 24 checks. Then every edit is reported, and almost nothing else.
 func TestPagesOfManyKinds(t *testing.T) {
 	const learned, looks, every = 24, 90, 7
 	for name, h := range histories {
 		t.Run(name, func(t *testing.T) {
-			w := newWatch(t)
+			w := newChecker(t)
 			edits, alarms := 0, 0
 			for look := range looks {
 				edited := look > learned && look%every == 0
 				if edited {
 					edits++
 				}
-				c, err := Read([]byte(h.page(look, edits, rand.New(rand.NewPCG(uint64(look), 2)))), h.contentType, Place{})
+				c, err := Read([]byte(h.page(look, edits, rand.New(rand.NewPCG(uint64(look), 2)))), h.contentType, Location{})
 				if err != nil {
 					t.Fatal(err)
 				}
 				w.at = w.at.Add(h.every)
-				switch f := w.m.Look(c, w.at); {
-				case f.Kind == Failed, edited && f.Kind != News:
+				switch f := w.m.Check(c, w.at); {
+				case f.Kind == Failed, edited && f.Kind != Changed:
 					t.Errorf("look %d: %v %s", look, f.Kind, f.Reason)
-				case f.Kind == News && !edited && look > learned:
+				case f.Kind == Changed && !edited && look > learned:
 					alarms++
 					t.Logf("look %d:\n%s", look, f.Patch.Text(&f.Before))
 				}

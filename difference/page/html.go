@@ -11,27 +11,26 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// HTML returns the core of a page in UTF-8. There is no page that it refuses: of one that is
-// none, the core is what stands outside of tags.
+// HTML returns the core of a page in UTF-8. It accepts every input; without tags, the core is the whole text.
 func HTML(doc []byte) Core {
-	return coreOf(doc, false, &Place{})
+	return coreOf(doc, false, &Location{})
 }
 
-// XHTML returns the core of a page of XML in UTF-8: in it, every element can end as it begins.
+// XHTML returns the core of a page in XML and UTF-8, in which every element can be self-closing.
 func XHTML(doc []byte) Core {
-	return coreOf(doc, true, &Place{})
+	return coreOf(doc, true, &Location{})
 }
 
-// coreOf reads the page at a place. Where there is text, and none of it seems to be content, all of it is.
-func coreOf(doc []byte, strict bool, at *Place) Core {
+// coreOf parses the page at a location. If there is text but no content, all text is content.
+func coreOf(doc []byte, strict bool, at *Location) Core {
 	r := newReader(doc, strict, at)
 	r.read()
 	c := content(r.lines, r.regions)
-	c.Title, c.asks = r.title, r.asks
+	c.Title, c.hasPassword = r.title, r.hasPassword
 	if len(c.Lines) > 0 {
 		return c
 	}
-	c.all = nil // it has none of its passages, or all
+	c.all = nil // it has all or none of its passages
 	if len(r.lines) == 0 && r.hidden {
 		r = newReader(doc, strict, at)
 		r.lenient = true
@@ -43,83 +42,83 @@ func coreOf(doc []byte, strict bool, at *Place) Core {
 	return c
 }
 
-// An element is one that is open.
+// An element is an open element.
 type element struct {
-	name   atom.Atom // 0: none that is known, of which all take each other for their ends
+	name   atom.Atom // 0: unknown, and all unknown elements end each other
 	part   part
-	region int // in which its content stands
+	region int // region of its content
 }
 
-// A reader makes lines of the tokens of a page.
+// A reader makes lines from the tokens of a page.
 type reader struct {
 	tokens  *html.Tokenizer
 	open    []element
-	count   map[atom.Atom]int // of them, by name
+	count   map[atom.Atom]int // of open elements, by name
 	regions []region
 	lines   []line
 	title   string
 
-	at       int // the region that is being read
-	muted    int // open elements that are never text
-	sections int // open articles and mains
-	titled   bool
-	strict   bool     // it is XML
-	size     int      // of the lines, in bytes
-	hidden   bool     // there is text that was left out, and may be some
-	lenient  bool     // all is content but what is never text
-	asks     bool     // there is a field for a password
-	base     *url.URL // from where links lead; nil: from the page's address
-	based    bool     // a <base> has said so
-	own      string   // the host of the page; "": not known
+	region      int // current region
+	hiddenDepth int // open elements that are never text
+	sections    int // open articles and mains
+	inTitle     bool
+	strict      bool     // the page is XML
+	size        int      // of the lines, in bytes
+	hidden      bool     // text that may be content was left out
+	lenient     bool     // all text is content, except what is never text
+	hasPassword bool     // there is a field for a password
+	base        *url.URL // base of links; nil: the page's address
+	baseSeen    bool     // a <base> was read
+	host        string   // host of the page; "": unknown
 
-	text          []byte // of the line that is being read
-	blank         bool   // comes before what comes next
+	text          []byte // of the current line
+	blank         bool   // a blank precedes the next character
 	plain, linked int
-	link          int // where in text the link begins that is open; none: none is
+	link          int // start of the open link in text; none: no link is open
 	target        string
-	leads         bool // the last element for links is one
+	isLink        bool // the last <a> is a link
 	inPage        bool // the last link leads to a place of the page
 }
 
-func newReader(doc []byte, strict bool, at *Place) *reader {
-	return &reader{tokens: html.NewTokenizer(bytes.NewReader(doc)), count: map[atom.Atom]int{}, at: none, strict: strict, base: at.base(), own: at.host()}
+func newReader(doc []byte, strict bool, at *Location) *reader {
+	return &reader{tokens: html.NewTokenizer(bytes.NewReader(doc)), count: map[atom.Atom]int{}, region: none, strict: strict, base: at.base(), host: at.host()}
 }
 
 func (r *reader) read() {
 	r.link = none
 	for len(r.lines) < maxLines && r.size <= maxRead {
 		switch r.tokens.Next() {
-		case html.ErrorToken: // the end: it reads from memory
-			r.end()
+		case html.ErrorToken: // the input is in memory, so this is the end
+			r.endLine()
 			return
 		case html.TextToken:
-			if r.titled && r.title == "" {
-				r.title = shortened(bytes.Join(bytes.Fields(r.tokens.Text()), []byte(" ")))
-			} else if r.muted == 0 {
+			if r.inTitle && r.title == "" {
+				r.title = shortTitle(bytes.Join(bytes.Fields(r.tokens.Text()), []byte(" ")))
+			} else if r.hiddenDepth == 0 {
 				r.write(r.tokens.Text())
-			} else if !r.hidden && !never[r.open[len(r.open)-1].name] {
+			} else if !r.hidden && !neverText[r.open[len(r.open)-1].name] {
 				r.hidden = len(bytes.TrimSpace(r.tokens.Text())) > 0
 			}
 		case html.StartTagToken:
-			r.begin(false)
+			r.startElement(false)
 		case html.SelfClosingTagToken:
-			r.begin(true)
+			r.startElement(true)
 		case html.EndTagToken:
 			name, _ := r.tokens.TagName()
-			r.close(atom.Lookup(name))
+			r.endElement(atom.Lookup(name))
 		}
 	}
 }
 
-// shortened is the beginning of a text that is too long for a title.
-func shortened(text []byte) string {
+// shortTitle returns a text, shortened to maxTitle.
+func shortTitle(text []byte) string {
 	if len(text) > maxTitle {
 		text = text[:maxTitle]
 	}
 	return strings.ToValidUTF8(string(text), "")
 }
 
-// write adds text to the line, with one blank where there are some.
+// write adds text to the line, without repeated blanks.
 func (r *reader) write(text []byte) {
 	for len(text) > 0 {
 		c, size := utf8.DecodeRune(text)
@@ -127,7 +126,7 @@ func (r *reader) write(text []byte) {
 			c = '\uFFFD'
 		}
 		if text = text[size:]; c == '\n' && r.count[atom.Pre] > 0 {
-			r.end() // there, lines are as they stand
+			r.endLine() // in <pre>, line ends count
 			continue
 		} else if isBlank(c) {
 			r.blank = true
@@ -146,15 +145,15 @@ func (r *reader) write(text []byte) {
 			r.linked += size
 		}
 		if len(r.text) >= maxLine {
-			r.end()
+			r.endLine()
 		}
 	}
 }
 
-// isNothing says whether a character says only where a line may be broken: where words end, blanks do.
+// isNothing reports whether a character only marks a place where a line may be broken.
 func isNothing(c rune) bool { return c == 0xad || c == 0x200b || c == 0x2060 || c == 0xfeff }
 
-// isBlank says whether a character is white space.
+// isBlank reports whether a character is white space.
 func isBlank(c rune) bool {
 	switch {
 	case c <= ' ', c == 0x7f, c == 0xa0, c == 0x1680, 0x2000 <= c && c <= 0x200a, c == 0x2028, c == 0x2029, c == 0x202f, c == 0x205f, c == 0x3000:
@@ -163,9 +162,9 @@ func isBlank(c rune) bool {
 	return false
 }
 
-// end ends the line, and the link that is open: what stands around more than a line is no menu's
-// entry. One that has no text yet goes on.
-func (r *reader) end() {
+// endLine ends the line and its open link: a link over several lines is not an entry of a menu. A link without
+// text continues in the next line.
+func (r *reader) endLine() {
 	if r.link != none {
 		if len(r.text) == r.link+1 {
 			defer r.openLink()
@@ -173,27 +172,27 @@ func (r *reader) end() {
 		r.closeLink()
 	}
 	if r.plain+r.linked > 0 && len(r.lines) < maxLines {
-		at := r.at
+		at := r.region
 		if at != none && r.regions[at].header && r.linked == 0 && r.count[atom.H1] > 0 {
 			at = r.regions[at].up
 		}
-		r.lines = append(r.lines, line{text: composed(string(bytes.TrimSpace(r.text))), plain: r.plain, linked: r.linked, inPage: r.inPage, region: at})
+		r.lines = append(r.lines, line{text: normalize(string(bytes.TrimSpace(r.text))), plain: r.plain, linked: r.linked, inPage: r.inPage, region: at})
 		r.size += len(r.text)
 	}
 	r.text, r.blank, r.plain, r.linked = r.text[:0], false, 0, 0
 }
 
-// begin takes the beginning of an element.
-func (r *reader) begin(closed bool) {
+// startElement handles a start tag.
+func (r *reader) startElement(closed bool) {
 	raw, more := r.tokens.TagName()
 	name := atom.Lookup(raw)
 	p := parts[name]
-	if r.lenient && !never[name] {
-		p &^= mute | outer
+	if r.lenient && !neverText[name] {
+		p &^= neverShown | maybeNoise
 	}
 	r.imply(name, p)
 	if p&block != 0 {
-		r.end()
+		r.endLine()
 	}
 	if closed && (r.strict || name == atom.Svg || name == atom.Math) {
 		r.tokens.NextIsNotRawText()
@@ -201,47 +200,47 @@ func (r *reader) begin(closed bool) {
 	}
 	if p&void != 0 || len(r.open) >= maxOpen {
 		if name == atom.Input && more {
-			r.asks = r.asks || r.password()
+			r.hasPassword = r.hasPassword || r.isPasswordField()
 		} else if name == atom.Base && more {
-			r.rebase()
+			r.readBase()
 		}
 		return
 	}
-	if closed && (name == 0 || p&block == 0 && name != atom.A && p&mute == 0) {
-		return // of foreign content; HTML knows no others
+	if closed && (name == 0 || p&block == 0 && name != atom.A && p&neverShown == 0) {
+		return // this is foreign content; HTML has no other self-closing tags
 	}
 	if name == atom.A && r.link != none {
-		r.closeLink() // it has no end of its own
+		r.closeLink() // links cannot be nested
 	}
-	says := r.attributes(name, more)
-	e := element{name: name, part: p, region: r.at}
+	strongest := r.attributes(name, more)
+	e := element{name: name, part: p, region: r.region}
 	switch {
-	case p&mute != 0:
-		r.muted++
-		r.titled = false
-	case p&outer != 0 && (r.sections == 0 || name != atom.Header && name != atom.Footer && name != atom.Aside && name != atom.Form):
-		e.region = r.enter(region{header: name == atom.Header && says <= navigates})
+	case p&neverShown != 0:
+		r.hiddenDepth++
+		r.inTitle = false
+	case p&maybeNoise != 0 && (r.sections == 0 || name != atom.Header && name != atom.Footer && name != atom.Aside && name != atom.Form):
+		e.region = r.enterRegion(region{header: name == atom.Header && strongest <= navigation})
 	case r.lenient:
-	case says == unseen || says == disturbs || says == navigates && p&steady == 0:
-		e.region = r.enter(region{named: says == navigates || says == disturbs && r.sections > 0})
+	case strongest == invisible || strongest == intrusive || strongest == navigation && p&ignoreClass == 0:
+		e.region = r.enterRegion(region{named: strongest == navigation || strongest == intrusive && r.sections > 0})
 	}
 	if p&sectional != 0 {
 		r.sections++
 	}
 	if name == atom.Title && r.title == "" {
-		r.titled = true
+		r.inTitle = true
 	}
-	if name == atom.A && r.muted == 0 && r.leads {
+	if name == atom.A && r.hiddenDepth == 0 && r.isLink {
 		r.openLink()
 	}
 	r.open = append(r.open, e)
 	r.count[name]++
-	r.at = e.region
+	r.region = e.region
 }
 
-// imply ends what a tag ends without saying so (HTML, 13.1.2.4), as far as it was begun last: the
-// head at what cannot stand in one, a paragraph at the next block, an item of a list or a table at the
-// next.
+// imply ends the elements that a start tag ends implicitly (HTML, 13.1.2.4), if they are innermost: the head at
+// an element that cannot be in it, a paragraph at the next block, and an item of a list or a table at the next
+// one.
 func (r *reader) imply(name atom.Atom, p part) {
 	for len(r.open) > 0 {
 		switch last := r.open[len(r.open)-1].name; {
@@ -252,65 +251,65 @@ func (r *reader) imply(name atom.Atom, p part) {
 			(last == atom.Td || last == atom.Th) && (name == atom.Td || name == atom.Th || name == atom.Tr),
 			last == atom.Tr && name == atom.Tr,
 			last == atom.Option && name == atom.Option:
-			r.close(last)
+			r.endElement(last)
 		default:
 			return
 		}
 	}
 }
 
-// enter begins a region that may be noise.
-func (r *reader) enter(of region) int {
+// enterRegion begins a region that may be noise.
+func (r *reader) enterRegion(added region) int {
 	if len(r.regions) == maxRegions {
-		return r.at
+		return r.region
 	}
-	r.end()
-	of.up = r.at
-	r.regions = append(r.regions, of)
+	r.endLine()
+	added.up = r.region
+	r.regions = append(r.regions, added)
 	return len(r.regions) - 1
 }
 
-// attributes reads those of an element, and returns the strongest of their hints.
-func (r *reader) attributes(name atom.Atom, more bool) (says hint) {
+// attributes reads the attributes of an element, and returns the strongest hint.
+func (r *reader) attributes(name atom.Atom, more bool) (strongest hint) {
 	if name == atom.A {
-		r.target, r.leads = "", false
+		r.target, r.isLink = "", false
 	}
-	steadily := parts[name]&steady != 0
+	steadily := parts[name]&ignoreClass != 0
 	for more {
 		var key, value []byte
 		key, value, more = r.tokens.TagAttr()
 		switch string(key) {
 		case "href":
 			if name == atom.A {
-				r.target, r.leads = target(r.absolute(string(value))), true
+				r.target, r.isLink = target(r.absolute(string(value))), true
 			}
 		case "hidden":
-			says = unseen
+			strongest = invisible
 		case "aria-hidden":
 			if string(value) == "true" {
-				says = unseen
+				strongest = invisible
 			}
 		case "style":
 			if hides(value) {
-				says = unseen
+				strongest = invisible
 			}
 		case "role":
-			if outerRoles[string(value)] {
-				says = max(says, disturbs)
+			if noiseRoles[string(value)] {
+				strongest = max(strongest, intrusive)
 			}
 		case "class", "id":
 			if !steadily {
-				says = max(says, named(value))
+				strongest = max(strongest, hintOf(value))
 			}
 		}
 	}
-	return says
+	return strongest
 }
 
-// close takes the end of an element, and with it of all in it that have none of their own.
-func (r *reader) close(name atom.Atom) {
+// endElement handles an end tag. It also ends the open elements inside.
+func (r *reader) endElement(name atom.Atom) {
 	if r.count[name] == 0 {
-		return // so that every element that is passed below is closed
+		return // so the loop below always finds an element to end
 	}
 	for i := len(r.open) - 1; i >= 0; i-- {
 		if r.open[i].name != name {
@@ -320,13 +319,13 @@ func (r *reader) close(name atom.Atom) {
 		if i > 0 {
 			around = r.open[i-1].region
 		}
-		if parts[name]&block != 0 || around != r.at {
-			r.end()
+		if parts[name]&block != 0 || around != r.region {
+			r.endLine()
 		}
 		for _, e := range r.open[i:] {
 			r.count[e.name]--
-			if e.part&mute != 0 {
-				r.muted--
+			if e.part&neverShown != 0 {
+				r.hiddenDepth--
 			}
 			if e.part&sectional != 0 {
 				r.sections--
@@ -335,8 +334,8 @@ func (r *reader) close(name atom.Atom) {
 				r.closeLink()
 			}
 		}
-		r.open, r.at = r.open[:i], around
-		r.titled = r.titled && name != atom.Title
+		r.open, r.region = r.open[:i], around
+		r.inTitle = r.inTitle && name != atom.Title
 		return
 	}
 }
@@ -350,7 +349,7 @@ func (r *reader) openLink() {
 	r.text = append(r.text, '[')
 }
 
-// closeLink ends a link; one without text is none.
+// closeLink ends a link. A link without text is removed.
 func (r *reader) closeLink() {
 	switch {
 	case len(r.text) == r.link+1:
@@ -358,7 +357,7 @@ func (r *reader) closeLink() {
 	case r.target == "":
 		r.text = slices.Delete(r.text, r.link, r.link+1)
 	default:
-		r.balance()
+		r.escapeBrackets()
 		r.text = append(r.text, "]("...)
 		r.text = append(r.text, r.target...)
 		r.text = append(r.text, ')')

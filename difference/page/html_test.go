@@ -10,7 +10,7 @@ import (
 	"tidings/internal/longtest"
 )
 
-// Sentences are content by their length.
+// Sentences are content because of their length.
 const (
 	one = "The first sentence of the page is long enough to be one."
 	two = "The second one is longer still, and says what nobody had asked about."
@@ -108,11 +108,11 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// bounded does what others' documents ask for, and says whether it takes at most a second of CPU and
-// 128 MiB, all that is allocated in between counted. No other test runs beside it.
+// bounded runs do, and fails if it takes more than a second of processor time or 128 MiB of allocations. No
+// other test runs in parallel.
 func bounded(t *testing.T, do func()) {
 	t.Helper()
-	runtime.GC() // what was there before is not theirs
+	runtime.GC() // free earlier garbage
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	began := cpu(t)
@@ -126,8 +126,8 @@ func bounded(t *testing.T, do func()) {
 	}
 }
 
-// Who writes a page cannot make its reading slow, nor large.
-func TestPagesThatAreMadeToHurt(t *testing.T) {
+// A page cannot make its parsing slow, or large.
+func TestHostilePagesAreCheap(t *testing.T) {
 	size := longtest.Pick(2<<20, 10<<20)
 	for what, piece := range map[string]string{
 		"nested": "<div>", "navs": "<nav>", "nav by nav": "<nav>a</nav>", "ends": "</div>", "open and end": "<b></i>", "links": "<a href=x>a", "paragraphs": "a<p>",

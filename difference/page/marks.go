@@ -10,151 +10,149 @@ import (
 	"znkr.io/diff"
 )
 
-// What changes at every look is no news. A page's marks say which lines and places of it do,
-// as learned from one look to the next. Two kinds are told apart:
+// Parts that change at every check are not news. The marks of a page name its volatile lines and places, as
+// learned from one check to the next. There are two kinds:
 //
-//   - A line counts if what changes of it are numbers and dates: a clock, a number of visitors. It goes
-//     by its skeleton, wherever it stands.
-//   - A place turns if what stands between the same two lines, some lines at most, is
-//     another each time: a quotation of the day, advertisements, the server's name, links
-//     to other articles. Where something only came, and nothing went, a list grows; and of one that
-//     goes on, most lines stay. turn.go says more.
+//   - A counter is a line of which only numbers and dates change, such as a clock or a number of visitors. It is identified by its
+//     skeleton, wherever it stands.
+//   - A rotating place is the text between two lines, if it is short and different each time: a quotation of the day, an
+//     advertisement, the server's name, links to other articles. A pure insertion usually means a growing list, and when a list
+//     continues most of its lines stay. rotation.go has the details.
 //
-// Each look at which one of them changed is worth two points, each at which it did not
-// costs one. With three changes in a row a line has earned its mark, a place, which needs
-// stronger proof, with five. The mark is lost with the last point, after lastLooks without a change at
-// the most: so what was noise, and is not any more, is news again. A line that stands in a place that turns is
-// told by itself when it changes or has come to stay, and an edit beside a place or within the words of a line
-// takes no mark away.
-// Looks that are days apart (farApart) teach nothing.
+// Each check at which a line or place changed adds two points, and each other check subtracts one. Three
+// changes in a row make a line a counter, and five make a place a rotating one, which needs stronger evidence.
+// The mark is lost with the last point, after maxPoints checks without a change at most, so that former noise
+// becomes news again. A line that stays in a rotating place for stableChecks checks is reported. An edit beside a
+// rotating place, or in the words of a counter, does not remove the mark. Checks that are days apart
+// (maxCheckGap) teach nothing.
 const (
-	changeWorth = 2
-	lineMarked  = 3 * changeWorth
-	placeMarked = 5 * changeWorth
-	lastLooks   = 16 // the most points there are
-	maxMarks    = 256
-	maxChanges  = 1 << 10 // of what has changed in more places at once, nothing is learned: it is another text
-	landmarks   = 8       // lines that are looked through for one with words
+	changePoints      = 2
+	lineThreshold     = 3 * changePoints
+	placeThreshold    = 5 * changePoints
+	maxPoints         = 16
+	maxMarks          = 256
+	maxHunks          = 1 << 10 // with more hunks at once nothing is learned: the text is another one
+	maxAnchorDistance = 8       // lines that are searched for one with words
 )
 
-// A mark is how often a line or a place has changed lately.
+// A mark says how often a line or a place has changed lately.
 type mark struct {
-	key    uint64
-	points int
-	place  bool
-	marked bool
+	key        uint64
+	points     int
+	place      bool
+	isVolatile bool
 }
 
-// marks are those of a page.
+// marks are the marks of a page.
 type marks struct {
-	of    []mark
-	waits map[uint64]int // lines that stand where it turns, and for how many looks; another one after each
+	list   []mark
+	stable map[uint64]int // for lines in rotating places: the number of checks for which they have stayed, at most maxStable lines
 }
 
 func (m *marks) find(key uint64) *mark {
-	for i := range m.of {
-		if m.of[i].key == key {
-			return &m.of[i]
+	for i := range m.list {
+		if m.list[i].key == key {
+			return &m.list[i]
 		}
 	}
 	return nil
 }
 
-// marked says whether a key has earned its mark, and has not lost it.
+// marked reports whether a key has a mark.
 func (m *marks) marked(key uint64) bool {
 	f := m.find(key)
-	return f != nil && f.marked
+	return f != nil && f.isVolatile
 }
 
-// look takes the keys that changed from one look to the next. It says whether a mark was lost.
-func (m *marks) look(lines, places map[uint64]bool) (lost bool) {
-	for i := range m.of {
-		f := &m.of[i]
-		had := f.marked
+// update counts the keys that changed since the last check. It reports whether a mark was lost.
+func (m *marks) update(lines, places map[uint64]bool) (lost bool) {
+	for i := range m.list {
+		f := &m.list[i]
+		had := f.isVolatile
 		if lines[f.key] || places[f.key] {
-			f.points = min(f.points+changeWorth, lastLooks)
+			f.points = min(f.points+changePoints, maxPoints)
 		} else {
 			f.points--
 		}
-		needs := lineMarked
+		needs := lineThreshold
 		if f.place {
-			needs = placeMarked
+			needs = placeThreshold
 		}
-		f.marked = f.points > 0 && (f.marked || f.points >= needs)
-		lost = lost || had && !f.marked
+		f.isVolatile = f.points > 0 && (f.isVolatile || f.points >= needs)
+		lost = lost || had && !f.isVolatile
 	}
-	m.of = slices.DeleteFunc(m.of, func(f mark) bool { return f.points <= 0 })
-	m.begin(lines, false)
-	m.begin(places, true)
+	m.list = slices.DeleteFunc(m.list, func(f mark) bool { return f.points <= 0 })
+	m.addNew(lines, false)
+	m.addNew(places, true)
 	return lost
 }
 
-// grant gives a mark to what goes on where something had it.
-func (m *marks) grant(key uint64, place bool) {
+// transfer gives a mark to the successor of a marked line or place.
+func (m *marks) transfer(key uint64, place bool) {
 	f := m.find(key)
-	if f == nil && len(m.of) < maxMarks {
-		m.of = append(m.of, mark{key: key, place: place})
-		f = &m.of[len(m.of)-1]
+	if f == nil && len(m.list) < maxMarks {
+		m.list = append(m.list, mark{key: key, place: place})
+		f = &m.list[len(m.list)-1]
 	}
-	if f != nil && !f.marked {
-		f.marked, f.points = true, lineMarked
+	if f != nil && !f.isVolatile {
+		f.isVolatile, f.points = true, lineThreshold
 		if place {
-			f.points = placeMarked
+			f.points = placeThreshold
 		}
 	}
 }
 
-// begin counts what has changed for the first time, as far as there is room.
-func (m *marks) begin(keys map[uint64]bool, place bool) {
+// addNew counts keys that changed for the first time, as far as there is room.
+func (m *marks) addNew(keys map[uint64]bool, place bool) {
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		if m.find(key) == nil && len(m.of) < maxMarks {
-			m.of = append(m.of, mark{key: key, points: changeWorth, place: place})
+		if m.find(key) == nil && len(m.list) < maxMarks {
+			m.list = append(m.list, mark{key: key, points: changePoints, place: place})
 		}
 	}
 }
 
-// learn takes what has changed from one look to the next. Within a change, lines with one skeleton
-// are one line that counts; what is left between those turns.
+// learn counts the changes since the last check. Within a change, lines with the same skeleton are possible
+// counters, and the lines between them are possible rotating places.
 func (m *marks) learn(last, now *Core) {
 	lines, places := map[uint64]bool{}, map[uint64]bool{}
-	var parts []diff.Hunk[string] // of what has changed, those that do not count
+	var parts []diff.Hunk[string] // changes that are not counters
 	all := changes(last.Lines, now.Lines)
-	if len(all) > maxChanges {
+	if len(all) > maxHunks {
 		all = nil
 	}
 	for _, h := range all {
 		omit, add := last.Lines[h.PosX:h.EndX], now.Lines[h.PosY:h.EndY]
-		was, is := bones(omit), bones(add)
-		if max(len(omit), len(add)) > turning && !slices.Equal(was, is) {
-			continue // another text, in which lines may well be alike by chance
+		was, is := skeletons(omit), skeletons(add)
+		if max(len(omit), len(add)) > largePlaceLines && !slices.Equal(was, is) {
+			continue // another text, whose lines may be similar by chance
 		}
-		for _, l := range counting(omit, add) {
+		for _, l := range counterKeys(omit, add) {
 			lines[l] = true
 		}
 		for _, part := range changes(was, is) {
 			parts = append(parts, diff.Hunk[string]{PosX: h.PosX + part.PosX, EndX: h.PosX + part.EndX, PosY: h.PosY + part.PosY, EndY: h.PosY + part.EndY})
 		}
 	}
-	g := m.ground(last.Lines)
+	g := m.anchorsOf(last.Lines)
 	for i, h := range parts {
-		m.turned(places, g, now.Lines, h)
+		m.learnRotation(places, g, now.Lines, h)
 		for _, next := range parts[i+1:] {
-			if next.PosX-h.EndX > slight || next.EndX-h.PosX > turning {
+			if next.PosX-h.EndX > smallPlaceLines || next.EndX-h.PosX > largePlaceLines {
 				break
 			}
 			h.EndX, h.EndY = next.EndX, next.EndY
-			m.turned(places, g, now.Lines, h)
+			m.learnRotation(places, g, now.Lines, h)
 		}
 	}
-	m.look(lines, places)
-	m.carry(last, now, all)
+	m.update(lines, places)
+	m.carryOver(last, now, all)
 }
 
-// counting returns the keys of those lines of a change that differ in nothing but numbers and dates.
-func counting(omit, add []string) (keys []uint64) {
-	was := bones(omit)
+// counterKeys returns the keys of the lines of a change in which only numbers and dates differ.
+func counterKeys(omit, add []string) (keys []uint64) {
+	was := skeletons(omit)
 	x, y := 0, 0
-	for _, h := range append(changes(was, bones(add)), diff.Hunk[string]{PosX: len(omit)}) {
+	for _, h := range append(changes(was, skeletons(add)), diff.Hunk[string]{PosX: len(omit)}) {
 		for ; x < h.PosX; x, y = x+1, y+1 {
 			if omit[x] != add[y] {
 				keys = append(keys, keyOf(was[x]))
@@ -165,44 +163,43 @@ func counting(omit, add []string) (keys []uint64) {
 	return keys
 }
 
-// bones is lines as their skeletons, if they have any.
-func bones(lines []string) []string {
-	of := slices.Clone(lines)
-	for i, l := range of {
+// skeletons returns the skeletons of lines; lines without a skeleton stay.
+func skeletons(lines []string) []string {
+	masked := slices.Clone(lines)
+	for i, l := range masked {
 		if s, ok := skeleton(l); ok {
-			of[i] = s
+			masked[i] = s
 		}
 	}
-	return of
+	return masked
 }
 
-// lineKey is that of a line that may count.
+// lineKey returns the key of a possible counter.
 func lineKey(text string) uint64 {
 	s, _ := skeleton(text)
 	return keyOf(s)
 }
 
-// germane returns what a look says beyond the version that readers have: that version, changed
-// where it is news, and how. What only changes by itself stays in it as it was; what of that waits is
-// returned, too.
-func (m *marks) germane(told, now *Core) (next Core, p Patch, waits map[uint64]int) {
-	was, is := m.masked(told.Lines, now.Lines)
+// relevant returns the news of a check relative to the visible version: the new version, and its changes.
+// Volatile parts stay in it as they were. It also returns the lines of rotating places that have stayed.
+func (m *marks) relevant(visible, now *Core) (next Core, p Patch, stable map[uint64]int) {
+	was, is := m.maskCounters(visible.Lines, now.Lines)
 	news := changes(was, is)
-	if len(news) <= maxChanges {
-		news, waits = m.germaneOf(told, now, news)
+	if len(news) <= maxHunks {
+		news, stable = m.relevantChanges(visible, now, news)
 	}
-	next, p = replace(told, now, news)
-	return next, p, waits
+	next, p = replace(visible, now, news)
+	return next, p, stable
 }
 
-// masked is lines of two looks with those that count as their skeletons, and all links to one place alike.
-// Where there are more lines of one skeleton than before, or fewer, they do not count: they are a list.
-func (m *marks) masked(told, now []string) (was, is []string) {
-	was, is = secure(told), secure(now)
-	if !slices.ContainsFunc(m.of, func(f mark) bool { return f.marked && !f.place }) {
+// maskCounters returns the lines of two checks with counters replaced by their skeletons, and with equal links
+// by HTTP and HTTPS. If the number of lines with one skeleton changes they are a list and not counters.
+func (m *marks) maskCounters(visible, now []string) (was, is []string) {
+	was, is = withHTTPS(visible), withHTTPS(now)
+	if !slices.ContainsFunc(m.list, func(f mark) bool { return f.isVolatile && !f.place }) {
 		return was, is
 	}
-	old, young := bones(was), bones(is)
+	old, young := skeletons(was), skeletons(is)
 	more := map[string]int{}
 	for _, s := range young {
 		more[s]++
@@ -222,16 +219,16 @@ func (m *marks) masked(told, now []string) (was, is []string) {
 	return was, is
 }
 
-// secure is lines with links by HTTPS.
-func secure(lines []string) []string {
-	of := slices.Clone(lines)
-	for i, l := range of {
-		of[i] = strings.ReplaceAll(l, "](http://", "](https://")
+// withHTTPS returns lines with links by HTTPS.
+func withHTTPS(lines []string) []string {
+	result := slices.Clone(lines)
+	for i, l := range result {
+		result[i] = strings.ReplaceAll(l, "](http://", "](https://")
 	}
-	return of
+	return result
 }
 
-// keyOf is that of a text.
+// keyOf returns the key of a text.
 func keyOf(texts ...string) uint64 {
 	h := fnv.New64a()
 	for _, t := range texts {
@@ -241,17 +238,17 @@ func keyOf(texts ...string) uint64 {
 	return h.Sum64()
 }
 
-// markSize is that of a mark as a record has it, and MaxMarks that of the longest record, in bytes.
+// markSize is the size of an encoded mark in bytes, and MaxMarks that of the longest record of marks.
 const (
 	markSize = 9
 	MaxMarks = 128 * markSize
 )
 
-// Marks are those lines and places that have earned their marks, for who goes on with the page.
-func (m *Memory) Marks() []byte {
+// Marks encodes the marks of volatile lines and places, for another node that continues with the page.
+func (m *Tracker) Marks() []byte {
 	var b []byte
-	for _, f := range m.marks.of {
-		if f.marked && len(b) < MaxMarks {
+	for _, f := range m.marks.list {
+		if f.isVolatile && len(b) < MaxMarks {
 			kind := byte(0)
 			if f.place {
 				kind = 1
@@ -262,16 +259,16 @@ func (m *Memory) Marks() []byte {
 	return b
 }
 
-// SetMarks goes on with marks that another memory had. What makes no sense is left out.
-func (m *Memory) SetMarks(b []byte) {
+// SetMarks sets marks that another tracker encoded. Invalid ones are ignored.
+func (m *Tracker) SetMarks(b []byte) {
 	m.marks = marks{}
-	for ; len(b) >= markSize && len(m.marks.of) < maxMarks; b = b[markSize:] {
-		f := mark{key: binary.BigEndian.Uint64(b), points: lineMarked, marked: true}
+	for ; len(b) >= markSize && len(m.marks.list) < maxMarks; b = b[markSize:] {
+		f := mark{key: binary.BigEndian.Uint64(b), points: lineThreshold, isVolatile: true}
 		if f.place = b[8] == 1; f.place {
-			f.points = placeMarked
+			f.points = placeThreshold
 		}
 		if b[8] <= 1 && m.marks.find(f.key) == nil {
-			m.marks.of = append(m.marks.of, f)
+			m.marks.list = append(m.marks.list, f)
 		}
 	}
 }

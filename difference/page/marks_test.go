@@ -8,56 +8,56 @@ import (
 	"time"
 )
 
-func TestALineThatCountsEarnsItsMark(t *testing.T) {
-	w := newWatch(t)
+func TestACounterGetsItsMark(t *testing.T) {
+	w := newChecker(t)
 	clock := func(i int) string {
 		return fmt.Sprintf("It is %d:%02d, and visitor %d is here", 9+i/60, i%60, 1200+17*i)
 	}
-	w.look(News, "Head", clock(0), "Text")
+	w.check(Changed, "Head", clock(0), "Text")
 	for i := 1; i < 3; i++ {
-		w.look(News, "Head", clock(i), "Text")
+		w.check(Changed, "Head", clock(i), "Text")
 	}
 	for i := 3; i < 20; i++ {
-		w.look(Same, "Head", clock(i), "Text")
+		w.check(Same, "Head", clock(i), "Text")
 	}
-	f := w.look(News, "Head", clock(21), "Another text")
+	f := w.check(Changed, "Head", clock(21), "Another text")
 	if len(f.Patch.Hunks) != 1 || f.Patch.Hunks[0].At != 2 || f.Core.Lines[1] != clock(2) {
 		t.Errorf("%+v %q", f.Patch, f.Core.Lines)
 	}
-	// It moves, and its mark with it.
-	w.look(News, clock(22), "Head", "Another text")
-	w.look(Same, clock(23), "Head", "Another text")
+	// It moves, and keeps its mark.
+	w.check(Changed, clock(22), "Head", "Another text")
+	w.check(Same, clock(23), "Head", "Another text")
 }
 
-func TestALineLosesItsMark(t *testing.T) {
-	w := newWatch(t)
+func TestACounterThatStopsLosesItsMark(t *testing.T) {
+	w := newChecker(t)
 	price := func(i int) string { return fmt.Sprint("The price is ", i) }
 	for i := range 4 {
-		w.look(map[bool]Kind{true: News, false: Same}[i < 3], price(i))
+		w.check(map[bool]Kind{true: Changed, false: Same}[i < 3], price(i))
 	}
-	for range 3*changeWorth - 1 {
-		w.look(Same, price(3))
+	for range 3*changePoints - 1 {
+		w.check(Same, price(3))
 	}
-	w.look(News, price(3))
-	w.look(Same, price(3))
-	w.look(News, price(5))
+	w.check(Changed, price(3))
+	w.check(Same, price(3))
+	w.check(Changed, price(5))
 }
 
-func TestAPlaceThatTurns(t *testing.T) {
-	w := newWatch(t)
+func TestARotatingPlace(t *testing.T) {
+	w := newChecker(t)
 	quotes := strings.Split("Know yourself|Nothing too much|All flows|Whereof one cannot speak|Less is more|God is in the detail|Tempus fugit|Carpe diem", "|")
 	for i, q := range quotes {
 		kind := Same
 		if i < 5 {
-			kind = News
+			kind = Changed
 		}
-		w.look(kind, "Quotation of the day", q, "Our terms", "You owe us nothing.")
+		w.check(kind, "Quotation of the day", q, "Our terms", "You owe us nothing.")
 	}
-	w.look(News, "Quotation of the day", "Sapere aude", "Our terms", "You owe us all.")
-	w.look(Same, "Quotation of the day", "Memento mori", "Our terms", "You owe us all.")
+	w.check(Changed, "Quotation of the day", "Sapere aude", "Our terms", "You owe us all.")
+	w.check(Same, "Quotation of the day", "Memento mori", "Our terms", "You owe us all.")
 }
 
-func TestWhatTurnsSideBySide(t *testing.T) {
+func TestRotatingPlacesSideBySide(t *testing.T) {
 	boxes := []string{"Buy a bed at Bob's", "Cars of Carl for all", "Dine with Dora today", "Eat more apples, says Eve", "Fly to Faro", "Go by train, and arrive"}
 	page := func(i int, news string) []string {
 		return []string{
@@ -66,28 +66,28 @@ func TestWhatTurnsSideBySide(t *testing.T) {
 			boxes[i%6], boxes[(i+1)%6], "All rights are with the bees",
 		}
 	}
-	w := newWatch(t)
+	w := newChecker(t)
 	for i := range 14 {
 		w.at = w.at.Add(30 * time.Minute)
-		w.m.Look(lines(page(i, "They sleep")...), w.at)
+		w.m.Check(lines(page(i, "They sleep")...), w.at)
 	}
 	for i := range 12 {
-		w.look(Same, page(20+i, "They sleep")...)
+		w.check(Same, page(20+i, "They sleep")...)
 	}
 	for i := range 20 {
 		news := fmt.Sprint("They wake, ", strings.Repeat("very ", i/4), "early")
 		if i%4 > 0 {
-			w.look(Same, page(40+i, news)...)
+			w.check(Same, page(40+i, news)...)
 			continue
 		}
-		f := w.look(News, page(40+i, news)...)
+		f := w.check(Changed, page(40+i, news)...)
 		if len(f.Patch.Hunks) != 1 || f.Patch.Hunks[0].At != 1 || f.Patch.Hunks[0].Omit != 1 {
 			t.Errorf("%+v", f.Patch)
 		}
 	}
 }
 
-func TestAListOfLikeLinesGrows(t *testing.T) {
+func TestAGrowingListOfSimilarLinesIsNews(t *testing.T) {
 	for name, page := range map[string]func(n int) []string{
 		"at the top": func(n int) (of []string) {
 			for of = []string{"Releases"}; n > 0; n-- {
@@ -110,10 +110,10 @@ func TestAListOfLikeLinesGrows(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWatch(t)
-			w.look(News, page(12)...)
+			w := newChecker(t)
+			w.check(Changed, page(12)...)
 			for n := 13; n < 40; n++ {
-				f := w.look(News, page(n)...)
+				f := w.check(Changed, page(n)...)
 				if h := f.Patch.Hunks[0]; len(h.Add) != 1 && len(f.Patch.Hunks[len(f.Patch.Hunks)-1].Add) != 1 {
 					t.Errorf("%d: %+v", n, f.Patch)
 				}
@@ -122,33 +122,33 @@ func TestAListOfLikeLinesGrows(t *testing.T) {
 	}
 }
 
-func TestWhatChangesSeldomIsNews(t *testing.T) {
-	w := newWatch(t)
-	w.look(News, "Releases", "Latest release: 1.0")
+func TestRareChangesAreNews(t *testing.T) {
+	w := newChecker(t)
+	w.check(Changed, "Releases", "Latest release: 1.0")
 	for i := range 20 {
 		for range 12 {
 			w.m.Unchanged(w.at)
 		}
-		w.look(News, "Releases", fmt.Sprintf("Latest release: 1.%d", i+1))
+		w.check(Changed, "Releases", fmt.Sprintf("Latest release: 1.%d", i+1))
 	}
 }
 
-func TestOneNumberDoesNotSilenceOthers(t *testing.T) {
-	w := newWatch(t)
+func TestOneCounterDoesNotHideOtherNumbers(t *testing.T) {
+	w := newChecker(t)
 	table := func(live, points int) []string {
 		return []string{"Table", "Reds", "7", fmt.Sprint(live), "8", "Blues", "2026", fmt.Sprint(points), "99", "End"}
 	}
-	w.look(News, table(100, 1)...)
+	w.check(Changed, table(100, 1)...)
 	for i := range 12 {
 		w.at = w.at.Add(30 * time.Minute)
-		w.m.Look(lines(table(101+i*7, 1)...), w.at)
+		w.m.Check(lines(table(101+i*7, 1)...), w.at)
 	}
-	w.look(Same, table(500, 1)...)
-	w.look(News, table(600, 2)...)
-	w.look(News, table(700, 3)...)
+	w.check(Same, table(500, 1)...)
+	w.check(Changed, table(600, 2)...)
+	w.check(Changed, table(700, 3)...)
 }
 
-func TestLinksToOtherArticlesTurn(t *testing.T) {
+func TestLinksToOtherArticlesRotate(t *testing.T) {
 	links := func(from, n int) (of []string) {
 		for i := range n {
 			of = append(of, fmt.Sprintf("[What somebody wrote about matter %c%c of another day](/%d)", 'a'+(from+i)%26, 'a'+(from+i)/26, from+i))
@@ -159,24 +159,24 @@ func TestLinksToOtherArticlesTurn(t *testing.T) {
 		of := append([]string{"News"}, links(300-news, news)...)
 		return append(append(append(of, "Other articles"), links(other, 5)...), "The end")
 	}
-	w := newWatch(t)
+	w := newChecker(t)
 	for i := range 12 {
 		w.at = w.at.Add(30 * time.Minute)
-		w.m.Look(lines(page(6, 5*i)...), w.at)
+		w.m.Check(lines(page(6, 5*i)...), w.at)
 	}
-	w.look(Same, page(6, 70)...)
+	w.check(Same, page(6, 70)...)
 	for i := range 12 {
-		w.look(News, page(7+i, 75+5*i)...)
+		w.check(Changed, page(7+i, 75+5*i)...)
 	}
 }
 
-func TestNumbersThatChangeSeldomAreContent(t *testing.T) {
-	w := newWatch(t)
-	w.look(News, "You may cancel within 10 days.")
+func TestNumbersThatRarelyChangeAreContent(t *testing.T) {
+	w := newChecker(t)
+	w.check(Changed, "You may cancel within 10 days.")
 	for i := range 12 {
-		w.look(News, fmt.Sprintf("You may cancel within %d days.", 11+i))
+		w.check(Changed, fmt.Sprintf("You may cancel within %d days.", 11+i))
 		for range 3 {
-			w.look(Same, fmt.Sprintf("You may cancel within %d days.", 11+i))
+			w.check(Same, fmt.Sprintf("You may cancel within %d days.", 11+i))
 		}
 	}
 }
@@ -206,7 +206,7 @@ func TestSkeletons(t *testing.T) {
 	}
 }
 
-func TestWhatChangesByItselfIsLeftOut(t *testing.T) {
+func TestVolatileTextIsLeftOut(t *testing.T) {
 	for text, want := range map[string]string{
 		"Posted 5 minutes ago by Ann":      "Posted … by Ann",
 		"an hour ago":                      "…",
@@ -233,22 +233,22 @@ func TestWhatChangesByItselfIsLeftOut(t *testing.T) {
 		"Within 30 days of now":                  "Within 30 days of now",
 		strings.Repeat("x", 300) + " 3 days ago": strings.Repeat("x", 300) + " 3 days ago",
 	} {
-		if got := new(calm).still(text); got != want {
+		if got := new(volatileFilter).strip(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
 }
 
-func TestWhatChangesFromMonthToMonthIsNews(t *testing.T) {
-	w := newWatch(t)
+func TestMonthlyChangesAreNews(t *testing.T) {
+	w := newChecker(t)
 	for i := range 12 {
 		w.at = w.at.AddDate(0, 1, 0)
-		w.look(News, "Downloads", fmt.Sprintf("Release 1.%d.0 of 2026-%02d-01", 20+i, 1+i), "All releases are signed")
+		w.check(Changed, "Downloads", fmt.Sprintf("Release 1.%d.0 of 2026-%02d-01", 20+i, 1+i), "All releases are signed")
 	}
 }
 
-// What comes beside a text that turns, or a clock without words, is told at once.
-func TestNewsBesideWhatTurns(t *testing.T) {
+// New text beside a rotating text, or beside a clock without words, is reported at once.
+func TestNewsBesideARotatingPlace(t *testing.T) {
 	for name, turning := range map[string]func(i int) string{
 		"an advertisement": func(i int) string {
 			return "Buy " + strings.Repeat("a ", i%7) + string(rune('b'+i%20)) + " from Bob and his " + string(rune('a'+i%26))
@@ -263,15 +263,15 @@ func TestNewsBesideWhatTurns(t *testing.T) {
 				look := func(i int, news string) []string {
 					return slices.DeleteFunc(page(turning(i), news), func(l string) bool { return l == "" })
 				}
-				w := newWatch(t)
+				w := newChecker(t)
 				for i := range 14 {
 					w.at = w.at.Add(30 * time.Minute)
-					w.m.Look(lines(look(i, "")...), w.at)
+					w.m.Check(lines(look(i, "")...), w.at)
 				}
 				for i := range 4 {
-					w.look(Same, look(14+i, "")...)
+					w.check(Same, look(14+i, "")...)
 				}
-				f := w.look(News, look(20, "The bridge is open again")...)
+				f := w.check(Changed, look(20, "The bridge is open again")...)
 				if !strings.Contains(f.Core.Text(), "The bridge is open again") {
 					t.Errorf("%+v", f.Patch)
 				}
@@ -280,15 +280,15 @@ func TestNewsBesideWhatTurns(t *testing.T) {
 	}
 }
 
-// The newest line of a list, which stands above it, too, does not keep the list from being told.
+// A list is reported even if its newest line also stands above it.
 func TestAListBelowItsNewestLine(t *testing.T) {
-	w := newWatch(t)
+	w := newChecker(t)
 	for n := 3; n < 30; n++ {
 		of := []string{"Latest:", fmt.Sprintf("Version 1.%d is out", n), "All:"}
 		for i := range n {
 			of = append(of, fmt.Sprintf("Version 1.%d is out", n-i))
 		}
-		if f := w.look(News, of...); !strings.Contains(f.Core.Text(), fmt.Sprintf("All:\nVersion 1.%d is out\n", n)) {
+		if f := w.check(Changed, of...); !strings.Contains(f.Core.Text(), fmt.Sprintf("All:\nVersion 1.%d is out\n", n)) {
 			t.Fatalf("%d: %q", n, f.Core.Lines)
 		}
 	}

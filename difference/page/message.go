@@ -14,25 +14,25 @@ import (
 )
 
 const (
-	// maxPatch is the size of the largest patch in bytes before it is packed.
+	// maxPatch is the maximum size of a patch in bytes before compression.
 	maxPatch = 16 << 20
-	// maxBase is how much of the old text's end a patch is packed with.
-	maxBase = 1 << 20
-	// baseID names it as the dictionary.
-	baseID = 1
+	// maxDictionary is how much of the end of the old text is the dictionary of a patch, in bytes.
+	maxDictionary = 1 << 20
+	// dictionaryID is the id of the dictionary.
+	dictionaryID = 1
 )
 
-// ErrPatch says that bytes are no patch.
+// ErrPatch says that the bytes are not a patch.
 var ErrPatch = errors.New("not a patch")
 
-// base is the dictionary with which patches of a core are packed.
-func base(old *Core) []byte {
+// dictionary returns the dictionary for the patches of a core.
+func dictionary(old *Core) []byte {
 	text := old.Text()
-	return []byte(text[max(0, len(text)-maxBase):])
+	return []byte(text[max(0, len(text)-maxDictionary):])
 }
 
-// Encode packs a patch for those who have the old core. What moves within a page, and what
-// of a line stays when it changes, takes next to no room.
+// Encode encodes and compresses a patch for readers with the old core. Text that moves within a page, and the
+// unchanged part of a changed line, take almost no space.
 func (p *Patch) Encode(old *Core) ([]byte, error) {
 	m := &pagepb.Patch{Old: p.Old[:], New: p.New[:]}
 	at := 0
@@ -47,19 +47,19 @@ func (p *Patch) Encode(old *Core) ([]byte, error) {
 	if len(b) > maxPatch {
 		return nil, fmt.Errorf("encode patch: %d bytes, more than %d", len(b), maxPatch)
 	}
-	known := base(old)
-	// The window is no larger than what there is to look back at: the encoder takes memory for twice as much.
+	known := dictionary(old)
+	// The window covers the input and the dictionary, because the encoder allocates twice its size.
 	window := 1 << bits.Len(uint(max(len(known)+len(b), zstd.MinWindowSize)-1))
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithLowerEncoderMem(true),
-		zstd.WithEncoderCRC(false), zstd.WithWindowSize(min(window, zstd.MaxWindowSize)), zstd.WithEncoderDictRaw(baseID, known))
+		zstd.WithEncoderCRC(false), zstd.WithWindowSize(min(window, zstd.MaxWindowSize)), zstd.WithEncoderDictRaw(dictionaryID, known))
 	if err != nil {
 		return nil, fmt.Errorf("encode patch: %w", err)
 	}
 	return enc.EncodeAll(b, nil), nil
 }
 
-// Decode unpacks a patch by the core that it is for. Of another core's it may be that the
-// bytes make no sense, or that they are a patch which does not apply.
+// Decode decompresses and parses a patch for a core. With another core the bytes may be invalid, or a patch
+// that does not apply.
 func Decode(b []byte, old *Core) (Patch, error) {
 	p, err := decode(b, old)
 	if err != nil {
@@ -70,7 +70,7 @@ func Decode(b []byte, old *Core) (Patch, error) {
 
 func decode(b []byte, old *Core) (Patch, error) {
 	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxPatch), zstd.WithDecoderLowmem(true),
-		zstd.WithDecoderDictRaw(baseID, base(old)))
+		zstd.WithDecoderDictRaw(dictionaryID, dictionary(old)))
 	if err != nil {
 		return Patch{}, err
 	}
@@ -80,7 +80,7 @@ func decode(b []byte, old *Core) (Patch, error) {
 		return Patch{}, fmt.Errorf("%w: %w", ErrPatch, err)
 	}
 	var m pagepb.Patch
-	if !modest(raw) {
+	if !withinLimits(raw) {
 		return Patch{}, fmt.Errorf("%w: more hunks or lines than %d", ErrPatch, maxLines)
 	}
 	if err := proto.Unmarshal(raw, &m); err != nil {
@@ -107,9 +107,9 @@ func decode(b []byte, old *Core) (Patch, error) {
 	return p, nil
 }
 
-// modest says whether a patch has no more hunks, and lines that come, than a core can have lines: one
-// of nothing takes two bytes in a message, and a hundred in memory.
-func modest(patch []byte) bool {
+// withinLimits reports whether a patch has at most maxLines hunks and added lines. An empty one takes two bytes
+// in a message, and a hundred in memory.
+func withinLimits(patch []byte) bool {
 	const hunksField, addField = 3, 3
 	hunks, lines := 0, 0
 	return fields(patch, hunksField, func(hunk []byte) bool {
@@ -118,8 +118,8 @@ func modest(patch []byte) bool {
 	})
 }
 
-// fields calls each with those of one number, as long as it says to go on, and says whether it did
-// until the message's end.
+// fields calls each for the fields with a number while it returns true. It reports whether it reached the end
+// of the message.
 func fields(message []byte, number protowire.Number, each func(value []byte) bool) bool {
 	for len(message) > 0 {
 		at, kind, size := protowire.ConsumeTag(message)

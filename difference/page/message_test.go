@@ -16,7 +16,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestPatchesTravel(t *testing.T) {
+func TestPatchesSurviveEncoding(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := cores.Draw(t, "a"), cores.Draw(t, "b")
 		p := Diff(a, b)
@@ -36,7 +36,7 @@ func TestPatchesTravel(t *testing.T) {
 	})
 }
 
-// article is a core of so many sentences of words by the dice.
+// article returns a core of random sentences.
 func article(dice *rand.Rand, lines int) *Core {
 	c := &Core{}
 	for range lines {
@@ -49,8 +49,7 @@ func article(dice *rand.Rand, lines int) *Core {
 	return c
 }
 
-// A word that is changed, and a paragraph that moves, are next to nothing beside the page,
-// however hard that is to pack.
+// A changed word, and a moved paragraph, take almost no space, however badly the page compresses.
 func TestPatchesAreSmall(t *testing.T) {
 	old := article(rand.New(rand.NewPCG(1, 2)), 400)
 	moved := append(append(append([]string{}, old.Lines[50:]...), "A new line."), old.Lines[:50]...)
@@ -91,8 +90,8 @@ func TestPatchesNeedTheirBase(t *testing.T) {
 	}
 }
 
-// What is nothing takes two bytes in a message: there are no more of it than a core has lines.
-func TestPatchesOfNothing(t *testing.T) {
+// An empty hunk or line takes two bytes in a message. There must be no more of them than a core has lines.
+func TestEmptyHunksAreBounded(t *testing.T) {
 	old := core("a")
 	hash := old.Hash()
 	head := append(append([]byte{1<<3 | 2, byte(len(hash))}, hash[:]...), append([]byte{2<<3 | 2, byte(len(hash))}, hash[:]...)...)
@@ -116,8 +115,8 @@ func TestPatchesOfNothing(t *testing.T) {
 	}
 }
 
-// To pack a small change takes little room: each news of each page is packed, by each who finds it.
-func TestPackingTakesLittleRoom(t *testing.T) {
+// Encoding a small change takes little memory, because each node that finds a change encodes it.
+func TestEncodingTakesLittleMemory(t *testing.T) {
 	old := article(rand.New(rand.NewPCG(5, 6)), 40)
 	now := core(append(slices.Clone(old.Lines), "One more line")...)
 	p := Diff(old, now)
@@ -130,7 +129,7 @@ func TestPackingTakesLittleRoom(t *testing.T) {
 	}
 }
 
-// memory is how many bytes have been allocated since the program began.
+// memory returns how many bytes have been allocated so far.
 func memory() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

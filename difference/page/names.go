@@ -4,20 +4,20 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// What an element is to a reader.
+// part is a set of properties of an element.
 type part uint8
 
 const (
-	inline    part = 0
-	block     part = 1 << iota // begins and ends a line
-	void                       // has no end
-	mute                       // is never text
-	outer                      // may be noise
-	sectional                  // so are headers and footers, but not within one of these
-	steady                     // its class says nothing: it holds the page, or words of it
+	inline      part = 0
+	block       part = 1 << iota // starts and ends a line
+	void                         // has no end tag
+	neverShown                   // is never text
+	maybeNoise                   // may be noise
+	sectional                    // headers and footers inside are content
+	ignoreClass                  // its class is ignored: it contains the page, or words of it
 )
 
-// parts are the elements that are more than a part of a line.
+// parts are the elements with properties.
 var parts = map[atom.Atom]part{}
 
 func init() {
@@ -34,13 +34,13 @@ func init() {
 		{void, []atom.Atom{
 			atom.Area, atom.Base, atom.Br, atom.Col, atom.Embed, atom.Hr, atom.Img, atom.Input, atom.Link, atom.Meta, atom.Source, atom.Track, atom.Wbr, atom.Param,
 		}},
-		{mute, []atom.Atom{
+		{neverShown, []atom.Atom{
 			atom.Script, atom.Style, atom.Noscript, atom.Template, atom.Svg, atom.Math, atom.Iframe, atom.Head, atom.Button, atom.Select, atom.Datalist,
 			atom.Textarea, atom.Object, atom.Canvas, atom.Video, atom.Audio,
 		}},
-		{outer, []atom.Atom{atom.Nav, atom.Footer, atom.Header, atom.Form, atom.Dialog, atom.Menu, atom.Aside}},
+		{maybeNoise, []atom.Atom{atom.Nav, atom.Footer, atom.Header, atom.Form, atom.Dialog, atom.Menu, atom.Aside}},
 		{sectional, []atom.Atom{atom.Article, atom.Main}},
-		{steady, []atom.Atom{atom.Html, atom.Body, atom.Main, atom.Article, atom.A, atom.P, atom.H1, atom.H2, atom.H3, atom.H4, atom.H5, atom.H6}},
+		{ignoreClass, []atom.Atom{atom.Html, atom.Body, atom.Main, atom.Article, atom.A, atom.P, atom.H1, atom.H2, atom.H3, atom.H4, atom.H5, atom.H6}},
 	} {
 		for _, a := range e.atoms {
 			parts[a] |= e.part
@@ -48,63 +48,63 @@ func init() {
 	}
 }
 
-// heads are the elements that a head can have.
+// heads are the elements that a head can contain.
 var heads = map[atom.Atom]bool{
 	atom.Base: true, atom.Link: true, atom.Meta: true, atom.Title: true, atom.Script: true, atom.Style: true, atom.Noscript: true, atom.Template: true, atom.Head: true,
 	atom.Html: true,
 }
 
-// never are the elements that are never text.
-var never = map[atom.Atom]bool{
+// neverText are the elements that are never text.
+var neverText = map[atom.Atom]bool{
 	atom.Head: true, atom.Script: true, atom.Style: true, atom.Template: true, atom.Iframe: true, atom.Textarea: true, atom.Select: true, atom.Datalist: true,
 }
 
-// A hint is what the attributes of an element say of it.
+// A hint is what the attributes of an element say about it.
 type hint uint8
 
 const (
-	plain     hint = iota
-	navigates      // a word for navigation, or what stands about a page
-	disturbs       // a word or a role for what lies over a page, or is in it for others' sake
-	unseen         // it is not shown
+	plain      hint = iota
+	navigation      // a word for navigation, or for the frame of a page
+	intrusive       // a word or a role for overlays, and for advertisements and the like
+	invisible       // the element is hidden
 )
 
-// outerRoles are the roles of WAI-ARIA 1.2 that what is about a page has. Those of alerts and of
-// states are none: a page has them to tell its news.
-var outerRoles = map[string]bool{
+// noiseRoles are the roles of WAI-ARIA 1.2 for parts around the content. Alerts and states are not among them:
+// pages use them for their news.
+var noiseRoles = map[string]bool{
 	"navigation": true, "banner": true, "contentinfo": true, "search": true, "dialog": true, "alertdialog": true,
 	"menu": true, "menubar": true, "complementary": true, "timer": true, "toolbar": true,
 }
 
-// words are those that authors give to what is about a page.
-var words = map[string]hint{
-	"nav": navigates, "navbar": navigates, "navigation": navigates, "menu": navigates, "submenu": navigates, "megamenu": navigates, "dropdown": navigates,
-	"footer": navigates, "breadcrumb": navigates, "breadcrumbs": navigates, "sidebar": navigates, "banner": navigates, "masthead": navigates, "topbar": navigates,
-	"toolbar": navigates, "social": navigates, "share": navigates, "sharing": navigates, "skip": navigates, "pagination": navigates, "pager": navigates,
-	"toc": navigates, "related": navigates,
-	"cookie": disturbs, "cookies": disturbs, "consent": disturbs, "gdpr": disturbs, "ad": disturbs, "ads": disturbs, "advert": disturbs,
-	"advertisement": disturbs, "newsletter": disturbs, "popup": disturbs, "modal": disturbs, "copyright": disturbs,
+// hintWords are the words that authors use for parts around the content.
+var hintWords = map[string]hint{
+	"nav": navigation, "navbar": navigation, "navigation": navigation, "menu": navigation, "submenu": navigation, "megamenu": navigation, "dropdown": navigation,
+	"footer": navigation, "breadcrumb": navigation, "breadcrumbs": navigation, "sidebar": navigation, "banner": navigation, "masthead": navigation, "topbar": navigation,
+	"toolbar": navigation, "social": navigation, "share": navigation, "sharing": navigation, "skip": navigation, "pagination": navigation, "pager": navigation,
+	"toc": navigation, "related": navigation,
+	"cookie": intrusive, "cookies": intrusive, "consent": intrusive, "gdpr": intrusive, "ad": intrusive, "ads": intrusive, "advert": intrusive,
+	"advertisement": intrusive, "newsletter": intrusive, "popup": intrusive, "modal": intrusive, "copyright": intrusive,
 }
 
-// longestWord is the longest of them.
+// longestWord is the length of the longest hint word.
 const longestWord = 13
 
-// named returns the strongest hint in a class or id: words end where letters do, and where
-// a capital follows a small letter.
-func named(value []byte) hint {
+// hintOf returns the strongest hint in a class or id. Words end where letters do, and where a capital follows a
+// small letter.
+func hintOf(value []byte) hint {
 	var word [longestWord]byte
 	best, n := plain, 0
 	var last byte
-	look := func() {
+	flush := func() {
 		if n > 1 && n <= longestWord {
-			best = max(best, words[string(word[:n])])
+			best = max(best, hintWords[string(word[:n])])
 		}
 		n = 0
 	}
 	for _, c := range value {
 		small, large := 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z'
 		if !small && !large || large && 'a' <= last && last <= 'z' {
-			look()
+			flush()
 		}
 		if last = c; small || large {
 			if n < longestWord {
@@ -113,22 +113,22 @@ func named(value []byte) hint {
 			n++
 		}
 	}
-	look()
+	flush()
 	return best
 }
 
-// hides says whether a style hides what it is for.
+// hides reports whether a style hides its element.
 func hides(style []byte) bool {
 	for i, c := range style {
-		if c > ' ' && (declares(style[i:], "display:none") || declares(style[i:], "visibility:hidden")) {
+		if c > ' ' && (hasDeclaration(style[i:], "display:none") || hasDeclaration(style[i:], "visibility:hidden")) {
 			return true
 		}
 	}
 	return false
 }
 
-// declares says whether a style begins with a declaration, blanks and capitals aside.
-func declares(style []byte, what string) bool {
+// hasDeclaration reports whether a style begins with a declaration, ignoring blanks and case.
+func hasDeclaration(style []byte, what string) bool {
 	for _, c := range style {
 		switch {
 		case c <= ' ':

@@ -10,29 +10,29 @@ import (
 	"znkr.io/diff"
 )
 
-// ErrBase says that a patch is not one of the core that it was to be applied to. Whoever
-// sees it needs the new core whole.
+// ErrBase says that a patch does not belong to the core to which it was applied. The caller needs the whole new
+// core.
 var ErrBase = errors.New("patch is for another version")
 
-// A Patch is what makes one core of another, as POSIX's diff says it: lines by their numbers
-// are added, omitted or replaced.
+// A Patch turns one core into another, like the output of POSIX diff: lines are added, removed or replaced by
+// their numbers.
 type Patch struct {
-	Old, New Hash   // of the cores
-	Hunks    []Hunk // in their order, none beside another
+	Old, New Hash   // hashes of the cores
+	Hunks    []Hunk // in order, not adjacent
 }
 
-// A Hunk is a change of lines that stand together.
+// A Hunk is a change of adjacent lines.
 type Hunk struct {
-	At   int      // the lines of the old core before it
-	Omit int      // how many of those after that go,
-	Add  []string // and what comes in their place
+	At   int      // lines of the old core before the hunk
+	Omit int      // old lines that are removed
+	Add  []string // new lines in their place
 }
 
-// manyLines is how many lines two cores have together for which the shortest difference may take
-// too long to find: of random letters, seconds. Theirs is one that is found in O(n log n).
+// manyLines is the number of lines of two cores from which the shortest difference may take seconds to find.
+// For more lines an algorithm in O(n log n) finds some difference.
 const manyLines = 1 << 13
 
-// changes are the places where two texts differ.
+// changes returns the differing places of two texts.
 func changes(old, now []string) []diff.Hunk[string] {
 	if len(old)+len(now) > manyLines {
 		return diff.Hunks(old, now, diff.Context(0), diff.Fast())
@@ -40,15 +40,15 @@ func changes(old, now []string) []diff.Hunk[string] {
 	return diff.Hunks(old, now, diff.Context(0))
 }
 
-// Diff returns how a core became what it is now. Without hunks, it is what it was.
+// Diff returns the patch from one core to another. Without hunks the cores are equal.
 func Diff(old, now *Core) Patch {
 	_, p := replace(old, now, changes(old.Lines, now.Lines))
 	return p
 }
 
-// replace returns a core with some of the changes that lead to another one, and how it became that.
+// replace applies some of the changes between two cores to the old one, and returns the result with its patch.
 func replace(old, now *Core, some []diff.Hunk[string]) (Core, Patch) {
-	next, p := Core{Title: now.Title, ended: now.ended}, Patch{Old: old.Hash()}
+	next, p := Core{Title: now.Title, complete: now.complete}, Patch{Old: old.Hash()}
 	at := 0
 	for _, h := range some {
 		add := now.Lines[h.PosY:h.EndY]
@@ -61,33 +61,33 @@ func replace(old, now *Core, some []diff.Hunk[string]) (Core, Patch) {
 	return next, p
 }
 
-// Apply returns the new core; its title is the old one's. If old is not what the patch is
-// for, the error is ErrBase, also for a patch that does not lead to what it says.
+// Apply returns the new core, with the old title. If the patch does not belong to old, or does not lead to its
+// New hash, the error is ErrBase.
 func (p *Patch) Apply(old *Core) (Core, error) {
 	if old.Hash() != p.Old {
 		return Core{}, ErrBase
 	}
-	of := Core{Title: old.Title}
+	next := Core{Title: old.Title}
 	at := 0
 	for _, h := range p.Hunks {
 		if h.At < at || h.Omit < 0 || h.Omit > len(old.Lines)-h.At {
 			return Core{}, fmt.Errorf("%w: it has a hunk at line %d of %d", ErrBase, h.At, len(old.Lines))
 		}
-		of.Lines = append(of.Lines, old.Lines[at:h.At]...)
-		of.Lines = append(of.Lines, h.Add...)
+		next.Lines = append(next.Lines, old.Lines[at:h.At]...)
+		next.Lines = append(next.Lines, h.Add...)
 		at = h.At + h.Omit
 	}
-	of.Lines = append(of.Lines, old.Lines[at:]...)
-	if of.Hash() != p.New {
+	next.Lines = append(next.Lines, old.Lines[at:]...)
+	if next.Hash() != p.New {
 		return Core{}, fmt.Errorf("%w: it leads elsewhere", ErrBase)
 	}
-	return of, nil
+	return next, nil
 }
 
-// Text is the patch in the default format of POSIX's diff, which GNU patch applies (patch -n).
+// Text returns the patch in the default format of POSIX diff, which GNU patch applies (patch -n).
 func (p *Patch) Text(old *Core) string {
 	var b strings.Builder
-	moved := 0 // by how many lines those after the last hunk stand farther down than before
+	moved := 0 // growth of the text in the hunks so far, in lines
 	for _, h := range p.Hunks {
 		from, to := h.At+1, h.At+1+moved
 		switch {
@@ -113,7 +113,7 @@ func (p *Patch) Text(old *Core) string {
 	return b.String()
 }
 
-// span names some lines from the first on.
+// span formats a range of lines.
 func span(first, count int) string {
 	if count == 1 {
 		return strconv.Itoa(first)

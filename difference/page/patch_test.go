@@ -18,7 +18,7 @@ import (
 
 func core(lines ...string) *Core { return &Core{Lines: lines} }
 
-// The text of a patch is that of POSIX's diff.
+// The text of a patch is that of POSIX diff.
 func TestPatchText(t *testing.T) {
 	old := core("a", "b", "c", "d")
 	for _, c := range []struct {
@@ -40,13 +40,13 @@ func TestPatchText(t *testing.T) {
 	}
 }
 
-// cores are of few different lines, so that many are the same.
+// cores generates cores of few different lines, so that many are equal.
 var cores = rapid.Custom(func(t *rapid.T) *Core {
 	return &Core{Lines: rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "< c", "---", "1d0", "."}), 0, 30).Draw(t, "lines")}
 })
 
-// What comes of a core by a patch is the core that it was made for; nothing comes of another.
-func TestPatchesLeadToWhatTheyWereMadeFor(t *testing.T) {
+// A patch leads from its old core to its new one, and applies to no other.
+func TestPatchesLeadToTheirNewCore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b, other := cores.Draw(t, "a"), cores.Draw(t, "b"), cores.Draw(t, "other")
 		p := Diff(a, b)
@@ -63,7 +63,7 @@ func TestPatchesLeadToWhatTheyWereMadeFor(t *testing.T) {
 	})
 }
 
-func TestPatchesThatAreNone(t *testing.T) {
+func TestInvalidPatchesAreRefused(t *testing.T) {
 	old := core("a", "b")
 	for what, p := range map[string]Patch{
 		"behind the end":     {Old: old.Hash(), Hunks: []Hunk{{At: 3}}},
@@ -81,7 +81,7 @@ func TestPatchesThatAreNone(t *testing.T) {
 	}
 }
 
-// GNU patch makes of the old text the new one by the text of a patch.
+// GNU patch applies the text of a patch.
 func TestGNUPatchApplies(t *testing.T) {
 	gnu, err := exec.LookPath("patch")
 	if err != nil && os.Getenv("CI") == "true" {
@@ -109,9 +109,9 @@ func TestGNUPatchApplies(t *testing.T) {
 	}
 }
 
-// Who writes two versions of a page cannot make their difference slow: the worst cases of diff are
-// lines of which few are different, in another order.
-func TestDiffsThatAreMadeToHurt(t *testing.T) {
+// Two versions of a page cannot make their comparison slow. The worst cases of diff are few different lines in
+// another order.
+func TestHostileDiffsAreCheap(t *testing.T) {
 	for _, lines := range []int{manyLines / 2, maxLines} {
 		testDiffsMadeToHurt(t, lines)
 	}
@@ -142,15 +142,15 @@ func testDiffsMadeToHurt(t *testing.T, lines int) {
 			if got, err := p.Apply(c[0]); err != nil || got.Hash() != c[1].Hash() {
 				t.Error(err)
 			}
-			var m Memory
+			var m Tracker
 			for i := range 4 {
-				bounded(t, func() { m.Look(*c[i%2], time.Unix(int64(i)*7200, 0)) })
+				bounded(t, func() { m.Check(*c[i%2], time.Unix(int64(i)*7200, 0)) })
 			}
 		})
 	}
 }
 
-// What comes of a text by a patch, as it is sent, is the text that it was made for; nothing leads from a text to itself.
+// A patch leads to its new text after encoding and decoding, and none leads from a text to itself.
 func FuzzDiff(f *testing.F) {
 	f.Add("a\nb\nc", "a\nx\nc\nd")
 	f.Add("", "---\n> a")

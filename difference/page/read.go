@@ -13,50 +13,50 @@ import (
 	"tidings/internal/charset"
 )
 
-// MaxDocument is the size of the largest document in bytes, as it comes and in UTF-8.
+// MaxDocument is the maximum size of a document in bytes, before and after conversion to UTF-8.
 const MaxDocument = 16 << 20
 
-// ErrKind says that a document is of a kind that has no lines: a picture, a program.
+// ErrKind says that a document has no lines of text: it is a picture or a program.
 var ErrKind = errors.New("not a page with text")
 
 // ErrLarge says that a document is larger than MaxDocument.
 var ErrLarge = errors.New("too large")
 
-// Read returns the core of a document, by what its origin says of it, and by its looks where that
-// says nothing. It reads HTML, plain text, JSON and XML. Relative links that lead elsewhere than
-// from the address of its place are written out.
-func Read(doc []byte, contentType string, at Place) (Core, error) {
+// Read returns the core of a document, by its content type or, if that says nothing, by its first bytes. It
+// reads HTML, plain text, JSON and XML. Relative links that lead elsewhere than from the requested address are
+// made absolute.
+func Read(doc []byte, contentType string, at Location) (Core, error) {
 	if len(doc) > MaxDocument {
 		return Core{}, fmt.Errorf("read page: %w: %d bytes, more than %d", ErrLarge, len(doc), MaxDocument)
 	}
 	media, params, err := mime.ParseMediaType(contentType)
 	if err != nil && media == "" || media == "application/octet-stream" || media == "text/plain" {
-		media = looks(doc, media)
+		media = detectMedia(doc, media)
 	}
-	read, names := kinds(media, &at), []string{params["charset"]}
+	read, names := parserFor(media, &at), []string{params["charset"]}
 	if read == nil {
 		return Core{}, fmt.Errorf("read page: %w: it is %s", ErrKind, media)
 	}
 	head := doc[:min(len(doc), 1024)]
-	_, guess, _ := htmlcharset.DetermineEncoding(head, "") // what a <meta> says, if there is one
+	_, guess, _ := htmlcharset.DetermineEncoding(head, "") // from a <meta>, if there is one
 	names = append(names, prolog(head), guess)
 	text, _, err := charset.UTF8(doc, MaxDocument, names...)
 	switch {
 	case errors.Is(err, charset.ErrUnknown):
-		text = doc // what is no UTF-8 shows as such; the rest can be read
+		text = doc // invalid UTF-8 stays visible, and the rest can be read
 	case errors.Is(err, charset.ErrLarge):
 		return Core{}, fmt.Errorf("read page: %w: more than %d bytes in UTF-8", ErrLarge, MaxDocument)
 	case err != nil:
 		return Core{}, fmt.Errorf("read page: %w", err)
 	}
-	if noText(text) {
-		return Core{}, fmt.Errorf("read page: %w: it is %s, and called %s", ErrKind, looks(doc, ""), media)
+	if isBinary(text) {
+		return Core{}, fmt.Errorf("read page: %w: it is %s, and called %s", ErrKind, detectMedia(doc, ""), media)
 	}
 	return read(text), nil
 }
 
-// kinds returns what reads documents of a media type; nil: nothing does.
-func kinds(media string, at *Place) func(doc []byte) Core {
+// parserFor returns the parser for a media type, or nil.
+func parserFor(media string, at *Location) func(doc []byte) Core {
 	switch {
 	case media == "text/html", media == "application/xhtml+xml":
 		return func(doc []byte) Core { return coreOf(doc, media != "text/html", at) }
@@ -70,40 +70,40 @@ func kinds(media string, at *Place) func(doc []byte) Core {
 	return nil
 }
 
-// looks returns what the first bytes of a document show it to be, of which its origin says
-// what it says of all that it does not know.
-func looks(doc []byte, said string) string {
-	seen := mimetype.Detect(doc[:min(len(doc), lookedAt)])
+// detectMedia returns the media type by the first bytes of a document. said is the origin's type, if that is
+// one that servers use for unknown documents.
+func detectMedia(doc []byte, stated string) string {
+	seen := mimetype.Detect(doc[:min(len(doc), detectBytes)])
 	text := seen
 	for text != nil && !text.Is("text/plain") {
 		text = text.Parent()
 	}
-	if said == "text/plain" && (text != nil || !noText(doc)) { // "MZ" begins programs, and sentences
-		return said
+	if stated == "text/plain" && (text != nil || !isBinary(doc)) { // "MZ" begins programs, and also sentences
+		return stated
 	}
 	media, _, _ := strings.Cut(seen.String(), ";")
 	return media
 }
 
-// lookedAt is how much of a document shows of what kind it is, in bytes.
-const lookedAt = 4096
+// detectBytes is how much of a document is used to detect its type, in bytes.
+const detectBytes = 4096
 
-// controls is how many bytes of a text come for each that only programs write: in pictures and archives
-// one in ten is such, and pages of people have one here and there.
-const controls = 32
+// maxControlShare is the number of bytes of text per control character that text has at least. In pictures and
+// archives one byte in ten is a control character, and text has a few.
+const maxControlShare = 32
 
-// noText says whether a document in UTF-8 is no text, whatever it is called.
-func noText(doc []byte) bool {
-	head, n := doc[:min(len(doc), lookedAt)], 0
+// isBinary reports whether a document in UTF-8 is not text, whatever its type says.
+func isBinary(doc []byte) bool {
+	head, n := doc[:min(len(doc), detectBytes)], 0
 	for _, c := range head {
 		if c < ' ' && !('\t' <= c && c <= '\r' || c == 0x1b) {
 			n++
 		}
 	}
-	return n > 1 && n*controls > len(head) || bytes.HasPrefix(head, []byte("%PDF-")) // which may begin with much text
+	return n > 1 && n*maxControlShare > len(head) || bytes.HasPrefix(head, []byte("%PDF-")) // may begin with much text
 }
 
-// prolog is the charset that an XML declaration names.
+// prolog returns the charset that an XML declaration names.
 func prolog(head []byte) string {
 	if !bytes.HasPrefix(head, []byte("<?xml")) {
 		return ""

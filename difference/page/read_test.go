@@ -36,15 +36,16 @@ func TestDocumentsAreReadByTheirKind(t *testing.T) {
 		{"a page of XML", "<html><head><script src='x'/><title/></head><body><p>a</p></body></html>", "application/xhtml+xml", []string{"a"}},
 		{"ends without beginnings", "</x><a></x>b</a></a>", "text/xml", []string{"a: b"}},
 	} {
-		got, err := Read([]byte(c.doc), c.contentType, Place{})
+		got, err := Read([]byte(c.doc), c.contentType, Location{})
 		if err != nil || !slices.Equal(got.Lines, c.want) {
 			t.Errorf("%s: %q, %v, want %q", c.name, got.Lines, err, c.want)
 		}
 	}
 }
 
-// Pictures and programs are no pages, whatever they are called; a text is one, however it begins.
-func TestWhatIsCalledATextAndIsNone(t *testing.T) {
+// Pictures and programs are refused whatever their type says, and text is accepted whatever its first bytes
+// are.
+func TestBinaryDocumentsAreRefusedWhateverTheirType(t *testing.T) {
 	noise := make([]byte, 10000)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
 	for _, contentType := range []string{"text/html", "text/html; charset=utf-8", "text/html; charset=iso-8859-1", "application/json", "text/xml", "text/plain", "application/xhtml+xml"} {
@@ -52,42 +53,42 @@ func TestWhatIsCalledATextAndIsNone(t *testing.T) {
 			"a PNG": "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x01\x00" + string(noise), "a GIF": "GIF89a\x01\x00\x01\x00\x80\x00\x00\xff\xff\xff\x00",
 			"a PDF": "%PDF-1.7\n1 0 obj << /Type /Catalog >> endobj\n", "packed": "\x1f\x8b\x08\x00" + string(noise), "noise": string(noise), "zeros": strings.Repeat("\x00", 100),
 		} {
-			if c, err := Read([]byte(doc), contentType, Place{}); !errors.Is(err, ErrKind) {
+			if c, err := Read([]byte(doc), contentType, Location{}); !errors.Is(err, ErrKind) {
 				t.Errorf("%s as %s: %.100q, %v", name, contentType, c.Lines, err)
 			}
 		}
 		for _, text := range []string{"MZ 1890", "BMW and others", "ID3 makes trees", "Form\x0cfeed", "Bold \x1b[1mtext", "one \x08 by chance", "Größe \xe4", "\xcf\xf0\xe0\xe2\xe8\xeb\xe0 \x85"} {
-			if _, err := Read([]byte(text), contentType, Place{}); err != nil {
+			if _, err := Read([]byte(text), contentType, Location{}); err != nil {
 				t.Errorf("%q as %s: %v", text, contentType, err)
 			}
 		}
 	}
-	if c, err := Read([]byte("\xff\xfe<\x00p\x00>\x00a\x00"), "text/html", Place{}); err != nil || len(c.Lines) != 1 || c.Lines[0] != "a" {
+	if c, err := Read([]byte("\xff\xfe<\x00p\x00>\x00a\x00"), "text/html", Location{}); err != nil || len(c.Lines) != 1 || c.Lines[0] != "a" {
 		t.Errorf("UTF-16: %q, %v", c.Lines, err)
 	}
 }
 
-func TestWhatIsNoTextIsRefused(t *testing.T) {
+func TestDocumentsWithoutTextAreRefused(t *testing.T) {
 	for contentType, doc := range map[string]string{
 		"image/png": "x", "image/svg+xml": "<svg/>", "application/pdf": "%PDF-1.4", "": "\x89PNG\r\n\x1a\n\x00\x00", "application/octet-stream": "\x00\x01\x02",
 	} {
-		if c, err := Read([]byte(doc), contentType, Place{}); !errors.Is(err, ErrKind) {
+		if c, err := Read([]byte(doc), contentType, Location{}); !errors.Is(err, ErrKind) {
 			t.Errorf("%s: %q, %v", contentType, c.Lines, err)
 		}
 	}
-	if _, err := Read(make([]byte, MaxDocument+1), "text/plain", Place{}); !errors.Is(err, ErrLarge) {
+	if _, err := Read(make([]byte, MaxDocument+1), "text/plain", Location{}); !errors.Is(err, ErrLarge) {
 		t.Error(err)
 	}
-	if _, err := Read([]byte(strings.Repeat("a\xe4", MaxDocument/2)), "text/plain; charset=latin1", Place{}); !errors.Is(err, ErrLarge) {
+	if _, err := Read([]byte(strings.Repeat("a\xe4", MaxDocument/2)), "text/plain; charset=latin1", Location{}); !errors.Is(err, ErrLarge) {
 		t.Error(err)
 	}
 }
 
-// long is a name as long as names are told.
+// long returns a name of the maximum length.
 func long(of string) string { return strings.Repeat(of, maxName) }
 
-// Who writes data cannot make its reading slow, nor large.
-func TestDataThatIsMadeToHurt(t *testing.T) {
+// Data cannot make its parsing slow, or large.
+func TestHostileDataIsCheap(t *testing.T) {
 	size := longtest.Pick(2<<20, 10<<20)
 	for _, c := range []struct{ what, contentType, piece, before string }{
 		{"lists in lists", "application/json", "[", ""}, {"objects in objects", "application/json", `{"a":`, ""}, {"values", "application/json", "1,", "["},
@@ -101,7 +102,7 @@ func TestDataThatIsMadeToHurt(t *testing.T) {
 	} {
 		t.Run(c.what+" "+c.contentType, func(t *testing.T) {
 			doc := []byte(c.before + strings.Repeat(c.piece, (size-len(c.before))/len(c.piece)))
-			bounded(t, func() { _, _ = Read(doc, c.contentType, Place{}) }) // it need only end
+			bounded(t, func() { _, _ = Read(doc, c.contentType, Location{}) }) // it need only end
 		})
 	}
 }
@@ -113,7 +114,7 @@ func FuzzRead(f *testing.F) {
 		f.Add([]byte("\xff\xfea\x00"), contentType)
 	}
 	f.Fuzz(func(t *testing.T, doc []byte, contentType string) {
-		c, err := Read(doc, contentType, Place{})
+		c, err := Read(doc, contentType, Location{})
 		if err != nil && !errors.Is(err, ErrKind) && !errors.Is(err, ErrLarge) && !strings.HasPrefix(err.Error(), "read page: its charset: ") {
 			t.Fatal(err)
 		}
@@ -122,9 +123,9 @@ func FuzzRead(f *testing.F) {
 				t.Errorf("a line is %.100q", l)
 			}
 		}
-		var m Memory
+		var m Tracker
 		at := time.Unix(0, 0)
-		if m.Look(c, at).Kind == News && m.Look(c, at.Add(time.Minute)).Kind != Same {
+		if m.Check(c, at).Kind == Changed && m.Check(c, at.Add(time.Minute)).Kind != Same {
 			t.Error("the same document is another")
 		}
 	})

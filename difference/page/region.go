@@ -1,22 +1,22 @@
 package page
 
-// A region is an element that may be noise, and all in it.
+// A region is an element that may be noise, with everything in it.
 type region struct {
-	up     int  // the region around it; none: there is none
+	up     int  // index of the enclosing region; none: there is none
 	header bool // its h1 is the page's
-	named  bool // only a word for navigation in its class or id says so
-	plain  int  // bytes of text in it that are in no link,
-	linked int  // and that are in one
+	named  bool // only a word for navigation in its class or id marks it
+	plain  int  // bytes of its text outside of links
+	linked int  // bytes of its text in links
 }
 
-// none is the region of what stands in none.
+// none is the region of lines outside of all regions.
 const none = -1
 
-// large is which part of a page's text a region has to hold to be content, whatever it is
-// called: one in so many.
-const large = 4
+// contentShare is the share of a page's text from which a region is content, whatever its name: one in
+// contentShare.
+const contentShare = 4
 
-// noisy says which regions are noise.
+// noisy returns which regions are noise.
 func noisy(regions []region, lines []line) []bool {
 	all := 0
 	for _, l := range lines {
@@ -25,7 +25,7 @@ func noisy(regions []region, lines []line) []bool {
 			regions[l.region].linked += l.linked
 		}
 	}
-	for i := len(regions) - 1; i >= 0; i-- { // one that is around another comes before it
+	for i := len(regions) - 1; i >= 0; i-- { // an enclosing region precedes those inside
 		if r := regions[i]; r.up != none {
 			regions[r.up].plain += r.plain
 			regions[r.up].linked += r.linked
@@ -33,7 +33,7 @@ func noisy(regions []region, lines []line) []bool {
 	}
 	noise := make([]bool, len(regions))
 	for i, r := range regions {
-		noise[i] = r.plain*large < all && (!r.named || r.linked > r.plain) || r.up != none && noise[r.up]
+		noise[i] = r.plain*contentShare < all && (!r.named || r.linked > r.plain) || r.up != none && noise[r.up]
 	}
 	return noise
 }

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// maxTarget is the longest target in bytes; of a link's that is longer, it is the beginning.
+// maxTarget is the maximum length of a target in bytes. Longer ones are cut.
 const maxTarget = 2 << 10
 
-// target is where a link leads, without what says nothing about that: "" if that is no place.
+// target returns the significant part of a link's target, or "" if the link leads nowhere.
 func target(href string) string {
 	if len(href) > 2*maxTarget {
 		href = strings.ToValidUTF8(href[:2*maxTarget], "")
@@ -21,63 +21,63 @@ func target(href string) string {
 		}
 		return c
 	}, href)
-	if scheme, _, has := strings.Cut(href, ":"); href == "#" || has && nowhere[strings.ToLower(scheme)] {
+	if scheme, _, has := strings.Cut(href, ":"); href == "#" || has && nonLinkSchemes[strings.ToLower(scheme)] {
 		return ""
 	}
 	if len(href) > maxTarget {
 		href = strings.ToValidUTF8(href[:maxTarget], "") + "…"
 	}
-	href = parentheses.Replace(href) // which end a link, as lines have it
+	href = parentheses.Replace(href) // would end a link in a line
 	if strings.Contains(href, "%") {
 		href = escapes.ReplaceAllStringFunc(href, strings.ToUpper)
 	}
 	path, fragment, has := strings.Cut(href, "#")
 	path, query, asks := strings.Cut(path, "?")
-	of := tokens(path)
+	result := maskTokens(path)
 	if asks {
-		of += parameters(query)
+		result += parameters(query)
 	}
 	if has {
-		of += "#" + tokens(fragment)
+		result += "#" + maskTokens(fragment)
 	}
-	return of
+	return result
 }
 
-// blanks within an address are one (URL Standard, 4.4), ends of lines are none.
+// blanks encodes blanks within an address (URL Standard, 4.4); line ends are dropped.
 var blanks = strings.NewReplacer(" ", "%20")
 
 var parentheses = strings.NewReplacer("(", "%28", ")", "%29")
 
-// nowhere are the schemes of what is no place: programs, and documents in the page itself.
-var nowhere = map[string]bool{"javascript": true, "vbscript": true, "data": true, "blob": true}
+// nonLinkSchemes are the schemes of programs, and of documents within the page itself.
+var nonLinkSchemes = map[string]bool{"javascript": true, "vbscript": true, "data": true, "blob": true}
 
-// parameters are those of a query that do not follow visitors about, by their names.
+// parameters returns the parameters of a query that do not track visitors, sorted by name.
 func parameters(query string) string {
-	var of []string
+	var kept []string
 	for p := range strings.SplitSeq(query, "&") {
 		name, value, _ := strings.Cut(p, "=")
-		if p != "" && !tracks(strings.ToLower(name), value) {
-			of = append(of, name+"="+tokens(value))
+		if p != "" && !isTracking(strings.ToLower(name), value) {
+			kept = append(kept, name+"="+maskTokens(value))
 		}
 	}
-	if len(of) == 0 {
+	if len(kept) == 0 {
 		return ""
 	}
-	slices.SortStableFunc(of, func(a, b string) int { return strings.Compare(name(a), name(b)) })
-	return "?" + strings.Join(of, "&")
+	slices.SortStableFunc(kept, func(a, b string) int { return strings.Compare(name(a), name(b)) })
+	return "?" + strings.Join(kept, "&")
 }
 
-// name is that of a parameter.
+// name returns the name of a parameter.
 func name(parameter string) string {
-	of, _, _ := strings.Cut(parameter, "=")
-	return of
+	key, _, _ := strings.Cut(parameter, "=")
+	return key
 }
 
-// escapes matches bytes as URLs write them, of which %c3 is %C3 (RFC 3986, 6.2.2.1).
+// escapes matches percent-encoded bytes, in which case does not count (RFC 3986, 6.2.2.1).
 var escapes = regexp.MustCompile(`%[0-9a-fA-F]{2}`)
 
-// tracks says whether a parameter of a URL tells who came from where, or when.
-func tracks(name, value string) bool {
+// isTracking reports whether a parameter of a URL tracks visitors, sessions or times.
+func isTracking(name, value string) bool {
 	for _, prefix := range []string{"utm_", "mc_", "pk_", "mtm_", "hsa_", "_hs", "__hs", "ga_", "vero_", "wt_"} {
 		if strings.HasPrefix(name, prefix) {
 			return true
@@ -87,27 +87,27 @@ func tracks(name, value string) bool {
 	case "fbclid", "gclid", "dclid", "gbraid", "wbraid", "msclkid", "yclid", "twclid", "igshid", "ttclid", "_ga", "_gl", "ref_src", "ref_url", "sessionid", "session_id",
 		"phpsessid", "jsessionid", "aspsessionid", "nonce", "cachebuster":
 		return true
-	case "sid", "_t", "_", "cb", "timestamp", "ts", "rand": // or a story's number, where it is short
-		return len(value) >= passing && !strings.ContainsFunc(value, func(c rune) bool { return c >= 0x80 || kindOf(byte(c)) == other && c != '.' })
+	case "sid", "_t", "_", "cb", "timestamp", "ts", "rand": // a short value may be the number of an article
+		return len(value) >= minIDLength && !strings.ContainsFunc(value, func(c rune) bool { return c >= 0x80 || kindOf(byte(c)) == other && c != '.' })
 	}
 	return false
 }
 
-// passing is how long what a name like "ts" stands for is at least, if it means nothing.
-const passing = 8
+// minIDLength is the minimum length of a meaningless value of a name like "ts".
+const minIDLength = 8
 
-// longToken is from how many letters and digits on a word of a URL with both is a token
-// without meaning: no name has so many without a dash, a dot or a slash.
+// longToken is the minimum length of a random token of letters and digits. No name is so long without a dash, a
+// dot or a slash.
 const longToken = 16
 
-// tokens puts an ellipsis in the place of tokens without meaning: long runs of letters and digits that
-// are hexadecimal, or in which digits, small and large letters follow each other as by chance. Digits
-// alone are a number, which names something.
-func tokens(s string) string {
+// maskTokens replaces random tokens by an ellipsis: long runs of letters and digits that are hexadecimal, or in
+// which digits, small and capital letters alternate as by chance. A run of digits is a number, which identifies
+// something.
+func maskTokens(s string) string {
 	if len(s) < longToken {
 		return s
 	}
-	var of strings.Builder
+	var b strings.Builder
 	for begin := 0; begin < len(s); {
 		end := begin
 		digits, hex, turns, kind, seen := 0, true, 0, other, [4]bool{}
@@ -132,16 +132,16 @@ func tokens(s string) string {
 		}
 		switch {
 		case end-begin >= longToken && digits > 0 && (hex && digits < end-begin || seen[small] && seen[capital] && turns*4 >= end-begin):
-			of.WriteString("…")
+			b.WriteString("…")
 		case end == begin:
 			end++
 			fallthrough
 		default:
-			of.WriteString(s[begin:end])
+			b.WriteString(s[begin:end])
 		}
 		begin = end
 	}
-	return of.String()
+	return b.String()
 }
 
 // Kinds of bytes.

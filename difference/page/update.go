@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	// MaxText is the size of the largest core's text that a channel can have, in bytes: so that
-	// it goes into an entry of a log also where it cannot be packed.
+	// MaxText is the maximum size of a core's text in a channel, in bytes. It fits into a log entry even if it
+	// cannot be compressed.
 	MaxText = 768 << 10
-	// wholeEvery is after how many patches at the latest a version is told whole: who goes on
-	// with a channel reads no more of its log, which keeps some 200 of them. It is told so
-	// earlier when the patches have become as large.
+	// wholeEvery is the maximum number of patches before a version is sent whole. A node that continues with
+	// the channel then reads no more of its log, which keeps about 200 of them. A version is sent whole earlier
+	// if the patches would be as large.
 	wholeEvery = 32
 )
 
-// ErrUnknown says that an update is for a version that is not known.
+// ErrUnknown says that an update needs a version that is unknown.
 var ErrUnknown = errors.New("update of an unknown version")
 
-// Pack returns a core's text in as few bytes as those without another version can unpack.
+// Pack compresses a core's text for readers without another version.
 func (c *Core) Pack() ([]byte, error) {
 	text := c.Text()
 	if len(text) > MaxText {
@@ -38,7 +38,7 @@ func (c *Core) Pack() ([]byte, error) {
 	return enc.EncodeAll([]byte(text), nil), nil
 }
 
-// Unpack returns the core that was packed, without its title.
+// Unpack returns a packed core, without its title.
 func Unpack(b []byte) (Core, error) {
 	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(MaxText), zstd.WithDecoderLowmem(true))
 	if err != nil {
@@ -54,116 +54,116 @@ func Unpack(b []byte) (Core, error) {
 	case len(text) == 0:
 		return Core{}, nil
 	}
-	of := Core{Lines: strings.Split(string(text[:len(text)-1]), "\n")}
-	if len(of.Lines) > maxLines {
-		return Core{}, fmt.Errorf("unpack page: %w: %d lines, more than %d", ErrLarge, len(of.Lines), maxLines)
+	core := Core{Lines: strings.Split(string(text[:len(text)-1]), "\n")}
+	if len(core.Lines) > maxLines {
+		return Core{}, fmt.Errorf("unpack page: %w: %d lines, more than %d", ErrLarge, len(core.Lines), maxLines)
 	}
-	for _, l := range of.Lines {
+	for _, l := range core.Lines {
 		if !lineOfCore(l) {
 			return Core{}, fmt.Errorf("unpack page: %w: a line", ErrPatch)
 		}
 	}
-	return of, nil
+	return core, nil
 }
 
-// lineOfCore says whether a text can be a line of a core.
+// lineOfCore reports whether a text can be a line of a core.
 func lineOfCore(l string) bool {
 	return l != "" && len(l) <= 2*maxLine && !strings.ContainsAny(l, "\n\r") && utf8.ValidString(l)
 }
 
-// Update returns what the log is to have of the version that the last look found new.
-func (m *Memory) Update() ([]byte, error) {
-	whole, err := m.told.Pack()
+// Update encodes the visible version for the log, after a check that found it new.
+func (m *Tracker) Update() ([]byte, error) {
+	packed, err := m.visible.Pack()
 	if err != nil {
 		return nil, err
 	}
-	of := updateOf(&m.told, m.number)
-	if m.patch != nil && m.patches < wholeEvery && m.patched+len(m.patch) < len(whole) {
-		of.How = &pagepb.Update_Patch{Patch: m.patch}
+	update := updateOf(&m.visible, m.number)
+	if m.patch != nil && m.patches < wholeEvery && m.patchBytes+len(m.patch) < len(packed) {
+		update.How = &pagepb.Update_Patch{Patch: m.patch}
 		m.patches++
-		m.patched += len(m.patch)
+		m.patchBytes += len(m.patch)
 	} else {
-		of.How = &pagepb.Update_Whole{Whole: whole}
-		m.patches, m.patched = 0, 0
+		update.How = &pagepb.Update_Whole{Whole: packed}
+		m.patches, m.patchBytes = 0, 0
 	}
-	return encode(of)
+	return encode(update)
 }
 
-// Update returns a core as a version of which nobody knows the one before, as Take takes it.
+// Update encodes a core as a first version, for Tracker.Apply.
 func (c *Core) Update() ([]byte, error) {
-	whole, err := c.Pack()
+	packed, err := c.Pack()
 	if err != nil {
 		return nil, err
 	}
-	of := updateOf(c, 1)
-	of.How = &pagepb.Update_Whole{Whole: whole}
-	return encode(of)
+	update := updateOf(c, 1)
+	update.How = &pagepb.Update_Whole{Whole: packed}
+	return encode(update)
 }
 
-// updateOf says which version a core is.
+// updateOf returns an update of a core without its text.
 func updateOf(c *Core, number uint64) *pagepb.Update {
 	hash := c.Hash()
 	return &pagepb.Update{Number: number, New: hash[:], Title: strings.ToValidUTF8(c.Title, "\uFFFD")}
 }
 
-func encode(of *pagepb.Update) ([]byte, error) {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(of)
+func encode(update *pagepb.Update) ([]byte, error) {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(update)
 	if err != nil {
 		return nil, fmt.Errorf("encode update: %w", err)
 	}
 	return b, nil
 }
 
-// Take goes on with a version that the log has, as if it had been looked at. Of one that cannot
-// be told, because the version before it is not known, nothing is left: the error is ErrUnknown.
-func (m *Memory) Take(update []byte) error {
+// Apply continues with a version from the log, as if a check had found it. After an error the tracker is empty
+// except for its marks. The error is ErrUnknown if the preceding version is missing.
+func (m *Tracker) Apply(update []byte) error {
 	known := m.known()
 	now, err := m.read(update)
 	if err != nil {
-		*m = Memory{marks: m.marks}
+		*m = Tracker{marks: m.marks}
 		return fmt.Errorf("take update: %w", err)
 	}
 	if known {
-		m.remember(m.told.Hash())
+		m.remember(m.visible.Hash())
 	}
-	m.told, m.last = now, now
+	m.visible, m.last = now, now
 	return nil
 }
 
-// read returns the version of an update, and counts it.
-func (m *Memory) read(update []byte) (Core, error) {
-	of := new(pagepb.Update)
-	if err := proto.Unmarshal(update, of); err != nil {
+// read returns the version of an update, and takes its number.
+func (m *Tracker) read(update []byte) (Core, error) {
+	u := new(pagepb.Update)
+	if err := proto.Unmarshal(update, u); err != nil {
 		return Core{}, fmt.Errorf("%w: %w", ErrPatch, err)
 	}
 	var now Core
 	var err error
-	switch how := of.How.(type) {
+	switch how := u.How.(type) {
 	case *pagepb.Update_Whole:
 		now, err = Unpack(how.Whole)
-		m.patches, m.patched = 0, 0
+		m.patches, m.patchBytes = 0, 0
 	case *pagepb.Update_Patch:
-		if of.Number != m.number+1 || !m.known() {
+		if u.Number != m.number+1 || !m.known() {
 			return Core{}, ErrUnknown
 		}
 		var p Patch
-		if p, err = Decode(how.Patch, &m.told); err == nil {
-			now, err = p.Apply(&m.told)
+		if p, err = Decode(how.Patch, &m.visible); err == nil {
+			now, err = p.Apply(&m.visible)
 		}
 		if size := now.size(); err == nil && (size > MaxText || len(now.Lines) > maxLines) {
 			err = fmt.Errorf("%w: %d bytes of text in %d lines, more than %d in %d", ErrLarge, size, len(now.Lines), MaxText, maxLines)
 		}
 		m.patches++
-		m.patched += len(how.Patch)
+		m.patchBytes += len(how.Patch)
 	default:
 		err = ErrPatch
 	}
 	if err != nil {
 		return Core{}, err
 	}
-	if hash := now.Hash(); string(hash[:]) != string(of.New) || len(of.Title) > maxTitle || of.Number == 0 {
+	if hash := now.Hash(); string(hash[:]) != string(u.New) || len(u.Title) > maxTitle || u.Number == 0 {
 		return Core{}, fmt.Errorf("%w: it leads elsewhere", ErrPatch)
 	}
-	m.number, now.Title = of.Number, of.Title
+	m.number, now.Title = u.Number, u.Title
 	return now, nil
 }

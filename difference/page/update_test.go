@@ -14,7 +14,7 @@ import (
 	"tidings/internal/feed"
 )
 
-// paragraphs is a core of so many lines, of which some are as another version has them.
+// paragraphs returns a core of lines, some of which are the same in another version.
 func paragraphs(n, version int) Core {
 	of := Core{Title: "A page"}
 	for i := range n {
@@ -26,15 +26,15 @@ func paragraphs(n, version int) Core {
 	return of
 }
 
-// Who goes on with a page by its log has the version that readers have, wherever in the log
-// one that was told whole stands.
-func TestALogTellsWhereAPageStands(t *testing.T) {
-	var m Memory
+// A node that continues with a page from its log has the visible version, wherever in the log a whole version
+// is.
+func TestALogRestoresTheVisibleVersion(t *testing.T) {
+	var m Tracker
 	var log [][]byte
 	wholes := 0
 	for i := range 100 {
-		f := m.Look(paragraphs(20, i), time.Unix(int64(i)*7200, 0))
-		if f.Kind != News || f.Number != uint64(i+1) {
+		f := m.Check(paragraphs(20, i), time.Unix(int64(i)*7200, 0))
+		if f.Kind != Changed || f.Number != uint64(i+1) {
 			t.Fatalf("look %d: %v, version %d", i, f.Kind, f.Number)
 		}
 		u, err := m.Update()
@@ -44,23 +44,23 @@ func TestALogTellsWhereAPageStands(t *testing.T) {
 		log = append(log, u)
 	}
 	for from := range log {
-		var next Memory
+		var next Tracker
 		err := error(nil)
 		for _, u := range log[from:] {
-			if err = next.Take(u); err != nil && !errors.Is(err, ErrUnknown) {
+			if err = next.Apply(u); err != nil && !errors.Is(err, ErrUnknown) {
 				t.Fatal(err)
 			}
 		}
-		if whole := new(Memory); whole.Take(log[from]) == nil {
+		if whole := new(Tracker); whole.Apply(log[from]) == nil {
 			wholes++
 		}
 		if from > len(log)-wholeEvery-1 {
 			continue
 		}
-		if got := next.Core(); err != nil || !slices.Equal(got.Lines, m.told.Lines) || got.Title != "A page" {
+		if got := next.Core(); err != nil || !slices.Equal(got.Lines, m.visible.Lines) || got.Title != "A page" {
 			t.Fatalf("from entry %d on: %v, %d lines", from, err, len(got.Lines))
 		}
-		if f := next.Look(m.last, time.Unix(1e6, 0)); f.Kind != Same {
+		if f := next.Check(m.last, time.Unix(1e6, 0)); f.Kind != Same {
 			t.Fatalf("from entry %d on, what readers have is %v", from, f.Kind)
 		}
 	}
@@ -69,12 +69,12 @@ func TestALogTellsWhereAPageStands(t *testing.T) {
 	}
 }
 
-// What is no update, or one of another page, leaves nothing known: the next look begins anew.
-func TestAnUpdateThatCannotBeTakenLeavesNothing(t *testing.T) {
-	var m Memory
-	m.Look(paragraphs(20, 0), time.Unix(0, 0))
+// An invalid update, or one of another page, leaves the tracker empty: the next check begins anew.
+func TestAnInvalidUpdateEmptiesTheTracker(t *testing.T) {
+	var m Tracker
+	m.Check(paragraphs(20, 0), time.Unix(0, 0))
 	first, _ := m.Update()
-	m.Look(paragraphs(20, 1), time.Unix(7200, 0))
+	m.Check(paragraphs(20, 1), time.Unix(7200, 0))
 	second, _ := m.Update()
 	for name, log := range map[string][][]byte{
 		"garbage":    {first, []byte("garbage")},
@@ -83,10 +83,10 @@ func TestAnUpdateThatCannotBeTakenLeavesNothing(t *testing.T) {
 		"twice":      {first, second, second},
 		"other base": {wholeOf(t, paragraphs(3, 0)), second},
 	} {
-		var next Memory
+		var next Tracker
 		err := error(nil)
 		for _, u := range log {
-			err = next.Take(u)
+			err = next.Apply(u)
 		}
 		if err == nil || next.known() || len(next.Core().Lines) > 0 {
 			t.Errorf("%s: %v, %d lines", name, err, len(next.Core().Lines))
@@ -96,8 +96,8 @@ func TestAnUpdateThatCannotBeTakenLeavesNothing(t *testing.T) {
 
 func wholeOf(t *testing.T, c Core) []byte {
 	t.Helper()
-	var m Memory
-	m.Look(c, time.Unix(0, 0))
+	var m Tracker
+	m.Check(c, time.Unix(0, 0))
 	u, err := m.Update()
 	if err != nil {
 		t.Fatal(err)
@@ -105,12 +105,11 @@ func wholeOf(t *testing.T, c Core) []byte {
 	return u
 }
 
-// An entry shows what was omitted and added, with links that lead somewhere, whatever the
-// lines hold.
+// An entry shows the removed and added lines with their links, whatever the lines contain.
 func TestAnEntryShowsWhatHasChanged(t *testing.T) {
-	var m Memory
-	m.Look(Core{Lines: []string{"Stays", "Price: 3 < 4 & more", "Stays too"}}, time.Unix(0, 0))
-	f := m.Look(Core{Lines: []string{"Stays", "See [the \"new\" list](/list?a=1&b=2) & [another](x/…)", "\x01odd", "[Win](JavaScript:alert(1)) [win](data:text/html,x)", "Stays too"}}, time.Unix(7200, 0))
+	var m Tracker
+	m.Check(Core{Lines: []string{"Stays", "Price: 3 < 4 & more", "Stays too"}}, time.Unix(0, 0))
+	f := m.Check(Core{Lines: []string{"Stays", "See [the \"new\" list](/list?a=1&b=2) & [another](x/…)", "\x01odd", "[Win](JavaScript:alert(1)) [win](data:text/html,x)", "Stays too"}}, time.Unix(7200, 0))
 	doc := f.Entry("https://example.org/a?b=1&c=2")
 	var e struct {
 		ID      string `xml:"id"`
@@ -135,10 +134,10 @@ func TestAnEntryShowsWhatHasChanged(t *testing.T) {
 	}
 }
 
-// A page that is all new does not become an item larger than items can be.
+// The entry of a completely new page is not larger than an item may be.
 func TestAnEntryOfALargeChangeIsCut(t *testing.T) {
-	var m Memory
-	m.Look(Core{Lines: []string{"Before"}}, time.Unix(0, 0))
+	var m Tracker
+	m.Check(Core{Lines: []string{"Before"}}, time.Unix(0, 0))
 	large := Core{}
 	for i := range 10000 {
 		large.Lines = append(large.Lines, fmt.Sprintf("<<<<<<<< line %d of many, with & and \" in it", i))
@@ -148,7 +147,7 @@ func TestAnEntryOfALargeChangeIsCut(t *testing.T) {
 		short.Lines = append(short.Lines, strconv.Itoa(i%90+10))
 	}
 	for i, now := range []Core{large, short} {
-		f := m.Look(now, time.Unix(7200*int64(i+1), 0))
+		f := m.Check(now, time.Unix(7200*int64(i+1), 0))
 		doc := f.Entry("https://example.org/")
 		if len(doc) > feed.MaxItem || !strings.Contains(string(doc), "more lines") {
 			t.Errorf("%d bytes", len(doc))
@@ -156,11 +155,11 @@ func TestAnEntryOfALargeChangeIsCut(t *testing.T) {
 	}
 }
 
-// No log makes a page larger than pages can be, however little each of its updates adds.
+// No log makes a page larger than a page may be, however little each update adds.
 func TestALogDoesNotMakeAPageGrowWithoutEnd(t *testing.T) {
-	var m Memory
+	var m Tracker
 	now := Core{Lines: []string{"It begins"}}
-	if err := m.Take(wholeOf(t, now)); err != nil {
+	if err := m.Apply(wholeOf(t, now)); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 100 {
@@ -177,7 +176,7 @@ func TestALogDoesNotMakeAPageGrowWithoutEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := m.Take(b); err != nil {
+		if err := m.Apply(b); err != nil {
 			if size := now.size(); !errors.Is(err, ErrLarge) || size < MaxText {
 				t.Errorf("%d bytes: %v", size, err)
 			}

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// ago finds how long ago something was, told from now on: it changes by itself.
+// ago matches relative times, which change by themselves.
 var ago = regexp.MustCompile(`(?i)\b(?:just now|moments? ago|(?:\d+|an?|one|a few) ?(?:s|sec|secs|seconds?|m|min|mins|minutes?|h|hrs?|hours?|d|days?|w|weeks?|mo|months?|y|years?) ago` +
 	`|vor (?:\d+|eine[rmn]?) (?:sekunden?|minuten?|stunden?|tag(?:en)?|wochen?|monat(?:en)?|jahr(?:en)?)` +
 	`|il y a (?:\d+|une?) (?:secondes?|minutes?|heures?|jours?|semaines?|mois|ans?)` +
@@ -16,70 +16,68 @@ var ago = regexp.MustCompile(`(?i)\b(?:just now|moments? ago|(?:\d+|an?|one|a fe
 	`|há (?:\d+|uma?) (?:segundos?|minutos?|horas?|dias?|semanas?|mês|meses|anos?)` +
 	`|\d+ \pL+ (?:geleden|fa\b|назад|önce|temu\b|sedan|siden))` + `|\d+ ?(?:秒|分钟|分鐘|小时|小時|天|週間?|周|个月|個月|年|分|時間|日|か月)前`)
 
-// counted finds what visitors make grow, beside the word for it.
+// counted matches numbers that visitors increase, beside their names.
 var counted = regexp.MustCompile(`(?i)\b\d[\d,. ]*[km]? (?:views?|visits?|visitors?|hits|reads|likes?|shares?|downloads?|followers|online|comments?|replies|` +
 	`aufrufe|besucher|kommentare?|vues|commentaires?|visitas|comentarios?|comentários?|visualizzazioni|commenti|weergaven|reacties)\b` +
 	`|\b(?:views|visits|visitors|hits|page views|likes|shares|downloads|followers|online|comments|replies|aufrufe|kommentare|commentaires|comentarios|comentários|commenti)` +
 	`(?: ?\([\d,.]+\)|: ?\d[\d,.]*[km]?)|\d[\d,. ]* (?:просмотр|комментари)\pL*|\d[\d,]* ?(?:回閲覧|件のコメント|次浏览|条评论)`)
 
-// ellipsis stands for what was left out.
+// ellipsis replaces removed text.
 const ellipsis = "…"
 
-// maxAside is the longest line, in bytes, of which such words are left out: within a sentence of a
+// maxAside is the maximum length of a line from which relative times are removed, in bytes. In a sentence of a
 // contract "3 days ago" is content.
 const maxAside = 240
 
-// maxCounts is the longest of which numbers are left out: there is little beside them.
+// maxCounts is the maximum length of a line from which counts are removed, in bytes.
 const maxCounts = 120
 
-// maxStill is how many lines of a document are looked at closely: pages of people have hundreds that
-// ask for it.
-const maxStill = 1 << 11
+// maxMatches bounds the expensive matches in one document. Pages of people need hundreds.
+const maxMatches = 1 << 11
 
-// A calm leaves out of a document's lines what changes by itself, whoever looks.
-type calm struct{ looks int }
+// A volatileFilter removes volatile text from a document's lines.
+type volatileFilter struct{ matches int }
 
-// still is a line without that.
-func (c *calm) still(text string) string {
-	if len(text) > maxAside || c.looks >= maxStill {
+// strip returns a line without volatile text.
+func (c *volatileFilter) strip(text string) string {
+	if len(text) > maxAside || c.matches >= maxMatches {
 		return text
 	}
 	numbers, when := strings.ContainsAny(text, "0123456789"), agoWords
 	if !numbers {
 		when = agoWordsAlone
 	}
-	if containsAny(text, when...) { // to look closely costs more than to read it
-		c.looks++
-		if rest := ago.ReplaceAllString(text, ellipsis); wordsOf(rest) <= besideAgo {
+	if containsAny(text, when...) { // a cheap test before the expensive match
+		c.matches++
+		if rest := ago.ReplaceAllString(text, ellipsis); countWords(rest) <= besideAgo {
 			text = rest
 		}
 	}
 	if numbers && len(text) <= maxCounts && containsAny(text, "iew", "IEW", "isit", "ISIT", "its", "HITS", "ike", "LIKE", "hare", "SHARE", "ownload", "DOWNLOAD", "ollower", "nline", "eads",
 		"omment", "OMMENT", "epl", "ufruf", "esuch", "vues", "isual", "eergav", "eact", "omentar", "просм", "коммент", "閲覧", "コメント", "浏览", "评论") {
-		c.looks++
-		if rest := counted.ReplaceAllString(text, ellipsis); wordsOf(rest) <= besideCount {
+		c.matches++
+		if rest := counted.ReplaceAllString(text, ellipsis); countWords(rest) <= besideCount {
 			text = rest
 		}
 	}
 	return text
 }
 
-// agoWords are in all lines that say how long ago something was, and agoWordsAlone in those that do so without
-// digits.
+// agoWords are in all lines with a relative time, and agoWordsAlone in those without digits.
 var (
 	agoWords      = strings.Split("ago|now|AGO|vor |Vor |il y a|Il y a|hace |Hace |há |Há |前|geleden| fa|назад|önce|temu|sedan|siden", "|")
 	agoWordsAlone = strings.Split("ago|now|AGO|vor ein|Vor ein|il y a un|Il y a un|hace un|Hace un|há um|Há um", "|")
 )
 
-// besideAgo and besideCount are how many words stand beside such a time, and such a number, at most:
-// in a sentence with more, or in "5 downloads per month", they may be what it is about.
+// besideAgo and besideCount bound the other words of a line with a relative time, or with a count. In a longer
+// sentence, or in "5 downloads per month", these may be content.
 const (
 	besideAgo   = 6
 	besideCount = 1
 )
 
-// wordsOf counts the words of a text. Where words have no blanks between them, letters count.
-func wordsOf(text string) (n int) {
+// countWords counts the words of a text. In languages without blanks between words it counts letters.
+func countWords(text string) (n int) {
 	within := false
 	for _, c := range text {
 		letter := unicode.IsLetter(c)
@@ -95,7 +93,7 @@ func containsAny(text string, parts ...string) bool {
 	return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(text, p) })
 }
 
-// dates are the words that go with numbers where a line says when.
+// dates are the words that stand with numbers in a date or time.
 var dates = map[string]bool{}
 
 func init() {
@@ -106,9 +104,8 @@ func init() {
 	}
 }
 
-// skeleton is a line without its numbers, names of days and months, and tokens without
-// meaning: two lines that have the same one tell of the same thing at two times. Of a line
-// of which nothing is left besides, there is none.
+// skeleton returns a line without its numbers, names of days and months, and random tokens. Two lines with one
+// skeleton say the same at two times. ok is false if no word remains.
 func skeleton(text string) (of string, ok bool) {
 	var b strings.Builder
 	words := 0
@@ -139,7 +136,7 @@ func skeleton(text string) (of string, ok bool) {
 	return squeeze(b.String()), words > 0
 }
 
-// squeeze makes one of numbers with signs between them: 1,234 counts as 987 does.
+// squeeze combines numbers with punctuation between them, so that 1,234 equals 987.
 func squeeze(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); {
@@ -150,7 +147,7 @@ func squeeze(s string) string {
 		}
 		b.WriteByte('0')
 		i++
-		for i < len(s) { // zeros with at most one blank and two signs between
+		for i < len(s) { // zeros with one blank and two signs between them at most
 			j := i
 			for j < len(s) && j < i+3 && strings.IndexByte(" ,.:/-+", s[j]) >= 0 {
 				j++

@@ -7,57 +7,56 @@ import (
 	"strings"
 )
 
-// wallLength is how many bytes of text what stands in a page's place has at most, if it is to
-// be judged by its words alone: a page about CAPTCHAs is longer. With a field for a password, it may be
-// formLength: what stands around that.
+// wallLength is the maximum size of a wall that is recognised by its words alone, in bytes: a page about
+// CAPTCHAs is longer. With a field for a password it may have formLength, because of the text around the form.
 const (
 	wallLength = 2000
 	formLength = 4 * wallLength
 )
 
-// wall returns what makes a document an error, a log-in or a test for people in the place of the page, ""
-// if nothing does, and whether that is sure. What the page itself says, it is about: only words
-// count that it did not have. alike says that half of the lines or more are the page's.
-func wall(now, told *Core, first, alike bool) (reason string, sure bool) {
-	short, halved := now.size() <= wallLength, !first && now.size()*2 <= told.size()
+// wall reports why a document is an error, a log-in page or a CAPTCHA in the place of the page, or "", and
+// whether that is certain. Words that the page already had do not count, because it is about them. alike says
+// that at least half of the lines are the page's.
+func wall(now, visible *Core, first, alike bool) (reason string, certain bool) {
+	short, halved := now.size() <= wallLength, !first && now.size()*2 <= visible.size()
 	if first && !short {
 		return "", false
 	}
-	if alike && !halved && len(missing(told.Lines, now.Lines))*2 < told.size() {
+	if alike && !halved && len(linesMissing(visible.Lines, now.Lines))*2 < visible.size() {
 		return "", false // most of the page is there
 	}
-	known := strings.ToLower(told.Title + "\n" + told.Text())
-	fresh := missing(now.Lines, told.Lines)
-	if alike && !halved { // then it says nothing else, where the page said most
-		said := newly(walls, fresh, known)
-		if said == "" || wordsOf(fresh) > wordsOf(said)+beside {
+	known := strings.ToLower(visible.Title + "\n" + visible.Text())
+	fresh := linesMissing(now.Lines, visible.Lines)
+	if alike && !halved { // the error must be the only news, where the page said most
+		match := firstNew(wallWords, fresh, known)
+		if match == "" || countWords(fresh) > countWords(match)+extraWords {
 			return "", false
 		}
-		return inPlace + said, false
+		return inPlace + match, false
 	}
 	if !alike {
-		said := newly(walls, now.Title, known)
-		if said == "" && !first {
-			said = newly(elsewhere, now.Title, known)
+		match := firstNew(wallWords, now.Title, known)
+		if match == "" && !first {
+			match = firstNew(ambiguousWords, now.Title, known)
 		}
-		if said != "" {
-			return inPlace + said, short
+		if match != "" {
+			return inPlace + match, short
 		}
-		if newly(logins, now.Title, known) != "" {
-			return "a log-in page: " + now.Title, short || now.asks && !told.asks
+		if firstNew(loginTitles, now.Title, known) != "" {
+			return "a log-in page: " + now.Title, short || now.hasPassword && !visible.hasPassword
 		}
 	}
-	asks := now.asks && !told.asks && !alike
+	asks := now.hasPassword && !visible.hasPassword && !alike
 	if short && !first {
-		if said := newly(strangers, fresh, known); said != "" {
-			return "a log-in page: " + said, halved || asks
+		if match := firstNew(loginWords, fresh, known); match != "" {
+			return "a log-in page: " + match, halved || asks
 		}
-		said := cmp.Or(newly(walls, fresh, known), newly(elsewhere, fresh, known))
-		if said == "" && halved {
-			said = strings.TrimSuffix(newly(faults, fresh, known), ": ")
+		match := cmp.Or(firstNew(wallWords, fresh, known), firstNew(ambiguousWords, fresh, known))
+		if match == "" && halved {
+			match = strings.TrimSuffix(firstNew(faultWords, fresh, known), ": ")
 		}
-		if said != "" {
-			return inPlace + said, halved
+		if match != "" {
+			return inPlace + match, halved
 		}
 	}
 	if asks && !first && now.size() <= formLength {
@@ -66,15 +65,14 @@ func wall(now, told *Core, first, alike bool) (reason string, sure bool) {
 	return "", false
 }
 
-// beside is how many words more than an error's own there are at most where all that is new on a page is
-// that error.
-const beside = 3
+// extraWords is how many words besides the error itself the new text may have if the rest of the page stays.
+const extraWords = 3
 
-// inPlace begins what is said of errors and walls.
+// inPlace begins the reason for errors and walls.
 const inPlace = "an error or log-in page: "
 
-// newly is the first match in a text that is not known already, in small letters.
-func newly(what *regexp.Regexp, text, known string) string {
+// firstNew returns the first match in a text that is not in known, which is in lower case.
+func firstNew(what *regexp.Regexp, text, known string) string {
 	for _, m := range what.FindAllString(text, -1) {
 		if !strings.Contains(known, strings.ToLower(m)) {
 			return m
@@ -83,11 +81,11 @@ func newly(what *regexp.Regexp, text, known string) string {
 	return ""
 }
 
-// missing is those of some lines that are not among others.
-func missing(of, others []string) string {
+// linesMissing returns the lines that are not among others.
+func linesMissing(lines, others []string) string {
 	others = slices.Sorted(slices.Values(others))
 	var b strings.Builder
-	for _, l := range of {
+	for _, l := range lines {
 		if _, ok := slices.BinarySearch(others, l); !ok {
 			b.WriteString(l)
 			b.WriteByte('\n')
@@ -96,9 +94,8 @@ func missing(of, others []string) string {
 	return b.String()
 }
 
-// walls are what errors, log-ins and tests for people say in their titles or in their few
-// words.
-var walls = regexp.MustCompile(`(?i)captcha|are you (?:a )?human|not a robot|verify(?:ing)? (?:that )?you(?: are|'re)|checking your browser|just a moment|attention required|` +
+// wallWords matches the texts of errors, log-in pages and CAPTCHAs, in a title or in a short document.
+var wallWords = regexp.MustCompile(`(?i)captcha|are you (?:a )?human|not a robot|verify(?:ing)? (?:that )?you(?: are|'re)|checking your browser|just a moment|attention required|` +
 	`unusual (?:traffic|activity)|enable (?:javascript|cookies)|javascript (?:is|must be|to be) (?:disabled|enabled|required)|access (?:is |has been )?(?:denied|blocked)|` +
 	`request (?:was |has been )?(?:blocked|rejected|denied)|\b(?:40[0-9]|41[0-9]|42[0-9]|50[0-9]|52[0-9])\b.{0,20}(?:error|forbidden|found|unauthori[sz]ed|unavailable|gateway|timeout|gone|requests)|` +
 	`\berror.{0,12}\b(?:4\d\d|5\d\d)\b|page (?:was )?not found|bad gateway|gateway time-?out|service (?:is )?(?:temporarily )?unavailable|temporarily (?:unavailable|down|offline)|` +
@@ -115,17 +112,17 @@ var walls = regexp.MustCompile(`(?i)captcha|are you (?:a )?human|not a robot|ver
 	`страница не найдена|доступ (?:запрещ[её]н|ограничен)|технические работы|временно недоступ|sayfa bulunamadı|erişim engellendi|` +
 	`ページが見つかりません|メンテナンス中|アクセスが(?:拒否|集中)|页面不存在|找不到(?:该)?页面|拒绝访问|访问被拒绝|维护中|验证码`)
 
-// faults are what programs say of their errors in data, where there had been more.
-var faults = regexp.MustCompile(`(?im)^(?:\w+\.)*(?:errors?|error_?(?:code|message)|exception|fault)(?:\.\w+)*: `)
+// faultWords matches errors in data.
+var faultWords = regexp.MustCompile(`(?im)^(?:\w+\.)*(?:errors?|error_?(?:code|message)|exception|fault)(?:\.\w+)*: `)
 
-// logins are what the titles of walls for strangers say.
-var logins = regexp.MustCompile(`(?i)^\W*(?:please )?(?:sign|log) ?in(?:\W*$|\s*[|·–—-]|\s+to\b)|\b(?:sign|log) ?in(?: required)?\W*$|\blogin required\b|^\W*login\b|^\W*(?:anmelden|anmeldung|einloggen|connexion|se connecter|iniciar sesión|accedi|inloggen|logowanie|zaloguj|entrar|войти|вход|ログイン|登录|登入)\W*(?:$|[|·–—-])`)
+// loginTitles matches the titles of log-in pages.
+var loginTitles = regexp.MustCompile(`(?i)^\W*(?:please )?(?:sign|log) ?in(?:\W*$|\s*[|·–—-]|\s+to\b)|\b(?:sign|log) ?in(?: required)?\W*$|\blogin required\b|^\W*login\b|^\W*(?:anmelden|anmeldung|einloggen|connexion|se connecter|iniciar sesión|accedi|inloggen|logowanie|zaloguj|entrar|войти|вход|ログイン|登录|登入)\W*(?:$|[|·–—-])`)
 
-// elsewhere are what many pages are about, and what stands in the place of others.
-var elsewhere = regexp.MustCompile(`(?i)index of /|scheduled maintenance|rate limit`)
+// ambiguousWords matches texts of errors that may also be the subject of a page.
+var ambiguousWords = regexp.MustCompile(`(?i)index of /|scheduled maintenance|rate limit`)
 
-// strangers are what walls say to those who have not logged in.
-var strangers = regexp.MustCompile(`(?i)(?:must|have to|need to) (?:be (?:logged|signed) in|(?:log|sign) in\b)|(?:log|sign) ?in (?:or (?:register|sign up|subscribe|create an account|join) )?to (?:read|continue|view|see|access|proceed)|` +
+// loginWords matches texts that ask a visitor to log in.
+var loginWords = regexp.MustCompile(`(?i)(?:must|have to|need to) (?:be (?:logged|signed) in|(?:log|sign) in\b)|(?:log|sign) ?in (?:or (?:register|sign up|subscribe|create an account|join) )?to (?:read|continue|view|see|access|proceed)|` +
 	`\b(?:subscribe|register) to (?:read|continue)|for (?:our )?subscribers(?: only)?\b|already a (?:subscriber|member)|need an account to|(?:sign|log) ?in with (?:google|facebook|apple)|accept all.{0,60}reject all|reject all.{0,60}accept all|` +
 	`forg[eo]t(?:ten)? (?:your )?password|(?:melden sie sich|bitte) an(?:melden)?, um|(?:bitte|müssen sie sich) (?:anmelden|einloggen)|passwort vergessen|` +
 	`connectez-vous pour|mot de passe oublié|inici(?:a|ar|e) sesión para|(?:olvidó|olvidaste|ha olvidado) (?:su|tu|la) contraseña|accedi per|password dimenticata|log in om te|wachtwoord vergeten|zaloguj się, aby|войдите, чтобы|забыли пароль`)

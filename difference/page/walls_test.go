@@ -8,13 +8,13 @@ import (
 )
 
 func TestStatusPages(t *testing.T) {
-	w := newWatch(t)
-	w.look(News, "What works", "All systems work: the site, the API, the mail.")
-	w.look(News, "What works", "The API is temporarily unavailable. The rest works.")
-	w.look(News, "What works", "Scheduled maintenance on Sunday, and all works until then.")
+	w := newChecker(t)
+	w.check(Changed, "What works", "All systems work: the site, the API, the mail.")
+	w.check(Changed, "What works", "The API is temporarily unavailable. The rest works.")
+	w.check(Changed, "What works", "Scheduled maintenance on Sunday, and all works until then.")
 }
 
-func TestWhatIsNotThePage(t *testing.T) {
+func TestReplacementsAreRejected(t *testing.T) {
 	content := strings.Split(strings.Repeat("A line of the page that says something about what it is about.|", 60), "|")[:60]
 	for i := range content {
 		content[i] += fmt.Sprint(i)
@@ -39,51 +39,51 @@ func TestWhatIsNotThePage(t *testing.T) {
 		"a page about them": {lines(append([]string{"What is a CAPTCHA?"}, content[:59]...)...), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWatch(t)
-			w.look(News, content...)
+			w := newChecker(t)
+			w.check(Changed, content...)
 			w.at = w.at.Add(time.Minute)
-			f := w.m.Look(c.core, w.at)
+			f := w.m.Check(c.core, w.at)
 			if (f.Kind == Failed) != (c.want != "") || !strings.Contains(f.Reason, c.want) {
 				t.Fatal(f.Kind, f.Reason)
 			}
 			if c.want != "" {
-				w.look(Same, content...)
+				w.check(Same, content...)
 			}
 		})
 	}
-	w := newWatch(t)
-	for _, about := range []string{"Index of /pub", "Rate limits", "Scheduled maintenance"} { // what it is from the first on
-		w := newWatch(t)
+	w := newChecker(t)
+	for _, about := range []string{"Index of /pub", "Rate limits", "Scheduled maintenance"} { // the page itself
+		w := newChecker(t)
 		for i, line := range []string{"../", "Parent directory", "Something else"} {
-			if f := w.m.Look(Core{Title: about, Lines: []string{about, line}}, w.at); f.Kind != News {
+			if f := w.m.Check(Core{Title: about, Lines: []string{about, line}}, w.at); f.Kind != Changed {
 				t.Error(about, i, f.Kind, f.Reason)
 			}
 		}
-		if f := w.m.Look(Core{Title: about, Lines: []string{"Quite", "another", "list"}}, w.at); f.Kind != News {
+		if f := w.m.Check(Core{Title: about, Lines: []string{"Quite", "another", "list"}}, w.at); f.Kind != Changed {
 			t.Error(about, f.Kind, f.Reason)
 		}
 	}
-	if f := w.m.Look(Core{Title: "Access denied", Lines: []string{"Access denied"}}, w.at); f.Kind != Failed {
+	if f := w.m.Check(Core{Title: "Access denied", Lines: []string{"Access denied"}}, w.at); f.Kind != Failed {
 		t.Error("a wall is the first version")
 	}
-	w.look(News, content...)
-	about := newWatch(t)
-	for i, kind := range []Kind{Failed, Failed, News, Same} { // nothing else was ever there
+	w.check(Changed, content...)
+	about := newChecker(t)
+	for i, kind := range []Kind{Failed, Failed, Changed, Same} { // there was never another document
 		about.at = about.at.Add(30 * time.Minute)
-		if f := about.m.Look(Core{Title: "CAPTCHA", Lines: []string{"A CAPTCHA is a test"}}, about.at); f.Kind != kind {
+		if f := about.m.Check(Core{Title: "CAPTCHA", Lines: []string{"A CAPTCHA is a test"}}, about.at); f.Kind != kind {
 			t.Error(i, f.Kind, f.Reason)
 		}
 	}
-	w.look(Failed, "We have moved.", "It is 10:00")
-	w.look(Failed, "We have moved.", "It is 10:30")
-	w.look(News, "We have moved.", "It is 11:00") // and have been gone for an hour
+	w.check(Failed, "We have moved.", "It is 10:00")
+	w.check(Failed, "We have moved.", "It is 10:30")
+	w.check(Changed, "We have moved.", "It is 11:00") // they have been gone for an hour
 	w.at = w.at.Add(2 * time.Hour)
-	w.look(News, content...)
-	w.look(Failed, "We are full: 12:30")
-	w.look(Failed, "It works!")
-	w.look(Failed, "We are full: 13:30")
-	w.look(Failed, "We are full: 14:00")
-	w.look(News, "We are full: 14:30")
+	w.check(Changed, content...)
+	w.check(Failed, "We are full: 12:30")
+	w.check(Failed, "It works!")
+	w.check(Failed, "We are full: 13:30")
+	w.check(Failed, "We are full: 14:00")
+	w.check(Changed, "We are full: 14:30")
 }
 
 func TestWallsUnderThePagesTitle(t *testing.T) {
@@ -100,27 +100,27 @@ func TestWallsUnderThePagesTitle(t *testing.T) {
 		"a new page":   {page, "<h1>Bees</h1><p>All about them is new here.<p>Now in two parts.", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWatch(t)
-			w.m.Look(HTML([]byte(c.page)), w.at)
+			w := newChecker(t)
+			w.m.Check(HTML([]byte(c.page)), w.at)
 			w.at = w.at.Add(time.Minute)
-			f := w.m.Look(HTML([]byte("<title>How bees sleep</title>"+c.wall)), w.at)
+			f := w.m.Check(HTML([]byte("<title>How bees sleep</title>"+c.wall)), w.at)
 			if (f.Kind == Failed) != (c.want != "") || !strings.Contains(f.Reason, c.want) {
 				t.Fatal(f.Kind, f.Reason)
 			}
-			if f = w.m.Look(HTML([]byte(c.page)), w.at); c.want != "" && f.Kind != Same {
+			if f = w.m.Check(HTML([]byte(c.page)), w.at); c.want != "" && f.Kind != Same {
 				t.Error(f.Kind)
 			}
 		})
 	}
 }
 
-// What surely is a wall never is news, and what may be one is when it has stood for a day.
+// A certain wall is never reported, and a possible one after a day.
 func TestWallsThatLast(t *testing.T) {
 	page := "<title>River news</title><h1>River news</h1>" + strings.Repeat("<p>The river rose by a foot in the night, and is to rise by another one.", 30)
 	field, terms := "<p>Word<input type=password>", strings.Repeat("<p>By signing in you agree that we know what you read.", 60)
 	for name, c := range map[string]struct {
 		wall string
-		days int // until it is told; 0: it never is
+		days int // days until the report; 0: never
 	}{
 		"a test for people": {"<title>Just a moment...</title><p>Checking your browser", 0},
 		"no page":           {"<title>404 Not Found</title><h1>404 Not Found</h1>", 0},
@@ -130,19 +130,19 @@ func TestWallsThatLast(t *testing.T) {
 		"a page with a box": {"<title>River news</title><p>Now with a word for each reader" + field + terms, 1},
 		"a fault, perhaps":  {"<title>River news</title><p>Seiten in Wartungsmodus" + strings.Repeat("<p>Our crew of three works at the pumps, and at this.", 25), 1},
 	} {
-		w := newWatch(t)
-		w.m.Look(HTML([]byte(page)), w.at)
+		w := newChecker(t)
+		w.m.Check(HTML([]byte(page)), w.at)
 		for hour := range 72 {
 			w.at = w.at.Add(time.Hour)
-			f := w.m.Look(HTML([]byte(c.wall)), w.at)
-			if told := f.Kind == News; told != (c.days > 0 && hour == 24*c.days) {
+			f := w.m.Check(HTML([]byte(c.wall)), w.at)
+			if told := f.Kind == Changed; told != (c.days > 0 && hour == 24*c.days) {
 				t.Errorf("%s, after %d hours: %v %s", name, hour, f.Kind, f.Reason)
 			}
 		}
 	}
 }
 
-// Walls may leave the page's head where it was.
+// A wall may keep the head of the page.
 func TestWallsBelowThePagesHead(t *testing.T) {
 	head := "<title>River news</title><h1>River news</h1>"
 	text := "<p>The river rose by a foot in the night, and is to rise by another one until tomorrow's evening.<p>The bridge at the mill is closed, and so is the road that leads to it from the north.<p>Whoever lives below the mill is asked to take what he needs to the upper floor."
@@ -162,15 +162,15 @@ func TestWallsBelowThePagesHead(t *testing.T) {
 		{"an account", head + text, head + "<p>You need an account to read this article.<p>Sign in with Google"},
 		{"consent", head + text, head + "<p>We use cookies.<p>Accept all Reject all"},
 	} {
-		w := newWatch(t)
-		w.m.Look(HTML([]byte(c.page)), w.at)
-		for range 4 { // not for a moment alone
+		w := newChecker(t)
+		w.m.Check(HTML([]byte(c.page)), w.at)
+		for range 4 { // for longer than a moment
 			w.at = w.at.Add(14 * time.Minute)
-			if f := w.m.Look(HTML([]byte(c.wall)), w.at); f.Kind != Failed {
+			if f := w.m.Check(HTML([]byte(c.wall)), w.at); f.Kind != Failed {
 				t.Errorf("%s: %v %+v", c.name, f.Kind, f.Patch)
 			}
 		}
-		if f := w.m.Look(HTML([]byte(c.page)), w.at); f.Kind != Same {
+		if f := w.m.Check(HTML([]byte(c.page)), w.at); f.Kind != Same {
 			t.Errorf("%s: %v when it is over", c.name, f.Kind)
 		}
 	}

@@ -1,13 +1,12 @@
-// Package charset makes UTF-8 of documents whose charset is said by many, not all of whom
-// are right.
+// Package charset converts documents to UTF-8 whose charset is named in several places, some of which
+// may be wrong.
 //
-// What says it counts in the order in which callers give it, after the byte order mark; but nobody's word
-// against what the bytes show. A header or a mark comes and goes with the replica that
-// answers, the bytes do not: so a document means the same however it is labelled, as far as
-// bytes can tell.
+// The byte order mark counts first, and then the names in the order in which the caller gives them, but
+// none of them counts against the evidence of the bytes. A header or a mark may differ between the
+// replicas of an origin, and the bytes do not. Therefore a document reads the same however it is
+// labelled, as far as its bytes can tell.
 //
-// The package leaves to its callers where in a document of theirs a charset is named, and
-// what to do about one that cannot be told.
+// The caller knows where its documents name a charset, and what to do if the charset is unknown.
 package charset
 
 import (
@@ -26,25 +25,25 @@ import (
 )
 
 var (
-	// ErrUnknown says that bytes show only that all who spoke are wrong: nonsense would look
-	// like a change of everything.
+	// ErrUnknown says that the bytes contradict all names. Decoding them anyway would produce nonsense
+	// that looks like a change of the whole document.
 	ErrUnknown = errors.New("its charset cannot be told: it is neither UTF-8 nor what the origin says, if it says any")
-	// ErrLarge says that a document in UTF-8 is larger than it may be.
+	// ErrLarge says that the document is larger than the limit in UTF-8.
 	ErrLarge = errors.New("too large in UTF-8")
 )
 
-// UTF8 returns a document in UTF-8, as far as its charset is able to say: what is not, stays as it
-// was. The names are what others call its charset, who speaks first is believed
-// first; empty and unknown ones say nothing. Wrong tells that they misled, or that none of them
-// said what had to be guessed. The document has at most limit bytes then, or the error is ErrLarge.
+// UTF8 returns a document in UTF-8. Bytes that are invalid in its charset stay as they are. names are
+// the charsets that others claim, the most reliable first; empty and unknown names are ignored. wrong
+// reports that a name was wrong, or that the charset was guessed without a name. A result of more than
+// limit bytes is the error ErrLarge.
 func UTF8(doc []byte, limit int, names ...string) (out []byte, wrong bool, err error) {
-	enc, mark := marked(doc)
+	enc, mark := byteOrderMark(doc)
 	doc = doc[mark:]
 	if enc == nil {
 		if mark > 0 {
 			names = append([]string{"utf-8"}, names...)
 		}
-		if enc, wrong, err = declared(doc, names); err != nil {
+		if enc, wrong, err = chooseEncoding(doc, names); err != nil {
 			return nil, wrong, err
 		}
 	}
@@ -65,9 +64,9 @@ func UTF8(doc []byte, limit int, names ...string) (out []byte, wrong bool, err e
 	return decoded.Bytes(), wrong, nil
 }
 
-// marked returns what a byte order mark says, and its length; no encoding is
-// UTF-8.
-func marked(doc []byte) (encoding.Encoding, int) {
+// byteOrderMark returns the encoding that a byte order mark names, and the length of the mark. A nil
+// encoding is UTF-8.
+func byteOrderMark(doc []byte) (encoding.Encoding, int) {
 	utf16 := func(e unicode.Endianness) encoding.Encoding { return unicode.UTF16(e, unicode.IgnoreBOM) }
 	for _, m := range []struct {
 		mark string
@@ -79,7 +78,7 @@ func marked(doc []byte) (encoding.Encoding, int) {
 		{"\x00\x00\xfe\xff", 4, utf32.UTF32(utf32.BigEndian, utf32.IgnoreBOM)},
 		{"\xff\xfe", 2, utf16(unicode.LittleEndian)},
 		{"\xfe\xff", 2, utf16(unicode.BigEndian)},
-		// No marks, but nothing else begins so.
+		// These are not marks, but no other document begins with them.
 		{"<\x00?\x00", 0, utf16(unicode.LittleEndian)},
 		{"\x00<\x00?", 0, utf16(unicode.BigEndian)},
 		{"<\x00\x00\x00", 0, utf32.UTF32(utf32.LittleEndian, utf32.IgnoreBOM)},
@@ -92,50 +91,50 @@ func marked(doc []byte) (encoding.Encoding, int) {
 	return nil, 0
 }
 
-// declared returns the encoding of a document without a mark of its own; none is UTF-8.
-func declared(doc []byte, names []string) (enc encoding.Encoding, wrong bool, err error) {
-	look := lookAt(doc)
-	said := false // that it is something else
+// chooseEncoding returns the encoding of a document without a byte order mark. A nil encoding is UTF-8.
+func chooseEncoding(doc []byte, names []string) (enc encoding.Encoding, wrong bool, err error) {
+	stats := analyse(doc)
+	contradicted := false // a name was wrong
 	for _, name := range names {
 		enc, err := htmlindex.Get(name)
 		if name == "" || err != nil {
 			continue
 		}
-		if canonical, _ := htmlindex.Name(enc); look.fits(canonical, enc) {
+		if canonical, _ := htmlindex.Name(enc); stats.fits(canonical, enc) {
 			if canonical == "utf-8" {
 				enc = nil
 			}
-			return enc, said, nil
+			return enc, contradicted, nil
 		}
-		said = true
+		contradicted = true
 	}
 	switch {
-	case look.utf8():
-		return nil, said, nil
-	case look.western():
+	case stats.utf8():
+		return nil, contradicted, nil
+	case stats.western():
 		return charmap.Windows1252, true, nil
 	}
 	return nil, false, ErrUnknown
 }
 
-// A look is what the bytes of a document show of its charset.
-type look struct {
-	good, bad int // characters of UTF-8 beyond ASCII, and bytes that belong to none
-	alone     int // bytes beyond ASCII that stand among a few of their kind
-	crowded   int // those in long runs of letters
+// byteStats counts bytes that give evidence of a document's charset.
+type byteStats struct {
+	good, bad int // valid UTF-8 characters beyond ASCII, and invalid bytes
+	isolated  int // bytes beyond ASCII in short runs or runs of few letters
+	clustered int // bytes beyond ASCII in long runs of letters
 }
 
 const (
-	// crowd is a run of letters beyond ASCII that no Western language has: the
-	// words of others are made of nothing else.
-	crowd = 4
-	// manyChars are so many characters that a charset of two bytes a
-	// character does not look like UTF-8 by chance: one in seven does.
+	// clusterLength is a run of letters beyond ASCII that no Western language has. In other languages
+	// whole words consist of such letters.
+	clusterLength = 4
+	// manyChars is a number of characters that a two-byte charset hardly has in valid UTF-8 by chance:
+	// one character in seven is valid by chance.
 	manyChars = 8
 )
 
-func lookAt(doc []byte) look {
-	var l look
+func analyse(doc []byte) byteStats {
+	var l byteStats
 	for i := 0; i < len(doc); {
 		if doc[i] < utf8.RuneSelf {
 			i++
@@ -148,10 +147,10 @@ func lookAt(doc []byte) look {
 			}
 			i++
 		}
-		if i-from >= crowd && 2*letters >= i-from {
-			l.crowded += i - from
+		if i-from >= clusterLength && 2*letters >= i-from {
+			l.clustered += i - from
 		} else {
-			l.alone += i - from
+			l.isolated += i - from
 		}
 		for run := doc[from:i]; len(run) > 0; {
 			r, size := utf8.DecodeRune(run)
@@ -166,25 +165,24 @@ func lookAt(doc []byte) look {
 	return l
 }
 
-// utf8 tells whether most of what is not ASCII is UTF-8: one torn character, as
-// where a text was shortened by bytes, does not make a document another charset's.
-func (l look) utf8() bool { return l.good > l.bad || l.good+l.bad == 0 }
+// utf8 reports whether most characters beyond ASCII are valid UTF-8. One broken character, as in a text
+// that was cut at a byte, does not make it another charset.
+func (l byteStats) utf8() bool { return l.good > l.bad || l.good+l.bad == 0 }
 
-// western tells whether the bytes can be Windows-1252, where letters beyond ASCII
-// stand among others.
-func (l look) western() bool { return l.alone >= l.crowded }
+// western reports whether the bytes may be Windows-1252, in which letters beyond ASCII stand among
+// others.
+func (l byteStats) western() bool { return l.isolated >= l.clustered }
 
-// fits tells whether what somebody says agrees with the bytes. It is the look that
-// tells UTF-8 from charsets of one byte a character, where hardly a word is UTF-8
-// by chance, and no text. Windows-1252, also known as ISO 8859-1 and ASCII, is
-// what servers say that were never told.
-func (l look) fits(name string, enc encoding.Encoding) bool {
+// fits reports whether a name agrees with the bytes. The bytes distinguish UTF-8 from charsets with one
+// byte a character, in which hardly a word, and no text, is valid UTF-8 by chance. Windows-1252, which
+// is also named ISO 8859-1 and ASCII, is the default of servers that nobody configured.
+func (l byteStats) fits(name string, enc encoding.Encoding) bool {
 	_, oneByte := enc.(*charmap.Charmap)
 	switch {
 	case name == "utf-8":
 		return l.utf8()
 	case name == "utf-16le", name == "utf-16be", name == "replacement":
-		return false // it was read as ASCII
+		return false // the document was read as ASCII
 	case l.bad == 0 && (oneByte && l.good > 0 || l.good >= manyChars):
 		return false
 	case name == "windows-1252":

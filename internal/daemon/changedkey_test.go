@@ -175,7 +175,7 @@ func TestDoubtedKeyIsAProblem(t *testing.T) {
 	key := func(n byte) ed25519.PublicKey { return append(make(ed25519.PublicKey, ed25519.PublicKeySize-1), n) }
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	is, said := &difference.Pin{Key: key(1)}, &difference.Pin{Key: key(2)}
-	rotated := is.Change(key(4), feed.Hash{}, at, nil)
+	rotated := is.Rotate(key(4), feed.Hash{}, at, nil)
 	for _, c := range []struct {
 		of    feedtree.Subscription
 		state string
@@ -206,8 +206,8 @@ func TestFormerKeysAreDescribed(t *testing.T) {
 	key := func(n byte) ed25519.PublicKey { return append(make(ed25519.PublicKey, ed25519.PublicKeySize-1), n) }
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	first := &difference.Pin{Key: key(1), Next: difference.KeyHash(key(2)), Since: at}
-	named := first.Change(key(2), feed.Hash{}, at, nil)
-	taken := named.Change(key(3), difference.KeyHash(key(4)), at, [][]byte{{1}, {2}, {3}})
+	named := first.Rotate(key(2), feed.Hash{}, at, nil)
+	taken := named.Rotate(key(3), difference.KeyHash(key(4)), at, [][]byte{{1}, {2}, {3}})
 	untold := *taken
 	untold.Witnesses = nil
 	shown := func(n byte) string { return difference.Fingerprint(key(n)) }
@@ -222,7 +222,7 @@ func TestFormerKeysAreDescribed(t *testing.T) {
 		{"taken back", "https://a/", taken, 2, []string{shown(2) + " to " + shown(3), "over HTTPS (3 of them)", "revoked"}},
 		{"taken back, at home", "http://10.0.0.1/", taken, 2, []string{"without HTTPS (3 of them)"}},
 		{"nobody here has seen it", "https://a/", &untold, 2, []string{"this node read the new key from the web server", "revoked"}},
-		{"named after one that was taken back", "https://a/", taken.Change(key(4), feed.Hash{}, at, nil), 3, []string{shown(3) + " to " + shown(4), "items of " + shown(2) + ", which was withdrawn before, are shown as revoked"}},
+		{"named after one that was taken back", "https://a/", taken.Rotate(key(4), feed.Hash{}, at, nil), 3, []string{shown(3) + " to " + shown(4), "items of " + shown(2) + ", which was withdrawn before, are shown as revoked"}},
 	} {
 		former, words := formerKeys(c.url, c.pin)
 		if len(former) != c.former || (words == "") != (c.former == 0) {

@@ -149,7 +149,7 @@ func (d *Daemon) addKeyState(c *proxy.Channel, s feedtree.Subscription) {
 			c.Error += "; " + proxy.Plural(s.Objectors, "other node", "other nodes") + " also read the old key there"
 		}
 		c.Do = "ask the publisher for the fingerprint of its key; if it is " + c.ClaimedKey + ", run: tidings trust " + c.URL
-	case seen != "" && !s.Publisher.Good(s.Seen): // polls may still read a key that the present key has replaced in good order
+	case seen != "" && !s.Publisher.Valid(s.Seen): // polls may still read a key that the present key has replaced in good order
 		c.State, c.Since = stateKeyChanged, nil
 		c.Error = fmt.Sprintf("the web server named the key %s at %s UTC, and the network does not know that key: items signed with %s may not be the publisher's", seen, s.SeenAt.UTC().Format(time.DateTime), c.Publisher)
 		c.Do = "ask the publisher for the fingerprint of its key; if it is not " + c.Publisher + ", read the feed without tidings: " + c.URL
@@ -160,7 +160,7 @@ func (d *Daemon) addKeyState(c *proxy.Channel, s feedtree.Subscription) {
 // replaced them. A key changed by the publisher and one changed by an intruder look alike, so a person has to
 // judge.
 func formerKeys(url string, p *difference.Pin) (former []proxy.FormerKey, text string) {
-	for _, t := range slices.Backward(p.Past) {
+	for _, t := range slices.Backward(p.Former) {
 		former = append(former, proxy.FormerKey{Key: difference.Fingerprint(t.Key), Revoked: t.Revoked})
 	}
 	if len(former) == 0 {

@@ -113,7 +113,7 @@ func Open(c Config) (*Daemon, error) {
 		return nil, fileError(c.Dir, err)
 	}
 	// The lock of the store keeps a second process out of the directory.
-	if d.disk, err = store.Open(c.path(storeFile), d.loop.Deliver, store.Twice{Prefix: []string{feedtree.SubscriptionPrefix, unsubscribedPrefix}}); err != nil {
+	if d.disk, err = store.Open(c.path(storeFile), d.loop.Deliver, store.SecondCopy{Prefix: []string{feedtree.SubscriptionPrefix, unsubscribedPrefix}}); err != nil {
 		return nil, fileError(c.Dir, err)
 	}
 	kc := cobra.DefaultConfig()
@@ -172,7 +172,7 @@ func (d *Daemon) open() (err error) {
 		if d.dataDir.identityReplaced {
 			d.log.Warn("store was lost or damaged, so the node gets a new id")
 		}
-		if err := d.disk.Accept(); err != nil {
+		if err := d.disk.AcceptLoss(); err != nil {
 			return fmt.Errorf("store: %w", err)
 		}
 	}

@@ -87,7 +87,7 @@ func TestDataDirectoryThatCannotBeUsed(t *testing.T) {
 			if err := os.Remove(filepath.Join(dir, networkFile)); err != nil {
 				t.Fatal(err)
 			}
-			disk, err := store.Open(filepath.Join(dir, storeFile), func(f func()) { f() }, store.Twice{Prefix: []string{feedtree.SubscriptionPrefix, unsubscribedPrefix}})
+			disk, err := store.Open(filepath.Join(dir, storeFile), func(f func()) { f() }, store.SecondCopy{Prefix: []string{feedtree.SubscriptionPrefix, unsubscribedPrefix}})
 			if err != nil {
 				t.Fatal(err)
 			}

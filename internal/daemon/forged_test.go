@@ -92,7 +92,7 @@ func TestForgedChangeReportsAreDropped(t *testing.T) {
 	}
 	var frames [][]byte
 	for _, record := range [][]byte{own, borrowed} {
-		reading := stranger.Sign(wire.DomainReading, encoded(&coronapb.Observation{
+		reading := stranger.Sign(wire.DomainObservation, encoded(&coronapb.Observation{
 			Key: key[:], Nonce: 9, Poller: record, Fingerprints: prints, Delta: packed, Facts: &coronapb.Facts{}, Valid: &coronapb.Validators{}, AtMs: uint64(time.Now().UnixMilli()),
 		})).Raw
 		frames = append(frames, wire.AppendFrame(nil, wire.Corona, &coronapb.Message{Body: &coronapb.Message_Change{Change: &coronapb.ChangeReport{Key: key[:], Observation: reading}}}))

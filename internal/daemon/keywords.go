@@ -80,7 +80,7 @@ func openKeywords(path string, config cobra.Config, log *slog.Logger) (*keywords
 	k.recent.arrivals.completeSince, k.recent.arrivals.maxAge = time.Now(), arrivalMaxAge
 	_, statErr := os.Stat(path) // if it does not exist, the node is new and lost nothing
 	subscriptions, numbers := cobra.Precious()
-	disk, err := store.Open(path, k.loop.Deliver, store.Twice{Prefix: []string{subscriptions}, Along: []string{numbers}})
+	disk, err := store.Open(path, k.loop.Deliver, store.SecondCopy{Prefix: []string{subscriptions}, Lazy: []string{numbers}})
 	if err != nil {
 		return nil, fmt.Errorf("searches: %w", err)
 	}
@@ -93,7 +93,7 @@ func openKeywords(path string, config cobra.Config, log *slog.Logger) (*keywords
 		case !errors.Is(statErr, fs.ErrNotExist):
 			k.log.Error("searches were lost with their store, and their addresses are no longer valid", "reason", why)
 		}
-		if err := disk.Accept(); err != nil {
+		if err := disk.AcceptLoss(); err != nil {
 			return nil, errors.Join(fmt.Errorf("searches: %w", err), disk.Close())
 		}
 	}

@@ -196,7 +196,7 @@ func (k *keywords) retryMissed(now time.Time) (next time.Time) {
 // retryChannel matches the missed articles of a channel that are still in its window, the oldest first, while
 // there is room.
 func (k *keywords) retryChannel(c *missedInChannel, doc feedtree.Document) {
-	slices.SortStableFunc(doc.Entries, func(a, b feed.Entry) int { return a.At.Compare(b.At) })
+	slices.SortStableFunc(doc.Entries, func(a, b feed.Entry) int { return a.Arrived.Compare(b.Arrived) })
 	for i := range doc.Entries {
 		item := &doc.Entries[i].Item
 		if _, ok := c.ids[item.ID]; !ok || len(item.Raw) == 0 {

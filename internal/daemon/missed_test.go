@@ -109,7 +109,7 @@ func (m *keywordsFixture) publish(from, n int, text string) {
 	changes := items(m.T, from, n, text)
 	m.mu.Lock()
 	for _, c := range changes {
-		m.window.Entries = append(m.window.Entries, feed.Entry{Item: c.Item, At: time.Unix(int64(1e9+from+n), 0)})
+		m.window.Entries = append(m.window.Entries, feed.Entry{Item: c.Item, Arrived: time.Unix(int64(1e9+from+n), 0)})
 	}
 	m.mu.Unlock()
 	m.addItems(m.channel, changes)

@@ -56,7 +56,7 @@ func (d *Daemon) push(ctx context.Context, p *difference.Publication, sent func(
 	if spelled, err := feed.Canonical(p.URL); err != nil || spelled != p.URL {
 		return w, fmt.Errorf("%w: %q is not the canonical address of a feed", proxy.ErrInvalidItem, p.URL)
 	}
-	if _, isPage := feed.AtOrigin(p.URL); isPage {
+	if _, isPage := feed.DocumentURL(p.URL); isPage {
 		return w, fmt.Errorf("%w: %s is a page, not a feed", proxy.ErrInvalidItem, p.URL)
 	}
 	if err := d.subscribeTentatively(ctx, p.URL); err != nil {
@@ -229,7 +229,7 @@ func (d *Daemon) publisherOf(url string, doc feedtree.Document) proxy.Publisher 
 	if s.Doubt != nil {
 		p.ClaimedKey = s.Doubt.Key
 	}
-	for _, former := range s.Publisher.Past {
+	for _, former := range s.Publisher.Former {
 		p.FormerKeys = append(p.FormerKeys, former.Key)
 	}
 	if p.Seq > 0 {

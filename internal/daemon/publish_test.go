@@ -99,7 +99,7 @@ func TestPublishingSubscribesToTheFeed(t *testing.T) {
 		t.Errorf("%q is subscribed to, not %q", got, url)
 	}
 
-	for _, envelope := range [][]byte{nil, envelopeOf(t, author, feed.Page(url), "page", publisher.Head{}), envelopeOf(t, author, url+"#part", "part", publisher.Head{})} {
+	for _, envelope := range [][]byte{nil, envelopeOf(t, author, feed.PageChannel(url), "page", publisher.Head{}), envelopeOf(t, author, url+"#part", "part", publisher.Head{})} {
 		if _, err := m.Push(t.Context(), envelope); !errors.Is(err, proxy.ErrInvalidItem) {
 			t.Error(err)
 		}

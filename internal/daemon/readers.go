@@ -42,7 +42,7 @@ func (d *nodeEvents) News(key overlay.ID, changes []difference.Change, _ time.Ti
 	s, ok := d.node.Feeds.Subscription(key)
 	if ok && attributesOf(s).RequiredProvenance != "" {
 		changes = slices.DeleteFunc(slices.Clone(changes), func(c difference.Change) bool {
-			return c.Publication == nil || !s.Publisher.Good(c.Publication.Key)
+			return c.Publication == nil || !s.Publisher.Valid(c.Publication.Key)
 		})
 	}
 	(*Daemon)(d).reportShown(key, changes)
@@ -168,7 +168,7 @@ func (d *Daemon) unsubscribe(ctx context.Context, url string, mayEnd func(attrib
 		}
 		if !ok {
 			err := proxy.ErrNoSubscription
-			page := feed.Page(url)
+			page := feed.PageChannel(url)
 			if _, ok := d.node.Feeds.Subscription(d.key(page)); ok {
 				err = fmt.Errorf("%w, but to %s", err, page)
 			}
@@ -285,7 +285,7 @@ func (d *Daemon) window(ctx context.Context, url string) (proxy.Window, error) {
 	if a.doc.Head != nil {
 		w.Document = feed.Document{Base: originURL(url), Head: *a.doc.Head, Entries: withRequiredProvenance(a.sub, a.doc.Entries)}
 		if a.sub.Publisher != nil {
-			w.Document.Publisher = a.sub.Publisher.Said()
+			w.Document.Publisher = a.sub.Publisher.Publisher()
 		}
 		w.State = proxy.StateOK
 	}
@@ -348,7 +348,7 @@ func (d *Daemon) fetchOnce(ctx context.Context, url string) (proxy.Window, error
 		return proxy.Window{}, fmt.Errorf("read %s: %w", url, err)
 	}
 	if copied.feed == nil && copied.offer.Page && copied.state.Kind == coronapb.State_NOT_A_FEED {
-		return proxy.Window{}, &proxy.ReadError{URL: url, Kind: proxy.ErrNotFeed, Reason: copied.state.Detail + "; its changes can be followed as " + feed.Page(url)}
+		return proxy.Window{}, &proxy.ReadError{URL: url, Kind: proxy.ErrNotFeed, Reason: copied.state.Detail + "; its changes can be followed as " + feed.PageChannel(url)}
 	}
 	if copied.feed == nil {
 		return proxy.Window{}, d.trouble(url, copied.state.String(), copied.state.Detail)
@@ -364,7 +364,7 @@ func (d *Daemon) fetchOnce(ctx context.Context, url string) (proxy.Window, error
 		w.Document.Publisher = &publisher
 	}
 	for _, it := range copied.feed.Items {
-		w.Document.Entries = append(w.Document.Entries, feed.Entry{Item: it, At: copied.at})
+		w.Document.Entries = append(w.Document.Entries, feed.Entry{Item: it, Arrived: copied.at})
 	}
 	return w, nil
 }
@@ -426,6 +426,6 @@ func (d *Daemon) Inspect(ctx context.Context, url string) (proxy.Inspection, err
 
 // originURL returns the address of a channel's document at its origin.
 func originURL(channel string) string {
-	address, _ := feed.AtOrigin(channel)
+	address, _ := feed.DocumentURL(channel)
 	return address
 }

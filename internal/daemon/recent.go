@@ -197,7 +197,7 @@ func documentArticles(s feedtree.Subscription, doc feedtree.Document, now time.T
 		if !ok {
 			continue
 		}
-		came := arrivalTime(a, e.At)
+		came := arrivalTime(a, e.Arrived)
 		if came.Before(oldest) {
 			oldest = came
 		}

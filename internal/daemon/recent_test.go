@@ -131,7 +131,7 @@ func TestCoverageOfADocument(t *testing.T) {
 	} {
 		var doc feedtree.Document
 		for i, c := range items(t, 0, test.entries, "sun") {
-			doc.Entries = append(doc.Entries, feed.Entry{Item: c.Item, At: now.Add(-time.Duration(i+1) * test.each)})
+			doc.Entries = append(doc.Entries, feed.Entry{Item: c.Item, Arrived: now.Add(-time.Duration(i+1) * test.each)})
 		}
 		late, covered := documentArticles(feedtree.Subscription{URL: "https://example.org/f", Since: now.Add(-test.followed)}, doc, now)
 		if len(late) != test.late || covered != test.covered {

@@ -209,7 +209,7 @@ func sentence(f proxy.Finding) string {
 // private says that the node may poll origins on private addresses. If waiting does not help, the last resort
 // is to stop following the feed.
 func remedy(channel, state string, private bool) string {
-	address, isPage := feed.AtOrigin(channel)
+	address, isPage := feed.DocumentURL(channel)
 	stop := "; or stop following it: tidings unsubscribe " + channel
 	switch state {
 	case kindName(coronapb.State_GONE):
@@ -220,7 +220,7 @@ func remedy(channel, state string, private bool) string {
 		case isPage:
 			what += "the page may have moved"
 		case state == kindName(coronapb.State_NOT_A_FEED):
-			what += "the feed may have moved; to follow the page that is there, subscribe to " + feed.Page(address)
+			what += "the feed may have moved; to follow the page that is there, subscribe to " + feed.PageChannel(address)
 		default:
 			what += "the feed may have moved"
 		}

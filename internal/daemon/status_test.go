@@ -35,7 +35,7 @@ func TestRemedyNamesTheWayToStopFollowing(t *testing.T) {
 		coronapb.State_TOO_LARGE: true, coronapb.State_REFUSED: true, coronapb.State_LIMITED: false, coronapb.State_UNREACHABLE: false, coronapb.State_FAILING: false,
 	} {
 		for _, private := range []bool{false, true} {
-			for _, channel := range []string{url, feed.Page(url)} {
+			for _, channel := range []string{url, feed.PageChannel(url)} {
 				do := remedy(channel, kindName(kind), private)
 				if strings.HasSuffix(do, "; or stop following it: tidings unsubscribe "+channel) != stops {
 					t.Errorf("%v: %s", kind, do)

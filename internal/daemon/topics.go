@@ -25,13 +25,13 @@ func (t topics) Join(topic string, peers []env.Peer, hear func(from env.PeerID, 
 	t.host.Join(topic, peers, func(ctx context.Context, from env.PeerID, frame []byte) env.Verdict {
 		verdict := make(chan env.Verdict, 1)
 		if !t.loop.Post(env.Bulk, func() { verdict <- hear(from, frame) }) {
-			return env.Drop
+			return env.Ignore
 		}
 		select {
 		case v := <-verdict:
 			return v
 		case <-ctx.Done():
-			return env.Drop
+			return env.Ignore
 		}
 	})
 }

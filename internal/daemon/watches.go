@@ -160,8 +160,8 @@ func (d *Daemon) Shortage() string {
 // entryOf returns an article as an entry of a feed.
 func entryOf(a *cobra.Kept) feed.Entry {
 	return feed.Entry{
-		At: a.Seen,
-		Said: &feed.Meaning{
+		Arrived: a.Seen,
+		Meaning: &feed.Meaning{
 			GUID:  a.Feed + " " + a.ID.String(), // the server replaces it
 			Title: a.Title, Link: a.Link, Author: cmp.Or(a.Author, a.FeedTitle), Content: a.HTML, Published: a.Published, Categories: a.Tags,
 		},

@@ -50,25 +50,25 @@ func TestCalendarKeepsOrder(t *testing.T) {
 	})
 }
 
-// TestLargeCalendarKeepsOrder has entries enough for a ring, near and far ones,
-// crowds at one instant, and times when most of them are gone.
+// TestLargeCalendarKeepsOrder adds enough entries for a ring: near and distant ones, many at the
+// same instant. At times most of them are popped.
 func TestLargeCalendarKeepsOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		unit := []time.Duration{1, time.Millisecond, time.Hour}[rapid.IntRange(0, 2).Draw(t, "unit")]
 		now := time.Unix(1_700_000_000, 0)
 		var c Calendar[int]
-		var model pile[int]
+		var model heap[int]
 		for phase := range rapid.IntRange(1, 6).Draw(t, "phases") {
 			for i := range rapid.IntRange(0, 2000).Draw(t, "adds") {
 				in := time.Duration(r.IntN(1000))
 				switch r.IntN(20) {
 				case 0:
-					in *= 1000 // far
+					in *= 1000 // distant
 				case 1:
-					in = -in // late
+					in = -in // overdue
 				case 2:
-					in = 500 // a crowd
+					in = 500 // many at the same instant
 				}
 				at, key := now.Add(in*unit), phase*10_000+i
 				c.Add(at, key)
@@ -87,8 +87,8 @@ func TestLargeCalendarKeepsOrder(t *testing.T) {
 	})
 }
 
-// drain pops all that is due from a calendar and from its model.
-func drain(t *rapid.T, c *Calendar[int], model *pile[int], now time.Time) {
+// drain pops all due entries from a calendar and from its model.
+func drain(t *rapid.T, c *Calendar[int], model *heap[int], now time.Time) {
 	for len(*model) > 0 && (*model)[0].at <= now.UnixNano() {
 		want := model.pop()
 		if next := c.Next(); next.UnixNano() != want.at {
@@ -106,8 +106,9 @@ func drain(t *rapid.T, c *Calendar[int], model *pile[int], now time.Time) {
 	}
 }
 
-// The count that orders entries of one instant wraps round after four billion.
-func TestCalendarKeepsOrderAsItsCountWraps(t *testing.T) {
+// The sequence number that orders entries of the same instant wraps round after four billion
+// entries.
+func TestCalendarKeepsOrderWhenSequenceNumbersWrap(t *testing.T) {
 	c := Calendar[int]{seq: math.MaxUint32 - 5}
 	now := time.Unix(1_700_000_000, 0)
 	for i := range 10 {
@@ -120,8 +121,8 @@ func TestCalendarKeepsOrderAsItsCountWraps(t *testing.T) {
 	}
 }
 
-// A node that has joined thousands of groups at once plans little when they stand.
-func TestCalendarGivesBackRoom(t *testing.T) {
+// A node that joins thousands of groups at once has many entries then, and few afterwards.
+func TestCalendarFreesMemory(t *testing.T) {
 	const many, few = 4000, 600
 	var c Calendar[int]
 	now := time.Unix(1_700_000_000, 0)
@@ -135,7 +136,7 @@ func TestCalendarGivesBackRoom(t *testing.T) {
 		key, at, _ := c.Pop(c.Next())
 		c.Add(at.Add(few*time.Second), key)
 	}
-	if room := cap(c.ring.sheets) * sheetHolds; room > 4*few {
+	if room := cap(c.ring.blocks) * blockSize; room > 4*few {
 		t.Errorf("room for %d on sheets, with %d entries", room, c.Len())
 	}
 }
@@ -151,8 +152,8 @@ func TestSoonerTakesZeroForNever(t *testing.T) {
 	}
 }
 
-// A layer's calendar at the size of the full simulation: 5,000 polls of one
-// node, each put back as it comes.
+// BenchmarkCalendar has the size of a layer's calendar in the full simulation: 5,000 polls of one
+// node, each put back when it is popped.
 func BenchmarkCalendar(b *testing.B) {
 	var c Calendar[int32]
 	now := time.Unix(1_700_000_000, 0)

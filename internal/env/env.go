@@ -1,32 +1,32 @@
-// Package env is what a node may ask of the world it lives in.
+// Package env defines what a node may ask of its environment.
 //
-// A node of tidings is an object without goroutines, locks, clocks or sockets.
-// It is driven by the events of [Node] and acts through five doors:
+// A node of tidings is an object without goroutines, locks, clocks or sockets. It is driven by the
+// events of [Node] and acts through five I/O interfaces:
 //
-//	Clock     what time it is
-//	Network   send a frame to a peer; it may be lost (and Topics, to many at once)
-//	Fetcher   ask an origin for a document
-//	Worker    compute something off the loop
-//	Store     remember something across a crash
+//	Clock     tells the time
+//	Network   sends a frame to a peer; it may be lost (and Topics, to many peers at once)
+//	Fetcher   asks an origin for a document
+//	Worker    computes something outside the loop
+//	Store     remembers records across a crash
 //
-// and it has dice (Rand) and a logbook (Log). Each door is a promise kept twice:
-// by the operating system (internal/loop, overlay/libp2p, internal/store) and,
-// from one seed and in virtual time, by the simulator (sim). Code above the
-// doors cannot tell which world it runs in. Another door has to be argued for
+// It also has a random source (Rand) and a logger (Log). Each interface has two implementations:
+// one on the operating system (internal/loop, overlay/libp2p, internal/store), and one in the
+// simulator (sim), in virtual time and from one seed. The code of a node cannot tell which of the
+// two it runs in; comments call either of them a world. Adding another interface needs a decision
 // first: docs/decisions/001-doors.md.
 //
 // # Time
 //
-// There are no timers. Every layer has Run(now) (next): it does what is due and
-// says when it wants to be run again. A world keeps one alarm for each node, and
-// a layer keeps its own [Calendar]; five million (node, channel) pairs thus cost
-// five million small values and not five million closures.
+// There are no timers. Every layer has Run(now) (next), which does what is due and returns when it
+// wants to run again. A world keeps one alarm for each node, and a layer keeps its own [Calendar].
+// Five million (node, channel) pairs therefore cost five million small values and not five million
+// closures.
 //
-// # One owner
+// # One goroutine
 //
-// A world calls a node, and every callback the node handed to a door, from one
-// goroutine, one event at a time. A node therefore needs no lock, and a callback
-// may touch its state freely.
+// A world calls a node, and every callback that the node passed to an interface, from one
+// goroutine, one event at a time. A node therefore needs no lock, and a callback may change its
+// state freely.
 package env
 
 import (
@@ -35,12 +35,11 @@ import (
 	"time"
 )
 
-// Env is the world as one node sees it. A layer takes from it only the doors
-// it needs.
+// Env is the environment of one node. A layer takes from it only the interfaces it needs.
 type Env struct {
 	Clock   Clock
 	Network Network
-	Topics  Topics // nil: this world has none
+	Topics  Topics // nil: not available in this world
 	Fetcher Fetcher
 	Worker  Worker
 	Store   Store
@@ -48,41 +47,40 @@ type Env struct {
 	Log     *slog.Logger
 }
 
-// A Clock tells the time. Two readings may be compared and subtracted; a world
-// never lets its clock go back, whatever happens to the wall clock beside it.
+// A Clock tells the time. Two readings may be compared and subtracted. The clock never goes back,
+// even when the wall clock does.
 type Clock interface {
 	Now() time.Time
 }
 
-// A Worker computes off the loop.
+// A Worker computes outside the loop.
 type Worker interface {
-	// Do runs pure elsewhere and then done on the loop. pure must not touch
-	// the node's state. Calls may finish in any order. When the world ends
-	// before pure has run, done is never called.
+	// Do runs pure on another goroutine and then done on the loop. pure must not touch the node's
+	// state. Calls may finish in any order. If the world ends before pure has run, done is never
+	// called.
 	Do(pure, done func())
 }
 
-// A Node is what a world drives. The world calls Run once at the start, after
-// each other call (once after a batch of them), and at the time the last Run
-// asked for, or soon after.
+// A Node is driven by a world. The world calls Run once at the start, after each other call (once
+// after a batch of calls), and at the time that the last Run returned, or soon after.
 type Node interface {
-	// Run does what is due at now and returns when it wants to be run next;
-	// the zero time means: not until something happens.
+	// Run does what is due at now and returns when it wants to run next. The zero time means: not
+	// until another event.
 	Run(now time.Time) (next time.Time)
 
-	// Receive takes one frame from a peer whose identity the world vouches
-	// for. The frame must not be changed, and may be kept. An error means that
-	// the frame breaks the protocol: it has been dropped, and the world
-	// counts it against the peer and closes the link of one that goes on.
+	// Receive takes one frame from a peer whose identity the world has verified. The node may keep
+	// the frame but must not change it. An error means that the frame breaks the protocol: the node
+	// dropped it, and the world counts it against the peer and closes the link of a peer that
+	// repeats it.
 	Receive(from PeerID, frame []byte) error
 
-	// Found reports a peer of the same network that one could join through.
+	// Found reports a peer of the same network through which this node could join.
 	Found(peer Peer)
 
-	// Reachable reports that a peer dialled this node back at addrs, so that
-	// it can be a member. No addrs: it is reachable no longer.
+	// Reachable reports that a peer dialled this node back at addrs, so that the node can be a
+	// member. An empty list means that the node is no longer reachable.
 	Reachable(addrs []string)
 
-	// PeerDown hints that the link to a peer broke. It may be wrong.
+	// PeerDown hints that the link to a peer broke. The hint may be wrong.
 	PeerDown(peer PeerID)
 }

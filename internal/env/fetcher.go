@@ -2,58 +2,57 @@ package env
 
 import "time"
 
-// Handle is the name a node gives to a fetch, and finds again in the answer.
+// Handle identifies a fetch. The node chooses it, and the answer carries it.
 type Handle uint64
 
-// A Request asks for a document, conditionally if a validator is given.
+// A Request asks for a document, conditionally if it has a validator.
 type Request struct {
-	URL          string // canonical
-	ETag         string // byte-exact, as the origin gave it
+	URL          string // canonical form
+	ETag         string // byte for byte as the origin gave it
 	LastModified string
-	ValidatedURL string // the FinalURL that came with the validators: others are not shown them; "": any is
-	Subscribers  int    // readers the origin is told of; 0: none
-	Robots       bool   // obey the origin's robots.txt (RFC 9309): it is no feed, which is there for programs
+	ValidatedURL string // FinalURL that came with the validators, which are sent to no other URL; "": they are sent to any
+	Subscribers  int    // number of readers to report to the origin; 0: not reported
+	Robots       bool   // obey the origin's robots.txt (RFC 9309): the document is a page and not a feed, which is made for programs
 }
 
-// An Answer is what an origin said, or why it said nothing: either Status or Err
-// is set.
+// An Answer is the response of an origin, or the reason why there is none. Either Status or Err is
+// set.
 type Answer struct {
-	Status       int           // HTTP status, never that of a redirect; 304 only if the request was conditional
-	Err          string        // class of what went wrong, one of the Err constants
-	Words        string        // the same for a person: "the certificate expired on 3 May 2026"
-	FinalURL     string        // after redirects, as far as they were followed
-	Moved        bool          // there were redirects, and each said that the document moved for good
-	Private      bool          // the origin is on a private address: no floor and no budget binds who asks it
-	ETag         string        // validators for the next request; after a 304 those of the request, where it had none
-	LastModified string        //
-	ContentType  string        //
-	RetryAfter   time.Duration // how long the origin wants to be left alone, in whatever header it says so; 0 if not asked for
-	MaxAge       time.Duration // how long the document stays fresh from now on; 0 if not given
+	Status       int    // HTTP status, never of a redirect; 304 only if the request was conditional
+	Err          string // class of the failure, one of the Err constants
+	Message      string // the failure in words for a person: "the certificate expired on 3 May 2026"
+	FinalURL     string // last URL of the redirects that were followed
+	Moved        bool   // there were redirects, and all of them were permanent
+	Private      bool   // the origin is on a private address, to which no minimum interval and no budget applies
+	ETag         string // validators for the next request; a 304 without validators repeats those of the request
+	LastModified string
+	ContentType  string
+	RetryAfter   time.Duration // how long the origin wants no request, whatever header says so; 0: not given
+	MaxAge       time.Duration // how long the document stays fresh from now on; 0: not given
 	Links        []string      // Link header fields
 	Body         []byte        // decoded; nil unless Status is 200
 }
 
-// Classes of what goes wrong with a fetch. An origin's own word that there is no
-// document is none of them: that is a Status.
+// Classes of failed fetches. An origin that answers that there is no document is not among them:
+// that answer is a Status.
 const (
-	ErrURL      = "url"       // the address, or one redirected to, is none that may be asked
-	ErrDNS      = "dns"       // its host has no address, or no name server knows
-	ErrDial     = "dial"      // nobody takes the connection
-	ErrTLS      = "tls"       // who takes it does not prove to be the host
-	ErrTimeout  = "timeout"   // it takes too long, or sends too slowly
-	ErrTooLarge = "too large" // its headers or its document are, or the document unpacks to too much
-	ErrRefused  = "refused"   // its address is not a public one: this node does not ask it
-	ErrRobots   = "robots"    // the origin's robots.txt asks programs to leave it alone
-	ErrRedirect = "redirect"  // redirects lead nowhere, in a circle, or from https to http
-	ErrEncoding = "encoding"  // the document is packed in a way that was not asked for, or badly
+	ErrURL      = "url"       // the address, or the target of a redirect, is not one that may be fetched
+	ErrDNS      = "dns"       // the host has no address, or no name server answered
+	ErrDial     = "dial"      // the host refused the connection or could not be reached
+	ErrTLS      = "tls"       // the host did not prove its identity
+	ErrTimeout  = "timeout"   // the answer took too long or came too slowly
+	ErrTooLarge = "too large" // the headers or the (unpacked) document are too large
+	ErrRefused  = "refused"   // the host has a private address, which this node does not fetch from
+	ErrRobots   = "robots"    // the origin's robots.txt excludes programs
+	ErrRedirect = "redirect"  // the redirects lead nowhere, in a circle, or from https to http
+	ErrEncoding = "encoding"  // the compression was not asked for, or is broken
 	ErrBroken   = "broken"    // the answer broke off, or is not HTTP
-	ErrBusy     = "busy"      // our own queue, for the host or for all, is full: the origin was not asked, and has no part in it
+	ErrBusy     = "busy"      // this node's own queue, of the host or of all hosts, is full; the origin was not asked
 )
 
-// A Fetcher asks origins for documents. The layer that calls it decides when;
-// the fetcher enforces at most two connections and a second between requests
-// for each host, and reports. The answer comes back through one callback given
-// to the fetcher when it was made.
+// A Fetcher asks origins for documents. The layer that calls Fetch decides when. The fetcher
+// enforces two connections to a host at most and a second between its requests. It delivers the
+// answer through one callback, given to the fetcher when it was made.
 type Fetcher interface {
 	Fetch(h Handle, r Request)
 }

@@ -2,25 +2,25 @@ package env
 
 import "errors"
 
-// PeerID names a peer: its libp2p peer id in binary form, the identity
-// multihash of an Ed25519 public key (38 bytes).
+// PeerID identifies a peer: its libp2p peer id in binary form, which is the identity multihash of
+// an Ed25519 public key (38 bytes).
 type PeerID string
 
-// A Peer is a peer and where it can be dialled.
+// A Peer is the id of a peer with the addresses at which it can be dialled.
 type Peer struct {
 	ID PeerID
-	// Addrs are multiaddrs in binary form, without the /p2p part. Only a
-	// world reads them. None are needed to answer a peer that has a link.
+	// Addrs are multiaddrs in binary form, without the /p2p part. Only a world reads them. A peer
+	// that has a link can be answered without any.
 	Addrs []string
 }
 
-// Class says which of a link's two queues a frame waits in.
+// Class selects one of the two queues of a link.
 type Class uint8
 
 const (
-	// Control frames keep the network right: small, and sent first.
+	// Control frames maintain the network. They are small and are sent first.
 	Control Class = iota
-	// Bulk frames carry content. A world under pressure drops these first.
+	// Bulk frames carry content. A world under pressure drops them first.
 	Bulk
 )
 
@@ -34,8 +34,7 @@ func (c Class) String() string {
 	return "unknown"
 }
 
-// MaxFrame is the size of the largest frame in bytes. What is larger is pulled
-// by its requester in windows.
+// MaxFrame is the maximum size of a frame in bytes. The receiver pulls larger data in windows.
 const MaxFrame = 64 << 10
 
 // ErrFrame says that a frame breaks the protocol; see [Node.Receive].
@@ -43,38 +42,37 @@ var ErrFrame = errors.New("frame breaks the protocol")
 
 // A Network carries frames between peers.
 type Network interface {
-	// Send queues one frame of at most MaxFrame bytes for a peer, opening a
-	// link if there is none; an idle link is closed. It never blocks. The
-	// frame may be lost, repeated or overtaken by a later one, and nobody says
-	// so; it must not be changed after Send, so that one frame can go to many
-	// peers.
+	// Send queues one frame of at most MaxFrame bytes for a peer, and opens a link if there is
+	// none; idle links are closed. Send never blocks. The frame may be lost, repeated or overtaken
+	// by a later one without any notice. It must not be changed after Send, so that one frame can
+	// go to many peers.
 	Send(to Peer, class Class, frame []byte)
 }
 
-// MaxTopicFrame is the size of the largest frame of a topic in bytes.
+// MaxTopicFrame is the maximum size of a topic's frame in bytes.
 const MaxTopicFrame = 192 << 10
 
-// A Verdict is what becomes of a frame that came by a topic.
+// A Verdict decides what happens to a frame of a topic, as in GossipSub's message validation.
 type Verdict uint8
 
 const (
-	Pass  Verdict = iota // it is right and news: others get it from here
-	Drop                 // it goes no further, and nobody is to blame
-	Blame                // it can never be right: whoever passed it on should have seen that
+	Accept Verdict = iota // the frame is valid and new: forward it
+	Ignore                // do not forward the frame, and do not blame the peer that sent it
+	Reject                // the frame can never be valid: blame the peer that forwarded it
 )
 
-// Topics carry frames to many at once: a few fat groups whose members pass on what
-// they hear (GossipSub), for the many thin ones of which overlay/scribe has its trees.
-// Nothing crosses nodes that take no part in a topic, and nobody says what was lost.
+// Topics carry frames to many nodes at once: a few large groups whose members forward what they
+// receive (GossipSub). For many small groups there are the trees of overlay/scribe. Nodes outside
+// of a topic carry none of its frames, and nobody reports lost frames.
 type Topics interface {
-	// Join takes part in a topic from now on, and keeps in touch with peers, of whom
-	// somebody should take part too. Joined again, it changes who they are. hear is
-	// called, in the node's turn, for each frame of somebody else's, and says what
-	// becomes of it; whether a frame is Blamed must depend on its bytes alone.
+	// Join subscribes to a topic and keeps links to peers, some of which should be in the topic
+	// too. A second Join replaces the peers. hear is called, as an event of the node, for each
+	// frame of another member, and returns a verdict; whether it is Reject must depend on the
+	// frame's bytes alone.
 	Join(topic string, peers []Peer, hear func(from PeerID, frame []byte) Verdict)
-	// Leave ends a Join.
+	// Leave leaves a topic.
 	Leave(topic string)
-	// Publish sends a frame of at most MaxTopicFrame bytes to those who take part in
-	// a topic that this node has joined. It never blocks, and the frame may be lost.
+	// Publish sends a frame of at most MaxTopicFrame bytes to the members of a topic that this node
+	// has joined. It never blocks, and the frame may be lost.
 	Publish(topic string, frame []byte)
 }

@@ -10,19 +10,16 @@ import (
 	whatwg "github.com/nlnwa/whatwg-url/url"
 )
 
-// CanonicalRule is the version of the rule by which [Canonical] spells an
-// address. A channel's id is a hash of that spelling: nodes that spell
-// differently look for one channel in two places, so whatever changes a line of
-// the rule's table of tests changes this number too.
+// CanonicalRule is the version of the rule by which [Canonical] writes an address. A channel's id is a hash of
+// that address: nodes with different rules would look for one channel in two places. A change that alters a
+// line of the rule's test table therefore changes this number, too.
 const CanonicalRule = 1
 
-// maxURL is how many bytes of an address are read and written. Longer ones are
-// session tokens and mistakes, and an address travels in every record of its
-// channel.
+// maxURL bounds an address in bytes. Longer ones are session tokens and mistakes, and an address travels in
+// every record of its channel.
 const maxURL = 2 << 10
 
-// What is wrong with an address. None of them repeats it: a password in it would
-// end in logs and on pages.
+// The errors of an address never repeat it, because a password in it would end up in logs and on pages.
 var (
 	errURLLong        = errors.New("the address is longer than 2 KiB")
 	errURLText        = errors.New("the address is not valid UTF-8")
@@ -34,79 +31,74 @@ var (
 	errURLUnstable    = errors.New("the address reads differently each time it is written")
 )
 
-// Canonical returns the one spelling of a feed's address that stands for its
-// channel. It is the WHATWG URL standard's, as browsers have it: scheme and host
-// in lower case, international names in their ASCII form, numbers for hosts
-// written as dotted quads, default ports and the fragment dropped, dot segments
-// resolved, a collapsed https:/host repaired. Path and query stay as they are,
-// with what may not stand in a URL percent-encoded; http and https are two
-// channels, and so are host and host with a final dot, because origins may
-// answer differently.
+// Canonical returns the spelling of a feed's address that identifies its channel. It follows the WHATWG URL
+// standard, as browsers do: scheme and host in lower case, international names in ASCII, numeric hosts as
+// dotted quads, no default port and no fragment, dot segments resolved, a collapsed https:/host repaired. Path
+// and query keep their spelling, with percent-encoding where a URL needs it. http and https are two channels,
+// and so are a host with and without a final dot, because origins may answer differently.
 //
-// As feed readers do, it takes feed:https://host/ for https://host/ and
-// feed://host/ for http://host/: the draft of that scheme says http, an origin
-// that has https redirects there, and one that has not would be lost otherwise.
+// As feed readers do, Canonical reads feed:https://host/ as https://host/ and feed://host/ as http://host/. The
+// draft of that scheme says http. An origin that has https redirects there, and one without would otherwise be
+// unreachable.
 //
-// A channel that is a page, not a feed, has the page's address behind "page+", as in
-// page+https://host/: so one address can be both. AtOrigin takes that off.
+// The channel of a page has the page's address after "page+", as in page+https://host/, so that one address can
+// be both a feed and a page. DocumentURL removes the prefix.
 //
-// Canonical refuses what is no http or https address, credentials, empty hosts
-// and ports nobody can dial. It does not refuse hosts on private addresses; who
-// dials does. Canonical(Canonical(x)) is Canonical(x).
+// Canonical refuses addresses that are not http or https, credentials, empty hosts and invalid ports. It
+// accepts hosts on private addresses, about which the fetcher decides. Canonical(Canonical(x)) is Canonical(x).
 func Canonical(raw string) (string, error) {
-	raw, err := plain(raw)
+	raw, err := stripIgnored(raw)
 	if err != nil {
 		return "", err
 	}
-	if document, isPage := AtOrigin(raw); isPage {
-		of, err := settle(canonicalizer.WhatWg.Parse(document))
+	if document, isPage := DocumentURL(raw); isPage {
+		address, err := serialize(canonicalizer.WhatWg.Parse(document))
 		if err != nil {
 			return "", err
 		}
-		if len(pagePrefix+of) > maxURL {
+		if len(pagePrefix+address) > maxURL {
 			return "", errURLLong
 		}
-		return pagePrefix + of, nil
+		return pagePrefix + address, nil
 	}
-	return settle(canonicalizer.WhatWg.Parse(unfeed(raw)))
+	return serialize(canonicalizer.WhatWg.Parse(stripFeedScheme(raw)))
 }
 
-// pagePrefix stands before the address of a page that is a channel.
+// pagePrefix precedes the address of a page in its channel's address.
 const pagePrefix = "page+"
 
-// Page returns the address of the channel that a page is.
-func Page(document string) (channel string) { return pagePrefix + document }
+// PageChannel returns the address of a page's channel.
+func PageChannel(document string) (channel string) { return pagePrefix + document }
 
-// AtOrigin returns the address at which a channel's document is found, and whether it is a
-// page. It is the channel's own but for a page.
-func AtOrigin(channel string) (address string, isPage bool) {
+// DocumentURL returns the address of a channel's document at its origin, and whether the document is a page.
+// For a feed it returns the channel's own address.
+func DocumentURL(channel string) (address string, isPage bool) {
 	if len(channel) >= len(pagePrefix) && strings.EqualFold(channel[:len(pagePrefix)], pagePrefix) {
 		return channel[len(pagePrefix):], true
 	}
 	return channel, false
 }
 
-// Resolve returns the canonical form of a reference found in the document at
-// base, such as the target of a redirect.
+// Resolve returns the canonical form of a reference in the document at base, such as the target of a redirect.
 func Resolve(base, ref string) (string, error) {
-	base, err := plain(base)
+	base, err := stripIgnored(base)
 	if err != nil {
 		return "", err
 	}
-	if ref, err = plain(ref); err != nil {
+	if ref, err = stripIgnored(ref); err != nil {
 		return "", err
 	}
-	return settle(canonicalizer.WhatWg.ParseRef(base, ref))
+	return serialize(canonicalizer.WhatWg.ParseRef(base, ref))
 }
 
-// plain returns an address without what the standard ignores: blanks and control
-// characters around it, tabs and ends of lines within.
-func plain(raw string) (string, error) {
+// stripIgnored removes the characters that the standard ignores: blanks and control characters around an
+// address, tabs and line ends within it.
+func stripIgnored(raw string) (string, error) {
 	if len(raw) > maxURL {
 		return "", errURLLong
 	}
 	if !utf8.ValidString(raw) {
-		return "", errURLText // the standard would make all of them one
+		return "", errURLText // the standard would map all invalid bytes to one character
 	}
 	raw = strings.TrimFunc(raw, func(r rune) bool { return r <= ' ' })
 	return withoutBreaks.Replace(raw), nil
@@ -114,8 +106,8 @@ func plain(raw string) (string, error) {
 
 var withoutBreaks = strings.NewReplacer("\t", "", "\n", "", "\r", "")
 
-// unfeed takes the scheme feed off an address.
-func unfeed(raw string) string {
+// stripFeedScheme removes the scheme feed from an address.
+func stripFeedScheme(raw string) string {
 	const scheme = "feed:"
 	if len(raw) < len(scheme) || !strings.EqualFold(raw[:len(scheme)], scheme) {
 		return raw
@@ -126,9 +118,8 @@ func unfeed(raw string) string {
 	return "http:" + raw[len(scheme):]
 }
 
-// settle writes an address that has been parsed, and sees that reading it again
-// changes nothing.
-func settle(u *whatwg.Url, err error) (string, error) {
+// serialize writes a parsed address, and checks that parsing it again changes nothing.
+func serialize(u *whatwg.Url, err error) (string, error) {
 	if err = checkURL(u, err); err != nil {
 		return "", err
 	}
@@ -153,7 +144,7 @@ func checkURL(u *whatwg.Url, err error) error {
 		return errURLPort
 	case whatwgerrors.InvalidCredentials, whatwgerrors.InvalidURLUnit:
 		return errURLOther
-	default: // the standard's other faults are all the host's
+	default: // the standard's other errors concern the host
 		return errURLHost
 	}
 	switch {
@@ -165,29 +156,28 @@ func checkURL(u *whatwg.Url, err error) error {
 		return errURLCredentials
 	case u.Port() == "0":
 		return errURLPort
-	case !nameOrAddress(u.Hostname()):
+	case !isValidHost(u.Hostname()):
 		return errURLHost
 	}
 	return nil
 }
 
-// nameOrAddress reports whether a host could be the name of one, or is an
-// address. The standard lets pass labels that are empty or too long, and signs
-// that other readers of URLs refuse or take for the host's end.
-func nameOrAddress(host string) bool {
+// isValidHost reports whether a host is a possible name or an IP address. The standard accepts labels that are
+// empty or too long, and characters that other parsers refuse or take for the end of the host.
+func isValidHost(host string) bool {
 	const maxName, maxLabel = 253, 63 // RFC 1035, section 2.3.4, without the final dot
 	if strings.HasPrefix(host, "[") {
 		return true
 	}
 	host = strings.TrimSuffix(host, ".")
 	for label := range strings.SplitSeq(host, ".") {
-		if label == "" || len(label) > maxLabel || strings.ContainsFunc(label, notInNames) {
+		if label == "" || len(label) > maxLabel || strings.ContainsFunc(label, isNotHostRune) {
 			return false
 		}
 	}
 	return len(host) <= maxName
 }
 
-func notInNames(r rune) bool {
+func isNotHostRune(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_'
 }

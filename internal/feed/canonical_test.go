@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// canonicalRows is the rule, line by line. Whoever changes an answer raises
-// CanonicalRule. A want that begins with an exclamation mark is a refusal.
+// canonicalRows is the rule, line by line. A changed answer needs a new CanonicalRule. A want that begins with
+// an exclamation mark is a refusal.
 var canonicalRows = []struct{ raw, want string }{
 	// As people and OPML files write them.
 	{"https://example.org/feed.xml", "https://example.org/feed.xml"},
@@ -111,7 +111,7 @@ var canonicalRows = []struct{ raw, want string }{
 	{"https://" + strings.Repeat("a", 64) + ".org/", "!host"},
 	{"https://" + strings.Repeat("a.", 127) + "org/", "!host"},
 
-	// Credentials, also where a careless reader sees another host.
+	// Credentials, also where a careless parser sees another host.
 	{"https://user@example.org/", "!password"},
 	{"https://user:geheim@example.org/", "!password"},
 	{"https://:geheim@example.org/", "!password"},
@@ -127,7 +127,7 @@ var canonicalRows = []struct{ raw, want string }{
 	{"https://@example.org/", "https://example.org/"},
 	{"https://example.org/@user", "https://example.org/@user"},
 
-	// Path and query stay, but for dots and what may not stand there.
+	// Path and query stay, except for dots and characters that must be encoded.
 	{"https://example.org/a/../b/./c", "https://example.org/b/c"},
 	{"https://example.org/../../a", "https://example.org/a"},
 	{"https://example.org/a/%2e%2E/b", "https://example.org/b"},
@@ -153,7 +153,7 @@ var canonicalRows = []struct{ raw, want string }{
 	{"https://example.org/?u=https://other.example/../a", "https://example.org/?u=https://other.example/../a"},
 	{"https://example.org/?q=ü#ü", "https://example.org/?q=%C3%BC"},
 
-	// No addresses of feeds.
+	// These are not addresses of feeds.
 	{"", "!http"},
 	{"example.org/feed.xml", "!http"},
 	{"//example.org/feed.xml", "!http"},
@@ -173,7 +173,7 @@ var canonicalRows = []struct{ raw, want string }{
 	{"https://example.org/" + strings.Repeat("ä", maxURL/3), "!2 KiB"},
 }
 
-func TestCanonicalKeepsItsTable(t *testing.T) {
+func TestCanonicalFollowsTheTable(t *testing.T) {
 	for _, c := range canonicalRows {
 		got, err := Canonical(c.raw)
 		if word, refused := strings.CutPrefix(c.want, "!"); refused {
@@ -230,8 +230,8 @@ func TestResolveFollowsReferences(t *testing.T) {
 	}
 }
 
-// checkCanonical sees that an address Canonical accepted is one that it accepts
-// unchanged, and that the tongue of net/url reads the same host in it.
+// checkCanonical checks that Canonical keeps an address that it returned, and that net/url reads the same host
+// in it.
 func checkCanonical(t interface{ Fatalf(string, ...any) }, raw string) {
 	s, err := Canonical(raw)
 	if err != nil {
@@ -246,7 +246,7 @@ func checkCanonical(t interface{ Fatalf(string, ...any) }, raw string) {
 	if len(s) > maxURL || strings.ContainsAny(s, " #\t\n\x00") {
 		t.Fatalf("%q becomes %q", raw, s)
 	}
-	s, isPage := AtOrigin(s) // of which the rest holds as well
+	s, isPage := DocumentURL(s) // the rest applies to it as well
 	if again, err := Canonical(s); isPage && again != s {
 		t.Fatalf("a page at %q, which becomes %q, %v", s, again, err)
 	}
@@ -280,8 +280,8 @@ func FuzzCanonical(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw string) { checkCanonical(t, raw) })
 }
 
-// Of the 26,000 addresses people gave for feeds, the rule keeps apart whatever
-// differs in more than spelling.
+// Of the 26,000 addresses that people gave for feeds, the rule keeps all apart that differ in more than
+// spelling.
 func TestCanonicalReadsRealAddresses(t *testing.T) {
 	list, err := os.ReadFile("../../../shared/data/lists/feeds.txt")
 	if err != nil {

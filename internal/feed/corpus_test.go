@@ -48,7 +48,7 @@ func shared(t testing.TB, name string, each func(name string, doc []byte)) {
 	}
 }
 
-// strict reads a document as XML without any tolerance.
+// strict parses a document as XML without any tolerance.
 func strict(doc []byte) error {
 	d := xml.NewDecoder(bytes.NewReader(doc))
 	for {
@@ -86,7 +86,7 @@ func TestCorporaParseOrFailCleanly(t *testing.T) {
 	}
 }
 
-// kindOf names the kind of an error of Parse; it has to be one of ours.
+// kindOf returns the kind of an error of Parse, which must be one of this package.
 func kindOf(t testing.TB, name string, err error) string {
 	for _, kind := range []error{ErrEmpty, ErrNotFeed, ErrTruncated, ErrBroken, ErrLimit} {
 		if errors.Is(err, kind) {
@@ -97,7 +97,7 @@ func kindOf(t testing.TB, name string, err error) string {
 	return ""
 }
 
-// checkFeed checks what has to be true of each feed.
+// checkFeed checks the properties that every feed must have.
 func checkFeed(t testing.TB, name string, f *Feed) {
 	t.Helper()
 	var entries []Entry
@@ -107,7 +107,7 @@ func checkFeed(t testing.TB, name string, f *Feed) {
 			t.Errorf("%s: two items have one identity", name)
 		}
 		seen[it.ID] = true
-		again, err := ReadItem(it.Format, it.Raw, it.Scope, it.Apart)
+		again, err := ReadItem(it.Format, it.Raw, it.Scope, it.Qualifiers)
 		if err != nil {
 			t.Errorf("%s: an item by itself: %v\n%s %v", name, err, it.Raw, it.Scope)
 		} else if again.ID != it.ID || again.Hash != it.Hash {
@@ -120,7 +120,7 @@ func checkFeed(t testing.TB, name string, f *Feed) {
 	}
 	if h, err := ReadHead(f.Head.Format, f.Head.Raw); err != nil {
 		t.Errorf("%s: its head by itself: %v\n%s", name, err, f.Head.Raw)
-	} else if h.Hash() != f.Head.Hash() || h.At != f.Head.At {
+	} else if h.Hash() != f.Head.Hash() || h.ItemsAt != f.Head.ItemsAt {
 		t.Errorf("%s: its head by itself is another", name)
 	}
 	d := &Document{URL: "http://127.0.0.1/x", Base: "https://example.org/feed", Head: f.Head, Entries: entries}
@@ -156,9 +156,8 @@ func checkFeed(t testing.TB, name string, f *Feed) {
 	}
 }
 
-// identities are the identities and hashes of items, in order; but without the
-// identities of Atom entries that lacked an id in the source, because they were
-// given one.
+// identities returns the identities and hashes of items, in order. It leaves out the identities of Atom entries
+// that had no id in the source, because Write gave them one.
 func identities(items, source []Item) string {
 	var b bytes.Buffer
 	for i, it := range items {

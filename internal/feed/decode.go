@@ -10,17 +10,16 @@ import (
 	"tidings/internal/charset"
 )
 
-// decode returns a document in UTF-8, without byte order mark and without
-// characters that XML forbids. What says the charset, after the mark, is the HTTP header, and then
-// the document's own word. Where nobody is right, the document is broken: nonsense would look like
-// an edit of every item.
+// decode returns a document in UTF-8, without byte order mark and without characters that XML forbids. The
+// charset is named by the mark, then by the HTTP header, then by the document itself. If none of them is right
+// the document is broken: nonsense would look like an edit of every item.
 func decode(doc []byte, contentType string) ([]byte, repairs, error) {
 	if len(doc) > MaxDocument {
 		return nil, 0, fmt.Errorf("%w: %d bytes, more than %d", ErrLimit, len(doc), MaxDocument)
 	}
 	_, params, _ := mime.ParseMediaType(contentType)
-	said := bytes.TrimPrefix(doc, []byte("\xef\xbb\xbf"))
-	doc, wrong, err := charset.UTF8(doc, MaxDocument, params["charset"], prologCharset(said))
+	unmarked := bytes.TrimPrefix(doc, []byte("\xef\xbb\xbf"))
+	doc, wrong, err := charset.UTF8(doc, MaxDocument, params["charset"], prologCharset(unmarked))
 	switch {
 	case errors.Is(err, charset.ErrLarge):
 		return nil, 0, fmt.Errorf("%w: more than %d bytes in UTF-8", ErrLimit, MaxDocument)
@@ -31,7 +30,7 @@ func decode(doc []byte, contentType string) ([]byte, repairs, error) {
 	if wrong {
 		bad = badCharset
 	}
-	doc, dropped := dropImpossible(doc)
+	doc, dropped := dropInvalid(doc)
 	if len(doc) > MaxDocument {
 		return nil, 0, fmt.Errorf("%w: more than %d bytes in UTF-8", ErrLimit, MaxDocument)
 	}
@@ -41,7 +40,7 @@ func decode(doc []byte, contentType string) ([]byte, repairs, error) {
 	return doc, bad, nil
 }
 
-// prologCharset is the encoding that an XML declaration names.
+// prologCharset returns the encoding that an XML declaration names.
 func prologCharset(doc []byte) string {
 	doc = doc[spaceLen(doc):]
 	if !has(doc, "<?xml") {
@@ -58,9 +57,9 @@ func prologCharset(doc []byte) string {
 	return string(name)
 }
 
-// dropImpossible returns doc without what XML forbids, with U+FFFD for what is not
-// UTF-8; doc itself, and false, if there is nothing of that.
-func dropImpossible(doc []byte) ([]byte, bool) {
+// dropInvalid returns doc without characters that XML forbids, and with U+FFFD for invalid UTF-8. If there is
+// nothing to change it returns doc itself and false.
+func dropInvalid(doc []byte) ([]byte, bool) {
 	var out []byte
 	done := 0
 	for i := 0; i < len(doc); {

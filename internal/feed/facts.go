@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// field is what a child of an item says.
+// field is the meaning of an item's child.
 type field uint8
 
 const (
@@ -23,51 +23,51 @@ const (
 // factsOfXML reads a tidy item.
 func factsOfXML(raw []byte, outer []Binding) facts {
 	var (
-		f     facts
-		w     = walk(raw, scopeOf(outer))
-		now   field
-		words strings.Builder // of the child that is open
-		read  []byte          // the same as a reader sees it, once it has elements in it
-		about string
-		dated bool // it is one of Atom's later dates, which are no field
+		f       facts
+		w       = walk(raw, scopeOf(outer))
+		current field
+		content strings.Builder // of the open child
+		visible []byte          // the visible content of the child, from its first element on
+		about   string
+		dated   bool // one of Atom's dates of change, which are not a field
 	)
 	for w.step() {
 		switch {
 		case w.starts() && w.depth() == 1:
 			about = w.rdfAbout()
 		case w.starts() && w.depth() == 2:
-			now = w.fieldOf()
-			words.Reset()
-			read = nil
-			w.attributesInto(&f, &now)
-			f.more = f.more || now == noField && len(w.attrs) > 0
+			current = w.fieldOf()
+			content.Reset()
+			visible = nil
+			w.attributesInto(&f, &current)
+			f.other = f.other || current == noField && len(w.attrs) > 0
 			dated = isAtom(w.uri) && (string(w.local) == "updated" || string(w.local) == "modified")
-		case w.starts() && now != noField:
-			// Inline markup, or an Atom author's name, address and page.
-			read = appendReading(read, words.String())
-			words.Reset()
+		case w.starts() && current != noField:
+			// Inline markup, or the name, address and page of an Atom author.
+			visible = appendVisible(visible, content.String())
+			content.Reset()
 			for _, name := range []string{"href", "src"} {
 				if v, ok := w.attr(name); ok {
-					read = appendAddress(read, name, unescape(v))
+					visible = appendAddress(visible, name, unescape(v))
 				}
 			}
-		case w.ends() && w.depth() == 3 && now == authorField && isAtom(w.open[1].uri):
+		case w.ends() && w.depth() == 3 && current == authorField && isAtom(w.open[1].uri):
 			if string(w.local) == "name" {
-				f.author = appendField(f.author, appendLetters(nil, words.String()))
+				f.author = appendField(f.author, appendNonSpace(nil, content.String()))
 			}
-			words.Reset()
+			content.Reset()
 		case w.ends() && w.depth() == 2:
-			if now != authorField || !isAtom(w.uri) {
-				f.set(now, words.String(), read)
+			if current != authorField || !isAtom(w.uri) {
+				f.set(current, content.String(), visible)
 			}
-			now = noField
+			current = noField
 		case w.starts():
-			f.more = f.more || len(w.attrs) > 0
+			f.other = f.other || len(w.attrs) > 0
 		case w.ends():
-		case now != noField:
-			words.WriteString(w.text())
+		case current != noField:
+			content.WriteString(w.text())
 		default:
-			f.more = f.more || !dated && w.says()
+			f.other = f.other || !dated && w.hasText()
 		}
 	}
 	if f.id == "" {
@@ -76,7 +76,7 @@ func factsOfXML(raw []byte, outer []Binding) facts {
 	return f
 }
 
-// fieldOf tells what the child that starts says of the item.
+// fieldOf returns the field of the child that starts.
 func (w *walker) fieldOf() field {
 	name := string(w.local)
 	switch own := w.open[0].uri; {
@@ -119,7 +119,7 @@ func (w *walker) fieldOf() field {
 		case "author":
 			return authorField
 		}
-		if string(w.open[0].local) == "entry" { // of an Atom feed that forgot its namespace
+		if string(w.open[0].local) == "entry" { // of an Atom feed without its namespace
 			switch name {
 			case "id":
 				return idField
@@ -146,26 +146,26 @@ func (w *walker) fieldOf() field {
 	return noField
 }
 
-// attributesInto takes what a child says in attributes.
-func (w *walker) attributesInto(f *facts, now *field) {
-	switch *now {
+// attributesInto takes the facts that a child has in attributes.
+func (w *walker) attributesInto(f *facts, current *field) {
+	switch *current {
 	case linkField:
 		href, ok := w.attr("href")
 		rel := w.value("rel")
 		if ok || rel != "" && rel != "alternate" {
-			*now = noField // the text is not the address
+			*current = noField // the text is not the address
 		}
 		switch {
 		case !ok:
 		case rel == "enclosure":
-			f.enclose(unescape(href))
+			f.addEnclosure(unescape(href))
 		case f.link == "" && (rel == "" || rel == "alternate"):
 			f.link = strings.TrimSpace(unescape(href))
 		}
 	case enclosureField:
-		*now = noField
-		f.enclose(w.value("url"))
-	case contentField: // of an Atom entry whose content is elsewhere
+		*current = noField
+		f.addEnclosure(w.value("url"))
+	case contentField: // of an Atom entry with its content elsewhere
 		if src, ok := w.attr("src"); ok {
 			f.content = appendAddress(f.content, "href", unescape(src))
 		}
@@ -181,14 +181,14 @@ func (w *walker) rdfAbout() string {
 	return ""
 }
 
-// set notes what a child says; of several the first that says something counts,
-// except that there may be many authors.
-func (f *facts) set(which field, s string, read []byte) {
+// set stores the value of a child. Of several children of one field the first non-empty one counts, except that
+// there may be many authors.
+func (f *facts) set(which field, s string, visible []byte) {
 	first := func(p *string) {
 		if *p == "" {
 			*p = strings.TrimSpace(s)
-			if read != nil {
-				*p = string(appendReading(bytes.Clone(read), s))
+			if visible != nil {
+				*p = string(appendVisible(bytes.Clone(visible), s))
 			}
 		}
 	}
@@ -202,21 +202,20 @@ func (f *facts) set(which field, s string, read []byte) {
 	case dateField:
 		first(&f.date)
 	case authorField:
-		f.author = appendField(f.author, appendLetters(read, s))
+		f.author = appendField(f.author, appendNonSpace(visible, s))
 	case summaryField:
 		if len(f.summary) == 0 {
-			f.summary = appendReading(read, s)
+			f.summary = appendVisible(visible, s)
 		}
 	case contentField:
 		if len(f.content) == 0 {
-			f.content = appendReading(read, s)
+			f.content = appendVisible(visible, s)
 		}
 	}
 }
 
-// enclose notes an enclosure. Queries are left out: addresses of media are often
-// signed anew.
-func (f *facts) enclose(address string) {
+// addEnclosure adds an enclosure. It ignores queries, because the addresses of media are often signed anew.
+func (f *facts) addEnclosure(address string) {
 	address, _, _ = strings.Cut(strings.TrimSpace(address), "?")
 	f.enclosures = appendField(f.enclosures, []byte(dropScheme(address)))
 }

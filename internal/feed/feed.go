@@ -1,36 +1,31 @@
-// Package feed reads feeds into items and writes items as feeds: RSS 0.9x and
-// 2.0, RSS 1.0, Atom, JSON Feed.
+// Package feed parses feeds into items and writes items as feeds: RSS 0.9x and 2.0, RSS 1.0, Atom and JSON
+// Feed.
 //
-//	Parse     a document as it came   a Feed: its Head, its Items, hints, links
-//	ReadItem  an item's bytes         the same Item, for whoever has no document
-//	Meaning   an item                 title, link, content, dates (gofeed)
-//	Write     a Head and Items        a document in any of the formats
+//	Parse     a document from its origin   a Feed: its Head, Items, hints and links
+//	ReadItem  an item's bytes              the same Item, without its document
+//	Meaning   an item                      title, link, content, dates (gofeed)
+//	Write     a Head and Items             a document in any of the formats
 //
-// An item is kept as the exact bytes of its document, decoded to UTF-8 once,
-// together with the namespaces that hold there. The bytes are what travels and
-// what is signed; everything else is found by reading them again. Written in
-// its own format an item goes out as it came in, extensions included.
+// An item is kept as the exact bytes of its document, converted to UTF-8 once, together with the namespaces in
+// force there. These bytes travel and are signed; everything else is computed by parsing them again. Written in
+// its own format, an item keeps its bytes, including extensions.
 //
-// Parse accepts what is slightly broken and repairs it before it slices, so
-// that all bytes it hands out are well-formed, and it says what it did
-// (Feed.Repaired), and what its readers do not get of it (Feed.Lacks). It does
-// not guess where guessing could lose items: a document that ends too early, or
-// that is no feed, is an error of a kind one can act on. All work is linear in the document and bounded by the limits below; gofeed
-// sees single items only, after they were checked.
+// Parse accepts slightly broken documents. It repairs a document before it slices it, so that all bytes that it
+// returns are well-formed, and reports the repairs (Feed.Repaired) and the omitted content (Feed.Omitted). It
+// does not guess where a guess could lose items: a document that ends too early, or that is not a feed, is an
+// error of a kind on which the caller can act. All work is linear in the size of the document and bounded by
+// the limits below. gofeed sees only single items that have been checked.
 //
-// An item that says nothing is no item: with neither id, title, link, summary,
-// content, enclosure nor anything else but a date and an author, a reader could
-// show a blank line at most. It is left out, and takes no room from others. A
-// document that has no other items is broken: whoever made it meant to say
-// something and failed, and a failed poll keeps what was there. A document
-// without items is a feed that has none yet.
+// An empty item is left out, and takes no room from others. It has no id, title, link, summary, content,
+// enclosure or extension, but at most a date and an author, of which a reader could only show a blank line. A
+// document with only empty items is broken: its publisher meant to say something and failed, and after a failed
+// poll the previous items stay. A document without items is a feed that has none yet.
 //
-// The identity of an item and the hash of its content are read by this package
-// alone, by rules that have a version, because nodes must agree on them
-// whatever version of a library they link.
+// This package computes the identity of an item and the hash of its content by versioned rules of its own,
+// because nodes must agree on them whatever version of a library they link.
 //
-// The package leaves to others what changed between two documents
-// (difference), and whether HTML is safe to show (proxy).
+// The package does not know what changed between two documents (difference), or whether HTML is safe to show
+// (proxy).
 package feed
 
 import (
@@ -40,34 +35,33 @@ import (
 )
 
 const (
-	// MaxDocument is the size of the largest document in bytes, as it came and
-	// decoded; the largest real feeds have 7 MB.
+	// MaxDocument is the maximum size of a document in bytes, before and after conversion to UTF-8. The largest
+	// real feeds have 7 MB.
 	MaxDocument = 10 << 20
-	// MaxItems is how many items of a document are kept: the first ones, which
-	// are the newest in most feeds.
+	// MaxItems is how many items of a document are kept: the first ones, which are the newest in most feeds.
 	MaxItems = 2000
-	// MaxItem is the size of the largest item in bytes. A larger one loses its
-	// largest parts, so that its reader still hears of it.
+	// MaxItem is the maximum size of an item in bytes. A larger item loses its largest parts, so that readers
+	// still learn of it.
 	MaxItem = 256 << 10
-	// MaxHead is the size of the largest head in bytes; a larger one is made
-	// anew from its meaning.
+	// MaxHead is the maximum size of a head in bytes. A larger head is rewritten from its title, link and other
+	// fields.
 	MaxHead = 64 << 10
-	// MaxScope is how many bindings an item may take from outside.
+	// MaxScope is how many bindings of its document an item may use.
 	MaxScope = 64
 
-	maxDepth      = 64   // elements or values within each other; readers recurse over them
+	maxDepth      = 64   // nested elements or values; readers recurse over them
 	maxAttributes = 64   // of one element; they are compared with each other
-	maxBindings   = 128  // of namespaces, in force at one place; they are searched in turn
-	maxUnbound    = 32   // prefixes that a document may have forgotten to declare
-	maxObjects    = 64   // authors or attachments of a JSON item that are looked at
-	maxField      = 4096 // bytes of a title, name or address in what is read of a head
+	maxBindings   = 128  // of namespaces, in force at one place; they are searched linearly
+	maxUnbound    = 32   // prefixes without declaration in a document
+	maxObjects    = 64   // authors or attachments of a JSON item that are read
+	maxField      = 4096 // bytes of a title, name or address in the parsed head
 )
 
-// Errors of Parse and of ReadItem, each wrapped with what was seen.
+// Errors of Parse and of ReadItem, each wrapped with details.
 var (
 	ErrEmpty     = errors.New("empty document")
-	ErrNotFeed   = errors.New("not a feed")              // a page, an error page, a login wall
-	ErrTruncated = errors.New("document ends too early") // a later attempt may get all of it
+	ErrNotFeed   = errors.New("not a feed")              // for example a web page, an error page or a login page
+	ErrTruncated = errors.New("document ends too early") // a later attempt may get the whole document
 	ErrBroken    = errors.New("broken document")
 	ErrLimit     = errors.New("document beyond limits")
 )
@@ -75,7 +69,7 @@ var (
 // Format is the format of a document or of an item.
 type Format uint8
 
-// The formats. Atom 0.3 is an Atom.
+// The formats. Atom includes Atom 0.3.
 const (
 	RSS Format = iota + 1 // RSS 0.91 to 2.0
 	RDF                   // RSS 0.90 and 1.0
@@ -97,7 +91,7 @@ func (f Format) String() string {
 	return "unknown"
 }
 
-// MediaType is what a document of the format is served as.
+// MediaType returns the media type of a document in the format.
 func (f Format) MediaType() string {
 	switch f {
 	case RSS:
@@ -117,13 +111,13 @@ type ID [32]byte
 
 func (id ID) String() string { return hex.EncodeToString(id[:]) }
 
-// Hash stands for content, as a reader would notice a change of it.
+// Hash is a hash of content that changes when a reader would notice a change.
 type Hash [32]byte
 
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// A Binding is something that holds at an item from outside: a namespace of a
-// prefix ("" is the default), or the value of "xml:base" or "xml:lang".
+// A Binding is in force at an item because of its document: the namespace of a prefix ("" is the default), or
+// the value of "xml:base" or "xml:lang".
 type Binding struct {
 	Prefix, URI string
 }
@@ -133,14 +127,13 @@ type Item struct {
 	ID     ID
 	Hash   Hash
 	Format Format
-	// Apart is how much beyond its id it takes to tell the item from others
-	// of its document that claim the same id; see identity.go. Nearly always 0.
-	Apart uint8
-	// Raw is the item as its document has it: <item>…</item>,
-	// <entry>…</entry>, or a JSON object. It is a part of the decoded document and
-	// keeps all of it in memory; clone what is kept for long.
+	// Qualifiers is the number of facts besides the id that are part of the identity, because several items of
+	// the document have the same id; see identity.go. It is nearly always 0.
+	Qualifiers uint8
+	// Raw is the item as it stands in its document: <item>…</item>, <entry>…</entry>, or a JSON object. It is a
+	// slice of the decoded document and keeps all of it in memory; clone it before keeping it for long.
 	Raw []byte
-	// Scope is what Raw uses from outside, sorted by prefix.
+	// Scope has the bindings of the document that Raw uses, sorted by prefix.
 	Scope []Binding
 }
 
@@ -149,39 +142,37 @@ type Head struct {
 	Format Format
 	// Raw is the document's root element or object, without items.
 	Raw []byte
-	// At is where in Raw items go.
-	At int
+	// ItemsAt is the offset in Raw at which items go.
+	ItemsAt int
 
 	Title, Link, Description, Language string
 
-	scope scope // what holds at At
+	scope scope // in force at ItemsAt
 }
 
-// Hints are a feed's wishes about when to ask for it.
+// Hints are a feed's wishes for the times of polls.
 type Hints struct {
-	TTL       time.Duration // RSS ttl
-	Period    time.Duration // sy:updatePeriod over sy:updateFrequency
+	TTL       time.Duration // ttl of RSS
+	Period    time.Duration // sy:updatePeriod divided by sy:updateFrequency
 	Base      time.Time     // sy:updateBase
-	SkipHours uint32        // a bit for each hour of the day, in UTC
-	SkipDays  uint8         // a bit for each time.Weekday
+	SkipHours uint32        // one bit for each hour of the day, in UTC
+	SkipDays  uint8         // one bit for each time.Weekday
 }
 
-// Links are the addresses a document gives for itself.
+// Links are the addresses that a document names for itself.
 type Links struct {
 	Self string
 	Hubs []string
 }
 
-// A Feed is a document, read.
+// A Feed is a parsed document.
 type Feed struct {
 	Head  Head
 	Items []Item // in document order
 	Hints Hints
 	Links Links
-	// Repaired says what had to be done to the document before it could be
-	// read, for people; empty if nothing.
+	// Repaired describes the repairs that the document needed, for people; "" if it needed none.
 	Repaired string
-	// Lacks is the part of it that readers notice: what of the document they
-	// do not get, because it is too large.
-	Lacks string
+	// Omitted describes the content that readers do not get, because it is too large. It is a part of Repaired.
+	Omitted string
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// ReadHead reads a head by itself; like ReadItem it trusts nobody.
+// ReadHead reads a head from an untrusted source, as ReadItem does.
 func ReadHead(format Format, raw []byte) (Head, error) {
 	h, err := readHead(format, raw)
 	if err != nil {
@@ -33,8 +33,8 @@ func readHead(format Format, raw []byte) (Head, error) {
 		return readHeadJSON(raw)
 	}
 	err := checkElement(raw, nil, func(local []byte, uri string) error {
-		if f, err := rooted(local, uri); err != nil || f != format {
-			return fmt.Errorf("%w: <%s>", ErrBroken, clip(local))
+		if f, err := formatOfRoot(local, uri); err != nil || f != format {
+			return fmt.Errorf("%w: <%s>", ErrBroken, clipBytes(local))
 		}
 		return nil
 	})
@@ -47,50 +47,49 @@ func readHead(format Format, raw []byte) (Head, error) {
 // readHeadXML reads a tidy document without items.
 func readHeadXML(format Format, raw []byte) (Head, error) {
 	h := Head{Format: format, Raw: raw}
-	outer := 1 // depth of what is around the items
+	outer := 1 // depth of the element that contains the items
 	for w := walk(raw, nil); w.step(); {
 		switch {
 		case w.starts() && outer == 1 && format != Atom && w.depth() == 2 && w.container():
 			outer = 2
-		case w.ends() && h.At == 0 && (w.depth() == 1 || format == RSS && w.depth() == outer):
+		case w.ends() && h.ItemsAt == 0 && (w.depth() == 1 || format == RSS && w.depth() == outer):
 			if w.latest.empty {
 				return h, fmt.Errorf("%w: no place for items", ErrBroken)
 			}
-			h.At, h.scope = w.latest.start, slices.Clone(w.scope)
+			h.ItemsAt, h.scope = w.latest.start, slices.Clone(w.scope)
 		}
 	}
 	w := headWalk(format, raw)
 	for w.next() {
 		switch w.name {
 		case "title":
-			w.first(&h.Title)
+			w.setFirst(&h.Title)
 		case "description", "subtitle", "tagline":
-			w.first(&h.Description)
+			w.setFirst(&h.Description)
 		case "link":
 			if w.rel == "" || w.rel == "alternate" {
-				w.first(&h.Link)
+				w.setFirst(&h.Link)
 			}
 		case "language":
-			w.first(&h.Language)
+			w.setFirst(&h.Language)
 		}
 	}
-	h.Link = harmlessOnly(h.Link)
+	h.Link = safeLink(h.Link)
 	if h.Language == "" {
 		h.Language = h.scope.value("xml:lang")
 	}
 	return h, nil
 }
 
-// A headWalker goes through what a head says, one child at a time. Of Atom's links
-// it takes the address for the text.
+// A headWalker visits the children of a head, one at a time. The content of an Atom link is its address.
 type headWalker struct {
 	*walker
-	format Format
-	name   string // of a child: its local name, with "sy:" before it, or "" if nobody here knows it
-	rel    string
-	words  string
-	parts  []string // texts of the child's own children
-	outer  int
+	format  Format
+	name    string // local name of the child, with "sy:" before it for that namespace; "" if unknown
+	rel     string
+	content string
+	parts   []string // texts of the child's own children
+	outer   int
 }
 
 func headWalk(format Format, raw []byte) *headWalker {
@@ -104,13 +103,13 @@ func (w *headWalker) next() bool {
 		case w.starts() && w.outer == 1 && w.format != Atom && w.depth() == 2 && w.container():
 			w.outer = 2
 		case w.ends() && w.depth() == w.outer && w.outer == 2:
-			w.outer = 3 // nothing more: a second channel, RSS 1.0's image
+			w.outer = 3 // the channel ended; a second channel, or an RSS 1.0 image, is ignored
 		case w.starts() && w.depth() == w.outer+1:
-			w.enter()
+			w.startChild()
 			text.Reset()
 		case w.ends() && w.depth() == w.outer+1:
-			if w.words == "" {
-				w.words = strings.Join(strings.Fields(text.String()), " ")
+			if w.content == "" {
+				w.content = strings.Join(strings.Fields(text.String()), " ")
 			}
 			return true
 		case w.starts():
@@ -125,8 +124,8 @@ func (w *headWalker) next() bool {
 	return false
 }
 
-func (w *headWalker) enter() {
-	w.name, w.rel, w.words, w.parts = "", "", "", nil
+func (w *headWalker) startChild() {
+	w.name, w.rel, w.content, w.parts = "", "", "", nil
 	switch own := w.open[0].uri; {
 	case w.uri == nsSy:
 		w.name = "sy:" + string(w.local)
@@ -135,14 +134,14 @@ func (w *headWalker) enter() {
 		w.name = string(w.local)
 	}
 	if href, ok := w.attr("href"); ok && w.name == "link" {
-		w.rel, w.words = w.value("rel"), unescape(href)
+		w.rel, w.content = w.value("rel"), unescape(href)
 	}
 }
 
-// first sets what is not set yet.
-func (w *headWalker) first(s *string) {
+// setFirst sets a field that is not set yet.
+func (w *headWalker) setFirst(s *string) {
 	if *s == "" {
-		*s = clipString(w.words)
+		*s = clipString(w.content)
 	}
 }
 
@@ -161,13 +160,13 @@ func readHeadJSON(raw []byte) (Head, error) {
 	}
 	members(raw, func(m member) {
 		if m.name == "items" {
-			h.At = 0
+			h.ItemsAt = 0
 			if string(raw[m.value:m.end]) == "[]" {
-				h.At = m.value + 1
+				h.ItemsAt = m.value + 1
 			}
 		}
 	})
-	if h.At == 0 {
+	if h.ItemsAt == 0 {
 		return h, fmt.Errorf("%w: no place for items", ErrBroken)
 	}
 	get := membersOf(raw)
@@ -176,17 +175,17 @@ func readHeadJSON(raw []byte) (Head, error) {
 	} {
 		*p = clipString(stringOf(get[name]))
 	}
-	h.Link = harmlessOnly(h.Link)
+	h.Link = safeLink(h.Link)
 	return h, nil
 }
 
-// Self is the address that a document gives for itself; "" if none.
+// Self returns the address that a document gives for itself, or "".
 func (h *Head) Self() string {
 	_, links := h.hints()
 	return links.Self
 }
 
-// hints reads what a head says about when and where to ask.
+// hints reads the polling hints and the links of a head.
 func (h *Head) hints() (hints Hints, links Links) {
 	if h.Format == JSON {
 		get := membersOf(h.Raw)
@@ -200,13 +199,13 @@ func (h *Head) hints() (hints Hints, links Links) {
 	for w := headWalk(h.Format, h.Raw); w.next(); {
 		switch w.name {
 		case "ttl":
-			hints.TTL = time.Duration(number(w.words)) * time.Minute
+			hints.TTL = time.Duration(number(w.content)) * time.Minute
 		case "sy:updatePeriod":
-			period = periods[strings.ToLower(w.words)]
+			period = periods[strings.ToLower(w.content)]
 		case "sy:updateFrequency":
-			frequency = max(1, number(w.words))
+			frequency = max(1, number(w.content))
 		case "sy:updateBase":
-			hints.Base, _ = time.Parse(time.RFC3339, w.words)
+			hints.Base, _ = time.Parse(time.RFC3339, w.content)
 		case "skipHours":
 			for _, hour := range w.parts {
 				if n, err := strconv.Atoi(hour); err == nil && n >= 0 && n <= 24 {
@@ -222,9 +221,9 @@ func (h *Head) hints() (hints Hints, links Links) {
 		case "link":
 			switch {
 			case w.rel == "self" && links.Self == "":
-				links.Self = clipString(w.words)
+				links.Self = clipString(w.content)
 			case w.rel == "hub":
-				links.Hubs = append(links.Hubs, clipString(w.words))
+				links.Hubs = append(links.Hubs, clipString(w.content))
 			}
 		}
 	}
@@ -237,7 +236,7 @@ var periods = map[string]time.Duration{
 	"monthly": 30 * 24 * time.Hour, "yearly": 365 * 24 * time.Hour,
 }
 
-// number reads a count; what is none, or absurd, is 0.
+// number reads a count. It returns 0 for an invalid or absurd one.
 func number(s string) int {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 0 || n > 1e6 {
@@ -246,7 +245,7 @@ func number(s string) int {
 	return n
 }
 
-// volatile are the parts of a head that change without anything being new.
+// volatile are the parts of a head that change without any news.
 var volatile = map[string]bool{
 	"lastBuildDate": true, "pubDate": true, "updated": true, "modified": true, "date": true,
 	"ttl": true, "generator": true, "skipHours": true, "skipDays": true, "cloud": true,
@@ -254,7 +253,7 @@ var volatile = map[string]bool{
 	"items": true, "feed_url": true, "hubs": true, "next_url": true,
 }
 
-// Hash stands for the head without its volatile parts.
+// Hash returns a hash of the head without its volatile parts.
 func (h *Head) Hash() Hash {
 	const version = "tidings/head-hash/1"
 	if h.Format == JSON {
@@ -269,7 +268,7 @@ func (h *Head) Hash() Hash {
 	}
 	var (
 		d    = sha256.New()
-		skip = 0 // depth of the volatile element that is open
+		skip = 0 // depth of the open volatile element
 		text []byte
 	)
 	d.Write([]byte(version))
@@ -279,7 +278,7 @@ func (h *Head) Hash() Hash {
 			if w.ends() && w.depth() == skip {
 				skip = 0
 			}
-		case w.starts() && w.depth() > 1 && (volatile[string(w.local)] || string(w.local) == "link" && isOwn(w.value("rel"))):
+		case w.starts() && w.depth() > 1 && (volatile[string(w.local)] || string(w.local) == "link" && isSelfOrHub(w.value("rel"))):
 			skip = w.depth()
 		case w.starts():
 			sum := digest("element", append([][]byte{text, []byte(w.uri), w.local}, w.sortedAttrs()...)...)
@@ -290,14 +289,14 @@ func (h *Head) Hash() Hash {
 			d.Write(sum[:])
 			text = text[:0]
 		default:
-			text = appendLetters(text, w.text())
+			text = appendNonSpace(text, w.text())
 		}
 	}
 	return Hash(d.Sum(nil))
 }
 
-// isOwn tells links that say where a document is found, not what it is.
-func isOwn(rel string) bool { return rel == "self" || rel == "hub" }
+// isSelfOrHub reports whether a link says where a document is found, and not what it is.
+func isSelfOrHub(rel string) bool { return rel == "self" || rel == "hub" }
 
 func sortedKeys(m map[string][]byte) []string {
 	keys := make([]string, 0, len(m))
@@ -308,12 +307,11 @@ func sortedKeys(m map[string][]byte) []string {
 	return keys
 }
 
-// sortedAttrs are the names and values of the last start tag, whatever their order
-// and prefixes.
+// sortedAttrs returns the names and values of the last start tag, independent of their order and prefixes.
 func (w *walker) sortedAttrs() [][]byte {
 	var list [][]byte
 	for _, a := range w.attrs {
-		if _, ok := declared(a.name); ok {
+		if _, ok := boundPrefix(a.name); ok {
 			continue
 		}
 		name := string(a.name)

@@ -17,7 +17,7 @@ func fill(begin, s, end string) []byte {
 	return []byte(begin + strings.Repeat(s, n) + end)
 }
 
-// Documents made to cost their reader as much as they can.
+// These documents are made to cost their parser as much as possible.
 var hostile = []struct {
 	name string
 	doc  func() []byte
@@ -119,8 +119,8 @@ var hostile = []struct {
 	{"JSON that does not end", func() []byte { return fill(`{"title":"x","items":[`, `{},`, ``) }, ErrTruncated},
 }
 
-// No document costs more than a second and 128 MiB. The test allows ten seconds, because
-// the machine may do other things at the same time; what does not end soon takes minutes.
+// No document costs more than a second and 128 MiB. The test allows ten seconds, because the machine may do
+// other things at the same time; a fault would take minutes.
 func TestNoDocumentCostsMuch(t *testing.T) {
 	for _, c := range hostile {
 		t.Run(c.name, func(t *testing.T) {
@@ -143,8 +143,7 @@ func TestNoDocumentCostsMuch(t *testing.T) {
 	}
 }
 
-// cost reads a document and measures how long it takes, and how large the heap
-// grows beyond the document.
+// cost parses a document, and measures the time and the growth of the heap.
 func cost(doc []byte) (time.Duration, uint64, *Feed, error) {
 	runtime.GC()
 	before := heap()

@@ -5,45 +5,41 @@ import (
 	"encoding/binary"
 )
 
-// facts is what identity and content of an item are made of.
+// facts are the parts of an item that its identity and content hash depend on.
 type facts struct {
 	id, link, title, date string
 	author                []byte
-	summary, content      []byte // as read, see appendReading
+	summary, content      []byte // visible content, see appendVisible
 	enclosures            []byte
-	more                  bool // it says something that none of these is, in an extension perhaps
+	other                 bool // the item has something else, for example an extension
 }
 
-// Identities and hashes are compared between nodes: whoever changes a rule here,
-// in words.go or in facts.go changes the version.
+// Nodes compare identities and hashes. A change of a rule here, in normalize.go or in facts.go must change the
+// version.
 const (
 	idVersion   = "tidings/item-id/1"
 	hashVersion = "tidings/item-hash/1"
 )
 
-// silent tells an item that says nothing. When and by whom nothing is said does not
-// make it something.
-func (f *facts) silent() bool {
-	return f.id == "" && f.link == "" && f.title == "" && len(f.summary)+len(f.content)+len(f.enclosures) == 0 && !f.more
+// empty reports whether an item says nothing. A date or an author alone is nothing.
+func (f *facts) empty() bool {
+	return f.id == "" && f.link == "" && f.title == "" && len(f.summary)+len(f.content)+len(f.enclosures) == 0 && !f.other
 }
 
-// hash stands for what a reader sees. Dates do not count, since they move with
-// every build of some feeds, and neither do categories, counts of comments, or
-// extensions.
+// hash returns the hash of the content that a reader sees. It ignores dates, which some feeds change with every
+// build, and also categories, comment counts and extensions.
 func (f *facts) hash() Hash {
 	return digest(hashVersion,
-		appendReading(nil, f.title), []byte(cleanLink(f.link)), f.author, f.summary, f.content, f.enclosures)
+		appendVisible(nil, f.title), []byte(cleanLink(f.link)), f.author, f.summary, f.content, f.enclosures)
 }
 
-// identity is that of an item which apart facts beyond its id tell from others.
+// identity returns the identity of an item with a number of qualifiers.
 //
-// An item's id is its guid, atom:id, rdf:about or JSON id; an item without one
-// goes by its link, then by title and date, then by all it says. It must stay the
-// same when the item is edited, which is why nothing else counts. Some documents
-// give one id to several items, though. There each of them goes by as many
-// further facts as it takes, in this order: link, title, date, content. h is the
-// hash of the item.
-func (f *facts) identity(h Hash, apart uint8) ID {
+// The id of an item is its guid, atom:id, rdf:about or JSON id. An item without one is identified by its link,
+// else by title and date, else by its content. The identity must not change when the item is edited, so nothing
+// else is part of it. Some documents give one id to several items, though. There each of these items needs some
+// qualifiers, in this order: link, title, date, content. h is the hash of the item.
+func (f *facts) identity(h Hash, qualifiers uint8) ID {
 	var own [][]byte
 	switch {
 	case f.id != "":
@@ -51,28 +47,28 @@ func (f *facts) identity(h Hash, apart uint8) ID {
 	case f.link != "":
 		own = [][]byte{[]byte("link"), []byte(cleanLink(f.link))}
 	case f.title != "" || f.date != "":
-		own = [][]byte{[]byte("title"), appendLetters(nil, f.title), []byte(f.date)}
+		own = [][]byte{[]byte("title"), appendNonSpace(nil, f.title), []byte(f.date)}
 	default:
 		own = [][]byte{[]byte("content"), h[:]}
 	}
-	further := [maxApart][]byte{[]byte(cleanLink(f.link)), appendLetters(nil, f.title), []byte(f.date), h[:]}
-	return ID(digest(idVersion, append(own, further[:apart]...)...))
+	further := [maxQualifiers][]byte{[]byte(cleanLink(f.link)), appendNonSpace(nil, f.title), []byte(f.date), h[:]}
+	return ID(digest(idVersion, append(own, further[:qualifiers]...)...))
 }
 
-// maxApart is how many facts there are beyond an id.
-const maxApart = 4
+// maxQualifiers is the number of possible qualifiers.
+const maxQualifiers = 4
 
-// Identities are those an item has beside others that claim its id, by Apart: which
-// of them it goes by depends on the document it stands in.
-func (it *Item) Identities() (ids [maxApart + 1]ID) {
+// Identities returns the identities that an item can have, by the number of qualifiers. The other items of a
+// document decide which of them it has there.
+func (it *Item) Identities() (ids [maxQualifiers + 1]ID) {
 	f := it.facts()
-	for apart := range ids {
-		ids[apart] = f.identity(it.Hash, uint8(apart))
+	for qualifiers := range ids {
+		ids[qualifiers] = f.identity(it.Hash, uint8(qualifiers))
 	}
 	return ids
 }
 
-// digest hashes parts so that no two lists of parts give the same.
+// digest hashes parts so that different lists of parts have different hashes.
 func digest(version string, parts ...[]byte) Hash {
 	d := sha256.New()
 	d.Write([]byte(version))
@@ -83,38 +79,38 @@ func digest(version string, parts ...[]byte) Hash {
 	return Hash(d.Sum(nil))
 }
 
-// identify gives the items of a document their identities and hashes, and leaves
-// out those that say nothing, or the same, dates included, as one before them.
+// identify sets the identities and hashes of a document's items. It leaves out empty items, and items that
+// equal an earlier one, including the date.
 func identify(items []Item, all []facts) ([]Item, repairs) {
 	var (
-		kept  = items[:0]
-		of    []*facts
-		seen  = map[Hash]bool{}
-		count = map[ID]int{}
-		bad   repairs
+		kept      = items[:0]
+		keptFacts []*facts
+		seen      = map[Hash]bool{}
+		count     = map[ID]int{}
+		bad       repairs
 	)
 	for i, it := range items {
 		f := &all[i]
-		if f.silent() {
-			bad |= silentItems
+		if f.empty() {
+			bad |= emptyItems
 			continue
 		}
 		it.Hash = f.hash()
 		it.ID = f.identity(it.Hash, 0)
 		same := digest("", it.ID[:], it.Hash[:], []byte(f.date))
 		if seen[same] {
-			bad |= twinItems
+			bad |= duplicateItems
 			continue
 		}
 		seen[same] = true
 		count[it.ID]++
-		kept, of = append(kept, it), append(of, f)
+		kept, keptFacts = append(kept, it), append(keptFacts, f)
 	}
-	for apart := uint8(1); apart <= maxApart; apart++ {
+	for qualifiers := uint8(1); qualifiers <= maxQualifiers; qualifiers++ {
 		next := map[ID]int{}
 		for i := range kept {
-			if it := &kept[i]; it.Apart == apart-1 && count[it.ID] > 1 {
-				it.Apart, it.ID = apart, of[i].identity(it.Hash, apart)
+			if it := &kept[i]; it.Qualifiers == qualifiers-1 && count[it.ID] > 1 {
+				it.Qualifiers, it.ID = qualifiers, keptFacts[i].identity(it.Hash, qualifiers)
 				next[it.ID]++
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// only is the item of a document that has one.
+// only returns the item of a document that has one.
 func only(t testing.TB, item string) Item {
 	t.Helper()
 	doc := item
@@ -28,7 +28,7 @@ func only(t testing.TB, item string) Item {
 	return f.Items[0]
 }
 
-func TestWhatAReaderDoesNotSeeIsNoEdit(t *testing.T) {
+func TestInvisibleChangesAreNoEdits(t *testing.T) {
 	for _, c := range []struct{ name, a, b string }{
 		{"spelling", "<item><guid>1</guid><description>a &amp;amp; b</description></item>", "<item><guid>1</guid><description><![CDATA[a &amp; b]]></description></item>"},
 		{"prefix", "<item><content:encoded>x</content:encoded></item>", "<item><c:encoded>x</c:encoded></item>"},
@@ -78,7 +78,7 @@ func TestAnEditKeepsTheIdentity(t *testing.T) {
 	}
 }
 
-func TestWhatTellsItemsOfOneIDApart(t *testing.T) {
+func TestQualifiersOfItemsWithOneID(t *testing.T) {
 	item := func(link, title, date, text string) string {
 		return "<item><guid>g</guid><link>" + link + "</link><title>" + title + "</title><pubDate>" + date + "</pubDate><description>" + text + "</description></item>"
 	}
@@ -97,7 +97,7 @@ func TestWhatTellsItemsOfOneIDApart(t *testing.T) {
 		f := parse(t, rss(c.items...))
 		var apart []string
 		for _, it := range f.Items {
-			apart = append(apart, fmt.Sprint(it.Apart))
+			apart = append(apart, fmt.Sprint(it.Qualifiers))
 		}
 		if got := strings.Join(apart, " "); got != c.apart {
 			t.Errorf("%s: %s, want %s", c.name, got, c.apart)
@@ -105,12 +105,12 @@ func TestWhatTellsItemsOfOneIDApart(t *testing.T) {
 	}
 }
 
-// Identities in a document differ, do not depend on the order of its items, and
-// come out again when an item is read by itself.
+// The identities in a document differ, do not depend on the order of its items, and are the same when an item
+// is read by itself.
 func TestIdentitiesAreUniqueAndStable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		few := rapid.SampledFrom([]string{"", "a", "b", "http://x/"})
-		items := []string{"<item>" + tag("title", "of all") + "</item>"} // a document whose items all say nothing is none
+		items := []string{"<item>" + tag("title", "of all") + "</item>"} // a document with only empty items is broken
 		for range rapid.IntRange(0, 8).Draw(t, "n") {
 			var b strings.Builder
 			b.WriteString("<item>")
@@ -132,7 +132,7 @@ func TestIdentitiesAreUniqueAndStable(t *testing.T) {
 				t.Fatalf("two of one identity in %v", items)
 			}
 			seen[it.ID] = it.Hash
-			again, err := ReadItem(it.Format, it.Raw, it.Scope, it.Apart)
+			again, err := ReadItem(it.Format, it.Raw, it.Scope, it.Qualifiers)
 			if err != nil || again.ID != it.ID || again.Hash != it.Hash {
 				t.Fatalf("read by itself: %v %v", again, err)
 			}
@@ -150,9 +150,8 @@ func TestIdentitiesAreUniqueAndStable(t *testing.T) {
 	})
 }
 
-// Nodes of different versions must agree: these values change only together with
-// idVersion and hashVersion.
-func TestIdentityIsWhatItWas(t *testing.T) {
+// Nodes of different versions must agree. These values change only together with idVersion and hashVersion.
+func TestIdentitiesDoNotChangeBetweenReleases(t *testing.T) {
 	it := only(t, "<item><guid>tag:1</guid><link>http://x/?a=1</link><title>T</title><description>&lt;p>Hello &lt;a href='http://y/'>you&lt;/a></description></item>")
 	const id, hash = "e9207803a7b1783e664318e5bbddf42a3c8c91fe21c7aef67b8325b72a4693f0", "d0538cec48819de5250f6c9d7d3cda97911996fec77205a4f03f2bb70d0b2a73"
 	if it.ID.String() != id || it.Hash.String() != hash {

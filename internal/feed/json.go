@@ -8,11 +8,10 @@ import (
 	"strings"
 )
 
-// JSON is read by hand as far as slicing goes, so that items keep their bytes
-// and a million of them cost nothing; encoding/json has said before that the
-// document is right.
+// JSON is sliced by hand, so that items keep their bytes and a million items cost little. encoding/json has
+// checked before that the document is valid.
 
-// checkJSON tells whether doc is one JSON value.
+// checkJSON checks that doc is one JSON value.
 func checkJSON(doc []byte) error {
 	depth, quoted := 0, false
 	for i := 0; i < len(doc); i++ {
@@ -44,13 +43,13 @@ func checkJSON(doc []byte) error {
 	return fmt.Errorf("%w: JSON: %w", ErrBroken, err)
 }
 
-// A member of an object, by its places in the document.
+// A member is a member of an object, by its offsets in the document.
 type member struct {
 	name                      string
-	start, value, end, behind int // of the name, of the value, behind the value, behind the comma if there is one
+	start, value, end, behind int // offsets of the name, the value, the end of the value, and the byte after a following comma
 }
 
-// members calls each for the members of the object that doc begins with.
+// members calls each for the members of the object at the start of doc.
 func members(doc []byte, each func(member)) {
 	i := jsonSpace(doc, 1)
 	for doc[i] != '}' {
@@ -71,7 +70,7 @@ func members(doc []byte, each func(member)) {
 	}
 }
 
-// elements calls each for the elements of the array that doc begins with.
+// elements calls each for the elements of the array at the start of doc.
 func elements(doc []byte, each func(value []byte)) {
 	i := jsonSpace(doc, 1)
 	for doc[i] != ']' {
@@ -86,7 +85,7 @@ func elements(doc []byte, each func(value []byte)) {
 
 func jsonSpace(doc []byte, i int) int { return i + spaceLen(doc[i:]) }
 
-// skipValue returns where the value at i ends.
+// skipValue returns the end of the value at i.
 func skipValue(doc []byte, i int) int {
 	depth := 0
 	for {
@@ -117,10 +116,10 @@ func skipValue(doc []byte, i int) int {
 	}
 }
 
-// sliceJSON cuts a JSON Feed into its items and its head.
-func sliceJSON(doc []byte) (Head, []Item, repairs, losses, error) {
+// sliceJSON splits a JSON Feed into its items and its head.
+func sliceJSON(doc []byte) (Head, []Item, repairs, omissions, error) {
 	var bad repairs
-	var lost losses
+	var lost omissions
 	doc = bytes.TrimSpace(doc)
 	if err := checkJSON(doc); err != nil {
 		return Head{}, nil, bad, lost, err
@@ -147,10 +146,10 @@ func sliceJSON(doc []byte) (Head, []Item, repairs, losses, error) {
 	elements(doc[list.value:list.end], func(raw []byte) {
 		switch {
 		case raw[0] != '{':
-			bad |= badItems
+			bad |= notItems
 			return
-		case bytes.IndexByte(raw, '"') < 0: // an object without a member
-			bad |= silentItems
+		case bytes.IndexByte(raw, '"') < 0: // an object without members
+			bad |= emptyItems
 			return
 		case len(items) == MaxItems:
 			lost.beyond++
@@ -171,12 +170,12 @@ func sliceJSON(doc []byte) (Head, []Item, repairs, losses, error) {
 	head, err := readHeadJSON(raw)
 	if err == nil && len(raw) > MaxHead {
 		bad |= largeHead
-		head, err = plainHead(head)
+		head, err = minimalHead(head)
 	}
 	return head, items, bad, lost, err
 }
 
-// shortenJSON returns an item without its content, nil if it is still too large.
+// shortenJSON returns an item without its largest members, or nil if it is still too large.
 func shortenJSON(raw []byte) []byte {
 	out := []byte{'{'}
 	members(raw, func(m member) {
@@ -200,30 +199,29 @@ func factsOfJSON(raw []byte) facts {
 	get := membersOf(raw)
 	text := func(name string) string { return strings.TrimSpace(stringOf(get[name])) }
 	f.id, f.link, f.title, f.date = text("id"), text("url"), text("title"), text("date_published")
-	f.summary = appendReading(nil, text("summary"))
-	f.content = appendReading(nil, text("content_html"))
+	f.summary = appendVisible(nil, text("summary"))
+	f.content = appendVisible(nil, text("content_html"))
 	if len(f.content) == 0 {
-		f.content = appendLetters(nil, text("content_text"))
+		f.content = appendNonSpace(nil, text("content_text"))
 	}
 	for _, a := range authorsOf(get) {
-		f.author = appendField(f.author, appendLetters(nil, a))
+		f.author = appendField(f.author, appendNonSpace(nil, a))
 	}
 	for _, a := range objectsOf(get["attachments"]) {
-		f.enclose(stringOf(a["url"]))
+		f.addEnclosure(stringOf(a["url"]))
 	}
 	for name := range get {
 		switch name {
 		case "id", "url", "title", "summary", "content_html", "content_text", "attachments",
 			"date_published", "date_modified", "author", "authors":
 		default:
-			f.more = true
+			f.other = true
 		}
 	}
 	return f
 }
 
-// authorsOf are the names of an item's or a feed's authors, by JSON Feed 1.1
-// or 1.0.
+// authorsOf returns the names of the authors of an item or a feed, in JSON Feed 1.1 or 1.0.
 func authorsOf(get map[string][]byte) (names []string) {
 	list := objectsOf(get["authors"])
 	if len(list) == 0 && len(get["author"]) > 0 && get["author"][0] == '{' {
@@ -237,15 +235,14 @@ func authorsOf(get map[string][]byte) (names []string) {
 	return names
 }
 
-// membersOf returns the values of an object's members; of several of one name the
-// last counts.
+// membersOf returns the values of an object's members. Of several members with one name the last counts.
 func membersOf(raw []byte) map[string][]byte {
 	get := map[string][]byte{}
 	members(raw, func(m member) { get[m.name] = raw[m.value:m.end] })
 	return get
 }
 
-// objectsOf returns the objects in an array, if it is one.
+// objectsOf returns the objects in an array, or nil if raw is not an array.
 func objectsOf(raw []byte) (list []map[string][]byte) {
 	if len(raw) > 0 && raw[0] == '[' {
 		elements(raw, func(value []byte) {
@@ -257,8 +254,8 @@ func objectsOf(raw []byte) (list []map[string][]byte) {
 	return list
 }
 
-// stringOf returns a string, or a number as it is written, as JSON Feed asks of
-// readers for ids; "" for anything else.
+// stringOf returns a string, or a number as it is written, which JSON Feed asks of readers for ids. It returns
+// "" for other values.
 func stringOf(raw []byte) string {
 	if len(raw) == 0 {
 		return ""
@@ -268,7 +265,7 @@ func stringOf(raw []byte) string {
 		return string(raw[1 : len(raw)-1])
 	case c == '"':
 		var s string
-		_ = json.Unmarshal(raw, &s) // the document was found right
+		_ = json.Unmarshal(raw, &s) // the document was checked before
 		return s
 	case c == '-' || '0' <= c && c <= '9':
 		return string(raw)

@@ -7,36 +7,35 @@ import (
 	"unicode/utf8"
 )
 
-// kind is what a token is.
+// kind is the kind of a token.
 type kind uint8
 
 const (
-	text    kind = iota // up to the next markup
+	text    kind = iota // text up to the next markup
 	stray               // a '<' that begins no markup
 	cdata               //
 	comment             //
-	instr               // a processing instruction, the XML declaration too
+	instr               // a processing instruction or the XML declaration
 	doctype             //
-	start               // a start tag, perhaps of an empty element
+	start               // a start tag, or the tag of an empty element
 	end                 //
 )
 
-// A token is a piece of a document; the pieces are the document.
+// A token is a part of a document. All tokens together are the document.
 type token struct {
 	kind       kind
-	start, end int    // in the document
-	name       []byte // of start, end, instr
+	start, end int    // offsets in the document
+	name       []byte // of start, end and instr
 	empty      bool   // <name/>
-	sloppy     bool   // a tag that is not as XML wants it, but can be understood
+	malformed  bool   // a tag that XML forbids, but that can be understood
 }
 
 type attribute struct {
-	name, value []byte // value as it is written, between the quotes
+	name, value []byte // value as written, between the quotes
 }
 
-// A lexer cuts a document into tokens. It knows nothing of nesting, accepts what
-// it can make sense of, and keeps nothing: its time is linear and its memory
-// constant.
+// A lexer splits a document into tokens. It ignores nesting, accepts everything that it can understand, and
+// keeps nothing: it takes linear time and constant memory.
 type lexer struct {
 	doc    []byte
 	pos    int
@@ -45,8 +44,8 @@ type lexer struct {
 	err    error       // why there are no more tokens
 }
 
-// next moves to the next token, which is the latest then; false at the end of the
-// document and on an error.
+// next moves to the next token and stores it in latest. It returns false at the end of the document and on an
+// error.
 func (l *lexer) next() bool {
 	t := &l.latest
 	*t = token{start: l.pos}
@@ -88,7 +87,7 @@ func has(b []byte, prefix string) bool {
 	return len(b) >= len(prefix) && string(b[:len(prefix)]) == prefix
 }
 
-// until moves behind the next closing mark.
+// until moves to the end of the next closing mark.
 func (l *lexer) until(skip int, mark, what string) {
 	n := bytes.Index(l.doc[l.pos+skip:], []byte(mark))
 	if n < 0 {
@@ -102,8 +101,7 @@ func (l *lexer) truncated(where string) {
 	l.err = fmt.Errorf("%w: %s", ErrTruncated, where)
 }
 
-// declaration moves behind a document type declaration, with its internal
-// subset, of which nothing is wanted.
+// declaration moves to the end of a document type declaration. Its internal subset is ignored.
 func (l *lexer) declaration() {
 	depth := 0
 	var quote byte
@@ -149,8 +147,8 @@ func (l *lexer) endTag(t *token) {
 		l.truncated("in an end tag")
 	case rest[n+gap] == '>':
 		l.pos += 2 + n + gap + 1
-	default: // </b foo> or </b<…
-		t.sloppy = true
+	default: // such as </b foo> or </b<…
+		t.malformed = true
 		m := bytes.IndexAny(rest[n:], "<>")
 		if m < 0 {
 			l.truncated("in an end tag")
@@ -189,25 +187,25 @@ func (l *lexer) startTag(t *token) {
 			t.empty = true
 			l.pos = i + 2
 			return
-		case c == '<': // <a <b>: as if closed
-			t.sloppy = true
+		case c == '<': // <a <b> is read as <a><b>
+			t.malformed = true
 			l.pos = i
 			return
 		}
 		n := nameLen(l.doc[i:])
 		if n == 0 {
-			t.sloppy = true
+			t.malformed = true
 			i++
 			continue
 		}
 		a := attribute{name: l.doc[i : i+n]}
 		i += n
 		if gap == 0 {
-			t.sloppy = true
+			t.malformed = true
 		}
 		var quoted bool
 		if a.value, i, quoted = l.value(i); !quoted {
-			t.sloppy = true
+			t.malformed = true
 		}
 		if a.value == nil {
 			a.value = a.name
@@ -220,7 +218,7 @@ func (l *lexer) startTag(t *token) {
 	}
 }
 
-// value reads ="value" at i and returns where it ends; nil if there is none.
+// value reads ="value" at i and returns its end. The value is nil if there is none.
 func (l *lexer) value(i int) (value []byte, after int, quoted bool) {
 	j := i + spaceLen(l.doc[i:])
 	if j >= len(l.doc) || l.doc[j] != '=' {
@@ -234,7 +232,7 @@ func (l *lexer) value(i int) (value []byte, after int, quoted bool) {
 	if quote := l.doc[j]; quote == '"' || quote == '\'' {
 		n := bytes.IndexByte(l.doc[j+1:], quote)
 		if n < 0 {
-			return nil, len(l.doc), false // the tag has no end either
+			return nil, len(l.doc), false // the tag does not end either
 		}
 		return l.doc[j+1 : j+1+n], j + n + 2, true
 	}
@@ -245,7 +243,7 @@ func (l *lexer) value(i int) (value []byte, after int, quoted bool) {
 	return l.doc[j : j+n], j + n, false
 }
 
-// attr returns the value of an attribute of the last start tag, as written.
+// attr returns an attribute of the last start tag, as written.
 func (l *lexer) attr(name string) ([]byte, bool) {
 	for _, a := range l.attrs {
 		if string(a.name) == name {
@@ -265,8 +263,7 @@ func spaceLen(b []byte) int {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
-// letters are those beyond ASCII that every edition of XML allows in names, and
-// that names were seen to have.
+// letters are letters beyond ASCII that every edition of XML allows in names and that occur in practice.
 var letters = &unicode.RangeTable{R16: []unicode.Range16{
 	{Lo: 0xc0, Hi: 0xd6, Stride: 1}, {Lo: 0xd8, Hi: 0xf6, Stride: 1}, {Lo: 0xf8, Hi: 0xff, Stride: 1}, // Latin
 	{Lo: 0x410, Hi: 0x44f, Stride: 1},                                        // Cyrillic
@@ -274,7 +271,7 @@ var letters = &unicode.RangeTable{R16: []unicode.Range16{
 	{Lo: 0x4e00, Hi: 0x9fa5, Stride: 1}, {Lo: 0xac00, Hi: 0xd7a3, Stride: 1}, // Han, Hangul
 }, LatinOffset: 3}
 
-// nameLen is the length of the name that b begins with, colons included.
+// nameLen returns the length of the name at the start of b, including colons.
 func nameLen(b []byte) int {
 	n := 0
 	for n < len(b) {
@@ -297,7 +294,7 @@ func nameLen(b []byte) int {
 	return n
 }
 
-// split cuts a name at its colon; it is not ok if XML namespaces forbid it.
+// split splits a name at its colon. ok is false if XML namespaces forbid the name.
 func split(name []byte) (prefix, local []byte, ok bool) {
 	i := bytes.IndexByte(name, ':')
 	if i < 0 {

@@ -14,8 +14,8 @@ import (
 	gorss "github.com/mmcdole/gofeed/rss"
 )
 
-// Meaning is what an item says, for programs that show or search it. Content and
-// Summary are HTML of a stranger.
+// Meaning is the parsed content of an item, for programs that show or search it. Content and Summary are HTML
+// from an untrusted source.
 type Meaning struct {
 	GUID, Title, Link  string
 	Author             string
@@ -30,7 +30,7 @@ type Enclosure struct {
 	URL, Type, Length string
 }
 
-// mediaType is the type of an enclosure, or what stands for none.
+// mediaType returns the media type of an enclosure, or a default.
 func (e Enclosure) mediaType() string {
 	if major, minor, ok := strings.Cut(e.Type, "/"); !ok || major == "" || minor == "" {
 		return "application/octet-stream"
@@ -38,12 +38,11 @@ func (e Enclosure) mediaType() string {
 	return e.Type
 }
 
-// Meaning reads what an item says. Addresses in it are resolved against the item's
-// base, or else against base, the address of its document.
+// Meaning parses an item. It resolves addresses relative to the item's base, or else to base, the address of
+// its document.
 //
-// gofeed reads one item alone, after everything else about it was found right. Of
-// an item that it cannot read, the meaning is what the rules of identity know,
-// and the error says why.
+// gofeed parses one item alone, after everything else has been checked. If gofeed fails, Meaning returns the
+// facts of the item's identity with the error.
 func (it *Item) Meaning(base string) (m Meaning, err error) {
 	if it.Format == JSON {
 		return it.meaningOfJSON(base), nil
@@ -51,7 +50,7 @@ func (it *Item) Meaning(base string) (m Meaning, err error) {
 	f := it.facts()
 	m = Meaning{GUID: f.id, Title: f.title, Link: f.link}
 	defer m.resolve(scopeOf(it.Scope).value("xml:base"), base)
-	g, err := it.ask(base)
+	g, err := it.parseWithGofeed(base)
 	if err != nil {
 		return m, fmt.Errorf("read item: %w", err)
 	}
@@ -81,14 +80,14 @@ func (it *Item) Meaning(base string) (m Meaning, err error) {
 	return m, nil
 }
 
-// ask has gofeed read the item.
-func (it *Item) ask(base string) (g *gofeed.Item, err error) {
+// parseWithGofeed lets gofeed parse the item.
+func (it *Item) parseWithGofeed(base string) (g *gofeed.Item, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("gofeed panics: %v", r)
 		}
 	}()
-	doc, err := it.translated(bytes.NewReader(it.alone(base)))
+	doc, err := it.translate(bytes.NewReader(it.wrap(base)))
 	if err != nil {
 		return nil, fmt.Errorf("gofeed: %w", err)
 	}
@@ -98,9 +97,9 @@ func (it *Item) ask(base string) (g *gofeed.Item, err error) {
 	return doc.Items[0], nil
 }
 
-// translated is the document of the item in gofeed's words. What format it has need not be found out: that
-// would take half the time.
-func (it *Item) translated(alone io.Reader) (*gofeed.Feed, error) {
+// translate converts the item's document to gofeed's common form. The format is known; detecting it would take
+// half the time.
+func (it *Item) translate(alone io.Reader) (*gofeed.Feed, error) {
 	if it.Format == Atom {
 		doc, err := new(goatom.Parser).Parse(alone)
 		if err != nil {
@@ -112,12 +111,12 @@ func (it *Item) translated(alone io.Reader) (*gofeed.Feed, error) {
 	if err != nil {
 		return nil, err
 	}
-	// To find an image for the item, gofeed parses all of its content as HTML; nobody asks for one.
+	// gofeed would parse the whole content as HTML to find an image, which nobody uses.
 	return (&gofeed.DefaultRSSTranslator{DisableContentImageScan: true}).Translate(doc)
 }
 
-// alone is the smallest document with the item in it.
-func (it *Item) alone(base string) []byte {
+// wrap returns the smallest document that contains the item.
+func (it *Item) wrap(base string) []byte {
 	name, inner := "rss", "channel"
 	switch it.Format {
 	case Atom:
@@ -142,7 +141,7 @@ func (it *Item) alone(base string) []byte {
 		b.WriteString(Binding{"rdf", nsRDF}.attribute())
 	}
 	if !declared["xml:base"] && base != "" {
-		b.WriteString(Binding{"xml:base", resolve(base, ".")}.safe().attribute())
+		b.WriteString(Binding{"xml:base", resolve(base, ".")}.sanitized().attribute())
 	}
 	b.WriteString(">")
 	if inner != "" {
@@ -156,7 +155,7 @@ func (it *Item) alone(base string) []byte {
 	return b.Bytes()
 }
 
-// attribute is how a binding stands in a start tag.
+// attribute returns a binding as an attribute of a start tag.
 func (b Binding) attribute() string {
 	name := "xmlns"
 	switch b.Prefix {
@@ -195,7 +194,7 @@ func (it *Item) meaningOfJSON(base string) Meaning {
 	}
 	m.Published, _ = time.Parse(time.RFC3339, text("date_published"))
 	m.Updated, _ = time.Parse(time.RFC3339, text("date_modified"))
-	_ = json.Unmarshal(get["tags"], &m.Categories) // none if they are no strings
+	_ = json.Unmarshal(get["tags"], &m.Categories) // no categories if they are not strings
 	for _, a := range objectsOf(get["attachments"]) {
 		m.Enclosures = append(m.Enclosures, Enclosure{stringOf(a["url"]), stringOf(a["mime_type"]), stringOf(a["size_in_bytes"])})
 	}

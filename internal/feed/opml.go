@@ -15,34 +15,32 @@ import (
 	"golang.org/x/text/transform"
 )
 
-// What a list of subscriptions may hold. The largest seen in the wild have a few
-// thousand feeds; folders within folders within folders are rare.
+// Limits of a list of subscriptions. The largest known lists have a few thousand feeds, and folders nested
+// three deep are rare.
 const (
 	maxOPML        = 5 << 20
 	maxOutlines    = 10_000
-	maxOPMLDepth   = 16 // outlines within outlines
-	maxOPMLNesting = 64 // elements of any name within each other
+	maxOPMLDepth   = 16 // nested outlines
+	maxOPMLNesting = 64 // nested elements of any name
 	maxOPMLAttrs   = 64 // of one outline
 	maxOPMLTitle   = 1 << 10
 )
 
 var errNoOPML = errors.New("the file is not OPML")
 
-// An Outline is a line of an OPML document: a subscription if it has an XMLURL,
-// a folder if it has outlines.
+// An Outline is a line of an OPML document: a subscription if it has an XMLURL, a folder if it has outlines.
 type Outline struct {
-	Text     string // what readers show; what was called title, or the address, if there was none
+	Text     string // shown by readers; the title or the address if the document has no text
 	Title    string
 	Type     string
-	XMLURL   string // as written; [Canonical] makes an address of it
+	XMLURL   string // as written; [Canonical] turns it into an address
 	HTMLURL  string
-	Attrs    []xml.Attr // all others, in the document's order
+	Attrs    []xml.Attr // all other attributes, in document order
 	Outlines []Outline
 }
 
-// Subscriptions yields those outlines, and outlines below them, that have the
-// address of a feed, in the document's order. Each comes with the path of the folder
-// that it is in, such as "News/Local", which is empty at the top.
+// Subscriptions yields the outlines at all depths that have the address of a feed, in document order, each with
+// the path of its folder, such as "News/Local". The path is empty at the top.
 func Subscriptions(outlines []Outline) iter.Seq2[string, Outline] {
 	return func(yield func(string, Outline) bool) { eachSubscription("", outlines, yield) }
 }
@@ -60,11 +58,10 @@ func eachSubscription(folder string, outlines []Outline, yield func(string, Outl
 	return true
 }
 
-// ParseOPML reads a list of subscriptions: OPML 2.0, and what other programs
-// write by that name. Names of attributes count whatever their case; text may
-// be missing; url, as in OPML 1.0, is taken for xmlUrl; outlines may stand outside
-// the body. Anything longer or deeper than a list of subscriptions can be, or
-// broken off, is refused as a whole: half a list would look like all of it.
+// ParseOPML reads a list of subscriptions: OPML 2.0, and what other programs write under that name. It ignores
+// the case of attribute names, accepts outlines without text and outside of the body, and reads url, as in OPML
+// 1.0, as xmlUrl. A truncated list, or one that exceeds the limits, is refused as a whole: half a list would
+// look complete.
 func ParseOPML(doc []byte) (title string, outlines []Outline, err error) {
 	if len(doc) > maxOPML {
 		return "", nil, fmt.Errorf("read OPML: longer than %d MiB", maxOPML>>20)
@@ -76,14 +73,14 @@ func ParseOPML(doc []byte) (title string, outlines []Outline, err error) {
 	return p.title, p.root.Outlines, nil
 }
 
-// opmlDecoder reads the tokens of a document, in the encoding it says it has.
+// opmlDecoder returns a decoder for a document in the encoding that it names.
 func opmlDecoder(doc []byte) *xml.Decoder {
 	marked := bytes.HasPrefix(doc, []byte("\xfe\xff")) || bytes.HasPrefix(doc, []byte("\xff\xfe"))
 	d := xml.NewDecoder(transform.NewReader(bytes.NewReader(doc), unicode.BOMOverride(transform.Nop)))
 	d.Strict = false
 	d.Entity = xml.HTMLEntity
 	d.CharsetReader = func(label string, r io.Reader) (io.Reader, error) {
-		if marked { // UTF-16, and decoded by its mark
+		if marked { // UTF-16, decoded by its byte order mark
 			return r, nil
 		}
 		return charset.NewReaderLabel(label, r)
@@ -91,7 +88,7 @@ func opmlDecoder(doc []byte) *xml.Decoder {
 	return d
 }
 
-// An opmlParser goes through a document once.
+// An opmlParser reads a document once.
 type opmlParser struct {
 	xml   *xml.Decoder
 	title string
@@ -129,7 +126,7 @@ func (p *opmlParser) document() error {
 				}
 				open = append(open, o)
 			}
-		case xml.EndElement: // the decoder sees to it that there is one for each start
+		case xml.EndElement: // the decoder ensures that each end has a start
 			if names[len(names)-1] == "outline" {
 				open = open[:len(open)-1]
 			}
@@ -142,8 +139,8 @@ func (p *opmlParser) document() error {
 	}
 }
 
-// outline puts an outline below the last of those that are open. No other
-// element is added there before it has ended, so that the pointer stays good.
+// outline appends an outline to the innermost open one. Nothing else is appended there before it ends, so that
+// the returned pointer stays valid.
 func (p *opmlParser) outline(open []*Outline, attrs []xml.Attr) (*Outline, error) {
 	p.count++
 	switch {
@@ -168,18 +165,18 @@ func newOutline(attrs []xml.Attr) Outline {
 		switch {
 		case field != nil && *field == "":
 			*field = strings.TrimSpace(a.Value)
-		case field != nil: // said twice: the first counts
+		case field != nil: // the first of several counts
 		case a.Name.Space == "" && strings.EqualFold(a.Name.Local, "url") && url == "":
 			url = strings.TrimSpace(a.Value)
 		case a.Name.Space == "xmlns" || a.Name.Space == "" && a.Name.Local == "xmlns":
-			// Declared anew where it is used, when the outline is written.
+			// Declared again where it is used, when the outline is written.
 		case !slices.ContainsFunc(o.Attrs, func(b xml.Attr) bool { return b.Name == a.Name }):
 			o.Attrs = append(o.Attrs, a)
 		}
 	}
 	switch {
 	case url == "":
-	case o.XMLURL == "" && !strings.EqualFold(o.Type, "link"): // a link is to a page, or to another list
+	case o.XMLURL == "" && !strings.EqualFold(o.Type, "link"): // a link leads to a page, or to another list
 		o.XMLURL = url
 	default:
 		o.Attrs = append(o.Attrs, xml.Attr{Name: xml.Name{Local: "url"}, Value: url})
@@ -192,7 +189,7 @@ func newOutline(attrs []xml.Attr) Outline {
 	return o
 }
 
-// field is where the value of an attribute belongs, nil for one without a field.
+// field returns the field of an attribute, or nil if it has none.
 func (o *Outline) field(name xml.Name) *string {
 	if name.Space != "" {
 		return nil
@@ -212,8 +209,8 @@ func (o *Outline) field(name xml.Name) *string {
 	return nil
 }
 
-// AppendOPML appends a list of subscriptions to b, as OPML 2.0. Parsing what was
-// appended gives back title and outlines of any list that was parsed before.
+// AppendOPML appends a list of subscriptions to b, as OPML 2.0. Parsing the result gives the same title and
+// outlines, for any list that was parsed before.
 func AppendOPML(b []byte, title string, outlines []Outline) []byte {
 	buf := bytes.NewBuffer(b)
 	buf.WriteString(xml.Header)
@@ -224,8 +221,7 @@ func AppendOPML(b []byte, title string, outlines []Outline) []byte {
 	tokens := []xml.Token{doc, head, name, xml.CharData(title), name.End(), head.End(), body}
 	tokens = appendOutlines(tokens, outlines)
 	for _, t := range append(tokens, body.End(), doc.End()) {
-		// A name that cannot stand in XML is the only possible fault, and one
-		// that comes from no parser.
+		// Only a name that XML forbids can fail, and no parser returns one.
 		if err := e.EncodeToken(t); err != nil {
 			panic(fmt.Sprintf("write OPML: %v", err))
 		}
@@ -239,7 +235,7 @@ func AppendOPML(b []byte, title string, outlines []Outline) []byte {
 
 func appendOutlines(tokens []xml.Token, outlines []Outline) []xml.Token {
 	for _, o := range outlines {
-		attrs := []xml.Attr{{Name: xml.Name{Local: "text"}, Value: o.Text}} // which OPML 2.0 demands
+		attrs := []xml.Attr{{Name: xml.Name{Local: "text"}, Value: o.Text}} // OPML 2.0 requires text
 		for _, f := range []struct{ name, value string }{
 			{"title", o.Title}, {"type", o.Type}, {"xmlUrl", o.XMLURL}, {"htmlUrl", o.HTMLURL},
 		} {

@@ -92,7 +92,7 @@ func TestOPMLIsReadInItsEncoding(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoListIsRefused(t *testing.T) {
+func TestInvalidOPMLIsRefused(t *testing.T) {
 	nested := func(n int, element string) string {
 		return strings.Repeat("<"+element+">", n) + strings.Repeat("</"+element+">", n)
 	}
@@ -117,7 +117,7 @@ func TestWhatIsNoListIsRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) || outlines != nil {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
-		if d := time.Since(start); d > 5*time.Second { // on a machine that does other things, too
+		if d := time.Since(start); d > 5*time.Second { // the machine may do other things, too
 			t.Errorf("%s: took %v", c.name, d)
 		}
 	}
@@ -155,7 +155,7 @@ func TestOPMLIsAppended(t *testing.T) {
 	}
 }
 
-// checkOPML sees that a list that was read is written so that it reads the same.
+// checkOPML checks that a parsed list is written so that it parses the same.
 func checkOPML(t *testing.T, doc []byte) {
 	title, outlines, err := ParseOPML(doc)
 	if err != nil {
@@ -163,7 +163,7 @@ func checkOPML(t *testing.T, doc []byte) {
 	}
 	written := AppendOPML(nil, title, outlines)
 	if len(written) > maxOPML {
-		return // what escapes make longer
+		return // escapes made it longer than the limit
 	}
 	title2, outlines2, err := ParseOPML(written)
 	if err != nil || title2 != title || !reflect.DeepEqual(outlines2, outlines) {

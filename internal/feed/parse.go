@@ -11,18 +11,18 @@ import (
 	"github.com/gabriel-vasile/mimetype"
 )
 
-// Parse reads a document as it came from its origin. contentType is the HTTP header
-// of that name, "" if there was none.
+// Parse parses a document from its origin. contentType is the HTTP header of that name, or "" if there was
+// none.
 func Parse(doc []byte, contentType string) (*Feed, error) {
 	raw := doc
 	doc, bad, err := decode(raw, contentType)
 	if err != nil {
-		return nil, fmt.Errorf("read feed: %w", named(err, raw, raw, contentType))
+		return nil, fmt.Errorf("read feed: %w", withMediaType(err, raw, raw, contentType))
 	}
 	var (
 		f    Feed
 		more repairs
-		lost losses
+		lost omissions
 	)
 	if at := spaceLen(doc); at < len(doc) && (doc[at] == '{' || doc[at] == '[') {
 		f.Head, f.Items, more, lost, err = sliceJSON(doc)
@@ -30,29 +30,29 @@ func Parse(doc []byte, contentType string) (*Feed, error) {
 		f.Head, f.Items, more, lost, err = readXML(doc)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read feed: %w", named(err, raw, doc, contentType))
+		return nil, fmt.Errorf("read feed: %w", withMediaType(err, raw, doc, contentType))
 	}
 	f.Hints, f.Links = f.Head.hints()
 	all := make([]facts, len(f.Items))
 	for i := range f.Items {
 		all[i] = f.Items[i].facts()
 	}
-	var twins repairs
-	f.Items, twins = identify(f.Items, all)
-	// A part that was too large may have been all that an item said.
-	bad |= more | twins
-	if bad&silentItems != 0 && lost.parts+lost.large == 0 && len(f.Items) == 0 {
+	var duplicates repairs
+	f.Items, duplicates = identify(f.Items, all)
+	// The part that made an item too large may have been all of its content.
+	bad |= more | duplicates
+	if bad&emptyItems != 0 && lost.parts+lost.large == 0 && len(f.Items) == 0 {
 		return nil, fmt.Errorf("read feed: %w: none of its items says anything", ErrBroken)
 	}
-	f.Lacks = lost.String()
-	f.Repaired = strings.Join(slices.DeleteFunc([]string{bad.String(), f.Lacks}, func(s string) bool { return s == "" }), "; ")
+	f.Omitted = lost.String()
+	f.Repaired = strings.Join(slices.DeleteFunc([]string{bad.String(), f.Omitted}, func(s string) bool { return s == "" }), "; ")
 	return &f, nil
 }
 
-// named makes the error of a document name its media type, where the document is not written in one of the languages
-// of feeds. A fragment of HTML is a web page if the origin calls it one. text is the document in UTF-8, if it could be
-// decoded.
-func named(err error, doc, text []byte, contentType string) error {
+// withMediaType adds the media type to the error of a document that is not written in one of the languages of
+// feeds. A fragment of HTML is a web page if the origin says so. text is the document in UTF-8, if it could be
+// converted.
+func withMediaType(err error, doc, text []byte, contentType string) error {
 	media, _, _ := mime.ParseMediaType(contentType)
 	isPage := media == "text/html" || media == "application/xhtml+xml"
 	text = text[spaceLen(text):]
@@ -67,39 +67,38 @@ func named(err error, doc, text []byte, contentType string) error {
 	if strings.HasPrefix(media, "text/") || strings.HasSuffix(media, "xml") || strings.HasSuffix(media, "json") {
 		return err
 	}
-	return fmt.Errorf("%w: %s", ErrNotFeed, clip([]byte(media)))
+	return fmt.Errorf("%w: %s", ErrNotFeed, clipBytes([]byte(media)))
 }
 
-func readXML(doc []byte) (Head, []Item, repairs, losses, error) {
+func readXML(doc []byte) (Head, []Item, repairs, omissions, error) {
 	doc, bad, err := tidy(doc, nil, func(local []byte, uri string) error {
-		_, err := rooted(local, uri)
+		_, err := formatOfRoot(local, uri)
 		return err
 	})
 	if err != nil {
-		return Head{}, nil, bad, losses{}, err
+		return Head{}, nil, bad, omissions{}, err
 	}
 	head, items, more, lost, err := sliceXML(doc)
 	return head, items, bad | more, lost, err
 }
 
-// ReadItem reads an item by itself: what somebody sliced before, who need not be
-// trusted. It accepts nothing that has to be repaired, and gives the identity
-// and hash that Parse gave.
-func ReadItem(format Format, raw []byte, outer []Binding, apart uint8) (Item, error) {
-	it := Item{Format: format, Apart: apart, Raw: raw, Scope: outer}
+// ReadItem reads an item by itself, from an untrusted source. It accepts nothing that needs a repair, and
+// computes the same identity and hash as Parse.
+func ReadItem(format Format, raw []byte, outer []Binding, qualifiers uint8) (Item, error) {
+	it := Item{Format: format, Qualifiers: qualifiers, Raw: raw, Scope: outer}
 	if err := it.check(); err != nil {
 		return Item{}, fmt.Errorf("read item: %w", err)
 	}
 	f := it.facts()
-	if f.silent() {
+	if f.empty() {
 		return Item{}, fmt.Errorf("read item: %w: it says nothing", ErrBroken)
 	}
 	it.Hash = f.hash()
-	it.ID = f.identity(it.Hash, apart)
+	it.ID = f.identity(it.Hash, qualifiers)
 	return it, nil
 }
 
-// facts reads an item that was found right.
+// facts reads an item that has been checked.
 func (it *Item) facts() facts {
 	if it.Format == JSON {
 		return factsOfJSON(it.Raw)
@@ -107,15 +106,15 @@ func (it *Item) facts() facts {
 	return factsOfXML(it.Raw, it.Scope)
 }
 
-// check tells whether an item can be what Parse makes.
+// check checks that Parse could have produced the item.
 func (it *Item) check() error {
 	switch {
 	case it.Format < RSS || it.Format > JSON:
 		return fmt.Errorf("%w: format %d", ErrBroken, it.Format)
 	case len(it.Raw) > MaxItem:
 		return fmt.Errorf("%w: %d bytes", ErrLimit, len(it.Raw))
-	case it.Apart > maxApart:
-		return fmt.Errorf("%w: %d facts beyond an id", ErrBroken, it.Apart)
+	case it.Qualifiers > maxQualifiers:
+		return fmt.Errorf("%w: %d facts beyond an id", ErrBroken, it.Qualifiers)
 	case len(it.Scope) > MaxScope:
 		return fmt.Errorf("%w: %d bindings from outside", ErrLimit, len(it.Scope))
 	}
@@ -140,13 +139,13 @@ func (it *Item) check() error {
 	}
 	return checkElement(it.Raw, scopeOf(it.Scope), func(local []byte, uri string) error {
 		if !isItem(it.Format, local, uri) {
-			return fmt.Errorf("%w: <%s>", ErrBroken, clip(local))
+			return fmt.Errorf("%w: <%s>", ErrBroken, clipBytes(local))
 		}
 		return nil
 	})
 }
 
-// check tells whether a binding can stand in a start tag.
+// check checks that a binding can stand in a start tag.
 func (b Binding) check() error {
 	if b.Prefix == "xml:base" || b.Prefix == "xml:lang" {
 		return checkCharacters([]byte(b.URI))
@@ -163,19 +162,19 @@ func (b Binding) check() error {
 }
 
 func checkCharacters(b []byte) error {
-	if _, dropped := dropImpossible(b); dropped {
+	if _, dropped := dropInvalid(b); dropped {
 		return fmt.Errorf("%w: impossible characters", ErrBroken)
 	}
 	return nil
 }
 
-// checkElement tells whether raw is one element that needs no repair.
+// checkElement checks that raw is one element that needs no repair.
 func checkElement(raw []byte, outer scope, rooted func(local []byte, uri string) error) error {
 	if err := checkCharacters(raw); err != nil {
 		return err
 	}
 	inner := len(outer)
-	t := tidier{lexer: lexer{doc: raw}, scope: outer[:inner:inner], rooted: rooted}
+	t := tidier{lexer: lexer{doc: raw}, scope: outer[:inner:inner], checkRoot: rooted}
 	tidied, bad, err := t.tidy()
 	switch {
 	case err != nil:

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/text/encoding/charmap"
 )
 
-// rss is a document with items of one text each.
+// rss returns a document whose items have one text each.
 func rss(items ...string) string {
 	return `<rss version="2.0"><channel><title>T</title>` + strings.Join(items, "\n") + `</channel></rss>`
 }
@@ -26,7 +26,7 @@ func parse(t testing.TB, doc string) *Feed {
 	return f
 }
 
-func TestWhatIsNoFeedSaysWhy(t *testing.T) {
+func TestErrorsSayWhyADocumentIsNoFeed(t *testing.T) {
 	for _, c := range []struct {
 		doc  string
 		kind error
@@ -66,7 +66,7 @@ func TestWhatIsNoFeedSaysWhy(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoFeedIsNamedByItsMediaType(t *testing.T) {
+func TestErrorsNameTheMediaType(t *testing.T) {
 	const png, pdf, zip = "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x01\xff\xfe", "%PDF-1.4\n%\xe2\xe3\xcf\xd3", "PK\x03\x04\x14\x00\x00\x00"
 	for _, c := range []struct {
 		doc, contentType string
@@ -97,8 +97,7 @@ func TestWhatIsNoFeedIsNamedByItsMediaType(t *testing.T) {
 	}
 }
 
-// Whatever is cut off the end of a feed: it never looks like a feed with fewer
-// items.
+// A truncated feed never looks like a feed with fewer items.
 func TestATruncatedFeedIsNoFeed(t *testing.T) {
 	for name, src := range sources {
 		src = strings.TrimSpace(src)
@@ -170,8 +169,8 @@ func TestCharsets(t *testing.T) {
 	}
 }
 
-// What a document says must not depend on who labels it how, as long as its bytes can
-// tell: labels come and go with the replica that answers.
+// The content of a document must not depend on its labels, as long as its bytes show the charset. Labels differ
+// between the replicas of an origin.
 func TestLabelsDoNotChangeWhatADocumentSays(t *testing.T) {
 	western := []string{"", "utf-8", "iso-8859-1", "windows-1252", "us-ascii", "utf-16", "klingon"}
 	russian, err := charmap.Windows1251.NewEncoder().String("Все люди рождаются свободными")
@@ -180,8 +179,8 @@ func TestLabelsDoNotChangeWhatADocumentSays(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, title, want string
-		labels            []string // of the header and of the document, any with any
-		right             string   // the one that must be among them; "" if the bytes suffice
+		labels            []string // of the header and of the document, in all combinations
+		right             string   // label that must be among them; "" if the bytes suffice
 	}{
 		{"UTF-8", "naïve Überschrift", "naïve Überschrift", append(western, "iso-8859-15", "koi8-r"), ""},
 		{"UTF-8, Russian", "Все люди", "Все люди", append(western, "iso-8859-15", "koi8-r"), ""},
@@ -215,7 +214,7 @@ func TestLabelsDoNotChangeWhatADocumentSays(t *testing.T) {
 	}
 }
 
-func TestItemsThatSayNothingAreNone(t *testing.T) {
+func TestEmptyItemsAreLeftOut(t *testing.T) {
 	const date = "<pubDate>Sat, 21 Nov 2026 12:00:00 GMT</pubDate>"
 	for _, c := range []struct {
 		name, doc string
@@ -330,7 +329,7 @@ func TestItemsOfEachFormat(t *testing.T) {
 	}
 }
 
-func TestScopeHoldsWhatAnItemUsesFromOutside(t *testing.T) {
+func TestScopeHasTheUsedBindings(t *testing.T) {
 	f := parse(t, `<a:feed xmlns:a="http://www.w3.org/2005/Atom" xmlns:b="u:b" xmlns:c="u:c" xmlns="u:d" xml:lang="en" xml:base="http://x/y/">
 <a:entry b:x="" xmlns:c="u:mine"><a:id>1</a:id><c:z/></a:entry><a:entry xml:lang="de"><z>2</z></a:entry></a:feed>`)
 	atom, base, lang := Binding{"a", nsAtom}, Binding{"xml:base", "http://x/y/"}, Binding{"xml:lang", "en"}
@@ -351,17 +350,17 @@ func TestLargeItemsLoseTheirLargestPart(t *testing.T) {
 	if len(f.Items) != 2 || string(f.Items[0].Raw) != "<item><guid>1</guid><title>T</title></item>" {
 		t.Errorf("%d items, the first %.100s", len(f.Items), f.Items[0].Raw)
 	}
-	if want := "1 item larger than 256 KiB lost its largest parts; 1 item too large to show left out"; f.Lacks != want || f.Repaired != want {
-		t.Errorf("it lacks %q, repaired %q; want %q", f.Lacks, f.Repaired, want)
+	if want := "1 item larger than 256 KiB lost its largest parts; 1 item too large to show left out"; f.Omitted != want || f.Repaired != want {
+		t.Errorf("it lacks %q, repaired %q; want %q", f.Omitted, f.Repaired, want)
 	}
 	f = parse(t, `{"title":"x","items":[{"id":"1","content_html":"`+big+`","url":"u"},{"id":"2"}, null, 3]}`)
-	if len(f.Items) != 2 || string(f.Items[0].Raw) != `{"id":"1","url":"u"}` || !strings.Contains(f.Repaired, "no items") || f.Lacks != "1 item larger than 256 KiB lost its largest parts" {
+	if len(f.Items) != 2 || string(f.Items[0].Raw) != `{"id":"1","url":"u"}` || !strings.Contains(f.Repaired, "no items") || f.Omitted != "1 item larger than 256 KiB lost its largest parts" {
 		t.Errorf("%d items, the first %.100s, repaired %q", len(f.Items), f.Items[0].Raw, f.Repaired)
 	}
 }
 
-// What readers do not get of a document is counted; what is only mended is not.
-func TestADocumentSaysWhatItLacks(t *testing.T) {
+// Omitted content is counted, and repairs are not.
+func TestOmittedContentIsReported(t *testing.T) {
 	big := "<description>" + strings.Repeat("x", MaxItem) + "</description>"
 	var many, objects []string
 	for i := range MaxItems + 500 {
@@ -375,8 +374,8 @@ func TestADocumentSaysWhatItLacks(t *testing.T) {
 		{"many items", rss(many...), "500 items beyond the first 2000 left out"},
 		{"many objects", `{"title":"x","items":[` + strings.Join(objects, ",") + "]}", "500 items beyond the first 2000 left out"},
 	} {
-		if f := parse(t, c.doc); f.Lacks != c.lacks {
-			t.Errorf("%s: it lacks %q, want %q", c.name, f.Lacks, c.lacks)
+		if f := parse(t, c.doc); f.Omitted != c.lacks {
+			t.Errorf("%s: it lacks %q, want %q", c.name, f.Omitted, c.lacks)
 		}
 	}
 }
@@ -392,20 +391,20 @@ func TestHeadIsTheDocumentWithoutItems(t *testing.T) {
 		{`{"items" : [{}, {"id":"1"}] , "title":"x"}`, `{"items" : [|] , "title":"x"}`},
 	} {
 		h := parse(t, c.doc).Head
-		if got := string(h.Raw[:h.At]) + "|" + string(h.Raw[h.At:]); got != c.want {
+		if got := string(h.Raw[:h.ItemsAt]) + "|" + string(h.Raw[h.ItemsAt:]); got != c.want {
 			t.Errorf("%s:\n%s, want\n%s", c.doc, got, c.want)
 		}
 	}
 }
 
-func TestALargeHeadIsMadeAnew(t *testing.T) {
+func TestALargeHeadIsRewritten(t *testing.T) {
 	f := parse(t, "<rss><channel><title>T &amp; U</title><link>http://x/</link><x>"+strings.Repeat("y", MaxHead)+"</x><item>a</item></channel></rss>")
 	if len(f.Head.Raw) > 1000 || f.Head.Title != "T & U" || f.Head.Link != "http://x/" || len(f.Items) != 1 {
 		t.Errorf("%.200s", f.Head.Raw)
 	}
 }
 
-func TestHeadSays(t *testing.T) {
+func TestHeadFields(t *testing.T) {
 	f := parse(t, `<rss xmlns:sy="`+nsSy+`" xmlns:atom="`+nsAtom+`"><channel>
 <atom:link rel="self" href="http://x/feed"/><title> A
  b </title><link>http://x/</link><description><![CDATA[<i>d</i>]]></description><language>de</language>
@@ -426,7 +425,7 @@ func TestHeadSays(t *testing.T) {
 	}
 }
 
-func TestHeadHashIgnoresWhatIsVolatile(t *testing.T) {
+func TestHeadHashIgnoresVolatileParts(t *testing.T) {
 	head := func(s string) Hash {
 		h := parse(t, "<rss xmlns:a='"+nsAtom+"'><channel>"+s+"</channel></rss>").Head
 		return h.Hash()

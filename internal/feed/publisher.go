@@ -10,29 +10,29 @@ import (
 	"time"
 )
 
-// FeedTree, IPTPS 2005, §4.3: "FeedTree metadata can be added to the RSS document structure to
-// signal that it is available for subscription in the overlay", with "the URL and fingerprint of
-// the publisher's certificate". In RSS and Atom it is an element of our namespace, in JSON Feed a
-// member that begins with an underline, as extensions do:
+// FeedTree, IPTPS 2005, §4.3: "FeedTree metadata can be added to the RSS document structure to signal that it
+// is available for subscription in the overlay", with "the URL and fingerprint of the publisher's certificate".
+// In RSS and Atom this is an element in the namespace of tidings. In JSON Feed it is a member that begins with
+// an underscore, as extensions do:
 //
 //	<tidings:publisher xmlns:tidings="urn:tidings:feed:1" key="…" next="…" beat="3600"
 //	   certificate="https://…" fingerprint="…"/>
 //	"_tidings_publisher": {"key": "…", "next": "…", "beat": 3600, …}
 
-// A Publisher is what a head says of who publishes its feed in the overlay.
+// A Publisher is the entry of a head that says who publishes its feed in the overlay.
 type Publisher struct {
 	Key         ed25519.PublicKey
-	Next        Hash          // of the key that may follow; zero: not named
-	Certificate string        // its address; may be ""
-	Fingerprint Hash          // SHA-256 of the certificate; zero: not named
-	Beat        time.Duration // longest silence, whole seconds; 0: not said
+	Next        Hash          // hash of the announced next key; zero: none
+	Certificate string        // address of the certificate; may be ""
+	Fingerprint Hash          // SHA-256 of the certificate; zero: not stated
+	Beat        time.Duration // longest time without a publication, whole seconds; 0: not stated
 }
 
 const (
-	// maxBeatTime is the longest silence that a publisher can promise: who hears nothing for
-	// longer asks the origin.
+	// maxBeatTime bounds the beat that a publisher can promise. A node that receives nothing for longer asks
+	// the origin.
 	maxBeatTime = 7 * 24 * time.Hour
-	// maxCertificate is the size of the largest address of a certificate in bytes.
+	// maxCertificate is the maximum size of a certificate's address in bytes.
 	maxCertificate = 2 << 10
 )
 
@@ -41,8 +41,8 @@ const (
 	publisherMember  = "_tidings_publisher"
 )
 
-// Publisher is who publishes the feed in the overlay, as its head says; ok is false if it says
-// nothing, or nothing that can be. Of several the first one counts.
+// Publisher returns the publisher that the head names. ok is false if there is none, or if its entry is
+// invalid. Of several entries the first counts.
 func (h *Head) Publisher() (p Publisher, ok bool) {
 	if h.Format == JSON {
 		get := membersOf(h.Raw)
@@ -50,12 +50,12 @@ func (h *Head) Publisher() (p Publisher, ok bool) {
 		if !has || len(raw) == 0 || raw[0] != '{' {
 			return p, false
 		}
-		said := membersOf(raw)
+		entry := membersOf(raw)
 		return parsePublisher(func(name string) string {
-			if v := said[name]; name == "beat" && len(v) > 0 && v[0] != '"' {
+			if v := entry[name]; name == "beat" && len(v) > 0 && v[0] != '"' {
 				return string(v)
 			}
-			return stringOf(said[name])
+			return stringOf(entry[name])
 		})
 	}
 	outer := 1
@@ -70,23 +70,23 @@ func (h *Head) Publisher() (p Publisher, ok bool) {
 	return p, false
 }
 
-// parsePublisher reads what is said under some names.
+// parsePublisher reads the entry from its named values.
 func parsePublisher(value func(name string) string) (p Publisher, ok bool) {
 	key, err := base64.StdEncoding.Strict().DecodeString(strings.TrimSpace(value("key")))
 	if err != nil || len(key) != ed25519.PublicKeySize {
 		return p, false
 	}
 	p.Key = key
-	for name, of := range map[string]*Hash{"next": &p.Next, "fingerprint": &p.Fingerprint} {
-		said := strings.TrimSpace(value(name))
-		if b, err := hex.DecodeString(said); err == nil && len(b) == len(of) {
-			*of = Hash(b)
-		} else if said != "" {
-			return Publisher{}, false // half of it would be another promise
+	for name, hash := range map[string]*Hash{"next": &p.Next, "fingerprint": &p.Fingerprint} {
+		text := strings.TrimSpace(value(name))
+		if b, err := hex.DecodeString(text); err == nil && len(b) == len(hash) {
+			*hash = Hash(b)
+		} else if text != "" {
+			return Publisher{}, false // ignoring an invalid value would change the promise
 		}
 	}
-	if said := strings.TrimSpace(value("beat")); said != "" {
-		n, err := strconv.ParseUint(said, 10, 32)
+	if text := strings.TrimSpace(value("beat")); text != "" {
+		n, err := strconv.ParseUint(text, 10, 32)
 		if err != nil || n == 0 || time.Duration(n)*time.Second > maxBeatTime {
 			return Publisher{}, false
 		}
@@ -99,7 +99,7 @@ func parsePublisher(value func(name string) string) (p Publisher, ok bool) {
 	return p, true
 }
 
-// Check says what is wrong with what a head is to say.
+// Check checks that a publisher can be written into a head.
 func (p *Publisher) Check() error {
 	switch {
 	case len(p.Key) != ed25519.PublicKeySize:
@@ -112,27 +112,26 @@ func (p *Publisher) Check() error {
 	return nil
 }
 
-// Metadata is what is pasted into the head of a document in a format, to say the same; p has
-// been checked.
+// Metadata returns the entry to paste into the head of a document in a format. p must have passed Check.
 func (p *Publisher) Metadata(f Format) string {
 	type attr struct{ name, value string }
-	said := []attr{{"key", base64.StdEncoding.EncodeToString(p.Key)}}
+	attrs := []attr{{"key", base64.StdEncoding.EncodeToString(p.Key)}}
 	if p.Next != (Hash{}) {
-		said = append(said, attr{"next", p.Next.String()})
+		attrs = append(attrs, attr{"next", p.Next.String()})
 	}
 	if p.Beat != 0 {
-		said = append(said, attr{"beat", strconv.FormatInt(int64(p.Beat/time.Second), 10)})
+		attrs = append(attrs, attr{"beat", strconv.FormatInt(int64(p.Beat/time.Second), 10)})
 	}
 	if p.Certificate != "" {
-		said = append(said, attr{"certificate", p.Certificate})
+		attrs = append(attrs, attr{"certificate", p.Certificate})
 	}
 	if p.Fingerprint != (Hash{}) {
-		said = append(said, attr{"fingerprint", p.Fingerprint.String()})
+		attrs = append(attrs, attr{"fingerprint", p.Fingerprint.String()})
 	}
 	var b strings.Builder
 	if f == JSON {
 		b.WriteString(`"` + publisherMember + `": {`)
-		for i, a := range said {
+		for i, a := range attrs {
 			if i > 0 {
 				b.WriteString(", ")
 			}
@@ -145,7 +144,7 @@ func (p *Publisher) Metadata(f Format) string {
 		return b.String() + "}"
 	}
 	b.WriteString("<tidings:" + publisherElement + Binding{"tidings", Namespace}.attribute())
-	for _, a := range said {
+	for _, a := range attrs {
 		b.WriteString(" " + a.name + `="` + escapeAny(a.value) + `"`)
 	}
 	return b.String() + "/>"

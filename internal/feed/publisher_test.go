@@ -16,7 +16,7 @@ func itsPublisher() Publisher {
 	}
 }
 
-// claimed is a document with what a publisher's head says pasted into it.
+// claimed returns a document with a publisher's metadata in its head.
 func claimed(t testing.TB, src string, p Publisher) []byte {
 	t.Helper()
 	f, err := Parse([]byte(src), "")
@@ -63,8 +63,8 @@ func TestAHeadSaysWhoPublishesTheFeed(t *testing.T) {
 	}
 }
 
-// A head may be of before the key was changed: readers get the node's word.
-func TestTheNodesWordOnThePublisherStandsForTheSources(t *testing.T) {
+// The head may predate a change of the key. Readers get the publisher that the node believes.
+func TestTheNodesPublisherReplacesTheSources(t *testing.T) {
 	now := Publisher{Key: bytes.Repeat([]byte{7}, ed25519.PublicKeySize), Beat: time.Minute}
 	for name, src := range sources {
 		plain, err := Parse([]byte(src), "")
@@ -107,7 +107,7 @@ func TestTheNodesWordOnThePublisherStandsForTheSources(t *testing.T) {
 	}
 }
 
-func TestWhatAHeadCannotSayOfAPublisherIsNotBelieved(t *testing.T) {
+func TestInvalidPublishersAreIgnored(t *testing.T) {
 	p := itsPublisher()
 	right := p.Metadata(RSS)
 	for _, c := range []struct{ name, old, new string }{
@@ -142,7 +142,7 @@ func TestWhatAHeadCannotSayOfAPublisherIsNotBelieved(t *testing.T) {
 	}
 }
 
-func TestCheckSaysWhatIsWrongWithAPublisher(t *testing.T) {
+func TestCheckRefusesInvalidPublishers(t *testing.T) {
 	for _, c := range []struct {
 		spoil func(*Publisher)
 		says  string
@@ -161,7 +161,7 @@ func TestCheckSaysWhatIsWrongWithAPublisher(t *testing.T) {
 	}
 }
 
-// FuzzPublisher: what a head says of a publisher, written and read again, is the same.
+// FuzzPublisher writes the publisher of a head and reads it again.
 func FuzzPublisher(f *testing.F) {
 	p := itsPublisher()
 	f.Add([]byte(`<rss version="2.0"><channel>` + p.Metadata(RSS) + `<title>T</title></channel></rss>`))

@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// reference reads the reference that b begins with. If XML does not know it,
-// it is not ok, and mended is what to write instead of its size bytes.
+// reference reads the reference at the start of b. If XML does not know the reference, ok is false and mended
+// replaces its size bytes.
 func reference(b []byte) (size int, mended string, ok bool) {
-	const longest = 33 // of HTML's names, with & and ;
+	const longest = 33 // longest name in HTML, including & and ;
 	n := bytes.IndexByte(b[:min(len(b), longest)], ';')
 	if n < 2 {
 		return 1, "&amp;", false
@@ -36,13 +36,13 @@ func reference(b []byte) (size int, mended string, ok bool) {
 		return n + 1, "", true
 	}
 	s := html.UnescapeString(string(b[:n+1]))
-	if strings.HasSuffix(s, ";") { // unknown, or known by a part of its name only
+	if strings.HasSuffix(s, ";") { // the name is unknown, or only a part of it is known
 		return 1, "&amp;", false
 	}
 	return n + 1, escape(s), false
 }
 
-// isChar tells whether XML allows a character.
+// isChar reports whether XML allows a character.
 func isChar(r rune) bool {
 	return r >= 0x20 && r < 0xd800 || r == '\t' || r == '\n' || r == '\r' ||
 		r >= 0xe000 && r <= 0xfffd || r >= 0x10000 && r <= utf8.MaxRune
@@ -50,11 +50,11 @@ func isChar(r rune) bool {
 
 var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;")
 
-// escape returns s as character data or the value of an attribute in ".
+// escape returns s as character data or as the value of an attribute in double quotes.
 func escape(s string) string { return escaper.Replace(s) }
 
-// tidyValue tells whether an attribute's value can stay as it is written.
-func tidyValue(b []byte) bool {
+// isTidyValue reports whether an attribute's value can stay as written.
+func isTidyValue(b []byte) bool {
 	if bytes.IndexByte(b, '<') >= 0 {
 		return false
 	}

@@ -61,7 +61,7 @@ func parseAtom(doc []byte) (*atomElement, error) {
 	}
 }
 
-// all returns the children with a name of Atom.
+// all returns the children with an Atom name.
 func (e *atomElement) all(name string) (of []*atomElement) {
 	for _, c := range e.children {
 		if c.name == (xml.Name{Space: atomSpace, Local: name}) {
@@ -73,8 +73,8 @@ func (e *atomElement) all(name string) (of []*atomElement) {
 
 func (e *atomElement) get(attr string) string { return e.attr[xml.Name{Local: attr}] }
 
-// An allowance is what RFC 4287 lets an element have: attributes without a namespace, and children with how
-// often they may occur ("1" once, "?" at most once, "*" any number).
+// An allowance is what RFC 4287 allows in an element: attributes without a namespace, and children with the
+// number of their occurrences ("1" once, "?" at most once, "*" any number).
 type allowance struct{ attributes, children string }
 
 // atomGrammar is section 4 of RFC 4287.
@@ -100,8 +100,8 @@ var (
 	email     = regexp.MustCompile(`^.+@.+$`)
 )
 
-// atomFaults says what an Atom document has that RFC 4287 does not allow. An author, and a link or content,
-// are what a publisher's own entries may lack; they are passed on as they are.
+// atomFaults returns the violations of RFC 4287 in an Atom document. An author, and a link or content, may be
+// missing in a publisher's own entries, which are copied unchanged.
 func atomFaults(doc []byte) (faults []string) {
 	root, err := parseAtom(doc)
 	switch {
@@ -151,7 +151,7 @@ func (e *atomElement) checkChildren(at, may string, fault func(string, ...any)) 
 	}
 }
 
-// checkValue checks what the sections about single elements say.
+// checkValue checks the rules for single elements.
 func (e *atomElement) checkValue(at string, fault func(string, ...any)) {
 	text := strings.TrimSpace(e.text)
 	switch e.name.Local {
@@ -189,7 +189,7 @@ func (e *atomElement) checkValue(at string, fault func(string, ...any)) {
 	}
 }
 
-// checkAlternates checks the links to the same thing elsewhere.
+// checkAlternates checks the alternate links.
 func (e *atomElement) checkAlternates(at string, fault func(string, ...any)) {
 	seen := map[string]bool{}
 	for _, l := range e.all("link") {
@@ -225,7 +225,7 @@ func (e *atomElement) checkText(at string, fault func(string, ...any)) {
 	}
 }
 
-func TestWrittenAtomIsAsRFC4287HasIt(t *testing.T) {
+func TestWrittenAtomConformsToRFC4287(t *testing.T) {
 	n := 0
 	for name, doc := range written(t) {
 		if !strings.HasSuffix(name, "as atom") {
@@ -241,7 +241,7 @@ func TestWrittenAtomIsAsRFC4287HasIt(t *testing.T) {
 	}
 }
 
-// The checks find what is wrong.
+// The checks find violations.
 func TestAtomFaults(t *testing.T) {
 	const good = `<feed xmlns="http://www.w3.org/2005/Atom" xml:lang="en"><title type="html">T</title><id>tag:e,2026:f</id><updated>2026-11-01T10:00:00Z</updated>` +
 		`<author><name>Ann</name></author><entry><title>One</title><id>tag:e,2026:1</id><updated>2026-11-01T10:00:00Z</updated><link href="1"/>` +

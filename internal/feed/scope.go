@@ -7,11 +7,11 @@ import (
 
 const xmlSpace = "http://www.w3.org/XML/1998/namespace"
 
-// scope is the namespace bindings in force at a place of a document, the inner
-// ones last. xml:base and xml:lang are kept in it too, as bindings of those names.
+// scope has the namespace bindings in force at a place of a document, the innermost last. It also has xml:base
+// and xml:lang, as bindings of these names.
 type scope []Binding
 
-// find returns the place of a prefix's binding, -1 if it has none.
+// find returns the index of a prefix's binding, or -1.
 func (s scope) find(prefix []byte) int {
 	for i := len(s) - 1; i >= 0; i-- {
 		if s[i].Prefix == string(prefix) {
@@ -21,7 +21,7 @@ func (s scope) find(prefix []byte) int {
 	return -1
 }
 
-// uri returns the namespace of a prefix, "" if it has none.
+// uri returns the namespace of a prefix, or "".
 func (s scope) uri(prefix []byte) string {
 	if string(prefix) == "xml" {
 		return xmlSpace
@@ -32,8 +32,8 @@ func (s scope) uri(prefix []byte) string {
 	return ""
 }
 
-// declared returns the prefix that an attribute binds.
-func declared(name []byte) (prefix []byte, ok bool) {
+// boundPrefix returns the prefix that an attribute binds.
+func boundPrefix(name []byte) (prefix []byte, ok bool) {
 	if !has(name, "xmlns") {
 		return nil, false
 	}
@@ -43,10 +43,10 @@ func declared(name []byte) (prefix []byte, ok bool) {
 	return name[len("xmlns:"):], name[len("xmlns")] == ':'
 }
 
-// enter adds what a start tag's attributes bind.
-func (s scope) enter(attrs []attribute) scope {
+// push adds the bindings of a start tag.
+func (s scope) push(attrs []attribute) scope {
 	for _, a := range attrs {
-		if prefix, ok := declared(a.name); ok {
+		if prefix, ok := boundPrefix(a.name); ok {
 			s = append(s, Binding{string(prefix), unescape(a.value)})
 			continue
 		}
@@ -65,16 +65,16 @@ func (s scope) enter(attrs []attribute) scope {
 	return s
 }
 
-// value is what is in force of a name that is always a string.
+// value returns the value in force of a name that has a constant spelling, such as xml:base.
 func (s scope) value(name string) string { return s.uri([]byte(name)) }
 
-// scopeOf is the scope that bindings from outside make.
+// scopeOf returns the scope of bindings from outside.
 func scopeOf(bindings []Binding) scope {
 	return append(make(scope, 0, len(bindings)+8), bindings...)
 }
 
-// unescape returns the text that character data or an attribute's value stands
-// for. XML's five entities are all that is left in a tidy document.
+// unescape returns the text of character data or of an attribute's value. A tidy document has only the five
+// entities of XML.
 func unescape(b []byte) string {
 	if bytes.IndexByte(b, '&') < 0 {
 		return string(b)
@@ -82,8 +82,7 @@ func unescape(b []byte) string {
 	return html.UnescapeString(string(b))
 }
 
-// wellKnown are the prefixes that documents use without declaring them, as
-// everybody else binds them.
+// wellKnown are prefixes that documents use without declaring them, with their usual namespaces.
 var wellKnown = map[string]string{
 	"atom":       nsAtom,
 	"content":    nsContent,
@@ -117,8 +116,7 @@ const (
 	nsXHTML   = "http://www.w3.org/1999/xhtml"
 )
 
-// namespaceOf is the namespace to give a prefix that its document forgot to
-// declare.
+// namespaceOf returns the namespace for a prefix that its document does not declare.
 func namespaceOf(prefix string) string {
 	if uri, ok := wellKnown[prefix]; ok {
 		return uri

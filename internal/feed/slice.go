@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// rooted returns the format of a document by its root element.
-func rooted(local []byte, uri string) (Format, error) {
+// formatOfRoot returns the format of a document by its root element.
+func formatOfRoot(local []byte, uri string) (Format, error) {
 	switch name := string(local); {
 	case strings.EqualFold(name, "rss"):
 		return RSS, nil
@@ -20,42 +20,41 @@ func rooted(local []byte, uri string) (Format, error) {
 	case strings.EqualFold(name, "html"):
 		return 0, fmt.Errorf("a web page, %w", ErrNotFeed)
 	default:
-		return 0, fmt.Errorf("%w: a document of <%s>", ErrNotFeed, clip(local))
+		return 0, fmt.Errorf("%w: a document of <%s>", ErrNotFeed, clipBytes(local))
 	}
 }
 
-// isAtom tells Atom's namespaces: those of 1.0, of 0.3, and of the drafts between.
+// isAtom reports whether uri is a namespace of Atom: that of 1.0, of 0.3, or of a draft between them.
 func isAtom(uri string) bool {
 	return uri == nsAtom || strings.HasPrefix(uri, nsAtom03) || strings.HasPrefix(uri, "http://purl.org/atom/")
 }
 
-// sliceXML cuts a tidy document into the items it keeps, whose bytes and scope it
-// sets, and its head.
-func sliceXML(doc []byte) (Head, []Item, repairs, losses, error) {
+// sliceXML splits a tidy document into its items, with their bytes and scope, and its head.
+func sliceXML(doc []byte) (Head, []Item, repairs, omissions, error) {
 	var (
 		s    = slicer{walker: walk(doc, nil)}
-		item = 0 // depth of the item that is open, or of RDF's list of items
+		item = 0 // depth of the open item, or of RDF's list of items
 	)
 	for s.step() {
 		switch {
 		case item != 0 && s.depth() > item && s.starts():
-			s.loud = s.loud || len(s.attrs) > 0
+			s.hasContent = s.hasContent || len(s.attrs) > 0
 		case item != 0 && !s.starts() && !s.ends():
-			s.loud = s.loud || s.says()
+			s.hasContent = s.hasContent || s.hasText()
 		case item == 0 && s.starts():
 			if err := s.outside(); err != nil {
 				return Head{}, nil, s.bad, s.lost, err
 			}
 			if s.atItem() {
 				item = s.depth()
-				s.begin()
+				s.beginItem()
 			} else if s.atList() {
 				item = s.depth()
-				s.skip()
+				s.copyHead()
 			}
 		case item == s.depth() && s.ends():
 			if s.atItem() {
-				s.finish()
+				s.finishItem()
 			}
 			s.copied = s.pos
 			item = 0
@@ -65,30 +64,30 @@ func sliceXML(doc []byte) (Head, []Item, repairs, losses, error) {
 	head, err := readHeadXML(s.format, s.head)
 	if err == nil && len(s.head) > MaxHead {
 		s.bad |= largeHead
-		head, err = plainHead(head)
+		head, err = minimalHead(head)
 	}
 	return head, s.items, s.bad, s.lost, err
 }
 
 type slicer struct {
 	*walker
-	format Format
-	items  []Item
-	head   []byte
-	copied int  // how much of the document went into the head, or has no place there
-	from   int  // where the item that is open starts
-	loud   bool // the item that is open has a text or an attribute
-	bad    repairs
-	lost   losses
+	format     Format
+	items      []Item
+	head       []byte
+	copied     int  // offset up to which the document was copied to the head or skipped
+	itemStart  int  // offset of the open item
+	hasContent bool // the open item has a text or an attribute
+	bad        repairs
+	lost       omissions
 }
 
-// outside looks at an element that may be around items.
+// outside handles an element that may contain items.
 func (s *slicer) outside() (err error) {
 	if s.depth() == 1 {
-		s.format, err = rooted(s.local, s.uri)
+		s.format, err = formatOfRoot(s.local, s.uri)
 	}
 	if s.latest.empty && s.container() {
-		// Give it an end tag, for items to go before.
+		// Give it an end tag, before which items can go.
 		s.head = append(s.head, s.doc[s.copied:s.latest.end-len("/>")]...)
 		s.head = append(s.head, "></"...)
 		s.head = append(s.head, s.latest.name...)
@@ -98,14 +97,14 @@ func (s *slicer) outside() (err error) {
 	return err
 }
 
-// container tells whether items go into the element that starts or ends.
+// container reports whether the element that starts or ends can contain items.
 func (w *walker) container() bool {
 	return w.depth() == 1 || w.depth() == 2 && isNamed(w.local, "channel")
 }
 
 func isNamed(local []byte, name string) bool { return strings.EqualFold(string(local), name) }
 
-// atItem tells whether an item starts or ends.
+// atItem reports whether an item starts or ends.
 func (s *slicer) atItem() bool {
 	if s.format == Atom {
 		return s.depth() == 2 && s.uri == s.open[0].uri && isItem(Atom, s.local, s.uri)
@@ -113,7 +112,7 @@ func (s *slicer) atItem() bool {
 	return s.inContainer() && isItem(s.format, s.local, s.uri)
 }
 
-// isItem tells the elements that are items of a format.
+// isItem reports whether an element is an item of a format.
 func isItem(f Format, local []byte, uri string) bool {
 	switch f {
 	case Atom:
@@ -121,23 +120,23 @@ func isItem(f Format, local []byte, uri string) bool {
 	case RDF:
 		return isNamed(local, "item") && uri != nsRDF
 	}
-	return isNamed(local, "item") // some have a namespace that their publisher made up
+	return isNamed(local, "item") // some have a namespace that their publisher invented
 }
 
 func (s *slicer) inContainer() bool {
 	return s.depth() == 2 || s.depth() == 3 && isNamed(s.open[1].local, "channel")
 }
 
-// atList tells whether RSS 1.0's list of the document's items starts.
+// atList reports whether RSS 1.0's list of the document's items starts.
 func (s *slicer) atList() bool {
 	return s.format == RDF && s.depth() == 3 && s.inContainer() && string(s.local) == "items"
 }
 
-func (s *slicer) begin() {
-	s.skip()
-	s.from, s.loud = s.latest.start, len(s.attrs) > 0
-	s.used, s.bare = [maxBindings]bool{}, false
-	for _, a := range s.attrs { // which the step has looked up already
+func (s *slicer) beginItem() {
+	s.copyHead()
+	s.itemStart, s.hasContent = s.latest.start, len(s.attrs) > 0
+	s.used, s.usesNoDefault = [maxBindings]bool{}, false
+	for _, a := range s.attrs { // step has already looked them up
 		if p, _, _ := split(a.name); p != nil && string(p) != "xmlns" {
 			s.lookup(p)
 		}
@@ -146,21 +145,21 @@ func (s *slicer) begin() {
 	s.lookup(prefix)
 }
 
-// skip ends the head's part before what starts, and the white space there.
-func (s *slicer) skip() {
+// copyHead copies the part of the head before the element that starts, without trailing white space.
+func (s *slicer) copyHead() {
 	s.head = append(s.head, bytes.TrimRight(s.doc[s.copied:s.latest.start], " \t\r\n")...)
 }
 
-func (s *slicer) finish() {
+func (s *slicer) finishItem() {
 	switch {
-	case !s.loud: // else a million of them would leave no room for others
-		s.bad |= silentItems
+	case !s.hasContent: // a million of them would leave no room for others
+		s.bad |= emptyItems
 		return
 	case len(s.items) == MaxItems:
 		s.lost.beyond++
 		return
 	}
-	it := Item{Format: s.format, Raw: s.doc[s.from:s.pos:s.pos], Scope: s.taken(s.open[s.depth()-1].scope)}
+	it := Item{Format: s.format, Raw: s.doc[s.itemStart:s.pos:s.pos], Scope: s.usedBindings(s.open[s.depth()-1].scope)}
 	large := len(it.Raw) > MaxItem
 	if large {
 		it.Raw = shorten(it.Raw)
@@ -175,8 +174,8 @@ func (s *slicer) finish() {
 	s.items = append(s.items, it)
 }
 
-// shorten returns an item without its largest children, so that it is no larger
-// than MaxItem; nil if it is not made of children.
+// shorten returns an item without its largest children, so that it fits into MaxItem. It returns nil if that is
+// not possible.
 func shorten(raw []byte) []byte {
 	type span struct{ start, end int }
 	var (

@@ -7,10 +7,9 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// AppendText appends the text in HTML, or in text, as it is read: what stands
-// within words, as <b>, leaves them whole, what stands between parts, as <p>,
-// becomes a line's end. What is not shown, as a script, is left out; of pictures
-// their descriptions are read.
+// AppendText appends the text of HTML, or plain text, as a reader sees it. Inline elements such as <b> do not
+// break words, and other elements such as <p> become line ends. Hidden content such as scripts is left out. Of
+// pictures the descriptions are read.
 func AppendText(dst []byte, s string) []byte {
 	if strings.IndexByte(s, '<') < 0 {
 		if strings.IndexByte(s, '&') >= 0 {
@@ -38,7 +37,7 @@ func AppendText(dst []byte, s string) []byte {
 		switch {
 		case kind == html.EndTagToken && tag == hidden:
 			hidden = 0
-		case kind == html.StartTagToken && unread[tag]:
+		case kind == html.StartTagToken && hiddenElements[tag]:
 			hidden = tag
 		case tag == atom.Img && hidden == 0:
 			for more {
@@ -48,19 +47,19 @@ func AppendText(dst []byte, s string) []byte {
 				}
 			}
 		}
-		if !withinWords[tag] {
+		if !inlineElements[tag] {
 			dst = append(dst, '\n')
 		}
 	}
 }
 
-// unread are elements whose text nobody reads.
-var unread = map[atom.Atom]bool{
+// hiddenElements are elements whose text is not shown.
+var hiddenElements = map[atom.Atom]bool{
 	atom.Script: true, atom.Style: true, atom.Template: true, atom.Noscript: true, atom.Textarea: true, atom.Object: true,
 }
 
-// withinWords are elements that may stand within a word.
-var withinWords = map[atom.Atom]bool{
+// inlineElements are elements that may stand within a word.
+var inlineElements = map[atom.Atom]bool{
 	atom.A: true, atom.Abbr: true, atom.B: true, atom.Bdi: true, atom.Bdo: true, atom.Big: true, atom.Cite: true,
 	atom.Code: true, atom.Data: true, atom.Del: true, atom.Dfn: true, atom.Em: true, atom.Font: true, atom.I: true,
 	atom.Img: true, atom.Ins: true, atom.Kbd: true, atom.Mark: true, atom.Q: true, atom.Ruby: true, atom.S: true,

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// repairs are the kinds of things that were wrong with a document.
+// repairs is a set of the kinds of repairs that a document needed.
 type repairs uint16
 
 const (
@@ -16,14 +16,14 @@ const (
 	badReferences
 	badTags
 	badNamespaces
-	badItems
-	silentItems
-	twinItems
+	notItems
+	emptyItems
+	duplicateItems
 	largeHead
 )
 
 func (r repairs) String() string {
-	var words []string
+	var parts []string
 	for i, word := range []string{
 		"wrong or no charset given",
 		"impossible characters dropped",
@@ -36,62 +36,61 @@ func (r repairs) String() string {
 		"head too large",
 	} {
 		if r&(1<<i) != 0 {
-			words = append(words, word)
+			parts = append(parts, word)
 		}
 	}
-	return strings.Join(words, "; ")
+	return strings.Join(parts, "; ")
 }
 
-// losses count what a document's readers do not get of it.
-type losses struct {
-	parts  int // items that are shown without what made them too large
-	large  int // items that are not shown: nothing would be left of them
-	beyond int // items behind the first MaxItems
+// omissions counts the content of a document that readers do not get.
+type omissions struct {
+	parts  int // items without their largest parts
+	large  int // items that are left out, because nothing would remain of them
+	beyond int // items after the first MaxItems
 }
 
-func (l losses) String() string {
-	var words []string
-	say := func(n int, one, many string) {
+func (l omissions) String() string {
+	var parts []string
+	add := func(n int, one, many string) {
 		switch {
 		case n == 1:
-			words = append(words, "1 item "+one)
+			parts = append(parts, "1 item "+one)
 		case n > 1:
-			words = append(words, strconv.Itoa(n)+" items "+many)
+			parts = append(parts, strconv.Itoa(n)+" items "+many)
 		}
 	}
 	larger := "larger than " + strconv.Itoa(MaxItem>>10) + " KiB "
-	say(l.parts, larger+"lost its largest parts", larger+"lost their largest parts")
-	say(l.large, "too large to show left out", "too large to show left out")
-	say(l.beyond, "beyond the first "+strconv.Itoa(MaxItems)+" left out", "beyond the first "+strconv.Itoa(MaxItems)+" left out")
-	return strings.Join(words, "; ")
+	add(l.parts, larger+"lost its largest parts", larger+"lost their largest parts")
+	add(l.large, "too large to show left out", "too large to show left out")
+	add(l.beyond, "beyond the first "+strconv.Itoa(MaxItems)+" left out", "beyond the first "+strconv.Itoa(MaxItems)+" left out")
+	return strings.Join(parts, "; ")
 }
 
-// A tidier makes a document well-formed, with namespaces, and checks the limits.
-// What is right already it leaves as it is, to the byte; of a right document it
-// returns a part, from the root's start tag to its end tag.
+// A tidier makes a document well-formed, with namespaces, and checks the limits. It leaves correct parts
+// unchanged, to the byte. Of a correct document it returns a slice, from the root's start tag to its end tag.
 type tidier struct {
 	lexer
-	open    []element
-	scope   scope
-	unbound []string // prefixes nobody declared
-	fault   string   // the first thing that was wrong, in words; "" if none is known
-	rooted  func(local []byte, uri string) error
+	open      []element
+	scope     scope
+	unbound   []string // prefixes that nobody declared
+	fault     string   // description of the first problem; "" if none is known
+	checkRoot func(local []byte, uri string) error
 
 	out  []byte // the tidy document up to done
-	done int    // in doc; 0: nothing was written yet
+	done int    // offset in doc; 0: nothing has been written yet
 	bad  repairs
 }
 
-// An element that is open.
+// An element is an open element.
 type element struct {
 	name  []byte
-	scope int // bindings in force outside of it
+	scope int // number of bindings in force outside of it
 }
 
-// tidy tidies the document that begins in doc, in a scope. rooted judges the root
-// element, before anything else in the document can be found wrong.
+// tidy tidies the document at the start of doc, in a scope. rooted checks the root element, before anything
+// else in the document can fail.
 func tidy(doc []byte, outer scope, rooted func(local []byte, uri string) error) ([]byte, repairs, error) {
-	t := tidier{lexer: lexer{doc: doc}, scope: outer, rooted: rooted}
+	t := tidier{lexer: lexer{doc: doc}, scope: outer, checkRoot: rooted}
 	return t.tidy()
 }
 
@@ -109,11 +108,11 @@ func (t *tidier) tidy() ([]byte, repairs, error) {
 	for len(t.open) > 0 {
 		if !t.next() {
 			if t.err == nil {
-				t.truncated(fmt.Sprintf("inside <%s>", clip(t.open[len(t.open)-1].name)))
+				t.truncated(fmt.Sprintf("inside <%s>", clipBytes(t.open[len(t.open)-1].name)))
 			}
 			return nil, t.bad, t.err
 		}
-		if err := t.take(t.latest); err != nil {
+		if err := t.handle(t.latest); err != nil {
 			return nil, t.bad, err
 		}
 		if len(t.out) > MaxDocument {
@@ -145,7 +144,7 @@ func (t *tidier) prolog() (token, error) {
 		case tok.kind == text && spaceLen(t.doc[tok.start:tok.end]) == tok.end-tok.start,
 			tok.kind == comment, tok.kind == instr, tok.kind == doctype:
 		default:
-			return tok, fmt.Errorf("%w: it begins with %q", ErrNotFeed, clip(bytes.TrimSpace(t.doc)))
+			return tok, fmt.Errorf("%w: it begins with %q", ErrNotFeed, clipBytes(bytes.TrimSpace(t.doc)))
 		}
 	}
 }
@@ -155,20 +154,20 @@ func isHTML(doctype []byte) bool {
 	return len(words) > 1 && len(words[1]) >= 4 && bytes.EqualFold(words[1][:4], []byte("html"))
 }
 
-// clip shortens bytes of strangers for an error.
-func clip(b []byte) []byte {
+// clipBytes shortens untrusted bytes for an error.
+func clipBytes(b []byte) []byte {
 	if len(b) > 40 {
 		b = b[:40]
 	}
 	return bytes.ToValidUTF8(b, nil)
 }
 
-func (t *tidier) take(tok token) error {
+func (t *tidier) handle(tok token) error {
 	switch b := t.doc[tok.start:tok.end]; tok.kind {
 	case text:
 		t.references(tok)
 	case stray:
-		t.put(tok.start, tok.end, "&lt;", badReferences)
+		t.replace(tok.start, tok.end, "&lt;", badReferences)
 	case comment:
 		if inner := b[len("<!--") : len(b)-len("-->")]; bytes.Contains(inner, []byte("--")) || bytes.HasSuffix(inner, []byte("-")) {
 			t.drop(tok)
@@ -189,8 +188,8 @@ func (t *tidier) take(tok token) error {
 	return nil
 }
 
-// put writes s in place of a part of the document.
-func (t *tidier) put(start, end int, s string, why repairs) {
+// replace writes s in place of a part of the document.
+func (t *tidier) replace(start, end int, s string, why repairs) {
 	if t.out == nil {
 		t.out = make([]byte, 0, len(t.doc)-t.done+len(t.doc)/8)
 	}
@@ -200,14 +199,13 @@ func (t *tidier) put(start, end int, s string, why repairs) {
 	t.bad |= why
 }
 
-// drop leaves a token out. A space stands in its place, so that what was on both
-// sides of it makes nothing new together.
-func (t *tidier) drop(tok token) { t.put(tok.start, tok.end, " ", badTags) }
+// drop removes a token. A space replaces it, so that the parts on both sides do not combine to something new.
+func (t *tidier) drop(tok token) { t.replace(tok.start, tok.end, " ", badTags) }
 
-// references mends what character data cannot hold as it is.
-func (t *tidier) references(tok token) {
+// references repairs references and characters that character data cannot contain.
+func (t *tidier) references(tok token) { // larger output is refused after the token
 	b := t.doc[tok.start:tok.end]
-	for i := 0; len(t.out) <= MaxDocument; { // what is larger is refused when the token is done
+	for i := 0; len(t.out) <= MaxDocument; { // larger output is refused after the token
 		n := bytes.IndexByte(b[i:], '&')
 		if n < 0 {
 			break
@@ -215,23 +213,23 @@ func (t *tidier) references(tok token) {
 		i += n
 		size, mended, ok := reference(b[i:])
 		if !ok {
-			t.markEnds(b, tok.start, tok.start+i)
-			t.put(tok.start+i, tok.start+i+size, mended, badReferences)
+			t.escapeSectionEnds(b, tok.start, tok.start+i)
+			t.replace(tok.start+i, tok.start+i+size, mended, badReferences)
 		}
 		i += size
 	}
-	t.markEnds(b, tok.start, tok.end)
+	t.escapeSectionEnds(b, tok.start, tok.end)
 }
 
-// markEnds mends "]]>" in text from where was written up to end.
-func (t *tidier) markEnds(b []byte, start, end int) {
+// escapeSectionEnds escapes "]]>" in text, from the written part up to end.
+func (t *tidier) escapeSectionEnds(b []byte, start, end int) {
 	for i := max(t.done, start); i < end; {
 		n := bytes.Index(b[i-start:end-start], []byte("]]>"))
 		if n < 0 {
 			return
 		}
 		i += n + 3
-		t.put(i-1, i, "&gt;", badReferences)
+		t.replace(i-1, i, "&gt;", badReferences)
 	}
 }
 
@@ -242,15 +240,15 @@ func (t *tidier) start(tok token) error {
 	prefix, local, ok := split(tok.name)
 	if !ok || string(prefix) == "xmlns" || len(prefix) > maxField {
 		if len(t.open) == 0 {
-			return fmt.Errorf("%w: it begins with <%s>", ErrNotFeed, clip(tok.name))
+			return fmt.Errorf("%w: it begins with <%s>", ErrNotFeed, clipBytes(tok.name))
 		}
 		t.drop(tok)
 		return nil
 	}
 	before := len(t.scope)
 	kept, sloppy := tidyDeclarations(t.attrs)
-	t.attrs, tok.sloppy = kept, tok.sloppy || sloppy
-	t.scope = t.scope.enter(t.attrs)
+	t.attrs, tok.malformed = kept, tok.malformed || sloppy
+	t.scope = t.scope.push(t.attrs)
 	if len(t.scope) > maxBindings {
 		return fmt.Errorf("%w: more than %d namespaces at one place", ErrLimit, maxBindings)
 	}
@@ -259,7 +257,7 @@ func (t *tidier) start(tok token) error {
 		if uri == "" && prefix != nil {
 			uri = namespaceOf(string(prefix))
 		}
-		if err := t.rooted(local, uri); err != nil {
+		if err := t.checkRoot(local, uri); err != nil {
 			return err
 		}
 	}
@@ -269,8 +267,8 @@ func (t *tidier) start(tok token) error {
 	if err := t.attributes(&tok); err != nil {
 		return err
 	}
-	if tok.sloppy {
-		t.put(tok.start, tok.end, t.written(tok), badTags)
+	if tok.malformed {
+		t.replace(tok.start, tok.end, t.formatTag(tok), badTags)
 	}
 	t.open = append(t.open, element{tok.name, before})
 	if tok.empty {
@@ -279,13 +277,12 @@ func (t *tidier) start(tok token) error {
 	return nil
 }
 
-// tidyDeclarations drops declarations that namespaces forbid, and white space
-// from names of namespaces, where some parsers do not bear it. It tells whether
-// there was any of that.
+// tidyDeclarations drops declarations that XML namespaces forbid, and removes white space from namespace names,
+// which some parsers refuse. It reports whether it changed anything.
 func tidyDeclarations(attrs []attribute) (kept []attribute, sloppy bool) {
 	kept = attrs[:0]
 	for _, a := range attrs {
-		if prefix, ok := declared(a.name); ok {
+		if prefix, ok := boundPrefix(a.name); ok {
 			uri := unescape(a.value)
 			if strings.ContainsAny(uri, " \t\r\n") {
 				uri = strings.Join(strings.Fields(uri), "")
@@ -303,14 +300,14 @@ func tidyDeclarations(attrs []attribute) (kept []attribute, sloppy bool) {
 	return kept, sloppy
 }
 
-// blame notes what is wrong, if it is the first thing.
-func (t *tidier) blame(format string, args ...any) {
+// setFault stores the description of the first problem.
+func (t *tidier) setFault(format string, args ...any) {
 	if t.fault == "" {
 		t.fault = fmt.Sprintf(format, args...)
 	}
 }
 
-// bind sees to it that a prefix is declared.
+// bind makes sure that a prefix is declared.
 func (t *tidier) bind(prefix []byte) error {
 	if prefix == nil || string(prefix) == "xml" || t.scope.find(prefix) >= 0 {
 		return nil
@@ -328,19 +325,18 @@ func (t *tidier) bind(prefix []byte) error {
 	if len(t.open) > 0 {
 		root = t.open[0].name
 	}
-	t.blame(`the prefix %s is not declared: add xmlns:%[1]s="%s" to <%s>`, clip(prefix), namespaceOf(string(prefix)), clip(root))
+	t.setFault(`the prefix %s is not declared: add xmlns:%[1]s="%s" to <%s>`, clipBytes(prefix), namespaceOf(string(prefix)), clipBytes(root))
 	t.bad |= badNamespaces
 	return nil
 }
 
-// attributes drops attributes that cannot stand where they do, and finds out
-// whether the tag has to be written anew.
+// attributes drops invalid attributes, and decides whether the tag must be rewritten.
 func (t *tidier) attributes(tok *token) error {
 	kept := t.attrs[:0]
 	for _, a := range t.attrs {
 		prefix, _, ok := split(a.name)
 		if !ok || t.repeats(kept, a.name) {
-			tok.sloppy = true
+			tok.malformed = true
 			continue
 		}
 		if string(prefix) != "xmlns" {
@@ -348,8 +344,8 @@ func (t *tidier) attributes(tok *token) error {
 				return err
 			}
 		}
-		if !tidyValue(a.value) {
-			tok.sloppy = true
+		if !isTidyValue(a.value) {
+			tok.malformed = true
 		}
 		kept = append(kept, a)
 	}
@@ -357,7 +353,7 @@ func (t *tidier) attributes(tok *token) error {
 	return nil
 }
 
-// repeats tells whether an attribute of that name is there already.
+// repeats reports whether attrs already has an attribute of that name.
 func (t *tidier) repeats(attrs []attribute, name []byte) bool {
 	prefix, local, _ := split(name)
 	for _, a := range attrs {
@@ -375,7 +371,7 @@ func (t *tidier) repeats(attrs []attribute, name []byte) bool {
 	return false
 }
 
-// uriOf is what a prefix stands for, now or once it is declared.
+// uriOf returns the namespace of a prefix, now or once it is declared.
 func (t *tidier) uriOf(prefix []byte) string {
 	if uri := t.scope.uri(prefix); uri != "" {
 		return uri
@@ -383,8 +379,8 @@ func (t *tidier) uriOf(prefix []byte) string {
 	return namespaceOf(string(prefix))
 }
 
-// written is a start tag as it should be.
-func (t *tidier) written(tok token) string {
+// formatTag returns a start tag in its correct form.
+func (t *tidier) formatTag(tok token) string {
 	var b strings.Builder
 	b.WriteByte('<')
 	b.Write(tok.name)
@@ -392,7 +388,7 @@ func (t *tidier) written(tok token) string {
 		b.WriteByte(' ')
 		b.Write(a.name)
 		b.WriteString(`="`)
-		for i := 0; i < len(a.value) && b.Len() <= MaxDocument; i++ { // what is larger is refused
+		for i := 0; i < len(a.value) && b.Len() <= MaxDocument; i++ { // larger output is refused
 			switch c := a.value[i]; c {
 			case '<':
 				b.WriteString("&lt;")
@@ -418,40 +414,39 @@ func (t *tidier) written(tok token) string {
 	return b.String()
 }
 
-// end closes an element. If inner ones are still open they are closed first, as
-// a browser does, but no item ends in that way, and nothing around one: what
-// lacks such an end was cut, and nobody knows where.
+// end closes an element. Open elements inside are closed first, as browsers do, but never an item or an element
+// around items. If such an element has no end, the document was truncated at an unknown place.
 func (t *tidier) end(tok token) error {
 	i := len(t.open) - 1
 	for ; i >= 0; i-- {
-		if bytes.Equal(t.open[i].name, tok.name) || t.frame(i) {
+		if bytes.Equal(t.open[i].name, tok.name) || t.isStructural(i) {
 			break
 		}
 	}
 	if i < 0 || !bytes.Equal(t.open[i].name, tok.name) {
 		for j := range max(i, 0) {
-			if t.frame(j) && bytes.Equal(t.open[j].name, tok.name) {
-				return fmt.Errorf("%w: <%s> ends inside <%s>", ErrBroken, clip(tok.name), clip(t.open[i].name))
+			if t.isStructural(j) && bytes.Equal(t.open[j].name, tok.name) {
+				return fmt.Errorf("%w: <%s> ends inside <%s>", ErrBroken, clipBytes(tok.name), clipBytes(t.open[i].name))
 			}
 		}
-		t.blame("</%s> closes nothing", clip(tok.name))
+		t.setFault("</%s> closes nothing", clipBytes(tok.name))
 		t.drop(tok)
 		return nil
 	}
 	for j := len(t.open) - 1; j > i; j-- {
-		t.blame("<%s> is not closed", clip(t.open[j].name))
-		t.put(tok.start, tok.start, "</"+string(t.open[j].name)+">", badTags)
+		t.setFault("<%s> is not closed", clipBytes(t.open[j].name))
+		t.replace(tok.start, tok.start, "</"+string(t.open[j].name)+">", badTags)
 		t.pop()
 	}
-	if tok.sloppy {
-		t.put(tok.start, tok.end, "</"+string(tok.name)+">", badTags)
+	if tok.malformed {
+		t.replace(tok.start, tok.end, "</"+string(tok.name)+">", badTags)
 	}
 	t.pop()
 	return nil
 }
 
-// frame tells whether an open element is an item or around items.
-func (t *tidier) frame(i int) bool {
+// isStructural reports whether an open element is an item or contains items.
+func (t *tidier) isStructural(i int) bool {
 	if i == 0 {
 		return true
 	}
@@ -472,8 +467,7 @@ func (t *tidier) pop() {
 	t.scope = t.scope[:last.scope]
 }
 
-// declare binds, at the root of a tidy document, the prefixes that nobody
-// declared.
+// declare binds the undeclared prefixes at the root of a tidy document.
 func (t *tidier) declare(doc []byte, root token) []byte {
 	if len(t.unbound) == 0 {
 		return doc

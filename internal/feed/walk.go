@@ -5,23 +5,23 @@ import (
 	"strings"
 )
 
-// A walker goes through a tidy document element by element.
+// A walker visits a tidy document element by element.
 type walker struct {
 	lexer
 	scope scope
-	outer int // bindings that came from outside
-	open  []place
+	outer int // number of bindings from outside
+	open  []openElement
 
-	// The element whose start or end was met last.
+	// The element that started or ended last.
 	uri   string
 	local []byte
 
-	used [maxBindings]bool // bindings that were looked up, since someone cleared it
-	bare bool              // an element without prefix was met where no default is bound
+	used          [maxBindings]bool // bindings that were looked up since this was last cleared
+	usesNoDefault bool              // an element without prefix occurred where no default namespace is bound
 }
 
-// A place is an element that is open.
-type place struct {
+// An openElement is an element that has not ended.
+type openElement struct {
 	uri   string
 	local []byte
 	scope int
@@ -31,14 +31,12 @@ func walk(doc []byte, outer scope) *walker {
 	return &walker{lexer: lexer{doc: doc}, scope: outer, outer: len(outer)}
 }
 
-// depth is how many elements are open; at a start and an end, the element itself
-// is among them.
+// depth returns the number of open elements. At a start and at an end, the element itself counts.
 func (w *walker) depth() int { return len(w.open) }
 
-// step moves to the next start, end or piece of text. An empty element has a start
-// and an end.
+// step moves to the next start, end or text. An empty element has a start and an end.
 func (w *walker) step() bool {
-	if w.latest.kind == end { // leave what ended with the last step
+	if w.latest.kind == end { // leave the element that ended with the last step
 		last := w.open[len(w.open)-1]
 		w.open, w.scope = w.open[:len(w.open)-1], w.scope[:last.scope]
 	}
@@ -60,7 +58,7 @@ func (w *walker) step() bool {
 			return true
 		case start:
 			before := len(w.scope)
-			w.scope = w.scope.enter(w.attrs)
+			w.scope = w.scope.push(w.attrs)
 			prefix, local, _ := split(w.latest.name)
 			w.uri, w.local = w.lookup(prefix), local
 			for _, a := range w.attrs {
@@ -68,20 +66,20 @@ func (w *walker) step() bool {
 					w.lookup(p)
 				}
 			}
-			w.open = append(w.open, place{w.uri, w.local, before})
+			w.open = append(w.open, openElement{w.uri, w.local, before})
 			return true
 		}
 	}
 }
 
-// lookup returns the namespace of a prefix and notes that it is used.
+// lookup returns the namespace of a prefix and marks its binding as used.
 func (w *walker) lookup(prefix []byte) string {
 	if string(prefix) == "xml" {
 		return xmlSpace
 	}
 	i := w.scope.find(prefix)
 	if i < 0 {
-		w.bare = true
+		w.usesNoDefault = true
 		return ""
 	}
 	if i < len(w.used) {
@@ -90,20 +88,19 @@ func (w *walker) lookup(prefix []byte) string {
 	return w.scope[i].URI
 }
 
-// starts tells whether the last step met the start of an element; its attributes
-// can be asked for.
+// starts reports whether the last step was the start of an element, whose attributes are then available.
 func (w *walker) starts() bool { return w.latest.kind == start }
 
-// ends tells whether the last step met the end of an element.
+// ends reports whether the last step was the end of an element.
 func (w *walker) ends() bool { return w.latest.kind == end }
 
-// says tells whether the text the last step met is more than white space.
-func (w *walker) says() bool {
+// hasText reports whether the text of the last step is more than white space.
+func (w *walker) hasText() bool {
 	b := w.doc[w.latest.start:w.latest.end]
 	return w.latest.kind == cdata || spaceLen(b) < len(b)
 }
 
-// text returns the text the last step met, as it is meant.
+// text returns the text of the last step, unescaped.
 func (w *walker) text() string {
 	b := w.doc[w.latest.start:w.latest.end]
 	if w.latest.kind == cdata {
@@ -112,16 +109,15 @@ func (w *walker) text() string {
 	return unescape(b)
 }
 
-// value returns an attribute of the last start, as it is meant. Its name has no
-// prefix, or one that is always the same.
+// value returns an attribute of the last start, unescaped. Its name must have no prefix, or a constant one.
 func (w *walker) value(name string) string {
 	v, _ := w.attr(name)
 	return unescape(v)
 }
 
-// taken returns what the item that was just walked takes from the bindings below
-// base: namespaces it uses, and the base and language that hold there.
-func (w *walker) taken(base int) []Binding {
+// usedBindings returns the bindings that the last item uses of those below base: its namespaces, and the base
+// and language in force.
+func (w *walker) usedBindings(base int) []Binding {
 	var list []Binding
 	for i, b := range w.scope[:base] {
 		special := b.Prefix == "xml:base" || b.Prefix == "xml:lang"

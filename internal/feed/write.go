@@ -10,66 +10,62 @@ import (
 	"unicode/utf8"
 )
 
-// Namespace is that of our own elements in feeds.
+// Namespace is the namespace of the elements that tidings adds to feeds.
 const Namespace = "urn:tidings:feed:1"
 
-// What vouches for an item is told by an element of ours in it, or a member. What its source says
-// there goes: a node alone knows.
+// The provenance of an item is an element or a member that tidings adds to it. A provenance in the source is
+// removed, because only the node knows it.
 const (
 	provenanceElement = "provenance"
 	provenanceMember  = "_tidings_provenance"
 )
 
-// A Document is what Write writes.
+// A Document is the input of Write.
 type Document struct {
-	// URL is where readers find the document. Links by which the source says
-	// where itself is found, and who tells of changes there, give way to it: a
-	// reader that followed them would leave us, and tell its own addresses to
-	// strangers. If it is empty they stay.
+	// URL is the address at which readers find the document. It replaces the source's links to itself and to
+	// its hubs: a reader that followed those would leave this node and reveal its address to others. If URL is
+	// empty these links stay.
 	URL string
-	// Publisher is who publishes the feed, as the node believes; nil: nobody. If there is
-	// a URL it stands in the place of what the head says, which may be of before the key was changed.
+	// Publisher is the publisher of the feed according to the node; nil: none. If there is a URL it replaces
+	// the entry in the head, which may predate a change of the key.
 	Publisher *Publisher
-	// Base is the address of the source, against which relative addresses in
-	// it are meant.
+	// Base is the address of the source, to which its relative addresses refer.
 	Base    string
 	Head    Head
 	Entries []Entry
-	// Since is the time at which the document came into being. Where the head does not say when an Atom feed was
-	// updated, the feed says Since, or the time of its latest entry if that is later. The zero time stands for 1970.
-	Since time.Time
-	// Clean, unless it is nil, makes what an item says fit for readers, where it is
-	// written by its meaning; what goes out as it came is left alone.
-	Clean func(*Meaning)
+	// Created is the creation time of the document. If the head of an Atom feed has no date, the feed gets
+	// Created or the time of its latest entry, whichever is later. The zero time stands for 1970.
+	Created time.Time
+	// Sanitize, unless it is nil, makes the content of an item safe for readers. Write calls it for converted
+	// items only; items in their own format are copied unchanged.
+	Sanitize func(*Meaning)
 }
 
 // An Entry is an item in a document.
 type Entry struct {
 	Item Item
-	// At stands in for a date that the item lacks: when it came to us.
-	At time.Time
-	// Provenance, unless it is empty, tells the reader who vouches for the
-	// item.
+	// Arrived is when the item arrived here. It replaces a missing date of the item.
+	Arrived time.Time
+	// Provenance, unless it is empty, tells the reader what vouches for the item.
 	Provenance string
-	// Said, unless it is nil, is what the entry says, and there is no Item: of an
-	// entry that no document had in this form.
-	Said *Meaning
-	// Source, unless it is nil, is the feed that the entry was taken from. It is
-	// told of what Said says only; an item that goes out as it came keeps its own.
+	// Meaning, unless it is nil, is the content of the entry, and Item is not used. It is for entries that no
+	// document has in this form.
+	Meaning *Meaning
+	// Source, unless it is nil, is the feed from which the entry was taken. It is only written with Meaning; a
+	// copied item keeps its own.
 	Source *Source
 }
 
-// A Source is a feed from which another one took an entry.
+// A Source is the feed from which another feed took an entry.
 type Source struct {
-	URL   string // of its document
+	URL   string // address of its document
 	Title string
-	Link  string // where people read it; may be ""
+	Link  string // its page for people; may be ""
 }
 
-// Write writes a document in a format: head and items of that format as they came,
-// others by their meaning. The result is well-formed UTF-8, and more than its
-// parts only by what they lack without their own documents: declarations of
-// namespaces, and what Atom demands of every feed and entry.
+// Write writes a document in a format. A head and items of that format are copied, and others are converted.
+// The result is well-formed UTF-8. Copies gain only what they lack outside of their own document: namespace
+// declarations, and the elements that Atom requires.
 func Write(d *Document, f Format) ([]byte, error) {
 	head := d.Head
 	if head.Format != f {
@@ -84,16 +80,16 @@ func Write(d *Document, f Format) ([]byte, error) {
 	return d.writeXML(&head), nil
 }
 
-// NewHead makes a head from what it says.
+// NewHead makes a head from its fields.
 func NewHead(f Format, title, link, description, language string) (Head, error) {
-	return plainHead(Head{Format: f, Title: title, Link: link, Description: description, Language: language})
+	return minimalHead(Head{Format: f, Title: title, Link: link, Description: description, Language: language})
 }
 
-// ErrItem is what NewItem says of what cannot be an item.
+// ErrItem says that NewItem cannot make an item.
 var ErrItem = errors.New("the item cannot be published")
 
-// NewItem makes an item from what it says, at a time. It has to have an id or a link of its own, by
-// which it is known when it changes: in Atom an id is an address.
+// NewItem makes an item from its content, at a time. The item needs an id or a link, by which it is recognised
+// when it changes. In Atom the id must be an address.
 func NewItem(f Format, m Meaning, at time.Time) (Item, error) {
 	for _, s := range []struct{ name, text string }{
 		{"id", m.GUID}, {"link", m.Link}, {"title", m.Title}, {"summary", m.Summary}, {"content", m.Content}, {"author", m.Author},
@@ -105,13 +101,13 @@ func NewItem(f Format, m Meaning, at time.Time) (Item, error) {
 	switch {
 	case m.GUID == "" && m.Link == "":
 		return Item{}, fmt.Errorf("%w: it has neither id nor link", ErrItem)
-	case strings.ContainsFunc(m.GUID, isControl): // elsewhere it is replaced, and an id is to be as it is
+	case strings.ContainsFunc(m.GUID, isControl): // elsewhere it is replaced, and an id must not change
 		return Item{}, fmt.Errorf("%w: its id %q has a character that no document may have", ErrItem, m.GUID)
 	case strings.TrimSpace(m.Title+m.Summary+m.Content) == "":
 		return Item{}, fmt.Errorf("%w: it has neither title nor content nor summary", ErrItem)
 	case m.Link != "" && !isOnWeb(m.Link):
 		return Item{}, fmt.Errorf("%w: its link %q is not an address that begins with http:// or https://", ErrItem, m.Link)
-	case m.Published.Sub(at) > aDay:
+	case m.Published.Sub(at) > maxFuture:
 		return Item{}, fmt.Errorf("%w: its date, %s, is in the future; give one not later than tomorrow", ErrItem, m.Published.UTC().Format(time.RFC3339))
 	case f == Atom && !isAbsolute(m.GUID) && !isAbsolute(m.Link):
 		return Item{}, fmt.Errorf("%w: neither its id nor its link is an address, as Atom demands", ErrItem)
@@ -119,10 +115,10 @@ func NewItem(f Format, m Meaning, at time.Time) (Item, error) {
 	if m.GUID == "" {
 		m.GUID = m.Link
 	}
-	d, e := &Document{}, Entry{Said: &m, At: at}
+	d, e := &Document{}, Entry{Meaning: &m, Arrived: at}
 	var raw []byte
 	if f == JSON {
-		raw = d.inJSON(&e)
+		raw = d.itemJSON(&e)
 	} else {
 		w := xmlWriter{d: d, head: &Head{Format: f}, uri: nsAtom}
 		raw = w.converted(&e)
@@ -130,14 +126,14 @@ func NewItem(f Format, m Meaning, at time.Time) (Item, error) {
 	return ReadItem(f, raw, nil, 0)
 }
 
-// aDay is how far ahead of the clock an item may be dated: clocks differ, and time zones are mistaken.
-const aDay = 24 * time.Hour
+// maxFuture is how far ahead of the clock an item may be dated, because of wrong clocks and time zones.
+const maxFuture = 24 * time.Hour
 
-// isControl says of a character that XML has none such (XML 1.0, 2.2).
+// isControl reports whether XML forbids a character (XML 1.0, 2.2).
 func isControl(r rune) bool { return r < ' ' && r != '\t' && r != '\n' && r != '\r' }
 
-// plainHead makes a head from its meaning alone.
-func plainHead(h Head) (Head, error) {
+// minimalHead makes a head from its parsed fields alone.
+func minimalHead(h Head) (Head, error) {
 	var b bytes.Buffer
 	element := func(name, s string) {
 		if s != "" {
@@ -176,47 +172,47 @@ func plainHead(h Head) (Head, error) {
 	return readHead(h.Format, b.Bytes())
 }
 
-// tag is an element with a text.
+// tag returns an element with a text.
 func tag(name, s string) string { return "<" + name + ">" + escapeAny(s) + "</" + name + ">" }
 
-// escapeAny escapes a text that may hold what XML cannot.
+// escapeAny escapes a text that may contain characters that XML forbids.
 func escapeAny(s string) string {
-	clean, _ := dropImpossible([]byte(s))
+	clean, _ := dropInvalid([]byte(s))
 	return escape(string(clean))
 }
 
-// markup is HTML as the text of an element. Escaped, most of it would be half as long again, and three times
-// at the worst; it goes as it is where XML lets it.
-func markup(s string) string {
+// htmlText returns HTML as the text of an element. Escaping makes most HTML half as long again, and three times
+// at worst. Therefore the HTML goes into a CDATA section where XML allows it.
+func htmlText(s string) string {
 	escaped := escapeAny(s)
-	clean, _ := dropImpossible([]byte(s))
+	clean, _ := dropInvalid([]byte(s))
 	if quoted := "<![CDATA[" + string(clean) + "]]>"; len(quoted) < len(escaped) && !strings.Contains(string(clean), "]]>") && !strings.Contains(string(clean), "\r") {
 		return quoted
 	}
 	return escaped
 }
 
-// said is what an item says, as far as that can be found out.
-func (e *Entry) said(base string) Meaning {
-	if e.Said != nil {
-		return *e.Said
+// meaning returns the content of an entry, as far as it can be parsed.
+func (e *Entry) meaning(base string) Meaning {
+	if e.Meaning != nil {
+		return *e.Meaning
 	}
 	m, _ := e.Item.Meaning(base)
 	return m
 }
 
-// cleaned is what an item says where it is written by its meaning.
-func (d *Document) cleaned(e *Entry) Meaning {
-	m := e.said(d.Base)
-	if d.Clean != nil {
-		d.Clean(&m)
+// sanitized returns the content of an entry for a converted item.
+func (d *Document) sanitized(e *Entry) Meaning {
+	m := e.meaning(d.Base)
+	if d.Sanitize != nil {
+		d.Sanitize(&m)
 	}
 	return m
 }
 
-// date is the time of an entry's last change, as far as anybody knows.
+// date returns the time of an entry's last change, as far as known.
 func (e *Entry) date(m *Meaning) time.Time {
-	for _, t := range []time.Time{m.Updated, m.Published, e.At} {
+	for _, t := range []time.Time{m.Updated, m.Published, e.Arrived} {
 		if year := t.Year(); !t.IsZero() && year > 0 && year < 10000 {
 			return t.UTC()
 		}
@@ -224,17 +220,17 @@ func (e *Entry) date(m *Meaning) time.Time {
 	return time.Unix(0, 0).UTC()
 }
 
-// id is the id of an entry in formats that do not mind what it is.
+// id returns the id of an entry in formats that allow any id.
 func (e *Entry) id(m *Meaning) string {
-	if m.GUID != "" && e.Item.Apart == 0 {
+	if m.GUID != "" && e.Item.Qualifiers == 0 {
 		return m.GUID
 	}
 	return e.guid(m)
 }
 
-// guid is an address-like id of an entry, as Atom demands.
+// guid returns an id in the form of an address, as Atom requires.
 func (e *Entry) guid(m *Meaning) string {
-	if e.Item.Apart == 0 {
+	if e.Item.Qualifiers == 0 {
 		for _, id := range []string{m.GUID, m.Link} {
 			if isAbsolute(id) {
 				return id
@@ -244,7 +240,7 @@ func (e *Entry) guid(m *Meaning) string {
 	return e.Item.ID.URN()
 }
 
-// isOnWeb tells addresses that a browser opens.
+// isOnWeb reports whether s is an absolute http or https address.
 func isOnWeb(s string) bool {
 	u, err := url.Parse(s)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
@@ -255,7 +251,7 @@ func isAbsolute(s string) bool {
 	return err == nil && u.Scheme != "" && (u.Host != "" || u.Opaque != "")
 }
 
-// URN is the identity as an address: a UUID of version 8.
+// URN returns the identity as an address: a UUID of version 8.
 func (id ID) URN() string {
 	u := [16]byte(id[:16])
 	u[6] = u[6]&0x0f | 0x80

@@ -14,7 +14,7 @@ func write(t testing.TB, d Document, head, items string, f Format) string {
 	t.Helper()
 	d.Head = parse(t, head).Head
 	for _, it := range parse(t, items).Items {
-		d.Entries = append(d.Entries, Entry{Item: it, At: time.Unix(1.7e9, 0)})
+		d.Entries = append(d.Entries, Entry{Item: it, Arrived: time.Unix(1.7e9, 0)})
 	}
 	doc, err := Write(&d, f)
 	if err != nil {
@@ -23,7 +23,7 @@ func write(t testing.TB, d Document, head, items string, f Format) string {
 	return string(doc)
 }
 
-func TestItemsBringWhatTheyUseFromOutside(t *testing.T) {
+func TestItemsBringTheirBindings(t *testing.T) {
 	const atom = "xmlns='" + nsAtom + "'"
 	for _, c := range []struct{ name, head, items, want string }{
 		{"the same head", "<rss xmlns:a='u'><channel/></rss>", "<rss xmlns:a='u'><channel><item a:x=''>c</item></channel></rss>", "<item a:x=''>c</item>"},
@@ -45,7 +45,7 @@ func TestItemsBringWhatTheyUseFromOutside(t *testing.T) {
 	}
 }
 
-func TestOurAddressStandsForTheirs(t *testing.T) {
+func TestTheNodesAddressReplacesTheSources(t *testing.T) {
 	const ours = "http://127.0.0.1:8190/f/x/https://x/?a&b"
 	for _, c := range []struct {
 		name, doc string
@@ -141,7 +141,7 @@ func TestReadItemTrustsNobody(t *testing.T) {
 			t.Errorf("%s: %+v", c.name, it)
 		}
 	}
-	if _, err := ReadItem(RSS, []byte("<item>c</item>"), nil, maxApart+1); err == nil {
+	if _, err := ReadItem(RSS, []byte("<item>c</item>"), nil, maxQualifiers+1); err == nil {
 		t.Error("an item apart beyond all")
 	}
 }
@@ -180,11 +180,11 @@ func BenchmarkMeaning(b *testing.B) {
 	}
 }
 
-// TestEntriesTakenFromOtherFeedsSayFromWhich: in every format, under ids of their own.
+// TestEntriesTakenFromOtherFeedsSayFromWhich writes entries with a Source in every format.
 func TestEntriesTakenFromOtherFeedsSayFromWhich(t *testing.T) {
 	entry := Entry{
-		Said:   &Meaning{GUID: "urn:uuid:1", Title: "A & B", Link: "https://x.org/1", Author: "Jo", Content: "<p>c</p>", Published: time.Unix(1.7e9, 0), Categories: []string{"t"}},
-		Source: &Source{URL: "https://x.org/feed?a&b", Title: "X < Y", Link: "https://x.org/"},
+		Meaning: &Meaning{GUID: "urn:uuid:1", Title: "A & B", Link: "https://x.org/1", Author: "Jo", Content: "<p>c</p>", Published: time.Unix(1.7e9, 0), Categories: []string{"t"}},
+		Source:  &Source{URL: "https://x.org/feed?a&b", Title: "X < Y", Link: "https://x.org/"},
 	}
 	for f, want := range map[Format]string{
 		RSS:  `<source url="https://x.org/feed?a&amp;b">X &lt; Y</source>`,
@@ -214,7 +214,7 @@ func TestEntriesTakenFromOtherFeedsSayFromWhich(t *testing.T) {
 	}
 }
 
-func TestAnItemIsMadeOfWhatItSays(t *testing.T) {
+func TestNewItemHasItsContent(t *testing.T) {
 	m := Meaning{GUID: "tag:example.org,2026:1", Title: "A & B", Link: "https://example.org/1", Summary: "S", Content: "<p>C</p>", Author: "Ann", Published: time.Unix(1.7e9, 0).UTC()}
 	for f := RSS; f <= JSON; f++ {
 		it, err := NewItem(f, m, time.Unix(1.78e9, 0))
@@ -229,8 +229,8 @@ func TestAnItemIsMadeOfWhatItSays(t *testing.T) {
 	}
 }
 
-// HTML takes the room that it has, and says the same however it is written.
-func TestMarkupTakesNoMoreRoomThanItHas(t *testing.T) {
+// HTML is written in the shorter of two ways, with the same meaning.
+func TestHTMLIsWrittenTheShorterWay(t *testing.T) {
 	for _, html := range []string{
 		strings.Repeat("<p>", 1<<10),
 		`<p>Fish &amp; chips, &lt;b&gt; &#228; a &nbsp; b</p>`,
@@ -272,13 +272,13 @@ func TestMarkupTakesNoMoreRoomThanItHas(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeAnItem(t *testing.T) {
+func TestNewItemRefusesInvalidContent(t *testing.T) {
 	const id = "https://example.org/1"
 	for _, c := range []struct {
 		m    Meaning
 		says string
 	}{
-		{Meaning{Title: "T"}, "neither id nor link"}, // nobody could know it again
+		{Meaning{Title: "T"}, "neither id nor link"}, // nobody could recognise it again
 		{Meaning{GUID: id, Author: "Ann"}, "neither title nor content"},
 		{Meaning{Link: id, Title: " ", Content: "\n"}, "neither title nor content"},
 		{Meaning{GUID: id, Title: "caf\xe9"}, "title is not in UTF-8"},
@@ -301,8 +301,8 @@ func TestWhatCannotBeAnItem(t *testing.T) {
 	}
 }
 
-// What vouches for an item is the node's to say, and not the source's.
-func TestASourceDoesNotSayWhatVouchesForItsItems(t *testing.T) {
+// Only the node decides the provenance of an item, and not the source.
+func TestProvenanceOfTheSourceIsRemoved(t *testing.T) {
 	for name, src := range map[string]string{
 		"RSS":      `<rss version="2.0" xmlns:x="urn:tidings:feed:1"><channel><title>T</title><item><guid>1</guid><x:provenance>false</x:provenance><title>I</title><x:provenance/><provenance xmlns="urn:tidings:feed:1">f<b>a</b>lse</provenance></item></channel></rss>`,
 		"RSS once": `<rss version="2.0"><channel><title>T</title><item><guid>1</guid><title>I</title><tidings:provenance xmlns:tidings="urn:tidings:feed:1">false</tidings:provenance></item></channel></rss>`,

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// JSON Feed 1.1, as far as we write it ourselves.
+// JSON Feed 1.1, as far as this package writes it.
 type (
 	jsonHead struct {
 		Version     string     `json:"version"`
@@ -50,7 +50,7 @@ type (
 	}
 )
 
-// marshal encodes what always can be.
+// marshal encodes values that can always be encoded.
 func marshal(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -62,9 +62,9 @@ func marshal(v any) []byte {
 }
 
 func (d *Document) writeJSON(head *Head) []byte {
-	raw, at := head.Raw, head.At
+	raw, at := head.Raw, head.ItemsAt
 	if d.URL != "" {
-		raw = d.ownJSON(raw)
+		raw = d.headJSON(raw)
 		members(raw, func(m member) {
 			if m.name == "items" {
 				at = m.value + 1
@@ -83,14 +83,14 @@ func (d *Document) writeJSON(head *Head) []byte {
 	return append(out, '\n')
 }
 
-// ownJSON puts our address into a head, and who publishes the feed.
-func (d *Document) ownJSON(raw []byte) []byte {
+// headJSON replaces the address and the publisher in a head.
+func (d *Document) headJSON(raw []byte) []byte {
 	out := append([]byte(`{"feed_url":`), marshal(d.URL)...)
 	if d.Publisher != nil {
 		out = append(append(out, ",\n"...), d.Publisher.Metadata(JSON)...)
 	}
 	members(raw, func(m member) {
-		if m.name != "feed_url" && m.name != "hubs" && m.name != publisherMember && !leadsAstray(m.name, raw[m.value:m.end]) {
+		if m.name != "feed_url" && m.name != "hubs" && m.name != publisherMember && !hasUnsafeLink(m.name, raw[m.value:m.end]) {
 			out = append(append(out, ",\n"...), raw[m.start:m.end]...)
 		}
 	})
@@ -100,7 +100,7 @@ func (d *Document) ownJSON(raw []byte) []byte {
 func (d *Document) appendJSON(out []byte, e *Entry) []byte {
 	raw := e.Item.Raw
 	if e.Item.Format != JSON {
-		raw = d.inJSON(e)
+		raw = d.itemJSON(e)
 	}
 	raw = withoutProvenance(raw)
 	if e.Provenance == "" {
@@ -114,7 +114,7 @@ func (d *Document) appendJSON(out []byte, e *Entry) []byte {
 	return append(out, raw[1:]...)
 }
 
-// withoutProvenance is an item without what its source says of its provenance: who reads both would
+// withoutProvenance returns an item without the provenance of its source. A reader of two such members would
 // believe the last one.
 func withoutProvenance(raw []byte) []byte {
 	out, has := []byte{'{'}, false
@@ -134,8 +134,8 @@ func withoutProvenance(raw []byte) []byte {
 	return append(out, '}')
 }
 
-func (d *Document) inJSON(e *Entry) []byte {
-	m := d.cleaned(e)
+func (d *Document) itemJSON(e *Entry) []byte {
+	m := d.sanitized(e)
 	it := jsonItem{
 		ID: e.id(&m), URL: m.Link, Title: m.Title, Tags: m.Categories,
 		HTML: cmp.Or(m.Content, m.Summary), Modified: e.date(&m).Format(time.RFC3339),
@@ -147,11 +147,11 @@ func (d *Document) inJSON(e *Entry) []byte {
 		it.Authors = []jsonAuthor{{m.Author}}
 	}
 	for _, a := range m.Enclosures {
-		size, _ := strconv.ParseInt(a.Length, 10, 64) // 0: not known
+		size, _ := strconv.ParseInt(a.Length, 10, 64) // 0: unknown
 		it.Attachments = append(it.Attachments, jsonAttachment{a.URL, a.mediaType(), size})
 	}
 	if s := e.Source; s != nil {
-		it.Source = &jsonSource{s.URL, s.Title, harmlessOnly(s.Link)}
+		it.Source = &jsonSource{s.URL, s.Title, safeLink(s.Link)}
 	}
 	return marshal(it)
 }

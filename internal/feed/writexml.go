@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// declaration begins every document. The source's own and its stylesheets stay
-// behind: they speak of another charset and of files that are not here.
+// declaration begins every document. The source's own declaration and stylesheets are dropped: they name
+// another charset, and files that are not here.
 const declaration = `<?xml version="1.0" encoding="UTF-8"?>` + "\n"
 
 func (d *Document) writeXML(head *Head) []byte {
 	w := xmlWriter{d: d, head: head}
-	before, after := w.around()
+	before, after := w.splitHead()
 	out := append([]byte(declaration), before...)
 	for i := range d.Entries {
 		out = append(out, '\n')
@@ -32,52 +32,52 @@ type xmlWriter struct {
 	uri  string // namespace of the root
 }
 
-// An edit puts a text in place of a part of a head.
+// An edit replaces a part of a head.
 type edit struct {
 	start, end int
 	text       string
 }
 
-// around is the head up to its items, and what comes behind them.
-func (w *xmlWriter) around() (before, after []byte) {
+// splitHead returns the edited head before its items, and the part after them.
+func (w *xmlWriter) splitHead() (before, after []byte) {
 	var (
-		h     = w.head
-		edits []edit
-		has   = map[string]bool{}
-		list  = 0 // where RSS 1.0's list of items goes
-		from  = 0
-		drop  = 0 // depth of the element that goes
-		outer = 1
-		link  = 0 // depth of a link whose words are read
-		words strings.Builder
+		h        = w.head
+		edits    []edit
+		has      = map[string]bool{}
+		list     = 0 // where RSS 1.0's list of items goes
+		from     = 0
+		drop     = 0 // depth of the element that is dropped
+		outer    = 1
+		link     = 0 // depth of the link whose text is read
+		linkText strings.Builder
 	)
 	w.base = h.scope.value("xml:base")
 	for v := walk(h.Raw, nil); v.step(); {
 		switch {
 		case v.starts() && v.depth() == 1:
 			w.uri = v.uri
-			if _, has := v.attr("xml:base"); w.base == "" && w.d.Base != "" && !has { // it may be there, and say nothing
+			if _, has := v.attr("xml:base"); w.base == "" && w.d.Base != "" && !has { // the attribute may be present and empty
 				at := 1 + len(v.latest.name)
-				edits = append(edits, edit{at, at, Binding{"xml:base", w.d.Base}.safe().attribute()})
+				edits = append(edits, edit{at, at, Binding{"xml:base", w.d.Base}.sanitized().attribute()})
 			}
 		case v.starts() && v.depth() == 2 && h.Format != Atom && v.container():
 			outer = 2
-		case v.starts() && v.depth() == 2 && outer == 2 && drop == 0 && claims(v): // beside the channel
+		case v.starts() && v.depth() == 2 && outer == 2 && drop == 0 && isPublisher(v): // outside the channel
 			drop, from = v.depth(), v.latest.start
 		case v.starts() && v.depth() == outer+1 && drop == 0:
 			has[string(v.local)] = true
-			claim := claims(v)
+			claim := isPublisher(v)
 			isLink := string(v.local) == "link"
-			if rel := v.value("rel"); w.d.URL != "" && (claim || string(v.local) == "cloud" || isLink && (isOwn(rel) || !isHarmless(v.value("href")))) {
+			if rel := v.value("rel"); w.d.URL != "" && (claim || string(v.local) == "cloud" || isLink && (isSelfOrHub(rel) || !isSafeLink(v.value("href")))) {
 				drop, from = v.depth(), v.latest.start
 			} else if isLink {
-				words.Reset()
+				linkText.Reset()
 				link, from = v.depth(), v.latest.start
 			}
 		case link > 0 && v.depth() == link && !v.ends() && !v.starts():
-			words.WriteString(v.text())
+			linkText.WriteString(v.text())
 		case v.ends() && link > 0 && v.depth() == link: // of RSS, with the address as its text
-			if w.d.URL != "" && !isHarmless(words.String()) {
+			if w.d.URL != "" && !isSafeLink(linkText.String()) {
 				edits = append(edits, edit{from, v.pos, ""})
 			}
 			link = 0
@@ -89,22 +89,22 @@ func (w *xmlWriter) around() (before, after []byte) {
 		}
 	}
 	if h.Format == RDF && list > 0 {
-		edits = append(edits, edit{list, list, w.list()})
+		edits = append(edits, edit{list, list, w.itemList()})
 	}
-	at := h.At
+	at := h.ItemsAt
 	if h.Format == RDF && list > 0 { // the channel ends before the items
 		at = list
 	}
-	edits = append(edits, edit{at, at, w.lacking(has)})
+	edits = append(edits, edit{at, at, w.missingElements(has)})
 	slices.SortStableFunc(edits, func(a, b edit) int { return cmp.Compare(a.start, b.start) })
 	var out []byte
 	done, behind := 0, false
 	split := func() {
-		before, out = append(out, h.Raw[done:h.At]...), nil
-		done, behind = h.At, true
+		before, out = append(out, h.Raw[done:h.ItemsAt]...), nil
+		done, behind = h.ItemsAt, true
 	}
 	for _, e := range edits {
-		if e.start > h.At && !behind {
+		if e.start > h.ItemsAt && !behind {
 			split()
 		}
 		if e.start >= done {
@@ -118,17 +118,17 @@ func (w *xmlWriter) around() (before, after []byte) {
 	return before, append(out, h.Raw[done:]...)
 }
 
-// claims says whether an element says who publishes the feed.
-func claims(v *walker) bool { return v.uri == Namespace && string(v.local) == publisherElement }
+// isPublisher reports whether an element names the publisher of the feed.
+func isPublisher(v *walker) bool { return v.uri == Namespace && string(v.local) == publisherElement }
 
-// safe is a binding without characters that XML cannot hold.
-func (b Binding) safe() Binding {
-	clean, _ := dropImpossible([]byte(b.URI))
+// sanitized returns a binding without characters that XML forbids.
+func (b Binding) sanitized() Binding {
+	clean, _ := dropInvalid([]byte(b.URI))
 	return Binding{b.Prefix, string(clean)}
 }
 
-// lacking is what a head has to have and lacks, or has lost.
-func (w *xmlWriter) lacking(has map[string]bool) string {
+// missingElements returns the elements that a head requires and lacks, or that were dropped.
+func (w *xmlWriter) missingElements(has map[string]bool) string {
 	var b strings.Builder
 	if w.d.URL != "" {
 		b.WriteString(`<atom:link` + Binding{"atom", nsAtom}.attribute() + ` rel="self" href="` + escapeAny(w.d.URL) + `"/>`)
@@ -160,12 +160,12 @@ func (w *xmlWriter) lacking(has map[string]bool) string {
 	}
 	if !has["updated"] {
 		latest := time.Unix(0, 0).UTC()
-		if w.d.Since.After(latest) {
-			latest = w.d.Since.UTC()
+		if w.d.Created.After(latest) {
+			latest = w.d.Created.UTC()
 		}
 		for i := range w.d.Entries {
 			e := &w.d.Entries[i]
-			if m := e.said(""); e.date(&m).After(latest) {
+			if m := e.meaning(""); e.date(&m).After(latest) {
 				latest = e.date(&m)
 			}
 		}
@@ -174,8 +174,8 @@ func (w *xmlWriter) lacking(has map[string]bool) string {
 	return b.String()
 }
 
-// list is RSS 1.0's list of a document's items.
-func (w *xmlWriter) list() string {
+// itemList returns RSS 1.0's list of a document's items.
+func (w *xmlWriter) itemList() string {
 	var b strings.Builder
 	b.WriteString("<items" + Binding{"", nsRSS10}.attribute() + Binding{"rdf", nsRDF}.attribute() + "><rdf:Seq>")
 	for i := range w.d.Entries {
@@ -185,10 +185,10 @@ func (w *xmlWriter) list() string {
 	return b.String()
 }
 
-// about is the name of an item in an RSS 1.0 document.
+// about returns the name of an item in an RSS 1.0 document.
 func (w *xmlWriter) about(e *Entry) string {
-	if e.Said != nil {
-		return e.id(e.Said)
+	if e.Meaning != nil {
+		return e.id(e.Meaning)
 	}
 	f := e.Item.facts()
 	return cmp.Or(f.id, f.link, e.Item.ID.URN())
@@ -207,27 +207,27 @@ func (w *xmlWriter) appendEntry(out []byte, e *Entry) []byte {
 	return w.appendVerbatim(out, &own, v)
 }
 
-// appendVerbatim appends an item as it came; v has just met its start.
+// appendVerbatim appends an item unchanged; v stands at its start.
 func (w *xmlWriter) appendVerbatim(out []byte, e *Entry, v *walker) []byte {
 	raw := e.Item.Raw
 	first := v.latest
 	_, hasBase := v.attr("xml:base")
 	_, hasLang := v.attr("xml:lang")
 	has := map[string]bool{}
-	var kept []byte // behind the start tag
+	var kept []byte // content after the start tag
 	from := first.end
 	for v.step() {
-		switch ours := v.depth() == 2 && v.uri == Namespace && string(v.local) == provenanceElement; {
-		case ours && v.starts():
+		switch isProvenance := v.depth() == 2 && v.uri == Namespace && string(v.local) == provenanceElement; {
+		case isProvenance && v.starts():
 			kept = append(kept, raw[from:v.latest.start]...)
-			from = len(raw) // of a broken one nothing is left
-		case ours && v.ends():
+			from = len(raw) // an incomplete element is dropped whole
+		case isProvenance && v.ends():
 			from = v.pos
 		case v.starts() && v.depth() == 2 && v.uri == nsAtom:
 			has[string(v.local)] = true
 		}
 	}
-	var tagged strings.Builder // what the start tag lacks here
+	var tagged strings.Builder // attributes that the start tag lacks here
 	outside := w.head.scope
 	for i, b := range e.Item.Scope {
 		switch {
@@ -236,17 +236,17 @@ func (w *xmlWriter) appendVerbatim(out []byte, e *Entry, v *walker) []byte {
 			tagged.WriteString(b.attribute())
 		}
 	}
-	if v.bare && outside.value("") != "" {
+	if v.usesNoDefault && outside.value("") != "" {
 		tagged.WriteString(Binding{}.attribute())
 	}
 	inner := scopeOf(e.Item.Scope)
 	if want := cmp.Or(inner.value("xml:base"), w.d.Base); want != "" && want != cmp.Or(w.base, w.d.Base) && !hasBase {
-		tagged.WriteString(Binding{"xml:base", want}.safe().attribute())
+		tagged.WriteString(Binding{"xml:base", want}.sanitized().attribute())
 	}
 	if want := inner.value("xml:lang"); want != "" && want != outside.value("xml:lang") && !hasLang {
 		tagged.WriteString(Binding{"xml:lang", want}.attribute())
 	}
-	children := w.added(e, has)
+	children := w.addedElements(e, has)
 
 	name := 1 + len(first.name)
 	out = append(out, raw[:name]...)
@@ -265,9 +265,9 @@ func (w *xmlWriter) appendVerbatim(out []byte, e *Entry, v *walker) []byte {
 	return append(out, raw[from:]...)
 }
 
-// added is what an item gets from us: where it comes from, and what an Atom entry
-// has to have and lacks.
-func (w *xmlWriter) added(e *Entry, has map[string]bool) string {
+// addedElements returns the elements that an item gains: its provenance, and those that Atom requires and it
+// lacks.
+func (w *xmlWriter) addedElements(e *Entry, has map[string]bool) string {
 	var b strings.Builder
 	if e.Provenance != "" {
 		b.WriteString("<tidings:" + provenanceElement + Binding{"tidings", Namespace}.attribute() + ">" + escapeAny(e.Provenance) + "</tidings:" + provenanceElement + ">")
@@ -275,7 +275,7 @@ func (w *xmlWriter) added(e *Entry, has map[string]bool) string {
 	if w.uri != nsAtom || w.head.Format != Atom || has["id"] && has["title"] && has["updated"] {
 		return b.String()
 	}
-	m := e.said(w.d.Base)
+	m := e.meaning(w.d.Base)
 	for _, c := range []struct{ name, text string }{
 		{"id", e.guid(&m)}, {"title", m.Title}, {"updated", e.date(&m).Format(time.RFC3339)},
 	} {
@@ -286,10 +286,10 @@ func (w *xmlWriter) added(e *Entry, has map[string]bool) string {
 	return b.String()
 }
 
-// converted is an item of another format by its meaning. It takes nothing from
+// converted returns an item of another format, written from its parsed content. It uses no bindings from
 // outside.
 func (w *xmlWriter) converted(e *Entry) []byte {
-	m := w.d.cleaned(e)
+	m := w.d.sanitized(e)
 	var b bytes.Buffer
 	element := func(name, s string) {
 		if s != "" {
@@ -298,7 +298,7 @@ func (w *xmlWriter) converted(e *Entry) []byte {
 	}
 	html := func(name, s string) {
 		if s != "" {
-			b.WriteString("\n<" + name + ">" + markup(s) + "</" + name + ">")
+			b.WriteString("\n<" + name + ">" + htmlText(s) + "</" + name + ">")
 		}
 	}
 	date := e.date(&m)
@@ -322,15 +322,15 @@ func (w *xmlWriter) converted(e *Entry) []byte {
 			b.WriteString("\n" + `<category term="` + escapeAny(c) + `"/>`)
 		}
 		if m.Summary != "" {
-			b.WriteString("\n" + `<summary type="html">` + markup(m.Summary) + "</summary>")
+			b.WriteString("\n" + `<summary type="html">` + htmlText(m.Summary) + "</summary>")
 		}
 		if m.Content != "" {
-			b.WriteString("\n" + `<content type="html">` + markup(m.Content) + "</content>")
+			b.WriteString("\n" + `<content type="html">` + htmlText(m.Content) + "</content>")
 		}
 		if s := e.Source; s != nil {
 			b.WriteString("\n<source>" + tag("id", s.URL) + tag("title", cmp.Or(s.Title, s.URL)) + tag("updated", date.Format(time.RFC3339)))
 			b.WriteString(`<link rel="self" href="` + escapeAny(s.URL) + `"/>`)
-			if harmlessOnly(s.Link) != "" {
+			if safeLink(s.Link) != "" {
 				b.WriteString(`<link rel="alternate" href="` + escapeAny(s.Link) + `"/>`)
 			}
 			b.WriteString("</source>")

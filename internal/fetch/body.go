@@ -11,38 +11,38 @@ import (
 	"time"
 )
 
-// What a body may not be. gzip packs a thousand to one at best, and feeds ten to
-// one; a ratio says little about a short document, so it counts only later.
+// Limits of a body. gzip compresses a thousand to one at best, and feeds ten to one. The ratio of a
+// short document says little, so it is checked only from minRatioSize on.
 const (
-	minRate   = 1 << 10 // bytes a second, once the grace is over
-	maxRatio  = 100
-	ratioFrom = 1 << 20
+	minRate      = 1 << 10 // bytes a second, after the grace period
+	maxRatio     = 100
+	minRatioSize = 1 << 20
 )
 
 var (
 	errTotal     = errors.New("the web server took too long")
 	errSlow      = errors.New("the web server sends less than 1 KiB a second")
 	errBomb      = fmt.Errorf("the document unpacks to more than %d times its size", maxRatio)
-	errUnasked   = errors.New("the document is compressed in a way that was not asked for")
+	errEncoding  = errors.New("the document is compressed in a way that was not asked for")
 	errTruncated = errors.New("the document ended too early")
 )
 
-// errLarge says that a document is larger than the limit it names.
+// errLarge says that a document is larger than this limit in bytes.
 type errLarge int
 
 func (e errLarge) Error() string {
 	return fmt.Sprintf("the document is larger than %d KiB", int(e)>>10)
 }
 
-// A body is read, unpacked and counted.
+// A body reads, decompresses and counts the body of a response.
 type body struct {
-	from  *http.Response
-	limit int
-	grace time.Duration
-	slow  context.CancelCauseFunc // breaks the request off
+	from   *http.Response
+	limit  int
+	grace  time.Duration
+	cancel context.CancelCauseFunc // cancels the request
 
 	start    time.Time
-	alarm    *time.Timer // rings when too little has come
+	timer    *time.Timer // fires when too few bytes have arrived
 	received int
 }
 
@@ -51,8 +51,8 @@ func (b *body) read() ([]byte, error) {
 		return nil, errLarge(b.limit)
 	}
 	b.start = time.Now()
-	b.alarm = time.AfterFunc(b.grace, func() { b.slow(errSlow) })
-	defer b.alarm.Stop()
+	b.timer = time.AfterFunc(b.grace, func() { b.cancel(errSlow) })
+	defer b.timer.Stop()
 
 	var unpacked io.Reader = b
 	switch coding := strings.ToLower(strings.Join(b.from.Header.Values("Content-Encoding"), ",")); coding {
@@ -60,13 +60,13 @@ func (b *body) read() ([]byte, error) {
 	case "gzip", "x-gzip":
 		z, err := gzip.NewReader(b)
 		if errors.Is(err, io.EOF) && b.received == 0 {
-			return []byte{}, nil // nothing, not even packed
+			return []byte{}, nil // an empty body without a gzip header
 		} else if err != nil {
 			return nil, err
 		}
 		unpacked = z
 	default:
-		return nil, fmt.Errorf("%w: %.40q", errUnasked, coding)
+		return nil, fmt.Errorf("%w: %.40q", errEncoding, coding)
 	}
 	doc := make([]byte, 0, 16<<10)
 	for {
@@ -78,7 +78,7 @@ func (b *body) read() ([]byte, error) {
 		switch {
 		case len(doc) > b.limit:
 			return nil, errLarge(b.limit)
-		case len(doc) > ratioFrom && len(doc)/maxRatio > b.received:
+		case len(doc) > minRatioSize && len(doc)/maxRatio > b.received:
 			return nil, errBomb
 		case errors.Is(err, io.EOF):
 			return doc, nil
@@ -90,14 +90,14 @@ func (b *body) read() ([]byte, error) {
 	}
 }
 
-// Read reads what the origin sends, within the bounds on its size and rate.
+// Read reads from the origin, within the limits of size and rate.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.from.Body.Read(p)
 	b.received += n
-	if b.received > b.limit { // packed or not: a stream of nothing can be endless
+	if b.received > b.limit { // compressed or not: compressed nothing can be endless
 		return n, errLarge(b.limit)
 	}
 	earned := time.Duration(b.received) * time.Second / minRate
-	b.alarm.Reset(b.grace + earned - time.Since(b.start))
+	b.timer.Reset(b.grace + earned - time.Since(b.start))
 	return n, err
 }

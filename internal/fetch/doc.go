@@ -1,20 +1,17 @@
-// Package fetch asks origins for documents: politely, and as if each of them
-// meant harm.
+// Package fetch asks origins for documents, politely, and treats every origin as possibly malicious.
 //
-// A [Client] is an [env.Fetcher]. What is asked for waits in a queue of its
-// host, so that a slow host holds up nobody else; at most two requests of a host
-// are under way, and a second passes between their beginnings. A redirect is a
-// request of its own, which waits its turn where it leads. Nothing is asked
-// twice: when to ask again is for the caller to say, who gets the validators,
-// how long the document is fresh, and how long the origin wants to be left alone.
+// A [Client] is an [env.Fetcher]. Requests wait in a queue for each host, so that a slow host delays no
+// other host. Two requests to one host at most run at a time, and a second passes between their starts.
+// A redirect is a request of its own and waits in the queue of its target. The client never retries: it
+// returns the validators, the freshness of the document and the origin's wish for fewer requests, and
+// its caller decides when to ask again.
 //
-// Hostile origins meet bounds on time, on headers, on bytes as sent and as
-// unpacked. Hostile addresses meet a guard on the very address that is dialled,
-// after all names have been resolved: only public ones, on ports 80 and 443. With
-// Config.AllowPrivate, a node in a laboratory or a home also asks private ones,
-// on any port and without a pause; but a public origin cannot send it there. No
-// cookie, no Referer and no proxy takes part.
+// A malicious origin meets limits on time, on headers, and on bytes before and after decompression.
+// Malicious addresses meet a guard on the IP address that is dialled, after names have been resolved:
+// it allows only public addresses, and only the ports 80 and 443. With Config.AllowPrivate, for a
+// laboratory or a home, the client also asks private origins, on any port and without a pause. A public
+// origin cannot redirect it there. The client uses no cookies, no Referer and no proxy.
 //
-// The package leaves to others what a document means (internal/feed), whether
-// it changed (difference), and when to poll (corona).
+// The package does not know what a document means (internal/feed), whether it changed (difference) or
+// when to poll (corona).
 package fetch

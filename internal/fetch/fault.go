@@ -17,19 +17,19 @@ import (
 	"tidings/internal/env"
 )
 
-// fault is the answer to a job whose request failed: its class, and what a
-// person needs to know.
-func (c *Client) fault(ctx context.Context, j *job, course *course, err error) env.Answer {
+// errorAnswer returns the answer to a job whose request failed, with the class of the error and a
+// message for a person.
+func (c *Client) errorAnswer(ctx context.Context, j *job, progress *progress, err error) env.Answer {
 	if cause := context.Cause(ctx); errors.Is(cause, errSlow) || errors.Is(cause, errTotal) {
 		err = cause
 	}
-	class, words := c.explain(j.at, course.at(), err)
-	return j.failed(class, words)
+	class, message := c.explain(j.target, progress.get(), err)
+	return j.errorAnswer(class, message)
 }
 
-// explain says what an error at a stage of a request means. net/http keeps some
-// of its errors to itself: the stage then tells what they are about.
-func (c *Client) explain(to target, at stage, err error) (class, words string) {
+// explain returns the class and a message for an error at a stage of a request. net/http does not
+// export some of its errors, which the stage then distinguishes.
+func (c *Client) explain(to target, at stage, err error) (class, message string) {
 	refused, isRefused := errors.AsType[refusal](err)
 	lookup, isLookup := errors.AsType[*net.DNSError](err)
 	timeout, isTimeout := errors.AsType[net.Error](err)
@@ -48,7 +48,7 @@ func (c *Client) explain(to target, at stage, err error) (class, words string) {
 	case errors.Is(err, errSlow):
 		return env.ErrTimeout, errSlow.Error()
 	case isTimeout:
-		return env.ErrTimeout, c.late(to, at)
+		return env.ErrTimeout, c.timeoutMessage(to, at)
 	case at == reading:
 		return explainBody(err)
 	case at == securing:
@@ -59,7 +59,7 @@ func (c *Client) explain(to target, at stage, err error) (class, words string) {
 	return env.ErrDial, explainDial(to, err)
 }
 
-// explainRefusal says which address a host led to, unless the host is one itself.
+// explainRefusal names the address of the host, unless the host is that address.
 func explainRefusal(to target, r refusal) string {
 	if to.queue == queueOf(r.addr.String()) {
 		return fmt.Sprintf("%s may not be polled: it %s", to.host, r.why)
@@ -67,7 +67,7 @@ func explainRefusal(to target, r refusal) string {
 	return fmt.Sprintf("%s may not be polled: %v", to.host, r)
 }
 
-func (c *Client) late(to target, at stage) string {
+func (c *Client) timeoutMessage(to target, at stage) string {
 	switch at {
 	case securing:
 		return fmt.Sprintf("%s did not finish the TLS handshake within %v", to.host, c.config.TLS)
@@ -103,13 +103,13 @@ func explainTLS(to target, err error) string {
 	if e, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return fmt.Sprintf("the certificate of %s is not valid: %v", to.host, e.Err)
 	}
-	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "remote error" { // so crypto/tls says that it was sent an alert
+	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "remote error" { // crypto/tls reports a received alert like this
 		return fmt.Sprintf("%s refuses the TLS handshake: %v", to.host, e.Err)
 	}
 	return fmt.Sprintf("%s does not speak HTTPS at this port", to.host)
 }
 
-func explainAnswer(err error) (class, words string) {
+func explainAnswer(err error) (class, message string) {
 	text := err.Error()
 	switch {
 	case strings.Contains(text, "headers exceeded"), strings.Contains(text, "header list larger"):
@@ -120,13 +120,13 @@ func explainAnswer(err error) (class, words string) {
 	return env.ErrBroken, "the web server closed the connection without an answer"
 }
 
-func explainBody(err error) (class, words string) {
+func explainBody(err error) (class, message string) {
 	_, large := errors.AsType[errLarge](err)
 	_, corrupt := errors.AsType[flate.CorruptInputError](err)
 	switch {
 	case large, errors.Is(err, errBomb):
 		return env.ErrTooLarge, err.Error()
-	case errors.Is(err, errUnasked):
+	case errors.Is(err, errEncoding):
 		return env.ErrEncoding, err.Error()
 	case corrupt, errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum):
 		return env.ErrEncoding, "the document's compression is damaged"
@@ -136,8 +136,8 @@ func explainBody(err error) (class, words string) {
 	return env.ErrBroken, errTruncated.Error()
 }
 
-// statusWords says what an answer means that brings no document.
-func statusWords(status int) string {
+// statusMessage explains a status without a document.
+func statusMessage(status int) string {
 	switch {
 	case status == http.StatusOK, status == http.StatusNotModified:
 		return ""

@@ -23,7 +23,7 @@ import (
 	"tidings/internal/env"
 )
 
-func TestUnreachableHostsAreTold(t *testing.T) {
+func TestUnreachableHostsAreReported(t *testing.T) {
 	fakeNames(t)
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -37,14 +37,14 @@ func TestUnreachableHostsAreTold(t *testing.T) {
 		{"http://" + closed.Addr().String() + "/", env.ErrDial, "refuses the connection"},
 	} {
 		a := b.get(env.Request{URL: c.url})
-		if a.Err != c.class || !strings.Contains(a.Words, c.say) || a.Private != (c.class == env.ErrDial) {
+		if a.Err != c.class || !strings.Contains(a.Message, c.say) || a.Private != (c.class == env.ErrDial) {
 			t.Errorf("%s: %+v", c.url, a)
 		}
 	}
 }
 
-// certificate is one for 127.0.0.1 or another name, valid from some hours from
-// now to others.
+// certificate returns a certificate for 127.0.0.1 or another name, valid between two times relative to
+// now.
 func certificate(t *testing.T, name string, from, to time.Duration) (tls.Certificate, *x509.CertPool) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -105,7 +105,7 @@ func TestCertificatesAreChecked(t *testing.T) {
 			b.any.TLSClientConfig.RootCAs = x509.NewCertPool()
 		}
 		a := b.get(env.Request{URL: s.URL + "/a|b"})
-		if a.Err != c.class || !strings.Contains(a.Words, c.say) || c.class == "" && string(a.Body) != "HTTP/2.0 /a|b" {
+		if a.Err != c.class || !strings.Contains(a.Message, c.say) || c.class == "" && string(a.Body) != "HTTP/2.0 /a|b" {
 			t.Errorf("%s: %+v %s", c.name, a, a.Body)
 		}
 		b.close()
@@ -113,10 +113,10 @@ func TestCertificatesAreChecked(t *testing.T) {
 	}
 }
 
-func TestHTTPSIsNotSpokenEverywhere(t *testing.T) {
+func TestPortsWithoutHTTPSAreReported(t *testing.T) {
 	port, _ := canary(t)
 	b := openReal(t, Config{AllowPrivate: true})
-	if a := b.get(env.Request{URL: "https://127.0.0.1:" + port + "/"}); a.Err != env.ErrTLS || !strings.Contains(a.Words, "does not speak HTTPS") {
+	if a := b.get(env.Request{URL: "https://127.0.0.1:" + port + "/"}); a.Err != env.ErrTLS || !strings.Contains(a.Message, "does not speak HTTPS") {
 		t.Errorf("%+v", a)
 	}
 }
@@ -131,12 +131,12 @@ func TestHTTPSDoesNotLeadToHTTP(t *testing.T) {
 	b := openReal(t, Config{AllowPrivate: true})
 	b.any.TLSClientConfig = &tls.Config{RootCAs: pool}
 	a := b.get(env.Request{URL: s.URL})
-	if a.Err != env.ErrRedirect || !strings.Contains(a.Words, "HTTPS to HTTP") || connections.Load() != 0 {
+	if a.Err != env.ErrRedirect || !strings.Contains(a.Message, "HTTPS to HTTP") || connections.Load() != 0 {
 		t.Errorf("%+v, %d connections", a, connections.Load())
 	}
 }
 
-func TestFaultsHaveAClassAndWords(t *testing.T) {
+func TestErrorsHaveAClassAndAMessage(t *testing.T) {
 	c := New(Config{}, nil)
 	late := &net.OpError{Op: "dial", Err: context.DeadlineExceeded}
 	for _, f := range []struct {

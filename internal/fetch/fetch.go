@@ -17,98 +17,95 @@ import (
 	"tidings/internal/feed"
 )
 
-// Config says who asks, and bounds what is asked and answered. Zeros are filled
-// with the defaults; a negative Spacing is none.
+// Config identifies the client and holds its limits. Zero values select the defaults; a negative
+// Spacing means none.
 type Config struct {
-	Version      string              // of tidings, for the User-Agent
-	Contact      string              // URL of who runs this, for owners of origins: see CheckContact; may be empty
+	Version      string              // version of tidings, for the User-Agent
+	Contact      string              // URL of the operator, for owners of origins: see CheckContact; may be empty
 	AllowPrivate bool                // also ask origins on private addresses
-	Own          func() []netip.Addr // addresses of this node beside those of its interfaces, such as its router's; may be nil
+	Own          func() []netip.Addr // addresses of this node besides those of its interfaces, such as its router's; may be nil
 
-	Workers     int           // requests under way; 16
-	Waiting     int           // requests that wait; 4,096
-	HostWaiting int           // of those for one host; 64, which is a minute's worth
-	Spacing     time.Duration // between beginnings of requests of a host; 1 s
-	Connect     time.Duration // until there is a connection, names resolved; 5 s
-	TLS         time.Duration // for its handshake; 5 s
-	Header      time.Duration // from request to answer; 10 s
-	Total       time.Duration // for a document, redirects included, waiting excluded; 20 s
-	Grace       time.Duration // before a body must have come at 1 KiB/s; 5 s
-	MaxBody     int           // bytes of a document, as sent and as unpacked; 10 MiB
+	Workers     int           // running requests; default 16
+	Waiting     int           // waiting requests; default 4,096
+	HostWaiting int           // waiting requests of one host; default 64, a minute's worth
+	Spacing     time.Duration // between the starts of two requests to a host; default 1 s
+	Connect     time.Duration // until the connection, including name resolution; default 5 s
+	TLS         time.Duration // of the TLS handshake; default 5 s
+	Header      time.Duration // from the request to the headers; default 10 s
+	Total       time.Duration // for a document, with redirects and without waiting; default 20 s
+	Grace       time.Duration // before a body must arrive at 1 KiB/s; default 5 s
+	MaxBody     int           // bytes of a document, compressed and decompressed; default 10 MiB
 }
 
-func (c Config) filled() Config {
-	fill(&c.Workers, 16)
-	fill(&c.Waiting, 4096)
-	fill(&c.HostWaiting, 64)
-	fill(&c.Spacing, time.Second)
-	fill(&c.Connect, 5*time.Second)
-	fill(&c.TLS, 5*time.Second)
-	fill(&c.Header, 10*time.Second)
-	fill(&c.Total, 20*time.Second)
-	fill(&c.Grace, 5*time.Second)
-	fill(&c.MaxBody, 10<<20)
+func (c Config) withDefaults() Config {
+	setDefault(&c.Workers, 16)
+	setDefault(&c.Waiting, 4096)
+	setDefault(&c.HostWaiting, 64)
+	setDefault(&c.Spacing, time.Second)
+	setDefault(&c.Connect, 5*time.Second)
+	setDefault(&c.TLS, 5*time.Second)
+	setDefault(&c.Header, 10*time.Second)
+	setDefault(&c.Total, 20*time.Second)
+	setDefault(&c.Grace, 5*time.Second)
+	setDefault(&c.MaxBody, 10<<20)
 	return c
 }
 
-func fill[T comparable](p *T, value T) {
+func setDefault[T comparable](p *T, value T) {
 	var zero T
 	if *p == zero {
 		*p = value
 	}
 }
 
-// maxHeaders bounds the headers of an answer. Cookies and policies of real
-// origins stay below a quarter of it.
+// maxHeaders bounds the headers of a response, in bytes. Real origins use less than a quarter of it.
 const maxHeaders = 64 << 10
 
-// hostRequests is how many requests of one host may be under way. They are its
-// connections, since each has one for itself or shares it.
+// hostRequests is the number of concurrent requests to one host, and therefore of its connections.
 const hostRequests = 2
 
-// idleTimeout closes connections that are not used. Polls of a feed are minutes
-// apart: a connection is worth keeping only for a redirect or a neighbour.
+// idleTimeout closes unused connections. Polls of a feed are minutes apart, so that a connection is
+// only reused for a redirect or for another feed of the host.
 const idleTimeout = 15 * time.Second
 
-// A Client asks origins. It is an [env.Fetcher].
+// A Client fetches documents from origins. It is an [env.Fetcher].
 type Client struct {
 	config   Config
 	answered func(env.Handle, env.Answer)
-	public   *http.Transport // dials public addresses alone
-	any      *http.Transport // dials what the config allows
-	guard    guard           // of any
-	begin    time.Time       // with its monotonic reading
-	wake     chan struct{}   // holds one token if there may be something to begin
+	public   *http.Transport // dials only public addresses
+	any      *http.Transport // dials every address that the config allows
+	guard    guard           // the guard of any
+	start    time.Time       // creation time, with its monotonic reading
+	wake     chan struct{}   // holds one token if a request may be able to start
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	queue queue
 	rules map[string]*rules // of robots.txt, by origin
 
-	asked, failed, refused, received atomic.Uint64
+	requests, failed, refused, received atomic.Uint64
 }
 
 // Stats counts what a client did since it was made.
 type Stats struct {
-	Asked         uint64 // requests sent, each redirect included
+	Asked         uint64 // requests sent, including redirects
 	Failed        uint64 // fetches that failed
 	Refused       uint64 // fetches refused because too many were waiting
-	ReceivedBytes uint64 // bytes of bodies, as sent
+	ReceivedBytes uint64 // bytes of bodies, before decompression
 	Waiting       int    // fetches waiting now
 	Running       int    // requests under way now
 }
 
 var _ env.Fetcher = (*Client)(nil)
 
-// New returns a client that hands each answer to answered: from goroutines of
-// its own, several at a time, or, where nobody needs to be asked, from within
-// Fetch. Run makes it work.
+// New returns a client that passes each answer to answered. It calls answered from several goroutines
+// at a time, or from within Fetch when the request fails at once. The client works while Run runs.
 func New(c Config, answered func(env.Handle, env.Answer)) *Client {
-	c = c.filled()
+	c = c.withDefaults()
 	client := &Client{
 		config:   c,
 		answered: answered,
 		guard:    newGuard(c.AllowPrivate, c.Own),
-		begin:    time.Now(),
+		start:    time.Now(),
 		wake:     make(chan struct{}, 1),
 		queue:    newQueue(c),
 		rules:    map[string]*rules{},
@@ -121,28 +118,27 @@ func New(c Config, answered func(env.Handle, env.Answer)) *Client {
 	return client
 }
 
-// IsPublic reports whether an address leads to the Web alone: its host is a public address, or all
-// addresses of its name are. A name that nobody knows, or whose server does not answer, leads
-// nowhere.
+// IsPublic reports whether the host of an address is public: all addresses of its name are. A name that
+// cannot be resolved is not.
 func (c *Client) IsPublic(ctx context.Context, address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {
 		return false
 	}
-	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname()) // of an address: itself
+	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname()) // returns an IP address unchanged
 	return err == nil && len(addrs) > 0 && !slices.ContainsFunc(addrs, func(ip netip.Addr) bool { return !c.guard.isPublic(ip) })
 }
 
 func newTransport(c Config, g guard) *http.Transport {
 	dialer := &net.Dialer{Timeout: c.Connect, Control: g.control}
 	return &http.Transport{
-		Proxy:                  nil, // a proxy would dial where no guard sees it
+		Proxy:                  nil, // a proxy would dial without the guard
 		DialContext:            dialer.DialContext,
 		TLSHandshakeTimeout:    c.TLS,
 		ResponseHeaderTimeout:  c.Header,
 		MaxResponseHeaderBytes: maxHeaders,
-		DisableCompression:     true, // body.go unpacks, and counts
-		ForceAttemptHTTP2:      true, // which a dialer of one's own would switch off
+		DisableCompression:     true, // body.go decompresses and counts
+		ForceAttemptHTTP2:      true, // a custom dialer would switch HTTP/2 off
 		MaxConnsPerHost:        hostRequests,
 		MaxIdleConnsPerHost:    1,
 		MaxIdleConns:           64,
@@ -150,44 +146,42 @@ func newTransport(c Config, g guard) *http.Transport {
 	}
 }
 
-// Fetch asks for a document and never blocks. A client whose Run has ended
-// forgets the request.
+// Fetch asks for a document and never blocks. A client whose Run has ended drops the request.
 func (c *Client) Fetch(h env.Handle, r env.Request) {
 	url, err := feed.Canonical(r.URL)
 	if err != nil {
-		c.answer(&job{handle: h}, env.Answer{Err: env.ErrURL, Words: err.Error(), FinalURL: r.URL})
+		c.answer(&job{handle: h}, env.Answer{Err: env.ErrURL, Message: err.Error(), FinalURL: r.URL})
 		return
 	}
-	c.admit(&job{handle: h, request: r, at: newTarget(url), moved: true})
+	c.admit(&job{handle: h, request: r, target: newTarget(url), moved: true})
 }
 
-// admit lets a job wait for its turn, also where a redirect leads, if robots.txt has nothing
-// against it where that counts.
+// admit queues a job, also for the target of a redirect. For a page it checks robots.txt first.
 func (c *Client) admit(j *job) {
 	if j.request.Robots {
-		c.obey(j)
+		c.checkRobots(j)
 		return
 	}
-	c.enter(j, len(j.hops) > 0)
+	c.enqueue(j, len(j.hops) > 0)
 }
 
-// enter lets a job wait, ahead of all others of its host if it waited before.
-func (c *Client) enter(j *job, ahead bool) {
+// enqueue queues a job, at the front of its host's queue if it has waited before.
+func (c *Client) enqueue(j *job, ahead bool) {
 	c.mu.Lock()
-	err := c.queue.enter(j, ahead, c.now())
+	err := c.queue.add(j, ahead, c.now())
 	c.mu.Unlock()
 	if err != nil {
 		c.refused.Add(1)
-		c.answer(j, j.failed(env.ErrBusy, err.Error()))
+		c.answer(j, j.errorAnswer(env.ErrBusy, err.Error()))
 		return
 	}
-	c.ring()
+	c.signal()
 }
 
-// answer hands an answer over.
+// answer delivers an answer.
 func (c *Client) answer(j *job, a env.Answer) {
-	if j.then != nil {
-		j.then(a)
+	if j.done != nil {
+		j.done(a)
 		return
 	}
 	if a.Err != "" && a.Err != env.ErrBusy {
@@ -196,9 +190,8 @@ func (c *Client) answer(j *job, a env.Answer) {
 	c.answered(j.handle, a)
 }
 
-// Run asks for what is fetched until ctx ends, and returns why it did once all
-// goroutines are gone. Requests under way are broken off, and no answer comes
-// after it. A client runs once.
+// Run makes requests until ctx ends, and returns the cause after all goroutines have ended. It cancels
+// the running requests, and no answer follows. A client runs once.
 func (c *Client) Run(ctx context.Context) error {
 	var work sync.WaitGroup
 	defer c.any.CloseIdleConnections()
@@ -226,24 +219,24 @@ func (c *Client) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// next returns a job whose turn it is, or when to look again.
+// next returns a job that may start, or the time of the next attempt.
 func (c *Client) next() (*job, time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.queue.next(c.now())
 }
 
-// work makes one request of a job, and answers it or lets it wait for the next.
+// work makes one request of a job, and then answers the job or queues it again for a redirect.
 func (c *Client) work(ctx context.Context, j *job) {
 	next, a := c.exchange(ctx, j)
 	c.mu.Lock()
 	c.queue.done(j, c.now())
 	c.mu.Unlock()
-	c.ring()
+	c.signal()
 	switch {
-	case ctx.Err() != nil: // nobody listens any more
+	case ctx.Err() != nil: // nobody waits for the answer
 	case next != nil:
-		j.at = *next
+		j.target = *next
 		c.admit(j)
 	default:
 		c.answer(j, a)
@@ -256,22 +249,22 @@ func (c *Client) close() {
 	c.queue.close()
 }
 
-func (c *Client) ring() {
+func (c *Client) signal() {
 	select {
 	case c.wake <- struct{}{}:
-	default: // Run is about to look anyway
+	default: // Run will look anyway
 	}
 }
 
-// now never goes back, whatever happens to the wall clock.
-func (c *Client) now() time.Time { return c.begin.Round(0).Add(time.Since(c.begin)) }
+// now returns a time that never goes back, whatever happens to the wall clock.
+func (c *Client) now() time.Time { return c.start.Round(0).Add(time.Since(c.start)) }
 
-// Stats returns what the client counted.
+// Stats returns the client's counters.
 func (c *Client) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return Stats{
-		Asked:         c.asked.Load(),
+		Asked:         c.requests.Load(),
 		Failed:        c.failed.Load(),
 		Refused:       c.refused.Load(),
 		ReceivedBytes: c.received.Load(),
@@ -280,11 +273,12 @@ func (c *Client) Stats() Stats {
 	}
 }
 
-// maxContact bounds a contact, in bytes. Some servers refuse long headers.
+// maxContact bounds a contact in bytes, because some servers refuse long headers.
 const maxContact = 256
 
-// CheckContact returns an error if a contact cannot be sent in a User-Agent. It has to be an http, https or
-// mailto URL of at most 256 printable ASCII characters without parentheses and semicolons; "" is none.
+// CheckContact returns an error if a contact cannot be sent in a User-Agent. A contact is "" or an
+// http, https or mailto URL of at most 256 printable ASCII characters without parentheses and
+// semicolons.
 func CheckContact(contact string) error {
 	if contact == "" {
 		return nil
@@ -305,8 +299,8 @@ func CheckContact(contact string) error {
 	return nil
 }
 
-// userAgent says who asks, and for how many readers, as feed readers do that
-// poll for more than one.
+// userAgent names this program and the number of subscribers, as other feed readers do that poll for
+// many.
 func (c *Client) userAgent(subscribers int) string {
 	version := c.config.Version
 	if version == "" {

@@ -18,7 +18,7 @@ import (
 	"tidings/internal/env"
 )
 
-func TestDocumentComesWithWhatIsKnownOfIt(t *testing.T) {
+func TestAnswerHasTheDocumentAndItsHeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got *http.Request
 		b := web{"a.example:80": func(w http.ResponseWriter, r *http.Request) {
@@ -122,7 +122,7 @@ func TestValidatorsAreSentAsTheyCame(t *testing.T) {
 			c.request.URL = "http://a.example/"
 			c.want.FinalURL = c.request.URL
 			a := b.get(c.request)
-			if a.Words = ""; !reflect.DeepEqual(a, c.want) {
+			if a.Message = ""; !reflect.DeepEqual(a, c.want) {
 				t.Errorf("%s: got %+v\nwant %+v", c.name, a, c.want)
 			}
 		})
@@ -157,7 +157,7 @@ func TestBodiesAreUnpackedAndBounded(t *testing.T) {
 	random := strings.Repeat(fmt.Sprintf("%x", []byte("not so well packed")), 10)
 	for _, c := range []struct {
 		name, encoding, body string
-		more                 string // repeated for ever behind body
+		more                 string // repeated for ever after body
 		err                  string
 		want                 string
 	}{
@@ -169,7 +169,7 @@ func TestBodiesAreUnpackedAndBounded(t *testing.T) {
 		{name: "packed in parts", encoding: "gzip", body: packed + packed, want: "<rss/><rss/>"},
 		{name: "nothing, packed", encoding: "gzip", body: pack("")},
 		{name: "nothing, said to be packed", encoding: "gzip"},
-		{name: "packed well", encoding: "gzip", body: pack(strings.Repeat("a", ratioFrom)), want: strings.Repeat("a", ratioFrom)},
+		{name: "packed well", encoding: "gzip", body: pack(strings.Repeat("a", minRatioSize)), want: strings.Repeat("a", minRatioSize)},
 		{name: "just as large as may be", body: strings.Repeat("a", limit), want: strings.Repeat("a", limit)},
 
 		{name: "unasked packing", encoding: "br", body: "x", err: env.ErrEncoding},
@@ -198,13 +198,13 @@ func TestBodiesAreUnpackedAndBounded(t *testing.T) {
 			defer b.close()
 			a := b.get(env.Request{URL: "http://a.example/"})
 			if a.Err != c.err || string(a.Body) != c.want || c.err == "" && a.Body == nil {
-				t.Errorf("%s: error %q (%s), %d bytes; want %q, %d bytes", c.name, a.Err, a.Words, len(a.Body), c.err, len(c.want))
+				t.Errorf("%s: error %q (%s), %d bytes; want %q, %d bytes", c.name, a.Err, a.Message, len(a.Body), c.err, len(c.want))
 			}
 		})
 	}
 }
 
-func TestHugeAnswersCostLittle(t *testing.T) {
+func TestHugeResponsesTakeLittleMemory(t *testing.T) {
 	zeros := pack(strings.Repeat("\x00", 16<<20))
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		part, n := strings.Repeat("a", 1<<20), 100
@@ -231,12 +231,12 @@ func TestHugeAnswersCostLittle(t *testing.T) {
 		if a.Err != env.ErrTooLarge || allocated > 96 {
 			t.Errorf("%s: %+v, %d MiB allocated", path, a, allocated)
 		}
-		t.Logf("%s: %s, in %v, with %d MiB allocated", path, a.Words, took, allocated)
+		t.Logf("%s: %s, in %v, with %d MiB allocated", path, a.Message, took, allocated)
 	}
 }
 
-// Answers that net/http would not write.
-func TestBrokenAnswersAreTold(t *testing.T) {
+// These answers cannot be written with net/http.
+func TestBrokenAnswersAreReported(t *testing.T) {
 	for _, c := range []struct{ name, raw, class, words string }{
 		{"broken off", "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n<rss>", env.ErrBroken, "ended too early after 5 bytes"},
 		{"broken off in a chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\n<rss>", env.ErrBroken, "ended too early after 5 bytes"},
@@ -260,8 +260,8 @@ func TestBrokenAnswersAreTold(t *testing.T) {
 				conn.Close()
 			}}.open(t, Config{})
 			defer b.close()
-			if a := b.get(env.Request{URL: "http://a.example/"}); a.Err != c.class || !strings.Contains(a.Words, c.words) {
-				t.Errorf("%s: %q %q, want %q %q", c.name, a.Err, a.Words, c.class, c.words)
+			if a := b.get(env.Request{URL: "http://a.example/"}); a.Err != c.class || !strings.Contains(a.Message, c.words) {
+				t.Errorf("%s: %q %q, want %q %q", c.name, a.Err, a.Message, c.class, c.words)
 			}
 		})
 	}
@@ -281,24 +281,24 @@ func TestStatusIsPassedOnWithoutABody(t *testing.T) {
 			}}.open(t, Config{})
 			defer b.close()
 			a := b.get(env.Request{URL: "http://a.example/"})
-			if a.Status != status || !strings.Contains(a.Words, words) || a.Body != nil || a.RetryAfter != 2*time.Minute {
+			if a.Status != status || !strings.Contains(a.Message, words) || a.Body != nil || a.RetryAfter != 2*time.Minute {
 				t.Errorf("%d: %+v", status, a)
 			}
 		})
 	}
 }
 
-func TestAddressesThatAreNoneAreAnsweredAtOnce(t *testing.T) {
+func TestInvalidAddressesAreAnsweredAtOnce(t *testing.T) {
 	for _, url := range []string{"", "a.example", "ftp://a.example/", "http://user:geheim@a.example/", "http://"} {
 		var got env.Answer
 		c := New(Config{}, func(_ env.Handle, a env.Answer) { got = a })
-		if c.Fetch(1, env.Request{URL: url}); got.Err != env.ErrURL || strings.Contains(got.Words, "geheim") {
+		if c.Fetch(1, env.Request{URL: url}); got.Err != env.ErrURL || strings.Contains(got.Message, "geheim") {
 			t.Errorf("%q: %+v", url, got)
 		}
 	}
 }
 
-// A contact is a URL that can stand in a User-Agent as it is.
+// A contact is a URL that fits into a User-Agent unchanged.
 func TestContactsAreURLs(t *testing.T) {
 	for contact, good := range map[string]bool{
 		"": true, "https://example.org/feeds.html": true, "http://example.org": true, "mailto:ops@example.org": true,

@@ -11,14 +11,14 @@ import (
 )
 
 var (
-	// azure is where virtual machines of that cloud are told their secrets. It
-	// looks public, and no registry lists it.
+	// azure is the address at which virtual machines of that cloud get their secrets. It looks public,
+	// and no registry lists it.
 	azure = netip.MustParsePrefix("168.63.129.16/32")
 
-	// secret holds where machines are told their secrets, and who asks is taken for
-	// the machine itself: the local link, and what Azure, Alibaba and Amazon have
-	// elsewhere. No feed is there, so no setting lets it be asked.
-	secret = []netip.Prefix{
+	// metadata are the addresses at which machines get their secrets without a password: the link-local
+	// ones, and those of Azure, Alibaba and Amazon elsewhere. No feed is there, so no setting allows
+	// them.
+	metadata = []netip.Prefix{
 		netip.MustParsePrefix("169.254.0.0/16"),
 		netip.MustParsePrefix("fe80::/10"),
 		azure,
@@ -26,22 +26,22 @@ var (
 		netip.MustParsePrefix("fd00:ec2::254/128"),
 	}
 
-	// nat64 holds IPv4 addresses, as networks without IPv4 write them.
+	// nat64 contains IPv4 addresses as networks without IPv4 write them.
 	nat64 = netip.MustParsePrefix("64:ff9b::/96")
 )
 
-// wrappings are the ways in which an IPv6 address may stand for one of IPv4, and where in it the bytes
-// of that are. The kernel, or a gateway on the way, may unwrap it.
-var wrappings = []struct {
+// embeddings are the ways in which an IPv6 address may contain an IPv4 address, and the positions of
+// its bytes. The kernel, or a gateway on the way, may extract it.
+var embeddings = []struct {
 	prefix netip.Prefix
 	at     [4]int
-	flip   byte // what the bytes are combined with
+	flip   byte // the bytes are XORed with it
 }{
 	{netip.MustParsePrefix("::/96"), [4]int{12, 13, 14, 15}, 0},           // IPv4-compatible (RFC 4291)
 	{netip.MustParsePrefix("::ffff:0:0/96"), [4]int{12, 13, 14, 15}, 0},   // IPv4-mapped (RFC 4291)
 	{netip.MustParsePrefix("::ffff:0:0:0/96"), [4]int{12, 13, 14, 15}, 0}, // IPv4-translated (RFC 2765)
 	{nat64, [4]int{12, 13, 14, 15}, 0},                                    // NAT64 (RFC 6052)
-	{netip.MustParsePrefix("64:ff9b:1::/48"), [4]int{12, 13, 14, 15}, 0},  // NAT64 of one's own, /96 (RFC 8215)
+	{netip.MustParsePrefix("64:ff9b:1::/48"), [4]int{12, 13, 14, 15}, 0},  // NAT64 with a local prefix, /96 (RFC 8215)
 	{netip.MustParsePrefix("64:ff9b:1::/48"), [4]int{9, 10, 11, 12}, 0},   // the same, /64 (RFC 6052, 2.2)
 	{netip.MustParsePrefix("64:ff9b:1::/48"), [4]int{7, 9, 10, 11}, 0},    // the same, /56
 	{netip.MustParsePrefix("64:ff9b:1::/48"), [4]int{6, 7, 9, 10}, 0},     // the same, /48
@@ -49,27 +49,27 @@ var wrappings = []struct {
 	{netip.MustParsePrefix("2001::/32"), [4]int{12, 13, 14, 15}, 0xff},    // Teredo (RFC 4380)
 }
 
-// wrapped returns the addresses of IPv4 that an address may stand for.
-func wrapped(ip netip.Addr) (of []netip.Addr) {
+// embeddedIPv4 returns the IPv4 addresses that an address may contain.
+func embeddedIPv4(ip netip.Addr) (addrs []netip.Addr) {
 	b := ip.As16()
-	for _, w := range wrappings {
+	for _, w := range embeddings {
 		if ip.Is6() && w.prefix.Contains(ip) {
-			of = append(of, netip.AddrFrom4([4]byte{b[w.at[0]] ^ w.flip, b[w.at[1]] ^ w.flip, b[w.at[2]] ^ w.flip, b[w.at[3]] ^ w.flip}))
+			addrs = append(addrs, netip.AddrFrom4([4]byte{b[w.at[0]] ^ w.flip, b[w.at[1]] ^ w.flip, b[w.at[2]] ^ w.flip, b[w.at[3]] ^ w.flip}))
 		}
 	}
-	return of
+	return addrs
 }
 
-// A guard decides which addresses are dialled. It is asked after names have been
-// resolved, with what the kernel is about to connect to, so that neither a name
-// that changes its address nor a strange spelling gets past it.
+// A guard decides which addresses may be dialled. It is called after names have been resolved, with the
+// address to which the kernel will connect. Neither a name that changes its address nor an unusual
+// spelling gets past it.
 type guard struct {
-	private bool // private addresses are dialled too
+	private bool // private addresses may be dialled
 	own     func() []netip.Addr
 	special *ssrf.Guardian // knows the registries of special addresses
 }
 
-// A refusal says that the guard did not let an address be dialled.
+// A refusal says that the guard refused an address.
 type refusal struct {
 	addr netip.AddrPort
 	why  string
@@ -81,13 +81,13 @@ func newGuard(private bool, own func() []netip.Addr) guard {
 	return guard{private, own, ssrf.New(ssrf.WithDeniedV4Prefixes(azure))}
 }
 
-// control is a net.Dialer's.
+// control implements the Control function of a net.Dialer.
 func (g guard) control(_, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	switch public := err == nil && g.isPublic(to.Addr()); {
 	case err != nil:
 		return err
-	case isSecret(to.Addr()):
+	case isMetadata(to.Addr()):
 		return refusal{to, "is a link-local address, or one of a cloud's metadata service"}
 	case public && to.Port() != 80 && to.Port() != 443:
 		return refusal{to, "has another port than 80 and 443, and public web servers are polled only there"}
@@ -97,23 +97,22 @@ func (g guard) control(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// isPublic reports whether an address belongs to somebody on the Internet who
-// is not this machine.
+// isPublic reports whether an address is public and not one of this machine.
 func (g guard) isPublic(ip netip.Addr) bool {
-	ip = plain(ip)
+	ip = unwrap(ip)
 	return g.special.SafeAddr(ip) == nil && !g.isOwn(ip)
 }
 
-// isSecret reports whether an address is one that is never asked, or may stand for such a one.
-func isSecret(ip netip.Addr) bool {
+// isMetadata reports whether an address is, or may contain, one that is never dialled.
+func isMetadata(ip netip.Addr) bool {
 	ip = ip.WithZone("")
-	return slices.ContainsFunc(append(wrapped(ip), ip.Unmap()), func(ip netip.Addr) bool {
-		return slices.ContainsFunc(secret, func(p netip.Prefix) bool { return p.Contains(ip) })
+	return slices.ContainsFunc(append(embeddedIPv4(ip), ip.Unmap()), func(ip netip.Addr) bool {
+		return slices.ContainsFunc(metadata, func(p netip.Prefix) bool { return p.Contains(ip) })
 	})
 }
 
-// plain is an address without what it may be wrapped in.
-func plain(ip netip.Addr) netip.Addr {
+// unwrap returns the IPv4 address that an address contains, or the address itself.
+func unwrap(ip netip.Addr) netip.Addr {
 	ip = ip.Unmap().WithZone("")
 	if nat64.Contains(ip) {
 		b := ip.As16()
@@ -122,8 +121,8 @@ func plain(ip netip.Addr) netip.Addr {
 	return ip
 }
 
-// isOwn reports whether an address is this machine's, where what it keeps from
-// the world with a firewall may answer.
+// isOwn reports whether an address is one of this machine, behind whose firewall private services may
+// answer.
 func (g guard) isOwn(ip netip.Addr) bool {
 	if g.own != nil {
 		for _, own := range g.own() {
@@ -134,7 +133,7 @@ func (g guard) isOwn(ip netip.Addr) bool {
 	}
 	interfaces, err := net.InterfaceAddrs()
 	if err != nil {
-		return false // the registries still hold
+		return false // the registries of special addresses still apply
 	}
 	for _, a := range interfaces {
 		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Unmap() == ip {

@@ -20,7 +20,7 @@ import (
 	"tidings/internal/env"
 )
 
-func TestGuardTellsPublicAddresses(t *testing.T) {
+func TestGuardKnowsPublicAddresses(t *testing.T) {
 	own := netip.MustParseAddr("8.8.4.4")
 	g := newGuard(false, func() []netip.Addr { return []netip.Addr{own} })
 	for _, c := range []struct {
@@ -53,7 +53,7 @@ func TestGuardTellsPublicAddresses(t *testing.T) {
 	}
 }
 
-func TestGuardTellsPorts(t *testing.T) {
+func TestGuardRestrictsPorts(t *testing.T) {
 	for _, c := range []struct {
 		addr                 string
 		open, withAllPrivate bool
@@ -75,9 +75,8 @@ func TestGuardTellsPorts(t *testing.T) {
 	}
 }
 
-// spellings are hosts that lead, or might lead, somewhere private. With port and
-// resolver of the test below, those under "loop" reach a server on this machine
-// if nothing stops them.
+// spellings are hosts that lead, or might lead, to a private address. With the port and resolver of the
+// test below, those under "loop" reach a server on this machine if nothing stops them.
 var spellings = map[string][]string{
 	"loop": {
 		"127.0.0.1", "127.1", "127.0.1", "127.000.000.001", "0177.0.0.1", "0177.0.0.01", "0x7f.0.0.1", "0x7f000001", "0X7F.1",
@@ -97,8 +96,8 @@ var spellings = map[string][]string{
 	},
 }
 
-// fakeNames answers all questions: with public and private addresses for some
-// names, with this machine for the others, and differently each time for flip.
+// fakeNames answers all DNS questions: with public and private addresses for some names, with this
+// machine for the others, and differently each time for flip.
 func fakeNames(t *testing.T) {
 	var asked atomic.Int32
 	serve := func(conn net.Conn) {
@@ -161,12 +160,12 @@ func fakeNames(t *testing.T) {
 	t.Cleanup(func() { net.DefaultResolver = old })
 	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		here, there := net.Pipe()
-		go serve(there) // until here is closed
+		go serve(there) // until the listener is closed
 		return here, nil
 	}}
 }
 
-// canary is a server that counts who connects.
+// canary is a server that counts connections.
 func canary(t *testing.T) (port string, connections *atomic.Int32) {
 	connections = &atomic.Int32{}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -180,9 +179,8 @@ func canary(t *testing.T) (port string, connections *atomic.Int32) {
 	return strconv.Itoa(s.Listener.Addr().(*net.TCPAddr).Port), connections
 }
 
-// openReal runs a client that finds redirector.example in memory, and whose
-// other connections are real.
-func openReal(t *testing.T, c Config) *tab {
+// openReal runs a client that finds redirector.example in memory, and whose other connections are real.
+func openReal(t *testing.T, c Config) *testClient {
 	c.Spacing, c.HostWaiting = -1, 1000
 	c.Own = func() []netip.Addr { return nil }
 	outside := New(c, nil)
@@ -208,7 +206,7 @@ func openReal(t *testing.T, c Config) *tab {
 	return b
 }
 
-func TestNobodyPrivateIsAsked(t *testing.T) {
+func TestPrivateAddressesAreNotDialled(t *testing.T) {
 	fakeNames(t)
 	port, connections := canary(t)
 	b := openReal(t, Config{})
@@ -227,12 +225,12 @@ func TestNobodyPrivateIsAsked(t *testing.T) {
 				"http://redirector.example/?308/" + host + ":" + port + "/",
 			} {
 				if host == "both.example" && !strings.Contains(url, port) {
-					continue // its public address would really be asked
+					continue // its public address would really be dialled
 				}
 				if a := b.get(env.Request{URL: url}); a.Err != env.ErrRefused && !strings.Contains(host, ":") {
-					t.Errorf("%s: %q %q", url, a.Err, a.Words)
-				} else if a.Err != env.ErrRefused && a.Err != env.ErrDial { // where the machine has no IPv6
-					t.Errorf("%s: %q %q", url, a.Err, a.Words)
+					t.Errorf("%s: %q %q", url, a.Err, a.Message)
+				} else if a.Err != env.ErrRefused && a.Err != env.ErrDial { // the machine may have no IPv6
+					t.Errorf("%s: %q %q", url, a.Err, a.Message)
 				}
 			}
 		}
@@ -242,7 +240,7 @@ func TestNobodyPrivateIsAsked(t *testing.T) {
 	}
 }
 
-// The guard is all that stands between the spellings and this machine.
+// Only the guard stands between the spellings and this machine.
 func TestSpellingsLeadToThisMachine(t *testing.T) {
 	fakeNames(t)
 	port, connections := canary(t)
@@ -259,8 +257,8 @@ func TestSpellingsLeadToThisMachine(t *testing.T) {
 	}
 }
 
-// A refusal names the address that a host led to, but not the same address twice.
-func TestRefusalsAreSaidOnce(t *testing.T) {
+// A refusal names the address of a host, unless the host is that address.
+func TestRefusalsNameAnAddressOnce(t *testing.T) {
 	fakeNames(t)
 	b := openReal(t, Config{})
 	for url, want := range map[string]string{
@@ -270,8 +268,8 @@ func TestRefusalsAreSaidOnce(t *testing.T) {
 		"http://localtest.example:123/": "localtest.example:123 may not be polled: 127.0.0.1:123 is not a public address",
 		"http://metadata.internal/":     "metadata.internal may not be polled: 169.254.169.254:80 is a link-local address, or one of a cloud's metadata service",
 	} {
-		if a := b.get(env.Request{URL: url}); a.Words != want && a.Err != env.ErrDial { // where the machine has no IPv6
-			t.Errorf("%s: %q, want %q", url, a.Words, want)
+		if a := b.get(env.Request{URL: url}); a.Message != want && a.Err != env.ErrDial { // the machine may have no IPv6
+			t.Errorf("%s: %q, want %q", url, a.Message, want)
 		}
 	}
 }
@@ -286,7 +284,7 @@ func TestNamesThatFlipAreCaughtWhenDialled(t *testing.T) {
 		if a.Err != env.ErrRefused {
 			t.Errorf("%+v", a)
 		}
-		said = append(said, a.Words)
+		said = append(said, a.Message)
 	}
 	all := strings.Join(said, "\n")
 	if !strings.Contains(all, "8.8.8.8:"+port+" has another port") || !strings.Contains(all, "127.0.0.1:"+port+" is not a public") {
@@ -297,7 +295,7 @@ func TestNamesThatFlipAreCaughtWhenDialled(t *testing.T) {
 	}
 }
 
-func TestPublicOriginsCannotSendUsHome(t *testing.T) {
+func TestPublicOriginsCannotRedirectToPrivateOnes(t *testing.T) {
 	fakeNames(t)
 	port, connections := canary(t)
 	b := openReal(t, Config{AllowPrivate: true})
@@ -324,7 +322,7 @@ func TestPrivateOriginsMayRedirectAmongThemselves(t *testing.T) {
 	}
 }
 
-// The first answers of a private origin teach that it needs no pause.
+// The first answers of a private origin show that it needs no pause.
 func TestPrivateOriginsNeedNoPause(t *testing.T) {
 	port, _ := canary(t)
 	answers := make(chan env.Answer, 50)
@@ -346,9 +344,9 @@ func TestPrivateOriginsNeedNoPause(t *testing.T) {
 	}
 }
 
-// TestSecretsAreKnownInEverySpelling wraps the addresses of secrets in all the ways in which IPv6 may hold
-// IPv4, and writes each in full and in short.
-func TestSecretsAreKnownInEverySpelling(t *testing.T) {
+// TestMetadataAddressesAreKnownInEverySpelling embeds the addresses in IPv6 in all ways, and writes
+// each in full and in short.
+func TestMetadataAddressesAreKnownInEverySpelling(t *testing.T) {
 	for v4, secret := range map[string]bool{"169.254.169.254": true, "168.63.129.16": true, "100.100.100.200": true, "192.168.1.7": false, "8.8.8.8": false} {
 		b := netip.MustParseAddr(v4).As4()
 		x := func(format string) string {
@@ -367,7 +365,7 @@ func TestSecretsAreKnownInEverySpelling(t *testing.T) {
 			"Teredo": fmt.Sprintf("2001::1:%02x%02x:%02x%02x", b[0]^0xff, b[1]^0xff, b[2]^0xff, b[3]^0xff),
 		} {
 			ip := netip.MustParseAddr(spelled)
-			if got := isSecret(ip); got != secret {
+			if got := isMetadata(ip); got != secret {
 				t.Errorf("%s, %s (%s): secret %v", v4, name, spelled, got)
 			}
 			to := netip.AddrPortFrom(ip, 80).String()
@@ -381,7 +379,7 @@ func TestSecretsAreKnownInEverySpelling(t *testing.T) {
 	}
 }
 
-func TestWhereNamesLead(t *testing.T) {
+func TestIsPublicResolvesNames(t *testing.T) {
 	c := New(Config{Spacing: -1, AllowPrivate: true}, func(env.Handle, env.Answer) {})
 	for address, public := range map[string]bool{
 		"https://8.8.8.8/feed": true, "https://[2606:4700::1111]/feed": true,

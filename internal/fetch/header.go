@@ -8,29 +8,29 @@ import (
 	"time"
 )
 
-// maxWish is the longest time an origin can ask for. Whoever means it says so again
-// a week later; a slip, or a header that a stranger got into one answer, must not
-// silence a feed, and all of its domain, for a year.
-const maxWish = 7 * 24 * time.Hour
+// maxDelay bounds the delays that an origin may ask for. An origin that means it repeats the header
+// after a week. A mistake, or a header that somebody injected into one answer, must not silence a feed
+// and its whole domain for a year.
+const maxDelay = 7 * 24 * time.Hour
 
-// maxAge is how long a document stays fresh from now on: what Cache-Control says
-// less its Age in caches on the way, else until it expires (RFC 9111, section
-// 4.2.1). It is 0 if the origin does not say, or says that it must be asked.
+// maxAge returns how long a document stays fresh from now on: the max-age of Cache-Control less the
+// Age, or else the time until Expires (RFC 9111, section 4.2.1). It returns 0 if the origin says
+// nothing or wants to be asked each time.
 func maxAge(h http.Header, now time.Time) time.Duration {
 	var fresh time.Duration
-	said := false
+	given := false
 	for d := range strings.SplitSeq(strings.Join(h.Values("Cache-Control"), ","), ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(d), "=")
 		switch strings.ToLower(strings.TrimSpace(name)) {
 		case "no-cache", "no-store":
 			return 0
 		case "max-age":
-			if !said { // said twice: the first counts
-				fresh, said = seconds(strings.Trim(value, `" `)), true
+			if !given { // the first of several counts
+				fresh, given = seconds(strings.Trim(value, `" `)), true
 			}
 		}
 	}
-	if said {
+	if given {
 		return max(0, fresh-seconds(h.Get("Age")))
 	}
 	expires, err := http.ParseTime(h.Get("Expires"))
@@ -41,20 +41,19 @@ func maxAge(h http.Header, now time.Time) time.Duration {
 	if err != nil {
 		date = now
 	}
-	return min(max(0, expires.Sub(date)), maxWish)
+	return min(max(0, expires.Sub(date)), maxDelay)
 }
 
-// retryAfter is how long an origin wants to be left alone: what Retry-After
-// says, in seconds or as a date, else until a quota that is used up is filled
-// again. There is no standard for quotas yet: a draft in two forms, and two
-// customs.
+// retryAfter returns how long an origin wants no requests: the Retry-After, in seconds or as a date, or
+// else the time until an exhausted quota is reset. There is no standard for quotas yet: the function
+// reads two forms of a draft, and two customs.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	if at, err := http.ParseTime(h.Get("Date")); err == nil {
-		now = at // the origin's clock is the one its times are by
+		now = at // times in headers refer to the origin's clock
 	}
 	if s := h.Get("Retry-After"); s != "" {
 		if at, err := http.ParseTime(s); err == nil {
-			return min(max(0, at.Sub(now)), maxWish)
+			return min(max(0, at.Sub(now)), maxDelay)
 		}
 		return seconds(s)
 	}
@@ -78,22 +77,21 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return longest
 }
 
-// quotaReset reads when a quota is filled again: in so many seconds, or, as some
-// have it, at a Unix time.
+// quotaReset reads when a quota is reset: a number of seconds or, at some origins, a Unix time.
 func quotaReset(s string, now time.Time) time.Duration {
-	const unixTime = 1_000_000_000 // in 2001; as seconds to wait it would be 31 years
+	const unixTime = 1_000_000_000 // in 2001; as a delay it would be 31 years
 	f, err := strconv.ParseFloat(s, 64)
 	if err == nil && f >= unixTime && f < math.MaxInt32*1000 {
-		return min(max(0, time.Unix(int64(f), 0).Sub(now)), maxWish)
+		return min(max(0, time.Unix(int64(f), 0).Sub(now)), maxDelay)
 	}
 	return seconds(s)
 }
 
-// seconds reads a number of seconds, 0 if it is none.
+// seconds reads a number of seconds. It returns 0 if s is not a number.
 func seconds(s string) time.Duration {
 	f, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
 	if err != nil || math.IsNaN(f) || f <= 0 {
 		return 0
 	}
-	return time.Duration(min(f, maxWish.Seconds()) * float64(time.Second))
+	return time.Duration(min(f, maxDelay.Seconds()) * float64(time.Second))
 }

@@ -19,7 +19,7 @@ func headers(lines string) http.Header {
 	return h
 }
 
-func TestFreshnessIsWhatIsLeftOfIt(t *testing.T) {
+func TestMaxAgeSubtractsTheAge(t *testing.T) {
 	for _, c := range []struct {
 		headers string
 		want    time.Duration
@@ -40,7 +40,7 @@ func TestFreshnessIsWhatIsLeftOfIt(t *testing.T) {
 		{"Cache-Control: max-age=-1", 0},
 		{"Cache-Control: max-age=soon", 0},
 		{"Cache-Control: max-age", 0},
-		{"Cache-Control: max-age=99999999999999999999", maxWish},
+		{"Cache-Control: max-age=99999999999999999999", maxDelay},
 		{"Cache-Control: max-age=60\nExpires: Sun, 01 Mar 2026 13:00:00 GMT", time.Minute},
 		{"Cache-Control: max-age=0\nExpires: Sun, 01 Mar 2026 13:00:00 GMT", 0},
 		{"Expires: Sun, 01 Mar 2026 13:00:00 GMT", time.Hour},
@@ -48,7 +48,7 @@ func TestFreshnessIsWhatIsLeftOfIt(t *testing.T) {
 		{"Expires: Sunday, 01-Mar-26 13:00:00 GMT", time.Hour},
 		{"Expires: Sun, 01 Mar 2026 11:00:00 GMT", 0},
 		{"Expires: 0", 0},
-		{"Expires: Fri, 31 Dec 9999 23:59:59 GMT", maxWish},
+		{"Expires: Fri, 31 Dec 9999 23:59:59 GMT", maxDelay},
 	} {
 		if got := maxAge(headers(c.headers), noon); got != c.want {
 			t.Errorf("%q: %v, want %v", c.headers, got, c.want)
@@ -56,7 +56,7 @@ func TestFreshnessIsWhatIsLeftOfIt(t *testing.T) {
 	}
 }
 
-func TestOriginsAreLeftAloneAsTheyWish(t *testing.T) {
+func TestRetryAfterReadsAllForms(t *testing.T) {
 	for _, c := range []struct {
 		headers string
 		want    time.Duration
@@ -71,10 +71,10 @@ func TestOriginsAreLeftAloneAsTheyWish(t *testing.T) {
 		{"Date: Sun, 01 Mar 2026 10:00:00 GMT\nRetry-After: Sun, 01 Mar 2026 10:10:00 GMT", 10 * time.Minute},
 		{"Retry-After: later", 0},
 		{"Retry-After: 99999999999999", 7 * 24 * time.Hour},
-		{"Retry-After: 99999999999999999999", maxWish},
-		{"Retry-After: Fri, 31 Dec 9999 23:59:59 GMT", maxWish},
+		{"Retry-After: 99999999999999999999", maxDelay},
+		{"Retry-After: Fri, 31 Dec 9999 23:59:59 GMT", maxDelay},
 		{"Retry-After: NaN", 0},
-		{"Retry-After: Inf", maxWish},
+		{"Retry-After: Inf", maxDelay},
 		{"X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 30", 30 * time.Second},
 		{"X-RateLimit-Remaining: 0.0\nX-RateLimit-Reset: 30", 30 * time.Second},
 		{"X-RateLimit-Remaining: 5\nX-RateLimit-Reset: 30", 0},
@@ -101,7 +101,7 @@ func FuzzHeaders(f *testing.F) {
 	f.Fuzz(func(t *testing.T, lines string) {
 		h := headers(lines)
 		for _, d := range []time.Duration{maxAge(h, noon), retryAfter(h, noon)} {
-			if d < 0 || d > maxWish {
+			if d < 0 || d > maxDelay {
 				t.Errorf("%q: %v", lines, d)
 			}
 		}

@@ -8,66 +8,65 @@ import (
 	"tidings/internal/env"
 )
 
-// Why a fetch is not even queued. It is this node's doing and not the origin's.
+// These errors are caused by this node and not by the origin.
 var (
 	errQueueFull = errors.New("too many requests of this node are waiting")
 	errHostFull  = errors.New("too many requests of this node are waiting for this host")
 )
 
-// A job is one fetch on its way from Fetch to its answer.
+// A job is one fetch, from Fetch to its answer.
 type job struct {
 	handle  env.Handle
 	request env.Request
-	then    func(env.Answer) // takes the answer, in place of who made the client; nil: nobody
-	at      target           // what is asked next
+	done    func(env.Answer) // takes the answer in place of Client.answered; nil: none
+	target  target           // target of the next request
 
-	hops    []string      // the addresses that redirected
-	moved   bool          // each of them for good
-	public  bool          // one of them on a public address: the rest must be too
-	private bool          // the last one asked was on a private address
-	spent   time.Duration // time under way
+	hops    []string      // addresses that redirected
+	moved   bool          // all redirects were permanent
+	public  bool          // a public address redirected: private ones are no longer allowed
+	private bool          // the last request went to a private address
+	spent   time.Duration // duration of the requests so far
 }
 
-// failed is the answer to a job that ends with an error.
-func (j *job) failed(class, words string) env.Answer {
-	return env.Answer{Err: class, Words: words, FinalURL: j.at.url, Private: j.private}
+// errorAnswer returns the answer to a job that ends with an error.
+func (j *job) errorAnswer(class, message string) env.Answer {
+	return env.Answer{Err: class, Message: message, FinalURL: j.target.url, Private: j.private}
 }
 
-// A queue holds the jobs that wait, for each host apart, and says whose turn it
-// is. It has one owner and no clock.
+// A queue holds the waiting jobs by host, and decides which is next. It is not safe for concurrent use,
+// and has no clock.
 type queue struct {
-	config  Config
-	hosts   map[string]*host
-	plan    env.Calendar[*host] // counts only for a host whose at it is
-	waiting int
-	running int
-	closed  bool
+	config   Config
+	hosts    map[string]*host
+	calendar env.Calendar[*host] // an entry counts only if its time is the host's planned time
+	waiting  int
+	running  int
+	closed   bool
 }
 
-// A host is remembered while jobs of it wait or run, and until the next could
-// begin.
+// A host is remembered while it has waiting or running jobs, and until its next request could start.
 type host struct {
-	name    string
-	jobs    []*job
-	running int
-	free    time.Time // when the next request may begin
-	at      time.Time // when the plan looks at the host; zero: not at all
-	exempt  bool      // on a private address: needs no pause
+	name      string
+	jobs      []*job
+	running   int
+	nextStart time.Time // when the next request may start
+	planned   time.Time // when the calendar returns the host; zero: never
+	noPause   bool      // on a private address, which needs no pause
 }
 
 func newQueue(c Config) queue { return queue{config: c, hosts: map[string]*host{}} }
 
-// enter lets a job wait. A closed queue forgets it.
-func (q *queue) enter(j *job, ahead bool, now time.Time) error {
+// add queues a job. A closed queue drops it.
+func (q *queue) add(j *job, ahead bool, now time.Time) error {
 	if q.closed {
 		return nil
 	}
-	h := q.hosts[j.at.queue]
+	h := q.hosts[j.target.queue]
 	switch {
 	case q.waiting >= q.config.Waiting:
 		return errQueueFull
 	case h == nil:
-		h = &host{name: j.at.queue, free: now}
+		h = &host{name: j.target.queue, nextStart: now}
 		q.hosts[h.name] = h
 	case len(h.jobs) >= q.config.HostWaiting:
 		return errHostFull
@@ -78,41 +77,40 @@ func (q *queue) enter(j *job, ahead bool, now time.Time) error {
 	} else {
 		h.jobs = append(h.jobs, j)
 	}
-	q.look(h, now)
+	q.schedule(h, now)
 	return nil
 }
 
-// look plans when a host is looked at next: when a job of it may begin, or when
-// it can be forgotten.
-func (q *queue) look(h *host, now time.Time) {
+// schedule plans the next visit of a host: when a job of it may start, or when it can be forgotten.
+func (q *queue) schedule(h *host, now time.Time) {
 	if h.running >= hostRequests || h.running > 0 && len(h.jobs) == 0 {
-		return // done looks again
+		return // done schedules the host again
 	}
-	at := h.free
-	if at.Before(now) || h.exempt {
+	at := h.nextStart
+	if at.Before(now) || h.noPause {
 		at = now
 	}
-	if h.at.IsZero() || at.Before(h.at) {
-		h.at = at
-		q.plan.Add(at, h)
+	if h.planned.IsZero() || at.Before(h.planned) {
+		h.planned = at
+		q.calendar.Add(at, h)
 	}
 }
 
-// next takes out the job whose turn it is. If there is none it returns when to
-// look again; the zero time is when something has changed.
+// next removes and returns the job that is next. If there is none it returns the time of the next
+// attempt. The zero time means: not until something changes.
 func (q *queue) next(now time.Time) (*job, time.Time) {
 	if q.closed || q.running >= q.config.Workers {
 		return nil, time.Time{}
 	}
 	for {
-		h, at, ok := q.plan.Pop(now)
+		h, at, ok := q.calendar.Pop(now)
 		if !ok {
-			return nil, q.plan.Next()
+			return nil, q.calendar.Next()
 		}
-		if !at.Equal(h.at) {
+		if !at.Equal(h.planned) { // planned anew since then
 			continue // planned anew since
 		}
-		h.at = time.Time{}
+		h.planned = time.Time{}
 		switch {
 		case len(h.jobs) == 0 && h.running == 0:
 			delete(q.hosts, h.name)
@@ -120,10 +118,10 @@ func (q *queue) next(now time.Time) (*job, time.Time) {
 			j := h.jobs[0]
 			h.jobs = slices.Delete(h.jobs, 0, 1)
 			h.running++
-			h.free = now.Add(max(0, q.config.Spacing))
+			h.nextStart = now.Add(max(0, q.config.Spacing))
 			q.waiting--
 			q.running++
-			q.look(h, now)
+			q.schedule(h, now)
 			return j, time.Time{}
 		}
 	}
@@ -131,14 +129,14 @@ func (q *queue) next(now time.Time) (*job, time.Time) {
 
 // done ends a request of a job.
 func (q *queue) done(j *job, now time.Time) {
-	h := q.hosts[j.at.queue]
+	h := q.hosts[j.target.queue]
 	h.running--
-	h.exempt = j.private
+	h.noPause = j.private
 	q.running--
-	q.look(h, now)
+	q.schedule(h, now)
 }
 
-// close forgets what waits.
+// close drops the waiting jobs.
 func (q *queue) close() {
 	q.closed = true
 	for _, h := range q.hosts {

@@ -81,8 +81,8 @@ func TestRedirectsAreFollowedAndChecked(t *testing.T) {
 				c.url = a
 			}
 			got := w.get(env.Request{URL: c.url})
-			if got.Err != c.class || !strings.Contains(got.Words, c.say) || strings.Contains(got.Words, "geheim") {
-				t.Errorf("%s: %q %q", c.name, got.Err, got.Words)
+			if got.Err != c.class || !strings.Contains(got.Message, c.say) || strings.Contains(got.Message, "geheim") {
+				t.Errorf("%s: %q %q", c.name, got.Err, got.Message)
 			}
 			if c.class == "" && (got.FinalURL != c.final || got.Moved != c.moved || !strings.Contains(string(got.Body), `referred by ""`)) {
 				t.Errorf("%s: %+v %s", c.name, got, got.Body)
@@ -91,7 +91,7 @@ func TestRedirectsAreFollowedAndChecked(t *testing.T) {
 	}
 }
 
-func TestOnlyTheLastAddressIsShownItsValidators(t *testing.T) {
+func TestValidatorsAreSentOnlyToTheirAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conditional := map[string]bool{}
 		w := web{
@@ -112,7 +112,7 @@ func TestOnlyTheLastAddressIsShownItsValidators(t *testing.T) {
 	})
 }
 
-// What a redirecting origin takes is taken from the time of the document.
+// Redirects and the document share one time limit.
 func TestRedirectsShareOneTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		patient := func(w http.ResponseWriter, r *http.Request) {

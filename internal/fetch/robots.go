@@ -10,52 +10,52 @@ import (
 )
 
 const (
-	// robotsName is the group of a robots.txt that is ours (RFC 9309, section 2.2.1).
+	// robotsName is the name of this program in a robots.txt (RFC 9309, section 2.2.1).
 	robotsName = "tidings"
-	// robotsLife is how long what a robots.txt says is remembered, as RFC 9309, section 2.4, has
-	// it at most; robotsAgain is for one that could not be had.
-	robotsLife  = 24 * time.Hour
-	robotsAgain = 10 * time.Minute
-	// maxRobots is how much of one is read, in bytes: section 2.5 wants 500 KiB.
+	// rulesTTL is how long a robots.txt is cached, the maximum of RFC 9309, section 2.4. rulesRetry is
+	// the delay after a failed fetch.
+	rulesTTL   = 24 * time.Hour
+	rulesRetry = 10 * time.Minute
+	// maxRobots bounds the bytes of a robots.txt that are read. Section 2.5 asks for 500 KiB at least.
 	maxRobots = 512 << 10
-	// maxRules bounds the origins whose rules are remembered.
+	// maxRules bounds the origins whose rules are cached.
 	maxRules = 4096
 )
 
-// rules are what the robots.txt of an origin allows.
+// rules are the permissions of an origin's robots.txt.
 type rules struct {
-	group   *robotstxt.Group // nil: all
-	failed  *env.Answer      // to who asked for it; nil: it could be had, or there is none
+	group   *robotstxt.Group // nil: everything is allowed
+	failed  *env.Answer      // the failed answer; nil: robots.txt was read, or there is none
 	until   time.Time
-	waiting []*job // for it; nil: it is there
+	waiting []*job // jobs that wait for the robots.txt; nil: it has arrived
 }
 
-// obey lets a job wait for what its origin's robots.txt says, and then for its turn.
-func (c *Client) obey(j *job) {
-	origin := j.at.scheme + "://" + j.at.host
+// checkRobots holds a job until the robots.txt of its origin is known, and then queues it.
+func (c *Client) checkRobots(j *job) {
+	origin := j.target.scheme + "://" + j.target.host
 	c.mu.Lock()
 	r := c.rules[origin]
-	asks := r == nil || r.waiting == nil && !c.now().Before(r.until)
-	if asks {
+	fetches := r == nil || r.waiting == nil && !c.now().Before(r.until)
+	if fetches {
 		if len(c.rules) >= maxRules {
 			c.forgetRules()
 		}
 		r = &rules{}
 		c.rules[origin] = r
 	}
-	if asks || r.waiting != nil {
+	if fetches || r.waiting != nil {
 		r.waiting = append(r.waiting, j)
 		c.mu.Unlock()
-		if asks {
-			c.enter(&job{at: newTarget(origin + "/robots.txt"), then: func(a env.Answer) { c.learn(r, a) }}, false)
+		if fetches {
+			c.enqueue(&job{target: newTarget(origin + "/robots.txt"), done: func(a env.Answer) { c.storeRules(r, a) }}, false)
 		}
 		return
 	}
 	c.mu.Unlock()
-	c.enterIf(r, j)
+	c.enqueueIfAllowed(r, j)
 }
 
-// forgetRules drops those that count no longer, or all if all do.
+// forgetRules drops expired rules, or all if none has expired.
 func (c *Client) forgetRules() {
 	for origin, r := range c.rules {
 		if r.waiting == nil && !c.now().Before(r.until) {
@@ -72,38 +72,38 @@ func (c *Client) forgetRules() {
 	}
 }
 
-// learn takes a robots.txt, or that there is none, and lets go on who waits for it. One that
-// cannot be had forbids everything (section 2.3.1.4).
-func (c *Client) learn(r *rules, a env.Answer) {
-	life := robotsLife
+// storeRules stores the answer for a robots.txt and continues the waiting jobs. If the robots.txt
+// cannot be fetched, everything is forbidden (section 2.3.1.4).
+func (c *Client) storeRules(r *rules, a env.Answer) {
+	life := rulesTTL
 	switch {
 	case a.Err != "" || a.Status >= http.StatusInternalServerError || a.Status == http.StatusTooManyRequests:
-		a.Words = "robots.txt cannot be read: " + a.Words
-		r.failed, life = &a, robotsAgain
+		a.Message = "robots.txt cannot be read: " + a.Message
+		r.failed, life = &a, rulesRetry
 	case a.Status == http.StatusOK:
-		if of, err := robotstxt.FromBytes(a.Body[:min(len(a.Body), maxRobots)]); err == nil {
-			r.group = of.FindGroup(robotsName)
-		} // else it says nothing
+		if robots, err := robotstxt.FromBytes(a.Body[:min(len(a.Body), maxRobots)]); err == nil {
+			r.group = robots.FindGroup(robotsName)
+		} // an unreadable robots.txt forbids nothing
 	}
 	c.mu.Lock()
 	waiting := r.waiting
 	r.waiting, r.until = nil, c.now().Add(life)
 	c.mu.Unlock()
 	for _, j := range waiting {
-		c.enterIf(r, j)
+		c.enqueueIfAllowed(r, j)
 	}
 }
 
-// enterIf lets a job wait for its turn if the rules of its origin allow it.
-func (c *Client) enterIf(r *rules, j *job) {
+// enqueueIfAllowed queues a job if the rules of its origin allow it.
+func (c *Client) enqueueIfAllowed(r *rules, j *job) {
 	switch {
 	case r.failed != nil:
 		a := *r.failed
-		a.FinalURL, a.Body, a.ETag, a.LastModified = j.at.url, nil, "", ""
+		a.FinalURL, a.Body, a.ETag, a.LastModified = j.target.url, nil, "", ""
 		c.answer(j, a)
-	case r.group != nil && !r.group.Test(j.at.rest):
-		c.answer(j, j.failed(env.ErrRobots, "robots.txt of the web server forbids programs to read this page"))
+	case r.group != nil && !r.group.Test(j.target.rest):
+		c.answer(j, j.errorAnswer(env.ErrRobots, "robots.txt of the web server forbids programs to read this page"))
 	default:
-		c.enter(j, len(j.hops) > 0)
+		c.enqueue(j, len(j.hops) > 0)
 	}
 }

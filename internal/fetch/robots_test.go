@@ -11,8 +11,8 @@ import (
 	"tidings/internal/env"
 )
 
-// Who is asked to obey robots.txt asks for it once a day, and leaves alone what it forbids to
-// everybody, or to us; who is not, a reader's feed, is served whatever it says.
+// A request with Robots fetches robots.txt once a day and obeys the rules for all programs and for this
+// one. A request without Robots, for a feed, ignores them.
 func TestRobotsAreObeyed(t *testing.T) {
 	for name, c := range map[string]struct {
 		status  int
@@ -57,7 +57,7 @@ func TestRobotsAreObeyed(t *testing.T) {
 				if a := b.get(env.Request{URL: "http://a.example" + c.path}); a.Status != 200 {
 					t.Errorf("a reader's own: %+v", a)
 				}
-				time.Sleep(robotsLife + time.Second) // virtual
+				time.Sleep(rulesTTL + time.Second) // virtual
 				b.get(env.Request{URL: "http://a.example" + c.path, Robots: true})
 				if asked["/robots.txt"] != 2 {
 					t.Errorf("robots.txt was asked for %d times in a day", asked["/robots.txt"])
@@ -67,8 +67,8 @@ func TestRobotsAreObeyed(t *testing.T) {
 	}
 }
 
-// Where a page redirects to, the robots.txt of that origin counts as well, and for other pages of
-// the same origin its own again.
+// The robots.txt of a redirect's target counts as well. Other pages of the first origin still follow
+// its own.
 func TestRobotsAreObeyedWhereAPageHasMoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		moved := map[string]string{"/away": "http://b.example/page", "/within": "/private", "/on": "/open"}
@@ -101,7 +101,7 @@ func TestRobotsAreObeyedWhereAPageHasMoved(t *testing.T) {
 	})
 }
 
-// The rules of many origins are forgotten before they cost memory.
+// The number of cached rules is bounded.
 func TestRulesAreBounded(t *testing.T) {
 	c := New(Config{}, func(env.Handle, env.Answer) {})
 	for i := range 2 * maxRules {

@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// A target is an address that has its canonical form, taken apart.
+// A target is a canonical address, split into parts.
 type target struct {
 	url    string
 	scheme string
-	host   string // with its port, if that is not the scheme's own
+	host   string // with a port that is not the scheme's default
 	rest   string // path and query
-	queue  string // the name of its queue
+	queue  string // name of the host's queue
 }
 
-// newTarget takes a canonical address apart. http and https of a host share a
-// queue; other ports are other origins, as on a machine that has many.
+// newTarget splits a canonical address. http and https of a host share a queue. Other ports count as
+// other hosts, as on a machine that has many.
 func newTarget(canonical string) target {
 	scheme, rest, _ := strings.Cut(canonical, "://")
 	end := strings.IndexByte(rest, '/')
@@ -24,19 +24,19 @@ func newTarget(canonical string) target {
 	return t
 }
 
-// queueOf is the name of a host's queue.
+// queueOf returns the name of a host's queue.
 func queueOf(host string) string { return strings.TrimSuffix(strings.TrimSuffix(host, ":443"), ":80") }
 
-// httpURL is the address as net/http wants it. The path goes out byte for byte:
-// left to itself, net/url refuses some and writes others its own way.
+// httpURL returns the address for net/http. The path is sent byte for byte: net/url alone would refuse
+// some paths and rewrite others.
 func (t target) httpURL() *url.URL {
-	path, query, asked := strings.Cut(t.rest, "?")
-	u := &url.URL{Scheme: t.scheme, Host: t.host, RawQuery: query, ForceQuery: asked && query == ""}
+	path, query, hasQuery := strings.Cut(t.rest, "?")
+	u := &url.URL{Scheme: t.scheme, Host: t.host, RawQuery: query, ForceQuery: hasQuery && query == ""}
 	if !strings.HasPrefix(path, "//") {
 		u.Opaque = path
 		return u
 	}
-	// As Opaque it would be taken for a host.
+	// As Opaque, net/http would take this path for a host.
 	u.Path, u.RawPath = path, path
 	if plain, err := url.PathUnescape(path); err == nil {
 		u.Path = plain

@@ -16,12 +16,12 @@ import (
 	"tidings/internal/env"
 )
 
-// Virtual time, in seconds.
+// after, now and since use virtual time, in seconds.
 func after(seconds int) <-chan time.Time { return time.After(time.Duration(seconds) * time.Second) }
 func now() time.Time                     { return time.Now() }
 func since(t time.Time) float64          { return time.Since(t).Round(time.Millisecond).Seconds() }
 
-// wait is a handler that does nothing for a time, or until nobody listens.
+// wait returns a handler that sleeps until then, or until the client has gone.
 func wait(seconds int, then http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -51,7 +51,7 @@ func drip(part int) http.HandlerFunc {
 	}
 }
 
-func TestSlowOriginsAreLeft(t *testing.T) {
+func TestSlowOriginsTimeOut(t *testing.T) {
 	ok := func(http.ResponseWriter, *http.Request) {}
 	for _, c := range []struct {
 		name    string
@@ -75,8 +75,8 @@ func TestSlowOriginsAreLeft(t *testing.T) {
 			defer b.close()
 			start := now()
 			a := b.get(env.Request{URL: "http://a.example/"})
-			if a.Err != c.class || !strings.Contains(a.Words, c.say) {
-				t.Errorf("%s: %q %q", c.name, a.Err, a.Words)
+			if a.Err != c.class || !strings.Contains(a.Message, c.say) {
+				t.Errorf("%s: %q %q", c.name, a.Err, a.Message)
 			}
 			if got := since(start); got < c.seconds-0.1 || got > c.seconds+0.1 {
 				t.Errorf("%s: after %v s, want %v", c.name, got, c.seconds)
@@ -98,7 +98,7 @@ func TestSilentHandshakesEnd(t *testing.T) {
 		}
 		start := now()
 		a := b.get(env.Request{URL: "https://a.example/"})
-		if a.Err != env.ErrTimeout || !strings.Contains(a.Words, "TLS handshake within 5s") || since(start) != 5 {
+		if a.Err != env.ErrTimeout || !strings.Contains(a.Message, "TLS handshake within 5s") || since(start) != 5 {
 			t.Errorf("%+v after %v s", a, since(start))
 		}
 		there.Close()
@@ -145,7 +145,7 @@ func TestRequestsOfAHostAreSpaced(t *testing.T) {
 	})
 }
 
-func TestSlowHostHoldsUpNobodyElse(t *testing.T) {
+func TestSlowHostDelaysNoOtherHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, most atomic.Int32
 		b := web{
@@ -189,7 +189,7 @@ func TestQueuesAreBounded(t *testing.T) {
 		busy := func(want int, say string) {
 			t.Helper()
 			for range want {
-				if a := <-b.answers; a.Err != env.ErrBusy || !strings.Contains(a.Words, say) {
+				if a := <-b.answers; a.Err != env.ErrBusy || !strings.Contains(a.Message, say) {
 					t.Errorf("%+v, want %q", a, say)
 				}
 			}
@@ -197,11 +197,11 @@ func TestQueuesAreBounded(t *testing.T) {
 				t.Errorf("%d answers too many", n)
 			}
 		}
-		fetch("a.example", 4) // one under way, three wait
+		fetch("a.example", 4) // one runs, three wait
 		busy(0, "")
 		fetch("a.example", 2)
 		busy(2, "waiting for this host")
-		fetch("b.example", 3) // one under way, two wait
+		fetch("b.example", 3) // one runs, two wait
 		busy(0, "")
 		fetch("c.example", 2)
 		busy(2, "requests of this node are waiting")

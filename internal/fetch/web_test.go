@@ -15,12 +15,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A web is a small Internet in memory, by "host:port": its connections are pipes,
-// so that in a bubble of synctest it has virtual time.
+// A web is a small Internet in memory, by "host:port". Its connections are pipes, so that they run in
+// virtual time in a synctest bubble.
 type web map[string]http.HandlerFunc
 
-// A tab is a client that looks at a web.
-type tab struct {
+// A testClient is a client that fetches from a web.
+type testClient struct {
 	*Client
 	t       *testing.T
 	answers chan answer
@@ -32,10 +32,10 @@ type answer struct {
 	env.Answer
 }
 
-// open runs a client on a web; close must be called before a bubble ends.
-func (w web) open(t *testing.T, c Config) *tab {
+// open runs a client on a web. close must be called before the bubble ends.
+func (w web) open(t *testing.T, c Config) *testClient {
 	answers := make(chan answer, 1000)
-	b := &tab{Client: New(c, func(h env.Handle, a env.Answer) { answers <- answer{h, a} }), t: t, answers: answers}
+	b := &testClient{Client: New(c, func(h env.Handle, a env.Answer) { answers <- answer{h, a} }), t: t, answers: answers}
 	origins := map[string]*pipes{}
 	var serving sync.WaitGroup
 	var servers []*http.Server
@@ -65,10 +65,10 @@ func (w web) open(t *testing.T, c Config) *tab {
 	return b
 }
 
-func (b *tab) close() { b.stop() }
+func (b *testClient) close() { b.stop() }
 
 // get fetches one document.
-func (b *tab) get(r env.Request) env.Answer {
+func (b *testClient) get(r env.Request) env.Answer {
 	b.t.Helper()
 	b.Fetch(7, r)
 	a := <-b.answers
@@ -78,7 +78,7 @@ func (b *tab) get(r env.Request) env.Answer {
 	if (a.Status == 0) == (a.Err == "") {
 		b.t.Errorf("%s: status %d and error %q", r.URL, a.Status, a.Err)
 	}
-	if a.Err != "" && a.Words == "" {
+	if a.Err != "" && a.Message == "" {
 		b.t.Errorf("%s: no words for %q", r.URL, a.Err)
 	}
 	return a.Answer

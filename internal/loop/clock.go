@@ -5,29 +5,29 @@ import (
 	"time"
 )
 
-// A clock goes on from the wall time at which it was made, by the monotonic clock,
-// so that it never goes back. That one stands still while the machine sleeps: when
-// the wall has got ahead by more than aheadMost, the clock leaps after it.
+// A clock continues from the wall time at its creation by the monotonic clock, so that it never
+// goes back. The monotonic clock stops while the machine sleeps: when the wall clock is ahead by
+// more than maxLag, the clock jumps to the wall time.
 type clock struct {
-	begin time.Time // with its monotonic reading
+	start time.Time // wall time at creation, with its monotonic reading
 
-	mu    sync.Mutex
-	leapt time.Duration // in all
+	mu      sync.Mutex
+	skipped time.Duration // sum of all jumps
 }
 
-// aheadMost is more than clocks are corrected by, and less than anybody would want
-// a node to be behind.
-const aheadMost = time.Minute
+// maxLag is longer than the usual corrections of a wall clock, and shorter than a delay that would
+// harm a node.
+const maxLag = time.Minute
 
-func (c *clock) now() time.Time { return c.at(time.Since(c.begin), time.Now()) }
+func (c *clock) now() time.Time { return c.timeAt(time.Since(c.start), time.Now()) }
 
-// at is what the clock shows when so much time has passed and the wall shows that.
-func (c *clock) at(passed time.Duration, wall time.Time) time.Time {
+// timeAt returns the time for a given monotonic time since start and a given wall time.
+func (c *clock) timeAt(passed time.Duration, wall time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.begin.Round(0).Add(passed + c.leapt)
-	if ahead := wall.Round(0).Sub(now); ahead > aheadMost {
-		c.leapt += ahead
+	now := c.start.Round(0).Add(passed + c.skipped)
+	if ahead := wall.Round(0).Sub(now); ahead > maxLag {
+		c.skipped += ahead
 		now = now.Add(ahead)
 	}
 	return now

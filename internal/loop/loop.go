@@ -1,22 +1,21 @@
-// Package loop is the goroutine that owns a node: the real world's clock, its
-// worker, and the one place from which a node is called.
+// Package loop runs the goroutine that owns a node. It provides the real clock and worker, and is
+// the only place from which a node is called.
 //
-// Everything that happens to a node comes in as a function and runs here, one
-// at a time: frames and hints from the network through [Loop.Post] and
-// [Loop.PostUrgent], which drop what does not fit; answers to what the node itself
-// asked for through [Loop.Deliver], which never drops; snapshots for pages through
-// [Loop.Call].
-// After each batch, and when the node asked to be woken, its Run is called.
+// Every event of a node is a function that runs here, one at a time. Frames and hints from the
+// network come through [Loop.Post] and [Loop.PostUrgent], which drop calls when a queue is full.
+// Answers to the node's own requests come through [Loop.Deliver], which never drops. Pages read
+// snapshots through [Loop.Call]. The node's Run is called after each batch, and at the time for
+// which it asked.
 //
-// A node needs its doors before it exists, so a loop is made first and given
-// its node when it runs:
+// A node needs its I/O interfaces before it exists. A loop is therefore made first and is given its
+// node when it runs:
 //
 //	l := loop.New(loop.Config{})
 //	n := node.New(env.Env{Clock: l, Worker: l, ...}, ...)
 //	err := l.Run(ctx, n)
 //
-// The package leaves to others what the functions do. sim keeps the same
-// promises in virtual time, without a goroutine.
+// The package does not know what the functions do. sim does the same in virtual time, without a
+// goroutine.
 package loop
 
 import (
@@ -30,18 +29,18 @@ import (
 	"tidings/internal/env"
 )
 
-// Config bounds a loop. Zeros are filled with the defaults.
+// Config bounds a loop. Zero values select the defaults.
 type Config struct {
-	Urgent  int // calls posted ahead of control that may wait; 256, since a node has few neighbours to hear from
-	Control int // posted control calls that may wait; 2048
-	Bulk    int // posted bulk calls that may wait; 512, so that bulk is dropped first
-	Workers int // goroutines that compute; one for each processor, at least 2
+	Urgent  int // length of the queue of PostUrgent; default 256, since few neighbours send urgent frames
+	Control int // length of the queue of control calls; default 2048
+	Bulk    int // length of the queue of bulk calls; default 512, so that bulk is dropped first
+	Workers int // goroutines that compute; default one for each processor, at least 2
 }
 
-// batch is how many calls may run before the node's Run gets its turn.
+// batch is the maximum number of calls before the node's Run is called.
 const batch = 128
 
-// ErrStopped says that the loop has ended and runs nothing any more.
+// ErrStopped says that the loop has ended and runs no more functions.
 var ErrStopped = errors.New("loop has stopped")
 
 var (
@@ -49,7 +48,8 @@ var (
 	_ env.Worker = (*Loop)(nil)
 )
 
-// A Runner is what a loop owns, as it sees it: a node, or a part of one that has a loop of its own.
+// A Runner is the part of a node that a loop needs. It is a node, or a part of one with its own
+// loop.
 type Runner interface {
 	// Run is that of [env.Node].
 	Run(now time.Time) (next time.Time)
@@ -57,13 +57,13 @@ type Runner interface {
 
 // A Loop owns one node. It is an [env.Clock] and an [env.Worker].
 type Loop struct {
-	config Config
-	clock  clock
-	pool   pool
-	wake   chan struct{} // holds one token if a queue may have become non-empty
-	gone   chan struct{} // closed when nothing runs any more
+	config  Config
+	clock   clock
+	pool    pool
+	wake    chan struct{} // holds one token if a queue may have become non-empty
+	stopped chan struct{} // closed when no more functions run
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	closed  bool
 	answers fifo // from Deliver and Call
 	urgent  fifo // from PostUrgent
@@ -85,8 +85,7 @@ type Stats struct {
 	WaitingJobs    int    // computations waiting for a worker
 }
 
-// New returns a loop. Its clock goes from now on; calls may be posted, and
-// wait for Run.
+// New returns a loop. Its clock starts now. Calls may be posted at once and wait for Run.
 func New(c Config) *Loop {
 	if c.Urgent <= 0 {
 		c.Urgent = 256
@@ -100,19 +99,18 @@ func New(c Config) *Loop {
 	if c.Workers <= 0 {
 		c.Workers = max(2, runtime.GOMAXPROCS(0))
 	}
-	l := &Loop{config: c, clock: clock{begin: time.Now()}, wake: make(chan struct{}, 1), gone: make(chan struct{})}
+	l := &Loop{config: c, clock: clock{start: time.Now()}, wake: make(chan struct{}, 1), stopped: make(chan struct{})}
 	l.pool.init()
 	return l
 }
 
-// Now returns the wall time at which the loop was made plus the time that has
-// passed since, the machine's sleep included, so that it never goes back. The value
-// has no monotonic reading: it survives UnixNano and back, and compares with ==.
+// Now returns the wall time at which the loop was made plus the time that has passed since,
+// including the machine's sleep, and never goes back. The value has no monotonic reading: it
+// survives UnixNano and back, and compares with ==.
 func (l *Loop) Now() time.Time { return l.clock.now() }
 
-// Run drives node until ctx ends and returns why it did, once all goroutines of
-// the loop are gone; a computation under way is waited for. What still waits
-// then is dropped. A loop runs once.
+// Run drives node until ctx ends and returns the cause, after all goroutines of the loop have
+// ended. It waits for a running computation and drops all waiting calls. A loop runs once.
 func (l *Loop) Run(ctx context.Context, node Runner) error {
 	var workers sync.WaitGroup
 	for range l.config.Workers {
@@ -120,7 +118,7 @@ func (l *Loop) Run(ctx context.Context, node Runner) error {
 	}
 	defer workers.Wait()
 	defer l.pool.close()
-	defer close(l.gone)
+	defer close(l.stopped)
 	defer l.close()
 
 	timer := time.NewTimer(0)
@@ -147,7 +145,7 @@ func (l *Loop) Run(ctx context.Context, node Runner) error {
 	}
 }
 
-// arm sets the timer to next; the zero time is never.
+// arm sets the timer to next. The zero time means never.
 func (l *Loop) arm(timer *time.Timer, next time.Time) {
 	if next.IsZero() {
 		timer.Stop()
@@ -156,8 +154,8 @@ func (l *Loop) arm(timer *time.Timer, next time.Time) {
 	timer.Reset(max(0, next.Sub(l.Now())))
 }
 
-// take moves a batch of waiting calls to calls: answers first, since the node
-// asked for them, then what is urgent, then control, then bulk.
+// take moves a batch of waiting calls to calls: answers first, since the node asked for them, then
+// urgent, control and bulk calls.
 func (l *Loop) take(calls []func()) []func() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -169,14 +167,14 @@ func (l *Loop) take(calls []func()) []func() {
 	l.stats.Calls += uint64(len(calls))
 	if l.answers.len()+l.urgent.len()+l.control.len()+l.bulk.len() == 0 {
 		select {
-		case <-l.wake: // nothing is left to wake for
+		case <-l.wake: // the queues are empty: no need to wake
 		default:
 		}
 	}
 	return calls
 }
 
-// close makes the loop refuse calls and forgets those that wait.
+// close makes the loop refuse calls and drops the waiting ones.
 func (l *Loop) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -184,9 +182,8 @@ func (l *Loop) close() {
 	l.answers, l.urgent, l.control, l.bulk = fifo{}, fifo{}, fifo{}, fifo{}
 }
 
-// Post runs f on the loop, control ahead of bulk, in order within a class. It
-// never blocks. False means that f was dropped: the queue of its class is
-// full, or the loop has stopped.
+// Post runs f on the loop, control before bulk, in order within a class. It never blocks. False
+// means that f was dropped: the queue of its class is full, or the loop has stopped.
 func (l *Loop) Post(class env.Class, f func()) bool {
 	if class == env.Bulk {
 		return l.post(f, &l.bulk, l.config.Bulk, &l.stats.DroppedBulk)
@@ -194,8 +191,8 @@ func (l *Loop) Post(class env.Class, f func()) bool {
 	return l.post(f, &l.control, l.config.Control, &l.stats.DroppedControl)
 }
 
-// PostUrgent is Post for what comes ahead of all that others send: few calls by which the
-// node knows who lives.
+// PostUrgent is Post for the few calls by which the node learns which peers live. They run before
+// all other posted calls.
 func (l *Loop) PostUrgent(f func()) bool {
 	return l.post(f, &l.urgent, l.config.Urgent, &l.stats.DroppedUrgent)
 }
@@ -211,33 +208,33 @@ func (l *Loop) post(f func(), q *fifo, limit int, dropped *uint64) bool {
 		return false
 	}
 	q.push(f)
-	l.ring()
+	l.signal()
 	return true
 }
 
-// Deliver runs f on the loop ahead of what was posted. It never blocks, and
-// drops f only when the loop has stopped. It is for answers to what the node
-// asked for, whose number the node bounds; it is what a store is given as post.
+// Deliver runs f on the loop before all posted calls. It never blocks, and drops f only when the
+// loop has stopped. Use it for answers to the node's requests, whose number the node bounds. A
+// store gets it as its post function.
 func (l *Loop) Deliver(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.closed {
 		l.answers.push(f)
-		l.ring()
+		l.signal()
 	}
 }
 
-// ring wakes the loop.
-func (l *Loop) ring() {
+// signal wakes the loop.
+func (l *Loop) signal() {
 	select {
 	case l.wake <- struct{}{}:
-	default: // it is about to look anyway
+	default: // the loop will look at its queues anyway
 	}
 }
 
-// Call runs f on the loop and returns when it has run. The error is that of
-// ctx, or ErrStopped; f has then not run and never will. Call waits for a loop
-// that does not run yet. It must not be called from the loop itself.
+// Call runs f on the loop and returns after f has run. Otherwise it returns the error of ctx or
+// ErrStopped, and f never runs. Call waits for a loop that does not run yet. It must not be called
+// from the loop itself.
 func (l *Loop) Call(ctx context.Context, f func()) error {
 	var taken atomic.Bool // by the loop, to run f, or by the caller, to give up
 	ran := make(chan struct{})
@@ -253,19 +250,19 @@ func (l *Loop) Call(ctx context.Context, f func()) error {
 		return nil
 	case <-ctx.Done():
 		err = ctx.Err()
-	case <-l.gone:
+	case <-l.stopped:
 		err = ErrStopped
 	}
 	if taken.CompareAndSwap(false, true) {
 		return err
 	}
-	<-ran // it had begun
+	<-ran // f is running
 	return nil
 }
 
-// Do computes pure on a worker and then runs done on the loop; see
-// [env.Worker]. It never blocks: what waits for a worker is bounded by what
-// the node asks for. A panic of pure ends the program.
+// Do computes pure on a worker and then runs done on the loop; see [env.Worker]. It never blocks.
+// The queue has no limit of its own: the node bounds its requests. A panic of pure ends the
+// program.
 func (l *Loop) Do(pure, done func()) {
 	l.pool.add(func() {
 		pure()

@@ -16,14 +16,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// diary is a node that writes down when it was run and asks for the next of
-// its plans.
-type diary struct {
+// recorder is a node that records when it was run and asks to run at the next of its planned times.
+type recorder struct {
 	runs  []time.Time
 	plans []time.Time
 }
 
-func (d *diary) Run(now time.Time) (next time.Time) {
+func (d *recorder) Run(now time.Time) (next time.Time) {
 	d.runs = append(d.runs, now)
 	for len(d.plans) > 0 && !d.plans[0].After(now) {
 		d.plans = d.plans[1:]
@@ -34,13 +33,13 @@ func (d *diary) Run(now time.Time) (next time.Time) {
 	return next
 }
 
-func (*diary) Receive(env.PeerID, []byte) error { return nil }
-func (*diary) Found(env.Peer)                   {}
-func (*diary) Reachable([]string)               {}
-func (*diary) PeerDown(env.PeerID)              {}
+func (*recorder) Receive(env.PeerID, []byte) error { return nil }
+func (*recorder) Found(env.Peer)                   {}
+func (*recorder) Reachable([]string)               {}
+func (*recorder) PeerDown(env.PeerID)              {}
 
-// running runs a loop in a bubble of virtual time until the test ends.
-func running(t *testing.T, l *Loop, node env.Node) (stop func()) {
+// startLoop runs a loop in a synctest bubble until stop is called.
+func startLoop(t *testing.T, l *Loop, node env.Node) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -55,8 +54,8 @@ func TestRunsNodeAtStartAndWhenItAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(Config{})
 		start := l.Now()
-		d := &diary{plans: []time.Time{start.Add(time.Second), start.Add(time.Hour)}}
-		stop := running(t, l, d)
+		d := &recorder{plans: []time.Time{start.Add(time.Second), start.Add(time.Hour)}}
+		stop := startLoop(t, l, d)
 		time.Sleep(2 * time.Hour) // virtual
 		stop()
 		want := []time.Time{start, start.Add(time.Second), start.Add(time.Hour)}
@@ -73,8 +72,8 @@ func TestRunsNodeOnceAfterABatch(t *testing.T) {
 		for range batch {
 			l.Post(env.Control, func() { calls++ })
 		}
-		d := &diary{}
-		stop := running(t, l, d)
+		d := &recorder{}
+		stop := startLoop(t, l, d)
 		synctest.Wait()
 		stop()
 		if calls != batch || len(d.runs) != 2 {
@@ -94,7 +93,7 @@ func TestAnswersThenUrgentThenControlThenBulk(t *testing.T) {
 		l.PostUrgent(say("u1"))
 		l.Deliver(say("a1"))
 		l.Post(env.Control, say("c2"))
-		stop := running(t, l, &diary{})
+		stop := startLoop(t, l, &recorder{})
 		synctest.Wait()
 		stop()
 		if want := []string{"a1", "u1", "c1", "c2", "b1", "b2"}; !slices.Equal(got, want) {
@@ -126,8 +125,8 @@ func TestFullInboxDropsAndCounts(t *testing.T) {
 func TestCallRunsOnTheLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(Config{})
-		d := &diary{}
-		stop := running(t, l, d)
+		d := &recorder{}
+		stop := startLoop(t, l, d)
 		runs := 0
 		if err := l.Call(t.Context(), func() { runs = len(d.runs) }); err != nil || runs != 1 {
 			t.Errorf("Call: %v, saw %d runs", err, runs)
@@ -150,16 +149,16 @@ func TestCallGivesUpWithItsContext(t *testing.T) {
 		if err := l.Call(ctx, func() { t.Error("ran for a caller who had left") }); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Call: %v", err)
 		}
-		stop := running(t, l, &diary{})
+		stop := startLoop(t, l, &recorder{})
 		synctest.Wait()
 		stop()
 	})
 }
 
-func TestCallWaitsForWhatHasBegun(t *testing.T) {
+func TestCallWaitsForARunningFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(Config{})
-		stop := running(t, l, &diary{})
+		stop := startLoop(t, l, &recorder{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		done := false
@@ -177,12 +176,12 @@ func TestCallWaitsForWhatHasBegun(t *testing.T) {
 func TestWorkerAnswersOnTheLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(Config{Control: 1, Bulk: 1, Workers: 3})
-		sum := 0 // touched on the loop only
+		sum := 0 // accessed on the loop only
 		for i := range 1000 {
 			var square int
 			l.Do(func() { square = i * i }, func() { sum += square })
 		}
-		stop := running(t, l, &diary{})
+		stop := startLoop(t, l, &recorder{})
 		synctest.Wait()
 		stop()
 		if sum != 332833500 {
@@ -200,7 +199,7 @@ func TestEndWaitsForComputationAndDropsTheRest(t *testing.T) {
 			computed = true
 		}, func() { t.Error("done after the end") })
 		l.Do(func() { t.Error("begun after the end") }, func() {})
-		stop := running(t, l, &diary{})
+		stop := startLoop(t, l, &recorder{})
 		synctest.Wait()
 		stop()
 		if !computed {
@@ -221,11 +220,11 @@ func TestClockSurvivesUnixNano(t *testing.T) {
 	}
 }
 
-func TestPostsFromManySidesAllRun(t *testing.T) {
+func TestConcurrentPostsAllRun(t *testing.T) {
 	l := New(Config{Control: 1 << 20})
 	ctx, cancel := context.WithCancel(t.Context())
 	var run, posts sync.WaitGroup
-	run.Go(func() { _ = l.Run(ctx, &diary{}) })
+	run.Go(func() { _ = l.Run(ctx, &recorder{}) })
 	count := 0
 	for range 8 {
 		posts.Go(func() {
@@ -248,7 +247,7 @@ func BenchmarkPost(b *testing.B) {
 	l := New(Config{Control: 1 << 20})
 	ctx, cancel := context.WithCancel(b.Context())
 	var run sync.WaitGroup
-	run.Go(func() { _ = l.Run(ctx, &diary{}) })
+	run.Go(func() { _ = l.Run(ctx, &recorder{}) })
 	f := func() {}
 	for b.Loop() {
 		l.Post(env.Control, f)

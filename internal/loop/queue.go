@@ -2,16 +2,16 @@ package loop
 
 import "sync"
 
-// A fifo is a queue of functions. It gives memory back when it is empty.
+// A fifo is a queue of functions. It frees its memory when it becomes empty after a burst.
 type fifo struct {
 	waiting []func()
-	head    int // those before it were popped
+	head    int // index of the oldest; those before it were popped
 }
 
 func (q *fifo) len() int { return len(q.waiting) - q.head }
 
 func (q *fifo) push(f func()) {
-	if q.head > len(q.waiting)/2 { // at most half of what is moved is ever moved again
+	if q.head > len(q.waiting)/2 { // so each push moves less than one element on average
 		n := copy(q.waiting, q.waiting[q.head:])
 		clear(q.waiting[n:])
 		q.waiting, q.head = q.waiting[:n], 0
@@ -19,7 +19,7 @@ func (q *fifo) push(f func()) {
 	q.waiting = append(q.waiting, f)
 }
 
-// pop takes the oldest; there must be one.
+// pop removes and returns the oldest function. The queue must not be empty.
 func (q *fifo) pop() func() {
 	f := q.waiting[q.head]
 	q.waiting[q.head] = nil
@@ -29,7 +29,7 @@ func (q *fifo) pop() func() {
 	return f
 }
 
-// reuse keeps the room of a queue of ordinary size.
+// reuse keeps the memory of a queue of ordinary size.
 func reuse(s []func()) []func() {
 	if cap(s) > 4096 {
 		return nil
@@ -37,15 +37,15 @@ func reuse(s []func()) []func() {
 	return s[:0]
 }
 
-// A pool hands jobs to the goroutines that call work.
+// A pool passes jobs to the goroutines that call work.
 type pool struct {
-	mu     sync.Mutex // guards jobs and closed
-	some   sync.Cond
-	jobs   fifo
-	closed bool
+	mu       sync.Mutex // guards jobs and closed
+	nonEmpty sync.Cond
+	jobs     fifo
+	closed   bool
 }
 
-func (p *pool) init() { p.some.L = &p.mu }
+func (p *pool) init() { p.nonEmpty.L = &p.mu }
 
 func (p *pool) len() int {
 	p.mu.Lock()
@@ -58,24 +58,24 @@ func (p *pool) add(job func()) {
 	defer p.mu.Unlock()
 	if !p.closed {
 		p.jobs.push(job)
-		p.some.Signal()
+		p.nonEmpty.Signal()
 	}
 }
 
-// close forgets the jobs that wait and lets work return.
+// close drops the waiting jobs and lets work return.
 func (p *pool) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.jobs, p.closed = fifo{}, true
-	p.some.Broadcast()
+	p.nonEmpty.Broadcast()
 }
 
-// work does jobs until the pool is closed.
+// work runs jobs until the pool is closed.
 func (p *pool) work() {
 	for {
 		p.mu.Lock()
 		for p.jobs.len() == 0 && !p.closed {
-			p.some.Wait()
+			p.nonEmpty.Wait()
 		}
 		if p.closed {
 			p.mu.Unlock()

@@ -1,32 +1,32 @@
-// Package plant names bugs that can be planted into the protocols, so that the
-// simulator's checkers can be seen to catch them.
+// Package plant names bugs that can be planted into the protocols. Tests use them to show that the
+// simulator's checkers catch such bugs.
 //
-//	DoubleRoot   overlay: a member acts as root of keys that others are nearer to
-//	NoReceipt    overlay: the root of some keys acknowledges nothing
-//	LateReceipt  overlay: the root of some keys acknowledges only what comes a fourth time
-//	Undead       overlay: who died stays in the leaf
-//	StaleCount   overlay: counts once learned are never corrected
-//	Hoard        overlay: messages that passed are never forgotten
-//	Cycle        scribe: a node hands a child on to one that hangs below it
-//	LostChild    scribe: a parent forgets a child and goes on acknowledging it
-//	Duplicate    scribe: a subscriber delivers what it had already
-//	SilentDrop   scribe: a parent passes over a child now and then
-//	StaleWeight  scribe: a parent is not told that there are more clients, or fewer
-//	LostRank     wedge: a member does not serve the ranks that it was given, for some keys
-//	CountedTwice sums: the value of a member of the leaf is added twice
-//	MissedTurn   corona: one poller of four polls at every other turn only
-//	VoteTwice    owner: an owner promises and signs epochs of one number to several,
-//	             and all try to lead at one time
-//	HeldEarly    owner: an entry is handed up before a quorum holds it
-//	TwoPollers   owner: who was sequencer goes on acting as one
-//	Clinging     owner: who is no owner any more does not take note of that
-//	StepBack     owner: a follower loses its last entry when the epoch changes
-//	ShowAgain    feedtree: readers are shown again what they were shown
-//	BlindToGaps  feedtree: a subscriber does not look for what is missing
-//	ShortMemory  feedtree: a window forgets all that the last entry did not bring
-//	EarlyYes     feedtree: a subscription is acknowledged before it is durable
-//	DeafToDisk   sim: a node acts as if what its disk refused were durable
+//	DoubleRoot       overlay: a member acts as root of keys to which others are nearer
+//	NoAck            overlay: the root of some keys acknowledges nothing
+//	LateAck          overlay: the root of some keys acknowledges only the fourth copy of a message
+//	KeepDead         overlay: dead members stay in the leaf
+//	StaleCount       overlay: counts are never corrected
+//	KeepMessages     overlay: forwarded messages are never forgotten
+//	Cycle            scribe: a node hands a child on to one of its descendants
+//	LostChild        scribe: a parent forgets a child and still acknowledges its heartbeats
+//	Duplicate        scribe: a subscriber delivers a message twice
+//	SilentDrop       scribe: a parent sometimes skips a child
+//	StaleWeight      scribe: a parent is not told that the number of clients has changed
+//	LostRank         wedge: a member does not serve the ranks that it was given, for some keys
+//	CountedTwice     sums: the value of a member of the leaf is added twice
+//	SkippedSlot      corona: one poller of four polls in every other slot only
+//	VoteTwice        owner: an owner promises and signs epochs of one number to several candidates,
+//	                        all of which try to lead at one time
+//	EarlyCommit      owner: an entry is delivered before a quorum has it
+//	StaleSequencer   owner: a former sequencer continues to act as one
+//	StaleOwner       owner: a former owner ignores that it is one no longer
+//	LoseLastEntry    owner: a follower loses its last entry when the epoch changes
+//	ShowTwice        feedtree: readers are shown an item twice
+//	IgnoreGaps       feedtree: a subscriber does not fetch missing entries
+//	ForgetWindow     feedtree: a window forgets everything that the last entry did not contain
+//	EarlyAck         feedtree: a subscription is acknowledged before it is durable
+//	IgnoreDiskErrors sim: a node treats records that its disk refused as durable
 //
-// In a build without the tag "planted" each is the constant false. With
-// it, a test sets one of them: make planted.
+// In a build without the tag "planted" each is the constant false. With the tag, a test sets one of
+// them: make planted.
 package plant

@@ -2,14 +2,14 @@
 
 package plant
 
-// Without the build tag the bugs are constants, and gone from the binary.
+// Without the build tag the bugs are constants, and the compiler removes them.
 const (
-	DoubleRoot  = false
-	NoReceipt   = false
-	LateReceipt = false
-	Undead      = false
-	StaleCount  = false
-	Hoard       = false
+	DoubleRoot   = false
+	NoAck        = false
+	LateAck      = false
+	KeepDead     = false
+	StaleCount   = false
+	KeepMessages = false
 
 	Cycle       = false
 	LostChild   = false
@@ -19,18 +19,18 @@ const (
 
 	LostRank     = false
 	CountedTwice = false
-	MissedTurn   = false
+	SkippedSlot  = false
 
-	VoteTwice  = false
-	HeldEarly  = false
-	TwoPollers = false
-	Clinging   = false
-	StepBack   = false
+	VoteTwice      = false
+	EarlyCommit    = false
+	StaleSequencer = false
+	StaleOwner     = false
+	LoseLastEntry  = false
 
-	ShowAgain   = false
-	BlindToGaps = false
-	ShortMemory = false
-	EarlyYes    = false
+	ShowTwice    = false
+	IgnoreGaps   = false
+	ForgetWindow = false
+	EarlyAck     = false
 
-	DeafToDisk = false
+	IgnoreDiskErrors = false
 )

@@ -2,14 +2,14 @@
 
 package plant
 
-// The planted bugs, all asleep until a test wakes one.
+// The planted bugs are off until a test turns one on.
 var (
-	DoubleRoot  bool
-	NoReceipt   bool
-	LateReceipt bool
-	Undead      bool
-	StaleCount  bool
-	Hoard       bool
+	DoubleRoot   bool
+	NoAck        bool
+	LateAck      bool
+	KeepDead     bool
+	StaleCount   bool
+	KeepMessages bool
 
 	Cycle       bool
 	LostChild   bool
@@ -19,18 +19,18 @@ var (
 
 	LostRank     bool
 	CountedTwice bool
-	MissedTurn   bool
+	SkippedSlot  bool
 
-	VoteTwice  bool
-	HeldEarly  bool
-	TwoPollers bool
-	Clinging   bool
-	StepBack   bool
+	VoteTwice      bool
+	EarlyCommit    bool
+	StaleSequencer bool
+	StaleOwner     bool
+	LoseLastEntry  bool
 
-	ShowAgain   bool
-	BlindToGaps bool
-	ShortMemory bool
-	EarlyYes    bool
+	ShowTwice    bool
+	IgnoreGaps   bool
+	ForgetWindow bool
+	EarlyAck     bool
 
-	DeafToDisk bool
+	IgnoreDiskErrors bool
 )

@@ -156,7 +156,7 @@ func TestRotationIsNoticed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p, err := difference.OpenPublication(raw); err != nil || !p.By(next.Public()) || !bytes.Equal(a.Public(), next.Public()) || asked != once {
+		if p, err := difference.OpenPublication(raw); err != nil || !p.SignedBy(next.Public()) || !bytes.Equal(a.Public(), next.Public()) || asked != once {
 			t.Errorf("%q: %v, %v, asked %d times", words, p, err, asked)
 		}
 		if _, err := Open(path+oldSuffix, ask); err == nil || !strings.HasSuffix(err.Error(), ": give "+path) {
@@ -556,7 +556,7 @@ func TestNextKeySignsAnUnsentItem(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, err := difference.OpenPublication(raw)
-	if err != nil || !p.By(a.Key().Public()) || p.Seq != 2 || p.Prev != one.Hash || p.Item.Hash != two.Item.Hash {
+	if err != nil || !p.SignedBy(a.Key().Public()) || p.Seq != 2 || p.Prev != one.Hash || p.Item.Hash != two.Item.Hash {
 		t.Errorf("%+v, %v", p, err)
 	}
 	if again, err := opened(t, path).NextUnsent(url, had, time.Unix(10, 0)); err != nil || !bytes.Equal(again, raw) {
@@ -588,7 +588,7 @@ func TestNextKeySignsAllUnsentItems(t *testing.T) {
 	var names []string
 	seq, err := a.SignAndPush(url, had.Seq, had.Hash, item(t, "next"), time.Unix(9, 0), func(envelope []byte) error {
 		p, err := difference.OpenPublication(envelope)
-		if err != nil || !p.By(a.Key().Public()) || p.Seq != had.Seq+1 || p.Prev != had.Hash {
+		if err != nil || !p.SignedBy(a.Key().Public()) || p.Seq != had.Seq+1 || p.Prev != had.Hash {
 			return fmt.Errorf("number %d follows on %d: %w", p.Seq, had.Seq, err)
 		}
 		m, _ := p.Item.Meaning("")

@@ -137,7 +137,7 @@ func (s *Signer) locked(update func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var failed error
-	err := store.Alone(s.path+recordSuffix, func() error { // errors of update need no prefix
+	err := store.WithFileLock(s.path+recordSuffix, func() error { // errors of update need no prefix
 		if failed = cmp.Or(s.reloadKey(), s.loadRecord()); failed == nil {
 			failed = update()
 		}
@@ -195,7 +195,7 @@ func (s *Signer) nextUnsent(url string, last Head, now time.Time) ([]byte, error
 	if err != nil {
 		return nil, fmt.Errorf("publisher's record: number %d of %s: %w", e.Seq, url, err)
 	}
-	if p.By(s.key.Public()) {
+	if p.SignedBy(s.key.Public()) {
 		return e.Envelope, nil
 	}
 	if last.Seq == 0 && s.record[url].everAccepted() { // accepted items must not be signed again

@@ -6,45 +6,45 @@ import (
 	"time"
 )
 
-// Format is that of a feed.
+// Format is the format of a feed.
 type Format int
 
-// The formats a lively feed is written in.
+// The formats of a lively feed.
 const (
 	RSS Format = iota
 	Atom
 	JSON
 )
 
-// Config says what a lively feed is like. Zeros are filled with the defaults.
+// Config holds the parameters of a lively feed. Zero values select the defaults.
 type Config struct {
 	Seed    uint64
 	Format  Format
-	Link    string        // of the site; http://lively.example/
-	Epoch   time.Time     // the date at which the script begins; the first of January 2026
-	Items   int           // that are there in the beginning; 5, a negative number is none
-	Window  int           // most items in the document, older ones roll off; 20
-	Every   time.Duration // between two new items, on average; a minute
-	Limit   int           // items that come; 0: no end
-	Rebuild time.Duration // between two builds, each with its date in the document; 0: only items change it
+	Link    string        // of the site; default http://lively.example/
+	Epoch   time.Time     // date at which the script begins; default 1 January 2026
+	Items   int           // number of items at the beginning; default 5, negative: none
+	Window  int           // maximum number of items in the document, of which older ones drop out; default 20
+	Every   time.Duration // mean time between two new items; default 1 min
+	Limit   int           // number of new items; 0: unlimited
+	Rebuild time.Duration // time between two builds, each of which changes a date in the document; 0: only items change it
 }
 
-// A Lively feed gains an item now and then. Items are numbered from 0; those
-// that are there in the beginning come first.
+// A Lively feed gains an item now and then. Items are numbered from 0, beginning with those of the
+// start.
 type Lively struct{ config Config }
 
 var _ Script = (*Lively)(nil)
 
-// An Item is one of a lively feed.
+// An Item is an item of a lively feed.
 type Item struct {
 	ID    string
 	Link  string
 	Title string
 	HTML  string
-	At    time.Duration // when it comes; negative if it is there in the beginning
+	At    time.Duration // time of its arrival; negative for items of the start
 }
 
-// NewLively returns a lively feed. Two with the same config are the same.
+// NewLively returns a lively feed. Equal configs give equal feeds.
 func NewLively(c Config) *Lively {
 	fill(&c.Link, "http://lively.example/")
 	fill(&c.Epoch, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
@@ -62,36 +62,36 @@ func fill[T comparable](p *T, value T) {
 	}
 }
 
-// Published is how many items have come by t, those of the beginning included.
+// Published returns the number of items that have arrived by t, including those of the start.
 func (l *Lively) Published(t time.Duration) int {
 	n := l.config.Items
 	if t < 0 {
 		return n
 	}
-	came := int(t / l.config.Every) // one in each stretch that is over
-	if l.came(came) <= t {
-		came++
+	arrived := int(t / l.config.Every) // one in each interval that is over
+	if l.arrival(arrived) <= t {
+		arrived++
 	}
 	if l.config.Limit > 0 {
-		came = min(came, l.config.Limit)
+		arrived = min(arrived, l.config.Limit)
 	}
-	return n + came
+	return n + arrived
 }
 
-// came is when the k-th new item comes: at some time in the k-th stretch.
-func (l *Lively) came(k int) time.Duration {
-	within := l.dice(uint64(k), 1).Int64N(int64(l.config.Every))
+// arrival returns when the k-th new item arrives: at a random time in the k-th interval.
+func (l *Lively) arrival(k int) time.Duration {
+	within := l.rng(uint64(k), 1).Int64N(int64(l.config.Every))
 	return time.Duration(k)*l.config.Every + time.Duration(within)
 }
 
-// dice are those of one purpose for one item.
-func (l *Lively) dice(item, purpose uint64) *rand.Rand {
+// rng returns the random source of one purpose for one item.
+func (l *Lively) rng(item, purpose uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(l.config.Seed, item<<8|purpose))
 }
 
 // Item returns the n-th item.
 func (l *Lively) Item(n int) Item {
-	r := l.dice(uint64(n), 2)
+	r := l.rng(uint64(n), 2)
 	i := Item{
 		ID:    fmt.Sprintf("tag:lively.example,2026:%d/%d", l.config.Seed, n),
 		Link:  fmt.Sprintf("%sitems/%d", l.config.Link, n),
@@ -100,7 +100,7 @@ func (l *Lively) Item(n int) Item {
 		At:    time.Duration(n-l.config.Items) * l.config.Every,
 	}
 	if n >= l.config.Items {
-		i.At = l.came(n - l.config.Items)
+		i.At = l.arrival(n - l.config.Items)
 	}
 	return i
 }
@@ -129,7 +129,7 @@ func (l *Lively) At(t time.Duration) Version {
 // Next implements Script.
 func (l *Lively) Next(t time.Duration) (at time.Duration, ok bool) {
 	if n := l.Published(t) - l.config.Items; l.config.Limit == 0 || n < l.config.Limit {
-		at, ok = l.came(n), true
+		at, ok = l.arrival(n), true
 	}
 	if every := l.config.Rebuild; every > 0 {
 		if next := (max(t, 0)/every + 1) * every; !ok || next < at {

@@ -8,23 +8,22 @@ import (
 
 // A Script is a timeline of documents.
 type Script interface {
-	// At returns what is served at t. Before the script begins it is the first
-	// version.
+	// At returns the version served at t. Before the script begins this is the first version.
 	At(t time.Duration) Version
 
-	// Next returns when the next version after t comes, false if none does.
+	// Next returns when the next version after t begins. It returns false if there is none.
 	Next(t time.Duration) (at time.Duration, ok bool)
 }
 
-// A Version is what is served for a time.
+// A Version is a document that is served for some time.
 type Version struct {
-	Index       int // it grows from version to version, not always by one
+	Index       int // grows from version to version, not always by one
 	Since       time.Duration
 	ContentType string
 	Body        []byte // must not be changed
 }
 
-// A Snapshot is a document that is served for a time.
+// A Snapshot is a document with the time for which it is served.
 type Snapshot struct {
 	Body        []byte
 	ContentType string
@@ -34,12 +33,12 @@ type Snapshot struct {
 // A Replay serves one snapshot after the other, and the last one for ever.
 type Replay struct {
 	snapshots []Snapshot
-	ends      []time.Duration // of each but the last
+	ends      []time.Duration // of all snapshots except the last
 }
 
 var _ Script = (*Replay)(nil)
 
-// NewReplay returns the script of snapshots, of which there must be one.
+// NewReplay returns the script of a list of snapshots, which must not be empty.
 func NewReplay(snapshots []Snapshot) *Replay {
 	if len(snapshots) == 0 {
 		panic("script: a replay of nothing")
@@ -53,7 +52,7 @@ func NewReplay(snapshots []Snapshot) *Replay {
 	return r
 }
 
-// index is that of the snapshot served at t.
+// index returns the index of the snapshot served at t.
 func (r *Replay) index(t time.Duration) int {
 	return sort.Search(len(r.ends), func(i int) bool { return r.ends[i] > t })
 }

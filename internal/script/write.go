@@ -15,8 +15,8 @@ import (
 type document struct {
 	title, link string
 	epoch       time.Time
-	built       time.Duration // what is volatile in it
-	items       []Item        // the newest first
+	built       time.Duration // time of the last build, the volatile part
+	items       []Item        // newest first
 }
 
 func (d *document) write(f Format) (body []byte, contentType string) {
@@ -80,16 +80,16 @@ func (d *document) json() []byte {
 	}
 	b, err := json.MarshalIndent(feed, "", "  ")
 	if err != nil {
-		panic(fmt.Sprintf("script: write a feed: %v", err)) // strings can always be written
+		panic(fmt.Sprintf("script: write a feed: %v", err)) // strings can always be encoded
 	}
 	return append(b, '\n')
 }
 
-// escape serves HTML and XML; encoding/xml's own would take most of the time.
+// escape escapes for HTML and XML. The escaping of encoding/xml would take most of the time.
 func escape(s string) string { return html.EscapeString(s) }
 
-// words are what titles and texts are made of: several scripts, both
-// directions, signs that have to be escaped, and letters of two code points.
+// words are the words of titles and texts: several scripts, both directions, characters that must be
+// escaped, and letters of two code points.
 var words = strings.Fields(`
 	news harbour & lantern "quoted" 5<6 paper river it's wind Übermut façade naïve smörgåsbord Straße
 	новости река фонарь ειδήσεις φως ニュース 川 灯台 新聞 風 뉴스 강 समाचार नदी อากาศ أخبار نهر חדשות
@@ -97,7 +97,7 @@ var words = strings.Fields(`
 
 func title(r *rand.Rand) string { return phrase(r, 3+r.IntN(5)) }
 
-// text is some paragraphs of HTML, a kilobyte or so.
+// text returns some paragraphs of HTML, about a kilobyte.
 func text(r *rand.Rand) string {
 	var b strings.Builder
 	for range 2 + r.IntN(3) {

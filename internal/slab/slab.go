@@ -1,37 +1,38 @@
-// Package slab keeps many small things of one type in few pieces of memory, as in Bonwick's slab
+// Package slab keeps many small values of one type in few blocks of memory, as in Bonwick's slab
 // allocator (USENIX, 1994).
 //
-// A thing does not move while it is there, and has a number, which takes half the room of a pointer.
-// For a collector of garbage, thousands of things are some dozens, and their numbers are nothing at
-// all: a node has thousands of things for each of several layers, a simulated network of a thousand
-// nodes has millions, and would spend a third of its time on looking which of them are still there.
+// A value does not move while it exists, and has a number, which takes half the memory of a
+// pointer. The garbage collector sees some dozens of blocks in place of thousands of values, and
+// ignores their numbers. A node has thousands of values in each of several layers. A simulated
+// network of a thousand nodes has millions, and would spend a third of its time in the garbage
+// collector.
 //
-// What becomes of a number when its thing is gone is left to whoever keeps it: it is given to another
-// thing later.
+// The number of a removed value is given to another value later. The caller must drop such numbers.
 package slab
 
 import "reflect"
 
-// A Slab holds things of one type. The zero value is empty.
+// A Slab holds values of one type. The zero value is empty.
 type Slab[T any] struct {
-	blocks [][]T
-	free   []uint32 // numbers of things that are gone
-	next   uint32   // the first number that was never given
-	per    uint32   // things of a block but the first
+	blocks   [][]T
+	free     []uint32 // numbers of removed values
+	next     uint32   // lowest number that was never given
+	perBlock uint32   // values of a block, except the first
 }
 
 const (
-	// first is how many things the first block holds: many slabs have few.
-	first = 8
-	// blockBytes is the size of the others. It is a size class of Go's allocator, less the word that this
-	// puts before what has pointers.
+	// firstBlock is the number of values in the first block. It is small because many slabs hold
+	// few values.
+	firstBlock = 8
+	// blockBytes is the size of the other blocks: a size class of Go's allocator, less the word
+	// that the allocator puts before memory with pointers.
 	blockBytes = 8<<10 - 8
 )
 
-// Len is how many things there are.
+// Len returns the number of values.
 func (s *Slab[T]) Len() int { return int(s.next) - len(s.free) }
 
-// Put keeps a thing, and returns its number.
+// Put stores a value and returns its number.
 func (s *Slab[T]) Put(v T) uint32 {
 	if last := len(s.free) - 1; last >= 0 {
 		n := s.free[last]
@@ -43,25 +44,25 @@ func (s *Slab[T]) Put(v T) uint32 {
 	s.next++
 	switch {
 	case n == 0:
-		s.per = max(1, uint32(blockBytes/max(1, reflect.TypeFor[T]().Size())))
-		s.blocks = append(s.blocks, make([]T, first))
-	case n >= first && (n-first)%s.per == 0:
-		s.blocks = append(s.blocks, make([]T, s.per))
+		s.perBlock = max(1, uint32(blockBytes/max(1, reflect.TypeFor[T]().Size())))
+		s.blocks = append(s.blocks, make([]T, firstBlock))
+	case n >= firstBlock && (n-firstBlock)%s.perBlock == 0:
+		s.blocks = append(s.blocks, make([]T, s.perBlock))
 	}
 	*s.At(n) = v
 	return n
 }
 
-// At is the thing of a number that Put gave: the zero thing if it is gone.
+// At returns the value of a number that Put returned, or the zero value if it was removed.
 func (s *Slab[T]) At(n uint32) *T {
-	if n < first {
+	if n < firstBlock {
 		return &s.blocks[0][n]
 	}
-	n -= first
-	return &s.blocks[1+n/s.per][n%s.per]
+	n -= firstBlock
+	return &s.blocks[1+n/s.perBlock][n%s.perBlock]
 }
 
-// Take removes a thing and returns it. Its memory is kept for another.
+// Take removes a value and returns it. Its memory is kept for another value.
 func (s *Slab[T]) Take(n uint32) T {
 	var none T
 	t := s.At(n)

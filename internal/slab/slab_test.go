@@ -6,9 +6,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A thing stays where it is, and as it is, whatever comes and goes beside it; a number that is given
-// again belongs to nothing else.
-func TestThingsStay(t *testing.T) {
+// A value keeps its place and its content while others are added and removed. A number that is
+// given again belongs to no other value.
+func TestValuesStay(t *testing.T) {
 	type thing struct {
 		value int
 		_     [1000]byte
@@ -54,10 +54,10 @@ func TestThingsStay(t *testing.T) {
 	})
 }
 
-// A block is one piece of memory, and nearly full: what is rounded up is lost for each.
-func TestABlockHasAsManyAsItHasRoomFor(t *testing.T) {
+// A block nearly fills its size class; the allocator wastes the rest.
+func TestABlockFillsItsSizeClass(t *testing.T) {
 	var s Slab[[112]byte]
-	for range first + 1 {
+	for range firstBlock + 1 {
 		s.Put([112]byte{})
 	}
 	if bytes := 112 * len(s.blocks[1]); bytes > blockBytes || bytes < blockBytes-112 {
@@ -65,22 +65,22 @@ func TestABlockHasAsManyAsItHasRoomFor(t *testing.T) {
 	}
 }
 
-func TestLargeThingsHaveBlocksOfTheirOwn(t *testing.T) {
+func TestLargeValuesHaveBlocksOfTheirOwn(t *testing.T) {
 	var s Slab[[3 * blockBytes]byte]
-	for i := range 3 * first {
+	for i := range 3 * firstBlock {
 		if n := s.Put([3 * blockBytes]byte{byte(i)}); int(n) != i || s.At(n)[0] != byte(i) {
 			t.Fatalf("thing %d has number %d", i, n)
 		}
 	}
-	if s.At(first)[0] != first {
+	if s.At(firstBlock)[0] != firstBlock {
 		t.Error("another one is there")
 	}
 }
 
-// Nothing at all has numbers, too.
-func TestThingsWithoutASize(t *testing.T) {
+// Values without a size have numbers, too.
+func TestValuesWithoutASize(t *testing.T) {
 	var s Slab[struct{}]
-	for i := range 3 * first {
+	for i := range 3 * firstBlock {
 		if n := s.Put(struct{}{}); int(n) != i {
 			t.Fatalf("thing %d has number %d", i, n)
 		}

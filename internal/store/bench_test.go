@@ -11,7 +11,7 @@ import (
 // committer returns a function that commits and waits.
 func committer(b *testing.B) (*Disk, func(ops ...env.Op)) {
 	answered := make(chan error, 1)
-	d, err := Open(filepath.Join(b.TempDir(), "node.db"), func(f func()) { f() }, Twice{})
+	d, err := Open(filepath.Join(b.TempDir(), "node.db"), func(f func()) { f() }, SecondCopy{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -36,8 +36,8 @@ func BenchmarkCommit(b *testing.B) {
 	}
 }
 
-// Bodies of several sizes among a thousand others, each deleted in its turn, kept
-// outside and in the file.
+// BenchmarkCommitBody commits bodies of several sizes among a thousand others and deletes each
+// later, in segments and in the file.
 func BenchmarkCommitBody(b *testing.B) {
 	for _, size := range []int{1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 64 << 10} {
 		for _, outside := range []bool{false, true} {
@@ -76,10 +76,10 @@ func BenchmarkGet(b *testing.B) {
 	}
 }
 
-// Opening reads all records: a hundred thousand of them.
+// BenchmarkOpen opens a store of a hundred thousand records, all of which are read.
 func BenchmarkOpen(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "node.db")
-	d, err := Open(path, func(f func()) { f() }, Twice{})
+	d, err := Open(path, func(f func()) { f() }, SecondCopy{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func BenchmarkOpen(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		d, err := Open(path, func(f func()) { f() }, Twice{})
+		d, err := Open(path, func(f func()) { f() }, SecondCopy{})
 		if err != nil {
 			b.Fatal(err)
 		}

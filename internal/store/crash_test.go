@@ -17,20 +17,20 @@ import (
 	"tidings/internal/env"
 )
 
-// text is n bytes that differ for each i.
+// text returns n bytes that differ for each i.
 func text(i, n int) []byte {
 	b := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{byte(i), byte(i >> 8), byte(i >> 16)}).Read(b)
 	return b
 }
 
-// writerPath names the store that this program, started as a process of its own,
-// writes to until it is killed.
+// writerPath names the store to which this program writes until it is killed, when it is started as
+// a process of its own.
 const writerPath = "TIDINGS_TEST_STORE_WRITER"
 
-// A writing process commits batch after batch: a record, a body, and the end of
-// an older body, so that segments of writerSegment are swept all the time. It
-// says the number of each batch that is durable.
+// A writing process commits batch after batch: a record, a body, and the deletion of an older body,
+// so that segments of size writerSegment are swept all the time. It prints the number of each
+// durable batch.
 const (
 	writerSegment = 256 << 10
 	bodiesKept    = 10
@@ -38,10 +38,10 @@ const (
 
 func recordKey(i int) []byte { return fmt.Appendf(nil, "r/%08d", i) }
 func bodyKey(i int) []byte   { return fmt.Appendf(nil, "b/%08d", i) }
-func bodyOf(i int) []byte    { return text(i, outsideFrom/2+i%7*outsideFrom) }
+func bodyOf(i int) []byte    { return text(i, minBody/2+i%7*minBody) }
 
 func writeUntilKilled(path string) {
-	d, err := openSized(path, func(f func()) { f() }, writerSegment, Twice{})
+	d, err := openSized(path, func(f func()) { f() }, writerSegment, SecondCopy{})
 	if err != nil {
 		panic(err)
 	}
@@ -50,7 +50,7 @@ func writeUntilKilled(path string) {
 	if err != nil {
 		panic(err)
 	}
-	room := make(chan struct{}, 8) // batches under way
+	room := make(chan struct{}, 8) // unanswered batches
 	for i := first; ; i++ {
 		room <- struct{}{}
 		d.Commit([]env.Op{
@@ -82,7 +82,7 @@ func TestKilledProcessKeepsWhatItAcknowledged(t *testing.T) {
 			t.Fatal(err)
 		}
 		lines, left := bufio.NewScanner(out), 1+rand.IntN(60)
-		for lines.Scan() { // those in the pipe count, too
+		for lines.Scan() { // including lines in the pipe
 			if acked, err = strconv.Atoi(lines.Text()); err != nil {
 				t.Fatal(err)
 			}
@@ -119,11 +119,11 @@ func TestKilledProcessKeepsWhatItAcknowledged(t *testing.T) {
 				t.Errorf("round %d: body %d of %d bytes has %d, %v", round, i, len(want), len(got), err)
 			}
 		}
-		if err := d.Accept(); err != nil {
+		if err := d.AcceptLoss(); err != nil {
 			t.Error(err)
 		}
 		closed(t, d)
-		made = d.segments.top
+		made = d.segments.highest
 	}
 	if made < 5 {
 		t.Errorf("only %d segments were made, none to be swept", made)
@@ -131,9 +131,8 @@ func TestKilledProcessKeepsWhatItAcknowledged(t *testing.T) {
 	t.Logf("%d rounds, %d batches, %d segments", rounds, acked+1, made)
 }
 
-// TestStoreIsAMapAcrossPowerCuts stops the disk between any two of its syncs:
-// some bodies may be there before the index knows them, and pages of the index
-// before its meta page does.
+// TestStoreIsAMapAcrossPowerCuts stops the disk between any two syncs. Some bodies may be on the
+// disk before the index knows them, and pages of the index before its meta page.
 func TestStoreIsAMapAcrossPowerCuts(t *testing.T) {
 	folder, n := t.TempDir(), 0
 	rapid.Check(t, func(r *rapid.T) {
@@ -144,9 +143,9 @@ func TestStoreIsAMapAcrossPowerCuts(t *testing.T) {
 		}
 		model := map[string]string{}
 		for range rapid.IntRange(1, 5).Draw(r, "batches") {
-			var answers desk
+			var answers answers
 			d := open(t, path, answers.post)
-			if err := d.Accept(); err != nil {
+			if err := d.AcceptLoss(); err != nil {
 				r.Fatal(err)
 			}
 			before := imageOf(t, path)
@@ -161,7 +160,7 @@ func TestStoreIsAMapAcrossPowerCuts(t *testing.T) {
 					ops = append(ops, env.Op{Key: []byte(k)})
 					continue
 				}
-				size := rapid.SampledFrom([]int{0, 3, outsideFrom - 1, outsideFrom, 3 * outsideFrom}).Draw(r, "size")
+				size := rapid.SampledFrom([]int{0, 3, minBody - 1, minBody, 3 * minBody}).Draw(r, "size")
 				v := text(rapid.Int().Draw(r, "text"), size)
 				ops = append(ops, env.Op{Key: []byte(k), Value: v, Body: rapid.Bool().Draw(r, "body")})
 				next[k] = string(v)
@@ -205,7 +204,7 @@ func TestStoreIsAMapAcrossPowerCuts(t *testing.T) {
 	})
 }
 
-// An image is what the disk has of a store with one segment at most.
+// An image is the content of the disk for a store with one segment at most.
 type image struct{ db, segment []byte }
 
 func segmentOf(path string) string { return filepath.Join(path+".bodies", "000001.seg") }
@@ -216,7 +215,7 @@ func imageOf(t *testing.T, path string) (i image) {
 	if i.db, err = os.ReadFile(path); err != nil {
 		t.Fatal(err)
 	}
-	i.segment, _ = os.ReadFile(segmentOf(path)) // there may be none
+	i.segment, _ = os.ReadFile(segmentOf(path)) // there may be no segment
 	return i
 }
 
@@ -233,7 +232,7 @@ func restore(t *testing.T, path string, i image) {
 	}
 }
 
-// tear leaves a part of what was added to the segment, and spoils that.
+// tear keeps only a part of the bytes added to the segment, and damages it.
 func tear(t *testing.T, r *rapid.T, before, after image) {
 	t.Helper()
 	if added := len(after.segment) - len(before.segment); added > 0 {
@@ -242,8 +241,8 @@ func tear(t *testing.T, r *rapid.T, before, after image) {
 	}
 }
 
-// slot is where the meta page of the last transaction lies, or of the one before
-// it; tx is the transaction of a meta page.
+// slot returns the position of the meta page of the last transaction, or of the one before. tx
+// returns the transaction of a meta page.
 func slot(db []byte, last bool) int {
 	if (tx(db, pageSize) > tx(db, 0)) == last {
 		return pageSize

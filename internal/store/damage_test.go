@@ -15,20 +15,20 @@ import (
 	"tidings/internal/env"
 )
 
-// commit makes ops durable and returns how that ended.
+// commit makes ops durable and returns the result.
 func commit(d *Disk, ops ...env.Op) error {
 	answer := make(chan error, 1)
 	d.Commit(ops, func(err error) { answer <- err })
 	return <-answer
 }
 
-func direct(f func()) { f() }
+func runNow(f func()) { f() }
 
-// started opens a store whose answers come at once, and accepts that it is new.
+// started opens a store that answers at once, and accepts that it is new.
 func started(t *testing.T, path string) *Disk {
 	t.Helper()
-	d := open(t, path, direct)
-	if err := d.Accept(); err != nil {
+	d := open(t, path, runNow)
+	if err := d.AcceptLoss(); err != nil {
 		t.Fatal(err)
 	}
 	return d
@@ -45,10 +45,10 @@ func body(key string, i, size int) env.Op {
 	return env.Op{Key: []byte(key), Value: text(i, size), Body: true}
 }
 
-// asideOf are the damaged files that were moved aside.
+// asideOf returns the damaged files that were moved aside.
 func asideOf(t *testing.T, path string) []string {
 	t.Helper()
-	names, err := filepath.Glob(path + asideMark + "*")
+	names, err := filepath.Glob(path + damagedMark + "*")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestStoreOfALaterVersionStaysAsItIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = db.Update(func(tx *bolt.Tx) error {
-		return tx.Bucket(heads).Put(headKey, seal(heading, headKey, []byte{headVersion + 1, 7}))
+		return tx.Bucket(heads).Put(headKey, encode(kindHead, headKey, []byte{headVersion + 1, 7}))
 	})
 	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestStoreOfALaterVersionStaysAsItIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(path, direct, Twice{}); !errors.Is(err, ErrNewer) {
+	if _, err := Open(path, runNow, SecondCopy{}); !errors.Is(err, ErrNewer) {
 		t.Errorf("opened: %v", err)
 	}
 	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, before) || len(asideOf(t, path)) > 0 {
@@ -80,10 +80,10 @@ func TestStoreOfALaterVersionStaysAsItIs(t *testing.T) {
 	}
 }
 
-func TestPromisesOfANewStoreAreForgottenUntilAccepted(t *testing.T) {
+func TestANewStoreReportsLossUntilAccepted(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "node.db")
-	for range 2 { // a node that dies before it has acted is told again
-		d := open(t, path, direct)
+	for range 2 { // a node that dies before it has reacted is told again
+		d := open(t, path, runNow)
 		if !strings.Contains(d.Lost(), "new") || d.Repaired() != "" {
 			t.Errorf("lost %q, repaired %q", d.Lost(), d.Repaired())
 		}
@@ -95,7 +95,7 @@ func TestPromisesOfANewStoreAreForgottenUntilAccepted(t *testing.T) {
 		t.Errorf("accepted, and still lost: %s", d.Lost())
 	}
 	closed(t, d)
-	d = open(t, path, direct)
+	d = open(t, path, runNow)
 	if d.Lost() != "" || contents(t, d, "") != "k=v" {
 		t.Errorf("lost %q, contents %q", d.Lost(), contents(t, d, ""))
 	}
@@ -103,7 +103,7 @@ func TestPromisesOfANewStoreAreForgottenUntilAccepted(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	d = open(t, path, direct)
+	d = open(t, path, runNow)
 	defer closed(t, d)
 	if d.Lost() == "" {
 		t.Error("the file was deleted, and nothing is said")
@@ -113,13 +113,13 @@ func TestPromisesOfANewStoreAreForgottenUntilAccepted(t *testing.T) {
 func TestDamagedFileIsMovedAside(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "node.db")
 	spoilt := bytes.Repeat([]byte("no database "), 4096)
-	for i := range asideKept + 2 {
+	for i := range maxDamaged + 2 {
 		if err := os.WriteFile(path, spoilt, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		d := open(t, path, direct)
+		d := open(t, path, runNow)
 		names := asideOf(t, path)
-		if len(names) != min(i+1, asideKept) {
+		if len(names) != min(i+1, maxDamaged) {
 			t.Fatalf("moved aside: %v", names)
 		}
 		last := names[len(names)-1]
@@ -137,15 +137,14 @@ func TestDamagedFileIsMovedAside(t *testing.T) {
 	}
 }
 
-// TestRepairKeepsWhatIsWhole damages the file of a store in one way after the
-// other.
+// TestRepairKeepsWhatIsWhole damages the file of a store in many ways.
 func TestRepairKeepsWhatIsWhole(t *testing.T) {
 	metaOf := func(b []byte) []byte { return b[slot(b, true)+pageHeader:] }
 	for _, c := range []struct {
 		name  string
 		spoil func(b []byte) []byte
 		says  string
-		lost  bool // records, or nobody knows
+		lost  bool // records are lost, or may be
 		gone  string
 	}{
 		{"free list", func(b []byte) []byte {
@@ -173,7 +172,7 @@ func TestRepairKeepsWhatIsWhole(t *testing.T) {
 			for i := range 100 {
 				committed(t, d, keep(put(fmt.Sprintf("r/%04d", i), fmt.Sprintf("value of %d;", i))))
 			}
-			committed(t, d, keep(body("b/1", 1, 3*outsideFrom)), keep(body("b/2", 2, outsideFrom)))
+			committed(t, d, keep(body("b/1", 1, 3*minBody)), keep(body("b/2", 2, minBody)))
 			committed(t, d, keep(put("last", "1")))
 			closed(t, d)
 
@@ -184,7 +183,7 @@ func TestRepairKeepsWhatIsWhole(t *testing.T) {
 			if err := os.WriteFile(path, c.spoil(file), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			d = open(t, path, direct)
+			d = open(t, path, runNow)
 			if !strings.Contains(d.Repaired(), c.says) || (d.Lost() != "") != c.lost {
 				t.Errorf("repaired %q, lost %q", d.Repaired(), d.Lost())
 			}
@@ -199,7 +198,7 @@ func TestRepairKeepsWhatIsWhole(t *testing.T) {
 			committed(t, d, put("new", "1"))
 			closed(t, d)
 
-			d = open(t, path, direct) // the loss is told again, the repair is not
+			d = open(t, path, runNow) // the loss is reported again, the repair is not
 			defer closed(t, d)
 			if d.Repaired() != "" || (d.Lost() != "") != c.lost || c.lost && !strings.Contains(d.Lost(), c.says) {
 				t.Errorf("again: repaired %q, lost %q", d.Repaired(), d.Lost())
@@ -208,10 +207,10 @@ func TestRepairKeepsWhatIsWhole(t *testing.T) {
 	}
 }
 
-// A node that was told of one loss and died is told of it again, beside the next.
+// A node that dies after it was told of a loss is told of both losses the next time.
 func TestLossesAddUp(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "node.db")
-	d := open(t, path, direct)
+	d := open(t, path, runNow)
 	committed(t, d, put("k", "v"))
 	closed(t, d)
 	file, err := os.ReadFile(path)
@@ -221,24 +220,24 @@ func TestLossesAddUp(t *testing.T) {
 	if err := os.WriteFile(path, bytes.ReplaceAll(file, []byte("k\x01"), []byte("k\x11")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d = open(t, path, direct)
+	d = open(t, path, runNow)
 	defer closed(t, d)
 	if l := d.Lost(); !strings.Contains(l, "the store is new; damaged: record \"k\"") {
 		t.Errorf("lost %q", l)
 	}
-	if err := d.Accept(); err != nil || d.Lost() != "" {
+	if err := d.AcceptLoss(); err != nil || d.Lost() != "" {
 		t.Errorf("accept: %v; lost %q", err, d.Lost())
 	}
 }
 
-// TestFlippedBitOfABodyIsFound reads all bodies after each.
+// TestFlippedBitOfABodyIsFound reads all bodies after each flipped bit.
 func TestFlippedBitOfABodyIsFound(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "node.db")
 	d := started(t, path)
 	defer closed(t, d)
 	const n = 5
 	for i := range n {
-		committed(t, d, body(fmt.Sprint("b/", i), i, outsideFrom+i))
+		committed(t, d, body(fmt.Sprint("b/", i), i, minBody+i))
 	}
 	f, err := os.OpenFile(segmentOf(path), os.O_RDWR, 0)
 	if err != nil {
@@ -256,7 +255,7 @@ func TestFlippedBitOfABodyIsFound(t *testing.T) {
 			switch v, err := d.Get(fmt.Append(nil, "b/", i)); {
 			case errors.Is(err, env.ErrDamaged) && v == nil && strings.Contains(err.Error(), fmt.Sprintf("%q", fmt.Sprint("b/", i))):
 				names = append(names, fmt.Sprint("b/", i))
-			case err != nil || !bytes.Equal(v, text(i, outsideFrom+i)):
+			case err != nil || !bytes.Equal(v, text(i, minBody+i)):
 				t.Fatalf("byte %d: body %d has %d bytes, %v", at, i, len(v), err)
 			}
 		}
@@ -295,7 +294,7 @@ func TestMissingBodiesAreNamed(t *testing.T) {
 		if err := spoil(segmentOf(path)); err != nil {
 			t.Fatal(err)
 		}
-		d = open(t, path, direct)
+		d = open(t, path, runNow)
 		if !strings.Contains(d.Repaired(), name) || d.Lost() != "" {
 			t.Errorf("repaired %q, lost %q", d.Repaired(), d.Lost())
 		}
@@ -305,10 +304,10 @@ func TestMissingBodiesAreNamed(t *testing.T) {
 		if _, err := d.Get([]byte("second")); !errors.Is(err, env.ErrDamaged) {
 			t.Errorf("%s: %v", name, err)
 		}
-		// Asked of the network again, it is written anew.
+		// The node gets the body from the network and writes it again.
 		committed(t, d, body("second", 2, 7000), env.Op{Key: []byte("first")})
 		closed(t, d)
-		d = open(t, path, direct)
+		d = open(t, path, runNow)
 		if v, err := d.Get([]byte("second")); len(v) != 7000 || err != nil || d.Repaired() != "" {
 			t.Errorf("%s: %d bytes, %v; repaired %q", name, len(v), err, d.Repaired())
 		}
@@ -330,7 +329,7 @@ func TestLeftoversOfACrashAreRemoved(t *testing.T) {
 		_, _ = f.Write(text(9, 3000))
 		_ = f.Close()
 	}
-	d = open(t, path, direct)
+	d = open(t, path, runNow)
 	if s := d.Stats(); d.Repaired() != "" || s.Segments != 1 || s.SegmentBytes != 5000 || s.FreeBytes != 0 {
 		t.Errorf("repaired %q, %+v", d.Repaired(), s)
 	}
@@ -352,13 +351,12 @@ func TestLeftoversOfACrashAreRemoved(t *testing.T) {
 	}
 }
 
-// A disk that fails in another way than being full is not trusted again before
-// the store is checked.
+// A disk that fails in another way than being full is not trusted until the store is checked.
 func TestFailingDiskIsNotWrittenToAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "node.db")
 	d := started(t, path)
 	committed(t, d, body("b/1", 1, 5000), put("r", "1"))
-	_ = d.segments.files[1].Close() // as good as a disk that is gone
+	_ = d.segments.files[1].Close() // like a disk that is gone
 	err := commit(d, body("b/2", 2, 5000))
 	if err == nil || !strings.Contains(err.Error(), path) || errors.Is(err, ErrFull) {
 		t.Errorf("commit: %v", err)
@@ -372,7 +370,7 @@ func TestFailingDiskIsNotWrittenToAgain(t *testing.T) {
 	if err := d.Close(); err == nil {
 		t.Error("closed twice, and nothing said")
 	}
-	d = open(t, path, direct)
+	d = open(t, path, runNow)
 	defer closed(t, d)
 	committed(t, d, body("b/2", 2, 5000))
 	if v, err := d.Get([]byte("b/2")); len(v) != 5000 || err != nil || d.Lost()+d.Repaired() != "" {

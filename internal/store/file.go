@@ -7,9 +7,8 @@ import (
 	"runtime"
 )
 
-// WriteFile writes a small file that only its owner may read, durably: after a
-// crash there is the old file or the new one, and no part of either. Two that
-// write the same file at once spoil it.
+// WriteFile durably writes a small file that only its owner may read. After a crash there is either
+// the old file or the new one. Two concurrent calls for the same path may damage the file.
 func WriteFile(path string, data []byte) error {
 	next := path + ".new"
 	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -26,12 +25,12 @@ func WriteFile(path string, data []byte) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(next))
 	}
-	return settle(filepath.Dir(path))
+	return syncFolder(filepath.Dir(path))
 }
 
-// Alone does something with a file while no other process that asks so does anything with it, and waits a
-// little for one that does.
-func Alone(path string, do func() error) error {
+// WithFileLock runs do while no other process runs one with the same path. It waits a second at
+// most for another process, and then returns ErrInUse.
+func WithFileLock(path string, do func() error) error {
 	f, err := lock(path + ".lock")
 	if err != nil {
 		return err
@@ -39,9 +38,9 @@ func Alone(path string, do func() error) error {
 	return errors.Join(do(), f.Close())
 }
 
-// settle makes the names in a folder durable.
-func settle(folder string) error {
-	if runtime.GOOS == "windows" { // which cannot sync a folder, nor needs to
+// syncFolder makes the names in a folder durable.
+func syncFolder(folder string) error {
+	if runtime.GOOS == "windows" { // Windows cannot sync a folder and does not need to
 		return nil
 	}
 	f, err := os.Open(folder)

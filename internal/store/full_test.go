@@ -17,7 +17,7 @@ import (
 	"tidings/internal/env"
 )
 
-// fill commits bodies until one fails, and returns how many did not.
+// fill commits bodies until one fails, and returns how many succeeded.
 func fill(t *testing.T, d *Disk, from, size int) (n int) {
 	t.Helper()
 	for n = from; n < from+1000; n++ {
@@ -46,11 +46,11 @@ func verifyBodies(t *testing.T, d *Disk, from, to, size int) {
 	}
 }
 
-// throughFullDisk fills a disk, and goes on when it has room again.
+// throughFullDisk fills a disk, and continues when it has room again.
 func throughFullDisk(t *testing.T, path string, makeRoom func()) {
 	const size = 20_000
 	d := small(t, path)
-	if err := d.Accept(); err != nil {
+	if err := d.AcceptLoss(); err != nil {
 		t.Fatal(err)
 	}
 	committed(t, d, put("lock", "0"))
@@ -74,7 +74,7 @@ func throughFullDisk(t *testing.T, path string, makeRoom func()) {
 		t.Errorf("the body that failed: %d bytes, %v", len(v), err)
 	}
 
-	// Promises still fit, each alone and beside bodies that do not.
+	// Small records still fit, alone and beside bodies that do not.
 	for i := range 200 {
 		committed(t, d, put("lock", fmt.Sprint(i)))
 	}
@@ -138,7 +138,7 @@ func TestFullDisk(t *testing.T) {
 		}
 	})
 
-	// Full again. Deleting makes room: first for segments that are dead.
+	// The disk is full again. Deleting makes room: first for segments that are dead.
 	const size = 20_000
 	d := small(t, path)
 	defer closed(t, d)
@@ -151,7 +151,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// A disk too full to make a new store, or to mend a damaged one.
+// A disk may be too full to create a new store or to repair a damaged one.
 func TestFullDiskAtTheStart(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {
@@ -165,18 +165,18 @@ func TestFullDiskAtTheStart(t *testing.T) {
 	path, filler := filepath.Join(dir, "node.db"), filepath.Join(dir, "filler")
 	fillUp := func() { _ = os.WriteFile(filler, make([]byte, 1<<20), 0o600) }
 	fillUp()
-	if _, err := Open(path, direct, twice); !errors.Is(err, ErrFull) {
+	if _, err := Open(path, runNow, twice); !errors.Is(err, ErrFull) {
 		t.Errorf("open: %v", err)
 	}
 	_ = os.Remove(filler)
 	d := openTwice(t, path)
-	if err := d.Accept(); err != nil {
+	if err := d.AcceptLoss(); err != nil {
 		t.Fatal(err)
 	}
 	committed(t, d, put("k", "v"), put("s/1", "one"))
 	closed(t, d)
 
-	// There is no room for the second copy of a store that is whole, and the store opens.
+	// There is no room for the second copy of an undamaged store, and the store opens.
 	fillUp()
 	d = openTwice(t, path)
 	if got := contents(t, d, ""); got != "k=v s/1=one" || !strings.Contains(d.Stats().Failing, "second copy") {
@@ -198,7 +198,7 @@ func TestFullDiskAtTheStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	fillUp()
-	if _, err := Open(path, direct, twice); !errors.Is(err, ErrFull) {
+	if _, err := Open(path, runNow, twice); !errors.Is(err, ErrFull) {
 		t.Errorf("open: %v", err)
 	}
 	_ = os.Remove(filler)
@@ -209,11 +209,11 @@ func TestFullDiskAtTheStart(t *testing.T) {
 	}
 }
 
-// limited says that the process may be limited in the size of its files.
+// limited says that the size of files may be limited for this process.
 const limited = "TIDINGS_TEST_STORE_LIMITED"
 
-// A limit for the size of files needs no privilege, and stops bbolt's file from
-// growing as well. It is one for the whole process, so the test has one.
+// A limit for the size of files needs no privilege, and stops bbolt's file from growing as well.
+// The limit holds for the whole process, so that the test starts one.
 func TestFilesThatMayNotGrow(t *testing.T) {
 	if os.Getenv(limited) == "" {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
@@ -238,7 +238,7 @@ func TestFilesThatMayNotGrow(t *testing.T) {
 	limit(128 << 10)
 	throughFullDisk(t, filepath.Join(t.TempDir(), "node.db"), func() { limit(old.Cur) })
 
-	// Small records, until bbolt's own file is at its limit.
+	// Small records are written until bbolt's own file is at its limit.
 	path := filepath.Join(t.TempDir(), "node.db")
 	d := started(t, path)
 	limit(128 << 10)
@@ -257,15 +257,15 @@ func TestFilesThatMayNotGrow(t *testing.T) {
 	limit(old.Cur)
 	committed(t, d, put("more", "1"))
 	closed(t, d)
-	d = open(t, path, direct)
+	d = open(t, path, runNow)
 	defer closed(t, d)
 	if d.Lost()+d.Repaired() != "" {
 		t.Errorf("lost %q, repaired %q", d.Lost(), d.Repaired())
 	}
 }
 
-// The file is cut off under a running store: its pages are in memory no more,
-// and to touch them is a fault.
+// The file is truncated under a running store. Its mapped pages are gone, and reading them is a
+// fault.
 func TestFileThatVanishesIsAnError(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "node.db")
 	d := started(t, path)
@@ -291,7 +291,7 @@ func TestFileThatVanishesIsAnError(t *testing.T) {
 	}
 	_ = d.Close()
 
-	// The next process finds it so.
+	// The next process finds the damage.
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -300,7 +300,7 @@ func TestFileThatVanishesIsAnError(t *testing.T) {
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d = open(t, path, direct)
+	d = open(t, path, runNow)
 	defer closed(t, d)
 	if d.Lost() == "" || d.Repaired() == "" {
 		t.Errorf("lost %q, repaired %q", d.Lost(), d.Repaired())
@@ -308,8 +308,8 @@ func TestFileThatVanishesIsAnError(t *testing.T) {
 	committed(t, d, put("r/0400", "1"))
 }
 
-// bbolt takes the transaction before the last for the last, if the last's meta
-// page is damaged under its hands. Nothing is built on that.
+// If the meta page of the last transaction is damaged in a running store, bbolt takes the
+// transaction before for the last one. The store does not build on it.
 func TestLastTransactionThatVanishesIsMissed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "node.db")
 	d := started(t, path)
@@ -329,7 +329,7 @@ func TestLastTransactionThatVanishesIsMissed(t *testing.T) {
 		t.Errorf("commit: %v", err)
 	}
 	closed(t, d)
-	d = open(t, path, direct)
+	d = open(t, path, runNow)
 	defer closed(t, d)
 	if d.Lost() == "" || !strings.Contains(d.Repaired(), "meta page") {
 		t.Errorf("lost %q, repaired %q", d.Lost(), d.Repaired())

@@ -6,21 +6,20 @@ import (
 	"io"
 )
 
-// An inspection is what the file comes to.
+// An inspection is the result of reading a whole store file.
 type inspection struct {
-	wrong   findings
-	head    head
-	headed  bool // there is a head
-	newer   bool // the head is one of a later version, and whole
-	last    bool // it is that of the last transaction
-	records uint64
-	sum     uint64
-	usage   map[uint32]usage // of segments, by whole records
+	problems problems
+	head     head
+	hasHead  bool // the file has an undamaged head
+	newer    bool // the head is undamaged and of a later version
+	last     bool // the head is that of the last transaction
+	records  uint64
+	sum      uint64
+	usage    map[uint32]usage // of segments, by the undamaged records
 }
 
-// inspectFile reads the file of a store. Whoever has it open, though the lock
-// beside it was free, must not find it repaired under its hands: the lock may
-// have been deleted.
+// inspectFile reads the file of a store. It also locks the file itself: somebody may have deleted
+// the lock file of a running process, whose store must not be repaired under it.
 func inspectFile(path string) (inspection, error) {
 	f, taken, err := tryLock(path, false)
 	switch {
@@ -39,41 +38,41 @@ func inspectFile(path string) (inspection, error) {
 // inspect reads a file of size bytes.
 func inspect(file io.ReaderAt, size int64) inspection {
 	i := inspection{usage: map[uint32]usage{}}
-	var wrong findings
-	i.wrong, i.last = readPages(file, size, func(bucket string, key, sealed []byte) {
+	var damage problems
+	i.problems, i.last = readPages(file, size, func(bucket string, key, encoded []byte) {
 		switch {
 		case bucket == string(records):
-			i.add(key, sealed, &wrong)
+			i.add(key, encoded, &damage)
 		case bucket == string(heads) && bytes.Equal(key, headKey):
-			if i.head, i.headed = parseHead(sealed); !i.headed {
-				wrong.add("the head is damaged")
-				i.newer = isNewer(sealed)
+			if i.head, i.hasHead = parseHead(encoded); !i.hasHead {
+				damage.add("the head is damaged")
+				i.newer = isNewer(encoded)
 			}
 		default:
-			wrong.add("there is a record %.64q in a bucket %.64q", key, bucket)
+			damage.add("there is a record %.64q in a bucket %.64q", key, bucket)
 		}
 	})
-	i.wrong.merge(wrong)
-	if i.wrong.n == 0 && !i.complete() {
-		if i.headed {
-			i.wrong.add("there are %d of %d records, or others", i.records, i.head.records)
+	i.problems.merge(damage)
+	if i.problems.n == 0 && !i.complete() {
+		if i.hasHead {
+			i.problems.add("there are %d of %d records, or others", i.records, i.head.records)
 		} else {
-			i.wrong.add("there is no head")
+			i.problems.add("there is no head")
 		}
 	}
 	return i
 }
 
-// add counts a record, if it is whole.
-func (i *inspection) add(key, sealed []byte, wrong *findings) {
-	r, ok := parseRecord(key, sealed)
+// add counts an undamaged record.
+func (i *inspection) add(key, encoded []byte, damage *problems) {
+	r, ok := parseRecord(key, encoded)
 	if !ok {
-		wrong.add("record %.64q is damaged", key)
+		damage.add("record %.64q is damaged", key)
 		return
 	}
 	i.records++
-	i.sum += sumOf(sealed)
-	if r.outside {
+	i.sum += checksumOf(encoded)
+	if r.external {
 		u := i.usage[r.place.segment]
 		u.live += int64(r.place.length)
 		u.end = max(u.end, r.place.end())
@@ -81,11 +80,11 @@ func (i *inspection) add(key, sealed []byte, wrong *findings) {
 	}
 }
 
-// whole says that nothing at all is wrong.
-func (i *inspection) whole() bool { return i.wrong.n == 0 }
+// undamaged reports whether nothing is wrong.
+func (i *inspection) undamaged() bool { return i.problems.n == 0 }
 
-// complete says that each record of the last transaction is there, whole,
-// whatever else may be wrong.
+// complete reports whether each record of the last transaction is there and undamaged, whatever
+// else may be wrong.
 func (i *inspection) complete() bool {
-	return i.headed && i.last && i.records == i.head.records && i.sum == i.head.sum
+	return i.hasHead && i.last && i.records == i.head.records && i.sum == i.head.sum
 }

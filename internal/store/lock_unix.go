@@ -8,14 +8,14 @@ import (
 	"syscall"
 )
 
-// noRoom are the errors of a disk that is full, or as good as full for us.
+// noRoom are the errors of a disk that is full, or that allows this process no more.
 var noRoom = []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG}
 
-// tryLock opens a file that nobody else has locked, and makes it if it may, and
-// locks it until it is closed or the process ends.
-func tryLock(path string, mayMake bool) (f *os.File, taken bool, err error) {
+// tryLock opens a file, creates it if asked to, and locks it until it is closed or the process
+// ends. taken reports that another process has locked it.
+func tryLock(path string, create bool) (f *os.File, taken bool, err error) {
 	flag := os.O_RDWR
-	if mayMake {
+	if create {
 		flag |= os.O_CREATE
 	}
 	f, err = os.OpenFile(path, flag, 0o600)

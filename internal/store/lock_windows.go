@@ -6,21 +6,21 @@ import (
 	"syscall"
 )
 
-// The errors of Windows that syscall does not name.
+// The Windows errors that syscall does not name.
 const (
 	sharingViolation = syscall.Errno(32)
 	handleDiskFull   = syscall.Errno(39)
 	diskFull         = syscall.Errno(112)
 )
 
-// noRoom are the errors of a disk that is full.
+// noRoom are the errors of a full disk.
 var noRoom = []error{handleDiskFull, diskFull}
 
-// tryLock opens a file that nobody else has open, and makes it if it may, and
-// shares it with nobody until it is closed or the process ends.
-func tryLock(path string, mayMake bool) (f *os.File, taken bool, err error) {
+// tryLock opens a file for this process alone, and creates it if asked to. The file is locked until
+// it is closed or the process ends. taken reports that another process has it open.
+func tryLock(path string, create bool) (f *os.File, taken bool, err error) {
 	how := uint32(syscall.OPEN_EXISTING)
-	if mayMake {
+	if create {
 		how = syscall.OPEN_ALWAYS
 	}
 	name, err := syscall.UTF16PtrFromString(path)

@@ -2,8 +2,8 @@ package store
 
 import "syscall"
 
-// unmap gives back the memory of a mapped file, whose pages are not written to
-// through it. Reading them brings them back.
-func unmap(at, size uintptr) {
+// dropPages gives back the memory of a mapped file that is not written to through the map. Reading
+// the pages loads them again.
+func dropPages(at, size uintptr) {
 	_, _, _ = syscall.Syscall(syscall.SYS_MADVISE, at, size, syscall.MADV_DONTNEED)
 }

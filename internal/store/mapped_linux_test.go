@@ -29,12 +29,12 @@ func resident(t *testing.T, path string) (bytes int) {
 	return bytes
 }
 
-// What a store has read, or written, does not stay in memory.
+// Pages that a store has read or written do not stay in memory.
 func TestMappedPagesAreGivenBack(t *testing.T) {
 	const records, size = 10_000, 3 << 10
 	path := filepath.Join(t.TempDir(), "tidings.db")
 	answers := make(chan func(), records)
-	d, err := Open(path, func(f func()) { answers <- f }, Twice{})
+	d, err := Open(path, func(f func()) { answers <- f }, SecondCopy{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestMappedPagesAreGivenBack(t *testing.T) {
 		}
 	}
 	few("all were read one by one")
-	write(2) // which looks at what was there
+	write(2) // reads the old records, too
 	few("all were written again")
 	if v, err := d.Get(key(7)); err != nil || v[0] != 2 {
 		t.Error(v, err)

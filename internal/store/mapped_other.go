@@ -2,5 +2,5 @@
 
 package store
 
-// unmap does nothing: other systems take pages back when they need memory.
-func unmap(uintptr, uintptr) {}
+// dropPages does nothing: other systems reclaim pages when they need memory.
+func dropPages(uintptr, uintptr) {}

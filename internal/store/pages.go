@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// bbolt trusts its pages: a damaged one makes it fault, loop until the stack is
-// full, or ask for a terabyte, and none of that can be recovered from. So a file
-// is read here first, without bbolt and page by page. The format is bbolt's own,
-// version 2, in the byte order of the machine:
+// bbolt trusts its pages. A damaged page makes it fault, recurse until the stack overflows, or
+// allocate a terabyte, and a program cannot recover from these. Therefore a file is first read
+// here, without bbolt and page by page. The format is bbolt's own, version 2, in the byte order of
+// the machine:
 //
 //	page     id (8) | flags (2) | count (2) | overflow pages (4) | elements
 //	meta     magic (4) | version (4) | page size (4) | flags (4) | root (8) | sequence (8)
@@ -21,10 +21,10 @@ import (
 //	leaf     flags (4) | position (4) | size of the key (4) | size of the value (4)
 //	free     page (8)
 //
-// The value of a bucket is its root (8) and a sequence (8); a bucket whose root
-// is 0 has its only page right behind.
+// The value of a bucket is its root (8) and a sequence (8). A bucket whose root is 0 has its only
+// page right behind this value.
 const (
-	pageSize   = 4096 // of all our files, whatever the machine's is
+	pageSize   = 4096 // of all store files, on every machine
 	pageHeader = 16
 	metaSize   = 64
 	bucketSize = 16
@@ -38,36 +38,35 @@ const (
 	boltVersion = 2
 	noFreeList  = 1<<64 - 1
 
-	// maxDepth of a tree: each branch has two children at least, and a file
-	// of 2³² pages has 16 TiB.
+	// maxDepth bounds the depth of a tree. Each branch has two children at least, and a file of 2³²
+	// pages would have 16 TiB.
 	maxDepth = 32
-	// maxPage is the size of the largest page, one that holds two of the
-	// largest values.
+	// maxPage is the size of the largest page, which holds two values of the maximum size.
 	maxPage = 2*MaxWaiting + pageSize
 )
 
 var order = binary.NativeEndian
 
-// findings are what is wrong with a file: the first few, and how many.
-type findings struct {
+// problems lists what is wrong with a file: the first few problems, and the number of all.
+type problems struct {
 	first []string
 	n     int
 }
 
-const findingsKept = 3
+const maxProblems = 3
 
-func (f *findings) add(format string, args ...any) {
-	if f.n++; len(f.first) < findingsKept {
+func (f *problems) add(format string, args ...any) {
+	if f.n++; len(f.first) < maxProblems {
 		f.first = append(f.first, fmt.Sprintf(format, args...))
 	}
 }
 
-func (f *findings) merge(g findings) {
-	f.first = append(f.first, g.first[:min(len(g.first), findingsKept-len(f.first))]...)
+func (f *problems) merge(g problems) {
+	f.first = append(f.first, g.first[:min(len(g.first), maxProblems-len(f.first))]...)
 	f.n += g.n
 }
 
-func (f *findings) String() string {
+func (f *problems) String() string {
 	s := strings.Join(f.first, ", ")
 	if more := f.n - len(f.first); more > 0 {
 		s += fmt.Sprintf(" and %d more", more)
@@ -75,25 +74,25 @@ func (f *findings) String() string {
 	return s
 }
 
-// A pageReader reads a file of bbolt and suspects every byte. It looks at each
-// page once, whatever the pages say.
+// A pageReader reads a bbolt file and trusts no byte. It reads each page once at most, whatever the
+// pages say.
 type pageReader struct {
 	file io.ReaderAt
 	size int64
-	findings
+	problems
 
-	root, freeList, pages uint64 // as the last transaction left them
+	root, freeList, pages uint64 // according to the last transaction
 	used                  []bool
-	buffers               [maxDepth + 1][]byte // a page for each depth
+	buffers               [maxDepth + 1][]byte // one page for each depth
 }
 
-// readPages calls each for what can be read of the buckets, and returns what is
-// wrong, and whether it has read the last transaction and not one before it. key
-// and value are good until each returns.
-func readPages(file io.ReaderAt, size int64, each func(bucket string, key, value []byte)) (wrong findings, last bool) {
+// readPages calls each for all readable records of the buckets. It returns what is wrong, and
+// whether it has read the last transaction rather than the one before. key and value are valid
+// until each returns.
+func readPages(file io.ReaderAt, size int64, each func(bucket string, key, value []byte)) (damage problems, last bool) {
 	p := &pageReader{file: file, size: size}
 	if !p.readMeta() {
-		return p.findings, false
+		return p.problems, false
 	}
 	last = p.n == 0
 	if there := uint64(p.size) / pageSize; p.pages > there {
@@ -119,11 +118,11 @@ func readPages(file io.ReaderAt, size int64, each func(bucket string, key, value
 		}
 	})
 	p.readFreeList()
-	return p.findings, last
+	return p.problems, last
 }
 
-// readMeta finds the last transaction. Transactions take turns with two meta
-// pages; if one of these is damaged, it may have been the last.
+// readMeta finds the last transaction. Transactions alternate between two meta pages. If one of
+// them is damaged, that one may have been the last.
 func (p *pageReader) readMeta() (ok bool) {
 	var last uint64
 	for i := range int64(2) {
@@ -152,7 +151,8 @@ func fnvOf(b []byte) uint64 {
 	return h.Sum64()
 }
 
-// tree reads the pages below one; keys lie between low, included, and high.
+// tree reads the pages below page id. Their keys must lie in the interval from low to high, without
+// high.
 func (p *pageReader) tree(id uint64, depth int, low, high []byte, each func(flags uint32, key, value []byte)) {
 	if depth > maxDepth {
 		p.add("page %d is %d deep", id, depth)
@@ -164,7 +164,7 @@ func (p *pageReader) tree(id uint64, depth int, low, high []byte, each func(flag
 	}
 }
 
-// page reads a page with those it flows over to, nil if it cannot be.
+// page reads a page with its overflow pages. It returns nil if the page cannot be read.
 func (p *pageReader) page(id uint64, buffer *[]byte) []byte {
 	var h [pageHeader]byte
 	if id < 2 || id >= p.pages {
@@ -201,8 +201,8 @@ func (p *pageReader) page(id uint64, buffer *[]byte) []byte {
 	return b
 }
 
-// elements reads what is on a page. Those of a leaf are handed on even if they
-// are out of order: whose checksum is right is right.
+// elements reads the elements of a page. Leaf elements that are out of order are passed on, too,
+// since the checksum of a record decides whether it is undamaged.
 func (p *pageReader) elements(name string, b []byte, depth int, low, high []byte, each func(flags uint32, key, value []byte)) {
 	if len(b) < pageHeader {
 		p.add("%s has %d bytes", name, len(b))
@@ -231,7 +231,7 @@ func (p *pageReader) elements(name string, b []byte, depth int, low, high []byte
 		key, _, ok := cut(b[at:], order.Uint32(e), order.Uint32(e[4:]), 0)
 		if !ok || !between(key, before, low, high) {
 			p.add("%s: element %d is damaged", name, i)
-			key = low // its page may still be good
+			key = low // the page may still be good
 		} else {
 			before = key
 		}
@@ -239,7 +239,7 @@ func (p *pageReader) elements(name string, b []byte, depth int, low, high []byte
 	}
 }
 
-// next is the key of the branch element after i, high behind the last.
+// next returns the key of the branch element after i, or high after the last one.
 func (p *pageReader) next(b []byte, i, count int, high []byte) []byte {
 	if i+1 == count {
 		return high
@@ -252,8 +252,8 @@ func (p *pageReader) next(b []byte, i, count int, high []byte) []byte {
 	return key
 }
 
-// cut returns the key and value of an element, whose position is counted from
-// its own start.
+// cut returns the key and value of an element. Its position is relative to the start of the
+// element.
 func cut(b []byte, position, key, value uint32) (k, v []byte, ok bool) {
 	from := uint64(position)
 	middle := from + uint64(key)
@@ -264,18 +264,18 @@ func cut(b []byte, position, key, value uint32) (k, v []byte, ok bool) {
 	return b[from:middle], b[middle:to], true
 }
 
-// between says whether a key is where a search would find it.
+// between reports whether a key is where a search would find it.
 func between(key, before, low, high []byte) bool {
 	return (before == nil || bytes.Compare(before, key) < 0) &&
 		(low == nil || bytes.Compare(low, key) <= 0) &&
 		(high == nil || bytes.Compare(key, high) < 0)
 }
 
-// readFreeList looks for pages that bbolt would take for free though they are
-// not: it would write over them.
+// readFreeList reports pages that the free list names although they are in use. bbolt would
+// overwrite them.
 func (p *pageReader) readFreeList() {
 	if p.freeList == noFreeList {
-		p.add("there is no free list") // though our files have one
+		p.add("there is no free list") // all files of this package have one
 		return
 	}
 	b := p.page(p.freeList, &p.buffers[0])
@@ -284,7 +284,7 @@ func (p *pageReader) readFreeList() {
 	}
 	flags, count := order.Uint16(b[8:]), uint64(order.Uint16(b[10:]))
 	ids := b[pageHeader:]
-	if count == 0xFFFF { // the first element says how many
+	if count == 0xFFFF { // the first element is the count
 		count, ids = order.Uint64(ids), ids[8:]
 	}
 	if flags != freePage || count > uint64(len(ids)/8) {

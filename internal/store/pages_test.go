@@ -16,17 +16,17 @@ import (
 	"tidings/internal/env"
 )
 
-// fileWith makes a store in several commits and returns its file. Every third
-// record is deleted again, so that there are free pages.
+// fileWith makes a store in several commits and returns its file. Every third record is deleted
+// again, so that there are free pages.
 func fileWith(t testing.TB, n, size int) (file []byte, want map[string]string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "node.db")
-	var answers desk
-	d, err := Open(path, answers.post, Twice{})
+	var answers answers
+	d, err := Open(path, answers.post, SecondCopy{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Accept(); err != nil {
+	if err := d.AcceptLoss(); err != nil {
 		t.Fatal(err)
 	}
 	want = map[string]string{}
@@ -49,11 +49,11 @@ func fileWith(t testing.TB, n, size int) (file []byte, want map[string]string) {
 	return file, want
 }
 
-// contentsOf are the whole records of a file.
+// contentsOf returns the undamaged records of a file.
 func contentsOf(file []byte) map[string]string {
 	got := map[string]string{}
-	readPages(bytes.NewReader(file), int64(len(file)), func(bucket string, k, sealed []byte) {
-		if r, ok := parseRecord(k, sealed); ok && bucket == string(records) {
+	readPages(bytes.NewReader(file), int64(len(file)), func(bucket string, k, encoded []byte) {
+		if r, ok := parseRecord(k, encoded); ok && bucket == string(records) {
 			got[string(k)] = string(r.value)
 		}
 	})
@@ -62,15 +62,14 @@ func contentsOf(file []byte) map[string]string {
 
 func inspectBytes(file []byte) inspection { return inspect(bytes.NewReader(file), int64(len(file))) }
 
-// TestPagesAreReadAsByBbolt compares the two readers on files of all shapes:
-// buckets within a page, deep trees, values over several pages, long keys, long
-// free lists.
+// TestPagesAreReadAsByBbolt compares the two readers on files of many shapes: buckets within a
+// page, deep trees, values over several pages, long keys and long free lists.
 func TestPagesAreReadAsByBbolt(t *testing.T) {
 	dir, n := t.TempDir(), 0
 	rapid.Check(t, func(r *rapid.T) {
 		n++
 		path := filepath.Join(dir, fmt.Sprint(n))
-		if err := build(path, "", nil); err != nil {
+		if err := create(path, "", nil); err != nil {
 			r.Fatal(err)
 		}
 		db, err := bolt.Open(path, 0o600, &bolt.Options{NoSync: true, FreelistType: bolt.FreelistMapType})
@@ -89,18 +88,18 @@ func TestPagesAreReadAsByBbolt(t *testing.T) {
 				key = key[:1+int(key[0])*int(key[0])%keySize]
 				c := change{key: key}
 				if dice.IntN(3) > 0 {
-					c.sealed = seal(inline, key, text(dice.Int(), dice.IntN(valueSize)))
+					c.encoded = encode(kindInline, key, text(dice.Int(), dice.IntN(valueSize)))
 				}
 				changes = append(changes, c)
 			}
-			if err := db.Update(h.writer(changes, &tally{})); err != nil {
+			if err := db.Update(h.writer(changes, &effects{})); err != nil {
 				r.Fatal(err)
 			}
 		}
 		want := map[string]string{}
 		_ = db.View(func(tx *bolt.Tx) error {
-			return tx.Bucket(records).ForEach(func(k, sealed []byte) error {
-				if v, ok := parseRecord(k, sealed); ok {
+			return tx.Bucket(records).ForEach(func(k, encoded []byte) error {
+				if v, ok := parseRecord(k, encoded); ok {
 					want[string(k)] = string(v.value)
 				}
 				return nil
@@ -113,8 +112,8 @@ func TestPagesAreReadAsByBbolt(t *testing.T) {
 		if err != nil {
 			r.Fatal(err)
 		}
-		if i := inspectBytes(file); !i.whole() || i.head != h {
-			r.Errorf("head %+v, want %+v; found %v", i.head, h, &i.wrong)
+		if i := inspectBytes(file); !i.undamaged() || i.head != h {
+			r.Errorf("head %+v, want %+v; found %v", i.head, h, &i.problems)
 		}
 		if got := contentsOf(file); fmt.Sprint(got) != fmt.Sprint(want) {
 			r.Errorf("%d records, want %d, or others", len(got), len(want))
@@ -123,13 +122,13 @@ func TestPagesAreReadAsByBbolt(t *testing.T) {
 	})
 }
 
-// TestFlippedBitIsFound flips a bit of each byte at the start of pages, and of
-// every fifth behind. Either nothing is wrong, or it is said, and no record has a
-// value that it never had.
+// TestFlippedBitIsFound flips a bit of each byte at the start of pages, and of every fifth byte
+// behind. Either nothing changes or the damage is reported, and no record has a value that it never
+// had.
 func TestFlippedBitIsFound(t *testing.T) {
 	file, want := fileWith(t, 60, 100)
-	if i := inspectBytes(file); !i.whole() {
-		t.Fatal(&i.wrong)
+	if i := inspectBytes(file); !i.undamaged() {
+		t.Fatal(&i.problems)
 	}
 	flipped, harmless, lost := 0, 0, 0
 	for at := range file {
@@ -150,9 +149,9 @@ func TestFlippedBitIsFound(t *testing.T) {
 			t.Fatalf("byte %d: %d of %d records, and nothing said", at, len(got), len(want))
 		}
 		switch {
-		case i.whole() && !i.complete():
+		case i.undamaged() && !i.complete():
 			t.Fatalf("byte %d: whole, but not complete", at)
-		case i.whole():
+		case i.undamaged():
 			harmless++
 		case !i.complete():
 			lost++
@@ -165,8 +164,8 @@ func TestFlippedBitIsFound(t *testing.T) {
 	}
 }
 
-// TestLostWriteIsFound puts pages of an earlier time into a file, as a disk does
-// that forgets a write: each page is fine by itself.
+// TestLostWriteIsFound puts older pages into a file, like a disk that loses a write. Each page is
+// valid by itself.
 func TestLostWriteIsFound(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "node.db")
 	var files [][]byte
@@ -195,7 +194,7 @@ func TestLostWriteIsFound(t *testing.T) {
 			differing++
 			b := bytes.Clone(last)
 			copy(b[at:], old[at:at+pageSize])
-			if i := inspectBytes(b); !i.whole() {
+			if i := inspectBytes(b); !i.undamaged() {
 				found++
 			} else if fmt.Sprint(contentsOf(b)) != want {
 				t.Errorf("page %d: other records, and nothing said", at/pageSize)
@@ -207,7 +206,7 @@ func TestLostWriteIsFound(t *testing.T) {
 	}
 }
 
-// A damaged page that bbolt would follow for ever, or into the void.
+// bbolt would follow these damaged pages for ever, or out of the file.
 func TestHostilePagesAreBounded(t *testing.T) {
 	file, _ := fileWith(t, 2000, 100)
 	root := func(b []byte) []byte { // the page with the buckets
@@ -240,20 +239,20 @@ func TestHostilePagesAreBounded(t *testing.T) {
 	} {
 		b := bytes.Clone(file)
 		spoil(b)
-		if i := inspectBytes(b); i.whole() {
+		if i := inspectBytes(b); i.undamaged() {
 			t.Errorf("%s: taken for whole", name)
 		}
 	}
-	used := int(order.Uint64(file[slot(file, true)+pageHeader+40:])) * pageSize // there may be more
+	used := int(order.Uint64(file[slot(file, true)+pageHeader+40:])) * pageSize // the file may be longer
 	for _, size := range []int{0, 1, pageSize, 2 * pageSize, used / 2} {
-		if i := inspectBytes(file[:size]); i.whole() || i.complete() {
+		if i := inspectBytes(file[:size]); i.undamaged() || i.complete() {
 			t.Errorf("%d of %d bytes taken for whole", size, len(file))
 		}
 	}
 }
 
-// FuzzPages spoils words of a file; one that is still called whole must not harm
-// bbolt. The checksums of meta pages are made right, or nothing would be read.
+// FuzzPages damages words of a file. A file that is still reported undamaged must not harm bbolt.
+// The checksums of meta pages are corrected, since otherwise nothing would be read.
 func FuzzPages(f *testing.F) {
 	good, _ := fileWith(f, 60, 100)
 	f.Add([]byte{})
@@ -261,7 +260,7 @@ func FuzzPages(f *testing.F) {
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, edits []byte) {
 		file := bytes.Clone(good)
-		for ; len(edits) >= 7; edits = edits[7:] { // where, counted in words, and what
+		for ; len(edits) >= 7; edits = edits[7:] { // position in words, and new value
 			at := 4 * (int(edits[0])<<16 | int(edits[1])<<8 | int(edits[2]))
 			copy(file[at%len(file):], edits[3:7])
 		}
@@ -269,10 +268,10 @@ func FuzzPages(f *testing.F) {
 			order.PutUint64(file[m+metaSize-8:], fnvOf(file[m:m+metaSize-8]))
 		}
 		i := inspectBytes(file)
-		if i.whole() != (i.wrong.n == 0) || i.whole() && !i.complete() {
-			t.Fatalf("whole and not complete: %v", &i.wrong)
+		if i.undamaged() != (i.problems.n == 0) || i.undamaged() && !i.complete() {
+			t.Fatalf("whole and not complete: %v", &i.problems)
 		}
-		if !i.whole() {
+		if !i.undamaged() {
 			return
 		}
 		want := contentsOf(file)
@@ -281,7 +280,7 @@ func FuzzPages(f *testing.F) {
 			t.Fatal(err)
 		}
 		var d *Disk
-		d, err := Open(path, func(f func()) { f() }, Twice{})
+		d, err := Open(path, func(f func()) { f() }, SecondCopy{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -305,8 +304,8 @@ func BenchmarkInspect(b *testing.B) {
 	file, _ := fileWith(b, 5000, 400)
 	b.SetBytes(int64(len(file)))
 	for b.Loop() {
-		if i := inspectBytes(file); !i.whole() {
-			b.Fatal(&i.wrong)
+		if i := inspectBytes(file); !i.undamaged() {
+			b.Fatal(&i.problems)
 		}
 	}
 }

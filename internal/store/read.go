@@ -10,57 +10,57 @@ import (
 	"tidings/internal/env"
 )
 
-// A range is read in steps, so that no read transaction stays open, pins old
-// pages and stops the file from growing while the caller works.
+// A range is read in chunks. A long read transaction would pin old pages and would keep the file
+// from growing while the caller works.
 const (
-	stepRecords = 256
-	stepBytes   = 1 << 20
+	chunkRecords = 256
+	chunkBytes   = 1 << 20
 )
 
-// Get returns the last durable value of key, nil if there is none.
+// Get returns the last durable value of key, or nil if there is none.
 func (d *Disk) Get(key []byte) (value []byte, err error) {
-	defer func() { d.touched(len(value)) }()
-	d.segments.gate.RLock()
-	defer d.segments.gate.RUnlock()
-	err = guard(func() error {
+	defer func() { d.countTouched(len(value)) }()
+	d.segments.mu.RLock()
+	defer d.segments.mu.RUnlock()
+	err = catchFaults(func() error {
 		return d.db.View(func(tx *bolt.Tx) error {
-			if sealed := tx.Bucket(records).Get(key); sealed != nil {
-				value, err = d.value(key, sealed)
+			if encoded := tx.Bucket(records).Get(key); encoded != nil {
+				value, err = d.value(key, encoded)
 			}
 			return err
 		})
 	})
 	if err != nil {
 		if errors.Is(err, env.ErrDamaged) {
-			d.met(1)
+			d.countDamaged(1)
 		}
 		return nil, fmt.Errorf("store %s: record %.64q: %w", d.path, key, err)
 	}
 	return value, nil
 }
 
-// value returns a copy of what the file keeps under key, wherever it lies. The
-// caller holds the gate of the segments.
-func (d *Disk) value(key, sealed []byte) ([]byte, error) {
-	r, ok := parseRecord(key, sealed)
+// value returns a copy of the value of key, from the record or from a segment. The caller holds the
+// mutex of the segments.
+func (d *Disk) value(key, encoded []byte) ([]byte, error) {
+	r, ok := parseRecord(key, encoded)
 	switch {
 	case !ok:
 		return nil, env.ErrDamaged
-	case r.outside:
+	case r.external:
 		return d.segments.read(r.place)
 	}
 	return append([]byte{}, r.value...), nil // not nil, even if it is empty
 }
 
-// Range calls each for the durable records whose key starts with prefix, in the
-// order of keys, until it returns false. each may keep what it is given and may
-// call the store. A commit that becomes durable meanwhile may be seen in part.
-// Damaged records are left out, and the error at the end names the first few.
+// Range calls each for the durable records whose key starts with prefix, in the order of keys,
+// until it returns false. each may keep its arguments and may call the store. A commit that becomes
+// durable meanwhile may be seen in part. Damaged records are left out, and the error at the end
+// names the first few.
 func (d *Disk) Range(prefix []byte, each func(key, value []byte) bool) error {
-	var damaged findings
+	var damaged problems
 	from := prefix
 	for more := true; more; {
-		s, err := d.step(prefix, from)
+		s, err := d.readChunk(prefix, from)
 		if err != nil {
 			return fmt.Errorf("store %s: %w", d.path, err)
 		}
@@ -72,34 +72,34 @@ func (d *Disk) Range(prefix []byte, each func(key, value []byte) bool) error {
 				return nil
 			}
 		}
-		d.touched(s.bytes)
+		d.countTouched(s.bytes)
 		more, from = s.more, append(s.last, 0) // the next possible key
 	}
 	if damaged.n > 0 {
-		d.met(damaged.n)
+		d.countDamaged(damaged.n)
 		return fmt.Errorf("store %s: %w: %v", d.path, env.ErrDamaged, &damaged)
 	}
 	return nil
 }
 
-// A step is a part of a range.
-type step struct {
+// A chunk is a part of a range.
+type chunk struct {
 	records []env.Op
 	damaged []error
-	last    []byte // key
+	last    []byte // last key of the chunk
 	bytes   int
 	more    bool
 }
 
-// step reads the next few records with prefix, from a key on.
-func (d *Disk) step(prefix, from []byte) (s step, err error) {
-	d.segments.gate.RLock()
-	defer d.segments.gate.RUnlock()
-	err = guard(func() error {
+// readChunk reads the next few records with prefix, starting at a key.
+func (d *Disk) readChunk(prefix, from []byte) (s chunk, err error) {
+	d.segments.mu.RLock()
+	defer d.segments.mu.RUnlock()
+	err = catchFaults(func() error {
 		return d.db.View(func(tx *bolt.Tx) error {
 			c := tx.Bucket(records).Cursor()
 			for k, v := c.Seek(from); k != nil && bytes.HasPrefix(k, prefix); k, v = c.Next() {
-				if len(s.records)+len(s.damaged) == stepRecords || s.bytes > stepBytes {
+				if len(s.records)+len(s.damaged) == chunkRecords || s.bytes > chunkBytes {
 					s.more = true
 					return nil
 				}

@@ -6,8 +6,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// bbolt checks its meta pages alone, so every value carries a checksum over
-// itself and its key. It is for accidents: who can write the file can make one.
+// bbolt checks only its meta pages. Therefore every value carries a checksum of itself and its key.
+// The checksum protects against accidents and not against an attacker who can write the file.
 //
 //	kind (1) | checksum (8) | payload
 //
@@ -15,46 +15,46 @@ import (
 //
 //	segment (4) | offset (4) | length (4) | checksum of the body (8)
 //
-// and that of the head see [head].
+// For the payload of the head see [head].
 const (
-	inline  = 1 // a record with its value
-	outside = 2 // a record whose value is a body
-	heading = 3 // the head
+	kindInline = 1 // a record with its value
+	kindBody   = 2 // a record whose value is a body
+	kindHead   = 3 // the head
 
 	overhead  = 1 + 8
 	placeSize = 4 + 4 + 4 + 8
 )
 
-// seal returns what the file keeps under key.
-func seal(kind byte, key, payload []byte) []byte {
+// encode returns the stored form of a payload under key.
+func encode(kind byte, key, payload []byte) []byte {
 	b := make([]byte, overhead, overhead+len(payload))
 	b[0] = kind
 	binary.BigEndian.PutUint64(b[1:], checksum(kind, key, payload))
 	return append(b, payload...)
 }
 
-// unseal returns what was sealed, unless it is damaged. The payload is a part of
-// sealed.
-func unseal(key, sealed []byte) (kind byte, payload []byte, ok bool) {
-	if len(sealed) < overhead {
+// decode returns the kind and payload of a stored value, unless it is damaged. The payload is a
+// part of encoded.
+func decode(key, encoded []byte) (kind byte, payload []byte, ok bool) {
+	if len(encoded) < overhead {
 		return 0, nil, false
 	}
-	kind, payload = sealed[0], sealed[overhead:]
-	return kind, payload, checksum(kind, key, payload) == sumOf(sealed)
+	kind, payload = encoded[0], encoded[overhead:]
+	return kind, payload, checksum(kind, key, payload) == checksumOf(encoded)
 }
 
-// sumOf is the checksum that sealed carries; it may be wrong.
-func sumOf(sealed []byte) uint64 {
-	if len(sealed) < overhead {
+// checksumOf returns the checksum that encoded carries, which may be wrong.
+func checksumOf(encoded []byte) uint64 {
+	if len(encoded) < overhead {
 		return 0
 	}
-	return binary.BigEndian.Uint64(sealed[1:])
+	return binary.BigEndian.Uint64(encoded[1:])
 }
 
 func checksum(kind byte, key, payload []byte) uint64 {
 	var d xxhash.Digest
 	d.Reset()
-	var start [5]byte // tells where the key ends
+	var start [5]byte // separates key and payload
 	start[0] = kind
 	binary.BigEndian.PutUint32(start[1:], uint32(len(key)))
 	_, _ = d.Write(start[:])
@@ -63,7 +63,7 @@ func checksum(kind byte, key, payload []byte) uint64 {
 	return d.Sum64()
 }
 
-// A place is where a body lies.
+// A place is the location of a body.
 type place struct {
 	segment, offset, length uint32
 	sum                     uint64
@@ -71,17 +71,17 @@ type place struct {
 
 func (p place) end() int64 { return int64(p.offset) + int64(p.length) }
 
-// seal returns what the file keeps under the key of a body.
-func (p place) seal(key []byte) []byte {
+// encode returns the stored form of a place under the key of its body.
+func (p place) encode(key []byte) []byte {
 	b := make([]byte, 0, placeSize)
 	b = binary.BigEndian.AppendUint32(b, p.segment)
 	b = binary.BigEndian.AppendUint32(b, p.offset)
 	b = binary.BigEndian.AppendUint32(b, p.length)
 	b = binary.BigEndian.AppendUint64(b, p.sum)
-	return seal(outside, key, b)
+	return encode(kindBody, key, b)
 }
 
-// parsePlace reads the payload of a record whose value lies outside.
+// parsePlace reads the payload of a record whose value is in a segment.
 func parsePlace(payload []byte) (p place, ok bool) {
 	if len(payload) != placeSize {
 		return p, false
@@ -93,70 +93,70 @@ func parsePlace(payload []byte) (p place, ok bool) {
 	return p, true
 }
 
-// A record is what the file says about a key.
+// A record is the decoded value of a key.
 type record struct {
-	value   []byte
-	place   place // of the value, if it lies outside
-	outside bool
+	value    []byte
+	place    place // of the value, if external
+	external bool
 }
 
-// parseRecord reads what the file keeps under key, unless it is damaged. The
-// value is a part of sealed.
-func parseRecord(key, sealed []byte) (r record, ok bool) {
-	kind, payload, ok := unseal(key, sealed)
+// parseRecord decodes the stored value of key, unless it is damaged. The value is a part of
+// encoded.
+func parseRecord(key, encoded []byte) (r record, ok bool) {
+	kind, payload, ok := decode(key, encoded)
 	switch {
 	case !ok:
 		return r, false
-	case kind == inline:
+	case kind == kindInline:
 		return record{value: payload}, true
-	case kind == outside:
-		r.outside = true
+	case kind == kindBody:
+		r.external = true
 		r.place, ok = parsePlace(payload)
 		return r, ok
 	}
 	return r, false
 }
 
-// A head knows what all records come to. It is written in every transaction, and
-// tells a file that lost records, or a page of last week, from a whole one.
+// A head summarizes all records. It is written in every transaction, and reveals a file that lost
+// records or that has an outdated page.
 type head struct {
-	number  uint64 // of transactions
+	number  uint64 // transactions so far
 	records uint64
-	sum     uint64 // of the records' checksums, modulo 2⁶⁴
-	lost    string // why promises may be forgotten; see Disk.Lost
+	sum     uint64 // sum of the records' checksums, modulo 2⁶⁴
+	lost    string // why promises may be lost; see Disk.Lost
 }
 
 const headVersion = 1
 
-// add counts what the file keeps of a record.
-func (h *head) add(sealed []byte) {
+// add counts a record.
+func (h *head) add(encoded []byte) {
 	h.records++
-	h.sum += sumOf(sealed)
+	h.sum += checksumOf(encoded)
 }
 
 // drop is the reverse of add.
-func (h *head) drop(sealed []byte) {
+func (h *head) drop(encoded []byte) {
 	h.records--
-	h.sum -= sumOf(sealed)
+	h.sum -= checksumOf(encoded)
 }
 
-func (h *head) seal() []byte {
+func (h *head) encode() []byte {
 	b := []byte{headVersion}
 	b = binary.BigEndian.AppendUint64(b, h.number)
 	b = binary.BigEndian.AppendUint64(b, h.records)
 	b = binary.BigEndian.AppendUint64(b, h.sum)
-	return seal(heading, headKey, append(b, h.lost...))
+	return encode(kindHead, headKey, append(b, h.lost...))
 }
 
 // isNewer reports whether a head was written by a later version of the program.
-func isNewer(sealed []byte) bool {
-	kind, b, ok := unseal(headKey, sealed)
-	return ok && kind == heading && len(b) > 0 && b[0] > headVersion
+func isNewer(encoded []byte) bool {
+	kind, b, ok := decode(headKey, encoded)
+	return ok && kind == kindHead && len(b) > 0 && b[0] > headVersion
 }
 
-func parseHead(sealed []byte) (h head, ok bool) {
-	kind, b, ok := unseal(headKey, sealed)
-	if !ok || kind != heading || len(b) < 1+3*8 || b[0] != headVersion {
+func parseHead(encoded []byte) (h head, ok bool) {
+	kind, b, ok := decode(headKey, encoded)
+	if !ok || kind != kindHead || len(b) < 1+3*8 || b[0] != headVersion {
 		return h, false
 	}
 	h.number = binary.BigEndian.Uint64(b[1:])

@@ -8,22 +8,22 @@ import (
 )
 
 func FuzzRecord(f *testing.F) {
-	f.Add([]byte("key"), seal(inline, []byte("key"), []byte("value")))
-	f.Add([]byte("key"), place{1, 2, 3, 4}.seal([]byte("key")))
-	f.Add(headKey, (&head{1, 2, 3, "lost"}).seal())
+	f.Add([]byte("key"), encode(kindInline, []byte("key"), []byte("value")))
+	f.Add([]byte("key"), place{1, 2, 3, 4}.encode([]byte("key")))
+	f.Add(headKey, (&head{1, 2, 3, "lost"}).encode())
 	f.Add([]byte{}, []byte{})
-	f.Fuzz(func(t *testing.T, key, sealed []byte) {
-		if r, ok := parseRecord(key, sealed); ok {
-			again := seal(inline, key, r.value)
-			if r.outside {
-				again = r.place.seal(key)
+	f.Fuzz(func(t *testing.T, key, encoded []byte) {
+		if r, ok := parseRecord(key, encoded); ok {
+			again := encode(kindInline, key, r.value)
+			if r.external {
+				again = r.place.encode(key)
 			}
-			if !bytes.Equal(again, sealed) {
-				t.Errorf("read %x, wrote %x", sealed, again)
+			if !bytes.Equal(again, encoded) {
+				t.Errorf("read %x, wrote %x", encoded, again)
 			}
 		}
-		if h, ok := parseHead(sealed); ok && !bytes.Equal(h.seal(), sealed) {
-			t.Errorf("read %x, wrote %x", sealed, h.seal())
+		if h, ok := parseHead(encoded); ok && !bytes.Equal(h.encode(), encoded) {
+			t.Errorf("read %x, wrote %x", encoded, h.encode())
 		}
 	})
 }
@@ -31,9 +31,9 @@ func FuzzRecord(f *testing.F) {
 func TestDamagedRecordIsNoRecord(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		key := rapid.SliceOfN(rapid.Byte(), 1, 20).Draw(t, "key")
-		good := seal(inline, key, rapid.SliceOf(rapid.Byte()).Draw(t, "value"))
+		good := encode(kindInline, key, rapid.SliceOf(rapid.Byte()).Draw(t, "value"))
 		if rapid.Bool().Draw(t, "outside") {
-			good = place{rapid.Uint32().Draw(t, "segment"), 1, 2, 3}.seal(key)
+			good = place{rapid.Uint32().Draw(t, "segment"), 1, 2, 3}.encode(key)
 		}
 		if _, ok := parseRecord(key, good); !ok {
 			t.Fatal("refused")
@@ -56,7 +56,7 @@ func TestDamagedRecordIsNoRecord(t *testing.T) {
 	})
 }
 
-func whole(key, sealed []byte) bool {
-	_, ok := parseRecord(key, sealed)
+func whole(key, encoded []byte) bool {
+	_, ok := parseRecord(key, encoded)
 	return ok
 }

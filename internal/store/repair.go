@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// patience with a process that holds the store: it may be ending.
-	patience = time.Second
-	// asideMark is in the names of damaged files, before the time.
-	asideMark = ".damaged-"
-	// asideKept is how many damaged files are kept beside the store, for who
-	// wants to know; a disk that goes on failing shall not fill itself.
-	asideKept = 2
-	// maxLost bounds the words that Lost gathers.
+	// lockTimeout is how long to wait for another process that uses the store and may be ending.
+	lockTimeout = time.Second
+	// damagedMark precedes the time in the names of damaged files.
+	damagedMark = ".damaged-"
+	// maxDamaged is how many damaged files are kept for a diagnosis. Otherwise a failing disk would
+	// fill itself with them.
+	maxDamaged = 2
+	// maxLost bounds the text of Lost, in bytes.
 	maxLost = 1 << 10
-	// salvageBytes is what goes into one transaction of a repair.
+	// salvageBytes is the size of one transaction of a repair.
 	salvageBytes = 4 << 20
 )
 
@@ -36,15 +36,15 @@ func (d *Disk) open(segmentSize int64) (err error) {
 		return err
 	}
 	if err = d.load(); err != nil {
-		return errors.Join(err, d.shut())
+		return errors.Join(err, d.closeFiles())
 	}
 	d.segments.limit = segmentSize
 	return nil
 }
 
-// lock waits a little for who holds the store.
+// lock waits for another process until lockTimeout.
 func lock(path string) (*os.File, error) {
-	for end := time.Now().Add(patience); ; time.Sleep(patience / 20) {
+	for end := time.Now().Add(lockTimeout); ; time.Sleep(lockTimeout / 20) {
 		f, taken, err := tryLock(path, true)
 		switch {
 		case err == nil:
@@ -57,20 +57,20 @@ func lock(path string) (*os.File, error) {
 	}
 }
 
-// load makes or mends the file if need be, and opens it.
+// load creates or repairs the file if needed, and opens it.
 func (d *Disk) load() error {
 	found, err := inspectFile(d.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if err = build(d.path+".new", "the store is new", nil); err == nil {
-			err = install(d.path)
+		if err = create(d.path+".new", "the store is new", nil); err == nil {
+			err = moveIntoPlace(d.path)
 		}
 	case err == nil && found.newer:
 		return ErrNewer
-	case err == nil && !found.whole():
+	case err == nil && !found.undamaged():
 		d.repaired, err = repair(d.path, found)
 	case err == nil:
-		return d.use(found)
+		return d.openDB(found)
 	}
 	if err == nil {
 		found, err = inspectFile(d.path)
@@ -78,18 +78,18 @@ func (d *Disk) load() error {
 	if err != nil {
 		return err
 	}
-	if !found.whole() {
-		return fmt.Errorf("%w again as soon as it was made: %v", env.ErrDamaged, &found.wrong)
+	if !found.undamaged() {
+		return fmt.Errorf("%w again as soon as it was made: %v", env.ErrDamaged, &found.problems)
 	}
-	return d.use(found)
+	return d.openDB(found)
 }
 
-// use opens a file that was found whole, and its segments.
-func (d *Disk) use(found inspection) error {
-	var wrong findings
-	err := guard(func() (err error) {
+// openDB opens an undamaged file and its segments.
+func (d *Disk) openDB(found inspection) error {
+	var damage problems
+	err := catchFaults(func() (err error) {
 		d.db, err = bolt.Open(d.path, 0o600, &bolt.Options{
-			Timeout:      patience,
+			Timeout:      lockTimeout,
 			FreelistType: bolt.FreelistMapType,
 			OpenFile: func(name string, flag int, perm os.FileMode) (*os.File, error) {
 				d.file, err = os.OpenFile(name, flag&^os.O_CREATE, perm)
@@ -103,19 +103,19 @@ func (d *Disk) use(found inspection) error {
 	}
 	if err == nil {
 		d.head, d.lost = found.head, found.head.lost
-		d.segments, wrong, err = openSegments(d.path+".bodies", found.usage)
+		d.segments, damage, err = openSegments(d.path+".bodies", found.usage)
 	}
-	if err == nil && wrong.n > 0 {
-		d.repaired = strings.TrimPrefix(fmt.Sprintf("%s; bodies are missing: %v", d.repaired, &wrong), "; ")
+	if err == nil && damage.n > 0 {
+		d.repaired = strings.TrimPrefix(fmt.Sprintf("%s; bodies are missing: %v", d.repaired, &damage), "; ")
 	}
 	return err
 }
 
-// repair moves a damaged file aside and takes over into a new one what is whole.
+// repair moves a damaged file aside and copies the undamaged records to a new one.
 func repair(path string, found inspection) (what string, err error) {
-	aside := path + asideMark + time.Now().UTC().Format("20060102T150405.000Z")
+	aside := path + damagedMark + time.Now().UTC().Format("20060102T150405.000Z")
 	lost := found.head.lost
-	what = fmt.Sprintf("damaged: %v; ", &found.wrong)
+	what = fmt.Sprintf("damaged: %v; ", &found.problems)
 	if found.complete() {
 		what += "no record is lost"
 	} else {
@@ -124,17 +124,17 @@ func repair(path string, found inspection) (what string, err error) {
 	}
 	old, err := os.Open(path)
 	if err == nil {
-		err = build(path+".new", lost[:min(len(lost), maxLost)], old)
+		err = create(path+".new", lost[:min(len(lost), maxLost)], old)
 		err = errors.Join(err, old.Close())
 	}
 	if err == nil {
 		err = os.Rename(path, aside)
 	}
 	if err == nil {
-		err = install(path)
+		err = moveIntoPlace(path)
 	}
 	if err == nil {
-		err = forget(path)
+		err = removeOldDamaged(path)
 	}
 	if err != nil {
 		return "", fmt.Errorf("%s; repair: %w", what, err)
@@ -142,41 +142,41 @@ func repair(path string, found inspection) (what string, err error) {
 	return what + "; the damaged file is now " + aside, nil
 }
 
-// install gives a new file its name, durably.
-func install(path string) error {
+// moveIntoPlace durably gives a new file its name.
+func moveIntoPlace(path string) error {
 	if err := os.Rename(path+".new", path); err != nil {
 		return err
 	}
-	return settle(filepath.Dir(path))
+	return syncFolder(filepath.Dir(path))
 }
 
-// forget deletes all damaged files but the newest few.
-func forget(path string) error {
-	folder, mark := filepath.Dir(path), filepath.Base(path)+asideMark
+// removeOldDamaged deletes all damaged files except the newest few.
+func removeOldDamaged(path string) error {
+	folder, mark := filepath.Dir(path), filepath.Base(path)+damagedMark
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return err
 	}
-	var names []string // in the order of their times
+	var names []string // sorted by time
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), mark) {
 			names = append(names, e.Name())
 		}
 	}
-	for _, name := range names[:max(0, len(names)-asideKept)] {
+	for _, name := range names[:max(0, len(names)-maxDamaged)] {
 		err = errors.Join(err, os.Remove(filepath.Join(folder, name)))
 	}
 	return err
 }
 
-// build makes a new file, durably, with the whole records of an old one, which
-// may be nil. What an earlier try left is removed.
-func build(path, lost string, old *os.File) (err error) {
+// create durably makes a new file with the undamaged records of an old one, which may be nil. It
+// removes the leftovers of an earlier attempt.
+func create(path, lost string, old *os.File) (err error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	db, err := bolt.Open(path, 0o600, &bolt.Options{
-		NoSync: true, PageSize: pageSize, FreelistType: bolt.FreelistMapType, Timeout: patience,
+		NoSync: true, PageSize: pageSize, FreelistType: bolt.FreelistMapType, Timeout: lockTimeout,
 	})
 	if err != nil {
 		return err
@@ -191,7 +191,7 @@ func build(path, lost string, old *os.File) (err error) {
 		if err != nil {
 			return err
 		}
-		return b.Put(headKey, h.seal())
+		return b.Put(headKey, h.encode())
 	})
 	if err == nil && old != nil {
 		err = salvage(db, &h, old)
@@ -205,7 +205,7 @@ func build(path, lost string, old *os.File) (err error) {
 	return err
 }
 
-// salvage copies the whole records of an old file.
+// salvage copies the undamaged records of an old file.
 func salvage(db *bolt.DB, h *head, old *os.File) error {
 	info, err := old.Stat()
 	if err != nil {
@@ -215,16 +215,16 @@ func salvage(db *bolt.DB, h *head, old *os.File) error {
 	size := 0
 	flush := func() {
 		if err == nil {
-			err = db.Update(h.writer(changes, &tally{}))
+			err = db.Update(h.writer(changes, &effects{}))
 		}
 		changes, size = nil, 0
 	}
-	readPages(old, info.Size(), func(bucket string, key, sealed []byte) {
-		if _, ok := parseRecord(key, sealed); !ok || bucket != string(records) {
+	readPages(old, info.Size(), func(bucket string, key, encoded []byte) {
+		if _, ok := parseRecord(key, encoded); !ok || bucket != string(records) {
 			return
 		}
-		changes = append(changes, change{bytes.Clone(key), bytes.Clone(sealed)})
-		if size += len(key) + len(sealed); size > salvageBytes {
+		changes = append(changes, change{bytes.Clone(key), bytes.Clone(encoded)})
+		if size += len(key) + len(encoded); size > salvageBytes {
 			flush()
 		}
 	})

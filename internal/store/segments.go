@@ -14,79 +14,77 @@ import (
 	"tidings/internal/env"
 )
 
-// segmentSize is where a segment is full. A segment is what is freed at once: a
-// larger one would keep more dead bytes waiting for the last live ones.
+// segmentSize is the size at which a segment is full. Space is freed by whole segments: larger ones
+// would keep more dead bytes until their last live ones are moved.
 const segmentSize = 64 << 20
 
-// Segments are files of bodies, one behind the other with nothing between them:
-// bbolt's file alone knows what lies where. Bodies are only ever added at the end
-// of the current segment; a segment that is mostly dead is emptied (sweep.go) and
-// removed. The numbers of segments are not used again.
+// segments are files of bodies without gaps between them; only bbolt's file knows the place of
+// each. Bodies are appended to the current segment. A segment that is mostly dead is emptied
+// (sweep.go) and removed. Segment numbers are not used again.
 //
-// What is behind the last body that the index knows was written by a commit that
-// did not come to its end; it is written over.
+// Bytes behind the last body that the index knows belong to a commit that did not finish. They are
+// overwritten.
 type segments struct {
 	dir   string
-	limit int64 // segmentSize, but for tests; the writer's own
+	limit int64 // segmentSize, except in tests; only the writer uses it
 
-	// Who reads a body holds the gate from before it looks into the index:
-	// then no segment it finds there is removed under its hands.
-	gate  sync.RWMutex
-	files map[uint32]*os.File // the gate guards the map
+	// A reader of a body holds mu from before it looks into the index. No segment that it finds
+	// there is removed meanwhile.
+	mu    sync.RWMutex
+	files map[uint32]*os.File // guarded by mu
 
-	// What follows belongs to the writer.
-	use     map[uint32]usage
-	current uint32 // bodies are added to this one; 0: to a new one
-	top     uint32 // the highest number there was
+	// The fields below belong to the writer.
+	usage   map[uint32]usage
+	current uint32 // segment that bodies are appended to; 0: a new one
+	highest uint32 // highest number so far
 
-	// Since the last settled:
-	begun  uint32   // the current segment then
-	before usage    // its usage
-	made   []uint32 // new segments
+	// State at the last save, for undo:
+	savedCurrent uint32   // current at that time
+	savedUsage   usage    // its usage at that time
+	created      []uint32 // segments created since then
 }
 
 // A usage says how much of a segment is used.
 type usage struct {
-	live    int64 // bytes of bodies that the index knows
-	end     int64 // where the last body ends
-	emptied bool  // a sweep is moving its bodies elsewhere
-	stuck   bool  // it has bodies that cannot be moved
+	live     int64 // bytes of bodies that the index knows
+	end      int64 // end of the last body
+	emptying bool  // a sweep is moving its bodies elsewhere
+	stuck    bool  // it has bodies that cannot be moved
 }
 
-// openSegments opens the segments in a folder, which may be missing. use says
-// which bodies the index knows; segments without any are removed. wrong is what
-// bodies it misses.
-func openSegments(dir string, use map[uint32]usage) (s *segments, wrong findings, err error) {
-	s = &segments{dir: dir, files: map[uint32]*os.File{}, use: use}
+// openSegments opens the segments in a folder, which may be missing. use has the bodies that the
+// index knows, by segment; segments without any are removed. damage lists missing bodies.
+func openSegments(dir string, use map[uint32]usage) (s *segments, damage problems, err error) {
+	s = &segments{dir: dir, files: map[uint32]*os.File{}, usage: use}
 	names, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, wrong, err
+		return nil, damage, err
 	}
 	for _, name := range names {
 		var n uint32
 		if _, err := fmt.Sscanf(name.Name(), segmentName, &n); err != nil || n == 0 || name.Name() != fmt.Sprintf(segmentName, n) {
-			continue // somebody else's
+			continue // not a segment
 		}
-		s.top = max(s.top, n)
+		s.highest = max(s.highest, n)
 		if _, known := use[n]; known {
-			err = s.reopen(n, &wrong)
+			err = s.reopen(n, &damage)
 		} else {
 			err = os.Remove(s.path(n))
 		}
 		if err != nil {
-			return nil, wrong, errors.Join(err, s.close())
+			return nil, damage, errors.Join(err, s.close())
 		}
 	}
 	for n := range use {
-		if s.top = max(s.top, n); s.files[n] == nil {
-			wrong.add("segment %d is missing", n)
+		if s.highest = max(s.highest, n); s.files[n] == nil {
+			damage.add("segment %d is missing", n)
 			delete(use, n)
 			continue
 		}
 		s.current = max(s.current, n)
 	}
-	s.settled()
-	return s, wrong, nil
+	s.save()
+	return s, damage, nil
 }
 
 const segmentName = "%06d.seg"
@@ -98,14 +96,14 @@ func (s *segments) open(n uint32, flag int) error {
 	if err != nil {
 		return err
 	}
-	s.gate.Lock()
-	defer s.gate.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.files[n] = f
 	return nil
 }
 
-// reopen opens a segment and cuts off a torn tail.
-func (s *segments) reopen(n uint32, wrong *findings) error {
+// reopen opens a segment and cuts off everything behind its last body.
+func (s *segments) reopen(n uint32, damage *problems) error {
 	if err := s.open(n, 0); err != nil {
 		return err
 	}
@@ -113,88 +111,87 @@ func (s *segments) reopen(n uint32, wrong *findings) error {
 	if err != nil {
 		return err
 	}
-	end := s.use[n].end
+	end := s.usage[n].end
 	if info.Size() < end {
-		wrong.add("segment %d has %d of %d bytes", n, info.Size(), end)
+		damage.add("segment %d has %d of %d bytes", n, info.Size(), end)
 	} else if info.Size() > end {
 		err = s.files[n].Truncate(end)
 	}
 	return err
 }
 
-// add writes a body at the end of the current segment, or of a new one. Then
-// comes sync, and settled once the index knows the body; or else undo.
+// add writes a body at the end of the current segment, or of a new one. The caller then calls sync,
+// and save once the index knows the body. Otherwise it calls undo.
 func (s *segments) add(body []byte) (place, error) {
-	end := s.use[s.current].end
+	end := s.usage[s.current].end
 	if s.current == 0 || end > 0 && end+int64(len(body)) > s.limit {
-		if err := s.begin(); err != nil {
+		if err := s.create(); err != nil {
 			return place{}, err
 		}
 	}
-	u := s.use[s.current]
+	u := s.usage[s.current]
 	if _, err := s.files[s.current].WriteAt(body, u.end); err != nil {
 		return place{}, err
 	}
 	p := place{segment: s.current, offset: uint32(u.end), length: uint32(len(body)), sum: xxhash.Sum64(body)}
 	u.end = p.end()
-	s.use[s.current] = u
+	s.usage[s.current] = u
 	return p, nil
 }
 
-// begin makes a new segment the current one.
-func (s *segments) begin() error {
+// create makes a new segment the current one.
+func (s *segments) create() error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return err
 	}
-	if err := s.open(s.top+1, os.O_CREATE|os.O_EXCL); err != nil {
+	if err := s.open(s.highest+1, os.O_CREATE|os.O_EXCL); err != nil {
 		return err
 	}
-	s.top++
-	s.current = s.top
-	s.made = append(s.made, s.current)
-	s.use[s.current] = usage{}
-	return errors.Join(settle(s.dir), settle(filepath.Dir(s.dir)))
+	s.highest++
+	s.current = s.highest
+	s.created = append(s.created, s.current)
+	s.usage[s.current] = usage{}
+	return errors.Join(syncFolder(s.dir), syncFolder(filepath.Dir(s.dir)))
 }
 
-// sync makes durable what was added.
+// sync makes the added bodies durable.
 func (s *segments) sync() error {
-	for _, n := range s.made {
+	for _, n := range s.created {
 		if err := s.files[n].Sync(); err != nil {
 			return err
 		}
 	}
-	if s.begun != 0 && s.use[s.begun].end > s.before.end {
-		return s.files[s.begun].Sync()
+	if s.savedCurrent != 0 && s.usage[s.savedCurrent].end > s.savedUsage.end {
+		return s.files[s.savedCurrent].Sync()
 	}
 	return nil
 }
 
-// settled says that the index knows what was added.
-func (s *segments) settled() {
-	s.begun, s.before, s.made = s.current, s.use[s.current], s.made[:0]
+// save confirms the added bodies: the index knows them.
+func (s *segments) save() {
+	s.savedCurrent, s.savedUsage, s.created = s.current, s.usage[s.current], s.created[:0]
 }
 
-// undo takes back what was added; the index must know nothing of it. Where the
-// disk does not help, the bytes stay until they are written over or the store is
-// opened again.
+// undo removes the added bodies, which must not be in the index. If the disk fails here, their
+// bytes stay until they are overwritten or the store is opened again.
 func (s *segments) undo() {
-	for _, n := range s.made {
+	for _, n := range s.created {
 		_ = s.remove(n)
 	}
-	if s.current = s.begun; s.current != 0 { // of which add may have written a part
-		s.use[s.current] = s.before
-		_ = s.files[s.current].Truncate(s.before.end)
+	if s.current = s.savedCurrent; s.current != 0 { // add may have written a part of a body
+		s.usage[s.current] = s.savedUsage
+		_ = s.files[s.current].Truncate(s.savedUsage.end)
 	}
-	s.settled()
+	s.save()
 }
 
-// seal ends the current segment: the next body begins another.
-func (s *segments) seal() {
+// rotate ends the current segment. The next body begins another.
+func (s *segments) rotate() {
 	s.current = 0
-	s.settled()
+	s.save()
 }
 
-// read returns a body. The caller holds the gate.
+// read returns a body. The caller holds mu.
 func (s *segments) read(p place) ([]byte, error) {
 	f := s.files[p.segment]
 	if f == nil {
@@ -213,31 +210,30 @@ func (s *segments) read(p place) ([]byte, error) {
 	return b, nil
 }
 
-// account notes what a transaction did to the live bytes of segments.
-func (s *segments) account(live map[uint32]int64) {
+// addLive adds the changes of a transaction to the live bytes of segments.
+func (s *segments) addLive(live map[uint32]int64) {
 	for n, by := range live {
-		if u, ok := s.use[n]; ok {
+		if u, ok := s.usage[n]; ok {
 			u.live += by
-			s.use[n] = u
+			s.usage[n] = u
 		}
 	}
 }
 
-// remove deletes a segment. A file that cannot be deleted is, when the store is
-// opened the next time.
+// remove deletes a segment. If the file cannot be deleted, the next Open deletes it.
 func (s *segments) remove(n uint32) error {
-	s.gate.Lock()
-	defer s.gate.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	f := s.files[n]
 	delete(s.files, n)
-	delete(s.use, n)
+	delete(s.usage, n)
 	return errors.Join(f.Close(), os.Remove(s.path(n)))
 }
 
 // close closes all files.
 func (s *segments) close() error {
-	s.gate.Lock()
-	defer s.gate.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var errs []error
 	for n, f := range s.files {
 		errs = append(errs, f.Close())

@@ -1,56 +1,52 @@
-// Package store keeps a node's records on disk: an [env.Store] on one bbolt
-// file and, for large values, segments of bodies beside it.
+// Package store keeps a node's records on disk. It implements [env.Store] with one bbolt file and,
+// for large values, segments of bodies beside it.
 //
-//	tidings.db                    the records, and where each body lies
-//	tidings.db.bodies/000001.seg  bodies, one behind the other, 64 MiB at most
-//	tidings.db.lock               keeps other processes out
-//	tidings.db.second             some of the records a second time (second.go)
-//	tidings.db.damaged-<time>     a file that was damaged, as it was found
+//	tidings.db                    the records, and the place of each body
+//	tidings.db.bodies/000001.seg  bodies without gaps between them, 64 MiB at most
+//	tidings.db.lock               excludes other processes
+//	tidings.db.second             a second copy of some records (secondcopy.go)
+//	tidings.db.damaged-<time>     a damaged file, as it was found
 //
-// One goroutine writes. While it waits for the disk, further commits gather and
-// then go together in one transaction, so that a busy node pays for few syncs
-// and a quiet one waits for nobody. A commit is durable, whole, before its done
-// runs; done is handed to post, which brings it to the node's loop:
+// One goroutine writes. While it waits for the disk, further commits queue up and then share one
+// transaction. A busy node therefore needs few syncs, and a quiet one does not wait for other
+// commits. A commit is durable as a whole before its done runs. The store passes done to post,
+// which brings it to the node's loop:
 //
-//	disk, err := store.Open(path, l.Deliver, Twice{})
+//	disk, err := store.Open(path, l.Deliver, SecondCopy{})
 //	...
 //	defer disk.Close()
 //
 // # Bodies
 //
-// A large value that is an [env.Op.Body] is written to the end of a segment, and
-// synced before the transaction that says where it lies: what a crash leaves
-// behind the last known body is no body, and is written over. Deleted bodies
-// leave holes; a segment of which more than half is free is emptied by the
-// writer, a little after each group of commits, and removed. How much is free is
-// nowhere written down: it is counted when the store is opened.
+// A large value that is an [env.Op.Body] is appended to a segment and synced before the transaction
+// that records its place. After a crash, bytes behind the last recorded body are therefore garbage
+// and are overwritten. Deleted bodies leave holes. When more than half of a segment is free, the
+// writer moves the remaining bodies, some after each group of commits, and removes the segment. The
+// free bytes are not stored: Open counts them.
 //
 // # Damage
 //
-// Every record and every body has a checksum, and nobody is handed bytes that do
-// not fit theirs: a reader gets [env.ErrDamaged] and the name instead. Open
-// reads all records (not the bodies), before bbolt does, which would trust them.
-// A file with anything wrong is moved aside, and all records that are whole are
-// taken over into a new one. The head of the file knows what all records come
-// to; so Open also knows whether any are missing. If so, or if there was no file
-// at all, promises that were kept in it are forgotten, and [Disk.Lost] says so
-// until [Disk.Accept]: a node that signs each position of a log once must not
-// sign on under its old key. Records that are kept twice ([Twice]) come back from their
-// second copy then.
+// Every record and every body has a checksum, and bytes that do not match it are never returned:
+// the reader gets [env.ErrDamaged] with the name. Open reads all records (not the bodies) before
+// bbolt does, because bbolt would trust them. If anything is wrong, Open moves the file aside and
+// copies all undamaged records to a new one. The head of the file has the number and the checksum
+// of all records, so that Open also notices missing ones. If records are missing, or if there was
+// no file at all, the node may have lost promises that it kept there. [Disk.Lost] then gives the
+// reason until [Disk.AcceptLoss]: a node that signs each position of a log once must not continue
+// under its old key. The records of [SecondCopy] are restored from the second copy in this case.
 //
 // # A full disk
 //
-// Commits fail with [ErrFull], reads go on, and when there is room again commits
-// succeed as if nothing had been. Of a group that does not fit, what fits is
-// written: bodies fail before small records do, because bbolt writes these over
-// free pages it already has. That is why no ballast is kept to be thrown off.
-// A store that is whole opens on a full disk: its second copy is then written
-// with the next change, and [Stats] says so until it is.
-// After any other failure of the disk nobody knows what a second try would leave
-// there: all later commits fail, until the store is opened again and checked.
+// Commits fail with [ErrFull] and reads continue. Commits succeed again when there is room. Of a
+// group that does not fit, the part that fits is written. Bodies fail before small records do,
+// because bbolt writes small records over free pages of its file; therefore the store reserves no
+// space. An undamaged store opens on a full disk: its second copy is then written with the next
+// change, and [Stats] reports the failure until it is. After any other failure of the disk, the
+// result of another attempt is unknown. All later commits fail until the store is opened again and
+// checked.
 //
-// The package leaves to others what the records mean, and how old ones are
-// forgotten. sim keeps the same promises in memory, with disks that tear.
+// The package does not know what the records mean or when they are deleted. sim has a store in
+// memory with the same guarantees, and disks that tear.
 package store
 
 import (
@@ -66,35 +62,34 @@ import (
 )
 
 const (
-	// MaxWaiting is how many bytes of commits may wait for the disk. A commit
-	// beyond fails with ErrBehind, so that a disk which does not keep up
-	// costs writes and not the node's memory.
+	// MaxWaiting is how many bytes of commits may wait for the disk. Further commits fail with
+	// ErrBehind, so that a slow disk costs writes and not the node's memory.
 	MaxWaiting = 64 << 20
 
 	maxKey = bolt.MaxKeySize // 32 KiB
 
-	// maxGroup is how many bytes go into one transaction, unless one commit
-	// alone is larger: dirty pages are held in memory until it ends.
+	// maxGroup is how many bytes go into one transaction, unless a single commit is larger. bbolt
+	// holds dirty pages in memory until the transaction ends.
 	maxGroup = 8 << 20
 )
 
 var (
 	// ErrClosed says that the store was closed before the commit.
 	ErrClosed = errors.New("store is closed")
-	// ErrBehind says that MaxWaiting bytes wait for the disk already.
+	// ErrBehind says that MaxWaiting bytes are waiting for the disk.
 	ErrBehind = errors.New("the disk does not keep up")
-	// ErrRecord says that a key or value cannot be stored for its size.
+	// ErrRecord says that a key or value is too large, or that a key is empty.
 	ErrRecord = errors.New("record of impossible size")
-	// ErrFull says that there was no room for a commit. A later one may
-	// succeed.
+	// ErrFull says that the disk had no room for a commit. A later commit may succeed.
 	ErrFull = errors.New("disk full")
-	// ErrInUse is the error of Open while another process has the store.
+	// ErrInUse is the error of Open while another process uses the store.
 	ErrInUse = errors.New("in use by another process")
-	// ErrNewer is the error of Open for a store of a later version of the program. Open leaves it as it is.
+	// ErrNewer is the error of Open for a store of a later version of the program, which stays
+	// unchanged.
 	ErrNewer = errors.New("written by a newer version of tidings")
 )
 
-// The buckets of the file: the records, and the head under its only key.
+// The buckets of the file are the records, and the head under its only key.
 var (
 	records = []byte("records")
 	heads   = []byte("head")
@@ -103,55 +98,54 @@ var (
 
 var _ env.Store = (*Disk)(nil)
 
-// A Disk is a store in one file and its segments. Its methods may be called from
-// any goroutine.
+// A Disk is a store in one file and its segments. Its methods may be called from any goroutine.
 type Disk struct {
-	db       *bolt.DB
-	file     *os.File // of db
-	path     string
-	lock     *os.File
-	post     func(func())
-	segments *segments
-	repaired string
-	back     int  // records that came back from the second copy
-	whole    bool // that was whole
+	db          *bolt.DB
+	file        *os.File // file of db
+	path        string
+	lock        *os.File
+	post        func(func())
+	segments    *segments
+	repaired    string
+	restored    int  // records restored from the second copy
+	secondWhole bool // the second copy was undamaged when it was read
 
-	some   chan struct{} // holds one token if the writer has something to do
-	writer sync.WaitGroup
-	mapped atomic.Int64 // bytes that were read or written since pages were given back
+	wake         chan struct{} // holds one token if the writer has something to do
+	writer       sync.WaitGroup
+	touchedBytes atomic.Int64 // bytes read or written since pages were last given back
 
-	// These belong to the writer.
-	head   head
-	second *second // nil: no record is kept twice
-	sweep  *sweep  // under way; nil: none
-	tired  bool    // a sweep failed: none before a commit succeeds
-	wedged bool    // bbolt panicked in a transaction, and may hold its locks
+	// The fields up to mu belong to the writer.
+	head        head
+	second      *secondCopy // nil: there is no second copy
+	sweep       *sweep      // the running sweep; nil: none
+	sweepFailed bool        // the last sweep failed: no further one until a commit succeeds
+	panicked    bool        // bbolt panicked in a transaction, and may hold its locks
 
-	mu      sync.Mutex // guards what follows
-	closed  bool
-	broken  error // why nothing is written any more
-	lost    string
-	waiting []batch
-	bytes   int // of those waiting
-	stats   Stats
+	mu       sync.Mutex // guards the fields below
+	closed   bool
+	writeErr error // why the store writes no more; nil: it writes
+	lost     string
+	waiting  []batch
+	bytes    int // size of the waiting commits
+	stats    Stats
 }
 
 type batch struct {
-	ops    []env.Op
-	bytes  int
-	accept bool // that promises are lost; done is called by the writer itself
-	done   func(error)
+	ops        []env.Op
+	bytes      int
+	acceptLoss bool // accepts the loss of promises; the writer itself calls done
+	done       func(error)
 }
 
-// Stats says what a store did since it was opened, and what it holds.
+// Stats counts what a store did since it was opened, and what it holds.
 type Stats struct {
 	Commits uint64 // commits made durable
 	Syncs   uint64 // transactions that the commits took
 	Bytes   uint64 // bytes of keys and values written
 	Failed  uint64 // commits that failed
-	Failing string // how the last group of commits failed; "" if it did not
+	Failing string // error of the last group of commits; "" if it succeeded
 	Waiting int    // commits waiting now
-	Damaged uint64 // damaged records and bodies found; one may be found again
+	Damaged uint64 // damaged records and bodies found, counted each time
 
 	Segments     int    // files of bodies
 	SegmentBytes int64  // bytes in files of bodies
@@ -159,22 +153,21 @@ type Stats struct {
 	MovedBytes   uint64 // bytes moved out of files that were mostly free
 }
 
-// Open opens the store at path, and makes it if there is none; its folder must
-// exist. A damaged one is repaired as far as possible: see [Disk.Repaired] and
-// [Disk.Lost]. post is called, from any goroutine, with each answer to a commit
-// and must neither block nor drop it while the node lives. If another process
-// holds the store for longer than a second, the error says so. The records of twice are kept a
-// second time: see [Disk.Restored].
-func Open(path string, post func(func()), twice Twice) (*Disk, error) {
-	return openSized(path, post, segmentSize, twice)
+// Open opens the store at path and creates it if it does not exist; its folder must exist. A
+// damaged store is repaired as far as possible: see [Disk.Repaired] and [Disk.Lost]. The store
+// calls post, from any goroutine, with each answer to a commit. post must neither block nor drop
+// the call while the node lives. Open returns ErrInUse if another process uses the store for longer
+// than a second. The records of second are also kept in a second copy: see [Disk.Restored].
+func Open(path string, post func(func()), second SecondCopy) (*Disk, error) {
+	return openSized(path, post, segmentSize, second)
 }
 
-func openSized(path string, post func(func()), segmentSize int64, twice Twice) (*Disk, error) {
-	d := &Disk{path: path, post: post, some: make(chan struct{}, 1)}
+func openSized(path string, post func(func()), segmentSize int64, second SecondCopy) (*Disk, error) {
+	d := &Disk{path: path, post: post, wake: make(chan struct{}, 1)}
 	err := d.open(segmentSize)
 	if err == nil {
-		if err = d.openSecond(twice); err != nil {
-			err = errors.Join(err, d.shut())
+		if err = d.openSecond(second); err != nil {
+			err = errors.Join(err, d.closeFiles())
 		}
 	}
 	if err != nil {
@@ -183,60 +176,59 @@ func openSized(path string, post func(func()), segmentSize int64, twice Twice) (
 		}
 		return nil, fmt.Errorf("store %s: %w", path, err)
 	}
-	d.weigh()
+	d.countSegments()
 	d.writer.Go(d.write)
-	d.ring() // there may be something to sweep
+	d.signal() // a sweep may be due
 	return d, nil
 }
 
-// Repaired says what Open found damaged and what it did, "" if all was well. It
-// is a line for the log; the damage may have cost nothing.
+// Repaired returns what Open found damaged and did about it, or "" for an undamaged store. It is a
+// line for the log. The damage may have cost nothing.
 func (d *Disk) Repaired() string { return d.repaired }
 
-// Lost says why records that were durable may be missing, "" if none are. The
-// store is new, or it was damaged; either way no promise that was kept in it can
-// be relied upon. Lost says the same each time the store is opened, until
-// [Disk.Accept].
+// Lost returns why durable records may be missing, or "" if none are. The store is new, or it was
+// damaged. In both cases the node must not rely on promises that it kept in the store. Lost returns
+// the same reason each time the store is opened, until [Disk.AcceptLoss].
 func (d *Disk) Lost() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.lost
 }
 
-// Accept makes durable that promises are forgotten: the node has acted upon it,
-// by taking a new key. Afterwards Lost is empty.
-func (d *Disk) Accept() error {
+// AcceptLoss records that the node has dealt with the loss, by taking a new key. Lost is empty
+// afterwards.
+func (d *Disk) AcceptLoss() error {
 	answer := make(chan error, 1)
-	if err := d.enqueue(batch{accept: true, done: func(err error) { answer <- err }}); err != nil {
+	if err := d.enqueue(batch{acceptLoss: true, done: func(err error) { answer <- err }}); err != nil {
 		return fmt.Errorf("store %s: %w", d.path, err)
 	}
 	return <-answer
 }
 
-// Close makes durable what waits, answers it, and closes the files. Later
-// commits fail with ErrClosed, reads with an error of bbolt.
+// Close makes the waiting commits durable, answers them and closes the files. Later commits fail
+// with ErrClosed, and reads with an error of bbolt.
 func (d *Disk) Close() error {
 	d.mu.Lock()
 	d.closed = true
-	d.ring()
+	d.signal()
 	d.mu.Unlock()
 	d.writer.Wait()
-	if err := d.shut(); err != nil {
+	if err := d.closeFiles(); err != nil {
 		return fmt.Errorf("store %s: %w", d.path, err)
 	}
 	return nil
 }
 
-// shut closes the files, as far as they are open.
-func (d *Disk) shut() error {
+// closeFiles closes all open files.
+func (d *Disk) closeFiles() error {
 	var errs []error
 	switch {
-	case d.wedged: // Close would wait for ever; the map, and bbolt's lock, stay till the process ends
+	case d.panicked: // db.Close would wait for ever; the map and bbolt's lock stay until the process ends
 		errs = append(errs, d.file.Close())
 	case d.db != nil:
 		errs = append(errs, d.db.Close())
 	case d.file != nil:
-		_ = d.file.Close() // it is closed, unless bbolt panicked as it opened it
+		_ = d.file.Close() // bbolt has closed the file, unless it panicked while opening
 	}
 	if d.segments != nil {
 		errs = append(errs, d.segments.close())
@@ -258,7 +250,7 @@ func (d *Disk) Commit(ops []env.Op, done func(error)) {
 	}
 }
 
-// newBatch refuses what would spoil the transaction for others.
+// newBatch refuses a record that would make the whole transaction fail.
 func newBatch(ops []env.Op, done func(error)) (batch, error) {
 	c := batch{ops: ops, done: done}
 	for _, op := range ops {
@@ -270,40 +262,40 @@ func newBatch(ops []env.Op, done func(error)) (batch, error) {
 	return c, nil
 }
 
-// enqueue lets c wait for the writer, if there is room and time.
+// enqueue queues c for the writer, unless the store is closed, broken or too far behind.
 func (d *Disk) enqueue(c batch) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
 	case d.closed:
 		return ErrClosed
-	case d.broken != nil:
-		return d.broken
+	case d.writeErr != nil:
+		return d.writeErr
 	case d.bytes+c.bytes > MaxWaiting:
 		return ErrBehind
 	}
 	d.waiting = append(d.waiting, c)
 	d.bytes += c.bytes
-	d.ring()
+	d.signal()
 	return nil
 }
 
-// ring wakes the writer. Whoever closes the store holds the mutex.
-func (d *Disk) ring() {
+// signal wakes the writer. Close calls it with the mutex held.
+func (d *Disk) signal() {
 	select {
-	case d.some <- struct{}{}:
-	default: // it is about to look anyway
+	case d.wake <- struct{}{}:
+	default: // the writer will look at the queue anyway
 	}
 }
 
-// answer counts commits and tells those who made them how they ended.
+// answer counts commits and reports their result to the callers.
 func (d *Disk) answer(group []batch, err error) {
 	if err != nil {
 		err = fmt.Errorf("store %s: %w", d.path, err)
 	}
 	d.count(group, err)
 	for _, c := range group {
-		if c.accept {
+		if c.acceptLoss {
 			c.done(err)
 		} else {
 			d.post(func() { c.done(err) })

@@ -25,20 +25,20 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// desk collects answers as a loop would and runs them one after another.
-type desk struct {
+// answers collects answers and runs them one after another, as a loop would.
+type answers struct {
 	mu    sync.Mutex
 	calls []func()
 }
 
-func (d *desk) post(f func()) {
+func (d *answers) post(f func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.calls = append(d.calls, f)
 }
 
-// run runs what was posted, and returns how much it was.
-func (d *desk) run() int {
+// run runs the posted functions and returns their number.
+func (d *answers) run() int {
 	d.mu.Lock()
 	calls := d.calls
 	d.calls = nil
@@ -51,7 +51,7 @@ func (d *desk) run() int {
 
 func open(t *testing.T, path string, post func(func())) *Disk {
 	t.Helper()
-	d, err := Open(path, post, Twice{})
+	d, err := Open(path, post, SecondCopy{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestDoneComesWhenDurable(t *testing.T) {
 
 func TestRecordsOutliveTheStore(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "node.db")
-	var answers desk
+	var answers answers
 	d := open(t, path, answers.post)
 	fine := func(err error) {
 		if err != nil {
@@ -107,7 +107,7 @@ func TestRecordsOutliveTheStore(t *testing.T) {
 	}
 	d.Commit([]env.Op{put("a/1", "x"), put("a/2", "y"), put("b/1", "z"), put("a/", "")}, fine)
 	d.Commit([]env.Op{{Key: []byte("a/1")}, put("a/2", "Y")}, fine)
-	closed(t, d) // which waits for both
+	closed(t, d) // waits for both commits
 	if n := answers.run(); n != 2 {
 		t.Errorf("%d answers to 2 commits", n)
 	}
@@ -126,7 +126,7 @@ func TestRecordsOutliveTheStore(t *testing.T) {
 }
 
 func TestBatchesKeepTheirOrder(t *testing.T) {
-	var answers desk
+	var answers answers
 	d := open(t, filepath.Join(t.TempDir(), "node.db"), answers.post)
 	var order []int
 	for i := range 2000 {
@@ -148,7 +148,7 @@ func TestBatchesKeepTheirOrder(t *testing.T) {
 }
 
 func TestImpossibleBatchLeavesNothingBehind(t *testing.T) {
-	var answers desk
+	var answers answers
 	d := open(t, filepath.Join(t.TempDir(), "node.db"), answers.post)
 	var errs []error
 	note := func(err error) { errs = append(errs, err) }
@@ -176,7 +176,7 @@ func TestImpossibleBatchLeavesNothingBehind(t *testing.T) {
 }
 
 func TestClosedStoreSaysSo(t *testing.T) {
-	var answers desk
+	var answers answers
 	path := filepath.Join(t.TempDir(), "node.db")
 	d := open(t, path, answers.post)
 	closed(t, d)
@@ -195,7 +195,7 @@ func TestClosedStoreSaysSo(t *testing.T) {
 }
 
 func TestSlowDiskCostsWritesNotMemory(t *testing.T) {
-	var answers desk
+	var answers answers
 	d := open(t, filepath.Join(t.TempDir(), "node.db"), answers.post)
 	value := make([]byte, MaxWaiting/2+1)
 	var behind int
@@ -212,17 +212,17 @@ func TestSlowDiskCostsWritesNotMemory(t *testing.T) {
 	}
 }
 
-func TestSecondProcessIsToldWho(t *testing.T) {
+func TestSecondProcessIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "node.db")
 	d := open(t, path, func(f func()) { f() })
 	defer closed(t, d)
 	start := time.Now()
-	_, err := Open(path, func(f func()) { f() }, Twice{})
+	_, err := Open(path, func(f func()) { f() }, SecondCopy{})
 	if err == nil || !strings.Contains(err.Error(), "in use by another process") {
 		t.Errorf("second open: %v", err)
 	}
-	if err := os.Remove(path + ".lock"); err == nil { // as people do
-		if _, err := Open(path, func(f func()) { f() }, Twice{}); err == nil || !strings.Contains(err.Error(), "in use by another process") {
+	if err := os.Remove(path + ".lock"); err == nil { // people do that
+		if _, err := Open(path, func(f func()) { f() }, SecondCopy{}); err == nil || !strings.Contains(err.Error(), "in use by another process") {
 			t.Errorf("open without the lock file: %v", err)
 		}
 	}
@@ -231,12 +231,12 @@ func TestSecondProcessIsToldWho(t *testing.T) {
 	}
 }
 
-func TestRangeIsReadInSteps(t *testing.T) {
-	var answers desk
+func TestRangeIsReadInChunks(t *testing.T) {
+	var answers answers
 	d := open(t, filepath.Join(t.TempDir(), "node.db"), answers.post)
 	defer closed(t, d)
 	var ops []env.Op
-	for i := range 3*stepRecords + 1 {
+	for i := range 3*chunkRecords + 1 {
 		ops = append(ops, put(fmt.Sprintf("r/%06d", i), "v"))
 	}
 	ops = append(ops, put("q", "outside"), put("s", "outside"))
@@ -249,12 +249,12 @@ func TestRangeIsReadInSteps(t *testing.T) {
 			t.Errorf("record %d is %s", seen, k)
 		}
 		seen++
-		if v, err := d.Get(k); v == nil || err != nil { // a reader may read
+		if v, err := d.Get(k); v == nil || err != nil { // each may read the store
 			t.Errorf("get %s: %v", k, err)
 		}
 		return true
 	})
-	if err != nil || seen != 3*stepRecords+1 {
+	if err != nil || seen != 3*chunkRecords+1 {
 		t.Errorf("saw %d records, %v", seen, err)
 	}
 	seen = 0
@@ -270,7 +270,7 @@ func TestStoreIsAMap(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		n++
 		path := filepath.Join(dir, fmt.Sprint(n))
-		var answers desk
+		var answers answers
 		d := open(t, path, answers.post)
 		defer func() { closed(t, d) }()
 		model := map[string]string{}
@@ -311,7 +311,7 @@ func TestStoreIsAMap(t *testing.T) {
 }
 
 func TestManyCommitters(t *testing.T) {
-	var answers desk
+	var answers answers
 	d := open(t, filepath.Join(t.TempDir(), "node.db"), answers.post)
 	var all sync.WaitGroup
 	for i := range 8 {

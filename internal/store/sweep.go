@@ -6,43 +6,41 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// A sweep empties all segments that are mostly free, in one walk over the index,
-// a step after each group of commits. What is committed meanwhile does not go
-// into these segments, so what lies behind the walk is done.
+// A sweep empties all mostly free segments in one walk over the index, with a step after each group
+// of commits. New bodies do not go into these segments, so that the keys behind the walk are done.
 type sweep struct {
-	from []byte // key the next step begins at
+	from []byte // key at which the next step begins
 }
 
-// A step of a sweep makes commits wait for some milliseconds at most.
+// One step delays commits for some milliseconds at most.
 const (
-	sweepRecords = 4096    // looked at
-	sweepBytes   = 1 << 20 // of bodies moved, or a body more
+	sweepRecords = 4096    // records read
+	sweepBytes   = 1 << 20 // bytes of bodies moved; the last body may exceed it
 )
 
-// sweepOn makes a step, if there is anything to sweep, and says whether there is
-// more.
-func (d *Disk) sweepOn() (more bool) {
-	if d.broken != nil || d.tired || d.isClosed() {
+// sweepSome makes a step if there is anything to sweep, and reports whether there may be more.
+func (d *Disk) sweepSome() (more bool) {
+	if d.writeErr != nil || d.sweepFailed || d.isClosed() {
 		return false
 	}
 	if d.sweep == nil {
-		d.discard()
-		if !d.segments.choose() {
+		d.removeDead()
+		if !d.segments.chooseMostlyFree() {
 			return false
 		}
 		d.sweep = &sweep{}
 	}
 	more, err := d.sweepStep(d.sweep)
-	d.weigh()
+	d.countSegments()
 	switch {
-	case err != nil: // a full disk most likely, which commits will notice, too
-		d.sweep, d.tired = nil, true
-		d.segments.spare(false)
+	case err != nil: // most likely the disk is full, as commits will find, too
+		d.sweep, d.sweepFailed = nil, true
+		d.segments.endSweep(false)
 		return false
 	case !more:
 		d.sweep = nil
-		d.discard()
-		d.segments.spare(true)
+		d.removeDead()
+		d.segments.endSweep(true)
 	}
 	return true
 }
@@ -53,47 +51,47 @@ func (d *Disk) isClosed() bool {
 	return d.closed
 }
 
-// discard removes segments without live bodies.
-func (d *Disk) discard() {
-	for n, u := range d.segments.use {
+// removeDead removes segments without live bodies.
+func (d *Disk) removeDead() {
+	for n, u := range d.segments.usage {
 		if u.live == 0 && n != d.segments.current {
-			_ = d.segments.remove(n) // else when the store is opened again
+			_ = d.segments.remove(n) // otherwise the next Open removes it
 		}
 	}
-	d.weigh()
+	d.countSegments()
 }
 
-// choose picks the segments to be emptied.
-func (s *segments) choose() (some bool) {
-	for n, u := range s.use {
+// chooseMostlyFree marks the segments that the sweep empties.
+func (s *segments) chooseMostlyFree() (some bool) {
+	for n, u := range s.usage {
 		if n == s.current && u.end < s.limit/8 || u.stuck || u.end-u.live <= u.end/2 {
 			continue
 		}
 		if n == s.current {
-			s.seal()
+			s.rotate()
 		}
-		u.emptied, some = true, true
-		s.use[n] = u
+		u.emptying, some = true, true
+		s.usage[n] = u
 	}
 	return some
 }
 
-// spare ends a sweep for the segments that are not empty after all. Those that
-// were swept to the end hold damaged bodies: they are left alone from now on.
-func (s *segments) spare(end bool) {
-	for n, u := range s.use {
-		if u.emptied {
-			u.emptied, u.stuck = false, end
-			s.use[n] = u
+// endSweep ends a sweep for the segments that are not empty. After a complete sweep these hold
+// damaged bodies, and later sweeps skip them.
+func (s *segments) endSweep(end bool) {
+	for n, u := range s.usage {
+		if u.emptying {
+			u.emptying, u.stuck = false, end
+			s.usage[n] = u
 		}
 	}
 }
 
-// sweepStep moves the next few bodies out of segments to be emptied.
+// sweepStep moves the next few bodies out of the segments that are being emptied.
 func (d *Disk) sweepStep(s *sweep) (more bool, err error) {
 	var moves []change
 	var moved int
-	err = guard(func() error {
+	err = catchFaults(func() error {
 		return d.db.View(func(tx *bolt.Tx) error {
 			c := tx.Bucket(records).Cursor()
 			n := 0
@@ -103,19 +101,19 @@ func (d *Disk) sweepStep(s *sweep) (more bool, err error) {
 					return nil
 				}
 				r, ok := parseRecord(k, v)
-				if !ok || !r.outside || !d.segments.use[r.place.segment].emptied {
+				if !ok || !r.external || !d.segments.usage[r.place.segment].emptying {
 					continue
 				}
 				body, err := d.segments.read(r.place)
 				if err != nil {
-					d.met(1)
-					continue // whoever asks for it is told
+					d.countDamaged(1)
+					continue // a reader of the body gets the error
 				}
 				to, err := d.segments.add(body)
 				if err != nil {
 					return err
 				}
-				moves = append(moves, change{bytes.Clone(k), to.seal(k)})
+				moves = append(moves, change{bytes.Clone(k), to.encode(k)})
 				moved += len(body)
 			}
 			return nil
@@ -123,17 +121,17 @@ func (d *Disk) sweepStep(s *sweep) (more bool, err error) {
 	})
 	if err == nil && len(moves) > 0 {
 		if err = d.segments.sync(); err == nil {
-			return more, d.swept(moves, moved)
+			return more, d.commitMoves(moves, moved)
 		}
 	}
 	if err != nil {
-		err = d.failed(err)
+		err = d.fail(err)
 	}
 	return more, err
 }
 
-// swept makes moves durable.
-func (d *Disk) swept(moves []change, bytes int) error {
+// commitMoves makes moves durable.
+func (d *Disk) commitMoves(moves []change, bytes int) error {
 	err := d.update(moves, false)
 	if err == nil {
 		d.mu.Lock()

@@ -16,22 +16,22 @@ const smallSegment = 256 << 10
 
 func small(t *testing.T, path string) *Disk {
 	t.Helper()
-	d, err := openSized(path, direct, smallSegment, Twice{})
+	d, err := openSized(path, runNow, smallSegment, SecondCopy{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return d
 }
 
-// TestSweepUnderLoadKeepsEveryLiveBody writes, overwrites and deletes bodies,
-// while others read them all the time.
+// TestSweepUnderLoadKeepsEveryLiveBody writes, overwrites and deletes bodies while others read them
+// all the time.
 func TestSweepUnderLoadKeepsEveryLiveBody(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "node.db")
 	d := small(t, path)
 	const keys, rounds = 60, 1500
 	key := func(k int) []byte { return fmt.Appendf(nil, "b/%02d", k) }
-	bodyOf := func(version int) []byte { // says itself what it should be
-		b := text(version, outsideFrom+version%9000)
+	bodyOf := func(version int) []byte { // the content names its version
+		b := text(version, minBody+version%9000)
 		copy(b, fmt.Sprintf("%08d", version))
 		return b
 	}
@@ -105,12 +105,13 @@ func TestSweepUnderLoadKeepsEveryLiveBody(t *testing.T) {
 	if s.MovedBytes == 0 || s.FreeBytes > s.SegmentBytes/2+smallSegment {
 		t.Errorf("not swept: %+v", s)
 	}
-	if top := int(d.segments.top); top < 2*s.Segments {
+	if top := int(d.segments.highest); top < 2*s.Segments {
 		t.Errorf("%d of %d segments are left", s.Segments, top)
 	}
 	d = small(t, path)
 	defer closed(t, d)
-	// A sweep that closing interrupts has written what nothing refers to yet; opening cuts that off.
+	// A sweep that Close interrupted has written bodies that no record refers to. Open cuts them
+	// off.
 	again := d.Stats()
 	cut := s.SegmentBytes - again.SegmentBytes
 	if cut < 0 || s.FreeBytes-again.FreeBytes != cut || d.Repaired() != "" {
@@ -143,8 +144,8 @@ func TestDeadSegmentsAreRemoved(t *testing.T) {
 	}
 }
 
-// A damaged body cannot be moved: its segment stays, so that whoever asks for
-// it is told, and the others go on.
+// A damaged body cannot be moved. Its segment stays, so that a reader gets the error, and sweeping
+// continues with the others.
 func TestSweepLeavesDamagedBodiesBehind(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "node.db")
 	d := small(t, path)
@@ -156,11 +157,11 @@ func TestSweepLeavesDamagedBodiesBehind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _ = f.WriteAt([]byte("spoilt"), 100) // which is in b/0
+	_, _ = f.WriteAt([]byte("spoilt"), 100) // lies in b/0
 	_ = f.Close()
 	d = small(t, path)
 	committed(t, d, env.Op{Key: []byte("b/2")}, env.Op{Key: []byte("b/3")}, put("b/1", "short"))
-	committed(t, d, put("k", "v")) // the sweep was before this
+	committed(t, d, put("k", "v")) // makes sure that the sweep has ended
 	closed(t, d)
 	d = small(t, path)
 	defer closed(t, d)

@@ -12,29 +12,28 @@ import (
 	"tidings/internal/env"
 )
 
-// outsideFrom is how large a body must be to lie outside. One of this size that
-// comes alone costs a third more there, for another sync; fifty together cost
-// half as much, since bbolt would copy their neighbours, too. And bbolt's file
-// never shrinks.
-const outsideFrom = 4 << 10
+// minBody is the size from which a body goes into a segment. A single body of this size costs a
+// third more there, for another sync. Fifty together cost half as much, since bbolt would copy
+// their neighbours, too. Besides, bbolt's file never shrinks.
+const minBody = 4 << 10
 
-// A change is what a transaction does to one key: sealed is what the file will
-// keep, nil to delete.
-type change struct{ key, sealed []byte }
+// A change is the effect of a transaction on one key. encoded is the new stored value, or nil to
+// delete.
+type change struct{ key, encoded []byte }
 
-// write makes groups of commits durable, and sweeps after each, until the store
-// is closed and none wait.
+// write makes groups of commits durable, and sweeps after each, until the store is closed and the
+// queue is empty.
 func (d *Disk) write() {
-	for range d.some {
+	for range d.wake {
 		for {
-			group, some := d.take()
+			group, some := d.takeGroup()
 			if some {
 				d.commit(group)
-				if d.broken == nil { // else bbolt may hold its locks
-					d.touched(sizeOf(group))
+				if d.writeErr == nil { // otherwise bbolt may hold its locks
+					d.countTouched(sizeOf(group))
 				}
 			}
-			if swept := d.sweepOn(); !some && !swept {
+			if swept := d.sweepSome(); !some && !swept {
 				break
 			}
 		}
@@ -44,15 +43,15 @@ func (d *Disk) write() {
 	}
 }
 
-// finished says whether the store is closing and nothing waits.
+// finished reports whether the store is closing and the queue is empty.
 func (d *Disk) finished() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.closed && len(d.waiting) == 0
 }
 
-// take removes the commits of the next transaction, if any wait.
-func (d *Disk) take() (group []batch, some bool) {
+// takeGroup removes the commits of the next transaction from the queue, if there are any.
+func (d *Disk) takeGroup() (group []batch, some bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	n, size := 0, 0
@@ -73,8 +72,8 @@ func sizeOf(group []batch) (bytes int) {
 	return bytes
 }
 
-// commit makes a group durable and answers it. What does not fit onto the disk
-// is tried in halves: a small record shall not fail for a body beside it.
+// commit makes a group durable and answers it. A group that does not fit on the disk is tried in
+// halves, so that a small record does not fail because of a large body.
 func (d *Disk) commit(group []batch) {
 	err := d.transact(group)
 	if errors.Is(err, ErrFull) && len(group) > 1 {
@@ -82,13 +81,13 @@ func (d *Disk) commit(group []batch) {
 		d.commit(group[len(group)/2:])
 		return
 	}
-	d.note(err)
+	d.recordResult(err)
 	d.answer(group, err)
 }
 
-// note remembers how the last transaction ended.
-func (d *Disk) note(err error) {
-	d.weigh()
+// recordResult stores the result of the last transaction for Stats.
+func (d *Disk) recordResult(err error) {
+	d.countSegments()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lost = d.head.lost
@@ -96,90 +95,89 @@ func (d *Disk) note(err error) {
 	if err != nil {
 		d.stats.Failing = err.Error()
 	} else {
-		d.tired = false
-		if d.second != nil && d.second.broken != nil {
-			d.stats.Failing = d.second.broken.Error()
+		d.sweepFailed = false
+		if d.second != nil && d.second.err != nil {
+			d.stats.Failing = d.second.err.Error()
 		}
 	}
 }
 
-// weigh counts what is in the segments.
-func (d *Disk) weigh() {
+// countSegments updates the statistics of segments.
+func (d *Disk) countSegments() {
 	var bytes, free int64
-	for _, u := range d.segments.use {
+	for _, u := range d.segments.usage {
 		bytes += u.end
 		free += u.end - u.live
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.stats.Segments, d.stats.SegmentBytes, d.stats.FreeBytes = len(d.segments.use), bytes, free
+	d.stats.Segments, d.stats.SegmentBytes, d.stats.FreeBytes = len(d.segments.usage), bytes, free
 }
 
 // transact makes a group of commits durable, bodies first.
 func (d *Disk) transact(group []batch) error {
-	if d.broken != nil { // which this goroutine alone sets
-		return d.broken
+	if d.writeErr != nil { // only this goroutine sets writeErr
+		return d.writeErr
 	}
-	accept := slices.ContainsFunc(group, func(c batch) bool { return c.accept })
-	changes, err := d.place(group)
+	accept := slices.ContainsFunc(group, func(c batch) bool { return c.acceptLoss })
+	changes, err := d.writeBodies(group)
 	if err != nil {
-		return d.failed(err)
+		return d.fail(err)
 	}
 	return d.update(changes, accept)
 }
 
-// place writes the bodies of a group, durably, and returns what remains to be
-// written.
-func (d *Disk) place(group []batch) ([]change, error) {
+// writeBodies durably writes the bodies of a group, and returns the changes of the index.
+func (d *Disk) writeBodies(group []batch) ([]change, error) {
 	var changes []change
 	for _, c := range group {
 		for _, op := range c.ops {
 			switch {
 			case op.Value == nil:
 				changes = append(changes, change{op.Key, nil})
-			case op.Body && len(op.Value) >= outsideFrom:
+			case op.Body && len(op.Value) >= minBody:
 				p, err := d.segments.add(op.Value)
 				if err != nil {
 					return nil, err
 				}
-				changes = append(changes, change{op.Key, p.seal(op.Key)})
+				changes = append(changes, change{op.Key, p.encode(op.Key)})
 			default:
-				changes = append(changes, change{op.Key, seal(inline, op.Key, op.Value)})
+				changes = append(changes, change{op.Key, encode(kindInline, op.Key, op.Value)})
 			}
 		}
 	}
 	return changes, d.segments.sync()
 }
 
-// update makes changes durable. The bodies they speak of are in their segments.
+// update makes changes durable. The bodies to which they refer are in their segments.
 func (d *Disk) update(changes []change, accept bool) error {
 	next := d.head
 	if accept {
 		next.lost = ""
 	}
-	var t tally
-	err := guard(func() error { return d.db.Update(next.writer(changes, &t)) })
+	var t effects
+	err := catchFaults(func() error { return d.db.Update(next.writer(changes, &t)) })
 	if err != nil {
-		d.wedged = errors.Is(err, errPanic)
-		return d.failed(err)
+		d.panicked = errors.Is(err, errPanic)
+		return d.fail(err)
 	}
 	d.head = next
-	d.segments.account(t.live)
-	d.segments.settled()
-	d.met(t.damaged)
-	d.follow(changes)
+	d.segments.addLive(t.live)
+	d.segments.save()
+	d.countDamaged(t.damaged)
+	d.appendSecond(changes)
 	return nil
 }
 
-// A tally is what changes do besides.
-type tally struct {
-	live    map[uint32]int64 // to the live bytes of segments
-	damaged int              // records that are overwritten or deleted
+// effects are the side effects of changes.
+type effects struct {
+	live    map[uint32]int64 // change of the live bytes of segments
+	damaged int              // damaged records that are overwritten or deleted
 }
 
-// writer returns the function of a transaction that makes changes to the records
-// that h is the head of, and leaves in h their new head.
-func (h *head) writer(changes []change, t *tally) func(*bolt.Tx) error {
+// writer returns the function of a transaction that applies changes to the records. h must be the
+// present head, and becomes the new one.
+func (h *head) writer(changes []change, t *effects) func(*bolt.Tx) error {
 	return func(tx *bolt.Tx) error {
 		b, hb := tx.Bucket(records), tx.Bucket(heads)
 		if now, ok := parseHead(hb.Get(headKey)); !ok || now.number != h.number {
@@ -191,52 +189,51 @@ func (h *head) writer(changes []change, t *tally) func(*bolt.Tx) error {
 				h.drop(old)
 				t.count(c.key, old, -1)
 			}
-			if c.sealed == nil {
+			if c.encoded == nil {
 				if err := b.Delete(c.key); err != nil {
 					return err
 				}
 				continue
 			}
-			if err := b.Put(c.key, c.sealed); err != nil {
+			if err := b.Put(c.key, c.encoded); err != nil {
 				return err
 			}
-			h.add(c.sealed)
-			t.count(c.key, c.sealed, 1)
+			h.add(c.encoded)
+			t.count(c.key, c.encoded, 1)
 		}
 		h.number++
-		return hb.Put(headKey, h.seal())
+		return hb.Put(headKey, h.encode())
 	}
 }
 
-// count notes that a record comes (1) or goes (-1).
-func (t *tally) count(key, sealed []byte, sign int64) {
-	r, ok := parseRecord(key, sealed)
+// count counts a record that is added (1) or removed (-1).
+func (t *effects) count(key, encoded []byte, sign int64) {
+	r, ok := parseRecord(key, encoded)
 	switch {
 	case !ok:
 		t.damaged++
-	case r.outside:
+	case r.external:
 		t.live[r.place.segment] += sign * int64(r.place.length)
 	}
 }
 
-// failed decides what becomes of the store after a failure to write. A full disk
-// leaves everything as it was. After any other failure the pages in memory may
-// not be those on the disk, and a later sync would not say so.
-func (d *Disk) failed(err error) error {
+// fail decides whether the store can continue after a failed write. A full disk leaves everything
+// as it was. After any other failure the pages in memory may differ from those on the disk, and a
+// later sync would not report it.
+func (d *Disk) fail(err error) error {
 	if full(err) && d.unchanged() {
 		d.segments.undo()
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.broken = fmt.Errorf("nothing more is written until the store is opened again: %w", err)
-	return d.broken
+	d.writeErr = fmt.Errorf("nothing more is written until the store is opened again: %w", err)
+	return d.writeErr
 }
 
-// unchanged says whether the last transaction that succeeded is the last there
-// is.
+// unchanged reports whether the last successful transaction is the last one in the file.
 func (d *Disk) unchanged() bool {
-	err := guard(func() error {
+	err := catchFaults(func() error {
 		return d.db.View(func(tx *bolt.Tx) error {
 			if h, ok := parseHead(tx.Bucket(heads).Get(headKey)); !ok || h.number != d.head.number {
 				return env.ErrDamaged
@@ -247,8 +244,8 @@ func (d *Disk) unchanged() bool {
 	return err == nil
 }
 
-// full says whether a write failed for want of room. bbolt keeps but the text of
-// some errors.
+// full reports whether a write failed because the disk is full. bbolt keeps only the text of some
+// errors.
 func full(err error) bool {
 	return slices.ContainsFunc(noRoom, func(e error) bool {
 		return errors.Is(err, e) || strings.Contains(err.Error(), e.Error())
@@ -257,10 +254,9 @@ func full(err error) bool {
 
 var errPanic = errors.New("bbolt gave up")
 
-// guard runs what uses bbolt's pages. These are mapped into memory: where the
-// disk fails or a page lies, bbolt panics or faults, and guard returns that as an
-// error.
-func guard(f func() error) (err error) {
+// catchFaults runs code that uses bbolt's pages. These are mapped into memory: when the disk fails
+// or a page is damaged, bbolt panics or faults, and catchFaults returns that as an error.
+func catchFaults(f func() error) (err error) {
 	fault := debug.SetPanicOnFault(true)
 	defer func() {
 		debug.SetPanicOnFault(fault)
@@ -271,8 +267,8 @@ func guard(f func() error) (err error) {
 	return f()
 }
 
-// met counts damaged records.
-func (d *Disk) met(n int) {
+// countDamaged counts damaged records.
+func (d *Disk) countDamaged(n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.stats.Damaged += uint64(n)

@@ -11,53 +11,54 @@ import (
 	"tidings/internal/env"
 )
 
-// Domain separates signatures by what they are for, so that bytes signed as one
-// thing can never be shown as another. No domain is the beginning of another.
+// Domain separates signatures by purpose, so that a signature for one purpose is never valid for
+// another. No domain is a prefix of another.
 type Domain string
 
 const (
-	// DomainRecord signs a node's own record: where it listens, and as what.
+	// DomainRecord signs a node's own record: its addresses and its role.
 	DomainRecord Domain = "tidings/record/1"
-	// DomainEntry signs an entry of a key's log; only its sequencer does.
+	// DomainEntry signs an entry of a key's log. Only the key's sequencer signs entries.
 	DomainEntry Domain = "tidings/entry/1"
 	// DomainEpoch countersigns the hash of an epoch of a key's owners.
 	DomainEpoch Domain = "tidings/epoch/1"
-	// DomainBeat signs a heartbeat of a key's log.
-	DomainBeat Domain = "tidings/beat/1"
+	// DomainHeartbeat signs a heartbeat of a key's log.
+	DomainHeartbeat Domain = "tidings/beat/1"
 	// DomainGrant countersigns what a domain's steward grants to a channel.
 	DomainGrant Domain = "tidings/grant/1"
-	// DomainAsk signs what a channel's sequencer asks its domain's steward for.
-	DomainAsk Domain = "tidings/ask/1"
-	// DomainReport signs what a poller says of its polls.
+	// DomainRequest signs what a channel's sequencer requests from its domain's steward.
+	DomainRequest Domain = "tidings/ask/1"
+	// DomainReport signs a poller's report about its polls.
 	DomainReport Domain = "tidings/report/1"
-	// DomainReading signs a document as one of its channel's pollers has read it.
-	DomainReading Domain = "tidings/reading/1"
-	// DomainTicket makes what a sequencer tells the pollers of a channel alone, for them to show.
+	// DomainObservation signs a document as one of its channel's pollers read it.
+	DomainObservation Domain = "tidings/reading/1"
+	// DomainTicket derives the secret that a sequencer gives to the pollers of a channel, and that
+	// they show to prove their part.
 	DomainTicket Domain = "tidings/ticket/1"
 	// DomainShard signs what an owner of a shard of the firehose sends to all filters.
 	DomainShard Domain = "tidings/shard/1"
-	// DomainPublication signs an item of a feed; only the feed's publisher does, and for
-	// all networks at once: its signer has the network Anywhere.
+	// DomainPublication signs an item of a feed. Only the feed's publisher signs items, for all
+	// networks at once: its signer has the network Anywhere.
 	DomainPublication Domain = "tidings/publication/1"
-	// DomainWitness signs what an owner of a feed has seen of its publisher at the origin.
+	// DomainWitness signs a publisher's key as an owner of the feed saw it at the origin.
 	DomainWitness Domain = "tidings/witness/1"
 )
 
-// Anywhere stands for the network in what is signed for all of them.
+// Anywhere takes the place of the network in signatures that are valid in all networks.
 var Anywhere Hash
 
-// ErrSignature says that an envelope was not signed by its key, in the domain
-// and network it is read in.
+// ErrSignature says that an envelope was not signed by its key for the domain and network in which
+// it is read.
 var ErrSignature = errors.New("wrong signature")
 
-// ErrEnvelope says that bytes are no envelope.
+// ErrEnvelope says that the bytes are not an envelope.
 var ErrEnvelope = errors.New("not an envelope")
 
-// Signed is an envelope that was verified.
+// Signed is a verified envelope.
 type Signed struct {
 	Key     ed25519.PublicKey
 	Payload []byte
-	// Raw is the whole envelope, to be passed on as it is.
+	// Raw is the whole envelope, for forwarding it unchanged.
 	Raw []byte
 }
 
@@ -65,7 +66,7 @@ type Signed struct {
 type Signer struct {
 	private ed25519.PrivateKey
 	network Hash
-	memory  *Memory // of what it has signed; nil: none
+	cache   *CachingVerifier // receives the signed envelopes; nil: none
 }
 
 // NewSigner returns the signer of a private key for a network.
@@ -73,29 +74,28 @@ func NewSigner(private ed25519.PrivateKey, network Hash) *Signer {
 	return &Signer{private: private, network: network}
 }
 
-// Public is the signer's public key.
+// Public returns the signer's public key.
 func (s *Signer) Public() ed25519.PublicKey { return s.private.Public().(ed25519.PublicKey) }
 
-// PeerID is the peer id of the signer's key.
+// PeerID returns the peer id of the signer's key.
 func (s *Signer) PeerID() env.PeerID { return PeerIDOf(s.Public()) }
 
 // Sign puts payload into an envelope.
 func (s *Signer) Sign(domain Domain, payload []byte) Signed {
 	key := s.Public()
-	of := Signed{Key: key, Payload: payload, Raw: Envelope(key, payload, s.Signature(domain, payload))}
-	if s.memory != nil {
-		s.memory.keep(domain, Signed{Key: key, Payload: bytes.Clone(payload), Raw: of.Raw})
+	envelope := Signed{Key: key, Payload: payload, Raw: Envelope(key, payload, s.Signature(domain, payload))}
+	if s.cache != nil {
+		s.cache.add(domain, Signed{Key: key, Payload: bytes.Clone(payload), Raw: envelope.Raw})
 	}
-	return of
+	return envelope
 }
 
-// Signature signs payload without an envelope, for who will find it beside the payload, and
-// knows whose it is.
+// Signature signs payload without an envelope, for a reader that has the payload and knows the key.
 func (s *Signer) Signature(domain Domain, payload []byte) []byte {
-	return ed25519.Sign(s.private, signed(domain, s.network, payload))
+	return ed25519.Sign(s.private, signedBytes(domain, s.network, payload))
 }
 
-// Envelope puts together what Sign makes, from its parts.
+// Envelope encodes an envelope from the parts that Sign puts together.
 func Envelope(key ed25519.PublicKey, payload, signature []byte) []byte {
 	var raw []byte
 	for i, field := range [][]byte{key, payload, signature} {
@@ -105,8 +105,8 @@ func Envelope(key ed25519.PublicKey, payload, signature []byte) []byte {
 	return raw
 }
 
-// signed is what a signature covers.
-func signed(domain Domain, network Hash, payload []byte) []byte {
+// signedBytes returns the bytes that a signature covers.
+func signedBytes(domain Domain, network Hash, payload []byte) []byte {
 	b := make([]byte, 0, len(domain)+1+len(network)+len(payload))
 	b = append(b, domain...)
 	b = append(b, 0)
@@ -114,15 +114,15 @@ func signed(domain Domain, network Hash, payload []byte) []byte {
 	return append(b, payload...)
 }
 
-// A Verifier opens envelopes. Checking signatures is the largest cost of a
-// simulated network; the simulator's verifier remembers.
+// A Verifier opens envelopes. Verifying signatures is the largest cost of a simulated network,
+// whose verifier is therefore a CachingVerifier.
 type Verifier interface {
-	// Open returns what an envelope holds if its key signed it in domain,
-	// else an error of the kind ErrEnvelope or ErrSignature.
+	// Open returns the content of an envelope if its key signed it for domain. Otherwise it returns
+	// an error of the kind ErrEnvelope or ErrSignature.
 	Open(domain Domain, raw []byte) (Signed, error)
 }
 
-// NewVerifier returns the verifier of a network, which checks each signature.
+// NewVerifier returns the verifier of a network, which verifies every signature.
 func NewVerifier(network Hash) Verifier { return verifier{network} }
 
 type verifier struct{ network Hash }
@@ -144,52 +144,53 @@ func (v verifier) Open(domain Domain, raw []byte) (Signed, error) {
 	if len(key) != ed25519.PublicKeySize || len(sig) != ed25519.SignatureSize {
 		return Signed{}, fmt.Errorf("%w: key of %d bytes, signature of %d", ErrEnvelope, len(key), len(sig))
 	}
-	if !ed25519.Verify(key, signed(domain, v.network, payload), sig) {
+	if !ed25519.Verify(key, signedBytes(domain, v.network, payload), sig) {
 		return Signed{}, ErrSignature
 	}
 	return Signed{Key: key, Payload: payload, Raw: raw}, nil
 }
 
-// A Memory is a verifier that asks another about each envelope once and remembers
-// the right ones. Equal envelopes come back as one shared value, which also saves the
-// simulator's memory. It is not safe for concurrent use, unless it has a guard.
-type Memory struct {
+// A CachingVerifier asks another verifier about each envelope once and remembers the valid ones.
+// Equal envelopes share one value, which also saves memory in the simulator. A CachingVerifier is
+// not safe for concurrent use unless it has a lock.
+type CachingVerifier struct {
 	inner Verifier
 	limit int
-	known map[memoKey]Signed
-	guard Guard // nil: none
+	cache map[cacheKey]Signed
+	lock  Locker // nil: none
 }
 
-// A Guard lets one in at a time, as a sync.Mutex does.
-type Guard interface {
+// A Locker is a mutex. The simulator passes one in, because this package must not import sync.
+type Locker interface {
 	Lock()
 	Unlock()
 }
 
-type memoKey struct {
+type cacheKey struct {
 	domain Domain
 	raw    string
 }
 
-// Memo returns a memory of up to limit envelopes; then it starts anew.
-func Memo(inner Verifier, limit int) *Memory {
-	return &Memory{inner: inner, limit: limit, known: map[memoKey]Signed{}}
+// NewCachingVerifier returns a verifier that remembers up to limit envelopes. A full cache is
+// emptied.
+func NewCachingVerifier(inner Verifier, limit int) *CachingVerifier {
+	return &CachingVerifier{inner: inner, limit: limit, cache: map[cacheKey]Signed{}}
 }
 
-// Guarded returns the memory, to be used by several goroutines from now on.
-func (m *Memory) Guarded(by Guard) *Memory {
-	m.guard = by
+// WithLock makes the verifier safe for concurrent use from now on, and returns it.
+func (m *CachingVerifier) WithLock(by Locker) *CachingVerifier {
+	m.lock = by
 	return m
 }
 
-// Signer returns the signer of a private key for a network, that of the verifier asked. The
-// memory knows its envelopes to be right, because they were made here.
-func (m *Memory) Signer(private ed25519.PrivateKey, network Hash) *Signer {
-	return &Signer{private: private, network: network, memory: m}
+// Signer returns the signer of a private key for a network, which must be that of the inner
+// verifier. The envelopes of this signer enter the cache without being verified.
+func (m *CachingVerifier) Signer(private ed25519.PrivateKey, network Hash) *Signer {
+	return &Signer{private: private, network: network, cache: m}
 }
 
-// Open returns what an envelope holds, as Verifier says.
-func (m *Memory) Open(domain Domain, raw []byte) (Signed, error) {
+// Open returns the content of an envelope; see Verifier.
+func (m *CachingVerifier) Open(domain Domain, raw []byte) (Signed, error) {
 	if s, ok := m.find(domain, raw); ok {
 		return s, nil
 	}
@@ -197,26 +198,26 @@ func (m *Memory) Open(domain Domain, raw []byte) (Signed, error) {
 	if err != nil {
 		return s, err
 	}
-	m.keep(domain, s)
+	m.add(domain, s)
 	return s, nil
 }
 
-func (m *Memory) find(domain Domain, raw []byte) (s Signed, ok bool) {
-	if m.guard != nil {
-		m.guard.Lock()
-		defer m.guard.Unlock()
+func (m *CachingVerifier) find(domain Domain, raw []byte) (s Signed, ok bool) {
+	if m.lock != nil {
+		m.lock.Lock()
+		defer m.lock.Unlock()
 	}
-	s, ok = m.known[memoKey{domain, string(raw)}]
+	s, ok = m.cache[cacheKey{domain, string(raw)}]
 	return s, ok
 }
 
-func (m *Memory) keep(domain Domain, s Signed) {
-	if m.guard != nil {
-		m.guard.Lock()
-		defer m.guard.Unlock()
+func (m *CachingVerifier) add(domain Domain, s Signed) {
+	if m.lock != nil {
+		m.lock.Lock()
+		defer m.lock.Unlock()
 	}
-	if len(m.known) >= m.limit {
-		clear(m.known)
+	if len(m.cache) >= m.limit {
+		clear(m.cache)
 	}
-	m.known[memoKey{domain, string(s.Raw)}] = s
+	m.cache[cacheKey{domain, string(s.Raw)}] = s
 }

@@ -39,8 +39,8 @@ func TestEnvelopeOpensAsItWasSigned(t *testing.T) {
 	}
 }
 
-// Anyone can write the envelope of wire.proto; its fields may come in any order
-// and others may follow.
+// TestEnvelopeIsTheOneSpecified reads envelopes of other encoders: the fields of wire.proto may
+// come in any order, and unknown ones may follow.
 func TestEnvelopeIsTheOneSpecified(t *testing.T) {
 	s := NewSigner(key(1), home).Sign(testDomain, []byte("payload"))
 	var m wirepb.Envelope
@@ -100,7 +100,7 @@ func TestEnvelopeRefusals(t *testing.T) {
 		{"cut short", testDomain, home, s.Raw[:len(s.Raw)-1], ErrEnvelope},
 		{"garbage after", testDomain, home, append(slices.Clone(s.Raw), 0xff), ErrEnvelope},
 	} {
-		for kind, v := range map[string]Verifier{"real": NewVerifier(c.in), "memo": Memo(NewVerifier(c.in), 8)} {
+		for kind, v := range map[string]Verifier{"real": NewVerifier(c.in), "memo": NewCachingVerifier(NewVerifier(c.in), 8)} {
 			if got, err := v.Open(c.domain, c.raw); !errors.Is(err, c.want) {
 				t.Errorf("%s, %s: %q, %v; want %v", c.name, kind, got.Payload, err, c.want)
 			}
@@ -108,7 +108,7 @@ func TestEnvelopeRefusals(t *testing.T) {
 	}
 }
 
-// counting counts what it is asked.
+// counting counts the calls of Open.
 type counting struct {
 	Verifier
 	opened int
@@ -119,16 +119,16 @@ func (c *counting) Open(domain Domain, raw []byte) (Signed, error) {
 	return c.Verifier.Open(domain, raw)
 }
 
-func TestMemoAsksOnceAndSharesTheAnswer(t *testing.T) {
+func TestCacheVerifiesOnceAndSharesTheResult(t *testing.T) {
 	inner := &counting{Verifier: NewVerifier(home)}
-	memo := Memo(inner, 8)
+	memo := NewCachingVerifier(inner, 8)
 	s := NewSigner(key(1), home).Sign(testDomain, []byte("payload"))
 	buffer := slices.Clone(s.Raw)
 	first, err := memo.Open(testDomain, buffer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	clear(buffer) // the memo has a copy of its own
+	clear(buffer) // the cache has its own copy
 	second, err := memo.Open(testDomain, s.Raw)
 	if err != nil || inner.opened != 1 {
 		t.Errorf("asked %d times, %v", inner.opened, err)
@@ -141,13 +141,13 @@ func TestMemoAsksOnceAndSharesTheAnswer(t *testing.T) {
 	}
 }
 
-// What was signed here need not be verified, but only as it was signed.
-func TestMemoKnowsWhatItsSignersSign(t *testing.T) {
+// An envelope that was signed here needs no verification, unless it was changed.
+func TestCacheKnowsEnvelopesOfItsSigners(t *testing.T) {
 	inner := &counting{Verifier: NewVerifier(home)}
-	memo := Memo(inner, 8)
+	memo := NewCachingVerifier(inner, 8)
 	payload := []byte("payload")
 	s := memo.Signer(key(1), home).Sign(testDomain, payload)
-	clear(payload) // the memo has a copy of its own
+	clear(payload) // the cache has its own copy
 	if got, err := memo.Open(testDomain, s.Raw); err != nil || string(got.Payload) != "payload" || inner.opened != 0 {
 		t.Errorf("%q, %v, asked %d times", got.Payload, err, inner.opened)
 	}
@@ -161,9 +161,9 @@ func TestMemoKnowsWhatItsSignersSign(t *testing.T) {
 	}
 }
 
-func TestMemoForgetsAtItsLimit(t *testing.T) {
+func TestCacheIsBounded(t *testing.T) {
 	inner := &counting{Verifier: NewVerifier(home)}
-	memo := Memo(inner, 2)
+	memo := NewCachingVerifier(inner, 2)
 	signer := NewSigner(key(1), home)
 	for _, step := range []struct {
 		payload string
@@ -178,9 +178,10 @@ func TestMemoForgetsAtItsLimit(t *testing.T) {
 	}
 }
 
-// Those who share a guarded memory may run side by side; what one signs another finds.
-func TestMemoIsGuarded(t *testing.T) {
-	memo := Memo(NewVerifier(home), 8).Guarded(new(sync.Mutex))
+// Signers that share a locked cache may run in parallel, and each finds the envelopes of the
+// others.
+func TestLockedCacheIsSafeForConcurrentUse(t *testing.T) {
+	memo := NewCachingVerifier(NewVerifier(home), 8).WithLock(new(sync.Mutex))
 	var all sync.WaitGroup
 	for i := range 4 {
 		all.Go(func() {
@@ -196,10 +197,9 @@ func TestMemoIsGuarded(t *testing.T) {
 	all.Wait()
 }
 
-// No domain begins with another, and none can be taken for what libp2p signs
-// with the same key. The domains are read from the source, so that a new one
-// cannot be forgotten here.
-func TestDomainsAreApart(t *testing.T) {
+// No domain is a prefix of another, or of what libp2p signs with the same key. The domains are read
+// from the source, so that a new one cannot be forgotten here.
+func TestNoDomainIsAPrefixOfAnother(t *testing.T) {
 	var domains []string
 	entries, err := os.ReadDir(".")
 	if err != nil {
@@ -256,7 +256,7 @@ func FuzzEnvelope(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var m wirepb.Envelope
 		right := proto.Unmarshal(raw, &m) == nil && len(m.Key) == ed25519.PublicKeySize &&
-			ed25519.Verify(m.Key, signed(testDomain, home, m.Payload), m.Signature)
+			ed25519.Verify(m.Key, signedBytes(testDomain, home, m.Payload), m.Signature)
 		got, err := v.Open(testDomain, raw)
 		switch {
 		case right != (err == nil):

@@ -14,8 +14,8 @@ import (
 	"tidings/internal/env"
 )
 
-// Layer says whose message a frame carries. Its value is the field number in
-// wire.proto's Frame.
+// Layer names the layer whose message a frame carries. Its value is the field number in wire.proto's
+// Frame.
 type Layer uint8
 
 const (
@@ -29,24 +29,24 @@ const (
 	Cobra   Layer = 8
 )
 
-// MaxMessage is the size of the largest message of a layer, in bytes: with its
-// tag and length it makes a frame of at most env.MaxFrame.
+// MaxMessage is the maximum size of a layer's message in bytes. With its tag and length the message
+// makes a frame of env.MaxFrame bytes at most.
 const MaxMessage = env.MaxFrame - 16
 
-// ErrFrame says that bytes are no frame.
+// ErrFrame says that the bytes are not a frame.
 var ErrFrame = fmt.Errorf("%w: not a frame", env.ErrFrame)
 
-// AppendFrame appends to dst the frame that carries m for a layer. It panics if
-// m is over MaxMessage: layers bound what they send.
+// AppendFrame appends to dst the frame that carries m for a layer. It panics if m is larger than
+// MaxMessage, because layers bound their messages.
 func AppendFrame(dst []byte, layer Layer, m proto.Message) []byte {
 	size := proto.Size(m)
-	dst = slices.Grow(dst, size+8) // the tag and the length beside it
+	dst = slices.Grow(dst, size+8) // the tag and the length take 8 bytes at most
 	dst = protowire.AppendTag(dst, protowire.Number(layer), protowire.BytesType)
 	dst = protowire.AppendVarint(dst, uint64(size))
 	start := len(dst)
 	dst, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(dst, m)
 	if err != nil {
-		panic(fmt.Sprintf("wire: encode %T: %v", m, err)) // only invalid UTF-8 gets here
+		panic(fmt.Sprintf("wire: encode %T: %v", m, err)) // only invalid UTF-8 fails
 	}
 	if len(dst)-start > MaxMessage {
 		panic(fmt.Sprintf("wire: %T of %d bytes is over a frame", m, len(dst)-start))
@@ -54,11 +54,10 @@ func AppendFrame(dst []byte, layer Layer, m proto.Message) []byte {
 	return dst
 }
 
-// ParseFrame splits a frame into its layer and that layer's message, which
-// aliases the frame. The layer may be one that this version does not know; the
-// negotiated version says which may be sent. A message has one frame: a tag or
-// length longer than it need be is an error of the kind ErrFrame, like all else
-// that AppendFrame does not make.
+// ParseFrame splits a frame into its layer and that layer's message, which aliases the frame. The layer
+// may be unknown to this version: the negotiated version decides which layers may be sent. Each message
+// has exactly one encoding as a frame. A tag or length that is longer than necessary, like all else
+// that AppendFrame does not produce, is an error of the kind ErrFrame.
 func ParseFrame(frame []byte) (Layer, []byte, error) {
 	if len(frame) > env.MaxFrame {
 		return 0, nil, fmt.Errorf("%w: %d bytes", ErrFrame, len(frame))
@@ -74,18 +73,16 @@ func ParseFrame(frame []byte) (Layer, []byte, error) {
 	return Layer(num), body, nil
 }
 
-// AppendDelimited appends one message of a stream: its length as a varint, then
-// its bytes.
+// AppendDelimited appends one message of a stream: its length as a varint, then its bytes.
 func AppendDelimited(dst, msg []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(msg)))
 	return append(dst, msg...)
 }
 
-// ReadDelimited reads one message of a stream. It looks at the length before it
-// allocates; a message over limit bytes, or a length that AppendDelimited does
-// not make, is an error of the kind ErrFrame, after which the stream cannot be
-// read further. Between two messages the end of the stream is io.EOF, within one
-// io.ErrUnexpectedEOF.
+// ReadDelimited reads one message of a stream. It checks the length before it allocates. A message of
+// more than limit bytes, or a length that AppendDelimited does not produce, is an error of the kind
+// ErrFrame, after which the stream cannot be read further. The end of the stream between two messages
+// is io.EOF, and within one io.ErrUnexpectedEOF.
 func ReadDelimited(r *bufio.Reader, limit int) ([]byte, error) {
 	size, err := readLength(r)
 	if err != nil {
@@ -101,7 +98,7 @@ func ReadDelimited(r *bufio.Reader, limit int) ([]byte, error) {
 	return msg, nil
 }
 
-// readLength reads a varint of at most 35 bits, which is more than any length.
+// readLength reads a varint of at most 35 bits, which is more than any valid length.
 func readLength(r *bufio.Reader) (size uint64, err error) {
 	for shift := 0; shift < 35; shift += 7 {
 		b, err := r.ReadByte()
@@ -114,7 +111,7 @@ func readLength(r *bufio.Reader) (size uint64, err error) {
 		size |= uint64(b&0x7f) << shift
 		if b < 0x80 {
 			if b == 0 && shift > 0 {
-				break // one byte too many
+				break // longer than necessary
 			}
 			return size, nil
 		}

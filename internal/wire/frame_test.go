@@ -37,7 +37,7 @@ func TestFrameRoundTrip(t *testing.T) {
 	}
 }
 
-// The layers are the fields of the specification's Frame.
+// TestFrameIsTheOneSpecified compares the layers with the fields of the specification's Frame.
 func TestFrameIsTheOneSpecified(t *testing.T) {
 	fields := (&wirepb.Frame{}).ProtoReflect().Descriptor().Fields()
 	layers := map[string]Layer{"overlay": Overlay, "scribe": Scribe, "owner": Owner, "feed": Feed, "wedge": Wedge, "sums": Sums, "corona": Corona, "cobra": Cobra}
@@ -130,7 +130,7 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// A stranger's word for a length costs no memory.
+// A length that a peer claims costs no memory.
 func TestStreamChecksBeforeItAllocates(t *testing.T) {
 	r := bufio.NewReader(bytes.NewReader(protowire.AppendVarint(nil, 1<<31)))
 	var before, after runtime.MemStats

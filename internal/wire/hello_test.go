@@ -13,7 +13,7 @@ import (
 	"tidings/internal/wire/wirepb"
 )
 
-// shake lets two sides shake hands.
+// shake performs a handshake between two sides.
 func shake(dialler, other Side) (version uint32, descriptor []byte, dialled, answered error) {
 	reply, agreed, answered := other.Answer(dialler.Hello())
 	version, descriptor, dialled = dialler.CheckReply(reply)
@@ -35,7 +35,7 @@ func TestHandshake(t *testing.T) {
 		dialler, other Side
 		version        uint32
 		reason         wirepb.Refusal_Reason
-		words          string // what the dialler's operator reads
+		words          string // in what the dialler's operator reads
 	}{
 		{"two members", member, member, Version, 0, ""},
 		{"who knows the name", Side{Name: "home"}, member, Version, 0, ""},
@@ -69,14 +69,14 @@ func TestHandshake(t *testing.T) {
 		}
 		for side, err := range map[string]error{"dialler": dialled, "other": answered} {
 			refused, ok := errors.AsType[*RefusedError](err)
-			if !ok || refused.Reason != c.reason || !strings.Contains(refused.Words, c.words) {
+			if !ok || refused.Reason != c.reason || !strings.Contains(refused.Message, c.words) {
 				t.Errorf("%s: the %s reads %v; want %s", c.name, side, err, c.words)
 			}
 		}
 	}
 }
 
-// A dialler does not take the other side's word.
+// A dialler checks the other side's welcome.
 func TestDiallerChecksTheWelcome(t *testing.T) {
 	home := DefaultNetwork("home").Descriptor()
 	slow := DefaultNetwork("home")
@@ -120,19 +120,19 @@ func TestHelloOfGarbageHasNoReply(t *testing.T) {
 	}
 }
 
-// A stranger's words end up in a log and on a terminal.
-func TestStrangersWordsAreClipped(t *testing.T) {
+// Text of another node ends up in a log and on a terminal.
+func TestTextOfPeersIsSanitized(t *testing.T) {
 	wild := "\x1b[2J\n\u009b2J\u202e" + strings.Repeat("世", 1000)
 	member := Side{Name: "home", Descriptor: DefaultNetwork("home").Descriptor()}
 	_, _, answered := member.Answer(mustMarshal(&wirepb.Hello{MinVersion: MinVersion, MaxVersion: Version, Name: wild}))
 	_, _, dialled := member.CheckReply(mustMarshal(&wirepb.Reply{Reply: &wirepb.Reply_Refusal{
-		Refusal: &wirepb.Refusal{Reason: 77, Words: wild}}}))
+		Refusal: &wirepb.Refusal{Reason: 77, Message: wild}}}))
 	for _, err := range []error{answered, dialled} {
 		refused, ok := errors.AsType[*RefusedError](err)
-		if !ok || !strings.Contains(refused.Words, "?[2J??2J?世世") {
+		if !ok || !strings.Contains(refused.Message, "?[2J??2J?世世") {
 			t.Fatalf("%v", err)
 		}
-		printable(t, refused.Words)
+		printable(t, refused.Message)
 	}
 }
 
@@ -165,7 +165,7 @@ func FuzzHello(f *testing.F) {
 					t.Fatalf("welcome to version %d read as %d, %v", version, got, err)
 				}
 			case isRefused:
-				printable(t, refused.Words)
+				printable(t, refused.Message)
 				_, _, err := side.CheckReply(reply)
 				if told, ok := errors.AsType[*RefusedError](err); !ok || told.Reason != refused.Reason {
 					t.Fatalf("%v read as %v", refused, err)
@@ -191,7 +191,7 @@ func FuzzReply(f *testing.F) {
 		for _, side := range []Side{home, {}} {
 			version, descriptor, err := side.CheckReply(reply)
 			if refused, ok := errors.AsType[*RefusedError](err); ok {
-				printable(t, refused.Words)
+				printable(t, refused.Message)
 			}
 			if err != nil {
 				continue

@@ -9,7 +9,7 @@ import (
 	"tidings/internal/env"
 )
 
-// key returns a private key, the same for the same number.
+// key returns a private key that depends only on the number.
 func key(number byte) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{number}, ed25519.SeedSize))
 }

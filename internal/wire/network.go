@@ -18,36 +18,35 @@ import (
 	"tidings/internal/wire/wirepb"
 )
 
-// Hash is the SHA-256 of a network's descriptor. Nodes of different hashes
-// refuse each other.
+// Hash is the SHA-256 of a network's descriptor. Nodes with different hashes refuse each other.
 type Hash [sha256.Size]byte
 
 func (h Hash) String() string { return hex.EncodeToString(h[:6]) }
 
-// Network holds what is the same for all nodes of a network. Who founds one
-// chooses; who joins one takes them from its descriptor.
+// Network holds the parameters that all nodes of a network share. The founder of a network chooses
+// them, and a joining node takes them from the descriptor.
 type Network struct {
 	Name                string
-	PollInterval        time.Duration // tau, whole seconds
-	MaintenanceInterval time.Duration // of leases and tradeoff clusters, whole seconds
-	BeatInterval        time.Duration // longest silence of a feed's log, whole seconds
-	Objective           string        // one of Objectives
-	TargetDetection     time.Duration // for fast, whole milliseconds
-	Load                float64       // polls allowed, as a part of the subscribers' own; steps of 1/1000
-	Wedge               string        // base16, base2, rank
-	Clusters            string        // paper, bins
-	Phases              string        // random, even
-	Decide              string        // dag, sequencer
-	Owners              int           // n, of a key: 1 to 8
-	Witnesses           int           // k, of a certificate: 1 to Owners
-	MaxWeight           int           // clients that count behind one node and channel
-	LeafSplit           int           // a leaf splits when both halves hold as many members
-	LeafMerge           int           // two halves merge when one holds fewer
+	PollInterval        time.Duration // Corona's tau, between two polls of one node; whole seconds, 1 s to 24 h
+	MaintenanceInterval time.Duration // between two rounds of leases and of the optimiser; whole seconds, 1 s to 24 h
+	BeatInterval        time.Duration // between two heartbeats of an idle log; whole seconds, 1 s to 7 days
+	Objective           string        // lite, fast, fair, fair-sqrt or fair-log
+	TargetDetection     time.Duration // mean detection time for the objective fast; whole milliseconds, up to 24 h
+	Load                float64       // allowed polls as a multiple of those that all subscribers would make; 0.001 to 1000
+	Wedge               string        // base16, base2 or rank
+	Clusters            string        // paper or bins
+	Phases              string        // random or even
+	Decide              string        // dag or sequencer
+	Owners              int           // n, owners of a key: 1 to 8
+	Witnesses           int           // k, signatures of a certificate: 1 to Owners
+	MaxWeight           int           // limit of the clients counted behind one node in a channel
+	LeafSplit           int           // a leaf splits when both halves have at least this many members
+	LeafMerge           int           // two halves merge when one has fewer members
 	FanOut              int           // children of a node in one tree
-	PrivateAddresses    bool          // members may live at private addresses
+	PrivateAddresses    bool          // members may have private addresses
 }
 
-// DefaultNetwork returns the parameters of a network founded without flags.
+// DefaultNetwork returns the parameters of a network that is founded without flags.
 func DefaultNetwork(name string) Network {
 	return Network{
 		Name:                name,
@@ -70,10 +69,10 @@ func DefaultNetwork(name string) Network {
 	}
 }
 
-// MaxDescriptor is the size of the largest descriptor in bytes.
+// MaxDescriptor is the maximum size of a descriptor in bytes.
 const MaxDescriptor = 4 << 10
 
-// ErrDescriptor says that bytes are no descriptor, or ask for the impossible.
+// ErrDescriptor says that the bytes are not a descriptor, or have impossible parameters.
 var ErrDescriptor = errors.New("not a network descriptor")
 
 var choices = map[string][]string{
@@ -84,8 +83,7 @@ var choices = map[string][]string{
 	"decide":    {"dag", "sequencer"},
 }
 
-// Check says what is wrong with the parameters of a network, in the words of
-// the person who would found it.
+// Check returns what is wrong with the parameters of a network, in words for its founder.
 func (n Network) Check() error {
 	if n.Name == "" || len(n.Name) > 64 || !utf8.ValidString(n.Name) {
 		return errors.New("network name: give 1 to 64 characters")
@@ -131,8 +129,8 @@ func (n Network) Check() error {
 		{"owners", n.Owners, 1, 8},
 		{"witnesses", n.Witnesses, 1, n.Owners},
 		{"weight of a node", n.MaxWeight, 1, 1 << 20},
-		// The owners of a key live in one leaf, so no leaf may be
-		// smaller than the largest owner set.
+		// The owners of a key are members of one leaf, so no leaf may be smaller than the largest set
+		// of owners.
 		{"leaf merge", n.LeafMerge, 8, 128},
 		{"leaf split", n.LeafSplit, n.LeafMerge + 1, 256},
 		{"fan-out", n.FanOut, 2, 256},
@@ -141,21 +139,20 @@ func (n Network) Check() error {
 			return fmt.Errorf("%s %d: give %d to %d", c.what, c.got, c.min, c.max)
 		}
 	}
-	if of := permille(n.Load); of < 1 || of > 1_000_000 || n.Load != float64(of)/1000 {
+	if load := permille(n.Load); load < 1 || load > 1_000_000 || n.Load != float64(load)/1000 {
 		return fmt.Errorf("load %v: give 0.001 to 1000, with no more than three decimals", n.Load)
 	}
 	return nil
 }
 
 func permille(load float64) int {
-	if !(load >= 0 && load <= 1e6) { // NaN too
+	if !(load >= 0 && load <= 1e6) { // also refuses NaN
 		return -1
 	}
 	return int(load*1000 + 0.5)
 }
 
-// Descriptor encodes n. All nodes of a network pass on these very bytes; they
-// are encoded once, by its founder.
+// Descriptor encodes n. The founder encodes a network once, and all nodes forward exactly these bytes.
 func (n Network) Descriptor() []byte {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(&wirepb.Network{
 		Name:                 n.Name,
@@ -178,13 +175,13 @@ func (n Network) Descriptor() []byte {
 		PrivateAddresses:     n.PrivateAddresses,
 	})
 	if err != nil {
-		panic(fmt.Sprintf("wire: descriptor: %v", err)) // a name that Check refuses
+		panic(fmt.Sprintf("wire: descriptor: %v", err)) // Check refuses such a name
 	}
 	return b
 }
 
-// Settings are the parameters of a network beside its name, under the names of the flags that set them, where there are
-// any, and with values as flags take them.
+// Settings returns the parameters of a network except its name. The keys are the names of the flags
+// that set them, if there are any, and the values have the format of those flags.
 func (n Network) Settings() map[string]string {
 	return map[string]string{
 		"poll-interval":         plainDuration(n.PollInterval),
@@ -207,7 +204,7 @@ func (n Network) Settings() map[string]string {
 	}
 }
 
-// plainDuration writes 30m where Go writes 30m0s.
+// plainDuration formats a duration as 30m where Go formats 30m0s.
 func plainDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -219,18 +216,18 @@ func plainDuration(d time.Duration) string {
 	return s
 }
 
-// Differences names the parameters that two networks do not share, with both values. ours and theirs are what the networks
-// are called there, such as "flags" and "network".
+// Differences names the parameters in which two networks differ, with both values. ours and theirs name
+// the two networks in the text, such as "flags" and "network".
 func (n Network) Differences(ours string, other Network, theirs string) string {
 	one, two := n.Settings(), other.Settings()
 	one["network"], two["network"] = n.Name, other.Name
-	var of []string
+	var differences []string
 	for _, name := range slices.Sorted(maps.Keys(one)) {
 		if one[name] != two[name] {
-			of = append(of, fmt.Sprintf("%s (%s: %s, %s: %s)", name, ours, one[name], theirs, two[name]))
+			differences = append(differences, fmt.Sprintf("%s (%s: %s, %s: %s)", name, ours, one[name], theirs, two[name]))
 		}
 	}
-	return strings.Join(of, ", ")
+	return strings.Join(differences, ", ")
 }
 
 // ParseDescriptor reads a descriptor and checks it.
@@ -268,11 +265,11 @@ func ParseDescriptor(b []byte) (Network, error) {
 	return n, nil
 }
 
-// HashOf returns the hash of a descriptor's bytes.
+// HashOf returns the hash of a descriptor.
 func HashOf(descriptor []byte) Hash { return sha256.Sum256(descriptor) }
 
-// Scheme names the four choices of how channels are polled: "paper" and "bound"
-// are presets, anything else is spelled out.
+// Scheme names the four choices of how channels are polled: "paper" and "bound" are presets, and others
+// are spelled out.
 func (n Network) Scheme() string {
 	switch n.choices() {
 	case Paper:
@@ -283,10 +280,10 @@ func (n Network) Scheme() string {
 	return n.Wedge + " " + n.Clusters + " " + n.Phases + " " + n.Decide
 }
 
-// Choices are the four ways in which schemes differ.
+// Choices are the four ways in which polling schemes differ.
 type Choices struct{ Wedge, Clusters, Phases, Decide string }
 
-// The presets: Corona's own form, and ours.
+// The presets are the scheme of the Corona paper and the default scheme of this program.
 var (
 	Paper = Choices{"base16", "paper", "random", "dag"}
 	Bound = Choices{"rank", "bins", "even", "sequencer"}

@@ -15,13 +15,13 @@ import (
 	"tidings/internal/wire/wirepb"
 )
 
-func TestDefaultNetworkIsRight(t *testing.T) {
+func TestDefaultNetworkIsValid(t *testing.T) {
 	if err := DefaultNetwork("home").Check(); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestDescriptorRoundTrip: whatever Check lets pass comes back as it was.
+// TestDescriptorRoundTrip encodes and decodes parameters that Check accepts.
 func TestDescriptorRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		between := func(what string, low, high int) int { return rapid.IntRange(low, high).Draw(t, what) }
@@ -146,7 +146,7 @@ func TestDescriptorRefusals(t *testing.T) {
 	}
 }
 
-// A later version may add fields; this one still reads those it knows.
+// A later version may add fields. This version still reads the fields that it knows.
 func TestDescriptorMayHoldMore(t *testing.T) {
 	want := DefaultNetwork("home")
 	if got, err := ParseDescriptor(field(want.Descriptor(), 100, []byte("new"))); err != nil || got != want {
@@ -180,7 +180,7 @@ func FuzzDescriptor(f *testing.F) {
 	})
 }
 
-// Every parameter is a setting, so that networks with different descriptors always have a difference.
+// Every parameter is a setting, so that networks with different descriptors differ in a setting.
 func TestSettingsAreAllParameters(t *testing.T) {
 	one, two := DefaultNetwork("one"), Network{}
 	if got, want := len(one.Settings()), reflect.TypeFor[Network]().NumField()-1; got != want {

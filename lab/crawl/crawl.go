@@ -149,7 +149,7 @@ func (p *poller) read(s origin.Snapshot, r *Run) error {
 	p.doubted = false
 	p.known.Recognise(f)
 	d := p.known.Diff(f)
-	p.known.See(f)
+	p.known.Touch(f)
 	p.known.Add(d)
 	if d.Empty() {
 		return nil

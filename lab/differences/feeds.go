@@ -105,7 +105,7 @@ func Feeds(name string, of []origin.Snapshot, references map[string]Reference) F
 		doubted = false
 		known.Recognise(f)
 		d := known.Diff(f)
-		known.See(f)
+		known.Touch(f)
 		known.Add(d)
 		reference, ok := references[s.File]
 		if i == 0 || !ok {

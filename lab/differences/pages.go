@@ -106,16 +106,16 @@ const longestHunk = 1000
 // Pages replays the trace of a page.
 func Pages(name string, of []origin.Snapshot, labels map[string]string) (Page, error) {
 	p := Page{Name: name, Kind: "page", Labelled: labels != nil, Snapshots: len(of)}
-	var m page.Memory
+	var m page.Tracker
 	for i, s := range of {
 		began := time.Now()
 		old := m.Core()
-		core, err := page.Read(s.Body, s.ContentType, page.Place{})
-		f := page.Finding{Kind: page.Failed}
+		core, err := page.Read(s.Body, s.ContentType, page.Location{})
+		f := page.Result{Kind: page.Failed}
 		if err != nil {
 			f.Reason = err.Error()
 		} else {
-			f = m.Look(core, s.Time)
+			f = m.Check(core, s.Time)
 		}
 		took := time.Since(began).Seconds()
 		p.Bytes += int64(len(s.Body))
@@ -127,7 +127,7 @@ func Pages(name string, of []origin.Snapshot, labels map[string]string) (Page, e
 			switch class {
 			case Wording:
 				p.Wording++
-				if f.Kind != page.News {
+				if f.Kind != page.Changed {
 					p.Missed = append(p.Missed, s.File)
 				}
 			case "":
@@ -137,9 +137,9 @@ func Pages(name string, of []origin.Snapshot, labels map[string]string) (Page, e
 		switch f.Kind {
 		case page.Failed:
 			p.Failed = append(p.Failed, s.File+": "+f.Reason)
-		case page.Returned:
+		case page.Stale:
 			p.Returned++
-		case page.News:
+		case page.Changed:
 			if i == 0 || len(old.Lines) == 0 {
 				continue
 			}
@@ -156,7 +156,7 @@ func Pages(name string, of []origin.Snapshot, labels map[string]string) (Page, e
 }
 
 // change measures one, and tries whether who has the old version comes to the new one by it.
-func change(old *page.Core, f *page.Finding) (c Change, err error) {
+func change(old *page.Core, f *page.Result) (c Change, err error) {
 	packed, err := f.Patch.Encode(old)
 	if err != nil {
 		return c, err

@@ -129,14 +129,14 @@ func (b Bench) Run(ctx context.Context, progress func(what string, done float64)
 		return r, err
 	}
 	progress("settling", 0)
-	if err := loop.Rest(ctx, b.Settle); err != nil {
+	if err := loop.Sleep(ctx, b.Settle); err != nil {
 		return r, err
 	}
 	since := time.Now()
 	for half := range 2 {
 		for i := range 20 {
 			progress("measuring", float64(half)/2+float64(i)/40)
-			if err := loop.Rest(ctx, b.Length/40); err != nil {
+			if err := loop.Sleep(ctx, b.Length/40); err != nil {
 				return r, err
 			}
 		}
@@ -146,7 +146,7 @@ func (b Bench) Run(ctx context.Context, progress func(what string, done float64)
 	}
 	until := time.Now()
 	progress("waiting for the last items", 1)
-	if err := loop.Rest(ctx, b.After); err != nil {
+	if err := loop.Sleep(ctx, b.After); err != nil {
 		return r, err
 	}
 	r.Hosts, r.Filters = b.Hosts, b.Filters
@@ -192,7 +192,7 @@ func (b Bench) open(ctx context.Context, parts *sync.WaitGroup, w *watched, prog
 				return members > 0 && len(addrs) > 0, err
 			})
 		} else {
-			err = loop.Rest(ctx, benchLook)
+			err = loop.Sleep(ctx, benchLook)
 		}
 		if err != nil {
 			return nil, nil, err
@@ -233,7 +233,7 @@ func (b Bench) until(ctx context.Context, limit time.Duration, what string, hold
 		if time.Now().After(end) {
 			return errors.Join(fmt.Errorf("waited %v in vain for %s", limit, what), err)
 		}
-		if err := loop.Rest(ctx, 10*benchLook); err != nil {
+		if err := loop.Sleep(ctx, 10*benchLook); err != nil {
 			return err
 		}
 	}
@@ -252,7 +252,7 @@ func (w *watched) show(url string, titles []string) {
 
 // look looks at a filter's keyword feed, again and again.
 func (w *watched) look(ctx context.Context, i int, n Node) {
-	for loop.Rest(ctx, benchLook) == nil {
+	for loop.Sleep(ctx, benchLook) == nil {
 		articles, err := n.Watched(ctx, benchQuery)
 		if err != nil {
 			continue

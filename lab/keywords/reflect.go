@@ -59,7 +59,7 @@ type desk struct {
 func openDesk(dir string, now time.Time) (*desk, error) {
 	d := &desk{now: now, calls: make(chan func(), 1<<10)}
 	var err error
-	if d.disk, err = store.Open(filepath.Join(dir, "keywords.db"), func(f func()) { d.calls <- f }, store.Twice{}); err != nil {
+	if d.disk, err = store.Open(filepath.Join(dir, "keywords.db"), func(f func()) { d.calls <- f }, store.SecondCopy{}); err != nil {
 		return nil, err
 	}
 	c := cobra.DefaultConfig()

@@ -189,7 +189,7 @@ func (n *network) await(ctx context.Context, what string, missing func([]Look) (
 		if time.Since(began) > rightTime {
 			return looks, fmt.Errorf("%s: not within %v: %s", what, rightTime, lack)
 		}
-		if err := loop.Rest(ctx, lookPause); err != nil {
+		if err := loop.Sleep(ctx, lookPause); err != nil {
 			return looks, err
 		}
 	}
@@ -247,7 +247,7 @@ func (n *network) join(ctx context.Context, c Scenario, r *Result) error {
 	before, _ := Spent(p)
 	for since := time.Duration(0); since < c.Rest; since = time.Since(began) {
 		n.lab.Progress("nodes rest", since.Seconds()/c.Rest.Seconds())
-		if err := loop.Rest(ctx, min(time.Second, c.Rest-since)); err != nil {
+		if err := loop.Sleep(ctx, min(time.Second, c.Rest-since)); err != nil {
 			return err
 		}
 	}

@@ -27,8 +27,8 @@ func TestPlanted(t *testing.T) {
 		return missed
 	}
 	healthy := measure()
-	plant.MissedTurn = true
-	defer func() { plant.MissedTurn = false }()
+	plant.SkippedSlot = true
+	defer func() { plant.SkippedSlot = false }()
 	if ill := measure(); ill <= healthy {
 		t.Errorf("%d figures are missed without the bug, %d with it", healthy, ill)
 	}

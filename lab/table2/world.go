@@ -31,7 +31,7 @@ type World struct {
 	hosts   []*sim.Host  // of the members
 	keys    []overlay.ID // of the channels
 	lanes   []*lane
-	verify  *wire.Memory
+	verify  *wire.CachingVerifier
 }
 
 // lanes is into how many parts a world is split: how many processors it makes use of.
@@ -65,8 +65,8 @@ func NewWorld(load *Workload, network wire.Network) *World {
 	for i := range load.Channels {
 		w.keys = append(w.keys, overlay.Key(network.Name, load.URL(i)))
 	}
-	w.network, w.verify = network, wire.Memo(wire.NewVerifier(wire.HashOf(network.Descriptor())), maxSigned)
-	w.verify = w.verify.Guarded(new(sync.Mutex))
+	w.network, w.verify = network, wire.NewCachingVerifier(wire.NewVerifier(wire.HashOf(network.Descriptor())), maxSigned)
+	w.verify = w.verify.WithLock(new(sync.Mutex))
 	for range lanes {
 		w.lanes = append(w.lanes, newLane(load, network.Name, w.verify))
 	}

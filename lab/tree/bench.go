@@ -180,7 +180,7 @@ func (b Bench) until(ctx context.Context, what string, missing func() (done floa
 		if time.Since(began) > joinTime {
 			return fmt.Errorf("%s: not within %v: %s", what, joinTime, lack)
 		}
-		if err := loop.Rest(ctx, lookPause); err != nil {
+		if err := loop.Sleep(ctx, lookPause); err != nil {
 			return err
 		}
 	}
@@ -194,7 +194,7 @@ func (b Bench) pass(ctx context.Context, what string, d time.Duration) error {
 			return nil
 		}
 		b.Progress(what, since.Seconds()/d.Seconds())
-		if err := loop.Rest(ctx, min(time.Second, d-since)); err != nil {
+		if err := loop.Sleep(ctx, min(time.Second, d-since)); err != nil {
 			return err
 		}
 	}

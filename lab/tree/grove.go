@@ -306,14 +306,14 @@ func (g *grove) publish(r *Result) error {
 			return fmt.Errorf("publish: %w", err)
 		}
 		g.bench.Progress("trees carry", float64(i)/float64(len(g.plan.publications)))
-		if err := loop.Rest(g.ctx, g.bench.Every); err != nil {
+		if err := loop.Sleep(g.ctx, g.bench.Every); err != nil {
 			return err
 		}
 	}
 	if err := g.bench.until(g.ctx, "trees carry", g.tally.missing); err != nil {
 		return err
 	}
-	if err := loop.Rest(g.ctx, ackTime); err != nil {
+	if err := loop.Sleep(g.ctx, ackTime); err != nil {
 		return err
 	}
 	after, err := g.sent()

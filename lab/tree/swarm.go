@@ -239,14 +239,14 @@ func (s *swarm) carry(r *Result) error {
 			r.Failed++
 		}
 		s.bench.Progress("GossipSub carries", float64(i)/float64(len(s.plan.publications)))
-		if err := loop.Rest(s.ctx, s.bench.Every); err != nil {
+		if err := loop.Sleep(s.ctx, s.bench.Every); err != nil {
 			return err
 		}
 	}
 	if err := s.bench.until(s.ctx, "GossipSub carries", s.tally.missing); err != nil {
 		return err
 	}
-	if err := loop.Rest(s.ctx, ackTime); err != nil { // the last copies
+	if err := loop.Sleep(s.ctx, ackTime); err != nil { // the last copies
 		return err
 	}
 	s.tally.sum(r)

@@ -184,16 +184,16 @@ func (h *Host) answerHello(s network.Stream, r *bufio.Reader, accepted func()) e
 func (h *Host) noteRefusal(p peer.ID, refusal *wire.RefusedError, byUs bool) {
 	h.count.refusals.Add(1)
 	if refusal.Reason == wirepb.Refusal_BUSY {
-		h.log.Debug("handshake was put off", "peer", p, "reason", refusal.Words, "by_us", byUs)
+		h.log.Debug("handshake was put off", "peer", p, "reason", refusal.Message, "by_us", byUs)
 		return
 	}
-	r := Refusal{Reason: refusal.Words, ByUs: byUs, Network: refusal.Reason == wirepb.Refusal_NETWORK, Bootstrap: h.gater.bootstrapPeers[p]}
+	r := Refusal{Reason: refusal.Message, ByUs: byUs, Network: refusal.Reason == wirepb.Refusal_NETWORK, Bootstrap: h.gater.bootstrapPeers[p]}
 	if !h.reputations.addRefusal(p, r, time.Now()) {
 		return
 	}
 	if byUs {
-		h.log.Warn("this node refused a peer", "peer", p, "reason", refusal.Words)
+		h.log.Warn("this node refused a peer", "peer", p, "reason", refusal.Message)
 	} else {
-		h.log.Warn("a peer refused this node", "peer", p, "reason", refusal.Words)
+		h.log.Warn("a peer refused this node", "peer", p, "reason", refusal.Message)
 	}
 }

@@ -263,7 +263,7 @@ func (t *Topics) validate(ctx context.Context, joined *topic, from peer.ID, fram
 		return pubsub.ValidationAccept
 	}
 	t.host.count.overheard.Add(1)
-	verdict := env.Drop
+	verdict := env.Ignore
 	if len(frame) <= env.MaxTopicFrame {
 		verdict = (*joined.validate.Load())(ctx, env.PeerID(from), frame)
 	}
@@ -271,9 +271,9 @@ func (t *Topics) validate(ctx context.Context, joined *topic, from peer.ID, fram
 		t.host.count.unjudged.Add(1)
 	}
 	switch verdict {
-	case env.Pass:
+	case env.Accept:
 		return pubsub.ValidationAccept
-	case env.Blame:
+	case env.Reject:
 		t.host.count.badFrames.Add(1)
 		t.host.violation(from, "frames of a topic that break the protocol")
 		return pubsub.ValidationReject

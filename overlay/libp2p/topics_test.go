@@ -27,7 +27,7 @@ func (e *topicRecorder) validate(_ context.Context, _ env.PeerID, frame []byte) 
 	if e.verdict != nil {
 		return e.verdict(string(frame))
 	}
-	return env.Pass
+	return env.Accept
 }
 
 func (e *topicRecorder) count(frame string) int {
@@ -101,11 +101,11 @@ func TestFramesOfATopicAreValidated(t *testing.T) {
 	gate := &topicRecorder{verdict: func(frame string) env.Verdict {
 		switch frame[0] {
 		case 'd':
-			return env.Drop
+			return env.Ignore
 		case 'b':
-			return env.Blame
+			return env.Reject
 		}
-		return env.Pass
+		return env.Accept
 	}}
 	hub.Topics().Join("news", nil, gate.validate)
 	a, b := startTestHost(t, nil), startTestHost(t, nil)

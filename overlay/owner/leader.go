@@ -202,7 +202,7 @@ func (o *Owners) replicate(s *replica) {
 func (o *Owners) maybeCommit(s *replica) {
 	l := s.leader
 	f := l.inflight
-	if len(f.acks) < quorum(len(s.epoch.Owners)) && !plant.HeldEarly {
+	if len(f.acks) < quorum(len(s.epoch.Owners)) && !plant.EarlyCommit {
 		return
 	}
 	l.inflight, l.lagging = nil, f
@@ -265,7 +265,7 @@ func (o *Owners) becomeLeader(s *replica) {
 // stepDown ends this node's work as the sequencer.
 func (o *Owners) stepDown(s *replica) {
 	l := s.leader
-	if l == nil || plant.TwoPollers {
+	if l == nil || plant.StaleSequencer {
 		return
 	}
 	s.leader = nil

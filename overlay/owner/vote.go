@@ -287,7 +287,7 @@ func (o *Owners) ownersNearKey(e *Epoch) bool {
 
 // commitEpoch puts a certified epoch in force here, and drops entries that it does not continue.
 func (o *Owners) commitEpoch(s *replica, e *Epoch, from env.PeerID) {
-	if plant.Clinging && s.epoch != nil && s.epoch.owns(o.self) && !e.owns(o.self) {
+	if plant.StaleOwner && s.epoch != nil && s.epoch.owns(o.self) && !e.owns(o.self) {
 		return
 	}
 	now := o.clock.Now()
@@ -310,7 +310,7 @@ func (o *Owners) commitEpoch(s *replica, e *Epoch, from env.PeerID) {
 		o.stats.Truncated += uint64(len(s.log) - n)
 		ops = o.truncate(s, last)
 	}
-	if plant.StepBack && !o.owns(s) && len(s.log) > 1 {
+	if plant.LoseLastEntry && !o.owns(s) && len(s.log) > 1 {
 		s.setLog(s.log[:len(s.log)-1])
 	}
 	o.saveReplica(s, nil, ops...)

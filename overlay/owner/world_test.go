@@ -47,7 +47,7 @@ func newWorld(t *testing.T, c sim.Config, lease time.Duration) *world {
 		made: map[int]string{}, done: map[int]time.Time{},
 		at: map[overlay.ID]map[owner.Position]owner.Hash{}, sequencer: map[string]env.PeerID{},
 	}
-	w.verify = wire.Memo(wire.NewVerifier(w.hash), 1<<16)
+	w.verify = wire.NewCachingVerifier(wire.NewVerifier(w.hash), 1<<16)
 	return w
 }
 

@@ -66,7 +66,7 @@ func newLab(t testing.TB, cfg Config) *lab {
 	}
 	e := env.Env{Clock: l, Network: l, Store: forgetful{}, Rand: rand.New(rand.NewPCG(1, 2)), Log: slog.New(slog.DiscardHandler)}
 	self := wire.NewSigner(ed25519.NewKeyFromSeed(make([]byte, 32)), l.hash)
-	verify := wire.Memo(wire.NewVerifier(l.hash), 1<<16)
+	verify := wire.NewCachingVerifier(wire.NewVerifier(l.hash), 1<<16)
 	l.node = overlay.New(e, self, verify, overlay.Config{Network: network, Founder: true})
 	l.s = New(e, l.node, cfg, func(d Delivery) { l.got = append(l.got, d) })
 	return l

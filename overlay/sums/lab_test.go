@@ -65,7 +65,7 @@ func newLab(t testing.TB) *lab {
 	}
 	e := env.Env{Clock: l, Network: l, Store: forgetful{}, Rand: rand.New(rand.NewPCG(1, 2)), Log: slog.New(slog.DiscardHandler)}
 	self := wire.NewSigner(ed25519.NewKeyFromSeed(make([]byte, 32)), l.hash)
-	l.node = overlay.New(e, self, wire.Memo(wire.NewVerifier(l.hash), 1<<16), overlay.Config{Network: network, Founder: true})
+	l.node = overlay.New(e, self, wire.NewCachingVerifier(wire.NewVerifier(l.hash), 1<<16), overlay.Config{Network: network, Founder: true})
 	l.s = New(e, l.node, Config{}, numbers{})
 	l.node.Reachable([]string{"here"})
 	if l.run(); l.node.State() != overlay.Active {

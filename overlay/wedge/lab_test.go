@@ -74,7 +74,7 @@ func newLab(t testing.TB) *lab {
 	}
 	e := env.Env{Clock: l, Network: l, Store: forgetful{}, Rand: rand.New(rand.NewPCG(1, 2)), Log: slog.New(slog.DiscardHandler)}
 	self := wire.NewSigner(ed25519.NewKeyFromSeed(make([]byte, 32)), l.hash)
-	verify := wire.Memo(wire.NewVerifier(l.hash), 1<<16)
+	verify := wire.NewCachingVerifier(wire.NewVerifier(l.hash), 1<<16)
 	l.node = overlay.New(e, self, verify, overlay.Config{Network: network, Founder: true})
 	l.w = New(e, l.node, Config{}, l)
 	l.node.Reachable([]string{"here"})

@@ -29,7 +29,7 @@ type world struct {
 func newWorld(t testing.TB, c sim.Config, cfg wedge.Config) *world {
 	network := wire.DefaultNetwork("sim")
 	w := &world{World: sim.New(c), t: t, network: network, hash: wire.HashOf(network.Descriptor()), cfg: cfg}
-	w.verify = wire.Memo(wire.NewVerifier(w.hash), 1<<16)
+	w.verify = wire.NewCachingVerifier(wire.NewVerifier(w.hash), 1<<16)
 	w.records = overlay.NewRecords(network.Name, w.verify, 1<<14)
 	return w
 }

@@ -1,3 +1,3 @@
-// Package pagepb is generated from page.proto, the wire specification
-// of what changed in a page; read that instead.
+// Package pagepb is generated from page.proto, the wire specification of a page's changes. Read
+// that file instead.
 package pagepb

@@ -1,3 +1,3 @@
-// Package wirepb is generated from wire.proto, the wire specification of
-// what stands before and around the messages of the layers; read that instead.
+// Package wirepb is generated from wire.proto, the specification of the parts that
+// the messages of all layers have in common. Read that file instead.
 package wirepb

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// scripts are addresses that a browser runs or shows as a document of their own.
+// scripts are addresses that a browser runs, or shows as a document of their own.
 var scripts = []string{
 	"javascript:alert(1)", "JavaScript:alert(1)", "JAVASCRIPT:alert(1)", " javascript:alert(1)", "\tjavascript:alert(1)", "\x01javascript:alert(1)",
 	"java\nscript:alert(1)", "java\tscript:alert(1)", "java\r\nscript:alert(1)", "j\na\nv\na\ns\nc\nr\ni\np\nt\n:alert(1)", "javascript\n:alert(1)",
@@ -15,21 +15,21 @@ var scripts = []string{
 	"javascript://https://a.example/%0aalert(1)", "view-source:https://a.example/", "about:blank", "feed:javascript:alert(1)", "mailto:a@a.example",
 }
 
-func TestHarmlessAddresses(t *testing.T) {
+func TestSafeLinks(t *testing.T) {
 	for _, s := range scripts {
-		if isHarmless(s) {
+		if isSafeLink(s) {
 			t.Errorf("%q is harmless", s)
 		}
 	}
 	for _, s := range []string{"", "https://a.example/", "HTTP://A.EXAMPLE/", " https://a.example/", "/about", "about", "//a.example/x", "?a=javascript:b", "#javascript:", "a/b:c", "./javascript:alert(1)"} {
-		if !isHarmless(s) {
+		if !isSafeLink(s) {
 			t.Errorf("%q is not", s)
 		}
 	}
 }
 
-// TestHeadsLeadNowhereElse writes heads whose addresses are scripts in every format.
-func TestHeadsLeadNowhereElse(t *testing.T) {
+// TestHeadsHaveNoUnsafeLinks writes heads whose addresses are scripts, in every format.
+func TestHeadsHaveNoUnsafeLinks(t *testing.T) {
 	for _, script := range scripts {
 		if strings.Contains(script, "\x01") {
 			continue // no document has it
@@ -71,7 +71,7 @@ func TestHeadsLeadNowhereElse(t *testing.T) {
 	}
 }
 
-func TestHarmlessLinksOfHeadsStay(t *testing.T) {
+func TestSafeLinksOfHeadsStay(t *testing.T) {
 	for _, doc := range []string{
 		`{"version":"https://jsonfeed.org/version/1.1","title":"T","home_page_url":"https://a.example/","author":{"url":"https://a.example/me"},"authors":"x","items":[]}`,
 		`<rss version="2.0"><channel><title>T</title><link>https://a.example/</link><description/></channel></rss>`,
@@ -89,13 +89,13 @@ func TestHarmlessLinksOfHeadsStay(t *testing.T) {
 	}
 }
 
-func FuzzHarmless(f *testing.F) {
+func FuzzSafeLink(f *testing.F) {
 	for _, s := range scripts {
 		f.Add(s)
 	}
 	f.Add("https://a.example/")
 	f.Fuzz(func(t *testing.T, s string) {
-		if u, err := url.Parse(strings.TrimSpace(s)); err == nil && u.Scheme != "" && u.Scheme != "http" && u.Scheme != "https" && isHarmless(s) {
+		if u, err := url.Parse(strings.TrimSpace(s)); err == nil && u.Scheme != "" && u.Scheme != "http" && u.Scheme != "https" && isSafeLink(s) {
 			t.Errorf("%q is harmless", s)
 		}
 	})

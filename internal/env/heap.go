@@ -2,24 +2,23 @@ package env
 
 import "slices"
 
-// An entry of a calendar.
+// An entry is one planned time of a calendar.
 type entry[K any] struct {
 	at  int64 // nanoseconds since the Unix epoch
 	seq uint32
 	key K
 }
 
-// before orders by time, then by age; the difference of seq survives its
-// wrapping round.
+// before orders by time and then by sequence number. The difference of sequence numbers stays right
+// when they wrap round.
 func (e *entry[K]) before(f *entry[K]) bool {
 	return e.at < f.at || e.at == f.at && int32(e.seq-f.seq) < 0
 }
 
-// A pile is a 4-ary heap of entries: the children of an entry lie in one or two
-// cache lines.
-type pile[K any] []entry[K]
+// A heap is a 4-ary heap of entries. The four children of an entry lie in one or two cache lines.
+type heap[K any] []entry[K]
 
-func (p *pile[K]) push(e entry[K]) {
+func (p *heap[K]) push(e entry[K]) {
 	h := append(*p, e)
 	*p = h
 	i := len(h) - 1
@@ -34,19 +33,19 @@ func (p *pile[K]) push(e entry[K]) {
 	h[i] = e
 }
 
-// pileShrinks is the room of a pile that is given back when most of it is empty: a
-// thousand nodes have a thousand piles.
-const pileShrinks = 32
+// minShrinkCap is the capacity from which a mostly empty heap shrinks. A thousand simulated nodes
+// have thousands of heaps.
+const minShrinkCap = 32
 
-// pop removes the first entry of a pile that is not empty.
-func (p *pile[K]) pop() entry[K] {
+// pop removes the first entry of a heap that is not empty.
+func (p *heap[K]) pop() entry[K] {
 	h := *p
 	top := h[0]
 	n := len(h) - 1
 	e := h[n]
 	h[n] = entry[K]{}
 	h = h[:n]
-	if cap(h) >= pileShrinks && n < cap(h)/8 {
+	if cap(h) >= minShrinkCap && n < cap(h)/8 {
 		h = append(make([]entry[K], 0, cap(h)/4), h...)
 	}
 	*p = h
@@ -75,7 +74,7 @@ func (p *pile[K]) pop() entry[K] {
 	return top
 }
 
-// sortEntries sorts the entries of a day: mostly a handful.
+// sortEntries sorts the entries of a day, of which there are mostly few.
 func sortEntries[K any](list []entry[K]) {
 	if len(list) > 16 {
 		slices.SortFunc(list, func(a, b entry[K]) int {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Rest waits for d, or for the end of ctx, and returns its cause then.
-func Rest(ctx context.Context, d time.Duration) error {
+// Sleep waits for d. If ctx ends first, Sleep returns its cause.
+func Sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -13,9 +13,9 @@ import (
 	"tidings/internal/env"
 )
 
-var twice = Twice{Prefix: []string{"s/", "t/"}, Along: []string{"n"}}
+var twice = SecondCopy{Prefix: []string{"s/", "t/"}, Lazy: []string{"n"}}
 
-// entry is a change of a record; "" deletes it.
+// entry returns a change of a record; "" deletes it.
 func entry(key, value string) env.Op {
 	if value == "" {
 		return env.Op{Key: []byte(key)}
@@ -23,8 +23,8 @@ func entry(key, value string) env.Op {
 	return put(key, value)
 }
 
-// held are the records of a store.
-func held(t *testing.T, d *Disk) map[string]string {
+// recordsOf returns the records of a store.
+func recordsOf(t *testing.T, d *Disk) map[string]string {
 	t.Helper()
 	of := map[string]string{}
 	if err := d.Range(nil, func(key, value []byte) bool { of[string(key)] = string(value); return true }); err != nil {
@@ -35,16 +35,17 @@ func held(t *testing.T, d *Disk) map[string]string {
 
 func openTwice(t *testing.T, path string) *Disk {
 	t.Helper()
-	d, err := Open(path, direct, twice)
+	d, err := Open(path, runNow, twice)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return d
 }
 
-// TestRecordsThatAreKeptTwiceComeBack spoils the file of a store in several ways, as it is after the process was
-// killed: what was kept twice is there, what was deleted stays so, and the rest is lost.
-func TestRecordsThatAreKeptTwiceComeBack(t *testing.T) {
+// TestSecondCopyIsRestored damages the file of a store in several ways after its process
+// was killed. Records in the second copy come back, deleted ones stay deleted, and the rest is
+// lost.
+func TestSecondCopyIsRestored(t *testing.T) {
 	for name, spoil := range map[string]func(path string) error{
 		"first pages": func(path string) error {
 			f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -60,14 +61,14 @@ func TestRecordsThatAreKeptTwiceComeBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "node.db")
 			d := openTwice(t, path)
-			if err := d.Accept(); err != nil {
+			if err := d.AcceptLoss(); err != nil {
 				t.Fatal(err)
 			}
 			committed(t, d, entry("s/1", "one"), entry("x", "other"), entry("n", "1"))
 			committed(t, d, entry("s/2", "two"), entry("t/1", "settings"), entry("n", "2"))
 			committed(t, d, entry("s/1", ""))
 			committed(t, d, entry("t/1", "settings, changed"))
-			// As after kill -9: the files as they are while the store is open.
+			// The files are copied while the store is open, as after kill -9.
 			for _, suffix := range []string{"", secondMark} {
 				b, err := os.ReadFile(path + suffix)
 				if err != nil {
@@ -85,9 +86,9 @@ func TestRecordsThatAreKeptTwiceComeBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := map[string]string{"s/2": "two", "t/1": "settings, changed", "n": "2"}
-			for round := range 2 { // it is brought back for good
+			for round := range 2 { // restored records stay
 				d = openTwice(t, path)
-				if got := held(t, d); !maps.Equal(got, want) {
+				if got := recordsOf(t, d); !maps.Equal(got, want) {
 					t.Errorf("round %d: %q", round, got)
 				}
 				if n, whole := d.Restored(); round == 0 && (n != 2 || !whole) || d.Lost() == "" {
@@ -101,24 +102,24 @@ func TestRecordsThatAreKeptTwiceComeBack(t *testing.T) {
 	}
 }
 
-// TestSecondCopyFollowsAWholeStore: the store is the one that counts as long as it is whole.
+// TestSecondCopyFollowsAWholeStore checks that an undamaged store takes precedence.
 func TestSecondCopyFollowsAWholeStore(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "node.db")
 	d := openTwice(t, path)
-	if err := d.Accept(); err != nil {
+	if err := d.AcceptLoss(); err != nil {
 		t.Fatal(err)
 	}
 	committed(t, d, entry("s/1", "one"))
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	stale := appendFrame([]byte(secondVersion), change{[]byte("s/9"), seal(inline, []byte("s/9"), []byte("stale"))})
+	stale := appendFrame([]byte(secondVersion), change{[]byte("s/9"), encode(kindInline, []byte("s/9"), []byte("stale"))})
 	if err := os.WriteFile(path+secondMark, stale, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	d = openTwice(t, path)
 	defer d.Close()
-	if got := held(t, d); !maps.Equal(got, map[string]string{"s/1": "one"}) {
+	if got := recordsOf(t, d); !maps.Equal(got, map[string]string{"s/1": "one"}) {
 		t.Errorf("%q", got)
 	}
 	b, err := os.ReadFile(path + secondMark)
@@ -131,7 +132,7 @@ func TestSecondCopyFollowsAWholeStore(t *testing.T) {
 	}
 }
 
-// TestSecondCopyDoesNotGrowForEver changes one record until what was appended passes the bound.
+// TestSecondCopyDoesNotGrowForEver changes one record until the file is rewritten.
 func TestSecondCopyDoesNotGrowForEver(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "node.db")
 	d := openTwice(t, path)
@@ -150,10 +151,10 @@ func TestSecondCopyDoesNotGrowForEver(t *testing.T) {
 		t.Errorf("it grew to %d bytes, of %d", most, bound)
 	}
 	b, err := os.ReadFile(path + secondMark)
-	if kept, whole := parseSecond(b); err != nil || !whole || len(kept) != 1 || !bytes.Contains(kept[0].sealed, []byte("11x")) {
+	if kept, whole := parseSecond(b); err != nil || !whole || len(kept) != 1 || !bytes.Contains(kept[0].encoded, []byte("11x")) {
 		t.Errorf("%d records, whole %v, %v", len(kept), whole, err)
 	}
-	// A value that changes often is not written by itself.
+	// A change of a lazy record alone is not written.
 	before := len(b)
 	committed(t, d, entry("n", "1"), entry("x", "other"))
 	if b, err = os.ReadFile(path + secondMark); err != nil || len(b) != before {
@@ -161,8 +162,8 @@ func TestSecondCopyDoesNotGrowForEver(t *testing.T) {
 	}
 }
 
-// TestSecondCopyThatFailsIsSaid takes the file away from under a store, and gives it back.
-func TestSecondCopyThatFailsIsSaid(t *testing.T) {
+// TestSecondCopyThatFailsIsReported takes the file away from a store, and gives it back.
+func TestSecondCopyThatFailsIsReported(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "node.db")
 	d := openTwice(t, path)
@@ -179,8 +180,8 @@ func TestSecondCopyThatFailsIsSaid(t *testing.T) {
 	}
 }
 
-// TestStoreOpensWithoutItsSecondCopy opens a store whose second copy cannot be written, as on a full disk.
-// The store opens and Stats reports the failure, until a later change writes the copy.
+// TestStoreOpensWithoutItsSecondCopy opens a store whose second copy cannot be written, as on a
+// full disk. Stats reports the failure until a later change writes the copy.
 func TestStoreOpensWithoutItsSecondCopy(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "node.db")
 	d := openTwice(t, path)
@@ -192,8 +193,8 @@ func TestStoreOpensWithoutItsSecondCopy(t *testing.T) {
 	}
 	d = openTwice(t, path)
 	defer closed(t, d)
-	for i := 1; i < 3; i++ { // it was tried when the store was opened, and with each change
-		if got := held(t, d); len(got) != i || !strings.Contains(d.Stats().Failing, inTheWay) {
+	for i := 1; i < 3; i++ { // each open and each change tries to write the copy
+		if got := recordsOf(t, d); len(got) != i || !strings.Contains(d.Stats().Failing, inTheWay) {
 			t.Errorf("records %q, failing %q", got, d.Stats().Failing)
 		}
 		committed(t, d, entry("s/2", "two"))
@@ -207,12 +208,13 @@ func TestStoreOpensWithoutItsSecondCopy(t *testing.T) {
 	}
 }
 
-// TestSecondCopyKeepsWhatIsDamagedInTheStore damages records of a store that is open, and makes the second copy
-// anew. The copy's records of those keys are the only good ones, and come back when the store is opened.
+// TestSecondCopyKeepsWhatIsDamagedInTheStore damages records of an open store and rewrites the
+// second copy, which has the only good records of those keys. They come back when the store is
+// opened.
 func TestSecondCopyKeepsWhatIsDamagedInTheStore(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "node.db")
 	d := openTwice(t, path)
-	if err := d.Accept(); err != nil {
+	if err := d.AcceptLoss(); err != nil {
 		t.Fatal(err)
 	}
 	committed(t, d, entry("n", "number one"), entry("s/1", "subscription one"), entry("s/2", "subscription two"))
@@ -239,16 +241,16 @@ func TestSecondCopyKeepsWhatIsDamagedInTheStore(t *testing.T) {
 	}
 	value := string(bytes.Repeat([]byte("x"), secondSlack*2/3))
 	committed(t, d, entry("t/1", value))
-	committed(t, d, entry("s/2", "")) // a record that is deleted is not kept because it was damaged
+	committed(t, d, entry("s/2", "")) // a deleted record is not kept because it was damaged
 	committed(t, d, entry("t/1", value))
-	if d.second.begun < secondSlack/2 {
-		t.Fatalf("the copy was not made anew: it began with %d bytes", d.second.begun)
+	if d.second.startSize < secondSlack/2 {
+		t.Fatalf("the copy was not made anew: it began with %d bytes", d.second.startSize)
 	}
 	closed(t, d)
 	d = openTwice(t, path)
 	defer closed(t, d)
 	want := map[string]string{"n": "number one", "s/1": "subscription one", "t/1": value}
-	if got := held(t, d); !maps.Equal(got, want) {
+	if got := recordsOf(t, d); !maps.Equal(got, want) {
 		t.Errorf("%.200q", got)
 	}
 	if n, whole := d.Restored(); n != 1 || !whole {
@@ -261,10 +263,10 @@ func TestSecondCopyThatIsDamaged(t *testing.T) {
 	var ends []int
 	for i := range 3 {
 		key := []byte(fmt.Sprintf("s/%d", i))
-		b = appendFrame(b, change{key, seal(inline, key, []byte("value"))})
+		b = appendFrame(b, change{key, encode(kindInline, key, []byte("value"))})
 		ends = append(ends, len(b))
 	}
-	for cut := ends[1]; cut < ends[2]; cut++ { // a crash while the last one was written
+	for cut := ends[1]; cut < ends[2]; cut++ { // a crash while the last record was written
 		if kept, whole := parseSecond(b[:cut]); len(kept) != 2 || !whole {
 			t.Errorf("cut at %d: %d records, whole %v", cut, len(kept), whole)
 		}
@@ -283,14 +285,14 @@ func TestSecondCopyThatIsDamaged(t *testing.T) {
 
 func FuzzSecond(f *testing.F) {
 	key := []byte("s/1")
-	f.Add(appendFrame([]byte(secondVersion), change{key, seal(inline, key, []byte("value"))}))
+	f.Add(appendFrame([]byte(secondVersion), change{key, encode(kindInline, key, []byte("value"))}))
 	f.Add(appendFrame([]byte(secondVersion), change{key, nil}))
 	f.Add([]byte(secondVersion + "\xff\xff\xff\xff\x00"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		kept, _ := parseSecond(b)
 		again := []byte(secondVersion)
 		for _, c := range kept {
-			if _, ok := parseRecord(c.key, c.sealed); !ok {
+			if _, ok := parseRecord(c.key, c.encoded); !ok {
 				t.Fatalf("%q is no record", c.key)
 			}
 			again = appendFrame(again, c)

@@ -10,13 +10,12 @@ import (
 	"golang.org/x/net/html"
 )
 
-// appendReading appends what a reader sees of HTML: its text without white space,
-// where links lead, and what pictures are called. Markup, styles and scripts do not
-// count, nor do queries of addresses, nor the hosts of pictures: they carry session
-// tokens and the names of replicas.
-func appendReading(dst []byte, s string) []byte {
+// appendVisible appends what a reader sees of HTML: its text without white space, the targets of links, and the
+// names of pictures. It ignores markup, styles and scripts, and also queries of addresses and the hosts of
+// pictures, which carry session tokens and names of replicas.
+func appendVisible(dst []byte, s string) []byte {
 	if strings.IndexByte(s, '<') < 0 {
-		return appendLetters(dst, html.UnescapeString(s))
+		return appendNonSpace(dst, html.UnescapeString(s))
 	}
 	z := html.NewTokenizer(strings.NewReader(s))
 	hidden := ""
@@ -26,7 +25,7 @@ func appendReading(dst []byte, s string) []byte {
 			return dst
 		case html.TextToken:
 			if hidden == "" {
-				dst = appendLetters(dst, string(z.Text()))
+				dst = appendNonSpace(dst, string(z.Text()))
 			}
 		case html.EndTagToken:
 			if name, _ := z.TagName(); string(name) == hidden {
@@ -50,14 +49,14 @@ func appendReading(dst []byte, s string) []byte {
 					tiny = tiny || string(value) == "1" || string(value) == "0"
 				}
 			}
-			if !tiny { // one point wide: it counts readers
+			if !tiny { // a picture of one pixel counts readers
 				dst = append(dst, address...)
 			}
 		}
 	}
 }
 
-// appendAddress appends what counts of an address in a text.
+// appendAddress appends the significant part of an address in a text.
 func appendAddress(dst []byte, attr, address string) []byte {
 	address, _, _ = strings.Cut(address, "#")
 	address, _, _ = strings.Cut(address, "?")
@@ -65,17 +64,16 @@ func appendAddress(dst []byte, attr, address string) []byte {
 		address = address[strings.LastIndexByte(address, '/')+1:]
 	}
 	dst = append(dst, 0)
-	dst = appendLetters(dst, dropScheme(address))
+	dst = appendNonSpace(dst, dropScheme(address))
 	return append(dst, 0)
 }
 
-// appendLetters appends text without white space and without characters nobody
-// sees.
-func appendLetters(dst []byte, s string) []byte {
+// appendNonSpace appends text without white space and invisible characters.
+func appendNonSpace(dst []byte, s string) []byte {
 	dst = slices.Grow(dst, len(s))
 	for _, r := range s {
 		switch {
-		case r < utf8.RuneSelf: // nearly all of it
+		case r < utf8.RuneSelf: // nearly all characters
 			if r > ' ' && r != '\x7f' {
 				dst = append(dst, byte(r))
 			}
@@ -87,8 +85,8 @@ func appendLetters(dst []byte, s string) []byte {
 	return dst
 }
 
-// cleanLink returns an address without what differs between askers: whether it
-// was asked for in the clear, and marks of campaigns.
+// cleanLink returns an address without the parts that differ between clients: the scheme, and parameters that
+// track campaigns.
 func cleanLink(s string) string {
 	s = dropScheme(strings.TrimSpace(s))
 	before, query, ok := strings.Cut(s, "?")
@@ -121,7 +119,7 @@ func isTracking(part string) bool {
 	return strings.HasPrefix(name, "utm_") || strings.HasPrefix(name, "amp;utm_")
 }
 
-// dropScheme leaves out http: and https:, which sites change between.
+// dropScheme removes http: and https:, between which sites change.
 func dropScheme(s string) string {
 	for _, scheme := range []string{"https:", "http:"} {
 		if len(s) > len(scheme) && strings.EqualFold(s[:len(scheme)], scheme) {
@@ -131,7 +129,7 @@ func dropScheme(s string) string {
 	return s
 }
 
-// resolve returns an address as it is meant at base.
+// resolve resolves ref relative to base.
 func resolve(base, ref string) string {
 	b, err := url.Parse(base)
 	if err != nil || base == "" {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Wherever a document says who publishes it, the copy says what the node believes, once, or nothing.
-func TestACopySaysWhoPublishesOnce(t *testing.T) {
+// A copy has the publisher that the node believes, once, or none, wherever the document names one.
+func TestACopyNamesThePublisherOnce(t *testing.T) {
 	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, ed25519.SeedSize)).Public().(ed25519.PublicKey)
 	believed := Publisher{Key: key, Certificate: `https://x/"><evil xmlns="">&`, Beat: time.Hour}
 	said := Publisher{Key: bytes.Repeat([]byte{9}, ed25519.PublicKeySize)}
@@ -29,7 +29,7 @@ func TestACopySaysWhoPublishesOnce(t *testing.T) {
 		for _, who := range []*Publisher{nil, &believed} {
 			d := Document{Head: f.Head, URL: "http://n/x", Base: "http://a.example/", Publisher: who}
 			for _, it := range f.Items {
-				d.Entries = append(d.Entries, Entry{Item: it, At: time.Unix(1, 0), Provenance: "single"})
+				d.Entries = append(d.Entries, Entry{Item: it, Arrived: time.Unix(1, 0), Provenance: "single"})
 			}
 			for _, format := range []Format{RSS, RDF, Atom, JSON} {
 				out, err := Write(&d, format)

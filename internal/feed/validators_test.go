@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// sources are documents such as publishers make them, right and wrong.
+// sources are documents as publishers write them, valid and invalid.
 var sources = map[string]string{
 	"rss with extensions": `<?xml version="1.0" encoding="UTF-8"?>
 <?xml-stylesheet type="text/xsl" href="/style.xsl"?>
@@ -59,11 +59,10 @@ var sources = map[string]string{
 "items":[{"id":7,"title":"Seven \u0000","content_text":"a < b\nc","date_published":"2026-11-01T10:00:00+01:00","_x":{"y":[1]}},{"id":"8","content_html":"<p>8</p>","authors":[{"name":"Ann"},null]}]}`,
 }
 
-// withPublisher ends the names of sources that say who publishes them.
+// withPublisher ends the names of sources that name their publisher.
 const withPublisher = " with a publisher"
 
-// written are the sources in all formats, each by itself and all together; each also with a
-// publisher named in its head.
+// written returns the sources in all formats, separately and together, each also with a publisher in its head.
 func written(t testing.TB) map[string][]byte {
 	docs := map[string][]byte{}
 	var all []Entry
@@ -78,7 +77,7 @@ func written(t testing.TB) map[string][]byte {
 		}
 		var entries []Entry
 		for _, it := range f.Items {
-			entries = append(entries, Entry{Item: it, At: time.Unix(1.78e9, 0), Provenance: "witnessed 3/5"})
+			entries = append(entries, Entry{Item: it, Arrived: time.Unix(1.78e9, 0), Provenance: "witnessed 3/5"})
 		}
 		if !strings.HasSuffix(name, withPublisher) {
 			all = append(all, entries...)
@@ -103,7 +102,7 @@ func writeAll(t testing.TB, docs map[string][]byte, name string, d *Document) {
 	}
 }
 
-// files writes documents of a format down and returns the files' names.
+// files writes the documents of a format to disk and returns the names of the files.
 func files(t testing.TB, docs map[string][]byte, suffix string) []string {
 	t.Helper()
 	dir := t.TempDir()
@@ -121,8 +120,8 @@ func files(t testing.TB, docs map[string][]byte, suffix string) []string {
 	return names
 }
 
-// lacks ends a test for want of a tool. In CI that is a failure: there the tools are
-// installed (.ci/run), and a test that does not run would say nothing.
+// lacks ends a test that lacks a tool. In CI this is a failure, because the tools are installed there
+// (.ci/run), and a test that does not run would prove nothing.
 func lacks(t *testing.T, tool, why string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
@@ -131,11 +130,10 @@ func lacks(t *testing.T, tool, why string) {
 	t.Skipf("%s is not installed: %s", tool, why)
 }
 
-// python is the one that Debian's packages are for.
+// python is the interpreter for which Debian packages its modules.
 const python = "/usr/bin/python3"
 
-// parsesAll is a program that says what feedparser does not like of the files it
-// is given.
+// parsesAll is a program that prints feedparser's complaints about files.
 const parsesAll = `
 import sys, feedparser
 for name in sys.argv[1:]:
@@ -144,7 +142,7 @@ for name in sys.argv[1:]:
         print(name, repr(f.bozo_exception))
 `
 
-// bozos are the complaints of feedparser about files.
+// bozos returns feedparser's complaints about files.
 func bozos(t *testing.T, names []string) string {
 	t.Helper()
 	if exec.Command(python, "-c", "import feedparser").Run() != nil {
@@ -157,9 +155,9 @@ func bozos(t *testing.T, names []string) string {
 	return string(out)
 }
 
-func TestWrittenFeedsAreNoBozos(t *testing.T) {
+func TestFeedparserAcceptsWrittenFeeds(t *testing.T) {
 	docs := written(t)
-	for _, format := range []Format{RSS, RDF, Atom} { // it cannot read JSON Feed
+	for _, format := range []Format{RSS, RDF, Atom} { // feedparser cannot read JSON Feed
 		if out := bozos(t, files(t, docs, "as "+format.String())); out != "" {
 			t.Errorf("as %s:\n%s", format, out)
 		}

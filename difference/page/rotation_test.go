@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// pool is so many different lines with words and without numbers.
+// pool returns different lines with words and without numbers.
 func pool(n int) (of []string) {
 	for i := range n {
 		word := string([]rune{rune('a' + i%26), rune('a' + i/26%26)})
@@ -19,27 +19,27 @@ func pool(n int) (of []string) {
 	return of
 }
 
-// drawn is some of those lines, by chance.
+// drawn returns random lines of a pool.
 func drawn(r *rand.Rand, of []string, n int) []string {
 	of = slices.Clone(of)
 	r.Shuffle(len(of), func(i, j int) { of[i], of[j] = of[j], of[i] })
 	return of[:n]
 }
 
-// around is a page with something in its middle.
-func around(edit string, middle ...string) []string {
+// pageAround returns a page with lines in its middle.
+func pageAround(edit string, middle ...string) []string {
 	return slices.Concat([]string{"Terms", edit, "What follows is paid for"}, middle, []string{"You owe us nothing.", "Nor do we."})
 }
 
-// learns lets a watch look at a page for half a day.
-func (w *watch) learns(page func() []string) {
+// learns checks a page for half a day.
+func (w *checker) learns(page func() []string) {
 	for range 24 {
 		w.at = w.at.Add(30 * time.Minute)
-		w.m.Look(lines(page()...), w.at)
+		w.m.Check(lines(page()...), w.at)
 	}
 }
 
-func TestManyThatTurnInARow(t *testing.T) {
+func TestManyRotatingLinesInARow(t *testing.T) {
 	for name, draw := range map[string]func(r *rand.Rand) []string{
 		"three to seven":       func(r *rand.Rand) []string { return drawn(r, pool(80), 3+r.IntN(5)) },
 		"five to ten of links": func(r *rand.Rand) []string { return drawn(r, pool(40), 5+r.IntN(6)) },
@@ -50,68 +50,68 @@ func TestManyThatTurnInARow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, 2))
-			w := newWatch(t)
-			w.learns(func() []string { return around("Pay", draw(r)...) })
+			w := newChecker(t)
+			w.learns(func() []string { return pageAround("Pay", draw(r)...) })
 			for range 20 {
-				w.look(Same, around("Pay", draw(r)...)...)
+				w.check(Same, pageAround("Pay", draw(r)...)...)
 			}
-			f := w.look(News, around("Do not pay", draw(r)...)...)
+			f := w.check(Changed, pageAround("Do not pay", draw(r)...)...)
 			if len(f.Patch.Hunks) != 1 || f.Patch.Hunks[0].Omit != 1 {
 				t.Errorf("%+v", f.Patch)
 			}
-			w.look(Same, around("Do not pay", draw(r)...)...)
+			w.check(Same, pageAround("Do not pay", draw(r)...)...)
 		})
 	}
 }
 
-// A list of which most goes on is news, however many come at once.
-func TestAListThatGoesOnDoesNotTurn(t *testing.T) {
+// A list that continues is news, however many lines arrive at once.
+func TestAContinuedListDoesNotRotate(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	w := newWatch(t)
+	w := newChecker(t)
 	of, n := pool(300), 200
 	for range 40 {
 		n -= 1 + r.IntN(2)
-		w.look(News, around("Pay", of[n:n+7+r.IntN(3)]...)...)
+		w.check(Changed, pageAround("Pay", of[n:n+7+r.IntN(3)]...)...)
 	}
 }
 
-func TestAnEditBetweenThoseThatTurn(t *testing.T) {
+func TestAnEditBetweenRotatingPlaces(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	page := func(between string) []string {
 		of := drawn(r, pool(80), 2)
-		return around("Pay", of[0], between, of[1])
+		return pageAround("Pay", of[0], between, of[1])
 	}
-	w := newWatch(t)
+	w := newChecker(t)
 	w.learns(func() []string { return page("We are closed on Sundays.") })
-	w.look(Same, page("We are closed on Sundays.")...)
-	f := w.look(News, page("We are closed on Mondays.")...)
+	w.check(Same, page("We are closed on Sundays.")...)
+	f := w.check(Changed, page("We are closed on Mondays.")...)
 	if h := f.Patch.Hunks; len(h) != 1 || h[0].Omit != 1 || !slices.Equal(h[0].Add, []string{"We are closed on Mondays."}) {
 		t.Errorf("%+v", h)
 	}
 	for range 12 {
-		w.look(Same, page("We are closed on Mondays.")...)
+		w.check(Same, page("We are closed on Mondays.")...)
 	}
 }
 
-// What comes to stay where it turns is told when it has stayed.
-func TestWhatComesToStayAmongThoseThatTurn(t *testing.T) {
+// A text that stays in a rotating place is reported after some checks.
+func TestALineThatStaysInARotatingPlaceIsReported(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	w := newWatch(t)
-	w.learns(func() []string { return around("Pay", drawn(r, pool(80), 3+r.IntN(5))...) })
+	w := newChecker(t)
+	w.learns(func() []string { return pageAround("Pay", drawn(r, pool(80), 3+r.IntN(5))...) })
 	page := func() []string {
-		return around("Pay", slices.Insert(drawn(r, pool(80), 2+r.IntN(5)), 0, "We are closed for good.")...)
+		return pageAround("Pay", slices.Insert(drawn(r, pool(80), 2+r.IntN(5)), 0, "We are closed for good.")...)
 	}
-	for range patience {
-		w.look(Same, page()...)
+	for range stableChecks {
+		w.check(Same, page()...)
 	}
-	if f := w.look(News, page()...); !strings.Contains(f.Core.Text(), "We are closed for good.\n") {
+	if f := w.check(Changed, page()...); !strings.Contains(f.Core.Text(), "We are closed for good.\n") {
 		t.Errorf("%q", f.Core.Lines)
 	}
-	w.look(Same, page()...)
+	w.check(Same, page()...)
 }
 
-// An advertisement keeps its place in a list, and the list moves on below it.
-func TestMarksGoOnWhereAListMoves(t *testing.T) {
+// An advertisement keeps its place in a list that moves on below it.
+func TestMarksFollowAMovingList(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	stories := pool(300)[100:]
 	page := func(newest int) []string {
@@ -119,82 +119,82 @@ func TestMarksGoOnWhereAListMoves(t *testing.T) {
 		of = slices.Insert(of, 7, drawn(r, pool(80), 1)...)
 		return slices.Concat([]string{"News"}, slices.Insert(of, 3, drawn(r, pool(80), 1)...), []string{"The end"})
 	}
-	w := newWatch(t)
+	w := newChecker(t)
 	w.learns(func() []string { return page(0) })
 	for n := range 12 {
-		if f := w.look(News, page(n+1)...); !strings.Contains(f.Core.Text(), stories[99-n]) {
+		if f := w.check(Changed, page(n+1)...); !strings.Contains(f.Core.Text(), stories[99-n]) {
 			t.Errorf("%q", f.Core.Lines)
 		}
 		for range 3 {
-			w.look(Same, page(n+1)...)
+			w.check(Same, page(n+1)...)
 		}
 	}
 }
 
-// Who edits what stands beside an advertisement, or what stands beside a number, does not make them news.
-func TestMarksGoOnWhereAnEditIs(t *testing.T) {
+// An edit beside an advertisement, or beside a number, does not make them news.
+func TestMarksSurviveEdits(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	page := func(before, state, behind string) []string {
 		return []string{"Terms", before, drawn(r, pool(80), 1)[0], behind, fmt.Sprintf("The gate is %s, and %d have passed it", state, r.IntN(1000)), "The end"}
 	}
-	w := newWatch(t)
+	w := newChecker(t)
 	w.learns(func() []string { return page("Pay", "open", "Or leave") })
 	for i, edit := range [][3]string{{"Do pay", "open", "Or leave"}, {"Do pay", "open", "Or go"}, {"Do pay", "shut", "Or go"}, {"Pay", "open", "Or leave us"}} {
-		w.look(Same, page(w.m.told.Lines[1], strings.Fields(w.m.told.Lines[4])[3][:4], w.m.told.Lines[3])...)
-		w.look(News, page(edit[0], edit[1], edit[2])...)
+		w.check(Same, page(w.m.visible.Lines[1], strings.Fields(w.m.visible.Lines[4])[3][:4], w.m.visible.Lines[3])...)
+		w.check(Changed, page(edit[0], edit[1], edit[2])...)
 		for range 3 {
-			if w.look(Same, page(edit[0], edit[1], edit[2])...); t.Failed() {
+			if w.check(Same, page(edit[0], edit[1], edit[2])...); t.Failed() {
 				t.Fatal(i)
 			}
 		}
 	}
-	w.look(News, "Terms", "Pay", "News beside it", drawn(r, pool(80), 1)[0], "Or leave us", "The gate is open, and 1 have passed it", "The end")
-	w.look(Same, "Terms", "Pay", "News beside it", drawn(r, pool(80), 1)[0], "Or leave us", "The gate is open, and 2 have passed it", "The end")
+	w.check(Changed, "Terms", "Pay", "News beside it", drawn(r, pool(80), 1)[0], "Or leave us", "The gate is open, and 1 have passed it", "The end")
+	w.check(Same, "Terms", "Pay", "News beside it", drawn(r, pool(80), 1)[0], "Or leave us", "The gate is open, and 2 have passed it", "The end")
 }
 
-// Of a place at either end of a page, lines may go while others turn.
-func TestAPlaceAtTheEndOfAPageThatShrinks(t *testing.T) {
+// Lines of a rotating place at either end of a page may go while others rotate.
+func TestARotatingPlaceAtTheEndOfAShrinkingPage(t *testing.T) {
 	of, rest := pool(200), []string{"Terms", "You owe us nothing.", "Nor do we."}
 	for name, page := range map[string]func(place ...string) []string{
 		"first": func(place ...string) []string { return slices.Concat(place, rest) },
 		"last":  func(place ...string) []string { return slices.Concat(rest, place) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, n := newWatch(t), 0
+			w, n := newChecker(t), 0
 			w.learns(func() []string { n += 5; return page(of[n : n+5]...) })
-			told := w.m.told.Lines
+			told := w.m.visible.Lines
 			if name == "first" {
-				w.look(News, page(told[2], of[150], of[151])...)
+				w.check(Changed, page(told[2], of[150], of[151])...)
 			} else {
-				w.look(News, page(of[150], of[151], told[5])...)
+				w.check(Changed, page(of[150], of[151], told[5])...)
 			}
 		})
 	}
 }
 
-// Who lets all of a page turn cannot make it slow to look at.
-func TestPagesThatTurnToHurt(t *testing.T) {
+// A page that rotates as a whole is not slow to check.
+func TestHostileRotationIsCheap(t *testing.T) {
 	for _, size := range []int{1, 8} {
 		r := rand.New(rand.NewPCG(1, 2))
 		fixed, of := pool(600), pool(26*26)
-		w := newWatch(t)
+		w := newChecker(t)
 		for i := range 10 {
 			var c Core
 			for _, l := range fixed {
 				c.Lines = append(append(c.Lines, "Here: "+l), drawn(r, of, size-i%2*(size/3))...)
 			}
 			w.at = w.at.Add(time.Hour)
-			bounded(t, func() { w.m.Look(c, w.at) })
+			bounded(t, func() { w.m.Check(c, w.at) })
 		}
 	}
 }
 
-// Whatever a page does, each version leads to the next by its patch.
-func FuzzLook(f *testing.F) {
+// The patch of each version leads to the next, whatever a page does.
+func FuzzCheck(f *testing.F) {
 	f.Add([]byte("\x01\x02\x03\x00\x01\x04\x03\x00\x01\x05\x03\x00\x01\x06\x07\x03"))
 	of := append(pool(24), "1", "2", "3", "It is 1:00", "It is 2:00", "It is 3:00", "…")
 	f.Fuzz(func(t *testing.T, looks []byte) {
-		var m Memory
+		var m Tracker
 		at := time.Unix(1e9, 0)
 		for look := range bytes.SplitSeq(looks[:min(len(looks), 1<<10)], []byte{0}) {
 			var c Core
@@ -203,7 +203,7 @@ func FuzzLook(f *testing.F) {
 			}
 			old := m.Core()
 			at = at.Add(2 * time.Hour)
-			if f := m.Look(c, at); f.Kind == News && f.Number > 1 {
+			if f := m.Check(c, at); f.Kind == Changed && f.Number > 1 {
 				if got, err := f.Patch.Apply(&old); err != nil || !slices.Equal(got.Lines, m.Core().Lines) {
 					t.Fatalf("%v: %q, want %q", err, got.Lines, m.Core().Lines)
 				}
