@@ -72,9 +72,9 @@ var limits = []struct {
 		{"overlay/wedge", "maxQueued:B maxRelayed:B", "broadcasts queued on one link; broadcasts a relay keeps for new children", "dropped and counted; not kept"},
 	}},
 	{"Sums over all members", []limit{
-		{"overlay/sums", "MaxValue:B maxKept:B", "one value; all values kept", "refused; the last accepted value stays"},
+		{"overlay/sums", "MaxValue:B maxKeptBytes:B", "one value; all values kept", "refused; the last accepted value stays"},
 		{"overlay/sums", "maxParts", "parts of the network in one sum", "further members of the leaf do not count"},
-		{"overlay/sums", "maxAsks", "answers to one peer per minute", "dropped and counted; the peer asks again"},
+		{"overlay/sums", "maxRequests", "answers to one peer per minute", "dropped and counted; the peer asks again"},
 		{"overlay/sums", "tolerance", "factor between a part and the median of its row", "the median is used instead, and another contact is asked"},
 	}},
 	{"Logs", []limit{

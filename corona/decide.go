@@ -14,8 +14,8 @@ import (
 // implements it.
 type Aggregate interface {
 	Set(value []byte) error
-	Rest() (sum any, whole bool)
-	Disturbed()
+	Remote() (sum any, complete bool)
+	RequestQuickRounds()
 }
 
 const (
@@ -74,7 +74,7 @@ func (c *Corona) shorten(d time.Duration) time.Duration {
 // decideUrgently starts a series of quick decisions, and makes sums travel quickly.
 func (c *Corona) decideUrgently() {
 	c.quickDecisions, c.decisionPause = quickCount, c.shorten(quickPause)
-	c.aggregate.Disturbed()
+	c.aggregate.RequestQuickRounds()
 }
 
 // decideSoon brings the next decision forward, because a channel is new or its readers have
@@ -107,7 +107,7 @@ func (c *Corona) decide(now time.Time) {
 	if c.problem.Nodes == 0 {
 		return // not a member yet: nobody can be enlisted
 	}
-	sum, whole := c.aggregate.Rest()
+	sum, complete := c.aggregate.Remote()
 	remote := sum.(honeycomb.Rest)
 	channels := c.channels(leaders, remote, now)
 	if q := subscribersOf(channels); q > readersFactor*c.lastOwnSubscribers || readersFactor*q < c.lastOwnSubscribers {
@@ -115,7 +115,7 @@ func (c *Corona) decide(now time.Time) {
 		c.decideUrgently()
 	}
 	all := c.publishShare(leaders, channels, remote, now)
-	if q := all.Subscribers; whole && (q > networkFactor*c.lastAllSubscribers || networkFactor*q < c.lastAllSubscribers) {
+	if q := all.Subscribers; complete && (q > networkFactor*c.lastAllSubscribers || networkFactor*q < c.lastAllSubscribers) {
 		c.lastAllSubscribers = q
 		c.decideUrgently()
 	}
@@ -123,7 +123,7 @@ func (c *Corona) decide(now time.Time) {
 		c.announced = true
 		return
 	}
-	if !whole && c.decided {
+	if !complete && c.decided {
 		return // missing shares would be allocated twice, so keep the previous decision
 	}
 	if !c.cfg.DAG && !quick { // with a DAG nobody knows the number of pollers before wedges have reported, so the correction stays

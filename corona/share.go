@@ -302,5 +302,5 @@ func (ClustersAdder) Encode(sum any) []byte { return EncodeClusters(sum.(*honeyc
 
 // measure makes shares comparable by channel, because channels are assigned to members at random.
 func measure(t *honeycomb.Totals, cost float64) sums.Measure {
-	return sums.Measure{Things: float64(t.Channels), Amounts: [6]float64{t.Subscribers, t.Polled, t.Asked, t.Waited, t.Content, cost}}
+	return sums.Measure{Items: float64(t.Channels), Amounts: [6]float64{t.Subscribers, t.Polled, t.Asked, t.Waited, t.Content, cost}}
 }

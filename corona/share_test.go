@@ -139,7 +139,7 @@ func TestSumsOfSums(t *testing.T) {
 		if err := adder.Add(sum, value, sums.Scope{Nodes: 1024}); err != nil {
 			t.Fatal(err)
 		}
-		if w := adder.Measure(sum); w.Things != 1024*float64(len(own)) || math.Abs(w.Amounts[0]-1024*one.Subscribers) > 1e-5*w.Amounts[0] {
+		if w := adder.Measure(sum); w.Items != 1024*float64(len(own)) || math.Abs(w.Amounts[0]-1024*one.Subscribers) > 1e-5*w.Amounts[0] {
 			t.Fatalf("%+v of 1024 times %+v", w, one.Totals)
 		}
 	})

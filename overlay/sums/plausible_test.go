@@ -14,11 +14,11 @@ func row(members int, weights ...Measure) (of []*part) {
 	return of
 }
 
-func doubted(of []*part) (list []int) {
+func implausible(of []*part) (list []int) {
 	for i, p := range of {
-		if p.doubted {
+		if p.implausible {
 			list = append(list, i)
-			if p.standIn == nil || p.standIn.doubted {
+			if p.substitute == nil || p.substitute.implausible {
 				list = append(list, -1)
 			}
 		}
@@ -28,8 +28,8 @@ func doubted(of []*part) (list []int) {
 
 // A value counts if it lies near enough to the median of its row, where the row tells
 // anything.
-func TestBelief(t *testing.T) {
-	w := func(things, amount float64) Measure { return Measure{Things: things, Amounts: [6]float64{amount}} }
+func TestImplausibleValues(t *testing.T) {
+	w := func(things, amount float64) Measure { return Measure{Items: things, Amounts: [6]float64{amount}} }
 	for _, c := range []struct {
 		what string
 		row  []*part
@@ -43,8 +43,8 @@ func TestBelief(t *testing.T) {
 		{"too few to tell", row(4, w(100, 500), w(1e5, 600), w(90, 400), w(100, 450)), -1},
 		{"too little to tell", row(4, w(1, 5), w(1000, 6000), w(1, 4), w(0, 0), w(1, 7)), -1},
 	} {
-		judgeRow(c.row)
-		switch got := doubted(c.row); {
+		checkRow(c.row)
+		switch got := implausible(c.row); {
 		case c.want < 0 && len(got) == 0, c.want >= 0 && len(got) == 1 && got[0] == c.want:
 		default:
 			t.Errorf("%s: doubted %v, want %d", c.what, got, c.want)
@@ -52,11 +52,11 @@ func TestBelief(t *testing.T) {
 	}
 	uneven := row(4, w(100, 500), w(120, 600), w(90, 400), w(100, 450), w(110, 9000))
 	uneven[4].members = 60 // as many as that may have as much
-	if judgeRow(uneven); doubted(uneven) != nil {
-		t.Errorf("a part of many members is doubted: %v", doubted(uneven))
+	if checkRow(uneven); implausible(uneven) != nil {
+		t.Errorf("a part of many members is doubted: %v", implausible(uneven))
 	}
 	refused := append(row(4, w(100, 500), w(120, 600), w(90, 400), w(100, 450), w(110, 700)), &part{row: 1, col: 9, refused: true})
-	if judgeRow(refused); !refused[5].doubted || refused[5].standIn.measure.Things != 100 {
+	if checkRow(refused); !refused[5].implausible || refused[5].substitute.measure.Items != 100 {
 		t.Error("nothing stands in for a value that was refused")
 	}
 }
@@ -68,19 +68,19 @@ func TestContactIsSticky(t *testing.T) {
 	p := &part{row: 0, col: 1}
 	asks := func(contact, spare, want *overlay.Contact) {
 		t.Helper()
-		if l.s.appoint(p, contact, spare); p.who != want {
-			t.Errorf("asks %v, not %v", p.who, want)
+		if l.s.chooseContact(p, contact, spare); p.contact != want {
+			t.Errorf("asks %v, not %v", p.contact, want)
 		}
 	}
 	asks(a, b, a)
 	asks(b, a, a)
 	asks(nil, nil, a)
-	p.poor = poorRounds
+	p.badRounds = maxBadRounds
 	asks(a, nil, a)
 	asks(a, b, b)
 	asks(a, b, b)
-	l.s.dismiss(p) // dead
+	l.s.dropContact(p) // dead
 	asks(a, c, c)
-	l.s.dismiss(p)
+	l.s.dropContact(p)
 	asks(a, nil, a) // shunned, but there is nobody else
 }
