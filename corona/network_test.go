@@ -419,7 +419,7 @@ func (h *member) Served(overlay.ID) (served, declined int) { return 0, 0 }
 // AdjustLevels implements Wedges.
 func (h *member) AdjustLevels() {}
 
-// Set implements Aggregate, as do Rest and Disturbed: the test decides what others publish.
+// Set implements Aggregate, as do Remote and RequestQuickRounds: the test decides what others publish.
 func (h *member) Set([]byte) error { return nil }
 func (h *member) Remote() (any, bool) {
 	return &honeycomb.Bins{Totals: h.town.others}, h.town.whole

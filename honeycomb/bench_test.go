@@ -5,14 +5,14 @@ import (
 	"testing"
 )
 
-// What one of 1,024 members does, with a thousandth of the channels.
+// BenchmarkMember measures the work of one of 1,024 members, with a thousandth of the channels.
 func BenchmarkMember(b *testing.B) {
 	s := newScenario(1024, 100_000, 5e6, 1)
 	s.trueWedges(2)
-	for _, cut := range []Cut{Levels, Ranks} {
-		s.Cut = cut
+	for _, granularity := range []Granularity{Levels, Ranks} {
+		s.Granularity = granularity
 		rest, own := NewBins(&s.Problem, s.channels), s.channels[5000:5100]
-		name := map[Cut]string{Levels: "levels", Ranks: "ranks"}[cut]
+		name := map[Granularity]string{Levels: "levels", Ranks: "ranks"}[granularity]
 		b.Run("sum/"+name, func(b *testing.B) {
 			for b.Loop() {
 				NewBins(&s.Problem, own)
@@ -46,7 +46,7 @@ func BenchmarkSolve(b *testing.B) {
 			b.Run(name, func(b *testing.B) {
 				s := newScenario(size.nodes, channels, 50*float64(channels), 1)
 				if size.base == 0 {
-					s.Cut = Ranks
+					s.Granularity = Ranks
 				} else {
 					s.trueWedges(size.base)
 				}
