@@ -120,7 +120,7 @@ var limits = []struct {
 	}},
 	{"Keywords", []limit{
 		{"cobra/query", "MaxText:B MaxTerms MaxDepth maxExpansion", "a query: text, words, nesting, combinations", "refused with a reason within 10 ms"},
-		{"cobra", "maxOnce", "articles remembered to drop duplicates", "the oldest could come twice"},
+		{"cobra", "maxRecent", "articles remembered to drop duplicates", "the oldest could come twice"},
 		{"internal/daemon", "maxWaiting:B maxArticles", "articles waiting to be matched", "missed; asked for again when there is room; reported by `doctor`"},
 		{"internal/daemon", "maxMissed", "missed articles remembered", "further ones are lost, counted and reported"},
 		{"cobra/firehose", "maxReports reportFor", "entries waiting at a sequencer for the owners of one shard; how long", "the oldest is given up, counted and logged"},

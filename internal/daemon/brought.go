@@ -20,7 +20,7 @@ type brought struct {
 
 // An arrival is an article, and when it was brought.
 type arrival struct {
-	cobra.Late
+	cobra.BacklogArticle
 	at time.Time
 }
 
@@ -36,7 +36,7 @@ func (b *brought) add(a *cobra.Article, now time.Time) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.late = append(b.late, arrival{cobra.Late{Article: cut(a), Came: came}, now})
+	b.late = append(b.late, arrival{cobra.BacklogArticle{Article: cut(a), Received: came}, now})
 	b.size += b.late[len(b.late)-1].Article.Size()
 	n := 0
 	for n < len(b.late) && (len(b.late)-n > maxRecent || b.size > recentBytes || now.Sub(b.late[n].at) > b.keep) {
@@ -84,22 +84,22 @@ func (b *brought) forget(url string) {
 }
 
 // all appends them, and says since when none is missing.
-func (b *brought) all(late []cobra.Late) ([]cobra.Late, time.Time) {
+func (b *brought) all(late []cobra.BacklogArticle) ([]cobra.BacklogArticle, time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range b.late {
-		late = append(late, b.late[i].Late)
+		late = append(late, b.late[i].BacklogArticle)
 	}
 	return late, b.since
 }
 
 // after returns those that were brought from a time on.
-func (b *brought) after(at time.Time) (late []cobra.Late) {
+func (b *brought) after(at time.Time) (late []cobra.BacklogArticle) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range b.late {
 		if !b.late[i].at.Before(at) {
-			late = append(late, b.late[i].Late)
+			late = append(late, b.late[i].BacklogArticle)
 		}
 	}
 	return late

@@ -152,10 +152,10 @@ func (c Config) filled() (Config, error) {
 		return c, err
 	}
 	if c.Kept == 0 {
-		c.Kept = cobra.DefaultConfig().Kept
+		c.Kept = cobra.DefaultConfig().ArticlesPerFeed
 	}
-	if c.Kept < 1 || c.Kept > cobra.MaxKept {
-		return c, fmt.Errorf("--keyword-items %d: give 1 to %d", c.Kept, cobra.MaxKept)
+	if c.Kept < 1 || c.Kept > cobra.MaxArticlesPerFeed {
+		return c, fmt.Errorf("--keyword-items %d: give 1 to %d", c.Kept, cobra.MaxArticlesPerFeed)
 	}
 	switch c.SubscribeOnRead {
 	case "":

@@ -120,7 +120,7 @@ func Open(c Config) (*Daemon, error) {
 		return nil, fileFault(c.Dir, err)
 	}
 	kc := cobra.DefaultConfig()
-	kc.Kept = c.Kept
+	kc.ArticlesPerFeed = c.Kept
 	if d.keywords, err = openKeywords(c.path(keywordsFile), kc, d.log); err != nil {
 		return nil, errors.Join(fileFault(c.Dir, err), d.disk.Close())
 	}

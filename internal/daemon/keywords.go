@@ -79,7 +79,7 @@ func openKeywords(path string, config cobra.Config, log *slog.Logger) (*keywords
 	}
 	k.recent.brought.since, k.recent.brought.keep = time.Now(), broughtFor
 	_, none := os.Stat(path) // then it is a new node's, and nothing is lost
-	subscriptions, numbers := cobra.Precious()
+	subscriptions, numbers := cobra.IrreplaceableKeys()
 	disk, err := store.Open(path, k.loop.Deliver, store.Twice{Prefix: []string{subscriptions}, Along: []string{numbers}})
 	if err != nil {
 		return nil, fmt.Errorf("searches: %w", err)
@@ -130,7 +130,7 @@ func (k *keywords) Run(now time.Time) (next time.Time) {
 	if wait := now.Sub(k.looked); wait >= memoryEvery || wait < 0 {
 		k.looked = now
 		share := k.memory()
-		k.reflector.Strain(share)
+		k.reflector.SetMemoryUse(share)
 		if share >= tight {
 			k.recent.brought.release(now)
 		}
@@ -329,7 +329,7 @@ func (k *keywords) take(s feedtree.Subscription, item *feed.Item, lost func()) {
 		return // a feed that was just subscribed to has some of long ago
 	}
 	k.recent.brought.add(a, now)
-	k.reflector.Take(a, lost)
+	k.reflector.Receive(a, lost)
 }
 
 // asked runs f on the second loop and returns what it answers later.

@@ -72,7 +72,7 @@ func startMatching(t *testing.T, waiting int64) *matching {
 	}
 	m := &matching{T: t, keywords: k, disk: &stalling{Disk: k.disk}}
 	m.channel = feedtree.Subscription{Key: overlay.Key("test", "https://example.org/f"), URL: "https://example.org/f", Title: "F"}
-	k.store, k.config.Waiting, k.missed.after = m.disk, waiting, 10*time.Millisecond
+	k.store, k.config.MaxPendingBytes, k.missed.after = m.disk, waiting, 10*time.Millisecond
 	k.memory = func() float64 { m.mu.Lock(); defer m.mu.Unlock(); return m.share }
 	k.missed.read = func(key overlay.ID, then func(feedtree.Document)) {
 		m.mu.Lock()
@@ -101,7 +101,7 @@ func startMatching(t *testing.T, waiting int64) *matching {
 	return m
 }
 
-func nothingLate() []cobra.Late { return nil }
+func nothingLate() []cobra.BacklogArticle { return nil }
 
 // publish gives the loop what is new in the channel, and the channel's window what it has then.
 func (m *matching) publish(from, n int, text string) {

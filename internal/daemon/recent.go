@@ -22,7 +22,7 @@ import (
 type recent struct {
 	mu      sync.Mutex // held while documents are read: who asks meanwhile waits for the same
 	at      time.Time  // when they were read
-	late    []cobra.Late
+	late    []cobra.BacklogArticle
 	covers  covers
 	brought brought
 }
@@ -92,7 +92,7 @@ func articleOf(s feedtree.Subscription, item *feed.Item) (a *cobra.Article, ok b
 
 // recently returns the articles of late, the oldest first, and what they are all of. Whatever the reflector
 // was brought before now is among them, and with fresh all that documents have.
-func (d *Daemon) recently(ctx context.Context, fresh bool) ([]cobra.Late, covers, error) {
+func (d *Daemon) recently(ctx context.Context, fresh bool) ([]cobra.BacklogArticle, covers, error) {
 	r := &d.keywords.recent
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,14 +127,14 @@ func (r *recent) forget(url string) {
 
 // newestOf returns as many of the newest as are looked at, the newest first and each once, and from when on
 // these are all: since, or later.
-func newestOf(late []cobra.Late, since time.Time) ([]cobra.Late, time.Time) {
-	slices.SortStableFunc(late, func(a, b cobra.Late) int { return b.Came.Compare(a.Came) })
+func newestOf(late []cobra.BacklogArticle, since time.Time) ([]cobra.BacklogArticle, time.Time) {
+	slices.SortStableFunc(late, func(a, b cobra.BacklogArticle) int { return b.Received.Compare(a.Received) })
 	type name struct {
 		feed string
 		id   feed.ID
 	}
 	seen := make(map[name]bool, len(late))
-	late = slices.DeleteFunc(late, func(l cobra.Late) bool {
+	late = slices.DeleteFunc(late, func(l cobra.BacklogArticle) bool {
 		of := name{l.Article.Feed, l.Article.ID}
 		twice := seen[of]
 		seen[of] = true
@@ -145,14 +145,14 @@ func newestOf(late []cobra.Late, since time.Time) ([]cobra.Late, time.Time) {
 		size += late[n].Article.Size()
 		n++
 	}
-	if n < len(late) && late[n].Came.After(since) {
-		since = late[n].Came
+	if n < len(late) && late[n].Received.After(since) {
+		since = late[n].Received
 	}
 	return late[:n:n], since
 }
 
 // subscribedLate returns the articles of late of the channels that the node subscribes to, the newest first.
-func (d *Daemon) subscribedLate(ctx context.Context, now time.Time) (late []cobra.Late, of covers, err error) {
+func (d *Daemon) subscribedLate(ctx context.Context, now time.Time) (late []cobra.BacklogArticle, of covers, err error) {
 	var all []feedtree.Subscription
 	if err := d.do(ctx, func() { all = d.node.Feeds.Subscriptions() }); err != nil {
 		return nil, of, err
@@ -186,7 +186,7 @@ func (d *Daemon) subscribedLate(ctx context.Context, now time.Time) (late []cobr
 }
 
 // lateOf returns a document's articles of late, and the time that these are all of.
-func lateOf(s feedtree.Subscription, doc feedtree.Document, now time.Time) (late []cobra.Late, covered time.Duration) {
+func lateOf(s feedtree.Subscription, doc feedtree.Document, now time.Time) (late []cobra.BacklogArticle, covered time.Duration) {
 	oldest := now
 	for _, e := range doc.Entries {
 		if len(e.Item.Raw) == 0 {
@@ -201,7 +201,7 @@ func lateOf(s feedtree.Subscription, doc feedtree.Document, now time.Time) (late
 			oldest = came
 		}
 		if now.Sub(came) <= recentFor {
-			late = append(late, cobra.Late{Article: a, Came: came})
+			late = append(late, cobra.BacklogArticle{Article: a, Received: came})
 		}
 	}
 	covered = recentFor
@@ -212,7 +212,7 @@ func lateOf(s feedtree.Subscription, doc feedtree.Document, now time.Time) (late
 }
 
 // matchesOf returns those of some articles that match a query.
-func matchesOf(q *query.Expr, late []cobra.Late) (of []cobra.Late) {
+func matchesOf(q *query.Expr, late []cobra.BacklogArticle) (of []cobra.BacklogArticle) {
 	articles := make([]*cobra.Article, len(late))
 	for i := range late {
 		articles[i] = late[i].Article
@@ -237,16 +237,16 @@ func (d *Daemon) Preview(ctx context.Context, text string) (p proxy.Preview, err
 }
 
 // previewOf says what a query would have matched of late.
-func previewOf(q *query.Expr, late []cobra.Late, covers covers, now time.Time) proxy.Preview {
+func previewOf(q *query.Expr, late []cobra.BacklogArticle, covers covers, now time.Time) proxy.Preview {
 	match := matchesOf(q, late)
 	p := proxy.Preview{Query: q.String(), Hints: q.Hints()}
 	for _, l := range match {
-		if !l.Came.Before(covers.since) {
+		if !l.Received.Before(covers.since) {
 			p.PerDay += covers.perDay(l.Article.Feed, now)
 		}
 	}
-	from := func(of []cobra.Late, begin time.Time) int {
-		n := slices.IndexFunc(of, func(l cobra.Late) bool { return !l.Came.Before(begin) })
+	from := func(of []cobra.BacklogArticle, begin time.Time) int {
+		n := slices.IndexFunc(of, func(l cobra.BacklogArticle) bool { return !l.Received.Before(begin) })
 		if n < 0 {
 			return 0
 		}
@@ -262,7 +262,7 @@ func previewOf(q *query.Expr, late []cobra.Late, covers covers, now time.Time) p
 		if len(p.Entries) == shown {
 			break
 		}
-		p.Entries = append(p.Entries, entryOf(&cobra.Kept{Article: *l.Article, Seen: l.Came}))
+		p.Entries = append(p.Entries, entryOf(&cobra.StoredArticle{Article: *l.Article, Received: l.Received}))
 	}
 	return p
 }

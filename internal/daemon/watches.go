@@ -46,7 +46,7 @@ func (d *Daemon) Watch(ctx context.Context, text string) (proxy.Watch, error) {
 			continue
 		}
 		lasts := false // one that is only on the disk still would be gone in a moment
-		if err := k.do(ctx, func() { lasts = k.reflector.Lasts(cobra.Number(w.Number)) }); err != nil {
+		if err := k.do(ctx, func() { lasts = k.reflector.Active(cobra.SubscriptionID(w.Number)) }); err != nil {
 			return proxy.Watch{}, err
 		}
 		if lasts {
@@ -62,9 +62,9 @@ func (d *Daemon) Watch(ctx context.Context, text string) (proxy.Watch, error) {
 		return proxy.Watch{}, err
 	}
 	late = matchesOf(q, late)
-	number, err := k.subscribe(ctx, text, func() []cobra.Late { return append(late, k.recent.brought.after(begun)...) })
+	number, err := k.subscribe(ctx, text, func() []cobra.BacklogArticle { return append(late, k.recent.brought.after(begun)...) })
 	switch {
-	case errors.Is(err, cobra.ErrGeneral):
+	case errors.Is(err, cobra.ErrTooGeneral):
 		err = fmt.Errorf("%w: %w", proxy.ErrQuery, err)
 	case errors.Is(err, cobra.ErrFull):
 		err = fmt.Errorf("%w: %w", proxy.ErrFull, err)
@@ -77,25 +77,25 @@ func (d *Daemon) Watch(ctx context.Context, text string) (proxy.Watch, error) {
 
 // Unwatch ends a keyword subscription; see proxy.Keywords.
 func (d *Daemon) Unwatch(ctx context.Context, number uint32) error {
-	return unknown(d.keywords.unsubscribe(ctx, cobra.Number(number)))
+	return unknown(d.keywords.unsubscribe(ctx, cobra.SubscriptionID(number)))
 }
 
 // subscribe returns when a subscription is durable. If ctx ends before, it may become so all the same. late are
 // the articles that it begins with, as they are when it does.
-func (k *keywords) subscribe(ctx context.Context, text string, late func() []cobra.Late) (cobra.Number, error) {
+func (k *keywords) subscribe(ctx context.Context, text string, late func() []cobra.BacklogArticle) (cobra.SubscriptionID, error) {
 	type answer struct {
-		number cobra.Number
+		number cobra.SubscriptionID
 		err    error
 	}
 	a, err := asked(ctx, k, func(say func(answer)) {
-		k.reflector.Subscribe(text, late(), func(n cobra.Number, err error) { say(answer{n, err}) })
+		k.reflector.Subscribe(text, late(), func(n cobra.SubscriptionID, err error) { say(answer{n, err}) })
 		k.count()
 	})
 	return a.number, cmp.Or(err, a.err)
 }
 
 // unsubscribe returns when a subscription is gone for good.
-func (k *keywords) unsubscribe(ctx context.Context, number cobra.Number) error {
+func (k *keywords) unsubscribe(ctx context.Context, number cobra.SubscriptionID) error {
 	failed, err := asked(ctx, k, func(say func(error)) { k.reflector.Unsubscribe(number, say) })
 	return cmp.Or(err, failed)
 }
@@ -113,7 +113,7 @@ func (d *Daemon) Watches(ctx context.Context) (of []proxy.Watch, err error) {
 	if err := d.keywords.do(ctx, func() {}); err != nil {
 		return nil, err
 	}
-	err = cobra.Subscriptions(d.keywords.disk, func(n cobra.Number, text string, since time.Time) bool {
+	err = cobra.Subscriptions(d.keywords.disk, func(n cobra.SubscriptionID, text string, since time.Time) bool {
 		of = append(of, proxy.Watch{Number: uint32(n), Query: text, Since: since})
 		return len(of) < maxWatches
 	})
@@ -125,7 +125,7 @@ func (d *Daemon) Watched(ctx context.Context, number uint32) (proxy.Matched, err
 	k := d.keywords
 	var f cobra.Feed
 	var ok bool
-	err := k.do(ctx, func() { f, ok = k.reflector.Feed(cobra.Number(number)) })
+	err := k.do(ctx, func() { f, ok = k.reflector.Feed(cobra.SubscriptionID(number)) })
 	if err == nil && !ok {
 		err = cobra.ErrUnknown
 	}
@@ -135,7 +135,7 @@ func (d *Daemon) Watched(ctx context.Context, number uint32) (proxy.Matched, err
 	return proxy.Matched{
 		Articles: f.Articles,
 		Read: func() (proxy.Watch, []feed.Entry, error) {
-			text, since, err := cobra.Query(k.disk, cobra.Number(number))
+			text, since, err := cobra.Query(k.disk, cobra.SubscriptionID(number))
 			if err != nil {
 				return proxy.Watch{}, nil, unknown(err)
 			}
@@ -158,9 +158,9 @@ func (d *Daemon) Short() string {
 }
 
 // entryOf is an article as feeds have it.
-func entryOf(a *cobra.Kept) feed.Entry {
+func entryOf(a *cobra.StoredArticle) feed.Entry {
 	return feed.Entry{
-		At: a.Seen,
+		At: a.Received,
 		Said: &feed.Meaning{
 			GUID:  a.Feed + " " + a.ID.String(), // whoever shows it gives it one of his own
 			Title: a.Title, Link: a.Link, Author: cmp.Or(a.Author, a.FeedTitle), Content: a.HTML, Published: a.Published, Categories: a.Tags,

@@ -84,7 +84,7 @@ type bench struct {
 	rings  *index.Rings
 	bytes  float64 // of a subscription
 	alone  float64 // of these, without rings
-	next   cobra.Number
+	next   cobra.SubscriptionID
 	no     uint32 // of the last article
 	hits   []index.Node
 }
@@ -98,7 +98,7 @@ func Match(ctx context.Context, c MatchConfig, progress func(float64), each func
 	if c.Real != nil {
 		b.words = wordsOf(c.Real)
 	}
-	b.filter = cobra.NewFilter(cobra.FilterConfig{General: 1}, b.index)
+	b.filter = cobra.NewFilter(cobra.FilterConfig{MaxTermShare: 1}, b.index)
 	if err := b.subscribe(ctx, progress); err != nil {
 		return Change{}, err
 	}
@@ -203,7 +203,7 @@ func (b *bench) articles(length int) (articles []cobra.Article) {
 func (b *bench) match(length int, articles []cobra.Article) MatchRun {
 	read := make([]index.Article, len(articles))
 	for i := range articles {
-		b.filter.Read(&articles[i], &read[i])
+		b.filter.Extract(&articles[i], &read[i])
 	}
 	run := MatchRun{Subscriptions: b.config.Subscriptions, Nodes: b.index.Nodes(), Words: length, Path: "match", Bytes: b.bytes, FilterBytes: b.alone}
 	var match, all []float64
@@ -319,7 +319,7 @@ func (b *bench) change() (Change, error) {
 		if err != nil {
 			return c, err
 		}
-		b.filter.Remove(first+cobra.Number(i), clauses)
+		b.filter.Remove(first+cobra.SubscriptionID(i), clauses)
 		remove = append(remove, micro(time.Since(begin)))
 	}
 	slices.Sort(add)
