@@ -119,7 +119,7 @@ var limits = []struct {
 		{"honeycomb", "MaxSubscribers MinUpdate MaxUpdate", "subscribers of a channel; update interval of a channel", "the value is moved into this range"},
 	}},
 	{"Keywords", []limit{
-		{"cobra/query", "MaxText:B MaxTerms MaxDepth maxExpansion", "a query: text, words, nesting, combinations", "refused with a reason within 10 ms"},
+		{"cobra/query", "MaxText:B MaxTerms MaxDepth maxCombinations", "a query: text, words, nesting, combinations", "refused with a reason within 10 ms"},
 		{"cobra", "maxRecent", "articles remembered to drop duplicates", "the oldest could come twice"},
 		{"internal/daemon", "maxWaiting:B maxArticles", "articles waiting to be matched", "missed; asked for again when there is room; reported by `doctor`"},
 		{"internal/daemon", "maxMissed", "missed articles remembered", "further ones are lost, counted and reported"},

@@ -59,7 +59,7 @@ func (e *backlogNumbers) remove(a *Article, n uint32) {
 
 // hasFromBacklog reports whether a node's ring has an article from the backlog.
 func (r *Reflector) hasFromBacklog(node index.Node, a *Article) bool {
-	return slices.ContainsFunc(r.backlog.of(a), func(n uint32) bool { return r.rings.Has(node, n) })
+	return slices.ContainsFunc(r.backlog.of(a), func(n uint32) bool { return r.rings.Contains(node, n) })
 }
 
 // addBacklog adds matching articles of the backlog to the rings of new nodes: the newest ones,

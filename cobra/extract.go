@@ -50,9 +50,9 @@ func (a *Article) keptContent() string {
 // An extractor finds the registered terms of an article and their positions.
 type extractor struct {
 	terms *index.Terms // which kinds of keys queries contain
-	wants query.Wants
+	kinds query.KeyKinds
 
-	cutter       words.Cutter      // splits text into words
+	tokenizer    words.Tokenizer   // splits text into words
 	plainText    []byte            // buffer for the plain text of an article
 	key          []byte            // buffer for the key of a term
 	lastSeen     []uint32          // for each term, the number of the last article that contained it
@@ -85,7 +85,7 @@ func (r *extractor) extract(a *Article, out *index.Article) {
 		clear(r.lastSeen)
 		r.articleCount = 1
 	}
-	r.terms.Seen()
+	r.terms.CountArticle()
 	r.addScopes(a)
 	r.addText(a.Title, query.Title)
 	r.addText(a.Author, query.Author)
@@ -121,46 +121,46 @@ func (r *extractor) addText(text string, f query.Field) {
 		return
 	}
 	r.field = f
-	length := r.cutter.Cut(text, r.addForm)
+	length := r.tokenizer.Tokenize(text, r.addToken)
 	r.position += uint32(length) + partGap
 }
 
 // isQueried reports whether a query refers to a field.
 func (r *extractor) isQueried(f query.Field) bool {
-	if r.wants.Fields[f] || r.wants.Prefixed[f] {
+	if r.kinds.Fields[f] || r.kinds.HasPrefixes[f] {
 		return true
 	}
-	return slices.ContainsFunc(r.wants.Stems, func(s query.StemWants) bool { return s.Fields[f] })
+	return slices.ContainsFunc(r.kinds.Stems, func(s query.StemFields) bool { return s.Fields[f] })
 }
 
 // addForm adds the terms of one form of a word.
-func (r *extractor) addForm(addForm []byte, at int, kind words.Form) {
+func (r *extractor) addToken(form []byte, at int, kind words.TokenKind) {
 	position := r.position + uint32(at)
 	if r.field != query.Author {
-		r.addKey(query.WordKey(r.key[:0], query.Any, addForm), position)
-		r.addPrefixesAndStems(query.Any, addForm, position, kind)
+		r.addKey(query.WordKey(r.key[:0], query.Any, form), position)
+		r.addPrefixesAndStems(query.Any, form, position, kind)
 	}
 	if r.field != query.Any {
-		if r.wants.Fields[r.field] {
-			r.addKey(query.WordKey(r.key[:0], r.field, addForm), position)
+		if r.kinds.Fields[r.field] {
+			r.addKey(query.WordKey(r.key[:0], r.field, form), position)
 		}
-		r.addPrefixesAndStems(r.field, addForm, position, kind)
+		r.addPrefixesAndStems(r.field, form, position, kind)
 	}
 }
 
 // addPrefixesAndStems adds the prefixes and stems of a word that queries contain.
-func (r *extractor) addPrefixesAndStems(f query.Field, form []byte, position uint32, kind words.Form) {
-	if kind != words.Word && kind != words.Second {
+func (r *extractor) addPrefixesAndStems(f query.Field, form []byte, position uint32, kind words.TokenKind) {
+	if kind != words.Word && kind != words.Variant {
 		return
 	}
-	if r.wants.Prefixed[f] {
+	if r.kinds.HasPrefixes[f] {
 		for n := 1; n <= len(form); n++ {
-			if r.wants.Prefixes[f][n] {
+			if r.kinds.PrefixLengths[f][n] {
 				r.addKey(query.PrefixKey(r.key[:0], f, form[:n]), position)
 			}
 		}
 	}
-	for _, s := range r.wants.Stems {
+	for _, s := range r.kinds.Stems {
 		if s.Fields[f] && (r.language == "" || r.language == s.Language) {
 			r.addKey(query.StemKey(r.key[:0], f, s.Language, r.stem(s.Language, form)), position)
 		}
@@ -184,12 +184,12 @@ func (r *extractor) stem(language string, form []byte) string {
 // addKey adds a key at a position, if it is a registered term, and counts it.
 func (r *extractor) addKey(key []byte, position uint32) {
 	r.key = key
-	r.terms.Has(key)
+	r.terms.CountKey(key)
 	n, ok := r.terms.Find(key)
 	if !ok {
 		return
 	}
-	r.out.Places = append(r.out.Places, index.Place{Term: n, At: position})
+	r.out.Positions = append(r.out.Positions, index.Position{Term: n, At: position})
 	for len(r.lastSeen) <= int(n) {
 		r.lastSeen = append(r.lastSeen, 0)
 	}

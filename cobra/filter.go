@@ -194,7 +194,7 @@ func (f *Filter) term(key string) index.Term {
 	if n, ok := f.index.Lookup(key); ok {
 		return n
 	}
-	f.extractor.wants.Add(key)
+	f.extractor.kinds.Add(key)
 	return f.index.Register(strings.Clone(key)) // which may be a part of a query's text
 } // key may be part of a longer text
 

@@ -32,10 +32,10 @@ type part struct {
 
 func newNaive(a *Article) *naive {
 	n := &naive{language: strings.ToLower(a.Language), feed: a.Feed, sites: []string{query.SiteOf(a.Feed), query.SiteOf(a.Link)}}
-	var c words.Cutter
+	var c words.Tokenizer
 	add := func(f query.Field, text string) {
 		p := part{field: f}
-		c.Cut(text, func(form []byte, at int, _ words.Form) {
+		c.Tokenize(text, func(form []byte, at int, _ words.TokenKind) {
 			for len(p.at) <= at {
 				p.at = append(p.at, nil)
 			}

@@ -75,8 +75,8 @@ func (r *Reflector) newPage() env.Op {
 }
 
 // encodePage returns the rings of a page's subscriptions.
-func (r *Reflector) encodePage(encodePage uint32) (b []byte) {
-	first := SubscriptionID(encodePage * pageSubscriptions)
+func (r *Reflector) encodePage(page uint32) (b []byte) {
+	first := SubscriptionID(page * pageSubscriptions)
 	var ring []uint32
 	for n := first; n < min(first+pageSubscriptions, r.next); n++ {
 		nodes := r.filter.Nodes(n)

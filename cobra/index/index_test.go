@@ -14,7 +14,8 @@ func register(x *Index, n int) (ws []Term) {
 	return ws
 }
 
-// TestEqualClausesAreOneNode: in any order, and until the last of them is removed.
+// TestEqualClausesAreOneNode: also with terms in another order, and until the last use is
+// removed.
 func TestEqualClausesAreOneNode(t *testing.T) {
 	x := New()
 	ws := register(x, 4)
@@ -26,16 +27,16 @@ func TestEqualClausesAreOneNode(t *testing.T) {
 	not := Clause{Terms: []Term{ws[0], ws[1]}, Program: Program{}.Has(ws[2]).Not()}
 	c, isNew := x.Add(not)
 	if c == a || !isNew {
-		t.Fatal("a clause with a program is that without")
+		t.Fatal("a clause with a program equals one without")
 	}
 	article := &Article{Terms: []Term{ws[1], ws[3], ws[0]}}
 	hits := x.Match(article, nil)
 	slices.Sort(hits)
 	if !slices.Equal(hits, []Node{a, c}) {
-		t.Errorf("hits %v, and is to hit %d and %d", hits, a, c)
+		t.Errorf("hits %v, want %d and %d", hits, a, c)
 	}
 	if hits := x.Match(&Article{Terms: ws}, nil); !slices.Equal(hits, []Node{a}) {
-		t.Errorf("hits %v, and is to hit %d", hits, a)
+		t.Errorf("hits %v, want %d", hits, a)
 	}
 	for i, want := range []bool{false, true} {
 		if _, last := x.Remove(Clause{Terms: []Term{ws[0], ws[1]}}); last != want {
@@ -43,7 +44,7 @@ func TestEqualClausesAreOneNode(t *testing.T) {
 		}
 	}
 	if hits := x.Match(article, nil); !slices.Equal(hits, []Node{c}) {
-		t.Errorf("hits %v, and is to hit %d", hits, c)
+		t.Errorf("hits %v, want %d", hits, c)
 	}
 	x.Remove(not)
 	if _, ok := x.Lookup("word2"); ok || x.Nodes() != 0 {
@@ -51,9 +52,8 @@ func TestEqualClausesAreOneNode(t *testing.T) {
 	}
 }
 
-// TestNodesComeAndGo: after any adding, removing and packing an article hits what a
-// plain list of the clauses says.
-func TestNodesComeAndGo(t *testing.T) {
+// TestMatchAfterAddRemoveAndPack compares matches with those of a plain list of the clauses.
+func TestMatchAfterAddRemoveAndPack(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	x := New()
 	type entry struct {
@@ -121,8 +121,8 @@ func TestNodesComeAndGo(t *testing.T) {
 	}
 }
 
-// TestASeparateIndexSharesNothing shows what interning is measured against.
-func TestASeparateIndexSharesNothing(t *testing.T) {
+// TestSeparateIndexSharesNothing checks the index against which interning is measured.
+func TestSeparateIndexSharesNothing(t *testing.T) {
 	x := NewSeparate()
 	ws := register(x, 3)
 	for range 5 {
@@ -130,20 +130,19 @@ func TestASeparateIndexSharesNothing(t *testing.T) {
 		x.Add(Clause{Terms: ws[:2]})
 	}
 	if hits := x.Match(&Article{Terms: ws}, nil); len(hits) != 10 || x.Nodes() != 10 {
-		t.Errorf("%d nodes, of which an article hits %d; not 10", x.Nodes(), len(hits))
+		t.Errorf("%d nodes, of which an article hits %d; want 10", x.Nodes(), len(hits))
 	}
 }
 
-// TestRareWordsGiveAccess: a clause is found by its rarest word, whatever order
-// words were registered in.
-func TestRareWordsGiveAccess(t *testing.T) {
+// A clause is in the bucket of its rarest word, in whatever order words were registered.
+func TestClauseIsInTheBucketOfItsRarestTerm(t *testing.T) {
 	x := New()
 	x.SeedArticles(1000)
-	x.Seed("frequent", 900)
-	x.Seed("rare", 1)
+	x.SeedKey("frequent", 900)
+	x.SeedKey("rare", 1)
 	frequent, rare := x.Register("frequent"), x.Register("rare")
 	x.Add(Clause{Terms: []Term{frequent, rare}})
-	if x.places[rare] == 0 || len(x.places) > int(frequent) && x.places[frequent] != 0 {
+	if x.bucketOf[rare] == 0 || len(x.bucketOf) > int(frequent) && x.bucketOf[frequent] != 0 {
 		t.Error("the clause is found by its frequent word")
 	}
 	if s := x.Share("frequent"); s < 0.85 || s > 0.95 {
@@ -165,12 +164,12 @@ func TestRings(t *testing.T) {
 	}
 	r.Clear(7)
 	if got := r.Newest(7, nil); len(got) != 0 {
-		t.Errorf("a ring that was emptied has %v", got)
+		t.Errorf("a cleared ring has %v", got)
 	}
 }
 
-// TestManyHitsAreWrittenTogether: as each by itself.
-func TestManyHitsAreWrittenTogether(t *testing.T) {
+// Put to many nodes has the same result as single Puts.
+func TestSortedPutEqualsSinglePuts(t *testing.T) {
 	random := rand.New(rand.NewPCG(2, 2))
 	together, alone := NewRings(4), NewRings(4)
 	together.Grow(3 * chunkNodes)

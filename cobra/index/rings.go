@@ -2,17 +2,16 @@ package index
 
 import "slices"
 
-// Rings remember of each node the articles that matched it last, by number.
-// Numbers rise from 1; 0 is none.
+// Rings hold the last k articles of each node, by number. Numbers ascend from 1; 0 means none.
 type Rings struct {
 	k      int
-	chunks []ringChunk // growing copies nothing
-	sorted []Node
+	chunks []ringChunk // in chunks, so that growing copies nothing
+	sorted []Node      // buffer for sortByChunk
 }
 
-// A ringChunk has the rings of chunkNodes nodes, and in each the place of the
-// oldest article. The places are apart, and small enough to stay in a cache: an
-// article is then put where nothing has to be read before.
+// A ringChunk holds the rings of chunkNodes nodes, and the position of the oldest article in
+// each. The positions are in a slice of their own, which is small enough for a cache, so that
+// adding an article reads no other memory.
 type ringChunk struct {
 	articles []uint32
 	oldest   []uint8
@@ -23,17 +22,17 @@ const chunkNodes = 1 << 16
 // NewRings returns rings of k articles each.
 func NewRings(k int) *Rings { return &Rings{k: k} }
 
-// Grow makes room for nodes up to a number.
+// Grow makes room for the nodes below limit.
 func (r *Rings) Grow(limit int) {
 	for len(r.chunks)*chunkNodes < limit {
 		r.chunks = append(r.chunks, ringChunk{make([]uint32, chunkNodes*r.k), make([]uint8, chunkNodes)})
 	}
 }
 
-// Put puts an article into the rings of nodes, each once in nodes.
+// Put adds an article to the rings of nodes, which must have no duplicates.
 func (r *Rings) Put(article uint32, nodes []Node) {
-	if len(nodes) > many*len(r.chunks) {
-		nodes = r.together(nodes)
+	if len(nodes) > minSorted*len(r.chunks) {
+		nodes = r.sortByChunk(nodes)
 	}
 	k, chunks := r.k, r.chunks
 	for _, n := range nodes {
@@ -47,12 +46,12 @@ func (r *Rings) Put(article uint32, nodes []Node) {
 	}
 }
 
-// many is from how many nodes of a chunk on it pays to put them together: memory
-// is then written page by page.
-const many = 32
+// minSorted is the number of nodes per chunk from which on sorting them by chunk pays, because
+// memory is then written page by page.
+const minSorted = 32
 
-// together returns nodes ordered by chunk.
-func (r *Rings) together(nodes []Node) []Node {
+// sortByChunk returns the nodes sorted by chunk.
+func (r *Rings) sortByChunk(nodes []Node) []Node {
 	starts := make([]uint32, len(r.chunks)+1)
 	for _, n := range nodes {
 		starts[n/chunkNodes+1]++
@@ -86,7 +85,7 @@ func (r *Rings) Newest(n Node, articles []uint32) []uint32 {
 	return articles
 }
 
-// Last returns the newest article of a node's ring, 0 if there is none.
+// Last returns the newest article of a node's ring, or 0.
 func (r *Rings) Last(n Node) uint32 {
 	c := &r.chunks[n/chunkNodes]
 	at := int(c.oldest[n%chunkNodes]) - 1
@@ -96,8 +95,8 @@ func (r *Rings) Last(n Node) uint32 {
 	return c.articles[int(n%chunkNodes)*r.k+at]
 }
 
-// Has says whether a node's ring has an article.
-func (r *Rings) Has(n Node, article uint32) bool {
+// Contains reports whether a node's ring contains an article.
+func (r *Rings) Contains(n Node, article uint32) bool {
 	c := &r.chunks[n/chunkNodes]
 	return slices.Contains(c.articles[int(n%chunkNodes)*r.k:][:r.k], article)
 }

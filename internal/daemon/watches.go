@@ -26,7 +26,7 @@ func (d *Daemon) Watch(ctx context.Context, text string) (proxy.Watch, error) {
 		return proxy.Watch{}, fmt.Errorf("%w: %w", proxy.ErrQuery, err)
 	}
 	text = q.String()
-	meaning, err := query.Meaning(text)
+	meaning, err := query.Canonical(text)
 	if err != nil {
 		return proxy.Watch{}, fmt.Errorf("%w: %w", proxy.ErrQuery, err)
 	}
@@ -42,7 +42,7 @@ func (d *Daemon) Watch(ctx context.Context, text string) (proxy.Watch, error) {
 		return proxy.Watch{}, err
 	}
 	for _, w := range had {
-		if of, err := query.Meaning(w.Query); err != nil || of != meaning {
+		if of, err := query.Canonical(w.Query); err != nil || of != meaning {
 			continue
 		}
 		lasts := false // one that is only on the disk still would be gone in a moment

@@ -178,7 +178,7 @@ func (b *bench) seed() {
 	b.index.SeedArticles(articles)
 	for i, name := range b.words.names[1:] {
 		key := string(query.WordKey(nil, query.Any, []byte(name)))
-		b.index.Seed(key, uint32(articles*b.words.Share(uint32(i)+1, mixMean)))
+		b.index.SeedKey(key, uint32(articles*b.words.Share(uint32(i)+1, mixMean)))
 	}
 }
 
