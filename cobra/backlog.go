@@ -57,30 +57,30 @@ func (e *backlogNumbers) remove(a *Article, n uint32) {
 	}
 }
 
-// hasFromBacklog reports whether a node's ring has an article from the backlog.
-func (r *Reflector) hasFromBacklog(node index.Node, a *Article) bool {
-	return slices.ContainsFunc(r.backlog.of(a), func(n uint32) bool { return r.rings.Contains(node, n) })
+// hasFromBacklog reports whether a clause's ring has an article from the backlog.
+func (r *Reflector) hasFromBacklog(id index.ClauseID, a *Article) bool {
+	return slices.ContainsFunc(r.backlog.of(a), func(n uint32) bool { return r.rings.Contains(id, n) })
 }
 
-// addBacklog adds matching articles of the backlog to the rings of new nodes: the newest ones,
+// addBacklog adds matching articles of the backlog to the rings of new clauses: the newest ones,
 // as many as a ring holds, and no more bytes than a part of MaxPendingBytes. It sorts the
 // backlog, which may contain duplicates.
-func (r *Reflector) addBacklog(nodes []index.Node, backlog []BacklogArticle) {
+func (r *Reflector) addBacklog(ids []index.ClauseID, backlog []BacklogArticle) {
 	type match struct {
 		backlog BacklogArticle
-		nodes   []index.Node
+		ids     []index.ClauseID
 	}
 	var matches []match
-	counts := map[index.Node]int{}
+	counts := map[index.ClauseID]int{}
 	fullRings, room := 0, r.config.MaxPendingBytes/backlogShare
 	slices.SortStableFunc(backlog, func(a, b BacklogArticle) int { return a.Received.Compare(b.Received) })
 	seen := map[uint64]bool{}
 	for _, l := range slices.Backward(backlog) {
-		if fullRings == len(nodes) || room < 0 {
+		if fullRings == len(ids) || room < 0 {
 			break
 		}
-		hits := slices.DeleteFunc(r.filter.Match(l.Article), func(n index.Node) bool {
-			return !slices.Contains(nodes, n) || counts[n] == r.config.ArticlesPerFeed
+		hits := slices.DeleteFunc(r.filter.Match(l.Article), func(n index.ClauseID) bool {
+			return !slices.Contains(ids, n) || counts[n] == r.config.ArticlesPerFeed
 		})
 		hash := articleHash(l.Article.Feed, l.Article.ID)
 		if len(hits) == 0 || seen[hash] {
@@ -115,7 +115,7 @@ func (r *Reflector) addBacklog(nodes []index.Node, backlog []BacklogArticle) {
 			r.backlog.add(a, n)
 		}
 		r.articles.sweeper.mark(previous)
-		r.rings.Put(previous, b.nodes)
+		r.rings.Put(previous, b.ids)
 	}
 }
 
@@ -124,7 +124,7 @@ func (r *Reflector) addBacklog(nodes []index.Node, backlog []BacklogArticle) {
 // the same clauses ended. The result is nil if all rings are empty.
 func (r *Reflector) initialRings(number SubscriptionID) (b []byte) {
 	found := false
-	for _, n := range r.filter.Nodes(number) {
+	for _, n := range r.filter.ClauseIDs(number) {
 		ring := r.rings.Newest(n, nil)
 		found = found || len(ring) > 0
 		b = appendRing(b, ring)

@@ -302,14 +302,14 @@ func TestSweepKeepsNewBacklogArticles(t *testing.T) {
 	d.write(100)
 	r.Unsubscribe(sun, func(error) {})
 	d.write(100)
-	star := subscribe(t, r, d, "star")                   // reuses its node, so no ring has the article
+	star := subscribe(t, r, d, "star")                   // reuses its clause number, so no ring has the article
 	r.Receive(distinctArticle(1, "the moon"), func() {}) // a second article
 	d.write(100)
 	d.now = r.sweep(d.now)
 	for range 2 { // the sweep begins and reads all rings
 		r.sweep(d.now)
 	}
-	if w := &r.articles.sweeper; w.marks == nil || w.node < r.filter.index.Limit() || w.segment > 0 {
+	if w := &r.articles.sweeper; w.marks == nil || w.id < r.filter.index.Limit() || w.segment > 0 {
 		t.Fatalf("it is at %+v", w)
 	}
 	r.Unsubscribe(star, func(error) {}) // its ring was read already, and the next subscription reuses it

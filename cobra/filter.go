@@ -32,23 +32,23 @@ var ErrTooGeneral = errors.New("the query is too general: all its words are freq
 type SubscriptionID uint32
 
 // A Filter holds subscriptions and finds those that an article matches (section 3.2). Equal
-// clauses of several subscriptions share one node of its index.
+// clauses of several subscriptions share one entry of its index.
 type Filter struct {
 	config    FilterConfig
 	index     *index.Index
 	extractor *extractor
 
-	// entries holds the nodes of each subscription, by number: a single node, or with listBit
+	// entries holds the clauses of each subscription, by number: a single id, or with listBit
 	// set an index of lists, or noEntry.
 	entries   []uint32
-	lists     [][]index.Node
+	lists     [][]index.ClauseID
 	freeLists []uint32 // unused entries of lists
 	count     int      // subscriptions
 
-	generalClauses map[index.Node]struct{} // nodes of clauses with frequent words only
-	article        index.Article           // buffer for Match
-	hits           []index.Node            // buffer for Match
-	terms          []index.Term            // buffer for indexClause
+	generalClauses map[index.ClauseID]struct{} // clauses with frequent words only
+	article        index.Article               // buffer for Match
+	hits           []index.ClauseID            // buffer for Match
+	terms          []index.Term                // buffer for indexClause
 }
 
 const (
@@ -58,7 +58,7 @@ const (
 
 // NewFilter returns a filter without subscriptions over an empty index.
 func NewFilter(c FilterConfig, x *index.Index) *Filter {
-	return &Filter{config: c, index: x, extractor: newExtractor(&x.Terms), generalClauses: map[index.Node]struct{}{}}
+	return &Filter{config: c, index: x, extractor: newExtractor(&x.Terms), generalClauses: map[index.ClauseID]struct{}{}}
 }
 
 // Subscriptions returns the number of subscriptions.
@@ -67,27 +67,27 @@ func (f *Filter) Subscriptions() int { return f.count }
 // Extract finds the terms of an article that subscriptions contain, and counts its words.
 func (f *Filter) Extract(a *Article, terms *index.Article) { f.extractor.extract(a, terms) }
 
-// Match returns the nodes that an article matches. The slice is valid until the next call.
-func (f *Filter) Match(a *Article) []index.Node {
+// Match returns the clauses that an article matches. The slice is valid until the next call.
+func (f *Filter) Match(a *Article) []index.ClauseID {
 	f.Extract(a, &f.article)
 	f.hits = f.index.Match(&f.article, f.hits[:0])
 	return f.hits
 }
 
 // Add adds a subscription that matches the articles that match one of its clauses. Its number
-// must exceed all others. Add calls added for each new node. If it returns ErrTooGeneral,
+// must exceed all others. Add calls added for each new clause. If it returns ErrTooGeneral,
 // nothing was added.
-func (f *Filter) Add(number SubscriptionID, clauses []query.Clause, added func(index.Node)) error {
+func (f *Filter) Add(number SubscriptionID, clauses []query.Clause, added func(index.ClauseID)) error {
 	if len(f.generalClauses) >= f.config.MaxGeneralClauses && slices.ContainsFunc(clauses, f.isGeneral) {
 		return ErrTooGeneral
 	}
 	for len(f.entries) < int(number) {
 		f.entries = append(f.entries, noEntry)
 	}
-	nodes := make([]index.Node, 0, len(clauses))
+	ids := make([]index.ClauseID, 0, len(clauses))
 	for _, c := range clauses {
 		n, isNew := f.index.Add(f.indexClause(c))
-		nodes = append(nodes, n)
+		ids = append(ids, n)
 		if isNew {
 			if f.isGeneral(c) {
 				f.generalClauses[n] = struct{}{}
@@ -95,23 +95,23 @@ func (f *Filter) Add(number SubscriptionID, clauses []query.Clause, added func(i
 			added(n)
 		}
 	}
-	entry := uint32(nodes[0])
-	if len(nodes) > 1 {
-		entry = f.addList(nodes) | listBit
+	entry := uint32(ids[0])
+	if len(ids) > 1 {
+		entry = f.addList(ids) | listBit
 	}
 	f.entries = append(f.entries, entry)
 	f.count++
 	return nil
 }
 
-// addList stores the nodes of a subscription that has more than one.
-func (f *Filter) addList(nodes []index.Node) (entry uint32) {
+// addList stores the clauses of a subscription that has more than one.
+func (f *Filter) addList(ids []index.ClauseID) (entry uint32) {
 	if last := len(f.freeLists) - 1; last >= 0 {
 		entry, f.freeLists = f.freeLists[last], f.freeLists[:last]
-		f.lists[entry] = nodes
+		f.lists[entry] = ids
 		return entry
 	}
-	f.lists = append(f.lists, nodes)
+	f.lists = append(f.lists, ids)
 	return uint32(len(f.lists) - 1)
 }
 
@@ -141,20 +141,20 @@ func (f *Filter) Remove(number SubscriptionID, clauses []query.Clause) {
 	f.count--
 }
 
-// Nodes returns the nodes of a subscription, or nil if there is none with the number.
-func (f *Filter) Nodes(number SubscriptionID) []index.Node {
+// ClauseIDs returns the clauses of a subscription, or nil if there is none with the number.
+func (f *Filter) ClauseIDs(number SubscriptionID) []index.ClauseID {
 	if int(number) >= len(f.entries) || f.entries[number] == noEntry {
 		return nil
 	}
 	entry := f.entries[number]
 	if entry&listBit == 0 {
-		return []index.Node{index.Node(entry)}
+		return []index.ClauseID{index.ClauseID(entry)}
 	}
 	return f.lists[entry&^listBit]
 }
 
-// Pack compacts the index after many calls of Add. It renumbers the nodes, so it must be called
-// before anything is stored by node.
+// Pack compacts the index after many calls of Add. It renumbers the clauses, so it must be
+// called before anything is stored by clause.
 func (f *Filter) Pack() {
 	moved := f.index.Pack()
 	for i, entry := range f.entries {
@@ -162,12 +162,12 @@ func (f *Filter) Pack() {
 			f.entries[i] = uint32(moved[entry])
 		}
 	}
-	for _, nodes := range f.lists {
-		for i, n := range nodes {
-			nodes[i] = moved[n]
+	for _, ids := range f.lists {
+		for i, n := range ids {
+			ids[i] = moved[n]
 		}
 	}
-	general := make(map[index.Node]struct{}, len(f.generalClauses))
+	general := make(map[index.ClauseID]struct{}, len(f.generalClauses))
 	for n := range f.generalClauses {
 		general[moved[n]] = struct{}{}
 	}

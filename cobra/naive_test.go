@@ -221,7 +221,7 @@ func TestMatchingEqualsANaiveEvaluator(t *testing.T) {
 		if err != nil {
 			return // a query of negated words only
 		}
-		if err := f.Add(next, q.Clauses(), func(index.Node) {}); err != nil {
+		if err := f.Add(next, q.Clauses(), func(index.ClauseID) {}); err != nil {
 			t.Fatal(err)
 		}
 		alive = append(alive, subscription{next, q})
@@ -242,16 +242,16 @@ func TestMatchingEqualsANaiveEvaluator(t *testing.T) {
 		}
 		a := randomArticle(r)
 		n := newNaive(a)
-		hit := map[index.Node]bool{}
+		hit := map[index.ClauseID]bool{}
 		for _, h := range f.Match(a) {
 			if hit[h] || f.index.Uses(h) == 0 {
-				t.Fatalf("node %d was hit twice, or was removed", h)
+				t.Fatalf("clause %d was hit twice, or was removed", h)
 			}
 			hit[h] = true
 		}
 		for _, s := range alive {
 			compared++
-			got := slices.ContainsFunc(f.Nodes(s.number), func(n index.Node) bool { return hit[n] })
+			got := slices.ContainsFunc(f.ClauseIDs(s.number), func(n index.ClauseID) bool { return hit[n] })
 			if want := n.matches(s.query); got != want {
 				t.Fatalf("%q matches %+v: %v, want %v", s.query, a, got, want)
 			} else if want {

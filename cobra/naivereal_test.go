@@ -113,7 +113,7 @@ func TestMatchingRealArticlesEqualsANaiveEvaluator(t *testing.T) {
 		if err != nil {
 			continue // a query of negated words only, or two words where one is required
 		}
-		if err := f.Add(SubscriptionID(len(queries)), q.Clauses(), func(index.Node) {}); err != nil {
+		if err := f.Add(SubscriptionID(len(queries)), q.Clauses(), func(index.ClauseID) {}); err != nil {
 			t.Fatal(err)
 		}
 		queries = append(queries, q)
@@ -122,13 +122,13 @@ func TestMatchingRealArticlesEqualsANaiveEvaluator(t *testing.T) {
 	for compared < *pairs {
 		a := articles[r.IntN(len(articles))]
 		n := newNaive(a)
-		hit := map[index.Node]bool{}
+		hit := map[index.ClauseID]bool{}
 		for _, h := range f.Match(a) {
 			hit[h] = true
 		}
 		for i, q := range queries {
 			compared++
-			got := slices.ContainsFunc(f.Nodes(SubscriptionID(i)), func(n index.Node) bool { return hit[n] })
+			got := slices.ContainsFunc(f.ClauseIDs(SubscriptionID(i)), func(n index.ClauseID) bool { return hit[n] })
 			if want := n.matches(q); got != want {
 				t.Fatalf("%q matches %+v: %v, want %v", q, a, got, want)
 			} else if want {

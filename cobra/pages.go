@@ -14,8 +14,8 @@ import (
 	"tidings/internal/env"
 )
 
-// Rings are written in pages of subscriptions instead of nodes, because subscriptions keep
-// their numbers while nodes are renumbered at every start.
+// Rings are written in pages of subscriptions instead of clauses, because subscriptions keep
+// their numbers while clauses are renumbered at every start.
 const pageSubscriptions = 1 << 12
 
 // maxWriteRate bounds the bytes of rings that are written in a second. At forty million
@@ -79,10 +79,10 @@ func (r *Reflector) encodePage(page uint32) (b []byte) {
 	first := SubscriptionID(page * pageSubscriptions)
 	var ring []uint32
 	for n := first; n < min(first+pageSubscriptions, r.next); n++ {
-		nodes := r.filter.Nodes(n)
-		b = binary.AppendUvarint(b, uint64(len(nodes)))
-		for _, node := range nodes {
-			ring = r.rings.Newest(node, ring[:0])
+		ids := r.filter.ClauseIDs(n)
+		b = binary.AppendUvarint(b, uint64(len(ids)))
+		for _, id := range ids {
+			ring = r.rings.Newest(id, ring[:0])
 			b = appendRing(b, ring)
 		}
 	}
@@ -133,15 +133,15 @@ func (r *Reflector) loadRings() (writtenThrough uint32, err error) {
 func (r *Reflector) loadPage(page uint32, b []byte) error {
 	c := varintReader{b: b}
 	for i := uint32(0); len(c.b) > 0; i++ {
-		nodes := r.filter.Nodes(SubscriptionID(page*pageSubscriptions + i))
+		ids := r.filter.ClauseIDs(SubscriptionID(page*pageSubscriptions + i))
 		count := c.next()
 		for j := range count {
 			ring := c.ring(r.config.ArticlesPerFeed)
 			if c.invalid {
 				return errors.New("it ends too early")
 			}
-			if int(count) == len(nodes) { // otherwise the subscription has ended since
-				r.setRing(nodes[j], ring)
+			if int(count) == len(ids) { // otherwise the subscription has ended since
+				r.setRing(ids[j], ring)
 			}
 		}
 	}
@@ -151,22 +151,22 @@ func (r *Reflector) loadPage(page uint32, b []byte) error {
 // loadInitialRings sets the rings of a subscription to those of its record.
 func (r *Reflector) loadInitialRings(number SubscriptionID, initial []byte) {
 	c := varintReader{b: initial}
-	for _, node := range r.filter.Nodes(number) {
+	for _, id := range r.filter.ClauseIDs(number) {
 		if ring := c.ring(r.config.ArticlesPerFeed); !c.invalid {
-			r.setRing(node, ring)
+			r.setRing(id, ring)
 		}
 	}
 }
 
-// setRing sets the ring of a node unless the present one is newer. Pages that share a node were
+// setRing sets the ring of a clause unless the present one is newer. Pages that share a clause were
 // written at different times, and the latest counts.
-func (r *Reflector) setRing(node index.Node, ring []uint32) {
-	if len(ring) == 0 || r.rings.Last(node) >= ring[0] {
+func (r *Reflector) setRing(id index.ClauseID, ring []uint32) {
+	if len(ring) == 0 || r.rings.Last(id) >= ring[0] {
 		return
 	}
-	r.rings.Clear(node)
+	r.rings.Clear(id)
 	for _, article := range slices.Backward(ring) {
-		r.rings.Put(article, []index.Node{node})
+		r.rings.Put(article, []index.ClauseID{id})
 	}
 }
 

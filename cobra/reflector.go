@@ -98,7 +98,7 @@ type Reflector struct {
 	log    *slog.Logger
 
 	filter   *Filter
-	rings    *index.Rings   // by node of the filter
+	rings    *index.Rings   // by clause
 	next     SubscriptionID // number of the next subscription
 	articles articleStore
 	pages    pageWriter
@@ -156,7 +156,7 @@ func (r *Reflector) load() error {
 			r.unreadable[n] = true
 			return true
 		}
-		broken = r.filter.Add(n, clauses, func(index.Node) {})
+		broken = r.filter.Add(n, clauses, func(index.ClauseID) {})
 		if len(s.InitialRings) > 0 {
 			initialRings[n] = s.InitialRings
 		}
@@ -208,11 +208,11 @@ func (r *Reflector) Subscribe(text string, backlog []BacklogArticle, done func(S
 		err = ErrFull
 	}
 	number := r.next
-	var newNodes []index.Node
+	var newIDs []index.ClauseID
 	if err == nil {
-		err = r.filter.Add(number, clauses, func(n index.Node) {
+		err = r.filter.Add(number, clauses, func(n index.ClauseID) {
 			r.prepareRing(n)
-			newNodes = append(newNodes, n)
+			newIDs = append(newIDs, n)
 		})
 	}
 	if err != nil {
@@ -221,8 +221,8 @@ func (r *Reflector) Subscribe(text string, backlog []BacklogArticle, done func(S
 	}
 	r.next++
 	record := &cobrapb.Subscription{Query: text, Since: r.clock.Now().Unix()}
-	if len(newNodes) > 0 {
-		r.addBacklog(newNodes, backlog)
+	if len(newIDs) > 0 {
+		r.addBacklog(newIDs, backlog)
 	}
 	record.InitialRings = r.initialRings(number)
 	ops := []env.Op{{Key: numbered(subscriptionPrefix, uint32(number)), Value: marshal(record)}, r.countersOp()}
@@ -238,8 +238,8 @@ func (r *Reflector) Subscribe(text string, backlog []BacklogArticle, done func(S
 	})
 }
 
-// prepareRing makes room for a new node, whose number may have belonged to another node.
-func (r *Reflector) prepareRing(n index.Node) {
+// prepareRing makes room for a new clause, whose number may have belonged to another one.
+func (r *Reflector) prepareRing(n index.ClauseID) {
 	r.rings.Grow(int(n) + 1)
 	r.rings.Clear(n)
 }
@@ -252,7 +252,7 @@ func (r *Reflector) Unsubscribe(number SubscriptionID, done func(error)) {
 	var text string
 	var err error
 	r.worker.Do(func() { text, _, err = Query(r.store, number) }, func() {
-		if err == nil && len(r.filter.Nodes(number)) == 0 && !r.unreadable[number] { // called twice
+		if err == nil && len(r.filter.ClauseIDs(number)) == 0 && !r.unreadable[number] { // called twice
 			err = ErrUnknown
 		}
 		var clauses []query.Clause
@@ -271,7 +271,7 @@ func (r *Reflector) Unsubscribe(number SubscriptionID, done func(error)) {
 			switch {
 			case err != nil:
 				err = fmt.Errorf("search: %w", err)
-			case len(r.filter.Nodes(number)) > 0:
+			case len(r.filter.ClauseIDs(number)) > 0:
 				r.filter.Remove(number, clauses)
 			case !r.unreadable[number]:
 				err = ErrUnknown // another call has just removed it
@@ -286,7 +286,7 @@ func (r *Reflector) Unsubscribe(number SubscriptionID, done func(error)) {
 
 // Active reports whether there is a subscription that is not being removed.
 func (r *Reflector) Active(number SubscriptionID) bool {
-	return len(r.filter.Nodes(number)) > 0 && r.removing[number] == 0
+	return len(r.filter.ClauseIDs(number)) > 0 && r.removing[number] == 0
 }
 
 // countersOp writes the counters for new numbers.
@@ -311,7 +311,7 @@ func (r *Reflector) Receive(a *Article, failed func()) {
 	r.stats.Articles++
 	hits := r.filter.Match(a)
 	if len(r.backlog.of(a)) > 0 { // new subscriptions already have it
-		hits = slices.DeleteFunc(hits, func(node index.Node) bool { return r.hasFromBacklog(node, a) })
+		hits = slices.DeleteFunc(hits, func(id index.ClauseID) bool { return r.hasFromBacklog(id, a) })
 	}
 	if len(hits) == 0 {
 		return
@@ -326,8 +326,8 @@ func (r *Reflector) Receive(a *Article, failed func()) {
 
 // Feed returns the present feed of a subscription, and whether there is such a subscription.
 func (r *Reflector) Feed(number SubscriptionID) (f Feed, ok bool) {
-	nodes := r.filter.Nodes(number)
-	for _, n := range nodes {
+	ids := r.filter.ClauseIDs(number)
+	for _, n := range ids {
 		f.Articles = r.rings.Newest(n, f.Articles)
 	}
 	f.limit = r.config.ArticlesPerFeed
@@ -340,7 +340,7 @@ func (r *Reflector) Feed(number SubscriptionID) (f Feed, ok bool) {
 			f.unwritten[n] = value
 		}
 	}
-	return f, len(nodes) > 0
+	return f, len(ids) > 0
 }
 
 // Query returns the query of a subscription and the time at which it was made. It may be called
@@ -375,7 +375,7 @@ func Subscriptions(s env.Store, each func(number SubscriptionID, text string, si
 func (r *Reflector) Stats() Stats {
 	s := r.stats
 	s.Unreadable = len(r.unreadable)
-	s.Subscriptions, s.Nodes = r.filter.Subscriptions(), r.filter.index.Nodes()
+	s.Subscriptions, s.Nodes = r.filter.Subscriptions(), r.filter.index.Clauses()
 	s.Bytes, s.Waiting = r.articles.bytes, r.articles.pendingBytes
 	s.Level, s.Why = int(r.articles.retention), r.articles.why
 	return s

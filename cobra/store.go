@@ -246,8 +246,8 @@ func (r *Reflector) replay(writtenThrough uint32) error {
 			continue
 		}
 		hits := r.filter.Match(&a.Article)
-		hits = slices.DeleteFunc(hits, func(node index.Node) bool { // initial rings may already have it
-			return r.rings.Last(node) >= n || r.hasFromBacklog(node, &a.Article)
+		hits = slices.DeleteFunc(hits, func(id index.ClauseID) bool { // initial rings may already have it
+			return r.rings.Last(id) >= n || r.hasFromBacklog(id, &a.Article)
 		})
 		r.rings.Put(n, hits)
 	}

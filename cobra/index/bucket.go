@@ -14,7 +14,7 @@ import (
 //	           kind: number of columns, and whether the last column has programs
 //	           rows
 //	           capacity in rows
-//	per segment: its columns, each with space for capacity rows, and a column of nodes
+//	per segment: its columns, each with space for capacity rows, and a column of clause numbers
 type bucket []uint32
 
 const (
@@ -34,7 +34,7 @@ func (s segment) width() int        { return int(s.kind &^ withPrograms) }
 func (s segment) hasPrograms() bool { return s.kind&withPrograms != 0 }
 func (s segment) cells() int        { return s.capacity * (s.width() + 1) }
 
-// column returns a column of a segment; the column after the last one holds the nodes.
+// column returns a column of a segment; the column after the last one holds the clause numbers.
 func (b bucket) column(s segment, c int) []uint32 {
 	at := s.at + c*s.capacity
 	return b[at : at+s.rows]
@@ -101,7 +101,7 @@ func (b bucket) findRow(s segment, row []uint32) (at int, found bool) {
 }
 
 // insert returns the bucket with an additional row at a place that find returned.
-func (b bucket) insert(s segment, at int, row []uint32, node uint32) bucket {
+func (b bucket) insert(s segment, at int, row []uint32, id uint32) bucket {
 	if s.rows == s.capacity {
 		b, s = b.grow(s)
 	}
@@ -112,7 +112,7 @@ func (b bucket) insert(s segment, at int, row []uint32, node uint32) bucket {
 		if c < len(row) {
 			column[at] = row[c]
 		} else {
-			column[at] = node
+			column[at] = id
 		}
 	}
 	return b

@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// A Node is the number of a distinct clause in an index. Numbers of removed nodes are reused.
-type Node uint32
+// A ClauseID is the number of a distinct clause in an index. Numbers of removed clauses are
+// reused.
+type ClauseID uint32
 
 // A Clause is a conjunction of at least one term, with an optional program for other
 // conditions.
@@ -18,7 +19,7 @@ type Clause struct {
 // MaxTerms is the most terms of a clause.
 const MaxTerms = 256
 
-// An Index finds the nodes that an article matches.
+// An Index finds the clauses that an article matches.
 type Index struct {
 	Terms
 
@@ -26,9 +27,9 @@ type Index struct {
 	buckets     []bucket // the first one is not used
 	freeBuckets []uint32 // unused entries of buckets
 
-	uses  []uint32 // by node: number of clauses that were added and not removed
-	free  []Node   // unused node numbers
-	nodes int
+	uses    []uint32   // by clause: how often it was added and not removed
+	free    []ClauseID // unused clause numbers
+	clauses int
 
 	separate bool // see NewSeparate
 	programs programs
@@ -43,7 +44,7 @@ func New() *Index {
 	return &Index{Terms: newTerms(), buckets: make([]bucket, 1), programs: newPrograms()}
 }
 
-// NewSeparate returns an index in which each clause is a node of its own, even if it equals
+// NewSeparate returns an index in which each added clause has an id of its own, even if it equals
 // another. It serves to measure what interning saves.
 func NewSeparate() *Index {
 	x := New()
@@ -51,21 +52,21 @@ func NewSeparate() *Index {
 	return x
 }
 
-// Nodes returns the number of distinct clauses.
-func (x *Index) Nodes() int { return x.nodes }
+// Clauses returns the number of distinct clauses.
+func (x *Index) Clauses() int { return x.clauses }
 
-// Limit returns a number above those of all nodes.
+// Limit returns a number above those of all clauses.
 func (x *Index) Limit() int { return len(x.uses) }
 
-// Uses returns how often a node's clause was added and not removed.
-func (x *Index) Uses(n Node) int { return int(x.uses[n]) }
+// Uses returns how often a clause was added and not removed.
+func (x *Index) Uses(n ClauseID) int { return int(x.uses[n]) }
 
-// Add adds a clause and returns its node, and whether the node is new. Terms may be in any
+// Add adds a clause and returns its id, and whether the clause is new. Terms may be in any
 // order and repeated.
-func (x *Index) Add(c Clause) (n Node, isNew bool) {
+func (x *Index) Add(c Clause) (n ClauseID, isNew bool) {
 	b, s, at, found := x.locate(c)
 	if found && !x.separate {
-		n = Node(x.buckets[b].column(s, s.width())[at])
+		n = ClauseID(x.buckets[b].column(s, s.width())[at])
 		x.uses[n]++
 		return n, false
 	}
@@ -73,33 +74,33 @@ func (x *Index) Add(c Clause) (n Node, isNew bool) {
 		b = x.newBucket()
 		x.bucketOf[x.row[0]] = uint32(b)
 	}
-	n = x.newNode()
+	n = x.newID()
 	x.buckets[b] = x.buckets[b].insert(s, at, x.row[1:], uint32(n))
 	x.countUses(c, 1)
 	return n, true
 }
 
-// newNode assigns a number to a new node.
-func (x *Index) newNode() (n Node) {
+// newID assigns a number to a new clause.
+func (x *Index) newID() (n ClauseID) {
 	if last := len(x.free) - 1; last >= 0 {
 		n, x.free = x.free[last], x.free[:last]
 		x.uses[n] = 1
 	} else {
-		n = Node(len(x.uses))
+		n = ClauseID(len(x.uses))
 		x.uses = append(x.uses, 1)
 	}
-	x.nodes++
+	x.clauses++
 	return n
 }
 
-// Remove removes a clause that was added. It returns its node, and whether that was its last
-// use; if so, the node no longer exists.
-func (x *Index) Remove(c Clause) (n Node, last bool) {
+// Remove removes a clause that was added. It returns its id, and whether that was its last use;
+// if so, the id is no longer valid.
+func (x *Index) Remove(c Clause) (n ClauseID, last bool) {
 	b, s, at, found := x.locate(c)
 	if !found {
 		panic("index: removing a clause that is not there")
 	}
-	n = Node(x.buckets[b].column(s, s.width())[at])
+	n = ClauseID(x.buckets[b].column(s, s.width())[at])
 	if x.uses[n]--; x.uses[n] > 0 {
 		return n, false
 	}
@@ -107,16 +108,16 @@ func (x *Index) Remove(c Clause) (n Node, last bool) {
 		x.bucketOf[x.row[0]] = 0
 		x.freeBuckets = append(x.freeBuckets, uint32(b))
 	}
-	x.nodes--
+	x.clauses--
 	x.free = append(x.free, n)
 	x.countUses(c, -1)
 	return n, true
 }
 
 // Pack compacts an index that was filled clause by clause. It then uses a third less memory,
-// and nodes that match together are close together in rings. Nodes are renumbered; moved maps
+// and clauses that match together are close together in rings. Clauses are renumbered; moved maps
 // old numbers to new ones.
-func (x *Index) Pack() (moved []Node) {
+func (x *Index) Pack() (moved []ClauseID) {
 	terms := make([]Term, 0, len(x.buckets))
 	for w, b := range x.bucketOf {
 		if b != 0 {
@@ -124,19 +125,19 @@ func (x *Index) Pack() (moved []Node) {
 		}
 	}
 	slices.SortFunc(terms, func(a, b Term) int { return x.compareRarity(b, a) })
-	moved = make([]Node, len(x.uses))
+	moved = make([]ClauseID, len(x.uses))
 	for i, b := range x.buckets {
 		x.buckets[i] = slices.Clone(b)
 	}
-	uses := make([]uint32, 0, x.nodes)
+	uses := make([]uint32, 0, x.clauses)
 	for _, w := range terms {
 		at := x.bucketOf[w]
 		b := x.buckets[at]
 		for s := range b.each() {
-			nodes := b.column(s, s.width())
-			for i, n := range nodes {
-				moved[n] = Node(len(uses))
-				nodes[i] = uint32(len(uses))
+			ids := b.column(s, s.width())
+			for i, n := range ids {
+				moved[n] = ClauseID(len(uses))
+				ids[i] = uint32(len(uses))
 				uses = append(uses, x.uses[n])
 			}
 		}
@@ -145,7 +146,7 @@ func (x *Index) Pack() (moved []Node) {
 	return moved
 }
 
-// countUses adds by to the uses of the terms and the program of a new or removed node.
+// countUses adds by to the uses of the terms and the program of a new or removed clause.
 func (x *Index) countUses(c Clause, by int) {
 	for _, w := range x.row[:x.termCells(c)] {
 		x.countUse(Term(w), by)

@@ -56,8 +56,8 @@ func comparePositions(a, b Position) int {
 
 func (x *Index) isPresent(w uint32) bool { return x.present[w>>6]&(1<<(w&63)) != 0 }
 
-// Match appends the nodes that an article matches to hits, without duplicates.
-func (x *Index) Match(a *Article, hits []Node) []Node {
+// Match appends the clauses that an article matches to hits, without duplicates.
+func (x *Index) Match(a *Article, hits []ClauseID) []ClauseID {
 	if need := len(x.keys)>>6 + 1; len(x.present) < need {
 		x.present = make([]uint64, need+need/4)
 	}
@@ -75,11 +75,11 @@ func (x *Index) Match(a *Article, hits []Node) []Node {
 	return hits
 }
 
-// matchBucket appends the matching nodes of a bucket. Matching spends most of its time in these
+// matchBucket appends the matching clauses of a bucket. Matching spends most of its time in these
 // loops. They go through the columns and keep the rows whose terms are present so far. The
 // inner loops have no branches, because no processor can predict which words a long article
 // has.
-func (x *Index) matchBucket(b bucket, a *Article, hits []Node) []Node {
+func (x *Index) matchBucket(b bucket, a *Article, hits []ClauseID) []ClauseID {
 	s := b.first()
 	for range b.segments() {
 		s = b.next(s)
@@ -88,10 +88,10 @@ func (x *Index) matchBucket(b bucket, a *Article, hits []Node) []Node {
 			hits = x.matchPrograms(b, s, a, hits)
 			continue
 		}
-		nodes := b.column(s, width)
+		ids := b.column(s, width)
 		if width == 0 {
-			for _, n := range nodes {
-				hits = append(hits, Node(n))
+			for _, n := range ids {
+				hits = append(hits, ClauseID(n))
 			}
 			continue
 		}
@@ -100,7 +100,7 @@ func (x *Index) matchBucket(b bucket, a *Article, hits []Node) []Node {
 			rows = x.filterRows(rows, b.column(s, c))
 		}
 		for _, i := range rows {
-			hits = append(hits, Node(nodes[i]))
+			hits = append(hits, ClauseID(ids[i]))
 		}
 	}
 	return hits
@@ -135,15 +135,15 @@ func (x *Index) filterRows(rows, column []uint32) []uint32 {
 }
 
 // matchPrograms does the same for a segment whose last column has programs.
-func (x *Index) matchPrograms(b bucket, s segment, a *Article, hits []Node) []Node {
+func (x *Index) matchPrograms(b bucket, s segment, a *Article, hits []ClauseID) []ClauseID {
 	width := s.width() - 1
-	programs, nodes := b.column(s, width), b.column(s, width+1)
+	programs, ids := b.column(s, width), b.column(s, width+1)
 	for i := range programs {
 		if width > 0 && !(x.isPresent(b[s.at+i]) && x.matchesOtherColumns(b, s, width, i)) {
 			continue
 		}
 		if x.programs.all[programs[i]].run(x, a) {
-			hits = append(hits, Node(nodes[i]))
+			hits = append(hits, ClauseID(ids[i]))
 		}
 	}
 	return hits

@@ -20,7 +20,7 @@ type Term uint32
 type Terms struct {
 	numbers map[string]Term
 	keys    []string // keys by term
-	uses    []uint32 // by term: number of nodes that contain it
+	uses    []uint32 // by term: number of distinct clauses that contain it
 	ranks   []uint8  // by term: rank of its frequency when it was registered
 	free    []Term   // unused term numbers
 
@@ -74,7 +74,7 @@ func (t *Terms) Register(key string) Term {
 	return n
 }
 
-// countUse adds by to the number of nodes that contain a term.
+// countUse adds by to the number of distinct clauses that contain a term.
 func (t *Terms) countUse(n Term, by int) {
 	t.uses[n] += uint32(by)
 	if t.uses[n] == 0 {

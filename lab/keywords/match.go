@@ -86,7 +86,7 @@ type bench struct {
 	alone  float64 // of these, without rings
 	next   cobra.SubscriptionID
 	no     uint32 // of the last article
-	hits   []index.Node
+	hits   []index.ClauseID
 }
 
 // Match measures. It calls each with what it finds, as it finds it.
@@ -146,7 +146,7 @@ func (b *bench) subscribe(ctx context.Context, progress func(float64)) error {
 		if err != nil {
 			return fmt.Errorf("subscription %q: %w", text, err)
 		}
-		if err := b.filter.Add(b.next, clauses, func(index.Node) {}); err != nil {
+		if err := b.filter.Add(b.next, clauses, func(index.ClauseID) {}); err != nil {
 			return fmt.Errorf("subscription %q: %w", text, err)
 		}
 		b.next++
@@ -160,7 +160,7 @@ func (b *bench) subscribe(ctx context.Context, progress func(float64)) error {
 		b.no++
 		b.hits = b.hits[:0]
 		for n := range b.index.Limit() {
-			b.hits = append(b.hits, index.Node(n))
+			b.hits = append(b.hits, index.ClauseID(n))
 			if len(b.hits) == 1<<16 || n == b.index.Limit()-1 {
 				b.rings.Put(b.no, b.hits)
 				b.hits = b.hits[:0]
@@ -205,7 +205,7 @@ func (b *bench) match(length int, articles []cobra.Article) MatchRun {
 	for i := range articles {
 		b.filter.Extract(&articles[i], &read[i])
 	}
-	run := MatchRun{Subscriptions: b.config.Subscriptions, Nodes: b.index.Nodes(), Words: length, Path: "match", Bytes: b.bytes, FilterBytes: b.alone}
+	run := MatchRun{Subscriptions: b.config.Subscriptions, Nodes: b.index.Clauses(), Words: length, Path: "match", Bytes: b.bytes, FilterBytes: b.alone}
 	var match, all []float64
 	var spent time.Duration
 	for pass := range 2 {
@@ -261,7 +261,7 @@ func (b *bench) peer(length int, articles []cobra.Article) ([]PeerRun, error) {
 
 // wholePath reads articles and matches them.
 func (b *bench) wholePath(length int, articles []cobra.Article) MatchRun {
-	run := MatchRun{Subscriptions: b.config.Subscriptions, Nodes: b.index.Nodes(), Words: length, Path: "html", Bytes: b.bytes, FilterBytes: b.alone}
+	run := MatchRun{Subscriptions: b.config.Subscriptions, Nodes: b.index.Clauses(), Words: length, Path: "html", Bytes: b.bytes, FilterBytes: b.alone}
 	var all []float64
 	var spent time.Duration
 	for pass := range 2 {
@@ -307,7 +307,7 @@ func (b *bench) change() (Change, error) {
 		if err != nil {
 			return c, err
 		}
-		if err := b.filter.Add(b.next, clauses, func(n index.Node) { b.rings.Grow(int(n) + 1) }); err != nil {
+		if err := b.filter.Add(b.next, clauses, func(n index.ClauseID) { b.rings.Grow(int(n) + 1) }); err != nil {
 			return c, err
 		}
 		add = append(add, micro(time.Since(begin)))
