@@ -12,10 +12,10 @@ import (
 )
 
 // An Article is a new entry of a channel, as it is matched and shown.
-type Article struct { // the channel's canonical URL
+type Article struct {
 	Feed      string // the channel's canonical URL
-	FeedTitle string // the page that people read; may be ""
-	FeedLink  string // where people read it; may be ""
+	FeedTitle string
+	FeedLink  string // address of the page that people read; may be ""
 	ID        feed.ID
 	Link      string
 	Title     string
@@ -49,8 +49,8 @@ func (a *Article) keptContent() string {
 
 // An extractor finds the registered terms of an article and their positions.
 type extractor struct {
-	terms *index.Terms // which kinds of keys queries contain
-	kinds query.KeyKinds
+	terms *index.Terms
+	kinds query.KeyKinds // kinds of keys that queries contain
 
 	tokenizer    words.Tokenizer   // splits text into words
 	plainText    []byte            // buffer for the plain text of an article

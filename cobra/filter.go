@@ -195,8 +195,8 @@ func (f *Filter) term(key string) index.Term {
 		return n
 	}
 	f.extractor.kinds.Add(key)
-	return f.index.Register(strings.Clone(key)) // which may be a part of a query's text
-} // key may be part of a longer text
+	return f.index.Register(strings.Clone(key)) // key may be part of a longer text, which must not be kept
+}
 
 // appendProgram appends the instructions of a check.
 func (f *Filter) appendProgram(p index.Program, c query.Check) index.Program {

@@ -65,8 +65,8 @@ func (t Totals) MeanPollBytes() float64 {
 }
 
 // With returns the sum of t and the totals of an aggregate.
-func (t Totals) With(rest RemoteAggregate) Totals {
-	t.add(rest.totals())
+func (t Totals) With(remote RemoteAggregate) Totals {
+	t.add(remote.totals())
 	return t
 }
 

@@ -146,15 +146,15 @@ func TestOrphansGoToSlack(t *testing.T) {
 	// the slack cluster.
 	own := []Channel{{Subscribers: 38, Wedges: wedges}}
 	for _, c := range []struct {
-		rest RemoteAggregate
-		want int32
+		remote RemoteAggregate
+		want   int32
 	}{{s, 1}, {&Clusters{Totals: s.Totals}, 2}} {
-		sol, err := Solve(p, own, c.rest)
+		sol, err := Solve(p, own, c.remote)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if sol.Budget != 68 || sol.Pick[0] != c.want {
-			t.Errorf("beside %v: choice %d, want %d; budget %v", c.rest, sol.Pick[0], c.want, sol.Budget)
+			t.Errorf("with %v: choice %d, want %d; budget %v", c.remote, sol.Pick[0], c.want, sol.Budget)
 		}
 	}
 }

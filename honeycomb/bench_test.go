@@ -11,7 +11,7 @@ func BenchmarkMember(b *testing.B) {
 	s.trueWedges(2)
 	for _, granularity := range []Granularity{Levels, Ranks} {
 		s.Granularity = granularity
-		rest, own := NewBins(&s.Problem, s.channels), s.channels[5000:5100]
+		remote, own := NewBins(&s.Problem, s.channels), s.channels[5000:5100]
 		name := map[Granularity]string{Levels: "levels", Ranks: "ranks"}[granularity]
 		b.Run("sum/"+name, func(b *testing.B) {
 			for b.Loop() {
@@ -19,14 +19,14 @@ func BenchmarkMember(b *testing.B) {
 			}
 		})
 		b.Run("merge/"+name, func(b *testing.B) {
-			sum := rest.Clone()
+			sum := remote.Clone()
 			for b.Loop() {
-				sum.Merge(rest)
+				sum.Merge(remote)
 			}
 		})
 		b.Run("solve/"+name, func(b *testing.B) {
 			for b.Loop() {
-				if _, err := Solve(&s.Problem, own, rest); err != nil {
+				if _, err := Solve(&s.Problem, own, remote); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -18,12 +18,12 @@ func (s *scenario) solveDistributed(t *testing.T, homes [][]Channel) (Value, *Bi
 	var all Value
 	after := &Bins{}
 	for i := len(homes) - 1; i >= 0; i-- {
-		rest := before[i].Clone()
-		rest.Merge(after)
-		if err := rest.Check(&s.Problem, Totals{Channels: len(s.channels), Subscribers: 1e9}); err != nil {
+		remote := before[i].Clone()
+		remote.Merge(after)
+		if err := remote.Check(&s.Problem, Totals{Channels: len(s.channels), Subscribers: 1e9}); err != nil {
 			t.Fatal(err)
 		}
-		sol, err := Solve(&s.Problem, homes[i], rest)
+		sol, err := Solve(&s.Problem, homes[i], remote)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,13 +67,13 @@ func TestNoOthers(t *testing.T) {
 	s := newScenario(64, 500, 10_000, 1)
 	s.Granularity = Ranks
 	alone, _ := s.solved(t)
-	for _, rest := range []RemoteAggregate{&Bins{}, &Clusters{}} {
-		got, err := Solve(&s.Problem, s.channels, rest)
+	for _, remote := range []RemoteAggregate{&Bins{}, &Clusters{}} {
+		got, err := Solve(&s.Problem, s.channels, remote)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got.Down != alone.Down || got.Lambda != alone.Lambda {
-			t.Errorf("%T: %v at %v, want %v at %v", rest, got.Down, got.Lambda, alone.Down, alone.Lambda)
+			t.Errorf("%T: %v at %v, want %v at %v", remote, got.Down, got.Lambda, alone.Down, alone.Lambda)
 		}
 	}
 }

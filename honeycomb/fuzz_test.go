@@ -42,18 +42,18 @@ func FuzzSolve(f *testing.F) {
 			})
 		}
 		n := noise(other)
-		rest := &Bins{Totals: Totals{Channels: int(n.uint64()), Subscribers: n.float()}, BaseCost: n.float(), FirstBin: int(n.uint64())}
+		remote := &Bins{Totals: Totals{Channels: int(n.uint64()), Subscribers: n.float()}, BaseCost: n.float(), FirstBin: int(n.uint64())}
 		for len(n) > 0 {
-			rest.StepCosts = append(rest.StepCosts, n.float())
+			remote.StepCosts = append(remote.StepCosts, n.float())
 		}
 		most := Totals{Channels: 1e6, Subscribers: 1e9}
-		if rest.Check(p, most) != nil {
-			rest = NewBins(p, own)
-			if err := rest.Check(p, Totals{Channels: 100, Subscribers: math.Inf(1)}); err != nil {
+		if remote.Check(p, most) != nil {
+			remote = NewBins(p, own)
+			if err := remote.Check(p, Totals{Channels: 100, Subscribers: math.Inf(1)}); err != nil {
 				t.Fatalf("an honest sum is refused: %v", err)
 			}
 		}
-		s, err := Solve(p, own, rest)
+		s, err := Solve(p, own, remote)
 		if err != nil {
 			t.Fatal(err)
 		}

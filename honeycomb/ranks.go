@@ -41,7 +41,7 @@ type point struct {
 	pollers float64
 }
 
-func (v *ranks) at(lambda float64, rest *costCurve) point {
+func (v *ranks) at(lambda float64, remote *costCurve) point {
 	pt := point{lambda: lambda}
 	for _, c := range v.curves {
 		n := v.p.pollers(c, lambda)
@@ -49,7 +49,7 @@ func (v *ranks) at(lambda float64, rest *costCurve) point {
 		pt.own += g
 		pt.pollers += n
 	}
-	pt.total = pt.own + rest.costAt(lambda)
+	pt.total = pt.own + remote.costAt(lambda)
 	return pt
 }
 
@@ -58,17 +58,17 @@ func (v *ranks) at(lambda float64, rest *costCurve) point {
 const maxListedSteps = 2048
 
 // choose brackets lambda until few steps remain in the bracket, and takes those one by one.
-func (v *ranks) choose(rest *costCurve, budget float64) Solution {
+func (v *ranks) choose(remote *costCurve, budget float64) Solution {
 	s := Solution{Pick: make([]int32, len(v.curves)), Budget: budget}
 	up, down := v.lambdaRange()
-	hi, lo := v.at(up, rest), v.at(down, rest)
+	hi, lo := v.at(up, remote), v.at(down, remote)
 	switch {
 	case hi.total > budget: // no step of the own channels is taken
 		lo = hi
 	case lo.total <= budget: // all steps are taken
 		hi = lo
 	default:
-		hi, lo = v.narrow(hi, lo, rest, budget)
+		hi, lo = v.narrow(hi, lo, remote, budget)
 	}
 	var list []step
 	for i, c := range v.curves {
@@ -83,7 +83,7 @@ func (v *ranks) choose(rest *costCurve, budget float64) Solution {
 			list = append(list, st)
 		}
 	}
-	s.takeSteps(list, v, rest)
+	s.takeSteps(list, v, remote)
 	if s.Marginal < 0 && lo.total > budget && hi.total <= budget { // the remote aggregate takes the remaining budget, or sums differ in their last bits
 		s.Lambda = max(s.Lambda, lo.lambda)
 	}
@@ -119,12 +119,12 @@ func (v *ranks) lambdaRange() (up, down float64) {
 // proportional to lambda^-½ for every objective, so the first guesses are good. Each guess
 // overshoots the budget by more than the previous one, until the budget is closely bracketed.
 // Many channels are alike and make the cost jump, so from then on narrow halves the interval.
-func (v *ranks) narrow(hi, lo point, rest *costCurve, budget float64) (point, point) {
+func (v *ranks) narrow(hi, lo point, remote *costCurve, budget float64) (point, point) {
 	guess := 0. // √lambda if no channel were at a bound; a sum over all channels
 	for _, c := range v.curves {
 		guess += math.Sqrt(c.delay * c.load)
 	}
-	guess = guess/budget + math.Sqrt(rest.lambdaAt(budget))
+	guess = guess/budget + math.Sqrt(remote.lambdaAt(budget))
 	guess *= guess
 	most := max(maxListedSteps, float64(len(v.curves)/16))
 	over, under, beyond := false, false, 0.25
@@ -132,7 +132,7 @@ func (v *ranks) narrow(hi, lo point, rest *costCurve, budget float64) (point, po
 		if !(guess > lo.lambda && guess < hi.lambda) {
 			guess = math.Sqrt(hi.lambda) * math.Sqrt(lo.lambda)
 		}
-		pt := v.at(guess, rest)
+		pt := v.at(guess, remote)
 		off := pt.total / budget
 		aim := min(beyond*math.Abs(off-1)+1e-6, 0.5)
 		beyond *= 4

@@ -19,7 +19,7 @@ type Solution struct {
 	// Budget is T for all items: the own ones and those of the remote aggregate.
 	Budget float64
 	// Spent is the cost of L_d for all items. It is clearly less than Budget only if bounds of
-	// the items leave a rest.
+	// the items leave a remainder.
 	Spent float64
 	// Feasible is false if even the cheapest choice costs more than T; Pick is then that
 	// choice.
@@ -42,10 +42,10 @@ const sampleSize = 2048
 
 // choose takes steps by falling slope until the budget is spent, including what the remote
 // aggregate spends at the same slope.
-func choose(r rows, rest *costCurve, budget float64) Solution {
+func choose(r rows, remote *costCurve, budget float64) Solution {
 	hi, lo := math.Inf(1), 0.
 	if stride := r.count() / sampleSize; stride > 1 {
-		guess := choose(sampledRows{r, stride}, rest, budget).Lambda
+		guess := choose(sampledRows{r, stride}, remote, budget).Lambda
 		hi, lo = guess*1.1, guess/1.1
 	}
 	for wider := 1.5; ; wider *= wider {
@@ -54,7 +54,7 @@ func choose(r rows, rest *costCurve, budget float64) Solution {
 		spent := s.Down.G
 		// The listed steps must exhaust the budget even if sums in another order differ in
 		// their last bits.
-		over, under := spent+rest.costAt(hi) > budget, spent+listed+rest.costAt(lo) <= budget*(1+1e-9)
+		over, under := spent+remote.costAt(hi) > budget, spent+listed+remote.costAt(lo) <= budget*(1+1e-9)
 		switch {
 		case over && math.IsInf(hi, 1): // even the cheapest choice costs too much
 			list = nil
@@ -71,7 +71,7 @@ func choose(r rows, rest *costCurve, budget float64) Solution {
 			lo = 0
 			continue
 		}
-		s.takeSteps(list, r, rest)
+		s.takeSteps(list, r, remote)
 		return s
 	}
 }
@@ -130,7 +130,7 @@ const minHistogramSteps = 4096
 
 // preselect takes the steps that are certainly taken, drops those that certainly are not, and
 // returns the remaining steps, which are those of one bin.
-func (s *Solution) preselect(list []step, rest *costCurve) []step {
+func (s *Solution) preselect(list []step, remote *costCurve) []step {
 	bins := make([]float64, binCount)
 	for i := range list {
 		bins[histogramBin(list[i].slope)] += list[i].cost
@@ -141,7 +141,7 @@ func (s *Solution) preselect(list []step, rest *costCurve) []step {
 			continue
 		}
 		least := math.Float64frombits(uint64(top+firstBin) << binShift)
-		if spent += bins[top]; spent+rest.costAt(least) > s.Budget {
+		if spent += bins[top]; spent+remote.costAt(least) > s.Budget {
 			break
 		}
 	}
@@ -172,10 +172,10 @@ func (s *Solution) take(c step) {
 type tieBreaker interface{ tieKey(i int) uint64 }
 
 // takeSteps takes steps by falling slope until the budget is spent.
-func (s *Solution) takeSteps(list []step, keys tieBreaker, rest *costCurve) {
-	defer func() { s.Spent = s.Down.G + rest.costAt(s.Lambda) }()
+func (s *Solution) takeSteps(list []step, keys tieBreaker, remote *costCurve) {
+	defer func() { s.Spent = s.Down.G + remote.costAt(s.Lambda) }()
 	if len(list) > minHistogramSteps {
-		list = s.preselect(list, rest)
+		list = s.preselect(list, remote)
 	}
 	type tied struct {
 		step
@@ -196,7 +196,7 @@ func (s *Solution) takeSteps(list []step, keys tieBreaker, rest *costCurve) {
 	})
 	s.Marginal = -1
 	for _, c := range order {
-		others := rest.costAt(c.slope)
+		others := remote.costAt(c.slope)
 		if s.Down.G+others > s.Budget {
 			break // the remote aggregate, whose single steps are not known, exhausts the budget first
 		}
@@ -208,8 +208,8 @@ func (s *Solution) takeSteps(list []step, keys tieBreaker, rest *costCurve) {
 		s.take(c.step)
 	}
 	s.Up = s.Down
-	if s.Feasible = s.Down.G+rest.base <= s.Budget; s.Feasible {
-		s.Lambda = rest.lambdaAt(s.Budget - s.Down.G)
+	if s.Feasible = s.Down.G+remote.base <= s.Budget; s.Feasible {
+		s.Lambda = remote.lambdaAt(s.Budget - s.Down.G)
 	} else {
 		s.Lambda = math.Inf(1)
 	}

@@ -14,14 +14,14 @@ import (
 // key. Otherwise all of thousands of channels with one slope, here and on other nodes, would
 // move at once, or none.
 // them would move, or none.
-func Solve(p *Problem, own []Channel, rest RemoteAggregate) (Solution, error) {
+func Solve(p *Problem, own []Channel, remote RemoteAggregate) (Solution, error) {
 	if err := p.Check(); err != nil {
 		return Solution{}, fmt.Errorf("solve: %w", err)
 	}
 	others, subscribers, dither := &costCurve{}, 0., false
-	if rest != nil {
-		others, subscribers = rest.costCurve(p), rest.totals().Subscribers
-		_, dither = rest.(*Bins)
+	if remote != nil {
+		others, subscribers = remote.costCurve(p), remote.totals().Subscribers
+		_, dither = remote.(*Bins)
 	}
 	curves := make([]tradeoff, len(own))
 	for i := range own {

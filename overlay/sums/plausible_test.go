@@ -6,7 +6,7 @@ import (
 	"tidings/overlay"
 )
 
-// row makes a row of parts with as many members each.
+// row returns a row of parts with the given number of members each.
 func row(members int, weights ...Measure) (of []*part) {
 	for i, w := range weights {
 		of = append(of, &part{row: 1, col: i, members: members, version: 1, measure: w})
@@ -14,6 +14,8 @@ func row(members int, weights ...Measure) (of []*part) {
 	return of
 }
 
+// implausible returns the indices of implausible parts, each followed by -1 if its substitute is
+// missing or implausible.
 func implausible(of []*part) (list []int) {
 	for i, p := range of {
 		if p.implausible {
@@ -26,14 +28,14 @@ func implausible(of []*part) (list []int) {
 	return list
 }
 
-// A value counts if it lies near enough to the median of its row, where the row tells
-// anything.
+// A value counts if it is close enough to the median of its row, or the row is too small to
+// tell.
 func TestImplausibleValues(t *testing.T) {
 	w := func(things, amount float64) Measure { return Measure{Items: things, Amounts: [6]float64{amount}} }
 	for _, c := range []struct {
 		what string
 		row  []*part
-		want int // who is doubted; -1: nobody
+		want int // index of the implausible part, -1 if there is none
 	}{
 		{"alike", row(4, w(100, 500), w(120, 600), w(90, 400), w(100, 1), w(110, 700)), 3},
 		{"alike, of one member each", row(1, w(100, 500), w(120, 600), w(90, 400), w(0, 0), w(110, 700)), -1},
@@ -47,21 +49,21 @@ func TestImplausibleValues(t *testing.T) {
 		switch got := implausible(c.row); {
 		case c.want < 0 && len(got) == 0, c.want >= 0 && len(got) == 1 && got[0] == c.want:
 		default:
-			t.Errorf("%s: doubted %v, want %d", c.what, got, c.want)
+			t.Errorf("%s: implausible parts %v, want %d", c.what, got, c.want)
 		}
 	}
 	uneven := row(4, w(100, 500), w(120, 600), w(90, 400), w(100, 450), w(110, 9000))
-	uneven[4].members = 60 // as many as that may have as much
+	uneven[4].members = 60 // enough members for the larger amount
 	if checkRow(uneven); implausible(uneven) != nil {
-		t.Errorf("a part of many members is doubted: %v", implausible(uneven))
+		t.Errorf("a part with many members is implausible: %v", implausible(uneven))
 	}
 	refused := append(row(4, w(100, 500), w(120, 600), w(90, 400), w(100, 450), w(110, 700)), &part{row: 1, col: 9, refused: true})
 	if checkRow(refused); !refused[5].implausible || refused[5].substitute.measure.Items != 100 {
-		t.Error("nothing stands in for a value that was refused")
+		t.Error("nothing substitutes for a refused value")
 	}
 }
 
-// A contact is kept, unless it brings nothing that counts.
+// A contact is kept unless its values do not count.
 func TestContactIsSticky(t *testing.T) {
 	l := newLab(t)
 	a, b, c := l.node.Contact(l.actor(1).peer), l.node.Contact(l.actor(2).peer), l.node.Contact(l.actor(3).peer)
@@ -82,5 +84,5 @@ func TestContactIsSticky(t *testing.T) {
 	l.s.dropContact(p) // dead
 	asks(a, c, c)
 	l.s.dropContact(p)
-	asks(a, nil, a) // shunned, but there is nobody else
+	asks(a, nil, a) // rejected before, but no other contact is known
 }

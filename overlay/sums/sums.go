@@ -178,11 +178,11 @@ func (s *Aggregator) Stats() Stats {
 	return st
 }
 
-// Run does what is due and returns when it wants to be run next.
-func (s *Aggregator) Run(now time.Time) time.Time { // Run does what is due and returns the time at which it wants to run next.
+// Run does what is due and returns the time at which it wants to run next.
+func (s *Aggregator) Run(now time.Time) time.Time {
 	if s.active && s.node.State() != overlay.Active {
-		s.reset() // it has left
-	} // the node has left
+		s.reset() // the node has left
+	}
 	for {
 		t, at, ok := s.cal.Pop(now)
 		if !ok {
@@ -205,15 +205,15 @@ func (s *Aggregator) Run(now time.Time) time.Time { // Run does what is due and 
 			s.startQuickRounds(now)
 		}
 	}
-} // Forward lets every message pass, because this layer routes none.
+}
 
-// Forward lets all pass: nothing of this layer is routed.
-func (s *Aggregator) Forward(*overlay.Message) bool { return false } // Deliver counts a routed message as garbage.
+// Forward lets every message pass, because this layer routes none.
+func (s *Aggregator) Forward(*overlay.Message) bool { return false }
 
-// Deliver counts what somebody routed all the same.
-func (s *Aggregator) Deliver(*overlay.Message) { s.stats.Garbage++ } // LeafChanged updates the parts after members have come or gone.
+// Deliver counts a routed message as garbage.
+func (s *Aggregator) Deliver(*overlay.Message) { s.stats.Garbage++ }
 
-// LeafChanged looks for parts that came and went.
+// LeafChanged updates the parts after members have come or gone.
 func (s *Aggregator) LeafChanged() {
 	now := s.clock.Now()
 	switch active := s.node.State() == overlay.Active; {
@@ -224,9 +224,9 @@ func (s *Aggregator) LeafChanged() {
 	case s.active:
 		s.reset()
 	}
-} // PeerGone replaces a dead contact.
+}
 
-// PeerGone looks for somebody else to ask.
+// PeerGone replaces a dead contact.
 func (s *Aggregator) PeerGone(id env.PeerID) {
 	for _, p := range s.parts {
 		if p.isSlot() && p.contact != nil && p.contact.Peer.ID == id {

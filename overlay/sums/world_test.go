@@ -20,8 +20,8 @@ var (
 	largeFlag = flag.Bool("large", false, "also measure 1,024 members")
 )
 
-// A total is a sum of what members have: the value of these worlds.
-type total struct{ members, things, amount uint64 } // A total is the value of these worlds: a sum over members.
+// A total is the value of these worlds: a sum over members.
+type total struct{ members, things, amount uint64 }
 
 func (t *total) encode() []byte {
 	b := binary.AppendUvarint(nil, t.members)
@@ -31,8 +31,8 @@ func (t *total) encode() []byte {
 
 var errTotal = errors.New("no such total")
 
-// decode reads what encode wrote, and nothing else.
-func decode(b []byte) (t total, err error) { // decode decodes what encode wrote, and nothing else.
+// decode decodes the output of encode, and nothing else.
+func decode(b []byte) (t total, err error) {
 	for _, x := range []*uint64{&t.members, &t.things, &t.amount} {
 		n := 0
 		if *x, n = binary.Uvarint(b); n <= 0 || *x > 1<<40 {
