@@ -309,7 +309,7 @@ func TestSweepKeepsNewBacklogArticles(t *testing.T) {
 	for range 2 { // the sweep begins and reads all rings
 		r.sweep(d.now)
 	}
-	if w := &r.articles.sweeper; w.marks == nil || w.id < r.filter.index.Limit() || w.segment > 0 {
+	if w := &r.articles.sweeper; w.marks == nil || w.nextRing < r.filter.index.Limit() || w.segment > 0 {
 		t.Fatalf("it is at %+v", w)
 	}
 	r.Unsubscribe(star, func(error) {}) // its ring was read already, and the next subscription reuses it

@@ -133,7 +133,7 @@ func (r *extractor) isQueried(f query.Field) bool {
 	return slices.ContainsFunc(r.kinds.Stems, func(s query.StemFields) bool { return s.Fields[f] })
 }
 
-// addForm adds the terms of one form of a word.
+// addToken adds the terms of a token of the text.
 func (r *extractor) addToken(form []byte, at int, kind words.TokenKind) {
 	position := r.position + uint32(at)
 	if r.field != query.Author {

@@ -19,12 +19,12 @@ const (
 
 // A sweeper holds the progress of a sweep.
 type sweeper struct {
-	due     time.Time
-	marks   []uint64 // a bit for each article from first on that is in a ring; nil if no sweep is in progress
-	first   uint32
-	limit   uint32 // later articles were added after the sweep began
-	id      int    // next ring to be read
-	segment int    // next segment to be cleaned, after all rings were read
+	due      time.Time
+	marks    []uint64 // a bit for each article from first on that is in a ring; nil if no sweep is in progress
+	first    uint32
+	limit    uint32 // later articles were added after the sweep began
+	nextRing int    // next ring to be read
+	segment  int    // next segment to be cleaned, after all rings were read
 }
 
 // sweep does the next step of a sweep if one is due.
@@ -42,7 +42,7 @@ func (r *Reflector) sweep(now time.Time) (next time.Time) {
 	switch {
 	case w.marks == nil:
 		*w = sweeper{due: now, marks: make([]uint64, len(s.sizes)/64+1), first: s.first, limit: s.first + uint32(len(s.sizes))}
-	case w.id < r.filter.index.Limit():
+	case w.nextRing < r.filter.index.Limit():
 		r.markRings()
 	case w.segment*segmentArticles < len(s.sizes):
 		r.deleteUnmarked(now)
@@ -62,8 +62,8 @@ func (r *Reflector) sweep(now time.Time) (next time.Time) {
 func (r *Reflector) markRings() {
 	w := &r.articles.sweeper
 	var ring []uint32
-	for end := min(w.id+ringsPerStep, r.filter.index.Limit()); w.id < end; w.id++ {
-		ring = r.rings.Newest(index.ClauseID(w.id), ring[:0])
+	for end := min(w.nextRing+ringsPerStep, r.filter.index.Limit()); w.nextRing < end; w.nextRing++ {
+		ring = r.rings.Newest(index.ClauseID(w.nextRing), ring[:0])
 		for _, article := range ring {
 			w.mark(article)
 		}
