@@ -15,7 +15,7 @@ const (
 	Not
 )
 
-// A Field is the part of an article in which a word is searched.
+// A Field is the part of an article in which a word must occur.
 type Field uint8
 
 // The fields. The last three are scopes: they describe an article as a whole, and their text is

@@ -31,8 +31,8 @@
 // the time between rounds doubles up to the maintenance interval, so that a node also learns
 // soon what reached its contacts a little later. A new part is requested at once.
 //
-// Nodes aggregate only on demand. A node that has no value itself and does not want the sum of
-// all requests only the parts that it needs for its answers (demand.go).
+// Nodes aggregate only on demand. A node without a value of its own, whose layer above does not
+// ask for the total, requests only the parts that its answers need (demand.go).
 //
 //	demand.go     which sums are wanted, and for how long
 //	parts.go      the parts, and the contact that is asked for each
