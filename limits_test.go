@@ -84,6 +84,7 @@ var limits = []struct {
 		{"overlay/owner", "maxPulled:B maxPulling:B", "one pull; all pulls in progress", "the pull ends and starts again later"},
 		{"overlay/owner", "maxCandidacies", "candidacies for an epoch in progress", "others wait"},
 		{"overlay/owner", "maxHandOver", "time a leaving node has to hand over what it leads", "the other owners take over, as after a death"},
+		{"overlay/owner", "maxClientQueries maxQueryWaiters", "questions for a key's owners that clients wait for; callers that wait for one answer", "dropped, and the client asks another host; told at once that nobody answers"},
 		{"overlay/owner", "maxOrphaned", "orphaned entries of one log, which readers were shown and its present branch lacks, until they are read", "further ones are dropped"},
 		{"overlay/owner", "maxQueue", "bodies waiting to be appended to one log", "refused; the next poll finds the items again"},
 	}},
@@ -121,7 +122,7 @@ var limits = []struct {
 	{"Keywords", []limit{
 		{"cobra/query", "MaxText:B MaxTerms MaxDepth maxCombinations", "a query: text, words, nesting, combinations", "refused with a reason within 10 ms"},
 		{"cobra", "maxRecent", "articles remembered to drop duplicates", "the oldest could come twice"},
-		{"internal/daemon", "maxWaiting:B maxArticles", "articles waiting to be matched", "missed; asked for again when there is room; reported by `doctor`"},
+		{"internal/daemon", "maxWaitingBytes:B maxWaitingArticles", "articles waiting to be matched", "missed; asked for again when there is room; reported by `doctor`"},
 		{"internal/daemon", "maxMissed", "missed articles remembered", "further ones are lost, counted and reported"},
 		{"cobra/firehose", "maxReports reportFor", "entries waiting at a sequencer for the owners of one shard; how long", "the oldest is given up, counted and logged"},
 		{"cobra/firehose", "maxKept maxKeptBytes:B keepFor", "entries of one shard kept by an owner; how long", "older ones are forgotten; beyond the bytes only listed, and filters ask the channel's owners"},
@@ -130,7 +131,7 @@ var limits = []struct {
 	}},
 	{"Disk and local interface", []limit{
 		{"internal/store", "secondSlack:B maxMapped:B", "growth of the second copy of subscriptions beyond twice its size; bytes mapped by reading", "the copy is rewritten; pages are released"},
-		{"internal/daemon", "maxFlying", "signed items of one feed on their way", "the next request waits; requests are served in order"},
+		{"internal/daemon", "maxInFlight", "signed items of one feed on their way", "the next request waits; requests are served in order"},
 		{"internal/fetch", "maxRedirects maxRobots:B maxHeaders:B", "redirects of one fetch; a robots.txt; response headers", "a classified error with an explanation"},
 		{"proxy", "maxConns maxPerClient", "connections; connections of one client on another machine", "closed: first the one waiting longest for its headers, then the idle one, then the one busy for longest"},
 		{"proxy", "maxDraft:B maxRequest:B", "a request to publish; any other request", "refused"},

@@ -19,6 +19,7 @@ import (
 
 type evalCommand struct {
 	Difference differenceCommand `cmd:"" help:"What the difference engine makes of real pages and feeds: changes found, false alarms, bytes, time."`
+	Structure  structureCommand  `cmd:"" help:"How the code is cut: lines, the largest types, and arrows between the files of a package."`
 }
 
 // A differenceCommand is "tidings-lab eval difference".

@@ -17,6 +17,7 @@
 //	tidings-lab bench match       articles matched with up to forty million keyword subscriptions
 //	tidings-lab bench reflector   a million keyword feeds on a disk
 //	tidings-lab eval difference   what the difference engine makes of real pages and feeds
+//	tidings-lab eval structure    how the code is cut: lines, the largest types, and arrows between files
 //
 // Every command compares its figures with what is asked of them: its marks. Results go to
 // standard output, as a table with the marks below it or, with --json, as one object whose key
@@ -54,7 +55,7 @@ type grammar struct {
 	Help  helpFlag     `short:"h" help:"Show what a command does and takes."`
 	Sim   simCommand   `cmd:"" help:"Measure in virtual time."`
 	Bench benchCommand `cmd:"" help:"Measure on this machine."`
-	Eval  evalCommand  `cmd:"" help:"Measure on real documents."`
+	Eval  evalCommand  `cmd:"" help:"Measure real documents, and the code."`
 }
 
 type simCommand struct {

@@ -243,7 +243,7 @@ func (b benched) Look(ctx context.Context) (nodes.Look, error) {
 		Depth: s.Depth, Leaf: s.Leaf, Slots: s.Slots, Counts: s.Counts,
 		Connections: s.Transport.Connections, Links: s.Transport.LinksOut,
 	}
-	led, err := b.Led(ctx)
+	led, err := b.LedFeeds(ctx)
 	for _, f := range led {
 		l.Led = append(l.Led, nodes.Led{Key: f.Key, Owners: f.Owners})
 	}

@@ -174,7 +174,7 @@ func (f *feeds) died(p *Peer) {
 type reader struct{ p *Peer }
 
 func (r reader) Deliver(d scribe.Delivery) { r.p.swarm.mail.arrived(r.p, d) }
-func (r reader) Told(overlay.ID)           {}
+func (r reader) StateChanged(overlay.ID)   {}
 
 func (r reader) Fetched(_ overlay.ID, f *feed.Feed, _ corona.Offer, _ corona.State) {
 	if f != nil {

@@ -32,11 +32,11 @@ type Plan struct {
 type Node interface {
 	// Run runs the node until ctx ends; then it is gone without a word.
 	Run(ctx context.Context) error
-	// Door returns where others join through the node, and how many members it knows once it
+	// JoinAddresses returns where others join through the node, and how many members it knows once it
 	// is one itself, else 0.
-	Door(ctx context.Context) (addrs []string, members int, err error)
-	// Follow subscribes to a feed for so many clients.
-	Follow(ctx context.Context, url string, clients int) error
+	JoinAddresses(ctx context.Context) (addrs []string, members int, err error)
+	// SubscribeClients subscribes to a feed for so many clients.
+	SubscribeClients(ctx context.Context, url string, clients int) error
 	// Serves is how many shards it owns, and of how many it hears nothing as a filter.
 	Serves(ctx context.Context) (owned, deaf int, err error)
 	// Watched subscribes to a query, if it is not yet, and returns the feed and title of each article in
@@ -109,7 +109,7 @@ func (b Bench) Run(ctx context.Context, progress func(what string, done float64)
 	for i := range b.Feeds {
 		for j := range 2 {
 			n := nodes[b.Filters+(2*i+j)%(b.Hosts-b.Filters)]
-			if err := n.Follow(ctx, url(i), 1); err != nil {
+			if err := n.SubscribeClients(ctx, url(i), 1); err != nil {
 				return r, fmt.Errorf("subscribe: %w", err)
 			}
 		}
@@ -187,7 +187,7 @@ func (b Bench) open(ctx context.Context, parts *sync.WaitGroup, w *watched, prog
 		nodes, kill = append(nodes, n), append(kill, end)
 		if i == 0 {
 			err = b.until(ctx, benchJoin, "the founder", func() (bool, error) {
-				addrs, members, err := n.Door(ctx)
+				addrs, members, err := n.JoinAddresses(ctx)
 				through = addrs
 				return members > 0 && len(addrs) > 0, err
 			})
@@ -201,7 +201,7 @@ func (b Bench) open(ctx context.Context, parts *sync.WaitGroup, w *watched, prog
 	}
 	return nodes, kill, b.until(ctx, benchJoin, "all nodes to join", func() (bool, error) {
 		for _, n := range nodes {
-			if _, members, err := n.Door(ctx); err != nil || members < b.Hosts {
+			if _, members, err := n.JoinAddresses(ctx); err != nil || members < b.Hosts {
 				return false, err
 			}
 		}

@@ -217,6 +217,8 @@ func (m *ownerSide) Weight(key overlay.ID) (int, bool) {
 
 func (m *ownerSide) Siblings(key overlay.ID) []*overlay.Contact { return m.Scribe.Children(key) }
 
+func (m *ownerSide) Wanted(overlay.ID) {} // only filters want owners
+
 // pollSide is what corona sees of the layers beside it. What is found is held at once, and
 // nobody is told.
 type pollSide Member

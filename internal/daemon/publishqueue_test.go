@@ -1,0 +1,171 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"tidings/difference"
+	"tidings/internal/feed"
+	"tidings/proxy"
+)
+
+// Requests for one feed get their turns in order of arrival. Requests for another feed do not wait for them.
+func TestTurnsComeInOrderOfRequests(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const url, other, writers = "http://a.example/", "http://b.example/", 50
+		w := new(publishQueues)
+		turn, err := w.begin(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var mu sync.Mutex
+		var order []int
+		var all sync.WaitGroup
+		gone, leave := context.WithCancel(t.Context())
+		for i := range writers {
+			all.Go(func() {
+				ctx := t.Context()
+				if i%10 == 3 {
+					ctx = gone
+				}
+				turn, err := w.begin(ctx, url)
+				if err != nil {
+					if i%10 != 3 || !errors.Is(err, context.Canceled) {
+						t.Errorf("writer %d: %v", i, err)
+					}
+					return
+				}
+				mu.Lock()
+				order = append(order, i)
+				mu.Unlock()
+				turn.end()
+			})
+			synctest.Wait() // until it waits for its turn
+		}
+		leave()
+		synctest.Wait()
+		elsewhere, err := w.begin(t.Context(), other)
+		if err != nil {
+			t.Fatal(err)
+		}
+		elsewhere.end()
+		if len(order) > 0 {
+			t.Errorf("%v had a turn during that of another one", order)
+		}
+		turn.end()
+		all.Wait()
+		if !slices.IsSorted(order) || len(order) != writers-writers/10 {
+			t.Errorf("the order of %d turns was %v", len(order), order)
+		}
+		if len(w.queues) > 0 {
+			t.Errorf("%d feeds are busy", len(w.queues))
+		}
+	})
+}
+
+// A turn that is granted to a request which has just ended passes to the next one.
+func TestTurnOfACancelledRequestPassesOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const url = "http://a.example/"
+		w := new(publishQueues)
+		for range 200 { // the order of the turn and the end is random
+			turn, err := w.begin(t.Context(), url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			var all sync.WaitGroup
+			all.Go(func() {
+				if turn, err := w.begin(ctx, url); err == nil {
+					turn.end()
+				} else if errors.Is(err, proxy.ErrTimeout) {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+			all.Go(cancel)
+			all.Go(turn.end)
+			all.Wait()
+		}
+		if len(w.queues) > 0 {
+			t.Errorf("%d feeds are busy", len(w.queues))
+		}
+	})
+}
+
+// An item can follow one that is still on its way. At most maxInFlight items are on their way. If one of them
+// is not accepted, the next item waits for all of them, and then follows the network's last item.
+func TestNextItemFollowsItemsInFlight(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const url = "http://a.example/"
+		w := new(publishQueues)
+		item := func(seq uint64) *difference.Publication {
+			return &difference.Publication{Seq: seq, Hash: feed.Hash{byte(seq)}, Item: &feed.Item{}}
+		}
+		begin := func() *turn {
+			t.Helper()
+			turn, err := w.begin(t.Context(), url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return turn
+		}
+		waits := func() <-chan *turn {
+			c := make(chan *turn, 1)
+			go func() {
+				turn, err := w.begin(t.Context(), url)
+				if err != nil {
+					t.Error(err)
+				}
+				c <- turn
+			}()
+			synctest.Wait()
+			if len(c) > 0 {
+				t.Error("it does not wait for its turn")
+			}
+			return c
+		}
+
+		first := begin()
+		first.sent(item(1))
+		second := waits() // the first item of a feed may be refused
+		first.answered(item(1), true)
+		first.end()
+		turns := []*turn{<-second}
+		for seq := uint64(2); ; seq++ {
+			turn := turns[len(turns)-1]
+			if on, head := turn.predecessor(0, feed.Hash{}); on != seq-1 || head != item(on).Hash {
+				t.Errorf("number %d follows on number %d", seq, on)
+			}
+			turn.sent(item(seq))
+			if len(turns) == maxInFlight {
+				break
+			}
+			turns = append(turns, begin())
+		}
+		next := waits() // maxInFlight items are on their way
+		turns[0].answered(item(2), false)
+		for i, turn := range turns {
+			turn.end()
+			synctest.Wait()
+			if i < len(turns)-1 && len(next) > 0 {
+				t.Errorf("the next one has its turn when %d are on their way behind one that came to nothing", len(turns)-1-i)
+			}
+		}
+		last := <-next
+		if on, _ := last.predecessor(1, item(1).Hash); on != 1 {
+			t.Errorf("it follows on number %d, which the network does not have", on)
+		}
+		last.end()
+		if len(w.queues) > 0 {
+			t.Errorf("%d feeds are remembered", len(w.queues))
+		}
+	})
+}
