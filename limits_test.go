@@ -72,9 +72,9 @@ var limits = []struct {
 		{"overlay/wedge", "maxQueued:B maxRelayed:B", "broadcasts queued on one link; broadcasts a relay keeps for new children", "dropped and counted; not kept"},
 	}},
 	{"Sums over all members", []limit{
-		{"overlay/sums", "MaxValue:B maxKept:B", "one value; all values kept", "refused; the last accepted value stays"},
+		{"overlay/sums", "MaxValue:B maxKeptBytes:B", "one value; all values kept", "refused; the last accepted value stays"},
 		{"overlay/sums", "maxParts", "parts of the network in one sum", "further members of the leaf do not count"},
-		{"overlay/sums", "maxAsks", "answers to one peer per minute", "dropped and counted; the peer asks again"},
+		{"overlay/sums", "maxRequests", "answers to one peer per minute", "dropped and counted; the peer asks again"},
 		{"overlay/sums", "tolerance", "factor between a part and the median of its row", "the median is used instead, and another contact is asked"},
 	}},
 	{"Logs", []limit{
@@ -120,8 +120,8 @@ var limits = []struct {
 		{"honeycomb", "MaxSubscribers MinUpdate MaxUpdate", "subscribers of a channel; update interval of a channel", "the value is moved into this range"},
 	}},
 	{"Keywords", []limit{
-		{"cobra/query", "MaxText:B MaxTerms MaxDepth maxExpansion", "a query: text, words, nesting, combinations", "refused with a reason within 10 ms"},
-		{"cobra", "maxOnce", "articles remembered to drop duplicates", "the oldest could come twice"},
+		{"cobra/query", "MaxText:B MaxTerms MaxDepth maxCombinations", "a query: text, words, nesting, combinations", "refused with a reason within 10 ms"},
+		{"cobra", "maxRecent", "articles remembered to drop duplicates", "the oldest could come twice"},
 		{"internal/daemon", "maxWaitingBytes:B maxWaitingArticles", "articles waiting to be matched", "missed; asked for again when there is room; reported by `doctor`"},
 		{"internal/daemon", "maxMissed", "missed articles remembered", "further ones are lost, counted and reported"},
 		{"cobra/firehose", "maxReports reportFor", "entries waiting at a sequencer for the owners of one shard; how long", "the oldest is given up, counted and logged"},

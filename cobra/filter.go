@@ -9,179 +9,180 @@ import (
 	"tidings/cobra/query"
 )
 
-// A FilterConfig bounds a filter.
+// A FilterConfig holds the limits of a filter.
 type FilterConfig struct {
-	// General is the share of articles from which on a word selects nothing: a
-	// clause all of whose words more articles have is tried on too many of them.
-	General float64
-	// Generals is how many such clauses a filter takes. Each costs every article
-	// that has its rarest word about a nanosecond.
-	Generals int
+	// MaxTermShare is the share of articles, 0 to 1, above which a word is frequent. A clause
+	// with frequent words only has to be checked against too many articles.
+	MaxTermShare float64
+	// MaxGeneralClauses bounds the clauses with frequent words only. Each of them costs about a
+	// nanosecond for every article that has its rarest word.
+	MaxGeneralClauses int
 }
 
-// DefaultFilterConfig is for a node of a few million subscriptions.
-func DefaultFilterConfig() FilterConfig { return FilterConfig{General: 0.05, Generals: 1 << 16} }
+// DefaultFilterConfig returns limits for a node with a few million subscriptions.
+func DefaultFilterConfig() FilterConfig {
+	return FilterConfig{MaxTermShare: 0.05, MaxGeneralClauses: 1 << 16}
+}
 
-// ErrGeneral is the error of a query whose words nearly all articles have, on a
-// filter that has its fill of such.
-var ErrGeneral = errors.New("the query is too general: all its words are frequent, and this node has as many such queries as it takes; add a rarer word")
+// ErrTooGeneral is returned for a query with frequent words only, if the filter already has
+// MaxGeneralClauses such clauses.
+var ErrTooGeneral = errors.New("the query is too general: all its words are frequent, and this node has as many such queries as it takes; add a rarer word")
 
-// A Number is a subscription's, from 0 on in the order in which they were made.
-type Number uint32
+// A SubscriptionID is the number of a subscription, counted from 0 in the order of creation.
+type SubscriptionID uint32
 
-// A Filter has subscriptions, by number, and finds those that articles match
-// (section 3.2). Equal clauses of subscriptions are one node of its index.
+// A Filter holds subscriptions and finds those that an article matches (section 3.2). Equal
+// clauses of several subscriptions share one entry of its index.
 type Filter struct {
-	config FilterConfig
-	index  *index.Index
-	reader *reader
+	config    FilterConfig
+	index     *index.Index
+	extractor *extractor
 
-	// nodes are the subscriptions' nodes, by number: one, or with the bit several
-	// an entry of lists, or none.
-	nodes []uint32
-	lists [][]index.Node
-	free  []uint32 // of lists
-	alive int
+	// entries holds the clauses of each subscription, by number: a single id, or with listBit
+	// set an index of lists, or noEntry.
+	entries   []uint32
+	lists     [][]index.ClauseID
+	freeLists []uint32 // unused entries of lists
+	count     int      // subscriptions
 
-	generals map[index.Node]struct{}
-	article  index.Article
-	hits     []index.Node
-	terms    []index.Term // of the clause that is added or removed
+	generalClauses map[index.ClauseID]struct{} // clauses with frequent words only
+	article        index.Article               // buffer for Match
+	hits           []index.ClauseID            // buffer for Match
+	terms          []index.Term                // buffer for indexClause
 }
 
 const (
-	none    = ^uint32(0) // no subscription has the number
-	several = 1 << 31
+	noEntry = ^uint32(0) // no subscription has this number
+	listBit = 1 << 31
 )
 
-// NewFilter returns a filter without subscriptions over an index that is empty.
+// NewFilter returns a filter without subscriptions over an empty index.
 func NewFilter(c FilterConfig, x *index.Index) *Filter {
-	return &Filter{config: c, index: x, reader: newReader(&x.Terms), generals: map[index.Node]struct{}{}}
+	return &Filter{config: c, index: x, extractor: newExtractor(&x.Terms), generalClauses: map[index.ClauseID]struct{}{}}
 }
 
-// Subscriptions is how many there are.
-func (f *Filter) Subscriptions() int { return f.alive }
+// Subscriptions returns the number of subscriptions.
+func (f *Filter) Subscriptions() int { return f.count }
 
-// Read finds the terms of an article that anybody subscribed to, and counts its
-// words.
-func (f *Filter) Read(a *Article, terms *index.Article) { f.reader.read(a, terms) }
+// Extract finds the terms of an article that subscriptions contain, and counts its words.
+func (f *Filter) Extract(a *Article, terms *index.Article) { f.extractor.extract(a, terms) }
 
-// Match returns the nodes that an article matches, until the next call.
-func (f *Filter) Match(a *Article) []index.Node {
-	f.Read(a, &f.article)
+// Match returns the clauses that an article matches. The slice is valid until the next call.
+func (f *Filter) Match(a *Article) []index.ClauseID {
+	f.Extract(a, &f.article)
 	f.hits = f.index.Match(&f.article, f.hits[:0])
 	return f.hits
 }
 
-// Add adds a subscription to articles that match one of a query's clauses, with a
-// number that is beyond all others, and calls added for each node that is new. The
-// error is ErrGeneral, and nothing added.
-func (f *Filter) Add(number Number, clauses []query.Clause, added func(index.Node)) error {
-	if len(f.generals) >= f.config.Generals && slices.ContainsFunc(clauses, f.general) {
-		return ErrGeneral
+// Add adds a subscription that matches the articles that match one of its clauses. Its number
+// must exceed all others. Add calls added for each new clause. If it returns ErrTooGeneral,
+// nothing was added.
+func (f *Filter) Add(number SubscriptionID, clauses []query.Clause, added func(index.ClauseID)) error {
+	if len(f.generalClauses) >= f.config.MaxGeneralClauses && slices.ContainsFunc(clauses, f.isGeneral) {
+		return ErrTooGeneral
 	}
-	for len(f.nodes) < int(number) {
-		f.nodes = append(f.nodes, none)
+	for len(f.entries) < int(number) {
+		f.entries = append(f.entries, noEntry)
 	}
-	nodes := make([]index.Node, 0, len(clauses))
+	ids := make([]index.ClauseID, 0, len(clauses))
 	for _, c := range clauses {
-		n, isNew := f.index.Add(f.clause(c))
-		nodes = append(nodes, n)
+		n, isNew := f.index.Add(f.indexClause(c))
+		ids = append(ids, n)
 		if isNew {
-			if f.general(c) {
-				f.generals[n] = struct{}{}
+			if f.isGeneral(c) {
+				f.generalClauses[n] = struct{}{}
 			}
 			added(n)
 		}
 	}
-	entry := uint32(nodes[0])
-	if len(nodes) > 1 {
-		entry = f.list(nodes) | several
+	entry := uint32(ids[0])
+	if len(ids) > 1 {
+		entry = f.addList(ids) | listBit
 	}
-	f.nodes = append(f.nodes, entry)
-	f.alive++
+	f.entries = append(f.entries, entry)
+	f.count++
 	return nil
 }
 
-// list keeps the nodes of a subscription that has several.
-func (f *Filter) list(nodes []index.Node) (entry uint32) {
-	if last := len(f.free) - 1; last >= 0 {
-		entry, f.free = f.free[last], f.free[:last]
-		f.lists[entry] = nodes
+// addList stores the clauses of a subscription that has more than one.
+func (f *Filter) addList(ids []index.ClauseID) (entry uint32) {
+	if last := len(f.freeLists) - 1; last >= 0 {
+		entry, f.freeLists = f.freeLists[last], f.freeLists[:last]
+		f.lists[entry] = ids
 		return entry
 	}
-	f.lists = append(f.lists, nodes)
+	f.lists = append(f.lists, ids)
 	return uint32(len(f.lists) - 1)
 }
 
-// general says whether a clause has frequent words only.
-func (f *Filter) general(c query.Clause) bool {
+// isGeneral reports whether all words of a clause are frequent.
+func (f *Filter) isGeneral(c query.Clause) bool {
 	for _, key := range c.Terms {
-		if f.index.Share(key) <= f.config.General {
+		if f.index.Share(key) <= f.config.MaxTermShare {
 			return false
 		}
 	}
 	return true
 }
 
-// Remove removes a subscription with its query's clauses.
-func (f *Filter) Remove(number Number, clauses []query.Clause) {
-	entry := f.nodes[number]
+// Remove removes a subscription; clauses are those of its query.
+func (f *Filter) Remove(number SubscriptionID, clauses []query.Clause) {
+	entry := f.entries[number]
 	for _, c := range clauses {
-		if n, last := f.index.Remove(f.clause(c)); last {
-			delete(f.generals, n)
+		if n, last := f.index.Remove(f.indexClause(c)); last {
+			delete(f.generalClauses, n)
 		}
 	}
-	if entry&several != 0 {
-		f.lists[entry&^several] = nil
-		f.free = append(f.free, entry&^several)
+	if entry&listBit != 0 {
+		f.lists[entry&^listBit] = nil
+		f.freeLists = append(f.freeLists, entry&^listBit)
 	}
-	f.nodes[number] = none
-	f.alive--
+	f.entries[number] = noEntry
+	f.count--
 }
 
-// Of returns a subscription's nodes, none if nobody has the number.
-func (f *Filter) Of(number Number) []index.Node {
-	if int(number) >= len(f.nodes) || f.nodes[number] == none {
+// ClauseIDs returns the clauses of a subscription, or nil if there is none with the number.
+func (f *Filter) ClauseIDs(number SubscriptionID) []index.ClauseID {
+	if int(number) >= len(f.entries) || f.entries[number] == noEntry {
 		return nil
 	}
-	entry := f.nodes[number]
-	if entry&several == 0 {
-		return []index.Node{index.Node(entry)}
+	entry := f.entries[number]
+	if entry&listBit == 0 {
+		return []index.ClauseID{index.ClauseID(entry)}
 	}
-	return f.lists[entry&^several]
+	return f.lists[entry&^listBit]
 }
 
-// Pack puts together what many Adds made. It is for a filter that was filled at
-// once, before anybody keeps anything by its nodes, which get new numbers.
+// Pack compacts the index after many calls of Add. It renumbers the clauses, so it must be
+// called before anything is stored by clause.
 func (f *Filter) Pack() {
 	moved := f.index.Pack()
-	for i, entry := range f.nodes {
-		if entry&several == 0 {
-			f.nodes[i] = uint32(moved[entry])
+	for i, entry := range f.entries {
+		if entry&listBit == 0 {
+			f.entries[i] = uint32(moved[entry])
 		}
 	}
-	for _, nodes := range f.lists {
-		for i, n := range nodes {
-			nodes[i] = moved[n]
+	for _, ids := range f.lists {
+		for i, n := range ids {
+			ids[i] = moved[n]
 		}
 	}
-	generals := make(map[index.Node]struct{}, len(f.generals))
-	for n := range f.generals {
-		generals[moved[n]] = struct{}{}
+	general := make(map[index.ClauseID]struct{}, len(f.generalClauses))
+	for n := range f.generalClauses {
+		general[moved[n]] = struct{}{}
 	}
-	f.generals = generals
+	f.generalClauses = general
 }
 
-// clause gives a clause's keys their terms. It is good until the next call.
-func (f *Filter) clause(c query.Clause) index.Clause {
+// indexClause converts a clause to terms of the index. The result is valid until the next call.
+func (f *Filter) indexClause(c query.Clause) index.Clause {
 	f.terms = f.terms[:0]
 	for _, key := range c.Terms {
 		f.terms = append(f.terms, f.term(key))
 	}
 	ic := index.Clause{Terms: f.terms}
 	for _, check := range c.Checks {
-		ic.Program = f.program(ic.Program, check)
+		ic.Program = f.appendProgram(ic.Program, check)
 	}
 	if len(c.Checks) > 1 {
 		ic.Program = ic.Program.And(len(c.Checks))
@@ -193,12 +194,12 @@ func (f *Filter) term(key string) index.Term {
 	if n, ok := f.index.Lookup(key); ok {
 		return n
 	}
-	f.reader.wants.Add(key)
-	return f.index.Register(strings.Clone(key)) // which may be a part of a query's text
+	f.extractor.kinds.Add(key)
+	return f.index.Register(strings.Clone(key)) // key may be part of a longer text, which must not be kept
 }
 
-// program appends what a check says.
-func (f *Filter) program(p index.Program, c query.Check) index.Program {
+// appendProgram appends the instructions of a check.
+func (f *Filter) appendProgram(p index.Program, c query.Check) index.Program {
 	switch c.Op {
 	case query.Leaf:
 		terms := make([]index.Term, len(c.Keys))
@@ -210,10 +211,10 @@ func (f *Filter) program(p index.Program, c query.Check) index.Program {
 		}
 		return p.Phrase(terms)
 	case query.Not:
-		return f.program(p, c.Args[0]).Not()
+		return f.appendProgram(p, c.Args[0]).Not()
 	}
 	for _, a := range c.Args {
-		p = f.program(p, a)
+		p = f.appendProgram(p, a)
 	}
 	if c.Op == query.And {
 		return p.And(len(c.Args))

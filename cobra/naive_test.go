@@ -15,27 +15,27 @@ import (
 
 var pairs = flag.Int("pairs", 200_000, "how many pairs of queries and articles TestMatchingEqualsANaiveEvaluator compares")
 
-// A naive evaluator looks at every word of an article for every word of a query,
-// and knows neither keys nor clauses nor an index.
+// A naive evaluator compares every word of an article with every word of a query, without keys,
+// clauses or an index.
 type naive struct {
 	parts    []part
 	language string
 	feed     string
 	sites    []string
-	stems    string // the language whose stems the query means
+	stems    string // language of the stems in the query
 }
 
 type part struct {
 	field query.Field
-	at    [][]string // the forms at each place
+	at    [][]string // forms at each position
 }
 
 func newNaive(a *Article) *naive {
 	n := &naive{language: strings.ToLower(a.Language), feed: a.Feed, sites: []string{query.SiteOf(a.Feed), query.SiteOf(a.Link)}}
-	var c words.Cutter
+	var c words.Tokenizer
 	add := func(f query.Field, text string) {
 		p := part{field: f}
-		c.Cut(text, func(form []byte, at int, _ words.Form) {
+		c.Tokenize(text, func(form []byte, at int, _ words.TokenKind) {
 			for len(p.at) <= at {
 				p.at = append(p.at, nil)
 			}
@@ -52,27 +52,27 @@ func newNaive(a *Article) *naive {
 	return n
 }
 
-// matches says whether the article matches a query.
+// matches reports whether the article matches a query.
 func (n *naive) matches(q *query.Expr) bool {
-	// Stems are of the language that all articles are to be in, or English.
+	// Stems are in the language that the query requires, or in English.
 	n.stems = "en"
 	for _, a := range q.Args {
 		if q.Op == query.And && a.Op == query.Leaf && a.Field == query.Lang {
 			n.stems = words.Language(a.Text)
 		}
 	}
-	return n.is(q)
+	return n.evaluate(q)
 }
 
-// is says whether a part of a query is true of the article.
-func (n *naive) is(e *query.Expr) bool {
+// evaluate evaluates a part of a query.
+func (n *naive) evaluate(e *query.Expr) bool {
 	switch e.Op {
 	case query.And:
-		return !slices.ContainsFunc(e.Args, func(a *query.Expr) bool { return !n.is(a) })
+		return !slices.ContainsFunc(e.Args, func(a *query.Expr) bool { return !n.evaluate(a) })
 	case query.Or:
-		return slices.ContainsFunc(e.Args, n.is)
+		return slices.ContainsFunc(e.Args, n.evaluate)
 	case query.Not:
-		return !n.is(e.Args[0])
+		return !n.evaluate(e.Args[0])
 	}
 	switch e.Field {
 	case query.Feed:
@@ -82,11 +82,11 @@ func (n *naive) is(e *query.Expr) bool {
 	case query.Lang:
 		return n.language == e.Text || strings.HasPrefix(n.language, e.Text+"-")
 	}
-	wanted := wantedBy(e)
+	wanted := queryWords(e)
 	for _, p := range n.parts {
 		if p.field == e.Field || e.Field == query.Any && p.field != query.Author {
 			for at := range p.at {
-				if n.begins(e, wanted, p.at[at:]) {
+				if n.startsWith(e, wanted, p.at[at:]) {
 					return true
 				}
 			}
@@ -95,8 +95,8 @@ func (n *naive) is(e *query.Expr) bool {
 	return false
 }
 
-// wantedBy is a leaf's words, place by place.
-func wantedBy(e *query.Expr) (wanted []string) {
+// queryWords returns a leaf's words, position by position.
+func queryWords(e *query.Expr) (wanted []string) {
 	for _, w := range strings.Fields(strings.NewReplacer("-", " ", "ß", "ss").Replace(strings.ToLower(e.Text))) {
 		for runes := []rune(w); len(runes) > 0; {
 			end := 1
@@ -104,7 +104,7 @@ func wantedBy(e *query.Expr) (wanted []string) {
 				end++
 			}
 			if run := runes[:end]; withoutBlanks(run[0]) {
-				for i := range run { // each letter with that behind it
+				for i := range run { // each letter with the one after it
 					wanted = append(wanted, string(run[i:min(i+2, len(run))]))
 				}
 			} else {
@@ -116,8 +116,8 @@ func wantedBy(e *query.Expr) (wanted []string) {
 	return wanted
 }
 
-// begins says whether a leaf's words are at the first places.
-func (n *naive) begins(e *query.Expr, wanted []string, at [][]string) bool {
+// startsWith reports whether a leaf's words are at the first positions.
+func (n *naive) startsWith(e *query.Expr, wanted []string, at [][]string) bool {
 	if len(wanted) > len(at) {
 		return false
 	}
@@ -145,7 +145,7 @@ var (
 )
 
 func pick(r *rand.Rand, from []string) string {
-	// The first ones are frequent, as words are.
+	// Lower indices are more frequent, as some words are.
 	i := int(float64(len(from)) * r.Float64() * r.Float64())
 	return from[i]
 }
@@ -201,27 +201,27 @@ func randomArticle(r *rand.Rand) *Article {
 	}
 }
 
-// TestMatchingEqualsANaiveEvaluator: "each word of the subscription is marked either
-// true or false based on whether it appears anywhere in the article; if the
-// resulting boolean expression evaluates to true then the article is considered
-// to have matched" (section 3.2). Compared are lists of subscriptions, while
+// TestMatchingEqualsANaiveEvaluator compares the matches of changing sets of subscriptions with
+// the paper's definition: "each word of the subscription is marked either true or false based
+// on whether it appears anywhere in the article; if the resulting boolean expression evaluates
+// to true then the article is considered to have matched" (section 3.2).
 // these come and go.
 func TestMatchingEqualsANaiveEvaluator(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(8, 1))
-	f := NewFilter(FilterConfig{General: 1}, index.New())
+	f := NewFilter(FilterConfig{MaxTermShare: 1}, index.New())
 	type subscription struct {
-		number Number
+		number SubscriptionID
 		query  *query.Expr
 	}
 	var alive []subscription
-	next := Number(0)
+	next := SubscriptionID(0)
 	subscribe := func() {
 		q, err := query.Parse(randomQuery(r, 3))
 		if err != nil {
-			return // only what is not wanted
+			return // a query of negated words only
 		}
-		if err := f.Add(next, q.Clauses(), func(index.Node) {}); err != nil {
+		if err := f.Add(next, q.Clauses(), func(index.ClauseID) {}); err != nil {
 			t.Fatal(err)
 		}
 		alive = append(alive, subscription{next, q})
@@ -242,18 +242,18 @@ func TestMatchingEqualsANaiveEvaluator(t *testing.T) {
 		}
 		a := randomArticle(r)
 		n := newNaive(a)
-		hit := map[index.Node]bool{}
+		hit := map[index.ClauseID]bool{}
 		for _, h := range f.Match(a) {
 			if hit[h] || f.index.Uses(h) == 0 {
-				t.Fatalf("node %d was hit twice, or is no more", h)
+				t.Fatalf("clause %d was hit twice, or was removed", h)
 			}
 			hit[h] = true
 		}
 		for _, s := range alive {
 			compared++
-			got := slices.ContainsFunc(f.Of(s.number), func(n index.Node) bool { return hit[n] })
+			got := slices.ContainsFunc(f.ClauseIDs(s.number), func(n index.ClauseID) bool { return hit[n] })
 			if want := n.matches(s.query); got != want {
-				t.Fatalf("%q matches %+v: %v, and is to be %v", s.query, a, got, want)
+				t.Fatalf("%q matches %+v: %v, want %v", s.query, a, got, want)
 			} else if want {
 				matched++
 			}
@@ -261,6 +261,6 @@ func TestMatchingEqualsANaiveEvaluator(t *testing.T) {
 	}
 	t.Logf("%d of %d pairs match", matched, compared)
 	if matched*50 < compared {
-		t.Errorf("only %d of %d pairs match: the test sees too little", matched, compared)
+		t.Errorf("only %d of %d pairs match: the test covers too little", matched, compared)
 	}
 }

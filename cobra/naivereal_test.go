@@ -18,8 +18,8 @@ import (
 	"tidings/cobra/query"
 )
 
-// realArticles reads real texts in many scripts; what looks like markup in them is left out, as the naive
-// evaluator reads none.
+// realArticles reads real texts in many scripts. It removes characters of markup, because the
+// naive evaluator parses none.
 func realArticles(t *testing.T) (of []*Article) {
 	t.Helper()
 	f, err := os.Open(filepath.Join("..", "..", "shared", "data", "articles", "articles.jsonl.gz"))
@@ -48,12 +48,12 @@ func realArticles(t *testing.T) (of []*Article) {
 	return of
 }
 
-// quoted is a word or some as a query can have them: letters and digits alone.
+// quoted returns a text with letters, digits and marks only, as a query can contain it.
 func quoted(text string) string {
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) }), " ")
 }
 
-// realQuery makes a query of what some article says.
+// realQuery makes a query of words from some articles.
 func realQuery(r *rand.Rand, articles []*Article, depth int) string {
 	if depth > 0 {
 		switch r.IntN(5) {
@@ -96,24 +96,24 @@ func realQuery(r *rand.Rand, articles []*Article, depth int) string {
 	return `"` + word + `"`
 }
 
-// withoutBlanks says whether a letter is of a script that has no blanks between words.
+// withoutBlanks reports whether a letter is of a script without blanks between words.
 func withoutBlanks(r rune) bool {
 	return unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar)
 }
 
-// The same as of drawn articles holds of real ones, with queries of their own words in their own scripts.
+// Real articles match as random ones do, with queries of their own words in their own scripts.
 func TestMatchingRealArticlesEqualsANaiveEvaluator(t *testing.T) {
 	t.Parallel()
 	articles := realArticles(t)
 	r := rand.New(rand.NewPCG(9, 1))
-	f := NewFilter(FilterConfig{General: 1}, index.New())
+	f := NewFilter(FilterConfig{MaxTermShare: 1}, index.New())
 	var queries []*query.Expr
 	for len(queries) < 1000 {
 		q, err := query.Parse(realQuery(r, articles, 2))
 		if err != nil {
-			continue // only what is not wanted, or two words where one is
+			continue // a query of negated words only, or two words where one is required
 		}
-		if err := f.Add(Number(len(queries)), q.Clauses(), func(index.Node) {}); err != nil {
+		if err := f.Add(SubscriptionID(len(queries)), q.Clauses(), func(index.ClauseID) {}); err != nil {
 			t.Fatal(err)
 		}
 		queries = append(queries, q)
@@ -122,15 +122,15 @@ func TestMatchingRealArticlesEqualsANaiveEvaluator(t *testing.T) {
 	for compared < *pairs {
 		a := articles[r.IntN(len(articles))]
 		n := newNaive(a)
-		hit := map[index.Node]bool{}
+		hit := map[index.ClauseID]bool{}
 		for _, h := range f.Match(a) {
 			hit[h] = true
 		}
 		for i, q := range queries {
 			compared++
-			got := slices.ContainsFunc(f.Of(Number(i)), func(n index.Node) bool { return hit[n] })
+			got := slices.ContainsFunc(f.ClauseIDs(SubscriptionID(i)), func(n index.ClauseID) bool { return hit[n] })
 			if want := n.matches(q); got != want {
-				t.Fatalf("%q matches %+v: %v, and is to be %v", q, a, got, want)
+				t.Fatalf("%q matches %+v: %v, want %v", q, a, got, want)
 			} else if want {
 				matched++
 				scripts[a.Language]++
@@ -139,6 +139,6 @@ func TestMatchingRealArticlesEqualsANaiveEvaluator(t *testing.T) {
 	}
 	t.Logf("%d of %d pairs match, in %d languages", matched, compared, len(scripts))
 	if matched*5000 < compared || len(scripts) < 5 {
-		t.Errorf("only %d of %d pairs match, in %d languages: the test sees too little", matched, compared, len(scripts))
+		t.Errorf("only %d of %d pairs match, in %d languages: the test covers too little", matched, compared, len(scripts))
 	}
 }

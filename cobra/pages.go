@@ -14,28 +14,28 @@ import (
 	"tidings/internal/env"
 )
 
-// Rings are written by pages of subscriptions and not of nodes: subscriptions
-// keep their numbers, while nodes get other ones at every start.
+// Rings are written in pages of subscriptions instead of clauses, because subscriptions keep
+// their numbers while clauses are renumbered at every start.
 const pageSubscriptions = 1 << 12
 
-// pageRate is how many bytes of rings are written in a second at most. With
-// forty million subscriptions a round takes seven minutes then, and a start
-// matches the articles of as long again.
-const pageRate = 2 << 20
+// maxWriteRate bounds the bytes of rings that are written in a second. At forty million
+// subscriptions a round then takes seven minutes, and a start has to match the articles of
+// about as long again.
+const maxWriteRate = 2 << 20
 
-// pages is where the round is that writes rings.
-type pages struct {
-	asOf    []uint32 // of each page, the last article before it was written
-	next    uint32
-	due     time.Time
-	writing bool
+// A pageWriter writes the pages of rings in turn.
+type pageWriter struct {
+	lastArticles []uint32 // for each page, the last article before the page was written
+	next         uint32
+	due          time.Time
+	writing      bool
 }
 
 // writePages writes the next page of rings if it is due.
 func (r *Reflector) writePages(now time.Time) (next time.Time) {
 	p := &r.pages
-	n := len(p.asOf)
-	wait := r.config.Round / time.Duration(max(n, 1))
+	n := len(p.lastArticles)
+	wait := r.config.RingWriteInterval / time.Duration(max(n, 1))
 	if n == 0 || p.writing || now.Before(p.due) {
 		if p.due.Before(now) {
 			p.due = now.Add(wait)
@@ -45,43 +45,44 @@ func (r *Reflector) writePages(now time.Time) (next time.Time) {
 	page := p.next % uint32(n)
 	p.next = page + 1
 	p.due = now.Add(wait)
-	if p.asOf[page] == r.stock.last {
-		return p.due // nothing has come since
+	if p.lastArticles[page] == r.articles.last {
+		return p.due // no article has been added since
 	}
-	value := marshal(&cobrapb.Rings{AsOf: r.stock.last, Rings: r.page(page)})
-	p.due = now.Add(max(wait, time.Duration(len(value))*time.Second/pageRate))
+	value := marshal(&cobrapb.Rings{LastArticle: r.articles.last, Rings: r.encodePage(page)})
+	p.due = now.Add(max(wait, time.Duration(len(value))*time.Second/maxWriteRate))
 	p.writing = true
-	before := p.asOf[page]
-	p.asOf[page] = r.stock.last
-	// With the last number: where the disk refused an article, it has not been told of that yet, and would give
-	// it to another one that these rings have not.
-	r.store.Commit([]env.Op{{Key: numbered(ringsPrefix, page), Value: value}, r.lastOp()}, func(err error) {
+	previous := p.lastArticles[page]
+	p.lastArticles[page] = r.articles.last
+	// The counters are written with the page. If the disk has refused an article, its number
+	// would otherwise be used again after a crash, for an article that these rings do not
+	// contain.
+	r.store.Commit([]env.Op{{Key: numbered(ringsPrefix, page), Value: value}, r.countersOp()}, func(err error) {
 		p.writing = false
 		if err != nil {
-			p.asOf[page] = before
+			p.lastArticles[page] = previous
 			r.log.Debug("a page of search feeds could not be written", "page", page, "err", err)
 		}
 	})
 	return p.due
 }
 
-// newPage writes the next page, whose subscriptions are new: no article that came
-// before is missing in it.
+// newPage writes the first version of the next page. Its subscriptions are new, so it misses no
+// earlier article.
 func (r *Reflector) newPage() env.Op {
-	page := uint32(len(r.pages.asOf))
-	r.pages.asOf = append(r.pages.asOf, r.stock.last)
-	return env.Op{Key: numbered(ringsPrefix, page), Value: marshal(&cobrapb.Rings{AsOf: r.stock.last})}
+	page := uint32(len(r.pages.lastArticles))
+	r.pages.lastArticles = append(r.pages.lastArticles, r.articles.last)
+	return env.Op{Key: numbered(ringsPrefix, page), Value: marshal(&cobrapb.Rings{LastArticle: r.articles.last})}
 }
 
-// page returns the rings of a page's subscriptions.
-func (r *Reflector) page(page uint32) (b []byte) {
-	first := Number(page * pageSubscriptions)
+// encodePage returns the rings of a page's subscriptions.
+func (r *Reflector) encodePage(page uint32) (b []byte) {
+	first := SubscriptionID(page * pageSubscriptions)
 	var ring []uint32
 	for n := first; n < min(first+pageSubscriptions, r.next); n++ {
-		nodes := r.filter.Of(n)
-		b = binary.AppendUvarint(b, uint64(len(nodes)))
-		for _, node := range nodes {
-			ring = r.rings.Newest(node, ring[:0])
+		ids := r.filter.ClauseIDs(n)
+		b = binary.AppendUvarint(b, uint64(len(ids)))
+		for _, id := range ids {
+			ring = r.rings.Newest(id, ring[:0])
 			b = appendRing(b, ring)
 		}
 	}
@@ -90,29 +91,28 @@ func (r *Reflector) page(page uint32) (b []byte) {
 
 func appendRing(b []byte, ring []uint32) []byte {
 	b = binary.AppendUvarint(b, uint64(len(ring)))
-	before := uint32(0)
+	previous := uint32(0)
 	for i, article := range ring {
 		if i == 0 {
 			b = binary.AppendUvarint(b, uint64(article))
 		} else {
-			b = binary.AppendUvarint(b, uint64(before-article))
+			b = binary.AppendUvarint(b, uint64(previous-article))
 		}
-		before = article
+		previous = article
 	}
 	return b
 }
 
-// loadRings reads all pages. It returns the last article that is in all rings it
-// belongs to.
-func (r *Reflector) loadRings() (behind uint32, err error) {
+// loadRings reads all pages. It returns the last article up to which all rings are complete.
+func (r *Reflector) loadRings() (writtenThrough uint32, err error) {
 	n := (int(r.next) + pageSubscriptions - 1) / pageSubscriptions
-	r.pages.asOf = make([]uint32, n)
+	r.pages.lastArticles = make([]uint32, n)
 	var broken error
 	err = r.store.Range([]byte(ringsPrefix), func(key, value []byte) bool {
 		page := binary.BigEndian.Uint32(key[1:])
 		var m cobrapb.Rings
 		if broken = proto.Unmarshal(value, &m); broken == nil && int(page) < n {
-			r.pages.asOf[page] = m.AsOf
+			r.pages.lastArticles[page] = m.LastArticle
 			broken = r.loadPage(page, m.Rings)
 		}
 		if broken != nil {
@@ -120,85 +120,85 @@ func (r *Reflector) loadRings() (behind uint32, err error) {
 		}
 		return broken == nil
 	})
-	if err := errors.Join(r.damaged(err), broken); err != nil {
+	if err := errors.Join(r.skipDamaged(err), broken); err != nil {
 		return 0, err
 	}
-	behind = r.stock.last
-	for _, asOf := range r.pages.asOf {
-		behind = min(behind, asOf)
+	writtenThrough = r.articles.last
+	for _, last := range r.pages.lastArticles {
+		writtenThrough = min(writtenThrough, last)
 	}
-	return behind, nil
+	return writtenThrough, nil
 }
 
 func (r *Reflector) loadPage(page uint32, b []byte) error {
-	c := cursor{b: b}
+	c := varintReader{b: b}
 	for i := uint32(0); len(c.b) > 0; i++ {
-		nodes := r.filter.Of(Number(page*pageSubscriptions + i))
+		ids := r.filter.ClauseIDs(SubscriptionID(page*pageSubscriptions + i))
 		count := c.next()
 		for j := range count {
-			ring := c.ring(r.config.Kept)
-			if c.broken {
+			ring := c.ring(r.config.ArticlesPerFeed)
+			if c.invalid {
 				return errors.New("it ends too early")
 			}
-			if int(count) == len(nodes) { // else the subscription has ended since
-				r.put(nodes[j], ring)
+			if int(count) == len(ids) { // otherwise the subscription has ended since
+				r.setRing(ids[j], ring)
 			}
 		}
 	}
 	return nil
 }
 
-// fill puts the articles into a subscription's rings that it had at once.
-func (r *Reflector) fill(number Number, first []byte) {
-	c := cursor{b: first}
-	for _, node := range r.filter.Of(number) {
-		if ring := c.ring(r.config.Kept); !c.broken {
-			r.put(node, ring)
+// loadInitialRings sets the rings of a subscription to those of its record.
+func (r *Reflector) loadInitialRings(number SubscriptionID, initial []byte) {
+	c := varintReader{b: initial}
+	for _, id := range r.filter.ClauseIDs(number) {
+		if ring := c.ring(r.config.ArticlesPerFeed); !c.invalid {
+			r.setRing(id, ring)
 		}
 	}
 }
 
-// put puts articles into a node's ring that has none newer. Pages that share a node
-// have it as of different times, and the latest counts.
-func (r *Reflector) put(node index.Node, ring []uint32) {
-	if len(ring) == 0 || r.rings.Last(node) >= ring[0] {
+// setRing sets the ring of a clause unless the present one is newer. Pages that share a clause were
+// written at different times, and the latest counts.
+func (r *Reflector) setRing(id index.ClauseID, ring []uint32) {
+	if len(ring) == 0 || r.rings.Last(id) >= ring[0] {
 		return
 	}
-	r.rings.Clear(node)
+	r.rings.Clear(id)
 	for _, article := range slices.Backward(ring) {
-		r.rings.Put(article, []index.Node{node})
+		r.rings.Put(article, []index.ClauseID{id})
 	}
 }
 
-// A cursor reads varints.
-type cursor struct {
-	b      []byte
-	broken bool
+// A varintReader reads varints until one is invalid.
+type varintReader struct {
+	b       []byte
+	invalid bool
 }
 
-func (c *cursor) next() uint64 {
+func (c *varintReader) next() uint64 {
 	v, n := binary.Uvarint(c.b)
 	if n <= 0 {
-		c.b, c.broken = nil, true
+		c.b, c.invalid = nil, true
 		return 0
 	}
 	c.b = c.b[n:]
 	return v
 }
 
-// ring reads the articles of a ring, as many as are kept.
-func (c *cursor) ring(kept int) (ring []uint32) {
+// ring reads the articles of a ring and returns at most limit of them.
+func (c *varintReader) ring(limit int) (ring []uint32) {
 	last := uint64(0)
 	for i := range c.next() {
 		v := c.next()
 		if i > 0 {
 			v = last - v
 		}
-		if c.broken || v == 0 || v > 1<<32-1 {
-			c.broken = true
+		if c.invalid || v == 0 || v > 1<<32-1 {
+			c.invalid = true
 			return nil
 		}
-		if last = v; len(ring) < kept {
+		if last = v; len(ring) < limit {
 			ring = append(ring, uint32(v))
 		}
 	}

@@ -5,11 +5,11 @@ import (
 	"tidings/cobra/query"
 )
 
-// Preview returns which of some articles match a query, by their places among them.
+// Preview returns the indices of the articles that match a query.
 func Preview(q *query.Expr, articles []*Article) (matching []int) {
 	f := NewFilter(DefaultFilterConfig(), index.New())
-	if err := f.Add(0, q.Clauses(), func(index.Node) {}); err != nil {
-		return nil // a filter of its own takes any query
+	if err := f.Add(0, q.Clauses(), func(index.ClauseID) {}); err != nil {
+		return nil // not possible, because a new filter accepts any query
 	}
 	for i, a := range articles {
 		if len(f.Match(a)) > 0 {

@@ -16,62 +16,62 @@ import (
 	"tidings/internal/env"
 )
 
-// A Config bounds a reflector.
+// A Config holds the limits of a reflector.
 type Config struct {
 	Filter FilterConfig
-	// Kept is how many articles a feed has at most, up to MaxKept: the paper's k. It costs each
-	// different clause four bytes an article.
-	Kept int
-	// Subscriptions is how many there may be.
-	Subscriptions int
-	// MaxAge is for how long an article is kept.
+	// ArticlesPerFeed is the most articles of a feed, up to MaxArticlesPerFeed: the paper's k.
+	// Each distinct clause needs four bytes per article.
+	ArticlesPerFeed int
+	// MaxSubscriptions bounds the subscriptions.
+	MaxSubscriptions int
+	// MaxAge is how long an article is kept.
 	MaxAge time.Duration
-	// Room is how many bytes articles may take on the disk, packed. From nine
-	// tenths of it on only their titles and links are kept.
-	Room int64
-	// Waiting is how many bytes of articles may wait for the disk. From half of
-	// it on only titles and links are kept.
-	Waiting int64
-	// Round is the time in which all rings are written once, at least.
-	Round time.Duration
+	// MaxDiskBytes bounds the bytes of encoded articles on disk. From nine tenths of it on, only
+	// titles and links are kept.
+	MaxDiskBytes int64
+	// MaxPendingBytes bounds the bytes of articles that wait to be written. From half of it on,
+	// only titles and links are kept.
+	MaxPendingBytes int64
+	// RingWriteInterval is the least time in which all rings are written once.
+	RingWriteInterval time.Duration
 }
 
-// MaxKept is what Config.Kept may be: a place in a ring is one byte.
-const MaxKept = 200
+// MaxArticlesPerFeed bounds Config.ArticlesPerFeed, because a position in a ring is one byte.
+const MaxArticlesPerFeed = 200
 
-// DefaultConfig is for a node of a few million subscriptions.
+// DefaultConfig returns limits for a node with a few million subscriptions.
 func DefaultConfig() Config {
 	return Config{
-		Filter:        DefaultFilterConfig(),
-		Kept:          10,
-		Subscriptions: 50_000_000,
-		MaxAge:        30 * 24 * time.Hour,
-		Room:          1 << 30,
-		Waiting:       32 << 20,
-		Round:         time.Minute,
+		Filter:            DefaultFilterConfig(),
+		ArticlesPerFeed:   10,
+		MaxSubscriptions:  50_000_000,
+		MaxAge:            30 * 24 * time.Hour,
+		MaxDiskBytes:      1 << 30,
+		MaxPendingBytes:   32 << 20,
+		RingWriteInterval: time.Minute,
 	}
 }
 
-// ErrFull is the error of a subscription beyond Config.Subscriptions.
+// ErrFull is returned by Subscribe if there are Config.MaxSubscriptions already.
 var ErrFull = errors.New("this node has as many searches as it takes")
 
-// ErrUnknown is the error of a number nobody has.
+// ErrUnknown is returned for a number without a subscription.
 var ErrUnknown = errors.New("there is no such search")
 
-// Keys of records.
+// Prefixes of the keys of records.
 const (
 	subscriptionPrefix = "s" // then the number, 4 bytes
 	articlePrefix      = "a" // then the number, 4 bytes
-	shelfPrefix        = "h" // then the shelf, 4 bytes
-	ringsPrefix        = "r" // then the page, 4 bytes
-	lastKey            = "n"
+	segmentPrefix      = "h" // then the number of the segment, 4 bytes
+	ringsPrefix        = "r" // then the number of the page, 4 bytes
+	countersKey        = "n"
 )
 
 func numbered(prefix string, n uint32) []byte {
 	return binary.BigEndian.AppendUint32([]byte(prefix), n)
 }
 
-// Stats counts what a reflector did since its start, and what it has.
+// Stats holds the state of a reflector, and counts events since its start.
 type Stats struct {
 	Subscriptions int    // searches
 	Unreadable    int    // searches whose query cannot be read any more
@@ -89,7 +89,7 @@ type Stats struct {
 	Why           string // the reason if not everything is kept
 }
 
-// A Reflector has keyword subscriptions and their feeds.
+// A Reflector holds keyword subscriptions and their feeds.
 type Reflector struct {
 	config Config
 	clock  env.Clock
@@ -97,32 +97,32 @@ type Reflector struct {
 	worker env.Worker
 	log    *slog.Logger
 
-	filter *Filter
-	rings  *index.Rings
-	next   Number // subscription
-	stock  stock
-	pages  pages
-	once   once
-	early  early
-	stats  Stats
-	// unreadable are the numbers whose queries cannot be read any more.
-	unreadable map[Number]bool
-	// ending counts, by number, who waits for the disk to forget it.
-	ending map[Number]int
+	filter   *Filter
+	rings    *index.Rings   // by clause
+	next     SubscriptionID // number of the next subscription
+	articles articleStore
+	pages    pageWriter
+	recent   recentArticles
+	backlog  backlogNumbers // articles that were stored for new subscriptions only
+	stats    Stats
+	// unreadable holds the subscriptions whose queries can no longer be parsed.
+	unreadable map[SubscriptionID]bool
+	// removing counts the calls of Unsubscribe that wait for the disk, by subscription.
+	removing map[SubscriptionID]int
 }
 
-// Precious are the keys of what no one else could give back: of subscriptions, by how they begin, and of the
-// numbers that were given so far.
-func Precious() (subscriptions, numbers string) { return subscriptionPrefix, lastKey }
+// IrreplaceableKeys returns the keys of records that cannot be restored from the network: the
+// prefix of subscriptions, and the key of the counters.
+func IrreplaceableKeys() (subscriptions, numbers string) { return subscriptionPrefix, countersKey }
 
-// Open returns the reflector that a store remembers, or a new one. It reads all of
-// the store, and waits for it.
+// Open returns the reflector in a store, or a new one if the store is empty. It reads the whole
+// store before it returns.
 func Open(e env.Env, c Config) (*Reflector, error) {
 	x := index.New()
 	r := &Reflector{
 		config: c, clock: e.Clock, store: e.Store, worker: e.Worker, log: e.Log,
-		filter: NewFilter(c.Filter, x), rings: index.NewRings(c.Kept),
-		unreadable: map[Number]bool{}, ending: map[Number]int{},
+		filter: NewFilter(c.Filter, x), rings: index.NewRings(c.ArticlesPerFeed),
+		unreadable: map[SubscriptionID]bool{}, removing: map[SubscriptionID]int{},
 	}
 	if err := r.load(); err != nil {
 		return nil, fmt.Errorf("searches: %w", err)
@@ -130,66 +130,65 @@ func Open(e env.Env, c Config) (*Reflector, error) {
 	return r, nil
 }
 
-// load reads subscriptions, their rings, and the articles that came behind these.
+// load reads subscriptions, their rings, and the articles that are newer than the rings.
 func (r *Reflector) load() error {
-	last := &cobrapb.Last{}
-	if value, err := r.store.Get([]byte(lastKey)); err != nil {
+	counters := &cobrapb.Counters{}
+	if value, err := r.store.Get([]byte(countersKey)); err != nil {
 		return err
-	} else if err := proto.Unmarshal(value, last); err != nil {
+	} else if err := proto.Unmarshal(value, counters); err != nil {
 		return err
 	}
-	r.stock.last = last.Article
-	firsts := map[Number][]byte{}
+	r.articles.last = counters.LastArticle
+	initialRings := map[SubscriptionID][]byte{}
 	var broken error
-	unlimited := r.filter.config
-	r.filter.config.Generals = 1 << 30 // what was taken once is
+	config := r.filter.config
+	r.filter.config.MaxGeneralClauses = 1 << 30 // existing subscriptions are accepted beyond the limit
 	err := r.store.Range([]byte(subscriptionPrefix), func(key, value []byte) bool {
 		var s cobrapb.Subscription
 		if broken = proto.Unmarshal(value, &s); broken != nil {
 			return false
 		}
-		n := Number(binary.BigEndian.Uint32(key[1:]))
+		n := SubscriptionID(binary.BigEndian.Uint32(key[1:]))
 		clauses, err := query.Clauses(s.Query)
 		if err != nil {
-			// Taken by an earlier version. It keeps its record and matches nothing.
+			// An earlier version accepted this query. The record stays, but matches nothing.
 			r.log.Warn("a search cannot be read any more", "number", uint32(n), "query", s.Query, "err", err)
 			r.unreadable[n] = true
 			return true
 		}
-		broken = r.filter.Add(n, clauses, func(index.Node) {})
-		if len(s.First) > 0 {
-			firsts[n] = s.First
+		broken = r.filter.Add(n, clauses, func(index.ClauseID) {})
+		if len(s.InitialRings) > 0 {
+			initialRings[n] = s.InitialRings
 		}
 		return broken == nil
 	})
-	r.filter.config = unlimited
-	if err := errors.Join(r.damaged(err), broken); err != nil {
+	r.filter.config = config
+	if err := errors.Join(r.skipDamaged(err), broken); err != nil {
 		return err
 	}
-	r.next = max(Number(last.Subscription), Number(len(r.filter.nodes)))
+	r.next = max(SubscriptionID(counters.NextSubscription), SubscriptionID(len(r.filter.entries)))
 	r.filter.Pack()
 	r.rings.Grow(r.filter.index.Limit())
-	for n, first := range firsts {
-		r.fill(n, first)
+	for n, first := range initialRings {
+		r.loadInitialRings(n, first)
 	}
-	behind, err := r.loadRings()
+	writtenThrough, err := r.loadRings()
 	if err != nil {
 		return err
 	}
-	if err := r.loadStock(); err != nil {
+	if err := r.loadArticles(); err != nil {
 		return err
 	}
-	if err := r.recall(); err != nil {
+	if err := r.loadRecent(); err != nil {
 		return err
 	}
-	return r.replay(behind)
+	return r.replay(writtenThrough)
 }
 
-// damaged says what the disk has lost, and goes on without it; another error is
-// returned. Articles that are lost are missing in feeds, rings are matched again as
-// far back as there are articles, and who has an address of a lost subscription
-// is told that there is none.
-func (r *Reflector) damaged(err error) error {
+// skipDamaged logs that the disk has lost records, so that load continues without them, and
+// returns any other error. Lost articles are missing in feeds, lost rings are matched again
+// from the articles that exist, and a lost subscription is unknown to its readers.
+func (r *Reflector) skipDamaged(err error) error {
 	if !errors.Is(err, env.ErrDamaged) {
 		return err
 	}
@@ -197,21 +196,23 @@ func (r *Reflector) damaged(err error) error {
 	return nil
 }
 
-// Subscribe subscribes to the articles that match a query. done is called when that
-// is durable; from then on the number is taken for good. An error is a
-// *query.Error, ErrGeneral, ErrFull, or the disk's. Of the articles of late, which it may order, it has
-// those that match from the start; a clause that others have already has what they have.
-func (r *Reflector) Subscribe(text string, late []Late, done func(Number, error)) {
+// Subscribe subscribes to the articles that match a query. done is called when the subscription
+// is on disk; from then on its number is never used again. Possible errors are *query.Error,
+// ErrTooGeneral, ErrFull and those of the disk.
+//
+// The feed starts with the matching articles of the backlog, which Subscribe may sort. A clause
+// that another subscription already has starts with the ring of that clause instead.
+func (r *Reflector) Subscribe(text string, backlog []BacklogArticle, done func(SubscriptionID, error)) {
 	clauses, err := query.Clauses(text)
-	if err == nil && r.filter.Subscriptions() >= r.config.Subscriptions {
+	if err == nil && r.filter.Subscriptions() >= r.config.MaxSubscriptions {
 		err = ErrFull
 	}
 	number := r.next
-	var grown []index.Node
+	var newIDs []index.ClauseID
 	if err == nil {
-		err = r.filter.Add(number, clauses, func(n index.Node) {
-			r.grow(n)
-			grown = append(grown, n)
+		err = r.filter.Add(number, clauses, func(n index.ClauseID) {
+			r.prepareRing(n)
+			newIDs = append(newIDs, n)
 		})
 	}
 	if err != nil {
@@ -220,11 +221,11 @@ func (r *Reflector) Subscribe(text string, late []Late, done func(Number, error)
 	}
 	r.next++
 	record := &cobrapb.Subscription{Query: text, Since: r.clock.Now().Unix()}
-	if len(grown) > 0 {
-		r.begin(grown, late)
+	if len(newIDs) > 0 {
+		r.addBacklog(newIDs, backlog)
 	}
-	record.First = r.first(number)
-	ops := []env.Op{{Key: numbered(subscriptionPrefix, uint32(number)), Value: marshal(record)}, r.lastOp()}
+	record.InitialRings = r.initialRings(number)
+	ops := []env.Op{{Key: numbered(subscriptionPrefix, uint32(number)), Value: marshal(record)}, r.countersOp()}
 	if number%pageSubscriptions == 0 {
 		ops = append(ops, r.newPage())
 	}
@@ -237,20 +238,21 @@ func (r *Reflector) Subscribe(text string, late []Late, done func(Number, error)
 	})
 }
 
-// grow makes room for a new node, whose number another one may have had.
-func (r *Reflector) grow(n index.Node) {
+// prepareRing makes room for a new clause, whose number may have belonged to another one.
+func (r *Reflector) prepareRing(n index.ClauseID) {
 	r.rings.Grow(int(n) + 1)
 	r.rings.Clear(n)
 }
 
-// Unsubscribe ends a subscription: when done is called, nothing matches it and it
-// is forgotten. Its number is not given again. The error is ErrUnknown or the
-// disk's; a subscription that the disk keeps goes on, as it would after a start.
-func (r *Reflector) Unsubscribe(number Number, done func(error)) {
+// Unsubscribe removes a subscription. When done is called without an error, the subscription is
+// deleted and no article matches it any more; its number is never used again. The error is
+// ErrUnknown or that of the disk. If the disk fails, the subscription continues, as it would
+// after a restart.
+func (r *Reflector) Unsubscribe(number SubscriptionID, done func(error)) {
 	var text string
 	var err error
 	r.worker.Do(func() { text, _, err = Query(r.store, number) }, func() {
-		if err == nil && len(r.filter.Of(number)) == 0 && !r.unreadable[number] { // asked twice
+		if err == nil && len(r.filter.ClauseIDs(number)) == 0 && !r.unreadable[number] { // called twice
 			err = ErrUnknown
 		}
 		var clauses []query.Clause
@@ -261,18 +263,18 @@ func (r *Reflector) Unsubscribe(number Number, done func(error)) {
 			done(fmt.Errorf("search: %w", err))
 			return
 		}
-		r.ending[number]++
+		r.removing[number]++
 		r.store.Commit([]env.Op{{Key: numbered(subscriptionPrefix, uint32(number))}}, func(err error) {
-			if r.ending[number]--; r.ending[number] == 0 {
-				delete(r.ending, number)
+			if r.removing[number]--; r.removing[number] == 0 {
+				delete(r.removing, number)
 			}
 			switch {
 			case err != nil:
 				err = fmt.Errorf("search: %w", err)
-			case len(r.filter.Of(number)) > 0:
+			case len(r.filter.ClauseIDs(number)) > 0:
 				r.filter.Remove(number, clauses)
 			case !r.unreadable[number]:
-				err = ErrUnknown // another one has just ended it
+				err = ErrUnknown // another call has just removed it
 			}
 			if err == nil {
 				delete(r.unreadable, number)
@@ -282,69 +284,68 @@ func (r *Reflector) Unsubscribe(number Number, done func(error)) {
 	})
 }
 
-// Lasts says whether there is a subscription that nobody is about to end.
-func (r *Reflector) Lasts(number Number) bool {
-	return len(r.filter.Of(number)) > 0 && r.ending[number] == 0
+// Active reports whether there is a subscription that is not being removed.
+func (r *Reflector) Active(number SubscriptionID) bool {
+	return len(r.filter.ClauseIDs(number)) > 0 && r.removing[number] == 0
 }
 
-// lastOp writes the numbers that were given last.
-func (r *Reflector) lastOp() env.Op {
-	return env.Op{Key: []byte(lastKey), Value: marshal(&cobrapb.Last{Article: r.stock.last, Subscription: uint32(r.next)})}
+// countersOp writes the counters for new numbers.
+func (r *Reflector) countersOp() env.Op {
+	return env.Op{Key: []byte(countersKey), Value: marshal(&cobrapb.Counters{LastArticle: r.articles.last, NextSubscription: uint32(r.next)})}
 }
 
-// Take matches an article, and keeps it if anybody's subscription does. One that was taken
-// of late is not taken again. lost is called, now or later, if it could not be kept: it may be
-// taken again when there is room.
-func (r *Reflector) Take(a *Article, lost func()) {
+// Receive matches an article, and stores it if a subscription matches. It ignores an article
+// that was received recently. failed is called, at once or later, if the article could not be
+// stored; the caller may pass the article again when there is room.
+func (r *Reflector) Receive(a *Article, failed func()) {
 	channel, id := a.Feed, a.ID
-	if !r.once.first(channel, id) {
+	if !r.recent.add(channel, id) {
 		r.stats.Again++
 		return
 	}
-	gone := lost
-	lost = func() {
-		r.once.forget(channel, id)
-		gone()
+	callerFailed := failed
+	failed = func() {
+		r.recent.remove(channel, id)
+		callerFailed()
 	}
 	r.stats.Articles++
 	hits := r.filter.Match(a)
-	if len(r.early.of(a)) > 0 { // who subscribed a moment before has it
-		hits = slices.DeleteFunc(hits, func(node index.Node) bool { return r.begun(node, a) })
+	if len(r.backlog.of(a)) > 0 { // new subscriptions already have it
+		hits = slices.DeleteFunc(hits, func(id index.ClauseID) bool { return r.hasFromBacklog(id, a) })
 	}
 	if len(hits) == 0 {
 		return
 	}
 	r.stats.Matched++
-	if !r.keepAs(a.proto(), r.clock.Now(), lost) {
-		lost()
+	if !r.storeArticle(a.toProto(), r.clock.Now(), failed) {
+		failed()
 		return
 	}
-	r.rings.Put(r.stock.last, hits)
+	r.rings.Put(r.articles.last, hits)
 }
 
-// Feed returns a subscription's feed as it is now, and whether there is such a
-// subscription.
-func (r *Reflector) Feed(number Number) (f Feed, ok bool) {
-	nodes := r.filter.Of(number)
-	for _, n := range nodes {
+// Feed returns the present feed of a subscription, and whether there is such a subscription.
+func (r *Reflector) Feed(number SubscriptionID) (f Feed, ok bool) {
+	ids := r.filter.ClauseIDs(number)
+	for _, n := range ids {
 		f.Articles = r.rings.Newest(n, f.Articles)
 	}
-	f.kept = r.config.Kept
-	f.Articles = r.stock.newest(f.Articles, often*f.kept)
+	f.limit = r.config.ArticlesPerFeed
+	f.Articles = r.articles.newestFirst(f.Articles, numbersPerArticle*f.limit)
 	for _, n := range f.Articles {
-		if value := r.stock.unwritten[n]; value != nil {
+		if value := r.articles.unwritten[n]; value != nil {
 			if f.unwritten == nil {
 				f.unwritten = map[uint32][]byte{}
 			}
 			f.unwritten[n] = value
 		}
 	}
-	return f, len(nodes) > 0
+	return f, len(ids) > 0
 }
 
-// Query returns a subscription's text and when it was made. It may be called from
-// any goroutine.
-func Query(s env.Store, number Number) (text string, since time.Time, err error) {
+// Query returns the query of a subscription and the time at which it was made. It may be called
+// from any goroutine.
+func Query(s env.Store, number SubscriptionID) (text string, since time.Time, err error) {
 	value, err := s.Get(numbered(subscriptionPrefix, uint32(number)))
 	if err == nil && value == nil {
 		err = ErrUnknown
@@ -356,31 +357,31 @@ func Query(s env.Store, number Number) (text string, since time.Time, err error)
 	return record.Query, time.Unix(record.Since, 0), err
 }
 
-// Subscriptions tells of all subscriptions of a store, by number, until each returns false. It may be
-// called from any goroutine.
-func Subscriptions(s env.Store, each func(number Number, text string, since time.Time) bool) error {
+// Subscriptions calls each for all subscriptions of a store, by number, until it returns false.
+// It may be called from any goroutine.
+func Subscriptions(s env.Store, each func(number SubscriptionID, text string, since time.Time) bool) error {
 	var broken error
 	err := s.Range([]byte(subscriptionPrefix), func(key, value []byte) bool {
 		var record cobrapb.Subscription
 		if broken = proto.Unmarshal(value, &record); broken != nil {
 			return false
 		}
-		return each(Number(binary.BigEndian.Uint32(key[1:])), record.Query, time.Unix(record.Since, 0))
+		return each(SubscriptionID(binary.BigEndian.Uint32(key[1:])), record.Query, time.Unix(record.Since, 0))
 	})
 	return errors.Join(err, broken)
 }
 
-// Stats returns what the reflector did, and what it has.
+// Stats returns the state and the counters of the reflector.
 func (r *Reflector) Stats() Stats {
 	s := r.stats
 	s.Unreadable = len(r.unreadable)
-	s.Subscriptions, s.Nodes = r.filter.Subscriptions(), r.filter.index.Nodes()
-	s.Bytes, s.Waiting = r.stock.bytes, r.stock.waiting
-	s.Level, s.Why = int(r.stock.level), r.stock.why
+	s.Subscriptions, s.Nodes = r.filter.Subscriptions(), r.filter.index.Clauses()
+	s.Bytes, s.Waiting = r.articles.bytes, r.articles.pendingBytes
+	s.Level, s.Why = int(r.articles.retention), r.articles.why
 	return s
 }
 
-// Run does what is due and returns when there is something again.
+// Run does what is due and returns the time at which it wants to run next.
 func (r *Reflector) Run(now time.Time) (next time.Time) {
 	next = r.writePages(now)
 	if sweep := r.sweep(now); sweep.Before(next) {
@@ -389,7 +390,7 @@ func (r *Reflector) Run(now time.Time) (next time.Time) {
 	return next
 }
 
-// marshal is of messages that cannot fail to be.
+// marshal encodes a message; it panics on an error, which is not possible for these messages.
 func marshal(m proto.Message) []byte {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {

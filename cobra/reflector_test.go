@@ -16,8 +16,8 @@ import (
 	"tidings/internal/env"
 )
 
-// A disk is a store in memory that loses, in a crash, what it was not told to
-// write before. It is a clock and a worker besides.
+// A disk is a store in memory. A crash loses all commits that write has not applied. The disk
+// is also a clock and a worker.
 type disk struct {
 	records map[string][]byte
 	queue   []commit
@@ -50,7 +50,7 @@ func (d *disk) Range(prefix []byte, each func(key, value []byte) bool) error {
 
 var errFullDisk = errors.New("no space left on device")
 
-// write writes the next n commits.
+// write applies the next n commits.
 func (d *disk) write(n int) {
 	for range min(n, len(d.queue)) {
 		c := d.queue[0]
@@ -85,9 +85,9 @@ func article(n int, text string) *Article {
 	return &Article{Feed: "https://example.org/f", Link: fmt.Sprint("https://example.org/", n), Title: fmt.Sprint("Article ", n), HTML: text}
 }
 
-func subscribe(t *testing.T, r *Reflector, d *disk, text string) (n Number) {
+func subscribe(t *testing.T, r *Reflector, d *disk, text string) (n SubscriptionID) {
 	t.Helper()
-	r.Subscribe(text, nil, func(number Number, err error) {
+	r.Subscribe(text, nil, func(number SubscriptionID, err error) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,11 +98,11 @@ func subscribe(t *testing.T, r *Reflector, d *disk, text string) (n Number) {
 }
 
 // titlesOf returns the titles of a subscription's feed.
-func titlesOf(t *testing.T, r *Reflector, d *disk, n Number) (titles []string) {
+func titlesOf(t *testing.T, r *Reflector, d *disk, n SubscriptionID) (titles []string) {
 	t.Helper()
 	f, ok := r.Feed(n)
 	if !ok {
-		t.Fatalf("nobody has number %d", n)
+		t.Fatalf("there is no subscription %d", n)
 	}
 	kept, err := f.Read(d)
 	if err != nil {
@@ -114,16 +114,16 @@ func titlesOf(t *testing.T, r *Reflector, d *disk, n Number) (titles []string) {
 	return titles
 }
 
-// TestAFeedHasTheLastArticlesThatMatch: "Cobra caches the last k matching
-// articles" (section 3.3); of alternatives, of any of them.
-func TestAFeedHasTheLastArticlesThatMatch(t *testing.T) {
+// TestFeedHasTheLastMatchingArticles: "Cobra caches the last k matching articles" (section
+// 3.3). With alternatives, an article that matches any of them counts.
+func TestFeedHasTheLastMatchingArticles(t *testing.T) {
 	d := newDisk()
 	c := DefaultConfig()
-	c.Kept = 3
+	c.ArticlesPerFeed = 3
 	r := open(t, d, c)
 	solar, both := subscribe(t, r, d, "solar"), subscribe(t, r, d, "wind OR solar OR (solar wind)")
 	for i, text := range []string{"solar", "wind", "solar wind", "nothing", "solar", "wind"} {
-		r.Take(article(i, text), func() {})
+		r.Receive(article(i, text), func() {})
 		if i%2 == 0 { // the others are still on their way to the disk
 			d.write(1)
 		}
@@ -136,23 +136,23 @@ func TestAFeedHasTheLastArticlesThatMatch(t *testing.T) {
 	}
 }
 
-// TestAReflectorSurvivesCrashes: whatever was acknowledged is there again, with the
-// articles that it had; of what was not written yet, nothing is half there.
-func TestAReflectorSurvivesCrashes(t *testing.T) {
+// TestReflectorSurvivesCrashes checks that everything that was acknowledged exists after a
+// crash, with its articles, and that nothing unwritten exists in part.
+func TestReflectorSurvivesCrashes(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 1))
 	d := newDisk()
 	c := DefaultConfig()
-	c.Kept = 4
+	c.ArticlesPerFeed = 4
 	r := open(t, d, c)
 	type known struct {
 		query *query.Expr
-		since int // articles
+		since int // number of articles before it
 		has   []string
 	}
-	acknowledged := map[Number]*known{}
-	at, came, given := 0, 0, 0 // articles, those on the disk that matched, subscriptions
-	subscriptions := func() []Number { return slices.Sorted(maps.Keys(acknowledged)) }
+	acknowledged := map[SubscriptionID]*known{}
+	at, came, given := 0, 0, 0 // articles, matching articles on disk, subscriptions
+	subscriptions := func() []SubscriptionID { return slices.Sorted(maps.Keys(acknowledged)) }
 	const steps = 6000
 	for step := range steps {
 		d.now = d.now.Add(time.Duration(random.IntN(20)) * time.Second)
@@ -164,7 +164,7 @@ func TestAReflectorSurvivesCrashes(t *testing.T) {
 				break
 			}
 			since := at
-			r.Subscribe(text, nil, func(n Number, err error) {
+			r.Subscribe(text, nil, func(n SubscriptionID, err error) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -177,7 +177,7 @@ func TestAReflectorSurvivesCrashes(t *testing.T) {
 		case 2, 3:
 			if of := subscriptions(); len(of) > 60 {
 				n := of[random.IntN(len(of))]
-				delete(acknowledged, n) // a crash may keep it, or not
+				delete(acknowledged, n) // a crash may keep it
 				r.Unsubscribe(n, func(err error) {
 					if err != nil {
 						t.Fatal(err)
@@ -198,7 +198,7 @@ func TestAReflectorSurvivesCrashes(t *testing.T) {
 			a := randomArticle(random)
 			a.Title = fmt.Sprintf("%06d %s", at, a.Title)
 			before := len(d.queue)
-			r.Take(a, func() {})
+			r.Receive(a, func() {})
 			if len(d.queue) > before {
 				n, number, done := newNaive(a), at, d.queue[before].done
 				d.queue[before].done = func(err error) {
@@ -218,7 +218,7 @@ func TestAReflectorSurvivesCrashes(t *testing.T) {
 		}
 		d.write(1000)
 		for n, k := range acknowledged {
-			want := slices.Clone(k.has[max(0, len(k.has)-c.Kept):])
+			want := slices.Clone(k.has[max(0, len(k.has)-c.ArticlesPerFeed):])
 			slices.Reverse(want)
 			got := titlesOf(t, r, d, n)
 			if len(got) < len(want) || !slices.Equal(got[:len(want)], want) {
@@ -227,6 +227,6 @@ func TestAReflectorSurvivesCrashes(t *testing.T) {
 		}
 	}
 	if given < steps/60 || came < steps/12 {
-		t.Errorf("%d subscriptions and %d articles: the test sees too little", given, came)
+		t.Errorf("%d subscriptions and %d articles: the test covers too little", given, came)
 	}
 }

@@ -96,7 +96,7 @@ func shareOut(claims []claim, budget float64) []portion {
 	}
 	// Only the ratios of intervals matter, and the optimiser has bounds for intervals.
 	const tick = 30 * time.Minute
-	p := honeycomb.Problem{Objective: honeycomb.Lite, Cut: honeycomb.Ranks, Base: 16, Nodes: min(most, honeycomb.MaxNodes), Interval: tick}
+	p := honeycomb.Problem{Objective: honeycomb.Lite, Granularity: honeycomb.Ranks, Base: 16, Nodes: min(most, honeycomb.MaxNodes), Interval: tick}
 	channels := make([]honeycomb.Channel, len(claims))
 	subscribers := 0.
 	for i, c := range claims {
@@ -105,7 +105,7 @@ func shareOut(claims []claim, budget float64) []portion {
 			weight /= min(max(c.size, honeycomb.MinSize), honeycomb.MaxSize)
 		}
 		channels[i] = honeycomb.Channel{
-			Subscribers: weight, Max: max(c.pollers, 1), Key: c.tieBreak,
+			Subscribers: weight, MaxPollers: max(c.pollers, 1), Key: c.tieBreak,
 			Interval: time.Duration(float64(tick) * (float64(c.interval) / float64(tau))),
 		}
 		subscribers += min(weight, honeycomb.MaxSubscribers)

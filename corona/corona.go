@@ -84,7 +84,7 @@ type Config struct {
 	// Objective, Cut, Base, Load and Detection define the optimisation problem (honeycomb). The
 	// default is Lite with a load of 1.
 	Objective honeycomb.Objective
-	Cut       honeycomb.Cut
+	Cut       honeycomb.Granularity
 	Base      int
 	Load      float64
 	Detection time.Duration
@@ -165,13 +165,13 @@ type Corona struct {
 	idleDomains    int              // rate-limited domains that no channel here refers to
 
 	problem            honeycomb.Problem
-	correction         float64            // factor c on the load target in the last decision
-	targetShare        float64            // correction, times the part of the decision that is in force
-	solution           honeycomb.Solution // the last decision,
-	decided            bool               // if there was one
-	announced          bool               // a node without a decision has published its channels once
-	remote             honeycomb.Rest     // aggregate of the other nodes' channels in the last decision
-	meanSize           float64            // size of a channel's content in bytes, over all channels; 0: not known
+	correction         float64                   // factor c on the load target in the last decision
+	targetShare        float64                   // correction, times the part of the decision that is in force
+	solution           honeycomb.Solution        // the last decision,
+	decided            bool                      // if there was one
+	announced          bool                      // a node without a decision has published its channels once
+	remote             honeycomb.RemoteAggregate // aggregate of the other nodes' channels in the last decision
+	meanSize           float64                   // size of a channel's content in bytes, over all channels; 0: not known
 	decideAt           time.Time
 	quickDecisions     int           // decisions that are still to follow in quick succession
 	decisionPause      time.Duration // time until the next decision, before jitter
@@ -287,7 +287,7 @@ func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifie
 		otherRequests: map[env.Handle]request{},
 		lonePolls:     map[overlay.ID]*lonePoll{},
 		problem: honeycomb.Problem{
-			Objective: cfg.Objective, Cut: cfg.Cut, Base: cfg.Base, Interval: cfg.PollInterval,
+			Objective: cfg.Objective, Granularity: cfg.Cut, Base: cfg.Base, Interval: cfg.PollInterval,
 			Load: cfg.Load, Detection: cfg.Detection,
 		},
 		correction:  1,
@@ -369,7 +369,7 @@ func (c *Corona) Decision() (v Decision, ok bool) {
 	if !c.decided {
 		return Decision{}, false
 	}
-	v = Decision{Lambda: c.solution.Lambda, Fits: c.solution.Fits, Clusters: c.remote.Len()}
+	v = Decision{Lambda: c.solution.Lambda, Fits: c.solution.Feasible, Clusters: c.remote.Len()}
 	for _, l := range c.leaders {
 		if l.pollers == 0 {
 			continue

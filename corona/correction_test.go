@@ -44,10 +44,10 @@ func newSimulation(t testing.TB, s *scenario, homes []int, declined float64) *si
 	}
 	for _, b := range c.shares {
 		rest := all.Clone()
-		for i, cost := range b.Cost {
-			rest.Cost[b.First+i-rest.First] = max(rest.Cost[b.First+i-rest.First]-cost, 0)
+		for i, cost := range b.StepCosts {
+			rest.StepCosts[b.FirstBin+i-rest.FirstBin] = max(rest.StepCosts[b.FirstBin+i-rest.FirstBin]-cost, 0)
 		}
-		rest.Base -= b.Base
+		rest.BaseCost -= b.BaseCost
 		c.rest = append(c.rest, rest)
 	}
 	for range oldest {
@@ -70,10 +70,10 @@ func (c *simulation) channelsOf(m int) []honeycomb.Channel {
 func (c *simulation) hears() []honeycomb.Totals {
 	add := func(t *honeycomb.Totals, o honeycomb.Totals, sign float64) {
 		t.Subscribers += sign * o.Subscribers
-		t.Decided += sign * o.Decided
-		t.Polled += sign * o.Polled
-		t.Waited += sign * o.Waited
-		t.Aim += sign * o.Aim
+		t.DecidedSubscribers += sign * o.DecidedSubscribers
+		t.Load += sign * o.Load
+		t.Delay += sign * o.Delay
+		t.TargetTerm += sign * o.TargetTerm
 	}
 	var old honeycomb.Totals
 	byDigit, byTwo := map[uint64][2]honeycomb.Totals{}, map[uint64][2]honeycomb.Totals{}
@@ -122,15 +122,15 @@ func (c *simulation) round() {
 				c.pollers[channel] = n
 			}
 		}
-		said[m] = honeycomb.Totals{Nodes: 1, Channels: len(own), Subscribers: c.shares[m].Subscribers, Decided: c.shares[m].Subscribers}
-		said[m].Polled, said[m].Asked, said[m].Waited = honeycomb.Spent(&p, own, func(i int) float64 { return c.polling(c.own[m][i]) })
+		said[m] = honeycomb.Totals{Nodes: 1, Channels: len(own), Subscribers: c.shares[m].Subscribers, DecidedSubscribers: c.shares[m].Subscribers}
+		said[m].Load, said[m].Polls, said[m].Delay = honeycomb.ActualCost(&p, own, func(i int) float64 { return c.polling(c.own[m][i]) })
 		inForce, decided := 0., 0.
 		for i, channel := range c.own[m] {
 			inForce += c.counted(&own[i], c.pollers[channel])
 			decided += c.counted(&own[i], sol.Pollers(&p, own, i))
 		}
 		if len(own) > 0 {
-			said[m].Aim = TargetTerm(said[m].Subscribers, aim*inForce/decided)
+			said[m].TargetTerm = TargetTerm(said[m].Subscribers, aim*inForce/decided)
 		}
 	}
 	c.told = append([][]honeycomb.Totals{said}, c.told[:oldest-1]...)
@@ -153,7 +153,7 @@ func (c *simulation) polling(i int) float64 {
 
 // counted is a channel's part of the quantity that T bounds.
 func (c *simulation) counted(of *honeycomb.Channel, pollers float64) float64 {
-	polled, _, waited := honeycomb.Spent(&c.Problem, []honeycomb.Channel{*of}, func(int) float64 { return pollers })
+	polled, _, waited := honeycomb.ActualCost(&c.Problem, []honeycomb.Channel{*of}, func(int) float64 { return pollers })
 	if c.Objective == honeycomb.Fast {
 		return waited
 	}
@@ -167,7 +167,7 @@ func (c *simulation) stands() (spent, worse float64) {
 	for i := range c.channels {
 		subscribers += c.channels[i].Subscribers
 	}
-	polled, asked, waited := honeycomb.Spent(&c.Problem, c.channels, c.polling)
+	polled, asked, waited := honeycomb.ActualCost(&c.Problem, c.channels, c.polling)
 	there := max(polled, asked)
 	if c.Objective == honeycomb.Fast {
 		there = waited
@@ -245,22 +245,22 @@ func TestCorrectionIsBounded(t *testing.T) {
 			want float64
 		}{
 			{honeycomb.Totals{}, 1},
-			{honeycomb.Totals{Decided: 100}, 1},
-			{honeycomb.Totals{Decided: 100, Polled: polled, Waited: waited}, 1},
-			{honeycomb.Totals{Decided: 100, Polled: polled, Waited: waited, Aim: TargetTerm(100, 1.1)}, 1.1},
-			{honeycomb.Totals{Decided: 100, Polled: polled / 0.97, Waited: waited / 0.97, Aim: TargetTerm(100, 1.1)}, 1.1 * 0.97},
-			{honeycomb.Totals{Decided: 100, Polled: 0.97 * polled, Waited: 0.97 * waited, Aim: TargetTerm(100, 0.97)}, 1},
-			{honeycomb.Totals{Decided: 100, Polled: 0.8 * polled, Waited: 0.8 * waited, Aim: TargetTerm(100, 0.9)}, 0.9 * rise(1.25)},
-			{honeycomb.Totals{Decided: 100, Polled: 1e-9 * polled, Waited: 1e-9 * waited}, rise(honeycomb.MaxCorrection)},
-			{honeycomb.Totals{Decided: 100, Polled: 1e-9 * polled, Waited: 1e-9 * waited, Aim: TargetTerm(100, 1.24)}, rise(honeycomb.MaxCorrection/1.24) * 1.24},
-			{honeycomb.Totals{Subscribers: 110, Decided: 100, Polled: 0.97 * polled, Waited: waited, Aim: TargetTerm(100, 0.97)}, 0.97},
-			{honeycomb.Totals{Subscribers: 101, Decided: 100, Polled: 0.97 * polled, Waited: 0.97 * waited * math.Pow(1.01, 1.01)}, math.Pow(1/0.97, 1/1.01) / 1.01},
+			{honeycomb.Totals{DecidedSubscribers: 100}, 1},
+			{honeycomb.Totals{DecidedSubscribers: 100, Load: polled, Delay: waited}, 1},
+			{honeycomb.Totals{DecidedSubscribers: 100, Load: polled, Delay: waited, TargetTerm: TargetTerm(100, 1.1)}, 1.1},
+			{honeycomb.Totals{DecidedSubscribers: 100, Load: polled / 0.97, Delay: waited / 0.97, TargetTerm: TargetTerm(100, 1.1)}, 1.1 * 0.97},
+			{honeycomb.Totals{DecidedSubscribers: 100, Load: 0.97 * polled, Delay: 0.97 * waited, TargetTerm: TargetTerm(100, 0.97)}, 1},
+			{honeycomb.Totals{DecidedSubscribers: 100, Load: 0.8 * polled, Delay: 0.8 * waited, TargetTerm: TargetTerm(100, 0.9)}, 0.9 * rise(1.25)},
+			{honeycomb.Totals{DecidedSubscribers: 100, Load: 1e-9 * polled, Delay: 1e-9 * waited}, rise(honeycomb.MaxCorrection)},
+			{honeycomb.Totals{DecidedSubscribers: 100, Load: 1e-9 * polled, Delay: 1e-9 * waited, TargetTerm: TargetTerm(100, 1.24)}, rise(honeycomb.MaxCorrection/1.24) * 1.24},
+			{honeycomb.Totals{Subscribers: 110, DecidedSubscribers: 100, Load: 0.97 * polled, Delay: waited, TargetTerm: TargetTerm(100, 0.97)}, 0.97},
+			{honeycomb.Totals{Subscribers: 101, DecidedSubscribers: 100, Load: 0.97 * polled, Delay: 0.97 * waited * math.Pow(1.01, 1.01)}, math.Pow(1/0.97, 1/1.01) / 1.01},
 			// If decisions cover only some channels, as when most wait for their grants, the rest
 			// is unknown.
-			{honeycomb.Totals{Subscribers: 2000, Decided: 100, Polled: polled * 1.2, Waited: waited * 1.2}, math.Pow(1/1.2, 0.05)},
-			{honeycomb.Totals{Subscribers: 2000, Decided: 100, Polled: polled / 1.2, Waited: waited}, 1},
-			{honeycomb.Totals{Decided: 100, Polled: 1e9, Waited: 1e9}, fall(1 / honeycomb.MaxCorrection)},
-			{honeycomb.Totals{Decided: 100, Polled: polled, Waited: waited, Aim: TargetTerm(100, 99)}, honeycomb.MaxCorrection},
+			{honeycomb.Totals{Subscribers: 2000, DecidedSubscribers: 100, Load: polled * 1.2, Delay: waited * 1.2}, math.Pow(1/1.2, 0.05)},
+			{honeycomb.Totals{Subscribers: 2000, DecidedSubscribers: 100, Load: polled / 1.2, Delay: waited}, 1},
+			{honeycomb.Totals{DecidedSubscribers: 100, Load: 1e9, Delay: 1e9}, fall(1 / honeycomb.MaxCorrection)},
+			{honeycomb.Totals{DecidedSubscribers: 100, Load: polled, Delay: waited, TargetTerm: TargetTerm(100, 99)}, honeycomb.MaxCorrection},
 		} {
 			got := Correction(&p, c.all)
 			if math.Abs(got-c.want) > 1e-9 {

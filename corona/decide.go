@@ -10,12 +10,12 @@ import (
 	"tidings/overlay/sums"
 )
 
-// Aggregate publishes a value and returns the sum of all other nodes' values. A *sums.Sums
-// implements it.
+// Aggregate publishes a value and returns the sum of all other nodes' values. A
+// *sums.Aggregator implements it.
 type Aggregate interface {
 	Set(value []byte) error
-	Rest() (sum any, whole bool)
-	Disturbed()
+	Remote() (sum any, complete bool)
+	RequestQuickRounds()
 }
 
 const (
@@ -74,7 +74,7 @@ func (c *Corona) shorten(d time.Duration) time.Duration {
 // decideUrgently starts a series of quick decisions, and makes sums travel quickly.
 func (c *Corona) decideUrgently() {
 	c.quickDecisions, c.decisionPause = quickCount, c.shorten(quickPause)
-	c.aggregate.Disturbed()
+	c.aggregate.RequestQuickRounds()
 }
 
 // decideSoon brings the next decision forward, because a channel is new or its readers have
@@ -107,23 +107,23 @@ func (c *Corona) decide(now time.Time) {
 	if c.problem.Nodes == 0 {
 		return // not a member yet: nobody can be enlisted
 	}
-	sum, whole := c.aggregate.Rest()
-	remote := sum.(honeycomb.Rest)
+	sum, complete := c.aggregate.Remote()
+	remote := sum.(honeycomb.RemoteAggregate)
 	channels := c.channels(leaders, remote, now)
 	if q := subscribersOf(channels); q > readersFactor*c.lastOwnSubscribers || readersFactor*q < c.lastOwnSubscribers {
 		c.lastOwnSubscribers = q
 		c.decideUrgently()
 	}
 	all := c.publishShare(leaders, channels, remote, now)
-	if q := all.Subscribers; whole && (q > networkFactor*c.lastAllSubscribers || networkFactor*q < c.lastAllSubscribers) {
+	if q := all.Subscribers; complete && (q > networkFactor*c.lastAllSubscribers || networkFactor*q < c.lastAllSubscribers) {
 		c.lastAllSubscribers = q
 		c.decideUrgently()
 	}
-	if !c.decided && !c.announced && all.Decided == 0 {
+	if !c.decided && !c.announced && all.DecidedSubscribers == 0 {
 		c.announced = true
 		return
 	}
-	if !whole && c.decided {
+	if !complete && c.decided {
 		return // missing shares would be allocated twice, so keep the previous decision
 	}
 	if !c.cfg.DAG && !quick { // with a DAG nobody knows the number of pollers before wedges have reported, so the correction stays
@@ -141,7 +141,7 @@ func (c *Corona) decide(now time.Time) {
 		chosen[i] = s.Pollers(&p, channels, i)
 		l.factors = &channels[i]
 		n := int(chosen[i])
-		if l.desiredPollers = c.unboundPollers(&p, l, channels[i]); c.problem.Cut == honeycomb.Levels {
+		if l.desiredPollers = c.unboundPollers(&p, l, channels[i]); c.problem.Granularity == honeycomb.Levels {
 			l.level = c.level(l.key, channels[i].Wedges, int(s.Pick[i]))
 		}
 		if !c.worthTelling(l, n) {
@@ -150,7 +150,7 @@ func (c *Corona) decide(now time.Time) {
 		c.enlist(l, n, now)
 	}
 	c.targetShare = c.correction * c.shareInForce(leaders, channels, chosen, now)
-	if c.problem.Objective != honeycomb.Fast && s.Fits { // load that bounds on channels leave unused is not to be made up for
+	if c.problem.Objective != honeycomb.Fast && s.Feasible { // load that bounds on channels leave unused is not to be made up for
 		c.targetShare *= min(s.Spent/s.Budget, 1)
 	}
 	if c.cfg.DAG && quick { // one level in each maintenance interval would be too slow at the start
@@ -169,7 +169,7 @@ func (c *Corona) shareInForce(leaders []*leaderState, channels []honeycomb.Chann
 		}
 	}
 	spent := func(pollers []float64) float64 {
-		polled, asked, waited := honeycomb.Spent(&c.problem, of, func(i int) float64 { return pollers[i] })
+		polled, asked, waited := honeycomb.ActualCost(&c.problem, of, func(i int) float64 { return pollers[i] })
 		if c.problem.Objective == honeycomb.Fast {
 			return waited
 		}
@@ -185,10 +185,10 @@ func (c *Corona) shareInForce(leaders []*leaderState, channels []honeycomb.Chann
 // the current price of a poll. Solving again with only the own channels unbound would let each node
 // have everything that the bounds of all nodes leave.
 func (c *Corona) unboundPollers(p *honeycomb.Problem, l *leaderState, of honeycomb.Channel) int {
-	if n := c.readerLimit(c.readers(l), l.interval); of.Max != 0 && of.Max < n {
-		of.Max = n
+	if n := c.readerLimit(c.readers(l), l.interval); of.MaxPollers != 0 && of.MaxPollers < n {
+		of.MaxPollers = n
 	}
-	return int(c.solution.At(p, &of))
+	return int(c.solution.PollersFor(p, &of))
 }
 
 // subscribersOf is the sum of the channels' subscribers.
@@ -213,23 +213,23 @@ func (c *Corona) activeLeaders() []*leaderState {
 
 // publishShare publishes the sum of the channels led here. It returns the totals of the whole
 // network: what is polled, and what the underlying decisions aimed at.
-func (c *Corona) publishShare(leaders []*leaderState, channels []honeycomb.Channel, remote honeycomb.Rest, now time.Time) honeycomb.Totals {
+func (c *Corona) publishShare(leaders []*leaderState, channels []honeycomb.Channel, remote honeycomb.RemoteAggregate, now time.Time) honeycomb.Totals {
 	p := &c.problem
 	t := honeycomb.Totals{Nodes: 1, Channels: len(channels)}
 	for i := range channels {
 		t.Subscribers += channels[i].Subscribers
-		t.Content += leaders[i].pollBytes()
+		t.PollBytes += leaders[i].pollBytes()
 	}
 	then := make([]honeycomb.Channel, 0, len(leaders))
 	polled := make([]float64, 0, len(leaders))
 	for _, l := range leaders {
 		if l.factors != nil && !c.awaitsGrant(l, now) {
 			then, polled = append(then, *l.factors), append(polled, float64(c.servingPollers(l)))
-			t.Decided += l.factors.Subscribers
+			t.DecidedSubscribers += l.factors.Subscribers
 		}
 	}
-	t.Polled, t.Asked, t.Waited = honeycomb.Spent(p, then, func(i int) float64 { return polled[i] })
-	t.Aim = TargetTerm(t.Decided, c.targetShare)
+	t.Load, t.Polls, t.Delay = honeycomb.ActualCost(p, then, func(i int) float64 { return polled[i] })
+	t.TargetTerm = TargetTerm(t.DecidedSubscribers, c.targetShare)
 	var value []byte
 	if c.cfg.Clusters {
 		sum := honeycomb.NewClusters(p, channels, func(i int) int { return leaders[i].level })
@@ -257,12 +257,12 @@ func (c *Corona) servingPollers(l *leaderState) int {
 
 // channels returns the tradeoff factors of channels, as far as they are known. rest stands for all
 // other channels.
-func (c *Corona) channels(leaders []*leaderState, remote honeycomb.Rest, now time.Time) []honeycomb.Channel {
+func (c *Corona) channels(leaders []*leaderState, remote honeycomb.RemoteAggregate, now time.Time) []honeycomb.Channel {
 	all := honeycomb.Totals{Channels: len(leaders)}
 	for _, l := range leaders {
-		all.Content += l.pollBytes()
+		all.PollBytes += l.pollBytes()
 	}
-	c.meanSize = all.With(remote).Mean()
+	c.meanSize = all.With(remote).MeanPollBytes()
 	of := make([]honeycomb.Channel, len(leaders))
 	for i, l := range leaders {
 		of[i] = honeycomb.Channel{
@@ -270,7 +270,7 @@ func (c *Corona) channels(leaders []*leaderState, remote honeycomb.Rest, now tim
 			Size:        c.relativeSize(l),
 			Update:      l.updateRate.interval(now),
 			Interval:    l.interval,
-			Max:         c.decisionLimit(l, now),
+			MaxPollers:  c.decisionLimit(l, now),
 			Wedges:      c.sizes(l.key),
 			Key:         tieBreak(l.key),
 		}

@@ -17,7 +17,7 @@ func TestANewNetworkPublishesBeforeItDecides(t *testing.T) {
 		atOnce bool
 	}{
 		"a network that starts":  {honeycomb.Totals{Nodes: 3, Channels: 30, Subscribers: 600}, false},
-		"a network that decides": {honeycomb.Totals{Nodes: 3, Channels: 30, Subscribers: 600, Decided: 600, Polled: 600}, true},
+		"a network that decides": {honeycomb.Totals{Nodes: 3, Channels: 30, Subscribers: 600, DecidedSubscribers: 600, Load: 600}, true},
 	} {
 		w := newTestNetworkOf(t, 4, Config{})
 		w.others = c.others
@@ -45,7 +45,7 @@ func TestManyNewReadersMakeDecisionsQuick(t *testing.T) {
 	}{{60_500, true, false}, {65_000, true, false}, {70_000, true, true}, {50_000, true, true}, {50_000, false, false}} {
 		w := newTestNetworkOf(t, 4, Config{})
 		told := func(q float64) honeycomb.Totals {
-			return honeycomb.Totals{Nodes: 3, Channels: 30, Subscribers: q, Decided: q, Polled: targetPart * q, Aim: TargetTerm(q, 0.9)}
+			return honeycomb.Totals{Nodes: 3, Channels: 30, Subscribers: q, DecidedSubscribers: q, Load: targetPart * q, TargetTerm: TargetTerm(q, 0.9)}
 		}
 		w.others, w.whole = told(60_000), true
 		h := w.open("http://a.example/feed", 20, 1).leader

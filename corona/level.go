@@ -45,7 +45,7 @@ func (c *Corona) sizes(key overlay.ID) []float32 {
 	case !c.cfg.Clusters:
 		return honeycomb.Wedges(c.counts(key))
 	}
-	of := c.problem.Believed()
+	of := c.problem.EstimatedWedges()
 	if owners := len(of) - 1; owners > 0 && c.sharing(key, (owners-1)*c.digit()) <= 1 {
 		return nil
 	}
@@ -66,7 +66,7 @@ func (c *Corona) counts(key overlay.ID) (of []int) {
 // level is the polling level of a choice among sizes.
 func (c *Corona) level(key overlay.ID, sizes []float32, pick int) int {
 	if c.cfg.Clusters {
-		return len(c.problem.Believed()) - 1 - pick
+		return len(c.problem.EstimatedWedges()) - 1 - pick
 	}
 	of := c.counts(key)
 	if len(sizes) == 0 || sizes[pick] <= 1 {
@@ -89,7 +89,7 @@ func (c *Corona) Level(key overlay.ID) int {
 		Size:        d.target.params.size,
 		Update:      d.target.params.update,
 		Interval:    d.schedule.Interval,
-		Max:         c.pollerLimit(d.domain, d.extras().permit, d.target.params.readers, d.schedule.Interval),
+		MaxPollers:  c.pollerLimit(d.domain, d.extras().permit, d.target.params.readers, d.schedule.Interval),
 		Wedges:      c.sizes(key),
 		Key:         tieBreak(key),
 	}

@@ -62,11 +62,11 @@ func id(format string, args ...any) uint64 {
 // cut gives all channels their choices: with a base the true wedge sizes, with zero any number of
 // pollers.
 func (s *scenario) cut(base int) {
-	s.Cut = honeycomb.Ranks
+	s.Granularity = honeycomb.Ranks
 	if base == 0 {
 		return
 	}
-	s.Cut, s.Base = honeycomb.Levels, base
+	s.Granularity, s.Base = honeycomb.Levels, base
 	digit := bits.Len(uint(base)) - 1
 	for i := range s.channels {
 		counts := []int{len(s.members)}

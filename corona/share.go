@@ -40,24 +40,24 @@ func limitsOf(p *honeycomb.Problem, nodes, channels int) honeycomb.Totals {
 	most.Channels = most.Nodes * maxChannelsPerMember
 	each := float64(min(channels, most.Channels))
 	most.Subscribers = each * min(float64(p.Nodes)*countTolerance*maxSubscribersPerMember, honeycomb.MaxSubscribers)
-	most.Content = each * feed.MaxDocument
-	most.Polled = each * float64(p.Nodes) * countTolerance * honeycomb.MaxSize
+	most.PollBytes = each * feed.MaxDocument
+	most.Load = each * float64(p.Nodes) * countTolerance * honeycomb.MaxSize
 	return most
 }
 
 // EncodeBins encodes bins for other members.
 func EncodeBins(b *honeycomb.Bins) []byte {
 	m := newShare(&b.Totals)
-	m.Bins = &coronapb.Bins{Base: float32(b.Base)}
+	m.Bins = &coronapb.Bins{Base: float32(b.BaseCost)}
 	// A new run is smaller than this many bins without cost.
 	const gap = 3
 	var run *coronapb.Run
-	for i, c := range b.Cost {
+	for i, c := range b.StepCosts {
 		cost := float32(c)
 		if cost == 0 {
 			continue
 		}
-		at := int32(b.First + i)
+		at := int32(b.FirstBin + i)
 		if run == nil || int(at-run.First) >= len(run.Cost)+gap {
 			run = &coronapb.Run{First: at}
 			m.Bins.Runs = append(m.Bins.Runs, run)
@@ -81,7 +81,7 @@ func decodeBins(value []byte, p *honeycomb.Problem, nodes int, costs []float64) 
 	if err != nil {
 		return nil, err
 	}
-	b := &honeycomb.Bins{Totals: t, Base: float64(m.GetBins().GetBase())}
+	b := &honeycomb.Bins{Totals: t, BaseCost: float64(m.GetBins().GetBase())}
 	if m.Bins == nil || m.Clusters != nil {
 		return nil, errors.New("share: bins are missing")
 	}
@@ -93,14 +93,14 @@ func decodeBins(value []byte, p *honeycomb.Problem, nodes int, costs []float64) 
 		}
 		if i == 0 {
 			last := m.Bins.Runs[len(m.Bins.Runs)-1]
-			b.First = first
-			b.Cost = slices.Grow(costs[:0], max(0, min(int(last.First)+len(last.Cost), honeycomb.MaxBin+1)-first))
+			b.FirstBin = first
+			b.StepCosts = slices.Grow(costs[:0], max(0, min(int(last.First)+len(last.Cost), honeycomb.MaxBin+1)-first))
 		}
-		for range first - b.First - len(b.Cost) {
-			b.Cost = append(b.Cost, 0)
+		for range first - b.FirstBin - len(b.StepCosts) {
+			b.StepCosts = append(b.StepCosts, 0)
 		}
 		for _, c := range r.Cost {
-			b.Cost = append(b.Cost, float64(c))
+			b.StepCosts = append(b.StepCosts, float64(c))
 		}
 		end = first + len(r.Cost)
 	}
@@ -189,12 +189,12 @@ func newShare(t *honeycomb.Totals) *coronapb.Share {
 		Nodes:       uint64(t.Nodes),
 		Channels:    uint64(t.Channels),
 		Subscribers: float32(t.Subscribers),
-		Decided:     float32(t.Decided),
-		Polled:      float32(t.Polled),
-		Asked:       float32(t.Asked),
-		Waited:      float32(t.Waited),
-		Aim:         float32(t.Aim),
-		Content:     float32(t.Content),
+		Decided:     float32(t.DecidedSubscribers),
+		Polled:      float32(t.Load),
+		Asked:       float32(t.Polls),
+		Waited:      float32(t.Delay),
+		Aim:         float32(t.TargetTerm),
+		Content:     float32(t.PollBytes),
 	}
 }
 
@@ -217,15 +217,15 @@ func decode(value []byte) (*coronapb.Share, honeycomb.Totals, error) {
 		return nil, honeycomb.Totals{}, fmt.Errorf("share: %d channels at %d nodes", m.Channels, m.Nodes)
 	}
 	return m, honeycomb.Totals{
-		Nodes:       int(m.Nodes),
-		Channels:    int(m.Channels),
-		Subscribers: float64(m.Subscribers),
-		Decided:     float64(m.Decided),
-		Polled:      float64(m.Polled),
-		Asked:       float64(m.Asked),
-		Waited:      float64(m.Waited),
-		Aim:         float64(m.Aim),
-		Content:     float64(m.Content),
+		Nodes:              int(m.Nodes),
+		Channels:           int(m.Channels),
+		Subscribers:        float64(m.Subscribers),
+		DecidedSubscribers: float64(m.Decided),
+		Load:               float64(m.Polled),
+		Polls:              float64(m.Asked),
+		Delay:              float64(m.Waited),
+		TargetTerm:         float64(m.Aim),
+		PollBytes:          float64(m.Content),
 	}, nil
 }
 
@@ -252,7 +252,7 @@ func (a BinsAdder) Add(sum any, value []byte, about sums.Scope) error {
 	}
 	sum.(*honeycomb.Bins).Merge(b) // Merge keeps no reference to b
 	if a.costs != nil {
-		*a.costs = b.Cost
+		*a.costs = b.StepCosts
 	}
 	return nil
 }
@@ -260,8 +260,8 @@ func (a BinsAdder) Add(sum any, value []byte, about sums.Scope) error {
 // Measure implements sums.Adder.
 func (BinsAdder) Measure(sum any) sums.Measure {
 	b := sum.(*honeycomb.Bins)
-	cost := b.Base
-	for _, c := range b.Cost {
+	cost := b.BaseCost
+	for _, c := range b.StepCosts {
 		cost += c
 	}
 	return measure(&b.Totals, cost)
@@ -302,5 +302,5 @@ func (ClustersAdder) Encode(sum any) []byte { return EncodeClusters(sum.(*honeyc
 
 // measure makes shares comparable by channel, because channels are assigned to members at random.
 func measure(t *honeycomb.Totals, cost float64) sums.Measure {
-	return sums.Measure{Things: float64(t.Channels), Amounts: [6]float64{t.Subscribers, t.Polled, t.Asked, t.Waited, t.Content, cost}}
+	return sums.Measure{Items: float64(t.Channels), Amounts: [6]float64{t.Subscribers, t.Load, t.Polls, t.Delay, t.PollBytes, cost}}
 }

@@ -22,9 +22,9 @@ var (
 
 func drawProblem(t *rapid.T) *honeycomb.Problem {
 	return &honeycomb.Problem{
-		Objective: honeycomb.Objective(rapid.IntRange(0, 4).Draw(t, "objective")),
-		Cut:       honeycomb.Cut(rapid.IntRange(0, 1).Draw(t, "cut")),
-		Base:      16, Nodes: 64, Interval: 30 * time.Minute, Load: 1, Detection: time.Minute,
+		Objective:   honeycomb.Objective(rapid.IntRange(0, 4).Draw(t, "objective")),
+		Granularity: honeycomb.Granularity(rapid.IntRange(0, 1).Draw(t, "cut")),
+		Base:        16, Nodes: 64, Interval: 30 * time.Minute, Load: 1, Detection: time.Minute,
 	}
 }
 
@@ -36,7 +36,7 @@ func drawOwn(t *rapid.T) []honeycomb.Channel {
 			Size:        rapid.SampledFrom([]float64{0, honeycomb.MinSize, 0.3, 7, honeycomb.MaxSize}).Draw(t, "s"),
 			Update:      time.Duration(rapid.IntRange(0, 1e6).Draw(t, "u")) * time.Second,
 			Interval:    rapid.SampledFrom([]time.Duration{0, time.Hour, honeycomb.MaxInterval}).Draw(t, "tau"),
-			Max:         rapid.SampledFrom([]int{0, 1, 20}).Draw(t, "max"),
+			MaxPollers:  rapid.SampledFrom([]int{0, 1, 20}).Draw(t, "max"),
 			Wedges:      [][]float32{nil, {1, 64}, {1, 4, 64}, {1, 2, 3, 64}}[rapid.IntRange(0, 3).Draw(t, "wedges")],
 			Key:         rapid.Uint64().Draw(t, "key"),
 		}
@@ -48,33 +48,33 @@ func rounded(a, b float64) bool { return math.Abs(a-b) <= 0x1p-24*math.Abs(a) }
 
 func sameTotals(a, b honeycomb.Totals) bool {
 	return a.Nodes == b.Nodes && a.Channels == b.Channels && rounded(a.Subscribers, b.Subscribers) &&
-		rounded(a.Decided, b.Decided) && rounded(a.Polled, b.Polled) && rounded(a.Waited, b.Waited) && rounded(a.Aim, b.Aim)
+		rounded(a.DecidedSubscribers, b.DecidedSubscribers) && rounded(a.Load, b.Load) && rounded(a.Delay, b.Delay) && rounded(a.TargetTerm, b.TargetTerm)
 }
 
 func TestBinsSurviveARoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, own := drawProblem(t), drawOwn(t)
 		b := honeycomb.NewBins(p, own)
-		b.Nodes, b.Decided, b.Aim = 1, b.Subscribers, TargetTerm(b.Subscribers, rapid.Float64Range(0.8, 1.25).Draw(t, "c"))
-		b.Polled, b.Asked, b.Waited = honeycomb.Spent(p, own, func(i int) float64 { return float64(1 + i%64) })
+		b.Nodes, b.DecidedSubscribers, b.TargetTerm = 1, b.Subscribers, TargetTerm(b.Subscribers, rapid.Float64Range(0.8, 1.25).Draw(t, "c"))
+		b.Load, b.Polls, b.Delay = honeycomb.ActualCost(p, own, func(i int) float64 { return float64(1 + i%64) })
 		value := EncodeBins(b)
 		got, err := DecodeBins(value, p, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !sameTotals(b.Totals, got.Totals) || !rounded(b.Base, got.Base) {
-			t.Fatalf("%+v, %v\n%+v, %v", b.Totals, b.Base, got.Totals, got.Base)
+		if !sameTotals(b.Totals, got.Totals) || !rounded(b.BaseCost, got.BaseCost) {
+			t.Fatalf("%+v, %v\n%+v, %v", b.Totals, b.BaseCost, got.Totals, got.BaseCost)
 		}
-		if n := min(len(b.Cost), 1); n > 0 && got.First < b.First || len(got.Cost) > len(b.Cost) {
-			t.Fatalf("%d bins from %d, not %d from %d", len(got.Cost), got.First, len(b.Cost), b.First)
+		if n := min(len(b.StepCosts), 1); n > 0 && got.FirstBin < b.FirstBin || len(got.StepCosts) > len(b.StepCosts) {
+			t.Fatalf("%d bins from %d, not %d from %d", len(got.StepCosts), got.FirstBin, len(b.StepCosts), b.FirstBin)
 		}
-		for i, cost := range b.Cost {
-			at, was := b.First+i-got.First, 0.
-			if at >= 0 && at < len(got.Cost) {
-				was = got.Cost[at]
+		for i, cost := range b.StepCosts {
+			at, was := b.FirstBin+i-got.FirstBin, 0.
+			if at >= 0 && at < len(got.StepCosts) {
+				was = got.StepCosts[at]
 			}
 			if !rounded(cost, was) {
-				t.Fatalf("bin %d costs %v, not %v", b.First+i, was, cost)
+				t.Fatalf("bin %d costs %v, not %v", b.FirstBin+i, was, cost)
 			}
 		}
 		if string(EncodeBins(got)) != string(value) {
@@ -88,8 +88,8 @@ func TestClustersSurviveARoundTrip(t *testing.T) {
 		p, own := drawProblem(t), drawOwn(t)
 		s := honeycomb.NewClusters(p, own, func(i int) int { return i % 3 })
 		s.Nodes = 1
-		s.Decided = s.Subscribers
-		s.Polled, s.Asked, s.Waited = honeycomb.Spent(p, own, func(int) float64 { return 1 })
+		s.DecidedSubscribers = s.Subscribers
+		s.Load, s.Polls, s.Delay = honeycomb.ActualCost(p, own, func(int) float64 { return 1 })
 		value := EncodeClusters(s)
 		got, err := DecodeClusters(value, p, 1)
 		if err != nil {
@@ -123,7 +123,7 @@ func TestSumsOfSums(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, own := drawProblem(t), drawOwn(t)
 		one := honeycomb.NewBins(p, own)
-		one.Nodes, one.Decided, one.Aim = 1, one.Subscribers, TargetTerm(one.Subscribers, honeycomb.MaxCorrection)
+		one.Nodes, one.DecidedSubscribers, one.TargetTerm = 1, one.Subscribers, TargetTerm(one.Subscribers, honeycomb.MaxCorrection)
 		adder := BinsAdder{Problem: func() *honeycomb.Problem { return p }, costs: new([]float64)}
 		value := EncodeBins(one)
 		for nodes := 1; nodes < 1024; nodes *= 2 {
@@ -139,7 +139,7 @@ func TestSumsOfSums(t *testing.T) {
 		if err := adder.Add(sum, value, sums.Scope{Nodes: 1024}); err != nil {
 			t.Fatal(err)
 		}
-		if w := adder.Measure(sum); w.Things != 1024*float64(len(own)) || math.Abs(w.Amounts[0]-1024*one.Subscribers) > 1e-5*w.Amounts[0] {
+		if w := adder.Measure(sum); w.Items != 1024*float64(len(own)) || math.Abs(w.Amounts[0]-1024*one.Subscribers) > 1e-5*w.Amounts[0] {
 			t.Fatalf("%+v of 1024 times %+v", w, one.Totals)
 		}
 	})
@@ -249,9 +249,9 @@ func FuzzShare(f *testing.F) {
 	f.Add(EncodeClusters(honeycomb.NewClusters(p, own, func(int) int { return 1 })), uint16(9))
 	f.Fuzz(func(t *testing.T, value []byte, kind uint16) {
 		p := *p
-		p.Objective, p.Cut = honeycomb.Objective(kind%5), honeycomb.Cut(kind/5%2)
+		p.Objective, p.Granularity = honeycomb.Objective(kind%5), honeycomb.Granularity(kind/5%2)
 		nodes := int(kind / 10 % 100)
-		var rest honeycomb.Rest
+		var rest honeycomb.RemoteAggregate
 		var again []byte
 		var err error
 		if b, wrong := DecodeBins(value, &p, nodes); wrong == nil {

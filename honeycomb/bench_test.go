@@ -5,28 +5,28 @@ import (
 	"testing"
 )
 
-// What one of 1,024 members does, with a thousandth of the channels.
+// BenchmarkMember measures the work of one of 1,024 members, with a thousandth of the channels.
 func BenchmarkMember(b *testing.B) {
 	s := newScenario(1024, 100_000, 5e6, 1)
 	s.trueWedges(2)
-	for _, cut := range []Cut{Levels, Ranks} {
-		s.Cut = cut
-		rest, own := NewBins(&s.Problem, s.channels), s.channels[5000:5100]
-		name := map[Cut]string{Levels: "levels", Ranks: "ranks"}[cut]
+	for _, granularity := range []Granularity{Levels, Ranks} {
+		s.Granularity = granularity
+		remote, own := NewBins(&s.Problem, s.channels), s.channels[5000:5100]
+		name := map[Granularity]string{Levels: "levels", Ranks: "ranks"}[granularity]
 		b.Run("sum/"+name, func(b *testing.B) {
 			for b.Loop() {
 				NewBins(&s.Problem, own)
 			}
 		})
 		b.Run("merge/"+name, func(b *testing.B) {
-			sum := rest.Clone()
+			sum := remote.Clone()
 			for b.Loop() {
-				sum.Merge(rest)
+				sum.Merge(remote)
 			}
 		})
 		b.Run("solve/"+name, func(b *testing.B) {
 			for b.Loop() {
-				if _, err := Solve(&s.Problem, own, rest); err != nil {
+				if _, err := Solve(&s.Problem, own, remote); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -46,7 +46,7 @@ func BenchmarkSolve(b *testing.B) {
 			b.Run(name, func(b *testing.B) {
 				s := newScenario(size.nodes, channels, 50*float64(channels), 1)
 				if size.base == 0 {
-					s.Cut = Ranks
+					s.Granularity = Ranks
 				} else {
 					s.trueWedges(size.base)
 				}

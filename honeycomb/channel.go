@@ -5,68 +5,72 @@ import (
 	"time"
 )
 
-// A Channel has the tradeoff factors of one channel, as its owner knows them. Whatever they
-// are, they count as if moved into the bounds below; zero means unknown where it says so.
+// A Channel holds the tradeoff factors of one channel, as its owner knows them. Factors outside
+// the bounds below count as the nearest bound.
 type Channel struct {
 	// Subscribers is q, the clients of the channel.
 	Subscribers float64
-	// Size is s, the size of its content in those of a mean one. Zero: 1.
+	// Size is s, the content's size relative to the mean. Zero means 1.
 	Size float64
-	// Update is u, the mean time between two updates. Zero: MaxUpdate, which the paper
-	// takes for channels that were not seen to change (§5.1).
+	// Update is u, the mean time between two updates. Zero means MaxUpdate, which the paper
+	// assumes for channels that were not seen to change (§5.1).
 	Update time.Duration
-	// Interval is the time between two polls of one node where the origin asks for more
-	// than the network's. Zero, or less: the network's.
+	// Interval is the time between two polls of one node, if the origin asks for more than the
+	// network's interval. Zero means the network's.
 	Interval time.Duration
-	// Max is the most pollers that it may have, whatever the reason. Zero: N.
-	Max int
-	// Wedges are the choices at Levels: sizes of wedges, rising, from 1. Without any it is
-	// an orphan: one node polls it. Sizes that do not rise, or are more than Max or N, are
-	// passed over.
+	// MaxPollers bounds the pollers. Zero means N.
+	MaxPollers int
+	// Wedges are the choices with Levels: sizes of wedges, rising from 1. A channel without any
+	// is an orphan, which one node polls. Sizes that do not rise, or exceed MaxPollers or N,
+	// are skipped.
 	Wedges []float32
-	// Key breaks ties between channels, alike on all nodes: some bits of its id.
+	// Key breaks ties between channels in the same way on all nodes: some bits of the channel's
+	// id.
 	Key uint64
 }
 
-// Bounds of what a channel counts for. Its factors were measured on others' content, and
-// nobody shall move all polls of the network by one number.
+// Bounds of the factors. They were measured on content that others control, so no single number
+// may move all polls of the network.
 const (
-	// MaxSubscribers is about as many as feeds have readers in the world.
+	// MaxSubscribers is about the number of people who read feeds.
 	MaxSubscribers = 1e9
-	// MinSubscribers is the least that a channel weighs. At zero, slopes would have no order.
+	// MinSubscribers is the least weight of a channel. With a weight of zero, slopes would have
+	// no order.
 	MinSubscribers = 1. / 1024
-	// MinSize and MaxSize are the sizes of content that count as such: the largest document
-	// (10 MiB) is about a hundred mean ones.
+	// MinSize and MaxSize bound the relative size of content: the largest document (10 MiB) is
+	// about a hundred times the mean.
 	MinSize, MaxSize = 1. / 128, 128.
-	// MinUpdate is that of a page which is another one each time: there is no news in it.
+	// MinUpdate is the update interval of a page that differs at every poll, which says nothing
+	// about news.
 	MinUpdate = time.Minute
-	// MaxUpdate is what the paper takes for channels that do not change. Beyond it, too few
-	// updates are seen to tell.
+	// MaxUpdate is what the paper assumes for channels that do not change. Updates that are
+	// rarer are too few to estimate an interval.
 	MaxUpdate = 7 * 24 * time.Hour
 )
 
-// within moves x into [lo, hi], and what is no number to lo.
-func within(x, lo, hi float64) float64 {
+// clamp moves x into [lo, hi], and NaN to lo.
+func clamp(x, lo, hi float64) float64 {
 	if !(x > lo) {
 		return lo
 	}
 	return min(x, hi)
 }
 
-// subscribers is how many a channel adds to Q.
-func (c *Channel) subscribers() float64 { return within(c.Subscribers, 0, MaxSubscribers) }
+// subscribers returns the channel's contribution to Q.
+func (c *Channel) subscribers() float64 { return clamp(c.Subscribers, 0, MaxSubscribers) }
 
-// A curve is the tradeoff of a channel: n pollers cost delay/n and load*n, n at most most.
-type curve struct {
-	delay, rate, load, most float64 // rate: polls of one poller in the network's interval; load: times their size
+// A tradeoff is the cost of a channel as a function of its pollers: delay/n and load*n, for n
+// up to maxPollers.
+type tradeoff struct {
+	delay, rate, load, maxPollers float64 // rate is polls of one poller per network interval; load is rate times size
 }
 
-// ratio is the square of the n at which delay and load weigh the same.
-func (c curve) ratio() float64 { return c.delay / c.load }
+// ratio returns the square of the n at which delay and load are equal.
+func (c tradeoff) ratio() float64 { return c.delay / c.load }
 
-// curve returns the tradeoff of a channel: delay in weighted seconds, load in polls of
-// content of mean size, in the network's polling interval.
-func (p *Problem) curve(c *Channel) curve {
+// tradeoff returns the tradeoff of a channel: delay in weighted seconds, load in polls of
+// content of mean size per network interval.
+func (p *Problem) tradeoff(c *Channel) tradeoff {
 	tau := p.Interval.Seconds()
 	own := max(tau, min(c.Interval, MaxInterval).Seconds())
 	u := MaxUpdate
@@ -75,27 +79,28 @@ func (p *Problem) curve(c *Channel) curve {
 	}
 	size := 1.
 	if c.Size != 0 {
-		size = within(c.Size, MinSize, MaxSize)
+		size = clamp(c.Size, MinSize, MaxSize)
 	}
 	most := p.Nodes
-	if c.Max != 0 {
-		most = min(max(c.Max, 1), p.Nodes)
+	if c.MaxPollers != 0 {
+		most = min(max(c.MaxPollers, 1), p.Nodes)
 	}
-	weight := within(c.Subscribers, MinSubscribers, MaxSubscribers) * p.Objective.weight(tau, u.Seconds())
-	return curve{delay: weight * own / 2, rate: tau / own, load: size * tau / own, most: float64(most)}
+	weight := clamp(c.Subscribers, MinSubscribers, MaxSubscribers) * p.Objective.weight(tau, u.Seconds())
+	return tradeoff{delay: weight * own / 2, rate: tau / own, load: size * tau / own, maxPollers: float64(most)}
 }
 
-// values returns which of delay/n and load*n is f and which g: the objective, and what is
-// bounded.
-func (p *Problem) values(c curve, n float64) (f, g float64) {
+// values returns the objective f and the bounded g of n pollers: delay/n and load*n, or the
+// reverse for Fast.
+func (p *Problem) values(c tradeoff, n float64) (f, g float64) {
 	if p.Objective == Fast {
 		return c.load * n, c.delay / n
 	}
 	return c.delay / n, c.load * n
 }
 
-// mix spreads the bits of a key: those of channels at one owner begin alike.
-func mix(x uint64) uint64 {
+// hashKey mixes the bits of a key, because the keys of channels at one owner share their first
+// bits.
+func hashKey(x uint64) uint64 {
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd
 	x ^= x >> 33
@@ -103,5 +108,5 @@ func mix(x uint64) uint64 {
 	return x ^ x>>33
 }
 
-// fraction is a number in [0, 1) made from a key.
-func fraction(key uint64) float64 { return math.Ldexp(float64(mix(key)>>11), -53) }
+// keyFraction maps a key to a number in [0, 1).
+func keyFraction(key uint64) float64 { return math.Ldexp(float64(hashKey(key)>>11), -53) }

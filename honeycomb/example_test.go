@@ -8,12 +8,12 @@ import (
 	"tidings/honeycomb"
 )
 
-// Four channels have 11,110 subscribers. If each polled every half an hour, all would hear of an
-// update after 15 minutes on average. A tenth of these polls, shared out among a thousand members,
-// brings it in seconds: pollers grow with the root of the subscribers.
+// Four channels have 11,110 subscribers. If each subscriber polled every half an hour, all
+// would learn of an update after 15 minutes on average. A tenth of these polls, divided among a
+// thousand members, finds it within seconds. Pollers grow with the root of the subscribers.
 func ExampleSolve() {
 	p := honeycomb.Problem{
-		Objective: honeycomb.Lite, Cut: honeycomb.Ranks, Base: 16,
+		Objective: honeycomb.Lite, Granularity: honeycomb.Ranks, Base: 16,
 		Nodes: 1024, Interval: 30 * time.Minute, Load: 0.1,
 	}
 	own := []honeycomb.Channel{{Subscribers: 10_000}, {Subscribers: 1000}, {Subscribers: 100}, {Subscribers: 10}}
@@ -34,14 +34,14 @@ func ExampleSolve() {
 	// 1111 polls of 1111, 1.53 s on average
 }
 
-// Two members know two channels each. With a sum of the other's, either decides as if it knew all
-// four.
+// Two members know two channels each. Given an aggregate of the other's channels, each decides
+// as if it knew all four.
 func ExampleSolve_others() {
 	p := honeycomb.Problem{
-		Objective: honeycomb.Lite, Cut: honeycomb.Levels, Base: 2,
+		Objective: honeycomb.Lite, Granularity: honeycomb.Levels, Base: 2,
 		Nodes: 8, Interval: 30 * time.Minute, Load: 0.1,
 	}
-	wedges := p.Believed()
+	wedges := p.EstimatedWedges()
 	one := []honeycomb.Channel{{Subscribers: 100, Wedges: wedges}, {Subscribers: 4, Wedges: wedges}}
 	other := []honeycomb.Channel{{Subscribers: 50, Wedges: wedges}, {Subscribers: 6, Wedges: wedges}}
 
@@ -66,8 +66,8 @@ func ExampleSolve_others() {
 	// [3 1 2 1]
 }
 
-// L_d stays within the budget; L_u goes beyond it with one more step. The best choice, found by
-// trying all, lies between.
+// L_d stays within the budget; L_u exceeds it by one more step. The best choice lies between
+// both.
 func ExampleMinimise() {
 	items := []honeycomb.Tradeoff{
 		{F: []float64{9, 4, 1}, G: []float64{1, 2, 4}},
@@ -78,7 +78,7 @@ func ExampleMinimise() {
 		log.Fatal(err)
 	}
 	fmt.Println("L_d", s.Pick, s.Down)
-	fmt.Println("L_u differs in item", s.Odd, s.Up)
+	fmt.Println("L_u differs in item", s.Marginal, s.Up)
 	// Output:
 	// L_d [1 1] {7 5}
 	// L_u differs in item 0 {4 7}

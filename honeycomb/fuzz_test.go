@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// noise makes numbers of bytes, until there are none.
+// noise reads numbers from bytes, and zeros after their end.
 type noise []byte
 
 func (n *noise) uint64() uint64 {
@@ -18,8 +18,8 @@ func (n *noise) uint64() uint64 {
 
 func (n *noise) float() float64 { return math.Float64frombits(n.uint64()) }
 
-// FuzzSolve decides about channels of any factors, beside a sum of any numbers that Check
-// lets pass: choices are choices, and sums are numbers.
+// FuzzSolve decides about channels with any factors, given any aggregate that passes Check.
+// Every choice must be valid, and every sum finite.
 func FuzzSolve(f *testing.F) {
 	f.Add([]byte{}, []byte{}, byte(0), false)
 	f.Add(make([]byte, 400), make([]byte, 200), byte(1), true)
@@ -31,29 +31,29 @@ func FuzzSolve(f *testing.F) {
 			Interval: 30 * time.Minute, Load: 1, Detection: time.Minute,
 		}
 		if ranks {
-			p.Cut = Ranks
+			p.Granularity = Ranks
 		}
 		var own []Channel
 		for n := noise(of); len(n) > 0 && len(own) < 100; {
 			own = append(own, Channel{
 				Subscribers: n.float(), Size: n.float(), Update: time.Duration(n.uint64()),
-				Interval: time.Duration(n.uint64()), Max: int(n.uint64()), Key: n.uint64(),
+				Interval: time.Duration(n.uint64()), MaxPollers: int(n.uint64()), Key: n.uint64(),
 				Wedges: []float32{1, float32(n.float()), float32(n.float()), 100},
 			})
 		}
 		n := noise(other)
-		rest := &Bins{Totals: Totals{Channels: int(n.uint64()), Subscribers: n.float()}, Base: n.float(), First: int(n.uint64())}
+		remote := &Bins{Totals: Totals{Channels: int(n.uint64()), Subscribers: n.float()}, BaseCost: n.float(), FirstBin: int(n.uint64())}
 		for len(n) > 0 {
-			rest.Cost = append(rest.Cost, n.float())
+			remote.StepCosts = append(remote.StepCosts, n.float())
 		}
 		most := Totals{Channels: 1e6, Subscribers: 1e9}
-		if rest.Check(p, most) != nil {
-			rest = NewBins(p, own)
-			if err := rest.Check(p, Totals{Channels: 100, Subscribers: math.Inf(1)}); err != nil {
+		if remote.Check(p, most) != nil {
+			remote = NewBins(p, own)
+			if err := remote.Check(p, Totals{Channels: 100, Subscribers: math.Inf(1)}); err != nil {
 				t.Fatalf("an honest sum is refused: %v", err)
 			}
 		}
-		s, err := Solve(p, own, rest)
+		s, err := Solve(p, own, remote)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +67,7 @@ func FuzzSolve(f *testing.F) {
 				t.Fatalf("%+v", s)
 			}
 		}
-		if s.Fits && s.Down.G > s.Budget*(1+1e-9) || !(s.Lambda >= 0) {
+		if s.Feasible && s.Down.G > s.Budget*(1+1e-9) || !(s.Lambda >= 0) {
 			t.Fatalf("%+v", s)
 		}
 	})

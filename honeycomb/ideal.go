@@ -2,32 +2,32 @@ package honeycomb
 
 import "math"
 
-// Ideal returns the best numbers of pollers if they could be any real numbers between 1 and
-// the most that each channel may have, and all of T were spent: by Cauchy and Schwarz
+// Ideal returns the best numbers of pollers if they could be any real numbers from 1 to each
+// channel's maximum, and all of T were spent. By Cauchy and Schwarz these are
 //
-//	n = clamp(√(delay/load lambda), 1, most)
+//	n = clamp(√(delay/load lambda), 1, maxPollers)
 //
-// No schedule detects changes sooner that does not guess when they come: the wait of a
-// channel polled n times an interval is least when the polls are even. What Measure makes
-// of these numbers is the bound; for Lite, where no channel reaches its most,
+// No schedule that does not predict updates detects them sooner, because evenly spaced polls
+// minimise the wait. Measure of these numbers is therefore the bound. For Lite, if no channel
+// reaches its maximum, it is
 //
 //	tau/2 (Σ√(q s))² / T Q
 func Ideal(p *Problem, channels []Channel) []float64 {
-	curves, n := make([]curve, len(channels)), make([]float64, len(channels))
+	curves, n := make([]tradeoff, len(channels)), make([]float64, len(channels))
 	subscribers := 0.
 	for i := range channels {
-		curves[i] = p.curve(&channels[i])
+		curves[i] = p.tradeoff(&channels[i])
 		subscribers += channels[i].subscribers()
 	}
 	budget := p.Budget(subscribers)
-	// cost of all at lambda = 2^at
+	// cost returns the cost of all channels at lambda = 2^at and sets n.
 	cost := func(at float64) (sum float64) {
 		for i, c := range curves {
 			x := math.Exp2(-at)
 			if p.Objective == Fast {
 				x = 1 / x
 			}
-			n[i] = within(math.Sqrt(c.ratio()*x), 1, c.most)
+			n[i] = clamp(math.Sqrt(c.ratio()*x), 1, c.maxPollers)
 			_, g := p.values(c, n[i])
 			sum += g
 		}
@@ -45,23 +45,22 @@ func Ideal(p *Problem, channels []Channel) []float64 {
 	return n
 }
 
-// A Measurement says what numbers of pollers are worth, when their polls are at even phases.
+// A Measurement evaluates numbers of pollers whose polls are evenly spaced.
 type Measurement struct {
-	// Detection is the mean detection time of subscribers in seconds, over time (the
-	// paper's).
+	// Detection is the paper's mean detection time: seconds, averaged over subscribers.
 	Detection float64
-	// Notification is the mean detection time in seconds over all updates that subscribers
-	// get: channels that change often count more.
+	// Notification is the mean detection time in seconds, averaged over all updates that
+	// subscribers receive. Channels that change often count more.
 	Notification float64
-	// Load is what is polled in an interval, in contents of mean size, for each channel.
+	// Load is the mean load of a channel: polls of content of mean size per interval.
 	Load float64
-	// Polls is the same in polls.
+	// Polls is the mean number of polls of a channel per interval.
 	Polls float64
-	// Objective is F.
+	// Objective is the sum of f.
 	Objective float64
 }
 
-// Measure says what numbers of pollers are worth.
+// Measure evaluates numbers of pollers.
 func Measure(p *Problem, channels []Channel, pollers func(i int) float64) Measurement {
 	var m Measurement
 	subscribers, updates := 0., 0.
@@ -69,19 +68,19 @@ func Measure(p *Problem, channels []Channel, pollers func(i int) float64) Measur
 	plain := Problem{Objective: Lite, Nodes: p.Nodes, Interval: p.Interval}
 	for i := range channels {
 		c, n := &channels[i], pollers(i)
-		wait, told := plain.curve(c), rate.curve(c)
-		of := p.curve(c)
+		wait, told := plain.tradeoff(c), rate.tradeoff(c)
+		of := p.tradeoff(c)
 		f, _ := p.values(of, n)
 		m.Objective += f
 		m.Load += of.load * n
 		size := 1.
 		if c.Size != 0 {
-			size = within(c.Size, MinSize, MaxSize)
+			size = clamp(c.Size, MinSize, MaxSize)
 		}
 		m.Polls += of.load * n / size
 		m.Detection += wait.delay / n
 		m.Notification += told.delay / n
-		q := within(c.Subscribers, MinSubscribers, MaxSubscribers)
+		q := clamp(c.Subscribers, MinSubscribers, MaxSubscribers)
 		subscribers += q
 		updates += told.delay / wait.delay * q
 	}

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Factors beyond their bounds count as the bound, whatever they are.
+// Factors outside their bounds count as the nearest bound.
 func TestFactorsAreMovedIntoBounds(t *testing.T) {
-	p := &Problem{Objective: Fair, Cut: Ranks, Base: 16, Nodes: 1024, Interval: 30 * time.Minute, Load: 1}
+	p := &Problem{Objective: Fair, Granularity: Ranks, Base: 16, Nodes: 1024, Interval: 30 * time.Minute, Load: 1}
 	plain := Channel{Subscribers: 10, Size: 1, Update: time.Hour}
 	with := func(change func(c *Channel)) Channel {
 		c := plain
@@ -20,28 +20,28 @@ func TestFactorsAreMovedIntoBounds(t *testing.T) {
 	s := func(s float64) Channel { return with(func(c *Channel) { c.Size = s }) }
 	u := func(u time.Duration) Channel { return with(func(c *Channel) { c.Update = u }) }
 	every := func(i time.Duration) Channel { return with(func(c *Channel) { c.Interval = i }) }
-	most := func(n int) Channel { return with(func(c *Channel) { c.Max = n }) }
+	most := func(n int) Channel { return with(func(c *Channel) { c.MaxPollers = n }) }
 	for what, c := range map[string]struct{ is, as Channel }{
-		"no subscribers":             {q(0), q(MinSubscribers)},
-		"fewer than none":            {q(-1), q(MinSubscribers)},
-		"NaN subscribers":            {q(math.NaN()), q(MinSubscribers)},
-		"more than there are":        {q(math.Inf(1)), q(MaxSubscribers)},
-		"size unknown":               {s(0), s(1)},
-		"size NaN":                   {s(math.NaN()), s(MinSize)},
-		"size negative":              {s(-1), s(MinSize)},
-		"size infinite":              {s(math.Inf(1)), s(MaxSize)},
-		"never seen to change":       {u(0), u(MaxUpdate)},
-		"change in the past":         {u(-1), u(MaxUpdate)},
-		"another at each poll":       {u(1), u(MinUpdate)},
-		"changes once a century":     {u(math.MaxInt64), u(MaxUpdate)},
-		"interval unknown":           {every(0), every(30 * time.Minute)},
-		"shorter than the network's": {every(-time.Hour), every(30 * time.Minute)},
-		"longer than any":            {every(math.MaxInt64), every(MaxInterval)},
-		"no limit":                   {most(0), most(1024)},
-		"more than the network":      {most(math.MaxInt), most(1024)},
-		"less than one poller":       {most(-1), most(1)},
+		"no subscribers":                {q(0), q(MinSubscribers)},
+		"fewer than none":               {q(-1), q(MinSubscribers)},
+		"NaN subscribers":               {q(math.NaN()), q(MinSubscribers)},
+		"more than there are":           {q(math.Inf(1)), q(MaxSubscribers)},
+		"size unknown":                  {s(0), s(1)},
+		"size NaN":                      {s(math.NaN()), s(MinSize)},
+		"size negative":                 {s(-1), s(MinSize)},
+		"size infinite":                 {s(math.Inf(1)), s(MaxSize)},
+		"never seen to change":          {u(0), u(MaxUpdate)},
+		"change in the past":            {u(-1), u(MaxUpdate)},
+		"another document at each poll": {u(1), u(MinUpdate)},
+		"changes once a century":        {u(math.MaxInt64), u(MaxUpdate)},
+		"interval unknown":              {every(0), every(30 * time.Minute)},
+		"shorter than the network's":    {every(-time.Hour), every(30 * time.Minute)},
+		"longer than any":               {every(math.MaxInt64), every(MaxInterval)},
+		"no limit":                      {most(0), most(1024)},
+		"more than the network":         {most(math.MaxInt), most(1024)},
+		"less than one poller":          {most(-1), most(1)},
 	} {
-		if got, want := p.curve(&c.is), p.curve(&c.as); got != want {
+		if got, want := p.tradeoff(&c.is), p.tradeoff(&c.as); got != want {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
 	}
@@ -53,15 +53,15 @@ func TestFactorsAreMovedIntoBounds(t *testing.T) {
 	}
 }
 
-// Wedges that do not rise, or are larger than may be, are passed over.
-func TestWedgesThatAreNoChoice(t *testing.T) {
+// Wedges that do not rise, or exceed the maximum, are skipped.
+func TestInvalidWedgesAreSkipped(t *testing.T) {
 	nan := float32(math.NaN())
 	for _, objective := range []Objective{Lite, Fast} {
 		p := &Problem{Objective: objective, Base: 16, Nodes: 64, Interval: 30 * time.Minute, Load: 1e6, Detection: time.Second}
 		for _, c := range []struct {
 			wedges []float32
 			max    int
-			want   float64 // pollers, when there may be many
+			want   float64 // pollers, if the budget is large
 		}{
 			{nil, 0, 1},
 			{[]float32{1, 4, 64}, 0, 64},
@@ -73,7 +73,7 @@ func TestWedgesThatAreNoChoice(t *testing.T) {
 			{[]float32{nan, nan, 8, nan}, 0, 8},
 			{[]float32{-1, 0, float32(math.Inf(1))}, 0, 1},
 		} {
-			own := []Channel{{Subscribers: 100, Wedges: c.wedges, Max: c.max}}
+			own := []Channel{{Subscribers: 100, Wedges: c.wedges, MaxPollers: c.max}}
 			s, err := Solve(p, own, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -85,15 +85,16 @@ func TestWedgesThatAreNoChoice(t *testing.T) {
 	}
 }
 
-// What bounds leave is taken by no one if all are bound, and a poll then has no price: who is
-// freed from his bound would take all that there is to take. Else he takes what others pay for, too.
-func TestAtThePriceOfTheOthers(t *testing.T) {
-	for _, cut := range []Cut{Levels, Ranks} {
+// If every channel is at its bound, the budget is not spent and polls have no price, so a
+// channel without a bound would get all nodes. Otherwise PollersFor returns what the others get
+// for the same price.
+func TestPollersFor(t *testing.T) {
+	for _, granularity := range []Granularity{Levels, Ranks} {
 		for _, o := range []Objective{Lite, Fair, FairSqrt, FairLog} {
 			s := newScenario(256, 400, 8000, 3)
-			s.Objective, s.Cut = o, cut
+			s.Objective, s.Granularity = o, granularity
 			for i := range s.channels {
-				s.channels[i].Wedges = s.Believed()
+				s.channels[i].Wedges = s.EstimatedWedges()
 			}
 			free, err := Solve(&s.Problem, s.channels, nil)
 			if err != nil {
@@ -101,26 +102,26 @@ func TestAtThePriceOfTheOthers(t *testing.T) {
 			}
 			off := 0
 			for i := range s.channels {
-				if free.At(&s.Problem, &s.channels[i]) != free.Pollers(&s.Problem, s.channels, i) {
+				if free.PollersFor(&s.Problem, &s.channels[i]) != free.Pollers(&s.Problem, s.channels, i) {
 					off++
 				}
 			}
-			if off > len(s.channels)/40 { // the odd one, and who stands at its slope
-				t.Errorf("%v, %v: %d channels have others at the price of all", cut, o, off)
+			if off > len(s.channels)/40 { // the marginal channel, and those with the same slope
+				t.Errorf("%v, %v: %d channels get other numbers from PollersFor", granularity, o, off)
 			}
 			if free.Spent > free.Budget || free.Spent < 0.9*free.Budget {
-				t.Errorf("%v, %v: %v of %v is spent", cut, o, free.Spent, free.Budget)
+				t.Errorf("%v, %v: %v of %v is spent", granularity, o, free.Spent, free.Budget)
 			}
 			bound := slices.Clone(s.channels)
 			for i := range bound {
-				bound[i].Max = 2
+				bound[i].MaxPollers = 2
 			}
 			tight, err := Solve(&s.Problem, bound, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n := tight.At(&s.Problem, &s.channels[9]); n != 256 || tight.Spent != tight.Down.G || tight.Spent > 2*400 {
-				t.Errorf("%v, %v: %v pollers, %v spent where all are bound", cut, o, n, tight.Spent)
+			if n := tight.PollersFor(&s.Problem, &s.channels[9]); n != 256 || tight.Spent != tight.Down.G || tight.Spent > 2*400 {
+				t.Errorf("%v, %v: %v pollers, %v spent with all channels at their bounds", granularity, o, n, tight.Spent)
 			}
 		}
 	}
@@ -135,7 +136,7 @@ func TestProblemCheckRefuses(t *testing.T) {
 		{func(*Problem) {}, ""},
 		{func(p *Problem) { p.Objective, p.Load, p.Detection = Fast, 0, time.Second }, ""},
 		{func(p *Problem) { p.Objective = 5 }, "objective"},
-		{func(p *Problem) { p.Cut = 2 }, "cut"},
+		{func(p *Problem) { p.Granularity = 2 }, "granularity"},
 		{func(p *Problem) { p.Base = 1 }, "base"},
 		{func(p *Problem) { p.Base = 257 }, "base"},
 		{func(p *Problem) { p.Nodes = 0 }, "nodes"},

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// An Objective says what is minimised, and what is bounded (Corona §3.1, Table 1).
+// An Objective determines what is minimised and what is bounded (Corona §3.1, Table 1).
 type Objective uint8
 
 const (
@@ -14,12 +14,12 @@ const (
 	Lite Objective = iota
 	// Fast minimises the load; the mean detection time is bounded.
 	Fast
-	// Fair minimises detection time in update intervals; the load is bounded.
+	// Fair minimises detection time relative to the update interval; the load is bounded.
 	Fair
-	// FairSqrt is Fair with the square root of tau/u, kinder to channels that change
-	// rarely.
+	// FairSqrt is Fair with the square root of tau/u, which disadvantages
+	// rarely changing channels less.
 	FairSqrt
-	// FairLog is Fair with the quotient of the logarithms of tau and u, both in seconds.
+	// FairLog is Fair with the ratio of the logarithms of tau and u, both in seconds.
 	FairLog
 )
 
@@ -32,7 +32,7 @@ func (o Objective) String() string {
 	return fmt.Sprintf("Objective(%d)", uint8(o))
 }
 
-// ParseObjective returns the objective of a name, as String writes it.
+// ParseObjective returns the objective with a name that String returns.
 func ParseObjective(name string) (Objective, error) {
 	for o, n := range objectives {
 		if n == name {
@@ -42,7 +42,8 @@ func ParseObjective(name string) (Objective, error) {
 	return 0, fmt.Errorf("objective %q is none of %s", name, strings.Join(objectives[:], ", "))
 }
 
-// weight is the worth of a second of a subscriber's time; tau and u in seconds.
+// weight returns the weight of one second of detection time for a subscriber; tau and u are in
+// seconds.
 func (o Objective) weight(tau, u float64) float64 {
 	switch o {
 	case Fair:
@@ -50,7 +51,7 @@ func (o Objective) weight(tau, u float64) float64 {
 	case FairSqrt:
 		return math.Sqrt(tau / u)
 	case FairLog:
-		return math.Log(max(tau, 2)) / math.Log(u) // above zero; for all channels alike
+		return math.Log(max(tau, 2)) / math.Log(u) // the maximum keeps the weight positive; it is the same for all channels
 	}
 	return 1
 }

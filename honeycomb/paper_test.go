@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// "A system of 1024 nodes, 100,000 channels, and 5,000,000 subscriptions" (§5.1). The
-// wanted numbers are what no schedule can beat at that load, and what wedges of true sizes
-// reach.
+// "A system of 1024 nodes, 100,000 channels, and 5,000,000 subscriptions" (§5.1). The expected
+// numbers are the bound of any schedule at that load, and what wedges of actual sizes reach.
 func TestBoundsOfThePapersScenario(t *testing.T) {
 	t.Parallel()
 	s := newScenario(1024, 100_000, 5e6, 1)
@@ -32,11 +31,11 @@ func TestBoundsOfThePapersScenario(t *testing.T) {
 		bound := c.of(Measure(&s.Problem, s.channels, func(i int) float64 { return n[i] }))
 		near(t, c.objective.String()+", bound", bound, c.bound, 0.002)
 
-		s.Cut = Ranks
+		s.Granularity = Ranks
 		_, m := s.solved(t)
 		near(t, c.objective.String()+", ranks", c.of(m), c.ranks, 0.002)
 		near(t, c.objective.String()+", ranks against the bound", c.of(m), bound, 0.001)
-		s.Cut = Levels
+		s.Granularity = Levels
 		s.trueWedges(2)
 		_, m = s.solved(t)
 		near(t, c.objective.String()+", base 2", c.of(m), c.two, 0.005)
@@ -50,7 +49,7 @@ func detection(m Measurement) float64    { return m.Detection }
 func notification(m Measurement) float64 { return m.Notification }
 func load(m Measurement) float64         { return m.Load }
 
-// For Lite, where no channel reaches a bound, the best is tau/2 (Σ √(q s))² / T Q.
+// For Lite, if no channel reaches a bound, the best is tau/2 (Σ √(q s))² / T Q.
 func TestIdealIsCauchySchwarz(t *testing.T) {
 	s := newScenario(1024, 10_000, 5e5, 1)
 	roots, q := 0., 0.
@@ -65,12 +64,12 @@ func TestIdealIsCauchySchwarz(t *testing.T) {
 	near(t, "load", got.Load*10_000, q, 1e-6)
 }
 
-// The paper's Table 2, but for Fair, is what the formula of §3.1 says if the optimiser
-// believes in wedges of N/b^l nodes, on a set of ids with 1.2 % orphans. On others it says
-// more: orphans decide, at 900 s each.
+// Except for Fair, the paper's Table 2 is what the formula of §3.1 gives if wedges are assumed
+// to have N/b^l nodes, for a set of ids with 1.2 % orphans. Sets of ids with more orphans give
+// more, because orphans, at 900 s each, dominate the mean.
 func TestPapersTable2(t *testing.T) {
 	s := newScenario(1024, 100_000, 5e6, 3)
-	orphans := s.believedWedges(16)
+	orphans := s.estimatedWedges(16)
 	near(t, "orphans", float64(orphans), 1190, 0.01)
 	for _, c := range []struct {
 		objective Objective
@@ -81,8 +80,8 @@ func TestPapersTable2(t *testing.T) {
 		_, m := s.solved(t)
 		near(t, c.objective.String(), m.Detection, c.detection, 0.05)
 	}
-	// Fast and Lite are two ends of one curve: what Fast detects in 32 s costs what Lite
-	// needs for it.
+	// Fast and Lite are two ends of one curve: the load at which Fast detects within 32 s is
+	// the load that Lite needs for it.
 	s.Objective, s.Load = Lite, 58.75/50
 	_, lite := s.solved(t)
 	near(t, "detection at Fast's load", lite.Detection, 32, 0.05)
@@ -93,7 +92,7 @@ func TestPapersTable2(t *testing.T) {
 
 // "a channel with polling level l has, on average, N/b^l nodes polling it" (§3.1), from
 // "level K = ⌈log N⌉" (§3.3), where "only the owner nodes" poll.
-func TestBelieved(t *testing.T) {
+func TestEstimatedWedges(t *testing.T) {
 	for _, c := range []struct {
 		base, nodes int
 		want        []float32
@@ -105,13 +104,13 @@ func TestBelieved(t *testing.T) {
 		{2, 8, []float32{1, 2, 4, 8}},
 	} {
 		p := Problem{Base: c.base, Nodes: c.nodes}
-		if got := p.Believed(); !slices.Equal(got, c.want) {
+		if got := p.EstimatedWedges(); !slices.Equal(got, c.want) {
 			t.Errorf("base %d, %d nodes: %v, want %v", c.base, c.nodes, got, c.want)
 		}
 	}
 }
 
-// A level that is empty, or has the members of the level below it, is no choice.
+// A level without members, or with the members of the level below it, is skipped.
 func TestWedges(t *testing.T) {
 	for _, c := range []struct {
 		counts []int
@@ -120,7 +119,7 @@ func TestWedges(t *testing.T) {
 		{nil, []float32{1}},
 		{[]int{1024, 64, 4, 1, 0}, []float32{1, 4, 64, 1024}},
 		{[]int{1024, 64, 64, 0, 0}, []float32{1, 64, 1024}},
-		{[]int{1024, 0}, []float32{1, 1024}}, // the paper's orphan
+		{[]int{1024, 0}, []float32{1, 1024}}, // an orphan in the paper
 		{[]int{MaxNodes + 1}, []float32{1, MaxNodes}},
 	} {
 		if got := Wedges(c.counts); !slices.Equal(got, c.want) {

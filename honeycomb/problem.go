@@ -5,58 +5,58 @@ import (
 	"time"
 )
 
-// A Problem is what all nodes of a network optimise: its parameters, and its size. All
-// fields but Detection and Load, of which one is used, must be set.
+// A Problem holds the parameters and the size of a network, which all its nodes optimise
+// together. All fields are required, except that only one of Detection and Load is used.
 type Problem struct {
-	Objective Objective
-	Cut       Cut
-	// Base is that of the digits of Levels, from 2 to MaxBase: the paper's 16, or 2. Only
-	// Believed and Clusters go by it.
+	Objective   Objective
+	Granularity Granularity
+	// Base is the base of the digits of Levels, 2 to MaxBase: the paper's 16, or 2. Only
+	// EstimatedWedges and Clusters use it.
 	Base int
 	// Nodes is N, the members of the network, 1 to MaxNodes.
 	Nodes int
 	// Interval is tau, the time between two polls of one node, MinInterval to MaxInterval.
 	Interval time.Duration
-	// Load bounds the load of all objectives but Fast: T/Q, polls of content of mean size
-	// in an interval, for each subscription. The paper's T = Q is 1.
+	// Load bounds the load for all objectives except Fast. It is T/Q: polls of content of mean
+	// size per interval, for each subscription. The paper's T = Q is 1.
 	Load float64
 	// Detection bounds the mean detection time of Fast.
 	Detection time.Duration
 }
 
-// A Cut says which numbers of pollers a channel may have.
-type Cut uint8
+// A Granularity determines the numbers of pollers that a channel may have.
+type Granularity uint8
 
 const (
-	// Levels are the sizes of its wedges, Channel.Wedges.
-	Levels Cut = iota
-	// Ranks are all integers.
+	// Levels allows the sizes of its wedges, Channel.Wedges.
+	Levels Granularity = iota
+	// Ranks allows all integers from 1 to N.
 	Ranks
 )
 
-// Bounds of a problem. Outside of them it is refused: the parameters are the network's own,
-// and a wrong one is a mistake to be told.
+// Bounds of a problem. Check refuses a problem outside them, because the network's operator
+// sets these parameters and should learn of a mistake.
 const (
-	// MaxNodes is more than any network has; up to it sizes are exact as float32, and
-	// products of them as float64.
+	// MaxNodes exceeds any real network. Up to it, sizes are exact as float32, and products of
+	// two sizes as float64.
 	MaxNodes = 1 << 24
-	// MaxBase is the largest digit that an id has.
+	// MaxBase is the number of values of the largest digit of an id.
 	MaxBase = 256
-	// MaxInterval is the longest interval; who polls once a month has no use for others.
+	// MaxInterval is the longest polling interval. Rarer polls gain nothing from cooperation.
 	MaxInterval = 30 * 24 * time.Hour
-	// MinInterval is the shortest interval; shorter ones are for no origin.
+	// MinInterval is the shortest polling interval that any origin can be expected to bear.
 	MinInterval = time.Second
-	// MaxLoad is far beyond what origins bear: each reader polls that often anyway.
+	// MaxLoad is far beyond what origins can bear.
 	MaxLoad = 1e6
 )
 
-// Check returns what is wrong with the problem.
+// Check returns an error if the problem is out of bounds.
 func (p *Problem) Check() error {
 	switch {
 	case int(p.Objective) >= len(objectives):
 		return fmt.Errorf("objective %d is unknown", p.Objective)
-	case p.Cut > Ranks:
-		return fmt.Errorf("cut %d is unknown", p.Cut)
+	case p.Granularity > Ranks:
+		return fmt.Errorf("granularity %d is unknown", p.Granularity)
 	case p.Base < 2 || p.Base > MaxBase:
 		return fmt.Errorf("digits of base %d: want 2 to %d", p.Base, MaxBase)
 	case p.Nodes < 1 || p.Nodes > MaxNodes:
@@ -71,8 +71,8 @@ func (p *Problem) Check() error {
 	return nil
 }
 
-// Budget is T, for that many subscriptions: polls of content of mean size in an interval, for
-// Fast weighted seconds.
+// Budget returns T for that many subscriptions: polls of content of mean size per interval, or
+// weighted seconds for Fast.
 func (p *Problem) Budget(subscribers float64) float64 {
 	if p.Objective == Fast {
 		return p.Detection.Seconds() * subscribers
@@ -80,10 +80,10 @@ func (p *Problem) Budget(subscribers float64) float64 {
 	return p.Load * subscribers
 }
 
-// Believed returns the sizes of wedges by the paper's estimate N/b^l, from the owner's
-// level K = ⌈log N⌉, where it is one node, to level 0: the choices of a channel whose
-// wedges were not counted. Levels of less than one node but K are left out.
-func (p *Problem) Believed() []float32 {
+// EstimatedWedges returns the sizes of wedges by the paper's estimate N/b^l, from the owner's
+// level K = ⌈log N⌉, where the wedge is one node, to level 0. Channels use these choices if
+// their wedges were not counted. Levels of less than one node are left out, except K.
+func (p *Problem) EstimatedWedges() []float32 {
 	var down []float64
 	for n := float64(p.Nodes); n > 1; n /= float64(p.Base) {
 		down = append(down, n)
@@ -96,10 +96,10 @@ func (p *Problem) Believed() []float32 {
 	return sizes
 }
 
-// Wedges returns the choices of a channel from true counts: counts[l] members share l
-// digits with its id, so that they fall with l, and the deepest may be zero. A level that
-// is empty or has the same members as the one below it is no choice: thus no channel is an
-// orphan, that is, kept at one poller because one wedge is empty.
+// Wedges returns the choices of a channel from actual counts: counts[l] members share l digits
+// with its id. The counts fall with l, and the deepest may be zero. A level without members, or
+// with the same members as the level below, is skipped. So no channel becomes an orphan because
+// one wedge is empty.
 func Wedges(counts []int) []float32 {
 	rising := func(yield func(float32)) {
 		last := float32(1)
@@ -110,7 +110,7 @@ func Wedges(counts []int) []float32 {
 			}
 		}
 	}
-	// One allocation of its size: a laboratory has millions of them.
+	// The slice is allocated once at its final size, because simulations have millions of them.
 	choices := 1
 	rising(func(float32) { choices++ })
 	sizes := append(make([]float32, 0, choices), 1)

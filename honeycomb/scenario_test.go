@@ -13,8 +13,8 @@ import (
 )
 
 // A scenario is the paper's simulation (§5.1): members, and channels with a popularity of
-// Zipf's exponent 0.5. Of the update intervals the paper says that a tenth are below an
-// hour and half are never seen to change; their distribution below an hour is ours.
+// Zipf's exponent 0.5. Of update intervals the paper only says that a tenth are below an hour
+// and half are never seen to change; the distribution below an hour is our choice.
 type scenario struct {
 	Problem
 	members  []uint64 // sorted
@@ -27,23 +27,23 @@ func newScenario(nodes, channels int, subscriptions float64, seed int64) *scenar
 		s.members = append(s.members, id("10.%d.%d.%d:4000", seed, i/256, i%256))
 	}
 	slices.Sort(s.members)
-	dice := rand.New(rand.NewSource(seed*7919 + 17))
+	rng := rand.New(rand.NewSource(seed*7919 + 17))
 	sum := 0.
 	for i := range channels {
 		sum += 1 / math.Sqrt(float64(i+1))
 	}
 	for i := range channels {
 		whole, part := math.Modf(subscriptions / sum / math.Sqrt(float64(i+1)))
-		if dice.Float64() < part {
+		if rng.Float64() < part {
 			whole++
 		}
 		s.channels = append(s.channels, Channel{Subscribers: whole, Key: id("http://feed%d.example/%d", i, seed)})
 	}
 	between := func(lo, hi time.Duration) time.Duration {
-		return time.Duration(float64(lo) * math.Pow(float64(hi)/float64(lo), dice.Float64()))
+		return time.Duration(float64(lo) * math.Pow(float64(hi)/float64(lo), rng.Float64()))
 	}
 	for i := range s.channels {
-		switch class := dice.Float64(); {
+		switch class := rng.Float64(); {
 		case class < 0.1:
 			s.channels[i].Update = between(10*time.Minute, time.Hour)
 		case class < 0.5:
@@ -60,7 +60,7 @@ func id(format string, args ...any) uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// counts returns how many members share l digits of so many bits with a key.
+// counts returns how many members share l digits of that many bits with a key.
 func (s *scenario) counts(key uint64, digit int) []int {
 	counts := []int{len(s.members)}
 	for l := 1; l*digit <= 64 && counts[l-1] > 0; l++ {
@@ -76,7 +76,7 @@ func (s *scenario) counts(key uint64, digit int) []int {
 	return counts
 }
 
-// trueWedges gives all channels the wedges that they have.
+// trueWedges sets the wedges of all channels to their actual sizes.
 func (s *scenario) trueWedges(base int) {
 	s.Base = base
 	for i := range s.channels {
@@ -84,11 +84,11 @@ func (s *scenario) trueWedges(base int) {
 	}
 }
 
-// believedWedges gives all channels the wedges that the paper believes in, but to orphans
+// estimatedWedges sets the wedges of all channels to the paper's estimate, and gives orphans
 // none.
-func (s *scenario) believedWedges(base int) (orphans int) {
+func (s *scenario) estimatedWedges(base int) (orphans int) {
 	s.Base = base
-	believed := s.Believed()
+	believed := s.EstimatedWedges()
 	levels := len(believed) - 1 // K
 	for i := range s.channels {
 		s.channels[i].Wedges = believed
@@ -100,7 +100,7 @@ func (s *scenario) believedWedges(base int) (orphans int) {
 	return orphans
 }
 
-// homes returns the channels of each member, the nearest by XOR.
+// homes returns the channels of each member, which are those closest to it by XOR.
 func (s *scenario) homes() [][]Channel {
 	homes := make([][]Channel, len(s.members))
 	for _, c := range s.channels {
@@ -115,7 +115,7 @@ func (s *scenario) homes() [][]Channel {
 	return homes
 }
 
-// solved decides for the whole network at once, and measures.
+// solved decides for the whole network at once and measures the result.
 func (s *scenario) solved(t testing.TB) (Solution, Measurement) {
 	sol, err := Solve(&s.Problem, s.channels, nil)
 	if err != nil {
@@ -124,7 +124,7 @@ func (s *scenario) solved(t testing.TB) (Solution, Measurement) {
 	return sol, Measure(&s.Problem, s.channels, func(i int) float64 { return sol.Pollers(&s.Problem, s.channels, i) })
 }
 
-// near fails unless got is within a part of want.
+// near fails the test unless got is within a fraction of want.
 func near(t *testing.T, what string, got, want, part float64) {
 	t.Helper()
 	if !(math.Abs(got-want) <= part*want) {

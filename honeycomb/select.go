@@ -6,51 +6,55 @@ import (
 	"slices"
 )
 
-// A Value is what a choice is worth: the sum of f, and of g.
+// A Value is the value of a choice: the sums of f and g.
 type Value struct{ F, G float64 }
 
-// A Solution is a choice for each item, and how near to the best it is.
+// A Solution is a choice for each item, and its distance from the best choice.
 type Solution struct {
-	// Pick is L_d: the choice of each item. With Ranks it is n, else an index (of
-	// Channel.Wedges, or of Tradeoff.F).
+	// Pick is L_d: the choice of each item. With Ranks it is n, otherwise an index of
+	// Channel.Wedges or Tradeoff.F.
 	Pick []int32
-	// Lambda is the slope at which steps were no longer taken; zero if all were.
+	// Lambda is the slope at which steps are no longer taken; zero if all were taken.
 	Lambda float64
-	// Budget is T, for all items: the own ones, and those the rest stands for.
+	// Budget is T for all items: the own ones and those of the remote aggregate.
 	Budget float64
-	// Spent is what L_d costs of it, for all items: less where bounds of the items leave some.
+	// Spent is the cost of L_d for all items. It is clearly less than Budget only if bounds of
+	// the items leave a remainder.
 	Spent float64
-	// Fits is false if even the cheapest choice costs more than T: then it is that one.
-	Fits bool
-	// Odd is the item in which L_u differs from L_d, and OddPick its choice there; Odd is
-	// -1 if there is no such item, because every step was taken, or others take what is
-	// left.
-	Odd     int
-	OddPick int32
-	// Down and Up are the sums of L_d and L_u over the own items. Without a rest, no choice
-	// within T has a smaller F than Up.
+	// Feasible is false if even the cheapest choice costs more than T; Pick is then that
+	// choice.
+	Feasible bool
+	// Marginal is the item in which L_u differs from L_d, and MarginalPick its choice in L_u.
+	// Marginal is -1 if there is no such item, because every step was taken or the remote
+	// aggregate takes the remaining budget.
+	Marginal     int
+	MarginalPick int32
+	// Down and Up are the values of L_d and L_u over the own items. Without a remote aggregate,
+	// no choice within T has a smaller F than Up.
 	Down, Up Value
 
-	spread bool // see levels
+	dither bool // see levels.dither
 }
 
-// sampled is about how many rows lambda is guessed from, if there are many more.
-const sampled = 2048
+// sampleSize is about the number of rows from which lambda is estimated, if there are more than
+// twice as many.
+const sampleSize = 2048
 
-// choose takes steps by falling slope as long as the budget lasts, for what the rest
-// spends, too.
-func choose(r rows, rest *fluid, budget float64) Solution {
+// choose takes steps by falling slope until the budget is spent, including what the remote
+// aggregate spends at the same slope.
+func choose(r rows, remote *costCurve, budget float64) Solution {
 	hi, lo := math.Inf(1), 0.
-	if stride := r.count() / sampled; stride > 1 {
-		guess := choose(sample{r, stride}, rest, budget).Lambda
+	if stride := r.count() / sampleSize; stride > 1 {
+		guess := choose(sampledRows{r, stride}, remote, budget).Lambda
 		hi, lo = guess*1.1, guess/1.1
 	}
 	for wider := 1.5; ; wider *= wider {
 		s := Solution{Pick: make([]int32, r.count()), Budget: budget}
-		list, listed := s.gather(r, hi, lo)
+		list, listed := s.collect(r, hi, lo)
 		spent := s.Down.G
-		// What is listed must be enough, even if sums in another order differ in their last bits.
-		over, under := spent+rest.at(hi) > budget, spent+listed+rest.at(lo) <= budget*(1+1e-9)
+		// The listed steps must exhaust the budget even if sums in another order differ in
+		// their last bits.
+		over, under := spent+remote.costAt(hi) > budget, spent+listed+remote.costAt(lo) <= budget*(1+1e-9)
 		switch {
 		case over && math.IsInf(hi, 1): // even the cheapest choice costs too much
 			list = nil
@@ -67,13 +71,13 @@ func choose(r rows, rest *fluid, budget float64) Solution {
 			lo = 0
 			continue
 		}
-		s.walk(list, r, rest)
+		s.takeSteps(list, r, remote)
 		return s
 	}
 }
 
-// gather makes the choices at hi, and lists the steps from there to lo.
-func (s *Solution) gather(r rows, hi, lo float64) (list []step, listed float64) {
+// collect sets the choices at hi and lists the steps from there to lo.
+func (s *Solution) collect(r rows, hi, lo float64) (list []step, listed float64) {
 	for i := range s.Pick {
 		var worth Value
 		s.Pick[i], worth, list = r.row(i, hi, lo, list)
@@ -86,48 +90,50 @@ func (s *Solution) gather(r rows, hi, lo float64) (list []step, listed float64) 
 	return list, listed
 }
 
-// A sample is one row of each few, which stands for the others.
-type sample struct {
+// sampledRows is every stride-th row, each of which represents stride rows.
+type sampledRows struct {
 	rows
 	stride int
 }
 
-func (s sample) count() int       { return s.rows.count() / s.stride }
-func (s sample) tie(i int) uint64 { return s.rows.tie(i * s.stride) }
+func (s sampledRows) count() int          { return s.rows.count() / s.stride }
+func (s sampledRows) tieKey(i int) uint64 { return s.rows.tieKey(i * s.stride) }
 
-func (s sample) row(i int, hi, lo float64, to []step) (pick int32, worth Value, _ []step) {
+func (s sampledRows) row(i int, hi, lo float64, to []step) (pick int32, worth Value, _ []step) {
 	begin, times := len(to), float64(s.stride)
 	pick, worth, to = s.rows.row(i*s.stride, hi, lo, to)
 	for j := range to[begin:] {
 		to[begin+j].cost *= times
 		to[begin+j].gain *= times
-		to[begin+j].row = int32(i)
+		to[begin+j].item = int32(i)
 	}
 	return pick, Value{worth.F * times, worth.G * times}, to
 }
 
-// The histogram has 512 bins in each octave of slopes, so that a bin has few steps: the
-// first bits of a positive float order like the float.
+// The histogram has 512 bins per octave of slopes, so that a bin has few steps. The leading
+// bits of positive floats have the same order as the floats.
 const (
 	binShift = 52 - 9
 	firstBin = (1023 - maxOctave) << 9
 	binCount = 2 * maxOctave << 9
 )
 
-// binOf returns the bin of a slope; the first and last ones take what lies beyond.
-func binOf(slope float64) int {
+// histogramBin returns the bin of a slope; slopes outside the grid count in its first or last
+// bin.
+func histogramBin(slope float64) int {
 	return min(max(int(math.Float64bits(slope)>>binShift)-firstBin, 0), binCount-1)
 }
 
-// few steps are sorted without a histogram, which costs more to clear.
-const few = 4096
+// minHistogramSteps is the number of steps from which on clearing the histogram costs less than
+// sorting.
+const minHistogramSteps = 4096
 
-// skim takes the steps that are surely taken, drops those that surely are not, and returns
-// what is left: those of one bin.
-func (s *Solution) skim(list []step, rest *fluid) []step {
+// preselect takes the steps that are certainly taken, drops those that certainly are not, and
+// returns the remaining steps, which are those of one bin.
+func (s *Solution) preselect(list []step, remote *costCurve) []step {
 	bins := make([]float64, binCount)
 	for i := range list {
-		bins[binOf(list[i].slope)] += list[i].cost
+		bins[histogramBin(list[i].slope)] += list[i].cost
 	}
 	top, spent := binCount-1, s.Down.G
 	for ; top > 0; top-- {
@@ -135,18 +141,18 @@ func (s *Solution) skim(list []step, rest *fluid) []step {
 			continue
 		}
 		least := math.Float64frombits(uint64(top+firstBin) << binShift)
-		if spent += bins[top]; spent+rest.at(least) > s.Budget {
+		if spent += bins[top]; spent+remote.costAt(least) > s.Budget {
 			break
 		}
 	}
 	end := top
-	if spent <= s.Budget*(1+1e-9) { // in another order it may not be reached: the next bin has some more
+	if spent <= s.Budget*(1+1e-9) { // in another order the sum may stay within the budget, so add the next bin that is not empty
 		for end--; end > 0 && bins[end] == 0; end-- {
 		}
 	}
 	left := list[:0]
 	for _, c := range list {
-		switch bin := binOf(c.slope); {
+		switch bin := histogramBin(c.slope); {
 		case bin > top:
 			s.take(c)
 		case bin >= end:
@@ -159,17 +165,17 @@ func (s *Solution) skim(list []step, rest *fluid) []step {
 func (s *Solution) take(c step) {
 	s.Down.F -= c.gain
 	s.Down.G += c.cost
-	s.Pick[c.row] = c.to
+	s.Pick[c.item] = c.choice
 }
 
-// ties orders items whose steps have one slope.
-type ties interface{ tie(i int) uint64 }
+// A tieBreaker orders items whose steps have equal slopes.
+type tieBreaker interface{ tieKey(i int) uint64 }
 
-// walk takes steps by falling slope while the budget lasts.
-func (s *Solution) walk(list []step, keys ties, rest *fluid) {
-	defer func() { s.Spent = s.Down.G + rest.at(s.Lambda) }()
-	if len(list) > few {
-		list = s.skim(list, rest)
+// takeSteps takes steps by falling slope until the budget is spent.
+func (s *Solution) takeSteps(list []step, keys tieBreaker, remote *costCurve) {
+	defer func() { s.Spent = s.Down.G + remote.costAt(s.Lambda) }()
+	if len(list) > minHistogramSteps {
+		list = s.preselect(list, remote)
 	}
 	type tied struct {
 		step
@@ -177,7 +183,7 @@ func (s *Solution) walk(list []step, keys ties, rest *fluid) {
 	}
 	order := make([]tied, len(list))
 	for i, st := range list {
-		order[i] = tied{st, mix(keys.tie(int(st.row)))}
+		order[i] = tied{st, hashKey(keys.tieKey(int(st.item)))}
 	}
 	slices.SortFunc(order, func(a, b tied) int {
 		if a.slope != b.slope {
@@ -186,24 +192,24 @@ func (s *Solution) walk(list []step, keys ties, rest *fluid) {
 		if a.tie != b.tie {
 			return cmp.Compare(a.tie, b.tie)
 		}
-		return cmp.Compare(a.row, b.row)
+		return cmp.Compare(a.item, b.item)
 	})
-	s.Odd = -1
+	s.Marginal = -1
 	for _, c := range order {
-		others := rest.at(c.slope)
+		others := remote.costAt(c.slope)
 		if s.Down.G+others > s.Budget {
-			break // the rest, of which single steps are not known, reaches it before
+			break // the remote aggregate, whose single steps are not known, exhausts the budget first
 		}
 		if s.Down.G+c.cost+others > s.Budget {
-			s.Lambda, s.Odd, s.OddPick, s.Fits = c.slope, int(c.row), c.to, true
+			s.Lambda, s.Marginal, s.MarginalPick, s.Feasible = c.slope, int(c.item), c.choice, true
 			s.Up = Value{s.Down.F - c.gain, s.Down.G + c.cost}
 			return
 		}
 		s.take(c.step)
 	}
 	s.Up = s.Down
-	if s.Fits = s.Down.G+rest.base <= s.Budget; s.Fits {
-		s.Lambda = rest.slopeAt(s.Budget - s.Down.G)
+	if s.Feasible = s.Down.G+remote.base <= s.Budget; s.Feasible {
+		s.Lambda = remote.lambdaAt(s.Budget - s.Down.G)
 	} else {
 		s.Lambda = math.Inf(1)
 	}

@@ -5,59 +5,61 @@ import (
 	"math"
 )
 
-// Solve chooses for the own channels, beside a rest that stands for all others (nil: there
-// are none). T is the whole network's: what is decided here is right if all others decide
-// by the same sums. A rest that came from strangers must have passed Check. Solve fails
-// only if the problem does not pass it.
+// Solve chooses for the own channels, given an aggregate of all others (nil if there are none).
+// T is for the whole network: a node's decision is right if all others decide by the same
+// aggregates. An aggregate from strangers must have passed Check. Solve fails only if the
+// problem does not pass Problem.Check.
 //
-// Beside Bins, slopes of Levels count as up to a bin (9 %) steeper than they are, by each
-// channel's key: elsewhere, too, thousands of channels may stand at one slope, and all of
+// With Bins, slopes of Levels count as up to one bin (9 %) steeper, depending on the channel's
+// key. Otherwise all of thousands of channels with one slope, here and on other nodes, would
+// move at once, or none.
 // them would move, or none.
-func Solve(p *Problem, own []Channel, rest Rest) (Solution, error) {
+func Solve(p *Problem, own []Channel, remote RemoteAggregate) (Solution, error) {
 	if err := p.Check(); err != nil {
 		return Solution{}, fmt.Errorf("solve: %w", err)
 	}
-	others, subscribers, spread := &fluid{}, 0., false
-	if rest != nil {
-		others, subscribers = rest.fluid(p), rest.totals().Subscribers
-		_, spread = rest.(*Bins)
+	others, subscribers, dither := &costCurve{}, 0., false
+	if remote != nil {
+		others, subscribers = remote.costCurve(p), remote.totals().Subscribers
+		_, dither = remote.(*Bins)
 	}
-	curves := make([]curve, len(own))
+	curves := make([]tradeoff, len(own))
 	for i := range own {
-		curves[i] = p.curve(&own[i])
+		curves[i] = p.tradeoff(&own[i])
 		subscribers += own[i].subscribers()
 	}
 	budget := p.Budget(subscribers)
-	if p.Cut == Ranks {
+	if p.Granularity == Ranks {
 		v := &ranks{p: p, channels: own, curves: curves}
 		return v.choose(others, budget), nil
 	}
-	s := choose(&levels{p: p, channels: own, curves: curves, spread: spread}, others, budget)
-	s.spread = spread
+	s := choose(&levels{p: p, channels: own, curves: curves, dither: dither}, others, budget)
+	s.dither = dither
 	return s, nil
 }
 
-// Level returns the choice of wedge for a channel that was not among the own ones, as the
-// solution's lambda has it: an index of Channel.Wedges. So decides who has a part in a
-// channel's wedge, but is not its owner (Corona, §3.3).
+// Level returns the choice of wedge for a channel that was not among the own ones, by the
+// solution's lambda, as an index of Channel.Wedges. Nodes that are in a channel's wedge without
+// being its owner decide in this way (Corona, §3.3).
 func (s *Solution) Level(p *Problem, c *Channel) int {
-	v := levels{p: p, channels: []Channel{*c}, curves: []curve{p.curve(c)}, spread: s.spread}
+	v := levels{p: p, channels: []Channel{*c}, curves: []tradeoff{p.tradeoff(c)}, dither: s.dither}
 	pick, _, _ := v.row(0, s.Lambda, s.Lambda, nil)
 	return int(pick)
 }
 
-// At returns how many nodes would poll a channel by the solution's lambda, whether it was among
-// the own ones or not, and whatever bounds it had there: by what one more poller has to be worth.
-func (s *Solution) At(p *Problem, c *Channel) float64 {
-	if p.Cut == Ranks {
-		return p.pollers(p.curve(c), s.Lambda)
+// PollersFor returns how many nodes would poll a channel by the solution's lambda, that is, at
+// the price that one more poller has for all channels. The channel need not be one of the own
+// ones, and its bounds there are ignored.
+func (s *Solution) PollersFor(p *Problem, c *Channel) float64 {
+	if p.Granularity == Ranks {
+		return p.pollers(p.tradeoff(c), s.Lambda)
 	}
-	v := levels{p: p, channels: []Channel{*c}, curves: []curve{p.curve(c)}}
+	v := levels{p: p, channels: []Channel{*c}, curves: []tradeoff{p.tradeoff(c)}}
 	return v.sizeOf(0, int32(s.Level(p, c)))
 }
 
-// Minimise chooses for items with any tradeoffs, so that the sum of G is at most budget and
-// that of F least. Each item needs at least one choice, as many F as G, and finite numbers.
+// Minimise chooses for items with any tradeoffs, so that the sum of G is at most budget and the
+// sum of F is least. Each item needs at least one choice, as many F as G, and finite numbers.
 func Minimise(items []Tradeoff, budget float64) (Solution, error) {
 	for i, t := range items {
 		if len(t.F) == 0 || len(t.F) != len(t.G) {
@@ -72,14 +74,14 @@ func Minimise(items []Tradeoff, budget float64) (Solution, error) {
 	if math.IsNaN(budget) {
 		return Solution{}, fmt.Errorf("minimise: budget %v", budget)
 	}
-	return choose(newHulls(items), &fluid{}, budget), nil
+	return choose(newHulls(items), &costCurve{}, budget), nil
 }
 
 // Pollers returns how many nodes poll own[i] by the solution.
 func (s *Solution) Pollers(p *Problem, own []Channel, i int) float64 {
-	if p.Cut == Ranks {
+	if p.Granularity == Ranks {
 		return float64(s.Pick[i])
 	}
-	v := levels{p: p, channels: own[i : i+1], curves: []curve{p.curve(&own[i])}}
+	v := levels{p: p, channels: own[i : i+1], curves: []tradeoff{p.tradeoff(&own[i])}}
 	return v.sizeOf(0, s.Pick[i])
 }

@@ -280,7 +280,7 @@ func (s *Server) unwatch(ctx context.Context, text string) (ended []Watch, err e
 	if err != nil {
 		return ended, err
 	}
-	meaning, unread := query.Meaning(text)
+	meaning, unread := query.Canonical(text)
 	var number uint32
 	var address bool
 	if _, rest, ok := strings.Cut(text, keywordsPath); ok {
@@ -288,7 +288,7 @@ func (s *Server) unwatch(ctx context.Context, text string) (ended []Watch, err e
 		number, address = s.keywordTokens.open(token)
 	}
 	for _, w := range all {
-		other, err := query.Meaning(w.Query)
+		other, err := query.Canonical(w.Query)
 		same := unread == nil && err == nil && other == meaning
 		if !same && w.Query != text && !(address && w.Number == number) {
 			continue

@@ -96,9 +96,9 @@ func TestAKeywordFeedIsReadByItsAddress(t *testing.T) {
 		t.Fatal(answer.Watches[0].ReadURL)
 	}
 	k.articles[0] = []feed.Entry{{
-		Arrived:     time.Unix(1.7e9, 0),
-		Meaning:   &feed.Meaning{GUID: "https://x.example/ 1", Title: "A battery", Content: `<p onclick="x()">It is solar.<script>x()</script></p>`},
-		Source: &feed.Source{URL: "https://x.example/feed", Title: "X"},
+		Arrived: time.Unix(1.7e9, 0),
+		Meaning: &feed.Meaning{GUID: "https://x.example/ 1", Title: "A battery", Content: `<p onclick="x()">It is solar.<script>x()</script></p>`},
+		Source:  &feed.Source{URL: "https://x.example/feed", Title: "X"},
 	}}
 	token := strings.TrimSuffix(address, ".atom")
 	for _, ending := range []string{"atom", "rss", "json"} {

@@ -107,8 +107,8 @@ func (s *Swarm) checkSums(found finder) {
 		if t.Channels == 0 || !p.Up() { // who leads nothing does not want the sum
 			continue
 		}
-		sum, whole := p.node.Sums.Rest()
-		rest := honeycomb.Totals{}.With(sum.(honeycomb.Rest))
+		sum, whole := p.node.Sums.Remote()
+		rest := honeycomb.Totals{}.With(sum.(honeycomb.RemoteAggregate))
 		if !whole || rest.Channels != all.Channels-t.Channels || rest.Subscribers != all.Subscribers-t.Subscribers {
 			found(WrongSum, "host %d knows of %d channels of others with %v subscribers (whole: %v), there are %d with %v",
 				p.Index(), rest.Channels, rest.Subscribers, whole, all.Channels-t.Channels, all.Subscribers-t.Subscribers)

@@ -37,7 +37,7 @@ func (c *provisionCommand) Run(s streams) error {
 	}
 	model := map[string]func() provision.Model{"paper": provision.Paper, "published": provision.Published, "measured": provision.Measured}[c.Model]()
 	plan, err := provision.Plan(provision.Load{Feeds: c.Feeds, Subscriptions: c.Subs},
-		provision.Constraints{Bandwidth: c.Bandwidth * 1e6, Memory: c.Memory, CPU: c.CPU, Over: c.Over}, model)
+		provision.Constraints{Bandwidth: c.Bandwidth * 1e6, Memory: c.Memory, CPU: c.CPU, Overprovision: c.Over}, model)
 	if err != nil {
 		return usagef("provision: %w", err)
 	}

@@ -1,3 +1,3 @@
-// Package cobrapb is generated from cobra.proto, the specification of what cobra keeps
-// on a disk and sends to filters; read that instead.
+// Package cobrapb is generated from cobra.proto, the specification of the records that cobra
+// stores on disk; read that file instead.
 package cobrapb

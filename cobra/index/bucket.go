@@ -5,38 +5,38 @@ import (
 	"slices"
 )
 
-// A bucket has the clauses whose rarest term is one, in segments: sorted tables of
-// rows of one kind. All lie in one piece of memory, as most have a few rows only,
-// and an article that looks at one looks at all:
+// A bucket holds the clauses with the same rarest term, in segments: sorted tables of rows of
+// one kind. A bucket is a single slice, because most have few rows, and matching reads all of
+// it:
 //
-//	[0]        segments
+//	[0]        number of segments
 //	per segment, ordered by kind:
-//	           kind: its columns, and whether the last has programs
+//	           kind: number of columns, and whether the last column has programs
 //	           rows
-//	           room: how many rows would fit
-//	per segment: its columns, each with its room, and one of nodes
+//	           capacity in rows
+//	per segment: its columns, each with space for capacity rows, and a column of clause numbers
 type bucket []uint32
 
 const (
-	bucketHead  = 1
-	segmentHead = 3
-	programmed  = 1 << 31 // in a kind: the last column has programs
+	bucketHead   = 1
+	segmentHead  = 3
+	withPrograms = 1 << 31 // bit of a kind: the last column has programs
 )
 
-// A segment is a bucket's i-th, and where it lies.
+// A segment is the i-th segment of a bucket, whose cells begin at index at.
 type segment struct {
-	i, at      int
-	kind       uint32
-	rows, room int
+	i, at          int
+	kind           uint32
+	rows, capacity int
 }
 
-func (s segment) width() int     { return int(s.kind &^ programmed) }
-func (s segment) programs() bool { return s.kind&programmed != 0 }
-func (s segment) cells() int     { return s.room * (s.width() + 1) }
+func (s segment) width() int        { return int(s.kind &^ withPrograms) }
+func (s segment) hasPrograms() bool { return s.kind&withPrograms != 0 }
+func (s segment) cells() int        { return s.capacity * (s.width() + 1) }
 
-// column returns a segment's column; that behind its last has the nodes.
+// column returns a column of a segment; the column after the last one holds the clause numbers.
 func (b bucket) column(s segment, c int) []uint32 {
-	at := s.at + c*s.room
+	at := s.at + c*s.capacity
 	return b[at : at+s.rows]
 }
 
@@ -47,7 +47,7 @@ func (b bucket) segments() int {
 	return int(b[0])
 }
 
-// first returns where a bucket's segments begin, next the i-th, if s is the one before.
+// first returns a position before the first segment, and next the segment after s.
 func (b bucket) first() segment {
 	return segment{i: -1, at: bucketHead + segmentHead*b.segments()}
 }
@@ -70,8 +70,8 @@ func (b bucket) each() iter.Seq[segment] {
 	}
 }
 
-// find returns where a row of a kind is, or where it would be: in which segment,
-// or before which.
+// find returns the place of a row of a kind, or the place at which it would have to be
+// inserted, possibly in a new segment before s.
 func (b bucket) find(kind uint32, row []uint32) (s segment, at int, found bool) {
 	s = b.first()
 	for range b.segments() {
@@ -100,33 +100,33 @@ func (b bucket) findRow(s segment, row []uint32) (at int, found bool) {
 	return lo, lo < hi
 }
 
-// insert returns the bucket with a row more, where find said.
-func (b bucket) insert(s segment, at int, row []uint32, node uint32) bucket {
-	if s.rows == s.room {
+// insert returns the bucket with an additional row at a place that find returned.
+func (b bucket) insert(s segment, at int, row []uint32, id uint32) bucket {
+	if s.rows == s.capacity {
 		b, s = b.grow(s)
 	}
 	b[bucketHead+segmentHead*s.i+1]++
 	for c := range len(row) + 1 {
-		column := b[s.at+c*s.room:][:s.rows+1]
+		column := b[s.at+c*s.capacity:][:s.rows+1]
 		copy(column[at+1:], column[at:])
 		if c < len(row) {
 			column[at] = row[c]
 		} else {
-			column[at] = node
+			column[at] = id
 		}
 	}
 	return b
 }
 
-// grow returns the bucket with more room in a segment, which may be new.
+// grow returns the bucket with more capacity in a segment, which may be new.
 func (b bucket) grow(s segment) (bucket, segment) {
 	more := s
-	more.room = s.rows + 1 + s.rows/8 + len(b)/2048 // all of the bucket is moved for it
+	more.capacity = s.rows + 1 + s.rows/8 + len(b)/2048 // extra capacity, because growing copies the whole bucket
 	var olds, news []segment
-	isNew := s.rows == 0
+	added := s.rows == 0
 	for old := range b.each() {
 		switch {
-		case old.i == s.i && isNew:
+		case old.i == s.i && added:
 			olds, news = append(olds, segment{}, old), append(news, more, old)
 		case old.i == s.i:
 			olds, news = append(olds, old), append(news, more)
@@ -137,29 +137,29 @@ func (b bucket) grow(s segment) (bucket, segment) {
 	if s.i == b.segments() {
 		olds, news = append(olds, segment{}), append(news, more)
 	}
-	b = b.rebuilt(olds, news)
+	b = b.rebuild(olds, news)
 	return b, news[s.i]
 }
 
-// shrink returns the bucket without room that nothing is in, nil if nothing is in it.
+// shrink returns the bucket without unused capacity, or nil if it has no rows.
 func (b bucket) shrink() bucket {
 	var olds, news []segment
 	for s := range b.each() {
 		if s.rows > 0 {
 			olds = append(olds, s)
-			s.room = s.rows
+			s.capacity = s.rows
 			news = append(news, s)
 		}
 	}
 	if len(news) == 0 {
 		return nil
 	}
-	return b.rebuilt(olds, news)
+	return b.rebuild(olds, news)
 }
 
-// rebuilt returns a bucket of new segments, whose rows are those of old ones, and
-// tells the new ones where they are.
-func (b bucket) rebuilt(olds, news []segment) bucket {
+// rebuild returns a bucket that consists of the segments news, with the rows of olds, and sets
+// the places of news.
+func (b bucket) rebuild(olds, news []segment) bucket {
 	size := bucketHead + segmentHead*len(news)
 	for i := range news {
 		news[i].i, news[i].at = i, size
@@ -168,7 +168,7 @@ func (b bucket) rebuilt(olds, news []segment) bucket {
 	built := make(bucket, size)
 	built[0] = uint32(len(news))
 	for i, s := range news {
-		copy(built[bucketHead+segmentHead*i:], []uint32{s.kind, uint32(s.rows), uint32(s.room)})
+		copy(built[bucketHead+segmentHead*i:], []uint32{s.kind, uint32(s.rows), uint32(s.capacity)})
 		if s.rows > 0 {
 			for c := range s.width() + 1 {
 				copy(built.column(s, c), b.column(olds[i], c))
@@ -178,7 +178,7 @@ func (b bucket) rebuilt(olds, news []segment) bucket {
 	return built
 }
 
-// remove returns the bucket without a row, nil without its last.
+// remove returns the bucket without a row, or nil if there is no other.
 func (b bucket) remove(s segment, at int) bucket {
 	for c := range s.width() + 1 {
 		column := b.column(s, c)
@@ -189,7 +189,7 @@ func (b bucket) remove(s segment, at int) bucket {
 	for s := range b.each() {
 		rows += s.rows
 	}
-	empty := (s.room - s.rows + 1) * (s.width() + 1)
+	empty := (s.capacity - s.rows + 1) * (s.width() + 1)
 	if rows > 0 && empty <= len(b)/4 {
 		return b
 	}

@@ -5,139 +5,139 @@ import (
 	"slices"
 )
 
-// A Node is the number of a clause that is in an index: equal clauses are one
-// node. Numbers of removed nodes are given again.
-type Node uint32
+// A ClauseID is the number of a distinct clause in an index. Numbers of removed clauses are
+// reused.
+type ClauseID uint32
 
-// A Clause is a conjunction of terms, and a program where they are not all. It
-// has one term at least: that is how it is found.
+// A Clause is a conjunction of at least one term, with an optional program for other
+// conditions.
 type Clause struct {
 	Terms   []Term
 	Program Program
 }
 
-// MaxTerms is how many terms a clause may have.
+// MaxTerms is the most terms of a clause.
 const MaxTerms = 256
 
-// An Index finds the nodes that an article matches.
+// An Index finds the clauses that an article matches.
 type Index struct {
 	Terms
 
-	places  []uint32 // by term: its bucket, 0 for none
-	buckets []bucket // the first is nobody's
-	vacant  []uint32 // buckets
+	bucketOf    []uint32 // by term: index of its bucket, 0 if there is none
+	buckets     []bucket // the first one is not used
+	freeBuckets []uint32 // unused entries of buckets
 
-	uses  []uint32 // by node: clauses that were added and not removed
-	free  []Node
-	nodes int
+	uses    []uint32   // by clause: how often it was added and not removed
+	free    []ClauseID // unused clause numbers
+	clauses int
 
-	separate bool
+	separate bool // see NewSeparate
 	programs programs
-	bits     []uint64 // of the article that is matched, by term
-	row      []uint32
-	rows     []uint32
-	stack    []bool
+	present  []uint64 // terms of the article that is being matched, as a bitmap
+	row      []uint32 // buffer for locate
+	rows     []uint32 // buffer for matchColumn
+	stack    []bool   // buffer for Program.run
 }
 
-// New returns an index of nothing.
+// New returns an empty index.
 func New() *Index {
 	return &Index{Terms: newTerms(), buckets: make([]bucket, 1), programs: newPrograms()}
 }
 
-// NewSeparate returns an index in which each clause is a node of its own, equal or
-// not. It shows what interning saves.
+// NewSeparate returns an index in which each added clause has an id of its own, even if it equals
+// another. It serves to measure what interning saves.
 func NewSeparate() *Index {
 	x := New()
 	x.separate = true
 	return x
 }
 
-// Nodes is how many different clauses there are.
-func (x *Index) Nodes() int { return x.nodes }
+// Clauses returns the number of distinct clauses.
+func (x *Index) Clauses() int { return x.clauses }
 
-// Limit is more than any node's number, or as much.
+// Limit returns a number above those of all clauses.
 func (x *Index) Limit() int { return len(x.uses) }
 
-// Uses is how often a node's clause was added and not removed.
-func (x *Index) Uses(n Node) int { return int(x.uses[n]) }
+// Uses returns how often a clause was added and not removed.
+func (x *Index) Uses(n ClauseID) int { return int(x.uses[n]) }
 
-// Add adds a clause and returns its node, and whether it is new. From then on
-// articles match it. Terms may come in any order, and more than once.
-func (x *Index) Add(c Clause) (n Node, isNew bool) {
+// Add adds a clause and returns its id, and whether the clause is new. Terms may be in any
+// order and repeated.
+func (x *Index) Add(c Clause) (n ClauseID, isNew bool) {
 	b, s, at, found := x.locate(c)
 	if found && !x.separate {
-		n = Node(x.buckets[b].column(s, s.width())[at])
+		n = ClauseID(x.buckets[b].column(s, s.width())[at])
 		x.uses[n]++
 		return n, false
 	}
 	if b == 0 {
 		b = x.newBucket()
-		x.places[x.row[0]] = uint32(b)
+		x.bucketOf[x.row[0]] = uint32(b)
 	}
-	n = x.take()
+	n = x.newID()
 	x.buckets[b] = x.buckets[b].insert(s, at, x.row[1:], uint32(n))
-	x.count(c, 1)
+	x.countUses(c, 1)
 	return n, true
 }
 
-// take gives a new node its number.
-func (x *Index) take() (n Node) {
+// newID assigns a number to a new clause.
+func (x *Index) newID() (n ClauseID) {
 	if last := len(x.free) - 1; last >= 0 {
 		n, x.free = x.free[last], x.free[:last]
 		x.uses[n] = 1
 	} else {
-		n = Node(len(x.uses))
+		n = ClauseID(len(x.uses))
 		x.uses = append(x.uses, 1)
 	}
-	x.nodes++
+	x.clauses++
 	return n
 }
 
-// Remove removes a clause that was added. It returns its node, and whether
-// that was the last clause of it; then the node is no more.
-func (x *Index) Remove(c Clause) (n Node, last bool) {
+// Remove removes a clause that was added. It returns its id, and whether that was its last use;
+// if so, the id is no longer valid.
+func (x *Index) Remove(c Clause) (n ClauseID, last bool) {
 	b, s, at, found := x.locate(c)
 	if !found {
 		panic("index: removing a clause that is not there")
 	}
-	n = Node(x.buckets[b].column(s, s.width())[at])
+	n = ClauseID(x.buckets[b].column(s, s.width())[at])
 	if x.uses[n]--; x.uses[n] > 0 {
 		return n, false
 	}
 	if x.buckets[b] = x.buckets[b].remove(s, at); x.buckets[b] == nil {
-		x.places[x.row[0]] = 0
-		x.vacant = append(x.vacant, uint32(b))
+		x.bucketOf[x.row[0]] = 0
+		x.freeBuckets = append(x.freeBuckets, uint32(b))
 	}
-	x.nodes--
+	x.clauses--
 	x.free = append(x.free, n)
-	x.count(c, -1)
+	x.countUses(c, -1)
 	return n, true
 }
 
-// Pack puts together what was added one by one, for an index that was filled at
-// once: it takes a third less memory then, and nodes that articles hit together
-// lie together in rings. Nodes get new numbers; moved has each one's, by its old one.
-func (x *Index) Pack() (moved []Node) {
+// Pack compacts an index that was filled clause by clause. It then uses a third less memory,
+// and clauses that match together are close together in rings. Clauses are renumbered; moved maps
+// old numbers to new ones.
+func (x *Index) Pack() (moved []ClauseID) {
 	terms := make([]Term, 0, len(x.buckets))
-	for w, b := range x.places {
+	for w, b := range x.bucketOf {
 		if b != 0 {
 			terms = append(terms, Term(w))
 		}
 	}
-	slices.SortFunc(terms, func(a, b Term) int { return x.rarer(b, a) })
-	moved = make([]Node, len(x.uses))
+	slices.SortFunc(terms, func(a, b Term) int { return x.compareRarity(b, a) })
+	moved = make([]ClauseID, len(x.uses))
 	for i, b := range x.buckets {
 		x.buckets[i] = slices.Clone(b)
 	}
-	uses := make([]uint32, 0, x.nodes)
+	uses := make([]uint32, 0, x.clauses)
 	for _, w := range terms {
-		at := x.places[w]
+		at := x.bucketOf[w]
 		b := x.buckets[at]
 		for s := range b.each() {
-			nodes := b.column(s, s.width())
-			for i, n := range nodes {
-				moved[n] = Node(len(uses))
-				nodes[i] = uint32(len(uses))
+			ids := b.column(s, s.width())
+			for i, n := range ids {
+				moved[n] = ClauseID(len(uses))
+				ids[i] = uint32(len(uses))
 				uses = append(uses, x.uses[n])
 			}
 		}
@@ -146,30 +146,30 @@ func (x *Index) Pack() (moved []Node) {
 	return moved
 }
 
-// count counts a node's terms and program.
-func (x *Index) count(c Clause, by int) {
-	for _, w := range x.row[:x.terms(c)] {
-		x.use(Term(w), by)
+// countUses adds by to the uses of the terms and the program of a new or removed clause.
+func (x *Index) countUses(c Clause, by int) {
+	for _, w := range x.row[:x.termCells(c)] {
+		x.countUse(Term(w), by)
 	}
 	if c.Program != nil {
-		x.programs.use(x.row[len(x.row)-1], by)
+		x.programs.countUse(x.row[len(x.row)-1], by)
 		for w := range c.Program.terms() {
-			x.use(w, by)
+			x.countUse(w, by)
 		}
 	}
 }
 
-// terms is how many cells of the located row are terms.
-func (x *Index) terms(c Clause) int {
+// termCells returns the number of cells in the located row that are terms.
+func (x *Index) termCells(c Clause) int {
 	if c.Program != nil {
 		return len(x.row) - 1
 	}
 	return len(x.row)
 }
 
-// locate finds a clause's bucket, 0 if there is none, and its row there, or where
-// it would be. It leaves the clause's cells in x.row: its terms, the rarest first,
-// then its program.
+// locate finds a clause's bucket, 0 if there is none, and its row there, or the place at which
+// it would be inserted. It sets x.row to the cells of the clause: its terms by rarity, then its
+// program.
 func (x *Index) locate(c Clause) (b int, s segment, at int, found bool) {
 	if len(c.Terms) == 0 || len(c.Terms) > MaxTerms {
 		panic(fmt.Sprintf("index: a clause of %d terms", len(c.Terms)))
@@ -178,25 +178,25 @@ func (x *Index) locate(c Clause) (b int, s segment, at int, found bool) {
 	for _, w := range c.Terms {
 		x.row = append(x.row, uint32(w))
 	}
-	slices.SortFunc(x.row, func(a, b uint32) int { return x.rarer(Term(a), Term(b)) })
+	slices.SortFunc(x.row, func(a, b uint32) int { return x.compareRarity(Term(a), Term(b)) })
 	x.row = slices.Compact(x.row)
 	kind := uint32(len(x.row) - 1)
 	if c.Program != nil {
 		x.row = append(x.row, x.programs.number(c.Program))
-		kind = (kind + 1) | programmed
+		kind = (kind + 1) | withPrograms
 	}
-	for len(x.places) <= int(x.row[0]) {
-		x.places = append(x.places, 0)
+	for len(x.bucketOf) <= int(x.row[0]) {
+		x.bucketOf = append(x.bucketOf, 0)
 	}
-	b = int(x.places[x.row[0]])
+	b = int(x.bucketOf[x.row[0]])
 	s, at, found = x.buckets[b].find(kind, x.row[1:])
 	return b, s, at, found
 }
 
 func (x *Index) newBucket() int {
-	if last := len(x.vacant) - 1; last >= 0 {
-		b := x.vacant[last]
-		x.vacant = x.vacant[:last]
+	if last := len(x.freeBuckets) - 1; last >= 0 {
+		b := x.freeBuckets[last]
+		x.freeBuckets = x.freeBuckets[:last]
 		return int(b)
 	}
 	x.buckets = append(x.buckets, nil)

@@ -14,51 +14,51 @@ func register(x *Index, n int) (ws []Term) {
 	return ws
 }
 
-// TestEqualClausesAreOneNode: in any order, and until the last of them is removed.
-func TestEqualClausesAreOneNode(t *testing.T) {
+// TestEqualClausesShareOneID: also with terms in another order, and until the last use is
+// removed.
+func TestEqualClausesShareOneID(t *testing.T) {
 	x := New()
 	ws := register(x, 4)
 	a, isNew := x.Add(Clause{Terms: []Term{ws[0], ws[1]}})
 	b, again := x.Add(Clause{Terms: []Term{ws[1], ws[0], ws[1]}})
-	if a != b || !isNew || again || x.Nodes() != 1 || x.Uses(a) != 2 {
-		t.Fatalf("%d %v, %d %v, %d nodes", a, isNew, b, again, x.Nodes())
+	if a != b || !isNew || again || x.Clauses() != 1 || x.Uses(a) != 2 {
+		t.Fatalf("%d %v, %d %v, %d clauses", a, isNew, b, again, x.Clauses())
 	}
 	not := Clause{Terms: []Term{ws[0], ws[1]}, Program: Program{}.Has(ws[2]).Not()}
 	c, isNew := x.Add(not)
 	if c == a || !isNew {
-		t.Fatal("a clause with a program is that without")
+		t.Fatal("a clause with a program equals one without")
 	}
 	article := &Article{Terms: []Term{ws[1], ws[3], ws[0]}}
 	hits := x.Match(article, nil)
 	slices.Sort(hits)
-	if !slices.Equal(hits, []Node{a, c}) {
-		t.Errorf("hits %v, and is to hit %d and %d", hits, a, c)
+	if !slices.Equal(hits, []ClauseID{a, c}) {
+		t.Errorf("hits %v, want %d and %d", hits, a, c)
 	}
-	if hits := x.Match(&Article{Terms: ws}, nil); !slices.Equal(hits, []Node{a}) {
-		t.Errorf("hits %v, and is to hit %d", hits, a)
+	if hits := x.Match(&Article{Terms: ws}, nil); !slices.Equal(hits, []ClauseID{a}) {
+		t.Errorf("hits %v, want %d", hits, a)
 	}
 	for i, want := range []bool{false, true} {
 		if _, last := x.Remove(Clause{Terms: []Term{ws[0], ws[1]}}); last != want {
 			t.Errorf("removal %d is the last one: %v", i, last)
 		}
 	}
-	if hits := x.Match(article, nil); !slices.Equal(hits, []Node{c}) {
-		t.Errorf("hits %v, and is to hit %d", hits, c)
+	if hits := x.Match(article, nil); !slices.Equal(hits, []ClauseID{c}) {
+		t.Errorf("hits %v, want %d", hits, c)
 	}
 	x.Remove(not)
-	if _, ok := x.Lookup("word2"); ok || x.Nodes() != 0 {
-		t.Errorf("%d nodes, and word2 is registered: %v", x.Nodes(), ok)
+	if _, ok := x.Lookup("word2"); ok || x.Clauses() != 0 {
+		t.Errorf("%d clauses, and word2 is registered: %v", x.Clauses(), ok)
 	}
 }
 
-// TestNodesComeAndGo: after any adding, removing and packing an article hits what a
-// plain list of the clauses says.
-func TestNodesComeAndGo(t *testing.T) {
+// TestMatchAfterAddRemoveAndPack compares matches with those of a plain list of the clauses.
+func TestMatchAfterAddRemoveAndPack(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	x := New()
 	type entry struct {
 		clause Clause
-		node   Node
+		id     ClauseID
 	}
 	var plain []entry
 	words := make([]string, 40)
@@ -80,8 +80,8 @@ func TestNodesComeAndGo(t *testing.T) {
 			plain = append(plain, entry{c, n})
 		default:
 			i := r.IntN(len(plain))
-			if n, _ := x.Remove(plain[i].clause); n != plain[i].node {
-				t.Fatalf("step %d: removed node %d, which was %d", step, n, plain[i].node)
+			if n, _ := x.Remove(plain[i].clause); n != plain[i].id {
+				t.Fatalf("step %d: removed clause %d, which was %d", step, n, plain[i].id)
 			}
 			plain[i] = plain[len(plain)-1]
 			plain = plain[:len(plain)-1]
@@ -89,7 +89,7 @@ func TestNodesComeAndGo(t *testing.T) {
 		if step%1000 == 999 {
 			moved := x.Pack()
 			for i := range plain {
-				plain[i].node = moved[plain[i].node]
+				plain[i].id = moved[plain[i].id]
 			}
 		}
 		if step%20 != 0 {
@@ -101,11 +101,11 @@ func TestNodesComeAndGo(t *testing.T) {
 				a.Terms = append(a.Terms, n)
 			}
 		}
-		want := map[Node]bool{}
+		want := map[ClauseID]bool{}
 		for _, e := range plain {
 			has := func(w Term) bool { return slices.Contains(a.Terms, w) }
 			if !slices.ContainsFunc(e.clause.Terms, func(w Term) bool { return !has(w) }) && (e.clause.Program == nil || !has(Term(e.clause.Program[1]))) {
-				want[e.node] = true
+				want[e.id] = true
 			}
 		}
 		hits := x.Match(&a, nil)
@@ -121,29 +121,28 @@ func TestNodesComeAndGo(t *testing.T) {
 	}
 }
 
-// TestASeparateIndexSharesNothing shows what interning is measured against.
-func TestASeparateIndexSharesNothing(t *testing.T) {
+// TestSeparateIndexSharesNothing checks the index against which interning is measured.
+func TestSeparateIndexSharesNothing(t *testing.T) {
 	x := NewSeparate()
 	ws := register(x, 3)
 	for range 5 {
 		x.Add(Clause{Terms: ws[:1]})
 		x.Add(Clause{Terms: ws[:2]})
 	}
-	if hits := x.Match(&Article{Terms: ws}, nil); len(hits) != 10 || x.Nodes() != 10 {
-		t.Errorf("%d nodes, of which an article hits %d; not 10", x.Nodes(), len(hits))
+	if hits := x.Match(&Article{Terms: ws}, nil); len(hits) != 10 || x.Clauses() != 10 {
+		t.Errorf("%d clauses, of which an article hits %d; want 10", x.Clauses(), len(hits))
 	}
 }
 
-// TestRareWordsGiveAccess: a clause is found by its rarest word, whatever order
-// words were registered in.
-func TestRareWordsGiveAccess(t *testing.T) {
+// A clause is in the bucket of its rarest word, in whatever order words were registered.
+func TestClauseIsInTheBucketOfItsRarestTerm(t *testing.T) {
 	x := New()
 	x.SeedArticles(1000)
-	x.Seed("frequent", 900)
-	x.Seed("rare", 1)
+	x.SeedKey("frequent", 900)
+	x.SeedKey("rare", 1)
 	frequent, rare := x.Register("frequent"), x.Register("rare")
 	x.Add(Clause{Terms: []Term{frequent, rare}})
-	if x.places[rare] == 0 || len(x.places) > int(frequent) && x.places[frequent] != 0 {
+	if x.bucketOf[rare] == 0 || len(x.bucketOf) > int(frequent) && x.bucketOf[frequent] != 0 {
 		t.Error("the clause is found by its frequent word")
 	}
 	if s := x.Share("frequent"); s < 0.85 || s > 0.95 {
@@ -153,44 +152,44 @@ func TestRareWordsGiveAccess(t *testing.T) {
 
 func TestRings(t *testing.T) {
 	r := NewRings(3)
-	r.Grow(chunkNodes + 1)
+	r.Grow(chunkRings + 1)
 	for article := uint32(1); article <= 5; article++ {
-		r.Put(article, []Node{7, chunkNodes})
+		r.Put(article, []ClauseID{7, chunkRings})
 	}
-	r.Put(6, []Node{8})
-	for n, want := range map[Node][]uint32{7: {5, 4, 3}, chunkNodes: {5, 4, 3}, 8: {6}, 9: nil} {
+	r.Put(6, []ClauseID{8})
+	for n, want := range map[ClauseID][]uint32{7: {5, 4, 3}, chunkRings: {5, 4, 3}, 8: {6}, 9: nil} {
 		if got := r.Newest(n, nil); !slices.Equal(got, want) {
-			t.Errorf("node %d has %v, not %v", n, got, want)
+			t.Errorf("clause %d has %v, not %v", n, got, want)
 		}
 	}
 	r.Clear(7)
 	if got := r.Newest(7, nil); len(got) != 0 {
-		t.Errorf("a ring that was emptied has %v", got)
+		t.Errorf("a cleared ring has %v", got)
 	}
 }
 
-// TestManyHitsAreWrittenTogether: as each by itself.
-func TestManyHitsAreWrittenTogether(t *testing.T) {
+// Put to many rings has the same result as single Puts.
+func TestSortedPutEqualsSinglePuts(t *testing.T) {
 	random := rand.New(rand.NewPCG(2, 2))
 	together, alone := NewRings(4), NewRings(4)
-	together.Grow(3 * chunkNodes)
-	alone.Grow(3 * chunkNodes)
+	together.Grow(3 * chunkRings)
+	alone.Grow(3 * chunkRings)
 	for article := uint32(1); article < 20; article++ {
-		var nodes []Node
-		for n := range Node(3 * chunkNodes) {
+		var ids []ClauseID
+		for n := range ClauseID(3 * chunkRings) {
 			if random.IntN(100) == 0 {
-				nodes = append(nodes, n)
+				ids = append(ids, n)
 			}
 		}
-		random.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
-		for _, n := range nodes {
-			alone.Put(article, []Node{n})
+		random.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
+		for _, n := range ids {
+			alone.Put(article, []ClauseID{n})
 		}
-		together.Put(article, nodes)
+		together.Put(article, ids)
 	}
-	for n := range Node(3 * chunkNodes) {
+	for n := range ClauseID(3 * chunkRings) {
 		if a, b := together.Newest(n, nil), alone.Newest(n, nil); !slices.Equal(a, b) {
-			t.Fatalf("node %d has %v, not %v", n, a, b)
+			t.Fatalf("clause %d has %v, not %v", n, a, b)
 		}
 	}
 }

@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// A Program says of an article what a conjunction cannot. It is a row of
-// instructions in postfix order, each of which takes truth values from a stack
-// and puts one there; the last one on it is the answer.
+// A Program is a condition on an article that a conjunction cannot express. It is a list of
+// instructions in postfix order. Each takes truth values from a stack and pushes one; the last
+// value is the result.
 //
-//	has term             does the article have the term
-//	phrase n term…       does it have the terms one behind the other
-//	not                  is the last value false
-//	and, or n            are all of the last n values true; is any
+//	has term             the article has the term
+//	phrase n term…       it has the terms at consecutive positions
+//	not                  the last value is false
+//	and, or n            all of the last n values are true; at least one is
 type Program []uint32
 
 const (
@@ -24,10 +24,10 @@ const (
 	opOr
 )
 
-// Has appends: the article has a term.
+// Has appends an instruction: the article has a term.
 func (p Program) Has(w Term) Program { return append(p, opHas, uint32(w)) }
 
-// Phrase appends: it has the terms one behind the other.
+// Phrase appends an instruction: the article has the terms at consecutive positions.
 func (p Program) Phrase(ws []Term) Program {
 	p = append(p, opPhrase, uint32(len(ws)))
 	for _, w := range ws {
@@ -36,16 +36,16 @@ func (p Program) Phrase(ws []Term) Program {
 	return p
 }
 
-// Not appends: the value before is false.
+// Not appends an instruction: the last value is false.
 func (p Program) Not() Program { return append(p, opNot) }
 
-// And appends: the n values before are true.
+// And appends an instruction: the last n values are true.
 func (p Program) And(n int) Program { return append(p, opAnd, uint32(n)) }
 
-// Or appends: one of the n values before is true.
+// Or appends an instruction: at least one of the last n values is true.
 func (p Program) Or(n int) Program { return append(p, opOr, uint32(n)) }
 
-// terms yields each term a program has, as often as it has it.
+// terms yields the terms of a program, including duplicates.
 func (p Program) terms() iter.Seq[Term] {
 	return func(yield func(Term) bool) {
 		for i := 0; i < len(p); {
@@ -70,17 +70,17 @@ func (p Program) terms() iter.Seq[Term] {
 	}
 }
 
-// run runs a program on an article whose bits are set.
+// run runs a program for an article whose terms are in x.present.
 func (p Program) run(x *Index, a *Article) bool {
 	stack := x.stack[:0]
 	for i := 0; i < len(p); {
 		switch p[i] {
 		case opHas:
-			stack = append(stack, x.bit(p[i+1]))
+			stack = append(stack, x.isPresent(p[i+1]))
 			i += 2
 		case opPhrase:
 			n := int(p[i+1])
-			stack = append(stack, a.phrase(p[i+2:i+2+n]))
+			stack = append(stack, a.hasPhrase(p[i+2:i+2+n]))
 			i += 2 + n
 		case opNot:
 			stack[len(stack)-1] = !stack[len(stack)-1]
@@ -103,7 +103,7 @@ func (p Program) run(x *Index, a *Article) bool {
 	return stack[len(stack)-1]
 }
 
-// programs are the programs of an index, each once.
+// programs holds the distinct programs of an index.
 type programs struct {
 	numbers map[string]uint32
 	all     []Program
@@ -114,8 +114,8 @@ type programs struct {
 
 func newPrograms() programs { return programs{numbers: map[string]uint32{}} }
 
-// number returns a program's number. One that no node uses stays until it is
-// used and is not any more.
+// number returns the number of a program. A new program stays until it has been used and is no
+// longer used.
 func (ps *programs) number(p Program) uint32 {
 	ps.key = ps.key[:0]
 	for _, v := range p {
@@ -135,8 +135,8 @@ func (ps *programs) number(p Program) uint32 {
 	return n
 }
 
-// use counts a node more, or less, that has the program; ps.key is its key.
-func (ps *programs) use(n uint32, by int) {
+// countUse adds by to the uses of a program, whose key must be in ps.key.
+func (ps *programs) countUse(n uint32, by int) {
 	ps.uses[n] += uint32(by)
 	if ps.uses[n] == 0 {
 		delete(ps.numbers, string(ps.key))

@@ -2,82 +2,81 @@ package index
 
 import "slices"
 
-// Rings remember of each node the articles that matched it last, by number.
-// Numbers rise from 1; 0 is none.
+// Rings hold the last k articles of each clause, by number. Numbers ascend from 1; 0 means none.
 type Rings struct {
 	k      int
-	chunks []ringChunk // growing copies nothing
-	sorted []Node
+	chunks []ringChunk // in chunks, so that growing copies nothing
+	sorted []ClauseID  // buffer for sortByChunk
 }
 
-// A ringChunk has the rings of chunkNodes nodes, and in each the place of the
-// oldest article. The places are apart, and small enough to stay in a cache: an
-// article is then put where nothing has to be read before.
+// A ringChunk holds the rings of chunkRings clauses, and the position of the oldest article in
+// each. The positions are in a slice of their own, which is small enough for a cache, so that
+// adding an article reads no other memory.
 type ringChunk struct {
 	articles []uint32
 	oldest   []uint8
 }
 
-const chunkNodes = 1 << 16
+const chunkRings = 1 << 16
 
 // NewRings returns rings of k articles each.
 func NewRings(k int) *Rings { return &Rings{k: k} }
 
-// Grow makes room for nodes up to a number.
+// Grow makes room for the clauses below limit.
 func (r *Rings) Grow(limit int) {
-	for len(r.chunks)*chunkNodes < limit {
-		r.chunks = append(r.chunks, ringChunk{make([]uint32, chunkNodes*r.k), make([]uint8, chunkNodes)})
+	for len(r.chunks)*chunkRings < limit {
+		r.chunks = append(r.chunks, ringChunk{make([]uint32, chunkRings*r.k), make([]uint8, chunkRings)})
 	}
 }
 
-// Put puts an article into the rings of nodes, each once in nodes.
-func (r *Rings) Put(article uint32, nodes []Node) {
-	if len(nodes) > many*len(r.chunks) {
-		nodes = r.together(nodes)
+// Put adds an article to the rings of clauses, which must have no duplicates.
+func (r *Rings) Put(article uint32, ids []ClauseID) {
+	if len(ids) > minSorted*len(r.chunks) {
+		ids = r.sortByChunk(ids)
 	}
 	k, chunks := r.k, r.chunks
-	for _, n := range nodes {
-		c := &chunks[n/chunkNodes]
-		at := c.oldest[n%chunkNodes]
-		c.articles[int(n%chunkNodes)*k+int(at)] = article
+	for _, n := range ids {
+		c := &chunks[n/chunkRings]
+		at := c.oldest[n%chunkRings]
+		c.articles[int(n%chunkRings)*k+int(at)] = article
 		if at++; int(at) == k {
 			at = 0
 		}
-		c.oldest[n%chunkNodes] = at
+		c.oldest[n%chunkRings] = at
 	}
 }
 
-// many is from how many nodes of a chunk on it pays to put them together: memory
-// is then written page by page.
-const many = 32
+// minSorted is the number of clauses per chunk from which on sorting them by chunk pays, because
+// memory is then written page by page.
+const minSorted = 32
 
-// together returns nodes ordered by chunk.
-func (r *Rings) together(nodes []Node) []Node {
+// sortByChunk returns the clauses sorted by chunk.
+func (r *Rings) sortByChunk(ids []ClauseID) []ClauseID {
 	starts := make([]uint32, len(r.chunks)+1)
-	for _, n := range nodes {
-		starts[n/chunkNodes+1]++
+	for _, n := range ids {
+		starts[n/chunkRings+1]++
 	}
 	for i := range r.chunks {
 		starts[i+1] += starts[i]
 	}
-	if cap(r.sorted) < len(nodes) {
-		r.sorted = make([]Node, len(nodes))
+	if cap(r.sorted) < len(ids) {
+		r.sorted = make([]ClauseID, len(ids))
 	}
-	sorted := r.sorted[:len(nodes)]
-	for _, n := range nodes {
-		at := &starts[n/chunkNodes]
+	sorted := r.sorted[:len(ids)]
+	for _, n := range ids {
+		at := &starts[n/chunkRings]
 		sorted[*at] = n
 		*at++
 	}
 	return sorted
 }
 
-// Newest appends the articles of a node's ring, the newest first.
-func (r *Rings) Newest(n Node, articles []uint32) []uint32 {
-	c := &r.chunks[n/chunkNodes]
-	ring := c.articles[int(n%chunkNodes)*r.k:][:r.k]
+// Newest appends the articles of a clause's ring, the newest first.
+func (r *Rings) Newest(n ClauseID, articles []uint32) []uint32 {
+	c := &r.chunks[n/chunkRings]
+	ring := c.articles[int(n%chunkRings)*r.k:][:r.k]
 	for i := range ring {
-		article := ring[(int(c.oldest[n%chunkNodes])+2*r.k-1-i)%r.k]
+		article := ring[(int(c.oldest[n%chunkRings])+2*r.k-1-i)%r.k]
 		if article == 0 {
 			break
 		}
@@ -86,25 +85,25 @@ func (r *Rings) Newest(n Node, articles []uint32) []uint32 {
 	return articles
 }
 
-// Last returns the newest article of a node's ring, 0 if there is none.
-func (r *Rings) Last(n Node) uint32 {
-	c := &r.chunks[n/chunkNodes]
-	at := int(c.oldest[n%chunkNodes]) - 1
+// Last returns the newest article of a clause's ring, or 0.
+func (r *Rings) Last(n ClauseID) uint32 {
+	c := &r.chunks[n/chunkRings]
+	at := int(c.oldest[n%chunkRings]) - 1
 	if at < 0 {
 		at = r.k - 1
 	}
-	return c.articles[int(n%chunkNodes)*r.k+at]
+	return c.articles[int(n%chunkRings)*r.k+at]
 }
 
-// Has says whether a node's ring has an article.
-func (r *Rings) Has(n Node, article uint32) bool {
-	c := &r.chunks[n/chunkNodes]
-	return slices.Contains(c.articles[int(n%chunkNodes)*r.k:][:r.k], article)
+// Contains reports whether a clause's ring contains an article.
+func (r *Rings) Contains(n ClauseID, article uint32) bool {
+	c := &r.chunks[n/chunkRings]
+	return slices.Contains(c.articles[int(n%chunkRings)*r.k:][:r.k], article)
 }
 
-// Clear empties a node's ring.
-func (r *Rings) Clear(n Node) {
-	c := &r.chunks[n/chunkNodes]
-	clear(c.articles[int(n%chunkNodes)*r.k:][:r.k])
-	c.oldest[n%chunkNodes] = 0
+// Clear empties a clause's ring.
+func (r *Rings) Clear(n ClauseID) {
+	c := &r.chunks[n/chunkRings]
+	clear(c.articles[int(n%chunkRings)*r.k:][:r.k])
+	c.oldest[n%chunkRings] = 0
 }

@@ -1,43 +1,40 @@
-// Package provision plans how many crawlers, filters and reflectors carry a number
-// of feeds and keyword subscriptions, and who of them talks to whom (Cobra,
-// NSDI'07, section 3.5).
+// Package provision computes how many crawlers, filters and reflectors a number of feeds and
+// keyword subscriptions needs, and the links between them (Cobra, NSDI'07, section 3.5).
 //
-//	Model        what an article and a subscription cost
-//	Constraints  what a node can do
+//	Model        costs of articles, matching and subscriptions
+//	Constraints  capacity of a node
 //	Plan         nodes and links: Plan(load, constraints, model)
 //
-// It begins with one node of each kind and resolves one violated constraint after
-// the other by one node more, as the paper's Figure 3 says by which: an
-// in-decomposition parts what comes in and repeats what goes out, an
-// out-decomposition the other way round. "When choosing which of multiple
-// violations to resolve first, the algorithm will choose the violations with the
-// least potential to be resolved indirectly": violations have ranks, and of equal
-// ones crawlers come first, then filters, then reflectors.
+// Plan starts with one node of each kind and resolves violated constraints one by one, each by
+// one additional node, as in the paper's Figure 3. An in-decomposition splits the input of a
+// node and duplicates its output; an out-decomposition does the reverse. "When choosing which of
+// multiple violations to resolve first, the algorithm will choose the violations with the least
+// potential to be resolved indirectly": violations have ranks, and within a rank crawlers come
+// first, then filters, then reflectors.
 //
-//	0  crawler in     feeds fetched                     in: a crawler more
-//	0  filter in      articles received                 in: an in-replica more
-//	1  crawler out    articles to each out-replica      in: a crawler more
-//	1  filter out     articles to its reflectors        in: an in-replica more
-//	2  filter         processor, memory                 out: an out-replica more
-//	2  reflector      polls, processor, memory          out: a reflector more
-//	-  reflector in   all articles                      none: it fails
+//	0  crawler in     feeds fetched                     in: one more crawler
+//	0  filter in      articles received                 in: one more in-replica
+//	1  crawler out    articles to each out-replica      in: one more crawler
+//	1  filter out     articles to its reflectors        in: one more in-replica
+//	2  filter         processor, memory                 out: one more out-replica
+//	2  reflector      polls, processor, memory          out: one more reflector
+//	-  reflector in   all articles                      none: the plan fails
 //
 // # Topology files
 //
-// A [Topology] as JSON, which tidings provision --json prints, is a topology file:
+// A [Topology] as JSON, as printed by tidings provision --json, is a topology file:
 //
 //	{"crawlers": 1, "filters": 2, "reflectors": 2, "in_filters": 1, "out_filters": 2,
 //	 "nodes": [{"name": "crawler-1", "role": "crawler", "feeds": 1000000, "subscriptions": 0,
 //	            "links": ["filter-1-1", "filter-1-2"]}, …],
 //	 "violations": []}
 //
-// Each node of a deployment is one of nodes, by its name. Feeds are parted between
-// crawlers, and subscriptions between reflectors, in the order of their names, in
-// parts of the sizes that stand there; links are the names of those to whom a node
-// sends the articles that it has. A file with violations is no plan. Readers ignore
-// keys that they do not know.
+// Each node of a deployment has an entry in nodes. Feeds are divided among crawlers, and
+// subscriptions among reflectors, in the order of the entries and in parts of the given sizes.
+// The links of a node are the names of the nodes to which it sends its articles. A file with
+// violations has no nodes. Readers ignore unknown keys.
 //
-// The paper describes the algorithm informally and publishes no constants; which
-// reproduce its figures, and how far they are from what it measured, says
-// [Paper]. The package leaves to others to run what it plans.
+// The paper describes the algorithm informally and publishes no constants. [Paper] has constants
+// that reproduce its figures, and states how far they are from its measurements. The package
+// does not run what it plans.
 package provision

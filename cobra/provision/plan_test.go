@@ -6,18 +6,18 @@ import (
 	"testing"
 )
 
-// paperNodes are those of section 4.3: "a bandwidth constraint of 100 Mbps, a memory
-// constraint of 1024 MB, and a CPU constraint of the default value (1x)",
-// over-provisioned by a tenth.
-var paperNodes = Constraints{Bandwidth: 100e6, Memory: 1024, CPU: 1, Over: 0.1}
+// paperNodes are the nodes of section 4.3: "a bandwidth constraint of 100 Mbps, a memory
+// constraint of 1024 MB, and a CPU constraint of the default value (1x)", over-provisioned by a
+// tenth.
+var paperNodes = Constraints{Bandwidth: 100e6, Memory: 1024, CPU: 1, Overprovision: 0.1}
 
 func TestPlans(t *testing.T) {
 	slow, slower, cpu := Published(), Published(), workload
-	slow.MatchEach, slower.MatchEach, cpu.MatchEach = 10, 20, 47
+	slow.MatchPerMillion, slower.MatchPerMillion, cpu.MatchPerMillion = 10, 20, 47
 	measured := workload
-	measured.MatchEach, measured.FilterEach, measured.ReflectorFixed, measured.ReflectorEach = 0.17, 34, 30, 75
+	measured.MatchPerMillion, measured.FilterPerMillion, measured.ReflectorFixed, measured.ReflectorPerMillion = 0.17, 34, 30, 75
 	polls := measured
-	polls.Poll = 300
+	polls.PollBytes = 300
 	loads := []Load{{1e6, 10e6}, {500e3, 20e6}, {250e3, 40e6}, {100e3, 1e6}}
 	for _, test := range []struct {
 		name  string
@@ -44,12 +44,12 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// TestFigure2: with four times the processor and a quarter of the bandwidth, "this
-// configuration requires half the number of crawlers, 50% more reflectors and three
-// times as many filters" the other way round; within a tenth. It was not fitted to.
+// TestFigure2 compares four times the processor and a quarter of the bandwidth: "this
+// configuration requires half the number of crawlers, 50% more reflectors and three times as
+// many filters", in reverse, within a tenth. The costs were not fitted to this figure.
 func TestFigure2(t *testing.T) {
 	load := Load{Feeds: 800e3, Subscriptions: 8e6}
-	a, err := Plan(load, Constraints{Bandwidth: 25e6, Memory: 1024, CPU: 4, Over: 0.1}, Paper())
+	a, err := Plan(load, Constraints{Bandwidth: 25e6, Memory: 1024, CPU: 4, Overprovision: 0.1}, Paper())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,16 +65,16 @@ func TestFigure2(t *testing.T) {
 		{"filters", float64(b.Filters) / float64(a.Filters), 3, 0.1},
 		{"reflectors", float64(b.Reflectors) / float64(a.Reflectors), 1.5, 0.1},
 	} {
-		t.Logf("%s: %.2f times as many, of %.2f", r.what, r.got, r.want)
+		t.Logf("%s: %.2f times as many; the paper has %.2f", r.what, r.got, r.want)
 		if math.Abs(r.got/r.want-1) > r.most {
 			t.Errorf("%s: %.2f times as many, not %.2f", r.what, r.got, r.want)
 		}
 	}
 }
 
-// TestPlansKeepWhatTheyPromise: parts add up, everybody is reached, and a constraint
-// is kept for all nodes.
-func TestPlansKeepWhatTheyPromise(t *testing.T) {
+// TestTopologiesAreConsistent: parts add up, all nodes are linked, and a plan with violations
+// has no nodes.
+func TestTopologiesAreConsistent(t *testing.T) {
 	for _, load := range []Load{{1, 1}, {1e3, 1e9}, {1e8, 1e3}, {3e6, 7e6}, {123457, 7654321}} {
 		plan, err := Plan(load, Constraints{Bandwidth: 300e6, Memory: 2048, CPU: 2}, Paper())
 		if err != nil {
@@ -82,7 +82,7 @@ func TestPlansKeepWhatTheyPromise(t *testing.T) {
 		}
 		if len(plan.Violations) > 0 {
 			if len(plan.Nodes) > 0 {
-				t.Errorf("%v: nodes of a plan that fails", load)
+				t.Errorf("%v: a failed plan has nodes", load)
 			}
 			continue
 		}
@@ -95,7 +95,7 @@ func TestPlansKeepWhatTheyPromise(t *testing.T) {
 				subscriptions += n.Subscriptions
 			}
 			if n.Role != Reflector && len(n.Links) == 0 {
-				t.Errorf("%v: %s sends to nobody", load, n.Name)
+				t.Errorf("%v: %s has no links", load, n.Name)
 			}
 			for _, l := range n.Links {
 				reached[l] = true
@@ -105,14 +105,14 @@ func TestPlansKeepWhatTheyPromise(t *testing.T) {
 			t.Errorf("%v: %d feeds and %d subscriptions in parts", load, feeds, subscriptions)
 		}
 		if want := plan.Filters + plan.Reflectors; len(reached) != want {
-			t.Errorf("%v: %d nodes are reached, of %d", load, len(reached), want)
+			t.Errorf("%v: %d nodes are linked, want %d", load, len(reached), want)
 		}
 	}
 }
 
-// TestWhatNoNodesSolve: "if a violation is found that cannot be resolved, the
-// algorithm terminates and reports failure".
-func TestWhatNoNodesSolve(t *testing.T) {
+// TestUnresolvableViolations: "if a violation is found that cannot be resolved, the algorithm
+// terminates and reports failure".
+func TestUnresolvableViolations(t *testing.T) {
 	for _, test := range []struct {
 		load  Load
 		nodes Constraints

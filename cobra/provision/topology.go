@@ -12,35 +12,35 @@ const (
 	Reflector = "reflector"
 )
 
-// A Node is one of a topology.
+// A Node is a node of a topology.
 type Node struct {
 	Name          string   `json:"name"`
 	Role          string   `json:"role"`
-	Feeds         int      `json:"feeds"`         // whose articles it gets, or which it polls
-	Subscriptions int      `json:"subscriptions"` // 0 of a crawler
-	Links         []string `json:"links"`         // to whom it sends articles
+	Feeds         int      `json:"feeds"`         // feeds that it polls, or whose articles it receives
+	Subscriptions int      `json:"subscriptions"` // 0 for a crawler
+	Links         []string `json:"links"`         // names of the nodes to which it sends articles
 }
 
-// A Topology is who carries a load. With violations, it does not.
+// A Topology is a set of nodes that carries a load. If it has violations, it has no nodes.
 type Topology struct {
 	Crawlers   int      `json:"crawlers"`
 	Filters    int      `json:"filters"`
 	Reflectors int      `json:"reflectors"`
-	InFilters  int      `json:"in_filters"`  // with other feeds
-	OutFilters int      `json:"out_filters"` // with other subscriptions
+	InFilters  int      `json:"in_filters"`  // in-replicas, with different feeds
+	OutFilters int      `json:"out_filters"` // out-replicas, with different subscriptions
 	Nodes      []Node   `json:"nodes"`
 	Violations []string `json:"violations"`
 }
 
-// Plan plans the nodes that carry a load. The error says what of it makes no sense.
+// Plan computes the nodes that carry a load. The error describes an argument out of range.
 func Plan(load Load, nodes Constraints, m Model) (Topology, error) {
 	switch {
 	case !(load.Feeds >= 1 && load.Feeds <= 1e12) || !(load.Subscriptions >= 1 && load.Subscriptions <= 1e12):
-		return Topology{}, fmt.Errorf("%g feeds and %g subscriptions: from 1 to 10^12 of each", load.Feeds, load.Subscriptions)
+		return Topology{}, fmt.Errorf("%g feeds and %g subscriptions: want 1 to 10^12 of each", load.Feeds, load.Subscriptions)
 	case !(nodes.Bandwidth > 0) || !(nodes.Memory > 0) || !(nodes.CPU > 0):
-		return Topology{}, fmt.Errorf("bandwidth %g, memory %g, processor %g: each is more than nothing", nodes.Bandwidth, nodes.Memory, nodes.CPU)
-	case !(nodes.Over >= 0 && nodes.Over <= 10):
-		return Topology{}, fmt.Errorf("%g more than is needed: from 0 to 10", nodes.Over)
+		return Topology{}, fmt.Errorf("bandwidth %g, memory %g, processor %g: want more than 0", nodes.Bandwidth, nodes.Memory, nodes.CPU)
+	case !(nodes.Overprovision >= 0 && nodes.Overprovision <= 10):
+		return Topology{}, fmt.Errorf("overprovisioning by %g: want 0 to 10", nodes.Overprovision)
 	}
 	p := problem{load, nodes, m}
 	c, violated := p.solve()
@@ -57,14 +57,14 @@ func Plan(load Load, nodes Constraints, m Model) (Topology, error) {
 	return t, nil
 }
 
-// nodesOf returns the nodes of a plan with their links. Feeds are parted between
-// crawlers, and between in-replicas of filters; subscriptions between out-replicas,
-// and between reflectors. Who has a part of what another has is linked with it.
+// nodesOf returns the nodes of a plan with their links. Feeds are divided among crawlers, and
+// among in-replicas of filters; subscriptions among out-replicas, and among reflectors. Two
+// nodes are linked if their parts overlap.
 func (p *problem) nodesOf(c Counts) (nodes []Node) {
 	feeds, subs := int(p.load.Feeds), int(p.load.Subscriptions)
 	filter := func(in, out int) string { return fmt.Sprintf("filter-%d-%d", in+1, out+1) }
 	for i := range c.Crawlers {
-		n := Node{Name: fmt.Sprintf("crawler-%d", i+1), Role: Crawler, Feeds: share(feeds, c.Crawlers, i)}
+		n := Node{Name: fmt.Sprintf("crawler-%d", i+1), Role: Crawler, Feeds: part(feeds, c.Crawlers, i)}
 		for in := range c.InFilters {
 			if overlap(i, c.Crawlers, in, c.InFilters) {
 				for out := range c.OutFilters {
@@ -76,7 +76,7 @@ func (p *problem) nodesOf(c Counts) (nodes []Node) {
 	}
 	for in := range c.InFilters {
 		for out := range c.OutFilters {
-			n := Node{Name: filter(in, out), Role: Filter, Feeds: share(feeds, c.InFilters, in), Subscriptions: share(subs, c.OutFilters, out)}
+			n := Node{Name: filter(in, out), Role: Filter, Feeds: part(feeds, c.InFilters, in), Subscriptions: part(subs, c.OutFilters, out)}
 			for r := range c.Reflectors {
 				if overlap(out, c.OutFilters, r, c.Reflectors) {
 					n.Links = append(n.Links, fmt.Sprintf("reflector-%d", r+1))
@@ -87,20 +87,19 @@ func (p *problem) nodesOf(c Counts) (nodes []Node) {
 	}
 	for r := range c.Reflectors {
 		nodes = append(nodes, Node{
-			Name: fmt.Sprintf("reflector-%d", r+1), Role: Reflector, Feeds: feeds, Subscriptions: share(subs, c.Reflectors, r), Links: []string{},
+			Name: fmt.Sprintf("reflector-%d", r+1), Role: Reflector, Feeds: feeds, Subscriptions: part(subs, c.Reflectors, r), Links: []string{},
 		})
 	}
 	return nodes
 }
 
-// share is the i-th of n parts of a whole number.
-func share(whole, n, i int) int { return whole*(i+1)/n - whole*i/n }
+// part returns the size of the i-th of n parts of a whole number.
+func part(whole, n, i int) int { return whole*(i+1)/n - whole*i/n }
 
-// overlap says whether the i-th of n parts of something and the j-th of m parts of
-// it have anything in common.
+// overlap reports whether the i-th of n equal parts and the j-th of m equal parts overlap.
 func overlap(i, n, j, m int) bool { return i*m < (j+1)*n && j*n < (i+1)*m }
 
-// DOT returns the topology for Graphviz.
+// DOT returns the topology in the format of Graphviz.
 func (t *Topology) DOT() string {
 	var b strings.Builder
 	b.WriteString("digraph cobra {\n\trankdir=LR;\n\tnode [shape=box, fontname=\"sans-serif\"];\n")

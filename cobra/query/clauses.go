@@ -7,35 +7,35 @@ import (
 	"strings"
 )
 
-// MaxClauses is how many conjunctions a query may be taken apart into. One with more
-// is checked as a whole, where one of a few of its words is.
+// MaxClauses bounds the conjunctions that a query is expanded into. A query with more is
+// checked as a whole against articles that contain certain of its words.
 const MaxClauses = 64
 
-// maxExpansion is how many conjunctions a query may stand for at all: what is
-// beyond was made by a program, and no reader could say what it finds.
-const maxExpansion = 1 << 16
+// maxCombinations bounds the conjunctions that a query may stand for. A larger query was made
+// by a program, and no reader could tell what it finds.
+const maxCombinations = 1 << 16
 
-// A Clause is a conjunction: an article matches it if it has all Terms and passes
-// all Checks. It has one term at least.
+// A Clause is a conjunction: an article matches it if it has all Terms and passes all Checks.
+// It has at least one term.
 type Clause struct {
-	Terms  []string // keys, each once
+	Terms  []string // keys, sorted, without duplicates
 	Checks []Check
 }
 
 // A Check is a condition on an article.
 type Check struct {
 	Op   Op
-	Keys []string // of a Leaf: they stand one behind the other
+	Keys []string // of a Leaf: keys at consecutive positions
 	Args []Check
 }
 
-// Clauses takes a query apart that Parse returned: an article matches it if it
-// matches one of the clauses. Equal expressions have equal clauses, always: that
-// is how what was added to an index is found there again.
+// Clauses expands a query that Parse returned: an article matches it if it matches one of the
+// clauses. Equal expressions always have equal clauses, so that clauses that were added to an
+// index are found again for removal.
 func (e *Expr) Clauses() []Clause {
 	language := e.language()
 	if e.Op == Leaf {
-		return []Clause{clauseOf(literals{language: language}.of(e, false))}
+		return []Clause{clauseOf(literals{language: language}.literal(e, false))}
 	}
 	if all := e.combine(false, literals{language, map[*Expr]*literal{}}); all != nil {
 		var clauses []Clause
@@ -50,50 +50,51 @@ func (e *Expr) Clauses() []Clause {
 		return clauses
 	}
 	cover, _ := e.cover(false, language)
-	whole := e.check(false, language)
+	check := e.check(false, language)
 	slices.Sort(cover)
 	var clauses []Clause
 	for _, key := range slices.Compact(cover) {
-		clauses = append(clauses, Clause{Terms: []string{key}, Checks: []Check{whole}})
+		clauses = append(clauses, Clause{Terms: []string{key}, Checks: []Check{check}})
 	}
 	return clauses
 }
 
-// selects says whether all that matches has a word that the expression names.
-func (e *Expr) selects(not bool) bool {
-	switch turned(e.Op, not) {
+// requiresTerm reports whether every match contains a term of the expression.
+func (e *Expr) requiresTerm(negated bool) bool {
+	switch effectiveOp(e.Op, negated) {
 	case Leaf:
-		return !not
+		return !negated
 	case Not:
-		return e.Args[0].selects(!not)
+		return e.Args[0].requiresTerm(!negated)
 	case Or:
-		return !slices.ContainsFunc(e.Args, func(a *Expr) bool { return !a.selects(not) })
+		return !slices.ContainsFunc(e.Args, func(a *Expr) bool { return !a.requiresTerm(negated) })
 	}
-	return slices.ContainsFunc(e.Args, func(a *Expr) bool { return a.selects(not) })
+	return slices.ContainsFunc(e.Args, func(a *Expr) bool { return a.requiresTerm(negated) })
 }
 
-// A literal is a leaf, or the negation of one, as it is in a clause: terms that an
-// article must have, and a check, which may be missing.
+// A literal is a leaf or its negation within a conjunction: terms that an article must have,
+// and a check, which may be nil.
 type literal struct {
 	terms []string
 	check *Check
-	id    string // of the check
+	id    string // id of the check
 }
 
-// literals are those of a query. A leaf that is in many clauses is cut once.
+// literals builds the literals of a query. It caches them, because a leaf may be in many
+// conjunctions.
 type literals struct {
 	language string
-	known    map[*Expr]*literal // leaves are under one NOT or none, each time
+	cache    map[*Expr]*literal // a leaf is always negated, or never
 }
 
-// of returns the conjunction of a leaf alone.
-func (ls literals) of(e *Expr, not bool) []*literal {
-	if l := ls.known[e]; l != nil {
+// literal returns the conjunction that consists of a leaf alone.
+func (ls literals) literal(e *Expr, negated bool) []*literal {
+	if l := ls.cache[e]; l != nil {
 		return []*literal{l}
 	}
 	keys, l := e.keys(ls.language), &literal{}
 	switch {
-	case not:
+	case negated:
 		l.check = &Check{Op: Not, Args: []Check{{Keys: keys}}}
 	case len(keys) > 1:
 		l.terms, l.check = keys, &Check{Keys: keys}
@@ -103,16 +104,16 @@ func (ls literals) of(e *Expr, not bool) []*literal {
 	if l.check != nil {
 		l.id = l.check.id()
 	}
-	if ls.known != nil {
-		ls.known[e] = l
+	if ls.cache != nil {
+		ls.cache[e] = l
 	}
 	return []*literal{l}
 }
 
-// turned returns what an operator is under a negation (De Morgan).
-func turned(op Op, not bool) Op {
+// effectiveOp returns the operator that results under a negation (De Morgan).
+func effectiveOp(op Op, negated bool) Op {
 	switch {
-	case !not:
+	case !negated:
 		return op
 	case op == And:
 		return Or
@@ -122,49 +123,49 @@ func turned(op Op, not bool) Op {
 	return op
 }
 
-// combinations is how many conjunctions an expression stands for, or a number beyond
-// maxExpansion.
-func (e *Expr) combinations(not bool) int {
-	switch turned(e.Op, not) {
+// combinations returns the number of conjunctions that an expression stands for, or
+// maxCombinations+1 if there are more.
+func (e *Expr) combinations(negated bool) int {
+	switch effectiveOp(e.Op, negated) {
 	case Leaf:
 		return 1
 	case Not:
-		return e.Args[0].combinations(!not)
+		return e.Args[0].combinations(!negated)
 	case Or:
 		n := 0
 		for _, a := range e.Args {
-			n = min(n+a.combinations(not), maxExpansion+1)
+			n = min(n+a.combinations(negated), maxCombinations+1)
 		}
 		return n
 	}
 	n := 1
 	for _, a := range e.Args {
-		n = min(n*a.combinations(not), maxExpansion+1)
+		n = min(n*a.combinations(negated), maxCombinations+1)
 	}
 	return n
 }
 
-// combine returns the conjunctions that an expression stands for, nil for more
-// than MaxClauses.
-func (e *Expr) combine(not bool, ls literals) [][]*literal {
-	if e.combinations(not) > MaxClauses {
+// combine returns the conjunctions that an expression stands for, or nil if there are more than
+// MaxClauses.
+func (e *Expr) combine(negated bool, ls literals) [][]*literal {
+	if e.combinations(negated) > MaxClauses {
 		return nil
 	}
-	switch turned(e.Op, not) {
+	switch effectiveOp(e.Op, negated) {
 	case Leaf:
-		return [][]*literal{ls.of(e, not)}
+		return [][]*literal{ls.literal(e, negated)}
 	case Not:
-		return e.Args[0].combine(!not, ls)
+		return e.Args[0].combine(!negated, ls)
 	case Or:
 		var all [][]*literal
 		for _, a := range e.Args {
-			all = append(all, a.combine(not, ls)...)
+			all = append(all, a.combine(negated, ls)...)
 		}
 		return all
 	}
 	all := [][]*literal{nil}
 	for _, a := range e.Args {
-		more := a.combine(not, ls)
+		more := a.combine(negated, ls)
 		if len(more) == 1 {
 			for i := range all {
 				all[i] = append(all[i], more[0]...)
@@ -201,7 +202,7 @@ func clauseOf(conjunction []*literal) Clause {
 	return c
 }
 
-// id tells clauses apart.
+// id returns a string that is equal for equal clauses only.
 func (c Clause) id() string {
 	var id strings.Builder
 	id.WriteString(strings.Join(c.Terms, "\x00"))
@@ -211,7 +212,7 @@ func (c Clause) id() string {
 	return id.String()
 }
 
-// id tells checks apart.
+// id returns a string that is equal for equal checks only.
 func (c Check) id() string {
 	switch c.Op {
 	case Leaf:
@@ -229,55 +230,54 @@ func (c Check) id() string {
 	return id + "\x06"
 }
 
-// check returns an expression as a condition.
-func (e *Expr) check(not bool, language string) Check {
-	switch op := turned(e.Op, not); op {
+// check converts an expression to a condition.
+func (e *Expr) check(negated bool, language string) Check {
+	switch op := effectiveOp(e.Op, negated); op {
 	case Leaf:
 		c := Check{Keys: e.keys(language)}
-		if not {
+		if negated {
 			return Check{Op: Not, Args: []Check{c}}
 		}
 		return c
 	case Not:
-		return e.Args[0].check(!not, language)
+		return e.Args[0].check(!negated, language)
 	default:
 		c := Check{Op: op}
 		for _, a := range e.Args {
-			c.Args = append(c.Args, a.check(not, language))
+			c.Args = append(c.Args, a.check(negated, language))
 		}
 		return c
 	}
 }
 
-// cover returns keys of which an article that matches has one at least, and a
-// guess at the share of articles that have one; nil if there are none. Of a
-// conjunction it is the argument that the fewest articles match, by the guess
-// that long words are rare.
-func (e *Expr) cover(not bool, language string) (keys []string, expected float64) {
-	switch turned(e.Op, not) {
+// cover returns keys of which every match has at least one, and an estimate of the share of
+// articles that have one of them; nil if there are no such keys. For a conjunction the argument
+// with the smallest estimate is used. The estimate assumes that long words are rare.
+func (e *Expr) cover(negated bool, language string) (keys []string, share float64) {
+	switch effectiveOp(e.Op, negated) {
 	case Leaf:
-		if not {
+		if negated {
 			return nil, 1
 		}
 		longest := slices.MaxFunc(e.keys(language), func(a, b string) int { return cmp.Compare(len(a), len(b)) })
 		return []string{longest}, math.Pow(0.45, float64(len(longest)))
 	case Not:
-		return e.Args[0].cover(!not, language)
+		return e.Args[0].cover(!negated, language)
 	case Or:
 		for _, a := range e.Args {
-			more, s := a.cover(not, language)
+			more, s := a.cover(negated, language)
 			if more == nil {
 				return nil, 1
 			}
-			keys, expected = append(keys, more...), expected+s
+			keys, share = append(keys, more...), share+s
 		}
-		return keys, expected
+		return keys, share
 	}
-	expected = math.Inf(1)
+	share = math.Inf(1)
 	for _, a := range e.Args {
-		if more, s := a.cover(not, language); more != nil && s < expected {
-			keys, expected = more, s
+		if more, s := a.cover(negated, language); more != nil && s < share {
+			keys, share = more, s
 		}
 	}
-	return keys, expected
+	return keys, share
 }

@@ -4,10 +4,10 @@ import (
 	"strings"
 )
 
-// An Op is what an expression does with its arguments.
+// An Op is the operator of an expression.
 type Op uint8
 
-// The operators. A Leaf has no arguments, Not one, And and Or two at least.
+// The operators. A Leaf has no arguments, Not has one, And and Or have at least two.
 const (
 	Leaf Op = iota
 	And
@@ -15,11 +15,11 @@ const (
 	Not
 )
 
-// A Field is where a word is looked for.
+// A Field is the part of an article in which a word must occur.
 type Field uint8
 
-// The fields. The last three are scopes: they are about an article as a whole,
-// and their text is one value and not words.
+// The fields. The last three are scopes: they describe an article as a whole, and their text is
+// a single value instead of words.
 const (
 	Any Field = iota // title, text, tags
 	Title
@@ -32,23 +32,23 @@ const (
 
 var fieldNames = [...]string{Title: "title", Author: "author", Tag: "tag", Feed: "feed", Site: "site", Lang: "lang"}
 
-// Scope says whether a field is about an article as a whole.
+// Scope reports whether a field describes an article as a whole.
 func (f Field) Scope() bool { return f >= Feed }
 
-// An Expr is a query, or a part of one. Those that Parse returns have no And in an
-// And, no Or in an Or, and no Not in a Not.
+// An Expr is a query or a part of one. In the result of Parse, an And has no And as an
+// argument, an Or no Or, and a Not no Not.
 type Expr struct {
 	Op   Op
 	Args []*Expr
 
-	// Of a Leaf:
+	// For a Leaf:
 	Field  Field
 	Text   string // as it was written, without quotes
-	Prefix bool   // the last word may go on
-	Stem   bool   // by the stems of its words
+	Prefix bool   // the last word is a prefix
+	Stem   bool   // the words match by their stems
 }
 
-// String returns the expression's text, by which Parse finds it again.
+// String returns a text for which Parse returns an equal expression.
 func (e *Expr) String() string {
 	var b strings.Builder
 	e.write(&b)
@@ -107,7 +107,7 @@ func (e *Expr) writeLeaf(b *strings.Builder) {
 	}
 }
 
-// isReserved says whether a bare text would be read as something else than a word.
+// isReserved reports whether a text without quotes would not be read as a word.
 func isReserved(text string) bool {
 	if isOperator(text) || strings.HasPrefix(text, "-") {
 		return true
@@ -118,7 +118,7 @@ func isReserved(text string) bool {
 
 func isOperator(text string) bool { return text == "AND" || text == "OR" || text == "NOT" }
 
-// fieldOf returns the field of a name, Any for none.
+// fieldOf returns the field with a name, or Any.
 func fieldOf(name string) Field {
 	for f, n := range fieldNames {
 		if n != "" && strings.EqualFold(n, name) {

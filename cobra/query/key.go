@@ -6,9 +6,8 @@ import (
 	"tidings/cobra/words"
 )
 
-// A key names something that articles may have: a word, the beginning of one, or
-// a stem, in a field; or the value of a scope. Keys are made here for queries
-// and for articles alike.
+// A key names a property of articles: a word, a prefix or a stem in a field, or the value of a
+// scope. The same functions make keys for queries and for articles.
 //
 //	kind, field, text          'w' '1' "solar"
 //	kind, field, language : text
@@ -24,7 +23,7 @@ func WordKey(dst []byte, f Field, word []byte) []byte {
 	return append(append(dst, kindWord, '0'+byte(f)), word...)
 }
 
-// PrefixKey appends the key of how words in a field begin.
+// PrefixKey appends the key of a prefix of words in a field.
 func PrefixKey(dst []byte, f Field, prefix []byte) []byte {
 	return append(append(dst, kindPrefix, '0'+byte(f)), prefix...)
 }
@@ -40,30 +39,30 @@ func ScopeKey(dst []byte, f Field, value string) []byte {
 	return append(append(dst, kindScope, '0'+byte(f)), value...)
 }
 
-// Wants are the kinds of keys that queries look for besides words in Any field, so
-// that articles are not asked for more.
-type Wants struct {
-	Fields   [len(fieldNames)]bool
-	Prefixes [len(fieldNames)][words.MaxWord + 1]bool // by length in bytes
-	Prefixed [len(fieldNames)]bool
-	Stems    []StemWants
+// KeyKinds records which kinds of keys queries contain, besides words in the field Any, so that
+// no other keys are made of articles.
+type KeyKinds struct {
+	Fields        [len(fieldNames)]bool
+	PrefixLengths [len(fieldNames)][words.MaxWord + 1]bool // by length of the prefix in bytes
+	HasPrefixes   [len(fieldNames)]bool
+	Stems         []StemFields
 }
 
-// StemWants are the fields in which stems of a language are looked for.
-type StemWants struct {
+// StemFields records the fields in which stems of a language are searched.
+type StemFields struct {
 	Language string
 	Fields   [len(fieldNames)]bool
 }
 
-// Add adds what a key is of.
-func (w *Wants) Add(key string) {
+// Add records the kind of a key.
+func (w *KeyKinds) Add(key string) {
 	f := key[1] - '0'
 	switch key[0] {
 	case kindWord:
 		w.Fields[f] = true
 	case kindPrefix:
-		w.Prefixed[f] = true
-		w.Prefixes[f][len(key)-2] = true
+		w.HasPrefixes[f] = true
+		w.PrefixLengths[f][len(key)-2] = true
 	case kindStem:
 		language, _, _ := strings.Cut(key[2:], ":")
 		for i := range w.Stems {
@@ -72,24 +71,24 @@ func (w *Wants) Add(key string) {
 				return
 			}
 		}
-		w.Stems = append(w.Stems, StemWants{Language: language})
+		w.Stems = append(w.Stems, StemFields{Language: language})
 		w.Stems[len(w.Stems)-1].Fields[f] = true
 	}
 }
 
-// keys returns the keys that stand one behind the other where a leaf is found.
+// keys returns the keys of a leaf, which an article must have at consecutive positions.
 func (e *Expr) keys(language string) []string {
 	if e.Field.Scope() {
 		value, _ := e.scopeValue()
 		return []string{string(ScopeKey(nil, e.Field, value))}
 	}
-	ws, pairs := wordsOf(e.Text)
-	keys := make([]string, len(ws))
-	for i, w := range ws {
+	terms, bigrams := queryTerms(e.Text)
+	keys := make([]string, len(terms))
+	for i, w := range terms {
 		switch {
 		case e.Stem:
 			keys[i] = string(StemKey(nil, e.Field, language, words.Stem(language, w)))
-		case e.Prefix && !pairs && i == len(ws)-1:
+		case e.Prefix && !bigrams && i == len(terms)-1:
 			keys[i] = string(PrefixKey(nil, e.Field, []byte(w)))
 		default:
 			keys[i] = string(WordKey(nil, e.Field, []byte(w)))
@@ -98,8 +97,8 @@ func (e *Expr) keys(language string) []string {
 	return keys
 }
 
-// language is that whose stems a query means: of the only lang: that all its
-// articles must have, or English.
+// language returns the language of a query's stems: that of the only lang: that all matches
+// must have, or English.
 func (e *Expr) language() string {
 	args := e.Args
 	if e.Op != And {
@@ -108,7 +107,7 @@ func (e *Expr) language() string {
 	found := "en"
 	for _, a := range args {
 		if a.Op == Leaf && a.Field == Lang {
-			if l := words.Language(a.Text); words.Stems(l) {
+			if l := words.Language(a.Text); words.HasStemmer(l) {
 				found = l
 			}
 		}

@@ -11,14 +11,14 @@ import (
 	"tidings/internal/feed"
 )
 
-// MinPrefix is how many letters a prefix has at least.
+// MinPrefix is the least number of letters of a prefix.
 const MinPrefix = 3
 
-// operators are those of other search languages, and what they are called here.
-var operators = map[string]string{"&": "AND", "&&": "AND", "+": "AND", "|": "OR", "||": "OR", "!": "NOT"}
+// foreignOperators maps operators of other search languages to those of this one.
+var foreignOperators = map[string]string{"&": "AND", "&&": "AND", "+": "AND", "|": "OR", "||": "OR", "!": "NOT"}
 
-// inspect returns how many words a leaf has, or what is wrong with it.
-func (e *Expr) inspect() (terms int, err *Error) {
+// validate returns the number of a leaf's words, or an error.
+func (e *Expr) validate() (count int, err *Error) {
 	if e.Field.Scope() {
 		if e.Prefix || e.Stem {
 			return 0, &Error{What: "* and ~ do not work with " + fieldNames[e.Field] + ":", Hint: "remove them"}
@@ -28,27 +28,27 @@ func (e *Expr) inspect() (terms int, err *Error) {
 		}
 		return 1, nil
 	}
-	ws, pairs := wordsOf(e.Text)
+	terms, bigrams := queryTerms(e.Text)
 	switch {
-	case len(ws) == 0 && e.Text == "" && e.Prefix:
+	case len(terms) == 0 && e.Text == "" && e.Prefix:
 		return 0, &Error{What: "no word before *", Hint: fmt.Sprintf("write at least %d letters before it", MinPrefix)}
-	case len(ws) == 0 && e.Text == "":
+	case len(terms) == 0 && e.Text == "":
 		return 0, &Error{What: "a word is missing", Hint: fmt.Sprintf("write one, such as %s:solar", fieldNames[max(e.Field, Title)])}
-	case len(ws) == 0 && len(e.Text) > words.MaxWord && strings.ContainsFunc(e.Text, unicode.IsLetter):
+	case len(terms) == 0 && len(e.Text) > words.MaxWord && strings.ContainsFunc(e.Text, unicode.IsLetter):
 		return 0, &Error{What: fmt.Sprintf("the word that begins with %.40q is too long", e.Text), Hint: fmt.Sprintf("a word has at most %d bytes", words.MaxWord)}
-	case len(ws) == 0 && operators[e.Text] != "":
-		return 0, &Error{What: fmt.Sprintf("%q is not an operator", e.Text), Hint: "write " + operators[e.Text]}
-	case len(ws) == 0:
+	case len(terms) == 0 && foreignOperators[e.Text] != "":
+		return 0, &Error{What: fmt.Sprintf("%q is not an operator", e.Text), Hint: "write " + foreignOperators[e.Text]}
+	case len(terms) == 0:
 		return 0, &Error{What: fmt.Sprintf("there is no word in %q", e.Text), Hint: "only letters and digits can be searched for"}
-	case e.Prefix && !pairs && utf8.RuneCountInString(ws[len(ws)-1]) < MinPrefix:
-		return 0, &Error{What: fmt.Sprintf("%s* is too short", ws[len(ws)-1]), Hint: fmt.Sprintf("write at least %d letters before *", MinPrefix)}
+	case e.Prefix && !bigrams && utf8.RuneCountInString(terms[len(terms)-1]) < MinPrefix:
+		return 0, &Error{What: fmt.Sprintf("%s* is too short", terms[len(terms)-1]), Hint: fmt.Sprintf("write at least %d letters before *", MinPrefix)}
 	case e.Prefix && e.Stem:
 		return 0, &Error{What: "a word cannot have both ~ and *", Hint: "remove one of them"}
 	}
-	return len(ws), nil
+	return len(terms), nil
 }
 
-// scopeValue returns what a scope's article term is to be, or a hint at how to write it.
+// scopeValue returns the value of a scope as articles have it, or a hint at the right syntax.
 func (e *Expr) scopeValue() (value, hint string) {
 	text := strings.TrimSpace(e.Text)
 	switch e.Field {
@@ -70,8 +70,8 @@ func (e *Expr) scopeValue() (value, hint string) {
 	}
 }
 
-// SiteOf returns the name of the site of an address, or of a site's name: without
-// "www." and port, in small letters, in ASCII; "" if there is none.
+// SiteOf returns the host name of an address, or of a host name: without "www." and port, in
+// lower case and ASCII. It returns "" if there is none.
 func SiteOf(address string) string {
 	if !strings.Contains(address, "://") {
 		address = "https://" + address
@@ -87,34 +87,34 @@ func SiteOf(address string) string {
 	return strings.TrimPrefix(u.Hostname(), "www.")
 }
 
-// wordsOf returns what to look for to find a text: its words, or pairs of
-// letters, in order; and whether the last of them is of letters of a script
-// without blanks.
-func wordsOf(text string) (ws []string, pairs bool) {
+// queryTerms returns the terms that find a text, in order: its words, or bigrams for scripts
+// without spaces. bigrams reports whether the last term is of such a script.
+func queryTerms(text string) (terms []string, bigrams bool) {
 	type piece struct {
 		text string
-		form words.Form
+		form words.TokenKind
 		at   int
 	}
-	var c words.Cutter
+	var c words.Tokenizer
 	var all []piece
-	c.Cut(text, func(form []byte, at int, f words.Form) {
-		if f != words.Second {
+	c.Tokenize(text, func(form []byte, at int, f words.TokenKind) {
+		if f != words.Variant {
 			all = append(all, piece{string(form), f, at})
 		}
 	})
 	for i, p := range all {
-		// A letter whose place has a pair too is found by that, and the last one of a
-		// text by the pair before; within a text it keeps its place.
-		if p.form == words.Letter {
-			begins := i+1 < len(all) && all[i+1].form == words.Pair && all[i+1].at == p.at
-			ends := i == len(all)-1 && i > 0 && all[i-1].form == words.Pair && all[i-1].at == p.at-1
-			if begins || ends {
-				pairs = true
+		// A unigram at whose position a bigram starts is covered by that bigram, and the last
+		// unigram of a text by the bigram before it. Inside a text, the last unigram of a run
+		// keeps its position.
+		if p.form == words.Unigram {
+			startsBigram := i+1 < len(all) && all[i+1].form == words.Bigram && all[i+1].at == p.at
+			endsBigram := i == len(all)-1 && i > 0 && all[i-1].form == words.Bigram && all[i-1].at == p.at-1
+			if startsBigram || endsBigram {
+				bigrams = true
 				continue
 			}
 		}
-		ws, pairs = append(ws, p.text), p.form != words.Word
+		terms, bigrams = append(terms, p.text), p.form != words.Word
 	}
-	return ws, pairs
+	return terms, bigrams
 }

@@ -11,19 +11,19 @@ import (
 // Limits of a query.
 const (
 	MaxText  = 4096 // bytes
-	MaxTerms = 256  // words, all together
-	MaxDepth = 32   // parentheses and NOTs within each other
+	MaxTerms = 256  // words in total
+	MaxDepth = 32   // nested parentheses and NOTs
 )
 
-// An Error says what is wrong with a query, and where.
+// An Error describes what is wrong with a query, and where.
 type Error struct {
-	At   int    // a byte of the text, from 0; its length if something is missing at the end
+	At   int    // byte offset in the text; its length if something is missing at the end
 	What string // what is wrong
 	Hint string // what to write instead; may be ""
 }
 
-// split is what to do about a query that is too large.
-const split = "split it into several searches"
+// splitHint is the hint for a query that is too large.
+const splitHint = "split it into several searches"
 
 func (e *Error) Error() string {
 	s := e.What
@@ -36,35 +36,35 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Parse reads a query. The error is an *Error.
+// Parse parses a query. The error is an *Error.
 func Parse(text string) (*Expr, error) {
 	p := parser{text: text}
-	if err := p.check(); err != nil {
+	if err := p.checkText(); err != nil {
 		return nil, err
 	}
-	p.next()
-	e, err := p.or(0, Any)
+	p.readToken()
+	e, err := p.parseOr(0, Any)
 	if err != nil {
 		return nil, err
 	}
 	switch {
-	case p.token.kind != end:
+	case p.token.kind != endOfText:
 		return nil, p.unexpected()
-	case len(e.String()) > MaxText: // with a field at each word, as it is kept
-		return nil, &Error{0, fmt.Sprintf("with a field at each word the query has %d bytes, and at most %d are allowed", len(e.String()), MaxText), split}
-	case e.combinations(false) > maxExpansion:
-		return nil, &Error{0, fmt.Sprintf("the query has more than %d combinations of words", maxExpansion), split}
-	case !e.selects(false):
+	case len(e.String()) > MaxText: // String repeats the field of a group at each word
+		return nil, &Error{0, fmt.Sprintf("with a field at each word the query has %d bytes, and at most %d are allowed", len(e.String()), MaxText), splitHint}
+	case e.combinations(false) > maxCombinations:
+		return nil, &Error{0, fmt.Sprintf("the query has more than %d combinations of words", maxCombinations), splitHint}
+	case !e.requiresTerm(false):
 		return nil, &Error{0, "the query, or one side of an OR, only says what to exclude", "add a word to search for, such as: solar NOT advert"}
 	}
 	return e, nil
 }
 
-// check refuses what is no text, or too much of it.
-func (p *parser) check() error {
+// checkText refuses text that is too long, invalid or empty.
+func (p *parser) checkText() error {
 	switch {
 	case len(p.text) > MaxText:
-		return &Error{MaxText, fmt.Sprintf("the query has %d bytes, and at most %d are allowed", len(p.text), MaxText), split}
+		return &Error{MaxText, fmt.Sprintf("the query has %d bytes, and at most %d are allowed", len(p.text), MaxText), splitHint}
 	case !utf8.ValidString(p.text):
 		return &Error{0, "the query is not in UTF-8", ""}
 	case strings.TrimSpace(p.text) == "":
@@ -75,20 +75,21 @@ func (p *parser) check() error {
 
 type parser struct {
 	text  string
-	at    int // behind token
+	at    int // offset after token
 	token token
 	terms int
 }
 
-// or reads alternatives: what AND joins, with OR between. field is that of the group.
-func (p *parser) or(depth int, field Field) (*Expr, error) {
-	return p.list(Or, depth, func() (*Expr, error) {
-		return p.list(And, depth, func() (*Expr, error) { return p.unary(depth, field) })
+// parseOr parses operands of OR, each of them operands of AND. field is that of the enclosing
+// group.
+func (p *parser) parseOr(depth int, field Field) (*Expr, error) {
+	return p.parseList(Or, depth, func() (*Expr, error) {
+		return p.parseList(And, depth, func() (*Expr, error) { return p.parseUnary(depth, field) })
 	})
 }
 
-// list reads what an operator joins.
-func (p *parser) list(op Op, depth int, read func() (*Expr, error)) (*Expr, error) {
+// parseList parses the operands of an operator.
+func (p *parser) parseList(op Op, depth int, read func() (*Expr, error)) (*Expr, error) {
 	var args []*Expr
 	for {
 		e, err := read()
@@ -102,8 +103,8 @@ func (p *parser) list(op Op, depth int, read func() (*Expr, error)) (*Expr, erro
 		}
 		switch {
 		case op == Or && p.token.kind == or, op == And && p.token.kind == and:
-			p.next()
-		case op == And && p.token.begins():
+			p.readToken()
+		case op == And && p.token.startsOperand():
 		case len(args) == 1:
 			return args[0], nil
 		default:
@@ -112,16 +113,16 @@ func (p *parser) list(op Op, depth int, read func() (*Expr, error)) (*Expr, erro
 	}
 }
 
-// unary reads a word, a group, or the negation of one.
-func (p *parser) unary(depth int, field Field) (*Expr, error) {
+// parseUnary parses a word, a group, or the negation of one.
+func (p *parser) parseUnary(depth int, field Field) (*Expr, error) {
 	t := p.token
 	if depth > MaxDepth {
-		return nil, &Error{t.at, fmt.Sprintf("more than %d parentheses or NOTs within each other", MaxDepth), split}
+		return nil, &Error{t.at, fmt.Sprintf("more than %d nested parentheses or NOTs", MaxDepth), splitHint}
 	}
 	switch t.kind {
 	case not:
-		p.next()
-		e, err := p.unary(depth+1, field)
+		p.readToken()
+		e, err := p.parseUnary(depth+1, field)
 		switch {
 		case err != nil:
 			return nil, err
@@ -129,68 +130,68 @@ func (p *parser) unary(depth int, field Field) (*Expr, error) {
 			return e.Args[0], nil
 		}
 		return &Expr{Op: Not, Args: []*Expr{e}}, nil
-	case open:
+	case openParen:
 		if t.field != Any {
 			if field != Any {
-				return nil, &Error{t.at, fmt.Sprintf("%s: stands within %s:", fieldNames[t.field], fieldNames[field]), "give each word only one field"}
+				return nil, &Error{t.at, fmt.Sprintf("%s: cannot be used inside %s:", fieldNames[t.field], fieldNames[field]), "give each word only one field"}
 			}
 			if t.field.Scope() {
 				return nil, &Error{t.at, fieldNames[t.field] + ": cannot stand before a parenthesis", fmt.Sprintf("write (%[1]s:… OR %[1]s:…)", fieldNames[t.field])}
 			}
 		}
-		if p.next(); p.token.kind == shut {
+		if p.readToken(); p.token.kind == closeParen {
 			return nil, &Error{p.token.at, "the parentheses are empty", "write a word between ( and )"}
 		}
-		e, err := p.or(depth+1, cmp.Or(t.field, field))
+		e, err := p.parseOr(depth+1, cmp.Or(t.field, field))
 		if err != nil {
 			return nil, err
 		}
-		if p.token.kind != shut {
-			if p.token.kind == end {
+		if p.token.kind != closeParen {
+			if p.token.kind == endOfText {
 				return nil, &Error{t.at, "the parenthesis is not closed", "write ) at the end"}
 			}
 			return nil, p.unexpected()
 		}
-		p.next()
+		p.readToken()
 		return e, nil
 	case word:
-		return p.leaf(field)
-	case broken:
+		return p.parseLeaf(field)
+	case invalid:
 		return nil, t.err
 	}
 	return nil, p.unexpected()
 }
 
-// leaf reads a word or phrase.
-func (p *parser) leaf(field Field) (*Expr, error) {
+// parseLeaf parses a word or phrase.
+func (p *parser) parseLeaf(field Field) (*Expr, error) {
 	t := p.token
 	if t.field != Any && field != Any {
-		return nil, &Error{t.at, fmt.Sprintf("%s: stands within %s:", fieldNames[t.field], fieldNames[field]), "give each word only one field"}
+		return nil, &Error{t.at, fmt.Sprintf("%s: cannot be used inside %s:", fieldNames[t.field], fieldNames[field]), "give each word only one field"}
 	}
 	e := &Expr{Field: cmp.Or(t.field, field), Text: t.text, Prefix: t.prefix, Stem: t.stem}
-	n, err := e.inspect()
+	n, err := e.validate()
 	if err != nil {
 		err.At = t.at
 		return nil, err
 	}
 	if p.terms += n; p.terms > MaxTerms {
-		return nil, &Error{t.at, fmt.Sprintf("the query has more than %d words", MaxTerms), split}
+		return nil, &Error{t.at, fmt.Sprintf("the query has more than %d words", MaxTerms), splitHint}
 	}
-	p.next()
+	p.readToken()
 	return e, nil
 }
 
-// unexpected says what is wrong with a token at which something else was to come.
+// unexpected returns the error for a token that is not allowed at its position.
 func (p *parser) unexpected() *Error {
 	t := p.token
 	switch t.kind {
-	case end:
+	case endOfText:
 		return &Error{t.at, "a word is missing at the end", "write a word, or remove the operator before it"}
-	case shut:
+	case closeParen:
 		return &Error{t.at, "there is no ( for this )", "remove it, or write ( before it"}
 	case and, or:
 		return &Error{t.at, fmt.Sprintf("no word before %s", t.text), fmt.Sprintf("to search for the word itself, write it in lower case: %s", strings.ToLower(t.text))}
-	case broken:
+	case invalid:
 		return t.err
 	}
 	return &Error{t.at, "not expected here", "remove it"}
@@ -199,17 +200,17 @@ func (p *parser) unexpected() *Error {
 type tokenKind uint8
 
 const (
-	end tokenKind = iota
+	endOfText tokenKind = iota
 	word
 	and
 	or
 	not
-	open
-	shut
-	broken
+	openParen
+	closeParen
+	invalid
 )
 
-// A token is a piece of a query's text, from at.
+// A token is a part of a query's text that begins at offset at.
 type token struct {
 	kind         tokenKind
 	at           int
@@ -219,16 +220,16 @@ type token struct {
 	err          *Error
 }
 
-// begins says whether a token can begin what AND joins.
-func (t token) begins() bool {
-	return t.kind == word || t.kind == not || t.kind == open || t.kind == broken
+// startsOperand reports whether a token can start an operand of AND.
+func (t token) startsOperand() bool {
+	return t.kind == word || t.kind == not || t.kind == openParen || t.kind == invalid
 }
 
-// next reads a token.
-func (p *parser) next() {
+// readToken reads the next token.
+func (p *parser) readToken() {
 	for p.at < len(p.text) {
 		r, n := utf8.DecodeRuneInString(p.text[p.at:])
-		if !isGap(r) {
+		if !isSeparator(r) {
 			break
 		}
 		p.at += n
@@ -240,11 +241,11 @@ func (p *parser) next() {
 	case rest == "":
 		return
 	case rest[0] == '(':
-		t.kind = open
+		t.kind = openParen
 		p.at++
 		return
 	case rest[0] == ')':
-		t.kind = shut
+		t.kind = closeParen
 		p.at++
 		return
 	case rest[0] == '-' && len(rest) > 1 && !isBlank(rest[1]):
@@ -252,20 +253,20 @@ func (p *parser) next() {
 		p.at++
 		return
 	}
-	if w := bareOf(rest); isOperator(w) {
+	if w := bareText(rest); isOperator(w) {
 		t.kind = map[string]tokenKind{"AND": and, "OR": or, "NOT": not}[w]
 		t.text = w
 		p.at += len(w)
 		return
 	}
-	p.value()
+	p.readValue()
 }
 
-// value reads a word or phrase with what stands before it.
-func (p *parser) value() {
+// readValue reads a word or phrase with its field and ~.
+func (p *parser) readValue() {
 	t := &p.token
 	t.kind = word
-	if name, _, ok := strings.Cut(bareOf(p.text[p.at:]), ":"); ok {
+	if name, _, ok := strings.Cut(bareText(p.text[p.at:]), ":"); ok {
 		if t.field = fieldOf(name); t.field != Any {
 			p.at += len(name) + 1
 		}
@@ -277,26 +278,26 @@ func (p *parser) value() {
 	rest := p.text[p.at:]
 	switch {
 	case strings.HasPrefix(rest, "(") && t.field != Any && !t.stem:
-		t.kind = open
+		t.kind = openParen
 		p.at++
 		return
 	case strings.HasPrefix(rest, `"`):
 		quoted, _, ok := strings.Cut(rest[1:], `"`)
 		if !ok {
-			*t = token{kind: broken, at: t.at, err: &Error{p.at, "the quotation mark is not closed", `write " at its end`}}
+			*t = token{kind: invalid, at: t.at, err: &Error{p.at, "the quotation mark is not closed", `write " at its end`}}
 			return
 		}
 		t.text = quoted
 		p.at += len(quoted) + 2
 	default:
-		t.text = bareOf(rest)
+		t.text = bareText(rest)
 		p.at += len(t.text)
 	}
 	t.text, t.prefix = strings.CutSuffix(t.text, "*")
 }
 
-// bareOf returns what stands before the next blank, quote or parenthesis.
-func bareOf(s string) string {
+// bareText returns the text before the next blank, quote or parenthesis.
+func bareText(s string) string {
 	for i, r := range s {
 		if !isBareRune(r) {
 			return s[:i]
@@ -305,16 +306,16 @@ func bareOf(s string) string {
 	return s
 }
 
-// isBare says whether a text can stand without quotes.
-func isBare(s string) bool { return s != "" && bareOf(s) == s && !strings.HasSuffix(s, "*") }
+// isBare reports whether a text can be written without quotes.
+func isBare(s string) bool { return s != "" && bareText(s) == s && !strings.HasSuffix(s, "*") }
 
 func isBareRune(r rune) bool {
-	return r != '(' && r != ')' && r != '"' && !isGap(r)
+	return r != '(' && r != ')' && r != '"' && !isSeparator(r)
 }
 
-// isGap says whether a rune stands between words. What turns the direction of text does, and blanks of no
-// width, so that a query is what it looks like.
-func isGap(r rune) bool {
+// isSeparator reports whether a rune separates words. Runes that change the direction of text,
+// and blanks without width, separate words too, so that a query is what it looks like.
+func isSeparator(r rune) bool {
 	return unicode.IsSpace(r) || unicode.IsControl(r) || r == '\ufeff' || r == '\u200b' || unicode.Is(unicode.Bidi_Control, r)
 }
 

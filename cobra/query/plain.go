@@ -7,10 +7,10 @@ import (
 	"tidings/cobra/words"
 )
 
-// Clauses is [Parse] and [Expr.Clauses] of a text. Most queries are a few plain words,
-// and a start takes apart a million of them: these are not parsed for it.
+// Clauses combines [Parse] and [Expr.Clauses]. Most queries are a few plain words, which are
+// not parsed, because a start has to expand a million of them.
 func Clauses(text string) ([]Clause, error) {
-	if terms := plain(text); terms != nil {
+	if terms := plainTerms(text); terms != nil {
 		return []Clause{{Terms: terms}}, nil
 	}
 	e, err := Parse(text)
@@ -20,9 +20,9 @@ func Clauses(text string) ([]Clause, error) {
 	return e.Clauses(), nil
 }
 
-// Meaning tells queries apart by what they ask for: it is the same of those that differ in case, order or
-// repetition alone, also of the same words on both sides of an AND or OR.
-func Meaning(text string) (string, error) {
+// Canonical returns a string that is equal for queries with equal clauses. It ignores
+// differences of case, order and repetition alone.
+func Canonical(text string) (string, error) {
 	clauses, err := Clauses(text)
 	if err != nil {
 		return "", err
@@ -35,13 +35,13 @@ func Meaning(text string) (string, error) {
 	return strings.Join(slices.Compact(ids), "\x07"), nil
 }
 
-// plain returns the terms of a text of nothing but small letters and digits of ASCII
-// with blanks between, which is one clause of these words; nil for any other.
-func plain(text string) (terms []string) {
+// plainTerms returns the terms of a text that consists of lower-case ASCII letters, digits and
+// blanks only, which is one clause of these words; nil for any other text.
+func plainTerms(text string) (terms []string) {
 	if len(text) > MaxText {
 		return nil
 	}
-	keys := make([]byte, 0, 64) // of all words, one behind the other
+	keys := make([]byte, 0, 64) // keys of all words, concatenated
 	ends := make([]int, 0, 16)
 	for i := 0; i < len(text); {
 		start := i

@@ -78,7 +78,7 @@ func TestErrorsSayWhereAndWhatToWrite(t *testing.T) {
 		{"solar | wind", 6, "is not an operator"},
 		{"title:", 0, "a word is missing"},
 		{"title: solar", 0, "a word is missing"},
-		{"title:(a author:b)", 9, "stands within title:"},
+		{"title:(a author:b)", 9, "cannot be used inside title:"},
 		{"feed:nothing", 0, "is not valid"},
 		{"lang:e", 0, "is not valid"},
 		{"lang:en*", 0, "* and ~ do not work with lang:"},
@@ -101,7 +101,7 @@ func TestErrorsSayWhereAndWhatToWrite(t *testing.T) {
 	}
 }
 
-// What is right and was perhaps not meant so is said.
+// Valid queries with probable mistakes get hints.
 func TestHints(t *testing.T) {
 	for text, want := range map[string]int{
 		"sun wind": 0, "sun and wind": 1, "sun or wind or sea not ice": 2, "title:and sun": 0, "sun AND wind": 0,
@@ -119,9 +119,8 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// TestQueryBombsAreRefused: nobody's query takes more than a moment, whatever is
-// asked of it.
-func TestQueryBombsAreRefused(t *testing.T) {
+// TestCostlyQueriesAreRefusedByParse: no query takes more than a moment to be refused.
+func TestCostlyQueriesAreRefusedByParse(t *testing.T) {
 	many := func(n int, format, sep string) string {
 		parts := make([]string, n)
 		for i := range parts {
@@ -196,9 +195,9 @@ func TestClauses(t *testing.T) {
 	}
 }
 
-// TestManyClausesAreCheckedAsOne: one with more than 64 conjunctions is found by a
-// few of its words.
-func TestManyClausesAreCheckedAsOne(t *testing.T) {
+// TestQueryWithManyCombinationsBecomesOneCheck: a query with more than 64 conjunctions is found
+// by a few of its words.
+func TestQueryWithManyCombinationsBecomesOneCheck(t *testing.T) {
 	e, err := Parse("(a1 OR a2 OR a3 OR a4) (b1 OR b2 OR b3 OR b4) (c1 OR c2 OR c3 OR c4) (rarities OR exceptions)")
 	if err != nil {
 		t.Fatal(err)
@@ -212,7 +211,7 @@ func TestManyClausesAreCheckedAsOne(t *testing.T) {
 	}
 }
 
-func TestPlainWordsAreTakenApartAsIfParsed(t *testing.T) {
+func TestPlainTermsEqualParsedTerms(t *testing.T) {
 	long := strings.Repeat("x", 128)
 	for _, test := range []struct {
 		text  string
@@ -237,8 +236,8 @@ func TestPlainWordsAreTakenApartAsIfParsed(t *testing.T) {
 		{strings.Repeat("a ", MaxTerms+1), false},
 		{strings.Repeat(" ", MaxText) + "a", false},
 	} {
-		if got := plain(test.text) != nil; got != test.plain {
-			t.Errorf("%.40q is taken for plain: %v", test.text, got)
+		if got := plainTerms(test.text) != nil; got != test.plain {
+			t.Errorf("%.40q has plain terms: %v", test.text, got)
 		}
 		var want []Clause
 		e, wrong := Parse(test.text)
@@ -252,8 +251,8 @@ func TestPlainWordsAreTakenApartAsIfParsed(t *testing.T) {
 	}
 }
 
-// Case, order and repetition make no other query; whatever matches another article does.
-func TestMeaning(t *testing.T) {
+// Case, order and repetition do not change a query; everything that changes its matches does.
+func TestCanonical(t *testing.T) {
 	for _, same := range [][]string{
 		{"solar battery", "battery solar", "Solar AND (BATTERY solar)", "solar -(-battery)"},
 		{"a OR b", "B OR (a) OR b"},
@@ -261,22 +260,22 @@ func TestMeaning(t *testing.T) {
 		{"or", "Or"},
 	} {
 		for _, text := range same {
-			want, err := Meaning(same[0])
-			if got, other := Meaning(text); err != nil || other != nil || got != want {
+			want, err := Canonical(same[0])
+			if got, other := Canonical(text); err != nil || other != nil || got != want {
 				t.Errorf("%q means %q, %v; %q %q, %v", same[0], want, err, text, got, other)
 			}
 		}
 	}
 	seen := map[string]string{}
 	for _, text := range []string{"a b", "a OR b", `"a b"`, `"b a"`, "a -b", "abc*", "abc", "title:abc", "title:abc*", "~running", "naive", "naïve", "a or b", "lang:de a", "site:a.example a"} {
-		got, err := Meaning(text)
+		got, err := Canonical(text)
 		if err != nil || seen[got] != "" {
-			t.Errorf("%q means what %q does; %v", text, seen[got], err)
+			t.Errorf("%q and %q have the same canonical form; %v", text, seen[got], err)
 		}
 		seen[got] = text
 	}
-	if _, err := Meaning("(a"); err == nil {
-		t.Error("a parenthesis that is open means something")
+	if _, err := Canonical("(a"); err == nil {
+		t.Error("a query with an open parenthesis has a canonical form")
 	}
 }
 
@@ -301,16 +300,16 @@ func FuzzParse(f *testing.F) {
 				t.Fatalf("%q has a clause without a term", text)
 			}
 		}
-		if means, err := Meaning(text); err != nil || means != meaningOf(e.String()) {
-			t.Fatalf("%q means %q, %v, and does not when it is printed: %q", text, means, err, e)
+		if means, err := Canonical(text); err != nil || means != canonicalOf(e.String()) {
+			t.Fatalf("%q has the canonical form %q, %v, but not when it is printed: %q", text, means, err, e)
 		}
 		if short, err := Clauses(text); err != nil || !reflect.DeepEqual(short, e.Clauses()) {
-			t.Fatalf("%q is taken apart into %q, %v, and into %q when it is parsed", text, short, err, e.Clauses())
+			t.Fatalf("%q is expanded to %q, %v, and to %q when it is parsed", text, short, err, e.Clauses())
 		}
 	})
 }
 
-func meaningOf(text string) string {
-	of, _ := Meaning(text)
+func canonicalOf(text string) string {
+	of, _ := Canonical(text)
 	return of
 }

@@ -7,16 +7,16 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Plain appends a folded word without diacritics.
-func Plain(dst, word []byte) []byte {
+// StripMarks appends a folded word without diacritics.
+func StripMarks(dst, word []byte) []byte {
 	base := rune(0)
 	for _, r := range string(norm.NFKD.Bytes(word)) {
 		switch {
-		case unicode.Is(unicode.Mn, r) && unicode.In(base, marked...):
+		case unicode.Is(unicode.Mn, r) && unicode.In(base, strippedScripts...):
 			continue
-		case r >= utf8.RuneSelf && plainLetters[r] != "":
+		case r >= utf8.RuneSelf && asciiLetters[r] != "":
 			base = 'a'
-			dst = append(dst, plainLetters[r]...)
+			dst = append(dst, asciiLetters[r]...)
 			continue
 		case !unicode.IsMark(r):
 			base = r
@@ -24,17 +24,16 @@ func Plain(dst, word []byte) []byte {
 		dst = utf8.AppendRune(dst, r)
 	}
 	if !norm.NFKC.IsNormal(dst) {
-		return norm.NFKC.Bytes(dst) // Hangul and the scripts of India, whose marks stay
+		return norm.NFKC.Bytes(dst) // composes Hangul, and scripts of India, whose marks were kept
 	}
 	return dst
 }
 
-// marked are the scripts whose marks readers leave out as they type. In others,
+// strippedScripts are the scripts whose marks people leave out when they type. In others, such
 // as those of India, marks are vowels.
-var marked = []*unicode.RangeTable{unicode.Latin, unicode.Greek, unicode.Cyrillic, unicode.Hebrew, unicode.Arabic}
+var strippedScripts = []*unicode.RangeTable{unicode.Latin, unicode.Greek, unicode.Cyrillic, unicode.Hebrew, unicode.Arabic}
 
-// plainLetters are letters with strokes and ligatures, which Unicode does not
-// take apart.
-var plainLetters = map[rune]string{
+// asciiLetters maps letters with strokes, and ligatures, which Unicode does not decompose.
+var asciiLetters = map[rune]string{
 	'æ': "ae", 'ð': "d", 'đ': "d", 'ħ': "h", 'ı': "i", 'ł': "l", 'ø': "o", 'œ': "oe", 'þ': "th", 'ŧ': "t",
 }

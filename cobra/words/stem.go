@@ -24,7 +24,7 @@ import (
 	"github.com/blevesearch/snowballstem/turkish"
 )
 
-// stemmers are Snowball's, by language (ISO 639-1).
+// stemmers are the Snowball stemmers by language (ISO 639-1).
 var stemmers = map[string]func(*snowballstem.Env) bool{
 	"ar": arabic.Stem, "da": danish.Stem, "de": german.Stem, "en": english.Stem, "es": spanish.Stem,
 	"fi": finnish.Stem, "fr": french.Stem, "ga": irish.Stem, "hu": hungarian.Stem, "it": italian.Stem,
@@ -32,19 +32,19 @@ var stemmers = map[string]func(*snowballstem.Env) bool{
 	"ro": romanian.Stem, "ru": russian.Stem, "sv": swedish.Stem, "ta": tamil.Stem, "tr": turkish.Stem,
 }
 
-// Stems says whether there is a stemmer for a language: the primary part of a
-// language tag, in small letters.
-func Stems(language string) bool { return stemmers[language] != nil }
+// HasStemmer reports whether there is a stemmer for a language: the primary part of a language
+// tag, in lower case.
+func HasStemmer(language string) bool { return stemmers[language] != nil }
 
-// Stem returns the stem of a folded word in a language that Stems.
+// Stem returns the stem of a folded word in a language that has a stemmer.
 func Stem(language, word string) string {
 	env := snowballstem.NewEnv(word)
 	stemmers[language](env)
 	return env.Current()
 }
 
-// Language returns the primary part of a language tag (RFC 5646), in small letters:
-// "pt" of "pt-BR".
+// Language returns the primary part of a language tag (RFC 5646) in lower case: "pt" for
+// "pt-BR".
 func Language(tag string) string {
 	primary, _, _ := strings.Cut(strings.ReplaceAll(tag, "_", "-"), "-")
 	return strings.ToLower(strings.TrimSpace(primary))

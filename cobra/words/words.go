@@ -1,20 +1,18 @@
-// Package words cuts text into words, in the forms under which articles are
-// found: what an article is looked up by, and what a query looks for, are cut
-// alike.
+// Package words splits text into words and their variants. The same functions split articles
+// and queries, so that the terms of both agree.
 //
-// Boundaries are those of Unicode (UAX #29). Text is normalised (NFKC) and its
-// case folded, so that neither width nor case tells words apart. A word may
-// have second forms at its place: without diacritics, so that "cafe" finds
-// café while "café" does not find cafe; and its longest part beside an
-// apostrophe, so that "avion" finds l'avion, and "Obama" Obama's.
+// Boundaries are those of Unicode (UAX #29). Text is normalised (NFKC) and its case is folded,
+// so that width and case make no difference. A word may have variants at the same position. One
+// is without diacritics, so that "cafe" finds café while "café" does not find cafe. Another is
+// the longest part next to an apostrophe, so that "avion" finds l'avion, and "Obama" finds
+// Obama's.
 //
-// Scripts that put no blanks between words (Han, kana, Thai, Lao, Khmer,
-// Burmese) are cut into letters and pairs of letters that overlap. A text of
-// several letters is looked for as a phrase of its pairs, wherever words may
-// begin. There is no dictionary.
+// Scripts without blanks between words (Han, kana, Thai, Lao, Khmer, Burmese) are split into
+// unigrams and overlapping bigrams. A query of several letters is a phrase of its bigrams,
+// which matches at any letter. There is no dictionary.
 //
-// The package leaves to others what is looked up, and where (cobra/query,
-// cobra), and the text in HTML (internal/feed).
+// The package leaves to others which words are searched, and where (cobra/query, cobra), and
+// the extraction of text from HTML (internal/feed).
 package words
 
 import (
@@ -28,94 +26,94 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// MaxWord is the length of the longest word in bytes. Longer ones, which are
-// keys and pictures in letters, take a place and are not found.
+// MaxWord is the length of the longest word in bytes. Longer ones, such as keys and encoded
+// images, occupy a position and cannot be found.
 const MaxWord = 128
 
-// A Form says what is at a place.
-type Form uint8
+// A TokenKind is the kind of a token.
+type TokenKind uint8
 
-// The forms. Word, Letter and Pair may be at one place, with Seconds behind them.
+// The kinds of tokens. A position has a Word or a Unigram, possibly followed by a Bigram or
+// Variants.
 const (
-	Word   Form = iota // a word between blanks
-	Second             // another form of the word before
-	Letter             // a letter of a script without blanks
-	Pair               // a letter and that behind it
+	Word    TokenKind = iota // a word between blanks
+	Variant                  // a variant of the word before it
+	Unigram                  // a letter of a script without blanks
+	Bigram                   // such a letter and the next one
 )
 
-// A Cutter cuts texts, one at a time. The zero value is ready; it is for one
-// goroutine at a time.
-type Cutter struct {
-	fold    cases.Caser
-	ready   bool
+// A Tokenizer splits texts. The zero value is ready to use. It is not safe for concurrent use.
+type Tokenizer struct {
+	folder  cases.Caser
+	ready   bool // folder is initialised
 	word    []byte
 	scratch []byte
-	run     []byte // letters of a script without blanks, folded
-	ends    []int  // where in run each letter ends
+	run     []byte // pending letters of a script without blanks, folded
+	ends    []int  // end of each letter in run
 }
 
-// Cut calls each for every form of every word in text, in order, and returns
-// how many places there are. A form is valid during the call.
-func (c *Cutter) Cut(text string, each func(form []byte, at int, f Form)) (places int) {
+// Tokenize calls each for every token of text, in order, and returns the number of positions. A
+// token is valid only during the call.
+func (c *Tokenizer) Tokenize(text string, each func(form []byte, at int, f TokenKind)) (length int) {
 	if !norm.NFKC.IsNormalString(text) {
 		text = norm.NFKC.String(text)
 	}
 	at, runEnd := 0, -1
 	for it := words.FromString(text); it.Next(); {
 		w := it.Value()
-		switch kind := kindOf(w); {
+		switch kind := classOf(w); {
 		case kind == unspaced:
 			if it.Start() != runEnd {
-				at = c.flush(at, each)
+				at = c.flushRun(at, each)
 			}
-			c.extend(w)
+			c.appendRun(w)
 			runEnd = it.End()
 		case kind == spaced:
-			at = c.flush(at, each)
-			c.cutWord(w, at, each)
+			at = c.flushRun(at, each)
+			c.tokenizeWord(w, at, each)
 			at++
 		}
 	}
-	return c.flush(at, each)
+	return c.flushRun(at, each)
 }
 
-// A kind is how a piece of text is to be treated.
-type kind uint8
+// A segmentClass determines how a segment of text is split.
+type segmentClass uint8
 
 const (
-	nothing kind = iota // blanks, punctuation
+	separator segmentClass = iota // blanks, punctuation
 	spaced
 	unspaced
 )
 
-func kindOf(w string) kind {
+func classOf(w string) segmentClass {
 	if b := w[0]; b < utf8.RuneSelf {
 		if 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9' {
 			return spaced
 		}
 		if len(w) == 1 {
-			return nothing
+			return separator
 		}
 	}
 	for _, r := range w {
 		switch {
-		case unicode.In(r, withoutBlanks...):
+		case unicode.In(r, unspacedScripts...):
 			return unspaced
 		case unicode.IsLetter(r) || unicode.IsNumber(r) || unicode.Is(unicode.So, r) && r != utf8.RuneError:
 			return spaced
 		}
 	}
-	return nothing
+	return separator
 }
 
-var withoutBlanks = []*unicode.RangeTable{
+var unspacedScripts = []*unicode.RangeTable{
 	unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar,
-	// The mark that lengthens kana is of no script.
+	// The mark that lengthens kana belongs to no script.
 	{R16: []unicode.Range16{{Lo: 'ー', Hi: 'ー', Stride: 1}}},
 }
 
-// cutWord calls each for the forms of a word.
-func (c *Cutter) cutWord(w string, at int, each func([]byte, int, Form)) {
+// tokenizeWord calls each for a word and its variants.
+func (c *Tokenizer) tokenizeWord(w string, at int, each func([]byte, int, TokenKind)) {
 	ascii := true
 	c.word = c.word[:0]
 	for i := range len(w) {
@@ -130,34 +128,34 @@ func (c *Cutter) cutWord(w string, at int, each func([]byte, int, Form)) {
 		c.word = append(c.word, b)
 	}
 	if !ascii {
-		c.word = c.folded(c.word[:0], w)
+		c.word = c.appendFolded(c.word[:0], w)
 	}
-	c.word = trim(c.word)
+	c.word = trimJoiners(c.word)
 	if len(c.word) == 0 || len(c.word) > MaxWord {
 		return
 	}
 	each(c.word, at, Word)
 	if part := longestPart(c.word); len(part) < len(c.word) {
-		each(part, at, Second)
+		each(part, at, Variant)
 	}
 	if ascii {
 		return
 	}
-	if c.scratch = Plain(c.scratch[:0], c.word); len(c.scratch) > 0 && string(c.scratch) != string(c.word) {
-		each(c.scratch, at, Second)
+	if c.scratch = StripMarks(c.scratch[:0], c.word); len(c.scratch) > 0 && string(c.scratch) != string(c.word) {
+		each(c.scratch, at, Variant)
 		if part := longestPart(c.scratch); len(part) < len(c.scratch) {
-			each(part, at, Second)
+			each(part, at, Variant)
 		}
 	}
 }
 
-// folded appends a word whose case is folded.
-func (c *Cutter) folded(dst []byte, w string) []byte {
+// appendFolded appends a word with folded case.
+func (c *Tokenizer) appendFolded(dst []byte, w string) []byte {
 	if strings.ContainsFunc(w, func(r rune) bool { return unicode.Is(unicode.Cherokee, r) }) {
-		w = strings.ToLower(w) // whose capitals the library folds into small letters, and the other way round
+		w = strings.ToLower(w) // because the library folds Cherokee in the wrong direction
 	}
 	if !c.ready {
-		c.fold, c.ready = cases.Fold(), true
+		c.folder, c.ready = cases.Fold(), true
 	}
 	c.scratch = append(c.scratch[:0], w...)
 	room := 3*len(w) + utf8.UTFMax // no rune folds to more than three times its length
@@ -165,7 +163,7 @@ func (c *Cutter) folded(dst []byte, w string) []byte {
 		dst = append(make([]byte, 0, len(dst)+room), dst...)
 	}
 	start := len(dst)
-	n, _, err := c.fold.Transform(dst[start:start+room], c.scratch, true)
+	n, _, err := c.folder.Transform(dst[start:start+room], c.scratch, true)
 	if err != nil {
 		return dst // a word that cannot be folded is not found
 	}
@@ -173,22 +171,21 @@ func (c *Cutter) folded(dst []byte, w string) []byte {
 	if !norm.NFKC.IsNormal(dst[start:]) {
 		dst = append(dst[:start], norm.NFKC.Bytes(dst[start:])...)
 	}
-	// A typographic apostrophe is one.
+	// A typographic apostrophe equals an ASCII one.
 	if strings.Contains(w, "’") {
 		dst = append(dst[:start], strings.ReplaceAll(string(dst[start:]), "’", "'")...)
 	}
 	return dst
 }
 
-// trim cuts off what joins words on one side only, as around _emphasis_, and
-// marks that have lost their letter so.
-func trim(w []byte) []byte {
+// trimJoiners removes underscores at both ends, as in _emphasis_, and marks at the start that
+// have no letter.
+func trimJoiners(w []byte) []byte {
 	w = bytes.TrimRightFunc(w, func(r rune) bool { return r == '_' })
 	return bytes.TrimLeftFunc(w, func(r rune) bool { return r == '_' || unicode.IsMark(r) })
 }
 
-// longestPart returns the longest part of a word between apostrophes, the
-// first of several.
+// longestPart returns the longest part of a word between apostrophes, or the first of several.
 func longestPart(w []byte) (longest []byte) {
 	start := 0
 	for i := 0; i <= len(w); i++ {
@@ -202,9 +199,9 @@ func longestPart(w []byte) (longest []byte) {
 	return longest
 }
 
-// extend appends letters of a script without blanks. Marks belong to the
-// letter before them.
-func (c *Cutter) extend(w string) {
+// appendRun appends letters of a script without blanks to the run. Marks belong to the letter
+// before them.
+func (c *Tokenizer) appendRun(w string) {
 	for _, r := range w {
 		if len(c.ends) > 0 && unicode.IsMark(r) {
 			c.ends = c.ends[:len(c.ends)-1]
@@ -214,14 +211,14 @@ func (c *Cutter) extend(w string) {
 	}
 }
 
-// flush calls each for the letters and pairs that wait, and returns the place behind them.
-func (c *Cutter) flush(at int, each func([]byte, int, Form)) int {
+// flushRun calls each for the unigrams and bigrams of the run, and returns the next position.
+func (c *Tokenizer) flushRun(at int, each func([]byte, int, TokenKind)) int {
 	start := 0
 	for i, end := range c.ends {
 		if end-start <= MaxWord/2 {
-			each(c.run[start:end], at+i, Letter)
+			each(c.run[start:end], at+i, Unigram)
 			if i+1 < len(c.ends) && c.ends[i+1]-end <= MaxWord/2 {
-				each(c.run[start:c.ends[i+1]], at+i, Pair)
+				each(c.run[start:c.ends[i+1]], at+i, Bigram)
 			}
 		}
 		start = end

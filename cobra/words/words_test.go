@@ -9,12 +9,12 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// cut writes the forms of a text: each place in brackets.
-func cut(text string) string {
+// tokens formats the tokens of a text, by position.
+func tokens(text string) string {
 	var b strings.Builder
 	last := -1
-	var c Cutter
-	c.Cut(text, func(form []byte, at int, f Form) {
+	var c Tokenizer
+	c.Tokenize(text, func(form []byte, at int, f TokenKind) {
 		if at != last {
 			fmt.Fprintf(&b, " %d", at)
 		}
@@ -24,7 +24,7 @@ func cut(text string) string {
 	return strings.TrimSpace(b.String())
 }
 
-func TestCut(t *testing.T) {
+func TestTokenize(t *testing.T) {
 	for text, want := range map[string]string{
 		"Solar, battery!":       "0 wsolar 1 wbattery",
 		"ＳＯＬＡＲ ﬁne":             "0 wsolar 1 wfine",
@@ -51,25 +51,25 @@ func TestCut(t *testing.T) {
 		"... -- (!)":            "",
 		"":                      "",
 	} {
-		if got := cut(text); got != want {
+		if got := tokens(text); got != want {
 			t.Errorf("%q: %s, not %s", text, got, want)
 		}
 	}
 }
 
-// TestThaiIsCutIntoLetters: it has no blanks; marks stay with their letters.
-func TestThaiIsCutIntoLetters(t *testing.T) {
-	if got, want := cut("ภาษาไทย"), "0 .ภ :ภา 1 .า :าษ 2 .ษ :ษา 3 .า :าไ 4 .ไ :ไท 5 .ท :ทย 6 .ย"; got != want {
+// Thai has no blanks; marks stay with their letters.
+func TestThaiBecomesUnigramsAndBigrams(t *testing.T) {
+	if got, want := tokens("ภาษาไทย"), "0 .ภ :ภา 1 .า :าษ 2 .ษ :ษา 3 .า :าไ 4 .ไ :ไท 5 .ท :ทย 6 .ย"; got != want {
 		t.Errorf("%s, not %s", got, want)
 	}
-	if got, want := cut("กี่"), "0 .กี่"; got != want {
+	if got, want := tokens("กี่"), "0 .กี่"; got != want {
 		t.Errorf("%s, not %s", got, want)
 	}
 }
 
-// TestLongWordsTakeAPlace: nobody looks for them, but a phrase around one is none.
-func TestLongWordsTakeAPlace(t *testing.T) {
-	if got, want := cut("a "+strings.Repeat("x", MaxWord+1)+" b"), "0 wa 2 wb"; got != want {
+// A long word cannot be found, but a phrase does not match across it.
+func TestLongWordsOccupyAPosition(t *testing.T) {
+	if got, want := tokens("a "+strings.Repeat("x", MaxWord+1)+" b"), "0 wa 2 wb"; got != want {
 		t.Errorf("%s, not %s", got, want)
 	}
 }
@@ -82,21 +82,21 @@ func TestStem(t *testing.T) {
 			t.Errorf("%s %s: %s, not %s", test.language, test.word, got, test.stem)
 		}
 	}
-	if Stems("zh") || !Stems(Language("pt-BR")) || Language("EN_us") != "en" {
-		t.Error("languages are not known by their tags")
+	if HasStemmer("zh") || !HasStemmer(Language("pt-BR")) || Language("EN_us") != "en" {
+		t.Error("languages are not recognised by their tags")
 	}
 }
 
-// FuzzCut: forms are normal and not empty, places rise and are counted, and what
-// was cut once is cut in the same way again.
-func FuzzCut(f *testing.F) {
+// FuzzTokenize: tokens are normalised and not empty, positions ascend and are counted, and a
+// word splits into itself.
+func FuzzTokenize(f *testing.F) {
 	for _, s := range []string{"Solar l’été 東京都 ｶﾞｽ İ ß 3.14", "a\xffb", "กี่ a\u0301\u0301", "\u3099か゛", "Ⅷ ﬃ ™", "don''t ''' _'_"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		var c, again Cutter
+		var c, again Tokenizer
 		last := 0
-		places := c.Cut(text, func(form []byte, at int, kind Form) {
+		places := c.Tokenize(text, func(form []byte, at int, kind TokenKind) {
 			if at < last || len(form) == 0 || len(form) > MaxWord || !utf8.Valid(form) && utf8.ValidString(text) {
 				t.Fatalf("%q: %q at %d behind %d", text, form, at, last)
 			}
@@ -105,17 +105,17 @@ func FuzzCut(f *testing.F) {
 				if !norm.NFKC.IsNormal(form) {
 					t.Fatalf("%q: %q is not normal", text, form)
 				}
-				// A word is found by itself.
+				// A word finds itself.
 				found := false
 				word := string(form)
-				again.Cut(word, func(form []byte, _ int, kind Form) { found = found || kind == Word && string(form) == word })
+				again.Tokenize(word, func(form []byte, _ int, kind TokenKind) { found = found || kind == Word && string(form) == word })
 				if !found {
-					t.Fatalf("%q: %q is cut into %s", text, word, cut(word))
+					t.Fatalf("%q: %q is split into %s", text, word, tokens(word))
 				}
 			}
 		})
 		if places < last {
-			t.Fatalf("%q has %d places, and one at %d", text, places, last)
+			t.Fatalf("%q has %d positions, and a token at %d", text, places, last)
 		}
 	})
 }

@@ -20,7 +20,7 @@ type arrivals struct {
 
 // An arrival is an article and the time of its arrival.
 type arrival struct {
-	cobra.Late
+	cobra.BacklogArticle
 	at time.Time
 }
 
@@ -37,7 +37,7 @@ func (l *arrivals) add(a *cobra.Article, now time.Time) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.articles = append(l.articles, arrival{cobra.Late{Article: trimmed(a), Came: came}, now})
+	l.articles = append(l.articles, arrival{cobra.BacklogArticle{Article: trimmed(a), Received: came}, now})
 	l.size += l.articles[len(l.articles)-1].Article.Size()
 	n := 0
 	for n < len(l.articles) && (len(l.articles)-n > maxRecent || l.size > maxRecentBytes || now.Sub(l.articles[n].at) > l.maxAge) {
@@ -85,22 +85,22 @@ func (l *arrivals) forgetFeed(url string) {
 }
 
 // appendAll appends all articles to a list, and returns the time since which none is missing.
-func (l *arrivals) appendAll(articles []cobra.Late) ([]cobra.Late, time.Time) {
+func (l *arrivals) appendAll(articles []cobra.BacklogArticle) ([]cobra.BacklogArticle, time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range l.articles {
-		articles = append(articles, l.articles[i].Late)
+		articles = append(articles, l.articles[i].BacklogArticle)
 	}
 	return articles, l.completeSince
 }
 
 // after returns the articles that arrived at a time or later.
-func (l *arrivals) after(at time.Time) (articles []cobra.Late) {
+func (l *arrivals) after(at time.Time) (articles []cobra.BacklogArticle) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range l.articles {
 		if !l.articles[i].at.Before(at) {
-			articles = append(articles, l.articles[i].Late)
+			articles = append(articles, l.articles[i].BacklogArticle)
 		}
 	}
 	return articles

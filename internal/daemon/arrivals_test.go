@@ -25,7 +25,7 @@ func TestArrivalsAreBounded(t *testing.T) {
 		t.Fatalf("%d since %v", len(late), since)
 	}
 	add(0, 1, begun.Add(maxRecent*time.Second))
-	if late, since := b.appendAll(nil); len(late) != maxRecent || since.Before(begun) || !late[0].Came.Equal(begun.Add(time.Second)) {
+	if late, since := b.appendAll(nil); len(late) != maxRecent || since.Before(begun) || !late[0].Received.Equal(begun.Add(time.Second)) {
 		t.Fatalf("%d since %v", len(late), since)
 	}
 	for i := range 2 * maxRecentBytes / cobra.MaxHTML {

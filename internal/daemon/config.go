@@ -87,7 +87,7 @@ type Config struct {
 	// Filter lets the node match the articles of all channels of its network with its readers' keyword
 	// subscriptions. Without it, only articles of subscribed channels are matched.
 	Filter bool
-	// KeywordItems bounds the articles of a keyword feed, from 1 to [cobra.MaxKept]: the paper's k. Default
+	// KeywordItems bounds the articles of a keyword feed, from 1 to [cobra.MaxArticlesPerFeed]: the paper's k. Default
 	// 10.
 	KeywordItems int
 	// Compression, if above 0, says that a laboratory's intervals are so many times shorter than real ones.
@@ -145,10 +145,10 @@ func (c Config) withDefaults() (Config, error) {
 		return c, err
 	}
 	if c.KeywordItems == 0 {
-		c.KeywordItems = cobra.DefaultConfig().Kept
+		c.KeywordItems = cobra.DefaultConfig().ArticlesPerFeed
 	}
-	if c.KeywordItems < 1 || c.KeywordItems > cobra.MaxKept {
-		return c, fmt.Errorf("--keyword-items %d: give 1 to %d", c.KeywordItems, cobra.MaxKept)
+	if c.KeywordItems < 1 || c.KeywordItems > cobra.MaxArticlesPerFeed {
+		return c, fmt.Errorf("--keyword-items %d: give 1 to %d", c.KeywordItems, cobra.MaxArticlesPerFeed)
 	}
 	switch c.SubscribeOnRead {
 	case "":

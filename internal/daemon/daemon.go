@@ -117,7 +117,7 @@ func Open(c Config) (*Daemon, error) {
 		return nil, fileError(c.Dir, err)
 	}
 	kc := cobra.DefaultConfig()
-	kc.Kept = c.KeywordItems
+	kc.ArticlesPerFeed = c.KeywordItems
 	if d.keywords, err = openKeywords(c.path(keywordsFile), kc, d.log); err != nil {
 		return nil, errors.Join(fileError(c.Dir, err), d.disk.Close())
 	}

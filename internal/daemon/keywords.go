@@ -79,7 +79,7 @@ func openKeywords(path string, config cobra.Config, log *slog.Logger) (*keywords
 	}
 	k.recent.arrivals.completeSince, k.recent.arrivals.maxAge = time.Now(), arrivalMaxAge
 	_, statErr := os.Stat(path) // if it does not exist, the node is new and lost nothing
-	subscriptions, numbers := cobra.Precious()
+	subscriptions, numbers := cobra.IrreplaceableKeys()
 	disk, err := store.Open(path, k.loop.Deliver, store.SecondCopy{Prefix: []string{subscriptions}, Lazy: []string{numbers}})
 	if err != nil {
 		return nil, fmt.Errorf("searches: %w", err)
@@ -130,7 +130,7 @@ func (k *keywords) Run(now time.Time) (next time.Time) {
 	if wait := now.Sub(k.memoryCheckedAt); wait >= memoryCheckInterval || wait < 0 {
 		k.memoryCheckedAt = now
 		share := k.memoryShare()
-		k.reflector.Strain(share)
+		k.reflector.SetMemoryUse(share)
 		if share >= highMemoryShare {
 			k.recent.arrivals.clear(now)
 		}
@@ -332,7 +332,7 @@ func (k *keywords) match(s feedtree.Subscription, item *feed.Item, lost func()) 
 		return // the backlog of a new subscription
 	}
 	k.recent.arrivals.add(a, now)
-	k.reflector.Take(a, lost)
+	k.reflector.Receive(a, lost)
 }
 
 // askKeywords runs f on the keyword loop and returns the answer that f gives, perhaps later.

@@ -72,7 +72,7 @@ func startKeywords(t *testing.T, waiting int64) *keywordsFixture {
 	}
 	m := &keywordsFixture{T: t, keywords: k, disk: &stallingStore{Disk: k.disk}}
 	m.channel = feedtree.Subscription{Key: overlay.Key("test", "https://example.org/f"), URL: "https://example.org/f", Title: "F"}
-	k.store, k.config.Waiting, k.missed.delay = m.disk, waiting, 10*time.Millisecond
+	k.store, k.config.MaxPendingBytes, k.missed.delay = m.disk, waiting, 10*time.Millisecond
 	k.memoryShare = func() float64 { m.mu.Lock(); defer m.mu.Unlock(); return m.share }
 	k.missed.read = func(key overlay.ID, then func(feedtree.Document)) {
 		m.mu.Lock()
@@ -101,7 +101,7 @@ func startKeywords(t *testing.T, waiting int64) *keywordsFixture {
 	return m
 }
 
-func noArticles() []cobra.Late { return nil }
+func noArticles() []cobra.BacklogArticle { return nil }
 
 // publish gives new items to the loop, and adds them to the channel's window.
 func (m *keywordsFixture) publish(from, n int, text string) {

@@ -22,7 +22,7 @@ import (
 type recent struct {
 	mu       sync.Mutex // held while documents are read, so that concurrent callers share the result
 	readAt   time.Time  // when the documents were read
-	articles []cobra.Late
+	articles []cobra.BacklogArticle
 	coverage coverage
 	arrivals arrivals
 }
@@ -93,7 +93,7 @@ func articleOf(s feedtree.Subscription, item *feed.Item) (a *cobra.Article, ok b
 
 // recentArticles returns the recent articles, the oldest first, and the period that they cover. All articles
 // that the reflector has received are among them. fresh reads the documents again.
-func (d *Daemon) recentArticles(ctx context.Context, fresh bool) ([]cobra.Late, coverage, error) {
+func (d *Daemon) recentArticles(ctx context.Context, fresh bool) ([]cobra.BacklogArticle, coverage, error) {
 	r := &d.keywords.recent
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,14 +128,14 @@ func (r *recent) forget(url string) {
 
 // newestOf returns the newest articles within the bounds, the newest first and each once. The list is
 // complete since the time that it returns, which is since or later.
-func newestOf(articles []cobra.Late, since time.Time) ([]cobra.Late, time.Time) {
-	slices.SortStableFunc(articles, func(a, b cobra.Late) int { return b.Came.Compare(a.Came) })
+func newestOf(articles []cobra.BacklogArticle, since time.Time) ([]cobra.BacklogArticle, time.Time) {
+	slices.SortStableFunc(articles, func(a, b cobra.BacklogArticle) int { return b.Received.Compare(a.Received) })
 	type articleID struct {
 		feed string
 		id   feed.ID
 	}
 	seen := make(map[articleID]bool, len(articles))
-	articles = slices.DeleteFunc(articles, func(l cobra.Late) bool {
+	articles = slices.DeleteFunc(articles, func(l cobra.BacklogArticle) bool {
 		key := articleID{l.Article.Feed, l.Article.ID}
 		duplicate := seen[key]
 		seen[key] = true
@@ -146,14 +146,14 @@ func newestOf(articles []cobra.Late, since time.Time) ([]cobra.Late, time.Time) 
 		size += articles[n].Article.Size()
 		n++
 	}
-	if n < len(articles) && articles[n].Came.After(since) {
-		since = articles[n].Came
+	if n < len(articles) && articles[n].Received.After(since) {
+		since = articles[n].Received
 	}
 	return articles[:n:n], since
 }
 
 // subscribedArticles returns the recent articles of the subscribed channels, the newest first.
-func (d *Daemon) subscribedArticles(ctx context.Context, now time.Time) (articles []cobra.Late, covered coverage, err error) {
+func (d *Daemon) subscribedArticles(ctx context.Context, now time.Time) (articles []cobra.BacklogArticle, covered coverage, err error) {
 	var all []feedtree.Subscription
 	if err := d.do(ctx, func() { all = d.node.Feeds.Subscriptions() }); err != nil {
 		return nil, covered, err
@@ -187,7 +187,7 @@ func (d *Daemon) subscribedArticles(ctx context.Context, now time.Time) (article
 }
 
 // documentArticles returns the recent articles of a document, and the length of time that they cover.
-func documentArticles(s feedtree.Subscription, doc feedtree.Document, now time.Time) (articles []cobra.Late, covered time.Duration) {
+func documentArticles(s feedtree.Subscription, doc feedtree.Document, now time.Time) (articles []cobra.BacklogArticle, covered time.Duration) {
 	oldest := now
 	for _, e := range doc.Entries {
 		if len(e.Item.Raw) == 0 {
@@ -202,7 +202,7 @@ func documentArticles(s feedtree.Subscription, doc feedtree.Document, now time.T
 			oldest = came
 		}
 		if now.Sub(came) <= recentAge {
-			articles = append(articles, cobra.Late{Article: a, Came: came})
+			articles = append(articles, cobra.BacklogArticle{Article: a, Received: came})
 		}
 	}
 	covered = recentAge
@@ -213,7 +213,7 @@ func documentArticles(s feedtree.Subscription, doc feedtree.Document, now time.T
 }
 
 // matchesOf returns the articles that match a query.
-func matchesOf(q *query.Expr, candidates []cobra.Late) (matches []cobra.Late) {
+func matchesOf(q *query.Expr, candidates []cobra.BacklogArticle) (matches []cobra.BacklogArticle) {
 	articles := make([]*cobra.Article, len(candidates))
 	for i := range candidates {
 		articles[i] = candidates[i].Article
@@ -238,16 +238,16 @@ func (d *Daemon) Preview(ctx context.Context, text string) (p proxy.Preview, err
 }
 
 // previewOf returns which recent articles a query would have matched.
-func previewOf(q *query.Expr, articles []cobra.Late, covered coverage, now time.Time) proxy.Preview {
+func previewOf(q *query.Expr, articles []cobra.BacklogArticle, covered coverage, now time.Time) proxy.Preview {
 	match := matchesOf(q, articles)
 	p := proxy.Preview{Query: q.String(), Hints: q.Hints()}
 	for _, l := range match {
-		if !l.Came.Before(covered.since) {
+		if !l.Received.Before(covered.since) {
 			p.PerDay += covered.perDay(l.Article.Feed, now)
 		}
 	}
-	countFrom := func(list []cobra.Late, begin time.Time) int {
-		n := slices.IndexFunc(list, func(l cobra.Late) bool { return !l.Came.Before(begin) })
+	countFrom := func(list []cobra.BacklogArticle, begin time.Time) int {
+		n := slices.IndexFunc(list, func(l cobra.BacklogArticle) bool { return !l.Received.Before(begin) })
 		if n < 0 {
 			return 0
 		}
@@ -263,7 +263,7 @@ func previewOf(q *query.Expr, articles []cobra.Late, covered coverage, now time.
 		if len(p.Entries) == maxPreviewEntries {
 			break
 		}
-		p.Entries = append(p.Entries, entryOf(&cobra.Kept{Article: *l.Article, Seen: l.Came}))
+		p.Entries = append(p.Entries, entryOf(&cobra.StoredArticle{Article: *l.Article, Received: l.Received}))
 	}
 	return p
 }

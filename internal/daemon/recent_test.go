@@ -38,7 +38,7 @@ func TestFilterKeepsReceivedArticles(t *testing.T) {
 	}
 	m.until("it came", func(s cobra.Stats) bool { return s.Articles == 5 })
 	late, since := m.recent.arrivals.appendAll(nil)
-	if len(late) != 5 || time.Since(since) > time.Hour || since.After(late[0].Came) {
+	if len(late) != 5 || time.Since(since) > time.Hour || since.After(late[0].Received) {
 		t.Fatalf("%d articles since %v", len(late), since)
 	}
 }
@@ -83,9 +83,9 @@ func TestRecentArticlesRespectRequiredProvenance(t *testing.T) {
 
 func TestPreviewStatesItsPeriod(t *testing.T) {
 	now := time.Unix(1.7e9, 0)
-	of := func(n int, each time.Duration) (late []cobra.Late) {
+	of := func(n int, each time.Duration) (late []cobra.BacklogArticle) {
 		for i := range n {
-			late = append(late, cobra.Late{Article: &cobra.Article{ID: feed.ID{byte(i)}, Title: fmt.Sprintf("sun %d", i%2)}, Came: now.Add(-time.Duration(n-i) * each)})
+			late = append(late, cobra.BacklogArticle{Article: &cobra.Article{ID: feed.ID{byte(i)}, Title: fmt.Sprintf("sun %d", i%2)}, Received: now.Add(-time.Duration(n-i) * each)})
 		}
 		return late
 	}
@@ -94,7 +94,7 @@ func TestPreviewStatesItsPeriod(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct {
-		late         []cobra.Late
+		late         []cobra.BacklogArticle
 		since        time.Duration
 		of, matching int
 		time         time.Duration

@@ -25,7 +25,7 @@ func (d *Daemon) Watch(ctx context.Context, text string) (proxy.Watch, error) {
 		return proxy.Watch{}, fmt.Errorf("%w: %w", proxy.ErrQuery, err)
 	}
 	text = q.String()
-	meaning, err := query.Meaning(text)
+	meaning, err := query.Canonical(text)
 	if err != nil {
 		return proxy.Watch{}, fmt.Errorf("%w: %w", proxy.ErrQuery, err)
 	}
@@ -41,11 +41,11 @@ func (d *Daemon) Watch(ctx context.Context, text string) (proxy.Watch, error) {
 		return proxy.Watch{}, err
 	}
 	for _, w := range existing {
-		if existingMeaning, err := query.Meaning(w.Query); err != nil || existingMeaning != meaning {
+		if existingMeaning, err := query.Canonical(w.Query); err != nil || existingMeaning != meaning {
 			continue
 		}
 		lasts := false // false for a subscription that is just being removed from the store
-		if err := k.do(ctx, func() { lasts = k.reflector.Lasts(cobra.Number(w.Number)) }); err != nil {
+		if err := k.do(ctx, func() { lasts = k.reflector.Active(cobra.SubscriptionID(w.Number)) }); err != nil {
 			return proxy.Watch{}, err
 		}
 		if lasts {
@@ -62,9 +62,9 @@ func (d *Daemon) Watch(ctx context.Context, text string) (proxy.Watch, error) {
 		return proxy.Watch{}, err
 	}
 	articles = matchesOf(q, articles)
-	number, err := k.subscribe(ctx, text, func() []cobra.Late { return append(articles, k.recent.arrivals.after(begun)...) })
+	number, err := k.subscribe(ctx, text, func() []cobra.BacklogArticle { return append(articles, k.recent.arrivals.after(begun)...) })
 	switch {
-	case errors.Is(err, cobra.ErrGeneral):
+	case errors.Is(err, cobra.ErrTooGeneral):
 		err = fmt.Errorf("%w: %w", proxy.ErrQuery, err)
 	case errors.Is(err, cobra.ErrFull):
 		err = fmt.Errorf("%w: %w", proxy.ErrFull, err)
@@ -77,25 +77,25 @@ func (d *Daemon) Watch(ctx context.Context, text string) (proxy.Watch, error) {
 
 // Unwatch ends a keyword subscription; see proxy.Keywords.
 func (d *Daemon) Unwatch(ctx context.Context, number uint32) error {
-	return asUnknown(d.keywords.unsubscribe(ctx, cobra.Number(number)))
+	return asUnknown(d.keywords.unsubscribe(ctx, cobra.SubscriptionID(number)))
 }
 
 // subscribe returns when a subscription is durable. If ctx ends before, the subscription may still be made.
 // articles is called on the loop and returns the articles with which the subscription begins.
-func (k *keywords) subscribe(ctx context.Context, text string, articles func() []cobra.Late) (cobra.Number, error) {
+func (k *keywords) subscribe(ctx context.Context, text string, articles func() []cobra.BacklogArticle) (cobra.SubscriptionID, error) {
 	type answer struct {
-		number cobra.Number
+		number cobra.SubscriptionID
 		err    error
 	}
 	a, err := askKeywords(ctx, k, func(say func(answer)) {
-		k.reflector.Subscribe(text, articles(), func(n cobra.Number, err error) { say(answer{n, err}) })
+		k.reflector.Subscribe(text, articles(), func(n cobra.SubscriptionID, err error) { say(answer{n, err}) })
 		k.publishCounts()
 	})
 	return a.number, cmp.Or(err, a.err)
 }
 
 // unsubscribe returns when a subscription has been removed from the store.
-func (k *keywords) unsubscribe(ctx context.Context, number cobra.Number) error {
+func (k *keywords) unsubscribe(ctx context.Context, number cobra.SubscriptionID) error {
 	failed, err := askKeywords(ctx, k, func(say func(error)) { k.reflector.Unsubscribe(number, say) })
 	return cmp.Or(err, failed)
 }
@@ -113,7 +113,7 @@ func (d *Daemon) Watches(ctx context.Context) (watches []proxy.Watch, err error)
 	if err := d.keywords.do(ctx, func() {}); err != nil {
 		return nil, err
 	}
-	err = cobra.Subscriptions(d.keywords.disk, func(n cobra.Number, text string, since time.Time) bool {
+	err = cobra.Subscriptions(d.keywords.disk, func(n cobra.SubscriptionID, text string, since time.Time) bool {
 		watches = append(watches, proxy.Watch{Number: uint32(n), Query: text, Since: since})
 		return len(watches) < maxWatches
 	})
@@ -125,7 +125,7 @@ func (d *Daemon) Watched(ctx context.Context, number uint32) (proxy.MatchedFeed,
 	k := d.keywords
 	var f cobra.Feed
 	var ok bool
-	err := k.do(ctx, func() { f, ok = k.reflector.Feed(cobra.Number(number)) })
+	err := k.do(ctx, func() { f, ok = k.reflector.Feed(cobra.SubscriptionID(number)) })
 	if err == nil && !ok {
 		err = cobra.ErrUnknown
 	}
@@ -135,7 +135,7 @@ func (d *Daemon) Watched(ctx context.Context, number uint32) (proxy.MatchedFeed,
 	return proxy.MatchedFeed{
 		Articles: f.Articles,
 		Read: func() (proxy.Watch, []feed.Entry, error) {
-			text, since, err := cobra.Query(k.disk, cobra.Number(number))
+			text, since, err := cobra.Query(k.disk, cobra.SubscriptionID(number))
 			if err != nil {
 				return proxy.Watch{}, nil, asUnknown(err)
 			}
@@ -158,9 +158,9 @@ func (d *Daemon) Shortage() string {
 }
 
 // entryOf returns an article as an entry of a feed.
-func entryOf(a *cobra.Kept) feed.Entry {
+func entryOf(a *cobra.StoredArticle) feed.Entry {
 	return feed.Entry{
-		Arrived: a.Seen,
+		Arrived: a.Received,
 		Meaning: &feed.Meaning{
 			GUID:  a.Feed + " " + a.ID.String(), // the server replaces it
 			Title: a.Title, Link: a.Link, Author: cmp.Or(a.Author, a.FeedTitle), Content: a.HTML, Published: a.Published, Categories: a.Tags,

@@ -83,7 +83,7 @@ type Node struct {
 	Scribe  *scribe.Scribe
 	Owners  *owner.Owners
 	Wedges  *wedge.Wedge
-	Sums    *sums.Sums
+	Sums    *sums.Aggregator
 	Feeds   *feedtree.FeedTree
 	Corona  *corona.Corona
 	// Firehose brings new entries to filters.

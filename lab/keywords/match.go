@@ -84,9 +84,9 @@ type bench struct {
 	rings  *index.Rings
 	bytes  float64 // of a subscription
 	alone  float64 // of these, without rings
-	next   cobra.Number
+	next   cobra.SubscriptionID
 	no     uint32 // of the last article
-	hits   []index.Node
+	hits   []index.ClauseID
 }
 
 // Match measures. It calls each with what it finds, as it finds it.
@@ -98,7 +98,7 @@ func Match(ctx context.Context, c MatchConfig, progress func(float64), each func
 	if c.Real != nil {
 		b.words = wordsOf(c.Real)
 	}
-	b.filter = cobra.NewFilter(cobra.FilterConfig{General: 1}, b.index)
+	b.filter = cobra.NewFilter(cobra.FilterConfig{MaxTermShare: 1}, b.index)
 	if err := b.subscribe(ctx, progress); err != nil {
 		return Change{}, err
 	}
@@ -146,7 +146,7 @@ func (b *bench) subscribe(ctx context.Context, progress func(float64)) error {
 		if err != nil {
 			return fmt.Errorf("subscription %q: %w", text, err)
 		}
-		if err := b.filter.Add(b.next, clauses, func(index.Node) {}); err != nil {
+		if err := b.filter.Add(b.next, clauses, func(index.ClauseID) {}); err != nil {
 			return fmt.Errorf("subscription %q: %w", text, err)
 		}
 		b.next++
@@ -160,7 +160,7 @@ func (b *bench) subscribe(ctx context.Context, progress func(float64)) error {
 		b.no++
 		b.hits = b.hits[:0]
 		for n := range b.index.Limit() {
-			b.hits = append(b.hits, index.Node(n))
+			b.hits = append(b.hits, index.ClauseID(n))
 			if len(b.hits) == 1<<16 || n == b.index.Limit()-1 {
 				b.rings.Put(b.no, b.hits)
 				b.hits = b.hits[:0]
@@ -178,7 +178,7 @@ func (b *bench) seed() {
 	b.index.SeedArticles(articles)
 	for i, name := range b.words.names[1:] {
 		key := string(query.WordKey(nil, query.Any, []byte(name)))
-		b.index.Seed(key, uint32(articles*b.words.Share(uint32(i)+1, mixMean)))
+		b.index.SeedKey(key, uint32(articles*b.words.Share(uint32(i)+1, mixMean)))
 	}
 }
 
@@ -203,9 +203,9 @@ func (b *bench) articles(length int) (articles []cobra.Article) {
 func (b *bench) match(length int, articles []cobra.Article) MatchRun {
 	read := make([]index.Article, len(articles))
 	for i := range articles {
-		b.filter.Read(&articles[i], &read[i])
+		b.filter.Extract(&articles[i], &read[i])
 	}
-	run := MatchRun{Subscriptions: b.config.Subscriptions, Nodes: b.index.Nodes(), Words: length, Path: "match", Bytes: b.bytes, FilterBytes: b.alone}
+	run := MatchRun{Subscriptions: b.config.Subscriptions, Nodes: b.index.Clauses(), Words: length, Path: "match", Bytes: b.bytes, FilterBytes: b.alone}
 	var match, all []float64
 	var spent time.Duration
 	for pass := range 2 {
@@ -261,7 +261,7 @@ func (b *bench) peer(length int, articles []cobra.Article) ([]PeerRun, error) {
 
 // wholePath reads articles and matches them.
 func (b *bench) wholePath(length int, articles []cobra.Article) MatchRun {
-	run := MatchRun{Subscriptions: b.config.Subscriptions, Nodes: b.index.Nodes(), Words: length, Path: "html", Bytes: b.bytes, FilterBytes: b.alone}
+	run := MatchRun{Subscriptions: b.config.Subscriptions, Nodes: b.index.Clauses(), Words: length, Path: "html", Bytes: b.bytes, FilterBytes: b.alone}
 	var all []float64
 	var spent time.Duration
 	for pass := range 2 {
@@ -307,7 +307,7 @@ func (b *bench) change() (Change, error) {
 		if err != nil {
 			return c, err
 		}
-		if err := b.filter.Add(b.next, clauses, func(n index.Node) { b.rings.Grow(int(n) + 1) }); err != nil {
+		if err := b.filter.Add(b.next, clauses, func(n index.ClauseID) { b.rings.Grow(int(n) + 1) }); err != nil {
 			return c, err
 		}
 		add = append(add, micro(time.Since(begin)))
@@ -319,7 +319,7 @@ func (b *bench) change() (Change, error) {
 		if err != nil {
 			return c, err
 		}
-		b.filter.Remove(first+cobra.Number(i), clauses)
+		b.filter.Remove(first+cobra.SubscriptionID(i), clauses)
 		remove = append(remove, micro(time.Since(begin)))
 	}
 	slices.Sort(add)

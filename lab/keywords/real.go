@@ -56,11 +56,11 @@ func ReadArticles(name string) ([]cobra.Article, error) {
 // blanks they are pairs of letters.
 func wordsOf(articles []cobra.Article) *Words {
 	counts := map[string]float64{}
-	var c words.Cutter
+	var c words.Tokenizer
 	for _, a := range articles {
 		for _, text := range []string{a.Title, html.UnescapeString(strings.ReplaceAll(a.HTML, "</p><p>", "\n"))} {
-			c.Cut(text, func(form []byte, _ int, f words.Form) {
-				if f == words.Word || f == words.Pair {
+			c.Tokenize(text, func(form []byte, _ int, f words.TokenKind) {
+				if f == words.Word || f == words.Bigram {
 					counts[string(form)]++
 				}
 			})

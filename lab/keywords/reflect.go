@@ -63,7 +63,7 @@ func openDesk(dir string, now time.Time) (*desk, error) {
 		return nil, err
 	}
 	c := cobra.DefaultConfig()
-	c.Filter.General = 1 // the paper's subscriptions are what they are
+	c.Filter.MaxTermShare = 1 // the paper's subscriptions are what they are
 	d.reflector, err = cobra.Open(env.Env{Clock: d, Worker: d, Store: d.disk, Log: slog.New(slog.DiscardHandler)}, c)
 	return d, err
 }
@@ -131,7 +131,7 @@ func (d *desk) subscribe(ctx context.Context, words *Words, run *ReflectRun, pro
 	var failed error
 	begin := time.Now()
 	for asked < run.Subscriptions && failed == nil {
-		d.reflector.Subscribe(string(words.Text(nil, words.Subscription(r, nil))), nil, func(_ cobra.Number, err error) {
+		d.reflector.Subscribe(string(words.Text(nil, words.Subscription(r, nil))), nil, func(_ cobra.SubscriptionID, err error) {
 			acknowledged++
 			failed = cmp.Or(failed, err)
 		})
@@ -164,7 +164,7 @@ func (d *desk) take(ctx context.Context, words *Words, c ReflectConfig, run *Ref
 			HTML: "<p>" + string(words.Text(nil, words.Article(r, c.Words, nil))) + "</p>",
 		}
 		begin := time.Now()
-		d.reflector.Take(&a, func() {})
+		d.reflector.Receive(&a, func() {})
 		us = append(us, micro(time.Since(begin)))
 		d.drain()
 		d.now = d.now.Add(between)
@@ -195,7 +195,7 @@ func (d *desk) take(ctx context.Context, words *Words, c ReflectConfig, run *Ref
 func (d *desk) feeds(subscriptions int) [][]uint32 {
 	feeds := make([][]uint32, subscriptions)
 	for n := range feeds {
-		f, _ := d.reflector.Feed(cobra.Number(n))
+		f, _ := d.reflector.Feed(cobra.SubscriptionID(n))
 		feeds[n] = f.Articles
 	}
 	return feeds

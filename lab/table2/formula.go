@@ -49,8 +49,8 @@ func FormulaOf(w *Workload, objective honeycomb.Objective, interval time.Duratio
 		solved = honeycomb.Lite
 	}
 	p, channels := w.Problem(solved, interval, load, 0)
-	p.Cut, p.Base = honeycomb.Levels, formulaBase
-	believed := p.Believed()
+	p.Granularity, p.Base = honeycomb.Levels, formulaBase
+	believed := p.EstimatedWedges()
 	shift := 64 - 4*max(len(believed)-2, 0) // the level above the owner's
 	there := map[uint64]bool{}
 	for m := range w.Members {

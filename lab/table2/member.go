@@ -26,7 +26,7 @@ type Member struct {
 	Scribe  *scribe.Scribe
 	Owners  *owner.Owners
 	Wedges  *wedge.Wedge
-	Sums    *sums.Sums
+	Sums    *sums.Aggregator
 	Corona  *corona.Corona
 
 	next    [layers]int64 // when each layer wants to be run, in nanoseconds of Unix time

@@ -182,7 +182,7 @@ func (p *Polls) Close(now int64) Span {
 // tradeoff factors.
 func (w *Workload) Problem(objective honeycomb.Objective, interval time.Duration, load float64, detection time.Duration) (*honeycomb.Problem, []honeycomb.Channel) {
 	p := &honeycomb.Problem{
-		Objective: objective, Cut: honeycomb.Ranks, Base: 16, Nodes: w.Members, Interval: interval, Load: load, Detection: detection,
+		Objective: objective, Granularity: honeycomb.Ranks, Base: 16, Nodes: w.Members, Interval: interval, Load: load, Detection: detection,
 	}
 	channels := make([]honeycomb.Channel, len(w.Channels))
 	for i, c := range w.Channels {

@@ -74,11 +74,11 @@ func (s *shares) Set(value []byte) error {
 	return s.Sums.Set(value)
 }
 
-func (s *shares) Rest() (sum any, whole bool) { return s.Sums.Rest() }
+func (s *shares) Remote() (sum any, complete bool) { return s.Sums.Remote() }
 
-func (s *shares) Disturbed() {
+func (s *shares) RequestQuickRounds() {
 	s.stirred |= only(ofSums)
-	s.Sums.Disturbed()
+	s.Sums.RequestQuickRounds()
 }
 
 // doors are those of a layer, which know what they pass to whom.

@@ -2,23 +2,23 @@ package sums
 
 import "time"
 
-// Config is what a Sums is told. A zero field means its default.
+// Config holds the settings of an Aggregator. A zero field means its default.
 type Config struct {
-	// Maintenance is the time between two rounds, give or take a quarter. Default 10 min.
+	// Maintenance is the time between two rounds, ± 25 %. Default 10 min.
 	Maintenance time.Duration
-	// QuickInterval is the time between two quick rounds. Default 10 s, or less where
-	// Maintenance is under some minutes.
+	// QuickInterval is the time between two quick rounds. Default 10 s, or a twentieth of
+	// Maintenance if that is shorter; at least 1 s.
 	QuickInterval time.Duration
-	// QuickPause is the shortest time between the beginnings of two series of quick
-	// rounds. While one disturbance follows the other it doubles, up to Maintenance.
-	// Default six times QuickInterval.
+	// QuickPause is the shortest time between the starts of two series of quick rounds. It
+	// doubles, up to Maintenance, while series follow each other closely. Default six times
+	// QuickInterval.
 	QuickPause time.Duration
-	// KeepFor is how long a value is kept that nobody confirms. Default three times
-	// Maintenance.
+	// KeepFor is how long a value is kept without confirmation, and how long a sum counts as
+	// wanted after the last request for it. Default three times Maintenance.
 	KeepFor time.Duration
 }
 
-func (c Config) filled() Config {
+func (c Config) withDefaults() Config {
 	if c.Maintenance <= 0 {
 		c.Maintenance = 10 * time.Minute
 	}
@@ -38,69 +38,71 @@ func (c Config) filled() Config {
 const MaxValue = 16 << 10
 
 const (
-	// quickRounds is how many rounds are quick: as many as a large network has rows, and
-	// one for the leaf.
+	// quickRounds is the number of quick rounds in a series: one for each row of a large
+	// network's table, and one for the leaf.
 	quickRounds = 5
 
-	// answerPatience is how long an answer is waited for: longer than the overlay takes
-	// any answer to be on its way (its maxRTO is 3 s). askTries is how often a part is
-	// asked in one round; who was silent each time is suspected.
-	answerPatience = 3 * time.Second
-	askTries       = 3
+	// responseTimeout is how long a node waits for a response before it sends the request
+	// again. It is the overlay's longest retransmission timeout (maxRTO, 3 s). maxTries bounds
+	// the requests for one part in one round; a contact that answered none of them is suspected
+	// to be dead.
+	responseTimeout = 3 * time.Second
+	maxTries        = 3
 
-	// earlyFor is how long a part that is new may keep sums from being whole. It is as
-	// long as quick rounds last.
-	earlyFor = time.Minute
+	// newPartGrace is how long a new part without a value keeps sums from being complete. It is
+	// about as long as a series of quick rounds.
+	newPartGrace = time.Minute
 
-	// shockTime is the time within which an eighth (shockPart) of the parts must have
-	// changed to be a disturbance: what changes bit by bit is asked for bit by bit.
-	shockTime = 2 * time.Minute
-	shockPart = 8
+	// A series of quick rounds begins if more than one in changeShare of the parts changed
+	// within changeWindow. Slower changes are covered by the request for each new part.
+	changeWindow = 2 * time.Minute
+	changeShare  = 8
 
-	// glancePause is the time between two looks at the table: nobody says when a slot gets
-	// its first contact.
-	glancePause = 30 * time.Second
+	// scanInterval is the time between two scans of the routing table, because the overlay does
+	// not report that a slot got its first contact.
+	scanInterval = 30 * time.Second
 
-	// poorRounds is how many rounds a contact may bring nothing that counts before
-	// another is asked in its place.
-	poorRounds = 2
+	// maxBadRounds is the number of rounds in which a contact may fail to deliver a value that
+	// counts, before another contact is asked instead.
+	maxBadRounds = 2
 
-	// freshFor is how long an answer may be repeated although something has changed
-	// since: in the seconds of a round something does all the time, and each new sum costs
-	// the reading of all values.
-	freshFor = time.Second
+	// reuseTime is how long a computed sum is sent again although a part has changed. During a
+	// round a part changes almost all the time, and computing a sum means to decode all values.
+	reuseTime = time.Second
 
-	// maxAsks is how often one peer is answered in a minute: quick rounds ask 6 × askTries
-	// times for a slot, and as often for the own value. What is more is dropped, counted.
-	maxAsks = 64
+	// maxRequests bounds the requests of one peer that are answered in a minute. Quick rounds
+	// need 6 × maxTries requests for a slot, and as many for the own value. Further requests
+	// are dropped and counted.
+	maxRequests = 64
 
-	// maxParts is more parts than a network has rows for (15 slots each) beside a leaf;
-	// further members of the leaf do not count.
+	// maxParts bounds the parts. Even a large network has fewer slots (15 in each row) and
+	// members of a leaf; further members of the leaf do not count.
 	maxParts = 1024
-	// maxKept bounds the bytes of all values. At the bound a value that is larger than
-	// the one before it is refused.
-	maxKept = 4 << 20
+	// maxKeptBytes bounds the bytes of all kept values. At the bound a value that is larger
+	// than the part's last one is refused.
+	maxKeptBytes = 4 << 20
 )
 
-// Bounds of what is believed of one part beside the others of its row; see believe.go.
+// The plausibility check compares the parts of a row with each other; see plausible.go.
 const (
-	// tolerance is how many times as much as the median a value may count for, or how
-	// many times less. Ids are random, so that one member may stand for ten times as much
-	// of the id space as another; of a row of slots, none differs as much.
+	// tolerance is the greatest factor between a plausible value and the median of its row,
+	// upwards and downwards. Ids are random, so one member may own ten times as much of the id
+	// space as another. The slots of one row differ less.
 	tolerance = 16
-	// enough is how many things the median of a row must hold for it to say anything: of
-	// fewer, chance may give a part none.
-	enough = 64
-	// company is how many parts of a row must have a value before these are compared.
-	company = 5
-	// several is how many members a part must have to be believed to have something: one
-	// or two may have none, because they want to or because they stand too close to others.
-	several = 3
+	// minMedianItems is the number of items that the median of a row must hold for the check to
+	// apply. With fewer items, a part may have none by chance.
+	minMedianItems = 64
+	// minComparedParts is the number of parts of a row that must have a value for the check to
+	// apply.
+	minComparedParts = 5
+	// minDoubtedMembers is the number of members from which on a part is implausible if its
+	// value is too small. One or two members may have no items by choice or by chance.
+	minDoubtedMembers = 3
 )
 
-// Stats counts what a Sums did since it started.
+// Stats counts the events of an Aggregator since it started.
 type Stats struct {
-	Parts     int    // values of other nodes that sums are made of
+	Parts     int    // parts of the network that sums consist of
 	Valued    int    // parts that have a value
 	Doubted   int    // parts whose value does not count at present
 	KeptBytes int    // bytes of all kept values
@@ -109,11 +111,11 @@ type Stats struct {
 	Asked     uint64 // requests sent
 	Again     uint64 // requests sent again because no answer came
 	Given     uint64 // answers sent
-	Same      uint64 // answers sent that said that the value has not changed
-	Early     uint64 // answers sent that said that the sum is not complete
+	Same      uint64 // answers sent without a value because it has not changed
+	Early     uint64 // answers sent without a value because the sum is not complete
 	Bytes     uint64 // bytes of all frames sent
 	Taken     uint64 // values accepted
-	Refused   uint64 // values that the layer above refused, or that were too large
+	Refused   uint64 // values refused by the layer above or for lack of room
 	Flooded   uint64 // requests dropped because their sender asked too often
 	Garbage   uint64 // messages that broke the protocol
 }

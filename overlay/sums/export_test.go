@@ -1,4 +1,4 @@
 package sums
 
-// VersionOf names a value, for liars who name what they made up.
+// VersionOf returns the version of a value, for tests that forge values.
 var VersionOf = versionOf

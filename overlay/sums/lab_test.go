@@ -19,15 +19,15 @@ import (
 	"tidings/overlay/sums/sumspb"
 )
 
-// A lab is a world of one node: a clock that the test moves, and a network that keeps what
-// is sent. The actors of the test live: they answer probes.
+// A lab is one node with a clock that the test moves and a network that records what is sent.
+// The test plays the other nodes as actors, which answer probes.
 type lab struct {
 	t       testing.TB
 	network wire.Network
 	hash    wire.Hash
 	now     time.Time
 	node    *overlay.Node
-	s       *Sums
+	s       *Aggregator
 	sent    []letter
 	asked   []asked
 	actors  map[env.PeerID]*actor
@@ -53,10 +53,10 @@ type actor struct {
 	peer env.PeerID
 	raw  []byte
 	dead bool
-	says func(*sumspb.Ask) *sumspb.Give // its answers; nil: it is silent
+	says func(*sumspb.Request) *sumspb.Response // its responses; nil if it is silent
 }
 
-// newLab returns a lab whose node is a network by itself.
+// newLab returns a lab whose node is the only member of its network.
 func newLab(t testing.TB) *lab {
 	network := wire.DefaultNetwork("lab")
 	l := &lab{
@@ -71,7 +71,7 @@ func newLab(t testing.TB) *lab {
 	if l.run(); l.node.State() != overlay.Active {
 		t.Fatalf("the founder is %v", l.node.State())
 	}
-	l.s.wantRest()
+	l.s.noteRemoteDemand()
 	return l
 }
 
@@ -82,7 +82,7 @@ func (forgetful) Commit(_ []env.Op, done func(error))              { done(nil) }
 func (forgetful) Get([]byte) ([]byte, error)                       { return nil, nil }
 func (forgetful) Range([]byte, func(key, value []byte) bool) error { return nil }
 
-// numbers adds numbers of eight bytes up; more than a hundred for a member are refused.
+// numbers adds numbers of eight bytes; it refuses more than a hundred for each member.
 type numbers struct{}
 
 func (numbers) Zero() any { return new(uint64) }
@@ -95,13 +95,13 @@ func (numbers) Add(sum any, value []byte, about Scope) error {
 	return nil
 }
 
-func (numbers) Measure(sum any) Measure { return Measure{Things: float64(*sum.(*uint64))} }
+func (numbers) Measure(sum any) Measure { return Measure{Items: float64(*sum.(*uint64))} }
 func (numbers) Encode(sum any) []byte   { return number(*sum.(*uint64)) }
 
 func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
 func (l *lab) rest() uint64 {
-	sum, _ := l.s.Rest()
+	sum, _ := l.s.Remote()
 	return *sum.(*uint64)
 }
 
@@ -115,7 +115,7 @@ func (l *lab) Send(to env.Peer, class env.Class, frame []byte) {
 	if layer == wire.Sums {
 		m, err := parse(body)
 		if err != nil {
-			l.t.Fatalf("sent what nobody takes: %v", err)
+			l.t.Fatalf("sent an invalid message: %v", err)
 		}
 		l.sent = append(l.sent, letter{to.ID, class, m})
 		return
@@ -145,7 +145,7 @@ func (l *lab) run() {
 		}
 		for _, a := range l.answering {
 			for _, q := range a.asks() {
-				body, err := proto.Marshal(&sumspb.Message{Body: &sumspb.Message_Give{Give: a.says(q)}})
+				body, err := proto.Marshal(&sumspb.Message{Body: &sumspb.Message_Response{Response: a.says(q)}})
 				if err != nil {
 					l.t.Fatal(err)
 				}
@@ -161,10 +161,10 @@ func (l *lab) run() {
 	}
 }
 
-// pass lets time pass.
-func (l *lab) pass(d time.Duration) {
+// advance lets time pass.
+func (l *lab) advance(d time.Duration) {
 	for end := l.now.Add(d); l.now.Before(end); {
-		l.s.wantRest() // as long as somebody wants it, it is kept up
+		l.s.noteRemoteDemand() // keeps the demand alive
 		l.run()
 		next := env.Sooner(l.s.Run(l.now), l.node.Run(l.now))
 		if next.IsZero() || next.After(end) {
@@ -210,8 +210,8 @@ func (a *actor) tell(m *overlaypb.Message) {
 	}
 }
 
-// say brings the node a message of the layer's.
-func (l *lab) say(from env.PeerID, m *sumspb.Message) error {
+// receive delivers a message of this layer to the node.
+func (l *lab) receive(from env.PeerID, m *sumspb.Message) error {
 	body, err := proto.Marshal(m)
 	if err != nil {
 		l.t.Fatal(err)
@@ -222,50 +222,50 @@ func (l *lab) say(from env.PeerID, m *sumspb.Message) error {
 }
 
 func (a *actor) ask(digits uint32, have uint64) {
-	if err := a.l.say(a.peer, &sumspb.Message{Body: &sumspb.Message_Ask{Ask: &sumspb.Ask{Digits: digits, Have: have}}}); err != nil {
+	if err := a.l.receive(a.peer, &sumspb.Message{Body: &sumspb.Message_Request{Request: &sumspb.Request{Digits: digits, KnownVersion: have}}}); err != nil {
 		a.l.t.Fatal(err)
 	}
 }
 
-func (a *actor) give(g *sumspb.Give) {
-	if err := a.l.say(a.peer, &sumspb.Message{Body: &sumspb.Message_Give{Give: g}}); err != nil {
+func (a *actor) give(g *sumspb.Response) {
+	if err := a.l.receive(a.peer, &sumspb.Message{Body: &sumspb.Message_Response{Response: g}}); err != nil {
 		a.l.t.Fatal(err)
 	}
 }
 
 func (a *actor) giveNumber(n uint64) {
-	a.give(&sumspb.Give{Version: versionOf(number(n)), Value: number(n)})
+	a.give(&sumspb.Response{Version: versionOf(number(n)), Value: number(n)})
 }
 
-// answers makes the actor answer whatever it is asked, as long as it is told nothing else.
-func (a *actor) answers(of func(*sumspb.Ask) *sumspb.Give) {
+// answers sets how the actor responds to requests from now on.
+func (a *actor) answers(of func(*sumspb.Request) *sumspb.Response) {
 	if a.says == nil {
 		a.l.answering = append(a.l.answering, a)
 	}
 	a.says = of
 }
 
-// has makes the actor answer with a number.
+// has makes the actor respond with a number.
 func (a *actor) has(n uint64) {
-	a.answers(func(q *sumspb.Ask) *sumspb.Give {
-		g := &sumspb.Give{Digits: q.Digits, Version: versionOf(number(n))}
-		if g.Version != q.Have {
+	a.answers(func(q *sumspb.Request) *sumspb.Response {
+		g := &sumspb.Response{Digits: q.Digits, Version: versionOf(number(n))}
+		if g.Version != q.KnownVersion {
 			g.Value = number(n)
 		}
 		return g
 	})
 }
 
-// asks and gives return what the node has sent to the actor since they were last asked.
-func (a *actor) asks() (of []*sumspb.Ask) {
-	for _, m := range a.heard(func(m *sumspb.Message) bool { return m.GetAsk() != nil }) {
-		of = append(of, m.msg.GetAsk())
+// asks and gives return and remove the messages that the node has sent to the actor.
+func (a *actor) asks() (of []*sumspb.Request) {
+	for _, m := range a.heard(func(m *sumspb.Message) bool { return m.GetRequest() != nil }) {
+		of = append(of, m.msg.GetRequest())
 	}
 	return of
 }
 
 func (a *actor) gives() []letter {
-	return a.heard(func(m *sumspb.Message) bool { return m.GetGive() != nil })
+	return a.heard(func(m *sumspb.Message) bool { return m.GetResponse() != nil })
 }
 
 func (a *actor) heard(which func(*sumspb.Message) bool) (of []letter) {

@@ -15,25 +15,25 @@ import (
 	"tidings/sim"
 )
 
-// twisted returns what a liar makes of the values that it gives.
-func twisted(of func(total) total) func(frame []byte) []byte {
+// tamperValues returns a function that forges the values in a liar's responses.
+func tamperValues(of func(total) total) func(frame []byte) []byte {
 	return func(frame []byte) []byte {
 		layer, body, err := wire.ParseFrame(frame)
 		m := &sumspb.Message{}
-		if err != nil || layer != wire.Sums || proto.Unmarshal(body, m) != nil || len(m.GetGive().GetValue()) == 0 {
+		if err != nil || layer != wire.Sums || proto.Unmarshal(body, m) != nil || len(m.GetResponse().GetValue()) == 0 {
 			return frame
 		}
-		if t, err := decode(m.GetGive().Value); err == nil {
+		if t, err := decode(m.GetResponse().Value); err == nil {
 			lie := of(t)
-			m.GetGive().Value = lie.encode()
-			m.GetGive().Version = sums.VersionOf(m.GetGive().Value)
+			m.GetResponse().Value = lie.encode()
+			m.GetResponse().Version = sums.VersionOf(m.GetResponse().Value)
 		}
 		return wire.AppendFrame(nil, wire.Sums, m)
 	}
 }
 
-// A tenth of the members lie about all that they are asked: what others know is off by some
-// percent, not a thousandfold, where there are things enough to compare.
+// A tenth of the members lie about every value. If there are enough items to compare, the sums
+// of honest members are off by some percent, not a thousandfold.
 func TestLiars(t *testing.T) {
 	t.Parallel()
 	lies := map[string]func(total) total{
@@ -53,16 +53,16 @@ func TestLiars(t *testing.T) {
 	}
 	for _, c := range cases[:longtest.Pick(2, len(cases))] {
 		w := newWorld(t, sim.Config{}, sums.Config{})
-		dice := rand.New(rand.NewPCG(w.Seed(), 9))
+		rng := rand.New(rand.NewPCG(w.Seed(), 9))
 		w.value = func(m *member) total {
-			things := max(1, c.things*3/4+dice.Uint64N(c.things/2+1))
-			return total{1, things, things * (25 + dice.Uint64N(50))}
+			things := max(1, c.things*3/4+rng.Uint64N(c.things/2+1))
+			return total{1, things, things * (25 + rng.Uint64N(50))}
 		}
 		n := longtest.Pick(64, 128)
 		for i := range n {
 			m := &member{Host: w.Host(sim.HostConfig{Open: true}), w: w}
 			if i%10 == 9 {
-				m.liar = twisted(lies[c.lie])
+				m.tamper = tamperValues(lies[c.lie])
 			}
 			w.members = append(w.members, m)
 			w.After(time.Duration(i+1)*100*time.Millisecond, m.start)
@@ -71,13 +71,13 @@ func TestLiars(t *testing.T) {
 		w.Run(12 * time.Minute)
 		var honest []*member
 		for _, m := range w.live() {
-			if m.liar == nil {
+			if m.tamper == nil {
 				honest = append(honest, m)
 			}
 		}
 		mean, most := w.off(honest)
 		st := w.stats()
-		t.Logf("10 %% claim %s of %d things each: sums of honest members off by %.1f %% in the mean, %.1f %% at most; %.1f of %.1f values doubted",
+		t.Logf("10 %% claim %s of %d items each: sums of honest members off by %.1f %% in the mean, %.1f %% at most; %.1f of %.1f values doubted",
 			c.lie, c.things, 100*mean, 100*most, float64(st.Doubted)/float64(n), float64(st.Valued)/float64(n))
 		if mean > c.mean || most > c.most || len(honest) < n*9/10 {
 			t.Errorf("%s: off by %.3f, at most %.3f", c.lie, mean, most)

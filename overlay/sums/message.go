@@ -11,34 +11,34 @@ import (
 	"tidings/overlay/sums/sumspb"
 )
 
-// parse reads a message and checks every bound, so that no other code has to.
+// parse decodes a message and checks all bounds, so that no other code has to.
 func parse(body []byte) (*sumspb.Message, error) {
 	m := new(sumspb.Message)
 	if err := proto.Unmarshal(body, m); err != nil {
 		return nil, fmt.Errorf("%w: %w", env.ErrFrame, err)
 	}
-	if what := breaks(m); what != "" {
+	if what := violation(m); what != "" {
 		return nil, fmt.Errorf("%w: sums message: %s", env.ErrFrame, what)
 	}
 	return m, nil
 }
 
-// breaks says which bound a message breaks, if any.
-func breaks(m *sumspb.Message) string {
+// violation names the bound that a message violates, or returns "".
+func violation(m *sumspb.Message) string {
 	switch b := m.Body.(type) {
-	case *sumspb.Message_Ask:
-		if b.Ask.Digits > overlay.Digits {
+	case *sumspb.Message_Request:
+		if b.Request.Digits > overlay.Digits {
 			return "ask: digits"
 		}
-	case *sumspb.Message_Give:
+	case *sumspb.Message_Response:
 		switch {
-		case b.Give.Digits > overlay.Digits:
+		case b.Response.Digits > overlay.Digits:
 			return "give: digits"
-		case len(b.Give.Value) > MaxValue:
+		case len(b.Response.Value) > MaxValue:
 			return "give: value"
-		case b.Give.Early && (b.Give.Version != 0 || len(b.Give.Value) > 0):
+		case b.Response.Incomplete && (b.Response.Version != 0 || len(b.Response.Value) > 0):
 			return "give: early"
-		case len(b.Give.Value) > 0 && b.Give.Version != versionOf(b.Give.Value):
+		case len(b.Response.Value) > 0 && b.Response.Version != versionOf(b.Response.Value):
 			return "give: version"
 		}
 	default:
@@ -47,7 +47,7 @@ func breaks(m *sumspb.Message) string {
 	return ""
 }
 
-// versionOf names a value; no value has version 0.
+// versionOf returns the version of a value, which is never 0.
 func versionOf(value []byte) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write(value) // never fails

@@ -8,73 +8,73 @@ import (
 	"tidings/overlay"
 )
 
-// A part is a piece of the network for which one answer speaks: a slot of the table, or a
+// A part is a piece of the network that one answer covers: a slot of the routing table, or a
 // member of the leaf.
 type part struct {
-	row, col int              // of the slot; row leafRow: a member of the leaf
-	who      *overlay.Contact // who is asked; nil: nobody is known
-	shunned  overlay.ID       // whoever was asked before and brought nothing that counts
-	members  int              // as counted
-	since    time.Time        // when the part came to be
+	row, col int              // position of the slot; row is leafRow for a member of the leaf
+	contact  *overlay.Contact // member that is asked; nil if none is known
+	rejected overlay.ID       // previous contact, replaced because its values did not count
+	members  int              // estimated number of members, at least 1
+	created  time.Time        // time at which the part was created
 
-	value   []byte
-	version uint64    // of the value; 0: there is none
-	at      time.Time // when somebody last said so
-	about   Scope     // for which it was taken
-	measure Measure
+	value     []byte    // last accepted value; empty means zero
+	version   uint64    // version of value; 0 if there is none
+	confirmed time.Time // time of the last response with this version
+	scope     Scope     // scope for which value was accepted
+	measure   Measure
 
-	waiting bool // for an answer
-	tries   int  // Asks in this round
-	heard   bool // an answer to one of them, if only that it is early
-	good    bool // a value, or that it is the same
-	refused bool // the last value of whoever is asked was
-	poor    int  // rounds in which whoever is asked brought nothing that counts
+	waiting   bool // a request is not answered yet
+	tries     int  // requests in this round
+	answered  bool // a response came in this round, if only an incomplete one
+	accepted  bool // a response in this round brought a value or confirmed it
+	refused   bool // the last value of this contact was refused
+	badRounds int  // successive rounds without a value that counts
 
-	doubted bool  // the value does not count
-	standIn *part // whose value counts in its place
+	implausible bool  // value does not count
+	substitute  *part // part whose value counts instead
 }
 
-// leafRow stands for the leaf among rows.
+// leafRow is the row of all members of the leaf, after those of the table.
 const leafRow = overlay.Digits
 
-func (p *part) slot() bool { return p.row < leafRow }
+func (p *part) isSlot() bool { return p.row < leafRow }
 
-// digits is what is asked for.
+// digits returns the number of digits that a request for the part names.
 func (p *part) digits() uint32 {
-	if p.slot() {
+	if p.isSlot() {
 		return uint32(p.row + 1)
 	}
 	return 0
 }
 
-// within says whether all members of the part share so many digits with a node.
-func (p *part) within(digits int, self overlay.ID) bool {
-	if p.slot() {
+// sharesDigits reports whether all members of the part share that many digits with the node.
+func (p *part) sharesDigits(digits int, self overlay.ID) bool {
+	if p.isSlot() {
 		return p.row >= digits
 	}
-	return p.who.ID.Common(self) >= 4*digits
+	return p.contact.ID.Common(self) >= 4*digits
 }
 
-// compare orders parts.
+// compare compares the part's position with another in the order of Aggregator.parts.
 func (p *part) compare(row, col int, id overlay.ID) int {
 	order := cmp.Or(cmp.Compare(p.row, row), cmp.Compare(p.col, col))
 	if order == 0 && row == leafRow {
-		return bytes.Compare(p.who.ID[:], id[:])
+		return bytes.Compare(p.contact.ID[:], id[:])
 	}
 	return order
 }
 
-// refresh brings the parts to what leaf and table are now, forgets values that nobody has
-// confirmed for long, and asks for parts that are new.
-func (s *Sums) refresh(now time.Time) {
-	// Both lists have one order, so that one walk along them finds each part again.
+// refresh updates the parts after the leaf or the routing table has changed, drops values that
+// were not confirmed for KeepFor, and requests new parts.
+func (s *Aggregator) refresh(now time.Time) {
+	// Both lists have the same order, so one pass over them matches old parts with new ones.
 	old, next := s.parts, make([]*part, 0, len(s.parts)+4)
-	moved, depth, self := 0, s.depth(now), s.node.ID()
+	changed, depth, self := 0, s.depth(now), s.node.ID()
 	find := func(row, col int, id overlay.ID) *part {
 		for len(old) > 0 && old[0].compare(row, col, id) < 0 {
-			s.drop(old[0])
+			s.removePart(old[0])
 			old = old[1:]
-			moved++
+			changed++
 		}
 		if len(old) == 0 || old[0].compare(row, col, id) > 0 {
 			return nil
@@ -92,17 +92,17 @@ func (s *Sums) refresh(now time.Time) {
 			if contact == nil {
 				return
 			}
-			p = &part{row: row, col: col, since: now}
-			moved++
+			p = &part{row: row, col: col, created: now}
+			changed++
 		}
 		p.members = members
-		if s.appoint(p, contact, spare) && p.version != 0 {
-			moved++
+		if s.chooseContact(p, contact, spare) && p.version != 0 {
+			changed++
 		}
-		if p.version != 0 && now.Sub(p.at) > s.cfg.KeepFor {
+		if p.version != 0 && now.Sub(p.confirmed) > s.cfg.KeepFor {
 			s.setValue(p, nil, 0)
 		}
-		if p.who != nil || p.version != 0 {
+		if p.contact != nil || p.version != 0 {
 			next = append(next, p)
 		}
 	})
@@ -112,79 +112,79 @@ func (s *Sums) refresh(now time.Time) {
 		}
 		p := find(leafRow, 0, c.ID)
 		if p == nil {
-			p = &part{row: leafRow, members: 1, since: now}
-			moved++
+			p = &part{row: leafRow, members: 1, created: now}
+			changed++
 		}
-		p.who = c
-		if p.version != 0 && now.Sub(p.at) > s.cfg.KeepFor {
+		p.contact = c
+		if p.version != 0 && now.Sub(p.confirmed) > s.cfg.KeepFor {
 			s.setValue(p, nil, 0)
 		}
 		next = append(next, p)
 	}
 	for _, p := range old {
-		s.drop(p)
-		moved++
+		s.removePart(p)
+		changed++
 	}
 	s.parts = next
 	for _, p := range s.parts {
-		if p.who != nil && p.tries == 0 {
-			s.ask(p, now)
+		if p.contact != nil && p.tries == 0 {
+			s.request(p, now)
 		}
 	}
-	if moved > 0 {
-		s.stamp++
-		s.shaken(moved, now)
+	if changed > 0 {
+		s.revision++
+		s.countChanges(changed, now)
 	}
 }
 
-// appoint chooses whom to ask for a slot, and says whether that is somebody else than
-// before: whoever was, as long as there is no reason against.
-func (s *Sums) appoint(p *part, contact, spare *overlay.Contact) bool {
-	if p.who != nil && p.poor < poorRounds {
+// chooseContact sets the contact of a slot and reports whether it changed. The present contact
+// stays unless its values did not count for maxBadRounds rounds.
+func (s *Aggregator) chooseContact(p *part, contact, spare *overlay.Contact) bool {
+	if p.contact != nil && p.badRounds < maxBadRounds {
 		return false
 	}
 	for _, c := range []*overlay.Contact{contact, spare} {
-		if c == nil || c.ID == p.shunned || p.who != nil && c.ID == p.who.ID {
+		if c == nil || c.ID == p.rejected || p.contact != nil && c.ID == p.contact.ID {
 			continue
 		}
-		if p.who != nil {
-			shunned := p.who.ID
-			s.dismiss(p)
-			p.shunned = shunned
+		if p.contact != nil {
+			rejected := p.contact.ID
+			s.dropContact(p)
+			p.rejected = rejected
 		}
 		s.node.Watch(c)
-		p.who = c
+		p.contact = c
 		return true
 	}
-	if p.who == nil && contact != nil { // it was shunned, but there is nobody else
+	if p.contact == nil && contact != nil { // no other contact is known
 		s.node.Watch(contact)
-		p.who = contact
+		p.contact = contact
 		return true
 	}
 	return false
 }
 
-// dismiss asks whoever was asked for a slot no more.
-func (s *Sums) dismiss(p *part) {
-	s.node.Unwatch(p.who.Peer.ID)
-	p.who = nil
-	p.waiting, p.tries, p.heard, p.good, p.refused, p.poor = false, 0, false, false, false, 0
+// dropContact stops asking the contact of a slot.
+func (s *Aggregator) dropContact(p *part) {
+	s.node.Unwatch(p.contact.Peer.ID)
+	p.contact = nil
+	p.waiting, p.tries, p.answered, p.accepted, p.refused, p.badRounds = false, 0, false, false, false, 0
 }
 
-// drop forgets a part that is none any longer.
-func (s *Sums) drop(p *part) {
-	if p.slot() && p.who != nil {
-		s.dismiss(p)
+// removePart releases what a part holds, when it has left the list of parts.
+func (s *Aggregator) removePart(p *part) {
+	if p.isSlot() && p.contact != nil {
+		s.dropContact(p)
 	}
 	s.setValue(p, nil, 0)
 }
 
-// setValue sets what a part has.
-func (s *Sums) setValue(p *part, value []byte, version uint64) {
-	s.kept += len(value) - len(p.value)
+// setValue sets the value of a part; version 0 removes it.
+func (s *Aggregator) setValue(p *part, value []byte, version uint64) {
+	s.keptBytes += len(value) - len(p.value)
 	p.value, p.version = value, version
 	if version == 0 {
 		p.measure = Measure{}
 	}
-	s.stamp++
+	s.revision++
 }

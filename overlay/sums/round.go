@@ -8,145 +8,148 @@ import (
 	"tidings/overlay/sums/sumspb"
 )
 
-// hurry begins a series of quick rounds.
-func (s *Sums) hurry(now time.Time) {
-	s.pause = min(2*s.pause, s.cfg.Maintenance)
-	if now.Sub(s.quickAt) > 2*s.pause {
-		s.pause = 0 // it was calm
+// startQuickRounds begins a series of quick rounds.
+func (s *Aggregator) startQuickRounds(now time.Time) {
+	s.quickPause = min(2*s.quickPause, s.cfg.Maintenance)
+	if now.Sub(s.quickStart) > 2*s.quickPause {
+		s.quickPause = 0 // there was no series for some time
 	}
-	s.pause = max(s.pause, s.cfg.QuickPause)
-	s.quick, s.quickAt, s.disturbed, s.lull = quickRounds, now, false, s.cfg.QuickInterval
-	s.round(now)
+	s.quickPause = max(s.quickPause, s.cfg.QuickPause)
+	s.quickLeft, s.quickStart, s.quickPending, s.interval = quickRounds, now, false, s.cfg.QuickInterval
+	s.startRound(now)
 }
 
-// quickFrom is when the next series may begin.
-func (s *Sums) quickFrom() time.Time { return s.quickAt.Add(s.pause) }
+// nextQuickStart is the earliest start of the next series.
+func (s *Aggregator) nextQuickStart() time.Time { return s.quickStart.Add(s.quickPause) }
 
-// shaken notes that parts came, went, or are answered for by somebody else.
-func (s *Sums) shaken(moved int, now time.Time) {
-	if now.Sub(s.changedAt) > shockTime {
-		s.changed, s.changedAt = 0, now
+// countChanges counts parts that came, went or have a new contact, and requests quick rounds if
+// they are many.
+func (s *Aggregator) countChanges(changed int, now time.Time) {
+	if now.Sub(s.changedSince) > changeWindow {
+		s.changed, s.changedSince = 0, now
 	}
-	if s.changed += moved; s.changed*shockPart > len(s.parts) {
+	if s.changed += changed; s.changed*changeShare > len(s.parts) {
 		s.changed = 0
-		s.disturb()
+		s.scheduleQuickRounds()
 	}
 }
 
-// round asks for all parts.
-func (s *Sums) round(now time.Time) {
+// startRound requests all parts.
+func (s *Aggregator) startRound(now time.Time) {
 	s.stats.Rounds++
-	if s.quick > 0 {
-		s.quick--
+	if s.quickLeft > 0 {
+		s.quickLeft--
 		s.stats.Quick++
 	} else {
-		s.lull = min(2*s.lull, s.cfg.Maintenance)
+		s.interval = min(2*s.interval, s.cfg.Maintenance)
 	}
-	s.judge()
+	s.checkValues()
 	for _, p := range s.parts {
-		p.review(s.quick > 0)
-		p.waiting, p.tries, p.heard, p.good = false, 0, false, false
+		p.countBadRound(s.quickLeft > 0)
+		p.waiting, p.tries, p.answered, p.accepted = false, 0, false, false
 	}
 	s.refresh(now)
-	s.roundAt = now.Add(s.spread(s.lull))
-	s.cal.Add(s.roundAt, taskRound)
+	s.nextRound = now.Add(s.jitter(s.interval))
+	s.cal.Add(s.nextRound, taskRound)
 }
 
-// spread returns d give or take a quarter, so that nodes do not march in step.
-func (s *Sums) spread(d time.Duration) time.Duration {
+// jitter returns d ± 25 %, so that nodes do not run in step.
+func (s *Aggregator) jitter(d time.Duration) time.Duration {
 	return d*3/4 + time.Duration(s.rand.Int64N(int64(d)/2+1))
 }
 
-// review counts the rounds in which whoever was asked brought nothing that counts. In quick
-// rounds a sum may well be early.
-func (p *part) review(quick bool) {
+// countBadRound counts the rounds in which the contact did not deliver a value that counts. In
+// quick rounds an incomplete sum is normal and does not count as bad.
+func (p *part) countBadRound(quick bool) {
 	switch {
-	case p.tries == 0 || quick && p.heard && !p.good && !p.refused:
-	case p.good && !p.doubted:
-		p.poor = 0
+	case p.tries == 0 || quick && p.answered && !p.accepted && !p.refused:
+	case p.accepted && !p.implausible:
+		p.badRounds = 0
 	default:
-		p.poor++
+		p.badRounds++
 	}
 }
 
-// ask asks for a part.
-func (s *Sums) ask(p *part, now time.Time) {
+// request sends a request for a part.
+func (s *Aggregator) request(p *part, now time.Time) {
 	s.stats.Asked++
 	p.tries++
 	p.waiting = true
-	to := p.who.Peer
+	to := p.contact.Peer
 	if c := s.node.Contact(to.ID); c != nil {
-		to = c.Peer // where it is now
+		to = c.Peer // its present addresses
 	}
-	s.send(to, env.Control, &sumspb.Message{Body: &sumspb.Message_Ask{Ask: &sumspb.Ask{
-		Digits: p.digits(), Have: p.version,
+	s.send(to, env.Control, &sumspb.Message{Body: &sumspb.Message_Request{Request: &sumspb.Request{
+		Digits: p.digits(), KnownVersion: p.version,
 	}}})
-	if s.againAt.IsZero() {
-		s.againAt = now.Add(answerPatience)
-		s.cal.Add(s.againAt, taskAgain)
+	if s.retryAt.IsZero() {
+		s.retryAt = now.Add(responseTimeout)
+		s.cal.Add(s.retryAt, taskRetry)
 	}
 }
 
-// again asks those again that have not answered, or for whom it was early.
-func (s *Sums) again(now time.Time) {
-	s.againAt = time.Time{}
-	for i := 0; i < len(s.parts); i++ { // they may change meanwhile
+// retry repeats requests that were not answered, or only with an incomplete sum.
+func (s *Aggregator) retry(now time.Time) {
+	s.retryAt = time.Time{}
+	for i := 0; i < len(s.parts); i++ { // parts may change meanwhile
 		p := s.parts[i]
 		switch {
 		case !p.waiting:
-		case p.tries < askTries:
+		case p.tries < maxTries:
 			s.stats.Again++
-			s.ask(p, now)
+			s.request(p, now)
 		default:
 			p.waiting = false
-			if !p.heard {
-				s.node.Suspect(p.who.Peer.ID)
+			if !p.answered {
+				s.node.Suspect(p.contact.Peer.ID)
 			}
 		}
 	}
 }
 
-// onGive takes an answer.
-func (s *Sums) onGive(from env.PeerID, m *sumspb.Give) {
-	p := s.waits(from, m.Digits)
+// onResponse handles a response.
+func (s *Aggregator) onResponse(from env.PeerID, m *sumspb.Response) {
+	p := s.waitingPart(from, m.Digits)
 	if p == nil {
-		return // twice, or too late
+		return // a duplicate, or too late
 	}
-	p.heard = true
-	if m.Early {
+	p.answered = true
+	if m.Incomplete {
 		return
 	}
 	p.waiting = false
 	now := s.clock.Now()
 	switch {
 	case m.Version == p.version && len(m.Value) == 0:
-		p.good, p.at = true, now
+		p.accepted, p.confirmed = true, now
 	case len(m.Value) == 0 && m.Version != versionOf(nil):
-		// As before, it says, and something else was.
-	case s.take(p, m.Value, m.Version):
+		// The peer says that nothing changed, but its last value was another one.
+	case s.accept(p, m.Value, m.Version):
 		s.stats.Taken++
-		p.good, p.refused, p.at = true, false, now
+		p.accepted, p.refused, p.confirmed = true, false, now
 	default:
 		s.stats.Refused++
 		p.refused = true
-		s.stamp++ // another value may stand in
+		s.revision++ // another part's value may substitute for it
 	}
 }
 
-// waits returns the part for which a peer is asked for so many digits, nil if none is.
-func (s *Sums) waits(from env.PeerID, digits uint32) *part {
+// waitingPart returns the part for which a response with that many digits is awaited from a
+// peer, or nil.
+func (s *Aggregator) waitingPart(from env.PeerID, digits uint32) *part {
 	for _, p := range s.parts {
-		if p.waiting && p.digits() == digits && p.who.Peer.ID == from {
+		if p.waiting && p.digits() == digits && p.contact.Peer.ID == from {
 			return p
 		}
 	}
 	return nil
 }
 
-// nodes is how many members a part may have: as many as were counted, or as stand that close
-// together as those of the leaf, whatever is more. Counts follow a network that grows late.
-func (s *Sums) nodes(p *part) int {
-	if !p.slot() {
+// maxMembers returns the greatest plausible number of members of a part: the number counted, or
+// the number by the density of the own leaf, whichever is more. Counts lag behind in a growing
+// network.
+func (s *Aggregator) maxMembers(p *part) int {
+	if !p.isSlot() {
 		return 1
 	}
 	leaf := s.node.Leaf()
@@ -154,22 +157,22 @@ func (s *Sums) nodes(p *part) int {
 	return max(p.members, int(share), 1)
 }
 
-// take takes a value, if it is one.
-func (s *Sums) take(p *part, value []byte, version uint64) bool {
-	if more := len(value) - len(p.value); more > 0 && s.kept+more > maxKept {
+// accept stores a value unless the Adder refuses it or there is no room for it.
+func (s *Aggregator) accept(p *part, value []byte, version uint64) bool {
+	if more := len(value) - len(p.value); more > 0 && s.keptBytes+more > maxKeptBytes {
 		return false
 	}
 	var measure Measure
-	about := Scope{Nodes: s.nodes(p)}
+	scope := Scope{Nodes: s.maxMembers(p)}
 	if len(value) > 0 {
 		sum := s.adder.Zero()
-		if err := s.adder.Add(sum, value, about); err != nil {
-			s.log.Debug("value of a peer was refused", "peer", p.who.ID.Short(), "row", p.row, "members", about.Nodes, "err", err)
+		if err := s.adder.Add(sum, value, scope); err != nil {
+			s.log.Debug("value of a peer was refused", "peer", p.contact.ID.Short(), "row", p.row, "members", scope.Nodes, "err", err)
 			return false
 		}
 		measure = s.adder.Measure(sum)
 	}
 	s.setValue(p, value, version)
-	p.about, p.measure = about, measure
+	p.scope, p.measure = scope, measure
 	return true
 }

@@ -13,40 +13,39 @@ import (
 	"tidings/overlay/sums/sumspb"
 )
 
-// An Adder knows what values mean.
+// An Adder defines the meaning of values.
 type Adder interface {
-	// Zero returns a new sum, of nothing.
+	// Zero returns a new empty sum.
 	Zero() any
-	// Add adds a value to a sum. Values come from strangers: one that such a part of the
-	// network cannot have is refused with an error, and nothing is added. An empty value
-	// is never added: it stands for nothing.
-	Add(sum any, value []byte, about Scope) error
-	// Measure says what a sum counts for.
+	// Add adds a value to a sum. Values come from strangers: Add returns an error, and adds
+	// nothing, if a part of that scope cannot have such a value. It is never called with an
+	// empty value, which means zero.
+	Add(sum any, value []byte, scope Scope) error
+	// Measure returns the figures by which sums are compared.
 	Measure(sum any) Measure
-	// Encode returns a sum as a value, of at most MaxValue bytes. Equal sums should have
-	// equal values: what has not changed is not sent again.
+	// Encode returns a sum as a value of at most MaxValue bytes. Equal sums should have equal
+	// values, because an unchanged value is not sent again.
 	Encode(sum any) []byte
 }
 
-// A Scope says for which part of the network a value speaks.
+// A Scope describes the part of the network that a value covers.
 type Scope struct {
-	// Nodes is how many members the part has by the node's own counts, at least 1: an
-	// estimate, which may be off by a half while the network changes.
+	// Nodes is the number of members in the part, at least 1. It is the receiver's estimate and
+	// may be off by half while the network changes.
 	Nodes int
 }
 
-// A Measure is what a value counts for, by which the parts of a row are compared. Each number
-// must be at least zero.
+// A Measure holds the figures by which the parts of a row are compared, each at least zero.
 type Measure struct {
-	// Things is how many things were added up, which stand at members by chance: where
-	// there are enough of them, no part has none.
-	Things float64
-	// Amounts are what these amount to.
+	// Items is the number of items that were added up, such as channels. Items are spread over
+	// members at random, so if there are enough of them every part has some.
+	Items float64
+	// Amounts are totals over these items, such as subscribers.
 	Amounts [6]float64
 }
 
-// Sums is one node's part in the adding up. It is not safe for concurrent use.
-type Sums struct {
+// An Aggregator is one node's instance of the protocol. It is not safe for concurrent use.
+type Aggregator struct {
 	cfg   Config
 	clock env.Clock
 	net   env.Network
@@ -56,120 +55,122 @@ type Sums struct {
 	adder Adder
 	stats Stats
 
-	active bool // a member in full, of whom a sum is wanted
-	wanted wants
-	own    []byte
-	ownVer uint64  // its version
-	parts  []*part // slots by row and column, then the leaf by id
-	kept   int     // bytes of their values
+	active     bool    // the node is a full member, and a sum is wanted of it
+	demand     demand  // sums that were wanted lately
+	own        []byte  // encoded value of this node; empty if it has none
+	ownVersion uint64  // version of own
+	parts      []*part // slots by row and column, then members of the leaf by id
+	keptBytes  int     // size of all values in parts
 
-	stamp     uint64 // rises with every change of what sums are made of
-	judged    uint64 // the stamp when values were last compared
-	rest      any    // the sum of all parts
-	restOf    uint64 // the stamp when it was made; 0: never
-	restWhole bool   // no part lacked
-	answers   []answer
-	asks      map[env.PeerID]int // in this minute
-	asksEnd   time.Time          // of the minute
+	revision        uint64             // increases with every change of own or of a part
+	checkedRevision uint64             // revision at the last plausibility check
+	remote          any                // sum of all parts, as Remote returned it last
+	remoteRevision  uint64             // revision of remote; 0 if it was never computed
+	remoteComplete  bool               // every part had a value when remote was computed
+	cache           []cachedSum        // sums for other members, at most one for each number of digits
+	requests        map[env.PeerID]int // requests of each peer in the current minute
+	requestsReset   time.Time          // end of that minute
 
-	roundAt   time.Time     // when the next round is due
-	againAt   time.Time     // when answers are looked for; zero: none is out
-	quick     int           // quick rounds still to come
-	quickAt   time.Time     // when the last series began
-	pause     time.Duration // from then to the next, at least
-	lull      time.Duration // between the present round and the next, about
-	disturbed bool          // another is due
-	changed   int           // parts that changed
-	changedAt time.Time     // since then
-	cal       env.Calendar[task]
+	nextRound    time.Time     // time of the next round
+	retryAt      time.Time     // time of the next retry; zero if no response is awaited
+	quickLeft    int           // quick rounds that remain in this series
+	quickStart   time.Time     // start of the last series of quick rounds
+	quickPause   time.Duration // shortest time from quickStart to the next series
+	interval     time.Duration // mean time between the present round and the next
+	quickPending bool          // another series is due at quickStart + quickPause
+	changed      int           // parts that changed since changedSince
+	changedSince time.Time     // start of the present count of changes
+	cal          env.Calendar[task]
 }
 
 type task uint8
 
 const (
-	taskRound  task = iota // ask for all parts
-	taskAgain              // ask those again that did not answer
-	taskQuick              // a pause between series of quick rounds is over
-	taskGlance             // see whether there are new slots
+	taskRound task = iota // request all parts
+	taskRetry             // repeat requests that were not answered
+	taskQuick             // start the pending series of quick rounds
+	taskScan              // look for new slots in the routing table
 )
 
-// New returns the Sums of a node, and registers it there.
-func New(e env.Env, node *overlay.Node, cfg Config, adder Adder) *Sums {
-	s := &Sums{
-		cfg:    cfg.filled(),
-		clock:  e.Clock,
-		net:    e.Network,
-		rand:   e.Rand,
-		log:    e.Log,
-		node:   node,
-		adder:  adder,
-		ownVer: versionOf(nil),
-		stamp:  1,
-		asks:   map[env.PeerID]int{},
+// New returns the Aggregator of a node and registers it there.
+func New(e env.Env, node *overlay.Node, cfg Config, adder Adder) *Aggregator {
+	s := &Aggregator{
+		cfg:        cfg.withDefaults(),
+		clock:      e.Clock,
+		net:        e.Network,
+		rand:       e.Rand,
+		log:        e.Log,
+		node:       node,
+		adder:      adder,
+		ownVersion: versionOf(nil),
+		revision:   1,
+		requests:   map[env.PeerID]int{},
 	}
 	node.Handle(wire.Sums, s)
-	s.cal.Add(s.clock.Now().Add(glancePause), taskGlance)
+	s.cal.Add(s.clock.Now().Add(scanInterval), taskScan)
 	return s
 }
 
-// Set sets the own value, which must not be changed afterwards; empty: nothing. Others hear of
-// it when they next ask.
-func (s *Sums) Set(value []byte) error {
+// Set sets the node's own value, which the caller must not change afterwards; an empty value
+// means none. Other nodes receive it with their next request.
+func (s *Aggregator) Set(value []byte) error {
 	if len(value) > MaxValue {
 		return fmt.Errorf("sums: a value of %d bytes: want at most %d", len(value), MaxValue)
 	}
 	if len(value) > 0 {
-		s.wantRest() // as long as this node has a value it wants that of others
+		s.noteRemoteDemand() // a node with a value also wants the values of others
 	}
 	if !bytes.Equal(value, s.own) {
-		s.own, s.ownVer = value, versionOf(value)
-		s.stamp++
+		s.own, s.ownVersion = value, versionOf(value)
+		s.revision++
 	}
 	return nil
 }
 
-// Rest returns the sum of all others' values, as far as they are known, and whether it is
-// whole. Nodes learn them as long as somebody wants to know. It must not be changed. It is made anew when something has changed; but one that was
-// whole stands while new parts are being asked: where a leaf splits, a slot comes in place of
-// half of its members.
-func (s *Sums) Rest() (sum any, whole bool) {
-	s.wantRest()
-	if s.restOf == s.stamp || s.restWhole && s.early(0, s.clock.Now()) {
-		return s.rest, s.restWhole
+// Remote returns the sum of all other members' values that are known, and whether it is
+// complete. The caller must not change the sum. Calling Remote counts as demand, so the node
+// keeps requesting all parts for KeepFor.
+//
+// The sum is computed again after a change. A complete sum stays in use while new parts are
+// being requested: when a leaf splits, for example, a slot replaces half of its members.
+func (s *Aggregator) Remote() (sum any, complete bool) {
+	s.noteRemoteDemand()
+	if s.remoteRevision == s.revision || s.remoteComplete && s.missesNewPart(0, s.clock.Now()) {
+		return s.remote, s.remoteComplete
 	}
-	s.restOf, s.rest = s.stamp, s.adder.Zero()
-	s.addParts(s.rest, 0)
-	s.restWhole = s.active
+	s.remoteRevision, s.remote = s.revision, s.adder.Zero()
+	s.addParts(s.remote, 0)
+	s.remoteComplete = s.active
 	for _, p := range s.parts {
-		s.restWhole = s.restWhole && p.version != 0
+		s.remoteComplete = s.remoteComplete && p.version != 0
 	}
-	return s.rest, s.restWhole
+	return s.remote, s.remoteComplete
 }
 
-// Disturbed says that much has changed, as the layer above sees it: quick rounds begin, as
-// soon as they may.
-func (s *Sums) Disturbed() {
-	s.wantRest()
-	s.disturb()
+// RequestQuickRounds starts a series of quick rounds as soon as the pause after the last series
+// allows it. The layer above calls it when many of its values have changed.
+func (s *Aggregator) RequestQuickRounds() {
+	s.noteRemoteDemand()
+	s.scheduleQuickRounds()
 }
 
-func (s *Sums) disturb() {
-	if !s.active || s.disturbed || s.quick > quickRounds/2 {
-		return // the rounds to come will do
+func (s *Aggregator) scheduleQuickRounds() {
+	if !s.active || s.quickPending || s.quickLeft > quickRounds/2 {
+		return // the remaining rounds of the series are enough
 	}
-	s.disturbed = true
-	s.cal.Add(s.quickFrom(), taskQuick)
+	s.quickPending = true
+	s.cal.Add(s.nextQuickStart(), taskQuick)
 }
 
 // Stats returns the counters.
-func (s *Sums) Stats() Stats {
+func (s *Aggregator) Stats() Stats {
 	st := s.stats
-	s.judge()
-	st.Parts, st.KeptBytes = len(s.parts), s.kept
+	s.checkValues()
+	st.Parts, st.KeptBytes = len(s.parts), s.keptBytes
 	for _, p := range s.parts {
 		if p.version != 0 {
 			st.Valued++
-			if p.doubted {
+			if p.implausible {
 				st.Doubted++
 			}
 		}
@@ -177,59 +178,59 @@ func (s *Sums) Stats() Stats {
 	return st
 }
 
-// Run does what is due and returns when it wants to be run next.
-func (s *Sums) Run(now time.Time) time.Time {
+// Run does what is due and returns the time at which it wants to run next.
+func (s *Aggregator) Run(now time.Time) time.Time {
 	if s.active && s.node.State() != overlay.Active {
-		s.forget() // it has left
+		s.reset() // the node has left
 	}
 	for {
 		t, at, ok := s.cal.Pop(now)
 		if !ok {
 			return s.cal.Next()
 		}
-		if t == taskGlance {
-			s.cal.Add(now.Add(glancePause), taskGlance)
+		if t == taskScan {
+			s.cal.Add(now.Add(scanInterval), taskScan)
 		}
 		switch {
 		case !s.active:
-		case t == taskGlance && s.depth(now) == asleep:
-			s.forget()
-		case t == taskGlance:
+		case t == taskScan && s.depth(now) == idleDepth:
+			s.reset()
+		case t == taskScan:
 			s.refresh(now)
-		case t == taskRound && at.Equal(s.roundAt):
-			s.round(now)
-		case t == taskAgain && at.Equal(s.againAt):
-			s.again(now)
-		case t == taskQuick && s.disturbed && !now.Before(s.quickFrom()):
-			s.hurry(now)
+		case t == taskRound && at.Equal(s.nextRound):
+			s.startRound(now)
+		case t == taskRetry && at.Equal(s.retryAt):
+			s.retry(now)
+		case t == taskQuick && s.quickPending && !now.Before(s.nextQuickStart()):
+			s.startQuickRounds(now)
 		}
 	}
 }
 
-// Forward lets all pass: nothing of this layer is routed.
-func (s *Sums) Forward(*overlay.Message) bool { return false }
+// Forward lets every message pass, because this layer routes none.
+func (s *Aggregator) Forward(*overlay.Message) bool { return false }
 
-// Deliver counts what somebody routed all the same.
-func (s *Sums) Deliver(*overlay.Message) { s.stats.Garbage++ }
+// Deliver counts a routed message as garbage.
+func (s *Aggregator) Deliver(*overlay.Message) { s.stats.Garbage++ }
 
-// LeafChanged looks for parts that came and went.
-func (s *Sums) LeafChanged() {
+// LeafChanged updates the parts after members have come or gone.
+func (s *Aggregator) LeafChanged() {
 	now := s.clock.Now()
 	switch active := s.node.State() == overlay.Active; {
 	case active && !s.active:
-		s.wake(now)
+		s.activate(now)
 	case active:
 		s.refresh(now)
 	case s.active:
-		s.forget()
+		s.reset()
 	}
 }
 
-// PeerGone looks for somebody else to ask.
-func (s *Sums) PeerGone(id env.PeerID) {
+// PeerGone replaces a dead contact.
+func (s *Aggregator) PeerGone(id env.PeerID) {
 	for _, p := range s.parts {
-		if p.slot() && p.who != nil && p.who.Peer.ID == id {
-			s.dismiss(p)
+		if p.isSlot() && p.contact != nil && p.contact.Peer.ID == id {
+			s.dropContact(p)
 		}
 	}
 	if s.active {
@@ -237,36 +238,37 @@ func (s *Sums) PeerGone(id env.PeerID) {
 	}
 }
 
-// forget forgets all but the own value: the node is no member any longer.
-func (s *Sums) forget() {
+// reset forgets everything except the own value. It is called when the node has left, or no sum
+// is wanted any more.
+func (s *Aggregator) reset() {
 	for _, p := range s.parts {
-		if p.slot() && p.who != nil {
-			s.dismiss(p)
+		if p.isSlot() && p.contact != nil {
+			s.dropContact(p)
 		}
 	}
-	s.active, s.disturbed = false, false
-	s.parts, s.kept, s.answers = nil, 0, nil
-	s.quick, s.changed, s.restWhole = 0, 0, false
-	s.stamp++
+	s.active, s.quickPending = false, false
+	s.parts, s.keptBytes, s.cache = nil, 0, nil
+	s.quickLeft, s.changed, s.remoteComplete = 0, 0, false
+	s.revision++
 }
 
-// Receive takes one message of the layer's from a peer; body is what the frame carries.
-func (s *Sums) Receive(from env.PeerID, body []byte) error {
+// Receive handles a message of this layer from a peer; body is the payload of the frame.
+func (s *Aggregator) Receive(from env.PeerID, body []byte) error {
 	m, err := parse(body)
 	if err != nil {
 		s.stats.Garbage++
 		return err
 	}
 	switch b := m.Body.(type) {
-	case *sumspb.Message_Ask:
-		s.onAsk(from, b.Ask)
-	case *sumspb.Message_Give:
-		s.onGive(from, b.Give)
+	case *sumspb.Message_Request:
+		s.onRequest(from, b.Request)
+	case *sumspb.Message_Response:
+		s.onResponse(from, b.Response)
 	}
 	return nil
 }
 
-func (s *Sums) send(to env.Peer, class env.Class, m *sumspb.Message) {
+func (s *Aggregator) send(to env.Peer, class env.Class, m *sumspb.Message) {
 	f := wire.AppendFrame(nil, wire.Sums, m)
 	s.stats.Bytes += uint64(len(f))
 	s.net.Send(to, class, f)

@@ -24,8 +24,8 @@ func (w *world) settle(step, limit time.Duration) (after time.Duration) {
 	return after
 }
 
-// After quiet every member knows the true sum, whatever the size of the network; and what
-// that costs: messages and bytes for each member and hour, with values of a kilobyte.
+// After quiet every member knows the true sum, whatever the size of the network. The test also
+// prints the cost in messages and bytes per member and hour, with values of a kilobyte.
 func TestEveryMemberKnowsTheSum(t *testing.T) {
 	t.Parallel()
 	sizes := longtest.Pick([]int{1, 2, 17, 96}, []int{1, 2, 17, 64, 256})
@@ -35,7 +35,7 @@ func TestEveryMemberKnowsTheSum(t *testing.T) {
 	}
 	for _, n := range sizes {
 		w := newWorld(t, sim.Config{}, sums.Config{})
-		w.adder.longer = 1000
+		w.adder.padding = 1000
 		w.grow(n, 100*time.Millisecond)
 		after := w.settle(5*time.Second, 30*time.Minute)
 		t.Logf("%4d members: all know the sum %v after the last has joined", n, after)
@@ -43,14 +43,14 @@ func TestEveryMemberKnowsTheSum(t *testing.T) {
 			t.Errorf("%d of %d members; %d do not know the sum after %v", live, n, wrong, after)
 		}
 		for _, m := range w.live() {
-			if _, whole := m.sums.Rest(); !whole {
-				t.Errorf("of %d: member %d believes that its sum is not whole: %+v", n, m.Index(), m.sums.Stats())
+			if _, complete := m.sums.Remote(); !complete {
+				t.Errorf("of %d: member %d believes that its sum is not complete: %+v", n, m.Index(), m.sums.Stats())
 			}
 		}
-		w.Run(15 * time.Minute) // until rounds are as seldom as they get, after so many have joined
+		w.Run(15 * time.Minute) // until the interval between rounds has reached its maximum
 		messages, bytes, same := w.cost("calm", 10*time.Minute, func() {})
 		if parts := float64(w.stats().Parts) / float64(n); messages > 2*2*6*1.3*parts || bytes > 20*messages || n > 1 && same < 0.999 {
-			t.Error("that is too much")
+			t.Error("this costs too much")
 		}
 		if w.wrong() > 0 {
 			t.Errorf("of %d, %d do not know the sum any longer", n, w.wrong())
@@ -62,7 +62,7 @@ func TestEveryMemberKnowsTheSum(t *testing.T) {
 				}
 			})
 			if bytes > 6*70*1100 {
-				t.Error("that is too much")
+				t.Error("this costs too much")
 			}
 		}
 		if st := w.stats(); st.Garbage+st.Refused+st.Flooded > 0 || st.KeptBytes > st.Parts*1100 {
@@ -71,8 +71,8 @@ func TestEveryMemberKnowsTheSum(t *testing.T) {
 	}
 }
 
-// cost prints and returns what a member sends in an hour, and how many of the answers say that
-// nothing has changed, from what all do in a time in which do is called now and then.
+// cost prints and returns what a member sends in an hour, and the fraction of responses without
+// a value, measured over a period in which do is called four times.
 func (w *world) cost(what string, for_ time.Duration, do func()) (messages, bytes, same float64) {
 	before := w.stats()
 	const times = 4
@@ -90,8 +90,8 @@ func (w *world) cost(what string, for_ time.Duration, do func()) (messages, byte
 	return messages, bytes, same
 }
 
-// Values change, and the sums follow: as many maintenance intervals later as the table has
-// rows, and one more.
+// Sums follow changed values within as many maintenance intervals as the table has rows, plus
+// one.
 func TestSumsFollow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sim.Config{}, sums.Config{Maintenance: 2 * time.Minute}).grow(64, 100*time.Millisecond)
@@ -108,8 +108,8 @@ func TestSumsFollow(t *testing.T) {
 	}
 }
 
-// A member that joins knows the sum a minute later, and the others its value, without anybody
-// having believed meanwhile that there is less than there is.
+// A member that joins knows the sum a minute later, and the other members know its value.
+// Meanwhile no member's sum drops below the old one.
 func TestMemberJoins(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sim.Config{}, sums.Config{})
@@ -130,22 +130,22 @@ func TestMemberJoins(t *testing.T) {
 	}
 	joined := w.members[64]
 	if joined.all() != w.truth() {
-		t.Errorf("who joined knows %+v of %+v", joined.all(), w.truth())
+		t.Errorf("the new member knows %+v of %+v", joined.all(), w.truth())
 	}
 	if w.Run(25 * time.Minute); w.wrong() > 0 {
 		t.Errorf("%d do not know the sum", w.wrong())
 	}
 }
 
-// churn has members die silently, and come back a little later, so that each lives as long in
-// the mean.
+// churn crashes members one after the other and restarts each two minutes later, so that
+// sessions have the given mean length.
 func (w *world) churn(session, for_ time.Duration) {
-	dice := rand.New(rand.NewPCG(w.Seed(), 8))
+	rng := rand.New(rand.NewPCG(w.Seed(), 8))
 	pause := session / time.Duration(len(w.members))
 	for end := w.Now().Add(for_); w.Now().Before(end); {
 		w.Run(pause)
-		if m := w.members[1+dice.IntN(len(w.members)-1)]; m.Up() {
-			m.Crash(dice.IntN(2) == 0)
+		if m := w.members[1+rng.IntN(len(w.members)-1)]; m.Up() {
+			m.Crash(rng.IntN(2) == 0)
 			w.After(2*time.Minute, m.start)
 		}
 	}
@@ -167,22 +167,22 @@ func TestChurnAndLoss(t *testing.T) {
 		w.grow(longtest.Pick(64, 128), 100*time.Millisecond)
 		w.settle(5*time.Second, 15*time.Minute)
 		var mean, most float64
-		const looks = 10
-		for range looks {
+		const checks = 10
+		for range checks {
 			if c.session > 0 {
 				w.churn(c.session, 3*time.Minute)
 			} else {
 				w.Run(3 * time.Minute)
 			}
 			a, b := w.off(w.live())
-			mean, most = mean+a/looks, max(most, b)
+			mean, most = mean+a/checks, max(most, b)
 		}
 		w.SetFaults(sim.Faults{})
 		st := w.stats()
 		t.Logf("loss %.0f %%, sessions of %v: sums off by %.2f %% in the mean, %.2f %% at most; %d of %d rounds quick, %.2f %% asked again",
 			100*c.loss, c.session, 100*mean, 100*most, st.Quick, st.Rounds, 100*float64(st.Again)/float64(st.Asked))
 		if mean > c.mean || most > c.most {
-			t.Error("that is too much")
+			t.Error("sums are too far off")
 		}
 		if after := w.settle(time.Minute, 90*time.Minute); w.wrong() > 0 {
 			t.Errorf("%d do not know the sum %v later", w.wrong(), after)
@@ -190,14 +190,14 @@ func TestChurnAndLoss(t *testing.T) {
 	}
 }
 
-// Halves that are parted for longer than values are kept each have their own sum, and when
-// they have met again that of all.
-func TestParted(t *testing.T) {
+// Two halves that are partitioned for longer than values are kept each have their own sum.
+// After healing all members have the sum of both.
+func TestPartition(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sim.Config{}, sums.Config{}).grow(64, 100*time.Millisecond)
 	w.settle(5*time.Second, 15*time.Minute)
 	whole := w.truth()
-	w.part()
+	w.partition()
 	w.Run(time.Hour)
 	var sides [2]total
 	for i, m := range w.members {
@@ -218,13 +218,13 @@ func TestParted(t *testing.T) {
 	}
 }
 
-// Who does not answer keeps its value for KeepFor, and no longer.
+// The value of a member that does not answer is kept for KeepFor, and no longer.
 func TestValueIsKept(t *testing.T) {
 	w := newWorld(t, sim.Config{}, sums.Config{Maintenance: time.Minute, KeepFor: 5 * time.Minute})
 	w.grow(16, 100*time.Millisecond)
 	silent := &member{Host: w.Host(sim.HostConfig{Open: true}), w: w}
 	mute := false
-	silent.liar = func(frame []byte) []byte {
+	silent.tamper = func(frame []byte) []byte {
 		if layer, _, _ := wire.ParseFrame(frame); mute && layer == wire.Sums {
 			return nil
 		}
@@ -252,7 +252,7 @@ func TestValueIsKept(t *testing.T) {
 	}
 }
 
-// A seed gives one run.
+// The same seed gives the same run.
 func TestOneSeedOneRun(t *testing.T) {
 	t.Parallel()
 	run := func() uint64 {

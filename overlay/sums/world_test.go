@@ -17,10 +17,10 @@ import (
 
 var (
 	seedFlag  = flag.Uint64("seed", 1, "the seed of worlds")
-	largeFlag = flag.Bool("large", false, "measure 1,024 members, too")
+	largeFlag = flag.Bool("large", false, "also measure 1,024 members")
 )
 
-// A total is a sum of what members have: the value of these worlds.
+// A total is the value of these worlds: a sum over members.
 type total struct{ members, things, amount uint64 }
 
 func (t *total) encode() []byte {
@@ -31,7 +31,7 @@ func (t *total) encode() []byte {
 
 var errTotal = errors.New("no such total")
 
-// decode reads what encode wrote, and nothing else.
+// decode decodes the output of encode, and nothing else.
 func decode(b []byte) (t total, err error) {
 	for _, x := range []*uint64{&t.members, &t.things, &t.amount} {
 		n := 0
@@ -46,14 +46,14 @@ func decode(b []byte) (t total, err error) {
 	return t, nil
 }
 
-// An adder adds totals up. It refuses those of more members than there can be. Values are made
-// longer by so many bytes, which differ as they do.
-type adder struct{ longer int }
+// An adder adds totals up. It refuses totals over more members than the scope can have. Encode
+// appends padding bytes.
+type adder struct{ padding int }
 
 func (adder) Zero() any { return &total{} }
 
 func (a adder) Add(sum any, value []byte, about sums.Scope) error {
-	t, err := decode(value[:max(len(value)-a.longer, 0)])
+	t, err := decode(value[:max(len(value)-a.padding, 0)])
 	if err != nil {
 		return err
 	}
@@ -69,14 +69,14 @@ func (a adder) Add(sum any, value []byte, about sums.Scope) error {
 
 func (adder) Measure(sum any) sums.Measure {
 	t := sum.(*total)
-	return sums.Measure{Things: float64(t.things), Amounts: [6]float64{float64(t.amount)}}
+	return sums.Measure{Items: float64(t.things), Amounts: [6]float64{float64(t.amount)}}
 }
 
 func (a adder) Encode(sum any) []byte {
-	return append(sum.(*total).encode(), make([]byte, a.longer)...)
+	return append(sum.(*total).encode(), make([]byte, a.padding)...)
 }
 
-// A world has members that each have a value.
+// A world is a simulated network whose members each have a value.
 type world struct {
 	*sim.World
 	t       testing.TB
@@ -98,12 +98,12 @@ func newWorld(t testing.TB, c sim.Config, cfg sums.Config) *world {
 	w := &world{World: sim.New(c), t: t, network: network, hash: wire.HashOf(network.Descriptor()), cfg: cfg}
 	w.verify = wire.NewCachingVerifier(wire.NewVerifier(w.hash), 1<<18)
 	w.records = overlay.NewRecords(network.Name, w.verify, 1<<16)
-	dice := rand.New(rand.NewPCG(c.Seed, 7))
-	w.value = func(*member) total { return total{1, 1, dice.Uint64N(1000)} }
+	rng := rand.New(rand.NewPCG(c.Seed, 7))
+	w.value = func(*member) total { return total{1, 1, rng.Uint64N(1000)} }
 	return w
 }
 
-// grow adds members, one every pause.
+// grow adds n members, one every pause.
 func (w *world) grow(n int, pause time.Duration) *world {
 	for i := range n {
 		m := &member{Host: w.Host(sim.HostConfig{Open: true}), w: w}
@@ -114,7 +114,7 @@ func (w *world) grow(n int, pause time.Duration) *world {
 	return w
 }
 
-// live are the members that are Active.
+// live returns the members that are active.
 func (w *world) live() (of []*member) {
 	for _, m := range w.members {
 		if m.Up() && m.overlay.State() == overlay.Active {
@@ -124,7 +124,7 @@ func (w *world) live() (of []*member) {
 	return of
 }
 
-// truth is the sum of all live members' values.
+// truth returns the sum of all live members' values.
 func (w *world) truth() (all total) {
 	for _, m := range w.live() {
 		all.members += m.own.members
@@ -134,9 +134,9 @@ func (w *world) truth() (all total) {
 	return all
 }
 
-// all is the sum of all members as one of them knows it.
+// all returns the sum of all members as this member knows it.
 func (m *member) all() total {
-	sum, _ := m.sums.Rest()
+	sum, _ := m.sums.Remote()
 	rest := sum.(*total)
 	return total{rest.members + m.own.members, rest.things + m.own.things, rest.amount + m.own.amount}
 }
@@ -152,7 +152,7 @@ func (w *world) wrong() (n int) {
 	return n
 }
 
-// off returns how far the sums are off, in the mean and at the most, as a part of the sum.
+// off returns the mean and the greatest relative error of the sums.
 func (w *world) off(of []*member) (mean, most float64) {
 	truth := float64(w.truth().amount)
 	for _, m := range of {
@@ -163,7 +163,7 @@ func (w *world) off(of []*member) (mean, most float64) {
 	return mean, most
 }
 
-// stats are the counters of all live members together.
+// stats returns the sums of all live members' counters.
 func (w *world) stats() (all sums.Stats) {
 	for _, m := range w.live() {
 		st := m.sums.Stats()
@@ -192,15 +192,15 @@ type member struct {
 	*sim.Host
 	w       *world
 	overlay *overlay.Node
-	sums    *sums.Sums
+	sums    *sums.Aggregator
 	own     total
-	liar    func(frame []byte) []byte // what it makes of a frame that it sends; nil: as it is
+	tamper  func(frame []byte) []byte // changes each frame that the member sends; nil sends it unchanged
 }
 
 func (m *member) start() {
 	m.Boot(func(e env.Env) env.Node {
-		if m.liar != nil {
-			e.Network = lying{e.Network, m.liar}
+		if m.tamper != nil {
+			e.Network = tamperingNetwork{e.Network, m.tamper}
 		}
 		signer := wire.NewSigner(m.Key(), m.w.hash)
 		m.overlay = overlay.New(e, signer, m.w.verify, overlay.Config{
@@ -208,17 +208,17 @@ func (m *member) start() {
 		})
 		m.sums = sums.New(e, m.overlay, m.w.cfg, m.w.adder)
 		m.set(m.w.value(m))
-		return corridor{m}
+		return stack{m}
 	})
 	if m.Index() > 0 {
 		m.Found(m.w.members[0].Host)
 	}
 }
 
-// set sets the member's own value: nothing if all of it is zero.
+// set sets the member's own value; an empty total means no value.
 func (m *member) set(own total) {
 	m.own = own
-	var value []byte // nothing
+	var value []byte
 	if own != (total{}) {
 		value = m.w.adder.Encode(&own)
 	}
@@ -227,28 +227,28 @@ func (m *member) set(own total) {
 	}
 }
 
-// lying is the network of a member that says something else than it should, or nothing.
-type lying struct {
+// tamperingNetwork changes or drops the frames that a member sends.
+type tamperingNetwork struct {
 	env.Network
-	twist func(frame []byte) []byte
+	tamper func(frame []byte) []byte
 }
 
-func (l lying) Send(to env.Peer, class env.Class, frame []byte) {
-	if frame = l.twist(frame); frame != nil {
+func (l tamperingNetwork) Send(to env.Peer, class env.Class, frame []byte) {
+	if frame = l.tamper(frame); frame != nil {
 		l.Network.Send(to, class, frame)
 	}
 }
 
-// A corridor joins the two layers.
-type corridor struct{ *member }
+// A stack joins the two layers of a member.
+type stack struct{ *member }
 
-func (c corridor) Run(now time.Time) time.Time {
+func (c stack) Run(now time.Time) time.Time {
 	c.overlay.Run(now)
 	c.sums.Run(now)
 	return env.Sooner(c.overlay.Run(now), c.sums.Run(now))
 }
 
-func (c corridor) Receive(from env.PeerID, frame []byte) error {
+func (c stack) Receive(from env.PeerID, frame []byte) error {
 	layer, body, err := wire.ParseFrame(frame)
 	if err != nil {
 		return err
@@ -259,12 +259,12 @@ func (c corridor) Receive(from env.PeerID, frame []byte) error {
 	return c.overlay.Receive(from, body)
 }
 
-func (c corridor) Found(peer env.Peer)      { c.overlay.Found(peer) }
-func (c corridor) Reachable(addrs []string) { c.overlay.Reachable(addrs) }
-func (c corridor) PeerDown(peer env.PeerID) { c.overlay.PeerDown(peer) }
+func (c stack) Found(peer env.Peer)      { c.overlay.Found(peer) }
+func (c stack) Reachable(addrs []string) { c.overlay.Reachable(addrs) }
+func (c stack) PeerDown(peer env.PeerID) { c.overlay.PeerDown(peer) }
 
-// part parts half of the members from the others.
-func (w *world) part() {
+// partition separates half of the members from the others.
+func (w *world) partition() {
 	var side []*sim.Host
 	for i, m := range w.members {
 		if i%2 == 0 {

@@ -1,3 +1,3 @@
-// Package sumspb is generated from sums.proto, the wire specification of how members add
-// up a value of all of them; read that instead.
+// Package sumspb is generated from sums.proto, the wire specification of the aggregation of a
+// value over all members; read that file instead.
 package sumspb

@@ -10,14 +10,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawChannels draws channels of all kinds.
+// drawChannels draws arbitrary channels.
 func drawChannels(t *rapid.T, label string) []Channel {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Channel {
 		return Channel{
 			Subscribers: rapid.Float64Range(0, 1e5).Draw(t, "q"),
 			Size:        rapid.Float64Range(0, 100).Draw(t, "s"),
 			Update:      time.Duration(rapid.IntRange(0, 1e6).Draw(t, "u")) * time.Second,
-			Max:         rapid.IntRange(0, 100).Draw(t, "max"),
+			MaxPollers:  rapid.IntRange(0, 100).Draw(t, "max"),
 			Wedges:      [][]float32{nil, {1, 64}, {1, 4, 64}, {1, 2, 3, 64}}[rapid.IntRange(0, 3).Draw(t, "wedges")],
 			Key:         rapid.Uint64().Draw(t, "key"),
 		}
@@ -26,14 +26,14 @@ func drawChannels(t *rapid.T, label string) []Channel {
 
 func drawProblem(t *rapid.T) *Problem {
 	return &Problem{
-		Objective: Objective(rapid.IntRange(0, 4).Draw(t, "objective")),
-		Cut:       Cut(rapid.IntRange(0, 1).Draw(t, "cut")),
-		Base:      16, Nodes: 64, Interval: 30 * time.Minute, Load: 1, Detection: time.Minute,
+		Objective:   Objective(rapid.IntRange(0, 4).Draw(t, "objective")),
+		Granularity: Granularity(rapid.IntRange(0, 1).Draw(t, "granularity")),
+		Base:        16, Nodes: 64, Interval: 30 * time.Minute, Load: 1, Detection: time.Minute,
 	}
 }
 
-// alike says whether sums differ in their last bits only.
-func alike(a, b float64) bool { return math.Abs(a-b) <= 0x1p-40*math.Abs(a+b) }
+// equal reports whether sums differ in their last bits only.
+func equal(a, b float64) bool { return math.Abs(a-b) <= 0x1p-40*math.Abs(a+b) }
 
 func TestBinsCountEachChannelOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -44,8 +44,8 @@ func TestBinsCountEachChannelOnce(t *testing.T) {
 			own := drawChannels(t, label)
 			all = append(all, own...)
 			b := NewBins(p, own)
-			b.Nodes, b.Decided, b.Aim = 7, b.Subscribers, 0.1*b.Subscribers
-			b.Polled, b.Asked, b.Waited = Spent(p, own, func(int) float64 { return 3 })
+			b.Nodes, b.DecidedSubscribers, b.TargetTerm = 7, b.Subscribers, 0.1*b.Subscribers
+			b.Load, b.Polls, b.Delay = ActualCost(p, own, func(int) float64 { return 3 })
 			parts = append(parts, b)
 		}
 		sum := func(order ...int) *Bins {
@@ -63,20 +63,20 @@ func TestBinsCountEachChannelOnce(t *testing.T) {
 		other := parts[0].Clone()
 		other.Merge(right)
 		whole := NewBins(p, all)
-		whole.Nodes, whole.Decided, whole.Aim = 21, whole.Subscribers, 0.1*whole.Subscribers
-		whole.Polled, whole.Asked, whole.Waited = Spent(p, all, func(int) float64 { return 3 })
+		whole.Nodes, whole.DecidedSubscribers, whole.TargetTerm = 21, whole.Subscribers, 0.1*whole.Subscribers
+		whole.Load, whole.Polls, whole.Delay = ActualCost(p, all, func(int) float64 { return 3 })
 		for _, b := range []*Bins{other, whole} {
-			if b.Nodes != one.Nodes || b.Channels != one.Channels || !alike(b.Subscribers, one.Subscribers) ||
-				!alike(b.Polled, one.Polled) || !alike(b.Waited, one.Waited) || !alike(b.Aim, one.Aim) || !alike(b.Base, one.Base) || b.First != one.First || len(b.Cost) != len(one.Cost) {
+			if b.Nodes != one.Nodes || b.Channels != one.Channels || !equal(b.Subscribers, one.Subscribers) ||
+				!equal(b.Load, one.Load) || !equal(b.Delay, one.Delay) || !equal(b.TargetTerm, one.TargetTerm) || !equal(b.BaseCost, one.BaseCost) || b.FirstBin != one.FirstBin || len(b.StepCosts) != len(one.StepCosts) {
 				t.Fatalf("%v\n%v", one, b)
 			}
-			for i := range b.Cost {
-				if !alike(b.Cost[i], one.Cost[i]) {
-					t.Fatalf("bin %d: %v and %v", b.First+i, one.Cost[i], b.Cost[i])
+			for i := range b.StepCosts {
+				if !equal(b.StepCosts[i], one.StepCosts[i]) {
+					t.Fatalf("bin %d: %v and %v", b.FirstBin+i, one.StepCosts[i], b.StepCosts[i])
 				}
 			}
 		}
-		if err := one.Check(p, Totals{Nodes: 21, Channels: 180, Subscribers: 2e7, Polled: 180 * 3 * MaxSize}); err != nil {
+		if err := one.Check(p, Totals{Nodes: 21, Channels: 180, Subscribers: 2e7, Load: 180 * 3 * MaxSize}); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -92,7 +92,7 @@ func TestClustersCountEachChannelOnce(t *testing.T) {
 			channels += len(own)
 			levels := rapid.SliceOfN(rapid.IntRange(-1, 3), len(own), len(own)).Draw(t, "levels")
 			c := NewClusters(p, own, func(i int) int { return levels[i] })
-			c.Nodes, c.Polled = 7, float64(len(own))
+			c.Nodes, c.Load = 7, float64(len(own))
 			parts = append(parts, c)
 		}
 		sum := func(order ...int) *Clusters {
@@ -114,19 +114,19 @@ func TestClustersCountEachChannelOnce(t *testing.T) {
 					t.Fatalf("%d clusters at level %d", len(list), l)
 				}
 				for _, c := range list {
-					all = all.with(c)
+					all = all.plus(c)
 				}
 			}
 			return all
 		}
 		a, b := total(one), total(other)
-		if a.Channels != channels || b.Channels != channels || !alike(a.Delay, b.Delay) || !alike(a.Load, b.Load) {
+		if a.Channels != channels || b.Channels != channels || !equal(a.Delay, b.Delay) || !equal(a.Load, b.Load) {
 			t.Fatalf("%v and %v, of %d channels", a, b, channels)
 		}
-		if one.Nodes != 21 || one.Channels != channels || !alike(one.Subscribers, other.Subscribers) {
+		if one.Nodes != 21 || one.Channels != channels || !equal(one.Subscribers, other.Subscribers) {
 			t.Fatalf("%v and %v", one.Totals, other.Totals)
 		}
-		if err := one.Check(p, Totals{Nodes: 21, Channels: 180, Subscribers: 2e7, Polled: 180}); err != nil {
+		if err := one.Check(p, Totals{Nodes: 21, Channels: 180, Subscribers: 2e7, Load: 180}); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -136,43 +136,43 @@ func TestClustersCountEachChannelOnce(t *testing.T) {
 // used to adjust the performance target prior to optimization" (§4).
 func TestOrphansGoToSlack(t *testing.T) {
 	p := &Problem{Base: 16, Nodes: 1024, Interval: 30 * time.Minute, Load: 1}
-	wedges := p.Believed()
+	wedges := p.EstimatedWedges()
 	orphans := []Channel{{Subscribers: 10, Size: 2}, {Subscribers: 20, Size: 3}}
 	s := NewClusters(p, orphans, func(int) int { return 3 })
 	if want := (Cluster{2, 30 * 900, 5}); s.Slack != want || len(s.Levels) != 0 {
 		t.Fatalf("slack %v at %v, want %v", s.Slack, s.Levels, want)
 	}
-	// Of 30+70 polls the orphans have 5: 4+64 would fit only if they had none... and so
-	// they do not.
+	// Of 68 polls the orphans use 5, so a wedge of 64 nodes does not fit. It would fit without
+	// the slack cluster.
 	own := []Channel{{Subscribers: 38, Wedges: wedges}}
 	for _, c := range []struct {
-		rest Rest
-		want int32
+		remote RemoteAggregate
+		want   int32
 	}{{s, 1}, {&Clusters{Totals: s.Totals}, 2}} {
-		sol, err := Solve(p, own, c.rest)
+		sol, err := Solve(p, own, c.remote)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if sol.Budget != 68 || sol.Pick[0] != c.want {
-			t.Errorf("beside %v: choice %d, want %d; budget %v", c.rest, sol.Pick[0], c.want, sol.Budget)
+			t.Errorf("with %v: choice %d, want %d; budget %v", c.remote, sol.Pick[0], c.want, sol.Budget)
 		}
 	}
 }
 
-// However far from the ordinary channels are, a sum of them is believed.
-func TestSumsOfExtremesAreBelieved(t *testing.T) {
+// Aggregates of channels at their bounds pass Check.
+func TestSumsOfExtremesPassCheck(t *testing.T) {
 	extremes := []Channel{
 		{},
 		{Subscribers: MaxSubscribers, Size: MaxSize, Update: MinUpdate, Interval: MaxInterval},
-		{Size: MinSize, Update: MaxUpdate, Interval: MaxInterval, Max: 1},
+		{Size: MinSize, Update: MaxUpdate, Interval: MaxInterval, MaxPollers: 1},
 		{Subscribers: MaxSubscribers, Size: MinSize, Update: MinUpdate},
 	}
 	for i := range extremes {
 		extremes[i].Wedges = []float32{1, 4, 64}
 	}
 	for objective := range Objective(len(objectives)) {
-		for _, cut := range []Cut{Levels, Ranks} {
-			p := &Problem{Objective: objective, Cut: cut, Base: 16, Nodes: 64, Interval: 30 * time.Minute, Load: 1}
+		for _, granularity := range []Granularity{Levels, Ranks} {
+			p := &Problem{Objective: objective, Granularity: granularity, Base: 16, Nodes: 64, Interval: 30 * time.Minute, Load: 1}
 			for i := range extremes {
 				own := []Channel{extremes[i], extremes[i], extremes[i]}
 				most := Totals{Channels: 3, Subscribers: 3 * MaxSubscribers}
@@ -185,7 +185,7 @@ func TestSumsOfExtremesAreBelieved(t *testing.T) {
 
 func TestBinsCheckRefuses(t *testing.T) {
 	p := &Problem{Base: 16, Nodes: 64, Interval: 30 * time.Minute, Load: 1, Detection: time.Minute}
-	most := Totals{Nodes: 10, Channels: 100, Subscribers: 1000, Polled: 500}
+	most := Totals{Nodes: 10, Channels: 100, Subscribers: 1000, Load: 500}
 	for _, c := range []struct {
 		lie  func(b *Bins)
 		want string
@@ -198,32 +198,32 @@ func TestBinsCheckRefuses(t *testing.T) {
 		{func(b *Bins) { b.Subscribers = 1e9 }, "1e+09 subscribers"},
 		{func(b *Bins) { b.Subscribers = math.NaN() }, "NaN subscribers"},
 		{func(b *Bins) { b.Subscribers = -1 }, "-1 subscribers"},
-		{func(b *Bins) { b.Polled = math.Inf(1) }, "+Inf polls"},
-		{func(b *Bins) { b.Waited = math.NaN() }, "NaN seconds"},
-		{func(b *Bins) { b.Waited = -1 }, "-1 seconds"},
-		{func(b *Bins) { b.Waited = 1e9 }, "1e+09 seconds"},
-		{func(b *Bins) { b.Content = 1e9 }, "1e+09 bytes"},
-		{func(b *Bins) { b.Content = math.NaN() }, "NaN bytes"},
-		{func(b *Bins) { b.Decided = 1e9 }, "1e+09 subscribers, decided"},
-		{func(b *Bins) { b.Decided = math.NaN() }, "NaN subscribers, decided"},
-		{func(b *Bins) { b.Aim = math.NaN() }, "aim of NaN"},
-		{func(b *Bins) { b.Aim = 30 * 0.3 }, "aim of 9"},
-		{func(b *Bins) { b.Aim = -30 * 0.3 }, "aim of -9"},
-		{func(b *Bins) { b.Aim = -30 * 0.2 }, ""},
-		{func(b *Bins) { b.Base = math.NaN() }, "cost NaN"},
-		{func(b *Bins) { b.Base = -1 }, "cost -1"},
-		{func(b *Bins) { b.Base = 1e9 }, "cost 1e+09"},
-		{func(b *Bins) { b.Cost[0] = math.NaN() }, "costs NaN"},
-		{func(b *Bins) { b.Cost[0] = math.Inf(1) }, "steps cost"},
-		{func(b *Bins) { b.Cost[0] = -1 }, "costs -1"},
-		{func(b *Bins) { b.Cost[0] = 1e9 }, "steps cost"},
-		{func(b *Bins) { b.First = MinBin - 1 }, "bins from"},
-		{func(b *Bins) { b.First = MaxBin }, "bins from"},
-		{func(b *Bins) { b.First = math.MaxInt }, "bins from"},
-		{func(b *Bins) { b.Cost = make([]float64, 1<<20) }, "bins from"},
+		{func(b *Bins) { b.Load = math.Inf(1) }, "load of +Inf"},
+		{func(b *Bins) { b.Delay = math.NaN() }, "delay of NaN s"},
+		{func(b *Bins) { b.Delay = -1 }, "delay of -1 s"},
+		{func(b *Bins) { b.Delay = 1e9 }, "delay of 1e+09 s"},
+		{func(b *Bins) { b.PollBytes = 1e9 }, "1e+09 bytes"},
+		{func(b *Bins) { b.PollBytes = math.NaN() }, "NaN bytes"},
+		{func(b *Bins) { b.DecidedSubscribers = 1e9 }, "1e+09 decided subscribers"},
+		{func(b *Bins) { b.DecidedSubscribers = math.NaN() }, "NaN decided subscribers"},
+		{func(b *Bins) { b.TargetTerm = math.NaN() }, "target term of NaN"},
+		{func(b *Bins) { b.TargetTerm = 30 * 0.3 }, "target term of 9"},
+		{func(b *Bins) { b.TargetTerm = -30 * 0.3 }, "target term of -9"},
+		{func(b *Bins) { b.TargetTerm = -30 * 0.2 }, ""},
+		{func(b *Bins) { b.BaseCost = math.NaN() }, "cost NaN"},
+		{func(b *Bins) { b.BaseCost = -1 }, "cost -1"},
+		{func(b *Bins) { b.BaseCost = 1e9 }, "cost 1e+09"},
+		{func(b *Bins) { b.StepCosts[0] = math.NaN() }, "costs NaN"},
+		{func(b *Bins) { b.StepCosts[0] = math.Inf(1) }, "steps cost"},
+		{func(b *Bins) { b.StepCosts[0] = -1 }, "costs -1"},
+		{func(b *Bins) { b.StepCosts[0] = 1e9 }, "steps cost"},
+		{func(b *Bins) { b.FirstBin = MinBin - 1 }, "bins from"},
+		{func(b *Bins) { b.FirstBin = MaxBin }, "bins from"},
+		{func(b *Bins) { b.FirstBin = math.MaxInt }, "bins from"},
+		{func(b *Bins) { b.StepCosts = make([]float64, 1<<20) }, "bins from"},
 	} {
 		b := NewBins(p, []Channel{{Subscribers: 10, Wedges: []float32{1, 4, 64}}, {Subscribers: 20, Wedges: []float32{1, 64}}})
-		b.Nodes, b.Decided, b.Polled = 1, 30, 2
+		b.Nodes, b.DecidedSubscribers, b.Load = 1, 30, 2
 		c.lie(b)
 		checkRefusal(t, b.Check(p, most), c.want)
 	}
@@ -231,7 +231,7 @@ func TestBinsCheckRefuses(t *testing.T) {
 
 func TestClustersCheckRefuses(t *testing.T) {
 	p := &Problem{Base: 16, Nodes: 64, Interval: 30 * time.Minute, Load: 1, Detection: time.Minute}
-	most := Totals{Nodes: 10, Channels: 100, Subscribers: 1000, Polled: 500}
+	most := Totals{Nodes: 10, Channels: 100, Subscribers: 1000, Load: 500}
 	for _, c := range []struct {
 		lie  func(s *Clusters)
 		want string

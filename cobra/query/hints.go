@@ -6,32 +6,32 @@ import (
 	"strings"
 )
 
-// otherNames are what fields are called elsewhere.
-var otherNames = map[string]Field{
+// fieldAliases are names of fields in other search languages.
+var fieldAliases = map[string]Field{
 	"intitle": Title, "headline": Title, "by": Author, "from": Author, "category": Tag, "label": Tag,
 	"domain": Site, "host": Site, "language": Lang,
 }
 
-// unknownNames are operators of other search languages that have nothing like them here.
-var unknownNames = []string{"inurl", "url", "link", "intext", "before", "after", "since", "until", "filetype"}
+// foreignFields are fields of other search languages without an equivalent here.
+var foreignFields = []string{"inurl", "url", "link", "intext", "before", "after", "since", "until", "filetype"}
 
-// meant returns the field that was perhaps meant by a name that is none's, Any if none is near.
-func meant(name string) Field {
+// suggestField returns the field that an unknown name probably stands for, or Any.
+func suggestField(name string) Field {
 	name = strings.ToLower(name)
-	if f, ok := otherNames[name]; ok {
+	if f, ok := fieldAliases[name]; ok {
 		return f
 	}
 	for f, n := range fieldNames {
-		if n != "" && near(name, n) {
+		if n != "" && withinOneEdit(name, n) {
 			return Field(f)
 		}
 	}
 	return Any
 }
 
-// near says whether one letter more, less or other, or two that changed places, are all that two words
-// differ by.
-func near(a, b string) bool {
+// withinOneEdit reports whether two words differ by at most one inserted, deleted or replaced
+// letter, or by two swapped neighbours.
+func withinOneEdit(a, b string) bool {
 	if len(a) > len(b) {
 		a, b = b, a
 	}
@@ -50,10 +50,11 @@ func near(a, b string) bool {
 	return false
 }
 
-// Hints says of a query that is right what was perhaps not meant so, and how it is read.
+// Hints returns remarks on a valid query: parts that are probably mistakes, and how they are
+// interpreted.
 func (e *Expr) Hints() []string {
 	hints := e.hints()
-	if !e.possible() {
+	if !e.canMatch() {
 		hints = append(hints, "nothing can match, because the query excludes a word that it also requires: remove one of the two")
 	}
 	slices.Sort(hints)
@@ -71,9 +72,9 @@ func (e *Expr) hints() (hints []string) {
 		hints = append(hints, fmt.Sprintf("%q is searched as a word: for the operator, write %s", e.Text, strings.ToUpper(e.Text)))
 	}
 	if name, value, ok := strings.Cut(e.Text, ":"); ok && e.Field == Any && value != "" && !strings.HasPrefix(value, "//") {
-		if f := meant(name); f != Any {
+		if f := suggestField(name); f != Any {
 			hints = append(hints, fmt.Sprintf("\"%s:\" is not a field, and is searched as a word: write %s: instead", name, fieldNames[f]))
-		} else if slices.Contains(unknownNames, strings.ToLower(name)) {
+		} else if slices.Contains(foreignFields, strings.ToLower(name)) {
 			hints = append(hints, fmt.Sprintf("\"%s:\" is not a field, and is searched as a word: the fields are title:, author:, tag:, feed:, site: and lang:", name))
 		}
 	}
@@ -86,25 +87,25 @@ func (e *Expr) hints() (hints []string) {
 	return hints
 }
 
-// possible says whether anything can match, as far as that is seen from equal words. One with very many
-// combinations is taken to be.
-func (e *Expr) possible() bool {
+// canMatch reports whether any article can match, judged by equal words. A query with very many
+// combinations counts as matching.
+func (e *Expr) canMatch() bool {
 	all := e.combine(false, literals{e.language(), map[*Expr]*literal{}})
-	return all == nil || slices.ContainsFunc(all, func(conjunction []*literal) bool { return !contradicts(conjunction) })
+	return all == nil || slices.ContainsFunc(all, func(conjunction []*literal) bool { return !isContradictory(conjunction) })
 }
 
-// contradicts says whether a conjunction wants something and does not.
-func contradicts(conjunction []*literal) bool {
-	has := map[string]bool{}
+// isContradictory reports whether a conjunction both requires and excludes something.
+func isContradictory(conjunction []*literal) bool {
+	required := map[string]bool{}
 	for _, l := range conjunction {
 		for _, key := range l.terms {
-			has[key] = true
+			required[key] = true
 		}
 		if l.check != nil && l.check.Op == Leaf {
-			has[l.id] = true
+			required[l.id] = true
 		}
 	}
 	return slices.ContainsFunc(conjunction, func(l *literal) bool {
-		return l.check != nil && l.check.Op == Not && has[l.check.Args[0].id()]
+		return l.check != nil && l.check.Op == Not && required[l.check.Args[0].id()]
 	})
 }

@@ -5,22 +5,23 @@ import (
 	"testing"
 )
 
-// What cannot be ended for want of a disk goes on, and can be ended later.
-func TestASubscriptionThatTheDiskKeepsGoesOn(t *testing.T) {
+// A subscription that cannot be removed because the disk is full continues, and can be removed
+// later.
+func TestFailedUnsubscribeKeepsTheSubscription(t *testing.T) {
 	d := newDisk()
 	r := open(t, d, DefaultConfig())
 	sun := subscribe(t, r, d, "sun")
-	r.Take(named(0, "sun"), func() {})
+	r.Receive(distinctArticle(0, "sun"), func() {})
 	d.write(100)
 	d.full = true
 	var failed error
 	r.Unsubscribe(sun, func(err error) { failed = err })
 	d.write(100)
 	if failed == nil {
-		t.Fatal("it is said to be ended")
+		t.Fatal("Unsubscribe reports success on a full disk")
 	}
 	d.full = false
-	r.Take(named(1, "sun"), func() {})
+	r.Receive(distinctArticle(1, "sun"), func() {})
 	d.write(100)
 	if got := titlesOf(t, r, d, sun); !slices.Equal(got, []string{"Article 1", "Article 0"}) {
 		t.Errorf("it has %q", got)
@@ -32,22 +33,23 @@ func TestASubscriptionThatTheDiskKeepsGoesOn(t *testing.T) {
 	}
 }
 
-// An article that the disk refused has a number that another one may get after a crash: no ring has that.
-func TestANumberThatWasLostIsInNoRing(t *testing.T) {
+// An article that the disk refused has a number that another article may get after a crash. No
+// ring contains that number.
+func TestReusedArticleNumberIsInNoRing(t *testing.T) {
 	d := newDisk()
 	r := open(t, d, DefaultConfig())
 	sun, moon := subscribe(t, r, d, "sun"), subscribe(t, r, d, "moon")
 	d.full = true
-	r.Take(named(0, "sun"), func() {})
+	r.Receive(distinctArticle(0, "sun"), func() {})
 	d.write(100)
 	d.full = false
 	d.now = r.Run(d.now)
 	for range 3 {
 		d.now = r.Run(d.now)
 	}
-	d.write(100) // the page
+	d.write(100) // writes the page of rings
 	r = open(t, d, DefaultConfig())
-	r.Take(named(1, "moon"), func() {})
+	r.Receive(distinctArticle(1, "moon"), func() {})
 	d.write(100)
 	if got := titlesOf(t, r, d, sun); len(got) != 0 {
 		t.Errorf("sun has %q", got)

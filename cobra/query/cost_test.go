@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// quick returns the shortest time that f takes in some tries, of which it makes more on a machine that is busy.
-func quick(f func()) time.Duration {
+// shortestTime returns the shortest time that f takes in several attempts. It makes more
+// attempts on a busy machine.
+func shortestTime(f func()) time.Duration {
 	best := time.Hour
-	for try := 0; try < 5 || best > most && try < 100; try++ {
+	for try := 0; try < 5 || best > limit && try < 100; try++ {
 		begin := time.Now()
 		f()
 		best = min(best, time.Since(begin))
@@ -17,17 +18,17 @@ func quick(f func()) time.Duration {
 	return best
 }
 
-// most is how long a query may take to be refused, or to be taken apart.
-const most = 10 * time.Millisecond
+// limit is the longest time for refusing or expanding a query.
+const limit = 10 * time.Millisecond
 
-// Queries made to cost much are refused at once, with a reason.
-func TestBombsAreRefused(t *testing.T) {
+// Queries made to be costly are refused at once, with a reason.
+func TestCostlyQueriesAreRefused(t *testing.T) {
 	for name, test := range map[string]struct{ text, why string }{
-		"nested deep":                 {strings.Repeat("(", 2000) + "a" + strings.Repeat(")", 2000), "within each other"},
-		"nested deep, not closed":     {strings.Repeat("(", MaxText), "within each other"},
+		"nested deep":                 {strings.Repeat("(", 2000) + "a" + strings.Repeat(")", 2000), "nested parentheses"},
+		"nested deep, not closed":     {strings.Repeat("(", MaxText), "nested parentheses"},
 		"closed only":                 {strings.Repeat(")", MaxText), "there is no ("},
-		"a tower of NOT":              {strings.Repeat("NOT ", 1000) + "a", "within each other"},
-		"a tower of minus and (":      {"x " + strings.Repeat("-(a OR ", 500) + "a" + strings.Repeat(")", 500), "within each other"},
+		"a tower of NOT":              {strings.Repeat("NOT ", 1000) + "a", "nested parentheses"},
+		"a tower of minus and (":      {"x " + strings.Repeat("-(a OR ", 500) + "a" + strings.Repeat(")", 500), "nested parentheses"},
 		"10,000 words":                {strings.Repeat("word ", 10_000), "bytes"},
 		"10,000 alternatives":         {strings.Repeat("w OR ", 10_000) + "w", "bytes"},
 		"2,000 words":                 {strings.Repeat("w ", 2000), "more than 256 words"},
@@ -45,43 +46,43 @@ func TestBombsAreRefused(t *testing.T) {
 		"combining marks":             {strings.Repeat("\u0301", MaxText/2), "there is no word"},
 	} {
 		var err error
-		took := quick(func() { _, err = Clauses(test.text) })
+		took := shortestTime(func() { _, err = Clauses(test.text) })
 		if err == nil || !strings.Contains(err.Error(), test.why) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if took > most {
+		if took > limit {
 			t.Errorf("%s: refused after %v", name, took)
 		}
 	}
 }
 
-// The largest queries that are taken are taken apart as soon.
-func TestTheLargestQueriesCostLittle(t *testing.T) {
+// The largest valid queries are expanded within the same time.
+func TestLargestQueriesAreCheap(t *testing.T) {
 	for name, text := range map[string]string{
 		"as many words":                 strings.Repeat("w ", MaxTerms),
-		"as many different ones":        different(MaxTerms, " "),
-		"as many alternatives":          different(MaxTerms, " OR "),
-		"as many that are not":          "x -" + different(MaxTerms-1, " -"),
+		"as many different ones":        distinctWords(MaxTerms, " "),
+		"as many alternatives":          distinctWords(MaxTerms, " OR "),
+		"as many that are not":          "x -" + distinctWords(MaxTerms-1, " -"),
 		"as many combinations":          strings.Repeat("(a OR b) ", 16),
 		"as many nested as may be":      strings.Repeat("(x OR (y ", MaxDepth/2) + "z" + strings.Repeat("))", MaxDepth/2),
-		"64 clauses of many words":      strings.Repeat("(a OR b) ", 6) + different(MaxTerms-12, " "),
-		"64 clauses with many excluded": strings.Repeat("(a OR b) ", 6) + "-" + different(MaxTerms-12, " -"),
-		"a phrase as long as may be":    `"` + different(MaxTerms, " ") + `"`,
+		"64 clauses of many words":      strings.Repeat("(a OR b) ", 6) + distinctWords(MaxTerms-12, " "),
+		"64 clauses with many excluded": strings.Repeat("(a OR b) ", 6) + "-" + distinctWords(MaxTerms-12, " -"),
+		"a phrase as long as may be":    `"` + distinctWords(MaxTerms, " ") + `"`,
 	} {
 		var clauses []Clause
 		var err error
-		took := quick(func() { clauses, err = Clauses(text) })
+		took := shortestTime(func() { clauses, err = Clauses(text) })
 		if err != nil || len(clauses) == 0 || len(clauses) > MaxTerms {
 			t.Errorf("%s: %d clauses, %v", name, len(clauses), err)
 		}
-		if took > most {
-			t.Errorf("%s: taken apart after %v", name, took)
+		if took > limit {
+			t.Errorf("%s: expanded after %v", name, took)
 		}
 	}
 }
 
-// different returns n different words.
-func different(n int, between string) string {
+// distinctWords returns n different words.
+func distinctWords(n int, between string) string {
 	all := make([]string, n)
 	for i := range all {
 		all[i] = string(rune('a'+i/26%26)) + string(rune('a'+i%26)) + string(rune('a'+i/676))

@@ -8,9 +8,9 @@ import (
 	"tidings/sim"
 )
 
-// Where nobody has anything to add up nobody asks. Where one wants to know, all are asked who
-// stand for others, and only for those; and when he wants it no longer, all sleep again.
-func TestNobodyAsksInVain(t *testing.T) {
+// If only one member has a value, only the members that answer its requests are active, and
+// only for their parts. When the value is gone, all members become idle again.
+func TestIdleNodesSendNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sim.Config{}, sums.Config{})
 	first := true
@@ -30,14 +30,14 @@ func TestNobodyAsksInVain(t *testing.T) {
 			awake++
 		}
 		if m.sums.Stats().Parts >= wants.sums.Stats().Parts {
-			t.Errorf("member %d, who wants nothing, asks for %d parts", m.Index(), m.sums.Stats().Parts)
+			t.Errorf("member %d, which wants nothing, asks for %d parts", m.Index(), m.sums.Stats().Parts)
 		}
 	}
 	if awake == 0 || awake == 63 {
 		t.Errorf("%d of 63 others ask", awake)
 	}
-	if _, whole := wants.sums.Rest(); !whole {
-		t.Error("who wants the sum does not have it")
+	if _, complete := wants.sums.Remote(); !complete {
+		t.Error("the member that wants the sum does not have it")
 	}
 	wants.Do(func() { wants.set(total{}) })
 	w.Run(2 * time.Hour)
@@ -50,6 +50,6 @@ func TestNobodyAsksInVain(t *testing.T) {
 		m.Do(func() { m.set(total{1, 2, 3}) })
 	}
 	if after := w.settle(5*time.Second, 5*time.Minute); after > time.Minute {
-		t.Errorf("awake after %v", after)
+		t.Errorf("active after %v", after)
 	}
 }
