@@ -23,18 +23,18 @@ import (
 // A faultsCommand is "tidings-lab sim faults".
 type faultsCommand struct {
 	reporter
-	Seeds   int           `default:"100" quick:"2" help:"How many worlds."`
-	From    uint64        `default:"1" help:"The first seed."`
-	For     time.Duration `help:"Begin new worlds for this long, however many, instead of --seeds: for a night. Those begun last end later."`
-	Members int           `default:"64" quick:"16" help:"Members of each; an eighth as many clients besides."`
-	Length  time.Duration `default:"30m" quick:"3m" help:"Virtual time that the troubles last."`
-	Fault   []sim.Trouble `placeholder:"KIND" help:"Kinds of trouble that may take part, instead of all: crash, leave, wipe, torn, disk, loss, halves, oneway, pause, slow, clock."`
-	Public  bool          `help:"Have the worlds' feeds at public addresses of few domains, which have budgets; clocks are right then."`
-	Story   string        `placeholder:"FILE" help:"Run the one world that FILE tells of, instead of those of seeds."`
-	Plan    bool          `help:"Print the stories of the worlds, and run none."`
-	Thin    bool          `help:"Leave out what is not needed for what went wrong, and print that story."`
-	Workers int           `help:"Worlds at a time; as many as there are processors if not told."`
-	Out     string        `placeholder:"DIR" help:"Draw figures into DIR."`
+	Seeds   int             `default:"100" quick:"2" help:"How many worlds."`
+	From    uint64          `default:"1" help:"The first seed."`
+	For     time.Duration   `help:"Begin new worlds for this long, however many, instead of --seeds: for a night. Those begun last end later."`
+	Members int             `default:"64" quick:"16" help:"Members of each; an eighth as many clients besides."`
+	Length  time.Duration   `default:"30m" quick:"3m" help:"Virtual time that the troubles last."`
+	Fault   []sim.FaultKind `placeholder:"KIND" help:"Kinds of trouble that may take part, instead of all: crash, leave, wipe, torn, disk, loss, halves, oneway, pause, slow, clock."`
+	Public  bool            `help:"Have the worlds' feeds at public addresses of few domains, which have budgets; clocks are right then."`
+	Story   string          `placeholder:"FILE" help:"Run the one world that FILE tells of, instead of those of seeds."`
+	Plan    bool            `help:"Print the stories of the worlds, and run none."`
+	Thin    bool            `help:"Leave out what is not needed for what went wrong, and print that story."`
+	Workers int             `help:"Worlds at a time; as many as there are processors if not told."`
+	Out     string          `placeholder:"DIR" help:"Draw figures into DIR."`
 }
 
 // An outcome is what became of some worlds; its fields are its JSON.
@@ -55,7 +55,7 @@ func (c *faultsCommand) Run(ctx context.Context, s streams) error {
 	if c.Plan {
 		return c.plans(s.out)
 	}
-	var story *sim.Nemesis
+	var story *sim.Scenario
 	if c.Story != "" {
 		n, err := c.told()
 		if err != nil {
@@ -79,7 +79,7 @@ func (c *faultsCommand) Run(ctx context.Context, s streams) error {
 
 // show prints and draws what became of some worlds, and before that thins out the first that
 // went wrong if that is asked for.
-func (c *faultsCommand) show(ctx context.Context, s streams, story *sim.Nemesis, results []faults.Result, stopped error) error {
+func (c *faultsCommand) show(ctx context.Context, s streams, story *sim.Scenario, results []faults.Result, stopped error) error {
 	o := outcome{Sums: faults.Sum(results), Runs: results}
 	wrong := slices.DeleteFunc(slices.Clone(results), func(r faults.Result) bool { return len(r.Violations) == 0 })
 	failed := stopped
@@ -102,7 +102,7 @@ func faultMarks(all faults.Line, wrong []faults.Result) []mark.Mark {
 	of := []mark.Mark{
 		mark.None("worlds that went wrong", len(wrong)),
 		mark.None("worlds that were not right in the end", all.Unhealed),
-		mark.AtMost("right again after the last trouble, most", "s", all.HealMostS, sim.Patience.Seconds()),
+		mark.AtMost("right again after the last trouble, most", "s", all.HealMostS, sim.RecoveryLimit.Seconds()),
 	}
 	if len(wrong) > 0 {
 		of[0] = of[0].Noted(fmt.Sprintf("of %d; the first has seed %d", all.Worlds, wrong[0].Seed))
@@ -129,7 +129,7 @@ func (c *faultsCommand) plans(w io.Writer) error {
 }
 
 // worlds runs them, or the one of a story. Each that went wrong has a line at once.
-func (c *faultsCommand) worlds(ctx context.Context, w io.Writer, story *sim.Nemesis) (results []faults.Result, err error) {
+func (c *faultsCommand) worlds(ctx context.Context, w io.Writer, story *sim.Scenario) (results []faults.Result, err error) {
 	began, p := time.Now(), newProgress(w, "worlds")
 	defer p.end()
 	found := func(r faults.Result) {
@@ -161,19 +161,19 @@ func (c *faultsCommand) worlds(ctx context.Context, w io.Writer, story *sim.Neme
 }
 
 // told is the world of a story.
-func (c *faultsCommand) told() (n sim.Nemesis, err error) {
+func (c *faultsCommand) told() (n sim.Scenario, err error) {
 	story, err := os.ReadFile(c.Story)
 	if err != nil {
 		return n, fmt.Errorf("read the story: %w", err)
 	}
-	if n, err = sim.ParseNemesis(string(story)); err != nil {
+	if n, err = sim.ParseScenario(string(story)); err != nil {
 		return n, fmt.Errorf("%s: %w", c.Story, err)
 	}
 	return n, nil
 }
 
 // thin leaves all out of a world that went wrong that is not needed for one thing that did.
-func thin(ctx context.Context, w io.Writer, n sim.Nemesis, what string) (*thinned, error) {
+func thin(ctx context.Context, w io.Writer, n sim.Scenario, what string) (*thinned, error) {
 	all := len(n.Plan)
 	p := newProgress(w, fmt.Sprintf("strikes left out of %d", all))
 	defer p.end()
@@ -201,7 +201,7 @@ func (c *faultsCommand) Validate(k *kong.Context) error {
 		return fmt.Errorf("--workers %d: not less than nothing", c.Workers)
 	}
 	for _, kind := range c.Fault {
-		if !slices.Contains(sim.Troubles, kind) {
+		if !slices.Contains(sim.FaultKinds, kind) {
 			return fmt.Errorf("--fault %s: there is no such kind", kind)
 		}
 	}
@@ -276,7 +276,7 @@ func drawFaults(dir string, results []faults.Result) error {
 	}{
 		{"all worlds", func(faults.Result) bool { return true }},
 		{"parted ones", func(r faults.Result) bool {
-			return slices.Contains(r.Kinds(), sim.Halves) || slices.Contains(r.Kinds(), sim.OneWay)
+			return slices.Contains(r.Kinds(), sim.Partition) || slices.Contains(r.Kinds(), sim.OneWayPartition)
 		}},
 	} {
 		var heal []float64

@@ -8,26 +8,26 @@ import (
 	"tidings/internal/wire"
 )
 
-// Small worlds in which owners quarrel about who leads: readers get all items
-// once, and nothing that anybody was shown is forgotten.
-func TestQuarrelsOfOwnersCostReadersNothing(t *testing.T) {
-	for name, world := range map[string]func(seed uint64) *Swarm{"contested": contested, "lossy": lossy, "lonely": lonely} {
+// In small worlds in which owners compete to be the sequencer, readers get all items once, and no
+// item that was shown is lost.
+func TestCompetingOwnersCostReadersNothing(t *testing.T) {
+	for name, world := range map[string]func(seed uint64) *Swarm{"contested": partitionedOwners, "lossy": lossyElections, "lonely": isolatedSequencer} {
 		t.Run(name, func(t *testing.T) {
 			seeds(t, 1, 3, func(t *testing.T, seed uint64) { report(t, world(seed)) })
 		})
 	}
 }
 
-// contested is a world in which the owners of feeds are parted and meet again, and
-// the sequencers crash.
-func contested(seed uint64) *Swarm {
-	s := feedSwarm(seed, Config{Faults: Faults{Loss: 0.02}})
+// partitionedOwners is a world in which a partition separates the owners of feeds again and again,
+// and sequencers crash.
+func partitionedOwners(seed uint64) *Swarm {
+	s := feedSwarm(seed, Config{NetworkFaults: NetworkFaults{Loss: 0.02}})
 	s.Grow(10, 100*time.Millisecond)
 	s.World.Run(30 * time.Second)
-	urls := s.lively(6, 3*time.Minute, 12)
+	urls := s.serveFeeds(6, 3*time.Minute, 12)
 	for i, p := range s.Peers() {
-		p.Read(urls[i%len(urls)])
-		p.Read(urls[(i+1)%len(urls)])
+		p.SubscribeFeed(urls[i%len(urls)])
+		p.SubscribeFeed(urls[(i+1)%len(urls)])
 	}
 	s.World.Run(2 * time.Minute)
 	var side []*Host
@@ -56,19 +56,19 @@ func contested(seed uint64) *Swarm {
 	return s
 }
 
-// lossy is a world in which so much is lost that to make an epoch takes longer than
-// the next owner waits before it tries too.
-func lossy(seed uint64) *Swarm {
+// lossyElections is a world with so much loss that making an epoch takes longer than the next owner
+// waits before it tries too.
+func lossyElections(seed uint64) *Swarm {
 	s := feedSwarm(seed, Config{})
 	s.Grow(8, 100*time.Millisecond)
 	s.World.Run(30 * time.Second)
-	urls := s.lively(10, time.Minute, 12)
+	urls := s.serveFeeds(10, time.Minute, 12)
 	for i, p := range s.Peers() {
-		p.Read(urls[i%len(urls)])
-		p.Read(urls[(i+3)%len(urls)])
+		p.SubscribeFeed(urls[i%len(urls)])
+		p.SubscribeFeed(urls[(i+3)%len(urls)])
 	}
 	s.World.Run(2 * time.Minute)
-	s.SetFaults(Faults{Loss: 0.3})
+	s.SetNetworkFaults(NetworkFaults{Loss: 0.3})
 	for i := range 8 {
 		if p := s.leader(urls[i]); p != nil {
 			p.Kill(true)
@@ -76,18 +76,17 @@ func lossy(seed uint64) *Swarm {
 		}
 		s.World.Run(time.Minute)
 	}
-	s.SetFaults(Faults{})
+	s.SetNetworkFaults(NetworkFaults{})
 	s.World.Run(20 * time.Minute)
 	s.CheckReaders()
 	return s
 }
 
-// lonely is a world in which the sequencer of a feed is parted from all others,
-// polls, and dies, again and again; items roll off the origin's document soon. A
-// client comes late.
+// isolatedSequencer is a world in which the sequencer of a feed is repeatedly separated from all
+// others, polls, and dies; the origin's document soon drops old items. A client joins late.
 //
-// Items come every three seconds, so that some do before the others take over.
-func lonely(seed uint64) *Swarm {
+// Items come every three seconds, so that some come before the other owners take over.
+func isolatedSequencer(seed uint64) *Swarm {
 	network := wire.DefaultNetwork("sim")
 	network.PollInterval = time.Second
 	s := NewSwarm(SwarmConfig{World: Config{Seed: seed}, Network: network})
@@ -96,12 +95,12 @@ func lonely(seed uint64) *Swarm {
 	const url = "http://short.example/"
 	s.Serve(url, script.NewLively(script.Config{Seed: seed, Every: 3 * time.Second, Window: 1, Limit: 150}))
 	for _, p := range s.Peers() {
-		p.Read(url)
+		p.SubscribeFeed(url)
 	}
 	late := s.Add(false, s.Peers()[0])
 	late.Start()
 	s.World.Run(2 * time.Minute)
-	late.Read(url)
+	late.SubscribeFeed(url)
 	for range 3 {
 		p := s.leader(url)
 		if p == nil {
@@ -120,7 +119,7 @@ func lonely(seed uint64) *Swarm {
 	return s
 }
 
-// leader is the member that polls a feed, nil if none does.
+// leader returns the sequencer of a feed, nil if there is none.
 func (s *Swarm) leader(url string) *Peer {
 	for _, p := range s.members {
 		if p.Up() {

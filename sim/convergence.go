@@ -11,65 +11,67 @@ import (
 	"tidings/overlay/owner"
 )
 
-// Invariants of a network that was left alone.
+// Invariants of a network without faults and without changes.
 const (
-	// OneRoot (I9): after quiet, each key has one root.
-	OneRoot = "several roots"
-	// OneLeader (I9): after quiet, each channel that is read has one sequencer.
-	OneLeader = "not one sequencer"
-	// OneHead (I9): after quiet, all who keep a log have the same: its owners by the word of
-	// its sequencer, and those who follow it.
-	OneHead = "several heads"
-	// Stray (I8): after quiet, nobody takes himself for an owner who is none.
-	Stray = "stray owner"
+	// SeveralRoots (I9): some key does not have exactly one root.
+	SeveralRoots = "several roots"
+	// NotOneSequencer (I9): some channel with readers does not have exactly one sequencer.
+	NotOneSequencer = "not one sequencer"
+	// SeveralHeads (I9): the nodes that keep a log do not agree on its head. These nodes are the
+	// owners that the sequencer names, and the followers.
+	SeveralHeads = "several heads"
+	// StrayOwner (I8): a node takes itself for an owner, and the sequencer does not list it.
+	StrayOwner = "stray owner"
 )
 
-// passingPause is how long what changes may take to all whom it concerns: an entry to
-// those who keep the log, an epoch to its owners.
-const passingPause = 15 * time.Second
+// propagationTime is how long a change may take to reach all nodes that it concerns: an entry,
+// those that keep the log; an epoch, its owners.
+const propagationTime = 15 * time.Second
 
-// Ails returns the names of the invariants of a network left alone that do not hold
-// now, each once. Of logs, which go on, and their sequencers, who change, it names what has
-// been so for a while.
-func (s *Swarm) Ails() (names []string) {
+// BrokenInvariants returns the names of the invariants that do not hold now, each once. Logs grow
+// and sequencers change all the time, so invariants of logs are listed only when one channel has
+// violated them for longer than propagationTime.
+func (s *Swarm) BrokenInvariants() (names []string) {
 	live := s.Live()
-	had := map[string]bool{}
-	found := func(what, _ string, _ ...any) {
-		if !had[what] {
-			had[what] = true
+	reported := map[string]bool{}
+	report := func(what, _ string, _ ...any) {
+		if !reported[what] {
+			reported[what] = true
 			names = append(names, what)
 		}
 	}
-	s.checkLeaves(live, found)
-	s.checkRoots(live, found)
-	s.checkWays(found)
-	s.lasting(OneLeader, s.checkLeaders, found)
-	s.lasting(OneHead, s.checkHeads, found)
+	s.checkLeaves(live, report)
+	s.checkRoots(live, report)
+	s.checkPaths(report)
+	s.reportPersistent(NotOneSequencer, s.checkLeaders, report)
+	s.reportPersistent(SeveralHeads, s.checkHeads, report)
 	return names
 }
 
-// lasting finds what a check has found of one channel for a while: the last of its facts. That
-// one entry after the other is on its way, each of another channel, is nothing amiss.
-func (s *Swarm) lasting(what string, check func(finder), found finder) {
-	now, amiss := s.Now(), map[string]bool{}
-	check(func(_, _ string, facts ...any) { amiss[what+" "+fmt.Sprint(facts[len(facts)-1])] = true })
-	for of := range s.feeds.amiss {
-		if strings.HasPrefix(of, what+" ") && !amiss[of] {
-			delete(s.feeds.amiss, of)
+// reportPersistent reports an invariant that the same channel has violated for longer than
+// propagationTime. The channel is the last detail that check reports. Different channels may each
+// have an entry in transit, which is normal.
+func (s *Swarm) reportPersistent(invariant string, check func(reportFunc), report reportFunc) {
+	now, failing := s.Now(), map[string]bool{}
+	check(func(_, _ string, facts ...any) { failing[invariant+" "+fmt.Sprint(facts[len(facts)-1])] = true })
+	for failure := range s.feeds.failingSince {
+		if strings.HasPrefix(failure, invariant+" ") && !failing[failure] {
+			delete(s.feeds.failingSince, failure)
 		}
 	}
-	for of := range amiss {
-		since, was := s.feeds.amiss[of]
+	for failure := range failing {
+		since, was := s.feeds.failingSince[failure]
 		if !was {
-			s.feeds.amiss[of] = now
-		} else if now.Sub(since) > passingPause {
-			found(what, "")
+			s.feeds.failingSince[failure] = now
+		} else if now.Sub(since) > propagationTime {
+			report(invariant, "")
 		}
 	}
 }
 
-// checkRoots looks who takes himself for the root of the keys of all groups and feeds.
-func (s *Swarm) checkRoots(live []*Peer, found finder) {
+// checkRoots counts, for the key of each group and feed, the members that consider themselves its
+// root.
+func (s *Swarm) checkRoots(live []*Peer, report reportFunc) {
 	for _, key := range sortedIDs(s.groups) {
 		roots := 0
 		for _, p := range live {
@@ -79,13 +81,13 @@ func (s *Swarm) checkRoots(live []*Peer, found finder) {
 			}
 		}
 		if roots != 1 {
-			found(OneRoot, "%d members are the root of %s", roots, key.Short())
+			report(SeveralRoots, "%d members are the root of %s", roots, key.Short())
 		}
 	}
 }
 
-// checkLeaders looks who leads the channels that somebody reads.
-func (s *Swarm) checkLeaders(found finder) {
+// checkLeaders counts the sequencers of each channel that has readers.
+func (s *Swarm) checkLeaders(report reportFunc) {
 	for _, url := range s.feeds.urls {
 		key, leaders, read := s.Key(url), 0, false
 		for _, p := range s.members {
@@ -93,39 +95,39 @@ func (s *Swarm) checkLeaders(found finder) {
 				if v, ok := p.node.Owners.View(key); ok && v.Leads {
 					leaders++
 				}
-				read = read || p.reads[url] != nil
+				read = read || p.subscriptions[url] != nil
 			}
 		}
 		if read && leaders != 1 {
-			found(OneLeader, "%d members lead %s", leaders, url)
+			report(NotOneSequencer, "%d members lead %s", leaders, url)
 		}
 	}
 }
 
-// checkHeads compares the logs of all who keep them.
-func (s *Swarm) checkHeads(found finder) {
+// checkHeads compares the heads of all nodes that keep a log.
+func (s *Swarm) checkHeads(report reportFunc) {
 	for _, url := range s.feeds.urls {
 		key := s.Key(url)
 		var first *Peer
 		var head owner.Hash
-		owners := s.owners(key)
+		owners := s.ownersOf(key)
 		for _, p := range s.members {
-			if !p.Up() || !p.keeps(key, owners) {
+			if !p.Up() || !p.keepsLog(key, owners) {
 				continue
 			}
-			its := headOf(p.node.Owners.Log(key))
+			hash := headOf(p.node.Owners.Log(key))
 			if first == nil {
-				first, head = p, its
-			} else if its != head {
-				found(OneHead, "hosts %d and %d have different logs of %s", first.Index(), p.Index(), url)
+				first, head = p, hash
+			} else if hash != head {
+				report(SeveralHeads, "hosts %d and %d have different logs of %s", first.Index(), p.Index(), url)
 				break
 			}
 		}
 	}
 }
 
-// owners are those of a key by the word of who leads it; none if nobody does.
-func (s *Swarm) owners(key overlay.ID) []env.PeerID {
+// ownersOf returns the owners of a key according to its sequencer; nil if it has none.
+func (s *Swarm) ownersOf(key overlay.ID) []env.PeerID {
 	for _, p := range s.members {
 		if p.Up() {
 			if v, ok := p.node.Owners.View(key); ok && v.Leads {
@@ -136,24 +138,23 @@ func (s *Swarm) owners(key overlay.ID) []env.PeerID {
 	return nil
 }
 
-// keeps says whether a peer keeps the log of a key: as one of its owners, or for its
-// readers.
-func (p *Peer) keeps(key overlay.ID, owners []env.PeerID) bool {
+// keepsLog reports whether a peer keeps the log of a key, as one of its owners or as a follower.
+func (p *Peer) keepsLog(key overlay.ID, owners []env.PeerID) bool {
 	v, ok := p.node.Owners.View(key)
 	return ok && (v.Follows || v.Owns && slices.Contains(owners, p.ID()))
 }
 
-// checkStrays looks for owners whose sequencer does not know them.
-func (s *Swarm) checkStrays(found finder) {
+// checkStrayOwners looks for owners that their sequencer does not list.
+func (s *Swarm) checkStrayOwners(report reportFunc) {
 	for _, url := range s.feeds.urls {
 		key := s.Key(url)
-		owners := s.owners(key)
+		owners := s.ownersOf(key)
 		for _, p := range s.members {
 			if !p.Up() {
 				continue
 			}
 			if v, ok := p.node.Owners.View(key); ok && v.Owns && !slices.Contains(owners, p.ID()) {
-				found(Stray, "host %d owns %s", p.Index(), url)
+				report(StrayOwner, "host %d owns %s", p.Index(), url)
 			}
 		}
 	}

@@ -13,55 +13,56 @@ import (
 	"tidings/overlay/scribe/scribepb"
 )
 
-// Swallow has a peer keep, from now on and in all its lives, what others should get from it of any
-// feed. It is a real node, who routes, keeps its place in trees, takes children and renews their
+// DropForwards makes a peer drop, from now on and in all its lives, what it should pass on about any
+// feed. It is a real node that routes, keeps its place in trees, accepts children and renews their
 // leases, but
 //
-//   - passes no message down a tree, and is content as if it had: it takes each for acknowledged;
-//   - answers every digest by saying that nothing differs, and sends no heartbeats;
-//   - has nothing to give to who pulls: neither entries beyond those that one has, nor bodies.
+//   - it sends no messages down a tree, and behaves as if they were acknowledged;
+//   - it answers every digest with "no difference", and sends no heartbeats;
+//   - it answers pulls with neither entries nor bodies.
 //
-// What it asks for itself it gets. It is meant for members between owners and readers: as an owner it
-// goes on voting and holding, but gives nobody what it holds. A message of feedtree's that is not
-// named here is kept back.
-func (p *Peer) Swallow() {
-	p.withholds = func(to env.Peer, msg []byte) []byte {
+// Its own requests are not affected. It is meant for members between owners and readers: an owner
+// still votes and stores entries, but gives none to others. Feedtree messages that are not named
+// here are dropped.
+func (p *Peer) DropForwards() {
+	p.filterOutgoing = func(to env.Peer, msg []byte) []byte {
 		switch layer, body, err := wire.ParseFrame(msg); {
 		case err != nil:
 		case layer == wire.Scribe:
-			return p.swallowDown(to, msg, body)
+			return p.dropMulticast(to, msg, body)
 		case layer == wire.Feed:
-			return swallowFeed(msg, body)
+			return filterFeedMessage(msg, body)
 		case layer == wire.Owner:
-			return swallowLog(msg, body)
+			return emptyLogAnswer(msg, body)
 		}
 		return msg
 	}
 }
 
-// Swallows says whether a peer swallows what it should pass on.
-func (p *Peer) Swallows() bool { return p.withholds != nil }
+// DropsForwards reports whether a peer drops what it should forward.
+func (p *Peer) DropsForwards() bool { return p.filterOutgoing != nil }
 
-// contented is after what time a message that was swallowed is taken for acknowledged.
-const contented = 50 * time.Millisecond
+// fakeAckDelay is the time until a dropped message counts as acknowledged at the peer that dropped
+// it.
+const fakeAckDelay = 50 * time.Millisecond
 
-// swallowDown keeps what should go down a tree. The node hears an acknowledgement, in its child's
-// name: it would give up a child that seems to be dead.
-func (p *Peer) swallowDown(to env.Peer, msg, body []byte) []byte {
+// dropMulticast drops a message to a child in a tree. The node gets a faked acknowledgement from
+// the child, because it would otherwise give up the child as dead.
+func (p *Peer) dropMulticast(to env.Peer, msg, body []byte) []byte {
 	m := new(scribepb.Message)
 	if proto.Unmarshal(body, m) != nil || m.GetMulticast() == nil {
 		return msg
 	}
-	if child := p.world.find(&to); child != nil {
+	if child := p.world.hostOf(&to); child != nil {
 		got := wire.AppendFrame(nil, wire.Scribe, &scribepb.Message{Body: &scribepb.Message_Ack{Ack: &scribepb.Ack{Ids: []uint64{m.GetMulticast().Id}}}})
-		p.lane.push(p.lane.now+int64(contented), p.Host, frame, p.lane.frames.Put(transit{msg: got, from: child.index}))
+		p.lane.schedule(p.lane.now+int64(fakeAckDelay), p.Host, eventFrame, p.lane.frames.Put(frameInTransit{msg: got, from: child.index}))
 	}
 	return nil
 }
 
-// swallowFeed keeps all that tells a child of a feed that there is more of it. What has to do with
-// publications, and what the node says of itself as somebody's child, goes out.
-func swallowFeed(msg, body []byte) []byte {
+// filterFeedMessage drops messages by which a child could learn that a feed has more entries.
+// Messages about publications, and those that the node sends as a child itself, pass.
+func filterFeedMessage(msg, body []byte) []byte {
 	m := new(feedtreepb.Message)
 	if proto.Unmarshal(body, m) != nil {
 		return msg
@@ -77,8 +78,8 @@ func swallowFeed(msg, body []byte) []byte {
 	return nil
 }
 
-// swallowLog leaves out of answers what a follower asked for.
-func swallowLog(msg, body []byte) []byte {
+// emptyLogAnswer removes from answers what a follower asked for.
+func emptyLogAnswer(msg, body []byte) []byte {
 	m := new(ownerpb.Message)
 	if proto.Unmarshal(body, m) != nil {
 		return msg
@@ -94,17 +95,17 @@ func swallowLog(msg, body []byte) []byte {
 	return wire.AppendFrame(nil, wire.Owner, m)
 }
 
-// CleanWay says whether none swallows of those whom a message of a group has to pass from its root
-// to a peer, both included; false, too, if there is no whole way.
-func (s *Swarm) CleanWay(p *Peer, g overlay.ID) bool {
-	if p.Swallows() {
+// HonestPath reports whether the path of a group's messages from the root to a peer is complete,
+// and no node on it drops messages, the two ends included.
+func (s *Swarm) HonestPath(p *Peer, g overlay.ID) bool {
+	if p.DropsForwards() {
 		return false
 	}
-	above, whole := s.way(p, g)
+	above, complete := s.pathToRoot(p, g)
 	for _, q := range above {
-		if q.Swallows() {
+		if q.DropsForwards() {
 			return false
 		}
 	}
-	return whole
+	return complete
 }

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Who swallows keeps its children, and they lack what is published; all others have it.
-func TestSwallowing(t *testing.T) {
+// A node that drops messages keeps its children, and exactly those below it lack what is published.
+func TestDroppersKeepTheirChildren(t *testing.T) {
 	t.Parallel()
 	s := NewSwarm(SwarmConfig{World: Config{Seed: 1}, Network: feedSwarm(1, Config{}).config.Network})
 	s.Grow(48, 100*time.Millisecond)
 	s.World.Run(time.Minute)
 	g := s.Key("http://group.example/")
 	for _, p := range s.Peers()[:40] {
-		p.Subscribe(g, 1)
+		p.JoinGroup(g, 1)
 	}
 	s.World.Run(2 * time.Minute)
 	root := s.Root(g)
@@ -26,10 +26,10 @@ func TestSwallowing(t *testing.T) {
 	if bad == nil {
 		t.Fatal("nobody but the root has children")
 	}
-	bad.Swallow()
+	bad.DropForwards()
 	below := 0
 	for _, p := range s.Peers()[:40] {
-		if p != bad && !s.CleanWay(p, g) {
+		if p != bad && !s.HonestPath(p, g) {
 			below++
 		}
 	}
@@ -38,8 +38,8 @@ func TestSwallowing(t *testing.T) {
 	s.World.Run(5 * time.Minute)
 	still, _ := bad.node.Scribe.Place(g)
 	missing := 0
-	for _, v := range s.Wrong() {
-		if v.What == Missing {
+	for _, v := range s.Violations() {
+		if v.Invariant == Lost {
 			missing++
 		} else {
 			t.Error(v)

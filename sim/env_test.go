@@ -17,31 +17,31 @@ import (
 	"tidings/internal/wire/wirepb"
 )
 
-// The doors are measured with a stand-in of the full load before layers are
-// built on them: docs/decisions/001-doors.md has the figures.
+// These benchmarks measure the event loop and the interfaces of env under a simulated full load,
+// without the layers. docs/decisions/001-doors.md has the results.
 //
-//	go test ./sim -run '^$' -bench 'Timers|Messages|FullLoad' -benchtime 1x -cpu 1
+// go test ./sim -run '^$' -bench 'Timers|Messages|FullLoad' -benchtime 1x -cpu 1
 
-// load is what one stand-in node has to carry.
+// load is the work of one benchNode.
 type load struct {
-	pairs       int           // channels it polls, each once in tau
-	fetch       bool          // a poll asks the Fetcher, else it is a timer only
-	leases      int           // of children, spread over its links
-	links       int           // peers it exchanges messages with
-	updateEvery time.Duration // between two messages to one of them, in turn; 0: none
+	pairs       int           // channels that it polls, each once in tau
+	fetch       bool          // polls use the Fetcher; otherwise they are only timers
+	leases      int           // leases of children, spread over its links
+	links       int           // peers with which it exchanges messages
+	updateEvery time.Duration // between two messages, to one link after the other; 0: none
 	digestEvery time.Duration // between two rounds of digests, one per link; 0: none
 }
 
 const (
 	tau        = 30 * time.Minute
 	leaseTime  = time.Hour
-	leaseGrain = time.Minute // leases are looked at in batches of this width
+	leaseGrain = time.Minute // leases are checked in batches of this width
 )
 
-// standIn is a node with one layer, which does no more than the doors ask of it:
-// calendars, polls, leases, and messages that are truly encoded and decoded.
-type standIn struct {
-	// When each part wants to be run; a part that is not due is not touched.
+// A benchNode is a node with one layer that does only what the interfaces need: calendars, polls,
+// leases, and messages that are really encoded and decoded.
+type benchNode struct {
+	// When each part is due.
 	next, pollsAt, leasesAt, updateAt, digestsAt time.Time
 
 	fired, answers, sent, heard, lapsed int
@@ -57,14 +57,14 @@ type standIn struct {
 	leases  []lease
 	links   []neighbour
 	byID    map[env.PeerID]int32
-	message wirepb.Envelope // being encoded
+	message wirepb.Envelope // scratch buffer for encoding
 	turn    int
 }
 
-// lease is a child's place in one tree. The leases of one link lie together.
+// lease is a child's place in one tree. The leases of one link are adjacent.
 type lease struct {
 	channel int32
-	_       uint32 // its version: a lease's place in memory is that of a real one
+	_       uint32 // padding to the size of a real lease
 }
 
 type neighbour struct {
@@ -72,8 +72,8 @@ type neighbour struct {
 	heard time.Time
 }
 
-func newStandIn(e env.Env, index int, l load, urls []string, peers []env.Peer) *standIn {
-	n := &standIn{
+func newStandIn(e env.Env, index int, l load, urls []string, peers []env.Peer) *benchNode {
+	n := &benchNode{
 		Env: e, load: l, index: index, urls: urls,
 		leases: make([]lease, l.leases),
 		byID:   map[env.PeerID]int32{},
@@ -102,10 +102,10 @@ func newStandIn(e env.Env, index int, l load, urls []string, peers []env.Peer) *
 	return n
 }
 
-// grain is the end of the batch in which a lease is looked at.
+// grain returns the end of the batch in which a lease is checked.
 func grain(t time.Time) time.Time { return t.Truncate(leaseGrain).Add(leaseGrain) }
 
-func (n *standIn) Run(now time.Time) time.Time {
+func (n *benchNode) Run(now time.Time) time.Time {
 	due := func(t time.Time) bool { return !t.IsZero() && !t.After(now) }
 	if n.next.After(now) {
 		return n.next
@@ -133,7 +133,7 @@ func (n *standIn) Run(now time.Time) time.Time {
 	return n.next
 }
 
-func (n *standIn) poll(now time.Time) {
+func (n *benchNode) poll(now time.Time) {
 	for {
 		i, at, ok := n.polls.Pop(now)
 		if !ok {
@@ -148,9 +148,8 @@ func (n *standIn) poll(now time.Time) {
 	}
 }
 
-// lapse looks at the leases whose time would be up if no digest of their link
-// had come since.
-func (n *standIn) lapse(now time.Time) {
+// lapse checks the leases that would have expired without a digest of their link.
+func (n *benchNode) lapse(now time.Time) {
 	for {
 		i, _, ok := n.expiry.Pop(now)
 		if !ok {
@@ -167,9 +166,9 @@ func (n *standIn) lapse(now time.Time) {
 	}
 }
 
-// say sends a message of about 150 bytes, the size of most of ours. Its shape
-// is that of an envelope; nothing is signed.
-func (n *standIn) say(link int, digest bool) {
+// say sends a message of about 150 bytes, which is typical. It has the form of an envelope, but no
+// signature.
+func (n *benchNode) say(link int, digest bool) {
 	n.message.Payload[8] = 0
 	if digest {
 		n.message.Payload[8] = 1
@@ -179,7 +178,7 @@ func (n *standIn) say(link int, digest bool) {
 	n.sent++
 }
 
-func (n *standIn) Receive(from env.PeerID, frame []byte) error {
+func (n *benchNode) Receive(from env.PeerID, frame []byte) error {
 	_, body, err := wire.ParseFrame(frame)
 	if err != nil {
 		return err
@@ -198,19 +197,19 @@ func (n *standIn) Receive(from env.PeerID, frame []byte) error {
 	return nil
 }
 
-func (n *standIn) Answered(_ env.Handle, a env.Answer) {
+func (n *benchNode) Answered(_ env.Handle, a env.Answer) {
 	if a.Status == 304 {
 		n.answers++
 	}
 }
 
-func (n *standIn) Found(env.Peer)      {}
-func (n *standIn) Reachable([]string)  {}
-func (n *standIn) PeerDown(env.PeerID) {}
+func (n *benchNode) Found(env.Peer)      {}
+func (n *benchNode) Reachable([]string)  {}
+func (n *benchNode) PeerDown(env.PeerID) {}
 
-// standIns boots a world of nodes under one load. Links are mutual: those to
-// the next hosts and to the previous ones on a ring.
-func standIns(nodes, channels int, l load) (*World, []*standIn) {
+// benchNodes boots a world of nodes under one load. Links are mutual: to the next and the previous
+// hosts on a ring.
+func benchNodes(nodes, channels int, l load) (*World, []*benchNode) {
 	w := New(Config{Seed: 1})
 	urls := make([]string, channels)
 	for i := range urls {
@@ -219,7 +218,7 @@ func standIns(nodes, channels int, l load) (*World, []*standIn) {
 	for range nodes {
 		w.Host(HostConfig{Open: true})
 	}
-	var all []*standIn
+	var all []*benchNode
 	for i, h := range w.Hosts() {
 		var peers []env.Peer
 		for k := range l.links / 2 {
@@ -236,21 +235,21 @@ func standIns(nodes, channels int, l load) (*World, []*standIn) {
 }
 
 // sum adds up a counter of all nodes.
-func sum(all []*standIn, counter func(*standIn) int) (total int) {
+func sum(all []*benchNode, counter func(*benchNode) int) (total int) {
 	for _, n := range all {
 		total += counter(n)
 	}
 	return total
 }
 
-// BenchmarkTimers: 5 million (node, channel) pairs pending in the calendars of
-// 1,000 nodes, each of which fires in its turn.
+// BenchmarkTimers has 5 million (node, channel) pairs in the calendars of 1,000 nodes, each of
+// which fires once.
 func BenchmarkTimers(b *testing.B) {
 	for b.Loop() {
-		w, all := standIns(1000, 100_000, load{pairs: 5000})
+		w, all := benchNodes(1000, 100_000, load{pairs: 5000})
 		start := time.Now()
 		w.Run(time.Hour)
-		fired := sum(all, func(n *standIn) int { return n.fired })
+		fired := sum(all, func(n *benchNode) int { return n.fired })
 		if fired != 2*5_000_000 {
 			b.Fatalf("%d timers fired, want 10 million", fired)
 		}
@@ -258,36 +257,35 @@ func BenchmarkTimers(b *testing.B) {
 	}
 }
 
-// BenchmarkMessages: 2 million messages of about 150 bytes, each encoded, sent,
-// delivered and decoded.
+// BenchmarkMessages encodes, sends, delivers and decodes 2 million messages of about 150 bytes.
 func BenchmarkMessages(b *testing.B) {
 	for b.Loop() {
-		w, all := standIns(1024, 1, load{links: 48, updateEvery: time.Second})
+		w, all := benchNodes(1024, 1, load{links: 48, updateEvery: time.Second})
 		start := time.Now()
 		w.Run(2000 * time.Second)
-		heard := sum(all, func(n *standIn) int { return n.heard })
-		if sent := sum(all, func(n *standIn) int { return n.sent }); sent < 2_000_000 || heard < sent-1024 {
+		heard := sum(all, func(n *benchNode) int { return n.heard })
+		if sent := sum(all, func(n *benchNode) int { return n.sent }); sent < 2_000_000 || heard < sent-1024 {
 			b.Fatalf("%d messages heard of %d", heard, sent)
 		}
 		b.ReportMetric(float64(heard)/time.Since(start).Seconds(), "msgs/s")
 	}
 }
 
-// BenchmarkFullLoad: six hours of a network of 1,024 nodes with 60 million
-// polls over 5 million pairs, 5 million leases, and 10 million messages.
+// BenchmarkFullLoad runs a network of 1,024 nodes for six hours: 60 million polls of 5 million
+// pairs, 5 million leases, and 10 million messages.
 func BenchmarkFullLoad(b *testing.B) {
 	for b.Loop() {
 		start := time.Now()
-		w, all := standIns(1024, 100_000, load{
+		w, all := benchNodes(1024, 100_000, load{
 			pairs: 4883, fetch: true, leases: 4883, links: 48,
 			updateEvery: 2680 * time.Millisecond, digestEvery: 10 * time.Minute,
 		})
 		w.Run(6 * time.Hour)
 		wall := time.Since(start).Seconds()
-		polls := sum(all, func(n *standIn) int { return n.answers })
-		heard := sum(all, func(n *standIn) int { return n.heard })
-		lapsed := sum(all, func(n *standIn) int { return n.lapsed })
-		leases := sum(all, func(n *standIn) int { return n.expiry.Len() })
+		polls := sum(all, func(n *benchNode) int { return n.answers })
+		heard := sum(all, func(n *benchNode) int { return n.heard })
+		lapsed := sum(all, func(n *benchNode) int { return n.lapsed })
+		leases := sum(all, func(n *benchNode) int { return n.expiry.Len() })
 		if polls < 59_990_000 || heard < 10_000_000 || lapsed > 0 || leases < 5_000_000 {
 			b.Fatalf("%d polls, %d messages, %d leases, %d lapsed", polls, heard, leases, lapsed)
 		}
@@ -299,8 +297,8 @@ func BenchmarkFullLoad(b *testing.B) {
 	}
 }
 
-// maxRSS is the most memory the process ever held, as the system counts it, or
-// as the Go runtime does where the system does not say.
+// maxRSS returns the maximum memory of the process, as the system counts it, or as the Go runtime
+// does where the system does not report it.
 func maxRSS() float64 {
 	status, _ := os.ReadFile("/proc/self/status")
 	for line := range strings.Lines(string(status)) {

@@ -9,73 +9,71 @@ import (
 	"time"
 )
 
-// A Trouble is a kind of fault.
-type Trouble string
+// A FaultKind is a kind of fault.
+type FaultKind string
 
 const (
-	// Crash: hosts die, silently or so that their links are seen to close, and come
-	// back with their disks.
-	Crash Trouble = "crash"
+	// Crash: hosts die, silently or with a hint to their peers, and come back with their disks.
+	Crash FaultKind = "crash"
 	// Leave: hosts leave in good order, and come back.
-	Leave Trouble = "leave"
-	// Wipe: a host dies and its disk is lost; another comes in its place.
-	Wipe Trouble = "wipe"
-	// Torn: a disk breaks in the middle of what it writes; its host dies in a while,
-	// and comes back.
-	Torn Trouble = "torn"
-	// Disk: disks have no room, for bodies or at all.
-	Disk Trouble = "disk"
-	// Loss: the network loses, repeats and holds back frames.
-	Loss Trouble = "loss"
-	// Halves: the network is parted.
-	Halves Trouble = "halves"
-	// OneWay: some hosts are not heard by others whom they hear.
-	OneWay Trouble = "oneway"
-	// Pause: hosts stand still, and go on.
-	Pause Trouble = "pause"
-	// Slow: hosts take long for everything.
-	Slow Trouble = "slow"
-	// Clock: a clock leaps, or is wrong when its host comes back.
-	Clock Trouble = "clock"
+	Leave FaultKind = "leave"
+	// DiskLost: a host dies and its disk is lost; another host takes its place.
+	DiskLost FaultKind = "wipe"
+	// TornWrite: a disk breaks during a write; its host dies some time later, and comes back.
+	TornWrite FaultKind = "torn"
+	// NoDiskSpace: disks have no room for bodies, or for anything.
+	NoDiskSpace FaultKind = "disk"
+	// Loss: the network loses, duplicates and delays frames.
+	Loss FaultKind = "loss"
+	// Partition: the network is split into two sides.
+	Partition FaultKind = "halves"
+	// OneWayPartition: some hosts are not heard by others, whose frames they receive.
+	OneWayPartition FaultKind = "oneway"
+	// Pause: hosts stop, and go on later.
+	Pause FaultKind = "pause"
+	// Slow: hosts take a long time for each event.
+	Slow FaultKind = "slow"
+	// ClockJump: a clock jumps forward, or is wrong after a restart.
+	ClockJump FaultKind = "clock"
 )
 
-// Troubles are all kinds.
-var Troubles = []Trouble{Crash, Leave, Wipe, Torn, Disk, Loss, Halves, OneWay, Pause, Slow, Clock}
+// FaultKinds are all kinds.
+var FaultKinds = []FaultKind{Crash, Leave, DiskLost, TornWrite, NoDiskSpace, Loss, Partition, OneWayPartition, Pause, Slow, ClockJump}
 
-// A Strike is one trouble of a plan.
-type Strike struct {
-	At      time.Duration // since the troubles began
-	Lasts   time.Duration // until it is over, or who died is back
-	Trouble Trouble
-	Hosts   []int         // whom it befalls, by machine; of Halves those of one side
-	To      []int         // of OneWay: who does not hear these
-	Silent  bool          // nobody hears of a death
-	Disk    DiskFault     // of Disk
-	Net     Faults        // of Loss
-	By      time.Duration // of Slow: for each event; of Clock: ahead of the world's
+// A Fault is one entry of a plan.
+type Fault struct {
+	At       time.Duration // since the start of the period with faults
+	Duration time.Duration // until the fault ends, or the dead host is back
+	Kind     FaultKind
+	Hosts    []int         // affected machines; of a Partition, the machines of one side
+	To       []int         // of a OneWayPartition: the machines that do not hear Hosts
+	Silent   bool          // of a death: peers get no hint
+	Disk     DiskFault     // of NoDiskSpace
+	Network  NetworkFaults // of Loss
+	Amount   time.Duration // of Slow: time per event; of ClockJump: offset from the world's clock
 }
 
-// String is the strike in one line, as ParseStrike reads it.
-func (s Strike) String() string {
-	line := fmt.Sprintf("%v %s lasts=%v", s.At, s.Trouble, s.Lasts)
+// String returns the fault as one line that ParseFault reads.
+func (s Fault) String() string {
+	line := fmt.Sprintf("%v %s lasts=%v", s.At, s.Kind, s.Duration)
 	field := func(there bool, format string, value any) {
 		if there {
 			line += fmt.Sprintf(" "+format, value)
 		}
 	}
-	field(len(s.Hosts) > 0, "hosts=%s", list(s.Hosts))
-	field(len(s.To) > 0, "to=%s", list(s.To))
+	field(len(s.Hosts) > 0, "hosts=%s", formatList(s.Hosts))
+	field(len(s.To) > 0, "to=%s", formatList(s.To))
 	field(s.Silent, "silent=%v", s.Silent)
-	field(s.Disk != Sound, "disk=%d", s.Disk)
-	field(s.Net.Loss > 0, "loss=%v", s.Net.Loss)
-	field(s.Net.Duplicate > 0, "duplicate=%v", s.Net.Duplicate)
-	field(s.Net.Reorder > 0, "reorder=%v", s.Net.Reorder)
-	field(s.Net.Late > 0, "late=%v", s.Net.Late)
-	field(s.By != 0, "by=%v", s.By)
+	field(s.Disk != DiskOK, "disk=%d", s.Disk)
+	field(s.Network.Loss > 0, "loss=%v", s.Network.Loss)
+	field(s.Network.Duplicate > 0, "duplicate=%v", s.Network.Duplicate)
+	field(s.Network.Reorder > 0, "reorder=%v", s.Network.Reorder)
+	field(s.Network.Late > 0, "late=%v", s.Network.Late)
+	field(s.Amount != 0, "by=%v", s.Amount)
 	return line
 }
 
-func list(of []int) string {
+func formatList(of []int) string {
 	var words []string
 	for _, n := range of {
 		words = append(words, strconv.Itoa(n))
@@ -83,63 +81,63 @@ func list(of []int) string {
 	return strings.Join(words, ",")
 }
 
-// ParseStrike reads a line of a plan.
-func ParseStrike(line string) (s Strike, err error) {
+// ParseFault reads one line of a plan.
+func ParseFault(line string) (s Fault, err error) {
 	words := strings.Fields(line)
 	if len(words) < 2 {
-		return s, fmt.Errorf("strike %q: want a time and a trouble", line)
+		return s, fmt.Errorf("fault %q: want a time and a kind of fault", line)
 	}
 	if s.At, err = time.ParseDuration(words[0]); err != nil {
-		return s, fmt.Errorf("strike %q: %w", line, err)
+		return s, fmt.Errorf("fault %q: %w", line, err)
 	}
 	if s.At < 0 {
-		return s, fmt.Errorf("strike %q: before the troubles begin", line)
+		return s, fmt.Errorf("fault %q: the time is negative", line)
 	}
-	s.Trouble = Trouble(words[1])
-	if !slices.Contains(Troubles, s.Trouble) {
-		return s, fmt.Errorf("strike %q: no trouble is called %s", line, s.Trouble)
+	s.Kind = FaultKind(words[1])
+	if !slices.Contains(FaultKinds, s.Kind) {
+		return s, fmt.Errorf("fault %q: there is no kind of fault %q", line, s.Kind)
 	}
 	for _, w := range words[2:] {
 		name, value, _ := strings.Cut(w, "=")
 		if err := s.set(name, value); err != nil {
-			return s, fmt.Errorf("strike %q: %s: %w", line, name, err)
+			return s, fmt.Errorf("fault %q: %s: %w", line, name, err)
 		}
 	}
-	if s.Trouble == Slow && s.By < 0 {
-		return s, fmt.Errorf("strike %q: no event takes less than no time", line)
+	if s.Kind == Slow && s.Amount < 0 {
+		return s, fmt.Errorf("fault %q: by is negative", line)
 	}
 	return s, nil
 }
 
-// set reads one field.
-func (s *Strike) set(name, value string) (err error) {
+// set parses one name=value field.
+func (s *Fault) set(name, value string) (err error) {
 	share := func(p *float64) {
 		if *p, err = strconv.ParseFloat(value, 64); err == nil && !(*p >= 0 && *p <= 1) {
-			err = errors.New("a probability lies between 0 and 1")
+			err = errors.New("a probability is between 0 and 1")
 		}
 	}
 	span := func(p *time.Duration) {
 		if *p, err = time.ParseDuration(value); err == nil && *p < 0 {
-			err = errors.New("no time is negative")
+			err = errors.New("the time is negative")
 		}
 	}
 	switch name {
 	case "lasts":
-		span(&s.Lasts)
+		span(&s.Duration)
 	case "late":
-		span(&s.Net.Late)
+		span(&s.Network.Late)
 	case "by":
-		s.By, err = time.ParseDuration(value) // a clock may be behind
+		s.Amount, err = time.ParseDuration(value) // may be negative: a clock can be behind
 	case "loss":
-		share(&s.Net.Loss)
+		share(&s.Network.Loss)
 	case "duplicate":
-		share(&s.Net.Duplicate)
+		share(&s.Network.Duplicate)
 	case "reorder":
-		share(&s.Net.Reorder)
+		share(&s.Network.Reorder)
 	case "hosts":
-		s.Hosts, err = unlist(value)
+		s.Hosts, err = parseList(value)
 	case "to":
-		s.To, err = unlist(value)
+		s.To, err = parseList(value)
 	case "silent":
 		s.Silent, err = strconv.ParseBool(value)
 	case "disk":
@@ -152,7 +150,7 @@ func (s *Strike) set(name, value string) (err error) {
 	return err
 }
 
-func unlist(value string) (of []int, err error) {
+func parseList(value string) (of []int, err error) {
 	for word := range strings.SplitSeq(value, ",") {
 		n, err := strconv.Atoi(word)
 		if err != nil {

@@ -11,27 +11,27 @@ import (
 	"tidings/overlay"
 )
 
-// An ordeal is a Nemesis under way.
-type ordeal struct {
-	Nemesis
+// A faultRun is a Scenario in progress.
+type faultRun struct {
+	Scenario
 	*Swarm
-	dice     *rand.Rand
-	machines []*Peer // the peer that each now is
-	urls     []string
-	groups   []overlay.ID
-	parting  int  // how many partitions there were
-	losing   int  // how many times the network was made to lose frames
-	over     bool // the troubles are
-	silent   bool // nobody uses the network any more
-	relented time.Time
-	right    map[string]time.Duration
-	ailing   bool // something was not right at the last look
+	rng            *rand.Rand
+	machines       []*Peer // the present peer of each machine
+	urls           []string
+	groups         []overlay.ID
+	partitions     int  // partitions so far
+	lossFaults     int  // network faults so far
+	faultsOver     bool // the period with faults is over
+	loadOver       bool // the load has ended
+	faultsEndedAt  time.Time
+	recoveredAfter map[string]time.Duration
+	unhealthy      bool // some invariant did not hold at the last check
 }
 
-// grow starts all machines. A member is told of the founder and of its predecessor.
-func (o *ordeal) grow() {
-	pause := min(100*time.Millisecond, growth/4/time.Duration(o.Members))
-	for i := range o.Nemesis.machines() {
+// grow starts all machines. Each is told of the founder and of its predecessor.
+func (o *faultRun) grow() {
+	pause := min(100*time.Millisecond, growTime/4/time.Duration(o.Members))
+	for i := range o.Scenario.machineCount() {
 		var via []*Peer
 		if i > 0 {
 			via = append(via, o.machines[0], o.machines[min(i, o.Members)-1])
@@ -40,237 +40,237 @@ func (o *ordeal) grow() {
 		o.machines = append(o.machines, p)
 		o.After(time.Duration(i)*pause, p.Start)
 	}
-	o.every(bootPause, o.bootstrap)
+	o.every(bootstrapInterval, o.bootstrap)
 }
 
-// bootPause is the time between two looks of a node that has no network for somebody to
-// join through; the edge's discovery takes about as long.
-const bootPause = 20 * time.Second
+// bootstrapInterval is the time between two attempts of a node without a network to find a peer.
+// The discovery of real nodes takes about as long.
+const bootstrapInterval = 20 * time.Second
 
-// bootstrap tells those of some members who know nobody.
-func (o *ordeal) bootstrap() {
+// bootstrap tells nodes that know no peer of some members.
+func (o *faultRun) bootstrap() {
 	for _, p := range o.machines {
 		if p.Up() && !p.Stalled() && p.node.Overlay.State() == overlay.Alone {
-			for _, q := range o.some(3) {
+			for _, q := range o.randomMembers(3) {
 				p.Found(q.Host)
 			}
 		}
 	}
 }
 
-// some are a few live members by the dice.
-func (o *ordeal) some(n int) (of []*Peer) {
+// randomMembers returns up to n random live members.
+func (o *faultRun) randomMembers(n int) (of []*Peer) {
 	for range n {
-		if p := o.Someone(o.dice); p != nil {
+		if p := o.RandomMember(o.rng); p != nil {
 			of = append(of, p)
 		}
 	}
 	return of
 }
 
-// anyone is a machine that is up, by the dice, nil if hardly any is.
-func (o *ordeal) anyone() *Peer {
+// randomMachine returns a random machine that is up; nil if hardly any is.
+func (o *faultRun) randomMachine() *Peer {
 	for range 100 {
-		if p := o.machines[o.dice.IntN(len(o.machines))]; p.Up() {
+		if p := o.machines[o.rng.IntN(len(o.machines))]; p.Up() {
 			return p
 		}
 	}
 	return nil
 }
 
-// work begins all that the world does until it ends.
-func (o *ordeal) work() {
-	items := int((warmth + o.Length + after) / itemPause)
-	for i := range channels {
+// startLoad starts the load, which runs until the end.
+func (o *faultRun) startLoad() {
+	items := int((warmupTime + o.Length + publishTail) / itemInterval)
+	for i := range channelCount {
 		url := fmt.Sprintf("http://feed%d.example/", i)
 		if o.Public {
-			url = fmt.Sprintf("http://feeds.town%d.example/%d", i%domains, i)
+			url = fmt.Sprintf("http://feeds.town%d.example/%d", i%domainCount, i)
 		}
 		f := o.Serve(url, script.NewLively(script.Config{
-			Seed: o.Nemesis.Seed*1000 + uint64(i), Format: script.Format(i % 3), Every: itemPause, Limit: items, Rebuild: 5 * time.Minute,
+			Seed: o.Scenario.Seed*1000 + uint64(i), Format: script.Format(i % 3), Every: itemInterval, Limit: items, Rebuild: 5 * time.Minute,
 		}))
 		f.Public = o.Public
 		o.urls = append(o.urls, url)
-		for _, m := range o.dice.Perm(len(o.machines))[:min(2+o.dice.IntN(5), len(o.machines))] {
-			o.machines[m].Read(url)
+		for _, m := range o.rng.Perm(len(o.machines))[:min(2+o.rng.IntN(5), len(o.machines))] {
+			o.machines[m].SubscribeFeed(url)
 		}
 	}
-	for i := range groupsOf {
+	for i := range groupCount {
 		g := o.Key(fmt.Sprintf("http://group%d.example/", i))
 		o.groups = append(o.groups, g)
-		for _, m := range o.dice.Perm(len(o.machines))[:max(1, len(o.machines)/4)] {
-			o.machines[m].Subscribe(g, 1)
+		for _, m := range o.rng.Perm(len(o.machines))[:max(1, len(o.machines)/4)] {
+			o.machines[m].JoinGroup(g, 1)
 		}
 	}
-	o.every(lookupPause, func() {
-		if p := o.anyone(); p != nil && !o.silent {
+	o.every(lookupInterval, func() {
+		if p := o.randomMachine(); p != nil && !o.loadOver {
 			var key overlay.ID
 			for i := range key {
-				key[i] = byte(o.dice.Uint32())
+				key[i] = byte(o.rng.Uint32())
 			}
 			o.Route(p, key)
 		}
 	})
-	o.every(sendPause, func() {
-		if p := o.anyone(); p != nil && !o.silent {
-			o.Publish(p, o.groups[o.dice.IntN(len(o.groups))], 200)
+	o.every(multicastInterval, func() {
+		if p := o.randomMachine(); p != nil && !o.loadOver {
+			o.Publish(p, o.groups[o.rng.IntN(len(o.groups))], 200)
 		}
 	})
-	o.every(readPause, func() {
-		if p := o.anyone(); p != nil && !o.over {
-			p.Read(o.urls[o.dice.IntN(len(o.urls))])
+	o.every(subscribeInterval, func() {
+		if p := o.randomMachine(); p != nil && !o.faultsOver {
+			p.SubscribeFeed(o.urls[o.rng.IntN(len(o.urls))])
 		}
 	})
 }
 
-// strike has one strike of the plan befall the world. Whom it cannot befall, because
-// another has, it passes by.
-func (o *ordeal) strike(s Strike) {
-	if o.over {
+// inject applies one fault of the plan. A machine that is down because of another fault is left
+// out.
+func (o *faultRun) inject(s Fault) {
+	if o.faultsOver {
 		return
 	}
-	switch s.Trouble {
+	switch s.Kind {
 	case Loss:
-		o.losing++
-		this := o.losing
-		o.SetFaults(s.Net)
-		o.After(s.Lasts, func() {
-			if this == o.losing {
-				o.SetFaults(Faults{})
+		o.lossFaults++
+		this := o.lossFaults
+		o.SetNetworkFaults(s.Network)
+		o.After(s.Duration, func() {
+			if this == o.lossFaults {
+				o.SetNetworkFaults(NetworkFaults{})
 			}
 		})
-	case Halves, OneWay:
-		o.parting++
-		this := o.parting
-		if s.Trouble == Halves {
+	case Partition, OneWayPartition:
+		o.partitions++
+		this := o.partitions
+		if s.Kind == Partition {
 			o.Partition(o.hosts(s.Hosts))
 		} else {
-			o.PartOneWay(o.hosts(s.Hosts), o.hosts(s.To))
+			o.PartitionOneWay(o.hosts(s.Hosts), o.hosts(s.To))
 		}
-		o.After(s.Lasts, func() {
-			if this == o.parting {
+		o.After(s.Duration, func() {
+			if this == o.partitions {
 				o.Heal()
 			}
 		})
 	default:
 		for _, m := range s.Hosts {
 			if p := o.machines[m]; p.Up() {
-				o.befall(s, m, p)
+				o.injectInto(s, m, p)
 			}
 		}
 	}
 }
 
-func (o *ordeal) hosts(of []int) (hosts []*Host) {
+func (o *faultRun) hosts(of []int) (hosts []*Host) {
 	for _, m := range of {
 		hosts = append(hosts, o.machines[m].Host)
 	}
 	return hosts
 }
 
-// befall has a strike befall a machine that is up.
-func (o *ordeal) befall(s Strike, m int, p *Peer) {
+// injectInto applies a fault to a machine that is up.
+func (o *faultRun) injectInto(s Fault, m int, p *Peer) {
 	life := p.lives
-	later := func(d time.Duration, do func()) { // in the same life
+	later := func(d time.Duration, do func()) { // runs do if the node is still in the same life
 		o.After(d, func() {
 			if p.Up() && p.lives == life {
 				do()
 			}
 		})
 	}
-	back := func() {
-		if o.over { // it took a moment to leave
-			o.back(p)
+	restartLater := func() {
+		if o.faultsOver { // the faults ended while the node was leaving
+			o.restart(p)
 			return
 		}
-		o.After(s.Lasts, func() { o.back(p) })
+		o.After(s.Duration, func() { o.restart(p) })
 	}
-	switch s.Trouble {
+	switch s.Kind {
 	case Crash:
 		p.Kill(!s.Silent)
-		back()
+		restartLater()
 	case Leave:
-		p.Leave(back)
-	case Wipe:
+		p.Leave(restartLater)
+	case DiskLost:
 		p.Kill(!s.Silent)
-		p.wiped = true
-		o.After(s.Lasts, func() { o.replace(m, p) })
-	case Torn:
-		p.SetDisk(Broken)
-		later(s.Lasts/2, func() {
+		p.diskLost = true
+		o.After(s.Duration, func() { o.replace(m, p) })
+	case TornWrite:
+		p.SetDisk(DiskBroken)
+		later(s.Duration/2, func() {
 			p.Kill(!s.Silent)
-			o.After(s.Lasts/2, func() { o.back(p) })
+			o.After(s.Duration/2, func() { o.restart(p) })
 		})
-	case Disk:
+	case NoDiskSpace:
 		p.SetDisk(s.Disk)
-		o.After(s.Lasts, func() { p.SetDisk(Sound) })
+		o.After(s.Duration, func() { p.SetDisk(DiskOK) })
 	case Pause:
-		p.Pause(s.Lasts)
+		p.Pause(s.Duration)
 	case Slow:
-		p.SetPace(s.By)
-		later(s.Lasts, func() { p.SetPace(0) })
-	case Clock:
-		if s.By < p.Ahead() {
+		p.SetServiceTime(s.Amount)
+		later(s.Duration, func() { p.SetServiceTime(0) })
+	case ClockJump:
+		if s.Amount < p.ClockOffset() {
 			p.Kill(true)
-			p.SetClock(s.By)
-			back()
+			p.SetClock(s.Amount)
+			restartLater()
 		} else {
-			p.SetClock(s.By)
+			p.SetClock(s.Amount)
 		}
 	}
 }
 
-// back starts a machine that died, unless it was started already.
-func (o *ordeal) back(p *Peer) {
-	if !p.Up() && !p.wiped {
-		if p != o.machines[0] { // who founded the network needs nobody
-			p.via = o.some(3)
+// restart starts a machine that died, unless it was started already.
+func (o *faultRun) restart(p *Peer) {
+	if !p.Up() && !p.diskLost {
+		if p != o.machines[0] { // the founder needs no contacts
+			p.bootstrap = o.randomMembers(3)
 		}
 		p.Start()
 	}
 }
 
-// replace has a machine with an empty disk and a key of its own take the place of one
-// whose disk was lost: locks that are lost make a new node. Its owner wants what he
-// wanted before.
-func (o *ordeal) replace(m int, p *Peer) {
+// replace starts a new machine with an empty disk and a new key in place of one whose disk was
+// lost. A node without its records must not use its old key. The new machine gets the subscriptions
+// of the old one.
+func (o *faultRun) replace(m int, p *Peer) {
 	if o.machines[m] != p {
 		return
 	}
-	q := o.Add(p.open, o.some(3)...)
+	q := o.Add(p.open, o.randomMembers(3)...)
 	o.machines[m] = q
 	q.Start()
-	for _, url := range slices.Sorted(maps.Keys(p.reads)) {
-		q.Read(url)
+	for _, url := range slices.Sorted(maps.Keys(p.subscriptions)) {
+		q.SubscribeFeed(url)
 	}
-	for _, g := range sortedIDs(p.wants) {
-		q.Subscribe(g, p.wants[g])
-		p.Unsubscribe(g)
+	for _, g := range sortedIDs(p.groups) {
+		q.JoinGroup(g, p.groups[g])
+		p.LeaveGroup(g)
 	}
 }
 
-// relent ends all troubles, and begins to look when all is right again.
-func (o *ordeal) relent() {
-	o.over, o.relented = true, o.Now()
-	o.SetFaults(Faults{})
+// endFaults ends all faults and starts checking when all invariants hold again.
+func (o *faultRun) endFaults() {
+	o.faultsOver, o.faultsEndedAt = true, o.Now()
+	o.SetNetworkFaults(NetworkFaults{})
 	o.Heal()
 	for m, p := range o.machines {
-		p.SetDisk(Sound)
-		p.SetPace(0)
-		if p.wiped {
+		p.SetDisk(DiskOK)
+		p.SetServiceTime(0)
+		if p.diskLost {
 			o.replace(m, p)
 		} else {
-			o.back(p)
+			o.restart(p)
 		}
 	}
-	o.After(Patience, func() { o.tolerant, o.prompt = false, true })
-	o.After(Rest-silence, func() { o.silent = true })
-	o.every(ailLook, func() {
-		since := o.Now().Sub(o.relented)
-		ails := o.Ails()
-		o.ailing = len(ails) > 0
-		for _, what := range ails {
-			o.right[what] = since
+	o.After(RecoveryLimit, func() { o.lookupsMayFail, o.lookupsMustBeFast = false, true })
+	o.After(RecoveryPeriod-silentTime, func() { o.loadOver = true })
+	o.every(invariantCheckInterval, func() {
+		since := o.Now().Sub(o.faultsEndedAt)
+		broken := o.BrokenInvariants()
+		o.unhealthy = len(broken) > 0
+		for _, what := range broken {
+			o.recoveredAfter[what] = since
 		}
 	})
 }

@@ -7,29 +7,29 @@ import (
 	"tidings/overlay"
 )
 
-// place puts a peer where it stands among all ids.
-func (s *Swarm) place(p *Peer) {
-	i, _ := slices.BinarySearchFunc(s.order, p.id, compareID)
-	s.order = slices.Insert(s.order, i, p)
+// insertByID adds a peer to the list that is sorted by id.
+func (s *Swarm) insertByID(p *Peer) {
+	i, _ := slices.BinarySearchFunc(s.sortedByID, p.id, compareID)
+	s.sortedByID = slices.Insert(s.sortedByID, i, p)
 }
 
 func compareID(p *Peer, id overlay.ID) int { return slices.Compare(p.id[:], id[:]) }
 
-// nearest are all peers, up or down, the nearest to a key first.
+// nearest iterates over all peers, up or down, the nearest to a key first.
 func (s *Swarm) nearest(key overlay.ID) iter.Seq[*Peer] {
-	return func(yield func(*Peer) bool) { walk(s.order, key, 0, yield) }
+	return func(yield func(*Peer) bool) { visitNearest(s.sortedByID, key, 0, yield) }
 }
 
-// walk visits peers that agree in the bits before one: those first that agree with the
-// key in that bit too.
-func walk(of []*Peer, key overlay.ID, bit int, yield func(*Peer) bool) bool {
+// visitNearest visits peers whose ids agree in all bits before bit. It first visits those that
+// agree with the key in that bit.
+func visitNearest(of []*Peer, key overlay.ID, bit int, yield func(*Peer) bool) bool {
 	if len(of) == 0 {
 		return true
 	}
 	if len(of) == 1 {
 		return yield(of[0])
 	}
-	// All agree as far as the first and the last do.
+	// All ids between the first and the last agree as far as these two do.
 	bit = max(bit, of[0].id.Common(of[len(of)-1].id))
 	set := func(id overlay.ID) bool { return id[bit/8]>>(7-bit%8)&1 == 1 }
 	ones, _ := slices.BinarySearchFunc(of, true, func(p *Peer, _ bool) int {
@@ -42,5 +42,5 @@ func walk(of []*Peer, key overlay.ID, bit int, yield func(*Peer) bool) bool {
 	if set(key) {
 		near, far = far, near
 	}
-	return walk(near, key, bit+1, yield) && walk(far, key, bit+1, yield)
+	return visitNearest(near, key, bit+1, yield) && visitNearest(far, key, bit+1, yield)
 }

@@ -8,18 +8,18 @@ import (
 	"tidings/overlay"
 )
 
-// nearest gives all peers, each before those that are farther from the key.
+// nearest yields all peers in the order of their distance from the key.
 func TestNearestIsInOrder(t *testing.T) {
 	t.Parallel()
 	s := NewSwarm(SwarmConfig{World: Config{Seed: 3}})
-	dice := rand.New(rand.NewPCG(3, 3))
+	rng := rand.New(rand.NewPCG(3, 3))
 	for n := range 40 {
 		var key overlay.ID
 		for i := range key {
-			key[i] = byte(dice.Uint32())
+			key[i] = byte(rng.Uint32())
 		}
 		if n > 0 && n%4 == 0 {
-			key = s.members[dice.IntN(n)].id
+			key = s.members[rng.IntN(n)].id
 		}
 		got := slices.Collect(s.nearest(key))
 		want := slices.Clone(s.members)

@@ -7,33 +7,33 @@ import (
 	"tidings/overlay"
 )
 
-// Spent is what the overlays of all nodes have sent to keep the network in order:
-// everything but what carries payloads.
-type Spent struct {
-	Control, ControlBytes uint64
+// ControlTraffic is what the overlays of all nodes have sent to maintain the network: all messages
+// except those that carry payloads.
+type ControlTraffic struct {
+	Messages, Bytes uint64
 }
 
-// Joins counts how nodes came in, and went.
-type Joins struct {
-	Joined  int
-	Took    time.Duration // from boot to membership, in all
-	Slowest time.Duration
-	Frames  uint64 // that they sent and were sent until then
-	Died    int    // members that were killed or left
-	Unborn  int    // killed before they were members
+// JoinStats counts nodes that joined, and members that left or died.
+type JoinStats struct {
+	Joined      int
+	TotalTime   time.Duration // sum of the times from boot to membership
+	Slowest     time.Duration
+	Frames      uint64 // sum of the frames that joining nodes sent and received
+	Departed    int    // members that were killed or left
+	DiedJoining int    // nodes that were killed before they were members
 }
 
-// tally keeps what would be lost with nodes that end.
-type tally struct {
-	spent   Spent
-	joins   Joins
-	coming  []*Peer // started, and no members yet
-	looking bool
+// A joinTracker keeps counters of nodes that no longer exist, and watches joining nodes.
+type joinTracker struct {
+	pastTraffic ControlTraffic
+	stats       JoinStats
+	joining     []*Peer // started, not members yet
+	polling     bool
 }
 
-// Spent returns what was sent so far, by nodes that are gone too.
-func (s *Swarm) Spent() Spent {
-	sum := s.tally.spent
+// ControlTraffic returns what was sent so far, also by nodes that no longer exist.
+func (s *Swarm) ControlTraffic() ControlTraffic {
+	sum := s.joins.pastTraffic
 	for _, p := range s.members {
 		if p.Up() {
 			sum.add(p)
@@ -42,54 +42,54 @@ func (s *Swarm) Spent() Spent {
 	return sum
 }
 
-func (s *Spent) add(p *Peer) {
+func (s *ControlTraffic) add(p *Peer) {
 	st := p.node.Overlay.Stats()
-	s.Control += st.Sent - st.Carrying
-	s.ControlBytes += st.Bytes - st.CarryingBytes
+	s.Messages += st.Sent - st.Carrying
+	s.Bytes += st.Bytes - st.CarryingBytes
 }
 
-// TakeJoins returns how nodes came in and went since it was called last.
-func (s *Swarm) TakeJoins() Joins {
-	j := s.tally.joins
-	s.tally.joins = Joins{}
+// TakeJoinStats returns the counters since its last call.
+func (s *Swarm) TakeJoinStats() JoinStats {
+	j := s.joins.stats
+	s.joins.stats = JoinStats{}
 	return j
 }
 
-// joinLook is the time between two looks at who has become a member.
-const joinLook = 100 * time.Millisecond
+// joinPollInterval is the time between two checks of the nodes that are joining.
+const joinPollInterval = 100 * time.Millisecond
 
-// came notes that a peer was started.
-func (t *tally) came(p *Peer) {
-	p.spoke = p.frames()
-	t.coming = append(t.coming, p)
-	if !t.looking {
-		t.looking = true
-		p.swarm.After(joinLook, func() { t.look(p.swarm) })
+// started adds a peer that was just started.
+func (t *joinTracker) started(p *Peer) {
+	p.framesBefore = p.frames()
+	t.joining = append(t.joining, p)
+	if !t.polling {
+		t.polling = true
+		p.swarm.After(joinPollInterval, func() { t.poll(p.swarm) })
 	}
 }
 
-func (t *tally) look(s *Swarm) {
-	left := t.coming[:0]
-	for _, p := range t.coming {
+func (t *joinTracker) poll(s *Swarm) {
+	left := t.joining[:0]
+	for _, p := range t.joining {
 		switch {
 		case !p.Up():
 		case p.Active():
-			took := s.Now().Sub(p.up)
-			t.joins.Joined++
-			t.joins.Took += took
-			t.joins.Slowest = max(t.joins.Slowest, took)
-			t.joins.Frames += p.frames() - p.spoke
+			took := s.Now().Sub(p.startedAt)
+			t.stats.Joined++
+			t.stats.TotalTime += took
+			t.stats.Slowest = max(t.stats.Slowest, took)
+			t.stats.Frames += p.frames() - p.framesBefore
 		default:
 			left = append(left, p)
 		}
 	}
-	t.coming = left
-	if t.looking = len(left) > 0; t.looking {
-		s.After(joinLook, func() { t.look(s) })
+	t.joining = left
+	if t.polling = len(left) > 0; t.polling {
+		s.After(joinPollInterval, func() { t.poll(s) })
 	}
 }
 
-// frames is how many frames a peer has sent and received so far, in all its lives.
+// frames returns the number of frames that a peer has sent and received in all its lives.
 func (p *Peer) frames() (n uint64) {
 	st := p.Host.Stats()
 	for class := range st.Sent {
@@ -98,20 +98,20 @@ func (p *Peer) frames() (n uint64) {
 	return n
 }
 
-// went notes that a peer is about to end.
-func (t *tally) went(p *Peer) {
-	t.spent.add(p)
+// ended counts a peer that is about to end.
+func (t *joinTracker) ended(p *Peer) {
+	t.pastTraffic.add(p)
 	if state := p.node.Overlay.State(); state == overlay.Active || state == overlay.Left {
-		t.joins.Died++
+		t.stats.Departed++
 	} else {
-		t.joins.Unborn++
+		t.stats.DiedJoining++
 	}
 }
 
-// Someone returns a live member by the dice, nil if there is hardly any.
-func (s *Swarm) Someone(dice *rand.Rand) *Peer {
+// RandomMember returns a random live member; nil if hardly any peer is live.
+func (s *Swarm) RandomMember(rng *rand.Rand) *Peer {
 	for range 100 * len(s.members) {
-		if p := s.members[dice.IntN(len(s.members))]; p.Active() {
+		if p := s.members[rng.IntN(len(s.members))]; p.Active() {
 			return p
 		}
 	}

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// The round trip times are those that King's doc says.
+// The round-trip times have the distribution that King's comment states.
 func TestKingHasTheTimesThatWereMeasured(t *testing.T) {
 	t.Parallel()
 	king := King(1)
-	dice := rand.New(rand.NewPCG(1, 1))
+	rng := rand.New(rand.NewPCG(1, 1))
 	const n = 200_000
 	var all []time.Duration
 	for len(all) < n {
-		if a, b := dice.IntN(1740), dice.IntN(1740); a < b {
+		if a, b := rng.IntN(1740), rng.IntN(1740); a < b {
 			all = append(all, 2*king(a, b))
 		}
 	}

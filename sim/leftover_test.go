@@ -11,8 +11,8 @@ import (
 	"tidings/overlay/owner/ownerpb"
 )
 
-// An entry that a full disk could not delete, or that was written though its commit
-// failed, is not taken for a part of the log in the next life.
+// An entry that a full disk could not delete, or that was written although its commit failed, is
+// not taken for a part of the log in the next life.
 func TestALeftoverEntryDoesNotCutTheLog(t *testing.T) {
 	t.Parallel()
 	s, urls := diskWorld(1)
@@ -41,7 +41,7 @@ func TestALeftoverEntryDoesNotCutTheLog(t *testing.T) {
 		had := map[string]int{}
 		for _, url := range urls {
 			for _, e := range p.node.Owners.Log(s.Key(url)) {
-				if s.Now().Sub(e.Time) > 5*time.Second { // of a younger one it may not know that a quorum holds it
+				if s.Now().Sub(e.Time) > 5*time.Second { // the node may not know yet that a younger entry is committed
 					had[url]++
 				}
 			}
@@ -55,18 +55,18 @@ func TestALeftoverEntryDoesNotCutTheLog(t *testing.T) {
 		}
 		s.World.Run(time.Minute)
 	}
-	s.World.Run(15 * time.Minute) // until all items are there
+	s.World.Run(15 * time.Minute) // until all items have arrived
 	s.recover()
 	report(t, s)
 }
 
-// A follower whose disk lost an entry in the middle of a log gets all of it again.
+// A follower whose disk lost an entry in the middle of a log pulls all of the log again.
 func TestALostEntryIsPulledAgain(t *testing.T) {
 	t.Parallel()
 	s, urls := diskWorld(2)
 	c := s.Add(false, s.Peers()[0])
 	c.Start()
-	c.Read(urls[0])
+	c.SubscribeFeed(urls[0])
 	s.World.Run(10 * time.Minute)
 	key := s.Key(urls[0])
 	log := c.node.Owners.Log(key)
@@ -81,7 +81,7 @@ func TestALostEntryIsPulledAgain(t *testing.T) {
 	if has := len(c.node.Owners.Log(key)); has < len(log) {
 		t.Errorf("%d of %d entries", has, len(log))
 	}
-	s.World.Run(15 * time.Minute) // until all items are there
+	s.World.Run(15 * time.Minute) // until all items have arrived
 	s.recover()
 	report(t, s)
 }

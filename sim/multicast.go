@@ -9,113 +9,113 @@ import (
 	"tidings/overlay/scribe"
 )
 
-// mail remembers what was published and who has it.
-type mail struct {
-	sent []*letter
-	// since says from when on a subscriber could expect everything.
+// A multicastLog remembers which messages were published and which subscribers have them.
+type multicastLog struct {
+	messages []*multicast
+	// since is the time from which on a subscriber could expect every message.
 	since map[*Peer]map[overlay.ID]time.Time
-	stats MailStats
+	stats MulticastStats
 }
 
-// MailStats counts multicast messages over all groups of a swarm.
-type MailStats struct {
+// MulticastStats counts multicast messages over all groups of a swarm.
+type MulticastStats struct {
 	Published, Refused, Expected, Delivered int
-	// Excused deliveries failed because the way from the root to the subscriber
-	// was not whole, or one on it died, or the publisher.
+	// Excused deliveries failed for a reason: the path from the root to the subscriber was
+	// incomplete, or the publisher or a node on the path died.
 	Excused int
 }
 
-// way is whom a message has to pass, and whether that leads to the root.
-type way struct {
-	above []*Peer
-	whole bool
+// A treePath is the nodes above a subscriber, and whether they reach the root.
+type treePath struct {
+	above    []*Peer
+	complete bool
 }
 
-type letter struct {
-	group   overlay.ID
-	at      time.Time
-	from    *Peer
-	got     map[*Peer]int // by life
-	rooted  bool          // the root has it
-	ways    map[*Peer]way // to each subscriber, when it was sent
-	settled bool
+type multicast struct {
+	group       overlay.ID
+	sentAt      time.Time
+	from        *Peer
+	deliveredIn map[*Peer]int      // life of the subscriber in which it got the message
+	atRoot      bool               // the root has the message
+	paths       map[*Peer]treePath // from each subscriber, at the time of publishing
+	settled     bool
 }
 
-func (m *mail) joined(p *Peer, g overlay.ID) {
+func (m *multicastLog) joined(p *Peer, g overlay.ID) {
 	if m.since[p] == nil {
 		m.since[p] = map[overlay.ID]time.Time{}
 	}
 	m.since[p][g] = p.swarm.Now()
 }
 
-func (m *mail) left(p *Peer, g overlay.ID) { delete(m.since[p], g) }
+func (m *multicastLog) left(p *Peer, g overlay.ID) { delete(m.since[p], g) }
 
-func (m *mail) died(p *Peer) {
+func (m *multicastLog) died(p *Peer) {
 	for g := range m.since[p] {
 		m.since[p][g] = p.swarm.Now().Add(time.Hour) // until it is up again
 	}
 }
 
-func (m *mail) arrived(p *Peer, d scribe.Delivery) {
-	l := m.sent[binary.BigEndian.Uint64(d.Payload)]
+func (m *multicastLog) arrived(p *Peer, d scribe.Delivery) {
+	l := m.messages[binary.BigEndian.Uint64(d.Payload)]
 	if l.settled {
-		p.swarm.violated(Twice, "host %d got a message of %s long after it was sent", p.Index(), d.Group.Short())
+		p.swarm.reportViolation(Duplicate, "host %d got a message of %s long after it was sent", p.Index(), d.Group.Short())
 		return
 	}
 	if m.has(p, l) {
-		p.swarm.violated(Twice, "host %d got a message of %s twice", p.Index(), d.Group.Short())
+		p.swarm.reportViolation(Duplicate, "host %d got a message of %s twice", p.Index(), d.Group.Short())
 	}
-	l.got[p] = p.lives
+	l.deliveredIn[p] = p.lives
 }
 
-// has says whether a peer, in its present life, has a message.
-func (m *mail) has(p *Peer, l *letter) bool { return l.got[p] == p.lives }
+// has reports whether a peer has a message in its present life.
+func (m *multicastLog) has(p *Peer, l *multicast) bool { return l.deliveredIn[p] == p.lives }
 
-// settling is after what time nothing of a message is under way any longer: its
-// publisher tries for a minute, and it is kept for three more.
-const settling = 5 * time.Minute
+// settleTime is the time after which no copy of a message is in transit: its publisher tries for a
+// minute, and nodes keep it for three more.
+const settleTime = 5 * time.Minute
 
-// Publish publishes a message of at least size bytes from a peer, and checks
-// when all has settled who has it.
+// Publish publishes a message of at least size bytes from a peer, and checks after settleTime which
+// subscribers have it.
 func (s *Swarm) Publish(from *Peer, g overlay.ID, size int) {
-	s.mail.stats.Published++
-	l := &letter{group: g, at: s.Now(), from: from, got: map[*Peer]int{}, ways: map[*Peer]way{}}
+	s.multicasts.stats.Published++
+	l := &multicast{group: g, sentAt: s.Now(), from: from, deliveredIn: map[*Peer]int{}, paths: map[*Peer]treePath{}}
 	for _, p := range s.members {
-		if _, wants := s.mail.since[p][g]; wants && p.Up() {
-			above, whole := s.way(p, g)
-			l.ways[p] = way{above, whole}
+		if _, wants := s.multicasts.since[p][g]; wants && p.Up() {
+			above, complete := s.pathToRoot(p, g)
+			l.paths[p] = treePath{above, complete}
 		}
 	}
-	payload := binary.BigEndian.AppendUint64(nil, uint64(len(s.mail.sent)))
+	payload := binary.BigEndian.AppendUint64(nil, uint64(len(s.multicasts.messages)))
 	payload = append(payload, make([]byte, max(size-len(payload), 0))...)
-	s.mail.sent = append(s.mail.sent, l)
-	from.Do(func() { from.node.Scribe.Publish(g, payload, func(ok bool) { l.rooted = ok }) })
-	s.After(settling, func() {
-		s.settle(l)
-		l.settled, l.ways = true, nil
+	s.multicasts.messages = append(s.multicasts.messages, l)
+	from.Do(func() { from.node.Scribe.Publish(g, payload, func(ok bool) { l.atRoot = ok }) })
+	s.After(settleTime, func() {
+		s.checkDelivery(l)
+		l.settled, l.paths = true, nil
 	})
 }
 
-// settle checks who has a message.
-func (s *Swarm) settle(l *letter) {
-	if !l.rooted {
-		s.mail.stats.Refused++
+// checkDelivery checks which subscribers have a message.
+func (s *Swarm) checkDelivery(l *multicast) {
+	if !l.atRoot {
+		s.multicasts.stats.Refused++
 	}
 	for _, p := range s.members {
-		since, wants := s.mail.since[p][l.group]
-		if !wants || !p.Up() || l.at.Sub(since) < joinGrace || l.at.Sub(p.up) < joinGrace {
+		since, wants := s.multicasts.since[p][l.group]
+		if !wants || !p.Up() || l.sentAt.Sub(since) < joinGrace || l.sentAt.Sub(p.startedAt) < joinGrace {
 			continue
 		}
-		s.mail.stats.Expected++
+		s.multicasts.stats.Expected++
 		switch {
-		case s.mail.has(p, l):
-			s.mail.stats.Delivered++
-		case !l.rooted || !l.ways[p].whole || shaken(l.ways[p].above, l.at) ||
-			s.excused(l.at, p, l.from) || s.excused(l.at, l.ways[p].above...):
-			s.mail.stats.Excused++
+		case s.multicasts.has(p, l):
+			s.multicasts.stats.Delivered++
+		case !l.atRoot || !l.paths[p].complete || disturbed(l.paths[p].above, l.sentAt) ||
+			s.excused(l.sentAt, p, l.from) || s.excused(l.sentAt, l.paths[p].above...):
+			s.multicasts.stats.Excused++
 		default:
-			s.violated(Missing, "host %d lacks a message of %s sent %s by host %d",
-				p.Index(), l.group.Short(), l.at.Format("15:04:05.000"), l.from.Index())
+			s.reportViolation(Lost, "host %d lacks a message of %s sent %s by host %d",
+				p.Index(), l.group.Short(), l.sentAt.Format("15:04:05.000"), l.from.Index())
 		}
 	}
 }
@@ -123,9 +123,9 @@ func (s *Swarm) settle(l *letter) {
 // joinGrace is how long a subscriber may take to get into a tree.
 const joinGrace = time.Minute
 
-// way returns whom a message of a group has to pass to come to a subscriber: the
-// nodes above it up to the group's root. whole says that the way leads there.
-func (s *Swarm) way(p *Peer, g overlay.ID) (above []*Peer, whole bool) {
+// pathToRoot returns the nodes that a message of a group passes on its way to a subscriber, from
+// the subscriber's parent up to the root. complete reports whether the path reaches the root.
+func (s *Swarm) pathToRoot(p *Peer, g overlay.ID) (above []*Peer, complete bool) {
 	root := s.Root(g)
 	for q := p; q != root; {
 		if !q.Up() || len(above) > len(s.members) {
@@ -146,14 +146,14 @@ func (s *Swarm) way(p *Peer, g overlay.ID) (above []*Peer, whole bool) {
 	return above, root != nil
 }
 
-// shaken says whether one of those a message had to pass died while it could
-// have been on its way, or before, so that it was not known yet.
-func shaken(above []*Peer, sent time.Time) bool {
+// disturbed reports whether a node on a path died while a message could be in transit, or so
+// shortly before that others did not know.
+func disturbed(above []*Peer, sent time.Time) bool {
 	return slices.ContainsFunc(above, func(q *Peer) bool {
-		return q.down.After(sent.Add(-detection)) && q.down.Before(sent.Add(passing))
+		return q.diedAt.After(sent.Add(-detectionTime)) && q.diedAt.Before(sent.Add(transitTime))
 	})
 }
 
-// passing is how long a message may take from its publisher to the last of its
-// subscribers while frames are lost.
-const passing = 20 * time.Second
+// transitTime is how long a message may take from its publisher to its last subscriber while frames
+// are lost.
+const transitTime = 20 * time.Second

@@ -8,15 +8,14 @@ import (
 	"tidings/internal/wire"
 )
 
-// TestReadersSeeWhatAQuorumHolds: see couple.
-func TestReadersSeeWhatAQuorumHolds(t *testing.T) {
-	seeds(t, 1, 3, func(t *testing.T, seed uint64) { report(t, couple(seed)) })
+func TestReadersSeeOnlyCommittedItems(t *testing.T) {
+	seeds(t, 1, 3, func(t *testing.T, seed uint64) { report(t, isolatedPair(seed)) })
 }
 
-// couple is a world in which the sequencer of a feed and another of its owners, who
-// read it both, are parted from all others, poll, and die, again and again; items roll
-// off the origin's document soon.
-func couple(seed uint64) *Swarm {
+// isolatedPair is a world in which the sequencer of a feed and another of its owners, both readers,
+// are repeatedly separated from all others, poll, and die. The origin's document soon drops old
+// items.
+func isolatedPair(seed uint64) *Swarm {
 	network := wire.DefaultNetwork("sim")
 	network.PollInterval = time.Second
 	s := NewSwarm(SwarmConfig{World: Config{Seed: seed}, Network: network})
@@ -25,7 +24,7 @@ func couple(seed uint64) *Swarm {
 	const url = "http://short.example/"
 	s.Serve(url, script.NewLively(script.Config{Seed: seed, Every: 3 * time.Second, Window: 1, Limit: 150}))
 	for _, p := range s.Peers() {
-		p.Read(url)
+		p.SubscribeFeed(url)
 	}
 	s.World.Run(2 * time.Minute)
 	for range 3 {
@@ -33,7 +32,7 @@ func couple(seed uint64) *Swarm {
 		if p == nil {
 			break
 		}
-		pair := []*Peer{p, s.owner(url, p)}
+		pair := []*Peer{p, s.otherOwner(url, p)}
 		s.Partition([]*Host{pair[0].Host, pair[1].Host})
 		s.World.Run(20 * time.Second)
 		for _, p := range pair {
@@ -51,8 +50,8 @@ func couple(seed uint64) *Swarm {
 	return s
 }
 
-// owner is a member that owns a feed besides its leader.
-func (s *Swarm) owner(url string, leader *Peer) *Peer {
+// otherOwner returns an owner of a feed that is not its sequencer.
+func (s *Swarm) otherOwner(url string, leader *Peer) *Peer {
 	for _, p := range s.members {
 		if p != leader && p.Up() {
 			if v, ok := p.node.Owners.View(s.Key(url)); ok && v.Owns {

@@ -12,34 +12,34 @@ import (
 	"tidings/overlay"
 )
 
-// The budget of a domain: a domain of many feeds is asked by the whole network no oftener than its
-// readers would ask, also when two of its stewards die and members join, and not much more
-// rarely; all its readers get what is new.
+// The whole network polls a domain of many feeds no more often than the domain's budget allows, and
+// not much more rarely, also when two of its stewards die and members join. All its readers get new
+// items.
 func TestADomainIsAskedNoOftenerThanItsBudget(t *testing.T) {
 	t.Parallel()
 	const window = 10 * time.Minute
 	members, feeds, windows := longtest.Pick(16, 24), longtest.Pick(20, 40), longtest.Pick(15, 30)
 	network := wire.DefaultNetwork("sim")
-	s := NewSwarm(SwarmConfig{World: Config{Seed: 1, Faults: Faults{Loss: 0.01}}, Network: network})
+	s := NewSwarm(SwarmConfig{World: Config{Seed: 1, NetworkFaults: NetworkFaults{Loss: 0.01}}, Network: network})
 	s.Grow(members, 100*time.Millisecond)
 	s.World.Run(time.Minute)
-	dice := rand.New(rand.NewPCG(s.Seed(), 1))
+	rng := rand.New(rand.NewPCG(s.Seed(), 1))
 	var urls []string
 	readers := 0
-	for i := range feeds { // the first has all for readers, the last hardly one
+	for i := range feeds { // all members read the first, hardly any the last
 		url := fmt.Sprintf("http://blogs.example/%d", i)
 		s.Serve(url, script.NewLively(script.Config{Seed: uint64(i), Every: 2 * time.Hour, Limit: 5, Rebuild: 30 * time.Minute})).Public = true
 		urls = append(urls, url)
 		for _, p := range s.Peers() {
-			if dice.IntN(feeds) >= i || p == s.Peers()[0] {
-				p.Read(url)
+			if rng.IntN(feeds) >= i || p == s.Peers()[0] {
+				p.SubscribeFeed(url)
 				readers++
 			}
 		}
 	}
 	polled := func() (n int) {
 		for _, url := range urls {
-			n += s.feeds.by[url].Polls
+			n += s.feeds.byURL[url].Polls
 		}
 		return n
 	}
@@ -49,7 +49,7 @@ func TestADomainIsAskedNoOftenerThanItsBudget(t *testing.T) {
 	before := 0
 	for i := range windows {
 		switch i {
-		case windows * 2 / 5: // its sequencer, and another
+		case windows * 2 / 5: // kill its sequencer and another steward
 			n := 0
 			for p := range stewards {
 				if p.Active() {
@@ -72,11 +72,11 @@ func TestADomainIsAskedNoOftenerThanItsBudget(t *testing.T) {
 		before = n
 	}
 	s.CheckReaders()
-	for _, v := range s.Wrong() {
+	for _, v := range s.Violations() {
 		t.Error(v)
 	}
 	for _, url := range urls {
-		if s.feeds.by[url].Polls == 0 {
+		if s.feeds.byURL[url].Polls == 0 {
 			t.Errorf("%s was not asked for", url)
 		}
 	}

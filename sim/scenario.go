@@ -10,130 +10,130 @@ import (
 	"tidings/internal/wire"
 )
 
-// A Nemesis is a world that goes through a plan of troubles while it is at work, and
-// is then left alone. While the troubles last only safety is checked: that nothing
-// wrong is done. When they are over all must be right again in a while: that is its
-// liveness.
+// A Scenario is a fault-injection run: a network under load goes through a plan of faults and is
+// then left alone. During the faults only safety is checked: no invariant that must always hold is
+// violated. After them, all other invariants must hold within RecoveryLimit, which is liveness.
 //
-// At work means: look-ups all the time; a few channels with readers, polled every
-// minute, whose origins publish until some minutes after the last trouble; a few groups
-// to which members publish. Some of the readers are clients.
+// The load: constant lookups; some channels with readers, polled every minute, whose origins
+// publish until some minutes after the last fault; and some groups to which members publish. Some
+// of the readers are clients.
 //
-// Everything comes from the seed and the plan, so that a plan can be thinned out until
-// only those strikes are left that do the harm.
-type Nemesis struct {
+// The seed and the plan determine everything, so a plan can be reduced to the faults that cause a
+// violation.
+type Scenario struct {
 	Seed    uint64
-	Members int           // machines that can be dialled; an eighth as many cannot
-	Length  time.Duration // of the troubles
-	Plan    []Strike      // by the time at which they begin
-	Public  bool          // its feeds are at public addresses of few domains, which have budgets
+	Members int           // machines that can be dialled; there are an eighth as many clients besides
+	Length  time.Duration // of the period with faults
+	Plan    []Fault       // sorted by the start of the fault
+	Public  bool          // feeds are at public addresses of few domains, which have budgets
 }
 
-// The work of a world.
+// The load.
 const (
-	channels    = 6 // with 2 to 6 readers each
-	domains     = 3 // of public feeds
-	groupsOf    = 4 // with a quarter of all machines each
-	lookupPause = 500 * time.Millisecond
-	sendPause   = 10 * time.Second // between two publications
-	itemPause   = 90 * time.Second // between two items of a channel, on average
-	readPause   = 4 * time.Minute  // between two new readers
+	channelCount      = 6 // with 2 to 6 readers each
+	domainCount       = 3 // of public feeds
+	groupCount        = 4 // with a quarter of all machines each
+	lookupInterval    = 500 * time.Millisecond
+	multicastInterval = 10 * time.Second // between two multicast messages
+	itemInterval      = 90 * time.Second // between two items of a channel, on average
+	subscribeInterval = 4 * time.Minute  // between two new readers
 )
 
-// ownerLease is that of owners: a third of what it is by default, so that it runs out in many a
-// partition, and those who lost sight of each other found logs of their own.
+// ownerLease is the lease of owners: a third of the default, so that it expires in many partitions
+// and both sides found a branch.
 const ownerLease = 3 * time.Minute
 
-// The times of a world.
+// The phases.
 const (
-	growth = time.Minute     // until all are members
-	warmth = time.Minute     // until trees stand and logs have owners
-	after  = 3 * time.Minute // for which items go on coming when the troubles are over
-	// Rest is how long a world is left alone after its troubles. The last items come in
+	growTime    = time.Minute     // until all are members
+	warmupTime  = time.Minute     // until there are trees, and logs have owners
+	publishTail = 3 * time.Minute // for which origins go on publishing after the faults
+	// RecoveryPeriod is how long the network is left alone after its faults. The last items come in
 	// its first minutes.
-	Rest = 10 * time.Minute
-	// Patience is after what time in it all must be right, and remain so.
-	Patience = 2 * time.Minute
-	// silence is how long, at its end, nobody uses it: what was under way is over then.
-	silence = 3 * time.Minute
-	ailLook = 2 * time.Second // between two looks at what is not right
+	RecoveryPeriod = 10 * time.Minute
+	// RecoveryLimit is the part of it after which all invariants must hold for good.
+	RecoveryLimit = 2 * time.Minute
+	// silentTime is the part of it, at its end, without load, so that operations in progress end.
+	silentTime             = 3 * time.Minute
+	invariantCheckInterval = 2 * time.Second // between two checks of the invariants
 
-	keptPause = 5 * time.Minute  // between two looks at what readers have
-	stride    = 10 * time.Second // between two words about the progress
+	retentionCheckInterval = 5 * time.Minute  // between two checks of what readers still have
+	progressStep           = 10 * time.Second // between two reports of progress
 )
 
-// An Outcome is what became of a world.
+// An Outcome is the result of a run.
 type Outcome struct {
 	*Swarm
-	// Right is when each of the things that have to become right did so for good, since
-	// the troubles were over: by the name of the invariant.
-	Right  map[string]time.Duration
-	Ended  bool // it was not told to stop
-	Healed bool // it ended, and all was right then
+	// RecoveredAfter is how long after the last fault an invariant was last violated, by its name.
+	// Invariants that held all the time are missing.
+	RecoveredAfter map[string]time.Duration
+	Completed      bool // progress did not stop the run
+	Recovered      bool // the run completed, and all invariants held at its end
 }
 
-// Run has the world live and die. progress is told how much of it is over, from 0 to 1,
-// and says whether to go on.
-func (n Nemesis) Run(progress func(done float64) bool) Outcome {
+// Run runs the scenario. It calls progress with the part that is done, from 0 to 1, and stops if
+// progress returns false.
+func (n Scenario) Run(progress func(done float64) bool) Outcome {
 	network := wire.DefaultNetwork("sim")
 	network.PollInterval = time.Minute
 	network.MaintenanceInterval = ownerLease
 	tune := func(c *node.Config) {
-		// Polls and leases are quick, to have more of them in a world. What is compared and repaired is so
-		// as seldom as in a network of its usual times, so that it is put to the test.
+		// Polls and leases are frequent, to have more of them in a run. Comparison and repair are
+		// as rare relative to them as in a network with the default times, so that they are tested
+		// under the same conditions.
 		c.Feeds.DigestInterval = time.Minute
 		c.Corona.Compression = float64(wire.DefaultNetwork("").PollInterval / network.PollInterval)
-		c.Corona.ExemptPrivate = !n.Public || n.Seed%2 == 1 // some of those who ask public feeds may ask private ones
+		c.Corona.ExemptPrivate = !n.Public || n.Seed%2 == 1 // some pollers of public feeds may fetch private addresses, others may not
 	}
 	s := NewSwarm(SwarmConfig{World: Config{Seed: n.Seed, Topology: King(n.Seed)}, Network: network, Tune: tune})
-	o := &ordeal{
-		Nemesis: n, Swarm: s,
-		dice:  rand.New(rand.NewPCG(n.Seed, 0x4e)),
-		right: map[string]time.Duration{},
+	o := &faultRun{
+		Scenario: n, Swarm: s,
+		rng:            rand.New(rand.NewPCG(n.Seed, 0x4e)),
+		recoveredAfter: map[string]time.Duration{},
 	}
-	total := growth + warmth + n.Length + Rest
+	total := growTime + warmupTime + n.Length + RecoveryPeriod
 	began := s.Now()
 	pass := func(d time.Duration) bool {
 		for end := s.Now().Add(d); s.Now().Before(end); {
-			s.World.Run(min(stride, end.Sub(s.Now())))
-			if !progress(min(float64(s.Now().Sub(began))/float64(total), 1)) { // to look at readers takes a moment
+			s.World.Run(min(progressStep, end.Sub(s.Now())))
+			if !progress(min(float64(s.Now().Sub(began))/float64(total), 1)) { // checking the readers takes some virtual time as well
 				return false
 			}
 		}
 		return true
 	}
-	out := Outcome{Swarm: s, Right: o.right}
+	out := Outcome{Swarm: s, RecoveredAfter: o.recoveredAfter}
 	o.grow()
-	if !pass(growth) {
+	if !pass(growTime) {
 		return out
 	}
-	o.work()
-	if !pass(warmth) {
+	o.startLoad()
+	if !pass(warmupTime) {
 		return out
 	}
-	s.tolerant = true
-	for _, strike := range n.Plan {
-		s.After(strike.At, func() { o.strike(strike) })
+	s.lookupsMayFail = true
+	for _, fault := range n.Plan {
+		s.After(fault.At, func() { o.inject(fault) })
 	}
-	for left := n.Length; left > 0; left -= keptPause {
-		if !pass(min(left, keptPause)) {
+	for left := n.Length; left > 0; left -= retentionCheckInterval {
+		if !pass(min(left, retentionCheckInterval)) {
 			return out
 		}
-		s.CheckKept()
+		s.CheckRetained()
 	}
-	o.relent()
-	if !pass(Rest) {
+	o.endFaults()
+	if !pass(RecoveryPeriod) {
 		return out
 	}
-	s.CheckCalm()
+	s.CheckSettled()
 	s.CheckBounds()
-	s.CheckKept()
+	s.CheckRetained()
 	s.CheckReaders()
-	for _, what := range slices.Sorted(maps.Keys(o.right)) {
-		if took := o.right[what]; took > Patience {
-			s.violated(what, "until %v after the last trouble", took)
+	for _, what := range slices.Sorted(maps.Keys(o.recoveredAfter)) {
+		if took := o.recoveredAfter[what]; took > RecoveryLimit {
+			s.reportViolation(what, "violated until %v after the last fault", took)
 		}
 	}
-	out.Ended, out.Healed = true, !o.ailing
+	out.Completed, out.Recovered = true, !o.unhealthy
 	return out
 }

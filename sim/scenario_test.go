@@ -13,19 +13,19 @@ import (
 	"tidings/internal/longtest"
 )
 
-// A story is read as it is written, whatever befalls.
-func TestStoriesAreReadAsTheyAreWritten(t *testing.T) {
+// ParseScenario reads what String writes.
+func TestScenariosAreParsedAsTheyArePrinted(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
-		n := Nemesis{Seed: seed, Members: 64, Length: 30 * time.Minute, Plan: NewPlan(seed, 64, 30*time.Minute)}
-		got, err := ParseNemesis(n.String())
+		n := Scenario{Seed: seed, Members: 64, Length: 30 * time.Minute, Plan: NewFaultPlan(seed, 64, 30*time.Minute)}
+		got, err := ParseScenario(n.String())
 		if err != nil || !reflect.DeepEqual(got, n) {
 			t.Fatalf("seed %d: %v\n%s\nis read as\n%s", seed, err, n, got)
 		}
 	}
 }
 
-func TestWhatIsNoStory(t *testing.T) {
+func TestInvalidScenariosAreRefused(t *testing.T) {
 	t.Parallel()
 	const head = "seed 1 members 8 length 5m\n"
 	for _, c := range []struct{ story, says string }{
@@ -55,49 +55,49 @@ func TestWhatIsNoStory(t *testing.T) {
 		{head + "1m loss reorder=-0.1", "reorder: a probability"},
 		{head + "1m slow by=-1ms", "less than no time"},
 	} {
-		if _, err := ParseNemesis(c.story); err == nil || !strings.Contains(err.Error(), c.says) {
+		if _, err := ParseScenario(c.story); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%q: %v, want %q", c.story, err, c.says)
 		}
 	}
 }
 
-// Each kind takes part in about half of the plans, alone if it is the only one that may,
-// and strikes machines that there are, in the order of time.
+// Each kind takes part in about half of the plans, and in every plan for which it is the only one
+// allowed. Faults affect machines that exist, and are sorted by time.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	const plans, members = 200, 16
-	part := map[Trouble]int{}
+	part := map[FaultKind]int{}
 	for seed := range uint64(plans) {
-		plan := NewPlan(seed, members, 30*time.Minute)
-		for _, kind := range Troubles {
-			if slices.ContainsFunc(plan, func(s Strike) bool { return s.Trouble == kind }) {
+		plan := NewFaultPlan(seed, members, 30*time.Minute)
+		for _, kind := range FaultKinds {
+			if slices.ContainsFunc(plan, func(s Fault) bool { return s.Kind == kind }) {
 				part[kind]++
 			}
 		}
-		if !slices.IsSortedFunc(plan, func(a, b Strike) int { return cmp.Compare(a.At, b.At) }) || len(plan) == 0 {
+		if !slices.IsSortedFunc(plan, func(a, b Fault) int { return cmp.Compare(a.At, b.At) }) || len(plan) == 0 {
 			t.Fatalf("seed %d: not in order, or empty: %v", seed, plan)
 		}
-		if _, err := ParseNemesis(Nemesis{Members: members, Length: 30 * time.Minute, Plan: plan}.String()); err != nil {
+		if _, err := ParseScenario(Scenario{Members: members, Length: 30 * time.Minute, Plan: plan}.String()); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 	}
-	for _, kind := range Troubles {
+	for _, kind := range FaultKinds {
 		if n := part[kind]; n < plans/4 || n > plans*3/4 {
 			t.Errorf("%s takes part in %d of %d plans", kind, n, plans)
 		}
-		for _, s := range NewPlan(1, members, 30*time.Minute, kind) {
-			if s.Trouble != kind {
+		for _, s := range NewFaultPlan(1, members, 30*time.Minute, kind) {
+			if s.Kind != kind {
 				t.Errorf("asked for %s alone: %v", kind, s)
 			}
 		}
 	}
 }
 
-// A world in which nothing befalls is right at once, and remains so.
-func TestWorldWithoutTroubles(t *testing.T) {
+// In a scenario without faults all invariants hold all the time.
+func TestScenarioWithoutFaults(t *testing.T) {
 	t.Parallel()
 	told := 0.0
-	o := Nemesis{Seed: 1, Members: 16, Length: 5 * time.Minute}.Run(func(done float64) bool {
+	o := Scenario{Seed: 1, Members: 16, Length: 5 * time.Minute}.Run(func(done float64) bool {
 		if done < told || done > 1 {
 			t.Fatalf("progress goes from %v to %v", told, done)
 		}
@@ -105,34 +105,34 @@ func TestWorldWithoutTroubles(t *testing.T) {
 		return true
 	})
 	report(t, o.Swarm)
-	r, m := o.RouteStats(), o.MailStats()
-	if !o.Ended || !o.Healed || told != 1 || len(o.Right) > 0 || r.Acked < 1000 || r.Acked != r.Sent || m.Delivered != m.Expected || m.Delivered == 0 || o.FeedStats().News == 0 {
-		t.Errorf("ended: %v, at %v; was not right: %v; %+v %+v", o.Ended, told, o.Right, r, m)
+	r, m := o.RouteStats(), o.MulticastStats()
+	if !o.Completed || !o.Recovered || told != 1 || len(o.RecoveredAfter) > 0 || r.Acked < 1000 || r.Acked != r.Sent || m.Delivered != m.Expected || m.Delivered == 0 || o.FeedStats().ItemsShown == 0 {
+		t.Errorf("ended: %v, at %v; was not right: %v; %+v %+v", o.Completed, told, o.RecoveredAfter, r, m)
 	}
 }
 
 // Who is told to stop does.
-func TestWorldStopsWhenItIsTold(t *testing.T) {
+func TestScenarioStopsWhenProgressReturnsFalse(t *testing.T) {
 	t.Parallel()
-	if o := (Nemesis{Seed: 1, Members: 8, Length: time.Hour}).Run(func(float64) bool { return false }); o.Ended {
+	if o := (Scenario{Seed: 1, Members: 8, Length: time.Hour}).Run(func(float64) bool { return false }); o.Completed {
 		t.Error("it went on")
 	}
 }
 
-// Each trouble does what it says to whom it befalls.
-func TestTroublesBefall(t *testing.T) {
+// Each fault has its effect on the machines that it names.
+func TestFaultsHaveTheirEffect(t *testing.T) {
 	t.Parallel()
-	w := Nemesis{Seed: 3, Members: 16, Length: 10 * time.Minute}
-	w.Plan = []Strike{
-		{At: 1 * time.Minute, Lasts: 30 * time.Second, Trouble: Crash, Hosts: []int{1}},
-		{At: 2 * time.Minute, Lasts: 30 * time.Second, Trouble: Leave, Hosts: []int{2}},
-		{At: 3 * time.Minute, Lasts: 30 * time.Second, Trouble: Wipe, Hosts: []int{3}},
-		{At: 4 * time.Minute, Lasts: 30 * time.Second, Trouble: Torn, Hosts: []int{4}},
-		{At: 5 * time.Minute, Lasts: 30 * time.Second, Trouble: Disk, Hosts: []int{5}, Disk: Full},
-		{At: 6 * time.Minute, Lasts: 30 * time.Second, Trouble: Clock, Hosts: []int{6}, By: time.Hour},
-		{At: 7 * time.Minute, Lasts: 30 * time.Second, Trouble: Clock, Hosts: []int{7}, By: -time.Hour},
-		{At: 8 * time.Minute, Lasts: 30 * time.Second, Trouble: Pause, Hosts: []int{8}},
-		{At: 9 * time.Minute, Lasts: 30 * time.Second, Trouble: Loss, Net: Faults{Loss: 0.02}},
+	w := Scenario{Seed: 3, Members: 16, Length: 10 * time.Minute}
+	w.Plan = []Fault{
+		{At: 1 * time.Minute, Duration: 30 * time.Second, Kind: Crash, Hosts: []int{1}},
+		{At: 2 * time.Minute, Duration: 30 * time.Second, Kind: Leave, Hosts: []int{2}},
+		{At: 3 * time.Minute, Duration: 30 * time.Second, Kind: DiskLost, Hosts: []int{3}},
+		{At: 4 * time.Minute, Duration: 30 * time.Second, Kind: TornWrite, Hosts: []int{4}},
+		{At: 5 * time.Minute, Duration: 30 * time.Second, Kind: NoDiskSpace, Hosts: []int{5}, Disk: DiskFull},
+		{At: 6 * time.Minute, Duration: 30 * time.Second, Kind: ClockJump, Hosts: []int{6}, Amount: time.Hour},
+		{At: 7 * time.Minute, Duration: 30 * time.Second, Kind: ClockJump, Hosts: []int{7}, Amount: -time.Hour},
+		{At: 8 * time.Minute, Duration: 30 * time.Second, Kind: Pause, Hosts: []int{8}},
+		{At: 9 * time.Minute, Duration: 30 * time.Second, Kind: Loss, Network: NetworkFaults{Loss: 0.02}},
 	}
 	o := w.Run(func(float64) bool { return true })
 	report(t, o.Swarm)
@@ -145,8 +145,8 @@ func TestTroublesBefall(t *testing.T) {
 	if len(of) != 19 || of[3].Up() || !of[18].Up() || of[18].ID() == of[3].ID() {
 		t.Error("no other host came in the place of the one whose disk was lost")
 	}
-	if of[6].Ahead() != time.Hour || of[7].Ahead() != -time.Hour {
-		t.Errorf("clocks are ahead by %v and %v", of[6].Ahead(), of[7].Ahead())
+	if of[6].ClockOffset() != time.Hour || of[7].ClockOffset() != -time.Hour {
+		t.Errorf("clocks are ahead by %v and %v", of[6].ClockOffset(), of[7].ClockOffset())
 	}
 	sum := Stats{}
 	for _, p := range of {
@@ -157,22 +157,22 @@ func TestTroublesBefall(t *testing.T) {
 	}
 }
 
-// What random troubles have found once stays right: testdata/stories holds the strikes
-// that were needed, with a line that says for what.
-func TestStories(t *testing.T) {
+// testdata/scenarios holds scenarios that failed once, reduced to the faults that matter. Each file
+// says what it checks.
+func TestKeptScenarios(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("testdata/stories/*.txt")
+	files, err := filepath.Glob("testdata/scenarios/*.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			t.Parallel()
-			story, err := os.ReadFile(file)
+			text, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
 			}
-			n, err := ParseNemesis(string(story))
+			n, err := ParseScenario(string(text))
 			if err != nil {
 				t.Fatal(err)
 			}

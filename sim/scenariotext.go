@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// String is the whole of a Nemesis as text, as ParseNemesis reads it: a line that says
-// of which world, and one for each strike.
-func (n Nemesis) String() string {
+// String returns the scenario as text that ParseScenario reads: a header line, and one line per
+// fault.
+func (n Scenario) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d members %d length %v", n.Seed, n.Members, n.Length)
 	if n.Public {
@@ -22,41 +22,41 @@ func (n Nemesis) String() string {
 	return b.String()
 }
 
-// ParseNemesis reads a story: what String wrote. Empty lines are passed over, and what
-// follows # on a line.
-func ParseNemesis(story string) (n Nemesis, err error) {
-	for line := range strings.Lines(story) {
+// ParseScenario reads the text that String writes. Empty lines, and the rest of a line after #, are
+// ignored.
+func ParseScenario(text string) (n Scenario, err error) {
+	for line := range strings.Lines(text) {
 		line, _, _ = strings.Cut(line, "#")
 		switch line = strings.TrimSpace(line); {
 		case line == "":
 		case n.Members == 0:
 			if n, err = parseHeader(line); err != nil {
-				return n, fmt.Errorf("story %q: %w", line, err)
+				return n, fmt.Errorf("scenario %q: %w", line, err)
 			}
 		default:
-			s, err := ParseStrike(line)
+			s, err := ParseFault(line)
 			if err != nil {
 				return n, err
 			}
 			if s.At > n.Length {
-				return n, fmt.Errorf("strike %q: the troubles are over after %v", line, n.Length)
+				return n, fmt.Errorf("fault %q: it begins after the scenario's length of %v", line, n.Length)
 			}
 			for _, m := range append(append([]int(nil), s.Hosts...), s.To...) {
-				if m < 0 || m >= n.machines() {
-					return n, fmt.Errorf("strike %q: there is no machine %d", line, m)
+				if m < 0 || m >= n.machineCount() {
+					return n, fmt.Errorf("fault %q: there is no machine %d", line, m)
 				}
 			}
 			n.Plan = append(n.Plan, s)
 		}
 	}
 	if n.Members == 0 {
-		return n, fmt.Errorf("an empty story")
+		return n, fmt.Errorf("the scenario is empty: want a line seed N members N length TIME")
 	}
 	return n, nil
 }
 
-// parseHeader reads the line that says of which world a story is.
-func parseHeader(line string) (n Nemesis, err error) {
+// parseHeader reads the header line.
+func parseHeader(line string) (n Scenario, err error) {
 	words := strings.Fields(line)
 	if n.Public = len(words) == 7 && words[6] == "public"; n.Public {
 		words = words[:6]
@@ -75,12 +75,12 @@ func parseHeader(line string) (n Nemesis, err error) {
 	}
 	switch {
 	case n.Members < 1:
-		return n, fmt.Errorf("%d members", n.Members)
+		return n, fmt.Errorf("members %d: want at least one", n.Members)
 	case n.Length <= 0:
-		return n, fmt.Errorf("troubles last longer than %v", n.Length)
+		return n, fmt.Errorf("length %v: want more than zero", n.Length)
 	}
 	return n, nil
 }
 
-// machines is how many there are: members, and clients.
-func (n Nemesis) machines() int { return n.Members + n.Members/8 }
+// machineCount is the number of machines: members and clients.
+func (n Scenario) machineCount() int { return n.Members + n.Members/8 }

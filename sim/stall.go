@@ -2,108 +2,107 @@ package sim
 
 import "time"
 
-// A stall is what keeps a host from handling events when they come: they wait, and
-// are handled in the order in which they came.
+// A stall keeps a host from handling events when they arrive. They wait in a queue.
 type stall struct {
-	each    int64 // how long the host takes for one
-	busy    int64 // until when it handles none
-	waiting []event
-	roused  bool // an event is pending that goes on with those that wait
+	serviceTime   int64 // how long the host takes for one event
+	busyUntil     int64 // until when it handles no event
+	waiting       []event
+	resumePending bool // an event is scheduled at which the host handles the queue
 }
 
-// SetPace says how long the host takes to handle an event from now on: frames, alarms
-// and answers alike, one after the other. Zero is at once, as all hosts do unless told
-// otherwise. A crash ends it; a host that is down has no pace.
-func (h *Host) SetPace(each time.Duration) {
+// SetServiceTime sets how long the host takes to handle an event: frames, alarms and answers alike,
+// one after the other. Zero, the default, means at once. A crash ends it, and it has no effect on a
+// host that is down.
+func (h *Host) SetServiceTime(each time.Duration) {
 	if h.node == nil || each == 0 && h.stall == nil {
 		return
 	}
-	h.stalled().each = int64(each)
-	h.rouse()
+	h.ensureStall().serviceTime = int64(each)
+	h.scheduleResume()
 }
 
-// Pause stops the host for d, as a process is that gets no processor, or a machine
-// that sleeps: its clock goes on, and all that comes to it meanwhile, its alarms
-// included, is handled when it goes on. A crash ends it.
+// Pause stops the host for d, like a process that gets no processor or a machine that sleeps. Its
+// clock goes on. Events that arrive meanwhile, alarms included, are handled when the pause is over.
+// A crash ends it.
 func (h *Host) Pause(d time.Duration) {
 	if h.node == nil {
 		return
 	}
-	s := h.stalled()
-	s.busy = max(s.busy, h.lane.now+int64(d))
-	h.rouse()
+	s := h.ensureStall()
+	s.busyUntil = max(s.busyUntil, h.lane.now+int64(d))
+	h.scheduleResume()
 }
 
-// Stalled says whether something that has come to the host may wait there.
+// Stalled reports whether events may be waiting at the host.
 func (h *Host) Stalled() bool { return h.stall != nil }
 
-func (h *Host) stalled() *stall {
+func (h *Host) ensureStall() *stall {
 	if h.stall == nil {
 		h.stall = &stall{}
 	}
 	return h.stall
 }
 
-// delay has an event wait if the host cannot handle it now.
-func (s *stall) delay(h *Host, e *event) bool {
-	if len(s.waiting) == 0 && s.busy <= h.lane.now {
-		s.busy = h.lane.now + s.each
+// defers queues an event, and returns true, if the host cannot handle it now.
+func (s *stall) defers(h *Host, e *event) bool {
+	if len(s.waiting) == 0 && s.busyUntil <= h.lane.now {
+		s.busyUntil = h.lane.now + s.serviceTime
 		return false
 	}
 	s.waiting = append(s.waiting, *e)
-	h.rouse()
+	h.scheduleResume()
 	return true
 }
 
-// rouse sees to it that the host goes on when it can.
-func (h *Host) rouse() {
+// scheduleResume makes sure that the queue is handled when the host is free.
+func (h *Host) scheduleResume() {
 	s := h.stall
-	if !s.roused {
-		s.roused = true
-		h.lane.push(max(s.busy, h.lane.now), h, rouse, 0)
+	if !s.resumePending {
+		s.resumePending = true
+		h.lane.schedule(max(s.busyUntil, h.lane.now), h, eventResume, 0)
 	}
 }
 
-// goOn handles what has waited, as far as the host's pace allows.
-func (h *Host) goOn() {
+// resume handles queued events, as many as the service time allows.
+func (h *Host) resume() {
 	s, l := h.stall, h.lane
-	s.roused = false
-	for len(s.waiting) > 0 && s.busy <= l.now {
+	s.resumePending = false
+	for len(s.waiting) > 0 && s.busyUntil <= l.now {
 		e := s.waiting[0]
 		s.waiting = s.waiting[1:]
-		s.busy = l.now + s.each
+		s.busyUntil = l.now + s.serviceTime
 		l.handle(&e)
 	}
 	switch {
-	case len(s.waiting) > 0 || s.busy > l.now && s.each == 0:
-		h.rouse()
-	case s.each == 0:
+	case len(s.waiting) > 0 || s.busyUntil > l.now && s.serviceTime == 0:
+		h.scheduleResume()
+	case s.serviceTime == 0:
 		h.stall = nil
-		h.hinderedAt = l.now
+		h.impairedAt = l.now
 	}
 }
 
-// forgetStall ends a stall with the life of its host.
-func (h *Host) forgetStall() {
+// dropStall discards a stall and its queue when the host's life ends.
+func (h *Host) dropStall() {
 	if s := h.stall; s != nil {
-		h.stall, h.hinderedAt = nil, h.lane.now
+		h.stall, h.impairedAt = nil, h.lane.now
 		for _, e := range s.waiting {
-			h.lane.handle(&e) // void: what it carries leaves its slab
+			h.lane.handle(&e) // void by now; this only frees its payload
 		}
 	}
 }
 
-// Hindered returns when something last kept a host that is up from hearing, speaking
-// or acting as it should: a stall, a partition, a leap of its clock, or a network that
-// loses more than heavyLoss of all frames. Others may have taken it for dead, rightly so.
-func (h *Host) Hindered() time.Time {
+// LastImpaired returns the time at which something last kept a host that is up from receiving,
+// sending or acting as it should: a stall, a partition, a clock jump, or a network that loses more
+// than heavyLoss of all frames. Other nodes rightly may have taken it for dead.
+func (h *Host) LastImpaired() time.Time {
 	w := h.world
-	at := max(h.hinderedAt, w.partedAt, w.lossyAt)
-	if h.stall != nil || w.parted() || w.config.Faults.Loss > heavyLoss {
-		at = w.own.now
+	at := max(h.impairedAt, w.healedAt, w.lossEndedAt)
+	if h.stall != nil || w.partitioned() || w.config.NetworkFaults.Loss > heavyLoss {
+		at = w.scriptLane.now
 	}
 	return instant(at)
 }
 
-// heavyLoss is the part of all frames at which members are taken for dead that are not.
+// heavyLoss is the loss above which live members are taken for dead.
 const heavyLoss = 0.05

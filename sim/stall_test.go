@@ -8,11 +8,11 @@ import (
 	"tidings/internal/env"
 )
 
-// A host that stands still hears nothing, and then everything, in its order; its clock
-// has gone on, and its alarms ring late.
+// A paused host gets nothing during the pause, and then everything in order; its clock goes on, and
+// its alarms are late.
 func TestPausedHostHearsAllLater(t *testing.T) {
 	t.Parallel()
-	w, all := puppets(Config{}, 2)
+	w, all := scriptedWorld(Config{}, 2)
 	h, p := w.Hosts()[0], all[0]
 	due := w.Now().Add(5 * time.Second)
 	p.run = func(now time.Time) time.Time {
@@ -44,16 +44,16 @@ func TestPausedHostHearsAllLater(t *testing.T) {
 	if durable.Sub(began) != 40*time.Second || p.ran[len(p.ran)-1].Sub(began) != 40*time.Second {
 		t.Errorf("went on at %v, its commit was done at %v; want 40s", p.ran[len(p.ran)-1].Sub(began), durable.Sub(began))
 	}
-	if late := w.Now().Sub(h.Hindered()); late != time.Second {
+	if late := w.Now().Sub(h.LastImpaired()); late != time.Second {
 		t.Errorf("hindered until %v ago", late)
 	}
 }
 
-// A slow host handles one event after the other, each when it is done with the one
-// before, and is as quick as others again when it is told.
+// A slow host handles one event after the other, and becomes fast again when its service time is
+// reset.
 func TestSlowHostTakesItsTime(t *testing.T) {
 	t.Parallel()
-	w, all := puppets(Config{}, 2)
+	w, all := scriptedWorld(Config{}, 2)
 	h, p := w.Hosts()[0], all[0]
 	w.Run(time.Second)
 	var at []time.Duration
@@ -62,7 +62,7 @@ func TestSlowHostTakesItsTime(t *testing.T) {
 		at = append(at, w.Now().Sub(began).Round(10*time.Millisecond))
 		return nil
 	}
-	h.SetPace(300 * time.Millisecond)
+	h.SetServiceTime(300 * time.Millisecond)
 	for range 4 {
 		w.Hosts()[1].Do(func() { all[1].say(h, "x") })
 	}
@@ -75,7 +75,7 @@ func TestSlowHostTakesItsTime(t *testing.T) {
 	if len(at) != 4 || !h.Stalled() {
 		t.Errorf("%d of 4 frames, slow: %v", len(at), h.Stalled())
 	}
-	h.SetPace(0)
+	h.SetServiceTime(0)
 	w.Run(time.Second)
 	at, began = nil, w.Now()
 	for range 4 {
@@ -87,10 +87,10 @@ func TestSlowHostTakesItsTime(t *testing.T) {
 	}
 }
 
-// What waits at a host dies with it.
-func TestWhatWaitsDiesWithTheHost(t *testing.T) {
+// Events that wait at a host are dropped when it crashes.
+func TestWaitingEventsAreDroppedByACrash(t *testing.T) {
 	t.Parallel()
-	w, all := puppets(Config{}, 2)
+	w, all := scriptedWorld(Config{}, 2)
 	h, p := w.Hosts()[0], all[0]
 	h.Pause(time.Minute)
 	asked := false
@@ -98,17 +98,17 @@ func TestWhatWaitsDiesWithTheHost(t *testing.T) {
 	w.Hosts()[1].Do(func() { all[1].say(h, "x") })
 	w.Run(time.Second)
 	h.Crash(false)
-	next := new(puppet).boot(h)
+	next := new(scriptedNode).boot(h)
 	w.Run(2 * time.Minute)
 	if asked || len(p.heard)+len(next.heard) > 0 || h.Stalled() {
 		t.Errorf("asked: %v; %q and %q were heard", asked, p.heard, next.heard)
 	}
-	if w.own.frames.Len()+w.own.scripts.Len() > 0 {
+	if w.scriptLane.frames.Len()+w.scriptLane.scripts.Len() > 0 {
 		t.Error("what waited was not given up")
 	}
 	h.Crash(false)
 	h.Pause(time.Minute)
-	h.SetPace(time.Second)
+	h.SetServiceTime(time.Second)
 	if h.Stalled() {
 		t.Error("a host that is down stands still")
 	}

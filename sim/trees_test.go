@@ -8,17 +8,17 @@ import (
 	"tidings/overlay"
 )
 
-// Frames that come twice, late and out of order are no news to anybody.
+// Frames that are duplicated, late or out of order change nothing.
 func TestRepeatedAndLateFramesChangeNothing(t *testing.T) {
 	seeds(t, 1, 5, func(t *testing.T, seed uint64) {
 		s := grown(seed, 40)
-		s.SetFaults(Faults{Loss: 0.02, Duplicate: 0.1, Reorder: 0.1, Late: 5 * time.Second})
+		s.SetNetworkFaults(NetworkFaults{Loss: 0.02, Duplicate: 0.1, Reorder: 0.1, Late: 5 * time.Second})
 		var groups []overlay.ID
 		for i := range 10 {
 			groups = append(groups, s.Key(fmt.Sprintf("http://feed%d.example/", i)))
 			for j := range 40 {
 				if (i*j)%3 != 1 {
-					s.Peers()[j].Subscribe(groups[i], 1)
+					s.Peers()[j].JoinGroup(groups[i], 1)
 				}
 			}
 		}
@@ -30,30 +30,30 @@ func TestRepeatedAndLateFramesChangeNothing(t *testing.T) {
 			})
 		}
 		s.World.Run(15 * time.Minute)
-		s.SetFaults(Faults{})
+		s.SetNetworkFaults(NetworkFaults{})
 		s.World.Run(30 * time.Minute)
 		s.CheckQuiet()
 		report(t, s)
-		if m := s.MailStats(); m.Delivered != m.Expected || m.Published != 600 {
+		if m := s.MulticastStats(); m.Delivered != m.Expected || m.Published != 600 {
 			t.Errorf("multicast %+v", m)
 		}
 	})
 }
 
-// Who leaves in good order is missed by nobody: its leaf forgets it at once, its
-// children have other parents within seconds, and nothing is lost on the way.
+// A member that leaves in good order costs nothing: its leaf forgets it at once, its children have
+// other parents within seconds, and no message is lost.
 func TestLeaveInGoodOrder(t *testing.T) {
 	t.Parallel()
 	s := grown(11, 40)
 	g := s.Key("http://popular.example/")
 	for _, p := range s.Peers() {
-		p.Subscribe(g, 1)
+		p.JoinGroup(g, 1)
 	}
 	s.World.Run(3 * time.Minute)
 	for i := range 60 {
 		s.After(time.Duration(i)*time.Second, func() { s.Publish(s.Peers()[i%3], g, 100) })
 	}
-	leavers := []*Peer{s.Root(g)} // the root first, of all
+	leavers := []*Peer{s.Root(g)} // the root leaves first
 	for _, p := range s.Peers()[3:] {
 		if p != leavers[0] && len(leavers) < 10 {
 			leavers = append(leavers, p)
@@ -69,18 +69,18 @@ func TestLeaveInGoodOrder(t *testing.T) {
 					}
 				}
 			})
-			s.After(3*time.Second, func() { p.Unsubscribe(g); p.Kill(true) })
+			s.After(3*time.Second, func() { p.LeaveGroup(g); p.Kill(true) })
 		})
 	}
 	s.World.Run(5 * time.Minute)
 	got, want := 0, 0
 	for _, p := range s.Live() {
-		for _, l := range s.mail.sent {
+		for _, l := range s.multicasts.messages {
 			want++
-			if s.mail.has(p, l) {
+			if s.multicasts.has(p, l) {
 				got++
 			} else {
-				t.Logf("host %d lacks a message sent at %v by host %d (root has it: %v)", p.Index(), l.at.Format("15:04:05.000"), l.from.Index(), l.rooted)
+				t.Logf("host %d lacks a message sent at %v by host %d (root has it: %v)", p.Index(), l.sentAt.Format("15:04:05.000"), l.from.Index(), l.atRoot)
 			}
 		}
 	}
@@ -92,14 +92,14 @@ func TestLeaveInGoodOrder(t *testing.T) {
 	report(t, s)
 }
 
-// When all nodes of a network start again at once, none has a place to offer the others. They ask each other
-// at pauses that grow to five seconds, until some of them act alone after half a minute.
+// When all nodes of a network restart at once, none can admit the others. They ask each other at
+// intervals that grow to five seconds, until some of them start alone after half a minute.
 func TestANetworkThatStartsAgainAsksInPauses(t *testing.T) {
 	t.Parallel()
 	s := grown(5, 12)
 	s.World.Run(5 * time.Minute)
 	for _, p := range s.Peers() {
-		p.via = nil
+		p.bootstrap = nil
 		p.Kill(false)
 	}
 	s.World.Run(time.Minute)
@@ -108,7 +108,7 @@ func TestANetworkThatStartsAgainAsksInPauses(t *testing.T) {
 	}
 	s.World.Run(25 * time.Second)
 	for i, p := range s.Peers() {
-		if sent := p.node.Overlay.Stats().Sent; sent > 300 { // eight times ten or so questions, and as many answers
+		if sent := p.node.Overlay.Stats().Sent; sent > 300 { // about ten questions to each of eight peers, and as many answers
 			t.Errorf("node %d sent %d messages while it waited", i, sent)
 		}
 	}
@@ -120,14 +120,13 @@ func TestANetworkThatStartsAgainAsksInPauses(t *testing.T) {
 	report(t, s)
 }
 
-// A node finds its network again after a restart by the peers it remembers, when
-// nobody tells it of any.
+// A node finds its network again after a restart by the peers it remembers.
 func TestRestartFindsTheNetworkAgain(t *testing.T) {
 	t.Parallel()
 	s := grown(5, 30)
-	s.World.Run(5 * time.Minute) // the founder among them
+	s.World.Run(5 * time.Minute) // until they remember the others, the founder included
 	for _, p := range s.Peers()[:3] {
-		p.via = nil // nobody to be told of: only what the disk holds
+		p.bootstrap = nil // without bootstrap peers, only those on the disk are known
 		p.Kill(false)
 	}
 	s.World.Run(2 * time.Minute)

@@ -72,23 +72,23 @@ func (c Scenario) Run(ctx context.Context, progress func(float64)) (Result, erro
 	if err := s.pass(grow); err != nil {
 		return r, err
 	}
-	s.TakeJoins()
+	s.TakeJoinStats()
 	dice := rand.New(rand.NewPCG(c.Seed, 0x100c))
 	end := func() {}
 	if c.Session > 0 {
-		end = s.Churn(sim.Churn{Sessions: sim.Sessions{Median: c.Session}, Silent: c.Silent, Back: 0.5})
+		end = s.Churn(sim.Churn{Sessions: sim.Sessions{Median: c.Session}, Silent: c.Silent, Returning: 0.5})
 	} else {
 		s.joins(joiners, joinPause, dice)
 	}
-	s.SetFaults(sim.Faults{Loss: c.Loss})
+	s.SetNetworkFaults(sim.NetworkFaults{Loss: c.Loss})
 	if err := s.pass(joiners*joinPause + settle); err != nil {
 		return r, err
 	}
 
-	before, from := s.Spent(), s.Now()
+	before, from := s.ControlTraffic(), s.Now()
 	for range c.Lookups {
 		s.After(time.Duration(dice.Int64N(int64(c.Length))), func() {
-			if p := s.Someone(dice); p != nil {
+			if p := s.RandomMember(dice); p != nil {
 				s.Route(p, random(dice))
 			}
 		})
@@ -96,17 +96,17 @@ func (c Scenario) Run(ctx context.Context, progress func(float64)) (Result, erro
 	if err := s.pass(c.Length); err != nil {
 		return r, err
 	}
-	spent, took := s.Spent(), s.Now().Sub(from).Seconds()
+	spent, took := s.ControlTraffic(), s.Now().Sub(from).Seconds()
 	live := s.Live()
-	r.MsgsPerNodeS = float64(spent.Control-before.Control) / took / float64(len(live))
-	r.BytesPerNodeS = float64(spent.ControlBytes-before.ControlBytes) / took / float64(len(live))
+	r.MsgsPerNodeS = float64(spent.Messages-before.Messages) / took / float64(len(live))
+	r.BytesPerNodeS = float64(spent.Bytes-before.Bytes) / took / float64(len(live))
 	r.contacts(live)
 	end()
 	if err := s.pass(settle); err != nil { // for the last answers
 		return r, err
 	}
 	r.routes(s.RouteStats())
-	r.joins(s.TakeJoins())
+	r.joins(s.TakeJoinStats())
 	return r, nil
 }
 
@@ -122,17 +122,17 @@ func (r *Result) contacts(live []*sim.Peer) {
 }
 
 func (r *Result) routes(of sim.RouteStats) {
-	r.Lookups = of.Sent - of.Orphaned
-	r.Failed = of.Failed + of.ShadowedFailed
+	r.Lookups = of.Sent - of.OriginDied
+	r.Failed = of.Failed + of.RootJustDiedFailed
 	r.WrongRoot = of.WrongRoots
 	r.HopsMean = float64(of.HopsTotal) / float64(max(of.Acked, 1))
 	r.LookupMostS = of.Slowest.Seconds()
 }
 
-func (r *Result) joins(of sim.Joins) {
-	r.Deaths, r.Joins, r.JoinMostS = of.Died, of.Joined, of.Slowest.Seconds()
+func (r *Result) joins(of sim.JoinStats) {
+	r.Deaths, r.Joins, r.JoinMostS = of.Departed, of.Joined, of.Slowest.Seconds()
 	if of.Joined > 0 {
-		r.JoinS = of.Took.Seconds() / float64(of.Joined)
+		r.JoinS = of.TotalTime.Seconds() / float64(of.Joined)
 		r.JoinMsgs = float64(of.Frames) / float64(of.Joined)
 	}
 }

@@ -14,6 +14,6 @@ const (
 // joins has n nodes that were never here before come, one every pause.
 func (w *world) joins(n int, pause time.Duration, dice *rand.Rand) {
 	for i := range n {
-		w.After(time.Duration(i)*pause, func() { w.Add(true, w.Someone(dice)).Start() })
+		w.After(time.Duration(i)*pause, func() { w.Add(true, w.RandomMember(dice)).Start() })
 	}
 }

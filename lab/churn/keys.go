@@ -28,7 +28,7 @@ func (w *world) serve(n int, until time.Duration, dice *rand.Rand) (keys []overl
 		w.Serve(url, script.NewLively(script.Config{Seed: w.Seed()*1000 + uint64(i), Every: itemEvery, Limit: int(until / itemEvery)}))
 		keys = append(keys, w.Key(url))
 		for range readers {
-			w.Someone(dice).Read(url)
+			w.RandomMember(dice).SubscribeFeed(url)
 		}
 	}
 	return keys

@@ -52,7 +52,7 @@ func (c Lying) Run(ctx context.Context, progress func(float64)) (LyingResult, er
 	grow := time.Duration(c.Nodes)*growPause + 2*settle
 	w := newWorld(ctx, c.Seed, grow+2*c.Length+2*time.Minute, progress)
 	r := LyingResult{Scenario: c.Name, Nodes: c.Nodes, Seed: c.Seed}
-	l := lying{world: w, liars: w.GrowLying(c.Nodes, growPause, c.Every, c.Lies), dice: rand.New(rand.NewPCG(c.Seed, 0x11a))}
+	l := lying{world: w, liars: w.GrowWithLiars(c.Nodes, growPause, c.Every, c.Lies), dice: rand.New(rand.NewPCG(c.Seed, 0x11a))}
 	if err := w.pass(grow); err != nil {
 		return r, err
 	}
@@ -115,7 +115,7 @@ type lying struct {
 // honest returns an honest member by the dice.
 func (l *lying) honest() *sim.Peer {
 	for {
-		if p := l.Someone(l.dice); !l.liars.Has(p) {
+		if p := l.RandomMember(l.dice); !l.liars.Has(p) {
 			return p
 		}
 	}

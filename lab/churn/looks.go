@@ -38,7 +38,7 @@ func (w *world) look(rate int, d time.Duration, dice *rand.Rand) *looks {
 }
 
 func (l *looks) one(second int) {
-	from, key := l.w.Someone(l.dice), random(l.dice)
+	from, key := l.w.RandomMember(l.dice), random(l.dice)
 	root := l.w.Root(key)
 	l.sent[second]++
 	l.w.route(from, key, func(of overlay.Receipt, took time.Duration) {

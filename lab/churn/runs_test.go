@@ -122,7 +122,7 @@ func TestSlowIsNotWrong(t *testing.T) {
 	slow := 0
 	for range int(d / time.Second) {
 		w.After(time.Duration(dice.Int64N(int64(d))), func() {
-			w.route(w.Someone(dice), random(dice), func(_ overlay.Receipt, took time.Duration) {
+			w.route(w.RandomMember(dice), random(dice), func(_ overlay.Receipt, took time.Duration) {
 				if took > 3*time.Second {
 					slow++
 				}

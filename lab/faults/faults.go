@@ -20,8 +20,8 @@ import (
 // A Scenario says which worlds are run: those of one size, length and kinds.
 type Scenario struct {
 	Members int
-	Length  time.Duration // of the troubles, virtual
-	Kinds   []sim.Trouble // that may take part; none: all
+	Length  time.Duration   // of the troubles, virtual
+	Kinds   []sim.FaultKind // that may take part; none: all
 	// Public says that the worlds' feeds are at public addresses of few domains, which have
 	// budgets. Clocks are right then, if Kinds does not say otherwise: stewards and those who ask
 	// them do not understand each other where they differ by more than five minutes.
@@ -29,12 +29,12 @@ type Scenario struct {
 }
 
 // World is the world of a seed.
-func (c Scenario) World(seed uint64) sim.Nemesis {
+func (c Scenario) World(seed uint64) sim.Scenario {
 	kinds := c.Kinds
 	if c.Public && len(kinds) == 0 {
-		kinds = slices.DeleteFunc(slices.Clone(sim.Troubles), func(t sim.Trouble) bool { return t == sim.Clock })
+		kinds = slices.DeleteFunc(slices.Clone(sim.FaultKinds), func(t sim.FaultKind) bool { return t == sim.ClockJump })
 	}
-	return sim.Nemesis{Seed: seed, Members: c.Members, Length: c.Length, Plan: sim.NewPlan(seed, c.Members, c.Length, kinds...), Public: c.Public}
+	return sim.Scenario{Seed: seed, Members: c.Members, Length: c.Length, Plan: sim.NewFaultPlan(seed, c.Members, c.Length, kinds...), Public: c.Public}
 }
 
 // A Result is what became of a world.
@@ -70,9 +70,9 @@ type Result struct {
 }
 
 // Kinds are the kinds of trouble that took part.
-func (r Result) Kinds() (of []sim.Trouble) {
+func (r Result) Kinds() (of []sim.FaultKind) {
 	for name := range strings.SplitSeq(r.Scenario, "+") {
-		of = append(of, sim.Trouble(name))
+		of = append(of, sim.FaultKind(name))
 	}
 	return of
 }
@@ -90,7 +90,7 @@ const twiceEvery = 20
 
 // Run runs a world; every 20th seed twice, to see whether that gives the same.
 // progress is told how much is over, from 0 to 1.
-func Run(ctx context.Context, n sim.Nemesis, progress func(done float64)) (Result, error) {
+func Run(ctx context.Context, n sim.Scenario, progress func(done float64)) (Result, error) {
 	times := 1
 	if n.Seed%twiceEvery == 0 {
 		times = 2
@@ -113,7 +113,7 @@ func Run(ctx context.Context, n sim.Nemesis, progress func(done float64)) (Resul
 }
 
 // once runs a world. A world that panics has gone wrong, and others go on.
-func once(ctx context.Context, n sim.Nemesis, progress func(float64)) (r Result) {
+func once(ctx context.Context, n sim.Scenario, progress func(float64)) (r Result) {
 	r = Result{
 		Scenario: kinds(n.Plan), Seed: n.Seed, Members: n.Members, LengthMin: n.Length.Minutes(), Strikes: len(n.Plan),
 		Heal: map[string]float64{}, Violations: map[string]int{},
@@ -128,19 +128,19 @@ func once(ctx context.Context, n sim.Nemesis, progress func(float64)) (r Result)
 		return ctx.Err() == nil
 	})
 	r.Events, r.TraceHash = o.Events(), fmt.Sprintf("%016x", o.TraceHash())
-	routes, mail := o.RouteStats(), o.MailStats()
-	r.Lookups, r.Failed, r.WrongRoot = routes.Sent-routes.Orphaned, routes.Failed+routes.ShadowedFailed, routes.WrongRoots
+	routes, mail := o.RouteStats(), o.MulticastStats()
+	r.Lookups, r.Failed, r.WrongRoot = routes.Sent-routes.OriginDied, routes.Failed+routes.RootJustDiedFailed, routes.WrongRoots
 	r.Published, r.Delivered, r.Lost = mail.Published, mail.Delivered, mail.Expected-mail.Delivered-mail.Excused
-	r.Items = o.FeedStats().News
-	r.Healed = o.Healed
-	for what, took := range o.Right {
+	r.Items = o.FeedStats().ItemsShown
+	r.Healed = o.Recovered
+	for what, took := range o.RecoveredAfter {
 		r.Heal[what] = took.Seconds()
 		r.HealS = max(r.HealS, took.Seconds())
 	}
-	for _, v := range o.Wrong() {
-		r.note(v.What, v.String())
+	for _, v := range o.Violations() {
+		r.note(v.Invariant, v.String())
 	}
-	r.Duplicates = r.Violations[sim.Twice] + r.Violations[sim.ShownTwice]
+	r.Duplicates = r.Violations[sim.Duplicate] + r.Violations[sim.ShownTwice]
 	return r
 }
 
@@ -152,10 +152,10 @@ func (r *Result) note(what, facts string) {
 }
 
 // kinds are the names of those that take part in a plan.
-func kinds(plan []sim.Strike) string {
+func kinds(plan []sim.Fault) string {
 	var names []string
-	for _, kind := range sim.Troubles {
-		if slices.ContainsFunc(plan, func(s sim.Strike) bool { return s.Trouble == kind }) {
+	for _, kind := range sim.FaultKinds {
+		if slices.ContainsFunc(plan, func(s sim.Fault) bool { return s.Kind == kind }) {
 			names = append(names, string(kind))
 		}
 	}

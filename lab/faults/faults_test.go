@@ -83,7 +83,7 @@ func TestEachStops(t *testing.T) {
 
 // A world that panics has gone wrong, and says so.
 func TestPanicIsAViolation(t *testing.T) {
-	n := sim.Nemesis{Seed: 1, Members: 8, Length: time.Minute, Plan: []sim.Strike{{Trouble: sim.Crash, Hosts: []int{99}}}}
+	n := sim.Scenario{Seed: 1, Members: 8, Length: time.Minute, Plan: []sim.Fault{{Kind: sim.Crash, Hosts: []int{99}}}}
 	r, err := Run(t.Context(), n, func(float64) {})
 	if err != nil || r.Healed || r.Violations[Panicked] != 1 || !strings.Contains(strings.Join(r.First, ""), "out of range") {
 		t.Errorf("%v: %+v", err, r)
@@ -92,14 +92,14 @@ func TestPanicIsAViolation(t *testing.T) {
 
 // Thin leaves what is needed, here to the panic of one strike.
 func TestThin(t *testing.T) {
-	n := Scenario{Members: 8, Length: 3 * time.Minute, Kinds: []sim.Trouble{sim.Pause}}.World(1)
-	bad := sim.Strike{At: time.Minute, Trouble: sim.Crash, Hosts: []int{99}}
+	n := Scenario{Members: 8, Length: 3 * time.Minute, Kinds: []sim.FaultKind{sim.Pause}}.World(1)
+	bad := sim.Fault{At: time.Minute, Kind: sim.Crash, Hosts: []int{99}}
 	n.Plan = slices.Insert(n.Plan, len(n.Plan)/2, bad)
 	less, err := Thin(t.Context(), n, Panicked, func(int) {})
 	if err != nil || len(n.Plan) < 3 || len(less.Plan) != 1 || less.Plan[0].String() != bad.String() {
 		t.Errorf("%v: %d strikes are left of %d: %v", err, len(less.Plan), len(n.Plan), less.Plan)
 	}
-	falls := sim.Nemesis{Seed: 1, Plan: []sim.Strike{bad}} // without members by itself
+	falls := sim.Scenario{Seed: 1, Plan: []sim.Fault{bad}} // without members by itself
 	if less, err = Thin(t.Context(), falls, Panicked, func(int) {}); err != nil || len(less.Plan) > 0 {
 		t.Errorf("%v: a single strike is left that was not needed: %v", err, less.Plan)
 	}
@@ -107,11 +107,11 @@ func TestThin(t *testing.T) {
 
 // A world that is not right in the end has not healed, however long it took.
 func TestUnhealed(t *testing.T) {
-	n := sim.Nemesis{Seed: 1, Members: 8, Length: 2 * time.Minute, Plan: []sim.Strike{
-		{At: time.Minute, Lasts: time.Hour, Trouble: sim.Pause, Hosts: []int{3}},
+	n := sim.Scenario{Seed: 1, Members: 8, Length: 2 * time.Minute, Plan: []sim.Fault{
+		{At: time.Minute, Duration: time.Hour, Kind: sim.Pause, Hosts: []int{3}},
 	}}
 	r, err := Run(t.Context(), n, func(float64) {})
-	if err != nil || r.Healed || r.HealS < (sim.Rest-time.Minute).Seconds() || len(r.Violations) == 0 {
+	if err != nil || r.Healed || r.HealS < (sim.RecoveryPeriod-time.Minute).Seconds() || len(r.Violations) == 0 {
 		t.Errorf("%v: %+v", err, r)
 	}
 }
@@ -124,7 +124,7 @@ func TestSum(t *testing.T) {
 		}
 		return r
 	}
-	lines := Sum([]Result{of("crash+loss", 4), of("crash", 2, sim.Cycle), of("loss", 8, sim.Cycle, sim.Twice), of("clock", 606)})
+	lines := Sum([]Result{of("crash+loss", 4), of("crash", 2, sim.Cycle), of("loss", 8, sim.Cycle, sim.Duplicate), of("clock", 606)})
 	got := ""
 	for _, l := range lines {
 		got += fmt.Sprintf("%s %d/%d %d %v %v %d; ", l.Trouble, l.Wrong, l.Worlds, l.Lookups, l.HealP50S, l.HealMostS, l.Unhealed)
@@ -132,7 +132,7 @@ func TestSum(t *testing.T) {
 	if want := "crash 1/2 20 4 4 0; loss 1/2 20 8 8 0; clock 0/1 10 0 0 1; all 2/4 40 4 8 1; "; got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
-	if b := Broken([]Result{of("", 0, sim.Twice), of("", 0, sim.Cycle), of("", 0, sim.Cycle)}); fmt.Sprint(b) != "[cycle duplicate]" {
+	if b := Broken([]Result{of("", 0, sim.Duplicate), of("", 0, sim.Cycle), of("", 0, sim.Cycle)}); fmt.Sprint(b) != "[cycle duplicate]" {
 		t.Errorf("%q", b)
 	}
 }

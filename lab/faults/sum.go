@@ -27,7 +27,7 @@ type Line struct {
 
 // Sum returns a line for each kind of trouble that took part anywhere, and one for all.
 func Sum(results []Result) (lines []Line) {
-	for _, kind := range sim.Troubles {
+	for _, kind := range sim.FaultKinds {
 		with := slices.DeleteFunc(slices.Clone(results), func(r Result) bool { return !slices.Contains(r.Kinds(), kind) })
 		if len(with) > 0 {
 			lines = append(lines, sum(string(kind), with))

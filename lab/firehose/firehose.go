@@ -74,7 +74,7 @@ func (c Setting) Run(ctx context.Context, progress func(float64)) (r Result, err
 	})
 	s.Grow(c.Members, 100*time.Millisecond)
 	for i := range c.Filters {
-		s.Peers()[i*c.Members/c.Filters].Filter()
+		s.Peers()[i*c.Members/c.Filters].MakeFilter()
 	}
 	grow := time.Duration(c.Members)*100*time.Millisecond + 30*time.Second
 	total := grow + settle + c.Length + after
@@ -99,24 +99,24 @@ func (c Setting) Run(ctx context.Context, progress func(float64)) (r Result, err
 		url := fmt.Sprintf("http://feed%d.example/", i)
 		s.Serve(url, script.NewLively(script.Config{Seed: c.Seed<<20 + uint64(i), Format: script.Format(i % 3), Every: itemEvery}))
 		for range 1 + dice.IntN(4) {
-			s.Peers()[dice.IntN(c.Members)].Read(url)
+			s.Peers()[dice.IntN(c.Members)].SubscribeFeed(url)
 		}
 	}
-	s.SetFaults(sim.Faults{Loss: c.Loss})
+	s.SetNetworkFaults(sim.NetworkFaults{Loss: c.Loss})
 	if err := run(settle); err != nil {
 		return r, err
 	}
 	end := func() {}
 	if c.Session > 0 {
-		end = s.Churn(sim.Churn{Sessions: sim.Sessions{Median: c.Session}, Silent: silent, Back: back})
+		end = s.Churn(sim.Churn{Sessions: sim.Sessions{Median: c.Session}, Silent: silent, Returning: back})
 	}
-	before := s.Whispered()
+	before := s.TopicBytes()
 	since := s.Now()
 	if err := run(c.Length); err != nil {
 		return r, err
 	}
 	until := s.Now()
-	topics := s.Whispered() - before
+	topics := s.TopicBytes() - before
 	if err := run(after); err != nil {
 		return r, err
 	}
@@ -124,7 +124,7 @@ func (c Setting) Run(ctx context.Context, progress func(float64)) (r Result, err
 	st := s.CheckFilters(since, until)
 	r = Result{
 		Seed: c.Seed, Members: c.Members, Filters: st.Filters, Channels: c.Channels, Loss: c.Loss, SessionMin: c.Session.Minutes(),
-		Wanted: st.Wanted, Got: st.Got, Again: st.Again, Asked: st.Firehose.Lacked, Stats: st.Firehose,
+		Wanted: st.Expected, Got: st.Delivered, Again: st.Repeated, Asked: st.Firehose.Lacked, Stats: st.Firehose,
 	}
 	slices.Sort(st.Delays)
 	if n := len(st.Delays); n > 0 {
@@ -133,8 +133,8 @@ func (c Setting) Run(ctx context.Context, progress func(float64)) (r Result, err
 		r.Late = n - i
 		r.Topics = float64(topics) / float64(n)
 	}
-	for _, v := range s.Wrong() {
-		if v.What == sim.DispatchedTwice {
+	for _, v := range s.Violations() {
+		if v.Invariant == sim.DispatchedTwice {
 			r.Twice++
 		}
 		if len(r.Wrong) < maxWrong {

@@ -49,7 +49,7 @@ func newDesk(w *world, f *followed, p *sim.Peer, seed uint64) *desk {
 	said := feed.Publisher{Key: d.key.Public().(ed25519.PublicKey), Beat: time.Hour}
 	w.Serve(f.url, still(fmt.Sprintf(`<rss version="2.0"><channel>%s<title>A feed</title><link>%s</link><description/></channel></rss>`,
 		said.Metadata(feed.RSS), f.url)))
-	p.Read(f.url)
+	p.SubscribeFeed(f.url)
 	return d
 }
 

@@ -209,12 +209,12 @@ func (c Scenario) Run(ctx context.Context, progress func(float64)) (Result, erro
 	end := func() {}
 	if c.Session > 0 {
 		end = w.Churn(sim.Churn{
-			Sessions: sim.Sessions{Median: c.Session}, Silent: silent, Back: back,
-			Stays: func(p *sim.Peer) bool { return w.desks[p] != nil },
-			Came:  w.follow,
+			Sessions: sim.Sessions{Median: c.Session}, Silent: silent, Returning: back,
+			Permanent: func(p *sim.Peer) bool { return w.desks[p] != nil },
+			Arrived:   w.follow,
 		})
 	}
-	w.SetFaults(sim.Faults{Loss: c.Loss})
+	w.SetNetworkFaults(sim.NetworkFaults{Loss: c.Loss})
 	var err error
 	switch {
 	case c.Parted > 0:

@@ -94,11 +94,11 @@ func (w *world) poison(r *Result) error {
 	w.dice.Shuffle(len(may), func(i, j int) { may[i], may[j] = may[j], may[i] })
 	r.Swallow = min(int(w.is.Swallows*float64(r.Interior)+0.5), len(may))
 	for _, p := range may[:r.Swallow] {
-		p.Swallow()
+		p.DropForwards()
 		w.ledger.forget(p)
 	}
 	w.ledger.part = func(p *sim.Peer, f *followed) *Part {
-		if key := w.Key(f.url); w.CleanWay(p, key) || w.CleanWay(p, shadow(key)) {
+		if key := w.Key(f.url); w.HonestPath(p, key) || w.HonestPath(p, shadow(key)) {
 			return clean
 		}
 		return unclean

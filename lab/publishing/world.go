@@ -66,7 +66,7 @@ func newWorld(ctx context.Context, c Scenario, progress func(float64)) *world {
 		now: s.Now, readers: map[*sim.Peer][]*reader{}, back: w.late,
 		part: func(*sim.Peer, *followed) *Part { return w.live },
 	}
-	s.Watch(sim.Watch{Shown: w.ledger.shows, Came: w.ledger.came, Went: w.ledger.went})
+	s.SetHooks(sim.Hooks{Shown: w.ledger.shows, Started: w.ledger.came, Stopped: w.ledger.went})
 	return w
 }
 
@@ -128,7 +128,7 @@ func (w *world) begin() error {
 func (w *world) follow(p *sim.Peer) {
 	for _, f := range w.feeds {
 		if w.dice.Float64() < f.share {
-			p.Read(f.url)
+			p.SubscribeFeed(f.url)
 			w.ledger.follows(p, f)
 		}
 	}
@@ -155,8 +155,8 @@ func (w *world) sum(r *Result) {
 			r.Parts = append(r.Parts, p)
 		}
 	}
-	for _, v := range w.Wrong() {
-		if v.What == sim.ShownTwice {
+	for _, v := range w.Violations() {
+		if v.Invariant == sim.ShownTwice {
 			r.Twice++
 		}
 		if len(r.Wrong) < maxWrong {
@@ -170,7 +170,7 @@ func (w *world) sum(r *Result) {
 		r.HeldP99, r.HeldMost = w.held[n*99/100].Seconds(), w.held[n-1].Seconds()
 	}
 	st := w.FeedStats()
-	r.Gaps, r.Filled, r.Jumps, r.Merged = st.Gaps, st.Filled, st.Jumps, st.Merged
+	r.Gaps, r.Filled, r.Jumps, r.Merged = st.Gaps, st.Filled, st.ForcedReconfigs, st.Merged
 	up := time.Duration(0)
 	for _, p := range w.Live() {
 		of := p.Layers().Feeds.Stats()
@@ -194,7 +194,7 @@ func (w *world) windows(r *Result) error {
 		if !rd.up {
 			continue
 		}
-		rd.peer.Ask(func() {
+		rd.peer.Enqueue(func() {
 			rd.peer.Layers().Feeds.Read(w.Key(rd.feed.url), func(d feedtree.Document) { r.look(rd, d) })
 		})
 	}

@@ -37,7 +37,7 @@ type Churn struct {
 // Begin has each member die silently when its session is over. Another one, that knows nothing, takes
 // its place at once, and its clients.
 func (c Churn) Begin(w *World) {
-	w.SetFaults(sim.Faults{Loss: c.Loss})
+	w.SetNetworkFaults(sim.NetworkFaults{Loss: c.Loss})
 	if c.Session == 0 {
 		return
 	}
@@ -51,7 +51,7 @@ func (c Churn) Begin(w *World) {
 		})
 	}
 	for i := range w.Members {
-		stay(i, sessions.Rest(dice))
+		stay(i, sessions.Residual(dice))
 	}
 }
 

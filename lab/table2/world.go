@@ -56,8 +56,8 @@ func NewWorld(load *Workload, network wire.Network) *World {
 	w := &World{
 		World: sim.New(sim.Config{
 			Seed: uint64(load.Seed), Topology: sim.King(uint64(load.Seed)),
-			Lanes: lanes, Stride: stride,
-			Beside: func(do []func()) (all, end func()) { return beside(do, garbage.look) },
+			Lanes: lanes, Lookahead: stride,
+			Parallel: func(do []func()) (all, end func()) { return beside(do, garbage.look) },
 		}),
 		Workload: load,
 		Polls:    newPolls(load, network.PollInterval),
@@ -156,7 +156,7 @@ func (w *World) subscribe(member int, list []Membership, wanted []bool) {
 		first[i] = !wanted[s.Channel]
 		wanted[s.Channel] = true
 	}
-	w.hosts[member].Ask(func() {
+	w.hosts[member].Enqueue(func() {
 		m.Do(func() {
 			for i, s := range list {
 				if first[i] {
