@@ -35,7 +35,7 @@ func TestSessionsHaveAHeavyTail(t *testing.T) {
 	}
 	// E[x²]/2E[x], where E[x²] is 24 scale².
 	if got, want := rest/n, 3*mean; math.Abs(got/want-1) > 0.02 {
-		t.Errorf("who is met stays for another %.2f h, want %.2f", got, want)
+		t.Errorf("mean residual session %.2f h, want %.2f", got, want)
 	}
 }
 

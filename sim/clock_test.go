@@ -22,7 +22,7 @@ func TestClockIsSet(t *testing.T) {
 	h.Do(func() {})
 	h.SetClock(time.Hour)
 	if ahead := p.Clock.Now().Sub(w.Now()); ahead != time.Hour || runs != 2 {
-		t.Errorf("an hour ahead: %v; ran %d times, want 2: what has become due is done at once", ahead, runs)
+		t.Errorf("clock ahead by %v, want 1h; ran %d times, want 2", ahead, runs)
 	}
 	panics(t, func() { h.SetClock(time.Minute) })
 	h.Crash(false)

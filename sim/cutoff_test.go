@@ -52,7 +52,7 @@ func newOutage(t *testing.T, seed uint64, clients int) *outage {
 	o.World.Run(15 * time.Minute)
 	for _, c := range o.clients {
 		if cut, ok := c.Layers().Feeds.CutOff(); ok || c.Layers().Corona.Stats().Lone > 0 {
-			t.Fatalf("all is well, and a client says it is cut off: %+v", cut)
+			t.Fatalf("there is no fault, but a client reports that it is cut off: %+v", cut)
 		}
 	}
 	return o
@@ -69,7 +69,7 @@ func (o *outage) checkCutOff(t *testing.T, want bool, of ...*Peer) {
 	t.Helper()
 	for _, p := range of {
 		if cut, ok := p.Layers().Feeds.CutOff(); ok != want {
-			t.Errorf("host %d says that it is cut off: %v, %+v", p.Index(), ok, cut)
+			t.Errorf("host %d reports that it is cut off: %v, %+v", p.Index(), ok, cut)
 		}
 	}
 }
@@ -85,7 +85,7 @@ func (o *outage) checkFresh(t *testing.T, d time.Duration, of ...*Peer) {
 			for _, p := range of {
 				for i, it := range items {
 					if p.subscriptions[url].firstShown[it.ID].IsZero() {
-						t.Fatalf("host %d has not seen item %d of %s, which is there for two intervals", p.Index(), i, url)
+						t.Fatalf("host %d has not seen item %d of %s, which has been there for two intervals", p.Index(), i, url)
 					}
 				}
 			}
@@ -107,7 +107,7 @@ func (o *outage) checkRecovered(t *testing.T) {
 	}
 	polls := lone()
 	if o.World.Run(2 * outageInterval); polls == 0 || lone() != polls {
-		t.Errorf("%d polls for readers alone, and %d more since the network is back", polls, lone()-polls)
+		t.Errorf("%d polls while cut off, and %d more since the network is back", polls, lone()-polls)
 	}
 	late := o.Add(true, o.members...) // a new reader has only what is in the logs
 	late.Start()
@@ -202,7 +202,7 @@ func TestAClientWithoutInternetReportsIt(t *testing.T) {
 	for _, c := range o.clients {
 		for _, url := range o.urls {
 			if s, ok := c.Layers().Corona.Alone(o.Key(url)); !ok || s.Kind != coronapb.State_UNREACHABLE || s.Detail == "" || s.Next.IsZero() {
-				t.Errorf("without a line %s is said to be %v: %q, next %v", url, s.Kind, s.Detail, s.Next)
+				t.Errorf("without internet the state of %s is %v: %q, next %v", url, s.Kind, s.Detail, s.Next)
 			}
 		}
 	}
@@ -231,10 +231,10 @@ func TestACutOffCrowdIsSpread(t *testing.T) {
 	}
 	// Each client starts after one interval, and polls once per interval.
 	if want := crowd * 5; total < want*8/10 || total > want {
-		t.Errorf("%d requests in six intervals, not about %d", total, want)
+		t.Errorf("%d requests in six intervals, want about %d", total, want)
 	}
 	if fair := crowd * 10 * int(time.Second) / int(outageInterval); most > 6*max(fair, 1) {
-		t.Errorf("%d requests in ten seconds where %d would be even", most, fair)
+		t.Errorf("%d requests in ten seconds; evenly spread they would be %d", most, fair)
 	}
 }
 

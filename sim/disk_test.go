@@ -38,15 +38,15 @@ func TestDiskFaults(t *testing.T) {
 			commit(small)
 			has := func(key string) bool { v, _ := p.Store.Get([]byte(key)); return v != nil }
 			if got, want := fmt.Sprint(said), fmt.Sprint([]bool{true, f.body, f.small}); got != want {
-				t.Errorf("told %v, want %v", got, want)
+				t.Errorf("results %v, want %v", got, want)
 			}
 			if !has("before") || has("body") != f.body || has("small") != f.small {
-				t.Errorf("has before %v, body %v, small %v", has("before"), has("body"), has("small"))
+				t.Errorf("stored: before %v, body %v, small %v", has("before"), has("body"), has("small"))
 			}
 			h.SetDisk(DiskOK)
 			commit(body)
 			if !has("body") {
-				t.Error("the disk has room again and writes nothing")
+				t.Error("the disk has room again but refuses writes")
 			}
 		})
 	}
@@ -65,7 +65,7 @@ func TestBrokenDiskMayHaveWritten(t *testing.T) {
 			h.Do(func() {
 				p.Store.Commit([]env.Op{{Key: []byte(key), Value: []byte("x")}}, func(err error) {
 					if err == nil {
-						t.Error("a broken disk wrote")
+						t.Error("a broken disk acknowledged a write")
 					}
 				})
 			})
@@ -88,7 +88,7 @@ func TestBrokenDiskMayHaveWritten(t *testing.T) {
 		}
 	}
 	if found < lives/4 || found > lives*3/4 {
-		t.Errorf("found what was refused in %d of %d lives", found, lives)
+		t.Errorf("the refused batch exists in %d of %d lives", found, lives)
 	}
 }
 

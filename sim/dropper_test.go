@@ -24,7 +24,7 @@ func TestDroppersKeepTheirChildren(t *testing.T) {
 		}
 	}
 	if bad == nil {
-		t.Fatal("nobody but the root has children")
+		t.Fatal("no node but the root has children")
 	}
 	bad.DropForwards()
 	below := 0
@@ -46,9 +46,9 @@ func TestDroppersKeepTheirChildren(t *testing.T) {
 		}
 	}
 	if below == 0 || missing != below || len(still.Children) != len(children.Children) {
-		t.Errorf("%d below, %d lack the message; %d children, and then %d", below, missing, len(children.Children), len(still.Children))
+		t.Errorf("%d nodes below, %d lack the message; %d children before, %d after", below, missing, len(children.Children), len(still.Children))
 	}
 	if lost := bad.node.Scribe.Stats().Lost; lost > 0 {
-		t.Errorf("who swallows thinks that %d messages were lost", lost)
+		t.Errorf("the dropper counts %d lost messages", lost)
 	}
 }

@@ -181,7 +181,7 @@ func TestOnlyOwnersOfAShardAreBelieved(t *testing.T) {
 	liar.sendTopicFrame(fmt.Sprintf("shard/%d", shard), wire.NewSigner(liar.Key(), s.hash).Sign(wire.DomainShard, payload).Raw, []*Host{late.Host})
 	s.World.Run(10 * time.Second)
 	if after := late.node.Firehose.Stats(); after.Strange == before.Strange {
-		t.Error("what the liar signed was not seen to be strange")
+		t.Error("the liar's broadcast was not refused")
 	}
 
 	// The liar makes up an entry of a channel that it does not lead, with the epoch of another
@@ -219,15 +219,15 @@ func TestOnlyOwnersOfAShardAreBelieved(t *testing.T) {
 		p.Do(func() { _ = p.node.Receive(liar.ID(), part) })
 		now := p.node.Firehose.Stats()
 		if forged += now.Forged - was.Forged; now.Kept > kept {
-			t.Error("an owner carries what the liar reported")
+			t.Error("an owner accepted the liar's report")
 		}
 	}
 	s.World.Run(10 * time.Second)
 	if late.filterState.entries[e.Hash] {
-		t.Error("the filter has what the liar sent")
+		t.Error("the filter has the liar's entry")
 	}
 	if forged == 0 {
-		t.Error("no owner saw that a report was made up")
+		t.Error("no owner counted a forged report")
 	}
 }
 
@@ -271,7 +271,7 @@ func TestLargeEntriesAreAskedFor(t *testing.T) {
 	s.World.Run(7 * time.Minute)
 	st := checkFilters(t, s, since, s.Now().Add(-time.Minute), time.Minute)
 	if st.Firehose.Lacked < 3 {
-		t.Errorf("filters asked %d times, and the large entry went out on a topic", st.Firehose.Lacked)
+		t.Errorf("filters asked %d times, so the large entry was sent on a topic", st.Firehose.Lacked)
 	}
 	for _, p := range s.Peers() {
 		if p.filterState != nil && len(p.filterState.items) == 0 {

@@ -71,7 +71,7 @@ func checkNearest(t *testing.T, s *Swarm, keys int) {
 		}
 		for _, c := range leaf.NearestN(key, owners) {
 			if other := s.byID[c.ID].Layers().Overlay.Leaf(); other.Digest() != leaf.Digest() {
-				t.Fatalf("key %v: two of its owners are of different leaves", key)
+				t.Fatalf("key %v: two of its owners have different leaves", key)
 			}
 		}
 	}
@@ -252,7 +252,7 @@ func TestForwarderHandsItsChildrenOn(t *testing.T) {
 	s.World.Run(5 * time.Minute)
 	for _, p := range s.Peers() {
 		if _, ok := p.Layers().Scribe.Place(g); ok {
-			t.Errorf("host %d still has a place in a tree nobody wants", p.Index())
+			t.Errorf("host %d is still in a tree without subscribers", p.Index())
 		}
 	}
 }

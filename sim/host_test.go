@@ -34,13 +34,13 @@ func TestNothingReachesANodeAfterItsCrash(t *testing.T) {
 		t.Errorf("the dead node was called: %+v, %d callbacks", old, late)
 	}
 	if next.heard != nil || next.answers != nil || next.peers != nil {
-		t.Errorf("the next node got what was meant for the dead one: %+v", next)
+		t.Errorf("the next node got events of the dead one: %+v", next)
 	}
 	if got := w.Hosts()[1].Stats().Undelivered; got != 1 {
-		t.Errorf("%d frames unheard, want 1", got)
+		t.Errorf("%d frames undelivered, want 1", got)
 	}
 	if next.Rand.Uint64() == old.Rand.Uint64() {
-		t.Error("both lives have the same dice")
+		t.Error("both lives have the same random stream")
 	}
 }
 
@@ -80,7 +80,7 @@ func TestCrashHints(t *testing.T) {
 			w.Run(time.Second)
 			for i, want := range []bool{false, hint, hint, false} {
 				if got := slices.Contains(all[i].downs, hosts[0].ID()); got != want {
-					t.Errorf("host %d heard of it: %v, want %v", i, got, want)
+					t.Errorf("host %d got PeerDown: %v, want %v", i, got, want)
 				}
 			}
 		})
@@ -95,7 +95,7 @@ func TestIdleLinkGivesNoHint(t *testing.T) {
 	w.Hosts()[0].Crash(true)
 	w.Run(time.Second)
 	if all[1].downs != nil {
-		t.Error("a host was told that a link broke which it had closed")
+		t.Error("a host got PeerDown for a link that was closed as idle")
 	}
 }
 
@@ -199,9 +199,9 @@ func TestFetchAndWorkTakeTime(t *testing.T) {
 		t.Errorf("answers %v after %v", p.answers, took)
 	}
 	if !asked.After(start) || !asked.Before(answered) {
-		t.Errorf("asked at %v, between %v and %v", asked, start, answered)
+		t.Errorf("the origin was asked at %v, not between %v and %v", asked, start, answered)
 	}
 	if took := done.Sub(start); !computed.Equal(start) || took < computeMin || took > computeMax {
-		t.Errorf("computed at %v, seen after %v", computed, took)
+		t.Errorf("computed at %v, done after %v", computed, took)
 	}
 }

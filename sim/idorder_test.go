@@ -30,7 +30,7 @@ func TestNearestIsInOrder(t *testing.T) {
 			return 1
 		})
 		if !slices.Equal(got, want) {
-			t.Fatalf("of %d peers %d are not in the order of their distance", n, len(got))
+			t.Fatalf("%d peers: the %d that nearest yields are not sorted by distance", n, len(got))
 		}
 		for p := range s.nearest(key) {
 			if p != want[0] {

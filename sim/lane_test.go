@@ -32,11 +32,11 @@ func TestLanesMakeOneWorld(t *testing.T) {
 		t.Errorf("%d events in two lanes, %d in three", two.Events(), inTurn.Events())
 	}
 	if aside.TraceHash() != inTurn.TraceHash() {
-		t.Error("another trace when lanes go side by side")
+		t.Error("the trace hash differs when lanes run in parallel")
 	}
 	for i, h := range inTurn.Hosts() {
 		if of := h.Stats(); of != two.Hosts()[i].Stats() || of != aside.Hosts()[i].Stats() {
-			t.Errorf("host %d: %+v; in two lanes %+v; side by side %+v", i, of, two.Hosts()[i].Stats(), aside.Hosts()[i].Stats())
+			t.Errorf("host %d: %+v; in two lanes %+v; in parallel %+v", i, of, two.Hosts()[i].Stats(), aside.Hosts()[i].Stats())
 		}
 	}
 }
@@ -54,12 +54,12 @@ func TestFramesTakeTheLookahead(t *testing.T) {
 	w.At(sent, func() { from.Enqueue(func() { all[0].say(to, "hello") }) })
 	w.At(sent.Add(3*stride-1), func() {
 		if len(all[1].heard) > 0 {
-			t.Error("a frame is there before its link is open")
+			t.Error("a frame arrived before its link was open")
 		}
 	})
 	w.At(sent.Add(5*stride), func() {
 		if len(all[1].heard) != 1 || !all[0].Clock.Now().Equal(all[1].Clock.Now()) {
-			t.Errorf("%q was heard; %v, and %v at the other host", all[1].heard, all[0].Clock.Now(), all[1].Clock.Now())
+			t.Errorf("heard %q; clocks %v and %v", all[1].heard, all[0].Clock.Now(), all[1].Clock.Now())
 		}
 	})
 	w.Run(time.Minute)
@@ -79,7 +79,7 @@ func TestLanesCutLinks(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	if n := from.Stats().Undeliverable; n != maxBadFrames {
-		t.Errorf("%d frames for who is cut off", n)
+		t.Errorf("%d frames undeliverable at the host that was cut off", n)
 	}
 	panics(t, func() { New(Config{Lanes: 2}) })
 }

@@ -82,12 +82,12 @@ func checkLie(t *testing.T, l *Liars, lies Lies, m *overlaypb.Message) {
 	for _, raw := range append(m.GetNearby().GetRecords(), append(m.GetLeaf().GetRecords(), m.GetRowReply().GetRecords()...)...) {
 		signed, err := l.swarm.verify.Open(wire.DomainRecord, raw)
 		if err != nil || !l.Has(l.swarm.byID[overlay.NodeID("sim", wire.PeerIDOf(signed.Key))]) {
-			t.Errorf("%+v: names somebody honest, or nobody (%v)", lies, err)
+			t.Errorf("%+v: names an honest member, or none (%v)", lies, err)
 		}
 	}
 	for _, h := range m.GetLeaf().GetIdPrefixes() {
 		if lies.Leaves && !heads[h] {
-			t.Errorf("%+v: lists somebody honest", lies)
+			t.Errorf("%+v: lists an honest member", lies)
 		}
 	}
 	if lies.Leaves && m.GetNearby() != nil && (len(m.GetNearby().Records) == 0 || !m.GetNearby().Covers) {
@@ -151,6 +151,6 @@ func TestLiarsAnnounceDeaths(t *testing.T) {
 	// There are six liars, for most of a minute, in a leaf of 24. A liar that draws another liar
 	// stays silent.
 	if honest, lying := sent(Lies{}), sent(Lies{Deaths: true}); lying < honest+5*40*20 {
-		t.Errorf("%d frames of honest ones, %d of liars", honest, lying)
+		t.Errorf("honest members sent %d frames, liars %d", honest, lying)
 	}
 }

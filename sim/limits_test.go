@@ -128,12 +128,12 @@ func TestEveryLimitIsCrossed(t *testing.T) {
 					sub, _ := p.node.Feeds.Subscription(s.Key(url))
 					state, err := corona.ParseState(sub.State)
 					if err != nil || !strings.Contains(state.Detail, c.says) || c.says == "" && state.Detail != "" || sub.Unreadable > 0 {
-						t.Errorf("host %d says of %s: %q, want %q; %d entries cannot be read (%v)", p.Index(), url, state.Detail, c.says, sub.Unreadable, err)
+						t.Errorf("host %d, state of %s: %q, want %q; %d unreadable entries (%v)", p.Index(), url, state.Detail, c.says, sub.Unreadable, err)
 					}
 				}
 			}
 			if found == 0 && !c.lost {
-				t.Error("the sequencers found all news themselves: no change report was sent")
+				t.Error("the sequencers found all changes themselves: no change report was sent")
 			}
 			report(t, s)
 		})

@@ -55,7 +55,7 @@ func TestLookupFindsTheNearest(t *testing.T) {
 				})
 			}
 			s.World.Run(time.Minute)
-			t.Logf("of %d look-ups %d right, %d wrong, %d implausible", lookups, right, wrong, implausible)
+			t.Logf("of %d lookups %d right, %d wrong, %d implausible", lookups, right, wrong, implausible)
 			// The density check cannot notice that one of five members is missing if only members
 			// that died knew it.
 			if ended != lookups || wrong > c.die/20 || implausible > lookups/100+c.die/3 {

@@ -56,7 +56,7 @@ func TestFirstFrameWaitsForTheHandshake(t *testing.T) {
 	w.Hosts()[0].Do(func() { all[0].say(w.Hosts()[1], "x") })
 	w.Run(300*time.Millisecond - 1)
 	if all[1].heard != nil {
-		t.Error("a frame arrived before a round trip and its way were over")
+		t.Error("a frame arrived before the handshake and its own delay were over")
 	}
 	w.Run(50*time.Millisecond + 1)
 	if len(all[1].heard) != 1 {
@@ -163,14 +163,14 @@ func TestPartitionOfOneWay(t *testing.T) {
 		}
 	}
 	if w.Now().Sub(hosts[3].LastImpaired()) != 0 {
-		t.Error("a partition hinders nobody")
+		t.Error("a partition does not count as an impairment")
 	}
 	w.Heal()
 	w.Run(time.Second)
 	say(0, 2, "healed")
 	w.Run(time.Second)
 	if len(all[2].heard) != 2 || w.Now().Sub(hosts[3].LastImpaired()) != 2*time.Second {
-		t.Errorf("after healing host 2 heard %q, and hosts were hindered until %v ago", all[2].heard, w.Now().Sub(hosts[3].LastImpaired()))
+		t.Errorf("after healing host 2 heard %q, and the impairment ended %v ago", all[2].heard, w.Now().Sub(hosts[3].LastImpaired()))
 	}
 }
 
@@ -200,7 +200,7 @@ func TestClosedHostHearsOnlyWhomItCalled(t *testing.T) {
 		t.Error("a closed host was dialled")
 	}
 	if !reaches(inside, a, open, b) || !reaches(open, b, inside, a) {
-		t.Error("a closed host that called is not answered")
+		t.Error("a closed host got no answer on its own link")
 	}
 	if reaches(inside, a, other, c) || reaches(other, c, inside, a) {
 		t.Error("two closed hosts reached each other")
@@ -288,12 +288,12 @@ func TestMisbehavingPeerIsCutOff(t *testing.T) {
 	hosts[1].Do(func() { all[1].say(hosts[0], "who is there?") })
 	say(2, "good")
 	if !slices.Equal(all[1].heard, []string{"good"}) || all[0].heard != nil {
-		t.Errorf("heard %q and %q in the hour of the cut", all[1].heard, all[0].heard)
+		t.Errorf("heard %q and %q while the peer was blocked", all[1].heard, all[0].heard)
 	}
 	w.Run(blockTime)
 	say(0, "sorry")
 	if !slices.Contains(all[1].heard, "sorry") {
-		t.Error("a peer is cut off for more than an hour")
+		t.Error("a peer is blocked for more than an hour")
 	}
 }
 
@@ -318,10 +318,10 @@ func TestPlaneHasTheDistancesItSays(t *testing.T) {
 	slices.Sort(d)
 	median := d[len(d)/2]
 	if median < 36*time.Millisecond || median > 44*time.Millisecond || d[0] < 5*time.Millisecond || d[len(d)-1] > 150*time.Millisecond {
-		t.Errorf("from %v by %v to %v", d[0], median, d[len(d)-1])
+		t.Errorf("minimum %v, median %v, maximum %v", d[0], median, d[len(d)-1])
 	}
 	if plane(1, 2) != Plane(1)(1, 2) || plane(1, 2) == Plane(2)(1, 2) {
-		t.Error("places do not come from the seed")
+		t.Error("the distances do not follow from the seed")
 	}
 }
 

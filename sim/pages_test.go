@@ -120,7 +120,7 @@ func TestPagesAreFollowed(t *testing.T) {
 		}
 		all, _ := shown(0)
 		if late := len(peers[12].subscriptions[pageChannel].firstShown); late != all {
-			t.Errorf("seed %d: who came late has %d entries of %d", seed, late, all)
+			t.Errorf("seed %d: the late reader has %d entries of %d", seed, late, all)
 		}
 		var findings, sightings uint64
 		for _, p := range peers {
@@ -129,7 +129,7 @@ func TestPagesAreFollowed(t *testing.T) {
 				sightings += p.node.Corona.Stats().Sightings
 			}
 		}
-		t.Logf("seed %d: %d polls, %d full, %d findings of others, %d of which with news", seed, f.Polls, f.Full, sightings, findings)
+		t.Logf("seed %d: %d polls, %d full, %d change reports, %d of which with changes", seed, f.Polls, f.Full, sightings, findings)
 		for _, v := range s.Violations() {
 			t.Error(v)
 		}
@@ -160,13 +160,13 @@ func TestAPageThatLosesItsTextIsAcceptedIfItStays(t *testing.T) {
 			switch since := at.Sub(began) - 90*time.Minute; {
 			case since < 0:
 			case since < time.Hour:
-				t.Errorf("%v: told %v after, which is too soon to believe it", p.ID(), since)
+				t.Errorf("%v: shown after %v, want more than an hour", p.ID(), since)
 			default:
 				told++
 			}
 		}
 		if told != 1 {
-			t.Errorf("%v: told %d times", p.ID(), told)
+			t.Errorf("%v: shown %d times, want once", p.ID(), told)
 		}
 	}
 }
@@ -179,11 +179,11 @@ func TestEditThatIsTakenBack(t *testing.T) {
 	s.World.Run(4 * time.Hour)
 	for _, p := range s.Peers()[:10] {
 		if told := len(p.subscriptions[pageChannel].firstShown); told != 2 {
-			t.Errorf("%v: told %d times of two changes", p.ID(), told)
+			t.Errorf("%v: shown %d entries, want one for each of two changes", p.ID(), told)
 		}
 	}
 	if f.Full*10 > f.Polls {
-		t.Errorf("%d of %d polls brought the page", f.Full, f.Polls)
+		t.Errorf("%d of %d polls transferred the page", f.Full, f.Polls)
 	}
 }
 
@@ -213,11 +213,11 @@ func TestAPlaceThatStopsChangingIsShownOnce(t *testing.T) {
 					}
 				}
 				if told != 1 {
-					t.Errorf("host %d: told %d times of what stays, want once", p.Index(), told)
+					t.Errorf("host %d: shown %d entries of the place, want one", p.Index(), told)
 				}
 			}
 			if polls, full = f.Polls-polls, f.Full-full; full*2 > polls {
-				t.Errorf("%d of %d polls brought the page", full, polls)
+				t.Errorf("%d of %d polls transferred the page", full, polls)
 			}
 		})
 	}

@@ -25,7 +25,7 @@ func TestOneOfTwoGoesOn(t *testing.T) {
 			s.World.Run(time.Minute)
 			other := s.leader(urls[0])
 			if other == nil {
-				t.Fatal("nobody polls a minute after one of two has died")
+				t.Fatal("no node polls a minute after one of two has died")
 			}
 			news := s.FeedStats().ItemsShown
 			s.World.Run(3 * time.Minute)

@@ -67,7 +67,7 @@ func TestADomainIsAskedNoOftenerThanItsBudget(t *testing.T) {
 		n := polled()
 		t.Logf("%3d min: %d requests", (i+1)*10, n-before)
 		if x := float64(n - before); x > 1.1*budget || i >= 3 && x < budget/2 {
-			t.Errorf("%d requests in ten minutes, %d after the beginning: %.1f are its budget", n-before, i*10, budget)
+			t.Errorf("%d requests in ten minutes, from minute %d on: the budget is %.1f", n-before, i*10, budget)
 		}
 		before = n
 	}
@@ -77,7 +77,7 @@ func TestADomainIsAskedNoOftenerThanItsBudget(t *testing.T) {
 	}
 	for _, url := range urls {
 		if s.feeds.byURL[url].Polls == 0 {
-			t.Errorf("%s was not asked for", url)
+			t.Errorf("%s was never polled", url)
 		}
 	}
 }

@@ -62,7 +62,7 @@ func (p *publisher) write(name string) {
 		}
 		p.failed++
 	}
-	p.t.Errorf("%s was never held", name)
+	p.t.Errorf("%s was never committed", name)
 }
 
 // TestPublishingOutlivesOwners has a publisher push an item every half minute while the feed's
@@ -164,7 +164,7 @@ func publishingOutlivesOwners(t *testing.T, seed uint64) {
 	if st.Unlike > 0 || st.Unread > 0 {
 		t.Errorf("%+v", st)
 	}
-	t.Logf("seed %d: %d items, sequencer killed %d times, %d pushes made again; held after %v, at the last reader after %v at most", seed, len(p.committed), killed, p.failed, p.slowest, late)
+	t.Logf("seed %d: %d items, sequencer killed %d times, %d pushes repeated; committed within %v, at the last reader within %v", seed, len(p.committed), killed, p.failed, p.slowest, late)
 }
 
 // TestPublishingGoesOnWithoutOwners separates a publisher and a reader from all owners of the feed.
@@ -198,7 +198,7 @@ func TestPublishingGoesOnWithoutOwners(t *testing.T) {
 	s.Partition(side)
 	p.write("apart")
 	if limit := 13 * time.Minute; p.slowest > limit {
-		t.Errorf("held after %v, asked %v", p.slowest, limit)
+		t.Errorf("committed after %v, want at most %v", p.slowest, limit)
 	}
 	s.World.Run(time.Minute)
 	s.Heal()
@@ -213,5 +213,5 @@ func TestPublishingGoesOnWithoutOwners(t *testing.T) {
 	for _, v := range s.Violations() {
 		t.Error(v)
 	}
-	t.Logf("held after %v at most, %d pushes made again", p.slowest, p.failed)
+	t.Logf("committed within %v, %d pushes repeated", p.slowest, p.failed)
 }

@@ -20,7 +20,7 @@ func TestScenariosAreParsedAsTheyArePrinted(t *testing.T) {
 		n := Scenario{Seed: seed, Members: 64, Length: 30 * time.Minute, Plan: NewFaultPlan(seed, 64, 30*time.Minute)}
 		got, err := ParseScenario(n.String())
 		if err != nil || !reflect.DeepEqual(got, n) {
-			t.Fatalf("seed %d: %v\n%s\nis read as\n%s", seed, err, n, got)
+			t.Fatalf("seed %d: %v\n%s\nis parsed as\n%s", seed, err, n, got)
 		}
 	}
 }
@@ -28,35 +28,35 @@ func TestScenariosAreParsedAsTheyArePrinted(t *testing.T) {
 func TestInvalidScenariosAreRefused(t *testing.T) {
 	t.Parallel()
 	const head = "seed 1 members 8 length 5m\n"
-	for _, c := range []struct{ story, says string }{
+	for _, c := range []struct{ text, want string }{
 		{"", "empty"},
 		{"# nothing\n\n", "empty"},
 		{"seed 1", "want seed N"},
 		{"seed 1 members 8 length 5m members 64", "want seed N"},
 		{"seed -1 members 8 length 5m", "invalid syntax"},
 		{"seed 1 members many length 5m", "invalid syntax"},
-		{"seed 1 members 0 length 5m", "0 members"},
+		{"seed 1 members 0 length 5m", "members 0"},
 		{"seed 1 members 8 length long", "duration"},
-		{"seed 1 members 8 length -5m", "last longer than -5m"},
-		{"seed 1 members 8 length 0s", "last longer than 0s"},
-		{head + "1m", "want a time and a trouble"},
+		{"seed 1 members 8 length -5m", "length -5m"},
+		{"seed 1 members 8 length 0s", "length 0s"},
+		{head + "1m", "want a time and a kind"},
 		{head + "soon crash", "duration"},
-		{head + "1m flood", "no trouble is called flood"},
+		{head + "1m flood", "no kind of fault \"flood\""},
 		{head + "1m crash depth=3", "no such field"},
 		{head + "1m crash hosts=1,x", "invalid syntax"},
 		{head + "1m crash hosts=9", "no machine 9"},
 		{head + "1m disk disk=4", "out of range"},
-		{head + "-1m crash", "before the troubles begin"},
-		{head + "6m crash", "over after 5m"},
-		{head + "1m crash lasts=-1s", "lasts: no time is negative"},
-		{head + "1m loss late=-1s", "late: no time is negative"},
+		{head + "-1m crash", "the time is negative"},
+		{head + "6m crash", "length of 5m"},
+		{head + "1m crash lasts=-1s", "lasts: the time is negative"},
+		{head + "1m loss late=-1s", "late: the time is negative"},
 		{head + "1m loss loss=NaN", "loss: a probability"},
 		{head + "1m loss duplicate=7", "duplicate: a probability"},
 		{head + "1m loss reorder=-0.1", "reorder: a probability"},
-		{head + "1m slow by=-1ms", "less than no time"},
+		{head + "1m slow by=-1ms", "by is negative"},
 	} {
-		if _, err := ParseScenario(c.story); err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%q: %v, want %q", c.story, err, c.says)
+		if _, err := ParseScenario(c.text); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %q", c.text, err, c.want)
 		}
 	}
 }
@@ -75,7 +75,7 @@ func TestPlans(t *testing.T) {
 			}
 		}
 		if !slices.IsSortedFunc(plan, func(a, b Fault) int { return cmp.Compare(a.At, b.At) }) || len(plan) == 0 {
-			t.Fatalf("seed %d: not in order, or empty: %v", seed, plan)
+			t.Fatalf("seed %d: not sorted, or empty: %v", seed, plan)
 		}
 		if _, err := ParseScenario(Scenario{Members: members, Length: 30 * time.Minute, Plan: plan}.String()); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
@@ -107,7 +107,7 @@ func TestScenarioWithoutFaults(t *testing.T) {
 	report(t, o.Swarm)
 	r, m := o.RouteStats(), o.MulticastStats()
 	if !o.Completed || !o.Recovered || told != 1 || len(o.RecoveredAfter) > 0 || r.Acked < 1000 || r.Acked != r.Sent || m.Delivered != m.Expected || m.Delivered == 0 || o.FeedStats().ItemsShown == 0 {
-		t.Errorf("ended: %v, at %v; was not right: %v; %+v %+v", o.Completed, told, o.RecoveredAfter, r, m)
+		t.Errorf("completed: %v, progress %v; violated at first: %v; %+v %+v", o.Completed, told, o.RecoveredAfter, r, m)
 	}
 }
 
@@ -115,7 +115,7 @@ func TestScenarioWithoutFaults(t *testing.T) {
 func TestScenarioStopsWhenProgressReturnsFalse(t *testing.T) {
 	t.Parallel()
 	if o := (Scenario{Seed: 1, Members: 8, Length: time.Hour}).Run(func(float64) bool { return false }); o.Completed {
-		t.Error("it went on")
+		t.Error("the run completed")
 	}
 }
 
@@ -143,7 +143,7 @@ func TestFaultsHaveTheirEffect(t *testing.T) {
 		}
 	}
 	if len(of) != 19 || of[3].Up() || !of[18].Up() || of[18].ID() == of[3].ID() {
-		t.Error("no other host came in the place of the one whose disk was lost")
+		t.Error("the host whose disk was lost was not replaced")
 	}
 	if of[6].ClockOffset() != time.Hour || of[7].ClockOffset() != -time.Hour {
 		t.Errorf("clocks are ahead by %v and %v", of[6].ClockOffset(), of[7].ClockOffset())
@@ -177,7 +177,7 @@ func TestKeptScenarios(t *testing.T) {
 				t.Fatal(err)
 			}
 			if n.Members > 16 {
-				longtest.Only(t, "a story of a large world")
+				longtest.Only(t, "a scenario with a large network")
 			}
 			report(t, n.Run(func(float64) bool { return true }).Swarm)
 		})

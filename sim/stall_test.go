@@ -28,24 +28,24 @@ func TestPausedHostHearsAllLater(t *testing.T) {
 	h.Pause(40 * time.Second)
 	runs, asked := len(p.ran), false
 	if !h.Do(func() { asked = true }) {
-		t.Error("a host that stands still is up")
+		t.Error("Do returned false for a paused host")
 	}
 	for i := range 10 {
 		w.After(time.Duration(i)*time.Second, func() { w.Hosts()[1].Do(func() { all[1].say(h, "%d", i) }) })
 	}
 	w.Run(39 * time.Second)
 	if len(p.heard) > 0 || len(p.ran) > runs || asked || !durable.IsZero() || !h.Stalled() {
-		t.Errorf("while it stood still it heard %q, ran %d times, was asked: %v", p.heard, len(p.ran)-runs, asked)
+		t.Errorf("during the pause it heard %q, ran %d times, called: %v", p.heard, len(p.ran)-runs, asked)
 	}
 	w.Run(2 * time.Second)
 	if got := fmt.Sprint(p.heard); got != "[0 1 2 3 4 5 6 7 8 9]" || !asked || h.Stalled() {
-		t.Errorf("heard %s, was asked: %v", got, asked)
+		t.Errorf("heard %s, called: %v", got, asked)
 	}
 	if durable.Sub(began) != 40*time.Second || p.ran[len(p.ran)-1].Sub(began) != 40*time.Second {
-		t.Errorf("went on at %v, its commit was done at %v; want 40s", p.ran[len(p.ran)-1].Sub(began), durable.Sub(began))
+		t.Errorf("resumed after %v, its commit was done after %v; want 40s", p.ran[len(p.ran)-1].Sub(began), durable.Sub(began))
 	}
 	if late := w.Now().Sub(h.LastImpaired()); late != time.Second {
-		t.Errorf("hindered until %v ago", late)
+		t.Errorf("the impairment ended %v ago, want 1s", late)
 	}
 }
 
@@ -73,7 +73,7 @@ func TestSlowHostTakesItsTime(t *testing.T) {
 		}
 	}
 	if len(at) != 4 || !h.Stalled() {
-		t.Errorf("%d of 4 frames, slow: %v", len(at), h.Stalled())
+		t.Errorf("%d of 4 frames, stalled: %v", len(at), h.Stalled())
 	}
 	h.SetServiceTime(0)
 	w.Run(time.Second)
@@ -83,7 +83,7 @@ func TestSlowHostTakesItsTime(t *testing.T) {
 	}
 	w.Run(time.Second)
 	if len(at) != 4 || at[3]-at[0] > 30*time.Millisecond || h.Stalled() {
-		t.Errorf("quick again, it handled frames at %v", at)
+		t.Errorf("after the reset it handled frames at %v", at)
 	}
 }
 
@@ -101,15 +101,15 @@ func TestWaitingEventsAreDroppedByACrash(t *testing.T) {
 	next := new(scriptedNode).boot(h)
 	w.Run(2 * time.Minute)
 	if asked || len(p.heard)+len(next.heard) > 0 || h.Stalled() {
-		t.Errorf("asked: %v; %q and %q were heard", asked, p.heard, next.heard)
+		t.Errorf("called: %v; heard %q and %q", asked, p.heard, next.heard)
 	}
 	if w.scriptLane.frames.Len()+w.scriptLane.scripts.Len() > 0 {
-		t.Error("what waited was not given up")
+		t.Error("payloads of waiting events were not freed")
 	}
 	h.Crash(false)
 	h.Pause(time.Minute)
 	h.SetServiceTime(time.Second)
 	if h.Stalled() {
-		t.Error("a host that is down stands still")
+		t.Error("a host that is down is stalled")
 	}
 }

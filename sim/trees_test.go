@@ -85,7 +85,7 @@ func TestLeaveInGoodOrder(t *testing.T) {
 		}
 	}
 	if got != want || want != 30*60 {
-		t.Errorf("those who stayed got %d of %d messages", got, want)
+		t.Errorf("the remaining members got %d of %d messages", got, want)
 	}
 	s.World.Run(30 * time.Minute)
 	s.CheckQuiet()

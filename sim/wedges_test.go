@@ -25,7 +25,7 @@ func TestMembersPollForEachOther(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name != "bound" {
-				longtest.Only(t, "so few members cannot share their polls by levels")
+				longtest.Only(t, "so few members cannot divide polls by levels")
 			}
 			network := wire.DefaultNetwork("sim")
 			network.PollInterval = time.Minute
@@ -67,15 +67,15 @@ func TestMembersPollForEachOther(t *testing.T) {
 						served++
 					}
 				}
-				t.Logf("%s: %d to poll it, %d do", url, n, served)
+				t.Logf("%s: %d pollers ordered, %d poll", url, n, served)
 				if off := n - served; name != "paper" && (off < -1 || off > 1) {
-					t.Errorf("%s: %d nodes are to poll it, %d do", url, n, served)
+					t.Errorf("%s: %d pollers ordered, %d poll", url, n, served)
 				}
 			}
 			polls := float64(polled()-before) / 30
 			t.Logf("%d readers, %.1f polls in an interval", readers, polls)
 			if x := polls / float64(readers); x < c.least || x > c.most {
-				t.Errorf("%.2f polls for each that readers would make, want %v to %v", x, c.least, c.most)
+				t.Errorf("%.2f of the polls that readers would make alone, want %v to %v", x, c.least, c.most)
 			}
 		})
 	}

@@ -134,7 +134,7 @@ func TestOneSeedGivesOneTrace(t *testing.T) {
 		t.Error("seeds 1 and 2 gave the same trace")
 	}
 	if a.Events() < 10_000 {
-		t.Errorf("only %d events: this world proves little", a.Events())
+		t.Errorf("only %d events: too few to prove anything", a.Events())
 	}
 }
 
@@ -198,11 +198,11 @@ func TestRunStopsAtItsTimeAndRunUntilAtItsCondition(t *testing.T) {
 		t.Errorf("rang %v at %v", rang, w.Now())
 	}
 	if !w.RunUntil(func() bool { return rang }, time.Second, time.Minute) {
-		t.Error("the condition came true, and RunUntil says no")
+		t.Error("RunUntil returned false although the condition came true")
 	}
 	before := w.Now()
 	if w.RunUntil(func() bool { return false }, 7*time.Second, time.Minute) || w.Now().Sub(before) != time.Minute {
-		t.Errorf("a vain wait took %v", w.Now().Sub(before))
+		t.Errorf("an unsuccessful wait took %v, want 1m", w.Now().Sub(before))
 	}
 }
 
@@ -243,7 +243,7 @@ func TestNodeHasOneAlarm(t *testing.T) {
 	p.clear()
 	w.Run(time.Hour + 30*time.Second) // the first alarm fires; the next run is later
 	if len(p.ran) != 0 {
-		t.Errorf("run %d times before its wish", len(p.ran))
+		t.Errorf("run %d times before it asked to", len(p.ran))
 	}
 	due = w.Now().Add(time.Minute)
 	h.Do(func() {})
@@ -255,7 +255,7 @@ func TestNodeHasOneAlarm(t *testing.T) {
 		t.Errorf("run at %v, want once, a minute after %v", p.ran, before)
 	}
 	if w.pending() != 0 {
-		t.Errorf("%d events pending for a node that wants nothing", w.pending())
+		t.Errorf("%d events pending for an idle node", w.pending())
 	}
 }
 
@@ -284,7 +284,7 @@ func TestNodeWithoutProgressPanicsWithDetails(t *testing.T) {
 	words := panics(t, func() { w.Run(time.Second) })
 	for _, want := range []string{"no progress", "seed 42", "host 0", "2026-01-01"} {
 		if !strings.Contains(words, want) {
-			t.Errorf("panic %q does not say %q", words, want)
+			t.Errorf("panic %q lacks %q", words, want)
 		}
 	}
 }
