@@ -45,7 +45,7 @@ func (c *benchFirehoseCommand) Validate() error {
 }
 
 // Run measures, and prints what it found.
-func (c *benchFirehoseCommand) Run(ctx context.Context, s streams) (err error) {
+func (c *benchFirehoseCommand) Run(ctx context.Context, s stdio) (err error) {
 	dir, err := os.MkdirTemp("", "tidings-firehose-")
 	if err != nil {
 		return fmt.Errorf("folder for nodes: %w", err)
@@ -57,7 +57,7 @@ func (c *benchFirehoseCommand) Run(ctx context.Context, s streams) (err error) {
 	}
 	p := newProgress(s.err, "")
 	r, err := firehose.Bench{
-		Hosts: c.Hosts, Filters: c.Filters, Feeds: c.Feeds, Length: c.Length, Interval: c.Interval, Settle: settle, After: after, Kill: !c.NoKill, Dir: dir, Open: openFiltering,
+		Hosts: c.Hosts, Filters: c.Filters, Feeds: c.Feeds, Length: c.Length, Interval: c.Interval, Settle: settle, After: after, Kill: !c.NoKill, Dir: dir, Open: openFilterDaemon,
 	}.Run(ctx, func(what string, done float64) { p.what = what; p.at(done) })
 	p.end()
 	if err != nil {
@@ -65,36 +65,36 @@ func (c *benchFirehoseCommand) Run(ctx context.Context, s streams) (err error) {
 	}
 	return c.report(s.out, map[string]any{"runs": []firehose.BenchResult{r}}, func(line printer) {
 		line("%d nodes, %d of them filters, %d feeds; an owner of shards killed: %v", r.Hosts, r.Filters, c.Feeds, r.Killed)
-		line("%d of %d articles at filters", r.Got, r.Wanted)
+		line("%d of %d articles at filters", r.Delivered, r.Expected)
 	}, []mark.Mark{
-		mark.All("articles that a filter lacks", r.Got, r.Wanted), mark.None("later than a minute", r.Late), mark.None("twice in a keyword feed", r.Twice),
+		mark.NoneMissing("articles that a filter lacks", r.Delivered, r.Expected), mark.Zero("later than a minute", r.Late), mark.Zero("twice in a keyword feed", r.Twice),
 		mark.AtMost("from the first reader to the keyword feed, median", "s", r.P50, 2),
-		mark.Fact("99 in a hundred", "s", r.P99), mark.Fact("at most", "s", r.Most),
+		mark.Info("99 in a hundred", "s", r.P99), mark.Info("at most", "s", r.Max),
 	})
 }
 
 // A filtering is a daemon of the bench.
-type filtering struct {
+type filterDaemon struct {
 	*daemon.Daemon
 	number map[string]uint32
 }
 
-func openFiltering(p firehose.Plan) (firehose.Node, error) {
+func openFilterDaemon(p firehose.Plan) (firehose.Node, error) {
 	c := daemon.DefaultConfig(p.Dir)
 	c.Listen, c.Found, c.Bootstrap, c.Shown, c.Filter = []string{"/ip4/127.0.0.1/udp/0/quic-v1"}, p.Found, p.Bootstrap, p.Shown, p.Filter
 	c.PortMap, c.AllowPrivateOrigins, c.PrivateAddresses, c.HTTP, c.Abrupt = false, true, true, "none", true
 	d, err := daemon.Open(c)
-	return &filtering{d, map[string]uint32{}}, err
+	return &filterDaemon{d, map[string]uint32{}}, err
 }
 
 // Serves implements firehose.Node.
-func (f *filtering) Serves(ctx context.Context) (owned, deaf int, err error) {
+func (f *filterDaemon) Serves(ctx context.Context) (owned, deaf int, err error) {
 	s, err := f.Snapshot(ctx)
 	return s.Firehose.Served, s.Firehose.Deaf, err
 }
 
 // Watched implements firehose.Node. Only one goroutine asks one node.
-func (f *filtering) Watched(ctx context.Context, query string) (of []string, err error) {
+func (f *filterDaemon) Watched(ctx context.Context, query string) (of []string, err error) {
 	number, ok := f.number[query]
 	if !ok {
 		w, err := f.Watch(ctx, query)

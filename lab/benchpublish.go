@@ -53,10 +53,10 @@ func (c *benchPublishCommand) Validate() error {
 }
 
 const (
-	publishTargetRate = 40.0 // items a second of one writer, on a long feed
-	publishTargetP99  = 1.0  // seconds, of several writers
-	publishWait       = time.Minute
-	publishLook       = 50 * time.Millisecond
+	publishTargetRate   = 40.0 // items a second of one writer, on a long feed
+	publishTargetP99    = 1.0  // seconds, of several writers
+	publishTimeout      = time.Minute
+	publishPollInterval = 50 * time.Millisecond
 )
 
 // A publishRun is one measurement. Its fields are its JSON.
@@ -72,15 +72,15 @@ type publishRun struct {
 
 // A publishBench is three nodes, one feed, and how many items were published in it.
 type publishBench struct {
-	nodes []*daemon.Daemon // the last one has the key
-	url   string
-	post  string // address of POST /api/v1/publish
-	token string
-	items int
+	nodes   []*daemon.Daemon // the last one has the key
+	url     string
+	postURL string // address of POST /api/v1/publish
+	token   string
+	items   int
 }
 
 // Run measures, and prints what it found.
-func (c *benchPublishCommand) Run(ctx context.Context, s streams) (err error) {
+func (c *benchPublishCommand) Run(ctx context.Context, s stdio) (err error) {
 	dir, err := os.MkdirTemp("", "tidings-publish-")
 	if err != nil {
 		return fmt.Errorf("folder for nodes: %w", err)
@@ -132,7 +132,7 @@ func (c *benchPublishCommand) Run(ctx context.Context, s streams) (err error) {
 		mark.AtLeast(fmt.Sprintf("one writer at %d items", one.Before), "items/s", one.Rate, publishTargetRate),
 		mark.AtLeast(fmt.Sprintf("%d writers, of one writer's rate", crowd.Writers), "", crowd.Rate/one.Rate, 1),
 		mark.AtMost(fmt.Sprintf("%d writers, p99", crowd.Writers), "s", crowd.P99, publishTargetP99),
-		mark.None("items that a node lacks or shows twice", wrong),
+		mark.Zero("items that a node lacks or shows twice", wrong),
 	})
 }
 
@@ -196,7 +196,7 @@ func openPublishBench(ctx context.Context, parts *sync.WaitGroup, dir string) (*
 			return nil, err
 		}
 	}
-	b.post, b.token = "http://"+b.nodes[2].HTTPAddr().String()+"/api/v1/publish", b.nodes[2].Token()
+	b.postURL, b.token = "http://"+b.nodes[2].HTTPAddr().String()+"/api/v1/publish", b.nodes[2].Token()
 	for i := 0; b.url == ""; i++ {
 		url := fmt.Sprintf("%s/feed%d.xml", origin, i)
 		if _, err := b.nodes[2].Publisher(ctx, url); err != nil {
@@ -226,7 +226,7 @@ func serveDocument(ctx context.Context, parts *sync.WaitGroup, document string) 
 	if err != nil {
 		return "", fmt.Errorf("serve the feed: %w", err)
 	}
-	s := &http.Server{ReadHeaderTimeout: publishWait, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, document) })}
+	s := &http.Server{ReadHeaderTimeout: publishTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, document) })}
 	parts.Go(func() { _ = s.Serve(l) }) // which ends when it is closed
 	context.AfterFunc(ctx, func() { _ = s.Close() })
 	return "http://" + l.Addr().String(), nil
@@ -234,13 +234,13 @@ func serveDocument(ctx context.Context, parts *sync.WaitGroup, document string) 
 
 // until looks again and again until something is so.
 func until(ctx context.Context, what string, is func() (bool, error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, publishWait, fmt.Errorf("waited %v for %s", publishWait, what))
+	ctx, cancel := context.WithTimeoutCause(ctx, publishTimeout, fmt.Errorf("waited %v for %s", publishTimeout, what))
 	defer cancel()
 	for {
 		if ok, err := is(); ok || err != nil {
 			return err
 		}
-		if err := loop.Rest(ctx, publishLook); err != nil {
+		if err := loop.Rest(ctx, publishPollInterval); err != nil {
 			return err
 		}
 	}
@@ -291,7 +291,7 @@ func (b *publishBench) write(ctx context.Context, number int) error {
 	if err != nil {
 		return err
 	}
-	q, err := http.NewRequestWithContext(ctx, http.MethodPost, b.post, bytes.NewReader(body))
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, b.postURL, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func (c *churnCommand) Help() string {
 
 // options says how large the runs are.
 func (c *churnCommand) options() churn.Options {
-	o := churn.Docs()
+	o := churn.Full()
 	if c.Quick {
 		o = churn.Quick()
 	}
@@ -70,7 +70,7 @@ func (c *churnCommand) runs() ([]churn.Run, error) {
 	if c.Session != nil || c.Loss != nil {
 		return []churn.Run{churn.Scenario{
 			Name: "as told", Seed: o.Seed, Nodes: o.Nodes, Session: c.session(), Silent: c.Silent, Loss: c.loss(), Lookups: o.Lookups, Length: o.Length,
-		}.As()}, nil
+		}.AsRun()}, nil
 	}
 	all := churn.Runs(o)
 	if c.Scenario == nil {
@@ -81,12 +81,12 @@ func (c *churnCommand) runs() ([]churn.Run, error) {
 
 // Run measures, and prints what it found, also if it is interrupted: the runs that were
 // finished.
-func (c *churnCommand) Run(ctx context.Context, s streams) error {
+func (c *churnCommand) Run(ctx context.Context, s stdio) error {
 	runs, err := c.runs()
 	if err != nil {
 		return err
 	}
-	if err := folder(c.Out); err != nil {
+	if err := makeFolder(c.Out); err != nil {
 		return err
 	}
 	reports, stopped := c.measure(ctx, runs, newProgress(s.err, fmt.Sprintf("%d runs", len(runs))))
@@ -96,15 +96,15 @@ func (c *churnCommand) Run(ctx context.Context, s streams) error {
 	if len(reports) == 0 {
 		return stopped
 	}
-	return both(stopped, c.show(s, reports))
+	return joinErrors(stopped, c.show(s, reports))
 }
 
 // show prints and draws what was found.
-func (c *churnCommand) show(s streams, reports []churn.Report) error {
+func (c *churnCommand) show(s stdio, reports []churn.Report) error {
 	var marks []mark.Mark
 	for _, r := range reports {
-		name, nodes := r.Of()
-		marks = append(marks, mark.Of(name, r.Marks(churn.Calm(reports, nodes))...)...)
+		name, nodes := r.Describe()
+		marks = append(marks, mark.ForRun(name, r.Marks(churn.Calm(reports, nodes))...)...)
 	}
 	missed := c.report(s.out, struct {
 		Runs []churn.Report `json:"runs"`
@@ -116,7 +116,7 @@ func (c *churnCommand) show(s streams, reports []churn.Report) error {
 	if err == nil && drawn == 0 {
 		_, err = fmt.Fprintln(s.err, "tidings-lab: nothing is drawn: these runs give no curve")
 	}
-	return both(missed, err)
+	return joinErrors(missed, err)
 }
 
 // measure makes runs: first those that must be alone, then the others, some at a time.
@@ -147,7 +147,7 @@ func (c *churnCommand) measure(ctx context.Context, runs []churn.Run, p *progres
 	}
 	var rest []int
 	for i, r := range runs {
-		if r.Alone {
+		if r.Exclusive {
 			one(i)
 		} else {
 			rest = append(rest, i)
@@ -192,8 +192,8 @@ func (c *churnCommand) Validate(k *kong.Context) error {
 	}
 	_, err := c.runs()
 	return cmp.Or(err,
-		beside(k, "session", "it makes one run of its own, and no curve", "scenario", "out"),
-		beside(k, "loss", "it makes one run of its own, and no curve", "scenario", "out"),
+		refuseTogether(k, "session", "it makes one run of its own, and no curve", "scenario", "out"),
+		refuseTogether(k, "loss", "it makes one run of its own, and no curve", "scenario", "out"),
 	)
 }
 
@@ -210,7 +210,7 @@ func printChurn(line printer, reports []churn.Report) {
 			messages = fmt.Sprintf("%.0f", r.JoinMsgs)
 		}
 		line("%s%s\t%d\t%d\t%d\t%d\t%.2f\t%.1f\t%.2f\t%.0f\t%.0f\t%d\t%.1f\t%s", heading, r.Scenario, r.Nodes, r.Lookups, r.Failed, r.WrongRoot,
-			r.HopsMean, r.LookupMostS, r.MsgsPerNodeS, r.BytesPerNodeS, r.ContactsMean, r.Joins, r.JoinS, messages)
+			r.HopsMean, r.LookupMaxS, r.MsgsPerNodeS, r.BytesPerNodeS, r.ContactsMean, r.Joins, r.JoinS, messages)
 		heading = ""
 	}
 }

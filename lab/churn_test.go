@@ -54,8 +54,8 @@ func TestChurnScenarios(t *testing.T) {
 // Beside a figure stands what was asked for, if anything was, and whether it is met.
 func TestChurnTable(t *testing.T) {
 	var o, e strings.Builder
-	err := (&churnCommand{}).show(streams{&o, &e}, []churn.Report{
-		&churn.EndingResult{Scenario: "sequencer-dies", Nodes: 8, Way: churn.Dies, MostS: 46, MedianS: 3, Trials: 2},
+	err := (&churnCommand{}).show(stdio{&o, &e}, []churn.Report{
+		&churn.SequencerExitResult{Scenario: "sequencer-dies", Nodes: 8, Mode: churn.Dies, MaxS: 46, MedianS: 3, Trials: 2},
 		&churn.IdleResult{Scenario: "idle-8", Nodes: 8, BytesPerNode: 41000},
 		&churn.Result{Scenario: "loss-1", Nodes: 64, Lookups: 100_000, Failed: 1, WrongRoot: 3, Loss: 0.01, ContactsMean: 45, Joins: 32, JoinS: 3, JoinMsgs: 99},
 	})
@@ -87,9 +87,9 @@ func TestChurnCurvesAreDrawn(t *testing.T) {
 	dir := t.TempDir()
 	if drawn, err := drawChurn(dir, []churn.Report{
 		&churn.KilledResult{Killed: 3, Nodes: 10, Right: []float64{0.5, 0.9, 1}},
-		&churn.EndingResult{Way: churn.Leaves, Without: 3}, // no curve, and in nobody's way
-		&churn.EndingResult{Way: churn.Closes, Took: []float64{1, 4, 9}},
-		&churn.PartedResult{Roots: []int{3, 1, 0}, Heads: []int{3, 3, 2}},
+		&churn.SequencerExitResult{Mode: churn.Leaves, WithoutSequencer: 3}, // no curve, and in nobody's way
+		&churn.SequencerExitResult{Mode: churn.Closes, Took: []float64{1, 4, 9}},
+		&churn.PartitionResult{SeveralRoots: []int{3, 1, 0}, SeveralHeads: []int{3, 3, 2}},
 	}); err != nil || drawn != 3 {
 		t.Fatalf("%d drawn, %v", drawn, err)
 	}
@@ -114,11 +114,11 @@ func TestChurnIsPrintedFirst(t *testing.T) {
 	}
 	curve := &churn.KilledResult{Scenario: "killed", Right: []float64{0.5, 1}}
 	var o, e strings.Builder
-	if err := (&churnCommand{Out: file}).show(streams{&o, &e}, []churn.Report{curve}); err == nil || !strings.Contains(o.String(), "killed") {
+	if err := (&churnCommand{Out: file}).show(stdio{&o, &e}, []churn.Report{curve}); err == nil || !strings.Contains(o.String(), "killed") {
 		t.Errorf("%v, %q", err, o.String())
 	}
 	point := &churn.Result{Scenario: "calm", Nodes: 64, Lookups: 1}
-	if err := (&churnCommand{Out: t.TempDir()}).show(streams{&o, &e}, []churn.Report{point}); err != nil || !strings.Contains(e.String(), "nothing is drawn") {
+	if err := (&churnCommand{Out: t.TempDir()}).show(stdio{&o, &e}, []churn.Report{point}); err != nil || !strings.Contains(e.String(), "nothing is drawn") {
 		t.Errorf("%v, %q", err, e.String())
 	}
 }
@@ -140,7 +140,7 @@ func TestInterruptedChurn(t *testing.T) {
 		t.Fatalf("%d reports, %v", len(reports), err)
 	}
 	for _, r := range reports {
-		if name, _ := r.Of(); name == "second" {
+		if name, _ := r.Describe(); name == "second" {
 			t.Error("what was interrupted is a result")
 		}
 	}

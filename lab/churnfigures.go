@@ -33,10 +33,10 @@ func drawChurn(dir string, reports []churn.Report) (drawn int, err error) {
 				l.X, l.Y = append(l.X, float64(second)), append(l.Y, 100*part)
 			}
 			right = append(right, l)
-		case *churn.PartedResult:
-			several = append(several, bySecond("several roots", r.Roots), bySecond("several heads", r.Heads))
-		case *churn.EndingResult:
-			without = append(without, figure.Distribution("it "+string(r.Way), r.Took, len(r.Took)+r.Without))
+		case *churn.PartitionResult:
+			several = append(several, bySecond("several roots", r.SeveralRoots), bySecond("several heads", r.SeveralHeads))
+		case *churn.SequencerExitResult:
+			without = append(without, figure.Distribution("it "+string(r.Mode), r.Took, len(r.Took)+r.WithoutSequencer))
 		}
 	}
 	for _, f := range []struct {

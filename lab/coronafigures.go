@@ -73,7 +73,7 @@ func (f *coronaFigures) over(value func(table2.Span) float64) func(*table2.Row) 
 	return func(row *table2.Row) (l figure.Line) {
 		for i, s := range row.Series {
 			if v := value(s); v > 0 {
-				l.X, l.Y = append(l.X, (float64(i)+0.5)*seriesOf.Hours()), append(l.Y, v)
+				l.X, l.Y = append(l.X, (float64(i)+0.5)*seriesInterval.Hours()), append(l.Y, v)
 			}
 		}
 		return l

@@ -43,18 +43,18 @@ func (c *crawlCommand) Validate(k *kong.Context) error {
 // dataOr checks that a command which measures real documents is told where they are, or else is to
 // measure those that the laboratory writes itself. Real ones are not in this repository.
 func dataOr(k *kong.Context, data string) error {
-	if data == "" && !told(k, "quick") {
+	if data == "" && !flagGiven(k, "quick") {
 		return errors.New("--data is missing: say where the traces are, or measure what the laboratory writes itself with --quick")
 	}
-	return beside(k, "quick", "the laboratory writes its own documents", "data")
+	return refuseTogether(k, "quick", "the laboratory writes its own documents", "data")
 }
 
 // Run crawls one trace after the other.
-func (c *crawlCommand) Run(ctx context.Context, s streams) error {
+func (c *crawlCommand) Run(ctx context.Context, s stdio) error {
 	if c.Quick {
 		snapshots, _ := sampleFeed()
 		t, err := c.crawl(ctx, feedSample, snapshots)
-		return both(err, c.show(s, []crawl.Trace{t}))
+		return joinErrors(err, c.show(s, []crawl.Trace{t}))
 	}
 	names, err := filepath.Glob(filepath.Join(c.Data, "*.tar.zst"))
 	if err != nil {
@@ -89,23 +89,23 @@ func (c *crawlCommand) Run(ctx context.Context, s streams) error {
 	if len(found) == 0 {
 		return cmp.Or(failed, fmt.Errorf("%s has no trace of a feed", c.Data))
 	}
-	return both(failed, c.show(s, found))
+	return joinErrors(failed, c.show(s, found))
 }
 
 // crawl crawls one trace.
 func (c *crawlCommand) crawl(ctx context.Context, name string, snapshots []origin.Snapshot) (crawl.Trace, error) {
-	return crawl.Config{Every: c.Every, Hold: c.Hold}.Crawl(ctx, name, snapshots)
+	return crawl.Config{Interval: c.Every, MaxHold: c.Hold}.Crawl(ctx, name, snapshots)
 }
 
 // show prints what was found.
-func (c *crawlCommand) show(s streams, found []crawl.Trace) error {
+func (c *crawlCommand) show(s stdio, found []crawl.Trace) error {
 	total := crawl.Total(found)
 	passed := float64(total[len(total)-1].Passed) / float64(total[0].Fetched)
 	return c.report(s.out, struct {
 		Runs   []crawl.Run   `json:"runs"`
 		Traces []crawl.Trace `json:"traces"`
 	}{total, found}, func(line printer) { printCrawl(line, total, found) }, []mark.Mark{
-		mark.AtMost("passed on by items, of full", "%", 100*passed, mostPassed).Noted("the paper: 0.2 %"),
+		mark.AtMost("passed on by items, of full", "%", 100*passed, mostPassed).WithNote("the paper: 0.2 %"),
 	})
 }
 

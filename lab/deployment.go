@@ -92,7 +92,7 @@ type deploymentResult struct {
 }
 
 // Run deploys, measures, and simulates the same.
-func (c *deploymentCommand) Run(ctx context.Context, s streams) error {
+func (c *deploymentCommand) Run(ctx context.Context, s stdio) error {
 	if err := libp2p.SetLog(slog.DiscardHandler); err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (c *deploymentCommand) Run(ctx context.Context, s streams) error {
 	alone, deployed, simulated := r.Rows[0], r.Rows[1], r.Rows[2]
 	wait := mark.Between("wait, of the simulated one", "", deployed.Wait/simulated.Wait, 0.85, 1.15)
 	if c.Quick {
-		wait = wait.NotAsked("asked of longer runs: short ones scatter")
+		wait = wait.WithoutTarget("asked of longer runs: short ones scatter")
 	}
 	return c.report(s.out, r, func(line printer) { c.print(line, r) }, []mark.Mark{
 		wait,
@@ -186,7 +186,7 @@ func (c *deploymentCommand) measure(ctx context.Context, d *deployment.Deploymen
 		switch {
 		case !opened && v.Running >= settle:
 			opened, sent = true, d.SentBytes()
-			computed, _ = nodes.Spent(pid) // where the system does not tell, it is not printed
+			computed, _ = nodes.CPUTime(pid) // where the system does not tell, it is not printed
 			if err := d.Open(); err != nil {
 				return nil, err
 			}
@@ -209,7 +209,7 @@ func (c *deploymentCommand) result(d *deployment.Deployment, f deployment.Figure
 	alone := row("readers alone", f.Legacy, f.Shown)
 	alone.Wait = c.Interval.Seconds() / 2 // each knows of its own polls only
 	r.Rows = append(r.Rows, alone, row("nodes, over sockets", f.Nodes, f.ShownByNodes))
-	if now, err := nodes.Spent(os.Getpid()); err == nil {
+	if now, err := nodes.CPUTime(os.Getpid()); err == nil {
 		r.CPU = 100 * (now - computed).Seconds() / secs / float64(c.Nodes)
 	}
 	if rss, err := nodes.Resident(os.Getpid()); err == nil {
@@ -228,9 +228,9 @@ func (c *deploymentCommand) simulate(ctx context.Context, load *table2.Workload,
 	if err != nil {
 		return err
 	}
-	setting := table2.Setting{
+	setting := table2.Config{
 		Load: load, Objective: honeycomb.Lite, Scheme: scheme, Hours: max(c.Length, 4), Maintenance: paperInterval / 3, Polite: c.Politeness,
-		Part: c.Load,
+		LoadShare: c.Load,
 	}
 	row, err := setting.Run(ctx, func(float64) {})
 	if err != nil {
@@ -270,6 +270,6 @@ func openDeployed(p deployment.Plan) (deployment.Node, error) {
 type streetCommand struct{}
 
 // Run does errands that come on standard input.
-func (streetCommand) Run(ctx context.Context, s streams) error {
+func (streetCommand) Run(ctx context.Context, s stdio) error {
 	return deployment.ServeStreet(ctx, os.Stdin, s.out)
 }

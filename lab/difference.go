@@ -45,20 +45,20 @@ func (c *differenceCommand) Validate(k *kong.Context) error {
 }
 
 // What was made of all traces.
-type replayed struct {
+type replayResults struct {
 	total differences.Total
 	pages []differences.Page
 	feeds []differences.Feed
 }
 
 // Run replays one trace after the other.
-func (c *differenceCommand) Run(ctx context.Context, s streams) error {
+func (c *differenceCommand) Run(ctx context.Context, s stdio) error {
 	if c.Quick {
-		var found replayed
+		var found replayResults
 		page, changes := samplePage()
 		feed, news := sampleFeed()
 		err := found.replay(pageSample, page, changes, nil)
-		return both(cmp.Or(err, found.replay(feedSample, feed, nil, news)), c.show(s, &found))
+		return joinErrors(cmp.Or(err, found.replay(feedSample, feed, nil, news)), c.show(s, &found))
 	}
 	labels, err := table(c.Data, "ota_labels.csv", differences.ReadLabels)
 	if err != nil {
@@ -77,7 +77,7 @@ func (c *differenceCommand) Run(ctx context.Context, s streams) error {
 	}
 	p := newProgress(s.err, "traces")
 	defer p.end()
-	var found replayed
+	var found replayResults
 	var failed error
 	for i, path := range names {
 		if failed = ctx.Err(); failed == nil {
@@ -93,12 +93,12 @@ func (c *differenceCommand) Run(ctx context.Context, s streams) error {
 	if len(found.pages)+len(found.feeds) == 0 {
 		return cmp.Or(failed, fmt.Errorf("%s has no trace of a document", c.Data))
 	}
-	return both(failed, c.show(s, &found))
+	return joinErrors(failed, c.show(s, &found))
 }
 
 // show prints what was found.
-func (c *differenceCommand) show(s streams, found *replayed) error {
-	found.total = differences.Sum(found.pages, found.feeds)
+func (c *differenceCommand) show(s stdio, found *replayResults) error {
+	found.total = differences.Summarise(found.pages, found.feeds)
 	traces := make([]any, 0, len(found.pages)+len(found.feeds))
 	for i := range found.pages {
 		traces = append(traces, &found.pages[i])
@@ -126,7 +126,7 @@ func table[T any](dir, name string, read func(io.Reader) (T, error)) (of T, err 
 const labelledTraces = "ota-"
 
 // read replays a trace of a folder.
-func (r *replayed) read(path string, labels differences.Labels, references differences.References) error {
+func (r *replayResults) read(path string, labels differences.Labels, references differences.References) error {
 	name := strings.TrimSuffix(filepath.Base(path), ".tar.zst")
 	snapshots, err := origin.Trace(path, nil)
 	if err != nil || len(snapshots) == 0 {
@@ -140,7 +140,7 @@ func (r *replayed) read(path string, labels differences.Labels, references diffe
 }
 
 // replay replays the trace of a page or a feed.
-func (r *replayed) replay(name string, snapshots []origin.Snapshot, labels map[string]string, references map[string]differences.Reference) error {
+func (r *replayResults) replay(name string, snapshots []origin.Snapshot, labels map[string]string, references map[string]differences.Reference) error {
 	if isFeed(snapshots[0].File) {
 		r.feeds = append(r.feeds, differences.Feeds(name, snapshots, references))
 		return nil
@@ -158,32 +158,32 @@ func (r *replayed) replay(name string, snapshots []origin.Snapshot, labels map[s
 func (c *differenceCommand) marks(total *differences.Total) []mark.Mark {
 	percent := func(n, of int) float64 { return 100 * float64(n) / float64(of) }
 	part := func(n, of int) string { return fmt.Sprintf("%d of %d", n, of) }
-	patched := mark.AtMost("changes that GNU patch, given as text, does not apply", "", math.NaN(), 0).Noted("GNU patch is not installed")
+	patched := mark.AtMost("changes that GNU patch, given as text, does not apply", "", math.NaN(), 0).WithNote("GNU patch is not installed")
 	if total.PatchFailures != nil {
-		patched = mark.None(patched.Figure, *total.PatchFailures)
+		patched = mark.Zero(patched.Figure, *total.PatchFailures)
 	}
 	speed := mark.AtLeast("speed, median", "MB/s", total.Speed, 20)
 	if c.Quick {
-		speed = speed.NotAsked("asked of real pages")
+		speed = speed.WithoutTarget("asked of real pages")
 	}
 	return []mark.Mark{
-		mark.AtLeast("changes of wording found", "%", percent(total.Found, total.Changes), 98.5).Noted(part(total.Found, total.Changes)),
-		mark.AtMost("false alarms of noise pairs", "%", percent(total.Alarms, total.Noise), 1).Noted(part(total.Alarms, total.Noise)),
-		mark.None("feeds' pairs without item change that are told", total.StillTold).Noted(part(total.StillTold, total.Still)),
-		mark.None("feeds' pairs with new items that are not told", total.New-total.NewTold).Noted(part(total.New-total.NewTold, total.New)),
-		mark.Fact("feeds' pairs with edits only that are told", "", float64(total.EditedTold)).Noted(part(total.EditedTold, total.Edited)),
-		mark.None("changes that, applied, are not the new core", total.ApplyFailures).Noted(part(total.ApplyFailures, total.Told)),
+		mark.AtLeast("changes of wording found", "%", percent(total.Found, total.Changes), 98.5).WithNote(part(total.Found, total.Changes)),
+		mark.AtMost("false alarms of noise pairs", "%", percent(total.Alarms, total.Noise), 1).WithNote(part(total.Alarms, total.Noise)),
+		mark.Zero("feeds' pairs without item change that are told", total.UnchangedReported).WithNote(part(total.UnchangedReported, total.Unchanged)),
+		mark.Zero("feeds' pairs with new items that are not told", total.New-total.NewReported).WithNote(part(total.New-total.NewReported, total.New)),
+		mark.Info("feeds' pairs with edits only that are told", "", float64(total.EditedReported)).WithNote(part(total.EditedReported, total.Edited)),
+		mark.Zero("changes that, applied, are not the new core", total.ApplyFailures).WithNote(part(total.ApplyFailures, total.Reported)),
 		patched,
 		mark.AtMost("a change on the wire, of the new core packed alone, median", "", total.WireMedian, 0.3),
-		mark.Fact("lines of an update, mean", "", total.Lines).Noted("the paper: 17"),
-		mark.Fact("bytes that come with one, of the core, mean", "%", 100*total.Share).Noted("the paper: 6.8 % of the page"),
+		mark.Info("lines of an update, mean", "", total.Lines).WithNote("the paper: 17"),
+		mark.Info("bytes that come with one, of the core, mean", "%", 100*total.Share).WithNote("the paper: 6.8 % of the page"),
 		speed,
-		mark.Fact("slowest page", "ms", 1000*total.Slowest),
+		mark.Info("slowest page", "ms", 1000*total.Slowest),
 	}
 }
 
 // print prints what was made of each trace, and the pairs that fooled the engine.
-func (c *differenceCommand) print(line printer, r *replayed) {
+func (c *differenceCommand) print(line printer, r *replayResults) {
 	pages := r.pages
 	line("page\tsnapshots\tMB\twording\tfound\tnoise pairs\talarms\ttold\tfailed\treturned\tms/MB\tslowest ms\t")
 	for i := range pages {
@@ -199,14 +199,14 @@ func (c *differenceCommand) print(line printer, r *replayed) {
 	line("\nfeed\tsnapshots\tMB\twith new items\ttold\tthat come back\twith edits only\ttold\twithout either\ttold\tfailed\t\t")
 	for i := range r.feeds {
 		f := &r.feeds[i]
-		line("%s\t%d\t%.1f\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\t", f.Name, f.Snapshots, float64(f.Bytes)/1e6, f.New.Pairs, f.New.Told, f.Back, f.Edited.Pairs, f.Edited.Told,
-			f.Still.Pairs, f.Still.Told, len(f.Failed))
+		line("%s\t%d\t%.1f\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\t", f.Name, f.Snapshots, float64(f.Bytes)/1e6, f.New.Pairs, f.New.Reported, f.Returning, f.Edited.Pairs, f.Edited.Reported,
+			f.Unchanged.Pairs, f.Unchanged.Reported, len(f.Failed))
 	}
 	c.printWorst(line, r)
 }
 
 // printWorst shows what was missed, what raised an alarm for nothing, and what was not believed.
-func (c *differenceCommand) printWorst(line printer, r *replayed) {
+func (c *differenceCommand) printWorst(line printer, r *replayResults) {
 	var worst []string
 	for i := range r.pages {
 		for _, file := range r.pages[i].Missed {
@@ -214,7 +214,7 @@ func (c *differenceCommand) printWorst(line printer, r *replayed) {
 		}
 	}
 	for i := range r.feeds {
-		for _, pair := range r.feeds[i].Fooled {
+		for _, pair := range r.feeds[i].Mistaken {
 			worst = append(worst, fmt.Sprintf("fooled: %s %s\n", r.feeds[i].Name, pair))
 		}
 	}

@@ -39,34 +39,34 @@ type faultsCommand struct {
 
 // An outcome is what became of some worlds; its fields are its JSON.
 type outcome struct {
-	Sums    []faults.Line   `json:"sums"`
-	Runs    []faults.Result `json:"runs"`
-	Thinned *thinned        `json:"thinned,omitempty"`
+	Sums    []faults.Summary `json:"sums"`
+	Runs    []faults.Result  `json:"runs"`
+	Thinned *reduced         `json:"thinned,omitempty"`
 }
 
 // A thinned is the story that is left of a world that went wrong.
-type thinned struct {
+type reduced struct {
 	Violated string `json:"violated"`
 	Story    string `json:"story"`
 }
 
 // Run runs worlds, and prints what became of them.
-func (c *faultsCommand) Run(ctx context.Context, s streams) error {
+func (c *faultsCommand) Run(ctx context.Context, s stdio) error {
 	if c.Plan {
 		return c.plans(s.out)
 	}
 	var story *sim.Scenario
 	if c.Story != "" {
-		n, err := c.told()
+		n, err := c.readStory()
 		if err != nil {
 			return err
 		}
 		story = &n
 	}
-	if err := folder(c.Out); err != nil {
+	if err := makeFolder(c.Out); err != nil {
 		return err
 	}
-	results, stopped := c.worlds(ctx, s.err, story)
+	results, stopped := c.runScenarios(ctx, s.err, story)
 	if stopped != nil {
 		stopped = fmt.Errorf("after %d worlds: %w", len(results), stopped)
 	}
@@ -79,49 +79,49 @@ func (c *faultsCommand) Run(ctx context.Context, s streams) error {
 
 // show prints and draws what became of some worlds, and before that thins out the first that
 // went wrong if that is asked for.
-func (c *faultsCommand) show(ctx context.Context, s streams, story *sim.Scenario, results []faults.Result, stopped error) error {
-	o := outcome{Sums: faults.Sum(results), Runs: results}
+func (c *faultsCommand) show(ctx context.Context, s stdio, story *sim.Scenario, results []faults.Result, stopped error) error {
+	o := outcome{Sums: faults.Summarise(results), Runs: results}
 	wrong := slices.DeleteFunc(slices.Clone(results), func(r faults.Result) bool { return len(r.Violations) == 0 })
 	failed := stopped
 	if c.Thin && stopped == nil && len(wrong) > 0 {
-		n := c.scenario().World(wrong[0].Seed)
+		n := c.config().Scenario(wrong[0].Seed)
 		if story != nil {
 			n = *story
 		}
-		o.Thinned, failed = thin(ctx, s.err, n, wrong[0].Broken[0])
+		o.Thinned, failed = reduce(ctx, s.err, n, wrong[0].Violated[0])
 	}
-	failed = both(failed, c.report(s.out, o, func(line printer) { c.print(line, o) }, faultMarks(o.Sums[len(o.Sums)-1], wrong)))
+	failed = joinErrors(failed, c.report(s.out, o, func(line printer) { c.print(line, o) }, faultMarks(o.Sums[len(o.Sums)-1], wrong)))
 	if c.Out != "" {
-		failed = both(failed, drawFaults(c.Out, results))
+		failed = joinErrors(failed, drawFaults(c.Out, results))
 	}
 	return failed
 }
 
 // faultMarks are the figures of all worlds, some of which went wrong.
-func faultMarks(all faults.Line, wrong []faults.Result) []mark.Mark {
+func faultMarks(all faults.Summary, wrong []faults.Result) []mark.Mark {
 	of := []mark.Mark{
-		mark.None("worlds that went wrong", len(wrong)),
-		mark.None("worlds that were not right in the end", all.Unhealed),
-		mark.AtMost("right again after the last trouble, most", "s", all.HealMostS, sim.RecoveryLimit.Seconds()),
+		mark.Zero("worlds that went wrong", len(wrong)),
+		mark.Zero("worlds that were not right in the end", all.NotRecovered),
+		mark.AtMost("right again after the last trouble, most", "s", all.RecoveryMaxS, sim.RecoveryLimit.Seconds()),
 	}
 	if len(wrong) > 0 {
-		of[0] = of[0].Noted(fmt.Sprintf("of %d; the first has seed %d", all.Worlds, wrong[0].Seed))
+		of[0] = of[0].WithNote(fmt.Sprintf("of %d; the first has seed %d", all.Worlds, wrong[0].Seed))
 	}
-	if all.Unhealed > 0 {
-		of[2].Got = math.Inf(1)
+	if all.NotRecovered > 0 {
+		of[2].Value = math.Inf(1)
 	}
 	return of
 }
 
 // scenario is what the flags ask for.
-func (c *faultsCommand) scenario() faults.Scenario {
-	return faults.Scenario{Members: c.Members, Length: c.Length, Kinds: c.Fault, Public: c.Public}
+func (c *faultsCommand) config() faults.Config {
+	return faults.Config{Members: c.Members, Length: c.Length, Kinds: c.Fault, Public: c.Public}
 }
 
 // plans prints the stories of the worlds.
 func (c *faultsCommand) plans(w io.Writer) error {
 	for seed := c.From; seed < c.From+uint64(c.Seeds); seed++ {
-		if _, err := fmt.Fprintln(w, c.scenario().World(seed)); err != nil {
+		if _, err := fmt.Fprintln(w, c.config().Scenario(seed)); err != nil {
 			return err
 		}
 	}
@@ -129,7 +129,7 @@ func (c *faultsCommand) plans(w io.Writer) error {
 }
 
 // worlds runs them, or the one of a story. Each that went wrong has a line at once.
-func (c *faultsCommand) worlds(ctx context.Context, w io.Writer, story *sim.Scenario) (results []faults.Result, err error) {
+func (c *faultsCommand) runScenarios(ctx context.Context, w io.Writer, story *sim.Scenario) (results []faults.Result, err error) {
 	began, p := time.Now(), newProgress(w, "worlds")
 	defer p.end()
 	found := func(r faults.Result) {
@@ -156,12 +156,12 @@ func (c *faultsCommand) worlds(ctx context.Context, w io.Writer, story *sim.Scen
 		count = 0
 	}
 	more := func() bool { return c.For == 0 || time.Since(began) < c.For }
-	err = faults.Each(ctx, c.scenario(), c.From, count, cmp.Or(c.Workers, runtime.NumCPU()), more, found)
+	err = faults.RunSeeds(ctx, c.config(), c.From, count, cmp.Or(c.Workers, runtime.NumCPU()), more, found)
 	return results, err
 }
 
 // told is the world of a story.
-func (c *faultsCommand) told() (n sim.Scenario, err error) {
+func (c *faultsCommand) readStory() (n sim.Scenario, err error) {
 	story, err := os.ReadFile(c.Story)
 	if err != nil {
 		return n, fmt.Errorf("read the story: %w", err)
@@ -173,15 +173,15 @@ func (c *faultsCommand) told() (n sim.Scenario, err error) {
 }
 
 // thin leaves all out of a world that went wrong that is not needed for one thing that did.
-func thin(ctx context.Context, w io.Writer, n sim.Scenario, what string) (*thinned, error) {
+func reduce(ctx context.Context, w io.Writer, n sim.Scenario, what string) (*reduced, error) {
 	all := len(n.Plan)
 	p := newProgress(w, fmt.Sprintf("strikes left out of %d", all))
 	defer p.end()
-	n, err := faults.Thin(ctx, n, what, func(left int) { p.at(1 - float64(left)/float64(max(all, 1))) })
+	n, err := faults.Reduce(ctx, n, what, func(left int) { p.at(1 - float64(left)/float64(max(all, 1))) })
 	if err != nil {
 		return nil, fmt.Errorf("thin out seed %d: %w", n.Seed, err)
 	}
-	return &thinned{what, n.String()}, nil
+	return &reduced{what, n.String()}, nil
 }
 
 // Validate is called by kong when it has read the flags.
@@ -195,7 +195,7 @@ func (c *faultsCommand) Validate(k *kong.Context) error {
 		return fmt.Errorf("--from %d: there are no %d seeds from there on", c.From, c.Seeds)
 	case c.Length < time.Minute:
 		return fmt.Errorf("--length %v: at least a minute", c.Length)
-	case told(k, "for") && c.For <= 0:
+	case flagGiven(k, "for") && c.For <= 0:
 		return fmt.Errorf("--for %v: longer than nothing", c.For)
 	case c.Workers < 0:
 		return fmt.Errorf("--workers %d: not less than nothing", c.Workers)
@@ -206,9 +206,9 @@ func (c *faultsCommand) Validate(k *kong.Context) error {
 		}
 	}
 	return cmp.Or(
-		beside(k, "story", "a story says all of a world", "seeds", "from", "for", "members", "length", "fault", "workers", "plan"),
-		beside(k, "plan", "no world is run", "for", "thin", "workers", "json", "out"),
-		beside(k, "for", "worlds are begun while there is time", "seeds"),
+		refuseTogether(k, "story", "a story says all of a world", "seeds", "from", "for", "members", "length", "fault", "workers", "plan"),
+		refuseTogether(k, "plan", "no world is run", "for", "thin", "workers", "json", "out"),
+		refuseTogether(k, "for", "worlds are begun while there is time", "seeds"),
 	)
 }
 
@@ -218,20 +218,20 @@ func (c *faultsCommand) print(line printer, o outcome) {
 	line("trouble\tworlds\twrong\tevents\tlook-ups\tfailed\tpublished\tdelivered\titems shown\tright after s: median\tp99\tmost\tnever")
 	for _, l := range o.Sums {
 		heal := "-\t-\t-"
-		if l.Unhealed < l.Worlds {
-			heal = fmt.Sprintf("%.0f\t%.0f\t%.0f", l.HealP50S, l.HealP99S, l.HealMostS)
+		if l.NotRecovered < l.Worlds {
+			heal = fmt.Sprintf("%.0f\t%.0f\t%.0f", l.RecoveryP50S, l.RecoveryP99S, l.RecoveryMaxS)
 		}
-		line("%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%d", l.Trouble, l.Worlds, l.Wrong, l.Events, l.Lookups, l.Failed,
-			l.Published, l.Delivered, l.Items, heal, l.Unhealed)
+		line("%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%d", l.Kind, l.Worlds, l.Wrong, l.Events, l.Lookups, l.Failed,
+			l.Published, l.Delivered, l.Items, heal, l.NotRecovered)
 	}
-	broken := faults.Broken(o.Runs)
+	broken := faults.ViolatedInvariants(o.Runs)
 	if len(broken) == 0 {
 		return
 	}
 	line("")
 	head := "violated, in worlds"
 	for _, l := range o.Sums {
-		head += "\t" + l.Trouble
+		head += "\t" + l.Kind
 	}
 	line("%s", head)
 	for _, what := range broken {
@@ -286,8 +286,8 @@ func drawFaults(dir string, results []faults.Result) error {
 				continue
 			}
 			worlds++
-			if r.Healed {
-				heal = append(heal, r.HealS)
+			if r.Recovered {
+				heal = append(heal, r.RecoveryS)
 			}
 		}
 		if worlds > 0 {

@@ -134,9 +134,9 @@ func TestFaultsWithoutAFolder(t *testing.T) {
 	for _, asJSON := range []bool{false, true} {
 		c := faultsCommand{reporter: reporter{JSON: asJSON}, Out: file}
 		var o, e bytes.Buffer
-		results := []faults.Result{{Scenario: "crash", Seed: 7, Healed: true}}
+		results := []faults.Result{{Scenario: "crash", Seed: 7, Recovered: true}}
 		stopped := errors.New("interrupted")
-		err := c.show(t.Context(), streams{&o, &e}, nil, results, stopped)
+		err := c.show(t.Context(), stdio{&o, &e}, nil, results, stopped)
 		if !errors.Is(err, stopped) || !errors.Is(err, syscall.ENOTDIR) || !strings.Contains(o.String(), "crash") {
 			t.Errorf("JSON %v: %v, %q", asJSON, err, o.String())
 		}
@@ -154,7 +154,7 @@ func TestInterruptedFaults(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var o, e bytes.Buffer
-	code := run(ctx, []string{"sim", "faults", "--seeds", "3"}, streams{&o, &e})
+	code := run(ctx, []string{"sim", "faults", "--seeds", "3"}, stdio{&o, &e})
 	if code != exitFailed || o.Len() > 0 || !strings.Contains(e.String(), "after 0 worlds") {
 		t.Errorf("exit %d, %q, %q", code, o.String(), e.String())
 	}

@@ -45,12 +45,12 @@ func (c *firehoseCommand) Validate() error {
 }
 
 // Run simulates, and prints what it found, also if it is interrupted: the runs that were finished.
-func (c *firehoseCommand) Run(ctx context.Context, s streams) error {
+func (c *firehoseCommand) Run(ctx context.Context, s stdio) error {
 	p := newProgress(s.err, fmt.Sprintf("%d runs", len(c.Session)))
 	var runs []firehose.Result
 	var stopped error
 	for i, session := range c.Session {
-		r, err := firehose.Setting{
+		r, err := firehose.Config{
 			Seed: c.Seed, Members: c.Nodes, Filters: c.Filters, Channels: c.Channels, Length: c.Length, Loss: c.Loss, Session: session,
 		}.Run(ctx, func(done float64) { p.at((float64(i) + done) / float64(len(c.Session))) })
 		if err != nil {
@@ -65,15 +65,15 @@ func (c *firehoseCommand) Run(ctx context.Context, s streams) error {
 	}
 	var marks []mark.Mark
 	for _, r := range runs {
-		marks = append(marks, mark.Of(sessions(r), mark.All("items that a filter lacks", r.Got, r.Wanted), mark.None("entries that a filter got twice", r.Twice), mark.None("later than a minute", r.Late),
-			mark.None("broken invariants", len(r.Wrong)))...)
+		marks = append(marks, mark.ForRun(sessionOf(r), mark.NoneMissing("items that a filter lacks", r.Delivered, r.Expected), mark.Zero("entries that a filter got twice", r.Twice), mark.Zero("later than a minute", r.Late),
+			mark.Zero("broken invariants", len(r.Wrong)))...)
 	}
-	return both(stopped, c.report(s.out, map[string]any{"runs": runs}, func(line printer) {
+	return joinErrors(stopped, c.report(s.out, map[string]any{"runs": runs}, func(line printer) {
 		line("%d members, %d channels, loss %.3g", c.Nodes, c.Channels, c.Loss)
 		line("sessions\tfilters\tgot\twanted\ttwice\tin a second entry\tlater than 60 s\tasked for\tmedian\tp99\tmost\ttopic bytes a delivery")
 		for _, r := range runs {
-			line("%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.2f s\t%.2f s\t%.1f s\t%.0f", sessions(r), r.Filters, r.Got, r.Wanted, r.Twice, r.Again,
-				r.Late, r.Asked, r.P50, r.P99, r.Most, r.Topics)
+			line("%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.2f s\t%.2f s\t%.1f s\t%.0f", sessionOf(r), r.Filters, r.Delivered, r.Expected, r.Twice, r.Repeated,
+				r.Late, r.Fetched, r.P50, r.P99, r.Max, r.Topics)
 			for _, w := range r.Wrong {
 				line("%s", w)
 			}
@@ -82,7 +82,7 @@ func (c *firehoseCommand) Run(ctx context.Context, s streams) error {
 }
 
 // sessions says for how long the members of a run stay.
-func sessions(r firehose.Result) string {
+func sessionOf(r firehose.Result) string {
 	if r.SessionMin == 0 {
 		return "for ever"
 	}

@@ -68,12 +68,12 @@ type simCommand struct {
 }
 
 // streams are what a command writes.
-type streams struct{ out, err io.Writer }
+type stdio struct{ out, err io.Writer }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	os.Exit(run(ctx, os.Args[1:], streams{os.Stdout, os.Stderr}))
+	os.Exit(run(ctx, os.Args[1:], stdio{os.Stdout, os.Stderr}))
 }
 
 const (
@@ -83,7 +83,7 @@ const (
 )
 
 // run is the command. It returns the exit code.
-func run(ctx context.Context, args []string, s streams) int {
+func run(ctx context.Context, args []string, s stdio) int {
 	c, err := parser(ctx, s).Parse(args)
 	switch {
 	case errors.Is(err, errHelped):
@@ -100,7 +100,7 @@ func run(ctx context.Context, args []string, s streams) int {
 }
 
 // parser reads the command line.
-func parser(ctx context.Context, s streams) *kong.Kong {
+func parser(ctx context.Context, s stdio) *kong.Kong {
 	k, err := kong.New(&grammar{},
 		kong.Name("tidings-lab"),
 		kong.Description("The laboratory of tidings. Exit codes: 0 all marks are met; 1 a mark is missed, or the command failed; 2 wrong usage."),
@@ -108,7 +108,7 @@ func parser(ctx context.Context, s streams) *kong.Kong {
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
 		kong.Writers(s.out, io.Discard),
 		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Resolvers(kong.ResolverFunc(quickly)),
+		kong.Resolvers(kong.ResolverFunc(quickValue)),
 		kong.PostBuild(func(k *kong.Kong) error { return kong.Visit(k.Model, explainQuick) }),
 	)
 	if err != nil {
@@ -131,9 +131,9 @@ func (helpFlag) BeforeReset(c *kong.Context) error {
 }
 
 // beside refuses flags that would mean nothing beside another one.
-func beside(k *kong.Context, flag, because string, others ...string) error {
+func refuseTogether(k *kong.Context, flag, because string, others ...string) error {
 	for _, other := range others {
-		if told(k, flag) && told(k, other) {
+		if flagGiven(k, flag) && flagGiven(k, other) {
 			return fmt.Errorf("--%s beside --%s means nothing: %s", other, flag, because)
 		}
 	}
@@ -141,7 +141,7 @@ func beside(k *kong.Context, flag, because string, others ...string) error {
 }
 
 // told says whether a flag was given on the command line. What --quick sets was not.
-func told(k *kong.Context, flag string) bool {
+func flagGiven(k *kong.Context, flag string) bool {
 	return slices.ContainsFunc(k.Path, func(p *kong.Path) bool { return p.Flag != nil && p.Flag.Name == flag && !p.Resolved })
 }
 
@@ -149,8 +149,8 @@ func told(k *kong.Context, flag string) bool {
 const quickTag = "quick"
 
 // quickly returns the value that --quick gives to a flag which is not on the command line.
-func quickly(k *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-	if !flag.Tag.Has(quickTag) || !told(k, "quick") {
+func quickValue(k *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+	if !flag.Tag.Has(quickTag) || !flagGiven(k, "quick") {
 		return nil, nil //nolint:nilnil // kong's way to say that there is no value
 	}
 	return flag.Tag.Get(quickTag), nil
@@ -175,7 +175,7 @@ func explainQuick(node kong.Visitable, next kong.Next) error {
 }
 
 // both is one error of two that say different things, in one line, or the one that is there.
-func both(first, second error) error {
+func joinErrors(first, second error) error {
 	if first == nil || second == nil {
 		return cmp.Or(first, second)
 	}
@@ -184,7 +184,7 @@ func both(first, second error) error {
 
 // folder makes the folder for figures, if there are to be any, before work begins: who
 // cannot have them learns it at once.
-func folder(dir string) error {
+func makeFolder(dir string) error {
 	if dir == "" {
 		return nil
 	}

@@ -16,7 +16,7 @@ import (
 func lab(t *testing.T, args ...string) (code int, out, err string) {
 	t.Helper()
 	var o, e bytes.Buffer
-	code = run(t.Context(), args, streams{&o, &e})
+	code = run(t.Context(), args, stdio{&o, &e})
 	return code, o.String(), e.String()
 }
 
@@ -100,7 +100,7 @@ func TestAnInterruptIsNoResult(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var o, e bytes.Buffer
-	if code := run(ctx, []string{"sim", "churn", "--nodes", "8"}, streams{&o, &e}); code != exitFailed || o.Len() > 0 {
+	if code := run(ctx, []string{"sim", "churn", "--nodes", "8"}, stdio{&o, &e}); code != exitFailed || o.Len() > 0 {
 		t.Errorf("exit %d, %q", code, o.String())
 	}
 }

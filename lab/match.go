@@ -55,7 +55,7 @@ func (c *matchCommand) Validate() error {
 }
 
 // Run measures one number of subscriptions after the other.
-func (c *matchCommand) Run(ctx context.Context, s streams) error {
+func (c *matchCommand) Run(ctx context.Context, s stdio) error {
 	var articles []cobra.Article
 	lengths := c.Words
 	if c.Real != "" {
@@ -75,10 +75,10 @@ func (c *matchCommand) Run(ctx context.Context, s streams) error {
 	var failed error
 	for _, n := range c.Subs {
 		p := newProgress(s.err, fmt.Sprintf("%d subscriptions", n))
-		config := keywords.MatchConfig{Subscriptions: n, Lengths: lengths, Separate: c.Separate, Real: articles, Resident: residentNow, Spent: spentNow}
+		config := keywords.MatchConfig{Subscriptions: n, Lengths: lengths, Distinct: c.Separate, Real: articles, Resident: residentNow, CPUTime: cpuTimeNow}
 		var err error
 		if c.Peer {
-			config.Peer, err = keywords.OpenPostgres(ctx, keywords.PaperWords(), n, nodes.Spent, p.at)
+			config.Peer, err = keywords.OpenPostgres(ctx, keywords.PaperWords(), n, nodes.CPUTime, p.at)
 		}
 		var change keywords.Change
 		if err == nil {
@@ -98,7 +98,7 @@ func (c *matchCommand) Run(ctx context.Context, s streams) error {
 	if len(runs) == 0 {
 		return failed
 	}
-	return both(failed, c.report(s.out, struct {
+	return joinErrors(failed, c.report(s.out, struct {
 		Runs    []keywords.MatchRun `json:"runs"`
 		Changes []keywords.Change   `json:"changes"`
 	}{runs, changes}, func(line printer) {
@@ -192,19 +192,19 @@ func (c *matchCommand) marks(runs []keywords.MatchRun, changes []keywords.Change
 		}
 		asked, ok := matchAsked[[2]int{r.Subscriptions, r.Words}]
 		drawn := c.Real == ""
-		m := mark.Fact(words+", p90", "µs", r.P90)
+		m := mark.Info(words+", p90", "µs", r.P90)
 		switch {
 		case drawn && c.Separate && r.Subscriptions == 40_000_000 && r.Words == keywords.MedianWords:
-			m.Most = separateAsked
+			m.Max = separateAsked
 		case drawn && !c.Separate && ok:
-			m.Most = asked
+			m.Max = asked
 		case r.Words == keywords.Mix && r.Path == "match":
-			if m = mark.Fact(words+", match only, p90", "µs", r.MatchP90); drawn && !c.Separate && r.Subscriptions == 1_000_000 {
-				m.Most = mixAsked
+			if m = mark.Info(words+", match only, p90", "µs", r.MatchP90); drawn && !c.Separate && r.Subscriptions == 1_000_000 {
+				m.Max = mixAsked
 			}
 		case r.Words == keywords.Mix:
-			if m = mark.Fact(words+", from HTML, mean", "µs", r.Mean); drawn && !c.Separate && r.Subscriptions == 1_000_000 {
-				m.Most = pathAsked
+			if m = mark.Info(words+", from HTML, mean", "µs", r.Mean); drawn && !c.Separate && r.Subscriptions == 1_000_000 {
+				m.Max = pathAsked
 			}
 		}
 		marks := []mark.Mark{m}
@@ -214,28 +214,28 @@ func (c *matchCommand) marks(runs []keywords.MatchRun, changes []keywords.Change
 		}
 		if r.Subscriptions != seen {
 			seen = r.Subscriptions
-			each := mark.Fact("memory of a subscription", "B", r.Bytes)
+			each := mark.Info("memory of a subscription", "B", r.Bytes)
 			switch {
 			case !drawn || c.Separate || r.Subscriptions < 1_000_000:
 			case r.Subscriptions < 10_000_000:
-				each.Most = 80
+				each.Max = 80
 			default:
-				each.Most = 60
+				each.Max = 60
 			}
 			resident := mark.AtMost("resident memory", "MB", float64(r.RSS)/1e6, residentAsked/1e6)
 			if r.RSS == 0 {
-				each, resident = each.Without("the system does not tell"), resident.Without("the system does not tell")
+				each, resident = each.Skipped("the system does not tell"), resident.Skipped("the system does not tell")
 			}
 			marks = append(marks, each, resident)
 		}
-		of = append(of, mark.Of(millions(r.Subscriptions), marks...)...)
+		of = append(of, mark.ForRun(millions(r.Subscriptions), marks...)...)
 	}
 	for _, ch := range changes {
-		add, remove := mark.Fact("add, p90", "µs", ch.AddP90), mark.Fact("remove, p90", "µs", ch.RemoveP90)
+		add, remove := mark.Info("add, p90", "µs", ch.AddP90), mark.Info("remove, p90", "µs", ch.RemoveP90)
 		if ch.Subscriptions == 10_000_000 && !c.Separate && c.Real == "" {
-			add.Most, remove.Most = changeAsked, changeAsked
+			add.Max, remove.Max = changeAsked, changeAsked
 		}
-		of = append(of, mark.Of(millions(ch.Subscriptions), add, remove)...)
+		of = append(of, mark.ForRun(millions(ch.Subscriptions), add, remove)...)
 	}
 	return of
 }
@@ -255,8 +255,8 @@ func mappedNow() int {
 }
 
 // spentNow is how long this process has computed; 0 if the system does not tell.
-func spentNow() time.Duration {
-	t, err := nodes.Spent(os.Getpid())
+func cpuTimeNow() time.Duration {
+	t, err := nodes.CPUTime(os.Getpid())
 	if err != nil {
 		return 0
 	}

@@ -68,24 +68,24 @@ func (c *nodesCommand) Validate(k *kong.Context) error {
 	}
 	var err error
 	if !joins && !kills {
-		err = beside(k, "phase", "sequencer has 15 nodes of its own", "nodes", "pause")
+		err = refuseTogether(k, "phase", "sequencer has 15 nodes of its own", "nodes", "pause")
 	}
 	if !kills {
-		err = cmp.Or(err, beside(k, "phase", "it is of silent and closed", "kill"))
+		err = cmp.Or(err, refuseTogether(k, "phase", "it is of silent and closed", "kill"))
 	}
 	if !joins {
-		err = cmp.Or(err, beside(k, "phase", "it is of join", "rest"))
+		err = cmp.Or(err, refuseTogether(k, "phase", "it is of join", "rest"))
 	}
 	return err
 }
 
 // Run measures, and prints what it found, also if it is interrupted or a phase fails: the
 // runs that were finished.
-func (c *nodesCommand) Run(ctx context.Context, s streams) error {
+func (c *nodesCommand) Run(ctx context.Context, s stdio) error {
 	runs := slices.DeleteFunc(nodes.Default(c.Nodes, c.Kill, c.Transport, c.Pause, c.Rest), func(run nodes.Scenario) bool {
 		return !slices.Contains(c.Phase, run.Phase)
 	})
-	if err := folder(c.Out); err != nil {
+	if err := makeFolder(c.Out); err != nil {
 		return err
 	}
 	self, err := os.Executable()
@@ -97,7 +97,7 @@ func (c *nodesCommand) Run(ctx context.Context, s streams) error {
 	for i, run := range runs {
 		p := newProgress(s.err, "")
 		l := nodes.Lab{
-			House: func(ctx context.Context) *exec.Cmd {
+			Command: func(ctx context.Context) *exec.Cmd {
 				house := exec.CommandContext(ctx, self, "bench", "house")
 				house.Stderr = os.Stderr // where a panic would be told
 				return house
@@ -120,7 +120,7 @@ func (c *nodesCommand) Run(ctx context.Context, s streams) error {
 	if len(results) == 0 {
 		return failed
 	}
-	return both(failed, c.show(s.out, results))
+	return joinErrors(failed, c.show(s.out, results))
 }
 
 // show prints and draws what was found.
@@ -135,7 +135,7 @@ func (c *nodesCommand) show(w io.Writer, results []nodes.Result) error {
 	if c.Out == "" {
 		return missed
 	}
-	return both(missed, drawNodes(c.Out, results))
+	return joinErrors(missed, drawNodes(c.Out, results))
 }
 
 // printNodes prints what the runs showed.
@@ -146,8 +146,8 @@ func printNodes(line printer, results []nodes.Result) {
 			line("%s\t%s\t%d\t%d\t%.1f\t%.0f %%\t", r.Phase, r.Transport, r.Nodes, r.Killed, r.RightS, 100*r.CountError)
 			continue
 		}
-		for _, e := range r.Ends {
-			line("sequencer's end, %s\t%s\t%d\t1\tanother %.1f, all owners %.1f\t\t", e.Way, r.Transport, r.Nodes, e.SequencerS, e.OwnersS)
+		for _, e := range r.SequencerExits {
+			line("sequencer's end, %s\t%s\t%d\t1\tanother %.1f, all owners %.1f\t\t", e.Mode, r.Transport, r.Nodes, e.SequencerS, e.OwnersS)
 		}
 	}
 	for _, r := range results {
@@ -156,8 +156,8 @@ func printNodes(line printer, results []nodes.Result) {
 		}
 		line("\na node's part, %s\tMB resident\tMB heap\tMB stacks\tgoroutines\tconnections\tlinks\tCPU", r.Transport)
 		cost := func(when string, c *nodes.Cost, cpu string) {
-			line("%s\t%.1f\t%.1f\t%.1f\t%.0f\t%.0f\t%.0f\t%s", when, mega(c.RSSBytes), mega(c.HeapBytes),
-				mega(c.StackBytes), c.Goroutines, c.Connections, c.Links, cpu)
+			line("%s\t%.1f\t%.1f\t%.1f\t%.0f\t%.0f\t%.0f\t%s", when, megabytes(c.RSSBytes), megabytes(c.HeapBytes),
+				megabytes(c.StackBytes), c.Goroutines, c.Connections, c.Links, cpu)
 		}
 		cost("joined", r.Busy, "")
 		if r.Idle != nil {
@@ -166,7 +166,7 @@ func printNodes(line printer, results []nodes.Result) {
 	}
 }
 
-func mega(bytes int) float64 { return float64(bytes) / 1e6 }
+func megabytes(bytes int) float64 { return float64(bytes) / 1e6 }
 
 // drawNodes draws how many tables are wrong as time goes by, and how long it takes until
 // a feed has another sequencer.
@@ -176,15 +176,15 @@ func drawNodes(dir string, results []nodes.Result) error {
 	for _, r := range results {
 		if r.Phase != nodes.Sequencer {
 			l := figure.Line{Name: r.Phase, Steps: true}
-			for _, p := range r.Curve {
+			for _, p := range r.RightShares {
 				l.X, l.Y = append(l.X, p.S), append(l.Y, 1-p.Right)
 			}
 			tables.Lines = append(tables.Lines, l)
 		}
 		for _, way := range []string{nodes.Leave, nodes.Closed, nodes.Silent} {
 			l := figure.Line{Name: r.Transport + ", " + way}
-			for _, e := range r.Ends {
-				if e.Way == way {
+			for _, e := range r.SequencerExits {
+				if e.Mode == way {
 					l.X, l.Y = append(l.X, float64(len(l.X)+1)), append(l.Y, e.SequencerS)
 				}
 			}
@@ -211,7 +211,7 @@ func drawNodes(dir string, results []nodes.Result) error {
 type houseCommand struct{}
 
 // Run serves orders that come on standard input.
-func (houseCommand) Run(ctx context.Context, s streams) error {
+func (houseCommand) Run(ctx context.Context, s stdio) error {
 	if err := libp2p.SetLog(slog.DiscardHandler); err != nil {
 		return err
 	}
@@ -227,32 +227,32 @@ func openNode(p nodes.Plan) (nodes.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return benched{d}, nil
+	return labDaemon{d}, nil
 }
 
 // benched is a daemon as the laboratory sees it.
-type benched struct{ *daemon.Daemon }
+type labDaemon struct{ *daemon.Daemon }
 
-func (b benched) Look(ctx context.Context) (nodes.Look, error) {
+func (b labDaemon) Inspect(ctx context.Context) (nodes.NodeState, error) {
 	s, err := b.Snapshot(ctx)
 	if err != nil || s.Network == "" {
-		return nodes.Look{Addrs: s.Addrs}, err
+		return nodes.NodeState{Addrs: s.Addrs}, err
 	}
-	l := nodes.Look{
+	l := nodes.NodeState{
 		ID: s.ID, Addrs: s.Addrs, Member: s.State == overlay.Active,
 		Depth: s.Depth, Leaf: s.Leaf, Slots: s.Slots, Counts: s.Counts,
 		Connections: s.Transport.Connections, Links: s.Transport.LinksOut,
 	}
 	led, err := b.Led(ctx)
 	for _, f := range led {
-		l.Led = append(l.Led, nodes.Led{Key: f.Key, Owners: f.Owners})
+		l.LedFeeds = append(l.LedFeeds, nodes.LedFeed{Key: f.Key, Owners: f.Owners})
 	}
 	return l, err
 }
 
-func (b benched) Root(ctx context.Context, key overlay.ID) (overlay.ID, error) {
+func (b labDaemon) Root(ctx context.Context, key overlay.ID) (overlay.ID, error) {
 	r, err := b.Route(ctx, key, nil)
 	return r.Root, err
 }
 
-func (b benched) Follow(ctx context.Context, url string) error { return b.Subscribe(ctx, url, false) }
+func (b labDaemon) Follow(ctx context.Context, url string) error { return b.Subscribe(ctx, url, false) }

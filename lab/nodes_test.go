@@ -14,7 +14,7 @@ import (
 // TestMain lets this test binary be a house of nodes, or a street, as the program can be.
 func TestMain(m *testing.M) {
 	if args := os.Args[1:]; len(args) == 2 && args[0] == "bench" && (args[1] == "house" || args[1] == "street") {
-		os.Exit(run(context.Background(), args, streams{os.Stdout, os.Stderr}))
+		os.Exit(run(context.Background(), args, stdio{os.Stdout, os.Stderr}))
 	}
 	os.Exit(m.Run())
 }
@@ -56,9 +56,9 @@ func TestNodesAreDrawnAndJudged(t *testing.T) {
 	dir := t.TempDir()
 	results := []nodes.Result{
 		{Phase: nodes.Join, Transport: nodes.Both, Nodes: 60, RightS: 21, Busy: &nodes.Cost{RSSBytes: 11e6}, Idle: &nodes.Cost{RSSBytes: 11e6, CPUPercent: 0.5}},
-		{Phase: nodes.Silent, Transport: nodes.Both, Nodes: 60, Killed: 20, RightS: 50, Curve: []nodes.Point{{S: 1, Right: 0}, {S: 50, Right: 1}}},
-		{Phase: nodes.Sequencer, Transport: nodes.QUIC, Ends: []nodes.End{
-			{Way: nodes.Leave, SequencerS: 2}, {Way: nodes.Closed, SequencerS: 20}, {Way: nodes.Silent, SequencerS: 30}, {Way: nodes.Silent, SequencerS: 50},
+		{Phase: nodes.Silent, Transport: nodes.Both, Nodes: 60, Killed: 20, RightS: 50, RightShares: []nodes.Point{{S: 1, Right: 0}, {S: 50, Right: 1}}},
+		{Phase: nodes.Sequencer, Transport: nodes.QUIC, SequencerExits: []nodes.SequencerExit{
+			{Mode: nodes.Leave, SequencerS: 2}, {Mode: nodes.Closed, SequencerS: 20}, {Mode: nodes.Silent, SequencerS: 30}, {Mode: nodes.Silent, SequencerS: 50},
 		}},
 	}
 	if err := drawNodes(dir, results); err != nil {
@@ -129,7 +129,7 @@ func TestNodesWithoutAFolder(t *testing.T) {
 	}
 	c := nodesCommand{Out: file}
 	var o strings.Builder
-	results := []nodes.Result{{Phase: nodes.Silent, Transport: nodes.Both, Curve: []nodes.Point{{S: 1, Right: 1}}}}
+	results := []nodes.Result{{Phase: nodes.Silent, Transport: nodes.Both, RightShares: []nodes.Point{{S: 1, Right: 1}}}}
 	if err := c.show(&o, results); err == nil || !strings.Contains(o.String(), "tables right") {
 		t.Errorf("%v, %q", err, o.String())
 	}

@@ -56,7 +56,7 @@ func (c *publishingCommand) Validate() error {
 
 // Run simulates, and prints what it found, also if it is interrupted: the scenarios that were
 // finished.
-func (c *publishingCommand) Run(ctx context.Context, s streams) error {
+func (c *publishingCommand) Run(ctx context.Context, s stdio) error {
 	of, err := c.scenarios()
 	if err != nil {
 		return err
@@ -76,17 +76,17 @@ func (c *publishingCommand) Run(ctx context.Context, s streams) error {
 	if len(runs) == 0 {
 		return stopped
 	}
-	return both(stopped, c.report(s.out, map[string]any{"runs": runs}, func(line printer) { printPublishing(line, runs) }, publishingMarks(runs)))
+	return joinErrors(stopped, c.report(s.out, map[string]any{"runs": runs}, func(line printer) { printPublishing(line, runs) }, publishingMarks(runs)))
 }
 
 // publishingMarks are the figures of all runs.
 func publishingMarks(runs []*publishing.Result) (of []mark.Mark) {
 	var calm *publishing.Result
-	if i := slices.IndexFunc(runs, (*publishing.Result).IsCalm); i >= 0 {
+	if i := slices.IndexFunc(runs, (*publishing.Result).IsBaseline); i >= 0 {
 		calm = runs[i]
 	}
 	for _, r := range runs {
-		of = append(of, mark.Of(r.Scenario, r.Marks(calm)...)...)
+		of = append(of, mark.ForRun(r.Scenario, r.Marks(calm)...)...)
 	}
 	return of
 }
@@ -95,9 +95,9 @@ func publishingMarks(runs []*publishing.Result) (of []mark.Mark) {
 func printPublishing(line printer, runs []*publishing.Result) {
 	line("scenario\tmembers\tfeeds\titems\tpairs\twanted\tshown\tlate\tlost\twent before\tp50 s\tp99 s\tmost s")
 	for _, r := range runs {
-		for _, p := range r.Parts {
+		for _, p := range r.Groups {
 			line("%s\t%d\t%d\t%d\t%s\t%d\t%d\t%d\t%d\t%d\t%.2f\t%.2f\t%.1f", r.Scenario, r.Nodes, r.Feeds, r.Items, p.Name,
-				p.Wanted, p.Shown, p.Late, p.Lost, p.Went, p.P50, p.P99, p.Most)
+				p.Expected, p.Shown, p.Late, p.Lost, p.Excused, p.P50, p.P99, p.Max)
 		}
 		for _, v := range r.Wrong {
 			line("%s\t%s", r.Scenario, v)

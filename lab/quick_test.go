@@ -16,7 +16,7 @@ func TestQuick(t *testing.T) {
 		"sim churn": true, "sim deployment": true, "sim table2": true, "bench deployment": true, "bench firehose": true, "bench tree": true,
 	}
 	var commands []string
-	for _, c := range parser(t.Context(), streams{io.Discard, io.Discard}).Model.Leaves(true) {
+	for _, c := range parser(t.Context(), stdio{io.Discard, io.Discard}).Model.Leaves(true) {
 		commands = append(commands, c.Path())
 	}
 	if len(commands) != 16 {
@@ -83,7 +83,7 @@ func checkQuick(t *testing.T, args []string) {
 
 // What --quick sets is the default then, and does not hide what the command line says.
 func TestQuickSetsFlags(t *testing.T) {
-	k, err := parser(t.Context(), streams{io.Discard, io.Discard}).Parse(strings.Fields("sim publishing --quick --feeds 3"))
+	k, err := parser(t.Context(), stdio{io.Discard, io.Discard}).Parse(strings.Fields("sim publishing --quick --feeds 3"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,15 +32,15 @@ func (c *reflectorCommand) Validate() error {
 }
 
 // Run measures one reflector.
-func (c *reflectorCommand) Run(ctx context.Context, s streams) (err error) {
+func (c *reflectorCommand) Run(ctx context.Context, s stdio) (err error) {
 	dir, remove, err := keywords.TempDir(c.Dir)
 	if err != nil {
 		return err
 	}
-	defer func() { err = both(err, remove()) }()
+	defer func() { err = joinErrors(err, remove()) }()
 	p := newProgress(s.err, fmt.Sprintf("%d subscriptions", c.Subs))
 	run, err := keywords.Reflect(ctx, keywords.ReflectConfig{
-		Subscriptions: c.Subs, Articles: c.Articles, Words: c.Words, Dir: dir, Resident: residentNow, Mapped: mappedNow, Spent: spentNow,
+		Subscriptions: c.Subs, Articles: c.Articles, Words: c.Words, Dir: dir, Resident: residentNow, Mapped: mappedNow, CPUTime: cpuTimeNow,
 	}, p.at)
 	p.end()
 	if err != nil {
@@ -57,13 +57,13 @@ func reflectorMarks(r keywords.ReflectRun) []mark.Mark {
 		other = 1
 	}
 	of := []mark.Mark{
-		mark.None("starts after which a feed is another", other),
-		mark.AtMost("resident memory", "MB", float64(r.RSS)/1e6, 150).Noted("the paper: about 500"),
+		mark.Zero("starts after which a feed is another", other),
+		mark.AtMost("resident memory", "MB", float64(r.RSS)/1e6, 150).WithNote("the paper: about 500"),
 		mark.AtMost("to start", "s", r.Load, 5),
 	}
 	if r.Subscriptions != 1_000_000 || r.Articles != 60_000 {
 		for i, m := range of[1:] {
-			of[i+1] = m.NotAsked("asked with 1,000,000 subscriptions and 60,000 articles")
+			of[i+1] = m.WithoutTarget("asked with 1,000,000 subscriptions and 60,000 articles")
 		}
 	}
 	return of

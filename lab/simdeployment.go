@@ -30,7 +30,7 @@ type simDeploymentCommand struct {
 const deploymentMaintenance = 10 * time.Minute
 
 // seriesOf is the length of the spans that are drawn.
-const seriesOf = 5 * time.Minute
+const seriesInterval = 5 * time.Minute
 
 // Help is what the command's help says besides.
 func (c *simDeploymentCommand) Help() string {
@@ -86,8 +86,8 @@ func (r *simDeploymentRun) asked() float64 {
 
 // Run simulates, and prints what it found, also if it is interrupted: the runs that were finished. For
 // the figures the paper's scheme runs besides, with as many polls as readers alone make.
-func (c *simDeploymentCommand) Run(ctx context.Context, s streams) error {
-	if err := folder(c.Out); err != nil {
+func (c *simDeploymentCommand) Run(ctx context.Context, s stdio) error {
+	if err := makeFolder(c.Out); err != nil {
 		return err
 	}
 	load := table2.NewWorkload(c.Seed, c.Nodes, c.Channels, c.Subscriptions)
@@ -110,9 +110,9 @@ func (c *simDeploymentCommand) Run(ctx context.Context, s streams) error {
 		if err != nil {
 			return err
 		}
-		setting := table2.Setting{
+		setting := table2.Config{
 			Load: load, Objective: honeycomb.Lite, Scheme: scheme, Hours: c.Hours, Maintenance: deploymentMaintenance,
-			Grow: c.Grow, Part: j.part, Every: seriesOf,
+			Grow: c.Grow, LoadShare: j.part, SeriesInterval: seriesInterval,
 		}
 		row, err := setting.Run(ctx, func(done float64) { p.at((float64(i) + done) / float64(len(jobs))) })
 		if err != nil {
@@ -136,9 +136,9 @@ func (c *simDeploymentCommand) Run(ctx context.Context, s streams) error {
 		Seed int64              `json:"seed"`
 	}{asked, c.Seed}, func(line printer) { c.print(line, asked) }, marks)
 	if c.Out != "" {
-		err = both(err, c.draw(asked, runs[len(asked):]))
+		err = joinErrors(err, c.draw(asked, runs[len(asked):]))
 	}
-	return both(stopped, err)
+	return joinErrors(stopped, err)
 }
 
 // run takes the figures of a row's series.
@@ -146,7 +146,7 @@ func (c *simDeploymentCommand) run(part float64, row *table2.Row) simDeploymentR
 	r := simDeploymentRun{Part: part, Allowed: row.BoundLoad, Bound: row.Bound, Series: row.Series}
 	n := 0
 	for i, s := range row.Series {
-		if time.Duration(i)*seriesOf >= c.from() {
+		if time.Duration(i)*seriesInterval >= c.from() {
 			r.Load += s.Load
 			r.Detection += s.Detection
 			n++
@@ -196,7 +196,7 @@ func (c *simDeploymentCommand) draw(runs, paper []simDeploymentRun) error {
 	lines := func(name string, hue figure.Hue, r *simDeploymentRun) {
 		d, l := figure.Line{Name: name, Hue: hue}, figure.Line{Name: name, Hue: hue}
 		for i, s := range r.Series {
-			at := (float64(i) + 0.5) * seriesOf.Hours()
+			at := (float64(i) + 0.5) * seriesInterval.Hours()
 			if s.Detection > 0 {
 				d.X, d.Y = append(d.X, at), append(d.Y, s.Detection)
 			}

@@ -55,19 +55,19 @@ const (
 )
 
 // Run simulates each objective with both schemes, and draws.
-func (c *simFiguresCommand) Run(ctx context.Context, s streams) error {
-	if err := folder(c.Out); err != nil {
+func (c *simFiguresCommand) Run(ctx context.Context, s stdio) error {
+	if err := makeFolder(c.Out); err != nil {
 		return err
 	}
 	load := table2.NewWorkload(c.Seed, c.Nodes, c.Channels, cmp.Or(c.Subscriptions, 50*c.Channels))
-	var settings []table2.Setting
+	var settings []table2.Config
 	for _, objective := range table2.Objectives {
 		for _, name := range []string{ours, papers} {
 			scheme, err := table2.SchemeOf(name)
 			if err != nil {
 				return err
 			}
-			settings = append(settings, table2.Setting{Load: load, Objective: objective, Scheme: scheme, Hours: c.Hours, Every: seriesOf})
+			settings = append(settings, table2.Config{Load: load, Objective: objective, Scheme: scheme, Hours: c.Hours, SeriesInterval: seriesInterval})
 		}
 	}
 	rows, err := c.measure(ctx, s, settings)
@@ -101,13 +101,13 @@ func (f *coronaFigures) marks() (of []mark.Mark) {
 		if o == honeycomb.Fast {
 			m = mark.AtMost("load, of that of the paper's scheme", "", mine.Load/paper.Load, 1)
 		}
-		of = append(of, mark.Of(o.String(), append([]mark.Mark{m}, mine.Marks()...)...)...)
+		of = append(of, mark.ForRun(o.String(), append([]mark.Mark{m}, mine.Marks()...)...)...)
 	}
 	return of
 }
 
 // measure runs some worlds at a time, and returns what was measured in each.
-func (c *simFiguresCommand) measure(ctx context.Context, s streams, settings []table2.Setting) ([]*table2.Row, error) {
+func (c *simFiguresCommand) measure(ctx context.Context, s stdio, settings []table2.Config) ([]*table2.Row, error) {
 	p := newProgress(s.err, fmt.Sprintf("%d worlds", len(settings)))
 	defer p.end()
 	var (

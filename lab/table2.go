@@ -67,7 +67,7 @@ func grantedHours(maintenance time.Duration) int {
 }
 
 // settings are what is to be measured.
-func (c *table2Command) settings() (of []table2.Setting, err error) {
+func (c *table2Command) settings() (of []table2.Config, err error) {
 	objectives, schemes := table2.Objectives, table2.Schemes
 	if len(c.Objective) > 0 {
 		objectives = nil
@@ -91,8 +91,8 @@ func (c *table2Command) settings() (of []table2.Setting, err error) {
 	}
 	for _, o := range objectives {
 		for _, s := range schemes {
-			setting := table2.Setting{
-				Objective: o, Scheme: s, Hours: c.Hours, Dead: c.Dead, Grow: c.Grow, Maintenance: c.Maintenance, Part: c.Part,
+			setting := table2.Config{
+				Objective: o, Scheme: s, Hours: c.Hours, DeadShares: c.Dead, Grow: c.Grow, Maintenance: c.Maintenance, LoadShare: c.Part,
 				Churn: table2.Churn{Session: c.Session, Loss: c.Loss},
 			}
 			of = append(of, setting)
@@ -108,7 +108,7 @@ func (c *table2Command) settings() (of []table2.Setting, err error) {
 // Validate is called by kong when it has read the flags.
 func (c *table2Command) Validate(k *kong.Context) error {
 	for name, n := range map[string]int{"subscriptions": c.Subscriptions, "hours": c.Hours} {
-		if n == 0 && told(k, name) {
+		if n == 0 && flagGiven(k, name) {
 			return fmt.Errorf("--%s 0: there have to be some", name)
 		}
 	}
@@ -122,7 +122,7 @@ func (c *table2Command) Validate(k *kong.Context) error {
 		return fmt.Errorf("--hours %d: at least two", s.Hours)
 	case slices.ContainsFunc(s.Dead, func(part float64) bool { return !(part > 0 && part < 1) }) || !slices.IsSorted(s.Dead):
 		return fmt.Errorf("--dead %v: parts of all members between 0 and 1, the smallest first", s.Dead)
-	case c.Part == 0 && told(k, "part"), s.Part < 0 || s.Part > 1 || s.Part != math.Round(s.Part*1000)/1000:
+	case c.Part == 0 && flagGiven(k, "part"), s.Part < 0 || s.Part > 1 || s.Part != math.Round(s.Part*1000)/1000:
 		return fmt.Errorf("--part %v: from 0.001 to 1, in steps of 0.001", c.Part)
 	case s.Grow < 0 || s.Session < 0 || s.Session > 0 && s.Session < time.Minute:
 		return fmt.Errorf("--grow %v --session %v: not less than no time, and a session of at least a minute", s.Grow, s.Session)
@@ -146,16 +146,16 @@ func (c *table2Command) Validate(k *kong.Context) error {
 
 // Run measures one world after the other, and prints what it found, also if it is
 // interrupted: the rows that were finished.
-func (c *table2Command) Run(ctx context.Context, s streams) error {
+func (c *table2Command) Run(ctx context.Context, s stdio) error {
 	sized := c.sized()
 	c = &sized
-	debug.SetMemoryLimit(room)
+	debug.SetMemoryLimit(memoryLimit)
 	began := time.Now()
 	settings, err := c.settings()
 	if err != nil {
 		return err
 	}
-	if err := folder(c.Out); err != nil {
+	if err := makeFolder(c.Out); err != nil {
 		return err
 	}
 	load := table2.NewWorkload(c.Seed, c.Nodes, c.Channels, c.Subscriptions)
@@ -164,10 +164,10 @@ func (c *table2Command) Run(ctx context.Context, s streams) error {
 		if err != nil {
 			return err
 		}
-		load.Spread(feeds)
+		load.AssignDomains(feeds)
 	}
-	if slices.ContainsFunc(settings, func(s table2.Setting) bool { return s.Scheme.Measured() }) {
-		table2.LargePages(min(load.Heap(), room)) // which not every machine has, and the others need not
+	if slices.ContainsFunc(settings, func(s table2.Config) bool { return s.Scheme.Measured() }) {
+		table2.LargePages(min(load.Heap(), memoryLimit)) // which not every machine has, and the others need not
 	}
 	result := table2Result{Seed: c.Seed}
 	if result.Formulas, err = table2.Formulas(load, c.Formulas); err != nil {
@@ -189,7 +189,7 @@ func (c *table2Command) Run(ctx context.Context, s streams) error {
 	if len(result.Rows)+len(result.Formulas) == 0 && stopped != nil {
 		return stopped
 	}
-	return both(stopped, c.show(s, &result))
+	return joinErrors(stopped, c.show(s, &result))
 }
 
 // domainsOf reads how many feeds domains have.
@@ -208,13 +208,13 @@ func domainsOf(path string) ([]int, error) {
 
 // room is for how many bytes nothing is collected in haste, nor given back, which begins at 95 % of it: at nearly the
 // ten gigabytes that the paper's whole world may take, of which five live.
-const room = 10_400_000_000
+const memoryLimit = 10_400_000_000
 
 // show prints and draws what was found.
-func (c *table2Command) show(s streams, r *table2Result) error {
+func (c *table2Command) show(s stdio, r *table2Result) error {
 	missed := c.report(s.out, r, func(line printer) { printTable2(line, r) }, marksOf(r))
 	if c.Out == "" {
 		return missed
 	}
-	return both(missed, drawTable2(c.Out, r.Rows))
+	return joinErrors(missed, drawTable2(c.Out, r.Rows))
 }

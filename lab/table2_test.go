@@ -106,7 +106,7 @@ func TestTable2SaysThatItDoesNotCompare(t *testing.T) {
 // Beside a figure stands what was asked for, and whether it is met.
 func TestTable2Marks(t *testing.T) {
 	row := &table2.Row{Objective: "lite", Scheme: "rank-cut-coordinated", Bound: 16, BoundLoad: 50}
-	row.Detection, row.Load, row.Evenness, row.MemberMost = 16.1, 50.5, 1.02, 1.5
+	row.Detection, row.Load, row.Evenness, row.MemberMax = 16.1, 50.5, 1.02, 1.5
 	result := &table2Result{Rows: []*table2.Row{row}, Formulas: []table2.Formula{
 		{Seed: 1, Objective: "lite", Orphans: 0.012, Detection: 54},
 		{Seed: 2, Objective: "lite", Orphans: 0.002, Detection: 20},

@@ -38,7 +38,7 @@ func printTable2(line printer, r *table2Result) {
 		}
 	}
 	for _, row := range r.Rows {
-		if c := row.Churning; c != nil {
+		if c := row.DuringChurn; c != nil {
 			line("\n%s, %s\tload\tdetection s\tevenness", row.Objective, row.Scheme)
 			line("before\t%.2f\t%.2f\t%.3f", row.Load, row.Detection, row.Evenness)
 			line("with sessions and loss\t%.2f\t%.2f\t%.3f", c.Load, c.Detection, c.Evenness)

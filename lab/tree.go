@@ -63,7 +63,7 @@ func (c *treeCommand) Validate() error {
 const verifyTime, verifyQuick = 3 * time.Second, time.Second
 
 // Run measures, and prints what it found, also if it is interrupted: what was finished.
-func (c *treeCommand) Run(ctx context.Context, s streams) error {
+func (c *treeCommand) Run(ctx context.Context, s stdio) error {
 	if err := libp2p.SetLog(slog.DiscardHandler); err != nil {
 		return err
 	}
@@ -97,18 +97,18 @@ func (c *treeCommand) Run(ctx context.Context, s streams) error {
 		}
 	}
 	p.end()
-	return both(failed, c.report(s.out, map[string]any{"verify": speed, "runs": results}, func(line printer) { printTrees(line, results) },
+	return joinErrors(failed, c.report(s.out, map[string]any{"verify": speed, "runs": results}, func(line printer) { printTrees(line, results) },
 		append(tree.Judge(results), speed.Judge())))
 }
 
 // benches are the runs that were asked for.
 func (c *treeCommand) benches() (of []tree.Bench) {
 	b := tree.Bench{
-		Hosts: c.Hosts, Publications: c.Publications, ItemBytes: c.Size, Every: c.Every, FanOut: c.FanOut, Idle: c.Idle,
-		Forget: tree.Forgetting, Meshes: tree.Heartbeats, Seed: c.Seed,
+		Hosts: c.Hosts, Publications: c.Publications, ItemBytes: c.Size, Interval: c.Every, FanOut: c.FanOut, Idle: c.Idle,
+		ForgetTime: tree.FullForgetTime, MeshTime: tree.FullMeshTime, Seed: c.Seed,
 	}
 	if c.Quick {
-		b.Forget = 0
+		b.ForgetTime = 0
 	}
 	if !slices.Contains(c.Connections, "none") {
 		b.Connections = c.Connections
@@ -127,38 +127,38 @@ func (c *treeCommand) benches() (of []tree.Bench) {
 // printTrees prints both systems side by side.
 func printTrees(line printer, results []tree.Result) {
 	name := func(r tree.Result) string {
-		if r.As == "" {
+		if r.Like == "" {
 			return fmt.Sprintf("%d\t%s", r.Topics, r.System)
 		}
-		return fmt.Sprintf("%d\t%s, connected as %s", r.Topics, r.System, r.As)
+		return fmt.Sprintf("%d\t%s, connected as %s", r.Topics, r.System, r.Like)
 	}
 	line("topics\t\tsubscriptions a host\tconnections needed a host\topen\twanted\tgot\tnot got\tduplicates a delivery\tmedian\tp99\tmost")
 	for _, r := range results {
 		line("%s\t%.0f\t%.1f\t%.1f\t%d\t%d\t%.2f %%\t%.2f\t%.1f ms\t%.1f ms\t%.0f ms", name(r), float64(r.Subscriptions)/float64(r.Hosts),
-			r.Connections, r.Open, r.Wanted, r.Got, 100*(1-float64(r.Got)/float64(max(1, r.Wanted))), r.Doubled, r.P50Ms, r.P99Ms, r.MostMs)
+			r.Connections, r.ConnectionsOpen, r.Expected, r.Delivered, 100*(1-float64(r.Delivered)/float64(max(1, r.Expected))), r.DuplicateShare, r.P50Ms, r.P99Ms, r.MaxMs)
 	}
 	line("\ntopics\t\tenvelope\titems, B a delivery\tothers\tof the envelope\tway to the root, B an item\tload, max of mean\tframes lost\ttwice\tstrange")
 	for _, r := range results {
 		up := "–"
 		if r.System == tree.OfTrees {
-			up = fmt.Sprintf("%.0f", r.WayUp)
+			up = fmt.Sprintf("%.0f", r.UpBytes)
 		}
-		line("%s\t%d B\t%.0f\t%.0f\t%.3f\t%s\t%.2f\t%d\t%d\t%d", name(r), r.Envelope, r.Content, r.Control,
-			r.OnLinks()/float64(max(1, r.Envelope)), up, r.Load, r.Lost, r.Twice, r.Strange)
+		line("%s\t%d B\t%.0f\t%.0f\t%.3f\t%s\t%.2f\t%d\t%d\t%d", name(r), r.Envelope, r.ContentBytes, r.ControlBytes,
+			r.BytesPerDelivery()/float64(max(1, r.Envelope)), up, r.LoadMaxMean, r.LostFrames, r.Twice, r.Invalid)
 	}
 	line("\ntopics\t\theap, B a subscription\t±\twith new connections\tjoined after\tmessages a subscription\tbytes\tdepth mean\tmost\tfan-out mean\tmost\tforwarders that do not follow, a topic")
 	for _, r := range results {
 		places := fmt.Sprintf("\t\t%.1f\t\t", r.FanOutMean)
 		if r.System == tree.OfTrees {
-			places = fmt.Sprintf("%.2f\t%d\t%.1f\t%d\t%.2f", r.DepthMean, r.DepthMost, r.FanOutMean, r.FanOutMost, r.Forwarders)
+			places = fmt.Sprintf("%.2f\t%d\t%.1f\t%d\t%.2f", r.DepthMean, r.DepthMax, r.FanOutMean, r.FanOutMax, r.Forwarders)
 		}
-		line("%s\t%.0f\t%.0f\t%.0f\t%.1f s\t%.1f\t%.0f\t%s", name(r), r.Heap, r.HeapNoise, r.HeapGrown, r.JoinS, r.JoinMessages, r.JoinBytes, places)
+		line("%s\t%.0f\t%.0f\t%.0f\t%.1f s\t%.1f\t%.0f\t%s", name(r), r.HeapPerSubscription, r.HeapNoise, r.HeapGrown, r.JoinS, r.JoinMessages, r.JoinBytes, places)
 	}
 	line("\ntopics\t\tidle for\tmessages/s a host\tbytes/s\toverlay, messages/s\tbefore there were trees\tbytes/s\tbefore")
 	for _, r := range results {
 		overlay := "\t\t\t"
 		if r.System == tree.OfTrees {
-			overlay = fmt.Sprintf("%.2f\t%.2f\t%.0f\t%.0f", r.OverlayMessagesThen, r.OverlayMessages, r.OverlayBytesThen, r.OverlayBytes)
+			overlay = fmt.Sprintf("%.2f\t%.2f\t%.0f\t%.0f", r.OverlayMessagesAfter, r.OverlayMessages, r.OverlayBytesAfter, r.OverlayBytes)
 		}
 		line("%s\t%v\t%.2f\t%.0f\t%s", name(r), time.Duration(r.IdleS*float64(time.Second)).Round(time.Second), r.IdleMessages, r.IdleBytes, overlay)
 	}

@@ -44,56 +44,56 @@ type Result struct {
 	Failed        int     `json:"failed"`
 	WrongRoot     int     `json:"wrong_root"`
 	HopsMean      float64 `json:"hops_mean"`
-	LookupMostS   float64 `json:"lookup_most_s"`
+	LookupMaxS    float64 `json:"lookup_most_s"`
 	MsgsPerNodeS  float64 `json:"msgs_per_node_s"`
 	BytesPerNodeS float64 `json:"bytes_per_node_s"`
 	ContactsMean  float64 `json:"contacts_mean"` // leaf, table and spares
-	ContactsMost  int     `json:"contacts_most"`
+	ContactsMax   int     `json:"contacts_most"`
 	Joins         int     `json:"joins"`
 	JoinS         float64 `json:"join_s"` // mean, from the start to membership
-	JoinMostS     float64 `json:"join_most_s"`
+	JoinMaxS      float64 `json:"join_most_s"`
 	JoinMsgs      float64 `json:"join_msgs"` // mean: that a joining node sends and is sent until then
 	Deaths        int     `json:"deaths"`
 }
 
 const (
 	// growPause is the time between two nodes of the first ones.
-	growPause = 100 * time.Millisecond
+	growInterval = 100 * time.Millisecond
 	// settle is how long a network is left alone between two phases.
-	settle = 10 * time.Minute
+	settleTime = 10 * time.Minute
 )
 
 // Run does a run. progress is told how much of it is over, from 0 to 1.
 func (c Scenario) Run(ctx context.Context, progress func(float64)) (Result, error) {
-	grow := time.Duration(c.Nodes)*growPause + 2*settle
-	s := newWorld(ctx, c.Seed, grow+joiners*joinPause+c.Length+2*settle, progress)
-	s.Grow(c.Nodes, growPause)
+	grow := time.Duration(c.Nodes)*growInterval + 2*settleTime
+	s := newWorld(ctx, c.Seed, grow+joiners*joinInterval+c.Length+2*settleTime, progress)
+	s.Grow(c.Nodes, growInterval)
 	r := Result{Scenario: c.Name, Nodes: c.Nodes, SessionMin: c.Session.Minutes(), Loss: c.Loss, Seed: c.Seed}
-	if err := s.pass(grow); err != nil {
+	if err := s.advance(grow); err != nil {
 		return r, err
 	}
 	s.TakeJoinStats()
-	dice := rand.New(rand.NewPCG(c.Seed, 0x100c))
+	rng := rand.New(rand.NewPCG(c.Seed, 0x100c))
 	end := func() {}
 	if c.Session > 0 {
 		end = s.Churn(sim.Churn{Sessions: sim.Sessions{Median: c.Session}, Silent: c.Silent, Returning: 0.5})
 	} else {
-		s.joins(joiners, joinPause, dice)
+		s.addJoiners(joiners, joinInterval, rng)
 	}
 	s.SetNetworkFaults(sim.NetworkFaults{Loss: c.Loss})
-	if err := s.pass(joiners*joinPause + settle); err != nil {
+	if err := s.advance(joiners*joinInterval + settleTime); err != nil {
 		return r, err
 	}
 
 	before, from := s.ControlTraffic(), s.Now()
 	for range c.Lookups {
-		s.After(time.Duration(dice.Int64N(int64(c.Length))), func() {
-			if p := s.RandomMember(dice); p != nil {
-				s.Route(p, random(dice))
+		s.After(time.Duration(rng.Int64N(int64(c.Length))), func() {
+			if p := s.RandomMember(rng); p != nil {
+				s.Route(p, randomKey(rng))
 			}
 		})
 	}
-	if err := s.pass(c.Length); err != nil {
+	if err := s.advance(c.Length); err != nil {
 		return r, err
 	}
 	spent, took := s.ControlTraffic(), s.Now().Sub(from).Seconds()
@@ -102,7 +102,7 @@ func (c Scenario) Run(ctx context.Context, progress func(float64)) (Result, erro
 	r.BytesPerNodeS = float64(spent.Bytes-before.Bytes) / took / float64(len(live))
 	r.contacts(live)
 	end()
-	if err := s.pass(settle); err != nil { // for the last answers
+	if err := s.advance(settleTime); err != nil { // for the last answers
 		return r, err
 	}
 	r.routes(s.RouteStats())
@@ -116,7 +116,7 @@ func (r *Result) contacts(live []*sim.Peer) {
 		st := p.Layers().Overlay.Stats()
 		n := st.Contacts + st.Leaf - 1
 		sum += n
-		r.ContactsMost = max(r.ContactsMost, n)
+		r.ContactsMax = max(r.ContactsMax, n)
 	}
 	r.ContactsMean = float64(sum) / float64(max(len(live), 1))
 }
@@ -126,11 +126,11 @@ func (r *Result) routes(of sim.RouteStats) {
 	r.Failed = of.Failed + of.RootJustDiedFailed
 	r.WrongRoot = of.WrongRoots
 	r.HopsMean = float64(of.HopsTotal) / float64(max(of.Acked, 1))
-	r.LookupMostS = of.Slowest.Seconds()
+	r.LookupMaxS = of.Slowest.Seconds()
 }
 
 func (r *Result) joins(of sim.JoinStats) {
-	r.Deaths, r.Joins, r.JoinMostS = of.Departed, of.Joined, of.Slowest.Seconds()
+	r.Deaths, r.Joins, r.JoinMaxS = of.Departed, of.Joined, of.Slowest.Seconds()
 	if of.Joined > 0 {
 		r.JoinS = of.TotalTime.Seconds() / float64(of.Joined)
 		r.JoinMsgs = float64(of.Frames) / float64(of.Joined)

@@ -28,7 +28,7 @@ func TestRunMeasures(t *testing.T) {
 		}
 	}
 	lossy := measure(t, Scenario{Name: "lossy", Seed: 1, Nodes: 32, Loss: 0.5, Lookups: 200, Length: time.Minute})
-	if lossy.Failed == 0 && lossy.LookupMostS < 5 {
+	if lossy.Failed == 0 && lossy.LookupMaxS < 5 {
 		t.Errorf("half of all messages lost, and nobody notices: %+v", lossy)
 	}
 }
@@ -48,7 +48,7 @@ func measure(t *testing.T, c Scenario) Result {
 	return r
 }
 
-func TestRunStopsWhenItIsTold(t *testing.T) {
+func TestRunStopsWhenTheContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := (Scenario{Nodes: 8, Lookups: 1, Length: time.Hour}).Run(ctx, func(float64) {}); !errors.Is(err, context.Canceled) {
@@ -69,7 +69,7 @@ func TestMarks(t *testing.T) {
 		{func(r *Result) { r.HopsMean = 3.8 }, "mean hops"},
 		{func(r *Result) { r.MsgsPerNodeS = 0.6 }, "control"},
 		{func(r *Result) { r.WrongRoot = 1 }, "part with a wrong root"},
-		{func(r *Result) { r.ContactsMost = 121 }, "most contacts"},
+		{func(r *Result) { r.ContactsMax = 121 }, "most contacts"},
 		{func(r *Result) { r.SessionMin, r.Failed = 60, 100 }, ""},
 		{func(r *Result) { r.SessionMin, r.Failed = 60, 101 }, "part of look-ups failed"},
 		{func(r *Result) { r.SessionMin, r.WrongRoot = 15, 101 }, "part with a wrong root"},
@@ -94,7 +94,7 @@ func TestMarks(t *testing.T) {
 	r := calm
 	r.Loss = 0.05
 	for _, m := range r.Marks(nil)[:2] {
-		if !math.IsNaN(m.Got) || m.Met() || m.Missed() || m.Most != 4 {
+		if !math.IsNaN(m.Value) || m.Met() || m.Missed() || m.Max != 4 {
 			t.Errorf("without a calm run: %+v", m)
 		}
 	}

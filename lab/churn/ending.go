@@ -13,113 +13,113 @@ import (
 )
 
 // A Way is how a sequencer ends.
-type Way string
+type ExitMode string
 
 // Ways are all of them: in good order; so that its connections are seen to close; so that
 // nobody hears of it.
-var Ways = []Way{Leaves, Closes, Dies}
+var ExitModes = []ExitMode{Leaves, Closes, Dies}
 
 // The ways.
 const (
-	Leaves Way = "leaves"
-	Closes Way = "closes"
-	Dies   Way = "dies"
+	Leaves ExitMode = "leaves"
+	Closes ExitMode = "closes"
+	Dies   ExitMode = "dies"
 )
 
 // An Ending is a run in which sequencers end, one in a leaf at a time, until so many keys
 // have lost theirs.
-type Ending struct {
+type SequencerExit struct {
 	Name   string
 	Seed   uint64
 	Nodes  int
-	Way    Way
+	Mode   ExitMode
 	Keys   int
 	Trials int
 }
 
 // An EndingResult is what it has shown: how long keys had no sequencer.
-type EndingResult struct {
-	Scenario string  `json:"scenario"`
-	Nodes    int     `json:"nodes"`
-	Seed     uint64  `json:"seed"`
-	Way      Way     `json:"way"`
-	Trials   int     `json:"trials"`
-	Without  int     `json:"without"` // keys that had none after two minutes
-	MedianS  float64 `json:"median_s"`
-	P99S     float64 `json:"p99_s"`
-	MostS    float64 `json:"most_s"`
+type SequencerExitResult struct {
+	Scenario         string   `json:"scenario"`
+	Nodes            int      `json:"nodes"`
+	Seed             uint64   `json:"seed"`
+	Mode             ExitMode `json:"way"`
+	Trials           int      `json:"trials"`
+	WithoutSequencer int      `json:"without"` // keys that had none after two minutes
+	MedianS          float64  `json:"median_s"`
+	P99S             float64  `json:"p99_s"`
+	MaxS             float64  `json:"most_s"`
 	// Took are the times in seconds, the shortest first.
 	Took []float64 `json:"took_s"`
 }
 
 const (
-	endingLook  = 100 * time.Millisecond
-	endingLimit = 2 * time.Minute
-	endingPause = 3 * time.Minute
+	exitPollInterval = 100 * time.Millisecond
+	exitTimeout      = 2 * time.Minute
+	exitPause        = 3 * time.Minute
 	// maxEmpty is how many rounds in a row may find no sequencer to end.
-	maxEmpty = 3
+	maxEmptyRounds = 3
 )
 
 // Run does a run.
-func (c Ending) Run(ctx context.Context, progress func(float64)) (EndingResult, error) {
-	grow := time.Duration(c.Nodes)*growPause + 2*settle
-	r := EndingResult{Scenario: c.Name, Nodes: c.Nodes, Seed: c.Seed, Way: c.Way}
-	w := newWorld(ctx, c.Seed, grow+settle, func(float64) {})
-	w.Grow(c.Nodes, growPause)
-	if err := w.pass(grow); err != nil {
+func (c SequencerExit) Run(ctx context.Context, progress func(float64)) (SequencerExitResult, error) {
+	grow := time.Duration(c.Nodes)*growInterval + 2*settleTime
+	r := SequencerExitResult{Scenario: c.Name, Nodes: c.Nodes, Seed: c.Seed, Mode: c.Mode}
+	w := newWorld(ctx, c.Seed, grow+settleTime, func(float64) {})
+	w.Grow(c.Nodes, growInterval)
+	if err := w.advance(grow); err != nil {
 		return r, err
 	}
-	dice := rand.New(rand.NewPCG(c.Seed, 0x5e9))
-	keys := w.serve(c.Keys, settle-time.Minute, dice)
-	if err := w.pass(settle); err != nil {
+	rng := rand.New(rand.NewPCG(c.Seed, 0x5e9))
+	keys := w.serveFeeds(c.Keys, settleTime-time.Minute, rng)
+	if err := w.advance(settleTime); err != nil {
 		return r, err
 	}
-	for empty := 0; len(r.Took)+r.Without < c.Trials; {
-		before := len(r.Took) + r.Without
+	for empty := 0; len(r.Took)+r.WithoutSequencer < c.Trials; {
+		before := len(r.Took) + r.WithoutSequencer
 		progress(float64(before) / float64(c.Trials))
-		if err := c.round(w, keys, dice, &r); err != nil {
+		if err := c.round(w, keys, rng, &r); err != nil {
 			return r, err
 		}
-		if len(r.Took)+r.Without > before {
+		if len(r.Took)+r.WithoutSequencer > before {
 			empty = 0
-		} else if empty++; empty == maxEmpty {
+		} else if empty++; empty == maxEmptyRounds {
 			return r, fmt.Errorf("end sequencers: none of %d keys had one in %d rounds", len(keys), empty)
 		}
 	}
-	r.Trials = len(r.Took) + r.Without
+	r.Trials = len(r.Took) + r.WithoutSequencer
 	slices.Sort(r.Took)
-	r.MedianS, r.P99S, r.MostS = quantile(r.Took, 0.5), quantile(r.Took, 0.99), quantile(r.Took, 1)
+	r.MedianS, r.P99S, r.MaxS = quantile(r.Took, 0.5), quantile(r.Took, 0.99), quantile(r.Took, 1)
 	return r, nil
 }
 
 // round ends the sequencers of some keys, no two of which have a leaf in common, and
 // waits until all keys that they led have others. Then those who ended come again.
-func (c Ending) round(w *world, keys []overlay.ID, dice *rand.Rand, r *EndingResult) error {
-	dice.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
-	keeps := w.keeps(keys)
+func (c SequencerExit) round(w *world, keys []overlay.ID, rng *rand.Rand, r *SequencerExitResult) error {
+	rng.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+	states := w.keyStates(keys)
 	var ended []*sim.Peer
 	for i := range keys {
-		p := keeps[i].leader
-		if p == nil || slices.ContainsFunc(ended, func(q *sim.Peer) bool { return near(p, q) }) {
+		p := states[i].leader
+		if p == nil || slices.ContainsFunc(ended, func(q *sim.Peer) bool { return sharesLeaf(p, q) }) {
 			continue
 		}
 		ended = append(ended, p)
 	}
 	var without []overlay.ID
 	for i, key := range keys {
-		if slices.Contains(ended, keeps[i].leader) {
+		if slices.Contains(ended, states[i].leader) {
 			without = append(without, key)
 		}
 	}
 	for _, p := range ended {
-		w.end(p, c.Way)
+		w.exit(p, c.Mode)
 	}
-	for began := w.Now(); len(without) > 0 && w.Now().Sub(began) < endingLimit; {
-		if err := w.pass(endingLook); err != nil {
+	for began := w.Now(); len(without) > 0 && w.Now().Sub(began) < exitTimeout; {
+		if err := w.advance(exitPollInterval); err != nil {
 			return err
 		}
 		without = slices.DeleteFunc(without, func(key overlay.ID) bool {
-			led := slices.ContainsFunc(w.Nearest(key, 2*ownersOf), func(p *sim.Peer) bool {
+			led := slices.ContainsFunc(w.Nearest(key, 2*ownersPerKey), func(p *sim.Peer) bool {
 				v, ok := p.Layers().Owners.View(key)
 				return ok && v.Leads && !slices.Contains(ended, p)
 			})
@@ -129,25 +129,25 @@ func (c Ending) round(w *world, keys []overlay.ID, dice *rand.Rand, r *EndingRes
 			return led
 		})
 	}
-	r.Without += len(without)
+	r.WithoutSequencer += len(without)
 	for slices.ContainsFunc(ended, (*sim.Peer).Up) {
-		if err := w.pass(endingLook); err != nil {
+		if err := w.advance(exitPollInterval); err != nil {
 			return err
 		}
 	}
 	for _, p := range ended {
 		p.Start()
 	}
-	return w.pass(endingPause)
+	return w.advance(exitPause)
 }
 
 // near says whether one of two members is in the other's leaf.
-func near(p, q *sim.Peer) bool {
+func sharesLeaf(p, q *sim.Peer) bool {
 	return p.Layers().Overlay.Leaf().Covers(q.OverlayID()) || q.Layers().Overlay.Leaf().Covers(p.OverlayID())
 }
 
 // end ends a member. Who leaves hands over first, as a daemon does that is told to stop.
-func (w *world) end(p *sim.Peer, way Way) {
+func (w *world) exit(p *sim.Peer, way ExitMode) {
 	if way != Leaves {
 		p.Kill(way == Closes)
 		return
@@ -166,19 +166,19 @@ func quantile(of []float64, part float64) float64 {
 }
 
 // Of implements Report.
-func (r *EndingResult) Of() (string, int) { return r.Scenario, r.Nodes }
+func (r *SequencerExitResult) Describe() (string, int) { return r.Scenario, r.Nodes }
 
 // Marks implements Report.
-func (r *EndingResult) Marks(*Result) []mark.Mark {
+func (r *SequencerExitResult) Marks(*Result) []mark.Mark {
 	most := 15.0
-	if r.Way == Dies {
+	if r.Mode == Dies {
 		most = 45
 	}
 	return []mark.Mark{
-		mark.AtMost("a new sequencer after", "s", r.MostS, most),
-		mark.None("keys without one in the end", r.Without),
-		mark.Fact("median", "s", r.MedianS),
-		mark.Fact("p99", "s", r.P99S),
-		mark.Fact("keys that lost theirs", "", float64(r.Trials)),
+		mark.AtMost("a new sequencer after", "s", r.MaxS, most),
+		mark.Zero("keys without one in the end", r.WithoutSequencer),
+		mark.Info("median", "s", r.MedianS),
+		mark.Info("p99", "s", r.P99S),
+		mark.Info("keys that lost theirs", "", float64(r.Trials)),
 	}
 }

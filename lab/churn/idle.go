@@ -28,10 +28,10 @@ type IdleResult struct {
 func (c Idle) Run(ctx context.Context, progress func(float64)) (IdleResult, error) {
 	r := IdleResult{Scenario: c.Name, Nodes: c.Nodes, Seed: c.Seed}
 	before := heap()
-	grow := time.Duration(c.Nodes)*growPause + 2*settle
+	grow := time.Duration(c.Nodes)*growInterval + 2*settleTime
 	w := newWorld(ctx, c.Seed, grow, progress)
-	w.Grow(c.Nodes, growPause)
-	if err := w.pass(grow); err != nil {
+	w.Grow(c.Nodes, growInterval)
+	if err := w.advance(grow); err != nil {
 		return r, err
 	}
 	r.BytesPerNode = (heap() - before) / c.Nodes
@@ -49,7 +49,7 @@ func heap() int {
 }
 
 // Of implements Report.
-func (r *IdleResult) Of() (string, int) { return r.Scenario, r.Nodes }
+func (r *IdleResult) Describe() (string, int) { return r.Scenario, r.Nodes }
 
 // Marks implements Report.
 func (r *IdleResult) Marks(*Result) []mark.Mark {

@@ -11,24 +11,24 @@ import (
 func HopsBound(nodes int) float64 { return 1.1*math.Log2(float64(nodes))/4 + 1 }
 
 // Of implements Report.
-func (r *Result) Of() (string, int) { return r.Scenario, r.Nodes }
+func (r *Result) Describe() (string, int) { return r.Scenario, r.Nodes }
 
 // bytesFrom is from how many members on the bytes of control are asked to be within some
 // times those of a calm network: those of a smaller one are next to nothing.
-const bytesFrom = 1024
+const minNodesForBytes = 1024
 
 // ofCalm are the control messages and bytes of some members as times those of a calm
 // network, which are asked to be so many at most. They are left out without one.
-func ofCalm(calm *Result, nodes int, msgs, bytes, most float64) []mark.Mark {
+func relativeToCalm(calm *Result, nodes int, msgs, bytes, most float64) []mark.Mark {
 	if calm == nil {
 		calm = &Result{}
 	}
 	marks := []mark.Mark{mark.AtMost("control, of calm", "", msgs/calm.MsgsPerNodeS, most), mark.AtMost("control bytes, of calm", "", bytes/calm.BytesPerNodeS, most)}
-	if nodes < bytesFrom {
-		marks[1] = marks[1].NotAsked("asked of 1024 members")
+	if nodes < minNodesForBytes {
+		marks[1] = marks[1].WithoutTarget("asked of 1024 members")
 	}
 	if calm.Nodes == 0 {
-		marks[0], marks[1] = marks[0].Without("calm was not run"), marks[1].Without("calm was not run")
+		marks[0], marks[1] = marks[0].Skipped("calm was not run"), marks[1].Skipped("calm was not run")
 	}
 	return marks
 }
@@ -40,7 +40,9 @@ func (r *Result) Marks(calm *Result) []mark.Mark {
 	wrong := func(most float64) mark.Mark {
 		return mark.AtMost("part with a wrong root", "", rate(r.WrongRoot), most)
 	}
-	control := func(times float64) []mark.Mark { return ofCalm(calm, r.Nodes, r.MsgsPerNodeS, r.BytesPerNodeS, times) }
+	control := func(times float64) []mark.Mark {
+		return relativeToCalm(calm, r.Nodes, r.MsgsPerNodeS, r.BytesPerNodeS, times)
+	}
 	switch {
 	case r.SessionMin >= 60:
 		return append(control(2), failed(1e-4), wrong(1e-5))
@@ -57,8 +59,8 @@ func (r *Result) Marks(calm *Result) []mark.Mark {
 		mark.AtMost("mean hops", "", r.HopsMean, HopsBound(r.Nodes)), failed(0), wrong(0),
 		mark.AtMost("control", "/s", r.MsgsPerNodeS, 0.5),
 		mark.AtMost("control", "B/s", r.BytesPerNodeS, 900),
-		mark.AtMost("most contacts", "", float64(r.ContactsMost), 120),
-		mark.AtMost("slowest join", "s", r.JoinMostS, 10),
+		mark.AtMost("most contacts", "", float64(r.ContactsMax), 120),
+		mark.AtMost("slowest join", "s", r.JoinMaxS, 10),
 		mark.AtMost("mean messages a join", "", r.JoinMsgs, 200),
 	}
 }

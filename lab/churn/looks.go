@@ -10,18 +10,18 @@ import (
 )
 
 // lookLayer is the layer of look-ups whose answer is judged here: none of the protocol's.
-const lookLayer wire.Layer = 254
+const lookupLayer wire.Layer = 254
 
 // receiptLimit is within what time the receipt of a look-up has to be there to count. Two
 // links to be opened over the slowest paths of sim.King take over three seconds by
 // themselves; one that takes ten is lost.
-const receiptLimit = 10 * time.Second
+const ackTimeout = 10 * time.Second
 
 // looks are look-ups made at a steady rate, and how many of each second were right: the
 // live member nearest the key acknowledged them, on the first attempt.
-type looks struct {
+type lookupSeries struct {
 	w     *world
-	dice  *rand.Rand
+	rng   *rand.Rand
 	began time.Time
 	sent  []int // by second since it began
 	right []int
@@ -29,20 +29,20 @@ type looks struct {
 
 // look makes rate look-ups a second from now on, for some time, each from a live member
 // by the dice, for a key by the dice.
-func (w *world) look(rate int, d time.Duration, dice *rand.Rand) *looks {
-	l := &looks{w: w, dice: dice, began: w.Now(), sent: make([]int, int(d/time.Second)), right: make([]int, int(d/time.Second))}
+func (w *world) startLookups(rate int, d time.Duration, rng *rand.Rand) *lookupSeries {
+	l := &lookupSeries{w: w, rng: rng, began: w.Now(), sent: make([]int, int(d/time.Second)), right: make([]int, int(d/time.Second))}
 	for i := range rate * int(d/time.Second) {
-		w.After(time.Duration(i)*time.Second/time.Duration(rate), func() { l.one(i / rate) })
+		w.After(time.Duration(i)*time.Second/time.Duration(rate), func() { l.lookup(i / rate) })
 	}
 	return l
 }
 
-func (l *looks) one(second int) {
-	from, key := l.w.RandomMember(l.dice), random(l.dice)
+func (l *lookupSeries) lookup(second int) {
+	from, key := l.w.RandomMember(l.rng), randomKey(l.rng)
 	root := l.w.Root(key)
 	l.sent[second]++
 	l.w.route(from, key, func(of overlay.Receipt, took time.Duration) {
-		if of.Root == root.OverlayID() && of.Try == 0 && took <= receiptLimit {
+		if of.Root == root.OverlayID() && of.Try == 0 && took <= ackTimeout {
 			l.right[second]++
 		}
 	})
@@ -52,7 +52,7 @@ func (l *looks) one(second int) {
 func (w *world) route(from *sim.Peer, key overlay.ID, then func(of overlay.Receipt, took time.Duration)) {
 	sent := w.Now()
 	from.Do(func() {
-		from.Layers().Overlay.Route(lookLayer, key, nil, func(of overlay.Receipt, ok bool) {
+		from.Layers().Overlay.Route(lookupLayer, key, nil, func(of overlay.Receipt, ok bool) {
 			if ok {
 				then(of, w.Now().Sub(sent))
 			}
@@ -61,7 +61,7 @@ func (w *world) route(from *sim.Peer, key overlay.ID, then func(of overlay.Recei
 }
 
 // since is after how many seconds no second had more than a part of its look-ups wrong.
-func (l *looks) since(part float64) float64 {
+func (l *lookupSeries) rightAfter(part float64) float64 {
 	last := 0
 	for i := range l.sent {
 		if float64(l.sent[i]-l.right[i]) > part*float64(l.sent[i]) {
@@ -72,7 +72,7 @@ func (l *looks) since(part float64) float64 {
 }
 
 // curve is the part of the look-ups of each second that was right.
-func (l *looks) curve() []float64 {
+func (l *lookupSeries) rightShares() []float64 {
 	of := make([]float64, len(l.sent))
 	for i := range of {
 		of[i] = float64(l.right[i]) / float64(max(l.sent[i], 1))

@@ -14,50 +14,50 @@ import (
 // Parted is a run in which every other member is parted from the others, and after a
 // while the network is whole again. Origins are reached from both halves, and gain
 // items until the healing, so both halves' logs go on.
-type Parted struct {
-	Name  string
-	Seed  uint64
-	Nodes int
-	For   time.Duration
-	Keys  int
-	Rate  int // look-ups a second after the healing
+type Partition struct {
+	Name     string
+	Seed     uint64
+	Nodes    int
+	Duration time.Duration
+	Keys     int
+	Rate     int // look-ups a second after the healing
 }
 
 // A PartedResult is what it has shown. Times are counted from the healing.
-type PartedResult struct {
-	Scenario string  `json:"scenario"`
-	Nodes    int     `json:"nodes"`
-	Seed     uint64  `json:"seed"`
-	PartedS  float64 `json:"parted_s"`
-	Keys     int     `json:"keys"`
-	Forked   int     `json:"keys_forked"` // whose log had gone on in two lineages
-	Lookups  int     `json:"lookups"`
-	RootsS   float64 `json:"one_root_s"` // since then the true root of each key, and nobody else, took itself for its root
-	RightS   float64 `json:"right_s"`    // since then all look-ups were right
-	HeadsS   float64 `json:"one_head_s"` // since then each key had n owners in one epoch, and they and all followers one head
-	Unhealed int     `json:"unhealed"`   // keys with several roots or heads in the end, each once
+type PartitionResult struct {
+	Scenario   string  `json:"scenario"`
+	Nodes      int     `json:"nodes"`
+	Seed       uint64  `json:"seed"`
+	PartitionS float64 `json:"parted_s"`
+	Keys       int     `json:"keys"`
+	Forked     int     `json:"keys_forked"` // whose log had gone on in two lineages
+	Lookups    int     `json:"lookups"`
+	RootsS     float64 `json:"one_root_s"` // since then the true root of each key, and nobody else, took itself for its root
+	RightS     float64 `json:"right_s"`    // since then all look-ups were right
+	HeadsS     float64 `json:"one_head_s"` // since then each key had n owners in one epoch, and they and all followers one head
+	NotHealed  int     `json:"unhealed"`   // keys with several roots or heads in the end, each once
 	// Roots and Heads are how many keys had several, by second since the healing. Heads
 	// counts a key that had them a second before too: a log whose next entry is on its way
 	// has two for less.
-	Roots []int `json:"several_roots"`
-	Heads []int `json:"several_heads"`
+	SeveralRoots []int `json:"several_roots"`
+	SeveralHeads []int `json:"several_heads"`
 }
 
 // healWatch is how long a healed network is looked at.
 const healWatch = 5 * time.Minute
 
 // Run does a run.
-func (c Parted) Run(ctx context.Context, progress func(float64)) (PartedResult, error) {
-	grow := time.Duration(c.Nodes)*growPause + 2*settle
-	w := newWorld(ctx, c.Seed, grow+settle+c.For+healWatch, progress)
-	r := PartedResult{Scenario: c.Name, Nodes: c.Nodes, Seed: c.Seed, PartedS: c.For.Seconds(), Keys: c.Keys}
-	w.Grow(c.Nodes, growPause)
-	if err := w.pass(grow); err != nil {
+func (c Partition) Run(ctx context.Context, progress func(float64)) (PartitionResult, error) {
+	grow := time.Duration(c.Nodes)*growInterval + 2*settleTime
+	w := newWorld(ctx, c.Seed, grow+settleTime+c.Duration+healWatch, progress)
+	r := PartitionResult{Scenario: c.Name, Nodes: c.Nodes, Seed: c.Seed, PartitionS: c.Duration.Seconds(), Keys: c.Keys}
+	w.Grow(c.Nodes, growInterval)
+	if err := w.advance(grow); err != nil {
 		return r, err
 	}
-	dice := rand.New(rand.NewPCG(c.Seed, 0x9a7))
-	keys := w.serve(c.Keys, settle+c.For, dice)
-	if err := w.pass(settle); err != nil {
+	rng := rand.New(rand.NewPCG(c.Seed, 0x9a7))
+	keys := w.serveFeeds(c.Keys, settleTime+c.Duration, rng)
+	if err := w.advance(settleTime); err != nil {
 		return r, err
 	}
 	var side []*sim.Host
@@ -67,47 +67,47 @@ func (c Parted) Run(ctx context.Context, progress func(float64)) (PartedResult, 
 		}
 	}
 	w.Partition(side)
-	if err := w.pass(c.For); err != nil {
+	if err := w.advance(c.Duration); err != nil {
 		return r, err
 	}
-	for _, k := range w.keeps(keys) {
-		if len(k.lines) > 1 {
+	for _, k := range w.keyStates(keys) {
+		if len(k.branches) > 1 {
 			r.Forked++
 		}
 	}
 	w.Heal()
-	looks := w.look(c.Rate, healWatch, dice)
+	lookups := w.startLookups(c.Rate, healWatch, rng)
 	apart := make([]bool, c.Keys) // a second ago
 	for i := range apart {
 		apart[i] = true
 	}
 	for range int(healWatch / time.Second) {
-		if err := w.pass(time.Second); err != nil {
+		if err := w.advance(time.Second); err != nil {
 			return r, err
 		}
 		live := w.Live()
 		roots, heads := make([]bool, len(keys)), make([]bool, len(keys))
-		for i, k := range w.keeps(keys) {
+		for i, k := range w.keyStates(keys) {
 			was := apart[i]
-			apart[i] = !k.whole(ownersOf) || k.behind > 0
+			apart[i] = !k.complete(ownersPerKey) || k.staleFollowers > 0
 			roots[i], heads[i] = w.severalRoots(keys[i], live), was && apart[i]
 		}
-		r.note(roots, heads)
+		r.record(roots, heads)
 	}
-	if err := w.pass(receiptLimit); err != nil {
+	if err := w.advance(ackTimeout); err != nil {
 		return r, err
 	}
-	r.RightS = looks.since(0)
-	for _, n := range looks.sent {
+	r.RightS = lookups.rightAfter(0)
+	for _, n := range lookups.sent {
 		r.Lookups += n
 	}
 	return r, nil
 }
 
 // note notes which keys had several roots, and heads, in one more second.
-func (r *PartedResult) note(roots, heads []bool) {
+func (r *PartitionResult) record(roots, heads []bool) {
 	var severalRoots, severalHeads int
-	r.Unhealed = 0
+	r.NotHealed = 0
 	for i := range roots {
 		if roots[i] {
 			severalRoots++
@@ -116,15 +116,15 @@ func (r *PartedResult) note(roots, heads []bool) {
 			severalHeads++
 		}
 		if roots[i] || heads[i] {
-			r.Unhealed++
+			r.NotHealed++
 		}
 	}
-	r.Roots, r.Heads = append(r.Roots, severalRoots), append(r.Heads, severalHeads)
+	r.SeveralRoots, r.SeveralHeads = append(r.SeveralRoots, severalRoots), append(r.SeveralHeads, severalHeads)
 	if severalRoots > 0 {
-		r.RootsS = float64(len(r.Roots))
+		r.RootsS = float64(len(r.SeveralRoots))
 	}
 	if severalHeads > 0 {
-		r.HeadsS = float64(len(r.Heads))
+		r.HeadsS = float64(len(r.SeveralHeads))
 	}
 }
 
@@ -139,15 +139,15 @@ func (w *world) severalRoots(key overlay.ID, live []*sim.Peer) bool {
 }
 
 // Of implements Report.
-func (r *PartedResult) Of() (string, int) { return r.Scenario, r.Nodes }
+func (r *PartitionResult) Describe() (string, int) { return r.Scenario, r.Nodes }
 
 // Marks implements Report.
-func (r *PartedResult) Marks(*Result) []mark.Mark {
+func (r *PartitionResult) Marks(*Result) []mark.Mark {
 	return []mark.Mark{
 		mark.AtMost("one root per key after", "s", r.RootsS, 120),
 		mark.AtMost("look-ups right after", "s", r.RightS, 120),
 		mark.AtMost("one head per log after", "s", r.HeadsS, 120),
-		mark.None("keys not healed in the end", r.Unhealed),
-		mark.Fact("logs that had forked", "", float64(r.Forked)),
+		mark.Zero("keys not healed in the end", r.NotHealed),
+		mark.Info("logs that had forked", "", float64(r.Forked)),
 	}
 }

@@ -22,13 +22,13 @@ type world struct {
 // newWorld returns a world without members. total is how long it will run.
 func newWorld(ctx context.Context, seed uint64, total time.Duration, progress func(float64)) *world {
 	network := wire.DefaultNetwork("sim")
-	network.PollInterval = pollEvery
+	network.PollInterval = pollInterval
 	s := sim.NewSwarm(sim.SwarmConfig{World: sim.Config{Seed: seed, Topology: sim.King(seed)}, Network: network})
 	return &world{Swarm: s, ctx: ctx, progress: progress, began: s.Now(), total: total}
 }
 
 // pass lets time pass, unless the run is to end.
-func (w *world) pass(d time.Duration) error {
+func (w *world) advance(d time.Duration) error {
 	for end := w.Now().Add(d); w.Now().Before(end) && w.ctx.Err() == nil; {
 		w.World.Run(min(10*time.Second, end.Sub(w.Now())))
 		w.progress(min(float64(w.Now().Sub(w.began))/float64(w.total), 1))
@@ -48,9 +48,9 @@ func (w *world) until(cond func() bool, then func()) {
 }
 
 // random returns a key by the dice.
-func random(dice *rand.Rand) (key overlay.ID) {
+func randomKey(rng *rand.Rand) (key overlay.ID) {
 	for i := range key {
-		key[i] = byte(dice.Uint32())
+		key[i] = byte(rng.Uint32())
 	}
 	return key
 }

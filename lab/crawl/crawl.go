@@ -41,12 +41,12 @@ const (
 var Modes = []string{Full, Validators, DocumentHash, ItemHash}
 
 // seenHashes is how many documents are remembered: replicas take turns.
-const seenHashes = 8
+const maxHashes = 8
 
 // Config says how feeds are crawled.
 type Config struct {
-	Every time.Duration // between two polls of a feed
-	Hold  time.Duration // the longest that a snapshot is held
+	Interval time.Duration // between two polls of a feed
+	MaxHold  time.Duration // the longest that a snapshot is held
 }
 
 // A Run is what one way of looking cost. Of a trace, or of all.
@@ -77,12 +77,12 @@ func (c Config) Crawl(ctx context.Context, name string, of []origin.Snapshot) (T
 	p := poller{trace: &t}
 	end, next := time.Duration(0), time.Duration(0) // of the snapshot, of the polls
 	for i, s := range of {
-		hold := c.Hold
+		hold := c.MaxHold
 		if i+1 < len(of) {
 			hold = min(hold, of[i+1].Time.Sub(s.Time))
 		}
 		polls := 0
-		for end += hold; next < end; next += c.Every {
+		for end += hold; next < end; next += c.Interval {
 			polls++
 		}
 		if polls == 0 {
@@ -101,11 +101,11 @@ func (c Config) Crawl(ctx context.Context, name string, of []origin.Snapshot) (T
 
 // A poller is who polls one feed in all modes at once.
 type poller struct {
-	trace   *Trace
-	last    []byte
-	hashes  [][sha256.Size]byte // of the last documents
-	known   difference.Known
-	doubted bool // the last document was not believed
+	trace      *Trace
+	last       []byte
+	hashes     [][sha256.Size]byte // of the last documents
+	known      difference.Known
+	suspicious bool // the last document was not believed
 }
 
 // poll asks so many times for the same document.
@@ -127,7 +127,7 @@ func (p *poller) poll(s origin.Snapshot, times int) error {
 	if slices.Contains(p.hashes, sum) {
 		return nil
 	}
-	if p.hashes = append(p.hashes, sum); len(p.hashes) > seenHashes {
+	if p.hashes = append(p.hashes, sum); len(p.hashes) > maxHashes {
 		p.hashes = p.hashes[1:]
 	}
 	whole.Passed += size
@@ -141,12 +141,12 @@ func (p *poller) read(s origin.Snapshot, r *Run) error {
 		p.trace.Failed++
 		return nil //nolint:nilerr // an error page in place of the feed is a failed poll, and no error of ours
 	}
-	if !p.doubted && p.known.Suspicious(f) != "" { // it is believed if it stays
-		p.doubted = true
+	if !p.suspicious && p.known.Suspicious(f) != "" { // it is believed if it stays
+		p.suspicious = true
 		p.trace.Failed++
 		return nil
 	}
-	p.doubted = false
+	p.suspicious = false
 	p.known.Recognise(f)
 	d := p.known.Diff(f)
 	p.known.See(f)

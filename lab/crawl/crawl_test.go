@@ -44,7 +44,7 @@ func TestCrawl(t *testing.T) {
 		for i, d := range c.docs {
 			of = append(of, origin.Snapshot{Time: time.Date(2026, 1, 1, 10+i, 0, 0, 0, time.UTC), ContentType: "application/xml", Body: []byte(d)})
 		}
-		got, err := Config{Every: 30 * time.Minute, Hold: time.Hour}.Crawl(t.Context(), "a", of)
+		got, err := Config{Interval: 30 * time.Minute, MaxHold: time.Hour}.Crawl(t.Context(), "a", of)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +75,7 @@ func TestPolls(t *testing.T) {
 	at := func(minute int) origin.Snapshot {
 		return origin.Snapshot{Time: time.Date(2026, 1, 1, 10, minute, 0, 0, time.UTC), ContentType: "application/xml", Body: []byte(doc(fmt.Sprint(minute), 1, 2))}
 	}
-	got, err := Config{Every: 30 * time.Minute, Hold: 2 * time.Hour}.Crawl(t.Context(), "a", []origin.Snapshot{at(0), at(40), at(50), at(70), at(7000)})
+	got, err := Config{Interval: 30 * time.Minute, MaxHold: 2 * time.Hour}.Crawl(t.Context(), "a", []origin.Snapshot{at(0), at(40), at(50), at(70), at(7000)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,8 +67,8 @@ func ReadReferences(r io.Reader) (References, error) {
 
 // Pairs are some of a feed, and those of them that the engine tells something of.
 type Pairs struct {
-	Pairs int `json:"pairs"`
-	Told  int `json:"told"`
+	Pairs    int `json:"pairs"`
+	Reported int `json:"told"`
 }
 
 // A Feed is what was made of the trace of one.
@@ -78,11 +78,11 @@ type Feed struct {
 	Snapshots int      `json:"snapshots"`
 	Bytes     int64    `json:"bytes"`
 	New       Pairs    `json:"with_new_items"`
-	Back      int      `json:"with_items_that_come_back"` // none of which is new to who has seen the trace so far; and none is told
+	Returning int      `json:"with_items_that_come_back"` // none of which is new to who has seen the trace so far; and none is told
 	Edited    Pairs    `json:"with_edits_only"`
-	Still     Pairs    `json:"without_item_change"`
+	Unchanged Pairs    `json:"without_item_change"`
 	Failed    []string `json:"failed,omitempty"` // snapshots that could not be read, or were doubted
-	Fooled    []string `json:"fooled,omitempty"` // pairs with new items that were not told, or without any change that were
+	Mistaken  []string `json:"fooled,omitempty"` // pairs with new items that were not told, or without any change that were
 }
 
 // Feeds replays the trace of a feed. Pairs without a reference are counted nowhere.
@@ -114,18 +114,18 @@ func Feeds(name string, of []origin.Snapshot, references map[string]Reference) F
 		told := !d.Empty()
 		switch {
 		case reference.New > 0 && !told && seenBefore(s, of[:i]):
-			t.Back++
+			t.Returning++
 		case reference.New > 0:
 			t.New.count(told)
 			if !told {
-				t.Fooled = append(t.Fooled, fmt.Sprintf("%s: %d new items are not told", s.File, reference.New))
+				t.Mistaken = append(t.Mistaken, fmt.Sprintf("%s: %d new items are not told", s.File, reference.New))
 			}
 		case reference.Edited > 0:
 			t.Edited.count(told)
 		default:
-			t.Still.count(told)
+			t.Unchanged.count(told)
 			if told {
-				t.Fooled = append(t.Fooled, s.File+": "+first(&d))
+				t.Mistaken = append(t.Mistaken, s.File+": "+firstItem(&d))
 			}
 		}
 	}
@@ -165,12 +165,12 @@ func identities(s origin.Snapshot) []string {
 func (p *Pairs) count(told bool) {
 	p.Pairs++
 	if told {
-		p.Told++
+		p.Reported++
 	}
 }
 
 // first is the first thing that a delta tells.
-func first(d *difference.Delta) string {
+func firstItem(d *difference.Delta) string {
 	if len(d.Changes) == 0 {
 		return fmt.Sprintf("the feed itself is another: %.300s", d.Head.Raw)
 	}

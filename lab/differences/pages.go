@@ -62,14 +62,14 @@ func ReadLabels(r io.Reader) (Labels, error) {
 
 // A Change is one of a page that the engine tells.
 type Change struct {
-	File    string  `json:"file"`
-	Class   string  `json:"class,omitempty"` // as labelled; none: noise, if the trace has labels
-	Lines   int     `json:"lines"`           // that go and come
-	Applies bool    `json:"applies"`         // as it is sent, to the old core: that is the new one then
-	Patches *bool   `json:"patches"`         // as text, by GNU patch; null: it is not installed
-	Part    float64 `json:"wire_ratio"`      // bytes on the wire, of those of the new core packed alone
-	Share   float64 `json:"share"`           // bytes of the lines that come and go, of the new core's
-	Hunk    string  `json:"hunk"`            // the first
+	File      string  `json:"file"`
+	Class     string  `json:"class,omitempty"` // as labelled; none: noise, if the trace has labels
+	Lines     int     `json:"lines"`           // that go and come
+	Applies   bool    `json:"applies"`         // as it is sent, to the old core: that is the new one then
+	Patches   *bool   `json:"patches"`         // as text, by GNU patch; null: it is not installed
+	WireRatio float64 `json:"wire_ratio"`      // bytes on the wire, of those of the new core packed alone
+	Share     float64 `json:"share"`           // bytes of the lines that come and go, of the new core's
+	Hunk      string  `json:"hunk"`            // the first
 }
 
 // A Page is what was made of the trace of one.
@@ -101,7 +101,7 @@ func (p *Page) Alarms() (of []Change) {
 }
 
 // longestHunk is how many bytes of a hunk are told.
-const longestHunk = 1000
+const maxHunkBytes = 1000
 
 // Pages replays the trace of a page.
 func Pages(name string, of []origin.Snapshot, labels map[string]string) (Page, error) {
@@ -180,11 +180,11 @@ func change(old *page.Core, f *page.Finding) (c Change, err error) {
 	if err != nil {
 		return c, err
 	}
-	c.Part = float64(len(packed)) / float64(max(whole, 1))
+	c.WireRatio = float64(len(packed)) / float64(max(whole, 1))
 	c.Share = float64(come) / float64(max(len(f.Core.Text()), 1))
 	first := page.Patch{Hunks: f.Patch.Hunks[:min(len(f.Patch.Hunks), 1)]}
 	c.Hunk = first.Text(old)
-	c.Hunk = strings.ToValidUTF8(c.Hunk[:min(len(c.Hunk), longestHunk)], "")
+	c.Hunk = strings.ToValidUTF8(c.Hunk[:min(len(c.Hunk), maxHunkBytes)], "")
 	return c, nil
 }
 

@@ -34,8 +34,8 @@ func TestPairsAreCountedByTheirLabels(t *testing.T) {
 	if a := p.Alarms(); len(a) != 1 || a[0].File != "d" || a[0].Lines != 2 || !strings.Contains(a[0].Hunk, "> Three.\n") {
 		t.Errorf("%+v", a)
 	}
-	sum := Sum([]Page{p, {Changes: []Change{{Part: 0.9, Lines: 4}}}}, nil)
-	if sum.Changes != 2 || sum.Found != 1 || sum.Noise != 2 || sum.Alarms != 1 || sum.Told != 4 || math.Abs(sum.Lines-10.0/4) > 1e-9 || sum.WireMedian <= 0 || sum.ApplyFailures != 1 {
+	sum := Summarise([]Page{p, {Changes: []Change{{WireRatio: 0.9, Lines: 4}}}}, nil)
+	if sum.Changes != 2 || sum.Found != 1 || sum.Noise != 2 || sum.Alarms != 1 || sum.Reported != 4 || math.Abs(sum.Lines-10.0/4) > 1e-9 || sum.WireMedian <= 0 || sum.ApplyFailures != 1 {
 		t.Errorf("%+v", sum)
 	}
 }

@@ -9,15 +9,15 @@ type Total struct {
 	Noise   int `json:"noise_pairs"`  // of pages with labels,
 	Alarms  int `json:"false_alarms"` // and those of them that were told
 
-	Still      int `json:"feed_noise_pairs"`  // pairs of feeds without a change of items,
-	StillTold  int `json:"feed_false_alarms"` // and those of them that were told
-	New        int `json:"feed_new_pairs"`    // with new items,
-	NewTold    int `json:"feed_found"`
-	Edited     int `json:"feed_edit_pairs"` // with edits and nothing else,
-	EditedTold int `json:"feed_edits_told"`
-	Back       int `json:"feed_back_pairs"` // with items that come back, and nothing that was never seen
+	Unchanged         int `json:"feed_noise_pairs"`  // pairs of feeds without a change of items,
+	UnchangedReported int `json:"feed_false_alarms"` // and those of them that were told
+	New               int `json:"feed_new_pairs"`    // with new items,
+	NewReported       int `json:"feed_found"`
+	Edited            int `json:"feed_edit_pairs"` // with edits and nothing else,
+	EditedReported    int `json:"feed_edits_told"`
+	Returning         int `json:"feed_back_pairs"` // with items that come back, and nothing that was never seen
 
-	Told          int     `json:"told"` // changes of all pages
+	Reported      int     `json:"told"` // changes of all pages
 	ApplyFailures int     `json:"apply_failures"`
 	PatchFailures *int    `json:"patch_failures"` // of GNU patch; null: it is not installed
 	WireMedian    float64 `json:"wire_ratio_median"`
@@ -29,13 +29,13 @@ type Total struct {
 }
 
 // Sum adds pages and feeds up.
-func Sum(of []Page, feeds []Feed) (t Total) {
+func Summarise(of []Page, feeds []Feed) (t Total) {
 	for i := range feeds {
 		f := &feeds[i]
-		t.New, t.NewTold = t.New+f.New.Pairs, t.NewTold+f.New.Told
-		t.Edited, t.EditedTold = t.Edited+f.Edited.Pairs, t.EditedTold+f.Edited.Told
-		t.Still, t.StillTold = t.Still+f.Still.Pairs, t.StillTold+f.Still.Told
-		t.Back += f.Back
+		t.New, t.NewReported = t.New+f.New.Pairs, t.NewReported+f.New.Reported
+		t.Edited, t.EditedReported = t.Edited+f.Edited.Pairs, t.EditedReported+f.Edited.Reported
+		t.Unchanged, t.UnchangedReported = t.Unchanged+f.Unchanged.Pairs, t.UnchangedReported+f.Unchanged.Reported
+		t.Returning += f.Returning
 	}
 	var parts, speeds []float64
 	var bytes int64
@@ -49,10 +49,10 @@ func Sum(of []Page, feeds []Feed) (t Total) {
 			t.Alarms += len(p.Alarms())
 		}
 		for _, c := range p.Changes {
-			t.Told++
+			t.Reported++
 			t.Lines += float64(c.Lines)
 			t.Share += c.Share
-			parts = append(parts, c.Part)
+			parts = append(parts, c.WireRatio)
 			if !c.Applies {
 				t.ApplyFailures++
 			}
@@ -70,8 +70,8 @@ func Sum(of []Page, feeds []Feed) (t Total) {
 		bytes += p.Bytes
 		seconds += p.Seconds
 	}
-	t.Lines /= float64(max(t.Told, 1))
-	t.Share /= float64(max(t.Told, 1))
+	t.Lines /= float64(max(t.Reported, 1))
+	t.Share /= float64(max(t.Reported, 1))
 	t.WireMedian, t.Speed = median(parts), median(speeds)/1e6
 	if bytes > 0 {
 		t.Seconds = seconds * 1e6 / float64(bytes)

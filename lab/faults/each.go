@@ -9,7 +9,7 @@ import (
 // them (0: without end), or more says that there is no time for another. found is called
 // with each result, one at a time, in the order in which they come. Each returns when
 // all it began have ended; if the context ends, worlds under way come to nothing.
-func Each(ctx context.Context, c Scenario, from uint64, count, workers int, more func() bool, found func(Result)) error {
+func RunSeeds(ctx context.Context, c Config, from uint64, count, workers int, more func() bool, found func(Result)) error {
 	var (
 		mu   sync.Mutex // guards what follows, and calls of found
 		next = from
@@ -27,7 +27,7 @@ func Each(ctx context.Context, c Scenario, from uint64, count, workers int, more
 	for range workers {
 		all.Go(func() {
 			for seed, ok := take(); ok; seed, ok = take() {
-				r, err := Run(ctx, c.World(seed), func(float64) {})
+				r, err := Run(ctx, c.Scenario(seed), func(float64) {})
 				if err != nil {
 					return
 				}

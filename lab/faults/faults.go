@@ -18,7 +18,7 @@ import (
 )
 
 // A Scenario says which worlds are run: those of one size, length and kinds.
-type Scenario struct {
+type Config struct {
 	Members int
 	Length  time.Duration   // of the troubles, virtual
 	Kinds   []sim.FaultKind // that may take part; none: all
@@ -29,7 +29,7 @@ type Scenario struct {
 }
 
 // World is the world of a seed.
-func (c Scenario) World(seed uint64) sim.Scenario {
+func (c Config) Scenario(seed uint64) sim.Scenario {
 	kinds := c.Kinds
 	if c.Public && len(kinds) == 0 {
 		kinds = slices.DeleteFunc(slices.Clone(sim.FaultKinds), func(t sim.FaultKind) bool { return t == sim.ClockJump })
@@ -43,7 +43,7 @@ type Result struct {
 	Seed      uint64  `json:"seed"`
 	Members   int     `json:"members"`
 	LengthMin float64 `json:"length_min"`
-	Strikes   int     `json:"strikes"`
+	Faults    int     `json:"strikes"`
 	Events    uint64  `json:"events"`
 	Lookups   int     `json:"lookups"` // whose origin lived to be told
 	Failed    int     `json:"failed"`  // of these
@@ -59,14 +59,14 @@ type Result struct {
 	// HealS is how many seconds after the last trouble all was right, for good; Heal
 	// says it of each invariant that was not at once. Both say something only of a world
 	// that healed: one that fell did not, nor one that was not right when it was ended.
-	Healed     bool               `json:"healed"`
-	HealS      float64            `json:"heal_s"`
-	Heal       map[string]float64 `json:"heal"`
-	Violations map[string]int     `json:"violations"` // by invariant
-	Broken     []string           `json:"broken"`     // invariants, in the order in which they were
-	First      []string           `json:"first"`      // the first violation of each
-	TraceHash  string             `json:"trace_hash"`
-	WallS      float64            `json:"wall_s"`
+	Recovered           bool               `json:"healed"`
+	RecoveryS           float64            `json:"heal_s"`
+	RecoveryByInvariant map[string]float64 `json:"heal"`
+	Violations          map[string]int     `json:"violations"` // by invariant
+	Violated            []string           `json:"broken"`     // invariants, in the order in which they were
+	First               []string           `json:"first"`      // the first violation of each
+	TraceHash           string             `json:"trace_hash"`
+	WallS               float64            `json:"wall_s"`
 }
 
 // Kinds are the kinds of trouble that took part.
@@ -82,30 +82,30 @@ const (
 	// Panicked: a node or a checker fell.
 	Panicked = "panic"
 	// Unlike: one seed did not give one run.
-	Unlike = "two runs of one seed"
+	NotReproducible = "two runs of one seed"
 )
 
 // twiceEvery is of how many seeds one is run twice.
-const twiceEvery = 20
+const repeatEvery = 20
 
 // Run runs a world; every 20th seed twice, to see whether that gives the same.
 // progress is told how much is over, from 0 to 1.
 func Run(ctx context.Context, n sim.Scenario, progress func(done float64)) (Result, error) {
 	times := 1
-	if n.Seed%twiceEvery == 0 {
+	if n.Seed%repeatEvery == 0 {
 		times = 2
 	}
 	began := time.Now()
 	var first Result
 	for i := range times {
-		r := once(ctx, n, func(done float64) { progress((float64(i) + done) / float64(times)) })
+		r := runOnce(ctx, n, func(done float64) { progress((float64(i) + done) / float64(times)) })
 		if err := context.Cause(ctx); err != nil {
 			return r, err
 		}
 		if i == 0 {
 			first = r
 		} else if r.TraceHash != first.TraceHash {
-			first.note(Unlike, fmt.Sprintf("traces %s and %s", first.TraceHash, r.TraceHash))
+			first.addViolation(NotReproducible, fmt.Sprintf("traces %s and %s", first.TraceHash, r.TraceHash))
 		}
 	}
 	first.WallS = time.Since(began).Seconds()
@@ -113,14 +113,14 @@ func Run(ctx context.Context, n sim.Scenario, progress func(done float64)) (Resu
 }
 
 // once runs a world. A world that panics has gone wrong, and others go on.
-func once(ctx context.Context, n sim.Scenario, progress func(float64)) (r Result) {
+func runOnce(ctx context.Context, n sim.Scenario, progress func(float64)) (r Result) {
 	r = Result{
-		Scenario: kinds(n.Plan), Seed: n.Seed, Members: n.Members, LengthMin: n.Length.Minutes(), Strikes: len(n.Plan),
-		Heal: map[string]float64{}, Violations: map[string]int{},
+		Scenario: kinds(n.Plan), Seed: n.Seed, Members: n.Members, LengthMin: n.Length.Minutes(), Faults: len(n.Plan),
+		RecoveryByInvariant: map[string]float64{}, Violations: map[string]int{},
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			r.note(Panicked, fmt.Sprint(p))
+			r.addViolation(Panicked, fmt.Sprint(p))
 		}
 	}()
 	o := n.Run(func(done float64) bool {
@@ -132,22 +132,22 @@ func once(ctx context.Context, n sim.Scenario, progress func(float64)) (r Result
 	r.Lookups, r.Failed, r.WrongRoot = routes.Sent-routes.OriginDied, routes.Failed+routes.RootJustDiedFailed, routes.WrongRoots
 	r.Published, r.Delivered, r.Lost = mail.Published, mail.Delivered, mail.Expected-mail.Delivered-mail.Excused
 	r.Items = o.FeedStats().ItemsShown
-	r.Healed = o.Recovered
+	r.Recovered = o.Recovered
 	for what, took := range o.RecoveredAfter {
-		r.Heal[what] = took.Seconds()
-		r.HealS = max(r.HealS, took.Seconds())
+		r.RecoveryByInvariant[what] = took.Seconds()
+		r.RecoveryS = max(r.RecoveryS, took.Seconds())
 	}
 	for _, v := range o.Violations() {
-		r.note(v.Invariant, v.String())
+		r.addViolation(v.Invariant, v.String())
 	}
 	r.Duplicates = r.Violations[sim.Duplicate] + r.Violations[sim.ShownTwice]
 	return r
 }
 
 // note counts a violation.
-func (r *Result) note(what, facts string) {
+func (r *Result) addViolation(what, facts string) {
 	if r.Violations[what]++; r.Violations[what] == 1 {
-		r.Broken, r.First = append(r.Broken, what), append(r.First, facts)
+		r.Violated, r.First = append(r.Violated, what), append(r.First, facts)
 	}
 }
 

@@ -44,10 +44,10 @@ type Line struct {
 
 // Distribution is the line that says how much of a number of things had come by when, in
 // per cent, given when each of those came that did. It ends below 100 if some did not.
-func Distribution(name string, came []float64, of int) Line {
+func Distribution(name string, arrivals []float64, total int) Line {
 	l := Line{Name: name, X: []float64{0}, Y: []float64{0}, Steps: true}
-	for i, x := range slices.Sorted(slices.Values(came)) {
-		l.X, l.Y = append(l.X, x), append(l.Y, 100*float64(i+1)/float64(of))
+	for i, x := range slices.Sorted(slices.Values(arrivals)) {
+		l.X, l.Y = append(l.X, x), append(l.Y, 100*float64(i+1)/float64(total))
 	}
 	return l
 }
@@ -96,7 +96,7 @@ const (
 )
 
 // mostDots is how many points of a line are dots: more would hide it.
-const mostDots = 50
+const maxDots = 50
 
 // Save writes a figure into a folder, which is made if it is missing, as name.svg and
 // name.png.
@@ -110,7 +110,7 @@ func (f Figure) Save(dir, name string) error {
 	}
 	for _, format := range []string{"svg", "png"} {
 		var b bytes.Buffer
-		if err := paint(&b, format, p, legend, f.Caption); err != nil {
+		if err := render(&b, format, p, legend, f.Caption); err != nil {
 			return fmt.Errorf("draw %s: %w", name, err)
 		}
 		if err := os.WriteFile(filepath.Join(dir, name+"."+format), b.Bytes(), 0o644); err != nil {
@@ -122,7 +122,7 @@ func (f Figure) Save(dir, name string) error {
 
 // paint paints a plot and its legend beside it: on the plot it would hide what is there,
 // or look like a part of it.
-func paint(w io.Writer, format string, p *plot.Plot, legend plot.Legend, caption string) error {
+func render(w io.Writer, format string, p *plot.Plot, legend plot.Legend, caption string) error {
 	canvas, err := draw.NewFormattedCanvas(width, height, format)
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func paint(w io.Writer, format string, p *plot.Plot, legend plot.Legend, caption
 	all.SetColor(color.White)
 	all.Fill(all.Path())
 	all = draw.Crop(all, margin, -margin, margin, -margin)
-	all = write(all, p.Legend.TextStyle, caption)
+	all = drawCaption(all, p.Legend.TextStyle, caption)
 	key := legend.Rectangle(all).Size().X
 	p.Draw(draw.Crop(all, 0, -key-2*margin, 0, 0))
 	legend.Draw(draw.Crop(all, all.Size().X-key, 0, 0, -3*margin)) // below the title
@@ -140,7 +140,7 @@ func paint(w io.Writer, format string, p *plot.Plot, legend plot.Legend, caption
 }
 
 // write writes a caption at the foot of a canvas, and returns what is left of it above.
-func write(c draw.Canvas, style text.Style, caption string) draw.Canvas {
+func drawCaption(c draw.Canvas, style text.Style, caption string) draw.Canvas {
 	if caption == "" {
 		return c
 	}
@@ -153,7 +153,7 @@ func write(c draw.Canvas, style text.Style, caption string) draw.Canvas {
 			lines = append(lines, word)
 		}
 	}
-	height := style.FontExtents().Height * captionLead
+	height := style.FontExtents().Height * captionLineHeight
 	for i, line := range lines {
 		c.FillText(style, vg.Point{X: c.Min.X, Y: c.Min.Y + height*vg.Length(len(lines)-1-i)}, line)
 	}
@@ -161,14 +161,14 @@ func write(c draw.Canvas, style text.Style, caption string) draw.Canvas {
 }
 
 // captionLead is the distance of two lines of a caption, in their heights.
-const captionLead = 1.15
+const captionLineHeight = 1.15
 
 // decades are the ticks of a logarithmic axis: 1 to 9 times each power of ten, of which the first,
 // the second and the fifth have a label, so that an axis of less than a decade can be read too.
-type decades struct{}
+type logTicks struct{}
 
 // Ticks implements plot.Ticker.
-func (decades) Ticks(least, most float64) (of []plot.Tick) {
+func (logTicks) Ticks(least, most float64) (of []plot.Tick) {
 	for ten := math.Pow(10, math.Floor(math.Log10(least))); ten <= most; ten *= 10 {
 		for k := 1.; k < 10; k++ {
 			at := k * ten
@@ -204,14 +204,14 @@ func (f Figure) plot() (*plot.Plot, plot.Legend, error) {
 	p, legend := plot.New(), plot.NewLegend()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = f.Title, f.X, f.Y
 	if p.Title.Padding = 8; f.LogY {
-		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, decades{}
+		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, logTicks{}
 	} else {
 		p.Y.Min = 0
 	}
 	legend.Top, legend.Left, legend.Padding = true, true, 4
 	p.Add(plotter.NewGrid())
 	if f.LogX {
-		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, decades{}
+		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, logTicks{}
 	}
 	for i, l := range f.Lines {
 		if len(l.X) != len(l.Y) {
@@ -240,7 +240,7 @@ func (f Figure) plot() (*plot.Plot, plot.Legend, error) {
 			continue
 		}
 		p.Add(line)
-		if l.Dashed || len(points) > mostDots {
+		if l.Dashed || len(points) > maxDots {
 			legend.Add(l.Name, line)
 			continue
 		}
@@ -249,13 +249,13 @@ func (f Figure) plot() (*plot.Plot, plot.Legend, error) {
 		legend.Add(l.Name, line, dots)
 	}
 	if f.LogY {
-		p.Y.Min, p.Y.Max = outwards(p.Y.Min, p.Y.Max)
+		p.Y.Min, p.Y.Max = tickRange(p.Y.Min, p.Y.Max)
 	}
 	return p, legend, nil
 }
 
 // outwards returns the labelled ticks below and above a range, so that it has some.
-func outwards(least, most float64) (float64, float64) {
+func tickRange(least, most float64) (float64, float64) {
 	below, above := 0., math.Inf(1)
 	for ten := math.Pow(10, math.Floor(math.Log10(least))-1); ten <= 10*most; ten *= 10 {
 		for _, k := range []float64{1, 2, 5} {

@@ -115,14 +115,14 @@ func TestSorted(t *testing.T) {
 
 // An axis of less than a decade can be read, and a caption is below the figure, as long as it is.
 func TestLogarithmicAxesHaveLabels(t *testing.T) {
-	if least, most := outwards(56, 57); least != 50 || most != 100 {
+	if least, most := tickRange(56, 57); least != 50 || most != 100 {
 		t.Errorf("an axis from %v to %v", least, most)
 	}
-	if least, most := outwards(0.3, 2000); least != 0.2 || most != 2000 {
+	if least, most := tickRange(0.3, 2000); least != 0.2 || most != 2000 {
 		t.Errorf("an axis from %v to %v", least, most)
 	}
 	var labels []string
-	for _, tick := range (decades{}).Ticks(50, 1000) {
+	for _, tick := range (logTicks{}).Ticks(50, 1000) {
 		if tick.Label != "" {
 			labels = append(labels, tick.Label)
 		}

@@ -18,7 +18,7 @@ import (
 )
 
 // A Setting says what world it is.
-type Setting struct {
+type Config struct {
 	Seed     uint64
 	Members  int
 	Filters  int
@@ -36,15 +36,15 @@ type Result struct {
 	Channels   int            `json:"channels"`
 	Loss       float64        `json:"loss"`
 	SessionMin float64        `json:"session_min"`
-	Wanted     int            `json:"wanted"` // pairs of a filter and an item
-	Got        int            `json:"got"`
+	Expected   int            `json:"wanted"` // pairs of a filter and an item
+	Delivered  int            `json:"got"`
 	Twice      int            `json:"twice"` // entries that one filter got twice
-	Again      int            `json:"again"` // items that came in a second entry, as when two lineages of a log met
+	Repeated   int            `json:"again"` // items that came in a second entry, as when two lineages of a log met
 	P50        float64        `json:"p50_s"` // from the first reader of a feed to a filter
 	P99        float64        `json:"p99_s"`
-	Most       float64        `json:"most_s"`
+	Max        float64        `json:"most_s"`
 	Late       int            `json:"late"`  // pairs that took more than a minute
-	Asked      uint64         `json:"asked"` // entries that filters had to ask for
+	Fetched    uint64         `json:"asked"` // entries that filters had to ask for
 	Topics     float64        `json:"topic_bytes_per_delivery"`
 	Stats      firehose.Stats `json:"-"`
 	Wrong      []string       `json:"wrong"`
@@ -54,17 +54,17 @@ const (
 	// pollInterval is that of the world: what is looked at comes after it.
 	pollInterval = time.Minute
 	// itemEvery is the time between two items of a feed.
-	itemEvery = 5 * time.Minute
+	itemInterval = 5 * time.Minute
 	// settle is how long filters are there, and sequencers know of them, before items count;
 	// after is what the last items have to arrive.
-	settle, after = 3 * time.Minute, 3 * time.Minute
+	settleTime, tailTime = 3 * time.Minute, 3 * time.Minute
 	// silent is the part of those who go that nobody hears of; back that of those who come who
 	// were here before.
-	silent, back = 0.5, 0.5
+	silentShare, returningShare = 0.5, 0.5
 )
 
 // Run simulates.
-func (c Setting) Run(ctx context.Context, progress func(float64)) (r Result, err error) {
+func (c Config) Run(ctx context.Context, progress func(float64)) (r Result, err error) {
 	network := wire.DefaultNetwork("sim")
 	network.PollInterval = pollInterval
 	s := sim.NewSwarm(sim.SwarmConfig{
@@ -77,7 +77,7 @@ func (c Setting) Run(ctx context.Context, progress func(float64)) (r Result, err
 		s.Peers()[i*c.Members/c.Filters].MakeFilter()
 	}
 	grow := time.Duration(c.Members)*100*time.Millisecond + 30*time.Second
-	total := grow + settle + c.Length + after
+	total := grow + settleTime + c.Length + tailTime
 	var passed time.Duration
 	run := func(d time.Duration) error {
 		for end := passed + d; passed < end; {
@@ -94,21 +94,21 @@ func (c Setting) Run(ctx context.Context, progress func(float64)) (r Result, err
 	if err := run(grow); err != nil {
 		return r, err
 	}
-	dice := rand.New(rand.NewPCG(c.Seed, 5))
+	rng := rand.New(rand.NewPCG(c.Seed, 5))
 	for i := range c.Channels {
 		url := fmt.Sprintf("http://feed%d.example/", i)
-		s.Serve(url, script.NewLively(script.Config{Seed: c.Seed<<20 + uint64(i), Format: script.Format(i % 3), Every: itemEvery}))
-		for range 1 + dice.IntN(4) {
-			s.Peers()[dice.IntN(c.Members)].SubscribeFeed(url)
+		s.Serve(url, script.NewLively(script.Config{Seed: c.Seed<<20 + uint64(i), Format: script.Format(i % 3), Every: itemInterval}))
+		for range 1 + rng.IntN(4) {
+			s.Peers()[rng.IntN(c.Members)].SubscribeFeed(url)
 		}
 	}
 	s.SetNetworkFaults(sim.NetworkFaults{Loss: c.Loss})
-	if err := run(settle); err != nil {
+	if err := run(settleTime); err != nil {
 		return r, err
 	}
 	end := func() {}
 	if c.Session > 0 {
-		end = s.Churn(sim.Churn{Sessions: sim.Sessions{Median: c.Session}, Silent: silent, Returning: back})
+		end = s.Churn(sim.Churn{Sessions: sim.Sessions{Median: c.Session}, Silent: silentShare, Returning: returningShare})
 	}
 	before := s.TopicBytes()
 	since := s.Now()
@@ -117,18 +117,18 @@ func (c Setting) Run(ctx context.Context, progress func(float64)) (r Result, err
 	}
 	until := s.Now()
 	topics := s.TopicBytes() - before
-	if err := run(after); err != nil {
+	if err := run(tailTime); err != nil {
 		return r, err
 	}
 	end()
 	st := s.CheckFilters(since, until)
 	r = Result{
 		Seed: c.Seed, Members: c.Members, Filters: st.Filters, Channels: c.Channels, Loss: c.Loss, SessionMin: c.Session.Minutes(),
-		Wanted: st.Expected, Got: st.Delivered, Again: st.Repeated, Asked: st.Firehose.Lacked, Stats: st.Firehose,
+		Expected: st.Expected, Delivered: st.Delivered, Repeated: st.Repeated, Fetched: st.Firehose.Lacked, Stats: st.Firehose,
 	}
 	slices.Sort(st.Delays)
 	if n := len(st.Delays); n > 0 {
-		r.P50, r.P99, r.Most = st.Delays[n/2].Seconds(), st.Delays[n*99/100].Seconds(), st.Delays[n-1].Seconds()
+		r.P50, r.P99, r.Max = st.Delays[n/2].Seconds(), st.Delays[n*99/100].Seconds(), st.Delays[n-1].Seconds()
 		i, _ := slices.BinarySearch(st.Delays, time.Minute+1)
 		r.Late = n - i
 		r.Topics = float64(topics) / float64(n)
@@ -137,7 +137,7 @@ func (c Setting) Run(ctx context.Context, progress func(float64)) (r Result, err
 		if v.Invariant == sim.DispatchedTwice {
 			r.Twice++
 		}
-		if len(r.Wrong) < maxWrong {
+		if len(r.Wrong) < maxViolations {
 			r.Wrong = append(r.Wrong, v.String())
 		}
 	}
@@ -145,4 +145,4 @@ func (c Setting) Run(ctx context.Context, progress func(float64)) (r Result, err
 }
 
 // maxWrong bounds the findings that are told.
-const maxWrong = 20
+const maxViolations = 20

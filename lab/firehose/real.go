@@ -62,33 +62,33 @@ type Bench struct {
 
 // A BenchResult is what came of it. Its fields are its JSON.
 type BenchResult struct {
-	Hosts   int     `json:"hosts"`
-	Filters int     `json:"filters"`
-	Killed  bool    `json:"killed"`
-	Wanted  int     `json:"wanted"` // pairs of a filter and an item
-	Got     int     `json:"got"`
-	Late    int     `json:"late"` // of these, after more than a minute
-	Twice   int     `json:"twice"`
-	P50     float64 `json:"p50_s"` // from the first reader of the feed to the keyword feed
-	P99     float64 `json:"p99_s"`
-	Most    float64 `json:"most_s"`
+	Hosts     int     `json:"hosts"`
+	Filters   int     `json:"filters"`
+	Killed    bool    `json:"killed"`
+	Expected  int     `json:"wanted"` // pairs of a filter and an item
+	Delivered int     `json:"got"`
+	Late      int     `json:"late"` // of these, after more than a minute
+	Twice     int     `json:"twice"`
+	P50       float64 `json:"p50_s"` // from the first reader of the feed to the keyword feed
+	P99       float64 `json:"p99_s"`
+	Max       float64 `json:"most_s"`
 }
 
 const (
 	// benchQuery matches all items of the bench's feeds.
-	benchQuery = "site:lively.example"
-	benchEvery = 10 * time.Second // between two items of a feed
-	benchLook  = 50 * time.Millisecond
-	benchJoin  = 3 * time.Minute
+	benchQuery        = "site:lively.example"
+	benchItemInterval = 10 * time.Second // between two items of a feed
+	benchPollInterval = 50 * time.Millisecond
+	benchJoinTime     = 3 * time.Minute
 )
 
 // watched is what the bench has seen.
-type watched struct {
-	mu    sync.Mutex
-	shown map[string]time.Time   // items by when the first reader had them
-	got   []map[string]time.Time // by filter
-	last  []map[string]bool      // in each filter's feed at the last look
-	twice int
+type monitor struct {
+	mu        sync.Mutex
+	shown     map[string]time.Time   // items by when the first reader had them
+	delivered []map[string]time.Time // by filter
+	previous  []map[string]bool      // in each filter's feed at the last look
+	twice     int
 }
 
 // Run opens the nodes, and measures.
@@ -101,7 +101,7 @@ func (b Bench) Run(ctx context.Context, progress func(what string, done float64)
 	if err != nil {
 		return r, err
 	}
-	w := &watched{shown: map[string]time.Time{}}
+	w := &monitor{shown: map[string]time.Time{}}
 	nodes, kill, err := b.open(ctx, &parts, w, progress)
 	if err != nil {
 		return r, err
@@ -115,10 +115,10 @@ func (b Bench) Run(ctx context.Context, progress func(what string, done float64)
 		}
 	}
 	for i := range b.Filters {
-		w.got, w.last = append(w.got, map[string]time.Time{}), append(w.last, map[string]bool{})
-		parts.Go(func() { w.look(ctx, i, nodes[i]) })
+		w.delivered, w.previous = append(w.delivered, map[string]time.Time{}), append(w.previous, map[string]bool{})
+		parts.Go(func() { w.poll(ctx, i, nodes[i]) })
 	}
-	if err := b.until(ctx, benchJoin, "filters to hear of all shards", func() (bool, error) {
+	if err := b.until(ctx, benchJoinTime, "filters to hear of all shards", func() (bool, error) {
 		for _, n := range nodes[:b.Filters] {
 			if _, deaf, err := n.Serves(ctx); err != nil || deaf > 0 {
 				return false, err
@@ -150,7 +150,7 @@ func (b Bench) Run(ctx context.Context, progress func(what string, done float64)
 		return r, err
 	}
 	r.Hosts, r.Filters = b.Hosts, b.Filters
-	w.sum(&r, since, until)
+	w.finish(&r, since, until)
 	return r, nil
 }
 
@@ -158,7 +158,7 @@ func (b Bench) Run(ctx context.Context, progress func(what string, done float64)
 func (b Bench) serve(ctx context.Context, parts *sync.WaitGroup) (url func(i int) string, err error) {
 	o := origin.New(origin.Clock(1))
 	for i := range b.Feeds {
-		o.Play(fmt.Sprintf("/feed%d", i), script.NewLively(script.Config{Seed: uint64(i + 1), Every: benchEvery, Epoch: time.Now()}))
+		o.Play(fmt.Sprintf("/feed%d", i), script.NewLively(script.Config{Seed: uint64(i + 1), Every: benchItemInterval, Epoch: time.Now()}))
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -169,12 +169,12 @@ func (b Bench) serve(ctx context.Context, parts *sync.WaitGroup) (url func(i int
 }
 
 // open opens the nodes, filters first, and waits until all know of all. kill ends one.
-func (b Bench) open(ctx context.Context, parts *sync.WaitGroup, w *watched, progress func(string, float64)) (nodes []Node, kill []context.CancelFunc, err error) {
+func (b Bench) open(ctx context.Context, parts *sync.WaitGroup, w *monitor, progress func(string, float64)) (nodes []Node, kill []context.CancelFunc, err error) {
 	network := wire.DefaultNetwork("bench")
 	network.PollInterval, network.PrivateAddresses = b.Interval, true
 	var through []string
 	for i := range b.Hosts {
-		p := Plan{Dir: filepath.Join(b.Dir, strconv.Itoa(i)), Bootstrap: through, Filter: i < b.Filters, Shown: w.show}
+		p := Plan{Dir: filepath.Join(b.Dir, strconv.Itoa(i)), Bootstrap: through, Filter: i < b.Filters, Shown: w.itemsShown}
 		if i == 0 {
 			p.Found = &network
 		}
@@ -186,20 +186,20 @@ func (b Bench) open(ctx context.Context, parts *sync.WaitGroup, w *watched, prog
 		parts.Go(func() { _ = n.Run(run) }) // what it lacks shows in the figures
 		nodes, kill = append(nodes, n), append(kill, end)
 		if i == 0 {
-			err = b.until(ctx, benchJoin, "the founder", func() (bool, error) {
+			err = b.until(ctx, benchJoinTime, "the founder", func() (bool, error) {
 				addrs, members, err := n.Door(ctx)
 				through = addrs
 				return members > 0 && len(addrs) > 0, err
 			})
 		} else {
-			err = loop.Rest(ctx, benchLook)
+			err = loop.Rest(ctx, benchPollInterval)
 		}
 		if err != nil {
 			return nil, nil, err
 		}
 		progress("starting nodes", float64(i+1)/float64(b.Hosts))
 	}
-	return nodes, kill, b.until(ctx, benchJoin, "all nodes to join", func() (bool, error) {
+	return nodes, kill, b.until(ctx, benchJoinTime, "all nodes to join", func() (bool, error) {
 		for _, n := range nodes {
 			if _, members, err := n.Door(ctx); err != nil || members < b.Hosts {
 				return false, err
@@ -233,14 +233,14 @@ func (b Bench) until(ctx context.Context, limit time.Duration, what string, hold
 		if time.Now().After(end) {
 			return errors.Join(fmt.Errorf("waited %v in vain for %s", limit, what), err)
 		}
-		if err := loop.Rest(ctx, 10*benchLook); err != nil {
+		if err := loop.Rest(ctx, 10*benchPollInterval); err != nil {
 			return err
 		}
 	}
 }
 
 // show notes what readers have.
-func (w *watched) show(url string, titles []string) {
+func (w *monitor) itemsShown(url string, titles []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, title := range titles {
@@ -251,8 +251,8 @@ func (w *watched) show(url string, titles []string) {
 }
 
 // look looks at a filter's keyword feed, again and again.
-func (w *watched) look(ctx context.Context, i int, n Node) {
-	for loop.Rest(ctx, benchLook) == nil {
+func (w *monitor) poll(ctx context.Context, i int, n Node) {
+	for loop.Rest(ctx, benchPollInterval) == nil {
 		articles, err := n.Watched(ctx, benchQuery)
 		if err != nil {
 			continue
@@ -261,21 +261,21 @@ func (w *watched) look(ctx context.Context, i int, n Node) {
 		here := map[string]bool{}
 		w.mu.Lock()
 		for _, id := range articles {
-			if here[id] || !w.last[i][id] && !w.got[i][id].IsZero() {
+			if here[id] || !w.previous[i][id] && !w.delivered[i][id].IsZero() {
 				w.twice++ // it stands there twice, or came back
 			}
 			here[id] = true
-			if w.got[i][id].IsZero() {
-				w.got[i][id] = now
+			if w.delivered[i][id].IsZero() {
+				w.delivered[i][id] = now
 			}
 		}
-		w.last[i] = here
+		w.previous[i] = here
 		w.mu.Unlock()
 	}
 }
 
 // sum says what became of the items that readers had within a time.
-func (w *watched) sum(r *BenchResult, since, until time.Time) {
+func (w *monitor) finish(r *BenchResult, since, until time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var delays []time.Duration
@@ -283,13 +283,13 @@ func (w *watched) sum(r *BenchResult, since, until time.Time) {
 		if at.Before(since) || !at.Before(until) {
 			continue
 		}
-		for _, got := range w.got {
-			r.Wanted++
+		for _, got := range w.delivered {
+			r.Expected++
 			came := got[id]
 			if came.IsZero() {
 				continue
 			}
-			r.Got++
+			r.Delivered++
 			d := max(came.Sub(at), 0)
 			if delays = append(delays, d); d > time.Minute {
 				r.Late++
@@ -299,6 +299,6 @@ func (w *watched) sum(r *BenchResult, since, until time.Time) {
 	r.Twice = w.twice
 	slices.Sort(delays)
 	if n := len(delays); n > 0 {
-		r.P50, r.P99, r.Most = delays[n/2].Seconds(), delays[n*99/100].Seconds(), delays[n-1].Seconds()
+		r.P50, r.P99, r.Max = delays[n/2].Seconds(), delays[n*99/100].Seconds(), delays[n-1].Seconds()
 	}
 }

@@ -59,7 +59,7 @@ func TestTheWorkloadIsThePapers(t *testing.T) {
 // for, in proportion; half a per cent of them match an article of 61 words.
 func TestMatchCountsWhatItHits(t *testing.T) {
 	var runs []MatchRun
-	change, err := Match(t.Context(), MatchConfig{Resident: untold, Spent: untimed, Subscriptions: 20000, Lengths: []int{MedianWords, Mix}}, func(float64) {}, func(r MatchRun) { runs = append(runs, r) })
+	change, err := Match(t.Context(), MatchConfig{Resident: untold, CPUTime: untimed, Subscriptions: 20000, Lengths: []int{MedianWords, Mix}}, func(float64) {}, func(r MatchRun) { runs = append(runs, r) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestMatchCountsWhatItHits(t *testing.T) {
 		t.Errorf("%+v %+v", runs[0], change)
 	}
 	separate, hits := runs[0], 0.0
-	if _, err := Match(t.Context(), MatchConfig{Resident: untold, Spent: untimed, Subscriptions: 20000, Lengths: []int{MedianWords}, Separate: true}, func(float64) {}, func(r MatchRun) { hits = r.Hits }); err != nil {
+	if _, err := Match(t.Context(), MatchConfig{Resident: untold, CPUTime: untimed, Subscriptions: 20000, Lengths: []int{MedianWords}, Distinct: true}, func(float64) {}, func(r MatchRun) { hits = r.Hits }); err != nil {
 		t.Fatal(err)
 	}
 	if math.Abs(hits-separate.Matches) > 1e-6 {
@@ -88,7 +88,7 @@ func TestMatchCountsWhatItHits(t *testing.T) {
 func TestRealArticlesAreMatched(t *testing.T) {
 	articles := []cobra.Article{{HTML: "<p>" + wordsInRow(200) + "</p>"}, {HTML: "<p>" + wordsInRow(100) + "</p>"}}
 	var runs []MatchRun
-	if _, err := Match(t.Context(), MatchConfig{Resident: untold, Spent: untimed, Subscriptions: 1000, Lengths: []int{Mix}, Real: articles}, func(float64) {}, func(r MatchRun) { runs = append(runs, r) }); err != nil {
+	if _, err := Match(t.Context(), MatchConfig{Resident: untold, CPUTime: untimed, Subscriptions: 1000, Lengths: []int{Mix}, Real: articles}, func(float64) {}, func(r MatchRun) { runs = append(runs, r) }); err != nil {
 		t.Fatal(err)
 	}
 	if len(runs) != 2 || runs[0].Matches < 500 {
@@ -107,7 +107,7 @@ func wordsInRow(n int) string {
 
 // TestAReflectorIsFoundAgain: on a real disk, with every feed as it was.
 func TestAReflectorIsFoundAgain(t *testing.T) {
-	run, err := Reflect(t.Context(), ReflectConfig{Resident: untold, Mapped: untold, Spent: untimed, Subscriptions: 2000, Articles: 100, Words: MedianWords, Dir: t.TempDir()}, func(float64) {})
+	run, err := Reflect(t.Context(), ReflectConfig{Resident: untold, Mapped: untold, CPUTime: untimed, Subscriptions: 2000, Articles: 100, Words: MedianWords, Dir: t.TempDir()}, func(float64) {})
 	if err != nil {
 		t.Fatal(err)
 	}

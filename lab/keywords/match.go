@@ -18,7 +18,7 @@ import (
 type MatchConfig struct {
 	Subscriptions int
 	Lengths       []int // of articles, in words; Mix for all lengths
-	Separate      bool  // equal subscriptions share nothing
+	Distinct      bool  // equal subscriptions share nothing
 	// Real are articles to match instead of drawn ones; subscriptions are then of
 	// their words.
 	Real []cobra.Article
@@ -28,17 +28,17 @@ type MatchConfig struct {
 	// not tell.
 	Resident func() int
 	// Spent is how long this process has computed; 0 if the system does not tell.
-	Spent func() time.Duration
+	CPUTime func() time.Duration
 }
 
 // kept is how many articles each subscription keeps, as in the paper.
-const kept = 10
+const keptArticles = 10
 
 // How much is measured.
 const (
 	articlesEach = 400
 	articlesMix  = 2000
-	changes      = 20000 // subscriptions added, and removed again
+	changeCount  = 20000 // subscriptions added, and removed again
 )
 
 // A MatchRun is what matching articles of one length came to. Times are in
@@ -77,22 +77,22 @@ type Change struct {
 
 // A bench is a filter under way.
 type bench struct {
-	config MatchConfig
-	words  *Words
-	index  *index.Index
-	filter *cobra.Filter
-	rings  *index.Rings
-	bytes  float64 // of a subscription
-	alone  float64 // of these, without rings
-	next   cobra.Number
-	no     uint32 // of the last article
-	hits   []index.Node
+	config      MatchConfig
+	words       *Words
+	index       *index.Index
+	filter      *cobra.Filter
+	rings       *index.Rings
+	bytes       float64 // of a subscription
+	filterBytes float64 // of these, without rings
+	nextID      cobra.Number
+	lastArticle uint32 // of the last article
+	hits        []index.Node
 }
 
 // Match measures. It calls each with what it finds, as it finds it.
 func Match(ctx context.Context, c MatchConfig, progress func(float64), each func(MatchRun)) (Change, error) {
 	b := &bench{config: c, words: PaperWords(), index: index.New()}
-	if c.Separate {
+	if c.Distinct {
 		b.index = index.NewSeparate()
 	}
 	if c.Real != nil {
@@ -146,23 +146,23 @@ func (b *bench) subscribe(ctx context.Context, progress func(float64)) error {
 		if err != nil {
 			return fmt.Errorf("subscription %q: %w", text, err)
 		}
-		if err := b.filter.Add(b.next, clauses, func(index.Node) {}); err != nil {
+		if err := b.filter.Add(b.nextID, clauses, func(index.Node) {}); err != nil {
 			return fmt.Errorf("subscription %q: %w", text, err)
 		}
-		b.next++
+		b.nextID++
 	}
 	b.filter.Pack()
 	debug.FreeOSMemory()
-	b.alone = float64(b.config.Resident()-before) / float64(b.config.Subscriptions)
-	b.rings = index.NewRings(kept)
+	b.filterBytes = float64(b.config.Resident()-before) / float64(b.config.Subscriptions)
+	b.rings = index.NewRings(keptArticles)
 	b.rings.Grow(b.index.Limit())
-	for b.no < kept { // all of them are there, as after a while
-		b.no++
+	for b.lastArticle < keptArticles { // all of them are there, as after a while
+		b.lastArticle++
 		b.hits = b.hits[:0]
 		for n := range b.index.Limit() {
 			b.hits = append(b.hits, index.Node(n))
 			if len(b.hits) == 1<<16 || n == b.index.Limit()-1 {
-				b.rings.Put(b.no, b.hits)
+				b.rings.Put(b.lastArticle, b.hits)
 				b.hits = b.hits[:0]
 			}
 		}
@@ -205,17 +205,17 @@ func (b *bench) match(length int, articles []cobra.Article) MatchRun {
 	for i := range articles {
 		b.filter.Read(&articles[i], &read[i])
 	}
-	run := MatchRun{Subscriptions: b.config.Subscriptions, Nodes: b.index.Nodes(), Words: length, Path: "match", Bytes: b.bytes, FilterBytes: b.alone}
+	run := MatchRun{Subscriptions: b.config.Subscriptions, Nodes: b.index.Nodes(), Words: length, Path: "match", Bytes: b.bytes, FilterBytes: b.filterBytes}
 	var match, all []float64
 	var spent time.Duration
 	for pass := range 2 {
-		spent = b.config.Spent()
+		spent = b.config.CPUTime()
 		for i := range read {
-			b.no++
+			b.lastArticle++
 			begin := time.Now()
 			b.hits = b.index.Match(&read[i], b.hits[:0])
 			matched := time.Since(begin)
-			b.rings.Put(b.no, b.hits)
+			b.rings.Put(b.lastArticle, b.hits)
 			took := time.Since(begin)
 			if pass == 1 {
 				match, all = append(match, micro(matched)), append(all, micro(took))
@@ -226,10 +226,10 @@ func (b *bench) match(length int, articles []cobra.Article) MatchRun {
 			}
 		}
 	}
-	run.CPU = micro(b.config.Spent()-spent) / float64(len(read))
+	run.CPU = micro(b.config.CPUTime()-spent) / float64(len(read))
 	run.times(all)
 	slices.Sort(match)
-	run.MatchP50, run.MatchP90 = at(match, 0.5), at(match, 0.9)
+	run.MatchP50, run.MatchP90 = quantile(match, 0.5), quantile(match, 0.9)
 	run.RSS = b.config.Resident()
 	return run
 }
@@ -261,23 +261,23 @@ func (b *bench) peer(length int, articles []cobra.Article) ([]PeerRun, error) {
 
 // wholePath reads articles and matches them.
 func (b *bench) wholePath(length int, articles []cobra.Article) MatchRun {
-	run := MatchRun{Subscriptions: b.config.Subscriptions, Nodes: b.index.Nodes(), Words: length, Path: "html", Bytes: b.bytes, FilterBytes: b.alone}
+	run := MatchRun{Subscriptions: b.config.Subscriptions, Nodes: b.index.Nodes(), Words: length, Path: "html", Bytes: b.bytes, FilterBytes: b.filterBytes}
 	var all []float64
 	var spent time.Duration
 	for pass := range 2 {
-		spent = b.config.Spent()
+		spent = b.config.CPUTime()
 		for i := range articles {
-			b.no++
+			b.lastArticle++
 			begin := time.Now()
 			hits := b.filter.Match(&articles[i])
-			b.rings.Put(b.no, hits)
+			b.rings.Put(b.lastArticle, hits)
 			if took := time.Since(begin); pass == 1 {
 				all = append(all, micro(took))
 				run.Hits += float64(len(hits)) / float64(len(articles))
 			}
 		}
 	}
-	run.CPU = micro(b.config.Spent()-spent) / float64(len(articles))
+	run.CPU = micro(b.config.CPUTime()-spent) / float64(len(articles))
 	run.times(all)
 	run.RSS = b.config.Resident()
 	return run
@@ -288,30 +288,30 @@ func (run *MatchRun) times(us []float64) {
 		run.Mean += t / float64(len(us))
 	}
 	slices.Sort(us)
-	run.P50, run.P90, run.P99 = at(us, 0.5), at(us, 0.9), at(us, 0.99)
+	run.P50, run.P90, run.P99 = quantile(us, 0.5), quantile(us, 0.9), quantile(us, 0.99)
 }
 
 // change adds subscriptions and removes them again.
 func (b *bench) change() (Change, error) {
 	r := rand.New(rand.NewPCG(1234, 1))
 	c := Change{Subscriptions: b.config.Subscriptions}
-	texts := make([]string, changes)
+	texts := make([]string, changeCount)
 	for i := range texts {
 		texts[i] = string(b.words.Text(nil, b.words.Subscription(r, nil)))
 	}
 	var add, remove []float64
-	first := b.next
+	first := b.nextID
 	for _, text := range texts {
 		begin := time.Now()
 		clauses, err := query.Clauses(text)
 		if err != nil {
 			return c, err
 		}
-		if err := b.filter.Add(b.next, clauses, func(n index.Node) { b.rings.Grow(int(n) + 1) }); err != nil {
+		if err := b.filter.Add(b.nextID, clauses, func(n index.Node) { b.rings.Grow(int(n) + 1) }); err != nil {
 			return c, err
 		}
 		add = append(add, micro(time.Since(begin)))
-		b.next++
+		b.nextID++
 	}
 	for i, text := range texts {
 		begin := time.Now()
@@ -324,13 +324,13 @@ func (b *bench) change() (Change, error) {
 	}
 	slices.Sort(add)
 	slices.Sort(remove)
-	c.AddP50, c.AddP90, c.RemoveP50, c.RemoveP90 = at(add, 0.5), at(add, 0.9), at(remove, 0.5), at(remove, 0.9)
+	c.AddP50, c.AddP90, c.RemoveP50, c.RemoveP90 = quantile(add, 0.5), quantile(add, 0.9), quantile(remove, 0.5), quantile(remove, 0.9)
 	return c, nil
 }
 
 func micro(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 
 // at returns a quantile of sorted values.
-func at(sorted []float64, q float64) float64 {
+func quantile(sorted []float64, q float64) float64 {
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }

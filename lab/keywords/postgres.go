@@ -27,7 +27,7 @@ type Postgres struct {
 	in      io.WriteCloser
 	out     *bufio.Scanner
 	backend int // its process
-	spent   func(pid int) (time.Duration, error)
+	cpuTime func(pid int) (time.Duration, error)
 	layouts []string
 }
 
@@ -44,7 +44,7 @@ type PeerRun struct {
 // OpenPostgres begins a session, and fills it with as many subscriptions as Match draws. spent says how
 // long a process of this machine has computed.
 func OpenPostgres(ctx context.Context, words *Words, subscriptions int, spent func(pid int) (time.Duration, error), progress func(float64)) (p *Postgres, err error) {
-	p = &Postgres{spent: spent, psql: exec.CommandContext(ctx, "psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", "postgres")}
+	p = &Postgres{cpuTime: spent, psql: exec.CommandContext(ctx, "psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", "postgres")}
 	p.psql.Stderr = os.Stderr
 	if p.in, err = p.psql.StdinPipe(); err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ func (p *Postgres) Match(length int, articles [][]string) (runs []PeerRun, err e
 		count := fmt.Sprintf("SET enable_seqscan = off; SELECT sum(n) FROM (SELECT (SELECT count(*) FROM q WHERE %s) AS n FROM a WHERE length = %d) AS each;", where[layout], length)
 		run := PeerRun{Layout: layout}
 		for range 2 { // of which the second counts
-			before, err := p.spent(p.backend)
+			before, err := p.cpuTime(p.backend)
 			if err != nil {
 				return nil, err
 			}
@@ -160,7 +160,7 @@ func (p *Postgres) Match(length int, articles [][]string) (runs []PeerRun, err e
 			if err != nil {
 				return nil, err
 			}
-			after, err := p.spent(p.backend)
+			after, err := p.cpuTime(p.backend)
 			if err != nil {
 				return nil, err
 			}

@@ -26,7 +26,7 @@ type ReflectConfig struct {
 	Dir           string // where the store is
 	Resident      func() int
 	Mapped        func() int           // of that, pages of files
-	Spent         func() time.Duration // of processors
+	CPUTime       func() time.Duration // of processors
 }
 
 // A ReflectRun is what a reflector came to with a real disk: texts of subscriptions,
@@ -49,15 +49,15 @@ type ReflectRun struct {
 
 // A desk is a reflector over a real disk, on the goroutine that calls it. Its clock
 // goes as articles come, so that rings are written as often as they would be.
-type desk struct {
+type realReflector struct {
 	now       time.Time
 	disk      *store.Disk
 	calls     chan func()
 	reflector *cobra.Reflector
 }
 
-func openDesk(dir string, now time.Time) (*desk, error) {
-	d := &desk{now: now, calls: make(chan func(), 1<<10)}
+func openReflector(dir string, now time.Time) (*realReflector, error) {
+	d := &realReflector{now: now, calls: make(chan func(), 1<<10)}
 	var err error
 	if d.disk, err = store.Open(filepath.Join(dir, "keywords.db"), func(f func()) { d.calls <- f }, store.Twice{}); err != nil {
 		return nil, err
@@ -68,11 +68,11 @@ func openDesk(dir string, now time.Time) (*desk, error) {
 	return d, err
 }
 
-func (d *desk) Now() time.Time       { return d.now }
-func (d *desk) Do(pure, done func()) { pure(); done() }
+func (d *realReflector) Now() time.Time       { return d.now }
+func (d *realReflector) Do(pure, done func()) { pure(); done() }
 
 // drain runs what the disk answered.
-func (d *desk) drain() {
+func (d *realReflector) runCalls() {
 	for {
 		select {
 		case f := <-d.calls:
@@ -84,7 +84,7 @@ func (d *desk) drain() {
 }
 
 // until runs what the disk answers until something is so.
-func (d *desk) until(ctx context.Context, so func() bool) error {
+func (d *realReflector) until(ctx context.Context, so func() bool) error {
 	for !so() {
 		select {
 		case f := <-d.calls:
@@ -99,7 +99,7 @@ func (d *desk) until(ctx context.Context, so func() bool) error {
 // Reflect measures.
 func Reflect(ctx context.Context, c ReflectConfig, progress func(float64)) (run ReflectRun, err error) {
 	defer debug.SetGCPercent(debug.SetGCPercent(50))
-	d, err := openDesk(c.Dir, time.Now())
+	d, err := openReflector(c.Dir, time.Now())
 	if err != nil {
 		return run, err
 	}
@@ -109,7 +109,7 @@ func Reflect(ctx context.Context, c ReflectConfig, progress func(float64)) (run 
 	if err := d.subscribe(ctx, words, &run, progress); err != nil {
 		return run, err
 	}
-	if err := d.take(ctx, words, c, &run, progress); err != nil {
+	if err := d.takeArticles(ctx, words, c, &run, progress); err != nil {
 		return run, err
 	}
 	feeds := d.feeds(c.Subscriptions)
@@ -120,11 +120,11 @@ func Reflect(ctx context.Context, c ReflectConfig, progress func(float64)) (run 
 		}
 	}
 	run.Live = len(live)
-	return run, d.again(ctx, c, feeds, &run)
+	return run, d.restart(ctx, c, feeds, &run)
 }
 
 // subscribe makes the subscriptions.
-func (d *desk) subscribe(ctx context.Context, words *Words, run *ReflectRun, progress func(float64)) error {
+func (d *realReflector) subscribe(ctx context.Context, words *Words, run *ReflectRun, progress func(float64)) error {
 	const waiting = 1 << 14 // acknowledgements that may be missing
 	r := rand.New(rand.NewPCG(7, 1))
 	acknowledged, asked := 0, 0
@@ -138,7 +138,7 @@ func (d *desk) subscribe(ctx context.Context, words *Words, run *ReflectRun, pro
 		if asked++; asked%1024 == 0 {
 			progress(0.5 * float64(asked) / float64(run.Subscriptions))
 		}
-		d.drain()
+		d.runCalls()
 		if err := d.until(ctx, func() bool { return asked-acknowledged < waiting }); err != nil {
 			return err
 		}
@@ -152,10 +152,10 @@ func (d *desk) subscribe(ctx context.Context, words *Words, run *ReflectRun, pro
 
 // between is the time between two articles of a million feeds: 48.5 come in a second
 // (Figure 7).
-const between = time.Second * 10 / 485
+const articleInterval = time.Second * 10 / 485
 
 // take takes the articles.
-func (d *desk) take(ctx context.Context, words *Words, c ReflectConfig, run *ReflectRun, progress func(float64)) error {
+func (d *realReflector) takeArticles(ctx context.Context, words *Words, c ReflectConfig, run *ReflectRun, progress func(float64)) error {
 	r := rand.New(rand.NewPCG(5, 5))
 	var us []float64
 	for i := range c.Articles {
@@ -166,10 +166,10 @@ func (d *desk) take(ctx context.Context, words *Words, c ReflectConfig, run *Ref
 		begin := time.Now()
 		d.reflector.Take(&a, func() {})
 		us = append(us, micro(time.Since(begin)))
-		d.drain()
-		d.now = d.now.Add(between)
+		d.runCalls()
+		d.now = d.now.Add(articleInterval)
 		for d.reflector.Run(d.now).Compare(d.now) <= 0 { // a sweep has several steps
-			d.drain()
+			d.runCalls()
 		}
 		if err := d.until(ctx, func() bool { return d.reflector.Stats().Waiting < 8<<20 }); err != nil {
 			return err
@@ -185,14 +185,14 @@ func (d *desk) take(ctx context.Context, words *Words, c ReflectConfig, run *Ref
 		run.Mean += t / float64(len(us))
 	}
 	slices.Sort(us)
-	run.P50, run.P90 = at(us, 0.5), at(us, 0.9)
+	run.P50, run.P90 = quantile(us, 0.5), quantile(us, 0.9)
 	debug.FreeOSMemory()
 	run.RSS, run.Mapped, run.Disk = c.Resident(), c.Mapped(), d.reflector.Stats().Bytes
 	return nil
 }
 
 // feeds returns the articles of every subscription's feed.
-func (d *desk) feeds(subscriptions int) [][]uint32 {
+func (d *realReflector) feeds(subscriptions int) [][]uint32 {
 	feeds := make([][]uint32, subscriptions)
 	for n := range feeds {
 		f, _ := d.reflector.Feed(cobra.Number(n))
@@ -202,17 +202,17 @@ func (d *desk) feeds(subscriptions int) [][]uint32 {
 }
 
 // again starts once more, as after a crash: what was not written is not.
-func (d *desk) again(ctx context.Context, c ReflectConfig, feeds [][]uint32, run *ReflectRun) error {
+func (d *realReflector) restart(ctx context.Context, c ReflectConfig, feeds [][]uint32, run *ReflectRun) error {
 	if err := d.disk.Close(); err != nil {
 		return err
 	}
 	debug.FreeOSMemory()
-	begin, spent := time.Now(), c.Spent()
-	again, err := openDesk(c.Dir, d.now)
+	begin, spent := time.Now(), c.CPUTime()
+	again, err := openReflector(c.Dir, d.now)
 	if err != nil {
 		return err
 	}
-	run.Load, run.LoadCPU = time.Since(begin).Seconds(), (c.Spent() - spent).Seconds()
+	run.Load, run.LoadCPU = time.Since(begin).Seconds(), (c.CPUTime() - spent).Seconds()
 	*d = *again
 	run.Same = true
 	for n, feed := range d.feeds(c.Subscriptions) {

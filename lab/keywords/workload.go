@@ -23,14 +23,14 @@ const (
 	// that percentile.
 	Mix = 0
 
-	mixSigma          = 1.8305
-	mixLeast, mixMost = 3, 5000
-	mixMean           = 273 // words
+	mixSigma       = 1.8305
+	mixMin, mixMax = 3, 5000
+	mixMean        = 273 // words
 )
 
 // brown are ranks and how often their words are in the Brown corpus; between
 // them frequency is interpolated, both in logarithms.
-var brown = [][2]float64{
+var brownFrequencies = [][2]float64{
 	{1, 69971}, {2, 36411}, {3, 28852}, {4, 26149}, {5, 23237}, {6, 21341}, {7, 10595}, {8, 10099}, {9, 9816},
 	{10, 9543}, {11, 9489}, {12, 8756}, {13, 7289}, {14, 7250}, {15, 6997}, {16, 6742}, {17, 6377}, {18, 5378},
 	{20, 5173}, {22, 5133}, {23, 4609}, {26, 4369}, {27, 4207}, {28, 3941}, {29, 3748}, {30, 3619}, {31, 3562},
@@ -40,16 +40,16 @@ var brown = [][2]float64{
 
 // lengths are the weights of subscriptions of one word, of two, and so on
 // (OneStat, 2007; the paper's own table is unpublished).
-var lengths = []float64{15.2, 31.9, 27.0, 14.8, 6.5, 2.7, 1.1, 0.5}
+var lengthWeights = []float64{15.2, 31.9, 27.0, 14.8, 6.5, 2.7, 1.1, 0.5}
 
 // MaxLength is how many words a subscription has at most.
 const MaxLength = 8
 
 // A table draws an index with a frequency, by inversion.
-type table []float64 // cumulative, normalised
+type sampler []float64 // cumulative, normalised
 
-func newTable(weights []float64) table {
-	t := make(table, len(weights))
+func newSampler(weights []float64) sampler {
+	t := make(sampler, len(weights))
 	sum := 0.0
 	for i, w := range weights {
 		sum += w
@@ -61,7 +61,7 @@ func newTable(weights []float64) table {
 	return t
 }
 
-func (t table) draw(r *rand.Rand) int {
+func (t sampler) draw(r *rand.Rand) int {
 	i, _ := slices.BinarySearch(t, r.Float64())
 	return min(i, len(t)-1)
 }
@@ -70,8 +70,8 @@ func (t table) draw(r *rand.Rand) int {
 type Words struct {
 	names   []string // by number
 	shares  []float64
-	table   table
-	lengths table
+	table   sampler
+	lengths sampler
 	// seen[w] is the generation in which w was drawn, so that nothing is cleared.
 	seen       []uint32
 	generation uint32
@@ -83,10 +83,10 @@ func PaperWords() *Words {
 	at := 0
 	for i := range counts {
 		rank := float64(i + 1)
-		for rank >= brown[at+1][0] {
+		for rank >= brownFrequencies[at+1][0] {
 			at++
 		}
-		a, b := brown[at], brown[at+1]
+		a, b := brownFrequencies[at], brownFrequencies[at+1]
 		slope := math.Log(b[1]/a[1]) / math.Log(b[0]/a[0])
 		counts[i] = a[1] * math.Pow(rank/a[0], slope)
 		names[i] = syllables(i)
@@ -100,7 +100,7 @@ func newWords(names []string, counts []float64) *Words {
 	for _, c := range counts {
 		sum += c
 	}
-	w := &Words{names: append([]string{""}, names...), shares: []float64{0}, table: newTable(counts), lengths: newTable(lengths)}
+	w := &Words{names: append([]string{""}, names...), shares: []float64{0}, table: newSampler(counts), lengths: newSampler(lengthWeights)}
 	for _, c := range counts {
 		w.shares = append(w.shares, c/sum)
 	}
@@ -153,7 +153,7 @@ func (w *Words) Subscription(r *rand.Rand, words []uint32) []uint32 {
 // Article appends an article of so many words, or of a length of the Mix.
 func (w *Words) Article(r *rand.Rand, length int, words []uint32) []uint32 {
 	for length == Mix {
-		if n := int(math.Exp(math.Log(MedianWords) + mixSigma*r.NormFloat64())); n >= mixLeast && n <= mixMost {
+		if n := int(math.Exp(math.Log(MedianWords) + mixSigma*r.NormFloat64())); n >= mixMin && n <= mixMax {
 			length = n
 		}
 	}

@@ -16,63 +16,63 @@ import (
 const (
 	// answerTime is how long a node may take to answer what it is asked: one that joins
 	// with many others on a busy machine takes its time.
-	answerTime = 30 * time.Second
+	answerTimeout = 30 * time.Second
 	// findTime is how long it may take to find the root of a key. Later, it has not
 	// found it.
-	findTime = 5 * time.Second
+	findTimeout = 5 * time.Second
 )
 
 // An order is what a house is told. It does one thing.
-type order struct {
-	Open   []Plan // open nodes, and run them
-	Pause  time.Duration
-	Look   bool         // look at all nodes
-	Find   []overlay.ID // have all nodes find the roots of keys
-	Follow string       // have all nodes subscribe to a feed
-	Weigh  bool         // collect garbage, and measure what is left
-	Leave  bool         // take all nodes out of the network
+type command struct {
+	Open    []Plan // open nodes, and run them
+	Pause   time.Duration
+	Inspect bool         // look at all nodes
+	Find    []overlay.ID // have all nodes find the roots of keys
+	Follow  string       // have all nodes subscribe to a feed
+	Measure bool         // collect garbage, and measure what is left
+	Leave   bool         // take all nodes out of the network
 }
 
 // A report answers an order.
-type report struct {
+type reply struct {
 	Err    string // "" if all went well
-	Looks  []Look
+	States []NodeState
 	Roots  [][]overlay.ID // of each node and key; zero: not found
-	Memory memory
+	Memory memoryUse
 }
 
 // A memory is what the runtime of a process knows of its own.
-type memory struct{ Heap, Stack, Goroutines int }
+type memoryUse struct{ Heap, Stack, Goroutines int }
 
 // A house holds nodes.
-type house struct {
-	open  Opener
-	nodes []Node
-	ctx   context.Context
-	end   context.CancelFunc
-	runs  sync.WaitGroup
-	fails chan error // of nodes that ended by themselves
+type group struct {
+	open     Opener
+	nodes    []Node
+	ctx      context.Context
+	end      context.CancelFunc
+	runs     sync.WaitGroup
+	failures chan error // of nodes that ended by themselves
 }
 
 // Serve is what a process does that is a house: it carries out orders from in, one
 // after the other, and writes reports to out, until in or ctx ends.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, open Opener) error {
-	h := &house{open: open, fails: make(chan error, 1)}
+	h := &group{open: open, failures: make(chan error, 1)}
 	h.ctx, h.end = context.WithCancel(ctx)
 	defer h.runs.Wait()
 	defer h.end()
 	orders, reports := gob.NewDecoder(in), gob.NewEncoder(out)
 	for {
-		var o order
+		var o command
 		if err := orders.Decode(&o); err != nil {
 			if errors.Is(err, io.EOF) || ctx.Err() != nil {
 				return nil
 			}
 			return fmt.Errorf("read an order: %w", err)
 		}
-		r, err := h.obey(o)
+		r, err := h.execute(o)
 		select {
-		case failed := <-h.fails:
+		case failed := <-h.failures:
 			err = errors.Join(err, failed)
 		default:
 		}
@@ -85,28 +85,28 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, open Opener) error 
 	}
 }
 
-func (h *house) obey(o order) (r report, err error) {
+func (h *group) execute(o command) (r reply, err error) {
 	switch {
 	case o.Open != nil:
-		err = h.take(o)
-	case o.Look:
-		r.Looks = make([]Look, len(h.nodes))
-		err = h.each(func(ctx context.Context, i int) (err error) {
-			r.Looks[i], err = h.nodes[i].Look(ctx)
+		err = h.openNodes(o)
+	case o.Inspect:
+		r.States = make([]NodeState, len(h.nodes))
+		err = h.eachNode(func(ctx context.Context, i int) (err error) {
+			r.States[i], err = h.nodes[i].Inspect(ctx)
 			return err
 		})
 	case o.Find != nil:
 		r.Roots = make([][]overlay.ID, len(h.nodes))
-		err = h.each(func(ctx context.Context, i int) error {
+		err = h.eachNode(func(ctx context.Context, i int) error {
 			for _, key := range o.Find {
 				r.Roots[i] = append(r.Roots[i], find(ctx, h.nodes[i], key))
 			}
 			return nil
 		})
 	case o.Follow != "":
-		err = h.each(func(ctx context.Context, i int) error { return h.nodes[i].Follow(ctx, o.Follow) })
-	case o.Weigh:
-		r.Memory = weigh()
+		err = h.eachNode(func(ctx context.Context, i int) error { return h.nodes[i].Follow(ctx, o.Follow) })
+	case o.Measure:
+		r.Memory = measureMemory()
 	case o.Leave:
 		h.end()
 		h.runs.Wait()
@@ -116,7 +116,7 @@ func (h *house) obey(o order) (r report, err error) {
 
 // find returns the root of a key by the word of a node, zero if it does not find one.
 func find(ctx context.Context, n Node, key overlay.ID) overlay.ID {
-	ctx, cancel := context.WithTimeout(ctx, findTime)
+	ctx, cancel := context.WithTimeout(ctx, findTimeout)
 	defer cancel()
 	root, err := n.Root(ctx, key)
 	if err != nil {
@@ -126,7 +126,7 @@ func find(ctx context.Context, n Node, key overlay.ID) overlay.ID {
 }
 
 // take opens nodes, one after the other.
-func (h *house) take(o order) error {
+func (h *group) openNodes(o command) error {
 	for _, p := range o.Open {
 		n, err := h.open(p)
 		if err != nil {
@@ -136,7 +136,7 @@ func (h *house) take(o order) error {
 		h.runs.Go(func() {
 			if err := n.Run(h.ctx); err != nil {
 				select {
-				case h.fails <- fmt.Errorf("a node ended: %w", err):
+				case h.failures <- fmt.Errorf("a node ended: %w", err):
 				default: // one is enough
 				}
 			}
@@ -150,8 +150,8 @@ func (h *house) take(o order) error {
 }
 
 // each does something with all nodes at once.
-func (h *house) each(do func(ctx context.Context, i int) error) error {
-	ctx, cancel := context.WithTimeout(h.ctx, answerTime)
+func (h *group) eachNode(do func(ctx context.Context, i int) error) error {
+	ctx, cancel := context.WithTimeout(h.ctx, answerTimeout)
 	defer cancel()
 	errs := make([]error, len(h.nodes))
 	var all sync.WaitGroup
@@ -162,9 +162,9 @@ func (h *house) each(do func(ctx context.Context, i int) error) error {
 	return errors.Join(errs...)
 }
 
-func weigh() memory {
+func measureMemory() memoryUse {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return memory{Heap: int(m.HeapAlloc), Stack: int(m.StackInuse), Goroutines: runtime.NumGoroutine()}
+	return memoryUse{Heap: int(m.HeapAlloc), Stack: int(m.StackInuse), Goroutines: runtime.NumGoroutine()}
 }

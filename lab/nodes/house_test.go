@@ -18,7 +18,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // doll is a node without a network: it knows what it was told.
-type doll struct {
+type fakeNode struct {
 	plan  Plan
 	ended error // by itself, at once
 
@@ -27,7 +27,7 @@ type doll struct {
 	left     bool
 }
 
-func (d *doll) Run(ctx context.Context) error {
+func (d *fakeNode) Run(ctx context.Context) error {
 	if d.ended != nil {
 		return d.ended
 	}
@@ -38,18 +38,18 @@ func (d *doll) Run(ctx context.Context) error {
 	return nil
 }
 
-func (d *doll) Look(context.Context) (Look, error) {
-	return Look{ID: overlay.Key("doll", d.plan.Dir), Addrs: d.plan.Bootstrap, Member: true}, nil
+func (d *fakeNode) Inspect(context.Context) (NodeState, error) {
+	return NodeState{ID: overlay.Key("doll", d.plan.Dir), Addrs: d.plan.Bootstrap, Member: true}, nil
 }
 
-func (d *doll) Root(_ context.Context, key overlay.ID) (overlay.ID, error) {
+func (d *fakeNode) Root(_ context.Context, key overlay.ID) (overlay.ID, error) {
 	if key == (overlay.ID{}) {
 		return overlay.ID{1}, errors.New("no such key")
 	}
 	return key, nil
 }
 
-func (d *doll) Follow(_ context.Context, url string) error {
+func (d *fakeNode) Follow(_ context.Context, url string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.followed = append(d.followed, url)
@@ -57,7 +57,7 @@ func (d *doll) Follow(_ context.Context, url string) error {
 }
 
 // serving serves a house of dolls until the test ends, and returns how to order.
-func serving(t *testing.T, open Opener) func(order) report {
+func serveFakes(t *testing.T, open Opener) func(command) reply {
 	t.Helper()
 	in, orders := io.Pipe()
 	reports, out := io.Pipe()
@@ -72,7 +72,7 @@ func serving(t *testing.T, open Opener) func(order) report {
 		served.Wait()
 	})
 	enc, dec := gob.NewEncoder(orders), gob.NewDecoder(reports)
-	return func(o order) (r report) {
+	return func(o command) (r reply) {
 		t.Helper()
 		if err := errors.Join(enc.Encode(o), dec.Decode(&r)); err != nil {
 			t.Fatal(err)
@@ -81,22 +81,22 @@ func serving(t *testing.T, open Opener) func(order) report {
 	}
 }
 
-func TestAHouseObeys(t *testing.T) {
-	var dolls []*doll
-	do := serving(t, func(p Plan) (Node, error) {
-		d := &doll{plan: p}
+func TestAGroupExecutesCommands(t *testing.T) {
+	var dolls []*fakeNode
+	do := serveFakes(t, func(p Plan) (Node, error) {
+		d := &fakeNode{plan: p}
 		dolls = append(dolls, d)
 		return d, nil
 	})
-	if r := do(order{Open: []Plan{{Dir: "a", Bootstrap: []string{"here"}}, {Dir: "b"}}}); r.Err != "" || len(dolls) != 2 {
+	if r := do(command{Open: []Plan{{Dir: "a", Bootstrap: []string{"here"}}, {Dir: "b"}}}); r.Err != "" || len(dolls) != 2 {
 		t.Fatalf("%d nodes opened, %q", len(dolls), r.Err)
 	}
-	r := do(order{Look: true})
-	if len(r.Looks) != 2 || r.Looks[0].ID != overlay.Key("doll", "a") || r.Looks[1].ID != overlay.Key("doll", "b") || !slices.Equal(r.Looks[0].Addrs, []string{"here"}) {
-		t.Errorf("looks %+v, %q", r.Looks, r.Err)
+	r := do(command{Inspect: true})
+	if len(r.States) != 2 || r.States[0].ID != overlay.Key("doll", "a") || r.States[1].ID != overlay.Key("doll", "b") || !slices.Equal(r.States[0].Addrs, []string{"here"}) {
+		t.Errorf("looks %+v, %q", r.States, r.Err)
 	}
 	keys := []overlay.ID{{}, {7}}
-	r = do(order{Find: keys})
+	r = do(command{Find: keys})
 	for _, roots := range r.Roots {
 		if !slices.Equal(roots, []overlay.ID{{}, {7}}) {
 			t.Errorf("roots %v: what was not found is not zero", roots)
@@ -105,11 +105,11 @@ func TestAHouseObeys(t *testing.T) {
 	if len(r.Roots) != 2 || r.Err != "" {
 		t.Errorf("roots of %d nodes, %q", len(r.Roots), r.Err)
 	}
-	do(order{Follow: "feed"})
-	if r := do(order{Weigh: true}); r.Memory.Heap == 0 || r.Memory.Stack == 0 || r.Memory.Goroutines < 2 {
+	do(command{Follow: "feed"})
+	if r := do(command{Measure: true}); r.Memory.Heap == 0 || r.Memory.Stack == 0 || r.Memory.Goroutines < 2 {
 		t.Errorf("memory %+v", r.Memory)
 	}
-	do(order{Leave: true})
+	do(command{Leave: true})
 	for _, d := range dolls {
 		if !slices.Equal(d.followed, []string{"feed"}) || !d.left {
 			t.Errorf("node %s followed %q, left %v", d.plan.Dir, d.followed, d.left)
@@ -117,29 +117,29 @@ func TestAHouseObeys(t *testing.T) {
 	}
 }
 
-func TestAHouseTellsWhatWentWrong(t *testing.T) {
-	do := serving(t, func(p Plan) (Node, error) {
+func TestAGroupReportsErrors(t *testing.T) {
+	do := serveFakes(t, func(p Plan) (Node, error) {
 		if p.Dir == "" {
 			return nil, errors.New("nowhere to live")
 		}
-		return &doll{ended: errors.New("tired")}, nil
+		return &fakeNode{ended: errors.New("tired")}, nil
 	})
-	if r := do(order{Open: []Plan{{}}}); !strings.Contains(r.Err, "open a node: nowhere to live") {
+	if r := do(command{Open: []Plan{{}}}); !strings.Contains(r.Err, "open a node: nowhere to live") {
 		t.Errorf("%q", r.Err)
 	}
-	r := do(order{Open: []Plan{{Dir: "a"}}})
+	r := do(command{Open: []Plan{{Dir: "a"}}})
 	for range 1000 { // the node ends at once, by itself
 		if r.Err != "" {
 			break
 		}
-		r = do(order{Weigh: true})
+		r = do(command{Measure: true})
 	}
 	if !strings.Contains(r.Err, "a node ended: tired") {
 		t.Errorf("%q", r.Err)
 	}
 }
 
-func TestAHouseRefusesGarbage(t *testing.T) {
+func TestAGroupRefusesInvalidCommands(t *testing.T) {
 	if err := Serve(t.Context(), strings.NewReader("not an order"), io.Discard, nil); err == nil {
 		t.Error("garbage was obeyed")
 	}

@@ -48,7 +48,7 @@ func Judge(r Result) (of []mark.Mark) {
 			}
 			resident := mark.AtMost("resident memory of a node, "+c.what, "MB", float64(c.cost.RSSBytes)/1e6, 12)
 			if c.cost.RSSBytes == 0 {
-				resident = resident.Without("the system does not tell")
+				resident = resident.Skipped("the system does not tell")
 			}
 			of = append(of, resident)
 		}
@@ -61,13 +61,13 @@ func Judge(r Result) (of []mark.Mark) {
 				most = 45
 			}
 			longest := math.NaN()
-			for _, e := range r.Ends {
-				if e.Way == way && !(longest > e.SequencerS) {
+			for _, e := range r.SequencerExits {
+				if e.Mode == way && !(longest > e.SequencerS) {
 					longest = e.SequencerS
 				}
 			}
 			of = append(of, mark.AtMost("another sequencer after, "+way, "s", longest, most))
 		}
 	}
-	return mark.Of(r.Phase+", "+r.Transport, of...)
+	return mark.ForRun(r.Phase+", "+r.Transport, of...)
 }

@@ -45,7 +45,7 @@ type Node interface {
 	// order.
 	Run(ctx context.Context) error
 	// Look returns what the node knows.
-	Look(ctx context.Context) (Look, error)
+	Inspect(ctx context.Context) (NodeState, error)
 	// Root returns the root of a key, by its own word.
 	Root(ctx context.Context, key overlay.ID) (overlay.ID, error)
 	// Follow subscribes to a feed.
@@ -53,7 +53,7 @@ type Node interface {
 }
 
 // A Look is what a node knows at one moment.
-type Look struct {
+type NodeState struct {
 	ID    overlay.ID
 	Addrs []string // where others join through it
 
@@ -63,13 +63,13 @@ type Look struct {
 	Slots  []overlay.Slot
 	Counts []int // members that share so many bits with it, from 0 to Depth
 
-	Led         []Led
+	LedFeeds    []LedFeed
 	Connections int
 	Links       int // streams it has open to others, of either class
 }
 
 // A Led is a feed of which the node is the sequencer.
-type Led struct {
+type LedFeed struct {
 	Key    overlay.ID
 	Owners []overlay.ID
 }
@@ -119,10 +119,10 @@ type Result struct {
 	Killed    int    `json:"killed"`
 	Seed      uint64 `json:"seed"` // of the keys that were looked up
 
-	RightS     float64 `json:"right_s"`         // until all tables were right
-	Curve      []Point `json:"curve,omitempty"` // how many were, until then
-	CountError float64 `json:"count_error"`     // the largest of all counts then, as part of the truth
-	Ends       []End   `json:"ends,omitempty"`
+	RightS         float64         `json:"right_s"`         // until all tables were right
+	RightShares    []Point         `json:"curve,omitempty"` // how many were, until then
+	CountError     float64         `json:"count_error"`     // the largest of all counts then, as part of the truth
+	SequencerExits []SequencerExit `json:"ends,omitempty"`
 
 	Busy *Cost `json:"busy,omitempty"` // when the tables had become right
 	Idle *Cost `json:"idle,omitempty"` // after the rest
@@ -135,8 +135,8 @@ type Point struct {
 }
 
 // An End is how one sequencer ended, and what followed.
-type End struct {
-	Way        string  `json:"way"`
+type SequencerExit struct {
+	Mode       string  `json:"way"`
 	SequencerS float64 `json:"sequencer_s"` // until another led
 	OwnersS    float64 `json:"owners_s"`    // until all owners lived again
 }

@@ -19,18 +19,18 @@ import (
 
 const (
 	// lookPause is the time between two looks at all nodes.
-	lookPause = 250 * time.Millisecond
+	pollInterval = 250 * time.Millisecond
 	// rightTime is how long tables may take before a run is given up.
-	rightTime = 5 * time.Minute
+	rightTimeout = 5 * time.Minute
 	// sampled is how many keys every node finds the root of before tables count as
 	// right.
-	sampled = 5
+	sampledKeys = 5
 )
 
 // A Lab is what runs need.
 type Lab struct {
 	// House makes the command of a process that calls Serve. It ends with ctx.
-	House func(ctx context.Context) *exec.Cmd
+	Command func(ctx context.Context) *exec.Cmd
 	// Seed is that of the keys that are looked up. What nodes do is not repeated by
 	// it: their keys, ports and times are the world's.
 	Seed uint64
@@ -44,12 +44,12 @@ type network struct {
 	transport string
 	dir       string
 	params    wire.Network
-	dice      *rand.Rand
-	through   []string // addresses of the first node
-	opened    int
+	rng       *rand.Rand
+	bootstrap []string // addresses of the first node
+	started   int
 	live      []*process
-	gone      []*process // stopped, and still to be ended
-	last      time.Time  // start of the last node
+	stopped   []*process // stopped, and still to be ended
+	lastStart time.Time  // start of the last node
 }
 
 // Run does a run.
@@ -61,17 +61,17 @@ func (l Lab) Run(ctx context.Context, c Scenario) (Result, error) {
 		return Result{}, fmt.Errorf("folder for nodes: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // what is left is in the system's folder for that
-	n := &network{lab: l, transport: c.Transport, dir: dir, params: wire.DefaultNetwork("lab"), dice: rand.New(rand.NewPCG(l.Seed, 0))}
+	n := &network{lab: l, transport: c.Transport, dir: dir, params: wire.DefaultNetwork("lab"), rng: rand.New(rand.NewPCG(l.Seed, 0))}
 	n.params.PrivateAddresses = true
-	defer n.end()
+	defer n.stopAll()
 	r := Result{Phase: c.Phase, Transport: c.Transport, Nodes: c.Nodes, Killed: c.Killed, Seed: l.Seed}
 	switch c.Phase {
 	case Join:
 		err = n.join(ctx, c, &r)
 	case Silent, Closed:
-		err = n.decimate(ctx, c, &r)
+		err = n.killMany(ctx, c, &r)
 	case Sequencer:
-		err = n.behead(ctx, c, &r)
+		err = n.sequencerExits(ctx, c, &r)
 	default:
 		err = fmt.Errorf("no such phase: %q", c.Phase)
 	}
@@ -82,55 +82,55 @@ func (l Lab) Run(ctx context.Context, c Scenario) (Result, error) {
 }
 
 // house starts a process with some nodes of the network.
-func (n *network) house(ctx context.Context, nodes int, pause time.Duration) error {
-	p, err := start(ctx, n.lab.House(ctx))
+func (n *network) startGroup(ctx context.Context, nodes int, pause time.Duration) error {
+	p, err := start(ctx, n.lab.Command(ctx))
 	if err != nil {
 		return err
 	}
 	n.live = append(n.live, p)
 	for opened := 0; opened < nodes; {
-		o := order{Pause: pause}
+		o := command{Pause: pause}
 		count := nodes - opened
-		if n.opened == 0 {
+		if n.started == 0 {
 			count = 1 // the others join through it
 		}
 		for range count {
-			plan := Plan{Dir: filepath.Join(n.dir, strconv.Itoa(n.opened)), Listen: listen(n.transport), Bootstrap: n.through}
-			if n.opened == 0 {
+			plan := Plan{Dir: filepath.Join(n.dir, strconv.Itoa(n.started)), Listen: listen(n.transport), Bootstrap: n.bootstrap}
+			if n.started == 0 {
 				plan.Found = &n.params
 			}
 			o.Open = append(o.Open, plan)
-			n.opened++
+			n.started++
 			opened++
 		}
-		if _, err := p.do(ctx, o); err != nil {
+		if _, err := p.send(ctx, o); err != nil {
 			return err
 		}
-		n.last = time.Now()
-		if n.through == nil {
-			r, err := p.do(ctx, order{Look: true})
+		n.lastStart = time.Now()
+		if n.bootstrap == nil {
+			r, err := p.send(ctx, command{Inspect: true})
 			if err != nil {
 				return err
 			}
-			n.through = r.Looks[0].Addrs
+			n.bootstrap = r.States[0].Addrs
 		}
 	}
 	return nil
 }
 
 // end ends all processes.
-func (n *network) end() {
-	for _, p := range slices.Concat(n.live, n.gone) {
-		p.end()
+func (n *network) stopAll() {
+	for _, p := range slices.Concat(n.live, n.stopped) {
+		p.kill()
 	}
 }
 
 // all gives an order to all processes at once.
-func (n *network) all(ctx context.Context, o order) ([]report, error) {
-	reports, errs := make([]report, len(n.live)), make([]error, len(n.live))
+func (n *network) sendAll(ctx context.Context, o command) ([]reply, error) {
+	reports, errs := make([]reply, len(n.live)), make([]error, len(n.live))
 	var asked sync.WaitGroup
 	for i, p := range n.live {
-		asked.Go(func() { reports[i], errs[i] = p.do(ctx, o) })
+		asked.Go(func() { reports[i], errs[i] = p.send(ctx, o) })
 	}
 	asked.Wait()
 	for _, err := range errs {
@@ -142,10 +142,10 @@ func (n *network) all(ctx context.Context, o order) ([]report, error) {
 }
 
 // look looks at all nodes that live.
-func (n *network) look(ctx context.Context) (looks []Look, err error) {
-	reports, err := n.all(ctx, order{Look: true})
+func (n *network) inspect(ctx context.Context) (looks []NodeState, err error) {
+	reports, err := n.sendAll(ctx, command{Inspect: true})
 	for _, r := range reports {
-		looks = append(looks, r.Looks...)
+		looks = append(looks, r.States...)
 	}
 	return looks, err
 }
@@ -153,16 +153,16 @@ func (n *network) look(ctx context.Context) (looks []Look, err error) {
 // right waits until all tables are right, and every node finds the right root of some
 // keys, and notes in r how long that took since a time. It returns what the nodes knew
 // then.
-func (n *network) right(ctx context.Context, since time.Time, r *Result) ([]Look, error) {
-	r.Curve, r.CountError = nil, 0
-	looks, err := n.await(ctx, "tables are right", func(looks []Look) (done float64, lack string, err error) {
+func (n *network) awaitRight(ctx context.Context, since time.Time, r *Result) ([]NodeState, error) {
+	r.RightShares, r.CountError = nil, 0
+	looks, err := n.await(ctx, "tables are right", func(looks []NodeState) (done float64, lack string, err error) {
 		wrong := wrongTables(looks)
 		done = 1 - float64(len(wrong))/float64(len(looks))
-		r.Curve = append(r.Curve, Point{time.Since(since).Seconds(), done})
+		r.RightShares = append(r.RightShares, Point{time.Since(since).Seconds(), done})
 		if len(wrong) > 0 {
 			return done, wrong[0], nil
 		}
-		lack, err = n.astray(ctx, looks)
+		lack, err = n.checkRoots(ctx, looks)
 		return done, lack, err
 	})
 	r.RightS = time.Since(since).Seconds()
@@ -174,10 +174,10 @@ func (n *network) right(ctx context.Context, since time.Time, r *Result) ([]Look
 }
 
 // await looks at all nodes until nothing is missing.
-func (n *network) await(ctx context.Context, what string, missing func([]Look) (done float64, lack string, err error)) ([]Look, error) {
+func (n *network) await(ctx context.Context, what string, missing func([]NodeState) (done float64, lack string, err error)) ([]NodeState, error) {
 	began := time.Now()
 	for {
-		looks, err := n.look(ctx)
+		looks, err := n.inspect(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -186,10 +186,10 @@ func (n *network) await(ctx context.Context, what string, missing func([]Look) (
 			return looks, err
 		}
 		n.lab.Progress(what, done)
-		if time.Since(began) > rightTime {
-			return looks, fmt.Errorf("%s: not within %v: %s", what, rightTime, lack)
+		if time.Since(began) > rightTimeout {
+			return looks, fmt.Errorf("%s: not within %v: %s", what, rightTimeout, lack)
 		}
-		if err := loop.Rest(ctx, lookPause); err != nil {
+		if err := loop.Rest(ctx, pollInterval); err != nil {
 			return looks, err
 		}
 	}
@@ -197,12 +197,12 @@ func (n *network) await(ctx context.Context, what string, missing func([]Look) (
 
 // astray has every node find the roots of some keys, and says which one found another
 // than the live member nearest to it.
-func (n *network) astray(ctx context.Context, looks []Look) (string, error) {
+func (n *network) checkRoots(ctx context.Context, looks []NodeState) (string, error) {
 	var keys []overlay.ID
-	for range sampled {
-		keys = append(keys, randomID(n.dice))
+	for range sampledKeys {
+		keys = append(keys, randomID(n.rng))
 	}
-	reports, err := n.all(ctx, order{Find: keys})
+	reports, err := n.sendAll(ctx, command{Find: keys})
 	if err != nil {
 		return "", err
 	}
@@ -218,19 +218,19 @@ func (n *network) astray(ctx context.Context, looks []Look) (string, error) {
 	return "", nil
 }
 
-func randomID(dice *rand.Rand) (id overlay.ID) {
+func randomID(rng *rand.Rand) (id overlay.ID) {
 	for i := range id {
-		id[i] = byte(dice.Uint32())
+		id[i] = byte(rng.Uint32())
 	}
 	return id
 }
 
 // join lets all nodes join in one process, and measures what they cost.
 func (n *network) join(ctx context.Context, c Scenario, r *Result) error {
-	if err := n.house(ctx, c.Nodes, c.Pause); err != nil {
+	if err := n.startGroup(ctx, c.Nodes, c.Pause); err != nil {
 		return err
 	}
-	looks, err := n.right(ctx, n.last, r)
+	looks, err := n.awaitRight(ctx, n.lastStart, r)
 	if err != nil {
 		return err
 	}
@@ -244,16 +244,16 @@ func (n *network) join(ctx context.Context, c Scenario, r *Result) error {
 	}
 	p := n.live[0].cmd.Process.Pid
 	began := time.Now()
-	before, _ := Spent(p)
+	before, _ := CPUTime(p)
 	for since := time.Duration(0); since < c.Rest; since = time.Since(began) {
 		n.lab.Progress("nodes rest", since.Seconds()/c.Rest.Seconds())
 		if err := loop.Rest(ctx, min(time.Second, c.Rest-since)); err != nil {
 			return err
 		}
 	}
-	after, _ := Spent(p)
+	after, _ := CPUTime(p)
 	cpu := (after - before).Seconds() / time.Since(began).Seconds()
-	if looks, err = n.look(ctx); err != nil {
+	if looks, err = n.inspect(ctx); err != nil {
 		return err
 	}
 	idle, err := n.cost(ctx, looks, cpu)
@@ -262,12 +262,12 @@ func (n *network) join(ctx context.Context, c Scenario, r *Result) error {
 }
 
 // cost measures the only process.
-func (n *network) cost(ctx context.Context, looks []Look, cpu float64) (c Cost, err error) {
+func (n *network) cost(ctx context.Context, looks []NodeState, cpu float64) (c Cost, err error) {
 	p, nodes := n.live[0], float64(len(looks))
 	if rss, err := Resident(p.cmd.Process.Pid); err == nil { // before garbage is collected
-		c.RSSBytes = int(float64(rss-p.empty) / nodes)
+		c.RSSBytes = int(float64(rss-p.emptyRSS) / nodes)
 	}
-	report, err := p.do(ctx, order{Weigh: true})
+	report, err := p.send(ctx, command{Measure: true})
 	if err != nil {
 		return c, err
 	}
@@ -283,20 +283,20 @@ func (n *network) cost(ctx context.Context, looks []Look, cpu float64) (c Cost, 
 }
 
 // decimate lets nodes join in two processes, and kills one of these.
-func (n *network) decimate(ctx context.Context, c Scenario, r *Result) error {
+func (n *network) killMany(ctx context.Context, c Scenario, r *Result) error {
 	for _, nodes := range []int{c.Nodes - c.Killed, c.Killed} {
-		if err := n.house(ctx, nodes, c.Pause); err != nil {
+		if err := n.startGroup(ctx, nodes, c.Pause); err != nil {
 			return err
 		}
 	}
-	if _, err := n.right(ctx, n.last, r); err != nil {
+	if _, err := n.awaitRight(ctx, n.lastStart, r); err != nil {
 		return err
 	}
 	died := time.Now()
-	if err := n.remove(1).die(ctx, c.Phase); err != nil {
+	if err := n.remove(1).exit(ctx, c.Phase); err != nil {
 		return err
 	}
-	_, err := n.right(ctx, died, r)
+	_, err := n.awaitRight(ctx, died, r)
 	return err
 }
 
@@ -304,6 +304,6 @@ func (n *network) decimate(ctx context.Context, c Scenario, r *Result) error {
 func (n *network) remove(i int) *process {
 	p := n.live[i]
 	n.live = slices.Delete(n.live, i, i+1)
-	n.gone = append(n.gone, p)
+	n.stopped = append(n.stopped, p)
 	return p
 }

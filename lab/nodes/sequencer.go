@@ -20,65 +20,65 @@ import (
 // not because something that was new did not come. Somebody else is the sequencer when it
 // has been elected and polls. The owners live again when it names as many of the living
 // as a key has.
-func (n *network) behead(ctx context.Context, c Scenario, r *Result) error {
+func (n *network) sequencerExits(ctx context.Context, c Scenario, r *Result) error {
 	url, stop, err := serveFeed(ctx)
 	if err != nil {
 		return err
 	}
 	defer stop()
 	for range c.Nodes {
-		if err := n.house(ctx, 1, 0); err != nil {
+		if err := n.startGroup(ctx, 1, 0); err != nil {
 			return err
 		}
 	}
-	if _, err := n.right(ctx, n.last, r); err != nil {
+	if _, err := n.awaitRight(ctx, n.lastStart, r); err != nil {
 		return err
 	}
-	if _, err := n.all(ctx, order{Follow: url}); err != nil {
+	if _, err := n.sendAll(ctx, command{Follow: url}); err != nil {
 		return err
 	}
 	key := overlay.Key(n.params.Name, url)
 	for range c.Killed {
 		for _, way := range []string{Leave, Closed, Silent} {
-			end, err := n.bereave(ctx, key, way)
+			end, err := n.sequencerExit(ctx, key, way)
 			if err != nil {
 				return fmt.Errorf("sequencer's end (%s): %w", way, err)
 			}
-			r.Ends = append(r.Ends, end)
+			r.SequencerExits = append(r.SequencerExits, end)
 		}
 	}
 	return nil
 }
 
 // bereave lets the sequencer of a key end, and waits for the next.
-func (n *network) bereave(ctx context.Context, key overlay.ID, way string) (e End, err error) {
-	looks, err := n.owned(ctx, key)
+func (n *network) sequencerExit(ctx context.Context, key overlay.ID, way string) (e SequencerExit, err error) {
+	looks, err := n.awaitOwners(ctx, key)
 	if err != nil {
 		return e, err
 	}
-	leads := func(l Look) bool { return l.leads(key) != nil }
+	leads := func(l NodeState) bool { return l.leads(key) != nil }
 	victim := n.remove(slices.IndexFunc(looks, leads)) // each process has one node
 	began := time.Now()
 	ended := make(chan error, 1)
-	go func() { ended <- victim.die(ctx, way) }() // who leaves takes its time
-	_, err = n.await(ctx, "another sequencer", func(looks []Look) (float64, string, error) {
+	go func() { ended <- victim.exit(ctx, way) }() // who leaves takes its time
+	_, err = n.await(ctx, "another sequencer", func(looks []NodeState) (float64, string, error) {
 		if slices.ContainsFunc(looks, leads) {
 			return 1, "", nil
 		}
 		return 0, "nobody leads", nil
 	})
-	e = End{Way: way, SequencerS: time.Since(began).Seconds()}
+	e = SequencerExit{Mode: way, SequencerS: time.Since(began).Seconds()}
 	if err = errors.Join(err, <-ended); err != nil {
 		return e, err
 	}
-	_, err = n.owned(ctx, key)
+	_, err = n.awaitOwners(ctx, key)
 	e.OwnersS = time.Since(began).Seconds()
 	return e, err
 }
 
 // owned waits until one node leads the log of a key, and all its owners live.
-func (n *network) owned(ctx context.Context, key overlay.ID) ([]Look, error) {
-	return n.await(ctx, "all owners live", func(looks []Look) (float64, string, error) {
+func (n *network) awaitOwners(ctx context.Context, key overlay.ID) ([]NodeState, error) {
+	return n.await(ctx, "all owners live", func(looks []NodeState) (float64, string, error) {
 		var leaders, alive int
 		for _, l := range looks {
 			led := l.leads(key)
@@ -100,9 +100,9 @@ func (n *network) owned(ctx context.Context, key overlay.ID) ([]Look, error) {
 }
 
 // leads returns what a node leads at a key, nil if it does not.
-func (l Look) leads(key overlay.ID) *Led {
-	if i := slices.IndexFunc(l.Led, func(led Led) bool { return led.Key == key }); i >= 0 {
-		return &l.Led[i]
+func (l NodeState) leads(key overlay.ID) *LedFeed {
+	if i := slices.IndexFunc(l.LedFeeds, func(led LedFeed) bool { return led.Key == key }); i >= 0 {
+		return &l.LedFeeds[i]
 	}
 	return nil
 }

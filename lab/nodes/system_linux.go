@@ -34,7 +34,7 @@ func memoryOf(pid int) (resident, mapped int, err error) {
 }
 
 // Spent returns how long a process has computed, to the nanosecond.
-func Spent(pid int) (time.Duration, error) {
+func CPUTime(pid int) (time.Duration, error) {
 	var t unix.Timespec
 	// The clock of a process, as clock_getcpuclockid(3) makes it of its number.
 	const scheduled = 2

@@ -18,9 +18,9 @@ const countTolerance = 0.5
 // A table is right when the node is a member, its leaf is all live members with its
 // prefix, at the depth that they all have, every slot in which a live member could
 // stand has a live one, and no count is farther from the truth than the tolerance.
-func wrongTables(all []Look) (wrong []string) {
+func wrongTables(all []NodeState) (wrong []string) {
 	for _, l := range all {
-		if err := l.fault(all); err != nil {
+		if err := l.problem(all); err != nil {
 			wrong = append(wrong, fmt.Sprintf("node %s: %v", l.ID.Short(), err))
 		}
 	}
@@ -28,7 +28,7 @@ func wrongTables(all []Look) (wrong []string) {
 }
 
 // fault says what is wrong first.
-func (l Look) fault(all []Look) error {
+func (l NodeState) problem(all []NodeState) error {
 	if !l.Member {
 		return fmt.Errorf("is no member")
 	}
@@ -47,8 +47,8 @@ func (l Look) fault(all []Look) error {
 	}
 	for _, s := range l.Slots {
 		in := func(id overlay.ID) bool { return id.Common(l.ID) >= 4*s.Row && id.Digit(s.Row) == s.Column }
-		some := slices.ContainsFunc(all, func(m Look) bool { return in(m.ID) })
-		alive := slices.ContainsFunc(all, func(m Look) bool { return m.ID == s.Contact && in(m.ID) })
+		some := slices.ContainsFunc(all, func(m NodeState) bool { return in(m.ID) })
+		alive := slices.ContainsFunc(all, func(m NodeState) bool { return m.ID == s.Contact && in(m.ID) })
 		if some && !alive {
 			return fmt.Errorf("nobody who lives in slot (%d, %x)", s.Row, s.Column)
 		}
@@ -61,7 +61,7 @@ func (l Look) fault(all []Look) error {
 
 // countError returns the largest error of a node's counts, as part of the truth, and
 // which of them it is.
-func (l Look) countError(all []Look) (worst float64, bits int) {
+func (l NodeState) countError(all []NodeState) (worst float64, bits int) {
 	for d, got := range l.Counts {
 		truth := 0
 		for _, m := range all {
@@ -81,8 +81,8 @@ func sameIDs(a, b []overlay.ID) bool {
 }
 
 // root returns the live member nearest to a key.
-func root(key overlay.ID, all []Look) overlay.ID {
-	return slices.MinFunc(all, func(a, b Look) int {
+func root(key overlay.ID, all []NodeState) overlay.ID {
+	return slices.MinFunc(all, func(a, b NodeState) int {
 		if overlay.Nearer(key, a.ID, b.ID) {
 			return -1
 		}

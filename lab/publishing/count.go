@@ -9,66 +9,66 @@ import (
 )
 
 // A Part is what became of those pairs of a reader and an item that had the same to come through.
-type Part struct {
-	Name   string  `json:"name"`
-	LimitS float64 `json:"limit_s"` // 0: none
-	Wanted int     `json:"wanted"`
-	Shown  int     `json:"shown"`
-	Late   int     `json:"late"` // after the limit, or waited for in vain for so long until the reader went
-	Lost   int     `json:"lost"` // wanted by who is there in the end, and for longer than the limit
-	Went   int     `json:"went"` // the reader had gone, or had just come
-	P50    float64 `json:"p50_s"`
-	P99    float64 `json:"p99_s"`
-	Most   float64 `json:"most_s"`
+type Group struct {
+	Name     string  `json:"name"`
+	LimitS   float64 `json:"limit_s"` // 0: none
+	Expected int     `json:"wanted"`
+	Shown    int     `json:"shown"`
+	Late     int     `json:"late"` // after the limit, or waited for in vain for so long until the reader went
+	Lost     int     `json:"lost"` // wanted by who is there in the end, and for longer than the limit
+	Excused  int     `json:"went"` // the reader had gone, or had just come
+	P50      float64 `json:"p50_s"`
+	P99      float64 `json:"p99_s"`
+	Max      float64 `json:"most_s"`
 
 	delays []time.Duration
 }
 
-func (p *Part) limit() time.Duration { return time.Duration(p.LimitS * float64(time.Second)) }
+func (p *Group) limit() time.Duration { return time.Duration(p.LimitS * float64(time.Second)) }
 
 // took notes how long a pair took.
-func (p *Part) took(d time.Duration) {
+func (p *Group) delivered(d time.Duration) {
 	p.Shown++
 	p.delays = append(p.delays, d)
-	if p.over(d) {
+	if p.overLimit(d) {
 		p.Late++
 	}
 }
 
 // gave notes a pair that came to nothing; lost says whether it could still have been.
-func (p *Part) gave(waited time.Duration, lost bool) {
-	switch over := p.over(waited); {
+func (p *Group) abandoned(waited time.Duration, lost bool) {
+	switch over := p.overLimit(waited); {
 	case lost && (over || p.LimitS == 0):
 		p.Lost++
 	case over:
 		p.Late++
 	default:
-		p.Went++
+		p.Excused++
 	}
 }
 
-func (p *Part) over(d time.Duration) bool { return p.LimitS > 0 && d > p.limit() }
+func (p *Group) overLimit(d time.Duration) bool { return p.LimitS > 0 && d > p.limit() }
 
 // sum makes the figures.
-func (p *Part) sum() {
+func (p *Group) finish() {
 	slices.Sort(p.delays)
 	if n := len(p.delays); n > 0 {
-		p.P50, p.P99, p.Most = p.delays[n/2].Seconds(), p.delays[n*99/100].Seconds(), p.delays[n-1].Seconds()
+		p.P50, p.P99, p.Max = p.delays[n/2].Seconds(), p.delays[n*99/100].Seconds(), p.delays[n-1].Seconds()
 	}
 }
 
 // A ledger knows who is to be shown what, and was.
-type ledger struct {
-	now     func() time.Time
-	part    func(p *sim.Peer, f *followed) *Part // of an item that is published now
-	back    *Part                                // of what who comes is to be shown
-	readers map[*sim.Peer][]*reader
-	order   []*reader
-	again   int
+type tracker struct {
+	now       func() time.Time
+	groupOf   func(p *sim.Peer, f *trackedFeed) *Group // of an item that is published now
+	returning *Group                                   // of what who comes is to be shown
+	readers   map[*sim.Peer][]*reader
+	order     []*reader
+	repeated  int
 }
 
 // A followed feed, and its items that count.
-type followed struct {
+type trackedFeed struct {
 	url     string
 	share   float64 // of the members that follow it
 	items   map[feed.ID]int
@@ -77,30 +77,30 @@ type followed struct {
 
 // A reader is a peer that follows a feed.
 type reader struct {
-	peer  *sim.Peer
-	feed  *followed
-	up    bool
-	shown []bool         // by item
-	open  map[int]waited // items that it is to be shown
+	peer    *sim.Peer
+	feed    *trackedFeed
+	online  bool
+	shown   []bool              // by item
+	pending map[int]pendingItem // items that it is to be shown
 }
 
 // waited is since when an item is to be shown, and in which part it counts.
-type waited struct {
+type pendingItem struct {
 	since time.Time
-	part  *Part
+	group *Group
 }
 
 // follows notes that a peer, which is up, follows a feed.
-func (l *ledger) follows(p *sim.Peer, f *followed) {
-	r := &reader{peer: p, feed: f, up: true, shown: make([]bool, len(f.items)), open: map[int]waited{}}
+func (l *tracker) addReader(p *sim.Peer, f *trackedFeed) {
+	r := &reader{peer: p, feed: f, online: true, shown: make([]bool, len(f.items)), pending: map[int]pendingItem{}}
 	l.readers[p] = append(l.readers[p], r)
 	l.order = append(l.order, r)
 	f.readers = append(f.readers, r)
-	l.wants(r)
+	l.expectMissing(r)
 }
 
 // forget leaves out a peer from now on.
-func (l *ledger) forget(p *sim.Peer) {
+func (l *tracker) removePeer(p *sim.Peer) {
 	is := func(r *reader) bool { return r.peer == p }
 	for _, r := range l.readers[p] {
 		r.feed.readers = slices.DeleteFunc(r.feed.readers, is)
@@ -110,78 +110,78 @@ func (l *ledger) forget(p *sim.Peer) {
 }
 
 // wants has a reader that comes wait for all that it has not been shown.
-func (l *ledger) wants(r *reader) {
+func (l *tracker) expectMissing(r *reader) {
 	for i, shown := range r.shown {
 		if !shown {
-			r.open[i] = waited{l.now(), l.back}
-			l.back.Wanted++
+			r.pending[i] = pendingItem{l.now(), l.returning}
+			l.returning.Expected++
 		}
 	}
 }
 
 // published notes a new item of a feed.
-func (l *ledger) published(f *followed, id feed.ID) {
+func (l *tracker) itemPublished(f *trackedFeed, id feed.ID) {
 	i := len(f.items)
 	f.items[id] = i
 	for _, r := range f.readers {
 		r.shown = append(r.shown, false)
-		if r.up {
-			p := l.part(r.peer, f)
-			p.Wanted++
-			r.open[i] = waited{l.now(), p}
+		if r.online {
+			p := l.groupOf(r.peer, f)
+			p.Expected++
+			r.pending[i] = pendingItem{l.now(), p}
 		}
 	}
 }
 
 // shows notes that a peer was shown an item.
-func (l *ledger) shows(p *sim.Peer, url string, id feed.ID) {
+func (l *tracker) itemShown(p *sim.Peer, url string, id feed.ID) {
 	for _, r := range l.readers[p] {
 		i, counts := r.feed.items[id]
 		if r.feed.url != url || !counts {
 			continue
 		}
 		if r.shown[i] {
-			l.again++
+			l.repeated++
 			continue
 		}
 		r.shown[i] = true
-		if o, open := r.open[i]; open {
-			o.part.took(l.now().Sub(o.since))
-			delete(r.open, i)
+		if o, open := r.pending[i]; open {
+			o.group.delivered(l.now().Sub(o.since))
+			delete(r.pending, i)
 		}
 	}
 }
 
 // came and went note that a peer did.
-func (l *ledger) came(p *sim.Peer) {
+func (l *tracker) peerStarted(p *sim.Peer) {
 	for _, r := range l.readers[p] {
-		r.up = true
-		l.wants(r)
+		r.online = true
+		l.expectMissing(r)
 	}
 }
 
-func (l *ledger) went(p *sim.Peer) {
+func (l *tracker) peerStopped(p *sim.Peer) {
 	for _, r := range l.readers[p] {
-		r.up = false
-		l.end(r, false)
+		r.online = false
+		l.dropPending(r, false)
 	}
 }
 
 // end ends what a reader waits for.
-func (l *ledger) end(r *reader, lost bool) {
-	for i, o := range r.open {
-		o.part.gave(l.now().Sub(o.since), lost)
-		delete(r.open, i)
+func (l *tracker) dropPending(r *reader, lost bool) {
+	for i, o := range r.pending {
+		o.group.abandoned(l.now().Sub(o.since), lost)
+		delete(r.pending, i)
 	}
 }
 
 // anew has all that is waited for count from now on, in another part, and returns how much that is.
-func (l *ledger) anew(to *Part) (n int) {
+func (l *tracker) restartPending(to *Group) (n int) {
 	for _, r := range l.order {
-		for i, o := range r.open {
-			o.part.Wanted--
-			to.Wanted++
-			r.open[i] = waited{l.now(), to}
+		for i, o := range r.pending {
+			o.group.Expected--
+			to.Expected++
+			r.pending[i] = pendingItem{l.now(), to}
 			n++
 		}
 	}
@@ -189,8 +189,8 @@ func (l *ledger) anew(to *Part) (n int) {
 }
 
 // close ends the count.
-func (l *ledger) close() {
+func (l *tracker) finish() {
 	for _, r := range l.order {
-		l.end(r, r.up)
+		l.dropPending(r, r.online)
 	}
 }

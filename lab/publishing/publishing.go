@@ -33,35 +33,35 @@ type Options struct {
 }
 
 // Docs are the worlds of the docs.
-func Docs() Options {
+func Full() Options {
 	return Options{Seed: 1, Nodes: 1024, Feeds: 32, Every: 3 * time.Minute, Length: 30 * time.Minute}
 }
 
 // A Scenario is what befalls a world.
 type Scenario struct {
 	Options
-	Name     string
-	Owners   int           // of each feed
-	FanOut   int           // of trees; 0: as networks have it if nothing is told
-	Session  time.Duration // median stay of all but publishers; 0: nobody goes
-	Loss     float64       // of all frames
-	Parted   time.Duration // half of the members from the others
-	Away     int           // readers whose nodes are down, for Absence
-	Absence  time.Duration
-	Swallows float64       // part of the members with children in any tree
-	Limit    time.Duration // within which all are to have an item
-	P99      float64       // what is asked of the slowest hundredth, of that in calm; 0: nothing
+	Name        string
+	Owners      int           // of each feed
+	FanOut      int           // of trees; 0: as networks have it if nothing is told
+	Session     time.Duration // median stay of all but publishers; 0: nobody goes
+	Loss        float64       // of all frames
+	Partitioned time.Duration // half of the members from the others
+	Away        int           // readers whose nodes are down, for Absence
+	Absence     time.Duration
+	Droppers    float64       // part of the members with children in any tree
+	Limit       time.Duration // within which all are to have an item
+	P99Factor   float64       // what is asked of the slowest hundredth, of that in calm; 0: nothing
 }
 
 const (
-	calm     = "calm"
-	parted   = "parted"
-	offline  = "offline"
-	swallow  = "swallow"
-	dayNodes = 64 // of the world that lives for a day
-	dayFeeds = 16
-	dayEvery = 15 * time.Minute
-	dayAway  = 4
+	calm        = "calm"
+	partitioned = "parted"
+	offline     = "offline"
+	droppers    = "swallow"
+	dayNodes    = 64 // of the world that lives for a day
+	dayFeeds    = 16
+	dayEvery    = 15 * time.Minute
+	dayAway     = 4
 )
 
 // Scenarios lists those of the docs.
@@ -88,16 +88,16 @@ func Scenarios(o Options) []Scenario {
 		p99     float64
 	}{{1, 2}, {5, 4}, {10, 8}} {
 		of = append(of, named(fmt.Sprintf("loss-%d", l.percent), func(c *Scenario) {
-			c.Loss, c.P99, c.Limit = float64(l.percent)/100, l.p99, 10*time.Minute
+			c.Loss, c.P99Factor, c.Limit = float64(l.percent)/100, l.p99, 10*time.Minute
 		}))
 	}
 	return append(of,
-		named(parted, func(c *Scenario) { c.Parted, c.Limit = 30*time.Minute, 2*time.Minute }),
+		named(partitioned, func(c *Scenario) { c.Partitioned, c.Limit = 30*time.Minute, 2*time.Minute }),
 		named(offline, func(c *Scenario) {
 			c.Nodes, c.Feeds, c.Every = min(c.Nodes, dayNodes), min(c.Feeds, dayFeeds), max(c.Every, dayEvery)
 			c.Away, c.Absence, c.Limit = dayAway, 24*time.Hour, 2*time.Minute
 		}),
-		named(swallow, func(c *Scenario) { c.Swallows, c.Limit = 0.3, 10*time.Minute }),
+		named(droppers, func(c *Scenario) { c.Droppers, c.Limit = 0.3, 10*time.Minute }),
 	)
 }
 
@@ -117,7 +117,7 @@ func Pick(all []Scenario, names []string) (of []Scenario, err error) {
 	wanted := func(c Scenario) bool {
 		return slices.ContainsFunc(names, func(name string) bool { return is(c, name) })
 	}
-	compared := slices.ContainsFunc(all, func(c Scenario) bool { return wanted(c) && c.P99 > 0 })
+	compared := slices.ContainsFunc(all, func(c Scenario) bool { return wanted(c) && c.P99Factor > 0 })
 	for _, c := range all {
 		if wanted(c) || compared && c.Name == calm {
 			of = append(of, c)
@@ -128,58 +128,58 @@ func Pick(all []Scenario, names []string) (of []Scenario, err error) {
 
 // A Result is what came of a scenario. Its fields are its JSON.
 type Result struct {
-	Scenario   string  `json:"scenario"`
-	Seed       uint64  `json:"seed"`
-	Nodes      int     `json:"nodes"`
-	Owners     int     `json:"owners"`
-	Feeds      int     `json:"feeds"`
-	Channels   float64 `json:"channels_per_node"`
-	SessionMin float64 `json:"session_min"`
-	Loss       float64 `json:"loss"`
-	Items      int     `json:"items"`
-	Parts      []*Part `json:"parts"`
+	Scenario   string   `json:"scenario"`
+	Seed       uint64   `json:"seed"`
+	Nodes      int      `json:"nodes"`
+	Owners     int      `json:"owners"`
+	Feeds      int      `json:"feeds"`
+	Channels   float64  `json:"channels_per_node"`
+	SessionMin float64  `json:"session_min"`
+	Loss       float64  `json:"loss"`
+	Items      int      `json:"items"`
+	Groups     []*Group `json:"parts"`
 
-	Twice    int `json:"twice"`    // versions of an item that a reader was shown again in one life of its node
-	Again    int `json:"again"`    // items that it was shown again in a later life
-	Doubled  int `json:"doubled"`  // that stand twice in a reader's feed in the end
-	Gone     int `json:"gone"`     // that a reader was shown and does not have in the end
-	Unsigned int `json:"unsigned"` // that are not its publisher's in the end
+	ShownTwice int `json:"twice"`    // versions of an item that a reader was shown again in one life of its node
+	Repeated   int `json:"again"`    // items that it was shown again in a later life
+	Duplicated int `json:"doubled"`  // that stand twice in a reader's feed in the end
+	Vanished   int `json:"gone"`     // that a reader was shown and does not have in the end
+	Unsigned   int `json:"unsigned"` // that are not its publisher's in the end
 
-	HeldP99  float64 `json:"held_p99_s"` // from the signature until the publisher heard that owners hold it
-	HeldMost float64 `json:"held_most_s"`
-	Pushed   int     `json:"pushed_again"` // pushes that came to nothing within a minute, or were refused
-	Refused  string  `json:"refused"`      // why one was, the last time
+	CommitP99 float64 `json:"held_p99_s"` // from the signature until the publisher heard that owners hold it
+	CommitMax float64 `json:"held_most_s"`
+	Retried   int     `json:"pushed_again"` // pushes that came to nothing within a minute, or were refused
+	Refused   string  `json:"refused"`      // why one was, the last time
 
-	Interior int      `json:"interior"`      // members with children in a tree
-	Swallow  int      `json:"swallow"`       // of these, who swallow
-	Shadowed int      `json:"shadow_places"` // readers with a place in a second tree of their feed, when it began
-	Digests  float64  `json:"digests_per_node_min"`
-	Audits   float64  `json:"audits_per_node_h"`
-	Behind   int      `json:"behind"` // pairs that lacked when the network was whole again, or readers were back
-	Gaps     uint64   `json:"gaps"`   // of the members there in the end
-	Filled   uint64   `json:"filled"`
-	Overdue  uint64   `json:"overdue"`
-	Lacking  uint64   `json:"lacking"` // publications that readers miss in logs, where nobody withholds any
-	Jumps    uint64   `json:"jumps"`
-	Merged   uint64   `json:"merged"`
-	VirtualS float64  `json:"virtual_s"`
-	WallS    float64  `json:"wall_s"`
-	Wrong    []string `json:"wrong"` // what checkers found besides
+	Interior        int      `json:"interior"`      // members with children in a tree
+	Droppers        int      `json:"swallow"`       // of these, who swallow
+	Shadowed        int      `json:"shadow_places"` // readers with a place in a second tree of their feed, when it began
+	Digests         float64  `json:"digests_per_node_min"`
+	Audits          float64  `json:"audits_per_node_h"`
+	Missed          int      `json:"behind"` // pairs that lacked when the network was whole again, or readers were back
+	Gaps            uint64   `json:"gaps"`   // of the members there in the end
+	Filled          uint64   `json:"filled"`
+	Overdue         uint64   `json:"overdue"`
+	Lacking         uint64   `json:"lacking"` // publications that readers miss in logs, where nobody withholds any
+	ForcedReconfigs uint64   `json:"jumps"`
+	Merged          uint64   `json:"merged"`
+	VirtualS        float64  `json:"virtual_s"`
+	WallS           float64  `json:"wall_s"`
+	Wrong           []string `json:"wrong"` // what checkers found besides
 }
 
 // Part returns the part of a name, an empty one if there is none.
-func (r *Result) Part(name string) *Part {
-	for _, p := range r.Parts {
+func (r *Result) Group(name string) *Group {
+	for _, p := range r.Groups {
 		if p.Name == name {
 			return p
 		}
 	}
-	return &Part{Name: name}
+	return &Group{Name: name}
 }
 
 // Lost is how many pairs of all parts came to nothing.
 func (r *Result) Lost() (n int) {
-	for _, p := range r.Parts {
+	for _, p := range r.Groups {
 		n += p.Lost
 	}
 	return n
@@ -187,12 +187,12 @@ func (r *Result) Lost() (n int) {
 
 // The times of a world.
 const (
-	growPause = 100 * time.Millisecond // between two members
-	settle    = 30 * time.Second       // until all know each other
-	joining   = 30 * time.Second       // in which all follow their feeds
-	warmth    = 3 * time.Minute        // until trees stand, and owners know whose the feeds are
-	before    = 5 * time.Minute        // of a trouble, and behind it, in which items come
-	after     = 2 * time.Minute        // that is left to the last item, besides the limit
+	growInterval = 100 * time.Millisecond // between two members
+	settleTime   = 30 * time.Second       // until all know each other
+	joinTime     = 30 * time.Second       // in which all follow their feeds
+	warmupTime   = 3 * time.Minute        // until trees stand, and owners know whose the feeds are
+	faultMargin  = 5 * time.Minute        // of a trouble, and behind it, in which items come
+	tailTime     = 2 * time.Minute        // that is left to the last item, besides the limit
 )
 
 // Run simulates.
@@ -202,54 +202,54 @@ func (c Scenario) Run(ctx context.Context, progress func(float64)) (Result, erro
 		Scenario: c.Name, Seed: c.Seed, Nodes: c.Nodes, Owners: c.Owners, Feeds: c.Feeds,
 		SessionMin: c.Session.Minutes(), Loss: c.Loss,
 	}
-	if err := w.begin(); err != nil {
+	if err := w.start(); err != nil {
 		return r, err
 	}
 	r.Channels = w.channels()
 	end := func() {}
 	if c.Session > 0 {
 		end = w.Churn(sim.Churn{
-			Sessions: sim.Sessions{Median: c.Session}, Silent: silent, Returning: back,
-			Permanent: func(p *sim.Peer) bool { return w.desks[p] != nil },
+			Sessions: sim.Sessions{Median: c.Session}, Silent: silentShare, Returning: returningShare,
+			Permanent: func(p *sim.Peer) bool { return w.publishers[p] != nil },
 			Arrived:   w.follow,
 		})
 	}
 	w.SetNetworkFaults(sim.NetworkFaults{Loss: c.Loss})
 	var err error
 	switch {
-	case c.Parted > 0:
-		err = w.part(&r)
+	case c.Partitioned > 0:
+		err = w.partition(&r)
 	case c.Away > 0:
-		err = w.absent(&r)
-	case c.Swallows > 0:
-		err = w.poison(&r)
+		err = w.absence(&r)
+	case c.Droppers > 0:
+		err = w.dropForwards(&r)
 	default:
-		err = w.pass(c.Length)
+		err = w.advance(c.Length)
 	}
 	if err != nil {
 		return r, err
 	}
-	w.close()
-	if err := w.pass(c.Limit + after); err != nil {
+	w.stop()
+	if err := w.advance(c.Limit + tailTime); err != nil {
 		return r, err
 	}
 	end()
-	w.sum(&r)
-	return r, w.windows(&r)
+	w.finish(&r)
+	return r, w.checkWindows(&r)
 }
 
 // silent is the part of those who go that nobody hears of; back that of those who come who were here
 // before.
-const silent, back = 0.5, 0.5
+const silentShare, returningShare = 0.5, 0.5
 
 // length is how long a scenario takes, about.
 func (c Scenario) length() time.Duration {
-	d := time.Duration(c.Nodes)*growPause + settle + joining + warmth + c.Limit + after
+	d := time.Duration(c.Nodes)*growInterval + settleTime + joinTime + warmupTime + c.Limit + tailTime
 	switch {
-	case c.Parted > 0:
-		return d + 2*before + c.Parted
+	case c.Partitioned > 0:
+		return d + 2*faultMargin + c.Partitioned
 	case c.Away > 0:
-		return d + 2*before + c.Absence
+		return d + 2*faultMargin + c.Absence
 	}
 	return d + c.Length
 }

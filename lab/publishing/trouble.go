@@ -8,58 +8,58 @@ import (
 )
 
 // part parts every other member from the others for a while. Publishers write on both sides.
-func (w *world) part(r *Result) error {
-	if err := w.pass(before); err != nil {
+func (w *world) partition(r *Result) error {
+	if err := w.advance(faultMargin); err != nil {
 		return err
 	}
-	apart, healed := w.newPart(partApart, 0), w.newPart(partHealed, w.is.Limit)
+	apart, healed := w.newGroup(groupPartitioned, 0), w.newGroup(groupHealed, w.scenario.Limit)
 	var side []*sim.Host
 	for i, p := range w.Peers() {
 		if i%2 == 0 {
 			side = append(side, p.Host)
 		}
 	}
-	was := w.ledger.part
-	w.ledger.part = func(*sim.Peer, *followed) *Part { return apart }
+	was := w.tracker.groupOf
+	w.tracker.groupOf = func(*sim.Peer, *trackedFeed) *Group { return apart }
 	w.Partition(side)
-	if err := w.pass(w.is.Parted); err != nil {
+	if err := w.advance(w.scenario.Partitioned); err != nil {
 		return err
 	}
 	w.Heal()
-	w.ledger.part = was
-	r.Behind = w.ledger.anew(healed)
-	return w.pass(before)
+	w.tracker.groupOf = was
+	r.Missed = w.tracker.restartPending(healed)
+	return w.advance(faultMargin)
 }
 
 // absent has the nodes of some readers down for a while, those who follow most. Half of them are
 // seen to end.
-func (w *world) absent(r *Result) error {
-	if err := w.pass(before); err != nil {
+func (w *world) absence(r *Result) error {
+	if err := w.advance(faultMargin); err != nil {
 		return err
 	}
-	of := make([]*sim.Peer, 0, len(w.ledger.readers))
+	of := make([]*sim.Peer, 0, len(w.tracker.readers))
 	for _, p := range w.Peers() {
-		if len(w.ledger.readers[p]) > 0 {
+		if len(w.tracker.readers[p]) > 0 {
 			of = append(of, p)
 		}
 	}
-	slices.SortStableFunc(of, func(a, b *sim.Peer) int { return len(w.ledger.readers[b]) - len(w.ledger.readers[a]) })
-	of = of[:min(w.is.Away, len(of))]
+	slices.SortStableFunc(of, func(a, b *sim.Peer) int { return len(w.tracker.readers[b]) - len(w.tracker.readers[a]) })
+	of = of[:min(w.scenario.Away, len(of))]
 	for i, p := range of {
 		p.Kill(i%2 == 0)
 	}
-	if err := w.pass(w.is.Absence); err != nil {
+	if err := w.advance(w.scenario.Absence); err != nil {
 		return err
 	}
 	for _, p := range of {
 		p.Start()
 	}
-	r.Behind = w.late.Wanted
-	return w.pass(before)
+	r.Missed = w.lateGroup.Expected
+	return w.advance(faultMargin)
 }
 
 // shadow is the group of the second tree of a feed, by which heads come.
-func shadow(key overlay.ID) overlay.ID {
+func shadowGroup(key overlay.ID) overlay.ID {
 	key[0] ^= 0x80
 	return key
 }
@@ -67,16 +67,16 @@ func shadow(key overlay.ID) overlay.ID {
 // poison has a part of the members that have children in a tree swallow what they should pass on, and
 // counts apart those readers that have a way to the root, by one of a feed's trees, on which nobody
 // does. Owners and publishers of feeds are honest; and who swallows is no reader that counts.
-func (w *world) poison(r *Result) error {
-	clean, unclean := w.newPart(partClean, cleanLimit), w.newPart(partUnclean, w.is.Limit)
+func (w *world) dropForwards(r *Result) error {
+	clean, unclean := w.newGroup(groupHonest, honestLimit), w.newGroup(groupDropped, w.scenario.Limit)
 	var may []*sim.Peer
 	for _, p := range w.Live() {
 		n := p.Layers()
-		interior, honest := false, w.desks[p] != nil
+		interior, honest := false, w.publishers[p] != nil
 		for _, f := range w.feeds {
 			key := w.Key(f.url)
 			main, _ := n.Scribe.Place(key)
-			second, _ := n.Scribe.Place(shadow(key))
+			second, _ := n.Scribe.Place(shadowGroup(key))
 			interior = interior || len(main.Children)+len(second.Children) > 0
 			v, owns := n.Owners.View(key)
 			honest = honest || owns && v.Owns
@@ -91,17 +91,17 @@ func (w *world) poison(r *Result) error {
 			}
 		}
 	}
-	w.dice.Shuffle(len(may), func(i, j int) { may[i], may[j] = may[j], may[i] })
-	r.Swallow = min(int(w.is.Swallows*float64(r.Interior)+0.5), len(may))
-	for _, p := range may[:r.Swallow] {
+	w.rng.Shuffle(len(may), func(i, j int) { may[i], may[j] = may[j], may[i] })
+	r.Droppers = min(int(w.scenario.Droppers*float64(r.Interior)+0.5), len(may))
+	for _, p := range may[:r.Droppers] {
 		p.DropForwards()
-		w.ledger.forget(p)
+		w.tracker.removePeer(p)
 	}
-	w.ledger.part = func(p *sim.Peer, f *followed) *Part {
-		if key := w.Key(f.url); w.HonestPath(p, key) || w.HonestPath(p, shadow(key)) {
+	w.tracker.groupOf = func(p *sim.Peer, f *trackedFeed) *Group {
+		if key := w.Key(f.url); w.HonestPath(p, key) || w.HonestPath(p, shadowGroup(key)) {
 			return clean
 		}
 		return unclean
 	}
-	return w.pass(w.is.Length)
+	return w.advance(w.scenario.Length)
 }

@@ -10,17 +10,17 @@ import (
 
 // growStep is how often the members of a growing world subscribe to what has been asked of them
 // since.
-const growStep = 10 * time.Second
+const growInterval = 10 * time.Second
 
 // Grow has the clients of all members subscribe one after the other, in a time that begins now.
 func (w *World) Grow(over time.Duration) {
 	w.open()
 	wanted := make([]bool, len(w.keys))
-	steps := int(max(over/growStep, 1))
+	steps := int(max(over/growInterval, 1))
 	for i, list := range w.Workload.Memberships() {
 		for step := range steps {
 			part := list[len(list)*step/steps : len(list)*(step+1)/steps]
-			w.After(time.Duration(step)*growStep+growStep*time.Duration(i)/time.Duration(len(w.Members)), func() {
+			w.After(time.Duration(step)*growInterval+growInterval*time.Duration(i)/time.Duration(len(w.Members)), func() {
 				w.subscribe(i, part, wanted)
 			})
 		}
@@ -41,22 +41,22 @@ func (c Churn) Begin(w *World) {
 	if c.Session == 0 {
 		return
 	}
-	dice := rand.New(rand.NewPCG(w.Seed(), 0xc4))
+	rng := rand.New(rand.NewPCG(w.Seed(), 0xc4))
 	sessions, lists := sim.Sessions{Median: c.Session}, w.Workload.Memberships()
 	var stay func(i int, d time.Duration)
 	stay = func(i int, d time.Duration) {
 		w.After(d, func() {
-			w.replace(i, lists[i], dice)
-			stay(i, sessions.Draw(dice))
+			w.replace(i, lists[i], rng)
+			stay(i, sessions.Draw(rng))
 		})
 	}
 	for i := range w.Members {
-		stay(i, sessions.Residual(dice))
+		stay(i, sessions.Residual(rng))
 	}
 }
 
 // replace has a member die and another one join by way of three that live.
-func (w *World) replace(i int, list []Membership, dice *rand.Rand) {
+func (w *World) replace(i int, list []Membership, rng *rand.Rand) {
 	if h := w.hosts[i]; h.Up() {
 		h.Crash(false)
 	}
@@ -64,7 +64,7 @@ func (w *World) replace(i int, list []Membership, dice *rand.Rand) {
 	w.hosts[i] = h
 	w.boot(i)
 	for range 3 {
-		if via := w.hosts[dice.IntN(len(w.hosts))]; via != h {
+		if via := w.hosts[rng.IntN(len(w.hosts))]; via != h {
 			h.Found(via)
 		}
 	}

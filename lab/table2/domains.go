@@ -50,8 +50,8 @@ func ReadDomains(r io.Reader) (feeds []int, err error) {
 // Spread gives channels to domains that have so many feeds each, of all there are. Of more
 // channels than feeds domains have as many more; whatever they are, popular channels are no more
 // likely on crowded domains than others.
-func (w *Workload) Spread(feeds []int) {
-	dice := rand.New(rand.NewSource(w.Seed*7919 + 19))
+func (w *Workload) AssignDomains(feeds []int) {
+	rng := rand.New(rand.NewSource(w.Seed*7919 + 19))
 	sum, ends := 0, make([]int, len(feeds))
 	for i, n := range feeds {
 		sum += n
@@ -59,7 +59,7 @@ func (w *Workload) Spread(feeds []int) {
 	}
 	w.domains = make([]int32, len(w.Channels))
 	for i := range w.domains {
-		at, _ := slices.BinarySearch(ends, 1+dice.Intn(sum))
+		at, _ := slices.BinarySearch(ends, 1+rng.Intn(sum))
 		w.domains[i] = int32(at)
 	}
 }
@@ -79,7 +79,7 @@ func (w *Workload) PoliteBound(p *honeycomb.Problem, channels []honeycomb.Channe
 				readers += channels[i].Subscribers
 				polls += n[i]
 			}
-			budget := min(max(readers, tau/longest.Seconds()), max(tau/shortest.Seconds(), float64(len(of))))
+			budget := min(max(readers, tau/minBudgetInterval.Seconds()), max(tau/shortest.Seconds(), float64(len(of))))
 			if crowded[of[0]] || polls <= budget {
 				continue
 			}
@@ -136,6 +136,6 @@ func (w *Workload) byDomain() (of [][]int) {
 const (
 	// A domain may be asked once in longest in any case, and at most once in shortest, or once
 	// for each of its channels.
-	longest  = 10 * time.Second
-	shortest = time.Second
+	minBudgetInterval = 10 * time.Second
+	shortest          = time.Second
 )

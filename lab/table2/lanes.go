@@ -40,25 +40,25 @@ func newLane(load *Workload, network string, verify wire.Verifier) *lane {
 		origins:  newOrigins(load),
 		records:  overlay.NewRecords(network, verify, 2*load.Members),
 		payloads: corona.NewPayloadCache(2 * len(load.Channels)),
-		epochs:   owner.NewEpochCache(maxSigned),
+		epochs:   owner.NewEpochCache(maxRemembered),
 		orders:   wedge.NewOrderCache(2 * len(load.Channels)),
 	}
 }
 
 // ask answers a poll of a member, and remembers it.
-func (l *lane) ask(r *env.Request, member int, now int64) env.Answer {
+func (l *lane) answer(r *env.Request, member int, now int64) env.Answer {
 	channel := channelOf(r.URL)
 	l.polls = append(l.polls, poll{now, int32(channel), int32(member)})
 	return l.origins.ask(channel, r, now)
 }
 
 // measured is after what time polls are measured, at most: what waits stays in the cache.
-const measured = time.Second
+const measureInterval = time.Second
 
 // Run lets d of virtual time pass.
 func (w *World) Run(d time.Duration) {
-	for ; d > 0; d -= measured {
-		w.World.Run(min(d, measured))
+	for ; d > 0; d -= measureInterval {
+		w.World.Run(min(d, measureInterval))
 		w.measure()
 	}
 }
@@ -100,11 +100,11 @@ func (w *World) Tally() Tally {
 // stack would grow anew in each. A turn is over in less time than it takes a system to wake who sleeps, so who
 // waits for the next one looks again and again whether it has come, and sleeps when that has lasted. Between is called
 // before each turn.
-func beside(do []func(), between func()) (all, end func()) {
+func inParallel(do []func(), between func()) (all, end func()) {
 	var running sync.WaitGroup
-	others := make([]*side, len(do)-1)
+	others := make([]*worker, len(do)-1)
 	for i, f := range do[1:] {
-		o := &side{wake: make(chan struct{}, 1)}
+		o := &worker{wake: make(chan struct{}, 1)}
 		others[i] = o
 		running.Go(func() { o.run(f) })
 	}
@@ -131,7 +131,7 @@ func beside(do []func(), between func()) (all, end func()) {
 }
 
 // A side does its part of each turn beside who calls.
-type side struct {
+type worker struct {
 	turn, done atomic.Uint64 // turns that have begun, and that are done
 	over       atomic.Bool
 	asleep     atomic.Bool // or about to be: who takes it away has it woken
@@ -139,12 +139,12 @@ type side struct {
 }
 
 // looks is how often a side looks for the next turn before it sleeps.
-const looks = 1 << 12
+const spinCount = 1 << 12
 
-func (o *side) run(f func()) {
+func (o *worker) run(f func()) {
 	for turn := uint64(1); ; turn++ {
 		for look := 0; o.turn.Load() != turn; look++ {
-			if look < looks {
+			if look < spinCount {
 				runtime.Gosched()
 				continue
 			}
@@ -162,7 +162,7 @@ func (o *side) run(f func()) {
 }
 
 // begin begins a turn, when the one before is done.
-func (o *side) begin() {
+func (o *worker) begin() {
 	o.turn.Add(1)
 	if o.asleep.CompareAndSwap(true, false) {
 		o.wake <- struct{}{}

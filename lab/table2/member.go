@@ -30,34 +30,34 @@ type Member struct {
 	Corona  *corona.Corona
 
 	next    [layers]int64 // when each layer wants to be run, in nanoseconds of Unix time
-	stirred set           // layers that have something to do before
-	plain   bool          // see World.Plain
+	pending layerSet      // layers that have something to do before
+	runAll  bool          // see World.Plain
 	index   int
-	asked   []question
+	polls   []pendingPoll
 	lane    *lane
 }
 
 // A question is a poll that is to be answered.
-type question struct {
+type pendingPoll struct {
 	handle env.Handle
 	env.Request
 }
 
 func newMember(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg node.Config, index int, plain, polite bool, l *lane) *Member {
-	m := &Member{lane: l, index: index, plain: plain, stirred: all}
-	m.Overlay = overlay.New(m.doors(e, ofOverlay), signer, verify, cfg.Overlay)
-	m.Scribe = scribe.New(m.doors(e, ofScribe), m.Overlay, cfg.Scribe, func(scribe.Delivery) {})
+	m := &Member{lane: l, index: index, runAll: plain, pending: all}
+	m.Overlay = overlay.New(m.layerEnv(e, ofOverlay), signer, verify, cfg.Overlay)
+	m.Scribe = scribe.New(m.layerEnv(e, ofScribe), m.Overlay, cfg.Scribe, func(scribe.Delivery) {})
 	var err error
-	if m.Owners, err = owner.New(m.doors(e, ofOwners), m.Overlay, signer, verify, cfg.Owner, (*ownerSide)(m)); err != nil {
+	if m.Owners, err = owner.New(m.layerEnv(e, ofOwners), m.Overlay, signer, verify, cfg.Owner, (*ownerSide)(m)); err != nil {
 		panic(fmt.Sprintf("table2: a member with an empty disk: %v", err))
 	}
-	m.Wedges = wedge.New(m.doors(e, ofWedges), m.Overlay, cfg.Wedges, (*wedgeSide)(m))
-	m.Corona = corona.New(m.doors(e, ofCorona), m.Overlay, signer, verify, (*ranks)(m), cfg.Corona, (*pollSide)(m))
+	m.Wedges = wedge.New(m.layerEnv(e, ofWedges), m.Overlay, cfg.Wedges, (*wedgeSide)(m))
+	m.Corona = corona.New(m.layerEnv(e, ofCorona), m.Overlay, signer, verify, (*wedgeRanks)(m), cfg.Corona, (*pollSide)(m))
 	if polite {
 		m.Corona.EnablePoliteness(m.Owners)
 	}
-	m.Sums = sums.New(m.doors(e, ofSums), m.Overlay, cfg.Sums, m.Corona.Adder())
-	m.Corona.Join((*shares)(m))
+	m.Sums = sums.New(m.layerEnv(e, ofSums), m.Overlay, cfg.Sums, m.Corona.Adder())
+	m.Corona.Join((*sumShares)(m))
 	m.Overlay.Handle(wire.Corona, (*findingSide)(m))
 	return m
 }
@@ -67,24 +67,24 @@ func newMember(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg node.Co
 func (m *Member) Run(now time.Time) time.Time {
 	at := now.UnixNano()
 	for pass := 1; ; pass++ {
-		if m.plain && pass <= 2 {
-			m.stirred = all
+		if m.runAll && pass <= 2 {
+			m.pending = all
 		}
 		for l := range layers {
 			due := m.next[l] <= at
-			if !due && !m.stirred.has(l) {
+			if !due && !m.pending.has(l) {
 				continue
 			}
 			m.next[l] = m.run(l, now)
-			if m.stirred &^= only(l); due && l != ofCorona { // what Corona has others do passes its doors, or is in stir.go
-				m.stirred |= concerns[l] &^ only(l)
+			if m.pending &^= only(l); due && l != ofCorona { // what Corona has others do passes its doors, or is in stir.go
+				m.pending |= affects[l] &^ only(l)
 			}
 		}
-		if len(m.asked) > 0 {
+		if len(m.polls) > 0 {
 			m.answer(now)
-			m.stirred |= only(ofCorona)
+			m.pending |= only(ofCorona)
 		}
-		if m.stirred == 0 && (pass > 1 || !m.plain) {
+		if m.pending == 0 && (pass > 1 || !m.runAll) {
 			break
 		}
 	}
@@ -119,20 +119,20 @@ func (m *Member) run(l layer, now time.Time) int64 {
 
 // Do does something with the member's layers, within its turn.
 func (m *Member) Do(do func()) {
-	m.stirred = all
+	m.pending = all
 	do()
 }
 
 // Fetch implements env.Fetcher. Origins answer as soon as the layers have run.
-func (m *Member) Fetch(h env.Handle, r env.Request) { m.asked = append(m.asked, question{h, r}) }
+func (m *Member) Fetch(h env.Handle, r env.Request) { m.polls = append(m.polls, pendingPoll{h, r}) }
 
 // answer answers what was asked; nothing more is asked meanwhile.
 func (m *Member) answer(now time.Time) {
-	for _, q := range m.asked {
-		m.Corona.Answered(q.handle, m.lane.ask(&q.Request, m.index, now.UnixNano()))
+	for _, q := range m.polls {
+		m.Corona.Answered(q.handle, m.lane.answer(&q.Request, m.index, now.UnixNano()))
 	}
-	clear(m.asked)
-	m.asked = m.asked[:0]
+	clear(m.polls)
+	m.polls = m.polls[:0]
 }
 
 // Receive brings a frame to its layer.
@@ -143,25 +143,25 @@ func (m *Member) Receive(from env.PeerID, frame []byte) error {
 	}
 	switch of {
 	case wire.Overlay:
-		m.stirred |= concerns[ofOverlay]
+		m.pending |= affects[ofOverlay]
 		return m.Overlay.Receive(from, body)
 	case wire.Scribe:
-		m.stirred |= concerns[ofScribe]
+		m.pending |= affects[ofScribe]
 		return m.Scribe.Receive(from, frame, body)
 	case wire.Owner:
-		m.stirred |= concerns[ofOwners]
+		m.pending |= affects[ofOwners]
 		return m.Owners.Receive(from, body)
 	case wire.Sums:
-		m.stirred |= concerns[ofSums]
+		m.pending |= affects[ofSums]
 		return m.Sums.Receive(from, body)
 	case wire.Wedge:
-		if was := m.stirred; wedge.IsBroadcast(body) { // to send it on is nobody's affair
-			defer func() { m.stirred = was }()
+		if was := m.pending; wedge.IsBroadcast(body) { // to send it on is nobody's affair
+			defer func() { m.pending = was }()
 		}
-		m.stirred |= concerns[ofWedges]
+		m.pending |= affects[ofWedges]
 		return m.Wedges.Receive(from, body)
 	case wire.Corona:
-		m.stirred = all
+		m.pending = all
 		return m.Corona.Receive(from, body)
 	}
 	return fmt.Errorf("%w: layer %d", wire.ErrFrame, of)
@@ -171,19 +171,19 @@ func (m *Member) Receive(from env.PeerID, frame []byte) error {
 
 // Found reports a peer that one can join through.
 func (m *Member) Found(peer env.Peer) {
-	m.stirred = all
+	m.pending = all
 	m.Overlay.Found(peer)
 }
 
 // Reachable reports where the member can be dialled.
 func (m *Member) Reachable(addrs []string) {
-	m.stirred = all
+	m.pending = all
 	m.Overlay.Reachable(addrs)
 }
 
 // PeerDown hints that a link broke.
 func (m *Member) PeerDown(peer env.PeerID) {
-	m.stirred = all
+	m.pending = all
 	m.Overlay.PeerDown(peer)
 }
 
@@ -231,7 +231,7 @@ func (m *pollSide) Found(_ overlay.ID, _ difference.Delta, _ *feed.Feed, done fu
 func (m *pollSide) StateChanged(overlay.ID, []byte, corona.Urgency) {}
 
 func (m *pollSide) SetNote(key overlay.ID, note []byte) {
-	m.stirred |= only(ofOwners)
+	m.pending |= only(ofOwners)
 	_ = m.Owners.SetNote(key, note) // who leads no longer has none
 }
 
@@ -292,5 +292,5 @@ func (m *findingSide) Forward(*overlay.Message) bool { return false }
 func (m *findingSide) Deliver(msg *overlay.Message)  { m.Corona.Deliver(msg.Key, msg.Payload) }
 
 // PeerGone and LeafChanged are told to all layers, also when another one has the overlay find it out.
-func (m *findingSide) PeerGone(env.PeerID) { m.stirred = all }
-func (m *findingSide) LeafChanged()        { m.stirred = all }
+func (m *findingSide) PeerGone(env.PeerID) { m.pending = all }
+func (m *findingSide) LeafChanged()        { m.pending = all }

@@ -29,11 +29,11 @@ type origin struct {
 // A document is what it shows.
 type document struct {
 	dice  rand.PCG
-	dates [shown]int64 // of its items, the newest first, in seconds
+	dates [itemsPerDocument]int64 // of its items, the newest first, in seconds
 }
 
 // shown is how many items a document has.
-const shown = 4
+const itemsPerDocument = 4
 
 // documentSize is that of all documents in bytes: content weighs the same everywhere, as in
 // the paper's simulation.

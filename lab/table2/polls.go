@@ -9,20 +9,20 @@ import (
 
 // Polls measures what the polls of a world are worth, in one span of time after the other.
 type Polls struct {
-	load     *Workload
-	interval time.Duration
-	channels []polled
-	crowded  []bool // channels of crowded domains
-	members  []int  // polls of each
-	origins  *origins
-	began    int64 // the present span
+	load      *Workload
+	interval  time.Duration
+	channels  []channelPolls
+	crowded   []bool // channels of crowded domains
+	members   []int  // polls of each
+	origins   *origins
+	spanStart int64 // the present span
 	delays
-	fine *Polls // measures shorter spans of the same polls; nil: nobody asks for them
+	series *Polls // measures shorter spans of the same polls; nil: nobody asks for them
 }
 
 // polled is what there is to know of the polls of a channel in a span: where the gaps
 // between them began that ended in it, where the last ended, and the sum of their squares.
-type polled struct {
+type channelPolls struct {
 	first, last int64
 	squares     float64 // s²
 	n           int32
@@ -36,18 +36,18 @@ type delays struct {
 }
 
 func newPolls(load *Workload, interval time.Duration) *Polls {
-	return &Polls{load: load, interval: interval, channels: make([]polled, len(load.Channels)), crowded: make([]bool, len(load.Channels)), members: make([]int, load.Members), origins: newOrigins(load)}
+	return &Polls{load: load, interval: interval, channels: make([]channelPolls, len(load.Channels)), crowded: make([]bool, len(load.Channels)), members: make([]int, load.Members), origins: newOrigins(load)}
 }
 
 // open begins to measure.
 func (p *Polls) open(now int64) {
-	if p.fine != nil {
-		p.fine.open(now)
+	if p.series != nil {
+		p.series.open(now)
 	}
-	p.began = now
+	p.spanStart = now
 	p.origins.open(now)
 	for i := range p.channels {
-		p.channels[i] = polled{first: now, last: now}
+		p.channels[i] = channelPolls{first: now, last: now}
 	}
 }
 
@@ -66,8 +66,8 @@ func (p *Polls) note(of poll) {
 
 // polled notes a poll.
 func (p *Polls) polled(channel, member int, now int64) {
-	if p.fine != nil {
-		p.fine.polled(channel, member, now)
+	if p.series != nil {
+		p.series.polled(channel, member, now)
 	}
 	c := &p.channels[channel]
 	gap := float64(now-c.last) / 1e9
@@ -79,8 +79,8 @@ func (p *Polls) polled(channel, member int, now int64) {
 
 // seen notes that an update was seen, so long after it came.
 func (p *Polls) seen(channel int, delay int64) {
-	if p.fine != nil {
-		p.fine.seen(channel, delay)
+	if p.series != nil {
+		p.series.seen(channel, delay)
 	}
 	c := &p.load.Channels[channel]
 	q, u, d := float64(c.Subscribers), c.Update.Seconds(), float64(delay)/1e9
@@ -112,7 +112,7 @@ type Span struct {
 	// Evenness is Detection, divided by what it were if the same polls were even.
 	Evenness float64 `json:"evenness"`
 	// MemberMost is the polls of the member that makes most, divided by the mean.
-	MemberMost float64 `json:"polls_max_mean"`
+	MemberMax float64 `json:"polls_max_mean"`
 }
 
 // A ChannelSpan says what the polls of one channel were worth in a span.
@@ -126,7 +126,7 @@ func (p *Polls) Channels(now int64) []ChannelSpan {
 	of := make([]ChannelSpan, len(p.channels))
 	for i := range p.channels {
 		c := &p.channels[i]
-		of[i].Polls = float64(c.n) * p.interval.Seconds() / (float64(now-p.began) / 1e9)
+		of[i].Polls = float64(c.n) * p.interval.Seconds() / (float64(now-p.spanStart) / 1e9)
 		if span := float64(c.last-c.first) / 1e9; span > 0 {
 			of[i].Detection = c.squares / (2 * span)
 		}
@@ -136,7 +136,7 @@ func (p *Polls) Channels(now int64) []ChannelSpan {
 
 // Close ends a span, and begins another one.
 func (p *Polls) Close(now int64) Span {
-	length := float64(now-p.began) / 1e9
+	length := float64(now-p.spanStart) / 1e9
 	tau := p.interval.Seconds()
 	s := Span{Hours: length / 3600, Updates: p.updates}
 	polls, wait, even, subscribers, told, tellings := 0., 0., 0., 0., 0., 0.
@@ -172,9 +172,9 @@ func (p *Polls) Close(now int64) Span {
 	if p.updates > 0 {
 		s.Event, s.NotificationEvent = p.event/p.eventWeight, p.notified/p.notifieds
 	}
-	s.MemberMost = float64(slices.Max(p.members)) / (polls / float64(len(p.members)))
+	s.MemberMax = float64(slices.Max(p.members)) / (polls / float64(len(p.members)))
 	clear(p.members)
-	p.began, p.delays = now, delays{}
+	p.spanStart, p.delays = now, delays{}
 	return s
 }
 

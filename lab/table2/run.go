@@ -74,20 +74,20 @@ var published = map[honeycomb.Objective]struct{ detection, load float64 }{
 const publishedSubscribers = 50
 
 // Setting says what is measured.
-type Setting struct {
+type Config struct {
 	Load      *Workload
 	Objective honeycomb.Objective
 	Scheme    Scheme
 	Hours     int // of virtual time after all have subscribed; the second half is the figure
 	// Dead are parts of all members, rising: after those hours so many die at one moment,
 	// silently, and the polls of the next hour are another figure.
-	Dead []float64
+	DeadShares []float64
 	// Polite has domains have budgets.
 	Polite bool
 	// Part is what is allowed of the polls that readers alone would make. Zero: all.
-	Part float64
+	LoadShare float64
 	// Every has a series of spans measured besides, of so many whole minutes. Zero: none.
-	Every time.Duration
+	SeriesInterval time.Duration
 	// Maintenance is the interval of leases and decisions. Zero: an hour, as in the paper.
 	Maintenance time.Duration
 	// Grow is the time in which the subscriptions come. Zero: they come at once.
@@ -106,16 +106,16 @@ type Row struct {
 	Polite        bool   `json:"polite"`
 	OnCrowded     int    `json:"channels_crowded"` // channels on domains that want more than their budget
 	Span
-	Bound     float64 `json:"bound_s"` // of the detection, at the load that is allowed
-	BoundNote float64 `json:"bound_notification_s"`
-	BoundLoad float64 `json:"bound_load"`         // what is allowed; for Fast what is needed
-	Overload  float64 `json:"overload,omitempty"` // FeedTree's N; others have none
-	Paper     float64 `json:"paper_s"`
-	PaperLoad float64 `json:"paper_load"`
-	Before    []Span  `json:"before"` // the hours before
-	Series    []Span  `json:"series,omitempty"`
-	After     []Death `json:"after"` // the hours after deaths
-	Churning  *Span   `json:"churn"` // the hours of churn
+	Bound       float64 `json:"bound_s"` // of the detection, at the load that is allowed
+	BoundNote   float64 `json:"bound_notification_s"`
+	BoundLoad   float64 `json:"bound_load"`         // what is allowed; for Fast what is needed
+	Overload    float64 `json:"overload,omitempty"` // FeedTree's N; others have none
+	Paper       float64 `json:"paper_s"`
+	PaperLoad   float64 `json:"paper_load"`
+	Before      []Span  `json:"before"` // the hours before
+	Series      []Span  `json:"series,omitempty"`
+	After       []Death `json:"after"` // the hours after deaths
+	DuringChurn *Span   `json:"churn"` // the hours of churn
 
 	Channel []ChannelSpan `json:"-"` // of the figure's time
 }
@@ -134,18 +134,18 @@ const joinLimit = 40 * time.Minute
 var ErrJoin = errors.New("the members do not know each other")
 
 // network is that of the paper's simulation.
-func (s *Setting) network() wire.Network {
+func (s *Config) network() wire.Network {
 	n := wire.DefaultNetwork("table2")
 	n.PollInterval = PollInterval
 	n.MaintenanceInterval = cmp.Or(s.Maintenance, time.Hour)
-	n.Objective, n.Load = s.Objective.String(), cmp.Or(s.Part, n.Load)
+	n.Objective, n.Load = s.Objective.String(), cmp.Or(s.LoadShare, n.Load)
 	c := s.Scheme.Choices
 	n.Wedge, n.Clusters, n.Phases, n.Decide = c.Wedge, c.Clusters, c.Phases, c.Decide
 	return n
 }
 
 // row returns that of a setting, with all but what is measured.
-func (s *Setting) row() *Row {
+func (s *Config) row() *Row {
 	network := s.network()
 	p, channels := s.Load.Problem(s.Objective, network.PollInterval, network.Load, network.TargetDetection)
 	bound := Bound(p, channels)
@@ -157,7 +157,7 @@ func (s *Setting) row() *Row {
 }
 
 // Run measures, or computes.
-func (s *Setting) Run(ctx context.Context, progress func(float64)) (*Row, error) {
+func (s *Config) Run(ctx context.Context, progress func(float64)) (*Row, error) {
 	row, network := s.row(), s.network()
 	switch s.Scheme.Name {
 	case legacy:
@@ -174,10 +174,10 @@ func (s *Setting) Run(ctx context.Context, progress func(float64)) (*Row, error)
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the world's collector alone
 	w := NewWorld(s.Load, network)
-	if w.every = s.Every; s.Every > 0 {
-		w.Polls.fine = newPolls(s.Load, network.PollInterval)
+	if w.seriesInterval = s.SeriesInterval; s.SeriesInterval > 0 {
+		w.Polls.series = newPolls(s.Load, network.PollInterval)
 	}
-	w.Mortal, w.Polite = len(s.Dead) > 0 || s.Churn != Churn{}, s.Polite
+	w.WatchDeaths, w.Polite = len(s.DeadShares) > 0 || s.Churn != Churn{}, s.Polite
 	p, channels := s.Load.Problem(s.Objective, network.PollInterval, network.Load, network.TargetDetection)
 	var polite honeycomb.Measurement
 	if polite, w.Polls.crowded = s.Load.PoliteBound(p, channels); s.Polite {
@@ -194,9 +194,9 @@ func (s *Setting) Run(ctx context.Context, progress func(float64)) (*Row, error)
 	if s.Grow > 0 {
 		w.Grow(s.Grow)
 	} else {
-		w.Subscribe(subscribing)
+		w.Subscribe(subscribeTime)
 	}
-	all := s.Hours + len(s.Dead)
+	all := s.Hours + len(s.DeadShares)
 	if s.Churn != (Churn{}) {
 		all += s.Hours / 2
 	}
@@ -222,9 +222,9 @@ func (s *Setting) Run(ctx context.Context, progress func(float64)) (*Row, error)
 			}
 		}
 		span := w.Polls.Close(w.Now().UnixNano())
-		row.Churning = &span
+		row.DuringChurn = &span
 	}
-	for _, part := range s.Dead {
+	for _, part := range s.DeadShares {
 		w.Kill(part)
 		if err := next(); err != nil {
 			return nil, err
@@ -242,8 +242,8 @@ func (w *World) hour(ctx context.Context, progress func(float64)) error {
 			return err
 		}
 		w.Run(time.Hour / steps)
-		if w.minutes++; w.every > 0 && time.Duration(w.minutes)*time.Minute%w.every == 0 {
-			w.series = append(w.series, w.Polls.fine.Close(w.Now().UnixNano()))
+		if w.minutes++; w.seriesInterval > 0 && time.Duration(w.minutes)*time.Minute%w.seriesInterval == 0 {
+			w.series = append(w.series, w.Polls.series.Close(w.Now().UnixNano()))
 		}
 		progress(float64(step+1) / steps)
 	}
@@ -251,11 +251,11 @@ func (w *World) hour(ctx context.Context, progress func(float64)) error {
 }
 
 // subscribing is the time in which all members subscribe to all that they read.
-const subscribing = 2 * time.Second
+const subscribeTime = 2 * time.Second
 
 // most is what is asked of the detection (for Fast, of the load), in parts of the bound: the
 // targets at the paper's size, divided by the bounds there.
-var most = map[honeycomb.Objective]float64{
+var targetFactors = map[honeycomb.Objective]float64{
 	honeycomb.Lite: 17.0 / 16.03, honeycomb.Fast: 28.5 / 26.72, honeycomb.Fair: 49 / 46.2,
 	honeycomb.FairSqrt: 22.5 / 21.4, honeycomb.FairLog: 17.3 / 16.4,
 }
@@ -272,42 +272,42 @@ func (r *Row) Marks() (of []mark.Mark) {
 	}
 	if o == honeycomb.Fast {
 		of = append(of,
-			mark.AtMost("load, of the bound", "", r.Load/r.BoundLoad, most[o]),
+			mark.AtMost("load, of the bound", "", r.Load/r.BoundLoad, targetFactors[o]),
 			mark.AtMost("detection, of the target", "", r.Detection/r.Bound, 1.005))
 	} else {
 		of = append(of,
-			mark.AtMost("detection, of the bound", "", r.Detection/r.Bound, most[o]),
+			mark.AtMost("detection, of the bound", "", r.Detection/r.Bound, targetFactors[o]),
 			mark.Between("load, of what is allowed", "", r.Load/r.BoundLoad, 0.995, 1))
 	}
 	if o == honeycomb.Fair {
 		of = append(of, mark.AtMost("notification, of the bound", "", r.Notification/r.BoundNote, 6/5.45))
 	}
-	of = append(of, mark.AtMost("evenness", "", r.Evenness, 1.03), mark.AtMost("polls of a member, most by mean", "", r.MemberMost, 1.4))
+	of = append(of, mark.AtMost("evenness", "", r.Evenness, 1.03), mark.AtMost("polls of a member, most by mean", "", r.MemberMax, 1.4))
 	for _, d := range r.After {
-		if most, asked := uneven[d.Part]; asked {
+		if most, asked := targetEvenness[d.Part]; asked {
 			of = append(of, mark.AtMost(fmt.Sprintf("evenness, %g %% dead", 100*d.Part), "", d.Evenness, most))
 		}
 	}
-	if c := r.Churning; c != nil {
+	if c := r.DuringChurn; c != nil {
 		of = append(of,
 			mark.AtMost("detection with sessions and loss, of that before", "", c.Detection/r.Detection, 1.25),
 			mark.AtMost("load with sessions and loss, of what is allowed", "", c.Load/r.BoundLoad, 1.01))
 	}
-	return mark.Of(r.Objective, of...)
+	return mark.ForRun(r.Objective, of...)
 }
 
 // CostMark is what politeness costs, in parts of what budgets cost in any case: that of crowded
 // domains, which are not asked oftener, by any schedule.
 func CostMark(polite, without *Row) mark.Mark {
 	cost := polite.Detection / without.Detection / (polite.Bound / without.Bound)
-	return mark.Of(polite.Objective, mark.AtMost("detection with polite polls of that without, of what budgets allow", "", cost, 1.05))[0]
+	return mark.ForRun(polite.Objective, mark.AtMost("detection with polite polls of that without, of what budgets allow", "", cost, 1.05))[0]
 }
 
 // uneven is what is asked of the evenness when so many have died.
-var uneven = map[float64]float64{0.1: 1.15, 0.3: 1.35}
+var targetEvenness = map[float64]float64{0.1: 1.15, 0.3: 1.35}
 
 // within is how near the paper's figures its formula is asked to be.
-const within = 0.05
+const formulaTolerance = 0.05
 
 // FormulaMarks compare the detection by the paper's formula with the figure of its Table 2. The
 // paper does not state how many channels of its simulation are orphans, which the formula depends
@@ -328,12 +328,12 @@ func FormulaMarks(formulas []Formula) (of []mark.Mark) {
 		if len(every) == 0 {
 			continue
 		}
-		asked := mark.Between(fmt.Sprintf("the paper's formula, of its figure, seeds with %g to %g %% orphans", 100*FewOrphans, 100*ManyOrphans), "", mean(alike), 1-within, 1+within).
-			Noted(fmt.Sprintf("%d of %d seeds; that part of orphans is our inference", len(alike), len(every)))
+		asked := mark.Between(fmt.Sprintf("the paper's formula, of its figure, seeds with %g to %g %% orphans", 100*FewOrphans, 100*ManyOrphans), "", mean(alike), 1-formulaTolerance, 1+formulaTolerance).
+			WithNote(fmt.Sprintf("%d of %d seeds; that part of orphans is our inference", len(alike), len(every)))
 		if len(alike) == 0 {
-			asked = asked.Without("no seed has as many; that part of orphans is our inference")
+			asked = asked.Skipped("no seed has as many; that part of orphans is our inference")
 		}
-		of = append(of, mark.Of(o.String(), asked, mark.Fact("the paper's formula, of its figure, all seeds", "", mean(every)))...)
+		of = append(of, mark.ForRun(o.String(), asked, mark.Info("the paper's formula, of its figure, all seeds", "", mean(every)))...)
 	}
 	return of
 }

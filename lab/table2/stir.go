@@ -22,18 +22,18 @@ const (
 )
 
 // A set of layers.
-type set uint8
+type layerSet uint8
 
-const all set = 1<<layers - 1
+const all layerSet = 1<<layers - 1
 
-func only(l layer) set { return 1 << l }
+func only(l layer) layerSet { return 1 << l }
 
-func (s set) has(l layer) bool { return s&only(l) != 0 }
+func (s layerSet) has(l layer) bool { return s&only(l) != 0 }
 
 // concerns says for each layer who else may have something to do, and other plans, after a frame for it, or when
 // what it has planned was due: all call the overlay, which calls them all when something of its own is due; owners and
 // wedges tell Corona what is its to do. What Corona asks of others passes through ranks, shares and pollSide, or a door.
-var concerns = [layers]set{
+var affects = [layers]layerSet{
 	ofOverlay: all,
 	ofScribe:  only(ofScribe) | only(ofOverlay),
 	ofOwners:  only(ofOwners) | only(ofOverlay) | only(ofCorona),
@@ -46,70 +46,70 @@ var concerns = [layers]set{
 const never = math.MaxInt64
 
 // ranks are a member's wedges, as Corona has them.
-type ranks Member
+type wedgeRanks Member
 
-func (r *ranks) Enlist(key overlay.ID, o wedge.Order) error {
-	r.stirred |= concerns[ofWedges]
+func (r *wedgeRanks) Enlist(key overlay.ID, o wedge.Order) error {
+	r.pending |= affects[ofWedges]
 	return r.Wedges.Enlist(key, o)
 }
 
-func (r *ranks) Broadcast(key overlay.ID, message []byte) error {
+func (r *wedgeRanks) Broadcast(key overlay.ID, message []byte) error {
 	return r.Wedges.Broadcast(key, message)
 }
 
-func (r *ranks) AdjustLevels() {
-	r.stirred |= concerns[ofWedges]
+func (r *wedgeRanks) AdjustLevels() {
+	r.pending |= affects[ofWedges]
 	r.Wedges.AdjustLevels()
 }
 
-func (r *ranks) Leads(key overlay.ID) bool { return r.Wedges.Leads(key) }
+func (r *wedgeRanks) Leads(key overlay.ID) bool { return r.Wedges.Leads(key) }
 
-func (r *ranks) Served(key overlay.ID) (served, declined int) { return r.Wedges.Served(key) }
+func (r *wedgeRanks) Served(key overlay.ID) (served, declined int) { return r.Wedges.Served(key) }
 
 // shares are its sums.
-type shares Member
+type sumShares Member
 
-func (s *shares) Set(value []byte) error {
-	s.stirred |= only(ofSums)
+func (s *sumShares) Set(value []byte) error {
+	s.pending |= only(ofSums)
 	return s.Sums.Set(value)
 }
 
-func (s *shares) Rest() (sum any, whole bool) { return s.Sums.Rest() }
+func (s *sumShares) Rest() (sum any, whole bool) { return s.Sums.Rest() }
 
-func (s *shares) Disturbed() {
-	s.stirred |= only(ofSums)
+func (s *sumShares) Disturbed() {
+	s.pending |= only(ofSums)
 	s.Sums.Disturbed()
 }
 
 // doors are those of a layer, which know what they pass to whom.
-func (m *Member) doors(e env.Env, l layer) env.Env {
-	e.Fetcher, e.Network, e.Worker, e.Store = m, stirring{e.Network, m, l}, work{e.Worker, m, l}, memory{e.Store, m, l}
+func (m *Member) layerEnv(e env.Env, l layer) env.Env {
+	e.Fetcher, e.Network, e.Worker, e.Store = m, layerNetwork{e.Network, m, l}, layerWorker{e.Worker, m, l}, layerStore{e.Store, m, l}
 	return e
 }
 
 // stirring is a layer's door to the network. What the overlay sends it may send for another layer.
-type stirring struct {
+type layerNetwork struct {
 	env.Network
 	m *Member
 	l layer
 }
 
-func (s stirring) Send(to env.Peer, class env.Class, frame []byte) {
-	if s.m.stirred |= only(s.l); s.l == ofCorona {
-		s.m.stirred |= concerns[ofCorona]
+func (s layerNetwork) Send(to env.Peer, class env.Class, frame []byte) {
+	if s.m.pending |= only(s.l); s.l == ofCorona {
+		s.m.pending |= affects[ofCorona]
 	}
 	s.Network.Send(to, class, frame)
 }
 
 // work is its door to the worker. What is to be computed is computed by others, while the world
 // goes on; who wants to hear of it waits for that.
-type work struct {
+type layerWorker struct {
 	env.Worker
 	m *Member
 	l layer
 }
 
-func (w work) Do(pure, done func()) {
+func (w layerWorker) Do(pure, done func()) {
 	computed := make(chan struct{})
 	go func() {
 		defer close(computed)
@@ -117,22 +117,22 @@ func (w work) Do(pure, done func()) {
 	}()
 	w.Worker.Do(func() {}, func() {
 		<-computed
-		w.m.stirred |= concerns[w.l]
+		w.m.pending |= affects[w.l]
 		done()
 	})
 }
 
 // memory is its door to a store that keeps nothing: members do not start again. All that they
 // could have to read is the body of an entry, and there are none.
-type memory struct {
+type layerStore struct {
 	env.Store
 	m *Member
 	l layer
 }
 
-func (s memory) Commit(_ []env.Op, done func(error)) {
+func (s layerStore) Commit(_ []env.Op, done func(error)) {
 	s.Store.Commit(nil, func(err error) {
-		s.m.stirred |= concerns[s.l]
+		s.m.pending |= affects[s.l]
 		done(err)
 	})
 }

@@ -46,12 +46,12 @@ func (t Tally) Since(before Tally) Tally {
 }
 
 // tallied is a member's door to the network, at which is counted.
-type tallied struct {
+type countedNetwork struct {
 	env.Network
 	tally Tally
 }
 
-func (n tallied) Send(to env.Peer, class env.Class, frame []byte) {
+func (n countedNetwork) Send(to env.Peer, class env.Class, frame []byte) {
 	k := kindOf(frame)
 	c := n.tally[k]
 	c.Frames++

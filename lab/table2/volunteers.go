@@ -20,35 +20,35 @@ import (
 type volunteers struct {
 	load     *Workload
 	interval int64
-	channels []overloaded
+	channels []overloadedChannel
 	dice     *rand.Rand
 }
 
 // An overloaded channel.
-type overloaded struct {
-	channel int32
-	least   int32  // N
-	events  uint32 // that went down its tree so far
-	next    turns
+type overloadedChannel struct {
+	channel   int32
+	threshold int32  // N
+	events    uint32 // that went down its tree so far
+	next      intervalEnds
 }
 
 // A turn is the end of a polling interval of one member.
-type turn struct {
+type intervalEnd struct {
 	at     int64
 	member int32
 	seen   uint32 // events that had gone down the tree when the interval began
 }
 
-type turns []turn
+type intervalEnds []intervalEnd
 
-func (t turns) Len() int           { return len(t) }
-func (t turns) Less(i, j int) bool { return t[i].at < t[j].at }
-func (t turns) Swap(i, j int)      { t[i], t[j] = t[j], t[i] }
-func (t *turns) Push(any)          { panic("table2: members do not come") }
-func (t *turns) Pop() any          { panic("table2: members do not go") }
+func (t intervalEnds) Len() int           { return len(t) }
+func (t intervalEnds) Less(i, j int) bool { return t[i].at < t[j].at }
+func (t intervalEnds) Swap(i, j int)      { t[i], t[j] = t[j], t[i] }
+func (t *intervalEnds) Push(any)          { panic("table2: members do not come") }
+func (t *intervalEnds) Pop() any          { panic("table2: members do not go") }
 
 // jitter is by what part of it a polling interval is longer or shorter at most.
-const jitter = 0.1
+const intervalJitter = 0.1
 
 // newVolunteers returns the members of a workload, each of which follows its channels from some moment
 // of the first interval on. Of the channels only every so manieth is simulated.
@@ -63,14 +63,14 @@ func newVolunteers(load *Workload, interval time.Duration, n float64, every int)
 			if v.dice.Float64() < part {
 				least++
 			}
-			v.channels = append(v.channels, overloaded{channel: int32(i), least: int32(least)})
+			v.channels = append(v.channels, overloadedChannel{channel: int32(i), threshold: int32(least)})
 		}
 	}
 	for member, list := range load.Memberships() {
 		for _, m := range list {
 			if at := place[m.Channel]; at >= 0 {
 				c := &v.channels[at]
-				c.next = append(c.next, turn{at: v.dice.Int64N(v.interval), member: int32(member)})
+				c.next = append(c.next, intervalEnd{at: v.dice.Int64N(v.interval), member: int32(member)})
 			}
 		}
 	}
@@ -81,15 +81,15 @@ func newVolunteers(load *Workload, interval time.Duration, n float64, every int)
 }
 
 // run lets the members of a channel decide until a time, and tells of their polls.
-func (v *volunteers) run(c *overloaded, until int64, polled func(poll)) {
+func (v *volunteers) run(c *overloadedChannel, until int64, polled func(poll)) {
 	for len(c.next) > 0 && c.next[0].at < until {
 		t := &c.next[0]
-		if c.events-t.seen < uint32(c.least) {
+		if c.events-t.seen < uint32(c.threshold) {
 			polled(poll{at: t.at, channel: c.channel, member: t.member})
 			c.events++
 		}
 		t.seen = c.events
-		t.at += int64(float64(v.interval) * (1 - jitter + 2*jitter*v.dice.Float64()))
+		t.at += int64(float64(v.interval) * (1 - intervalJitter + 2*intervalJitter*v.dice.Float64()))
 		heap.Fix(&c.next, 0)
 	}
 }
@@ -109,7 +109,7 @@ func (v *volunteers) rate() float64 {
 // overload is the N at which a channel has so many polls an interval in the mean, or the least one at
 // which all members poll, if that is less.
 func overload(load *Workload, interval time.Duration, allowed float64) float64 {
-	every := max(len(load.Channels)/sampled, 1)
+	every := max(len(load.Channels)/sampledChannels, 1)
 	lo, hi := 0., float64(load.Members)
 	if newVolunteers(load, interval, hi, every).rate() < allowed {
 		allowed *= math.MaxFloat64 // it cannot be reached
@@ -125,10 +125,10 @@ func overload(load *Workload, interval time.Duration, allowed float64) float64 {
 }
 
 // sampled is about how many channels are simulated to find N.
-const sampled = 500
+const sampledChannels = 500
 
 // volunteer measures what volunteers' polls are worth.
-func (s *Setting) volunteer(ctx context.Context, row *Row, progress func(float64)) error {
+func (s *Config) volunteer(ctx context.Context, row *Row, progress func(float64)) error {
 	row.Overload = overload(s.Load, PollInterval, row.BoundLoad)
 	v := newVolunteers(s.Load, PollInterval, row.Overload, 1)
 	polls := newPolls(s.Load, PollInterval)

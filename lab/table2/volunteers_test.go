@@ -46,7 +46,7 @@ func TestVolunteersAlone(t *testing.T) {
 // One N for all channels is found that makes as many polls as are allowed, and they are worth less
 // than Honeycomb's, and more than nobody's.
 func TestVolunteersBesideHoneycomb(t *testing.T) {
-	s := Setting{Load: NewWorkload(1, 128, 500, 25_000), Objective: honeycomb.Lite, Scheme: Scheme{Name: feedTree}, Hours: 6, Part: 0.3}
+	s := Config{Load: NewWorkload(1, 128, 500, 25_000), Objective: honeycomb.Lite, Scheme: Scheme{Name: feedTree}, Hours: 6, LoadShare: 0.3}
 	row, err := s.Run(t.Context(), func(float64) {})
 	if err != nil {
 		t.Fatal(err)

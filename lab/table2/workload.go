@@ -32,24 +32,24 @@ func Paper(seed int64) *Workload { return NewWorkload(seed, 1024, 100_000, 5_000
 // share is rounded by the dice. The same arguments give the same workload.
 func NewWorkload(seed int64, members, channels, subscriptions int) *Workload {
 	w := &Workload{Seed: seed, Members: members, Channels: make([]Channel, channels)}
-	dice := rand.New(rand.NewSource(seed*7919 + 17))
+	rng := rand.New(rand.NewSource(seed*7919 + 17))
 	sum := 0.
 	for i := range channels {
 		sum += 1 / math.Sqrt(float64(i+1))
 	}
 	for i := range w.Channels {
 		whole, part := math.Modf(float64(subscriptions) / sum / math.Sqrt(float64(i+1)))
-		if dice.Float64() < part {
+		if rng.Float64() < part {
 			whole++
 		}
 		w.Channels[i].Subscribers = int(whole)
 	}
 	between := func(lo, hi time.Duration) time.Duration {
-		return time.Duration(float64(lo) * math.Pow(float64(hi)/float64(lo), dice.Float64()))
+		return time.Duration(float64(lo) * math.Pow(float64(hi)/float64(lo), rng.Float64()))
 	}
 	for i := range w.Channels {
 		u := &w.Channels[i].Update
-		switch class := dice.Float64(); {
+		switch class := rng.Float64(); {
 		case class < 0.1:
 			*u = between(10*time.Minute, time.Hour)
 		case class < 0.5:
@@ -103,14 +103,14 @@ type Membership struct {
 // Memberships gives each subscription to a member, all alike, and returns what each
 // member's clients read, in the order in which they come to read it.
 func (w *Workload) Memberships() [][]Membership {
-	dice := rand.New(rand.NewSource(w.Seed*7919 + 18))
+	rng := rand.New(rand.NewSource(w.Seed*7919 + 18))
 	of := make([][]Membership, w.Members)
 	for i := range of {
 		of[i] = make([]Membership, 0, w.Subscriptions()/w.Members*9/8)
 	}
 	for i, c := range w.Channels {
 		for range c.Subscribers {
-			m := dice.Intn(w.Members)
+			m := rng.Intn(w.Members)
 			if n := len(of[m]); n > 0 && of[m][n-1].Channel == int32(i) {
 				of[m][n-1].Weight++
 			} else {
@@ -119,7 +119,7 @@ func (w *Workload) Memberships() [][]Membership {
 		}
 	}
 	for _, list := range of {
-		dice.Shuffle(len(list), func(a, b int) { list[a], list[b] = list[b], list[a] })
+		rng.Shuffle(len(list), func(a, b int) { list[a], list[b] = list[b], list[a] })
 	}
 	return of
 }

@@ -90,7 +90,7 @@ func TestDomains(t *testing.T) {
 	if plain := Bound(p, channels); free != plain || slices.Contains(crowded, true) {
 		t.Errorf("each of its own domain: %+v, want %+v", free, plain)
 	}
-	w.Spread(feeds)
+	w.AssignDomains(feeds)
 	bound, crowded := w.PoliteBound(p, channels)
 	on, others := 0, 0 // among the others those that share a domain, and get what the crowded one leaves
 	for i, c := range crowded {

@@ -21,11 +21,11 @@ type World struct {
 	// Plain has all layers of a member run at each event, as those of node.Node do; Mortal has
 	// members watch each other as where some die; Polite has domains have budgets. To be set
 	// before any runs.
-	Plain, Mortal, Polite bool
+	RunAll, WatchDeaths, Polite bool
 
-	every   time.Duration // between two points of the series, in whole minutes; 0: there is none
-	minutes int           // that hours have run
-	series  []Span
+	seriesInterval time.Duration // between two points of the series, in whole minutes; 0: there is none
+	minutes        int           // that hours have run
+	series         []Span
 
 	network wire.Network
 	hosts   []*sim.Host  // of the members
@@ -35,19 +35,19 @@ type World struct {
 }
 
 // lanes is into how many parts a world is split: how many processors it makes use of.
-const lanes = 2
+const laneCount = 2
 
 // stride is for how long lanes go on by themselves, and the least that a frame takes: by
 // sim.King, one pair of hosts in five is nearer. Polls, by the half hour, do not depend on it, and in shorter ones a lane waits
 // longer for the other.
-const stride = 40 * time.Millisecond
+const lookahead = 40 * time.Millisecond
 
 // maxSigned is how many signatures, and epochs, are remembered at once: all who come
 // across one do so within seconds.
-const maxSigned = 1 << 17
+const maxRemembered = 1 << 17
 
 // joinPause is the time between two members that join. All join through the first.
-const joinPause = 100 * time.Millisecond
+const joinInterval = 100 * time.Millisecond
 
 // NewWorld returns a world whose members join one after the other as soon as it runs.
 // Time and distances are those of sim.King, but for the stride.
@@ -56,8 +56,8 @@ func NewWorld(load *Workload, network wire.Network) *World {
 	w := &World{
 		World: sim.New(sim.Config{
 			Seed: uint64(load.Seed), Topology: sim.King(uint64(load.Seed)),
-			Lanes: lanes, Lookahead: stride,
-			Parallel: func(do []func()) (all, end func()) { return beside(do, garbage.look) },
+			Lanes: laneCount, Lookahead: lookahead,
+			Parallel: func(do []func()) (all, end func()) { return inParallel(do, garbage.collectIfDue) },
 		}),
 		Workload: load,
 		Polls:    newPolls(load, network.PollInterval),
@@ -65,15 +65,15 @@ func NewWorld(load *Workload, network wire.Network) *World {
 	for i := range load.Channels {
 		w.keys = append(w.keys, overlay.Key(network.Name, load.URL(i)))
 	}
-	w.network, w.verify = network, wire.Memo(wire.NewVerifier(wire.HashOf(network.Descriptor())), maxSigned)
+	w.network, w.verify = network, wire.Memo(wire.NewVerifier(wire.HashOf(network.Descriptor())), maxRemembered)
 	w.verify = w.verify.Guarded(new(sync.Mutex))
-	for range lanes {
+	for range laneCount {
 		w.lanes = append(w.lanes, newLane(load, network.Name, w.verify))
 	}
 	w.Members, w.hosts = make([]*Member, load.Members), make([]*sim.Host, load.Members)
 	for i := range load.Members {
 		w.hosts[i] = w.Host(sim.HostConfig{Open: true})
-		w.After(time.Duration(i)*joinPause, func() {
+		w.After(time.Duration(i)*joinInterval, func() {
 			w.boot(i)
 			if i > 0 {
 				w.hosts[i].Found(w.hosts[0])
@@ -91,7 +91,7 @@ func (w *World) boot(i int) {
 	cfg.Overlay.Founder = h.Index() == 0
 	cfg.Overlay.Records, cfg.Owner.EpochCache = l.records, l.epochs
 	cfg.Wedges.OrderCache, cfg.Corona.Payloads = l.orders, l.payloads
-	if !w.Mortal {
+	if !w.WatchDeaths {
 		// What is kept up against deaths is renewed once in a maintenance interval, as the
 		// paper's own state is.
 		every := w.network.MaintenanceInterval
@@ -99,8 +99,8 @@ func (w *World) boot(i int) {
 		cfg.Owner.Lease, cfg.Owner.HeartbeatInterval = 2*every, every/2
 	}
 	h.Boot(func(e env.Env) env.Node {
-		e.Network = tallied{e.Network, l.tally}
-		w.Members[i] = newMember(e, w.verify.Signer(h.Key(), hash), w.verify, cfg, i, w.Plain, w.Polite, l)
+		e.Network = countedNetwork{e.Network, l.tally}
+		w.Members[i] = newMember(e, w.verify.Signer(h.Key(), hash), w.verify, cfg, i, w.RunAll, w.Polite, l)
 		return w.Members[i]
 	})
 }

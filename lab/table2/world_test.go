@@ -44,10 +44,10 @@ func TestWorldOfSubscribers(t *testing.T) {
 // What members leave out where a poll brings nothing new changes nothing: the same world, with all
 // layers run at each event, has the same rows, but for milliseconds at which layers do what
 // they do from time to time.
-func TestQuietPollsChangeNothing(t *testing.T) {
+func TestSkippedLayersChangeNothing(t *testing.T) {
 	measure := func(plain bool) (spans []Span) {
 		w := NewWorld(NewWorkload(1, 24, 200, 4000), paperNetwork())
-		w.Plain = plain
+		w.RunAll = plain
 		if !w.RunUntil(w.Joined, 10*time.Second, 40*time.Minute) {
 			t.Fatal("not joined")
 		}

@@ -32,7 +32,7 @@ type host struct {
 
 // openHost makes a host, which listens and does nothing until it is run. What its trees
 // bring goes to deliver.
-func openHost(network wire.Network, key ed25519.PrivateKey, dice *rand.Rand, through []string, deliver func(scribe.Delivery)) (*host, error) {
+func openHost(network wire.Network, key ed25519.PrivateKey, rng *rand.Rand, through []string, deliver func(scribe.Delivery)) (*host, error) {
 	descriptor := network.Descriptor()
 	hash := wire.HashOf(descriptor)
 	h := &host{loop: loop.New(loop.Config{Workers: 1}), signer: wire.NewSigner(key, hash)}
@@ -44,8 +44,8 @@ func openHost(network wire.Network, key ed25519.PrivateKey, dice *rand.Rand, thr
 		return nil, fmt.Errorf("open a host of trees: %w", err)
 	}
 	h.sockets, h.sent = sockets, &counted{Network: sockets}
-	e := env.Env{Clock: h.loop, Network: h.sent, Store: forgetful{}, Rand: dice, Log: slog.New(slog.DiscardHandler)}
-	h.node = overlay.New(e, h.signer, wire.NewVerifier(hash), overlay.Config{Network: network, Founder: through == nil, DialBackTimeout: rolePatience})
+	e := env.Env{Clock: h.loop, Network: h.sent, Store: noStore{}, Rand: rng, Log: slog.New(slog.DiscardHandler)}
+	h.node = overlay.New(e, h.signer, wire.NewVerifier(hash), overlay.Config{Network: network, Founder: through == nil, DialBackTimeout: roleTimeout})
 	h.scribe = scribe.New(e, h.node, scribe.Config{FanOut: network.FanOut, MaxWeight: network.MaxWeight}, deliver)
 	h.id = h.node.ID()
 	return h, nil
@@ -53,13 +53,13 @@ func openHost(network wire.Network, key ed25519.PrivateKey, dice *rand.Rand, thr
 
 // rolePatience is how long a host waits to be dialled back before it becomes a client: all can
 // be dialled here, however busy the machine is.
-const rolePatience = 2 * time.Minute
+const roleTimeout = 2 * time.Minute
 
 // listenAt is a port of QUIC that the system chooses.
 const listenAt = "/ip4/127.0.0.1/udp/0/quic-v1"
 
 // live drives the host until ctx ends, and returns when all of it has stopped.
-func (h *host) live(ctx context.Context) error {
+func (h *host) serve(ctx context.Context) error {
 	looping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var parts sync.WaitGroup
 	parts.Go(func() { _ = h.loop.Run(looping, h) }) // which ends for no other reason
@@ -117,7 +117,7 @@ func (h *host) receive(from env.PeerID, frame []byte) {
 }
 
 // sentSoFar is what the host has sent. It is called on the loop.
-func (h *host) sentSoFar() traffic {
+func (h *host) snapshot() traffic {
 	s, n := h.node.Stats(), h.sockets.Stats()
 	carrying := Count{int(s.Carrying), int(s.CarryingBytes)}
 	t := traffic{overlay: Count{int(s.Sent), int(s.Bytes)}.minus(carrying), carrying: carrying, scribe: h.sent.scribe}
@@ -128,24 +128,24 @@ func (h *host) sentSoFar() traffic {
 }
 
 // strip takes the host's Scribe away. It is called on the loop.
-func (h *host) strip() *scribe.Scribe {
+func (h *host) removeScribe() *scribe.Scribe {
 	was := h.scribe
 	h.scribe = nil
-	h.node.Handle(wire.Scribe, nobody{})
+	h.node.Handle(wire.Scribe, noLayer{})
 	return was
 }
 
 // A nobody is a layer that has gone.
-type nobody struct{}
+type noLayer struct{}
 
-func (nobody) Forward(*overlay.Message) bool { return false }
-func (nobody) Deliver(*overlay.Message)      {}
-func (nobody) PeerGone(env.PeerID)           {}
-func (nobody) LeafChanged()                  {}
+func (noLayer) Forward(*overlay.Message) bool { return false }
+func (noLayer) Deliver(*overlay.Message)      {}
+func (noLayer) PeerGone(env.PeerID)           {}
+func (noLayer) LeafChanged()                  {}
 
 // A forgetful store keeps nothing: no host is started a second time.
-type forgetful struct{}
+type noStore struct{}
 
-func (forgetful) Commit(_ []env.Op, done func(error))              { done(nil) }
-func (forgetful) Get([]byte) ([]byte, error)                       { return nil, nil }
-func (forgetful) Range([]byte, func(key, value []byte) bool) error { return nil }
+func (noStore) Commit(_ []env.Op, done func(error))              { done(nil) }
+func (noStore) Get([]byte) ([]byte, error)                       { return nil, nil }
+func (noStore) Range([]byte, func(key, value []byte) bool) error { return nil }

@@ -9,16 +9,16 @@ import (
 const (
 	// weighty is from how many subscriptions on their memory is judged: below, it is lost in
 	// that of connections.
-	weighty = 100_000
+	minForMemory = 100_000
 	// spread is from how many topics on the load of hosts is judged: below, it is the load of
 	// the few roots.
-	spread = 1_000
+	minForLoad = 1_000
 	// burden is with how many subscriptions of a host, less a tenth, idle traffic is judged.
-	burden = Burden * 9 / 10
+	minForIdle = IdleSubscriptions * 9 / 10
 )
 
 // Burden is the number of subscriptions of a host with which idle traffic is asked for.
-const Burden = 4800
+const IdleSubscriptions = 4800
 
 // Judge returns the figures of the trees that have a target.
 func Judge(results []Result) (marks []mark.Mark) {
@@ -27,24 +27,24 @@ func Judge(results []Result) (marks []mark.Mark) {
 			continue
 		}
 		var of []mark.Mark
-		if r.Wanted > 0 {
+		if r.Expected > 0 {
 			of = append(of,
-				mark.AtLeast("delivered", "%", 100*float64(r.Got)/float64(r.Wanted), 100),
-				mark.AtMost("bytes on tree links a delivery, of the envelope", "", r.OnLinks()/float64(r.Envelope), 1.15).Better(1.05))
-			if r.Topics >= spread {
-				of = append(of, mark.AtMost("bytes a host passes on, max of mean", "", r.Load, 4).Better(2.5))
+				mark.AtLeast("delivered", "%", 100*float64(r.Delivered)/float64(r.Expected), 100),
+				mark.AtMost("bytes on tree links a delivery, of the envelope", "", r.BytesPerDelivery()/float64(r.Envelope), 1.15).WithStretch(1.05))
+			if r.Topics >= minForLoad {
+				of = append(of, mark.AtMost("bytes a host passes on, max of mean", "", r.LoadMaxMean, 4).WithStretch(2.5))
 			}
 		}
-		if r.Subscriptions >= weighty {
-			of = append(of, mark.AtMost("heap a subscription", "B", r.Heap, 400).Better(200))
+		if r.Subscriptions >= minForMemory {
+			of = append(of, mark.AtMost("heap a subscription", "B", r.HeapPerSubscription, 400).WithStretch(200))
 		}
-		if r.IdleS > 0 && r.Subscriptions >= burden*r.Hosts {
-			messages, bytes := r.Beyond()
+		if r.IdleS > 0 && r.Subscriptions >= minForIdle*r.Hosts {
+			messages, bytes := r.IdleExcess()
 			of = append(of,
 				mark.AtMost("idle, messages of a host beyond the overlay's own", "/s", messages, 2),
 				mark.AtMost("idle, traffic of a host beyond the overlay's own", "KB/s", bytes/1e3, 2))
 		}
-		marks = append(marks, mark.Of(fmt.Sprintf("%d topics", r.Topics), of...)...)
+		marks = append(marks, mark.ForRun(fmt.Sprintf("%d topics", r.Topics), of...)...)
 	}
 	return marks
 }
@@ -55,10 +55,10 @@ func (s Speed) Judge() mark.Mark {
 }
 
 // OnLinks is how many bytes a delivery costs on links, acknowledgements included.
-func (r Result) OnLinks() float64 { return r.Content + r.Control }
+func (r Result) BytesPerDelivery() float64 { return r.ContentBytes + r.ControlBytes }
 
 // Beyond is what a host says in a second while nothing is published, beyond what it would
 // say without subscriptions.
-func (r Result) Beyond() (messages, bytes float64) {
-	return r.IdleMessages + max(0, r.OverlayMessagesThen-r.OverlayMessages), r.IdleBytes + max(0, r.OverlayBytesThen-r.OverlayBytes)
+func (r Result) IdleExcess() (messages, bytes float64) {
+	return r.IdleMessages + max(0, r.OverlayMessagesAfter-r.OverlayMessages), r.IdleBytes + max(0, r.OverlayBytesAfter-r.OverlayBytes)
 }

@@ -10,12 +10,12 @@ import (
 func TestFiguresAreJudged(t *testing.T) {
 	of := func(change func(*Result)) map[string]mark.Mark {
 		r := Result{
-			System: OfTrees, Hosts: 200, Topics: 1000, Subscriptions: 960_000, Wanted: 10, Got: 10, Envelope: 1000, Content: 1030, Control: 20,
-			Load: 4, Heap: 400, IdleS: 1, IdleMessages: 1, IdleBytes: 500, OverlayMessages: 3, OverlayBytes: 900, OverlayMessagesThen: 4, OverlayBytesThen: 800,
+			System: OfTrees, Hosts: 200, Topics: 1000, Subscriptions: 960_000, Expected: 10, Delivered: 10, Envelope: 1000, ContentBytes: 1030, ControlBytes: 20,
+			LoadMaxMean: 4, HeapPerSubscription: 400, IdleS: 1, IdleMessages: 1, IdleBytes: 500, OverlayMessages: 3, OverlayBytes: 900, OverlayMessagesAfter: 4, OverlayBytesAfter: 800,
 		}
 		change(&r)
 		marks := map[string]mark.Mark{}
-		for _, m := range Judge([]Result{{System: OfGossip, Wanted: 10}, r}) {
+		for _, m := range Judge([]Result{{System: OfGossip, Expected: 10}, r}) {
 			if m.Run != fmt.Sprintf("%d topics", r.Topics) {
 				t.Errorf("%q is of %s", m.Figure, m.Run)
 			}
@@ -28,7 +28,7 @@ func TestFiguresAreJudged(t *testing.T) {
 		"delivered": false, "bytes on tree links a delivery, of the envelope": true, "bytes a host passes on, max of mean": false, "heap a subscription": false,
 		"idle, messages of a host beyond the overlay's own": false, "idle, traffic of a host beyond the overlay's own": false,
 	} {
-		if m, ok := all[what]; !ok || !m.Met() || m.Stretched() != stretched {
+		if m, ok := all[what]; !ok || !m.Met() || m.StretchMet() != stretched {
 			t.Errorf("%s: %+v, of %v", what, m, all)
 		}
 	}
@@ -39,11 +39,11 @@ func TestFiguresAreJudged(t *testing.T) {
 		what   string
 		change func(*Result)
 	}{
-		{"delivered", func(r *Result) { r.Got-- }},
-		{"bytes on tree links a delivery, of the envelope", func(r *Result) { r.Control = 121 }},
-		{"bytes a host passes on, max of mean", func(r *Result) { r.Load = 4.1 }},
-		{"heap a subscription", func(r *Result) { r.Heap = 401 }},
-		{"idle, messages of a host beyond the overlay's own", func(r *Result) { r.OverlayMessagesThen = 4.1 }},
+		{"delivered", func(r *Result) { r.Delivered-- }},
+		{"bytes on tree links a delivery, of the envelope", func(r *Result) { r.ControlBytes = 121 }},
+		{"bytes a host passes on, max of mean", func(r *Result) { r.LoadMaxMean = 4.1 }},
+		{"heap a subscription", func(r *Result) { r.HeapPerSubscription = 401 }},
+		{"idle, messages of a host beyond the overlay's own", func(r *Result) { r.OverlayMessagesAfter = 4.1 }},
 		{"idle, traffic of a host beyond the overlay's own", func(r *Result) { r.IdleBytes = 2001 }},
 	} {
 		if m := of(c.change)[c.what]; m.Met() {
@@ -57,7 +57,7 @@ func TestFiguresAreJudged(t *testing.T) {
 	}{
 		{"few topics", 5, func(r *Result) { r.Topics = 100 }},
 		{"few subscriptions", 3, func(r *Result) { r.Subscriptions = 25_000 }},
-		{"nothing published", 3, func(r *Result) { r.Wanted = 0 }},
+		{"nothing published", 3, func(r *Result) { r.Expected = 0 }},
 		{"no idle time", 4, func(r *Result) { r.IdleS = 0 }},
 	} {
 		if got := of(c.change); len(got) != c.left {

@@ -8,8 +8,8 @@ import (
 )
 
 // idle measures what hosts say while nothing is published.
-func (g *grove) idle(r *Result) error {
-	if err := g.bench.pass(g.ctx, "trees forget", g.bench.Forget); err != nil {
+func (g *treeHosts) idle(r *Result) error {
+	if err := g.bench.wait(g.ctx, "trees forget", g.bench.ForgetTime); err != nil {
 		return err
 	}
 	before, err := g.sent()
@@ -17,13 +17,13 @@ func (g *grove) idle(r *Result) error {
 		return err
 	}
 	began := time.Now()
-	if err := g.bench.pass(g.ctx, "trees rest", g.bench.Idle); err != nil {
+	if err := g.bench.wait(g.ctx, "trees rest", g.bench.Idle); err != nil {
 		return err
 	}
 	after, err := g.sent()
-	all, took := sum(after).minus(sum(before)), time.Since(began)
+	all, took := sum(after).since(sum(before)), time.Since(began)
 	r.IdleS = took.Seconds()
-	r.OverlayMessagesThen, r.OverlayBytesThen = g.rate(all.overlay, took)
+	r.OverlayMessagesAfter, r.OverlayBytesAfter = g.rate(all.overlay, took)
 	r.IdleKinds = map[string]Count{"carried by the overlay": all.carrying}
 	for kind, c := range all.scribe {
 		if c.Messages > 0 {
@@ -36,28 +36,28 @@ func (g *grove) idle(r *Result) error {
 }
 
 // closing is how long links without frames take to close, and a little: until then the heap lessens by itself.
-const closing = 200 * time.Second
+const linkCloseTime = 200 * time.Second
 
 // weigh takes all trees away, has the links come to rest without them, and sees what it frees to let them go.
-func (g *grove) weigh(r *Result) error {
+func (g *treeHosts) measureHeap(r *Result) error {
 	held := make([]*scribe.Scribe, len(g.hosts))
-	if err := g.each(func(i int, h *host) { held[i] = h.strip() }); err != nil {
+	if err := g.each(func(i int, h *host) { held[i] = h.removeScribe() }); err != nil {
 		return err
 	}
-	if err := g.bench.pass(g.ctx, "links close", min(closing, g.bench.Forget)); err != nil {
+	if err := g.bench.wait(g.ctx, "links close", min(linkCloseTime, g.bench.ForgetTime)); err != nil {
 		return err
 	}
-	with, noise := weigh()
+	with, noise := liveHeap()
 	runtime.KeepAlive(held)
 	held = nil
-	without, more := weigh()
-	r.Heap = (with - without) / float64(g.plan.subscriptions)
+	without, more := liveHeap()
+	r.HeapPerSubscription = (with - without) / float64(g.plan.subscriptions)
 	r.HeapNoise = (noise + more) / float64(g.plan.subscriptions)
 	return nil
 }
 
 // rate is what of a count falls to one host in one second.
-func (g *grove) rate(c Count, d time.Duration) (messages, bytes float64) {
+func (g *treeHosts) rate(c Count, d time.Duration) (messages, bytes float64) {
 	n := float64(len(g.hosts)) * d.Seconds()
 	if n <= 0 {
 		return 0, 0

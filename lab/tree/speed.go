@@ -20,12 +20,12 @@ type Speed struct {
 
 // Verify opens envelopes with items of a size, one after the other, for so long.
 func Verify(itemBytes int, d time.Duration, seed uint64) (Speed, error) {
-	dice, network := rand.New(rand.NewPCG(seed, 3)), wire.Hash(sha256.Sum256([]byte(networkName)))
-	p := newPlan(least, 1, 0, seed)
+	rng, network := rand.New(rand.NewPCG(seed, 3)), wire.Hash(sha256.Sum256([]byte(networkName)))
+	p := newPlan(minFollowers, 1, 0, seed)
 	var raws [][]byte
 	for i := range sampleEnvelopes {
-		signer := wire.NewSigner(newKey(dice), network)
-		raws = append(raws, signer.Sign(wire.DomainEntry, p.item(i, itemBytes, dice)).Raw)
+		signer := wire.NewSigner(newKey(rng), network)
+		raws = append(raws, signer.Sign(wire.DomainEntry, p.item(i, itemBytes, rng)).Raw)
 	}
 	verify, opened, began := wire.NewVerifier(network), 0, time.Now()
 	for time.Since(began) < d || opened == 0 {

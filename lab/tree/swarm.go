@@ -16,18 +16,18 @@ import (
 )
 
 // A swarm is all hosts of GossipSub.
-type swarm struct {
+type gossipHosts struct {
 	bench   Bench
 	plan    *plan
-	tally   *tally
-	dice    *rand.Rand
+	tracker *tracker
+	rng     *rand.Rand
 	keys    []*wire.Signer
 	peers   []*gossip.Peer
 	links   [][2]int // who is connected to whom
 	publish map[[2]int]publisher
 	ctx     context.Context
 	// bare is the heap before there were subscriptions, give or take noise.
-	bare, noise float64
+	bareHeap, noise float64
 }
 
 // A publisher publishes to a topic by way of one of its followers.
@@ -35,17 +35,17 @@ type publisher func(ctx context.Context, item []byte) error
 
 const (
 	// dialling is how many connections are made at once.
-	dialling = 16
+	maxDials = 16
 	// dialTime is how long one may take.
-	dialTime = 30 * time.Second
+	dialTimeout = 30 * time.Second
 )
 
 // gossip measures GossipSub with hosts that have so many connections in the mean.
 func (b Bench) gossip(ctx context.Context, p *plan, degree int) (r Result, err error) {
 	network := wire.HashOf(b.network().Descriptor())
-	s := &swarm{
-		bench: b, plan: p, dice: rand.New(rand.NewPCG(b.Seed, 2)), ctx: ctx,
-		tally: newTally(p, wire.NewVerifier(network)), publish: map[[2]int]publisher{},
+	s := &gossipHosts{
+		bench: b, plan: p, rng: rand.New(rand.NewPCG(b.Seed, 2)), ctx: ctx,
+		tracker: newTracker(p, wire.NewVerifier(network)), publish: map[[2]int]publisher{},
 	}
 	defer func() {
 		errs := []error{err}
@@ -55,17 +55,17 @@ func (b Bench) gossip(ctx context.Context, p *plan, degree int) (r Result, err e
 		err = errors.Join(errs...)
 	}()
 	for i := range b.Hosts {
-		key := newKey(s.dice)
-		peer, err := gossip.New(key, listenAt, func(item []byte) bool { return s.tally.deliver(i, item) })
+		key := newKey(s.rng)
+		peer, err := gossip.New(key, listenAt, func(item []byte) bool { return s.tracker.deliver(i, item) })
 		if err != nil {
 			return r, err
 		}
 		s.peers, s.keys = append(s.peers, peer), append(s.keys, wire.NewSigner(key, network))
 		b.Progress("hosts of GossipSub start", float64(i+1)/float64(b.Hosts))
 	}
-	s.links = connect(b.Hosts, min(degree, b.Hosts-1), s.dice)
+	s.links = connect(b.Hosts, min(degree, b.Hosts-1), s.rng)
 	r = b.result(OfGossip, p)
-	for _, step := range []func(*Result) error{s.connect, s.join, s.carry, s.idle} {
+	for _, step := range []func(*Result) error{s.connect, s.join, s.deliver, s.idle} {
 		if err := step(&r); err != nil {
 			return r, err
 		}
@@ -75,7 +75,7 @@ func (b Bench) gossip(ctx context.Context, p *plan, degree int) (r Result, err e
 
 // connect says who is connected to whom: everybody to about so many, at random, and all of
 // them in one piece. Each ring through all of them, in an order of its own, gives two.
-func connect(hosts, degree int, dice *rand.Rand) (links [][2]int) {
+func connect(hosts, degree int, rng *rand.Rand) (links [][2]int) {
 	have, count := map[[2]int]bool{}, make([]int, hosts)
 	link := func(a, b int) {
 		if a > b {
@@ -89,14 +89,14 @@ func connect(hosts, degree int, dice *rand.Rand) (links [][2]int) {
 		}
 	}
 	for range (degree + 1) / 2 {
-		ring := dice.Perm(hosts)
+		ring := rng.Perm(hosts)
 		for i := range ring {
 			link(ring[i], ring[(i+1)%hosts])
 		}
 	}
 	// Where rings had connections in common, some are missing.
 	for a := range hosts {
-		for _, b := range dice.Perm(hosts) {
+		for _, b := range rng.Perm(hosts) {
 			if count[a] >= degree {
 				break
 			}
@@ -107,14 +107,14 @@ func connect(hosts, degree int, dice *rand.Rand) (links [][2]int) {
 }
 
 // connect connects the hosts, and waits until GossipSub knows of it.
-func (s *swarm) connect(r *Result) error {
+func (s *gossipHosts) connect(r *Result) error {
 	next := make(chan [2]int)
-	errs := make([]error, dialling)
+	errs := make([]error, maxDials)
 	var dials sync.WaitGroup
-	for i := range dialling {
+	for i := range maxDials {
 		dials.Go(func() {
 			for l := range next {
-				ctx, cancel := context.WithTimeout(s.ctx, dialTime)
+				ctx, cancel := context.WithTimeout(s.ctx, dialTimeout)
 				errs[i] = errors.Join(errs[i], s.peers[l[0]].Connect(ctx, s.peers[l[1]].Addrs()...))
 				cancel()
 			}
@@ -135,8 +135,8 @@ func (s *swarm) connect(r *Result) error {
 	}); err != nil {
 		return err
 	}
-	r.Bare = float64(s.stats().Connections) / float64(len(s.peers))
-	s.bare, s.noise = weigh()
+	r.ConnectionsBefore = float64(s.stats().Connections) / float64(len(s.peers))
+	s.bareHeap, s.noise = liveHeap()
 	return nil
 }
 
@@ -149,7 +149,7 @@ func lacking(have, want int, what string) string {
 
 // join has all hosts follow their topics, a portion after the other, and waits until those
 // connected know that.
-func (s *swarm) join(r *Result) error {
+func (s *gossipHosts) join(r *Result) error {
 	degrees := make([]int, len(s.peers))
 	for _, l := range s.links {
 		degrees[l[0]]++
@@ -161,8 +161,8 @@ func (s *swarm) join(r *Result) error {
 	}
 	before, began := s.stats(), time.Now()
 	want := before.Announced
-	for from := range s.plan.portions() {
-		to := min(from+portion, len(s.plan.topics))
+	for from := range s.plan.batches() {
+		to := min(from+batchSize, len(s.plan.topics))
 		for t := from; t < to; t++ {
 			for _, i := range s.plan.topics[t].followers {
 				want += degrees[i]
@@ -178,31 +178,31 @@ func (s *swarm) join(r *Result) error {
 		}
 	}
 	r.JoinS = time.Since(began).Seconds()
-	if err := s.bench.pass(s.ctx, "meshes form", s.bench.Meshes); err != nil {
+	if err := s.bench.wait(s.ctx, "meshes form", s.bench.MeshTime); err != nil {
 		return err
 	}
 	after, n := s.stats(), float64(s.plan.subscriptions)
 	r.JoinMessages = float64(after.Others-before.Others) / n
 	r.JoinBytes = float64(after.OtherBytes-before.OtherBytes) / n
 	r.Connections = float64(after.Connections) / float64(len(s.peers))
-	r.Open = r.Connections
+	r.ConnectionsOpen = r.Connections
 	r.FanOutMean = float64(after.Mesh) / n
-	with, noise := weigh()
-	r.HeapGrown = (with - s.bare) / n
-	r.Heap, r.HeapNoise = r.HeapGrown, (noise+s.noise)/n
+	with, noise := liveHeap()
+	r.HeapGrown = (with - s.bareHeap) / n
+	r.HeapPerSubscription, r.HeapNoise = r.HeapGrown, (noise+s.noise)/n
 	return nil
 }
 
 // follow has all hosts follow what they do of the topics in a range, and keeps what publishes for those
 // who will.
-func (s *swarm) follow(from, to int, publishes map[[2]int]bool) error {
+func (s *gossipHosts) follow(from, to int, publishes map[[2]int]bool) error {
 	errs := make([]error, len(s.peers))
 	var mu sync.Mutex // guards s.publish
 	var all sync.WaitGroup
 	for i, p := range s.peers {
 		all.Go(func() {
 			for t := from; t < to; t++ {
-				if !s.plan.follower(t, i) {
+				if !s.plan.follows(t, i) {
 					continue
 				}
 				publish, err := p.Follow(nameOfTopic(s.plan.topics[t].key))
@@ -226,12 +226,12 @@ func (s *swarm) follow(from, to int, publishes map[[2]int]bool) error {
 func nameOfTopic(key overlay.ID) string { return base64.RawURLEncoding.EncodeToString(key[:]) }
 
 // carry publishes all there is to publish, and waits until it has come, or will not.
-func (s *swarm) carry(r *Result) error {
+func (s *gossipHosts) deliver(r *Result) error {
 	before, loads := s.stats(), s.loads()
 	for i, p := range s.plan.publications {
-		raw := s.keys[p.publisher].Sign(wire.DomainEntry, s.plan.item(i, s.bench.ItemBytes, s.dice)).Raw
+		raw := s.keys[p.publisher].Sign(wire.DomainEntry, s.plan.item(i, s.bench.ItemBytes, s.rng)).Raw
 		r.Envelope = len(raw)
-		s.tally.publish(i)
+		s.tracker.publish(i)
 		if err := s.publish[[2]int{p.publisher, p.topic}](s.ctx, raw); err != nil {
 			if s.ctx.Err() != nil {
 				return context.Cause(s.ctx)
@@ -239,31 +239,31 @@ func (s *swarm) carry(r *Result) error {
 			r.Failed++
 		}
 		s.bench.Progress("GossipSub carries", float64(i)/float64(len(s.plan.publications)))
-		if err := loop.Rest(s.ctx, s.bench.Every); err != nil {
+		if err := loop.Rest(s.ctx, s.bench.Interval); err != nil {
 			return err
 		}
 	}
-	if err := s.bench.until(s.ctx, "GossipSub carries", s.tally.missing); err != nil {
+	if err := s.bench.until(s.ctx, "GossipSub carries", s.tracker.missing); err != nil {
 		return err
 	}
 	if err := loop.Rest(s.ctx, ackTime); err != nil { // the last copies
 		return err
 	}
-	s.tally.sum(r)
-	after, deliveries := s.stats(), float64(max(1, r.Over))
-	r.Content = float64(after.ItemBytes-before.ItemBytes) / deliveries
-	r.Control = float64(after.OtherBytes-before.OtherBytes) / deliveries
-	r.Doubled = float64(after.Repeated-before.Repeated) / deliveries
-	r.Lost = after.Dropped - before.Dropped
+	s.tracker.finish(r)
+	after, deliveries := s.stats(), float64(max(1, r.OverLinks))
+	r.ContentBytes = float64(after.ItemBytes-before.ItemBytes) / deliveries
+	r.ControlBytes = float64(after.OtherBytes-before.OtherBytes) / deliveries
+	r.DuplicateShare = float64(after.Repeated-before.Repeated) / deliveries
+	r.LostFrames = after.Dropped - before.Dropped
 	for i, load := range s.loads() {
 		loads[i] = load - loads[i]
 	}
-	r.Load = uneven(loads)
+	r.LoadMaxMean = maxOverMean(loads)
 	return nil
 }
 
 // loads is how many bytes each host has sent to carry items.
-func (s *swarm) loads() (of []int) {
+func (s *gossipHosts) loads() (of []int) {
 	for _, p := range s.peers {
 		of = append(of, p.Stats().ItemBytes)
 	}
@@ -271,12 +271,12 @@ func (s *swarm) loads() (of []int) {
 }
 
 // idle measures what hosts say while nothing is published.
-func (s *swarm) idle(r *Result) error {
-	if err := s.bench.pass(s.ctx, "GossipSub comes to rest", s.bench.Meshes); err != nil {
+func (s *gossipHosts) idle(r *Result) error {
+	if err := s.bench.wait(s.ctx, "GossipSub comes to rest", s.bench.MeshTime); err != nil {
 		return err
 	}
 	before, began := s.stats(), time.Now()
-	if err := s.bench.pass(s.ctx, "GossipSub rests", s.bench.Idle); err != nil {
+	if err := s.bench.wait(s.ctx, "GossipSub rests", s.bench.Idle); err != nil {
 		return err
 	}
 	after, took := s.stats(), time.Since(began)
@@ -289,7 +289,7 @@ func (s *swarm) idle(r *Result) error {
 }
 
 // stats is what all peers together have done.
-func (s *swarm) stats() (all gossip.Stats) {
+func (s *gossipHosts) stats() (all gossip.Stats) {
 	for _, p := range s.peers {
 		one := p.Stats()
 		all.Connections += one.Connections

@@ -11,39 +11,39 @@ import (
 )
 
 // A tally notes what becomes of publications. Its methods may be called from any goroutine.
-type tally struct {
+type tracker struct {
 	plan   *plan
 	verify wire.Verifier
 
-	mu      sync.Mutex
-	sent    []time.Time     // when each was given to its system; zero: not yet
-	came    [][]time.Time   // by publication and host
-	took    []time.Duration // of those wanted, until they came
-	over    int             // of all that came to followers for the first time, those that came over a link
-	twice   int             // that came to a host again
-	strange int             // wrongly signed, or to somebody who does not follow the topic
-	last    time.Time       // when one came
-	roots   []int           // of topics, who need no link; nil: there are none
+	mu          sync.Mutex
+	sent        []time.Time     // when each was given to its system; zero: not yet
+	arrivals    [][]time.Time   // by publication and host
+	delays      []time.Duration // of those wanted, until they came
+	overLinks   int             // of all that came to followers for the first time, those that came over a link
+	twice       int             // that came to a host again
+	invalid     int             // wrongly signed, or to somebody who does not follow the topic
+	lastArrival time.Time       // when one came
+	roots       []int           // of topics, who need no link; nil: there are none
 }
 
-func newTally(p *plan, verify wire.Verifier) *tally {
-	t := &tally{plan: p, verify: verify, sent: make([]time.Time, len(p.publications))}
+func newTracker(p *plan, verify wire.Verifier) *tracker {
+	t := &tracker{plan: p, verify: verify, sent: make([]time.Time, len(p.publications))}
 	for range p.publications {
-		t.came = append(t.came, make([]time.Time, p.hosts))
+		t.arrivals = append(t.arrivals, make([]time.Time, p.hosts))
 	}
 	return t
 }
 
 // publish notes that a publication goes out now.
-func (t *tally) publish(publication int) {
+func (t *tracker) publish(publication int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.sent[publication] = time.Now()
-	t.last = t.sent[publication]
+	t.lastArrival = t.sent[publication]
 }
 
 // deliver opens an envelope that has come to a host, notes it, and says whether it was right.
-func (t *tally) deliver(host int, envelope []byte) bool {
+func (t *tracker) deliver(host int, envelope []byte) bool {
 	s, err := t.verify.Open(wire.DomainEntry, envelope)
 	now := time.Now()
 	t.mu.Lock()
@@ -52,44 +52,44 @@ func (t *tally) deliver(host int, envelope []byte) bool {
 	if err == nil && len(s.Payload) >= itemNumber {
 		n = int(binary.BigEndian.Uint32(s.Payload))
 	}
-	if n < 0 || n >= len(t.sent) || t.sent[n].IsZero() || !t.plan.follower(t.plan.publications[n].topic, host) {
-		t.strange++
+	if n < 0 || n >= len(t.sent) || t.sent[n].IsZero() || !t.plan.follows(t.plan.publications[n].topic, host) {
+		t.invalid++
 		return false
 	}
-	t.last = now
+	t.lastArrival = now
 	p := t.plan.publications[n]
-	if !t.came[n][host].IsZero() {
+	if !t.arrivals[n][host].IsZero() {
 		t.twice++
 		return true
 	}
-	t.came[n][host] = now
+	t.arrivals[n][host] = now
 	if host != p.publisher {
-		t.took = append(t.took, now.Sub(t.sent[n]))
+		t.delays = append(t.delays, now.Sub(t.sent[n]))
 	}
 	if t.roots == nil || host != t.roots[p.topic] {
-		t.over++
+		t.overLinks++
 	}
 	return true
 }
 
 // missing says what has not come yet, and nothing once nothing has come for patience.
-func (t *tally) missing() (done float64, lack string, err error) {
+func (t *tracker) missing() (done float64, lack string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if left := t.plan.wanted - len(t.took); left > 0 && time.Since(t.last) < patience {
+	if left := t.plan.expected - len(t.delays); left > 0 && time.Since(t.lastArrival) < lossTimeout {
 		lack = fmt.Sprintf("%d deliveries are missing", left)
 	}
-	return float64(len(t.took)) / float64(max(1, t.plan.wanted)), lack, nil
+	return float64(len(t.delays)) / float64(max(1, t.plan.expected)), lack, nil
 }
 
 // sum writes what was found into a result.
-func (t *tally) sum(r *Result) {
+func (t *tracker) finish(r *Result) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r.Wanted, r.Got, r.Over, r.Twice, r.Strange = t.plan.wanted, len(t.took), t.over, t.twice, t.strange
-	slices.Sort(t.took)
-	if n := len(t.took); n > 0 {
-		r.P50Ms, r.P99Ms, r.MostMs = ms(t.took[n/2]), ms(t.took[n*99/100]), ms(t.took[n-1])
+	r.Expected, r.Delivered, r.OverLinks, r.Twice, r.Invalid = t.plan.expected, len(t.delays), t.overLinks, t.twice, t.invalid
+	slices.Sort(t.delays)
+	if n := len(t.delays); n > 0 {
+		r.P50Ms, r.P99Ms, r.MaxMs = ms(t.delays[n/2]), ms(t.delays[n*99/100]), ms(t.delays[n-1])
 	}
 }
 

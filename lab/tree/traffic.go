@@ -48,7 +48,7 @@ func nameOf(kind int) string {
 }
 
 // minus is what was sent since an earlier look.
-func (t traffic) minus(earlier traffic) traffic {
+func (t traffic) since(earlier traffic) traffic {
 	t.overlay, t.carrying, t.lost = t.overlay.minus(earlier.overlay), t.carrying.minus(earlier.carrying), t.lost-earlier.lost
 	for i := range t.scribe {
 		t.scribe[i] = t.scribe[i].minus(earlier.scribe[i])
