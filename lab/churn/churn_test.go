@@ -10,7 +10,7 @@ import (
 	"tidings/internal/longtest"
 )
 
-// A small network under churn: the figures are those of a network that works.
+// The figures of a small network under churn are those of a working network.
 func TestRunMeasures(t *testing.T) {
 	lookups, length := longtest.Pick(800, 2000), longtest.Pick(4*time.Minute, 10*time.Minute)
 	calm := measure(t, Scenario{Name: "calm", Seed: 1, Nodes: 32, Lookups: lookups, Length: length})
@@ -56,9 +56,8 @@ func TestRunStopsWhenTheContextEnds(t *testing.T) {
 	}
 }
 
-// The targets are those of the docs, and a figure on the wrong side of one is missed.
-// Without a calm run nobody knows what is of calm, and none in a small world is asked for
-// few bytes.
+// The targets are those of the docs. Without a calm run the relative figures are unknown, and small
+// networks have no target for bytes.
 func TestMarks(t *testing.T) {
 	calm := Result{Nodes: 1024, Lookups: 1e6, MsgsPerNodeS: 0.4, BytesPerNodeS: 100, HopsMean: 2.1}
 	for _, c := range []struct {

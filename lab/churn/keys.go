@@ -11,17 +11,17 @@ import (
 	"tidings/sim"
 )
 
-// readers is how many members read each channel.
+// readers is the number of members that read each channel.
 const readers = 2
 
-// pollEvery is the time between two polls of a channel, itemEvery that between two items.
+// pollInterval is the time between two polls of a channel, itemInterval that between two items.
 const (
 	pollInterval = time.Minute
 	itemInterval = 5 * time.Minute
 )
 
-// serve has origins serve n channels from now on, which gain an item now and then until
-// some time has passed, and members read them.
+// serveFeeds serves n channels that gain items until some time has passed, and subscribes members
+// to them.
 func (w *world) serveFeeds(n int, until time.Duration, rng *rand.Rand) (keys []overlay.ID) {
 	for i := range n {
 		url := fmt.Sprintf("http://feed%d.example/", i)
@@ -34,19 +34,19 @@ func (w *world) serveFeeds(n int, until time.Duration, rng *rand.Rand) (keys []o
 	return keys
 }
 
-// A keep is how the log of a key is kept, as the live members see it.
+// A keyState is the state of a key's log, as its live members see it.
 type keyState struct {
 	leader         *sim.Peer // the sequencer; nil: none, or several
 	leaders        int
-	owners         []*sim.Peer         // that say they are
-	epochs         map[owner.Hash]bool // that these go by
-	branches       map[uint64]bool     // the lineages of these
-	epochOwners    int                 // owners in the sequencer's epoch
+	owners         []*sim.Peer         // members that consider themselves owners
+	epochs         map[owner.Hash]bool // of the owners
+	branches       map[uint64]bool     // of the owners
+	epochOwners    int                 // number of owners in the sequencer's epoch
 	heads          map[owner.Hash]bool // of the owners' logs
-	staleFollowers int                 // followers whose head is none of these
+	staleFollowers int                 // followers whose head is not one of heads
 }
 
-// keeps looks how the logs of all keys are kept.
+// keyStates returns the states of the logs of some keys.
 func (w *world) keyStates(keys []overlay.ID) []keyState {
 	of := make([]keyState, len(keys))
 	live := w.Live()
@@ -87,7 +87,7 @@ func (w *world) keyStates(keys []overlay.ID) []keyState {
 	return of
 }
 
-// whole says whether a key has n living owners, who go by one epoch and have one head.
+// complete reports whether a key has n live owners with one epoch and one head.
 func (k *keyState) complete(n int) bool {
 	return k.leader != nil && len(k.owners) == n && k.epochOwners == n && len(k.epochs) == 1 && len(k.heads) == 1
 }

@@ -11,52 +11,51 @@ import (
 	"tidings/sim"
 )
 
-// Killed is a run in which a part of all members die at one moment, and nobody hears of
-// it.
+// Killed is a run in which a share of all members die silently at one moment.
 //
-// A look-up made some time after that, by a live member, is right if the live member
-// nearest the key acknowledges its first attempt.
+// A lookup by a live member counts as right if the live member nearest to the key acknowledges its
+// first attempt.
 type Killed struct {
 	Name  string
 	Seed  uint64
 	Nodes int
 	Share float64 // of the members
 	Keys  int     // channels with owners and logs
-	Rate  int     // look-ups a second
+	Rate  int     // lookups per second
 }
 
-// A KilledResult is what it has shown.
+// A KilledResult is the outcome.
 type KilledResult struct {
 	Scenario   string  `json:"scenario"`
 	Nodes      int     `json:"nodes"`
 	Killed     int     `json:"killed"`
 	Seed       uint64  `json:"seed"`
 	Lookups    int     `json:"lookups"`
-	MostRightS float64 `json:"most_right_s"` // after so long 99.9 % of the look-ups of every second were right
-	AllRightS  float64 `json:"all_right_s"`  // after so long all were
-	// Right is the part of the look-ups that was right, by second since the kill.
+	MostRightS float64 `json:"most_right_s"` // time after which 99.9 % of the lookups of every second were right
+	AllRightS  float64 `json:"all_right_s"`  // time after which all lookups were right
+	// Right is the share of lookups that were right, by second since the deaths.
 	Right []float64 `json:"right"`
 
 	Keys      int `json:"keys"`
-	Damaged   int `json:"keys_hurt"`      // that lost owners, but no quorum of them
-	NoQuorum  int `json:"keys_headless"`  // that lost a quorum: the others wait for a lease
-	Ownerless int `json:"keys_ownerless"` // that lost all owners
-	// Of the keys that are hurt, and of the headless ones: the longest time from when
-	// the watchers of the last dead owner had buried it until there were n living
-	// owners again, who all had the head.
+	Damaged   int `json:"keys_hurt"`      // keys that lost owners, but no quorum
+	NoQuorum  int `json:"keys_headless"`  // keys that lost a quorum, so the other owners wait for a lease
+	Ownerless int `json:"keys_ownerless"` // keys that lost all owners
+	// CompleteS and NoQuorumS are the longest times, of damaged keys and of those without a quorum,
+	// from the detection of the last dead owner until there were n live owners with one head.
 	CompleteS  float64 `json:"owners_whole_s"`
 	NoQuorumS  float64 `json:"headless_whole_s"`
-	Incomplete int     `json:"keys_broken"` // not whole in the end
+	Incomplete int     `json:"keys_broken"` // keys that were not complete at the end
 }
 
-// The looks at the owners after a kill, and how long they go on: for a lease and a while.
+// Interval between two checks of the owners; how long they are checked (longer than a lease); how
+// long lookups are made.
 const (
 	killPollInterval = time.Second
 	killRecoveryTime = 15 * time.Minute
 	killLookupTime   = 3 * time.Minute
 )
 
-// Run does a run.
+// Run makes the run.
 func (c Killed) Run(ctx context.Context, progress func(float64)) (KilledResult, error) {
 	grow := time.Duration(c.Nodes)*growInterval + 2*settleTime
 	w := newWorld(ctx, c.Seed, grow+settleTime+killRecoveryTime, progress)
@@ -127,19 +126,19 @@ func (c Killed) Run(ctx context.Context, progress func(float64)) (KilledResult, 
 	return r, nil
 }
 
-// ownersOf is n, the number of owners of a key in these networks.
+// ownersPerKey is the number of owners of a key in these networks.
 const ownersPerKey = 5
 
-// A hurt is a key that has lost owners.
+// A damagedKey is a key that has lost owners.
 type damagedKey struct {
 	key          overlay.ID
 	owners, lost int
 	dead         []*sim.Peer
-	detectedAt   time.Time // when the watchers had buried the last of them
+	detectedAt   time.Time // when the deaths of all of them were detected
 	completeAt   time.Time
 }
 
-// newHurt returns nil if a key has lost nobody.
+// newDamagedKey returns nil if a key has lost no owner.
 func newDamagedKey(key overlay.ID, owners, dead []*sim.Peer) *damagedKey {
 	h := &damagedKey{key: key, owners: len(owners)}
 	for _, p := range owners {
@@ -153,7 +152,7 @@ func newDamagedKey(key overlay.ID, owners, dead []*sim.Peer) *damagedKey {
 	return h
 }
 
-// look looks how far it has come.
+// update notes the progress of the key.
 func (h *damagedKey) update(w *world, k *keyState, n int) {
 	h.dead = slices.DeleteFunc(h.dead, func(d *sim.Peer) bool { return w.deathDetected(d.OverlayID()) })
 	if h.detectedAt.IsZero() && len(h.dead) == 0 {
@@ -164,8 +163,8 @@ func (h *damagedKey) update(w *world, k *keyState, n int) {
 	}
 }
 
-// buried says whether the watchers of a dead member, the two live ones nearest to it,
-// have it in their leaves no longer.
+// deathDetected reports whether the watchers of a dead member, the two live members nearest to it,
+// no longer have it in their leaves.
 func (w *world) deathDetected(id overlay.ID) bool {
 	for _, p := range w.Nearest(id, 2) {
 		if p.Layers().Overlay.Leaf().Has(id) != nil {
@@ -175,7 +174,7 @@ func (w *world) deathDetected(id overlay.ID) bool {
 	return true
 }
 
-// Of implements Report.
+// Describe implements Report.
 func (r *KilledResult) Describe() (string, int) { return r.Scenario, r.Nodes }
 
 // Marks implements Report.

@@ -10,44 +10,43 @@ import (
 	"tidings/sim"
 )
 
-// Lying is a run in which some of the members lie, and know one another.
+// LiarRun is a run in which some members lie and collude.
 //
-// A checked look-up is one by disjoint routes (overlay's Lookup). It is right if it names
-// the live member nearest to the key first, and calls what it found plausible. Half of
-// the look-ups are routed only, for comparison: those are right if the nearest has
-// acknowledged them.
+// Half of the lookups are checked: they use disjoint routes (overlay's Lookup). A checked lookup is
+// right if it names the live member nearest to the key first and calls its result plausible. The
+// others are only routed, for comparison; they are right if the nearest member acknowledges them.
 type LiarRun struct {
 	Name    string
 	Seed    uint64
 	Nodes   int
-	Every   int // so manieth member lies
+	Every   int // every how manieth member lies
 	Lies    sim.Lies
 	Lookups int
-	Length  time.Duration // in which these are made; virtual
+	Length  time.Duration // virtual time in which the lookups are made
 }
 
-// A LyingResult is what it has shown. All figures are those of honest members.
+// A LiarResult is the outcome. All figures are those of honest members.
 type LiarResult struct {
 	Scenario           string  `json:"scenario"`
 	Nodes              int     `json:"nodes"`
-	Liars              int     `json:"liars"` // of these members
+	Liars              int     `json:"liars"` // number of liars among the members
 	Seed               uint64  `json:"seed"`
 	Checked            int     `json:"checked"`
-	CheckedWrong       int     `json:"checked_wrong"`  // named another first, and called that plausible
-	CheckedImplausible int     `json:"checked_doubts"` // called implausible what they found
-	SetsWrong          int     `json:"sets_wrong"`     // did not name all owners, or others
+	CheckedWrong       int     `json:"checked_wrong"`  // named another member first, and called the result plausible
+	CheckedImplausible int     `json:"checked_doubts"` // called the result implausible
+	SetsWrong          int     `json:"sets_wrong"`     // did not name exactly the owners
 	Routed             int     `json:"routed"`
-	RoutedWrong        int     `json:"routed_wrong"` // acknowledged by another
+	RoutedWrong        int     `json:"routed_wrong"` // acknowledged by another member
 	RoutedLost         int     `json:"routed_lost"`  // not acknowledged
 	MsgsPerNodeS       float64 `json:"msgs_per_node_s"`
 	BytesPerNodeS      float64 `json:"bytes_per_node_s"`
-	LookupMeanS        float64 `json:"lookup_mean_s"` // checked
+	LookupMeanS        float64 `json:"lookup_mean_s"` // of checked lookups
 	LookupMaxS         float64 `json:"lookup_most_s"`
-	LeavesWrong        int     `json:"leaves_wrong"` // members whose leaf is not those who live there
-	CountsWrong        int     `json:"counts_wrong"` // members whose count of all is off by more than a tenth
+	LeavesWrong        int     `json:"leaves_wrong"` // members whose leaf is not the set of live members in it
+	CountsWrong        int     `json:"counts_wrong"` // members whose count of all members is off by more than a tenth
 }
 
-// Run does a run.
+// Run makes the run.
 func (c LiarRun) Run(ctx context.Context, progress func(float64)) (LiarResult, error) {
 	grow := time.Duration(c.Nodes)*growInterval + 2*settleTime
 	w := newWorld(ctx, c.Seed, grow+2*c.Length+2*time.Minute, progress)
@@ -57,7 +56,7 @@ func (c LiarRun) Run(ctx context.Context, progress func(float64)) (LiarResult, e
 		return r, err
 	}
 
-	before := l.controlTraffic() // without look-ups: they are not what keeps the network in order
+	before := l.controlTraffic() // measured without lookups, which are not control traffic
 	if err := w.advance(c.Length); err != nil {
 		return r, err
 	}
@@ -97,7 +96,7 @@ func (c LiarRun) Run(ctx context.Context, progress func(float64)) (LiarResult, e
 			})
 		})
 	}
-	if err := w.advance(c.Length + 2*time.Minute); err != nil { // two for the last answers
+	if err := w.advance(c.Length + 2*time.Minute); err != nil { // two more minutes for the last acknowledgements
 		return r, err
 	}
 	r.LookupMeanS = took.Seconds() / float64(max(r.Checked, 1))
@@ -105,14 +104,14 @@ func (c LiarRun) Run(ctx context.Context, progress func(float64)) (LiarResult, e
 	return r, nil
 }
 
-// lying is such a run under way.
+// A liarRun is a LiarRun in progress.
 type liarRun struct {
 	*world
 	liars *sim.Liars
 	rng   *rand.Rand
 }
 
-// honest returns an honest member by the dice.
+// randomHonest returns a random honest member.
 func (l *liarRun) randomHonest() *sim.Peer {
 	for {
 		if p := l.RandomMember(l.rng); !l.liars.Has(p) {
@@ -121,15 +120,15 @@ func (l *liarRun) randomHonest() *sim.Peer {
 	}
 }
 
-// route routes a message, and tells whether the root has acknowledged it, or somebody else.
+// route routes a message and reports whether the root acknowledged it.
 func (l *liarRun) route(then func(right bool)) {
 	from, key := l.randomHonest(), randomKey(l.rng)
 	root := l.Root(key)
 	l.world.route(from, key, func(of overlay.Receipt, _ time.Duration) { then(of.Root == root.OverlayID()) })
 }
 
-// check makes a checked look-up, and tells whether it has named the nearest first, and all
-// owners in their order.
+// check makes a checked lookup and reports whether it named the nearest member first, and all
+// owners in order.
 func (l *liarRun) check(then func(first, all, plausible bool, took time.Duration)) {
 	from, key := l.randomHonest(), randomKey(l.rng)
 	want := l.Nearest(key, ownersPerKey)
@@ -146,7 +145,7 @@ func (l *liarRun) check(then func(first, all, plausible bool, took time.Duration
 	})
 }
 
-// spending is what the overlays of honest members have sent to keep order.
+// controlTraffic is what the overlays of honest members have sent to maintain the network.
 type controlTraffic struct {
 	msgs, bytes uint64
 	live        int
@@ -164,7 +163,7 @@ func (l *liarRun) controlTraffic() (of controlTraffic) {
 	return of
 }
 
-// state looks what honest members know of the network.
+// checkMembers checks the leaves and counts of honest members.
 func (r *LiarResult) checkMembers(live []*sim.Peer, liars *sim.Liars) {
 	for _, p := range live {
 		if liars.Has(p) {
@@ -177,7 +176,7 @@ func (r *LiarResult) checkMembers(live []*sim.Peer, liars *sim.Liars) {
 			if n.Leaf().Covers(q.OverlayID()) && n.Leaf().Has(q.OverlayID()) != nil {
 				there++
 			} else if n.Leaf().Covers(q.OverlayID()) {
-				there = len(live) // one is missing, and none is too many
+				there = len(live) // one is missing, so the leaf is wrong
 			}
 		}
 		if there != n.Leaf().Len() {
@@ -189,7 +188,7 @@ func (r *LiarResult) checkMembers(live []*sim.Peer, liars *sim.Liars) {
 	}
 }
 
-// Of implements Report.
+// Describe implements Report.
 func (r *LiarResult) Describe() (string, int) { return r.Scenario, r.Nodes }
 
 // Marks implements Report.

@@ -8,8 +8,8 @@ import (
 	"tidings/sim"
 )
 
-// No lie by itself, nor all of them, misleads a checked look-up, or costs honest members
-// more than twice what they spend among each other; leaves stay right.
+// No single lie, nor all of them together, misleads a checked lookup or more than doubles the
+// control traffic of honest members; leaves stay right.
 func TestEachLieIsBounded(t *testing.T) {
 	var calm *LiarResult
 	for _, c := range []struct {
@@ -36,7 +36,7 @@ func TestEachLieIsBounded(t *testing.T) {
 	}
 }
 
-// However few members there are, one of them lies.
+// In a network of any size at least one member lies.
 func TestSmallNetworksHaveALiar(t *testing.T) {
 	o := Quick()
 	o.Nodes = 8

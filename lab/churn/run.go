@@ -11,38 +11,38 @@ import (
 	"tidings/sim"
 )
 
-// A Run is one line of the tables: a world, what happens in it, and what is measured.
+// A Run is one line of the tables: a network, what happens to it, and what is measured.
 type Run struct {
 	Name string
 	Do   func(ctx context.Context, progress func(float64)) (Report, error)
-	// Alone: it measures the memory of the process, so no other may go on beside it.
+	// Exclusive runs measure the memory of the process, so no other run may be in progress.
 	Exclusive bool
-	// OfCalm: its control is compared with that of the calm run.
+	// RelativeToCalm runs compare their control traffic with that of the calm run.
 	RelativeToCalm bool
 }
 
-// A Report is what a run has shown. Its fields are its JSON.
+// A Report is the outcome of a run. Its fields are its JSON.
 type Report interface {
-	// Of names the run, and says how many members its network had.
+	// Describe returns the name of the run and the number of members.
 	Describe() (name string, nodes int)
-	// Marks are its figures. calm is the run of the same size in which nothing
-	// happened; nil if there was none.
+	// Marks returns the figures. calm is the run of the same size without events; nil if there was
+	// none.
 	Marks(calm *Result) []mark.Mark
 }
 
 // Options say how large the runs are.
 type Options struct {
 	Seed        uint64
-	Nodes       int           // members, where a run is not about their number
+	Nodes       int           // members, except in runs that vary the number
 	Sizes       []int         // other numbers of members
-	Lookups     int           // of a run; runs of other sizes make a fiftieth of it
-	Length      time.Duration // virtual time in which these are made; runs of other sizes take a sixth of it
-	Keys        int           // channels with owners and logs, where a run has some
-	Trials      int           // sequencers that end, about, of each way to end
-	Partitioned time.Duration // how long halves stay parted
+	Lookups     int           // per run; runs of other sizes make a fiftieth of it
+	Length      time.Duration // virtual time of the lookups; runs of other sizes take a sixth of it
+	Keys        int           // channels with owners and logs, in runs that have any
+	Trials      int           // approximate number of sequencers that end, per mode
+	Partitioned time.Duration // how long the partition lasts
 }
 
-// Docs are the options of the runs that the docs name.
+// Full returns the options of the runs in the docs.
 func Full() Options {
 	return Options{
 		Seed: 1, Nodes: 1024, Sizes: []int{64, 256, 4096}, Lookups: 1_000_000, Length: 2 * time.Hour,
@@ -50,7 +50,7 @@ func Full() Options {
 	}
 }
 
-// Quick are options for a look, and for CI: the same runs, each in a small world.
+// Quick returns options for a first look, and for CI: the same runs in small networks.
 func Quick() Options {
 	return Options{
 		Seed: 1, Nodes: 64, Sizes: []int{16, 32}, Lookups: 2000, Length: 10 * time.Minute,
@@ -58,7 +58,7 @@ func Quick() Options {
 	}
 }
 
-// run names a scenario's way to be done.
+// run makes a Run of a function.
 func run[R any, P interface {
 	*R
 	Report
@@ -69,10 +69,10 @@ func run[R any, P interface {
 	}}
 }
 
-// As is the run of a scenario.
+// AsRun returns the scenario as a Run.
 func (c Scenario) AsRun() Run { return run(c.Name, c.Run) }
 
-// calmName is that of the run with which others are compared.
+// calmName is the name of the run with which others are compared.
 const calmName = "calm"
 
 func (r Run) relativeToCalm() Run {
@@ -80,8 +80,8 @@ func (r Run) relativeToCalm() Run {
 	return r
 }
 
-// Runs lists the runs that the docs name: a calm network, churn, loss, other sizes, many
-// killed at once, sequencers that end, halves parted and healed, liars.
+// Runs lists the runs in the docs: a calm network, churn, loss, other sizes, many deaths at once,
+// sequencers that end, a partition, liars.
 func Runs(o Options) []Run {
 	calm := Scenario{Name: calmName, Seed: o.Seed, Nodes: o.Nodes, Silent: 1, Lookups: o.Lookups, Length: o.Length}
 	runs := []Run{calm.AsRun()}
@@ -122,9 +122,9 @@ func Runs(o Options) []Run {
 	return append(runs, run(lying.Name, lying.Run).relativeToCalm())
 }
 
-// Pick returns the runs with some names, in their order; a name without its last part
-// names all that begin with it: sessions is all sessions-…. The calm run is added to
-// those that are compared with it.
+// Pick returns the runs with some names, in the order of the list. A name without its last part
+// selects all that begin with it: sessions is all sessions-…. The calm run is added if a selected
+// run is compared with it.
 func Pick(runs []Run, names []string) (of []Run, err error) {
 	named := func(name string) func(Run) bool {
 		return func(r Run) bool { return r.Name == name || strings.HasPrefix(r.Name, name+"-") }
@@ -151,7 +151,7 @@ func Pick(runs []Run, names []string) (of []Run, err error) {
 	return of, nil
 }
 
-// Calm is the run of a size in which nothing happened, nil if there is none.
+// Calm returns the run of a size without events; nil if there is none.
 func Calm(reports []Report, nodes int) *Result {
 	for _, r := range reports {
 		if c, ok := r.(*Result); ok && c.Nodes == nodes && c.SessionMin == 0 && c.Loss == 0 {

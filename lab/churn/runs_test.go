@@ -13,7 +13,7 @@ import (
 	"tidings/sim"
 )
 
-// do does a run and checks that its progress grows, from nothing to nearly all.
+// do makes a run and checks that its progress grows.
 func do[R any](t *testing.T, run Run) R {
 	t.Helper()
 	last := 0.0
@@ -33,8 +33,8 @@ func do[R any](t *testing.T, run Run) R {
 	return any(r).(R)
 }
 
-// Before the deaths are known some look-ups go astray; then none does, and owners have
-// taken the place of the dead.
+// Before the deaths are detected some lookups fail; afterwards none does, and the dead owners are
+// replaced.
 func TestKilled(t *testing.T) {
 	c := Killed{Name: "killed", Seed: 1, Nodes: 64, Share: 0.3, Keys: 12, Rate: 50}
 	r := do[*KilledResult](t, run(c.Name, c.Run))
@@ -46,7 +46,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// Who leaves hands over; of who closes its links the others hear; who dies is missed.
+// A sequencer that leaves hands over. The end of its connections is noticed at once, a silent death
+// only later.
 func TestSequencerExits(t *testing.T) {
 	var most []float64
 	for _, way := range ExitModes {
@@ -62,7 +63,7 @@ func TestSequencerExits(t *testing.T) {
 	}
 }
 
-// Both halves go on, and become one.
+// Both halves go on, and become one network again.
 func TestPartition(t *testing.T) {
 	c := Partition{Name: "parted", Seed: 1, Nodes: 48, Duration: 15 * time.Minute, Keys: 10, Rate: 10}
 	r := do[*PartitionResult](t, run(c.Name, c.Run))
@@ -72,7 +73,7 @@ func TestPartition(t *testing.T) {
 	}
 }
 
-// A key that has both several roots and several heads is one key that has not healed.
+// A key with several roots and several heads counts as one key.
 func TestKeysNotHealedCountOnce(t *testing.T) {
 	var r PartitionResult
 	r.record([]bool{true, true, true}, []bool{true, true, true})
@@ -87,7 +88,7 @@ func TestKeysNotHealedCountOnce(t *testing.T) {
 	}
 }
 
-// Liars that swallow what is routed spoil look-ups that are routed only.
+// Liars that drop routed messages spoil lookups that are only routed.
 func TestLiars(t *testing.T) {
 	c := LiarRun{Name: "liars", Seed: 1, Nodes: 96, Every: 5, Lies: sim.Lies{Routes: true}, Lookups: 400, Length: 10 * time.Minute}
 	r := do[*LiarResult](t, run(c.Name, c.Run))
@@ -97,7 +98,7 @@ func TestLiars(t *testing.T) {
 	}
 }
 
-// A node of a network so small knows fewer others than one of those that the docs name.
+// A node of such a small network knows fewer others than one of the networks in the docs.
 func TestIdle(t *testing.T) {
 	c := Idle{Name: "idle", Seed: 1, Nodes: 32}
 	r := do[*IdleResult](t, run(c.Name, c.Run))
@@ -107,8 +108,8 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// Over slow paths a look-up may take longer than an origin waits before it tries again.
-// It is right all the same.
+// Over slow paths a lookup may take longer than its origin waits before it tries again. It still
+// counts as right.
 func TestSlowIsNotWrong(t *testing.T) {
 	s := sim.NewSwarm(sim.SwarmConfig{World: sim.Config{Seed: 1, Topology: sim.Uniform(400 * time.Millisecond)}})
 	w := &world{Swarm: s, ctx: t.Context(), progress: func(float64) {}, began: s.Now(), total: time.Hour}
@@ -137,7 +138,7 @@ func TestSlowIsNotWrong(t *testing.T) {
 	}
 }
 
-// A second counts as wrong when more than a part of its look-ups was.
+// A second counts as wrong if more than a share of its lookups was.
 func TestRightAfter(t *testing.T) {
 	l := lookupSeries{sent: []int{1000, 1000, 1000, 1000}, right: []int{900, 998, 999, 1000}}
 	if got := fmt.Sprint(l.rightAfter(0.001), l.rightAfter(0), l.rightAfter(0.5), l.rightShares()); got != "2 3 0 [0.9 0.998 0.999 1]" {

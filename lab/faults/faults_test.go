@@ -14,20 +14,20 @@ import (
 	"tidings/sim"
 )
 
-// Worlds of random troubles: nothing that must not happen does, and all is right again
-// in time. The long tier runs sixty worlds of 64 members and half an hour each, some
-// of them twice; the fast one three small ones. A hundred of them:
-// go -C lab run . sim faults --seeds 100. A night of them: --for 8h.
+// In random scenarios no safety invariant is violated, and the network recovers in time. The long
+// tier runs sixty scenarios of 64 members and half an hour each, some of them twice; the fast tier
+// runs three small ones. For a hundred: go -C lab run . sim faults --seeds 100. For a night: --for
+// 8h.
 func TestScenarios(t *testing.T) {
 	checkScenarios(t, Config{}, 1, longtest.Pick(3, 60))
 }
 
-// So it is where domains have budgets.
+// The same holds where domains have budgets.
 func TestScenariosWithPublicFeeds(t *testing.T) {
 	checkScenarios(t, Config{Public: true}, 31, longtest.Pick(1, 6))
 }
 
-// worlds runs some worlds of the size of the tier, in each of which all has to be right.
+// checkScenarios runs scenarios of the tier's size, all of which must pass.
 func checkScenarios(t *testing.T, c Config, from uint64, count int) {
 	t.Helper()
 	c.Members, c.Length = longtest.Pick(24, 64), longtest.Pick(10*time.Minute, 30*time.Minute)
@@ -49,7 +49,7 @@ func checkScenarios(t *testing.T, c Config, from uint64, count int) {
 	t.Logf("%+v", all[len(all)-1])
 }
 
-// One seed gives one run, also in the midst of others, and another seed another.
+// One seed gives one run, also beside others, and another seed another run.
 func TestRunsAreReproducible(t *testing.T) {
 	c := Config{Members: longtest.Pick(10, 16), Length: longtest.Pick(3*time.Minute, 5*time.Minute)}
 	traces := map[string]int{}
@@ -81,7 +81,7 @@ func TestRunSeedsStops(t *testing.T) {
 	}
 }
 
-// A world that panics has gone wrong, and says so.
+// A panic counts as a violation.
 func TestPanicIsAViolation(t *testing.T) {
 	n := sim.Scenario{Seed: 1, Members: 8, Length: time.Minute, Plan: []sim.Fault{{Kind: sim.Crash, Hosts: []int{99}}}}
 	r, err := Run(t.Context(), n, func(float64) {})
@@ -90,7 +90,7 @@ func TestPanicIsAViolation(t *testing.T) {
 	}
 }
 
-// Thin leaves what is needed, here to the panic of one strike.
+// Reduce leaves only the fault that causes the violation, here a panic.
 func TestReduce(t *testing.T) {
 	n := Config{Members: 8, Length: 3 * time.Minute, Kinds: []sim.FaultKind{sim.Pause}}.Scenario(1)
 	bad := sim.Fault{At: time.Minute, Kind: sim.Crash, Hosts: []int{99}}
@@ -99,13 +99,13 @@ func TestReduce(t *testing.T) {
 	if err != nil || len(n.Plan) < 3 || len(less.Plan) != 1 || less.Plan[0].String() != bad.String() {
 		t.Errorf("%v: %d strikes are left of %d: %v", err, len(less.Plan), len(n.Plan), less.Plan)
 	}
-	falls := sim.Scenario{Seed: 1, Plan: []sim.Fault{bad}} // without members by itself
+	falls := sim.Scenario{Seed: 1, Plan: []sim.Fault{bad}} // it panics without members, whatever its plan
 	if less, err = Reduce(t.Context(), falls, Panicked, func(int) {}); err != nil || len(less.Plan) > 0 {
 		t.Errorf("%v: a single strike is left that was not needed: %v", err, less.Plan)
 	}
 }
 
-// A world that is not right in the end has not healed, however long it took.
+// A network in which an invariant does not hold at the end has not recovered.
 func TestNotRecovered(t *testing.T) {
 	n := sim.Scenario{Seed: 1, Members: 8, Length: 2 * time.Minute, Plan: []sim.Fault{
 		{At: time.Minute, Duration: time.Hour, Kind: sim.Pause, Hosts: []int{3}},

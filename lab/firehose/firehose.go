@@ -1,6 +1,6 @@
-// Package firehose runs a world in which feeds gain items and some of the members are
-// filters, and looks what came of each item to each filter: the real nodes of package
-// sim, which models how GossipSub fails to reach who is connected with nobody.
+// Package firehose measures whether every filter gets every item of all feeds, and how fast. It
+// uses the real nodes of package sim, whose topics model how GossipSub fails to reach members
+// without connections.
 package firehose
 
 import (
@@ -17,53 +17,53 @@ import (
 	"tidings/sim"
 )
 
-// A Setting says what world it is.
+// A Config describes a run.
 type Config struct {
 	Seed     uint64
 	Members  int
 	Filters  int
 	Channels int
 	Length   time.Duration // in which items count
-	Loss     float64       // of all frames, those of topics included
-	Session  time.Duration // median stay of members, filters among them; 0: nobody goes
+	Loss     float64       // of all frames, including those of topics
+	Session  time.Duration // median stay of members, filters included; 0: no member leaves
 }
 
-// A Result is what came of it. Its fields are its JSON.
+// A Result is the outcome. Its fields are its JSON.
 type Result struct {
 	Seed       uint64         `json:"seed"`
 	Members    int            `json:"nodes"`
-	Filters    int            `json:"filters"` // that were there all the time
+	Filters    int            `json:"filters"` // filters that were up all the time
 	Channels   int            `json:"channels"`
 	Loss       float64        `json:"loss"`
 	SessionMin float64        `json:"session_min"`
 	Expected   int            `json:"wanted"` // pairs of a filter and an item
 	Delivered  int            `json:"got"`
 	Twice      int            `json:"twice"` // entries that one filter got twice
-	Repeated   int            `json:"again"` // items that came in a second entry, as when two lineages of a log met
-	P50        float64        `json:"p50_s"` // from the first reader of a feed to a filter
+	Repeated   int            `json:"again"` // items that came in a second entry, as when two branches of a log meet
+	P50        float64        `json:"p50_s"` // from the first reader of the feed to the filter
 	P99        float64        `json:"p99_s"`
 	Max        float64        `json:"most_s"`
 	Late       int            `json:"late"`  // pairs that took more than a minute
-	Fetched    uint64         `json:"asked"` // entries that filters had to ask for
+	Fetched    uint64         `json:"asked"` // entries that filters had to fetch
 	Topics     float64        `json:"topic_bytes_per_delivery"`
 	Stats      firehose.Stats `json:"-"`
 	Wrong      []string       `json:"wrong"`
 }
 
 const (
-	// pollInterval is that of the world: what is looked at comes after it.
+	// pollInterval is the polling interval. It has no effect on the figures.
 	pollInterval = time.Minute
-	// itemEvery is the time between two items of a feed.
+	// itemInterval is the time between two items of a feed.
 	itemInterval = 5 * time.Minute
-	// settle is how long filters are there, and sequencers know of them, before items count;
-	// after is what the last items have to arrive.
+	// settleTime is how long filters run before items count, so that sequencers know of them;
+	// tailTime is for the last items to arrive.
 	settleTime, tailTime = 3 * time.Minute, 3 * time.Minute
-	// silent is the part of those who go that nobody hears of; back that of those who come who
-	// were here before.
+	// silentShare is the share of departures that no other node is told of; returningShare that of
+	// arrivals that were there before.
 	silentShare, returningShare = 0.5, 0.5
 )
 
-// Run simulates.
+// Run makes the run.
 func (c Config) Run(ctx context.Context, progress func(float64)) (r Result, err error) {
 	network := wire.DefaultNetwork("sim")
 	network.PollInterval = pollInterval
@@ -144,5 +144,5 @@ func (c Config) Run(ctx context.Context, progress func(float64)) (r Result, err 
 	return r, nil
 }
 
-// maxWrong bounds the findings that are told.
+// maxViolations bounds the violations that are reported.
 const maxViolations = 20

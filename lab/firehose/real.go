@@ -17,50 +17,50 @@ import (
 	"tidings/internal/wire"
 )
 
-// A Plan says how a node is to be opened.
+// A Plan says how to open a node.
 type Plan struct {
 	Dir       string
-	Found     *wire.Network // nil: join
+	Found     *wire.Network // network to found; nil: join one
 	Bootstrap []string
 	Filter    bool
-	// Shown is to be told of items as soon as readers of the node have them, by their titles.
-	// It may be called from any goroutine.
+	// Shown is called with the titles of items as soon as readers of the node have them. It may be
+	// called from any goroutine.
 	Shown func(url string, titles []string)
 }
 
 // A Node is one whole node. Its methods may be called from any goroutine.
 type Node interface {
-	// Run runs the node until ctx ends; then it is gone without a word.
+	// Run runs the node until ctx ends; then the node dies silently.
 	Run(ctx context.Context) error
-	// Door returns where others join through the node, and how many members it knows once it
-	// is one itself, else 0.
+	// Door returns addresses through which others can join, and how many members the node knows; 0
+	// if it is not a member yet.
 	Door(ctx context.Context) (addrs []string, members int, err error)
-	// Follow subscribes to a feed for so many clients.
+	// Follow subscribes to a feed for a number of clients.
 	Follow(ctx context.Context, url string, clients int) error
-	// Serves is how many shards it owns, and of how many it hears nothing as a filter.
+	// Serves returns how many shards the node owns, and of how many it hears nothing as a filter.
 	Serves(ctx context.Context) (owned, deaf int, err error)
-	// Watched subscribes to a query, if it is not yet, and returns the feed and title of each article in
-	// its keyword feed.
+	// Watched subscribes to a query, unless it already has, and returns the feed and title of each
+	// article in the keyword feed.
 	Watched(ctx context.Context, query string) ([]string, error)
 }
 
-// A Bench is a network of real nodes some of which are filters, over real sockets on this machine.
+// A Bench is a network of real nodes over real sockets on this machine, some of which are filters.
 type Bench struct {
 	Hosts    int
 	Filters  int
 	Feeds    int
 	Length   time.Duration // in which items count
 	Interval time.Duration // of polls
-	Kill     bool          // an owner of shards, in the middle
-	// Settle is waited before items count, until sequencers who heard that nobody listens ask
-	// again. After is waited when they count no longer, for the last of them: for more than a
-	// minute, if it is to be seen which of them are that late.
+	Kill     bool          // kill an owner of shards halfway
+	// Settle is the time before items count, until sequencers that were told that there are no
+	// filters ask again. After is the time for the last items; it must be longer than a minute to
+	// tell which items are late by more than that.
 	Settle, After time.Duration
 	Dir           string
 	Open          func(Plan) (Node, error)
 }
 
-// A BenchResult is what came of it. Its fields are its JSON.
+// A BenchResult is the outcome. Its fields are its JSON.
 type BenchResult struct {
 	Hosts     int     `json:"hosts"`
 	Filters   int     `json:"filters"`
@@ -82,16 +82,16 @@ const (
 	benchJoinTime     = 3 * time.Minute
 )
 
-// watched is what the bench has seen.
+// A monitor is what the bench has seen.
 type monitor struct {
 	mu        sync.Mutex
-	shown     map[string]time.Time   // items by when the first reader had them
+	shown     map[string]time.Time   // when the first reader had each item
 	delivered []map[string]time.Time // by filter
-	previous  []map[string]bool      // in each filter's feed at the last look
+	previous  []map[string]bool      // content of each filter's feed at the last poll
 	twice     int
 }
 
-// Run opens the nodes, and measures.
+// Run opens the nodes and measures.
 func (b Bench) Run(ctx context.Context, progress func(what string, done float64)) (r BenchResult, err error) {
 	ctx, end := context.WithCancel(ctx)
 	var parts sync.WaitGroup
@@ -154,7 +154,7 @@ func (b Bench) Run(ctx context.Context, progress func(what string, done float64)
 	return r, nil
 }
 
-// serve serves the feeds, until ctx ends.
+// serve serves the feeds until ctx ends.
 func (b Bench) serve(ctx context.Context, parts *sync.WaitGroup) (url func(i int) string, err error) {
 	o := origin.New(origin.Clock(1))
 	for i := range b.Feeds {
@@ -164,11 +164,11 @@ func (b Bench) serve(ctx context.Context, parts *sync.WaitGroup) (url func(i int
 	if err != nil {
 		return nil, fmt.Errorf("serve feeds: %w", err)
 	}
-	parts.Go(func() { _ = o.Serve(ctx, l) }) // which ends with ctx
+	parts.Go(func() { _ = o.Serve(ctx, l) }) // ends with ctx
 	return func(i int) string { return fmt.Sprintf("http://%v/feed%d", l.Addr(), i) }, nil
 }
 
-// open opens the nodes, filters first, and waits until all know of all. kill ends one.
+// open opens the nodes, filters first, and waits until all know all others. kill ends one of them.
 func (b Bench) open(ctx context.Context, parts *sync.WaitGroup, w *monitor, progress func(string, float64)) (nodes []Node, kill []context.CancelFunc, err error) {
 	network := wire.DefaultNetwork("bench")
 	network.PollInterval, network.PrivateAddresses = b.Interval, true
@@ -183,7 +183,7 @@ func (b Bench) open(ctx context.Context, parts *sync.WaitGroup, w *monitor, prog
 			return nil, nil, fmt.Errorf("open node %d: %w", i, err)
 		}
 		run, end := context.WithCancel(ctx)
-		parts.Go(func() { _ = n.Run(run) }) // what it lacks shows in the figures
+		parts.Go(func() { _ = n.Run(run) }) // an error shows as missing figures
 		nodes, kill = append(nodes, n), append(kill, end)
 		if i == 0 {
 			err = b.until(ctx, benchJoinTime, "the founder", func() (bool, error) {
@@ -209,7 +209,7 @@ func (b Bench) open(ctx context.Context, parts *sync.WaitGroup, w *monitor, prog
 	})
 }
 
-// killOwner ends, without a word, a node that owns most shards and is no filter.
+// killOwner silently ends the node that owns most shards and is not a filter.
 func (b Bench) killOwner(ctx context.Context, nodes []Node, kill []context.CancelFunc) bool {
 	best, most := -1, 0
 	for i, n := range nodes[b.Filters:] {
@@ -223,7 +223,7 @@ func (b Bench) killOwner(ctx context.Context, nodes []Node, kill []context.Cance
 	return best >= 0
 }
 
-// until waits for something.
+// until waits for a condition.
 func (b Bench) until(ctx context.Context, limit time.Duration, what string, holds func() (bool, error)) error {
 	for end := time.Now().Add(limit); ; {
 		ok, err := holds()
@@ -239,7 +239,7 @@ func (b Bench) until(ctx context.Context, limit time.Duration, what string, hold
 	}
 }
 
-// show notes what readers have.
+// itemsShown notes what readers have.
 func (w *monitor) itemsShown(url string, titles []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -250,7 +250,7 @@ func (w *monitor) itemsShown(url string, titles []string) {
 	}
 }
 
-// look looks at a filter's keyword feed, again and again.
+// poll polls a filter's keyword feed until ctx ends.
 func (w *monitor) poll(ctx context.Context, i int, n Node) {
 	for loop.Rest(ctx, benchPollInterval) == nil {
 		articles, err := n.Watched(ctx, benchQuery)
@@ -262,7 +262,7 @@ func (w *monitor) poll(ctx context.Context, i int, n Node) {
 		w.mu.Lock()
 		for _, id := range articles {
 			if here[id] || !w.previous[i][id] && !w.delivered[i][id].IsZero() {
-				w.twice++ // it stands there twice, or came back
+				w.twice++ // the item is there twice, or came back
 			}
 			here[id] = true
 			if w.delivered[i][id].IsZero() {
@@ -274,7 +274,7 @@ func (w *monitor) poll(ctx context.Context, i int, n Node) {
 	}
 }
 
-// sum says what became of the items that readers had within a time.
+// finish computes the figures of the items that readers had within a time.
 func (w *monitor) finish(r *BenchResult, since, until time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Each mark is judged, printed and encoded by the same rules.
+// Marks are judged, printed and encoded by the same rules.
 func TestMarks(t *testing.T) {
 	for _, c := range []struct {
 		mark    Mark
@@ -48,7 +48,7 @@ func printed(marks ...Mark) (lines []string) {
 	return lines
 }
 
-// The table has a column of runs if there are several.
+// If there are several runs, the table has a column for them.
 func TestRunsArePrinted(t *testing.T) {
 	marks := append(ForRun("calm", Zero("lost", 0)), ForRun("churn", Zero("lost", 1))...)
 	if got := strings.Join(printed(marks...), "\n"); got != "run|figure|got|asked\ncalm|lost|0|≤ 0|met\nchurn|lost|1|≤ 0|MISSED" {
@@ -59,7 +59,7 @@ func TestRunsArePrinted(t *testing.T) {
 	}
 }
 
-// Only marks that are judged count, and a figure that was left out on purpose is no miss.
+// Only marks with a target count, and a skipped measurement is not a miss.
 func TestErr(t *testing.T) {
 	met := []Mark{Zero("lost", 0), Info("seen", "", 7), AtMost("of calm", "", 0, 1).Skipped("calm was not run")}
 	if err := Err(met); err != nil {

@@ -7,13 +7,13 @@ import (
 	"tidings/lab/mark"
 )
 
-// cleanLimit is within what time a reader has an item who has a clean way.
+// honestLimit is the time within which a reader with an honest path must be shown an item.
 const honestLimit = 2 * time.Minute
 
-// IsCalm says whether it is the run without troubles.
+// IsBaseline reports whether the run has no faults.
 func (r *Result) IsBaseline() bool { return r.Scenario == calm }
 
-// Marks are the figures of a run; of calm is that without troubles, nil if it was not made.
+// Marks returns the figures of a run. ofCalm is the run without faults; nil if it was not made.
 func (r *Result) Marks(ofCalm *Result) []mark.Mark {
 	live, late := r.Group(groupLive), r.Group(groupLate)
 	var of []mark.Mark
@@ -54,7 +54,7 @@ func (r *Result) Marks(ofCalm *Result) []mark.Mark {
 	return append(of, r.commonMarks()...)
 }
 
-// asks is what is asked of the p99 with loss, of that in calm.
+// p99Factor returns the target of the p99 with loss, relative to the run without faults.
 func (r *Result) p99Factor() float64 {
 	switch {
 	case r.Loss > 0.05:
@@ -65,7 +65,7 @@ func (r *Result) p99Factor() float64 {
 	return 2
 }
 
-// worst is the longest wait of a part: without an end if something was lost.
+// worst returns the longest wait of a group; infinite if an item was lost.
 func (p *Group) worst() float64 {
 	if p.Lost > 0 {
 		return math.Inf(1)
@@ -73,7 +73,7 @@ func (p *Group) worst() float64 {
 	return p.Max
 }
 
-// always is asked of all runs.
+// commonMarks returns the figures that have a target in all runs.
 func (r *Result) commonMarks() []mark.Mark {
 	return []mark.Mark{
 		mark.Zero("lost", r.Lost()),
@@ -84,7 +84,7 @@ func (r *Result) commonMarks() []mark.Mark {
 	}
 }
 
-// swallowMarks are those of a run in which members swallow.
+// dropperMarks returns the figures of a run in which members drop messages.
 func (r *Result) dropperMarks() []mark.Mark {
 	clean, unclean := r.Group(groupHonest), r.Group(groupDropped)
 	part := func(n, of int) float64 { return float64(n) / float64(max(of, 1)) }

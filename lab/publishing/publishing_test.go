@@ -27,7 +27,7 @@ func small(t *testing.T, name string, change func(*Scenario)) Result {
 	return r
 }
 
-// In small worlds all that is asked is met, and what is counted adds up.
+// In small networks all targets are met, and the counts add up.
 func TestSmallWorlds(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -59,7 +59,7 @@ func TestSmallWorlds(t *testing.T) {
 	}
 }
 
-// Who swallows keeps what there is from those below for minutes, and from nobody else.
+// Members that drop messages delay items for those below them by minutes, and for no other reader.
 func TestDroppers(t *testing.T) {
 	t.Parallel()
 	r := small(t, droppers, func(c *Scenario) { c.Feeds, c.FanOut, c.Droppers, c.Nodes = 2, 2, 0.5, 96 })
@@ -78,7 +78,7 @@ func TestDroppers(t *testing.T) {
 	}
 }
 
-// The count sees what is lost, late, twice, and excuses who has gone.
+// The tracker counts lost, late and repeated items, and excuses readers that have stopped.
 func TestTracker(t *testing.T) {
 	now := time.Unix(0, 0)
 	part, back := &Group{LimitS: 10}, &Group{LimitS: 10}

@@ -14,7 +14,7 @@ import (
 	"tidings/sim"
 )
 
-// A world is a swarm in which publishers write.
+// A world is a swarm with publishers.
 type world struct {
 	*sim.Swarm
 	scenario Scenario
@@ -28,8 +28,8 @@ type world struct {
 	publishers     map[*sim.Peer]*publisher
 	publisherOrder []*publisher
 	tracker        *tracker
-	liveGroup      *Group // of items that are published while all is as the scenario has it from the start
-	lateGroup      *Group // of what is to be shown to who comes later
+	liveGroup      *Group // of items that are published under the scenario's normal conditions
+	lateGroup      *Group // of items that late or returning readers are to be shown
 	groups         []*Group
 	counting       bool
 
@@ -40,12 +40,12 @@ type world struct {
 }
 
 const (
-	minShare, maxShare = 0.05, 0.20 // of the members, that follow a feed
-	// Names of parts.
-	groupLive        = "published"         // to those who are there
-	groupLate        = "come later"        // to those who come, or come back
-	groupPartitioned = "while parted"      // as far as they were shown then
-	groupHealed      = "after the healing" // what lacked then
+	minShare, maxShare = 0.05, 0.20 // share of the members that follow a feed
+	// Names of groups.
+	groupLive        = "published"         // for readers that are there
+	groupLate        = "come later"        // for readers that start or come back
+	groupPartitioned = "while parted"      // shown while the partition lasts
+	groupHealed      = "after the healing" // missing at the end of the partition
 	groupHonest      = "with a clean way"
 	groupDropped     = "without one"
 )
@@ -76,7 +76,7 @@ func (w *world) newGroup(name string, limit time.Duration) *Group {
 	return p
 }
 
-// pass lets time pass, unless the run is to end.
+// advance lets time pass, unless the run is interrupted.
 func (w *world) advance(d time.Duration) error {
 	for end := w.Now().Add(d); w.Now().Before(end) && w.ctx.Err() == nil; {
 		w.World.Run(min(10*time.Second, end.Sub(w.Now())))
@@ -85,7 +85,8 @@ func (w *world) advance(d time.Duration) error {
 	return context.Cause(w.ctx)
 }
 
-// begin has the members come, follow feeds, and be shown a first item of each, which does not count.
+// start adds the members, subscribes them, and has each publisher write a first item, which does
+// not count.
 func (w *world) start() error {
 	w.Grow(w.scenario.Nodes, growInterval)
 	if err := w.advance(time.Duration(w.scenario.Nodes)*growInterval + settleTime); err != nil {
@@ -124,7 +125,7 @@ func (w *world) start() error {
 	return nil
 }
 
-// follow has a peer follow feeds, by the dice.
+// follow subscribes a peer to random feeds.
 func (w *world) follow(p *sim.Peer) {
 	for _, f := range w.feeds {
 		if w.rng.Float64() < f.share {
@@ -134,19 +135,19 @@ func (w *world) follow(p *sim.Peer) {
 	}
 }
 
-// close has publishers write no more.
+// stop stops the publishers.
 func (w *world) stop() {
 	for _, d := range w.publisherOrder {
 		d.closed = true
 	}
 }
 
-// channels is how many feeds a member follows in the mean.
+// channels returns the mean number of feeds of a member.
 func (w *world) channels() float64 {
 	return float64(len(w.tracker.order)+len(w.publisherOrder)) / float64(max(len(w.Live()), 1))
 }
 
-// sum makes the figures of a run.
+// finish computes the figures of a run.
 func (w *world) finish(r *Result) {
 	w.tracker.finish()
 	for _, p := range w.groups {
@@ -185,10 +186,10 @@ func (w *world) finish(r *Result) {
 	r.VirtualS, r.WallS = w.Now().Sub(w.began).Seconds(), time.Since(w.wall).Seconds()
 }
 
-// maxWrong bounds the findings that are told.
+// maxViolations bounds the violations that are reported.
 const maxViolations = 20
 
-// windows looks what readers have in the end, as their proxies would show it.
+// checkWindows checks what readers have at the end, as their proxies would show it.
 func (w *world) checkWindows(r *Result) error {
 	for _, rd := range w.tracker.order {
 		if !rd.online {
@@ -201,7 +202,7 @@ func (w *world) checkWindows(r *Result) error {
 	return w.advance(5 * time.Second)
 }
 
-// look compares a reader's document with what it was shown.
+// checkDocument compares a reader's document with what it was shown.
 func (r *Result) checkDocument(rd *reader, d feedtree.Document) {
 	has := map[feed.ID]bool{}
 	for _, e := range d.Entries {

@@ -7,9 +7,9 @@ import (
 	"tidings/sim"
 )
 
-// A Line sums up the worlds in which one kind of trouble took part.
+// A Summary sums up the runs in which one kind of fault took part.
 type Summary struct {
-	Kind         string         `json:"trouble"` // "all": whatever took part
+	Kind         string         `json:"trouble"` // or "all", for all runs
 	Worlds       int            `json:"worlds"`
 	Events       uint64         `json:"events"`
 	Lookups      int            `json:"lookups"`
@@ -17,15 +17,16 @@ type Summary struct {
 	Published    int            `json:"published"`
 	Delivered    int            `json:"delivered"`
 	Items        int            `json:"items"`
-	Wrong        int            `json:"wrong"`      // worlds in which something was violated
-	Violations   map[string]int `json:"violations"` // worlds, by invariant
-	NotRecovered int            `json:"unhealed"`   // worlds that were not right in the end
-	RecoveryP50S float64        `json:"heal_p50_s"` // of the others, as what follows
+	Wrong        int            `json:"wrong"`      // runs with a violation
+	Violations   map[string]int `json:"violations"` // runs, by invariant
+	NotRecovered int            `json:"unhealed"`   // runs in which an invariant did not hold at the end
+	RecoveryP50S float64        `json:"heal_p50_s"` // of the other runs, as the next two
 	RecoveryP99S float64        `json:"heal_p99_s"`
 	RecoveryMaxS float64        `json:"heal_most_s"`
 }
 
-// Sum returns a line for each kind of trouble that took part anywhere, and one for all.
+// Summarise returns a summary for each kind of fault that took part in any run, and one of all
+// runs.
 func Summarise(results []Result) (lines []Summary) {
 	for _, kind := range sim.FaultKinds {
 		with := slices.DeleteFunc(slices.Clone(results), func(r Result) bool { return !slices.Contains(r.Kinds(), kind) })
@@ -62,7 +63,7 @@ func summarise(name string, of []Result) Summary {
 	return l
 }
 
-// part is the value that a share of sorted ones does not exceed; 0 of none.
+// quantile returns a quantile of sorted values; 0 if there are none.
 func quantile(sorted []float64, share float64) float64 {
 	if len(sorted) == 0 {
 		return 0
@@ -70,7 +71,7 @@ func quantile(sorted []float64, share float64) float64 {
 	return sorted[min(int(share*float64(len(sorted))), len(sorted)-1)]
 }
 
-// Broken are the invariants that were violated anywhere, the most often violated first.
+// ViolatedInvariants returns the invariants that were violated in any run, the most frequent first.
 func ViolatedInvariants(results []Result) (of []string) {
 	all := summarise("", results).Violations
 	for what := range all {

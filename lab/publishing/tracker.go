@@ -8,15 +8,15 @@ import (
 	"tidings/sim"
 )
 
-// A Part is what became of those pairs of a reader and an item that had the same to come through.
+// A Group is the pairs of a reader and an item that had to pass the same conditions.
 type Group struct {
 	Name     string  `json:"name"`
 	LimitS   float64 `json:"limit_s"` // 0: none
 	Expected int     `json:"wanted"`
 	Shown    int     `json:"shown"`
-	Late     int     `json:"late"` // after the limit, or waited for in vain for so long until the reader went
-	Lost     int     `json:"lost"` // wanted by who is there in the end, and for longer than the limit
-	Excused  int     `json:"went"` // the reader had gone, or had just come
+	Late     int     `json:"late"` // pairs that took longer than the limit, or whose reader stopped after waiting for longer than the limit
+	Lost     int     `json:"lost"` // pairs whose reader was there at the end, and had waited for longer than the limit
+	Excused  int     `json:"went"` // pairs whose reader stopped or had just started
 	P50      float64 `json:"p50_s"`
 	P99      float64 `json:"p99_s"`
 	Max      float64 `json:"most_s"`
@@ -26,7 +26,7 @@ type Group struct {
 
 func (p *Group) limit() time.Duration { return time.Duration(p.LimitS * float64(time.Second)) }
 
-// took notes how long a pair took.
+// delivered notes how long a pair took.
 func (p *Group) delivered(d time.Duration) {
 	p.Shown++
 	p.delays = append(p.delays, d)
@@ -35,7 +35,7 @@ func (p *Group) delivered(d time.Duration) {
 	}
 }
 
-// gave notes a pair that came to nothing; lost says whether it could still have been.
+// abandoned notes a pair that was not delivered; lost reports whether its reader was still there.
 func (p *Group) abandoned(waited time.Duration, lost bool) {
 	switch over := p.overLimit(waited); {
 	case lost && (over || p.LimitS == 0):
@@ -49,7 +49,7 @@ func (p *Group) abandoned(waited time.Duration, lost bool) {
 
 func (p *Group) overLimit(d time.Duration) bool { return p.LimitS > 0 && d > p.limit() }
 
-// sum makes the figures.
+// finish computes the figures.
 func (p *Group) finish() {
 	slices.Sort(p.delays)
 	if n := len(p.delays); n > 0 {
@@ -57,20 +57,20 @@ func (p *Group) finish() {
 	}
 }
 
-// A ledger knows who is to be shown what, and was.
+// A tracker knows which readers are to be shown which items, and which were.
 type tracker struct {
 	now       func() time.Time
-	groupOf   func(p *sim.Peer, f *trackedFeed) *Group // of an item that is published now
-	returning *Group                                   // of what who comes is to be shown
+	groupOf   func(p *sim.Peer, f *trackedFeed) *Group // group of an item that is published now
+	returning *Group                                   // group of what a reader is to be shown when it starts
 	readers   map[*sim.Peer][]*reader
 	order     []*reader
 	repeated  int
 }
 
-// A followed feed, and its items that count.
+// A trackedFeed is a feed with its items that count.
 type trackedFeed struct {
 	url     string
-	share   float64 // of the members that follow it
+	share   float64 // share of the members that follow it
 	items   map[feed.ID]int
 	readers []*reader
 }
@@ -81,16 +81,16 @@ type reader struct {
 	feed    *trackedFeed
 	online  bool
 	shown   []bool              // by item
-	pending map[int]pendingItem // items that it is to be shown
+	pending map[int]pendingItem // items that it is still to be shown
 }
 
-// waited is since when an item is to be shown, and in which part it counts.
+// A pendingItem is since when an item is to be shown, and the group it counts in.
 type pendingItem struct {
 	since time.Time
 	group *Group
 }
 
-// follows notes that a peer, which is up, follows a feed.
+// addReader notes that a peer, which is up, follows a feed.
 func (l *tracker) addReader(p *sim.Peer, f *trackedFeed) {
 	r := &reader{peer: p, feed: f, online: true, shown: make([]bool, len(f.items)), pending: map[int]pendingItem{}}
 	l.readers[p] = append(l.readers[p], r)
@@ -99,7 +99,7 @@ func (l *tracker) addReader(p *sim.Peer, f *trackedFeed) {
 	l.expectMissing(r)
 }
 
-// forget leaves out a peer from now on.
+// removePeer excludes a peer from now on.
 func (l *tracker) removePeer(p *sim.Peer) {
 	is := func(r *reader) bool { return r.peer == p }
 	for _, r := range l.readers[p] {
@@ -109,7 +109,7 @@ func (l *tracker) removePeer(p *sim.Peer) {
 	l.order = slices.DeleteFunc(l.order, is)
 }
 
-// wants has a reader that comes wait for all that it has not been shown.
+// expectMissing makes a reader that starts wait for all items that it has not been shown.
 func (l *tracker) expectMissing(r *reader) {
 	for i, shown := range r.shown {
 		if !shown {
@@ -119,7 +119,7 @@ func (l *tracker) expectMissing(r *reader) {
 	}
 }
 
-// published notes a new item of a feed.
+// itemPublished notes a new item of a feed.
 func (l *tracker) itemPublished(f *trackedFeed, id feed.ID) {
 	i := len(f.items)
 	f.items[id] = i
@@ -133,7 +133,7 @@ func (l *tracker) itemPublished(f *trackedFeed, id feed.ID) {
 	}
 }
 
-// shows notes that a peer was shown an item.
+// itemShown notes that a peer was shown an item.
 func (l *tracker) itemShown(p *sim.Peer, url string, id feed.ID) {
 	for _, r := range l.readers[p] {
 		i, counts := r.feed.items[id]
@@ -152,7 +152,7 @@ func (l *tracker) itemShown(p *sim.Peer, url string, id feed.ID) {
 	}
 }
 
-// came and went note that a peer did.
+// peerStarted and peerStopped note that a peer's node starts and stops.
 func (l *tracker) peerStarted(p *sim.Peer) {
 	for _, r := range l.readers[p] {
 		r.online = true
@@ -167,7 +167,7 @@ func (l *tracker) peerStopped(p *sim.Peer) {
 	}
 }
 
-// end ends what a reader waits for.
+// dropPending ends the wait of a reader for its pending items.
 func (l *tracker) dropPending(r *reader, lost bool) {
 	for i, o := range r.pending {
 		o.group.abandoned(l.now().Sub(o.since), lost)
@@ -175,7 +175,8 @@ func (l *tracker) dropPending(r *reader, lost bool) {
 	}
 }
 
-// anew has all that is waited for count from now on, in another part, and returns how much that is.
+// restartPending makes all pending items count from now on, in another group, and returns their
+// number.
 func (l *tracker) restartPending(to *Group) (n int) {
 	for _, r := range l.order {
 		for i, o := range r.pending {
@@ -188,7 +189,7 @@ func (l *tracker) restartPending(to *Group) (n int) {
 	return n
 }
 
-// close ends the count.
+// finish ends the count.
 func (l *tracker) finish() {
 	for _, r := range l.order {
 		l.dropPending(r, r.online)

@@ -6,19 +6,19 @@ import (
 	"tidings/lab/mark"
 )
 
-// HopsBound is how many hops a look-up may take in the mean: a tenth more than a digit of
-// base 16 each, and one.
+// HopsBound is the target for the mean number of hops: log16 of the number of nodes, plus a tenth,
+// plus one.
 func HopsBound(nodes int) float64 { return 1.1*math.Log2(float64(nodes))/4 + 1 }
 
-// Of implements Report.
+// Describe implements Report.
 func (r *Result) Describe() (string, int) { return r.Scenario, r.Nodes }
 
-// bytesFrom is from how many members on the bytes of control are asked to be within some
-// times those of a calm network: those of a smaller one are next to nothing.
+// minNodesForBytes is the number of members from which on control bytes have a target relative to a
+// calm network. In smaller networks there are hardly any.
 const minNodesForBytes = 1024
 
-// ofCalm are the control messages and bytes of some members as times those of a calm
-// network, which are asked to be so many at most. They are left out without one.
+// relativeToCalm returns the marks of control messages and bytes relative to a calm network, with a
+// largest factor as the target. They are skipped if there was no calm run.
 func relativeToCalm(calm *Result, nodes int, msgs, bytes, most float64) []mark.Mark {
 	if calm == nil {
 		calm = &Result{}

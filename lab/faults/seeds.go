@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// Each runs the worlds of seeds from one on, some at a time, until there were count of
-// them (0: without end), or more says that there is no time for another. found is called
-// with each result, one at a time, in the order in which they come. Each returns when
-// all it began have ended; if the context ends, worlds under way come to nothing.
+// RunSeeds runs the scenarios of consecutive seeds, several at a time, until count have started (0:
+// no limit), or more returns false. It calls found with each result, one at a time, in the order in
+// which they end, and returns when all have ended. If the context ends, unfinished runs are
+// dropped.
 func RunSeeds(ctx context.Context, c Config, from uint64, count, workers int, more func() bool, found func(Result)) error {
 	var (
-		mu   sync.Mutex // guards what follows, and calls of found
+		mu   sync.Mutex // guards the variables below, and calls of found
 		next = from
 		all  sync.WaitGroup
 	)

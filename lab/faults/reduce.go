@@ -7,10 +7,10 @@ import (
 	"tidings/sim"
 )
 
-// Thin leaves strikes out of a plan as long as an invariant is still violated, and
-// returns the world that is left: half of them at a time at first, then fewer, one by
-// one in the end (Zeller and Hildebrandt, Simplifying and isolating failure-inducing
-// input, IEEE TSE 2002). tried is told how many strikes are left, after each world.
+// Reduce leaves out faults of a plan as long as an invariant is still violated, and returns the
+// reduced scenario: first half of them at a time, then fewer, and at the end one by one (Zeller and
+// Hildebrandt, Simplifying and isolating failure-inducing input, IEEE TSE 2002). It calls tried
+// after each run with the number of faults that are left.
 func Reduce(ctx context.Context, n sim.Scenario, what string, tried func(left int)) (sim.Scenario, error) {
 	for part := max(len(n.Plan)/2, 1); part > 0; part /= 2 {
 		for at := 0; at < len(n.Plan); {

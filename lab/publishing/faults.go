@@ -7,7 +7,8 @@ import (
 	"tidings/sim"
 )
 
-// part parts every other member from the others for a while. Publishers write on both sides.
+// partition separates every other member from the others for some time. Publishers write on both
+// sides.
 func (w *world) partition(r *Result) error {
 	if err := w.advance(faultMargin); err != nil {
 		return err
@@ -31,8 +32,7 @@ func (w *world) partition(r *Result) error {
 	return w.advance(faultMargin)
 }
 
-// absent has the nodes of some readers down for a while, those who follow most. Half of them are
-// seen to end.
+// absence stops the nodes of the readers with most feeds for some time; half of them silently.
 func (w *world) absence(r *Result) error {
 	if err := w.advance(faultMargin); err != nil {
 		return err
@@ -58,15 +58,15 @@ func (w *world) absence(r *Result) error {
 	return w.advance(faultMargin)
 }
 
-// shadow is the group of the second tree of a feed, by which heads come.
+// shadowGroup returns the group of a feed's shadow tree.
 func shadowGroup(key overlay.ID) overlay.ID {
 	key[0] ^= 0x80
 	return key
 }
 
-// poison has a part of the members that have children in a tree swallow what they should pass on, and
-// counts apart those readers that have a way to the root, by one of a feed's trees, on which nobody
-// does. Owners and publishers of feeds are honest; and who swallows is no reader that counts.
+// dropForwards makes some of the members that have children in a tree drop what they should pass
+// on. Readers with a path to the root on which no member does, in either of the feed's trees, are
+// counted apart. Owners and publishers are honest, and droppers do not count as readers.
 func (w *world) dropForwards(r *Result) error {
 	clean, unclean := w.newGroup(groupHonest, honestLimit), w.newGroup(groupDropped, w.scenario.Limit)
 	var may []*sim.Peer

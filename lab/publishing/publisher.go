@@ -15,8 +15,8 @@ import (
 	"tidings/sim"
 )
 
-// A desk is where a publisher writes for a feed. It goes on to the next item when the last one is
-// held; a push that comes to nothing is made again.
+// A publisher writes items for a feed at one peer. It goes on to the next item when the last one is
+// committed; a failed push is repeated.
 type publisher struct {
 	world *world
 	feed  *trackedFeed
@@ -27,19 +27,19 @@ type publisher struct {
 	seq      uint64
 	prevHash feed.Hash
 	backlog  int                     // items that wait for their turn
-	inFlight *difference.Publication // on its way
+	inFlight *difference.Publication // the item that is being pushed
 	signed   time.Time
-	counted  bool // it is one of the items that count
+	counted  bool // the item in flight is one of those that count
 	closed   bool
 }
 
-// itemText makes items as long as many are.
+// itemText gives items a typical length.
 var itemText = strings.Repeat("What has happened is told here at some length, so that there is something to carry. ", 10)
 
-// againPause is waited before a push is made again.
+// retryPause is the pause before a failed push is repeated.
 const retryPause = time.Second
 
-// newDesk has a feed served whose publisher writes at a peer.
+// newPublisher serves a feed whose publisher writes at a peer.
 func newPublisher(w *world, f *trackedFeed, p *sim.Peer, seed uint64) *publisher {
 	head := binary.BigEndian.AppendUint64(nil, seed)
 	d := &publisher{
@@ -53,14 +53,14 @@ func newPublisher(w *world, f *trackedFeed, p *sim.Peer, seed uint64) *publisher
 	return d
 }
 
-// still is a document that stays as it is: items come from publishers only.
+// A staticDocument never changes: all items come from publishers.
 type staticDocument string
 
 func (s staticDocument) At(time.Duration) script.Version { return script.Version{Body: []byte(s)} }
 
 func (s staticDocument) Next(time.Duration) (time.Duration, bool) { return 0, false }
 
-// tick has items come due, from a moment within an interval on.
+// start starts writing, at a random time within an interval.
 func (d *publisher) start() {
 	d.world.After(time.Duration(d.rng.Int64N(int64(d.world.scenario.Every))), d.next)
 }
@@ -74,7 +74,7 @@ func (d *publisher) next() {
 	d.world.After(time.Duration(half+d.rng.Int64N(2*half)), d.next)
 }
 
-// write makes the next item, as soon as the one before is held.
+// write creates the next item, as soon as the one before is committed.
 func (d *publisher) write() {
 	d.backlog++
 	if d.inFlight != nil {
@@ -99,12 +99,12 @@ func (d *publisher) write() {
 	d.push()
 }
 
-// push brings what was written to the feed's sequencer.
+// push sends the item in flight to the feed's sequencer.
 func (d *publisher) push() {
 	of := d.inFlight
 	d.peer.Do(func() {
 		d.peer.Layers().Feeds.Publish(of.Raw, func(err error) {
-			d.world.After(0, func() { d.pushed(of, err) }) // now it is the node's turn
+			d.world.After(0, func() { d.pushed(of, err) }) // not within the node's turn
 		})
 	})
 }

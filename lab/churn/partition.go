@@ -11,42 +11,42 @@ import (
 	"tidings/sim"
 )
 
-// Parted is a run in which every other member is parted from the others, and after a
-// while the network is whole again. Origins are reached from both halves, and gain
-// items until the healing, so both halves' logs go on.
+// Partition is a run in which a partition separates every other member from the rest for some time.
+// Both halves reach the origins, which gain items until the end of the partition, so the logs of
+// both halves grow.
 type Partition struct {
 	Name     string
 	Seed     uint64
 	Nodes    int
 	Duration time.Duration
 	Keys     int
-	Rate     int // look-ups a second after the healing
+	Rate     int // lookups per second after the partition
 }
 
-// A PartedResult is what it has shown. Times are counted from the healing.
+// A PartitionResult is the outcome. Times count from the end of the partition.
 type PartitionResult struct {
 	Scenario   string  `json:"scenario"`
 	Nodes      int     `json:"nodes"`
 	Seed       uint64  `json:"seed"`
 	PartitionS float64 `json:"parted_s"`
 	Keys       int     `json:"keys"`
-	Forked     int     `json:"keys_forked"` // whose log had gone on in two lineages
+	Forked     int     `json:"keys_forked"` // keys whose log grew in two branches
 	Lookups    int     `json:"lookups"`
-	RootsS     float64 `json:"one_root_s"` // since then the true root of each key, and nobody else, took itself for its root
-	RightS     float64 `json:"right_s"`    // since then all look-ups were right
-	HeadsS     float64 `json:"one_head_s"` // since then each key had n owners in one epoch, and they and all followers one head
-	NotHealed  int     `json:"unhealed"`   // keys with several roots or heads in the end, each once
-	// Roots and Heads are how many keys had several, by second since the healing. Heads
-	// counts a key that had them a second before too: a log whose next entry is on its way
-	// has two for less.
+	RootsS     float64 `json:"one_root_s"` // time after which only the true root of each key considered itself its root
+	RightS     float64 `json:"right_s"`    // time after which all lookups were right
+	HeadsS     float64 `json:"one_head_s"` // time after which each key had n owners in one epoch, with one head that all followers had, too
+	NotHealed  int     `json:"unhealed"`   // keys with several roots or heads at the end
+	// SeveralRoots and SeveralHeads count such keys by second. A key counts in SeveralHeads only if
+	// it had several heads a second before, too, because an entry in transit also gives two heads
+	// for a moment.
 	SeveralRoots []int `json:"several_roots"`
 	SeveralHeads []int `json:"several_heads"`
 }
 
-// healWatch is how long a healed network is looked at.
+// healWatch is how long the network is observed after the partition.
 const healWatch = 5 * time.Minute
 
-// Run does a run.
+// Run makes the run.
 func (c Partition) Run(ctx context.Context, progress func(float64)) (PartitionResult, error) {
 	grow := time.Duration(c.Nodes)*growInterval + 2*settleTime
 	w := newWorld(ctx, c.Seed, grow+settleTime+c.Duration+healWatch, progress)
@@ -77,7 +77,7 @@ func (c Partition) Run(ctx context.Context, progress func(float64)) (PartitionRe
 	}
 	w.Heal()
 	lookups := w.startLookups(c.Rate, healWatch, rng)
-	apart := make([]bool, c.Keys) // a second ago
+	apart := make([]bool, c.Keys) // at the last check
 	for i := range apart {
 		apart[i] = true
 	}
@@ -104,7 +104,7 @@ func (c Partition) Run(ctx context.Context, progress func(float64)) (PartitionRe
 	return r, nil
 }
 
-// note notes which keys had several roots, and heads, in one more second.
+// record adds one second: which keys had several roots, and several heads.
 func (r *PartitionResult) record(roots, heads []bool) {
 	var severalRoots, severalHeads int
 	r.NotHealed = 0
@@ -128,8 +128,8 @@ func (r *PartitionResult) record(roots, heads []bool) {
 	}
 }
 
-// severalRoots says whether a key has another root, in the eyes of a member in whose leaf
-// it lies, than the live member nearest to it.
+// severalRoots reports whether a member whose leaf covers a key disagrees with the truth about
+// being its root.
 func (w *world) severalRoots(key overlay.ID, live []*sim.Peer) bool {
 	root := w.Root(key)
 	return slices.ContainsFunc(live, func(p *sim.Peer) bool {
@@ -138,7 +138,7 @@ func (w *world) severalRoots(key overlay.ID, live []*sim.Peer) bool {
 	})
 }
 
-// Of implements Report.
+// Describe implements Report.
 func (r *PartitionResult) Describe() (string, int) { return r.Scenario, r.Nodes }
 
 // Marks implements Report.

@@ -12,22 +12,22 @@ import (
 	"tidings/sim"
 )
 
-// A Way is how a sequencer ends.
+// An ExitMode is how a sequencer ends.
 type ExitMode string
 
-// Ways are all of them: in good order; so that its connections are seen to close; so that
-// nobody hears of it.
+// ExitModes are all modes: leaving in good order; with a hint, because its connections close;
+// silently.
 var ExitModes = []ExitMode{Leaves, Closes, Dies}
 
-// The ways.
+// The modes.
 const (
 	Leaves ExitMode = "leaves"
 	Closes ExitMode = "closes"
 	Dies   ExitMode = "dies"
 )
 
-// An Ending is a run in which sequencers end, one in a leaf at a time, until so many keys
-// have lost theirs.
+// A SequencerExit is a run in which sequencers end, at most one per leaf at a time, until Trials
+// keys have lost theirs.
 type SequencerExit struct {
 	Name   string
 	Seed   uint64
@@ -37,7 +37,7 @@ type SequencerExit struct {
 	Trials int
 }
 
-// An EndingResult is what it has shown: how long keys had no sequencer.
+// A SequencerExitResult says how long keys had no sequencer.
 type SequencerExitResult struct {
 	Scenario         string   `json:"scenario"`
 	Nodes            int      `json:"nodes"`
@@ -48,7 +48,7 @@ type SequencerExitResult struct {
 	MedianS          float64  `json:"median_s"`
 	P99S             float64  `json:"p99_s"`
 	MaxS             float64  `json:"most_s"`
-	// Took are the times in seconds, the shortest first.
+	// Took has the times in seconds, sorted.
 	Took []float64 `json:"took_s"`
 }
 
@@ -56,11 +56,11 @@ const (
 	exitPollInterval = 100 * time.Millisecond
 	exitTimeout      = 2 * time.Minute
 	exitPause        = 3 * time.Minute
-	// maxEmpty is how many rounds in a row may find no sequencer to end.
+	// maxEmptyRounds is how many rounds in a row may find no sequencer to end.
 	maxEmptyRounds = 3
 )
 
-// Run does a run.
+// Run makes the run.
 func (c SequencerExit) Run(ctx context.Context, progress func(float64)) (SequencerExitResult, error) {
 	grow := time.Duration(c.Nodes)*growInterval + 2*settleTime
 	r := SequencerExitResult{Scenario: c.Name, Nodes: c.Nodes, Seed: c.Seed, Mode: c.Mode}
@@ -92,8 +92,8 @@ func (c SequencerExit) Run(ctx context.Context, progress func(float64)) (Sequenc
 	return r, nil
 }
 
-// round ends the sequencers of some keys, no two of which have a leaf in common, and
-// waits until all keys that they led have others. Then those who ended come again.
+// round ends the sequencers of some keys, no two of which are in one leaf, and waits until all
+// their keys have new ones. Then it restarts them.
 func (c SequencerExit) round(w *world, keys []overlay.ID, rng *rand.Rand, r *SequencerExitResult) error {
 	rng.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
 	states := w.keyStates(keys)
@@ -141,12 +141,12 @@ func (c SequencerExit) round(w *world, keys []overlay.ID, rng *rand.Rand, r *Seq
 	return w.advance(exitPause)
 }
 
-// near says whether one of two members is in the other's leaf.
+// sharesLeaf reports whether one of two members is in the other's leaf.
 func sharesLeaf(p, q *sim.Peer) bool {
 	return p.Layers().Overlay.Leaf().Covers(q.OverlayID()) || q.Layers().Overlay.Leaf().Covers(p.OverlayID())
 }
 
-// end ends a member. Who leaves hands over first, as a daemon does that is told to stop.
+// exit ends a member. A member that leaves hands over first, as a daemon does when it is stopped.
 func (w *world) exit(p *sim.Peer, way ExitMode) {
 	if way != Leaves {
 		p.Kill(way == Closes)
@@ -157,7 +157,7 @@ func (w *world) exit(p *sim.Peer, way ExitMode) {
 	w.until(func() bool { return n.Overlay.State() == overlay.Left }, func() { p.Kill(true) })
 }
 
-// quantile is the value below which a part of sorted values lies; 0 if there is none.
+// quantile returns a quantile of sorted values; 0 if there are none.
 func quantile(of []float64, part float64) float64 {
 	if len(of) == 0 {
 		return 0
@@ -165,7 +165,7 @@ func quantile(of []float64, part float64) float64 {
 	return of[min(int(part*float64(len(of))), len(of)-1)]
 }
 
-// Of implements Report.
+// Describe implements Report.
 func (r *SequencerExitResult) Describe() (string, int) { return r.Scenario, r.Nodes }
 
 // Marks implements Report.

@@ -9,26 +9,25 @@ import (
 	"tidings/sim"
 )
 
-// lookLayer is the layer of look-ups whose answer is judged here: none of the protocol's.
+// lookupLayer is the layer of the lookups made here. No protocol uses it.
 const lookupLayer wire.Layer = 254
 
-// receiptLimit is within what time the receipt of a look-up has to be there to count. Two
-// links to be opened over the slowest paths of sim.King take over three seconds by
-// themselves; one that takes ten is lost.
+// ackTimeout is the time within which an acknowledgement must arrive. Opening two links over the
+// slowest paths of sim.King takes more than three seconds; after ten the lookup counts as lost.
 const ackTimeout = 10 * time.Second
 
-// looks are look-ups made at a steady rate, and how many of each second were right: the
-// live member nearest the key acknowledged them, on the first attempt.
+// A lookupSeries is lookups at a steady rate. A lookup is right if the live member nearest to the
+// key acknowledged its first attempt.
 type lookupSeries struct {
 	w     *world
 	rng   *rand.Rand
 	began time.Time
-	sent  []int // by second since it began
+	sent  []int // by second since the start
 	right []int
 }
 
-// look makes rate look-ups a second from now on, for some time, each from a live member
-// by the dice, for a key by the dice.
+// startLookups makes rate lookups per second for some time, each from a random live member for a
+// random key.
 func (w *world) startLookups(rate int, d time.Duration, rng *rand.Rand) *lookupSeries {
 	l := &lookupSeries{w: w, rng: rng, began: w.Now(), sent: make([]int, int(d/time.Second)), right: make([]int, int(d/time.Second))}
 	for i := range rate * int(d/time.Second) {
@@ -48,7 +47,7 @@ func (l *lookupSeries) lookup(second int) {
 	})
 }
 
-// route routes a message, and tells its receipt if it gets one.
+// route routes a message and passes on the receipt if one comes.
 func (w *world) route(from *sim.Peer, key overlay.ID, then func(of overlay.Receipt, took time.Duration)) {
 	sent := w.Now()
 	from.Do(func() {
@@ -60,7 +59,8 @@ func (w *world) route(from *sim.Peer, key overlay.ID, then func(of overlay.Recei
 	})
 }
 
-// since is after how many seconds no second had more than a part of its look-ups wrong.
+// rightAfter returns the number of seconds after which no second had more than a share of its
+// lookups wrong.
 func (l *lookupSeries) rightAfter(part float64) float64 {
 	last := 0
 	for i := range l.sent {
@@ -71,7 +71,7 @@ func (l *lookupSeries) rightAfter(part float64) float64 {
 	return float64(last)
 }
 
-// curve is the part of the look-ups of each second that was right.
+// rightShares returns the share of right lookups, by second.
 func (l *lookupSeries) rightShares() []float64 {
 	of := make([]float64, len(l.sent))
 	for i := range of {
