@@ -9,7 +9,7 @@ import (
 	"tidings/internal/daemon/origin"
 )
 
-// feedTrace is a feed whose documents have items of these numbers; a capital marks an edit.
+// feedTrace returns a feed whose documents have these items; a capital letter is an edit.
 func feedTrace(documents ...string) (of []origin.Snapshot) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for i, d := range documents {

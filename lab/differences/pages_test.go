@@ -9,7 +9,7 @@ import (
 	"tidings/internal/daemon/origin"
 )
 
-// trace is a page whose paragraphs are these, each half a day after the one before.
+// trace returns a page with these paragraphs, one every half day.
 func trace(paragraphs ...string) (of []origin.Snapshot) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for i, p := range paragraphs {
@@ -40,7 +40,7 @@ func TestPairsAreCountedByTheirLabels(t *testing.T) {
 	}
 }
 
-// A page without labels has no truth to be compared with.
+// Without labels there is no truth to compare a page with.
 func TestPagesWithoutLabels(t *testing.T) {
 	p, err := Pages("page", trace("One.", "Two."), nil)
 	if err != nil || p.Labelled || len(p.Changes) != 1 || len(p.Alarms()) != 0 {

@@ -9,8 +9,8 @@ import (
 	"tidings/cobra"
 )
 
-// TestTheWorkloadIsThePapers: subscriptions have three words in the median and eight at
-// most, articles 61 in the median and 637 in the 90th percentile (section 4).
+// TestTheWorkloadIsThePapers: subscriptions have three words in the median and at most eight;
+// articles have 61 words in the median and 637 at the 90th percentile (section 4).
 func TestTheWorkloadIsThePapers(t *testing.T) {
 	w := PaperWords()
 	r := rand.New(rand.NewPCG(1, 1))
@@ -55,8 +55,8 @@ func TestTheWorkloadIsThePapers(t *testing.T) {
 	}
 }
 
-// TestMatchCountsWhatItHits: with as many subscriptions as the published counts are
-// for, in proportion; half a per cent of them match an article of 61 words.
+// TestMatchCountsWhatItHits: with a proportional number of subscriptions, half a per cent of them
+// match an article of 61 words.
 func TestMatchCountsWhatItHits(t *testing.T) {
 	var runs []MatchRun
 	change, err := Match(t.Context(), MatchConfig{Resident: untold, CPUTime: untimed, Subscriptions: 20000, Lengths: []int{MedianWords, Mix}}, func(float64) {}, func(r MatchRun) { runs = append(runs, r) })
@@ -84,7 +84,7 @@ func TestMatchCountsWhatItHits(t *testing.T) {
 	}
 }
 
-// TestRealArticlesAreMatched: subscriptions are of their words.
+// TestRealArticlesAreMatched: the subscriptions consist of the articles' words.
 func TestRealArticlesAreMatched(t *testing.T) {
 	articles := []cobra.Article{{HTML: "<p>" + wordsInRow(200) + "</p>"}, {HTML: "<p>" + wordsInRow(100) + "</p>"}}
 	var runs []MatchRun
@@ -105,7 +105,7 @@ func wordsInRow(n int) string {
 	return string(w.Text(nil, words))
 }
 
-// TestAReflectorIsFoundAgain: on a real disk, with every feed as it was.
+// TestAReflectorIsFoundAgain: after a restart on a real disk, every feed is as it was.
 func TestAReflectorIsFoundAgain(t *testing.T) {
 	run, err := Reflect(t.Context(), ReflectConfig{Resident: untold, Mapped: untold, CPUTime: untimed, Subscriptions: 2000, Articles: 100, Words: MedianWords, Dir: t.TempDir()}, func(float64) {})
 	if err != nil {

@@ -18,55 +18,53 @@ import (
 type MatchConfig struct {
 	Subscriptions int
 	Lengths       []int // of articles, in words; Mix for all lengths
-	Distinct      bool  // equal subscriptions share nothing
-	// Real are articles to match instead of drawn ones; subscriptions are then of
-	// their words.
+	Distinct      bool  // equal subscriptions share no memory
+	// Real are articles to match instead of random ones; subscriptions then consist of their words.
 	Real []cobra.Article
-	// Peer, unless it is nil, matches the first articles of each length, too.
+	// Peer, if set, matches the first articles of each length, too.
 	Peer *Postgres
-	// Resident is how much memory this process has, in bytes; 0 if the system does
-	// not tell.
+	// Resident returns the memory of this process in bytes; 0 if unknown.
 	Resident func() int
-	// Spent is how long this process has computed; 0 if the system does not tell.
+	// CPUTime returns the CPU time of this process; 0 if unknown.
 	CPUTime func() time.Duration
 }
 
-// kept is how many articles each subscription keeps, as in the paper.
+// keptArticles is how many articles each subscription keeps, as in the paper.
 const keptArticles = 10
 
-// How much is measured.
+// Number of measurements.
 const (
 	articlesEach = 400
 	articlesMix  = 2000
-	changeCount  = 20000 // subscriptions added, and removed again
+	changeCount  = 20000 // subscriptions that are added and removed again
 )
 
-// A MatchRun is what matching articles of one length came to. Times are in
-// microseconds for an article, ring writes included unless Match stands before.
+// A MatchRun is the result for articles of one length. Times are in microseconds per article,
+// including ring writes, except those that begin with Match.
 type MatchRun struct {
 	Subscriptions int     `json:"subscriptions"`
-	Nodes         int     `json:"nodes"` // distinct ones
-	Words         int     `json:"words"` // 0: of all lengths
-	Path          string  `json:"path"`  // "match", or "html" with reading
+	Nodes         int     `json:"nodes"` // distinct subscriptions
+	Words         int     `json:"words"` // 0: all lengths
+	Path          string  `json:"path"`  // "match", or "html" for the whole path from HTML
 	P50           float64 `json:"p50_us"`
 	P90           float64 `json:"p90_us"`
 	P99           float64 `json:"p99_us"`
 	Mean          float64 `json:"mean_us"`
-	CPU           float64 `json:"cpu_mean_us"` // of processors, whatever else the machine does
+	CPU           float64 `json:"cpu_mean_us"` // CPU time, without other work of the machine
 	MatchP50      float64 `json:"match_p50_us"`
 	MatchP90      float64 `json:"match_p90_us"`
-	Matches       float64 `json:"matches_mean"` // subscriptions
+	Matches       float64 `json:"matches_mean"` // matching subscriptions
 	Hits          float64 `json:"nodes_mean"`
 	Bytes         float64 `json:"bytes_per_subscription"`
-	FilterBytes   float64 `json:"filter_bytes_per_subscription"` // of Bytes, without rings
+	FilterBytes   float64 `json:"filter_bytes_per_subscription"` // part of Bytes, without rings
 	RSS           int     `json:"rss_bytes"`
-	// Peers are what the first of the articles took a database of its processor, by layout, and
-	// their matches the same that were found here.
+	// Peers are the CPU times of a database for the first of the articles, by layout, and its
+	// matches, which must be the same.
 	Peers []PeerRun `json:"peers,omitempty"`
 }
 
-// A Change is what it takes to add a subscription, and to remove one, in
-// microseconds: from its text to the next article's matching it.
+// A Change is the time to add a subscription, from its text until the next article matches it, and
+// to remove one, in microseconds.
 type Change struct {
 	Subscriptions int     `json:"subscriptions"`
 	AddP50        float64 `json:"add_p50_us"`
@@ -75,21 +73,21 @@ type Change struct {
 	RemoveP90     float64 `json:"remove_p90_us"`
 }
 
-// A bench is a filter under way.
+// A bench is a filter in memory.
 type bench struct {
 	config      MatchConfig
 	words       *Words
 	index       *index.Index
 	filter      *cobra.Filter
 	rings       *index.Rings
-	bytes       float64 // of a subscription
+	bytes       float64 // per subscription
 	filterBytes float64 // of these, without rings
 	nextID      cobra.Number
-	lastArticle uint32 // of the last article
+	lastArticle uint32 // number of the last article
 	hits        []index.Node
 }
 
-// Match measures. It calls each with what it finds, as it finds it.
+// Match makes the measurements, and calls each with every result.
 func Match(ctx context.Context, c MatchConfig, progress func(float64), each func(MatchRun)) (Change, error) {
 	b := &bench{config: c, words: PaperWords(), index: index.New()}
 	if c.Distinct {
@@ -102,7 +100,7 @@ func Match(ctx context.Context, c MatchConfig, progress func(float64), each func
 	if err := b.subscribe(ctx, progress); err != nil {
 		return Change{}, err
 	}
-	// Memory is tidied before an article's times are taken, and not while they are.
+	// Garbage is collected before the measurement, and not during it.
 	tidy := debug.SetGCPercent(-1)
 	defer debug.SetGCPercent(tidy)
 	for _, length := range c.Lengths {
@@ -126,7 +124,7 @@ func Match(ctx context.Context, c MatchConfig, progress func(float64), each func
 	return b.change()
 }
 
-// subscribe fills the filter, as a node's start does.
+// subscribe fills the filter, as the start of a node does.
 func (b *bench) subscribe(ctx context.Context, progress func(float64)) error {
 	before := b.config.Resident()
 	b.seed()
@@ -156,7 +154,7 @@ func (b *bench) subscribe(ctx context.Context, progress func(float64)) error {
 	b.filterBytes = float64(b.config.Resident()-before) / float64(b.config.Subscriptions)
 	b.rings = index.NewRings(keptArticles)
 	b.rings.Grow(b.index.Limit())
-	for b.lastArticle < keptArticles { // all of them are there, as after a while
+	for b.lastArticle < keptArticles { // fill all rings, as in a filter that has run for a while
 		b.lastArticle++
 		b.hits = b.hits[:0]
 		for n := range b.index.Limit() {
@@ -172,7 +170,7 @@ func (b *bench) subscribe(ctx context.Context, progress func(float64)) error {
 	return nil
 }
 
-// seed tells the index how frequent words are, as it would know after a while.
+// seed tells the index the frequencies of words, as it would learn them in operation.
 func (b *bench) seed() {
 	const articles = 1 << 20
 	b.index.SeedArticles(articles)
@@ -199,7 +197,7 @@ func (b *bench) articles(length int) (articles []cobra.Article) {
 	return articles
 }
 
-// match matches articles that were read: twice, of which the second time counts.
+// match matches parsed articles twice; the second time counts.
 func (b *bench) match(length int, articles []cobra.Article) MatchRun {
 	read := make([]index.Article, len(articles))
 	for i := range articles {
@@ -234,7 +232,7 @@ func (b *bench) match(length int, articles []cobra.Article) MatchRun {
 	return run
 }
 
-// peer has the peer match articles, and sees whether it finds as many.
+// peer makes the peer match articles, and compares the number of matches.
 func (b *bench) peer(length int, articles []cobra.Article) ([]PeerRun, error) {
 	articles = articles[:min(len(articles), peerArticles)]
 	var words [][]string
@@ -259,7 +257,7 @@ func (b *bench) peer(length int, articles []cobra.Article) ([]PeerRun, error) {
 	return runs, nil
 }
 
-// wholePath reads articles and matches them.
+// wholePath parses articles and matches them.
 func (b *bench) wholePath(length int, articles []cobra.Article) MatchRun {
 	run := MatchRun{Subscriptions: b.config.Subscriptions, Nodes: b.index.Nodes(), Words: length, Path: "html", Bytes: b.bytes, FilterBytes: b.filterBytes}
 	var all []float64
@@ -330,7 +328,7 @@ func (b *bench) change() (Change, error) {
 
 func micro(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 
-// at returns a quantile of sorted values.
+// quantile returns a quantile of sorted values.
 func quantile(sorted []float64, q float64) float64 {
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }

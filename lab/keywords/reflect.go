@@ -22,19 +22,19 @@ import (
 type ReflectConfig struct {
 	Subscriptions int
 	Articles      int
-	Words         int    // of each; Mix for all lengths
-	Dir           string // where the store is
+	Words         int    // per article; Mix for all lengths
+	Dir           string // of the store
 	Resident      func() int
-	Mapped        func() int           // of that, pages of files
-	CPUTime       func() time.Duration // of processors
+	Mapped        func() int           // part of the resident memory that is pages of files
+	CPUTime       func() time.Duration // CPU time
 }
 
-// A ReflectRun is what a reflector came to with a real disk: texts of subscriptions,
-// articles and rings are on it.
+// A ReflectRun is the result for a reflector with a real disk, which holds the texts of
+// subscriptions, the articles and the rings.
 type ReflectRun struct {
 	Subscriptions int     `json:"subscriptions"`
 	Articles      int     `json:"articles"`
-	Live          int     `json:"live"` // of these, kept in somebody's feed
+	Live          int     `json:"live"` // of these, kept in at least one feed
 	RSS           int     `json:"rss_bytes"`
 	Mapped        int     `json:"mapped_bytes"` // of these, pages of files
 	Disk          int64   `json:"disk_bytes"`
@@ -42,13 +42,13 @@ type ReflectRun struct {
 	P50           float64 `json:"p50_us"`
 	P90           float64 `json:"p90_us"`
 	Subscribe     float64 `json:"us_per_subscription"` // until all are on the disk
-	Load          float64 `json:"load_s"`              // until a start has them all, and their feeds
-	LoadCPU       float64 `json:"load_cpu_s"`          // of processors, for that
-	Same          bool    `json:"same"`                // the start found every feed as it was
+	Load          float64 `json:"load_s"`              // until a restarted reflector has all subscriptions and their feeds
+	LoadCPU       float64 `json:"load_cpu_s"`          // CPU time of that
+	Same          bool    `json:"same"`                // every feed is the same after the restart
 }
 
-// A desk is a reflector over a real disk, on the goroutine that calls it. Its clock
-// goes as articles come, so that rings are written as often as they would be.
+// A realReflector is a reflector over a real disk, on the goroutine that calls it. Its clock
+// follows the articles, so that rings are written as often as in operation.
 type realReflector struct {
 	now       time.Time
 	disk      *store.Disk
@@ -63,7 +63,7 @@ func openReflector(dir string, now time.Time) (*realReflector, error) {
 		return nil, err
 	}
 	c := cobra.DefaultConfig()
-	c.Filter.General = 1 // the paper's subscriptions are what they are
+	c.Filter.General = 1 // accept all subscriptions, even the paper's general ones
 	d.reflector, err = cobra.Open(env.Env{Clock: d, Worker: d, Store: d.disk, Log: slog.New(slog.DiscardHandler)}, c)
 	return d, err
 }
@@ -71,7 +71,7 @@ func openReflector(dir string, now time.Time) (*realReflector, error) {
 func (d *realReflector) Now() time.Time       { return d.now }
 func (d *realReflector) Do(pure, done func()) { pure(); done() }
 
-// drain runs what the disk answered.
+// runCalls runs the callbacks of the disk.
 func (d *realReflector) runCalls() {
 	for {
 		select {
@@ -83,7 +83,7 @@ func (d *realReflector) runCalls() {
 	}
 }
 
-// until runs what the disk answers until something is so.
+// until runs the callbacks of the disk until a condition holds.
 func (d *realReflector) until(ctx context.Context, so func() bool) error {
 	for !so() {
 		select {
@@ -96,7 +96,7 @@ func (d *realReflector) until(ctx context.Context, so func() bool) error {
 	return nil
 }
 
-// Reflect measures.
+// Reflect makes the measurement.
 func Reflect(ctx context.Context, c ReflectConfig, progress func(float64)) (run ReflectRun, err error) {
 	defer debug.SetGCPercent(debug.SetGCPercent(50))
 	d, err := openReflector(c.Dir, time.Now())
@@ -125,7 +125,7 @@ func Reflect(ctx context.Context, c ReflectConfig, progress func(float64)) (run 
 
 // subscribe makes the subscriptions.
 func (d *realReflector) subscribe(ctx context.Context, words *Words, run *ReflectRun, progress func(float64)) error {
-	const waiting = 1 << 14 // acknowledgements that may be missing
+	const waiting = 1 << 14 // the largest number of outstanding acknowledgements
 	r := rand.New(rand.NewPCG(7, 1))
 	acknowledged, asked := 0, 0
 	var failed error
@@ -150,11 +150,11 @@ func (d *realReflector) subscribe(ctx context.Context, words *Words, run *Reflec
 	return failed
 }
 
-// between is the time between two articles of a million feeds: 48.5 come in a second
-// (Figure 7).
+// articleInterval is the time between two articles of a million feeds: 48.5 come per second (Figure
+// 7).
 const articleInterval = time.Second * 10 / 485
 
-// take takes the articles.
+// takeArticles matches the articles.
 func (d *realReflector) takeArticles(ctx context.Context, words *Words, c ReflectConfig, run *ReflectRun, progress func(float64)) error {
 	r := rand.New(rand.NewPCG(5, 5))
 	var us []float64
@@ -201,7 +201,7 @@ func (d *realReflector) feeds(subscriptions int) [][]uint32 {
 	return feeds
 }
 
-// again starts once more, as after a crash: what was not written is not.
+// restart opens the store again, as after a crash: what was not written is lost.
 func (d *realReflector) restart(ctx context.Context, c ReflectConfig, feeds [][]uint32, run *ReflectRun) error {
 	if err := d.disk.Close(); err != nil {
 		return err
@@ -224,8 +224,8 @@ func (d *realReflector) restart(ctx context.Context, c ReflectConfig, feeds [][]
 	return ctx.Err()
 }
 
-// TempDir makes a directory for a store within another one, or within the
-// system's for such; remove deletes it.
+// TempDir creates a directory for a store within another one, or within the system's directory for
+// temporary files; remove deletes it.
 func TempDir(within string) (dir string, remove func() error, err error) {
 	dir, err = os.MkdirTemp(within, "tidings-lab-")
 	return dir, func() error { return os.RemoveAll(dir) }, err

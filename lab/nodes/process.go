@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// A process is a house as the laboratory sees it.
+// A process is a group of nodes as the laboratory sees it.
 type process struct {
 	cmd      *exec.Cmd
 	stdin    io.WriteCloser
 	commands *gob.Encoder
 	replies  *gob.Decoder
-	emptyRSS int // bytes resident before it held any node; 0: not known
+	emptyRSS int // resident bytes before it held any node; 0: unknown
 }
 
-// start starts a house.
+// start starts a process.
 func start(ctx context.Context, cmd *exec.Cmd) (*process, error) {
 	p := &process{cmd: cmd}
 	p.cmd.WaitDelay = time.Second
@@ -42,8 +42,8 @@ func start(ctx context.Context, cmd *exec.Cmd) (*process, error) {
 	return p, nil
 }
 
-// do gives an order and waits for the report. If ctx ends, so does the process, which
-// was started with it.
+// send sends a command and waits for the reply. If ctx ends, the process ends, too, because it was
+// started with ctx.
 func (p *process) send(ctx context.Context, o command) (r reply, err error) {
 	if err = p.commands.Encode(o); err == nil {
 		err = p.replies.Decode(&r)
@@ -59,7 +59,7 @@ func (p *process) send(ctx context.Context, o command) (r reply, err error) {
 	return r, nil
 }
 
-// die ends the nodes of a process in one of the ways.
+// exit ends the nodes of a process in one of the modes.
 func (p *process) exit(ctx context.Context, way string) error {
 	switch way {
 	case Leave:
@@ -72,8 +72,8 @@ func (p *process) exit(ctx context.Context, way string) error {
 	}
 }
 
-// end ends a process, whatever it does, and waits for that.
+// kill kills a process and waits for its end.
 func (p *process) kill() {
-	_ = p.cmd.Process.Kill() // it may have ended
-	_ = p.cmd.Wait()         // by a signal, as was meant
+	_ = p.cmd.Process.Kill() // it may have ended already
+	_ = p.cmd.Wait()         // an error says that it was killed
 }

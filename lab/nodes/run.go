@@ -18,27 +18,27 @@ import (
 )
 
 const (
-	// lookPause is the time between two looks at all nodes.
+	// pollInterval is the time between two inspections of all nodes.
 	pollInterval = 250 * time.Millisecond
-	// rightTime is how long tables may take before a run is given up.
+	// rightTimeout is the time for the tables to become right.
 	rightTimeout = 5 * time.Minute
-	// sampled is how many keys every node finds the root of before tables count as
+	// sampledKeys is the number of keys whose root every node must find before tables count as
 	// right.
 	sampledKeys = 5
 )
 
 // A Lab is what runs need.
 type Lab struct {
-	// House makes the command of a process that calls Serve. It ends with ctx.
+	// Command returns the command of a process that calls Serve. The process ends with ctx.
 	Command func(ctx context.Context) *exec.Cmd
-	// Seed is that of the keys that are looked up. What nodes do is not repeated by
-	// it: their keys, ports and times are the world's.
+	// Seed is the seed of the keys that are looked up. The rest of a run is not reproducible: keys
+	// of nodes, ports and times.
 	Seed uint64
-	// Progress is told how much of what is waited for is there, from 0 to 1.
+	// Progress is called with the part of the awaited condition that holds, from 0 to 1.
 	Progress func(what string, done float64)
 }
 
-// A network is some nodes of one network.
+// A network is the nodes of one network and their processes.
 type network struct {
 	lab       Lab
 	transport string
@@ -48,11 +48,11 @@ type network struct {
 	bootstrap []string // addresses of the first node
 	started   int
 	live      []*process
-	stopped   []*process // stopped, and still to be ended
+	stopped   []*process // stopped processes that must still be killed
 	lastStart time.Time  // start of the last node
 }
 
-// Run does a run.
+// Run makes a run.
 func (l Lab) Run(ctx context.Context, c Scenario) (Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -60,7 +60,7 @@ func (l Lab) Run(ctx context.Context, c Scenario) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("folder for nodes: %w", err)
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // what is left is in the system's folder for that
+	defer func() { _ = os.RemoveAll(dir) }() // in the system's folder for temporary files
 	n := &network{lab: l, transport: c.Transport, dir: dir, params: wire.DefaultNetwork("lab"), rng: rand.New(rand.NewPCG(l.Seed, 0))}
 	n.params.PrivateAddresses = true
 	defer n.stopAll()
@@ -81,7 +81,7 @@ func (l Lab) Run(ctx context.Context, c Scenario) (Result, error) {
 	return r, nil
 }
 
-// house starts a process with some nodes of the network.
+// startGroup starts a process with some nodes of the network.
 func (n *network) startGroup(ctx context.Context, nodes int, pause time.Duration) error {
 	p, err := start(ctx, n.lab.Command(ctx))
 	if err != nil {
@@ -118,14 +118,14 @@ func (n *network) startGroup(ctx context.Context, nodes int, pause time.Duration
 	return nil
 }
 
-// end ends all processes.
+// stopAll ends all processes.
 func (n *network) stopAll() {
 	for _, p := range slices.Concat(n.live, n.stopped) {
 		p.kill()
 	}
 }
 
-// all gives an order to all processes at once.
+// sendAll sends a command to all processes at once.
 func (n *network) sendAll(ctx context.Context, o command) ([]reply, error) {
 	reports, errs := make([]reply, len(n.live)), make([]error, len(n.live))
 	var asked sync.WaitGroup
@@ -141,7 +141,7 @@ func (n *network) sendAll(ctx context.Context, o command) ([]reply, error) {
 	return reports, nil
 }
 
-// look looks at all nodes that live.
+// inspect returns the states of all live nodes.
 func (n *network) inspect(ctx context.Context) (looks []NodeState, err error) {
 	reports, err := n.sendAll(ctx, command{Inspect: true})
 	for _, r := range reports {
@@ -150,9 +150,8 @@ func (n *network) inspect(ctx context.Context) (looks []NodeState, err error) {
 	return looks, err
 }
 
-// right waits until all tables are right, and every node finds the right root of some
-// keys, and notes in r how long that took since a time. It returns what the nodes knew
-// then.
+// awaitRight waits until all tables are right and every node finds the right root of some keys. It
+// records in r how long that took, and returns the states.
 func (n *network) awaitRight(ctx context.Context, since time.Time, r *Result) ([]NodeState, error) {
 	r.RightShares, r.CountError = nil, 0
 	looks, err := n.await(ctx, "tables are right", func(looks []NodeState) (done float64, lack string, err error) {
@@ -173,7 +172,7 @@ func (n *network) awaitRight(ctx context.Context, since time.Time, r *Result) ([
 	return looks, err
 }
 
-// await looks at all nodes until nothing is missing.
+// await inspects all nodes until nothing is missing.
 func (n *network) await(ctx context.Context, what string, missing func([]NodeState) (done float64, lack string, err error)) ([]NodeState, error) {
 	began := time.Now()
 	for {
@@ -195,8 +194,8 @@ func (n *network) await(ctx context.Context, what string, missing func([]NodeSta
 	}
 }
 
-// astray has every node find the roots of some keys, and says which one found another
-// than the live member nearest to it.
+// checkRoots makes every node find the roots of some keys, and describes the first that is not the
+// live member nearest to its key.
 func (n *network) checkRoots(ctx context.Context, looks []NodeState) (string, error) {
 	var keys []overlay.ID
 	for range sampledKeys {
@@ -225,7 +224,7 @@ func randomID(rng *rand.Rand) (id overlay.ID) {
 	return id
 }
 
-// join lets all nodes join in one process, and measures what they cost.
+// join starts all nodes in one process, and measures their cost.
 func (n *network) join(ctx context.Context, c Scenario, r *Result) error {
 	if err := n.startGroup(ctx, c.Nodes, c.Pause); err != nil {
 		return err
@@ -282,7 +281,7 @@ func (n *network) cost(ctx context.Context, looks []NodeState, cpu float64) (c C
 	return c, nil
 }
 
-// decimate lets nodes join in two processes, and kills one of these.
+// killMany starts nodes in two processes, and kills one of these.
 func (n *network) killMany(ctx context.Context, c Scenario, r *Result) error {
 	for _, nodes := range []int{c.Nodes - c.Killed, c.Killed} {
 		if err := n.startGroup(ctx, nodes, c.Pause); err != nil {
@@ -300,7 +299,7 @@ func (n *network) killMany(ctx context.Context, c Scenario, r *Result) error {
 	return err
 }
 
-// remove counts a process no longer as one that lives.
+// remove removes a process from the live ones.
 func (n *network) remove(i int) *process {
 	p := n.live[i]
 	n.live = slices.Delete(n.live, i, i+1)

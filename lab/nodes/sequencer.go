@@ -13,13 +13,12 @@ import (
 	"tidings/overlay"
 )
 
-// behead lets the sequencer of a feed end, in each of the ways, again and again. Each
-// node has a process of its own, and all of them follow the feed, whose origin is here.
+// sequencerExits ends the sequencer of a feed again and again, in each of the modes. Each node has
+// a process of its own, and all of them follow the feed, whose origin runs in this process.
 //
-// The feed is polled as seldom as is usual, so that a death is noticed by the overlay and
-// not because something that was new did not come. Somebody else is the sequencer when it
-// has been elected and polls. The owners live again when it names as many of the living
-// as a key has.
+// The feed is polled at the default interval, so that the overlay detects a death before a missing
+// item does. A node is the new sequencer when it is elected and polls. The owners are complete when
+// it lists as many live owners as a key has.
 func (n *network) sequencerExits(ctx context.Context, c Scenario, r *Result) error {
 	url, stop, err := serveFeed(ctx)
 	if err != nil {
@@ -50,7 +49,7 @@ func (n *network) sequencerExits(ctx context.Context, c Scenario, r *Result) err
 	return nil
 }
 
-// bereave lets the sequencer of a key end, and waits for the next.
+// sequencerExit ends the sequencer of a key, and waits for the next.
 func (n *network) sequencerExit(ctx context.Context, key overlay.ID, way string) (e SequencerExit, err error) {
 	looks, err := n.awaitOwners(ctx, key)
 	if err != nil {
@@ -60,7 +59,7 @@ func (n *network) sequencerExit(ctx context.Context, key overlay.ID, way string)
 	victim := n.remove(slices.IndexFunc(looks, leads)) // each process has one node
 	began := time.Now()
 	ended := make(chan error, 1)
-	go func() { ended <- victim.exit(ctx, way) }() // who leaves takes its time
+	go func() { ended <- victim.exit(ctx, way) }() // leaving takes some time
 	_, err = n.await(ctx, "another sequencer", func(looks []NodeState) (float64, string, error) {
 		if slices.ContainsFunc(looks, leads) {
 			return 1, "", nil
@@ -76,7 +75,7 @@ func (n *network) sequencerExit(ctx context.Context, key overlay.ID, way string)
 	return e, err
 }
 
-// owned waits until one node leads the log of a key, and all its owners live.
+// awaitOwners waits until one node leads the log of a key, and all its owners are alive.
 func (n *network) awaitOwners(ctx context.Context, key overlay.ID) ([]NodeState, error) {
 	return n.await(ctx, "all owners live", func(looks []NodeState) (float64, string, error) {
 		var leaders, alive int
@@ -99,7 +98,7 @@ func (n *network) awaitOwners(ctx context.Context, key overlay.ID) ([]NodeState,
 	})
 }
 
-// leads returns what a node leads at a key, nil if it does not.
+// leads returns the feed of a key that the node leads; nil if there is none.
 func (l NodeState) leads(key overlay.ID) *LedFeed {
 	if i := slices.IndexFunc(l.LedFeeds, func(led LedFeed) bool { return led.Key == key }); i >= 0 {
 		return &l.LedFeeds[i]
@@ -107,7 +106,7 @@ func (l NodeState) leads(key overlay.ID) *LedFeed {
 	return nil
 }
 
-// serveFeed serves a lively feed on loopback.
+// serveFeed serves a feed with frequent items on loopback.
 func serveFeed(ctx context.Context) (url string, stop func(), err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -119,7 +118,7 @@ func serveFeed(ctx context.Context) (url string, stop func(), err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = o.Serve(ctx, listener) // which ends with ctx
+		_ = o.Serve(ctx, listener) // ends with ctx
 	}()
 	return "http://" + listener.Addr().String() + "/feed.xml", func() { cancel(); <-done }, nil
 }

@@ -7,17 +7,17 @@ import (
 	"tidings/overlay"
 )
 
-// countTolerance is how far a count may be from the truth, as part of it. Counts are
-// learned from the table's contacts, one after the other, each once in ten minutes: when
-// a third of all has just died, they are half too high.
+// countTolerance is the relative error that a count may have. Counts are learned from the table's
+// contacts, each of which is asked once in ten minutes; when a third of all members has just died,
+// counts are half too high.
 const countTolerance = 0.5
 
-// wrongTables says what is wrong in what each node knows, if these are all that live:
-// a line for each table that is not right.
+// wrongTables returns a line for each node whose table is wrong, given the states of all live
+// nodes.
 //
-// A table is right when the node is a member, its leaf is all live members with its
-// prefix, at the depth that they all have, every slot in which a live member could
-// stand has a live one, and no count is farther from the truth than the tolerance.
+// A table is right if the node is a member; its leaf is all live members with its prefix, at the
+// depth that they all have; every slot for which there is a live member has a live one; and no
+// count is off by more than the tolerance.
 func wrongTables(all []NodeState) (wrong []string) {
 	for _, l := range all {
 		if err := l.problem(all); err != nil {
@@ -27,7 +27,7 @@ func wrongTables(all []NodeState) (wrong []string) {
 	return wrong
 }
 
-// fault says what is wrong first.
+// problem returns the first error in a node's table.
 func (l NodeState) problem(all []NodeState) error {
 	if !l.Member {
 		return fmt.Errorf("is no member")
@@ -59,8 +59,8 @@ func (l NodeState) problem(all []NodeState) error {
 	return nil
 }
 
-// countError returns the largest error of a node's counts, as part of the truth, and
-// which of them it is.
+// countError returns the largest relative error of a node's counts, and the number of bits of that
+// count.
 func (l NodeState) countError(all []NodeState) (worst float64, bits int) {
 	for d, got := range l.Counts {
 		truth := 0

@@ -8,7 +8,7 @@ import (
 	"tidings/overlay"
 )
 
-// rightTables are those of four members at depth 1, two on each side, as they should be.
+// rightTables returns the right tables of four members at depth 1, two on each side.
 func rightTables() []NodeState {
 	id := func(first byte) (id overlay.ID) { id[0] = first; return id }
 	ids := []overlay.ID{id(0x10), id(0x20), id(0x80), id(0xf0)}

@@ -8,11 +8,10 @@ import (
 	"tidings/sim"
 )
 
-// growStep is how often the members of a growing world subscribe to what has been asked of them
-// since.
+// growInterval is the time between two rounds of new subscriptions while they grow.
 const growInterval = 10 * time.Second
 
-// Grow has the clients of all members subscribe one after the other, in a time that begins now.
+// Grow makes the clients of all members subscribe one after the other, over a time that begins now.
 func (w *World) Grow(over time.Duration) {
 	w.open()
 	wanted := make([]bool, len(w.keys))
@@ -27,15 +26,14 @@ func (w *World) Grow(over time.Duration) {
 	}
 }
 
-// Churn is how members come and go from the time at which Begin is called, and what is lost of
-// their messages.
+// Churn describes departures and loss from the call of Begin on.
 type Churn struct {
-	Session time.Duration // the median
-	Loss    float64       // part of all frames
+	Session time.Duration // median
+	Loss    float64       // share of all frames that are lost
 }
 
-// Begin has each member die silently when its session is over. Another one, that knows nothing, takes
-// its place at once, and its clients.
+// Begin makes each member die silently when its session ends. A new member without state takes its
+// place and its clients at once.
 func (c Churn) Begin(w *World) {
 	w.SetNetworkFaults(sim.NetworkFaults{Loss: c.Loss})
 	if c.Session == 0 {
@@ -55,7 +53,7 @@ func (c Churn) Begin(w *World) {
 	}
 }
 
-// replace has a member die and another one join by way of three that live.
+// replace ends a member and starts another one that joins through three live members.
 func (w *World) replace(i int, list []Membership, rng *rand.Rand) {
 	if h := w.hosts[i]; h.Up() {
 		h.Crash(false)
@@ -71,7 +69,7 @@ func (w *World) replace(i int, list []Membership, rng *rand.Rand) {
 	w.whenActive(i, h, func() { w.subscribe(i, list, make([]bool, len(w.keys))) })
 }
 
-// whenActive does something as soon as a member has joined, unless its session is over before.
+// whenActive calls do once a member has joined, unless its session ends before.
 func (w *World) whenActive(i int, h *sim.Host, do func()) {
 	w.After(time.Second, func() {
 		switch {

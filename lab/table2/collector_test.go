@@ -6,13 +6,14 @@ import (
 	"testing"
 )
 
-// What is dead is collected when it has become much, beside what lives, and beyond the room that there is.
+// Garbage is collected when there is much of it relative to live memory, and the heap is above its
+// target.
 func TestGarbageIsCollectedInTime(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	const much = 64 << 20
 	for _, c := range []struct {
 		room      int
-		dead      float64 // of what lives
+		dead      float64 // relative to live memory
 		collected bool
 	}{
 		{0, maxGarbage - 0.1, false},

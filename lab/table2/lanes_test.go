@@ -8,7 +8,8 @@ import (
 	"tidings/internal/longtest"
 )
 
-// A side has each turn once, whether it was awake when the turn began, asleep, or about to be.
+// A worker runs each round once, whether it was awake, asleep, or about to sleep when the round
+// began.
 func TestAWorkerRunsEachRoundOnce(t *testing.T) {
 	o := &worker{wake: make(chan struct{}, 1)}
 	turns, all := uint64(0), longtest.Pick[uint64](600, 3000)
@@ -20,7 +21,7 @@ func TestAWorkerRunsEachRoundOnce(t *testing.T) {
 			for !o.asleep.Load() {
 				runtime.Gosched()
 			}
-		case 1: // about as long as it looks
+		case 1: // about as long as it spins
 			for range spinCount {
 				runtime.Gosched()
 			}
@@ -41,7 +42,8 @@ func TestAWorkerRunsEachRoundOnce(t *testing.T) {
 	}
 }
 
-// All have done their part when a turn is over, before which there is time for what is done between, and none goes on when all is.
+// When a round is over all workers have done their part. between runs before each round, and no
+// worker runs after the end.
 func TestInParallelWaitsForAll(t *testing.T) {
 	var done [3]int
 	var do []func()

@@ -18,9 +18,9 @@ import (
 	"tidings/overlay/wedge"
 )
 
-// A Member joins the layers that polls need: overlay, trees, owners, wedges, sums, corona.
-// It has no readers, so it is no node.Node: that one would keep logs, windows and heartbeats
-// for them. What is found is held at once.
+// A Member consists of the layers that polling needs: overlay, trees, owners, wedges, sums, corona.
+// It is not a node.Node, which would also keep logs, windows and heartbeats for readers; a Member
+// has none. Reported changes count as committed at once.
 type Member struct {
 	Overlay *overlay.Node
 	Scribe  *scribe.Scribe
@@ -29,15 +29,15 @@ type Member struct {
 	Sums    *sums.Sums
 	Corona  *corona.Corona
 
-	next    [layers]int64 // when each layer wants to be run, in nanoseconds of Unix time
-	pending layerSet      // layers that have something to do before
-	runAll  bool          // see World.Plain
+	next    [layers]int64 // when each layer wants to run next, in nanoseconds of Unix time
+	pending layerSet      // layers that must run earlier than that
+	runAll  bool          // see World.RunAll
 	index   int
 	polls   []pendingPoll
 	lane    *lane
 }
 
-// A question is a poll that is to be answered.
+// A pendingPoll is a poll that must be answered.
 type pendingPoll struct {
 	handle env.Handle
 	env.Request
@@ -62,8 +62,8 @@ func newMember(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg node.Co
 	return m
 }
 
-// Run runs the layers that have something to do, until none has, and all polls are answered. node.Node runs
-// all of its, twice: a poll that brings nothing new, as nearly all do, concerns Corona alone.
+// Run runs the layers that are due until none is, and answers all polls. node.Node runs all its
+// layers twice; here a poll without changes, as most are, runs only corona.
 func (m *Member) Run(now time.Time) time.Time {
 	at := now.UnixNano()
 	for pass := 1; ; pass++ {
@@ -76,7 +76,7 @@ func (m *Member) Run(now time.Time) time.Time {
 				continue
 			}
 			m.next[l] = m.run(l, now)
-			if m.pending &^= only(l); due && l != ofCorona { // what Corona has others do passes its doors, or is in stir.go
+			if m.pending &^= only(l); due && l != ofCorona { // what corona asks of other layers goes through its environment, or through layers.go
 				m.pending |= affects[l] &^ only(l)
 			}
 		}
@@ -117,7 +117,7 @@ func (m *Member) run(l layer, now time.Time) int64 {
 	return next.UnixNano()
 }
 
-// Do does something with the member's layers, within its turn.
+// Do calls do in the member's turn.
 func (m *Member) Do(do func()) {
 	m.pending = all
 	do()
@@ -126,7 +126,7 @@ func (m *Member) Do(do func()) {
 // Fetch implements env.Fetcher. Origins answer as soon as the layers have run.
 func (m *Member) Fetch(h env.Handle, r env.Request) { m.polls = append(m.polls, pendingPoll{h, r}) }
 
-// answer answers what was asked; nothing more is asked meanwhile.
+// answer answers the pending polls; no polls are added meanwhile.
 func (m *Member) answer(now time.Time) {
 	for _, q := range m.polls {
 		m.Corona.Answered(q.handle, m.lane.answer(&q.Request, m.index, now.UnixNano()))
@@ -135,7 +135,7 @@ func (m *Member) answer(now time.Time) {
 	m.polls = m.polls[:0]
 }
 
-// Receive brings a frame to its layer.
+// Receive passes a frame to its layer.
 func (m *Member) Receive(from env.PeerID, frame []byte) error {
 	of, body, err := wire.ParseFrame(frame)
 	if err != nil {
@@ -155,7 +155,7 @@ func (m *Member) Receive(from env.PeerID, frame []byte) error {
 		m.pending |= affects[ofSums]
 		return m.Sums.Receive(from, body)
 	case wire.Wedge:
-		if was := m.pending; wedge.IsBroadcast(body) { // to send it on is nobody's affair
+		if was := m.pending; wedge.IsBroadcast(body) { // forwarding it concerns no other layer
 			defer func() { m.pending = was }()
 		}
 		m.pending |= affects[ofWedges]
@@ -167,9 +167,9 @@ func (m *Member) Receive(from env.PeerID, frame []byte) error {
 	return fmt.Errorf("%w: layer %d", wire.ErrFrame, of)
 }
 
-// Found, Reachable and PeerDown are the overlay's.
+// Found, Reachable and PeerDown are handled by the overlay.
 
-// Found reports a peer that one can join through.
+// Found reports a peer to join through.
 func (m *Member) Found(peer env.Peer) {
 	m.pending = all
 	m.Overlay.Found(peer)
@@ -187,8 +187,7 @@ func (m *Member) PeerDown(peer env.PeerID) {
 	m.Overlay.PeerDown(peer)
 }
 
-// ownerSide is what overlay/owner sees of the layers beside it. Nothing is appended to
-// any log.
+// ownerSide is the application of overlay/owner. No entries are ever appended.
 type ownerSide Member
 
 func (m *ownerSide) Lead(key overlay.ID, on bool) {
@@ -210,15 +209,15 @@ func (m *ownerSide) Absorbing(overlay.ID) bool                  { return false }
 func (m *ownerSide) BranchMerged(overlay.ID)                    {}
 func (m *ownerSide) Weight(key overlay.ID) (int, bool) {
 	if m.Corona.StewardKeyInUse(key) {
-		return 1, true // who asks its stewards is not in its tree
+		return 1, true // a node that asks a domain's stewards is not in its tree
 	}
 	return m.Scribe.Weight(key)
 }
 
 func (m *ownerSide) Siblings(key overlay.ID) []*overlay.Contact { return m.Scribe.Children(key) }
 
-// pollSide is what corona sees of the layers beside it. What is found is held at once, and
-// nobody is told.
+// pollSide is the application of corona. Reported changes count as committed at once, and are not
+// passed on.
 type pollSide Member
 
 func (m *pollSide) Saw(overlay.ID, *feed.Head, bool) {}
@@ -232,7 +231,7 @@ func (m *pollSide) StateChanged(overlay.ID, []byte, corona.Urgency) {}
 
 func (m *pollSide) SetNote(key overlay.ID, note []byte) {
 	m.pending |= only(ofOwners)
-	_ = m.Owners.SetNote(key, note) // who leads no longer has none
+	_ = m.Owners.SetNote(key, note) // an error says that this node no longer leads
 }
 
 func (m *pollSide) Weight(key overlay.ID) int {
@@ -270,7 +269,7 @@ func (m *pollSide) Term(key overlay.ID) uint64 {
 func (m *pollSide) Fading(overlay.ID, int) []feed.ID                           { return nil }
 func (m *pollSide) Fetched(overlay.ID, *feed.Feed, corona.Offer, corona.State) {}
 
-// wedgeSide is what the wedges see of them.
+// wedgeSide is the application of overlay/wedge.
 type wedgeSide Member
 
 func (m *wedgeSide) Valid(key overlay.ID, _ wedge.Term, words []byte) bool {
@@ -285,12 +284,12 @@ func (m *wedgeSide) Delivered(key overlay.ID, _ env.PeerID, message []byte) {
 	m.Corona.Delivered(key, message)
 }
 
-// findingSide is what the overlay sees of corona: findings are routed.
+// findingSide is the overlay's application for corona, whose reports are routed.
 type findingSide Member
 
 func (m *findingSide) Forward(*overlay.Message) bool { return false }
 func (m *findingSide) Deliver(msg *overlay.Message)  { m.Corona.Deliver(msg.Key, msg.Payload) }
 
-// PeerGone and LeafChanged are told to all layers, also when another one has the overlay find it out.
+// PeerGone and LeafChanged concern all layers, whichever of them made the overlay find out.
 func (m *findingSide) PeerGone(env.PeerID) { m.pending = all }
 func (m *findingSide) LeafChanged()        { m.pending = all }

@@ -15,7 +15,7 @@ import (
 	"tidings/lab/mark"
 )
 
-// PollInterval is that of all worlds, as in the paper.
+// PollInterval is the polling interval of all worlds, as in the paper.
 const PollInterval = 30 * time.Minute
 
 const (
@@ -25,15 +25,15 @@ const (
 	rankCut      = "rank-cut-coordinated"
 )
 
-// A Scheme is a way to poll, as a column of the table.
+// A Scheme is a way to poll, a column of the table.
 type Scheme struct {
 	Name    string
 	Choices wire.Choices
 }
 
-// Schemes are the columns of the table: readers who poll for themselves and the paper's scheme by
-// its formula, which are computed; FeedTree's volunteers, whose choices are simulated; and those that
-// are measured, of whole nodes.
+// Schemes are the columns of the table: readers alone and the paper's scheme by its formula, which
+// are computed; FeedTree's volunteers, whose decisions are simulated; and the schemes of whole
+// nodes, which are measured.
 var Schemes = []Scheme{
 	{Name: legacy},
 	{Name: paperFormula},
@@ -44,10 +44,10 @@ var Schemes = []Scheme{
 	{rankCut, wire.Bound},
 }
 
-// Measured says whether whole nodes are simulated.
+// Measured reports whether whole nodes are simulated.
 func (s Scheme) Measured() bool { return s.Choices != (wire.Choices{}) }
 
-// SchemeOf returns the scheme of a name.
+// SchemeOf returns the scheme with a name.
 func SchemeOf(name string) (Scheme, error) {
 	i := slices.IndexFunc(Schemes, func(s Scheme) bool { return s.Name == name })
 	if i < 0 {
@@ -63,40 +63,41 @@ func SchemeOf(name string) (Scheme, error) {
 // Objectives are the rows of the table.
 var Objectives = []honeycomb.Objective{honeycomb.Lite, honeycomb.Fast, honeycomb.Fair, honeycomb.FairSqrt, honeycomb.FairLog}
 
-// published is what the paper's Table 2 has: detection in seconds, at polls in half an hour
-// for each channel of fifty subscribers.
+// published is the paper's Table 2: detection in seconds, at a load in polls per half hour and
+// channel with fifty subscribers.
 var published = map[honeycomb.Objective]struct{ detection, load float64 }{
 	honeycomb.Lite: {53, 48.97}, honeycomb.Fast: {32, 58.75}, honeycomb.Fair: {142, 50.14},
 	honeycomb.FairSqrt: {55, 49.46}, honeycomb.FairLog: {53, 49.43},
 }
 
-// publishedSubscribers is how many a channel has in the paper's simulation.
+// publishedSubscribers is the mean number of subscribers of a channel in the paper's simulation.
 const publishedSubscribers = 50
 
-// Setting says what is measured.
+// A Config says what is measured.
 type Config struct {
 	Load      *Workload
 	Objective honeycomb.Objective
 	Scheme    Scheme
-	Hours     int // of virtual time after all have subscribed; the second half is the figure
-	// Dead are parts of all members, rising: after those hours so many die at one moment,
-	// silently, and the polls of the next hour are another figure.
+	Hours     int // virtual time after all have subscribed; the second half gives the figures
+	// DeadShares are increasing shares of all members. After the hours, members die silently until
+	// this share is dead, and the polls of the next hour are measured again.
 	DeadShares []float64
-	// Polite has domains have budgets.
+	// Polite gives domains budgets.
 	Polite bool
-	// Part is what is allowed of the polls that readers alone would make. Zero: all.
+	// LoadShare is the allowed load relative to the polls that readers alone would make; 0: 1.
 	LoadShare float64
-	// Every has a series of spans measured besides, of so many whole minutes. Zero: none.
+	// SeriesInterval is the length of the spans of an additional series, in whole minutes; 0: no
+	// series.
 	SeriesInterval time.Duration
-	// Maintenance is the interval of leases and decisions. Zero: an hour, as in the paper.
+	// Maintenance is the interval of leases and decisions; 0: an hour, as in the paper.
 	Maintenance time.Duration
-	// Grow is the time in which the subscriptions come. Zero: they come at once.
+	// Grow is the time over which subscriptions are made; 0: all at once.
 	Grow time.Duration
-	// Churn begins after the hours, unless it is zero, and goes on for half as many.
+	// Churn begins after the hours, unless it is zero, and lasts for half as many.
 	Churn Churn
 }
 
-// A Row is what was measured of one objective and scheme. Its fields are its JSON.
+// A Row is the result for one objective and scheme. Its fields are its JSON.
 type Row struct {
 	Objective     string `json:"objective"`
 	Scheme        string `json:"scheme"`
@@ -104,36 +105,36 @@ type Row struct {
 	Channels      int    `json:"channels"`
 	Subscriptions int    `json:"subscriptions"`
 	Polite        bool   `json:"polite"`
-	OnCrowded     int    `json:"channels_crowded"` // channels on domains that want more than their budget
+	OnCrowded     int    `json:"channels_crowded"` // channels on domains that exceed their budget
 	Span
-	Bound       float64 `json:"bound_s"` // of the detection, at the load that is allowed
+	Bound       float64 `json:"bound_s"` // of the detection, at the allowed load
 	BoundNote   float64 `json:"bound_notification_s"`
-	BoundLoad   float64 `json:"bound_load"`         // what is allowed; for Fast what is needed
-	Overload    float64 `json:"overload,omitempty"` // FeedTree's N; others have none
+	BoundLoad   float64 `json:"bound_load"`         // the allowed load; for Fast, the load that is needed
+	Overload    float64 `json:"overload,omitempty"` // FeedTree's N; 0 for other schemes
 	Paper       float64 `json:"paper_s"`
 	PaperLoad   float64 `json:"paper_load"`
-	Before      []Span  `json:"before"` // the hours before
+	Before      []Span  `json:"before"` // the first half of the hours
 	Series      []Span  `json:"series,omitempty"`
 	After       []Death `json:"after"` // the hours after deaths
 	DuringChurn *Span   `json:"churn"` // the hours of churn
 
-	Channel []ChannelSpan `json:"-"` // of the figure's time
+	Channel []ChannelSpan `json:"-"` // in the time of the figures
 }
 
-// A Death is what the polls of the hour were worth that began when a part of all members, with
-// those of earlier deaths, had died.
+// A Death is the value of the polls in the hour after a share of all members, including earlier
+// deaths, has died.
 type Death struct {
 	Part float64 `json:"part"`
 	Span
 }
 
-// joinLimit is how long members may take to know each other.
+// joinLimit is the time for members to know each other.
 const joinLimit = 40 * time.Minute
 
-// ErrJoin says that a world did not come about.
+// ErrJoin says that the members of a world did not find each other.
 var ErrJoin = errors.New("the members do not know each other")
 
-// network is that of the paper's simulation.
+// network returns the network of the paper's simulation.
 func (s *Config) network() wire.Network {
 	n := wire.DefaultNetwork("table2")
 	n.PollInterval = PollInterval
@@ -144,7 +145,7 @@ func (s *Config) network() wire.Network {
 	return n
 }
 
-// row returns that of a setting, with all but what is measured.
+// row returns a row with everything except the measurements.
 func (s *Config) row() *Row {
 	network := s.network()
 	p, channels := s.Load.Problem(s.Objective, network.PollInterval, network.Load, network.TargetDetection)
@@ -156,7 +157,7 @@ func (s *Config) row() *Row {
 	}
 }
 
-// Run measures, or computes.
+// Run measures or computes a row.
 func (s *Config) Run(ctx context.Context, progress func(float64)) (*Row, error) {
 	row, network := s.row(), s.network()
 	switch s.Scheme.Name {
@@ -172,7 +173,7 @@ func (s *Config) Run(ctx context.Context, progress func(float64)) (*Row, error) 
 	case feedTree:
 		return row, s.volunteer(ctx, row, progress)
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the world's collector alone
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // only the world's own collector runs
 	w := NewWorld(s.Load, network)
 	if w.seriesInterval = s.SeriesInterval; s.SeriesInterval > 0 {
 		w.Polls.series = newPolls(s.Load, network.PollInterval)
@@ -250,20 +251,19 @@ func (w *World) hour(ctx context.Context, progress func(float64)) error {
 	return nil
 }
 
-// subscribing is the time in which all members subscribe to all that they read.
+// subscribeTime is the time in which all members make all subscriptions.
 const subscribeTime = 2 * time.Second
 
-// most is what is asked of the detection (for Fast, of the load), in parts of the bound: the
+// targetFactors are the targets of the detection (for Fast, of the load) relative to the bound: the
 // targets at the paper's size, divided by the bounds there.
 var targetFactors = map[honeycomb.Objective]float64{
 	honeycomb.Lite: 17.0 / 16.03, honeycomb.Fast: 28.5 / 26.72, honeycomb.Fair: 49 / 46.2,
 	honeycomb.FairSqrt: 22.5 / 21.4, honeycomb.FairLog: 17.3 / 16.4,
 }
 
-// Marks are the figures of the rank cut with even phases beside what was asked for; of other
-// schemes nothing was asked.
+// Marks returns the figures. Only the rank cut with even phases has targets.
 func (r *Row) Marks() (of []mark.Mark) {
-	if r.Scheme != rankCut || r.Polite { // of what politeness costs, see CostMark
+	if r.Scheme != rankCut || r.Polite { // the cost of politeness is in CostMark
 		return nil
 	}
 	o, err := honeycomb.ParseObjective(r.Objective)
@@ -296,24 +296,25 @@ func (r *Row) Marks() (of []mark.Mark) {
 	return mark.ForRun(r.Objective, of...)
 }
 
-// CostMark is what politeness costs, in parts of what budgets cost in any case: that of crowded
-// domains, which are not asked oftener, by any schedule.
+// CostMark returns the cost of politeness relative to the inevitable cost of budgets: crowded
+// domains cannot be polled more often by any schedule.
 func CostMark(polite, without *Row) mark.Mark {
 	cost := polite.Detection / without.Detection / (polite.Bound / without.Bound)
 	return mark.ForRun(polite.Objective, mark.AtMost("detection with polite polls of that without, of what budgets allow", "", cost, 1.05))[0]
 }
 
-// uneven is what is asked of the evenness when so many have died.
+// targetEvenness is the target of the evenness, by the share of dead members.
 var targetEvenness = map[float64]float64{0.1: 1.15, 0.3: 1.35}
 
-// within is how near the paper's figures its formula is asked to be.
+// formulaTolerance is the target for the relative difference between the paper's figures and its
+// formula.
 const formulaTolerance = 0.05
 
-// FormulaMarks compare the detection by the paper's formula with the figure of its Table 2. The
-// paper does not state how many channels of its simulation are orphans, which the formula depends
-// on. That it is between FewOrphans and ManyOrphans of them is our inference, so the mean over the
-// seeds with as many is asked to be near the figure, and the mean over all seeds stands beside it.
-// Fair is left out: the update intervals that the paper used are not published.
+// FormulaMarks compares the detection by the paper's formula with the figure in its Table 2. The
+// result depends on the number of orphans, which the paper does not state. We infer that it is
+// between FewOrphans and ManyOrphans. The target is for the mean over the seeds in that range; the
+// mean over all seeds is shown without a target. Fair is left out, because the paper does not
+// publish its update intervals.
 func FormulaMarks(formulas []Formula) (of []mark.Mark) {
 	for _, o := range Objectives {
 		var every, alike []float64
@@ -338,7 +339,7 @@ func FormulaMarks(formulas []Formula) (of []mark.Mark) {
 	return of
 }
 
-// mean is NaN if there is nothing to take it of.
+// mean returns NaN if there are no values.
 func mean(of []float64) (sum float64) {
 	for _, v := range of {
 		sum += v
@@ -346,8 +347,8 @@ func mean(of []float64) (sum float64) {
 	return sum / float64(len(of))
 }
 
-// Formulas are the paper's figures by its formula, on seeds 1 to n, at the loads that the
-// paper states.
+// Formulas returns the results of the paper's formula on seeds 1 to n, at the loads that the paper
+// states.
 func Formulas(load *Workload, seeds int) (of []Formula, err error) {
 	for seed := range seeds {
 		w := NewWorkload(int64(seed+1), load.Members, len(load.Channels), load.Subscriptions())

@@ -8,15 +8,16 @@ import (
 	"time"
 )
 
-// volunteers is FeedTree's heuristic (Sandler et al., IPTPS 2005, §5), for comparison: "To 'overload' a
-// feed by a factor of N, ftproxy will choose to volunteer if it observes fewer than N FeedTree events
-// for that feed during its polling interval." Each member that follows a channel, whatever stands
-// behind it, looks back at the end of each of its polling intervals: who has heard of fewer than N
-// polls of others, news or "no news", polls, and all hear of it. The schedule is jittered. There is
-// one N for all channels, as the paper has it, so chosen that the load is what is allowed; what it
-// has beyond a whole number, so large a part of the channels has one more.
+// volunteers is FeedTree's heuristic (Sandler et al., IPTPS 2005, §5), for comparison: "To
+// 'overload' a feed by a factor of N, ftproxy will choose to volunteer if it observes fewer than N
+// FeedTree events for that feed during its polling interval." Each member that follows a channel,
+// with any number of clients, looks back at the end of each of its polling intervals. If it has
+// heard of fewer than N polls of others, with or without news, it polls, and all members hear of
+// that. The schedule has jitter. There is one N for all channels, as in the paper, chosen to give
+// the allowed load. The fraction of N is the share of channels that have one more.
 //
-// Left out are deaths, politeness, and the way of an event down its tree: seconds, of half hours.
+// Deaths, politeness, and the way of an event down its tree (seconds, relative to half hours) are
+// left out.
 type volunteers struct {
 	load     *Workload
 	interval int64
@@ -24,7 +25,7 @@ type volunteers struct {
 	dice     *rand.Rand
 }
 
-// An overloaded channel.
+// An overloadedChannel is a channel with its threshold.
 type overloadedChannel struct {
 	channel   int32
 	threshold int32  // N
@@ -32,7 +33,7 @@ type overloadedChannel struct {
 	next      intervalEnds
 }
 
-// A turn is the end of a polling interval of one member.
+// An intervalEnd is the end of a polling interval of one member.
 type intervalEnd struct {
 	at     int64
 	member int32
@@ -47,11 +48,11 @@ func (t intervalEnds) Swap(i, j int)      { t[i], t[j] = t[j], t[i] }
 func (t *intervalEnds) Push(any)          { panic("table2: members do not come") }
 func (t *intervalEnds) Pop() any          { panic("table2: members do not go") }
 
-// jitter is by what part of it a polling interval is longer or shorter at most.
+// intervalJitter is the largest relative deviation of a polling interval.
 const intervalJitter = 0.1
 
-// newVolunteers returns the members of a workload, each of which follows its channels from some moment
-// of the first interval on. Of the channels only every so manieth is simulated.
+// newVolunteers returns the members of a workload, each of which follows its channels from a random
+// time within the first interval on. Only every every-th channel is simulated.
 func newVolunteers(load *Workload, interval time.Duration, n float64, every int) *volunteers {
 	v := &volunteers{load: load, interval: int64(interval), dice: rand.New(rand.NewPCG(uint64(load.Seed), 0xfeed))}
 	place := make([]int32, len(load.Channels))
@@ -80,7 +81,7 @@ func newVolunteers(load *Workload, interval time.Duration, n float64, every int)
 	return v
 }
 
-// run lets the members of a channel decide until a time, and tells of their polls.
+// run simulates the members of a channel until a time, and reports their polls.
 func (v *volunteers) run(c *overloadedChannel, until int64, polled func(poll)) {
 	for len(c.next) > 0 && c.next[0].at < until {
 		t := &c.next[0]
@@ -94,8 +95,8 @@ func (v *volunteers) run(c *overloadedChannel, until int64, polled func(poll)) {
 	}
 }
 
-// rate is how many polls an interval a channel has in the mean, by those that are simulated, once
-// members have found together.
+// rate returns the mean number of polls per interval and channel, of the simulated channels, after
+// an initial period.
 func (v *volunteers) rate() float64 {
 	const apart, counted = 4, 4 // intervals
 	polls := 0
@@ -106,8 +107,8 @@ func (v *volunteers) rate() float64 {
 	return float64(polls) / counted / float64(len(v.channels))
 }
 
-// overload is the N at which a channel has so many polls an interval in the mean, or the least one at
-// which all members poll, if that is less.
+// overload returns the N that gives the allowed load, or, if that is less, the smallest N at which
+// all members poll.
 func overload(load *Workload, interval time.Duration, allowed float64) float64 {
 	every := max(len(load.Channels)/sampledChannels, 1)
 	lo, hi := 0., float64(load.Members)
@@ -124,10 +125,10 @@ func overload(load *Workload, interval time.Duration, allowed float64) float64 {
 	return hi
 }
 
-// sampled is about how many channels are simulated to find N.
+// sampledChannels is about the number of channels that are simulated to find N.
 const sampledChannels = 500
 
-// volunteer measures what volunteers' polls are worth.
+// volunteer measures the value of volunteers' polls.
 func (s *Config) volunteer(ctx context.Context, row *Row, progress func(float64)) error {
 	row.Overload = overload(s.Load, PollInterval, row.BoundLoad)
 	v := newVolunteers(s.Load, PollInterval, row.Overload, 1)

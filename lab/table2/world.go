@@ -18,13 +18,13 @@ type World struct {
 	Workload *Workload
 	Members  []*Member
 	Polls    *Polls
-	// Plain has all layers of a member run at each event, as those of node.Node do; Mortal has
-	// members watch each other as where some die; Polite has domains have budgets. To be set
-	// before any runs.
+	// RunAll runs all layers of a member at each event, as node.Node does; WatchDeaths makes
+	// members watch each other, for worlds with deaths; Polite gives domains budgets. Set them
+	// before the world runs.
 	RunAll, WatchDeaths, Polite bool
 
-	seriesInterval time.Duration // between two points of the series, in whole minutes; 0: there is none
-	minutes        int           // that hours have run
+	seriesInterval time.Duration // between two points of the series, in whole minutes; 0: no series
+	minutes        int           // minutes that hours have run
 	series         []Span
 
 	network wire.Network
@@ -34,23 +34,23 @@ type World struct {
 	verify  *wire.Memory
 }
 
-// lanes is into how many parts a world is split: how many processors it makes use of.
+// laneCount is the number of parts of a world, and of processors that it uses.
 const laneCount = 2
 
-// stride is for how long lanes go on by themselves, and the least that a frame takes: by
-// sim.King, one pair of hosts in five is nearer. Polls, by the half hour, do not depend on it, and in shorter ones a lane waits
-// longer for the other.
+// lookahead is how long lanes run without synchronising, and the minimum delay of a frame; in
+// sim.King, one pair of hosts in five is nearer. The number of polls per half hour does not depend
+// on it. With a shorter one, lanes wait longer for each other.
 const lookahead = 40 * time.Millisecond
 
-// maxSigned is how many signatures, and epochs, are remembered at once: all who come
-// across one do so within seconds.
+// maxRemembered bounds the cached signatures and epochs. All members that see one do so within
+// seconds.
 const maxRemembered = 1 << 17
 
-// joinPause is the time between two members that join. All join through the first.
+// joinInterval is the time between two members that join. All join through the first.
 const joinInterval = 100 * time.Millisecond
 
-// NewWorld returns a world whose members join one after the other as soon as it runs.
-// Time and distances are those of sim.King, but for the stride.
+// NewWorld returns a world whose members join one after the other as soon as it runs. Delays are
+// those of sim.King, but at least the lookahead.
 func NewWorld(load *Workload, network wire.Network) *World {
 	garbage := newCollector(load.Heap() * 11 / 20)
 	w := &World{
@@ -92,8 +92,8 @@ func (w *World) boot(i int) {
 	cfg.Overlay.Records, cfg.Owner.EpochCache = l.records, l.epochs
 	cfg.Wedges.OrderCache, cfg.Corona.Payloads = l.orders, l.payloads
 	if !w.WatchDeaths {
-		// What is kept up against deaths is renewed once in a maintenance interval, as the
-		// paper's own state is.
+		// State that protects against deaths is renewed once per maintenance interval, as in the
+		// paper.
 		every := w.network.MaintenanceInterval
 		cfg.Scribe.HeartbeatInterval, cfg.Overlay.SaveInterval, cfg.Overlay.WatchInterval = every, every, every/6
 		cfg.Owner.Lease, cfg.Owner.HeartbeatInterval = 2*every, every/2
@@ -105,8 +105,8 @@ func (w *World) boot(i int) {
 	})
 }
 
-// Kill has some members die silently, so that a part of all are dead; the same dice choose them
-// each time.
+// Kill makes members die silently until a share of all are dead; a seed always chooses the same
+// ones.
 func (w *World) Kill(part float64) {
 	order := rand.New(rand.NewPCG(uint64(w.Workload.Seed), uint64(len(w.Members)))).Perm(len(w.Members))
 	for _, i := range order[:int(part*float64(len(order)))] {
@@ -116,7 +116,7 @@ func (w *World) Kill(part float64) {
 	}
 }
 
-// Joined says whether all members are active and know how many they are.
+// Joined reports whether all members are active and know their number.
 func (w *World) Joined() bool {
 	for _, m := range w.Members {
 		if m == nil || m.Overlay.State() != overlay.Active || m.Overlay.Count(0) != len(w.Members) {
@@ -126,10 +126,10 @@ func (w *World) Joined() bool {
 	return true
 }
 
-// Subscribe has each member subscribe to all that its clients read at once, as a node that
-// starts again does, one member after the other within a time that begins now. In seconds,
-// they are a network that starts again as a whole: each tree grows once, and children are
-// pushed down when it has grown. The first that reads a channel wants it owned.
+// Subscribe makes each member make all its subscriptions at once, as a restarted node does, one
+// member after the other within a time that begins now. Within seconds, that is a network that
+// restarts as a whole: each tree grows once, and children are pushed down when it has grown. The
+// first member that reads a channel asks for owners.
 func (w *World) Subscribe(over time.Duration) {
 	w.open()
 	wanted := make([]bool, len(w.keys))
@@ -140,7 +140,7 @@ func (w *World) Subscribe(over time.Duration) {
 	}
 }
 
-// open begins to update the channels, and to measure.
+// open starts the updates of channels, and the measurement.
 func (w *World) open() {
 	w.Polls.open(w.Now().UnixNano())
 	for _, l := range w.lanes {
@@ -148,8 +148,8 @@ func (w *World) open() {
 	}
 }
 
-// subscribe has a member subscribe to what its clients read, and want of that what nobody has
-// wanted before.
+// subscribe makes the subscriptions of a member, and asks for owners of the channels that no other
+// member has asked for.
 func (w *World) subscribe(member int, list []Membership, wanted []bool) {
 	m, first := w.Members[member], make([]bool, len(list))
 	for i, s := range list {
@@ -168,5 +168,5 @@ func (w *World) subscribe(member int, list []Membership, wanted []bool) {
 	})
 }
 
-// Key is the key of a channel.
+// Key returns the key of a channel.
 func (w *World) Key(channel int) overlay.ID { return w.keys[channel] }

@@ -11,7 +11,7 @@ import (
 	"tidings/internal/wire"
 )
 
-// A Bench says what is measured.
+// A Bench describes a measurement.
 type Bench struct {
 	Hosts        int
 	Topics       int
@@ -19,44 +19,45 @@ type Bench struct {
 	ItemBytes    int           // of an item, without its envelope
 	Interval     time.Duration // between two publications
 	FanOut       int
-	Idle         time.Duration // in which hosts that have nothing to publish are measured
-	// Forget is waited before that, and before the overlay is measured by itself: whatever was
-	// published is remembered nowhere then, and who has just joined is no longer busy with that.
+	Idle         time.Duration // how long hosts are measured while nothing is published
+	// ForgetTime is the time before the idle measurement, and before the overlay is measured by
+	// itself. After it no host remembers a publication, and new members have settled.
 	ForgetTime time.Duration
-	// Meshes is how long GossipSub's meshes may take to form when all followers are known.
+	// MeshTime is the time for GossipSub's meshes to form once all subscriptions are known.
 	MeshTime time.Duration
-	// Connections are the numbers of connections that hosts of GossipSub have: Overlay,
-	// Trees. None: GossipSub is left out.
+	// Connections lists the numbers of connections that GossipSub hosts have: Overlay, Trees. If
+	// empty, GossipSub is left out.
 	Connections []string
 	Seed        uint64
-	// Progress is told how much of what is done is done, from 0 to 1.
+	// Progress is called with the part that is done, from 0 to 1.
 	Progress func(what string, done float64)
 }
 
-// How many connections hosts of GossipSub have each: as many as hosts of the trees in the mean.
+// The number of connections of GossipSub hosts: the mean of the hosts of the trees
 const (
-	Overlay = "overlay" // when there are no trees yet
-	Trees   = "trees"   // when all of them stand
+	Overlay = "overlay" // before there are trees
+	Trees   = "trees"   // when all trees are complete
 )
 
 const (
-	// Forgetting is how long scribe remembers what was published, and a little.
+	// FullForgetTime is a little more than the time for which scribe remembers publications.
 	FullForgetTime = 205 * time.Second
-	// Heartbeats are five of GossipSub's, for its meshes to form.
+	// FullMeshTime is five of GossipSub's heartbeats, in which its meshes form.
 	FullMeshTime = 5 * time.Second
 )
 
 const (
-	// leafSplit and leafMerge are the smallest there can be: owners of a key live in one leaf,
-	// and are eight at most. Of few hosts most know one another otherwise, and trees are flat.
+	// leafSplit and leafMerge have the smallest possible values: the owners of a key, at most
+	// eight, live in one leaf. With larger leaves, few hosts would all know each other, and trees
+	// would be flat.
 	leafSplit, leafMerge = 10, 8
 
-	pollInterval = 250 * time.Millisecond // between two looks at what is waited for
-	// joinTime is how long hosts may take to become members, or to subscribe to all they follow:
-	// GossipSub announces a quarter of a million subscriptions to each host's every neighbour.
+	pollInterval = 250 * time.Millisecond // between two checks of a condition
+	// joinTime is the time for hosts to become members, and to subscribe. GossipSub announces a
+	// quarter of a million subscriptions to every neighbour of each host.
 	joinTime = time.Hour
-	// patience is how long nothing may come before what is missing counts as lost: longer than
-	// trees repeat anything, and GossipSub offers it.
+	// lossTimeout is how long no delivery may come before missing ones count as lost. It is longer
+	// than trees repeat messages and GossipSub offers them.
 	lossTimeout = 40 * time.Second
 )
 
@@ -66,69 +67,68 @@ const (
 	OfGossip = "gossipsub"
 )
 
-// A Result is what one system has shown with one number of topics. Its fields are its JSON.
+// A Result is the outcome for one system and one number of topics. Its fields are its JSON.
 type Result struct {
 	System        string `json:"system"`
-	Like          string `json:"as,omitempty"` // GossipSub: connected as the overlay, or as the trees
+	Like          string `json:"as,omitempty"` // GossipSub: connected like the overlay, or like the trees
 	Hosts         int    `json:"hosts"`
 	Topics        int    `json:"topics"`
 	Subscriptions int    `json:"subscriptions"`
 	Publications  int    `json:"publications"`
 	Seed          uint64 `json:"seed"`
 
-	// Connections that a host needs, for its leaf, table, and edges; those of GossipSub are
-	// all it has.
+	// Connections that a host needs for its leaf, table and edges; with GossipSub, all that it has.
 	ConnectionsBefore float64 `json:"connections_before"` // before there were subscriptions
-	Connections       float64 `json:"connections"`        // and when all of these stood
-	ConnectionsOpen   float64 `json:"connections_open"`   // then: some that were needed once live on for minutes
+	Connections       float64 `json:"connections"`        // when all trees were complete
+	ConnectionsOpen   float64 `json:"connections_open"`   // open ones at that time; some are no longer needed, but live on for minutes
 
-	JoinS        float64 `json:"join_s"` // until all subscriptions stood
+	JoinS        float64 `json:"join_s"` // until all subscriptions were complete
 	JoinMessages float64 `json:"join_messages"`
-	JoinBytes    float64 `json:"join_bytes"` // these of a subscription
+	JoinBytes    float64 `json:"join_bytes"` // per subscription
 
 	Expected       int     `json:"wanted"`
 	Delivered      int     `json:"got"`
 	OverLinks      int     `json:"over_links"` // deliveries
-	Twice          int     `json:"twice"`      // handed to a follower again
-	Invalid        int     `json:"strange"`    // wrongly signed, or brought to who did not ask
-	DuplicateShare float64 `json:"duplicates"` // copies that came to a host that had one, a delivery
+	Twice          int     `json:"twice"`      // delivered to a follower again
+	Invalid        int     `json:"strange"`    // with a wrong signature, or delivered to a host that does not follow the topic
+	DuplicateShare float64 `json:"duplicates"` // copies at hosts that already had one, per delivery
 	Failed         int     `json:"failed"`     // publications that were given up
 	P50Ms          float64 `json:"p50_ms"`
 	P99Ms          float64 `json:"p99_ms"`
 	MaxMs          float64 `json:"most_ms"`
 
 	Envelope     int     `json:"envelope_bytes"`
-	ContentBytes float64 `json:"content_bytes"`      // sent to carry items down, of a delivery
-	ControlBytes float64 `json:"control_bytes"`      // acknowledgements; GossipSub: all that carries no item
-	UpBytes      float64 `json:"way_up_bytes"`       // from the publisher to the root, of a publication
-	LoadMaxMean  float64 `json:"load_max_mean"`      // bytes of Content by host
-	LostFrames   int     `json:"lost_frames"`        // for want of room or of a way
-	PerDelivery  float64 `json:"bytes_per_delivery"` // Content and Control
+	ContentBytes float64 `json:"content_bytes"`      // sent to carry items, per delivery
+	ControlBytes float64 `json:"control_bytes"`      // acknowledgements; GossipSub: everything without items
+	UpBytes      float64 `json:"way_up_bytes"`       // from the publisher to the root, per publication
+	LoadMaxMean  float64 `json:"load_max_mean"`      // of the bytes that each host sent to carry items
+	LostFrames   int     `json:"lost_frames"`        // for lack of buffers or of a path
+	PerDelivery  float64 `json:"bytes_per_delivery"` // ContentBytes and ControlBytes
 
 	DepthMean  float64 `json:"depth_mean,omitempty"` // edges between a follower and the root
 	DepthMax   int     `json:"depth_max"`
-	FanOutMean float64 `json:"fan_out_mean,omitempty"` // children of those who have any; GossipSub: peers in a mesh
+	FanOutMean float64 `json:"fan_out_mean,omitempty"` // children of nodes that have any; GossipSub: peers in a mesh
 	FanOutMax  int     `json:"fanout_max"`
-	Forwarders float64 `json:"forwarders,omitempty"` // of a topic, that do not follow it, its root included
+	Forwarders float64 `json:"forwarders,omitempty"` // per topic, hosts that forward without following it, the root included
 
-	HeapPerSubscription float64 `json:"heap_per_subscription"` // by itself
-	HeapNoise           float64 `json:"heap_noise_bytes"`      // by which it differs when nothing is done
-	HeapGrown           float64 `json:"heap_grown_bytes"`      // of a subscription, connections included
+	HeapPerSubscription float64 `json:"heap_per_subscription"` // of the trees alone
+	HeapNoise           float64 `json:"heap_noise_bytes"`      // difference between two measurements of the same state
+	HeapGrown           float64 `json:"heap_grown_bytes"`      // per subscription, including connections
 
 	IdleS           float64          `json:"idle_s"`
-	IdleMessages    float64          `json:"idle_messages_s"` // of a host: trees, or GossipSub
+	IdleMessages    float64          `json:"idle_messages_s"` // per host: of the trees, or of GossipSub
 	IdleBytes       float64          `json:"idle_bytes_s"`
-	IdleBytesTenMin float64          `json:"idle_bytes_10min"`     // as many as in ten minutes
-	IdleKinds       map[string]Count `json:"idle_kinds,omitempty"` // all of them, of all hosts
-	// OverlayMessages and so on are the overlay's own, before there were subscriptions, and with them.
+	IdleBytesTenMin float64          `json:"idle_bytes_10min"`     // extrapolated to ten minutes
+	IdleKinds       map[string]Count `json:"idle_kinds,omitempty"` // totals of all hosts
+	// The overlay's own messages, before there were subscriptions and after.
 	OverlayMessages      float64 `json:"overlay_messages_s,omitempty"`
 	OverlayBytes         float64 `json:"overlay_bytes_s,omitempty"`
 	OverlayMessagesAfter float64 `json:"overlay_messages_then_s,omitempty"`
 	OverlayBytesAfter    float64 `json:"overlay_bytes_then_s,omitempty"`
 }
 
-// Run measures the trees, and then GossipSub, each with hosts of its own. What was finished is
-// returned, also with an error.
+// Run measures the trees and then GossipSub, each with hosts of its own. It returns the results
+// that are complete, even with an error.
 func (b Bench) Run(ctx context.Context) (of []Result, err error) {
 	p := newPlan(b.Hosts, b.Topics, b.Publications, b.Seed)
 	trees, err := b.trees(ctx, p)
@@ -162,14 +162,14 @@ func (b Bench) result(system string, p *plan) Result {
 	}
 }
 
-// network is the network of the hosts of the trees.
+// network returns the network of the hosts of the trees.
 func (b Bench) network() wire.Network {
 	n := wire.DefaultNetwork(networkName)
 	n.LeafSplit, n.LeafMerge, n.FanOut, n.PrivateAddresses = leafSplit, leafMerge, b.FanOut, true
 	return n
 }
 
-// until looks again and again until nothing is missing.
+// until waits until nothing is missing.
 func (b Bench) until(ctx context.Context, what string, missing func() (done float64, lack string, err error)) error {
 	for began := time.Now(); ; {
 		done, lack, err := missing()
@@ -186,7 +186,7 @@ func (b Bench) until(ctx context.Context, what string, missing func() (done floa
 	}
 }
 
-// pass lets time pass, and shows that.
+// wait lets time pass, and shows the progress.
 func (b Bench) wait(ctx context.Context, what string, d time.Duration) error {
 	for began := time.Now(); ; {
 		since := time.Since(began)
@@ -200,12 +200,13 @@ func (b Bench) wait(ctx context.Context, what string, d time.Duration) error {
 	}
 }
 
-// weighings is how often the heap is weighed: what is allocated while the collector is at work
-// counts as alive, and the busier the machine is, the more that is.
+// heapReadings is the number of readings of the heap. Memory that is allocated during a collection
+// counts as live, and a busy machine has more of it.
 const heapReadings = 5
 
-// weigh is how much of the heap is alive, and by how much the two least readings of it differ.
-// What finalizers and pools let go of is collected the second time.
+// liveHeap returns the live heap and, as its noise, the difference of the two smallest readings.
+// Each reading collects twice, because finalizers and pools release memory only at the second
+// collection.
 func liveHeap() (alive, noise float64) {
 	var of []float64
 	for range heapReadings {

@@ -24,14 +24,14 @@ type host struct {
 	signer  *wire.Signer
 	id      overlay.ID
 
-	// What follows belongs to the loop.
+	// The fields below belong to the loop.
 	node   *overlay.Node
-	scribe *scribe.Scribe // nil: it was taken away, to see what it weighs
+	scribe *scribe.Scribe // nil: removed, to measure its memory
 	sent   *counted
 }
 
-// openHost makes a host, which listens and does nothing until it is run. What its trees
-// bring goes to deliver.
+// openHost opens a host that listens and does nothing until it is run. Deliveries of its trees go
+// to deliver.
 func openHost(network wire.Network, key ed25519.PrivateKey, rng *rand.Rand, through []string, deliver func(scribe.Delivery)) (*host, error) {
 	descriptor := network.Descriptor()
 	hash := wire.HashOf(descriptor)
@@ -51,18 +51,18 @@ func openHost(network wire.Network, key ed25519.PrivateKey, rng *rand.Rand, thro
 	return h, nil
 }
 
-// rolePatience is how long a host waits to be dialled back before it becomes a client: all can
-// be dialled here, however busy the machine is.
+// roleTimeout is how long a host waits to be dialled back before it becomes a client. All hosts can
+// be dialled here, even if the machine is busy.
 const roleTimeout = 2 * time.Minute
 
-// listenAt is a port of QUIC that the system chooses.
+// listenAt is a QUIC port that the system chooses.
 const listenAt = "/ip4/127.0.0.1/udp/0/quic-v1"
 
-// live drives the host until ctx ends, and returns when all of it has stopped.
+// serve runs the host until ctx ends, and returns when all its parts have stopped.
 func (h *host) serve(ctx context.Context) error {
 	looping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var parts sync.WaitGroup
-	parts.Go(func() { _ = h.loop.Run(looping, h) }) // which ends for no other reason
+	parts.Go(func() { _ = h.loop.Run(looping, h) }) // it ends for no other reason
 	err := h.sockets.Run(ctx, libp2p.Events{
 		Receive: func(from env.PeerID, class env.Class, frame []byte) bool {
 			call := func() { h.receive(from, frame) }
@@ -83,8 +83,8 @@ func (h *host) serve(ctx context.Context) error {
 	return fmt.Errorf("a host of trees ended: %w", err)
 }
 
-// Run implements loop.Runner. It does so twice, as internal/node does: what one layer does may
-// bring another's wish forward.
+// Run implements loop.Runner. It runs all layers twice, as internal/node does, because one layer
+// may make another due.
 func (h *host) Run(now time.Time) (next time.Time) {
 	for range 2 {
 		if next = h.node.Run(now); h.scribe != nil {
@@ -100,7 +100,7 @@ func (h *host) peerDown(id env.PeerID) {
 	}
 }
 
-// receive brings a frame to its layer.
+// receive passes a frame to its layer.
 func (h *host) receive(from env.PeerID, frame []byte) {
 	layer, body, err := wire.ParseFrame(frame)
 	if err == nil {
@@ -116,7 +116,7 @@ func (h *host) receive(from env.PeerID, frame []byte) {
 	}
 }
 
-// sentSoFar is what the host has sent. It is called on the loop.
+// snapshot returns what the host has sent. It must be called on the loop.
 func (h *host) snapshot() traffic {
 	s, n := h.node.Stats(), h.sockets.Stats()
 	carrying := Count{int(s.Carrying), int(s.CarryingBytes)}
@@ -127,7 +127,7 @@ func (h *host) snapshot() traffic {
 	return t
 }
 
-// strip takes the host's Scribe away. It is called on the loop.
+// removeScribe removes the host's Scribe. It must be called on the loop.
 func (h *host) removeScribe() *scribe.Scribe {
 	was := h.scribe
 	h.scribe = nil
@@ -135,7 +135,7 @@ func (h *host) removeScribe() *scribe.Scribe {
 	return was
 }
 
-// A nobody is a layer that has gone.
+// noLayer replaces a layer that was removed.
 type noLayer struct{}
 
 func (noLayer) Forward(*overlay.Message) bool { return false }
@@ -143,7 +143,7 @@ func (noLayer) Deliver(*overlay.Message)      {}
 func (noLayer) PeerGone(env.PeerID)           {}
 func (noLayer) LeafChanged()                  {}
 
-// A forgetful store keeps nothing: no host is started a second time.
+// noStore is a store that keeps nothing: no host is restarted.
 type noStore struct{}
 
 func (noStore) Commit(_ []env.Op, done func(error))              { done(nil) }

@@ -10,22 +10,22 @@ import (
 	"tidings/overlay"
 )
 
-// A topic is followed by this part of the hosts: some number between the two, at random.
+// A topic is followed by a random share of the hosts between these two.
 const minShare, maxShare = 0.05, 0.20
 
-// least is how many follow a topic at least: one publishes, another one hears.
+// minFollowers is the minimum number of followers: one that publishes, and one that receives.
 const minFollowers = 2
 
-// networkName is what ids and keys are made with.
+// networkName is used for ids and keys.
 const networkName = "lab"
 
-// A plan is what both systems are to do. It follows from the seed alone.
+// A plan is the work for both systems. It is determined by the seed.
 type plan struct {
 	hosts         int
 	topics        []topic
 	publications  []publication
 	subscriptions int // pairs of a host and a topic
-	expected      int // pairs of a publication and a follower who is not its publisher
+	expected      int // pairs of a publication and a follower that is not its publisher
 }
 
 type topic struct {
@@ -35,8 +35,7 @@ type topic struct {
 
 type publication struct{ topic, publisher int }
 
-// newPlan lets each of so many topics be followed by hosts at random, and spreads
-// publications over the topics as evenly as they go.
+// newPlan chooses random followers for each topic, and spreads publications evenly over the topics.
 func newPlan(hosts, topics, publications int, seed uint64) *plan {
 	rng := rand.New(rand.NewPCG(seed, uint64(topics)))
 	p := &plan{hosts: hosts}
@@ -58,16 +57,16 @@ func newPlan(hosts, topics, publications int, seed uint64) *plan {
 	return p
 }
 
-// TopicsFor is how many topics give each host about so many subscriptions.
+// TopicsFor returns the number of topics that gives each host about so many subscriptions.
 func TopicsFor(subscriptions int) int {
 	return int(float64(subscriptions)/((minShare+maxShare)/2) + 0.5)
 }
 
-// portion is how many topics all hosts subscribe to at a time, which is some twelve of each: all of
-// two hundred nodes on one machine, which make connections for it besides, are too much for it.
+// batchSize is the number of topics that all hosts subscribe to at a time, about twelve each. Two
+// hundred nodes on one machine, which also open connections for them, cannot handle all at once.
 const batchSize = 100
 
-// portions are the first topics of all portions.
+// batches yields the first topic of each batch.
 func (p *plan) batches() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for t := 0; t < len(p.topics) && yield(t); t += batchSize {
@@ -75,13 +74,13 @@ func (p *plan) batches() iter.Seq[int] {
 	}
 }
 
-// follower says whether a host follows a topic.
+// follows reports whether a host follows a topic.
 func (p *plan) follows(topic, host int) bool {
 	_, ok := slices.BinarySearch(p.topics[topic].followers, host)
 	return ok
 }
 
-// item is the payload of a publication: its number, and random bytes up to a size.
+// item returns the payload of a publication: its number, and random bytes up to a size.
 func (p *plan) item(publication, size int, rng *rand.Rand) []byte {
 	b := make([]byte, max(size, itemNumber))
 	for i := range b {
@@ -91,5 +90,5 @@ func (p *plan) item(publication, size int, rng *rand.Rand) []byte {
 	return b
 }
 
-// itemNumber is how many bytes the number of a publication takes.
+// itemNumber is the number of bytes of a publication's number.
 const itemNumber = 4

@@ -6,27 +6,27 @@ import (
 	"tidings/overlay"
 )
 
-// A shape is what some trees look like.
+// A forest is the shapes of some trees.
 type forest []treeShape
 
-// A tree is the places that hosts have in one topic.
+// A treeShape is the places that hosts have in one topic's tree.
 type treeShape struct {
 	topic  int
 	places []place
 }
 
-// A place is that of one host.
+// A place is the place of one host.
 type place struct {
 	host     int
-	parent   int // none: it has none
+	parent   int // none: it has no parent
 	root     bool
 	children int
 }
 
-// none stands for a host that is not there.
+// none stands for a host that does not exist.
 const none = -1
 
-// shape looks at the trees of the topics in a range.
+// inspectTrees returns the trees of a range of topics.
 func (g *treeHosts) inspectTrees(from, to int) (forest, error) {
 	looks := make([]map[int]place, len(g.hosts))
 	if err := g.each(func(i int, h *host) {
@@ -58,8 +58,8 @@ func (g *treeHosts) inspectTrees(from, to int) (forest, error) {
 	return s, nil
 }
 
-// lack says which part of all trees stands, with nobody who has more children than so many, and
-// what is missing in one that does not.
+// missing returns the share of trees that are complete, with at most children children per node,
+// and describes an incomplete one.
 func (s forest) missing(g *treeHosts, children int) (done float64, missing string) {
 	stand := 0
 	for _, of := range s {
@@ -72,9 +72,9 @@ func (s forest) missing(g *treeHosts, children int) (done float64, missing strin
 	return float64(stand) / float64(len(s)), missing
 }
 
-// fault says why a tree does not stand. One stands when all followers have places in it, and
-// all ways up end at the host that is nearest to the key, which alone is its root, and nobody has more
-// children than so many.
+// problem says why a tree is not complete. In a complete tree all followers have places, all paths
+// up end at the host nearest to the key, which alone is the root, and no node has too many
+// children.
 func (of treeShape) problem(g *treeHosts, children int) string {
 	at := of.byHost()
 	for _, f := range g.plan.topics[of.topic].followers {
@@ -105,7 +105,7 @@ func (of treeShape) byHost() map[int]place {
 	return at
 }
 
-// depth counts the edges between a host and its root; false if it does not hang below one.
+// depth returns the number of edges between a host and its root; false if it is not below one.
 func (of treeShape) depth(at map[int]place, host int) (depth int, ok bool) {
 	for range at {
 		p, there := at[host]
@@ -121,7 +121,7 @@ func (of treeShape) depth(at map[int]place, host int) (depth int, ok bool) {
 	return 0, false
 }
 
-// nearest is the host nearest to a key.
+// nearest returns the host nearest to a key.
 func (g *treeHosts) nearest(key overlay.ID) (best int) {
 	for i, h := range g.hosts {
 		if overlay.Nearer(key, h.id, g.hosts[best].id) {
@@ -131,7 +131,7 @@ func (g *treeHosts) nearest(key overlay.ID) (best int) {
 	return best
 }
 
-// sum writes what was found into a result.
+// finish writes the figures into a result.
 func (s forest) finish(g *treeHosts, r *Result) {
 	followers, inner, depths, children, others := 0, 0, 0, 0, 0
 	for _, of := range s {

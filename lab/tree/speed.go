@@ -9,7 +9,7 @@ import (
 	"tidings/internal/wire"
 )
 
-// sampleEnvelopes is how many envelopes are opened again and again: their keys, too, differ.
+// sampleEnvelopes is the number of envelopes that are opened in turn, each with its own key.
 const sampleEnvelopes = 64
 
 // A Speed is how fast one core opens envelopes.
@@ -18,7 +18,7 @@ type Speed struct {
 	PerSecond float64 `json:"envelopes_s"`
 }
 
-// Verify opens envelopes with items of a size, one after the other, for so long.
+// Verify opens envelopes with items of a size, one after the other, for some time.
 func Verify(itemBytes int, d time.Duration, seed uint64) (Speed, error) {
 	rng, network := rand.New(rand.NewPCG(seed, 3)), wire.Hash(sha256.Sum256([]byte(networkName)))
 	p := newPlan(minFollowers, 1, 0, seed)

@@ -13,8 +13,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Ten hosts and twenty topics, over real sockets, by trees and by GossipSub: all of what is
-// published comes, once, and costs what it must at least.
+// With ten hosts and twenty topics over real sockets, by trees and by GossipSub, everything is
+// delivered once, and the costs have their minimum.
 func TestBothDeliver(t *testing.T) {
 	b := Bench{
 		Hosts: 10, Topics: 20, Publications: 20, ItemBytes: 1024, Interval: time.Millisecond, FanOut: 2, Idle: 100 * time.Millisecond,
@@ -44,7 +44,7 @@ func TestBothDeliver(t *testing.T) {
 	}
 }
 
-// progress logs what a bench begins to do.
+// progress logs the phases of a bench.
 func progress(t *testing.T) func(string, float64) {
 	last, began := "", time.Now()
 	return func(what string, _ float64) {
@@ -55,7 +55,7 @@ func progress(t *testing.T) func(string, float64) {
 	}
 }
 
-// The same seed gives the same plan, and parts of it are what they are said to be.
+// The same seed gives the same plan, and its numbers are as documented.
 func TestAPlanFollowsFromItsSeed(t *testing.T) {
 	p, again := newPlan(200, 100, 250, 7), newPlan(200, 100, 250, 7)
 	wanted, times := 0, map[int]int{}
@@ -111,7 +111,7 @@ func TestHostsAreConnectedInOnePiece(t *testing.T) {
 	}
 }
 
-// Copies, strangers' copies and forged ones are none of what was wanted.
+// Duplicates, deliveries to other hosts and forged ones do not count as expected.
 func TestTheTrackerCountsExpectedItems(t *testing.T) {
 	p := newPlan(20, 1, 2, 1)
 	topic, pub := p.topics[0], p.publications[0]
@@ -162,7 +162,7 @@ func TestTheTrackerCountsExpectedItems(t *testing.T) {
 	}
 }
 
-// A tree that is none is told from one that stands.
+// Broken trees are told from complete ones.
 func TestBrokenTreesAreFound(t *testing.T) {
 	p := newPlan(4, 1, 0, 1)
 	p.topics[0].followers = []int{0, 1, 2, 3}

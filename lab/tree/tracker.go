@@ -10,20 +10,20 @@ import (
 	"tidings/internal/wire"
 )
 
-// A tally notes what becomes of publications. Its methods may be called from any goroutine.
+// A tracker records deliveries. Its methods may be called from any goroutine.
 type tracker struct {
 	plan   *plan
 	verify wire.Verifier
 
 	mu          sync.Mutex
-	sent        []time.Time     // when each was given to its system; zero: not yet
+	sent        []time.Time     // when each publication was given to its system; zero: not yet
 	arrivals    [][]time.Time   // by publication and host
-	delays      []time.Duration // of those wanted, until they came
-	overLinks   int             // of all that came to followers for the first time, those that came over a link
-	twice       int             // that came to a host again
-	invalid     int             // wrongly signed, or to somebody who does not follow the topic
-	lastArrival time.Time       // when one came
-	roots       []int           // of topics, who need no link; nil: there are none
+	delays      []time.Duration // of expected deliveries
+	overLinks   int             // first deliveries to followers that came over a link
+	twice       int             // repeated deliveries
+	invalid     int             // with a wrong signature, or to a host that does not follow the topic
+	lastArrival time.Time       // time of the last delivery
+	roots       []int           // roots of topics, which need no link; nil: there are none
 }
 
 func newTracker(p *plan, verify wire.Verifier) *tracker {
@@ -34,7 +34,7 @@ func newTracker(p *plan, verify wire.Verifier) *tracker {
 	return t
 }
 
-// publish notes that a publication goes out now.
+// publish notes that a publication is made now.
 func (t *tracker) publish(publication int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -42,7 +42,7 @@ func (t *tracker) publish(publication int) {
 	t.lastArrival = t.sent[publication]
 }
 
-// deliver opens an envelope that has come to a host, notes it, and says whether it was right.
+// deliver checks and records an envelope at a host, and reports whether it is valid.
 func (t *tracker) deliver(host int, envelope []byte) bool {
 	s, err := t.verify.Open(wire.DomainEntry, envelope)
 	now := time.Now()
@@ -72,7 +72,8 @@ func (t *tracker) deliver(host int, envelope []byte) bool {
 	return true
 }
 
-// missing says what has not come yet, and nothing once nothing has come for patience.
+// missing describes what has not arrived yet. After lossTimeout without deliveries nothing counts
+// as missing.
 func (t *tracker) missing() (done float64, lack string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -82,7 +83,7 @@ func (t *tracker) missing() (done float64, lack string, err error) {
 	return float64(len(t.delays)) / float64(max(1, t.plan.expected)), lack, nil
 }
 
-// sum writes what was found into a result.
+// finish writes the figures into a result.
 func (t *tracker) finish(r *Result) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

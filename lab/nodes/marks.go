@@ -7,9 +7,8 @@ import (
 	"tidings/lab/mark"
 )
 
-// Default lists the runs that the docs name, over some transport: many nodes join, a
-// third of them dies, and a feed loses its sequencer. That last one is run over QUIC
-// and over TCP by itself.
+// Default lists the runs in the docs, over one transport: many nodes join, a third of them dies,
+// and a feed loses its sequencer. The last one runs over QUIC and over TCP separately.
 func Default(nodes, killed int, transport string, pause, rest time.Duration) []Scenario {
 	base := Scenario{Transport: transport, Nodes: nodes, Pause: pause}
 	with := func(phase string, change func(*Scenario)) Scenario {
@@ -30,8 +29,8 @@ func Default(nodes, killed int, transport string, pause, rest time.Duration) []S
 	return runs
 }
 
-// sequencerEnds is how many sequencers of a feed end in each of the three ways, one
-// after the other, of so many nodes: in the end there are still more than a key's owners.
+// sequencerEnds is how often a feed's sequencer ends in each mode, in a network of sequencerNodes;
+// at the end there are still more nodes than a key has owners.
 const sequencerEnds, sequencerNodes = 3, 15
 
 // Judge returns the figures of a run that have a target.
@@ -57,7 +56,7 @@ func Judge(r Result) (of []mark.Mark) {
 	case Sequencer:
 		for _, way := range []string{Leave, Closed, Silent} {
 			most := 15.0
-			if way == Silent || way == Closed && r.Transport == QUIC { // which has nothing that the kernel would close
+			if way == Silent || way == Closed && r.Transport == QUIC { // with QUIC the kernel closes nothing
 				most = 45
 			}
 			longest := math.NaN()

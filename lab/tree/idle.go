@@ -7,7 +7,7 @@ import (
 	"tidings/overlay/scribe"
 )
 
-// idle measures what hosts say while nothing is published.
+// idle measures what hosts send while nothing is published.
 func (g *treeHosts) idle(r *Result) error {
 	if err := g.bench.wait(g.ctx, "trees forget", g.bench.ForgetTime); err != nil {
 		return err
@@ -35,10 +35,12 @@ func (g *treeHosts) idle(r *Result) error {
 	return err
 }
 
-// closing is how long links without frames take to close, and a little: until then the heap lessens by itself.
+// linkCloseTime is a little more than the time after which unused links close; until then the heap
+// shrinks by itself.
 const linkCloseTime = 200 * time.Second
 
-// weigh takes all trees away, has the links come to rest without them, and sees what it frees to let them go.
+// measureHeap removes all trees, waits until unused links have closed, and measures how much memory
+// is freed when the trees are dropped.
 func (g *treeHosts) measureHeap(r *Result) error {
 	held := make([]*scribe.Scribe, len(g.hosts))
 	if err := g.each(func(i int, h *host) { held[i] = h.removeScribe() }); err != nil {
@@ -56,7 +58,7 @@ func (g *treeHosts) measureHeap(r *Result) error {
 	return nil
 }
 
-// rate is what of a count falls to one host in one second.
+// rate returns a count per host and second.
 func (g *treeHosts) rate(c Count, d time.Duration) (messages, bytes float64) {
 	n := float64(len(g.hosts)) * d.Seconds()
 	if n <= 0 {

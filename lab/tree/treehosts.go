@@ -16,7 +16,7 @@ import (
 	"tidings/overlay/scribe"
 )
 
-// A grove is all hosts of the trees.
+// treeHosts are all hosts of the trees.
 type treeHosts struct {
 	bench   Bench
 	plan    *plan
@@ -24,9 +24,9 @@ type treeHosts struct {
 	rng     *rand.Rand
 	hosts   []*host
 	index   map[overlay.ID]int // of hosts
-	// needed are pairs of hosts that cannot do without a connection.
+	// needed has the pairs of hosts that need a connection.
 	needed   map[[2]int]bool
-	bareHeap float64 // heap before there were subscriptions
+	bareHeap float64 // live heap before there were subscriptions
 	ctx      context.Context
 	parts    sync.WaitGroup
 	failures chan error // of hosts that ended by themselves
@@ -104,7 +104,7 @@ func (g *treeHosts) open(r *Result) error {
 	return err
 }
 
-// acquaintances are the pairs of hosts of which one has the other in its leaf or its table.
+// contactPairs returns the pairs of hosts of which one has the other in its leaf or its table.
 func (g *treeHosts) contactPairs() (map[[2]int]bool, error) {
 	of := make([][]int, len(g.hosts))
 	err := g.each(func(i int, h *host) {
@@ -135,16 +135,16 @@ func (g *treeHosts) contactPairs() (map[[2]int]bool, error) {
 
 func pair(a, b int) [2]int { return [2]int{min(a, b), max(a, b)} }
 
-// degree is how many others a host stands with in pairs, in the mean.
+// degree returns the mean number of partners of a host in some pairs.
 func degree(pairs map[[2]int]bool, hosts int) float64 {
 	return 2 * float64(len(pairs)) / float64(hosts)
 }
 
 const (
-	// wave is how many hosts start at once, when those before are members: a machine with few
-	// cores makes no more connections at a time.
+	// startBatch is the number of hosts that start at once, when the ones before are members. More
+	// at a time are too much for a machine with few cores.
 	startBatch = 8
-	// doors is how many members they know.
+	// bootstrapPeers is the number of members that a new host is told of.
 	bootstrapPeers = 3
 )
 
@@ -161,14 +161,14 @@ func (g *treeHosts) start(through []string) error {
 		if err := h.serve(g.ctx); err != nil {
 			select {
 			case g.failures <- err:
-			default: // one is enough
+			default: // one failure is enough
 			}
 		}
 	})
 	return nil
 }
 
-// newKey rolls a private key.
+// newKey returns a random private key.
 func newKey(rng *rand.Rand) ed25519.PrivateKey {
 	seed := make([]byte, ed25519.SeedSize)
 	for i := range seed {
@@ -177,7 +177,7 @@ func newKey(rng *rand.Rand) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(seed)
 }
 
-// strangers says who is no member yet, or does not know all of its leaf.
+// notJoined describes a host that is not a member yet, or does not know all of its leaf.
 func (g *treeHosts) notJoined() (done float64, lack string, err error) {
 	type look struct {
 		state overlay.State
@@ -211,8 +211,8 @@ func (g *treeHosts) notJoined() (done float64, lack string, err error) {
 	return float64(right) / float64(len(looks)), lack, nil
 }
 
-// join has all hosts subscribe to what they follow, a portion of the topics after the other, and
-// waits until all trees stand.
+// join subscribes all hosts to their topics, batch by batch, and waits until all trees are
+// complete.
 func (g *treeHosts) join(r *Result) error {
 	before, err := g.sent()
 	if err != nil {
@@ -234,7 +234,7 @@ func (g *treeHosts) join(r *Result) error {
 			return err
 		}
 	}
-	// To push down who is too many takes some ten seconds: once for all.
+	// Pushing down surplus children takes some ten seconds, so wait for it once for all topics.
 	s, err := g.awaitTrees(0, len(g.plan.topics), g.bench.FanOut)
 	if err != nil {
 		return err
@@ -258,8 +258,8 @@ func (g *treeHosts) join(r *Result) error {
 	return err
 }
 
-// stand waits until the trees of the topics in a range all stand, with nobody who has more children
-// than so many, and returns them.
+// awaitTrees waits until the trees of a range of topics are complete, with at most children
+// children per node, and returns them.
 func (g *treeHosts) awaitTrees(from, to, children int) (s forest, err error) {
 	part := float64(to-from) / float64(len(g.plan.topics))
 	return s, g.bench.until(g.ctx, "trees stand", func() (float64, string, error) {
@@ -271,13 +271,13 @@ func (g *treeHosts) awaitTrees(from, to, children int) (s forest, err error) {
 	})
 }
 
-// each1 is what of a count is one subscription's.
+// perSubscription divides a count by the number of subscriptions.
 func (g *treeHosts) perSubscription(c Count) (messages, bytes float64) {
 	n := float64(g.plan.subscriptions)
 	return float64(c.Messages) / n, float64(c.Bytes) / n
 }
 
-// publish publishes all there is to publish, and waits until it has come, or will not.
+// publish makes all publications, and waits until they have arrived or are lost.
 func (g *treeHosts) publish(r *Result) error {
 	before, err := g.sent()
 	if err != nil {
@@ -287,7 +287,7 @@ func (g *treeHosts) publish(r *Result) error {
 	if err != nil {
 		return err
 	}
-	failed := 0 // belongs to mu
+	failed := 0 // guarded by mu
 	var mu sync.Mutex
 	for i, p := range g.plan.publications {
 		h := g.hosts[p.publisher]
@@ -338,10 +338,10 @@ func (g *treeHosts) publish(r *Result) error {
 	return err
 }
 
-// ackTime is how long the last acknowledgements may take.
+// ackTime is the time for the last acknowledgements.
 const ackTime = time.Second
 
-// connections is how many peers a host is connected to, in the mean.
+// connections returns the mean number of peers that a host is connected to.
 func (g *treeHosts) connections() (mean float64) {
 	for _, h := range g.hosts {
 		mean += float64(h.sockets.Stats().Connections) / float64(len(g.hosts))
@@ -349,14 +349,14 @@ func (g *treeHosts) connections() (mean float64) {
 	return mean
 }
 
-// sent is what each host has sent.
+// sent returns what each host has sent.
 func (g *treeHosts) sent() ([]traffic, error) {
 	of := make([]traffic, len(g.hosts))
 	err := g.each(func(i int, h *host) { of[i] = h.snapshot() })
 	return of, err
 }
 
-// repeated is how many items have come to hosts that had them.
+// duplicates returns the number of items that reached hosts that already had them.
 func (g *treeHosts) duplicates() (n int, err error) {
 	of := make([]int, len(g.hosts))
 	err = g.each(func(i int, h *host) { of[i] = int(h.scribe.Stats().Repeated) })
@@ -373,7 +373,7 @@ func sum(of []traffic) (all traffic) {
 	return all
 }
 
-// each does something on the loops of all hosts at once.
+// each calls do on the loops of all hosts at once.
 func (g *treeHosts) each(do func(i int, h *host)) error {
 	errs := make([]error, len(g.hosts))
 	var all sync.WaitGroup
@@ -387,7 +387,7 @@ func (g *treeHosts) each(do func(i int, h *host)) error {
 	return nil
 }
 
-// uneven is the largest of some loads, of their mean.
+// maxOverMean returns the largest load divided by the mean.
 func maxOverMean(loads []int) float64 {
 	total := 0
 	for _, l := range loads {

@@ -17,10 +17,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// doll is a node without a network: it knows what it was told.
+// A fakeNode has no network; it records what it was told.
 type fakeNode struct {
 	plan  Plan
-	ended error // by itself, at once
+	ended error // the node ends with this error at once
 
 	mu       sync.Mutex
 	followed []string
@@ -56,7 +56,8 @@ func (d *fakeNode) Follow(_ context.Context, url string) error {
 	return nil
 }
 
-// serving serves a house of dolls until the test ends, and returns how to order.
+// serveFakes runs a group of fake nodes until the test ends, and returns a function that sends
+// commands.
 func serveFakes(t *testing.T, open Opener) func(command) reply {
 	t.Helper()
 	in, orders := io.Pipe()

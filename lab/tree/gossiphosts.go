@@ -15,7 +15,7 @@ import (
 	"tidings/overlay/libp2p/gossip"
 )
 
-// A swarm is all hosts of GossipSub.
+// gossipHosts are all hosts of GossipSub.
 type gossipHosts struct {
 	bench   Bench
 	plan    *plan
@@ -23,24 +23,24 @@ type gossipHosts struct {
 	rng     *rand.Rand
 	keys    []*wire.Signer
 	peers   []*gossip.Peer
-	links   [][2]int // who is connected to whom
+	links   [][2]int // connected pairs
 	publish map[[2]int]publisher
 	ctx     context.Context
-	// bare is the heap before there were subscriptions, give or take noise.
+	// live heap before there were subscriptions, and the noise of its measurement
 	bareHeap, noise float64
 }
 
-// A publisher publishes to a topic by way of one of its followers.
+// A publisher publishes to a topic through one of its followers.
 type publisher func(ctx context.Context, item []byte) error
 
 const (
-	// dialling is how many connections are made at once.
+	// maxDials is the number of connections that are opened at once.
 	maxDials = 16
-	// dialTime is how long one may take.
+	// dialTimeout is the time to open one.
 	dialTimeout = 30 * time.Second
 )
 
-// gossip measures GossipSub with hosts that have so many connections in the mean.
+// gossip measures GossipSub with hosts that have a mean number of connections.
 func (b Bench) gossip(ctx context.Context, p *plan, degree int) (r Result, err error) {
 	network := wire.HashOf(b.network().Descriptor())
 	s := &gossipHosts{
@@ -73,8 +73,8 @@ func (b Bench) gossip(ctx context.Context, p *plan, degree int) (r Result, err e
 	return r, nil
 }
 
-// connect says who is connected to whom: everybody to about so many, at random, and all of
-// them in one piece. Each ring through all of them, in an order of its own, gives two.
+// connect chooses random connections: about degree for each host, with all hosts in one component.
+// Each ring through all hosts, in a random order, gives every host two.
 func connect(hosts, degree int, rng *rand.Rand) (links [][2]int) {
 	have, count := map[[2]int]bool{}, make([]int, hosts)
 	link := func(a, b int) {
@@ -94,7 +94,7 @@ func connect(hosts, degree int, rng *rand.Rand) (links [][2]int) {
 			link(ring[i], ring[(i+1)%hosts])
 		}
 	}
-	// Where rings had connections in common, some are missing.
+	// Add what is missing where rings had connections in common.
 	for a := range hosts {
 		for _, b := range rng.Perm(hosts) {
 			if count[a] >= degree {
@@ -106,7 +106,7 @@ func connect(hosts, degree int, rng *rand.Rand) (links [][2]int) {
 	return links
 }
 
-// connect connects the hosts, and waits until GossipSub knows of it.
+// connect opens the connections, and waits until GossipSub knows them.
 func (s *gossipHosts) connect(r *Result) error {
 	next := make(chan [2]int)
 	errs := make([]error, maxDials)
@@ -147,8 +147,7 @@ func lacking(have, want int, what string) string {
 	return fmt.Sprintf("%d of %d %s", have, want, what)
 }
 
-// join has all hosts follow their topics, a portion after the other, and waits until those
-// connected know that.
+// join subscribes all hosts to their topics, batch by batch, and waits until their neighbours know.
 func (s *gossipHosts) join(r *Result) error {
 	degrees := make([]int, len(s.peers))
 	for _, l := range s.links {
@@ -193,8 +192,8 @@ func (s *gossipHosts) join(r *Result) error {
 	return nil
 }
 
-// follow has all hosts follow what they do of the topics in a range, and keeps what publishes for those
-// who will.
+// follow subscribes all hosts to their topics in a range, and keeps the publish functions of those
+// that will publish.
 func (s *gossipHosts) follow(from, to int, publishes map[[2]int]bool) error {
 	errs := make([]error, len(s.peers))
 	var mu sync.Mutex // guards s.publish
@@ -222,10 +221,10 @@ func (s *gossipHosts) follow(from, to int, publishes map[[2]int]bool) error {
 	return errors.Join(errs...)
 }
 
-// nameOfTopic is a key as a topic, in as few characters as a name has that is text.
+// nameOfTopic encodes a key as the name of a topic, as short as text can be.
 func nameOfTopic(key overlay.ID) string { return base64.RawURLEncoding.EncodeToString(key[:]) }
 
-// carry publishes all there is to publish, and waits until it has come, or will not.
+// deliver makes all publications, and waits until they have arrived or are lost.
 func (s *gossipHosts) deliver(r *Result) error {
 	before, loads := s.stats(), s.loads()
 	for i, p := range s.plan.publications {
@@ -246,7 +245,7 @@ func (s *gossipHosts) deliver(r *Result) error {
 	if err := s.bench.until(s.ctx, "GossipSub carries", s.tracker.missing); err != nil {
 		return err
 	}
-	if err := loop.Rest(s.ctx, ackTime); err != nil { // the last copies
+	if err := loop.Rest(s.ctx, ackTime); err != nil { // for the last copies
 		return err
 	}
 	s.tracker.finish(r)
@@ -262,7 +261,7 @@ func (s *gossipHosts) deliver(r *Result) error {
 	return nil
 }
 
-// loads is how many bytes each host has sent to carry items.
+// loads returns the bytes that each host has sent to carry items.
 func (s *gossipHosts) loads() (of []int) {
 	for _, p := range s.peers {
 		of = append(of, p.Stats().ItemBytes)
@@ -270,7 +269,7 @@ func (s *gossipHosts) loads() (of []int) {
 	return of
 }
 
-// idle measures what hosts say while nothing is published.
+// idle measures what hosts send while nothing is published.
 func (s *gossipHosts) idle(r *Result) error {
 	if err := s.bench.wait(s.ctx, "GossipSub comes to rest", s.bench.MeshTime); err != nil {
 		return err
@@ -288,7 +287,7 @@ func (s *gossipHosts) idle(r *Result) error {
 	return nil
 }
 
-// stats is what all peers together have done.
+// stats returns the sum of all peers' counters.
 func (s *gossipHosts) stats() (all gossip.Stats) {
 	for _, p := range s.peers {
 		one := p.Stats()

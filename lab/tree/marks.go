@@ -7,17 +7,17 @@ import (
 )
 
 const (
-	// weighty is from how many subscriptions on their memory is judged: below, it is lost in
-	// that of connections.
+	// minForMemory is the number of subscriptions from which on their memory has a target; with
+	// fewer, connections dominate.
 	minForMemory = 100_000
-	// spread is from how many topics on the load of hosts is judged: below, it is the load of
-	// the few roots.
+	// minForLoad is the number of topics from which on the load of hosts has a target; with fewer,
+	// a few roots dominate.
 	minForLoad = 1_000
-	// burden is with how many subscriptions of a host, less a tenth, idle traffic is judged.
+	// minForIdle is the number of subscriptions per host from which on idle traffic has a target.
 	minForIdle = IdleSubscriptions * 9 / 10
 )
 
-// Burden is the number of subscriptions of a host with which idle traffic is asked for.
+// IdleSubscriptions is the number of subscriptions per host for which idle traffic has a target.
 const IdleSubscriptions = 4800
 
 // Judge returns the figures of the trees that have a target.
@@ -54,11 +54,11 @@ func (s Speed) Judge() mark.Mark {
 	return mark.AtLeast("envelopes opened on one core", "/s", s.PerSecond, 10_000)
 }
 
-// OnLinks is how many bytes a delivery costs on links, acknowledgements included.
+// BytesPerDelivery returns the bytes that a delivery costs on links, including acknowledgements.
 func (r Result) BytesPerDelivery() float64 { return r.ContentBytes + r.ControlBytes }
 
-// Beyond is what a host says in a second while nothing is published, beyond what it would
-// say without subscriptions.
+// IdleExcess returns what an idle host sends per second beyond what it would send without
+// subscriptions.
 func (r Result) IdleExcess() (messages, bytes float64) {
 	return r.IdleMessages + max(0, r.OverlayMessagesAfter-r.OverlayMessages), r.IdleBytes + max(0, r.OverlayBytesAfter-r.OverlayBytes)
 }

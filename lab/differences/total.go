@@ -2,33 +2,33 @@ package differences
 
 import "slices"
 
-// Total is what was made of all traces.
+// Total is the result for all traces.
 type Total struct {
-	Changes int `json:"changes"`      // of wording, as labelled,
-	Found   int `json:"found"`        // and told
-	Noise   int `json:"noise_pairs"`  // of pages with labels,
-	Alarms  int `json:"false_alarms"` // and those of them that were told
+	Changes int `json:"changes"`      // labelled changes of wording
+	Found   int `json:"found"`        // of these reported
+	Noise   int `json:"noise_pairs"`  // pairs without a label, on pages with labels
+	Alarms  int `json:"false_alarms"` // of these reported
 
-	Unchanged         int `json:"feed_noise_pairs"`  // pairs of feeds without a change of items,
-	UnchangedReported int `json:"feed_false_alarms"` // and those of them that were told
-	New               int `json:"feed_new_pairs"`    // with new items,
+	Unchanged         int `json:"feed_noise_pairs"`  // pairs of feeds without a change of items
+	UnchangedReported int `json:"feed_false_alarms"` // of these reported
+	New               int `json:"feed_new_pairs"`    // pairs with new items
 	NewReported       int `json:"feed_found"`
-	Edited            int `json:"feed_edit_pairs"` // with edits and nothing else,
+	Edited            int `json:"feed_edit_pairs"` // pairs with edits only
 	EditedReported    int `json:"feed_edits_told"`
-	Returning         int `json:"feed_back_pairs"` // with items that come back, and nothing that was never seen
+	Returning         int `json:"feed_back_pairs"` // pairs with returning items only
 
 	Reported      int     `json:"told"` // changes of all pages
 	ApplyFailures int     `json:"apply_failures"`
 	PatchFailures *int    `json:"patch_failures"` // of GNU patch; null: it is not installed
 	WireMedian    float64 `json:"wire_ratio_median"`
-	Lines         float64 `json:"lines_mean"` // that go and come with one
-	Share         float64 `json:"share_mean"` // bytes that come with one, of the new core's
+	Lines         float64 `json:"lines_mean"` // lines per change that are removed and added
+	Share         float64 `json:"share_mean"` // bytes of these lines relative to the new core, per change
 	Speed         float64 `json:"mb_per_s_median"`
 	Slowest       float64 `json:"worst_s"`
 	Seconds       float64 `json:"s_per_mb"`
 }
 
-// Sum adds pages and feeds up.
+// Summarise adds up pages and feeds.
 func Summarise(of []Page, feeds []Feed) (t Total) {
 	for i := range feeds {
 		f := &feeds[i]
@@ -79,7 +79,7 @@ func Summarise(of []Page, feeds []Feed) (t Total) {
 	return t
 }
 
-// median is the middle one of some values; of none it is 0.
+// median returns the median; 0 if there are no values.
 func median(of []float64) float64 {
 	if len(of) == 0 {
 		return 0

@@ -14,37 +14,36 @@ import (
 )
 
 const (
-	// answerTime is how long a node may take to answer what it is asked: one that joins
-	// with many others on a busy machine takes its time.
+	// answerTimeout is the time for a node to answer. A node that joins with many others on a busy
+	// machine takes long.
 	answerTimeout = 30 * time.Second
-	// findTime is how long it may take to find the root of a key. Later, it has not
-	// found it.
+	// findTimeout is the time to find the root of a key; a later answer counts as none.
 	findTimeout = 5 * time.Second
 )
 
-// An order is what a house is told. It does one thing.
+// A command is what a process is told to do, one thing at a time.
 type command struct {
-	Open    []Plan // open nodes, and run them
+	Open    []Plan // open nodes and run them
 	Pause   time.Duration
-	Inspect bool         // look at all nodes
-	Find    []overlay.ID // have all nodes find the roots of keys
-	Follow  string       // have all nodes subscribe to a feed
-	Measure bool         // collect garbage, and measure what is left
-	Leave   bool         // take all nodes out of the network
+	Inspect bool         // return the states of all nodes
+	Find    []overlay.ID // make all nodes find the roots of keys
+	Follow  string       // subscribe all nodes to a feed
+	Measure bool         // collect garbage and measure the memory
+	Leave   bool         // make all nodes leave the network
 }
 
-// A report answers an order.
+// A reply answers a command.
 type reply struct {
-	Err    string // "" if all went well
+	Err    string // empty if there was no error
 	States []NodeState
-	Roots  [][]overlay.ID // of each node and key; zero: not found
+	Roots  [][]overlay.ID // by node and key; zero: not found
 	Memory memoryUse
 }
 
-// A memory is what the runtime of a process knows of its own.
+// A memoryUse is what the Go runtime of a process reports.
 type memoryUse struct{ Heap, Stack, Goroutines int }
 
-// A house holds nodes.
+// A group is the nodes of one process.
 type group struct {
 	open     Opener
 	nodes    []Node
@@ -54,8 +53,8 @@ type group struct {
 	failures chan error // of nodes that ended by themselves
 }
 
-// Serve is what a process does that is a house: it carries out orders from in, one
-// after the other, and writes reports to out, until in or ctx ends.
+// Serve is the main function of a process that holds nodes. It executes commands from in, one after
+// the other, and writes replies to out, until in or ctx ends.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, open Opener) error {
 	h := &group{open: open, failures: make(chan error, 1)}
 	h.ctx, h.end = context.WithCancel(ctx)
@@ -114,7 +113,7 @@ func (h *group) execute(o command) (r reply, err error) {
 	return r, err
 }
 
-// find returns the root of a key by the word of a node, zero if it does not find one.
+// find returns the root of a key according to a node; zero if the node does not find one.
 func find(ctx context.Context, n Node, key overlay.ID) overlay.ID {
 	ctx, cancel := context.WithTimeout(ctx, findTimeout)
 	defer cancel()
@@ -125,7 +124,7 @@ func find(ctx context.Context, n Node, key overlay.ID) overlay.ID {
 	return root
 }
 
-// take opens nodes, one after the other.
+// openNodes opens nodes one after the other.
 func (h *group) openNodes(o command) error {
 	for _, p := range o.Open {
 		n, err := h.open(p)
@@ -137,7 +136,7 @@ func (h *group) openNodes(o command) error {
 			if err := n.Run(h.ctx); err != nil {
 				select {
 				case h.failures <- fmt.Errorf("a node ended: %w", err):
-				default: // one is enough
+				default: // one failure is enough
 				}
 			}
 		})
@@ -149,7 +148,7 @@ func (h *group) openNodes(o command) error {
 	return nil
 }
 
-// each does something with all nodes at once.
+// eachNode calls do for all nodes at once.
 func (h *group) eachNode(do func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithTimeout(h.ctx, answerTimeout)
 	defer cancel()

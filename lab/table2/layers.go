@@ -21,7 +21,7 @@ const (
 	layers
 )
 
-// A set of layers.
+// A layerSet is a set of layers.
 type layerSet uint8
 
 const all layerSet = 1<<layers - 1
@@ -30,9 +30,9 @@ func only(l layer) layerSet { return 1 << l }
 
 func (s layerSet) has(l layer) bool { return s&only(l) != 0 }
 
-// concerns says for each layer who else may have something to do, and other plans, after a frame for it, or when
-// what it has planned was due: all call the overlay, which calls them all when something of its own is due; owners and
-// wedges tell Corona what is its to do. What Corona asks of others passes through ranks, shares and pollSide, or a door.
+// affects lists for each layer the others that may become due after a frame for it, or when it ran.
+// All of them call the overlay, which calls them all when it becomes due itself; owners and wedges
+// call corona. Calls by corona go through wedgeRanks, sumShares, pollSide or its environment.
 var affects = [layers]layerSet{
 	ofOverlay: all,
 	ofScribe:  only(ofScribe) | only(ofOverlay),
@@ -42,10 +42,10 @@ var affects = [layers]layerSet{
 	ofCorona:  only(ofCorona) | only(ofOverlay) | only(ofOwners),
 }
 
-// never is when a layer wants to be run that waits for something to happen.
+// never is the next run of a layer that waits for an event.
 const never = math.MaxInt64
 
-// ranks are a member's wedges, as Corona has them.
+// wedgeRanks is a member's wedges as corona uses them.
 type wedgeRanks Member
 
 func (r *wedgeRanks) Enlist(key overlay.ID, o wedge.Order) error {
@@ -66,7 +66,7 @@ func (r *wedgeRanks) Leads(key overlay.ID) bool { return r.Wedges.Leads(key) }
 
 func (r *wedgeRanks) Served(key overlay.ID) (served, declined int) { return r.Wedges.Served(key) }
 
-// shares are its sums.
+// sumShares is a member's sums as corona uses them.
 type sumShares Member
 
 func (s *sumShares) Set(value []byte) error {
@@ -81,13 +81,14 @@ func (s *sumShares) Disturbed() {
 	s.Sums.Disturbed()
 }
 
-// doors are those of a layer, which know what they pass to whom.
+// layerEnv returns the environment of a layer, which marks the other layers that its calls make
+// due.
 func (m *Member) layerEnv(e env.Env, l layer) env.Env {
 	e.Fetcher, e.Network, e.Worker, e.Store = m, layerNetwork{e.Network, m, l}, layerWorker{e.Worker, m, l}, layerStore{e.Store, m, l}
 	return e
 }
 
-// stirring is a layer's door to the network. What the overlay sends it may send for another layer.
+// A layerNetwork is a layer's env.Network. Sending through the overlay may concern another layer.
 type layerNetwork struct {
 	env.Network
 	m *Member
@@ -101,8 +102,8 @@ func (s layerNetwork) Send(to env.Peer, class env.Class, frame []byte) {
 	s.Network.Send(to, class, frame)
 }
 
-// work is its door to the worker. What is to be computed is computed by others, while the world
-// goes on; who wants to hear of it waits for that.
+// A layerWorker is a layer's env.Worker. Results are computed in real time, while virtual time goes
+// on, and the layer is called when they are there.
 type layerWorker struct {
 	env.Worker
 	m *Member
@@ -122,8 +123,8 @@ func (w layerWorker) Do(pure, done func()) {
 	})
 }
 
-// memory is its door to a store that keeps nothing: members do not start again. All that they
-// could have to read is the body of an entry, and there are none.
+// A layerStore is a layer's env.Store that keeps nothing, because members do not restart. The only
+// records that they would read are bodies of entries, and there are no entries.
 type layerStore struct {
 	env.Store
 	m *Member
