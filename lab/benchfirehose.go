@@ -23,7 +23,7 @@ type benchFirehoseCommand struct {
 	NoKill   bool          `help:"Let an owner of shards live that is ended without a word in the middle otherwise."`
 }
 
-// Help is what the command's help says besides.
+// Help is appended to the command's help.
 func (c *benchFirehoseCommand) Help() string {
 	return "Real nodes over QUIC on this machine, in one process; items of feeds that others subscribe to, on their way to the " +
 		"keyword feeds of filters that subscribe to none, by GossipSub. The time is that from the first reader of the feed " +
@@ -31,7 +31,7 @@ func (c *benchFirehoseCommand) Help() string {
 		"and after; half a minute passes even then until filters hear of all shards."
 }
 
-// Validate is called by kong when it has read the flags.
+// Validate is called by kong after parsing the flags.
 func (c *benchFirehoseCommand) Validate() error {
 	switch {
 	case c.Hosts < 3 || c.Hosts > 400 || c.Filters < 1 || c.Filters > c.Hosts-2:
@@ -44,7 +44,7 @@ func (c *benchFirehoseCommand) Validate() error {
 	return nil
 }
 
-// Run measures, and prints what it found.
+// Run measures and prints the results.
 func (c *benchFirehoseCommand) Run(ctx context.Context, s stdio) (err error) {
 	dir, err := os.MkdirTemp("", "tidings-firehose-")
 	if err != nil {
@@ -73,7 +73,7 @@ func (c *benchFirehoseCommand) Run(ctx context.Context, s stdio) (err error) {
 	})
 }
 
-// A filtering is a daemon of the bench.
+// A filterDaemon is a daemon of the bench.
 type filterDaemon struct {
 	*daemon.Daemon
 	number map[string]uint32
@@ -93,7 +93,7 @@ func (f *filterDaemon) Serves(ctx context.Context) (owned, deaf int, err error) 
 	return s.Firehose.Served, s.Firehose.Deaf, err
 }
 
-// Watched implements firehose.Node. Only one goroutine asks one node.
+// Watched implements firehose.Node. Each node is polled by one goroutine only.
 func (f *filterDaemon) Watched(ctx context.Context, query string) (of []string, err error) {
 	number, ok := f.number[query]
 	if !ok {

@@ -33,7 +33,7 @@ type benchPublishCommand struct {
 	Writers int `default:"16" quick:"8" help:"Programs that publish at once (${default})."`
 }
 
-// Help is what the command's help says besides.
+// Help is appended to the command's help.
 func (c *benchPublishCommand) Help() string {
 	return "Three nodes with the settings of a new network run on loopback, in one process and with their own stores. All of them " +
 		"follow one feed, and one of them, which is not the feed's sequencer, holds the publisher's key. Programs send items to it by " +
@@ -41,7 +41,7 @@ func (c *benchPublishCommand) Help() string {
 		"each node has to show each item once. The figures depend on how long the disk takes to sync."
 }
 
-// Validate is called by kong when it has read the flags.
+// Validate is called by kong after parsing the flags.
 func (c *benchPublishCommand) Validate() error {
 	switch {
 	case c.Count < 1 || c.Writers < 1 || c.Writers > 256:
@@ -53,15 +53,15 @@ func (c *benchPublishCommand) Validate() error {
 }
 
 const (
-	publishTargetRate   = 40.0 // items a second of one writer, on a long feed
-	publishTargetP99    = 1.0  // seconds, of several writers
+	publishTargetRate   = 40.0 // items per second of one writer, on a long feed
+	publishTargetP99    = 1.0  // seconds, with several writers
 	publishTimeout      = time.Minute
 	publishPollInterval = 50 * time.Millisecond
 )
 
 // A publishRun is one measurement. Its fields are its JSON.
 type publishRun struct {
-	Before  int     `json:"items_before"` // that the feed had
+	Before  int     `json:"items_before"` // items in the feed before the measurement
 	Writers int     `json:"writers"`
 	Items   int     `json:"items"`
 	Rate    float64 `json:"items_per_s"`
@@ -70,7 +70,7 @@ type publishRun struct {
 	Most    float64 `json:"most_s"`
 }
 
-// A publishBench is three nodes, one feed, and how many items were published in it.
+// A publishBench is three nodes with one feed, and the number of items published in it.
 type publishBench struct {
 	nodes   []*daemon.Daemon // the last one has the key
 	url     string
@@ -79,7 +79,7 @@ type publishBench struct {
 	items   int
 }
 
-// Run measures, and prints what it found.
+// Run measures and prints the results.
 func (c *benchPublishCommand) Run(ctx context.Context, s stdio) (err error) {
 	dir, err := os.MkdirTemp("", "tidings-publish-")
 	if err != nil {
@@ -144,7 +144,7 @@ func printPublishBench(line printer, runs []publishRun) {
 	}
 }
 
-// openPublishBench starts the nodes and finds a feed that one of those without the key leads. What it
+// openPublishBench starts the nodes and finds a feed whose sequencer does not have the key. What it
 // starts ends with ctx.
 func openPublishBench(ctx context.Context, parts *sync.WaitGroup, dir string) (*publishBench, error) {
 	key, err := publisher.Generate(filepath.Join(dir, "bench.key"), "")
@@ -179,7 +179,7 @@ func openPublishBench(ctx context.Context, parts *sync.WaitGroup, dir string) (*
 		if err != nil {
 			return nil, fmt.Errorf("open node %d: %w", i, err)
 		}
-		parts.Go(func() { _ = d.Run(ctx) }) // what it lacks shows in the figures
+		parts.Go(func() { _ = d.Run(ctx) }) // an error shows as missing figures
 		b.nodes = append(b.nodes, d)
 		if err := until(ctx, "the nodes to know each other", func() (bool, error) {
 			for j, n := range b.nodes {
@@ -227,12 +227,12 @@ func serveDocument(ctx context.Context, parts *sync.WaitGroup, document string) 
 		return "", fmt.Errorf("serve the feed: %w", err)
 	}
 	s := &http.Server{ReadHeaderTimeout: publishTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, document) })}
-	parts.Go(func() { _ = s.Serve(l) }) // which ends when it is closed
+	parts.Go(func() { _ = s.Serve(l) }) // it ends when it is closed
 	context.AfterFunc(ctx, func() { _ = s.Close() })
 	return "http://" + l.Addr().String(), nil
 }
 
-// until looks again and again until something is so.
+// until waits for a condition.
 func until(ctx context.Context, what string, is func() (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, publishTimeout, fmt.Errorf("waited %v for %s", publishTimeout, what))
 	defer cancel()
@@ -246,7 +246,7 @@ func until(ctx context.Context, what string, is func() (bool, error)) error {
 	}
 }
 
-// publish has some writers publish as many items together, each of them one after the other.
+// publish makes some writers publish the same number of items, each of them one after the other.
 func (b *publishBench) publish(ctx context.Context, writers, items int) (publishRun, error) {
 	r := publishRun{Before: b.items, Writers: writers, Items: items}
 	first := b.items
@@ -312,7 +312,8 @@ func (b *publishBench) write(ctx context.Context, number int) error {
 	return nil
 }
 
-// wrong is how many items a node lacks or shows twice when all had time to come, of all three nodes.
+// wrong returns the number of missing and repeated items, summed over the three nodes, after the
+// time for all to arrive.
 func (b *publishBench) wrong(ctx context.Context) (wrong int, err error) {
 	err = until(ctx, "all items at all nodes", func() (bool, error) {
 		wrong = 0
@@ -330,7 +331,7 @@ func (b *publishBench) wrong(ctx context.Context) (wrong int, err error) {
 		return wrong == 0, nil
 	})
 	if wrong > 0 && ctx.Err() == nil {
-		err = nil // that is a figure
+		err = nil // missing items are a figure, not an error
 	}
 	return wrong, err
 }

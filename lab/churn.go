@@ -30,12 +30,12 @@ type churnCommand struct {
 	Out      string         `placeholder:"DIR" help:"Draw figures into DIR."`
 }
 
-// Help is what the command's help says besides.
+// Help is appended to the command's help.
 func (c *churnCommand) Help() string {
 	return "With --quick every run is made in a small world. Few bytes of control are asked of 1024 members only."
 }
 
-// options says how large the runs are.
+// options returns the sizes of the runs.
 func (c *churnCommand) options() churn.Options {
 	o := churn.Full()
 	if c.Quick {
@@ -46,7 +46,7 @@ func (c *churnCommand) options() churn.Options {
 	return o
 }
 
-// session is the median of the time that a member stays, 0 if nobody is to leave.
+// session returns the median stay of a member; 0: no member leaves.
 func (c *churnCommand) session() time.Duration {
 	if c.Session == nil {
 		return 0
@@ -61,10 +61,10 @@ func (c *churnCommand) loss() float64 {
 	return *c.Loss
 }
 
-// minSession is the least median of the time that members stay: they join in some seconds.
+// minSession is the smallest median stay, because joining takes some seconds.
 const minSession = 10 * time.Second
 
-// runs are those that are to be made.
+// runs returns the runs to make.
 func (c *churnCommand) runs() ([]churn.Run, error) {
 	o := c.options()
 	if c.Session != nil || c.Loss != nil {
@@ -79,8 +79,7 @@ func (c *churnCommand) runs() ([]churn.Run, error) {
 	return churn.Pick(all, c.Scenario)
 }
 
-// Run measures, and prints what it found, also if it is interrupted: the runs that were
-// finished.
+// Run makes the runs and prints the results; if it is interrupted, those of the finished runs.
 func (c *churnCommand) Run(ctx context.Context, s stdio) error {
 	runs, err := c.runs()
 	if err != nil {
@@ -99,7 +98,7 @@ func (c *churnCommand) Run(ctx context.Context, s stdio) error {
 	return joinErrors(stopped, c.show(s, reports))
 }
 
-// show prints and draws what was found.
+// show prints and draws the results.
 func (c *churnCommand) show(s stdio, reports []churn.Report) error {
 	var marks []mark.Mark
 	for _, r := range reports {
@@ -119,9 +118,8 @@ func (c *churnCommand) show(s stdio, reports []churn.Report) error {
 	return joinErrors(missed, err)
 }
 
-// measure makes runs: first those that must be alone, then the others, some at a time.
-// The reports come in the order of the runs; if one fails they are those of the runs that
-// were finished.
+// measure makes the exclusive runs, and then the others, several at a time. The reports are in the
+// order of the runs; if one fails, only those of finished runs.
 func (c *churnCommand) measure(ctx context.Context, runs []churn.Run, p *progress) ([]churn.Report, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -171,7 +169,7 @@ func (c *churnCommand) measure(ctx context.Context, runs []churn.Run, p *progres
 	return slices.DeleteFunc(reports, func(r churn.Report) bool { return r == nil }), context.Cause(ctx)
 }
 
-// Validate is called by kong when it has read the flags.
+// Validate is called by kong after parsing the flags.
 func (c *churnCommand) Validate(k *kong.Context) error {
 	o := c.options()
 	switch {
@@ -197,7 +195,7 @@ func (c *churnCommand) Validate(k *kong.Context) error {
 	)
 }
 
-// printChurn prints a line for each run in which nodes come and go.
+// printChurn prints a line for each Scenario.
 func printChurn(line printer, reports []churn.Report) {
 	heading := "run\tmembers\tlook-ups\tfailed\twrong root\tmean hops\tslowest s\tcontrol/s\tcontrol B/s\tmean contacts\tjoins timed\tmean join s\tmessages a join\n"
 	for _, report := range reports {

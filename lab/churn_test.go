@@ -36,7 +36,7 @@ func TestChurnUsage(t *testing.T) {
 	}
 }
 
-// Runs are made by name, some at a time; their results come in the order of the list.
+// Runs are selected by name and made several at a time; their results are in the order of the list.
 func TestChurnScenarios(t *testing.T) {
 	args := []string{"sim", "churn", "--quick", "--nodes", "32", "--workers", "2", "--scenario", "sequencer-leaves,calm,idle-16"}
 	code, out, err := lab(t, append(args, "--json")...)
@@ -51,7 +51,7 @@ func TestChurnScenarios(t *testing.T) {
 	}
 }
 
-// Beside a figure stands what was asked for, if anything was, and whether it is met.
+// Each figure is printed with its target and whether it is met.
 func TestChurnTable(t *testing.T) {
 	var o, e strings.Builder
 	err := (&churnCommand{}).show(stdio{&o, &e}, []churn.Report{
@@ -87,7 +87,7 @@ func TestChurnCurvesAreDrawn(t *testing.T) {
 	dir := t.TempDir()
 	if drawn, err := drawChurn(dir, []churn.Report{
 		&churn.KilledResult{Killed: 3, Nodes: 10, Right: []float64{0.5, 0.9, 1}},
-		&churn.SequencerExitResult{Mode: churn.Leaves, WithoutSequencer: 3}, // no curve, and in nobody's way
+		&churn.SequencerExitResult{Mode: churn.Leaves, WithoutSequencer: 3}, // has no curve, and must not disturb the others
 		&churn.SequencerExitResult{Mode: churn.Closes, Took: []float64{1, 4, 9}},
 		&churn.PartitionResult{SeveralRoots: []int{3, 1, 0}, SeveralHeads: []int{3, 3, 2}},
 	}); err != nil || drawn != 3 {
@@ -103,7 +103,7 @@ func TestChurnCurvesAreDrawn(t *testing.T) {
 	}
 }
 
-// What was found is printed before it is drawn; that there is nothing to draw is said.
+// Results are printed before they are drawn. If there is nothing to draw, the command says so.
 func TestChurnIsPrintedFirst(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -123,7 +123,7 @@ func TestChurnIsPrintedFirst(t *testing.T) {
 	}
 }
 
-// Runs that were finished when others are interrupted are results.
+// Runs that finished before an interrupt are reported.
 func TestInterruptedChurn(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	do := func(name string, err error) churn.Run {

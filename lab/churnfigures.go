@@ -8,9 +8,9 @@ import (
 	"tidings/lab/figure"
 )
 
-// drawChurn draws hops by size, control messages by session, what becomes of look-ups
-// and keys after a kill and a healing, and how long keys have no sequencer. It returns how
-// many of these figures there is a curve for.
+// drawChurn draws hops by size, control messages by session, lookups and keys after deaths and
+// after a partition, and the time without a sequencer. It returns the number of these figures for
+// which there is a curve.
 func drawChurn(dir string, reports []churn.Report) (drawn int, err error) {
 	hops := figure.Line{Name: "measured"}
 	bound := figure.Line{Name: "1.1 log₁₆ N + 1", Dashed: true}
@@ -50,7 +50,7 @@ func drawChurn(dir string, reports []churn.Report) (drawn int, err error) {
 		{"sequencer", figure.Figure{Title: "Keys with a new sequencer", X: "seconds after the old one's end", Y: "keys, %", Lines: without}},
 	} {
 		if !slices.ContainsFunc(f.Lines, func(l figure.Line) bool { return len(l.X) > 1 }) {
-			continue // one point is no curve
+			continue // one point is not a curve
 		}
 		if err := f.Save(dir, "churn-"+f.name); err != nil {
 			return drawn, err
@@ -60,7 +60,7 @@ func drawChurn(dir string, reports []churn.Report) (drawn int, err error) {
 	return drawn, nil
 }
 
-// bySecond is a line through a value for each second.
+// bySecond returns a line with a value per second.
 func bySecond(name string, of []int) figure.Line {
 	l := figure.Line{Name: name}
 	for second, n := range of {

@@ -11,7 +11,7 @@ import (
 	"tidings/lab/table2"
 )
 
-// coronaFigures are Figures 3 to 8 of Corona, of what was measured of each objective with each scheme.
+// coronaFigures draws Figures 3 to 8 of Corona from the rows of each objective and scheme.
 type coronaFigures struct {
 	load  *table2.Workload
 	hours int
@@ -19,14 +19,14 @@ type coronaFigures struct {
 	rows  []*table2.Row
 }
 
-// A namedFigure is to be saved by its name.
+// A namedFigure is a figure with its file name.
 type namedFigure struct {
 	name string
 	figure.Figure
 }
 
-// drawnAs is how an objective is named and coloured, the same in all figures: deep for ours and faint
-// for the paper's scheme; what is published is dashed. Readers alone are black, and a bound is sky blue.
+// drawnAs is the name and colour of an objective in all figures: full for our scheme, faint for the
+// paper's; published values are dashed. Readers alone are black, and bounds are sky blue.
 var drawnAs = map[honeycomb.Objective]struct {
 	name string
 	hue  figure.Hue
@@ -35,7 +35,7 @@ var drawnAs = map[honeycomb.Objective]struct {
 	honeycomb.FairSqrt: {"Fair-Sqrt", figure.Purple}, honeycomb.FairLog: {"Fair-Log", figure.Orange},
 }
 
-// What captions begin with.
+// Beginnings of captions.
 const (
 	named = "Lite makes the wait short with as many polls as readers alone make; Fast keeps it at 30 seconds with few. "
 	fair  = "A wait counts the more the oftener a channel changes: with Fair in proportion, with Fair-Sqrt by the root, with Fair-Log by the logarithm of that. " +
@@ -43,19 +43,19 @@ const (
 	means = "Dashed: the means that the paper states. "
 )
 
-// of is what was measured of an objective with a scheme.
+// of returns the row of an objective and a scheme.
 func (f *coronaFigures) of(o honeycomb.Objective, scheme string) *table2.Row {
 	i := slices.IndexFunc(f.rows, func(r *table2.Row) bool { return r.Objective == o.String() && r.Scheme == scheme })
 	return f.rows[i]
 }
 
-// world says what was simulated.
+// world describes the simulated network.
 func (f *coronaFigures) world() string {
 	return fmt.Sprintf("What is published is of 1,024 nodes and 100,000 channels; these are %d nodes, %d channels, %d subscriptions, seed %d.",
 		f.load.Members, len(f.load.Channels), f.load.Subscriptions(), f.seed)
 }
 
-// both are the lines of an objective: ours, and the paper's scheme.
+// both returns the lines of an objective: for our scheme and the paper's.
 func (f *coronaFigures) both(o honeycomb.Objective, line func(*table2.Row) figure.Line) []figure.Line {
 	mine, paper := line(f.of(o, ours)), line(f.of(o, papers))
 	mine.Name, mine.Hue = drawnAs[o].name, drawnAs[o].hue
@@ -63,12 +63,12 @@ func (f *coronaFigures) both(o honeycomb.Objective, line func(*table2.Row) figur
 	return []figure.Line{paper, mine}
 }
 
-// published is a value of an objective that the paper states, from one place to another.
+// published returns a horizontal line at a value that the paper states.
 func (f *coronaFigures) published(o honeycomb.Objective, at, from, to float64) figure.Line {
 	return figure.Line{Name: drawnAs[o].name + ", as published", X: []float64{from, to}, Y: []float64{at, at}, Dashed: true, Hue: drawnAs[o].hue}
 }
 
-// over is a line over time.
+// over returns a line over time.
 func (f *coronaFigures) over(value func(table2.Span) float64) func(*table2.Row) figure.Line {
 	return func(row *table2.Row) (l figure.Line) {
 		for i, s := range row.Series {
@@ -80,12 +80,12 @@ func (f *coronaFigures) over(value func(table2.Span) float64) func(*table2.Row) 
 	}
 }
 
-// level is a dashed line at one value, in black.
+// level returns a dashed black line at one value.
 func (f *coronaFigures) level(name string, at, from, to float64) figure.Line {
 	return figure.Line{Name: name, X: []float64{from, to}, Y: []float64{at, at}, Dashed: true, Hue: figure.Black}
 }
 
-// byRank has channels as dots, at places that are even in the logarithm of their rank.
+// byRank returns channels as dots, evenly spaced in the logarithm of their rank.
 func (f *coronaFigures) byRank(value func(*table2.Row, int) float64) func(*table2.Row) figure.Line {
 	return func(row *table2.Row) figure.Line {
 		l := figure.Line{Dots: true}
@@ -101,10 +101,11 @@ func (f *coronaFigures) byRank(value func(*table2.Row, int) float64) func(*table
 	}
 }
 
-// mostChannels is how many channels a figure has as dots: as many as can be told apart.
+// mostChannels is the largest number of channels that are drawn as dots, so that they can be
+// distinguished.
 const mostChannels = 600
 
-// byUpdate has channels as dots, by the time between their updates.
+// byUpdate returns channels as dots, by their update interval.
 func (f *coronaFigures) byUpdate(row *table2.Row) figure.Line {
 	l := figure.Line{Dots: true}
 	step := max(len(f.load.Channels)/(2*mostChannels), 1)
@@ -116,7 +117,7 @@ func (f *coronaFigures) byUpdate(row *table2.Row) figure.Line {
 	return l
 }
 
-// all draws them.
+// all returns the figures.
 func (f *coronaFigures) all() []namedFigure {
 	return []namedFigure{
 		{"figure-3", f.polls()}, {"figure-4", f.waits()}, {"figure-5", f.pollsByRank()}, {"figure-6", f.waitsByRank()},
@@ -159,8 +160,8 @@ func (f *coronaFigures) waits() figure.Figure {
 	}
 }
 
-// How many nodes poll the channels of a level in the paper's Figure 5, as its text says; those that
-// are no wedge's own have an owner alone.
+// Numbers of pollers of the levels in the paper's Figure 5, as its text states them; orphans have
+// only an owner.
 const (
 	paperFirst  = 100
 	paperSecond = 10

@@ -24,7 +24,7 @@ type crawlCommand struct {
 	Hold  time.Duration `default:"24h" help:"The longest that a snapshot is taken to have been there (${default})."`
 }
 
-// Help is what the command's help says besides.
+// Help is appended to the command's help.
 func (c *crawlCommand) Help() string {
 	return "Figure 8 of Cobra (NSDI 2007): bytes fetched, and bytes passed on, if every poll fetches the feed; if its origin " +
 		"answers 304 while it is the same; if besides documents that were seen are not passed on; and if of others only " +
@@ -32,7 +32,7 @@ func (c *crawlCommand) Help() string {
 		"that the laboratory writes itself."
 }
 
-// Validate is called by kong when it has read the flags.
+// Validate is called by kong after parsing the flags.
 func (c *crawlCommand) Validate(k *kong.Context) error {
 	if c.Every <= 0 || c.Hold <= 0 {
 		return fmt.Errorf("--every %v --hold %v: both are more than nothing", c.Every, c.Hold)
@@ -40,8 +40,8 @@ func (c *crawlCommand) Validate(k *kong.Context) error {
 	return dataOr(k, c.Data)
 }
 
-// dataOr checks that a command which measures real documents is told where they are, or else is to
-// measure those that the laboratory writes itself. Real ones are not in this repository.
+// dataOr checks that the flags select either real documents, which are not in this repository, or
+// those that the laboratory generates.
 func dataOr(k *kong.Context, data string) error {
 	if data == "" && !flagGiven(k, "quick") {
 		return errors.New("--data is missing: say where the traces are, or measure what the laboratory writes itself with --quick")
@@ -49,7 +49,7 @@ func dataOr(k *kong.Context, data string) error {
 	return refuseTogether(k, "quick", "the laboratory writes its own documents", "data")
 }
 
-// Run crawls one trace after the other.
+// Run crawls the traces one after the other.
 func (c *crawlCommand) Run(ctx context.Context, s stdio) error {
 	if c.Quick {
 		snapshots, _ := sampleFeed()
@@ -97,7 +97,7 @@ func (c *crawlCommand) crawl(ctx context.Context, name string, snapshots []origi
 	return crawl.Config{Interval: c.Every, MaxHold: c.Hold}.Crawl(ctx, name, snapshots)
 }
 
-// show prints what was found.
+// show prints the results.
 func (c *crawlCommand) show(s stdio, found []crawl.Trace) error {
 	total := crawl.Total(found)
 	passed := float64(total[len(total)-1].Passed) / float64(total[0].Fetched)
@@ -109,11 +109,11 @@ func (c *crawlCommand) show(s stdio, found []crawl.Trace) error {
 	})
 }
 
-// isFeed says whether a file of a trace may be a feed.
+// isFeed reports whether a file of a trace may be a feed.
 func isFeed(file string) bool { return !strings.HasSuffix(file, ".html") }
 
-// crawlPublished is what the paper has of all that a full fetch brings: it states no figure for
-// the hash of documents.
+// crawlPublished is the paper's figures, relative to full fetches; it has none for the hash of
+// documents.
 var crawlPublished = map[string]string{crawl.Full: "100 %", crawl.Validators: "43 % fetched", crawl.ItemHash: "0.2 % passed on"}
 
 func printCrawl(line printer, total []crawl.Run, traces []crawl.Trace) {
@@ -133,5 +133,5 @@ func printCrawl(line printer, total []crawl.Run, traces []crawl.Trace) {
 	}
 }
 
-// mostPassed is how many percent of what a full fetch brings may be passed on.
+// mostPassed is the target for what is passed on, in percent of full fetches.
 const mostPassed = 1

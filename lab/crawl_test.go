@@ -14,7 +14,7 @@ import (
 	"tidings/lab/crawl"
 )
 
-// writeTrace makes a trace of two documents with an hour between them.
+// writeTrace writes a trace of two documents an hour apart.
 func writeTrace(t *testing.T, dir, name, ext, first, second string) {
 	t.Helper()
 	var b bytes.Buffer

@@ -38,7 +38,7 @@ type deploymentCommand struct {
 // paperInterval is the paper's polling interval.
 const paperInterval = 30 * time.Minute
 
-// Help is what the command's help says besides.
+// Help is appended to the command's help.
 func (c *deploymentCommand) Help() string {
 	return "Nodes poll a server of feeds on this machine over real sockets, beside readers who poll the same feeds alone; " +
 		"then the simulator does the same in virtual time, and all is printed in one table, in seconds of the run. " +
@@ -46,8 +46,8 @@ func (c *deploymentCommand) Help() string {
 		"coming until a reader has it."
 }
 
-// Validate is called by kong when it has read the flags. Politeness is more work for the nodes, of which
-// some come late then, and poll more often than was decided: it gets more time, and aims lower.
+// Validate is called by kong after parsing the flags. With politeness the nodes have more work;
+// some are late and poll more often than decided. So the defaults allow more time and less load.
 func (c *deploymentCommand) Validate() error {
 	interval, load := time.Minute, 0.99
 	if c.Politeness {
@@ -71,7 +71,7 @@ func (c *deploymentCommand) Validate() error {
 	return nil
 }
 
-// A deploymentRow is what one way of polling came to, in seconds of the run.
+// A deploymentRow is the result for one way of polling, in seconds of the run.
 type deploymentRow struct {
 	What     string  `json:"what"`
 	Polls    float64 `json:"polls_per_s"`
@@ -81,7 +81,7 @@ type deploymentRow struct {
 	SeenMost float64 `json:"seen_most_s,omitempty"`
 }
 
-// A deploymentResult is all that was found. Its fields are its JSON.
+// A deploymentResult is all results. Its fields are its JSON.
 type deploymentResult struct {
 	Rows     []deploymentRow `json:"rows"`
 	Items    int             `json:"items_seen"`
@@ -91,7 +91,7 @@ type deploymentResult struct {
 	Seed     int64           `json:"seed"`
 }
 
-// Run deploys, measures, and simulates the same.
+// Run deploys nodes, measures them, and simulates the same.
 func (c *deploymentCommand) Run(ctx context.Context, s stdio) error {
 	if err := libp2p.SetLog(slog.DiscardHandler); err != nil {
 		return err
@@ -133,10 +133,10 @@ func (c *deploymentCommand) Run(ctx context.Context, s stdio) error {
 	})
 }
 
-// factor is how many times shorter the run's intervals are than the world's.
+// factor returns how many times shorter the run's intervals are than the default ones.
 func (c *deploymentCommand) factor() float64 { return float64(paperInterval) / float64(c.Interval) }
 
-// config is what is deployed of a workload.
+// config returns the configuration of the deployment for a workload.
 func (c *deploymentCommand) config(load *table2.Workload) deployment.Config {
 	d := deployment.Config{Nodes: c.Nodes, Network: wire.DefaultNetwork("deployment"), Polite: c.Politeness, Compression: c.factor(), Seed: uint64(c.Seed)}
 	d.Network.PollInterval, d.Network.MaintenanceInterval, d.Network.PrivateAddresses = c.Interval, c.Interval/3, true
@@ -158,7 +158,7 @@ func (c *deploymentCommand) config(load *table2.Workload) deployment.Config {
 	return d
 }
 
-// measure waits until all has settled, and measures.
+// measure waits until the network has settled, and measures.
 func (c *deploymentCommand) measure(ctx context.Context, d *deployment.Deployment, ended chan error, p *progress) (*deploymentResult, error) {
 	defer p.end()
 	look := time.NewTicker(redraw)
@@ -186,7 +186,7 @@ func (c *deploymentCommand) measure(ctx context.Context, d *deployment.Deploymen
 		switch {
 		case !opened && v.Running >= settle:
 			opened, sent = true, d.SentBytes()
-			computed, _ = nodes.CPUTime(pid) // where the system does not tell, it is not printed
+			computed, _ = nodes.CPUTime(pid) // not printed where the system does not report it
 			if err := d.Open(); err != nil {
 				return nil, err
 			}
@@ -196,7 +196,7 @@ func (c *deploymentCommand) measure(ctx context.Context, d *deployment.Deploymen
 	}
 }
 
-// result turns what was counted into figures.
+// result computes the figures.
 func (c *deploymentCommand) result(d *deployment.Deployment, f deployment.Figures, sent int, computed time.Duration) *deploymentResult {
 	secs := f.Since.Seconds()
 	r := &deploymentResult{Seed: c.Seed, Overlay: float64(sent) / secs, Items: f.ShownByNodes.Items}
@@ -207,7 +207,7 @@ func (c *deploymentCommand) result(d *deployment.Deployment, f deployment.Figure
 		}
 	}
 	alone := row("readers alone", f.Legacy, f.Shown)
-	alone.Wait = c.Interval.Seconds() / 2 // each knows of its own polls only
+	alone.Wait = c.Interval.Seconds() / 2 // each reader knows only its own polls
 	r.Rows = append(r.Rows, alone, row("nodes, over sockets", f.Nodes, f.ShownByNodes))
 	if now, err := nodes.CPUTime(os.Getpid()); err == nil {
 		r.CPU = 100 * (now - computed).Seconds() / secs / float64(c.Nodes)
@@ -218,7 +218,7 @@ func (c *deploymentCommand) result(d *deployment.Deployment, f deployment.Figure
 	return r
 }
 
-// simulate does the same in the simulator, and adds what came of it.
+// simulate does the same in the simulator, and adds the results.
 func (c *deploymentCommand) simulate(ctx context.Context, load *table2.Workload, r *deploymentResult) error {
 	name := "rank-cut-coordinated"
 	if c.Scheme == "paper" {
@@ -266,10 +266,10 @@ func openDeployed(p deployment.Plan) (deployment.Node, error) {
 	return daemon.Open(c)
 }
 
-// A streetCommand is what bench deployment starts to serve feeds.
+// A streetCommand runs the process that serves feeds for bench deployment.
 type streetCommand struct{}
 
-// Run does errands that come on standard input.
+// Run executes the commands on standard input.
 func (streetCommand) Run(ctx context.Context, s stdio) error {
 	return deployment.ServeStreet(ctx, os.Stdin, s.out)
 }

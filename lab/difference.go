@@ -28,7 +28,7 @@ type differenceCommand struct {
 	Worst int    `default:"10" help:"How many of the pairs that fooled it are shown, with the change that did (${default})."`
 }
 
-// Help is what the command's help says besides.
+// Help is appended to the command's help.
 func (c *differenceCommand) Help() string {
 	return "Each trace is replayed as a poller sees it, one snapshot after the other. Of a page with labels, a pair of neighbours is " +
 		"a change of wording, or one of links or markup, or else noise. That a true change beside what was labelled counts as noise is " +
@@ -36,7 +36,7 @@ func (c *differenceCommand) Help() string {
 		"itself."
 }
 
-// Validate is called by kong when it has read the flags.
+// Validate is called by kong after parsing the flags.
 func (c *differenceCommand) Validate(k *kong.Context) error {
 	if c.Worst < 0 {
 		return fmt.Errorf("--worst %d: not less than nothing", c.Worst)
@@ -44,14 +44,14 @@ func (c *differenceCommand) Validate(k *kong.Context) error {
 	return dataOr(k, c.Data)
 }
 
-// What was made of all traces.
+// replayResults are the results of all traces.
 type replayResults struct {
 	total differences.Total
 	pages []differences.Page
 	feeds []differences.Feed
 }
 
-// Run replays one trace after the other.
+// Run replays the traces one after the other.
 func (c *differenceCommand) Run(ctx context.Context, s stdio) error {
 	if c.Quick {
 		var found replayResults
@@ -96,7 +96,7 @@ func (c *differenceCommand) Run(ctx context.Context, s stdio) error {
 	return joinErrors(failed, c.show(s, &found))
 }
 
-// show prints what was found.
+// show prints the results.
 func (c *differenceCommand) show(s stdio, found *replayResults) error {
 	found.total = differences.Summarise(found.pages, found.feeds)
 	traces := make([]any, 0, len(found.pages)+len(found.feeds))
@@ -112,7 +112,7 @@ func (c *differenceCommand) show(s stdio, found *replayResults) error {
 	}{found.total, traces}, func(line printer) { c.print(line, found) }, c.marks(&found.total))
 }
 
-// table reads one of a folder.
+// table reads a table from a file in a folder.
 func table[T any](dir, name string, read func(io.Reader) (T, error)) (of T, err error) {
 	file, err := os.Open(filepath.Join(dir, name))
 	if err != nil {
@@ -122,10 +122,11 @@ func table[T any](dir, name string, read func(io.Reader) (T, error)) (of T, err 
 	return read(file)
 }
 
-// labelledTraces is how those begin that labels are of; where there is none, nothing changed.
+// labelledTraces is the prefix of the traces that have labels; where such a trace has no label,
+// nothing changed.
 const labelledTraces = "ota-"
 
-// read replays a trace of a folder.
+// read replays a trace from a folder.
 func (r *replayResults) read(path string, labels differences.Labels, references differences.References) error {
 	name := strings.TrimSuffix(filepath.Base(path), ".tar.zst")
 	snapshots, err := origin.Trace(path, nil)
@@ -153,8 +154,8 @@ func (r *replayResults) replay(name string, snapshots []origin.Snapshot, labels 
 	return nil
 }
 
-// marks are the figures of all traces. Speed is asked of real pages, which are larger than those that
-// the laboratory writes itself.
+// marks returns the figures of all traces. Speed has a target for real pages only, which are larger
+// than generated ones.
 func (c *differenceCommand) marks(total *differences.Total) []mark.Mark {
 	percent := func(n, of int) float64 { return 100 * float64(n) / float64(of) }
 	part := func(n, of int) string { return fmt.Sprintf("%d of %d", n, of) }
@@ -182,7 +183,7 @@ func (c *differenceCommand) marks(total *differences.Total) []mark.Mark {
 	}
 }
 
-// print prints what was made of each trace, and the pairs that fooled the engine.
+// print prints the result of each trace, and the pairs that the engine got wrong.
 func (c *differenceCommand) print(line printer, r *replayResults) {
 	pages := r.pages
 	line("page\tsnapshots\tMB\twording\tfound\tnoise pairs\talarms\ttold\tfailed\treturned\tms/MB\tslowest ms\t")
@@ -205,7 +206,7 @@ func (c *differenceCommand) print(line printer, r *replayResults) {
 	c.printWorst(line, r)
 }
 
-// printWorst shows what was missed, what raised an alarm for nothing, and what was not believed.
+// printWorst prints missed changes, false alarms and refused snapshots.
 func (c *differenceCommand) printWorst(line printer, r *replayResults) {
 	var worst []string
 	for i := range r.pages {

@@ -37,7 +37,7 @@ func TestEvalDifference(t *testing.T) {
 	writeTrace(t, traces, "feed", ".xml", `<rss version="2.0"><channel><title>A</title><item><guid>1</guid><title>One</title></item></channel></rss>`,
 		`<rss version="2.0"><channel><title>A</title><item><guid>2</guid><title>Two</title></item></channel></rss>`)
 	code, out, err := lab(t, "eval", "difference", "--data", dir)
-	if code != exitFailed || !strings.Contains(err, "marks missed") { // there is one alarm of one pair
+	if code != exitFailed || !strings.Contains(err, "marks missed") { // there is one alarm in one pair
 		t.Fatalf("exit %d, %q", code, err)
 	}
 	for _, want := range []string{"1 of 1", "MISSED", "alarm: ota-b 0002.html, 2 lines", "> Something else.", "feeds' pairs with new items that are not told  ", "0 of 1"} {

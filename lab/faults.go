@@ -37,20 +37,20 @@ type faultsCommand struct {
 	Out     string          `placeholder:"DIR" help:"Draw figures into DIR."`
 }
 
-// An outcome is what became of some worlds; its fields are its JSON.
+// An outcome is the results of some runs; its fields are its JSON.
 type outcome struct {
 	Sums    []faults.Summary `json:"sums"`
 	Runs    []faults.Result  `json:"runs"`
 	Thinned *reduced         `json:"thinned,omitempty"`
 }
 
-// A thinned is the story that is left of a world that went wrong.
+// A reduced is what is left of a scenario that failed.
 type reduced struct {
 	Violated string `json:"violated"`
 	Story    string `json:"story"`
 }
 
-// Run runs worlds, and prints what became of them.
+// Run runs scenarios and prints the results.
 func (c *faultsCommand) Run(ctx context.Context, s stdio) error {
 	if c.Plan {
 		return c.plans(s.out)
@@ -77,8 +77,8 @@ func (c *faultsCommand) Run(ctx context.Context, s stdio) error {
 	return c.show(ctx, s, story, results, stopped)
 }
 
-// show prints and draws what became of some worlds, and before that thins out the first that
-// went wrong if that is asked for.
+// show prints and draws the results. Before that it reduces the first failed scenario if the flags
+// ask for it.
 func (c *faultsCommand) show(ctx context.Context, s stdio, story *sim.Scenario, results []faults.Result, stopped error) error {
 	o := outcome{Sums: faults.Summarise(results), Runs: results}
 	wrong := slices.DeleteFunc(slices.Clone(results), func(r faults.Result) bool { return len(r.Violations) == 0 })
@@ -97,7 +97,7 @@ func (c *faultsCommand) show(ctx context.Context, s stdio, story *sim.Scenario, 
 	return failed
 }
 
-// faultMarks are the figures of all worlds, some of which went wrong.
+// faultMarks returns the figures of all runs; wrong are those with violations.
 func faultMarks(all faults.Summary, wrong []faults.Result) []mark.Mark {
 	of := []mark.Mark{
 		mark.Zero("worlds that went wrong", len(wrong)),
@@ -113,12 +113,12 @@ func faultMarks(all faults.Summary, wrong []faults.Result) []mark.Mark {
 	return of
 }
 
-// scenario is what the flags ask for.
+// config returns the configuration of the flags.
 func (c *faultsCommand) config() faults.Config {
 	return faults.Config{Members: c.Members, Length: c.Length, Kinds: c.Fault, Public: c.Public}
 }
 
-// plans prints the stories of the worlds.
+// plans prints the scenarios without running them.
 func (c *faultsCommand) plans(w io.Writer) error {
 	for seed := c.From; seed < c.From+uint64(c.Seeds); seed++ {
 		if _, err := fmt.Fprintln(w, c.config().Scenario(seed)); err != nil {
@@ -128,7 +128,7 @@ func (c *faultsCommand) plans(w io.Writer) error {
 	return nil
 }
 
-// worlds runs them, or the one of a story. Each that went wrong has a line at once.
+// runScenarios runs the scenarios of the seeds, or the given one. A failed run is printed at once.
 func (c *faultsCommand) runScenarios(ctx context.Context, w io.Writer, story *sim.Scenario) (results []faults.Result, err error) {
 	began, p := time.Now(), newProgress(w, "worlds")
 	defer p.end()
@@ -136,7 +136,7 @@ func (c *faultsCommand) runScenarios(ctx context.Context, w io.Writer, story *si
 		results = append(results, r)
 		if len(r.Violations) > 0 {
 			p.end()
-			_, _ = fmt.Fprintf(w, "seed %d: %s\n", r.Seed, strings.Join(r.First, "; ")) // the table says it again
+			_, _ = fmt.Fprintf(w, "seed %d: %s\n", r.Seed, strings.Join(r.First, "; ")) // the table repeats it
 		}
 		done := float64(len(results)) / float64(c.Seeds)
 		if c.For > 0 {
@@ -160,7 +160,7 @@ func (c *faultsCommand) runScenarios(ctx context.Context, w io.Writer, story *si
 	return results, err
 }
 
-// told is the world of a story.
+// readStory reads the scenario of --story.
 func (c *faultsCommand) readStory() (n sim.Scenario, err error) {
 	story, err := os.ReadFile(c.Story)
 	if err != nil {
@@ -172,7 +172,7 @@ func (c *faultsCommand) readStory() (n sim.Scenario, err error) {
 	return n, nil
 }
 
-// thin leaves all out of a world that went wrong that is not needed for one thing that did.
+// reduce leaves out all faults that are not needed for a violation.
 func reduce(ctx context.Context, w io.Writer, n sim.Scenario, what string) (*reduced, error) {
 	all := len(n.Plan)
 	p := newProgress(w, fmt.Sprintf("strikes left out of %d", all))
@@ -184,7 +184,7 @@ func reduce(ctx context.Context, w io.Writer, n sim.Scenario, what string) (*red
 	return &reduced{what, n.String()}, nil
 }
 
-// Validate is called by kong when it has read the flags.
+// Validate is called by kong after parsing the flags.
 func (c *faultsCommand) Validate(k *kong.Context) error {
 	switch {
 	case c.Members < 8 || c.Members > 10_000:
@@ -212,8 +212,8 @@ func (c *faultsCommand) Validate(k *kong.Context) error {
 	)
 }
 
-// print prints a line for each kind of trouble, and below it what was violated, how to see that
-// again, and what is left of a story that was thinned out.
+// print prints a line for each kind of fault, then the violated invariants, the commands that
+// repeat the failed runs, and the reduced scenario.
 func (c *faultsCommand) print(line printer, o outcome) {
 	line("trouble\tworlds\twrong\tevents\tlook-ups\tfailed\tpublished\tdelivered\titems shown\tright after s: median\tp99\tmost\tnever")
 	for _, l := range o.Sums {
@@ -252,7 +252,7 @@ func (c *faultsCommand) print(line printer, o outcome) {
 	}
 }
 
-// replay is the command that runs one world again.
+// replay returns the command that repeats a run.
 func (c *faultsCommand) replay(seed uint64) string {
 	if c.Story != "" {
 		return "tidings-lab sim faults --story " + c.Story
@@ -267,7 +267,7 @@ func (c *faultsCommand) replay(seed uint64) string {
 	return words
 }
 
-// drawFaults draws in what part of the worlds all was right again after how long.
+// drawFaults draws the distribution of the time until all invariants hold again.
 func drawFaults(dir string, results []faults.Result) error {
 	f := figure.Figure{Title: "Until all is right again after the last trouble", X: "seconds", Y: "worlds, %"}
 	for _, l := range []struct {

@@ -56,7 +56,7 @@ func TestFaultsUsage(t *testing.T) {
 	}
 }
 
-// The object has the keys that scripts rely on, the table a line for each kind, and
+// The JSON object has the keys that scripts rely on, the table has a line for each kind, and
 // figures are drawn.
 func TestFaults(t *testing.T) {
 	dir := t.TempDir()
@@ -88,8 +88,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A world that goes wrong has a line at once, its command in the table, and exit code 1;
-// what was not needed for it is left out of its story. It never healed, and is drawn so.
+// A failed run is printed at once, its command is in the table, and the exit code is 1. The reduced
+// scenario has only the faults that matter. The run never recovered, and is drawn so.
 func TestFaultsThatAreFound(t *testing.T) {
 	dir := t.TempDir()
 	story := filepath.Join(dir, "story.txt")
@@ -121,8 +121,8 @@ func TestFaultsThatAreFound(t *testing.T) {
 	}
 }
 
-// Figures that cannot be written cost no result: who has no folder for them learns it
-// before the work, and what was found is printed before it is drawn.
+// If the folder for figures cannot be created, the command says so before the work begins. Results
+// are printed before they are drawn.
 func TestFaultsWithoutAFolder(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

@@ -21,7 +21,7 @@ type firehoseCommand struct {
 	Seed     uint64          `default:"1" help:"Of the worlds (${default})."`
 }
 
-// Help is what the command's help says besides.
+// Help is appended to the command's help.
 func (c *firehoseCommand) Help() string {
 	return "Each new item of every feed is to reach every filter: once, within a minute of the first reader. The nodes are the real " +
 		"ones. Topics are GossipSub's as far as they can go wrong: frames go by way of those who take part and are connected, " +
@@ -29,7 +29,7 @@ func (c *firehoseCommand) Help() string {
 		"that were there all the time."
 }
 
-// Validate is called by kong when it has read the flags.
+// Validate is called by kong after parsing the flags.
 func (c *firehoseCommand) Validate() error {
 	switch {
 	case c.Nodes < 2 || c.Nodes > 16_384 || c.Filters < 1 || c.Filters > c.Nodes:
@@ -44,7 +44,7 @@ func (c *firehoseCommand) Validate() error {
 	return nil
 }
 
-// Run simulates, and prints what it found, also if it is interrupted: the runs that were finished.
+// Run makes the runs and prints the results; if it is interrupted, those of the finished runs.
 func (c *firehoseCommand) Run(ctx context.Context, s stdio) error {
 	p := newProgress(s.err, fmt.Sprintf("%d runs", len(c.Session)))
 	var runs []firehose.Result
@@ -81,7 +81,7 @@ func (c *firehoseCommand) Run(ctx context.Context, s stdio) error {
 	}, marks))
 }
 
-// sessions says for how long the members of a run stay.
+// sessionOf describes the median stay of members in a run.
 func sessionOf(r firehose.Result) string {
 	if r.SessionMin == 0 {
 		return "for ever"

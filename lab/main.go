@@ -67,7 +67,7 @@ type simCommand struct {
 	Table2     table2Command        `cmd:"" name:"table2" help:"The paper's simulation: how soon changes are found, and how many polls that takes, by its scheme and ours."`
 }
 
-// streams are what a command writes.
+// stdio is the outputs of a command.
 type stdio struct{ out, err io.Writer }
 
 func main() {
@@ -82,14 +82,14 @@ const (
 	exitUsage  = 2
 )
 
-// run is the command. It returns the exit code.
+// run executes the command and returns the exit code.
 func run(ctx context.Context, args []string, s stdio) int {
 	c, err := parser(ctx, s).Parse(args)
 	switch {
 	case errors.Is(err, errHelped):
 		return exitDone
 	case err != nil:
-		_, _ = fmt.Fprintf(s.err, "tidings-lab: %v; see tidings-lab --help\n", err) // there is nobody else to tell
+		_, _ = fmt.Fprintf(s.err, "tidings-lab: %v; see tidings-lab --help\n", err) // there is no other place to report an error
 		return exitUsage
 	}
 	if err := c.Run(s); err != nil {
@@ -99,7 +99,7 @@ func run(ctx context.Context, args []string, s stdio) int {
 	return exitDone
 }
 
-// parser reads the command line.
+// parser returns the parser of the command line.
 func parser(ctx context.Context, s stdio) *kong.Kong {
 	k, err := kong.New(&grammar{},
 		kong.Name("tidings-lab"),
@@ -117,12 +117,12 @@ func parser(ctx context.Context, s stdio) *kong.Kong {
 	return k
 }
 
-// A helpFlag ends the command line: what comes behind it is not looked at.
+// A helpFlag ends the command line: the rest is ignored.
 type helpFlag bool
 
 var errHelped = errors.New("help was all that was asked for")
 
-// BeforeReset is called by kong when it meets the flag.
+// BeforeReset is called by kong when it parses the flag.
 func (helpFlag) BeforeReset(c *kong.Context) error {
 	if err := c.PrintUsage(false); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (helpFlag) BeforeReset(c *kong.Context) error {
 	return errHelped
 }
 
-// beside refuses flags that would mean nothing beside another one.
+// refuseTogether refuses flags that have no meaning together with another one.
 func refuseTogether(k *kong.Context, flag, because string, others ...string) error {
 	for _, other := range others {
 		if flagGiven(k, flag) && flagGiven(k, other) {
@@ -140,7 +140,8 @@ func refuseTogether(k *kong.Context, flag, because string, others ...string) err
 	return nil
 }
 
-// told says whether a flag was given on the command line. What --quick sets was not.
+// flagGiven reports whether a flag is on the command line. A value that --quick sets does not
+// count.
 func flagGiven(k *kong.Context, flag string) bool {
 	return slices.ContainsFunc(k.Path, func(p *kong.Path) bool { return p.Flag != nil && p.Flag.Name == flag && !p.Resolved })
 }
@@ -148,7 +149,7 @@ func flagGiven(k *kong.Context, flag string) bool {
 // quickTag is the tag of a command's field with the value that --quick gives to its flag.
 const quickTag = "quick"
 
-// quickly returns the value that --quick gives to a flag which is not on the command line.
+// quickValue returns the value that --quick gives to a flag that is not on the command line.
 func quickValue(k *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	if !flag.Tag.Has(quickTag) || !flagGiven(k, "quick") {
 		return nil, nil //nolint:nilnil // kong's way to say that there is no value
@@ -156,7 +157,7 @@ func quickValue(k *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	return flag.Tag.Get(quickTag), nil
 }
 
-// explainQuick adds to the help of a command's --quick what that flag sets.
+// explainQuick adds the values that --quick sets to its help.
 func explainQuick(node kong.Visitable, next kong.Next) error {
 	if n, ok := node.(*kong.Node); ok {
 		var sets []string
@@ -174,7 +175,7 @@ func explainQuick(node kong.Visitable, next kong.Next) error {
 	return next(nil)
 }
 
-// both is one error of two that say different things, in one line, or the one that is there.
+// joinErrors joins two errors into one line; either may be nil.
 func joinErrors(first, second error) error {
 	if first == nil || second == nil {
 		return cmp.Or(first, second)
@@ -182,8 +183,8 @@ func joinErrors(first, second error) error {
 	return fmt.Errorf("%w; %w", first, second)
 }
 
-// folder makes the folder for figures, if there are to be any, before work begins: who
-// cannot have them learns it at once.
+// makeFolder creates the folder for figures, if one is given, before the work begins, so that an
+// error is reported at once.
 func makeFolder(dir string) error {
 	if dir == "" {
 		return nil
@@ -194,7 +195,7 @@ func makeFolder(dir string) error {
 	return nil
 }
 
-// A reporter has the flags that every command has, and prints what a command found.
+// A reporter has the flags that every command has, and prints the results.
 type reporter struct {
 	Quick bool `help:"Measure something small, in seconds."`
 	JSON  bool `name:"json" help:"Print one JSON object."`
@@ -203,8 +204,8 @@ type reporter struct {
 // A printer prints a line of a table, with tabs between the columns.
 type printer func(format string, args ...any)
 
-// report prints what a command found: with --json the object of found, which has at least one
-// key, and the marks beside its keys; otherwise the table and the marks below it. It returns an
+// report prints the results of a command: with --json the object of found, which must have at least
+// one key, and the marks beside its keys; otherwise the table and the marks below it. It returns an
 // error if a mark is missed.
 func (r reporter) report(w io.Writer, found any, table func(printer), marks []mark.Mark) error {
 	var err error
@@ -215,7 +216,7 @@ func (r reporter) report(w io.Writer, found any, table func(printer), marks []ma
 		lines := 0
 		line := func(format string, args ...any) {
 			lines++
-			_, _ = fmt.Fprintf(t, format+"\n", args...) // Flush tells
+			_, _ = fmt.Fprintf(t, format+"\n", args...) // Flush reports errors
 		}
 		if table(line); lines > 0 && len(marks) > 0 {
 			line("")

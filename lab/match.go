@@ -26,14 +26,14 @@ type matchCommand struct {
 	Calibrate bool   `help:"Find the costs by which tidings provision plans, from two numbers of subscriptions."`
 }
 
-// Help is what the command's help says besides.
+// Help is appended to the command's help.
 func (c *matchCommand) Help() string {
 	return "Figure 10 of Cobra (NSDI 2007): how long it takes to match an article with keyword subscriptions, by how many these " +
 		"are and how many words it has, with subscriptions and articles drawn as the paper's. Rings of the last ten articles of " +
 		"each subscription are written besides. Times are of one thread. Forty million subscriptions take 3 GB and three minutes."
 }
 
-// Validate is called by kong when it has read the flags.
+// Validate is called by kong after parsing the flags.
 func (c *matchCommand) Validate() error {
 	for _, n := range c.Subs {
 		if n < 1 || n > 200_000_000 {
@@ -54,7 +54,7 @@ func (c *matchCommand) Validate() error {
 	return nil
 }
 
-// Run measures one number of subscriptions after the other.
+// Run measures the numbers of subscriptions one after the other.
 func (c *matchCommand) Run(ctx context.Context, s stdio) error {
 	var articles []cobra.Article
 	lengths := c.Words
@@ -68,7 +68,7 @@ func (c *matchCommand) Run(ctx context.Context, s stdio) error {
 	if c.Calibrate {
 		lengths = []int{keywords.Mix}
 	}
-	// Large arrays without pointers fill the heap, and half as much again is waste enough.
+	// The heap consists of large arrays without pointers, so half as much garbage is enough.
 	defer debug.SetGCPercent(debug.SetGCPercent(50))
 	var runs []keywords.MatchRun
 	var changes []keywords.Change
@@ -110,8 +110,8 @@ func (c *matchCommand) Run(ctx context.Context, s stdio) error {
 	}, c.marks(runs, changes)))
 }
 
-// printCosts prints the lines through what two numbers of subscriptions cost: an
-// article's time from HTML to rings, and megabytes.
+// printCosts prints the lines through the costs of two numbers of subscriptions: the time of an
+// article from HTML to the rings, and megabytes.
 func printCosts(line printer, runs []keywords.MatchRun) {
 	var at [2]keywords.MatchRun
 	for _, r := range runs {
@@ -130,7 +130,7 @@ func printCosts(line printer, runs []keywords.MatchRun) {
 	line("The process itself takes some 30 MB more, and articles are on a disk.")
 }
 
-// matchAsked are the p90 of an article's matching, in microseconds, by subscriptions
+// matchAsked are the targets of an article's matching time, p90 in microseconds, by subscriptions
 // and words.
 var matchAsked = map[[2]int]float64{
 	{1_000_000, 61}: 50, {1_000_000, 637}: 600, {1_000_000, 2000}: 2000,
@@ -138,12 +138,12 @@ var matchAsked = map[[2]int]float64{
 	{40_000_000, 61}: 600, {40_000_000, 2000}: 30_000,
 }
 
-// Other figures that are asked for.
+// Other targets.
 const (
-	separateAsked = 30_000 // of 40 million that share nothing, 61 words
-	mixAsked      = 350    // of a million, all lengths, ring writes left out
-	pathAsked     = 1000   // of a million, all lengths, the mean of the whole path
-	changeAsked   = 20     // to add or remove, at ten million
+	separateAsked = 30_000 // for 40 million distinct subscriptions, 61 words
+	mixAsked      = 350    // for a million, all lengths, without ring writes
+	pathAsked     = 1000   // for a million, all lengths, mean of the whole path
+	changeAsked   = 20     // to add or remove one, at ten million
 	residentAsked = 4 << 30
 )
 
@@ -168,7 +168,7 @@ func (c *matchCommand) print(line printer, runs []keywords.MatchRun, changes []k
 	}
 }
 
-// peers prints what a database took, beside what it takes here.
+// peers prints the times of the database, and those of the filter.
 func (c *matchCommand) peers(line printer, runs []keywords.MatchRun) {
 	if !c.Peer {
 		return
@@ -181,8 +181,8 @@ func (c *matchCommand) peers(line printer, runs []keywords.MatchRun) {
 	}
 }
 
-// marks are the figures of all runs. Times are asked of some numbers of subscriptions and words
-// only, and of none of real articles.
+// marks returns the figures of all runs. Some numbers of subscriptions and words have a target for
+// the time; real articles have none.
 func (c *matchCommand) marks(runs []keywords.MatchRun, changes []keywords.Change) (of []mark.Mark) {
 	seen := 0
 	for _, r := range runs {
@@ -240,12 +240,12 @@ func (c *matchCommand) marks(runs []keywords.MatchRun, changes []keywords.Change
 	return of
 }
 
-// millions is a number of subscriptions in words.
+// millions formats a number of subscriptions.
 func millions(subscriptions int) string {
 	return fmt.Sprintf("%g M subscriptions", float64(subscriptions)/1e6)
 }
 
-// mappedNow is how much of that is pages of files.
+// mappedNow returns the resident pages of files of this process.
 func mappedNow() int {
 	n, err := nodes.Mapped(os.Getpid())
 	if err != nil {
@@ -254,7 +254,7 @@ func mappedNow() int {
 	return n
 }
 
-// spentNow is how long this process has computed; 0 if the system does not tell.
+// cpuTimeNow returns the CPU time of this process; 0 if unknown.
 func cpuTimeNow() time.Duration {
 	t, err := nodes.CPUTime(os.Getpid())
 	if err != nil {
@@ -263,7 +263,7 @@ func cpuTimeNow() time.Duration {
 	return t
 }
 
-// residentNow is how much memory this process has, in bytes; 0 if the system does not tell.
+// residentNow returns the resident memory of this process in bytes; 0 if unknown.
 func residentNow() int {
 	n, err := nodes.Resident(os.Getpid())
 	if err != nil {

@@ -47,14 +47,14 @@ type nodesCommand struct {
 	Out       string        `placeholder:"DIR" help:"Draw figures into DIR."`
 }
 
-// Help is what the command's help says besides.
+// Help is appended to the command's help.
 func (c *nodesCommand) Help() string {
 	return "Tables are right when every node is a member, its leaf is complete, every slot that a live node could fill has one, " +
 		"no count of members is off by more than half of the truth, and all nodes find the right roots of 5 keys. " +
 		"The column \"counts off\" says how far the worst count was off then."
 }
 
-// Validate is called by kong when it has read the flags.
+// Validate is called by kong after parsing the flags.
 func (c *nodesCommand) Validate(k *kong.Context) error {
 	joins := slices.Contains(c.Phase, nodes.Join)
 	kills := slices.Contains(c.Phase, nodes.Silent) || slices.Contains(c.Phase, nodes.Closed)
@@ -79,8 +79,8 @@ func (c *nodesCommand) Validate(k *kong.Context) error {
 	return err
 }
 
-// Run measures, and prints what it found, also if it is interrupted or a phase fails: the
-// runs that were finished.
+// Run makes the runs and prints the results; if it is interrupted or a phase fails, those of the
+// finished runs.
 func (c *nodesCommand) Run(ctx context.Context, s stdio) error {
 	runs := slices.DeleteFunc(nodes.Default(c.Nodes, c.Kill, c.Transport, c.Pause, c.Rest), func(run nodes.Scenario) bool {
 		return !slices.Contains(c.Phase, run.Phase)
@@ -99,7 +99,7 @@ func (c *nodesCommand) Run(ctx context.Context, s stdio) error {
 		l := nodes.Lab{
 			Command: func(ctx context.Context) *exec.Cmd {
 				house := exec.CommandContext(ctx, self, "bench", "house")
-				house.Stderr = os.Stderr // where a panic would be told
+				house.Stderr = os.Stderr // where a panic is reported
 				return house
 			},
 			Seed: c.Seed,
@@ -123,7 +123,7 @@ func (c *nodesCommand) Run(ctx context.Context, s stdio) error {
 	return joinErrors(failed, c.show(s.out, results))
 }
 
-// show prints and draws what was found.
+// show prints and draws the results.
 func (c *nodesCommand) show(w io.Writer, results []nodes.Result) error {
 	var marks []mark.Mark
 	for _, r := range results {
@@ -138,7 +138,7 @@ func (c *nodesCommand) show(w io.Writer, results []nodes.Result) error {
 	return joinErrors(missed, drawNodes(c.Out, results))
 }
 
-// printNodes prints what the runs showed.
+// printNodes prints the results.
 func printNodes(line printer, results []nodes.Result) {
 	line("run\ttransport\tnodes\tkilled\ttables right s\tcounts off\t")
 	for _, r := range results {
@@ -168,8 +168,8 @@ func printNodes(line printer, results []nodes.Result) {
 
 func megabytes(bytes int) float64 { return float64(bytes) / 1e6 }
 
-// drawNodes draws how many tables are wrong as time goes by, and how long it takes until
-// a feed has another sequencer.
+// drawNodes draws the share of wrong tables over time, and the time until a feed has another
+// sequencer.
 func drawNodes(dir string, results []nodes.Result) error {
 	tables := figure.Figure{Title: "Tables that are not right yet", X: "seconds since the last start, or the death", Y: "part of all"}
 	ends := figure.Figure{Title: "From a sequencer's end to the next one", X: "which end", Y: "seconds"}
@@ -207,10 +207,10 @@ func drawNodes(dir string, results []nodes.Result) error {
 	return nil
 }
 
-// A houseCommand is what bench nodes starts to hold nodes.
+// A houseCommand runs a process that holds nodes for bench nodes.
 type houseCommand struct{}
 
-// Run serves orders that come on standard input.
+// Run executes the commands on standard input.
 func (houseCommand) Run(ctx context.Context, s stdio) error {
 	if err := libp2p.SetLog(slog.DiscardHandler); err != nil {
 		return err
@@ -230,7 +230,7 @@ func openNode(p nodes.Plan) (nodes.Node, error) {
 	return labDaemon{d}, nil
 }
 
-// benched is a daemon as the laboratory sees it.
+// A labDaemon is a daemon that implements nodes.Node.
 type labDaemon struct{ *daemon.Daemon }
 
 func (b labDaemon) Inspect(ctx context.Context) (nodes.NodeState, error) {

@@ -11,7 +11,8 @@ import (
 	"tidings/lab/nodes"
 )
 
-// TestMain lets this test binary be a house of nodes, or a street, as the program can be.
+// TestMain lets this test binary run as a process that holds nodes, or that serves feeds, as the
+// program does.
 func TestMain(m *testing.M) {
 	if args := os.Args[1:]; len(args) == 2 && args[0] == "bench" && (args[1] == "house" || args[1] == "street") {
 		os.Exit(run(context.Background(), args, stdio{os.Stdout, os.Stderr}))
@@ -19,7 +20,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Twelve whole nodes find each other, over QUIC; and over TCP, where four of them die.
+// Twelve whole nodes find each other over QUIC, and over TCP, where four of them die.
 func TestNodes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ transport, args, keys string }{
@@ -116,8 +117,8 @@ func TestNodesUsage(t *testing.T) {
 	}
 }
 
-// Whoever has no folder for figures learns it before the work, and what was found is
-// printed before it is drawn.
+// If the folder for figures cannot be created, the command says so before the work begins. Results
+// are printed before they are drawn.
 func TestNodesWithoutAFolder(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")

@@ -21,7 +21,7 @@ type publishingCommand struct {
 	Seed     uint64        `default:"1" help:"Of the worlds (${default})."`
 }
 
-// Help is what the command's help says besides.
+// Help is appended to the command's help.
 func (c *publishingCommand) Help() string {
 	return "Publishers sign items and push them; every reader of the feed is to be shown each of them, once, and soon. The nodes are the " +
 		"real ones, the latencies those of the King data set. Time counts from the signature, or from the start of the reader's node, or " +
@@ -29,7 +29,7 @@ func (c *publishingCommand) Help() string {
 		"swallow, three tenths of the members with children in trees pass nothing on, say that all is well, and have nothing to give."
 }
 
-// scenarios are those that are to be made.
+// scenarios returns the scenarios to run.
 func (c *publishingCommand) scenarios() ([]publishing.Scenario, error) {
 	all := publishing.Scenarios(publishing.Options{Seed: c.Seed, Nodes: c.Nodes, Feeds: c.Feeds, Every: c.Every, Length: c.Length})
 	if len(c.Scenario) == 0 {
@@ -38,7 +38,7 @@ func (c *publishingCommand) scenarios() ([]publishing.Scenario, error) {
 	return publishing.Pick(all, c.Scenario)
 }
 
-// Validate is called by kong when it has read the flags.
+// Validate is called by kong after parsing the flags.
 func (c *publishingCommand) Validate() error {
 	switch {
 	case c.Nodes < 16 || c.Nodes > 16_384:
@@ -54,8 +54,7 @@ func (c *publishingCommand) Validate() error {
 	return err
 }
 
-// Run simulates, and prints what it found, also if it is interrupted: the scenarios that were
-// finished.
+// Run runs the scenarios and prints the results; if it is interrupted, those of the finished ones.
 func (c *publishingCommand) Run(ctx context.Context, s stdio) error {
 	of, err := c.scenarios()
 	if err != nil {
@@ -79,7 +78,7 @@ func (c *publishingCommand) Run(ctx context.Context, s stdio) error {
 	return joinErrors(stopped, c.report(s.out, map[string]any{"runs": runs}, func(line printer) { printPublishing(line, runs) }, publishingMarks(runs)))
 }
 
-// publishingMarks are the figures of all runs.
+// publishingMarks returns the figures of all runs.
 func publishingMarks(runs []*publishing.Result) (of []mark.Mark) {
 	var calm *publishing.Result
 	if i := slices.IndexFunc(runs, (*publishing.Result).IsBaseline); i >= 0 {
@@ -91,7 +90,7 @@ func publishingMarks(runs []*publishing.Result) (of []mark.Mark) {
 	return of
 }
 
-// printPublishing prints a line for each part of each run, and what checkers found besides.
+// printPublishing prints a line for each group of each run, and the violations.
 func printPublishing(line printer, runs []*publishing.Result) {
 	line("scenario\tmembers\tfeeds\titems\tpairs\twanted\tshown\tlate\tlost\twent before\tp50 s\tp99 s\tmost s")
 	for _, r := range runs {

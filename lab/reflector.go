@@ -17,13 +17,13 @@ type reflectorCommand struct {
 	Dir      string `placeholder:"DIR" help:"Have the disk's files in a directory of this one instead of the system's for such."`
 }
 
-// Help is what the command's help says besides.
+// Help is appended to the command's help.
 func (c *reflectorCommand) Help() string {
 	return "Figure 7 of Cobra (NSDI 2007): what a reflector takes that has come to have so many subscriptions and got so many " +
 		"articles, all of them on a real disk; then it is started once more, and every feed compared."
 }
 
-// Validate is called by kong when it has read the flags.
+// Validate is called by kong after parsing the flags.
 func (c *reflectorCommand) Validate() error {
 	if c.Subs < 1 || c.Subs > 50_000_000 || c.Articles < 1 || c.Articles > 100_000_000 || c.Words < 0 || c.Words > 100_000 {
 		return fmt.Errorf("--subs %d --articles %d --words %d: from 1 to 50,000,000, 100,000,000 and 100,000", c.Subs, c.Articles, c.Words)
@@ -49,8 +49,8 @@ func (c *reflectorCommand) Run(ctx context.Context, s stdio) (err error) {
 	return c.report(s.out, map[string]any{"runs": []keywords.ReflectRun{run}}, func(line printer) { printReflector(line, run) }, reflectorMarks(run))
 }
 
-// reflectorMarks are the figures of one reflector. Memory and the start are asked of the paper's
-// number of subscriptions and articles.
+// reflectorMarks returns the figures of a reflector. Memory and restart time have targets for the
+// paper's number of subscriptions and articles.
 func reflectorMarks(r keywords.ReflectRun) []mark.Mark {
 	other := 0
 	if !r.Same {

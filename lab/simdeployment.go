@@ -26,13 +26,13 @@ type simDeploymentCommand struct {
 	Out           string        `placeholder:"DIR" help:"Draw Figures 9 and 10 into DIR."`
 }
 
-// deploymentMaintenance is that of a network if nothing else is told.
+// deploymentMaintenance is the default maintenance interval of a network.
 const deploymentMaintenance = 10 * time.Minute
 
-// seriesOf is the length of the spans that are drawn.
+// seriesInterval is the length of the spans that are drawn.
 const seriesInterval = 5 * time.Minute
 
-// Help is what the command's help says besides.
+// Help is appended to the command's help.
 func (c *simDeploymentCommand) Help() string {
 	return "The paper's deployment on PlanetLab, in the simulator: 60 nodes, 7,500 channels, and 150,000 subscriptions issued " +
 		"over an hour and a half. Polls are counted for a channel in half an hour: readers alone make 20, and the paper's " +
@@ -41,7 +41,7 @@ func (c *simDeploymentCommand) Help() string {
 		"compared with it. Ours is the mean time until the next poll, of all who read, as an integral over time."
 }
 
-// Validate is called by kong when it has read the flags.
+// Validate is called by kong after parsing the flags.
 func (c *simDeploymentCommand) Validate() error {
 	switch {
 	case c.Nodes < 16 || c.Nodes > 16_384:
@@ -62,10 +62,10 @@ func (c *simDeploymentCommand) Validate() error {
 	return err
 }
 
-// from is when figures begin.
+// from returns the start of the measurement.
 func (c *simDeploymentCommand) from() time.Duration { return c.Grow + 3*deploymentMaintenance }
 
-// A simDeploymentRun is one of the runs. Its fields are its JSON.
+// A simDeploymentRun is the result of one run. Its fields are its JSON.
 type simDeploymentRun struct {
 	Part      float64       `json:"part"`
 	Load      float64       `json:"load"`
@@ -75,8 +75,8 @@ type simDeploymentRun struct {
 	Series    []table2.Span `json:"series"`
 }
 
-// asked is what is asked of the detection at a part, in parts of the bound: 42 seconds at 20 polls,
-// and 46 at 18, where the bounds are 40.4 and 44.8.
+// asked returns the target of the detection relative to the bound: 42 seconds at 20 polls, and 46
+// at 18, where the bounds are 40.4 and 44.8.
 func (r *simDeploymentRun) asked() float64 {
 	if r.Part < 0.95 {
 		return 46 / 44.8
@@ -84,8 +84,8 @@ func (r *simDeploymentRun) asked() float64 {
 	return 42 / 40.4
 }
 
-// Run simulates, and prints what it found, also if it is interrupted: the runs that were finished. For
-// the figures the paper's scheme runs besides, with as many polls as readers alone make.
+// Run makes the runs and prints the results; if it is interrupted, those of the finished ones. For
+// the figures it also runs the paper's scheme, with as many polls as readers alone would make.
 func (c *simDeploymentCommand) Run(ctx context.Context, s stdio) error {
 	if err := makeFolder(c.Out); err != nil {
 		return err
@@ -141,7 +141,7 @@ func (c *simDeploymentCommand) Run(ctx context.Context, s stdio) error {
 	return joinErrors(stopped, err)
 }
 
-// run takes the figures of a row's series.
+// run takes the figures from a row's series.
 func (c *simDeploymentCommand) run(part float64, row *table2.Row) simDeploymentRun {
 	r := simDeploymentRun{Part: part, Allowed: row.BoundLoad, Bound: row.Bound, Series: row.Series}
 	n := 0
@@ -164,18 +164,18 @@ func (c *simDeploymentCommand) print(line printer, runs []simDeploymentRun) {
 	}
 }
 
-// world says what was simulated.
+// world describes the simulated network.
 func (c *simDeploymentCommand) world() string {
 	return fmt.Sprintf("%d nodes, %d channels, %d subscriptions, seed %d.", c.Nodes, c.Channels, c.Subscriptions, c.Seed)
 }
 
-// What the paper states of its deployment (§5.2).
+// What the paper states about its deployment (§5.2).
 const (
 	paperWait  = 45   // seconds, on average
-	paperPolls = 4500 // a minute, of all channels
+	paperPolls = 4500 // per minute, of all channels
 )
 
-// draw draws Figures 9 and 10 of the paper: of these runs, and of the paper's scheme if that was run.
+// draw draws Figures 9 and 10 of the paper: of these runs, and of the paper's scheme if it was run.
 func (c *simDeploymentCommand) draw(runs, paper []simDeploymentRun) error {
 	hours := float64(c.Hours)
 	nine := figure.Figure{Title: "Figure 9: how long readers wait for the next poll", X: "hours", Y: "seconds", LogY: true,
@@ -220,5 +220,5 @@ func (c *simDeploymentCommand) draw(runs, paper []simDeploymentRun) error {
 	return ten.Save(c.Out, "deployment-figure-10")
 }
 
-// deploymentHues are of the runs that are asked for, in turn.
+// deploymentHues are the hues of the runs, in turn.
 var deploymentHues = [...]figure.Hue{figure.Blue, figure.Green, figure.Orange, figure.Purple, figure.Sky}

@@ -27,13 +27,13 @@ type simFiguresCommand struct {
 	Out           string `default:"figures" placeholder:"DIR" help:"Draw into DIR (${default})."`
 }
 
-// Help is what the command's help says besides.
+// Help is appended to the command's help.
 func (c *simFiguresCommand) Help() string {
 	return "Figures 3 to 8 of Corona (NSDI 2006), as SVG and PNG, each with a caption: tidings, the paper's scheme reproduced, " +
 		"and what the paper states. Figures 9 and 10 are those of sim deployment, with --out. The same seed draws the same bytes."
 }
 
-// Validate is called by kong when it has read the flags.
+// Validate is called by kong after parsing the flags.
 func (c *simFiguresCommand) Validate() error {
 	switch {
 	case c.Nodes < 16 || c.Nodes > 16_384:
@@ -48,13 +48,13 @@ func (c *simFiguresCommand) Validate() error {
 	return nil
 }
 
-// The schemes that figures compare.
+// The schemes that the figures compare.
 const (
 	ours   = "rank-cut-coordinated"
 	papers = "paper-measured"
 )
 
-// Run simulates each objective with both schemes, and draws.
+// Run simulates each objective with both schemes, and draws the figures.
 func (c *simFiguresCommand) Run(ctx context.Context, s stdio) error {
 	if err := makeFolder(c.Out); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (c *simFiguresCommand) Run(ctx context.Context, s stdio) error {
 	}, figures.marks())
 }
 
-// marks compare tidings with the paper's scheme, which the figures show beside each other.
+// marks compares our scheme with the paper's.
 func (f *coronaFigures) marks() (of []mark.Mark) {
 	for _, o := range table2.Objectives {
 		mine, paper := f.of(o, ours), f.of(o, papers)
@@ -106,7 +106,7 @@ func (f *coronaFigures) marks() (of []mark.Mark) {
 	return of
 }
 
-// measure runs some worlds at a time, and returns what was measured in each.
+// measure runs several worlds at a time, and returns their rows.
 func (c *simFiguresCommand) measure(ctx context.Context, s stdio, settings []table2.Config) ([]*table2.Row, error) {
 	p := newProgress(s.err, fmt.Sprintf("%d worlds", len(settings)))
 	defer p.end()

@@ -37,16 +37,16 @@ type table2Command struct {
 	Out           string        `placeholder:"DIR" help:"Draw figures into DIR."`
 }
 
-// A table2Result is all that was found. Its fields are its JSON.
+// A table2Result is all results. Its fields are its JSON.
 type table2Result struct {
 	Rows     []*table2.Row    `json:"rows"`
 	Formulas []table2.Formula `json:"formulas"`
 	Wall     float64          `json:"wall_s"`
-	Resident uint64           `json:"max_rss_bytes"` // 0 where the system does not tell
+	Resident uint64           `json:"max_rss_bytes"` // 0 if unknown
 	Seed     int64            `json:"seed"`
 }
 
-// sized fills in what was not told.
+// sized sets the defaults that depend on other flags.
 func (c table2Command) sized() table2Command {
 	hours := 6
 	if c.Quick {
@@ -60,13 +60,13 @@ func (c table2Command) sized() table2Command {
 	return c
 }
 
-// grantedHours are so many that half of them are over when stewards have granted what they can: a round to hear who
-// asks, one to grant, and one in which it is used.
+// grantedHours returns the number of hours of which the first half is enough for grants: a round to
+// collect requests, one to grant, and one in which the grants are used.
 func grantedHours(maintenance time.Duration) int {
 	return 2 * int(math.Ceil((3 * maintenance).Hours()))
 }
 
-// settings are what is to be measured.
+// settings returns the worlds to measure.
 func (c *table2Command) settings() (of []table2.Config, err error) {
 	objectives, schemes := table2.Objectives, table2.Schemes
 	if len(c.Objective) > 0 {
@@ -105,7 +105,7 @@ func (c *table2Command) settings() (of []table2.Config, err error) {
 	return of, nil
 }
 
-// Validate is called by kong when it has read the flags.
+// Validate is called by kong after parsing the flags.
 func (c *table2Command) Validate(k *kong.Context) error {
 	for name, n := range map[string]int{"subscriptions": c.Subscriptions, "hours": c.Hours} {
 		if n == 0 && flagGiven(k, name) {
@@ -144,8 +144,8 @@ func (c *table2Command) Validate(k *kong.Context) error {
 	return err
 }
 
-// Run measures one world after the other, and prints what it found, also if it is
-// interrupted: the rows that were finished.
+// Run measures one world after the other and prints the results; if it is interrupted, those of the
+// finished rows.
 func (c *table2Command) Run(ctx context.Context, s stdio) error {
 	sized := c.sized()
 	c = &sized
@@ -167,7 +167,7 @@ func (c *table2Command) Run(ctx context.Context, s stdio) error {
 		load.AssignDomains(feeds)
 	}
 	if slices.ContainsFunc(settings, func(s table2.Config) bool { return s.Scheme.Measured() }) {
-		table2.LargePages(min(load.Heap(), memoryLimit)) // which not every machine has, and the others need not
+		table2.LargePages(min(load.Heap(), memoryLimit)) // not every machine has large pages, and they are optional
 	}
 	result := table2Result{Seed: c.Seed}
 	if result.Formulas, err = table2.Formulas(load, c.Formulas); err != nil {
@@ -192,7 +192,7 @@ func (c *table2Command) Run(ctx context.Context, s stdio) error {
 	return joinErrors(stopped, c.show(s, &result))
 }
 
-// domainsOf reads how many feeds domains have.
+// domainsOf reads the numbers of feeds of domains.
 func domainsOf(path string) ([]int, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -206,11 +206,12 @@ func domainsOf(path string) ([]int, error) {
 	return feeds, nil
 }
 
-// room is for how many bytes nothing is collected in haste, nor given back, which begins at 95 % of it: at nearly the
-// ten gigabytes that the paper's whole world may take, of which five live.
+// memoryLimit is the heap up to which Go neither collects by itself nor returns memory; the latter
+// begins at 95 % of it. The paper's whole world may take almost ten gigabytes, half of which are
+// live.
 const memoryLimit = 10_400_000_000
 
-// show prints and draws what was found.
+// show prints and draws the results.
 func (c *table2Command) show(s stdio, r *table2Result) error {
 	missed := c.report(s.out, r, func(line printer) { printTable2(line, r) }, marksOf(r))
 	if c.Out == "" {

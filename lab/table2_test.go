@@ -36,8 +36,8 @@ func TestTable2Usage(t *testing.T) {
 	}
 }
 
-// The table has a row for each objective and scheme, with what the paper has and what no schedule
-// can beat; what is computed needs no world. Figures are drawn beside it.
+// The table has a row for each objective and scheme, with the paper's figures and the bounds. What
+// is computed needs no world. Figures are drawn as well.
 func TestTable2(t *testing.T) {
 	args := []string{"sim", "table2", "--nodes", "24", "--channels", "60", "--subscriptions", "1200", "--hours", "2", "--formulas", "1"}
 	out := filepath.Join(t.TempDir(), "figures")
@@ -71,7 +71,7 @@ func TestTable2(t *testing.T) {
 	}
 }
 
-// Whoever has budgets measured has hours enough for them, and is told if he asked for too few.
+// With budgets the default number of hours is large enough, and a smaller one is refused.
 func TestTable2HoursOfDomains(t *testing.T) {
 	for _, c := range []struct {
 		of   table2Command
@@ -89,8 +89,8 @@ func TestTable2HoursOfDomains(t *testing.T) {
 	}
 }
 
-// The formula is printed for every seed, and asked to be near the paper's figures only on seeds with
-// as many orphans as we infer that the paper's simulation has.
+// The formula is printed for every seed. Its target is only for seeds with as many orphans as, by
+// our inference, the paper's simulation has.
 func TestTable2SaysThatItDoesNotCompare(t *testing.T) {
 	few := &table2Result{Formulas: []table2.Formula{{Seed: 1, Objective: "lite", Orphans: 0.002, Detection: 26.5}}}
 	table := shown(func(line printer) { printTable2(line, few) }, marksOf(few))
@@ -103,7 +103,7 @@ func TestTable2SaysThatItDoesNotCompare(t *testing.T) {
 	}
 }
 
-// Beside a figure stands what was asked for, and whether it is met.
+// Each figure is printed with its target and whether it is met.
 func TestTable2Marks(t *testing.T) {
 	row := &table2.Row{Objective: "lite", Scheme: "rank-cut-coordinated", Bound: 16, BoundLoad: 50}
 	row.Detection, row.Load, row.Evenness, row.MemberMax = 16.1, 50.5, 1.02, 1.5

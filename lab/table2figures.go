@@ -8,7 +8,7 @@ import (
 	"tidings/lab/table2"
 )
 
-// printTable2 prints the rows, and below them what politeness and deaths cost, and the paper's
+// printTable2 prints the rows, and below them the cost of politeness and deaths, and the paper's
 // formula on each seed.
 func printTable2(line printer, r *table2Result) {
 	line("objective\tscheme\tmembers\tchannels\tload\tallowed\tdetection s\tof updates s\ta notification s\tbound s\tpaper s @ load\tevenness\tfirst hours s @ load")
@@ -57,9 +57,9 @@ func printTable2(line printer, r *table2Result) {
 	}
 }
 
-// rowOf is a row of the table.
+// rowOf formats a row of the table.
 func rowOf(row *table2.Row) string {
-	scheme, event, evenness, before := row.Scheme, "-", "-", "" // computed rows have no updates, and no gaps
+	scheme, event, evenness, before := row.Scheme, "-", "-", "" // computed rows have no updates and no gaps
 	if row.Polite {
 		scheme += ", polite"
 	}
@@ -79,7 +79,7 @@ func rowOf(row *table2.Row) string {
 		row.Load, row.BoundLoad, row.Detection, event, row.Notification, row.Bound, row.Paper, row.PaperLoad, evenness, before)
 }
 
-// marksOf are all figures beside what was asked for.
+// marksOf returns all figures with their targets.
 func marksOf(r *table2Result) []mark.Mark {
 	of := table2.FormulaMarks(r.Formulas)
 	for i, row := range r.Rows {
@@ -91,7 +91,7 @@ func marksOf(r *table2Result) []mark.Mark {
 	return of
 }
 
-// drawTable2 draws how the detection of each scheme comes down from a cold start.
+// drawTable2 draws how the detection of each scheme falls after a cold start.
 func drawTable2(dir string, rows []*table2.Row) error {
 	for _, o := range table2.Objectives {
 		f := figure.Figure{Title: "Detection from a cold start: " + o.String(), X: "hours", Y: "seconds"}

@@ -26,7 +26,7 @@ type treeCommand struct {
 	Seed         uint64        `default:"1" help:"Of who follows and publishes what, and of the hosts' ids (${default})."`
 }
 
-// Help is what the command's help says besides.
+// Help is appended to the command's help.
 func (c *treeCommand) Help() string {
 	return "Hosts over QUIC on this machine, in one process: endpoint, overlay and scribe, with the smallest leaves there can be, and " +
 		"then as many with GossipSub alone, connected at random; the same topics, followers and signed items for both. Bytes are " +
@@ -34,7 +34,7 @@ func (c *treeCommand) Help() string {
 		"measured at once that would otherwise wait until they have forgotten what was published."
 }
 
-// Validate is called by kong when it has read the flags.
+// Validate is called by kong after parsing the flags.
 func (c *treeCommand) Validate() error {
 	switch {
 	case c.Hosts < 10 || c.Hosts > 600:
@@ -59,10 +59,10 @@ func (c *treeCommand) Validate() error {
 	return nil
 }
 
-// verifyTime is how long envelopes are opened, to see how fast that goes.
+// verifyTime is how long envelopes are opened to measure the speed.
 const verifyTime, verifyQuick = 3 * time.Second, time.Second
 
-// Run measures, and prints what it found, also if it is interrupted: what was finished.
+// Run measures and prints the results; if it is interrupted, those of the finished runs.
 func (c *treeCommand) Run(ctx context.Context, s stdio) error {
 	if err := libp2p.SetLog(slog.DiscardHandler); err != nil {
 		return err
@@ -101,7 +101,7 @@ func (c *treeCommand) Run(ctx context.Context, s stdio) error {
 		append(tree.Judge(results), speed.Judge())))
 }
 
-// benches are the runs that were asked for.
+// benches returns the runs that the flags ask for.
 func (c *treeCommand) benches() (of []tree.Bench) {
 	b := tree.Bench{
 		Hosts: c.Hosts, Publications: c.Publications, ItemBytes: c.Size, Interval: c.Every, FanOut: c.FanOut, Idle: c.Idle,

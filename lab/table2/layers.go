@@ -102,8 +102,8 @@ func (s layerNetwork) Send(to env.Peer, class env.Class, frame []byte) {
 	s.Network.Send(to, class, frame)
 }
 
-// A layerWorker is a layer's env.Worker. Results are computed in real time, while virtual time goes
-// on, and the layer is called when they are there.
+// A layerWorker is a layer's env.Worker. It computes on another goroutine while the world goes on, and
+// waits for the result when the layer is to be called.
 type layerWorker struct {
 	env.Worker
 	m *Member

@@ -77,7 +77,7 @@ func TestSkippedLayersChangeNothing(t *testing.T) {
 
 // Grants arrive long after they were requested, and limit what is decided meanwhile. Still the
 // number of pollers converges to that without politeness, and stays there. When each node claimed
-// all that the others left, the number oscillated by a third with a period of eighty minutes.
+// all that the others left, the number swung by a third, forty minutes up and down.
 func TestPolitePollersStaySteady(t *testing.T) {
 	network := wire.DefaultNetwork("steady")
 	network.MaintenanceInterval = 10 * time.Minute
