@@ -15,20 +15,20 @@ import (
 // A benchFirehoseCommand is "tidings-lab bench firehose".
 type benchFirehoseCommand struct {
 	reporter
-	Hosts    int           `default:"40" quick:"8" help:"Nodes (${default})."`
-	Filters  int           `default:"2" quick:"1" help:"Of these, filters (${default})."`
-	Feeds    int           `default:"20" quick:"5" help:"Feeds, each with an item every ten seconds (${default})."`
+	Hosts    int           `default:"40" quick:"8" help:"Number of nodes (${default})."`
+	Filters  int           `default:"2" quick:"1" help:"Number of these that are filters (${default})."`
+	Feeds    int           `default:"20" quick:"5" help:"Number of feeds, each with an item every ten seconds (${default})."`
 	Length   time.Duration `default:"90s" quick:"10s" help:"Time in which items count (${default})."`
 	Interval time.Duration `default:"5s" quick:"1s" help:"Polling interval of the network (${default})."`
-	NoKill   bool          `help:"Let an owner of shards live that is ended without a word in the middle otherwise."`
+	NoKill   bool          `help:"Do not kill an owner of shards halfway."`
 }
 
 // Help is appended to the command's help.
 func (c *benchFirehoseCommand) Help() string {
-	return "Real nodes over QUIC on this machine, in one process; items of feeds that others subscribe to, on their way to the " +
-		"keyword feeds of filters that subscribe to none, by GossipSub. The time is that from the first reader of the feed " +
-		"until the article stands in the keyword feed. With --quick the nodes get less time before " +
-		"and after; half a minute passes even then until filters hear of all shards."
+	return "Real nodes over QUIC on this machine, in one process. Items of feeds with subscribers travel to the keyword feeds " +
+		"of filters without subscriptions, by GossipSub. Times are measured from the first reader of the feed until the " +
+		"article is in the keyword feed. With --quick there is less time before and after, but it still takes " +
+		"half a minute until filters hear of all shards."
 }
 
 // Validate is called by kong after parsing the flags.
@@ -67,9 +67,9 @@ func (c *benchFirehoseCommand) Run(ctx context.Context, s stdio) (err error) {
 		line("%d nodes, %d of them filters, %d feeds; an owner of shards killed: %v", r.Hosts, r.Filters, c.Feeds, r.Killed)
 		line("%d of %d articles at filters", r.Delivered, r.Expected)
 	}, []mark.Mark{
-		mark.NoneMissing("articles that a filter lacks", r.Delivered, r.Expected), mark.Zero("later than a minute", r.Late), mark.Zero("twice in a keyword feed", r.Twice),
+		mark.NoneMissing("articles missing at a filter", r.Delivered, r.Expected), mark.Zero("later than a minute", r.Late), mark.Zero("twice in a keyword feed", r.Twice),
 		mark.AtMost("from the first reader to the keyword feed, median", "s", r.P50, 2),
-		mark.Info("99 in a hundred", "s", r.P99), mark.Info("at most", "s", r.Max),
+		mark.Info("p99", "s", r.P99), mark.Info("maximum", "s", r.Max),
 	})
 }
 

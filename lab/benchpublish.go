@@ -28,17 +28,17 @@ import (
 // A benchPublishCommand is "tidings-lab bench publish".
 type benchPublishCommand struct {
 	reporter
-	Items   int `default:"5000" quick:"120" help:"Items that the feed has when publishing is measured again (${default})."`
-	Count   int `default:"400" quick:"60" help:"Items of each measurement (${default})."`
-	Writers int `default:"16" quick:"8" help:"Programs that publish at once (${default})."`
+	Items   int `default:"5000" quick:"120" help:"Number of items in the feed before the second measurement (${default})."`
+	Count   int `default:"400" quick:"60" help:"Items per measurement (${default})."`
+	Writers int `default:"16" quick:"8" help:"Number of programs that publish at once (${default})."`
 }
 
 // Help is appended to the command's help.
 func (c *benchPublishCommand) Help() string {
 	return "Three nodes with the settings of a new network run on loopback, in one process and with their own stores. All of them " +
 		"follow one feed, and one of them, which is not the feed's sequencer, holds the publisher's key. Programs send items to it by " +
-		"POST /api/v1/publish: first one program, then several at once, while the feed is empty and again when it is long. In the end " +
-		"each node has to show each item once. The figures depend on how long the disk takes to sync."
+		"POST /api/v1/publish: first one program, then several at once, while the feed is empty and again when it is long. At the end " +
+		"each node must show each item once. The figures depend on how long the disk takes to sync."
 }
 
 // Validate is called by kong after parsing the flags.
@@ -130,15 +130,15 @@ func (c *benchPublishCommand) Run(ctx context.Context, s stdio) (err error) {
 	one, crowd := runs[len(runs)-2], runs[len(runs)-1]
 	return c.report(s.out, map[string]any{"runs": runs, "wrong": wrong}, func(line printer) { printPublishBench(line, runs) }, []mark.Mark{
 		mark.AtLeast(fmt.Sprintf("one writer at %d items", one.Before), "items/s", one.Rate, publishTargetRate),
-		mark.AtLeast(fmt.Sprintf("%d writers, of one writer's rate", crowd.Writers), "", crowd.Rate/one.Rate, 1),
+		mark.AtLeast(fmt.Sprintf("%d writers, relative to one writer's rate", crowd.Writers), "", crowd.Rate/one.Rate, 1),
 		mark.AtMost(fmt.Sprintf("%d writers, p99", crowd.Writers), "s", crowd.P99, publishTargetP99),
-		mark.Zero("items that a node lacks or shows twice", wrong),
+		mark.Zero("missing or repeated items", wrong),
 	})
 }
 
 // printPublishBench prints the measurements.
 func printPublishBench(line printer, runs []publishRun) {
-	line("items before\twriters\titems\titems/s\tp50 s\tp99 s\tmost s")
+	line("items before\twriters\titems\titems/s\tp50 s\tp99 s\tmax s")
 	for _, r := range runs {
 		line("%d\t%d\t%d\t%.1f\t%.3f\t%.3f\t%.3f", r.Before, r.Writers, r.Items, r.Rate, r.P50, r.P99, r.Most)
 	}

@@ -18,21 +18,21 @@ import (
 // A churnCommand is "tidings-lab sim churn".
 type churnCommand struct {
 	reporter
-	Scenario []string       `placeholder:"NAME" help:"Runs of the docs to make, by name; sessions, size, idle and sequencer name several. All, if not told. With sessions, loss and liars comes calm, with which their control is compared."`
-	Workers  int            `help:"Runs at a time; as many as there are processors if not told."`
-	Nodes    int            `help:"Members, instead of 1024, or of 64 with --quick; size and idle have other numbers besides."`
-	Session  *time.Duration `help:"One run instead of those of the docs: the median of the time that a member stays, at least 10s; 0s: nobody leaves."`
-	Silent   float64        `default:"1" help:"With --session: part of those who leave that nobody hears of."`
-	Loss     *float64       `help:"One run instead of those of the docs: part of the messages that is lost."`
-	Lookups  int            `help:"Look-ups of a run, instead of a million, or of 2000 with --quick; runs of other sizes make a fiftieth of it."`
-	Length   time.Duration  `help:"Virtual time in which these are made, instead of 2h, or of 10m with --quick; runs of other sizes take a sixth of it."`
-	Seed     uint64         `default:"1" help:"Of the worlds."`
+	Scenario []string       `placeholder:"NAME" help:"Names of runs in the docs (default: all); sessions, size, idle and sequencer select several. The run calm is added to sessions, loss and liars, which are compared with it."`
+	Workers  int            `help:"Runs at a time (default: the number of processors)."`
+	Nodes    int            `help:"Number of members (default 1024, with --quick 64); size and idle also use other numbers."`
+	Session  *time.Duration `help:"Make one run with this median session time, at least 10s; 0s: no member leaves."`
+	Silent   float64        `default:"1" help:"With --session: share of departures that no other node is told of."`
+	Loss     *float64       `help:"Make one run with this share of messages lost."`
+	Lookups  int            `help:"Lookups per run (default one million, with --quick 2000); runs of other sizes make a fiftieth of it."`
+	Length   time.Duration  `help:"Virtual time of the lookups (default 2h, with --quick 10m); runs of other sizes take a sixth of it."`
+	Seed     uint64         `default:"1" help:"Seed of the simulation."`
 	Out      string         `placeholder:"DIR" help:"Draw figures into DIR."`
 }
 
 // Help is appended to the command's help.
 func (c *churnCommand) Help() string {
-	return "With --quick every run is made in a small world. Few bytes of control are asked of 1024 members only."
+	return "With --quick all networks are small. Control bytes have a target for 1024 members only."
 }
 
 // options returns the sizes of the runs.
@@ -180,13 +180,13 @@ func (c *churnCommand) Validate(k *kong.Context) error {
 	case o.Length < time.Minute:
 		return fmt.Errorf("--length %v: at least a minute", o.Length)
 	case !(c.loss() >= 0 && c.loss() < 1), !(c.Silent >= 0 && c.Silent <= 1):
-		return fmt.Errorf("--loss %v --silent %v: parts lie between 0 and 1", c.loss(), c.Silent)
+		return fmt.Errorf("--loss %v --silent %v: shares are between 0 and 1", c.loss(), c.Silent)
 	case c.session() != 0 && c.session() < minSession:
 		return fmt.Errorf("--session %v: at least %v, or 0s", c.session(), minSession)
 	case c.Workers < 0:
-		return fmt.Errorf("--workers %d: not less than nothing", c.Workers)
+		return fmt.Errorf("--workers %d: must not be negative", c.Workers)
 	case c.Silent != 1 && c.session() == 0:
-		return fmt.Errorf("--silent %v: nobody leaves without --session", c.Silent)
+		return fmt.Errorf("--silent %v: it has an effect only with --session", c.Silent)
 	}
 	_, err := c.runs()
 	return cmp.Or(err,
@@ -197,7 +197,7 @@ func (c *churnCommand) Validate(k *kong.Context) error {
 
 // printChurn prints a line for each Scenario.
 func printChurn(line printer, reports []churn.Report) {
-	heading := "run\tmembers\tlook-ups\tfailed\twrong root\tmean hops\tslowest s\tcontrol/s\tcontrol B/s\tmean contacts\tjoins timed\tmean join s\tmessages a join\n"
+	heading := "run\tmembers\tlookups\tfailed\twrong root\tmean hops\tslowest s\tcontrol/s\tcontrol B/s\tmean contacts\tjoins\tmean join s\tmessages per join\n"
 	for _, report := range reports {
 		r, ok := report.(*churn.Result)
 		if !ok {

@@ -43,10 +43,10 @@ func drawChurn(dir string, reports []churn.Report) (drawn int, err error) {
 		name string
 		figure.Figure
 	}{
-		{"hops", figure.Figure{Title: "Hops of a look-up in a calm network", X: "members", Y: "hops", LogX: true, Lines: []figure.Line{hops.Sorted(), bound.Sorted()}}},
-		{"control", figure.Figure{Title: "What order costs under churn", X: "median session, minutes", Y: "control messages per node and second", Lines: []figure.Line{control.Sorted()}}},
-		{"killed", figure.Figure{Title: "Look-ups after many died at once", X: "seconds since", Y: "right, %", Lines: right}},
-		{"parted", figure.Figure{Title: "Keys after the halves came together", X: "seconds since", Y: "keys", Lines: several}},
+		{"hops", figure.Figure{Title: "Hops of a lookup in a calm network", X: "members", Y: "hops", LogX: true, Lines: []figure.Line{hops.Sorted(), bound.Sorted()}}},
+		{"control", figure.Figure{Title: "Control traffic under churn", X: "median session, minutes", Y: "control messages per node and second", Lines: []figure.Line{control.Sorted()}}},
+		{"killed", figure.Figure{Title: "Lookups after many deaths at once", X: "seconds since", Y: "right, %", Lines: right}},
+		{"parted", figure.Figure{Title: "Keys after a partition", X: "seconds since", Y: "keys", Lines: several}},
 		{"sequencer", figure.Figure{Title: "Keys with a new sequencer", X: "seconds after the old one's end", Y: "keys, %", Lines: without}},
 	} {
 		if !slices.ContainsFunc(f.Lines, func(l figure.Line) bool { return len(l.X) > 1 }) {

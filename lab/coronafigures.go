@@ -37,9 +37,9 @@ var drawnAs = map[honeycomb.Objective]struct {
 
 // Beginnings of captions.
 const (
-	named = "Lite makes the wait short with as many polls as readers alone make; Fast keeps it at 30 seconds with few. "
-	fair  = "A wait counts the more the oftener a channel changes: with Fair in proportion, with Fair-Sqrt by the root, with Fair-Log by the logarithm of that. " +
-		"The dots at the right edge are of channels that were never seen to change. "
+	named = "Lite minimises the wait with as many polls as readers alone make; Fast keeps it at 30 seconds with few polls. "
+	fair  = "Channels that change often have more weight: in proportion with Fair, by the root with Fair-Sqrt, by the logarithm with Fair-Log. " +
+		"The dots at the right edge are channels that were never seen to change. "
 	means = "Dashed: the means that the paper states. "
 )
 
@@ -51,7 +51,7 @@ func (f *coronaFigures) of(o honeycomb.Objective, scheme string) *table2.Row {
 
 // world describes the simulated network.
 func (f *coronaFigures) world() string {
-	return fmt.Sprintf("What is published is of 1,024 nodes and 100,000 channels; these are %d nodes, %d channels, %d subscriptions, seed %d.",
+	return fmt.Sprintf("The published values are for 1,024 nodes and 100,000 channels; this is %d nodes, %d channels, %d subscriptions, seed %d.",
 		f.load.Members, len(f.load.Channels), f.load.Subscriptions(), f.seed)
 }
 
@@ -131,7 +131,7 @@ func (f *coronaFigures) polls() figure.Figure {
 	value := f.over(func(s table2.Span) float64 { return s.Load })
 	lite, fast := f.of(honeycomb.Lite, ours), f.of(honeycomb.Fast, ours)
 	return figure.Figure{
-		Title: "Figure 3: polls at the origins", X: "hours", Y: "polls of a channel in 30 min",
+		Title: "Figure 3: polls at the origins", X: "hours", Y: "polls per channel in 30 min",
 		Caption: named + "From a cold start, in which nobody knows who reads what, Lite comes to the load of readers who poll alone, and over each polling " +
 			"interval stays below it; the ripple of half an hour is of the places that polls have in it. " + f.world(),
 		Lines: slices.Concat(
@@ -174,7 +174,7 @@ func (f *coronaFigures) pollsByRank() figure.Figure {
 	first, second := f.published(honeycomb.Lite, paperFirst, 1, last), f.published(honeycomb.Lite, paperSecond, 1, last)
 	first.Name, second.Name, second.Faint = "level 1, as published", "level 2, as published: fewer", true
 	return figure.Figure{
-		Title: "Figure 5: polls of each channel", X: "channels, the most popular first", Y: "polls in 30 min", LogX: true, LogY: true,
+		Title: "Figure 5: polls by channel", X: "channels, the most popular first", Y: "polls in 30 min", LogX: true, LogY: true,
 		Caption: "Readers alone poll a channel as often as there are of them. With Lite popular channels are polled less often than that and all others " +
 			"oftener, in proportion to the square root of their readers; the paper's scheme has steps of sixteen, and polls those least read less often. " +
 			"The paper states some 100 pollers at level 1 and fewer than 10 at level 2. " + f.world(),
@@ -186,8 +186,8 @@ func (f *coronaFigures) waitsByRank() figure.Figure {
 	last := float64(len(f.load.Channels))
 	lite := f.both(honeycomb.Lite, f.byRank(func(r *table2.Row, i int) float64 { return r.Channel[i].Detection }))
 	return figure.Figure{
-		Title: "Figure 6: the wait at each channel", X: "channels, the most popular first", Y: "seconds", LogX: true, LogY: true,
-		Caption: "Who reads what many read waits least: in steps with the paper's scheme, which leaves those at the end to few polls, and evenly with tidings. " +
+		Title: "Figure 6: the wait by channel", X: "channels, the most popular first", Y: "seconds", LogX: true, LogY: true,
+		Caption: "Readers of popular channels wait least: in steps with the paper's scheme, which leaves few polls to unpopular channels, and evenly with tidings. " +
 			means + f.world(),
 		Lines: slices.Concat(
 			[]figure.Line{f.level("readers alone", table2.PollInterval.Seconds()/2, 1, last)}, lite,
@@ -198,7 +198,7 @@ func (f *coronaFigures) waitsByRank() figure.Figure {
 
 func (f *coronaFigures) waitsByUpdate(number, says string, objectives ...honeycomb.Objective) figure.Figure {
 	d := figure.Figure{
-		Title: number + ": the wait by how often channels change: " + drawnAs[objectives[0]].name + ", " + drawnAs[objectives[1]].name,
+		Title: number + ": the wait by update interval: " + drawnAs[objectives[0]].name + ", " + drawnAs[objectives[1]].name,
 		X:     "hours between two updates", Y: "seconds", LogX: true, LogY: true,
 		Caption: fair + says + means + f.world(),
 	}

@@ -50,7 +50,7 @@ func TestCrawl(t *testing.T) {
 	if code, _, err := lab(t, "bench", "crawl", "--data", dir); code != exitFailed || !strings.Contains(err, "has no traces") {
 		t.Errorf("an empty folder: exit %d, %q", code, err)
 	}
-	if code, _, err := lab(t, "bench", "crawl", "--every", "0s"); code != exitUsage || !strings.Contains(err, "more than nothing") {
+	if code, _, err := lab(t, "bench", "crawl", "--every", "0s"); code != exitUsage || !strings.Contains(err, "must be more than zero") {
 		t.Errorf("no time between polls: exit %d, %q", code, err)
 	}
 	rss := func(items string) string {

@@ -23,16 +23,16 @@ import (
 // A deploymentCommand is "tidings-lab bench deployment".
 type deploymentCommand struct {
 	reporter
-	Nodes         int           `default:"40" quick:"16" help:"Nodes (${default})."`
-	Channels      int           `default:"1000" quick:"20" help:"Channels (${default})."`
-	Subscriptions int           `default:"20000" quick:"160" help:"Subscriptions, given to nodes as in sim table2 (${default})."`
-	Interval      time.Duration `quick:"3s" help:"Polling interval, for half an hour: all intervals are shorter by the same factor (1m; with --politeness 2m)."`
-	Length        int           `default:"8" quick:"2" help:"Polling intervals that are measured (${default})."`
-	Load          float64       `help:"What the nodes may poll, of what readers alone do: a run is short, and scatters (0.99; with --politeness 0.97)."`
-	Settle        int           `default:"6" quick:"2" help:"Maintenance intervals, of a third of a polling interval each, from the last subscription until then (${default})."`
-	Politeness    bool          `help:"Have the feeds stand for public ones: domains have budgets, with times shorter by the same factor."`
-	Scheme        string        `default:"bound" enum:"bound,paper" help:"What the nodes poll by: ${enum}."`
-	Seed          int64         `default:"1" help:"Of who reads what, and of what the feeds gain when. What nodes do is not repeated by it."`
+	Nodes         int           `default:"40" quick:"16" help:"Number of nodes (${default})."`
+	Channels      int           `default:"1000" quick:"20" help:"Number of channels (${default})."`
+	Subscriptions int           `default:"20000" quick:"160" help:"Number of subscriptions, assigned to nodes as in sim table2 (${default})."`
+	Interval      time.Duration `quick:"3s" help:"Polling interval, in place of half an hour; all intervals are shortened by the same factor (1m; with --politeness 2m)."`
+	Length        int           `default:"8" quick:"2" help:"Number of polling intervals to measure (${default})."`
+	Load          float64       `help:"Allowed polls relative to those of readers alone; below 1 because short runs vary (0.99; with --politeness 0.97)."`
+	Settle        int           `default:"6" quick:"2" help:"Maintenance intervals (a third of a polling interval each) between the last subscription and the measurement (${default})."`
+	Politeness    bool          `help:"Treat the feeds as public ones, so that domains have budgets, shortened by the same factor."`
+	Scheme        string        `default:"bound" enum:"bound,paper" help:"Polling scheme of the nodes: ${enum}."`
+	Seed          int64         `default:"1" help:"Seed of the subscriptions and of the items. Real nodes are not reproducible."`
 }
 
 // paperInterval is the paper's polling interval.
@@ -40,10 +40,10 @@ const paperInterval = 30 * time.Minute
 
 // Help is appended to the command's help.
 func (c *deploymentCommand) Help() string {
-	return "Nodes poll a server of feeds on this machine over real sockets, beside readers who poll the same feeds alone; " +
-		"then the simulator does the same in virtual time, and all is printed in one table, in seconds of the run. " +
-		"The wait is the time until the next poll, as an integral over time, of all who read; \"seen\" is from an item's " +
-		"coming until a reader has it."
+	return "Nodes poll a feed server on this machine over real sockets, compared with readers who poll the same feeds alone, " +
+		"and with the simulator in virtual time. All are printed in one table, in seconds of the run. " +
+		"The wait is the mean time of all readers until the next poll, as an integral over time; \"seen\" is from the " +
+		"publication of an item until a reader has it."
 }
 
 // Validate is called by kong after parsing the flags. With politeness the nodes have more work;
@@ -66,7 +66,7 @@ func (c *deploymentCommand) Validate() error {
 	case !(c.Load >= 0.01 && c.Load <= 1):
 		return fmt.Errorf("--load %g: from 0.01 to 1", c.Load)
 	case c.Length < 1 || c.Settle < 0:
-		return fmt.Errorf("--length %d --settle %d: at least one interval, and no fewer than none", c.Length, c.Settle)
+		return fmt.Errorf("--length %d --settle %d: --length at least 1, --settle not negative", c.Length, c.Settle)
 	}
 	return nil
 }
@@ -123,13 +123,13 @@ func (c *deploymentCommand) Run(ctx context.Context, s stdio) error {
 		return err
 	}
 	alone, deployed, simulated := r.Rows[0], r.Rows[1], r.Rows[2]
-	wait := mark.Between("wait, of the simulated one", "", deployed.Wait/simulated.Wait, 0.85, 1.15)
+	wait := mark.Between("wait, relative to the simulated one", "", deployed.Wait/simulated.Wait, 0.85, 1.15)
 	if c.Quick {
-		wait = wait.WithoutTarget("asked of longer runs: short ones scatter")
+		wait = wait.WithoutTarget("the target is for longer runs, because short ones vary")
 	}
 	return c.report(s.out, r, func(line printer) { c.print(line, r) }, []mark.Mark{
 		wait,
-		mark.AtMost("polls, of those of readers alone", "", deployed.Polls/alone.Polls, 1),
+		mark.AtMost("polls, relative to those of readers alone", "", deployed.Polls/alone.Polls, 1),
 	})
 }
 
@@ -161,14 +161,14 @@ func (c *deploymentCommand) config(load *table2.Workload) deployment.Config {
 // measure waits until the network has settled, and measures.
 func (c *deploymentCommand) measure(ctx context.Context, d *deployment.Deployment, ended chan error, p *progress) (*deploymentResult, error) {
 	defer p.end()
-	look := time.NewTicker(redraw)
-	defer look.Stop()
+	ticker := time.NewTicker(redraw)
+	defer ticker.Stop()
 	settle := time.Duration(c.Settle) * c.Interval / 3
 	length := time.Duration(c.Length) * c.Interval
 	pid, opened, sent, computed := os.Getpid(), false, 0, time.Duration(0)
 	for {
 		select {
-		case <-look.C:
+		case <-ticker.C:
 		case err := <-ended:
 			ended <- nil
 			return nil, errors.Join(errors.New("the deployment ended"), err)
@@ -246,7 +246,7 @@ func (c *deploymentCommand) simulate(ctx context.Context, load *table2.Workload,
 // print prints the table.
 func (c *deploymentCommand) print(line printer, r *deploymentResult) {
 	line("%d nodes, %d channels, %d subscriptions; %v for half an hour", c.Nodes, c.Channels, c.Subscriptions, c.Interval)
-	line("\nwho polls\tpolls/s\tbytes/s at the origin\twait s\tseen after s\tat most s\t")
+	line("\npollers\tpolls/s\tbytes/s at the origin\twait s\tseen after s\tmax s\t")
 	for _, row := range r.Rows {
 		seen, most, bytes := "", "", ""
 		if row.Seen > 0 {
@@ -254,7 +254,7 @@ func (c *deploymentCommand) print(line printer, r *deploymentResult) {
 		}
 		line("%s\t%.1f\t%s\t%.3f\t%s\t%s\t", row.What, row.Polls, bytes, row.Wait, seen, most)
 	}
-	line("\na node's part\tCPU %%\tMB resident\toverlay bytes/s\titems seen by all")
+	line("\nper node\tCPU %%\tMB resident\toverlay bytes/s\titems seen by all")
 	line("\t%.2f\t%.1f\t%.0f\t%d", r.CPU, r.Resident/1e6, r.Overlay/float64(c.Nodes), r.Items)
 }
 

@@ -18,28 +18,28 @@ import (
 )
 
 type evalCommand struct {
-	Difference differenceCommand `cmd:"" help:"What the difference engine makes of real pages and feeds: changes found, false alarms, bytes, time."`
+	Difference differenceCommand `cmd:"" help:"Difference engine on real pages and feeds: changes found, false alarms, bytes, time."`
 }
 
 // A differenceCommand is "tidings-lab eval difference".
 type differenceCommand struct {
 	reporter
-	Data  string `placeholder:"DIR" help:"Where traces/NAME.tar.zst and ota_labels.csv are."`
-	Worst int    `default:"10" help:"How many of the pairs that fooled it are shown, with the change that did (${default})."`
+	Data  string `placeholder:"DIR" help:"Folder of traces/NAME.tar.zst and ota_labels.csv."`
+	Worst int    `default:"10" help:"Number of wrong results to print, with the change (${default})."`
 }
 
 // Help is appended to the command's help.
 func (c *differenceCommand) Help() string {
-	return "Each trace is replayed as a poller sees it, one snapshot after the other. Of a page with labels, a pair of neighbours is " +
-		"a change of wording, or one of links or markup, or else noise. That a true change beside what was labelled counts as noise is " +
-		"the labels' doing. With --quick the traces are one of a page and one of a feed that the laboratory writes " +
-		"itself."
+	return "Each trace is replayed as a poller sees it, one snapshot after the other. On a page with labels, a pair of neighbours is " +
+		"a change of wording, a change of links or markup, or noise. Real changes without a label count as noise, too. " +
+		"With --quick it uses one generated page and one generated " +
+		"feed."
 }
 
 // Validate is called by kong after parsing the flags.
 func (c *differenceCommand) Validate(k *kong.Context) error {
 	if c.Worst < 0 {
-		return fmt.Errorf("--worst %d: not less than nothing", c.Worst)
+		return fmt.Errorf("--worst %d: must not be negative", c.Worst)
 	}
 	return dataOr(k, c.Data)
 }
@@ -73,7 +73,7 @@ func (c *differenceCommand) Run(ctx context.Context, s stdio) error {
 		return err
 	}
 	if len(names) == 0 {
-		return fmt.Errorf("%s has no traces/*.tar.zst: say with --data where they are", c.Data)
+		return fmt.Errorf("%s has no traces/*.tar.zst: give their folder with --data", c.Data)
 	}
 	p := newProgress(s.err, "traces")
 	defer p.end()
@@ -116,7 +116,7 @@ func (c *differenceCommand) show(s stdio, found *replayResults) error {
 func table[T any](dir, name string, read func(io.Reader) (T, error)) (of T, err error) {
 	file, err := os.Open(filepath.Join(dir, name))
 	if err != nil {
-		return of, fmt.Errorf("%w: say with --data where %s and the traces are", err, name)
+		return of, fmt.Errorf("%w: give the folder of %s and the traces with --data", err, name)
 	}
 	defer func() { _ = file.Close() }() // it is only read
 	return read(file)
@@ -159,25 +159,25 @@ func (r *replayResults) replay(name string, snapshots []origin.Snapshot, labels 
 func (c *differenceCommand) marks(total *differences.Total) []mark.Mark {
 	percent := func(n, of int) float64 { return 100 * float64(n) / float64(of) }
 	part := func(n, of int) string { return fmt.Sprintf("%d of %d", n, of) }
-	patched := mark.AtMost("changes that GNU patch, given as text, does not apply", "", math.NaN(), 0).WithNote("GNU patch is not installed")
+	patched := mark.AtMost("changes that GNU patch does not apply as text", "", math.NaN(), 0).WithNote("GNU patch is not installed")
 	if total.PatchFailures != nil {
 		patched = mark.Zero(patched.Figure, *total.PatchFailures)
 	}
 	speed := mark.AtLeast("speed, median", "MB/s", total.Speed, 20)
 	if c.Quick {
-		speed = speed.WithoutTarget("asked of real pages")
+		speed = speed.WithoutTarget("the target is for real pages")
 	}
 	return []mark.Mark{
 		mark.AtLeast("changes of wording found", "%", percent(total.Found, total.Changes), 98.5).WithNote(part(total.Found, total.Changes)),
 		mark.AtMost("false alarms of noise pairs", "%", percent(total.Alarms, total.Noise), 1).WithNote(part(total.Alarms, total.Noise)),
-		mark.Zero("feeds' pairs without item change that are told", total.UnchangedReported).WithNote(part(total.UnchangedReported, total.Unchanged)),
-		mark.Zero("feeds' pairs with new items that are not told", total.New-total.NewReported).WithNote(part(total.New-total.NewReported, total.New)),
-		mark.Info("feeds' pairs with edits only that are told", "", float64(total.EditedReported)).WithNote(part(total.EditedReported, total.Edited)),
-		mark.Zero("changes that, applied, are not the new core", total.ApplyFailures).WithNote(part(total.ApplyFailures, total.Reported)),
+		mark.Zero("pairs of feeds without a change of items that are reported", total.UnchangedReported).WithNote(part(total.UnchangedReported, total.Unchanged)),
+		mark.Zero("pairs of feeds with new items that are not reported", total.New-total.NewReported).WithNote(part(total.New-total.NewReported, total.New)),
+		mark.Info("pairs of feeds with edits only that are reported", "", float64(total.EditedReported)).WithNote(part(total.EditedReported, total.Edited)),
+		mark.Zero("changes that do not give the new core when applied", total.ApplyFailures).WithNote(part(total.ApplyFailures, total.Reported)),
 		patched,
-		mark.AtMost("a change on the wire, of the new core packed alone, median", "", total.WireMedian, 0.3),
-		mark.Info("lines of an update, mean", "", total.Lines).WithNote("the paper: 17"),
-		mark.Info("bytes that come with one, of the core, mean", "%", 100*total.Share).WithNote("the paper: 6.8 % of the page"),
+		mark.AtMost("size of a change on the wire, relative to the compressed new core, median", "", total.WireMedian, 0.3),
+		mark.Info("lines per change, mean", "", total.Lines).WithNote("the paper: 17"),
+		mark.Info("bytes per change, relative to the core, mean", "%", 100*total.Share).WithNote("the paper: 6.8 % of the page"),
 		speed,
 		mark.Info("slowest page", "ms", 1000*total.Slowest),
 	}
@@ -186,7 +186,7 @@ func (c *differenceCommand) marks(total *differences.Total) []mark.Mark {
 // print prints the result of each trace, and the pairs that the engine got wrong.
 func (c *differenceCommand) print(line printer, r *replayResults) {
 	pages := r.pages
-	line("page\tsnapshots\tMB\twording\tfound\tnoise pairs\talarms\ttold\tfailed\treturned\tms/MB\tslowest ms\t")
+	line("page\tsnapshots\tMB\twording\tfound\tnoise pairs\talarms\treported\tfailed\treturned\tms/MB\tslowest ms\t")
 	for i := range pages {
 		p := &pages[i]
 		wording, found, noise, alarms := "", "", "", ""
@@ -197,7 +197,7 @@ func (c *differenceCommand) print(line printer, r *replayResults) {
 		line("%s\t%d\t%.1f\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%.0f\t%.0f\t", p.Name, p.Snapshots, float64(p.Bytes)/1e6, wording, found, noise, alarms,
 			len(p.Changes), len(p.Failed), p.Returned, 1e9*p.Seconds/float64(max(p.Bytes, 1)), 1000*p.Slowest)
 	}
-	line("\nfeed\tsnapshots\tMB\twith new items\ttold\tthat come back\twith edits only\ttold\twithout either\ttold\tfailed\t\t")
+	line("\nfeed\tsnapshots\tMB\twith new items\treported\twith returning items\twith edits only\treported\twithout changes\treported\tfailed\t\t")
 	for i := range r.feeds {
 		f := &r.feeds[i]
 		line("%s\t%d\t%.1f\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\t", f.Name, f.Snapshots, float64(f.Bytes)/1e6, f.New.Pairs, f.New.Reported, f.Returning, f.Edited.Pairs, f.Edited.Reported,
@@ -216,17 +216,17 @@ func (c *differenceCommand) printWorst(line printer, r *replayResults) {
 	}
 	for i := range r.feeds {
 		for _, pair := range r.feeds[i].Mistaken {
-			worst = append(worst, fmt.Sprintf("fooled: %s %s\n", r.feeds[i].Name, pair))
+			worst = append(worst, fmt.Sprintf("wrong: %s %s\n", r.feeds[i].Name, pair))
 		}
 	}
 	for i := range r.pages {
 		for _, why := range r.pages[i].Failed {
-			worst = append(worst, fmt.Sprintf("not the page: %s %s\n", r.pages[i].Name, why))
+			worst = append(worst, fmt.Sprintf("refused: %s %s\n", r.pages[i].Name, why))
 		}
 	}
 	for i := range r.pages {
 		for _, a := range r.pages[i].Alarms() {
-			worst = append(worst, fmt.Sprintf("alarm: %s %s, %d lines, the first of them\n%s", r.pages[i].Name, a.File, a.Lines, a.Hunk))
+			worst = append(worst, fmt.Sprintf("false alarm: %s %s, %d lines, the first:\n%s", r.pages[i].Name, a.File, a.Lines, a.Hunk))
 		}
 	}
 	for _, text := range worst[:min(c.Worst, len(worst))] {

@@ -23,17 +23,17 @@ import (
 // A faultsCommand is "tidings-lab sim faults".
 type faultsCommand struct {
 	reporter
-	Seeds   int             `default:"100" quick:"2" help:"How many worlds."`
+	Seeds   int             `default:"100" quick:"2" help:"Number of runs."`
 	From    uint64          `default:"1" help:"The first seed."`
-	For     time.Duration   `help:"Begin new worlds for this long, however many, instead of --seeds: for a night. Those begun last end later."`
-	Members int             `default:"64" quick:"16" help:"Members of each; an eighth as many clients besides."`
-	Length  time.Duration   `default:"30m" quick:"3m" help:"Virtual time that the troubles last."`
-	Fault   []sim.FaultKind `placeholder:"KIND" help:"Kinds of trouble that may take part, instead of all: crash, leave, wipe, torn, disk, loss, halves, oneway, pause, slow, clock."`
-	Public  bool            `help:"Have the worlds' feeds at public addresses of few domains, which have budgets; clocks are right then."`
-	Story   string          `placeholder:"FILE" help:"Run the one world that FILE tells of, instead of those of seeds."`
-	Plan    bool            `help:"Print the stories of the worlds, and run none."`
-	Thin    bool            `help:"Leave out what is not needed for what went wrong, and print that story."`
-	Workers int             `help:"Worlds at a time; as many as there are processors if not told."`
+	For     time.Duration   `help:"Start new runs for this time instead of --seeds, for example for a night. The last runs end later."`
+	Members int             `default:"64" quick:"16" help:"Members per run; there are an eighth as many clients besides."`
+	Length  time.Duration   `default:"30m" quick:"3m" help:"Virtual time with faults."`
+	Fault   []sim.FaultKind `placeholder:"KIND" help:"Kinds of fault that may take part (default: all): crash, leave, wipe, torn, disk, loss, halves, oneway, pause, slow, clock."`
+	Public  bool            `help:"Serve the feeds at public addresses of few domains, which have budgets; clocks are right then."`
+	Story   string          `placeholder:"FILE" help:"Run the scenario in FILE instead of those of seeds."`
+	Plan    bool            `help:"Print the scenarios without running them."`
+	Thin    bool            `help:"Reduce the first failed scenario to the faults that are needed, and print it."`
+	Workers int             `help:"Runs at a time (default: the number of processors)."`
 	Out     string          `placeholder:"DIR" help:"Draw figures into DIR."`
 }
 
@@ -55,38 +55,38 @@ func (c *faultsCommand) Run(ctx context.Context, s stdio) error {
 	if c.Plan {
 		return c.plans(s.out)
 	}
-	var story *sim.Scenario
+	var scenario *sim.Scenario
 	if c.Story != "" {
 		n, err := c.readStory()
 		if err != nil {
 			return err
 		}
-		story = &n
+		scenario = &n
 	}
 	if err := makeFolder(c.Out); err != nil {
 		return err
 	}
-	results, stopped := c.runScenarios(ctx, s.err, story)
+	results, stopped := c.runScenarios(ctx, s.err, scenario)
 	if stopped != nil {
-		stopped = fmt.Errorf("after %d worlds: %w", len(results), stopped)
+		stopped = fmt.Errorf("after %d runs: %w", len(results), stopped)
 	}
 	if len(results) == 0 {
 		return stopped
 	}
 	slices.SortFunc(results, func(a, b faults.Result) int { return cmp.Compare(a.Seed, b.Seed) })
-	return c.show(ctx, s, story, results, stopped)
+	return c.show(ctx, s, scenario, results, stopped)
 }
 
 // show prints and draws the results. Before that it reduces the first failed scenario if the flags
 // ask for it.
-func (c *faultsCommand) show(ctx context.Context, s stdio, story *sim.Scenario, results []faults.Result, stopped error) error {
+func (c *faultsCommand) show(ctx context.Context, s stdio, scenario *sim.Scenario, results []faults.Result, stopped error) error {
 	o := outcome{Sums: faults.Summarise(results), Runs: results}
 	wrong := slices.DeleteFunc(slices.Clone(results), func(r faults.Result) bool { return len(r.Violations) == 0 })
 	failed := stopped
 	if c.Thin && stopped == nil && len(wrong) > 0 {
 		n := c.config().Scenario(wrong[0].Seed)
-		if story != nil {
-			n = *story
+		if scenario != nil {
+			n = *scenario
 		}
 		o.Thinned, failed = reduce(ctx, s.err, n, wrong[0].Violated[0])
 	}
@@ -100,9 +100,9 @@ func (c *faultsCommand) show(ctx context.Context, s stdio, story *sim.Scenario, 
 // faultMarks returns the figures of all runs; wrong are those with violations.
 func faultMarks(all faults.Summary, wrong []faults.Result) []mark.Mark {
 	of := []mark.Mark{
-		mark.Zero("worlds that went wrong", len(wrong)),
-		mark.Zero("worlds that were not right in the end", all.NotRecovered),
-		mark.AtMost("right again after the last trouble, most", "s", all.RecoveryMaxS, sim.RecoveryLimit.Seconds()),
+		mark.Zero("runs with a violation", len(wrong)),
+		mark.Zero("runs that did not recover", all.NotRecovered),
+		mark.AtMost("recovered after the last fault, maximum", "s", all.RecoveryMaxS, sim.RecoveryLimit.Seconds()),
 	}
 	if len(wrong) > 0 {
 		of[0] = of[0].WithNote(fmt.Sprintf("of %d; the first has seed %d", all.Worlds, wrong[0].Seed))
@@ -129,8 +129,8 @@ func (c *faultsCommand) plans(w io.Writer) error {
 }
 
 // runScenarios runs the scenarios of the seeds, or the given one. A failed run is printed at once.
-func (c *faultsCommand) runScenarios(ctx context.Context, w io.Writer, story *sim.Scenario) (results []faults.Result, err error) {
-	began, p := time.Now(), newProgress(w, "worlds")
+func (c *faultsCommand) runScenarios(ctx context.Context, w io.Writer, scenario *sim.Scenario) (results []faults.Result, err error) {
+	began, p := time.Now(), newProgress(w, "runs")
 	defer p.end()
 	found := func(r faults.Result) {
 		results = append(results, r)
@@ -144,8 +144,8 @@ func (c *faultsCommand) runScenarios(ctx context.Context, w io.Writer, story *si
 		}
 		p.at(done)
 	}
-	if story != nil {
-		r, err := faults.Run(ctx, *story, p.at)
+	if scenario != nil {
+		r, err := faults.Run(ctx, *scenario, p.at)
 		if err == nil {
 			found(r)
 		}
@@ -162,11 +162,11 @@ func (c *faultsCommand) runScenarios(ctx context.Context, w io.Writer, story *si
 
 // readStory reads the scenario of --story.
 func (c *faultsCommand) readStory() (n sim.Scenario, err error) {
-	story, err := os.ReadFile(c.Story)
+	text, err := os.ReadFile(c.Story)
 	if err != nil {
-		return n, fmt.Errorf("read the story: %w", err)
+		return n, fmt.Errorf("read the scenario: %w", err)
 	}
-	if n, err = sim.ParseScenario(string(story)); err != nil {
+	if n, err = sim.ParseScenario(string(text)); err != nil {
 		return n, fmt.Errorf("%s: %w", c.Story, err)
 	}
 	return n, nil
@@ -175,11 +175,11 @@ func (c *faultsCommand) readStory() (n sim.Scenario, err error) {
 // reduce leaves out all faults that are not needed for a violation.
 func reduce(ctx context.Context, w io.Writer, n sim.Scenario, what string) (*reduced, error) {
 	all := len(n.Plan)
-	p := newProgress(w, fmt.Sprintf("strikes left out of %d", all))
+	p := newProgress(w, fmt.Sprintf("faults left out of %d", all))
 	defer p.end()
 	n, err := faults.Reduce(ctx, n, what, func(left int) { p.at(1 - float64(left)/float64(max(all, 1))) })
 	if err != nil {
-		return nil, fmt.Errorf("thin out seed %d: %w", n.Seed, err)
+		return nil, fmt.Errorf("reduce seed %d: %w", n.Seed, err)
 	}
 	return &reduced{what, n.String()}, nil
 }
@@ -192,30 +192,30 @@ func (c *faultsCommand) Validate(k *kong.Context) error {
 	case c.Seeds < 1:
 		return fmt.Errorf("--seeds %d: at least one", c.Seeds)
 	case c.From > math.MaxUint64-uint64(c.Seeds):
-		return fmt.Errorf("--from %d: there are no %d seeds from there on", c.From, c.Seeds)
+		return fmt.Errorf("--from %d: the last of %d seeds would be too large", c.From, c.Seeds)
 	case c.Length < time.Minute:
 		return fmt.Errorf("--length %v: at least a minute", c.Length)
 	case flagGiven(k, "for") && c.For <= 0:
-		return fmt.Errorf("--for %v: longer than nothing", c.For)
+		return fmt.Errorf("--for %v: must be more than zero", c.For)
 	case c.Workers < 0:
-		return fmt.Errorf("--workers %d: not less than nothing", c.Workers)
+		return fmt.Errorf("--workers %d: must not be negative", c.Workers)
 	}
 	for _, kind := range c.Fault {
 		if !slices.Contains(sim.FaultKinds, kind) {
-			return fmt.Errorf("--fault %s: there is no such kind", kind)
+			return fmt.Errorf("--fault %s: there is no such kind of fault", kind)
 		}
 	}
 	return cmp.Or(
-		refuseTogether(k, "story", "a story says all of a world", "seeds", "from", "for", "members", "length", "fault", "workers", "plan"),
-		refuseTogether(k, "plan", "no world is run", "for", "thin", "workers", "json", "out"),
-		refuseTogether(k, "for", "worlds are begun while there is time", "seeds"),
+		refuseTogether(k, "story", "the file determines the whole scenario", "seeds", "from", "for", "members", "length", "fault", "workers", "plan"),
+		refuseTogether(k, "plan", "nothing is run", "for", "thin", "workers", "json", "out"),
+		refuseTogether(k, "for", "runs are started until the time is over", "seeds"),
 	)
 }
 
 // print prints a line for each kind of fault, then the violated invariants, the commands that
 // repeat the failed runs, and the reduced scenario.
 func (c *faultsCommand) print(line printer, o outcome) {
-	line("trouble\tworlds\twrong\tevents\tlook-ups\tfailed\tpublished\tdelivered\titems shown\tright after s: median\tp99\tmost\tnever")
+	line("fault\truns\tviolated\tevents\tlookups\tfailed\tpublished\tdelivered\titems shown\trecovered after s: median\tp99\tmax\tnever")
 	for _, l := range o.Sums {
 		heal := "-\t-\t-"
 		if l.NotRecovered < l.Worlds {
@@ -229,7 +229,7 @@ func (c *faultsCommand) print(line printer, o outcome) {
 		return
 	}
 	line("")
-	head := "violated, in worlds"
+	head := "violated invariant, runs"
 	for _, l := range o.Sums {
 		head += "\t" + l.Kind
 	}
@@ -269,13 +269,13 @@ func (c *faultsCommand) replay(seed uint64) string {
 
 // drawFaults draws the distribution of the time until all invariants hold again.
 func drawFaults(dir string, results []faults.Result) error {
-	f := figure.Figure{Title: "Until all is right again after the last trouble", X: "seconds", Y: "worlds, %"}
+	f := figure.Figure{Title: "Time to recover after the last fault", X: "seconds", Y: "runs, %"}
 	for _, l := range []struct {
 		name string
 		has  func(faults.Result) bool
 	}{
-		{"all worlds", func(faults.Result) bool { return true }},
-		{"parted ones", func(r faults.Result) bool {
+		{"all runs", func(faults.Result) bool { return true }},
+		{"with a partition", func(r faults.Result) bool {
 			return slices.Contains(r.Kinds(), sim.Partition) || slices.Contains(r.Kinds(), sim.OneWayPartition)
 		}},
 	} {

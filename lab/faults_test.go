@@ -26,15 +26,15 @@ func TestFaultsUsage(t *testing.T) {
 		{[]string{"--for", "0s"}, "longer than nothing"},
 		{[]string{"--fault", "flood"}, "no such kind"},
 		{[]string{"--from", "18446744073709551615"}, "no 100 seeds from there on"},
-		{[]string{"--story", "x", "--members", "9"}, "--members beside --story"},
-		{[]string{"--story", "x", "--length", "9m"}, "--length beside --story"},
-		{[]string{"--story", "x", "--fault", "loss"}, "--fault beside --story"},
-		{[]string{"--story", "x", "--from", "9"}, "--from beside --story"},
-		{[]string{"--story", "x", "--seeds", "100"}, "--seeds beside --story"},
-		{[]string{"--story", "x", "--plan"}, "--plan beside --story"},
-		{[]string{"--for", "1m", "--seeds", "2"}, "--seeds beside --for"},
-		{[]string{"--plan", "--json"}, "--json beside --plan"},
-		{[]string{"--plan", "--out", "x"}, "--out beside --plan"},
+		{[]string{"--story", "x", "--members", "9"}, "--members cannot be used with --story"},
+		{[]string{"--story", "x", "--length", "9m"}, "--length cannot be used with --story"},
+		{[]string{"--story", "x", "--fault", "loss"}, "--fault cannot be used with --story"},
+		{[]string{"--story", "x", "--from", "9"}, "--from cannot be used with --story"},
+		{[]string{"--story", "x", "--seeds", "100"}, "--seeds cannot be used with --story"},
+		{[]string{"--story", "x", "--plan"}, "--plan cannot be used with --story"},
+		{[]string{"--for", "1m", "--seeds", "2"}, "--seeds cannot be used with --for"},
+		{[]string{"--plan", "--json"}, "--json cannot be used with --plan"},
+		{[]string{"--plan", "--out", "x"}, "--out cannot be used with --plan"},
 	} {
 		code, out, err := lab(t, append([]string{"sim", "faults"}, c.args...)...)
 		if code != exitUsage || !strings.Contains(err, c.says) || out != "" {
@@ -46,8 +46,8 @@ func TestFaultsUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ story, says string }{
-		{"there is none", "read the story"},
-		{flood, "no trouble is called flood"},
+		{"there is none", "read the scenario"},
+		{flood, "no kind of fault"},
 	} {
 		code, _, err := lab(t, "sim", "faults", "--story", c.story)
 		if code != exitFailed || !strings.Contains(err, c.says) || strings.Contains(err, "worlds") {
@@ -106,7 +106,7 @@ func TestFaultsThatAreFound(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 	if _, all, _ := strings.Cut(out, "\nall "); !strings.HasSuffix(strings.Join(strings.Fields(strings.SplitN(all, "\n", 2)[0]), " "), " - - - 1") {
-		t.Errorf("it is said to have healed:\n%s", out)
+		t.Errorf("it is reported as recovered:\n%s", out)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "figures", "faults-heal.svg")); err != nil {
 		t.Error(err)
@@ -155,7 +155,7 @@ func TestInterruptedFaults(t *testing.T) {
 	cancel()
 	var o, e bytes.Buffer
 	code := run(ctx, []string{"sim", "faults", "--seeds", "3"}, stdio{&o, &e})
-	if code != exitFailed || o.Len() > 0 || !strings.Contains(e.String(), "after 0 worlds") {
+	if code != exitFailed || o.Len() > 0 || !strings.Contains(e.String(), "after 0 runs") {
 		t.Errorf("exit %d, %q, %q", code, o.String(), e.String())
 	}
 }

@@ -12,21 +12,21 @@ import (
 // A firehoseCommand is "tidings-lab sim firehose".
 type firehoseCommand struct {
 	reporter
-	Nodes    int             `default:"1024" quick:"48" help:"Members (${default})."`
-	Filters  int             `default:"50" quick:"3" help:"Of these, filters (${default})."`
-	Channels int             `default:"200" quick:"5" help:"Feeds, each with an item every five minutes (${default})."`
-	Length   time.Duration   `default:"30m" quick:"5m" help:"Time in which items count, virtual (${default})."`
-	Loss     float64         `default:"0.01" help:"Part of all frames that is lost, those of topics included (${default})."`
-	Session  []time.Duration `default:"0s,60m,15m" quick:"0s,15m" placeholder:"D" help:"Median time for which members stay, filters too: a run each; 0s: nobody goes (${default})."`
-	Seed     uint64          `default:"1" help:"Of the worlds (${default})."`
+	Nodes    int             `default:"1024" quick:"48" help:"Number of members (${default})."`
+	Filters  int             `default:"50" quick:"3" help:"Number of these that are filters (${default})."`
+	Channels int             `default:"200" quick:"5" help:"Number of feeds, each with an item every five minutes (${default})."`
+	Length   time.Duration   `default:"30m" quick:"5m" help:"Virtual time in which items count (${default})."`
+	Loss     float64         `default:"0.01" help:"Share of all frames that are lost, including those of topics (${default})."`
+	Session  []time.Duration `default:"0s,60m,15m" quick:"0s,15m" placeholder:"D" help:"Median session times of members and filters, one run each; 0s: no member leaves (${default})."`
+	Seed     uint64          `default:"1" help:"Seed of the simulation (${default})."`
 }
 
 // Help is appended to the command's help.
 func (c *firehoseCommand) Help() string {
-	return "Each new item of every feed is to reach every filter: once, within a minute of the first reader. The nodes are the real " +
-		"ones. Topics are GossipSub's as far as they can go wrong: frames go by way of those who take part and are connected, " +
-		"and are lost as others are; what GossipSub does to make up for that (IHAVE, IWANT) is left out. Counted are filters " +
-		"that were there all the time."
+	return "Each new item of every feed must reach every filter once, within a minute of the first reader. The nodes are the real " +
+		"ones. Topics model the failures of GossipSub: frames travel over connected members and can be lost like others; " +
+		"GossipSub's compensation (IHAVE, IWANT) is left out. Only filters that were up all the time " +
+		"are counted."
 }
 
 // Validate is called by kong after parsing the flags.
@@ -65,12 +65,12 @@ func (c *firehoseCommand) Run(ctx context.Context, s stdio) error {
 	}
 	var marks []mark.Mark
 	for _, r := range runs {
-		marks = append(marks, mark.ForRun(sessionOf(r), mark.NoneMissing("items that a filter lacks", r.Delivered, r.Expected), mark.Zero("entries that a filter got twice", r.Twice), mark.Zero("later than a minute", r.Late),
-			mark.Zero("broken invariants", len(r.Wrong)))...)
+		marks = append(marks, mark.ForRun(sessionOf(r), mark.NoneMissing("items missing at a filter", r.Delivered, r.Expected), mark.Zero("entries that a filter got twice", r.Twice), mark.Zero("later than a minute", r.Late),
+			mark.Zero("violated invariants", len(r.Wrong)))...)
 	}
 	return joinErrors(stopped, c.report(s.out, map[string]any{"runs": runs}, func(line printer) {
 		line("%d members, %d channels, loss %.3g", c.Nodes, c.Channels, c.Loss)
-		line("sessions\tfilters\tgot\twanted\ttwice\tin a second entry\tlater than 60 s\tasked for\tmedian\tp99\tmost\ttopic bytes a delivery")
+		line("sessions\tfilters\tdelivered\texpected\ttwice\tin a second entry\tlater than 60 s\tfetched\tmedian\tp99\tmax\ttopic bytes per delivery")
 		for _, r := range runs {
 			line("%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.2f s\t%.2f s\t%.1f s\t%.0f", sessionOf(r), r.Filters, r.Delivered, r.Expected, r.Twice, r.Repeated,
 				r.Late, r.Fetched, r.P50, r.P99, r.Max, r.Topics)

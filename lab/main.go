@@ -1,32 +1,32 @@
-// Command tidings-lab is the laboratory: it measures in virtual time and on this machine
-// what tidings does, beside what was asked for and what the papers state.
+// Command tidings-lab is the laboratory: it measures tidings in virtual time and on this machine, and
+// compares the figures with their targets and with the papers.
 //
-//	tidings-lab sim churn         the overlay while nodes come and go, die, are parted, and lie
-//	tidings-lab sim faults        random troubles of all kinds, and whether all is right after them
-//	tidings-lab sim table2        the simulation of Corona's Table 2: detection and load of polls
+//	tidings-lab sim churn         the overlay under churn, deaths, partitions and liars
+//	tidings-lab sim faults        random faults of all kinds, and the recovery after them
+//	tidings-lab sim table2        the simulation of Corona's Table 2: detection time and polls
 //	tidings-lab sim deployment    Corona's deployment, with its sizes, in virtual time
-//	tidings-lab sim figures       Corona's figures, drawn anew
-//	tidings-lab sim publishing    what publishers sign at all who follow: in calm, churn, loss, partitions, among members that swallow
-//	tidings-lab sim firehose      each new entry of every feed to every filter, while members come and go
+//	tidings-lab sim figures       Corona's figures
+//	tidings-lab sim publishing    delivery of published items: without faults, under churn, loss and partitions, with droppers
+//	tidings-lab sim firehose      delivery of every new entry to every filter under churn
 //	tidings-lab bench nodes       whole nodes over real sockets
-//	tidings-lab bench deployment  cooperative polling over real sockets, beside readers who poll alone
-//	tidings-lab bench crawl       what of real feeds has to be fetched, and what passed on
-//	tidings-lab bench firehose    articles from any feed to the keyword feeds of filters, over real sockets
+//	tidings-lab bench deployment  cooperative polling over real sockets, compared with readers alone
+//	tidings-lab bench crawl       bytes that a crawler fetches and passes on from real feeds
+//	tidings-lab bench firehose    delivery of articles to the keyword feeds of filters, over real sockets
 //	tidings-lab bench publish     items published over HTTP by one program and by several, on an empty feed and on a long one
-//	tidings-lab bench tree        trees and GossipSub side by side, over real sockets
-//	tidings-lab bench match       articles matched with up to forty million keyword subscriptions
+//	tidings-lab bench tree        trees and GossipSub, over real sockets
+//	tidings-lab bench match       matching of articles with up to forty million keyword subscriptions
 //	tidings-lab bench reflector   a million keyword feeds on a disk
-//	tidings-lab eval difference   what the difference engine makes of real pages and feeds
+//	tidings-lab eval difference   the difference engine on real pages and feeds
 //
-// Every command compares its figures with what is asked of them: its marks. Results go to
-// standard output, as a table with the marks below it or, with --json, as one object whose key
-// "marks" has them; figures go into --out. With --quick a command measures something small
-// that takes seconds. On a terminal the progress is shown on standard error. An interrupt ends
-// what is under way; what was finished is printed and drawn.
+// Every command compares its figures with their targets; such a figure is a mark. Results go to standard
+// output, as a table with the marks below it or, with --json, as one object that has them under the key
+// "marks"; charts go into --out. With --quick a command measures something small that takes seconds. On a
+// terminal the progress is shown on standard error. An interrupt ends the runs in progress; the results of
+// finished ones are printed and drawn.
 //
-// Exit codes: 0 all marks are met; 1 a mark is missed, or the command failed or was
-// interrupted, with one line on standard error; 2 wrong usage. A figure that is not known
-// because its measurement failed is missed; one that was left out on purpose is not.
+// Exit codes: 0 all marks are met; 1 a mark is missed, or the command failed or was interrupted, with one
+// line on standard error; 2 wrong usage. A figure that is unknown because its measurement failed counts as
+// missed; one that was skipped on purpose does not.
 package main
 
 import (
@@ -51,20 +51,20 @@ import (
 
 // A grammar is the command line.
 type grammar struct {
-	Help  helpFlag     `short:"h" help:"Show what a command does and takes."`
+	Help  helpFlag     `short:"h" help:"Show help for a command."`
 	Sim   simCommand   `cmd:"" help:"Measure in virtual time."`
 	Bench benchCommand `cmd:"" help:"Measure on this machine."`
 	Eval  evalCommand  `cmd:"" help:"Measure on real documents."`
 }
 
 type simCommand struct {
-	Churn      churnCommand         `cmd:"" help:"The overlay while nodes come and go: failed look-ups, wrong roots, what it costs."`
-	Faults     faultsCommand        `cmd:"" help:"Random troubles of all kinds: what must never happen, and how soon all is right again."`
-	Deployment simDeploymentCommand `cmd:"" help:"The paper's deployment: 60 nodes, while subscriptions come in, at two loads."`
-	Figures    simFiguresCommand    `cmd:"" help:"Figures 3 to 8 of Corona, drawn anew."`
-	Firehose   firehoseCommand      `cmd:"" help:"Each new entry of every feed to every filter: what is missing, what comes twice, how late."`
-	Publishing publishingCommand    `cmd:"" help:"What publishers sign at all who follow their feeds: how soon, what is lost or shown twice, in calm and in trouble."`
-	Table2     table2Command        `cmd:"" name:"table2" help:"The paper's simulation: how soon changes are found, and how many polls that takes, by its scheme and ours."`
+	Churn      churnCommand         `cmd:"" help:"Overlay under churn: failed lookups, wrong roots, control traffic."`
+	Faults     faultsCommand        `cmd:"" help:"Random faults of all kinds: violated invariants, and time to recover."`
+	Deployment simDeploymentCommand `cmd:"" help:"Corona's deployment: 60 nodes, with growing subscriptions, at two loads."`
+	Figures    simFiguresCommand    `cmd:"" help:"Figures 3 to 8 of Corona."`
+	Firehose   firehoseCommand      `cmd:"" help:"Delivery of every new entry to every filter: missing, repeated and late ones."`
+	Publishing publishingCommand    `cmd:"" help:"Delivery of published items to all readers, with and without faults: delay, lost and repeated items."`
+	Table2     table2Command        `cmd:"" name:"table2" help:"Corona's Table 2: detection time and polls, by the paper's scheme and ours."`
 }
 
 // stdio is the outputs of a command.
@@ -120,7 +120,7 @@ func parser(ctx context.Context, s stdio) *kong.Kong {
 // A helpFlag ends the command line: the rest is ignored.
 type helpFlag bool
 
-var errHelped = errors.New("help was all that was asked for")
+var errHelped = errors.New("help was requested")
 
 // BeforeReset is called by kong when it parses the flag.
 func (helpFlag) BeforeReset(c *kong.Context) error {
@@ -134,7 +134,7 @@ func (helpFlag) BeforeReset(c *kong.Context) error {
 func refuseTogether(k *kong.Context, flag, because string, others ...string) error {
 	for _, other := range others {
 		if flagGiven(k, flag) && flagGiven(k, other) {
-			return fmt.Errorf("--%s beside --%s means nothing: %s", other, flag, because)
+			return fmt.Errorf("--%s cannot be used with --%s: %s", other, flag, because)
 		}
 	}
 	return nil
@@ -168,7 +168,7 @@ func explainQuick(node kong.Visitable, next kong.Next) error {
 		}
 		for _, f := range n.Flags {
 			if f.Name == "quick" && len(sets) > 0 {
-				f.Help += " If not told otherwise: " + strings.Join(sets, " ") + "."
+				f.Help += " Defaults: " + strings.Join(sets, " ") + "."
 			}
 		}
 	}

@@ -18,19 +18,19 @@ import (
 // A matchCommand is "tidings-lab bench match".
 type matchCommand struct {
 	reporter
-	Subs      []int  `default:"1000000" quick:"20000" help:"Keyword subscriptions; several numbers are measured one after the other (${default})."`
-	Words     []int  `default:"61,637,2000,0" quick:"61,0" help:"Words of the articles; 0 for articles of all lengths (${default})."`
-	Separate  bool   `help:"Have equal subscriptions share nothing, as if all were different."`
-	Real      string `placeholder:"FILE" help:"Match the articles of this file, lines of JSON packed by gzip, with subscriptions of their words."`
-	Peer      bool   `help:"Have PostgreSQL, as psql finds it, match the first of the articles, too: ops/peer.sh installs and starts one."`
-	Calibrate bool   `help:"Find the costs by which tidings provision plans, from two numbers of subscriptions."`
+	Subs      []int  `default:"1000000" quick:"20000" help:"Numbers of keyword subscriptions, measured one after the other (${default})."`
+	Words     []int  `default:"61,637,2000,0" quick:"61,0" help:"Words per article; 0 for articles of all lengths (${default})."`
+	Separate  bool   `help:"Do not share memory between equal subscriptions, as if all were different."`
+	Real      string `placeholder:"FILE" help:"Match the articles of this file (gzipped JSON lines), with subscriptions of their words."`
+	Peer      bool   `help:"Also match the first articles with PostgreSQL, as psql finds it; ops/peer.sh installs and starts one."`
+	Calibrate bool   `help:"Print the costs for tidings provision, from two numbers of subscriptions."`
 }
 
 // Help is appended to the command's help.
 func (c *matchCommand) Help() string {
-	return "Figure 10 of Cobra (NSDI 2007): how long it takes to match an article with keyword subscriptions, by how many these " +
-		"are and how many words it has, with subscriptions and articles drawn as the paper's. Rings of the last ten articles of " +
-		"each subscription are written besides. Times are of one thread. Forty million subscriptions take 3 GB and three minutes."
+	return "Figure 10 of Cobra (NSDI 2007): how long it takes to match an article with keyword subscriptions, by the number " +
+		"of subscriptions and of words, with random subscriptions and articles like the paper's. The rings with the last ten articles of " +
+		"each subscription are written as well. Times are of one thread. Forty million subscriptions take 3 GB and three minutes."
 }
 
 // Validate is called by kong after parsing the flags.
@@ -41,10 +41,10 @@ func (c *matchCommand) Validate() error {
 		}
 	}
 	if c.Calibrate && (len(c.Subs) != 2 || c.Subs[0] == c.Subs[1] || c.Real != "" || c.Separate) {
-		return fmt.Errorf("--calibrate wants two numbers of subscriptions, as in --subs 1000000,10000000, drawn and shared")
+		return fmt.Errorf("--calibrate needs two numbers of random subscriptions, as in --subs 1000000,10000000, without --separate")
 	}
 	if c.Peer && (c.Real != "" || c.Calibrate) {
-		return fmt.Errorf("--peer is for subscriptions and articles that are drawn")
+		return fmt.Errorf("--peer is for random subscriptions and articles")
 	}
 	for _, n := range c.Words {
 		if n < 0 || n > 100_000 {
@@ -122,12 +122,12 @@ func printCosts(line printer, runs []keywords.MatchRun) {
 	cost := func(name, unit string, of func(keywords.MatchRun) float64) {
 		x0, x1 := float64(at[0].Subscriptions)/1e6, float64(at[1].Subscriptions)/1e6
 		each := (of(at[1]) - of(at[0])) / (x1 - x0)
-		line("%s\t%.3g %s + %.3g %s for each million subscriptions", name, of(at[0])-each*x0, unit, each, unit)
+		line("%s\t%.3g %s + %.3g %s per million subscriptions", name, of(at[0])-each*x0, unit, each, unit)
 	}
 	cost("an article, from HTML", "ms", func(r keywords.MatchRun) float64 { return r.Mean / 1e3 })
 	cost("a filter's memory", "MB", func(r keywords.MatchRun) float64 { return r.FilterBytes * float64(r.Subscriptions) / 1e6 })
 	cost("a reflector's memory", "MB", func(r keywords.MatchRun) float64 { return r.Bytes * float64(r.Subscriptions) / 1e6 })
-	line("The process itself takes some 30 MB more, and articles are on a disk.")
+	line("The process itself takes about 30 MB more, and articles are on a disk.")
 }
 
 // matchAsked are the targets of an article's matching time, p90 in microseconds, by subscriptions
@@ -173,7 +173,7 @@ func (c *matchCommand) peers(line printer, runs []keywords.MatchRun) {
 	if !c.Peer {
 		return
 	}
-	line("\nsubscriptions\twords\tPostgreSQL's layout\tms of its processor\tours, with rings\ttimes as much\tmatches\t\t\t\t\t\t")
+	line("\nsubscriptions\twords\tPostgreSQL layout\tCPU ms\tours, with rings\tratio\tmatches\t\t\t\t\t\t")
 	for _, r := range runs {
 		for _, p := range r.Peers {
 			line("%d\t%d\t%s\t%.2f\t%.4f\t%.0f\t%d, the same\t\t\t\t\t\t", r.Subscriptions, r.Words, p.Layout, p.CPU.Seconds()*1e3, r.CPU/1e3, p.CPU.Seconds()*1e6/r.CPU, p.Matches)
@@ -210,11 +210,11 @@ func (c *matchCommand) marks(runs []keywords.MatchRun, changes []keywords.Change
 		marks := []mark.Mark{m}
 		if len(r.Peers) > 0 && r.Words != keywords.Mix && r.Subscriptions == 1_000_000 {
 			best := slices.MinFunc(r.Peers, func(a, b keywords.PeerRun) int { return cmp.Compare(a.CPU, b.CPU) })
-			marks = append(marks, mark.AtMost(words+", of PostgreSQL's processor time", "%", 100*r.CPU/(best.CPU.Seconds()*1e6), 1))
+			marks = append(marks, mark.AtMost(words+", relative to PostgreSQL's CPU time", "%", 100*r.CPU/(best.CPU.Seconds()*1e6), 1))
 		}
 		if r.Subscriptions != seen {
 			seen = r.Subscriptions
-			each := mark.Info("memory of a subscription", "B", r.Bytes)
+			each := mark.Info("memory per subscription", "B", r.Bytes)
 			switch {
 			case !drawn || c.Separate || r.Subscriptions < 1_000_000:
 			case r.Subscriptions < 10_000_000:
@@ -224,7 +224,7 @@ func (c *matchCommand) marks(runs []keywords.MatchRun, changes []keywords.Change
 			}
 			resident := mark.AtMost("resident memory", "MB", float64(r.RSS)/1e6, residentAsked/1e6)
 			if r.RSS == 0 {
-				each, resident = each.Skipped("the system does not tell"), resident.Skipped("the system does not tell")
+				each, resident = each.Skipped("not available on this system"), resident.Skipped("not available on this system")
 			}
 			marks = append(marks, each, resident)
 		}

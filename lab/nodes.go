@@ -22,14 +22,14 @@ import (
 )
 
 type benchCommand struct {
-	Nodes      nodesCommand         `cmd:"" help:"Whole nodes over real sockets: how soon their tables are right, also after deaths, and what a node costs."`
-	Crawl      crawlCommand         `cmd:"" help:"What a crawler fetches and passes on of real feeds, by how it looks for what is new."`
-	Deployment deploymentCommand    `cmd:"" help:"Real nodes poll real feeds on this machine, beside readers who poll alone, and beside the simulator."`
-	Firehose   benchFirehoseCommand `cmd:"" help:"Articles on their way from any feed to the keyword feeds of filters, by GossipSub."`
-	Match      matchCommand         `cmd:"" help:"Articles are matched with up to millions of keyword subscriptions: time and memory."`
-	Tree       treeCommand          `cmd:"" help:"Trees beside GossipSub over real sockets: what is delivered, how soon, and what it costs."`
+	Nodes      nodesCommand         `cmd:"" help:"Whole nodes over real sockets: time until tables are right, also after deaths, and cost per node."`
+	Crawl      crawlCommand         `cmd:"" help:"Bytes that a crawler fetches and passes on from real feeds, by how it detects new content."`
+	Deployment deploymentCommand    `cmd:"" help:"Real nodes that poll real feeds on this machine, compared with readers alone and with the simulator."`
+	Firehose   benchFirehoseCommand `cmd:"" help:"Delivery of articles from feeds to the keyword feeds of filters, by GossipSub."`
+	Match      matchCommand         `cmd:"" help:"Matching of articles with millions of keyword subscriptions: time and memory."`
+	Tree       treeCommand          `cmd:"" help:"Trees and GossipSub over real sockets: delivery, delay and cost."`
 	Publish    benchPublishCommand  `cmd:"" help:"Items published over HTTP at one of three nodes, on an empty feed and on a long one, by one writer and by several."`
-	Reflector  reflectorCommand     `cmd:"" help:"A million keyword feeds on a disk: memory, time, and a start with all of them."`
+	Reflector  reflectorCommand     `cmd:"" help:"A million keyword feeds on a disk: memory, time, and restart."`
 	Street     streetCommand        `cmd:"" hidden:"" help:"Serve feeds for bench deployment."`
 	House      houseCommand         `cmd:"" hidden:"" help:"Hold nodes for bench nodes."`
 }
@@ -37,13 +37,13 @@ type benchCommand struct {
 // A nodesCommand is "tidings-lab bench nodes".
 type nodesCommand struct {
 	reporter
-	Nodes     int           `default:"60" quick:"12" help:"Nodes of a network; that of phase sequencer has 15."`
-	Kill      int           `default:"20" quick:"4" help:"Nodes of these that die at once, in the phases silent and closed. In phase sequencer 3 end in each way, one after the other."`
-	Transport string        `default:"both" enum:"quic,tcp,both" help:"What the nodes speak: ${enum}."`
-	Phase     []string      `default:"join,silent,closed,sequencer" quick:"join" enum:"join,silent,closed,sequencer" help:"Runs to make: ${enum}."`
+	Nodes     int           `default:"60" quick:"12" help:"Number of nodes; phase sequencer has 15."`
+	Kill      int           `default:"20" quick:"4" help:"Number of these that die at once, in the phases silent and closed. In phase sequencer 3 end in each mode, one after the other."`
+	Transport string        `default:"both" enum:"quic,tcp,both" help:"Transport of the nodes: ${enum}."`
+	Phase     []string      `default:"join,silent,closed,sequencer" quick:"join" enum:"join,silent,closed,sequencer" help:"Phases to run: ${enum}."`
 	Pause     time.Duration `default:"200ms" quick:"10ms" help:"Time between the starts of two nodes."`
-	Rest      time.Duration `default:"1m" quick:"2s" help:"Time in which idle nodes are measured, in phase join."`
-	Seed      uint64        `default:"1" help:"Of the keys that are looked up."`
+	Rest      time.Duration `default:"1m" quick:"2s" help:"How long idle nodes are measured, in phase join."`
+	Seed      uint64        `default:"1" help:"Seed of the keys that are looked up."`
 	Out       string        `placeholder:"DIR" help:"Draw figures into DIR."`
 }
 
@@ -51,7 +51,7 @@ type nodesCommand struct {
 func (c *nodesCommand) Help() string {
 	return "Tables are right when every node is a member, its leaf is complete, every slot that a live node could fill has one, " +
 		"no count of members is off by more than half of the truth, and all nodes find the right roots of 5 keys. " +
-		"The column \"counts off\" says how far the worst count was off then."
+		"The column \"counts off\" is the largest error of a count at that time."
 }
 
 // Validate is called by kong after parsing the flags.
@@ -64,7 +64,7 @@ func (c *nodesCommand) Validate(k *kong.Context) error {
 	case kills && (c.Kill < 1 || c.Kill >= c.Nodes):
 		return fmt.Errorf("--kill %d: at least one, and not all of %d", c.Kill, c.Nodes)
 	case c.Pause < 0 || c.Rest < 0:
-		return fmt.Errorf("--pause %v --rest %v: no time is negative", c.Pause, c.Rest)
+		return fmt.Errorf("--pause %v --rest %v: times must not be negative", c.Pause, c.Rest)
 	}
 	var err error
 	if !joins && !kills {
@@ -147,14 +147,14 @@ func printNodes(line printer, results []nodes.Result) {
 			continue
 		}
 		for _, e := range r.SequencerExits {
-			line("sequencer's end, %s\t%s\t%d\t1\tanother %.1f, all owners %.1f\t\t", e.Mode, r.Transport, r.Nodes, e.SequencerS, e.OwnersS)
+			line("sequencer, %s\t%s\t%d\t1\tnew one %.1f, all owners %.1f\t\t", e.Mode, r.Transport, r.Nodes, e.SequencerS, e.OwnersS)
 		}
 	}
 	for _, r := range results {
 		if r.Busy == nil {
 			continue
 		}
-		line("\na node's part, %s\tMB resident\tMB heap\tMB stacks\tgoroutines\tconnections\tlinks\tCPU", r.Transport)
+		line("\nper node, %s\tMB resident\tMB heap\tMB stacks\tgoroutines\tconnections\tlinks\tCPU", r.Transport)
 		cost := func(when string, c *nodes.Cost, cpu string) {
 			line("%s\t%.1f\t%.1f\t%.1f\t%.0f\t%.0f\t%.0f\t%s", when, megabytes(c.RSSBytes), megabytes(c.HeapBytes),
 				megabytes(c.StackBytes), c.Goroutines, c.Connections, c.Links, cpu)
@@ -171,8 +171,8 @@ func megabytes(bytes int) float64 { return float64(bytes) / 1e6 }
 // drawNodes draws the share of wrong tables over time, and the time until a feed has another
 // sequencer.
 func drawNodes(dir string, results []nodes.Result) error {
-	tables := figure.Figure{Title: "Tables that are not right yet", X: "seconds since the last start, or the death", Y: "part of all"}
-	ends := figure.Figure{Title: "From a sequencer's end to the next one", X: "which end", Y: "seconds"}
+	tables := figure.Figure{Title: "Wrong tables", X: "seconds since the last start, or the death", Y: "part of all"}
+	ends := figure.Figure{Title: "Time from the end of a sequencer to the next one", X: "number", Y: "seconds"}
 	for _, r := range results {
 		if r.Phase != nodes.Sequencer {
 			l := figure.Line{Name: r.Phase, Steps: true}

@@ -79,11 +79,11 @@ func TestNodesAreDrawnAndJudged(t *testing.T) {
 		verdict string
 	}{
 		{"tables right after the last start", "MISSED"},
-		{"resident memory of a node, rested", "met"},
+		{"resident memory per node, rested", "met"},
 		{"tables right after the death", "met"},
-		{"another sequencer after, leave", "met"},
-		{"another sequencer after, closed", "met"},
-		{"another sequencer after, silent", "MISSED"},
+		{"new sequencer, mode leave", "met"},
+		{"new sequencer, mode closed", "met"},
+		{"new sequencer, mode silent", "MISSED"},
 	} {
 		found := false
 		for line := range strings.Lines(table.String()) {
@@ -105,10 +105,10 @@ func TestNodesUsage(t *testing.T) {
 		{[]string{"--nodes", "8", "--kill", "8"}, "--kill 8: at least one"},
 		{[]string{"--transport", "pigeon"}, "pigeon"},
 		{[]string{"--phase", "join,nothing"}, "nothing"},
-		{[]string{"--rest=-1s"}, "no time is negative"},
-		{[]string{"--phase", "sequencer", "--nodes", "12"}, "--nodes beside --phase means nothing: sequencer has 15"},
-		{[]string{"--phase", "sequencer,join", "--nodes", "30", "--kill", "3"}, "--kill beside --phase"},
-		{[]string{"--phase", "silent", "--rest", "1s"}, "--rest beside --phase"},
+		{[]string{"--rest=-1s"}, "times must not be negative"},
+		{[]string{"--phase", "sequencer", "--nodes", "12"}, "--nodes cannot be used with --phase means nothing: sequencer has 15"},
+		{[]string{"--phase", "sequencer,join", "--nodes", "30", "--kill", "3"}, "--kill cannot be used with --phase"},
+		{[]string{"--phase", "silent", "--rest", "1s"}, "--rest cannot be used with --phase"},
 	} {
 		code, out, err := lab(t, append([]string{"bench", "nodes"}, c.args...)...)
 		if code != exitUsage || out != "" || !strings.Contains(err, c.says) || strings.Count(err, "\n") != 1 {

@@ -22,7 +22,7 @@ func TestPublishing(t *testing.T) {
 	}
 	small := strings.Fields("sim publishing --nodes 24 --feeds 2 --every 1m --length 3m --scenario loss-1")
 	code, out, err := lab(t, small...)
-	if code != exitDone || err != "" || !strings.Contains(out, "published to shown, p99 ") || !strings.Contains(out, "p99, of calm") {
+	if code != exitDone || err != "" || !strings.Contains(out, "published to shown, p99 ") || !strings.Contains(out, "p99, relative to calm") {
 		t.Errorf("exit %d, %q\n%s", code, err, out)
 	}
 	code, out, err = lab(t, append(small, "--json")...)

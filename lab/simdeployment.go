@@ -15,14 +15,14 @@ import (
 // A simDeploymentCommand is "tidings-lab sim deployment".
 type simDeploymentCommand struct {
 	reporter
-	Nodes         int           `default:"60" help:"Members (${default})."`
-	Channels      int           `default:"7500" quick:"50" help:"Channels (${default})."`
-	Subscriptions int           `default:"150000" quick:"1000" help:"Subscriptions (${default})."`
-	Grow          time.Duration `default:"90m" quick:"30m" help:"Time in which they are issued (${default})."`
-	Hours         int           `default:"5" quick:"2" help:"Virtual hours (${default}); the figures are from three maintenance intervals after the last subscription on."`
-	Part          []float64     `default:"1,0.9" placeholder:"X" help:"Polls allowed, as parts of what readers alone would make: a run each (${default})."`
-	Scheme        string        `default:"rank-cut-coordinated" help:"Column of sim table2 (${default})."`
-	Seed          int64         `default:"1" help:"Of the world (${default})."`
+	Nodes         int           `default:"60" help:"Number of members (${default})."`
+	Channels      int           `default:"7500" quick:"50" help:"Number of channels (${default})."`
+	Subscriptions int           `default:"150000" quick:"1000" help:"Number of subscriptions (${default})."`
+	Grow          time.Duration `default:"90m" quick:"30m" help:"Time over which subscriptions are made (${default})."`
+	Hours         int           `default:"5" quick:"2" help:"Virtual hours (${default}); measured from three maintenance intervals after the last subscription on."`
+	Part          []float64     `default:"1,0.9" placeholder:"X" help:"Allowed polls relative to those of readers alone, one run each (${default})."`
+	Scheme        string        `default:"rank-cut-coordinated" help:"Polling scheme, a column of sim table2 (${default})."`
+	Seed          int64         `default:"1" help:"Seed of the simulation (${default})."`
 	Out           string        `placeholder:"DIR" help:"Draw Figures 9 and 10 into DIR."`
 }
 
@@ -35,10 +35,10 @@ const seriesInterval = 5 * time.Minute
 // Help is appended to the command's help.
 func (c *simDeploymentCommand) Help() string {
 	return "The paper's deployment on PlanetLab, in the simulator: 60 nodes, 7,500 channels, and 150,000 subscriptions issued " +
-		"over an hour and a half. Polls are counted for a channel in half an hour: readers alone make 20, and the paper's " +
-		"nodes made 18. The paper reports an average update time of 45 seconds, and does not say of what: with its levels, " +
-		"60 nodes, and each subscription or each channel counting once, its scheme cannot come to that; so no figure is " +
-		"compared with it. Ours is the mean time until the next poll, of all who read, as an integral over time."
+		"over an hour and a half. Polls are per channel and half hour: readers alone make 20, and the paper's " +
+		"nodes made 18. The paper reports an average update time of 45 seconds without saying what is averaged. With its levels " +
+		"and 60 nodes its scheme cannot reach that, whether subscriptions or channels count once; so it is not " +
+		"compared. Ours is the mean time of all readers until the next poll, as an integral over time."
 }
 
 // Validate is called by kong after parsing the flags.
@@ -129,7 +129,7 @@ func (c *simDeploymentCommand) Run(ctx context.Context, s stdio) error {
 	var marks []mark.Mark
 	for i := range asked {
 		r := &asked[i]
-		marks = append(marks, mark.AtMost(fmt.Sprintf("detection, at %g of the polls of readers alone", r.Part), "s", r.Detection, r.asked()*r.Bound))
+		marks = append(marks, mark.AtMost(fmt.Sprintf("detection, at %g times the polls of readers alone", r.Part), "s", r.Detection, r.asked()*r.Bound))
 	}
 	err := c.report(s.out, struct {
 		Runs []simDeploymentRun `json:"runs"`

@@ -19,21 +19,21 @@ import (
 // A table2Command is "tidings-lab sim table2".
 type table2Command struct {
 	reporter
-	Objective     []string      `quick:"lite,fast" placeholder:"NAME" help:"Rows to make: lite, fast, fair, fair-sqrt, fair-log. All, if not told."`
-	Scheme        []string      `quick:"legacy,paper-formula,rank-cut-coordinated" placeholder:"NAME" help:"Columns to make: legacy, paper-formula, feedtree, paper-measured, base2-coordinated, rank-cut-random, rank-cut-coordinated. All, if not told."`
-	Nodes         int           `aliases:"members" default:"1024" quick:"64" help:"Members (${default})."`
-	Channels      int           `default:"100000" quick:"400" help:"Channels (${default})."`
-	Subscriptions int           `help:"Subscriptions, instead of 50 a channel."`
-	Hours         int           `help:"Virtual time after all have subscribed, instead of 6 hours, or 3 with --quick; the second half makes the figures."`
-	Part          float64       `help:"What is allowed of the polls that readers alone would make, instead of all: from 0.001, in steps of as much. What is asked is asked of all."`
-	Dead          []float64     `placeholder:"PART" help:"After the hours, have so many members die at once, silently, and measure an hour more: 0.1,0.3."`
-	Grow          time.Duration `help:"Have the subscriptions come in so long, instead of all at once."`
-	Maintenance   time.Duration `default:"1h" help:"Of leases and decisions. Networks have ten minutes if not told, the paper's simulation an hour."`
-	Session       time.Duration `help:"After the hours, have members die silently whose sessions have this median, and others take their places, for half as many hours."`
-	Loss          float64       `placeholder:"PART" help:"Part of the messages that is lost in that time, too."`
-	Domains       string        `placeholder:"FILE" help:"Spread the channels over domains as the feeds of this file are (CSV: domain,feeds), and measure each row twice: without politeness, and with it."`
-	Formulas      int           `default:"5" help:"Seeds, from 1, on which the paper's formula is computed."`
-	Seed          int64         `default:"1" help:"Of the world."`
+	Objective     []string      `quick:"lite,fast" placeholder:"NAME" help:"Rows to measure (default: all): lite, fast, fair, fair-sqrt, fair-log."`
+	Scheme        []string      `quick:"legacy,paper-formula,rank-cut-coordinated" placeholder:"NAME" help:"Columns to measure (default: all): legacy, paper-formula, feedtree, paper-measured, base2-coordinated, rank-cut-random, rank-cut-coordinated."`
+	Nodes         int           `aliases:"members" default:"1024" quick:"64" help:"Number of members (${default})."`
+	Channels      int           `default:"100000" quick:"400" help:"Number of channels (${default})."`
+	Subscriptions int           `help:"Number of subscriptions (default: 50 per channel)."`
+	Hours         int           `help:"Virtual hours after all have subscribed (default 6, with --quick 3); measured in the second half."`
+	Part          float64       `help:"Allowed polls relative to those of readers alone (default 1): from 0.001, in steps of 0.001. The targets are for 1."`
+	Dead          []float64     `placeholder:"PART" help:"After the hours, let these shares of the members die silently, and measure an hour after each: 0.1,0.3."`
+	Grow          time.Duration `help:"Time over which subscriptions are made (default: all at once)."`
+	Maintenance   time.Duration `default:"1h" help:"Interval of leases and decisions (default an hour, as in the paper; real networks have ten minutes)."`
+	Session       time.Duration `help:"After the hours, let members die silently after sessions with this median, and others take their places, for half as many hours."`
+	Loss          float64       `placeholder:"PART" help:"Share of messages that are lost in that time."`
+	Domains       string        `placeholder:"FILE" help:"Assign the channels to domains like the feeds in this file (CSV: domain,feeds), and measure each row without politeness and with it."`
+	Formulas      int           `default:"5" help:"Number of seeds, from 1 on, for which the paper's formula is computed."`
+	Seed          int64         `default:"1" help:"Seed of the simulation."`
 	Out           string        `placeholder:"DIR" help:"Draw figures into DIR."`
 }
 
@@ -109,7 +109,7 @@ func (c *table2Command) settings() (of []table2.Config, err error) {
 func (c *table2Command) Validate(k *kong.Context) error {
 	for name, n := range map[string]int{"subscriptions": c.Subscriptions, "hours": c.Hours} {
 		if n == 0 && flagGiven(k, name) {
-			return fmt.Errorf("--%s 0: there have to be some", name)
+			return fmt.Errorf("--%s 0: must be more than zero", name)
 		}
 	}
 	s := c.sized()
@@ -121,11 +121,11 @@ func (c *table2Command) Validate(k *kong.Context) error {
 	case s.Hours < 2:
 		return fmt.Errorf("--hours %d: at least two", s.Hours)
 	case slices.ContainsFunc(s.Dead, func(part float64) bool { return !(part > 0 && part < 1) }) || !slices.IsSorted(s.Dead):
-		return fmt.Errorf("--dead %v: parts of all members between 0 and 1, the smallest first", s.Dead)
+		return fmt.Errorf("--dead %v: shares of all members between 0 and 1, in increasing order", s.Dead)
 	case c.Part == 0 && flagGiven(k, "part"), s.Part < 0 || s.Part > 1 || s.Part != math.Round(s.Part*1000)/1000:
 		return fmt.Errorf("--part %v: from 0.001 to 1, in steps of 0.001", c.Part)
 	case s.Grow < 0 || s.Session < 0 || s.Session > 0 && s.Session < time.Minute:
-		return fmt.Errorf("--grow %v --session %v: not less than no time, and a session of at least a minute", s.Grow, s.Session)
+		return fmt.Errorf("--grow %v --session %v: --grow must not be negative, --session at least a minute", s.Grow, s.Session)
 	case s.Grow > time.Duration(s.Hours/2)*time.Hour:
 		return fmt.Errorf("--grow %v: no longer than the first half of the hours, of which there are %d", s.Grow, s.Hours)
 	case s.Maintenance < time.Minute || s.Maintenance > 24*time.Hour:
@@ -136,7 +136,7 @@ func (c *table2Command) Validate(k *kong.Context) error {
 	case !(s.Loss >= 0 && s.Loss < 1):
 		return fmt.Errorf("--loss %v: from 0 up to 1", s.Loss)
 	case len(s.Dead) > 0 && (s.Session > 0 || s.Loss > 0):
-		return fmt.Errorf("--dead is of a network where nothing else goes wrong: without --session and --loss")
+		return fmt.Errorf("--dead cannot be used with --session or --loss")
 	case s.Formulas < 0:
 		return fmt.Errorf("--formulas %d: not less than none", s.Formulas)
 	}

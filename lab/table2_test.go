@@ -95,7 +95,7 @@ func TestTable2SaysThatItDoesNotCompare(t *testing.T) {
 	few := &table2Result{Formulas: []table2.Formula{{Seed: 1, Objective: "lite", Orphans: 0.002, Detection: 26.5}}}
 	table := shown(func(line printer) { printTable2(line, few) }, marksOf(few))
 	for _, want := range []string{
-		"\nlite 1 0.20 0.00 26.5 0.500\n", "That it is 1 to 1.4 % is our inference", "left out no seed has as many; that part of orphans is our inference\n", "all seeds 0.5\n",
+		"\nlite 1 0.20 0.00 26.5 0.500\n", "That it is 1 to 1.4 % is our inference", "left out no seed is in this range of orphans, which is our inference\n", "all seeds 0.5\n",
 	} {
 		if !strings.Contains(table, want) {
 			t.Errorf("no %q in\n%s", want, table)
@@ -116,10 +116,10 @@ func TestTable2Marks(t *testing.T) {
 	table := shown(func(line printer) { printTable2(line, result) }, marksOf(result))
 	for _, want := range []string{
 		"lite the paper's formula, of its figure, seeds with 1 to 1.4 % orphans 1.019 0.95 … 1.05 met 1 of 2 seeds; that part of orphans is our inference",
-		"lite the paper's formula, of its figure, all seeds 0.6981",
+		"lite the paper's formula, relative to its figure, all seeds 0.6981",
 		"fast the paper's formula, of its figure, seeds with 1 to 1.4 % orphans 1.125 0.95 … 1.05 MISSED 1 of 1 seeds; that part of orphans is our inference",
-		"lite detection, of the bound 1.006 ≤ 1.061 met", "lite load, of what is allowed 1.01 0.995 … 1 MISSED", "lite evenness 1.02 ≤ 1.03 met",
-		"lite polls of a member, most by mean 1.5 ≤ 1.4 MISSED",
+		"lite detection, relative to the bound 1.006 ≤ 1.061 met", "lite load, relative to the allowed load 1.01 0.995 … 1 MISSED", "lite evenness 1.02 ≤ 1.03 met",
+		"lite polls per member, maximum by mean 1.5 ≤ 1.4 MISSED",
 	} {
 		if !strings.Contains(table, "\n"+want+"\n") {
 			t.Errorf("no line %q in\n%s", want, table)

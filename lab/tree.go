@@ -14,24 +14,24 @@ import (
 // A treeCommand is "tidings-lab bench tree".
 type treeCommand struct {
 	reporter
-	Hosts        int           `default:"200" quick:"10" help:"Hosts, of the trees and of GossipSub (${default})."`
-	Topics       []int         `default:"100,1000,10000" quick:"20" placeholder:"N" help:"Topics, each followed by 5 to 20 % of the hosts: a run each (${default})."`
-	Publications int           `default:"1000" quick:"100" help:"Items, spread over the topics, each published by one who follows (${default})."`
+	Hosts        int           `default:"200" quick:"10" help:"Number of hosts, of the trees and of GossipSub (${default})."`
+	Topics       []int         `default:"100,1000,10000" quick:"20" placeholder:"N" help:"Numbers of topics, each followed by 5 to 20 % of the hosts, one run each (${default})."`
+	Publications int           `default:"1000" quick:"100" help:"Number of items, spread over the topics, each published by a follower (${default})."`
 	Size         int           `default:"1024" help:"Bytes of an item, without its envelope (${default})."`
-	Every        time.Duration `default:"50ms" quick:"10ms" help:"Time between two of them (${default})."`
+	Every        time.Duration `default:"50ms" quick:"10ms" help:"Time between two items (${default})."`
 	FanOut       int           `default:"16" help:"Children that a host may have in one tree (${default})."`
-	Idle         time.Duration `default:"10m" quick:"1s" help:"Time in which hosts are measured that have nothing to publish (${default})."`
-	Connections  []string      `default:"overlay,trees" quick:"none" enum:"overlay,trees,none" help:"Connections of GossipSub's hosts, in the mean as many as those of the trees need for the overlay alone, or when all trees stand: a run each; none leaves GossipSub out (${default})."`
-	Burden       int           `default:"4800" quick:"0" help:"Subscriptions of each host in a last run, of trees alone, whose idle traffic has a target; 0 leaves it out (${default})."`
-	Seed         uint64        `default:"1" help:"Of who follows and publishes what, and of the hosts' ids (${default})."`
+	Idle         time.Duration `default:"10m" quick:"1s" help:"How long hosts are measured while nothing is published (${default})."`
+	Connections  []string      `default:"overlay,trees" quick:"none" enum:"overlay,trees,none" help:"Mean number of connections of GossipSub hosts, one run each: as many as the overlay needs, or as the overlay and all trees need; none leaves GossipSub out (${default})."`
+	Burden       int           `default:"4800" quick:"0" help:"Subscriptions per host in a last run of trees alone, whose idle traffic has a target; 0 leaves it out (${default})."`
+	Seed         uint64        `default:"1" help:"Seed of followers, publishers and the hosts' ids (${default})."`
 }
 
 // Help is appended to the command's help.
 func (c *treeCommand) Help() string {
-	return "Hosts over QUIC on this machine, in one process: endpoint, overlay and scribe, with the smallest leaves there can be, and " +
-		"then as many with GossipSub alone, connected at random; the same topics, followers and signed items for both. Bytes are " +
-		"those of frames and messages, without QUIC's own. GossipSub's time comes after the trees', run by run. With --quick hosts are " +
-		"measured at once that would otherwise wait until they have forgotten what was published."
+	return "Hosts over QUIC on this machine, in one process: endpoint, overlay and scribe, with the smallest possible leaves, and " +
+		"then as many hosts with GossipSub alone, connected at random; with the same topics, followers and signed items. Bytes are " +
+		"those of frames and messages, without the overhead of QUIC. In each run GossipSub comes after the trees. With --quick hosts are " +
+		"measured at once, instead of waiting until they have forgotten the publications."
 }
 
 // Validate is called by kong after parsing the flags.
@@ -44,17 +44,17 @@ func (c *treeCommand) Validate() error {
 	case slices.ContainsFunc(c.Topics, func(n int) bool { return n < 1 || n > 100_000 }):
 		return fmt.Errorf("--topics %v: from 1 to 100,000", c.Topics)
 	case c.Publications < 1 || c.Publications > 100_000 || c.Every < 0:
-		return fmt.Errorf("--publications %d --every %v: from 1 to 100,000, and no time is negative", c.Publications, c.Every)
+		return fmt.Errorf("--publications %d --every %v: from 1 to 100,000, and times must not be negative", c.Publications, c.Every)
 	case c.Size < 64 || c.Size > 48<<10:
-		return fmt.Errorf("--size %d: from 64 to 49,152 bytes, so that an item goes into one frame", c.Size)
+		return fmt.Errorf("--size %d: from 64 to 49,152 bytes, so that an item fits into one frame", c.Size)
 	case c.FanOut < 2 || c.FanOut > 256:
 		return fmt.Errorf("--fan-out %d: from 2 to 256", c.FanOut)
 	case c.Idle < time.Second:
 		return fmt.Errorf("--idle %v: at least a second", c.Idle)
 	case c.Burden < 0 || c.Burden > 9000:
-		return fmt.Errorf("--burden %d: from 0 to 9,000; a host is the child of another in 10,000 groups at most", c.Burden)
+		return fmt.Errorf("--burden %d: from 0 to 9,000; a host can be the child of another in at most 10,000 groups", c.Burden)
 	case len(c.Connections) > 1 && slices.Contains(c.Connections, "none"):
-		return fmt.Errorf("--connections %v: none goes with no other", c.Connections)
+		return fmt.Errorf("--connections %v: none excludes all others", c.Connections)
 	}
 	return nil
 }
@@ -132,12 +132,12 @@ func printTrees(line printer, results []tree.Result) {
 		}
 		return fmt.Sprintf("%d\t%s, connected as %s", r.Topics, r.System, r.Like)
 	}
-	line("topics\t\tsubscriptions a host\tconnections needed a host\topen\twanted\tgot\tnot got\tduplicates a delivery\tmedian\tp99\tmost")
+	line("topics\t\tsubscriptions per host\tconnections needed per host\topen\texpected\tdelivered\tlost\tduplicates per delivery\tmedian\tp99\tmax")
 	for _, r := range results {
 		line("%s\t%.0f\t%.1f\t%.1f\t%d\t%d\t%.2f %%\t%.2f\t%.1f ms\t%.1f ms\t%.0f ms", name(r), float64(r.Subscriptions)/float64(r.Hosts),
 			r.Connections, r.ConnectionsOpen, r.Expected, r.Delivered, 100*(1-float64(r.Delivered)/float64(max(1, r.Expected))), r.DuplicateShare, r.P50Ms, r.P99Ms, r.MaxMs)
 	}
-	line("\ntopics\t\tenvelope\titems, B a delivery\tothers\tof the envelope\tway to the root, B an item\tload, max of mean\tframes lost\ttwice\tstrange")
+	line("\ntopics\t\tenvelope\titems, B per delivery\tothers\trelative to envelope\tto the root, B per item\tload, max by mean\tframes lost\ttwice\tinvalid")
 	for _, r := range results {
 		up := "–"
 		if r.System == tree.OfTrees {
@@ -146,7 +146,7 @@ func printTrees(line printer, results []tree.Result) {
 		line("%s\t%d B\t%.0f\t%.0f\t%.3f\t%s\t%.2f\t%d\t%d\t%d", name(r), r.Envelope, r.ContentBytes, r.ControlBytes,
 			r.BytesPerDelivery()/float64(max(1, r.Envelope)), up, r.LoadMaxMean, r.LostFrames, r.Twice, r.Invalid)
 	}
-	line("\ntopics\t\theap, B a subscription\t±\twith new connections\tjoined after\tmessages a subscription\tbytes\tdepth mean\tmost\tfan-out mean\tmost\tforwarders that do not follow, a topic")
+	line("\ntopics\t\theap, B per subscription\t±\twith new connections\tjoined after\tmessages per subscription\tbytes\tdepth mean\tmax\tfan-out mean\tmax\tforwarders that do not follow, per topic")
 	for _, r := range results {
 		places := fmt.Sprintf("\t\t%.1f\t\t", r.FanOutMean)
 		if r.System == tree.OfTrees {
@@ -154,7 +154,7 @@ func printTrees(line printer, results []tree.Result) {
 		}
 		line("%s\t%.0f\t%.0f\t%.0f\t%.1f s\t%.1f\t%.0f\t%s", name(r), r.HeapPerSubscription, r.HeapNoise, r.HeapGrown, r.JoinS, r.JoinMessages, r.JoinBytes, places)
 	}
-	line("\ntopics\t\tidle for\tmessages/s a host\tbytes/s\toverlay, messages/s\tbefore there were trees\tbytes/s\tbefore")
+	line("\ntopics\t\tidle for\tmessages/s per host\tbytes/s\toverlay, messages/s\tbefore there were trees\tbytes/s\tbefore")
 	for _, r := range results {
 		overlay := "\t\t\t"
 		if r.System == tree.OfTrees {

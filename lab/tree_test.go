@@ -18,7 +18,7 @@ func TestTreesRefuseWhatMeansNothing(t *testing.T) {
 		"--fan-out 1":              "--fan-out 1: from 2",
 		"--idle 1ms":               "--idle 1ms: at least a second",
 		"--burden 10000":           "--burden 10000: from 0",
-		"--connections none,trees": "none goes with no other",
+		"--connections none,trees": "none excludes all others",
 		"--connections many":       "many",
 		"--every=-1s":              "--every -1s",
 	} {
@@ -55,7 +55,7 @@ func TestTreesArePrintedAndJudged(t *testing.T) {
 	for _, says := range []string{
 		"1000 850 15.00 %", "gossipsub, connected as overlay", "10m0s 7.25", "1m30s", "2345",
 		"1000 topics delivered 100 % ≥ 100 % met", "of the envelope 1.038 ≤ 1.15 met, and the stretch: ≤ 1.05", "max of mean 5.5 ≤ 4 MISSED",
-		"heap a subscription 150 B ≤ 400 B met, and the stretch: ≤ 200 B", "opened on one core 12345 /s ≥ 10000 /s met",
+		"heap per subscription 150 B ≤ 400 B met, and the stretch: ≤ 200 B", "opened on one core 12345 /s ≥ 10000 /s met",
 	} {
 		if !strings.Contains(out, says) {
 			t.Errorf("nothing says %q in\n%s", says, out)

@@ -180,12 +180,12 @@ func (r *KilledResult) Describe() (string, int) { return r.Scenario, r.Nodes }
 // Marks implements Report.
 func (r *KilledResult) Marks(*Result) []mark.Mark {
 	return []mark.Mark{
-		mark.AtMost("99.9 % of look-ups right after", "s", r.MostRightS, 60),
+		mark.AtMost("99.9 % of lookups right after", "s", r.MostRightS, 60),
 		mark.AtMost("all right after", "s", r.AllRightS, 120),
-		mark.AtMost("owner sets whole after detection", "s", r.CompleteS, 30),
-		mark.Zero("owner sets not whole in the end", r.Incomplete),
+		mark.AtMost("owner sets complete after detection", "s", r.CompleteS, 30),
+		mark.Zero("owner sets not complete at the end", r.Incomplete),
 		mark.Info("owner sets that lost a quorum", "", float64(r.NoQuorum)),
-		mark.Info("of these whole after detection", "s", r.NoQuorumS),
-		mark.Info("owner sets that lost everybody", "", float64(r.Ownerless)),
+		mark.Info("of these complete after detection", "s", r.NoQuorumS),
+		mark.Info("owner sets that lost all owners", "", float64(r.Ownerless)),
 	}
 }

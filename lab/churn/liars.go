@@ -194,12 +194,12 @@ func (r *LiarResult) Describe() (string, int) { return r.Scenario, r.Nodes }
 // Marks implements Report.
 func (r *LiarResult) Marks(calm *Result) []mark.Mark {
 	part := func(n, of int) float64 { return float64(n) / float64(of) }
-	marks := []mark.Mark{mark.AtMost("part of checked look-ups not right", "", part(r.CheckedWrong+r.CheckedImplausible, r.Checked), 0.001)}
+	marks := []mark.Mark{mark.AtMost("share of checked lookups not right", "", part(r.CheckedWrong+r.CheckedImplausible, r.Checked), 0.001)}
 	marks = append(marks, relativeToCalm(calm, r.Nodes, r.MsgsPerNodeS, r.BytesPerNodeS, 2)...)
 	return append(marks,
-		mark.Info("part of owner sets not right", "", part(r.SetsWrong, r.Checked)),
-		mark.Info("part of routed look-ups not right", "", part(r.RoutedWrong+r.RoutedLost, r.Routed)),
-		mark.Info("slowest checked look-up", "s", r.LookupMaxS),
+		mark.Info("share of owner sets not right", "", part(r.SetsWrong, r.Checked)),
+		mark.Info("share of routed lookups not right", "", part(r.RoutedWrong+r.RoutedLost, r.Routed)),
+		mark.Info("slowest checked lookup", "s", r.LookupMaxS),
 		mark.Info("members with a wrong leaf", "", float64(r.LeavesWrong)),
 		mark.Info("members with a wrong count", "", float64(r.CountsWrong)))
 }

@@ -23,9 +23,9 @@ func relativeToCalm(calm *Result, nodes int, msgs, bytes, most float64) []mark.M
 	if calm == nil {
 		calm = &Result{}
 	}
-	marks := []mark.Mark{mark.AtMost("control, of calm", "", msgs/calm.MsgsPerNodeS, most), mark.AtMost("control bytes, of calm", "", bytes/calm.BytesPerNodeS, most)}
+	marks := []mark.Mark{mark.AtMost("control messages, relative to calm", "", msgs/calm.MsgsPerNodeS, most), mark.AtMost("control bytes, relative to calm", "", bytes/calm.BytesPerNodeS, most)}
 	if nodes < minNodesForBytes {
-		marks[1] = marks[1].WithoutTarget("asked of 1024 members")
+		marks[1] = marks[1].WithoutTarget("the target is for 1024 members")
 	}
 	if calm.Nodes == 0 {
 		marks[0], marks[1] = marks[0].Skipped("calm was not run"), marks[1].Skipped("calm was not run")
@@ -36,9 +36,11 @@ func relativeToCalm(calm *Result, nodes int, msgs, bytes, most float64) []mark.M
 // Marks implements Report.
 func (r *Result) Marks(calm *Result) []mark.Mark {
 	rate := func(n int) float64 { return float64(n) / float64(r.Lookups) }
-	failed := func(most float64) mark.Mark { return mark.AtMost("part of look-ups failed", "", rate(r.Failed), most) }
+	failed := func(most float64) mark.Mark {
+		return mark.AtMost("share of lookups that failed", "", rate(r.Failed), most)
+	}
 	wrong := func(most float64) mark.Mark {
-		return mark.AtMost("part with a wrong root", "", rate(r.WrongRoot), most)
+		return mark.AtMost("share with a wrong root", "", rate(r.WrongRoot), most)
 	}
 	control := func(times float64) []mark.Mark {
 		return relativeToCalm(calm, r.Nodes, r.MsgsPerNodeS, r.BytesPerNodeS, times)
@@ -59,8 +61,8 @@ func (r *Result) Marks(calm *Result) []mark.Mark {
 		mark.AtMost("mean hops", "", r.HopsMean, HopsBound(r.Nodes)), failed(0), wrong(0),
 		mark.AtMost("control", "/s", r.MsgsPerNodeS, 0.5),
 		mark.AtMost("control", "B/s", r.BytesPerNodeS, 900),
-		mark.AtMost("most contacts", "", float64(r.ContactsMax), 120),
+		mark.AtMost("maximum number of contacts", "", float64(r.ContactsMax), 120),
 		mark.AtMost("slowest join", "s", r.JoinMaxS, 10),
-		mark.AtMost("mean messages a join", "", r.JoinMsgs, 200),
+		mark.AtMost("mean messages per join", "", r.JoinMsgs, 200),
 	}
 }

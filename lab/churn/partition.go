@@ -145,9 +145,9 @@ func (r *PartitionResult) Describe() (string, int) { return r.Scenario, r.Nodes 
 func (r *PartitionResult) Marks(*Result) []mark.Mark {
 	return []mark.Mark{
 		mark.AtMost("one root per key after", "s", r.RootsS, 120),
-		mark.AtMost("look-ups right after", "s", r.RightS, 120),
+		mark.AtMost("lookups right after", "s", r.RightS, 120),
 		mark.AtMost("one head per log after", "s", r.HeadsS, 120),
-		mark.Zero("keys not healed in the end", r.NotHealed),
-		mark.Info("logs that had forked", "", float64(r.Forked)),
+		mark.Zero("keys with several roots or heads at the end", r.NotHealed),
+		mark.Info("logs that had branched", "", float64(r.Forked)),
 	}
 }

@@ -134,11 +134,11 @@ func Pick(runs []Run, names []string) (of []Run, err error) {
 		known = append(known, r.Name)
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("no run is named: there are %s", strings.Join(known, ", "))
+		return nil, fmt.Errorf("no run is selected; the runs are %s", strings.Join(known, ", "))
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(runs, named(name)) {
-			return nil, fmt.Errorf("no run %q: there are %s", name, strings.Join(known, ", "))
+			return nil, fmt.Errorf("there is no run %q; the runs are %s", name, strings.Join(known, ", "))
 		}
 	}
 	wanted := func(r Run) bool { return slices.ContainsFunc(names, func(name string) bool { return named(name)(r) }) }

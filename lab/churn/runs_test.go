@@ -39,7 +39,7 @@ func TestKilled(t *testing.T) {
 	c := Killed{Name: "killed", Seed: 1, Nodes: 64, Share: 0.3, Keys: 12, Rate: 50}
 	r := do[*KilledResult](t, run(c.Name, c.Run))
 	if r.Killed != 19 || r.Lookups != 50*180 || r.Right[0] > 0.99 || r.AllRightS < 1 || r.AllRightS > 60 || r.MostRightS > r.AllRightS {
-		t.Errorf("look-ups: %+v", r)
+		t.Errorf("lookups: %+v", r)
 	}
 	if r.Damaged == 0 || r.NoQuorum == 0 || r.Incomplete != 0 || r.CompleteS <= 0 || r.CompleteS > 60 || r.NoQuorumS < 300 {
 		t.Errorf("owners: %+v", r)
@@ -134,7 +134,7 @@ func TestSlowIsNotWrong(t *testing.T) {
 		t.Fatal(err)
 	}
 	if wrong := lookups.rightAfter(0); wrong > 0 || slow == 0 {
-		t.Errorf("a look-up was wrong after %v s; %d took more than 3 s", wrong, slow)
+		t.Errorf("a lookup was wrong after %v s; %d took more than 3 s", wrong, slow)
 	}
 }
 

@@ -83,7 +83,7 @@ func (c SequencerExit) Run(ctx context.Context, progress func(float64)) (Sequenc
 		if len(r.Took)+r.WithoutSequencer > before {
 			empty = 0
 		} else if empty++; empty == maxEmptyRounds {
-			return r, fmt.Errorf("end sequencers: none of %d keys had one in %d rounds", len(keys), empty)
+			return r, fmt.Errorf("end sequencers: none of %d keys had a sequencer in %d rounds", len(keys), empty)
 		}
 	}
 	r.Trials = len(r.Took) + r.WithoutSequencer
@@ -176,9 +176,9 @@ func (r *SequencerExitResult) Marks(*Result) []mark.Mark {
 	}
 	return []mark.Mark{
 		mark.AtMost("a new sequencer after", "s", r.MaxS, most),
-		mark.Zero("keys without one in the end", r.WithoutSequencer),
+		mark.Zero("keys without a sequencer at the end", r.WithoutSequencer),
 		mark.Info("median", "s", r.MedianS),
 		mark.Info("p99", "s", r.P99S),
-		mark.Info("keys that lost theirs", "", float64(r.Trials)),
+		mark.Info("keys that lost their sequencer", "", float64(r.Trials)),
 	}
 }

@@ -97,11 +97,11 @@ func TestReduce(t *testing.T) {
 	n.Plan = slices.Insert(n.Plan, len(n.Plan)/2, bad)
 	less, err := Reduce(t.Context(), n, Panicked, func(int) {})
 	if err != nil || len(n.Plan) < 3 || len(less.Plan) != 1 || less.Plan[0].String() != bad.String() {
-		t.Errorf("%v: %d strikes are left of %d: %v", err, len(less.Plan), len(n.Plan), less.Plan)
+		t.Errorf("%v: %d of %d faults are left: %v", err, len(less.Plan), len(n.Plan), less.Plan)
 	}
 	falls := sim.Scenario{Seed: 1, Plan: []sim.Fault{bad}} // it panics without members, whatever its plan
 	if less, err = Reduce(t.Context(), falls, Panicked, func(int) {}); err != nil || len(less.Plan) > 0 {
-		t.Errorf("%v: a single strike is left that was not needed: %v", err, less.Plan)
+		t.Errorf("%v: a fault that is not needed is left: %v", err, less.Plan)
 	}
 }
 

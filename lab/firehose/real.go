@@ -231,7 +231,7 @@ func (b Bench) until(ctx context.Context, limit time.Duration, what string, hold
 			return errors.Join(ctx.Err())
 		}
 		if time.Now().After(end) {
-			return errors.Join(fmt.Errorf("waited %v in vain for %s", limit, what), err)
+			return errors.Join(fmt.Errorf("waited %v for %s", limit, what), err)
 		}
 		if err := loop.Rest(ctx, 10*benchPollInterval); err != nil {
 			return err

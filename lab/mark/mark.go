@@ -162,7 +162,7 @@ func Print(line func(format string, args ...any), marks []Mark) {
 		}
 		line("%s", strings.Join(cells, "\t"))
 	}
-	row("run", "figure", "got", "asked", "", "")
+	row("run", "figure", "value", "target", "", "")
 	for _, m := range marks {
 		row(m.Run, m.Figure, m.formatValue(), m.formatBounds(), m.verdict(), m.formatNote())
 	}
@@ -204,13 +204,13 @@ func (m Mark) formatStretch() string {
 func (m Mark) verdict() string {
 	switch {
 	case m.Skip:
-		return "left out"
+		return "skipped"
 	case m.Missed():
 		return "MISSED"
 	case m.StretchMet():
-		return "met, and the stretch: " + m.formatStretch()
+		return "met, and the stretch target " + m.formatStretch()
 	case m.Met() && m.Stretch != 0:
-		return "met; the stretch is " + m.formatStretch()
+		return "met; stretch target " + m.formatStretch()
 	case m.Met():
 		return "met"
 	}
@@ -223,7 +223,7 @@ func (m Mark) formatNote() string {
 	case m.Note != "":
 		return m.Note
 	case math.IsNaN(m.Value):
-		return "not known"
+		return "unknown"
 	case math.IsInf(m.Value, 0):
 		return "never"
 	}

@@ -67,7 +67,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, open Opener) error 
 			if errors.Is(err, io.EOF) || ctx.Err() != nil {
 				return nil
 			}
-			return fmt.Errorf("read an order: %w", err)
+			return fmt.Errorf("read a command: %w", err)
 		}
 		r, err := h.execute(o)
 		select {
@@ -79,7 +79,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, open Opener) error 
 			r.Err = err.Error()
 		}
 		if err := reports.Encode(r); err != nil {
-			return fmt.Errorf("report: %w", err)
+			return fmt.Errorf("write a reply: %w", err)
 		}
 	}
 }

@@ -94,7 +94,7 @@ func TestAGroupExecutesCommands(t *testing.T) {
 	}
 	r := do(command{Inspect: true})
 	if len(r.States) != 2 || r.States[0].ID != overlay.Key("doll", "a") || r.States[1].ID != overlay.Key("doll", "b") || !slices.Equal(r.States[0].Addrs, []string{"here"}) {
-		t.Errorf("looks %+v, %q", r.States, r.Err)
+		t.Errorf("states %+v, %q", r.States, r.Err)
 	}
 	keys := []overlay.ID{{}, {7}}
 	r = do(command{Find: keys})

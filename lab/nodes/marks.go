@@ -45,9 +45,9 @@ func Judge(r Result) (of []mark.Mark) {
 			if c.cost == nil {
 				continue
 			}
-			resident := mark.AtMost("resident memory of a node, "+c.what, "MB", float64(c.cost.RSSBytes)/1e6, 12)
+			resident := mark.AtMost("resident memory per node, "+c.what, "MB", float64(c.cost.RSSBytes)/1e6, 12)
 			if c.cost.RSSBytes == 0 {
-				resident = resident.Skipped("the system does not tell")
+				resident = resident.Skipped("not available on this system")
 			}
 			of = append(of, resident)
 		}
@@ -65,7 +65,7 @@ func Judge(r Result) (of []mark.Mark) {
 					longest = e.SequencerS
 				}
 			}
-			of = append(of, mark.AtMost("another sequencer after, "+way, "s", longest, most))
+			of = append(of, mark.AtMost("new sequencer, mode "+way, "s", longest, most))
 		}
 	}
 	return mark.ForRun(r.Phase+", "+r.Transport, of...)

@@ -73,7 +73,7 @@ func (l Lab) Run(ctx context.Context, c Scenario) (Result, error) {
 	case Sequencer:
 		err = n.sequencerExits(ctx, c, &r)
 	default:
-		err = fmt.Errorf("no such phase: %q", c.Phase)
+		err = fmt.Errorf("unknown phase %q", c.Phase)
 	}
 	if err != nil {
 		return r, fmt.Errorf("%s, %s: %w", c.Phase, c.Transport, err)
@@ -142,61 +142,61 @@ func (n *network) sendAll(ctx context.Context, o command) ([]reply, error) {
 }
 
 // inspect returns the states of all live nodes.
-func (n *network) inspect(ctx context.Context) (looks []NodeState, err error) {
+func (n *network) inspect(ctx context.Context) (states []NodeState, err error) {
 	reports, err := n.sendAll(ctx, command{Inspect: true})
 	for _, r := range reports {
-		looks = append(looks, r.States...)
+		states = append(states, r.States...)
 	}
-	return looks, err
+	return states, err
 }
 
 // awaitRight waits until all tables are right and every node finds the right root of some keys. It
 // records in r how long that took, and returns the states.
 func (n *network) awaitRight(ctx context.Context, since time.Time, r *Result) ([]NodeState, error) {
 	r.RightShares, r.CountError = nil, 0
-	looks, err := n.await(ctx, "tables are right", func(looks []NodeState) (done float64, lack string, err error) {
-		wrong := wrongTables(looks)
-		done = 1 - float64(len(wrong))/float64(len(looks))
+	states, err := n.await(ctx, "tables are right", func(states []NodeState) (done float64, lack string, err error) {
+		wrong := wrongTables(states)
+		done = 1 - float64(len(wrong))/float64(len(states))
 		r.RightShares = append(r.RightShares, Point{time.Since(since).Seconds(), done})
 		if len(wrong) > 0 {
 			return done, wrong[0], nil
 		}
-		lack, err = n.checkRoots(ctx, looks)
+		lack, err = n.checkRoots(ctx, states)
 		return done, lack, err
 	})
 	r.RightS = time.Since(since).Seconds()
-	for _, l := range looks {
-		off, _ := l.countError(looks)
+	for _, l := range states {
+		off, _ := l.countError(states)
 		r.CountError = max(r.CountError, off)
 	}
-	return looks, err
+	return states, err
 }
 
 // await inspects all nodes until nothing is missing.
 func (n *network) await(ctx context.Context, what string, missing func([]NodeState) (done float64, lack string, err error)) ([]NodeState, error) {
 	began := time.Now()
 	for {
-		looks, err := n.inspect(ctx)
+		states, err := n.inspect(ctx)
 		if err != nil {
 			return nil, err
 		}
-		done, lack, err := missing(looks)
+		done, lack, err := missing(states)
 		if err != nil || lack == "" {
-			return looks, err
+			return states, err
 		}
 		n.lab.Progress(what, done)
 		if time.Since(began) > rightTimeout {
-			return looks, fmt.Errorf("%s: not within %v: %s", what, rightTimeout, lack)
+			return states, fmt.Errorf("%s: not within %v: %s", what, rightTimeout, lack)
 		}
 		if err := loop.Rest(ctx, pollInterval); err != nil {
-			return looks, err
+			return states, err
 		}
 	}
 }
 
 // checkRoots makes every node find the roots of some keys, and describes the first that is not the
 // live member nearest to its key.
-func (n *network) checkRoots(ctx context.Context, looks []NodeState) (string, error) {
+func (n *network) checkRoots(ctx context.Context, states []NodeState) (string, error) {
 	var keys []overlay.ID
 	for range sampledKeys {
 		keys = append(keys, randomID(n.rng))
@@ -208,8 +208,8 @@ func (n *network) checkRoots(ctx context.Context, looks []NodeState) (string, er
 	for _, r := range reports {
 		for _, roots := range r.Roots {
 			for i, got := range roots {
-				if want := root(keys[i], looks); got != want {
-					return fmt.Sprintf("the root of %s is %s, somebody finds %s", keys[i].Short(), want.Short(), got.Short()), nil
+				if want := root(keys[i], states); got != want {
+					return fmt.Sprintf("the root of %s is %s, but a node finds %s", keys[i].Short(), want.Short(), got.Short()), nil
 				}
 			}
 		}
@@ -229,11 +229,11 @@ func (n *network) join(ctx context.Context, c Scenario, r *Result) error {
 	if err := n.startGroup(ctx, c.Nodes, c.Pause); err != nil {
 		return err
 	}
-	looks, err := n.awaitRight(ctx, n.lastStart, r)
+	states, err := n.awaitRight(ctx, n.lastStart, r)
 	if err != nil {
 		return err
 	}
-	busy, err := n.cost(ctx, looks, 0)
+	busy, err := n.cost(ctx, states, 0)
 	if err != nil {
 		return err
 	}
@@ -252,17 +252,17 @@ func (n *network) join(ctx context.Context, c Scenario, r *Result) error {
 	}
 	after, _ := CPUTime(p)
 	cpu := (after - before).Seconds() / time.Since(began).Seconds()
-	if looks, err = n.inspect(ctx); err != nil {
+	if states, err = n.inspect(ctx); err != nil {
 		return err
 	}
-	idle, err := n.cost(ctx, looks, cpu)
+	idle, err := n.cost(ctx, states, cpu)
 	r.Idle = &idle
 	return err
 }
 
 // cost measures the only process.
-func (n *network) cost(ctx context.Context, looks []NodeState, cpu float64) (c Cost, err error) {
-	p, nodes := n.live[0], float64(len(looks))
+func (n *network) cost(ctx context.Context, states []NodeState, cpu float64) (c Cost, err error) {
+	p, nodes := n.live[0], float64(len(states))
 	if rss, err := Resident(p.cmd.Process.Pid); err == nil { // before garbage is collected
 		c.RSSBytes = int(float64(rss-p.emptyRSS) / nodes)
 	}
@@ -273,7 +273,7 @@ func (n *network) cost(ctx context.Context, looks []NodeState, cpu float64) (c C
 	part := func(of int) float64 { return float64(of) / nodes }
 	m := report.Memory
 	c.HeapBytes, c.StackBytes, c.Goroutines = int(part(m.Heap)), int(part(m.Stack)), part(m.Goroutines)
-	for _, l := range looks {
+	for _, l := range states {
 		c.Connections += float64(l.Connections) / nodes
 		c.Links += float64(l.Links) / nodes
 	}

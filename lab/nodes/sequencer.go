@@ -41,7 +41,7 @@ func (n *network) sequencerExits(ctx context.Context, c Scenario, r *Result) err
 		for _, way := range []string{Leave, Closed, Silent} {
 			end, err := n.sequencerExit(ctx, key, way)
 			if err != nil {
-				return fmt.Errorf("sequencer's end (%s): %w", way, err)
+				return fmt.Errorf("end of a sequencer, mode %s: %w", way, err)
 			}
 			r.SequencerExits = append(r.SequencerExits, end)
 		}
@@ -51,17 +51,17 @@ func (n *network) sequencerExits(ctx context.Context, c Scenario, r *Result) err
 
 // sequencerExit ends the sequencer of a key, and waits for the next.
 func (n *network) sequencerExit(ctx context.Context, key overlay.ID, way string) (e SequencerExit, err error) {
-	looks, err := n.awaitOwners(ctx, key)
+	states, err := n.awaitOwners(ctx, key)
 	if err != nil {
 		return e, err
 	}
 	leads := func(l NodeState) bool { return l.leads(key) != nil }
-	victim := n.remove(slices.IndexFunc(looks, leads)) // each process has one node
+	victim := n.remove(slices.IndexFunc(states, leads)) // each process has one node
 	began := time.Now()
 	ended := make(chan error, 1)
 	go func() { ended <- victim.exit(ctx, way) }() // leaving takes some time
-	_, err = n.await(ctx, "another sequencer", func(looks []NodeState) (float64, string, error) {
-		if slices.ContainsFunc(looks, leads) {
+	_, err = n.await(ctx, "another sequencer", func(states []NodeState) (float64, string, error) {
+		if slices.ContainsFunc(states, leads) {
 			return 1, "", nil
 		}
 		return 0, "nobody leads", nil
@@ -77,22 +77,22 @@ func (n *network) sequencerExit(ctx context.Context, key overlay.ID, way string)
 
 // awaitOwners waits until one node leads the log of a key, and all its owners are alive.
 func (n *network) awaitOwners(ctx context.Context, key overlay.ID) ([]NodeState, error) {
-	return n.await(ctx, "all owners live", func(looks []NodeState) (float64, string, error) {
+	return n.await(ctx, "all owners live", func(states []NodeState) (float64, string, error) {
 		var leaders, alive int
-		for _, l := range looks {
+		for _, l := range states {
 			led := l.leads(key)
 			if led == nil {
 				continue
 			}
 			leaders++
-			for _, m := range looks {
+			for _, m := range states {
 				if slices.Contains(led.Owners, m.ID) {
 					alive++
 				}
 			}
 		}
-		if want := min(n.params.Owners, len(looks)); leaders != 1 || alive != want {
-			return float64(min(alive, want)) / float64(want), fmt.Sprintf("%d lead it, of %d owners %d live", leaders, want, alive), nil
+		if want := min(n.params.Owners, len(states)); leaders != 1 || alive != want {
+			return float64(min(alive, want)) / float64(want), fmt.Sprintf("the log has %d sequencers, and %[3]d of %[2]d owners are alive", leaders, want, alive), nil
 		}
 		return 1, "", nil
 	})

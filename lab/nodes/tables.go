@@ -30,7 +30,7 @@ func wrongTables(all []NodeState) (wrong []string) {
 // problem returns the first error in a node's table.
 func (l NodeState) problem(all []NodeState) error {
 	if !l.Member {
-		return fmt.Errorf("is no member")
+		return fmt.Errorf("is not a member")
 	}
 	var leaf []overlay.ID
 	for _, m := range all {
@@ -50,11 +50,11 @@ func (l NodeState) problem(all []NodeState) error {
 		some := slices.ContainsFunc(all, func(m NodeState) bool { return in(m.ID) })
 		alive := slices.ContainsFunc(all, func(m NodeState) bool { return m.ID == s.Contact && in(m.ID) })
 		if some && !alive {
-			return fmt.Errorf("nobody who lives in slot (%d, %x)", s.Row, s.Column)
+			return fmt.Errorf("no live member in slot (%d, %x)", s.Row, s.Column)
 		}
 	}
 	if worst, d := l.countError(all); worst > countTolerance {
-		return fmt.Errorf("counts %d members below %d bits, %.0f %% off", l.Counts[d], d, 100*worst)
+		return fmt.Errorf("counts %d members below %d bits, which is %.0f %% off", l.Counts[d], d, 100*worst)
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func TestTables(t *testing.T) {
 		change func(all []NodeState)
 		says   string
 	}{
-		{"a node still joins", func(all []NodeState) { all[1].Member = false }, "is no member"},
+		{"a node still joins", func(all []NodeState) { all[1].Member = false }, "is not a member"},
 		{"a leaf lacks one", func(all []NodeState) { all[0].Leaf = all[0].Leaf[:1] }, "knows 1 members of its leaf, which has 2"},
 		{"a leaf has one who is dead", func(all []NodeState) { all[0].Leaf = append(all[0].Leaf, stranger) }, "knows 3 members"},
 		{"a leaf has a dead one in place of a live one", func(all []NodeState) { all[0].Leaf[1] = stranger }, "knows 2 members"},
@@ -91,14 +91,14 @@ func TestJudge(t *testing.T) {
 	}{
 		{"all is well", Result{Phase: Join, RightS: 20, Busy: &Cost{RSSBytes: 12e6}, Idle: &Cost{RSSBytes: 12e6}}, ""},
 		{"slow joins", Result{Phase: Join, RightS: 20.1}, "tables right after the last start"},
-		{"large nodes", Result{Phase: Join, Idle: &Cost{RSSBytes: 13e6}}, "resident memory of a node, rested"},
+		{"large nodes", Result{Phase: Join, Idle: &Cost{RSSBytes: 13e6}}, "resident memory per node, rested"},
 		{"deaths are mended", Result{Phase: Silent, RightS: 60}, ""},
 		{"deaths are mended slowly", Result{Phase: Closed, RightS: 61}, "tables right after the death"},
-		{"one of several ends is slow", Result{Phase: Sequencer, Transport: TCP, SequencerExits: ends(Leave, 1, 16, 2)}, "another sequencer after, leave"},
-		{"TCP tells of a death", Result{Phase: Sequencer, Transport: TCP, SequencerExits: ends(Closed, 16)}, "another sequencer after, closed"},
+		{"one of several ends is slow", Result{Phase: Sequencer, Transport: TCP, SequencerExits: ends(Leave, 1, 16, 2)}, "new sequencer, mode leave"},
+		{"TCP tells of a death", Result{Phase: Sequencer, Transport: TCP, SequencerExits: ends(Closed, 16)}, "new sequencer, mode closed"},
 		{"QUIC does not", Result{Phase: Sequencer, Transport: QUIC, SequencerExits: ends(Closed, 45)}, ""},
-		{"silence", Result{Phase: Sequencer, Transport: TCP, SequencerExits: ends(Silent, 46)}, "another sequencer after, silent"},
-		{"a way that was not measured", Result{Phase: Sequencer, Transport: TCP, SequencerExits: []SequencerExit{{Mode: Leave}, {Mode: Silent}}}, "another sequencer after, closed"},
+		{"silence", Result{Phase: Sequencer, Transport: TCP, SequencerExits: ends(Silent, 46)}, "new sequencer, mode silent"},
+		{"a way that was not measured", Result{Phase: Sequencer, Transport: TCP, SequencerExits: []SequencerExit{{Mode: Leave}, {Mode: Silent}}}, "new sequencer, mode closed"},
 	} {
 		var missed []string
 		for _, m := range Judge(c.result) {

@@ -13,7 +13,7 @@ func (w *world) partition(r *Result) error {
 	if err := w.advance(faultMargin); err != nil {
 		return err
 	}
-	apart, healed := w.newGroup(groupPartitioned, 0), w.newGroup(groupHealed, w.scenario.Limit)
+	during, after := w.newGroup(groupPartitioned, 0), w.newGroup(groupHealed, w.scenario.Limit)
 	var side []*sim.Host
 	for i, p := range w.Peers() {
 		if i%2 == 0 {
@@ -21,14 +21,14 @@ func (w *world) partition(r *Result) error {
 		}
 	}
 	was := w.tracker.groupOf
-	w.tracker.groupOf = func(*sim.Peer, *trackedFeed) *Group { return apart }
+	w.tracker.groupOf = func(*sim.Peer, *trackedFeed) *Group { return during }
 	w.Partition(side)
 	if err := w.advance(w.scenario.Partitioned); err != nil {
 		return err
 	}
 	w.Heal()
 	w.tracker.groupOf = was
-	r.Missed = w.tracker.restartPending(healed)
+	r.Missed = w.tracker.restartPending(after)
 	return w.advance(faultMargin)
 }
 

@@ -21,35 +21,35 @@ func (r *Result) Marks(ofCalm *Result) []mark.Mark {
 	case r.Scenario == calm:
 		of = append(of,
 			mark.AtMost("published to shown, p99", "s", live.P99, 2).WithStretch(1),
-			mark.AtMost("published to shown, most", "s", live.worst(), live.LimitS).WithStretch(5))
+			mark.AtMost("published to shown, maximum", "s", live.worst(), live.LimitS).WithStretch(5))
 	case r.Group(groupHonest).Expected+r.Group(groupDropped).Expected > 0:
 		return r.dropperMarks()
 	case r.Group(groupHealed).Expected > 0 || r.Group(groupPartitioned).Expected > 0:
 		healed := r.Group(groupHealed)
 		of = append(of,
-			mark.AtMost("after the healing: all shown what lacked, after", "s", healed.worst(), healed.LimitS),
-			mark.AtMost("published before it and after: most", "s", live.worst(), live.LimitS),
-			mark.Zero("later than that, or not at all", healed.Late+healed.Lost+live.Late+live.Lost),
-			mark.Info("lacking at the healing", "", float64(r.Missed)), mark.Info("logs begun anew while parted", "", float64(r.ForcedReconfigs)))
+			mark.AtMost("after the partition: missing items shown within", "s", healed.worst(), healed.LimitS),
+			mark.AtMost("published before or after it: maximum", "s", live.worst(), live.LimitS),
+			mark.Zero("later or never", healed.Late+healed.Lost+live.Late+live.Lost),
+			mark.Info("missing at the end of the partition", "", float64(r.Missed)), mark.Info("forced reconfigurations in the partition", "", float64(r.ForcedReconfigs)))
 	case r.Scenario == offline:
 		of = append(of,
-			mark.AtMost("back after a day: all shown, after", "s", late.worst(), late.LimitS),
-			mark.AtMost("there all the time: most", "s", live.worst(), live.LimitS),
-			mark.Zero("later than that, or not at all", late.Late+late.Lost+live.Late+live.Lost),
+			mark.AtMost("back after a day: missing items shown within", "s", late.worst(), late.LimitS),
+			mark.AtMost("readers that stayed: maximum", "s", live.worst(), live.LimitS),
+			mark.Zero("later or never", late.Late+late.Lost+live.Late+live.Lost),
 			mark.Zero("shown again in the next life", r.Repeated),
-			mark.Info("items that were missed", "", float64(r.Missed)))
+			mark.Info("missed items", "", float64(r.Missed)))
 	case r.SessionMin > 0:
 		of = append(of,
-			mark.AtMost("published to shown, most", "s", live.worst(), live.LimitS),
-			mark.AtMost("come later, or back: most", "s", late.worst(), late.LimitS),
-			mark.Zero("later than that, or waited for so long in vain", live.Late+late.Late),
-			mark.Info("p99", "s", live.P99), mark.Info("held by owners, most", "s", r.CommitMax), mark.Info("shown again in a next life", "", float64(r.Repeated)))
+			mark.AtMost("published to shown, maximum", "s", live.worst(), live.LimitS),
+			mark.AtMost("late or returning readers: maximum", "s", late.worst(), late.LimitS),
+			mark.Zero("later, or not shown within that time", live.Late+late.Late),
+			mark.Info("p99", "s", live.P99), mark.Info("committed within, maximum", "s", r.CommitMax), mark.Info("shown again in a later life", "", float64(r.Repeated)))
 	case r.Loss > 0:
-		times := mark.AtMost("p99, of calm", "", math.NaN(), r.p99Factor()).Skipped("calm was not run")
+		times := mark.AtMost("p99, relative to calm", "", math.NaN(), r.p99Factor()).Skipped("calm was not run")
 		if ofCalm != nil {
-			times = mark.AtMost("p99, of calm", "", live.P99/ofCalm.Group(groupLive).P99, r.p99Factor())
+			times = mark.AtMost("p99, relative to calm", "", live.P99/ofCalm.Group(groupLive).P99, r.p99Factor())
 		}
-		of = append(of, times, mark.Info("p99", "s", live.P99), mark.Info("most", "s", live.worst()))
+		of = append(of, times, mark.Info("p99", "s", live.P99), mark.Info("maximum", "s", live.worst()))
 	}
 	return append(of, r.commonMarks()...)
 }
@@ -78,9 +78,9 @@ func (r *Result) commonMarks() []mark.Mark {
 	return []mark.Mark{
 		mark.Zero("lost", r.Lost()),
 		mark.Zero("shown twice", r.ShownTwice+r.Duplicated),
-		mark.Zero("gone again, or not its publisher's", r.Vanished+r.Unsigned),
-		mark.Zero("said to be left out of a log, where nobody withholds", r.Lacking),
-		mark.Zero("broken invariants", len(r.Wrong)),
+		mark.Zero("vanished, or not signed by the publisher", r.Vanished+r.Unsigned),
+		mark.Zero("reported as withheld although none is", r.Lacking),
+		mark.Zero("violated invariants", len(r.Wrong)),
 	}
 }
 
@@ -89,22 +89,22 @@ func (r *Result) dropperMarks() []mark.Mark {
 	clean, unclean := r.Group(groupHonest), r.Group(groupDropped)
 	part := func(n, of int) float64 { return float64(n) / float64(max(of, 1)) }
 	of := []mark.Mark{
-		mark.AtMost("a clean way: most", "s", clean.worst(), clean.LimitS),
-		mark.Zero("a clean way: later, or not at all", clean.Late+clean.Lost),
-		mark.AtMost("none: most", "s", unclean.worst(), unclean.LimitS),
-		mark.Zero("none: later, or not at all", unclean.Late+unclean.Lost),
-		mark.Info("none: p50", "s", unclean.P50),
-		mark.Info("part of pairs without a clean way", "", part(unclean.Expected, unclean.Expected+clean.Expected)),
-		mark.Info("of these not shown to the end", "", part(unclean.Lost, unclean.Expected)),
-		mark.Info("members with children in a tree", "", float64(r.Interior)), mark.Info("of these swallow", "", float64(r.Droppers)),
-		mark.Info("channels of a member", "", r.Channels),
-		mark.Info("places in second trees", "", float64(r.Shadowed)),
-		mark.Info("digests a member and minute", "", r.Digests),
-		mark.Info("audits a member and hour", "", r.Audits),
+		mark.AtMost("with an honest path: maximum", "s", clean.worst(), clean.LimitS),
+		mark.Zero("with an honest path: later or never", clean.Late+clean.Lost),
+		mark.AtMost("without: maximum", "s", unclean.worst(), unclean.LimitS),
+		mark.Zero("without: later or never", unclean.Late+unclean.Lost),
+		mark.Info("without: p50", "s", unclean.P50),
+		mark.Info("share of pairs without an honest path", "", part(unclean.Expected, unclean.Expected+clean.Expected)),
+		mark.Info("of these never shown", "", part(unclean.Lost, unclean.Expected)),
+		mark.Info("members with children in a tree", "", float64(r.Interior)), mark.Info("of these drop messages", "", float64(r.Droppers)),
+		mark.Info("channels per member", "", r.Channels),
+		mark.Info("places in shadow trees", "", float64(r.Shadowed)),
+		mark.Info("digests per member and minute", "", r.Digests),
+		mark.Info("audits per member and hour", "", r.Audits),
 	}
 	if unclean.Expected == 0 {
 		for i := range of[:4] {
-			of[i] = of[i].Skipped("nobody swallows who is above a reader: too small a world")
+			of[i] = of[i].Skipped("no dropper is above a reader: the network is too small")
 		}
 	}
 	return append(of, r.commonMarks()[1:]...)

@@ -110,7 +110,7 @@ func Pick(all []Scenario, names []string) (of []Scenario, err error) {
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(all, func(c Scenario) bool { return is(c, name) }) {
-			return nil, fmt.Errorf("no scenario %q: there are %s", name, strings.Join(known, ", "))
+			return nil, fmt.Errorf("there is no scenario %q; the scenarios are %s", name, strings.Join(known, ", "))
 		}
 	}
 	wanted := func(c Scenario) bool {

@@ -65,7 +65,7 @@ func TestDroppers(t *testing.T) {
 	r := small(t, droppers, func(c *Scenario) { c.Feeds, c.FanOut, c.Droppers, c.Nodes = 2, 2, 0.5, 96 })
 	clean, unclean := r.Group(groupHonest), r.Group(groupDropped)
 	if r.Droppers == 0 || clean.Expected < 20 || unclean.Expected < 10 {
-		t.Fatalf("%d of %d swallow, pairs with a clean way: %d, without: %d", r.Droppers, r.Interior, clean.Expected, unclean.Expected)
+		t.Fatalf("%d of %d drop messages, pairs with an honest path: %d, without: %d", r.Droppers, r.Interior, clean.Expected, unclean.Expected)
 	}
 	if clean.Shown < clean.Expected || clean.Max > clean.LimitS {
 		t.Errorf("with a clean way: %+v", clean)

@@ -42,12 +42,12 @@ type world struct {
 const (
 	minShare, maxShare = 0.05, 0.20 // share of the members that follow a feed
 	// Names of groups.
-	groupLive        = "published"         // for readers that are there
-	groupLate        = "come later"        // for readers that start or come back
-	groupPartitioned = "while parted"      // shown while the partition lasts
-	groupHealed      = "after the healing" // missing at the end of the partition
-	groupHonest      = "with a clean way"
-	groupDropped     = "without one"
+	groupLive        = "published"            // for readers that are there
+	groupLate        = "late or returning"    // for readers that start or come back
+	groupPartitioned = "during the partition" // shown while the partition lasts
+	groupHealed      = "after the partition"  // missing at the end of the partition
+	groupHonest      = "with an honest path"
+	groupDropped     = "without an honest path"
 )
 
 // newWorld returns a world without members.

@@ -28,7 +28,7 @@ type origin struct {
 
 // A document is the content of a channel.
 type document struct {
-	dice  rand.PCG
+	rng  rand.PCG
 	dates [itemsPerDocument]int64 // of its items in seconds, the newest first
 }
 
@@ -43,7 +43,7 @@ func newOrigins(load *Workload) *origins {
 	w := &origins{load: load, of: make([]origin, len(load.Channels)), docs: make([]document, len(load.Channels))}
 	for i := range w.of {
 		w.of[i].next = math.MaxInt64
-		w.docs[i].dice = *rand.NewPCG(uint64(load.Seed), uint64(i))
+		w.docs[i].rng = *rand.NewPCG(uint64(load.Seed), uint64(i))
 	}
 	return w
 }
@@ -62,7 +62,7 @@ func (w *origins) open(now int64) {
 
 // pause returns the time between two updates of a Poisson process.
 func (w *origins) pause(channel int) int64 {
-	u := float64(w.docs[channel].dice.Uint64()>>11) / (1 << 53)
+	u := float64(w.docs[channel].rng.Uint64()>>11) / (1 << 53)
 	return int64(-math.Log(1-u) * float64(w.load.Channels[channel].Update))
 }
 

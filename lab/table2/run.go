@@ -55,7 +55,7 @@ func SchemeOf(name string) (Scheme, error) {
 		for _, s := range Schemes {
 			known = append(known, s.Name)
 		}
-		return Scheme{}, fmt.Errorf("no scheme %q: there are %s", name, strings.Join(known, ", "))
+		return Scheme{}, fmt.Errorf("there is no scheme %q; the schemes are %s", name, strings.Join(known, ", "))
 	}
 	return Schemes[i], nil
 }
@@ -272,17 +272,17 @@ func (r *Row) Marks() (of []mark.Mark) {
 	}
 	if o == honeycomb.Fast {
 		of = append(of,
-			mark.AtMost("load, of the bound", "", r.Load/r.BoundLoad, targetFactors[o]),
-			mark.AtMost("detection, of the target", "", r.Detection/r.Bound, 1.005))
+			mark.AtMost("load, relative to the bound", "", r.Load/r.BoundLoad, targetFactors[o]),
+			mark.AtMost("detection, relative to the target", "", r.Detection/r.Bound, 1.005))
 	} else {
 		of = append(of,
-			mark.AtMost("detection, of the bound", "", r.Detection/r.Bound, targetFactors[o]),
-			mark.Between("load, of what is allowed", "", r.Load/r.BoundLoad, 0.995, 1))
+			mark.AtMost("detection, relative to the bound", "", r.Detection/r.Bound, targetFactors[o]),
+			mark.Between("load, relative to the allowed load", "", r.Load/r.BoundLoad, 0.995, 1))
 	}
 	if o == honeycomb.Fair {
-		of = append(of, mark.AtMost("notification, of the bound", "", r.Notification/r.BoundNote, 6/5.45))
+		of = append(of, mark.AtMost("notification, relative to the bound", "", r.Notification/r.BoundNote, 6/5.45))
 	}
-	of = append(of, mark.AtMost("evenness", "", r.Evenness, 1.03), mark.AtMost("polls of a member, most by mean", "", r.MemberMax, 1.4))
+	of = append(of, mark.AtMost("evenness", "", r.Evenness, 1.03), mark.AtMost("polls per member, maximum by mean", "", r.MemberMax, 1.4))
 	for _, d := range r.After {
 		if most, asked := targetEvenness[d.Part]; asked {
 			of = append(of, mark.AtMost(fmt.Sprintf("evenness, %g %% dead", 100*d.Part), "", d.Evenness, most))
@@ -290,8 +290,8 @@ func (r *Row) Marks() (of []mark.Mark) {
 	}
 	if c := r.DuringChurn; c != nil {
 		of = append(of,
-			mark.AtMost("detection with sessions and loss, of that before", "", c.Detection/r.Detection, 1.25),
-			mark.AtMost("load with sessions and loss, of what is allowed", "", c.Load/r.BoundLoad, 1.01))
+			mark.AtMost("detection with sessions and loss, relative to before", "", c.Detection/r.Detection, 1.25),
+			mark.AtMost("load with sessions and loss, relative to the allowed load", "", c.Load/r.BoundLoad, 1.01))
 	}
 	return mark.ForRun(r.Objective, of...)
 }
@@ -300,7 +300,7 @@ func (r *Row) Marks() (of []mark.Mark) {
 // domains cannot be polled more often by any schedule.
 func CostMark(polite, without *Row) mark.Mark {
 	cost := polite.Detection / without.Detection / (polite.Bound / without.Bound)
-	return mark.ForRun(polite.Objective, mark.AtMost("detection with polite polls of that without, of what budgets allow", "", cost, 1.05))[0]
+	return mark.ForRun(polite.Objective, mark.AtMost("detection with politeness, relative to without, and to what budgets allow", "", cost, 1.05))[0]
 }
 
 // targetEvenness is the target of the evenness, by the share of dead members.
@@ -329,12 +329,12 @@ func FormulaMarks(formulas []Formula) (of []mark.Mark) {
 		if len(every) == 0 {
 			continue
 		}
-		asked := mark.Between(fmt.Sprintf("the paper's formula, of its figure, seeds with %g to %g %% orphans", 100*FewOrphans, 100*ManyOrphans), "", mean(alike), 1-formulaTolerance, 1+formulaTolerance).
-			WithNote(fmt.Sprintf("%d of %d seeds; that part of orphans is our inference", len(alike), len(every)))
+		asked := mark.Between(fmt.Sprintf("the paper's formula, relative to its figure, seeds with %g to %g %% of orphans", 100*FewOrphans, 100*ManyOrphans), "", mean(alike), 1-formulaTolerance, 1+formulaTolerance).
+			WithNote(fmt.Sprintf("%d of %d seeds; this range of orphans is our inference", len(alike), len(every)))
 		if len(alike) == 0 {
-			asked = asked.Skipped("no seed has as many; that part of orphans is our inference")
+			asked = asked.Skipped("no seed is in this range of orphans, which is our inference")
 		}
-		of = append(of, mark.ForRun(o.String(), asked, mark.Info("the paper's formula, of its figure, all seeds", "", mean(every)))...)
+		of = append(of, mark.ForRun(o.String(), asked, mark.Info("the paper's formula, relative to its figure, all seeds", "", mean(every)))...)
 	}
 	return of
 }

@@ -22,7 +22,7 @@ type volunteers struct {
 	load     *Workload
 	interval int64
 	channels []overloadedChannel
-	dice     *rand.Rand
+	rng     *rand.Rand
 }
 
 // An overloadedChannel is a channel with its threshold.
@@ -54,14 +54,14 @@ const intervalJitter = 0.1
 // newVolunteers returns the members of a workload, each of which follows its channels from a random
 // time within the first interval on. Only every every-th channel is simulated.
 func newVolunteers(load *Workload, interval time.Duration, n float64, every int) *volunteers {
-	v := &volunteers{load: load, interval: int64(interval), dice: rand.New(rand.NewPCG(uint64(load.Seed), 0xfeed))}
+	v := &volunteers{load: load, interval: int64(interval), rng: rand.New(rand.NewPCG(uint64(load.Seed), 0xfeed))}
 	place := make([]int32, len(load.Channels))
 	for i := range load.Channels {
 		place[i] = -1
 		if i%every == every/2 {
 			place[i] = int32(len(v.channels))
 			least, part := math.Modf(n)
-			if v.dice.Float64() < part {
+			if v.rng.Float64() < part {
 				least++
 			}
 			v.channels = append(v.channels, overloadedChannel{channel: int32(i), threshold: int32(least)})
@@ -71,7 +71,7 @@ func newVolunteers(load *Workload, interval time.Duration, n float64, every int)
 		for _, m := range list {
 			if at := place[m.Channel]; at >= 0 {
 				c := &v.channels[at]
-				c.next = append(c.next, intervalEnd{at: v.dice.Int64N(v.interval), member: int32(member)})
+				c.next = append(c.next, intervalEnd{at: v.rng.Int64N(v.interval), member: int32(member)})
 			}
 		}
 	}
@@ -90,7 +90,7 @@ func (v *volunteers) run(c *overloadedChannel, until int64, polled func(poll)) {
 			c.events++
 		}
 		t.seen = c.events
-		t.at += int64(float64(v.interval) * (1 - intervalJitter + 2*intervalJitter*v.dice.Float64()))
+		t.at += int64(float64(v.interval) * (1 - intervalJitter + 2*intervalJitter*v.rng.Float64()))
 		heap.Fix(&c.next, 0)
 	}
 }

@@ -30,19 +30,19 @@ func Judge(results []Result) (marks []mark.Mark) {
 		if r.Expected > 0 {
 			of = append(of,
 				mark.AtLeast("delivered", "%", 100*float64(r.Delivered)/float64(r.Expected), 100),
-				mark.AtMost("bytes on tree links a delivery, of the envelope", "", r.BytesPerDelivery()/float64(r.Envelope), 1.15).WithStretch(1.05))
+				mark.AtMost("bytes on tree links per delivery, relative to the envelope", "", r.BytesPerDelivery()/float64(r.Envelope), 1.15).WithStretch(1.05))
 			if r.Topics >= minForLoad {
-				of = append(of, mark.AtMost("bytes a host passes on, max of mean", "", r.LoadMaxMean, 4).WithStretch(2.5))
+				of = append(of, mark.AtMost("bytes that a host forwards, maximum by mean", "", r.LoadMaxMean, 4).WithStretch(2.5))
 			}
 		}
 		if r.Subscriptions >= minForMemory {
-			of = append(of, mark.AtMost("heap a subscription", "B", r.HeapPerSubscription, 400).WithStretch(200))
+			of = append(of, mark.AtMost("heap per subscription", "B", r.HeapPerSubscription, 400).WithStretch(200))
 		}
 		if r.IdleS > 0 && r.Subscriptions >= minForIdle*r.Hosts {
 			messages, bytes := r.IdleExcess()
 			of = append(of,
-				mark.AtMost("idle, messages of a host beyond the overlay's own", "/s", messages, 2),
-				mark.AtMost("idle, traffic of a host beyond the overlay's own", "KB/s", bytes/1e3, 2))
+				mark.AtMost("idle messages per host beyond the overlay's own", "/s", messages, 2),
+				mark.AtMost("idle traffic per host beyond the overlay's own", "KB/s", bytes/1e3, 2))
 		}
 		marks = append(marks, mark.ForRun(fmt.Sprintf("%d topics", r.Topics), of...)...)
 	}

@@ -25,8 +25,8 @@ func TestFiguresAreJudged(t *testing.T) {
 	}
 	all := of(func(*Result) {})
 	for what, stretched := range map[string]bool{
-		"delivered": false, "bytes on tree links a delivery, of the envelope": true, "bytes a host passes on, max of mean": false, "heap a subscription": false,
-		"idle, messages of a host beyond the overlay's own": false, "idle, traffic of a host beyond the overlay's own": false,
+		"delivered": false, "bytes on tree links per delivery, relative to the envelope": true, "bytes that a host forwards, maximum by mean": false, "heap per subscription": false,
+		"idle messages per host beyond the overlay's own": false, "idle traffic per host beyond the overlay's own": false,
 	} {
 		if m, ok := all[what]; !ok || !m.Met() || m.StretchMet() != stretched {
 			t.Errorf("%s: %+v, of %v", what, m, all)
@@ -40,11 +40,11 @@ func TestFiguresAreJudged(t *testing.T) {
 		change func(*Result)
 	}{
 		{"delivered", func(r *Result) { r.Delivered-- }},
-		{"bytes on tree links a delivery, of the envelope", func(r *Result) { r.ControlBytes = 121 }},
-		{"bytes a host passes on, max of mean", func(r *Result) { r.LoadMaxMean = 4.1 }},
-		{"heap a subscription", func(r *Result) { r.HeapPerSubscription = 401 }},
-		{"idle, messages of a host beyond the overlay's own", func(r *Result) { r.OverlayMessagesAfter = 4.1 }},
-		{"idle, traffic of a host beyond the overlay's own", func(r *Result) { r.IdleBytes = 2001 }},
+		{"bytes on tree links per delivery, relative to the envelope", func(r *Result) { r.ControlBytes = 121 }},
+		{"bytes that a host forwards, maximum by mean", func(r *Result) { r.LoadMaxMean = 4.1 }},
+		{"heap per subscription", func(r *Result) { r.HeapPerSubscription = 401 }},
+		{"idle messages per host beyond the overlay's own", func(r *Result) { r.OverlayMessagesAfter = 4.1 }},
+		{"idle traffic per host beyond the overlay's own", func(r *Result) { r.IdleBytes = 2001 }},
 	} {
 		if m := of(c.change)[c.what]; m.Met() {
 			t.Errorf("%s is met: %+v", c.what, m)

@@ -91,7 +91,7 @@ func (of treeShape) problem(g *treeHosts, children int) string {
 			return fmt.Sprintf("host %d has %d children", p.host, p.children)
 		}
 		if _, ok := of.depth(at, p.host); !ok {
-			return fmt.Sprintf("the way up from host %d does not end at the root", p.host)
+			return fmt.Sprintf("the path up from host %d does not end at the root", p.host)
 		}
 	}
 	return ""
