@@ -83,7 +83,7 @@ func (n Scenario) Run(progress func(done float64) bool) Outcome {
 		// under the same conditions.
 		c.Feeds.DigestInterval = time.Minute
 		c.Corona.Compression = float64(wire.DefaultNetwork("").PollInterval / network.PollInterval)
-		c.Corona.ExemptPrivate = !n.Public || n.Seed%2 == 1 // some pollers of public feeds may fetch private addresses, others may not
+		c.Corona.ExemptPrivate = !n.Public || n.Seed%2 == 1 // of the runs with public feeds, half exempt private addresses from budgets
 	}
 	s := NewSwarm(SwarmConfig{World: Config{Seed: n.Seed, Topology: King(n.Seed)}, Network: network, Tune: tune})
 	o := &faultRun{

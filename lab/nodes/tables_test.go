@@ -47,16 +47,16 @@ func TestTables(t *testing.T) {
 	}{
 		{"a node still joins", func(all []NodeState) { all[1].Member = false }, "is not a member"},
 		{"a leaf lacks one", func(all []NodeState) { all[0].Leaf = all[0].Leaf[:1] }, "knows 1 members of its leaf, which has 2"},
-		{"a leaf has one who is dead", func(all []NodeState) { all[0].Leaf = append(all[0].Leaf, stranger) }, "knows 3 members"},
+		{"a leaf has a dead member", func(all []NodeState) { all[0].Leaf = append(all[0].Leaf, stranger) }, "knows 3 members"},
 		{"a leaf has a dead one in place of a live one", func(all []NodeState) { all[0].Leaf[1] = stranger }, "knows 2 members"},
 		{"a leaf has another depth", func(all []NodeState) { all[1].Depth = 2 }, "its leaf has depth"},
-		{"a slot is empty", func(all []NodeState) { slot(&all[0], 8).Contact = overlay.ID{} }, "nobody who lives in slot (0, 8)"},
-		{"a slot's contact is dead", func(all []NodeState) { slot(&all[0], 8).Contact = overlay.ID{0x81} }, "nobody who lives in slot (0, 8)"},
-		{"a slot's contact belongs elsewhere", func(all []NodeState) { slot(&all[0], 8).Contact = all[3].ID }, "nobody who lives in slot (0, 8)"},
-		{"a dead contact in a slot where nobody could be", func(all []NodeState) { slot(&all[0], 9).Contact = overlay.ID{0x91} }, ""},
+		{"a slot is empty", func(all []NodeState) { slot(&all[0], 8).Contact = overlay.ID{} }, "no live member in slot (0, 8)"},
+		{"a slot's contact is dead", func(all []NodeState) { slot(&all[0], 8).Contact = overlay.ID{0x81} }, "no live member in slot (0, 8)"},
+		{"a slot's contact belongs elsewhere", func(all []NodeState) { slot(&all[0], 8).Contact = all[3].ID }, "no live member in slot (0, 8)"},
+		{"a dead contact in a slot without live members", func(all []NodeState) { slot(&all[0], 9).Contact = overlay.ID{0x91} }, ""},
 		{"a count is a little off", func(all []NodeState) { all[0].Counts[0] = 6 }, ""},
-		{"a count is too high", func(all []NodeState) { all[0].Counts[0] = 7 }, "counts 7 members below 0 bits, 75 % off"},
-		{"a count is too low", func(all []NodeState) { all[2].Counts[0] = 1 }, "counts 1 members below 0 bits, 75 % off"},
+		{"a count is too high", func(all []NodeState) { all[0].Counts[0] = 7 }, "counts 7 members below 0 bits, which is 75 % off"},
+		{"a count is too low", func(all []NodeState) { all[2].Counts[0] = 1 }, "counts 1 members below 0 bits, which is 75 % off"},
 	} {
 		all := rightTables()
 		c.change(all)

@@ -28,7 +28,7 @@ type origin struct {
 
 // A document is the content of a channel.
 type document struct {
-	rng  rand.PCG
+	rng   rand.PCG
 	dates [itemsPerDocument]int64 // of its items in seconds, the newest first
 }
 

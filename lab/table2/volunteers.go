@@ -22,7 +22,7 @@ type volunteers struct {
 	load     *Workload
 	interval int64
 	channels []overloadedChannel
-	rng     *rand.Rand
+	rng      *rand.Rand
 }
 
 // An overloadedChannel is a channel with its threshold.
