@@ -78,7 +78,7 @@ type Feed struct {
 	Snapshots int      `json:"snapshots"`
 	Bytes     int64    `json:"bytes"`
 	New       Pairs    `json:"with_new_items"`
-	Returning int      `json:"with_items_that_come_back"` // pairs whose new items are all known from earlier in the trace; no change is reported for them
+	Returning int      `json:"with_items_that_come_back"` // pairs whose new items are all known from earlier in the trace
 	Edited    Pairs    `json:"with_edits_only"`
 	Unchanged Pairs    `json:"without_item_change"`
 	Failed    []string `json:"failed,omitempty"` // snapshots that could not be parsed, or were suspicious
