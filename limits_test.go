@@ -84,6 +84,7 @@ var limits = []struct {
 		{"overlay/owner", "maxPulled:B maxPulling:B", "one pull; all pulls in progress", "the pull ends and starts again later"},
 		{"overlay/owner", "maxCandidacies", "candidacies for an epoch in progress", "others wait"},
 		{"overlay/owner", "maxHandOver", "time a leaving node has to hand over what it leads", "the other owners take over, as after a death"},
+		{"overlay/owner", "maxClientQueries maxQueryWaiters", "questions for a key's owners that clients wait for; callers that wait for one answer", "dropped, and the client asks another host; told at once that nobody answers"},
 		{"overlay/owner", "maxOrphaned", "orphaned entries of one log, which readers were shown and its present branch lacks, until they are read", "further ones are dropped"},
 		{"overlay/owner", "maxQueue", "bodies waiting to be appended to one log", "refused; the next poll finds the items again"},
 	}},

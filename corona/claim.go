@@ -7,6 +7,7 @@ import (
 	"tidings/corona/coronapb"
 	"tidings/internal/wire"
 	"tidings/overlay"
+	"tidings/overlay/owner"
 )
 
 // Grant requests, at the sequencer of a channel. For all channels of one domain that it leads, the
@@ -39,12 +40,45 @@ const (
 	maxGrants = 64
 )
 
+// stewards is what a node knows of a domain's stewards, and what it asks of them.
+type stewards struct {
+	epochs *owner.Tracker // epochs of the domain's key; the signatures of grants are verified by them
+
+	leaders   []*leaderState // the domain's channels that are led here
+	requestAt time.Time      // time of the next grant request
+	tries     int            // grant requests after which a channel still lacked a grant
+}
+
+// ensureStewards returns what is known of a domain's stewards, making an empty record if there is
+// none. A node with more than one channel of the domain has its stewards verified by a lookup. With
+// one channel it takes the word of the root of the domain's key, so that few polls are lost while a
+// lookup would cost more messages than the polls.
+func (c *Corona) ensureStewards(d *domain) *stewards {
+	if d.stewards == nil {
+		d.stewards = &stewards{epochs: c.politeness.owners.Track(overlay.StewardKey(c.cfg.Network, d.name), owner.TrackerConfig{
+			Verify:  func() bool { return d.refs > 1 },
+			Changed: func(*owner.Epoch) { c.takeWaitingGrants(d) },
+		})}
+	}
+	return d.stewards
+}
+
+// takeWaitingGrants takes the grants that waited for an epoch.
+func (c *Corona) takeWaitingGrants(d *domain) {
+	now := c.clock.Now()
+	for _, l := range slices.Clone(d.stewards.leaders) {
+		if g := l.unverified; g != nil {
+			c.takeGrant(l, g, now)
+		}
+	}
+}
+
 // addToDomain notes that this node leads a channel of its domain.
 func (c *Corona) addToDomain(l *leaderState, now time.Time) {
 	if c.politeness == nil {
 		return
 	}
-	s := l.domain.stewardCache()
+	s := c.ensureStewards(l.domain)
 	s.leaders = append(s.leaders, l)
 	s.tries = 0
 	if soon := now.Add(requestDelay); s.requestAt.Before(now) || s.requestAt.After(soon) {

@@ -85,8 +85,8 @@
 // pollers for some maintenance intervals. It goes to the wedge with the channel's parameters, and
 // every member checks it before it polls (permit.go). A member polls a channel once in its interval,
 // however it is enlisted. Without a grant only the member nearest to the channel's key polls it, and
-// polls the domain once in five minutes. The epochs of stewards that members accept are cached in
-// epochs.go. All of this is off until EnablePoliteness is called. Domains on private addresses are
+// polls the domain once in five minutes. Members follow a
+// domain's stewards with an owner.Tracker. All of this is off until EnablePoliteness is called. Domains on private addresses are
 // exempt where the node may fetch from them at all (Config.ExemptPrivate).
 //
 // A grant counts until it expires, whoever is the steward. The grants in force never exceed the

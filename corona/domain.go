@@ -9,12 +9,12 @@ import (
 // domain is the state that all channels of a registrable domain share.
 type domain struct {
 	name          string
-	limitedUntil  moment        // until when the domain asked for no requests
-	lastUngranted moment        // when this node last polled it without a grant
-	stewards      *stewardCache // nil: this node has not asked for its stewards
-	refs          int32         // number of assignments, channels led here and lone polls that refer to it
-	privateKnown  bool          // private is known
-	private       bool          // the last response came from a private address
+	limitedUntil  moment    // until when the domain asked for no requests
+	lastUngranted moment    // when this node last polled it without a grant
+	stewards      *stewards // nil: this node has not asked for its stewards
+	refs          int32     // number of assignments, channels led here and lone polls that refer to it
+	privateKnown  bool      // private is known
+	private       bool      // the last response came from a private address
 }
 
 // limitDomain stops this node's polls of a domain until a time.
@@ -69,7 +69,11 @@ func (c *Corona) releaseDomain(d *domain) {
 	if d.refs--; d.refs > 0 {
 		return
 	}
-	if d.stewards = nil; c.forgettable(d) {
+	if d.stewards != nil {
+		d.stewards.epochs.Close()
+		d.stewards = nil
+	}
+	if c.forgettable(d) {
 		delete(c.domains, d.name)
 		return
 	}

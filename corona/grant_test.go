@@ -130,8 +130,6 @@ func FuzzPoliteness(f *testing.F) {
 		{Body: &coronapb.Politeness_Countersigned{Countersigned: &coronapb.Countersigned{Signatures: []*coronapb.Countersigned_Signature{{Key: feed.key[:], Signature: make([]byte, 64)}}}}},
 		{Body: &coronapb.Politeness_LedgerRequest{LedgerRequest: &coronapb.LedgerRequest{Nonce: 1}}},
 		{Body: &coronapb.Politeness_Ledger{Ledger: &coronapb.Ledger{Entries: []*coronapb.Ledger_Entry{{Key: feed.key[:], Pollers: 1, IntervalMs: 1}}}}},
-		{Body: &coronapb.Politeness_EpochRequest{EpochRequest: &coronapb.EpochRequest{Record: h.node.Self().Raw}}},
-		{Body: &coronapb.Politeness_EpochResponse{EpochResponse: &coronapb.EpochResponse{Nonce: 1, Epoch: epoch.Epoch.Bytes()}}},
 	} {
 		m.Domain = "a.example"
 		f.Add(marshal(&coronapb.Message{Body: &coronapb.Message_Politeness{Politeness: m}}))

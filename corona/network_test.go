@@ -301,6 +301,7 @@ func (b below) Absorb(overlay.ID, []byte)                  {}
 func (b below) Absorbing(overlay.ID) bool                  { return false }
 func (b below) BranchMerged(overlay.ID)                    {}
 func (b below) Siblings(overlay.ID) []*overlay.Contact     { return nil }
+func (b below) Wanted(overlay.ID)                          {}
 func (b below) Weight(key overlay.ID) (int, bool) {
 	if b.h.StewardKeyInUse(key) {
 		return 1, true

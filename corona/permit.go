@@ -39,17 +39,17 @@ func (c *Corona) acceptGrant(p *permitState, d *domain, g *grant, now time.Time)
 		return false
 	}
 	p.unverified = g // it replaces another one, whose sender can send it again
-	return c.verifyGrant(p, d, now)
+	return c.verifyGrant(p, d)
 }
 
 // verifyGrant checks whether a domain's stewards have signed the unverified grant. If their epoch
 // is not known, this node asks for it and checks again at the next use.
-func (c *Corona) verifyGrant(p *permitState, d *domain, now time.Time) bool {
+func (c *Corona) verifyGrant(p *permitState, d *domain) bool {
 	g := p.unverified
 	if g == nil {
 		return false
 	}
-	e := c.cachedEpoch(d, g.epoch, now)
+	e := c.ensureStewards(d).epochs.Epoch(g.epoch)
 	if e == nil {
 		return false
 	}
@@ -102,7 +102,7 @@ func (c *Corona) takeAssignmentGrant(d *assignment, b []byte) {
 // permitted says whether an assignment's grant covers its polls.
 func (c *Corona) permitted(d *assignment, now time.Time) bool {
 	x := d.ensureExtra()
-	c.verifyGrant(&x.permitState, d.domain, now)
+	c.verifyGrant(&x.permitState, d.domain)
 	p := x.permit
 	if p != nil && !p.expiry.After(now) {
 		c.stats.Expired++

@@ -11,12 +11,11 @@ import (
 	"tidings/overlay/owner"
 )
 
-// Owners knows the owners of keys and can verify epochs. An *owner.Owners implements it.
+// Owners knows the owners of keys. An *owner.Owners implements it.
 type Owners interface {
 	View(key overlay.ID) (owner.View, bool)
 	RequestOwners(key overlay.ID, url string, done func(ok bool))
-	OpenEpoch(b []byte) (*owner.Epoch, error)
-	VerifyOwners(e *owner.Epoch, then func(ok bool))
+	Track(key overlay.ID, cfg owner.TrackerConfig) *owner.Tracker
 }
 
 // politeness is the state that a Corona needs to keep to budgets.
@@ -143,14 +142,6 @@ func breaksPoliteness(m *coronapb.Politeness) string {
 				return "entry"
 			}
 		}
-	case *coronapb.Politeness_EpochRequest:
-		if len(b.EpochRequest.Record) > maxNodeRecord {
-			return "record"
-		}
-	case *coronapb.Politeness_EpochResponse:
-		if len(b.EpochResponse.Epoch) > maxEpoch {
-			return "charter"
-		}
 	default:
 		return "politeness"
 	}
@@ -165,8 +156,6 @@ func (c *Corona) deliverPoliteness(key overlay.ID, m *coronapb.Politeness) {
 		return
 	}
 	switch b := m.Body.(type) {
-	case *coronapb.Politeness_EpochRequest:
-		c.onEpochRequest(m.Domain, b.EpochRequest)
 	case *coronapb.Politeness_GrantRequest:
 		now := c.clock.Now()
 		sender, requests := c.openGrantRequest(m.Domain, b.GrantRequest, now)
@@ -211,8 +200,6 @@ func (c *Corona) takePoliteness(from env.PeerID, m *coronapb.Politeness) {
 		c.onLedgerRequest(from, m.Domain, b.LedgerRequest)
 	case *coronapb.Politeness_Ledger:
 		c.onLedger(from, m.Domain, b.Ledger, now)
-	case *coronapb.Politeness_EpochResponse:
-		c.onEpochResponse(m.Domain, b.EpochResponse)
 	default:
 		c.stats.Garbage++ // such a message has to be routed
 	}

@@ -415,38 +415,6 @@ func TestSharesFollowTheReaders(t *testing.T) {
 	}
 }
 
-// A node that no longer leads a channel of a domain ignores the result of a lookup of its stewards.
-// The domain is remembered for a while, its stewards are not.
-func TestALateStewardLookupIsIgnored(t *testing.T) {
-	t.Parallel()
-	w := newTestNetwork(t, 160)
-	for i := range 100 {
-		name := fmt.Sprintf("d%d.example", i)
-		f := w.open("http://"+name+"/feed", 100, 1)
-		g := &testChannel{url: "http://" + name + "/other", readers: 100, want: 1, leader: f.leader}
-		g.key = overlay.Key(w.network.Name, g.url)
-		w.add(g)
-		h, d := f.leader, f.leader.domains[name]
-		d.lastUngranted = momentOf(h.Now()) // so the domain is remembered
-		for range 60 * 50 {
-			if d.stewards.unverified == nil {
-				w.run(20 * time.Millisecond)
-				continue
-			}
-			h.Cease(f.key)
-			h.Cease(g.key)
-			h.Release(f.key)
-			h.Release(g.key)
-			if h.domains[name] != d || d.stewards != nil {
-				t.Fatalf("%s: %+v", name, d)
-			}
-			w.run(time.Minute)
-			return
-		}
-	}
-	t.Fatal("no stewards were looked up")
-}
-
 // A node that may fetch from private addresses and takes over a channel checks whether the domain
 // is private, and requests a grant if it is not.
 func TestANewSequencerChecksWhetherADomainIsPrivate(t *testing.T) {

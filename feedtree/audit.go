@@ -8,6 +8,7 @@ import (
 	"tidings/internal/env"
 	"tidings/internal/plant"
 	"tidings/overlay"
+	"tidings/overlay/owner"
 )
 
 // A pendingAudit is the unanswered question of an audit to one owner.
@@ -113,7 +114,8 @@ func (f *FeedTree) auditOwner(to env.Peer, channels []*channel, now time.Time) {
 // auditByLookup looks up a feed's owners by its key, and asks one of them.
 func (f *FeedTree) auditByLookup(c *channel, now time.Time) {
 	c.auditedAt = now
-	f.owners.FindOwners(c.key, func(found []*overlay.Contact) {
+	f.owners.FindOwners(c.key, func(answer owner.Found) {
+		found := answer.Peers()
 		// Known owners come first. Otherwise a few of the nodes found may be owners or followers.
 		v, _ := f.owners.View(c.key)
 		owns := func(p *overlay.Contact) bool { return v.Epoch != nil && slices.Contains(v.Epoch.Owners, p.Peer.ID) }

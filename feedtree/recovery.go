@@ -3,7 +3,6 @@ package feedtree
 import (
 	"tidings/difference"
 	"tidings/internal/env"
-	"tidings/overlay"
 	"tidings/overlay/owner"
 )
 
@@ -58,11 +57,11 @@ func (f *FeedTree) continueRecovery(c *channel) {
 		c.recovery = nil
 		f.scheduleOriginFetch(c)
 	default:
-		f.owners.FindOwners(c.key, func(found []*overlay.Contact) {
+		f.owners.FindOwners(c.key, func(found owner.Found) {
 			if c.recovery != m {
 				return
 			}
-			for _, p := range found {
+			for _, p := range found.Peers() {
 				if p.Peer.ID != f.signer.PeerID() {
 					m.peers = append(m.peers, p.Peer)
 				}

@@ -6,7 +6,6 @@ import (
 
 	"tidings/internal/env"
 	"tidings/internal/plant"
-	"tidings/overlay"
 	"tidings/overlay/owner"
 )
 
@@ -118,12 +117,12 @@ func (f *FeedTree) nextStep(c *channel) {
 		f.scheduleRepair(c, 0)
 	case askOwners:
 		r.step, r.awaitingReply = waitForRound, true
-		f.owners.FindOwners(c.key, func(found []*overlay.Contact) {
+		f.owners.FindOwners(c.key, func(found owner.Found) {
 			if c.repair != r {
 				return
 			}
 			r.awaitingReply = false
-			for _, p := range found {
+			for _, p := range found.Peers() {
 				if p.Peer.ID != f.signer.PeerID() {
 					r.candidates = append(r.candidates, p.Peer)
 				}

@@ -11,7 +11,7 @@ import (
 	"tidings/internal/env"
 	"tidings/internal/script"
 	"tidings/internal/wire"
-	"tidings/overlay"
+	"tidings/overlay/owner"
 	"tidings/overlay/owner/ownerpb"
 	"tidings/sim"
 )
@@ -66,8 +66,8 @@ func ask[M proto.Message](t *testing.T, s *sim.Swarm, x *stranger, to *sim.Peer,
 func findOwners(s *sim.Swarm, p *sim.Peer) (found []env.PeerID) {
 	answered := false
 	p.Do(func() {
-		p.Layers().Owners.FindOwners(s.Key(url), func(of []*overlay.Contact) {
-			for _, c := range of {
+		p.Layers().Owners.FindOwners(s.Key(url), func(f owner.Found) {
+			for _, c := range f.Peers() {
 				found = append(found, c.Peer.ID)
 			}
 			answered = true

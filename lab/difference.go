@@ -19,6 +19,7 @@ import (
 
 type evalCommand struct {
 	Difference differenceCommand `cmd:"" help:"Difference engine on real pages and feeds: changes found, false alarms, bytes, time."`
+	Structure  structureCommand  `cmd:"" help:"Structure of the code: lines, the largest types, and arrows between the files of a package."`
 }
 
 // A differenceCommand is "tidings-lab eval difference".

@@ -17,6 +17,7 @@
 //	tidings-lab bench match       matching of articles with up to forty million keyword subscriptions
 //	tidings-lab bench reflector   a million keyword feeds on a disk
 //	tidings-lab eval difference   the difference engine on real pages and feeds
+//	tidings-lab eval structure    the structure of the code: lines, the largest types, and arrows between files
 //
 // Every command compares its figures with their targets; such a figure is a mark. Results go to standard
 // output, as a table with the marks below it or, with --json, as one object that has them under the key
@@ -54,7 +55,7 @@ type grammar struct {
 	Help  helpFlag     `short:"h" help:"Show help for a command."`
 	Sim   simCommand   `cmd:"" help:"Measure in virtual time."`
 	Bench benchCommand `cmd:"" help:"Measure on this machine."`
-	Eval  evalCommand  `cmd:"" help:"Measure on real documents."`
+	Eval  evalCommand  `cmd:"" help:"Measure real documents, and the code."`
 }
 
 type simCommand struct {

@@ -64,8 +64,8 @@ func (f *Firehose) keepOffice(s *shard, now time.Time) {
 	if !s.owned {
 		s.owned, s.since, s.digested = true, now, now
 	}
-	if last := s.charter.latest(); last == nil || last.Hash != v.Epoch.Hash {
-		f.believe(s, v.Epoch, nil)
+	if last := s.owners.Latest(); last == nil || last.Hash != v.Epoch.Hash {
+		s.owners.Accept(v.Epoch)
 	}
 	for p, l := range s.listeners {
 		if now.After(l.until) {
@@ -95,10 +95,7 @@ func (f *Firehose) unkeep(s *shard) {
 
 // rank is this node's among the owners of a shard, 0 for its sequencer.
 func (f *Firehose) rank(s *shard) int {
-	if e := s.charter.latest(); e != nil {
-		return max(slices.Index(inOrder(e), f.self), 0)
-	}
-	return 0
+	return max(slices.IndexFunc(s.owners.Owners(), func(p env.Peer) bool { return p.ID == f.self }), 0)
 }
 
 // idles says whether nobody listens, as far as this node can know.

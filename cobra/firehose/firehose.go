@@ -3,7 +3,6 @@ package firehose
 import (
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"tidings/cobra/firehose/firehosepb"
@@ -37,10 +36,9 @@ type Application interface {
 // Owners say who owns a key, and keep logs: an *owner.Owners.
 type Owners interface {
 	View(key overlay.ID) (owner.View, bool)
-	RequestOwners(key overlay.ID, url string, done func(ok bool))
-	FindOwners(key overlay.ID, then func(found []*overlay.Contact))
+	FindOwners(key overlay.ID, then func(f owner.Found))
+	Track(key overlay.ID, cfg owner.TrackerConfig) *owner.Tracker
 	OpenEpoch(b []byte) (*owner.Epoch, error)
-	VerifyOwners(e *owner.Epoch, then func(ok bool))
 	Log(key overlay.ID) []*owner.Entry
 	Body(e *owner.Entry, then func(body []byte))
 }
@@ -72,14 +70,13 @@ type Firehose struct {
 	self   env.PeerID
 	stats  Stats
 
-	shards  []*shard
-	epochs  epochs // of channels, whose signatures were checked
-	going   map[passage]*going
-	coming  map[passage]*coming
-	held    int                // bytes of going and coming, and
-	from    map[env.PeerID]int // of coming, by peer
-	relayed map[uint64]relay   // questions of clients, by nonce
-	cal     env.Calendar[task]
+	shards []*shard
+	epochs epochs // of channels, whose signatures were checked
+	going  map[passage]*going
+	coming map[passage]*coming
+	held   int                // bytes of going and coming, and
+	from   map[env.PeerID]int // of coming, by peer
+	cal    env.Calendar[task]
 
 	remembered time.Time // when a filter noted last until when it has everything
 }
@@ -154,19 +151,19 @@ func New(e env.Env, node *overlay.Node, owners Owners, signer *wire.Signer, veri
 		cfg: cfg, clock: e.Clock, net: e.Network, topics: e.Topics, store: e.Store, rand: e.Rand, log: e.Log,
 		node: node, owners: owners, signer: signer, verify: verify, app: app, self: signer.PeerID(),
 		going: map[passage]*going{}, coming: map[passage]*coming{}, from: map[env.PeerID]int{},
-		relayed: map[uint64]relay{},
 	}
 	if e.Topics == nil {
 		f.cfg.Shards = 0
 	}
 	for i := range f.cfg.Shards {
-		f.shards = append(f.shards, newShard(node.Network(), i))
+		s := newShard(node.Network(), i)
+		f.track(s)
+		f.shards = append(f.shards, s)
 	}
 	if f.on() {
 		if cfg.Filter {
 			f.recall()
 		}
-		node.Handle(wire.Cobra, f)
 		f.after(0, task{kind: taskTick})
 	}
 	return f
@@ -215,34 +212,6 @@ func (f *Firehose) tick(now time.Time) {
 	}
 }
 
-// Serves says whether this node, as the root of a shard's key, was asked for it by a
-// filter of late: then the key is in use, though nobody reads its log.
-func (f *Firehose) Serves(key overlay.ID) bool {
-	return slices.ContainsFunc(f.shards, func(s *shard) bool { return s.key == key && f.clock.Now().Sub(s.called) < 3*listenFor })
-}
-
-// Forward lets messages pass.
-func (f *Firehose) Forward(*overlay.Message) bool { return false }
-
-// PeerGone is not needed: who does not answer is asked again, and others beside.
-func (f *Firehose) PeerGone(env.PeerID) {}
-
-// LeafChanged is not needed either: owners of shards are overlay/owner's affair.
-func (f *Firehose) LeafChanged() {}
-
-// Deliver answers who owns a shard, as the root of its key.
-func (f *Firehose) Deliver(m *overlay.Message) {
-	b, err := parse(m.Payload, len(f.shards))
-	who := b.GetWho()
-	if err != nil || who == nil {
-		f.stats.Garbage++
-		return
-	}
-	if s := f.shards[who.Shard]; s.key == m.Key {
-		f.answerWho(s, who)
-	}
-}
-
 // Receive takes a message from a peer.
 func (f *Firehose) Receive(from env.PeerID, body []byte) error {
 	if !f.on() {
@@ -254,10 +223,6 @@ func (f *Firehose) Receive(from env.PeerID, body []byte) error {
 		return err
 	}
 	switch b := m.Body.(type) {
-	case *firehosepb.Message_Who:
-		f.onWho(from, b.Who)
-	case *firehosepb.Message_Charter:
-		f.onCharter(b.Charter)
 	case *firehosepb.Message_Listen:
 		return f.onListen(from, b.Listen)
 	case *firehosepb.Message_Meet:

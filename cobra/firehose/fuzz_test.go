@@ -14,8 +14,6 @@ import (
 func some() []*firehosepb.Message {
 	hash := make([]byte, len(owner.Hash{}))
 	return []*firehosepb.Message{
-		{Body: &firehosepb.Message_Who{Who: &firehosepb.Who{Shard: 1, Record: []byte("record"), Nonce: 7, Filter: true, Hops: 1}}},
-		{Body: &firehosepb.Message_Charter{Charter: &firehosepb.Charter{Shard: 2, Nonce: 7, Epoch: []byte("epoch"), Records: [][]byte{[]byte("record")}}}},
 		{Body: &firehosepb.Message_Listen{Listen: &firehosepb.Listen{Record: []byte("record"), SinceMs: 1}}},
 		{Body: &firehosepb.Message_Meet{Meet: &firehosepb.Meet{Records: [][]byte{[]byte("record")}}}},
 		{Body: &firehosepb.Message_Told{Told: []byte("broadcast")}},
@@ -68,7 +66,7 @@ func TestMessagesAreRead(t *testing.T) {
 		}
 	}
 	for what, m := range map[string]*firehosepb.Message{
-		"shard":  {Body: &firehosepb.Message_Who{Who: &firehosepb.Who{Shard: DefaultShards}}},
+		"shard":  {Body: &firehosepb.Message_Listen{Listen: &firehosepb.Listen{Shard: DefaultShards}}},
 		"part":   {Body: &firehosepb.Message_Part{Part: &firehosepb.Part{Report: make([]byte, 32), Size: 1, Offset: 1, Bytes: []byte{1}}}},
 		"lack":   {Body: &firehosepb.Message_Lack{Lack: &firehosepb.Lack{Key: []byte("short")}}},
 		"meet":   {Body: &firehosepb.Message_Meet{Meet: &firehosepb.Meet{Records: make([][]byte, maxRecords+1)}}},

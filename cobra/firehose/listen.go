@@ -49,23 +49,23 @@ func (f *Firehose) keepListening(s *shard, now time.Time) {
 	if f.node.State() != overlay.Active && f.node.State() != overlay.Attached {
 		return
 	}
-	e := s.charter.latest()
+	e := s.owners.Latest()
 	switch {
 	case e == nil:
-		f.ask(s, now)
+		s.owners.Refresh()
 	case now.Sub(s.listened) >= listenAgain || s.toldAs != e.Hash:
 		f.listen(s, now)
-		f.ask(s, now) // there may be another epoch
+		s.owners.Refresh() // there may be another epoch
 		maps.DeleteFunc(s.seen, func(_ owner.Hash, at time.Time) bool { return now.Sub(at) > keepFor+freshFor })
 	case now.Sub(s.heard) > deafAfter:
-		f.ask(s, now)
+		s.owners.Refresh()
 	}
 }
 
 // listen tells the owners of a shard that this node is a filter.
 func (f *Firehose) listen(s *shard, now time.Time) {
-	others := s.toldAs != s.charter.latest().Hash
-	s.listened, s.toldAs = now, s.charter.latest().Hash
+	others := s.toldAs != s.owners.Latest().Hash
+	s.listened, s.toldAs = now, s.owners.Latest().Hash
 	m := &firehosepb.Listen{Shard: uint32(s.n), Record: f.node.Self().Raw}
 	since := time.Time{}
 	if !s.upTo.IsZero() && now.Sub(s.upTo) > digestSpan-digestEvery {
@@ -80,7 +80,7 @@ func (f *Firehose) listen(s *shard, now time.Time) {
 	if !since.IsZero() {
 		m.SinceMs = uint64(since.Add(-digestSpan).UnixMilli()) // an owner may have got something late
 	}
-	for _, p := range s.charter.owners {
+	for _, p := range s.owners.Owners() {
 		if p.ID != f.self {
 			f.send(p, env.Control, &firehosepb.Message{Body: &firehosepb.Message_Listen{Listen: m}})
 		} else if s.owned {
@@ -93,11 +93,11 @@ func (f *Firehose) listen(s *shard, now time.Time) {
 // list what its owner has got since then, also to a next life of the filter.
 func (f *Firehose) onMeet(from env.PeerID, m *firehosepb.Meet) error {
 	s := f.shards[m.Shard]
-	if !f.cfg.Filter || !s.charter.owns(from) {
+	if !f.cfg.Filter || !s.owners.Owned(from) {
 		return nil
 	}
 	now := f.clock.Now()
-	if at := time.UnixMilli(int64(m.TimeMs)); s.upTo.IsZero() && s.charter.owned(from) && m.TimeMs <= maxMillis && at.Sub(now).Abs() <= freshFor {
+	if at := time.UnixMilli(int64(m.TimeMs)); s.upTo.IsZero() && s.owners.Owns(from) && m.TimeMs <= maxMillis && at.Sub(now).Abs() <= freshFor {
 		f.begin(s, at, now)
 	}
 	replaced := false
@@ -152,9 +152,9 @@ func (f *Firehose) hear(s *shard, raw []byte) env.Verdict {
 	if by == f.self {
 		return env.Drop
 	}
-	if !s.charter.owns(by) {
+	if !s.owners.Owned(by) {
 		f.stats.Strange++
-		f.ask(s, now) // there may be another epoch
+		s.owners.Refresh() // there may be another epoch
 		return env.Drop
 	}
 	if at := time.UnixMilli(int64(m.TimeMs)); at.Sub(now).Abs() > freshFor {
@@ -257,7 +257,7 @@ func (f *Firehose) covered(s *shard, by env.PeerID, m *firehosepb.Digest, now ti
 	s.heard = now
 	since, until := time.UnixMilli(int64(m.SinceMs)), time.UnixMilli(int64(m.UntilMs))
 	switch {
-	case !s.charter.owned(by): // it says nothing of what others have got since
+	case !s.owners.Owns(by): // it says nothing of what others have got since
 	case s.upTo.IsZero():
 		f.begin(s, until, now)
 	case until.Before(s.upTo):
@@ -281,7 +281,7 @@ func (f *Firehose) begin(s *shard, at, now time.Time) {
 
 // ways are the owners of a shard whom one asks for an entry, who told of it the first.
 func (f *Firehose) ways(s *shard, by env.PeerID) (of []env.Peer) {
-	for _, p := range s.charter.owners {
+	for _, p := range s.owners.Owners() {
 		if p.ID == by {
 			of = slices.Insert(of, 0, p)
 		} else if p.ID != f.self {
@@ -308,8 +308,8 @@ func (f *Firehose) urgeLack(s *shard, hash owner.Hash, now time.Time) {
 	}
 	if len(l.ways) == 0 && !l.found {
 		l.found = true
-		f.owners.FindOwners(l.key, func(found []*overlay.Contact) {
-			for _, c := range found {
+		f.owners.FindOwners(l.key, func(found owner.Found) {
+			for _, c := range found.Peers() {
 				l.ways = append(l.ways, c.Peer)
 			}
 		})

@@ -47,14 +47,6 @@ func parse(body []byte, shards int) (*firehosepb.Message, error) {
 	}
 	shard, what := uint32(0), ""
 	switch b := m.Body.(type) {
-	case *firehosepb.Message_Who:
-		if shard = b.Who.Shard; len(b.Who.Record) > maxRecord {
-			what = "who"
-		}
-	case *firehosepb.Message_Charter:
-		if shard = b.Charter.Shard; len(b.Charter.Epoch) > maxEpoch || tooMany(b.Charter.Records) {
-			what = "charter"
-		}
 	case *firehosepb.Message_Listen:
 		if shard = b.Listen.Shard; len(b.Listen.Record) > maxRecord || b.Listen.SinceMs > maxMillis {
 			what = "listen"

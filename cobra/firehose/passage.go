@@ -175,9 +175,4 @@ func (f *Firehose) tidyPassages(now time.Time) {
 			f.drop(p, c)
 		}
 	}
-	for n, r := range f.relayed {
-		if now.Sub(r.at) > relayTime {
-			delete(f.relayed, n)
-		}
-	}
 }

@@ -79,13 +79,13 @@ func (f *Firehose) giveUp(s *shard) {
 
 // sendReport sends a report to the owners who have not said that they have it.
 func (f *Firehose) sendReport(s *shard, r *report, now time.Time) {
-	e := s.charter.latest()
+	e := s.owners.Latest()
 	if e == nil {
-		f.ask(s, now)
+		s.owners.Refresh()
 		return
 	}
 	r.under = e.Hash
-	for _, p := range s.charter.owners {
+	for _, p := range s.owners.Owners() {
 		if a, asked := r.told[p.ID]; asked && a.took {
 			continue
 		}
@@ -114,7 +114,7 @@ func (f *Firehose) sendReports(s *shard, now time.Time) {
 
 // weigh looks whether a quorum of a shard's owners has a report.
 func (f *Firehose) weigh(s *shard, r *report) {
-	e := s.charter.latest()
+	e := s.owners.Latest()
 	if e == nil || e.Hash != r.under {
 		return
 	}
@@ -161,7 +161,7 @@ func (f *Firehose) urgeReport(s *shard, hash owner.Hash, now time.Time) {
 		f.log.Warn("entry could not be reported to filters, because the owners of its shard did not answer", "shard", s.n)
 		return
 	}
-	f.ask(s, now) // they may be others by now
+	s.owners.Refresh() // they may be others by now
 	f.sendReport(s, r, now)
 	f.after(reportAgain, task{kind: taskReport, shard: s.n, entry: hash})
 }

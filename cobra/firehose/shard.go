@@ -23,8 +23,8 @@ type shard struct {
 	peers []env.Peer // of the topic, as last joined
 	in    bool       // the topic is joined
 
-	charter charter
-	called  time.Time // when this node, as the root of the key, was asked for it last by a filter
+	owners *owner.Tracker
+	wanted time.Time // when this node, as the root of the key, was last asked for owners by a filter
 
 	// As sequencer of channels:
 	idle    time.Time // until when nobody listens

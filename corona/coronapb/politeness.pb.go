@@ -37,8 +37,6 @@ type Politeness struct {
 	//	*Politeness_Countersigned
 	//	*Politeness_LedgerRequest
 	//	*Politeness_Ledger
-	//	*Politeness_EpochRequest
-	//	*Politeness_EpochResponse
 	Body          isPoliteness_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -142,24 +140,6 @@ func (x *Politeness) GetLedger() *Ledger {
 	return nil
 }
 
-func (x *Politeness) GetEpochRequest() *EpochRequest {
-	if x != nil {
-		if x, ok := x.Body.(*Politeness_EpochRequest); ok {
-			return x.EpochRequest
-		}
-	}
-	return nil
-}
-
-func (x *Politeness) GetEpochResponse() *EpochResponse {
-	if x != nil {
-		if x, ok := x.Body.(*Politeness_EpochResponse); ok {
-			return x.EpochResponse
-		}
-	}
-	return nil
-}
-
 type isPoliteness_Body interface {
 	isPoliteness_Body()
 }
@@ -188,14 +168,6 @@ type Politeness_Ledger struct {
 	Ledger *Ledger `protobuf:"bytes,7,opt,name=ledger,proto3,oneof"`
 }
 
-type Politeness_EpochRequest struct {
-	EpochRequest *EpochRequest `protobuf:"bytes,8,opt,name=epoch_request,json=epochRequest,proto3,oneof"` // routed to the domain's key
-}
-
-type Politeness_EpochResponse struct {
-	EpochResponse *EpochResponse `protobuf:"bytes,9,opt,name=epoch_response,json=epochResponse,proto3,oneof"`
-}
-
 func (*Politeness_GrantRequest) isPoliteness_Body() {}
 
 func (*Politeness_GrantResponse) isPoliteness_Body() {}
@@ -207,10 +179,6 @@ func (*Politeness_Countersigned) isPoliteness_Body() {}
 func (*Politeness_LedgerRequest) isPoliteness_Body() {}
 
 func (*Politeness_Ledger) isPoliteness_Body() {}
-
-func (*Politeness_EpochRequest) isPoliteness_Body() {}
-
-func (*Politeness_EpochResponse) isPoliteness_Body() {}
 
 // GrantRequest asks the domain's steward for new grants, or to renew grants.
 type GrantRequest struct {
@@ -868,112 +836,6 @@ func (x *Ledger) GetLast() bool {
 	return false
 }
 
-// EpochRequest asks for the epoch whose owners sign the domain's grants.
-type EpochRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Record        []byte                 `protobuf:"bytes,1,opt,name=record,proto3" json:"record,omitempty"` // of the sender
-	Nonce         uint64                 `protobuf:"fixed64,2,opt,name=nonce,proto3" json:"nonce,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *EpochRequest) Reset() {
-	*x = EpochRequest{}
-	mi := &file_politeness_proto_msgTypes[12]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *EpochRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*EpochRequest) ProtoMessage() {}
-
-func (x *EpochRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[12]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use EpochRequest.ProtoReflect.Descriptor instead.
-func (*EpochRequest) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{12}
-}
-
-func (x *EpochRequest) GetRecord() []byte {
-	if x != nil {
-		return x.Record
-	}
-	return nil
-}
-
-func (x *EpochRequest) GetNonce() uint64 {
-	if x != nil {
-		return x.Nonce
-	}
-	return 0
-}
-
-// EpochResponse answers EpochRequest.
-type EpochResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Nonce         uint64                 `protobuf:"fixed64,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
-	Epoch         []byte                 `protobuf:"bytes,2,opt,name=epoch,proto3" json:"epoch,omitempty"` // tidings.owner.Epoch; at most 12 KiB
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *EpochResponse) Reset() {
-	*x = EpochResponse{}
-	mi := &file_politeness_proto_msgTypes[13]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *EpochResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*EpochResponse) ProtoMessage() {}
-
-func (x *EpochResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[13]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use EpochResponse.ProtoReflect.Descriptor instead.
-func (*EpochResponse) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{13}
-}
-
-func (x *EpochResponse) GetNonce() uint64 {
-	if x != nil {
-		return x.Nonce
-	}
-	return 0
-}
-
-func (x *EpochResponse) GetEpoch() []byte {
-	if x != nil {
-		return x.Epoch
-	}
-	return nil
-}
-
 type Countersigned_Signature struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Number        uint64                 `protobuf:"fixed64,1,opt,name=number,proto3" json:"number,omitempty"` // of the grant
@@ -985,7 +847,7 @@ type Countersigned_Signature struct {
 
 func (x *Countersigned_Signature) Reset() {
 	*x = Countersigned_Signature{}
-	mi := &file_politeness_proto_msgTypes[14]
+	mi := &file_politeness_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -997,7 +859,7 @@ func (x *Countersigned_Signature) String() string {
 func (*Countersigned_Signature) ProtoMessage() {}
 
 func (x *Countersigned_Signature) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[14]
+	mi := &file_politeness_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1048,7 +910,7 @@ type Ledger_Entry struct {
 
 func (x *Ledger_Entry) Reset() {
 	*x = Ledger_Entry{}
-	mi := &file_politeness_proto_msgTypes[15]
+	mi := &file_politeness_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1060,7 +922,7 @@ func (x *Ledger_Entry) String() string {
 func (*Ledger_Entry) ProtoMessage() {}
 
 func (x *Ledger_Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[15]
+	mi := &file_politeness_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1122,7 +984,7 @@ var File_politeness_proto protoreflect.FileDescriptor
 
 const file_politeness_proto_rawDesc = "" +
 	"\n" +
-	"\x10politeness.proto\x12\x0etidings.corona\"\xc8\x04\n" +
+	"\x10politeness.proto\x12\x0etidings.corona\"\xbb\x03\n" +
 	"\n" +
 	"Politeness\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12C\n" +
@@ -1131,9 +993,7 @@ const file_politeness_proto_rawDesc = "" +
 	"\vcountersign\x18\x04 \x01(\v2\x1b.tidings.corona.CountersignH\x00R\vcountersign\x12E\n" +
 	"\rcountersigned\x18\x05 \x01(\v2\x1d.tidings.corona.CountersignedH\x00R\rcountersigned\x12F\n" +
 	"\x0eledger_request\x18\x06 \x01(\v2\x1d.tidings.corona.LedgerRequestH\x00R\rledgerRequest\x120\n" +
-	"\x06ledger\x18\a \x01(\v2\x16.tidings.corona.LedgerH\x00R\x06ledger\x12C\n" +
-	"\repoch_request\x18\b \x01(\v2\x1c.tidings.corona.EpochRequestH\x00R\fepochRequest\x12F\n" +
-	"\x0eepoch_response\x18\t \x01(\v2\x1d.tidings.corona.EpochResponseH\x00R\repochResponseB\x06\n" +
+	"\x06ledger\x18\a \x01(\v2\x16.tidings.corona.LedgerH\x00R\x06ledgerB\x06\n" +
 	"\x04body\">\n" +
 	"\fGrantRequest\x12\x16\n" +
 	"\x06record\x18\x01 \x01(\fR\x06record\x12\x16\n" +
@@ -1197,13 +1057,7 @@ const file_politeness_proto_rawDesc = "" +
 	"intervalMs\x12\x1b\n" +
 	"\texpiry_ms\x18\x04 \x01(\x06R\bexpiryMs\x12\x16\n" +
 	"\x06number\x18\x05 \x01(\x06R\x06number\x12\x18\n" +
-	"\areaders\x18\x06 \x01(\rR\areaders\"<\n" +
-	"\fEpochRequest\x12\x16\n" +
-	"\x06record\x18\x01 \x01(\fR\x06record\x12\x14\n" +
-	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\";\n" +
-	"\rEpochResponse\x12\x14\n" +
-	"\x05nonce\x18\x01 \x01(\x06R\x05nonce\x12\x14\n" +
-	"\x05epoch\x18\x02 \x01(\fR\x05epochB\x19Z\x17tidings/corona/coronapbb\x06proto3"
+	"\areaders\x18\x06 \x01(\rR\areadersB\x19Z\x17tidings/corona/coronapbb\x06proto3"
 
 var (
 	file_politeness_proto_rawDescOnce sync.Once
@@ -1217,7 +1071,7 @@ func file_politeness_proto_rawDescGZIP() []byte {
 	return file_politeness_proto_rawDescData
 }
 
-var file_politeness_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_politeness_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_politeness_proto_goTypes = []any{
 	(*Politeness)(nil),              // 0: tidings.corona.Politeness
 	(*GrantRequest)(nil),            // 1: tidings.corona.GrantRequest
@@ -1231,10 +1085,8 @@ var file_politeness_proto_goTypes = []any{
 	(*Countersigned)(nil),           // 9: tidings.corona.Countersigned
 	(*LedgerRequest)(nil),           // 10: tidings.corona.LedgerRequest
 	(*Ledger)(nil),                  // 11: tidings.corona.Ledger
-	(*EpochRequest)(nil),            // 12: tidings.corona.EpochRequest
-	(*EpochResponse)(nil),           // 13: tidings.corona.EpochResponse
-	(*Countersigned_Signature)(nil), // 14: tidings.corona.Countersigned.Signature
-	(*Ledger_Entry)(nil),            // 15: tidings.corona.Ledger.Entry
+	(*Countersigned_Signature)(nil), // 12: tidings.corona.Countersigned.Signature
+	(*Ledger_Entry)(nil),            // 13: tidings.corona.Ledger.Entry
 }
 var file_politeness_proto_depIdxs = []int32{
 	1,  // 0: tidings.corona.Politeness.grant_request:type_name -> tidings.corona.GrantRequest
@@ -1243,17 +1095,15 @@ var file_politeness_proto_depIdxs = []int32{
 	9,  // 3: tidings.corona.Politeness.countersigned:type_name -> tidings.corona.Countersigned
 	10, // 4: tidings.corona.Politeness.ledger_request:type_name -> tidings.corona.LedgerRequest
 	11, // 5: tidings.corona.Politeness.ledger:type_name -> tidings.corona.Ledger
-	12, // 6: tidings.corona.Politeness.epoch_request:type_name -> tidings.corona.EpochRequest
-	13, // 7: tidings.corona.Politeness.epoch_response:type_name -> tidings.corona.EpochResponse
-	3,  // 8: tidings.corona.Claims.claims:type_name -> tidings.corona.Claim
-	6,  // 9: tidings.corona.Grant.signatures:type_name -> tidings.corona.Countersignature
-	14, // 10: tidings.corona.Countersigned.signatures:type_name -> tidings.corona.Countersigned.Signature
-	15, // 11: tidings.corona.Ledger.entries:type_name -> tidings.corona.Ledger.Entry
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	3,  // 6: tidings.corona.Claims.claims:type_name -> tidings.corona.Claim
+	6,  // 7: tidings.corona.Grant.signatures:type_name -> tidings.corona.Countersignature
+	12, // 8: tidings.corona.Countersigned.signatures:type_name -> tidings.corona.Countersigned.Signature
+	13, // 9: tidings.corona.Ledger.entries:type_name -> tidings.corona.Ledger.Entry
+	10, // [10:10] is the sub-list for method output_type
+	10, // [10:10] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_politeness_proto_init() }
@@ -1268,8 +1118,6 @@ func file_politeness_proto_init() {
 		(*Politeness_Countersigned)(nil),
 		(*Politeness_LedgerRequest)(nil),
 		(*Politeness_Ledger)(nil),
-		(*Politeness_EpochRequest)(nil),
-		(*Politeness_EpochResponse)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1277,7 +1125,7 @@ func file_politeness_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_politeness_proto_rawDesc), len(file_politeness_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -104,6 +104,8 @@ func (n *ownerSide) Weight(key overlay.ID) (int, bool) {
 	return n.Scribe.Weight(key)
 }
 
+func (n *ownerSide) Wanted(key overlay.ID) { n.Firehose.Wanted(key) }
+
 func (n *ownerSide) Siblings(key overlay.ID) []*overlay.Contact { return n.Scribe.Children(key) }
 
 // feedSide is what feedtree sees of them.

@@ -13,8 +13,8 @@ import (
 // Version and MinVersion are the newest and the oldest version of the protocol
 // that this code speaks.
 const (
-	Version    = 1
-	MinVersion = 1
+	Version    = 2
+	MinVersion = 2
 )
 
 // MaxHello is the size of the largest Hello or Reply in bytes.

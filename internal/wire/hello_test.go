@@ -124,7 +124,7 @@ func TestHelloOfGarbageHasNoReply(t *testing.T) {
 func TestStrangersWordsAreClipped(t *testing.T) {
 	wild := "\x1b[2J\n\u009b2J\u202e" + strings.Repeat("世", 1000)
 	member := Side{Name: "home", Descriptor: DefaultNetwork("home").Descriptor()}
-	_, _, answered := member.Answer(mustMarshal(&wirepb.Hello{MinVersion: 1, MaxVersion: 1, Name: wild}))
+	_, _, answered := member.Answer(mustMarshal(&wirepb.Hello{MinVersion: MinVersion, MaxVersion: Version, Name: wild}))
 	_, _, dialled := member.CheckReply(mustMarshal(&wirepb.Reply{Reply: &wirepb.Reply_Refusal{
 		Refusal: &wirepb.Refusal{Reason: 77, Words: wild}}}))
 	for _, err := range []error{answered, dialled} {

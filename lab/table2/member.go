@@ -216,6 +216,8 @@ func (m *ownerSide) Weight(key overlay.ID) (int, bool) {
 
 func (m *ownerSide) Siblings(key overlay.ID) []*overlay.Contact { return m.Scribe.Children(key) }
 
+func (m *ownerSide) Wanted(overlay.ID) {} // only filters want owners
+
 // pollSide is the application of corona. Reported changes count as committed at once, and are not
 // passed on.
 type pollSide Member

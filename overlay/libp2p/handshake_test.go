@@ -1,6 +1,7 @@
 package libp2p
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -73,7 +74,8 @@ func TestOtherVersionIsRefusedWithWords(t *testing.T) {
 	newer.MinVersion, newer.MaxVersion = 7, 9
 	a.side.Store(&newer)
 	a.start()
-	if atA, atB := refused(t, a, b); atA != atB || !strings.Contains(atA, "the dialled node speaks 1 to 1, and the dialling one 7 to 9") {
+	want := fmt.Sprintf("the dialled node speaks %d to %d, and the dialling one 7 to 9", wire.MinVersion, wire.Version)
+	if atA, atB := refused(t, a, b); atA != atB || !strings.Contains(atA, want) {
 		t.Errorf("words %q and %q", atA, atB)
 	}
 }

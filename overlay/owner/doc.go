@@ -61,6 +61,9 @@
 //
 // # How to use it
 //
+// A node that keeps no log of a key finds its owners with FindOwners, or follows them with a Tracker (resolver.go,
+// tracker.go).
+//
 // An Owners belongs to one goroutine and is driven by Receive and Run. RequestOwners gives a key owners; Append adds to
 // the log of a key that this node leads. Upcalls come through Application. The wire format is specified in
 // ownerpb/owner.proto. How entries reach followers is up to overlay/scribe, and what an item is, to the layers above.

@@ -240,6 +240,17 @@ func (e *Epoch) admits(n *Entry) bool {
 
 func (e *Epoch) owns(id env.PeerID) bool { return slices.Contains(e.Owners, id) }
 
+// inOrder returns the owners, the sequencer first.
+func (e *Epoch) inOrder() []env.PeerID {
+	of := []env.PeerID{e.Sequencer}
+	for _, p := range e.Owners {
+		if p != e.Sequencer {
+			of = append(of, p)
+		}
+	}
+	return of
+}
+
 // newBranch returns the name of a branch: the distance of its founding sequencer from the key, then the time of
 // its founding. The smaller of two branches continues when they meet: the one founded nearer to the key, or
 // the older one.

@@ -1,5 +1,7 @@
 package owner
 
+import "time"
+
 // Retained counts what a node holds in memory besides its logs: bytes of pulls under way, keys listed by
 // sequencers, own proposals given up, committed entries on their way to the last owners, and cached bodies with
 // their places in the cache's order.
@@ -18,3 +20,6 @@ func (o *Owners) Retained() (h Retained) {
 	}
 	return h
 }
+
+// AskedAt returns when a Tracker asked last.
+func (t *Tracker) AskedAt() time.Time { return t.askedAt }

@@ -52,6 +52,8 @@ func FuzzMessage(f *testing.F) {
 	f.Add([]byte{})
 	for _, m := range []*ownerpb.Message{
 		{Body: &ownerpb.Message_RequestOwners{RequestOwners: &ownerpb.RequestOwners{Url: "http://a.example/"}}},
+		{Body: &ownerpb.Message_FindOwners{FindOwners: &ownerpb.FindOwners{Key: key[:], Record: []byte("record"), Url: "http://a.example/", Hops: 4}}},
+		{Body: &ownerpb.Message_OwnersFound{OwnersFound: &ownerpb.OwnersFound{Key: key[:], Records: [][]byte{[]byte("record")}, Epoch: e}}},
 		{Body: &ownerpb.Message_Promise{Promise: &ownerpb.Promise{Key: key[:], Epoch: e, Undecided: []*ownerpb.Epoch{e}}}},
 		{Body: &ownerpb.Message_Replicate{Replicate: &ownerpb.Replicate{Entry: someEntry().Raw, Body: []byte("body")}}},
 		{Body: &ownerpb.Message_LogList{LogList: &ownerpb.LogList{States: []*ownerpb.LogState{{Key: key[:]}}, Last: true}}},

@@ -364,13 +364,15 @@ func aRequestOwners(in *intruder, s *story) *ownerpb.Message {
 func FuzzFindOwners(f *testing.F) { fuzz(f, aFindOwners) }
 
 func aFindOwners(in *intruder, s *story) *ownerpb.Message {
-	return &ownerpb.Message{Body: &ownerpb.Message_FindOwners{FindOwners: &ownerpb.FindOwners{Key: in.aKey(s), Record: in.aRecord(s)}}}
+	return &ownerpb.Message{Body: &ownerpb.Message_FindOwners{FindOwners: &ownerpb.FindOwners{
+		Key: in.aKey(s), Record: in.aRecord(s), Url: pick(s, "", in.aURL(s)), Hops: uint32(pick(s, 0, 1, 4, 5, s.number())),
+	}}}
 }
 
 func FuzzOwnersFound(f *testing.F) { fuzz(f, aOwnersFound) }
 
 func aOwnersFound(in *intruder, s *story) *ownerpb.Message {
-	m := &ownerpb.OwnersFound{Key: in.aKey(s)}
+	m := &ownerpb.OwnersFound{Key: in.aKey(s), Epoch: in.anEpoch(s)}
 	for range pick(s, 1, 0, 3, 16, 17) {
 		m.Records = append(m.Records, in.aRecord(s))
 	}

@@ -38,9 +38,10 @@ func brokenBound(m *ownerpb.Message) string {
 	case *ownerpb.Message_RequestOwners:
 		return nameUnless(len(b.RequestOwners.Url) > 0 && len(b.RequestOwners.Url) <= maxURL && len(b.RequestOwners.Record) <= maxRecord, "request owners")
 	case *ownerpb.Message_FindOwners:
-		return nameUnless(isKey(b.FindOwners.Key) && isSmall(b.FindOwners.Record, maxRecord), "find owners")
+		q := b.FindOwners
+		return nameUnless(isKey(q.Key) && isSmall(q.Record, maxRecord) && len(q.Url) <= maxURL && q.Hops <= maxHops+1, "find owners")
 	case *ownerpb.Message_OwnersFound:
-		ok := isKey(b.OwnersFound.Key) && len(b.OwnersFound.Records)+len(b.OwnersFound.Followers) <= maxFound
+		ok := isKey(b.OwnersFound.Key) && len(b.OwnersFound.Records)+len(b.OwnersFound.Followers) <= maxFound && (b.OwnersFound.Epoch == nil || isEpoch(b.OwnersFound.Epoch))
 		for _, r := range slices.Concat(b.OwnersFound.Records, b.OwnersFound.Followers) {
 			ok = ok && isSmall(r, maxRecord)
 		}

@@ -36,8 +36,7 @@ type Application interface {
 	// Weight returns the number of clients in a key's tree; ok is false if this node is not the tree's root.
 	Weight(key overlay.ID) (weight int, ok bool)
 
-	// Siblings returns followers of a key that this node knows.
-	Siblings(key overlay.ID) []*overlay.Contact
+	ResolverApplication
 }
 
 // A Config holds the parameters of an Owners. A zero field stands for its default.
@@ -83,6 +82,8 @@ const (
 
 // Owners is one node's part in all logs. It is not safe for concurrent use.
 type Owners struct {
+	*Resolver
+
 	cfg    Config
 	clock  env.Clock
 	net    env.Network
@@ -110,7 +111,6 @@ type Owners struct {
 	listed            map[env.PeerID]map[overlay.ID]bool // keys listed so far by sequencers whose heartbeat did not match
 	nonce             uint64                             // last nonce of a heartbeat or page
 	pulledBytes       int                                // bytes held by pulls under way; at most about maxPulling
-	queries           map[overlay.ID]*ownerQuery         // questions under way about owners
 	candidacies       int                                // candidacies that hold a slot; at most maxCandidacies
 	waitingKeys       []overlay.ID                       // keys whose campaigns wait for a slot, in order
 	started           bool                               // the overlay was active once, and resume was called
@@ -133,7 +133,6 @@ const (
 	taskHeartbeat                       // send heartbeats
 	taskContactRival                    // contact another branch again
 	taskLookUpAgain                     // a lookup has expired; pull from the informant
-	taskRetryQuery                      // repeat a question about owners
 	taskCheckAllOwners                  // check all owners after a change of the leaf
 	taskCheckOwners                     // check the owners of a key after an epoch was committed
 	taskHandOverTimeout                 // end a hand-over without progress
@@ -163,8 +162,8 @@ func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifie
 		volatile:          map[Hash]bool{},
 		matchedHeartbeats: map[env.PeerID]time.Time{},
 		listed:            map[env.PeerID]map[overlay.ID]bool{},
-		queries:           map[overlay.ID]*ownerQuery{},
 	}
+	o.Resolver = newResolver(e, node, o, app, o.self, o.cfg.Owners)
 	o.bodies.pinned = func(h Hash) bool { return o.volatile[h] }
 	if err := o.load(); err != nil {
 		return nil, err
@@ -190,7 +189,7 @@ func (o *Owners) Run(now time.Time) time.Time {
 	for {
 		t, _, ok := o.cal.Pop(now)
 		if !ok {
-			return o.cal.Next()
+			return env.Sooner(o.cal.Next(), o.Resolver.run(now))
 		}
 		s := o.replicas[t.key]
 		switch t.kind {
@@ -222,8 +221,6 @@ func (o *Owners) Run(now time.Time) time.Time {
 			if s != nil {
 				o.lookUpAgain(s)
 			}
-		case taskRetryQuery:
-			o.retryQuery(t.key, now)
 		case taskHeartbeat:
 			o.heartbeat(now)
 			o.after(o.spread(o.cfg.HeartbeatInterval), t)

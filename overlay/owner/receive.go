@@ -24,13 +24,21 @@ func (o *Owners) sendTo(to env.Peer, m *ownerpb.Message) {
 
 // peer returns a peer with its known addresses.
 func (o *Owners) peer(id env.PeerID) env.Peer {
-	if c := o.node.Contact(id); c != nil {
-		return c.Peer
-	}
-	if c := o.node.Leaf().Has(o.id(id)); c != nil {
+	if c := o.contact(id); c != nil {
 		return c.Peer
 	}
 	return env.Peer{ID: id}
+}
+
+// contact returns the known record of a peer; nil if there is none.
+func (o *Owners) contact(id env.PeerID) *overlay.Contact {
+	if id == o.self {
+		return o.node.Self()
+	}
+	if c := o.node.Contact(id); c != nil {
+		return c
+	}
+	return o.node.Leaf().Has(o.id(id))
 }
 
 // id returns the overlay id of a peer.
@@ -58,9 +66,9 @@ func (o *Owners) Receive(from env.PeerID, body []byte) error {
 func (o *Owners) receive(from env.PeerID, m *ownerpb.Message) error {
 	switch b := m.Body.(type) {
 	case *ownerpb.Message_FindOwners:
-		return o.onFindOwners(from, b.FindOwners)
+		return o.Resolver.onFindOwners(from, b.FindOwners)
 	case *ownerpb.Message_OwnersFound:
-		return o.onOwnersFound(b.OwnersFound)
+		return o.Resolver.onOwnersFound(b.OwnersFound)
 	case *ownerpb.Message_Prepare:
 		o.onPrepare(from, b.Prepare)
 	case *ownerpb.Message_Promise:
@@ -109,31 +117,34 @@ func (o *Owners) Forward(*overlay.Message) bool { return false }
 // Deliver handles a message that was routed to this node as the root.
 func (o *Owners) Deliver(m *overlay.Message) {
 	msg, err := parse(m.Payload)
+	if err == nil {
+		err = o.deliver(m.Key, msg)
+	}
 	if err != nil {
 		o.stats.Garbage++
-		return
 	}
-	switch b := msg.Body.(type) {
+}
+
+func (o *Owners) deliver(key overlay.ID, m *ownerpb.Message) error {
+	switch b := m.Body.(type) {
 	case *ownerpb.Message_RequestOwners:
-		if overlay.Key(o.node.Network(), b.RequestOwners.Url) != m.Key {
-			o.stats.Garbage++
-			return
+		if overlay.Key(o.node.Network(), b.RequestOwners.Url) != key {
+			return errKey
 		}
 		var keeper *overlay.Contact
 		if len(b.RequestOwners.Record) > 0 {
+			var err error
 			if keeper, err = o.node.OpenRecord(b.RequestOwners.Record); err != nil {
-				o.stats.Garbage++
-				return
+				return err
 			}
 		}
-		o.onRequestOwners(m.Key, b.RequestOwners.Url, keeper)
+		o.onRequestOwners(key, b.RequestOwners.Url, keeper)
+		return nil
 	case *ownerpb.Message_FindOwners:
-		if overlay.ID(b.FindOwners.Key) != m.Key {
-			o.stats.Garbage++
-			return
+		if overlay.ID(b.FindOwners.Key) != key || b.FindOwners.Hops > 0 {
+			return errKey
 		}
-		o.answerFindOwners(b.FindOwners)
-	default:
-		o.stats.Garbage++
+		return o.Resolver.answer(b.FindOwners)
 	}
+	return errRouted
 }

@@ -7,7 +7,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"tidings/overlay"
 	"tidings/overlay/owner"
 	"tidings/overlay/owner/ownerpb"
 	"tidings/sim"
@@ -119,12 +118,12 @@ func TestQueriesAreRepeated(t *testing.T) {
 		key := w.key(w.urls[0])
 		m := w.members[slices.IndexFunc(w.members, func(m *member) bool { return !m.overlay.IsRoot(key) })]
 		for range before {
-			m.Do(func() { m.owners.FindOwners(key, func([]*overlay.Contact) {}) })
+			m.Do(func() { m.owners.FindOwners(key, func(owner.Found) {}) })
 			w.Run(300 * time.Millisecond)
 		}
 		w.Partition([]*sim.Host{m.Host})
 		began := w.Now()
-		m.Do(func() { m.owners.FindOwners(key, func([]*overlay.Contact) { took = append(took, w.Now().Sub(began)) }) })
+		m.Do(func() { m.owners.FindOwners(key, func(owner.Found) { took = append(took, w.Now().Sub(began)) }) })
 		w.Run(time.Minute)
 	}
 	if len(took) != 2 || took[1] < took[0]*9/10 {

@@ -103,6 +103,8 @@ func (o *Owners) Keys() []overlay.ID {
 // Stats returns the counters.
 func (o *Owners) Stats() Stats {
 	st := o.stats
+	st.Lookups += o.Resolver.lookups
+	st.Untrusted += o.Resolver.untrusted
 	st.Replicas = len(o.replicas)
 	for _, s := range o.replicas {
 		st.Entries += len(s.log)

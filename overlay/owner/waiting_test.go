@@ -106,7 +106,7 @@ func TestTheRootKnowsTheOwners(t *testing.T) {
 			roots++
 			found, answers := 0, 0
 			m.Do(func() {
-				m.owners.FindOwners(key, func(of []*overlay.Contact) { found, answers = len(of), answers+1 })
+				m.owners.FindOwners(key, func(f owner.Found) { found, answers = len(f.Owners), answers+1 })
 			})
 			if answers != 1 || found != 2 {
 				t.Errorf("%s: answered %d times, with %d owners", url, answers, found)

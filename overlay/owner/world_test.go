@@ -220,6 +220,7 @@ func (m *member) Absorbing(overlay.ID) bool                          { return fa
 func (m *member) BranchMerged(overlay.ID)                            {}
 func (m *member) Weight(overlay.ID) (int, bool)                      { return 0, false }
 func (m *member) Siblings(overlay.ID) []*overlay.Contact             { return nil }
+func (m *member) Wanted(overlay.ID)                                  {}
 func (m *member) Committed(key overlay.ID, e *owner.Entry, _ []byte) { m.saw(key, []*owner.Entry{e}) }
 
 func (m *member) VisibleChanged(key overlay.ID) {

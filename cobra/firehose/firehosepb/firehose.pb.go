@@ -30,8 +30,6 @@ type Message struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Body:
 	//
-	//	*Message_Who
-	//	*Message_Charter
 	//	*Message_Listen
 	//	*Message_Meet
 	//	*Message_Told
@@ -76,24 +74,6 @@ func (*Message) Descriptor() ([]byte, []int) {
 func (x *Message) GetBody() isMessage_Body {
 	if x != nil {
 		return x.Body
-	}
-	return nil
-}
-
-func (x *Message) GetWho() *Who {
-	if x != nil {
-		if x, ok := x.Body.(*Message_Who); ok {
-			return x.Who
-		}
-	}
-	return nil
-}
-
-func (x *Message) GetCharter() *Charter {
-	if x != nil {
-		if x, ok := x.Body.(*Message_Charter); ok {
-			return x.Charter
-		}
 	}
 	return nil
 }
@@ -156,16 +136,6 @@ type isMessage_Body interface {
 	isMessage_Body()
 }
 
-type Message_Who struct {
-	// Routed towards the root of the shard's key; a client's is sent to a member that acts for it:
-	Who *Who `protobuf:"bytes,1,opt,name=who,proto3,oneof"`
-}
-
-type Message_Charter struct {
-	// To who asked:
-	Charter *Charter `protobuf:"bytes,2,opt,name=charter,proto3,oneof"`
-}
-
 type Message_Listen struct {
 	// From a filter to the owners of a shard, and their answers:
 	Listen *Listen `protobuf:"bytes,3,opt,name=listen,proto3,oneof"`
@@ -193,10 +163,6 @@ type Message_Lack struct {
 	Lack *Lack `protobuf:"bytes,8,opt,name=lack,proto3,oneof"`
 }
 
-func (*Message_Who) isMessage_Body() {}
-
-func (*Message_Charter) isMessage_Body() {}
-
 func (*Message_Listen) isMessage_Body() {}
 
 func (*Message_Meet) isMessage_Body() {}
@@ -208,152 +174,6 @@ func (*Message_Part) isMessage_Body() {}
 func (*Message_Got) isMessage_Body() {}
 
 func (*Message_Lack) isMessage_Body() {}
-
-// Who asks who owns a shard.
-type Who struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
-	Record        []byte                 `protobuf:"bytes,2,opt,name=record,proto3" json:"record,omitempty"` // of the node to answer to
-	Nonce         uint64                 `protobuf:"fixed64,3,opt,name=nonce,proto3" json:"nonce,omitempty"`
-	Filter        bool                   `protobuf:"varint,4,opt,name=filter,proto3" json:"filter,omitempty"` // who asks is one: owners are to be found if there are none yet
-	Hops          uint32                 `protobuf:"varint,5,opt,name=hops,proto3" json:"hops,omitempty"`     // how many members near the key have been asked that know of none
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Who) Reset() {
-	*x = Who{}
-	mi := &file_firehose_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Who) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Who) ProtoMessage() {}
-
-func (x *Who) ProtoReflect() protoreflect.Message {
-	mi := &file_firehose_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Who.ProtoReflect.Descriptor instead.
-func (*Who) Descriptor() ([]byte, []int) {
-	return file_firehose_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *Who) GetShard() uint32 {
-	if x != nil {
-		return x.Shard
-	}
-	return 0
-}
-
-func (x *Who) GetRecord() []byte {
-	if x != nil {
-		return x.Record
-	}
-	return nil
-}
-
-func (x *Who) GetNonce() uint64 {
-	if x != nil {
-		return x.Nonce
-	}
-	return 0
-}
-
-func (x *Who) GetFilter() bool {
-	if x != nil {
-		return x.Filter
-	}
-	return false
-}
-
-func (x *Who) GetHops() uint32 {
-	if x != nil {
-		return x.Hops
-	}
-	return 0
-}
-
-// Charter says who owns a shard.
-type Charter struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
-	Nonce         uint64                 `protobuf:"fixed64,2,opt,name=nonce,proto3" json:"nonce,omitempty"`   // as asked
-	Epoch         []byte                 `protobuf:"bytes,3,opt,name=epoch,proto3" json:"epoch,omitempty"`     // overlay/owner's; empty: nobody, and so nobody listens
-	Records       [][]byte               `protobuf:"bytes,4,rep,name=records,proto3" json:"records,omitempty"` // of its owners; at most 8
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Charter) Reset() {
-	*x = Charter{}
-	mi := &file_firehose_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Charter) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Charter) ProtoMessage() {}
-
-func (x *Charter) ProtoReflect() protoreflect.Message {
-	mi := &file_firehose_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Charter.ProtoReflect.Descriptor instead.
-func (*Charter) Descriptor() ([]byte, []int) {
-	return file_firehose_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *Charter) GetShard() uint32 {
-	if x != nil {
-		return x.Shard
-	}
-	return 0
-}
-
-func (x *Charter) GetNonce() uint64 {
-	if x != nil {
-		return x.Nonce
-	}
-	return 0
-}
-
-func (x *Charter) GetEpoch() []byte {
-	if x != nil {
-		return x.Epoch
-	}
-	return nil
-}
-
-func (x *Charter) GetRecords() [][]byte {
-	if x != nil {
-		return x.Records
-	}
-	return nil
-}
 
 // Listen says that a filter listens, and goes on to for three minutes.
 type Listen struct {
@@ -367,7 +187,7 @@ type Listen struct {
 
 func (x *Listen) Reset() {
 	*x = Listen{}
-	mi := &file_firehose_proto_msgTypes[3]
+	mi := &file_firehose_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -379,7 +199,7 @@ func (x *Listen) String() string {
 func (*Listen) ProtoMessage() {}
 
 func (x *Listen) ProtoReflect() protoreflect.Message {
-	mi := &file_firehose_proto_msgTypes[3]
+	mi := &file_firehose_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -392,7 +212,7 @@ func (x *Listen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Listen.ProtoReflect.Descriptor instead.
 func (*Listen) Descriptor() ([]byte, []int) {
-	return file_firehose_proto_rawDescGZIP(), []int{3}
+	return file_firehose_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *Listen) GetShard() uint32 {
@@ -428,7 +248,7 @@ type Meet struct {
 
 func (x *Meet) Reset() {
 	*x = Meet{}
-	mi := &file_firehose_proto_msgTypes[4]
+	mi := &file_firehose_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -440,7 +260,7 @@ func (x *Meet) String() string {
 func (*Meet) ProtoMessage() {}
 
 func (x *Meet) ProtoReflect() protoreflect.Message {
-	mi := &file_firehose_proto_msgTypes[4]
+	mi := &file_firehose_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -453,7 +273,7 @@ func (x *Meet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meet.ProtoReflect.Descriptor instead.
 func (*Meet) Descriptor() ([]byte, []int) {
-	return file_firehose_proto_rawDescGZIP(), []int{4}
+	return file_firehose_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Meet) GetShard() uint32 {
@@ -488,7 +308,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_firehose_proto_msgTypes[5]
+	mi := &file_firehose_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -500,7 +320,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_firehose_proto_msgTypes[5]
+	mi := &file_firehose_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -513,7 +333,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_firehose_proto_rawDescGZIP(), []int{5}
+	return file_firehose_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Report) GetDispatch() []byte {
@@ -544,7 +364,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_firehose_proto_msgTypes[6]
+	mi := &file_firehose_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -556,7 +376,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_firehose_proto_msgTypes[6]
+	mi := &file_firehose_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -569,7 +389,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_firehose_proto_rawDescGZIP(), []int{6}
+	return file_firehose_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Part) GetShard() uint32 {
@@ -621,7 +441,7 @@ type Got struct {
 
 func (x *Got) Reset() {
 	*x = Got{}
-	mi := &file_firehose_proto_msgTypes[7]
+	mi := &file_firehose_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -633,7 +453,7 @@ func (x *Got) String() string {
 func (*Got) ProtoMessage() {}
 
 func (x *Got) ProtoReflect() protoreflect.Message {
-	mi := &file_firehose_proto_msgTypes[7]
+	mi := &file_firehose_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -646,7 +466,7 @@ func (x *Got) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Got.ProtoReflect.Descriptor instead.
 func (*Got) Descriptor() ([]byte, []int) {
-	return file_firehose_proto_rawDescGZIP(), []int{7}
+	return file_firehose_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Got) GetShard() uint32 {
@@ -696,7 +516,7 @@ type Lack struct {
 
 func (x *Lack) Reset() {
 	*x = Lack{}
-	mi := &file_firehose_proto_msgTypes[8]
+	mi := &file_firehose_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -708,7 +528,7 @@ func (x *Lack) String() string {
 func (*Lack) ProtoMessage() {}
 
 func (x *Lack) ProtoReflect() protoreflect.Message {
-	mi := &file_firehose_proto_msgTypes[8]
+	mi := &file_firehose_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -721,7 +541,7 @@ func (x *Lack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lack.ProtoReflect.Descriptor instead.
 func (*Lack) Descriptor() ([]byte, []int) {
-	return file_firehose_proto_rawDescGZIP(), []int{8}
+	return file_firehose_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Lack) GetShard() uint32 {
@@ -760,7 +580,7 @@ type Dispatch struct {
 
 func (x *Dispatch) Reset() {
 	*x = Dispatch{}
-	mi := &file_firehose_proto_msgTypes[9]
+	mi := &file_firehose_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -772,7 +592,7 @@ func (x *Dispatch) String() string {
 func (*Dispatch) ProtoMessage() {}
 
 func (x *Dispatch) ProtoReflect() protoreflect.Message {
-	mi := &file_firehose_proto_msgTypes[9]
+	mi := &file_firehose_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -785,7 +605,7 @@ func (x *Dispatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dispatch.ProtoReflect.Descriptor instead.
 func (*Dispatch) Descriptor() ([]byte, []int) {
-	return file_firehose_proto_rawDescGZIP(), []int{9}
+	return file_firehose_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Dispatch) GetUrl() string {
@@ -846,7 +666,7 @@ type Broadcast struct {
 
 func (x *Broadcast) Reset() {
 	*x = Broadcast{}
-	mi := &file_firehose_proto_msgTypes[10]
+	mi := &file_firehose_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -858,7 +678,7 @@ func (x *Broadcast) String() string {
 func (*Broadcast) ProtoMessage() {}
 
 func (x *Broadcast) ProtoReflect() protoreflect.Message {
-	mi := &file_firehose_proto_msgTypes[10]
+	mi := &file_firehose_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -871,7 +691,7 @@ func (x *Broadcast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Broadcast.ProtoReflect.Descriptor instead.
 func (*Broadcast) Descriptor() ([]byte, []int) {
-	return file_firehose_proto_rawDescGZIP(), []int{10}
+	return file_firehose_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Broadcast) GetShard() uint32 {
@@ -924,7 +744,7 @@ type Digest struct {
 
 func (x *Digest) Reset() {
 	*x = Digest{}
-	mi := &file_firehose_proto_msgTypes[11]
+	mi := &file_firehose_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -936,7 +756,7 @@ func (x *Digest) String() string {
 func (*Digest) ProtoMessage() {}
 
 func (x *Digest) ProtoReflect() protoreflect.Message {
-	mi := &file_firehose_proto_msgTypes[11]
+	mi := &file_firehose_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -949,7 +769,7 @@ func (x *Digest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Digest.ProtoReflect.Descriptor instead.
 func (*Digest) Descriptor() ([]byte, []int) {
-	return file_firehose_proto_rawDescGZIP(), []int{11}
+	return file_firehose_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Digest) GetSinceMs() uint64 {
@@ -993,7 +813,7 @@ type List struct {
 
 func (x *List) Reset() {
 	*x = List{}
-	mi := &file_firehose_proto_msgTypes[12]
+	mi := &file_firehose_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1005,7 +825,7 @@ func (x *List) String() string {
 func (*List) ProtoMessage() {}
 
 func (x *List) ProtoReflect() protoreflect.Message {
-	mi := &file_firehose_proto_msgTypes[12]
+	mi := &file_firehose_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1018,7 +838,7 @@ func (x *List) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use List.ProtoReflect.Descriptor instead.
 func (*List) Descriptor() ([]byte, []int) {
-	return file_firehose_proto_rawDescGZIP(), []int{12}
+	return file_firehose_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *List) GetLines() []*Line {
@@ -1047,7 +867,7 @@ type Sum struct {
 
 func (x *Sum) Reset() {
 	*x = Sum{}
-	mi := &file_firehose_proto_msgTypes[13]
+	mi := &file_firehose_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1059,7 +879,7 @@ func (x *Sum) String() string {
 func (*Sum) ProtoMessage() {}
 
 func (x *Sum) ProtoReflect() protoreflect.Message {
-	mi := &file_firehose_proto_msgTypes[13]
+	mi := &file_firehose_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1072,7 +892,7 @@ func (x *Sum) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sum.ProtoReflect.Descriptor instead.
 func (*Sum) Descriptor() ([]byte, []int) {
-	return file_firehose_proto_rawDescGZIP(), []int{13}
+	return file_firehose_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Sum) GetMinute() uint32 {
@@ -1108,7 +928,7 @@ type Line struct {
 
 func (x *Line) Reset() {
 	*x = Line{}
-	mi := &file_firehose_proto_msgTypes[14]
+	mi := &file_firehose_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1120,7 +940,7 @@ func (x *Line) String() string {
 func (*Line) ProtoMessage() {}
 
 func (x *Line) ProtoReflect() protoreflect.Message {
-	mi := &file_firehose_proto_msgTypes[14]
+	mi := &file_firehose_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1133,7 +953,7 @@ func (x *Line) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Line.ProtoReflect.Descriptor instead.
 func (*Line) Descriptor() ([]byte, []int) {
-	return file_firehose_proto_rawDescGZIP(), []int{14}
+	return file_firehose_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Line) GetKey() []byte {
@@ -1167,7 +987,7 @@ type Heard struct {
 
 func (x *Heard) Reset() {
 	*x = Heard{}
-	mi := &file_firehose_proto_msgTypes[15]
+	mi := &file_firehose_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1179,7 +999,7 @@ func (x *Heard) String() string {
 func (*Heard) ProtoMessage() {}
 
 func (x *Heard) ProtoReflect() protoreflect.Message {
-	mi := &file_firehose_proto_msgTypes[15]
+	mi := &file_firehose_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1192,7 +1012,7 @@ func (x *Heard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heard.ProtoReflect.Descriptor instead.
 func (*Heard) Descriptor() ([]byte, []int) {
-	return file_firehose_proto_rawDescGZIP(), []int{15}
+	return file_firehose_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Heard) GetShards() []*UpTo {
@@ -1212,7 +1032,7 @@ type UpTo struct {
 
 func (x *UpTo) Reset() {
 	*x = UpTo{}
-	mi := &file_firehose_proto_msgTypes[16]
+	mi := &file_firehose_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1224,7 +1044,7 @@ func (x *UpTo) String() string {
 func (*UpTo) ProtoMessage() {}
 
 func (x *UpTo) ProtoReflect() protoreflect.Message {
-	mi := &file_firehose_proto_msgTypes[16]
+	mi := &file_firehose_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1237,7 +1057,7 @@ func (x *UpTo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpTo.ProtoReflect.Descriptor instead.
 func (*UpTo) Descriptor() ([]byte, []int) {
-	return file_firehose_proto_rawDescGZIP(), []int{16}
+	return file_firehose_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *UpTo) GetLineage() uint64 {
@@ -1258,28 +1078,15 @@ var File_firehose_proto protoreflect.FileDescriptor
 
 const file_firehose_proto_rawDesc = "" +
 	"\n" +
-	"\x0efirehose.proto\x12\x10tidings.firehose\"\xf2\x02\n" +
-	"\aMessage\x12)\n" +
-	"\x03who\x18\x01 \x01(\v2\x15.tidings.firehose.WhoH\x00R\x03who\x125\n" +
-	"\acharter\x18\x02 \x01(\v2\x19.tidings.firehose.CharterH\x00R\acharter\x122\n" +
+	"\x0efirehose.proto\x12\x10tidings.firehose\"\x90\x02\n" +
+	"\aMessage\x122\n" +
 	"\x06listen\x18\x03 \x01(\v2\x18.tidings.firehose.ListenH\x00R\x06listen\x12,\n" +
 	"\x04meet\x18\x04 \x01(\v2\x16.tidings.firehose.MeetH\x00R\x04meet\x12\x14\n" +
 	"\x04told\x18\x05 \x01(\fH\x00R\x04told\x12,\n" +
 	"\x04part\x18\x06 \x01(\v2\x16.tidings.firehose.PartH\x00R\x04part\x12)\n" +
 	"\x03got\x18\a \x01(\v2\x15.tidings.firehose.GotH\x00R\x03got\x12,\n" +
 	"\x04lack\x18\b \x01(\v2\x16.tidings.firehose.LackH\x00R\x04lackB\x06\n" +
-	"\x04body\"u\n" +
-	"\x03Who\x12\x14\n" +
-	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x16\n" +
-	"\x06record\x18\x02 \x01(\fR\x06record\x12\x14\n" +
-	"\x05nonce\x18\x03 \x01(\x06R\x05nonce\x12\x16\n" +
-	"\x06filter\x18\x04 \x01(\bR\x06filter\x12\x12\n" +
-	"\x04hops\x18\x05 \x01(\rR\x04hops\"e\n" +
-	"\aCharter\x12\x14\n" +
-	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x14\n" +
-	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\fR\x05epoch\x12\x18\n" +
-	"\arecords\x18\x04 \x03(\fR\arecords\"Q\n" +
+	"\x04body\"Q\n" +
 	"\x06Listen\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x16\n" +
 	"\x06record\x18\x02 \x01(\fR\x06record\x12\x19\n" +
@@ -1354,45 +1161,41 @@ func file_firehose_proto_rawDescGZIP() []byte {
 	return file_firehose_proto_rawDescData
 }
 
-var file_firehose_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_firehose_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_firehose_proto_goTypes = []any{
 	(*Message)(nil),   // 0: tidings.firehose.Message
-	(*Who)(nil),       // 1: tidings.firehose.Who
-	(*Charter)(nil),   // 2: tidings.firehose.Charter
-	(*Listen)(nil),    // 3: tidings.firehose.Listen
-	(*Meet)(nil),      // 4: tidings.firehose.Meet
-	(*Report)(nil),    // 5: tidings.firehose.Report
-	(*Part)(nil),      // 6: tidings.firehose.Part
-	(*Got)(nil),       // 7: tidings.firehose.Got
-	(*Lack)(nil),      // 8: tidings.firehose.Lack
-	(*Dispatch)(nil),  // 9: tidings.firehose.Dispatch
-	(*Broadcast)(nil), // 10: tidings.firehose.Broadcast
-	(*Digest)(nil),    // 11: tidings.firehose.Digest
-	(*List)(nil),      // 12: tidings.firehose.List
-	(*Sum)(nil),       // 13: tidings.firehose.Sum
-	(*Line)(nil),      // 14: tidings.firehose.Line
-	(*Heard)(nil),     // 15: tidings.firehose.Heard
-	(*UpTo)(nil),      // 16: tidings.firehose.UpTo
+	(*Listen)(nil),    // 1: tidings.firehose.Listen
+	(*Meet)(nil),      // 2: tidings.firehose.Meet
+	(*Report)(nil),    // 3: tidings.firehose.Report
+	(*Part)(nil),      // 4: tidings.firehose.Part
+	(*Got)(nil),       // 5: tidings.firehose.Got
+	(*Lack)(nil),      // 6: tidings.firehose.Lack
+	(*Dispatch)(nil),  // 7: tidings.firehose.Dispatch
+	(*Broadcast)(nil), // 8: tidings.firehose.Broadcast
+	(*Digest)(nil),    // 9: tidings.firehose.Digest
+	(*List)(nil),      // 10: tidings.firehose.List
+	(*Sum)(nil),       // 11: tidings.firehose.Sum
+	(*Line)(nil),      // 12: tidings.firehose.Line
+	(*Heard)(nil),     // 13: tidings.firehose.Heard
+	(*UpTo)(nil),      // 14: tidings.firehose.UpTo
 }
 var file_firehose_proto_depIdxs = []int32{
-	1,  // 0: tidings.firehose.Message.who:type_name -> tidings.firehose.Who
-	2,  // 1: tidings.firehose.Message.charter:type_name -> tidings.firehose.Charter
-	3,  // 2: tidings.firehose.Message.listen:type_name -> tidings.firehose.Listen
-	4,  // 3: tidings.firehose.Message.meet:type_name -> tidings.firehose.Meet
-	6,  // 4: tidings.firehose.Message.part:type_name -> tidings.firehose.Part
-	7,  // 5: tidings.firehose.Message.got:type_name -> tidings.firehose.Got
-	8,  // 6: tidings.firehose.Message.lack:type_name -> tidings.firehose.Lack
-	11, // 7: tidings.firehose.Broadcast.digest:type_name -> tidings.firehose.Digest
-	12, // 8: tidings.firehose.Broadcast.list:type_name -> tidings.firehose.List
-	14, // 9: tidings.firehose.Digest.lines:type_name -> tidings.firehose.Line
-	13, // 10: tidings.firehose.Digest.sums:type_name -> tidings.firehose.Sum
-	14, // 11: tidings.firehose.List.lines:type_name -> tidings.firehose.Line
-	16, // 12: tidings.firehose.Heard.shards:type_name -> tidings.firehose.UpTo
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	1,  // 0: tidings.firehose.Message.listen:type_name -> tidings.firehose.Listen
+	2,  // 1: tidings.firehose.Message.meet:type_name -> tidings.firehose.Meet
+	4,  // 2: tidings.firehose.Message.part:type_name -> tidings.firehose.Part
+	5,  // 3: tidings.firehose.Message.got:type_name -> tidings.firehose.Got
+	6,  // 4: tidings.firehose.Message.lack:type_name -> tidings.firehose.Lack
+	9,  // 5: tidings.firehose.Broadcast.digest:type_name -> tidings.firehose.Digest
+	10, // 6: tidings.firehose.Broadcast.list:type_name -> tidings.firehose.List
+	12, // 7: tidings.firehose.Digest.lines:type_name -> tidings.firehose.Line
+	11, // 8: tidings.firehose.Digest.sums:type_name -> tidings.firehose.Sum
+	12, // 9: tidings.firehose.List.lines:type_name -> tidings.firehose.Line
+	14, // 10: tidings.firehose.Heard.shards:type_name -> tidings.firehose.UpTo
+	11, // [11:11] is the sub-list for method output_type
+	11, // [11:11] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_firehose_proto_init() }
@@ -1401,8 +1204,6 @@ func file_firehose_proto_init() {
 		return
 	}
 	file_firehose_proto_msgTypes[0].OneofWrappers = []any{
-		(*Message_Who)(nil),
-		(*Message_Charter)(nil),
 		(*Message_Listen)(nil),
 		(*Message_Meet)(nil),
 		(*Message_Told)(nil),
@@ -1416,7 +1217,7 @@ func file_firehose_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_firehose_proto_rawDesc), len(file_firehose_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

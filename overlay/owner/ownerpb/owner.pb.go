@@ -291,7 +291,7 @@ type Message_RequestOwners struct {
 }
 
 type Message_FindOwners struct {
-	FindOwners *FindOwners `protobuf:"bytes,2,opt,name=find_owners,json=findOwners,proto3,oneof"` // a client sends it to a member that acts for the client
+	FindOwners *FindOwners `protobuf:"bytes,2,opt,name=find_owners,json=findOwners,proto3,oneof"` // a client sends it to a member that acts for it, and a root to other members near the key
 }
 
 type Message_OwnersFound struct {
@@ -820,6 +820,8 @@ type FindOwners struct {
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Record        []byte                 `protobuf:"bytes,2,opt,name=record,proto3" json:"record,omitempty"` // of the member to which the answer is sent
 	Nonce         uint64                 `protobuf:"fixed64,3,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	Url           string                 `protobuf:"bytes,4,opt,name=url,proto3" json:"url,omitempty"`    // the key's URL if the sender uses the key and wants it to have owners; otherwise empty
+	Hops          uint32                 `protobuf:"varint,5,opt,name=hops,proto3" json:"hops,omitempty"` // rank of the member that is asked, nearest to the key first; 0: the root. At most 4
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -875,6 +877,20 @@ func (x *FindOwners) GetNonce() uint64 {
 	return 0
 }
 
+func (x *FindOwners) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *FindOwners) GetHops() uint32 {
+	if x != nil {
+		return x.Hops
+	}
+	return 0
+}
+
 // OwnersFound answers a FindOwners. Followers are named only to a child of the sender in the key's tree; otherwise
 // anybody could list the followers of a key.
 type OwnersFound struct {
@@ -883,6 +899,7 @@ type OwnersFound struct {
 	Nonce         uint64                 `protobuf:"fixed64,3,opt,name=nonce,proto3" json:"nonce,omitempty"`       // of the question
 	Records       [][]byte               `protobuf:"bytes,2,rep,name=records,proto3" json:"records,omitempty"`     // of owners
 	Followers     [][]byte               `protobuf:"bytes,4,rep,name=followers,proto3" json:"followers,omitempty"` // at most 16 with the owners
+	Epoch         *Epoch                 `protobuf:"bytes,5,opt,name=epoch,proto3" json:"epoch,omitempty"`         // in force; absent: the key has no owners
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -941,6 +958,13 @@ func (x *OwnersFound) GetRecords() [][]byte {
 func (x *OwnersFound) GetFollowers() [][]byte {
 	if x != nil {
 		return x.Followers
+	}
+	return nil
+}
+
+func (x *OwnersFound) GetEpoch() *Epoch {
+	if x != nil {
+		return x.Epoch
 	}
 	return nil
 }
@@ -2499,17 +2523,20 @@ const file_owner_proto_rawDesc = "" +
 	"signatures\"9\n" +
 	"\rRequestOwners\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x16\n" +
-	"\x06record\x18\x02 \x01(\fR\x06record\"L\n" +
+	"\x06record\x18\x02 \x01(\fR\x06record\"r\n" +
 	"\n" +
 	"FindOwners\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x16\n" +
 	"\x06record\x18\x02 \x01(\fR\x06record\x12\x14\n" +
-	"\x05nonce\x18\x03 \x01(\x06R\x05nonce\"m\n" +
+	"\x05nonce\x18\x03 \x01(\x06R\x05nonce\x12\x10\n" +
+	"\x03url\x18\x04 \x01(\tR\x03url\x12\x12\n" +
+	"\x04hops\x18\x05 \x01(\rR\x04hops\"\x99\x01\n" +
 	"\vOwnersFound\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05nonce\x18\x03 \x01(\x06R\x05nonce\x12\x18\n" +
 	"\arecords\x18\x02 \x03(\fR\arecords\x12\x1c\n" +
-	"\tfollowers\x18\x04 \x03(\fR\tfollowers\"K\n" +
+	"\tfollowers\x18\x04 \x03(\fR\tfollowers\x12*\n" +
+	"\x05epoch\x18\x05 \x01(\v2\x14.tidings.owner.EpochR\x05epoch\"K\n" +
 	"\aPrepare\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x16\n" +
 	"\x06branch\x18\x02 \x01(\x06R\x06branch\x12\x16\n" +
@@ -2688,22 +2715,23 @@ var file_owner_proto_depIdxs = []int32{
 	27, // 20: tidings.owner.Message.chunk:type_name -> tidings.owner.Chunk
 	1,  // 21: tidings.owner.EntryStatement.position:type_name -> tidings.owner.Position
 	1,  // 22: tidings.owner.EpochStatement.after:type_name -> tidings.owner.Position
-	4,  // 23: tidings.owner.Promise.epoch:type_name -> tidings.owner.Epoch
-	4,  // 24: tidings.owner.Promise.undecided:type_name -> tidings.owner.Epoch
-	4,  // 25: tidings.owner.Commit.epoch:type_name -> tidings.owner.Epoch
-	19, // 26: tidings.owner.LogList.states:type_name -> tidings.owner.LogState
-	4,  // 27: tidings.owner.Merge.epoch:type_name -> tidings.owner.Epoch
-	4,  // 28: tidings.owner.Entries.epoch:type_name -> tidings.owner.Epoch
-	25, // 29: tidings.owner.Entries.entries:type_name -> tidings.owner.LogEntry
-	4,  // 30: tidings.owner.Replica.epoch:type_name -> tidings.owner.Epoch
-	4,  // 31: tidings.owner.Replica.undecided:type_name -> tidings.owner.Epoch
-	29, // 32: tidings.owner.Replica.promised:type_name -> tidings.owner.Vote
-	29, // 33: tidings.owner.Replica.signed:type_name -> tidings.owner.Vote
-	34, // [34:34] is the sub-list for method output_type
-	34, // [34:34] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	4,  // 23: tidings.owner.OwnersFound.epoch:type_name -> tidings.owner.Epoch
+	4,  // 24: tidings.owner.Promise.epoch:type_name -> tidings.owner.Epoch
+	4,  // 25: tidings.owner.Promise.undecided:type_name -> tidings.owner.Epoch
+	4,  // 26: tidings.owner.Commit.epoch:type_name -> tidings.owner.Epoch
+	19, // 27: tidings.owner.LogList.states:type_name -> tidings.owner.LogState
+	4,  // 28: tidings.owner.Merge.epoch:type_name -> tidings.owner.Epoch
+	4,  // 29: tidings.owner.Entries.epoch:type_name -> tidings.owner.Epoch
+	25, // 30: tidings.owner.Entries.entries:type_name -> tidings.owner.LogEntry
+	4,  // 31: tidings.owner.Replica.epoch:type_name -> tidings.owner.Epoch
+	4,  // 32: tidings.owner.Replica.undecided:type_name -> tidings.owner.Epoch
+	29, // 33: tidings.owner.Replica.promised:type_name -> tidings.owner.Vote
+	29, // 34: tidings.owner.Replica.signed:type_name -> tidings.owner.Vote
+	35, // [35:35] is the sub-list for method output_type
+	35, // [35:35] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_owner_proto_init() }
