@@ -17,14 +17,14 @@ func TestChurnUsage(t *testing.T) {
 		args string
 		says string
 	}{
-		{"--scenario unrest", `no run "unrest": there are calm, sessions-60m`},
+		{"--scenario unrest", `there is no run "unrest"; the runs are calm, sessions-60m`},
 		{"--scenario calm --session 5m", "--scenario cannot be used with --session"},
 		{"--scenario calm --loss 0.1", "--scenario cannot be used with --loss"},
 		{"--session 5m --out x", "--out cannot be used with --session"},
-		{"--scenario=", "no run is named: there are calm"},
+		{"--scenario=", "no run is selected; the runs are calm"},
 		{"--session=-3h", "at least 10s"},
 		{"--session 1ns", "at least 10s"},
-		{"--silent 0.5", "nobody leaves without --session"},
+		{"--silent 0.5", "only with --session"},
 		{"--workers=-1", "must not be negative"},
 		{"--length 1s", "at least a minute"},
 		{"--quick --lookups=-3", "at least one"},
@@ -64,18 +64,18 @@ func TestChurnTable(t *testing.T) {
 		lines = append(lines, strings.Join(strings.Fields(line), " "))
 	}
 	want := []string{
-		"run members lookups failed wrong root mean hops slowest s control/s control B/s mean contacts joins timed mean join s messages a join",
+		"run members lookups failed wrong root mean hops slowest s control/s control B/s mean contacts joins mean join s messages per join",
 		"loss-1 64 100000 1 3 0.00 0.0 0.00 0 45 32 3.0 99",
 		"",
-		"run figure got asked",
+		"run figure value target",
 		"sequencer-dies a new sequencer after 46 s ≤ 45 s MISSED",
 		"sequencer-dies keys without a sequencer at the end 0 ≤ 0 met",
 		"sequencer-dies median 3 s",
 		"sequencer-dies p99 0 s",
 		"sequencer-dies keys that lost their sequencer 2",
 		"idle-8 heap of a node 41000 B ≤ 40960 B MISSED",
-		"loss-1 control, of calm - ≤ 2 left out calm was not run",
-		"loss-1 control bytes, of calm - left out calm was not run",
+		"loss-1 control messages, relative to calm - ≤ 2 skipped calm was not run",
+		"loss-1 control bytes, relative to calm - skipped calm was not run",
 		"loss-1 share of lookups that failed 1e-05 ≤ 0.0001 met",
 	}
 	if err == nil || err.Error() != "2 of 4 marks missed" || strings.Join(lines, "\n") != strings.Join(want, "\n") {

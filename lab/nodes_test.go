@@ -106,7 +106,7 @@ func TestNodesUsage(t *testing.T) {
 		{[]string{"--transport", "pigeon"}, "pigeon"},
 		{[]string{"--phase", "join,nothing"}, "nothing"},
 		{[]string{"--rest=-1s"}, "times must not be negative"},
-		{[]string{"--phase", "sequencer", "--nodes", "12"}, "--nodes cannot be used with --phase means nothing: sequencer has 15"},
+		{[]string{"--phase", "sequencer", "--nodes", "12"}, "--nodes cannot be used with --phase: sequencer has 15"},
 		{[]string{"--phase", "sequencer,join", "--nodes", "30", "--kill", "3"}, "--kill cannot be used with --phase"},
 		{[]string{"--phase", "silent", "--rest", "1s"}, "--rest cannot be used with --phase"},
 	} {

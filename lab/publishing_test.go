@@ -13,7 +13,7 @@ func TestPublishing(t *testing.T) {
 		{"--nodes 8", "from 16"},
 		{"--feeds 1000", "half as many"},
 		{"--length 1s", "at least a minute"},
-		{"--scenario storm", `no scenario "storm": there are calm`},
+		{"--scenario storm", `no scenario "storm"; the scenarios are calm`},
 	} {
 		code, out, err := lab(t, append([]string{"sim", "publishing"}, strings.Fields(c.args)...)...)
 		if code != exitUsage || out != "" || !strings.Contains(err, c.says) {

@@ -138,7 +138,7 @@ func (c *table2Command) Validate(k *kong.Context) error {
 	case len(s.Dead) > 0 && (s.Session > 0 || s.Loss > 0):
 		return fmt.Errorf("--dead cannot be used with --session or --loss")
 	case s.Formulas < 0:
-		return fmt.Errorf("--formulas %d: not less than none", s.Formulas)
+		return fmt.Errorf("--formulas %d: must not be negative", s.Formulas)
 	}
 	_, err := s.settings()
 	return err

@@ -18,15 +18,15 @@ func TestTable2Usage(t *testing.T) {
 		says string
 	}{
 		{"--objective light", `objective "light" is none of lite, fast`},
-		{"--scheme corona", `no scheme "corona": there are legacy, paper-formula`},
+		{"--scheme corona", `no scheme "corona"; the schemes are legacy, paper-formula`},
 		{"--nodes 8", "from 16 to"},
 		{"--nodes 0", "from 16 to"},
-		{"--hours 0", "there have to be some"},
+		{"--hours 0", "must be more than zero"},
 		{"--part 0", "from 0.001 to 1"},
 		{"--channels=-1", "at least one"},
 		{"--hours 1", "at least two"},
-		{"--formulas=-1", "not less than none"},
-		{"--dead 0.3,0.1", "the smallest first"},
+		{"--formulas=-1", "must not be negative"},
+		{"--dead 0.3,0.1", "in increasing order"},
 		{"--domains domains.csv --hours 4", "at least 6 hours at --maintenance 1h0m0s"},
 	} {
 		code, out, err := lab(t, append([]string{"sim", "table2"}, strings.Fields(c.args)...)...)
@@ -95,7 +95,7 @@ func TestTable2SaysThatItDoesNotCompare(t *testing.T) {
 	few := &table2Result{Formulas: []table2.Formula{{Seed: 1, Objective: "lite", Orphans: 0.002, Detection: 26.5}}}
 	table := shown(func(line printer) { printTable2(line, few) }, marksOf(few))
 	for _, want := range []string{
-		"\nlite 1 0.20 0.00 26.5 0.500\n", "That it is 1 to 1.4 % is our inference", "left out no seed is in this range of orphans, which is our inference\n", "all seeds 0.5\n",
+		"\nlite 1 0.20 0.00 26.5 0.500\n", "That it is 1 to 1.4 % is our inference", "skipped no seed is in this range of orphans, which is our inference\n", "all seeds 0.5\n",
 	} {
 		if !strings.Contains(table, want) {
 			t.Errorf("no %q in\n%s", want, table)
@@ -115,9 +115,9 @@ func TestTable2Marks(t *testing.T) {
 	}}
 	table := shown(func(line printer) { printTable2(line, result) }, marksOf(result))
 	for _, want := range []string{
-		"lite the paper's formula, of its figure, seeds with 1 to 1.4 % orphans 1.019 0.95 … 1.05 met 1 of 2 seeds; that part of orphans is our inference",
+		"lite the paper's formula, relative to its figure, seeds with 1 to 1.4 % of orphans 1.019 0.95 … 1.05 met 1 of 2 seeds; this range of orphans is our inference",
 		"lite the paper's formula, relative to its figure, all seeds 0.6981",
-		"fast the paper's formula, of its figure, seeds with 1 to 1.4 % orphans 1.125 0.95 … 1.05 MISSED 1 of 1 seeds; that part of orphans is our inference",
+		"fast the paper's formula, relative to its figure, seeds with 1 to 1.4 % of orphans 1.125 0.95 … 1.05 MISSED 1 of 1 seeds; this range of orphans is our inference",
 		"lite detection, relative to the bound 1.006 ≤ 1.061 met", "lite load, relative to the allowed load 1.01 0.995 … 1 MISSED", "lite evenness 1.02 ≤ 1.03 met",
 		"lite polls per member, maximum by mean 1.5 ≤ 1.4 MISSED",
 	} {

@@ -208,7 +208,7 @@ func (m Mark) verdict() string {
 	case m.Missed():
 		return "MISSED"
 	case m.StretchMet():
-		return "met, and the stretch target " + m.formatStretch()
+		return "met, also the stretch target " + m.formatStretch()
 	case m.Met() && m.Stretch != 0:
 		return "met; stretch target " + m.formatStretch()
 	case m.Met():
