@@ -67,7 +67,7 @@ func TestPartitionedFeeds(t *testing.T) {
 	seeds(t, 1, 1, func(t *testing.T, seed uint64) { feedsWithCrashes(t, seed, true) })
 }
 
-func feedsWithCrashes(t *testing.T, seed uint64, parted bool) {
+func feedsWithCrashes(t *testing.T, seed uint64, partitioned bool) {
 	members, channels := longtest.Pick(16, 64), longtest.Pick(9, 200)
 	s := feedSwarm(seed, Config{NetworkFaults: NetworkFaults{Loss: 0.01}})
 	s.Grow(members, 100*time.Millisecond)
@@ -80,7 +80,7 @@ func feedsWithCrashes(t *testing.T, seed uint64, parted bool) {
 		}
 	}
 	s.World.Run(time.Minute)
-	if parted {
+	if partitioned {
 		var side []*Host
 		for i, p := range s.Peers() {
 			if i%2 == 0 {
@@ -91,7 +91,7 @@ func feedsWithCrashes(t *testing.T, seed uint64, parted bool) {
 		s.After(25*time.Minute, s.Heal)
 	}
 	minutes := 30 // during which a partition heals
-	if !parted {
+	if !partitioned {
 		minutes = longtest.Pick(15, 30)
 	}
 	for range minutes {

@@ -45,7 +45,7 @@ func (s *Swarm) checkLogs() {
 				continue
 			}
 			if anew := p.node.Feeds.Stats().Anew; v.Epoch.Branch != r.branch || anew != r.logSwitches {
-				// The node has replaced its log, so positions start anew.
+				// The node has replaced its log, so positions start again.
 				r.lastHead, r.branch, r.logSwitches = owner.Position{}, v.Epoch.Branch, anew
 			}
 			if head := log[len(log)-1].At; head.Before(r.lastHead) {

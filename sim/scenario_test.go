@@ -111,7 +111,7 @@ func TestScenarioWithoutFaults(t *testing.T) {
 	}
 }
 
-// Who is told to stop does.
+// A run stops when progress returns false.
 func TestScenarioStopsWhenProgressReturnsFalse(t *testing.T) {
 	t.Parallel()
 	if o := (Scenario{Seed: 1, Members: 8, Length: time.Hour}).Run(func(float64) bool { return false }); o.Completed {

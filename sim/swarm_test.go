@@ -188,7 +188,7 @@ func TestHalvesFindEachOther(t *testing.T) {
 		}
 		s.World.Run(30 * time.Minute)
 		s.Heal()
-		parted := s.Now()
+		healedAt := s.Now()
 		whole := func() bool {
 			for _, p := range s.Peers() {
 				leaf := p.node.Overlay.Leaf()
@@ -218,6 +218,6 @@ func TestHalvesFindEachOther(t *testing.T) {
 		if r, m := s.RouteStats(), s.MulticastStats(); r.Acked != 200 || m.Delivered != m.Expected || m.Excused > 0 {
 			t.Errorf("routed %+v, multicast %+v", r, m)
 		}
-		t.Logf("leaves complete %v after healing", healed.Sub(parted))
+		t.Logf("leaves complete %v after healing", healed.Sub(healedAt))
 	})
 }

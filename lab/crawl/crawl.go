@@ -11,8 +11,7 @@
 // for Config.MaxHold; otherwise gaps in the recording would count as quiet feeds. Bytes are those of
 // uncompressed documents. For item-hash, the size of the deltas on the wire is reported as well.
 //
-// What is new in a document is decided by internal/feed and difference; where the traces are, by the
-// caller.
+// internal/feed and difference decide what is new in a document; the caller knows where the traces are.
 package crawl
 
 import (

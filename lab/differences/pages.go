@@ -6,7 +6,7 @@
 // Every other pair of neighbours in a labelled trace counts as noise, even if something else on the
 // page has changed.
 //
-// What a change is, is decided by difference/page; where the traces are, by the caller.
+// difference/page decides what a change is; the caller knows where the traces are.
 package differences
 
 import (

@@ -74,7 +74,7 @@ func TestDroppers(t *testing.T) {
 		t.Errorf("without one: %+v", unclean)
 	}
 	if unclean.P50 < 2*clean.P99 {
-		t.Errorf("those below are shown all as if nobody swallowed: %+v, %+v", unclean, clean)
+		t.Errorf("readers below droppers are shown all items as if there were none: %+v, %+v", unclean, clean)
 	}
 }
 
