@@ -122,7 +122,7 @@ var limits = []struct {
 	{"Keywords", []limit{
 		{"cobra/query", "MaxText:B MaxTerms MaxDepth maxExpansion", "a query: text, words, nesting, combinations", "refused with a reason within 10 ms"},
 		{"cobra", "maxOnce", "articles remembered to drop duplicates", "the oldest could come twice"},
-		{"internal/daemon", "maxWaiting:B maxArticles", "articles waiting to be matched", "missed; asked for again when there is room; reported by `doctor`"},
+		{"internal/daemon", "maxWaitingBytes:B maxWaitingArticles", "articles waiting to be matched", "missed; asked for again when there is room; reported by `doctor`"},
 		{"internal/daemon", "maxMissed", "missed articles remembered", "further ones are lost, counted and reported"},
 		{"cobra/firehose", "maxReports reportFor", "entries waiting at a sequencer for the owners of one shard; how long", "the oldest is given up, counted and logged"},
 		{"cobra/firehose", "maxKept maxKeptBytes:B keepFor", "entries of one shard kept by an owner; how long", "older ones are forgotten; beyond the bytes only listed, and filters ask the channel's owners"},
@@ -131,7 +131,7 @@ var limits = []struct {
 	}},
 	{"Disk and local interface", []limit{
 		{"internal/store", "secondSlack:B maxMapped:B", "growth of the second copy of subscriptions beyond twice its size; bytes mapped by reading", "the copy is rewritten; pages are released"},
-		{"internal/daemon", "maxFlying", "signed items of one feed on their way", "the next request waits; requests are served in order"},
+		{"internal/daemon", "maxInFlight", "signed items of one feed on their way", "the next request waits; requests are served in order"},
 		{"internal/fetch", "maxRedirects maxRobots:B maxHeaders:B", "redirects of one fetch; a robots.txt; response headers", "a classified error with an explanation"},
 		{"proxy", "maxConns maxPerClient", "connections; connections of one client on another machine", "closed: first the one waiting longest for its headers, then the idle one, then the one busy for longest"},
 		{"proxy", "maxDraft:B maxRequest:B", "a request to publish; any other request", "refused"},

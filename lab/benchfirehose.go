@@ -81,7 +81,7 @@ type filterDaemon struct {
 
 func openFilterDaemon(p firehose.Plan) (firehose.Node, error) {
 	c := daemon.DefaultConfig(p.Dir)
-	c.Listen, c.Found, c.Bootstrap, c.Shown, c.Filter = []string{"/ip4/127.0.0.1/udp/0/quic-v1"}, p.Found, p.Bootstrap, p.Shown, p.Filter
+	c.Listen, c.Found, c.Bootstrap, c.OnShown, c.Filter = []string{"/ip4/127.0.0.1/udp/0/quic-v1"}, p.Found, p.Bootstrap, p.Shown, p.Filter
 	c.PortMap, c.AllowPrivateOrigins, c.PrivateAddresses, c.HTTP, c.Abrupt = false, true, true, "none", true
 	d, err := daemon.Open(c)
 	return &filterDaemon{d, map[string]uint32{}}, err

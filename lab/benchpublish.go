@@ -173,7 +173,7 @@ func openPublishBench(ctx context.Context, parts *sync.WaitGroup, dir string) (*
 			c.Found = &network
 		}
 		if i == 2 {
-			c.HTTP, c.Author = "127.0.0.1:0", author
+			c.HTTP, c.Signer = "127.0.0.1:0", author
 		}
 		d, err := daemon.Open(c)
 		if err != nil {
@@ -183,7 +183,7 @@ func openPublishBench(ctx context.Context, parts *sync.WaitGroup, dir string) (*
 		b.nodes = append(b.nodes, d)
 		if err := until(ctx, "the nodes to know each other", func() (bool, error) {
 			for j, n := range b.nodes {
-				addrs, members, err := n.Door(ctx)
+				addrs, members, err := n.JoinAddresses(ctx)
 				if err != nil || members < len(b.nodes) || len(addrs) == 0 {
 					return false, err
 				}
@@ -203,17 +203,17 @@ func openPublishBench(ctx context.Context, parts *sync.WaitGroup, dir string) (*
 			return nil, err
 		}
 		for _, n := range b.nodes[:2] {
-			led, err := n.Led(ctx)
+			led, err := n.LedFeeds(ctx)
 			if err != nil {
 				return nil, err
 			}
-			if slices.ContainsFunc(led, func(l daemon.Led) bool { return l.URL == url && len(l.Owners) == 3 }) {
+			if slices.ContainsFunc(led, func(l daemon.LedFeed) bool { return l.URL == url && len(l.Owners) == 3 }) {
 				b.url = url
 			}
 		}
 	}
 	for _, n := range b.nodes {
-		if err := n.Follow(ctx, b.url, 1); err != nil {
+		if err := n.SubscribeClients(ctx, b.url, 1); err != nil {
 			return nil, err
 		}
 	}

@@ -178,7 +178,7 @@ func (c *deploymentCommand) measure(ctx context.Context, d *deployment.Deploymen
 		v := d.View()
 		if v.Running == 0 {
 			p.what = v.Phase
-			p.at(v.Done)
+			p.at(v.Progress)
 			continue
 		}
 		p.what = "measuring"
@@ -187,11 +187,11 @@ func (c *deploymentCommand) measure(ctx context.Context, d *deployment.Deploymen
 		case !opened && v.Running >= settle:
 			opened, sent = true, d.SentBytes()
 			computed, _ = nodes.CPUTime(pid) // not printed where the system does not report it
-			if err := d.Open(); err != nil {
+			if err := d.ResetCounts(); err != nil {
 				return nil, err
 			}
-		case opened && v.All.Since >= length:
-			return c.result(d, v.All, d.SentBytes()-sent, computed), nil
+		case opened && v.Total.Since >= length:
+			return c.result(d, v.Total, d.SentBytes()-sent, computed), nil
 		}
 	}
 }
@@ -203,7 +203,7 @@ func (c *deploymentCommand) result(d *deployment.Deployment, f deployment.Figure
 	row := func(what string, p deployment.Polled, s deployment.Shown) deploymentRow {
 		return deploymentRow{
 			What: what, Polls: float64(p.Polls) / secs, Bytes: float64(p.Bytes) / secs, Wait: p.Wait,
-			Seen: s.Mean().Seconds(), SeenMost: s.Most.Seconds(),
+			Seen: s.MeanDelay().Seconds(), SeenMost: s.MaxDelay.Seconds(),
 		}
 	}
 	alone := row("readers alone", f.Legacy, f.Shown)
@@ -259,9 +259,9 @@ func (c *deploymentCommand) print(line printer, r *deploymentResult) {
 }
 
 // openDeployed opens a daemon for a deployment.
-func openDeployed(p deployment.Plan) (deployment.Node, error) {
+func openDeployed(p deployment.NodeConfig) (deployment.Node, error) {
 	c := daemon.DefaultConfig(p.Dir)
-	c.Listen, c.Found, c.Bootstrap, c.Shown, c.Compression = p.Listen, p.Found, p.Bootstrap, p.Shown, p.Compression
+	c.Listen, c.Found, c.Bootstrap, c.OnShown, c.Compression = p.Listen, p.Found, p.Bootstrap, p.OnShown, p.Compression
 	c.PortMap, c.AllowPrivateOrigins, c.PrivateAddresses, c.HTTP, c.Abrupt = false, true, true, "none", true
 	return daemon.Open(c)
 }
@@ -271,5 +271,5 @@ type streetCommand struct{}
 
 // Run executes the commands on standard input.
 func (streetCommand) Run(ctx context.Context, s stdio) error {
-	return deployment.ServeStreet(ctx, os.Stdin, s.out)
+	return deployment.ServeFeeds(ctx, os.Stdin, s.out)
 }

@@ -243,7 +243,7 @@ func (b labDaemon) Inspect(ctx context.Context) (nodes.NodeState, error) {
 		Depth: s.Depth, Leaf: s.Leaf, Slots: s.Slots, Counts: s.Counts,
 		Connections: s.Transport.Connections, Links: s.Transport.LinksOut,
 	}
-	led, err := b.Led(ctx)
+	led, err := b.LedFeeds(ctx)
 	for _, f := range led {
 		l.LedFeeds = append(l.LedFeeds, nodes.LedFeed{Key: f.Key, Owners: f.Owners})
 	}

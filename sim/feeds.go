@@ -174,7 +174,7 @@ func (f *feeds) peerDied(p *Peer) {
 type application struct{ p *Peer }
 
 func (r application) Deliver(d scribe.Delivery) { r.p.swarm.multicasts.arrived(r.p, d) }
-func (r application) Told(overlay.ID)           {}
+func (r application) StateChanged(overlay.ID)   {}
 
 func (r application) Fetched(_ overlay.ID, f *feed.Feed, _ corona.Offer, _ corona.State) {
 	if f != nil {

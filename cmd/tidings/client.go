@@ -102,13 +102,13 @@ func (c client) tokens() (of []token, looked, denied string) {
 		}
 	}
 	if c.Data != "" {
-		look(daemon.AccessFile(c.Data), true)
+		look(daemon.APITokenFile(c.Data), true)
 	}
 	if dir := accessDir(); dir != "" {
-		look(daemon.AccessCopy(dir, c.HTTP), false)
+		look(daemon.APITokenCopy(dir, c.HTTP), false)
 	}
 	if dir := dataDir(); dir != "" && of == nil { // a node that could not leave a copy
-		look(daemon.AccessFile(dir), false)
+		look(daemon.APITokenFile(dir), false)
 	}
 	if looked = "looked in " + strings.Join(files, ", "); files == nil {
 		looked = "HOME is not set, so there is none to look in"

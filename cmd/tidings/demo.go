@@ -102,7 +102,7 @@ func (d *demo) deploy() (err error) {
 	if d.ours, err = deployment.New(config, d.open, nil); err != nil || !c.Paper {
 		return err
 	}
-	config.Alone = true
+	config.NodesOnly = true
 	if err := preset(&config.Network, "paper"); err != nil {
 		return err
 	}
@@ -118,9 +118,9 @@ func (d *demo) deployed() []*deployment.Deployment {
 }
 
 // open opens a node. The first one of ours has a page.
-func (d *demo) open(p deployment.Plan) (deployment.Node, error) {
+func (d *demo) open(p deployment.NodeConfig) (deployment.Node, error) {
 	c := daemon.DefaultConfig(p.Dir)
-	c.Listen, c.Found, c.Bootstrap, c.Shown = p.Listen, p.Found, p.Bootstrap, p.Shown
+	c.Listen, c.Found, c.Bootstrap, c.OnShown = p.Listen, p.Found, p.Bootstrap, p.OnShown
 	c.PortMap, c.AllowPrivateOrigins, c.PrivateAddresses, c.HTTP = false, true, true, noHTTP
 	c.Abrupt = true
 	c.Version = fmt.Sprintf("%s%s%d", release().Version, nodeMark, p.Index)

@@ -35,28 +35,28 @@ func (d *demo) figures() (f figures) {
 	f.about = fmt.Sprintf("%d nodes have %d subscriptions to %d feeds. A reader that polls alone polls each of its feeds once in %v. The nodes together poll no more often than such readers would, and tell each other what is new.",
 		c.Nodes, c.Subscriptions(), len(c.Channels), c.Network.PollInterval)
 	if f.running = v.Running; v.Running == 0 {
-		f.phase = fmt.Sprintf("%s %.0f %%", v.Phase, 100*v.Done)
+		f.phase = fmt.Sprintf("%s %.0f %%", v.Phase, 100*v.Progress)
 	}
 	row := func(name string, p deployment.Polled, since time.Duration, s deployment.Shown) {
 		mean := "-"
 		if s.Items > 0 {
-			mean = fmt.Sprintf("%.2f s", s.Mean().Seconds())
+			mean = fmt.Sprintf("%.2f s", s.MeanDelay().Seconds())
 		}
 		per := max(since.Seconds(), 1)
 		f.rows = append(f.rows, [4]string{name, fmt.Sprintf("%.1f", float64(p.Polls)/per), bytesOf(float64(p.Bytes) / per), mean})
 	}
-	at := v.Lately
+	at := v.LastInterval
 	row("each reader alone", at.Legacy, at.Since, at.Shown)
 	if d.papers != nil {
-		p := d.papers.View().Lately
+		p := d.papers.View().LastInterval
 		row("nodes as in the paper", p.Nodes, p.Since, p.ShownByNodes)
 	}
 	row("nodes together", at.Nodes, at.Since, at.ShownByNodes)
 	if at.ShownByNodes.Items > 0 && at.Legacy.Polls > 0 {
-		f.gain = at.Shown.Mean().Seconds() / at.ShownByNodes.Mean().Seconds()
+		f.gain = at.Shown.MeanDelay().Seconds() / at.ShownByNodes.MeanDelay().Seconds()
 		f.load = float64(at.Nodes.Polls) / float64(at.Legacy.Polls)
 	}
-	f.story = storyOf(v.Story)
+	f.story = storyOf(v.LastItem)
 	return f
 }
 
@@ -64,19 +64,19 @@ func (d *demo) figures() (f figures) {
 var nodeNumber = regexp.MustCompile(regexp.QuoteMeta(nodeMark) + `(\d+)`)
 
 // storyOf tells the way of an item.
-func storyOf(s *deployment.Story) string {
-	if s == nil || len(s.Shown) == 0 {
+func storyOf(s *deployment.ItemTrace) string {
+	if s == nil || len(s.Arrivals) == 0 {
 		return ""
 	}
 	by := "A node"
-	if m := nodeNumber.FindStringSubmatch(s.Found.By); m != nil {
+	if m := nodeNumber.FindStringSubmatch(s.FirstPoll.By); m != nil {
 		by = "Node " + m[1]
 	}
-	after := func(t time.Time) string { return fmt.Sprintf("%.2f s", max(t.Sub(s.Came), 0).Seconds()) }
-	first := slices.MinFunc(s.Shown, func(a, b deployment.Stop) int { return a.At.Compare(b.At) })
-	last := slices.MaxFunc(s.Shown, func(a, b deployment.Stop) int { return a.At.Compare(b.At) })
+	after := func(t time.Time) string { return fmt.Sprintf("%.2f s", max(t.Sub(s.PublishedAt), 0).Seconds()) }
+	first := slices.MinFunc(s.Arrivals, func(a, b deployment.Arrival) int { return a.At.Compare(b.At) })
+	last := slices.MaxFunc(s.Arrivals, func(a, b deployment.Arrival) int { return a.At.Compare(b.At) })
 	return fmt.Sprintf("“%s” was published at %s. %s found it after %s. Node %d was the first to show it, after %s, and the last of %d nodes showed it after %s.",
-		s.Title, s.Came.Format("15:04:05.00"), by, after(s.Found.At), first.Node, after(first.At), s.Readers, after(last.At))
+		s.Title, s.PublishedAt.Format("15:04:05.00"), by, after(s.FirstPoll.At), first.Node, after(first.At), s.ReaderNodes, after(last.At))
 }
 
 // line is all in one, for a log.
@@ -144,7 +144,7 @@ func (f *figures) verdict() string {
 func (f *figures) summary(c deployment.Config) string {
 	most, least := 0, c.Nodes
 	for i := range c.Channels {
-		n := c.Channels[i].All()
+		n := c.Channels[i].ReaderCount()
 		most, least = max(most, n), min(least, n)
 	}
 	papers := ""

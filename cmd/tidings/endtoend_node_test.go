@@ -250,7 +250,7 @@ func asks[T any](r *runner, name string) (v T, err error) {
 
 // call sends a request to the API of the node.
 func (r *runner) call(method, path string, body []byte) ([]byte, error) {
-	token, err := daemon.ReadToken(daemon.AccessFile(r.dir))
+	token, err := daemon.ReadToken(daemon.APITokenFile(r.dir))
 	if err != nil {
 		return nil, err
 	}

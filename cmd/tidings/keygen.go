@@ -31,7 +31,7 @@ func (c keyFlags) passphrase(in io.Reader) (string, error) {
 		defer f.Close()
 		info, err := f.Stat()
 		if err == nil {
-			err = publisher.Private(c.PassphraseFile, info)
+			err = publisher.CheckPrivate(c.PassphraseFile, info)
 		}
 		if err != nil {
 			return "", err

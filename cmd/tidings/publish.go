@@ -132,7 +132,7 @@ func (c *publishCommand) check() error {
 // A writer publishes in one feed.
 type writer struct {
 	*publishCommand
-	author *publisher.Author
+	author *publisher.Signer
 	url    string
 	s      streams
 	// anew says that the network has just taken this key in the place of one that had not named it: what that one has
@@ -318,9 +318,9 @@ func (w *writer) taken(p *proxy.Publisher) error {
 }
 
 // lastOf is the last publication that the network has.
-func lastOf(p *proxy.Publisher) publisher.Last {
-	last := publisher.Last{Seq: p.Seq}
-	copy(last.Head[:], p.Head)
+func lastOf(p *proxy.Publisher) publisher.Head {
+	last := publisher.Head{Seq: p.Seq}
+	copy(last.Hash[:], p.Head)
 	return last
 }
 
@@ -339,7 +339,7 @@ func (w *writer) write(ctx context.Context, p proxy.Publisher, it *feed.Item) er
 		return err
 	}
 	last := lastOf(&p)
-	_, err := w.author.Write(w.url, last.Seq, last.Head, it, time.Now(), func(envelope []byte) error { return w.push(ctx, envelope) })
+	_, err := w.author.SignAndPush(w.url, last.Seq, last.Hash, it, time.Now(), func(envelope []byte) error { return w.push(ctx, envelope) })
 	if err != nil {
 		return err
 	}
@@ -360,8 +360,8 @@ func (w *writer) alive(ctx context.Context) error {
 	return w.beat(ctx, lastOf(&p))
 }
 
-func (w *writer) beat(ctx context.Context, last publisher.Last) error {
-	return w.author.Alive(w.url, last.Seq, last.Head, time.Now(), func(envelope []byte) error { return w.push(ctx, envelope) })
+func (w *writer) beat(ctx context.Context, last publisher.Head) error {
+	return w.author.PushHeartbeat(w.url, last.Seq, last.Hash, time.Now(), func(envelope []byte) error { return w.push(ctx, envelope) })
 }
 
 func (w *writer) push(ctx context.Context, envelope []byte) error {

@@ -83,7 +83,7 @@ func (c *runCommand) Run(ctx context.Context, s streams) error {
 		return err
 	}
 	if c.PublishKey != "" {
-		if config.Author, err = publisher.Open(c.PublishKey, c.ask(s.in)); err != nil {
+		if config.Signer, err = publisher.Open(c.PublishKey, c.ask(s.in)); err != nil {
 			return err
 		}
 	}
@@ -129,7 +129,7 @@ func (c *runCommand) config() (daemon.Config, error) {
 	d := daemon.DefaultConfig(dir)
 	d.HTTP = c.HTTP
 	d.BaseURL = c.BaseURL
-	d.Access = accessDir()
+	d.TokenCopyDir = accessDir()
 	d.Listen = c.Listen
 	d.PortMap = !onlyLoopback(c.Listen)
 	d.Bootstrap = c.Bootstrap
@@ -137,7 +137,7 @@ func (c *runCommand) config() (daemon.Config, error) {
 	d.PrivateAddresses = c.AllowPrivateOrigins
 	d.AllowPrivateOrigins = c.AllowPrivateOrigins
 	d.Filter = c.Filter
-	d.Kept = c.KeywordItems
+	d.KeywordItems = c.KeywordItems
 	d.SubscribeOnRead = c.SubscribeOnRead
 	d.Contact = c.Contact
 	d.Version = release().Version
@@ -178,7 +178,7 @@ func (c *runCommand) config() (daemon.Config, error) {
 		return d, usageError{error: err}
 	}
 	n.PrivateAddresses = c.AllowPrivateOrigins
-	d.Found, d.Given = &n, c.given
+	d.Found, d.SettingSources = &n, c.given
 	return d, nil
 }
 

@@ -93,7 +93,7 @@ func atHome(t *testing.T) (text string) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	xdg.Reload()
 	text = strings.Repeat("H", 52)
-	leaveToken(t, daemon.AccessFile(dataDir()), text)
+	leaveToken(t, daemon.APITokenFile(dataDir()), text)
 	return text
 }
 
@@ -121,15 +121,15 @@ func TestTokenOfAnotherUsersServer(t *testing.T) {
 		}
 	}
 	refused("after the node has stopped")
-	leaveToken(t, daemon.AccessCopy(accessDir(), strings.TrimPrefix(url, "http://")), strings.Repeat("S", 52))
+	leaveToken(t, daemon.APITokenCopy(accessDir(), strings.TrimPrefix(url, "http://")), strings.Repeat("S", 52))
 	refused("after the node was killed")
 	refused("with this user's data directory", "--data", dataDir())
 
 	// The data directory of a node that runs as that user.
 	service := t.TempDir()
 	text := strings.Repeat("N", 52)
-	leaveToken(t, daemon.AccessFile(service), text)
-	if err := os.Chown(daemon.AccessFile(service), another, another); err != nil {
+	leaveToken(t, daemon.APITokenFile(service), text)
+	if err := os.Chown(daemon.APITokenFile(service), another, another); err != nil {
 		t.Fatal(err)
 	}
 	if calls(t, url, "list", "--data", service); h.got() != text {

@@ -15,14 +15,14 @@ import (
 	"tidings/proxy"
 )
 
-// dialAs returns a dialler of another user of the machine: the system counts a connection to the user of
-// the thread that makes its socket.
+// dialAs returns a dialler of another user of the machine. The system attributes a connection to the user of
+// the thread that makes the socket.
 func dialAs(user int) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (conn net.Conn, err error) {
 		made := make(chan struct{})
 		go func() {
 			defer close(made)
-			runtime.LockOSThread() // and never unlocked: the thread ends with its user
+			runtime.LockOSThread() // never unlocked, so the thread ends with its user id
 			if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, uintptr(user), uintptr(user), uintptr(user)); errno != 0 {
 				err = errno
 				return
@@ -34,20 +34,20 @@ func dialAs(user int) func(ctx context.Context, network, address string) (net.Co
 	}
 }
 
-// another is a user of the machine who is not the node's.
-const another = 12345
+// otherUser is the id of a user of the machine that does not run the node.
+const otherUser = 12345
 
-// TestAnotherUserNeedsTheToken asks a node as programs of other users of the machine do, who reach its
-// port but not its files.
+// TestAnotherUserNeedsTheToken makes requests as other users of the machine can. They reach the node's port
+// but cannot read its files.
 func TestAnotherUserNeedsTheToken(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("another user's connections can be made by root alone")
 	}
 	t.Parallel()
 	c := founding(t, "door")
-	c.HTTP, c.Access = "127.0.0.1:0", filepath.Join(t.TempDir(), "state")
+	c.HTTP, c.TokenCopyDir = "127.0.0.1:0", filepath.Join(t.TempDir(), "state")
 	m := running(t, c)
-	m.knows(t, 1)
+	m.awaitMembers(t, 1)
 	if err := m.Subscribe(t.Context(), "https://clinic.example/feed.xml", false); err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestAnotherUserNeedsTheToken(t *testing.T) {
 		return a.StatusCode, string(body)
 	}
 	for _, a := range [][2]string{{"GET", "/api/v1/list"}, {"POST", "/api/v1/unsubscribe"}, {"GET", "/"}, {"GET", "/channels"}, {"GET", "/api/v1/opml"}, {"POST", "/api/v1/open"}} {
-		if status, said := ask(another, a[0], a[1], ""); status != http.StatusUnauthorized || strings.Contains(said, "clinic") {
+		if status, said := ask(otherUser, a[0], a[1], ""); status != http.StatusUnauthorized || strings.Contains(said, "clinic") {
 			t.Errorf("%s %s: %d %s", a[0], a[1], status, said)
 		}
 	}
@@ -82,16 +82,16 @@ func TestAnotherUserNeedsTheToken(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
-		if status, said := ask(another, "GET", path, ""); status != http.StatusOK || strings.Contains(said, "clinic") {
+		if status, said := ask(otherUser, "GET", path, ""); status != http.StatusOK || strings.Contains(said, "clinic") {
 			t.Errorf("GET %s: %d %s", path, status, said)
 		}
 	}
-	folder, err := os.Stat(c.Access)
+	folder, err := os.Stat(c.TokenCopyDir)
 	if err != nil || folder.Mode().Perm() != 0o700 {
 		t.Errorf("%v, %v", folder.Mode(), err)
 	}
-	copied := AccessCopy(c.Access, m.HTTPAddr().String())
-	for _, path := range []string{AccessFile(c.Dir), copied} {
+	copied := APITokenCopy(c.TokenCopyDir, m.HTTPAddr().String())
+	for _, path := range []string{APITokenFile(c.Dir), copied} {
 		info, err := os.Stat(path)
 		if err != nil || info.Mode().Perm() != 0o600 {
 			t.Fatalf("%v, %v", info, err)
@@ -100,7 +100,7 @@ func TestAnotherUserNeedsTheToken(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if status, said := ask(another, "GET", "/api/v1/list", token); status != http.StatusOK || !strings.Contains(said, "clinic") {
+		if status, said := ask(otherUser, "GET", "/api/v1/list", token); status != http.StatusOK || !strings.Contains(said, "clinic") {
 			t.Errorf("with the token of %s: %d %s", path, status, said)
 		}
 	}
@@ -109,7 +109,7 @@ func TestAnotherUserNeedsTheToken(t *testing.T) {
 		t.Errorf("a node that has ended leaves %s: %v", copied, err)
 	}
 	m = running(t, Config{Dir: c.Dir, HTTP: "127.0.0.1:0"})
-	m.knows(t, 1)
+	m.awaitMembers(t, 1)
 	var listed proxy.Subscribed
-	m.tell(t, "unsubscribe", `{"url":"https://clinic.example/feed.xml"}`, &listed)
+	m.post(t, "unsubscribe", `{"url":"https://clinic.example/feed.xml"}`, &listed)
 }

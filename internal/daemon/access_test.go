@@ -10,18 +10,18 @@ import (
 )
 
 func TestCopiesOfTokensAreFoundByAddress(t *testing.T) {
-	home := AccessCopy("/state", "127.0.0.1:8190")
+	home := APITokenCopy("/state", "127.0.0.1:8190")
 	for _, same := range []string{":8190", "0.0.0.0:8190", "[::]:8190", "localhost:8190", "LOCALHOST:8190"} {
-		if got := AccessCopy("/state", same); got != home {
+		if got := APITokenCopy("/state", same); got != home {
 			t.Errorf("%s: %s, not %s", same, got, home)
 		}
 	}
 	seen := map[string]bool{home: true}
 	for _, other := range []string{"127.0.0.2:8190", "127.0.0.1:8191", "[::1]:8190", "192.168.1.7:8190"} {
-		if got := AccessCopy("/state", other); seen[got] || filepath.Dir(got) != "/state" {
+		if got := APITokenCopy("/state", other); seen[got] || filepath.Dir(got) != "/state" {
 			t.Errorf("%s: %s", other, got)
 		}
-		seen[AccessCopy("/state", other)] = true
+		seen[APITokenCopy("/state", other)] = true
 	}
 }
 
@@ -39,7 +39,7 @@ func FuzzToken(f *testing.F) {
 		if err == nil && (len(text) < secretSize || len(text) > maxToken || fmt.Sprintf("%q", text) != `"`+strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text)+`"`) {
 			t.Errorf("%q is read as %q", b, text)
 		}
-		if got, err := tokenAt(path, "remove it"); err == nil && got != text {
+		if got, err := loadToken(path, "remove it"); err == nil && got != text {
 			t.Errorf("%q, then %q", text, got)
 		}
 	})
@@ -50,7 +50,7 @@ func FuzzAccessCopy(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, address string) {
-		if got := AccessCopy("state", address); filepath.Dir(got) != "state" || !fs.ValidPath(filepath.ToSlash(got)) {
+		if got := APITokenCopy("state", address); filepath.Dir(got) != "state" || !fs.ValidPath(filepath.ToSlash(got)) {
 			t.Errorf("%q leads to %s", address, got)
 		}
 	})

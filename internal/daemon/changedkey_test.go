@@ -20,9 +20,9 @@ import (
 	"tidings/proxy"
 )
 
-// A feed's key is changed at its origin. Readers are told the key that is believed, in each format, though
-// no item comes that could bring the head of the document; and people are, what has become of the old one.
-func TestAKeyThatIsChangedIsShown(t *testing.T) {
+// The key of a feed is changed at its origin. Readers get the accepted key in each format, although no new
+// item carries it. People are told what happened to the old key.
+func TestChangedKeyIsShown(t *testing.T) {
 	t.Parallel()
 	key := func(n byte) ed25519.PrivateKey {
 		return ed25519.NewKeyFromSeed(append(make([]byte, ed25519.SeedSize-1), n))
@@ -40,15 +40,15 @@ func TestAKeyThatIsChangedIsShown(t *testing.T) {
 	c.Found.PollInterval = time.Second
 	c.HTTP, c.AllowPrivateOrigins = "127.0.0.1:0", true
 	m := running(t, c)
-	m.knows(t, 1)
+	m.awaitMembers(t, 1)
 	url := origin.URL + "/feed.xml"
 	var given proxy.Subscribed
-	m.tell(t, "subscribe", `{"url":"`+url+`"}`, &given)
+	m.post(t, "subscribe", `{"url":"`+url+`"}`, &given)
 	path := given.ReadURL[strings.Index(given.ReadURL, "/f/"):]
 	says := func(address string, want ed25519.PrivateKey) {
 		t.Helper()
 		within(t, time.Minute, address+" to name the key", func() error {
-			body := m.reads(t, address)
+			body := m.get(t, address)
 			f, err := feed.Parse([]byte(body), "")
 			if err != nil {
 				return err
@@ -90,8 +90,8 @@ func TestAKeyThatIsChangedIsShown(t *testing.T) {
 	for what, said := range map[string]string{
 		"list":     is.KeyChange,
 		"doctor":   fmt.Sprint(found),
-		"the page": html.UnescapeString(m.reads(t, "/show?url="+url)),
-		"the list": html.UnescapeString(m.reads(t, "/")),
+		"the page": html.UnescapeString(m.get(t, "/show?url="+url)),
+		"the list": html.UnescapeString(m.get(t, "/")),
 	} {
 		if !strings.Contains(said, "key was changed from "+from+" to "+to) || !strings.Contains(said, "without HTTPS (1 of them)") || !strings.Contains(said, "shown as revoked") {
 			t.Errorf("%s says %s", what, said)
@@ -106,9 +106,9 @@ func TestAKeyThatIsChangedIsShown(t *testing.T) {
 	}
 }
 
-// A node has read the old key at the web server when the publisher signs with the next key, and the document names the old
-// key as before. That is no problem, as the old key has named the next one.
-func TestTheNextKeyMayComeBeforeTheDocument(t *testing.T) {
+// The publisher signs with the next key while the document still names the old one. That is no problem,
+// because the old key has named the next one.
+func TestNextKeyMaySignBeforeTheDocumentNamesIt(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "blog.key")
 	key, err := publisher.Generate(path, "")
@@ -123,11 +123,11 @@ func TestTheNextKeyMayComeBeforeTheDocument(t *testing.T) {
 	c := founding(t, "next-key")
 	c.Found.PollInterval = time.Second
 	c.HTTP, c.AllowPrivateOrigins = "127.0.0.1:0", true
-	if c.Author, err = publisher.Open(path, nil); err != nil {
+	if c.Signer, err = publisher.Open(path, nil); err != nil {
 		t.Fatal(err)
 	}
 	m := running(t, c)
-	m.knows(t, 1)
+	m.awaitMembers(t, 1)
 	url := origin.URL + "/feed.xml"
 	writes := func(name string) {
 		t.Helper()
@@ -143,7 +143,7 @@ func TestTheNextKeyMayComeBeforeTheDocument(t *testing.T) {
 	writes("two") // the node signs with the next key at once
 	within(t, time.Minute, "the next key", func() error {
 		c := m.channel(t, url)
-		if c.State == stateKey {
+		if c.State == stateKeyChanged {
 			t.Errorf("%+v", c)
 		}
 		if c.Publisher != difference.Fingerprint(next.Public()) || c.Published != 2 {
@@ -153,7 +153,7 @@ func TestTheNextKeyMayComeBeforeTheDocument(t *testing.T) {
 	})
 }
 
-// channel is one of the subscriptions.
+// channel returns one of the subscriptions.
 func (m *member) channel(t *testing.T, url string) proxy.Channel {
 	t.Helper()
 	channels, err := m.List(t.Context())
@@ -169,9 +169,9 @@ func (m *member) channel(t *testing.T, url string) proxy.Channel {
 	return proxy.Channel{}
 }
 
-// A key that the feed's owners name and that this node does not believe is a problem, with what this node has seen
-// at the origin and what others say.
-func TestAKeyThatIsDoubtedIsAProblem(t *testing.T) {
+// A key that the feed's owners name and that this node does not trust is a problem. The text says which key
+// this node read at the origin, and what others say.
+func TestDoubtedKeyIsAProblem(t *testing.T) {
 	key := func(n byte) ed25519.PublicKey { return append(make(ed25519.PublicKey, ed25519.PublicKeySize-1), n) }
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	is, said := &difference.Pin{Key: key(1)}, &difference.Pin{Key: key(2)}
@@ -183,14 +183,14 @@ func TestAKeyThatIsDoubtedIsAProblem(t *testing.T) {
 	}{
 		{feedtree.Subscription{Publisher: is}, proxy.StateOK, nil},
 		{feedtree.Subscription{Publisher: is, Seen: key(1), SeenAt: at}, proxy.StateOK, nil},
-		{feedtree.Subscription{Publisher: rotated, Seen: key(1), SeenAt: at}, proxy.StateOK, nil}, // which named the new one
-		{feedtree.Subscription{Publisher: is, Doubt: said}, stateKey, []string{"shown as unconfirmed", "has not yet read"}},
-		{feedtree.Subscription{Publisher: is, Doubt: said, Seen: key(1), SeenAt: at, Objectors: 4}, stateKey, []string{"named the old key at 2026-11-20 12:00:00 UTC", "4 other nodes"}},
-		{feedtree.Subscription{Publisher: is, Doubt: said, Seen: key(3), SeenAt: at}, stateKey, []string{"named " + difference.Fingerprint(key(3))}},
-		{feedtree.Subscription{Publisher: is, Seen: key(3), SeenAt: at}, stateKey, []string{"web server named the key " + difference.Fingerprint(key(3))}},
+		{feedtree.Subscription{Publisher: rotated, Seen: key(1), SeenAt: at}, proxy.StateOK, nil}, // the old key named the new one
+		{feedtree.Subscription{Publisher: is, Doubt: said}, stateKeyChanged, []string{"shown as unconfirmed", "has not yet read"}},
+		{feedtree.Subscription{Publisher: is, Doubt: said, Seen: key(1), SeenAt: at, Objectors: 4}, stateKeyChanged, []string{"named the old key at 2026-11-20 12:00:00 UTC", "4 other nodes"}},
+		{feedtree.Subscription{Publisher: is, Doubt: said, Seen: key(3), SeenAt: at}, stateKeyChanged, []string{"named " + difference.Fingerprint(key(3))}},
+		{feedtree.Subscription{Publisher: is, Seen: key(3), SeenAt: at}, stateKeyChanged, []string{"web server named the key " + difference.Fingerprint(key(3))}},
 	} {
 		shown := proxy.Channel{URL: "https://a/", State: proxy.StateOK, Publisher: difference.Fingerprint(is.Key)}
-		(&Daemon{}).keyOf(&shown, c.of)
+		(&Daemon{}).addKeyState(&shown, c.of)
 		if shown.State != c.state || (shown.Error == "") != (c.says == nil) || (shown.Do == "") != (c.says == nil) {
 			t.Errorf("%+v: %+v", c.of, shown)
 		}
@@ -202,7 +202,7 @@ func TestAKeyThatIsDoubtedIsAProblem(t *testing.T) {
 	}
 }
 
-func TestFormerKeysAreToldInWords(t *testing.T) {
+func TestFormerKeysAreDescribed(t *testing.T) {
 	key := func(n byte) ed25519.PublicKey { return append(make(ed25519.PublicKey, ed25519.PublicKeySize-1), n) }
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	first := &difference.Pin{Key: key(1), Next: difference.KeyHash(key(2)), Since: at}
@@ -241,7 +241,7 @@ func TestFormerKeysAreToldInWords(t *testing.T) {
 		!strings.HasPrefix(got[0].What, "https://a/: at 2026-11-20 12:00:00 UTC") || !strings.HasPrefix(got[1].What, "https://b/") {
 		t.Errorf("%+v", got)
 	}
-	if got := changedKeys([]proxy.Channel{changed}, at.Add(2*keyNews)); len(got) != 0 {
+	if got := changedKeys([]proxy.Channel{changed}, at.Add(2*keyChangeAge)); len(got) != 0 {
 		t.Errorf("old news: %+v", got)
 	}
 }

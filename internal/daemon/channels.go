@@ -17,47 +17,47 @@ import (
 	"tidings/proxy"
 )
 
-// readTime is how long a list waits for the logs of feeds that were not read since the node has them: their titles
-// are in them. After that it shows what is known.
-const readTime = 2 * time.Second
+// logReadTimeout bounds how long a list waits for logs that the node has not read yet. The titles of feeds
+// come from their logs. After the timeout the list shows what is known.
+const logReadTimeout = 2 * time.Second
 
 // List returns all subscriptions; see proxy.Subscriptions.
-func (d *Daemon) List(ctx context.Context) (of []proxy.Channel, err error) {
-	wait, cancel := context.WithTimeout(ctx, readTime)
+func (d *Daemon) List(ctx context.Context) (channels []proxy.Channel, err error) {
+	wait, cancel := context.WithTimeout(ctx, logReadTimeout)
 	defer cancel()
 	_, err = ask(wait, d, func(answer func(struct{})) {
-		left := 1
-		read := func(feedtree.Document) {
-			if left--; left == 0 {
+		pending := 1
+		readDone := func(feedtree.Document) {
+			if pending--; pending == 0 {
 				answer(struct{}{})
 			}
 		}
 		for _, s := range d.node.Feeds.Subscriptions() {
 			if s.Version == 0 {
-				left++
-				d.node.Feeds.Read(s.Key, read)
+				pending++
+				d.node.Feeds.Read(s.Key, readDone)
 			}
 		}
-		read(feedtree.Document{})
+		readDone(feedtree.Document{})
 	})
 	if err == nil || wait.Err() != nil {
 		failing := d.disk.Stats().Failing
 		err = d.do(ctx, func() {
 			cut := d.cutOff()
 			for _, s := range d.node.Feeds.Subscriptions() {
-				of = append(of, saved(waiting(d.channelOf(s), s, cut), failing))
+				channels = append(channels, withStoreError(withCutOff(d.channelOf(s), s, cut), failing))
 			}
 		})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list: %w", err)
 	}
-	return of, nil
+	return channels, nil
 }
 
-// saved is a channel as it is while the store fails, if it does: the polls go well,
-// and what they find is lost on the way to readers.
-func saved(c proxy.Channel, failing string) proxy.Channel {
+// withStoreError returns a channel with the state of a failing store, if the store fails. Polls still succeed
+// then, but new items do not reach readers.
+func withStoreError(c proxy.Channel, failing string) proxy.Channel {
 	if failing != "" && (c.State == proxy.StateOK || c.State == proxy.StateNew) {
 		c.State, c.Since = proxy.StateUnsaved, nil
 		c.Error, c.Do = "this node cannot save new items: "+failing, diskRemedy
@@ -65,7 +65,7 @@ func saved(c proxy.Channel, failing string) proxy.Channel {
 	return c
 }
 
-// channelOf is a subscription as lists show it.
+// channelOf returns a subscription as lists show it.
 func (d *Daemon) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 	c = proxy.Channel{
 		URL: s.URL, Key: s.Key.String(), Title: s.Title, Kind: proxy.KindOf(s.URL), Items: s.Items, State: proxy.StateNew,
@@ -75,7 +75,7 @@ func (d *Daemon) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 		c.Provenance, c.State, c.Newest = feedtree.Single, proxy.StateOK, proxy.At(d.node.Feeds.Newest(s.Key))
 	}
 	a := attributesOf(s)
-	c.Least, c.Tags, c.Title, c.Site = a.Least, a.Tags, cmp.Or(s.Title, a.Title), cmp.Or(s.Link, a.Site)
+	c.Least, c.Tags, c.Title, c.Site = a.RequiredProvenance, a.Tags, cmp.Or(s.Title, a.Title), cmp.Or(s.Link, a.Site)
 	if p := s.Publisher; p != nil {
 		c.Publisher, c.PublisherSince, c.Published = difference.Fingerprint(p.Key), proxy.At(p.Since), p.Seq
 		c.Former, c.KeyChange = formerKeys(s.URL, p)
@@ -87,33 +87,33 @@ func (d *Daemon) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 		c.Owners, c.Pollers = len(v.Epoch.Owners), 1
 		c.Subscribers = max(c.Subscribers, v.Weight)
 	}
-	defer d.keyOf(&c, s)
-	defer lacks(&c, s)
-	polls, told := d.pollsOf(s, time.Now())
-	if !told {
+	defer d.addKeyState(&c, s)
+	defer addMissing(&c, s)
+	polls, known := d.pollStateOf(s, time.Now())
+	if !known {
 		return c
 	}
 	c.State, c.Error, c.Since, c.Moved, c.Why = polls.String(), polls.Detail, proxy.At(polls.Since), polls.Moved, polls.Why
 	c.Subscribers = max(c.Subscribers, polls.Readers)
 	c.Pollers = max(c.Pollers, polls.Pollers)
-	if polls.orphaned {
+	if polls.pollerGone {
 		c.Pollers = 0
 	}
 	if polls.Kind != coronapb.State_OK {
 		c.Do = remedy(c.URL, c.State, d.config.AllowPrivateOrigins)
 	}
-	d.turn(&c, s.Key, &polls)
+	d.addSlot(&c, s.Key, &polls)
 	c.LastPoll, c.NextPoll = proxy.At(polls.Polled), proxy.At(polls.Next)
-	c.Level = level(polls.State, d.node.Overlay.Count(0))
+	c.Level = pollingLevel(polls.State, d.node.Overlay.Count(0))
 	if polls.Budget > 0 {
 		c.Budget = &polls.Budget
 	}
 	if polls.Kind == coronapb.State_OK {
-		c.DetectionExpectedS = d.expected(polls)
+		c.DetectionExpectedS = d.expectedDetection(polls)
 	}
-	if polls.alone {
+	if polls.polledHere {
 		c.Polls, c.Pollers = true, 1
-		cutOffFrom(&c, s, polls)
+		addCutOff(&c, s, polls)
 	}
 	if polls.Lag > 0 {
 		c.DetectionObservedS = new(polls.Lag.Seconds())
@@ -121,11 +121,11 @@ func (d *Daemon) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 	return c
 }
 
-// stateKey is that of a feed whose key was changed, and not by its owner.
-const stateKey = "key changed"
+// stateKeyChanged is the state of a feed whose key was changed, and perhaps not by its publisher.
+const stateKeyChanged = "key changed"
 
-// keyOf adds what is said of another key, as loudly as ssh says it of a host's.
-func (d *Daemon) keyOf(c *proxy.Channel, s feedtree.Subscription) {
+// addKeyState adds a warning about another key, as loud as ssh's about a changed host key.
+func (d *Daemon) addKeyState(c *proxy.Channel, s feedtree.Subscription) {
 	if s.Publisher == nil {
 		return
 	}
@@ -135,7 +135,7 @@ func (d *Daemon) keyOf(c *proxy.Channel, s feedtree.Subscription) {
 	}
 	switch {
 	case s.Doubt != nil:
-		c.Claimed, c.State, c.Since = difference.Fingerprint(s.Doubt.Key), stateKey, nil
+		c.Claimed, c.State, c.Since = difference.Fingerprint(s.Doubt.Key), stateKeyChanged, nil
 		c.Error = fmt.Sprintf("other nodes say that the publisher's key changed from %s to %s, and the old key does not confirm this: items signed with the new key are shown as unconfirmed, and items signed with the old key as the publisher's", c.Publisher, c.Claimed)
 		switch seen {
 		case "":
@@ -149,87 +149,88 @@ func (d *Daemon) keyOf(c *proxy.Channel, s feedtree.Subscription) {
 			c.Error += "; " + proxy.Plural(s.Objectors, "other node", "other nodes") + " also read the old key there"
 		}
 		c.Do = "ask the publisher for the fingerprint of its key; if it is " + c.Claimed + ", run: tidings trust " + c.URL
-	case seen != "" && !s.Publisher.Good(s.Seen): // a key that named the present one before may be read for a while yet
-		c.State, c.Since = stateKey, nil
+	case seen != "" && !s.Publisher.Good(s.Seen): // polls may still read a key that the present key has replaced in good order
+		c.State, c.Since = stateKeyChanged, nil
 		c.Error = fmt.Sprintf("the web server named the key %s at %s UTC, and the network does not know that key: items signed with %s may not be the publisher's", seen, s.SeenAt.UTC().Format(time.DateTime), c.Publisher)
 		c.Do = "ask the publisher for the fingerprint of its key; if it is not " + c.Publisher + ", read the feed without tidings: " + c.URL
 	}
 }
 
-// formerKeys are those that a feed had, the last one first, and how the present one came in their place. A
-// key that its owner changes and one that somebody else has put there look alike: a person may know.
-func formerKeys(url string, p *difference.Pin) (of []proxy.FormerKey, words string) {
+// formerKeys returns the former keys of a feed, the last one first, and a text that says how the present one
+// replaced them. A key changed by the publisher and one changed by an intruder look alike, so a person has to
+// judge.
+func formerKeys(url string, p *difference.Pin) (former []proxy.FormerKey, text string) {
 	for _, t := range slices.Backward(p.Past) {
-		of = append(of, proxy.FormerKey{Key: difference.Fingerprint(t.Key), Revoked: t.Revoked})
+		former = append(former, proxy.FormerKey{Key: difference.Fingerprint(t.Key), Revoked: t.Revoked})
 	}
-	if len(of) == 0 {
+	if len(former) == 0 {
 		return nil, ""
 	}
-	words = fmt.Sprintf("the publisher's key was changed from %s to %s: ", of[0].Key, difference.Fingerprint(p.Key))
+	text = fmt.Sprintf("the publisher's key was changed from %s to %s: ", former[0].Key, difference.Fingerprint(p.Key))
 	how := "over HTTPS"
 	if !strings.HasPrefix(url, "https://") {
 		how = "at its private address, without HTTPS"
 	}
 	switch n := len(p.Witnesses); {
-	case !of[0].Revoked:
-		words += "the old key named the new one before, and its items stay the publisher's"
+	case !former[0].Revoked:
+		text += "the old key named the new one before, and its items stay the publisher's"
 	case n > 0:
-		words += fmt.Sprintf("the web server names the new key, as other nodes read %s (%d of them), and items of the old key are shown as revoked", how, n)
+		text += fmt.Sprintf("the web server names the new key, as other nodes read %s (%d of them), and items of the old key are shown as revoked", how, n)
 	default:
-		words += "this node read the new key from the web server, or somebody ran tidings trust, and items of the old key are shown as revoked"
+		text += "this node read the new key from the web server, or somebody ran tidings trust, and items of the old key are shown as revoked"
 	}
-	for _, k := range of[1:] {
+	for _, k := range former[1:] {
 		if k.Revoked {
-			words += fmt.Sprintf("; items of %s, which was withdrawn before, are shown as revoked", k.Key)
+			text += fmt.Sprintf("; items of %s, which was withdrawn before, are shown as revoked", k.Key)
 		}
 	}
-	return of, words
+	return former, text
 }
 
-// stateLacks is that of a feed whose log lacks items that it should have.
-const stateLacks = "incomplete"
+// stateIncomplete is the state of a feed whose log lacks items that it should have.
+const stateIncomplete = "incomplete"
 
-// lacks adds that the log leaves out what the publisher has signed, or has entries that nobody can
-// read. Other troubles of the feed are said first.
-func lacks(c *proxy.Channel, s feedtree.Subscription) {
+// addMissing adds that the log leaves out items that the publisher signed, or has entries that cannot be
+// read. Other errors of the feed take precedence.
+func addMissing(c *proxy.Channel, s feedtree.Subscription) {
 	c.Missing, c.Unreadable = s.Lacks, s.Unreadable
 	if s.Lacks == 0 && s.Unreadable == 0 || c.Error != "" && c.State != proxy.StateOK {
 		return
 	}
-	c.State, c.Since = stateLacks, nil
+	c.State, c.Since = stateIncomplete, nil
 	if c.Error = "the network lacks " + proxy.Plural(s.Lacks, "item", "items") + " that the publisher signed; the node asks the web server for what is missing"; s.Unreadable > 0 {
 		c.Error = proxy.Plural(s.Unreadable, "entry", "entries") + " of this feed's log cannot be read; the web server is asked for what is missing"
 	}
 	c.Do = "also read the feed without tidings: " + c.URL
 }
 
-// turn adds what this node itself does for a channel.
-func (d *Daemon) turn(c *proxy.Channel, key overlay.ID, p *polls) {
-	t, ok := d.node.Corona.Slot(key)
+// addSlot adds this node's own part in the polls of a channel.
+func (d *Daemon) addSlot(c *proxy.Channel, key overlay.ID, p *pollState) {
+	slot, ok := d.node.Corona.Slot(key)
 	if !ok {
 		return
 	}
-	if c.Polls = true; d.home.network.Wedge == "rank" {
-		c.Rank = &t.Rank // polling levels have none
+	if c.Polls = true; d.dataDir.network.Wedge == "rank" {
+		c.Rank = &slot.Rank // assignments by polling level have no ranks
 	}
-	c.PhaseS = new(t.Phase.Seconds())
-	if t.Polled.After(p.Polled) {
-		p.Polled = t.Polled
+	c.PhaseS = new(slot.Phase.Seconds())
+	if slot.Polled.After(p.Polled) {
+		p.Polled = slot.Polled
 	}
-	if sooner(t.Next, p.Next, time.Now()) {
-		p.Next, c.Why = t.Next, cmp.Or(t.Why, c.Why)
+	if comesFirst(slot.Next, p.Next, time.Now()) {
+		p.Next, c.Why = slot.Next, cmp.Or(slot.Why, c.Why)
 	}
 }
 
-// sooner says whether a poll that is planned here comes before the one that others are said to make. What
-// they were to make before now they have made, or put off, and who polls tells of failures now and then only.
-func sooner(own, others, now time.Time) bool {
+// comesFirst reports whether a poll planned here comes before the next poll of other nodes. If that time has
+// passed, the others have polled or put the poll off: pollers report failures only now and then.
+func comesFirst(own, others, now time.Time) bool {
 	return !own.IsZero() && (others.IsZero() || own.Before(others) || others.Before(now))
 }
 
-// level is the polling level of a channel that so many of all members poll: of ranks, that of
-// a wedge in base 16 with as many members.
-func level(s corona.State, members int) *float64 {
+// pollingLevel returns the polling level of a channel. For pollers by rank it is the level of a base-16 wedge
+// with as many members.
+func pollingLevel(s corona.State, members int) *float64 {
 	switch {
 	case s.Level > 0:
 		return new(float64(s.Level - 1))
@@ -239,85 +240,85 @@ func level(s corona.State, members int) *float64 {
 	return nil
 }
 
-// expected is the mean time in seconds from a change to the next poll.
-func (d *Daemon) expected(p polls) *float64 {
+// expectedDetection returns the mean time from a change to the next poll, in seconds.
+func (d *Daemon) expectedDetection(p pollState) *float64 {
 	switch {
-	case p.Interval > 0 && p.Pollers > 1 && d.home.network.Phases != "even":
+	case p.Interval > 0 && p.Pollers > 1 && d.dataDir.network.Phases != "even":
 		return new(p.Interval.Seconds() / float64(p.Pollers+1))
 	case p.Interval > 0 && p.Pollers > 0:
 		return new(p.Interval.Seconds() / float64(2*p.Pollers))
-	case p.every > 0:
-		return new(p.every.Seconds() / 2)
+	case p.period > 0:
+		return new(p.period.Seconds() / 2)
 	}
 	return nil
 }
 
-// polls say how the polls of a feed go, as far as this node knows.
-type polls struct {
+// A pollState is the state of a feed's polls as far as this node knows.
+type pollState struct {
 	corona.State
-	every    time.Duration // between two; 0: unknown
-	here     bool          // this node leads it
-	orphaned bool          // who polled it is gone
-	alone    bool          // this node is cut off from it, and polls it itself
+	period     time.Duration // between two polls; 0: unknown
+	leads      bool          // this node leads the feed
+	pollerGone bool          // the node that polled it is gone
+	polledHere bool          // this node is cut off from the feed and polls it itself
 }
 
-// orphan is said of a feed whose poller is gone.
-const orphan = "the node that polled this feed is gone: another one takes over"
+// pollerGoneText is shown for a feed whose poller is gone.
+const pollerGoneText = "the node that polled this feed is gone: another one takes over"
 
-// pollsOf returns how the polls of a feed go; ok is false if nobody has said so yet.
-func (d *Daemon) pollsOf(s feedtree.Subscription, now time.Time) (p polls, ok bool) {
-	polled, here := d.node.Corona.View(s.Key)
-	told, err := corona.ParseState(s.State)
-	noted, known := corona.NotedState(d.node.Owners.Note(s.Key))
+// pollStateOf returns the state of a feed's polls; ok is false if no node has reported any yet.
+func (d *Daemon) pollStateOf(s feedtree.Subscription, now time.Time) (p pollState, ok bool) {
+	polled, leads := d.node.Corona.View(s.Key)
+	reported, err := corona.ParseState(s.State)
+	recorded, known := corona.NotedState(d.node.Owners.Note(s.Key))
 	switch {
-	case here:
-		p.State, p.here = polled.State, true
+	case leads:
+		p.State, p.leads = polled.State, true
 	case err == nil && len(s.State) > 0:
-		p.State = told
-	case known: // who came lately has not heard from its poller yet
-		p.State = noted
+		p.State = reported
+	case known: // a new owner has not heard from the poller yet
+		p.State = recorded
 	case s.Alone:
 	default:
 		return p, false
 	}
-	if lone, ok := d.node.Corona.Alone(s.Key); ok {
-		return p.polledAlone(lone, s.Heard), true
+	if own, ok := d.node.Corona.Alone(s.Key); ok {
+		return p.withOwnPolls(own, s.Heard), true
 	}
 	if !p.Polled.IsZero() && !p.Next.IsZero() {
-		p.every = p.Next.Sub(p.Polled)
+		p.period = p.Next.Sub(p.Polled)
 	}
-	if p.here {
+	if p.leads {
 		return p, true
 	}
-	sure, gone := d.poller(s, now)
-	if p.State = p.Projected(now, sure); gone {
-		p.orphaned = true
-		p.Next, p.Why = time.Time{}, orphan
+	aliveUntil, gone := d.pollerStatus(s, now)
+	if p.State = p.Projected(now, aliveUntil); gone {
+		p.pollerGone = true
+		p.Next, p.Why = time.Time{}, pollerGoneText
 		if p.Kind == coronapb.State_OK {
-			p.Detail = orphan
+			p.Detail = pollerGoneText
 		}
 	}
 	return p, true
 }
 
-// polledAlone says how the polls of a feed go that this node makes itself. Until the first of them stands
-// what the network said last.
-func (p polls) polledAlone(lone corona.State, heard time.Time) polls {
-	if lone.Kind == coronapb.State_NEW && !p.Polled.IsZero() {
+// withOwnPolls returns the state of a feed that this node polls itself. Until its first poll, the state that
+// the network reported last stays.
+func (p pollState) withOwnPolls(own corona.State, heard time.Time) pollState {
+	if own.Kind == coronapb.State_NEW && !p.Polled.IsZero() {
 		p.State = p.Projected(heard, heard)
-		p.Next, p.Why = lone.Next, lone.Why
+		p.Next, p.Why = own.Next, own.Why
 	} else {
-		lone.Readers = p.Readers
-		p.State = lone
+		own.Readers = p.Readers
+		p.State = own
 	}
-	p.alone, p.every, p.Interval, p.Pollers = true, lone.Interval, lone.Interval, 1
+	p.polledHere, p.period, p.Interval, p.Pollers = true, own.Interval, own.Interval, 1
 	return p
 }
 
-// poller says until when the poller of a feed is known to have lived, and whether it is
-// known to be gone. The members of its own leaf a node knows; of others it has what
-// they last signed.
-func (d *Daemon) poller(s feedtree.Subscription, now time.Time) (sure time.Time, gone bool) {
+// pollerStatus returns until when the poller of a feed is known to have been alive, and whether it is known
+// to be gone. A node knows which members of its own leaf live; of others it knows only when they last signed
+// something.
+func (d *Daemon) pollerStatus(s feedtree.Subscription, now time.Time) (aliveUntil time.Time, gone bool) {
 	v, ok := d.node.Owners.View(s.Key)
 	o := d.node.Overlay
 	if !ok || v.Epoch == nil || o.State() != overlay.Active {

@@ -9,30 +9,29 @@ import (
 	"tidings/proxy"
 )
 
-// A feed of which something is missing is not as good as any other; what keeps it from being polled is said
-// first.
-func TestWhatIsMissingIsShown(t *testing.T) {
+// Missing items are shown in the state of a feed, unless its polls fail: then that is shown.
+func TestMissingItemsAreShown(t *testing.T) {
 	c := proxy.Channel{URL: "https://a.example/feed", State: proxy.StateOK}
-	if lacks(&c, feedtree.Subscription{}); c.State != proxy.StateOK || c.Error != "" {
+	if addMissing(&c, feedtree.Subscription{}); c.State != proxy.StateOK || c.Error != "" {
 		t.Errorf("nothing is missing: %+v", c)
 	}
-	lacks(&c, feedtree.Subscription{Lacks: 3})
-	if c.State != stateLacks || c.Missing != 3 || !strings.Contains(c.Error, "lacks 3 items") || !strings.Contains(c.Do, c.URL) {
+	addMissing(&c, feedtree.Subscription{Lacks: 3})
+	if c.State != stateIncomplete || c.Missing != 3 || !strings.Contains(c.Error, "lacks 3 items") || !strings.Contains(c.Do, c.URL) {
 		t.Errorf("three are missing: %+v", c)
 	}
 	one := proxy.Channel{State: proxy.StateOK}
-	if lacks(&one, feedtree.Subscription{Unreadable: 1}); !strings.HasPrefix(one.Error, "1 entry of") {
+	if addMissing(&one, feedtree.Subscription{Unreadable: 1}); !strings.HasPrefix(one.Error, "1 entry of") {
 		t.Errorf("one entry cannot be read: %+v", one)
 	}
 	gone := proxy.Channel{URL: "https://a.example/feed", State: "gone", Error: "gone"}
-	if lacks(&gone, feedtree.Subscription{Lacks: 3}); gone.State != "gone" || gone.Error != "gone" || gone.Missing != 3 {
+	if addMissing(&gone, feedtree.Subscription{Lacks: 3}); gone.State != "gone" || gone.Error != "gone" || gone.Missing != 3 {
 		t.Errorf("gone, and three are missing: %+v", gone)
 	}
 }
 
-// Of a feed whose polls fail others say seldom when they ask again; what they meant to do before now is no
-// plan any more, and that of this node is.
-func TestTheNextPollIsNotOneThatIsPast(t *testing.T) {
+// Pollers of a failing feed report only now and then. A poll that they planned for a time in the past is not
+// shown as the next one; a poll that this node has planned is.
+func TestNextPollIsInTheFuture(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	in := func(s int) time.Time { return now.Add(time.Duration(s) * time.Second) }
 	for _, c := range []struct {
@@ -46,7 +45,7 @@ func TestTheNextPollIsNotOneThatIsPast(t *testing.T) {
 		{"it is not", in(20), in(10), false},
 		{"that of others is past", in(60), in(-1), true},
 	} {
-		if got := sooner(c.own, c.others, now); got != c.want {
+		if got := comesFirst(c.own, c.others, now); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}

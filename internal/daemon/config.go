@@ -21,90 +21,84 @@ const (
 	noHTTP      = "none"
 )
 
-// Config says where a node lives and what it is to do. Zero fields mean their
-// defaults.
+// Config says where a node lives and what it does. Zero fields stand for defaults.
 type Config struct {
-	// Dir is the data directory. It is made if there is none.
+	// Dir is the data directory. It is created if it does not exist.
 	Dir string
 
-	// Found holds the parameters of the network to found; nil: join one. A
-	// node that has a network already keeps it; other parameters that were
-	// given are then an error.
+	// Found holds the parameters of the network to found; nil: join one. A node that already has a network
+	// keeps that network. Different parameters are then an error.
 	Found *wire.Network
-	// Given says where the settings of Found were given, by their names, such as "the flag --owners". The others have
-	// their defaults, which a network that the node has already need not share. Nil: all were given.
-	Given map[string]string
-	// Network is the name of the network to join; empty: the one that the
-	// first peer belongs to.
+	// SettingSources says where the settings of Found were given: names of settings, each with a text such as
+	// "the flag --owners". Settings that are not listed have their defaults, from which the network of an
+	// existing node may differ. Nil: all were given.
+	SettingSources map[string]string
+	// Network is the name of the network to join; empty: the network of the first peer.
 	Network string
-	// Bootstrap holds multiaddrs of peers to join through, each ending in
-	// /p2p/ and a peer id. Only a node's first start needs one.
+	// Bootstrap holds multiaddrs of peers to join through, each ending in /p2p/ and a peer id. Only the first
+	// start of a node needs one.
 	Bootstrap []string
-	// MDNS looks for peers in the local network, and answers them.
+	// MDNS looks for peers in the local network, and answers their searches.
 	MDNS bool
 
-	// Listen holds multiaddrs to listen at. Default: port 4801 of all
-	// interfaces, by QUIC and TCP.
+	// Listen holds the multiaddrs to listen at. Default: port 4801 of all interfaces, QUIC and TCP.
 	Listen []string
-	// PortMap asks the router for a port.
+	// PortMap asks the router to forward a port.
 	PortMap bool
-	// PrivateAddresses lets the node dial and announce private addresses
-	// whatever its network says.
+	// PrivateAddresses lets the node dial and announce private addresses even if its network's parameters do
+	// not.
 	PrivateAddresses bool
-	// RefuseInbound refuses connections from outside, so that the node is a
-	// client.
+	// RefuseInbound refuses connections from outside. The node is then a client.
 	RefuseInbound bool
 
-	// HTTP is where readers on this machine are served. Default 127.0.0.1:8190;
-	// "none": nowhere.
+	// HTTP is the address at which readers on this machine are served. Default 127.0.0.1:8190; "none":
+	// nowhere.
 	HTTP string
-	// BaseURL is what the addresses given to readers begin with, where they
-	// reach the node by another name: see proxy.Config. Default: as HTTP says.
+	// BaseURL is the beginning of the addresses given to readers, if they reach the node under another name;
+	// see proxy.Config. Default: derived from HTTP.
 	BaseURL string
-	// TrustedProxies are the addresses of proxies that may pass requests of readers on; see
-	// proxy.Config. Requests of others are refused.
+	// TrustedProxies are the addresses of reverse proxies that may pass on requests of readers; see
+	// proxy.Config. Forwarded requests of others are refused.
 	TrustedProxies []netip.Prefix
-	// Access is a folder in which the token for commands is left a second time, by the address at
-	// which readers are served, for commands of the same user; empty: nowhere.
-	Access string
+	// TokenCopyDir is a folder for a copy of the API token, named after the address at which readers are
+	// served. Commands of the same user find the token there. Empty: no copy.
+	TokenCopyDir string
 	// AllowPrivateOrigins lets the node poll origins on private addresses.
 	AllowPrivateOrigins bool
-	// SubscribeOnRead says when reading an address subscribes to it: "never",
-	// "second" (asking, the default), or "first".
+	// SubscribeOnRead says when reading an address subscribes to it: "never", "second" (at the second
+	// request; the default) or "first".
 	SubscribeOnRead string
-	// Author, if not nil, signs what programs on this machine want published.
-	Author Author
-	// Version is the release of the software, for origins.
+	// Signer signs what programs on this machine publish; nil: the node cannot sign.
+	Signer Signer
+	// Version is the release of the software, shown to origins.
 	Version string
 	// Contact is an http, https or mailto URL under which owners of origins reach the operator of this node.
-	// The node sends it in its User-Agent. Default: none is sent.
+	// The node sends it in its User-Agent. Default: none.
 	Contact string
 
-	// Agent is the software and its release, for other operators. Default
-	// "tidings".
+	// Agent is the software and its release, shown to other operators. Default "tidings".
 	Agent string
-	// Deliver takes the messages of the groups subscribed to, each once. It is
-	// called on the node's loop: it must not block, nor call the Daemon.
+	// Deliver receives each message of the groups that were joined, once. It is called on the node's loop, so
+	// it must not block and must not call the Daemon.
 	Deliver func(scribe.Delivery)
-	// Shown, if not nil, is told of items as soon as readers of the node have them, by their
-	// feed and titles. It is called on the node's loop, as Deliver is.
-	Shown func(url string, titles []string)
-	// Filter has the node match the articles of all channels of its network with its readers'
-	// keyword subscriptions; else those of the channels that it subscribes to.
+	// OnShown, if not nil, is called with a feed and the titles of its new items as soon as readers of the
+	// node can see them. It is called on the node's loop, like Deliver.
+	OnShown func(url string, titles []string)
+	// Filter lets the node match the articles of all channels of its network with its readers' keyword
+	// subscriptions. Without it, only articles of subscribed channels are matched.
 	Filter bool
-	// Kept is how many articles a keyword feed has at most, up to [cobra.MaxKept]: the paper's k.
-	// Default 10.
-	Kept int
-	// Compression, if above 0, is how many times shorter than the world's the intervals of a
-	// laboratory are. Then origins on private addresses stand for public ones: they have
-	// budgets.
+	// KeywordItems bounds the articles of a keyword feed, from 1 to [cobra.MaxKept]: the paper's k. Default
+	// 10.
+	KeywordItems int
+	// Compression, if above 0, says that a laboratory's intervals are so many times shorter than real ones.
+	// Origins on private addresses then stand for public ones and have budgets.
 	Compression float64
-	// Abrupt has the node end without a word to others: for a network that ends as a whole,
-	// where nobody stays to whom anything could be handed over.
+	// Abrupt lets the node stop without leaving its network. It is for networks that stop as a whole, in
+	// which no node stays to take anything over.
 	Abrupt bool
-	// Notice, if not nil, is shown on the page for readers; see proxy.Config.
+	// Notice, if not nil, supplies a notice for the readers' page; see proxy.Config.
 	Notice func() proxy.Notice
-	// Log takes what an operator should know; nil: nothing is logged. From INFO on, addresses of
+	// Log receives what an operator should know; nil: nothing is logged. At INFO and above, addresses of
 	// feeds are redacted.
 	Log *slog.Logger
 }
@@ -112,14 +106,13 @@ type Config struct {
 // DefaultConfig returns the configuration of a node that lives in dir.
 func DefaultConfig(dir string) Config { return Config{Dir: dir, PortMap: true} }
 
-// Check says what is wrong with a configuration, as far as that can be seen without
-// following it.
+// Check returns what is wrong with a configuration, as far as can be seen without opening anything.
 func (c Config) Check() error {
-	_, err := c.filled()
+	_, err := c.withDefaults()
 	return err
 }
 
-func (c Config) filled() (Config, error) {
+func (c Config) withDefaults() (Config, error) {
 	if c.Dir == "" {
 		return c, errors.New("no data directory given")
 	}
@@ -151,11 +144,11 @@ func (c Config) filled() (Config, error) {
 	if err := fetch.CheckContact(c.Contact); err != nil {
 		return c, err
 	}
-	if c.Kept == 0 {
-		c.Kept = cobra.DefaultConfig().Kept
+	if c.KeywordItems == 0 {
+		c.KeywordItems = cobra.DefaultConfig().Kept
 	}
-	if c.Kept < 1 || c.Kept > cobra.MaxKept {
-		return c, fmt.Errorf("--keyword-items %d: give 1 to %d", c.Kept, cobra.MaxKept)
+	if c.KeywordItems < 1 || c.KeywordItems > cobra.MaxKept {
+		return c, fmt.Errorf("--keyword-items %d: give 1 to %d", c.KeywordItems, cobra.MaxKept)
 	}
 	switch c.SubscribeOnRead {
 	case "":

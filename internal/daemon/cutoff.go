@@ -9,21 +9,21 @@ import (
 	"tidings/proxy"
 )
 
-// clockTime is how texts for people name a moment.
-const clockTime = "2006-01-02 15:04 UTC"
+// timeFormat is the format of times in texts for people.
+const timeFormat = "2006-01-02 15:04 UTC"
 
-// unheard says since when nobody was heard.
-func unheard(since time.Time) string {
-	return fmt.Sprintf("no other node of the network has been heard of since %s, for %s", since.UTC().Format(clockTime), proxy.Span(time.Since(since)))
+// noContactText says since when the node has had no contact with other nodes.
+func noContactText(since time.Time) string {
+	return fmt.Sprintf("no other node of the network has been heard of since %s, for %s", since.UTC().Format(timeFormat), proxy.Span(time.Since(since)))
 }
 
-// cutOffFinding is what the doctor says of a node that hears of nobody.
+// cutOffFinding returns the doctor's finding about a node without contact to other nodes.
 func cutOffFinding(c feedtree.CutOff, subscriptions int) proxy.Finding {
-	what := unheard(c.Since)
+	what := noContactText(c.Since)
 	switch {
 	case subscriptions == 0:
 	case c.Feeds == 0:
-		what += fmt.Sprintf(": from %s on, this node polls its subscriptions itself", c.Since.Add(c.After).UTC().Format(clockTime))
+		what += fmt.Sprintf(": from %s on, this node polls its subscriptions itself", c.Since.Add(c.After).UTC().Format(timeFormat))
 	default:
 		what += fmt.Sprintf(": this node polls %d of its %s itself", c.Feeds, proxy.Plural(subscriptions, "subscription", "subscriptions"))
 	}
@@ -33,28 +33,30 @@ func cutOffFinding(c feedtree.CutOff, subscriptions int) proxy.Finding {
 	}
 }
 
-// cutOffFrom says of a feed that this node hears nothing of it from the network, and what it does about that.
-// c has the state of the node's own polls already, if it makes any.
-func cutOffFrom(c *proxy.Channel, s feedtree.Subscription, p polls) {
-	words := "the network has said nothing about this feed since " + s.Heard.UTC().Format(clockTime) + ": this node polls it itself"
+// addCutOff adds that this node receives nothing of a feed from the network, and polls it itself. c already
+// has the state of the node's own polls, if there were any.
+func addCutOff(c *proxy.Channel, s feedtree.Subscription, p pollState) {
+	text := "the network has said nothing about this feed since " + s.Heard.UTC().Format(timeFormat) + ": this node polls it itself"
 	if p.Kind != coronapb.State_OK && p.Kind != coronapb.State_NEW {
-		c.Error += "; " + words
+		c.Error += "; " + text
 		return
 	}
-	c.State, c.Since, c.Error = proxy.StateCutOff, proxy.At(s.Heard), words
+	c.State, c.Since, c.Error = proxy.StateCutOff, proxy.At(s.Heard), text
 }
 
-// waiting says of a feed of a node that hears of nobody from when on the node polls the feed itself.
-func waiting(c proxy.Channel, s feedtree.Subscription, cut *feedtree.CutOff) proxy.Channel {
+// withCutOff returns a channel of a node without contact to others. Its error says when the node begins to
+// poll the feed itself.
+func withCutOff(c proxy.Channel, s feedtree.Subscription, cut *feedtree.CutOff) proxy.Channel {
 	if cut == nil || s.Alone || s.Led || c.State != proxy.StateOK && c.State != proxy.StateNew {
 		return c
 	}
 	c.State, c.Since = proxy.StateCutOff, proxy.At(cut.Since)
-	c.Error = unheard(cut.Since) + ": this node polls the feed itself from " + s.Heard.Add(cut.After).UTC().Format(clockTime) + " on"
+	c.Error = noContactText(cut.Since) + ": this node polls the feed itself from " + s.Heard.Add(cut.After).UTC().Format(timeFormat) + " on"
 	return c
 }
 
-// cutOff is how a node fares that hears of nobody; nil: it does hear of others. It is for the loop.
+// cutOff returns since when the node has had no contact with others; nil: it has contact. It is called on the
+// loop.
 func (d *Daemon) cutOff() *feedtree.CutOff {
 	if c, ok := d.node.Feeds.CutOff(); ok {
 		return &c

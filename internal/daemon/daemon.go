@@ -1,42 +1,40 @@
-// Package daemon is one real node: it gives a [node.Node] its doors and runs it.
+// Package daemon runs one real node: it gives a [node.Node] its I/O interfaces and drives it.
 //
 //	loop      internal/loop     the goroutine that owns the node; clock, worker
 //	network   overlay/libp2p    QUIC and TCP, first peers, reachability
 //	store     internal/store    what the node remembers
 //	fetcher   internal/fetch    polite requests to origins
 //
-// and, by a [proxy.Server], its readers.
+// A [proxy.Server] serves the node's readers.
 //
-// A node lives in a data directory, where it finds itself and its network again
-// after a restart, without a flag:
+// A node lives in a data directory. After a restart it finds its identity and its network there and needs no
+// flags:
 //
 //	identity.key   its private key, readable by its owner alone
-//	network        the descriptor of its network, and whether it founded it
-//	reader.secret  what the addresses given to readers are made with
-//	tidings.db     the store: subscriptions, locks, logs, the peers it knew
-//	api.token      what commands and other programs show to list and change subscriptions
-//	publish.token  what programs show that want the node to publish for them
+//	network        the descriptor of its network, and whether this node founded the network
+//	reader.secret  the secret from which the addresses for readers are derived
+//	tidings.db     the store: subscriptions, votes, logs, known peers
+//	api.token      the token with which commands and other programs list and change subscriptions
+//	publish.token  the token with which programs let the node publish for them
 //	keywords.db    keyword subscriptions and the articles that matched them
-//	*.db.second    the subscriptions a second time, for a store that loses them
+//	*.db.second    a second copy of the subscriptions, in case the store loses them
 //
-// If the store is lost or damaged, so may be the locks on what the node has
-// signed: it takes a new key then and joins as another node. Its subscriptions
-// come back from their second copy.
+// If the store is lost or damaged, the records of what the node has signed may be lost too. The node then
+// takes a new key and joins as another node. Its subscriptions come back from the second copy.
 //
-// The directory of a new node is told which network to found, or is given
-// somebody to join through; the network's parameters then come from there.
+// The caller of Open says for a new directory which network to found, or names a node to join through. In the
+// second case the network's parameters come from that node.
 //
 //	d, err := daemon.Open(config)
 //	...
 //	err = d.Run(ctx) // until ctx ends and everything has stopped
 //
-// While it runs, its owner calls Subscribe, Unsubscribe, Read, List and Status from
-// any goroutine; Snapshot and Led show it from outside; JoinGroup, LeaveGroup,
-// PublishGroup, Place and Route reach below feeds, and what such groups bring goes to
-// Config.Deliver.
+// While the node runs, any goroutine may call Subscribe, Unsubscribe, Read, List and Status. Snapshot and
+// LedFeeds show its state. JoinGroup, LeaveGroup, PublishGroup, Place and Route use the layers below feeds;
+// messages of such groups go to Config.Deliver.
 //
-// The package leaves to the layers what a node does, and to cmd/tidings flags,
-// signals and what is shown to people.
+// The package leaves the protocols to the layers, and leaves flags, signals and output for people to
+// cmd/tidings.
 package daemon
 
 import (
@@ -65,73 +63,72 @@ import (
 	"tidings/proxy"
 )
 
-// leaveTime is how long a node may take to hand over what it leads, which takes ten
-// seconds at most, and mostly less than one, and to say that it leaves. What it said then
-// has the time of libp2p's Close to be sent.
-const leaveTime = 11 * time.Second
+// leaveTimeout bounds how long a node may take to hand over the logs that it leads, and to announce that it
+// leaves. A hand-over takes ten seconds at most and mostly less than one. Announcements still in a queue are
+// sent while libp2p closes.
+const leaveTimeout = 11 * time.Second
 
-// A Daemon is one node in the real world. Its methods may be called from any
-// goroutine.
+// A Daemon is one node in the real world. Its methods may be called from any goroutine.
 type Daemon struct {
-	config   Config
-	log      *slog.Logger
-	home     *home
-	loop     *loop.Loop
-	disk     *store.Disk
-	host     *libp2p.Host
-	fetch    *fetch.Client
-	http     net.Listener  // nil: readers are not served
-	server   *proxy.Server // likewise
-	shelf    *shelf        // what readers are told without asking the loop
-	opened   time.Time
-	closed   sync.Once
-	keywords *keywords
-	writing  writing
-	damage   damage // its count belongs to the loop, until joined
+	config        Config
+	log           *slog.Logger
+	dataDir       *dataDir
+	loop          *loop.Loop
+	disk          *store.Disk
+	host          *libp2p.Host
+	fetch         *fetch.Client
+	http          net.Listener  // nil: readers are not served
+	server        *proxy.Server // nil: readers are not served
+	readIndex     *readIndex    // answers readers without asking the loop
+	opened        time.Time
+	closed        sync.Once
+	keywords      *keywords
+	publishQueues publishQueues
+	damage        storeDamage // the loop owns its count until joined is closed
 
-	node    *node.Node    // belongs to the loop; there since joined
-	ended   *endings      // likewise
-	wishes  wishes        // likewise
-	joined  chan struct{} // closed when the network is known and the node made
-	stopped chan struct{} // closed when the loop has ended
+	node         *node.Node         // owned by the loop; set when joined is closed
+	unsubscribed *unsubscribedFeeds // owned by the loop; set when joined is closed
+	pending      pendingChanges     // owned by the loop
+	joined       chan struct{}      // closed when the network is known and node is set
+	stopped      chan struct{}      // closed when the loop has ended
 }
 
-// Open makes the node of a data directory, new or as it was left. It listens and
-// does nothing else until Run; close it if it is never run.
+// Open opens the node of a data directory, which may be new. The node listens, and does nothing else until
+// Run. The caller closes a node that it never runs.
 func Open(c Config) (*Daemon, error) {
-	c, err := c.filled()
+	c, err := c.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	d := &Daemon{
-		config:  c,
-		log:     c.Log,
-		loop:    loop.New(loop.Config{}),
-		shelf:   newShelf(),
-		opened:  time.Now(),
-		joined:  make(chan struct{}),
-		stopped: make(chan struct{}),
+		config:    c,
+		log:       c.Log,
+		loop:      loop.New(loop.Config{}),
+		readIndex: newReadIndex(),
+		opened:    time.Now(),
+		joined:    make(chan struct{}),
+		stopped:   make(chan struct{}),
 	}
 	if err := makeDir(c.Dir); err != nil {
-		return nil, fileFault(c.Dir, err)
+		return nil, fileError(c.Dir, err)
 	}
-	// The store's lock keeps a second process from the directory.
-	if d.disk, err = store.Open(c.path(storeFile), d.loop.Deliver, store.Twice{Prefix: []string{feedtree.SubscriptionPrefix, endingPrefix}}); err != nil {
-		return nil, fileFault(c.Dir, err)
+	// The lock of the store keeps a second process out of the directory.
+	if d.disk, err = store.Open(c.path(storeFile), d.loop.Deliver, store.Twice{Prefix: []string{feedtree.SubscriptionPrefix, unsubscribedPrefix}}); err != nil {
+		return nil, fileError(c.Dir, err)
 	}
 	kc := cobra.DefaultConfig()
-	kc.Kept = c.Kept
+	kc.Kept = c.KeywordItems
 	if d.keywords, err = openKeywords(c.path(keywordsFile), kc, d.log); err != nil {
-		return nil, errors.Join(fileFault(c.Dir, err), d.disk.Close())
+		return nil, errors.Join(fileError(c.Dir, err), d.disk.Close())
 	}
 	if c.Filter {
-		d.keywords.recent.brought.keep = recentFor
+		d.keywords.recent.arrivals.maxAge = recentAge
 	}
 	d.keywords.missed.read = func(key overlay.ID, then func(feedtree.Document)) {
-		d.loop.Deliver(func() { // of a node that has told news
+		d.loop.Deliver(func() { // only a node that has reported items reads them again, so node is set
 			d.node.Feeds.Read(key, func(doc feedtree.Document) {
 				s, _ := d.node.Feeds.Subscription(key)
-				doc.Entries = vouched(s, doc.Entries)
+				doc.Entries = withRequiredProvenance(s, doc.Entries)
 				then(doc)
 			})
 		})
@@ -142,37 +139,37 @@ func Open(c Config) (*Daemon, error) {
 	return d, nil
 }
 
-// open reads the data directory and makes the host.
+// open reads the data directory and creates the libp2p host.
 func (d *Daemon) open() (err error) {
 	if what := d.disk.Repaired(); what != "" {
-		d.damage.mended = true
-		d.log.Debug("store was repaired", "details", what)
+		d.damage.repaired = true
+		d.log.Debug("the store was repaired", "details", what)
 	}
 	if err := d.listen(); err != nil {
-		return err // before anything is settled
+		return err // before any file is written
 	}
 	defer func() {
 		if err != nil && d.http != nil {
 			err = errors.Join(err, d.http.Close())
 		}
 	}()
-	lost := d.disk.Lost()
-	subscribed := false
+	storeLost := d.disk.Lost()
+	hasSubscriptions := false
 	err = d.disk.Range([]byte(feedtree.SubscriptionPrefix), func(_, _ []byte) bool {
-		subscribed = true
+		hasSubscriptions = true
 		return false
 	})
 	if err != nil {
 		return fmt.Errorf("read subscriptions: %w", err)
 	}
-	if d.home, err = openHome(d.config, lost != "", subscribed); err != nil {
-		return fileFault(d.config.Dir, err)
+	if d.dataDir, err = openDataDir(d.config, storeLost != "", hasSubscriptions); err != nil {
+		return fileError(d.config.Dir, err)
 	}
-	if lost != "" {
+	if storeLost != "" {
 		d.damage.lost = true
-		d.damage.back, d.damage.whole = d.disk.Restored()
-		d.log.Debug("store has no records of earlier runs", "reason", lost)
-		if d.home.renewed {
+		d.damage.restored, d.damage.complete = d.disk.Restored()
+		d.log.Debug("the store has no records of earlier runs", "reason", storeLost)
+		if d.dataDir.identityReplaced {
 			d.log.Warn("store was lost or damaged, so the node gets a new id")
 		}
 		if err := d.disk.Accept(); err != nil {
@@ -186,14 +183,14 @@ func (d *Daemon) open() (err error) {
 		Own:          func() []netip.Addr { return d.host.IPs() },
 	}, d.answered)
 	c := libp2p.Config{
-		Key:              d.home.key,
+		Key:              d.dataDir.key,
 		Listen:           d.config.Listen,
-		Descriptor:       d.home.Descriptor,
+		Descriptor:       d.dataDir.Descriptor,
 		Name:             d.config.Network,
 		Agent:            d.config.Agent,
 		Bootstrap:        d.config.Bootstrap,
 		PrivateAddresses: d.config.PrivateAddresses,
-		Founder:          d.home.Founder,
+		Founder:          d.dataDir.Founder,
 		RefuseInbound:    d.config.RefuseInbound,
 		MDNS:             d.config.MDNS,
 		PortMap:          d.config.PortMap,
@@ -201,7 +198,7 @@ func (d *Daemon) open() (err error) {
 		Log:              d.log,
 	}
 	if c.Descriptor != nil {
-		known, err := overlay.Remembered(d.disk, d.home.network.Name, wire.NewVerifier(wire.HashOf(c.Descriptor)))
+		known, err := overlay.Remembered(d.disk, d.dataDir.network.Name, wire.NewVerifier(wire.HashOf(c.Descriptor)))
 		if err != nil {
 			return fmt.Errorf("read known peers: %w", err)
 		}
@@ -211,37 +208,36 @@ func (d *Daemon) open() (err error) {
 	}
 	if d.host, err = libp2p.New(c); err != nil {
 		if at, ok := errors.AsType[*libp2p.ListenError](err); ok {
-			err = listenFault("listen for other nodes at "+at.Address, "--listen", at.Err)
+			err = listenError("listen for other nodes at "+at.Address, "--listen", at.Err)
 		}
 		return err
 	}
-	d.answer()
+	d.openServer()
 	return nil
 }
 
-// answered brings an origin's answer to the node's loop.
+// answered passes an origin's answer to the node on its loop.
 func (d *Daemon) answered(h env.Handle, a env.Answer) {
 	d.loop.Deliver(func() { d.node.Answered(h, a) })
 }
 
-// Close gives back what Open took. Run does so too.
+// Close releases everything that Open took. Run calls it, too.
 func (d *Daemon) Close() error {
 	var err error
 	d.closed.Do(func() {
-		d.takeAccess()
+		d.removeTokenCopy()
 		d.host.Close()
 		if d.http != nil {
-			_ = d.http.Close() // the server has closed it, if it was run
+			_ = d.http.Close() // the server has closed it already if it ran
 		}
 		err = errors.Join(d.disk.Close(), d.keywords.disk.Close())
 	})
 	return err
 }
 
-// Run takes the node into its network and drives it until ctx ends; then the
-// node leaves in good order. Run returns when everything has stopped, without an
-// error if ctx was the reason. A node whom every peer it could join through
-// refuses returns with their words. A Daemon runs once.
+// Run takes the node into its network and drives it until ctx ends; the node then leaves in good order. Run
+// returns when everything has stopped, and returns no error if ctx was the reason. If all peers that the node
+// could join through refuse it, Run returns their reasons. A Daemon runs once.
 func (d *Daemon) Run(ctx context.Context) error {
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	var readers sync.WaitGroup
@@ -252,7 +248,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	matcher.Go(func() { d.keywords.run(matching) })
 	err := d.join(ctx)
 	if err == nil {
-		err = d.live(ctx)
+		err = d.drive(ctx)
 	} else {
 		close(d.stopped)
 	}
@@ -268,25 +264,24 @@ func (d *Daemon) Run(ctx context.Context) error {
 	return err
 }
 
-// join learns the network, if this is the node's first start in it, and makes
-// the node.
+// join creates the node. At the node's first start it learns the network first.
 func (d *Daemon) join(ctx context.Context) error {
 	descriptor, err := d.host.Join(ctx)
 	if err != nil {
 		return err
 	}
-	if d.home.Descriptor == nil {
-		if err := d.home.settle(descriptor, false); err != nil {
+	if d.dataDir.Descriptor == nil {
+		if err := d.dataDir.saveNetwork(descriptor, false); err != nil {
 			return err
 		}
 	}
-	dice, err := roll()
+	rng, err := newRand()
 	if err != nil {
 		return err
 	}
 	hash := wire.HashOf(descriptor)
-	c := node.DefaultConfig(d.home.network)
-	c.Overlay.Founder = d.home.Founder
+	c := node.DefaultConfig(d.dataDir.network)
+	c.Overlay.Founder = d.dataDir.Founder
 	c.Corona.ExemptPrivate = d.config.AllowPrivateOrigins && d.config.Compression == 0
 	c.Corona.Compression = d.config.Compression
 	c.Firehose = firehose.Config{Shards: firehose.DefaultShards, Filter: d.config.Filter}
@@ -297,18 +292,18 @@ func (d *Daemon) join(ctx context.Context) error {
 		Fetcher: d.fetch,
 		Worker:  d.loop,
 		Store:   d.disk,
-		Rand:    dice,
+		Rand:    rng,
 		Log:     d.log,
-	}, wire.NewSigner(d.home.key, hash), wire.NewVerifier(hash), c, (*out)(d))
+	}, wire.NewSigner(d.dataDir.key, hash), wire.NewVerifier(hash), c, (*nodeEvents)(d))
 	if err != nil {
 		return err
 	}
-	if d.ended, err = loadEndings(d.disk); err != nil {
+	if d.unsubscribed, err = loadUnsubscribed(d.disk); err != nil {
 		return err
 	}
 	for _, s := range d.node.Feeds.Subscriptions() {
-		d.shelf.add(s.URL, s.Key, attributesOf(s))
-		d.damage.left++
+		d.readIndex.add(s.URL, s.Key, attributesOf(s))
+		d.damage.subscriptions++
 	}
 	if f, ok := d.damage.finding(d.config.Dir); ok {
 		d.log.Warn("store is damaged", "details", f.What, "remedy", f.Do)
@@ -317,48 +312,48 @@ func (d *Daemon) join(ctx context.Context) error {
 	return nil
 }
 
-// roll returns dice that nobody else has.
-func roll() (*rand.Rand, error) {
+// newRand seeds a private random source.
+func newRand() (*rand.Rand, error) {
 	var seed [32]byte
 	if _, err := crand.Read(seed[:]); err != nil {
-		return nil, fmt.Errorf("seed the dice: %w", err)
+		return nil, fmt.Errorf("seed the random source: %w", err)
 	}
 	return rand.New(rand.NewChaCha8(seed)), nil
 }
 
-// live drives the node until ctx ends, or the host does.
-func (d *Daemon) live(ctx context.Context) error {
-	always := context.WithoutCancel(ctx) // the end has an order of its own
-	looping, stopLoop := context.WithCancel(always)
+// drive runs the node until ctx or the host ends.
+func (d *Daemon) drive(ctx context.Context) error {
+	uncancelled := context.WithoutCancel(ctx) // parts are stopped below, in their order
+	looping, stopLoop := context.WithCancel(uncancelled)
 	defer stopLoop()
-	hosting, stopHost := context.WithCancel(always)
+	hosting, stopHost := context.WithCancel(uncancelled)
 	defer stopHost()
 
 	var parts sync.WaitGroup
 	parts.Go(func() {
 		defer close(d.stopped)
-		_ = d.loop.Run(looping, d.node) // which ends for no other reason
+		_ = d.loop.Run(looping, d.node) // it ends for no other reason than looping
 	})
-	ended := make(chan error, 1)
-	parts.Go(func() { ended <- d.host.Run(hosting, d.events()) })
-	parts.Go(func() { _ = d.fetch.Run(looping) }) // which ends for no other reason
-	if d.config.Author != nil {
-		parts.Go(func() { d.speak(looping) })
+	hostEnded := make(chan error, 1)
+	parts.Go(func() { hostEnded <- d.host.Run(hosting, d.events()) })
+	parts.Go(func() { _ = d.fetch.Run(looping) }) // it ends for no other reason than looping
+	if d.config.Signer != nil {
+		parts.Go(func() { d.publishHeartbeats(looping) })
 	}
-	watching, stopWatching := context.WithCancel(ctx) // until the node leaves
+	watching, stopWatching := context.WithCancel(ctx) // ends before the node leaves
 	defer stopWatching()
-	parts.Go(func() { d.journal(watching) })
+	parts.Go(func() { d.runJournal(watching) })
 
 	var err error
 	select {
-	case err = <-ended:
+	case err = <-hostEnded:
 	case <-ctx.Done():
 		d.log.Info("stopping")
 		if !d.config.Abrupt {
-			d.leave(always)
+			d.leave(uncancelled)
 		}
 		stopHost()
-		err = <-ended // when it has sent what waited
+		err = <-hostEnded // after the host has sent what was queued
 	}
 	stopWatching()
 	stopLoop()
@@ -366,7 +361,7 @@ func (d *Daemon) live(ctx context.Context) error {
 	return err
 }
 
-// events brings what the host reports to the node's loop.
+// events returns the callbacks that pass the host's events to the node on its loop.
 func (d *Daemon) events() libp2p.Events {
 	return libp2p.Events{
 		Receive: func(from env.PeerID, class env.Class, frame []byte) bool {
@@ -379,33 +374,32 @@ func (d *Daemon) events() libp2p.Events {
 		Found: func(p env.Peer) {
 			d.loop.Post(env.Control, func() { d.node.Found(p) })
 		},
-		Reachable: func(addrs []string) { // rare, and said once
+		Reachable: func(addrs []string) { // a rare event that is not repeated, so it is never dropped
 			d.loop.Deliver(func() { d.node.Reachable(addrs) })
 		},
-		Moved: func() { // as rare
+		Moved: func() { // likewise
 			d.loop.Deliver(func() { d.node.Moved() })
 		},
 		PeerDown: func(id env.PeerID) {
 			d.loop.Post(env.Control, func() { d.node.PeerDown(id) })
 		},
 		Useful: func(ids []env.PeerID, then func([]bool)) bool {
-			return d.loop.Post(env.Control, func() { then(d.node.Uses(ids)) })
+			return d.loop.Post(env.Control, func() { then(d.node.Useful(ids)) })
 		},
 	}
 }
 
-// receive gives a frame to the node, and blames the peer if it breaks the
-// protocol.
+// receive gives a frame to the node, and blames the peer if the frame breaks the protocol.
 func (d *Daemon) receive(from env.PeerID, frame []byte) {
 	if err := d.node.Receive(from, frame); err != nil {
-		d.log.Debug("invalid frame of a peer was dropped", "peer", libp2p.Text(from), "err", err)
+		d.log.Debug("invalid frame from a peer dropped", "peer", libp2p.Text(from), "err", err)
 		d.host.Blame(from)
 	}
 }
 
-// leave takes the node out of its network.
+// leave takes the node out of its network in good order.
 func (d *Daemon) leave(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
 	left := make(chan struct{})
 	err := d.loop.Call(ctx, func() { d.node.Leave(func() { close(left) }) })

@@ -23,22 +23,22 @@ import (
 	"tidings/proxy"
 )
 
-// patience is how long a test waits for what should come soon, on a machine with much else to do.
-const patience = 90 * time.Second
+// awaitTimeout bounds how long a test waits for something that should happen soon, on a busy machine.
+const awaitTimeout = 90 * time.Second
 
 // A member is a daemon that runs in the test's own process.
 type member struct {
 	*Daemon
-	log *logbook
+	log *logBuffer
 	got chan scribe.Delivery
 	end context.CancelFunc
-	ran chan error // Run's result
+	ran chan error // the result of Run
 }
 
 // opened opens a daemon on loopback that logs for the test.
 func opened(t *testing.T, c Config) *member {
 	t.Helper()
-	logged := &logbook{}
+	logged := &logBuffer{}
 	m := &member{log: logged, got: make(chan scribe.Delivery, 1000), ran: make(chan error, 1), end: func() {}}
 	if c.Listen == nil {
 		c.Listen = anyPort
@@ -101,11 +101,11 @@ func (m *member) status(t *testing.T) Snapshot {
 	return s
 }
 
-// knows waits until a member is active and knows so many members.
-func (m *member) knows(t *testing.T, count int) Snapshot {
+// awaitMembers waits until a member is active and its leaf has a number of members.
+func (m *member) awaitMembers(t *testing.T, count int) Snapshot {
 	t.Helper()
 	var s Snapshot
-	within(t, patience, fmt.Sprintf("a leaf of %d", count), func() error {
+	within(t, awaitTimeout, fmt.Sprintf("a leaf of %d", count), func() error {
 		if s = m.status(t); s.State != overlay.Active || len(s.Leaf) != count {
 			return fmt.Errorf("%v, knows %d", s.State, len(s.Leaf))
 		}
@@ -114,8 +114,8 @@ func (m *member) knows(t *testing.T, count int) Snapshot {
 	return s
 }
 
-// hears waits for a message.
-func (m *member) hears(t *testing.T, group overlay.ID, payload string) {
+// awaitMessage waits for a message.
+func (m *member) awaitMessage(t *testing.T, group overlay.ID, payload string) {
 	t.Helper()
 	for {
 		select {
@@ -123,25 +123,25 @@ func (m *member) hears(t *testing.T, group overlay.ID, payload string) {
 			if d.Group == group && string(d.Payload) == payload {
 				return
 			}
-		case <-time.After(patience):
+		case <-time.After(awaitTimeout):
 			t.Fatalf("%q does not come", payload)
 		}
 	}
 }
 
-// logbook keeps what many goroutines log.
-type logbook struct {
+// A logBuffer collects the logs of several goroutines.
+type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (l *logbook) Write(b []byte) (int, error) {
+func (l *logBuffer) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(b)
 }
 
-func (l *logbook) String() string {
+func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
@@ -155,11 +155,11 @@ func founding(t *testing.T, name string) Config {
 func TestTwoNodesFoundJoinAndComeBack(t *testing.T) {
 	t.Parallel()
 	a := running(t, founding(t, "pair"))
-	first := a.knows(t, 1)
+	first := a.awaitMembers(t, 1)
 	joining := Config{Dir: t.TempDir(), Bootstrap: first.Addrs}
 	b := running(t, joining)
-	second := b.knows(t, 2)
-	a.knows(t, 2)
+	second := b.awaitMembers(t, 2)
+	a.awaitMembers(t, 2)
 	if second.Network != "pair" || second.Hash != first.Hash || second.Size != 2 {
 		t.Errorf("joined network %q %v of %d, not %q %v", second.Network, second.Hash, second.Size, "pair", first.Hash)
 	}
@@ -174,7 +174,7 @@ func TestTwoNodesFoundJoinAndComeBack(t *testing.T) {
 	publish := func(m *member, payload string) error { return m.PublishGroup(t.Context(), group, []byte(payload)) }
 	subscribed(a)
 	subscribed(b)
-	within(t, patience, "both count", func() error {
+	within(t, awaitTimeout, "both count", func() error {
 		for _, m := range []*member{a, b} {
 			if p, ok, err := m.Place(t.Context(), group); err != nil || ok && p.Root && p.Weight == 6 {
 				return err
@@ -187,22 +187,22 @@ func TestTwoNodesFoundJoinAndComeBack(t *testing.T) {
 		if err := publish(m, payload); err != nil {
 			t.Fatal(err)
 		}
-		a.hears(t, group, payload)
-		b.hears(t, group, payload)
+		a.awaitMessage(t, group, payload)
+		b.awaitMessage(t, group, payload)
 	}
 	got, err := a.Route(t.Context(), second.ID, nil)
 	if err != nil || got.Root != second.ID || got.Hops != 1 {
 		t.Errorf("the root of a node's id is %s after %d hops, %v", got.Root.Short(), got.Hops, err)
 	}
 
-	within(t, patience, "a is remembered", func() error {
+	within(t, awaitTimeout, "a is remembered", func() error {
 		if b.status(t).Overlay.Known != 1 {
 			return errors.New("not yet")
 		}
 		return nil
 	})
 	b.stop(t)
-	if s := a.knows(t, 1); s.Overlay.Deaths != 0 {
+	if s := a.awaitMembers(t, 1); s.Overlay.Deaths != 0 {
 		t.Error("b left without a word")
 	}
 	if err := publish(b, "too late"); !errors.Is(err, ErrStopped) {
@@ -210,12 +210,12 @@ func TestTwoNodesFoundJoinAndComeBack(t *testing.T) {
 	}
 
 	b = running(t, Config{Dir: joining.Dir, Listen: second.Listens})
-	if back := b.knows(t, 2); back.ID != second.ID {
+	if back := b.awaitMembers(t, 2); back.ID != second.ID {
 		t.Error("b came back as another")
 	}
-	a.knows(t, 2)
+	a.awaitMembers(t, 2)
 	subscribed(b)
-	within(t, patience, "b hears of its group again", func() error {
+	within(t, awaitTimeout, "b hears of its group again", func() error {
 		if err := publish(a, "welcome back"); err != nil {
 			return err
 		}
@@ -237,28 +237,28 @@ func TestFounderAloneComesBack(t *testing.T) {
 	t.Parallel()
 	c := founding(t, "alone")
 	a := running(t, c)
-	before := a.knows(t, 1)
+	before := a.awaitMembers(t, 1)
 	a.stop(t)
 	b := running(t, Config{Dir: c.Dir})
-	if after := b.knows(t, 1); after.ID != before.ID || after.Hash != before.Hash {
+	if after := b.awaitMembers(t, 1); after.ID != before.ID || after.Hash != before.Hash {
 		t.Error("it came back as another")
 	}
 	b.stop(t)
-	again := running(t, c) // the flags that founded it say nothing new
-	again.knows(t, 1)
+	again := running(t, c) // with the same flags that founded it
+	again.awaitMembers(t, 1)
 	again.stop(t)
 }
 
 func TestOtherNetworkIsRefusedOnBothSides(t *testing.T) {
 	t.Parallel()
 	a := running(t, founding(t, "one"))
-	there := a.knows(t, 1)
+	there := a.awaitMembers(t, 1)
 
 	other := founding(t, "two")
 	other.Bootstrap = there.Addrs
 	b := running(t, other)
 	for _, m := range []*member{a, b} {
-		within(t, patience, "a refusal on both sides", func() error {
+		within(t, awaitTimeout, "a refusal on both sides", func() error {
 			for _, r := range m.status(t).Refusals {
 				if r.Words == `the node that was asked is in network "one", and the node that asks wants "two"` && r.ByUs == (m == a) {
 					return nil
@@ -287,16 +287,16 @@ func TestOtherNetworkIsRefusedOnBothSides(t *testing.T) {
 	a.stop(t)
 }
 
-// nobody is the address of a node at a port where nothing listens.
-func nobody() string {
+// unreachableNode returns the address of a node at a port where nothing listens.
+func unreachableNode() string {
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)).Public().(ed25519.PublicKey)
 	return "/ip4/127.0.0.1/tcp/9/p2p/" + libp2p.Text(wire.PeerIDOf(key))
 }
 
-func TestNodeWithoutANetworkAnswersThatItHasNone(t *testing.T) {
+func TestCallsWithoutANetworkReturnErrJoining(t *testing.T) {
 	t.Parallel()
-	m := opened(t, Config{Dir: t.TempDir(), Bootstrap: []string{nobody()}, HTTP: "127.0.0.1:0"})
-	m.opened = m.opened.Add(-joinTime) // which is how long callers wait
+	m := opened(t, Config{Dir: t.TempDir(), Bootstrap: []string{unreachableNode()}, HTTP: "127.0.0.1:0"})
+	m.opened = m.opened.Add(-joinTimeout) // so that callers wait no longer
 	m.start(t)
 	const url = "https://news.example/feed.xml"
 	for name, call := range map[string]func() error{
@@ -318,7 +318,7 @@ func TestNodeWithoutANetworkAnswersThatItHasNone(t *testing.T) {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+m.HTTPAddr().String()+path, nil)
 		r.RemoteAddr = m.HTTPAddr().String()
 		r.Header.Set("Tidings", "1")
-		r.Header.Set("Tidings-Token", m.home.access)
+		r.Header.Set("Tidings-Token", m.dataDir.apiToken)
 		w := httptest.NewRecorder()
 		m.server.ServeHTTP(w, r)
 		if w.Code != want || !strings.Contains(w.Body.String(), "has not found its network yet") {
@@ -328,10 +328,10 @@ func TestNodeWithoutANetworkAnswersThatItHasNone(t *testing.T) {
 	m.stop(t)
 }
 
-func TestWaitingForANetworkEndsInGoodOrder(t *testing.T) {
+func TestNodeWithoutANetworkStops(t *testing.T) {
 	t.Parallel()
-	a := running(t, Config{Dir: t.TempDir(), Bootstrap: []string{nobody()}})
-	within(t, patience, "an attempt", func() error {
+	a := running(t, Config{Dir: t.TempDir(), Bootstrap: []string{unreachableNode()}})
+	within(t, awaitTimeout, "an attempt", func() error {
 		if a.status(t).Transport.DialFailures == 0 {
 			return errors.New("none yet")
 		}
@@ -351,7 +351,7 @@ func TestWaitingForANetworkEndsInGoodOrder(t *testing.T) {
 func TestSenderOfGarbageIsBlamed(t *testing.T) {
 	t.Parallel()
 	a := running(t, founding(t, "blame"))
-	there := a.knows(t, 1)
+	there := a.awaitMembers(t, 1)
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -364,7 +364,7 @@ func TestSenderOfGarbageIsBlamed(t *testing.T) {
 	for range 16 {
 		vandal.Send(a.host.Peer(), env.Control, []byte("no frame"))
 	}
-	within(t, patience, "a vandal is shut out", func() error {
+	within(t, awaitTimeout, "a vandal is shut out", func() error {
 		if s := a.status(t).Transport; s.Gated != 1 || s.BadFrames != 16 || s.Connections != 0 {
 			return fmt.Errorf("%+v", s)
 		}
@@ -376,7 +376,7 @@ func TestSenderOfGarbageIsBlamed(t *testing.T) {
 func TestPayloadsOverTheLimitAreRefused(t *testing.T) {
 	t.Parallel()
 	a := running(t, founding(t, "big"))
-	a.knows(t, 1)
+	a.awaitMembers(t, 1)
 	group := overlay.Key("big", "big")
 	if err := a.JoinGroup(t.Context(), group, 1); err != nil {
 		t.Fatal(err)
@@ -391,7 +391,7 @@ func TestPayloadsOverTheLimitAreRefused(t *testing.T) {
 	if err := a.PublishGroup(t.Context(), group, big[:scribe.MaxPayload]); err != nil {
 		t.Error(err)
 	}
-	a.hears(t, group, string(big[:scribe.MaxPayload]))
+	a.awaitMessage(t, group, string(big[:scribe.MaxPayload]))
 	if _, err := a.Route(t.Context(), group, big[:overlay.MaxPayload]); err != nil {
 		t.Error(err)
 	}

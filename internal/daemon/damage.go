@@ -6,51 +6,50 @@ import (
 	"tidings/proxy"
 )
 
-// A damage is what befell the store before the node started, for people. The
-// store's own words name records by their keys; they are for the debug log.
-type damage struct {
-	mended bool // something was damaged when the store was opened
-	lost   bool // with it, records may be gone
-	left   int  // subscriptions that are there
-	back   int  // records of them that came back from their second copy
-	whole  bool // that was whole, so that none is lost
+// A storeDamage describes for people what happened to the store before the node started. The store itself
+// names records by their keys; its texts go to the debug log.
+type storeDamage struct {
+	repaired      bool // something was damaged when the store was opened
+	lost          bool // records may be missing
+	subscriptions int  // subscriptions that could be read
+	restored      int  // subscription records restored from the second copy
+	complete      bool // the second copy was complete, so no subscription is lost
 }
 
-// diskHealth is what to do when all is well again.
-const diskHealth = "check the health of the disk"
+// checkDisk is the remedy if nothing is lost.
+const checkDisk = "check the health of the disk"
 
-// finding says what is wrong, what was lost as far as anybody knows, and what to
-// do; ok is false if all was well. Which feeds are missing was written in the
-// records that are.
-func (m damage) finding(dir string) (f proxy.Finding, ok bool) {
+// finding returns what is wrong, what was lost as far as that is known, and what to do; ok is false if there
+// was no damage. It cannot name missing feeds: their names were in the lost records.
+func (d storeDamage) finding(dir string) (f proxy.Finding, ok bool) {
 	switch {
-	case m.lost && m.whole && (m.mended || m.back > 0):
+	case d.lost && d.complete && (d.repaired || d.restored > 0):
 		return proxy.Finding{
 			Level: levelNote,
-			What:  fmt.Sprintf("the store was damaged or lost when the node started: no subscription is lost, because %s came back from the second copy, %s.second; missing articles come again from the network", proxy.Plural(m.back, "missing record", "missing records"), storeFile),
-			Do:    diskHealth,
+			What:  fmt.Sprintf("the store was damaged or lost when the node started: no subscription is lost, because %s came back from the second copy, %s.second; missing articles come again from the network", proxy.Plural(d.restored, "missing record", "missing records"), storeFile),
+			Do:    checkDisk,
 		}, true
-	case m.lost && m.mended:
+	case d.lost && d.repaired:
 		return proxy.Finding{
 			Level: levelNote,
-			What:  "the store was damaged when the node started, and subscriptions may be lost: " + m.kept(),
+			What:  "the store was damaged when the node started, and subscriptions may be lost: " + d.remaining(),
 			Do:    fmt.Sprintf("compare the list with that of your feed reader, and subscribe again to missing feeds; check the health of the disk; delete the damaged file in %s (%s.damaged-…) when all is well", dir, storeFile),
 		}, true
-	case m.mended:
+	case d.repaired:
 		return proxy.Finding{
 			Level: levelNote,
 			What:  "the store was damaged when the node started: no subscription is lost; missing articles come again from the network",
-			Do:    diskHealth,
+			Do:    checkDisk,
 		}, true
 	}
 	return f, false
 }
 
-// kept says what could be read.
-func (m damage) kept() string {
+// remaining says how many subscriptions could be read.
+func (d storeDamage) remaining() string {
 	const rest = " could be read, and missing articles come again from the network"
-	if m.left == 0 {
+	if d.subscriptions == 0 {
 		return "none could be read"
 	}
-	return proxy.Plural(m.left, "subscription", "subscriptions") + rest
+	return proxy.Plural(d.subscriptions, "subscription", "subscriptions") + rest
 }

@@ -9,8 +9,7 @@ import (
 	"tidings/overlay/overlaypb"
 )
 
-// What comes from others waits for the node in its class; what members know each other by
-// is urgent.
+// Frames wait in the queue of their class. Frames of the failure detector are urgent.
 func TestFramesWaitInTheirClass(t *testing.T) {
 	d := &Daemon{loop: loop.New(loop.Config{})}
 	receive := d.events().Receive

@@ -25,11 +25,10 @@ import (
 	"tidings/proxy"
 )
 
-// TestAStrangerBringsNothingIntoAFeed has a peer that is no member tell three real nodes that it has read a
-// document of their feed, with an item that the origin never showed: once under a record of its own that calls it
-// a member, and once under the record of one of them. The sequencer drops and counts both reports, and no node
-// shows the item.
-func TestAStrangerBringsNothingIntoAFeed(t *testing.T) {
+// A peer that is no member sends three real nodes change reports about their feed, with an item that the
+// origin never showed: once with a record of its own that calls it a member, and once with the record of one
+// of them. The sequencer drops and counts both reports, and no node shows the item.
+func TestForgedChangeReportsAreDropped(t *testing.T) {
 	t.Parallel()
 	const document = `<rss version="2.0"><channel><title>Ferry news</title><link>https://ferry.example/</link><description/>%s</channel></rss>`
 	item := func(n int, title string) string {
@@ -43,16 +42,16 @@ func TestAStrangerBringsNothingIntoAFeed(t *testing.T) {
 	network := laboratory("forged")
 	network.PollInterval = 2 * time.Second
 	nodes := []*member{running(t, Config{Dir: t.TempDir(), Found: &network, HTTP: "127.0.0.1:0", AllowPrivateOrigins: true})}
-	first := nodes[0].knows(t, 1)
+	first := nodes[0].awaitMembers(t, 1)
 	for range 2 {
 		nodes = append(nodes, running(t, Config{Dir: t.TempDir(), Bootstrap: first.Addrs, HTTP: "127.0.0.1:0", AllowPrivateOrigins: true}))
 	}
-	shown := func(m *member) string { return m.reads(t, "/feed?url="+url.QueryEscape(address)+"&format=rss") }
+	shown := func(m *member) string { return m.get(t, "/feed?url="+url.QueryEscape(address)+"&format=rss") }
 	for _, m := range nodes {
-		m.knows(t, 3)
+		m.awaitMembers(t, 3)
 		var done proxy.Subscribed
-		m.tell(t, "subscribe", fmt.Sprintf(`{"url":%q}`, address), &done)
-		within(t, patience, "the feed", func() error {
+		m.post(t, "subscribe", fmt.Sprintf(`{"url":%q}`, address), &done)
+		within(t, awaitTimeout, "the feed", func() error {
 			if got := shown(m); !strings.Contains(got, "Pier opens") {
 				return fmt.Errorf("it is %s", got)
 			}
@@ -109,7 +108,7 @@ func TestAStrangerBringsNothingIntoAFeed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	within(t, patience, "what the stranger said, dropped by the sequencer", func() error {
+	within(t, awaitTimeout, "what the stranger said, dropped by the sequencer", func() error {
 		dropped := uint64(0)
 		for _, m := range nodes {
 			if err := m.do(t.Context(), func() {

@@ -15,39 +15,40 @@ func (d *Daemon) listen() error {
 	}
 	l, err := net.Listen("tcp", d.config.HTTP)
 	if err != nil {
-		return listenFault("serve readers at "+d.config.HTTP, "--http", err)
+		return listenError("serve readers at "+d.config.HTTP, "--http", err)
 	}
 	d.http = l
 	return nil
 }
 
-// answer makes what answers readers, if anything does.
-func (d *Daemon) answer() {
+// openServer creates the server for readers, if the node serves any.
+func (d *Daemon) openServer() {
 	if d.http == nil {
 		return
 	}
 	d.server = proxy.New(d, proxy.Config{
-		Secret:          d.home.secret,
-		Token:           d.home.access,
+		Secret:          d.dataDir.readerSecret,
+		Token:           d.dataDir.apiToken,
 		TrustedProxies:  d.config.TrustedProxies,
 		BaseURL:         d.config.BaseURL,
 		SubscribeOnRead: d.config.SubscribeOnRead,
 		Keywords:        d,
 		Filter:          d.config.Filter,
-		Kept:            d.config.Kept,
+		Kept:            d.config.KeywordItems,
 		Publishing:      d,
 		Metrics:         metrics{d}.handler(),
 		Notice:          d.config.Notice,
 		Version:         d.config.Version,
 		Log:             d.log,
 	})
-	d.leaveAccess()
+	d.saveTokenCopy()
 }
 
-// Entrance is an address that opens the pages in a browser once, if readers reach the node at base.
+// Entrance returns an address that opens the pages in a browser once. base is the URL at which readers reach
+// the node.
 func (d *Daemon) Entrance(base string) string { return d.server.Entrance(base) }
 
-// HTTPAddr is where readers are served, nil if they are not.
+// HTTPAddr returns the address at which readers are served, nil if there is none.
 func (d *Daemon) HTTPAddr() net.Addr {
 	if d.http == nil {
 		return nil
@@ -55,12 +56,12 @@ func (d *Daemon) HTTPAddr() net.Addr {
 	return d.http.Addr()
 }
 
-// serve serves readers until ctx ends, and ends subscriptions that lapsed.
+// serve serves readers until ctx ends. It also ends subscriptions that lapse.
 func (d *Daemon) serve(ctx context.Context) {
 	lapses := make(chan struct{})
 	go func() {
 		defer close(lapses)
-		d.lapses(ctx)
+		d.runLapses(ctx)
 	}()
 	if d.http != nil {
 		if err := d.server.Serve(ctx, d.http); err != nil && ctx.Err() == nil {
@@ -70,13 +71,13 @@ func (d *Daemon) serve(ctx context.Context) {
 	<-lapses
 }
 
-// lapses ends the subscriptions that reading made and that nobody reads any more.
-func (d *Daemon) lapses(ctx context.Context) {
-	look := time.NewTicker(lapseLook)
-	defer look.Stop()
+// runLapses ends lapsed subscriptions until ctx ends.
+func (d *Daemon) runLapses(ctx context.Context) {
+	tick := time.NewTicker(lapseCheckInterval)
+	defer tick.Stop()
 	for {
 		select {
-		case <-look.C:
+		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
@@ -84,11 +85,10 @@ func (d *Daemon) lapses(ctx context.Context) {
 	}
 }
 
-// endLapsed ends the subscriptions that have lapsed by now. Whoever reads one again has
-// it again.
+// endLapsed ends the subscriptions that have lapsed by now. Reading such a feed subscribes again.
 func (d *Daemon) endLapsed(ctx context.Context, now time.Time) {
-	for _, url := range d.shelf.lapsed(now) {
-		if err := d.unsubscribe(ctx, url, passing); err == nil {
+	for _, url := range d.readIndex.lapsed(now) {
+		if err := d.unsubscribe(ctx, url, isTemporary); err == nil {
 			d.log.Info("subscription lapsed, because nobody read it for 30 days, or nothing could be published", "url", url)
 		}
 	}

@@ -11,62 +11,62 @@ import (
 const (
 	// journalEvery is the time between two checks of what a journal logs.
 	journalEvery = 5 * time.Second
-	// failureEvery is how often the log says that a store still cannot be written.
+	// failureEvery is how often the log repeats that a store cannot be written.
 	failureEvery = 5 * time.Minute
-	// mendedAfter is how long no write may fail before the log says that the store can be written again. On a full disk
-	// small records succeed between large ones that fail.
-	mendedAfter = time.Minute
+	// recoveredAfter is how long no write may fail before the log says that the store can be written again.
+	// On a full disk, small writes succeed between large ones that fail.
+	recoveredAfter = time.Minute
 )
 
-// A journal logs the changes of a node that an operator has to know: whether it is in its network, and whether its stores
-// can be written. It logs a change once, however many feeds it concerns.
+// A journal logs changes of the node's state that an operator should know: whether the node is in its
+// network, and whether its stores can be written. It logs each change once, however many feeds are concerned.
 type journal struct {
 	log *slog.Logger
 
-	company bool // the node has been in contact with others
-	lost    bool // the node has lost its network
+	connected bool // the node has been in contact with others
+	lost      bool // the node has lost its network
 
-	failed   uint64    // writes that had failed at the last check
-	counted  uint64    // writes that had failed when the log last said so
-	failedAt time.Time // when a write failed last; zero: the stores can be written
-	saidAt   time.Time // when the log last said so
+	failures       uint64    // failed writes up to the last check
+	loggedFailures uint64    // failed writes up to the last log line about them
+	failedAt       time.Time // time of the last failed write; zero: the stores can be written
+	loggedAt       time.Time // time of the last log line about failed writes
 }
 
 // network logs that the node has found, lost or regained its network.
 func (j *journal) network(s Snapshot) {
-	company := s.CutOff == nil && s.Size > 1 && (s.State == overlay.Active || s.State == overlay.Attached)
-	lost := s.CutOff != nil || j.company && s.Size <= 1
+	connected := s.CutOff == nil && s.Size > 1 && (s.State == overlay.Active || s.State == overlay.Attached)
+	lost := s.CutOff != nil || j.connected && s.Size <= 1
 	switch {
-	case company && j.lost:
+	case connected && j.lost:
 		j.log.Info("the node is in its network again", "members", s.Size)
-	case company && !j.company:
+	case connected && !j.connected:
 		j.log.Info("the node has joined other nodes", "network", s.Network, "members", s.Size)
 	case lost && !j.lost:
 		j.log.Warn("no other node of the network answers; the node polls by itself")
 	}
-	j.company = j.company || company
-	j.lost = lost || j.lost && !company
+	j.connected = j.connected || connected
+	j.lost = lost || j.lost && !connected
 }
 
-// stores logs that writes fail, and that they succeed again. failed counts the writes that have failed since the start, and
-// why is the error of the last one, or empty if later ones succeeded.
-func (j *journal) stores(failed uint64, why string, now time.Time) {
+// stores logs that writes fail, and that they succeed again. failures counts the failed writes since the
+// start. why is the last error, empty if a later write succeeded.
+func (j *journal) stores(failures uint64, why string, now time.Time) {
 	switch {
-	case failed > j.failed || why != "":
-		if j.failedAt.IsZero() || now.Sub(j.saidAt) >= failureEvery {
-			j.log.Error("the store cannot be written; "+diskRemedy, "err", why, "failed_writes", failed-j.counted)
-			j.saidAt, j.counted = now, failed
+	case failures > j.failures || why != "":
+		if j.failedAt.IsZero() || now.Sub(j.loggedAt) >= failureEvery {
+			j.log.Error("the store cannot be written; "+diskRemedy, "err", why, "failed_writes", failures-j.loggedFailures)
+			j.loggedAt, j.loggedFailures = now, failures
 		}
 		j.failedAt = now
-	case !j.failedAt.IsZero() && now.Sub(j.failedAt) >= mendedAfter:
-		j.log.Info("the store can be written again", "failed_writes", failed-j.counted)
-		j.failedAt, j.counted = time.Time{}, failed
+	case !j.failedAt.IsZero() && now.Sub(j.failedAt) >= recoveredAfter:
+		j.log.Info("the store can be written again", "failed_writes", failures-j.loggedFailures)
+		j.failedAt, j.loggedFailures = time.Time{}, failures
 	}
-	j.failed = failed
+	j.failures = failures
 }
 
-// journal keeps the journal until ctx ends.
-func (d *Daemon) journal(ctx context.Context) {
+// runJournal keeps a journal until ctx ends.
+func (d *Daemon) runJournal(ctx context.Context) {
 	j := journal{log: d.log}
 	check := time.NewTicker(journalEvery)
 	defer check.Stop()

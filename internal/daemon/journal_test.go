@@ -22,7 +22,7 @@ func logged(f func(*journal)) string {
 	return out.String()
 }
 
-func TestNetworkThatIsFoundAndLostIsLoggedOnce(t *testing.T) {
+func TestJoiningAndLosingTheNetworkIsLoggedOnce(t *testing.T) {
 	alone := Snapshot{Network: "n", State: overlay.Active, Size: 1}
 	member := Snapshot{Network: "n", State: overlay.Active, Size: 3}
 	client := Snapshot{Network: "n", State: overlay.Attached, Size: 3}
@@ -70,7 +70,7 @@ func TestFullDiskIsLoggedSeldom(t *testing.T) {
 			{journalEvery, 9, ""}, // a small record succeeded
 			{failureEvery, 12, "disk full"},
 			{journalEvery, 12, ""},
-			{mendedAfter, 12, ""},
+			{recoveredAfter, 12, ""},
 			{journalEvery, 12, ""},
 		} {
 			now = now.Add(c.after)

@@ -23,62 +23,62 @@ import (
 	"tidings/proxy"
 )
 
-// keywords is a node's second loop, with a store of its own: a reflector, which matches what is new in
-// the channels that the node subscribes to. To match takes long where many watch, and must not keep
-// the node from its peers.
+// keywords matches new articles with keyword subscriptions. It has a loop and a store of its own, which drive
+// a [cobra.Reflector]: matching many subscriptions takes long, and must not delay messages of the node.
 type keywords struct {
-	loop   *loop.Loop
-	disk   *store.Disk
-	store  env.Store // the disk, as the reflector writes to it
-	config cobra.Config
-	log    *slog.Logger
-	opened chan struct{} // closed when there is a reflector, or failed says why not
-	failed error
-	// reflector belongs to the loop.
+	loop    *loop.Loop
+	disk    *store.Disk
+	store   env.Store // the disk; tests replace it
+	config  cobra.Config
+	log     *slog.Logger
+	loaded  chan struct{} // closed when reflector or loadErr is set
+	loadErr error
+	// The reflector is owned by the loop.
 	reflector *cobra.Reflector
 
 	recent recent
-	missed missed
-	// asking has room for one who watches: who asks for the same at once has the same.
-	asking chan struct{}
-	back   string         // what came back of a store that was damaged or lost, in words; "": it was neither
-	memory func() float64 // share of the memory that the process may have
-	looked time.Time      // at memory; the loop's
+	missed missedArticles
+	// watchSlot has room for one Watch at a time, so that concurrent requests for one query share a
+	// subscription.
+	watchSlot       chan struct{}
+	restoredText    string         // what was restored of a damaged or lost store; "": nothing was
+	memoryShare     func() float64 // share of the memory limit in use, 0 to 1; tests replace it
+	memoryCheckedAt time.Time      // when memoryShare was last called; owned by the loop
 
-	watched atomic.Int64 // subscriptions, as the reflector counts them
-	wanted  atomic.Int64 // that are being made
-	waiting atomic.Int64 // bytes of articles on their way to the loop
-	dropped atomic.Uint64
-	// unreadable counts subscriptions whose queries cannot be read any more.
+	subscriptions atomic.Int64 // number of subscriptions, copied from the reflector
+	creating      atomic.Int64 // subscriptions being created
+	waitingBytes  atomic.Int64 // bytes of articles queued for the loop
+	dropped       atomic.Uint64
+	// unreadable counts subscriptions whose query cannot be parsed any more.
 	unreadable atomic.Int64
-	short      atomic.Pointer[short]
+	shortage   atomic.Pointer[shortage]
 	stopped    chan struct{}
 }
 
-// short says what of new articles is not kept, nil if all is.
-type short struct {
-	level int // of cobra.Stats
-	what  string
+// A shortage says which parts of new articles are not kept.
+type shortage struct {
+	level int // as in cobra.Stats: 1 or 2
+	text  string
 }
 
 const (
-	// maxWaiting is how many bytes of articles may wait for the second loop. What comes then is
-	// not matched; the node says so.
-	maxWaiting = 64 << 20
-	// maxArticles is how many may wait.
-	maxArticles = 1 << 14
+	// maxWaitingBytes bounds the articles queued for the loop, in bytes. Beyond it articles are not matched
+	// on arrival; the doctor reports them, and they are read again later.
+	maxWaitingBytes = 64 << 20
+	// maxWaitingArticles bounds the number of queued articles.
+	maxWaitingArticles = 1 << 14
 )
 
-// openKeywords opens the store of a node's keyword subscriptions.
+// openKeywords opens the store of keyword subscriptions.
 func openKeywords(path string, config cobra.Config, log *slog.Logger) (*keywords, error) {
 	k := &keywords{
-		loop:   loop.New(loop.Config{Bulk: maxArticles}),
+		loop:   loop.New(loop.Config{Bulk: maxWaitingArticles}),
 		log:    log,
-		config: config, missed: missed{after: againAfter}, memory: memoryInUse,
-		asking: make(chan struct{}, 1), opened: make(chan struct{}), stopped: make(chan struct{}),
+		config: config, missed: missedArticles{delay: retryDelay}, memoryShare: memoryInUse,
+		watchSlot: make(chan struct{}, 1), loaded: make(chan struct{}), stopped: make(chan struct{}),
 	}
-	k.recent.brought.since, k.recent.brought.keep = time.Now(), broughtFor
-	_, none := os.Stat(path) // then it is a new node's, and nothing is lost
+	k.recent.arrivals.completeSince, k.recent.arrivals.maxAge = time.Now(), arrivalMaxAge
+	_, statErr := os.Stat(path) // if it does not exist, the node is new and lost nothing
 	subscriptions, numbers := cobra.Precious()
 	disk, err := store.Open(path, k.loop.Deliver, store.Twice{Prefix: []string{subscriptions}, Along: []string{numbers}})
 	if err != nil {
@@ -86,11 +86,11 @@ func openKeywords(path string, config cobra.Config, log *slog.Logger) (*keywords
 	}
 	k.disk, k.store = disk, disk
 	if why := disk.Lost(); why != "" {
-		switch back, whole := disk.Restored(); {
-		case whole && (back > 0 || !errors.Is(none, fs.ErrNotExist)):
-			k.back = fmt.Sprintf("the store of searches was damaged or lost when the node started: no search is lost, %d came back from the second copy, %s.second", back, keywordsFile)
-			k.log.Warn("store is damaged", "details", k.back, "remedy", diskHealth)
-		case !errors.Is(none, fs.ErrNotExist):
+		switch restored, complete := disk.Restored(); {
+		case complete && (restored > 0 || !errors.Is(statErr, fs.ErrNotExist)):
+			k.restoredText = fmt.Sprintf("the store of searches was damaged or lost when the node started: no search is lost, %d came back from the second copy, %s.second", restored, keywordsFile)
+			k.log.Warn("store is damaged", "details", k.restoredText, "remedy", checkDisk)
+		case !errors.Is(statErr, fs.ErrNotExist):
 			k.log.Error("searches were lost with their store, and their addresses are no longer valid", "reason", why)
 		}
 		if err := disk.Accept(); err != nil {
@@ -100,53 +100,53 @@ func openKeywords(path string, config cobra.Config, log *slog.Logger) (*keywords
 	return k, nil
 }
 
-// run reads the store and drives the reflector until ctx ends.
+// run loads the subscriptions and drives the reflector until ctx ends.
 func (k *keywords) run(ctx context.Context) {
 	defer close(k.stopped)
-	k.reflector, k.failed = cobra.Open(env.Env{Clock: k.loop, Worker: k.loop, Store: k.store, Log: k.log}, k.config)
-	if k.failed != nil {
-		k.log.Error("searches cannot be read", "err", k.failed)
-		close(k.opened)
+	k.reflector, k.loadErr = cobra.Open(env.Env{Clock: k.loop, Worker: k.loop, Store: k.store, Log: k.log}, k.config)
+	if k.loadErr != nil {
+		k.log.Error("searches cannot be read", "err", k.loadErr)
+		close(k.loaded)
 		return
 	}
-	k.count()
-	close(k.opened)
-	_ = k.loop.Run(ctx, k) // which ends for no other reason
-	if n := k.missed.count(); n > 0 {
+	k.publishCounts()
+	close(k.loaded)
+	_ = k.loop.Run(ctx, k) // it ends for no other reason than ctx
+	if n := k.missed.outstandingCount(); n > 0 {
 		k.log.Warn("node stops before all articles were searched", "articles", n)
 	}
 }
 
 const (
-	// memoryEvery is the time between two looks at the memory.
-	memoryEvery = time.Second
-	// tight is the share of it from which on what is kept for those who may watch is given back: when the
-	// reflector begins to shorten, too.
-	tight = 0.8
+	// memoryCheckInterval is the time between two checks of the memory in use.
+	memoryCheckInterval = time.Second
+	// highMemoryShare is the share of the memory limit from which on the articles kept for new subscriptions
+	// are dropped. The reflector begins to shorten articles at the same share.
+	highMemoryShare = 0.8
 )
 
 // Run implements [loop.Runner].
 func (k *keywords) Run(now time.Time) (next time.Time) {
-	if wait := now.Sub(k.looked); wait >= memoryEvery || wait < 0 {
-		k.looked = now
-		share := k.memory()
+	if wait := now.Sub(k.memoryCheckedAt); wait >= memoryCheckInterval || wait < 0 {
+		k.memoryCheckedAt = now
+		share := k.memoryShare()
 		k.reflector.Strain(share)
-		if share >= tight {
-			k.recent.brought.release(now)
+		if share >= highMemoryShare {
+			k.recent.arrivals.clear(now)
 		}
 	}
 	next = k.reflector.Run(now)
-	k.count()
+	k.publishCounts()
 	s := k.reflector.Stats()
 	switch s.Level {
 	case 0:
-		k.short.Store(nil)
+		k.shortage.Store(nil)
 	case 1:
-		k.short.Store(&short{1, "only titles and links of new articles are kept: " + s.Why})
+		k.shortage.Store(&shortage{1, "only titles and links of new articles are kept: " + s.Why})
 	default:
-		k.short.Store(&short{2, "new articles are not kept: " + s.Why})
+		k.shortage.Store(&shortage{2, "new articles are not kept: " + s.Why})
 	}
-	for _, at := range []time.Time{k.looked.Add(memoryEvery), k.again(now)} {
+	for _, at := range []time.Time{k.memoryCheckedAt.Add(memoryCheckInterval), k.retryMissed(now)} {
 		if !at.IsZero() && at.Before(next) {
 			next = at
 		}
@@ -154,86 +154,87 @@ func (k *keywords) Run(now time.Time) (next time.Time) {
 	return next
 }
 
-// count tells other goroutines how many subscriptions there are.
-func (k *keywords) count() {
+// publishCounts makes the reflector's counts readable for other goroutines.
+func (k *keywords) publishCounts() {
 	s := k.reflector.Stats()
-	k.watched.Store(int64(s.Subscriptions))
+	k.subscriptions.Store(int64(s.Subscriptions))
 	k.unreadable.Store(int64(s.Unreadable))
 }
 
-// makeRoom is what to do where articles were missed.
-const makeRoom = "check whether the machine has enough processor time, memory and disk space"
+// resourceRemedy is the remedy if articles were missed.
+const resourceRemedy = "check whether the machine has enough processor time, memory and disk space"
 
-// ready says whether there is a reflector.
+// ready reports whether the reflector is loaded.
 func (k *keywords) ready() bool {
 	select {
-	case <-k.opened:
-		return k.failed == nil
+	case <-k.loaded:
+		return k.loadErr == nil
 	default:
 		return false
 	}
 }
 
-// findings is what can be said of keyword subscriptions.
-func (k *keywords) findings(channels int, filter bool) (of []proxy.Finding) {
+// findings returns the doctor's findings about keyword subscriptions. channels counts the subscribed
+// channels.
+func (k *keywords) findings(channels int, filter bool) (findings []proxy.Finding) {
 	select {
-	case <-k.opened:
+	case <-k.loaded:
 	default:
 		return nil
 	}
-	if k.back != "" {
-		of = append(of, proxy.Finding{Level: levelNote, What: k.back, Do: diskHealth})
+	if k.restoredText != "" {
+		findings = append(findings, proxy.Finding{Level: levelNote, What: k.restoredText, Do: checkDisk})
 	}
-	if k.failed != nil {
-		of = append(of, proxy.Finding{Level: levelProblem, What: "searches cannot be read: " + k.failed.Error(), Do: diskRemedy})
+	if k.loadErr != nil {
+		findings = append(findings, proxy.Finding{Level: levelProblem, What: "searches cannot be read: " + k.loadErr.Error(), Do: diskRemedy})
 	}
 	with := fmt.Sprintf("this node's subscriptions (%d)", channels)
 	if filter {
 		with = "all feeds of the network"
 	}
 	if n := k.unreadable.Load(); n > 0 {
-		of = append(of, proxy.Finding{
+		findings = append(findings, proxy.Finding{
 			Level: levelNote, What: proxy.Plural(n, "search", "searches") + " of an earlier version cannot be read any more, and no article matches; the log has the queries",
 			Do: "unwatch these queries, and watch new ones",
 		})
 	}
-	if n := k.watched.Load(); n > 0 {
-		of = append(of, proxy.Finding{Level: levelOK, What: fmt.Sprintf("searches: %d, which cover new articles of %s", n, with)})
+	if n := k.subscriptions.Load(); n > 0 {
+		findings = append(findings, proxy.Finding{Level: levelOK, What: fmt.Sprintf("searches: %d, which cover new articles of %s", n, with)})
 	}
-	if s := k.short.Load(); s != nil {
+	if s := k.shortage.Load(); s != nil {
 		level := levelNote
 		if s.level > 1 {
 			level = levelProblem
 		}
-		of = append(of, proxy.Finding{Level: level, What: "searches: " + s.what, Do: "free memory or disk space; the node then asks again for missed articles, as far as they still exist"})
+		findings = append(findings, proxy.Finding{Level: level, What: "searches: " + s.text, Do: "free memory or disk space; the node then asks again for missed articles, as far as they still exist"})
 	}
 	if n := k.missed.refusals(); n > 0 {
-		of = append(of, proxy.Finding{
-			Level: levelNote, Do: makeRoom,
+		findings = append(findings, proxy.Finding{
+			Level: levelNote, Do: resourceRemedy,
 			What: "for lack of time or space the node did not search " + proxy.Plural(n, "entry", "entries") + " of the network, which did not come again",
 		})
 	}
 	if n := k.dropped.Load(); n > 0 {
-		again, lost, open := k.missed.ends()
-		of = append(of, proxy.Finding{
-			Level: levelNote, Do: makeRoom,
-			What: fmt.Sprintf("since the start the node could not search or keep %s on arrival: searched later %d, to be asked for again %d, lost %d", proxy.Plural(n, "article", "articles"), again, open, lost),
+		recovered, lost, outstanding := k.missed.counts()
+		findings = append(findings, proxy.Finding{
+			Level: levelNote, Do: resourceRemedy,
+			What: fmt.Sprintf("since the start the node could not search or keep %s on arrival: searched later %d, to be asked for again %d, lost %d", proxy.Plural(n, "article", "articles"), recovered, outstanding, lost),
 		})
 	}
-	return of
+	return findings
 }
 
-// do runs f on the second loop.
+// do runs f on the keyword loop.
 func (k *keywords) do(ctx context.Context, f func()) error {
 	select {
-	case <-k.opened:
+	case <-k.loaded:
 	case <-k.stopped:
 		return ErrStopped
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if k.failed != nil {
-		return k.failed
+	if k.loadErr != nil {
+		return k.loadErr
 	}
 	err := k.loop.Call(ctx, f)
 	if errors.Is(err, loop.ErrStopped) {
@@ -242,19 +243,20 @@ func (k *keywords) do(ctx context.Context, f func()) error {
 	return err
 }
 
-// unwatched says that nobody watches anything. While the store is being read, that is not known.
-func (k *keywords) unwatched() bool {
+// idle reports that there are no keyword subscriptions. It is false while the store is being loaded.
+func (k *keywords) idle() bool {
 	select {
-	case <-k.opened:
-		return k.failed != nil || k.watched.Load()+k.wanted.Load() == 0
+	case <-k.loaded:
+		return k.loadErr != nil || k.subscriptions.Load()+k.creating.Load() == 0
 	default:
 		return false
 	}
 }
 
-// news takes what is new in a channel, in the order of its document, the newest first.
-func (k *keywords) news(s feedtree.Subscription, changes []difference.Change) {
-	if k.unwatched() {
+// addItems queues the new items of a channel for matching. changes are in the order of the document, the
+// newest first.
+func (k *keywords) addItems(s feedtree.Subscription, changes []difference.Change) {
+	if k.idle() {
 		return
 	}
 	for _, c := range slices.Backward(changes) {
@@ -262,34 +264,34 @@ func (k *keywords) news(s feedtree.Subscription, changes []difference.Change) {
 			continue
 		}
 		item := c.Item
-		item.Raw = bytes.Clone(item.Raw) // its document is not kept for it
+		item.Raw = bytes.Clone(item.Raw) // so that the item does not keep its whole document in memory
 		size := int64(len(item.Raw))
-		taken := k.waiting.Add(size) <= maxWaiting && k.loop.Post(env.Bulk, func() {
-			k.waiting.Add(-size)
-			k.take(s, &item, func() { k.miss(s, item.ID) })
+		queued := k.waitingBytes.Add(size) <= maxWaitingBytes && k.loop.Post(env.Bulk, func() {
+			k.waitingBytes.Add(-size)
+			k.match(s, &item, func() { k.noteMissed(s, item.ID) })
 		})
-		if !taken {
-			k.waiting.Add(-size)
-			k.miss(s, item.ID)
+		if !queued {
+			k.waitingBytes.Add(-size)
+			k.noteMissed(s, item.ID)
 		}
 	}
 }
 
-// dispatched takes a new entry of any channel of the network, as a filter does; false: there is no
-// room for it, and it comes again with the next digests.
-func (k *keywords) dispatched(d firehose.Dispatch) bool {
+// addEntry queues a new entry of any channel of the network, as received by a filter. It returns false if
+// there is no room; the entry then comes again with the next digests.
+func (k *keywords) addEntry(d firehose.Dispatch) bool {
 	select {
-	case <-k.opened:
-		if k.failed != nil {
-			return true // nobody will take it
+	case <-k.loaded:
+		if k.loadErr != nil {
+			return true // there is no reflector to match it
 		}
 	default:
 	}
 	size := int64(len(d.Body))
-	s := k.short.Load()
-	room := k.waiting.Add(size) <= maxWaiting && (s == nil || s.level < 2)
-	taken := room && k.loop.Post(env.Bulk, func() {
-		k.waiting.Add(-size)
+	s := k.shortage.Load()
+	room := k.waitingBytes.Add(size) <= maxWaitingBytes && (s == nil || s.level < 2)
+	accepted := room && k.loop.Post(env.Bulk, func() {
+		k.waitingBytes.Add(-size)
 		delta, err := difference.Decode(d.Body)
 		if err != nil {
 			k.log.Debug("entry is partly unreadable, so only the rest is searched", "url", d.URL, "err", err)
@@ -297,43 +299,44 @@ func (k *keywords) dispatched(d firehose.Dispatch) bool {
 		about := feedtree.Subscription{Key: d.Entry.Key, URL: d.URL, Title: d.Title, Link: d.Link, Language: d.Language}
 		for _, c := range slices.Backward(delta.Changes) {
 			if !c.Edited {
-				k.take(about, &c.Item, func() { k.miss(about, c.Item.ID) })
+				k.match(about, &c.Item, func() { k.noteMissed(about, c.Item.ID) })
 			}
 		}
 	})
-	if !taken {
-		k.waiting.Add(-size)
+	if !accepted {
+		k.waitingBytes.Add(-size)
 	}
-	taken = taken || k.unwatched() // then nobody misses it
-	k.missed.offered(d.Entry.Hash, taken)
-	return taken
+	accepted = accepted || k.idle() // an idle node misses nothing
+	k.missed.noteEntry(d.Entry.Hash, accepted)
+	return accepted
 }
 
-// miss notes that an article was not matched or not kept.
-func (k *keywords) miss(s feedtree.Subscription, id feed.ID) {
+// noteMissed counts an article that was not matched or not kept, so that it is read again later.
+func (k *keywords) noteMissed(s feedtree.Subscription, id feed.ID) {
 	if k.dropped.Add(1) == 1 {
 		k.log.Warn("articles are searched later, for lack of time or space", "url", s.URL)
 	}
 	k.missed.add(s, id, k.loop.Now())
 }
 
-// take matches an item as an article. lost is called, now or later, if it is not kept.
-func (k *keywords) take(s feedtree.Subscription, item *feed.Item, lost func()) {
+// match gives an item to the reflector as an article. lost is called, now or later, if the article is not
+// kept.
+func (k *keywords) match(s feedtree.Subscription, item *feed.Item, lost func()) {
 	a, ok := articleOf(s, item)
 	if !ok {
 		k.log.Debug("item is unreadable and was not searched", "url", s.URL)
 		return
 	}
 	now := k.loop.Now()
-	if now.Sub(cameOf(a, now)) > recentFor {
-		return // a feed that was just subscribed to has some of long ago
+	if now.Sub(arrivalTime(a, now)) > recentAge {
+		return // the backlog of a new subscription
 	}
-	k.recent.brought.add(a, now)
+	k.recent.arrivals.add(a, now)
 	k.reflector.Take(a, lost)
 }
 
-// asked runs f on the second loop and returns what it answers later.
-func asked[T any](ctx context.Context, k *keywords, f func(answer func(T))) (a T, err error) {
+// askKeywords runs f on the keyword loop and returns the answer that f gives, perhaps later.
+func askKeywords[T any](ctx context.Context, k *keywords, f func(answer func(T))) (a T, err error) {
 	answers := make(chan T, 1)
 	if err := k.do(ctx, func() { f(func(a T) { answers <- a }) }); err != nil {
 		return a, err

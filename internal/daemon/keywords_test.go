@@ -14,7 +14,7 @@ import (
 	"tidings/internal/feed"
 )
 
-// items are articles as a feed's document has them, the newest first.
+// items returns articles as changes of a feed's document, the newest first.
 func items(t *testing.T, from, n int, text string) (of []difference.Change) {
 	t.Helper()
 	doc := `<rss version="2.0"><channel><title>F</title>`
@@ -31,9 +31,9 @@ func items(t *testing.T, from, n int, text string) (of []difference.Change) {
 	return of
 }
 
-// A burst of articles that come faster than they are matched waits, as much as there is room for; what is not
-// matched is counted and said, and all is well again when it is over.
-func TestABurstOfArticlesIsBounded(t *testing.T) {
+// A burst of articles that come faster than they are matched waits within the bounds. Further articles are
+// counted and reported. After the burst everything works as before.
+func TestBurstOfArticlesIsBounded(t *testing.T) {
 	t.Parallel()
 	k, err := openKeywords(filepath.Join(t.TempDir(), keywordsFile), cobra.DefaultConfig(), slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -56,29 +56,29 @@ func TestABurstOfArticlesIsBounded(t *testing.T) {
 	if err := k.do(ctx, func() {}); err != nil {
 		t.Fatal(err)
 	}
-	k.news(s, items(t, 0, 10, "sun")) // nobody watches
-	if _, err := k.subscribe(ctx, "sun", nothingLate); err != nil {
+	k.addItems(s, items(t, 0, 10, "sun")) // there is no keyword subscription yet
+	if _, err := k.subscribe(ctx, "sun", noArticles); err != nil {
 		t.Fatal(err)
 	}
 
 	held, release := make(chan struct{}), make(chan struct{})
-	k.loop.Deliver(func() { // the second loop is busy with something
+	k.loop.Deliver(func() { // the keyword loop is busy
 		close(held)
 		<-release
 	})
 	<-held
 	const burst, each = 20, 1000
 	for i := range burst {
-		k.news(s, items(t, i*each, each, "the sun shines"))
+		k.addItems(s, items(t, i*each, each, "the sun shines"))
 	}
-	if dropped := k.dropped.Load(); dropped != burst*each-maxArticles || k.waiting.Load() > maxWaiting {
-		t.Errorf("%d articles of %d were dropped, and %d bytes wait", dropped, burst*each, k.waiting.Load())
+	if dropped := k.dropped.Load(); dropped != burst*each-maxWaitingArticles || k.waitingBytes.Load() > maxWaitingBytes {
+		t.Errorf("%d articles of %d were dropped, and %d bytes wait", dropped, burst*each, k.waitingBytes.Load())
 	}
 	if of := k.findings(1, false); len(of) != 2 || of[1].Level != levelNote {
 		t.Errorf("the doctor says %+v", of)
 	}
 	close(release)
-	if err := k.do(ctx, func() {}); err != nil { // ahead of what waits
+	if err := k.do(ctx, func() {}); err != nil { // runs before the queued articles
 		t.Fatal(err)
 	}
 	matched := func() (n uint64) {
@@ -99,13 +99,13 @@ func TestABurstOfArticlesIsBounded(t *testing.T) {
 			}
 		}
 	}
-	until(maxArticles)
-	if k.waiting.Load() != 0 {
-		t.Errorf("%d bytes still wait", k.waiting.Load())
+	until(maxWaitingArticles)
+	if k.waitingBytes.Load() != 0 {
+		t.Errorf("%d bytes still wait", k.waitingBytes.Load())
 	}
-	k.news(s, items(t, burst*each, 1, "a last sun"))
-	until(maxArticles + 1)
-	f, err := asked(ctx, k, func(say func(cobra.Feed)) {
+	k.addItems(s, items(t, burst*each, 1, "a last sun"))
+	until(maxWaitingArticles + 1)
+	f, err := askKeywords(ctx, k, func(say func(cobra.Feed)) {
 		f, _ := k.reflector.Feed(0)
 		say(f)
 	})

@@ -8,15 +8,15 @@ import (
 	"tidings/overlay"
 )
 
-// What laboratories and the demo ask of a node beside what its readers do.
+// The methods below are for laboratories and the demo.
 
-// Follow subscribes to a feed for several clients at once, who read it through this node.
-func (d *Daemon) Follow(ctx context.Context, url string, clients int) error {
+// SubscribeClients subscribes to a feed on behalf of several clients, who read the feed through this node.
+func (d *Daemon) SubscribeClients(ctx context.Context, url string, clients int) error {
 	failed, err := ask(ctx, d, func(answer func(error)) {
-		key, a := d.key(url), attributes{Read: time.Now().Unix()}
+		key, a := d.key(url), attributes{LastRead: time.Now().Unix()}
 		d.node.Feeds.Subscribe(url, clients, a.encode(), func(err error) {
 			if err == nil {
-				d.shelf.add(url, key, a)
+				d.readIndex.add(url, key, a)
 			}
 			answer(err)
 		})
@@ -27,9 +27,9 @@ func (d *Daemon) Follow(ctx context.Context, url string, clients int) error {
 	return err
 }
 
-// Door returns where others can join through this node, and how many members its network has as
-// far as it knows: 0 as long as it is none itself.
-func (d *Daemon) Door(ctx context.Context) (addrs []string, members int, err error) {
+// JoinAddresses returns the addresses through which other nodes can join, and the estimated number of members
+// of the network. The number is 0 until this node is a member itself.
+func (d *Daemon) JoinAddresses(ctx context.Context) (addrs []string, members int, err error) {
 	s, err := d.Snapshot(ctx)
 	if err != nil || s.State != overlay.Active {
 		return s.Addrs, 0, err
@@ -37,15 +37,15 @@ func (d *Daemon) Door(ctx context.Context) (addrs []string, members int, err err
 	return s.Addrs, max(s.Size, 1), nil
 }
 
-// SentBytes is how many bytes the node has sent to others, as frames.
+// SentBytes returns how many bytes of frames the node has sent to others.
 func (d *Daemon) SentBytes() int {
 	s := d.host.Stats()
 	return int(s.Control.BytesOut + s.Bulk.BytesOut)
 }
 
-// show tells of items that readers have from now on.
-func (d *Daemon) show(key overlay.ID, changes []difference.Change) {
-	if d.config.Shown == nil {
+// reportShown calls OnShown for items that readers can see from now on.
+func (d *Daemon) reportShown(key overlay.ID, changes []difference.Change) {
+	if d.config.OnShown == nil {
 		return
 	}
 	s, ok := d.node.Feeds.Subscription(key)
@@ -54,8 +54,8 @@ func (d *Daemon) show(key overlay.ID, changes []difference.Change) {
 	}
 	titles := make([]string, len(changes))
 	for i := range changes {
-		m, _ := changes[i].Item.Meaning(s.URL) // what cannot be read has no title
+		m, _ := changes[i].Item.Meaning(s.URL) // an unreadable item has no title
 		titles[i] = m.Title
 	}
-	d.config.Shown(s.URL, titles)
+	d.config.OnShown(s.URL, titles)
 }

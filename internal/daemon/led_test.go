@@ -10,9 +10,8 @@ import (
 	"tidings/overlay"
 )
 
-// One of two nodes leads a feed, and names both as its owners; what it knows of the
-// network is in its snapshot.
-func TestWhoLeadsAFeedSaysSo(t *testing.T) {
+// One of two nodes leads a feed and names both nodes as owners. Its snapshot shows the network.
+func TestLedFeedsNameTheirOwners(t *testing.T) {
 	t.Parallel()
 	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprint(w, `<rss version="2.0"><channel><title>T</title><item><guid>1</guid></item></channel></rss>`)
@@ -21,21 +20,21 @@ func TestWhoLeadsAFeedSaysSo(t *testing.T) {
 	founder := founding(t, "led")
 	founder.AllowPrivateOrigins = true
 	a := running(t, founder)
-	b := running(t, Config{Dir: t.TempDir(), Bootstrap: a.knows(t, 1).Addrs, AllowPrivateOrigins: true})
-	s := b.knows(t, 2)
+	b := running(t, Config{Dir: t.TempDir(), Bootstrap: a.awaitMembers(t, 1).Addrs, AllowPrivateOrigins: true})
+	s := b.awaitMembers(t, 2)
 	if s.Depth != 0 || !slices.Equal(s.Counts, []int{2}) || len(s.Slots) != 0 {
 		t.Errorf("of two nodes one knows depth %d, counts %v, slots %v", s.Depth, s.Counts, s.Slots)
 	}
-	a.knows(t, 2)
+	a.awaitMembers(t, 2)
 	url := origin.URL + "/feed"
 	if err := b.Subscribe(t.Context(), url, false); err != nil {
 		t.Fatal(err)
 	}
 	key := overlay.Key("led", url)
-	within(t, patience, "one sequencer and two owners", func() error {
-		var led []Led
+	within(t, awaitTimeout, "one sequencer and two owners", func() error {
+		var led []LedFeed
 		for _, m := range []*member{a, b} {
-			of, err := m.Led(t.Context())
+			of, err := m.LedFeeds(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -16,19 +16,18 @@ import (
 	"tidings/overlay/libp2p"
 )
 
-// metrics are what a node counts, in the manner of Prometheus: tidings_<layer>_<count>. The
-// counts are those of each layer's Stats, by the names that they have there; what grows
-// forever ends in _total. No label names a feed, a peer or an address: there may be
-// thousands, and whom a node reads is nobody's business.
+// metrics collects the counts of a node for Prometheus, named tidings_<layer>_<count>. Layers and names are
+// those of the Stats structs. Counters end in _total. No label names a feed, a peer or an address: there may
+// be thousands of them, and what a user reads is private.
 type metrics struct{ *Daemon }
 
-// collectWithin is how long the loop may take to tell them, maxScrapes how many may ask at once.
+// collectTimeout bounds how long the loop may take to answer. maxScrapes bounds concurrent requests.
 const (
-	collectWithin = 5 * time.Second
-	maxScrapes    = 2
+	collectTimeout = 5 * time.Second
+	maxScrapes     = 2
 )
 
-// handler answers whoever collects metrics: with the node's, its process's and the runtime's.
+// handler serves the metrics of the node, its process and the Go runtime.
 func (m metrics) handler() http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(m, collectors.NewGoCollector(), ownProcess{collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})})
@@ -38,8 +37,8 @@ func (m metrics) handler() http.Handler {
 	})
 }
 
-// ownProcess collects what the system knows of this process. It leaves out the counters of network traffic: on
-// Linux they count what the whole machine sends and receives.
+// ownProcess collects what the operating system knows about this process. It leaves out the counters of
+// network traffic, because on Linux they count the traffic of the whole machine.
 type ownProcess struct{ prometheus.Collector }
 
 // Collect implements [prometheus.Collector].
@@ -56,13 +55,13 @@ func (p ownProcess) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// Describe implements [prometheus.Collector]. Which metrics there are shows when they are
+// Describe implements [prometheus.Collector]. It describes nothing: the metrics are known only when they are
 // collected.
 func (metrics) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements [prometheus.Collector].
 func (m metrics) Collect(out chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), collectWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), collectTimeout)
 	defer cancel()
 	info := prometheus.NewDesc("tidings_build_info", "Version of the program.", []string{"version", "goversion"}, nil)
 	out <- prometheus.MustNewConstMetric(info, prometheus.GaugeValue, 1, m.config.Version, runtime.Version())
@@ -78,7 +77,7 @@ func (m metrics) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// channels counts the feeds subscribed to, by how they are.
+// channels counts the subscriptions by state.
 func (m metrics) channels(ctx context.Context, out chan<- prometheus.Metric) error {
 	select {
 	case <-m.joined:
@@ -100,58 +99,59 @@ func (m metrics) channels(ctx context.Context, out chan<- prometheus.Metric) err
 	return nil
 }
 
-// A layer is one that counts.
+// A layer has a name and counts.
 type layer struct {
 	name  string
 	stats any
 }
 
-// layers looks at all of them; while the node does not know its network, at those below.
+// layers returns the counts of all layers. Before the node knows its network, these are the lowest layers
+// only.
 func (m metrics) layers(ctx context.Context) ([]layer, error) {
-	of := []layer{
+	layers := []layer{
 		{"transport", m.host.Stats()}, {"loop", m.loop.Stats()}, {"store", m.disk.Stats()}, {"fetch", m.fetch.Stats()},
 	}
 	select {
 	case <-m.joined:
 	default:
-		return of, nil
+		return layers, nil
 	}
 	err := m.do(ctx, func() {
 		n := m.node
-		of = append(of, layer{"overlay", n.Overlay.Stats()}, layer{"scribe", n.Scribe.Stats()},
+		layers = append(layers, layer{"overlay", n.Overlay.Stats()}, layer{"scribe", n.Scribe.Stats()},
 			layer{"owner", n.Owners.Stats()}, layer{"wedge", n.Wedges.Stats()}, layer{"sums", n.Sums.Stats()},
 			layer{"corona", n.Corona.Stats()}, layer{"feedtree", n.Feeds.Stats()}, layer{"firehose", n.Firehose.Stats()})
 	})
 	if k := m.keywords; err == nil && k.ready() {
-		err = k.do(ctx, func() { of = append(of, layer{"keywords", k.reflector.Stats()}) })
-		again, lost, open := k.missed.ends()
-		of = append(of, layer{"keywords", missedStats{k.dropped.Load(), again, open, uint64(lost), k.missed.refusals()}})
+		err = k.do(ctx, func() { layers = append(layers, layer{"keywords", k.reflector.Stats()}) })
+		recovered, lost, outstanding := k.missed.counts()
+		layers = append(layers, layer{"keywords", missedStats{k.dropped.Load(), recovered, outstanding, uint64(lost), k.missed.refusals()}})
 	}
-	return of, err
+	return layers, err
 }
 
-// collect tells the fields of a layer's Stats.
+// collect sends the fields of a Stats struct as metrics.
 func (l layer) collect(out chan<- prometheus.Metric, stats any, labels prometheus.Labels) {
 	v := reflect.ValueOf(stats)
 	for i := range v.NumField() {
 		field, value := v.Type().Field(i), v.Field(i)
-		name, words := "tidings_"+l.name+"_"+snake(field.Name), help[v.Type().String()+"."+field.Name]
+		name, text := "tidings_"+l.name+"_"+snake(field.Name), help[v.Type().String()+"."+field.Name]
 		switch of := value.Interface().(type) {
 		case libp2p.ClassStats:
 			l.collect(out, of, prometheus.Labels{"class": snake(field.Name)})
 		case libp2p.Drops:
 			l.drops(out, of, labels)
 		case uint64:
-			desc := prometheus.NewDesc(name+"_total", words, nil, labels)
+			desc := prometheus.NewDesc(name+"_total", text, nil, labels)
 			out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(of))
 		case int, int64:
-			desc := prometheus.NewDesc(name, words, nil, labels)
+			desc := prometheus.NewDesc(name, text, nil, labels)
 			out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value.Int()))
-		} // words are not for here
+		} // texts are no metrics
 	}
 }
 
-// drops tells the frames lost, by reason.
+// drops sends the numbers of dropped frames, by reason.
 func (l layer) drops(out chan<- prometheus.Metric, of libp2p.Drops, labels prometheus.Labels) {
 	desc := prometheus.NewDesc("tidings_"+l.name+"_drops_total", "Frames dropped, by reason.", []string{"reason"}, labels)
 	v := reflect.ValueOf(of)
@@ -160,7 +160,7 @@ func (l layer) drops(out chan<- prometheus.Metric, of libp2p.Drops, labels prome
 	}
 }
 
-// snake writes a field's name as metrics are written: DialBackFails is dial_back_fails.
+// snake converts a field name to a metric name: DialBackFails becomes dial_back_fails.
 func snake(name string) string {
 	var b strings.Builder
 	for i, r := range name {

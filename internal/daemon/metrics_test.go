@@ -23,9 +23,9 @@ import (
 
 var update = flag.Bool("update", false, "write help.go as the layers' comments are")
 
-// What the metrics' help says is what stands beside the fields of the layers' Stats:
-// go test ./internal/daemon -run TestHelp -update writes it anew.
-func TestHelpIsWhatTheLayersSay(t *testing.T) {
+// The help texts of metrics are the comments on the fields of the layers' Stats. To write help.go anew, run
+// go test ./internal/daemon -run TestHelp -update.
+func TestHelpMatchesTheLayersComments(t *testing.T) {
 	words := map[string]string{}
 	for _, dir := range []string{
 		"../../overlay", "../../overlay/scribe", "../../overlay/owner", "../../overlay/wedge", "../../overlay/sums",
@@ -61,16 +61,16 @@ func TestHelpIsWhatTheLayersSay(t *testing.T) {
 	}
 }
 
-// Every layer's counts are collected, by names as Prometheus would have them, and none of
-// them says which feed or peer it is of.
+// Every layer's counts are collected under names that follow Prometheus' conventions. No label names a feed
+// or a peer.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	c := founding(t, "counted")
 	c.HTTP, c.AllowPrivateOrigins, c.Version = "127.0.0.1:0", true, "1.2.3"
 	m := running(t, c)
-	m.knows(t, 1)
-	url := "http://127.0.0.1:1/feed.xml" // nobody is there
-	m.tell(t, "subscribe", `{"url":"`+url+`"}`, &proxy.Subscribed{})
+	m.awaitMembers(t, 1)
+	url := "http://127.0.0.1:1/feed.xml" // nothing listens there
+	m.post(t, "subscribe", `{"url":"`+url+`"}`, &proxy.Subscribed{})
 
 	r := prometheus.NewRegistry()
 	r.MustRegister(metrics{m.Daemon})
@@ -97,8 +97,8 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%d metrics of %s", count[layer], layer)
 		}
 	}
-	text := m.reads(t, "/metrics")
-	for _, name := range watched(t) {
+	text := m.get(t, "/metrics")
+	for _, name := range watchedMetrics(t) {
 		if !strings.Contains(text, "\n"+name+" ") && !strings.Contains(text, "\n"+name+"{") {
 			t.Errorf("../../ops watches %s, which is not there", name)
 		}
@@ -117,8 +117,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// watched are the metrics of the node's that dashboard and alerts speak of.
-func watched(t *testing.T) (names []string) {
+// watchedMetrics returns the metrics that the dashboard and the alerts use.
+func watchedMetrics(t *testing.T) (names []string) {
 	for _, file := range []string{"grafana.json", "alerts.yml"} {
 		b, err := os.ReadFile(filepath.Join("../../ops", file))
 		if err != nil {
@@ -132,7 +132,7 @@ func watched(t *testing.T) (names []string) {
 	return names
 }
 
-// readStats adds what stands beside the counts of a file.
+// readStats adds the comments on the fields of the Stats structs in a file.
 func readStats(t *testing.T, name string, words map[string]string) {
 	f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {

@@ -15,36 +15,36 @@ import (
 	"tidings/overlay/owner"
 )
 
-// missed are articles that were not matched with keywords, or not kept, for want of time or room. The
-// channels' own logs have them for a while: they are asked for again when there is room. What was missed
-// is not on the disk, which may be what is amiss; a node that ends before says so.
-type missed struct {
-	// read hands a channel's window to then, on any goroutine.
+// missedArticles remembers articles that were not matched, or not kept, for lack of time or space. The logs
+// of their channels keep them for a while, so they are read again when there is room. The list is not on the
+// disk, because the disk may be the problem. A node that stops before all were read logs a warning.
+type missedArticles struct {
+	// read calls then with the window of a channel, on any goroutine.
 	read func(key overlay.ID, then func(feedtree.Document))
-	// after is the time from the last article that was missed until all are asked for again: a burst,
-	// or a disk that does not answer, shall be over.
-	after time.Duration
+	// delay is the time from the last missed article to the first retry, so that a burst or a stall of the
+	// disk is over by then.
+	delay time.Duration
 
-	asking bool // a window is on its way; the loop's
+	reading bool // a window has been requested; owned by the loop
 
-	mu    sync.Mutex // guards what follows
-	of    map[overlay.ID]*missedOf
-	open  int       // articles in of, and those that are asked for
-	due   time.Time // when to ask
-	again int       // articles that were taken later
-	lost  int       // that cannot be had any more
+	mu          sync.Mutex // guards the fields below
+	byChannel   map[overlay.ID]*missedInChannel
+	outstanding int       // articles in byChannel, and those being retried
+	retryAt     time.Time // time of the next retry
+	recovered   int       // articles matched later
+	lost        int       // articles that can no longer be read
 
-	// refused are entries that a filter had no room for: they come again for a minute or two.
+	// refused holds the entries that a filter had no room for. They come again for a minute or two.
 	refused map[owner.Hash]struct{}
 }
 
-// missedOf is what was missed of a channel.
-type missedOf struct {
+// missedInChannel holds the missed articles of a channel.
+type missedInChannel struct {
 	feedtree.Subscription
 	ids map[feed.ID]struct{}
 }
 
-// missedStats counts them since the start.
+// missedStats counts missed articles since the start.
 type missedStats struct {
 	Missed  uint64 // articles not searched when they came, for lack of time or space
 	Later   int    // missed articles that were searched later
@@ -54,40 +54,40 @@ type missedStats struct {
 }
 
 const (
-	// maxMissed is how many articles are remembered that were missed, in 10 MB or so. What is missed
-	// beyond is lost. It is as many entries, too, that there was no room for.
+	// maxMissed bounds the remembered articles, which take about 10 MB, and the remembered entries of a
+	// filter. Further articles count as lost.
 	maxMissed  = 1 << 17
-	againAfter = 5 * time.Second
+	retryDelay = 5 * time.Second
 )
 
-// add notes an article that was missed.
-func (m *missed) add(s feedtree.Subscription, id feed.ID, now time.Time) {
+// add remembers a missed article.
+func (m *missedArticles) add(s feedtree.Subscription, id feed.ID, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.due = now.Add(m.after); m.open >= maxMissed {
+	if m.retryAt = now.Add(m.delay); m.outstanding >= maxMissed {
 		m.lost++
 		return
 	}
 	ids := m.ids(s)
 	if _, known := ids[id]; !known {
 		ids[id] = struct{}{}
-		m.open++
+		m.outstanding++
 	}
 }
 
-// back notes that an article that was taken again is missed still.
-func (m *missed) back(s feedtree.Subscription, id feed.ID, now time.Time) {
+// addAgain remembers an article that was missed once more when it was retried.
+func (m *missedArticles) addAgain(s feedtree.Subscription, id feed.ID, now time.Time) {
 	m.mu.Lock()
-	m.again--
+	m.recovered--
 	m.mu.Unlock()
 	m.add(s, id, now)
 }
 
-// offered notes whether there was room for an entry that a filter got, which may have come before.
-func (m *missed) offered(entry owner.Hash, taken bool) {
+// noteEntry notes whether there was room for an entry that a filter received, perhaps not for the first time.
+func (m *missedArticles) noteEntry(entry owner.Hash, accepted bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if taken {
+	if accepted {
 		delete(m.refused, entry)
 		return
 	}
@@ -99,102 +99,103 @@ func (m *missed) offered(entry owner.Hash, taken bool) {
 	}
 }
 
-// refusals is how many entries there was no room for that have not come again.
-func (m *missed) refusals() int {
+// refusals returns the number of entries that were refused and have not come again.
+func (m *missedArticles) refusals() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.refused)
 }
 
-// later puts back what is asked for of a channel.
-func (m *missed) later(c *missedOf, now time.Time) {
+// putBack returns the articles of an interrupted retry to the list.
+func (m *missedArticles) putBack(c *missedInChannel, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.due = now.Add(m.after)
+	m.retryAt = now.Add(m.delay)
 	ids := m.ids(c.Subscription)
 	before := len(ids)
 	maps.Copy(ids, c.ids)
-	m.open -= before + len(c.ids) - len(ids) // which were missed twice
+	m.outstanding -= before + len(c.ids) - len(ids) // articles that were missed twice
 }
 
-// ids are the articles that were missed of a channel. The caller holds the mutex.
-func (m *missed) ids(s feedtree.Subscription) map[feed.ID]struct{} {
-	if m.of == nil {
-		m.of = map[overlay.ID]*missedOf{}
+// ids returns the set of missed articles of a channel. The caller holds the mutex.
+func (m *missedArticles) ids(s feedtree.Subscription) map[feed.ID]struct{} {
+	if m.byChannel == nil {
+		m.byChannel = map[overlay.ID]*missedInChannel{}
 	}
-	c := m.of[s.Key]
+	c := m.byChannel[s.Key]
 	if c == nil {
-		c = &missedOf{s, map[feed.ID]struct{}{}}
-		m.of[s.Key] = c
+		c = &missedInChannel{s, map[feed.ID]struct{}{}}
+		m.byChannel[s.Key] = c
 	}
 	return c.ids
 }
 
-// next takes a channel of which something was missed, nil if there is none or it is too soon; due says
-// when it is not.
-func (m *missed) next(now time.Time) (c *missedOf, due time.Time) {
+// takeNext removes a channel with missed articles from the list and returns it. If it is too early for a
+// retry, it returns nil and the time of the retry; if there is none, it returns nil and no time.
+func (m *missedArticles) takeNext(now time.Time) (c *missedInChannel, retryAt time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.of) == 0 || now.Before(m.due) {
-		if len(m.of) > 0 {
-			due = m.due
+	if len(m.byChannel) == 0 || now.Before(m.retryAt) {
+		if len(m.byChannel) > 0 {
+			retryAt = m.retryAt
 		}
-		return nil, due
+		return nil, retryAt
 	}
-	for key, c := range m.of {
-		delete(m.of, key)
-		return c, due
+	for key, c := range m.byChannel {
+		delete(m.byChannel, key)
+		return c, retryAt
 	}
-	return nil, due
+	return nil, retryAt
 }
 
-// ended notes how asking for some articles ended: they were taken, or cannot be had.
-func (m *missed) ended(again, lost int) {
+// noteOutcome counts articles that were retried: they were recovered, or are lost.
+func (m *missedArticles) noteOutcome(recovered, lost int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.again += again
+	m.recovered += recovered
 	m.lost += lost
-	m.open -= again + lost
+	m.outstanding -= recovered + lost
 }
 
-// ends returns how many articles that were missed were taken later, are lost, and are to be asked for again.
-func (m *missed) ends() (again, lost, open int) {
+// counts returns how many missed articles were matched later, are lost, and wait for a retry.
+func (m *missedArticles) counts() (recovered, lost, outstanding int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.again, m.lost, m.open
+	return m.recovered, m.lost, m.outstanding
 }
 
-func (m *missed) count() int {
-	_, _, open := m.ends()
-	return open
+func (m *missedArticles) outstandingCount() int {
+	_, _, outstanding := m.counts()
+	return outstanding
 }
 
-// again asks for what was missed of the next channel, if there is room for it, and returns when to look.
-func (k *keywords) again(now time.Time) (next time.Time) {
+// retryMissed reads the missed articles of the next channel, if there is room for them. It returns when to
+// try again.
+func (k *keywords) retryMissed(now time.Time) (next time.Time) {
 	m := &k.missed
-	if m.asking || m.read == nil {
+	if m.reading || m.read == nil {
 		return time.Time{}
 	}
-	if k.reflector.Stats().Level > 0 || k.waiting.Load() > maxWaiting/4 {
-		return now.Add(m.after)
+	if k.reflector.Stats().Level > 0 || k.waitingBytes.Load() > maxWaitingBytes/4 {
+		return now.Add(m.delay)
 	}
-	c, next := m.next(now)
+	c, next := m.takeNext(now)
 	if c == nil {
 		return next
 	}
-	m.asking = true
+	m.reading = true
 	m.read(c.Key, func(doc feedtree.Document) {
 		k.loop.Deliver(func() {
-			m.asking = false
-			k.takeAgain(c, doc)
+			m.reading = false
+			k.retryChannel(c, doc)
 		})
 	})
 	return time.Time{}
 }
 
-// takeAgain takes what was missed of a channel, the oldest first, as far as its window has it and there is
-// room.
-func (k *keywords) takeAgain(c *missedOf, doc feedtree.Document) {
+// retryChannel matches the missed articles of a channel that are still in its window, the oldest first, while
+// there is room.
+func (k *keywords) retryChannel(c *missedInChannel, doc feedtree.Document) {
 	slices.SortStableFunc(doc.Entries, func(a, b feed.Entry) int { return a.At.Compare(b.At) })
 	for i := range doc.Entries {
 		item := &doc.Entries[i].Item
@@ -202,21 +203,21 @@ func (k *keywords) takeAgain(c *missedOf, doc feedtree.Document) {
 			continue
 		}
 		if k.reflector.Stats().Level > 0 {
-			k.missed.later(c, k.loop.Now())
+			k.missed.putBack(c, k.loop.Now())
 			return
 		}
 		delete(c.ids, item.ID)
-		k.missed.ended(1, 0)
-		k.take(c.Subscription, item, func() { k.missed.back(c.Subscription, item.ID, k.loop.Now()) })
+		k.missed.noteOutcome(1, 0)
+		k.match(c.Subscription, item, func() { k.missed.addAgain(c.Subscription, item.ID, k.loop.Now()) })
 	}
 	if lost := len(c.ids); lost > 0 {
-		k.missed.ended(0, lost)
+		k.missed.noteOutcome(0, lost)
 		k.log.Warn("articles were lost before they were searched, for lack of time or space", "url", c.URL, "articles", lost)
 	}
 }
 
-// memoryInUse is how much of the memory that the process may have (GOMEMLIMIT) is in use, by what is
-// reachable and what is not of the heap; 0 if it may have any.
+// memoryInUse returns the share of the memory limit (GOMEMLIMIT) that is in use, by live objects of the heap
+// and by everything outside the heap. Without a limit it is 0.
 func memoryInUse() float64 {
 	limit := debug.SetMemoryLimit(-1)
 	if limit == math.MaxInt64 {
@@ -228,9 +229,9 @@ func memoryInUse() float64 {
 		{Name: "/memory/classes/heap/released:bytes"}, {Name: "/memory/classes/heap/unused:bytes"},
 	}
 	counters.Read(samples)
-	in := float64(samples[0].Value.Uint64()) + float64(samples[1].Value.Uint64())
+	used := float64(samples[0].Value.Uint64()) + float64(samples[1].Value.Uint64())
 	for _, s := range samples[2:] {
-		in -= float64(s.Value.Uint64()) // what was not collected yet, and what is free
+		used -= float64(s.Value.Uint64()) // garbage and free parts of the heap
 	}
-	return in / float64(limit)
+	return used / float64(limit)
 }

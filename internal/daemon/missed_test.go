@@ -24,15 +24,15 @@ import (
 	"tidings/overlay/owner"
 )
 
-// A stalling store's commits wait while it is stalled, as on a disk that does not answer.
-type stalling struct {
+// A stallingStore delays all commits while it is stalled, like a disk that does not answer.
+type stallingStore struct {
 	*store.Disk
 	mu      sync.Mutex
 	stalled bool
 	held    []func()
 }
 
-func (s *stalling) Commit(ops []env.Op, done func(error)) {
+func (s *stallingStore) Commit(ops []env.Op, done func(error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stalled {
@@ -42,7 +42,7 @@ func (s *stalling) Commit(ops []env.Op, done func(error)) {
 	s.Disk.Commit(ops, done)
 }
 
-func (s *stalling) stall(yes bool) {
+func (s *stallingStore) stall(yes bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stalled = yes
@@ -52,28 +52,28 @@ func (s *stalling) stall(yes bool) {
 	s.held = nil
 }
 
-// A matching is a second loop with one subscription to "sun", and a channel's window.
-type matching struct {
+// A keywordsFixture is a keyword loop with one subscription to "sun", and the window of one channel.
+type keywordsFixture struct {
 	*testing.T
 	*keywords
-	disk    *stalling
+	disk    *stallingStore
 	channel feedtree.Subscription
 
 	mu     sync.Mutex
 	window feedtree.Document
-	share  float64 // of memory
+	share  float64 // of the memory limit in use
 }
 
-func startMatching(t *testing.T, waiting int64) *matching {
+func startKeywords(t *testing.T, waiting int64) *keywordsFixture {
 	t.Helper()
 	k, err := openKeywords(filepath.Join(t.TempDir(), keywordsFile), cobra.DefaultConfig(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &matching{T: t, keywords: k, disk: &stalling{Disk: k.disk}}
+	m := &keywordsFixture{T: t, keywords: k, disk: &stallingStore{Disk: k.disk}}
 	m.channel = feedtree.Subscription{Key: overlay.Key("test", "https://example.org/f"), URL: "https://example.org/f", Title: "F"}
-	k.store, k.config.Waiting, k.missed.after = m.disk, waiting, 10*time.Millisecond
-	k.memory = func() float64 { m.mu.Lock(); defer m.mu.Unlock(); return m.share }
+	k.store, k.config.Waiting, k.missed.delay = m.disk, waiting, 10*time.Millisecond
+	k.memoryShare = func() float64 { m.mu.Lock(); defer m.mu.Unlock(); return m.share }
 	k.missed.read = func(key overlay.ID, then func(feedtree.Document)) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -95,16 +95,16 @@ func startMatching(t *testing.T, waiting int64) *matching {
 			t.Error(err)
 		}
 	})
-	if _, err := k.subscribe(t.Context(), "sun", nothingLate); err != nil {
+	if _, err := k.subscribe(t.Context(), "sun", noArticles); err != nil {
 		t.Fatal(err)
 	}
 	return m
 }
 
-func nothingLate() []cobra.Late { return nil }
+func noArticles() []cobra.Late { return nil }
 
-// publish gives the loop what is new in the channel, and the channel's window what it has then.
-func (m *matching) publish(from, n int, text string) {
+// publish gives new items to the loop, and adds them to the channel's window.
+func (m *keywordsFixture) publish(from, n int, text string) {
 	m.Helper()
 	changes := items(m.T, from, n, text)
 	m.mu.Lock()
@@ -112,17 +112,17 @@ func (m *matching) publish(from, n int, text string) {
 		m.window.Entries = append(m.window.Entries, feed.Entry{Item: c.Item, At: time.Unix(int64(1e9+from+n), 0)})
 	}
 	m.mu.Unlock()
-	m.news(m.channel, changes)
+	m.addItems(m.channel, changes)
 }
 
-func (m *matching) inUse(share float64) {
+func (m *keywordsFixture) inUse(share float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.share = share
 }
 
-// until waits for something on the loop.
-func (m *matching) until(what string, so func(cobra.Stats) bool) (s cobra.Stats) {
+// until waits for a state of the loop.
+func (m *keywordsFixture) until(what string, so func(cobra.Stats) bool) (s cobra.Stats) {
 	m.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -141,38 +141,39 @@ func (m *matching) until(what string, so func(cobra.Stats) bool) (s cobra.Stats)
 	}
 }
 
-// said is what the doctor says, all of it.
-func (m *matching) said() string { return fmt.Sprintf("%+v", m.findings(1, false)) }
+// doctorText returns all findings as a text.
+func (m *keywordsFixture) doctorText() string { return fmt.Sprintf("%+v", m.findings(1, false)) }
 
-// A disk that does not answer costs content first and articles then; the node says so, and has all of them
-// when the disk is back.
-func TestAStalledDiskIsBoundedSaidAndMadeGood(t *testing.T) {
+// While the disk does not answer, first the content of articles is dropped and then articles. The doctor
+// reports it, and all articles are matched once the disk is back.
+func TestArticlesMissedByAStalledDiskAreMatchedLater(t *testing.T) {
 	const waiting, articles = 1 << 16, 800
-	m := startMatching(t, waiting)
+	m := startKeywords(t, waiting)
 	m.disk.stall(true)
 	m.publish(0, articles, "the sun "+strings.Repeat("shines on and on ", 100))
 	s := m.until("all came", func(s cobra.Stats) bool { return s.Articles == articles })
-	m.until("it is said", func(cobra.Stats) bool { return m.short.Load() != nil })
+	m.until("it is said", func(cobra.Stats) bool { return m.shortage.Load() != nil })
 	if s.Level != 2 || s.Shortened == 0 || s.Dropped == 0 || s.Waiting > waiting+4<<10 {
 		t.Errorf("with a disk that does not answer: %+v", s)
 	}
-	if said := m.said(); !strings.Contains(said, "new articles are not kept: the disk does not keep up") || !strings.Contains(said, fmt.Sprintf("to be asked for again %d", s.Dropped)) {
+	if said := m.doctorText(); !strings.Contains(said, "new articles are not kept: the disk does not keep up") || !strings.Contains(said, fmt.Sprintf("to be asked for again %d", s.Dropped)) {
 		t.Errorf("the doctor says %s", said)
 	}
 	m.disk.stall(false)
-	m.until("all is kept again", func(s cobra.Stats) bool { return s.Level == 0 && s.Waiting == 0 && m.missed.count() == 0 })
-	again, lost, open := m.missed.ends()
+	m.until("all is kept again", func(s cobra.Stats) bool { return s.Level == 0 && s.Waiting == 0 && m.missed.outstandingCount() == 0 })
+	again, lost, open := m.missed.counts()
 	if uint64(again) != m.dropped.Load() || lost != 0 || open != 0 {
 		t.Errorf("of %d dropped ones %d were taken later, %d are lost, %d open", m.dropped.Load(), again, lost, open)
 	}
-	if s := m.until("it is not said any more", func(cobra.Stats) bool { return m.short.Load() == nil }); s.Matched-s.Dropped != articles || s.Failed != 0 {
+	if s := m.until("it is not said any more", func(cobra.Stats) bool { return m.shortage.Load() == nil }); s.Matched-s.Dropped != articles || s.Failed != 0 {
 		t.Errorf("in the end: %+v", s)
 	}
 }
 
-// Where memory is short, content goes first and articles then, and both come back.
-func TestAMemoryLimitIsKeptSaidAndMadeGood(t *testing.T) {
-	m := startMatching(t, math.MaxInt64)
+// When memory is short, first the content of articles is dropped and then articles. Both work again
+// afterwards.
+func TestArticlesMissedForLackOfMemoryAreMatchedLater(t *testing.T) {
+	m := startKeywords(t, math.MaxInt64)
 	level := func(n int) func(cobra.Stats) bool { return func(s cobra.Stats) bool { return s.Level == n } }
 	m.publish(0, 5, "the sun shines")
 	m.until("they came", func(s cobra.Stats) bool { return s.Matched == 5 && s.Shortened == 0 })
@@ -180,7 +181,7 @@ func TestAMemoryLimitIsKeptSaidAndMadeGood(t *testing.T) {
 	m.until("titles alone", level(1))
 	m.publish(5, 5, "the sun shines")
 	m.until("they came", func(s cobra.Stats) bool { return s.Matched == 10 && s.Shortened == 5 && s.Dropped == 0 })
-	if said := m.said(); !strings.Contains(said, "only titles and links of new articles are kept: 85 % of the memory is in use") {
+	if said := m.doctorText(); !strings.Contains(said, "only titles and links of new articles are kept: 85 % of the memory is in use") {
 		t.Errorf("the doctor says %s", said)
 	}
 	m.inUse(0.95)
@@ -188,22 +189,22 @@ func TestAMemoryLimitIsKeptSaidAndMadeGood(t *testing.T) {
 	m.publish(10, 5, "the sun shines")
 	m.until("they came", func(s cobra.Stats) bool { return s.Matched == 15 && s.Dropped == 5 })
 	m.mu.Lock()
-	m.window.Entries = m.window.Entries[:14] // the channel forgets the oldest of the last five
+	m.window.Entries = m.window.Entries[:14] // the oldest of the last five leaves the window
 	m.mu.Unlock()
 	m.inUse(0.5)
-	m.until("all is kept", func(s cobra.Stats) bool { return s.Level == 0 && s.Matched == 19 && m.missed.count() == 0 })
-	if again, lost, _ := m.missed.ends(); again != 4 || lost != 1 {
+	m.until("all is kept", func(s cobra.Stats) bool { return s.Level == 0 && s.Matched == 19 && m.missed.outstandingCount() == 0 })
+	if again, lost, _ := m.missed.counts(); again != 4 || lost != 1 {
 		t.Errorf("%d were taken later, %d are lost", again, lost)
 	}
-	if said := m.said(); !strings.Contains(said, "searched later 4, to be asked for again 0, lost 1") {
+	if said := m.doctorText(); !strings.Contains(said, "searched later 4, to be asked for again 0, lost 1") {
 		t.Errorf("the doctor says %s", said)
 	}
 }
 
-// What comes to a filter while nothing is kept is refused, so that it comes again, and said until it has.
-func TestAFilterWithoutRoomIsOfferedAnEntryAgain(t *testing.T) {
+// A filter that keeps nothing refuses an entry, so that it comes again. The doctor reports it until then.
+func TestEntryRefusedByAFilterComesAgain(t *testing.T) {
 	t.Parallel()
-	m := startMatching(t, math.MaxInt64)
+	m := startKeywords(t, math.MaxInt64)
 	body, err := difference.Delta{Changes: items(t, 0, 5, "the sun shines")}.Encode()
 	if err != nil {
 		t.Fatal(err)
@@ -211,31 +212,31 @@ func TestAFilterWithoutRoomIsOfferedAnEntryAgain(t *testing.T) {
 	d := firehose.Dispatch{URL: "https://example.org/elsewhere", Entry: &owner.Entry{Hash: owner.Hash{1}}, Body: body}
 	const said = "did not search 1 entry of the network"
 	m.inUse(0.95)
-	m.until("nothing is kept", func(cobra.Stats) bool { s := m.short.Load(); return s != nil && s.level == 2 })
+	m.until("nothing is kept", func(cobra.Stats) bool { s := m.shortage.Load(); return s != nil && s.level == 2 })
 	for range 2 {
-		if m.dispatched(d) {
+		if m.addEntry(d) {
 			t.Error("an entry was taken for which there is no room")
 		}
 	}
-	if got := m.said(); !strings.Contains(got, said) {
+	if got := m.doctorText(); !strings.Contains(got, said) {
 		t.Errorf("the doctor says %s", got)
 	}
 	m.inUse(0.5)
-	m.until("all is kept", func(cobra.Stats) bool { return m.short.Load() == nil })
-	if !m.dispatched(d) {
+	m.until("all is kept", func(cobra.Stats) bool { return m.shortage.Load() == nil })
+	if !m.addEntry(d) {
 		t.Error("an entry was refused for which there is room")
 	}
 	m.until("it is matched", func(s cobra.Stats) bool { return s.Matched == 5 && s.Dropped == 0 })
-	if got := m.said(); strings.Contains(got, "entries of the network") {
+	if got := m.doctorText(); strings.Contains(got, "entries of the network") {
 		t.Errorf("the doctor says %s", got)
 	}
 }
 
-// What came faster than it could be matched is matched when the burst is over.
-func TestABurstIsMadeGood(t *testing.T) {
+// Articles that came faster than they could be matched are matched after the burst.
+func TestArticlesMissedInABurstAreMatchedLater(t *testing.T) {
 	t.Parallel()
 	const each = 1000
-	m := startMatching(t, math.MaxInt64)
+	m := startKeywords(t, math.MaxInt64)
 	held, release := make(chan struct{}), make(chan struct{})
 	m.loop.Deliver(func() {
 		close(held)
@@ -243,32 +244,32 @@ func TestABurstIsMadeGood(t *testing.T) {
 	})
 	<-held
 	articles := 0
-	for ; articles < maxArticles+2*each; articles += each {
+	for ; articles < maxWaitingArticles+2*each; articles += each {
 		m.publish(articles, each, "the sun shines")
 	}
-	if dropped := int(m.dropped.Load()); dropped != articles-maxArticles || m.missed.count() != dropped {
-		t.Errorf("%d of %d were missed, %d are remembered", dropped, articles, m.missed.count())
+	if dropped := int(m.dropped.Load()); dropped != articles-maxWaitingArticles || m.missed.outstandingCount() != dropped {
+		t.Errorf("%d of %d were missed, %d are remembered", dropped, articles, m.missed.outstandingCount())
 	}
 	close(release)
-	m.until("all are matched", func(s cobra.Stats) bool { return s.Matched == uint64(articles) && m.missed.count() == 0 })
-	if again, lost, _ := m.missed.ends(); again != articles-maxArticles || lost != 0 {
+	m.until("all are matched", func(s cobra.Stats) bool { return s.Matched == uint64(articles) && m.missed.outstandingCount() == 0 })
+	if again, lost, _ := m.missed.counts(); again != articles-maxWaitingArticles || lost != 0 {
 		t.Errorf("%d were taken later, %d are lost", again, lost)
 	}
 }
 
-// What is missed beyond what is remembered is counted as lost.
-func TestWhatIsMissedIsBounded(t *testing.T) {
-	var m missed
+// Articles beyond the bound count as lost.
+func TestMissedArticlesAreBounded(t *testing.T) {
+	var m missedArticles
 	s := feedtree.Subscription{Key: overlay.Key("test", "https://example.org/f")}
 	for i := range maxMissed + 10 {
 		m.add(s, feed.ID{byte(i), byte(i >> 8), byte(i >> 16)}, time.Unix(0, 0))
 	}
-	if again, lost, open := m.ends(); again != 0 || lost != 10 || open != maxMissed {
+	if again, lost, open := m.counts(); again != 0 || lost != 10 || open != maxMissed {
 		t.Error(again, lost, open)
 	}
 }
 
-func TestMemoryInUseIsAShareOfWhatIsAllowed(t *testing.T) {
+func TestMemoryInUseIsAShareOfTheLimit(t *testing.T) {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(math.MaxInt64))
 	if share := memoryInUse(); share != 0 {
 		t.Errorf("without a limit: %v", share)

@@ -13,8 +13,8 @@ import (
 	"tidings/overlay"
 )
 
-// TestEightProcesses is one network from its founding to its end: eight members
-// and a client in processes of their own, of which two are killed and come back.
+// TestEightProcesses runs a network from its founding to its end: eight members and a client in processes of
+// their own. Two members are killed and come back.
 func TestEightProcesses(t *testing.T) {
 	t.Parallel()
 	begun := time.Now()
@@ -22,7 +22,7 @@ func TestEightProcesses(t *testing.T) {
 		t.Logf("%5.1f s: %s", time.Since(begun).Seconds(), fmt.Sprintf(format, args...))
 	}
 
-	keys := longtest.Pick(60, 250) // of each node
+	keys := longtest.Pick(60, 250) // for each node
 	s := grow(t, 8)
 	founder := s.nodes[0]
 	through := founder.addrs
@@ -46,10 +46,10 @@ func TestEightProcesses(t *testing.T) {
 	payloads = append(payloads, s.burst(group, s.nodes[1], 500, "")...)
 	tell("500 published by a subscriber")
 	within(t, 20*time.Second, "1,000 messages arrive once", func() error { return gotOnce(group, six, payloads) })
-	tell("1,000 messages arrived; %s", s.cost())
+	tell("1,000 messages arrived; %s", s.retransmissions())
 
 	stranger := launch(t, "stranger", role{Dir: t.TempDir(), Listen: anyPort, Bootstrap: through, Network: "other"})
-	s.refused(stranger, founder)
+	s.checkRefusal(stranger, founder)
 	tell("a node of another network refused")
 
 	within(t, 40*time.Second, "a client has two members", func() error {
@@ -60,8 +60,7 @@ func TestEightProcesses(t *testing.T) {
 	})
 	tell("the client has two members")
 
-	// Two are killed: the founder, through which all joined, and one of the
-	// client's two members.
+	// Two are killed: the founder, through which all joined, and one of the client's two members.
 	victims := s.victims(client, founder)
 	left := without(s.nodes, victims...)
 	lives := func(p *process) bool { return slices.Contains(left, p) }
@@ -72,7 +71,7 @@ func TestEightProcesses(t *testing.T) {
 	for _, g := range []overlay.ID{steady, orphan} {
 		within(t, 30*time.Second, "a group of seven", func() error { return s.reaches(g, left[0], listeners) })
 	}
-	within(t, 30*time.Second, "known peers saved", func() error { return remember(victims, 7) })
+	within(t, 30*time.Second, "known peers saved", func() error { return checkSavedPeers(victims, 7) })
 	tell("two groups stand, and known peers are saved")
 	flow := s.stream(steady, left[0])
 	within(t, 10*time.Second, "messages flow", func() error {
@@ -109,9 +108,9 @@ func TestEightProcesses(t *testing.T) {
 	within(t, 20*time.Second, "nothing of a stream is lost", func() error { return gotOnce(steady, listeners, sent) })
 	tell("nothing lost of a stream of %d messages", len(sent))
 
-	// The dead come back, told nothing.
+	// The killed nodes restart without flags.
 	for _, v := range victims {
-		p := v.again()
+		p := v.restart()
 		p.ready()
 		s.nodes = append(s.nodes, p)
 	}
@@ -130,12 +129,12 @@ func TestEightProcesses(t *testing.T) {
 		payloads := s.burst(g, returned[1], 100, "")
 		within(t, 20*time.Second, "messages arrive once", func() error { return gotOnce(g, everybody, payloads) })
 	}
-	tell("all right again %.1f s after the restart; %s", time.Since(back).Seconds(), s.cost())
+	tell("all right again %.1f s after the restart; %s", time.Since(back).Seconds(), s.retransmissions())
 
-	// One is killed and is back before its death was noticed.
+	// One node is killed and restarts before the others notice.
 	hasty := s.nodes[2]
 	hasty.kill()
-	s.nodes[2] = hasty.again()
+	s.nodes[2] = hasty.restart()
 	s.nodes[2].ready()
 	back = time.Now()
 	within(t, 60*time.Second, "a hasty member is back", func() error {
@@ -146,23 +145,23 @@ func TestEightProcesses(t *testing.T) {
 	})
 	tell("a member that was killed and started at once is back after %.1f s", time.Since(back).Seconds())
 
-	s.inGoodOrder(append(s.nodes, client))
+	s.stopAll(append(s.nodes, client))
 	tell("all have left")
 }
 
-// TestNetworkComesBackAfterAnOutage kills all, and starts all but the founder: at
-// first nobody is a member of anything.
+// TestNetworkComesBackAfterAnOutage kills all nodes and restarts all but the founder. At first no node is a
+// member.
 func TestNetworkComesBackAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	s := grow(t, 4)
 	within(t, 60*time.Second, "four members know each other", s.together)
-	within(t, 30*time.Second, "known peers saved", func() error { return remember(s.nodes, 3) })
+	within(t, 30*time.Second, "known peers saved", func() error { return checkSavedPeers(s.nodes, 3) })
 	for _, p := range s.nodes {
 		p.kill()
 	}
 	s.nodes = s.nodes[1:]
 	for i, p := range s.nodes {
-		s.nodes[i] = p.again()
+		s.nodes[i] = p.restart()
 		s.nodes[i].ready()
 	}
 	took := within(t, 90*time.Second, "three members know each other", s.together)
@@ -170,11 +169,10 @@ func TestNetworkComesBackAfterAnOutage(t *testing.T) {
 	if err := s.routes(40, 10*time.Second); err != nil {
 		t.Error(err)
 	}
-	s.inGoodOrder(s.nodes)
+	s.stopAll(s.nodes)
 }
 
-// TestLargeMessagesDoNotLookLikeAFlood publishes far more bytes at once than control
-// frames may have.
+// TestLargeMessagesDoNotLookLikeAFlood publishes far more bytes at once than control frames may have.
 func TestLargeMessagesDoNotLookLikeAFlood(t *testing.T) {
 	t.Parallel()
 	s := grow(t, 3)
@@ -184,18 +182,18 @@ func TestLargeMessagesDoNotLookLikeAFlood(t *testing.T) {
 	within(t, 30*time.Second, "a group of one", func() error { return s.reaches(group, s.nodes[1], s.nodes[2:]) })
 	payloads := s.burst(group, s.nodes[1], 400, strings.Repeat(" and on", 6000))
 	within(t, 30*time.Second, "17 MB arrive", func() error { return gotOnce(group, s.nodes[2:], payloads) })
-	t.Log(s.cost())
+	t.Log(s.retransmissions())
 	for _, p := range s.nodes {
 		if s := p.status().Transport; s.Gated > 0 || s.Bulk.Slowed > 0 {
 			t.Errorf("node %s shut out %d peers, and made them wait for %d frames", p.name, s.Gated, s.Bulk.Slowed)
 		}
 	}
-	s.inGoodOrder(s.nodes)
+	s.stopAll(s.nodes)
 }
 
-// refused sees that a process ends with the words of a refusal, and that the
-// other side remembers them.
-func (s *swarm) refused(stranger, by *process) {
+// checkRefusal checks that a process ends with the reason of a refusal, and that the other side remembers the
+// reason.
+func (s *swarm) checkRefusal(stranger, by *process) {
 	s.t.Helper()
 	const words = `the node that was asked is in network "lab", and the node that asks wants "other"`
 	select {
@@ -214,8 +212,7 @@ func (s *swarm) refused(stranger, by *process) {
 	s.t.Error("who refused a node of another network does not remember it")
 }
 
-// victims chooses the founder and another, so that a client loses one of its two
-// members.
+// victims returns the founder and another node, of which exactly one hosts the client.
 func (s *swarm) victims(client, founder *process) []*process {
 	hosts := client.status().Hosts
 	hosting := func(p *process) bool { return slices.Contains(hosts, p.id) }
@@ -223,8 +220,8 @@ func (s *swarm) victims(client, founder *process) []*process {
 	return []*process{founder, s.nodes[second]}
 }
 
-// inGoodOrder stops all processes at once.
-func (s *swarm) inGoodOrder(all []*process) {
+// stopAll stops all processes at the same time.
+func (s *swarm) stopAll(all []*process) {
 	var stopping sync.WaitGroup
 	for _, p := range all {
 		stopping.Go(func() {

@@ -21,28 +21,25 @@ import (
 	"tidings/overlay/scribe"
 )
 
-// asNode is the environment variable that makes this test binary a node. It
-// holds a role.
+// asNode is the environment variable that turns this test binary into a node. It holds a role.
 const asNode = "TIDINGS_TEST_NODE"
 
 func TestMain(m *testing.M) {
 	if role := os.Getenv(asNode); role != "" {
-		os.Exit(beNode(role))
+		os.Exit(runNodeProcess(role))
 	}
 	if err := libp2p.SetLog(slog.DiscardHandler); err != nil {
 		panic(err)
 	}
-	// Most tests that run side by side wait for nodes and leave the processors idle. go
-	// test runs as many of them at a time as there are processors, and most machines of
-	// CI have two.
+	// Most parallel tests wait for nodes and leave the processors idle. By default, go test runs only as many
+	// of them at a time as there are processors, and most CI machines have two.
 	if err := flag.Set("test.parallel", "24"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// A role is what a node process is told at its start: the parts of a Config that
-// can be written down.
+// A role is the part of a Config that a node process is given at its start.
 type role struct {
 	Dir           string
 	Found         *wire.Network
@@ -54,29 +51,27 @@ type role struct {
 
 // An order is a line of a node's standard input.
 type order struct {
-	N       int    // of the order, for its answer
+	N       int    // number of the order, for its answer
 	Do      string // route, subscribe, publish, status
 	Key     overlay.ID
 	Payload string
 	Limit   time.Duration
 }
 
-// A report is a line of a node's standard output: the answer to an order, or
-// news (N is 0).
+// A report is a line of a node's standard output: the answer to an order, or an event (N is 0).
 type report struct {
 	N        int        `json:",omitempty"`
 	Err      string     `json:",omitempty"`
 	Root     overlay.ID `json:",omitzero"`
 	Snapshot *Snapshot  `json:",omitempty"`
-	Listens  []string   `json:",omitempty"` // first news: where it listens
-	Addrs    []string   `json:",omitempty"` // and can be joined through
-	Group    overlay.ID `json:",omitzero"`  // news of a delivery
+	Listens  []string   `json:",omitempty"` // in the first event: where it listens
+	Addrs    []string   `json:",omitempty"` // and where others can join through it
+	Group    overlay.ID `json:",omitzero"`  // event of a delivery
 	Payload  string     `json:",omitempty"`
 }
 
-// beNode is a process that runs one node until its standard input ends. What it
-// logs goes to standard error.
-func beNode(written string) (code int) {
+// runNodeProcess runs one node until its standard input ends. Logs go to standard error.
+func runNodeProcess(written string) (code int) {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	if err := libp2p.SetLog(slog.DiscardHandler); err != nil {
 		panic(err)
@@ -111,7 +106,7 @@ func beNode(written string) (code int) {
 	go func() {
 		defer close(obeyed)
 		defer cancel()
-		if err := obey(ctx, d, os.Stdin, reports); err != nil {
+		if err := serveOrders(ctx, d, os.Stdin, reports); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}()
@@ -123,8 +118,8 @@ func beNode(written string) (code int) {
 	return 0
 }
 
-// obey carries out orders, all at once, until there are no more.
-func obey(ctx context.Context, d *Daemon, orders io.Reader, reports chan<- report) error {
+// serveOrders carries out orders concurrently until there are no more.
+func serveOrders(ctx context.Context, d *Daemon, orders io.Reader, reports chan<- report) error {
 	lines := bufio.NewScanner(orders)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -135,7 +130,7 @@ func obey(ctx context.Context, d *Daemon, orders io.Reader, reports chan<- repor
 		go func() {
 			ctx, cancel := context.WithTimeout(ctx, o.Limit)
 			defer cancel()
-			r, err := carryOut(ctx, d, o)
+			r, err := execute(ctx, d, o)
 			if r.N = o.N; err != nil {
 				r.Err = err.Error()
 			}
@@ -145,7 +140,7 @@ func obey(ctx context.Context, d *Daemon, orders io.Reader, reports chan<- repor
 	return lines.Err()
 }
 
-func carryOut(ctx context.Context, d *Daemon, o order) (report, error) {
+func execute(ctx context.Context, d *Daemon, o order) (report, error) {
 	switch o.Do {
 	case "route":
 		got, err := d.Route(ctx, o.Key, []byte(o.Payload))

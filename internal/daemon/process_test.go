@@ -15,7 +15,7 @@ import (
 	"tidings/overlay"
 )
 
-// answerTime is how long an order may take that asks for no other time.
+// answerTime bounds the time of an order that sets no limit.
 const answerTime = 10 * time.Second
 
 // A process is a node in a process of its own.
@@ -23,21 +23,21 @@ type process struct {
 	t       *testing.T
 	name    string
 	role    role
-	addrs   []string   // by which others join
+	addrs   []string   // addresses through which others join
 	id      overlay.ID // known once it has joined
 	cmd     *exec.Cmd
 	stdin   io.WriteCloser
-	started chan struct{} // closed with the first news
+	started chan struct{} // closed with the first event
 	exited  chan struct{}
 
 	mu      sync.Mutex
 	orders  int
 	waiting map[int]chan report
-	got     map[delivery]int // how often
-	log     []byte           // the end of it
+	got     map[delivery]int // number of deliveries of each message
+	log     []byte           // the end of its log
 }
 
-// A delivery is a message as a subscriber got it.
+// A delivery is a message as received by a subscriber.
 type delivery struct {
 	group   overlay.ID
 	payload string
@@ -52,7 +52,7 @@ func laboratory(name string) wire.Network {
 
 var anyPort = []string{"/ip4/127.0.0.1/udp/0/quic-v1", "/ip4/127.0.0.1/tcp/0"}
 
-// launch starts a node process. It is killed when the test ends.
+// launch starts a node process, which is killed when the test ends.
 func launch(t *testing.T, name string, r role) *process {
 	t.Helper()
 	written, err := json.Marshal(r)
@@ -79,7 +79,7 @@ func launch(t *testing.T, name string, r role) *process {
 	go func() {
 		defer close(p.exited)
 		p.listen(stdout)
-		_ = p.cmd.Wait() // its state says the rest
+		_ = p.cmd.Wait() // the error is in the process state, too
 	}()
 	t.Cleanup(func() {
 		p.kill()
@@ -92,7 +92,7 @@ func launch(t *testing.T, name string, r role) *process {
 	return p
 }
 
-// ready waits until the process listens, and remembers where, for its next start.
+// ready waits until the process listens, and keeps its addresses for its next start.
 func (p *process) ready() {
 	p.t.Helper()
 	select {
@@ -104,35 +104,34 @@ func (p *process) ready() {
 	}
 }
 
-// again starts a process anew that has ended: in its data directory, at its old
-// ports, and told nothing.
-func (p *process) again() *process {
+// restart starts a process again in its data directory and at its old ports, without other flags.
+func (p *process) restart() *process {
 	q := launch(p.t, p.name+"'", role{Dir: p.role.Dir, Listen: p.role.Listen, RefuseInbound: p.role.RefuseInbound})
 	q.id = p.id
 	return q
 }
 
-// kill ends the process as kill -9 does, and waits for its end.
+// kill kills the process as kill -9 does, and waits for its end.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill() // it may have ended
 	<-p.exited
 }
 
-// listen takes the process's reports until it ends.
+// listen receives the reports of the process until it ends.
 func (p *process) listen(stdout io.Reader) {
 	lines := bufio.NewScanner(stdout)
 	lines.Buffer(nil, 8<<20)
 	for lines.Scan() {
 		var r report
 		if json.Unmarshal(lines.Bytes(), &r) != nil {
-			_, _ = logTail{p}.Write(append(lines.Bytes(), '\n')) // words of the runtime
+			_, _ = logTail{p}.Write(append(lines.Bytes(), '\n')) // output of the Go runtime
 			continue
 		}
-		p.take(r)
+		p.receive(r)
 	}
 }
 
-func (p *process) take(r report) {
+func (p *process) receive(r report) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -147,7 +146,7 @@ func (p *process) take(r report) {
 	}
 }
 
-// order gives an order; the answer comes on the channel, unless the process ends.
+// order sends an order. The answer comes on the channel, unless the process ends.
 func (p *process) order(o order) <-chan report {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -196,14 +195,14 @@ func (p *process) status() Snapshot {
 	return *r.Snapshot
 }
 
-// count returns how often the node got a message.
+// count returns how often the node received a message.
 func (p *process) count(group overlay.ID, payload string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.got[delivery{group, payload}]
 }
 
-// stop lets the process end in good order and says whether it did.
+// stop stops the process in good order, and returns an error if it fails to.
 func (p *process) stop() error {
 	if err := p.stdin.Close(); err != nil {
 		return err
@@ -225,7 +224,7 @@ func (p *process) logged() string {
 	return string(p.log)
 }
 
-// logTail keeps the end of what a process logs.
+// logTail keeps the end of a process's log.
 type logTail struct{ p *process }
 
 func (l logTail) Write(b []byte) (int, error) {
@@ -239,8 +238,8 @@ func (l logTail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// within polls until a condition holds and returns how long that took. The
-// condition says what is still missing.
+// within waits until missing returns nil, and returns how long that took. The error says what is still
+// missing.
 func within(t *testing.T, limit time.Duration, what string, missing func() error) time.Duration {
 	t.Helper()
 	begun := time.Now()

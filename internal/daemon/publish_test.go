@@ -22,31 +22,31 @@ import (
 	"tidings/proxy"
 )
 
-// blog serves a feed that names the publisher of a key.
+// blog serves a feed that names the publisher's key.
 func blog(t *testing.T, key *publisher.Key) (url string) {
 	t.Helper()
-	url, _ = brieflyBlog(t, key)
+	url, _ = closableBlog(t, key)
 	return url
 }
 
-// brieflyBlog is blog until its server goes off.
-func brieflyBlog(t *testing.T, key *publisher.Key) (url string, off func()) {
+// closableBlog is a blog whose server can be closed.
+func closableBlog(t *testing.T, key *publisher.Key) (url string, off func()) {
 	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, naming(key.Public())) }))
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, feedNaming(key.Public())) }))
 	t.Cleanup(s.Close)
 	return s.URL + "/feed.xml", s.Close
 }
 
-// naming is a feed that names a publisher's key.
-func naming(key ed25519.PublicKey) string {
+// feedNaming returns a feed that names a publisher's key.
+func feedNaming(key ed25519.PublicKey) string {
 	p := feed.Publisher{Key: key, Beat: time.Hour}
 	return strings.Replace(aFeed, "<title>", p.Metadata(feed.RSS)+"<title>", 1)
 }
 
-// authorOf makes a key, and has two authors use it who do not know of each other.
-func authorOf(t *testing.T) (one, other *publisher.Author) {
+// signers makes a key and returns two signers that use copies of it and do not know of each other.
+func signers(t *testing.T) (first, second *publisher.Signer) {
 	t.Helper()
-	of := func(path string) *publisher.Author {
+	open := func(path string) *publisher.Signer {
 		a, err := publisher.Open(path, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -64,11 +64,11 @@ func authorOf(t *testing.T) (one, other *publisher.Author) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return of(path), of(copied)
+	return open(path), open(copied)
 }
 
 // envelopeOf signs the next item of a feed.
-func envelopeOf(t *testing.T, a *publisher.Author, url, name string, last publisher.Last) []byte {
+func envelopeOf(t *testing.T, a *publisher.Signer, url, name string, last publisher.Head) []byte {
 	t.Helper()
 	it, err := feed.NewItem(feed.RSS, feed.Meaning{GUID: name, Title: name}, time.Unix(1, 0))
 	if err != nil {
@@ -81,70 +81,70 @@ func envelopeOf(t *testing.T, a *publisher.Author, url, name string, last publis
 	return raw
 }
 
-// A node follows what it publishes in from when something was taken: what refuses everything is not
-// subscribed to, and what a person has subscribed to stays.
-func TestANodeFollowsWhatItPublishesIn(t *testing.T) {
+// A node subscribes to a feed once the feed has accepted an item. A feed that refuses everything is not
+// subscribed to, and a user's subscription stays.
+func TestPublishingSubscribesToTheFeed(t *testing.T) {
 	t.Parallel()
 	c := founding(t, "tentative")
 	c.AllowPrivateOrigins = true
 	m := running(t, c)
-	m.knows(t, 1)
-	author, copied := authorOf(t)
+	m.awaitMembers(t, 1)
+	author, copied := signers(t)
 	url, other := blog(t, author.Key()), blog(t, author.Key())
-	first := envelopeOf(t, author, url, "one", publisher.Last{})
+	first := envelopeOf(t, author, url, "one", publisher.Head{})
 	if w, err := m.Push(t.Context(), first); err != nil || w != (proxy.Written{URL: url, Seq: 1}) {
 		t.Fatalf("%+v, %v", w, err)
 	}
-	if got := m.listed(t); got != url {
+	if got := m.subscribedURLs(t); got != url {
 		t.Errorf("%q is subscribed to, not %q", got, url)
 	}
 
-	for _, envelope := range [][]byte{nil, envelopeOf(t, author, feed.Page(url), "page", publisher.Last{}), envelopeOf(t, author, url+"#part", "part", publisher.Last{})} {
+	for _, envelope := range [][]byte{nil, envelopeOf(t, author, feed.Page(url), "page", publisher.Head{}), envelopeOf(t, author, url+"#part", "part", publisher.Head{})} {
 		if _, err := m.Push(t.Context(), envelope); !errors.Is(err, proxy.ErrItem) {
 			t.Error(err)
 		}
 	}
 
-	// In the other feed nobody has published anything yet.
+	// Nothing has been published in the other feed yet.
 	if p, err := m.Publisher(t.Context(), other); err != nil || len(p.Key) == 0 {
 		t.Fatalf("%+v, %v", p, err)
 	}
-	if got := m.listed(t); !strings.Contains(got, other) {
+	if got := m.subscribedURLs(t); !strings.Contains(got, other) {
 		t.Errorf("%q is subscribed to: nothing can be published in another one", got)
 	}
 	if err := m.unsubscribe(t.Context(), url, nil); err != nil {
 		t.Fatal(err)
 	}
-	again := envelopeOf(t, copied, url, "another one", publisher.Last{}) // whose number was given
+	again := envelopeOf(t, copied, url, "another one", publisher.Head{}) // with a number that was used
 	if _, err := m.Push(t.Context(), again); !errors.Is(err, proxy.ErrUnpublished) || !errors.Is(err, feedtree.ErrRefused) {
 		t.Error(err)
 	}
-	if got := m.listed(t); got != other {
+	if got := m.subscribedURLs(t); got != other {
 		t.Errorf("%q is subscribed to, and refuses all", got)
 	}
-	m.endLapsed(t.Context(), time.Now().Add(lapseLook+time.Minute))
-	if got := m.listed(t); got != "" {
+	m.endLapsed(t.Context(), time.Now().Add(lapseCheckInterval+time.Minute))
+	if got := m.subscribedURLs(t); got != "" {
 		t.Errorf("%q is subscribed to, and nobody asked for it", got)
 	}
 	if err := m.Subscribe(t.Context(), url, false); err != nil {
 		t.Fatal(err)
 	}
-	m.endLapsed(t.Context(), time.Now().Add(lapseLook+time.Minute))
-	if got := m.listed(t); got != url {
+	m.endLapsed(t.Context(), time.Now().Add(lapseCheckInterval+time.Minute))
+	if got := m.subscribedURLs(t); got != url {
 		t.Errorf("%q is subscribed to, not %q", got, url)
 	}
 	m.stop(t)
 }
 
-// What the node has signed and could not push it sends by itself; what it cannot sign it says.
-func TestANodeKeepsWhatItCouldNotPush(t *testing.T) {
+// An item that could not be pushed is pushed later. Items that cannot be signed are refused with an error.
+func TestUnpushedItemIsSentLater(t *testing.T) {
 	t.Parallel()
-	author, _ := authorOf(t)
-	owner, _ := authorOf(t)
+	author, _ := signers(t)
+	owner, _ := signers(t)
 	c := founding(t, "pending")
-	c.AllowPrivateOrigins, c.Author = true, author
+	c.AllowPrivateOrigins, c.Signer = true, author
 	m := running(t, c)
-	m.knows(t, 1)
+	m.awaitMembers(t, 1)
 	said := feed.Meaning{GUID: "1", Title: "One"}
 	for _, of := range []struct {
 		said feed.Meaning
@@ -160,18 +160,18 @@ func TestANodeKeepsWhatItCouldNotPush(t *testing.T) {
 	}
 
 	taken := blog(t, owner.Key())
-	if _, err := m.Push(t.Context(), envelopeOf(t, owner, taken, "owner's", publisher.Last{})); err != nil {
+	if _, err := m.Push(t.Context(), envelopeOf(t, owner, taken, "owner's", publisher.Head{})); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := m.Write(t.Context(), taken, said); !errors.Is(err, proxy.ErrUnpublished) || !strings.Contains(err.Error(), "the key of ") {
 		t.Error(err)
 	}
 
-	// The sequencer of this feed has come to a standstill.
-	b := running(t, Config{Dir: t.TempDir(), Bootstrap: m.knows(t, 1).Addrs, AllowPrivateOrigins: true})
-	b.knows(t, 2)
-	m.knows(t, 2)
-	url, off := ledBy(t, b, m, author.Key())
+	// The sequencer of this feed hangs.
+	b := running(t, Config{Dir: t.TempDir(), Bootstrap: m.awaitMembers(t, 1).Addrs, AllowPrivateOrigins: true})
+	b.awaitMembers(t, 2)
+	m.awaitMembers(t, 2)
+	url, off := feedLedBy(t, b, m, author.Key())
 	release := make(chan struct{})
 	stood := make(chan error)
 	go func() { stood <- b.do(t.Context(), func() { <-release }) }()
@@ -188,8 +188,8 @@ func TestANodeKeepsWhatItCouldNotPush(t *testing.T) {
 	if err := <-stood; err != nil {
 		t.Error(err)
 	}
-	off() // what is signed needs no origin any more
-	if err := m.alive(t.Context(), url, false, 0); err != nil {
+	off() // a signed item needs no origin
+	if err := m.publishHeartbeat(t.Context(), url, false, 0); err != nil {
 		t.Error(err)
 	}
 	if !author.Feeds()[url] {
@@ -199,19 +199,19 @@ func TestANodeKeepsWhatItCouldNotPush(t *testing.T) {
 	m.stop(t)
 }
 
-// What the origin does not show at present is no reason to refuse a feed that took something before: its network
-// knows the key, though this node may not know that yet.
-func TestAFeedThatTookSomethingIsPublishedInUnseen(t *testing.T) {
-	author, _ := authorOf(t)
+// If the document at the origin cannot be read, a feed that accepted items before is still published in. The
+// network knows its key, though perhaps not this node yet.
+func TestUnreadableDocumentDoesNotBlockAnAcceptedFeed(t *testing.T) {
+	author, _ := signers(t)
 	const took, fresh = "http://a.example/", "http://b.example/"
 	it, err := feed.NewItem(feed.RSS, feed.Meaning{GUID: "1", Title: "One"}, time.Unix(1, 0))
 	if err == nil {
-		_, err = author.Write(took, 0, feed.Hash{}, &it, time.Unix(1, 0), func([]byte) error { return nil })
+		_, err = author.SignAndPush(took, 0, feed.Hash{}, &it, time.Unix(1, 0), func([]byte) error { return nil })
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Daemon{config: Config{Author: author}}
+	d := &Daemon{config: Config{Signer: author}}
 	for _, c := range []struct {
 		of   proxy.Publisher
 		want error
@@ -221,25 +221,25 @@ func TestAFeedThatTookSomethingIsPublishedInUnseen(t *testing.T) {
 		{proxy.Publisher{URL: took, Unnamed: "it names no key"}, proxy.ErrUnpublished},
 		{proxy.Publisher{URL: fresh, Named: author.Public()}, nil},
 	} {
-		if err := d.known(&c.of); !errors.Is(err, c.want) {
+		if err := d.checkKey(&c.of); !errors.Is(err, c.want) {
 			t.Errorf("%+v: %v, want %v", c.of, err, c.want)
 		}
 	}
 }
 
-// ledBy returns a feed that names a key, that one node knows of, and that another one is the sequencer of.
-func ledBy(t *testing.T, leader, node *member, key *publisher.Key) (url string, off func()) {
+// feedLedBy returns a feed that names a key and of which leader is the sequencer.
+func feedLedBy(t *testing.T, leader, node *member, key *publisher.Key) (url string, off func()) {
 	t.Helper()
 	for range 20 {
-		url, off := brieflyBlog(t, key)
+		url, off := closableBlog(t, key)
 		if p, err := node.Publisher(t.Context(), url); err != nil || len(p.Key) == 0 {
 			continue
 		}
-		of, err := leader.Led(t.Context())
+		of, err := leader.LedFeeds(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if slices.ContainsFunc(of, func(l Led) bool { return l.URL == url }) {
+		if slices.ContainsFunc(of, func(l LedFeed) bool { return l.URL == url }) {
 			return url, off
 		}
 	}
@@ -247,15 +247,15 @@ func ledBy(t *testing.T, leader, node *member, key *publisher.Key) (url string, 
 	return "", nil
 }
 
-// A wrong address is found wrong before anything is signed, is not followed, and keeps nothing else waiting.
-func TestAWrongAddressIsRefusedAtOnce(t *testing.T) {
+// A wrong address is found before anything is signed, is not subscribed to, and delays no other request.
+func TestWrongAddressIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
-	author, _ := authorOf(t)
-	other, _ := authorOf(t)
+	author, _ := signers(t)
+	other, _ := signers(t)
 	c := founding(t, "wrong")
-	c.AllowPrivateOrigins, c.Author = true, author
+	c.AllowPrivateOrigins, c.Signer = true, author
 	m := running(t, c)
-	m.knows(t, 1)
+	m.awaitMembers(t, 1)
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
 	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -282,7 +282,7 @@ func TestAWrongAddressIsRefusedAtOnce(t *testing.T) {
 		_, _ = m.Write(stuck, origin.URL+"/silent", feed.Meaning{GUID: "1", Title: "One"})
 	}()
 	began := time.Now()
-	if _, err := m.Write(t.Context(), url, feed.Meaning{GUID: "1", Title: "One"}); err != nil || time.Since(began) > knownWithin {
+	if _, err := m.Write(t.Context(), url, feed.Meaning{GUID: "1", Title: "One"}); err != nil || time.Since(began) > publisherTimeout {
 		t.Errorf("after %v: %v", time.Since(began), err)
 	}
 	cancel()
@@ -298,7 +298,7 @@ func TestAWrongAddressIsRefusedAtOnce(t *testing.T) {
 		wrong.Go(func() {
 			began := time.Now()
 			_, err := m.Write(t.Context(), at, feed.Meaning{GUID: "1", Title: "One"})
-			if !errors.Is(err, proxy.ErrUnpublished) || !strings.Contains(err.Error(), want) || time.Since(began) > 3*knownWithin {
+			if !errors.Is(err, proxy.ErrUnpublished) || !strings.Contains(err.Error(), want) || time.Since(began) > 3*publisherTimeout {
 				t.Errorf("%s: after %v: %v, want %q", at, time.Since(began), err, want)
 			}
 		})
@@ -307,7 +307,7 @@ func TestAWrongAddressIsRefusedAtOnce(t *testing.T) {
 	if _, err := m.Write(t.Context(), gone.URL+"/", feed.Meaning{GUID: "1", Title: "One"}); !errors.Is(err, proxy.ErrUntaken) || !strings.Contains(err.Error(), "cannot be read") {
 		t.Errorf("an origin that does not answer: %v", err)
 	}
-	// What reading has made stays.
+	// A subscription made by reading stays.
 	read := origin.URL + "/nokey"
 	if err := m.Subscribe(t.Context(), read, true); err != nil {
 		t.Fatal(err)
@@ -315,14 +315,14 @@ func TestAWrongAddressIsRefusedAtOnce(t *testing.T) {
 	if _, err := m.Write(t.Context(), read, feed.Meaning{GUID: "1", Title: "One"}); !errors.Is(err, proxy.ErrUnpublished) {
 		t.Error(err)
 	}
-	if got := m.listed(t); !strings.Contains(got, read) {
+	if got := m.subscribedURLs(t); !strings.Contains(got, read) {
 		t.Errorf("a reader's subscription is gone: %q", got)
 	}
 	if err := m.Unsubscribe(t.Context(), read); err != nil {
 		t.Fatal(err)
 	}
-	within(t, patience, "nothing else to be followed", func() error {
-		if got := m.listed(t); got != url {
+	within(t, awaitTimeout, "nothing else to be followed", func() error {
+		if got := m.subscribedURLs(t); got != url {
 			return fmt.Errorf("%q", got)
 		}
 		return nil

@@ -19,33 +19,33 @@ import (
 const aFeed = `<rss version="2.0"><channel><title>A feed</title><link>http://a/</link><description/>` +
 	`<item><guid>1</guid><title>One</title></item></channel></rss>`
 
-// tell asks the interface for programs to do something, and reads its answer.
-func (m *member) tell(t *testing.T, what, body string, answer any) {
+// post sends a request to the API and decodes the answer.
+func (m *member) post(t *testing.T, what, body string, answer any) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+m.HTTPAddr().String()+"/api/v1/"+what, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Header.Set("Tidings", "1")
-	r.Header.Set("Tidings-Token", m.home.access)
+	r.Header.Set("Tidings-Token", m.dataDir.apiToken)
 	r.Header.Set("Content-Type", "application/json")
-	if err := json.Unmarshal(answered(t, r), answer); err != nil {
+	if err := json.Unmarshal(doRequest(t, r), answer); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// reads is a feed reader that reads a path.
-func (m *member) reads(t *testing.T, path string) string {
+// get reads a path as a feed reader does.
+func (m *member) get(t *testing.T, path string) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+m.HTTPAddr().String()+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("Tidings-Token", m.home.access)
-	return string(answered(t, r))
+	r.Header.Set("Tidings-Token", m.dataDir.apiToken)
+	return string(doRequest(t, r))
 }
 
-func answered(t *testing.T, r *http.Request) []byte {
+func doRequest(t *testing.T, r *http.Request) []byte {
 	t.Helper()
 	answer, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
 	if err != nil {
@@ -59,8 +59,8 @@ func answered(t *testing.T, r *http.Request) []byte {
 	return body
 }
 
-// listed are the addresses that are subscribed to.
-func (m *member) listed(t *testing.T) string {
+// subscribedURLs returns the addresses of all subscriptions.
+func (m *member) subscribedURLs(t *testing.T) string {
 	t.Helper()
 	channels, err := m.List(t.Context())
 	if err != nil {
@@ -73,80 +73,80 @@ func (m *member) listed(t *testing.T) string {
 	return strings.Join(urls, " ")
 }
 
-// TestUnsubscribingHolds goes on reading an address that was handed out, as readers do
-// whom nobody told that it was unsubscribed from.
-func TestUnsubscribingHolds(t *testing.T) {
+// TestReadingDoesNotUndoUnsubscribing goes on reading an address after it was unsubscribed from, as feed
+// readers do.
+func TestReadingDoesNotUndoUnsubscribing(t *testing.T) {
 	t.Parallel()
 	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, aFeed) }))
 	defer origin.Close()
 	c := founding(t, "ended")
 	c.HTTP, c.AllowPrivateOrigins = "127.0.0.1:0", true
 	m := running(t, c)
-	m.knows(t, 1)
+	m.awaitMembers(t, 1)
 
 	feed := origin.URL + "/feed"
 	var given proxy.Subscribed
-	m.tell(t, "subscribe", `{"url":"`+feed+`"}`, &given)
+	m.post(t, "subscribe", `{"url":"`+feed+`"}`, &given)
 	path := strings.TrimPrefix(given.ReadURL, "http://"+m.HTTPAddr().String())
 	readsOn := func(m *member, want string) {
 		t.Helper()
-		if doc := m.reads(t, path); !strings.Contains(doc, "<title>One</title>") {
+		if doc := m.get(t, path); !strings.Contains(doc, "<title>One</title>") {
 			t.Errorf("the reader reads %s", doc)
 		}
-		if got := m.listed(t); got != want {
+		if got := m.subscribedURLs(t); got != want {
 			t.Errorf("after reading, %q is subscribed to, not %q", got, want)
 		}
 	}
 	readsOn(m, feed)
-	m.tell(t, "unsubscribe", `{"url":"`+feed+`"}`, &given)
+	m.post(t, "unsubscribe", `{"url":"`+feed+`"}`, &given)
 	readsOn(m, "")
 	m.stop(t)
 
 	m = running(t, Config{Dir: c.Dir, HTTP: c.HTTP, AllowPrivateOrigins: true})
-	m.knows(t, 1)
+	m.awaitMembers(t, 1)
 	readsOn(m, "")
-	m.tell(t, "subscribe", `{"url":"`+feed+`","tags":["news"]}`, &given)
+	m.post(t, "subscribe", `{"url":"`+feed+`","tags":["news"]}`, &given)
 	readsOn(m, feed)
 	if channels, err := m.List(t.Context()); err != nil || len(channels) != 1 || !slices.Equal(channels[0].Tags, []string{"news"}) || channels[0].Newest == nil {
 		t.Errorf("%+v, %v", channels, err)
 	}
-	// What a person has made does not lapse.
-	m.endLapsed(t.Context(), time.Now().Add(lapseTime+time.Hour))
+	// A subscription that the user made does not lapse.
+	m.endLapsed(t.Context(), time.Now().Add(lapseAge+time.Hour))
 	readsOn(m, feed)
-	// What reading has made does, and comes back by reading.
-	m.tell(t, "unsubscribe", `{"url":"`+feed+`"}`, &given)
-	if err := m.do(t.Context(), func() { m.ended.remove(m.key(feed)) }); err != nil {
+	// A subscription made by reading lapses, and reading makes it again.
+	m.post(t, "unsubscribe", `{"url":"`+feed+`"}`, &given)
+	if err := m.do(t.Context(), func() { m.unsubscribed.remove(m.key(feed)) }); err != nil {
 		t.Error(err)
 	}
 	readsOn(m, feed)
-	m.endLapsed(t.Context(), time.Now().Add(lapseTime+time.Hour))
-	if got := m.listed(t); got != "" {
+	m.endLapsed(t.Context(), time.Now().Add(lapseAge+time.Hour))
+	if got := m.subscribedURLs(t); got != "" {
 		t.Errorf("%q did not lapse", got)
 	}
 	readsOn(m, feed)
 	m.stop(t)
 }
 
-func TestEndingsAreBounded(t *testing.T) {
+func TestUnsubscribedFeedsAreBounded(t *testing.T) {
 	t.Parallel()
 	m := running(t, founding(t, "endings"))
-	m.knows(t, 1)
+	m.awaitMembers(t, 1)
 	key := func(i int) (k [32]byte) { k[0], k[1] = byte(i>>8), byte(i); return k }
 	err := m.do(t.Context(), func() {
-		for i := range maxEndings {
-			m.ended.at[key(i)] = int64(1000 + i)
+		for i := range maxUnsubscribed {
+			m.unsubscribed.times[key(i)] = int64(1000 + i)
 		}
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	failed, err := ask(t.Context(), m.Daemon, func(answer func(error)) { m.ended.add(key(maxEndings), m.opened, answer) })
+	failed, err := ask(t.Context(), m.Daemon, func(answer func(error)) { m.unsubscribed.add(key(maxUnsubscribed), m.opened, answer) })
 	if err := errors.Join(failed, err); err != nil {
 		t.Fatal(err)
 	}
 	err = m.do(t.Context(), func() {
-		if len(m.ended.at) != maxEndings || m.ended.has(key(0)) || !m.ended.has(key(maxEndings)) {
-			t.Errorf("%d are remembered, the oldest %v, the last %v", len(m.ended.at), m.ended.has(key(0)), m.ended.has(key(maxEndings)))
+		if len(m.unsubscribed.times) != maxUnsubscribed || m.unsubscribed.has(key(0)) || !m.unsubscribed.has(key(maxUnsubscribed)) {
+			t.Errorf("%d are remembered, the oldest %v, the last %v", len(m.unsubscribed.times), m.unsubscribed.has(key(0)), m.unsubscribed.has(key(maxUnsubscribed)))
 		}
 	})
 	if err != nil {
@@ -155,42 +155,42 @@ func TestEndingsAreBounded(t *testing.T) {
 	m.stop(t)
 }
 
-func TestWhatCannotBeSavedIsNotOK(t *testing.T) {
+func TestFailingStoreIsShownInTheState(t *testing.T) {
 	for state, want := range map[string]string{proxy.StateOK: proxy.StateUnsaved, proxy.StateNew: proxy.StateUnsaved, "gone": "gone"} {
-		c := saved(proxy.Channel{State: state}, store.ErrFull.Error())
+		c := withStoreError(proxy.Channel{State: state}, store.ErrFull.Error())
 		if c.State != want || want == proxy.StateUnsaved && (!strings.Contains(c.Error, store.ErrFull.Error()) || c.Do == "") {
 			t.Errorf("%s became %+v", state, c)
 		}
-		if c := saved(proxy.Channel{State: state}, ""); c.State != state || c.Error != "" {
+		if c := withStoreError(proxy.Channel{State: state}, ""); c.State != state || c.Error != "" {
 			t.Errorf("%s became %+v on a good disk", state, c)
 		}
 	}
 }
 
-func TestWhoIsAloneIsToldHowOthersJoin(t *testing.T) {
-	if s := invitation(Snapshot{}); !strings.Contains(s, "no address") {
+func TestJoinHintNamesAnAddress(t *testing.T) {
+	if s := joinHint(Snapshot{}); !strings.Contains(s, "no address") {
 		t.Error(s)
 	}
-	if s := invitation(Snapshot{Addrs: []string{"/ip4/192.0.2.1/tcp/4801/p2p/x"}}); !strings.HasSuffix(s, "/ip4/192.0.2.1/tcp/4801/p2p/x") {
+	if s := joinHint(Snapshot{Addrs: []string{"/ip4/192.0.2.1/tcp/4801/p2p/x"}}); !strings.HasSuffix(s, "/ip4/192.0.2.1/tcp/4801/p2p/x") {
 		t.Error(s)
 	}
 }
 
-// The first list of a feed that others had before has its title, which is in a log that was not read yet.
-func TestTheFirstListHasTitles(t *testing.T) {
+// The first list of a feed shows its title even if the log, which others had before, was not read yet.
+func TestFirstListHasTitles(t *testing.T) {
 	t.Parallel()
 	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, aFeed) }))
 	defer origin.Close()
 	founder := founding(t, "listed")
 	founder.AllowPrivateOrigins = true
 	a := running(t, founder)
-	b := running(t, Config{Dir: t.TempDir(), Bootstrap: a.knows(t, 1).Addrs, AllowPrivateOrigins: true})
-	b.knows(t, 2)
+	b := running(t, Config{Dir: t.TempDir(), Bootstrap: a.awaitMembers(t, 1).Addrs, AllowPrivateOrigins: true})
+	b.awaitMembers(t, 2)
 	url := origin.URL + "/feed"
 	if err := a.Subscribe(t.Context(), url, false); err != nil {
 		t.Fatal(err)
 	}
-	within(t, patience, "a log", func() (err error) {
+	within(t, awaitTimeout, "a log", func() (err error) {
 		if e := b.do(t.Context(), func() {
 			if len(b.node.Owners.Visible(b.key(url))) == 0 {
 				err = errors.New("nothing is held")
@@ -246,7 +246,7 @@ func TestLookSaysWhatADocumentIs(t *testing.T) {
 	}
 }
 
-func TestDoctorSaysWhatIsWrongOnce(t *testing.T) {
+func TestDoctorStatesAProblemOnce(t *testing.T) {
 	for _, c := range []struct{ kind, state, words, want string }{
 		{proxy.KindFeed, "not a feed", "a web page, not a feed", "a web page, not a feed"},
 		{proxy.KindFeed, "not a feed", "another feed in its place", "not a feed: another feed in its place"},
@@ -256,13 +256,13 @@ func TestDoctorSaysWhatIsWrongOnce(t *testing.T) {
 		{proxy.KindPage, "broken", "an empty page", "broken: an empty page"},
 		{proxy.KindFeed, "failing", "the web server answered 500", "failing: the web server answered 500"},
 	} {
-		if got := ailment(proxy.Channel{Kind: c.kind, State: c.state, Error: c.words}); got != c.want {
+		if got := problemOf(proxy.Channel{Kind: c.kind, State: c.state, Error: c.words}); got != c.want {
 			t.Errorf("%s: %q, want %q", c.state, got, c.want)
 		}
 	}
 }
 
-func TestNamesOfListsStandUntilFeedsGiveTheirOwn(t *testing.T) {
+func TestImportedNamesLastUntilTheFeedIsRead(t *testing.T) {
 	t.Parallel()
 	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, aFeed) }))
 	t.Cleanup(origin.Close)
@@ -281,7 +281,7 @@ func TestNamesOfListsStandUntilFeedsGiveTheirOwn(t *testing.T) {
 		}
 	}
 	want := map[string]string{read: "A feed, http://a/, [News/Local]", unread: "Mine, https://mine.example/, [News/Local]"}
-	within(t, patience, "names", func() error {
+	within(t, awaitTimeout, "names", func() error {
 		channels, err := m.List(t.Context())
 		if err != nil {
 			return err

@@ -15,38 +15,38 @@ import (
 	"tidings/proxy"
 )
 
-// recent is the articles of late: a query is tried on them, and who watches it begins with those that
-// match. Those of the channels that the node subscribes to are in their documents, and what the reflector
-// was brought is kept beside them: all that a filter hears for a week, else for the moment until it is in
-// a document.
+// recent holds recent articles. A query is tried on them, and a new keyword subscription begins with those
+// that match. Articles of subscribed channels come from the channels' documents. Articles that the reflector
+// received are kept beside them: for a week by a filter, otherwise for the minutes until they stand in a
+// document.
 type recent struct {
-	mu      sync.Mutex // held while documents are read: who asks meanwhile waits for the same
-	at      time.Time  // when they were read
-	late    []cobra.Late
-	covers  covers
-	brought brought
+	mu       sync.Mutex // held while documents are read, so that concurrent callers share the result
+	readAt   time.Time  // when the documents were read
+	articles []cobra.Late
+	coverage coverage
+	arrivals arrivals
 }
 
-// covers say what the articles of late are all of: those that came from a time on, and of each channel in
-// how long a time.
-type covers struct {
+// A coverage says of which period recent articles are complete: from a time on, and for each channel for a
+// length of time.
+type coverage struct {
 	since    time.Time
-	channels map[string]time.Duration // by its URL; of another one all the time
-	scale    float64                  // channels, to those that were looked at
+	channels map[string]time.Duration // by URL; other channels are covered since the start of the period
+	scale    float64                  // subscribed channels divided by channels that were read, at least 1
 }
 
-// perDay is how many articles in a day one of a channel stands for.
-func (c covers) perDay(url string, now time.Time) float64 {
-	in := now.Sub(c.since)
-	if of, ok := c.channels[url]; ok {
-		in = min(in, of)
+// perDay returns how many articles per day one article of a channel stands for.
+func (c coverage) perDay(url string, now time.Time) float64 {
+	period := now.Sub(c.since)
+	if covered, ok := c.channels[url]; ok {
+		period = min(period, covered)
 	}
-	return c.scale * float64(24*time.Hour) / float64(max(in, leastCovered))
+	return c.scale * float64(24*time.Hour) / float64(max(period, minCoverage))
 }
 
-// cameOf is when an article came that was seen at a time: a feed that was just subscribed to has some of
-// long ago.
-func cameOf(a *cobra.Article, seen time.Time) time.Time {
+// arrivalTime returns when an article came. seen is the time at which the node saw it. In the backlog of a
+// new subscription, articles may be much older.
+func arrivalTime(a *cobra.Article, seen time.Time) time.Time {
 	if !a.Published.IsZero() && a.Published.Before(seen) {
 		return a.Published
 	}
@@ -54,28 +54,29 @@ func cameOf(a *cobra.Article, seen time.Time) time.Time {
 }
 
 const (
-	// recentFor is how late they are; recentTime is how long documents that were read are good enough for
-	// a preview, together with what was brought since.
-	recentFor  = 7 * 24 * time.Hour
-	recentTime = time.Minute
-	// broughtFor is for how long a node that is no filter keeps what the reflector was brought.
-	broughtFor = 5 * time.Minute
-	// fullDocument is how many articles a document has that may have left out older ones. leastCovered is the
-	// shortest time that one is taken to cover: who has written ten in a minute does not go on so.
+	// recentAge is the age up to which articles are recent. recentCacheTime is how long documents are not
+	// read again for previews; articles that arrive meanwhile are added.
+	recentAge       = 7 * 24 * time.Hour
+	recentCacheTime = time.Minute
+	// arrivalMaxAge is how long a node that is no filter keeps received articles.
+	arrivalMaxAge = 5 * time.Minute
+	// fullDocument is the number of articles from which on a document may have left out older ones.
+	// minCoverage is the shortest period that a document is assumed to cover: ten articles in a minute are a
+	// burst, not a rate.
 	fullDocument = 10
-	leastCovered = time.Hour
-	// maxRecent and recentBytes bound them: the newest are taken. maxRecentChannels bounds the channels
-	// that are looked through.
+	minCoverage  = time.Hour
+	// maxRecent and maxRecentBytes bound the recent articles to the newest ones. maxRecentChannels bounds the
+	// channels whose documents are read.
 	maxRecent         = 10_000
-	recentBytes       = 32 << 20
+	maxRecentBytes    = 32 << 20
 	maxRecentChannels = 1_000
-	// shown is how many matches a preview shows.
-	shown = 20
+	// maxPreviewEntries bounds the matches that a preview shows.
+	maxPreviewEntries = 20
 )
 
-// articleOf is an item as an article; ok is false if it says nothing that can be read.
+// articleOf returns an item as an article; ok is false if the item is unreadable.
 func articleOf(s feedtree.Subscription, item *feed.Item) (a *cobra.Article, ok bool) {
-	m, err := item.Meaning(origin(s.URL))
+	m, err := item.Meaning(originURL(s.URL))
 	if err != nil {
 		return nil, false
 	}
@@ -90,103 +91,103 @@ func articleOf(s feedtree.Subscription, item *feed.Item) (a *cobra.Article, ok b
 	}, true
 }
 
-// recently returns the articles of late, the oldest first, and what they are all of. Whatever the reflector
-// was brought before now is among them, and with fresh all that documents have.
-func (d *Daemon) recently(ctx context.Context, fresh bool) ([]cobra.Late, covers, error) {
+// recentArticles returns the recent articles, the oldest first, and the period that they cover. All articles
+// that the reflector has received are among them. fresh reads the documents again.
+func (d *Daemon) recentArticles(ctx context.Context, fresh bool) ([]cobra.Late, coverage, error) {
 	r := &d.keywords.recent
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	if fresh || now.Sub(r.at) >= recentTime {
-		late, of, err := d.subscribedLate(ctx, now)
+	if fresh || now.Sub(r.readAt) >= recentCacheTime {
+		articles, covered, err := d.subscribedArticles(ctx, now)
 		if err != nil {
-			return nil, covers{}, err
+			return nil, coverage{}, err
 		}
-		r.at, r.late, r.covers = now, late, of
+		r.readAt, r.articles, r.coverage = now, articles, covered
 	}
-	of := r.covers
-	late, since := r.brought.all(slices.Clone(r.late))
-	if d.config.Filter { // it hears of all alike
-		of = covers{since: now.Add(-recentFor), scale: 1}
-		if since.After(of.since) {
-			of.since = since
+	covered := r.coverage
+	articles, since := r.arrivals.appendAll(slices.Clone(r.articles))
+	if d.config.Filter { // a filter receives all channels alike
+		covered = coverage{since: now.Add(-recentAge), scale: 1}
+		if since.After(covered.since) {
+			covered.since = since
 		}
 	}
-	late, of.since = newestOf(late, of.since)
-	slices.Reverse(late)
-	return late, of, nil
+	articles, covered.since = newestOf(articles, covered.since)
+	slices.Reverse(articles)
+	return articles, covered, nil
 }
 
-// forget knows no article of a channel that was brought, nor what documents had.
+// forget drops the received articles of a channel, and lets the documents be read again.
 func (r *recent) forget(url string) {
-	r.brought.forget(url)
+	r.arrivals.forgetFeed(url)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.at = time.Time{}
+	r.readAt = time.Time{}
 }
 
-// newestOf returns as many of the newest as are looked at, the newest first and each once, and from when on
-// these are all: since, or later.
-func newestOf(late []cobra.Late, since time.Time) ([]cobra.Late, time.Time) {
-	slices.SortStableFunc(late, func(a, b cobra.Late) int { return b.Came.Compare(a.Came) })
-	type name struct {
+// newestOf returns the newest articles within the bounds, the newest first and each once. The list is
+// complete since the time that it returns, which is since or later.
+func newestOf(articles []cobra.Late, since time.Time) ([]cobra.Late, time.Time) {
+	slices.SortStableFunc(articles, func(a, b cobra.Late) int { return b.Came.Compare(a.Came) })
+	type articleID struct {
 		feed string
 		id   feed.ID
 	}
-	seen := make(map[name]bool, len(late))
-	late = slices.DeleteFunc(late, func(l cobra.Late) bool {
-		of := name{l.Article.Feed, l.Article.ID}
-		twice := seen[of]
-		seen[of] = true
-		return twice
+	seen := make(map[articleID]bool, len(articles))
+	articles = slices.DeleteFunc(articles, func(l cobra.Late) bool {
+		key := articleID{l.Article.Feed, l.Article.ID}
+		duplicate := seen[key]
+		seen[key] = true
+		return duplicate
 	})
 	n, size := 0, 0
-	for n < min(len(late), maxRecent) && size < recentBytes {
-		size += late[n].Article.Size()
+	for n < min(len(articles), maxRecent) && size < maxRecentBytes {
+		size += articles[n].Article.Size()
 		n++
 	}
-	if n < len(late) && late[n].Came.After(since) {
-		since = late[n].Came
+	if n < len(articles) && articles[n].Came.After(since) {
+		since = articles[n].Came
 	}
-	return late[:n:n], since
+	return articles[:n:n], since
 }
 
-// subscribedLate returns the articles of late of the channels that the node subscribes to, the newest first.
-func (d *Daemon) subscribedLate(ctx context.Context, now time.Time) (late []cobra.Late, of covers, err error) {
+// subscribedArticles returns the recent articles of the subscribed channels, the newest first.
+func (d *Daemon) subscribedArticles(ctx context.Context, now time.Time) (articles []cobra.Late, covered coverage, err error) {
 	var all []feedtree.Subscription
 	if err := d.do(ctx, func() { all = d.node.Feeds.Subscriptions() }); err != nil {
-		return nil, of, err
+		return nil, covered, err
 	}
-	looked := all[:min(len(all), maxRecentChannels)]
-	of = covers{now.Add(-recentFor), map[string]time.Duration{}, float64(len(all)) / float64(max(len(looked), 1))}
+	channels := all[:min(len(all), maxRecentChannels)]
+	covered = coverage{now.Add(-recentAge), map[string]time.Duration{}, float64(len(all)) / float64(max(len(channels), 1))}
 	type read struct {
 		s   feedtree.Subscription
 		doc feedtree.Document
 	}
-	for _, s := range looked {
-		is, err := ask(ctx, d, func(answer func(read)) {
+	for _, s := range channels {
+		got, err := ask(ctx, d, func(answer func(read)) {
 			d.node.Feeds.Read(s.Key, func(doc feedtree.Document) {
-				s, _ := d.node.Feeds.Subscription(s.Key) // whose title and language are known when it was read
-				doc.Entries = vouched(s, doc.Entries)
+				s, _ := d.node.Feeds.Subscription(s.Key) // reading the log has filled in its title and language
+				doc.Entries = withRequiredProvenance(s, doc.Entries)
 				answer(read{s, doc})
 			})
 		})
 		if err != nil {
-			return nil, of, err
+			return nil, covered, err
 		}
-		if is.s.URL == "" {
+		if got.s.URL == "" {
 			continue // it was unsubscribed from meanwhile
 		}
-		articles, covered := lateOf(is.s, is.doc, now)
-		late = append(late, articles...)
-		of.channels[is.s.URL] = covered
+		found, documentCovers := documentArticles(got.s, got.doc, now)
+		articles = append(articles, found...)
+		covered.channels[got.s.URL] = documentCovers
 	}
-	late, of.since = newestOf(late, of.since)
-	return late, of, nil
+	articles, covered.since = newestOf(articles, covered.since)
+	return articles, covered, nil
 }
 
-// lateOf returns a document's articles of late, and the time that these are all of.
-func lateOf(s feedtree.Subscription, doc feedtree.Document, now time.Time) (late []cobra.Late, covered time.Duration) {
+// documentArticles returns the recent articles of a document, and the length of time that they cover.
+func documentArticles(s feedtree.Subscription, doc feedtree.Document, now time.Time) (articles []cobra.Late, covered time.Duration) {
 	oldest := now
 	for _, e := range doc.Entries {
 		if len(e.Item.Raw) == 0 {
@@ -196,70 +197,70 @@ func lateOf(s feedtree.Subscription, doc feedtree.Document, now time.Time) (late
 		if !ok {
 			continue
 		}
-		came := cameOf(a, e.At)
+		came := arrivalTime(a, e.At)
 		if came.Before(oldest) {
 			oldest = came
 		}
-		if now.Sub(came) <= recentFor {
-			late = append(late, cobra.Late{Article: a, Came: came})
+		if now.Sub(came) <= recentAge {
+			articles = append(articles, cobra.Late{Article: a, Came: came})
 		}
 	}
-	covered = recentFor
+	covered = recentAge
 	if len(doc.Entries) >= fullDocument {
-		covered = min(recentFor, max(now.Sub(oldest), now.Sub(s.Since)))
+		covered = min(recentAge, max(now.Sub(oldest), now.Sub(s.Since)))
 	}
-	return late, covered
+	return articles, covered
 }
 
-// matchesOf returns those of some articles that match a query.
-func matchesOf(q *query.Expr, late []cobra.Late) (of []cobra.Late) {
-	articles := make([]*cobra.Article, len(late))
-	for i := range late {
-		articles[i] = late[i].Article
+// matchesOf returns the articles that match a query.
+func matchesOf(q *query.Expr, candidates []cobra.Late) (matches []cobra.Late) {
+	articles := make([]*cobra.Article, len(candidates))
+	for i := range candidates {
+		articles[i] = candidates[i].Article
 	}
 	for _, i := range cobra.Preview(q, articles) {
-		of = append(of, late[i])
+		matches = append(matches, candidates[i])
 	}
-	return of
+	return matches
 }
 
-// Preview tries a query on the articles of late; see proxy.Keywords.
+// Preview tries a query on recent articles; see proxy.Keywords.
 func (d *Daemon) Preview(ctx context.Context, text string) (p proxy.Preview, err error) {
 	q, err := query.Parse(text)
 	if err != nil {
 		return p, fmt.Errorf("%w: %w", proxy.ErrQuery, err)
 	}
-	late, of, err := d.recently(ctx, false)
+	articles, covered, err := d.recentArticles(ctx, false)
 	if err != nil {
 		return p, err
 	}
-	return previewOf(q, late, of, time.Now()), nil
+	return previewOf(q, articles, covered, time.Now()), nil
 }
 
-// previewOf says what a query would have matched of late.
-func previewOf(q *query.Expr, late []cobra.Late, covers covers, now time.Time) proxy.Preview {
-	match := matchesOf(q, late)
+// previewOf returns which recent articles a query would have matched.
+func previewOf(q *query.Expr, articles []cobra.Late, covered coverage, now time.Time) proxy.Preview {
+	match := matchesOf(q, articles)
 	p := proxy.Preview{Query: q.String(), Hints: q.Hints()}
 	for _, l := range match {
-		if !l.Came.Before(covers.since) {
-			p.PerDay += covers.perDay(l.Article.Feed, now)
+		if !l.Came.Before(covered.since) {
+			p.PerDay += covered.perDay(l.Article.Feed, now)
 		}
 	}
-	from := func(of []cobra.Late, begin time.Time) int {
-		n := slices.IndexFunc(of, func(l cobra.Late) bool { return !l.Came.Before(begin) })
+	countFrom := func(list []cobra.Late, begin time.Time) int {
+		n := slices.IndexFunc(list, func(l cobra.Late) bool { return !l.Came.Before(begin) })
 		if n < 0 {
 			return 0
 		}
-		return len(of) - n
+		return len(list) - n
 	}
-	// A day is enough where it has articles enough, and else all is looked at that is there.
+	// The last day is shown if it has enough articles, otherwise the whole period.
 	begin := now.Add(-24 * time.Hour)
-	if begin.Before(covers.since) || from(late, begin) < enough {
-		begin = covers.since
+	if begin.Before(covered.since) || countFrom(articles, begin) < minDayArticles {
+		begin = covered.since
 	}
-	p.Of, p.Matching, p.Time = from(late, begin), from(match, begin), now.Sub(begin)
+	p.Of, p.Matching, p.Time = countFrom(articles, begin), countFrom(match, begin), now.Sub(begin)
 	for _, l := range slices.Backward(match) {
-		if len(p.Entries) == shown {
+		if len(p.Entries) == maxPreviewEntries {
 			break
 		}
 		p.Entries = append(p.Entries, entryOf(&cobra.Kept{Article: *l.Article, Seen: l.Came}))
@@ -267,5 +268,5 @@ func previewOf(q *query.Expr, late []cobra.Late, covers covers, now time.Time) p
 	return p
 }
 
-// enough is how many articles of a day say what a day is like.
-const enough = 50
+// minDayArticles is the number of articles that make a day representative.
+const minDayArticles = 50

@@ -23,35 +23,35 @@ import (
 	"tidings/proxy"
 )
 
-// A filter tries a query on what it was brought, and says for how long that has been.
-func TestAFilterKeepsWhatItWasBrought(t *testing.T) {
-	m := startMatching(t, math.MaxInt64)
+// A filter keeps received articles for previews, and knows since when the list is complete.
+func TestFilterKeepsReceivedArticles(t *testing.T) {
+	m := startKeywords(t, math.MaxInt64)
 	body, err := difference.Delta{Changes: items(t, 0, 5, "the moon shines")}.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.unsubscribe(t.Context(), 0); err != nil { // nobody watches yet: that is when one tries
+	if err := m.unsubscribe(t.Context(), 0); err != nil { // previews come before the first subscription
 		t.Fatal(err)
 	}
-	if !m.dispatched(firehose.Dispatch{URL: "https://example.org/f", Entry: &owner.Entry{Hash: owner.Hash{1}}, Body: body}) {
+	if !m.addEntry(firehose.Dispatch{URL: "https://example.org/f", Entry: &owner.Entry{Hash: owner.Hash{1}}, Body: body}) {
 		t.Fatal("an entry was refused")
 	}
 	m.until("it came", func(s cobra.Stats) bool { return s.Articles == 5 })
-	late, since := m.recent.brought.all(nil)
+	late, since := m.recent.arrivals.appendAll(nil)
 	if len(late) != 5 || time.Since(since) > time.Hour || since.After(late[0].Came) {
 		t.Fatalf("%d articles since %v", len(late), since)
 	}
 }
 
-// Who goes away while the disk stalls may have subscribed all the same: the node hears of it then, and of what
-// another one does, whatever order they come in.
-func TestAStalledSubscriptionIsCountedWhenItIsThere(t *testing.T) {
-	m := startMatching(t, math.MaxInt64)
+// A request that is cancelled while the disk stalls may still subscribe. The node counts the subscription
+// once it is durable, whatever order the commits come in.
+func TestSubscriptionOfACancelledRequestIsCounted(t *testing.T) {
+	m := startKeywords(t, math.MaxInt64)
 	m.disk.stall(true)
 	ctx, leave := context.WithCancel(t.Context())
 	left := make(chan error)
 	go func() {
-		_, err := m.subscribe(ctx, "moon", nothingLate)
+		_, err := m.subscribe(ctx, "moon", noArticles)
 		left <- err
 	}()
 	m.until("it is counted", func(s cobra.Stats) bool { return s.Subscriptions == 2 })
@@ -64,24 +64,24 @@ func TestAStalledSubscriptionIsCountedWhenItIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.publish(0, 3, "the moon shines")
-	m.until("they are matched", func(s cobra.Stats) bool { return s.Matched == 3 && m.watched.Load() == 1 })
+	m.until("they are matched", func(s cobra.Stats) bool { return s.Matched == 3 && m.subscriptions.Load() == 1 })
 }
 
-// A preview, and who begins to watch, is given what the subscription is to be vouched for alone.
-func TestOnlyWhatIsVouchedForIsOfLate(t *testing.T) {
-	raw := attributes{Least: proxy.LeastPublisher}.encode()
+// Previews and new keyword subscriptions contain only articles with the required provenance.
+func TestRecentArticlesRespectRequiredProvenance(t *testing.T) {
+	raw := attributes{RequiredProvenance: proxy.LeastPublisher}.encode()
 	entries := func() []feed.Entry {
 		return []feed.Entry{{Provenance: feedtree.ByPublisher}, {Provenance: "single"}, {}}
 	}
-	if got := vouched(feedtree.Subscription{Attributes: raw}, entries()); len(got) != 1 {
+	if got := withRequiredProvenance(feedtree.Subscription{Attributes: raw}, entries()); len(got) != 1 {
 		t.Errorf("%+v", got)
 	}
-	if got := vouched(feedtree.Subscription{}, entries()); len(got) != 3 {
+	if got := withRequiredProvenance(feedtree.Subscription{}, entries()); len(got) != 3 {
 		t.Errorf("%+v", got)
 	}
 }
 
-func TestPreviewsSayInWhatTimeArticlesCame(t *testing.T) {
+func TestPreviewStatesItsPeriod(t *testing.T) {
 	now := time.Unix(1.7e9, 0)
 	of := func(n int, each time.Duration) (late []cobra.Late) {
 		for i := range n {
@@ -99,22 +99,22 @@ func TestPreviewsSayInWhatTimeArticlesCame(t *testing.T) {
 		of, matching int
 		time         time.Duration
 	}{
-		"nothing":              {nil, recentFor, 0, 0, recentFor},
-		"a day is enough":      {of(200, 10*time.Minute), recentFor, 144, 72, 24 * time.Hour},
-		"few in a day":         {of(100, time.Hour), recentFor, 100, 50, recentFor},
+		"nothing":              {nil, recentAge, 0, 0, recentAge},
+		"a day is enough":      {of(200, 10*time.Minute), recentAge, 144, 72, 24 * time.Hour},
+		"few in a day":         {of(100, time.Hour), recentAge, 100, 50, recentAge},
 		"a filter that began":  {of(100, time.Minute), 20 * time.Minute, 20, 10, 20 * time.Minute},
 		"no more than is kept": {of(20, time.Minute), 20 * time.Minute, 20, 10, 20 * time.Minute},
 	} {
-		p := previewOf(q, test.late, covers{since: now.Add(-test.since), scale: 1}, now)
+		p := previewOf(q, test.late, coverage{since: now.Add(-test.since), scale: 1}, now)
 		if p.Of != test.of || p.Matching != test.matching || p.Time != test.time || len(p.Hints) != 1 {
 			t.Errorf("%s: %d of %d in %v, %q", name, p.Matching, p.Of, p.Time, p.Hints)
 		}
 	}
 }
 
-// What a document's articles say of a day goes by the time that it covers: a feed that was just subscribed to
-// may have ten of the last minutes.
-func TestADocumentCoversATime(t *testing.T) {
+// The coverage of a document depends on its number of articles: a new subscription may have ten articles of
+// the last minutes.
+func TestCoverageOfADocument(t *testing.T) {
 	now := time.Unix(1.7e9, 0)
 	for name, test := range map[string]struct {
 		entries  int
@@ -123,26 +123,26 @@ func TestADocumentCoversATime(t *testing.T) {
 		late     int
 		covered  time.Duration
 	}{
-		"few are all there are":       {9, time.Minute, 0, 9, recentFor},
+		"few are all there are":       {9, time.Minute, 0, 9, recentAge},
 		"many of late":                {60, time.Minute, 0, 60, time.Hour},
 		"many, and followed for long": {60, time.Minute, 5 * time.Hour, 60, 5 * time.Hour},
-		"many of long ago":            {20, 24 * time.Hour, time.Hour, 7, recentFor},
-		"none":                        {0, 0, time.Hour, 0, recentFor},
+		"many of long ago":            {20, 24 * time.Hour, time.Hour, 7, recentAge},
+		"none":                        {0, 0, time.Hour, 0, recentAge},
 	} {
 		var doc feedtree.Document
 		for i, c := range items(t, 0, test.entries, "sun") {
 			doc.Entries = append(doc.Entries, feed.Entry{Item: c.Item, At: now.Add(-time.Duration(i+1) * test.each)})
 		}
-		late, covered := lateOf(feedtree.Subscription{URL: "https://example.org/f", Since: now.Add(-test.followed)}, doc, now)
+		late, covered := documentArticles(feedtree.Subscription{URL: "https://example.org/f", Since: now.Add(-test.followed)}, doc, now)
 		if len(late) != test.late || covered != test.covered {
 			t.Errorf("%s: %d in %v", name, len(late), covered)
 		}
 	}
 }
 
-// Who watches begins with what came a moment before, and with what it is called, whatever was looked at
-// before that.
-func TestWhoWatchesBeginsWithWhatJustCame(t *testing.T) {
+// A new keyword subscription begins with the latest articles and the feed's title, even if an older preview
+// is cached.
+func TestNewWatchBeginsWithTheLatestArticles(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	doc := `<rss version="2.0"><channel><title>A feed</title><link>http://a/</link><language>de</language><description/>`
@@ -162,14 +162,14 @@ func TestWhoWatchesBeginsWithWhatJustCame(t *testing.T) {
 	c.Found.PollInterval = time.Second
 	c.HTTP, c.AllowPrivateOrigins = "127.0.0.1:0", true
 	m := running(t, c)
-	m.knows(t, 1)
+	m.awaitMembers(t, 1)
 	var given proxy.Subscribed
-	m.tell(t, "subscribe", `{"url":"`+origin.URL+`/feed"}`, &given)
+	m.post(t, "subscribe", `{"url":"`+origin.URL+`/feed"}`, &given)
 	has := func(n int) {
 		t.Helper()
 		path := strings.TrimPrefix(given.ReadURL, "http://"+m.HTTPAddr().String())
 		within(t, time.Minute, fmt.Sprint(n, " items"), func() error {
-			if got := strings.Count(m.reads(t, path), "<item>"); got != n {
+			if got := strings.Count(m.get(t, path), "<item>"); got != n {
 				return fmt.Errorf("%d", got)
 			}
 			return nil
@@ -194,14 +194,14 @@ func TestWhoWatchesBeginsWithWhatJustCame(t *testing.T) {
 	}
 }
 
-// Who watches again what the disk is about to forget has it for good.
-func TestWhatIsBeingEndedCanBeWatchedAgain(t *testing.T) {
+// A keyword subscription that is just being removed can be made again.
+func TestEndingWatchCanBeMadeAgain(t *testing.T) {
 	t.Parallel()
 	m := opened(t, founding(t, "ending"))
-	disk := &stalling{Disk: m.keywords.disk}
+	disk := &stallingStore{Disk: m.keywords.disk}
 	m.keywords.store = disk
 	m.start(t)
-	m.knows(t, 1)
+	m.awaitMembers(t, 1)
 	sun, err := m.Watch(t.Context(), "sun")
 	if err != nil {
 		t.Fatal(err)
@@ -210,7 +210,7 @@ func TestWhatIsBeingEndedCanBeWatchedAgain(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	left := make(chan error)
 	go func() { left <- m.Unwatch(ctx, sun.Number) }()
-	within(t, patience, "it is about to end", func() error {
+	within(t, awaitTimeout, "it is about to end", func() error {
 		disk.mu.Lock()
 		defer disk.mu.Unlock()
 		if len(disk.held) == 0 {
@@ -230,8 +230,8 @@ func TestWhatIsBeingEndedCanBeWatchedAgain(t *testing.T) {
 		}
 		again <- w
 	}()
-	within(t, patience, "it is asked for", func() error {
-		if len(m.keywords.asking) == 0 {
+	within(t, awaitTimeout, "it is asked for", func() error {
+		if len(m.keywords.watchSlot) == 0 {
 			return errors.New("nobody asks")
 		}
 		return nil
@@ -243,13 +243,13 @@ func TestWhatIsBeingEndedCanBeWatchedAgain(t *testing.T) {
 	}
 }
 
-// Whoever asks for the same at once has the same.
-func TestAQueryIsWatchedOnce(t *testing.T) {
+// Concurrent requests for equal queries share one keyword subscription.
+func TestEqualQueriesShareOneWatch(t *testing.T) {
 	t.Parallel()
 	c := founding(t, "watched")
 	c.HTTP = "127.0.0.1:0"
 	m := running(t, c)
-	m.knows(t, 1)
+	m.awaitMembers(t, 1)
 	numbers := make([]uint32, 20)
 	var all sync.WaitGroup
 	for i := range numbers {
@@ -271,8 +271,8 @@ func TestAQueryIsWatchedOnce(t *testing.T) {
 	if err != nil || len(watches) != 1 {
 		t.Errorf("%+v, %v", watches, err)
 	}
-	if m.keywords.watched.Load() != 1 {
-		t.Error("it counts", m.keywords.watched.Load())
+	if m.keywords.subscriptions.Load() != 1 {
+		t.Error("it counts", m.keywords.subscriptions.Load())
 	}
-	m.reads(t, "/watch?q=sun")
+	m.get(t, "/watch?q=sun")
 }

@@ -11,35 +11,35 @@ import (
 	"strings"
 )
 
-// Logs are kept for long, and are sent to others for help. The address of a feed tells what somebody
-// reads, and may hold a key to it. So logs of the level INFO and above have of an address its host, and
-// the beginning of its hash, by which lines about one feed are found together. DEBUG, which is for whoever
-// looks for a fault on the machine itself, has it whole.
+// Logs are kept for a long time and are sent to others for help. The address of a feed shows what a user
+// reads, and may contain a secret key. Log records at INFO and above therefore have only the host of an
+// address and the beginning of its hash, by which lines about one feed can be found. DEBUG records have whole
+// addresses, for people who look for a fault on the machine itself.
 
-// address finds the addresses in a text: up to white space, or to what cannot stand in one.
+// address matches the addresses in a text, up to white space or a character that cannot be part of one.
 var address = regexp.MustCompile(`(?i)(?:page\+)?(?:https?|feed):[/\\]{1,2}[^\s"<>]+`)
 
-// hashDigits is how much of the hash of an address is told, in hexadecimal digits: enough to tell apart the
+// hashDigits is the number of hexadecimal digits shown of the hash of an address: enough to tell apart the
 // feeds of one node.
 const hashDigits = 8
 
 // redact replaces the addresses in a text.
 func redact(text string) string {
 	return address.ReplaceAllStringFunc(text, func(found string) string {
-		whole := strings.TrimRight(found, `.,:;!?)]}'`) // what ends a sentence about it
+		whole := strings.TrimRight(found, `.,:;!?)]}'`) // punctuation after the address
 		sum := sha256.Sum256([]byte(whole))
 		host := "address"
 		if u, err := url.Parse(strings.TrimPrefix(whole, "page+")); err == nil && u.Host != "" {
-			host = u.Host // without a user's name and password
+			host = u.Host // without user name and password
 		}
 		return host + "#" + hex.EncodeToString(sum[:])[:hashDigits] + found[len(whole):]
 	})
 }
 
-// A redactor is a handler of logs that redacts addresses, whoever logs them and in whatever attribute.
+// A redactor is a log handler that redacts addresses in messages and in all attributes.
 type redactor struct {
 	slog.Handler
-	whole slog.Handler // the same handler, for DEBUG
+	whole slog.Handler // the same handler with unredacted attributes, for DEBUG
 }
 
 func newRedactor(h slog.Handler) slog.Handler { return redactor{h, h} }
@@ -77,11 +77,11 @@ func redactAttr(a slog.Attr) slog.Attr {
 		return slog.String(a.Key, redact(v.String()))
 	case slog.KindGroup:
 		group := make([]any, len(v.Group()))
-		for i, of := range v.Group() {
-			group[i] = redactAttr(of)
+		for i, attr := range v.Group() {
+			group[i] = redactAttr(attr)
 		}
 		return slog.Group(a.Key, group...)
-	case slog.KindAny: // an error, a list
+	case slog.KindAny: // such as an error or a list
 		if text := fmt.Sprint(v.Any()); address.MatchString(text) {
 			return slog.String(a.Key, redact(text))
 		}

@@ -41,7 +41,7 @@ func TestRedactedAddresses(t *testing.T) {
 	}
 }
 
-func TestRedactorLeavesNoWayAround(t *testing.T) {
+func TestRedactorRedactsMessagesAndAttributes(t *testing.T) {
 	var out bytes.Buffer
 	const secret = "https://h.example/s3cr3t"
 	log := slog.New(newRedactor(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))
@@ -69,9 +69,9 @@ func FuzzRedact(f *testing.F) {
 	})
 }
 
-// TestLogsTellNoAddresses takes a feed with a key in its address through a subscription, polls that
-// succeed and fail, an end by itself, and reads the log.
-func TestLogsTellNoAddresses(t *testing.T) {
+// TestLogsContainNoAddresses subscribes to a feed with a secret in its address, lets polls succeed and fail
+// and a subscription lapse, and checks the log.
+func TestLogsContainNoAddresses(t *testing.T) {
 	t.Parallel()
 	var broken atomic.Bool
 	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -86,18 +86,18 @@ func TestLogsTellNoAddresses(t *testing.T) {
 	network := laboratory("redacted")
 	network.PollInterval = time.Second
 	m := running(t, Config{Dir: t.TempDir(), Found: &network, HTTP: "127.0.0.1:0", AllowPrivateOrigins: true})
-	m.knows(t, 1)
+	m.awaitMembers(t, 1)
 	const key = "/k3y-of-somebody/feed.xml"
 	var done proxy.Subscribed
-	m.tell(t, "subscribe", fmt.Sprintf(`{"url":%q}`, origin.URL+key), &done)
+	m.post(t, "subscribe", fmt.Sprintf(`{"url":%q}`, origin.URL+key), &done)
 	lapses := origin.URL + "/lapses" + key
 	if err := m.Subscribe(t.Context(), lapses, true); err != nil {
 		t.Fatal(err)
 	}
-	m.reads(t, strings.TrimPrefix(done.ReadURL, "http://"+m.HTTPAddr().String()))
+	m.get(t, strings.TrimPrefix(done.ReadURL, "http://"+m.HTTPAddr().String()))
 	state := func(want func(string) bool) {
 		t.Helper()
-		within(t, patience, "another state", func() error {
+		within(t, awaitTimeout, "another state", func() error {
 			list, err := m.List(t.Context())
 			for _, c := range list {
 				if c.URL == origin.URL+key && want(c.State) {
@@ -110,7 +110,7 @@ func TestLogsTellNoAddresses(t *testing.T) {
 	state(func(s string) bool { return s == proxy.StateOK })
 	broken.Store(true)
 	state(func(s string) bool { return s != proxy.StateOK })
-	m.endLapsed(t.Context(), time.Now().Add(2*lapseTime))
+	m.endLapsed(t.Context(), time.Now().Add(2*lapseAge))
 	m.stop(t)
 	seen := 0
 	for line := range strings.Lines(m.log.String()) {

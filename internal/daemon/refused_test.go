@@ -8,10 +8,10 @@ import (
 	"tidings/proxy"
 )
 
-func TestGarbageThatIsPostedStandsInTheStatus(t *testing.T) {
+func TestInvalidPublicationIsShownInTheStatus(t *testing.T) {
 	t.Parallel()
 	m := running(t, founding(t, "garbage"))
-	m.knows(t, 1)
+	m.awaitMembers(t, 1)
 	if _, err := m.Push(t.Context(), []byte("garbage")); !errors.Is(err, proxy.ErrItem) {
 		t.Errorf("%v", err)
 	}

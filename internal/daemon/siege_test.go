@@ -13,10 +13,10 @@ import (
 	"tidings/overlay/libp2p/siege"
 )
 
-// An attacker holds 800 connections to a member from one address block, and asks it on each what it has to answer:
-// so links lead back to all. A newcomer joins by way of that member all the same, and the members that
-// it knew before stay.
-func TestANewcomerJoinsAMemberUnderSiege(t *testing.T) {
+// An attacker holds 800 connections to a member from one address block, and makes the member answer on each,
+// so that links lead back. A new node still joins through that member, and the members that it knew before
+// stay.
+func TestNewNodeJoinsThroughAMemberUnderAttack(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux has all of 127.0.0.0/8 as its own addresses")
@@ -25,10 +25,10 @@ func TestANewcomerJoinsAMemberUnderSiege(t *testing.T) {
 	c := founding(t, "siege")
 	c.Listen = at("127.0.0.1")
 	m := running(t, c)
-	first := m.knows(t, 1)
+	first := m.awaitMembers(t, 1)
 	friend := running(t, Config{Dir: t.TempDir(), Bootstrap: first.Addrs, Listen: at("127.9.9.9")})
-	friend.knows(t, 2)
-	m.knows(t, 2)
+	friend.awaitMembers(t, 2)
+	m.awaitMembers(t, 2)
 
 	s, err := siege.New(first.Addrs[0], wire.Side{Name: c.Found.Name, Descriptor: c.Found.Descriptor()})
 	if err != nil {
@@ -45,11 +45,11 @@ func TestANewcomerJoinsAMemberUnderSiege(t *testing.T) {
 
 	began := time.Now()
 	newcomer := running(t, Config{Dir: t.TempDir(), Bootstrap: first.Addrs, Listen: at("127.4.4.4")})
-	newcomer.knows(t, 3)
+	newcomer.awaitMembers(t, 3)
 	t.Logf("a newcomer joined after %v", time.Since(began))
-	m.knows(t, 3)
-	friend.knows(t, 3)
-	within(t, patience, "evicted connections in the metrics", func() error {
+	m.awaitMembers(t, 3)
+	friend.awaitMembers(t, 3)
+	within(t, awaitTimeout, "evicted connections in the metrics", func() error {
 		if text := m.host.Stats(); text.Evicted == 0 {
 			return fmt.Errorf("%+v", text)
 		}

@@ -21,7 +21,7 @@ import (
 	"tidings/proxy"
 )
 
-// Status says how the node is; see proxy.Subscriptions.
+// Status returns the state of the node; see proxy.Subscriptions.
 func (d *Daemon) Status(ctx context.Context) (proxy.Status, error) {
 	snap, err := d.Snapshot(ctx)
 	if err != nil {
@@ -38,7 +38,7 @@ func (d *Daemon) Status(ctx context.Context) (proxy.Status, error) {
 		}
 		switch {
 		case f.Level != levelProblem:
-		case f.What == notTheirs: // which comes first
+		case f.What == wrongNetworkText: // it is always the first problem
 			s.State = proxy.StateRefused
 		default:
 			s.State = "trouble"
@@ -55,21 +55,21 @@ func (d *Daemon) Status(ctx context.Context) (proxy.Status, error) {
 		}
 	}
 	s.ID = snap.ID.String()
-	s.Scheme, s.Settings = d.home.network.Scheme(), d.home.network.Settings()
+	s.Scheme, s.Settings = d.dataDir.network.Scheme(), d.dataDir.network.Settings()
 	err = d.do(ctx, func() {
 		s.ChannelsOwned = d.node.Owners.Stats().Owned
 		s.ChannelsPolled = d.node.Corona.Stats().Duties
 		s.Subscriptions = d.node.Feeds.Stats().Subscriptions
 		for _, r := range d.node.Feeds.Refusals() {
-			of := proxy.Refused{URL: r.URL, Seq: r.Seq, Why: r.Why, At: proxy.At(r.At)}
+			refused := proxy.Refused{URL: r.URL, Seq: r.Seq, Why: r.Why, At: proxy.At(r.At)}
 			if r.Key != nil {
-				of.Key = difference.Fingerprint(r.Key)
+				refused.Key = difference.Fingerprint(r.Key)
 			}
-			s.Refused = append(s.Refused, of)
+			s.Refused = append(s.Refused, refused)
 		}
 		if v, ok := d.node.Corona.Decision(); ok {
 			s.Clusters, s.Levels, s.Overbooked = v.Clusters, v.Levels, !v.Fits
-			if v.Fits { // else it is infinite, which JSON has no word for
+			if v.Fits { // otherwise lambda is infinite, which JSON cannot express
 				s.Lambda = &v.Lambda
 			}
 		}
@@ -80,16 +80,16 @@ func (d *Daemon) Status(ctx context.Context) (proxy.Status, error) {
 	return s, nil
 }
 
-// Network says which members the node knows; see proxy.Subscriptions.
+// Network returns the members that the node knows; see proxy.Subscriptions.
 func (d *Daemon) Network(ctx context.Context) (n proxy.Network, err error) {
 	select {
 	case <-d.joined:
 	default:
-		return n, nil // it has none yet
+		return n, nil // there are no members yet
 	}
 	err = d.do(ctx, func() {
 		o := d.node.Overlay
-		n.Name, n.EstimateN = d.home.network.Name, o.Count(0)
+		n.Name, n.EstimateN = d.dataDir.network.Name, o.Count(0)
 		add := func(role string, c *overlay.Contact) {
 			if slices.ContainsFunc(n.Members, func(m proxy.Member) bool { return m.ID == c.ID.String() }) {
 				return
@@ -114,7 +114,7 @@ func (d *Daemon) Network(ctx context.Context) (n proxy.Network, err error) {
 	return n, nil
 }
 
-// diskRemedy is what a person can do about a store that cannot be written.
+// diskRemedy is the remedy for a store that cannot be written.
 const diskRemedy = "free space on the disk, or check its health"
 
 // Levels of findings.
@@ -124,46 +124,46 @@ const (
 	levelProblem = "problem"
 )
 
-// Doctor says what is wrong with the node and what to do; see proxy.Subscriptions.
+// Doctor returns what is wrong with the node and what to do; see proxy.Subscriptions.
 func (d *Daemon) Doctor(ctx context.Context) ([]proxy.Finding, error) {
 	snap, err := d.Snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
-	of := d.findings(snap)
+	findings := d.findings(snap)
 	if snap.Network == "" {
-		return of, nil // there is no list before there is a network
+		return findings, nil // subscriptions cannot be listed before there is a network
 	}
 	channels, err := d.List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ailing, said := 0, 0
+	problems, reported := 0, 0
 	for _, c := range channels {
-		// A feed that is well may say what it lacks; one that nobody is known to poll
-		// is not.
+		// A feed in good order may have a note about missing items. A feed that no node is known to poll is
+		// not in good order.
 		well := c.State == proxy.StateOK && c.NextPoll != nil
 		if c.State == proxy.StateUnsaved || c.State == proxy.StateCutOff && snap.CutOff != nil {
-			said++ // what is wrong with the store, or the network, was said of the node
-		} else if c.Error != "" && !well && ailing < maxAiling {
-			ailing++
-			of = append(of, proxy.Finding{
+			reported++ // a finding about the node's store or network covers this
+		} else if c.Error != "" && !well && problems < maxProblemFeeds {
+			problems++
+			findings = append(findings, proxy.Finding{
 				Level: levelNote,
-				What:  c.URL + ": " + ailment(c),
+				What:  c.URL + ": " + problemOf(c),
 				Do:    cmp.Or(c.Do, "nothing: the node tries again by itself"),
 			})
 		}
 	}
-	of = append(of, changedKeys(channels, time.Now())...)
-	of = append(of, d.keywords.findings(len(channels), d.config.Filter)...)
-	if ailing+said == 0 && len(channels) > 0 {
-		of = append(of, proxy.Finding{Level: levelOK, What: fmt.Sprintf("subscriptions: %d, none with problems", len(channels))})
+	findings = append(findings, changedKeys(channels, time.Now())...)
+	findings = append(findings, d.keywords.findings(len(channels), d.config.Filter)...)
+	if problems+reported == 0 && len(channels) > 0 {
+		findings = append(findings, proxy.Finding{Level: levelOK, What: fmt.Sprintf("subscriptions: %d, none with problems", len(channels))})
 	}
-	return of, nil
+	return findings, nil
 }
 
-// ailment says what is wrong with a channel. Its state is left out where the error says the same.
-func ailment(c proxy.Channel) string {
+// problemOf returns what is wrong with a channel. It leaves the state out if the error says the same.
+func problemOf(c proxy.Channel) string {
 	switch {
 	case c.State == kindName(coronapb.State_BROKEN) && c.Kind == proxy.KindFeed:
 		return brokenFeed(c.Error)
@@ -173,29 +173,29 @@ func ailment(c proxy.Channel) string {
 	return c.State + ": " + c.Error
 }
 
-// keyNews is for how long the doctor says that a feed's key was changed; lists and pages say it for as
-// long as the key is known.
-const keyNews = 7 * 24 * time.Hour
+// keyChangeAge is how long the doctor reports that a feed's key was changed. Lists and pages show it as long
+// as the former key is known.
+const keyChangeAge = 7 * 24 * time.Hour
 
-// changedKeys are the feeds whose publishers have lately had another key.
-func changedKeys(channels []proxy.Channel, now time.Time) (of []proxy.Finding) {
+// changedKeys returns findings about the feeds whose key was changed lately.
+func changedKeys(channels []proxy.Channel, now time.Time) (findings []proxy.Finding) {
 	for _, c := range channels {
-		if len(c.Former) == 0 || c.PublisherSince == nil || now.Sub(*c.PublisherSince) > keyNews || len(of) == maxAiling {
+		if len(c.Former) == 0 || c.PublisherSince == nil || now.Sub(*c.PublisherSince) > keyChangeAge || len(findings) == maxProblemFeeds {
 			continue
 		}
-		of = append(of, proxy.Finding{
+		findings = append(findings, proxy.Finding{
 			Level: levelNote,
 			What:  fmt.Sprintf("%s: at %s %s", c.URL, c.PublisherSince.Format("2006-01-02 15:04:05 UTC"), c.KeyChange),
 			Do:    "ask the publisher about the new key, unless you expected it",
 		})
 	}
-	return of
+	return findings
 }
 
-// maxAiling bounds the feeds the doctor speaks of; list shows all.
-const maxAiling = 20
+// maxProblemFeeds bounds the feeds that the doctor reports; list shows all.
+const maxProblemFeeds = 20
 
-// sentence says what was found and what to do, as one sentence.
+// sentence returns a finding and its remedy as one sentence.
 func sentence(f proxy.Finding) string {
 	s := f.What
 	if f.Do != "" {
@@ -205,9 +205,9 @@ func sentence(f proxy.Finding) string {
 	return string(unicode.ToUpper(first)) + s[size:] + "."
 }
 
-// remedy says what the user of this node can do about the state of a subscription, beyond waiting; "" if nothing.
-// private says that the node asks origins on private addresses. Where waiting does not help, the last remedy is
-// to stop following the feed.
+// remedy returns what the user can do about the state of a subscription, other than wait; "" if nothing.
+// private says that the node may poll origins on private addresses. If waiting does not help, the last resort
+// is to stop following the feed.
 func remedy(channel, state string, private bool) string {
 	address, isPage := feed.AtOrigin(channel)
 	stop := "; or stop following it: tidings unsubscribe " + channel
@@ -233,44 +233,46 @@ func remedy(channel, state string, private bool) string {
 		if private {
 			return "nodes never poll link-local addresses, their own addresses, or what robots.txt forbids: choose another address" + stop
 		}
-		return allowPrivate + stop
+		return allowPrivateRemedy + stop
 	}
 	return ""
 }
 
-// allowPrivate is the remedy for an address that may be refused because it is private.
-const allowPrivate = "if the web server is yours and has a private address, run the node with --allow-private-origins (link-local addresses are never polled)"
+// allowPrivateRemedy is the remedy for an address that may have been refused because it is private.
+const allowPrivateRemedy = "if the web server is yours and has a private address, run the node with --allow-private-origins (link-local addresses are never polled)"
 
-// invitation says how others may join through a node that is alone.
-func invitation(snap Snapshot) string {
+// joinHint says how others can join the network of a node that is alone.
+func joinHint(snap Snapshot) string {
 	if len(snap.Addrs) == 0 {
 		return "other nodes cannot join through it, because it knows no address at which they can reach it: forward its port (4801 by default, TCP and UDP) on your router, or join another node with --bootstrap"
 	}
 	return "to let other nodes join, give them this address for --bootstrap: " + snap.Addrs[0]
 }
 
-// notTheirs is what is wrong with a node that was started with the data directory of another network.
-const notTheirs = "this data directory belongs to another network than the nodes at --bootstrap (another name or other settings), so they refuse this node"
+// wrongNetworkText is the problem of a node that was started with the data directory of another network.
+const wrongNetworkText = "this data directory belongs to another network than the nodes at --bootstrap (another name or other settings), so they refuse this node"
 
-// isRefused reports whether the node has nobody in its own network and is refused by a node at --bootstrap, because that one
-// is in another network.
+// isRefused reports whether the node is alone and a node at --bootstrap refuses it as a node of another
+// network.
 func isRefused(snap Snapshot) bool {
 	return (snap.Size <= 1 || snap.CutOff != nil) &&
 		slices.ContainsFunc(snap.Refusals, func(r libp2p.Refusal) bool { return r.Network && r.Bootstrap })
 }
 
-// findings is what can be said of the node itself.
-func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
-	add := func(level, what, do string) { of = append(of, proxy.Finding{Level: level, What: what, Do: do}) }
+// findings returns the findings about the node itself.
+func (d *Daemon) findings(snap Snapshot) (findings []proxy.Finding) {
+	add := func(level, what, do string) {
+		findings = append(findings, proxy.Finding{Level: level, What: what, Do: do})
+	}
 	switch {
-	case snap.Network == "": // until a node of --bootstrap has answered
+	case snap.Network == "": // no node at --bootstrap has answered yet
 		add(levelProblem, "the node has not found its network yet", "check the --bootstrap addresses, and whether nodes run there")
 	case isRefused(snap):
-		add(levelProblem, notTheirs, "start the node with an empty --data directory to join them; before that, save the subscriptions with tidings opml export --original FILE")
+		add(levelProblem, wrongNetworkText, "start the node with an empty --data directory to join them; before that, save the subscriptions with tidings opml export --original FILE")
 	case snap.CutOff != nil:
-		of = append(of, cutOffFinding(*snap.CutOff, snap.Feeds))
+		findings = append(findings, cutOffFinding(*snap.CutOff, snap.Feeds))
 	case snap.Size <= 1 && snap.State == overlay.Active:
-		add(levelOK, "the node is alone in its network and polls for itself", invitation(snap))
+		add(levelOK, "the node is alone in its network and polls for itself", joinHint(snap))
 	case snap.State == overlay.Attached:
 		add(levelNote, "other nodes cannot connect to this node, so it takes part through other nodes and does not poll for the network",
 			"to help the network, forward its port (4801 by default, TCP and UDP) on your router")
@@ -285,11 +287,11 @@ func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 	if f := snap.Firehose; d.config.Filter && snap.Network != "" {
 		switch {
 		case f.Deaf > 0:
-			of := fmt.Sprintf("of %d of %d parts", f.Deaf, firehose.DefaultShards)
+			parts := fmt.Sprintf("of %d of %d parts", f.Deaf, firehose.DefaultShards)
 			if f.Deaf == firehose.DefaultShards {
-				of = "of all"
+				parts = "of all"
 			}
-			add(levelNote, "this filter receives nothing at present "+of+" of the network's feeds", "wait a minute: the filter asks for what it missed in the last hour")
+			add(levelNote, "this filter receives nothing at present "+parts+" of the network's feeds", "wait a minute: the filter asks for what it missed in the last hour")
 		case f.Missed+f.Gaps > 0:
 			add(levelNote, fmt.Sprintf("since its start this filter missed %s, and was disconnected %s for longer than other nodes keep entries", proxy.Plural(f.Missed, "entry", "entries"), proxy.Plural(f.Gaps, "time", "times")), "")
 		default:
@@ -300,22 +302,22 @@ func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 		add(levelProblem, "the store cannot be written: "+snap.Store.Failing, diskRemedy)
 	}
 	if f, ok := d.damage.finding(d.config.Dir); ok && snap.Network != "" {
-		of = append(of, f)
+		findings = append(findings, f)
 	}
-	if d.home.renewed {
+	if d.dataDir.identityReplaced {
 		add(levelNote, "the node has a new id, because its store was lost or damaged", "")
 	}
 	if snap.Store.Damaged > 0 {
 		add(levelNote, "since the start, damage was found in "+proxy.Plural(snap.Store.Damaged, "record", "records")+" of the store; the node gets what is missing again from the network", "check the health of the disk")
 	}
 	if a := d.HTTPAddr(); a != nil {
-		of = append(of, served(a.String(), d.config.BaseURL))
+		findings = append(findings, readersFinding(a.String(), d.config.BaseURL))
 	}
-	return of
+	return findings
 }
 
-// served says where feed readers reach a node that listens at an address.
-func served(address, baseURL string) proxy.Finding {
+// readersFinding says at which URL feed readers reach a node that listens at an address.
+func readersFinding(address, baseURL string) proxy.Finding {
 	f := proxy.Finding{Level: levelOK, What: "feed readers are served at " + strings.TrimSuffix(baseURL, "/") + "/"}
 	at, err := netip.ParseAddrPort(address)
 	switch {

@@ -8,7 +8,7 @@ import (
 	"tidings/internal/feed"
 )
 
-func TestAddressOfReadersIsOneThatTheyCanOpen(t *testing.T) {
+func TestReadersFindingShowsAReachableAddress(t *testing.T) {
 	for _, c := range []struct {
 		address, base, want string
 		refuses             bool // readers on other machines
@@ -20,14 +20,14 @@ func TestAddressOfReadersIsOneThatTheyCanOpen(t *testing.T) {
 		{"10.0.0.7:8190", "", "http://10.0.0.7:8190/", true},
 		{"[::]:8190", "http://nas.example:8190", "http://nas.example:8190/", false},
 	} {
-		f := served(c.address, c.base)
+		f := readersFinding(c.address, c.base)
 		if f.What != "feed readers are served at "+c.want || strings.Contains(f.Do, "--base-url") != c.refuses {
 			t.Errorf("%+v", f)
 		}
 	}
 }
 
-// The remedy names the way to stop following a feed, unless waiting helps.
+// The remedy names the command to stop following a feed, unless waiting helps.
 func TestRemedyNamesTheWayToStopFollowing(t *testing.T) {
 	const url = "https://x.example/feed"
 	for kind, stops := range map[coronapb.State_Kind]bool{

@@ -12,19 +12,19 @@ import (
 	"tidings/overlay/libp2p"
 )
 
-// A swarm is some node processes on loopback, and a client.
+// A swarm is a set of node processes on loopback.
 type swarm struct {
 	t     *testing.T
-	nodes []*process // those that live
-	dice  *rand.Rand
+	nodes []*process // the live ones
+	rng   *rand.Rand
 }
 
-// grow founds a network of so many members.
+// grow founds a network with a number of members.
 func grow(t *testing.T, members int) *swarm {
 	t.Helper()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	s := &swarm{t: t, dice: rand.New(rand.NewPCG(seed, 0))}
+	s := &swarm{t: t, rng: rand.New(rand.NewPCG(seed, 0))}
 	network := laboratory("lab")
 	founder := launch(t, "0", role{Dir: t.TempDir(), Listen: anyPort, Found: &network})
 	founder.ready()
@@ -40,7 +40,7 @@ func grow(t *testing.T, members int) *swarm {
 
 func (s *swarm) key() (k overlay.ID) {
 	for i := range k {
-		k[i] = byte(s.dice.Uint32())
+		k[i] = byte(s.rng.Uint32())
 	}
 	return k
 }
@@ -55,7 +55,7 @@ func (s *swarm) root(key overlay.ID) *process {
 	})
 }
 
-// keyOf returns a key whose root is one that is wanted.
+// keyOf returns a key with a root that is wanted.
 func (s *swarm) keyOf(wanted func(*process) bool) overlay.ID {
 	for {
 		if k := s.key(); wanted(s.root(k)) {
@@ -64,7 +64,7 @@ func (s *swarm) keyOf(wanted func(*process) bool) overlay.ID {
 	}
 }
 
-// together says what is missing until all live nodes know each other.
+// together returns an error until all live nodes know each other.
 func (s *swarm) together() error {
 	for _, p := range s.nodes {
 		st := p.status()
@@ -75,8 +75,7 @@ func (s *swarm) together() error {
 	return nil
 }
 
-// routes lets each node route so many random keys, all at once, and says what
-// went wrong.
+// routes lets each node route a number of random keys at once, and returns an error if any fails.
 func (s *swarm) routes(each int, limit time.Duration) error {
 	type asked struct {
 		by     *process
@@ -106,8 +105,8 @@ func (s *swarm) routes(each int, limit time.Duration) error {
 	return nil
 }
 
-// remember says which nodes do not remember so many peers.
-func remember(nodes []*process, peers int) error {
+// checkSavedPeers returns an error until all nodes have saved a number of peers.
+func checkSavedPeers(nodes []*process, peers int) error {
 	for _, p := range nodes {
 		if n := p.status().Overlay.Known; n != peers {
 			return fmt.Errorf("node %s remembers %d", p.name, n)
@@ -125,9 +124,9 @@ func (s *swarm) subscribe(group overlay.ID, who ...*process) {
 	}
 }
 
-// reaches says what is missing until a message of one node comes to others.
+// reaches returns an error until a message of one node reaches others.
 func (s *swarm) reaches(group overlay.ID, from *process, to []*process) error {
-	payload := fmt.Sprintf("does it arrive? %x", s.dice.Uint64())
+	payload := fmt.Sprintf("does it arrive? %x", s.rng.Uint64())
 	if _, err := from.do(order{Do: "publish", Key: group, Payload: payload, Limit: 3 * time.Second}); err != nil {
 		return err
 	}
@@ -146,7 +145,7 @@ func (s *swarm) reaches(group overlay.ID, from *process, to []*process) error {
 	}
 }
 
-// gotOnce says which messages did not come to all, each once.
+// gotOnce returns an error until all processes have received each message exactly once.
 func gotOnce(group overlay.ID, to []*process, payloads []string) error {
 	for _, p := range to {
 		missing, repeated := 0, 0
@@ -165,12 +164,12 @@ func gotOnce(group overlay.ID, to []*process, payloads []string) error {
 	return nil
 }
 
-// burst publishes so many messages at once, each with something at its end.
+// burst publishes a number of messages at once, each with a suffix.
 func (s *swarm) burst(group overlay.ID, from *process, count int, end string) (payloads []string) {
 	s.t.Helper()
 	var answers []<-chan report
 	for i := range count {
-		m := fmt.Sprintf("%s: message %d of a burst %x%s", from.name, i, s.dice.Uint64(), end)
+		m := fmt.Sprintf("%s: message %d of a burst %x%s", from.name, i, s.rng.Uint64(), end)
 		payloads = append(payloads, m)
 		answers = append(answers, from.order(order{Do: "publish", Key: group, Payload: m, Limit: time.Minute}))
 	}
@@ -182,8 +181,8 @@ func (s *swarm) burst(group overlay.ID, from *process, count int, end string) (p
 	return payloads
 }
 
-// cost says what had to be done twice so far, by all live nodes.
-func (s *swarm) cost() string {
+// retransmissions returns how much work had to be repeated so far by all live nodes.
+func (s *swarm) retransmissions() string {
 	var rerouted, repeated, resent, lost, full, inbox, slowed uint64
 	for _, p := range s.nodes {
 		st := p.status()
@@ -201,11 +200,11 @@ func (s *swarm) cost() string {
 		rerouted, resent, repeated, lost, full, inbox, slowed)
 }
 
-// A stream publishes one message after another until it is ended.
+// A stream publishes one message after another until it is stopped.
 type stream struct {
 	end  chan struct{}
 	done sync.WaitGroup
-	sent []string // those that the root has
+	sent []string // messages that the root has
 	err  error
 }
 

@@ -8,7 +8,7 @@ import (
 	"tidings/overlay/libp2p"
 )
 
-// topics are a node's [env.Topics]: what its host hears is judged on the node's loop.
+// topics implements [env.Topics]: messages of topics are validated on the node's loop.
 type topics struct {
 	host *libp2p.Topics
 	loop *loop.Loop
@@ -19,8 +19,8 @@ var _ env.Topics = topics{}
 func (t topics) Leave(topic string)                 { t.host.Leave(topic) }
 func (t topics) Publish(topic string, frame []byte) { t.host.Publish(topic, frame) }
 
-// Join takes part in a topic. What the node has no time for goes no further: whoever lacks
-// it asks for it.
+// Join takes part in a topic. Messages that the loop has no room for are dropped; nodes that lack them ask
+// for them later.
 func (t topics) Join(topic string, peers []env.Peer, hear func(from env.PeerID, frame []byte) env.Verdict) {
 	t.host.Join(topic, peers, func(ctx context.Context, from env.PeerID, frame []byte) env.Verdict {
 		verdict := make(chan env.Verdict, 1)

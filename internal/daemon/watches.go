@@ -15,8 +15,7 @@ import (
 
 var _ proxy.Keywords = (*Daemon)(nil)
 
-// maxWatches is how many keyword subscriptions are listed, and looked through for one like a
-// new one.
+// maxWatches bounds the keyword subscriptions that are listed, and those that a new one is compared with.
 const maxWatches = 10_000
 
 // Watch subscribes to the articles that match a query; see proxy.Keywords.
@@ -32,20 +31,20 @@ func (d *Daemon) Watch(ctx context.Context, text string) (proxy.Watch, error) {
 	}
 	k := d.keywords
 	select {
-	case k.asking <- struct{}{}:
-		defer func() { <-k.asking }()
+	case k.watchSlot <- struct{}{}:
+		defer func() { <-k.watchSlot }()
 	case <-ctx.Done():
 		return proxy.Watch{}, ctx.Err()
 	}
-	had, err := d.Watches(ctx)
+	existing, err := d.Watches(ctx)
 	if err != nil {
 		return proxy.Watch{}, err
 	}
-	for _, w := range had {
-		if of, err := query.Meaning(w.Query); err != nil || of != meaning {
+	for _, w := range existing {
+		if existingMeaning, err := query.Meaning(w.Query); err != nil || existingMeaning != meaning {
 			continue
 		}
-		lasts := false // one that is only on the disk still would be gone in a moment
+		lasts := false // false for a subscription that is just being removed from the store
 		if err := k.do(ctx, func() { lasts = k.reflector.Lasts(cobra.Number(w.Number)) }); err != nil {
 			return proxy.Watch{}, err
 		}
@@ -53,16 +52,17 @@ func (d *Daemon) Watch(ctx context.Context, text string) (proxy.Watch, error) {
 			return w, nil
 		}
 	}
-	// From now on the reflector is brought what is new; what comes while documents are read is begun with, too.
-	k.wanted.Add(1)
-	defer k.wanted.Add(-1)
+	// From now on the reflector receives new articles. Those that come while documents are read are added
+	// below.
+	k.creating.Add(1)
+	defer k.creating.Add(-1)
 	begun := k.loop.Now()
-	late, _, err := d.recently(ctx, true)
+	articles, _, err := d.recentArticles(ctx, true)
 	if err != nil {
 		return proxy.Watch{}, err
 	}
-	late = matchesOf(q, late)
-	number, err := k.subscribe(ctx, text, func() []cobra.Late { return append(late, k.recent.brought.after(begun)...) })
+	articles = matchesOf(q, articles)
+	number, err := k.subscribe(ctx, text, func() []cobra.Late { return append(articles, k.recent.arrivals.after(begun)...) })
 	switch {
 	case errors.Is(err, cobra.ErrGeneral):
 		err = fmt.Errorf("%w: %w", proxy.ErrQuery, err)
@@ -77,47 +77,47 @@ func (d *Daemon) Watch(ctx context.Context, text string) (proxy.Watch, error) {
 
 // Unwatch ends a keyword subscription; see proxy.Keywords.
 func (d *Daemon) Unwatch(ctx context.Context, number uint32) error {
-	return unknown(d.keywords.unsubscribe(ctx, cobra.Number(number)))
+	return asUnknown(d.keywords.unsubscribe(ctx, cobra.Number(number)))
 }
 
-// subscribe returns when a subscription is durable. If ctx ends before, it may become so all the same. late are
-// the articles that it begins with, as they are when it does.
-func (k *keywords) subscribe(ctx context.Context, text string, late func() []cobra.Late) (cobra.Number, error) {
+// subscribe returns when a subscription is durable. If ctx ends before, the subscription may still be made.
+// articles is called on the loop and returns the articles with which the subscription begins.
+func (k *keywords) subscribe(ctx context.Context, text string, articles func() []cobra.Late) (cobra.Number, error) {
 	type answer struct {
 		number cobra.Number
 		err    error
 	}
-	a, err := asked(ctx, k, func(say func(answer)) {
-		k.reflector.Subscribe(text, late(), func(n cobra.Number, err error) { say(answer{n, err}) })
-		k.count()
+	a, err := askKeywords(ctx, k, func(say func(answer)) {
+		k.reflector.Subscribe(text, articles(), func(n cobra.Number, err error) { say(answer{n, err}) })
+		k.publishCounts()
 	})
 	return a.number, cmp.Or(err, a.err)
 }
 
-// unsubscribe returns when a subscription is gone for good.
+// unsubscribe returns when a subscription has been removed from the store.
 func (k *keywords) unsubscribe(ctx context.Context, number cobra.Number) error {
-	failed, err := asked(ctx, k, func(say func(error)) { k.reflector.Unsubscribe(number, say) })
+	failed, err := askKeywords(ctx, k, func(say func(error)) { k.reflector.Unsubscribe(number, say) })
 	return cmp.Or(err, failed)
 }
 
-// unknown says of an error that a keyword subscription is none in the words of readers.
-func unknown(err error) error {
+// asUnknown turns the error for an unknown keyword subscription into proxy.ErrUnknown.
+func asUnknown(err error) error {
 	if errors.Is(err, cobra.ErrUnknown) {
 		return fmt.Errorf("%w: %w", proxy.ErrUnknown, err)
 	}
 	return err
 }
 
-// Watches lists keyword subscriptions; see proxy.Keywords.
-func (d *Daemon) Watches(ctx context.Context) (of []proxy.Watch, err error) {
+// Watches lists the keyword subscriptions; see proxy.Keywords.
+func (d *Daemon) Watches(ctx context.Context) (watches []proxy.Watch, err error) {
 	if err := d.keywords.do(ctx, func() {}); err != nil {
 		return nil, err
 	}
 	err = cobra.Subscriptions(d.keywords.disk, func(n cobra.Number, text string, since time.Time) bool {
-		of = append(of, proxy.Watch{Number: uint32(n), Query: text, Since: since})
-		return len(of) < maxWatches
+		watches = append(watches, proxy.Watch{Number: uint32(n), Query: text, Since: since})
+		return len(watches) < maxWatches
 	})
-	return of, err
+	return watches, err
 }
 
 // Watched returns the feed of a keyword subscription; see proxy.Keywords.
@@ -130,14 +130,14 @@ func (d *Daemon) Watched(ctx context.Context, number uint32) (proxy.Matched, err
 		err = cobra.ErrUnknown
 	}
 	if err != nil {
-		return proxy.Matched{}, unknown(err)
+		return proxy.Matched{}, asUnknown(err)
 	}
 	return proxy.Matched{
 		Articles: f.Articles,
 		Read: func() (proxy.Watch, []feed.Entry, error) {
 			text, since, err := cobra.Query(k.disk, cobra.Number(number))
 			if err != nil {
-				return proxy.Watch{}, nil, unknown(err)
+				return proxy.Watch{}, nil, asUnknown(err)
 			}
 			kept, err := f.Read(k.disk)
 			entries := make([]feed.Entry, 0, len(kept))
@@ -149,20 +149,20 @@ func (d *Daemon) Watched(ctx context.Context, number uint32) (proxy.Matched, err
 	}, nil
 }
 
-// Short says what of new articles is not kept; see proxy.Keywords.
+// Short says which parts of new articles are not kept; see proxy.Keywords.
 func (d *Daemon) Short() string {
-	if s := d.keywords.short.Load(); s != nil {
-		return s.what
+	if s := d.keywords.shortage.Load(); s != nil {
+		return s.text
 	}
 	return ""
 }
 
-// entryOf is an article as feeds have it.
+// entryOf returns an article as an entry of a feed.
 func entryOf(a *cobra.Kept) feed.Entry {
 	return feed.Entry{
 		At: a.Seen,
 		Said: &feed.Meaning{
-			GUID:  a.Feed + " " + a.ID.String(), // whoever shows it gives it one of his own
+			GUID:  a.Feed + " " + a.ID.String(), // the server replaces it
 			Title: a.Title, Link: a.Link, Author: cmp.Or(a.Author, a.FeedTitle), Content: a.HTML, Published: a.Published, Categories: a.Tags,
 		},
 		Source: &feed.Source{URL: a.Feed, Title: a.FeedTitle, Link: a.FeedLink},

@@ -11,86 +11,85 @@ import (
 	"time"
 )
 
-// A Deployment is nodes and readers on one machine. Its methods may be called from any
-// goroutine.
+// A Deployment is a set of nodes and readers on one machine. Its methods may be called from any goroutine.
 type Deployment struct {
 	config Config
 	open   Opener
-	street origins
+	server server
 	dir    string
 	byURL  map[string]int
 
-	mu      sync.Mutex // guards what follows
-	phase   string
-	done    float64
-	shown   Shown
-	stories map[news]*Story
-	latest  *Story
-	nodes   []Node
-	running time.Time
-	marks   []mark // of the last polling interval, the oldest first
+	mu           sync.Mutex // guards the fields below
+	phase        string
+	fraction     float64
+	shown        Shown
+	traces       map[itemID]*ItemTrace
+	lastComplete *ItemTrace
+	nodes        []Node
+	runningSince time.Time
+	samples      []sample // of the last polling interval, the oldest first
 }
 
-// A mark is what was counted at a moment since measuring began.
-type mark struct {
+// A sample holds the counts at one moment, since measuring began.
+type sample struct {
 	counts Counts
 	shown  Shown
 }
 
-// A Story is the way of an item.
-type Story struct {
-	URL, Title string
-	Came       time.Time
-	Found      Sighting
-	Shown      []Stop
-	Readers    int // nodes that read the channel
+// An ItemTrace shows how an item reached the readers.
+type ItemTrace struct {
+	URL, Title  string
+	PublishedAt time.Time
+	FirstPoll   FirstPoll
+	Arrivals    []Arrival
+	ReaderNodes int // nodes at which the channel is read
 }
 
-// A Stop is that an item has come to the readers of a node.
-type Stop struct {
+// An Arrival says when an item reached the readers of a node.
+type Arrival struct {
 	Node int
 	At   time.Time
 }
 
-// A View is how a deployment goes.
+// A View is the state of a deployment.
 type View struct {
-	Phase   string        // "running" when all have subscribed
-	Done    float64       // of the phases before
-	Running time.Duration // since then
-	All     Figures       // since measuring began
-	Lately  Figures       // in the last polling interval, or since measuring began
-	Story   *Story        // the last item that all who read it have got; nil: none yet
+	Phase        string        // "running" once all clients have subscribed
+	Progress     float64       // of an earlier phase, 0 to 1
+	Running      time.Duration // time since all clients have subscribed
+	Total        Figures       // since measuring began
+	LastInterval Figures       // in the last polling interval, or since measuring began if that is shorter
+	LastItem     *ItemTrace    // the last item that reached all its readers; nil: none yet
 }
 
-// Figures are what was counted in some time.
+// Figures are the counts of a period.
 type Figures struct {
 	Counts
 	ShownByNodes Shown
 }
 
-// New opens the street of a deployment. If elsewhere is not nil, it is the command of a process for
-// it, which calls ServeStreet.
-func New(c Config, open Opener, elsewhere *exec.Cmd) (*Deployment, error) {
+// New opens the server of feeds. If process is not nil, the server runs in that process, which calls
+// ServeFeeds.
+func New(c Config, open Opener, process *exec.Cmd) (*Deployment, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	d := &Deployment{config: c, open: open, byURL: map[string]int{}, stories: map[news]*Story{}}
+	d := &Deployment{config: c, open: open, byURL: map[string]int{}, traces: map[itemID]*ItemTrace{}}
 	var err error
-	if elsewhere != nil {
-		d.street, err = settle(elsewhere, c)
+	if process != nil {
+		d.server, err = startRemote(process, c)
 	} else {
-		d.street, err = NewStreet(c)
+		d.server, err = NewFeedServer(c)
 	}
 	if err != nil {
 		return nil, err
 	}
 	for i := range c.Channels {
-		d.byURL[d.street.URL(i)] = i
+		d.byURL[d.server.URL(i)] = i
 	}
 	return d, nil
 }
 
-// SentBytes is how many bytes all nodes have sent to each other, as frames.
+// SentBytes returns how many bytes of frames all nodes have sent to each other.
 func (d *Deployment) SentBytes() (sum int) {
 	d.mu.Lock()
 	nodes := d.nodes
@@ -101,24 +100,23 @@ func (d *Deployment) SentBytes() (sum int) {
 	return sum
 }
 
-// Config is what was deployed.
+// Config returns the configuration of the deployment.
 func (d *Deployment) Config() Config { return d.config }
 
-// Run deploys, in a folder of its own that it removes, and goes on until ctx ends, for which it
-// returns no error.
+// Run runs the deployment in a temporary folder until ctx ends, and then returns no error.
 func (d *Deployment) Run(ctx context.Context) error {
 	own, stop := context.WithCancel(ctx)
 	defer stop()
 	var err error
 	if d.dir, err = os.MkdirTemp("", "tidings-"); err != nil {
-		return fmt.Errorf("folder for nodes: %w", err)
+		return fmt.Errorf("make a folder for the nodes: %w", err)
 	}
-	defer func() { _ = os.RemoveAll(d.dir) }() // what is left is in the system's folder for that
+	defer func() { _ = os.RemoveAll(d.dir) }() // what cannot be removed is in the system's temporary folder
 	f := &fleet{d: d, fails: make(chan error, 1)}
 	served := make(chan error, 1)
-	go func() { served <- d.street.Run(own) }()
+	go func() { served <- d.server.Run(own) }()
 	if err = f.launch(own); err == nil {
-		err = d.run()
+		err = d.startMeasuring()
 	}
 	if err == nil {
 		select {
@@ -130,26 +128,26 @@ func (d *Deployment) Run(ctx context.Context) error {
 	f.runs.Wait()
 	err = errors.Join(err, <-served)
 	if ctx.Err() != nil {
-		return nil // whoever ended it knows
+		return nil // the caller knows the reason
 	}
 	return err
 }
 
-// run notes that all have subscribed, and begins to measure.
-func (d *Deployment) run() error {
-	err := d.Open()
+// startMeasuring notes that all clients have subscribed, and resets the counts.
+func (d *Deployment) startMeasuring() error {
+	err := d.ResetCounts()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.phase, d.done, d.running = "running", 1, time.Now()
+	d.phase, d.fraction, d.runningSince = "running", 1, time.Now()
 	return err
 }
 
-// Open begins to measure anew.
-func (d *Deployment) Open() error {
-	err := d.street.Open()
+// ResetCounts starts a new measurement.
+func (d *Deployment) ResetCounts() error {
+	err := d.server.ResetCounts()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.shown, d.marks = Shown{}, nil
+	d.shown, d.samples = Shown{}, nil
 	return err
 }
 
@@ -159,90 +157,90 @@ func (d *Deployment) add(n Node) {
 	d.nodes = append(d.nodes, n)
 }
 
-func (d *Deployment) progress(phase string, done, of int) {
+func (d *Deployment) progress(phase string, done, total int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.phase, d.done = phase, float64(done)/float64(max(of, 1))
+	d.phase, d.fraction = phase, float64(done)/float64(max(total, 1))
 }
 
-// View looks at the deployment. Of a street that answers no more, nothing is counted.
+// View returns the state of the deployment. If the server no longer answers, its counts are zero.
 func (d *Deployment) View() View {
-	counts, _ := d.street.Counts() // Run says why
-	now := mark{counts: counts}
+	counts, _ := d.server.Counts() // Run returns the error
+	now := sample{counts: counts}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now.shown = d.shown
-	v := View{Phase: d.phase, Done: d.done, All: Figures{now.counts, now.shown}}
-	if !d.running.IsZero() {
-		v.Running = time.Since(d.running)
+	v := View{Phase: d.phase, Progress: d.fraction, Total: Figures{now.counts, now.shown}}
+	if !d.runningSince.IsZero() {
+		v.Running = time.Since(d.runningSince)
 	}
-	d.marks = append(d.marks, now)
-	for len(d.marks) > 1 && now.counts.Since-d.marks[1].counts.Since >= d.config.Network.PollInterval {
-		d.marks = d.marks[1:]
+	d.samples = append(d.samples, now)
+	for len(d.samples) > 1 && now.counts.Since-d.samples[1].counts.Since >= d.config.Network.PollInterval {
+		d.samples = d.samples[1:]
 	}
-	if v.Lately = v.All; now.counts.Since > d.config.Network.PollInterval {
-		v.Lately = now.less(d.marks[0])
+	if v.LastInterval = v.Total; now.counts.Since > d.config.Network.PollInterval {
+		v.LastInterval = now.minus(d.samples[0])
 	}
-	if d.latest != nil {
-		s := *d.latest
-		s.Shown = slices.Clone(s.Shown)
-		v.Story = &s
+	if d.lastComplete != nil {
+		s := *d.lastComplete
+		s.Arrivals = slices.Clone(s.Arrivals)
+		v.LastItem = &s
 	}
 	return v
 }
 
-// less is what was counted since then. The wait is known only since measuring began.
-func (m mark) less(then mark) Figures {
+// minus returns the counts between two samples. Waits are unknown for such a period.
+func (m sample) minus(then sample) Figures {
 	polled := func(a, b Polled) Polled { return Polled{Polls: a.Polls - b.Polls, Bytes: a.Bytes - b.Bytes} }
 	return Figures{
 		Counts: Counts{
 			Since: m.counts.Since - then.counts.Since, Nodes: polled(m.counts.Nodes, then.counts.Nodes),
-			Legacy: polled(m.counts.Legacy, then.counts.Legacy), Shown: m.counts.Shown.Less(then.counts.Shown),
+			Legacy: polled(m.counts.Legacy, then.counts.Legacy), Shown: m.counts.Shown.Minus(then.counts.Shown),
 		},
-		ShownByNodes: m.shown.Less(then.shown),
+		ShownByNodes: m.shown.Minus(then.shown),
 	}
 }
 
-// maxStories bounds the items whose ways are followed.
-const maxStories = 1024
+// maxTraces bounds the items that are traced. Beyond it, all traces are dropped.
+const maxTraces = 1024
 
-// show notes that items have come to the readers of a node.
-func (d *Deployment) show(node int, url string, titles []string) {
+// noteShown notes that items have reached the readers of a node.
+func (d *Deployment) noteShown(node int, url string, titles []string) {
 	channel, ok := d.byURL[url]
 	if !ok {
 		return
 	}
 	now, c := time.Now(), &d.config.Channels[channel]
 	for _, title := range titles {
-		n, came, ok := d.street.Came(channel, title)
+		n, came, ok := d.server.ItemOf(channel, title)
 		if !ok {
 			continue
 		}
-		found, _ := d.street.Sighting(channel, n)
+		found, _ := d.server.FirstPoll(channel, n)
 		d.mu.Lock()
-		if !d.running.IsZero() && came.After(d.running) { // what came before they had subscribed is no news
+		if !d.runningSince.IsZero() && came.After(d.runningSince) { // items from before the subscriptions are not counted
 			d.shown.add(now.Sub(came), c.Readers[node])
-			d.tell(news{channel, n}, Story{URL: url, Title: title, Came: came, Found: found}, Stop{node, now})
+			d.addArrival(itemID{channel, n}, ItemTrace{URL: url, Title: title, PublishedAt: came, FirstPoll: found}, Arrival{node, now})
 		}
 		d.mu.Unlock()
 	}
 }
 
-// tell goes on with the story of an item.
-func (d *Deployment) tell(of news, s Story, at Stop) {
-	known := d.stories[of]
+// addArrival adds an arrival to the trace of an item.
+func (d *Deployment) addArrival(id itemID, s ItemTrace, at Arrival) {
+	known := d.traces[id]
 	if known == nil {
-		if len(d.stories) == maxStories {
-			clear(d.stories)
+		if len(d.traces) == maxTraces {
+			clear(d.traces)
 		}
-		for _, n := range d.config.Channels[of.channel].Readers {
-			s.Readers += min(n, 1)
+		for _, n := range d.config.Channels[id.channel].Readers {
+			s.ReaderNodes += min(n, 1)
 		}
 		known = &s
-		d.stories[of] = known
+		d.traces[id] = known
 	}
-	if known.Shown = append(known.Shown, at); len(known.Shown) == known.Readers {
-		d.latest = known
-		delete(d.stories, of)
+	if known.Arrivals = append(known.Arrivals, at); len(known.Arrivals) == known.ReaderNodes {
+		d.lastComplete = known
+		delete(d.traces, id)
 	}
 }

@@ -1,17 +1,17 @@
-// Package deployment has real nodes poll real feeds, beside readers who poll for themselves.
+// Package deployment lets real nodes and simple feed readers poll real feeds on one machine, and compares
+// them.
 //
-// All is on this machine, and over real sockets: a street of feeds (street.go), which an HTTP
-// server serves and which gain items as time goes by; readers of the old kind, each of whom polls
-// each of its feeds once in a polling interval (legacy.go); and nodes, whose clients read the same
-// feeds, and which poll as often together at most (fleet.go). What both get is measured in one run:
+// An HTTP server serves feeds that gain items over time (feedserver.go). Legacy readers each poll each of
+// their feeds once in a polling interval (legacy.go). Nodes serve clients that read the same feeds, and
+// together poll at most as often as the readers (fleet.go). One run measures for both sides:
 //
-//	polls       requests at the server, by who made them
-//	wait        the mean time until the next poll, of all who read, as an integral over time
-//	shown       the time from an item's coming to when a reader has it
+//	polls       requests at the server, by sender
+//	wait        the mean time until the next poll, of all readers, as an integral over time
+//	shown       the time from the publication of an item until a reader has it
 //
-// The time of a run is as short as the caller likes: a polling interval of 20 seconds stands for
-// one of half an hour, and all that goes by it is shorter, too. What is not is the time that
-// messages and requests take, so that a run shows more of it than the world would.
+// The caller chooses how fast a run is: a polling interval of 20 seconds can stand for one of half an hour,
+// and everything that depends on the interval is shortened with it. Messages and requests still take their
+// real time, so a run shows more of that time than reality would.
 //
-// How a node is made is left to the caller (see Opener): it is one of internal/daemon.
+// The caller also says how a node is made (see Opener). Nodes come from internal/daemon.
 package deployment

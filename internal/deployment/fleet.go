@@ -12,63 +12,63 @@ import (
 	"tidings/internal/wire"
 )
 
-// A Plan says how a node is to be opened.
-type Plan struct {
+// A NodeConfig says how a node is to be opened.
+type NodeConfig struct {
 	Index       int // from 0, which is the founder
 	Dir         string
 	Listen      []string
 	Found       *wire.Network // nil: join
 	Bootstrap   []string
-	Compression float64 // above 0: feeds are polled as public ones, with the times of politeness as much shorter
-	// Shown is to be told of items as soon as readers of the node have them, by their titles. It
-	// may be called from any goroutine.
-	Shown func(url string, titles []string)
+	Compression float64 // above 0: feeds are polled as public ones, with the times of politeness shortened by this factor
+	// OnShown is to be called with the titles of items as soon as readers of the node can see them, from any
+	// goroutine.
+	OnShown func(url string, titles []string)
 }
 
 // An Opener opens a node.
-type Opener func(Plan) (Node, error)
+type Opener func(NodeConfig) (Node, error)
 
 // A Node is one whole node. Its methods may be called from any goroutine.
 type Node interface {
-	// Run runs the node until ctx ends, and then takes it out of its network in good
-	// order.
+	// Run runs the node until ctx ends; the node then leaves its network in good order.
 	Run(ctx context.Context) error
-	// Door returns where others join through the node, and how many members it knows once it is
-	// one itself, else 0.
-	Door(ctx context.Context) (addrs []string, members int, err error)
-	// Follow subscribes to a feed for so many clients.
-	Follow(ctx context.Context, url string, clients int) error
-	// SentBytes is how many it has sent to others.
+	// JoinAddresses returns the addresses through which others can join, and the number of members that the
+	// node knows, 0 until it is a member itself.
+	JoinAddresses(ctx context.Context) (addrs []string, members int, err error)
+	// SubscribeClients subscribes to a feed on behalf of several clients.
+	SubscribeClients(ctx context.Context, url string, clients int) error
+	// SentBytes returns how many bytes the node has sent to others.
 	SentBytes() int
 }
 
 const (
-	// openPause is the time between the starts of two nodes: each is some work.
-	openPause = 50 * time.Millisecond
-	// joinLook is the time between two looks whether all nodes have joined.
-	joinLook = 100 * time.Millisecond
-	// joinTime is how long that may take, and answerTime how long a node may take for an answer.
-	joinTime   = 2 * time.Minute
-	answerTime = 30 * time.Second
+	// startInterval is the time between the starts of two nodes, which spreads the work.
+	startInterval = 50 * time.Millisecond
+	// joinCheckInterval is the time between two checks whether all nodes have joined.
+	joinCheckInterval = 100 * time.Millisecond
+	// joinTimeout bounds how long all nodes together may take to join. answerTimeout bounds how long a node
+	// may take to answer.
+	joinTimeout   = 2 * time.Minute
+	answerTimeout = 30 * time.Second
 )
 
-// fleet are the nodes of a deployment.
+// A fleet is the set of nodes of a deployment.
 type fleet struct {
 	d     *Deployment
 	nodes []Node
 	runs  sync.WaitGroup
-	fails chan error // of nodes that ended by themselves
+	fails chan error // of nodes that ended too early
 }
 
-// launch opens all nodes, and has them join and subscribe. They run until ctx ends.
+// launch opens all nodes, and waits until they have joined and subscribed. They run until ctx ends.
 func (f *fleet) launch(ctx context.Context) error {
 	c := &f.d.config
 	var through []string
 	for i := range c.Nodes {
-		p := Plan{
+		p := NodeConfig{
 			Index: i, Dir: filepath.Join(f.d.dir, strconv.Itoa(i)), Bootstrap: through,
-			Listen: []string{"/ip4/127.0.0.1/udp/0/quic-v1"},
-			Shown:  func(url string, titles []string) { f.d.show(i, url, titles) },
+			Listen:  []string{"/ip4/127.0.0.1/udp/0/quic-v1"},
+			OnShown: func(url string, titles []string) { f.d.noteShown(i, url, titles) },
 		}
 		if i == 0 {
 			p.Found = &c.Network
@@ -86,28 +86,28 @@ func (f *fleet) launch(ctx context.Context) error {
 			if err := n.Run(ctx); err != nil {
 				select {
 				case f.fails <- fmt.Errorf("node %d ended: %w", i, err):
-				default: // one is enough
+				default: // one error is enough
 				}
 			}
 		})
 		if through == nil {
-			if through, err = f.door(ctx); err != nil {
+			if through, err = f.joinAddresses(ctx); err != nil {
 				return err
 			}
 		}
 		f.d.progress("starting nodes", i+1, c.Nodes)
-		if err := f.rest(ctx, openPause); err != nil {
+		if err := f.sleep(ctx, startInterval); err != nil {
 			return err
 		}
 	}
-	if err := f.joined(ctx); err != nil {
+	if err := f.awaitMembers(ctx); err != nil {
 		return err
 	}
 	return f.subscribe(ctx)
 }
 
-// rest waits, unless ctx or a node ends.
-func (f *fleet) rest(ctx context.Context, d time.Duration) error {
+// sleep waits, unless ctx or a node ends.
+func (f *fleet) sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
 		return nil
@@ -118,25 +118,25 @@ func (f *fleet) rest(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// door is where others join: through the first node.
-func (f *fleet) door(ctx context.Context) ([]string, error) {
-	for end := time.Now().Add(joinTime); time.Now().Before(end); {
-		if addrs, members, err := f.nodes[0].Door(ctx); err == nil && members > 0 && len(addrs) > 0 {
+// joinAddresses returns the addresses of the first node, through which the others join.
+func (f *fleet) joinAddresses(ctx context.Context) ([]string, error) {
+	for end := time.Now().Add(joinTimeout); time.Now().Before(end); {
+		if addrs, members, err := f.nodes[0].JoinAddresses(ctx); err == nil && members > 0 && len(addrs) > 0 {
 			return addrs, nil
 		}
-		if err := f.rest(ctx, joinLook); err != nil {
+		if err := f.sleep(ctx, joinCheckInterval); err != nil {
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("the first node has found no network within %v", joinTime)
+	return nil, fmt.Errorf("the first node was not ready within %v", joinTimeout)
 }
 
-// joined waits until all nodes are members, and know how many they are.
-func (f *fleet) joined(ctx context.Context) error {
-	for end := time.Now().Add(joinTime); time.Now().Before(end); {
+// awaitMembers waits until all nodes are members, and know of more than half of the others.
+func (f *fleet) awaitMembers(ctx context.Context) error {
+	for end := time.Now().Add(joinTimeout); time.Now().Before(end); {
 		in := 0
 		for _, n := range f.nodes {
-			if _, members, err := n.Door(ctx); err == nil && members > len(f.nodes)/2 {
+			if _, members, err := n.JoinAddresses(ctx); err == nil && members > len(f.nodes)/2 {
 				in++
 			}
 		}
@@ -144,14 +144,14 @@ func (f *fleet) joined(ctx context.Context) error {
 		if in == len(f.nodes) {
 			return nil
 		}
-		if err := f.rest(ctx, joinLook); err != nil {
+		if err := f.sleep(ctx, joinCheckInterval); err != nil {
 			return err
 		}
 	}
-	return fmt.Errorf("not all nodes have joined within %v", joinTime)
+	return fmt.Errorf("not all nodes joined within %v", joinTimeout)
 }
 
-// subscribe has each node follow what its clients read, all at once.
+// subscribe subscribes each node to the feeds of its clients, all nodes at the same time.
 func (f *fleet) subscribe(ctx context.Context) error {
 	c := &f.d.config
 	total := 0
@@ -171,7 +171,7 @@ func (f *fleet) subscribe(ctx context.Context) error {
 				if clients == 0 {
 					continue
 				}
-				if errs[i] = f.follow(ctx, n, f.d.street.URL(k), clients); errs[i] != nil {
+				if errs[i] = f.subscribeNode(ctx, n, f.d.server.URL(k), clients); errs[i] != nil {
 					return
 				}
 				mu.Lock()
@@ -185,8 +185,8 @@ func (f *fleet) subscribe(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (f *fleet) follow(ctx context.Context, n Node, url string, clients int) error {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+func (f *fleet) subscribeNode(ctx context.Context, n Node, url string, clients int) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	return n.Follow(ctx, url, clients)
+	return n.SubscribeClients(ctx, url, clients)
 }

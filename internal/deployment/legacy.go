@@ -12,70 +12,70 @@ import (
 	"time"
 )
 
-// readers poll for themselves, each of them each of its feeds once in a polling interval, at a
-// time of its own. They ask as good readers do: conditionally, over connections that stay.
-type readers struct {
-	street *Street
+// legacyReaders poll each of their feeds once in a polling interval, at a random time of it. They make
+// conditional requests over persistent connections, as good readers do.
+type legacyReaders struct {
+	server *FeedServer
 	client *http.Client
-	turns  turns
+	polls  pollHeap
 	slots  chan struct{}
-	shown  Shown // guarded by the street's lock
+	shown  Shown // guarded by the server's lock
 }
 
-// A turn is one reader's of one feed.
-type turn struct {
+// A readerPoll is the state of one reader's polls of one feed.
+type readerPoll struct {
 	next    time.Time
 	channel int
-	version int // of the document that it has
+	version int // of the document that the reader has
 	etag    string
 }
 
-// turns is a heap, the next first.
-type turns []*turn
+// A pollHeap is a heap with the next poll first.
+type pollHeap []*readerPoll
 
-func (t turns) Len() int           { return len(t) }
-func (t turns) Less(i, j int) bool { return t[i].next.Before(t[j].next) }
-func (t turns) Swap(i, j int)      { t[i], t[j] = t[j], t[i] }
-func (t *turns) Push(x any)        { *t = append(*t, x.(*turn)) }
-func (t *turns) Pop() any {
-	of := *t
-	last := of[len(of)-1]
-	*t = of[:len(of)-1]
+func (h pollHeap) Len() int           { return len(h) }
+func (h pollHeap) Less(i, j int) bool { return h[i].next.Before(h[j].next) }
+func (h pollHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *pollHeap) Push(x any)        { *h = append(*h, x.(*readerPoll)) }
+func (h *pollHeap) Pop() any {
+	old := *h
+	last := old[len(old)-1]
+	*h = old[:len(old)-1]
 	return last
 }
 
-// atOnce is how many requests of readers are out at once.
-const atOnce = 64
+// maxRequests bounds the requests of readers under way at the same time.
+const maxRequests = 64
 
-// requestTime is how long one may take.
-const requestTime = 10 * time.Second
+// requestTimeout bounds the time of one request.
+const requestTimeout = 10 * time.Second
 
-func newReaders(s *Street) *readers {
-	r := &readers{
-		street: s, slots: make(chan struct{}, atOnce),
+func newReaders(s *FeedServer) *legacyReaders {
+	r := &legacyReaders{
+		server: s, slots: make(chan struct{}, maxRequests),
 		client: &http.Client{
-			Timeout:   requestTime,
-			Transport: &http.Transport{MaxIdleConnsPerHost: atOnce, MaxIdleConns: 4 * atOnce},
+			Timeout:   requestTimeout,
+			Transport: &http.Transport{MaxIdleConnsPerHost: maxRequests, MaxIdleConns: 4 * maxRequests},
 		},
 	}
-	dice := rand.New(rand.NewPCG(s.config.Seed, 2))
+	rng := rand.New(rand.NewPCG(s.config.Seed, 2))
 	for i := range s.config.Channels {
-		for range s.config.Channels[i].All() {
-			phase := time.Duration(dice.Int64N(int64(s.config.Network.PollInterval)))
-			r.turns = append(r.turns, &turn{next: s.began.Add(phase), channel: i})
+		for range s.config.Channels[i].ReaderCount() {
+			phase := time.Duration(rng.Int64N(int64(s.config.Network.PollInterval)))
+			r.polls = append(r.polls, &readerPoll{next: s.began.Add(phase), channel: i})
 		}
 	}
-	heap.Init(&r.turns)
+	heap.Init(&r.polls)
 	return r
 }
 
 // run polls until ctx ends.
-func (r *readers) run(ctx context.Context) {
+func (r *legacyReaders) run(ctx context.Context) {
 	var out sync.WaitGroup
 	defer out.Wait()
 	defer r.client.CloseIdleConnections()
 	for {
-		t := r.turns[0]
+		t := r.polls[0]
 		select {
 		case <-time.After(time.Until(t.next)):
 		case <-ctx.Done():
@@ -86,21 +86,21 @@ func (r *readers) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		due := r.due(t)
-		t.next = t.next.Add(r.street.config.Network.PollInterval)
-		heap.Fix(&r.turns, 0)
+		due := r.current(t)
+		t.next = t.next.Add(r.server.config.Network.PollInterval)
+		heap.Fix(&r.polls, 0)
 		out.Go(func() {
 			defer func() { <-r.slots }()
 			if version, etag, ok := r.poll(ctx, due); ok {
-				r.got(t, due, version, etag)
+				r.noteDocument(t, due, version, etag)
 			}
 		})
 	}
 }
 
-// poll asks for a feed, and returns which version of it has come.
-func (r *readers) poll(ctx context.Context, t turn) (version int, etag string, ok bool) {
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, r.street.URL(t.channel), nil)
+// poll requests a feed, and returns the version that was received.
+func (r *legacyReaders) poll(ctx context.Context, t readerPoll) (version int, etag string, ok bool) {
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, r.server.URL(t.channel), nil)
 	if err != nil {
 		return 0, "", false
 	}
@@ -110,34 +110,35 @@ func (r *readers) poll(ctx context.Context, t turn) (version int, etag string, o
 	}
 	a, err := r.client.Do(q)
 	if err != nil {
-		return 0, "", false // it is asked again in its next turn
+		return 0, "", false // the next poll tries again
 	}
-	defer func() { _ = a.Body.Close() }() // it was read
+	defer func() { _ = a.Body.Close() }() // it was read to its end
 	body, err := io.ReadAll(a.Body)
 	if err != nil || a.StatusCode != http.StatusOK {
-		return 0, "", false // 304 mostly
+		return 0, "", false // mostly 304
 	}
 	newest := newestItem.FindSubmatch(body)
 	if newest == nil {
 		return 0, "", false
 	}
 	n, err := strconv.Atoi(string(newest[1]))
-	return n - items + 1, a.Header.Get("ETag"), err == nil
+	return n - initialItems + 1, a.Header.Get("ETag"), err == nil
 }
 
-// newestItem finds the number of the first item of a document, with which its title ends.
+// newestItem finds the number of the first item of a document, at the end of the item's title.
 var newestItem = regexp.MustCompile(`\((\d+)\)</title>`)
 
-// due is a turn as it is now.
-func (r *readers) due(t *turn) turn {
-	r.street.mu.Lock()
-	defer r.street.mu.Unlock()
+// current returns a copy of the state of a poll.
+func (r *legacyReaders) current(t *readerPoll) readerPoll {
+	r.server.mu.Lock()
+	defer r.server.mu.Unlock()
 	return *t
 }
 
-// got notes what a reader is shown from now on. The first document is no news.
-func (r *readers) got(t *turn, before turn, version int, etag string) {
-	s, now := r.street, time.Now()
+// noteDocument notes which version a reader has from now on. Items of its first document are not counted as
+// new.
+func (r *legacyReaders) noteDocument(t *readerPoll, before readerPoll, version int, etag string) {
+	s, now := r.server, time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.version, t.etag = version, etag
@@ -145,6 +146,6 @@ func (r *readers) got(t *turn, before turn, version int, etag string) {
 		return
 	}
 	for v := before.version; v < version; v++ {
-		r.shown.add(now.Sub(s.came(t.channel, items+v)), 1)
+		r.shown.add(now.Sub(s.publishedAt(t.channel, initialItems+v)), 1)
 	}
 }

@@ -9,19 +9,19 @@ import (
 	"tidings/internal/script"
 )
 
-// A plan says where the feeds of a street are, and what comes in them when.
-type plan struct {
+// A feedPlan says at which addresses the feeds are, and when which items are published.
+type feedPlan struct {
 	config  Config
 	port    int
 	began   time.Time
 	scripts []*script.Lively
 }
 
-func newPlan(c Config, port int, began time.Time) plan {
-	p := plan{config: c, port: port, began: began}
+func newPlan(c Config, port int, began time.Time) feedPlan {
+	p := feedPlan{config: c, port: port, began: began}
 	for i, ch := range c.Channels {
 		p.scripts = append(p.scripts, script.NewLively(script.Config{
-			Seed: c.Seed<<16 + uint64(i), Link: p.URL(i) + "/", Epoch: began.UTC(), Items: items, Window: window, Every: ch.Every,
+			Seed: c.Seed<<16 + uint64(i), Link: p.URL(i) + "/", Epoch: began.UTC(), Items: initialItems, Window: windowItems, Every: ch.Every,
 		}))
 	}
 	return p
@@ -29,8 +29,8 @@ func newPlan(c Config, port int, began time.Time) plan {
 
 func path(channel int) string { return "/" + strconv.Itoa(channel) }
 
-// URL is the address of a feed.
-func (p *plan) URL(channel int) string {
+// URL returns the address of a feed.
+func (p *feedPlan) URL(channel int) string {
 	host, port := "127.0.0.1", p.port
 	if p.config.Polite {
 		host = fmt.Sprintf("127.1.%d.%d", channel>>8, channel&0xff)
@@ -38,19 +38,20 @@ func (p *plan) URL(channel int) string {
 	return fmt.Sprintf("http://%s:%d%s", host, port, path(channel))
 }
 
-// Came is when an item of a channel came, by its title, which ends with its number.
-func (p *plan) Came(channel int, title string) (item int, at time.Time, ok bool) {
+// ItemOf returns the number of an item and the time of its publication, from its title, which ends with the
+// number.
+func (p *feedPlan) ItemOf(channel int, title string) (item int, at time.Time, ok bool) {
 	open := strings.LastIndexByte(title, '(')
 	if open < 0 || !strings.HasSuffix(title, ")") {
 		return 0, time.Time{}, false
 	}
 	n, err := strconv.Atoi(title[open+1 : len(title)-1])
-	if err != nil || n < items {
-		return 0, time.Time{}, false // it was there in the beginning
+	if err != nil || n < initialItems {
+		return 0, time.Time{}, false // it was there from the beginning
 	}
-	return n, p.came(channel, n), true
+	return n, p.publishedAt(channel, n), true
 }
 
-func (p *plan) came(channel, item int) time.Time {
+func (p *feedPlan) publishedAt(channel, item int) time.Time {
 	return p.began.Add(p.scripts[channel].Item(item).At)
 }

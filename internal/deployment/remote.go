@@ -11,144 +11,145 @@ import (
 	"time"
 )
 
-// A street in a process of its own: what a process costs is then what nodes cost alone.
+// The server can run in a process of its own, so that the cost of this process is the cost of the nodes
+// alone.
 
-// origins is a street, here or elsewhere.
-type origins interface {
+// A server is a FeedServer in this process or in another one.
+type server interface {
 	URL(channel int) string
-	Came(channel int, title string) (item int, at time.Time, ok bool)
-	Sighting(channel, item int) (Sighting, bool)
-	Open() error
+	ItemOf(channel int, title string) (item int, at time.Time, ok bool)
+	FirstPoll(channel, item int) (FirstPoll, bool)
+	ResetCounts() error
 	Counts() (Counts, error)
 	Run(ctx context.Context) error
 }
 
-// An errand is what the process of a street is told.
-type errand struct {
-	Found *Config // serve this: the first of all
-	Open  bool    // begin to measure anew
+// A request is sent to the process of a server.
+type request struct {
+	Create *Config // serve this; in the first request only
+	Reset  bool    // reset the counts
 }
 
-// A word answers an errand.
-type word struct {
+// A response answers a request.
+type response struct {
 	Err    string
 	Port   int
 	Began  time.Time
 	Counts Counts
 }
 
-// ServeStreet is what a process does that is a street: it does errands from in, until that or
-// ctx ends.
-func ServeStreet(ctx context.Context, in io.Reader, out io.Writer) error {
-	errands, words := gob.NewDecoder(in), gob.NewEncoder(out)
-	var s *Street
+// ServeFeeds is the main function of the process of a server. It answers requests from in, until in or ctx
+// ends.
+func ServeFeeds(ctx context.Context, in io.Reader, out io.Writer) error {
+	requests, responses := gob.NewDecoder(in), gob.NewEncoder(out)
+	var s *FeedServer
 	var parts sync.WaitGroup
 	ctx, stop := context.WithCancel(ctx)
 	defer parts.Wait()
 	defer stop()
 	for {
-		var e errand
-		if err := errands.Decode(&e); err != nil {
+		var q request
+		if err := requests.Decode(&q); err != nil {
 			if errors.Is(err, io.EOF) || ctx.Err() != nil {
 				return nil
 			}
-			return fmt.Errorf("read an errand: %w", err)
+			return fmt.Errorf("read a request: %w", err)
 		}
-		var w word
+		var a response
 		switch {
-		case e.Found != nil && s == nil:
+		case q.Create != nil && s == nil:
 			var err error
-			if s, err = NewStreet(*e.Found); err != nil {
+			if s, err = NewFeedServer(*q.Create); err != nil {
 				return err
 			}
-			parts.Go(func() { _ = s.Run(ctx) }) // it ends with ctx, or cannot be reached, which is seen
-			w.Port, w.Began = s.port, s.began
+			parts.Go(func() { _ = s.Run(ctx) }) // an error shows in requests that fail
+			a.Port, a.Began = s.port, s.began
 		case s == nil:
-			w.Err = "there is no street yet"
-		case e.Open:
-			_ = s.Open() // here it never fails
+			a.Err = "no feeds are served yet"
+		case q.Reset:
+			_ = s.ResetCounts() // a FeedServer returns no error
 		}
 		if s != nil {
-			w.Counts, _ = s.Counts()
+			a.Counts, _ = s.Counts()
 		}
-		if err := words.Encode(w); err != nil {
-			return fmt.Errorf("answer an errand: %w", err)
+		if err := responses.Encode(a); err != nil {
+			return fmt.Errorf("answer a request: %w", err)
 		}
 	}
 }
 
-// A remote is a street in another process.
+// A remote is a server in another process.
 type remote struct {
-	plan
+	feedPlan
 	command *exec.Cmd
 	in      io.WriteCloser
 
-	mu      sync.Mutex // one errand at a time
-	errands *gob.Encoder
-	words   *gob.Decoder
+	mu        sync.Mutex // held for one request at a time
+	requests  *gob.Encoder
+	responses *gob.Decoder
 }
 
-// settle starts the process of a street, which calls ServeStreet.
-func settle(command *exec.Cmd, c Config) (*remote, error) {
+// startRemote starts the process of a server, which calls ServeFeeds.
+func startRemote(command *exec.Cmd, c Config) (*remote, error) {
 	in, err := command.StdinPipe()
 	if err != nil {
-		return nil, fmt.Errorf("street: %w", err)
+		return nil, fmt.Errorf("feed server: %w", err)
 	}
 	out, err := command.StdoutPipe()
 	if err != nil {
-		return nil, fmt.Errorf("street: %w", err)
+		return nil, fmt.Errorf("feed server: %w", err)
 	}
 	if err := command.Start(); err != nil {
-		return nil, fmt.Errorf("street: %w", err)
+		return nil, fmt.Errorf("feed server: %w", err)
 	}
-	r := &remote{command: command, in: in, errands: gob.NewEncoder(in), words: gob.NewDecoder(out)}
-	w, err := r.do(errand{Found: &c})
+	r := &remote{command: command, in: in, requests: gob.NewEncoder(in), responses: gob.NewDecoder(out)}
+	a, err := r.do(request{Create: &c})
 	if err != nil {
 		_ = in.Close()
 		return nil, errors.Join(err, command.Wait())
 	}
-	r.plan = newPlan(c, w.Port, w.Began)
+	r.feedPlan = newPlan(c, a.Port, a.Began)
 	return r, nil
 }
 
-func (r *remote) do(e errand) (w word, err error) {
+func (r *remote) do(q request) (a response, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err = r.errands.Encode(e); err == nil {
-		err = r.words.Decode(&w)
+	if err = r.requests.Encode(q); err == nil {
+		err = r.responses.Decode(&a)
 	}
-	if err == nil && w.Err != "" {
-		err = errors.New(w.Err)
+	if err == nil && a.Err != "" {
+		err = errors.New(a.Err)
 	}
 	if err != nil {
-		return w, fmt.Errorf("street: %w", err)
+		return a, fmt.Errorf("feed server: %w", err)
 	}
-	return w, nil
+	return a, nil
 }
 
-func (r *remote) Open() error {
-	_, err := r.do(errand{Open: true})
+func (r *remote) ResetCounts() error {
+	_, err := r.do(request{Reset: true})
 	return err
 }
 
 func (r *remote) Counts() (Counts, error) {
-	w, err := r.do(errand{})
-	return w.Counts, err
+	a, err := r.do(request{})
+	return a.Counts, err
 }
 
-// Sighting knows of none: the street does not say who has found what.
-func (r *remote) Sighting(int, int) (Sighting, bool) { return Sighting{}, false }
+// FirstPoll knows no polls, because the process does not report them.
+func (r *remote) FirstPoll(int, int) (FirstPoll, bool) { return FirstPoll{}, false }
 
-// Run ends the process when ctx ends.
+// Run stops the process when ctx ends.
 func (r *remote) Run(ctx context.Context) error {
 	<-ctx.Done()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_ = r.in.Close() // by which it ends
+	_ = r.in.Close() // ends the process
 	if err := r.command.Wait(); err != nil {
 		var exit *exec.ExitError
 		if errors.As(err, &exit) {
-			return fmt.Errorf("street: %w", err)
+			return fmt.Errorf("feed server: %w", err)
 		}
 	}
 	return nil

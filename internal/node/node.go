@@ -1,9 +1,8 @@
-// Package node joins the layers of one node over one world.
+// Package node joins the layers of one node.
 //
-// It is a corridor: it hands each layer its doors, brings each frame to the layer
-// it is for, and runs the layers. It owns no state of any protocol. The way of one
-// item through it stands in corridor.go. The same Node lives in the real world
-// (internal/daemon) and in a simulated one (sim).
+// It gives each layer its I/O interfaces, passes each frame to its layer, and runs the layers. It has no
+// protocol state of its own. wiring.go shows how an item passes through the layers. The same Node runs in the
+// real world (internal/daemon) and in the simulator (sim).
 package node
 
 import (
@@ -23,7 +22,7 @@ import (
 	"tidings/overlay/wedge"
 )
 
-// Config is what the layers of a node are told.
+// Config holds the configurations of the layers.
 type Config struct {
 	Overlay overlay.Config
 	Scribe  scribe.Config
@@ -32,7 +31,7 @@ type Config struct {
 	Sums    sums.Config
 	Feeds   feedtree.Config
 	Corona  corona.Config
-	// Firehose has no shards by default: who runs a node that is to serve filters says so.
+	// Firehose has no shards by default. A node that serves filters needs some.
 	Firehose firehose.Config
 }
 
@@ -41,25 +40,25 @@ func DefaultConfig(network wire.Network) Config {
 	return Config{
 		Overlay: overlay.Config{Network: network},
 		Scribe:  scribe.Config{FanOut: network.FanOut, MaxWeight: network.MaxWeight},
-		// A lease outlives some beats: they carry what renews it.
+		// Heartbeats renew a lease, so a lease lasts several heartbeats.
 		Owner: owner.Config{
 			Owners: network.Owners, Lease: network.MaintenanceInterval,
 			HeartbeatInterval: max(min(time.Minute, network.MaintenanceInterval/4), network.MaintenanceInterval/10),
 		},
-		// With the digests go the words on how often a feed is polled: where polls are in seconds, a
-		// minute is too long for them.
+		// Digests carry how often a feed is polled. If polls are seconds apart, a digest per minute is too
+		// rare.
 		Feeds: feedtree.Config{
 			BeatInterval: network.BeatInterval, PollInterval: network.PollInterval,
 			DigestInterval: max(min(time.Minute, network.PollInterval/10), time.Second),
 		},
 		Wedges: wedge.Config{Maintenance: network.MaintenanceInterval},
 		Sums:   sums.Config{Maintenance: network.MaintenanceInterval},
-		Corona: pollConfig(network),
+		Corona: coronaConfig(network),
 	}
 }
 
-// pollConfig says how a network's channels are polled.
-func pollConfig(network wire.Network) corona.Config {
+// coronaConfig returns how a network's channels are polled.
+func coronaConfig(network wire.Network) corona.Config {
 	c := corona.Config{
 		Network: network.Name, PollInterval: network.PollInterval, MaintenanceInterval: network.MaintenanceInterval,
 		Load: network.Load, Detection: network.TargetDetection, Politeness: true,
@@ -72,13 +71,13 @@ func pollConfig(network wire.Network) corona.Config {
 	case "rank":
 		c.Cut = honeycomb.Ranks
 	}
-	if o, err := honeycomb.ParseObjective(network.Objective); err == nil { // as Network.Check sees to
+	if o, err := honeycomb.ParseObjective(network.Objective); err == nil { // Network.Check has checked it
 		c.Objective = o
 	}
 	return c
 }
 
-// A Node is one node: an env.Node.
+// A Node is one node. It implements env.Node.
 type Node struct {
 	Overlay *overlay.Node
 	Scribe  *scribe.Scribe
@@ -90,36 +89,36 @@ type Node struct {
 	// Firehose brings new entries to filters.
 	Firehose *firehose.Firehose
 
-	out Application
+	app Application
 }
 
-// New returns a node that lives in the world e, as its store remembers it. What
-// comes out of it goes to out.
-func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config, out Application) (*Node, error) {
-	n := &Node{out: out}
+// New returns a node with the I/O interfaces of e. It continues from what the store remembers. Its events go
+// to app.
+func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config, app Application) (*Node, error) {
+	n := &Node{app: app}
 	n.Overlay = overlay.New(e, signer, verify, cfg.Overlay)
 	n.Scribe = scribe.New(e, n.Overlay, cfg.Scribe, n.deliver)
 	var err error
-	if n.Owners, err = owner.New(e, n.Overlay, signer, verify, cfg.Owner, (*ownerSide)(n)); err != nil {
+	if n.Owners, err = owner.New(e, n.Overlay, signer, verify, cfg.Owner, (*ownerApp)(n)); err != nil {
 		return nil, fmt.Errorf("node: %w", err)
 	}
-	if n.Feeds, err = feedtree.New(e, n.Overlay, n.Scribe, n.Owners, signer, verify, cfg.Feeds, (*feedSide)(n)); err != nil {
+	if n.Feeds, err = feedtree.New(e, n.Overlay, n.Scribe, n.Owners, signer, verify, cfg.Feeds, (*feedApp)(n)); err != nil {
 		return nil, fmt.Errorf("node: %w", err)
 	}
-	n.Wedges = wedge.New(e, n.Overlay, cfg.Wedges, (*wedgeSide)(n))
-	n.Corona = corona.New(e, n.Overlay, signer, verify, n.Wedges, cfg.Corona, (*pollSide)(n))
+	n.Wedges = wedge.New(e, n.Overlay, cfg.Wedges, (*wedgeApp)(n))
+	n.Corona = corona.New(e, n.Overlay, signer, verify, n.Wedges, cfg.Corona, (*coronaApp)(n))
 	n.Corona.EnablePoliteness(n.Owners)
-	n.Corona.ServeReaders((*pollSide)(n))
+	n.Corona.ServeReaders((*coronaApp)(n))
 	n.Sums = sums.New(e, n.Overlay, cfg.Sums, n.Corona.Adder())
 	n.Corona.Join(n.Sums)
-	n.Overlay.Handle(wire.Corona, (*findingSide)(n))
-	n.Firehose = firehose.New(e, n.Overlay, n.Owners, signer, verify, cfg.Firehose, n.out)
-	n.Overlay.Handle(wire.Feed, (*publicationSide)(n))
+	n.Overlay.Handle(wire.Corona, (*changeReportHandler)(n))
+	n.Firehose = firehose.New(e, n.Overlay, n.Owners, signer, verify, cfg.Firehose, n.app)
+	n.Overlay.Handle(wire.Feed, (*publicationHandler)(n))
 	return n, nil
 }
 
-// Run runs the layers. It does so twice, because what one layer does may bring
-// another's wish forward; the second time there is mostly nothing to do.
+// Run runs the layers twice, because a layer may bring forward the time at which another one has work. In the
+// second round there is mostly nothing to do.
 func (n *Node) Run(now time.Time) (next time.Time) {
 	for range 2 {
 		next = n.Overlay.Run(now)
@@ -134,10 +133,10 @@ func (n *Node) Run(now time.Time) (next time.Time) {
 	return next
 }
 
-// Moved takes the news that the node's machine has other addresses than before.
+// Moved tells the node that the addresses of its machine have changed.
 func (n *Node) Moved() { n.Overlay.Moved() }
 
-// Receive brings a frame to its layer.
+// Receive passes a frame to its layer.
 func (n *Node) Receive(from env.PeerID, frame []byte) error {
 	layer, body, err := wire.ParseFrame(frame)
 	if err != nil {
@@ -164,9 +163,9 @@ func (n *Node) Receive(from env.PeerID, frame []byte) error {
 	return fmt.Errorf("%w: layer %d", wire.ErrFrame, layer)
 }
 
-// Leave takes the node out of its network in good order: others lead what it has led, then
-// it says goodbye, and does nothing more. done is called within some ten seconds, mostly
-// within one, while the node is run as before.
+// Leave takes the node out of its network in good order: it hands over the logs that it leads, announces that
+// it leaves, and does nothing after that. done is called within about ten seconds, mostly within one, if the
+// node is run meanwhile.
 func (n *Node) Leave(done func()) {
 	n.Owners.HandOver(func() {
 		n.Overlay.Leave()
@@ -174,18 +173,18 @@ func (n *Node) Leave(done func()) {
 	})
 }
 
-// Answered brings an origin's answer to corona, the only layer that asks.
+// Answered passes an origin's answer to corona, the only layer that fetches documents.
 func (n *Node) Answered(h env.Handle, a env.Answer) { n.Corona.Answered(h, a) }
 
-// Found, Reachable and PeerDown are the overlay's.
+// The overlay handles the following events.
 
-// Found reports a peer that one can join through.
+// Found reports a peer through which the node can join.
 func (n *Node) Found(peer env.Peer) { n.Overlay.Found(peer) }
 
-// Reachable reports where the node can be dialled.
+// Reachable reports the addresses at which the node can be dialled.
 func (n *Node) Reachable(addrs []string) { n.Overlay.Reachable(addrs) }
 
-// PeerDown hints that a link broke.
+// PeerDown reports that the link to a peer broke, which is only a hint.
 func (n *Node) PeerDown(peer env.PeerID) {
 	n.Overlay.PeerDown(peer)
 	n.Scribe.PeerDown(peer)

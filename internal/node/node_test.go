@@ -23,7 +23,7 @@ import (
 
 const members, feeds = 4, 2
 
-// quick is a network whose feeds are polled every minute.
+// quick returns a network whose feeds are polled every minute.
 func quick(name string) wire.Network {
 	network := wire.DefaultNetwork(name)
 	network.PollInterval, network.MaintenanceInterval = time.Minute, 2*time.Minute
@@ -32,8 +32,8 @@ func quick(name string) wire.Network {
 
 func feedURL(i int) string { return fmt.Sprintf("http://feed%d.example/", i) }
 
-// grown returns a small quiet swarm with a few trees, in which feeds are read.
-func grown() *sim.Swarm {
+// smallNetwork returns a small quiet swarm with a few trees, in which feeds are read.
+func smallNetwork() *sim.Swarm {
 	s := sim.NewSwarm(sim.SwarmConfig{World: sim.Config{Seed: 77, Topology: sim.Uniform(10 * time.Millisecond)}, Network: quick("sim")})
 	s.Grow(members, 100*time.Millisecond)
 	s.World.Run(20 * time.Second)
@@ -54,9 +54,9 @@ func grown() *sim.Swarm {
 	return s
 }
 
-// endures checks that a swarm is a network, that readers have all items that came
-// meanwhile, and that nobody remembers more than he needs.
-func endures(t *testing.T, s *sim.Swarm) {
+// checkNetwork checks that a swarm is a working network, that readers have all new items, and that no node
+// keeps more state than it needs.
+func checkNetwork(t *testing.T, s *sim.Swarm) {
 	t.Helper()
 	s.World.Run(15 * time.Minute)
 	before := s.RouteStats()
@@ -86,57 +86,58 @@ func endures(t *testing.T, s *sim.Swarm) {
 	}
 }
 
-// config is that of a node in a world whose origins are on private addresses.
+// config returns the configuration of a node in a world whose origins are on private addresses.
 func config(network wire.Network) node.Config {
 	c := node.DefaultConfig(network)
 	c.Corona.ExemptPrivate = true
 	return c
 }
 
-// deaf is the owner of a node who does not listen.
-type deaf struct{}
+// nullApplication ignores all events.
+type nullApplication struct{}
 
-func (deaf) News(overlay.ID, []difference.Change, time.Time)            {}
-func (deaf) Told(overlay.ID)                                            {}
-func (deaf) Dispatched(firehose.Dispatch) bool                          { return true }
-func (deaf) Fetched(overlay.ID, *feed.Feed, corona.Offer, corona.State) {}
-func (deaf) Deliver(scribe.Delivery)                                    {}
+func (nullApplication) News(overlay.ID, []difference.Change, time.Time)            {}
+func (nullApplication) StateChanged(overlay.ID)                                    {}
+func (nullApplication) Dispatched(firehose.Dispatch) bool                          { return true }
+func (nullApplication) Fetched(overlay.ID, *feed.Feed, corona.Offer, corona.State) {}
+func (nullApplication) Deliver(scribe.Delivery)                                    {}
 
-// A mumbler is an honest node whose frames come out wrong.
-type mumbler struct {
+// A garbler is the network interface of an honest node that changes outgoing frames. choices selects the
+// changes.
+type garbler struct {
 	env.Network
-	story []byte
-	said  [][]byte
+	choices []byte
+	sent    [][]byte
 }
 
-func (m *mumbler) choose(n int) int {
-	if len(m.story) == 0 {
+func (m *garbler) choose(n int) int {
+	if len(m.choices) == 0 {
 		return 0
 	}
-	b := m.story[0]
-	m.story = m.story[1:]
-	return int(b) % n
+	next := m.choices[0]
+	m.choices = m.choices[1:]
+	return int(next) % n
 }
 
-// Send sends frames as they are, changed, again, later, or to another.
-func (m *mumbler) Send(to env.Peer, class env.Class, frame []byte) {
-	if len(m.story) > 0 && len(m.said) < 1000 {
-		m.said = append(m.said, frame)
+// Send sends a frame unchanged, changed, twice, or not at all, or an earlier frame in its place.
+func (m *garbler) Send(to env.Peer, class env.Class, frame []byte) {
+	if len(m.choices) > 0 && len(m.sent) < 1000 {
+		m.sent = append(m.sent, frame)
 	}
 	switch m.choose(8) {
 	case 1: // change a byte
 		frame = slices.Clone(frame)
 		frame[m.choose(256)*len(frame)/256] ^= byte(1 + m.choose(255))
-	case 2: // cut it short
+	case 2: // truncate it
 		frame = frame[:m.choose(256)*len(frame)/256]
-	case 3: // what was said before
-		frame = m.said[m.choose(256)*len(m.said)/256]
-	case 4: // twice
+	case 3: // send an earlier frame
+		frame = m.sent[m.choose(256)*len(m.sent)/256]
+	case 4: // send it twice
 		m.Network.Send(to, class, frame)
-	case 5: // half of this and half of that
-		other := m.said[m.choose(256)*len(m.said)/256]
+	case 5: // join two halves
+		other := m.sent[m.choose(256)*len(m.sent)/256]
 		frame = slices.Concat(frame[:len(frame)/2], other[len(other)/2:])
-	case 6: // not at all
+	case 6: // drop it
 		return
 	}
 	if len(frame) <= env.MaxFrame {
@@ -144,18 +145,18 @@ func (m *mumbler) Send(to env.Peer, class env.Class, frame []byte) {
 	}
 }
 
-// traffic lets a mumbler live among the members of a small world for some
-// minutes, and then die.
-func traffic(t *testing.T, story []byte) {
-	s := grown()
+// garbleTraffic lets a node with garbled frames live among the members of a small network for some minutes,
+// and then die.
+func garbleTraffic(t *testing.T, story []byte) {
+	s := smallNetwork()
 	h := s.World.Host(sim.HostConfig{Open: true})
 	network := quick("sim")
 	hash := wire.HashOf(network.Descriptor())
-	m := &mumbler{story: story}
+	m := &garbler{choices: story}
 	h.Boot(func(e env.Env) env.Node {
 		m.Network = e.Network
 		e.Network = m
-		n, err := node.New(e, wire.NewSigner(h.Key(), hash), wire.NewVerifier(hash), config(network), deaf{})
+		n, err := node.New(e, wire.NewSigner(h.Key(), hash), wire.NewVerifier(hash), config(network), nullApplication{})
 		if err != nil {
 			panic(err)
 		}
@@ -171,26 +172,25 @@ func traffic(t *testing.T, story []byte) {
 	h.Found(s.Peers()[1].Host)
 	s.World.Run(3 * time.Minute)
 	h.Crash(false)
-	endures(t, s)
+	checkNetwork(t, s)
 }
 
-var storiesFlag = flag.Int("stories", 30, "how many garbled conversations are held")
+var conversationsFlag = flag.Int("stories", 30, "how many garbled conversations are held")
 
 func TestNodesEndureGarbledTraffic(t *testing.T) {
 	t.Parallel()
-	for i := range *storiesFlag {
+	for i := range *conversationsFlag {
 		story := make([]byte, 40*(1+i%20))
 		dice := rand.NewChaCha8([32]byte{byte(i), byte(i >> 8)})
 		dice.Read(story)
-		if traffic(t, story); t.Failed() {
+		if garbleTraffic(t, story); t.Failed() {
 			t.Fatalf("story %d", i)
 		}
 	}
 }
 
-// FuzzTraffic has a whole conversation garbled: frames are changed, cut, said
-// again, out of order or to the wrong one. Nobody may fall, and when the one that
-// mumbles is gone the others are a network as before.
+// FuzzTraffic garbles a whole conversation: frames are changed, truncated, repeated, reordered or dropped. No
+// node may fail, and once the garbling node is gone the others must be a working network.
 func FuzzTraffic(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(slices.Repeat([]byte{3, 100, 4}, 100))
@@ -198,7 +198,7 @@ func FuzzTraffic(f *testing.F) {
 	f.Add(slices.Repeat([]byte{0, 0, 0, 0, 0, 2, 250, 6, 1, 90, 3}, 60))
 	f.Fuzz(func(t *testing.T, story []byte) {
 		if len(story) <= 4<<10 {
-			traffic(t, story)
+			garbleTraffic(t, story)
 		}
 	})
 }
@@ -210,7 +210,7 @@ func FuzzFrame(f *testing.F) {
 	f.Add([]byte{0x12, 0})
 	f.Add([]byte{0x1a, 0})
 	f.Add([]byte{0x22, 0})
-	s := grown()
+	s := smallNetwork()
 	for _, p := range s.Peers()[1:] {
 		f.Add(wire.AppendDelimited(nil, p.Layers().Overlay.Self().Raw))
 	}
@@ -230,17 +230,17 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// A mute is a host that says only what the test lets it say.
-type mute struct{ env.Env }
+// A silentNode sends only what the test tells it to send.
+type silentNode struct{ env.Env }
 
-func (mute) Run(time.Time) time.Time          { return time.Time{} }
-func (mute) Receive(env.PeerID, []byte) error { return nil }
-func (mute) Found(env.Peer)                   {}
-func (mute) Reachable([]string)               {}
-func (mute) PeerDown(env.PeerID)              {}
+func (silentNode) Run(time.Time) time.Time          { return time.Time{} }
+func (silentNode) Receive(env.PeerID, []byte) error { return nil }
+func (silentNode) Found(env.Peer)                   {}
+func (silentNode) Reachable([]string)               {}
+func (silentNode) PeerDown(env.PeerID)              {}
 
-// Garbage is counted and dropped, and the link of a peer that goes on is cut.
-func TestLinkOfWhoSendsGarbageIsCut(t *testing.T) {
+// Garbage is counted and dropped. The link of a peer that goes on sending it is cut.
+func TestLinkOfAGarbageSenderIsCut(t *testing.T) {
 	t.Parallel()
 	for what, garbage := range map[string][]byte{
 		"no frame":            []byte("garbage"),
@@ -253,12 +253,12 @@ func TestLinkOfWhoSendsGarbageIsCut(t *testing.T) {
 		"a frame and more":    {0x0a, 0, 0},
 		"a length of nothing": {0x0a, 0xff, 0xff, 0xff, 0x0f},
 	} {
-		s := grown()
+		s := smallNetwork()
 		h := s.World.Host(sim.HostConfig{Open: true})
 		var e env.Env
 		h.Boot(func(opened env.Env) env.Node {
 			e = opened
-			return mute{e}
+			return silentNode{e}
 		})
 		victim := s.Peers()[1]
 		send := func() {
@@ -277,20 +277,20 @@ func TestLinkOfWhoSendsGarbageIsCut(t *testing.T) {
 		if st := victim.Host.Stats(); st.BadFrames != 16 || st.LinksCut != 1 {
 			t.Errorf("%s: after 20 frames %d were refused, the link was cut %d times", what, st.BadFrames, st.LinksCut)
 		}
-		endures(t, s)
+		checkNetwork(t, s)
 	}
 }
 
-// A node of another network finds nobody who believes its record.
+// No node accepts the record of a node of another network.
 func TestRecordOfAnotherNetworkIsRefused(t *testing.T) {
-	s := grown()
+	s := smallNetwork()
 	h := s.World.Host(sim.HostConfig{Open: true})
 	network := quick("other")
 	hash := wire.HashOf(network.Descriptor())
 	var n *node.Node
 	h.Boot(func(e env.Env) env.Node {
 		var err error
-		if n, err = node.New(e, wire.NewSigner(h.Key(), hash), wire.NewVerifier(hash), config(network), deaf{}); err != nil {
+		if n, err = node.New(e, wire.NewSigner(h.Key(), hash), wire.NewVerifier(hash), config(network), nullApplication{}); err != nil {
 			panic(err)
 		}
 		return n
@@ -303,11 +303,11 @@ func TestRecordOfAnotherNetworkIsRefused(t *testing.T) {
 	if st := s.Peers()[0].Host.Stats(); st.BadFrames == 0 {
 		t.Error("nobody noticed")
 	}
-	endures(t, s)
+	checkNetwork(t, s)
 }
 
-// Where polls are seconds apart, a reader hears within a few of them how many poll its feed; a
-// network's usual half hour leaves the digests their minute.
+// If polls are seconds apart, readers learn within a few polls how many nodes poll a feed. With the usual
+// half hour, digests stay a minute apart.
 func TestDigestsFollowPolls(t *testing.T) {
 	for poll, want := range map[time.Duration]time.Duration{
 		30 * time.Minute: time.Minute, 10 * time.Minute: time.Minute, 20 * time.Second: 2 * time.Second, time.Second: time.Second,

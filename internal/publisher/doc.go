@@ -1,18 +1,19 @@
-// Package publisher keeps what a publisher needs to sign: its key, and how far it has counted.
+// Package publisher keeps what a publisher needs to sign items: a key, and a record of what the key has
+// signed.
 //
-// A key is a file that its owner alone may read, in clear, or encrypted with a passphrase by
+// A key is stored in a file that only its owner may read, either in clear or encrypted with a passphrase by
 // age:
 //
-//	blog.key         the key that signs, and the name (hash) of the one that may follow it
-//	blog.key.next    the key that follows: to be kept elsewhere
-//	blog.key.record  what was signed last for each feed, with its envelopes
+//	blog.key         the key that signs, and the hash of the next key
+//	blog.key.next    the next key, to be kept in another place
+//	blog.key.record  the last items that were signed for each feed, with their envelopes
 //
-// Numbers are given once. So an envelope is in the record, durably, before anybody sees it; if it
-// got lost on its way it is sent again as it is. Only the first one of a feed is taken out again,
-// when it is refused: the address is wrong, or does not name the key yet. What the network has
-// beyond the record tells of an old backup, or of somebody else who has the key: then nothing is
-// signed until its owner says what it is (Resume).
+// No number is used for two items. An envelope is therefore durable in the record before anybody sees it, and
+// is sent again unchanged if it gets lost. Only the first item of a feed is removed from the record when it
+// is refused, because the address is wrong or its document does not name the key yet. If the network has more
+// items than the record, the record comes from an old backup, or somebody else has the key. Nothing is signed
+// then until the owner of the key decides (Resume).
 //
-// The package leaves to feedtree how publications travel, to internal/feed what an item is, and
-// to cmd/tidings whom to ask for a passphrase.
+// The package leaves the transport of publications to feedtree, the format of items to internal/feed, and the
+// prompt for a passphrase to cmd/tidings.
 package publisher

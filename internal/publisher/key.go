@@ -26,30 +26,29 @@ const (
 	pemType    = "TIDINGS PUBLISHER KEY"
 	nextSuffix = ".next"
 	oldSuffix  = ".old"
-	// maxKeyFile is more than any key's file has.
+	// maxKeyFile bounds the size of a key file, in bytes. Real ones have less than 1,000.
 	maxKeyFile = 64 << 10
 )
 
-// ErrKey says that a file is no publisher's key.
+// ErrKey says that a file does not contain a publisher's key.
 var ErrKey = errors.New("not a publisher's key")
 
-// A Passphrase asks for the passphrase of a file. It is called only if there is one.
+// A Passphrase asks for the passphrase of a file. It is called only if the file has one.
 type Passphrase func(file string) (string, error)
 
 // A Key signs for a publisher.
 type Key struct {
 	private ed25519.PrivateKey
-	next    feed.Hash // of the key that may follow
+	next    feed.Hash // hash of the next key
 }
 
-// Public is the key by which readers know the publisher.
+// Public returns the key by which readers know the publisher.
 func (k *Key) Public() ed25519.PublicKey { return k.private.Public().(ed25519.PublicKey) }
 
-// Next names the key that may follow.
+// Next returns the hash of the next key.
 func (k *Key) Next() feed.Hash { return k.next }
 
-// Generate makes a key and the one that follows it, in two new files. An empty passphrase leaves
-// them in clear.
+// Generate makes a key and its next key, in two new files. An empty passphrase leaves them unencrypted.
 func Generate(path, passphrase string) (*Key, error) {
 	if dir := filepath.Dir(path); !exists(dir) {
 		return nil, fmt.Errorf("make a key: the directory %s does not exist: create it first", dir)
@@ -63,7 +62,7 @@ func Generate(path, passphrase string) (*Key, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a key: %w", err)
 	}
-	return follow(path, private, passphrase)
+	return saveWithNext(path, private, passphrase)
 }
 
 func exists(path string) bool {
@@ -71,9 +70,9 @@ func exists(path string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// follow writes a key down with one that is to follow it. That comes last: until then its file may
-// have the key itself.
-func follow(path string, private ed25519.PrivateKey, passphrase string) (*Key, error) {
+// saveWithNext writes a key together with a new next key. The next key is written last: during a rotation its
+// file still holds the key itself.
+func saveWithNext(path string, private ed25519.PrivateKey, passphrase string) (*Key, error) {
 	public, next, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("make a key: %w", err)
@@ -85,8 +84,8 @@ func follow(path string, private ed25519.PrivateKey, passphrase string) (*Key, e
 	return k, (&Key{private: next}).save(path+nextSuffix, passphrase)
 }
 
-// Rotate puts the key that follows in the place of a key, whose file is kept beside it, and makes
-// another one that follows.
+// Rotate replaces a key by its next key, and makes another next key. The old key file is kept beside the new
+// one.
 func Rotate(path string, ask Passphrase) (*Key, error) {
 	next := path + nextSuffix
 	k, passphrase, err := read(next, ask)
@@ -98,23 +97,23 @@ func Rotate(path string, ask Passphrase) (*Key, error) {
 	}
 	old, _, unread := read(path, ask)
 	if unread == nil && old.private.Equal(k.private) || errors.Is(unread, fs.ErrNotExist) {
-		return follow(path, k.private, passphrase) // it was begun, and interrupted; or the key is lost
+		return saveWithNext(path, k.private, passphrase) // an earlier rotation was interrupted, or the old key is lost
 	}
 	if _, err := os.Lstat(path + oldSuffix); !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("rotate %s: the key before, %s, is still there: move it to another place or delete it, then rotate again", path, path+oldSuffix)
+		return nil, fmt.Errorf("rotate %s: the former key, %s, is still there: move it to another place or delete it, then rotate again", path, path+oldSuffix)
 	}
 	if unread == nil && old.next != difference.KeyHash(k.Public()) {
 		return nil, fmt.Errorf("rotate %s: %s is not the next key that was made with it: copy the right one there, then rotate again", path, next)
 	}
-	if err := os.Rename(path, path+oldSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) { // it may be lost
+	if err := os.Rename(path, path+oldSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) { // the old key may be lost
 		return nil, fmt.Errorf("rotate: %w", err)
 	}
-	return follow(path, k.private, passphrase)
+	return saveWithNext(path, k.private, passphrase)
 }
 
-// work is the base-2 logarithm of scrypt's N for a key that a passphrase locks: most of a second of
-// processor time for each guess, as age has it by default. Tests lower it.
-var work = 18
+// scryptWork is the base-2 logarithm of scrypt's N for encrypted keys. The value is age's default and makes
+// each guess cost most of a second of processor time. Tests lower it.
+var scryptWork = 18
 
 // save writes a key to a file.
 func (k *Key) save(path, passphrase string) error {
@@ -125,9 +124,9 @@ func (k *Key) save(path, passphrase string) error {
 	}
 	to, err := age.NewScryptRecipient(passphrase)
 	if err != nil {
-		return fmt.Errorf("lock %s: %w", path, err)
+		return fmt.Errorf("encrypt %s: %w", path, err)
 	}
-	to.SetWorkFactor(work)
+	to.SetWorkFactor(scryptWork)
 	var b bytes.Buffer
 	a := armour.NewWriter(&b)
 	w, err := age.Encrypt(a, to)
@@ -138,7 +137,7 @@ func (k *Key) save(path, passphrase string) error {
 		err = errors.Join(w.Close(), a.Close())
 	}
 	if err != nil {
-		return fmt.Errorf("lock %s: %w", path, err)
+		return fmt.Errorf("encrypt %s: %w", path, err)
 	}
 	return store.WriteFile(path, b.Bytes())
 }
@@ -157,7 +156,7 @@ func read(path string, ask Passphrase) (*Key, string, error) {
 	if info.IsDir() {
 		return nil, "", fmt.Errorf("%s is a directory: %w", path, ErrKey)
 	}
-	if err := Private(path, info); err != nil {
+	if err := CheckPrivate(path, info); err != nil {
 		return nil, "", err
 	}
 	if info.Size() > maxKeyFile {
@@ -173,7 +172,7 @@ func read(path string, ask Passphrase) (*Key, string, error) {
 			return nil, "", err
 		}
 		if b, err = unlock(b, passphrase); err != nil {
-			return nil, "", fmt.Errorf("unlock %s: %w", path, err)
+			return nil, "", fmt.Errorf("decrypt %s: %w", path, err)
 		}
 	}
 	block, _ := pem.Decode(b)
@@ -183,9 +182,10 @@ func read(path string, ask Passphrase) (*Key, string, error) {
 	return &Key{ed25519.NewKeyFromSeed(block.Bytes[:ed25519.SeedSize]), feed.Hash(block.Bytes[ed25519.SeedSize:])}, passphrase, nil
 }
 
-// Private refuses the file of a key or of a passphrase if others may read it. The kernel's own files, pipes, the
-// credentials of a systemd service and the secrets of a container have other means than their mode to keep others away.
-func Private(path string, info fs.FileInfo) error {
+// CheckPrivate returns an error if other users may read the file of a key or a passphrase. Pipes, device
+// files, credentials of systemd services and secrets of containers are protected by other means than their
+// mode.
+func CheckPrivate(path string, info fs.FileInfo) error {
 	mode := info.Mode()
 	if credentials := os.Getenv("CREDENTIALS_DIRECTORY"); credentials != "" && filepath.Dir(path) == filepath.Clean(credentials) {
 		return nil
@@ -193,7 +193,7 @@ func Private(path string, info fs.FileInfo) error {
 	if runtime.GOOS == "windows" || !mode.IsRegular() || strings.HasPrefix(path, "/dev/") || strings.HasPrefix(path, "/run/secrets/") || mode.Perm()&0o077 == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s may be read by others (mode %04o), and anybody who has read it can publish in your name: run chmod 600 %[1]s", path, mode.Perm())
+	return fmt.Errorf("%s may be read by others (mode %04o), and anybody who reads it can publish in your name: run chmod 600 %[1]s", path, mode.Perm())
 }
 
 func unlock(b []byte, passphrase string) ([]byte, error) {

@@ -22,7 +22,7 @@ import (
 
 const url = "https://example.org/feed.xml"
 
-func none(string) (string, error) { return "", errors.New("nobody was to be asked") }
+func noPassphrase(string) (string, error) { return "", errors.New("nobody was to be asked") }
 
 func item(t *testing.T, name string) *feed.Item {
 	t.Helper()
@@ -33,20 +33,20 @@ func item(t *testing.T, name string) *feed.Item {
 	return &it
 }
 
-func TestAKeyIsReadByItsOwnerAlone(t *testing.T) {
+func TestKeyFileIsPrivate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "blog.key")
 	made, err := Generate(path, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	read, err := Read(path, none)
+	read, err := Read(path, noPassphrase)
 	if err != nil || !bytes.Equal(read.Public(), made.Public()) || read.Next() != made.Next() {
 		t.Errorf("%v, %v", read, err)
 	}
-	if _, err := Open(path+"s", none); err == nil || !strings.Contains(err.Error(), "make it with \"tidings keygen ") {
+	if _, err := Open(path+"s", noPassphrase); err == nil || !strings.Contains(err.Error(), "make it with \"tidings keygen ") {
 		t.Error(err)
 	}
-	next, err := Read(path+nextSuffix, none)
+	next, err := Read(path+nextSuffix, noPassphrase)
 	if err != nil || difference.KeyHash(next.Public()) != made.Next() {
 		t.Errorf("%v, %v", next, err)
 	}
@@ -63,12 +63,12 @@ func TestAKeyIsReadByItsOwnerAlone(t *testing.T) {
 	if err := os.Chmod(path, 0o640); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Read(path, none); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+	if _, err := Read(path, noPassphrase); err == nil || !strings.Contains(err.Error(), "chmod 600") {
 		t.Errorf("others may read it: %v", err)
 	}
 }
 
-func TestALockedKeyNeedsItsPassphrase(t *testing.T) {
+func TestEncryptedKeyNeedsItsPassphrase(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "blog.key")
 	made, err := Generate(path, "correct horse")
 	if err != nil {
@@ -88,7 +88,7 @@ func TestALockedKeyNeedsItsPassphrase(t *testing.T) {
 	}
 }
 
-func TestReadRefuses(t *testing.T) {
+func TestReadRefusesOtherFiles(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"nothing":      nil,
 		"another key":  []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"),
@@ -99,43 +99,43 @@ func TestReadRefuses(t *testing.T) {
 		if err := os.WriteFile(path, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Read(path, none); !errors.Is(err, ErrKey) {
+		if _, err := Read(path, noPassphrase); !errors.Is(err, ErrKey) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-func TestADirectoryIsNoKey(t *testing.T) {
-	if _, err := Read(t.TempDir(), none); !errors.Is(err, ErrKey) || !strings.Contains(err.Error(), "is a directory") {
+func TestDirectoryIsNoKey(t *testing.T) {
+	if _, err := Read(t.TempDir(), noPassphrase); !errors.Is(err, ErrKey) || !strings.Contains(err.Error(), "is a directory") {
 		t.Error(err)
 	}
 }
 
-// The key that is to follow is in reserve: who signs with it by mistake gives it away, and nobody takes what
-// it signs.
-func TestTheKeyThatFollowsSignsNothing(t *testing.T) {
+// The next key is kept in reserve. Signing with it by mistake would reveal it, and nobody would accept the
+// items.
+func TestNextKeySignsNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "blog.key")
 	if _, err := Generate(path, ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(path+nextSuffix, none); err == nil || !strings.HasSuffix(err.Error(), "give "+path) {
+	if _, err := Open(path+nextSuffix, noPassphrase); err == nil || !strings.HasSuffix(err.Error(), "give "+path) {
 		t.Error(err)
 	}
 	moved := filepath.Join(t.TempDir(), "moved.key")
 	if err := os.Rename(path+nextSuffix, moved); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(moved, none); err == nil || !strings.Contains(err.Error(), "keygen --rotate") {
+	if _, err := Open(moved, noPassphrase); err == nil || !strings.Contains(err.Error(), "keygen --rotate") {
 		t.Error(err)
 	}
 }
 
-// A program that runs while keygen --rotate replaces the key signs with the new one from then on, also if the key is locked,
-// and the old file is refused.
-func TestARotationIsNoticed(t *testing.T) {
-	asShipped := work
-	t.Cleanup(func() { work = asShipped })
-	work = 10
+// A running program signs with the new key as soon as keygen --rotate has replaced the old one, also if the
+// key is encrypted. The old key file is refused.
+func TestRotationIsNoticed(t *testing.T) {
+	asShipped := scryptWork
+	t.Cleanup(func() { scryptWork = asShipped })
+	scryptWork = 10
 	for _, words := range []string{"", "correct horse"} {
 		path := filepath.Join(t.TempDir(), "blog.key")
 		asked := 0
@@ -152,7 +152,7 @@ func TestARotationIsNoticed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		raw, err := a.Sign(url, Last{}, item(t, "one"), time.Now())
+		raw, err := a.Sign(url, Head{}, item(t, "one"), time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,33 +165,33 @@ func TestARotationIsNoticed(t *testing.T) {
 		if err := os.WriteFile(path, []byte("no key"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := a.Sign(url, Last{}, item(t, "two"), time.Now()); err == nil || !strings.Contains(err.Error(), "restart it") {
+		if _, err := a.Sign(url, Head{}, item(t, "two"), time.Now()); err == nil || !strings.Contains(err.Error(), "restart it") {
 			t.Error(err)
 		}
 	}
 }
 
-func TestTheKeyThatFollowsTakesItsPlace(t *testing.T) {
+func TestRotateReplacesTheKey(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "blog.key")
 	first, err := Generate(path, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := Rotate(path, none)
+	second, err := Rotate(path, noPassphrase)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if difference.KeyHash(second.Public()) != first.Next() {
 		t.Error("it is not the one that was named")
 	}
-	third, err := Read(path+nextSuffix, none)
+	third, err := Read(path+nextSuffix, noPassphrase)
 	if err != nil || difference.KeyHash(third.Public()) != second.Next() {
 		t.Errorf("%v, %v", third, err)
 	}
-	if old, err := Read(path+oldSuffix, none); err != nil || !bytes.Equal(old.Public(), first.Public()) {
+	if old, err := Read(path+oldSuffix, noPassphrase); err != nil || !bytes.Equal(old.Public(), first.Public()) {
 		t.Errorf("%v, %v", old, err)
 	}
-	if _, err := Rotate(path, none); err == nil || !strings.Contains(err.Error(), "move it to another place") {
+	if _, err := Rotate(path, noPassphrase); err == nil || !strings.Contains(err.Error(), "move it to another place") {
 		t.Errorf("the old key was written over: %v", err)
 	}
 	for _, file := range []string{path + oldSuffix, path + nextSuffix} {
@@ -199,7 +199,7 @@ func TestTheKeyThatFollowsTakesItsPlace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := Rotate(path, none); err == nil || !strings.Contains(err.Error(), "copy it back") {
+	if _, err := Rotate(path, noPassphrase); err == nil || !strings.Contains(err.Error(), "copy it back") {
 		t.Errorf("without the next key: %v", err)
 	}
 	if _, err := Generate(path, ""); err == nil || !strings.Contains(err.Error(), "keygen --rotate") {
@@ -207,16 +207,16 @@ func TestTheKeyThatFollowsTakesItsPlace(t *testing.T) {
 	}
 }
 
-func opened(t *testing.T, path string) *Author {
+func opened(t *testing.T, path string) *Signer {
 	t.Helper()
-	a, err := Open(path, none)
+	a, err := Open(path, noPassphrase)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return a
 }
 
-func signed(t *testing.T, a *Author, last Last, name string) *difference.Publication {
+func signed(t *testing.T, a *Signer, last Head, name string) *difference.Publication {
 	t.Helper()
 	raw, err := a.Sign(url, last, item(t, name), time.Unix(2, 0))
 	if err != nil {
@@ -229,23 +229,23 @@ func signed(t *testing.T, a *Author, last Last, name string) *difference.Publica
 	return p
 }
 
-// What was signed and got lost on its way is sent again as it is, also by the next process.
-func TestNumbersAreGivenOnce(t *testing.T) {
+// An item that was signed and got lost is sent again unchanged, also by the next process.
+func TestNumbersAreUsedOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "blog.key")
 	if _, err := Generate(path, ""); err != nil {
 		t.Fatal(err)
 	}
 	a := opened(t, path)
-	one := signed(t, a, Last{}, "one")
+	one := signed(t, a, Head{}, "one")
 	if one.Seq != 1 || one.Prev != (feed.Hash{}) {
 		t.Errorf("%+v", one)
 	}
 	a = opened(t, path)
-	if unsent, err := a.Unsent(url, Last{}, time.Unix(3, 0)); err != nil || !bytes.Equal(unsent, one.Raw) {
+	if unsent, err := a.NextUnsent(url, Head{}, time.Unix(3, 0)); err != nil || !bytes.Equal(unsent, one.Raw) {
 		t.Errorf("what was signed is not in the record: %v", err)
 	}
-	had := Last{one.Seq, one.Hash}
-	if unsent, err := a.Unsent(url, had, time.Unix(3, 0)); unsent != nil || err != nil {
+	had := Head{one.Seq, one.Hash}
+	if unsent, err := a.NextUnsent(url, had, time.Unix(3, 0)); unsent != nil || err != nil {
 		t.Errorf("the network has it: %v", err)
 	}
 	two := signed(t, a, had, "two")
@@ -257,29 +257,29 @@ func TestNumbersAreGivenOnce(t *testing.T) {
 	}
 }
 
-// As long as the network does not take what was signed, nothing is signed after it.
-func TestWhatCouldNotBePushedGoesFirst(t *testing.T) {
+// As long as the network does not accept an item, no item is signed after it.
+func TestUnsentItemGoesFirst(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "blog.key")
 	if _, err := Generate(path, ""); err != nil {
 		t.Fatal(err)
 	}
 	a := opened(t, path)
-	var had Last // by the network
+	var had Head // of the network
 	var names []string
 	lost := errors.New("lost on its way")
 	write := func(name string, takes bool) error {
-		_, err := a.Write(url, had.Seq, had.Head, item(t, name), time.Unix(2, 0), func(envelope []byte) error {
+		_, err := a.SignAndPush(url, had.Seq, had.Hash, item(t, name), time.Unix(2, 0), func(envelope []byte) error {
 			p, err := difference.OpenPublication(envelope)
 			switch {
 			case err != nil:
 				t.Fatal(err)
 			case !takes:
 				return lost
-			case p.Seq != had.Seq+1 || p.Prev != had.Head:
+			case p.Seq != had.Seq+1 || p.Prev != had.Hash:
 				t.Errorf("number %d follows on %d", p.Seq, had.Seq)
 			}
 			m, _ := p.Item.Meaning("")
-			names, had = append(names, m.GUID), Last{p.Seq, p.Hash}
+			names, had = append(names, m.GUID), Head{p.Seq, p.Hash}
 			return nil
 		})
 		return err
@@ -297,40 +297,40 @@ func TestWhatCouldNotBePushedGoesFirst(t *testing.T) {
 	}
 }
 
-// Who could not push is told what is in the record, and what to publish again.
-func TestWhatCouldNotBePushedIsSaid(t *testing.T) {
+// The error says what is in the record, and whether to publish again.
+func TestUnsentErrorSaysWhatToDo(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "blog.key")
 	if _, err := Generate(path, ""); err != nil {
 		t.Fatal(err)
 	}
 	a := opened(t, path)
 	refused := fmt.Errorf("%w: it is said of another key", feedtree.ErrRefused)
-	var had Last
+	var had Head
 	for _, step := range []struct {
 		name   string
 		fails  error
-		signed uint64 // its number; 0: it is not, or not kept
+		signed uint64 // number of the item; 0: it was not signed or not kept
 		says   string
-		feeds  map[string]bool // afterwards
+		feeds  map[string]bool // after the call
 	}{
 		{"wrong address", refused, 0, "number 1 of " + url + " is not kept", map[string]bool{}},
 		{"early", feedtree.ErrNotAccepted, 1, "do not publish it again", map[string]bool{url: false}},
 		{"behind it", feedtree.ErrNotAccepted, 0, "number 1 of " + url + ", which was signed before, is signed, but nobody is known to have it", map[string]bool{url: false}},
 		{"one", refused, 0, "which was signed before, is not kept", map[string]bool{}},
 		{"one", nil, 1, "", map[string]bool{url: true}},
-		{"two", refused, 2, "what is published there next has to wait for it", map[string]bool{url: true}},
+		{"two", refused, 2, "the next item published there has to wait for it", map[string]bool{url: true}},
 		{"three", refused, 0, "is not signed: publish it again", map[string]bool{url: true}},
 		{"three", io.ErrUnexpectedEOF, 0, "is not signed: publish it again", map[string]bool{url: true}},
 		{"three", nil, 3, "", map[string]bool{url: true}},
 		{"four", io.ErrUnexpectedEOF, 4, "kept in " + path + recordSuffix, map[string]bool{url: true}},
-		{"four", io.ErrUnexpectedEOF, 4, "do not publish it again", map[string]bool{url: true}}, // it is tried again
+		{"four", io.ErrUnexpectedEOF, 4, "do not publish it again", map[string]bool{url: true}}, // the same item again
 		{"four", nil, 4, "", map[string]bool{url: true}},
 		{"five", nil, 5, "", map[string]bool{url: true}},
 	} {
-		seq, err := a.Write(url, had.Seq, had.Head, item(t, step.name), time.Unix(2, 0), func(envelope []byte) error {
+		seq, err := a.SignAndPush(url, had.Seq, had.Hash, item(t, step.name), time.Unix(2, 0), func(envelope []byte) error {
 			p, err := difference.OpenPublication(envelope)
 			if err == nil && step.fails == nil {
-				had = Last{p.Seq, p.Hash}
+				had = Head{p.Seq, p.Hash}
 			}
 			return errors.Join(err, step.fails)
 		})
@@ -348,8 +348,8 @@ func TestWhatCouldNotBePushedIsSaid(t *testing.T) {
 	}
 }
 
-// What nobody has ever taken a heartbeat brings, or forgets.
-func TestAHeartbeatBringsWhatWasNotPushed(t *testing.T) {
+// A heartbeat sends an item that was never accepted. A refusal does not drop the item.
+func TestHeartbeatSendsAnUnsentItem(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "blog.key")
 	if _, err := Generate(path, ""); err != nil {
 		t.Fatal(err)
@@ -360,11 +360,11 @@ func TestAHeartbeatBringsWhatWasNotPushed(t *testing.T) {
 		feeds map[string]bool
 	}{
 		{feedtree.ErrNotAccepted, map[string]bool{url: false}},
-		{feedtree.ErrRefused, map[string]bool{url: false}}, // it was said to be kept
+		{feedtree.ErrRefused, map[string]bool{url: false}}, // the record keeps it
 		{nil, map[string]bool{url: true}},
 	} {
-		signed(t, a, Last{}, "one")
-		if err := a.Alive(url, 0, feed.Hash{}, time.Unix(3, 0), func([]byte) error { return c.fails }); !errors.Is(err, c.fails) {
+		signed(t, a, Head{}, "one")
+		if err := a.PushHeartbeat(url, 0, feed.Hash{}, time.Unix(3, 0), func([]byte) error { return c.fails }); !errors.Is(err, c.fails) {
 			t.Errorf("%v, want %v", err, c.fails)
 		}
 		if !maps.Equal(a.Feeds(), c.feeds) {
@@ -376,55 +376,56 @@ func TestAHeartbeatBringsWhatWasNotPushed(t *testing.T) {
 	}
 }
 
-// After a rotation nothing that was taken is signed anew before it is known what the network has.
-func TestWhatWasTakenIsNotSignedAnew(t *testing.T) {
+// After a rotation, accepted items are not signed again before the network's last item is known.
+func TestAcceptedItemsAreNotSignedAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "blog.key")
 	if _, err := Generate(path, ""); err != nil {
 		t.Fatal(err)
 	}
 	a := opened(t, path)
-	var had Last
+	var had Head
 	takes := func(envelope []byte) error {
 		p, err := difference.OpenPublication(envelope)
 		if err == nil {
-			had = Last{p.Seq, p.Hash}
+			had = Head{p.Seq, p.Hash}
 		}
 		return err
 	}
 	for _, s := range []string{"one", "two", "three"} {
-		if _, err := a.Write(url, had.Seq, had.Head, item(t, s), time.Unix(2, 0), takes); err != nil {
+		if _, err := a.SignAndPush(url, had.Seq, had.Hash, item(t, s), time.Unix(2, 0), takes); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := Rotate(path, none); err != nil {
+	if _, err := Rotate(path, noPassphrase); err != nil {
 		t.Fatal(err)
 	}
 	a = opened(t, path)
-	if _, err := a.Write(url, 0, feed.Hash{}, item(t, "four"), time.Unix(9, 0), takes); !errors.Is(err, feedtree.ErrNotAccepted) {
+	if _, err := a.SignAndPush(url, 0, feed.Hash{}, item(t, "four"), time.Unix(9, 0), takes); !errors.Is(err, feedtree.ErrNotAccepted) {
 		t.Errorf("not known yet: %v", err)
 	}
-	if seq, err := a.Write(url, had.Seq, had.Head, item(t, "four"), time.Unix(10, 0), takes); err != nil || seq != 4 {
+	if seq, err := a.SignAndPush(url, had.Seq, had.Hash, item(t, "four"), time.Unix(10, 0), takes); err != nil || seq != 4 {
 		t.Errorf("known: %d, %v", seq, err)
 	}
 }
 
-// Who is told that an item was not taken publishes it again.
-func TestWhatWasTakenIsSaidToBeTaken(t *testing.T) {
+// An accepted item is a success even if the record cannot be written. With an error it would be published
+// twice.
+func TestAcceptedItemSucceedsWithoutARecord(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "blog.key")
 	if _, err := Generate(path, ""); err != nil {
 		t.Fatal(err)
 	}
 	a := opened(t, path)
-	seq, err := a.Write(url, 0, feed.Hash{}, item(t, "one"), time.Unix(2, 0), func([]byte) error {
-		return errors.Join(os.Remove(path+recordSuffix), os.Mkdir(path+recordSuffix, 0o700)) // it cannot be noted
+	seq, err := a.SignAndPush(url, 0, feed.Hash{}, item(t, "one"), time.Unix(2, 0), func([]byte) error {
+		return errors.Join(os.Remove(path+recordSuffix), os.Mkdir(path+recordSuffix, 0o700)) // the record becomes unwritable
 	})
 	if err != nil || seq != 1 {
 		t.Errorf("%d, %v", seq, err)
 	}
 }
 
-// Killed between its steps, a rotation goes on where it was.
-func TestARotationThatWasInterruptedGoesOn(t *testing.T) {
+// A rotation that was interrupted between its steps continues at the next call.
+func TestInterruptedRotationContinues(t *testing.T) {
 	for name, interrupt := range map[string]func(path string) error{
 		"before the key is there":       func(path string) error { return os.Remove(path) },
 		"before there is one to follow": func(path string) error { return nil },
@@ -437,26 +438,26 @@ func TestARotationThatWasInterruptedGoesOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		second, err := Rotate(path, none)
+		second, err := Rotate(path, noPassphrase)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := errors.Join(os.WriteFile(path+nextSuffix, following, 0o600), interrupt(path)); err != nil {
 			t.Fatal(err)
 		}
-		again, err := Rotate(path, none)
+		again, err := Rotate(path, noPassphrase)
 		if err != nil || !bytes.Equal(again.Public(), second.Public()) {
 			t.Fatalf("%s: %v", name, err)
 		}
-		next, err := Read(path+nextSuffix, none)
-		if read, other := Read(path, none); err != nil || other != nil || read.Next() != difference.KeyHash(next.Public()) || bytes.Equal(next.Public(), again.Public()) {
+		next, err := Read(path+nextSuffix, noPassphrase)
+		if read, other := Read(path, noPassphrase); err != nil || other != nil || read.Next() != difference.KeyHash(next.Public()) || bytes.Equal(next.Public(), again.Public()) {
 			t.Errorf("%s: the key does not name the one that follows: %v, %v", name, err, other)
 		}
 	}
 }
 
-// A node and a command beside it, or two of these, have one key: no number is given twice, none is left out, and
-// nothing is lost of who signed and could not push.
+// Two processes share one key, such as a node and a command. No number is used twice or left out, and no
+// signed item is lost.
 func TestTwoProcessesWithOneKey(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "blog.key")
 	if _, err := Generate(path, ""); err != nil {
@@ -464,7 +465,7 @@ func TestTwoProcessesWithOneKey(t *testing.T) {
 	}
 	one, other := opened(t, path), opened(t, path)
 	var mu sync.Mutex
-	var had Last // by the network
+	var had Head // of the network
 	var names []string
 	push := func(envelope []byte) error {
 		mu.Lock()
@@ -474,22 +475,22 @@ func TestTwoProcessesWithOneKey(t *testing.T) {
 		case err != nil:
 			return err
 		case p.Seq <= had.Seq:
-			return nil // it is there
-		case p.Seq != had.Seq+1 || p.Prev != had.Head:
+			return nil // a duplicate
+		case p.Seq != had.Seq+1 || p.Prev != had.Hash:
 			return fmt.Errorf("number %d does not follow on %d", p.Seq, had.Seq)
 		}
 		m, _ := p.Item.Meaning("")
-		names, had = append(names, m.GUID), Last{p.Seq, p.Hash}
+		names, had = append(names, m.GUID), Head{p.Seq, p.Hash}
 		return nil
 	}
 	var all sync.WaitGroup
-	for i, a := range []*Author{one, other} {
+	for i, a := range []*Signer{one, other} {
 		all.Go(func() {
 			for k := range 10 {
 				mu.Lock()
 				last := had
 				mu.Unlock()
-				if _, err := a.Write(url, last.Seq, last.Head, item(t, fmt.Sprint(i, k)), time.Unix(2, 0), push); err != nil {
+				if _, err := a.SignAndPush(url, last.Seq, last.Hash, item(t, fmt.Sprint(i, k)), time.Unix(2, 0), push); err != nil {
 					t.Error(err)
 				}
 			}
@@ -501,29 +502,29 @@ func TestTwoProcessesWithOneKey(t *testing.T) {
 		t.Errorf("the network has %d: %q", had.Seq, names)
 	}
 	killed := signed(t, one, had, "killed before it was pushed")
-	if seq, err := other.Write(url, had.Seq, had.Head, item(t, "last"), time.Unix(3, 0), push); err != nil || seq != killed.Seq+1 || had.Seq != 22 {
+	if seq, err := other.SignAndPush(url, had.Seq, had.Hash, item(t, "last"), time.Unix(3, 0), push); err != nil || seq != killed.Seq+1 || had.Seq != 22 {
 		t.Errorf("number %d, %v; the network has %d", seq, err, had.Seq)
 	}
 }
 
-// A network that has lost the end of a feed is given that again, before anything that follows.
-func TestALostTailIsPushedAgain(t *testing.T) {
+// A network that has lost the last items of a feed gets them again before the next item.
+func TestLostTailIsSentAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "blog.key")
 	if _, err := Generate(path, ""); err != nil {
 		t.Fatal(err)
 	}
 	a := opened(t, path)
-	var last Last
+	var last Head
 	var third *difference.Publication
-	for i := range 2 * maxBefore {
+	for i := range 2 * maxEarlier {
 		p := signed(t, a, last, fmt.Sprint(i))
-		if last = (Last{p.Seq, p.Hash}); i == 2*maxBefore-4 {
+		if last = (Head{p.Seq, p.Hash}); i == 2*maxEarlier-4 {
 			third = p
 		}
 	}
 	var again []uint64
 	a = opened(t, path)
-	seq, err := a.Write(url, third.Seq, third.Hash, item(t, "next"), time.Unix(3, 0), func(envelope []byte) error {
+	seq, err := a.SignAndPush(url, third.Seq, third.Hash, item(t, "next"), time.Unix(3, 0), func(envelope []byte) error {
 		p, err := difference.OpenPublication(envelope)
 		again = append(again, p.Seq)
 		return err
@@ -531,26 +532,26 @@ func TestALostTailIsPushedAgain(t *testing.T) {
 	if want := []uint64{last.Seq - 2, last.Seq - 1, last.Seq, last.Seq + 1}; err != nil || seq != last.Seq+1 || !slices.Equal(again, want) {
 		t.Errorf("pushed %d, want %d: %v", again, want, err)
 	}
-	if l := a.record[url]; len(l.Before) != maxBefore || l.Before[maxBefore-1].Seq != last.Seq {
-		t.Errorf("%d lines before number %d", len(l.Before), l.Seq)
+	if l := a.record[url]; len(l.Earlier) != maxEarlier || l.Earlier[maxEarlier-1].Seq != last.Seq {
+		t.Errorf("%d lines before number %d", len(l.Earlier), l.Seq)
 	}
 }
 
-// Nobody takes anything from the key before: what it has signed in vain the next one signs.
-func TestTheNextKeySignsWhatCouldNotBePushed(t *testing.T) {
+// Nobody accepts items from the former key, so the next key signs its unsent item again.
+func TestNextKeySignsAnUnsentItem(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "blog.key")
 	if _, err := Generate(path, ""); err != nil {
 		t.Fatal(err)
 	}
 	a := opened(t, path)
-	one := signed(t, a, Last{}, "one")
-	had := Last{one.Seq, one.Hash}
+	one := signed(t, a, Head{}, "one")
+	had := Head{one.Seq, one.Hash}
 	two := signed(t, a, had, "two")
-	if _, err := Rotate(path, none); err != nil {
+	if _, err := Rotate(path, noPassphrase); err != nil {
 		t.Fatal(err)
 	}
 	a = opened(t, path)
-	raw, err := a.Unsent(url, had, time.Unix(9, 0))
+	raw, err := a.NextUnsent(url, had, time.Unix(9, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -558,40 +559,40 @@ func TestTheNextKeySignsWhatCouldNotBePushed(t *testing.T) {
 	if err != nil || !p.By(a.Key().Public()) || p.Seq != 2 || p.Prev != one.Hash || p.Item.Hash != two.Item.Hash {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if again, err := opened(t, path).Unsent(url, had, time.Unix(10, 0)); err != nil || !bytes.Equal(again, raw) {
+	if again, err := opened(t, path).NextUnsent(url, had, time.Unix(10, 0)); err != nil || !bytes.Equal(again, raw) {
 		t.Errorf("it is another the next time: %v", err)
 	}
-	if three := signed(t, a, Last{p.Seq, p.Hash}, "three"); three.Seq != 3 || three.Prev != p.Hash {
+	if three := signed(t, a, Head{p.Seq, p.Hash}, "three"); three.Seq != 3 || three.Prev != p.Hash {
 		t.Errorf("%+v", three)
 	}
 }
 
-// So it does with several, one after the other, each of which follows on the one that it signed before.
-func TestTheNextKeySignsAllThatCouldNotBePushed(t *testing.T) {
+// The same holds for several unsent items, each of which follows the one before it.
+func TestNextKeySignsAllUnsentItems(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "blog.key")
 	if _, err := Generate(path, ""); err != nil {
 		t.Fatal(err)
 	}
 	a := opened(t, path)
-	had := Last{}
+	had := Head{}
 	for i := range 4 {
-		p := signed(t, a, Last{}, fmt.Sprint(i))
+		p := signed(t, a, Head{}, fmt.Sprint(i))
 		if i == 0 {
-			had = Last{p.Seq, p.Hash}
+			had = Head{p.Seq, p.Hash}
 		}
 	}
-	if _, err := Rotate(path, none); err != nil {
+	if _, err := Rotate(path, noPassphrase); err != nil {
 		t.Fatal(err)
 	}
 	a = opened(t, path)
 	var names []string
-	seq, err := a.Write(url, had.Seq, had.Head, item(t, "next"), time.Unix(9, 0), func(envelope []byte) error {
+	seq, err := a.SignAndPush(url, had.Seq, had.Hash, item(t, "next"), time.Unix(9, 0), func(envelope []byte) error {
 		p, err := difference.OpenPublication(envelope)
-		if err != nil || !p.By(a.Key().Public()) || p.Seq != had.Seq+1 || p.Prev != had.Head {
+		if err != nil || !p.By(a.Key().Public()) || p.Seq != had.Seq+1 || p.Prev != had.Hash {
 			return fmt.Errorf("number %d follows on %d: %w", p.Seq, had.Seq, err)
 		}
 		m, _ := p.Item.Meaning("")
-		names, had = append(names, m.GUID), Last{p.Seq, p.Hash}
+		names, had = append(names, m.GUID), Head{p.Seq, p.Hash}
 		return nil
 	})
 	if err != nil || seq != 5 || !slices.Equal(names, []string{"1", "2", "3", "next"}) {
@@ -599,35 +600,35 @@ func TestTheNextKeySignsAllThatCouldNotBePushed(t *testing.T) {
 	}
 }
 
-// A publisher restored from an old backup signs nothing until its owner has said that it is right.
-func TestAnOldBackupIsNoticed(t *testing.T) {
+// A signer restored from an old backup signs nothing until the owner confirms that the record is right.
+func TestOldBackupIsNoticed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "blog.key")
 	if _, err := Generate(path, ""); err != nil {
 		t.Fatal(err)
 	}
 	a := opened(t, path)
-	one := signed(t, a, Last{}, "one")
+	one := signed(t, a, Head{}, "one")
 	backup, err := os.ReadFile(path + recordSuffix)
 	if err != nil {
 		t.Fatal(err)
 	}
-	two := signed(t, a, Last{one.Seq, one.Hash}, "two")
+	two := signed(t, a, Head{one.Seq, one.Hash}, "two")
 	if err := os.WriteFile(path+recordSuffix, backup, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	a = opened(t, path)
-	for what, last := range map[string]Last{
+	for what, last := range map[string]Head{
 		"more":    {two.Seq, two.Hash},
 		"another": {one.Seq, two.Hash},
 	} {
 		if _, err := a.Sign(url, last, item(t, "x"), time.Unix(3, 0)); !errors.Is(err, ErrBehind) {
 			t.Errorf("the network has %s: %v", what, err)
 		}
-		if _, err := a.Beat(url, last, time.Unix(3, 0)); !errors.Is(err, ErrBehind) {
+		if _, err := a.SignHeartbeat(url, last, time.Unix(3, 0)); !errors.Is(err, ErrBehind) {
 			t.Errorf("the network has %s: a heartbeat: %v", what, err)
 		}
 	}
-	had := Last{two.Seq, two.Hash}
+	had := Head{two.Seq, two.Hash}
 	if err := a.Resume(url, had); err != nil {
 		t.Fatal(err)
 	}

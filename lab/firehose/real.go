@@ -32,11 +32,11 @@ type Plan struct {
 type Node interface {
 	// Run runs the node until ctx ends; then the node dies silently.
 	Run(ctx context.Context) error
-	// Door returns addresses through which others can join, and how many members the node knows; 0
+	// JoinAddresses returns addresses through which others can join, and how many members the node knows; 0
 	// if it is not a member yet.
-	Door(ctx context.Context) (addrs []string, members int, err error)
-	// Follow subscribes to a feed for a number of clients.
-	Follow(ctx context.Context, url string, clients int) error
+	JoinAddresses(ctx context.Context) (addrs []string, members int, err error)
+	// SubscribeClients subscribes to a feed for a number of clients.
+	SubscribeClients(ctx context.Context, url string, clients int) error
 	// Serves returns how many shards the node owns, and of how many it hears nothing as a filter.
 	Serves(ctx context.Context) (owned, deaf int, err error)
 	// Watched subscribes to a query, unless it already has, and returns the feed and title of each
@@ -109,7 +109,7 @@ func (b Bench) Run(ctx context.Context, progress func(what string, done float64)
 	for i := range b.Feeds {
 		for j := range 2 {
 			n := nodes[b.Filters+(2*i+j)%(b.Hosts-b.Filters)]
-			if err := n.Follow(ctx, url(i), 1); err != nil {
+			if err := n.SubscribeClients(ctx, url(i), 1); err != nil {
 				return r, fmt.Errorf("subscribe: %w", err)
 			}
 		}
@@ -187,7 +187,7 @@ func (b Bench) open(ctx context.Context, parts *sync.WaitGroup, w *monitor, prog
 		nodes, kill = append(nodes, n), append(kill, end)
 		if i == 0 {
 			err = b.until(ctx, benchJoinTime, "the founder", func() (bool, error) {
-				addrs, members, err := n.Door(ctx)
+				addrs, members, err := n.JoinAddresses(ctx)
 				through = addrs
 				return members > 0 && len(addrs) > 0, err
 			})
@@ -201,7 +201,7 @@ func (b Bench) open(ctx context.Context, parts *sync.WaitGroup, w *monitor, prog
 	}
 	return nodes, kill, b.until(ctx, benchJoinTime, "all nodes to join", func() (bool, error) {
 		for _, n := range nodes {
-			if _, members, err := n.Door(ctx); err != nil || members < b.Hosts {
+			if _, members, err := n.JoinAddresses(ctx); err != nil || members < b.Hosts {
 				return false, err
 			}
 		}

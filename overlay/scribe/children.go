@@ -22,106 +22,119 @@ type joinRequest struct {
 
 func requestOf(j *scribepb.Join) joinRequest { return joinRequest{j.Weight, j.Edge, j.Have, j.Avoid} }
 
+// children are the edges down: they accept nodes as children, redirect some of them to others, and end
+// edges that are not renewed.
+type children struct {
+	*doors
+	groups     *groupTable
+	links      *links
+	history    *history
+	outbox     *outbox
+	multicasts *multicasts
+	heartbeats *heartbeats
+	parents    *parents
+}
+
 // onJoin handles a Join that was sent to this node directly.
-func (s *Scribe) onJoin(c *overlay.Contact, id overlay.ID, w joinRequest) {
-	g := s.groups.Get(id)
+func (cs *children) onJoin(c *overlay.Contact, id overlay.ID, w joinRequest) {
+	g := cs.groups.Get(id)
 	switch {
-	case s.node.State() != overlay.Active:
-		s.reject(c, id)
-	case !c.Member && !s.node.ActsFor(c.Peer.ID):
-		s.reject(c, id)
+	case cs.node.State() != overlay.Active:
+		cs.reject(c, id)
+	case !c.Member && !cs.node.ActsFor(c.Peer.ID):
+		cs.reject(c, id)
 	case !c.Member:
-		s.accept(s.group(id), c, w, true)
-	case g == nil || !overlay.Nearer(id, s.node.ID(), c.ID) && !plant.Cycle:
-		s.reject(c, id)
+		cs.accept(cs.groups.ensure(id), c, w, true)
+	case g == nil || !overlay.Nearer(id, cs.node.ID(), c.ID) && !plant.Cycle:
+		cs.reject(c, id)
 	default:
-		s.accept(g, c, w, true)
+		cs.accept(g, c, w, true)
 	}
 }
 
-func (s *Scribe) reject(c *overlay.Contact, id overlay.ID) {
-	s.enqueue(c.Peer, batchEntry{kind: entryReject, group: id})
+func (cs *children) reject(c *overlay.Contact, id overlay.ID) {
+	cs.outbox.enqueue(c.Peer, batchEntry{kind: entryReject, group: id})
 }
 
 // accept makes a node a child, or redirects it to one of the children if there are enough. A Join
 // that came along the route may be forged. It may make an edge, which the named child prunes if it
 // did not ask for it, but it changes no existing edge: the child is redirected to this node to ask
 // directly, unless the id of the edge is the same.
-func (s *Scribe) accept(g *group, c *overlay.Contact, w joinRequest, direct bool) {
-	weight := s.clamp(w.weight)
-	known := g.child(s.links[c.Peer.ID])
+func (cs *children) accept(g *group, c *overlay.Contact, w joinRequest, direct bool) {
+	weight := cs.clamp(w.weight)
+	known := g.child(cs.links.byPeer[c.Peer.ID])
 	if known != nil && !direct {
 		if w.edge == known.edge {
-			s.enqueue(c.Peer, batchEntry{kind: entryAccept, group: g.id, edge: w.edge})
+			cs.outbox.enqueue(c.Peer, batchEntry{kind: entryAccept, group: g.id, edge: w.edge})
 		} else {
-			s.sendRedirect(g, c.Peer, s.node.Self())
+			cs.sendRedirect(g, c.Peer, cs.node.Self())
 		}
 		return
 	}
-	full := known == nil && c.Member && len(g.children) >= crowdFactor*s.cfg.FanOut
-	if full || known == nil && c.Member && s.countNearer(g, c.ID) >= s.cfg.FanOut {
-		if to := s.pickParent(g, s.stayingChildren(g, s.cfg.FanOut), c.ID, w.avoid); to != nil {
-			s.redirect(g, c.Peer, to)
+	full := known == nil && c.Member && len(g.children) >= crowdFactor*cs.cfg.FanOut
+	if full || known == nil && c.Member && cs.countNearer(g, c.ID) >= cs.cfg.FanOut {
+		if to := cs.pickParent(g, cs.staying(g, cs.cfg.FanOut), c.ID, w.avoid); to != nil {
+			cs.redirect(g, c.Peer, to)
 			return
 		}
 	}
-	l := s.link(c)
+	l := cs.links.open(c)
 	if full || known == nil && len(l.down.groups) >= maxEdges {
-		s.reject(c, g.id)
+		cs.reject(c, g.id)
 		return
 	}
 	if known == nil {
-		g.children = append(g.children, child{link: l.number, edge: w.edge, weight: weight, client: !c.Member, since: s.now()})
-		l.down.add(s.groups, g, weight)
-		l.renewedAt = s.now()
-		s.checkLinkIn(l, leasePeriods*s.cfg.HeartbeatInterval)
-		s.planHeartbeatSoon(l)
+		g.children = append(g.children, child{link: l.number, edge: w.edge, weight: weight, client: !c.Member, since: cs.now()})
+		l.down.add(cs.groups.groupIndex, g, weight)
+		l.renewal.renewedAt = cs.now()
+		cs.links.checkIn(l, leasePeriods*cs.cfg.HeartbeatInterval)
+		cs.heartbeats.planSoon(l)
 	} else {
 		l.down.change(g, known.weight, weight)
 		if known.client && c.Member {
-			s.sweepLater(g) // with only member children the group may be unused
+			cs.groups.sweepLater(g) // with only member children the group may be unused
 		}
 		known.edge, known.weight, known.moving, known.client = w.edge, weight, false, !c.Member
-		known.since = s.now()
+		known.since = cs.now()
 	}
-	s.enqueue(c.Peer, batchEntry{kind: entryAccept, group: g.id, edge: w.edge})
-	s.catchUp(g, l, w.have)
-	s.updateWeight(g)
-	s.pushSoon(g)
-	s.ensureParent(g)
+	cs.outbox.enqueue(c.Peer, batchEntry{kind: entryAccept, group: g.id, edge: w.edge})
+	cs.catchUp(g, l, w.have)
+	cs.parents.updateWeight(g)
+	cs.pushSoon(g)
+	cs.parents.ensure(g)
 }
 
 // catchUp sends a child the kept messages that it lacks.
-func (s *Scribe) catchUp(g *group, l *link, have []uint64) {
-	for _, r := range s.recent[g.id] {
-		age := s.clock.Now().Sub(r.at)
+func (cs *children) catchUp(g *group, l *link, have []uint64) {
+	for _, r := range cs.history.recent[g.id] {
+		age := cs.clock.Now().Sub(r.at)
 		if age < recentTTL && !slices.Contains(have, r.id) {
-			s.sendMulticast(l, g.id, r.id, withAge(r.frame, age))
+			cs.multicasts.enqueue(l, g.id, r.id, withAge(r.frame, age))
 		}
 	}
 }
 
 // clamp bounds a weight by that of all nodes of the network together.
-func (s *Scribe) clamp(weight uint32) uint32 {
-	if weight <= uint32(s.cfg.MaxWeight) {
+func (cs *children) clamp(weight uint32) uint32 {
+	if weight <= uint32(cs.cfg.MaxWeight) {
 		return weight // there is at least one node, and counting is slow
 	}
-	return uint32(min(uint64(weight), uint64(s.cfg.MaxWeight)*uint64(max(s.node.Count(0), 1))))
+	return uint32(min(uint64(weight), uint64(cs.cfg.MaxWeight)*uint64(max(cs.node.Count(0), 1))))
 }
 
 // countNearer returns the number of member children that are nearer to the key than an id.
-func (s *Scribe) countNearer(g *group, id overlay.ID) (count int) {
+func (cs *children) countNearer(g *group, id overlay.ID) (count int) {
 	for i := range g.children {
-		if c := &g.children[i]; !c.client && !c.moving && overlay.Nearer(g.id, s.linkAt(c.link).contact.ID, id) {
+		if c := &g.children[i]; !c.client && !c.moving && overlay.Nearer(g.id, cs.links.at(c.link).contact.ID, id) {
 			count++
 		}
 	}
 	return count
 }
 
-// stayingChildren returns the n member children nearest to the key that were not asked to move, the
+// staying returns the n member children nearest to the key that were not asked to move, the
 // nearest first.
-func (s *Scribe) stayingChildren(g *group, n int) []*child {
+func (cs *children) staying(g *group, n int) []*child {
 	of := make([]*child, 0, len(g.children))
 	for i := range g.children {
 		if c := &g.children[i]; !c.client && !c.moving {
@@ -129,7 +142,7 @@ func (s *Scribe) stayingChildren(g *group, n int) []*child {
 		}
 	}
 	slices.SortFunc(of, func(a, b *child) int {
-		if overlay.Nearer(g.id, s.linkAt(a.link).contact.ID, s.linkAt(b.link).contact.ID) {
+		if overlay.Nearer(g.id, cs.links.at(a.link).contact.ID, cs.links.at(b.link).contact.ID) {
 			return -1
 		}
 		return 1
@@ -139,10 +152,10 @@ func (s *Scribe) stayingChildren(g *group, n int) []*child {
 
 // pickParent returns the child below which another node should join: nearer to the key than that
 // node, not avoided by it, and with the least weight. It returns nil if there is none.
-func (s *Scribe) pickParent(g *group, of []*child, below overlay.ID, avoid [][]byte) *child {
+func (cs *children) pickParent(g *group, of []*child, below overlay.ID, avoid [][]byte) *child {
 	var best *child
 	for _, c := range of {
-		id := s.linkAt(c.link).contact.ID
+		id := cs.links.at(c.link).contact.ID
 		if overlay.Nearer(g.id, id, below) && !slices.ContainsFunc(avoid, func(a []byte) bool { return bytes.Equal(a, id[:]) }) &&
 			(best == nil || c.weight+uint32(c.redirected) < best.weight+uint32(best.redirected)) {
 			best = c
@@ -151,103 +164,103 @@ func (s *Scribe) pickParent(g *group, of []*child, below overlay.ID, avoid [][]b
 	return best
 }
 
-func (s *Scribe) redirect(g *group, who env.Peer, to *child) {
+func (cs *children) redirect(g *group, who env.Peer, to *child) {
 	if to.redirected < math.MaxUint16 {
 		to.redirected++
 	}
-	s.stats.Pushed++
-	s.sendRedirect(g, who, s.linkAt(to.link).contact)
+	cs.stats.Pushed++
+	cs.sendRedirect(g, who, cs.links.at(to.link).contact)
 }
 
-func (s *Scribe) sendRedirect(g *group, who env.Peer, to *overlay.Contact) {
-	s.enqueue(who, batchEntry{kind: entryRedirect, group: g.id, contact: to})
+func (cs *children) sendRedirect(g *group, who env.Peer, to *overlay.Contact) {
+	cs.outbox.enqueue(who, batchEntry{kind: entryRedirect, group: g.id, contact: to})
 }
 
 // pushSoon plans pushDown if there are more children than the fan-out.
-func (s *Scribe) pushSoon(g *group) {
-	if !g.pushPlanned && g.countMembers() > s.cfg.FanOut {
+func (cs *children) pushSoon(g *group) {
+	if !g.pushPlanned && g.countMembers() > cs.cfg.FanOut {
 		g.pushPlanned = true
-		s.cal.Add(s.align(s.clock.Now(), pushDelay), task{kind: taskPushDown, number: g.number})
+		cs.cal.Add(cs.heartbeats.align(cs.clock.Now(), pushDelay), task{kind: taskPushDown, number: g.number})
 	}
 }
 
 // pushDown redirects the farthest children to nearer ones until the fan-out is kept. A child
 // remains one until it has its new parent.
-func (s *Scribe) pushDown(g *group) {
-	now := s.now()
+func (cs *children) pushDown(g *group) {
+	now := cs.now()
 	for i := range g.children {
 		if c := &g.children[i]; c.moving && now.sub(c.since) >= pushTimeout {
 			c.moving = false // it found no other parent; a child may be asked again
 		}
 	}
-	if g.countMembers() > s.cfg.FanOut {
-		all := s.stayingChildren(g, len(g.children))
-		stay := all[:s.cfg.FanOut]
-		for _, far := range slices.Backward(all[s.cfg.FanOut:]) {
+	if g.countMembers() > cs.cfg.FanOut {
+		all := cs.staying(g, len(g.children))
+		stay := all[:cs.cfg.FanOut]
+		for _, far := range slices.Backward(all[cs.cfg.FanOut:]) {
 			far.moving, far.since = true, now
-			c := s.linkAt(far.link).contact
-			s.redirect(g, c.Peer, s.pickParent(g, stay, c.ID, nil))
+			c := cs.links.at(far.link).contact
+			cs.redirect(g, c.Peer, cs.pickParent(g, stay, c.ID, nil))
 		}
 	}
 	if !g.pushCheckPlanned && slices.ContainsFunc(g.children, func(c child) bool { return c.moving }) {
 		g.pushCheckPlanned = true
-		s.schedule(pushTimeout, task{kind: taskPushCheck, number: g.number})
+		cs.schedule(pushTimeout, task{kind: taskPushCheck, number: g.number})
 	}
 }
 
-// forgetChild ends an edge to a child without telling it.
-func (s *Scribe) forgetChild(g *group, l *link) {
+// forget ends an edge to a child without telling it.
+func (cs *children) forget(g *group, l *link) {
 	g.children = slices.DeleteFunc(g.children, func(c child) bool {
 		if c.link != l.number {
 			return false
 		}
-		l.down.remove(s.groups, g, c.weight)
+		l.down.remove(cs.groups.groupIndex, g, c.weight)
 		return true
 	})
 	if len(g.children) == 0 {
 		g.children = nil
 	}
-	s.sweepLater(g)
-	s.planHeartbeatSoon(l)
-	s.dropIdleLater(l)
-	s.updateWeight(g)
+	cs.groups.sweepLater(g)
+	cs.heartbeats.planSoon(l)
+	cs.links.dropIdleLater(l)
+	cs.parents.updateWeight(g)
 }
 
 // dropIfUnused removes a group that the node has no use for. If only member children are left, it
 // offers them to the parent.
-func (s *Scribe) dropIfUnused(g *group) {
+func (cs *children) dropIfUnused(g *group) {
 	if !g.onlyForwards() {
 		return
 	}
 	if len(g.children) == 0 {
-		if g.root && len(s.recent[g.id]) > 0 {
+		if g.root && len(cs.history.recent[g.id]) > 0 {
 			return // children of a lost root may still join
 		}
 		for _, p := range slices.Backward(g.parentEdges()) {
-			s.leaveParent(g, s.linkAt(p.link))
+			cs.parents.leave(g, cs.links.at(p.link))
 		}
-		s.forgetRecent(g, len(s.recent[g.id]))
-		s.groups.Delete(g.id)
+		cs.history.forgetAll(g.id)
+		cs.groups.Delete(g.id)
 		return
 	}
-	now := uint32(s.clock.Now().Unix())
-	if len(g.parentEdges()) > 0 && (g.offeredAt == 0 || time.Duration(now-g.offeredAt)*time.Second >= s.cfg.HeartbeatInterval) {
+	now := uint32(cs.clock.Now().Unix())
+	if len(g.parentEdges()) > 0 && (g.offeredAt == 0 || time.Duration(now-g.offeredAt)*time.Second >= cs.cfg.HeartbeatInterval) {
 		g.offeredAt = now
-		s.send(s.linkAt(g.parents[0].link).contact.Peer, &scribepb.Message{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{Group: g.id[:]}}})
+		cs.send(cs.links.at(g.parents[0].link).contact.Peer, &scribepb.Message{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{Group: g.id[:]}}})
 	}
 }
 
 // onOffer answers an Offer with the number of children that there is room for, or, on a reply,
 // redirects that many children to the parent.
-func (s *Scribe) onOffer(l *link, m *scribepb.Offer) {
-	g := s.groups.Get(overlay.ID(m.Group))
+func (cs *children) onOffer(l *link, m *scribepb.Offer) {
+	g := cs.groups.Get(overlay.ID(m.Group))
 	if g == nil || l == nil {
 		return
 	}
 	if !m.Reply {
 		if g.child(l) != nil {
-			s.send(l.contact.Peer, &scribepb.Message{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{
-				Group: m.Group, Room: uint32(max(s.cfg.FanOut-g.countMembers(), 0)), Reply: true,
+			cs.send(l.contact.Peer, &scribepb.Message{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{
+				Group: m.Group, Room: uint32(max(cs.cfg.FanOut-g.countMembers(), 0)), Reply: true,
 			}}})
 		}
 		return
@@ -256,15 +269,102 @@ func (s *Scribe) onOffer(l *link, m *scribepb.Offer) {
 		return
 	}
 	for i := range min(int(m.Room), len(g.children)) {
-		s.sendRedirect(g, s.linkAt(g.children[i].link).contact.Peer, l.contact)
+		cs.sendRedirect(g, cs.links.at(g.children[i].link).contact.Peer, l.contact)
 	}
 }
 
-// dropChildren ends all edges down to a peer.
-func (s *Scribe) dropChildren(l *link) {
+// dropAll ends all edges down to a peer.
+func (cs *children) dropAll(l *link) {
 	for _, number := range slices.Clone(l.down.groups) {
-		g := s.groups.At(number)
-		s.forgetChild(g, l)
-		s.dropIfUnused(g)
+		g := cs.groups.At(number)
+		cs.forget(g, l)
+		cs.dropIfUnused(g)
+	}
+}
+
+// checkLink drops the children on a link if their lease is over, and the link if it has no edges.
+func (cs *children) checkLink(l *link, now time.Time) {
+	if l.checkAt == never || momentOf(now) < l.checkAt {
+		return
+	}
+	l.checkAt = never
+	if len(l.down.groups) > 0 {
+		if left := l.renewal.lease(cs.cfg.HeartbeatInterval) - momentOf(now).sub(l.renewal.renewedAt); left >= 0 {
+			cs.links.checkIn(l, left+1)
+			return
+		}
+		cs.dropAll(l)
+	}
+	cs.links.dropIdle(l)
+}
+
+// onEdgeList adopts the weights of the child's edges, and rejects edges that this node does not
+// have. Unless the list is partial, edges within its range that it does not contain end, if they
+// are old enough that the child must have known them.
+func (cs *children) onEdgeList(from env.PeerID, l *link, m *scribepb.EdgeList) {
+	var asked moment
+	if !m.Partial && l != nil {
+		var ok bool
+		if asked, ok = l.renewal.answers(m.Nonce); !ok {
+			return // it answers an older heartbeat; edges may have changed since
+		}
+	}
+	var unknown []overlay.ID
+	named := make(map[overlay.ID]bool, len(m.Edges))
+	for _, e := range m.Edges {
+		id := overlay.ID(e.Group)
+		named[id] = true
+		g := cs.groups.Get(id)
+		if l == nil || g == nil || g.child(l) == nil {
+			unknown = append(unknown, id)
+			continue
+		}
+		c := g.child(l)
+		weight := cs.clamp(e.Weight)
+		l.down.change(g, c.weight, weight)
+		c.weight = weight
+		cs.parents.updateWeight(g)
+	}
+	if len(unknown) > 0 {
+		cs.outbox.sendReject(env.Peer{ID: from}, unknown...)
+	}
+	if m.Partial || l == nil {
+		return
+	}
+	for _, number := range slices.Clone(l.down.between(cs.groups.groupIndex, m.First, m.Last)) {
+		g := cs.groups.At(number)
+		if c := g.child(l); !named[g.id] && c != nil && asked.sub(c.since) > joinTimeout {
+			cs.forget(g, l)
+			cs.dropIfUnused(g)
+		}
+	}
+}
+
+// onRoutedJoin handles a routed Join in a Batch as the overlay would deliver it: the first node in
+// the tree, or else the root, accepts the child; other nodes forward the Join. Each hop is nearer
+// to the key than the one before, so it cannot loop. If the next hop is not known with certainty,
+// the Join is dropped, and its sender tries again alone.
+func (cs *children) onRoutedJoin(record []byte, id overlay.ID, w joinRequest) {
+	if cs.node.State() != overlay.Active {
+		return
+	}
+	c, err := cs.node.OpenRecord(record)
+	if err != nil || !c.Member || c.ID == cs.node.ID() {
+		cs.stats.Garbage++
+		return
+	}
+	g := cs.groups.Get(id)
+	if g != nil && overlay.Nearer(id, cs.node.ID(), c.ID) {
+		cs.accept(g, c, w, false)
+		return
+	}
+	next, root := cs.node.NextHop(id)
+	switch {
+	case root:
+		g = cs.groups.ensure(id)
+		cs.parents.becomeRoot(g)
+		cs.accept(g, c, w, false)
+	case next != nil:
+		cs.outbox.enqueue(next.Peer, batchEntry{kind: entryRoutedJoin, group: id, edge: w.edge, weight: w.weight, contact: c})
 	}
 }

@@ -1,11 +1,10 @@
 package scribe
 
 import (
+	"bytes"
 	"math"
 	"slices"
-	"time"
 
-	"tidings/internal/env"
 	"tidings/overlay"
 )
 
@@ -13,7 +12,7 @@ import (
 // kept small, 120 bytes: rare and temporary state is kept elsewhere.
 type group struct {
 	id         overlay.ID
-	number     uint32    // in Scribe.groups
+	number     uint32    // in the groupTable
 	ownWeight  uint32    // clients behind the node's own subscription; 0: no subscription
 	sentWeight uint32    // weight as last sent to the first parent
 	parents    [2]parent // used entries first; see parentEdges
@@ -24,7 +23,13 @@ type group struct {
 	root             bool
 	pushPlanned      bool // pushDown is planned
 	pushCheckPlanned bool // a check of children that were asked to move is planned
-	sweepQueued      bool // in Scribe.toSweep
+	sweepQueued      bool // in groupTable.toSweep
+}
+
+// A groupTable holds the groups of a node.
+type groupTable struct {
+	*groupIndex
+	toSweep []*group // groups that the next sweep checks
 }
 
 // A parent is the edge to a parent.
@@ -44,13 +49,6 @@ type child struct {
 	moving     bool // it was asked to move to another parent
 }
 
-// A recentMessage is a message that was forwarded not long ago.
-type recentMessage struct {
-	id    uint64
-	at    time.Time
-	frame []byte
-}
-
 // parentEdges returns the edges to parents: at most one, or two for a client, of which the first
 // counts its weight.
 func (g *group) parentEdges() []parent {
@@ -64,47 +62,11 @@ func (g *group) parentEdges() []parent {
 // lacksParent says whether the node has no parent and is not the root.
 func (g *group) lacksParent() bool { return !g.root && g.parents[0].link == noLink }
 
-// keep keeps a forwarded message for children that come later, if maxKeptBytes allows.
-func (s *Scribe) keep(g *group, r recentMessage) {
-	if len(s.recent[g.id]) == maxRecent {
-		s.forgetRecent(g, 1)
-	}
-	if s.keptBytes+len(r.frame) > maxKeptBytes {
-		return
-	}
-	s.keptBytes += len(r.frame)
-	s.recent[g.id] = append(s.recent[g.id], r)
-	s.sweepLater(g)
-}
-
-// forgetOld drops messages older than recentTTL.
-func (s *Scribe) forgetOld(g *group, now time.Time) {
-	of := s.recent[g.id]
-	i := 0
-	for i < len(of) && now.Sub(of[i].at) > recentTTL {
-		i++
-	}
-	s.forgetRecent(g, i)
-}
-
-// forgetRecent drops the n oldest messages that are kept.
-func (s *Scribe) forgetRecent(g *group, n int) {
-	of := s.recent[g.id]
-	for _, r := range of[:n] {
-		s.keptBytes -= len(r.frame)
-	}
-	if of = slices.Delete(of, 0, n); len(of) == 0 {
-		delete(s.recent, g.id)
-		return
-	}
-	s.recent[g.id] = of
-}
-
 // sweepLater has the next sweep check a group that may be unused, lack a parent, or keep messages.
-func (s *Scribe) sweepLater(g *group) {
+func (gt *groupTable) sweepLater(g *group) {
 	if !g.sweepQueued {
 		g.sweepQueued = true
-		s.toSweep = append(s.toSweep, g)
+		gt.toSweep = append(gt.toSweep, g)
 	}
 }
 
@@ -158,104 +120,40 @@ func (g *group) countMembers() (count int) {
 	return count
 }
 
-// group returns the state of a group, making it if there is none.
-func (s *Scribe) group(id overlay.ID) *group {
-	g := s.groups.Get(id)
+// ensure returns the state of a group, making it if there is none.
+func (gt *groupTable) ensure(id overlay.ID) *group {
+	g := gt.Get(id)
 	if g == nil {
 		var number uint32
-		g, number = s.groups.Put(group{id: id})
+		g, number = gt.Put(group{id: id})
 		g.number = number
-		s.sweepLater(g)
+		gt.sweepLater(g)
 	}
 	return g
 }
 
 // isCurrent says whether a pointer to a group is still valid. The memory of a removed group may be
 // reused.
-func (s *Scribe) isCurrent(g *group) bool { return s.groups.Get(g.id) == g }
+func (gt *groupTable) isCurrent(g *group) bool { return gt.Get(g.id) == g }
 
-// onPrune ends an edge that the peer has ended.
-func (s *Scribe) onPrune(l *link, id overlay.ID, edge uint64) {
-	g := s.groups.Get(id)
-	if g == nil || l == nil {
-		return
-	}
-	if c := g.child(l); c != nil && (edge == 0 || edge == c.edge) {
-		s.forgetChild(g, l)
-		s.dropIfUnused(g)
-	}
-	if p := g.parent(l); p != nil && (edge == 0 || edge == p.edge) {
-		s.forgetParent(g, l)
-		s.searchParent(g)
-	}
+// isChild reports whether the peer of a link is a child in a group.
+func (gt *groupTable) isChild(id overlay.ID, l *link) bool {
+	g := gt.Get(id)
+	return g != nil && g.child(l) != nil
 }
 
-// becomeRoot makes this node the root of a group, after the overlay delivered a message for the
-// group's key.
-func (s *Scribe) becomeRoot(g *group) {
-	if g.root {
-		return
+// sorted returns the groups for which keep is true, by id.
+func (gt *groupTable) sorted(keep func(*group) bool) []*group {
+	var of []*group
+	for g := range gt.All() {
+		if keep(g) {
+			of = append(of, g)
+		}
 	}
-	for _, p := range slices.Backward(g.parentEdges()) {
-		s.leaveParent(g, s.linkAt(p.link))
-	}
-	g.root, g.search = true, nil
+	return sortByID(of)
 }
 
-// LeafChanged checks whether this node is still the root of its groups, and whether its parents are
-// still valid: the parents of a client are the members that act for it, the parent of a member is
-// nearer to the key.
-func (s *Scribe) LeafChanged() {
-	was := s.nodeState
-	s.nodeState = s.node.State()
-	switch s.nodeState {
-	case overlay.Active:
-		if was != overlay.Active { // a search could not reach a parent until now
-			for _, g := range s.sortedGroups((*group).lacksParent) {
-				s.searchParent(g)
-			}
-		}
-		for _, g := range s.sortedGroups(func(g *group) bool { return g.root && !s.node.IsRoot(g.id) }) {
-			g.root = false
-			s.sweepLater(g)
-			s.searchParent(g)
-			s.dropIfUnused(g)
-		}
-		s.replaceParents(func(g *group, l *link) bool { return overlay.Nearer(g.id, l.contact.ID, s.node.ID()) })
-	case overlay.Attached:
-		hosts := s.node.Hosts()
-		for _, g := range s.sortedGroups(func(*group) bool { return true }) {
-			g.root = false
-			s.sweepLater(g)
-			for len(g.children) > 0 { // a client has no children
-				c, l := g.children[0], s.linkAt(g.children[0].link)
-				s.sendPrune(l.contact.Peer, g.id, c.edge)
-				s.forgetChild(g, l)
-			}
-			s.dropIfUnused(g)
-		}
-		s.replaceParents(func(_ *group, l *link) bool {
-			return slices.ContainsFunc(hosts, func(h *overlay.Contact) bool { return h.Peer.ID == l.contact.Peer.ID })
-		})
-		for _, g := range s.sortedGroups(func(g *group) bool { return len(g.parentEdges()) < len(hosts) }) {
-			s.searchParent(g)
-		}
-	case overlay.Alone, overlay.Joining, overlay.Left:
-	}
-}
-
-// PeerGone ends all edges to a peer that died or left.
-func (s *Scribe) PeerGone(id env.PeerID) {
-	l := s.links[id]
-	if l == nil {
-		return
-	}
-	l.transfer = nil
-	for _, number := range slices.Clone(l.up.groups) {
-		g := s.groups.At(number)
-		s.forgetParent(g, l)
-		s.searchParent(g)
-	}
-	s.dropChildren(l)
-	s.dropIdle(l)
+func sortByID(of []*group) []*group {
+	slices.SortFunc(of, func(a, b *group) int { return bytes.Compare(a.id[:], b.id[:]) })
+	return of
 }

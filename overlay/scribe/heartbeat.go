@@ -2,7 +2,6 @@ package scribe
 
 import (
 	"bytes"
-	"slices"
 	"time"
 
 	"tidings/internal/env"
@@ -10,15 +9,72 @@ import (
 	"tidings/overlay/scribe/scribepb"
 )
 
+// heartbeats renew all edges of each link, in both directions, and find differences between what the
+// two ends know.
+type heartbeats struct {
+	*doors
+	links *links
+	edges edges
+	phase time.Duration // offset of this node's heartbeat slots; see align
+}
+
+// edges are what the heartbeats of a link are about.
+type edges interface {
+	// flushWeights tells a peer the weights that have changed.
+	flushWeights(l *link)
+	// list returns the edges up on a link, sorted by group.
+	list(l *link) []*scribepb.Edge
+}
+
+// A renewal is the state of the heartbeats on one link.
+type renewal struct {
+	renewedAt  moment // when the peer last confirmed the edges down
+	peerPeriod uint16 // seconds until the peer's next heartbeat, as it announced; 0: the default
+
+	on      bool // heartbeats are sent
+	tries   int8
+	dueAt   moment
+	checkAt moment // time of the planned check whether a heartbeat is due; never: not planned
+	pending uint64 // nonce of the heartbeat that awaits an answer; 0: none
+	// The last heartbeats of this node and of the peer. An EdgeList must answer one of them.
+	own, peer  heartbeatRef
+	nextListAt moment // no EdgeLists are sent in answer to the peer's heartbeats before
+}
+
+// lease returns how long the edges down last without a heartbeat.
+func (r *renewal) lease(interval time.Duration) time.Duration {
+	return leasePeriods * max(interval, time.Duration(r.peerPeriod)*time.Second)
+}
+
+// answers returns the time of the heartbeat with a nonce; ok is false if it is not one of the last
+// two.
+func (r *renewal) answers(nonce uint64) (at moment, ok bool) {
+	switch nonce {
+	case 0:
+		return never, false
+	case r.own.nonce:
+		return r.own.at, true
+	case r.peer.nonce:
+		return r.peer.at, true
+	}
+	return never, false
+}
+
+// A heartbeatRef identifies a heartbeat that an EdgeList may answer.
+type heartbeatRef struct {
+	nonce uint64 // 0: none
+	at    moment
+}
+
 // maxHeartbeatTries bounds the unanswered heartbeats to a peer. Then the overlay probes it.
 const maxHeartbeatTries = 2
 
-// planHeartbeatSoon plans a heartbeat within about one HeartbeatInterval, after edges of the link
+// planSoon plans a heartbeat within about one HeartbeatInterval, after edges of the link
 // changed. The other end may have missed the change.
-func (s *Scribe) planHeartbeatSoon(l *link) {
-	if !l.heartbeating || l.heartbeatAt.sub(s.now()) > s.cfg.HeartbeatInterval*5/4 {
-		l.heartbeating = true
-		s.heartbeatIn(l, s.jitter(s.cfg.HeartbeatInterval))
+func (h *heartbeats) planSoon(l *link) {
+	if !l.renewal.on || l.renewal.dueAt.sub(h.now()) > h.cfg.HeartbeatInterval*5/4 {
+		l.renewal.on = true
+		h.in(l, h.jitter(h.cfg.HeartbeatInterval))
 	}
 }
 
@@ -28,154 +84,146 @@ const heartbeatSlots = 32
 
 // align delays a time to the next multiple of pause on this node's clock. Each node's multiples
 // have a random offset.
-func (s *Scribe) align(at time.Time, pause time.Duration) time.Time {
-	last := at.Add(-s.heartbeatPhase).Truncate(pause).Add(s.heartbeatPhase)
+func (h *heartbeats) align(at time.Time, pause time.Duration) time.Time {
+	last := at.Add(-h.phase).Truncate(pause).Add(h.phase)
 	if last.Before(at) {
 		return last.Add(pause)
 	}
 	return last
 }
 
-// heartbeatPeriod returns the time between two heartbeats on one link. It grows with the number of
+// period returns the time between two heartbeats on one link. It grows with the number of
 // links, as heartbeatShare says.
-func (s *Scribe) heartbeatPeriod() time.Duration {
-	return max(s.cfg.HeartbeatInterval, min(time.Duration(len(s.links))*heartbeatShare, maxHeartbeatPeriod))
+func (h *heartbeats) period() time.Duration {
+	return max(h.cfg.HeartbeatInterval, min(time.Duration(len(h.links.byPeer))*heartbeatShare, maxHeartbeatPeriod))
 }
 
 // periodSeconds returns the period as announced to peers, in seconds; 0: HeartbeatInterval.
-func (s *Scribe) periodSeconds() uint32 {
-	if pause := s.heartbeatPeriod(); pause > s.cfg.HeartbeatInterval {
+func (h *heartbeats) periodSeconds() uint32 {
+	if pause := h.period(); pause > h.cfg.HeartbeatInterval {
 		return uint32((pause + time.Second - 1) / time.Second)
 	}
 	return 0
 }
 
-// planHeartbeat sets the time of the next heartbeat, replacing an earlier plan.
-func (s *Scribe) planHeartbeat(l *link) {
-	s.heartbeatIn(l, s.jitter(s.heartbeatPeriod()))
+// plan sets the time of the next heartbeat, replacing an earlier plan.
+func (h *heartbeats) plan(l *link) {
+	h.in(l, h.jitter(h.period()))
 }
 
-func (s *Scribe) heartbeatIn(l *link, d time.Duration) {
-	at := s.align(s.clock.Now().Add(d), s.cfg.HeartbeatInterval/heartbeatSlots)
-	l.heartbeatAt = momentOf(at)
-	s.planHeartbeatCheck(l)
+func (h *heartbeats) in(l *link, d time.Duration) {
+	at := h.align(h.clock.Now().Add(d), h.cfg.HeartbeatInterval/heartbeatSlots)
+	l.renewal.dueAt = momentOf(at)
+	h.planCheck(l)
 }
 
-// planHeartbeatCheck plans a check at the time of the next heartbeat, unless an earlier one is
+// planCheck plans a check at the time of the next heartbeat, unless an earlier one is
 // planned. A peer whose heartbeats delay this node's own again and again does not add an entry to
 // the calendar each time.
-func (s *Scribe) planHeartbeatCheck(l *link) {
-	if l.heartbeatCheckAt == never || l.heartbeatAt < l.heartbeatCheckAt {
-		l.heartbeatCheckAt = l.heartbeatAt
-		s.cal.Add(time.Unix(0, int64(l.heartbeatAt)), task{kind: taskHeartbeat, number: uint32(l.number)})
+func (h *heartbeats) planCheck(l *link) {
+	if l.renewal.checkAt == never || l.renewal.dueAt < l.renewal.checkAt {
+		l.renewal.checkAt = l.renewal.dueAt
+		h.cal.Add(time.Unix(0, int64(l.renewal.dueAt)), task{kind: taskHeartbeat, number: uint32(l.number)})
 	}
 }
 
-// PeerDown handles a broken connection. If the peer has restarted, it has no edges, so a heartbeat
-// is sent soon.
-func (s *Scribe) PeerDown(id env.PeerID) {
-	if l := s.links[id]; l != nil && l.heartbeating {
-		s.heartbeatIn(l, s.jitter(reconnectDelay))
-	}
-}
-
-// heartbeat renews all edges of a link.
-func (s *Scribe) heartbeat(l *link, now time.Time) {
-	if l.heartbeatCheckAt == never || momentOf(now) < l.heartbeatCheckAt {
+// beat renews all edges of a link.
+func (h *heartbeats) beat(l *link, now time.Time) {
+	if l.renewal.checkAt == never || momentOf(now) < l.renewal.checkAt {
 		return
 	}
-	l.heartbeatCheckAt = never
-	if !l.heartbeating {
+	l.renewal.checkAt = never
+	if !l.renewal.on {
 		return
 	}
-	if momentOf(now) < l.heartbeatAt { // it was postponed
-		s.planHeartbeatCheck(l)
+	if momentOf(now) < l.renewal.dueAt { // it was postponed
+		h.planCheck(l)
 		return
 	}
 	if len(l.up.groups)+len(l.down.groups) == 0 {
-		l.heartbeating = false
+		l.renewal.on = false
 		return
 	}
-	s.planHeartbeat(l)
-	s.flushWeights(l)
-	l.tries = 0
-	s.sendHeartbeat(l, now)
+	h.plan(l)
+	h.edges.flushWeights(l)
+	l.renewal.tries = 0
+	h.sendHeartbeat(l, now)
 }
 
-func (s *Scribe) sendHeartbeat(l *link, now time.Time) {
-	l.pendingNonce = s.rand.Uint64() | 1
-	l.ownHeartbeat = heartbeatRef{l.pendingNonce, momentOf(now)}
-	l.tries++
-	s.send(l.contact.Peer, &scribepb.Message{Body: &scribepb.Message_Heartbeat{Heartbeat: &scribepb.Heartbeat{
-		Nonce: l.pendingNonce, UpCount: uint32(len(l.up.groups)), UpDigest: l.up.digest, PeriodS: s.periodSeconds(),
+func (h *heartbeats) sendHeartbeat(l *link, now time.Time) {
+	l.renewal.pending = h.rand.Uint64() | 1
+	l.renewal.own = heartbeatRef{l.renewal.pending, momentOf(now)}
+	l.renewal.tries++
+	h.send(l.contact.Peer, &scribepb.Message{Body: &scribepb.Message_Heartbeat{Heartbeat: &scribepb.Heartbeat{
+		Nonce: l.renewal.pending, UpCount: uint32(len(l.up.groups)), UpDigest: l.up.digest, PeriodS: h.periodSeconds(),
 		DownCount: uint32(len(l.down.groups)), DownDigest: l.down.digest,
 	}}})
-	s.cal.Add(s.align(now.Add(s.node.RTO(l.contact.Peer.ID)), time.Second), task{kind: taskHeartbeatTimeout, number: uint32(l.number)})
+	h.cal.Add(h.align(now.Add(h.node.RTO(l.contact.Peer.ID)), time.Second), task{kind: taskHeartbeatTimeout, number: uint32(l.number)})
 }
 
-// heartbeatTimeout reacts to a heartbeat that was not answered in time: it sends another, or has
+// timeout reacts to a heartbeat that was not answered in time: it sends another, or has
 // the overlay probe the peer.
-func (s *Scribe) heartbeatTimeout(l *link, now time.Time) {
-	if l.pendingNonce == 0 {
+func (h *heartbeats) timeout(l *link, now time.Time) {
+	if l.renewal.pending == 0 {
 		return
 	}
-	if l.tries < maxHeartbeatTries {
-		s.sendHeartbeat(l, now)
+	if l.renewal.tries < maxHeartbeatTries {
+		h.sendHeartbeat(l, now)
 		return
 	}
-	l.pendingNonce = 0
-	s.node.Suspect(l.contact.Peer.ID)
+	l.renewal.pending = 0
+	h.node.Suspect(l.contact.Peer.ID)
 }
 
 // onHeartbeat compares the edges in both directions. The exchange serves both ends, so this node's
 // own heartbeat is postponed.
-func (s *Scribe) onHeartbeat(from env.PeerID, l *link, m *scribepb.Heartbeat) {
-	ack := &scribepb.HeartbeatAck{Nonce: m.Nonce, Match: l == nil && m.UpCount == 0, PeriodS: s.periodSeconds()}
+func (h *heartbeats) onHeartbeat(from env.PeerID, l *link, m *scribepb.Heartbeat) {
+	ack := &scribepb.HeartbeatAck{Nonce: m.Nonce, Match: l == nil && m.UpCount == 0, PeriodS: h.periodSeconds()}
 	to := env.Peer{ID: from}
 	if l != nil {
 		to = l.contact.Peer
-		s.renew(l, m.PeriodS)
-		l.peerHeartbeat = heartbeatRef{}
+		h.renew(l, m.PeriodS)
+		l.renewal.peer = heartbeatRef{}
 		if ack.Match = len(l.down.groups) == int(m.UpCount) && l.down.digest == m.UpDigest; !ack.Match {
-			l.peerHeartbeat = heartbeatRef{m.Nonce, s.now()}
+			l.renewal.peer = heartbeatRef{m.Nonce, h.now()}
 		}
 	}
-	s.send(to, &scribepb.Message{Body: &scribepb.Message_HeartbeatAck{HeartbeatAck: ack}})
+	h.send(to, &scribepb.Message{Body: &scribepb.Message_HeartbeatAck{HeartbeatAck: ack}})
 	switch {
 	case l == nil && m.DownCount > 0:
-		s.sendEdgeLists(to, nil, m.Nonce)
-	case l != nil && (len(l.up.groups) != int(m.DownCount) || l.up.digest != m.DownDigest) && s.now() >= l.nextListAt:
-		l.nextListAt = momentOf(s.clock.Now().Add(time.Duration(len(l.up.groups)) * timePerListedEdge))
-		s.sendEdgeLists(to, l, m.Nonce)
+		h.sendLists(to, nil, m.Nonce)
+	case l != nil && (len(l.up.groups) != int(m.DownCount) || l.up.digest != m.DownDigest) && h.now() >= l.renewal.nextListAt:
+		l.renewal.nextListAt = momentOf(h.clock.Now().Add(time.Duration(len(l.up.groups)) * timePerListedEdge))
+		h.sendLists(to, l, m.Nonce)
 	}
-	if l != nil && l.heartbeating && l.pendingNonce == 0 {
-		s.planHeartbeat(l)
+	if l != nil && l.renewal.on && l.renewal.pending == 0 {
+		h.plan(l)
 	}
 }
 
 // renew renews the lease of the edges down on a link.
-func (s *Scribe) renew(l *link, pause uint32) {
-	l.renewedAt, l.peerPeriod = s.now(), uint16(min(pause, uint32(maxHeartbeatPeriod/time.Second)))
+func (h *heartbeats) renew(l *link, pause uint32) {
+	l.renewal.renewedAt, l.renewal.peerPeriod = h.now(), uint16(min(pause, uint32(maxHeartbeatPeriod/time.Second)))
 }
 
-// onHeartbeatAck lists the edges up if the peer knows different ones. It does so even if there are
+// onAck lists the edges up if the peer knows different ones. It does so even if there are
 // none, because this node's heartbeat postponed the peer's own, which would have shown that.
-func (s *Scribe) onHeartbeatAck(l *link, m *scribepb.HeartbeatAck) {
-	if l == nil || m.Nonce != l.pendingNonce || l.pendingNonce == 0 {
+func (h *heartbeats) onAck(l *link, m *scribepb.HeartbeatAck) {
+	if l == nil || m.Nonce != l.renewal.pending || l.renewal.pending == 0 {
 		return
 	}
-	l.pendingNonce = 0
-	s.renew(l, m.PeriodS)
+	l.renewal.pending = 0
+	h.renew(l, m.PeriodS)
 	if !m.Match {
-		s.sendEdgeLists(l.contact.Peer, l, m.Nonce)
+		h.sendLists(l.contact.Peer, l, m.Nonce)
 	}
 }
 
-// sendEdgeLists lists the edges up to a peer. The link is nil if there is none, and thus no edge.
-func (s *Scribe) sendEdgeLists(to env.Peer, l *link, nonce uint64) {
+// sendLists lists the edges up to a peer. The link is nil if there is none, and thus no edge.
+func (h *heartbeats) sendLists(to env.Peer, l *link, nonce uint64) {
 	var all []*scribepb.Edge
 	if l != nil {
-		all = s.edgesUp(l)
+		all = h.edges.list(l)
 	}
 	// The lists cover the whole range of ids, so that the parent learns which edges no longer
 	// exist.
@@ -187,25 +235,11 @@ func (s *Scribe) sendEdgeLists(to env.Peer, l *link, nonce uint64) {
 		if len(all) > 0 {
 			last = overlay.ID(part[len(part)-1].Group)
 		}
-		s.send(to, &scribepb.Message{Body: &scribepb.Message_EdgeList{EdgeList: &scribepb.EdgeList{
+		h.send(to, &scribepb.Message{Body: &scribepb.Message_EdgeList{EdgeList: &scribepb.EdgeList{
 			First: bytes.Clone(first[:]), Last: bytes.Clone(last[:]), Edges: part, Nonce: nonce,
 		}}})
 		first = nextID(last)
 	}
-}
-
-// edgesUp returns the edges up on a link in the form of an EdgeList.
-func (s *Scribe) edgesUp(l *link) []*scribepb.Edge {
-	all := make([]*scribepb.Edge, 0, len(l.up.groups))
-	for _, number := range l.up.groups {
-		g := s.groups.At(number)
-		e := &scribepb.Edge{Group: g.id[:]}
-		if g.parents[0].link == l.number {
-			e.Weight = g.sentWeight
-		}
-		all = append(all, e)
-	}
-	return all
 }
 
 // nextID returns id+1 as a number.
@@ -216,66 +250,4 @@ func nextID(id overlay.ID) overlay.ID {
 		}
 	}
 	return id
-}
-
-// onEdgeList adopts the weights of the child's edges, and rejects edges that this node does not
-// have. Unless the list is partial, edges within its range that it does not contain end, if they
-// are old enough that the child must have known them.
-func (s *Scribe) onEdgeList(from env.PeerID, l *link, m *scribepb.EdgeList) {
-	var asked moment
-	if !m.Partial && l != nil {
-		switch {
-		case m.Nonce == 0:
-			return
-		case m.Nonce == l.ownHeartbeat.nonce:
-			asked = l.ownHeartbeat.at
-		case m.Nonce == l.peerHeartbeat.nonce:
-			asked = l.peerHeartbeat.at
-		default:
-			return // an answer to an older heartbeat; edges may have changed since
-		}
-	}
-	var unknown []overlay.ID
-	named := make(map[overlay.ID]bool, len(m.Edges))
-	for _, e := range m.Edges {
-		id := overlay.ID(e.Group)
-		named[id] = true
-		g := s.groups.Get(id)
-		if l == nil || g == nil || g.child(l) == nil {
-			unknown = append(unknown, id)
-			continue
-		}
-		c := g.child(l)
-		weight := s.clamp(e.Weight)
-		l.down.change(g, c.weight, weight)
-		c.weight = weight
-		s.updateWeight(g)
-	}
-	if len(unknown) > 0 {
-		s.sendReject(env.Peer{ID: from}, unknown...)
-	}
-	if m.Partial || l == nil {
-		return
-	}
-	for _, number := range slices.Clone(l.down.between(s.groups, m.First, m.Last)) {
-		g := s.groups.At(number)
-		if c := g.child(l); !named[g.id] && c != nil && asked.sub(c.since) > joinTimeout {
-			s.forgetChild(g, l)
-			s.dropIfUnused(g)
-		}
-	}
-}
-
-// onReject looks for another parent in a group in which the peer does not have the edge.
-func (s *Scribe) onReject(from env.PeerID, l *link, id overlay.ID) {
-	g := s.groups.Get(id)
-	if l == nil || g == nil {
-		return
-	}
-	if g.parent(l) != nil {
-		s.forgetParent(g, l)
-		s.searchParent(g)
-	} else if g.searching() && g.search.target == from {
-		s.searchNow(g) // the chosen parent is not in the tree
-	}
 }

@@ -30,7 +30,7 @@ func TestOneHeartbeatServesBothEnds(t *testing.T) {
 	a := l.members(1, l.own(0))[0]
 	l.subscribed(a, a.of(0), 1)
 	a.route(l.own(0), a.join(l.own(0), 1))
-	link := l.s.links[a.peer]
+	link := l.s.links.byPeer[a.peer]
 	a.heard()
 	for range 30 {
 		l.pass(10 * time.Second)
@@ -102,7 +102,7 @@ func TestListInAnswerToAHeartbeat(t *testing.T) {
 	if len(beats) == 0 || beats[0].DownCount != 2 {
 		t.Fatalf("heartbeats %v", beats)
 	}
-	nonce := l.s.links[a.peer].ownHeartbeat.nonce
+	nonce := l.s.links.byPeer[a.peer].renewal.own.nonce
 	a.ack(nonce, true)
 	id := l.own(1)
 	a.say(&scribepb.Message{Body: &scribepb.Message_EdgeList{EdgeList: &scribepb.EdgeList{

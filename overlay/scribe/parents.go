@@ -1,6 +1,7 @@
 package scribe
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -23,61 +24,73 @@ type parentSearch struct {
 	root      env.PeerID // root of the group, if it was looked up and asked directly
 }
 
+// parents keep this node in the trees of its groups: they find a parent, replace one that is lost, and
+// tell it the weight.
+type parents struct {
+	*doors
+	groups     *groupTable
+	links      *links
+	history    *history
+	blocks     *blocks
+	outbox     *outbox
+	heartbeats *heartbeats
+}
+
 // searching says whether the node tries to find a parent until it has one.
 func (g *group) searching() bool { return g.search != nil && g.search.required }
 
-// searchParent searches for a parent: along the route to the root, or, for a client, among the members
+// search searches for a parent: along the route to the root, or, for a client, among the members
 // that act for it.
-func (s *Scribe) searchParent(g *group) {
-	g.search = &parentSearch{required: true, edge: s.rand.Uint64() | 1, weight: g.weight()}
-	s.searchNow(g)
+func (ps *parents) search(g *group) {
+	g.search = &parentSearch{required: true, edge: ps.rand.Uint64() | 1, weight: g.weight()}
+	ps.searchNow(g)
 }
 
-// ensureParent starts a search if a node with a part in a tree has no parent.
-func (s *Scribe) ensureParent(g *group) {
+// ensure starts a search if a node with a part in a tree has no parent.
+func (ps *parents) ensure(g *group) {
 	if g.lacksParent() && !g.searching() && (g.ownWeight > 0 || len(g.children) > 0) {
-		s.searchParent(g)
+		ps.search(g)
 	}
 }
 
-func (s *Scribe) retrySearch(g *group, now time.Time) {
+func (ps *parents) retry(g *group, now time.Time) {
 	if !g.searching() || now.Before(g.search.due) {
 		return
 	}
 	if g.search.tries < 8 {
 		g.search.tries++
 	}
-	s.searchNow(g)
+	ps.searchNow(g)
 }
 
-func (s *Scribe) searchNow(g *group) {
-	hosts := s.node.Hosts()
-	client := s.node.State() == overlay.Attached
+func (ps *parents) searchNow(g *group) {
+	hosts := ps.node.Hosts()
+	client := ps.node.State() == overlay.Attached
 	if g.root || !client && !g.lacksParent() || g.ownWeight == 0 && len(g.children) == 0 {
 		g.search = nil
 		return
 	}
-	if !client && s.node.State() != overlay.Active {
+	if !client && ps.node.State() != overlay.Active {
 		return // the node is joining; LeafChanged continues
 	}
 	q := g.search
-	q.due = s.clock.Now().Add(s.jitter(min(joinTimeout<<q.tries, maxJoinTimeout)))
-	s.cal.Add(q.due, task{kind: taskJoinRetry, number: g.number})
+	q.due = ps.clock.Now().Add(ps.jitter(min(joinTimeout<<q.tries, maxJoinTimeout)))
+	ps.cal.Add(q.due, task{kind: taskJoinRetry, number: g.number})
 	q.target, q.redirects = "", 0
-	s.stats.Joins++
+	ps.stats.Joins++
 	if !client {
-		if avoid := s.blockedIDs(g); len(avoid) > 0 {
-			s.joinAtRoot(g, avoid)
+		if avoid := ps.blocks.ids(g.id); len(avoid) > 0 {
+			ps.joinAtRoot(g, avoid)
 		} else {
-			s.joinAlongRoute(g)
+			ps.joinAlongRoute(g)
 		}
 		return
 	}
 	complete, first := true, g.lacksParent()
 	for _, h := range hosts {
-		if g.parent(s.links[h.Peer.ID]) == nil {
+		if g.parent(ps.links.byPeer[h.Peer.ID]) == nil {
 			complete = false
-			s.sendJoin(g, h.Peer, g.weightFor(first))
+			ps.sendJoin(g, h.Peer, g.weightFor(first))
 			first = false
 		}
 	}
@@ -97,33 +110,40 @@ func (g *group) weightFor(first bool) uint32 {
 // joinAlongRoute sends a Join along the route to the root. The first attempt shares a Batch with
 // other Joins if the next hop is known. Later attempts are routed one by one, with
 // acknowledgements.
-func (s *Scribe) joinAlongRoute(g *group) {
-	if g.search.tries == 0 && len(s.recent[g.id]) == 0 {
-		if next, _ := s.node.NextHop(g.id); next != nil {
-			s.enqueue(next.Peer, batchEntry{kind: entryRoutedJoin, group: g.id, edge: g.search.edge, weight: g.search.weight, contact: s.node.Self()})
+func (ps *parents) joinAlongRoute(g *group) {
+	if g.search.tries == 0 && len(ps.history.recent[g.id]) == 0 {
+		if next, _ := ps.node.NextHop(g.id); next != nil {
+			ps.outbox.enqueue(next.Peer, batchEntry{kind: entryRoutedJoin, group: g.id, edge: g.search.edge, weight: g.search.weight, contact: ps.node.Self()})
 			return
 		}
 	}
-	s.routeJoin(g)
+	ps.routeJoin(g)
 }
 
-func (s *Scribe) routeJoin(g *group) {
-	s.node.Route(wire.Scribe, g.id, encode(s.joinMessage(g, g.search.weight)), func(overlay.Receipt, bool) {})
+// routeWanted routes a Join if its edge is still wanted.
+func (ps *parents) routeWanted(id overlay.ID, edge uint64) {
+	if g := ps.groups.Get(id); g != nil && g.searching() && g.search.edge == edge {
+		ps.routeJoin(g)
+	}
+}
+
+func (ps *parents) routeJoin(g *group) {
+	ps.node.Route(wire.Scribe, g.id, encode(ps.joinMessage(g, g.search.weight)), func(overlay.Receipt, bool) {})
 }
 
 // sendJoin asks one parent directly.
-func (s *Scribe) sendJoin(g *group, to env.Peer, weight uint32) {
-	if len(s.recent[g.id]) > 0 {
-		s.send(to, s.joinMessage(g, weight))
+func (ps *parents) sendJoin(g *group, to env.Peer, weight uint32) {
+	if len(ps.history.recent[g.id]) > 0 {
+		ps.send(to, ps.joinMessage(g, weight))
 		return
 	}
-	s.enqueue(to, batchEntry{kind: entryJoin, group: g.id, edge: g.search.edge, weight: weight})
+	ps.outbox.enqueue(to, batchEntry{kind: entryJoin, group: g.id, edge: g.search.edge, weight: weight})
 }
 
 // joinMessage returns a Join as a message of its own.
-func (s *Scribe) joinMessage(g *group, weight uint32) *scribepb.Message {
-	j := &scribepb.Join{Group: g.id[:], Record: s.node.Self().Raw, Weight: weight, Edge: g.search.edge}
-	for _, r := range s.recent[g.id] {
+func (ps *parents) joinMessage(g *group, weight uint32) *scribepb.Message {
+	j := &scribepb.Join{Group: g.id[:], Record: ps.node.Self().Raw, Weight: weight, Edge: g.search.edge}
+	for _, r := range ps.history.recent[g.id] {
 		j.Have = append(j.Have, r.id)
 	}
 	return &scribepb.Message{Body: &scribepb.Message_Join{Join: j}}
@@ -131,22 +151,22 @@ func (s *Scribe) joinMessage(g *group, weight uint32) *scribepb.Message {
 
 // onRedirect moves this node below another parent, if that one is nearer to the key. The old edge
 // remains until the new one is accepted.
-func (s *Scribe) onRedirect(from env.PeerID, id overlay.ID, record []byte) error {
-	g := s.groups.Get(id)
-	to, err := s.node.OpenRecord(record)
+func (ps *parents) onRedirect(from env.PeerID, id overlay.ID, record []byte) error {
+	g := ps.groups.Get(id)
+	to, err := ps.node.OpenRecord(record)
 	if err != nil {
-		s.stats.Garbage++
+		ps.stats.Garbage++
 		return env.ErrFrame
 	}
-	if g == nil || g.root || !to.Member || s.node.State() != overlay.Active || s.isBlocked(g.id, to.Peer.ID) {
+	if g == nil || g.root || !to.Member || ps.node.State() != overlay.Active || ps.blocks.has(g.id, to.Peer.ID) {
 		return nil
 	}
 	current := !g.lacksParent()
-	if current && s.linkAt(g.parents[0].link).contact.Peer.ID != from || !current && (!g.searching() || g.search.redirects >= maxRedirects) ||
-		!overlay.Nearer(g.id, to.ID, s.node.ID()) {
+	if current && ps.links.at(g.parents[0].link).contact.Peer.ID != from || !current && (!g.searching() || g.search.redirects >= maxRedirects) ||
+		!overlay.Nearer(g.id, to.ID, ps.node.ID()) {
 		return nil
 	}
-	now := s.clock.Now()
+	now := ps.clock.Now()
 	if current && g.search != nil && g.search.target == from && now.Before(g.search.due) {
 		return nil // the parent sent this before it received the latest Join, and does not know the new id of the edge
 	}
@@ -154,126 +174,222 @@ func (s *Scribe) onRedirect(from env.PeerID, id overlay.ID, record []byte) error
 		g.search = &parentSearch{}
 	}
 	q := g.search
-	q.target, q.edge, q.weight = to.Peer.ID, s.rand.Uint64()|1, g.weight()
+	q.target, q.edge, q.weight = to.Peer.ID, ps.rand.Uint64()|1, g.weight()
 	q.due = now.Add(joinTimeout) // time for the other parent to answer
 	if !current {
 		q.redirects++
-		s.cal.Add(q.due, task{kind: taskJoinRetry, number: g.number})
+		ps.cal.Add(q.due, task{kind: taskJoinRetry, number: g.number})
 	}
-	s.stats.Joins++
-	s.link(to) // so that the sender of Accept is known
-	s.sendJoin(g, to.Peer, q.weight)
+	ps.stats.Joins++
+	ps.links.open(to) // so that the sender of Accept is known
+	ps.sendJoin(g, to.Peer, q.weight)
 	return nil
 }
 
-// onAccept makes the sender the parent, or prunes the edge.
-func (s *Scribe) onAccept(c *overlay.Contact, id overlay.ID, edge uint64) {
-	if !s.acceptParent(id, c, edge) {
-		s.sendPrune(c.Peer, id, edge)
+// onAccept makes the sender the parent, or prunes the edge. It returns the group if it has a new
+// parent.
+func (ps *parents) onAccept(c *overlay.Contact, id overlay.ID, edge uint64) (changed *group) {
+	changed, ok := ps.accept(id, c, edge)
+	if !ok {
+		ps.outbox.sendPrune(c.Peer, id, edge)
 	}
+	return changed
 }
 
-// acceptParent makes a node that accepted this one its parent. It refuses if there is a parent
+// accept makes a node that accepted this one its parent. It refuses if there is a parent
 // already, if the node cannot be one, or if the edge is not of the latest Join.
-func (s *Scribe) acceptParent(id overlay.ID, c *overlay.Contact, edge uint64) bool {
-	g := s.groups.Get(id)
-	client := s.node.State() == overlay.Attached
+func (ps *parents) accept(id overlay.ID, c *overlay.Contact, edge uint64) (changed *group, ok bool) {
+	g := ps.groups.Get(id)
+	client := ps.node.State() == overlay.Attached
 	switch {
 	case g == nil || g.root || g.ownWeight == 0 && len(g.children) == 0:
-		return false
-	case g.parent(s.links[c.Peer.ID]) != nil:
+		return nil, false
+	case g.parent(ps.links.byPeer[c.Peer.ID]) != nil:
 		if g.search != nil && edge == g.search.edge {
-			s.confirmParent(g, s.links[c.Peer.ID])
+			ps.confirm(g, ps.links.byPeer[c.Peer.ID])
 		}
-		return true
+		return nil, true
 	case g.search == nil || edge != g.search.edge || len(g.parentEdges()) == len(g.parents):
-		return false
-	case s.isBlocked(id, c.Peer.ID) && g.search.root != c.Peer.ID:
-		return false // a blocked member on the route; see joinAtRoot
+		return nil, false
+	case ps.blocks.has(id, c.Peer.ID) && g.search.root != c.Peer.ID:
+		return nil, false // a blocked member on the route; see joinAtRoot
 	case client:
-		if !slices.ContainsFunc(s.node.Hosts(), func(h *overlay.Contact) bool { return h.ID == c.ID }) {
-			return false
+		if !slices.ContainsFunc(ps.node.Hosts(), func(h *overlay.Contact) bool { return h.ID == c.ID }) {
+			return nil, false
 		}
-	case !overlay.Nearer(id, c.ID, s.node.ID()) && !plant.Cycle:
-		return false
+	case !overlay.Nearer(id, c.ID, ps.node.ID()) && !plant.Cycle:
+		return nil, false
 	case !g.lacksParent() && g.search.target != c.Peer.ID:
-		return false // there is a parent already
+		return nil, false // there is a parent already
 	case !g.lacksParent():
-		s.leaveParent(g, s.linkAt(g.parents[0].link))
+		ps.leave(g, ps.links.at(g.parents[0].link))
 	}
-	l := s.link(c)
+	l := ps.links.open(c)
 	n := len(g.parentEdges())
 	g.parents[n] = parent{edge, l.number}
 	told := g.search.weight // the weight may have changed since the Join
 	if client {
 		told = g.weightFor(n == 0)
 	}
-	l.up.add(s.groups, g, told)
+	l.up.add(ps.groups.groupIndex, g, told)
 	if n == 0 {
 		g.sentWeight = told
 	}
 	if g.search.target = ""; !client {
 		g.search = nil
 	}
-	s.planHeartbeatSoon(l)
-	s.updateWeight(g)
-	s.dropIfUnused(g)
-	return true
+	ps.heartbeats.planSoon(l)
+	ps.updateWeight(g)
+	return g, true
 }
 
-// confirmParent handles the Accept of a repeated Join by a parent that had the edge already. The
+// confirm handles the Accept of a repeated Join by a parent that had the edge already. The
 // parent now has the id and the weight of that Join, whatever weights were sent meanwhile.
-func (s *Scribe) confirmParent(g *group, l *link) {
+func (ps *parents) confirm(g *group, l *link) {
 	g.parent(l).edge = g.search.edge
-	if client := s.node.State() == overlay.Attached; !client {
+	if client := ps.node.State() == overlay.Attached; !client {
 		l.up.change(g, g.sentWeight, g.search.weight)
 		g.sentWeight, g.search = g.search.weight, nil
-		s.updateWeight(g)
+		ps.updateWeight(g)
 	}
 }
 
-// leaveParent ends an edge to a parent, and tells the parent.
-func (s *Scribe) leaveParent(g *group, l *link) {
+// leave ends an edge to a parent, and tells the parent.
+func (ps *parents) leave(g *group, l *link) {
 	edge := g.parent(l).edge
-	s.forgetParent(g, l)
-	s.sendPrune(l.contact.Peer, g.id, edge)
+	ps.forget(g, l)
+	ps.outbox.sendPrune(l.contact.Peer, g.id, edge)
 }
 
-// forgetParent ends an edge to a parent without telling it.
-func (s *Scribe) forgetParent(g *group, l *link) {
+// forget ends an edge to a parent without telling it.
+func (ps *parents) forget(g *group, l *link) {
 	for i, p := range g.parentEdges() {
 		if p.link != l.number {
 			continue
 		}
 		if i == 0 {
-			l.up.remove(s.groups, g, g.sentWeight)
+			l.up.remove(ps.groups.groupIndex, g, g.sentWeight)
 		} else {
-			l.up.remove(s.groups, g, 0)
+			l.up.remove(ps.groups.groupIndex, g, 0)
 		}
 		copy(g.parents[i:], g.parents[i+1:])
 		g.parents[len(g.parents)-1] = parent{}
 		if i == 0 && !g.lacksParent() { // the second parent becomes the first
 			g.sentWeight = 0
-			s.updateWeight(g)
+			ps.updateWeight(g)
 		}
-		s.sweepLater(g)
-		s.planHeartbeatSoon(l)
-		s.dropIdleLater(l)
+		ps.groups.sweepLater(g)
+		ps.heartbeats.planSoon(l)
+		ps.links.dropIdleLater(l)
 		return
 	}
 }
 
-// replaceParents leaves the parents for which stays is false, and looks for others.
-func (s *Scribe) replaceParents(stays func(*group, *link) bool) {
+// replace leaves the parents for which stays is false, and looks for others.
+func (ps *parents) replace(stays func(*group, *link) bool) {
 	leaves := func(g *group) bool {
-		return slices.ContainsFunc(g.parentEdges(), func(p parent) bool { return !stays(g, s.linkAt(p.link)) })
+		return slices.ContainsFunc(g.parentEdges(), func(p parent) bool { return !stays(g, ps.links.at(p.link)) })
 	}
-	for _, g := range s.sortedGroups(leaves) {
+	for _, g := range ps.groups.sorted(leaves) {
 		for _, p := range slices.Clone(g.parentEdges()) {
-			if l := s.linkAt(p.link); !stays(g, l) {
-				s.leaveParent(g, l)
+			if l := ps.links.at(p.link); !stays(g, l) {
+				ps.leave(g, l)
 			}
 		}
-		s.searchParent(g)
+		ps.search(g)
 	}
+}
+
+// updateWeight plans to tell the parent if the weight of a group has changed.
+func (ps *parents) updateWeight(g *group) {
+	if len(g.parentEdges()) == 0 || g.weight() == g.sentWeight || plant.StaleWeight {
+		return
+	}
+	l := ps.links.at(g.parents[0].link)
+	if l.weights == nil {
+		l.weights = map[overlay.ID]bool{}
+	}
+	l.weights[g.id] = true
+	ps.links.flushSoon(l, weightDelay)
+}
+
+func (ps *parents) flushWeights(l *link) {
+	var changed []*scribepb.Edge
+	of := slices.SortedFunc(maps.Keys(l.weights), func(a, b overlay.ID) int { return slices.Compare(a[:], b[:]) })
+	for _, id := range of {
+		g := ps.groups.Get(id)
+		if g == nil || g.parents[0].link != l.number || g.weight() == g.sentWeight {
+			continue
+		}
+		l.up.change(g, g.sentWeight, g.weight())
+		g.sentWeight = g.weight()
+		changed = append(changed, &scribepb.Edge{Group: g.id[:], Weight: g.sentWeight})
+	}
+	l.weights = nil
+	for part := range slices.Chunk(changed, maxList) {
+		ps.sendEdgeList(l, part, true)
+	}
+}
+
+func (ps *parents) sendEdgeList(l *link, part []*scribepb.Edge, partial bool) {
+	ps.send(l.contact.Peer, &scribepb.Message{Body: &scribepb.Message_EdgeList{EdgeList: &scribepb.EdgeList{
+		First: part[0].Group, Last: part[len(part)-1].Group, Edges: part, Partial: partial,
+	}}})
+}
+
+// list returns the edges up on a link in the form of an EdgeList.
+func (ps *parents) list(l *link) []*scribepb.Edge {
+	all := make([]*scribepb.Edge, 0, len(l.up.groups))
+	for _, number := range l.up.groups {
+		g := ps.groups.At(number)
+		e := &scribepb.Edge{Group: g.id[:]}
+		if g.parents[0].link == l.number {
+			e.Weight = g.sentWeight
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// onReject looks for another parent in a group in which the peer does not have the edge.
+func (ps *parents) onReject(from env.PeerID, l *link, id overlay.ID) {
+	g := ps.groups.Get(id)
+	if l == nil || g == nil {
+		return
+	}
+	if g.parent(l) != nil {
+		ps.forget(g, l)
+		ps.search(g)
+	} else if g.searching() && g.search.target == from {
+		ps.searchNow(g) // the chosen parent is not in the tree
+	}
+}
+
+// joinAtRoot looks up the root and joins there directly. Along the route, a blocked member could
+// answer first. The root redirects to children that are not avoided.
+func (ps *parents) joinAtRoot(g *group, avoid [][]byte) {
+	q := g.search
+	ps.node.Lookup(g.id, 1, func(l overlay.Lookup) {
+		if !ps.groups.isCurrent(g) || g.search != q || !g.lacksParent() || len(l.Nearest) == 0 || l.Nearest[0].ID == ps.node.ID() {
+			return // retry tries again
+		}
+		root := l.Nearest[0]
+		q.root = root.Peer.ID
+		j := ps.joinMessage(g, q.weight)
+		j.GetJoin().Avoid = avoid
+		ps.links.open(root) // so that the sender of Accept is known
+		ps.send(root.Peer, j)
+	})
+}
+
+// becomeRoot makes this node the root of a group, after the overlay delivered a message for the
+// group's key.
+func (ps *parents) becomeRoot(g *group) {
+	if g.root {
+		return
+	}
+	for _, p := range slices.Backward(g.parentEdges()) {
+		ps.leave(g, ps.links.at(p.link))
+	}
+	g.root, g.search = true, nil
 }

@@ -22,10 +22,10 @@ func (s *Scribe) Place(id overlay.ID) (p Place, ok bool) {
 	}
 	p = Place{Root: g.root, Own: int(g.ownWeight), Weight: int(g.weight())}
 	for _, up := range g.parentEdges() {
-		p.Parents = append(p.Parents, s.linkAt(up.link).contact.ID)
+		p.Parents = append(p.Parents, s.links.at(up.link).contact.ID)
 	}
 	for _, c := range g.children {
-		p.Children = append(p.Children, s.linkAt(c.link).contact.ID)
+		p.Children = append(p.Children, s.links.at(c.link).contact.ID)
 	}
 	return p, true
 }
@@ -33,7 +33,7 @@ func (s *Scribe) Place(id overlay.ID) (p Place, ok bool) {
 // Parent returns the node's first parent in a group; ok is false if it has none.
 func (s *Scribe) Parent(id overlay.ID) (parent overlay.ID, ok bool) {
 	if g := s.groups.Get(id); g != nil && len(g.parentEdges()) > 0 {
-		return s.linkAt(g.parents[0].link).contact.ID, true
+		return s.links.at(g.parents[0].link).contact.ID, true
 	}
 	return overlay.ID{}, false
 }
@@ -41,7 +41,7 @@ func (s *Scribe) Parent(id overlay.ID) (parent overlay.ID, ok bool) {
 // Groups returns the groups in which the node has a place, sorted by id.
 func (s *Scribe) Groups() []overlay.ID {
 	var of []overlay.ID
-	for _, g := range s.sortedGroups(func(*group) bool { return true }) {
+	for _, g := range s.groups.sorted(func(*group) bool { return true }) {
 		of = append(of, g.id)
 	}
 	return of
@@ -51,7 +51,7 @@ func (s *Scribe) Groups() []overlay.ID {
 func (s *Scribe) Parents(id overlay.ID) (of []*overlay.Contact) {
 	if g := s.groups.Get(id); g != nil {
 		for _, up := range g.parentEdges() {
-			of = append(of, s.linkAt(up.link).contact)
+			of = append(of, s.links.at(up.link).contact)
 		}
 	}
 	return of
@@ -61,7 +61,7 @@ func (s *Scribe) Parents(id overlay.ID) (of []*overlay.Contact) {
 func (s *Scribe) Children(id overlay.ID) (of []*overlay.Contact) {
 	if g := s.groups.Get(id); g != nil {
 		for _, c := range g.children {
-			of = append(of, s.linkAt(c.link).contact)
+			of = append(of, s.links.at(c.link).contact)
 		}
 	}
 	return of
@@ -69,7 +69,7 @@ func (s *Scribe) Children(id overlay.ID) (of []*overlay.Contact) {
 
 // GroupsOf returns the groups in which a peer is a child of this node, sorted by id.
 func (s *Scribe) GroupsOf(child env.PeerID) (of []overlay.ID) {
-	if l := s.links[child]; l != nil {
+	if l := s.links.byPeer[child]; l != nil {
 		for _, number := range l.down.groups {
 			of = append(of, s.groups.At(number).id)
 		}
@@ -79,6 +79,6 @@ func (s *Scribe) GroupsOf(child env.PeerID) (of []overlay.ID) {
 
 // Neighbour says whether a peer is a parent or a child of this node in any group.
 func (s *Scribe) Neighbour(peer env.PeerID) bool {
-	l := s.links[peer]
+	l := s.links.byPeer[peer]
 	return l != nil && len(l.up.groups)+len(l.down.groups) > 0
 }

@@ -1,15 +1,10 @@
 package scribe
 
 import (
-	"bytes"
-	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"tidings/internal/env"
-	"tidings/internal/plant"
-	"tidings/internal/slab"
 	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/scribe/scribepb"
@@ -22,99 +17,60 @@ type Delivery struct {
 	Payload []byte // must not be changed
 }
 
-// Scribe is one node's part in all trees. It is not safe for concurrent use.
+// Scribe is one node's part in all trees. It is not safe for concurrent use. It passes messages, time
+// and changes of the overlay to its components, of which each uses those above it in this list only:
 type Scribe struct {
-	cfg     Config
-	clock   env.Clock
-	net     env.Network
-	rand    *rand.Rand
-	log     *slog.Logger
-	node    *overlay.Node
+	doors
 	deliver func(Delivery)
-	stats   Stats
 
-	groups         *groupIndex
-	links          map[env.PeerID]*link
-	linkStore      slab.Slab[link]                // storage of the links; see linkNumber
-	toSweep        []*group                       // groups that the next sweep checks
-	recent         map[overlay.ID][]recentMessage // forwarded messages not older than recentTTL, the oldest first
-	keptBytes      int                            // bytes of the messages in recent
-	nodeState      overlay.State                  // of the overlay, when the leaf last changed
-	seen           [2]map[messageKey]env.PeerID   // messages of the current and the previous period, with the peer that first sent them; "": not received from a peer
-	blocked        map[blockKey]blockEntry
-	sweeps         int           // number of sweeps since the last rotation of seen
-	heartbeatPhase time.Duration // offset of this node's heartbeat slots; see align
-	outbox         outbox
-	cal            env.Calendar[task]
+	groups     groupTable  // what this node is in each tree
+	links      *links      // what it shares with each peer
+	history    *history    // messages that passed
+	blocks     *blocks     // parents that the layer above does not want
+	outbox     *outbox     // messages about edges on their way to peers
+	multicasts *multicasts // messages of groups on their way to children
+	heartbeats *heartbeats // renewal of the edges
+	parents    *parents    // the edges up
+	children   *children   // the edges down
+
+	nodeState overlay.State // of the overlay, when the leaf last changed
 }
-
-// A messageKey identifies a message. It contains the group, because publishers choose ids, and must
-// not be able to suppress a message of one group by another's.
-type messageKey struct {
-	group overlay.ID
-	id    uint64
-}
-
-// A task is an entry of the calendar. Its group or link may be gone when it is due, and its number
-// in use by another one.
-type task struct {
-	kind   taskKind
-	number uint32 // of the group, or link
-}
-
-type taskKind uint8
-
-const (
-	taskJoinRetry        taskKind = iota // a Join was not answered in time
-	taskPushCheck                        // a child that was asked to move should have done so
-	taskPushDown                         // there are more children than the fan-out
-	taskHeartbeat                        // renew the edges of a link
-	taskHeartbeatTimeout                 // a heartbeat was not answered in time
-	taskFlush                            // send acknowledgements and weights
-	taskOutbox                           // send the entries of the outbox
-	taskResend                           // a Multicast was not acknowledged in time
-	taskCheckLink                        // a lease may be over, or a link without edges
-	taskSweep                            // drop expired messages and unused groups
-)
 
 // New returns the Scribe of a node, and registers it with the node. It calls deliver once for each
 // message of a group that the node has joined.
 func New(e env.Env, node *overlay.Node, cfg Config, deliver func(Delivery)) *Scribe {
 	s := &Scribe{
-		cfg:     cfg.withDefaults(),
-		clock:   e.Clock,
-		net:     e.Network,
-		rand:    e.Rand,
-		log:     e.Log,
-		node:    node,
+		doors:   doors{cfg: cfg.withDefaults(), clock: e.Clock, net: e.Network, rand: e.Rand, node: node},
 		deliver: deliver,
-		groups:  overlay.NewIndex(e.Rand.Uint64(), func(g *group) *overlay.ID { return &g.id }),
-		links:   map[env.PeerID]*link{},
-		recent:  map[overlay.ID][]recentMessage{},
-		outbox:  outbox{byPeer: map[env.PeerID]*peerQueue{}},
-		seen:    [2]map[messageKey]env.PeerID{{}, {}},
-		blocked: map[blockKey]blockEntry{},
+		groups:  groupTable{groupIndex: overlay.NewIndex(e.Rand.Uint64(), func(g *group) *overlay.ID { return &g.id })},
+		history: newHistory(),
 	}
-	s.heartbeatPhase = time.Duration(s.rand.Int64N(int64(s.cfg.HeartbeatInterval)))
+	d := &s.doors
+	s.links = &links{doors: d, byPeer: map[env.PeerID]*link{}}
+	s.blocks = &blocks{doors: d, byKey: map[blockKey]blockEntry{}}
+	s.outbox = &outbox{doors: d, byPeer: map[env.PeerID]*peerQueue{}}
+	s.multicasts = &multicasts{doors: d, isChild: s.groups.isChild}
+	s.heartbeats = &heartbeats{doors: d, links: s.links, phase: time.Duration(s.rand.Int64N(int64(s.cfg.HeartbeatInterval)))}
+	s.parents = &parents{
+		doors: d, groups: &s.groups, links: s.links, history: s.history, blocks: s.blocks, outbox: s.outbox, heartbeats: s.heartbeats,
+	}
+	s.children = &children{
+		doors: d, groups: &s.groups, links: s.links, history: s.history, outbox: s.outbox, multicasts: s.multicasts,
+		heartbeats: s.heartbeats, parents: s.parents,
+	}
+	s.outbox.routeJoin, s.heartbeats.edges = s.parents.routeWanted, s.parents
 	node.Handle(wire.Scribe, s)
 	s.schedule(sweepInterval, task{kind: taskSweep})
 	return s
 }
 
-func (s *Scribe) schedule(d time.Duration, t task) { s.cal.Add(s.clock.Now().Add(d), t) }
-
-// jitter returns a random duration between 3/4 and 5/4 of d.
-func (s *Scribe) jitter(d time.Duration) time.Duration {
-	return d*3/4 + time.Duration(s.rand.Int64N(int64(d)/2+1))
-}
-
 // Join subscribes the node to a group, or changes its weight there: the number of clients behind
 // it, at least 1.
 func (s *Scribe) Join(id overlay.ID, weight int) {
-	g := s.group(id)
+	g := s.groups.ensure(id)
 	g.ownWeight = uint32(min(max(weight, 1), s.cfg.MaxWeight))
-	s.updateWeight(g)
-	s.ensureParent(g)
+	s.parents.updateWeight(g)
+	s.parents.ensure(g)
 }
 
 // Leave ends the node's subscription. The node forwards messages as long as it has children.
@@ -124,9 +80,9 @@ func (s *Scribe) Leave(id overlay.ID) {
 		return
 	}
 	g.ownWeight = 0
-	s.sweepLater(g)
-	s.updateWeight(g)
-	s.dropIfUnused(g)
+	s.groups.sweepLater(g)
+	s.parents.updateWeight(g)
+	s.children.dropIfUnused(g)
 }
 
 // Publish sends a message of at most MaxPayload bytes to a group, and returns its id. It calls done
@@ -157,12 +113,6 @@ func (s *Scribe) SendBelow(id overlay.ID, msg uint64, payload []byte) {
 	}
 }
 
-func multicastFrame(id []byte, msg uint64, payload []byte) []byte {
-	return wire.AppendFrame(nil, wire.Scribe, &scribepb.Message{Body: &scribepb.Message_Multicast{Multicast: &scribepb.Multicast{
-		Group: id, Id: msg, Payload: payload,
-	}}})
-}
-
 // Weight returns the number of clients of a group, as summed at its root; ok is false if this node
 // is not the root.
 func (s *Scribe) Weight(id overlay.ID) (weight int, ok bool) {
@@ -175,7 +125,7 @@ func (s *Scribe) Weight(id overlay.ID) (weight int, ok bool) {
 // Stats returns the counters.
 func (s *Scribe) Stats() Stats {
 	st := s.stats
-	st.Groups, st.Links = s.groups.Len(), len(s.links)
+	st.Groups, st.Links = s.groups.Len(), len(s.links.byPeer)
 	for g := range s.groups.All() {
 		st.Children += len(g.children)
 		if g.root {
@@ -194,15 +144,15 @@ func (s *Scribe) Run(now time.Time) time.Time {
 		}
 		switch t.kind {
 		case taskOutbox:
-			s.sendOutbox(now)
+			s.outbox.flush(now)
 		case taskSweep:
 			s.sweep(now)
 		case taskJoinRetry, taskPushCheck, taskPushDown:
-			if g := s.groups.At(t.number); s.isCurrent(g) {
+			if g := s.groups.At(t.number); s.groups.isCurrent(g) {
 				s.runGroup(g, t.kind, now)
 			}
 		default:
-			if l := s.linkAt(linkNumber(t.number)); l.contact != nil {
+			if l := s.links.at(linkNumber(t.number)); l.contact != nil {
 				s.runLink(l, t.kind, now)
 			}
 		}
@@ -213,16 +163,16 @@ func (s *Scribe) Run(now time.Time) time.Time {
 func (s *Scribe) runGroup(g *group, kind taskKind, now time.Time) {
 	switch kind {
 	case taskJoinRetry:
-		s.retrySearch(g, now)
+		s.parents.retry(g, now)
 	case taskPushCheck:
 		if g.pushCheckPlanned {
 			g.pushCheckPlanned = false
-			s.pushDown(g)
+			s.children.pushDown(g)
 		}
 	case taskPushDown:
 		if g.pushPlanned {
 			g.pushPlanned = false
-			s.pushDown(g)
+			s.children.pushDown(g)
 		}
 	}
 }
@@ -231,230 +181,134 @@ func (s *Scribe) runGroup(g *group, kind taskKind, now time.Time) {
 func (s *Scribe) runLink(l *link, kind taskKind, now time.Time) {
 	switch kind {
 	case taskHeartbeat:
-		s.heartbeat(l, now)
+		s.heartbeats.beat(l, now)
 	case taskHeartbeatTimeout:
-		s.heartbeatTimeout(l, now)
+		s.heartbeats.timeout(l, now)
 	case taskFlush:
 		s.flush(l, now)
 	case taskResend:
-		s.resend(l, now)
+		s.multicasts.resend(l, now)
 	case taskCheckLink:
-		s.checkLink(l, now)
+		s.children.checkLink(l, now)
 	}
-}
-
-// Forward intercepts a routed Join if this node is in the group's tree and nearer to the key than
-// the joining node. Every other message passes.
-func (s *Scribe) Forward(m *overlay.Message) bool {
-	if m.Prev == "" {
-		return false // this node's own message
-	}
-	msg, err := parse(m.Payload)
-	if err != nil {
-		return false // the root counts it as garbage
-	}
-	j := msg.GetJoin()
-	if j == nil {
-		return false
-	}
-	g := s.groups.Get(overlay.ID(j.Group))
-	if g == nil || overlay.ID(j.Group) != m.Key {
-		return false
-	}
-	c, err := s.node.OpenRecord(j.Record)
-	if err != nil || !c.Member || !overlay.Nearer(g.id, s.node.ID(), c.ID) {
-		return false
-	}
-	s.accept(g, c, requestOf(j), false)
-	return true
-}
-
-// Deliver handles a message that was routed to this node as the root of its key.
-func (s *Scribe) Deliver(m *overlay.Message) {
-	msg, err := parse(m.Payload)
-	if err != nil {
-		s.stats.Garbage++
-		return
-	}
-	switch b := msg.Body.(type) {
-	case *scribepb.Message_Join:
-		if overlay.ID(b.Join.Group) != m.Key {
-			s.stats.Garbage++
-			return
-		}
-		c, err := s.node.OpenRecord(b.Join.Record)
-		if err != nil || !c.Member { // clients send their Joins to the members that act for them
-			s.stats.Garbage++
-			return
-		}
-		g := s.group(m.Key)
-		s.becomeRoot(g)
-		if c.ID != s.node.ID() {
-			s.accept(g, c, requestOf(b.Join), false)
-		}
-	case *scribepb.Message_Publish:
-		if overlay.ID(b.Publish.Group) != m.Key {
-			s.stats.Garbage++
-			return
-		}
-		g := s.group(m.Key)
-		s.becomeRoot(g)
-		s.forward(g, nil, b.Publish.Id, b.Publish.Payload, multicastFrame(b.Publish.Group, b.Publish.Id, b.Publish.Payload), 0)
-	default:
-		s.stats.Garbage++
-	}
-}
-
-// Receive handles one message of this layer from a peer. The body is the content of the frame.
-func (s *Scribe) Receive(from env.PeerID, frame, body []byte) error {
-	m, err := parse(body)
-	if err != nil {
-		s.stats.Garbage++
-		return err
-	}
-	l := s.links[from]
-	switch b := m.Body.(type) {
-	case *scribepb.Message_Join:
-		c, err := s.openFrom(from, b.Join.Record)
-		if err != nil {
-			return err
-		}
-		s.onJoin(c, overlay.ID(b.Join.Group), requestOf(b.Join))
-	case *scribepb.Message_Accept:
-		c, err := s.openFrom(from, b.Accept.Record)
-		if err != nil {
-			return err
-		}
-		s.onAccept(c, overlay.ID(b.Accept.Group), b.Accept.Edge)
-	case *scribepb.Message_Redirect:
-		return s.onRedirect(from, overlay.ID(b.Redirect.Group), b.Redirect.Record)
-	case *scribepb.Message_Batch:
-		return s.onBatch(from, b.Batch)
-	case *scribepb.Message_Prune:
-		s.onPrune(l, overlay.ID(b.Prune.Group), b.Prune.Edge)
-	case *scribepb.Message_Multicast:
-		s.onMulticast(from, b.Multicast, frame)
-	case *scribepb.Message_Ack:
-		s.onAck(l, b.Ack)
-	case *scribepb.Message_Heartbeat:
-		s.onHeartbeat(from, l, b.Heartbeat)
-	case *scribepb.Message_HeartbeatAck:
-		s.onHeartbeatAck(l, b.HeartbeatAck)
-	case *scribepb.Message_EdgeList:
-		s.onEdgeList(from, l, b.EdgeList)
-	case *scribepb.Message_Reject:
-		for _, g := range b.Reject.Groups {
-			s.onReject(from, l, overlay.ID(g))
-		}
-	case *scribepb.Message_Offer:
-		s.onOffer(l, b.Offer)
-	default:
-		return env.ErrFrame // a Publish is routed, never sent directly
-	}
-	return nil
-}
-
-// openFrom opens a record, and checks that it is the sender's own.
-func (s *Scribe) openFrom(from env.PeerID, record []byte) (*overlay.Contact, error) {
-	c, err := s.node.OpenRecord(record)
-	if err != nil || c.Peer.ID != from {
-		s.stats.Garbage++
-		return nil, env.ErrFrame
-	}
-	return c, nil
-}
-
-// forward sends a message to all children other than the sender, and delivers it, once. It keeps
-// the message for what is left of recentTTL: if every hop kept it for the full time, the message
-// could outlive the nodes that recognise it as a duplicate.
-func (s *Scribe) forward(g *group, from *link, id uint64, payload, frame []byte, age time.Duration) {
-	known := s.seenBefore(messageKey{g.id, id}, from)
-	if known {
-		s.stats.Repeated++
-		if !plant.Duplicate {
-			return
-		}
-	}
-	now := s.clock.Now()
-	if age < recentTTL {
-		s.keep(g, recentMessage{id: id, at: now.Add(-age), frame: frame})
-	}
-	for i := range g.children {
-		if l := s.linkAt(g.children[i].link); l != from && !known {
-			s.sendMulticast(l, g.id, id, frame)
-		}
-	}
-	if g.ownWeight > 0 {
-		s.stats.Delivered++
-		s.deliver(Delivery{g.id, id, payload})
-	}
-}
-
-// seenBefore says whether a message was here before, and remembers it and the peer that first sent
-// it.
-func (s *Scribe) seenBefore(msg messageKey, from *link) bool {
-	var peer env.PeerID
-	if from != nil {
-		peer = from.contact.Peer.ID
-	}
-	for _, m := range s.seen {
-		if by, ok := m[msg]; ok {
-			if by == "" {
-				m[msg] = peer
-			}
-			return true
-		}
-	}
-	if len(s.seen[0]) >= maxSeen/2 {
-		s.rotateSeen()
-	}
-	s.seen[0][msg] = peer
-	return false
-}
-
-func (s *Scribe) rotateSeen() {
-	s.seen[0], s.seen[1] = map[messageKey]env.PeerID{}, s.seen[0]
-	s.sweeps = 0
-}
-
-// sortedGroups returns the groups for which keep is true, by id.
-func (s *Scribe) sortedGroups(keep func(*group) bool) []*group {
-	var of []*group
-	for g := range s.groups.All() {
-		if keep(g) {
-			of = append(of, g)
-		}
-	}
-	return sortByID(of)
-}
-
-func sortByID(of []*group) []*group {
-	slices.SortFunc(of, func(a, b *group) int { return bytes.Compare(a.id[:], b.id[:]) })
-	return of
 }
 
 // sweep drops expired messages, forgets old message ids, and removes unused groups.
 func (s *Scribe) sweep(now time.Time) {
 	s.schedule(sweepInterval, task{kind: taskSweep})
-	// Sweeps are counted instead of time, so that a leap of the clock makes no message old that
-	// other nodes still have.
-	if s.sweeps++; s.sweeps >= int(seenTTL/sweepInterval) {
-		s.rotateSeen()
-	}
-	pending := slices.Compact(sortByID(s.toSweep)) // a group that reuses the memory of another is listed twice
-	s.toSweep = nil
+	s.history.tick()
+	pending := slices.Compact(sortByID(s.groups.toSweep)) // a group that reuses the memory of another is listed twice
+	s.groups.toSweep = nil
 	for _, g := range pending {
-		if g.sweepQueued = false; !s.isCurrent(g) {
+		if g.sweepQueued = false; !s.groups.isCurrent(g) {
 			continue
 		}
-		s.forgetOld(g, now)
-		s.dropIfUnused(g)
-		s.ensureParent(g)
+		s.history.forgetOld(g.id, now)
+		s.children.dropIfUnused(g)
+		s.parents.ensure(g)
 		useful := g.root && len(g.children) > 0 // until its children change, which queues the group again
-		if s.isCurrent(g) && (!useful && g.onlyForwards() || g.lacksParent() || len(s.recent[g.id]) > 0) {
-			s.sweepLater(g)
+		if s.groups.isCurrent(g) && (!useful && g.onlyForwards() || g.lacksParent() || len(s.history.recent[g.id]) > 0) {
+			s.groups.sweepLater(g)
 		}
 	}
-	s.unblock(now)
+	s.blocks.expire(now)
 	s.planted()
+}
+
+// LeafChanged checks whether this node is still the root of its groups, and whether its parents are
+// still valid: the parents of a client are the members that act for it, the parent of a member is
+// nearer to the key.
+func (s *Scribe) LeafChanged() {
+	was := s.nodeState
+	s.nodeState = s.node.State()
+	switch s.nodeState {
+	case overlay.Active:
+		if was != overlay.Active { // a search could not reach a parent until now
+			for _, g := range s.groups.sorted((*group).lacksParent) {
+				s.parents.search(g)
+			}
+		}
+		for _, g := range s.groups.sorted(func(g *group) bool { return g.root && !s.node.IsRoot(g.id) }) {
+			g.root = false
+			s.groups.sweepLater(g)
+			s.parents.search(g)
+			s.children.dropIfUnused(g)
+		}
+		s.parents.replace(func(g *group, l *link) bool { return overlay.Nearer(g.id, l.contact.ID, s.node.ID()) })
+	case overlay.Attached:
+		hosts := s.node.Hosts()
+		for _, g := range s.groups.sorted(func(*group) bool { return true }) {
+			g.root = false
+			s.groups.sweepLater(g)
+			for len(g.children) > 0 { // a client has no children
+				c, l := g.children[0], s.links.at(g.children[0].link)
+				s.outbox.sendPrune(l.contact.Peer, g.id, c.edge)
+				s.children.forget(g, l)
+			}
+			s.children.dropIfUnused(g)
+		}
+		s.parents.replace(func(_ *group, l *link) bool {
+			return slices.ContainsFunc(hosts, func(h *overlay.Contact) bool { return h.Peer.ID == l.contact.Peer.ID })
+		})
+		for _, g := range s.groups.sorted(func(g *group) bool { return len(g.parentEdges()) < len(hosts) }) {
+			s.parents.search(g)
+		}
+	case overlay.Alone, overlay.Joining, overlay.Left:
+	}
+}
+
+// PeerGone ends all edges to a peer that died or left.
+func (s *Scribe) PeerGone(id env.PeerID) {
+	l := s.links.byPeer[id]
+	if l == nil {
+		return
+	}
+	l.transfer = nil
+	for _, number := range slices.Clone(l.up.groups) {
+		g := s.groups.At(number)
+		s.parents.forget(g, l)
+		s.parents.search(g)
+	}
+	s.children.dropAll(l)
+	s.links.dropIdle(l)
+}
+
+// flush sends acknowledgements and changed weights.
+func (s *Scribe) flush(l *link, now time.Time) {
+	if l.flushAt == never || momentOf(now) < l.flushAt {
+		return
+	}
+	l.flushAt = never
+	s.multicasts.sendAcks(l)
+	s.parents.flushWeights(l)
+}
+
+// PeerDown handles a broken connection. If the peer has restarted, it has no edges, so a heartbeat
+// is sent soon.
+func (s *Scribe) PeerDown(id env.PeerID) {
+	if l := s.links.byPeer[id]; l != nil && l.renewal.on {
+		s.heartbeats.in(l, s.jitter(reconnectDelay))
+	}
+}
+
+// FirstSender returns the peer that first sent this node a message of a group; ok is false if the
+// message is unknown or came from no peer. Messages are remembered for at least seenTTL, unless
+// maxSeen is exceeded.
+func (s *Scribe) FirstSender(id overlay.ID, msg uint64) (by env.PeerID, ok bool) {
+	by = s.history.firstSender(messageKey{id, msg})
+	return by, by != ""
+}
+
+// Block leaves a parent in a group, and accepts it as one there no more for blockTime, unless it is
+// the root, which has no alternative. It has no effect at a client, whose parents are the members
+// that act for it. Block says whether the parent was left.
+func (s *Scribe) Block(id overlay.ID, peer env.PeerID) bool {
+	g, l := s.groups.Get(id), s.links.byPeer[peer]
+	if g == nil || l == nil || g.parent(l) == nil || s.node.State() != overlay.Active || !s.blocks.add(id, l.contact) {
+		return false
+	}
+	s.stats.Shunned++
+	s.parents.leave(g, l)
+	s.parents.search(g)
+	return true
 }

@@ -62,23 +62,8 @@ func TestMessageIsDeliveredOnce(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	l.pass(3 * seenTTL)
-	if n := len(l.s.seen[0]) + len(l.s.seen[1]); n != 0 {
+	if n := len(l.s.history.seen[0]) + len(l.s.history.seen[1]); n != 0 {
 		t.Errorf("%d messages are known for ever", n)
-	}
-}
-
-func TestKnownMessagesAreBounded(t *testing.T) {
-	l := newLab(t, Config{})
-	for i := range 2*maxSeen + 10 {
-		if l.s.seenBefore(messageKey{id: uint64(i)}, nil) {
-			t.Fatalf("message %d is known before it came", i)
-		}
-		if n := len(l.s.seen[0]) + len(l.s.seen[1]); n > maxSeen {
-			t.Fatalf("%d messages are known", n)
-		}
-	}
-	if !l.s.seenBefore(messageKey{id: 2*maxSeen + 9 - maxSeen/2}, nil) {
-		t.Error("the newer half is forgotten too")
 	}
 }
 
@@ -93,7 +78,7 @@ func TestFarthestChildIsPushedBelowANearerOne(t *testing.T) {
 	for _, i := range []int{3, 17, 9, 0, 12, 5, 19, 1, 8, 2, 14} {
 		all[i].route(g, all[i].join(g, 1))
 		l.s.groups.Get(g).pushCheckPlanned = true // the test pushes down when it needs to
-		l.s.pushDown(l.s.groups.Get(g))
+		l.s.children.pushDown(l.s.groups.Get(g))
 		l.run()
 		for j, a := range all {
 			for _, m := range a.heard() {
@@ -109,8 +94,8 @@ func TestFarthestChildIsPushedBelowANearerOne(t *testing.T) {
 					t.Errorf("child %d is sent to a farther one", j)
 				}
 				for _, c := range l.s.groups.Get(g).children {
-					if !c.client && !c.moving && order(l.actors[l.s.linkAt(c.link).contact.Peer.ID]) > j {
-						t.Errorf("child %d is redirected before %d", j, order(l.actors[l.s.linkAt(c.link).contact.Peer.ID]))
+					if !c.client && !c.moving && order(l.actors[l.s.links.at(c.link).contact.Peer.ID]) > j {
+						t.Errorf("child %d is redirected before %d", j, order(l.actors[l.s.links.at(c.link).contact.Peer.ID]))
 					}
 				}
 				a.say(&scribepb.Message{Body: &scribepb.Message_Prune{Prune: &scribepb.Prune{Group: g[:]}}})
@@ -145,7 +130,7 @@ func TestEdgesToOnePeerAreBounded(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	a := l.members(1, l.own(0))[0]
 	a.route(l.own(0), a.join(l.own(0), 1))
-	down := &l.s.links[a.peer].down
+	down := &l.s.links.byPeer[a.peer].down
 	down.groups = slices.Repeat(down.groups, maxEdges)
 	a.heard()
 	a.route(l.own(1), a.join(l.own(1), 1))
@@ -464,7 +449,7 @@ func TestListsCoverAllGroups(t *testing.T) {
 	if beat == nil || beat.UpCount != groups {
 		t.Fatalf("heartbeat: %v", beat)
 	}
-	l.s.links[root.peer].pendingNonce = beat.Nonce
+	l.s.links.byPeer[root.peer].renewal.pending = beat.Nonce
 	root.say(&scribepb.Message{Body: &scribepb.Message_HeartbeatAck{HeartbeatAck: &scribepb.HeartbeatAck{Nonce: beat.Nonce}}})
 	after := overlay.ID{}
 	named := 0
@@ -531,9 +516,9 @@ func TestEdgesMissingFromAListEnd(t *testing.T) {
 	}
 	// Afterwards the parent knows what the child knows.
 	var e edgeSet
-	e.add(l.s.groups, l.s.groups.Get(l.own(0)), 1)
-	e.add(l.s.groups, l.s.groups.Get(l.own(2)), 7)
-	e.add(l.s.groups, l.s.groups.Get(l.own(4)), 1)
+	e.add(l.s.groups.groupIndex, l.s.groups.Get(l.own(0)), 1)
+	e.add(l.s.groups.groupIndex, l.s.groups.Get(l.own(2)), 7)
+	e.add(l.s.groups.groupIndex, l.s.groups.Get(l.own(4)), 1)
 	a.say(&scribepb.Message{Body: &scribepb.Message_Heartbeat{Heartbeat: &scribepb.Heartbeat{Nonce: 10, UpCount: uint32(len(e.groups)), UpDigest: e.digest}}})
 	if got := a.heard(); len(got) != 1 || !got[0].GetHeartbeatAck().GetMatch() {
 		t.Errorf("%v", got)
@@ -631,7 +616,7 @@ func TestSlowChildrenPull(t *testing.T) {
 			}
 			pass(many, sent)
 		}
-		d := l.s.links[a.peer].transfer
+		d := l.s.links.byPeer[a.peer].transfer
 		if len(d.inFlight) != window || len(d.queue) != 2 || d.queue[0].group != few || d.queue[1].id != uint64(sent-1) {
 			t.Fatalf("%d out, %d wait of %d", len(d.inFlight), len(d.queue), sent)
 		}
@@ -674,15 +659,15 @@ func TestLateChildReceivesWhatItMissed(t *testing.T) {
 	}
 	l.pass(recentTTL + sweepInterval)
 	all[2].route(g, all[2].join(g, 1))
-	if got := given(all[2]); len(got) > 0 || l.s.keptBytes != 0 {
-		t.Errorf("after %v given %v, %d bytes kept", recentTTL, got, l.s.keptBytes)
+	if got := given(all[2]); len(got) > 0 || l.s.history.keptBytes != 0 {
+		t.Errorf("after %v given %v, %d bytes kept", recentTTL, got, l.s.history.keptBytes)
 	}
 }
 
 // A leap of the clock makes no message new that other nodes still forward.
 func TestALeapOfTheClockForgetsNoMessage(t *testing.T) {
 	l := newLab(t, Config{}).active()
-	g := l.s.group(l.own(0))
+	g := l.s.groups.ensure(l.own(0))
 	g.ownWeight = 1
 	l.pass(seenTTL - sweepInterval)
 	l.s.forward(g, nil, 1, nil, nil, 0)
@@ -705,25 +690,25 @@ func TestALeapOfTheClockForgetsNoMessage(t *testing.T) {
 // may invent.
 func TestKeptMessagesAreBounded(t *testing.T) {
 	l := newLab(t, Config{}).active()
-	g := l.s.group(l.own(0))
+	g := l.s.groups.ensure(l.own(0))
 	g.ownWeight = 1
 	for id := range uint64(maxRecent + 5) {
 		l.s.forward(g, nil, id, nil, make([]byte, 10), 0)
 	}
-	if of := l.s.recent[g.id]; len(of) != maxRecent || l.s.keptBytes != 10*maxRecent || of[0].id != 5 {
-		t.Errorf("%d messages of %d bytes are kept", len(of), l.s.keptBytes)
+	if of := l.s.history.recent[g.id]; len(of) != maxRecent || l.s.history.keptBytes != 10*maxRecent || of[0].id != 5 {
+		t.Errorf("%d messages of %d bytes are kept", len(of), l.s.history.keptBytes)
 	}
 	for i := range 2 * maxKeptBytes / MaxPayload {
-		g := l.s.group(l.own(i + 1))
+		g := l.s.groups.ensure(l.own(i + 1))
 		g.root = true
 		l.s.forward(g, nil, uint64(i), nil, make([]byte, MaxPayload), 0)
 	}
-	if l.s.keptBytes > maxKeptBytes || l.s.keptBytes < maxKeptBytes-MaxPayload {
-		t.Errorf("%d bytes are kept", l.s.keptBytes)
+	if l.s.history.keptBytes > maxKeptBytes || l.s.history.keptBytes < maxKeptBytes-MaxPayload {
+		t.Errorf("%d bytes are kept", l.s.history.keptBytes)
 	}
 	l.pass(recentTTL + 2*sweepInterval)
-	if st := l.s.Stats(); l.s.keptBytes != 0 || st.Groups != 1 {
-		t.Errorf("in the end %d bytes in %d groups are kept", l.s.keptBytes, st.Groups)
+	if st := l.s.Stats(); l.s.history.keptBytes != 0 || st.Groups != 1 {
+		t.Errorf("in the end %d bytes in %d groups are kept", l.s.history.keptBytes, st.Groups)
 	}
 }
 

@@ -2,33 +2,14 @@ package wedge
 
 import (
 	"bytes"
-	"fmt"
 	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"tidings/internal/env"
 	"tidings/internal/wire"
-	"tidings/overlay"
 	"tidings/overlay/wedge/wedgepb"
 )
-
-// Broadcast sends a message of at most MaxBroadcast bytes to all members that take part in the
-// wedge of a key that this node leads, relays included. Delivery is not confirmed, and a member
-// that changes its parent meanwhile may miss the message. The message must not be changed
-// afterwards.
-func (w *Wedge) Broadcast(key overlay.ID, message []byte) error {
-	r := w.byKey(shortKey(key))
-	switch {
-	case r == nil || r.order.key != key || r.flags&leads == 0:
-		return fmt.Errorf("broadcast to %s: the node does not lead the key", key.Short())
-	case len(message) > MaxBroadcast:
-		return fmt.Errorf("broadcast to %s: message of %d bytes, at most %d allowed", key.Short(), len(message), MaxBroadcast)
-	}
-	w.forward(r, message)
-	w.finishChanges()
-	return nil
-}
 
 // IsBroadcast says whether the body of a frame, as given to Receive, holds only broadcasts. Such a
 // message changes neither memberships nor the calendar of a Wedge.
@@ -129,27 +110,43 @@ func readBroadcast(d *wedgepb.Broadcast, body []byte) bool {
 	return true
 }
 
+// broadcasts send the messages of leaders down the trees.
+type broadcasts struct {
+	*doors
+	links        *links
+	table        *table
+	waiting      []*link // links on which broadcasts wait for flush
+	relayedBytes int     // bytes of the broadcasts kept as a relay
+}
+
+// broadcastState is what broadcasts keep of a link.
+type broadcastState struct {
+	broadcasts     []*wedgepb.Broadcast // queued
+	broadcastBytes int
+	numbers        recentNumbers // of recent frames
+}
+
 // forward sends a broadcast to all children.
-func (w *Wedge) forward(r *membership, message []byte) {
+func (bs *broadcasts) forward(r *membership, message []byte) {
 	if len(r.edges) == 0 {
 		return
 	}
 	d := &wedgepb.Broadcast{Key: shortKey(r.order.key), Message: message}
 	for i := range r.edges {
-		if l := w.linkAt(r.edges[i].link); l != nil {
-			w.queueBroadcast(l, d)
+		if l := bs.links.at(r.edges[i].link); l != nil {
+			bs.queue(l, d)
 			r.edges[i].flags &^= catchUpOwed
 		}
 	}
 }
 
 // forwardCatchUp sends a catch-up message to the children that came before this node had one.
-func (w *Wedge) forwardCatchUp(r *membership, message []byte) {
+func (bs *broadcasts) forwardCatchUp(r *membership, message []byte) {
 	d := &wedgepb.Broadcast{Key: shortKey(r.order.key), Message: message, CatchUp: true}
 	for i := range r.edges {
 		if e := &r.edges[i]; e.link != noLink && e.flags&catchUpOwed != 0 {
 			e.flags &^= catchUpOwed
-			w.queueBroadcast(w.linkAt(e.link), d)
+			bs.queue(bs.links.at(e.link), d)
 		}
 	}
 }
@@ -157,8 +154,8 @@ func (w *Wedge) forwardCatchUp(r *membership, message []byte) {
 // sendCatchUp sends a new child the application's catch-up message, or the last broadcast that this
 // node kept as a relay. If there is neither, since trees grow faster than broadcasts spread, the
 // child gets the next catch-up message that this node receives.
-func (w *Wedge) sendCatchUp(l *link, key uint64) {
-	r := w.byKey(key)
+func (bs *broadcasts) sendCatchUp(l *link, key uint64) {
+	r := bs.table.byKey(key)
 	if r == nil {
 		return
 	}
@@ -166,7 +163,7 @@ func (w *Wedge) sendCatchUp(l *link, key uint64) {
 	if e == nil {
 		return
 	}
-	message := w.app.CatchUp(r.order.key)
+	message := bs.app.CatchUp(r.order.key)
 	if message == nil && r.extra != nil {
 		message = r.extra.lastBroadcast
 	}
@@ -174,29 +171,29 @@ func (w *Wedge) sendCatchUp(l *link, key uint64) {
 		e.flags |= catchUpOwed
 		return
 	}
-	w.queueBroadcast(l, &wedgepb.Broadcast{Key: key, Message: message, CatchUp: true})
+	bs.queue(l, &wedgepb.Broadcast{Key: key, Message: message, CatchUp: true})
 }
 
-// queueBroadcast queues a broadcast for a child. It is sent by finishChanges, together with others.
+// queue queues a broadcast for a child. It is sent by finishChanges, together with others.
 // If the queue is full, the broadcast is dropped and counted.
-func (w *Wedge) queueBroadcast(l *link, d *wedgepb.Broadcast) {
+func (bs *broadcasts) queue(l *link, d *wedgepb.Broadcast) {
 	if l.broadcastBytes+len(d.Message) > maxQueued {
-		w.stats.Lost++
+		bs.stats.Lost++
 		return
 	}
 	if len(l.broadcasts) == 0 {
-		w.broadcastLinks = append(w.broadcastLinks, l)
+		bs.waiting = append(bs.waiting, l)
 	}
 	l.broadcasts = append(l.broadcasts, d)
 	l.broadcastBytes += len(d.Message)
 }
 
-// sendBroadcasts sends the broadcasts that wait on all links. Usually one broadcast goes to all
+// flush sends the broadcasts that wait on all links. Usually one broadcast goes to all
 // children of a membership; then all links get the same frame, with the same number.
-func (w *Wedge) sendBroadcasts() {
+func (bs *broadcasts) flush() {
 	var frame []byte
 	var alone *wedgepb.Broadcast // the only broadcast in frame; nil: frame has several
-	for _, l := range w.broadcastLinks {
+	for _, l := range bs.waiting {
 		for first := 0; first < len(l.broadcasts); {
 			end, size := first, 0
 			for end < len(l.broadcasts) && (end == first || size+len(l.broadcasts[end].Message)+16 <= maxBatch) {
@@ -205,68 +202,68 @@ func (w *Wedge) sendBroadcasts() {
 			}
 			if some := l.broadcasts[first:end]; len(some) > 1 || some[0] != alone {
 				frame = wire.AppendFrame(nil, wire.Wedge, &wedgepb.Message{
-					Body: &wedgepb.Message_Broadcasts{Broadcasts: &wedgepb.Broadcasts{Number: w.nextNumber(), Messages: some}},
+					Body: &wedgepb.Message_Broadcasts{Broadcasts: &wedgepb.Broadcasts{Number: bs.nextNumber(), Messages: some}},
 				})
 				if alone = nil; len(some) == 1 {
 					alone = some[0]
 				}
 			}
-			w.stats.Downs += uint64(end - first)
-			w.net.Send(l.peer, env.Bulk, frame)
+			bs.stats.Downs += uint64(end - first)
+			bs.net.Send(l.peer, env.Bulk, frame)
 			first = end
 		}
 		l.broadcasts, l.broadcastBytes = nil, 0
 	}
-	clear(w.broadcastLinks)
-	w.broadcastLinks = w.broadcastLinks[:0]
+	clear(bs.waiting)
+	bs.waiting = bs.waiting[:0]
 }
 
 // onBroadcasts delivers the broadcasts that come from the parent of their key, and forwards them.
-func (w *Wedge) onBroadcasts(l *link, m *wedgepb.Broadcasts) {
+func (bs *broadcasts) onBroadcasts(l *link, m *wedgepb.Broadcasts) {
 	if l == nil || !l.numbers.addNew(m.Number) {
 		return
 	}
 	for _, d := range m.Messages {
-		r := w.byKey(d.Key)
+		r := bs.table.byKey(d.Key)
 		if r == nil || r.parent != l.number {
 			continue
 		}
 		if d.CatchUp {
-			w.forwardCatchUp(r, d.Message)
+			bs.forwardCatchUp(r, d.Message)
 		} else {
-			w.forward(r, d.Message)
+			bs.forward(r, d.Message)
 		}
-		w.stats.Delivered++
+		bs.stats.Delivered++
 		if r.serving().Len() == 0 {
-			w.keepBroadcast(r, d.Message)
+			bs.keep(r, d.Message)
 		}
-		w.app.Delivered(r.order.key, l.peer.ID, d.Message)
+		bs.app.Delivered(r.order.key, l.peer.ID, d.Message)
 	}
 }
 
-// keepBroadcast keeps the last broadcast that a relay has forwarded, if maxRelayed allows. Nil
+// keep keeps the last broadcast that a relay has forwarded, if maxRelayed allows. Nil
 // discards the kept one.
-func (w *Wedge) keepBroadcast(r *membership, message []byte) {
+func (bs *broadcasts) keep(r *membership, message []byte) {
 	if message == nil && r.extra == nil {
 		return
 	}
 	x := r.ensureExtra()
-	if w.relayedBytes -= len(x.lastBroadcast); w.relayedBytes+len(message) > maxRelayed {
+	if bs.relayedBytes -= len(x.lastBroadcast); bs.relayedBytes+len(message) > maxRelayed {
 		message = nil
 	}
 	x.lastBroadcast = bytes.Clone(message) // a copy, because the frame may be much larger
-	w.relayedBytes += len(message)
+	bs.relayedBytes += len(message)
 }
 
 // deliverKept delivers the last broadcast that this node kept as a relay, when it begins to serve.
 // The parent does not send it again, since the node was given the order with its payload before.
-func (w *Wedge) deliverKept(r *membership) {
+func (bs *broadcasts) deliverKept(r *membership) {
 	if r.extra == nil || r.extra.lastBroadcast == nil || r.parent == noLink {
 		return
 	}
 	message := r.extra.lastBroadcast
-	w.keepBroadcast(r, nil)
-	w.app.Delivered(r.order.key, w.linkAt(r.parent).peer.ID, message)
+	bs.keep(r, nil)
+	bs.app.Delivered(r.order.key, bs.links.at(r.parent).peer.ID, message)
 }
 
 // recentNumbers holds the last numbers of a peer's broadcast frames, to recognise duplicates.

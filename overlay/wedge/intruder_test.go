@@ -393,13 +393,13 @@ func TestRelaysKeepALimitedAmount(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(l.serves) > 0 || len(l.w.active) != keys || l.w.relayedBytes != maxRelayed {
-		t.Errorf("a relay of %d keys, which serves %d, keeps %d bytes", len(l.w.active), len(l.serves), l.w.relayedBytes)
+	if len(l.serves) > 0 || len(l.w.table.active) != keys || l.w.broadcasts.relayedBytes != maxRelayed {
+		t.Errorf("a relay of %d keys, which serves %d, keeps %d bytes", len(l.w.table.active), len(l.serves), l.w.broadcasts.relayedBytes)
 	}
-	for _, r := range slices.Collect(l.w.all()) {
-		l.w.remove(r)
+	for _, r := range slices.Collect(l.w.table.all()) {
+		l.w.tree.remove(r)
 	}
-	if l.w.finishChanges(); l.w.relayedBytes != 0 {
-		t.Errorf("%d bytes are kept of no key", l.w.relayedBytes)
+	if l.w.finishChanges(); l.w.broadcasts.relayedBytes != 0 {
+		t.Errorf("%d bytes are kept of no key", l.w.broadcasts.relayedBytes)
 	}
 }

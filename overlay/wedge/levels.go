@@ -14,8 +14,8 @@ package wedge
 // that shares less with the key, or deeper into a half.
 
 // sharedDigits returns how many digits the node shares with an order's key.
-func (w *Wedge) sharedDigits(o *order) uint8 {
-	return uint8(min(w.self.Common(o.key)/int(o.digitBits), maxLevel))
+func (tr *tree) sharedDigits(o *order) uint8 {
+	return uint8(min(tr.self.Common(o.key)/int(o.digitBits), maxLevel))
 }
 
 // maxLevel is the highest level that is distinguished, so that a level fits into a byte. Two
@@ -23,28 +23,28 @@ func (w *Wedge) sharedDigits(o *order) uint8 {
 const maxLevel = 254
 
 // leaderOnlyLevel is the level at which the leader asks nobody.
-func (w *Wedge) leaderOnlyLevel(r *membership) uint8 { return w.sharedDigits(r.order) + 1 }
+func (tr *tree) leaderOnlyLevel(r *membership) uint8 { return tr.sharedDigits(r.order) + 1 }
 
 // decidesLevel says whether the node chooses the level for the members behind it: it leads, or its
 // parent is nearer to the key.
-func (w *Wedge) decidesLevel(r *membership) bool {
+func (tr *tree) decidesLevel(r *membership) bool {
 	if r.flags&leads != 0 {
 		return true
 	}
-	return r.parent != noLink && w.linkAt(r.parent).contact.ID.Common(r.order.key)/int(r.order.digitBits) > int(w.sharedDigits(r.order))
+	return r.parent != noLink && tr.links.at(r.parent).contact.ID.Common(r.order.key)/int(r.order.digitBits) > int(tr.sharedDigits(r.order))
 }
 
 // adjustLevel moves the level one step towards what the application wants, and says whether it
 // changed.
-func (w *Wedge) adjustLevel(r *membership) bool {
-	if !w.decidesLevel(r) || r.flags&inGrace != 0 {
+func (tr *tree) adjustLevel(r *membership) bool {
+	if !tr.decidesLevel(r) || r.flags&inGrace != 0 {
 		return false
 	}
-	highest := w.sharedDigits(r.order)
+	highest := tr.sharedDigits(r.order)
 	if r.flags&leads != 0 {
-		highest = w.leaderOnlyLevel(r)
+		highest = tr.leaderOnlyLevel(r)
 	}
-	want := uint8(min(max(w.app.Level(r.order.key), 0), int(highest)))
+	want := uint8(min(max(tr.app.Level(r.order.key), 0), int(highest)))
 	switch {
 	case want < r.level:
 		r.level--
@@ -56,33 +56,22 @@ func (w *Wedge) adjustLevel(r *membership) bool {
 	return true
 }
 
-// AdjustLevels moves the levels of all wedges in which this node decides one step towards what the
-// application wants, as each round does.
-func (w *Wedge) AdjustLevels() {
-	for r := range w.all() {
-		if r.order.digitBits != 0 && w.adjustLevel(r) {
-			w.walk(r, hashOnly, false)
-		}
-	}
-	w.finishChanges() // otherwise a link would seem to have no edges
-}
-
 // walkLevels asks the halves that follow from the membership's level, and from the part of the
 // network that the node acts for.
-func (w *Wedge) walkLevels(r *membership, detail orderDetail) {
-	digits := int(w.sharedDigits(r.order))
+func (tr *tree) walkLevels(r *membership, detail orderDetail) {
+	digits := int(tr.sharedDigits(r.order))
 	least, below := int(r.level)*int(r.order.digitBits), digits*int(r.order.digitBits)
 	switch {
 	case r.flags&leads != 0 && int(r.level) > digits:
 		least, below = 0, 0
 	case r.flags&leads != 0:
 		below = maxDepth
-	case !w.decidesLevel(r):
+	case !tr.decidesLevel(r):
 		below = least
 	}
-	edges := w.scratch[:0]
-	for d := 0; w.count(d) > 1; d++ {
-		if (d < least || d >= below) && d < int(r.depth) || w.count(d) == w.count(d+1) {
+	edges := tr.scratch[:0]
+	for d := 0; tr.count(d) > 1; d++ {
+		if (d < least || d >= below) && d < int(r.depth) || tr.count(d) == tr.count(d+1) {
 			continue
 		}
 		e := edge{ranks: 1, depth: uint16(d)}
@@ -91,7 +80,7 @@ func (w *Wedge) walkLevels(r *membership, detail orderDetail) {
 		}
 		edges = append(edges, e)
 	}
-	w.replaceEdges(r, edges, detail)
+	tr.replaceEdges(r, edges, detail)
 }
 
 // lost says whether the overlay reported the peer dead.

@@ -114,7 +114,7 @@ func TestEdgesMissingFromAListEnd(t *testing.T) {
 		}
 		return a.heard()[0].GetDigestReply().Match
 	}
-	up := l.w.links[a.peer].up
+	up := l.w.links.byPeer[a.peer].up
 	if !digest(100, up.count, up.digest) || digest(101, up.count, up.digest+1) || digest(102, up.count-1, up.digest) {
 		t.Error("digests are not compared")
 	}
@@ -138,7 +138,7 @@ func TestEdgesMissingFromAListEnd(t *testing.T) {
 	if _, ok := l.serves[l.key(2)]; ok || len(l.serves) != 2 {
 		t.Errorf("%d assignments", len(l.serves))
 	}
-	if up := l.w.links[a.peer].up; !digest(300, up.count, up.digest) || up.count != 2 {
+	if up := l.w.links.byPeer[a.peer].up; !digest(300, up.count, up.digest) || up.count != 2 {
 		t.Error("the list was not the whole")
 	}
 	l.pass(15 * time.Minute) // a lease after that

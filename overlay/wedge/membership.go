@@ -19,7 +19,7 @@ type membership struct {
 
 	first, ranks uint32 // range of ranks that this node divides among the members it acts for
 	reported     uint32 // missing ranks as last reported to the parent, or neverReported
-	index        uint32 // in Wedge.active
+	index        uint32 // in table.active
 	depth        uint16 // bits that the node shares with all members it acts for
 	flags        uint16
 	level        uint8 // level down to which this node asks others, in a wedge of polling levels
@@ -30,7 +30,7 @@ const (
 	leads           = 1 << iota // this node gave the order
 	appAsked                    // the application was asked whether it is willing
 	declines                    // the application declined
-	changing                    // beginChange was called, finishChanges was not
+	changing                    // table.change was called, finishChanges was not
 	removed                     // the membership has ended
 	inGrace                     // there is no parent; the node goes on serving until extra.graceEnd
 	statusQueued                // a Status is queued
@@ -76,6 +76,9 @@ const (
 	childMovedBefore = 1 << 6 // childMoved was set in the previous round
 	catchUpOwed      = 1 << 7 // the child still needs a catch-up message; this node had none when the child was new
 )
+
+// neverReported means that the parent has to be told even if no rank is missing.
+const neverReported = ^uint32(0)
 
 // An orderDetail says how much of its order an Entry carries.
 type orderDetail uint8
@@ -246,4 +249,24 @@ func (r *membership) parentEdgeHash() uint64 {
 
 func (r *membership) childEdgeHash(e *edge) uint64 {
 	return r.order.edgeHash(e.depth+1, e.first, e.ranks, r.standIns(e.first, e.ranks))
+}
+
+// serving returns the ranks that the node serves: none if the application has not been asked, or
+// declined.
+func (r *membership) serving() (ranks Ranks) {
+	if r.flags&(appAsked|declines) != appAsked {
+		return ranks
+	}
+	return r.servedRanks()
+}
+
+func (r *membership) assignment() Assignment {
+	return Assignment{
+		Term:          r.order.term,
+		Ranks:         r.serving(),
+		N:             int(r.order.n),
+		IntervalStart: time.Unix(0, r.intervalStart).UTC(),
+		Interval:      r.order.interval,
+		Payload:       r.order.payload,
+	}
 }

@@ -12,7 +12,7 @@ import (
 
 // onBatch handles a batch once, and acknowledges it.
 func (w *Wedge) onBatch(from env.PeerID, b *wedgepb.Batch) error {
-	l := w.links[from]
+	l := w.links.byPeer[from]
 	if len(b.Record) > 0 {
 		c, err := w.node.OpenRecord(b.Record)
 		if err != nil || c.Peer.ID != from {
@@ -30,7 +30,7 @@ func (w *Wedge) onBatch(from env.PeerID, b *wedgepb.Batch) error {
 			w.sendAck(env.Peer{ID: from}, &wedgepb.Ack{Number: b.Number, UnknownSender: true})
 			return nil
 		}
-		l = w.link(c)
+		l = w.links.open(c)
 	}
 	if l == nil { // the batch concerns edges that no longer exist
 		w.sendAck(env.Peer{ID: from}, &wedgepb.Ack{Number: b.Number})
@@ -60,7 +60,7 @@ func (w *Wedge) onBatch(from env.PeerID, b *wedgepb.Batch) error {
 		}
 	}
 	for _, t := range b.Statuses {
-		w.onStatus(l, t)
+		w.reports.onStatus(l, t)
 	}
 	if b.ListEnd != 0 && b.ListEnd == l.listFor {
 		w.endList(l)
@@ -74,8 +74,8 @@ func (w *Wedge) linkFor(c *overlay.Contact, b *wedgepb.Batch) *link {
 	if !c.Member || c.ID == w.self {
 		return nil
 	}
-	if l := w.links[c.Peer.ID]; l != nil || len(b.Entries) > 0 {
-		return w.link(c)
+	if l := w.links.byPeer[c.Peer.ID]; l != nil || len(b.Entries) > 0 {
+		return w.links.open(c)
 	}
 	return nil
 }
@@ -93,7 +93,7 @@ func (w *Wedge) onEntry(l *link, e *wedgepb.Entry, waited time.Duration) (refusa
 	if w.node.State() != overlay.Active {
 		return wedgepb.Refusal_FULL
 	}
-	r := w.byKey(e.Key)
+	r := w.table.byKey(e.Key)
 	o, ok := w.orderOf(e, r)
 	switch {
 	case !ok:
@@ -118,9 +118,9 @@ func (w *Wedge) onEntry(l *link, e *wedgepb.Entry, waited time.Duration) (refusa
 		detail = withoutPayload
 	}
 	if r == nil {
-		r = w.newMembership(o)
+		r = w.table.add(o)
 	}
-	w.acceptEntry(l, r, o, e, waited, detail)
+	w.tree.acceptEntry(l, r, o, e, waited, detail)
 	return wedgepb.Refusal_NONE
 }
 
@@ -133,7 +133,7 @@ func (w *Wedge) refusal(r *membership, l *link, o *order, listed bool) (kind wed
 		return wedgepb.Refusal_LATER_TERM
 	case later == 0 && (o != r.order || r.flags&leads != 0): // two different orders of one term
 		return wedgepb.Refusal_INVALID
-	case later == 0 && (listed || r.order.digitBits != 0 && !w.linkAt(r.parent).lost()) && r.parent != noLink && r.parent != l.number:
+	case later == 0 && (listed || r.order.digitBits != 0 && !w.links.at(r.parent).lost()) && r.parent != noLink && r.parent != l.number:
 		return wedgepb.Refusal_HAS_PARENT
 	}
 	return wedgepb.Refusal_NONE
@@ -148,7 +148,7 @@ func (w *Wedge) validEntry(l *link, o *order, e *wedgepb.Entry) bool {
 		standIns = end - max(e.First, o.n)
 	}
 	return l.common+1 == int(e.Depth) &&
-		int64(o.n) <= ranksPerMember*int64(w.count(0)) &&
+		int64(o.n) <= ranksPerMember*int64(w.tree.count(0)) &&
 		int(standIns) == len(e.StandIns) && end <= o.n+maxStandIns &&
 		!slices.ContainsFunc(e.StandIns, func(rank uint32) bool { return rank >= o.n })
 }
@@ -160,85 +160,21 @@ func (w *Wedge) hasRoom(l *link, fresh bool) bool {
 	if l.common < w.node.Leaf().Depth() {
 		limit /= outsideShare
 	}
-	return l.childOf < limit && !(fresh && len(w.active) >= maxMemberships)
-}
-
-// acceptEntry makes an entry the membership's edge to its parent, and continues the walk. Children
-// are told as much of the order as was new at this node.
-func (w *Wedge) acceptEntry(l *link, r *membership, o *order, e *wedgepb.Entry, waited time.Duration, detail orderDetail) {
-	w.beginChange(r)
-	fresh := r.ranks == 0 || r.order.digitBits != o.digitBits
-	anew := r.ranks != e.Ranks || int(r.depth) != int(e.Depth) || o != r.order
-	if r.parent != l.number {
-		w.leaveParent(r)
-		if l.childOf == 0 {
-			l.renewedAt = w.clock.Now()
-		}
-		w.setParent(r, l)
-		r.reported, r.flags = 0, r.flags&^reportedMissing
-		if e.Listed {
-			r.reported = neverReported // the parent may remember an earlier report
-		}
-	} else if !e.Listed && (r.reported != 0 || r.flags&reportedMissing != 0) {
-		r.reported = neverReported // the parent may have missed a report, or have kept an earlier one
-	}
-	if o != r.order {
-		w.setOrder(r, o)
-	}
-	r.flags &^= leads | inGrace
-	r.listRound = l.round
-	r.depth, r.first, r.ranks = uint16(e.Depth), e.First, e.Ranks
-	if o.digitBits != 0 && fresh {
-		r.level = w.sharedDigits(o)
-	}
-	if len(e.StandIns) > 0 || r.extra != nil {
-		if x := r.ensureExtra(); !slices.Equal(x.standIns, e.StandIns) {
-			x.standIns = slices.Clone(e.StandIns)
-			r.flags |= standInsChanged
-		}
-	}
-	w.setIntervalStart(r, time.Duration(e.AgeMs)*time.Millisecond+waited)
-	w.walk(r, detail, anew)
-}
-
-// setIntervalStart sets the start of the interval, unless the difference from the known one is
-// within startTolerance. Only the phase matters, not which interval it is.
-func (w *Wedge) setIntervalStart(r *membership, age time.Duration) {
-	if r.order.digitBits != 0 { // each member has its own start
-		if r.intervalStart == 0 {
-			r.intervalStart = w.clock.Now().UnixNano() - w.rand.Int64N(int64(r.order.interval))
-		}
-		return
-	}
-	ref := w.clock.Now().Add(-age).UnixNano()
-	off := (time.Duration(ref-r.intervalStart) % r.order.interval).Abs()
-	if r.intervalStart == 0 || min(off, r.order.interval-off) > startTolerance {
-		r.intervalStart = ref
-	}
+	return l.childOf < limit && !(fresh && len(w.table.active) >= maxMemberships)
 }
 
 // onEnd handles the end of an edge from a parent. The edges below end at once, and the assignment
 // ends if no other parent appears.
 func (w *Wedge) onEnd(l *link, key uint64) {
-	if r := w.byKey(key); r != nil && r.parent == l.number {
-		w.loseParent(r)
+	if r := w.table.byKey(key); r != nil && r.parent == l.number {
+		w.tree.loseParent(r)
 	}
 }
 
 // onLeave handles the end of an edge to a child that has another parent.
 func (w *Wedge) onLeave(l *link, key uint64) {
-	if r := w.byKey(key); r != nil {
-		w.childLeft(r, r.edgeTo(l))
-	}
-}
-
-// childLeft detaches a child that has another parent. If that parent is right, this node will soon
-// lose its own or get other ranks. Otherwise this node asks the child again in the next round.
-func (w *Wedge) childLeft(r *membership, e *edge) {
-	if e != nil {
-		w.beginChange(r)
-		r.detach(e)
-		e.flags = childMoved
+	if r := w.table.byKey(key); r != nil {
+		w.tree.childLeft(r, r.edgeTo(l))
 	}
 }
 
@@ -250,7 +186,7 @@ func (w *Wedge) onAck(l *link, m *wedgepb.Ack) {
 	if m.UnknownSender {
 		l.issueKnown = 0
 		if l.inFlight.tries < giveUpTries {
-			w.sendBatch(l, w.clock.Now())
+			w.outbox.sendBatch(l, w.clock.Now())
 		}
 		return
 	}
@@ -262,7 +198,7 @@ func (w *Wedge) onAck(l *link, m *wedgepb.Ack) {
 	l.inFlight = nil
 	for _, e := range sent {
 		if e.Order.GetHasPayload() && !slices.ContainsFunc(m.Refusals, func(a *wedgepb.Refusal) bool { return a.Key == e.Key }) {
-			w.sendCatchUp(l, e.Key)
+			w.broadcasts.sendCatchUp(l, e.Key)
 		}
 	}
 	for _, a := range m.Refusals {
@@ -271,13 +207,13 @@ func (w *Wedge) onAck(l *link, m *wedgepb.Ack) {
 		}
 	}
 	if len(l.queue) > 0 {
-		w.flushNow(l)
+		w.outbox.flushNow(l)
 	}
 }
 
 // onRefusal reacts to a child that refused an entry.
 func (w *Wedge) onRefusal(l *link, a *wedgepb.Refusal) {
-	r := w.byKey(a.Key)
+	r := w.table.byKey(a.Key)
 	if r == nil {
 		return
 	}
@@ -288,17 +224,62 @@ func (w *Wedge) onRefusal(l *link, a *wedgepb.Refusal) {
 	switch a.Kind {
 	case wedgepb.Refusal_NEED_PAYLOAD:
 		if e.flags&payloadSent != 0 { // the child was given the payload, and asks again
-			w.replaceChild(r, e)
+			w.tree.replaceChild(r, e)
 			return
 		}
 		e.flags |= payloadSent
-		w.queueEntry(l, r, e, withPayload)
+		w.outbox.queueEntry(l, r, e, withPayload)
 	case wedgepb.Refusal_HAS_PARENT, wedgepb.Refusal_LATER_TERM:
-		w.childLeft(r, e)
+		w.tree.childLeft(r, e)
 	case wedgepb.Refusal_FULL:
-		w.block(l)
-		w.replaceChild(r, e)
+		w.links.block(l)
+		w.tree.replaceChild(r, e)
 	default:
-		w.replaceChild(r, e)
+		w.tree.replaceChild(r, e)
 	}
+}
+
+// giveUp gives the edges of a peer that does not answer to other members.
+func (w *Wedge) giveUp(l *link) {
+	w.links.block(l)
+	for r := range w.table.all() {
+		if e := r.edgeTo(l); e != nil {
+			w.tree.replaceChild(r, e)
+		}
+	}
+}
+
+// endList ends the edges from a parent that its list did not contain.
+func (w *Wedge) endList(l *link) {
+	l.listFor = 0
+	l.renewedAt = w.clock.Now()
+	for r := range w.table.all() {
+		if r.parent == l.number && r.listRound != l.round {
+			w.tree.loseParent(r)
+		}
+	}
+}
+
+// Receive handles one message of this layer from a peer. The body is the content of the frame.
+func (w *Wedge) Receive(from env.PeerID, body []byte) error {
+	m, err := parse(body)
+	if err != nil {
+		w.stats.Garbage++
+		return err
+	}
+	l := w.links.byPeer[from]
+	switch b := m.Body.(type) {
+	case *wedgepb.Message_Batch:
+		err = w.onBatch(from, b.Batch)
+	case *wedgepb.Message_Ack:
+		w.onAck(l, b.Ack)
+	case *wedgepb.Message_Digest:
+		w.renewals.onDigest(from, l, b.Digest)
+	case *wedgepb.Message_DigestReply:
+		w.renewals.onReply(l, b.DigestReply)
+	case *wedgepb.Message_Broadcasts:
+		w.broadcasts.onBroadcasts(l, b.Broadcasts)
+	}
+	w.finishChanges()
+	return err
 }

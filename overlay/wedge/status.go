@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"tidings/overlay"
 	"tidings/overlay/wedge/wedgepb"
 )
 
@@ -38,18 +37,27 @@ func (r *membership) declined() (count uint32, ranks []uint32) {
 	return count, ranks[:min(len(ranks), maxStandIns)]
 }
 
-// updateStatus queues a status for the parent if the number of missing ranks differs from the last
+// reports tell parents how many ranks nobody serves, and have the leader assign stand-ins.
+type reports struct {
+	*doors
+	links  *links
+	table  *table
+	outbox *outbox
+	tree   *tree
+}
+
+// update queues a status for the parent if the number of missing ranks differs from the last
 // report. At the leader it plans stand-ins instead.
-func (w *Wedge) updateStatus(r *membership) {
+func (rp *reports) update(r *membership) {
 	switch {
 	case r.order.digitBits != 0: // nobody counts the members of a wedge of levels
 	case r.flags&leads != 0:
 		if r.flags&declines != 0 || r.extra != nil && len(r.extra.declinedBelow)+len(r.extra.standIns) > 0 {
-			w.planStandIns(r)
+			rp.planStandIns(r)
 		}
 	case r.parent != noLink && r.flags&statusQueued == 0 && r.missing() != r.reported:
 		r.flags |= statusQueued
-		w.enqueue(w.linkAt(r.parent), change{kind: changeStatus, key: shortKey(r.order.key)}, statusDelay)
+		rp.outbox.enqueue(rp.links.at(r.parent), change{kind: changeStatus, key: shortKey(r.order.key)}, statusDelay)
 	}
 }
 
@@ -62,8 +70,8 @@ func (r *membership) status() *wedgepb.Status {
 }
 
 // onStatus handles a child's report, unless the edge has changed since.
-func (w *Wedge) onStatus(l *link, t *wedgepb.Status) {
-	r := w.byKey(t.Key)
+func (rp *reports) onStatus(l *link, t *wedgepb.Status) {
+	r := rp.table.byKey(t.Key)
 	if r == nil {
 		return
 	}
@@ -72,7 +80,7 @@ func (w *Wedge) onStatus(l *link, t *wedgepb.Status) {
 		slices.ContainsFunc(t.Ranks, func(rank uint32) bool { return rank-e.first >= e.ranks }) {
 		return
 	}
-	w.beginChange(r)
+	rp.table.change(r)
 	had := len(r.declinedOf(l))
 	r.forgetStatus(e)
 	e.missing = t.Missing
@@ -98,17 +106,17 @@ func (r *membership) declinedOf(l *link) []uint32 {
 }
 
 // planStandIns has the leader assign stand-ins after standInDelay, unless that is planned already.
-func (w *Wedge) planStandIns(r *membership) {
+func (rp *reports) planStandIns(r *membership) {
 	x := r.ensureExtra()
 	if x.standInsAt.IsZero() {
-		x.standInsAt = w.clock.Now().Add(standInDelay)
-		w.cal.Add(x.standInsAt, task{kind: taskStandIns, key: shortKey(r.order.key)})
+		x.standInsAt = rp.clock.Now().Add(standInDelay)
+		rp.cal.Add(x.standInsAt, task{kind: taskStandIns, key: shortKey(r.order.key)})
 	}
 }
 
 // updateStandIns assigns the phases of declined ranks to the members next in distance, which get
 // the ranks from n on.
-func (w *Wedge) updateStandIns(r *membership, at time.Time) {
+func (rp *reports) updateStandIns(r *membership, at time.Time) {
 	if r == nil || r.extra == nil || !r.extra.standInsAt.Equal(at) {
 		return
 	}
@@ -118,16 +126,16 @@ func (w *Wedge) updateStandIns(r *membership, at time.Time) {
 		return
 	}
 	count, declined := r.declined()
-	w.stats.LeftOut += uint64(count) - uint64(len(declined))
+	rp.stats.LeftOut += uint64(count) - uint64(len(declined))
 	next := assignStandIns(r.order.n, x.standIns, declined)
 	if slices.Equal(next, x.standIns) {
 		return
 	}
-	w.beginChange(r)
+	rp.table.change(r)
 	x.standIns = next
 	r.ranks = r.order.n + uint32(len(next))
 	r.flags |= standInsChanged
-	w.walk(r, hashOnly, true)
+	rp.tree.walk(r, hashOnly, true)
 }
 
 // assignStandIns returns the phases of the ranks from n on, given their present phases and all
@@ -165,33 +173,4 @@ func assignStandIns(n uint32, have, declined []uint32) (next []uint32) {
 		}
 	}
 	return next
-}
-
-// OrderInForce returns the term of the order that this node gave for a key, and the number of its
-// ranks; ok is false if there is none, or if its wedge has polling levels.
-func (w *Wedge) OrderInForce(key overlay.ID) (term Term, n int, ok bool) {
-	r := w.byKey(shortKey(key))
-	if r == nil || r.order.key != key || r.flags&leads == 0 || r.order.digitBits != 0 {
-		return Term{}, 0, false
-	}
-	return r.order.term, int(r.order.n), true
-}
-
-// Leads says whether an order of this node is in force for a key. It ends when another node gives
-// an order of a later term.
-func (w *Wedge) Leads(key overlay.ID) bool {
-	r := w.byKey(shortKey(key))
-	return r != nil && r.order.key == key && r.flags&leads != 0
-}
-
-// Served returns how many ranks of a key that this node leads are served, stand-ins included, and
-// how many members declined, as reported so far. It returns 0 if the node does not lead the key, or
-// if the wedge has polling levels.
-func (w *Wedge) Served(key overlay.ID) (served, declined int) {
-	r := w.byKey(shortKey(key))
-	if r == nil || r.order.key != key || r.flags&leads == 0 || r.order.digitBits != 0 {
-		return 0, 0
-	}
-	count, _ := r.declined()
-	return int(r.ranks - r.missing()), int(count)
 }

@@ -16,7 +16,7 @@ type View struct {
 
 // View returns the node's place in a key's wedge; ok is false if it has none.
 func (w *Wedge) View(key overlay.ID) (v View, ok bool) {
-	r := w.byKey(shortKey(key))
+	r := w.table.byKey(shortKey(key))
 	if r == nil || r.order.key != key {
 		return View{}, false
 	}
@@ -24,11 +24,11 @@ func (w *Wedge) View(key overlay.ID) (v View, ok bool) {
 		Leads: r.flags&leads != 0, Assignment: r.assignment(), Declines: r.flags&declines != 0,
 		First: int(r.first), Ranks: int(r.ranks),
 	}
-	if l := w.linkAt(r.parent); l != nil {
+	if l := w.links.at(r.parent); l != nil {
 		v.Parent = l.contact.ID
 	}
 	for i := range r.edges {
-		if l := w.linkAt(r.edges[i].link); l != nil {
+		if l := w.links.at(r.edges[i].link); l != nil {
 			v.Children = append(v.Children, l.contact.ID)
 		}
 	}

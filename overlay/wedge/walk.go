@@ -8,23 +8,36 @@ import (
 	"tidings/overlay"
 )
 
+// A tree divides the ranks of each key among this node and members it asks, and ends edges.
+type tree struct {
+	*doors
+	links      *links
+	table      *table
+	outbox     *outbox
+	broadcasts *broadcasts
+
+	counts   []int // number of members that share 0, 1, 2 ... bits with the node, until it is 1
+	countsAt time.Time
+	scratch  []edge
+}
+
 // countsTTL is how long counts of members are reused. They change by little with every answer of a
 // contact, and computing them takes longer than a walk.
 const countsTTL = 10 * time.Second
 
 // count returns how many members share the first d bits of the node's id.
-func (w *Wedge) count(d int) int {
-	if now := w.clock.Now(); len(w.counts) == 0 || now.Sub(w.countsAt) >= countsTTL {
-		w.counts, w.countsAt = w.counts[:0], now
+func (tr *tree) count(d int) int {
+	if now := tr.clock.Now(); len(tr.counts) == 0 || now.Sub(tr.countsAt) >= countsTTL {
+		tr.counts, tr.countsAt = tr.counts[:0], now
 		for d := 0; ; d++ {
-			c := max(w.node.Count(d), 1)
-			w.counts = append(w.counts, c)
+			c := max(tr.node.Count(d), 1)
+			tr.counts = append(tr.counts, c)
 			if c == 1 {
 				break
 			}
 		}
 	}
-	return w.counts[min(d, len(w.counts)-1)]
+	return tr.counts[min(d, len(tr.counts)-1)]
 }
 
 // split divides k ranks between two halves with so many members, near being closer to the key, and
@@ -50,23 +63,23 @@ func keepShare(k, has, should uint32) bool {
 // narrowest, and this node: the ENLIST of Corona, §3.4, with ranks. If anew is set, all splits
 // follow the current counts; otherwise only splits that are far off change. Entries are sent for
 // new and changed edges, or for all edges if the order is new (detail).
-func (w *Wedge) walk(r *membership, detail orderDetail, anew bool) {
-	w.beginChange(r)
+func (tr *tree) walk(r *membership, detail orderDetail, anew bool) {
+	tr.table.change(r)
 	if r.order.digitBits != 0 {
-		w.walkLevels(r, detail)
+		tr.walkLevels(r, detail)
 		return
 	}
-	edges := w.scratch[:0]
+	edges := tr.scratch[:0]
 	first, k := r.first, r.ranks
-	for d := int(r.depth); k > 0 && w.count(d) > 1; d++ {
-		own := w.count(d + 1)
-		other := w.count(d) - own
+	for d := int(r.depth); k > 0 && tr.count(d) > 1; d++ {
+		own := tr.count(d + 1)
+		other := tr.count(d) - own
 		if other == 0 {
 			continue
 		}
 		old := r.edgeAt(d)
-		share := w.share(r, old, d, k, own, other, anew)
-		nearer := w.self.Bit(d) == r.order.key.Bit(d)
+		share := tr.share(r, old, d, k, own, other, anew)
+		nearer := tr.self.Bit(d) == r.order.key.Bit(d)
 		e := edge{first: first, ranks: share, depth: uint16(d)}
 		if nearer {
 			e.first = first + k - share
@@ -82,13 +95,13 @@ func (w *Wedge) walk(r *membership, detail orderDetail, anew bool) {
 		}
 		edges = append(edges, e)
 	}
-	w.replaceEdges(r, edges, detail)
+	tr.replaceEdges(r, edges, detail)
 }
 
 // share returns how many of k ranks go to the other half.
-func (w *Wedge) share(r *membership, old *edge, d int, k uint32, own, other int, anew bool) uint32 {
+func (tr *tree) share(r *membership, old *edge, d int, k uint32, own, other int, anew bool) uint32 {
 	should := k - split(k, own, other)
-	if w.self.Bit(d) != r.order.key.Bit(d) {
+	if tr.self.Bit(d) != r.order.key.Bit(d) {
 		should = split(k, other, own)
 	}
 	if anew {
@@ -106,15 +119,15 @@ func (w *Wedge) share(r *membership, old *edge, d int, k uint32, own, other int,
 
 // replaceEdges replaces the edges of a membership. It ends edges that no longer exist, finds
 // children for edges that have none, and informs children whose edges changed.
-func (w *Wedge) replaceEdges(r *membership, edges []edge, detail orderDetail) {
+func (tr *tree) replaceEdges(r *membership, edges []edge, detail orderDetail) {
 	for i := range r.edges {
 		old := &r.edges[i]
 		if old.link != noLink && !slices.ContainsFunc(edges, func(e edge) bool { return e.depth == old.depth }) {
-			w.queueEnd(w.linkAt(old.link), r)
+			tr.outbox.queueEnd(tr.links.at(old.link), r)
 			r.forgetStatus(old)
 		}
 	}
-	w.scratch = edges
+	tr.scratch = edges
 	was := r.edges
 	if len(edges) != len(r.edges) {
 		r.edges = make([]edge, len(edges))
@@ -129,28 +142,28 @@ func (w *Wedge) replaceEdges(r *membership, edges []edge, detail orderDetail) {
 		})
 		switch {
 		case e.link == noLink:
-			w.findChild(r, e, detail)
+			tr.findChild(r, e, detail)
 		case !same || detail > hashOnly || r.flags&standInsChanged != 0 && len(r.standIns(e.first, e.ranks)) > 0:
 			if detail > hashOnly { // the order, or some of it, is new to the child
 				r.forgetStatus(e)
 			} else {
 				r.keepStatus(e)
 			}
-			w.queueEntry(w.linkAt(e.link), r, e, detail)
+			tr.outbox.queueEntry(tr.links.at(e.link), r, e, detail)
 		}
 	}
 	r.flags &^= standInsChanged
 }
 
 // findChild looks for a child for an edge without one, and tells the child if there is one.
-func (w *Wedge) findChild(r *membership, e *edge, detail orderDetail, except ...env.PeerID) {
+func (tr *tree) findChild(r *membership, e *edge, detail orderDetail, except ...env.PeerID) {
 	kept := e.flags & (refusedOnce | childMovedBefore)
 	r.detach(e)
 	e.flags = kept
-	l := w.chooseChild(r, e, except...)
+	l := tr.chooseChild(r, e, except...)
 	if e.flags &^= childMovedBefore; l != nil {
 		e.link = l.number
-		w.queueEntry(l, r, e, detail)
+		tr.outbox.queueEntry(l, r, e, detail)
 	}
 }
 
@@ -159,47 +172,47 @@ func (w *Wedge) findChild(r *membership, e *edge, detail orderDetail, except ...
 // nearest to the key is chosen, which serves one of the ranks itself. Otherwise the choice depends
 // on the key, so that keys spread over all known members. A member that claimed to have another
 // parent may be wrong or lying, so the choice after that is random.
-func (w *Wedge) chooseChild(r *membership, e *edge, except ...env.PeerID) *link {
+func (tr *tree) chooseChild(r *membership, e *edge, except ...env.PeerID) *link {
 	d := int(e.depth)
-	except = append(except, w.blocked...)
+	except = append(except, tr.links.blocked...)
 	var nearest *overlay.Contact
 	pick := shortKey(r.order.key)
 	if e.flags&childMovedBefore != 0 {
-		pick ^= w.rand.Uint64()
+		pick ^= tr.rand.Uint64()
 	}
-	if leaf := w.node.Leaf(); d >= leaf.Depth() && int(e.ranks) < w.count(d)-w.count(d+1) && e.flags&childMovedBefore == 0 {
+	if leaf := tr.node.Leaf(); d >= leaf.Depth() && int(e.ranks) < tr.count(d)-tr.count(d+1) && e.flags&childMovedBefore == 0 {
 		for _, c := range leaf.Members() {
-			if w.self.Common(c.ID) == d && !slices.Contains(except, c.Peer.ID) &&
+			if tr.self.Common(c.ID) == d && !slices.Contains(except, c.Peer.ID) &&
 				(nearest == nil || overlay.Nearer(r.order.key, c.ID, nearest.ID)) {
 				nearest = c
 			}
 		}
 	}
 	if nearest == nil {
-		nearest = w.node.Across(d, pick, except...)
+		nearest = tr.node.Across(d, pick, except...)
 	}
 	if nearest == nil {
 		return nil
 	}
-	return w.link(nearest)
+	return tr.links.open(nearest)
 }
 
 // replaceChild finds another child for an edge whose child has refused. After a second refusal this
 // node serves the ranks until its next round.
-func (w *Wedge) replaceChild(r *membership, e *edge) {
-	w.beginChange(r)
-	l := w.linkAt(e.link)
+func (tr *tree) replaceChild(r *membership, e *edge) {
+	tr.table.change(r)
+	l := tr.links.at(e.link)
 	was := l.peer.ID
-	w.queueEnd(l, r) // the child may still have an earlier order from this node
+	tr.outbox.queueEnd(l, r) // the child may still have an earlier order from this node
 	if e.flags&refusedOnce != 0 {
 		r.detach(e)
-		w.stats.Adopted++
+		tr.stats.Adopted++
 		return
 	}
 	e.flags |= refusedOnce
-	w.findChild(r, e, hashOnly, was)
+	tr.findChild(r, e, hashOnly, was)
 	if e.link == noLink {
 		e.flags &^= refusedOnce
-		w.stats.Adopted++
+		tr.stats.Adopted++
 	}
 }

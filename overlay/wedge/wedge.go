@@ -3,15 +3,12 @@ package wedge
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"tidings/internal/env"
-	"tidings/internal/slab"
 	"tidings/internal/wire"
 	"tidings/overlay"
-	"tidings/overlay/wedge/wedgepb"
 )
 
 // An Application serves ranks in wedges. It may call the Wedge from within Serve, Release and
@@ -46,83 +43,41 @@ type Application interface {
 	Delivered(key overlay.ID, from env.PeerID, message []byte)
 }
 
-// A Wedge is one node's part in the wedges of all keys. It is not safe for concurrent use.
+// A Wedge is one node's part in the wedges of all keys. It is not safe for concurrent use. It passes
+// messages, time and changes of the overlay to its components, of which each uses those above it in
+// this list only, and completes what they change.
 type Wedge struct {
-	cfg   Config
-	clock env.Clock
-	net   env.Network
-	rand  *rand.Rand
-	node  *overlay.Node
-	self  overlay.ID
-	app   Application
-	stats Stats
+	doors
 
-	memberships    slab.Slab[membership]
-	active         []uint32          // numbers of the memberships; their order is the same in every run of a simulation
-	byShortKey     map[uint64]uint32 // numbers of the memberships, by shortKey
-	freed          []uint32          // numbers of removed memberships; reusable after finishChanges
-	links          map[env.PeerID]*link
-	linkStore      slab.Slab[link] // storage of the links; see linkNumber
-	changed        []priorState    // memberships that are being changed
-	broadcastLinks []*link         // links on which broadcasts wait for finishChanges
-	relayedBytes   int             // bytes of the broadcasts kept as a relay
-	finishing      bool
+	links      *links      // what this node shares with each peer
+	table      *table      // what it is in each tree
+	outbox     *outbox     // changes of edges on their way to peers
+	renewals   *renewals   // renewal of the edges
+	broadcasts *broadcasts // messages of leaders
+	tree       *tree       // the division of ranks
+	reports    *reports    // ranks that nobody serves
 
-	counts     []int // number of members that share 0, 1, 2 ... bits with the node, until it is 1
-	countsAt   time.Time
+	finishing  bool
 	lastCounts []int // counts in the previous round
-	scratch    []edge
-	blocked    []env.PeerID // peers that recently refused entries for lack of room, or did not answer
-	life       uint64       // random number drawn at the start, never 0
-	lastNumber uint64       // number of the last batch, digest or frame of broadcasts
-	cal        env.Calendar[task]
 }
-
-// A task is an entry of the calendar. Its link or membership may be gone when it is due.
-type task struct {
-	kind taskKind
-	peer env.PeerID
-	key  uint64
-}
-
-type taskKind uint8
-
-const (
-	taskFlush         taskKind = iota // send the changes on a link
-	taskResend                        // a batch was not acknowledged in time
-	taskDigest                        // renew the edges of a link
-	taskDigestTimeout                 // a digest was not answered in time
-	taskRound                         // compare splits with counts
-	taskSweep                         // end expired leases and drop idle links
-	taskGrace                         // the grace of a membership is over
-	taskStandIns                      // assign stand-ins
-)
 
 // New returns the Wedge of a node, and registers it with the node.
 func New(e env.Env, node *overlay.Node, cfg Config, app Application) *Wedge {
-	w := &Wedge{
-		cfg:        cfg.withDefaults(),
-		clock:      e.Clock,
-		net:        e.Network,
-		rand:       e.Rand,
-		node:       node,
-		self:       node.ID(),
-		app:        app,
-		byShortKey: map[uint64]uint32{},
-		links:      map[env.PeerID]*link{},
-		life:       e.Rand.Uint64() | 1,
-	}
+	w := &Wedge{doors: doors{
+		cfg: cfg.withDefaults(), clock: e.Clock, net: e.Network, rand: e.Rand, node: node, self: node.ID(), app: app, life: e.Rand.Uint64() | 1,
+	}}
+	d := &w.doors
+	w.links = &links{doors: d, byPeer: map[env.PeerID]*link{}}
+	w.table = &table{links: w.links, byShortKey: map[uint64]uint32{}}
+	w.outbox = &outbox{doors: d, links: w.links, table: w.table}
+	w.renewals = &renewals{doors: d, links: w.links, table: w.table, outbox: w.outbox}
+	w.broadcasts = &broadcasts{doors: d, links: w.links, table: w.table}
+	w.tree = &tree{doors: d, links: w.links, table: w.table, outbox: w.outbox, broadcasts: w.broadcasts}
+	w.reports = &reports{doors: d, links: w.links, table: w.table, outbox: w.outbox, tree: w.tree}
 	node.Handle(wire.Wedge, w)
 	w.schedule(w.jitter(w.cfg.Maintenance), task{kind: taskRound})
 	w.schedule(w.sweepPause(), task{kind: taskSweep})
 	return w
-}
-
-func (w *Wedge) schedule(d time.Duration, t task) { w.cal.Add(w.clock.Now().Add(d), t) }
-
-// jitter returns a random duration between 3/4 and 5/4 of d, so that nodes do not act in step.
-func (w *Wedge) jitter(d time.Duration) time.Duration {
-	return d*3/4 + time.Duration(w.rand.Int64N(int64(d)/2+1))
 }
 
 // ErrOrder means that an order is invalid, or cannot be given at this time.
@@ -135,13 +90,13 @@ var ErrOrder = errors.New("invalid order")
 // The wedge lasts until the leader gives an order with no ranks, of any term, or another node gives
 // an order of a later term. If the leader dies, the wedge ends with its leases.
 func (w *Wedge) Enlist(key overlay.ID, o Order) error {
-	r := w.byKey(shortKey(key))
+	r := w.table.byKey(shortKey(key))
 	switch {
 	case r != nil && r.order.key != key:
 		return fmt.Errorf("enlist %s: %w: the node serves another key with the same first eight bytes", key.Short(), ErrOrder)
 	case o.N <= 0:
 		if r != nil && r.flags&leads != 0 {
-			w.remove(r)
+			w.tree.remove(r)
 			w.finishChanges()
 		}
 		return nil
@@ -157,23 +112,23 @@ func (w *Wedge) Enlist(key overlay.ID, o Order) error {
 		return fmt.Errorf("enlist %s: %w: an interval of %v", key.Short(), ErrOrder, o.Interval)
 	case len(o.Payload) > MaxPayload:
 		return fmt.Errorf("enlist %s: %w: payload of %d bytes", key.Short(), ErrOrder, len(o.Payload))
-	case r == nil && len(w.active) >= maxMemberships:
-		return fmt.Errorf("enlist %s: %w: the node has %d memberships already", key.Short(), ErrOrder, len(w.active))
+	case r == nil && len(w.table.active) >= maxMemberships:
+		return fmt.Errorf("enlist %s: %w: the node has %d memberships already", key.Short(), ErrOrder, len(w.table.active))
 	}
 	next := order{key: key, term: o.Term, n: uint32(o.N), digitBits: uint8(o.DigitBits), interval: o.Interval, payload: o.Payload}
 	next.computeHashes()
 	detail := withPayload
 	leaderOnly := r == nil || r.order.digitBits != next.digitBits
 	if r == nil {
-		r = w.newMembership(w.cfg.OrderCache.intern(next, true))
+		r = w.table.add(w.cfg.OrderCache.intern(next, true))
 		r.intervalStart = w.clock.Now().UnixNano()
 	} else {
 		if r.order.payloadHash == next.payloadHash {
 			detail = withoutPayload
 		}
-		w.beginChange(r)
-		w.leaveParent(r)
-		w.setOrder(r, w.cfg.OrderCache.intern(next, true))
+		w.table.change(r)
+		w.tree.leaveParent(r)
+		w.table.setOrder(r, w.cfg.OrderCache.intern(next, true))
 	}
 	if !o.IntervalStart.IsZero() {
 		r.intervalStart = o.IntervalStart.UnixNano()
@@ -183,14 +138,14 @@ func (w *Wedge) Enlist(key overlay.ID, o Order) error {
 	if o.DigitBits != 0 {
 		r.depth = maxDepth
 		if leaderOnly {
-			r.level = w.leaderOnlyLevel(r)
+			r.level = w.tree.leaderOnlyLevel(r)
 		}
 	}
 	r.flags &^= inGrace
 	if r.extra != nil { // members that declined are asked again
 		r.extra.standIns = nil
 	}
-	w.walk(r, detail, true)
+	w.tree.walk(r, detail, true)
 	w.finishChanges()
 	return nil
 }
@@ -198,11 +153,11 @@ func (w *Wedge) Enlist(key overlay.ID, o Order) error {
 // Decline ends the node's assignment for a key until an order of a later term asks it again.
 // Another member takes over the phases of its ranks.
 func (w *Wedge) Decline(key overlay.ID) {
-	r := w.byKey(shortKey(key))
+	r := w.table.byKey(shortKey(key))
 	if r == nil || r.order.key != key || r.flags&declines != 0 {
 		return
 	}
-	w.beginChange(r)
+	w.table.change(r)
 	r.flags |= appAsked | declines
 	w.finishChanges()
 }
@@ -214,51 +169,29 @@ func (w *Wedge) Run(now time.Time) time.Time {
 		if !ok {
 			return w.cal.Next()
 		}
-		l, r := w.links[t.peer], w.byKey(t.key)
+		l, r := w.links.byPeer[t.peer], w.table.byKey(t.key)
 		switch t.kind {
 		case taskFlush:
-			w.flush(l, at)
+			w.outbox.flush(l, at)
 		case taskResend:
-			w.resend(l, at)
+			if w.outbox.resend(l, at) {
+				w.giveUp(l)
+			}
 		case taskDigest:
-			w.digest(l, at)
+			w.renewals.digest(l, at)
 		case taskDigestTimeout:
-			w.digestTimeout(l, at)
+			w.renewals.timeout(l, at)
 		case taskRound:
 			w.round()
 		case taskSweep:
 			w.sweep(now)
 		case taskGrace:
-			w.graceOver(r, now)
+			w.tree.graceOver(r, now)
 		case taskStandIns:
-			w.updateStandIns(r, at)
+			w.reports.updateStandIns(r, at)
 		}
 		w.finishChanges()
 	}
-}
-
-// Receive handles one message of this layer from a peer. The body is the content of the frame.
-func (w *Wedge) Receive(from env.PeerID, body []byte) error {
-	m, err := parse(body)
-	if err != nil {
-		w.stats.Garbage++
-		return err
-	}
-	l := w.links[from]
-	switch b := m.Body.(type) {
-	case *wedgepb.Message_Batch:
-		err = w.onBatch(from, b.Batch)
-	case *wedgepb.Message_Ack:
-		w.onAck(l, b.Ack)
-	case *wedgepb.Message_Digest:
-		w.onDigest(from, l, b.Digest)
-	case *wedgepb.Message_DigestReply:
-		w.onDigestReply(l, b.DigestReply)
-	case *wedgepb.Message_Broadcasts:
-		w.onBroadcasts(l, b.Broadcasts)
-	}
-	w.finishChanges()
-	return err
 }
 
 // The layer does not route, so Forward and Deliver have no work.
@@ -272,17 +205,17 @@ func (w *Wedge) Deliver(*overlay.Message) { w.stats.Garbage++ }
 // PeerGone gives the edges of a peer that died or left to other members. If the peer was a parent,
 // this node goes on serving until its lease ends; the peer's own parent finds a replacement.
 func (w *Wedge) PeerGone(id env.PeerID) {
-	l := w.links[id]
+	l := w.links.byPeer[id]
 	if l == nil {
 		return
 	}
-	w.clearPending(l)
+	w.outbox.clearPending(l)
 	l.dead = true
-	for r := range w.all() {
+	for r := range w.table.all() {
 		if e := r.edgeTo(l); e != nil {
-			w.beginChange(r)
+			w.table.change(r)
 			w.stats.Replaced++
-			w.findChild(r, e, hashOnly)
+			w.tree.findChild(r, e, hashOnly)
 			if e.link == noLink {
 				w.stats.Adopted++
 			}
@@ -294,12 +227,12 @@ func (w *Wedge) PeerGone(id env.PeerID) {
 // LeafChanged discards the counts of members. If the node is no longer a member of the network, all
 // its memberships end.
 func (w *Wedge) LeafChanged() {
-	w.counts = w.counts[:0]
+	w.tree.counts = w.tree.counts[:0]
 	if w.node.State() == overlay.Active {
 		return
 	}
-	for _, r := range slices.Collect(w.all()) {
-		w.remove(r)
+	for _, r := range slices.Collect(w.table.all()) {
+		w.tree.remove(r)
 	}
 	w.finishChanges()
 }
@@ -307,8 +240,8 @@ func (w *Wedge) LeafChanged() {
 // Stats returns the counters.
 func (w *Wedge) Stats() Stats {
 	st := w.stats
-	st.Records, st.Links = len(w.active), len(w.links)
-	for r := range w.all() {
+	st.Records, st.Links = len(w.table.active), len(w.links.byPeer)
+	for r := range w.table.all() {
 		if r.flags&leads != 0 {
 			st.Led++
 		}
@@ -316,9 +249,138 @@ func (w *Wedge) Stats() Stats {
 			st.Duties++
 		}
 	}
-	for _, l := range w.links {
+	for _, l := range w.links.byPeer {
 		st.Up += int(l.up.count)
 		st.Down += int(l.down.count)
 	}
 	return st
+}
+
+// finishChanges completes all changes since beginChange: it updates the digests, informs the
+// application of changed assignments and parents of missing ranks, and sends broadcasts. It also
+// completes changes that the application makes meanwhile.
+func (w *Wedge) finishChanges() {
+	if w.finishing {
+		return
+	}
+	w.finishing = true
+	for i := 0; i < len(w.table.changed); i++ {
+		b := w.table.changed[i]
+		r := b.membership
+		if r.flags&removed != 0 {
+			if b.ranks.Len() > 0 {
+				w.app.Release(b.order.key)
+			}
+			continue
+		}
+		r.flags &^= changing
+		if l := w.links.at(r.parent); l != nil {
+			l.up.add(r.parentEdgeHash())
+		}
+		for j := range r.edges {
+			e := &r.edges[j]
+			if l := w.links.at(e.link); l != nil {
+				l.down.add(r.childEdgeHash(e))
+				w.renewals.start(l)
+			}
+		}
+		w.notify(r, b)
+	}
+	for _, number := range w.table.freed {
+		w.table.store.Take(number)
+	}
+	w.table.freed = w.table.freed[:0]
+	if cap(w.table.changed) > changedCap {
+		w.table.changed = nil
+	}
+	w.table.changed = w.table.changed[:0]
+	w.finishing = false
+	w.broadcasts.flush()
+}
+
+// notify informs the application and the parent of a change.
+func (w *Wedge) notify(r *membership, b priorState) {
+	if r.flags&appAsked == 0 && r.assignedRanks(nil) > 0 {
+		r.flags |= appAsked
+		if !w.app.Willing(r.order.key, r.order.payload) {
+			r.flags |= declines
+		}
+	}
+	w.reports.update(r)
+	switch now := r.serving(); {
+	case now.Len() == 0 && b.ranks.Len() > 0:
+		w.app.Release(r.order.key)
+	case now.Len() > 0 && (now != b.ranks || r.order != b.order || r.intervalStart != b.intervalStart):
+		w.app.Serve(r.order.key, r.assignment())
+		if b.ranks.Len() == 0 {
+			w.broadcasts.deliverKept(r)
+		}
+	}
+}
+
+// Assignment returns the node's assignment for a key; ok is false if it has none.
+func (w *Wedge) Assignment(key overlay.ID) (d Assignment, ok bool) {
+	r := w.table.byKey(shortKey(key))
+	if r == nil || r.order.key != key {
+		return Assignment{}, false
+	}
+	d = r.assignment()
+	return d, d.Ranks.Len() > 0
+}
+
+// OrderInForce returns the term of the order that this node gave for a key, and the number of its
+// ranks; ok is false if there is none, or if its wedge has polling levels.
+func (w *Wedge) OrderInForce(key overlay.ID) (term Term, n int, ok bool) {
+	r := w.table.byKey(shortKey(key))
+	if r == nil || r.order.key != key || r.flags&leads == 0 || r.order.digitBits != 0 {
+		return Term{}, 0, false
+	}
+	return r.order.term, int(r.order.n), true
+}
+
+// Leads says whether an order of this node is in force for a key. It ends when another node gives
+// an order of a later term.
+func (w *Wedge) Leads(key overlay.ID) bool {
+	r := w.table.byKey(shortKey(key))
+	return r != nil && r.order.key == key && r.flags&leads != 0
+}
+
+// Served returns how many ranks of a key that this node leads are served, stand-ins included, and
+// how many members declined, as reported so far. It returns 0 if the node does not lead the key, or
+// if the wedge has polling levels.
+func (w *Wedge) Served(key overlay.ID) (served, declined int) {
+	r := w.table.byKey(shortKey(key))
+	if r == nil || r.order.key != key || r.flags&leads == 0 || r.order.digitBits != 0 {
+		return 0, 0
+	}
+	count, _ := r.declined()
+	return int(r.ranks - r.missing()), int(count)
+}
+
+// AdjustLevels moves the levels of all wedges in which this node decides one step towards what the
+// application wants, as each round does.
+func (w *Wedge) AdjustLevels() {
+	for r := range w.table.all() {
+		if r.order.digitBits != 0 && w.tree.adjustLevel(r) {
+			w.tree.walk(r, hashOnly, false)
+		}
+	}
+	w.finishChanges() // otherwise a link would seem to have no edges
+}
+
+// Broadcast sends a message of at most MaxBroadcast bytes to all members that take part in the
+// wedge of a key that this node leads, relays included. Delivery is not confirmed, and a member
+// that changes its parent meanwhile may miss the message. The message must not be changed
+// afterwards.
+func (w *Wedge) Broadcast(key overlay.ID, message []byte) error {
+	r := w.table.byKey(shortKey(key))
+	switch {
+	case r == nil || r.order.key != key || r.flags&leads == 0:
+		return fmt.Errorf("broadcast to %s: the node does not lead the key", key.Short())
+	case len(message) > MaxBroadcast:
+		return fmt.Errorf("broadcast to %s: message of %d bytes, at most %d allowed", key.Short(), len(message), MaxBroadcast)
+	}
+	w.broadcasts.forward(r, message)
+	w.finishChanges()
+	return nil
 }

@@ -1,12 +1,10 @@
-// Package origin is a web server that plays scripts: the origin of the demo, of
-// tests and of the laboratory.
+// Package origin is a web server for the demo, for tests and for the laboratory. It serves scripts, which say
+// what a document looks like at each time.
 //
-// Each path has a script of its own, and is served as good origins serve feeds:
-// with a strong ETag, Last-Modified, 304 and gzip. Every request is written
-// down, so that one can count who asked how often. A path can also be told to
-// misbehave.
+// Each path has its own script. It is served as good origins serve feeds: with a strong ETag, Last-Modified,
+// 304 and gzip. The server records every request, so that requests can be counted by client. A path can also
+// be told to misbehave.
 //
-// The package leaves to others what is served (internal/script). It reads traces
-// of real documents and makes snapshots of them, but not the plan of their
-// replay.
+// Scripts come from internal/script. The package reads traces of real documents and turns them into
+// snapshots. It does not plan how traces are replayed.
 package origin

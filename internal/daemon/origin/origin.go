@@ -18,77 +18,75 @@ import (
 	"tidings/internal/script"
 )
 
-// maxLog is how many requests are remembered, the last ones. A demo that runs
-// for a day makes fewer.
-const maxLog = 1 << 20
+// maxRequests bounds the recorded requests; the older half is dropped then. A demo that runs for a day makes
+// fewer.
+const maxRequests = 1 << 20
 
-// readHeader is how long a client may take for its request.
-const readHeader = 10 * time.Second
+// readHeaderTimeout bounds how long a client may take to send its request.
+const readHeaderTimeout = 10 * time.Second
 
 // An Origin serves scripts. It is an [http.Handler].
 type Origin struct {
-	clock func() time.Duration
-	seen  func(Request) // takes requests in place of the log; nil: there is a log
+	clock     func() time.Duration
+	onRequest func(Request) // receives requests that are then not recorded; nil: requests are recorded
 
-	mu       sync.Mutex // guards what follows
-	plays    map[string]*play
-	requests []*Request
+	mu        sync.Mutex // guards the fields below
+	resources map[string]*resource
+	requests  []*Request
 }
 
-// A play is a path and what is served there.
-type play struct {
-	script  script.Script
-	fault   Fault
-	left    int // requests that still meet the fault; negative: all
-	version script.Version
-	etag    string
-	packed  []byte
-	since   time.Time // when the version was first asked for
+// A resource is what is served on a path.
+type resource struct {
+	script     script.Script
+	fault      Fault
+	faultsLeft int // requests that still meet the fault; negative: all
+	version    script.Version
+	etag       string
+	gzipped    []byte
+	since      time.Time // when the version was first requested
 }
 
-// A Request is one that was served.
+// A Request is the record of a request.
 type Request struct {
 	Time        time.Time
-	At          time.Duration // on the script's clock
-	From        string        // address of the client, with its port
+	At          time.Duration // time on the script's clock
+	From        string        // address and port of the client
 	Method      string
 	Path        string // with its query
 	UserAgent   string
 	Conditional bool
-	Status      int // 0: the connection was broken off before there was any
-	Version     int // index of what was current
+	Status      int // 0: the connection was closed without an answer
+	Version     int // index of the version that was current
 	Bytes       int // of the body, as handed to the connection
 }
 
 var _ http.Handler = (*Origin)(nil)
 
-// New returns an origin without a path. The scripts' time is what clock says; it
-// may be set, stopped or compressed as the caller likes.
+// New returns an origin without paths. clock returns the time of the scripts; the caller may set, stop or
+// speed it up.
 func New(clock func() time.Duration) *Origin {
-	return &Origin{clock: clock, plays: map[string]*play{}}
+	return &Origin{clock: clock, resources: map[string]*resource{}}
 }
 
-// Tell has requests told to seen when they are answered, in place of being remembered: for who
-// counts many of them. It may be called from several goroutines at once. To be set before
-// the origin serves.
-func (o *Origin) Tell(seen func(Request)) { o.seen = seen }
+// OnRequest calls f with each request after its answer, instead of recording it. It is for callers that count
+// many requests. f may be called from several goroutines at once. Call OnRequest before the origin serves.
+func (o *Origin) OnRequest(f func(Request)) { o.onRequest = f }
 
-// Clock returns a clock that starts now and runs at a speed: at 60, a script's
-// hour takes a minute.
+// Clock returns a clock that starts now and runs at a speed: at 60, an hour of a script takes a minute.
 func Clock(speed float64) func() time.Duration {
 	start := time.Now()
 	return func() time.Duration { return time.Duration(float64(time.Since(start)) * speed) }
 }
 
-// Play serves a script on a path, in place of what was there before.
+// Play serves a script on a path, in place of an earlier one.
 func (o *Origin) Play(path string, s script.Script) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.plays[path] = &play{script: s, version: script.Version{Index: -1}}
+	o.resources[path] = &resource{script: s, version: script.Version{Index: -1}}
 }
 
-// Requests returns the requests that came, in their order. Whoever has an answer
-// finds its request there, with its status.
+// Requests returns the recorded requests in order of arrival. Once a client has an answer, the request is
+// recorded with its status.
 func (o *Origin) Requests() []Request {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -99,18 +97,17 @@ func (o *Origin) Requests() []Request {
 	return all
 }
 
-// Serve answers on a listener until ctx ends and returns why it did, once all
-// goroutines are gone.
+// Serve answers on a listener until ctx ends. It returns the reason, once all its goroutines have ended.
 func (o *Origin) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler:           o,
-		ReadHeaderTimeout: readHeader,
+		ReadHeaderTimeout: readHeaderTimeout,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 	}
 	var conns sync.WaitGroup
 	server.ConnState = func(_ net.Conn, s http.ConnState) {
 		switch s {
-		case http.StateNew: // before server.Serve can return
+		case http.StateNew: // always called before server.Serve returns
 			conns.Add(1)
 		case http.StateClosed:
 			conns.Done()
@@ -129,7 +126,7 @@ func (o *Origin) Serve(ctx context.Context, l net.Listener) error {
 // ServeHTTP implements [http.Handler].
 func (o *Origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p, f, d, entry := o.receive(r)
-	c := &counter{ResponseWriter: w, origin: o, entry: entry}
+	c := &recorder{ResponseWriter: w, origin: o, entry: entry}
 	switch {
 	case p == nil:
 		http.NotFound(c, r)
@@ -140,83 +137,83 @@ func (o *Origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.serve(c, r, d)
 	}
 	if c.status == 0 {
-		c.WriteHeader(http.StatusOK) // as net/http would, unseen
+		c.WriteHeader(http.StatusOK) // net/http would do so without telling the recorder
 	}
-	if o.seen != nil {
+	if o.onRequest != nil {
 		o.mu.Lock()
 		r := *entry
 		o.mu.Unlock()
-		o.seen(r)
+		o.onRequest(r)
 	}
 }
 
-// receive finds what a request is answered with, and writes it down.
-func (o *Origin) receive(r *http.Request) (p *play, f Fault, d doc, entry *Request) {
+// receive finds the answer to a request, and records the request.
+func (o *Origin) receive(r *http.Request) (p *resource, f Fault, d document, entry *Request) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	at := o.clock()
-	if p = o.plays[r.URL.Path]; p != nil {
-		f, d = p.meet(), p.at(at)
+	if p = o.resources[r.URL.Path]; p != nil {
+		f, d = p.nextFault(), p.at(at)
 	}
 	entry = &Request{
 		Time: time.Now(), At: at, From: r.RemoteAddr, Method: r.Method, Path: r.URL.RequestURI(), UserAgent: r.UserAgent(),
 		Conditional: r.Header.Get("If-None-Match")+r.Header.Get("If-Modified-Since") != "",
 		Version:     d.Index,
 	}
-	if o.seen != nil {
+	if o.onRequest != nil {
 		return p, f, d, entry
 	}
-	if len(o.requests) >= maxLog {
-		o.requests = slices.Delete(o.requests, 0, maxLog/2)
+	if len(o.requests) >= maxRequests {
+		o.requests = slices.Delete(o.requests, 0, maxRequests/2)
 	}
 	o.requests = append(o.requests, entry)
 	return p, f, d, entry
 }
 
-// A doc is a version, ready to be served.
-type doc struct {
+// A document is a version that is ready to be served.
+type document struct {
 	script.Version
-	etag   string
-	packed []byte
-	since  time.Time
+	etag    string
+	gzipped []byte
+	since   time.Time
 }
 
-// at is what a path serves at t.
-func (p *play) at(t time.Duration) doc {
+// at returns what the path serves at t.
+func (p *resource) at(t time.Duration) document {
 	if v := p.script.At(t); v.Index != p.version.Index {
 		p.version = v
 		sum := sha256.Sum256(v.Body)
 		p.etag = fmt.Sprintf("%x", sum[:12])
 		p.since = time.Now()
-		p.packed = pack(v.Body)
+		p.gzipped = gzipBytes(v.Body)
 	}
-	return doc{p.version, p.etag, p.packed, p.since}
+	return document{p.version, p.etag, p.gzipped, p.since}
 }
 
-func pack(body []byte) []byte {
+func gzipBytes(body []byte) []byte {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	_, err := z.Write(body)
 	if err = errors.Join(err, z.Close()); err != nil {
-		panic(fmt.Sprintf("origin: pack a document: %v", err)) // a buffer takes everything
+		panic(fmt.Sprintf("origin: compress a document: %v", err)) // writing to a buffer never fails
 	}
 	return b.Bytes()
 }
 
-// serve answers with a document, or that it is the one the client has.
-func (d doc) serve(w http.ResponseWriter, r *http.Request, f Fault) {
+// serve answers with the document, or with 304 if the client has it.
+func (d document) serve(w http.ResponseWriter, r *http.Request, f Fault) {
 	h := w.Header()
 	h.Set("Content-Type", d.ContentType)
 	h.Set("Vary", "Accept-Encoding")
 	body, etag := d.Body, `"`+d.etag+`"`
 	if acceptsGzip(r.Header) {
-		body, etag = d.packed, `"`+d.etag+`-gzip"`
+		body, etag = d.gzipped, `"`+d.etag+`-gzip"`
 		h.Set("Content-Encoding", "gzip")
 	}
 	if !f.NoValidators {
 		h.Set("ETag", etag)
 		h.Set("Last-Modified", d.since.UTC().Format(http.TimeFormat))
-		if d.known(r.Header) {
+		if d.notModified(r.Header) {
 			h.Del("Content-Type")
 			h.Del("Content-Encoding")
 			w.WriteHeader(http.StatusNotModified)
@@ -230,13 +227,13 @@ func (d doc) serve(w http.ResponseWriter, r *http.Request, f Fault) {
 	if f.Truncate {
 		_, _ = w.Write(body[:len(body)/2])
 		_ = http.NewResponseController(w).Flush()
-		panic(http.ErrAbortHandler) // which closes the connection and logs nothing
+		panic(http.ErrAbortHandler) // closes the connection without a log line
 	}
-	_, _ = w.Write(body) // who has gone away is in no need of it
+	_, _ = w.Write(body) // a client that is gone needs no answer
 }
 
-// known reports whether a client has the document, in whatever encoding.
-func (d doc) known(h http.Header) bool {
+// notModified reports whether the client has the document, in any encoding.
+func (d document) notModified(h http.Header) bool {
 	if tags := h.Values("If-None-Match"); len(tags) > 0 {
 		for tag := range strings.SplitSeq(strings.Join(tags, ","), ",") {
 			tag = strings.Trim(strings.TrimPrefix(strings.TrimSpace(tag), "W/"), `"`)
@@ -260,17 +257,17 @@ func acceptsGzip(h http.Header) bool {
 	return false
 }
 
-// A counter writes down what is answered, before it is.
-type counter struct {
+// A recorder records the status and the size of an answer before they are sent.
+type recorder struct {
 	http.ResponseWriter
 	origin *Origin
 	entry  *Request
 	status int
 }
 
-func (c *counter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+func (c *recorder) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-func (c *counter) WriteHeader(status int) {
+func (c *recorder) WriteHeader(status int) {
 	if c.status == 0 {
 		c.status = status
 		c.origin.mu.Lock()
@@ -280,7 +277,7 @@ func (c *counter) WriteHeader(status int) {
 	c.ResponseWriter.WriteHeader(status)
 }
 
-func (c *counter) Write(b []byte) (int, error) {
+func (c *recorder) Write(b []byte) (int, error) {
 	if c.status == 0 {
 		c.WriteHeader(http.StatusOK)
 	}

@@ -19,21 +19,21 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A stage is an origin on a real listener, with a clock set by hand.
-type stage struct {
+// A testOrigin is an origin on a real listener, with a clock set by hand.
+type testOrigin struct {
 	*Origin
 	t   *testing.T
 	now atomic.Int64
 	url string
 }
 
-func open(t *testing.T) *stage {
-	s := &stage{t: t}
+func open(t *testing.T) *testOrigin {
+	s := &testOrigin{t: t}
 	s.start(func() time.Duration { return time.Duration(s.now.Load()) })
 	return s
 }
 
-func (s *stage) start(clock func() time.Duration) {
+func (s *testOrigin) start(clock func() time.Duration) {
 	t := s.t
 	s.Origin = New(clock)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -54,7 +54,7 @@ func (s *stage) start(clock func() time.Duration) {
 }
 
 // ask sends a request with headers given in pairs.
-func (s *stage) ask(method, path string, header ...string) (*http.Response, string, error) {
+func (s *testOrigin) ask(method, path string, header ...string) (*http.Response, string, error) {
 	s.t.Helper()
 	r, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, nil)
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *stage) ask(method, path string, header ...string) (*http.Response, stri
 	return resp, string(b), err
 }
 
-func (s *stage) get(path string, header ...string) (*http.Response, string) {
+func (s *testOrigin) get(path string, header ...string) (*http.Response, string) {
 	s.t.Helper()
 	resp, body, err := s.ask("GET", path, header...)
 	if err != nil {
@@ -101,7 +101,7 @@ func TestOriginPlaysItsScript(t *testing.T) {
 		t.Errorf("an hour later: %s", body)
 	}
 	if resp, _ = s.get("/"); resp.StatusCode != 404 {
-		t.Errorf("nothing is played there, but: %d", resp.StatusCode)
+		t.Errorf("a path without a script: %d", resp.StatusCode)
 	}
 	resp, body, err := s.ask("HEAD", "/feed")
 	if err != nil || resp.StatusCode != 200 || body != "" || resp.ContentLength != 12 {
@@ -154,7 +154,7 @@ func TestValidatorsHoldForAVersion(t *testing.T) {
 	}
 }
 
-func TestRequestsAreWrittenDown(t *testing.T) {
+func TestRequestsAreRecorded(t *testing.T) {
 	s := open(t)
 	s.Play("/feed", twoVersions())
 	resp, _ := s.get("/feed?q", "User-Agent", "reader/1")
@@ -233,9 +233,9 @@ func TestOriginMisbehavesAsTold(t *testing.T) {
 	}
 }
 
-// A client that waits for a slow path does not keep the origin from ending.
+// A client that waits for a slow path does not keep the origin from stopping.
 func TestOriginEndsWithRequestsUnderWay(t *testing.T) {
-	s := &stage{t: t}
+	s := &testOrigin{t: t}
 	asked := make(chan bool, 1)
 	s.start(func() time.Duration {
 		asked <- true

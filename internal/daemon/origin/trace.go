@@ -17,32 +17,31 @@ import (
 	"tidings/internal/script"
 )
 
-// maxWindow is how far back a trace may refer to itself while it is unpacked.
-// Successive versions of a document are packed well only with a large one.
+// maxWindow bounds the window of the decompressor. Successive versions of a document compress well only with
+// a large one.
 const maxWindow = 128 << 20
 
-// maxSnapshot bounds one document of a trace.
+// maxSnapshot bounds the size of one document of a trace.
 const maxSnapshot = 64 << 20
 
-// A Snapshot is a real document at a time, as a trace has it.
+// A Snapshot is a real document at a time, from a trace.
 type Snapshot struct {
-	File        string // its name in the trace
+	File        string // name of the file in the trace
 	Time        time.Time
 	ContentType string
 	Body        []byte
 }
 
-// contentTypes are those of the documents in traces. Other files are not served.
+// contentTypes are the types of the documents in traces, by extension. Other files are not served.
 var contentTypes = map[string]string{
 	".xml":  "application/xml",
 	".html": "text/html",
 	".json": "application/feed+json",
 }
 
-// Trace reads the snapshots of a trace, NAME.tar.zst, in the order of their
-// times: of the files that keep chooses, or of all if it is nil. The archive
-// holds them beside times.csv, which has the file and its time, in UTC, in the
-// first two columns.
+// Trace reads the snapshots of a trace, NAME.tar.zst, in order of time. If keep is not nil, it selects the
+// files. The archive contains the documents and times.csv, whose first two columns are the name of a file and
+// its time in UTC.
 func Trace(name string, keep func(file string) bool) ([]Snapshot, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -91,7 +90,7 @@ func readTrace(r io.Reader, keep func(file string) bool) (snapshots []Snapshot, 
 	for i := range snapshots {
 		at, ok := times[snapshots[i].File]
 		if !ok {
-			return nil, fmt.Errorf("%s has no time", snapshots[i].File)
+			return nil, fmt.Errorf("%s has no time in times.csv", snapshots[i].File)
 		}
 		snapshots[i].Time = at
 	}
@@ -123,9 +122,9 @@ func readTimes(r io.Reader) (map[string]time.Time, error) {
 	return times, nil
 }
 
-// Compress makes snapshots a script: each is held for as long as it was in the
-// world, divided by speed, but at least, and at most, for the times given; the
-// last one for ever. An atMost of 0 is no bound.
+// Compress makes a script of snapshots. Each snapshot is served as long as it was current in reality, divided
+// by speed, but for at least atLeast and at most atMost; the last one is served forever. An atMost of 0 is no
+// bound.
 func Compress(snapshots []Snapshot, speed float64, atLeast, atMost time.Duration) []script.Snapshot {
 	out := make([]script.Snapshot, len(snapshots))
 	for i, s := range snapshots {

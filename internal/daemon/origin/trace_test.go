@@ -74,7 +74,7 @@ func TestTracesAreRead(t *testing.T) {
 	}
 }
 
-func TestDamagedTracesAreTold(t *testing.T) {
+func TestDamagedTracesAreReported(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "none.tar.zst")
 	garbage := filepath.Join(t.TempDir(), "garbage.tar.zst")
 	if err := os.WriteFile(garbage, []byte("garbage"), 0o600); err != nil {
@@ -83,7 +83,7 @@ func TestDamagedTracesAreTold(t *testing.T) {
 	for _, c := range []struct{ name, want string }{
 		{missing, "no such file"},
 		{garbage, "magic"},
-		{archive(t, file{"0000.xml", "a"}), "0000.xml has no time"},
+		{archive(t, file{"0000.xml", "a"}), "0000.xml has no time in times.csv"},
 		{archive(t, file{"0000.xml", "a"}, file{"times.csv", "file,time\n0000.xml,noon\n"}), "times.csv"},
 		{archive(t, file{"0000.xml", "a"}, file{"times.csv", "file,time\n0000.xml\n"}), "times.csv"},
 	} {

@@ -165,7 +165,7 @@ func TestBatchesAreBounded(t *testing.T) {
 	a := l.members(1, l.own(0))[0]
 	for n := range 3000 {
 		c := &overlay.Contact{Raw: make([]byte, maxRecordBytes)}
-		l.s.enqueue(env.Peer{ID: a.peer}, batchEntry{kind: entryRoutedJoin, group: a.of(n), contact: c})
+		l.s.outbox.enqueue(env.Peer{ID: a.peer}, batchEntry{kind: entryRoutedJoin, group: a.of(n), contact: c})
 	}
 	l.run()
 	ways := 0

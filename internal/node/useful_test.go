@@ -8,9 +8,9 @@ import (
 	"tidings/sim"
 )
 
-// A node has use for the members of its leaf and table, for those that hang below it and for those above; for
-// nobody else, though it may have heard of them.
-func TestANodeKnowsForWhomItHasUse(t *testing.T) {
+// Useful peers are the members of the leaf and the table, clients and hosts. Other known peers are not
+// useful.
+func TestUsefulPeers(t *testing.T) {
 	s := sim.NewSwarm(sim.SwarmConfig{World: sim.Config{Seed: 5, Topology: sim.Uniform(10 * time.Millisecond)}, Network: quick("sim")})
 	s.Grow(8, 100*time.Millisecond)
 	s.World.Run(20 * time.Second)
@@ -29,7 +29,7 @@ func TestANodeKnowsForWhomItHasUse(t *testing.T) {
 		ids = append(ids, p.ID())
 	}
 	var useful []bool
-	m.Do(func() { useful = m.Layers().Uses(ids) })
+	m.Do(func() { useful = m.Layers().Useful(ids) })
 	if useful[0] {
 		t.Error("a stranger is of use")
 	}
@@ -47,7 +47,7 @@ func TestANodeKnowsForWhomItHasUse(t *testing.T) {
 		}
 		for _, h := range c.Layers().Overlay.Hosts() {
 			var of []bool
-			c.Do(func() { of = c.Layers().Uses([]env.PeerID{h.Peer.ID, stranger.ID()}) })
+			c.Do(func() { of = c.Layers().Useful([]env.PeerID{h.Peer.ID, stranger.ID()}) })
 			if !of[0] || of[1] {
 				t.Errorf("client %d has use for its host: %v, for a stranger: %v", i, of[0], of[1])
 			}

@@ -25,9 +25,10 @@ var (
 	ErrNoRoot = errors.New("the root could not be reached in time")
 )
 
-// joinTime is how long after its start a node that knows no network lets callers wait for one. A node that has
-// been in a network knows it at once, and a new one learns it in a second or two from any node that answers.
-const joinTime = 5 * time.Second
+// joinTimeout bounds how long after its start a node without a network lets callers wait for one. A node that
+// was in a network before knows it at once. A new node learns it from any node that answers, in a second or
+// two.
+const joinTimeout = 5 * time.Second
 
 // do runs f on the loop, once the node knows its network.
 func (d *Daemon) do(ctx context.Context, f func()) error {
@@ -41,8 +42,8 @@ func (d *Daemon) do(ctx context.Context, f func()) error {
 	return err
 }
 
-// awaitNetwork waits until the node knows its network. It returns [proxy.ErrJoining] from joinTime after the node's
-// start.
+// awaitNetwork waits until the node knows its network. When joinTimeout has passed since the start, it
+// returns [proxy.ErrJoining].
 func (d *Daemon) awaitNetwork(ctx context.Context) error {
 	select {
 	case <-d.joined:
@@ -60,13 +61,13 @@ func (d *Daemon) awaitNetwork(ctx context.Context) error {
 		return ErrStopped
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(time.Until(d.opened.Add(joinTime))):
+	case <-time.After(time.Until(d.opened.Add(joinTimeout))):
 		return proxy.ErrJoining
 	}
 }
 
-// ask runs f on the loop and returns what it answers later, if it does so before
-// ctx or the node ends.
+// ask runs f on the loop and returns the answer that f gives, perhaps later, or an error if ctx or the node
+// ends before.
 func ask[T any](ctx context.Context, d *Daemon, f func(answer func(T))) (a T, err error) {
 	answers := make(chan T, 1)
 	if err := d.do(ctx, func() { f(func(a T) { answers <- a }) }); err != nil {
@@ -82,12 +83,11 @@ func ask[T any](ctx context.Context, d *Daemon, f func(answer func(T))) (a T, er
 	}
 }
 
-// Route sends a payload of at most overlay.MaxPayload bytes towards the root of
-// key and returns its receipt. No layer takes the payload: Route tells where a
-// key lives and how far that is.
+// Route sends a payload of at most overlay.MaxPayload bytes towards the root of key and returns the receipt.
+// No layer consumes the payload: Route shows which node is the root and how many hops away it is.
 func (d *Daemon) Route(ctx context.Context, key overlay.ID, payload []byte) (overlay.Receipt, error) {
 	if len(payload) > overlay.MaxPayload {
-		return overlay.Receipt{}, fmt.Errorf("route %s: payload of %d bytes where %d are allowed", key.Short(), len(payload), overlay.MaxPayload)
+		return overlay.Receipt{}, fmt.Errorf("route %s: the payload has %d bytes, and %d are allowed", key.Short(), len(payload), overlay.MaxPayload)
 	}
 	payload = bytes.Clone(payload)
 	type outcome struct {
@@ -106,8 +106,8 @@ func (d *Daemon) Route(ctx context.Context, key overlay.ID, payload []byte) (ove
 	return o.receipt, nil
 }
 
-// JoinGroup joins a group, or changes the node's weight there: how many clients
-// stand behind it. The node does not remember its groups for its next start.
+// JoinGroup joins a group, or changes the node's weight in it: the number of clients behind the node. Groups
+// are not remembered for the next start.
 func (d *Daemon) JoinGroup(ctx context.Context, group overlay.ID, weight int) error {
 	if err := d.do(ctx, func() { d.node.Scribe.Join(group, weight) }); err != nil {
 		return fmt.Errorf("subscribe to %s: %w", group.Short(), err)
@@ -123,21 +123,20 @@ func (d *Daemon) LeaveGroup(ctx context.Context, group overlay.ID) error {
 	return nil
 }
 
-// Place returns the node's place in the tree of a group; ok is false if it has
-// none.
+// Place returns the node's place in the tree of a group; ok is false if it has none.
 func (d *Daemon) Place(ctx context.Context, group overlay.ID) (p scribe.Place, ok bool, err error) {
 	if err := d.do(ctx, func() { p, ok = d.node.Scribe.Place(group) }); err != nil {
-		return p, false, fmt.Errorf("place in %s: %w", group.Short(), err)
+		return p, false, fmt.Errorf("place in the tree of %s: %w", group.Short(), err)
 	}
 	return p, ok, nil
 }
 
-// PublishGroup sends a message of at most scribe.MaxPayload bytes to a group, of
-// which the node need not be a subscriber, and returns when the group's root has
-// it. If it returns an error, the message may reach the subscribers all the same.
+// PublishGroup sends a message of at most scribe.MaxPayload bytes to a group, and returns when the group's
+// root has it. The node need not be a member of the group. After an error, the message may still reach the
+// subscribers.
 func (d *Daemon) PublishGroup(ctx context.Context, group overlay.ID, payload []byte) error {
 	if len(payload) > scribe.MaxPayload {
-		return fmt.Errorf("publish to %s: payload of %d bytes where %d are allowed", group.Short(), len(payload), scribe.MaxPayload)
+		return fmt.Errorf("publish to %s: the payload has %d bytes, and %d are allowed", group.Short(), len(payload), scribe.MaxPayload)
 	}
 	ok, err := ask(ctx, d, func(answer func(bool)) { d.node.Scribe.Publish(group, payload, answer) })
 	if err == nil && !ok {
@@ -149,37 +148,37 @@ func (d *Daemon) PublishGroup(ctx context.Context, group overlay.ID, payload []b
 	return nil
 }
 
-// A Snapshot is a node as it was at one moment.
+// A Snapshot is the state of a node at one moment.
 type Snapshot struct {
-	Peer      string   // its peer id
-	Listens   []string // multiaddrs it listens at
-	Addrs     []string // where it believes it can be dialled, as others are told to join through it
+	Peer      string   // peer id of the node
+	Listens   []string // multiaddrs at which the node listens
+	Addrs     []string // addresses at which others can probably dial the node, to give to nodes that join
 	Refusals  []libp2p.Refusal
 	Transport libp2p.Stats
 	Loop      loop.Stats
 	Store     store.Stats
 
-	// What follows is zero while the node does not know its network.
+	// The following fields are zero while the node does not know its network.
 
-	Network string // its name
+	Network string // name of the network
 	Hash    wire.Hash
 	ID      overlay.ID
 	State   overlay.State
-	Size    int          // members of the network, as estimated
+	Size    int          // estimated number of members of the network
 	Depth   int          // bits in the prefix of the node's leaf
 	Leaf    []overlay.ID // members of the leaf, the node included
 	Slots   []overlay.Slot
-	Counts  []int        // members that share so many bits with the node, from 0 to Depth
-	Hosts   []overlay.ID // members that act for it while it is a client
+	Counts  []int        // Counts[i] members share i bits with the node's id, 0 <= i <= Depth
+	Hosts   []overlay.ID // members that act for the node while it is a client
 	Overlay overlay.Stats
 	Scribe  scribe.Stats
 
 	Firehose firehose.Stats
-	CutOff   *feedtree.CutOff // nil: it hears of others
-	Feeds    int              // subscriptions
+	CutOff   *feedtree.CutOff // nil: the node is in contact with others
+	Feeds    int              // number of subscriptions
 }
 
-// Snapshot looks at all of the node at one moment.
+// Snapshot returns the state of the node.
 func (d *Daemon) Snapshot(ctx context.Context) (Snapshot, error) {
 	s := Snapshot{
 		Peer:      libp2p.Text(d.host.ID()),
@@ -195,61 +194,60 @@ func (d *Daemon) Snapshot(ctx context.Context) (Snapshot, error) {
 	default:
 		return s, nil
 	}
-	if err := d.do(ctx, func() { d.inspect(&s) }); err != nil {
+	if err := d.do(ctx, func() { d.addNodeState(&s) }); err != nil {
 		return s, fmt.Errorf("status: %w", err)
 	}
 	return s, nil
 }
 
-// inspect adds what the node knows.
-func (d *Daemon) inspect(s *Snapshot) {
+// addNodeState adds the state of the layers, which belong to the loop.
+func (d *Daemon) addNodeState(s *Snapshot) {
 	o := d.node.Overlay
-	s.Hash = wire.HashOf(d.home.Descriptor)
-	s.Network = d.home.network.Name
+	s.Hash = wire.HashOf(d.dataDir.Descriptor)
+	s.Network = d.dataDir.network.Name
 	s.ID, s.State, s.Overlay, s.Scribe = o.ID(), o.State(), o.Stats(), d.node.Scribe.Stats()
 	s.Firehose = d.node.Firehose.Stats()
 	s.CutOff, s.Feeds = d.cutOff(), d.node.Feeds.Stats().Subscriptions
 	s.Size = s.Overlay.EstimatedN
-	s.Depth, s.Leaf, s.Hosts = o.Leaf().Depth(), ids(o.Leaf().Members()), ids(o.Hosts())
+	s.Depth, s.Leaf, s.Hosts = o.Leaf().Depth(), contactIDs(o.Leaf().Members()), contactIDs(o.Hosts())
 	s.Slots = o.Slots()
 	for bits := range s.Depth + 1 {
 		s.Counts = append(s.Counts, o.Count(bits))
 	}
 }
 
-func ids(of []*overlay.Contact) []overlay.ID {
+func contactIDs(contacts []*overlay.Contact) []overlay.ID {
 	var out []overlay.ID
-	for _, c := range of {
+	for _, c := range contacts {
 		out = append(out, c.ID)
 	}
 	return out
 }
 
-// A Led is a feed of which the node is the sequencer: it polls it, and numbers what is
-// new.
-type Led struct {
+// A LedFeed is a feed of which the node is the sequencer: the node polls it and numbers its new items.
+type LedFeed struct {
 	URL    string
 	Key    overlay.ID
-	Owners []overlay.ID // of its log, the node among them
+	Owners []overlay.ID // owners of its log, the node included
 }
 
-// Led returns the feeds of which the node is the sequencer, in the order of their keys.
-func (d *Daemon) Led(ctx context.Context) (of []Led, err error) {
+// LedFeeds returns the feeds of which the node is the sequencer, ordered by key.
+func (d *Daemon) LedFeeds(ctx context.Context) (feeds []LedFeed, err error) {
 	err = d.do(ctx, func() {
 		for _, key := range d.node.Owners.Keys() {
 			v, _ := d.node.Owners.View(key)
 			if !v.Leads {
 				continue
 			}
-			led := Led{URL: v.URL, Key: key}
+			led := LedFeed{URL: v.URL, Key: key}
 			for _, p := range v.Epoch.Owners {
-				led.Owners = append(led.Owners, overlay.NodeID(d.home.network.Name, p))
+				led.Owners = append(led.Owners, overlay.NodeID(d.dataDir.network.Name, p))
 			}
-			of = append(of, led)
+			feeds = append(feeds, led)
 		}
 	})
 	if err != nil {
-		return nil, fmt.Errorf("feeds led: %w", err)
+		return nil, fmt.Errorf("list the feeds led by this node: %w", err)
 	}
-	return of, nil
+	return feeds, nil
 }

@@ -7,23 +7,23 @@ import (
 	"testing"
 )
 
-// What a person has asked for stays, whatever a push that is refused, or begins, asks for at the same time.
-func TestAPersonsSubscriptionStays(t *testing.T) {
+// A subscription that the user asked for stays, whatever tentative changes happen at the same time.
+func TestTentativeChangesKeepAUsersSubscription(t *testing.T) {
 	t.Parallel()
 	c := founding(t, "wishes")
 	c.AllowPrivateOrigins = true
 	m := running(t, c)
-	m.knows(t, 1)
+	m.awaitMembers(t, 1)
 	for i := range 50 {
 		url := fmt.Sprintf("http://127.0.0.1:9/%d.xml", i)
 		beside := m.endTentative
 		if i%2 == 0 {
 			beside = func(ctx context.Context, url string) {
-				if err := m.tentatively(ctx, url); err != nil {
+				if err := m.subscribeTentatively(ctx, url); err != nil {
 					t.Error(err)
 				}
 			}
-		} else if err := m.tentatively(t.Context(), url); err != nil {
+		} else if err := m.subscribeTentatively(t.Context(), url); err != nil {
 			t.Fatal(err)
 		}
 		var both sync.WaitGroup
@@ -36,8 +36,8 @@ func TestAPersonsSubscriptionStays(t *testing.T) {
 		both.Wait()
 		if err := m.do(t.Context(), func() {
 			s, ok := m.node.Feeds.Subscription(m.key(url))
-			if !ok || passing(attributesOf(s)) || len(m.wishes.of) > 0 {
-				t.Errorf("%d: it is there: %v, with %s; %d are being written", i, ok, s.Attributes, len(m.wishes.of))
+			if !ok || isTemporary(attributesOf(s)) || len(m.pending.byKey) > 0 {
+				t.Errorf("%d: it is there: %v, with %s; %d are being written", i, ok, s.Attributes, len(m.pending.byKey))
 			}
 		}); err != nil {
 			t.Fatal(err)

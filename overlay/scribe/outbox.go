@@ -31,8 +31,12 @@ const (
 	entryKinds int = iota
 )
 
-// An outbox holds the entries that have not been sent.
+// An outbox sends messages about edges. It holds the entries that wait for others to the same peer.
 type outbox struct {
+	*doors
+	// routeJoin routes this node's own Join, if the edge is still wanted.
+	routeJoin func(group overlay.ID, edge uint64)
+
 	byPeer        map[env.PeerID]*peerQueue
 	order         []*peerQueue // in the order of their first entries
 	flushAt       moment       // when they are sent; never: there are none
@@ -64,8 +68,7 @@ func (o *outbox) delay(now moment) time.Duration {
 }
 
 // enqueue sends an entry, together with others to the same peer.
-func (s *Scribe) enqueue(to env.Peer, e batchEntry) {
-	o := &s.outbox
+func (o *outbox) enqueue(to env.Peer, e batchEntry) {
 	q := o.byPeer[to.ID]
 	if q == nil {
 		q = &peerQueue{to: to, entries: make([]batchEntry, 0, usualEntries)}
@@ -73,16 +76,15 @@ func (s *Scribe) enqueue(to env.Peer, e batchEntry) {
 		o.order = append(o.order, q)
 	}
 	q.entries = append(q.entries, e)
-	at := s.clock.Now().Add(o.delay(s.now()))
+	at := o.clock.Now().Add(o.delay(o.now()))
 	if o.flushAt == never || momentOf(at) < o.flushAt {
 		o.flushAt = momentOf(at)
-		s.cal.Add(at, task{kind: taskOutbox})
+		o.cal.Add(at, task{kind: taskOutbox})
 	}
 }
 
-// sendOutbox sends all entries.
-func (s *Scribe) sendOutbox(now time.Time) {
-	o := &s.outbox
+// flush sends all entries.
+func (o *outbox) flush(now time.Time) {
 	if o.flushAt == never || momentOf(now) < o.flushAt {
 		return
 	}
@@ -90,46 +92,44 @@ func (s *Scribe) sendOutbox(now time.Time) {
 	o.order, o.flushAt = nil, never
 	clear(o.byPeer)
 	for _, q := range order {
-		s.sendQueue(q)
+		o.sendQueue(q)
 	}
 }
 
 // sendQueue sends the entries for one peer. A single entry becomes a message of its own. The node's
 // own routed Joins, if there are few, are routed by the overlay.
-func (s *Scribe) sendQueue(q *peerQueue) {
+func (o *outbox) sendQueue(q *peerQueue) {
 	var left [entryKinds]int // entries that are still to be added
 	own := true
 	for i := range q.entries {
 		e := &q.entries[i]
 		left[e.kind]++
-		own = own && (e.kind != entryRoutedJoin || e.contact == s.node.Self())
+		own = own && (e.kind != entryRoutedJoin || e.contact == o.node.Self())
 	}
 	alone := own && left[entryRoutedJoin] < minRoutedBatch
-	b := s.newBatch(&left)
+	b := o.newBatch(&left)
 	for i := range q.entries {
 		e := &q.entries[i]
 		switch {
 		case e.kind == entryRoutedJoin && alone:
-			if g := s.groups.Get(e.group); g != nil && g.searching() && g.search.edge == e.edge {
-				s.routeJoin(g)
-			}
+			o.routeJoin(e.group, e.edge)
 		case e.kind != entryRoutedJoin && len(q.entries) == 1:
-			s.send(q.to, s.single(e))
+			o.send(q.to, o.single(e))
 		default:
 			b.add(e)
 			if b.entries == maxBatch || b.bytes > batchBytes {
-				s.sendBatch(q.to, b)
-				b = s.newBatch(&left)
+				o.sendBatch(q.to, b)
+				b = o.newBatch(&left)
 			}
 		}
 	}
 	if b.entries > 0 {
-		s.sendBatch(q.to, b)
+		o.sendBatch(q.to, b)
 	}
 }
 
 // single returns the message for one entry.
-func (s *Scribe) single(e *batchEntry) *scribepb.Message {
+func (o *outbox) single(e *batchEntry) *scribepb.Message {
 	id := e.group[:]
 	switch e.kind {
 	case entryPrune:
@@ -138,13 +138,13 @@ func (s *Scribe) single(e *batchEntry) *scribepb.Message {
 		return &scribepb.Message{Body: &scribepb.Message_Reject{Reject: &scribepb.Reject{Groups: [][]byte{id}}}}
 	case entryAccept:
 		return &scribepb.Message{Body: &scribepb.Message_Accept{Accept: &scribepb.Accept{
-			Group: id, Record: s.node.Self().Raw, Edge: e.edge,
+			Group: id, Record: o.node.Self().Raw, Edge: e.edge,
 		}}}
 	case entryRedirect:
 		return &scribepb.Message{Body: &scribepb.Message_Redirect{Redirect: &scribepb.Redirect{Group: id, Record: e.contact.Raw}}}
 	}
 	return &scribepb.Message{Body: &scribepb.Message_Join{Join: &scribepb.Join{
-		Group: id, Record: s.node.Self().Raw, Weight: e.weight, Edge: e.edge,
+		Group: id, Record: o.node.Self().Raw, Weight: e.weight, Edge: e.edge,
 	}}}
 }
 
@@ -158,8 +158,8 @@ type batch struct {
 	bytes       int // approximate size
 }
 
-func (s *Scribe) newBatch(left *[entryKinds]int) *batch {
-	self := s.node.Self()
+func (o *outbox) newBatch(left *[entryKinds]int) *batch {
+	self := o.node.Self()
 	return &batch{Batch: &scribepb.Batch{Records: [][]byte{self.Raw}}, self: self, remaining: left, bytes: len(self.Raw)}
 }
 
@@ -222,71 +222,30 @@ func (b *batch) column(c **scribepb.Column, e *batchEntry) *scribepb.Column {
 	return *c
 }
 
-func (s *Scribe) sendBatch(to env.Peer, b *batch) {
-	s.stats.Control++
+func (o *outbox) sendBatch(to env.Peer, b *batch) {
+	o.stats.Control++
 	frame := wire.AppendFrame(nil, wire.Scribe, &scribepb.Message{Body: &scribepb.Message_Batch{Batch: b.Batch}})
 	class := env.Control
 	if len(frame) > maxControl {
 		class = env.Bulk
 	}
-	s.net.Send(to, class, frame)
+	o.net.Send(to, class, frame)
 }
 
-// onBatch handles the entries of a Batch. Edges end before new ones begin.
-func (s *Scribe) onBatch(from env.PeerID, m *scribepb.Batch) error {
-	c, err := s.openFrom(from, m.Records[0])
-	if err != nil {
-		return err
-	}
-	each(m.Prunes, func(i int, id overlay.ID) { s.onPrune(s.links[from], id, m.Prunes.Edges[i]) })
-	each(m.Rejects, func(_ int, id overlay.ID) { s.onReject(from, s.links[from], id) })
-	each(m.Joins, func(i int, id overlay.ID) {
-		s.onJoin(c, id, joinRequest{weight: m.Joins.Weights[i], edge: m.Joins.Edges[i]})
-	})
-	each(m.RoutedJoins, func(i int, id overlay.ID) {
-		s.onRoutedJoin(m.Records[m.RoutedJoins.Records[i]], id, joinRequest{weight: m.RoutedJoins.Weights[i], edge: m.RoutedJoins.Edges[i]})
-	})
-	each(m.Accepts, func(i int, id overlay.ID) { s.onAccept(c, id, m.Accepts.Edges[i]) })
-	each(m.Redirects, func(i int, id overlay.ID) {
-		if e := s.onRedirect(from, id, m.Records[m.Redirects.Records[i]]); e != nil {
-			err = e
-		}
-	})
-	return err
-}
-
-func each(c *scribepb.Column, do func(i int, id overlay.ID)) {
-	const size = len(overlay.ID{})
-	for i := range len(c.GetGroups()) / size {
-		do(i, overlay.ID(c.Groups[i*size:(i+1)*size]))
+// sendPrune ends an edge. Edge 0 means any edge that exists at this time, so that Prune is sent at
+// once.
+func (o *outbox) sendPrune(to env.Peer, id overlay.ID, edge uint64) {
+	if e := (batchEntry{kind: entryPrune, group: id, edge: edge}); edge != 0 {
+		o.enqueue(to, e)
+	} else {
+		o.send(to, o.single(&e))
 	}
 }
 
-// onRoutedJoin handles a routed Join in a Batch as the overlay would deliver it: the first node in
-// the tree, or else the root, accepts the child; other nodes forward the Join. Each hop is nearer
-// to the key than the one before, so it cannot loop. If the next hop is not known with certainty,
-// the Join is dropped, and its sender tries again alone.
-func (s *Scribe) onRoutedJoin(record []byte, id overlay.ID, w joinRequest) {
-	if s.node.State() != overlay.Active {
-		return
+func (o *outbox) sendReject(to env.Peer, ids ...overlay.ID) {
+	m := &scribepb.Reject{}
+	for i := range ids {
+		m.Groups = append(m.Groups, ids[i][:])
 	}
-	c, err := s.node.OpenRecord(record)
-	if err != nil || !c.Member || c.ID == s.node.ID() {
-		s.stats.Garbage++
-		return
-	}
-	g := s.groups.Get(id)
-	if g != nil && overlay.Nearer(id, s.node.ID(), c.ID) {
-		s.accept(g, c, w, false)
-		return
-	}
-	next, root := s.node.NextHop(id)
-	switch {
-	case root:
-		g = s.group(id)
-		s.becomeRoot(g)
-		s.accept(g, c, w, false)
-	case next != nil:
-		s.enqueue(next.Peer, batchEntry{kind: entryRoutedJoin, group: id, edge: w.edge, weight: w.weight, contact: c})
-	}
+	o.send(to, &scribepb.Message{Body: &scribepb.Message_Reject{Reject: m}})
 }

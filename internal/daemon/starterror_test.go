@@ -14,7 +14,7 @@ import (
 	"tidings/internal/store"
 )
 
-func TestWhyANodeCannotStartIsSaidInOneLine(t *testing.T) {
+func TestStartErrorIsOneLine(t *testing.T) {
 	t.Parallel()
 	network := laboratory("unlucky")
 	running := Config{Dir: t.TempDir(), HTTP: "127.0.0.1:0", Listen: []string{"/ip4/127.0.0.1/tcp/0"}, Found: &network}
@@ -58,13 +58,13 @@ func TestWhyANodeCannotStartIsSaidInOneLine(t *testing.T) {
 		c.change(&config)
 		other, err := Open(config)
 		if err == nil {
-			_ = other.Close() // it should not be there
+			_ = other.Close() // it should not have opened
 		}
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") || c.is != nil && !errors.Is(err, c.is) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	// Without an address that the machine lacks, a node has the others.
+	// A node skips an address that the machine does not have, if it can listen at another one.
 	config := running
 	config.Dir, config.HTTP, config.Listen = t.TempDir(), noHTTP, []string{"/ip4/192.0.2.7/tcp/4801", "/ip4/127.0.0.1/tcp/0"}
 	other, err := Open(config)
@@ -76,7 +76,7 @@ func TestWhyANodeCannotStartIsSaidInOneLine(t *testing.T) {
 	}
 }
 
-func TestFaultsOfADataDirectoryAreOfOneStyle(t *testing.T) {
+func TestErrorsOfADataDirectoryHaveOneForm(t *testing.T) {
 	at := func(op, path string, err error) error { return &fs.PathError{Op: op, Path: path, Err: err} }
 	for _, c := range []struct {
 		err  error
@@ -92,16 +92,16 @@ func TestFaultsOfADataDirectoryAreOfOneStyle(t *testing.T) {
 		{store.ErrInUse, "data directory /d: another process uses it, perhaps another node; stop that process, or choose another directory with --data"},
 		{store.ErrNewer, "data directory /d: a newer version of tidings wrote it, and nothing was changed; run that version, or choose another directory with --data"},
 		{at("mkdir", "/d", syscall.ENOTDIR), "data directory /d: it is not a directory, or a part of its path is not; choose another directory with --data"},
-		{damaged("/d/network", "why", "remove it", io.EOF), "data directory /d: network is damaged (why); remove it"},
+		{damagedFile("/d/network", "why", "remove it", io.EOF), "data directory /d: network is damaged (why); remove it"},
 		{errors.New("as it is"), "as it is"},
 	} {
-		if got := fileFault("/d", c.err); got.Error() != c.want {
+		if got := fileError("/d", c.err); got.Error() != c.want {
 			t.Errorf("%v", got)
 		} else if !errors.Is(got, c.err) {
 			t.Errorf("%v has lost its cause", got)
 		}
 	}
-	if got := listenFault("serve readers at :80", "--http", syscall.EACCES).Error(); !strings.Contains(got, "choose a higher port with --http") {
+	if got := listenError("serve readers at :80", "--http", syscall.EACCES).Error(); !strings.Contains(got, "choose a higher port with --http") {
 		t.Error(got)
 	}
 }

@@ -13,13 +13,12 @@ import (
 	"tidings/proxy"
 )
 
-// Requests for one feed have their turn in the order in which they came, and those for another feed do
-// not wait for them.
-func TestWritersHaveTheirTurnInTheirOrder(t *testing.T) {
+// Requests for one feed get their turns in order of arrival. Requests for another feed do not wait for them.
+func TestTurnsComeInOrderOfRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const url, other, writers = "http://a.example/", "http://b.example/", 50
-		w := new(writing)
+		w := new(publishQueues)
 		turn, err := w.begin(t.Context(), url)
 		if err != nil {
 			t.Fatal(err)
@@ -63,19 +62,19 @@ func TestWritersHaveTheirTurnInTheirOrder(t *testing.T) {
 		if !slices.IsSorted(order) || len(order) != writers-writers/10 {
 			t.Errorf("the order of %d turns was %v", len(order), order)
 		}
-		if len(w.lines) > 0 {
-			t.Errorf("%d feeds are busy", len(w.lines))
+		if len(w.queues) > 0 {
+			t.Errorf("%d feeds are busy", len(w.queues))
 		}
 	})
 }
 
-// A turn that comes to a request which has just ended goes on to the next one.
-func TestATurnOfARequestThatHasEndedGoesOn(t *testing.T) {
+// A turn that is granted to a request which has just ended passes to the next one.
+func TestTurnOfACancelledRequestPassesOn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const url = "http://a.example/"
-		w := new(writing)
-		for range 200 { // whether the turn or the end comes first is left to chance
+		w := new(publishQueues)
+		for range 200 { // the order of the turn and the end is random
 			turn, err := w.begin(t.Context(), url)
 			if err != nil {
 				t.Fatal(err)
@@ -94,20 +93,19 @@ func TestATurnOfARequestThatHasEndedGoesOn(t *testing.T) {
 			all.Go(turn.end)
 			all.Wait()
 		}
-		if len(w.lines) > 0 {
-			t.Errorf("%d feeds are busy", len(w.lines))
+		if len(w.queues) > 0 {
+			t.Errorf("%d feeds are busy", len(w.queues))
 		}
 	})
 }
 
-// An item follows on the one before it as soon as that is on its way; so many at most are on their way
-// at once. When one of them comes to nothing, the next one waits for all of them, and then follows on
-// what the network has.
-func TestItemsFollowOnThoseThatAreOnTheirWay(t *testing.T) {
+// An item can follow one that is still on its way. At most maxInFlight items are on their way. If one of them
+// is not accepted, the next item waits for all of them, and then follows the network's last item.
+func TestNextItemFollowsItemsInFlight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const url = "http://a.example/"
-		w := new(writing)
+		w := new(publishQueues)
 		item := func(seq uint64) *difference.Publication {
 			return &difference.Publication{Seq: seq, Hash: feed.Hash{byte(seq)}, Item: &feed.Item{}}
 		}
@@ -143,16 +141,16 @@ func TestItemsFollowOnThoseThatAreOnTheirWay(t *testing.T) {
 		turns := []*turn{<-second}
 		for seq := uint64(2); ; seq++ {
 			turn := turns[len(turns)-1]
-			if on, head := turn.after(0, feed.Hash{}); on != seq-1 || head != item(on).Hash {
+			if on, head := turn.predecessor(0, feed.Hash{}); on != seq-1 || head != item(on).Hash {
 				t.Errorf("number %d follows on number %d", seq, on)
 			}
 			turn.sent(item(seq))
-			if len(turns) == maxFlying {
+			if len(turns) == maxInFlight {
 				break
 			}
 			turns = append(turns, begin())
 		}
-		next := waits() // there are too many
+		next := waits() // maxInFlight items are on their way
 		turns[0].answered(item(2), false)
 		for i, turn := range turns {
 			turn.end()
@@ -162,12 +160,12 @@ func TestItemsFollowOnThoseThatAreOnTheirWay(t *testing.T) {
 			}
 		}
 		last := <-next
-		if on, _ := last.after(1, item(1).Hash); on != 1 {
+		if on, _ := last.predecessor(1, item(1).Hash); on != 1 {
 			t.Errorf("it follows on number %d, which the network does not have", on)
 		}
 		last.end()
-		if len(w.lines) > 0 {
-			t.Errorf("%d feeds are remembered", len(w.lines))
+		if len(w.queues) > 0 {
+			t.Errorf("%d feeds are remembered", len(w.queues))
 		}
 	})
 }

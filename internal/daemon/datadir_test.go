@@ -54,7 +54,7 @@ func TestDataDirectoryThatCannotBeUsed(t *testing.T) {
 		{"another parameter was given", func(_ *testing.T, dir string) Config {
 			other := network
 			other.Owners, other.Load = 3, 2
-			return Config{Dir: dir, HTTP: noHTTP, Listen: anyPort, Found: &other, Given: map[string]string{"owners": "the flag --owners"}}
+			return Config{Dir: dir, HTTP: noHTTP, Listen: anyPort, Found: &other, SettingSources: map[string]string{"owners": "the flag --owners"}}
 		}, `whose settings never change: owners is 3 (the flag --owners) and 5 in the network; leave them out`},
 		{"key is a text", func(t *testing.T, dir string) Config {
 			write(t, filepath.Join(dir, identityFile), "secret", 0o600)
@@ -75,7 +75,7 @@ func TestDataDirectoryThatCannotBeUsed(t *testing.T) {
 			return found(dir)
 		}, "identity.key"},
 		{"key of another kind", func(t *testing.T, dir string) Config {
-			// X25519, all zeros but for its header.
+			// X25519, all zeros except the header.
 			write(t, filepath.Join(dir, identityFile), "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VuBCIEIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\n-----END PRIVATE KEY-----\n", 0o600)
 			return found(dir)
 		}, "is damaged (a key of type"},
@@ -87,7 +87,7 @@ func TestDataDirectoryThatCannotBeUsed(t *testing.T) {
 			if err := os.Remove(filepath.Join(dir, networkFile)); err != nil {
 				t.Fatal(err)
 			}
-			disk, err := store.Open(filepath.Join(dir, storeFile), func(f func()) { f() }, store.Twice{Prefix: []string{feedtree.SubscriptionPrefix, endingPrefix}})
+			disk, err := store.Open(filepath.Join(dir, storeFile), func(f func()) { f() }, store.Twice{Prefix: []string{feedtree.SubscriptionPrefix, unsubscribedPrefix}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -133,14 +133,14 @@ func write(t *testing.T, path, text string, mode os.FileMode) {
 	}
 }
 
-func TestIdentityIsItsOwnersAlone(t *testing.T) {
+func TestIdentityFileIsPrivate(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), identityFile)
-	made, err := identity(path)
+	made, err := loadIdentity(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	read, err := identity(path)
+	read, err := loadIdentity(path)
 	if err != nil || !made.Equal(read) {
 		t.Errorf("read another key than was made: %v", err)
 	}
@@ -155,13 +155,13 @@ func TestIdentityIsItsOwnersAlone(t *testing.T) {
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := identity(path); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+		if _, err := loadIdentity(path); err == nil || !strings.Contains(err.Error(), "chmod 600") {
 			t.Errorf("mode %v: %v", mode, err)
 		}
 	}
 }
 
-func TestDirectoryThatHasANetwork(t *testing.T) {
+func TestHasNetwork(t *testing.T) {
 	c := founding(t, "here")
 	for _, want := range []bool{false, true} {
 		if has, err := HasNetwork(c.Dir); err != nil || has != want {
@@ -174,7 +174,7 @@ func TestDirectoryThatHasANetwork(t *testing.T) {
 	}
 }
 
-func TestDirectoryHasOneNode(t *testing.T) {
+func TestSecondNodeInADirectoryIsRefused(t *testing.T) {
 	t.Parallel()
 	network := laboratory("one")
 	c := Config{Dir: t.TempDir(), HTTP: noHTTP, Listen: anyPort, Found: &network}
@@ -190,8 +190,8 @@ func TestDirectoryHasOneNode(t *testing.T) {
 	}
 }
 
-// A node that makes a new identity or a new secret in a data directory in use warns once, and a new node does not.
-func TestMissingFilesOfADataDirectory(t *testing.T) {
+// A node that makes a new identity or a new secret in a used data directory warns once. A new node does not.
+func TestMissingFilesAreReported(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		remove, want []string

@@ -13,9 +13,9 @@ import (
 	"tidings/proxy"
 )
 
-// What a subscription is not to be shown without its publisher's signature is in no keyword feed either: not by
-// the firehose, and not of what was brought before that was said.
-func TestKeywordFeedsHaveWhatIsVouchedForAlone(t *testing.T) {
+// Items without the required provenance are in no keyword feed, neither by the firehose nor among the
+// articles that arrived before.
+func TestKeywordFeedsRespectRequiredProvenance(t *testing.T) {
 	t.Parallel()
 	for _, filter := range []bool{false, true} {
 		t.Run(fmt.Sprint("filter: ", filter), func(t *testing.T) {
@@ -35,9 +35,9 @@ func TestKeywordFeedsHaveWhatIsVouchedForAlone(t *testing.T) {
 			defer origin.Close()
 			c := founding(t, fmt.Sprint("least-", filter))
 			c.Found.PollInterval = time.Second
-			c.HTTP, c.AllowPrivateOrigins, c.Filter, c.Kept = "127.0.0.1:0", true, filter, 100
+			c.HTTP, c.AllowPrivateOrigins, c.Filter, c.KeywordItems = "127.0.0.1:0", true, filter, 100
 			m := running(t, c)
-			m.knows(t, 1)
+			m.awaitMembers(t, 1)
 			for _, path := range []string{"/strict", "/plain"} {
 				say(path, 0)
 			}
@@ -66,7 +66,7 @@ func TestKeywordFeedsHaveWhatIsVouchedForAlone(t *testing.T) {
 			}
 			var given proxy.Subscribed
 			for _, path := range []string{"/strict", "/plain"} {
-				m.tell(t, "subscribe", `{"url":"`+origin.URL+path+`"}`, &given)
+				m.post(t, "subscribe", `{"url":"`+origin.URL+path+`"}`, &given)
 			}
 			has := func(w proxy.Watch, strict, plain int) {
 				t.Helper()
@@ -89,19 +89,19 @@ func TestKeywordFeedsHaveWhatIsVouchedForAlone(t *testing.T) {
 			}
 			has(first, 1, 1)
 			plains := 1
-			for filter && heard() == 0 { // until sequencers know that somebody listens
+			for filter && heard() == 0 { // until sequencers know of the filter
 				say("/plain", plains)
 				plains++
 				has(first, 1, plains)
 			}
-			m.tell(t, "subscribe", `{"url":"`+origin.URL+`/strict","least":"publisher"}`, &given)
+			m.post(t, "subscribe", `{"url":"`+origin.URL+`/strict","least":"publisher"}`, &given)
 			second, err := m.Watch(t.Context(), "zebra of")
 			if err != nil {
 				t.Fatal(err)
 			}
 			has(second, 0, plains)
 			before := heard()
-			for i := range 3 { // an entry each; of those before, two may be on their way
+			for i := range 3 { // one entry each; two earlier ones may be on their way
 				say("/strict", i+1)
 				within(t, time.Minute, "the log has it", func() error {
 					items := 0

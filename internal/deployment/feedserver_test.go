@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// eventually waits until something is so.
+// eventually waits until a condition holds.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !is(); <-time.After(20 * time.Millisecond) {
@@ -17,7 +17,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// small is a street of some feeds, which two nodes' clients read.
+// small returns a configuration with a few feeds, which the clients of two nodes read.
 func small() Config {
 	c := Demo(2, 5, time.Second, 300*time.Millisecond, 1)
 	for i := range c.Channels {
@@ -26,9 +26,9 @@ func small() Config {
 	return c
 }
 
-func serving(t *testing.T, c Config) *Street {
+func serving(t *testing.T, c Config) *FeedServer {
 	t.Helper()
-	s, err := NewStreet(c)
+	s, err := NewFeedServer(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func serving(t *testing.T, c Config) *Street {
 	return s
 }
 
-func counts(t *testing.T, s *Street) Counts {
+func counts(t *testing.T, s *FeedServer) Counts {
 	t.Helper()
 	c, err := s.Counts()
 	if err != nil {
@@ -53,12 +53,12 @@ func counts(t *testing.T, s *Street) Counts {
 	return c
 }
 
-// Readers who poll for themselves poll each feed once in an interval, at any time of it: they see
-// an item after half of one on average, at most after one.
-func TestReadersWhoPollAloneWaitForHalfAnInterval(t *testing.T) {
+// Legacy readers poll each feed once in an interval, at a random time. They see an item after half an
+// interval on average, and after one at most.
+func TestLegacyReadersWaitForHalfAnInterval(t *testing.T) {
 	s := serving(t, small())
 	eventually(t, "the readers have not begun", func() bool { return counts(t, s).Legacy.Polls >= 20 })
-	if err := s.Open(); err != nil {
+	if err := s.ResetCounts(); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "no items were shown", func() bool { return counts(t, s).Shown.Items > 300 })
@@ -66,23 +66,23 @@ func TestReadersWhoPollAloneWaitForHalfAnInterval(t *testing.T) {
 	if rate := float64(c.Legacy.Polls) / c.Since.Seconds(); rate < 15 || rate > 25 {
 		t.Errorf("%.1f polls a second by 20 subscriptions", rate)
 	}
-	if mean := c.Shown.Mean(); mean < 300*time.Millisecond || mean > 800*time.Millisecond {
+	if mean := c.Shown.MeanDelay(); mean < 300*time.Millisecond || mean > 800*time.Millisecond {
 		t.Errorf("items are shown after %v", mean)
 	}
 	if c.Nodes.Polls != 0 {
 		t.Errorf("%d polls by nodes, of which there are none", c.Nodes.Polls)
 	}
-	// Four readers of a feed, apart by chance, are together as soon as one of them alone at best,
-	// and as four that are even at worst.
+	// Four readers of a feed at random times wait together for as long as one reader at worst, and as four
+	// evenly distributed ones at best.
 	if w := c.Legacy.Wait; w < 0.11 || w > 0.55 {
 		t.Errorf("a wait of %.2f s for the next poll of anybody", w)
 	}
 }
 
-// What others than readers ask is a node's, and the first who gets an item has found it.
-func TestNodesAreCountedApart(t *testing.T) {
+// Polls of other agents count as polls of nodes. The first node that gets an item is reported.
+func TestPollsOfNodesAreCountedSeparately(t *testing.T) {
 	config := small()
-	config.Alone = true
+	config.NodesOnly = true
 	s := serving(t, config)
 	ask := func(by string) {
 		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL(2), nil)
@@ -96,19 +96,19 @@ func TestNodesAreCountedApart(t *testing.T) {
 		}
 		_ = a.Body.Close()
 	}
-	eventually(t, "nothing new has come", func() bool { return s.scripts[2].Published(time.Since(s.began)) > items })
+	eventually(t, "nothing new has come", func() bool { return s.scripts[2].Published(time.Since(s.began)) > initialItems })
 	ask("node 1")
 	ask("node 2")
 	eventually(t, "the polls are not counted", func() bool { return counts(t, s).Nodes.Polls == 2 })
 	if c := counts(t, s); c.Legacy.Polls != 0 || c.Nodes.Bytes == 0 {
 		t.Errorf("%+v", c)
 	}
-	n, came, ok := s.Came(2, s.scripts[2].Item(items).Title)
-	if found, known := s.Sighting(2, n); !ok || !known || found.By != "node 1" || found.At.Before(came) {
+	n, came, ok := s.ItemOf(2, s.scripts[2].Item(initialItems).Title)
+	if found, known := s.FirstPoll(2, n); !ok || !known || found.By != "node 1" || found.At.Before(came) {
 		t.Errorf("item %d, %v, came at %v: found %+v, %v", n, ok, came, found, known)
 	}
 	for _, title := range []string{"", "no number", "(x)", "one of the beginning (0)"} {
-		if _, _, ok := s.Came(2, title); ok {
+		if _, _, ok := s.ItemOf(2, title); ok {
 			t.Errorf("%q has come", title)
 		}
 	}
@@ -131,7 +131,7 @@ func TestConfigsAreChecked(t *testing.T) {
 			t.Errorf("%s: taken", what)
 		}
 	}
-	if c := Demo(24, 100, 20*time.Second, 25*time.Second, 1); c.Check() != nil || c.Channels[0].All() != 24 || c.Channels[99].All() > 16 {
-		t.Errorf("%v; feeds are read by %d to %d", c.Check(), c.Channels[0].All(), c.Channels[99].All())
+	if c := Demo(24, 100, 20*time.Second, 25*time.Second, 1); c.Check() != nil || c.Channels[0].ReaderCount() != 24 || c.Channels[99].ReaderCount() > 16 {
+		t.Errorf("%v; feeds are read by %d to %d", c.Check(), c.Channels[0].ReaderCount(), c.Channels[99].ReaderCount())
 	}
 }

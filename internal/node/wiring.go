@@ -1,0 +1,247 @@
+package node
+
+import (
+	"time"
+
+	"tidings/cobra/firehose"
+	"tidings/corona"
+	"tidings/difference"
+	"tidings/internal/env"
+	"tidings/internal/feed"
+	"tidings/overlay"
+	"tidings/overlay/owner"
+	"tidings/overlay/scribe"
+	"tidings/overlay/wedge"
+)
+
+// The way of one item through the layers:
+//
+//	origin ─► corona ── Found ──► feedtree.Append ─► owner.Append ─► a quorum commits it
+//	                                                                     │ Committed
+//	reader ◄─ feedtree.Read ◄─ News ◄─ VisibleChanged ◄─ owner.Offer ◄─ scribe ◄─ feedtree.Committed
+//	filter ◄─ Dispatched ◄─ owners of its shard ◄──────────────────── firehose.Report
+//
+// A publisher's item arrives another way and then goes on as above:
+//
+//	Publish ─► feedtree ── routed ──► feedtree.accept ─► owner.Append
+//
+// Two connections are not shown: corona learns when all items of a change report are committed, and a
+// reader's Subscribe goes down to feedtree, owner and scribe.
+
+// An Application receives the events of a node.
+type Application interface {
+	// News reports items that readers see for the first time, or in a new version.
+	News(key overlay.ID, changes []difference.Change, at time.Time)
+
+	// StateChanged reports that the state of a subscription's polls has changed.
+	StateChanged(key overlay.ID)
+
+	// Fetched answers Fetch with the document, or with nil and what is there instead, and with the state of
+	// the request.
+	Fetched(key overlay.ID, f *feed.Feed, o corona.Offer, state corona.State)
+
+	// Dispatched gives a filter a new entry of any channel. It returns false if there is no room for it now.
+	Dispatched(d firehose.Dispatch) bool
+
+	// Deliver receives messages of groups that are not feeds.
+	Deliver(d scribe.Delivery)
+}
+
+// Fetch fetches the document of a URL once, for a reader who does not subscribe.
+func (n *Node) Fetch(key overlay.ID, url string) { n.Corona.FetchOnce(key, url) }
+
+// deliver receives the messages of groups from scribe.
+func (n *Node) deliver(d scribe.Delivery) {
+	if n.Feeds.HasTree(d.Group) {
+		n.Feeds.Deliver(d)
+		return
+	}
+	n.app.Deliver(d)
+}
+
+// ownerApp is the application of overlay/owner.
+type ownerApp Node
+
+func (n *ownerApp) Lead(key overlay.ID, on bool) {
+	if !on {
+		n.Corona.Cease(key)
+		n.Feeds.Lead(key, false, nil)
+		return
+	}
+	v, _ := n.Owners.View(key)
+	if _, ok := overlay.StewardDomain(v.URL); ok || overlay.IsShardURL(v.URL) {
+		return // its owners keep no log; corona and firehose ask Owners who they are
+	}
+	n.Feeds.Lead(key, true, func(known *difference.Known) {
+		v, _ := n.Owners.View(key)
+		n.Corona.Lead(key, v.URL, (*coronaApp)(n).Term(key), known, n.Owners.Note(key))
+		n.Feeds.AppendAbsorbed(key) // publications that came while the log was read
+	})
+}
+
+func (n *ownerApp) VisibleChanged(key overlay.ID) { n.Feeds.VisibleChanged(key) }
+
+func (n *ownerApp) Committed(key overlay.ID, e *owner.Entry, body []byte) {
+	n.Feeds.Committed(key, e, body)
+	v, _ := n.Owners.View(key)
+	about := n.Feeds.About(key)
+	n.Firehose.Report(firehose.Dispatch{
+		URL: v.URL, Title: about.Title, Link: about.Link, Language: about.Language, Entry: e, Body: body,
+	}, v.Epoch)
+}
+
+func (n *ownerApp) Absorb(key overlay.ID, body []byte) { n.Feeds.Absorb(key, body) }
+
+func (n *ownerApp) BranchMerged(key overlay.ID) { n.Feeds.BranchMerged(key) }
+
+func (n *ownerApp) Absorbing(key overlay.ID) bool { return n.Feeds.Absorbing(key) }
+
+func (n *ownerApp) Weight(key overlay.ID) (int, bool) {
+	if n.Corona.StewardKeyInUse(key) || n.Firehose.Serves(key) {
+		return 1, true
+	}
+	return n.Scribe.Weight(key)
+}
+
+func (n *ownerApp) Wanted(key overlay.ID) { n.Firehose.Wanted(key) }
+
+func (n *ownerApp) Siblings(key overlay.ID) []*overlay.Contact { return n.Scribe.Children(key) }
+
+// feedApp is the application of feedtree.
+type feedApp Node
+
+func (n *feedApp) News(key overlay.ID, changes []difference.Change, at time.Time) {
+	n.app.News(key, changes, at)
+}
+
+func (n *feedApp) StateChanged(key overlay.ID, _ []byte, _ time.Time) { n.app.StateChanged(key) }
+
+func (n *feedApp) Fetch(key overlay.ID, url string) { n.Corona.FetchOnce(key, url) }
+
+func (n *feedApp) PollAlone(key overlay.ID, url string, on bool) { n.Corona.PollAlone(key, url, on) }
+
+func (n *feedApp) HandOver(key overlay.ID, head *feed.Head, found []feed.Item, known []difference.Entry) {
+	n.Corona.HandOver(key, head, found, known)
+}
+
+func (n *feedApp) Filter(key overlay.ID, d difference.Delta) difference.Delta {
+	return n.Corona.Filter(key, d)
+}
+
+// coronaApp is the application of corona.
+type coronaApp Node
+
+func (n *coronaApp) Found(key overlay.ID, d difference.Delta, doc *feed.Feed, done func(ok bool)) bool {
+	return n.Feeds.Append(key, d, doc, done)
+}
+
+func (n *coronaApp) Saw(key overlay.ID, head *feed.Head, secure bool) {
+	n.Feeds.HeadFetched(key, head, secure)
+}
+
+func (n *coronaApp) StateChanged(key overlay.ID, state []byte, urgency corona.Urgency) {
+	n.Feeds.SetState(key, state, urgency != corona.NotUrgent, urgency == corona.AtOnce)
+}
+
+func (n *coronaApp) SetNote(key overlay.ID, note []byte) { _ = n.Owners.SetNote(key, note) } // it fails only if the node no longer leads the key
+
+func (n *coronaApp) Weight(key overlay.ID) int {
+	if weight, ok := n.Scribe.Weight(key); ok {
+		return weight // this node is the tree's root
+	}
+	v, _ := n.Owners.View(key)
+	return v.Weight
+}
+
+func (n *coronaApp) Owns(key overlay.ID) bool {
+	v, ok := n.Owners.View(key)
+	return ok && v.Owns
+}
+
+func (n *coronaApp) Leader(key overlay.ID) (env.Peer, bool) {
+	v, ok := n.Owners.View(key)
+	if !ok || v.Epoch == nil {
+		return env.Peer{}, false
+	}
+	if c := n.Overlay.Contact(v.Epoch.Sequencer); c != nil {
+		return c.Peer, true
+	}
+	return env.Peer{ID: v.Epoch.Sequencer}, true
+}
+
+func (n *coronaApp) Term(key overlay.ID) uint64 {
+	v, ok := n.Owners.View(key)
+	if !ok || v.Epoch == nil {
+		return 0
+	}
+	return uint64(v.Epoch.Time.UnixMilli())
+}
+
+func (n *coronaApp) Fading(key overlay.ID, items int) []feed.ID { return n.Feeds.Fading(key, items) }
+
+func (n *coronaApp) Recall(key overlay.ID, then func(*difference.Known)) { n.Feeds.Recall(key, then) }
+
+func (n *coronaApp) ShowAlone(key overlay.ID, d difference.Delta) { n.Feeds.ShowAlone(key, d) }
+
+func (n *coronaApp) AloneStateChanged(key overlay.ID) { n.app.StateChanged(key) }
+
+func (n *coronaApp) Fetched(key overlay.ID, f *feed.Feed, o corona.Offer, state corona.State) {
+	if f != nil {
+		n.Feeds.Show(key, f)
+	}
+	n.app.Fetched(key, f, o, state)
+}
+
+// wedgeApp is the application of overlay/wedge.
+type wedgeApp Node
+
+func (n *wedgeApp) Valid(key overlay.ID, _ wedge.Term, payload []byte) bool {
+	return n.Corona.Valid(key, payload)
+}
+
+func (n *wedgeApp) Willing(overlay.ID, []byte) bool { return true }
+
+func (n *wedgeApp) Level(key overlay.ID) int { return n.Corona.Level(key) }
+
+func (n *wedgeApp) Serve(key overlay.ID, d wedge.Assignment) { n.Corona.Serve(key, d) }
+
+func (n *wedgeApp) Release(key overlay.ID) { n.Corona.Release(key) }
+
+func (n *wedgeApp) CatchUp(key overlay.ID) []byte { return n.Corona.Handoff(key) }
+
+func (n *wedgeApp) Delivered(key overlay.ID, _ env.PeerID, message []byte) {
+	n.Corona.Delivered(key, message)
+}
+
+// publicationHandler passes routed publications to feedtree.
+type publicationHandler Node
+
+func (n *publicationHandler) Forward(*overlay.Message) bool { return false }
+
+func (n *publicationHandler) Deliver(m *overlay.Message) { n.Feeds.Route(m.Payload) }
+
+func (n *publicationHandler) PeerGone(env.PeerID) {}
+
+func (n *publicationHandler) LeafChanged() {}
+
+// changeReportHandler passes routed change reports to corona.
+type changeReportHandler Node
+
+func (n *changeReportHandler) Forward(*overlay.Message) bool { return false }
+
+func (n *changeReportHandler) Deliver(m *overlay.Message) { n.Corona.Deliver(m.Key, m.Payload) }
+
+func (n *changeReportHandler) PeerGone(env.PeerID) {}
+
+func (n *changeReportHandler) LeafChanged() {}
+
+// Useful reports for each peer whether this node needs the connection: to members of its leaf and table, to
+// its hosts and clients, and to its neighbours in trees.
+func (n *Node) Useful(ids []env.PeerID) []bool {
+	partners := n.Overlay.Partners()
+	useful := make([]bool, len(ids))
+	for i, id := range ids {
+		useful[i] = partners[id] || n.Scribe.Neighbour(id)
+	}
+	return useful
+}

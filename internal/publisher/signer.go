@@ -1,0 +1,392 @@
+package publisher
+
+import (
+	"cmp"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"tidings/difference"
+	"tidings/feedtree"
+	"tidings/internal/feed"
+	"tidings/internal/store"
+)
+
+const recordSuffix = ".record"
+
+// ErrBehind says that the network has more items of a publisher than the record, or others.
+var ErrBehind = errors.New("the network has items of this publisher that the record lacks")
+
+// A Head is the last publication of a feed that the network has. The zero value says that none is known.
+type Head struct {
+	Seq  uint64
+	Hash feed.Hash
+}
+
+// A recordEntry is an item that was signed for a feed. The record of a feed is its last item, which holds the
+// earlier ones.
+type recordEntry struct {
+	Seq      uint64        `json:"seq"`
+	Envelope []byte        `json:"envelope,omitempty"` // nil: only number and hash are known
+	Hash     []byte        `json:"hash"`
+	Accepted bool          `json:"taken,omitempty"`  // the network has accepted it; set for number 1 only
+	Earlier  []recordEntry `json:"before,omitempty"` // earlier items, the oldest first
+}
+
+// maxEarlier bounds the envelopes that are kept before the last one. The network may lose so many, or lack
+// them while another process signs, and gets them again.
+const maxEarlier = 15
+
+// find returns the entry with a number, if its envelope is kept.
+func (e recordEntry) find(seq uint64) (recordEntry, bool) {
+	if i := slices.IndexFunc(e.Earlier, func(other recordEntry) bool { return other.Seq == seq }); i >= 0 {
+		return e.Earlier[i], len(e.Earlier[i].Envelope) > 0
+	}
+	return e, e.Seq == seq && len(e.Envelope) > 0
+}
+
+// A Signer signs items with a publisher's key. It is safe for concurrent use. Several processes may use one
+// key, such as a node and a command: each reads the record before it signs, and so sees what the other has
+// signed.
+type Signer struct {
+	path string
+
+	mu         sync.Mutex
+	key        *Key
+	file       fs.FileInfo            // of the key file, when it was read
+	passphrase string                 // of the key file; "" if it has none
+	record     map[string]recordEntry // by URL
+}
+
+// Open reads a key and its record.
+func Open(path string, ask Passphrase) (*Signer, error) {
+	if current, ok := strings.CutSuffix(path, oldSuffix); ok && exists(path) && exists(current) {
+		return nil, fmt.Errorf("%s is the former key, which keygen --rotate has replaced by the one in %s: give %s", path, current, current)
+	}
+	s := &Signer{path: path}
+	if err := s.readKey(ask); err != nil {
+		return nil, err
+	}
+	if err := s.loadRecord(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// readKey reads the key file.
+func (s *Signer) readKey(ask Passphrase) error {
+	file, _ := os.Stat(s.path) // before reading, so that a file replaced meanwhile is read again
+	key, passphrase, err := read(s.path, ask)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the key file %s does not exist: name the right one, or make it with \"tidings keygen %[1]s\"", s.path)
+	}
+	if err != nil {
+		return err
+	}
+	if key.next == (feed.Hash{}) { // only a next key has no next key of its own
+		text := s.path + " is a next key, which signs nothing until tidings keygen --rotate puts it in place"
+		if current, ok := strings.CutSuffix(s.path, nextSuffix); ok {
+			text += ": give " + current
+		}
+		return errors.New(text)
+	}
+	s.key, s.file, s.passphrase = key, file, passphrase
+	return nil
+}
+
+// reloadKey reads the key file again if keygen --rotate has replaced it. If the file is gone, it was moved to
+// a safe place or is being replaced, and the key in memory stays in use.
+func (s *Signer) reloadKey() error {
+	file, err := os.Stat(s.path)
+	if err != nil || os.SameFile(file, s.file) && file.ModTime().Equal(s.file.ModTime()) {
+		return nil
+	}
+	if err := s.readKey(func(string) (string, error) { return s.passphrase, nil }); err != nil {
+		return fmt.Errorf("the key was changed, but this program cannot read the new one and still uses the former one: %w; correct this, or restart it", err)
+	}
+	return nil
+}
+
+// loadRecord reads the current record.
+func (s *Signer) loadRecord() error {
+	b, err := os.ReadFile(s.path + recordSuffix)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		s.record = map[string]recordEntry{}
+		return nil
+	case err != nil:
+		return fmt.Errorf("publisher's record: %w", err)
+	}
+	record := map[string]recordEntry{}
+	if err := json.Unmarshal(b, &record); err != nil {
+		return fmt.Errorf("%s%s is damaged (%w): restore it from a backup, or remove it and publish with --resume", s.path, recordSuffix, err)
+	}
+	s.record = record
+	return nil
+}
+
+// locked calls update with the current key and record, while no other process uses the record.
+func (s *Signer) locked(update func() error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var failed error
+	err := store.Alone(s.path+recordSuffix, func() error { // errors of update need no prefix
+		if failed = cmp.Or(s.reloadKey(), s.loadRecord()); failed == nil {
+			failed = update()
+		}
+		return nil
+	})
+	if failed == nil && err != nil {
+		return fmt.Errorf("publisher's record: %w", err)
+	}
+	return failed
+}
+
+// Key returns the key in use.
+func (s *Signer) Key() *Key {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = s.reloadKey() // the next signature returns the error
+	return s.key
+}
+
+// Public returns the key by which readers know the publisher.
+func (s *Signer) Public() ed25519.PublicKey { return s.Key().Public() }
+
+// Feeds returns the feeds for which something was signed, and whether the network ever accepted any of it.
+func (s *Signer) Feeds() map[string]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	feeds := map[string]bool{}
+	for url, e := range s.record {
+		feeds[url] = e.everAccepted()
+	}
+	return feeds
+}
+
+// everTaken reports whether the network ever accepted an item of the feed. Before, nothing is signed after
+// number 1.
+func (e recordEntry) everAccepted() bool { return e.Seq > 1 || e.Accepted }
+
+// NextUnsent returns the envelope of the item that follows last, the network's last one, or nil if none was
+// signed. If the former key signed it, that item and all later ones are first signed again with the present
+// key, because the network accepts nothing more from the former key.
+func (s *Signer) NextUnsent(url string, last Head, now time.Time) (envelope []byte, err error) {
+	err = s.locked(func() error {
+		envelope, err = s.nextUnsent(url, last, now)
+		return err
+	})
+	return envelope, err
+}
+
+func (s *Signer) nextUnsent(url string, last Head, now time.Time) ([]byte, error) {
+	e, ok := s.record[url].find(last.Seq + 1)
+	if !ok {
+		return nil, nil
+	}
+	p, err := difference.OpenPublication(e.Envelope)
+	if err != nil {
+		return nil, fmt.Errorf("publisher's record: number %d of %s: %w", e.Seq, url, err)
+	}
+	if p.By(s.key.Public()) {
+		return e.Envelope, nil
+	}
+	if last.Seq == 0 && s.record[url].everAccepted() { // accepted items must not be signed again
+		return nil, fmt.Errorf("%w: what the network has of %s is not known yet", feedtree.ErrNotAccepted, url)
+	}
+	prev := p.Prev
+	if last.Seq > 0 {
+		prev = last.Hash
+	}
+	for seq := e.Seq; seq <= s.record[url].Seq; seq++ {
+		old, ok := s.record[url].find(seq)
+		if !ok {
+			break
+		}
+		if p, err = difference.OpenPublication(old.Envelope); err == nil {
+			p, err = difference.Publish(s.key.private, url, seq, prev, now, p.Item)
+		}
+		if err == nil {
+			err = s.addEntry(url, recordEntry{Seq: p.Seq, Envelope: p.Raw, Hash: p.Hash[:]})
+		}
+		if err != nil {
+			return nil, fmt.Errorf("publisher's record: number %d of %s: %w", seq, url, err)
+		}
+		prev = p.Hash
+	}
+	e, _ = s.record[url].find(last.Seq + 1)
+	return e.Envelope, nil
+}
+
+// Sign signs the next item of a feed, and returns when the item is in the record. last is the network's last
+// item.
+func (s *Signer) Sign(url string, last Head, it *feed.Item, now time.Time) (envelope []byte, err error) {
+	err = s.locked(func() error {
+		p, err := s.signNext(url, last, it, now)
+		if err == nil {
+			envelope = p.Raw
+		}
+		return err
+	})
+	return envelope, err
+}
+
+// signNext signs an item and adds it to the record.
+func (s *Signer) signNext(url string, last Head, it *feed.Item, now time.Time) (*difference.Publication, error) {
+	seq, hash, err := s.checkRecord(url, last)
+	if err != nil {
+		return nil, err
+	}
+	p, err := difference.Publish(s.key.private, url, seq+1, hash, now, it)
+	if err != nil {
+		return nil, err
+	}
+	return p, s.addEntry(url, recordEntry{Seq: p.Seq, Envelope: p.Raw, Hash: p.Hash[:]})
+}
+
+// SignAndPush signs an item, sends it, and returns its number. The number is 0 if the item was not signed, or
+// not kept. Earlier items that the network lacks, perhaps of another process, are sent first, while the
+// record still has them.
+func (s *Signer) SignAndPush(url string, last uint64, hash feed.Hash, it *feed.Item, now time.Time, send func(envelope []byte) error) (seq uint64, err error) {
+	head := Head{last, hash}
+	for {
+		var p *difference.Publication
+		unsent, same := false, false
+		err := s.locked(func() error {
+			raw, err := s.nextUnsent(url, head, now)
+			if err != nil {
+				return err
+			}
+			if unsent = raw != nil; !unsent {
+				p, err = s.signNext(url, head, it, now)
+				return err
+			}
+			if p, err = difference.OpenPublication(raw); err == nil && p.Item != nil && p.Seq == s.record[url].Seq {
+				same = p.Item.ID == it.ID && p.Item.Hash == it.Hash
+			}
+			return err
+		})
+		if err != nil {
+			return 0, err
+		}
+		err = s.push(p, head, true, unsent && !same, send)
+		if failed, ok := errors.AsType[*UnsentError](err); ok && (failed.Earlier || failed.Dropped) {
+			return 0, err
+		}
+		if err != nil || !unsent || same {
+			return p.Seq, err
+		}
+		head = Head{p.Seq, p.Hash}
+	}
+}
+
+// PushHeartbeat sends the next item that the network lacks, or a signed statement that nothing follows the
+// last item.
+func (s *Signer) PushHeartbeat(url string, last uint64, hash feed.Hash, now time.Time, send func(envelope []byte) error) error {
+	head := Head{last, hash}
+	envelope, err := s.NextUnsent(url, head, now)
+	switch {
+	case err != nil:
+		return err
+	case envelope == nil:
+		if envelope, err = s.SignHeartbeat(url, head, now); err != nil {
+			return err
+		}
+		return send(envelope)
+	}
+	p, err := difference.OpenPublication(envelope)
+	if err != nil {
+		return err
+	}
+	return s.push(p, head, false, false, send)
+}
+
+// SignHeartbeat signs the statement that nothing follows the last item.
+func (s *Signer) SignHeartbeat(url string, last Head, now time.Time) (envelope []byte, err error) {
+	err = s.locked(func() error {
+		seq, hash, err := s.checkRecord(url, last)
+		if err != nil {
+			return err
+		}
+		p, err := difference.Publish(s.key.private, url, seq, hash, now, nil)
+		if err != nil {
+			return err
+		}
+		envelope = p.Raw
+		return nil
+	})
+	return envelope, err
+}
+
+// checkRecord returns the last item in the record. It returns ErrBehind if the network's last item
+// contradicts the record.
+func (s *Signer) checkRecord(url string, last Head) (seq uint64, hash feed.Hash, err error) {
+	e := s.record[url]
+	switch {
+	case last.Seq > e.Seq:
+		return 0, hash, fmt.Errorf("%w: it has number %d of %s, and %s%s ends with %d: the record comes from an old backup, or somebody else has the key; if it comes from a backup, publish with --resume", ErrBehind, last.Seq, url, s.path, recordSuffix, e.Seq)
+	case last.Seq != 0 && last.Seq == e.Seq && string(e.Hash) != string(last.Hash[:]):
+		return 0, hash, fmt.Errorf("%w: number %d of %s is not the item that was signed here: the record comes from an old backup, or somebody else has the key; if it comes from a backup, publish with --resume", ErrBehind, last.Seq, url)
+	}
+	if e.Seq == 0 {
+		return 0, hash, nil
+	}
+	return e.Seq, feed.Hash(e.Hash), nil
+}
+
+// Resume continues from the network's last item, because the owner of the key has confirmed that it is right.
+func (s *Signer) Resume(url string, last Head) error {
+	return s.locked(func() error {
+		if last.Seq < s.record[url].Seq {
+			return nil
+		}
+		return s.addEntry(url, recordEntry{Seq: last.Seq, Hash: last.Hash[:], Accepted: last.Seq > 0})
+	})
+}
+
+// addEntry adds an entry to the record of a feed, or replaces the one with its number.
+func (s *Signer) addEntry(url string, entry recordEntry) error {
+	old, had := s.record[url]
+	entries := slices.Clone(old.Earlier)
+	if had {
+		old.Earlier = nil
+		entries = append(entries, old)
+	}
+	if i := slices.IndexFunc(entries, func(other recordEntry) bool { return other.Seq == entry.Seq }); i >= 0 {
+		entries[i] = entry
+	} else {
+		entries = append(entries, entry)
+	}
+	last := entries[len(entries)-1]
+	last.Earlier = entries[max(0, len(entries)-1-maxEarlier) : len(entries)-1]
+	return s.saveEntry(url, last)
+}
+
+// saveEntry writes the record with a new entry for a feed. An empty entry removes the feed. If the write
+// fails, the old record stays.
+func (s *Signer) saveEntry(url string, entry recordEntry) error {
+	was, had := s.record[url]
+	s.record[url] = entry
+	if entry.Seq == 0 {
+		delete(s.record, url)
+	}
+	b, err := json.MarshalIndent(s.record, "", "  ")
+	if err == nil {
+		err = store.WriteFile(s.path+recordSuffix, append(b, '\n'))
+	}
+	if err != nil {
+		delete(s.record, url)
+		if had {
+			s.record[url] = was
+		}
+		return fmt.Errorf("publisher's record: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,64 @@
+package wedge
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"tidings/internal/env"
+	"tidings/internal/wire"
+	"tidings/overlay"
+	"tidings/overlay/wedge/wedgepb"
+)
+
+// doors are what every component of a Wedge needs of the world.
+type doors struct {
+	cfg   Config
+	clock env.Clock
+	net   env.Network
+	rand  *rand.Rand
+	node  *overlay.Node
+	self  overlay.ID
+	app   Application
+	cal   env.Calendar[task]
+	stats Stats
+
+	life       uint64 // random number drawn at the start, never 0
+	lastNumber uint64 // number of the last batch, digest or frame of broadcasts
+}
+
+// A task is an entry of the calendar. Its link or membership may be gone when it is due.
+type task struct {
+	kind taskKind
+	peer env.PeerID
+	key  uint64
+}
+
+type taskKind uint8
+
+const (
+	taskFlush         taskKind = iota // send the changes on a link
+	taskResend                        // a batch was not acknowledged in time
+	taskDigest                        // renew the edges of a link
+	taskDigestTimeout                 // a digest was not answered in time
+	taskRound                         // compare splits with counts
+	taskSweep                         // end expired leases and drop idle links
+	taskGrace                         // the grace of a membership is over
+	taskStandIns                      // assign stand-ins
+)
+
+func (d *doors) schedule(in time.Duration, t task) { d.cal.Add(d.clock.Now().Add(in), t) }
+
+// jitter returns a random duration between 3/4 and 5/4 of a given one, so that nodes do not act in step.
+func (d *doors) jitter(of time.Duration) time.Duration {
+	return of*3/4 + time.Duration(d.rand.Int64N(int64(of)/2+1))
+}
+
+func (d *doors) send(to env.Peer, m *wedgepb.Message) {
+	d.stats.Control++
+	d.net.Send(to, env.Control, wire.AppendFrame(nil, wire.Wedge, m))
+}
+
+func (d *doors) nextNumber() uint64 {
+	d.lastNumber++
+	return d.lastNumber
+}
