@@ -103,9 +103,9 @@ func (c *deploymentCommand) Run(ctx context.Context, s stdio) error {
 	load := table2.NewWorkload(c.Seed, c.Nodes, c.Channels, c.Subscriptions)
 	running, stop := context.WithCancel(ctx)
 	defer stop()
-	street := exec.Command(self, "bench", "street") //nolint:noctx // it ends when its input does
-	street.Stderr = os.Stderr
-	d, err := deployment.New(c.config(load), openDeployed, street)
+	feedServer := exec.Command(self, "bench", "street") //nolint:noctx // it ends when its input does
+	feedServer.Stderr = os.Stderr
+	d, err := deployment.New(c.config(load), openDeployed, feedServer)
 	if err != nil {
 		return err
 	}

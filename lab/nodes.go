@@ -98,9 +98,9 @@ func (c *nodesCommand) Run(ctx context.Context, s stdio) error {
 		p := newProgress(s.err, "")
 		l := nodes.Lab{
 			Command: func(ctx context.Context) *exec.Cmd {
-				house := exec.CommandContext(ctx, self, "bench", "house")
-				house.Stderr = os.Stderr // where a panic is reported
-				return house
+				holder := exec.CommandContext(ctx, self, "bench", "house")
+				holder.Stderr = os.Stderr // where a panic is reported
+				return holder
 			},
 			Seed: c.Seed,
 			Progress: func(what string, done float64) {
