@@ -73,7 +73,7 @@ func TestPolledChangesFollowAcceptedPublications(t *testing.T) {
 		t.Fatal(err)
 	}
 	lead := leader(t, n.Swarm, url)
-	lead.Read(url)
+	lead.SubscribeFeed(url)
 	n.Run(5 * time.Second)
 	var of []*difference.Publication
 	for i := range 10 {
@@ -155,7 +155,7 @@ func TestAFeedWithoutAnswersDoesNotBlockOthers(t *testing.T) {
 	n := newPublishedFeed(t)
 	const other = "http://other.example/feed"
 	n.Serve(other, n.site)
-	n.publisherNode.Read(other)
+	n.publisherNode.SubscribeFeed(other)
 	n.Run(30 * time.Second)
 	var refused []error
 	n.publisherNode.Do(func() {

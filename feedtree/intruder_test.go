@@ -68,7 +68,7 @@ func newIntruder(t *testing.T) *intruder {
 		in.Serve(url, script.NewLively(script.Config{Seed: uint64(i), Format: script.Format(i), Every: time.Minute, Limit: 10}))
 		for j, p := range in.Peers() {
 			if (i+j)%3 > 0 {
-				p.Read(url)
+				p.SubscribeFeed(url)
 			}
 		}
 	}
@@ -119,7 +119,7 @@ func (in *intruder) checkAfter() {
 	in.liar.Kill(true)
 	in.World.Run(16 * time.Minute)
 	in.CheckReaders()
-	for _, v := range in.Wrong() {
+	for _, v := range in.Violations() {
 		in.t.Error(v)
 	}
 	if st := in.FeedStats(); st.Unlike > 0 || st.Fetches > 0 {

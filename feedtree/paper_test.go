@@ -66,7 +66,7 @@ func leader(t *testing.T, s *sim.Swarm, url string) *sim.Peer {
 func checkSwarm(t *testing.T, s *sim.Swarm) {
 	t.Helper()
 	s.CheckReaders()
-	for i, v := range s.Wrong() {
+	for i, v := range s.Violations() {
 		if i < 10 {
 			t.Error(v)
 		}
@@ -90,7 +90,7 @@ func TestPeersReceivingTheMessageVerifyItsSignature(t *testing.T) {
 	s.Serve(url, script.NewLively(script.Config{Seed: 1, Limit: 3}))
 	reader := addClient(s)
 	s.World.Run(10 * time.Second)
-	reader.Read(url)
+	reader.SubscribeFeed(url)
 	s.World.Run(6 * time.Minute)
 	key := s.Key(url)
 	log := reader.Layers().Owners.Log(key)
@@ -148,8 +148,8 @@ func TestAClientDetectsAGapInTheSequenceNumbers(t *testing.T) {
 	reader := addClient(s)
 	s.World.Run(10 * time.Second)
 	s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: 30 * time.Second}))
-	reader.Read(url)
-	s.Peers()[2].Read(url)
+	reader.SubscribeFeed(url)
+	s.Peers()[2].SubscribeFeed(url)
 	s.World.Run(5 * time.Minute)
 	before := reader.Layers().Feeds.Stats()
 	s.Partition(hosts(reader))
@@ -185,7 +185,7 @@ func TestAsAFallbackItemsAreRetrievedByHTTP(t *testing.T) {
 	}
 	s.World.Run(20 * time.Second)
 	for _, p := range append(cut, s.Peers()[0]) {
-		p.Read(url)
+		p.SubscribeFeed(url)
 	}
 	s.World.Run(45 * time.Minute)
 	var overdue, fetches uint64
@@ -266,7 +266,7 @@ func TestClientsComingOnlineShouldCatchUp(t *testing.T) {
 	s.World.Run(10 * time.Second)
 	var member *sim.Peer
 	for _, p := range append(s.Peers()[1:], c) {
-		p.Read(url)
+		p.SubscribeFeed(url)
 	}
 	s.World.Run(10 * time.Minute)
 	lead := leader(t, s, url)
@@ -301,7 +301,7 @@ func TestHeartbeatsAfterAClockWasSetBack(t *testing.T) {
 	s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: 2 * time.Hour, Limit: 3}))
 	reader := addClient(s)
 	s.World.Run(10 * time.Second)
-	reader.Read(url)
+	reader.SubscribeFeed(url)
 	s.World.Run(5 * time.Minute)
 	lead := leader(t, s, url)
 	epoch := func() uint32 {
@@ -335,12 +335,12 @@ func TestHeartbeatsAfterAClockWasSetBack(t *testing.T) {
 func TestALateJoinerGetsASnapshot(t *testing.T) {
 	s := swarm(5, nil)
 	f := s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: time.Minute, Window: 5}))
-	s.Peers()[1].Read(url)
+	s.Peers()[1].SubscribeFeed(url)
 	s.World.Run(40 * time.Minute)
 	late := addClient(s)
 	s.World.Run(10 * time.Second)
 	polls := f.Polls
-	late.Read(url)
+	late.SubscribeFeed(url)
 	s.World.Run(10 * time.Second)
 	if sub, _ := late.Layers().Feeds.Subscription(s.Key(url)); sub.Items < 35 || f.Polls > polls+1 {
 		t.Errorf("ten seconds after it joined it shows %d items; the origin was polled %d times", sub.Items, f.Polls-polls)
@@ -392,12 +392,12 @@ func TestLargeBodiesAndManyItemsArrive(t *testing.T) {
 		{"a thousand items", burstFeed{0, 1000, 300, 4 * time.Minute}, 2},
 	} {
 		s := swarm(6, nil)
-		s.SetFaults(sim.Faults{Loss: 0.01})
+		s.SetNetworkFaults(sim.NetworkFaults{Loss: 0.01})
 		s.Serve(url, c.pile)
 		readers := []*sim.Peer{addClient(s), s.Peers()[1], s.Peers()[2], s.Peers()[3]}
 		s.World.Run(10 * time.Second)
 		for _, p := range readers {
-			p.Read(url)
+			p.SubscribeFeed(url)
 		}
 		s.World.Run(10 * time.Minute)
 		for _, p := range readers {
@@ -425,7 +425,7 @@ func TestAllNodesPruneTheSameOldItems(t *testing.T) {
 	s.World.Run(20 * time.Second)
 	s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: longtest.Pick(16*time.Minute, 40*time.Minute), Window: 350, Limit: 390}))
 	for _, p := range s.Peers()[:3] {
-		p.Read(url)
+		p.SubscribeFeed(url)
 	}
 	half := longtest.Pick(2*24*time.Hour, 5*24*time.Hour)
 	s.World.Run(half)
@@ -436,7 +436,7 @@ func TestAllNodesPruneTheSameOldItems(t *testing.T) {
 	s.World.Run(half)
 	late := addClient(s)
 	s.World.Run(10 * time.Second)
-	late.Read(url)
+	late.SubscribeFeed(url)
 	s.World.Run(40 * time.Minute)
 	leader(t, s, url).Kill(true)
 	s.World.Run(longtest.Pick(12*time.Hour, 24*time.Hour))
@@ -493,7 +493,7 @@ func TestAFeedWithoutReadersIsNotPolled(t *testing.T) {
 	f := s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: 10 * time.Minute}))
 	readers := s.Peers()[1:3]
 	for _, p := range readers {
-		p.Read(url)
+		p.SubscribeFeed(url)
 	}
 	s.World.Run(20 * time.Minute)
 	for _, p := range readers {

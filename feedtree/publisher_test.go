@@ -143,7 +143,7 @@ func newPublishedFeedWith(t *testing.T, members int, items ...string) *published
 	n.publisherNode, n.readers = addClient(n.Swarm), n.Peers()[5:7]
 	n.World.Run(10 * time.Second)
 	for _, p := range append([]*sim.Peer{n.publisherNode}, n.readers...) {
-		p.Read(url)
+		p.SubscribeFeed(url)
 	}
 	n.World.Run(30 * time.Second)
 	return n
@@ -455,7 +455,7 @@ func TestANewPublisherIsRecognisedAtItsFirstPublication(t *testing.T) {
 	other.Serve(url, other.site)
 	other.publisherNode = addClient(other.Swarm)
 	other.World.Run(10 * time.Second)
-	other.publisherNode.Read(url)
+	other.publisherNode.SubscribeFeed(url)
 	other.World.Run(30 * time.Second)
 	other.site.shows(other.publisher.metadata(), "old")
 	if err := push(other.Swarm, other.publisherNode, other.publisher.write(other.Swarm, "new")); err != nil {
@@ -841,7 +841,7 @@ func TestAPublicationThatMayBeCommittedIsNotRefused(t *testing.T) {
 	n.publisherNode, n.readers = addClient(n.Swarm), n.Peers()[5:7]
 	n.World.Run(10 * time.Second)
 	for _, p := range append([]*sim.Peer{n.publisherNode}, n.readers...) {
-		p.Read(url)
+		p.SubscribeFeed(url)
 	}
 	n.World.Run(30 * time.Second)
 	p := n.publisher.write(n.Swarm, "one")
@@ -858,7 +858,7 @@ func TestAPublicationThatMayBeCommittedIsNotRefused(t *testing.T) {
 			rest = append(rest, q.Host)
 		}
 	}
-	n.World.PartOneWay(rest, []*sim.Host{n.publisherNode.Host})
+	n.World.PartitionOneWay(rest, []*sim.Host{n.publisherNode.Host})
 	n.RunUntil(func() bool { return told != nil }, 10*time.Millisecond, 2*time.Minute)
 	if got := seen(n.Swarm, n.readers[0])["one"]; got == "" || !errors.Is(told, feedtree.ErrNotAccepted) {
 		t.Errorf("a reader shows %q; the push ended with %v", got, told)

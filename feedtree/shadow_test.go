@@ -22,7 +22,7 @@ func deepTrees(t *testing.T) (s *sim.Swarm, readers []*sim.Peer) {
 	s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: time.Minute}))
 	for i, p := range s.Peers() {
 		if i%4 > 0 {
-			p.Read(url)
+			p.SubscribeFeed(url)
 			readers = append(readers, p)
 		}
 	}
@@ -77,7 +77,7 @@ func TestAParentThatWithholdsIsLeft(t *testing.T) {
 		if len(children) == 0 {
 			t.Fatalf("tree %s: the parent has no children", tree)
 		}
-		bad.Swallow()
+		bad.DropForwards()
 		s.World.Run(10 * time.Minute)
 		// Others may have become its children since, and need time to notice.
 		for _, p := range below(readers, group, bad) {
@@ -103,14 +103,14 @@ func TestAuditsFindWhatBothTreesWithhold(t *testing.T) {
 	var readers []*sim.Peer
 	for i, p := range s.Peers() {
 		if i%2 > 0 {
-			p.Read(url)
+			p.SubscribeFeed(url)
 			readers = append(readers, p)
 		}
 	}
 	s.World.Run(3 * time.Minute)
 	for _, p := range s.Peers() {
 		if v, _ := p.Layers().Owners.View(key); !v.Owns {
-			p.Swallow()
+			p.DropForwards()
 		}
 	}
 	s.World.Run(3 * time.Minute)

@@ -91,7 +91,7 @@ func TestAStrangerDoesNotLearnWhoReadsAFeed(t *testing.T) {
 	}
 	s.World.Run(20 * time.Second)
 	for _, p := range readers {
-		p.Read(url)
+		p.SubscribeFeed(url)
 	}
 	s.World.Run(3 * time.Minute)
 

@@ -29,7 +29,7 @@ func newTakeover(t *testing.T) *takeover {
 	n.owners, n.readers = near[:5], near[9:15]
 	n.World.Run(10 * time.Second)
 	for _, p := range append([]*sim.Peer{n.publisherNode}, n.readers...) {
-		p.Read(url)
+		p.SubscribeFeed(url)
 	}
 	n.World.Run(30 * time.Second)
 	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
@@ -97,7 +97,7 @@ func TestOwnersCannotTakeOverAFeed(t *testing.T) {
 		n.checkForged(t)
 		if liars == 5 {
 			for _, p := range n.owners {
-				p.Swallow()
+				p.DropForwards()
 			}
 		}
 		n.World.Run(quickNetwork().PollInterval + 10*time.Second)

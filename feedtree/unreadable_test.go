@@ -110,7 +110,7 @@ func TestALogWithAnUnreadableEntryHeals(t *testing.T) {
 	if has := guidsInLog(n.Swarm, p); !slices.Contains(has, "two") {
 		t.Errorf("the log has %q", has)
 	}
-	for _, v := range n.Wrong() {
+	for _, v := range n.Violations() {
 		t.Error(v)
 	}
 }
@@ -151,7 +151,7 @@ func TestLostBodiesComeFromOwners(t *testing.T) {
 	if s, _ := reader.Layers().Feeds.Subscription(n.Key(url)); s.Unreadable > 0 || st.Repaired < 2 || reader.Layers().Feeds.Stats().Fetches > 0 {
 		t.Errorf("%d entries cannot be read, %d bodies came from others, the origin was asked %d times", s.Unreadable, st.Repaired, reader.Layers().Feeds.Stats().Fetches)
 	}
-	for _, v := range n.Wrong() {
+	for _, v := range n.Violations() {
 		t.Error(v)
 	}
 }
@@ -242,7 +242,7 @@ func TestEntriesDuringABodyRecoveryAreNotLost(t *testing.T) {
 		if missing > 0 || reader.Layers().Owners.Stats().Repaired == 0 {
 			t.Errorf("round %d: %d of %d items are missing, %d bodies came from others", round, missing, len(want), reader.Layers().Owners.Stats().Repaired)
 		}
-		for _, v := range n.Wrong() {
+		for _, v := range n.Violations() {
 			t.Error(v)
 		}
 	}

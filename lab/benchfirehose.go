@@ -15,23 +15,23 @@ import (
 // A benchFirehoseCommand is "tidings-lab bench firehose".
 type benchFirehoseCommand struct {
 	reporter
-	Hosts    int           `default:"40" quick:"8" help:"Nodes (${default})."`
-	Filters  int           `default:"2" quick:"1" help:"Of these, filters (${default})."`
-	Feeds    int           `default:"20" quick:"5" help:"Feeds, each with an item every ten seconds (${default})."`
+	Hosts    int           `default:"40" quick:"8" help:"Number of nodes (${default})."`
+	Filters  int           `default:"2" quick:"1" help:"Number of these that are filters (${default})."`
+	Feeds    int           `default:"20" quick:"5" help:"Number of feeds, each with an item every ten seconds (${default})."`
 	Length   time.Duration `default:"90s" quick:"10s" help:"Time in which items count (${default})."`
 	Interval time.Duration `default:"5s" quick:"1s" help:"Polling interval of the network (${default})."`
-	NoKill   bool          `help:"Let an owner of shards live that is ended without a word in the middle otherwise."`
+	NoKill   bool          `help:"Do not kill an owner of shards halfway."`
 }
 
-// Help is what the command's help says besides.
+// Help is appended to the command's help.
 func (c *benchFirehoseCommand) Help() string {
-	return "Real nodes over QUIC on this machine, in one process; items of feeds that others subscribe to, on their way to the " +
-		"keyword feeds of filters that subscribe to none, by GossipSub. The time is that from the first reader of the feed " +
-		"until the article stands in the keyword feed. With --quick the nodes get less time before " +
-		"and after; half a minute passes even then until filters hear of all shards."
+	return "Real nodes over QUIC on this machine, in one process. Items of feeds with subscribers travel to the keyword feeds " +
+		"of filters without subscriptions, by GossipSub. Times are measured from the first reader of the feed until the " +
+		"article is in the keyword feed. With --quick there is less time before and after, but it still takes " +
+		"half a minute until filters hear of all shards."
 }
 
-// Validate is called by kong when it has read the flags.
+// Validate is called by kong after parsing the flags.
 func (c *benchFirehoseCommand) Validate() error {
 	switch {
 	case c.Hosts < 3 || c.Hosts > 400 || c.Filters < 1 || c.Filters > c.Hosts-2:
@@ -44,8 +44,8 @@ func (c *benchFirehoseCommand) Validate() error {
 	return nil
 }
 
-// Run measures, and prints what it found.
-func (c *benchFirehoseCommand) Run(ctx context.Context, s streams) (err error) {
+// Run measures and prints the results.
+func (c *benchFirehoseCommand) Run(ctx context.Context, s stdio) (err error) {
 	dir, err := os.MkdirTemp("", "tidings-firehose-")
 	if err != nil {
 		return fmt.Errorf("folder for nodes: %w", err)
@@ -57,7 +57,7 @@ func (c *benchFirehoseCommand) Run(ctx context.Context, s streams) (err error) {
 	}
 	p := newProgress(s.err, "")
 	r, err := firehose.Bench{
-		Hosts: c.Hosts, Filters: c.Filters, Feeds: c.Feeds, Length: c.Length, Interval: c.Interval, Settle: settle, After: after, Kill: !c.NoKill, Dir: dir, Open: openFiltering,
+		Hosts: c.Hosts, Filters: c.Filters, Feeds: c.Feeds, Length: c.Length, Interval: c.Interval, Settle: settle, After: after, Kill: !c.NoKill, Dir: dir, Open: openFilterDaemon,
 	}.Run(ctx, func(what string, done float64) { p.what = what; p.at(done) })
 	p.end()
 	if err != nil {
@@ -65,36 +65,36 @@ func (c *benchFirehoseCommand) Run(ctx context.Context, s streams) (err error) {
 	}
 	return c.report(s.out, map[string]any{"runs": []firehose.BenchResult{r}}, func(line printer) {
 		line("%d nodes, %d of them filters, %d feeds; an owner of shards killed: %v", r.Hosts, r.Filters, c.Feeds, r.Killed)
-		line("%d of %d articles at filters", r.Got, r.Wanted)
+		line("%d of %d articles at filters", r.Delivered, r.Expected)
 	}, []mark.Mark{
-		mark.All("articles that a filter lacks", r.Got, r.Wanted), mark.None("later than a minute", r.Late), mark.None("twice in a keyword feed", r.Twice),
+		mark.NoneMissing("articles missing at a filter", r.Delivered, r.Expected), mark.Zero("later than a minute", r.Late), mark.Zero("twice in a keyword feed", r.Twice),
 		mark.AtMost("from the first reader to the keyword feed, median", "s", r.P50, 2),
-		mark.Fact("99 in a hundred", "s", r.P99), mark.Fact("at most", "s", r.Most),
+		mark.Info("p99", "s", r.P99), mark.Info("maximum", "s", r.Max),
 	})
 }
 
-// A filtering is a daemon of the bench.
-type filtering struct {
+// A filterDaemon is a daemon of the bench.
+type filterDaemon struct {
 	*daemon.Daemon
 	number map[string]uint32
 }
 
-func openFiltering(p firehose.Plan) (firehose.Node, error) {
+func openFilterDaemon(p firehose.Plan) (firehose.Node, error) {
 	c := daemon.DefaultConfig(p.Dir)
 	c.Listen, c.Found, c.Bootstrap, c.OnShown, c.Filter = []string{"/ip4/127.0.0.1/udp/0/quic-v1"}, p.Found, p.Bootstrap, p.Shown, p.Filter
 	c.PortMap, c.AllowPrivateOrigins, c.PrivateAddresses, c.HTTP, c.Abrupt = false, true, true, "none", true
 	d, err := daemon.Open(c)
-	return &filtering{d, map[string]uint32{}}, err
+	return &filterDaemon{d, map[string]uint32{}}, err
 }
 
 // Serves implements firehose.Node.
-func (f *filtering) Serves(ctx context.Context) (owned, deaf int, err error) {
+func (f *filterDaemon) Serves(ctx context.Context) (owned, deaf int, err error) {
 	s, err := f.Snapshot(ctx)
 	return s.Firehose.Served, s.Firehose.Deaf, err
 }
 
-// Watched implements firehose.Node. Only one goroutine asks one node.
-func (f *filtering) Watched(ctx context.Context, query string) (of []string, err error) {
+// Watched implements firehose.Node. Each node is polled by one goroutine only.
+func (f *filterDaemon) Watched(ctx context.Context, query string) (of []string, err error) {
 	number, ok := f.number[query]
 	if !ok {
 		w, err := f.Watch(ctx, query)

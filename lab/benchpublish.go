@@ -28,20 +28,20 @@ import (
 // A benchPublishCommand is "tidings-lab bench publish".
 type benchPublishCommand struct {
 	reporter
-	Items   int `default:"5000" quick:"120" help:"Items that the feed has when publishing is measured again (${default})."`
-	Count   int `default:"400" quick:"60" help:"Items of each measurement (${default})."`
-	Writers int `default:"16" quick:"8" help:"Programs that publish at once (${default})."`
+	Items   int `default:"5000" quick:"120" help:"Number of items in the feed before the second measurement (${default})."`
+	Count   int `default:"400" quick:"60" help:"Items per measurement (${default})."`
+	Writers int `default:"16" quick:"8" help:"Number of programs that publish at once (${default})."`
 }
 
-// Help is what the command's help says besides.
+// Help is appended to the command's help.
 func (c *benchPublishCommand) Help() string {
 	return "Three nodes with the settings of a new network run on loopback, in one process and with their own stores. All of them " +
 		"follow one feed, and one of them, which is not the feed's sequencer, holds the publisher's key. Programs send items to it by " +
-		"POST /api/v1/publish: first one program, then several at once, while the feed is empty and again when it is long. In the end " +
-		"each node has to show each item once. The figures depend on how long the disk takes to sync."
+		"POST /api/v1/publish: first one program, then several at once, while the feed is empty and again when it is long. At the end " +
+		"each node must show each item once. The figures depend on how long the disk takes to sync."
 }
 
-// Validate is called by kong when it has read the flags.
+// Validate is called by kong after parsing the flags.
 func (c *benchPublishCommand) Validate() error {
 	switch {
 	case c.Count < 1 || c.Writers < 1 || c.Writers > 256:
@@ -53,15 +53,15 @@ func (c *benchPublishCommand) Validate() error {
 }
 
 const (
-	publishTargetRate = 40.0 // items a second of one writer, on a long feed
-	publishTargetP99  = 1.0  // seconds, of several writers
-	publishWait       = time.Minute
-	publishLook       = 50 * time.Millisecond
+	publishTargetRate   = 40.0 // items per second of one writer, on a long feed
+	publishTargetP99    = 1.0  // seconds, with several writers
+	publishTimeout      = time.Minute
+	publishPollInterval = 50 * time.Millisecond
 )
 
 // A publishRun is one measurement. Its fields are its JSON.
 type publishRun struct {
-	Before  int     `json:"items_before"` // that the feed had
+	Before  int     `json:"items_before"` // items in the feed before the measurement
 	Writers int     `json:"writers"`
 	Items   int     `json:"items"`
 	Rate    float64 `json:"items_per_s"`
@@ -70,17 +70,17 @@ type publishRun struct {
 	Most    float64 `json:"most_s"`
 }
 
-// A publishBench is three nodes, one feed, and how many items were published in it.
+// A publishBench is three nodes with one feed, and the number of items published in it.
 type publishBench struct {
-	nodes []*daemon.Daemon // the last one has the key
-	url   string
-	post  string // address of POST /api/v1/publish
-	token string
-	items int
+	nodes   []*daemon.Daemon // the last one has the key
+	url     string
+	postURL string // address of POST /api/v1/publish
+	token   string
+	items   int
 }
 
-// Run measures, and prints what it found.
-func (c *benchPublishCommand) Run(ctx context.Context, s streams) (err error) {
+// Run measures and prints the results.
+func (c *benchPublishCommand) Run(ctx context.Context, s stdio) (err error) {
 	dir, err := os.MkdirTemp("", "tidings-publish-")
 	if err != nil {
 		return fmt.Errorf("folder for nodes: %w", err)
@@ -130,21 +130,21 @@ func (c *benchPublishCommand) Run(ctx context.Context, s streams) (err error) {
 	one, crowd := runs[len(runs)-2], runs[len(runs)-1]
 	return c.report(s.out, map[string]any{"runs": runs, "wrong": wrong}, func(line printer) { printPublishBench(line, runs) }, []mark.Mark{
 		mark.AtLeast(fmt.Sprintf("one writer at %d items", one.Before), "items/s", one.Rate, publishTargetRate),
-		mark.AtLeast(fmt.Sprintf("%d writers, of one writer's rate", crowd.Writers), "", crowd.Rate/one.Rate, 1),
+		mark.AtLeast(fmt.Sprintf("%d writers, relative to one writer's rate", crowd.Writers), "", crowd.Rate/one.Rate, 1),
 		mark.AtMost(fmt.Sprintf("%d writers, p99", crowd.Writers), "s", crowd.P99, publishTargetP99),
-		mark.None("items that a node lacks or shows twice", wrong),
+		mark.Zero("missing or repeated items", wrong),
 	})
 }
 
 // printPublishBench prints the measurements.
 func printPublishBench(line printer, runs []publishRun) {
-	line("items before\twriters\titems\titems/s\tp50 s\tp99 s\tmost s")
+	line("items before\twriters\titems\titems/s\tp50 s\tp99 s\tmax s")
 	for _, r := range runs {
 		line("%d\t%d\t%d\t%.1f\t%.3f\t%.3f\t%.3f", r.Before, r.Writers, r.Items, r.Rate, r.P50, r.P99, r.Most)
 	}
 }
 
-// openPublishBench starts the nodes and finds a feed that one of those without the key leads. What it
+// openPublishBench starts the nodes and finds a feed whose sequencer does not have the key. What it
 // starts ends with ctx.
 func openPublishBench(ctx context.Context, parts *sync.WaitGroup, dir string) (*publishBench, error) {
 	key, err := publisher.Generate(filepath.Join(dir, "bench.key"), "")
@@ -179,7 +179,7 @@ func openPublishBench(ctx context.Context, parts *sync.WaitGroup, dir string) (*
 		if err != nil {
 			return nil, fmt.Errorf("open node %d: %w", i, err)
 		}
-		parts.Go(func() { _ = d.Run(ctx) }) // what it lacks shows in the figures
+		parts.Go(func() { _ = d.Run(ctx) }) // an error shows as missing figures
 		b.nodes = append(b.nodes, d)
 		if err := until(ctx, "the nodes to know each other", func() (bool, error) {
 			for j, n := range b.nodes {
@@ -196,7 +196,7 @@ func openPublishBench(ctx context.Context, parts *sync.WaitGroup, dir string) (*
 			return nil, err
 		}
 	}
-	b.post, b.token = "http://"+b.nodes[2].HTTPAddr().String()+"/api/v1/publish", b.nodes[2].Token()
+	b.postURL, b.token = "http://"+b.nodes[2].HTTPAddr().String()+"/api/v1/publish", b.nodes[2].Token()
 	for i := 0; b.url == ""; i++ {
 		url := fmt.Sprintf("%s/feed%d.xml", origin, i)
 		if _, err := b.nodes[2].Publisher(ctx, url); err != nil {
@@ -226,27 +226,27 @@ func serveDocument(ctx context.Context, parts *sync.WaitGroup, document string) 
 	if err != nil {
 		return "", fmt.Errorf("serve the feed: %w", err)
 	}
-	s := &http.Server{ReadHeaderTimeout: publishWait, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, document) })}
-	parts.Go(func() { _ = s.Serve(l) }) // which ends when it is closed
+	s := &http.Server{ReadHeaderTimeout: publishTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, document) })}
+	parts.Go(func() { _ = s.Serve(l) }) // it ends when it is closed
 	context.AfterFunc(ctx, func() { _ = s.Close() })
 	return "http://" + l.Addr().String(), nil
 }
 
-// until looks again and again until something is so.
+// until waits for a condition.
 func until(ctx context.Context, what string, is func() (bool, error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, publishWait, fmt.Errorf("waited %v for %s", publishWait, what))
+	ctx, cancel := context.WithTimeoutCause(ctx, publishTimeout, fmt.Errorf("waited %v for %s", publishTimeout, what))
 	defer cancel()
 	for {
 		if ok, err := is(); ok || err != nil {
 			return err
 		}
-		if err := loop.Sleep(ctx, publishLook); err != nil {
+		if err := loop.Sleep(ctx, publishPollInterval); err != nil {
 			return err
 		}
 	}
 }
 
-// publish has some writers publish as many items together, each of them one after the other.
+// publish makes some writers publish the same number of items, each of them one after the other.
 func (b *publishBench) publish(ctx context.Context, writers, items int) (publishRun, error) {
 	r := publishRun{Before: b.items, Writers: writers, Items: items}
 	first := b.items
@@ -291,7 +291,7 @@ func (b *publishBench) write(ctx context.Context, number int) error {
 	if err != nil {
 		return err
 	}
-	q, err := http.NewRequestWithContext(ctx, http.MethodPost, b.post, bytes.NewReader(body))
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, b.postURL, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -312,7 +312,8 @@ func (b *publishBench) write(ctx context.Context, number int) error {
 	return nil
 }
 
-// wrong is how many items a node lacks or shows twice when all had time to come, of all three nodes.
+// wrong returns the number of missing and repeated items, summed over the three nodes, after the
+// time for all to arrive.
 func (b *publishBench) wrong(ctx context.Context) (wrong int, err error) {
 	err = until(ctx, "all items at all nodes", func() (bool, error) {
 		wrong = 0
@@ -330,7 +331,7 @@ func (b *publishBench) wrong(ctx context.Context) (wrong int, err error) {
 		return wrong == 0, nil
 	})
 	if wrong > 0 && ctx.Err() == nil {
-		err = nil // that is a figure
+		err = nil // missing items are a figure, not an error
 	}
 	return wrong, err
 }

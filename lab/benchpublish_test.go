@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Items that several programs publish at once at a real node are at all three nodes, once, and the object has
-// the keys that scripts rely on.
+// Items that several programs publish at once are at all three real nodes, once, and the JSON
+// object has the keys that scripts rely on.
 func TestBenchPublish(t *testing.T) {
 	t.Parallel()
 	code, out, err := lab(t, strings.Fields("bench publish --items 60 --count 20 --writers 8 --json")...)

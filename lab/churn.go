@@ -18,26 +18,26 @@ import (
 // A churnCommand is "tidings-lab sim churn".
 type churnCommand struct {
 	reporter
-	Scenario []string       `placeholder:"NAME" help:"Runs of the docs to make, by name; sessions, size, idle and sequencer name several. All, if not told. With sessions, loss and liars comes calm, with which their control is compared."`
-	Workers  int            `help:"Runs at a time; as many as there are processors if not told."`
-	Nodes    int            `help:"Members, instead of 1024, or of 64 with --quick; size and idle have other numbers besides."`
-	Session  *time.Duration `help:"One run instead of those of the docs: the median of the time that a member stays, at least 10s; 0s: nobody leaves."`
-	Silent   float64        `default:"1" help:"With --session: part of those who leave that nobody hears of."`
-	Loss     *float64       `help:"One run instead of those of the docs: part of the messages that is lost."`
-	Lookups  int            `help:"Look-ups of a run, instead of a million, or of 2000 with --quick; runs of other sizes make a fiftieth of it."`
-	Length   time.Duration  `help:"Virtual time in which these are made, instead of 2h, or of 10m with --quick; runs of other sizes take a sixth of it."`
-	Seed     uint64         `default:"1" help:"Of the worlds."`
+	Scenario []string       `placeholder:"NAME" help:"Names of runs in the docs (default: all); sessions, size, idle and sequencer select several. The run calm is added to sessions, loss and liars, which are compared with it."`
+	Workers  int            `help:"Runs at a time (default: the number of processors)."`
+	Nodes    int            `help:"Number of members (default 1024, with --quick 64); size and idle also use other numbers."`
+	Session  *time.Duration `help:"Make one run with this median session time, at least 10s; 0s: no member leaves."`
+	Silent   float64        `default:"1" help:"With --session: share of departures that no other node is told of."`
+	Loss     *float64       `help:"Make one run with this share of messages lost."`
+	Lookups  int            `help:"Lookups per run (default one million, with --quick 2000); runs of other sizes make a fiftieth of it."`
+	Length   time.Duration  `help:"Virtual time of the lookups (default 2h, with --quick 10m); runs of other sizes take a sixth of it."`
+	Seed     uint64         `default:"1" help:"Seed of the simulation."`
 	Out      string         `placeholder:"DIR" help:"Draw figures into DIR."`
 }
 
-// Help is what the command's help says besides.
+// Help is appended to the command's help.
 func (c *churnCommand) Help() string {
-	return "With --quick every run is made in a small world. Few bytes of control are asked of 1024 members only."
+	return "With --quick all networks are small. Control bytes have a target for 1024 members only."
 }
 
-// options says how large the runs are.
+// options returns the sizes of the runs.
 func (c *churnCommand) options() churn.Options {
-	o := churn.Docs()
+	o := churn.Full()
 	if c.Quick {
 		o = churn.Quick()
 	}
@@ -46,7 +46,7 @@ func (c *churnCommand) options() churn.Options {
 	return o
 }
 
-// session is the median of the time that a member stays, 0 if nobody is to leave.
+// session returns the median stay of a member; 0: no member leaves.
 func (c *churnCommand) session() time.Duration {
 	if c.Session == nil {
 		return 0
@@ -61,16 +61,16 @@ func (c *churnCommand) loss() float64 {
 	return *c.Loss
 }
 
-// minSession is the least median of the time that members stay: they join in some seconds.
+// minSession is the smallest median stay, because joining takes some seconds.
 const minSession = 10 * time.Second
 
-// runs are those that are to be made.
+// runs returns the runs to make.
 func (c *churnCommand) runs() ([]churn.Run, error) {
 	o := c.options()
 	if c.Session != nil || c.Loss != nil {
 		return []churn.Run{churn.Scenario{
 			Name: "as told", Seed: o.Seed, Nodes: o.Nodes, Session: c.session(), Silent: c.Silent, Loss: c.loss(), Lookups: o.Lookups, Length: o.Length,
-		}.As()}, nil
+		}.AsRun()}, nil
 	}
 	all := churn.Runs(o)
 	if c.Scenario == nil {
@@ -79,14 +79,13 @@ func (c *churnCommand) runs() ([]churn.Run, error) {
 	return churn.Pick(all, c.Scenario)
 }
 
-// Run measures, and prints what it found, also if it is interrupted: the runs that were
-// finished.
-func (c *churnCommand) Run(ctx context.Context, s streams) error {
+// Run makes the runs and prints the results; if it is interrupted, those of the finished runs.
+func (c *churnCommand) Run(ctx context.Context, s stdio) error {
 	runs, err := c.runs()
 	if err != nil {
 		return err
 	}
-	if err := folder(c.Out); err != nil {
+	if err := makeFolder(c.Out); err != nil {
 		return err
 	}
 	reports, stopped := c.measure(ctx, runs, newProgress(s.err, fmt.Sprintf("%d runs", len(runs))))
@@ -96,15 +95,15 @@ func (c *churnCommand) Run(ctx context.Context, s streams) error {
 	if len(reports) == 0 {
 		return stopped
 	}
-	return both(stopped, c.show(s, reports))
+	return joinErrors(stopped, c.show(s, reports))
 }
 
-// show prints and draws what was found.
-func (c *churnCommand) show(s streams, reports []churn.Report) error {
+// show prints and draws the results.
+func (c *churnCommand) show(s stdio, reports []churn.Report) error {
 	var marks []mark.Mark
 	for _, r := range reports {
-		name, nodes := r.Of()
-		marks = append(marks, mark.Of(name, r.Marks(churn.Calm(reports, nodes))...)...)
+		name, nodes := r.Describe()
+		marks = append(marks, mark.ForRun(name, r.Marks(churn.Calm(reports, nodes))...)...)
 	}
 	missed := c.report(s.out, struct {
 		Runs []churn.Report `json:"runs"`
@@ -116,12 +115,11 @@ func (c *churnCommand) show(s streams, reports []churn.Report) error {
 	if err == nil && drawn == 0 {
 		_, err = fmt.Fprintln(s.err, "tidings-lab: nothing is drawn: these runs give no curve")
 	}
-	return both(missed, err)
+	return joinErrors(missed, err)
 }
 
-// measure makes runs: first those that must be alone, then the others, some at a time.
-// The reports come in the order of the runs; if one fails they are those of the runs that
-// were finished.
+// measure makes the exclusive runs, and then the others, several at a time. The reports are in the
+// order of the runs; if one fails, only those of finished runs.
 func (c *churnCommand) measure(ctx context.Context, runs []churn.Run, p *progress) ([]churn.Report, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -147,7 +145,7 @@ func (c *churnCommand) measure(ctx context.Context, runs []churn.Run, p *progres
 	}
 	var rest []int
 	for i, r := range runs {
-		if r.Alone {
+		if r.Exclusive {
 			one(i)
 		} else {
 			rest = append(rest, i)
@@ -171,7 +169,7 @@ func (c *churnCommand) measure(ctx context.Context, runs []churn.Run, p *progres
 	return slices.DeleteFunc(reports, func(r churn.Report) bool { return r == nil }), context.Cause(ctx)
 }
 
-// Validate is called by kong when it has read the flags.
+// Validate is called by kong after parsing the flags.
 func (c *churnCommand) Validate(k *kong.Context) error {
 	o := c.options()
 	switch {
@@ -182,24 +180,24 @@ func (c *churnCommand) Validate(k *kong.Context) error {
 	case o.Length < time.Minute:
 		return fmt.Errorf("--length %v: at least a minute", o.Length)
 	case !(c.loss() >= 0 && c.loss() < 1), !(c.Silent >= 0 && c.Silent <= 1):
-		return fmt.Errorf("--loss %v --silent %v: parts lie between 0 and 1", c.loss(), c.Silent)
+		return fmt.Errorf("--loss %v --silent %v: shares are between 0 and 1", c.loss(), c.Silent)
 	case c.session() != 0 && c.session() < minSession:
 		return fmt.Errorf("--session %v: at least %v, or 0s", c.session(), minSession)
 	case c.Workers < 0:
-		return fmt.Errorf("--workers %d: not less than nothing", c.Workers)
+		return fmt.Errorf("--workers %d: must not be negative", c.Workers)
 	case c.Silent != 1 && c.session() == 0:
-		return fmt.Errorf("--silent %v: nobody leaves without --session", c.Silent)
+		return fmt.Errorf("--silent %v: it has an effect only with --session", c.Silent)
 	}
 	_, err := c.runs()
 	return cmp.Or(err,
-		beside(k, "session", "it makes one run of its own, and no curve", "scenario", "out"),
-		beside(k, "loss", "it makes one run of its own, and no curve", "scenario", "out"),
+		refuseTogether(k, "session", "it makes one run of its own, and no curve", "scenario", "out"),
+		refuseTogether(k, "loss", "it makes one run of its own, and no curve", "scenario", "out"),
 	)
 }
 
-// printChurn prints a line for each run in which nodes come and go.
+// printChurn prints a line for each Scenario.
 func printChurn(line printer, reports []churn.Report) {
-	heading := "run\tmembers\tlook-ups\tfailed\twrong root\tmean hops\tslowest s\tcontrol/s\tcontrol B/s\tmean contacts\tjoins timed\tmean join s\tmessages a join\n"
+	heading := "run\tmembers\tlookups\tfailed\twrong root\tmean hops\tslowest s\tcontrol/s\tcontrol B/s\tmean contacts\tjoins\tmean join s\tmessages per join\n"
 	for _, report := range reports {
 		r, ok := report.(*churn.Result)
 		if !ok {
@@ -210,7 +208,7 @@ func printChurn(line printer, reports []churn.Report) {
 			messages = fmt.Sprintf("%.0f", r.JoinMsgs)
 		}
 		line("%s%s\t%d\t%d\t%d\t%d\t%.2f\t%.1f\t%.2f\t%.0f\t%.0f\t%d\t%.1f\t%s", heading, r.Scenario, r.Nodes, r.Lookups, r.Failed, r.WrongRoot,
-			r.HopsMean, r.LookupMostS, r.MsgsPerNodeS, r.BytesPerNodeS, r.ContactsMean, r.Joins, r.JoinS, messages)
+			r.HopsMean, r.LookupMaxS, r.MsgsPerNodeS, r.BytesPerNodeS, r.ContactsMean, r.Joins, r.JoinS, messages)
 		heading = ""
 	}
 }

@@ -17,15 +17,15 @@ func TestChurnUsage(t *testing.T) {
 		args string
 		says string
 	}{
-		{"--scenario unrest", `no run "unrest": there are calm, sessions-60m`},
-		{"--scenario calm --session 5m", "--scenario beside --session"},
-		{"--scenario calm --loss 0.1", "--scenario beside --loss"},
-		{"--session 5m --out x", "--out beside --session"},
-		{"--scenario=", "no run is named: there are calm"},
+		{"--scenario unrest", `there is no run "unrest"; the runs are calm, sessions-60m`},
+		{"--scenario calm --session 5m", "--scenario cannot be used with --session"},
+		{"--scenario calm --loss 0.1", "--scenario cannot be used with --loss"},
+		{"--session 5m --out x", "--out cannot be used with --session"},
+		{"--scenario=", "no run is selected; the runs are calm"},
 		{"--session=-3h", "at least 10s"},
 		{"--session 1ns", "at least 10s"},
-		{"--silent 0.5", "nobody leaves without --session"},
-		{"--workers=-1", "not less than nothing"},
+		{"--silent 0.5", "only with --session"},
+		{"--workers=-1", "must not be negative"},
 		{"--length 1s", "at least a minute"},
 		{"--quick --lookups=-3", "at least one"},
 	} {
@@ -36,7 +36,7 @@ func TestChurnUsage(t *testing.T) {
 	}
 }
 
-// Runs are made by name, some at a time; their results come in the order of the list.
+// Runs are selected by name and made several at a time; their results are in the order of the list.
 func TestChurnScenarios(t *testing.T) {
 	args := []string{"sim", "churn", "--quick", "--nodes", "32", "--workers", "2", "--scenario", "sequencer-leaves,calm,idle-16"}
 	code, out, err := lab(t, append(args, "--json")...)
@@ -51,11 +51,11 @@ func TestChurnScenarios(t *testing.T) {
 	}
 }
 
-// Beside a figure stands what was asked for, if anything was, and whether it is met.
+// Each figure is printed with its target and whether it is met.
 func TestChurnTable(t *testing.T) {
 	var o, e strings.Builder
-	err := (&churnCommand{}).show(streams{&o, &e}, []churn.Report{
-		&churn.EndingResult{Scenario: "sequencer-dies", Nodes: 8, Way: churn.Dies, MostS: 46, MedianS: 3, Trials: 2},
+	err := (&churnCommand{}).show(stdio{&o, &e}, []churn.Report{
+		&churn.SequencerExitResult{Scenario: "sequencer-dies", Nodes: 8, Mode: churn.Dies, MaxS: 46, MedianS: 3, Trials: 2},
 		&churn.IdleResult{Scenario: "idle-8", Nodes: 8, BytesPerNode: 41000},
 		&churn.Result{Scenario: "loss-1", Nodes: 64, Lookups: 100_000, Failed: 1, WrongRoot: 3, Loss: 0.01, ContactsMean: 45, Joins: 32, JoinS: 3, JoinMsgs: 99},
 	})
@@ -64,19 +64,19 @@ func TestChurnTable(t *testing.T) {
 		lines = append(lines, strings.Join(strings.Fields(line), " "))
 	}
 	want := []string{
-		"run members look-ups failed wrong root mean hops slowest s control/s control B/s mean contacts joins timed mean join s messages a join",
+		"run members lookups failed wrong root mean hops slowest s control/s control B/s mean contacts joins mean join s messages per join",
 		"loss-1 64 100000 1 3 0.00 0.0 0.00 0 45 32 3.0 99",
 		"",
-		"run figure got asked",
+		"run figure value target",
 		"sequencer-dies a new sequencer after 46 s ≤ 45 s MISSED",
-		"sequencer-dies keys without one in the end 0 ≤ 0 met",
+		"sequencer-dies keys without a sequencer at the end 0 ≤ 0 met",
 		"sequencer-dies median 3 s",
 		"sequencer-dies p99 0 s",
-		"sequencer-dies keys that lost theirs 2",
+		"sequencer-dies keys that lost their sequencer 2",
 		"idle-8 heap of a node 41000 B ≤ 40960 B MISSED",
-		"loss-1 control, of calm - ≤ 2 left out calm was not run",
-		"loss-1 control bytes, of calm - left out calm was not run",
-		"loss-1 part of look-ups failed 1e-05 ≤ 0.0001 met",
+		"loss-1 control messages, relative to calm - ≤ 2 skipped calm was not run",
+		"loss-1 control bytes, relative to calm - skipped calm was not run",
+		"loss-1 share of lookups that failed 1e-05 ≤ 0.0001 met",
 	}
 	if err == nil || err.Error() != "2 of 4 marks missed" || strings.Join(lines, "\n") != strings.Join(want, "\n") {
 		t.Errorf("%v\n%s", err, strings.Join(lines, "\n"))
@@ -87,9 +87,9 @@ func TestChurnCurvesAreDrawn(t *testing.T) {
 	dir := t.TempDir()
 	if drawn, err := drawChurn(dir, []churn.Report{
 		&churn.KilledResult{Killed: 3, Nodes: 10, Right: []float64{0.5, 0.9, 1}},
-		&churn.EndingResult{Way: churn.Leaves, Without: 3}, // no curve, and in nobody's way
-		&churn.EndingResult{Way: churn.Closes, Took: []float64{1, 4, 9}},
-		&churn.PartedResult{Roots: []int{3, 1, 0}, Heads: []int{3, 3, 2}},
+		&churn.SequencerExitResult{Mode: churn.Leaves, WithoutSequencer: 3}, // has no curve, and must not disturb the others
+		&churn.SequencerExitResult{Mode: churn.Closes, Took: []float64{1, 4, 9}},
+		&churn.PartitionResult{SeveralRoots: []int{3, 1, 0}, SeveralHeads: []int{3, 3, 2}},
 	}); err != nil || drawn != 3 {
 		t.Fatalf("%d drawn, %v", drawn, err)
 	}
@@ -103,7 +103,7 @@ func TestChurnCurvesAreDrawn(t *testing.T) {
 	}
 }
 
-// What was found is printed before it is drawn; that there is nothing to draw is said.
+// Results are printed before they are drawn. If there is nothing to draw, the command says so.
 func TestChurnIsPrintedFirst(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -114,16 +114,16 @@ func TestChurnIsPrintedFirst(t *testing.T) {
 	}
 	curve := &churn.KilledResult{Scenario: "killed", Right: []float64{0.5, 1}}
 	var o, e strings.Builder
-	if err := (&churnCommand{Out: file}).show(streams{&o, &e}, []churn.Report{curve}); err == nil || !strings.Contains(o.String(), "killed") {
+	if err := (&churnCommand{Out: file}).show(stdio{&o, &e}, []churn.Report{curve}); err == nil || !strings.Contains(o.String(), "killed") {
 		t.Errorf("%v, %q", err, o.String())
 	}
 	point := &churn.Result{Scenario: "calm", Nodes: 64, Lookups: 1}
-	if err := (&churnCommand{Out: t.TempDir()}).show(streams{&o, &e}, []churn.Report{point}); err != nil || !strings.Contains(e.String(), "nothing is drawn") {
+	if err := (&churnCommand{Out: t.TempDir()}).show(stdio{&o, &e}, []churn.Report{point}); err != nil || !strings.Contains(e.String(), "nothing is drawn") {
 		t.Errorf("%v, %q", err, e.String())
 	}
 }
 
-// Runs that were finished when others are interrupted are results.
+// Runs that finished before an interrupt are reported.
 func TestInterruptedChurn(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	do := func(name string, err error) churn.Run {
@@ -140,7 +140,7 @@ func TestInterruptedChurn(t *testing.T) {
 		t.Fatalf("%d reports, %v", len(reports), err)
 	}
 	for _, r := range reports {
-		if name, _ := r.Of(); name == "second" {
+		if name, _ := r.Describe(); name == "second" {
 			t.Error("what was interrupted is a result")
 		}
 	}

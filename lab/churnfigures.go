@@ -8,9 +8,9 @@ import (
 	"tidings/lab/figure"
 )
 
-// drawChurn draws hops by size, control messages by session, what becomes of look-ups
-// and keys after a kill and a healing, and how long keys have no sequencer. It returns how
-// many of these figures there is a curve for.
+// drawChurn draws hops by size, control messages by session, lookups and keys after deaths and
+// after a partition, and the time without a sequencer. It returns the number of these figures for
+// which there is a curve.
 func drawChurn(dir string, reports []churn.Report) (drawn int, err error) {
 	hops := figure.Line{Name: "measured"}
 	bound := figure.Line{Name: "1.1 log₁₆ N + 1", Dashed: true}
@@ -33,24 +33,24 @@ func drawChurn(dir string, reports []churn.Report) (drawn int, err error) {
 				l.X, l.Y = append(l.X, float64(second)), append(l.Y, 100*part)
 			}
 			right = append(right, l)
-		case *churn.PartedResult:
-			several = append(several, bySecond("several roots", r.Roots), bySecond("several heads", r.Heads))
-		case *churn.EndingResult:
-			without = append(without, figure.Distribution("it "+string(r.Way), r.Took, len(r.Took)+r.Without))
+		case *churn.PartitionResult:
+			several = append(several, bySecond("several roots", r.SeveralRoots), bySecond("several heads", r.SeveralHeads))
+		case *churn.SequencerExitResult:
+			without = append(without, figure.Distribution("it "+string(r.Mode), r.Took, len(r.Took)+r.WithoutSequencer))
 		}
 	}
 	for _, f := range []struct {
 		name string
 		figure.Figure
 	}{
-		{"hops", figure.Figure{Title: "Hops of a look-up in a calm network", X: "members", Y: "hops", LogX: true, Lines: []figure.Line{hops.Sorted(), bound.Sorted()}}},
-		{"control", figure.Figure{Title: "What order costs under churn", X: "median session, minutes", Y: "control messages per node and second", Lines: []figure.Line{control.Sorted()}}},
-		{"killed", figure.Figure{Title: "Look-ups after many died at once", X: "seconds since", Y: "right, %", Lines: right}},
-		{"parted", figure.Figure{Title: "Keys after the halves came together", X: "seconds since", Y: "keys", Lines: several}},
+		{"hops", figure.Figure{Title: "Hops of a lookup in a calm network", X: "members", Y: "hops", LogX: true, Lines: []figure.Line{hops.Sorted(), bound.Sorted()}}},
+		{"control", figure.Figure{Title: "Control traffic under churn", X: "median session, minutes", Y: "control messages per node and second", Lines: []figure.Line{control.Sorted()}}},
+		{"killed", figure.Figure{Title: "Lookups after many deaths at once", X: "seconds since", Y: "right, %", Lines: right}},
+		{"parted", figure.Figure{Title: "Keys after a partition", X: "seconds since", Y: "keys", Lines: several}},
 		{"sequencer", figure.Figure{Title: "Keys with a new sequencer", X: "seconds after the old one's end", Y: "keys, %", Lines: without}},
 	} {
 		if !slices.ContainsFunc(f.Lines, func(l figure.Line) bool { return len(l.X) > 1 }) {
-			continue // one point is no curve
+			continue // one point is not a curve
 		}
 		if err := f.Save(dir, "churn-"+f.name); err != nil {
 			return drawn, err
@@ -60,7 +60,7 @@ func drawChurn(dir string, reports []churn.Report) (drawn int, err error) {
 	return drawn, nil
 }
 
-// bySecond is a line through a value for each second.
+// bySecond returns a line with a value per second.
 func bySecond(name string, of []int) figure.Line {
 	l := figure.Line{Name: name}
 	for second, n := range of {

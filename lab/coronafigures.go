@@ -11,7 +11,7 @@ import (
 	"tidings/lab/table2"
 )
 
-// coronaFigures are Figures 3 to 8 of Corona, of what was measured of each objective with each scheme.
+// coronaFigures draws Figures 3 to 8 of Corona from the rows of each objective and scheme.
 type coronaFigures struct {
 	load  *table2.Workload
 	hours int
@@ -19,14 +19,14 @@ type coronaFigures struct {
 	rows  []*table2.Row
 }
 
-// A namedFigure is to be saved by its name.
+// A namedFigure is a figure with its file name.
 type namedFigure struct {
 	name string
 	figure.Figure
 }
 
-// drawnAs is how an objective is named and coloured, the same in all figures: deep for ours and faint
-// for the paper's scheme; what is published is dashed. Readers alone are black, and a bound is sky blue.
+// drawnAs is the name and colour of an objective in all figures: full for our scheme, faint for the
+// paper's; published values are dashed. Readers alone are black, and bounds are sky blue.
 var drawnAs = map[honeycomb.Objective]struct {
 	name string
 	hue  figure.Hue
@@ -35,27 +35,27 @@ var drawnAs = map[honeycomb.Objective]struct {
 	honeycomb.FairSqrt: {"Fair-Sqrt", figure.Purple}, honeycomb.FairLog: {"Fair-Log", figure.Orange},
 }
 
-// What captions begin with.
+// Beginnings of captions.
 const (
-	named = "Lite makes the wait short with as many polls as readers alone make; Fast keeps it at 30 seconds with few. "
-	fair  = "A wait counts the more the oftener a channel changes: with Fair in proportion, with Fair-Sqrt by the root, with Fair-Log by the logarithm of that. " +
-		"The dots at the right edge are of channels that were never seen to change. "
+	named = "Lite minimises the wait with as many polls as readers alone make; Fast keeps it at 30 seconds with few polls. "
+	fair  = "Channels that change often have more weight: in proportion with Fair, by the root with Fair-Sqrt, by the logarithm with Fair-Log. " +
+		"The dots at the right edge are channels that were never seen to change. "
 	means = "Dashed: the means that the paper states. "
 )
 
-// of is what was measured of an objective with a scheme.
+// of returns the row of an objective and a scheme.
 func (f *coronaFigures) of(o honeycomb.Objective, scheme string) *table2.Row {
 	i := slices.IndexFunc(f.rows, func(r *table2.Row) bool { return r.Objective == o.String() && r.Scheme == scheme })
 	return f.rows[i]
 }
 
-// world says what was simulated.
+// world describes the simulated network.
 func (f *coronaFigures) world() string {
-	return fmt.Sprintf("What is published is of 1,024 nodes and 100,000 channels; these are %d nodes, %d channels, %d subscriptions, seed %d.",
+	return fmt.Sprintf("The published values are for 1,024 nodes and 100,000 channels; this is %d nodes, %d channels, %d subscriptions, seed %d.",
 		f.load.Members, len(f.load.Channels), f.load.Subscriptions(), f.seed)
 }
 
-// both are the lines of an objective: ours, and the paper's scheme.
+// both returns the lines of an objective: for our scheme and the paper's.
 func (f *coronaFigures) both(o honeycomb.Objective, line func(*table2.Row) figure.Line) []figure.Line {
 	mine, paper := line(f.of(o, ours)), line(f.of(o, papers))
 	mine.Name, mine.Hue = drawnAs[o].name, drawnAs[o].hue
@@ -63,29 +63,29 @@ func (f *coronaFigures) both(o honeycomb.Objective, line func(*table2.Row) figur
 	return []figure.Line{paper, mine}
 }
 
-// published is a value of an objective that the paper states, from one place to another.
+// published returns a horizontal line at a value that the paper states.
 func (f *coronaFigures) published(o honeycomb.Objective, at, from, to float64) figure.Line {
 	return figure.Line{Name: drawnAs[o].name + ", as published", X: []float64{from, to}, Y: []float64{at, at}, Dashed: true, Hue: drawnAs[o].hue}
 }
 
-// over is a line over time.
+// over returns a line over time.
 func (f *coronaFigures) over(value func(table2.Span) float64) func(*table2.Row) figure.Line {
 	return func(row *table2.Row) (l figure.Line) {
 		for i, s := range row.Series {
 			if v := value(s); v > 0 {
-				l.X, l.Y = append(l.X, (float64(i)+0.5)*seriesOf.Hours()), append(l.Y, v)
+				l.X, l.Y = append(l.X, (float64(i)+0.5)*seriesInterval.Hours()), append(l.Y, v)
 			}
 		}
 		return l
 	}
 }
 
-// level is a dashed line at one value, in black.
+// level returns a dashed black line at one value.
 func (f *coronaFigures) level(name string, at, from, to float64) figure.Line {
 	return figure.Line{Name: name, X: []float64{from, to}, Y: []float64{at, at}, Dashed: true, Hue: figure.Black}
 }
 
-// byRank has channels as dots, at places that are even in the logarithm of their rank.
+// byRank returns channels as dots, evenly spaced in the logarithm of their rank.
 func (f *coronaFigures) byRank(value func(*table2.Row, int) float64) func(*table2.Row) figure.Line {
 	return func(row *table2.Row) figure.Line {
 		l := figure.Line{Dots: true}
@@ -101,10 +101,11 @@ func (f *coronaFigures) byRank(value func(*table2.Row, int) float64) func(*table
 	}
 }
 
-// mostChannels is how many channels a figure has as dots: as many as can be told apart.
+// mostChannels is the largest number of channels that are drawn as dots, so that they can be
+// distinguished.
 const mostChannels = 600
 
-// byUpdate has channels as dots, by the time between their updates.
+// byUpdate returns channels as dots, by their update interval.
 func (f *coronaFigures) byUpdate(row *table2.Row) figure.Line {
 	l := figure.Line{Dots: true}
 	step := max(len(f.load.Channels)/(2*mostChannels), 1)
@@ -116,7 +117,7 @@ func (f *coronaFigures) byUpdate(row *table2.Row) figure.Line {
 	return l
 }
 
-// all draws them.
+// all returns the figures.
 func (f *coronaFigures) all() []namedFigure {
 	return []namedFigure{
 		{"figure-3", f.polls()}, {"figure-4", f.waits()}, {"figure-5", f.pollsByRank()}, {"figure-6", f.waitsByRank()},
@@ -130,7 +131,7 @@ func (f *coronaFigures) polls() figure.Figure {
 	value := f.over(func(s table2.Span) float64 { return s.Load })
 	lite, fast := f.of(honeycomb.Lite, ours), f.of(honeycomb.Fast, ours)
 	return figure.Figure{
-		Title: "Figure 3: polls at the origins", X: "hours", Y: "polls of a channel in 30 min",
+		Title: "Figure 3: polls at the origins", X: "hours", Y: "polls per channel in 30 min",
 		Caption: named + "From a cold start, in which nobody knows who reads what, Lite comes to the load of readers who poll alone, and over each polling " +
 			"interval stays below it; the ripple of half an hour is of the places that polls have in it. " + f.world(),
 		Lines: slices.Concat(
@@ -159,8 +160,8 @@ func (f *coronaFigures) waits() figure.Figure {
 	}
 }
 
-// How many nodes poll the channels of a level in the paper's Figure 5, as its text says; those that
-// are no wedge's own have an owner alone.
+// Numbers of pollers of the levels in the paper's Figure 5, as its text states them; orphans have
+// only an owner.
 const (
 	paperFirst  = 100
 	paperSecond = 10
@@ -173,7 +174,7 @@ func (f *coronaFigures) pollsByRank() figure.Figure {
 	first, second := f.published(honeycomb.Lite, paperFirst, 1, last), f.published(honeycomb.Lite, paperSecond, 1, last)
 	first.Name, second.Name, second.Faint = "level 1, as published", "level 2, as published: fewer", true
 	return figure.Figure{
-		Title: "Figure 5: polls of each channel", X: "channels, the most popular first", Y: "polls in 30 min", LogX: true, LogY: true,
+		Title: "Figure 5: polls by channel", X: "channels, the most popular first", Y: "polls in 30 min", LogX: true, LogY: true,
 		Caption: "Readers alone poll a channel as often as there are of them. With Lite popular channels are polled less often than that and all others " +
 			"oftener, in proportion to the square root of their readers; the paper's scheme has steps of sixteen, and polls those least read less often. " +
 			"The paper states some 100 pollers at level 1 and fewer than 10 at level 2. " + f.world(),
@@ -185,8 +186,8 @@ func (f *coronaFigures) waitsByRank() figure.Figure {
 	last := float64(len(f.load.Channels))
 	lite := f.both(honeycomb.Lite, f.byRank(func(r *table2.Row, i int) float64 { return r.Channel[i].Detection }))
 	return figure.Figure{
-		Title: "Figure 6: the wait at each channel", X: "channels, the most popular first", Y: "seconds", LogX: true, LogY: true,
-		Caption: "Who reads what many read waits least: in steps with the paper's scheme, which leaves those at the end to few polls, and evenly with tidings. " +
+		Title: "Figure 6: the wait by channel", X: "channels, the most popular first", Y: "seconds", LogX: true, LogY: true,
+		Caption: "Readers of popular channels wait least: in steps with the paper's scheme, which leaves few polls to unpopular channels, and evenly with tidings. " +
 			means + f.world(),
 		Lines: slices.Concat(
 			[]figure.Line{f.level("readers alone", table2.PollInterval.Seconds()/2, 1, last)}, lite,
@@ -197,7 +198,7 @@ func (f *coronaFigures) waitsByRank() figure.Figure {
 
 func (f *coronaFigures) waitsByUpdate(number, says string, objectives ...honeycomb.Objective) figure.Figure {
 	d := figure.Figure{
-		Title: number + ": the wait by how often channels change: " + drawnAs[objectives[0]].name + ", " + drawnAs[objectives[1]].name,
+		Title: number + ": the wait by update interval: " + drawnAs[objectives[0]].name + ", " + drawnAs[objectives[1]].name,
 		X:     "hours between two updates", Y: "seconds", LogX: true, LogY: true,
 		Caption: fair + says + means + f.world(),
 	}

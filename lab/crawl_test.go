@@ -14,7 +14,7 @@ import (
 	"tidings/lab/crawl"
 )
 
-// writeTrace makes a trace of two documents with an hour between them.
+// writeTrace writes a trace of two documents an hour apart.
 func writeTrace(t *testing.T, dir, name, ext, first, second string) {
 	t.Helper()
 	var b bytes.Buffer
@@ -50,7 +50,7 @@ func TestCrawl(t *testing.T) {
 	if code, _, err := lab(t, "bench", "crawl", "--data", dir); code != exitFailed || !strings.Contains(err, "has no traces") {
 		t.Errorf("an empty folder: exit %d, %q", code, err)
 	}
-	if code, _, err := lab(t, "bench", "crawl", "--every", "0s"); code != exitUsage || !strings.Contains(err, "more than nothing") {
+	if code, _, err := lab(t, "bench", "crawl", "--every", "0s"); code != exitUsage || !strings.Contains(err, "must be more than zero") {
 		t.Errorf("no time between polls: exit %d, %q", code, err)
 	}
 	rss := func(items string) string {

@@ -23,31 +23,31 @@ import (
 // A deploymentCommand is "tidings-lab bench deployment".
 type deploymentCommand struct {
 	reporter
-	Nodes         int           `default:"40" quick:"16" help:"Nodes (${default})."`
-	Channels      int           `default:"1000" quick:"20" help:"Channels (${default})."`
-	Subscriptions int           `default:"20000" quick:"160" help:"Subscriptions, given to nodes as in sim table2 (${default})."`
-	Interval      time.Duration `quick:"3s" help:"Polling interval, for half an hour: all intervals are shorter by the same factor (1m; with --politeness 2m)."`
-	Length        int           `default:"8" quick:"2" help:"Polling intervals that are measured (${default})."`
-	Load          float64       `help:"What the nodes may poll, of what readers alone do: a run is short, and scatters (0.99; with --politeness 0.97)."`
-	Settle        int           `default:"6" quick:"2" help:"Maintenance intervals, of a third of a polling interval each, from the last subscription until then (${default})."`
-	Politeness    bool          `help:"Have the feeds stand for public ones: domains have budgets, with times shorter by the same factor."`
-	Scheme        string        `default:"bound" enum:"bound,paper" help:"What the nodes poll by: ${enum}."`
-	Seed          int64         `default:"1" help:"Of who reads what, and of what the feeds gain when. What nodes do is not repeated by it."`
+	Nodes         int           `default:"40" quick:"16" help:"Number of nodes (${default})."`
+	Channels      int           `default:"1000" quick:"20" help:"Number of channels (${default})."`
+	Subscriptions int           `default:"20000" quick:"160" help:"Number of subscriptions, assigned to nodes as in sim table2 (${default})."`
+	Interval      time.Duration `quick:"3s" help:"Polling interval, in place of half an hour; all intervals are shortened by the same factor (1m; with --politeness 2m)."`
+	Length        int           `default:"8" quick:"2" help:"Number of polling intervals to measure (${default})."`
+	Load          float64       `help:"Allowed polls relative to those of readers alone; below 1 because short runs vary (0.99; with --politeness 0.97)."`
+	Settle        int           `default:"6" quick:"2" help:"Maintenance intervals (a third of a polling interval each) between the last subscription and the measurement (${default})."`
+	Politeness    bool          `help:"Treat the feeds as public ones, so that domains have budgets, shortened by the same factor."`
+	Scheme        string        `default:"bound" enum:"bound,paper" help:"Polling scheme of the nodes: ${enum}."`
+	Seed          int64         `default:"1" help:"Seed of the subscriptions and of the items. Real nodes are not reproducible."`
 }
 
 // paperInterval is the paper's polling interval.
 const paperInterval = 30 * time.Minute
 
-// Help is what the command's help says besides.
+// Help is appended to the command's help.
 func (c *deploymentCommand) Help() string {
-	return "Nodes poll a server of feeds on this machine over real sockets, beside readers who poll the same feeds alone; " +
-		"then the simulator does the same in virtual time, and all is printed in one table, in seconds of the run. " +
-		"The wait is the time until the next poll, as an integral over time, of all who read; \"seen\" is from an item's " +
-		"coming until a reader has it."
+	return "Nodes poll a feed server on this machine over real sockets, compared with readers who poll the same feeds alone, " +
+		"and with the simulator in virtual time. All are printed in one table, in seconds of the run. " +
+		"The wait is the mean time of all readers until the next poll, as an integral over time; \"seen\" is from the " +
+		"publication of an item until a reader has it."
 }
 
-// Validate is called by kong when it has read the flags. Politeness is more work for the nodes, of which
-// some come late then, and poll more often than was decided: it gets more time, and aims lower.
+// Validate is called by kong after parsing the flags. With politeness the nodes have more work;
+// some are late and poll more often than decided. So the defaults allow more time and less load.
 func (c *deploymentCommand) Validate() error {
 	interval, load := time.Minute, 0.99
 	if c.Politeness {
@@ -66,12 +66,12 @@ func (c *deploymentCommand) Validate() error {
 	case !(c.Load >= 0.01 && c.Load <= 1):
 		return fmt.Errorf("--load %g: from 0.01 to 1", c.Load)
 	case c.Length < 1 || c.Settle < 0:
-		return fmt.Errorf("--length %d --settle %d: at least one interval, and no fewer than none", c.Length, c.Settle)
+		return fmt.Errorf("--length %d --settle %d: --length at least 1, --settle not negative", c.Length, c.Settle)
 	}
 	return nil
 }
 
-// A deploymentRow is what one way of polling came to, in seconds of the run.
+// A deploymentRow is the result for one way of polling, in seconds of the run.
 type deploymentRow struct {
 	What     string  `json:"what"`
 	Polls    float64 `json:"polls_per_s"`
@@ -81,7 +81,7 @@ type deploymentRow struct {
 	SeenMost float64 `json:"seen_most_s,omitempty"`
 }
 
-// A deploymentResult is all that was found. Its fields are its JSON.
+// A deploymentResult is all results. Its fields are its JSON.
 type deploymentResult struct {
 	Rows     []deploymentRow `json:"rows"`
 	Items    int             `json:"items_seen"`
@@ -91,8 +91,8 @@ type deploymentResult struct {
 	Seed     int64           `json:"seed"`
 }
 
-// Run deploys, measures, and simulates the same.
-func (c *deploymentCommand) Run(ctx context.Context, s streams) error {
+// Run deploys nodes, measures them, and simulates the same.
+func (c *deploymentCommand) Run(ctx context.Context, s stdio) error {
 	if err := libp2p.SetLog(slog.DiscardHandler); err != nil {
 		return err
 	}
@@ -103,9 +103,9 @@ func (c *deploymentCommand) Run(ctx context.Context, s streams) error {
 	load := table2.NewWorkload(c.Seed, c.Nodes, c.Channels, c.Subscriptions)
 	running, stop := context.WithCancel(ctx)
 	defer stop()
-	street := exec.Command(self, "bench", "street") //nolint:noctx // it ends when its input does
-	street.Stderr = os.Stderr
-	d, err := deployment.New(c.config(load), openDeployed, street)
+	feedServer := exec.Command(self, "bench", "street") //nolint:noctx // it ends when its input does
+	feedServer.Stderr = os.Stderr
+	d, err := deployment.New(c.config(load), openDeployed, feedServer)
 	if err != nil {
 		return err
 	}
@@ -123,20 +123,20 @@ func (c *deploymentCommand) Run(ctx context.Context, s streams) error {
 		return err
 	}
 	alone, deployed, simulated := r.Rows[0], r.Rows[1], r.Rows[2]
-	wait := mark.Between("wait, of the simulated one", "", deployed.Wait/simulated.Wait, 0.85, 1.15)
+	wait := mark.Between("wait, relative to the simulated one", "", deployed.Wait/simulated.Wait, 0.85, 1.15)
 	if c.Quick {
-		wait = wait.NotAsked("asked of longer runs: short ones scatter")
+		wait = wait.WithoutTarget("the target is for longer runs, because short ones vary")
 	}
 	return c.report(s.out, r, func(line printer) { c.print(line, r) }, []mark.Mark{
 		wait,
-		mark.AtMost("polls, of those of readers alone", "", deployed.Polls/alone.Polls, 1),
+		mark.AtMost("polls, relative to those of readers alone", "", deployed.Polls/alone.Polls, 1),
 	})
 }
 
-// factor is how many times shorter the run's intervals are than the world's.
+// factor returns how many times shorter the run's intervals are than the default ones.
 func (c *deploymentCommand) factor() float64 { return float64(paperInterval) / float64(c.Interval) }
 
-// config is what is deployed of a workload.
+// config returns the configuration of the deployment for a workload.
 func (c *deploymentCommand) config(load *table2.Workload) deployment.Config {
 	d := deployment.Config{Nodes: c.Nodes, Network: wire.DefaultNetwork("deployment"), Polite: c.Politeness, Compression: c.factor(), Seed: uint64(c.Seed)}
 	d.Network.PollInterval, d.Network.MaintenanceInterval, d.Network.PrivateAddresses = c.Interval, c.Interval/3, true
@@ -158,17 +158,17 @@ func (c *deploymentCommand) config(load *table2.Workload) deployment.Config {
 	return d
 }
 
-// measure waits until all has settled, and measures.
+// measure waits until the network has settled, and measures.
 func (c *deploymentCommand) measure(ctx context.Context, d *deployment.Deployment, ended chan error, p *progress) (*deploymentResult, error) {
 	defer p.end()
-	look := time.NewTicker(redraw)
-	defer look.Stop()
+	ticker := time.NewTicker(redraw)
+	defer ticker.Stop()
 	settle := time.Duration(c.Settle) * c.Interval / 3
 	length := time.Duration(c.Length) * c.Interval
 	pid, opened, sent, computed := os.Getpid(), false, 0, time.Duration(0)
 	for {
 		select {
-		case <-look.C:
+		case <-ticker.C:
 		case err := <-ended:
 			ended <- nil
 			return nil, errors.Join(errors.New("the deployment ended"), err)
@@ -186,7 +186,7 @@ func (c *deploymentCommand) measure(ctx context.Context, d *deployment.Deploymen
 		switch {
 		case !opened && v.Running >= settle:
 			opened, sent = true, d.SentBytes()
-			computed, _ = nodes.Spent(pid) // where the system does not tell, it is not printed
+			computed, _ = nodes.CPUTime(pid) // not printed where the system does not report it
 			if err := d.ResetCounts(); err != nil {
 				return nil, err
 			}
@@ -196,7 +196,7 @@ func (c *deploymentCommand) measure(ctx context.Context, d *deployment.Deploymen
 	}
 }
 
-// result turns what was counted into figures.
+// result computes the figures.
 func (c *deploymentCommand) result(d *deployment.Deployment, f deployment.Figures, sent int, computed time.Duration) *deploymentResult {
 	secs := f.Since.Seconds()
 	r := &deploymentResult{Seed: c.Seed, Overlay: float64(sent) / secs, Items: f.ShownByNodes.Items}
@@ -207,9 +207,9 @@ func (c *deploymentCommand) result(d *deployment.Deployment, f deployment.Figure
 		}
 	}
 	alone := row("readers alone", f.Legacy, f.Shown)
-	alone.Wait = c.Interval.Seconds() / 2 // each knows of its own polls only
+	alone.Wait = c.Interval.Seconds() / 2 // each reader knows only its own polls
 	r.Rows = append(r.Rows, alone, row("nodes, over sockets", f.Nodes, f.ShownByNodes))
-	if now, err := nodes.Spent(os.Getpid()); err == nil {
+	if now, err := nodes.CPUTime(os.Getpid()); err == nil {
 		r.CPU = 100 * (now - computed).Seconds() / secs / float64(c.Nodes)
 	}
 	if rss, err := nodes.Resident(os.Getpid()); err == nil {
@@ -218,7 +218,7 @@ func (c *deploymentCommand) result(d *deployment.Deployment, f deployment.Figure
 	return r
 }
 
-// simulate does the same in the simulator, and adds what came of it.
+// simulate does the same in the simulator, and adds the results.
 func (c *deploymentCommand) simulate(ctx context.Context, load *table2.Workload, r *deploymentResult) error {
 	name := "rank-cut-coordinated"
 	if c.Scheme == "paper" {
@@ -228,9 +228,9 @@ func (c *deploymentCommand) simulate(ctx context.Context, load *table2.Workload,
 	if err != nil {
 		return err
 	}
-	setting := table2.Setting{
+	setting := table2.Config{
 		Load: load, Objective: honeycomb.Lite, Scheme: scheme, Hours: max(c.Length, 4), Maintenance: paperInterval / 3, Polite: c.Politeness,
-		Part: c.Load,
+		LoadShare: c.Load,
 	}
 	row, err := setting.Run(ctx, func(float64) {})
 	if err != nil {
@@ -246,7 +246,7 @@ func (c *deploymentCommand) simulate(ctx context.Context, load *table2.Workload,
 // print prints the table.
 func (c *deploymentCommand) print(line printer, r *deploymentResult) {
 	line("%d nodes, %d channels, %d subscriptions; %v for half an hour", c.Nodes, c.Channels, c.Subscriptions, c.Interval)
-	line("\nwho polls\tpolls/s\tbytes/s at the origin\twait s\tseen after s\tat most s\t")
+	line("\npollers\tpolls/s\tbytes/s at the origin\twait s\tseen after s\tmax s\t")
 	for _, row := range r.Rows {
 		seen, most, bytes := "", "", ""
 		if row.Seen > 0 {
@@ -254,7 +254,7 @@ func (c *deploymentCommand) print(line printer, r *deploymentResult) {
 		}
 		line("%s\t%.1f\t%s\t%.3f\t%s\t%s\t", row.What, row.Polls, bytes, row.Wait, seen, most)
 	}
-	line("\na node's part\tCPU %%\tMB resident\toverlay bytes/s\titems seen by all")
+	line("\nper node\tCPU %%\tMB resident\toverlay bytes/s\titems seen by all")
 	line("\t%.2f\t%.1f\t%.0f\t%d", r.CPU, r.Resident/1e6, r.Overlay/float64(c.Nodes), r.Items)
 }
 
@@ -266,10 +266,10 @@ func openDeployed(p deployment.NodeConfig) (deployment.Node, error) {
 	return daemon.Open(c)
 }
 
-// A streetCommand is what bench deployment starts to serve feeds.
+// A streetCommand runs the process that serves feeds for bench deployment.
 type streetCommand struct{}
 
-// Run does errands that come on standard input.
-func (streetCommand) Run(ctx context.Context, s streams) error {
+// Run executes the commands on standard input.
+func (streetCommand) Run(ctx context.Context, s stdio) error {
 	return deployment.ServeFeeds(ctx, os.Stdin, s.out)
 }

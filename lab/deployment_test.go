@@ -10,7 +10,7 @@ import (
 	"tidings/internal/longtest"
 )
 
-// Sixteen nodes poll the feeds of a street in another process, and the simulator does the same.
+// Sixteen nodes poll feeds that another process serves, and the simulator does the same.
 func TestDeployment(t *testing.T) {
 	for _, flags := range longtest.Pick([]string{"--scheme paper"}, []string{"", "--politeness", "--scheme paper"}) {
 		t.Run(flags, func(t *testing.T) {

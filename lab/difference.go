@@ -18,48 +18,48 @@ import (
 )
 
 type evalCommand struct {
-	Difference differenceCommand `cmd:"" help:"What the difference engine makes of real pages and feeds: changes found, false alarms, bytes, time."`
-	Structure  structureCommand  `cmd:"" help:"How the code is cut: lines, the largest types, and arrows between the files of a package."`
+	Difference differenceCommand `cmd:"" help:"Difference engine on real pages and feeds: changes found, false alarms, bytes, time."`
+	Structure  structureCommand  `cmd:"" help:"Structure of the code: lines, the largest types, and arrows between the files of a package."`
 }
 
 // A differenceCommand is "tidings-lab eval difference".
 type differenceCommand struct {
 	reporter
-	Data  string `placeholder:"DIR" help:"Where traces/NAME.tar.zst and ota_labels.csv are."`
-	Worst int    `default:"10" help:"How many of the pairs that fooled it are shown, with the change that did (${default})."`
+	Data  string `placeholder:"DIR" help:"Folder of traces/NAME.tar.zst and ota_labels.csv."`
+	Worst int    `default:"10" help:"Number of wrong results to print, with the change (${default})."`
 }
 
-// Help is what the command's help says besides.
+// Help is appended to the command's help.
 func (c *differenceCommand) Help() string {
-	return "Each trace is replayed as a poller sees it, one snapshot after the other. Of a page with labels, a pair of neighbours is " +
-		"a change of wording, or one of links or markup, or else noise. That a true change beside what was labelled counts as noise is " +
-		"the labels' doing. With --quick the traces are one of a page and one of a feed that the laboratory writes " +
-		"itself."
+	return "Each trace is replayed as a poller sees it, one snapshot after the other. On a page with labels, a pair of neighbours is " +
+		"a change of wording, a change of links or markup, or noise. Real changes without a label count as noise, too. " +
+		"With --quick it uses one generated page and one generated " +
+		"feed."
 }
 
-// Validate is called by kong when it has read the flags.
+// Validate is called by kong after parsing the flags.
 func (c *differenceCommand) Validate(k *kong.Context) error {
 	if c.Worst < 0 {
-		return fmt.Errorf("--worst %d: not less than nothing", c.Worst)
+		return fmt.Errorf("--worst %d: must not be negative", c.Worst)
 	}
 	return dataOr(k, c.Data)
 }
 
-// What was made of all traces.
-type replayed struct {
+// replayResults are the results of all traces.
+type replayResults struct {
 	total differences.Total
 	pages []differences.Page
 	feeds []differences.Feed
 }
 
-// Run replays one trace after the other.
-func (c *differenceCommand) Run(ctx context.Context, s streams) error {
+// Run replays the traces one after the other.
+func (c *differenceCommand) Run(ctx context.Context, s stdio) error {
 	if c.Quick {
-		var found replayed
+		var found replayResults
 		page, changes := samplePage()
 		feed, news := sampleFeed()
 		err := found.replay(pageSample, page, changes, nil)
-		return both(cmp.Or(err, found.replay(feedSample, feed, nil, news)), c.show(s, &found))
+		return joinErrors(cmp.Or(err, found.replay(feedSample, feed, nil, news)), c.show(s, &found))
 	}
 	labels, err := table(c.Data, "ota_labels.csv", differences.ReadLabels)
 	if err != nil {
@@ -74,11 +74,11 @@ func (c *differenceCommand) Run(ctx context.Context, s streams) error {
 		return err
 	}
 	if len(names) == 0 {
-		return fmt.Errorf("%s has no traces/*.tar.zst: say with --data where they are", c.Data)
+		return fmt.Errorf("%s has no traces/*.tar.zst: give their folder with --data", c.Data)
 	}
 	p := newProgress(s.err, "traces")
 	defer p.end()
-	var found replayed
+	var found replayResults
 	var failed error
 	for i, path := range names {
 		if failed = ctx.Err(); failed == nil {
@@ -94,12 +94,12 @@ func (c *differenceCommand) Run(ctx context.Context, s streams) error {
 	if len(found.pages)+len(found.feeds) == 0 {
 		return cmp.Or(failed, fmt.Errorf("%s has no trace of a document", c.Data))
 	}
-	return both(failed, c.show(s, &found))
+	return joinErrors(failed, c.show(s, &found))
 }
 
-// show prints what was found.
-func (c *differenceCommand) show(s streams, found *replayed) error {
-	found.total = differences.Sum(found.pages, found.feeds)
+// show prints the results.
+func (c *differenceCommand) show(s stdio, found *replayResults) error {
+	found.total = differences.Summarise(found.pages, found.feeds)
 	traces := make([]any, 0, len(found.pages)+len(found.feeds))
 	for i := range found.pages {
 		traces = append(traces, &found.pages[i])
@@ -113,21 +113,22 @@ func (c *differenceCommand) show(s streams, found *replayed) error {
 	}{found.total, traces}, func(line printer) { c.print(line, found) }, c.marks(&found.total))
 }
 
-// table reads one of a folder.
+// table reads a table from a file in a folder.
 func table[T any](dir, name string, read func(io.Reader) (T, error)) (of T, err error) {
 	file, err := os.Open(filepath.Join(dir, name))
 	if err != nil {
-		return of, fmt.Errorf("%w: say with --data where %s and the traces are", err, name)
+		return of, fmt.Errorf("%w: give the folder of %s and the traces with --data", err, name)
 	}
 	defer func() { _ = file.Close() }() // it is only read
 	return read(file)
 }
 
-// labelledTraces is how those begin that labels are of; where there is none, nothing changed.
+// labelledTraces is the prefix of the traces that have labels; where such a trace has no label,
+// nothing changed.
 const labelledTraces = "ota-"
 
-// read replays a trace of a folder.
-func (r *replayed) read(path string, labels differences.Labels, references differences.References) error {
+// read replays a trace from a folder.
+func (r *replayResults) read(path string, labels differences.Labels, references differences.References) error {
 	name := strings.TrimSuffix(filepath.Base(path), ".tar.zst")
 	snapshots, err := origin.Trace(path, nil)
 	if err != nil || len(snapshots) == 0 {
@@ -141,7 +142,7 @@ func (r *replayed) read(path string, labels differences.Labels, references diffe
 }
 
 // replay replays the trace of a page or a feed.
-func (r *replayed) replay(name string, snapshots []origin.Snapshot, labels map[string]string, references map[string]differences.Reference) error {
+func (r *replayResults) replay(name string, snapshots []origin.Snapshot, labels map[string]string, references map[string]differences.Reference) error {
 	if isFeed(snapshots[0].File) {
 		r.feeds = append(r.feeds, differences.Feeds(name, snapshots, references))
 		return nil
@@ -154,39 +155,39 @@ func (r *replayed) replay(name string, snapshots []origin.Snapshot, labels map[s
 	return nil
 }
 
-// marks are the figures of all traces. Speed is asked of real pages, which are larger than those that
-// the laboratory writes itself.
+// marks returns the figures of all traces. Speed has a target for real pages only, which are larger
+// than generated ones.
 func (c *differenceCommand) marks(total *differences.Total) []mark.Mark {
 	percent := func(n, of int) float64 { return 100 * float64(n) / float64(of) }
 	part := func(n, of int) string { return fmt.Sprintf("%d of %d", n, of) }
-	patched := mark.AtMost("changes that GNU patch, given as text, does not apply", "", math.NaN(), 0).Noted("GNU patch is not installed")
+	patched := mark.AtMost("changes that GNU patch does not apply as text", "", math.NaN(), 0).WithNote("GNU patch is not installed")
 	if total.PatchFailures != nil {
-		patched = mark.None(patched.Figure, *total.PatchFailures)
+		patched = mark.Zero(patched.Figure, *total.PatchFailures)
 	}
 	speed := mark.AtLeast("speed, median", "MB/s", total.Speed, 20)
 	if c.Quick {
-		speed = speed.NotAsked("asked of real pages")
+		speed = speed.WithoutTarget("the target is for real pages")
 	}
 	return []mark.Mark{
-		mark.AtLeast("changes of wording found", "%", percent(total.Found, total.Changes), 98.5).Noted(part(total.Found, total.Changes)),
-		mark.AtMost("false alarms of noise pairs", "%", percent(total.Alarms, total.Noise), 1).Noted(part(total.Alarms, total.Noise)),
-		mark.None("feeds' pairs without item change that are told", total.StillTold).Noted(part(total.StillTold, total.Still)),
-		mark.None("feeds' pairs with new items that are not told", total.New-total.NewTold).Noted(part(total.New-total.NewTold, total.New)),
-		mark.Fact("feeds' pairs with edits only that are told", "", float64(total.EditedTold)).Noted(part(total.EditedTold, total.Edited)),
-		mark.None("changes that, applied, are not the new core", total.ApplyFailures).Noted(part(total.ApplyFailures, total.Told)),
+		mark.AtLeast("changes of wording found", "%", percent(total.Found, total.Changes), 98.5).WithNote(part(total.Found, total.Changes)),
+		mark.AtMost("false alarms of noise pairs", "%", percent(total.Alarms, total.Noise), 1).WithNote(part(total.Alarms, total.Noise)),
+		mark.Zero("pairs of feeds without a change of items that are reported", total.UnchangedReported).WithNote(part(total.UnchangedReported, total.Unchanged)),
+		mark.Zero("pairs of feeds with new items that are not reported", total.New-total.NewReported).WithNote(part(total.New-total.NewReported, total.New)),
+		mark.Info("pairs of feeds with edits only that are reported", "", float64(total.EditedReported)).WithNote(part(total.EditedReported, total.Edited)),
+		mark.Zero("changes that do not give the new core when applied", total.ApplyFailures).WithNote(part(total.ApplyFailures, total.Reported)),
 		patched,
-		mark.AtMost("a change on the wire, of the new core packed alone, median", "", total.WireMedian, 0.3),
-		mark.Fact("lines of an update, mean", "", total.Lines).Noted("the paper: 17"),
-		mark.Fact("bytes that come with one, of the core, mean", "%", 100*total.Share).Noted("the paper: 6.8 % of the page"),
+		mark.AtMost("size of a change on the wire, relative to the compressed new core, median", "", total.WireMedian, 0.3),
+		mark.Info("lines per change, mean", "", total.Lines).WithNote("the paper: 17"),
+		mark.Info("bytes per change, relative to the core, mean", "%", 100*total.Share).WithNote("the paper: 6.8 % of the page"),
 		speed,
-		mark.Fact("slowest page", "ms", 1000*total.Slowest),
+		mark.Info("slowest page", "ms", 1000*total.Slowest),
 	}
 }
 
-// print prints what was made of each trace, and the pairs that fooled the engine.
-func (c *differenceCommand) print(line printer, r *replayed) {
+// print prints the result of each trace, and the pairs that the engine got wrong.
+func (c *differenceCommand) print(line printer, r *replayResults) {
 	pages := r.pages
-	line("page\tsnapshots\tMB\twording\tfound\tnoise pairs\talarms\ttold\tfailed\treturned\tms/MB\tslowest ms\t")
+	line("page\tsnapshots\tMB\twording\tfound\tnoise pairs\talarms\treported\tfailed\treturned\tms/MB\tslowest ms\t")
 	for i := range pages {
 		p := &pages[i]
 		wording, found, noise, alarms := "", "", "", ""
@@ -197,17 +198,17 @@ func (c *differenceCommand) print(line printer, r *replayed) {
 		line("%s\t%d\t%.1f\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%.0f\t%.0f\t", p.Name, p.Snapshots, float64(p.Bytes)/1e6, wording, found, noise, alarms,
 			len(p.Changes), len(p.Failed), p.Returned, 1e9*p.Seconds/float64(max(p.Bytes, 1)), 1000*p.Slowest)
 	}
-	line("\nfeed\tsnapshots\tMB\twith new items\ttold\tthat come back\twith edits only\ttold\twithout either\ttold\tfailed\t\t")
+	line("\nfeed\tsnapshots\tMB\twith new items\treported\twith returning items\twith edits only\treported\twithout changes\treported\tfailed\t\t")
 	for i := range r.feeds {
 		f := &r.feeds[i]
-		line("%s\t%d\t%.1f\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\t", f.Name, f.Snapshots, float64(f.Bytes)/1e6, f.New.Pairs, f.New.Told, f.Back, f.Edited.Pairs, f.Edited.Told,
-			f.Still.Pairs, f.Still.Told, len(f.Failed))
+		line("%s\t%d\t%.1f\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\t", f.Name, f.Snapshots, float64(f.Bytes)/1e6, f.New.Pairs, f.New.Reported, f.Returning, f.Edited.Pairs, f.Edited.Reported,
+			f.Unchanged.Pairs, f.Unchanged.Reported, len(f.Failed))
 	}
 	c.printWorst(line, r)
 }
 
-// printWorst shows what was missed, what raised an alarm for nothing, and what was not believed.
-func (c *differenceCommand) printWorst(line printer, r *replayed) {
+// printWorst prints missed changes, false alarms and refused snapshots.
+func (c *differenceCommand) printWorst(line printer, r *replayResults) {
 	var worst []string
 	for i := range r.pages {
 		for _, file := range r.pages[i].Missed {
@@ -215,18 +216,18 @@ func (c *differenceCommand) printWorst(line printer, r *replayed) {
 		}
 	}
 	for i := range r.feeds {
-		for _, pair := range r.feeds[i].Fooled {
-			worst = append(worst, fmt.Sprintf("fooled: %s %s\n", r.feeds[i].Name, pair))
+		for _, pair := range r.feeds[i].Mistaken {
+			worst = append(worst, fmt.Sprintf("wrong: %s %s\n", r.feeds[i].Name, pair))
 		}
 	}
 	for i := range r.pages {
 		for _, why := range r.pages[i].Failed {
-			worst = append(worst, fmt.Sprintf("not the page: %s %s\n", r.pages[i].Name, why))
+			worst = append(worst, fmt.Sprintf("refused: %s %s\n", r.pages[i].Name, why))
 		}
 	}
 	for i := range r.pages {
 		for _, a := range r.pages[i].Alarms() {
-			worst = append(worst, fmt.Sprintf("alarm: %s %s, %d lines, the first of them\n%s", r.pages[i].Name, a.File, a.Lines, a.Hunk))
+			worst = append(worst, fmt.Sprintf("false alarm: %s %s, %d lines, the first:\n%s", r.pages[i].Name, a.File, a.Lines, a.Hunk))
 		}
 	}
 	for _, text := range worst[:min(c.Worst, len(worst))] {

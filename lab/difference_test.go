@@ -10,10 +10,10 @@ import (
 
 func TestEvalDifference(t *testing.T) {
 	dir := t.TempDir()
-	if code, _, err := lab(t, "eval", "difference", "--data", dir); code != exitFailed || !strings.Contains(err, "say with --data") {
+	if code, _, err := lab(t, "eval", "difference", "--data", dir); code != exitFailed || !strings.Contains(err, "with --data") {
 		t.Errorf("an empty folder: exit %d, %q", code, err)
 	}
-	if code, _, err := lab(t, "eval", "difference", "--worst=-1"); code != exitUsage || !strings.Contains(err, "not less than nothing") {
+	if code, _, err := lab(t, "eval", "difference", "--worst=-1"); code != exitUsage || !strings.Contains(err, "must not be negative") {
 		t.Errorf("less than nothing: exit %d, %q", code, err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "ota_labels.csv"), []byte("trace,file,class\nota-a,0002.html,text\n"), 0o600); err != nil {
@@ -37,10 +37,10 @@ func TestEvalDifference(t *testing.T) {
 	writeTrace(t, traces, "feed", ".xml", `<rss version="2.0"><channel><title>A</title><item><guid>1</guid><title>One</title></item></channel></rss>`,
 		`<rss version="2.0"><channel><title>A</title><item><guid>2</guid><title>Two</title></item></channel></rss>`)
 	code, out, err := lab(t, "eval", "difference", "--data", dir)
-	if code != exitFailed || !strings.Contains(err, "marks missed") { // there is one alarm of one pair
+	if code != exitFailed || !strings.Contains(err, "marks missed") { // there is one alarm in one pair
 		t.Fatalf("exit %d, %q", code, err)
 	}
-	for _, want := range []string{"1 of 1", "MISSED", "alarm: ota-b 0002.html, 2 lines", "> Something else.", "feeds' pairs with new items that are not told  ", "0 of 1"} {
+	for _, want := range []string{"1 of 1", "MISSED", "false alarm: ota-b 0002.html, 2 lines", "> Something else.", "pairs of feeds with new items that are not reported  ", "0 of 1"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}

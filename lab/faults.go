@@ -23,120 +23,120 @@ import (
 // A faultsCommand is "tidings-lab sim faults".
 type faultsCommand struct {
 	reporter
-	Seeds   int           `default:"100" quick:"2" help:"How many worlds."`
-	From    uint64        `default:"1" help:"The first seed."`
-	For     time.Duration `help:"Begin new worlds for this long, however many, instead of --seeds: for a night. Those begun last end later."`
-	Members int           `default:"64" quick:"16" help:"Members of each; an eighth as many clients besides."`
-	Length  time.Duration `default:"30m" quick:"3m" help:"Virtual time that the troubles last."`
-	Fault   []sim.Trouble `placeholder:"KIND" help:"Kinds of trouble that may take part, instead of all: crash, leave, wipe, torn, disk, loss, halves, oneway, pause, slow, clock."`
-	Public  bool          `help:"Have the worlds' feeds at public addresses of few domains, which have budgets; clocks are right then."`
-	Story   string        `placeholder:"FILE" help:"Run the one world that FILE tells of, instead of those of seeds."`
-	Plan    bool          `help:"Print the stories of the worlds, and run none."`
-	Thin    bool          `help:"Leave out what is not needed for what went wrong, and print that story."`
-	Workers int           `help:"Worlds at a time; as many as there are processors if not told."`
-	Out     string        `placeholder:"DIR" help:"Draw figures into DIR."`
+	Seeds   int             `default:"100" quick:"2" help:"Number of runs."`
+	From    uint64          `default:"1" help:"The first seed."`
+	For     time.Duration   `help:"Start new runs for this time instead of --seeds, for example for a night. The last runs end later."`
+	Members int             `default:"64" quick:"16" help:"Members per run; there are an eighth as many clients besides."`
+	Length  time.Duration   `default:"30m" quick:"3m" help:"Virtual time with faults."`
+	Fault   []sim.FaultKind `placeholder:"KIND" help:"Kinds of fault that may take part (default: all): crash, leave, wipe, torn, disk, loss, halves, oneway, pause, slow, clock."`
+	Public  bool            `help:"Serve the feeds at public addresses of few domains, which have budgets; clocks are right then."`
+	Story   string          `placeholder:"FILE" help:"Run the scenario in FILE instead of those of seeds."`
+	Plan    bool            `help:"Print the scenarios without running them."`
+	Thin    bool            `help:"Reduce the first failed scenario to the faults that are needed, and print it."`
+	Workers int             `help:"Runs at a time (default: the number of processors)."`
+	Out     string          `placeholder:"DIR" help:"Draw figures into DIR."`
 }
 
-// An outcome is what became of some worlds; its fields are its JSON.
+// An outcome is the results of some runs; its fields are its JSON.
 type outcome struct {
-	Sums    []faults.Line   `json:"sums"`
-	Runs    []faults.Result `json:"runs"`
-	Thinned *thinned        `json:"thinned,omitempty"`
+	Sums    []faults.Summary `json:"sums"`
+	Runs    []faults.Result  `json:"runs"`
+	Thinned *reduced         `json:"thinned,omitempty"`
 }
 
-// A thinned is the story that is left of a world that went wrong.
-type thinned struct {
+// A reduced is what is left of a scenario that failed.
+type reduced struct {
 	Violated string `json:"violated"`
 	Story    string `json:"story"`
 }
 
-// Run runs worlds, and prints what became of them.
-func (c *faultsCommand) Run(ctx context.Context, s streams) error {
+// Run runs scenarios and prints the results.
+func (c *faultsCommand) Run(ctx context.Context, s stdio) error {
 	if c.Plan {
 		return c.plans(s.out)
 	}
-	var story *sim.Nemesis
+	var scenario *sim.Scenario
 	if c.Story != "" {
-		n, err := c.told()
+		n, err := c.readStory()
 		if err != nil {
 			return err
 		}
-		story = &n
+		scenario = &n
 	}
-	if err := folder(c.Out); err != nil {
+	if err := makeFolder(c.Out); err != nil {
 		return err
 	}
-	results, stopped := c.worlds(ctx, s.err, story)
+	results, stopped := c.runScenarios(ctx, s.err, scenario)
 	if stopped != nil {
-		stopped = fmt.Errorf("after %d worlds: %w", len(results), stopped)
+		stopped = fmt.Errorf("after %d runs: %w", len(results), stopped)
 	}
 	if len(results) == 0 {
 		return stopped
 	}
 	slices.SortFunc(results, func(a, b faults.Result) int { return cmp.Compare(a.Seed, b.Seed) })
-	return c.show(ctx, s, story, results, stopped)
+	return c.show(ctx, s, scenario, results, stopped)
 }
 
-// show prints and draws what became of some worlds, and before that thins out the first that
-// went wrong if that is asked for.
-func (c *faultsCommand) show(ctx context.Context, s streams, story *sim.Nemesis, results []faults.Result, stopped error) error {
-	o := outcome{Sums: faults.Sum(results), Runs: results}
+// show prints and draws the results. Before that it reduces the first failed scenario if the flags
+// ask for it.
+func (c *faultsCommand) show(ctx context.Context, s stdio, scenario *sim.Scenario, results []faults.Result, stopped error) error {
+	o := outcome{Sums: faults.Summarise(results), Runs: results}
 	wrong := slices.DeleteFunc(slices.Clone(results), func(r faults.Result) bool { return len(r.Violations) == 0 })
 	failed := stopped
 	if c.Thin && stopped == nil && len(wrong) > 0 {
-		n := c.scenario().World(wrong[0].Seed)
-		if story != nil {
-			n = *story
+		n := c.config().Scenario(wrong[0].Seed)
+		if scenario != nil {
+			n = *scenario
 		}
-		o.Thinned, failed = thin(ctx, s.err, n, wrong[0].Broken[0])
+		o.Thinned, failed = reduce(ctx, s.err, n, wrong[0].Violated[0])
 	}
-	failed = both(failed, c.report(s.out, o, func(line printer) { c.print(line, o) }, faultMarks(o.Sums[len(o.Sums)-1], wrong)))
+	failed = joinErrors(failed, c.report(s.out, o, func(line printer) { c.print(line, o) }, faultMarks(o.Sums[len(o.Sums)-1], wrong)))
 	if c.Out != "" {
-		failed = both(failed, drawFaults(c.Out, results))
+		failed = joinErrors(failed, drawFaults(c.Out, results))
 	}
 	return failed
 }
 
-// faultMarks are the figures of all worlds, some of which went wrong.
-func faultMarks(all faults.Line, wrong []faults.Result) []mark.Mark {
+// faultMarks returns the figures of all runs; wrong are those with violations.
+func faultMarks(all faults.Summary, wrong []faults.Result) []mark.Mark {
 	of := []mark.Mark{
-		mark.None("worlds that went wrong", len(wrong)),
-		mark.None("worlds that were not right in the end", all.Unhealed),
-		mark.AtMost("right again after the last trouble, most", "s", all.HealMostS, sim.Patience.Seconds()),
+		mark.Zero("runs with a violation", len(wrong)),
+		mark.Zero("runs that did not recover", all.NotRecovered),
+		mark.AtMost("recovered after the last fault, maximum", "s", all.RecoveryMaxS, sim.RecoveryLimit.Seconds()),
 	}
 	if len(wrong) > 0 {
-		of[0] = of[0].Noted(fmt.Sprintf("of %d; the first has seed %d", all.Worlds, wrong[0].Seed))
+		of[0] = of[0].WithNote(fmt.Sprintf("of %d; the first has seed %d", all.Worlds, wrong[0].Seed))
 	}
-	if all.Unhealed > 0 {
-		of[2].Got = math.Inf(1)
+	if all.NotRecovered > 0 {
+		of[2].Value = math.Inf(1)
 	}
 	return of
 }
 
-// scenario is what the flags ask for.
-func (c *faultsCommand) scenario() faults.Scenario {
-	return faults.Scenario{Members: c.Members, Length: c.Length, Kinds: c.Fault, Public: c.Public}
+// config returns the configuration of the flags.
+func (c *faultsCommand) config() faults.Config {
+	return faults.Config{Members: c.Members, Length: c.Length, Kinds: c.Fault, Public: c.Public}
 }
 
-// plans prints the stories of the worlds.
+// plans prints the scenarios without running them.
 func (c *faultsCommand) plans(w io.Writer) error {
 	for seed := c.From; seed < c.From+uint64(c.Seeds); seed++ {
-		if _, err := fmt.Fprintln(w, c.scenario().World(seed)); err != nil {
+		if _, err := fmt.Fprintln(w, c.config().Scenario(seed)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// worlds runs them, or the one of a story. Each that went wrong has a line at once.
-func (c *faultsCommand) worlds(ctx context.Context, w io.Writer, story *sim.Nemesis) (results []faults.Result, err error) {
-	began, p := time.Now(), newProgress(w, "worlds")
+// runScenarios runs the scenarios of the seeds, or the given one. A failed run is printed at once.
+func (c *faultsCommand) runScenarios(ctx context.Context, w io.Writer, scenario *sim.Scenario) (results []faults.Result, err error) {
+	began, p := time.Now(), newProgress(w, "runs")
 	defer p.end()
 	found := func(r faults.Result) {
 		results = append(results, r)
 		if len(r.Violations) > 0 {
 			p.end()
-			_, _ = fmt.Fprintf(w, "seed %d: %s\n", r.Seed, strings.Join(r.First, "; ")) // the table says it again
+			_, _ = fmt.Fprintf(w, "seed %d: %s\n", r.Seed, strings.Join(r.First, "; ")) // the table repeats it
 		}
 		done := float64(len(results)) / float64(c.Seeds)
 		if c.For > 0 {
@@ -144,8 +144,8 @@ func (c *faultsCommand) worlds(ctx context.Context, w io.Writer, story *sim.Neme
 		}
 		p.at(done)
 	}
-	if story != nil {
-		r, err := faults.Run(ctx, *story, p.at)
+	if scenario != nil {
+		r, err := faults.Run(ctx, *scenario, p.at)
 		if err == nil {
 			found(r)
 		}
@@ -156,35 +156,35 @@ func (c *faultsCommand) worlds(ctx context.Context, w io.Writer, story *sim.Neme
 		count = 0
 	}
 	more := func() bool { return c.For == 0 || time.Since(began) < c.For }
-	err = faults.Each(ctx, c.scenario(), c.From, count, cmp.Or(c.Workers, runtime.NumCPU()), more, found)
+	err = faults.RunSeeds(ctx, c.config(), c.From, count, cmp.Or(c.Workers, runtime.NumCPU()), more, found)
 	return results, err
 }
 
-// told is the world of a story.
-func (c *faultsCommand) told() (n sim.Nemesis, err error) {
-	story, err := os.ReadFile(c.Story)
+// readStory reads the scenario of --story.
+func (c *faultsCommand) readStory() (n sim.Scenario, err error) {
+	text, err := os.ReadFile(c.Story)
 	if err != nil {
-		return n, fmt.Errorf("read the story: %w", err)
+		return n, fmt.Errorf("read the scenario: %w", err)
 	}
-	if n, err = sim.ParseNemesis(string(story)); err != nil {
+	if n, err = sim.ParseScenario(string(text)); err != nil {
 		return n, fmt.Errorf("%s: %w", c.Story, err)
 	}
 	return n, nil
 }
 
-// thin leaves all out of a world that went wrong that is not needed for one thing that did.
-func thin(ctx context.Context, w io.Writer, n sim.Nemesis, what string) (*thinned, error) {
+// reduce leaves out all faults that are not needed for a violation.
+func reduce(ctx context.Context, w io.Writer, n sim.Scenario, what string) (*reduced, error) {
 	all := len(n.Plan)
-	p := newProgress(w, fmt.Sprintf("strikes left out of %d", all))
+	p := newProgress(w, fmt.Sprintf("faults left out of %d", all))
 	defer p.end()
-	n, err := faults.Thin(ctx, n, what, func(left int) { p.at(1 - float64(left)/float64(max(all, 1))) })
+	n, err := faults.Reduce(ctx, n, what, func(left int) { p.at(1 - float64(left)/float64(max(all, 1))) })
 	if err != nil {
-		return nil, fmt.Errorf("thin out seed %d: %w", n.Seed, err)
+		return nil, fmt.Errorf("reduce seed %d: %w", n.Seed, err)
 	}
-	return &thinned{what, n.String()}, nil
+	return &reduced{what, n.String()}, nil
 }
 
-// Validate is called by kong when it has read the flags.
+// Validate is called by kong after parsing the flags.
 func (c *faultsCommand) Validate(k *kong.Context) error {
 	switch {
 	case c.Members < 8 || c.Members > 10_000:
@@ -192,46 +192,46 @@ func (c *faultsCommand) Validate(k *kong.Context) error {
 	case c.Seeds < 1:
 		return fmt.Errorf("--seeds %d: at least one", c.Seeds)
 	case c.From > math.MaxUint64-uint64(c.Seeds):
-		return fmt.Errorf("--from %d: there are no %d seeds from there on", c.From, c.Seeds)
+		return fmt.Errorf("--from %d: the last of %d seeds would be too large", c.From, c.Seeds)
 	case c.Length < time.Minute:
 		return fmt.Errorf("--length %v: at least a minute", c.Length)
-	case told(k, "for") && c.For <= 0:
-		return fmt.Errorf("--for %v: longer than nothing", c.For)
+	case flagGiven(k, "for") && c.For <= 0:
+		return fmt.Errorf("--for %v: must be more than zero", c.For)
 	case c.Workers < 0:
-		return fmt.Errorf("--workers %d: not less than nothing", c.Workers)
+		return fmt.Errorf("--workers %d: must not be negative", c.Workers)
 	}
 	for _, kind := range c.Fault {
-		if !slices.Contains(sim.Troubles, kind) {
-			return fmt.Errorf("--fault %s: there is no such kind", kind)
+		if !slices.Contains(sim.FaultKinds, kind) {
+			return fmt.Errorf("--fault %s: there is no such kind of fault", kind)
 		}
 	}
 	return cmp.Or(
-		beside(k, "story", "a story says all of a world", "seeds", "from", "for", "members", "length", "fault", "workers", "plan"),
-		beside(k, "plan", "no world is run", "for", "thin", "workers", "json", "out"),
-		beside(k, "for", "worlds are begun while there is time", "seeds"),
+		refuseTogether(k, "story", "the file determines the whole scenario", "seeds", "from", "for", "members", "length", "fault", "workers", "plan"),
+		refuseTogether(k, "plan", "nothing is run", "for", "thin", "workers", "json", "out"),
+		refuseTogether(k, "for", "runs are started until the time is over", "seeds"),
 	)
 }
 
-// print prints a line for each kind of trouble, and below it what was violated, how to see that
-// again, and what is left of a story that was thinned out.
+// print prints a line for each kind of fault, then the violated invariants, the commands that
+// repeat the failed runs, and the reduced scenario.
 func (c *faultsCommand) print(line printer, o outcome) {
-	line("trouble\tworlds\twrong\tevents\tlook-ups\tfailed\tpublished\tdelivered\titems shown\tright after s: median\tp99\tmost\tnever")
+	line("fault\truns\tviolated\tevents\tlookups\tfailed\tpublished\tdelivered\titems shown\trecovered after s: median\tp99\tmax\tnever")
 	for _, l := range o.Sums {
 		heal := "-\t-\t-"
-		if l.Unhealed < l.Worlds {
-			heal = fmt.Sprintf("%.0f\t%.0f\t%.0f", l.HealP50S, l.HealP99S, l.HealMostS)
+		if l.NotRecovered < l.Worlds {
+			heal = fmt.Sprintf("%.0f\t%.0f\t%.0f", l.RecoveryP50S, l.RecoveryP99S, l.RecoveryMaxS)
 		}
-		line("%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%d", l.Trouble, l.Worlds, l.Wrong, l.Events, l.Lookups, l.Failed,
-			l.Published, l.Delivered, l.Items, heal, l.Unhealed)
+		line("%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%d", l.Kind, l.Worlds, l.Wrong, l.Events, l.Lookups, l.Failed,
+			l.Published, l.Delivered, l.Items, heal, l.NotRecovered)
 	}
-	broken := faults.Broken(o.Runs)
+	broken := faults.ViolatedInvariants(o.Runs)
 	if len(broken) == 0 {
 		return
 	}
 	line("")
-	head := "violated, in worlds"
+	head := "violated invariant, runs"
 	for _, l := range o.Sums {
-		head += "\t" + l.Trouble
+		head += "\t" + l.Kind
 	}
 	line("%s", head)
 	for _, what := range broken {
@@ -252,7 +252,7 @@ func (c *faultsCommand) print(line printer, o outcome) {
 	}
 }
 
-// replay is the command that runs one world again.
+// replay returns the command that repeats a run.
 func (c *faultsCommand) replay(seed uint64) string {
 	if c.Story != "" {
 		return "tidings-lab sim faults --story " + c.Story
@@ -267,16 +267,16 @@ func (c *faultsCommand) replay(seed uint64) string {
 	return words
 }
 
-// drawFaults draws in what part of the worlds all was right again after how long.
+// drawFaults draws the distribution of the time until all invariants hold again.
 func drawFaults(dir string, results []faults.Result) error {
-	f := figure.Figure{Title: "Until all is right again after the last trouble", X: "seconds", Y: "worlds, %"}
+	f := figure.Figure{Title: "Time to recover after the last fault", X: "seconds", Y: "runs, %"}
 	for _, l := range []struct {
 		name string
 		has  func(faults.Result) bool
 	}{
-		{"all worlds", func(faults.Result) bool { return true }},
-		{"parted ones", func(r faults.Result) bool {
-			return slices.Contains(r.Kinds(), sim.Halves) || slices.Contains(r.Kinds(), sim.OneWay)
+		{"all runs", func(faults.Result) bool { return true }},
+		{"with a partition", func(r faults.Result) bool {
+			return slices.Contains(r.Kinds(), sim.Partition) || slices.Contains(r.Kinds(), sim.OneWayPartition)
 		}},
 	} {
 		var heal []float64
@@ -286,8 +286,8 @@ func drawFaults(dir string, results []faults.Result) error {
 				continue
 			}
 			worlds++
-			if r.Healed {
-				heal = append(heal, r.HealS)
+			if r.Recovered {
+				heal = append(heal, r.RecoveryS)
 			}
 		}
 		if worlds > 0 {

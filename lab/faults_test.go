@@ -22,19 +22,19 @@ func TestFaultsUsage(t *testing.T) {
 		{[]string{"--members", "3"}, "from 8"},
 		{[]string{"--seeds", "0"}, "at least one"},
 		{[]string{"--length", "1s"}, "at least a minute"},
-		{[]string{"--for=-1h"}, "longer than nothing"},
-		{[]string{"--for", "0s"}, "longer than nothing"},
+		{[]string{"--for=-1h"}, "must be more than zero"},
+		{[]string{"--for", "0s"}, "must be more than zero"},
 		{[]string{"--fault", "flood"}, "no such kind"},
-		{[]string{"--from", "18446744073709551615"}, "no 100 seeds from there on"},
-		{[]string{"--story", "x", "--members", "9"}, "--members beside --story"},
-		{[]string{"--story", "x", "--length", "9m"}, "--length beside --story"},
-		{[]string{"--story", "x", "--fault", "loss"}, "--fault beside --story"},
-		{[]string{"--story", "x", "--from", "9"}, "--from beside --story"},
-		{[]string{"--story", "x", "--seeds", "100"}, "--seeds beside --story"},
-		{[]string{"--story", "x", "--plan"}, "--plan beside --story"},
-		{[]string{"--for", "1m", "--seeds", "2"}, "--seeds beside --for"},
-		{[]string{"--plan", "--json"}, "--json beside --plan"},
-		{[]string{"--plan", "--out", "x"}, "--out beside --plan"},
+		{[]string{"--from", "18446744073709551615"}, "the last of 100 seeds"},
+		{[]string{"--story", "x", "--members", "9"}, "--members cannot be used with --story"},
+		{[]string{"--story", "x", "--length", "9m"}, "--length cannot be used with --story"},
+		{[]string{"--story", "x", "--fault", "loss"}, "--fault cannot be used with --story"},
+		{[]string{"--story", "x", "--from", "9"}, "--from cannot be used with --story"},
+		{[]string{"--story", "x", "--seeds", "100"}, "--seeds cannot be used with --story"},
+		{[]string{"--story", "x", "--plan"}, "--plan cannot be used with --story"},
+		{[]string{"--for", "1m", "--seeds", "2"}, "--seeds cannot be used with --for"},
+		{[]string{"--plan", "--json"}, "--json cannot be used with --plan"},
+		{[]string{"--plan", "--out", "x"}, "--out cannot be used with --plan"},
 	} {
 		code, out, err := lab(t, append([]string{"sim", "faults"}, c.args...)...)
 		if code != exitUsage || !strings.Contains(err, c.says) || out != "" {
@@ -46,8 +46,8 @@ func TestFaultsUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ story, says string }{
-		{"there is none", "read the story"},
-		{flood, "no trouble is called flood"},
+		{"there is none", "read the scenario"},
+		{flood, "no kind of fault"},
 	} {
 		code, _, err := lab(t, "sim", "faults", "--story", c.story)
 		if code != exitFailed || !strings.Contains(err, c.says) || strings.Contains(err, "worlds") {
@@ -56,7 +56,7 @@ func TestFaultsUsage(t *testing.T) {
 	}
 }
 
-// The object has the keys that scripts rely on, the table a line for each kind, and
+// The JSON object has the keys that scripts rely on, the table has a line for each kind, and
 // figures are drawn.
 func TestFaults(t *testing.T) {
 	dir := t.TempDir()
@@ -88,8 +88,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A world that goes wrong has a line at once, its command in the table, and exit code 1;
-// what was not needed for it is left out of its story. It never healed, and is drawn so.
+// A failed run is printed at once, its command is in the table, and the exit code is 1. The reduced
+// scenario has only the faults that matter. The run never recovered, and is drawn so.
 func TestFaultsThatAreFound(t *testing.T) {
 	dir := t.TempDir()
 	story := filepath.Join(dir, "story.txt")
@@ -106,7 +106,7 @@ func TestFaultsThatAreFound(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 	if _, all, _ := strings.Cut(out, "\nall "); !strings.HasSuffix(strings.Join(strings.Fields(strings.SplitN(all, "\n", 2)[0]), " "), " - - - 1") {
-		t.Errorf("it is said to have healed:\n%s", out)
+		t.Errorf("it is reported as recovered:\n%s", out)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "figures", "faults-heal.svg")); err != nil {
 		t.Error(err)
@@ -121,8 +121,8 @@ func TestFaultsThatAreFound(t *testing.T) {
 	}
 }
 
-// Figures that cannot be written cost no result: who has no folder for them learns it
-// before the work, and what was found is printed before it is drawn.
+// If the folder for figures cannot be created, the command says so before the work begins. Results
+// are printed before they are drawn.
 func TestFaultsWithoutAFolder(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -134,9 +134,9 @@ func TestFaultsWithoutAFolder(t *testing.T) {
 	for _, asJSON := range []bool{false, true} {
 		c := faultsCommand{reporter: reporter{JSON: asJSON}, Out: file}
 		var o, e bytes.Buffer
-		results := []faults.Result{{Scenario: "crash", Seed: 7, Healed: true}}
+		results := []faults.Result{{Scenario: "crash", Seed: 7, Recovered: true}}
 		stopped := errors.New("interrupted")
-		err := c.show(t.Context(), streams{&o, &e}, nil, results, stopped)
+		err := c.show(t.Context(), stdio{&o, &e}, nil, results, stopped)
 		if !errors.Is(err, stopped) || !errors.Is(err, syscall.ENOTDIR) || !strings.Contains(o.String(), "crash") {
 			t.Errorf("JSON %v: %v, %q", asJSON, err, o.String())
 		}
@@ -154,8 +154,8 @@ func TestInterruptedFaults(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var o, e bytes.Buffer
-	code := run(ctx, []string{"sim", "faults", "--seeds", "3"}, streams{&o, &e})
-	if code != exitFailed || o.Len() > 0 || !strings.Contains(e.String(), "after 0 worlds") {
+	code := run(ctx, []string{"sim", "faults", "--seeds", "3"}, stdio{&o, &e})
+	if code != exitFailed || o.Len() > 0 || !strings.Contains(e.String(), "after 0 runs") {
 		t.Errorf("exit %d, %q, %q", code, o.String(), e.String())
 	}
 }

@@ -12,24 +12,24 @@ import (
 // A firehoseCommand is "tidings-lab sim firehose".
 type firehoseCommand struct {
 	reporter
-	Nodes    int             `default:"1024" quick:"48" help:"Members (${default})."`
-	Filters  int             `default:"50" quick:"3" help:"Of these, filters (${default})."`
-	Channels int             `default:"200" quick:"5" help:"Feeds, each with an item every five minutes (${default})."`
-	Length   time.Duration   `default:"30m" quick:"5m" help:"Time in which items count, virtual (${default})."`
-	Loss     float64         `default:"0.01" help:"Part of all frames that is lost, those of topics included (${default})."`
-	Session  []time.Duration `default:"0s,60m,15m" quick:"0s,15m" placeholder:"D" help:"Median time for which members stay, filters too: a run each; 0s: nobody goes (${default})."`
-	Seed     uint64          `default:"1" help:"Of the worlds (${default})."`
+	Nodes    int             `default:"1024" quick:"48" help:"Number of members (${default})."`
+	Filters  int             `default:"50" quick:"3" help:"Number of these that are filters (${default})."`
+	Channels int             `default:"200" quick:"5" help:"Number of feeds, each with an item every five minutes (${default})."`
+	Length   time.Duration   `default:"30m" quick:"5m" help:"Virtual time in which items count (${default})."`
+	Loss     float64         `default:"0.01" help:"Share of all frames that are lost, including those of topics (${default})."`
+	Session  []time.Duration `default:"0s,60m,15m" quick:"0s,15m" placeholder:"D" help:"Median session times of members and filters, one run each; 0s: no member leaves (${default})."`
+	Seed     uint64          `default:"1" help:"Seed of the simulation (${default})."`
 }
 
-// Help is what the command's help says besides.
+// Help is appended to the command's help.
 func (c *firehoseCommand) Help() string {
-	return "Each new item of every feed is to reach every filter: once, within a minute of the first reader. The nodes are the real " +
-		"ones. Topics are GossipSub's as far as they can go wrong: frames go by way of those who take part and are connected, " +
-		"and are lost as others are; what GossipSub does to make up for that (IHAVE, IWANT) is left out. Counted are filters " +
-		"that were there all the time."
+	return "Each new item of every feed must reach every filter once, within a minute of the first reader. The nodes are the real " +
+		"ones. Topics model the failures of GossipSub: frames travel over connected members and can be lost like others; " +
+		"GossipSub's compensation (IHAVE, IWANT) is left out. Only filters that were up all the time " +
+		"are counted."
 }
 
-// Validate is called by kong when it has read the flags.
+// Validate is called by kong after parsing the flags.
 func (c *firehoseCommand) Validate() error {
 	switch {
 	case c.Nodes < 2 || c.Nodes > 16_384 || c.Filters < 1 || c.Filters > c.Nodes:
@@ -44,13 +44,13 @@ func (c *firehoseCommand) Validate() error {
 	return nil
 }
 
-// Run simulates, and prints what it found, also if it is interrupted: the runs that were finished.
-func (c *firehoseCommand) Run(ctx context.Context, s streams) error {
+// Run makes the runs and prints the results; if it is interrupted, those of the finished runs.
+func (c *firehoseCommand) Run(ctx context.Context, s stdio) error {
 	p := newProgress(s.err, fmt.Sprintf("%d runs", len(c.Session)))
 	var runs []firehose.Result
 	var stopped error
 	for i, session := range c.Session {
-		r, err := firehose.Setting{
+		r, err := firehose.Config{
 			Seed: c.Seed, Members: c.Nodes, Filters: c.Filters, Channels: c.Channels, Length: c.Length, Loss: c.Loss, Session: session,
 		}.Run(ctx, func(done float64) { p.at((float64(i) + done) / float64(len(c.Session))) })
 		if err != nil {
@@ -65,15 +65,15 @@ func (c *firehoseCommand) Run(ctx context.Context, s streams) error {
 	}
 	var marks []mark.Mark
 	for _, r := range runs {
-		marks = append(marks, mark.Of(sessions(r), mark.All("items that a filter lacks", r.Got, r.Wanted), mark.None("entries that a filter got twice", r.Twice), mark.None("later than a minute", r.Late),
-			mark.None("broken invariants", len(r.Wrong)))...)
+		marks = append(marks, mark.ForRun(sessionOf(r), mark.NoneMissing("items missing at a filter", r.Delivered, r.Expected), mark.Zero("entries that a filter got twice", r.Twice), mark.Zero("later than a minute", r.Late),
+			mark.Zero("violated invariants", len(r.Wrong)))...)
 	}
-	return both(stopped, c.report(s.out, map[string]any{"runs": runs}, func(line printer) {
+	return joinErrors(stopped, c.report(s.out, map[string]any{"runs": runs}, func(line printer) {
 		line("%d members, %d channels, loss %.3g", c.Nodes, c.Channels, c.Loss)
-		line("sessions\tfilters\tgot\twanted\ttwice\tin a second entry\tlater than 60 s\tasked for\tmedian\tp99\tmost\ttopic bytes a delivery")
+		line("sessions\tfilters\tdelivered\texpected\ttwice\tin a second entry\tlater than 60 s\tfetched\tmedian\tp99\tmax\ttopic bytes per delivery")
 		for _, r := range runs {
-			line("%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.2f s\t%.2f s\t%.1f s\t%.0f", sessions(r), r.Filters, r.Got, r.Wanted, r.Twice, r.Again,
-				r.Late, r.Asked, r.P50, r.P99, r.Most, r.Topics)
+			line("%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.2f s\t%.2f s\t%.1f s\t%.0f", sessionOf(r), r.Filters, r.Delivered, r.Expected, r.Twice, r.Repeated,
+				r.Late, r.Fetched, r.P50, r.P99, r.Max, r.Topics)
 			for _, w := range r.Wrong {
 				line("%s", w)
 			}
@@ -81,8 +81,8 @@ func (c *firehoseCommand) Run(ctx context.Context, s streams) error {
 	}, marks))
 }
 
-// sessions says for how long the members of a run stay.
-func sessions(r firehose.Result) string {
+// sessionOf describes the median stay of members in a run.
+func sessionOf(r firehose.Result) string {
 	if r.SessionMin == 0 {
 		return "for ever"
 	}

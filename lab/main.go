@@ -1,33 +1,33 @@
-// Command tidings-lab is the laboratory: it measures in virtual time and on this machine
-// what tidings does, beside what was asked for and what the papers state.
+// Command tidings-lab is the laboratory: it measures tidings in virtual time and on this machine, and
+// compares the figures with their targets and with the papers.
 //
-//	tidings-lab sim churn         the overlay while nodes come and go, die, are parted, and lie
-//	tidings-lab sim faults        random troubles of all kinds, and whether all is right after them
-//	tidings-lab sim table2        the simulation of Corona's Table 2: detection and load of polls
+//	tidings-lab sim churn         the overlay under churn, deaths, partitions and liars
+//	tidings-lab sim faults        random faults of all kinds, and the recovery after them
+//	tidings-lab sim table2        the simulation of Corona's Table 2: detection time and polls
 //	tidings-lab sim deployment    Corona's deployment, with its sizes, in virtual time
-//	tidings-lab sim figures       Corona's figures, drawn anew
-//	tidings-lab sim publishing    what publishers sign at all who follow: in calm, churn, loss, partitions, among members that swallow
-//	tidings-lab sim firehose      each new entry of every feed to every filter, while members come and go
+//	tidings-lab sim figures       Corona's figures
+//	tidings-lab sim publishing    delivery of published items: without faults, under churn, loss and partitions, with droppers
+//	tidings-lab sim firehose      delivery of every new entry to every filter under churn
 //	tidings-lab bench nodes       whole nodes over real sockets
-//	tidings-lab bench deployment  cooperative polling over real sockets, beside readers who poll alone
-//	tidings-lab bench crawl       what of real feeds has to be fetched, and what passed on
-//	tidings-lab bench firehose    articles from any feed to the keyword feeds of filters, over real sockets
+//	tidings-lab bench deployment  cooperative polling over real sockets, compared with readers alone
+//	tidings-lab bench crawl       bytes that a crawler fetches and passes on from real feeds
+//	tidings-lab bench firehose    delivery of articles to the keyword feeds of filters, over real sockets
 //	tidings-lab bench publish     items published over HTTP by one program and by several, on an empty feed and on a long one
-//	tidings-lab bench tree        trees and GossipSub side by side, over real sockets
-//	tidings-lab bench match       articles matched with up to forty million keyword subscriptions
+//	tidings-lab bench tree        trees and GossipSub, over real sockets
+//	tidings-lab bench match       matching of articles with up to forty million keyword subscriptions
 //	tidings-lab bench reflector   a million keyword feeds on a disk
-//	tidings-lab eval difference   what the difference engine makes of real pages and feeds
-//	tidings-lab eval structure    how the code is cut: lines, the largest types, and arrows between files
+//	tidings-lab eval difference   the difference engine on real pages and feeds
+//	tidings-lab eval structure    the structure of the code: lines, the largest types, and arrows between files
 //
-// Every command compares its figures with what is asked of them: its marks. Results go to
-// standard output, as a table with the marks below it or, with --json, as one object whose key
-// "marks" has them; figures go into --out. With --quick a command measures something small
-// that takes seconds. On a terminal the progress is shown on standard error. An interrupt ends
-// what is under way; what was finished is printed and drawn.
+// Every command compares its figures with their targets; such a figure is a mark. Results go to standard
+// output, as a table with the marks below it or, with --json, as one object that has them under the key
+// "marks"; charts go into --out. With --quick a command measures something small that takes seconds. On a
+// terminal the progress is shown on standard error. An interrupt ends the runs in progress; the results of
+// finished ones are printed and drawn.
 //
-// Exit codes: 0 all marks are met; 1 a mark is missed, or the command failed or was
-// interrupted, with one line on standard error; 2 wrong usage. A figure that is not known
-// because its measurement failed is missed; one that was left out on purpose is not.
+// Exit codes: 0 all marks are met; 1 a mark is missed, or the command failed or was interrupted, with one
+// line on standard error; 2 wrong usage. A figure that is unknown because its measurement failed counts as
+// missed; one that was skipped on purpose does not.
 package main
 
 import (
@@ -52,29 +52,29 @@ import (
 
 // A grammar is the command line.
 type grammar struct {
-	Help  helpFlag     `short:"h" help:"Show what a command does and takes."`
+	Help  helpFlag     `short:"h" help:"Show help for a command."`
 	Sim   simCommand   `cmd:"" help:"Measure in virtual time."`
 	Bench benchCommand `cmd:"" help:"Measure on this machine."`
 	Eval  evalCommand  `cmd:"" help:"Measure real documents, and the code."`
 }
 
 type simCommand struct {
-	Churn      churnCommand         `cmd:"" help:"The overlay while nodes come and go: failed look-ups, wrong roots, what it costs."`
-	Faults     faultsCommand        `cmd:"" help:"Random troubles of all kinds: what must never happen, and how soon all is right again."`
-	Deployment simDeploymentCommand `cmd:"" help:"The paper's deployment: 60 nodes, while subscriptions come in, at two loads."`
-	Figures    simFiguresCommand    `cmd:"" help:"Figures 3 to 8 of Corona, drawn anew."`
-	Firehose   firehoseCommand      `cmd:"" help:"Each new entry of every feed to every filter: what is missing, what comes twice, how late."`
-	Publishing publishingCommand    `cmd:"" help:"What publishers sign at all who follow their feeds: how soon, what is lost or shown twice, in calm and in trouble."`
-	Table2     table2Command        `cmd:"" name:"table2" help:"The paper's simulation: how soon changes are found, and how many polls that takes, by its scheme and ours."`
+	Churn      churnCommand         `cmd:"" help:"Overlay under churn: failed lookups, wrong roots, control traffic."`
+	Faults     faultsCommand        `cmd:"" help:"Random faults of all kinds: violated invariants, and time to recover."`
+	Deployment simDeploymentCommand `cmd:"" help:"Corona's deployment: 60 nodes, with growing subscriptions, at two loads."`
+	Figures    simFiguresCommand    `cmd:"" help:"Figures 3 to 8 of Corona."`
+	Firehose   firehoseCommand      `cmd:"" help:"Delivery of every new entry to every filter: missing, repeated and late ones."`
+	Publishing publishingCommand    `cmd:"" help:"Delivery of published items to all readers, with and without faults: delay, lost and repeated items."`
+	Table2     table2Command        `cmd:"" name:"table2" help:"Corona's Table 2: detection time and polls, by the paper's scheme and ours."`
 }
 
-// streams are what a command writes.
-type streams struct{ out, err io.Writer }
+// stdio is the outputs of a command.
+type stdio struct{ out, err io.Writer }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	os.Exit(run(ctx, os.Args[1:], streams{os.Stdout, os.Stderr}))
+	os.Exit(run(ctx, os.Args[1:], stdio{os.Stdout, os.Stderr}))
 }
 
 const (
@@ -83,14 +83,14 @@ const (
 	exitUsage  = 2
 )
 
-// run is the command. It returns the exit code.
-func run(ctx context.Context, args []string, s streams) int {
+// run executes the command and returns the exit code.
+func run(ctx context.Context, args []string, s stdio) int {
 	c, err := parser(ctx, s).Parse(args)
 	switch {
 	case errors.Is(err, errHelped):
 		return exitDone
 	case err != nil:
-		_, _ = fmt.Fprintf(s.err, "tidings-lab: %v; see tidings-lab --help\n", err) // there is nobody else to tell
+		_, _ = fmt.Fprintf(s.err, "tidings-lab: %v; see tidings-lab --help\n", err) // there is no other place to report an error
 		return exitUsage
 	}
 	if err := c.Run(s); err != nil {
@@ -100,8 +100,8 @@ func run(ctx context.Context, args []string, s streams) int {
 	return exitDone
 }
 
-// parser reads the command line.
-func parser(ctx context.Context, s streams) *kong.Kong {
+// parser returns the parser of the command line.
+func parser(ctx context.Context, s stdio) *kong.Kong {
 	k, err := kong.New(&grammar{},
 		kong.Name("tidings-lab"),
 		kong.Description("The laboratory of tidings. Exit codes: 0 all marks are met; 1 a mark is missed, or the command failed; 2 wrong usage."),
@@ -109,7 +109,7 @@ func parser(ctx context.Context, s streams) *kong.Kong {
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
 		kong.Writers(s.out, io.Discard),
 		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Resolvers(kong.ResolverFunc(quickly)),
+		kong.Resolvers(kong.ResolverFunc(quickValue)),
 		kong.PostBuild(func(k *kong.Kong) error { return kong.Visit(k.Model, explainQuick) }),
 	)
 	if err != nil {
@@ -118,12 +118,12 @@ func parser(ctx context.Context, s streams) *kong.Kong {
 	return k
 }
 
-// A helpFlag ends the command line: what comes behind it is not looked at.
+// A helpFlag ends the command line: the rest is ignored.
 type helpFlag bool
 
-var errHelped = errors.New("help was all that was asked for")
+var errHelped = errors.New("help was requested")
 
-// BeforeReset is called by kong when it meets the flag.
+// BeforeReset is called by kong when it parses the flag.
 func (helpFlag) BeforeReset(c *kong.Context) error {
 	if err := c.PrintUsage(false); err != nil {
 		return err
@@ -131,33 +131,34 @@ func (helpFlag) BeforeReset(c *kong.Context) error {
 	return errHelped
 }
 
-// beside refuses flags that would mean nothing beside another one.
-func beside(k *kong.Context, flag, because string, others ...string) error {
+// refuseTogether refuses flags that have no meaning together with another one.
+func refuseTogether(k *kong.Context, flag, because string, others ...string) error {
 	for _, other := range others {
-		if told(k, flag) && told(k, other) {
-			return fmt.Errorf("--%s beside --%s means nothing: %s", other, flag, because)
+		if flagGiven(k, flag) && flagGiven(k, other) {
+			return fmt.Errorf("--%s cannot be used with --%s: %s", other, flag, because)
 		}
 	}
 	return nil
 }
 
-// told says whether a flag was given on the command line. What --quick sets was not.
-func told(k *kong.Context, flag string) bool {
+// flagGiven reports whether a flag is on the command line. A value that --quick sets does not
+// count.
+func flagGiven(k *kong.Context, flag string) bool {
 	return slices.ContainsFunc(k.Path, func(p *kong.Path) bool { return p.Flag != nil && p.Flag.Name == flag && !p.Resolved })
 }
 
 // quickTag is the tag of a command's field with the value that --quick gives to its flag.
 const quickTag = "quick"
 
-// quickly returns the value that --quick gives to a flag which is not on the command line.
-func quickly(k *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-	if !flag.Tag.Has(quickTag) || !told(k, "quick") {
+// quickValue returns the value that --quick gives to a flag that is not on the command line.
+func quickValue(k *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+	if !flag.Tag.Has(quickTag) || !flagGiven(k, "quick") {
 		return nil, nil //nolint:nilnil // kong's way to say that there is no value
 	}
 	return flag.Tag.Get(quickTag), nil
 }
 
-// explainQuick adds to the help of a command's --quick what that flag sets.
+// explainQuick adds the values that --quick sets to its help.
 func explainQuick(node kong.Visitable, next kong.Next) error {
 	if n, ok := node.(*kong.Node); ok {
 		var sets []string
@@ -168,24 +169,24 @@ func explainQuick(node kong.Visitable, next kong.Next) error {
 		}
 		for _, f := range n.Flags {
 			if f.Name == "quick" && len(sets) > 0 {
-				f.Help += " If not told otherwise: " + strings.Join(sets, " ") + "."
+				f.Help += " Defaults: " + strings.Join(sets, " ") + "."
 			}
 		}
 	}
 	return next(nil)
 }
 
-// both is one error of two that say different things, in one line, or the one that is there.
-func both(first, second error) error {
+// joinErrors joins two errors into one line; either may be nil.
+func joinErrors(first, second error) error {
 	if first == nil || second == nil {
 		return cmp.Or(first, second)
 	}
 	return fmt.Errorf("%w; %w", first, second)
 }
 
-// folder makes the folder for figures, if there are to be any, before work begins: who
-// cannot have them learns it at once.
-func folder(dir string) error {
+// makeFolder creates the folder for figures, if one is given, before the work begins, so that an
+// error is reported at once.
+func makeFolder(dir string) error {
 	if dir == "" {
 		return nil
 	}
@@ -195,7 +196,7 @@ func folder(dir string) error {
 	return nil
 }
 
-// A reporter has the flags that every command has, and prints what a command found.
+// A reporter has the flags that every command has, and prints the results.
 type reporter struct {
 	Quick bool `help:"Measure something small, in seconds."`
 	JSON  bool `name:"json" help:"Print one JSON object."`
@@ -204,8 +205,8 @@ type reporter struct {
 // A printer prints a line of a table, with tabs between the columns.
 type printer func(format string, args ...any)
 
-// report prints what a command found: with --json the object of found, which has at least one
-// key, and the marks beside its keys; otherwise the table and the marks below it. It returns an
+// report prints the results of a command: with --json the object of found, which must have at least
+// one key, and the marks beside its keys; otherwise the table and the marks below it. It returns an
 // error if a mark is missed.
 func (r reporter) report(w io.Writer, found any, table func(printer), marks []mark.Mark) error {
 	var err error
@@ -216,7 +217,7 @@ func (r reporter) report(w io.Writer, found any, table func(printer), marks []ma
 		lines := 0
 		line := func(format string, args ...any) {
 			lines++
-			_, _ = fmt.Fprintf(t, format+"\n", args...) // Flush tells
+			_, _ = fmt.Fprintf(t, format+"\n", args...) // Flush reports errors
 		}
 		if table(line); lines > 0 && len(marks) > 0 {
 			line("")

@@ -16,14 +16,14 @@ import (
 func lab(t *testing.T, args ...string) (code int, out, err string) {
 	t.Helper()
 	var o, e bytes.Buffer
-	code = run(t.Context(), args, streams{&o, &e})
+	code = run(t.Context(), args, stdio{&o, &e})
 	return code, o.String(), e.String()
 }
 
-// shown is what a command prints of what it found, with one space between words.
+// shown returns the printed output of a command, with single spaces between words.
 func shown(table func(printer), marks []mark.Mark) string {
 	var b strings.Builder
-	_ = reporter{}.report(&b, nil, table, marks) // a missed mark is an error, and stands in the table
+	_ = reporter{}.report(&b, nil, table, marks) // a missed mark is an error, and is in the table
 	lines := strings.Split(b.String(), "\n")
 	for i := range lines {
 		lines[i] = strings.Join(strings.Fields(lines[i]), " ")
@@ -54,7 +54,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// The object has the keys that scripts rely on, the table says what was asked for.
+// The JSON object has the keys that scripts rely on, and the table has the targets.
 func TestChurn(t *testing.T) {
 	small := []string{"sim", "churn", "--nodes", "16", "--session", "10m", "--lookups", "200", "--length", "5m"}
 	code, out, err := lab(t, append(small, "--json")...)
@@ -100,7 +100,7 @@ func TestAnInterruptIsNoResult(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var o, e bytes.Buffer
-	if code := run(ctx, []string{"sim", "churn", "--nodes", "8"}, streams{&o, &e}); code != exitFailed || o.Len() > 0 {
+	if code := run(ctx, []string{"sim", "churn", "--nodes", "8"}, stdio{&o, &e}); code != exitFailed || o.Len() > 0 {
 		t.Errorf("exit %d, %q", code, o.String())
 	}
 }

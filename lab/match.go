@@ -18,22 +18,22 @@ import (
 // A matchCommand is "tidings-lab bench match".
 type matchCommand struct {
 	reporter
-	Subs      []int  `default:"1000000" quick:"20000" help:"Keyword subscriptions; several numbers are measured one after the other (${default})."`
-	Words     []int  `default:"61,637,2000,0" quick:"61,0" help:"Words of the articles; 0 for articles of all lengths (${default})."`
-	Separate  bool   `help:"Have equal subscriptions share nothing, as if all were different."`
-	Real      string `placeholder:"FILE" help:"Match the articles of this file, lines of JSON packed by gzip, with subscriptions of their words."`
-	Peer      bool   `help:"Have PostgreSQL, as psql finds it, match the first of the articles, too: ops/peer.sh installs and starts one."`
-	Calibrate bool   `help:"Find the costs by which tidings provision plans, from two numbers of subscriptions."`
+	Subs      []int  `default:"1000000" quick:"20000" help:"Numbers of keyword subscriptions, measured one after the other (${default})."`
+	Words     []int  `default:"61,637,2000,0" quick:"61,0" help:"Words per article; 0 for articles of all lengths (${default})."`
+	Separate  bool   `help:"Do not share memory between equal subscriptions, as if all were different."`
+	Real      string `placeholder:"FILE" help:"Match the articles of this file (gzipped JSON lines), with subscriptions of their words."`
+	Peer      bool   `help:"Also match the first articles with PostgreSQL, as psql finds it; ops/peer.sh installs and starts one."`
+	Calibrate bool   `help:"Print the costs for tidings provision, from two numbers of subscriptions."`
 }
 
-// Help is what the command's help says besides.
+// Help is appended to the command's help.
 func (c *matchCommand) Help() string {
-	return "Figure 10 of Cobra (NSDI 2007): how long it takes to match an article with keyword subscriptions, by how many these " +
-		"are and how many words it has, with subscriptions and articles drawn as the paper's. Rings of the last ten articles of " +
-		"each subscription are written besides. Times are of one thread. Forty million subscriptions take 3 GB and three minutes."
+	return "Figure 10 of Cobra (NSDI 2007): how long it takes to match an article with keyword subscriptions, by the number " +
+		"of subscriptions and of words, with random subscriptions and articles like the paper's. The rings with the last ten articles of " +
+		"each subscription are written as well. Times are of one thread. Forty million subscriptions take 3 GB and three minutes."
 }
 
-// Validate is called by kong when it has read the flags.
+// Validate is called by kong after parsing the flags.
 func (c *matchCommand) Validate() error {
 	for _, n := range c.Subs {
 		if n < 1 || n > 200_000_000 {
@@ -41,10 +41,10 @@ func (c *matchCommand) Validate() error {
 		}
 	}
 	if c.Calibrate && (len(c.Subs) != 2 || c.Subs[0] == c.Subs[1] || c.Real != "" || c.Separate) {
-		return fmt.Errorf("--calibrate wants two numbers of subscriptions, as in --subs 1000000,10000000, drawn and shared")
+		return fmt.Errorf("--calibrate needs two numbers of random subscriptions, as in --subs 1000000,10000000, without --separate")
 	}
 	if c.Peer && (c.Real != "" || c.Calibrate) {
-		return fmt.Errorf("--peer is for subscriptions and articles that are drawn")
+		return fmt.Errorf("--peer is for random subscriptions and articles")
 	}
 	for _, n := range c.Words {
 		if n < 0 || n > 100_000 {
@@ -54,8 +54,8 @@ func (c *matchCommand) Validate() error {
 	return nil
 }
 
-// Run measures one number of subscriptions after the other.
-func (c *matchCommand) Run(ctx context.Context, s streams) error {
+// Run measures the numbers of subscriptions one after the other.
+func (c *matchCommand) Run(ctx context.Context, s stdio) error {
 	var articles []cobra.Article
 	lengths := c.Words
 	if c.Real != "" {
@@ -68,17 +68,17 @@ func (c *matchCommand) Run(ctx context.Context, s streams) error {
 	if c.Calibrate {
 		lengths = []int{keywords.Mix}
 	}
-	// Large arrays without pointers fill the heap, and half as much again is waste enough.
+	// The heap consists of large arrays without pointers, so half as much garbage is enough.
 	defer debug.SetGCPercent(debug.SetGCPercent(50))
 	var runs []keywords.MatchRun
 	var changes []keywords.Change
 	var failed error
 	for _, n := range c.Subs {
 		p := newProgress(s.err, fmt.Sprintf("%d subscriptions", n))
-		config := keywords.MatchConfig{Subscriptions: n, Lengths: lengths, Separate: c.Separate, Real: articles, Resident: residentNow, Spent: spentNow}
+		config := keywords.MatchConfig{Subscriptions: n, Lengths: lengths, Distinct: c.Separate, Real: articles, Resident: residentNow, CPUTime: cpuTimeNow}
 		var err error
 		if c.Peer {
-			config.Peer, err = keywords.OpenPostgres(ctx, keywords.PaperWords(), n, nodes.Spent, p.at)
+			config.Peer, err = keywords.OpenPostgres(ctx, keywords.PaperWords(), n, nodes.CPUTime, p.at)
 		}
 		var change keywords.Change
 		if err == nil {
@@ -98,7 +98,7 @@ func (c *matchCommand) Run(ctx context.Context, s streams) error {
 	if len(runs) == 0 {
 		return failed
 	}
-	return both(failed, c.report(s.out, struct {
+	return joinErrors(failed, c.report(s.out, struct {
 		Runs    []keywords.MatchRun `json:"runs"`
 		Changes []keywords.Change   `json:"changes"`
 	}{runs, changes}, func(line printer) {
@@ -110,8 +110,8 @@ func (c *matchCommand) Run(ctx context.Context, s streams) error {
 	}, c.marks(runs, changes)))
 }
 
-// printCosts prints the lines through what two numbers of subscriptions cost: an
-// article's time from HTML to rings, and megabytes.
+// printCosts prints the lines through the costs of two numbers of subscriptions: the time of an
+// article from HTML to the rings, and megabytes.
 func printCosts(line printer, runs []keywords.MatchRun) {
 	var at [2]keywords.MatchRun
 	for _, r := range runs {
@@ -122,15 +122,15 @@ func printCosts(line printer, runs []keywords.MatchRun) {
 	cost := func(name, unit string, of func(keywords.MatchRun) float64) {
 		x0, x1 := float64(at[0].Subscriptions)/1e6, float64(at[1].Subscriptions)/1e6
 		each := (of(at[1]) - of(at[0])) / (x1 - x0)
-		line("%s\t%.3g %s + %.3g %s for each million subscriptions", name, of(at[0])-each*x0, unit, each, unit)
+		line("%s\t%.3g %s + %.3g %s per million subscriptions", name, of(at[0])-each*x0, unit, each, unit)
 	}
 	cost("an article, from HTML", "ms", func(r keywords.MatchRun) float64 { return r.Mean / 1e3 })
 	cost("a filter's memory", "MB", func(r keywords.MatchRun) float64 { return r.FilterBytes * float64(r.Subscriptions) / 1e6 })
 	cost("a reflector's memory", "MB", func(r keywords.MatchRun) float64 { return r.Bytes * float64(r.Subscriptions) / 1e6 })
-	line("The process itself takes some 30 MB more, and articles are on a disk.")
+	line("The process itself takes about 30 MB more, and articles are on a disk.")
 }
 
-// matchAsked are the p90 of an article's matching, in microseconds, by subscriptions
+// matchAsked are the targets of an article's matching time, p90 in microseconds, by subscriptions
 // and words.
 var matchAsked = map[[2]int]float64{
 	{1_000_000, 61}: 50, {1_000_000, 637}: 600, {1_000_000, 2000}: 2000,
@@ -138,12 +138,12 @@ var matchAsked = map[[2]int]float64{
 	{40_000_000, 61}: 600, {40_000_000, 2000}: 30_000,
 }
 
-// Other figures that are asked for.
+// Other targets.
 const (
-	separateAsked = 30_000 // of 40 million that share nothing, 61 words
-	mixAsked      = 350    // of a million, all lengths, ring writes left out
-	pathAsked     = 1000   // of a million, all lengths, the mean of the whole path
-	changeAsked   = 20     // to add or remove, at ten million
+	separateAsked = 30_000 // for 40 million distinct subscriptions, 61 words
+	mixAsked      = 350    // for a million, all lengths, without ring writes
+	pathAsked     = 1000   // for a million, all lengths, mean of the whole path
+	changeAsked   = 20     // to add or remove one, at ten million
 	residentAsked = 4 << 30
 )
 
@@ -168,12 +168,12 @@ func (c *matchCommand) print(line printer, runs []keywords.MatchRun, changes []k
 	}
 }
 
-// peers prints what a database took, beside what it takes here.
+// peers prints the times of the database, and those of the filter.
 func (c *matchCommand) peers(line printer, runs []keywords.MatchRun) {
 	if !c.Peer {
 		return
 	}
-	line("\nsubscriptions\twords\tPostgreSQL's layout\tms of its processor\tours, with rings\ttimes as much\tmatches\t\t\t\t\t\t")
+	line("\nsubscriptions\twords\tPostgreSQL layout\tCPU ms\tours, with rings\tratio\tmatches\t\t\t\t\t\t")
 	for _, r := range runs {
 		for _, p := range r.Peers {
 			line("%d\t%d\t%s\t%.2f\t%.4f\t%.0f\t%d, the same\t\t\t\t\t\t", r.Subscriptions, r.Words, p.Layout, p.CPU.Seconds()*1e3, r.CPU/1e3, p.CPU.Seconds()*1e6/r.CPU, p.Matches)
@@ -181,8 +181,8 @@ func (c *matchCommand) peers(line printer, runs []keywords.MatchRun) {
 	}
 }
 
-// marks are the figures of all runs. Times are asked of some numbers of subscriptions and words
-// only, and of none of real articles.
+// marks returns the figures of all runs. Some numbers of subscriptions and words have a target for
+// the time; real articles have none.
 func (c *matchCommand) marks(runs []keywords.MatchRun, changes []keywords.Change) (of []mark.Mark) {
 	seen := 0
 	for _, r := range runs {
@@ -192,60 +192,60 @@ func (c *matchCommand) marks(runs []keywords.MatchRun, changes []keywords.Change
 		}
 		asked, ok := matchAsked[[2]int{r.Subscriptions, r.Words}]
 		drawn := c.Real == ""
-		m := mark.Fact(words+", p90", "µs", r.P90)
+		m := mark.Info(words+", p90", "µs", r.P90)
 		switch {
 		case drawn && c.Separate && r.Subscriptions == 40_000_000 && r.Words == keywords.MedianWords:
-			m.Most = separateAsked
+			m.Max = separateAsked
 		case drawn && !c.Separate && ok:
-			m.Most = asked
+			m.Max = asked
 		case r.Words == keywords.Mix && r.Path == "match":
-			if m = mark.Fact(words+", match only, p90", "µs", r.MatchP90); drawn && !c.Separate && r.Subscriptions == 1_000_000 {
-				m.Most = mixAsked
+			if m = mark.Info(words+", match only, p90", "µs", r.MatchP90); drawn && !c.Separate && r.Subscriptions == 1_000_000 {
+				m.Max = mixAsked
 			}
 		case r.Words == keywords.Mix:
-			if m = mark.Fact(words+", from HTML, mean", "µs", r.Mean); drawn && !c.Separate && r.Subscriptions == 1_000_000 {
-				m.Most = pathAsked
+			if m = mark.Info(words+", from HTML, mean", "µs", r.Mean); drawn && !c.Separate && r.Subscriptions == 1_000_000 {
+				m.Max = pathAsked
 			}
 		}
 		marks := []mark.Mark{m}
 		if len(r.Peers) > 0 && r.Words != keywords.Mix && r.Subscriptions == 1_000_000 {
 			best := slices.MinFunc(r.Peers, func(a, b keywords.PeerRun) int { return cmp.Compare(a.CPU, b.CPU) })
-			marks = append(marks, mark.AtMost(words+", of PostgreSQL's processor time", "%", 100*r.CPU/(best.CPU.Seconds()*1e6), 1))
+			marks = append(marks, mark.AtMost(words+", relative to PostgreSQL's CPU time", "%", 100*r.CPU/(best.CPU.Seconds()*1e6), 1))
 		}
 		if r.Subscriptions != seen {
 			seen = r.Subscriptions
-			each := mark.Fact("memory of a subscription", "B", r.Bytes)
+			each := mark.Info("memory per subscription", "B", r.Bytes)
 			switch {
 			case !drawn || c.Separate || r.Subscriptions < 1_000_000:
 			case r.Subscriptions < 10_000_000:
-				each.Most = 80
+				each.Max = 80
 			default:
-				each.Most = 60
+				each.Max = 60
 			}
 			resident := mark.AtMost("resident memory", "MB", float64(r.RSS)/1e6, residentAsked/1e6)
 			if r.RSS == 0 {
-				each, resident = each.Without("the system does not tell"), resident.Without("the system does not tell")
+				each, resident = each.Skipped("not available on this system"), resident.Skipped("not available on this system")
 			}
 			marks = append(marks, each, resident)
 		}
-		of = append(of, mark.Of(millions(r.Subscriptions), marks...)...)
+		of = append(of, mark.ForRun(millions(r.Subscriptions), marks...)...)
 	}
 	for _, ch := range changes {
-		add, remove := mark.Fact("add, p90", "µs", ch.AddP90), mark.Fact("remove, p90", "µs", ch.RemoveP90)
+		add, remove := mark.Info("add, p90", "µs", ch.AddP90), mark.Info("remove, p90", "µs", ch.RemoveP90)
 		if ch.Subscriptions == 10_000_000 && !c.Separate && c.Real == "" {
-			add.Most, remove.Most = changeAsked, changeAsked
+			add.Max, remove.Max = changeAsked, changeAsked
 		}
-		of = append(of, mark.Of(millions(ch.Subscriptions), add, remove)...)
+		of = append(of, mark.ForRun(millions(ch.Subscriptions), add, remove)...)
 	}
 	return of
 }
 
-// millions is a number of subscriptions in words.
+// millions formats a number of subscriptions.
 func millions(subscriptions int) string {
 	return fmt.Sprintf("%g M subscriptions", float64(subscriptions)/1e6)
 }
 
-// mappedNow is how much of that is pages of files.
+// mappedNow returns the resident pages of files of this process.
 func mappedNow() int {
 	n, err := nodes.Mapped(os.Getpid())
 	if err != nil {
@@ -254,16 +254,16 @@ func mappedNow() int {
 	return n
 }
 
-// spentNow is how long this process has computed; 0 if the system does not tell.
-func spentNow() time.Duration {
-	t, err := nodes.Spent(os.Getpid())
+// cpuTimeNow returns the CPU time of this process; 0 if unknown.
+func cpuTimeNow() time.Duration {
+	t, err := nodes.CPUTime(os.Getpid())
 	if err != nil {
 		return 0
 	}
 	return t
 }
 
-// residentNow is how much memory this process has, in bytes; 0 if the system does not tell.
+// residentNow returns the resident memory of this process in bytes; 0 if unknown.
 func residentNow() int {
 	n, err := nodes.Resident(os.Getpid())
 	if err != nil {

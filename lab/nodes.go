@@ -22,14 +22,14 @@ import (
 )
 
 type benchCommand struct {
-	Nodes      nodesCommand         `cmd:"" help:"Whole nodes over real sockets: how soon their tables are right, also after deaths, and what a node costs."`
-	Crawl      crawlCommand         `cmd:"" help:"What a crawler fetches and passes on of real feeds, by how it looks for what is new."`
-	Deployment deploymentCommand    `cmd:"" help:"Real nodes poll real feeds on this machine, beside readers who poll alone, and beside the simulator."`
-	Firehose   benchFirehoseCommand `cmd:"" help:"Articles on their way from any feed to the keyword feeds of filters, by GossipSub."`
-	Match      matchCommand         `cmd:"" help:"Articles are matched with up to millions of keyword subscriptions: time and memory."`
-	Tree       treeCommand          `cmd:"" help:"Trees beside GossipSub over real sockets: what is delivered, how soon, and what it costs."`
+	Nodes      nodesCommand         `cmd:"" help:"Whole nodes over real sockets: time until tables are right, also after deaths, and cost per node."`
+	Crawl      crawlCommand         `cmd:"" help:"Bytes that a crawler fetches and passes on from real feeds, by how it detects new content."`
+	Deployment deploymentCommand    `cmd:"" help:"Real nodes that poll real feeds on this machine, compared with readers alone and with the simulator."`
+	Firehose   benchFirehoseCommand `cmd:"" help:"Delivery of articles from feeds to the keyword feeds of filters, by GossipSub."`
+	Match      matchCommand         `cmd:"" help:"Matching of articles with millions of keyword subscriptions: time and memory."`
+	Tree       treeCommand          `cmd:"" help:"Trees and GossipSub over real sockets: delivery, delay and cost."`
 	Publish    benchPublishCommand  `cmd:"" help:"Items published over HTTP at one of three nodes, on an empty feed and on a long one, by one writer and by several."`
-	Reflector  reflectorCommand     `cmd:"" help:"A million keyword feeds on a disk: memory, time, and a start with all of them."`
+	Reflector  reflectorCommand     `cmd:"" help:"A million keyword feeds on a disk: memory, time, and restart."`
 	Street     streetCommand        `cmd:"" hidden:"" help:"Serve feeds for bench deployment."`
 	House      houseCommand         `cmd:"" hidden:"" help:"Hold nodes for bench nodes."`
 }
@@ -37,24 +37,24 @@ type benchCommand struct {
 // A nodesCommand is "tidings-lab bench nodes".
 type nodesCommand struct {
 	reporter
-	Nodes     int           `default:"60" quick:"12" help:"Nodes of a network; that of phase sequencer has 15."`
-	Kill      int           `default:"20" quick:"4" help:"Nodes of these that die at once, in the phases silent and closed. In phase sequencer 3 end in each way, one after the other."`
-	Transport string        `default:"both" enum:"quic,tcp,both" help:"What the nodes speak: ${enum}."`
-	Phase     []string      `default:"join,silent,closed,sequencer" quick:"join" enum:"join,silent,closed,sequencer" help:"Runs to make: ${enum}."`
+	Nodes     int           `default:"60" quick:"12" help:"Number of nodes; phase sequencer has 15."`
+	Kill      int           `default:"20" quick:"4" help:"Number of these that die at once, in the phases silent and closed. In phase sequencer 3 end in each mode, one after the other."`
+	Transport string        `default:"both" enum:"quic,tcp,both" help:"Transport of the nodes: ${enum}."`
+	Phase     []string      `default:"join,silent,closed,sequencer" quick:"join" enum:"join,silent,closed,sequencer" help:"Phases to run: ${enum}."`
 	Pause     time.Duration `default:"200ms" quick:"10ms" help:"Time between the starts of two nodes."`
-	Rest      time.Duration `default:"1m" quick:"2s" help:"Time in which idle nodes are measured, in phase join."`
-	Seed      uint64        `default:"1" help:"Of the keys that are looked up."`
+	Rest      time.Duration `default:"1m" quick:"2s" help:"How long idle nodes are measured, in phase join."`
+	Seed      uint64        `default:"1" help:"Seed of the keys that are looked up."`
 	Out       string        `placeholder:"DIR" help:"Draw figures into DIR."`
 }
 
-// Help is what the command's help says besides.
+// Help is appended to the command's help.
 func (c *nodesCommand) Help() string {
 	return "Tables are right when every node is a member, its leaf is complete, every slot that a live node could fill has one, " +
 		"no count of members is off by more than half of the truth, and all nodes find the right roots of 5 keys. " +
-		"The column \"counts off\" says how far the worst count was off then."
+		"The column \"counts off\" is the largest error of a count at that time."
 }
 
-// Validate is called by kong when it has read the flags.
+// Validate is called by kong after parsing the flags.
 func (c *nodesCommand) Validate(k *kong.Context) error {
 	joins := slices.Contains(c.Phase, nodes.Join)
 	kills := slices.Contains(c.Phase, nodes.Silent) || slices.Contains(c.Phase, nodes.Closed)
@@ -64,28 +64,28 @@ func (c *nodesCommand) Validate(k *kong.Context) error {
 	case kills && (c.Kill < 1 || c.Kill >= c.Nodes):
 		return fmt.Errorf("--kill %d: at least one, and not all of %d", c.Kill, c.Nodes)
 	case c.Pause < 0 || c.Rest < 0:
-		return fmt.Errorf("--pause %v --rest %v: no time is negative", c.Pause, c.Rest)
+		return fmt.Errorf("--pause %v --rest %v: times must not be negative", c.Pause, c.Rest)
 	}
 	var err error
 	if !joins && !kills {
-		err = beside(k, "phase", "sequencer has 15 nodes of its own", "nodes", "pause")
+		err = refuseTogether(k, "phase", "sequencer has 15 nodes of its own", "nodes", "pause")
 	}
 	if !kills {
-		err = cmp.Or(err, beside(k, "phase", "it is of silent and closed", "kill"))
+		err = cmp.Or(err, refuseTogether(k, "phase", "it is of silent and closed", "kill"))
 	}
 	if !joins {
-		err = cmp.Or(err, beside(k, "phase", "it is of join", "rest"))
+		err = cmp.Or(err, refuseTogether(k, "phase", "it is of join", "rest"))
 	}
 	return err
 }
 
-// Run measures, and prints what it found, also if it is interrupted or a phase fails: the
-// runs that were finished.
-func (c *nodesCommand) Run(ctx context.Context, s streams) error {
+// Run makes the runs and prints the results; if it is interrupted or a phase fails, those of the
+// finished runs.
+func (c *nodesCommand) Run(ctx context.Context, s stdio) error {
 	runs := slices.DeleteFunc(nodes.Default(c.Nodes, c.Kill, c.Transport, c.Pause, c.Rest), func(run nodes.Scenario) bool {
 		return !slices.Contains(c.Phase, run.Phase)
 	})
-	if err := folder(c.Out); err != nil {
+	if err := makeFolder(c.Out); err != nil {
 		return err
 	}
 	self, err := os.Executable()
@@ -97,10 +97,10 @@ func (c *nodesCommand) Run(ctx context.Context, s streams) error {
 	for i, run := range runs {
 		p := newProgress(s.err, "")
 		l := nodes.Lab{
-			House: func(ctx context.Context) *exec.Cmd {
-				house := exec.CommandContext(ctx, self, "bench", "house")
-				house.Stderr = os.Stderr // where a panic would be told
-				return house
+			Command: func(ctx context.Context) *exec.Cmd {
+				holder := exec.CommandContext(ctx, self, "bench", "house")
+				holder.Stderr = os.Stderr // where a panic is reported
+				return holder
 			},
 			Seed: c.Seed,
 			Progress: func(what string, done float64) {
@@ -120,10 +120,10 @@ func (c *nodesCommand) Run(ctx context.Context, s streams) error {
 	if len(results) == 0 {
 		return failed
 	}
-	return both(failed, c.show(s.out, results))
+	return joinErrors(failed, c.show(s.out, results))
 }
 
-// show prints and draws what was found.
+// show prints and draws the results.
 func (c *nodesCommand) show(w io.Writer, results []nodes.Result) error {
 	var marks []mark.Mark
 	for _, r := range results {
@@ -135,10 +135,10 @@ func (c *nodesCommand) show(w io.Writer, results []nodes.Result) error {
 	if c.Out == "" {
 		return missed
 	}
-	return both(missed, drawNodes(c.Out, results))
+	return joinErrors(missed, drawNodes(c.Out, results))
 }
 
-// printNodes prints what the runs showed.
+// printNodes prints the results.
 func printNodes(line printer, results []nodes.Result) {
 	line("run\ttransport\tnodes\tkilled\ttables right s\tcounts off\t")
 	for _, r := range results {
@@ -146,18 +146,18 @@ func printNodes(line printer, results []nodes.Result) {
 			line("%s\t%s\t%d\t%d\t%.1f\t%.0f %%\t", r.Phase, r.Transport, r.Nodes, r.Killed, r.RightS, 100*r.CountError)
 			continue
 		}
-		for _, e := range r.Ends {
-			line("sequencer's end, %s\t%s\t%d\t1\tanother %.1f, all owners %.1f\t\t", e.Way, r.Transport, r.Nodes, e.SequencerS, e.OwnersS)
+		for _, e := range r.SequencerExits {
+			line("sequencer, %s\t%s\t%d\t1\tnew one %.1f, all owners %.1f\t\t", e.Mode, r.Transport, r.Nodes, e.SequencerS, e.OwnersS)
 		}
 	}
 	for _, r := range results {
 		if r.Busy == nil {
 			continue
 		}
-		line("\na node's part, %s\tMB resident\tMB heap\tMB stacks\tgoroutines\tconnections\tlinks\tCPU", r.Transport)
+		line("\nper node, %s\tMB resident\tMB heap\tMB stacks\tgoroutines\tconnections\tlinks\tCPU", r.Transport)
 		cost := func(when string, c *nodes.Cost, cpu string) {
-			line("%s\t%.1f\t%.1f\t%.1f\t%.0f\t%.0f\t%.0f\t%s", when, mega(c.RSSBytes), mega(c.HeapBytes),
-				mega(c.StackBytes), c.Goroutines, c.Connections, c.Links, cpu)
+			line("%s\t%.1f\t%.1f\t%.1f\t%.0f\t%.0f\t%.0f\t%s", when, megabytes(c.RSSBytes), megabytes(c.HeapBytes),
+				megabytes(c.StackBytes), c.Goroutines, c.Connections, c.Links, cpu)
 		}
 		cost("joined", r.Busy, "")
 		if r.Idle != nil {
@@ -166,25 +166,25 @@ func printNodes(line printer, results []nodes.Result) {
 	}
 }
 
-func mega(bytes int) float64 { return float64(bytes) / 1e6 }
+func megabytes(bytes int) float64 { return float64(bytes) / 1e6 }
 
-// drawNodes draws how many tables are wrong as time goes by, and how long it takes until
-// a feed has another sequencer.
+// drawNodes draws the share of wrong tables over time, and the time until a feed has another
+// sequencer.
 func drawNodes(dir string, results []nodes.Result) error {
-	tables := figure.Figure{Title: "Tables that are not right yet", X: "seconds since the last start, or the death", Y: "part of all"}
-	ends := figure.Figure{Title: "From a sequencer's end to the next one", X: "which end", Y: "seconds"}
+	tables := figure.Figure{Title: "Wrong tables", X: "seconds since the last start, or the death", Y: "part of all"}
+	ends := figure.Figure{Title: "Time from the end of a sequencer to the next one", X: "number", Y: "seconds"}
 	for _, r := range results {
 		if r.Phase != nodes.Sequencer {
 			l := figure.Line{Name: r.Phase, Steps: true}
-			for _, p := range r.Curve {
+			for _, p := range r.RightShares {
 				l.X, l.Y = append(l.X, p.S), append(l.Y, 1-p.Right)
 			}
 			tables.Lines = append(tables.Lines, l)
 		}
 		for _, way := range []string{nodes.Leave, nodes.Closed, nodes.Silent} {
 			l := figure.Line{Name: r.Transport + ", " + way}
-			for _, e := range r.Ends {
-				if e.Way == way {
+			for _, e := range r.SequencerExits {
+				if e.Mode == way {
 					l.X, l.Y = append(l.X, float64(len(l.X)+1)), append(l.Y, e.SequencerS)
 				}
 			}
@@ -207,11 +207,11 @@ func drawNodes(dir string, results []nodes.Result) error {
 	return nil
 }
 
-// A houseCommand is what bench nodes starts to hold nodes.
+// A houseCommand runs a process that holds nodes for bench nodes.
 type houseCommand struct{}
 
-// Run serves orders that come on standard input.
-func (houseCommand) Run(ctx context.Context, s streams) error {
+// Run executes the commands on standard input.
+func (houseCommand) Run(ctx context.Context, s stdio) error {
 	if err := libp2p.SetLog(slog.DiscardHandler); err != nil {
 		return err
 	}
@@ -227,32 +227,32 @@ func openNode(p nodes.Plan) (nodes.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return benched{d}, nil
+	return labDaemon{d}, nil
 }
 
-// benched is a daemon as the laboratory sees it.
-type benched struct{ *daemon.Daemon }
+// A labDaemon is a daemon that implements nodes.Node.
+type labDaemon struct{ *daemon.Daemon }
 
-func (b benched) Look(ctx context.Context) (nodes.Look, error) {
+func (b labDaemon) Inspect(ctx context.Context) (nodes.NodeState, error) {
 	s, err := b.Snapshot(ctx)
 	if err != nil || s.Network == "" {
-		return nodes.Look{Addrs: s.Addrs}, err
+		return nodes.NodeState{Addrs: s.Addrs}, err
 	}
-	l := nodes.Look{
+	l := nodes.NodeState{
 		ID: s.ID, Addrs: s.Addrs, Member: s.State == overlay.Active,
 		Depth: s.Depth, Leaf: s.Leaf, Slots: s.Slots, Counts: s.Counts,
 		Connections: s.Transport.Connections, Links: s.Transport.LinksOut,
 	}
 	led, err := b.LedFeeds(ctx)
 	for _, f := range led {
-		l.Led = append(l.Led, nodes.Led{Key: f.Key, Owners: f.Owners})
+		l.LedFeeds = append(l.LedFeeds, nodes.LedFeed{Key: f.Key, Owners: f.Owners})
 	}
 	return l, err
 }
 
-func (b benched) Root(ctx context.Context, key overlay.ID) (overlay.ID, error) {
+func (b labDaemon) Root(ctx context.Context, key overlay.ID) (overlay.ID, error) {
 	r, err := b.Route(ctx, key, nil)
 	return r.Root, err
 }
 
-func (b benched) Follow(ctx context.Context, url string) error { return b.Subscribe(ctx, url, false) }
+func (b labDaemon) Follow(ctx context.Context, url string) error { return b.Subscribe(ctx, url, false) }

@@ -11,15 +11,16 @@ import (
 	"tidings/lab/nodes"
 )
 
-// TestMain lets this test binary be a house of nodes, or a street, as the program can be.
+// TestMain lets this test binary run as a process that holds nodes, or that serves feeds, as the
+// program does.
 func TestMain(m *testing.M) {
 	if args := os.Args[1:]; len(args) == 2 && args[0] == "bench" && (args[1] == "house" || args[1] == "street") {
-		os.Exit(run(context.Background(), args, streams{os.Stdout, os.Stderr}))
+		os.Exit(run(context.Background(), args, stdio{os.Stdout, os.Stderr}))
 	}
 	os.Exit(m.Run())
 }
 
-// Twelve whole nodes find each other, over QUIC; and over TCP, where four of them die.
+// Twelve whole nodes find each other over QUIC, and over TCP, where four of them die.
 func TestNodes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ transport, args, keys string }{
@@ -56,9 +57,9 @@ func TestNodesAreDrawnAndJudged(t *testing.T) {
 	dir := t.TempDir()
 	results := []nodes.Result{
 		{Phase: nodes.Join, Transport: nodes.Both, Nodes: 60, RightS: 21, Busy: &nodes.Cost{RSSBytes: 11e6}, Idle: &nodes.Cost{RSSBytes: 11e6, CPUPercent: 0.5}},
-		{Phase: nodes.Silent, Transport: nodes.Both, Nodes: 60, Killed: 20, RightS: 50, Curve: []nodes.Point{{S: 1, Right: 0}, {S: 50, Right: 1}}},
-		{Phase: nodes.Sequencer, Transport: nodes.QUIC, Ends: []nodes.End{
-			{Way: nodes.Leave, SequencerS: 2}, {Way: nodes.Closed, SequencerS: 20}, {Way: nodes.Silent, SequencerS: 30}, {Way: nodes.Silent, SequencerS: 50},
+		{Phase: nodes.Silent, Transport: nodes.Both, Nodes: 60, Killed: 20, RightS: 50, RightShares: []nodes.Point{{S: 1, Right: 0}, {S: 50, Right: 1}}},
+		{Phase: nodes.Sequencer, Transport: nodes.QUIC, SequencerExits: []nodes.SequencerExit{
+			{Mode: nodes.Leave, SequencerS: 2}, {Mode: nodes.Closed, SequencerS: 20}, {Mode: nodes.Silent, SequencerS: 30}, {Mode: nodes.Silent, SequencerS: 50},
 		}},
 	}
 	if err := drawNodes(dir, results); err != nil {
@@ -78,11 +79,11 @@ func TestNodesAreDrawnAndJudged(t *testing.T) {
 		verdict string
 	}{
 		{"tables right after the last start", "MISSED"},
-		{"resident memory of a node, rested", "met"},
+		{"resident memory per node, rested", "met"},
 		{"tables right after the death", "met"},
-		{"another sequencer after, leave", "met"},
-		{"another sequencer after, closed", "met"},
-		{"another sequencer after, silent", "MISSED"},
+		{"new sequencer, mode leave", "met"},
+		{"new sequencer, mode closed", "met"},
+		{"new sequencer, mode silent", "MISSED"},
 	} {
 		found := false
 		for line := range strings.Lines(table.String()) {
@@ -104,10 +105,10 @@ func TestNodesUsage(t *testing.T) {
 		{[]string{"--nodes", "8", "--kill", "8"}, "--kill 8: at least one"},
 		{[]string{"--transport", "pigeon"}, "pigeon"},
 		{[]string{"--phase", "join,nothing"}, "nothing"},
-		{[]string{"--rest=-1s"}, "no time is negative"},
-		{[]string{"--phase", "sequencer", "--nodes", "12"}, "--nodes beside --phase means nothing: sequencer has 15"},
-		{[]string{"--phase", "sequencer,join", "--nodes", "30", "--kill", "3"}, "--kill beside --phase"},
-		{[]string{"--phase", "silent", "--rest", "1s"}, "--rest beside --phase"},
+		{[]string{"--rest=-1s"}, "times must not be negative"},
+		{[]string{"--phase", "sequencer", "--nodes", "12"}, "--nodes cannot be used with --phase: sequencer has 15"},
+		{[]string{"--phase", "sequencer,join", "--nodes", "30", "--kill", "3"}, "--kill cannot be used with --phase"},
+		{[]string{"--phase", "silent", "--rest", "1s"}, "--rest cannot be used with --phase"},
 	} {
 		code, out, err := lab(t, append([]string{"bench", "nodes"}, c.args...)...)
 		if code != exitUsage || out != "" || !strings.Contains(err, c.says) || strings.Count(err, "\n") != 1 {
@@ -116,8 +117,8 @@ func TestNodesUsage(t *testing.T) {
 	}
 }
 
-// Whoever has no folder for figures learns it before the work, and what was found is
-// printed before it is drawn.
+// If the folder for figures cannot be created, the command says so before the work begins. Results
+// are printed before they are drawn.
 func TestNodesWithoutAFolder(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
@@ -129,7 +130,7 @@ func TestNodesWithoutAFolder(t *testing.T) {
 	}
 	c := nodesCommand{Out: file}
 	var o strings.Builder
-	results := []nodes.Result{{Phase: nodes.Silent, Transport: nodes.Both, Curve: []nodes.Point{{S: 1, Right: 1}}}}
+	results := []nodes.Result{{Phase: nodes.Silent, Transport: nodes.Both, RightShares: []nodes.Point{{S: 1, Right: 1}}}}
 	if err := c.show(&o, results); err == nil || !strings.Contains(o.String(), "tables right") {
 		t.Errorf("%v, %q", err, o.String())
 	}

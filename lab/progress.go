@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// A progress shows on a terminal how far long work has come; elsewhere it is silent.
+// A progress shows on a terminal how much of a long task is done; it writes nothing elsewhere.
 type progress struct {
-	w     io.Writer // nil: silent
+	w     io.Writer // nil: not a terminal
 	what  string
 	began time.Time
 	shown time.Time
 }
 
-// redraw is the time between two pictures of the progress.
+// redraw is the time between two updates.
 const redraw = 200 * time.Millisecond
 
 func newProgress(w io.Writer, what string) *progress {
@@ -28,7 +28,7 @@ func newProgress(w io.Writer, what string) *progress {
 	return p
 }
 
-// at shows how much is done, from 0 to 1.
+// at shows the part that is done, from 0 to 1.
 func (p *progress) at(done float64) {
 	if p.w == nil || time.Since(p.shown) < redraw {
 		return
@@ -38,10 +38,10 @@ func (p *progress) at(done float64) {
 	if passed := time.Since(p.began); done > 0.02 {
 		left = fmt.Sprintf(", %v left", time.Duration(float64(passed)*(1-done)/done).Round(time.Second))
 	}
-	_, _ = fmt.Fprintf(p.w, "\r\x1b[K%s: %.0f %%%s", p.what, 100*done, left) // it is only a picture
+	_, _ = fmt.Fprintf(p.w, "\r\x1b[K%s: %.0f %%%s", p.what, 100*done, left) // errors do not matter
 }
 
-// end wipes the picture away.
+// end clears the line.
 func (p *progress) end() {
 	if p.w != nil {
 		_, _ = fmt.Fprint(p.w, "\r\x1b[K")

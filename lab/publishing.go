@@ -13,23 +13,23 @@ import (
 // A publishingCommand is "tidings-lab sim publishing".
 type publishingCommand struct {
 	reporter
-	Scenario []string      `quick:"calm,churn-15,loss-1" placeholder:"NAME" help:"Scenarios to make, by name; churn and loss name several. All, if not told. With loss comes calm, with which it is compared."`
-	Nodes    int           `default:"1024" quick:"24" help:"Members (${default}); 64 at most where readers are away for a day."`
-	Feeds    int           `default:"32" quick:"2" help:"Feeds, each followed by a twentieth to a fifth of the members (${default})."`
-	Every    time.Duration `default:"3m" quick:"1m" help:"Time between two items of a feed, in the mean (${default}); at least 15m in the day's world."`
-	Length   time.Duration `default:"30m" quick:"3m" help:"Time in which items count, virtual (${default}); partitions and absences have their own."`
-	Seed     uint64        `default:"1" help:"Of the worlds (${default})."`
+	Scenario []string      `quick:"calm,churn-15,loss-1" placeholder:"NAME" help:"Names of scenarios (default: all); churn and loss select several. The scenario calm is added to loss, which is compared with it."`
+	Nodes    int           `default:"1024" quick:"24" help:"Number of members (${default}); at most 64 where readers are away for a day."`
+	Feeds    int           `default:"32" quick:"2" help:"Number of feeds, each followed by 5 to 20 % of the members (${default})."`
+	Every    time.Duration `default:"3m" quick:"1m" help:"Mean time between two items of a feed (${default}); at least 15m in the run of a day."`
+	Length   time.Duration `default:"30m" quick:"3m" help:"Virtual time in which items count (${default}); partitions and absences have their own."`
+	Seed     uint64        `default:"1" help:"Seed of the simulation (${default})."`
 }
 
-// Help is what the command's help says besides.
+// Help is appended to the command's help.
 func (c *publishingCommand) Help() string {
-	return "Publishers sign items and push them; every reader of the feed is to be shown each of them, once, and soon. The nodes are the " +
-		"real ones, the latencies those of the King data set. Time counts from the signature, or from the start of the reader's node, or " +
-		"from the healing of the network. With churn, half of those who go are seen to, half of those who come were there before. In " +
-		"swallow, three tenths of the members with children in trees pass nothing on, say that all is well, and have nothing to give."
+	return "Publishers sign items and push them; every reader of the feed must be shown each item once, and soon. The nodes are the " +
+		"real ones, the latencies those of the King data set. Time counts from the signature, from the start of the reader's node, or " +
+		"from the end of the partition. With churn, half of the departures are silent, and half of the arrivals were there before. In " +
+		"swallow, 30 % of the members with children in trees pass nothing on, pretend that nothing is missing, and answer no pulls."
 }
 
-// scenarios are those that are to be made.
+// scenarios returns the scenarios to run.
 func (c *publishingCommand) scenarios() ([]publishing.Scenario, error) {
 	all := publishing.Scenarios(publishing.Options{Seed: c.Seed, Nodes: c.Nodes, Feeds: c.Feeds, Every: c.Every, Length: c.Length})
 	if len(c.Scenario) == 0 {
@@ -38,7 +38,7 @@ func (c *publishingCommand) scenarios() ([]publishing.Scenario, error) {
 	return publishing.Pick(all, c.Scenario)
 }
 
-// Validate is called by kong when it has read the flags.
+// Validate is called by kong after parsing the flags.
 func (c *publishingCommand) Validate() error {
 	switch {
 	case c.Nodes < 16 || c.Nodes > 16_384:
@@ -54,9 +54,8 @@ func (c *publishingCommand) Validate() error {
 	return err
 }
 
-// Run simulates, and prints what it found, also if it is interrupted: the scenarios that were
-// finished.
-func (c *publishingCommand) Run(ctx context.Context, s streams) error {
+// Run runs the scenarios and prints the results; if it is interrupted, those of the finished ones.
+func (c *publishingCommand) Run(ctx context.Context, s stdio) error {
 	of, err := c.scenarios()
 	if err != nil {
 		return err
@@ -76,28 +75,28 @@ func (c *publishingCommand) Run(ctx context.Context, s streams) error {
 	if len(runs) == 0 {
 		return stopped
 	}
-	return both(stopped, c.report(s.out, map[string]any{"runs": runs}, func(line printer) { printPublishing(line, runs) }, publishingMarks(runs)))
+	return joinErrors(stopped, c.report(s.out, map[string]any{"runs": runs}, func(line printer) { printPublishing(line, runs) }, publishingMarks(runs)))
 }
 
-// publishingMarks are the figures of all runs.
+// publishingMarks returns the figures of all runs.
 func publishingMarks(runs []*publishing.Result) (of []mark.Mark) {
 	var calm *publishing.Result
-	if i := slices.IndexFunc(runs, (*publishing.Result).IsCalm); i >= 0 {
+	if i := slices.IndexFunc(runs, (*publishing.Result).IsBaseline); i >= 0 {
 		calm = runs[i]
 	}
 	for _, r := range runs {
-		of = append(of, mark.Of(r.Scenario, r.Marks(calm)...)...)
+		of = append(of, mark.ForRun(r.Scenario, r.Marks(calm)...)...)
 	}
 	return of
 }
 
-// printPublishing prints a line for each part of each run, and what checkers found besides.
+// printPublishing prints a line for each group of each run, and the violations.
 func printPublishing(line printer, runs []*publishing.Result) {
-	line("scenario\tmembers\tfeeds\titems\tpairs\twanted\tshown\tlate\tlost\twent before\tp50 s\tp99 s\tmost s")
+	line("scenario\tmembers\tfeeds\titems\tgroup\texpected\tshown\tlate\tlost\texcused\tp50 s\tp99 s\tmax s")
 	for _, r := range runs {
-		for _, p := range r.Parts {
+		for _, p := range r.Groups {
 			line("%s\t%d\t%d\t%d\t%s\t%d\t%d\t%d\t%d\t%d\t%.2f\t%.2f\t%.1f", r.Scenario, r.Nodes, r.Feeds, r.Items, p.Name,
-				p.Wanted, p.Shown, p.Late, p.Lost, p.Went, p.P50, p.P99, p.Most)
+				p.Expected, p.Shown, p.Late, p.Lost, p.Excused, p.P50, p.P99, p.Max)
 		}
 		for _, v := range r.Wrong {
 			line("%s\t%s", r.Scenario, v)

@@ -13,7 +13,7 @@ func TestPublishing(t *testing.T) {
 		{"--nodes 8", "from 16"},
 		{"--feeds 1000", "half as many"},
 		{"--length 1s", "at least a minute"},
-		{"--scenario storm", `no scenario "storm": there are calm`},
+		{"--scenario storm", `no scenario "storm"; the scenarios are calm`},
 	} {
 		code, out, err := lab(t, append([]string{"sim", "publishing"}, strings.Fields(c.args)...)...)
 		if code != exitUsage || out != "" || !strings.Contains(err, c.says) {
@@ -22,7 +22,7 @@ func TestPublishing(t *testing.T) {
 	}
 	small := strings.Fields("sim publishing --nodes 24 --feeds 2 --every 1m --length 3m --scenario loss-1")
 	code, out, err := lab(t, small...)
-	if code != exitDone || err != "" || !strings.Contains(out, "published to shown, p99 ") || !strings.Contains(out, "p99, of calm") {
+	if code != exitDone || err != "" || !strings.Contains(out, "published to shown, p99 ") || !strings.Contains(out, "p99, relative to calm") {
 		t.Errorf("exit %d, %q\n%s", code, err, out)
 	}
 	code, out, err = lab(t, append(small, "--json")...)

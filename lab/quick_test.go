@@ -9,17 +9,17 @@ import (
 	"tidings/internal/longtest"
 )
 
-// Every command has --quick and --json. Its object has marks of one form, and its exit code says
-// whether one of them is missed. That they are met is not asked here: the machine may be busy.
+// Every command has --quick and --json. Its JSON object has marks of one form, and its exit code
+// says whether one is missed. The marks need not be met, because the machine may be busy.
 func TestQuick(t *testing.T) {
-	slow := map[string]bool{ // they take more than a few seconds: the long tier runs these, and the fast tier the others
+	slow := map[string]bool{ // they take more than a few seconds, so only the long tier runs them
 		"sim churn": true, "sim deployment": true, "sim table2": true, "bench deployment": true, "bench firehose": true, "bench tree": true,
 	}
 	var commands []string
-	for _, c := range parser(t.Context(), streams{io.Discard, io.Discard}).Model.Leaves(true) {
+	for _, c := range parser(t.Context(), stdio{io.Discard, io.Discard}).Model.Leaves(true) {
 		commands = append(commands, c.Path())
 	}
-	if len(commands) != 16 {
+	if len(commands) != 17 {
 		t.Errorf("%d commands: %q", len(commands), commands)
 	}
 	for _, command := range commands {
@@ -81,9 +81,9 @@ func checkQuick(t *testing.T, args []string) {
 	}
 }
 
-// What --quick sets is the default then, and does not hide what the command line says.
+// The values that --quick sets are defaults, and flags on the command line override them.
 func TestQuickSetsFlags(t *testing.T) {
-	k, err := parser(t.Context(), streams{io.Discard, io.Discard}).Parse(strings.Fields("sim publishing --quick --feeds 3"))
+	k, err := parser(t.Context(), stdio{io.Discard, io.Discard}).Parse(strings.Fields("sim publishing --quick --feeds 3"))
 	if err != nil {
 		t.Fatal(err)
 	}

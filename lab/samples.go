@@ -10,7 +10,7 @@ import (
 	"tidings/lab/differences"
 )
 
-// Names of the traces that the laboratory writes itself, for --quick.
+// Names of the traces that the laboratory generates for --quick.
 const (
 	feedSample = "sample-feed"
 	pageSample = "sample-page"
@@ -18,17 +18,17 @@ const (
 
 const (
 	sampleDocuments = 48            // of each trace
-	sampleEvery     = 3 * time.Hour // between two of them
+	sampleEvery     = 3 * time.Hour // between two documents
 	sampleItems     = 20            // of the feed, and paragraphs of the page
 )
 
-// sampleOrigin writes the items of the samples.
+// sampleOrigin generates the items of the samples.
 func sampleOrigin() *script.Lively {
 	return script.NewLively(script.Config{Seed: 1, Items: sampleItems, Window: sampleItems, Every: 12 * time.Hour, Rebuild: sampleEvery})
 }
 
-// sampleFeed is a trace of a feed that gains an item now and then and is built anew all the time,
-// and what is new in each of its documents.
+// sampleFeed returns a trace of a feed that gains items and has a new build date each time, and the
+// new items in each of its documents.
 func sampleFeed() (of []origin.Snapshot, references map[string]differences.Reference) {
 	lively, references := sampleOrigin(), map[string]differences.Reference{}
 	last := lively.Published(0)
@@ -43,8 +43,8 @@ func sampleFeed() (of []origin.Snapshot, references map[string]differences.Refer
 	return of, references
 }
 
-// samplePage is a trace of a page in which every fourth document has another paragraph, and every
-// document another number for its scripts; and the labels of the changes of wording.
+// samplePage returns a trace of a page in which every fourth document has a new paragraph, and
+// every document another number in its scripts; and the labels of the changes of wording.
 func samplePage() (of []origin.Snapshot, labels map[string]string) {
 	lively, labels := sampleOrigin(), map[string]string{}
 	var paragraphs []string

@@ -15,33 +15,33 @@ import (
 // A simDeploymentCommand is "tidings-lab sim deployment".
 type simDeploymentCommand struct {
 	reporter
-	Nodes         int           `default:"60" help:"Members (${default})."`
-	Channels      int           `default:"7500" quick:"50" help:"Channels (${default})."`
-	Subscriptions int           `default:"150000" quick:"1000" help:"Subscriptions (${default})."`
-	Grow          time.Duration `default:"90m" quick:"30m" help:"Time in which they are issued (${default})."`
-	Hours         int           `default:"5" quick:"2" help:"Virtual hours (${default}); the figures are from three maintenance intervals after the last subscription on."`
-	Part          []float64     `default:"1,0.9" placeholder:"X" help:"Polls allowed, as parts of what readers alone would make: a run each (${default})."`
-	Scheme        string        `default:"rank-cut-coordinated" help:"Column of sim table2 (${default})."`
-	Seed          int64         `default:"1" help:"Of the world (${default})."`
+	Nodes         int           `default:"60" help:"Number of members (${default})."`
+	Channels      int           `default:"7500" quick:"50" help:"Number of channels (${default})."`
+	Subscriptions int           `default:"150000" quick:"1000" help:"Number of subscriptions (${default})."`
+	Grow          time.Duration `default:"90m" quick:"30m" help:"Time over which subscriptions are made (${default})."`
+	Hours         int           `default:"5" quick:"2" help:"Virtual hours (${default}); measured from three maintenance intervals after the last subscription on."`
+	Part          []float64     `default:"1,0.9" placeholder:"X" help:"Allowed polls relative to those of readers alone, one run each (${default})."`
+	Scheme        string        `default:"rank-cut-coordinated" help:"Polling scheme, a column of sim table2 (${default})."`
+	Seed          int64         `default:"1" help:"Seed of the simulation (${default})."`
 	Out           string        `placeholder:"DIR" help:"Draw Figures 9 and 10 into DIR."`
 }
 
-// deploymentMaintenance is that of a network if nothing else is told.
+// deploymentMaintenance is the default maintenance interval of a network.
 const deploymentMaintenance = 10 * time.Minute
 
-// seriesOf is the length of the spans that are drawn.
-const seriesOf = 5 * time.Minute
+// seriesInterval is the length of the spans that are drawn.
+const seriesInterval = 5 * time.Minute
 
-// Help is what the command's help says besides.
+// Help is appended to the command's help.
 func (c *simDeploymentCommand) Help() string {
 	return "The paper's deployment on PlanetLab, in the simulator: 60 nodes, 7,500 channels, and 150,000 subscriptions issued " +
-		"over an hour and a half. Polls are counted for a channel in half an hour: readers alone make 20, and the paper's " +
-		"nodes made 18. The paper reports an average update time of 45 seconds, and does not say of what: with its levels, " +
-		"60 nodes, and each subscription or each channel counting once, its scheme cannot come to that; so no figure is " +
-		"compared with it. Ours is the mean time until the next poll, of all who read, as an integral over time."
+		"over an hour and a half. Polls are per channel and half hour: readers alone make 20, and the paper's " +
+		"nodes made 18. The paper reports an average update time of 45 seconds without saying what is averaged. With its levels " +
+		"and 60 nodes its scheme cannot reach that, whether subscriptions or channels count once; so it is not " +
+		"compared. Ours is the mean time of all readers until the next poll, as an integral over time."
 }
 
-// Validate is called by kong when it has read the flags.
+// Validate is called by kong after parsing the flags.
 func (c *simDeploymentCommand) Validate() error {
 	switch {
 	case c.Nodes < 16 || c.Nodes > 16_384:
@@ -62,10 +62,10 @@ func (c *simDeploymentCommand) Validate() error {
 	return err
 }
 
-// from is when figures begin.
+// from returns the start of the measurement.
 func (c *simDeploymentCommand) from() time.Duration { return c.Grow + 3*deploymentMaintenance }
 
-// A simDeploymentRun is one of the runs. Its fields are its JSON.
+// A simDeploymentRun is the result of one run. Its fields are its JSON.
 type simDeploymentRun struct {
 	Part      float64       `json:"part"`
 	Load      float64       `json:"load"`
@@ -75,8 +75,8 @@ type simDeploymentRun struct {
 	Series    []table2.Span `json:"series"`
 }
 
-// asked is what is asked of the detection at a part, in parts of the bound: 42 seconds at 20 polls,
-// and 46 at 18, where the bounds are 40.4 and 44.8.
+// asked returns the target of the detection relative to the bound: 42 seconds at 20 polls, and 46
+// at 18, where the bounds are 40.4 and 44.8.
 func (r *simDeploymentRun) asked() float64 {
 	if r.Part < 0.95 {
 		return 46 / 44.8
@@ -84,10 +84,10 @@ func (r *simDeploymentRun) asked() float64 {
 	return 42 / 40.4
 }
 
-// Run simulates, and prints what it found, also if it is interrupted: the runs that were finished. For
-// the figures the paper's scheme runs besides, with as many polls as readers alone make.
-func (c *simDeploymentCommand) Run(ctx context.Context, s streams) error {
-	if err := folder(c.Out); err != nil {
+// Run makes the runs and prints the results; if it is interrupted, those of the finished ones. For
+// the figures it also runs the paper's scheme, with as many polls as readers alone would make.
+func (c *simDeploymentCommand) Run(ctx context.Context, s stdio) error {
+	if err := makeFolder(c.Out); err != nil {
 		return err
 	}
 	load := table2.NewWorkload(c.Seed, c.Nodes, c.Channels, c.Subscriptions)
@@ -110,9 +110,9 @@ func (c *simDeploymentCommand) Run(ctx context.Context, s streams) error {
 		if err != nil {
 			return err
 		}
-		setting := table2.Setting{
+		setting := table2.Config{
 			Load: load, Objective: honeycomb.Lite, Scheme: scheme, Hours: c.Hours, Maintenance: deploymentMaintenance,
-			Grow: c.Grow, Part: j.part, Every: seriesOf,
+			Grow: c.Grow, LoadShare: j.part, SeriesInterval: seriesInterval,
 		}
 		row, err := setting.Run(ctx, func(done float64) { p.at((float64(i) + done) / float64(len(jobs))) })
 		if err != nil {
@@ -129,24 +129,24 @@ func (c *simDeploymentCommand) Run(ctx context.Context, s streams) error {
 	var marks []mark.Mark
 	for i := range asked {
 		r := &asked[i]
-		marks = append(marks, mark.AtMost(fmt.Sprintf("detection, at %g of the polls of readers alone", r.Part), "s", r.Detection, r.asked()*r.Bound))
+		marks = append(marks, mark.AtMost(fmt.Sprintf("detection, at %g times the polls of readers alone", r.Part), "s", r.Detection, r.asked()*r.Bound))
 	}
 	err := c.report(s.out, struct {
 		Runs []simDeploymentRun `json:"runs"`
 		Seed int64              `json:"seed"`
 	}{asked, c.Seed}, func(line printer) { c.print(line, asked) }, marks)
 	if c.Out != "" {
-		err = both(err, c.draw(asked, runs[len(asked):]))
+		err = joinErrors(err, c.draw(asked, runs[len(asked):]))
 	}
-	return both(stopped, err)
+	return joinErrors(stopped, err)
 }
 
-// run takes the figures of a row's series.
+// run takes the figures from a row's series.
 func (c *simDeploymentCommand) run(part float64, row *table2.Row) simDeploymentRun {
 	r := simDeploymentRun{Part: part, Allowed: row.BoundLoad, Bound: row.Bound, Series: row.Series}
 	n := 0
 	for i, s := range row.Series {
-		if time.Duration(i)*seriesOf >= c.from() {
+		if time.Duration(i)*seriesInterval >= c.from() {
 			r.Load += s.Load
 			r.Detection += s.Detection
 			n++
@@ -164,18 +164,18 @@ func (c *simDeploymentCommand) print(line printer, runs []simDeploymentRun) {
 	}
 }
 
-// world says what was simulated.
+// world describes the simulated network.
 func (c *simDeploymentCommand) world() string {
 	return fmt.Sprintf("%d nodes, %d channels, %d subscriptions, seed %d.", c.Nodes, c.Channels, c.Subscriptions, c.Seed)
 }
 
-// What the paper states of its deployment (§5.2).
+// What the paper states about its deployment (§5.2).
 const (
 	paperWait  = 45   // seconds, on average
-	paperPolls = 4500 // a minute, of all channels
+	paperPolls = 4500 // per minute, of all channels
 )
 
-// draw draws Figures 9 and 10 of the paper: of these runs, and of the paper's scheme if that was run.
+// draw draws Figures 9 and 10 of the paper: of these runs, and of the paper's scheme if it was run.
 func (c *simDeploymentCommand) draw(runs, paper []simDeploymentRun) error {
 	hours := float64(c.Hours)
 	nine := figure.Figure{Title: "Figure 9: how long readers wait for the next poll", X: "hours", Y: "seconds", LogY: true,
@@ -196,7 +196,7 @@ func (c *simDeploymentCommand) draw(runs, paper []simDeploymentRun) error {
 	lines := func(name string, hue figure.Hue, r *simDeploymentRun) {
 		d, l := figure.Line{Name: name, Hue: hue}, figure.Line{Name: name, Hue: hue}
 		for i, s := range r.Series {
-			at := (float64(i) + 0.5) * seriesOf.Hours()
+			at := (float64(i) + 0.5) * seriesInterval.Hours()
 			if s.Detection > 0 {
 				d.X, d.Y = append(d.X, at), append(d.Y, s.Detection)
 			}
@@ -220,5 +220,5 @@ func (c *simDeploymentCommand) draw(runs, paper []simDeploymentRun) error {
 	return ten.Save(c.Out, "deployment-figure-10")
 }
 
-// deploymentHues are of the runs that are asked for, in turn.
+// deploymentHues are the hues of the runs, in turn.
 var deploymentHues = [...]figure.Hue{figure.Blue, figure.Green, figure.Orange, figure.Purple, figure.Sky}

@@ -18,22 +18,22 @@ import (
 // A simFiguresCommand is "tidings-lab sim figures".
 type simFiguresCommand struct {
 	reporter
-	Nodes         int    `default:"256" quick:"16" help:"Members (${default}; the paper has 1,024)."`
-	Channels      int    `default:"5000" quick:"12" help:"Channels (${default}; the paper has 100,000)."`
-	Subscriptions int    `help:"Subscriptions, instead of 50 a channel."`
-	Hours         int    `default:"6" quick:"2" help:"Virtual hours (${default}); the figures of single channels are from the second half."`
-	Seed          int64  `default:"1" help:"Of the worlds (${default})."`
-	Workers       int    `help:"Worlds at a time; as many as there are processors if not told."`
-	Out           string `default:"figures" placeholder:"DIR" help:"Draw into DIR (${default})."`
+	Nodes         int    `default:"256" quick:"16" help:"Number of members (${default}; the paper has 1,024)."`
+	Channels      int    `default:"5000" quick:"12" help:"Number of channels (${default}; the paper has 100,000)."`
+	Subscriptions int    `help:"Number of subscriptions (default: 50 per channel)."`
+	Hours         int    `default:"6" quick:"2" help:"Virtual hours (${default}); the figures of channels use the second half."`
+	Seed          int64  `default:"1" help:"Seed of the simulation (${default})."`
+	Workers       int    `help:"Runs at a time (default: the number of processors)."`
+	Out           string `default:"figures" placeholder:"DIR" help:"Folder for the figures (${default})."`
 }
 
-// Help is what the command's help says besides.
+// Help is appended to the command's help.
 func (c *simFiguresCommand) Help() string {
-	return "Figures 3 to 8 of Corona (NSDI 2006), as SVG and PNG, each with a caption: tidings, the paper's scheme reproduced, " +
+	return "Figures 3 to 8 of Corona (NSDI 2006), as SVG and PNG, each with a caption: our scheme, the paper's scheme, " +
 		"and what the paper states. Figures 9 and 10 are those of sim deployment, with --out. The same seed draws the same bytes."
 }
 
-// Validate is called by kong when it has read the flags.
+// Validate is called by kong after parsing the flags.
 func (c *simFiguresCommand) Validate() error {
 	switch {
 	case c.Nodes < 16 || c.Nodes > 16_384:
@@ -41,33 +41,33 @@ func (c *simFiguresCommand) Validate() error {
 	case c.Channels < 1 || c.Subscriptions < 0:
 		return fmt.Errorf("--channels %d --subscriptions %d: at least one channel", c.Channels, c.Subscriptions)
 	case c.Workers < 0:
-		return fmt.Errorf("--workers %d: not less than nothing", c.Workers)
+		return fmt.Errorf("--workers %d: must not be negative", c.Workers)
 	case c.Hours < 2:
 		return fmt.Errorf("--hours %d: at least two", c.Hours)
 	}
 	return nil
 }
 
-// The schemes that figures compare.
+// The schemes that the figures compare.
 const (
 	ours   = "rank-cut-coordinated"
 	papers = "paper-measured"
 )
 
-// Run simulates each objective with both schemes, and draws.
-func (c *simFiguresCommand) Run(ctx context.Context, s streams) error {
-	if err := folder(c.Out); err != nil {
+// Run simulates each objective with both schemes, and draws the figures.
+func (c *simFiguresCommand) Run(ctx context.Context, s stdio) error {
+	if err := makeFolder(c.Out); err != nil {
 		return err
 	}
 	load := table2.NewWorkload(c.Seed, c.Nodes, c.Channels, cmp.Or(c.Subscriptions, 50*c.Channels))
-	var settings []table2.Setting
+	var settings []table2.Config
 	for _, objective := range table2.Objectives {
 		for _, name := range []string{ours, papers} {
 			scheme, err := table2.SchemeOf(name)
 			if err != nil {
 				return err
 			}
-			settings = append(settings, table2.Setting{Load: load, Objective: objective, Scheme: scheme, Hours: c.Hours, Every: seriesOf})
+			settings = append(settings, table2.Config{Load: load, Objective: objective, Scheme: scheme, Hours: c.Hours, SeriesInterval: seriesInterval})
 		}
 	}
 	rows, err := c.measure(ctx, s, settings)
@@ -93,21 +93,21 @@ func (c *simFiguresCommand) Run(ctx context.Context, s streams) error {
 	}, figures.marks())
 }
 
-// marks compare tidings with the paper's scheme, which the figures show beside each other.
+// marks compares our scheme with the paper's.
 func (f *coronaFigures) marks() (of []mark.Mark) {
 	for _, o := range table2.Objectives {
 		mine, paper := f.of(o, ours), f.of(o, papers)
-		m := mark.AtMost("detection, of that of the paper's scheme", "", mine.Detection/paper.Detection, 1)
+		m := mark.AtMost("detection, relative to the paper's scheme", "", mine.Detection/paper.Detection, 1)
 		if o == honeycomb.Fast {
-			m = mark.AtMost("load, of that of the paper's scheme", "", mine.Load/paper.Load, 1)
+			m = mark.AtMost("load, relative to the paper's scheme", "", mine.Load/paper.Load, 1)
 		}
-		of = append(of, mark.Of(o.String(), append([]mark.Mark{m}, mine.Marks()...)...)...)
+		of = append(of, mark.ForRun(o.String(), append([]mark.Mark{m}, mine.Marks()...)...)...)
 	}
 	return of
 }
 
-// measure runs some worlds at a time, and returns what was measured in each.
-func (c *simFiguresCommand) measure(ctx context.Context, s streams, settings []table2.Setting) ([]*table2.Row, error) {
+// measure runs several worlds at a time, and returns their rows.
+func (c *simFiguresCommand) measure(ctx context.Context, s stdio, settings []table2.Config) ([]*table2.Row, error) {
 	p := newProgress(s.err, fmt.Sprintf("%d worlds", len(settings)))
 	defer p.end()
 	var (

@@ -19,34 +19,34 @@ import (
 // A table2Command is "tidings-lab sim table2".
 type table2Command struct {
 	reporter
-	Objective     []string      `quick:"lite,fast" placeholder:"NAME" help:"Rows to make: lite, fast, fair, fair-sqrt, fair-log. All, if not told."`
-	Scheme        []string      `quick:"legacy,paper-formula,rank-cut-coordinated" placeholder:"NAME" help:"Columns to make: legacy, paper-formula, feedtree, paper-measured, base2-coordinated, rank-cut-random, rank-cut-coordinated. All, if not told."`
-	Nodes         int           `aliases:"members" default:"1024" quick:"64" help:"Members (${default})."`
-	Channels      int           `default:"100000" quick:"400" help:"Channels (${default})."`
-	Subscriptions int           `help:"Subscriptions, instead of 50 a channel."`
-	Hours         int           `help:"Virtual time after all have subscribed, instead of 6 hours, or 3 with --quick; the second half makes the figures."`
-	Part          float64       `help:"What is allowed of the polls that readers alone would make, instead of all: from 0.001, in steps of as much. What is asked is asked of all."`
-	Dead          []float64     `placeholder:"PART" help:"After the hours, have so many members die at once, silently, and measure an hour more: 0.1,0.3."`
-	Grow          time.Duration `help:"Have the subscriptions come in so long, instead of all at once."`
-	Maintenance   time.Duration `default:"1h" help:"Of leases and decisions. Networks have ten minutes if not told, the paper's simulation an hour."`
-	Session       time.Duration `help:"After the hours, have members die silently whose sessions have this median, and others take their places, for half as many hours."`
-	Loss          float64       `placeholder:"PART" help:"Part of the messages that is lost in that time, too."`
-	Domains       string        `placeholder:"FILE" help:"Spread the channels over domains as the feeds of this file are (CSV: domain,feeds), and measure each row twice: without politeness, and with it."`
-	Formulas      int           `default:"5" help:"Seeds, from 1, on which the paper's formula is computed."`
-	Seed          int64         `default:"1" help:"Of the world."`
+	Objective     []string      `quick:"lite,fast" placeholder:"NAME" help:"Rows to measure (default: all): lite, fast, fair, fair-sqrt, fair-log."`
+	Scheme        []string      `quick:"legacy,paper-formula,rank-cut-coordinated" placeholder:"NAME" help:"Columns to measure (default: all): legacy, paper-formula, feedtree, paper-measured, base2-coordinated, rank-cut-random, rank-cut-coordinated."`
+	Nodes         int           `aliases:"members" default:"1024" quick:"64" help:"Number of members (${default})."`
+	Channels      int           `default:"100000" quick:"400" help:"Number of channels (${default})."`
+	Subscriptions int           `help:"Number of subscriptions (default: 50 per channel)."`
+	Hours         int           `help:"Virtual hours after all have subscribed (default 6, with --quick 3); measured in the second half."`
+	Part          float64       `help:"Allowed polls relative to those of readers alone (default 1): from 0.001, in steps of 0.001. The targets are for 1."`
+	Dead          []float64     `placeholder:"PART" help:"After the hours, let these shares of the members die silently, and measure an hour after each: 0.1,0.3."`
+	Grow          time.Duration `help:"Time over which subscriptions are made (default: all at once)."`
+	Maintenance   time.Duration `default:"1h" help:"Interval of leases and decisions (default an hour, as in the paper; real networks have ten minutes)."`
+	Session       time.Duration `help:"After the hours, let members die silently after sessions with this median, and others take their places, for half as many hours."`
+	Loss          float64       `placeholder:"PART" help:"Share of messages that are lost in that time."`
+	Domains       string        `placeholder:"FILE" help:"Assign the channels to domains like the feeds in this file (CSV: domain,feeds), and measure each row without politeness and with it."`
+	Formulas      int           `default:"5" help:"Number of seeds, from 1 on, for which the paper's formula is computed."`
+	Seed          int64         `default:"1" help:"Seed of the simulation."`
 	Out           string        `placeholder:"DIR" help:"Draw figures into DIR."`
 }
 
-// A table2Result is all that was found. Its fields are its JSON.
+// A table2Result is all results. Its fields are its JSON.
 type table2Result struct {
 	Rows     []*table2.Row    `json:"rows"`
 	Formulas []table2.Formula `json:"formulas"`
 	Wall     float64          `json:"wall_s"`
-	Resident uint64           `json:"max_rss_bytes"` // 0 where the system does not tell
+	Resident uint64           `json:"max_rss_bytes"` // 0 if unknown
 	Seed     int64            `json:"seed"`
 }
 
-// sized fills in what was not told.
+// sized sets the defaults that depend on other flags.
 func (c table2Command) sized() table2Command {
 	hours := 6
 	if c.Quick {
@@ -60,14 +60,14 @@ func (c table2Command) sized() table2Command {
 	return c
 }
 
-// grantedHours are so many that half of them are over when stewards have granted what they can: a round to hear who
-// asks, one to grant, and one in which it is used.
+// grantedHours returns the number of hours of which the first half is enough for grants: a round to
+// collect requests, one to grant, and one in which the grants are used.
 func grantedHours(maintenance time.Duration) int {
 	return 2 * int(math.Ceil((3 * maintenance).Hours()))
 }
 
-// settings are what is to be measured.
-func (c *table2Command) settings() (of []table2.Setting, err error) {
+// settings returns the worlds to measure.
+func (c *table2Command) settings() (of []table2.Config, err error) {
 	objectives, schemes := table2.Objectives, table2.Schemes
 	if len(c.Objective) > 0 {
 		objectives = nil
@@ -91,8 +91,8 @@ func (c *table2Command) settings() (of []table2.Setting, err error) {
 	}
 	for _, o := range objectives {
 		for _, s := range schemes {
-			setting := table2.Setting{
-				Objective: o, Scheme: s, Hours: c.Hours, Dead: c.Dead, Grow: c.Grow, Maintenance: c.Maintenance, Part: c.Part,
+			setting := table2.Config{
+				Objective: o, Scheme: s, Hours: c.Hours, DeadShares: c.Dead, Grow: c.Grow, Maintenance: c.Maintenance, LoadShare: c.Part,
 				Churn: table2.Churn{Session: c.Session, Loss: c.Loss},
 			}
 			of = append(of, setting)
@@ -105,11 +105,11 @@ func (c *table2Command) settings() (of []table2.Setting, err error) {
 	return of, nil
 }
 
-// Validate is called by kong when it has read the flags.
+// Validate is called by kong after parsing the flags.
 func (c *table2Command) Validate(k *kong.Context) error {
 	for name, n := range map[string]int{"subscriptions": c.Subscriptions, "hours": c.Hours} {
-		if n == 0 && told(k, name) {
-			return fmt.Errorf("--%s 0: there have to be some", name)
+		if n == 0 && flagGiven(k, name) {
+			return fmt.Errorf("--%s 0: must be more than zero", name)
 		}
 	}
 	s := c.sized()
@@ -121,11 +121,11 @@ func (c *table2Command) Validate(k *kong.Context) error {
 	case s.Hours < 2:
 		return fmt.Errorf("--hours %d: at least two", s.Hours)
 	case slices.ContainsFunc(s.Dead, func(part float64) bool { return !(part > 0 && part < 1) }) || !slices.IsSorted(s.Dead):
-		return fmt.Errorf("--dead %v: parts of all members between 0 and 1, the smallest first", s.Dead)
-	case c.Part == 0 && told(k, "part"), s.Part < 0 || s.Part > 1 || s.Part != math.Round(s.Part*1000)/1000:
+		return fmt.Errorf("--dead %v: shares of all members between 0 and 1, in increasing order", s.Dead)
+	case c.Part == 0 && flagGiven(k, "part"), s.Part < 0 || s.Part > 1 || s.Part != math.Round(s.Part*1000)/1000:
 		return fmt.Errorf("--part %v: from 0.001 to 1, in steps of 0.001", c.Part)
 	case s.Grow < 0 || s.Session < 0 || s.Session > 0 && s.Session < time.Minute:
-		return fmt.Errorf("--grow %v --session %v: not less than no time, and a session of at least a minute", s.Grow, s.Session)
+		return fmt.Errorf("--grow %v --session %v: --grow must not be negative, --session at least a minute", s.Grow, s.Session)
 	case s.Grow > time.Duration(s.Hours/2)*time.Hour:
 		return fmt.Errorf("--grow %v: no longer than the first half of the hours, of which there are %d", s.Grow, s.Hours)
 	case s.Maintenance < time.Minute || s.Maintenance > 24*time.Hour:
@@ -136,26 +136,26 @@ func (c *table2Command) Validate(k *kong.Context) error {
 	case !(s.Loss >= 0 && s.Loss < 1):
 		return fmt.Errorf("--loss %v: from 0 up to 1", s.Loss)
 	case len(s.Dead) > 0 && (s.Session > 0 || s.Loss > 0):
-		return fmt.Errorf("--dead is of a network where nothing else goes wrong: without --session and --loss")
+		return fmt.Errorf("--dead cannot be used with --session or --loss")
 	case s.Formulas < 0:
-		return fmt.Errorf("--formulas %d: not less than none", s.Formulas)
+		return fmt.Errorf("--formulas %d: must not be negative", s.Formulas)
 	}
 	_, err := s.settings()
 	return err
 }
 
-// Run measures one world after the other, and prints what it found, also if it is
-// interrupted: the rows that were finished.
-func (c *table2Command) Run(ctx context.Context, s streams) error {
+// Run measures one world after the other and prints the results; if it is interrupted, those of the
+// finished rows.
+func (c *table2Command) Run(ctx context.Context, s stdio) error {
 	sized := c.sized()
 	c = &sized
-	debug.SetMemoryLimit(room)
+	debug.SetMemoryLimit(memoryLimit)
 	began := time.Now()
 	settings, err := c.settings()
 	if err != nil {
 		return err
 	}
-	if err := folder(c.Out); err != nil {
+	if err := makeFolder(c.Out); err != nil {
 		return err
 	}
 	load := table2.NewWorkload(c.Seed, c.Nodes, c.Channels, c.Subscriptions)
@@ -164,10 +164,10 @@ func (c *table2Command) Run(ctx context.Context, s streams) error {
 		if err != nil {
 			return err
 		}
-		load.Spread(feeds)
+		load.AssignDomains(feeds)
 	}
-	if slices.ContainsFunc(settings, func(s table2.Setting) bool { return s.Scheme.Measured() }) {
-		table2.LargePages(min(load.Heap(), room)) // which not every machine has, and the others need not
+	if slices.ContainsFunc(settings, func(s table2.Config) bool { return s.Scheme.Measured() }) {
+		table2.LargePages(min(load.Heap(), memoryLimit)) // not every machine has large pages, and they are optional
 	}
 	result := table2Result{Seed: c.Seed}
 	if result.Formulas, err = table2.Formulas(load, c.Formulas); err != nil {
@@ -189,10 +189,10 @@ func (c *table2Command) Run(ctx context.Context, s streams) error {
 	if len(result.Rows)+len(result.Formulas) == 0 && stopped != nil {
 		return stopped
 	}
-	return both(stopped, c.show(s, &result))
+	return joinErrors(stopped, c.show(s, &result))
 }
 
-// domainsOf reads how many feeds domains have.
+// domainsOf reads the numbers of feeds of domains.
 func domainsOf(path string) ([]int, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -206,15 +206,16 @@ func domainsOf(path string) ([]int, error) {
 	return feeds, nil
 }
 
-// room is for how many bytes nothing is collected in haste, nor given back, which begins at 95 % of it: at nearly the
-// ten gigabytes that the paper's whole world may take, of which five live.
-const room = 10_400_000_000
+// memoryLimit is the heap up to which Go neither collects by itself nor returns memory; the latter
+// begins at 95 % of it. The paper's whole world may take almost ten gigabytes, half of which are
+// live.
+const memoryLimit = 10_400_000_000
 
-// show prints and draws what was found.
-func (c *table2Command) show(s streams, r *table2Result) error {
+// show prints and draws the results.
+func (c *table2Command) show(s stdio, r *table2Result) error {
 	missed := c.report(s.out, r, func(line printer) { printTable2(line, r) }, marksOf(r))
 	if c.Out == "" {
 		return missed
 	}
-	return both(missed, drawTable2(c.Out, r.Rows))
+	return joinErrors(missed, drawTable2(c.Out, r.Rows))
 }

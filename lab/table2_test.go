@@ -18,15 +18,15 @@ func TestTable2Usage(t *testing.T) {
 		says string
 	}{
 		{"--objective light", `objective "light" is none of lite, fast`},
-		{"--scheme corona", `no scheme "corona": there are legacy, paper-formula`},
+		{"--scheme corona", `no scheme "corona"; the schemes are legacy, paper-formula`},
 		{"--nodes 8", "from 16 to"},
 		{"--nodes 0", "from 16 to"},
-		{"--hours 0", "there have to be some"},
+		{"--hours 0", "must be more than zero"},
 		{"--part 0", "from 0.001 to 1"},
 		{"--channels=-1", "at least one"},
 		{"--hours 1", "at least two"},
-		{"--formulas=-1", "not less than none"},
-		{"--dead 0.3,0.1", "the smallest first"},
+		{"--formulas=-1", "must not be negative"},
+		{"--dead 0.3,0.1", "in increasing order"},
 		{"--domains domains.csv --hours 4", "at least 6 hours at --maintenance 1h0m0s"},
 	} {
 		code, out, err := lab(t, append([]string{"sim", "table2"}, strings.Fields(c.args)...)...)
@@ -36,8 +36,8 @@ func TestTable2Usage(t *testing.T) {
 	}
 }
 
-// The table has a row for each objective and scheme, with what the paper has and what no schedule
-// can beat; what is computed needs no world. Figures are drawn beside it.
+// The table has a row for each objective and scheme, with the paper's figures and the bounds. What
+// is computed needs no world. Figures are drawn as well.
 func TestTable2(t *testing.T) {
 	args := []string{"sim", "table2", "--nodes", "24", "--channels", "60", "--subscriptions", "1200", "--hours", "2", "--formulas", "1"}
 	out := filepath.Join(t.TempDir(), "figures")
@@ -71,7 +71,7 @@ func TestTable2(t *testing.T) {
 	}
 }
 
-// Whoever has budgets measured has hours enough for them, and is told if he asked for too few.
+// With budgets the default number of hours is large enough, and a smaller one is refused.
 func TestTable2HoursOfDomains(t *testing.T) {
 	for _, c := range []struct {
 		of   table2Command
@@ -89,13 +89,13 @@ func TestTable2HoursOfDomains(t *testing.T) {
 	}
 }
 
-// The formula is printed for every seed, and asked to be near the paper's figures only on seeds with
-// as many orphans as we infer that the paper's simulation has.
+// The formula is printed for every seed. Its target is only for seeds with as many orphans as, by
+// our inference, the paper's simulation has.
 func TestTable2SaysThatItDoesNotCompare(t *testing.T) {
 	few := &table2Result{Formulas: []table2.Formula{{Seed: 1, Objective: "lite", Orphans: 0.002, Detection: 26.5}}}
 	table := shown(func(line printer) { printTable2(line, few) }, marksOf(few))
 	for _, want := range []string{
-		"\nlite 1 0.20 0.00 26.5 0.500\n", "That it is 1 to 1.4 % is our inference", "left out no seed has as many; that part of orphans is our inference\n", "all seeds 0.5\n",
+		"\nlite 1 0.20 0.00 26.5 0.500\n", "That it is 1 to 1.4 % is our inference", "skipped no seed is in this range of orphans, which is our inference\n", "all seeds 0.5\n",
 	} {
 		if !strings.Contains(table, want) {
 			t.Errorf("no %q in\n%s", want, table)
@@ -103,10 +103,10 @@ func TestTable2SaysThatItDoesNotCompare(t *testing.T) {
 	}
 }
 
-// Beside a figure stands what was asked for, and whether it is met.
+// Each figure is printed with its target and whether it is met.
 func TestTable2Marks(t *testing.T) {
 	row := &table2.Row{Objective: "lite", Scheme: "rank-cut-coordinated", Bound: 16, BoundLoad: 50}
-	row.Detection, row.Load, row.Evenness, row.MemberMost = 16.1, 50.5, 1.02, 1.5
+	row.Detection, row.Load, row.Evenness, row.MemberMax = 16.1, 50.5, 1.02, 1.5
 	result := &table2Result{Rows: []*table2.Row{row}, Formulas: []table2.Formula{
 		{Seed: 1, Objective: "lite", Orphans: 0.012, Detection: 54},
 		{Seed: 2, Objective: "lite", Orphans: 0.002, Detection: 20},
@@ -115,11 +115,11 @@ func TestTable2Marks(t *testing.T) {
 	}}
 	table := shown(func(line printer) { printTable2(line, result) }, marksOf(result))
 	for _, want := range []string{
-		"lite the paper's formula, of its figure, seeds with 1 to 1.4 % orphans 1.019 0.95 … 1.05 met 1 of 2 seeds; that part of orphans is our inference",
-		"lite the paper's formula, of its figure, all seeds 0.6981",
-		"fast the paper's formula, of its figure, seeds with 1 to 1.4 % orphans 1.125 0.95 … 1.05 MISSED 1 of 1 seeds; that part of orphans is our inference",
-		"lite detection, of the bound 1.006 ≤ 1.061 met", "lite load, of what is allowed 1.01 0.995 … 1 MISSED", "lite evenness 1.02 ≤ 1.03 met",
-		"lite polls of a member, most by mean 1.5 ≤ 1.4 MISSED",
+		"lite the paper's formula, relative to its figure, seeds with 1 to 1.4 % of orphans 1.019 0.95 … 1.05 met 1 of 2 seeds; this range of orphans is our inference",
+		"lite the paper's formula, relative to its figure, all seeds 0.6981",
+		"fast the paper's formula, relative to its figure, seeds with 1 to 1.4 % of orphans 1.125 0.95 … 1.05 MISSED 1 of 1 seeds; this range of orphans is our inference",
+		"lite detection, relative to the bound 1.006 ≤ 1.061 met", "lite load, relative to the allowed load 1.01 0.995 … 1 MISSED", "lite evenness 1.02 ≤ 1.03 met",
+		"lite polls per member, maximum by mean 1.5 ≤ 1.4 MISSED",
 	} {
 		if !strings.Contains(table, "\n"+want+"\n") {
 			t.Errorf("no line %q in\n%s", want, table)

@@ -8,17 +8,17 @@ import (
 	"tidings/lab/table2"
 )
 
-// printTable2 prints the rows, and below them what politeness and deaths cost, and the paper's
+// printTable2 prints the rows, and below them the cost of politeness and deaths, and the paper's
 // formula on each seed.
 func printTable2(line printer, r *table2Result) {
-	line("objective\tscheme\tmembers\tchannels\tload\tallowed\tdetection s\tof updates s\ta notification s\tbound s\tpaper s @ load\tevenness\tfirst hours s @ load")
+	line("objective\tscheme\tmembers\tchannels\tload\tallowed\tdetection s\tof updates s\tper notification s\tbound s\tpaper s @ load\tevenness\tfirst hours s @ load")
 	for _, row := range r.Rows {
 		line("%s", rowOf(row))
 	}
 	if len(r.Rows) > 0 {
-		line("load, allowed: polls of a channel in half an hour. detection: the mean wait for the next poll, of all who read, as an integral over time.")
-		line("of updates: the same of the updates that there were. a notification: each of them weighs as many as read it. evenness: detection by that of")
-		line("the same polls at equal gaps. bound: the best at that load, with numbers of pollers that need not be whole. -: computed, or nothing to measure.")
+		line("load, allowed: polls per channel in half an hour. detection: the mean wait of all readers for the next poll, as an integral over time.")
+		line("of updates: the same for actual updates. per notification: weighted by readers. evenness: detection relative to that of")
+		line("the same polls with equal gaps. bound: the optimum at that load, with fractional numbers of pollers. -: computed, or nothing to measure.")
 		line("seed of the world: %d", r.Seed)
 	}
 	for i, row := range r.Rows {
@@ -34,32 +34,32 @@ func printTable2(line printer, r *table2Result) {
 			line("\n%s, %s\tdead %%\tload\tdetection s\tevenness", row.Objective, row.Scheme)
 		}
 		for _, d := range row.After {
-			line("the hour after\t%g\t%.2f\t%.2f\t%.3f", 100*d.Part, d.Load, d.Detection, d.Evenness)
+			line("hour after\t%g\t%.2f\t%.2f\t%.3f", 100*d.Part, d.Load, d.Detection, d.Evenness)
 		}
 	}
 	for _, row := range r.Rows {
-		if c := row.Churning; c != nil {
+		if c := row.DuringChurn; c != nil {
 			line("\n%s, %s\tload\tdetection s\tevenness", row.Objective, row.Scheme)
 			line("before\t%.2f\t%.2f\t%.3f", row.Load, row.Detection, row.Evenness)
 			line("with sessions and loss\t%.2f\t%.2f\t%.3f", c.Load, c.Detection, c.Evenness)
 		}
 	}
 	if len(r.Formulas) > 0 {
-		line("\npaper's formula\tseed\torphans %%\tload\tdetection s\tof the paper's")
+		line("\npaper's formula\tseed\torphans %%\tload\tdetection s\trelative to the paper")
 	}
 	for _, f := range r.Formulas {
 		line("%s\t%d\t%.2f\t%.2f\t%.1f\t%.3f", f.Objective, f.Seed, 100*f.Orphans, f.Load, f.Detection, f.OfPaper())
 	}
 	if len(r.Formulas) > 0 {
-		line("orphans: channels whose wedge is empty. The paper does not state how many there are in its simulation. That it is %g to %g %% is our inference:",
+		line("orphans: channels whose wedge is empty. The paper does not state their share in its simulation. That it is %g to %g %% is our inference:",
 			100*table2.FewOrphans, 100*table2.ManyOrphans)
-		line("on seeds with as many the formula comes near the paper's figures. The marks are of these seeds, and of all of them.")
+		line("on seeds in this range the formula comes near the paper's figures. The marks are for these seeds, and for all seeds.")
 	}
 }
 
-// rowOf is a row of the table.
+// rowOf formats a row of the table.
 func rowOf(row *table2.Row) string {
-	scheme, event, evenness, before := row.Scheme, "-", "-", "" // computed rows have no updates, and no gaps
+	scheme, event, evenness, before := row.Scheme, "-", "-", "" // computed rows have no updates and no gaps
 	if row.Polite {
 		scheme += ", polite"
 	}
@@ -79,7 +79,7 @@ func rowOf(row *table2.Row) string {
 		row.Load, row.BoundLoad, row.Detection, event, row.Notification, row.Bound, row.Paper, row.PaperLoad, evenness, before)
 }
 
-// marksOf are all figures beside what was asked for.
+// marksOf returns all figures with their targets.
 func marksOf(r *table2Result) []mark.Mark {
 	of := table2.FormulaMarks(r.Formulas)
 	for i, row := range r.Rows {
@@ -91,7 +91,7 @@ func marksOf(r *table2Result) []mark.Mark {
 	return of
 }
 
-// drawTable2 draws how the detection of each scheme comes down from a cold start.
+// drawTable2 draws how the detection of each scheme falls after a cold start.
 func drawTable2(dir string, rows []*table2.Row) error {
 	for _, o := range table2.Objectives {
 		f := figure.Figure{Title: "Detection from a cold start: " + o.String(), X: "hours", Y: "seconds"}

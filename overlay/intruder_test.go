@@ -197,7 +197,7 @@ func (in *intruder) endures(t *testing.T) {
 	}
 	s.World.Run(3 * time.Minute)
 	s.CheckQuiet()
-	for _, v := range s.Wrong() {
+	for _, v := range s.Violations() {
 		t.Error(v)
 	}
 	if r := s.RouteStats(); r.Acked != 8*members {

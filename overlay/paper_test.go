@@ -25,7 +25,7 @@ func grown(n int) *sim.Swarm {
 
 func report(t *testing.T, s *sim.Swarm) {
 	t.Helper()
-	for _, v := range s.Wrong() {
+	for _, v := range s.Violations() {
 		t.Error(v)
 	}
 }

@@ -1,19 +1,19 @@
 package sim
 
-// Overgrown (I8): what a node remembers is bounded by what it has to do with, and what is
-// under way ends.
+// Overgrown (I8): a node remembers more than its present tasks need, or something in progress does
+// not end.
 const Overgrown = "overgrown"
 
-// Bounds of what may be remembered, beside the network as it is, when it has not been
-// used for some minutes.
+// Allowances for what nodes may still remember after some minutes without use, in addition to the
+// present network.
 const (
-	sparePeers    = 40 // that a node met lately, or looks for
-	sparePassages = 32 // messages on behalf of feeds that passed
-	spareEvents   = 16 // of the world, for each host
+	extraPeers    = 40 // peers that a node met recently or looks for
+	extraPassages = 32 // relayed messages of feeds
+	eventsPerHost = 16 // pending events per host
 )
 
-// CheckBounds checks how much nodes remember, and the world, of a network that nobody
-// has used for some minutes.
+// CheckBounds checks the size of every node's tables, and of the event queue, in a network that has
+// not been used for some minutes.
 func (s *Swarm) CheckBounds() {
 	live := len(s.Live())
 	for _, p := range s.members {
@@ -25,19 +25,19 @@ func (s *Swarm) CheckBounds() {
 			what      string
 			has, most int
 		}{
-			{"peers", o.Peers, live + sparePeers},
-			{"messages that passed", o.Passages, sparePassages},
-			{"trees", g.Groups, len(s.groups) + len(s.feeds.urls)}, // feeds have two
-			{"links of trees", g.Links, live + sparePeers},
+			{"peers", o.Peers, live + extraPeers},
+			{"relayed messages", o.Passages, extraPassages},
+			{"trees", g.Groups, len(s.groups) + len(s.feeds.urls)}, // a feed has two trees
+			{"links of trees", g.Links, live + extraPeers},
 			{"logs", w.Replicas, len(s.feeds.urls)},
 			{"channels to poll", c.Channels, len(s.feeds.urls)},
 		} {
 			if b.has > b.most {
-				s.violated(Overgrown, "host %d has %d %s, and reason for %d", p.Index(), b.has, b.what, b.most)
+				s.reportViolation(Overgrown, "host %d has %d %s, expected at most %d", p.Index(), b.has, b.what, b.most)
 			}
 		}
 	}
-	if has, most := s.pending(), spareEvents*len(s.members); has > most {
-		s.violated(Overgrown, "%d events are to come, for %d hosts", has, len(s.members))
+	if has, most := s.pending(), eventsPerHost*len(s.members); has > most {
+		s.reportViolation(Overgrown, "%d events are scheduled for %d hosts", has, len(s.members))
 	}
 }

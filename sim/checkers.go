@@ -9,93 +9,91 @@ import (
 	"tidings/overlay"
 )
 
-// Names of the invariants that the checkers of a Swarm watch.
+// Names of the invariants that a Swarm checks all the time or on demand.
 const (
-	// WrongRoot: a message is delivered by the live member nearest its key.
+	// WrongRoot: a message was delivered by a member that is not the live one nearest to its key.
 	WrongRoot = "wrong root"
-	// NoAck: a routed message is acknowledged within a minute.
-	NoAck = "no acknowledgement"
-	// Cycle: no node is above itself in a tree.
+	// NoAcknowledgement: a routed message was not acknowledged within a minute.
+	NoAcknowledgement = "no acknowledgement"
+	// Cycle: a node is its own ancestor in a tree.
 	Cycle = "cycle"
-	// Twice: no subscriber is handed a message twice in one life.
-	Twice = "duplicate"
-	// Missing: who was subscribed, with a whole way up, has what was published.
-	Missing = "lost"
-	// NoWay (I6, I9): after quiet, edges lead from the root to every subscriber.
-	NoWay = "lost child"
-	// WrongWeight (I6): after quiet, a root knows the clients of its group.
+	// Duplicate: a subscriber was handed one message twice in one life.
+	Duplicate = "duplicate"
+	// Lost: a subscriber with a complete path to the root did not get a message.
+	Lost = "lost"
+	// LostChild (I6, I9): after quiet, edges do not lead from the root to every subscriber.
+	LostChild = "lost child"
+	// WrongWeight (I6): after quiet, a root does not know the number of clients of its group.
 	WrongWeight = "wrong weight"
-	// WrongCount: after quiet, members know how many are below each prefix.
-	WrongCount = "stale count"
-	// WrongLeaf (I9): after quiet, all members of a leaf know all its members.
+	// StaleCount: after quiet, a member does not know how many members are below a prefix.
+	StaleCount = "stale count"
+	// WrongLeaf (I9): after quiet, a member of a leaf does not know all its members.
 	WrongLeaf = "wrong leaf"
-	// TooSlow (I9): when all is well, a look-up is acknowledged soon.
-	TooSlow = "slow look-up"
+	// SlowLookup (I9): a lookup took longer than lookupLimit although there are no faults.
+	SlowLookup = "slow look-up"
 )
 
-// checkPause is the time between two looks at all trees.
-const checkPause = 10 * time.Second
+// checkInterval is the time between two checks of all trees, logs and subscriptions.
+const checkInterval = 10 * time.Second
 
-// RouteStats counts messages routed to check who takes them.
+// RouteStats counts the messages that Route sent to check where they are delivered.
 type RouteStats struct {
 	Sent, Acked, Failed int
-	// Orphaned messages lost their origin, dead or gone, before it could be told.
-	Orphaned int
-	// Shadowed messages were sent while the member nearest their key was dead
-	// and that could not be known yet.
-	Shadowed, ShadowedFailed int
-	HopsTotal                int
-	Slowest                  time.Duration
-	// WrongRoots were delivered by another than the live member nearest the key.
+	// OriginDied counts messages whose origin died or left before it learned of the outcome.
+	OriginDied int
+	// RootJustDied counts messages sent while the member nearest to their key had died so recently
+	// that others could not know. RootJustDiedFailed are those of them that failed.
+	RootJustDied, RootJustDiedFailed int
+	HopsTotal                        int
+	Slowest                          time.Duration
+	// WrongRoots counts messages delivered by a member other than the live one nearest to the key.
 	WrongRoots int
 }
 
-// probeLayer is the layer of the messages that checkers route: none of the
-// protocol's.
+// probeLayer is the layer of the messages that Route sends. No protocol uses it.
 const probeLayer wire.Layer = 255
 
-// deadline is a little over the minute within which a routed message is
-// acknowledged or given up.
-const deadline = 61 * time.Second
+// ackLimit is a little more than the minute after which a routed message is acknowledged or given
+// up.
+const ackLimit = 61 * time.Second
 
-// detection is how long a silent death may go unnoticed: a watch interval, four
-// attempts, the notice, and as many attempts more.
-const detection = 45 * time.Second
+// detectionTime is how long a silent death may go unnoticed: a watch interval, four attempts, the
+// notice, and four attempts more.
+const detectionTime = 45 * time.Second
 
-// promptness is within what time a look-up is acknowledged when all is well. Contacts of
-// a table are asked every ten minutes only: a look-up may be the first to meet some that
-// died lately, each of which it waits for up to three seconds, and it may meet the same one
-// again when it is tried again (docs/design/known-gaps.md).
-const promptness = 18 * time.Second
+// lookupLimit is how long a lookup may take when there are no faults. Contacts of the routing table
+// are probed only every ten minutes, so a lookup may be the first to try some that died recently.
+// It waits up to three seconds for each, and may try the same one again when it is repeated
+// (docs/design/known-gaps.md).
+const lookupLimit = 18 * time.Second
 
-// aftermath is how long after a hindrance members may still be taken for dead that are
-// not, or those who took them for it may not have met them again.
-const aftermath = 2 * time.Minute
+// impairmentGrace is how long after an impairment a live member may still be taken for dead, or the
+// members that did so may not have met it again.
+const impairmentGrace = 2 * time.Minute
 
-// excused says whether one of some peers was hindered from acting as it should since a
-// time, or shortly before.
+// excused reports whether one of some peers was impaired after a time, or shortly before it.
 func (s *Swarm) excused(since time.Time, of ...*Peer) bool {
-	return slices.ContainsFunc(of, func(p *Peer) bool { return p != nil && p.Hindered().Add(aftermath).After(since) })
+	return slices.ContainsFunc(of, func(p *Peer) bool { return p != nil && p.LastImpaired().Add(impairmentGrace).After(since) })
 }
 
-// Route routes a message from a peer and checks who acknowledges it.
+// Route routes a message from a peer and checks which member acknowledges it.
 func (s *Swarm) Route(from *Peer, key overlay.ID) {
 	sent := s.Now()
-	shadow := s.shadowed(key)
+	rootDied := s.rootJustDied(key)
 	s.routes.Sent++
-	if shadow {
-		s.routes.Shadowed++
+	if rootDied {
+		s.routes.RootJustDied++
 	}
 	answered, life := false, from.lives
-	s.After(deadline, func() {
+	s.After(ackLimit, func() {
 		switch {
 		case answered:
-		case s.tolerant || s.excused(sent, from):
+		case s.lookupsMayFail || s.excused(sent, from):
 			s.routes.Failed++
 		case from.Up() && from.lives == life:
-			s.violated(NoAck, "key %s from host %d, sent %s: no word", key.Short(), from.Index(), sent.Format("15:04:05.000"))
+			s.reportViolation(NoAcknowledgement, "key %s from host %d, sent %s: no callback", key.Short(), from.Index(), sent.Format("15:04:05.000"))
 		default:
-			s.routes.Orphaned++
+			s.routes.OriginDied++
 		}
 	})
 	from.Do(func() {
@@ -104,39 +102,39 @@ func (s *Swarm) Route(from *Peer, key overlay.ID) {
 			took := s.Now().Sub(sent)
 			if !ok {
 				if from.node.Overlay.State() == overlay.Left {
-					s.routes.Orphaned++
-				} else if shadow {
-					s.routes.ShadowedFailed++
-				} else if s.routes.Failed++; !s.tolerant && !s.excused(sent, from) {
-					s.violated(NoAck, "key %s from host %d, sent %s", key.Short(), from.Index(), sent.Format("15:04:05.000"))
+					s.routes.OriginDied++
+				} else if rootDied {
+					s.routes.RootJustDiedFailed++
+				} else if s.routes.Failed++; !s.lookupsMayFail && !s.excused(sent, from) {
+					s.reportViolation(NoAcknowledgement, "key %s from host %d, sent %s", key.Short(), from.Index(), sent.Format("15:04:05.000"))
 				}
 				return
 			}
 			s.routes.Acked++
 			s.routes.HopsTotal += r.Hops
 			s.routes.Slowest = max(s.routes.Slowest, took)
-			if s.prompt && took > promptness {
-				s.violated(TooSlow, "key %s from host %d, sent %s: %v", key.Short(), from.Index(), sent.Format("15:04:05.000"), took)
+			if s.lookupsMustBeFast && took > lookupLimit {
+				s.reportViolation(SlowLookup, "key %s from host %d, sent %s: %v", key.Short(), from.Index(), sent.Format("15:04:05.000"), took)
 			}
 		})
 	})
 }
 
-// shadowed says whether somebody nearer to the key than every live member died
-// so lately that the others may not know.
-func (s *Swarm) shadowed(key overlay.ID) bool {
+// rootJustDied reports whether a peer nearer to the key than every live member died so recently
+// that the others may not know.
+func (s *Swarm) rootJustDied(key overlay.ID) bool {
 	for p := range s.nearest(key) {
 		if p.Active() {
 			return false
 		}
-		if !p.Up() && !p.down.IsZero() && s.Now().Sub(p.down) < detection {
+		if !p.Up() && !p.diedAt.IsZero() && s.Now().Sub(p.diedAt) < detectionTime {
 			return true
 		}
 	}
 	return false
 }
 
-// A rootChecker is the application that takes the messages of Route.
+// A rootChecker is the application that receives the messages of Route.
 type rootChecker struct{ peer *Peer }
 
 func (c rootChecker) Forward(*overlay.Message) bool { return false }
@@ -151,25 +149,25 @@ func (c rootChecker) Deliver(m *overlay.Message) {
 			return
 		}
 		if root == nil {
-			s.violated(WrongRoot, "key %s delivered by host %d, which is not active", m.Key.Short(), c.peer.Index())
+			s.reportViolation(WrongRoot, "key %s delivered by host %d, which is not active", m.Key.Short(), c.peer.Index())
 			return
 		}
-		s.violated(WrongRoot, "key %s delivered by %s (host %d), nearest is %s (host %d, up for %v, known there: %v)",
+		s.reportViolation(WrongRoot, "key %s delivered by %s (host %d), nearest is %s (host %d, up for %v, known there: %v)",
 			m.Key.Short(), c.peer.id.Short(), c.peer.Index(), root.id.Short(), root.Index(),
-			s.Now().Sub(root.up), c.peer.node.Overlay.Leaf().Has(root.id) != nil)
+			s.Now().Sub(root.startedAt), c.peer.node.Overlay.Leaf().Has(root.id) != nil)
 	}
 }
 
-// checkTrees looks for cycles: from each node it goes up until it comes to one
-// without a parent, or to one that was seen before.
+// checkTrees looks for cycles. From each node it walks up until it reaches a node without a parent,
+// or one that is known to be on no cycle.
 func (s *Swarm) checkTrees() {
-	clean := make(map[*Peer]int, len(s.members)) // by the group in which it was seen
+	clean := make(map[*Peer]int, len(s.members)) // number (from 1) of the last group in which the peer was on no cycle
 	for i, g := range sortedIDs(s.groups) {
 		for _, p := range s.members {
 			var way []*Peer
 			for q := p; q != nil && q.Up() && clean[q] != i+1; {
 				if slices.Contains(way, q) {
-					s.violated(Cycle, "group %s above host %d", g.Short(), q.Index())
+					s.reportViolation(Cycle, "group %s above host %d", g.Short(), q.Index())
 					break
 				}
 				way = append(way, q)
@@ -186,33 +184,33 @@ func (s *Swarm) checkTrees() {
 	}
 }
 
-// A finder takes note of something that is not as it has to be.
-type finder func(what, facts string, args ...any)
+// A reportFunc records a violation: the invariant's name, and details in printf style.
+type reportFunc func(what, facts string, args ...any)
 
-// CheckQuiet checks what holds when nothing has happened for half an hour: leaves,
-// counts, trees and weights, heads and sequencers.
-// It panics while messages are under way: who checks too early would check nothing of them.
+// CheckQuiet checks what must hold after half an hour in which nothing happened: leaves, counts,
+// trees, weights, heads and sequencers. It panics while multicast messages are in transit, because
+// it would check nothing about them.
 func (s *Swarm) CheckQuiet() {
-	if slices.ContainsFunc(s.mail.sent, func(l *letter) bool { return !l.settled }) {
-		panic("sim: quiet begins " + settling.String() + " after the last message")
+	if slices.ContainsFunc(s.multicasts.messages, func(l *multicast) bool { return !l.settled }) {
+		panic("sim: CheckQuiet within " + settleTime.String() + " of the last multicast message")
 	}
-	s.CheckCalm()
+	s.CheckSettled()
 	s.checkCounts(s.Live())
 }
 
-// CheckCalm checks the part of that which holds when nothing has happened for some
-// minutes: all but the counts.
-func (s *Swarm) CheckCalm() {
+// CheckSettled checks what must hold after some minutes in which nothing happened: everything but
+// the counts.
+func (s *Swarm) CheckSettled() {
 	live := s.Live()
-	s.checkLeaves(live, s.violated)
-	s.checkWays(s.violated)
-	s.checkRoots(live, s.violated)
-	s.checkLeaders(s.violated)
-	s.checkHeads(s.violated)
-	s.checkStrays(s.violated)
+	s.checkLeaves(live, s.reportViolation)
+	s.checkPaths(s.reportViolation)
+	s.checkRoots(live, s.reportViolation)
+	s.checkLeaders(s.reportViolation)
+	s.checkHeads(s.reportViolation)
+	s.checkStrayOwners(s.reportViolation)
 }
 
-func (s *Swarm) checkLeaves(live []*Peer, found finder) {
+func (s *Swarm) checkLeaves(live []*Peer, report reportFunc) {
 	for _, p := range live {
 		leaf := p.node.Overlay.Leaf()
 		want := 0
@@ -222,15 +220,15 @@ func (s *Swarm) checkLeaves(live []*Peer, found finder) {
 			}
 			want++
 			if leaf.Has(q.id) == nil {
-				found(WrongLeaf, "host %d (depth %d) does not know host %d", p.Index(), leaf.Depth(), q.Index())
+				report(WrongLeaf, "host %d (depth %d) does not know host %d", p.Index(), leaf.Depth(), q.Index())
 			}
 			if other := q.node.Overlay.Leaf(); other.Depth() != leaf.Depth() {
-				found(WrongLeaf, "host %d is at depth %d, host %d of its leaf at %d",
+				report(WrongLeaf, "host %d is at depth %d, host %d of its leaf at %d",
 					p.Index(), leaf.Depth(), q.Index(), other.Depth())
 			}
 		}
 		if want != leaf.Len() {
-			found(WrongLeaf, "host %d knows %d members, %d live", p.Index(), leaf.Len(), want)
+			report(WrongLeaf, "host %d knows %d members, %d live", p.Index(), leaf.Len(), want)
 		}
 	}
 }
@@ -245,13 +243,13 @@ func (s *Swarm) checkCounts(live []*Peer) {
 				}
 			}
 			if got := p.node.Overlay.Count(d); got != want {
-				s.violated(WrongCount, "host %d counts %d members below %d bits, there are %d", p.Index(), got, d, want)
+				s.reportViolation(StaleCount, "host %d counts %d members below %d bits, there are %d", p.Index(), got, d, want)
 			}
 		}
 	}
 }
 
-func (s *Swarm) checkWays(found finder) {
+func (s *Swarm) checkPaths(report reportFunc) {
 	for _, g := range sortedIDs(s.groups) {
 		root := s.Root(g)
 		if root == nil {
@@ -274,24 +272,24 @@ func (s *Swarm) checkWays(found finder) {
 		walk(root)
 		weight := 0
 		for _, p := range s.members {
-			w := p.weight(g)
+			w := p.groupWeight(g)
 			if w == 0 || !p.Up() {
 				continue
 			}
 			weight += w
 			if !reached[p] {
-				found(NoWay, "no way from the root of %s to host %d", g.Short(), p.Index())
+				report(LostChild, "no path from the root of %s to host %d", g.Short(), p.Index())
 			}
 		}
 		got, ok := root.node.Scribe.Weight(g)
 		if weight > 0 && (!ok || got != weight) {
-			found(WrongWeight, "group %s: the root counts %d (root: %v), there are %d", g.Short(), got, ok, weight)
+			report(WrongWeight, "group %s: the root counts %d (root: %v), there are %d", g.Short(), got, ok, weight)
 		}
 	}
 }
 
-// EdgesPerDelivery returns how many edges the tree of a group has for each
-// subscriber that is not its root.
+// EdgesPerDelivery returns the number of edges of a group's tree per subscriber that is not the
+// root.
 func (s *Swarm) EdgesPerDelivery(g overlay.ID) float64 {
 	edges, deliveries := 0, 0
 	for _, p := range s.members {

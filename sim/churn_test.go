@@ -10,20 +10,20 @@ import (
 	"tidings/overlay"
 )
 
-// Half of the sessions are shorter than the median; the mean is four times as long (of
-// a Weibull distribution of shape 1/2: 2/ln²2), and who is met stays on for longer.
+// Half of the sessions are shorter than the median. The mean is four times as long (2/ln²2 for a
+// Weibull distribution of shape 1/2), and the mean residual session is longer still.
 func TestSessionsHaveAHeavyTail(t *testing.T) {
 	t.Parallel()
 	s := Sessions{Median: time.Hour}
-	dice := rand.New(rand.NewPCG(1, 1))
+	rng := rand.New(rand.NewPCG(1, 1))
 	var drawn []time.Duration
 	sum, rest := 0.0, 0.0
 	const n = 200_000
 	for range n {
-		d := s.Draw(dice)
+		d := s.Draw(rng)
 		drawn = append(drawn, d)
 		sum += d.Hours()
-		rest += s.Rest(dice).Hours()
+		rest += s.Residual(rng).Hours()
 	}
 	slices.Sort(drawn)
 	if m := drawn[n/2]; (m - time.Hour).Abs() > time.Minute {
@@ -35,26 +35,25 @@ func TestSessionsHaveAHeavyTail(t *testing.T) {
 	}
 	// E[x²]/2E[x], where E[x²] is 24 scale².
 	if got, want := rest/n, 3*mean; math.Abs(got/want-1) > 0.02 {
-		t.Errorf("who is met stays for another %.2f h, want %.2f", got, want)
+		t.Errorf("mean residual session %.2f h, want %.2f", got, want)
 	}
 }
 
-// While everybody comes and goes, silently for the most part, a look-up ends at the
-// live member nearest its key.
+// While members come and go, mostly silently, lookups end at the live member nearest to their key.
 func TestChurn(t *testing.T) {
 	seeds(t, 1, 4, func(t *testing.T, seed uint64) {
 		s := NewSwarm(SwarmConfig{World: Config{Seed: seed}})
 		s.Grow(64, 500*time.Millisecond)
 		s.World.Run(3 * time.Minute)
-		dice := rand.New(rand.NewPCG(seed, 5))
-		end := s.Churn(Churn{Sessions: Sessions{Median: 10 * time.Minute}, Silent: 0.6, Back: 0.5})
+		rng := rand.New(rand.NewPCG(seed, 5))
+		end := s.Churn(Churn{Sessions: Sessions{Median: 10 * time.Minute}, Silent: 0.6, Returning: 0.5})
 		for range 5000 {
-			s.After(time.Duration(dice.Int64N(int64(30*time.Minute))), func() {
+			s.After(time.Duration(rng.Int64N(int64(30*time.Minute))), func() {
 				var key overlay.ID
 				for i := range key {
-					key[i] = byte(dice.Uint32())
+					key[i] = byte(rng.Uint32())
 				}
-				s.Route(s.Someone(dice), key)
+				s.Route(s.RandomMember(rng), key)
 			})
 		}
 		s.World.Run(30 * time.Minute)
@@ -62,9 +61,9 @@ func TestChurn(t *testing.T) {
 		s.World.Run(30 * time.Minute)
 		s.CheckQuiet()
 		report(t, s)
-		j := s.TakeJoins()
+		j := s.TakeJoinStats()
 		t.Logf("%+v %+v", j, s.RouteStats())
-		if live := len(s.Live()); live < 60 || live > 64 || j.Died < 20 || j.Joined < 64+j.Died-5 {
+		if live := len(s.Live()); live < 60 || live > 64 || j.Departed < 20 || j.Joined < 64+j.Departed-5 {
 			t.Errorf("%d live of 64, %+v", live, j)
 		}
 	})

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Nodes that cannot be dialled read as members do, through the two that act for
-// them, also when one of these dies.
+// Nodes that cannot be dialled read feeds through the two members that act for them, also when one
+// of these dies.
 func TestClientsRead(t *testing.T) {
 	t.Parallel()
 	s := feedSwarm(3, Config{})
@@ -19,10 +19,10 @@ func TestClientsRead(t *testing.T) {
 		clients = append(clients, c)
 	}
 	s.World.Run(time.Minute)
-	urls := s.lively(5, 3*time.Minute, 10)
+	urls := s.serveFeeds(5, 3*time.Minute, 10)
 	for _, c := range clients {
 		for _, url := range urls {
-			c.Read(url)
+			c.SubscribeFeed(url)
 		}
 	}
 	s.World.Run(10 * time.Minute)
@@ -38,7 +38,7 @@ func TestClientsRead(t *testing.T) {
 	s.CheckReaders()
 	report(t, s)
 	st := s.FeedStats()
-	if st.News < 3*5*15 || st.Fetches > 0 {
+	if st.ItemsShown < 3*5*15 || st.Fetches > 0 {
 		t.Errorf("%+v", st)
 	}
 }

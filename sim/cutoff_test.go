@@ -12,13 +12,13 @@ import (
 	"tidings/internal/script"
 )
 
-// An outage is a network of three members and two clients below them. All read two feeds. Something is
-// about to go wrong.
+// An outage is a network of three members with clients, all of which read two feeds, just before
+// something fails.
 type outage struct {
 	*Swarm
 	members, clients []*Peer
 	urls             []string
-	dark             bool // no origin can be reached
+	originsDown      bool // no origin can be reached
 }
 
 // outageInterval is the network's polling interval.
@@ -28,7 +28,7 @@ func newOutage(t *testing.T, seed uint64, clients int) *outage {
 	t.Helper()
 	o := &outage{}
 	o.Swarm = feedSwarm(seed, Config{Origin: func(at time.Time, r env.Request) env.Answer {
-		if o.dark {
+		if o.originsDown {
 			return env.Answer{Err: env.ErrDial, Message: "no route to host"}
 		}
 		return o.serve(at, r)
@@ -43,16 +43,16 @@ func newOutage(t *testing.T, seed uint64, clients int) *outage {
 		o.clients = append(o.clients, c)
 	}
 	o.World.Run(time.Minute)
-	o.urls = o.lively(2, 7*time.Minute, 8)
+	o.urls = o.serveFeeds(2, 7*time.Minute, 8)
 	for _, c := range o.Peers() {
 		for _, url := range o.urls {
-			c.Read(url)
+			c.SubscribeFeed(url)
 		}
 	}
 	o.World.Run(15 * time.Minute)
 	for _, c := range o.clients {
 		if cut, ok := c.Layers().Feeds.CutOff(); ok || c.Layers().Corona.Stats().Lone > 0 {
-			t.Fatalf("all is well, and a client says it is cut off: %+v", cut)
+			t.Fatalf("there is no fault, but a client reports that it is cut off: %+v", cut)
 		}
 	}
 	return o
@@ -64,28 +64,28 @@ func (o *outage) kill(hint bool) {
 	}
 }
 
-// saysCutOff says whether nodes say that they hear of nobody.
-func (o *outage) saysCutOff(t *testing.T, want bool, of ...*Peer) {
+// checkCutOff checks whether nodes report that they are cut off.
+func (o *outage) checkCutOff(t *testing.T, want bool, of ...*Peer) {
 	t.Helper()
 	for _, p := range of {
 		if cut, ok := p.Layers().Feeds.CutOff(); ok != want {
-			t.Errorf("host %d says that it is cut off: %v, %+v", p.Index(), ok, cut)
+			t.Errorf("host %d reports that it is cut off: %v, %+v", p.Index(), ok, cut)
 		}
 	}
 }
 
-// fresh runs the world on, and looks all the while whether readers have all that the origins have shown for two
-// intervals.
-func (o *outage) fresh(t *testing.T, d time.Duration, of ...*Peer) {
+// checkFresh runs the world and checks all the while that readers have every item that the origins
+// have shown for two intervals.
+func (o *outage) checkFresh(t *testing.T, d time.Duration, of ...*Peer) {
 	t.Helper()
 	for end := o.Now().Add(d); o.Now().Before(end); {
 		o.World.Run(30 * time.Second)
 		for _, url := range o.urls {
-			items := o.document(o.feeds.by[url], o.Now().Add(-2*outageInterval)).Items
+			items := o.document(o.feeds.byURL[url], o.Now().Add(-2*outageInterval)).Items
 			for _, p := range of {
 				for i, it := range items {
-					if p.reads[url].at[it.ID].IsZero() {
-						t.Fatalf("host %d has not seen item %d of %s, which is there for two intervals", p.Index(), i, url)
+					if p.subscriptions[url].firstShown[it.ID].IsZero() {
+						t.Fatalf("host %d has not seen item %d of %s, which has been there for two intervals", p.Index(), i, url)
 					}
 				}
 			}
@@ -93,12 +93,12 @@ func (o *outage) fresh(t *testing.T, d time.Duration, of ...*Peer) {
 	}
 }
 
-// back lets the network come to rest: nobody says that it is cut off, nothing was shown twice, and the logs have
-// what readers were shown.
-func (o *outage) back(t *testing.T) {
+// checkRecovered lets the network settle and checks that no client is cut off, no item was shown
+// twice, and the logs have what readers were shown.
+func (o *outage) checkRecovered(t *testing.T) {
 	t.Helper()
 	o.World.Run(20 * time.Minute)
-	o.saysCutOff(t, false, o.clients...)
+	o.checkCutOff(t, false, o.clients...)
 	lone := func() (n uint64) {
 		for _, c := range o.clients {
 			n += c.Layers().Corona.Stats().Lone
@@ -107,21 +107,21 @@ func (o *outage) back(t *testing.T) {
 	}
 	polls := lone()
 	if o.World.Run(2 * outageInterval); polls == 0 || lone() != polls {
-		t.Errorf("%d polls for readers alone, and %d more since the network is back", polls, lone()-polls)
+		t.Errorf("%d polls while cut off, and %d more since the network is back", polls, lone()-polls)
 	}
-	late := o.Add(true, o.members...) // what it reads it has from the logs
+	late := o.Add(true, o.members...) // a new reader has only what is in the logs
 	late.Start()
 	o.World.Run(time.Minute)
 	for _, url := range o.urls {
-		late.Read(url)
+		late.SubscribeFeed(url)
 	}
 	o.World.Run(2 * outageInterval)
 	o.CheckReaders()
 	report(t, o.Swarm)
 }
 
-// All members of a network die, so that connections are refused, or so that packets vanish. Its clients say so
-// within two minutes, and poll for themselves from one missed interval on.
+// All members of a network die, so that connections are refused, or so that packets vanish. Its
+// clients report it within two minutes, and poll for themselves after one missed interval.
 func TestClientsWhoseMembersDiedPollForThemselves(t *testing.T) {
 	t.Parallel()
 	for _, refused := range []bool{true, false} {
@@ -129,19 +129,19 @@ func TestClientsWhoseMembersDiedPollForThemselves(t *testing.T) {
 			o := newOutage(t, 7, 2)
 			o.kill(refused)
 			o.World.Run(2 * time.Minute)
-			o.saysCutOff(t, true, o.clients...)
-			o.fresh(t, 40*time.Minute, o.clients...)
-			o.saysCutOff(t, true, o.clients...)
+			o.checkCutOff(t, true, o.clients...)
+			o.checkFresh(t, 40*time.Minute, o.clients...)
+			o.checkCutOff(t, true, o.clients...)
 			for _, m := range o.members {
 				m.Start()
 			}
-			o.back(t)
+			o.checkRecovered(t)
 		})
 	}
 }
 
-// A client that starts where its bootstrap address and the members it knew lead nowhere polls its
-// subscriptions all the same.
+// A client whose bootstrap address and remembered members are dead when it starts polls its
+// subscriptions itself.
 func TestAClientThatStartsWithoutANetworkPollsForItself(t *testing.T) {
 	t.Parallel()
 	o := newOutage(t, 8, 2)
@@ -154,16 +154,16 @@ func TestAClientThatStartsWithoutANetworkPollsForItself(t *testing.T) {
 		c.Start()
 	}
 	o.World.Run(2 * time.Minute)
-	o.saysCutOff(t, true, o.clients...)
+	o.checkCutOff(t, true, o.clients...)
 	o.World.Run(2*outageInterval - 2*time.Minute + 30*time.Second)
-	o.fresh(t, 20*time.Minute, o.clients...)
+	o.checkFresh(t, 20*time.Minute, o.clients...)
 	for _, m := range o.members {
 		m.Start()
 	}
-	o.back(t)
+	o.checkRecovered(t)
 }
 
-// A partition of one: a client, and a member that follows a feed which the others lead.
+// A partition isolates one node: a client, or a member that follows a feed of other owners.
 func TestAPartitionOfOnePollsForItself(t *testing.T) {
 	t.Parallel()
 	o := newOutage(t, 9, 2)
@@ -175,11 +175,11 @@ func TestAPartitionOfOnePollsForItself(t *testing.T) {
 	}
 	o.Partition(hostsOf(alone[:1]), hostsOf(alone[1:]))
 	o.World.Run(2 * time.Minute)
-	o.saysCutOff(t, true, alone[1])
-	o.fresh(t, 30*time.Minute, o.clients[1], alone[0], alone[1])
-	o.saysCutOff(t, false, o.clients[1])
+	o.checkCutOff(t, true, alone[1])
+	o.checkFresh(t, 30*time.Minute, o.clients[1], alone[0], alone[1])
+	o.checkCutOff(t, false, o.clients[1])
 	o.Heal()
-	o.back(t)
+	o.checkRecovered(t)
 }
 
 func hostsOf(of []*Peer) (hosts []*Host) {
@@ -189,38 +189,39 @@ func hostsOf(of []*Peer) (hosts []*Host) {
 	return hosts
 }
 
-// A client's own line is down: it hears of nobody and reaches no origin. It says both, takes nothing for gone, and
-// shows what is new within an interval of the line's return, whether the network is there again or not.
-func TestAClientWithoutALineSaysSo(t *testing.T) {
+// A client's own internet connection is down: it reaches neither peers nor origins. It reports
+// both, drops no items, and shows new items within an interval after the connection is back,
+// whether the network is there again or not.
+func TestAClientWithoutInternetReportsIt(t *testing.T) {
 	t.Parallel()
 	o := newOutage(t, 10, 2)
 	o.kill(false)
-	o.dark = true
+	o.originsDown = true
 	o.World.Run(40 * time.Minute)
-	o.saysCutOff(t, true, o.clients...)
+	o.checkCutOff(t, true, o.clients...)
 	for _, c := range o.clients {
 		for _, url := range o.urls {
 			if s, ok := c.Layers().Corona.Alone(o.Key(url)); !ok || s.Kind != coronapb.State_UNREACHABLE || s.Detail == "" || s.Next.IsZero() {
-				t.Errorf("without a line %s is said to be %v: %q, next %v", url, s.Kind, s.Detail, s.Next)
+				t.Errorf("without internet the state of %s is %v: %q, next %v", url, s.Kind, s.Detail, s.Next)
 			}
 		}
 	}
-	o.dark = false
+	o.originsDown = false
 	o.World.Run(outageInterval + 30*time.Second)
-	o.fresh(t, 10*time.Minute, o.clients...)
+	o.checkFresh(t, 10*time.Minute, o.clients...)
 	for _, m := range o.members {
 		m.Start()
 	}
-	o.back(t)
+	o.checkRecovered(t)
 }
 
-// Many clients that lose their network at one moment do not come to an origin at one moment.
+// Many clients that lose their network at one moment do not all poll an origin at one moment.
 func TestACutOffCrowdIsSpread(t *testing.T) {
 	t.Parallel()
 	const crowd = 40
 	o := newOutage(t, 11, crowd)
 	o.kill(true)
-	f := o.feeds.by[o.urls[0]]
+	f := o.feeds.byURL[o.urls[0]]
 	most, total, before := 0, 0, f.Polls
 	for range 30 * 6 {
 		o.World.Run(10 * time.Second)
@@ -228,25 +229,25 @@ func TestACutOffCrowdIsSpread(t *testing.T) {
 		total += f.Polls - before
 		before = f.Polls
 	}
-	// Each client begins about one interval after it last heard of the feed, which is a little before the members died, and
-	// asks once in each interval that follows.
+	// Each client starts about one interval after it last heard of the feed, which is a little before
+	// the members died, and polls once per interval.
 	if want := crowd * 5; total < want*8/10 || total > want*21/20 {
-		t.Errorf("%d requests in six intervals, not about %d", total, want)
+		t.Errorf("%d requests in six intervals, want about %d", total, want)
 	}
 	if fair := crowd * 10 * int(time.Second) / int(outageInterval); most > 6*max(fair, 1) {
-		t.Errorf("%d requests in ten seconds where %d would be even", most, fair)
+		t.Errorf("%d requests in ten seconds; evenly spread they would be %d", most, fair)
 	}
 }
 
-// A member that is left alone sees items that come and go at the origin before the others are back. It hands them
-// over: they are in the log, once, for those who come later.
-func TestWhatAMemberFoundAloneComesIntoTheLog(t *testing.T) {
+// An isolated member sees items that come and go at the origin before the others are back. It hands
+// them over, and later readers find each of them once in the log.
+func TestItemsFoundByAnIsolatedMemberReachTheLog(t *testing.T) {
 	t.Parallel()
 	o := newOutage(t, 12, 1)
 	const url = "http://short.example/"
 	o.Serve(url, script.NewLively(script.Config{Seed: 12, Every: 2 * time.Minute, Window: 2, Limit: 16}))
 	for _, p := range o.Peers() {
-		p.Read(url)
+		p.SubscribeFeed(url)
 	}
 	o.World.Run(6 * time.Minute)
 	var alone *Peer
@@ -259,9 +260,9 @@ func TestWhatAMemberFoundAloneComesIntoTheLog(t *testing.T) {
 	}
 	o.clients[0].Kill(false)
 	died := o.Now()
-	o.World.Run(9 * time.Minute) // less than a lease: then it would make a log of its own
+	o.World.Run(9 * time.Minute) // less than a lease, after which it would found a branch
 	var found []feed.ID
-	for id, at := range alone.reads[url].at {
+	for id, at := range alone.subscriptions[url].firstShown {
 		if at.After(died) {
 			found = append(found, id)
 		}
@@ -279,7 +280,7 @@ func TestWhatAMemberFoundAloneComesIntoTheLog(t *testing.T) {
 	late := o.Add(true, o.members...)
 	late.Start()
 	o.World.Run(time.Minute)
-	late.Read(url)
+	late.SubscribeFeed(url)
 	o.World.Run(10 * time.Minute)
 	logged := map[feed.ID]int{}
 	late.Do(func() {
@@ -299,8 +300,9 @@ func TestWhatAMemberFoundAloneComesIntoTheLog(t *testing.T) {
 	report(t, o.Swarm)
 }
 
-// A member that restarts is not cut off, however quiet its feeds are. An owner at the root of a feed's tree has no
-// parent to ask, and the sequencer is silent as long as there are no items: such an owner said that it was cut off.
+// A member that restarts is not cut off, even if its feeds have no new items. An owner at the root
+// of a feed's tree has no parent to ask, and the sequencer is silent while there are no items; such
+// an owner used to report that it was cut off.
 func TestAMemberThatRestartsIsNotCutOff(t *testing.T) {
 	t.Parallel()
 	s := feedSwarm(13, Config{})
@@ -313,13 +315,13 @@ func TestAMemberThatRestartsIsNotCutOff(t *testing.T) {
 		s.Serve(url, script.NewLively(script.Config{Seed: uint64(i), Every: 48 * time.Hour, Limit: 4}))
 		urls = append(urls, url)
 		for _, p := range s.Peers() {
-			p.Read(url)
+			p.SubscribeFeed(url)
 		}
 	}
 	s.World.Run(2 * time.Minute)
 	for _, p := range s.Peers() {
 		p.Kill(false)
-		s.World.Run(time.Minute) // others lead its feeds by now
+		s.World.Run(time.Minute) // by now others lead its feeds
 		p.Start()
 		for range 150 {
 			s.World.Run(2 * time.Second)

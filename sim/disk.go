@@ -10,39 +10,39 @@ import (
 	"tidings/internal/plant"
 )
 
-// A DiskFault is what is wrong with the disk of a host. Whatever it is, what was
-// durable stays so and can be read.
+// A DiskFault says what is wrong with a host's disk. Records that are already durable can always be
+// read.
 type DiskFault uint8
 
 const (
-	// Sound: nothing is.
-	Sound DiskFault = iota
-	// Crowded: there is no room for a body. Batches with one are refused; small
-	// records still fit.
-	Crowded
-	// Full: there is no room at all, and all batches are refused.
-	Full
-	// Broken: all batches are refused until the host crashes. The first of them
-	// may be there all the same in the next life, which finds the disk sound.
-	Broken
+	// DiskOK: no fault.
+	DiskOK DiskFault = iota
+	// AlmostFull: there is no room for bodies. A batch with a body is refused; small records still
+	// fit.
+	AlmostFull
+	// DiskFull: every batch is refused.
+	DiskFull
+	// DiskBroken: every batch is refused until the host crashes. The first refused batch may have
+	// been written all the same. In the next life the disk works again.
+	DiskBroken
 )
 
 var (
 	errFull   = errors.New("disk full")
-	errBroken = errors.New("nothing more is written until the store is opened again")
+	errBroken = errors.New("the disk is broken until the store is opened again")
 )
 
-// A disk keeps records across crashes of its host. Batches become durable one
-// after the other, each a modelled delay after its commit or with the one
-// before it. Which of them a fault refuses is as in the real store.
+// A disk keeps records across crashes of its host. Batches become durable in the order of their
+// commits, each after a random delay. A fault refuses the same batches as it does in the real
+// store.
 type disk struct {
 	host    *Host
-	records []record // by key
+	records []record // sorted by key
 	pending []batch
-	last    int64 // when the last of them becomes durable
+	last    int64 // when the last pending batch becomes durable
 
-	fault DiskFault
-	torn  *batch // the first that a broken disk refused
+	fault        DiskFault
+	firstRefused *batch // the first batch that a broken disk refused; nil if none
 }
 
 type batch struct {
@@ -53,12 +53,12 @@ type batch struct {
 func (d *disk) commit(ops []env.Op, done func(error)) {
 	l := d.host.lane
 	d.host.stats.Commits++
-	d.last = max(d.last, l.now+between(&d.host.doorDice, syncLeast, syncMost))
+	d.last = max(d.last, l.now+uniformBetween(&d.host.ioRNG, syncMin, syncMax))
 	d.pending = append(d.pending, batch{ops, done})
-	l.push(d.last, d.host, durable, 0)
+	l.schedule(d.last, d.host, eventDurable, 0)
 }
 
-// sync makes the oldest batch durable, unless the disk refuses it, and says so.
+// sync makes the oldest batch durable, unless the disk refuses it, and calls its done.
 func (d *disk) sync() {
 	b := d.pending[0]
 	d.pending = slices.Delete(d.pending, 0, 1)
@@ -66,7 +66,7 @@ func (d *disk) sync() {
 	if err == nil {
 		d.write(b.ops)
 	} else {
-		d.host.stats.Unwritten++
+		d.host.stats.RefusedCommits++
 		if plant.IgnoreDiskErrors {
 			err = nil
 		}
@@ -74,38 +74,37 @@ func (d *disk) sync() {
 	b.done(err)
 }
 
-// refuse says why a batch does not become durable, nil if it does.
+// refuse returns why a batch cannot become durable; nil if it can.
 func (d *disk) refuse(b *batch) error {
 	switch d.fault {
-	case Crowded:
+	case AlmostFull:
 		if slices.ContainsFunc(b.ops, func(op env.Op) bool { return op.Body && op.Value != nil }) {
 			return errFull
 		}
-	case Full:
+	case DiskFull:
 		return errFull
-	case Broken:
-		if d.torn == nil {
-			d.torn = b
+	case DiskBroken:
+		if d.firstRefused == nil {
+			d.firstRefused = b
 		}
 		return errBroken
 	}
 	return nil
 }
 
-// crash makes some of the oldest batches durable, as the dice will, and forgets
-// the others.
+// crash makes a random number of the oldest pending batches durable and drops the others.
 func (d *disk) crash() {
-	kept := int(throw(&d.host.doorDice) * float64(len(d.pending)+1))
+	kept := int(randFloat(&d.host.ioRNG) * float64(len(d.pending)+1))
 	for _, b := range d.pending[:kept] {
 		if d.refuse(&b) == nil {
 			d.write(b.ops)
 		}
 	}
-	if d.fault == Broken {
-		if d.torn != nil && throw(&d.host.doorDice) < 0.5 {
-			d.write(d.torn.ops)
+	if d.fault == DiskBroken {
+		if d.firstRefused != nil && randFloat(&d.host.ioRNG) < 0.5 {
+			d.write(d.firstRefused.ops)
 		}
-		d.fault, d.torn = Sound, nil
+		d.fault, d.firstRefused = DiskOK, nil
 	}
 	d.pending, d.last = nil, 0
 }
@@ -116,8 +115,8 @@ func (d *disk) write(ops []env.Op) {
 	}
 }
 
-// A record is what a disk keeps under a key. What a thousand disks have, as the addresses of
-// members, has one key for all.
+// A record is a key and its value. Keys are interned, because a thousand disks hold the same ones,
+// such as the addresses of members.
 type record struct {
 	key   unique.Handle[string]
 	value []byte
@@ -143,7 +142,7 @@ func (d *disk) put(key string, value []byte) {
 	case ok:
 		d.records[i].value = value
 	case value != nil:
-		if n := len(d.records); n == cap(d.records) { // thousands of disks are full of spare room otherwise
+		if n := len(d.records); n == cap(d.records) { // grow by a quarter only: thousands of disks would waste much memory
 			d.records = append(make([]record, 0, n+max(8, n/4)), d.records...)
 		}
 		d.records = slices.Insert(d.records, i, record{unique.Make(key), value})

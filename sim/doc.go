@@ -1,12 +1,10 @@
 // Package sim runs a network of real nodes in virtual time, from one seed.
 //
-// The nodes are those that run in the world: they are built by the same
-// functions, encode the same frames and cannot tell the difference, because
-// they touch the world only through the doors of internal/env, and this package
-// keeps the promises of those doors a second time. One goroutine takes events
-// from one calendar, in the order of their times, and gives each to its node. There
-// is nothing else that moves, so one seed gives one run, bit for bit, and
-// [World.TraceHash] says whether two runs were the same.
+// The nodes are built by the same functions as in production and encode the same frames. They use the
+// outside world only through the interfaces of internal/env, and this package implements these with the
+// same guarantees. One goroutine takes events from one calendar in the order of their times and hands
+// each to its node. Nothing else runs, so one seed always gives the same run, bit for bit, and
+// [World.TraceHash] tells whether two runs were the same.
 //
 //	w := sim.New(sim.Config{Seed: 1})
 //	a, b := w.Host(sim.HostConfig{Open: true}), w.Host(sim.HostConfig{Open: true})
@@ -16,86 +14,83 @@
 //	w.At(w.Now().Add(time.Hour), func() { a.Crash(false) })
 //	w.Run(2 * time.Hour)
 //
-// # What a world holds
+// # Worlds, hosts and swarms
 //
-// A [World] has hosts. A [Host] is a machine: an identity, an address, a disk, a
-// place on the map, and a node while it is up. Frames take the time that a [Topology]
-// gives each pair of hosts, in order unless [Faults] say otherwise; a host that is not
-// open is reached only over a link that it opened itself. [King] is the topology with
-// the round trip times that were measured in the Internet.
+// A [World] has hosts. A [Host] is a machine: an identity, an address, a disk, a place on the map, and a
+// node while it is up. A [Topology] says how long frames travel between each pair of hosts; they arrive in
+// order unless [NetworkFaults] say otherwise. A host that is not open can be reached only over a link that
+// it opened itself. [King] is the topology with round-trip times that were measured in the Internet.
+//
+// A [Swarm] is a world whose hosts run tidings nodes, with checkers of the invariants below.
 //
 // # Lanes
 //
-// A world whose Config has several Lanes makes use of as many processors: hosts of one
-// lane are run apart from those of the others, for a stride of time that no frame is faster
-// than. Goroutines are the caller's, who gives Config.Beside; whether lanes go side by side
-// or in turns, the world is the same, event for event. What hosts of several lanes use together
-// besides, as a log's handler or an origin, has to bear that.
+// A world with several Lanes in its Config can use as many processors. Each lane handles the events of its
+// own hosts for a window of time (Config.Lookahead) that no frame is faster than, and the lanes are
+// synchronised between two windows. The goroutines are the caller's (Config.Parallel). The result is the
+// same, event for event, whether lanes run in parallel or in turn. Objects that hosts of several lanes
+// share, such as a log handler or an origin, must be safe for concurrent use.
 //
-// # What befalls it
+// # Faults
 //
-// Each of these is a verb of the world or of a host, and can be undone:
+// Each of these is a method of the world or of a host, and can be undone:
 //
-//	World.SetFaults    frames are lost, repeated, held back
-//	World.Partition    sides do not reach each other
-//	World.PartOneWay   one side is not heard by another, which it hears
-//	Host.Crash         the node dies, seen or unseen; the disk stays, torn where it was written
-//	Host.SetDisk       the disk has no room, or breaks; see DiskFault
-//	Host.SetClock      the clock leaps, or is wrong in the next life
-//	Host.Pause         the process stands still, and goes on: everything comes late
-//	Host.SetPace       each event takes the host some time: queues form
-//	Swarm.Churn        peers come and go, after sessions with a heavy tail
-//	Peer.Swallow       the peer keeps what others should get from it of any feed
-//	Swarm.GrowLying    peers that lie about the overlay
+//	World.SetNetworkFaults  frames are lost, duplicated or delayed
+//	World.Partition         hosts of different sides cannot reach each other
+//	World.PartitionOneWay   one side does not hear the other, but is heard by it
+//	Host.Crash              the node dies, with or without a hint to its peers; writes in progress may be torn
+//	Host.SetDisk            the disk is full or broken; see DiskFault
+//	Host.SetClock           the clock jumps, or is wrong in the next life
+//	Host.Pause              the process stops and goes on later, so that everything is late
+//	Host.SetServiceTime     each event takes the host some time, so that queues form
+//	Swarm.Churn             peers leave and others arrive, after sessions with a heavy tail
+//	Peer.DropForwards       the peer drops what it should pass on about any feed
+//	Swarm.GrowWithLiars     some members lie about the overlay
 //
-// Topics (env.Topics) fail as GossipSub does: topics.go says how.
+// Topics (env.Topics) fail as GossipSub does; see topics.go.
 //
-// A disk that is lost makes a new host: who forgets what he has signed must not sign
-// again in the same name.
+// A host whose disk is lost is replaced by a new host with a new key. A node without its records does not
+// know what it has signed, and must not sign again with the same key.
 //
 // # Safety, then liveness
 //
-// A [Nemesis] is a world at work on which a plan of [Strike]s comes down: random ones,
-// from its seed, or those of a story. While they last only safety is checked: that
-// nothing wrong is done. When they are over the world is left alone, and after
-// [Patience] all has to be right. tidings-lab sim faults runs them by the hundred.
+// A [Scenario] is a network under load into which a plan of [Fault] values is injected: a random plan from
+// its seed, or one read from a file. During the faults only safety is checked: nothing that must never
+// happen happens. Then the network is left alone, and after [RecoveryLimit] all invariants must hold.
+// tidings-lab sim faults runs hundreds of scenarios.
 //
 // # Invariants
 //
-// What must hold has a name, which a [Violation] says. The numbers are those of the
-// design's reliability note.
+// Each invariant has a name, which a [Violation] contains. The constants are named after the violation.
 //
-//	I1   all who read a feed have each item, once       NotShown, Forgotten, TakenBack, ShownTwice
-//	I2   positions that are shown only grow             WentBack
-//	I3   an item was seen by several owners             not yet: there are no witnesses
-//	I4   no position is signed twice                    TwoEntries
-//	I5   an epoch has one sequencer                     TwoSequencers
-//	I6   an acknowledged subscription is not lost       Unsubscribed at its node; NoWay, WrongWeight in the tree
-//	I7   a host's budget of polls is kept               not in sim: tests of corona; WrongRank is what holds of it
-//	I8   tables and queues are bounded                  Overgrown, Stray
-//	I9   after troubles: one head, one sequencer, trees OneHead, OneLeader, NoWay, OneRoot, WrongLeaf, TooSlow
-//	     each rank polled once, true sums               WrongRank, Unordered, WrongSum
-//	I10  no acknowledged write is lost by a crash       Unsubscribed, TwoEntries, Forgotten; on real disks: internal/store
+//	I1   every reader of a feed is shown each item once    NotShown, ShownAndGone, ItemTakenBack, ShownTwice
+//	I2   positions that readers were shown only grow       PositionWentBack
+//	I3   several owners have seen an item                  not checked
+//	I4   no position is signed twice                       TwoEntries
+//	I5   an epoch has one sequencer                        TwoSequencers
+//	I6   an acknowledged subscription is not lost          SubscriptionLost at its node; LostChild, WrongWeight in the tree
+//	I7   the polling budget of a host is kept              not checked here: tests of corona; RankNotServedOnce covers a part
+//	I8   tables and queues are bounded                     Overgrown, StrayOwner
+//	I9   after faults: one head, one sequencer, complete   SeveralHeads, NotOneSequencer, LostChild, SeveralRoots,
+//	     trees, each rank polled once, true sums           WrongLeaf, SlowLookup, RankNotServedOnce, ServedWithoutOrder, WrongSum
+//	I10  no acknowledged write is lost by a crash          SubscriptionLost, TwoEntries, ShownAndGone; on real disks: internal/store
 //
-// Of filters: NotDispatched, DispatchedTwice. Those of the overlay and its trees have no number there: WrongRoot, NoAck, WrongCount,
-// Cycle, Twice, Missing. Each checker is seen to catch a bug that is planted for it:
-// planted_test.go, internal/plant.
+// Filters have DispatchedTwice and NotDispatched. The invariants of the overlay and its trees have no
+// number: WrongRoot, NoAcknowledgement, StaleCount, Cycle, Duplicate, Lost. For each checker a bug is
+// planted that it must catch (planted_test.go, internal/plant).
 //
-// WrongRoot, NoAck and Missing excuse those who were hindered a moment ago
-// ([Host.Hindered]): who stands still, or is parted from others, is rightly taken for
-// dead, and two may be the root of a key until they have met again.
+// WrongRoot, NoAcknowledgement and Lost excuse hosts that were recently impaired ([Host.LastImpaired]).
+// Others rightly take a paused or partitioned host for dead, and two members may both be the root of a key
+// until they have met again.
 //
-// # Dice
+// # Random numbers
 //
-// Every host has streams of its own for the frames it sends, for its other
-// doors, and, anew for each life, for its node. What one host does therefore
-// never changes the dice of another, and a fault more or less does not make
-// another world.
+// Every host has separate random streams for the frames it sends, for its disk, worker and fetcher, for
+// topics, and, in each life, for its node. The actions of one host therefore do not change the random
+// numbers of another, and one fault more or less does not change the rest of the run.
 //
-// # What it leaves to others
+// # Not modelled
 //
-// Links have no bandwidth: a frame's size is counted, not waited for. Origins
-// are a function, and their politeness (two connections, a second between
-// requests) is the real fetcher's. What is right and wrong in a run is for
-// checkers to say.
+// Links have no bandwidth: the size of a frame is counted, but costs no time. Origins are a function; the
+// limits per web server (two connections, a second between requests) belong to the real fetcher.
 package sim

@@ -1,36 +1,35 @@
 package sim
 
-// kind says what an event does to its host.
-type kind uint8
+// An eventKind says what an event does to its host. The comments say what the event's item is.
+type eventKind uint8
 
 const (
-	alarm     kind = iota // the node may want to be run
-	frame                 // item: slab of frames
-	fetched               // item: slab of fetches
-	computed              // item: slab of done functions
-	durable               // the oldest batch of the host's disk
-	down                  // item: the host whose link broke
-	found                 // item: the host that was found
-	reachable             // the node was dialled back
-	rouse                 // the host goes on with what waited
-	asked                 // item: slab of scripts, what the node's owner asks of it
-	turn                  // item: slab of scripts; no host
-	gossip                // item: slab of whispers
+	eventAlarm      eventKind = iota // the node may be due to run
+	eventFrame                       // item: index of a frame
+	eventFetched                     // item: index of a fetch
+	eventComputed                    // item: index of a callback
+	eventDurable                     // the oldest pending batch of the host's disk is due
+	eventPeerDown                    // item: index of the host whose link broke
+	eventPeerFound                   // item: index of the host that was found
+	eventReachable                   // the node was dialled back
+	eventResume                      // the host handles the events that waited
+	eventCall                        // item: index of a script's function, called in the node's turn
+	eventScript                      // item: index of a script's function; no host
+	eventTopicFrame                  // item: index of a topic frame
 )
 
-var kindNames = [...]string{
+var eventNames = [...]string{
 	"alarm", "frame", "answer", "computation", "commit",
-	"peer down", "peer found", "reachable", "rousing", "question", "turn", "gossip",
+	"peer down", "peer found", "reachable", "resume", "call", "script", "topic frame",
 }
 
-func (k kind) String() string { return kindNames[k] }
+func (k eventKind) String() string { return eventNames[k] }
 
-// An event happens to one host at one time. It holds no pointer, so that a
-// calendar of millions costs the garbage collector nothing; what it carries lies
-// in a slab.
+// An event happens to one host at one time. It holds no pointers, so that the garbage collector
+// need not scan a calendar of millions of events; payloads lie in slabs.
 type event struct {
 	host int32
-	life uint32 // of the host; the event is void for any other
+	life uint32 // of the host; the event is void in any other life
 	item uint32
-	kind kind
+	kind eventKind
 }

@@ -14,86 +14,86 @@ import (
 	"tidings/overlay/scribe"
 )
 
-// feeds are what origins serve, and who read what of it.
+// feeds holds what the origins serve, and what the checkers know about readers.
 type feeds struct {
-	by    map[string]*Feed
-	urls  []string
-	logs  map[overlay.ID]*history
-	amiss map[string]time.Time // since when logs or their sequencers were seen not to be right, by invariant and channel
-	past  map[feed.ID]bool     // items that a reader got past the log, from the origin
-	watch Watch
+	byURL        map[string]*Feed
+	urls         []string
+	histories    map[overlay.ID]*logHistory
+	failingSince map[string]time.Time // since when an invariant of logs has been violated, by invariant and channel
+	outsideLog   map[feed.ID]bool     // items that a reader got from the origin, and not from the log
+	hooks        Hooks
 }
 
-// A Watch is told what readers are shown, and when their nodes start and end, as it happens:
-// often in a node's turn, so it may look, and nothing else.
-type Watch struct {
-	Shown      func(p *Peer, url string, id feed.ID)
-	Came, Went func(p *Peer)
+// Hooks are called when a reader is shown an item, and when a node starts or stops. They often run
+// within a node's turn, so they may only observe.
+type Hooks struct {
+	Shown            func(p *Peer, url string, id feed.ID)
+	Started, Stopped func(p *Peer)
 }
 
-// Watch has w told all from now on.
-func (s *Swarm) Watch(w Watch) { s.feeds.watch = w }
+// SetHooks replaces the hooks.
+func (s *Swarm) SetHooks(w Hooks) { s.feeds.hooks = w }
 
 // A Feed is what an origin serves at a URL.
 type Feed struct {
 	URL    string
 	Script script.Script
 	Began  time.Time
-	Public bool // it is on a public address, so its domain has a budget
+	Public bool // the URL is at a public address, so its domain has a budget
 	Polls  int  // requests that reached the origin
-	Full   int  // of which it answered with the document
+	Full   int  // requests that were answered with the document
 
-	version     script.Version // the last that At of the script returned
-	from, until time.Duration  // it is what the script has between these times
-	index       int            // of the version read last
-	read        *feed.Feed
+	version                   script.Version // the last version that the script returned
+	versionFrom, versionUntil time.Duration  // the period in which version is current, since Began
+	parsedIndex               int            // of the version that parsed holds
+	parsed                    *feed.Feed
 }
 
-// at is what the script has at a time since the feed began. It asks the script once for each version, since
-// most polls find nothing new and a script makes its document anew each time. A script without a next version
-// is asked each time: a test may change what it has.
-func (f *Feed) at(now time.Time) script.Version {
+// versionAt returns the feed's version at a time. It asks the script once per version, because most
+// polls find nothing new and a script renders its document each time. A script without a next
+// version is asked at every poll, because a test may change it.
+func (f *Feed) versionAt(now time.Time) script.Version {
 	t := now.Sub(f.Began)
-	if t < f.from || t >= f.until {
+	if t < f.versionFrom || t >= f.versionUntil {
 		next, more := f.Script.Next(t)
 		if !more {
 			next = t
 		}
-		f.version, f.from, f.until = f.Script.At(t), t, next
+		f.version, f.versionFrom, f.versionUntil = f.Script.At(t), t, next
 	}
 	return f.version
 }
 
-// A reading is a peer's subscription to a feed.
-type reading struct {
-	url   string
-	key   overlay.ID
-	since time.Time                      // of the subscription, or the present life
-	got   map[feed.ID]map[feed.Hash]bool // what it was shown as news in this life
-	at    map[feed.ID]time.Time          // when first, in any life
-	last  owner.Position                 // of the log's head, as seen last
-	in    uint64                         // the lineage that it was in then
-	anew  uint64                         // how often its node had left a log for another
-	acked bool                           // the node has said that it will not forget it
+// A subscription is a peer's subscription to a feed.
+type subscription struct {
+	url           string
+	key           overlay.ID
+	since         time.Time                      // start of the subscription
+	shownVersions map[feed.ID]map[feed.Hash]bool // what the reader was shown as new in this life
+	firstShown    map[feed.ID]time.Time          // when each item was first shown, in any life
+	lastHead      owner.Position                 // head of the log at the last check
+	branch        uint64                         // branch of the log at the last check
+	logSwitches   uint64                         // how often the node had replaced its log by another at the last check
+	acknowledged  bool                           // the node has confirmed that it stored the subscription
 }
 
-// Serve has the origins of the world serve a feed from now on.
+// Serve makes the origins serve a feed from now on.
 func (s *Swarm) Serve(url string, sc script.Script) *Feed {
-	f := &Feed{URL: url, Script: sc, Began: s.Now(), index: -1}
+	f := &Feed{URL: url, Script: sc, Began: s.Now(), parsedIndex: -1}
 	s.groups[s.Key(url)] = true
-	s.feeds.by[url] = f
+	s.feeds.byURL[url] = f
 	s.feeds.urls = append(s.feeds.urls, url)
 	return f
 }
 
-// serve is the world's origin.
+// serve is the world's Origin.
 func (s *Swarm) serve(at time.Time, r env.Request) env.Answer {
-	f := s.feeds.by[r.URL]
+	f := s.feeds.byURL[r.URL]
 	if f == nil {
 		return env.Answer{Status: 404, FinalURL: r.URL, Private: true}
 	}
 	f.Polls++
-	v := f.at(at)
+	v := f.versionAt(at)
 	a := env.Answer{Status: 200, FinalURL: r.URL, Private: !f.Public, ContentType: v.ContentType, ETag: fmt.Sprintf("%q", fmt.Sprint(v.Index))}
 	if r.ETag == a.ETag {
 		a.Status = 304
@@ -104,110 +104,110 @@ func (s *Swarm) serve(at time.Time, r env.Request) env.Answer {
 	return a
 }
 
-// Now is the document as it stands, read.
+// document returns the feed's parsed document at a time.
 func (s *Swarm) document(f *Feed, at time.Time) *feed.Feed {
-	v := f.at(at)
-	if f.index != v.Index {
+	v := f.versionAt(at)
+	if f.parsedIndex != v.Index {
 		doc, err := feed.Parse(v.Body, v.ContentType)
 		if err != nil {
 			panic(fmt.Sprintf("sim: feed %s: %v", f.URL, err))
 		}
-		f.index, f.read = v.Index, doc
+		f.parsedIndex, f.parsed = v.Index, doc
 	}
-	return f.read
+	return f.parsed
 }
 
-// Read subscribes a peer to a feed, for one reader. If its disk refuses, the reader
-// tries again in a while.
-func (p *Peer) Read(url string) {
-	if p.reads[url] != nil {
+// SubscribeFeed subscribes a peer to a feed, for one reader. If the disk refuses the subscription,
+// the reader tries again later.
+func (p *Peer) SubscribeFeed(url string) {
+	if p.subscriptions[url] != nil {
 		return
 	}
-	r := &reading{
+	r := &subscription{
 		url: url, key: p.swarm.Key(url), since: p.swarm.Now(),
-		got: map[feed.ID]map[feed.Hash]bool{}, at: map[feed.ID]time.Time{},
+		shownVersions: map[feed.ID]map[feed.Hash]bool{}, firstShown: map[feed.ID]time.Time{},
 	}
-	p.reads[url] = r
-	p.ask(r)
+	p.subscriptions[url] = r
+	p.subscribe(r)
 }
 
-// askPause is after what time a reader asks again whose subscription was refused.
-const askPause = 30 * time.Second
+// resubscribeDelay is the time until a refused subscription is tried again.
+const resubscribeDelay = 30 * time.Second
 
-func (p *Peer) ask(r *reading) {
+func (p *Peer) subscribe(r *subscription) {
 	life := p.lives
 	p.Do(func() {
 		p.node.Feeds.Subscribe(r.url, 1, nil, func(err error) {
-			if r.acked = err == nil; r.acked {
+			if r.acknowledged = err == nil; r.acknowledged {
 				return
 			}
-			p.swarm.After(askPause, func() {
+			p.swarm.After(resubscribeDelay, func() {
 				if p.Up() && p.lives == life {
-					p.ask(r)
+					p.subscribe(r)
 				}
 			})
 		})
 	})
 }
 
-// weight is how many clients stand behind a peer in a group, or the tree of a feed.
-func (p *Peer) weight(g overlay.ID) int {
-	w := p.wants[g]
-	for _, r := range p.reads {
-		if r.key == g && r.acked {
+// groupWeight returns the number of clients behind a peer in a group or in the tree of a feed.
+func (p *Peer) groupWeight(g overlay.ID) int {
+	w := p.groups[g]
+	for _, r := range p.subscriptions {
+		if r.key == g && r.acknowledged {
 			w++
 		}
 	}
 	return w
 }
 
-// died begins the readings of a peer anew: what it was shown in a life that ended
-// before it was durable may be shown again.
-func (f *feeds) died(p *Peer) {
-	for _, r := range p.reads {
-		r.got = map[feed.ID]map[feed.Hash]bool{}
-		r.last = owner.Position{}
+// peerDied resets what the peer's readers were shown. Items shown in a life that ended before they
+// were durable may be shown again.
+func (f *feeds) peerDied(p *Peer) {
+	for _, r := range p.subscriptions {
+		r.shownVersions = map[feed.ID]map[feed.Hash]bool{}
+		r.lastHead = owner.Position{}
 	}
 }
 
-// A reader is a peer as its node's application.
-type reader struct{ p *Peer }
+// An application is the application of a peer's node.
+type application struct{ p *Peer }
 
-func (r reader) Deliver(d scribe.Delivery) { r.p.swarm.mail.arrived(r.p, d) }
-func (r reader) StateChanged(overlay.ID)   {}
+func (r application) Deliver(d scribe.Delivery) { r.p.swarm.multicasts.arrived(r.p, d) }
+func (r application) StateChanged(overlay.ID)   {}
 
-func (r reader) Fetched(_ overlay.ID, f *feed.Feed, _ corona.Offer, _ corona.State) {
+func (r application) Fetched(_ overlay.ID, f *feed.Feed, _ corona.Offer, _ corona.State) {
 	if f != nil {
 		for _, it := range f.Items {
-			r.p.swarm.feeds.past[it.ID] = true
+			r.p.swarm.feeds.outsideLog[it.ID] = true
 		}
 	}
 }
 
-func (r reader) News(key overlay.ID, of []difference.Change, at time.Time) {
+func (r application) News(key overlay.ID, of []difference.Change, at time.Time) {
 	s := r.p.swarm
-	for _, rd := range r.p.reads {
+	for _, rd := range r.p.subscriptions {
 		if rd.key != key {
 			continue
 		}
-		if sub, _ := r.p.node.Feeds.Subscription(key); sub.Alone { // it is this node's own word
+		if sub, _ := r.p.node.Feeds.Subscription(key); sub.Alone { // the node polled the feed itself, so the items are not in the log
 			for _, c := range of {
-				s.feeds.past[c.Item.ID] = true
+				s.feeds.outsideLog[c.Item.ID] = true
 			}
 		}
 		for _, c := range of {
-			if rd.got[c.Item.ID] == nil {
-				rd.got[c.Item.ID] = map[feed.Hash]bool{}
+			if rd.shownVersions[c.Item.ID] == nil {
+				rd.shownVersions[c.Item.ID] = map[feed.Hash]bool{}
 			}
-			if rd.got[c.Item.ID][c.Item.Hash] {
-				s.violated(ShownTwice, "host %d was shown an item of %s again", r.p.Index(), rd.url)
+			if rd.shownVersions[c.Item.ID][c.Item.Hash] {
+				s.reportViolation(ShownTwice, "host %d was shown an item of %s again", r.p.Index(), rd.url)
 			}
-			rd.got[c.Item.ID][c.Item.Hash] = true
-			if _, known := rd.at[c.Item.ID]; !known {
-				rd.at[c.Item.ID] = s.Now()
+			rd.shownVersions[c.Item.ID][c.Item.Hash] = true
+			if _, known := rd.firstShown[c.Item.ID]; !known {
+				rd.firstShown[c.Item.ID] = s.Now()
 			}
-			if s.feeds.watch.Shown != nil {
-				s.feeds.watch.Shown(r.p, rd.url, c.Item.ID)
+			if s.feeds.hooks.Shown != nil {
+				s.feeds.hooks.Shown(r.p, rd.url, c.Item.ID)
 			}
 		}
 	}
@@ -215,47 +215,47 @@ func (r reader) News(key overlay.ID, of []difference.Change, at time.Time) {
 
 // Invariants of feeds.
 const (
-	// ShownTwice (I1): no reader is shown one version of an item twice.
+	// ShownTwice (I1): a reader was shown one version of an item twice.
 	ShownTwice = "item shown twice"
-	// NotShown (I1): after quiet, readers have what the origin serves.
+	// NotShown (I1): after quiet, a reader lacks an item that the origin serves.
 	NotShown = "item not shown"
-	// Forgotten (I1, I10): what any reader was shown, all have in the end, also when it is
-	// no more in the origin's document.
-	Forgotten = "item shown and gone"
-	// TakenBack (I1): what a reader was shown it has as long as its node lives.
-	TakenBack = "item taken back"
-	// TwoEntries (I4): a position of a log is signed once.
+	// ShownAndGone (I1, I10): after quiet, a reader lacks an item that some reader was shown, even
+	// if the origin no longer serves it.
+	ShownAndGone = "item shown and gone"
+	// ItemTakenBack (I1): a reader lost an item that it was shown in its node's present life.
+	ItemTakenBack = "item taken back"
+	// TwoEntries (I4): two entries were signed for one position of a log.
 	TwoEntries = "position signed twice"
-	// TwoSequencers (I5): an epoch has one sequencer.
+	// TwoSequencers (I5): an epoch has two sequencers.
 	TwoSequencers = "two sequencers"
-	// WentBack (I2): as long as it stays in a lineage, a reader's log only grows.
-	WentBack = "position went back"
-	// Unsubscribed (I6, I10): a subscription that was acknowledged is there, in every life that
-	// has the disk.
-	Unsubscribed = "subscription lost"
+	// PositionWentBack (I2): a reader's log shrank within one branch.
+	PositionWentBack = "position went back"
+	// SubscriptionLost (I6, I10): an acknowledged subscription is gone, in a life that has the
+	// disk.
+	SubscriptionLost = "subscription lost"
 )
 
-// FeedStats sums up what became of feeds.
+// FeedStats sums up the counters of all feeds and their nodes.
 type FeedStats struct {
-	Polls, Full           int // requests to origins
-	Readings, News        int
-	Entries, Epochs       uint64
-	Jumps, Merged         uint64
-	Gaps, Filled, Fetches uint64
-	Unlike, Unread        uint64
-	Garbage, Untrusted    uint64
+	Polls, Full               int // requests to origins
+	Subscriptions, ItemsShown int
+	Entries, Epochs           uint64
+	ForcedReconfigs, Merged   uint64
+	Gaps, Filled, Fetches     uint64
+	Unlike, Unread            uint64
+	Garbage, Untrusted        uint64
 }
 
-// FeedStats returns them; of peers those that are up.
+// FeedStats returns the sums; those of nodes cover only the peers that are up.
 func (s *Swarm) FeedStats() (sum FeedStats) {
-	for _, f := range s.feeds.by {
+	for _, f := range s.feeds.byURL {
 		sum.Polls += f.Polls
 		sum.Full += f.Full
 	}
 	for _, p := range s.members {
-		for _, r := range p.reads {
-			sum.Readings++
-			sum.News += len(r.at)
+		for _, r := range p.subscriptions {
+			sum.Subscriptions++
+			sum.ItemsShown += len(r.firstShown)
 		}
 		if !p.Up() {
 			continue
@@ -263,7 +263,7 @@ func (s *Swarm) FeedStats() (sum FeedStats) {
 		o, t := p.node.Owners.Stats(), p.node.Feeds.Stats()
 		sum.Entries += o.Committed
 		sum.Epochs += o.Epochs
-		sum.Jumps += o.ForcedReconfigs
+		sum.ForcedReconfigs += o.ForcedReconfigs
 		sum.Merged += o.Merged
 		sum.Gaps += t.Gaps
 		sum.Filled += t.Filled

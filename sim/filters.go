@@ -12,47 +12,47 @@ import (
 
 // Invariants of filters.
 const (
-	// DispatchedTwice: no filter gets an entry twice in one life.
+	// DispatchedTwice: a filter got an entry twice in one life.
 	DispatchedTwice = "entry dispatched twice"
-	// NotDispatched: what a reader was shown, every filter that listened has got.
+	// NotDispatched: a filter that was listening did not get an item that a reader was shown.
 	NotDispatched = "item not dispatched"
 )
 
-// filtering is what a peer got as a filter, in its present life.
-type filtering struct {
-	entries map[owner.Hash]bool
-	items   map[version]time.Time // when it came
-	again   int                   // items that came in another entry, too
+// A filterState is what a filter has got in its present life.
+type filterState struct {
+	entries  map[owner.Hash]bool
+	items    map[itemVersion]time.Time // when each arrived
+	repeated int                       // items that also came in another entry
 }
 
-// A version of an item.
-type version struct {
+// An itemVersion is one version of an item.
+type itemVersion struct {
 	id   feed.ID
 	hash feed.Hash
 }
 
-// Filter makes a peer a filter from its next start on.
-func (p *Peer) Filter() { p.filters = &filtering{} }
+// MakeFilter makes a peer a filter from its next start on.
+func (p *Peer) MakeFilter() { p.filterState = &filterState{} }
 
-// anew begins a new life of a filter.
-func (f *filtering) anew() {
-	f.entries, f.items = map[owner.Hash]bool{}, map[version]time.Time{}
+// reset begins a new life of a filter.
+func (f *filterState) reset() {
+	f.entries, f.items = map[owner.Hash]bool{}, map[itemVersion]time.Time{}
 }
 
-func (r reader) Dispatched(d firehose.Dispatch) bool {
-	s, f := r.p.swarm, r.p.filters
+func (r application) Dispatched(d firehose.Dispatch) bool {
+	s, f := r.p.swarm, r.p.filterState
 	if f.entries[d.Entry.Hash] {
-		s.violated(DispatchedTwice, "host %d got entry %v of %s again", r.p.Index(), d.Entry.At, d.URL)
+		s.reportViolation(DispatchedTwice, "host %d got entry %v of %s again", r.p.Index(), d.Entry.At, d.URL)
 	}
 	f.entries[d.Entry.Hash] = true
 	delta, err := difference.Decode(d.Body)
 	if err != nil {
-		panic("sim: an entry that cannot be read: " + err.Error())
+		panic("sim: decode an entry: " + err.Error())
 	}
 	for _, c := range delta.Changes {
-		v := version{c.Item.ID, c.Item.Hash}
+		v := itemVersion{c.Item.ID, c.Item.Hash}
 		if _, had := f.items[v]; had {
-			f.again++
+			f.repeated++
 			continue
 		}
 		f.items[v] = s.Now()
@@ -60,30 +60,30 @@ func (r reader) Dispatched(d firehose.Dispatch) bool {
 	return true
 }
 
-// FilterStats say how new items came to filters.
+// FilterStats says which new items reached the filters, and how fast.
 type FilterStats struct {
-	Filters  int             // that were up all the time
-	Wanted   int             // pairs of a filter and an item
-	Got      int             // of these
-	Again    int             // items that came in a second entry
-	Delays   []time.Duration // from when the first reader was shown an item, unordered
-	Firehose firehose.Stats  // of all nodes
+	Filters   int             // filters that were up all the time
+	Expected  int             // pairs of a filter and an item
+	Delivered int             // pairs of which the filter got the item
+	Repeated  int             // items that came in a second entry
+	Delays    []time.Duration // from the time at which the first reader was shown the item; not sorted
+	Firehose  firehose.Stats  // sum over all nodes
 }
 
-// CheckFilters looks what came of the items that any reader was shown for the first time
-// within a time to the filters that were up since before it. It says a violation for each that
-// is missing.
+// CheckFilters looks at all items that were first shown to a reader between since and until. It
+// checks that the filters that were up since before then have got them, and reports each missing
+// one.
 func (s *Swarm) CheckFilters(since, until time.Time) (st FilterStats) {
 	type shown struct {
 		url string
 		at  time.Time
 	}
-	items := map[version]shown{}
+	items := map[itemVersion]shown{}
 	for _, p := range s.members {
-		for url, r := range p.reads {
-			for id, at := range r.at {
-				for hash := range r.got[id] {
-					v := version{id, hash}
+		for url, r := range p.subscriptions {
+			for id, at := range r.firstShown {
+				for hash := range r.shownVersions[id] {
+					v := itemVersion{id, hash}
 					if had, ok := items[v]; !ok || at.Before(had.at) {
 						items[v] = shown{url, at}
 					}
@@ -91,35 +91,35 @@ func (s *Swarm) CheckFilters(since, until time.Time) (st FilterStats) {
 			}
 		}
 	}
-	maps.DeleteFunc(items, func(_ version, i shown) bool { return i.at.Before(since) || !i.at.Before(until) })
+	maps.DeleteFunc(items, func(_ itemVersion, i shown) bool { return i.at.Before(since) || !i.at.Before(until) })
 	for _, p := range s.members {
 		if p.Up() {
 			f := p.node.Firehose.Stats()
 			st.Firehose.Add(f)
 		}
-		if p.filters == nil || !p.Up() || p.up.After(since) {
+		if p.filterState == nil || !p.Up() || p.startedAt.After(since) {
 			continue
 		}
 		st.Filters++
-		st.Again += p.filters.again
+		st.Repeated += p.filterState.repeated
 		for v, i := range items {
-			st.Wanted++
-			came, ok := p.filters.items[v]
+			st.Expected++
+			came, ok := p.filterState.items[v]
 			if !ok {
-				s.violated(NotDispatched, "host %d did not get an item of %s", p.Index(), i.url)
+				s.reportViolation(NotDispatched, "host %d did not get an item of %s", p.Index(), i.url)
 				continue
 			}
-			st.Got++
+			st.Delivered++
 			st.Delays = append(st.Delays, max(came.Sub(i.at), 0))
 		}
 	}
 	return st
 }
 
-// Whispered is how many bytes of topics were sent, by all hosts.
-func (s *Swarm) Whispered() (bytes uint64) {
+// TopicBytes returns the number of bytes that all hosts have sent on topics.
+func (s *Swarm) TopicBytes() (bytes uint64) {
 	for _, h := range s.Hosts() {
-		bytes += h.Stats().Whispered.Bytes
+		bytes += h.Stats().TopicSent.Bytes
 	}
 	return bytes
 }

@@ -22,7 +22,7 @@ import (
 	"tidings/overlay/owner/ownerpb"
 )
 
-// firehoseSwarm is a swarm of members some of whom are filters, with readers of some feeds.
+// firehoseSwarm is a swarm some of whose members are filters, with readers of some feeds.
 func firehoseSwarm(t *testing.T, seed uint64, c Config, members, filters, channels int) *Swarm {
 	t.Helper()
 	s := feedSwarm(seed, c)
@@ -35,13 +35,13 @@ func firehoseSwarm(t *testing.T, seed uint64, c Config, members, filters, channe
 	}
 	s.Grow(members, 100*time.Millisecond)
 	for i := range filters {
-		s.Peers()[i*members/filters].Filter()
+		s.Peers()[i*members/filters].MakeFilter()
 	}
 	s.World.Run(30 * time.Second)
-	dice := rand.New(rand.NewPCG(seed, 5))
-	for _, url := range s.lively(channels, 5*time.Minute, 12) {
-		for range 1 + dice.IntN(4) {
-			s.Peers()[dice.IntN(members)].Read(url)
+	rng := rand.New(rand.NewPCG(seed, 5))
+	for _, url := range s.serveFeeds(channels, 5*time.Minute, 12) {
+		for range 1 + rng.IntN(4) {
+			s.Peers()[rng.IntN(members)].SubscribeFeed(url)
 		}
 	}
 	s.World.Run(2 * time.Minute)
@@ -52,16 +52,16 @@ func checkFilters(t *testing.T, s *Swarm, since, until time.Time, limit time.Dur
 	t.Helper()
 	st := s.CheckFilters(since, until)
 	slices.Sort(st.Delays)
-	for i, v := range s.Wrong() {
+	for i, v := range s.Violations() {
 		if i < 20 {
 			t.Error(v)
 		}
 	}
-	if st.Filters == 0 || st.Wanted == 0 || st.Got < st.Wanted {
-		t.Errorf("%d filters got %d of %d", st.Filters, st.Got, st.Wanted)
+	if st.Filters == 0 || st.Expected == 0 || st.Delivered < st.Expected {
+		t.Errorf("%d filters got %d of %d", st.Filters, st.Delivered, st.Expected)
 	}
 	if n := len(st.Delays); n > 0 {
-		t.Logf("%d filters, %d of %d, %d again; p50 %v, p99 %v, most %v", st.Filters, st.Got, st.Wanted, st.Again, st.Delays[n/2], st.Delays[n*99/100], st.Delays[n-1])
+		t.Logf("%d filters, %d of %d, %d again; p50 %v, p99 %v, most %v", st.Filters, st.Delivered, st.Expected, st.Repeated, st.Delays[n/2], st.Delays[n*99/100], st.Delays[n-1])
 		if st.Delays[n-1] > limit {
 			t.Errorf("the slowest entry took %v, want at most %v", st.Delays[n-1], limit)
 		}
@@ -70,7 +70,7 @@ func checkFilters(t *testing.T, s *Swarm, since, until time.Time, limit time.Dur
 	return st
 }
 
-// "Each new article must reach every filter": in a calm network, by the topic alone.
+// "Each new article must reach every filter": in a healthy network, by the topic alone.
 func TestFiltersGetEveryEntry(t *testing.T) {
 	seeds(t, 1, 1, func(t *testing.T, seed uint64) {
 		s := firehoseSwarm(t, seed, Config{}, longtest.Pick(24, 48), 6, longtest.Pick(15, 40))
@@ -82,19 +82,19 @@ func TestFiltersGetEveryEntry(t *testing.T) {
 	})
 }
 
-// The world of TestRoughFeeds: a frame in a hundred lost, a crash a minute, silent or seen.
-func TestFiltersInTroubledTimes(t *testing.T) {
+// The same in the world of TestFeedsWithCrashes: 1 % loss and a crash every minute, silent or not.
+func TestFiltersWithFaults(t *testing.T) {
 	seeds(t, 1, 1, func(t *testing.T, seed uint64) {
 		const filters = 6
 		members := longtest.Pick(24, 64)
-		s := firehoseSwarm(t, seed, Config{Faults: Faults{Loss: 0.01}}, members, filters, longtest.Pick(15, 60))
-		dice := rand.New(rand.NewPCG(seed, 6))
+		s := firehoseSwarm(t, seed, Config{NetworkFaults: NetworkFaults{Loss: 0.01}}, members, filters, longtest.Pick(15, 60))
+		rng := rand.New(rand.NewPCG(seed, 6))
 		since := s.Now()
 		for range longtest.Pick(15, 25) {
-			p := s.Peers()[dice.IntN(members)]
-			if p.Up() && p.filters == nil {
-				p.Kill(dice.IntN(2) == 0)
-				s.After(time.Duration(dice.IntN(120))*time.Second, p.Start)
+			p := s.Peers()[rng.IntN(members)]
+			if p.Up() && p.filterState == nil {
+				p.Kill(rng.IntN(2) == 0)
+				s.After(time.Duration(rng.IntN(120))*time.Second, p.Start)
 			}
 			s.World.Run(time.Minute)
 		}
@@ -104,7 +104,7 @@ func TestFiltersInTroubledTimes(t *testing.T) {
 	})
 }
 
-// Who was away for a while gets what it missed, by the owners' digests.
+// A filter that was away for a while gets what it missed through the owners' digests.
 func TestAFilterThatWasAway(t *testing.T) {
 	seeds(t, 1, 1, func(t *testing.T, seed uint64) {
 		const filters = 4
@@ -112,50 +112,51 @@ func TestAFilterThatWasAway(t *testing.T) {
 		s := firehoseSwarm(t, seed, Config{}, members, filters, longtest.Pick(15, 40))
 		since := s.Now()
 		s.World.Run(time.Minute)
-		away := s.Peers()[members/filters] // no founder
+		away := s.Peers()[members/filters] // not the founder
 		s.Partition([]*Host{away.Host})
 		s.World.Run(20 * time.Minute)
 		s.Heal()
 		until := s.Now()
 		s.World.Run(12 * time.Minute)
 		st := checkFilters(t, s, since, until, 25*time.Minute)
-		// The one that was alone has given up what it owned there.
+		// The isolated filter has given up the shards that it owned there.
 		if want := firehose.DefaultShards * 5; st.Firehose.Served != want {
 			t.Errorf("shards have %d owners in all, want %d", st.Firehose.Served, want)
 		}
 	})
 }
 
-// A filter misses nothing from its first answer of an owner on, though it is killed before a digest reaches it. A real
-// one that was restarted after some seconds lost the articles of these seconds.
+// A filter misses nothing after the first answer of an owner, even if it is killed before a digest
+// reaches it. Filters used to lose the articles of the seconds before a restart.
 func TestAYoungFilterThatIsKilledMissesNothing(t *testing.T) {
 	t.Parallel()
 	s := firehoseSwarm(t, 1, Config{}, 24, 2, 40)
 	s.World.Run(70 * time.Second) // the owners have just sent digests
 	young := s.Add(true, s.Peers()[0])
-	young.Filter()
+	young.MakeFilter()
 	young.Start()
 	s.World.Run(15 * time.Second) // it listens; the next digests come ten seconds later
 	since := s.Now()
 	young.Kill(true)
 	s.World.Run(3 * time.Minute)
 	young.Start()
-	young.up = since // what came while it was dead is wanted from it, too
+	young.startedAt = since // it must also get what came while it was dead
 	s.World.Run(2 * time.Minute)
 	until := s.Now()
 	s.World.Run(3 * time.Minute)
 	checkFilters(t, s, since, until, 5*time.Minute)
 }
 
-// "Only current shard owners are believed": what somebody else signs reaches nobody, though it takes
-// part in the topic; and owners do not carry what comes from who is not the channel's sequencer.
+// "Only current shard owners are believed": a broadcast that another node signs is ignored, even if
+// that node is a member of the topic. Owners do not pass on reports from nodes that are not the
+// channel's sequencer.
 func TestOnlyOwnersOfAShardAreBelieved(t *testing.T) {
 	t.Parallel()
 	s := firehoseSwarm(t, 1, Config{}, 48, 4, 10)
 	s.World.Run(6 * time.Minute)
-	liar := s.Peers()[24] // a filter itself
+	liar := s.Peers()[24] // also a filter
 	late := s.Add(true, s.Peers()[0])
-	late.Filter()
+	late.MakeFilter()
 	late.Start()
 	s.World.Run(3 * time.Minute)
 
@@ -177,13 +178,14 @@ func TestOnlyOwnersOfAShardAreBelieved(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := late.node.Firehose.Stats()
-	liar.whisper(fmt.Sprintf("shard/%d", shard), wire.NewSigner(liar.Key(), s.hash).Sign(wire.DomainShard, payload).Raw, []*Host{late.Host})
+	liar.sendTopicFrame(fmt.Sprintf("shard/%d", shard), wire.NewSigner(liar.Key(), s.hash).Sign(wire.DomainShard, payload).Raw, []*Host{late.Host})
 	s.World.Run(10 * time.Second)
 	if after := late.node.Firehose.Stats(); after.Strange == before.Strange {
-		t.Error("what the liar signed was not seen to be strange")
+		t.Error("the liar's broadcast was not refused")
 	}
 
-	// An entry that the liar makes up, of a channel that it does not lead, with another channel's epoch.
+	// The liar makes up an entry of a channel that it does not lead, with the epoch of another
+	// channel.
 	const url = "http://made.up.example/"
 	key, content := s.Key(url), []byte("made up")
 	hash := sha256.Sum256(content)
@@ -217,24 +219,24 @@ func TestOnlyOwnersOfAShardAreBelieved(t *testing.T) {
 		p.Do(func() { _ = p.node.Receive(liar.ID(), part) })
 		now := p.node.Firehose.Stats()
 		if forged += now.Forged - was.Forged; now.Kept > kept {
-			t.Error("an owner carries what the liar reported")
+			t.Error("an owner accepted the liar's report")
 		}
 	}
 	s.World.Run(10 * time.Second)
-	if late.filters.entries[e.Hash] {
-		t.Error("the filter has what the liar sent")
+	if late.filterState.entries[e.Hash] {
+		t.Error("the filter has the liar's entry")
 	}
 	if forged == 0 {
-		t.Error("no owner saw that a report was made up")
+		t.Error("no owner counted a forged report")
 	}
 }
 
-// entryBefore is an entry that a filter does not have, of the log of a member.
+// entryBefore returns an entry of a member's log that a filter does not have.
 func (s *Swarm) entryBefore(f *Peer) (*owner.Entry, *Peer) {
 	for _, p := range s.Live() {
 		for _, url := range s.feeds.urls {
 			for _, e := range p.node.Owners.Log(s.Key(url)) {
-				if v, ok := p.node.Owners.View(e.Key); ok && v.Owns && !f.filters.entries[e.Hash] {
+				if v, ok := p.node.Owners.View(e.Key); ok && v.Owns && !f.filterState.entries[e.Hash] {
 					return e, p
 				}
 			}
@@ -243,15 +245,15 @@ func (s *Swarm) entryBefore(f *Peer) (*owner.Entry, *Peer) {
 	return nil, nil
 }
 
-// An entry that is too large for a topic is named there, and asked for, piece by piece.
+// An entry that is too large for a topic is announced there, and fetched in pieces.
 func TestLargeEntriesAreAskedFor(t *testing.T) {
 	t.Parallel()
-	s := firehoseSwarm(t, 1, Config{Faults: Faults{Loss: 0.01}}, 24, 3, 1)
-	dice := rand.New(rand.NewPCG(1, 7))
+	s := firehoseSwarm(t, 1, Config{NetworkFaults: NetworkFaults{Loss: 0.01}}, 24, 3, 1)
+	rng := rand.New(rand.NewPCG(1, 7))
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 !#$%()*+,-./:;=?@[]^_{|}~"
-	noise := make([]byte, 250<<10) // hardly to be packed
+	noise := make([]byte, 250<<10) // barely compressible
 	for i := range noise {
-		noise[i] = letters[dice.IntN(len(letters))]
+		noise[i] = letters[rng.IntN(len(letters))]
 	}
 	document := func(items ...string) script.Snapshot {
 		return script.Snapshot{
@@ -264,15 +266,15 @@ func TestLargeEntriesAreAskedFor(t *testing.T) {
 	large := `<item><guid>large</guid><title>Large</title><description>` + string(noise) + `</description></item>`
 	const url = "http://large.example/feed"
 	s.Serve(url, script.NewReplay([]script.Snapshot{document(small), document(large, small)}))
-	s.Peers()[5].Read(url)
+	s.Peers()[5].SubscribeFeed(url)
 	since := s.Now()
 	s.World.Run(7 * time.Minute)
 	st := checkFilters(t, s, since, s.Now().Add(-time.Minute), time.Minute)
 	if st.Firehose.Lacked < 3 {
-		t.Errorf("filters asked %d times, and the large entry went out on a topic", st.Firehose.Lacked)
+		t.Errorf("filters asked %d times, so the large entry was sent on a topic", st.Firehose.Lacked)
 	}
 	for _, p := range s.Peers() {
-		if p.filters != nil && len(p.filters.items) == 0 {
+		if p.filterState != nil && len(p.filterState.items) == 0 {
 			t.Error("a filter got nothing")
 		}
 	}

@@ -19,8 +19,8 @@ func grown(seed uint64, n int) *Swarm {
 	return s
 }
 
-// All members of a leaf hold the same set after quiet, and the eight members
-// nearest any key lie in one leaf.
+// After quiet, all members of a leaf know the same set, and the eight members nearest to any key
+// are in one leaf.
 func TestLeavesAreTheSameForAll(t *testing.T) {
 	t.Parallel()
 	for _, n := range longtest.Pick([]int{64, 160}, []int{64, 256, 1024}) {
@@ -30,15 +30,15 @@ func TestLeavesAreTheSameForAll(t *testing.T) {
 			if live := len(s.Live()); live != n {
 				t.Fatalf("%d of %d members are active", live, n)
 			}
-			s.checkLeaves(s.Live(), s.violated)
+			s.checkLeaves(s.Live(), s.reportViolation)
 			report(t, s)
 			checkNearest(t, s, longtest.Pick(10_000, 100_000))
 		})
 	}
 }
 
-// checkNearest looks for random keys whether the leaf that covers the key holds
-// the eight members nearest to it.
+// checkNearest checks, for random keys, that the leaf that covers the key contains the eight
+// members nearest to it.
 func checkNearest(t *testing.T, s *Swarm, keys int) {
 	t.Helper()
 	const owners = 8
@@ -47,18 +47,18 @@ func checkNearest(t *testing.T, s *Swarm, keys int) {
 		ids = append(ids, p.OverlayID())
 	}
 	slices.SortFunc(ids, func(a, b overlay.ID) int { return slices.Compare(a[:], b[:]) })
-	dice := rand.New(rand.NewPCG(s.Seed(), 8))
+	rng := rand.New(rand.NewPCG(s.Seed(), 8))
 	for range keys {
 		var key overlay.ID
 		for i := range key {
-			key[i] = byte(dice.Uint32())
+			key[i] = byte(rng.Uint32())
 		}
 		leaf := s.Root(key).Layers().Overlay.Leaf()
 		if !leaf.Covers(key) || leaf.Len() < owners {
 			t.Fatalf("key %v: its root's leaf has %d members at depth %d, covers it: %v", key, leaf.Len(), leaf.Depth(), leaf.Covers(key))
 		}
-		// Members with a longer common prefix are nearer, so the nearest eight
-		// are all below the longest prefix that holds eight.
+		// Members with a longer common prefix are nearer, so the nearest eight are all below the
+		// longest prefix that holds eight.
 		if d := leaf.Depth(); d > 0 {
 			lo, _ := slices.BinarySearchFunc(ids, key, func(a, k overlay.ID) int { return prefixCompare(a, k, d) })
 			hi := lo
@@ -71,7 +71,7 @@ func checkNearest(t *testing.T, s *Swarm, keys int) {
 		}
 		for _, c := range leaf.NearestN(key, owners) {
 			if other := s.byID[c.ID].Layers().Overlay.Leaf(); other.Digest() != leaf.Digest() {
-				t.Fatalf("key %v: two of its owners are of different leaves", key)
+				t.Fatalf("key %v: two of its owners have different leaves", key)
 			}
 		}
 	}
@@ -85,7 +85,7 @@ func prefixCompare(a, k overlay.ID, d int) int {
 	return slices.Compare(a[:], k[:])
 }
 
-// A network of one member works, and grows to 2, 5, 64 without a manual step.
+// A network of one member works, and grows to 2, 5 and 64 without manual steps.
 func TestGrowsFromOne(t *testing.T) {
 	t.Parallel()
 	s := NewSwarm(SwarmConfig{World: Config{Seed: 7}})
@@ -98,7 +98,7 @@ func TestGrowsFromOne(t *testing.T) {
 			t.Fatalf("%d of %d members are active", live, n)
 		}
 		for _, p := range s.Peers()[before:] {
-			p.Subscribe(group, 1)
+			p.JoinGroup(group, 1)
 		}
 		s.World.Run(2 * time.Minute)
 		for _, p := range s.Peers() {
@@ -115,13 +115,13 @@ func TestGrowsFromOne(t *testing.T) {
 	s.World.Run(30 * time.Minute)
 	s.CheckQuiet()
 	report(t, s)
-	if m := s.MailStats(); m.Delivered != m.Expected || m.Delivered != 5*(1+2+5+64) {
+	if m := s.MulticastStats(); m.Delivered != m.Expected || m.Delivered != 5*(1+2+5+64) {
 		t.Errorf("multicast: %+v", m)
 	}
 }
 
-// A node whose inbound dials are refused becomes a client and subscribes through
-// two members; one of them is killed; nothing is lost, and it counts once.
+// A node that cannot be dialled becomes a client and subscribes through two members. When one of
+// these is killed, no message is lost, and the client is counted once.
 func TestClientLosesNothingWithOneOfItsMembers(t *testing.T) {
 	t.Parallel()
 	s := grown(3, 20)
@@ -134,8 +134,8 @@ func TestClientLosesNothingWithOneOfItsMembers(t *testing.T) {
 	groups := make([]overlay.ID, 5)
 	for i := range groups {
 		groups[i] = s.Key(fmt.Sprintf("http://feed%d.example/", i))
-		client.Subscribe(groups[i], 3)
-		s.Peers()[2+i].Subscribe(groups[i], 2)
+		client.JoinGroup(groups[i], 3)
+		s.Peers()[2+i].JoinGroup(groups[i], 2)
 	}
 	s.World.Run(3 * time.Minute)
 	for _, p := range s.Live() {
@@ -153,7 +153,7 @@ func TestClientLosesNothingWithOneOfItsMembers(t *testing.T) {
 		t.Fatalf("%d members act for the client", len(hosts))
 	}
 	victim := s.byID[hosts[0].ID]
-	for i := range 120 { // two minutes around the death, which nobody announces
+	for i := range 120 { // two minutes around the silent death
 		from := s.Peers()[8+i%10]
 		if from == victim {
 			from = s.Peers()[18]
@@ -164,8 +164,8 @@ func TestClientLosesNothingWithOneOfItsMembers(t *testing.T) {
 	s.World.Run(4 * time.Minute)
 
 	got := 0
-	for _, l := range s.mail.sent {
-		if s.mail.has(client, l) {
+	for _, l := range s.multicasts.messages {
+		if s.multicasts.has(client, l) {
 			got++
 		}
 	}
@@ -180,7 +180,7 @@ func TestClientLosesNothingWithOneOfItsMembers(t *testing.T) {
 		want := 0
 		for _, p := range s.Peers() {
 			if p.Up() {
-				want += p.wants[g]
+				want += p.groups[g]
 			}
 		}
 		if w, _ := s.Root(g).Layers().Scribe.Weight(g); w != want {
@@ -190,18 +190,18 @@ func TestClientLosesNothingWithOneOfItsMembers(t *testing.T) {
 	report(t, s)
 }
 
-// A tree has hardly more edges than subscribers, with and without pushing down.
+// A tree has hardly more edges than subscribers, with and without children that were pushed down.
 func TestEdgesPerDelivery(t *testing.T) {
 	t.Parallel()
 	members := longtest.Pick(80, 200)
 	s := grown(200, members)
-	dice := rand.New(rand.NewPCG(200, 1))
+	rng := rand.New(rand.NewPCG(200, 1))
 	var groups []overlay.ID
 	for subscribers := 10; subscribers <= 40; subscribers++ {
 		for i := range 4 {
 			g := s.Key(fmt.Sprintf("http://feed.example/%d/%d", subscribers, i))
-			for _, j := range dice.Perm(members)[:subscribers] {
-				s.Peers()[j].Subscribe(g, 1)
+			for _, j := range rng.Perm(members)[:subscribers] {
+				s.Peers()[j].JoinGroup(g, 1)
 			}
 			groups = append(groups, g)
 		}
@@ -219,7 +219,7 @@ func TestEdgesPerDelivery(t *testing.T) {
 			}
 		}
 	}
-	s.checkWays(s.violated)
+	s.checkPaths(s.reportViolation)
 	report(t, s)
 	mean := total / float64(len(groups))
 	t.Logf("edges per delivery: mean %.3f, worst %.3f over %d groups", mean, worst, len(groups))
@@ -228,31 +228,31 @@ func TestEdgesPerDelivery(t *testing.T) {
 	}
 }
 
-// When subscribers leave, those that only forward give up their place.
+// When subscribers leave, nodes that only forward leave the tree.
 func TestForwarderHandsItsChildrenOn(t *testing.T) {
 	t.Parallel()
 	s := grown(40, 40)
 	g := s.Key("http://popular.example/")
 	for _, p := range s.Peers() {
-		p.Subscribe(g, 1)
+		p.JoinGroup(g, 1)
 	}
 	s.World.Run(5 * time.Minute)
 	for _, p := range s.Peers()[12:] {
-		p.Unsubscribe(g)
+		p.LeaveGroup(g)
 	}
 	s.World.Run(10 * time.Minute)
-	s.checkWays(s.violated)
+	s.checkPaths(s.reportViolation)
 	report(t, s)
 	if e := s.EdgesPerDelivery(g); e > 1.1 {
 		t.Errorf("%.2f edges per delivery after most have left", e)
 	}
 	for _, p := range s.Peers()[:12] {
-		p.Unsubscribe(g)
+		p.LeaveGroup(g)
 	}
 	s.World.Run(5 * time.Minute)
 	for _, p := range s.Peers() {
 		if _, ok := p.Layers().Scribe.Place(g); ok {
-			t.Errorf("host %d still has a place in a tree nobody wants", p.Index())
+			t.Errorf("host %d is still in a tree without subscribers", p.Index())
 		}
 	}
 }

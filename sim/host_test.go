@@ -10,10 +10,10 @@ import (
 	"tidings/internal/env"
 )
 
-// Whatever is under way to a life does not reach the next.
+// Events that are scheduled for one life do not reach the next.
 func TestNothingReachesANodeAfterItsCrash(t *testing.T) {
 	t.Parallel()
-	w, all := puppets(Config{}, 2)
+	w, all := scriptedWorld(Config{}, 2)
 	h := w.Hosts()[0]
 	old := all[0]
 	late := 0
@@ -28,26 +28,26 @@ func TestNothingReachesANodeAfterItsCrash(t *testing.T) {
 	h.Crash(false)
 	runs := len(old.ran)
 
-	next := new(puppet).boot(h)
+	next := new(scriptedNode).boot(h)
 	w.Run(time.Hour)
 	if late != 0 || len(old.ran) != runs || old.answers != nil || old.peers != nil || old.addrs != nil {
 		t.Errorf("the dead node was called: %+v, %d callbacks", old, late)
 	}
 	if next.heard != nil || next.answers != nil || next.peers != nil {
-		t.Errorf("the next node got what was meant for the dead one: %+v", next)
+		t.Errorf("the next node got events of the dead one: %+v", next)
 	}
-	if got := w.Hosts()[1].Stats().Unheard; got != 1 {
-		t.Errorf("%d frames unheard, want 1", got)
+	if got := w.Hosts()[1].Stats().Undelivered; got != 1 {
+		t.Errorf("%d frames undelivered, want 1", got)
 	}
 	if next.Rand.Uint64() == old.Rand.Uint64() {
-		t.Error("both lives have the same dice")
+		t.Error("both lives have the same random stream")
 	}
 }
 
-// A script may keep a node for longer than its host does.
-func TestDoorsOfADeadNodeAreShut(t *testing.T) {
+// A script may keep a node longer than its life.
+func TestADeadNodeHasNoEffect(t *testing.T) {
 	t.Parallel()
-	w, all := puppets(Config{}, 2)
+	w, all := scriptedWorld(Config{}, 2)
 	h, p := w.Hosts()[0], all[0]
 	h.Crash(false)
 	if h.Up() || h.Do(func() { t.Error("called") }) {
@@ -71,7 +71,7 @@ func TestCrashHints(t *testing.T) {
 	t.Parallel()
 	for _, hint := range []bool{false, true} {
 		t.Run(fmt.Sprint(hint), func(t *testing.T) {
-			w, all := puppets(Config{}, 4)
+			w, all := scriptedWorld(Config{}, 4)
 			hosts := w.Hosts()
 			hosts[0].Do(func() { all[0].say(hosts[1], "hello") })
 			hosts[2].Do(func() { all[2].say(hosts[0], "hello") })
@@ -80,7 +80,7 @@ func TestCrashHints(t *testing.T) {
 			w.Run(time.Second)
 			for i, want := range []bool{false, hint, hint, false} {
 				if got := slices.Contains(all[i].downs, hosts[0].ID()); got != want {
-					t.Errorf("host %d heard of it: %v, want %v", i, got, want)
+					t.Errorf("host %d got PeerDown: %v, want %v", i, got, want)
 				}
 			}
 		})
@@ -89,32 +89,32 @@ func TestCrashHints(t *testing.T) {
 
 func TestIdleLinkGivesNoHint(t *testing.T) {
 	t.Parallel()
-	w, all := puppets(Config{}, 2)
+	w, all := scriptedWorld(Config{}, 2)
 	w.Hosts()[0].Do(func() { all[0].say(w.Hosts()[1], "hello") })
 	w.Run(linkIdle + time.Minute)
 	w.Hosts()[0].Crash(true)
 	w.Run(time.Second)
 	if all[1].downs != nil {
-		t.Error("a host was told that a link broke which it had closed")
+		t.Error("a host got PeerDown for a link that was closed as idle")
 	}
 }
 
 func TestBootTwiceAndCrashTwicePanic(t *testing.T) {
 	t.Parallel()
-	w, _ := puppets(Config{}, 1)
+	w, _ := scriptedWorld(Config{}, 1)
 	h := w.Hosts()[0]
 	panics(t, h.Restart)
 	h.Crash(false)
 	panics(t, func() { h.Crash(false) })
 }
 
-// Batches are kept whole, in order, and at least as far as done was called.
+// Batches are atomic and in order, and all acknowledged ones are kept.
 func TestCrashKeepsAPrefixOfTheBatches(t *testing.T) {
 	t.Parallel()
 	const batches = 20
 	counts := map[int]bool{}
 	for seed := range uint64(40) {
-		w, all := puppets(Config{Seed: seed}, 1)
+		w, all := scriptedWorld(Config{Seed: seed}, 1)
 		h, p := w.Hosts()[0], all[0]
 		acknowledged := 0
 		h.Do(func() {
@@ -156,7 +156,7 @@ func TestCrashKeepsAPrefixOfTheBatches(t *testing.T) {
 
 func TestStoreDeletesAndStopsWhenTold(t *testing.T) {
 	t.Parallel()
-	w, all := puppets(Config{}, 1)
+	w, all := scriptedWorld(Config{}, 1)
 	p := all[0]
 	done := 0
 	w.Hosts()[0].Do(func() {
@@ -182,7 +182,7 @@ func TestStoreDeletesAndStopsWhenTold(t *testing.T) {
 func TestFetchAndWorkTakeTime(t *testing.T) {
 	t.Parallel()
 	var asked, answered time.Time
-	w, all := puppets(Config{Origin: func(at time.Time, r env.Request) env.Answer {
+	w, all := scriptedWorld(Config{Origin: func(at time.Time, r env.Request) env.Answer {
 		asked = at
 		return env.Answer{Status: 200, Body: []byte(r.URL)}
 	}}, 1)
@@ -195,13 +195,13 @@ func TestFetchAndWorkTakeTime(t *testing.T) {
 	})
 	w.RunUntil(func() bool { return len(p.answers) > 0 }, time.Millisecond, time.Minute)
 	answered = w.Now()
-	if took := answered.Sub(start); !slices.Equal(p.answers, []env.Handle{9}) || took < fetchLeast || took > fetchMost {
+	if took := answered.Sub(start); !slices.Equal(p.answers, []env.Handle{9}) || took < fetchMin || took > fetchMax {
 		t.Errorf("answers %v after %v", p.answers, took)
 	}
 	if !asked.After(start) || !asked.Before(answered) {
-		t.Errorf("asked at %v, between %v and %v", asked, start, answered)
+		t.Errorf("the origin was asked at %v, not between %v and %v", asked, start, answered)
 	}
-	if took := done.Sub(start); !computed.Equal(start) || took < computeLeast || took > computeMost {
-		t.Errorf("computed at %v, seen after %v", computed, took)
+	if took := done.Sub(start); !computed.Equal(start) || took < computeMin || took > computeMax {
+		t.Errorf("computed at %v, done after %v", computed, took)
 	}
 }

@@ -5,52 +5,50 @@ import (
 	"time"
 )
 
-// King is a topology with the round trip times of the King data set: those between
-// 1,740 name servers all over the world, measured by the method of Gummadi, Saroiu and
-// Gribble (King: estimating latency between arbitrary Internet end hosts, IMW 2002),
-// on which Dabek, Cox, Kaashoek and Morris evaluated Vivaldi (SIGCOMM 2004). It is the
-// topology of the laboratory and of random troubles.
+// King is a topology with the round-trip times of the King data set: those between 1,740 name
+// servers all over the world, measured by the method of Gummadi, Saroiu and Gribble (King:
+// estimating latency between arbitrary Internet end hosts, IMW 2002). Dabek, Cox, Kaashoek and
+// Morris evaluated Vivaldi on it (SIGCOMM 2004). The laboratory and the fault scenarios use this
+// topology.
 //
-// Taken from them: that two coordinates and a height, which is each host's own way to
-// the core, predict these times with a median error of 11 % (Vivaldi, abstract and §5);
-// their median of 159 ms (Vivaldi, §3); that none is above 800 ms, where the measurement
-// ended (Ledlie, Gardner and Seltzer, Network coordinates in the wild, NSDI 2007, §3);
-// and that more than 99 % of
-// the pairs stay below 500 ms (of PlanetLab: Valadão and others, RBRCSD 3, 2010).
+// Published facts that the model uses: two coordinates and a height, which is each host's own
+// access delay, predict the times with a median error of 11 % (Vivaldi, abstract and §5); the
+// median is 159 ms (Vivaldi, §3); no time is above 800 ms, where the measurement ended (Ledlie,
+// Gardner and Seltzer, Network coordinates in the wild, NSDI 2007, §3); and more than 99 % of the
+// pairs are below 500 ms (of PlanetLab: Valadão and others, RBRCSD 3, 2010).
 //
-// Fitted, so that the sum is that: three clouds of hosts with nine twentieths, three and
-// five of them, as far apart as America, Europe and Asia are for light in glass and the
-// detours of its way; and heights of which few are large (lognormal). Hosts of one city
-// are missing: nobody is nearer than some milliseconds.
+// Fitted to match these: three clusters with 45 %, 30 % and 25 % of the hosts, about as far apart
+// as America, Europe and Asia; and lognormal heights, few of which are large. Hosts within one city
+// are missing: no pair is closer than some milliseconds.
 func King(seed uint64) Topology {
 	return func(a, b int) time.Duration {
-		ax, ay, ah := kingPlace(seed, a)
-		bx, by, bh := kingPlace(seed, b)
+		ax, ay, ah := kingCoordinates(seed, a)
+		bx, by, bh := kingCoordinates(seed, b)
 		rtt := math.Hypot(ax-bx, ay-by) + ah + bh
-		return time.Duration(min(rtt, kingMost) * float64(time.Millisecond) / 2)
+		return time.Duration(min(rtt, kingMaxRTT) * float64(time.Millisecond) / 2)
 	}
 }
 
-// The model's figures, in milliseconds of a round trip.
+// Parameters of the model, in milliseconds of round-trip time.
 const (
-	kingMost   = 800
-	kingScale  = 1.17 // of the clouds' places and width
-	kingWidth  = 22   // standard deviation of a cloud along each axis
+	kingMaxRTT = 800
+	kingScale  = 1.17 // scales the clusters' positions and width
+	kingWidth  = 22   // standard deviation of a cluster along each axis
 	kingHeight = 12   // median
-	kingSlant  = 1.1  // of the logarithm of heights: its standard deviation
+	kingSigma  = 1.1  // standard deviation of the logarithm of the height
 )
 
-// kingClouds are where hosts are, and what part of them up to there.
+// kingClouds are the clusters: the cumulative share of hosts, and the centre.
 var kingClouds = []struct{ upTo, x, y float64 }{{0.45, 0, 0}, {0.75, 90, 0}, {1, -150, 60}}
 
-// kingPlace is where a host is, and its height.
-func kingPlace(seed uint64, host int) (x, y, height float64) {
-	s := scatter(seed ^ scatter(uint64(host)))
+// kingCoordinates returns a host's coordinates and height.
+func kingCoordinates(seed uint64, host int) (x, y, height float64) {
+	s := mix64(seed ^ mix64(uint64(host)))
 	draw := func() float64 {
-		s = scatter(s)
-		return unit(s)
+		s = mix64(s)
+		return toUnit(s)
 	}
-	normal := func() float64 { // Box and Muller
+	normal := func() float64 { // Box–Muller transform
 		return math.Sqrt(-2*math.Log(1-draw())) * math.Cos(2*math.Pi*draw())
 	}
 	part := draw()
@@ -60,5 +58,5 @@ func kingPlace(seed uint64, host int) (x, y, height float64) {
 			break
 		}
 	}
-	return x, y, kingHeight * math.Exp(kingSlant*normal())
+	return x, y, kingHeight * math.Exp(kingSigma*normal())
 }

@@ -10,75 +10,77 @@ import (
 	"tidings/internal/slab"
 )
 
-// A lane is a part of a world's hosts, with their time and their events. In small worlds
-// there is one. Lanes of a large one go side by side for a stride of time, in which no frame
-// gets from one host to another: what hosts of one lane do then is nothing to those of
-// another. What they want of each other are errands, which are done when all lanes have come
-// as far, in the order of their times; a lane touches nothing but its own hosts meanwhile.
-// This is conservative synchronisation (Chandy and Misra, 1979) by a window: neither how many
-// lanes go at once, nor how soon each is through, makes another world.
+// A lane is a subset of a world's hosts, with a clock and an event queue of its own. Small worlds
+// have one lane. Several lanes run in parallel for a window of Config.Lookahead, within which no
+// frame can get from one host to another, so they do not affect each other. An operation that
+// involves two hosts is deferred until all lanes have reached the end of the window; then all
+// deferred operations are applied in the order of their times. Until then a lane touches only its
+// own hosts.
+//
+// This is conservative synchronisation (Chandy and Misra, 1979) with a time window. Neither the
+// number of lanes that run at once nor their speed changes the result.
 type lane struct {
-	world  *World
-	now    int64
-	queue  env.Calendar[event]
-	events uint64
-	trace  uint64
-	inside *Host // whose node is being called
+	world   *World
+	now     int64
+	queue   env.Calendar[event]
+	events  uint64
+	trace   uint64
+	running *Host // host whose node is being called; nil: none
 
-	frames   slab.Slab[transit]
-	whispers slab.Slab[whisper]
-	fetches  slab.Slab[fetch]
-	dones    slab.Slab[func()]
-	scripts  slab.Slab[func()]
+	frames      slab.Slab[frameInTransit]
+	topicFrames slab.Slab[topicFrame]
+	fetches     slab.Slab[fetch]
+	callbacks   slab.Slab[func()]
+	scripts     slab.Slab[func()]
 
-	errands []errand // that wait for the other lanes, in the order of their times
-	done    int      // of the errands that are being done: how many are
+	deferred     []crossLaneOp // operations that wait for the other lanes, in order of time
+	deferredDone int           // how many of the deferred operations have been applied
 }
 
-// An errand is what a host has to do with others.
-type errand struct {
+// A crossLaneOp is an operation of a host that involves another host.
+type crossLaneOp struct {
 	at   int64
 	host *Host
-	kind errandKind
+	kind crossLaneKind
 
-	peer *Host // that it is about; nil: there is no such host
+	peer *Host // the other host; nil: it does not exist
 
-	to    env.Peer // of a frame
-	link  *link    // to the peer, as it was then; nil: there was none
+	to    env.Peer // addressee of a frame
+	link  *link    // to the peer, at the time of the operation; nil: none
 	class env.Class
 	msg   []byte
 }
 
-type errandKind uint8
+type crossLaneKind uint8
 
 const (
-	sending errandKind = iota // a frame
-	cutting                   // the link to who broke the protocol
-	unheard                   // a frame of the host came to nobody
+	opSend        crossLaneKind = iota // send a frame
+	opCutLink                          // cut the link to a misbehaving peer
+	opUndelivered                      // a frame of the host did not reach its peer
 )
 
-// split makes the lanes of a world without hosts.
-func (w *World) split(n int) {
-	w.lanes = []*lane{w.own}
+// makeLanes creates the lanes of a world without hosts.
+func (w *World) makeLanes(n int) {
+	w.lanes = []*lane{w.scriptLane}
 	if n == 1 {
 		return
 	}
-	if w.config.Stride <= 0 {
-		panic("sim: several lanes need a stride")
+	if w.config.Lookahead <= 0 {
+		panic("sim: several lanes need Config.Lookahead")
 	}
 	w.lanes = make([]*lane, n)
 	for i := range w.lanes {
 		l := &lane{world: w}
 		w.lanes[i] = l
-		w.runs = append(w.runs, func() { l.run(w.until) })
+		w.laneRuns = append(w.laneRuns, func() { l.run(w.windowEnd) })
 	}
-	if w.config.Beside == nil {
-		w.config.Beside = inTurn
+	if w.config.Parallel == nil {
+		w.config.Parallel = sequentially
 	}
 }
 
-// inTurn is Config.Beside of who has no goroutines to give.
-func inTurn(do []func()) (all, end func()) {
+// sequentially is the default of Config.Parallel: it runs the functions one after the other.
+func sequentially(do []func()) (all, end func()) {
 	all = func() {
 		for _, f := range do {
 			f()
@@ -87,96 +89,95 @@ func inTurn(do []func()) (all, end func()) {
 	return all, func() {}
 }
 
-// reach says what time it is in all lanes.
-func (w *World) reach(now int64) {
-	w.own.now = now
+// setTime sets the time of all lanes.
+func (w *World) setTime(now int64) {
+	w.scriptLane.now = now
 	for _, l := range w.lanes {
 		l.now = now
 	}
 }
 
-// abreast lets the lanes go side by side until end, one stride after the other. Of one
-// instant, scripts come before hosts.
-func (w *World) abreast(end time.Time) {
-	all, done := w.config.Beside(w.runs)
+// runLanes runs all lanes until end, window by window. At one instant, scripts run before hosts.
+func (w *World) runLanes(end time.Time) {
+	all, done := w.config.Parallel(w.laneRuns)
 	defer done()
 	for {
-		w.settle()
+		w.applyDeferred()
 		var next time.Time
 		for _, l := range w.lanes {
 			next = env.Sooner(next, l.queue.Next())
 		}
-		script := w.own.queue.Next()
+		script := w.scriptLane.queue.Next()
 		first := env.Sooner(script, next)
 		if first.IsZero() || first.After(end) {
 			return
 		}
 		if first.Equal(script) {
-			w.reach(first.UnixNano())
-			w.own.run(first)
+			w.setTime(first.UnixNano())
+			w.scriptLane.run(first)
 			continue
 		}
-		w.until = env.Sooner(first.Add(w.config.Stride), env.Sooner(script, end.Add(1))).Add(-1)
+		w.windowEnd = env.Sooner(first.Add(w.config.Lookahead), env.Sooner(script, end.Add(1))).Add(-1)
 		all()
 	}
 }
 
-// settle does the errands of all lanes: the earliest first, and of one instant those of the
-// host that was there first.
-func (w *World) settle() {
-	latest := w.own.now
+// applyDeferred applies the deferred operations of all lanes, the earliest first; at one instant,
+// the host with the lower index goes first.
+func (w *World) applyDeferred() {
+	latest := w.scriptLane.now
 	for {
 		var from *lane
 		for _, l := range w.lanes {
 			latest = max(latest, l.now)
-			if l.done < len(l.errands) && (from == nil || l.errands[l.done].before(&from.errands[from.done])) {
+			if l.deferredDone < len(l.deferred) && (from == nil || l.deferred[l.deferredDone].before(&from.deferred[from.deferredDone])) {
 				from = l
 			}
 		}
 		if from == nil {
 			break
 		}
-		e := &from.errands[from.done]
-		from.done++
-		w.own.now = e.at
+		e := &from.deferred[from.deferredDone]
+		from.deferredDone++
+		w.scriptLane.now = e.at
 		e.run()
 	}
 	for _, l := range w.lanes {
-		clear(l.errands)
-		l.errands, l.done = l.errands[:0], 0
+		clear(l.deferred)
+		l.deferred, l.deferredDone = l.deferred[:0], 0
 	}
-	w.reach(latest)
+	w.setTime(latest)
 }
 
-// ask has an errand done, at once if nobody is to be waited for.
-func (l *lane) ask(e errand) {
-	if l == l.world.own {
+// submit applies an operation at once if there is only one lane; otherwise it defers the operation.
+func (l *lane) submit(e crossLaneOp) {
+	if l == l.world.scriptLane {
 		e.run()
 		return
 	}
 	e.at = l.now
-	l.errands = append(l.errands, e)
+	l.deferred = append(l.deferred, e)
 }
 
-func (e *errand) before(f *errand) bool {
+func (e *crossLaneOp) before(f *crossLaneOp) bool {
 	return e.at < f.at || e.at == f.at && e.host.index < f.host.index
 }
 
-func (e *errand) run() {
+func (e *crossLaneOp) run() {
 	switch e.kind {
-	case sending:
-		e.host.send(e)
-	case cutting:
-		e.host.cut(e.peer)
-	case unheard:
-		e.host.stats.Unheard++
+	case opSend:
+		e.host.transmit(e)
+	case opCutLink:
+		e.host.cutLink(e.peer)
+	case opUndelivered:
+		e.host.stats.Undelivered++
 	}
 }
 
-// run lets all events happen up to a time.
+// run handles all events up to a time.
 func (l *lane) run(end time.Time) {
 	var e event
-	defer l.explain(&e)
+	defer l.annotatePanic(&e)
 	for {
 		var at time.Time
 		var due bool
@@ -188,16 +189,16 @@ func (l *lane) run(end time.Time) {
 	}
 }
 
-// explain adds to a panic where in which world it happened.
-func (l *lane) explain(e *event) {
+// annotatePanic adds the seed, the time and the host to a panic.
+func (l *lane) annotatePanic(e *event) {
 	if r := recover(); r != nil {
 		panic(fmt.Sprintf("sim: seed %d, %v, host %d, %v: %v",
 			l.world.config.Seed, instant(l.now).Format(time.RFC3339Nano), e.host, e.kind, r))
 	}
 }
 
-// push makes an event, of a time that has not passed; a nil host is the world itself.
-func (l *lane) push(at int64, h *Host, k kind, item uint32) {
+// schedule adds an event, now at the earliest; a nil host means the world itself.
+func (l *lane) schedule(at int64, h *Host, k eventKind, item uint32) {
 	e := event{host: -1, item: item, kind: k}
 	if h != nil {
 		e.host, e.life = h.index, h.life
@@ -205,98 +206,97 @@ func (l *lane) push(at int64, h *Host, k kind, item uint32) {
 	l.queue.Add(instant(max(at, l.now)), e)
 }
 
-// dispatch lets one event happen. Payloads leave their slabs even when the
-// event is void.
+// dispatch handles one event. Payloads are removed from their slabs even if the event is void.
 func (l *lane) dispatch(e *event) {
 	l.events++
-	if e.kind == turn {
-		l.fold(e, 0)
+	if e.kind == eventScript {
+		l.hashEvent(e, 0)
 		l.scripts.Take(e.item)()
 		return
 	}
 	h := l.world.hosts[e.host]
 	if h.stall == nil {
 		l.handle(e)
-	} else if e.kind == rouse {
+	} else if e.kind == eventResume {
 		if e.life == h.life {
-			h.goOn()
+			h.resume()
 		}
-	} else if !h.stall.delay(h, e) {
+	} else if !h.stall.defers(h, e) {
 		l.handle(e)
 	}
 }
 
-// handle lets an event happen to a host that can handle it.
+// handle handles an event of a host that is not stalled.
 func (l *lane) handle(e *event) {
 	h := l.world.hosts[e.host]
-	if e.kind == alarm {
-		h.alarmed(e)
+	if e.kind == eventAlarm {
+		h.handleAlarm(e)
 		return
 	}
 	live := h.node != nil && h.life == e.life
-	l.inside = h
+	l.running = h
 	payload := uint64(e.item)
 	switch e.kind {
-	case frame:
+	case eventFrame:
 		t := l.frames.Take(e.item)
-		if !live || h.shuns(l.world.hosts[t.from]) {
-			l.ask(errand{host: l.world.hosts[t.from], kind: unheard})
+		if !live || h.blocks(l.world.hosts[t.from]) {
+			l.submit(crossLaneOp{host: l.world.hosts[t.from], kind: opUndelivered})
 			live = false
 		} else {
-			payload = t.sum()
+			payload = t.hash()
 			h.receive(&t)
 		}
-	case fetched:
+	case eventFetched:
 		f := l.fetches.Take(e.item)
 		if live {
 			a := l.world.config.Origin(instant(f.at), f.request)
-			payload = scatter(uint64(f.handle)) ^ uint64(a.Status)<<32 ^ uint64(len(a.Body))
-			h.answered(f.handle, a)
+			payload = mix64(uint64(f.handle)) ^ uint64(a.Status)<<32 ^ uint64(len(a.Body))
+			h.deliverAnswer(f.handle, a)
 		}
-	case computed:
-		if done := l.dones.Take(e.item); live {
+	case eventComputed:
+		if done := l.callbacks.Take(e.item); live {
 			done()
 		}
-	case durable:
+	case eventDurable:
 		if live {
 			h.disk.sync()
 		}
-	case gossip:
-		t := l.whispers.Take(e.item)
+	case eventTopicFrame:
+		t := l.topicFrames.Take(e.item)
 		if payload = xxhash.Sum64(t.msg); live {
-			h.overhear(&t)
+			h.receiveTopicFrame(&t)
 		}
-	case down:
+	case eventPeerDown:
 		if live {
 			h.node.PeerDown(l.world.hosts[e.item].id)
 		}
-	case found:
+	case eventPeerFound:
 		if live {
 			h.node.Found(l.world.hosts[e.item].Peer())
 		}
-	case reachable:
+	case eventReachable:
 		if live {
 			h.node.Reachable([]string{h.addr})
 		}
-	case asked:
+	case eventCall:
 		if do := l.scripts.Take(e.item); live {
 			do()
 		}
-	case rouse:
-		live = false // the stall is over
+	case eventResume:
+		live = false // nothing to do: the stall is over
 	}
 	if live {
-		l.fold(e, payload)
+		l.hashEvent(e, payload)
 		h.run()
 	}
-	l.inside = nil
+	l.running = nil
 }
 
-// pending is how many events are to come.
+// pending returns the number of events that are scheduled.
 func (w *World) pending() int {
-	n := w.own.queue.Len()
+	n := w.scriptLane.queue.Len()
 	for _, l := range w.lanes {
-		if l != w.own {
+		if l != w.scriptLane {
 			n += l.queue.Len()
 		}
 	}

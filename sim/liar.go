@@ -16,55 +16,51 @@ import (
 	"tidings/overlay/overlaypb"
 )
 
-// Lies are what a liar says that is not so. The zero value is an honest member.
+// Lies selects the false statements that liars make. The zero value is an honest member.
 type Lies struct {
-	// Rows: whoever asks for a row is told of liars, and that all other slots of it
-	// are empty.
+	// Rows: requests for a row are answered with liars only, and with the claim that all other
+	// slots of the row are empty.
 	Rows bool
-	// Leaves: whoever compares leaves, or asks for the way to a key, is told of liars
-	// only, and that the key lies in the leaf, whose depth is made to fit; digests are
-	// nobody's.
+	// Leaves: leaf exchanges and lookups are answered with liars only, and with the claim that the
+	// key lies in the leaf, at a depth that fits. Digests are random.
 	Leaves bool
-	// Depths: the leaf is said to have another depth, by a decision that is dated
-	// nearly a day ahead; every other liar wants one leaf for all, the others one for
-	// each.
+	// Depths: the leaf is said to have another depth, by a decision dated nearly a day ahead. Every
+	// second liar asks for one leaf for all members, the others for one leaf per member.
 	Depths bool
-	// Counts: half of those who ask are told that there are four billion members
-	// below a prefix, the others that there are none.
+	// Counts: half of the askers are told that there are four billion members below a prefix, the
+	// others that there are none.
 	Counts bool
-	// Deaths: every second each liar says of one living member of its leaf, chosen
-	// anew, to all others of it that it is dead.
+	// Deaths: once a second, each liar tells all members of its leaf that a random live one of them
+	// is dead.
 	Deaths bool
-	// Routes: of the messages that are to be passed on, half are acknowledged and
-	// dropped, half are acknowledged in the name of the root, as which the liar
-	// names itself.
+	// Routes: half of the messages to be forwarded are acknowledged and dropped; for the others the
+	// liar acknowledges as if it were the root.
 	Routes bool
 }
 
-// AllLies are all lies at once.
+// AllLies selects all lies.
 func AllLies() Lies {
 	return Lies{Rows: true, Leaves: true, Depths: true, Counts: true, Deaths: true, Routes: true}
 }
 
-// Liars are members that lie, and know one another. A liar is a real node: what it
-// says is changed on its way out, and what is routed through it does not come to it.
-// It lies from the moment at which it is a member, to honest members and to liars
-// alike.
+// Liars are colluding members that lie. A liar is a real node: its messages are changed on their
+// way out, and messages routed through it do not reach it. It lies from the moment at which it is a
+// member, to honest members and to other liars.
 type Liars struct {
-	swarm *Swarm
-	lies  Lies
-	of    []*Peer
-	place map[*Peer]int // in of
-	dice  *rand.Rand
+	swarm   *Swarm
+	lies    Lies
+	members []*Peer
+	index   map[*Peer]int // position in members
+	rng     *rand.Rand
 }
 
-// deathPause is the time between two false notices of death of one liar.
-const deathPause = time.Second
+// deathInterval is the time between two false death notices of one liar.
+const deathInterval = time.Second
 
-// GrowLying grows a swarm as Grow does; of the hosts it adds, every so manieth lies.
-// The founder does not.
-func (s *Swarm) GrowLying(n int, pause time.Duration, every int, lies Lies) *Liars {
-	l := &Liars{swarm: s, lies: lies, place: map[*Peer]int{}, dice: rand.New(rand.NewPCG(s.Seed(), 0x11e))}
+// GrowWithLiars grows a swarm as Grow does. Every every-th host that it adds is a liar; the founder
+// is not.
+func (s *Swarm) GrowWithLiars(n int, pause time.Duration, every int, lies Lies) *Liars {
+	l := &Liars{swarm: s, lies: lies, index: map[*Peer]int{}, rng: rand.New(rand.NewPCG(s.Seed(), 0x11e))}
 	first := len(s.members)
 	for i := first; i < n; i++ {
 		if i == 0 {
@@ -75,44 +71,44 @@ func (s *Swarm) GrowLying(n int, pause time.Duration, every int, lies Lies) *Lia
 		p := s.Add(true, s.members[0])
 		start := p.Start
 		if i%every == every-1 {
-			l.place[p] = len(l.of)
-			l.of = append(l.of, p)
+			l.index[p] = len(l.members)
+			l.members = append(l.members, p)
 			start = func() { l.start(p) }
 		}
 		s.After(time.Duration(i)*pause, start)
 	}
 	if lies.Deaths {
-		s.every(deathPause, l.mourn)
+		s.every(deathInterval, l.announceDeaths)
 	}
 	return l
 }
 
-// Has says whether a peer is one of the liars.
+// Has reports whether a peer is a liar.
 func (l *Liars) Has(p *Peer) bool {
-	_, ok := l.place[p]
+	_, ok := l.index[p]
 	return ok
 }
 
-// start boots a liar: as any other, and then again behind false doors.
+// start boots a liar: first like any other peer, and then again with a falsified environment.
 func (l *Liars) start(p *Peer) {
 	p.Start()
 	build := p.build
 	p.Crash(false)
 	p.Boot(func(e env.Env) env.Node {
-		f := &liar{Liars: l, peer: p, out: e.Network, asked: map[uint64]overlay.ID{}}
+		f := &liarNode{Liars: l, peer: p, network: e.Network, lookupKeys: map[uint64]overlay.ID{}}
 		e.Network = f
 		build(e)
 		f.Node = p.node
 		return f
 	})
-	for _, v := range p.via {
+	for _, v := range p.bootstrap {
 		p.Found(v.Host)
 	}
 }
 
-// nearest are those liars that are members, the nearest to a key first.
+// nearest returns up to n liars that are members, the nearest to a key first.
 func (l *Liars) nearest(key overlay.ID, n int) (of []*overlay.Contact) {
-	for _, p := range l.of {
+	for _, p := range l.members {
 		if p.Active() {
 			of = append(of, p.node.Overlay.Self())
 		}
@@ -126,14 +122,14 @@ func (l *Liars) nearest(key overlay.ID, n int) (of []*overlay.Contact) {
 	return of[:min(n, len(of))]
 }
 
-// mourn has each liar say of a living member that it is dead.
-func (l *Liars) mourn() {
-	for _, p := range l.of {
+// announceDeaths makes each liar claim that a live member is dead.
+func (l *Liars) announceDeaths() {
+	for _, p := range l.members {
 		if !p.Active() {
 			continue
 		}
 		leaf := p.node.Overlay.Leaf().Members()
-		dead := leaf[l.dice.IntN(len(leaf))]
+		dead := leaf[l.rng.IntN(len(leaf))]
 		if q := l.swarm.byID[dead.ID]; q == nil || l.Has(q) {
 			continue
 		}
@@ -142,32 +138,32 @@ func (l *Liars) mourn() {
 		}}})
 		for _, c := range leaf {
 			if c.ID != p.id && c.ID != dead.ID {
-				p.post(c.Peer, env.Control, notice)
+				p.queueFrame(c.Peer, env.Control, notice)
 			}
 		}
 	}
 }
 
-// A liar is the node of one of them, and its Network.
-type liar struct {
+// A liarNode is the node of one liar, and its Network.
+type liarNode struct {
 	*node.Node
 	*Liars
-	peer  *Peer
-	out   env.Network
-	asked map[uint64]overlay.ID // what it was asked the way to, by nonce
+	peer       *Peer
+	network    env.Network
+	lookupKeys map[uint64]overlay.ID // keys that it was asked to look up, by nonce
 }
 
 // Receive implements env.Node.
-func (f *liar) Receive(from env.PeerID, frame []byte) error {
-	if m := f.opened(frame); m != nil {
+func (f *liarNode) Receive(from env.PeerID, frame []byte) error {
+	if m := f.parseOverlay(frame); m != nil {
 		switch b := m.Body.(type) {
 		case *overlaypb.Message_Find:
 			if len(b.Find.Key) == len(overlay.ID{}) {
-				f.asked[b.Find.Nonce] = overlay.ID(b.Find.Key)
+				f.lookupKeys[b.Find.Nonce] = overlay.ID(b.Find.Key)
 			}
 		case *overlaypb.Message_Route:
 			if f.lies.Routes {
-				f.swallow(from, b.Route)
+				f.dropRoute(from, b.Route)
 				return nil
 			}
 		}
@@ -175,29 +171,29 @@ func (f *liar) Receive(from env.PeerID, frame []byte) error {
 	return f.Node.Receive(from, frame)
 }
 
-// swallow keeps a message that is to be passed on.
-func (f *liar) swallow(from env.PeerID, r *overlaypb.Route) {
+// dropRoute takes a message that should be forwarded. Half of them it acknowledges as the root.
+func (f *liarNode) dropRoute(from env.PeerID, r *overlaypb.Route) {
 	a := &overlaypb.Ack{Id: r.Id, Try: r.Try}
 	if r.Id%2 == 0 {
 		a.Receipt, a.Root, a.Hops = true, f.peer.id[:], r.Hops+1
 	}
-	f.out.Send(f.swarm.World.byID[from].Peer(), env.Control, wire.AppendFrame(nil, wire.Overlay, &overlaypb.Message{
+	f.network.Send(f.swarm.World.byID[from].Peer(), env.Control, wire.AppendFrame(nil, wire.Overlay, &overlaypb.Message{
 		Record: f.Overlay.Self().Raw, Body: &overlaypb.Message_Ack{Ack: a},
 	}))
 }
 
 // Send implements env.Network.
-func (f *liar) Send(to env.Peer, class env.Class, frame []byte) {
-	if m := f.opened(frame); m != nil {
-		f.twist(to, m)
+func (f *liarNode) Send(to env.Peer, class env.Class, frame []byte) {
+	if m := f.parseOverlay(frame); m != nil {
+		f.falsify(to, m)
 		frame = wire.AppendFrame(nil, wire.Overlay, m)
 	}
-	f.out.Send(to, class, frame)
+	f.network.Send(to, class, frame)
 }
 
-// opened returns the message of the overlay's that a frame holds; nil if it is
-// another's, or it is too early to lie.
-func (f *liar) opened(frame []byte) *overlaypb.Message {
+// parseOverlay returns the overlay message in a frame. It returns nil for other layers, and while
+// the liar is not a member.
+func (f *liarNode) parseOverlay(frame []byte) *overlaypb.Message {
 	layer, body, err := wire.ParseFrame(frame)
 	if err != nil || layer != wire.Overlay || !f.peer.Active() {
 		return nil
@@ -209,38 +205,38 @@ func (f *liar) opened(frame []byte) *overlaypb.Message {
 	return m
 }
 
-// twist makes a lie of a message.
-func (f *liar) twist(to env.Peer, m *overlaypb.Message) {
+// falsify changes a message into a lie.
+func (f *liarNode) falsify(to env.Peer, m *overlaypb.Message) {
 	switch b := m.Body.(type) {
 	case *overlaypb.Message_Probe:
 		if f.lies.Leaves {
-			b.Probe.Digest = f.dice.Uint64()
+			b.Probe.Digest = f.rng.Uint64()
 		}
-		f.decree(&b.Probe.Depth, &b.Probe.Decided)
+		f.falsifyDepth(&b.Probe.Depth, &b.Probe.Decided)
 	case *overlaypb.Message_Leaf:
 		if f.lies.Leaves {
 			b.Leaf.IdPrefixes, b.Leaf.Records = nil, nil
-			for _, c := range f.nearest(f.peer.id, maxNamed) {
+			for _, c := range f.nearest(f.peer.id, maxListed) {
 				if f.Overlay.Leaf().Covers(c.ID) {
 					b.Leaf.IdPrefixes = append(b.Leaf.IdPrefixes, binary.BigEndian.Uint64(c.ID[:]))
 					b.Leaf.Records = append(b.Leaf.Records, c.Raw)
 				}
 			}
 		}
-		f.decree(&b.Leaf.Depth, &b.Leaf.Decided)
+		f.falsifyDepth(&b.Leaf.Depth, &b.Leaf.Decided)
 	case *overlaypb.Message_Nearby:
-		key, ok := f.asked[b.Nearby.Nonce]
-		delete(f.asked, b.Nearby.Nonce)
+		key, ok := f.lookupKeys[b.Nearby.Nonce]
+		delete(f.lookupKeys, b.Nearby.Nonce)
 		if ok && f.lies.Leaves {
 			b.Nearby.Covers, b.Nearby.Records = true, nil
 			b.Nearby.Depth = min(b.Nearby.Depth, uint32(f.peer.id.Common(key)))
-			for _, c := range f.nearest(key, maxNamed) {
+			for _, c := range f.nearest(key, maxListed) {
 				b.Nearby.Records = append(b.Nearby.Records, c.Raw)
 			}
 		}
-		f.decree(&b.Nearby.Depth, &b.Nearby.Decided)
+		f.falsifyDepth(&b.Nearby.Depth, &b.Nearby.Decided)
 	case *overlaypb.Message_RowReply:
-		f.poison(b.RowReply)
+		f.poisonRow(b.RowReply)
 		if f.lies.Counts {
 			b.RowReply.Count = 0
 			if to.ID[len(to.ID)-1]%2 == 0 {
@@ -250,11 +246,11 @@ func (f *liar) twist(to env.Peer, m *overlaypb.Message) {
 	}
 }
 
-// maxNamed is how many liars are named at once.
-const maxNamed = 16
+// maxListed bounds the liars named in one message.
+const maxListed = 16
 
-// poison names liars in a row.
-func (f *liar) poison(r *overlaypb.RowReply) {
+// poisonRow puts liars into a row.
+func (f *liarNode) poisonRow(r *overlaypb.RowReply) {
 	if !f.lies.Rows {
 		return
 	}
@@ -264,27 +260,27 @@ func (f *liar) poison(r *overlaypb.RowReply) {
 		if col == f.peer.id.Digit(row) {
 			continue
 		}
-		at := slices.IndexFunc(f.of, func(p *Peer) bool {
+		at := slices.IndexFunc(f.members, func(p *Peer) bool {
 			return p.Active() && p.id.Common(f.peer.id) >= 4*row && p.id.Digit(row) == col
 		})
 		if at < 0 {
 			r.EmptyColumns |= 1 << col
 		} else {
-			r.Records = append(r.Records, f.of[at].node.Overlay.Self().Raw)
+			r.Records = append(r.Records, f.members[at].node.Overlay.Self().Raw)
 		}
 	}
 }
 
-// ahead is how far ahead a liar dates its decrees: just short of what is believed.
-const ahead = 24*time.Hour - time.Minute
+// decisionLead is how far ahead liars date their decisions: just within what members accept.
+const decisionLead = 24*time.Hour - time.Minute
 
-// decree gives the leaf another depth.
-func (f *liar) decree(depth *uint32, decided *uint64) {
+// falsifyDepth claims another depth of the leaf.
+func (f *liarNode) falsifyDepth(depth *uint32, decided *uint64) {
 	if !f.lies.Depths {
 		return
 	}
-	*depth, *decided = 0, uint64(f.swarm.Now().Add(ahead).UnixMilli())
-	if f.place[f.peer]%2 == 1 {
+	*depth, *decided = 0, uint64(f.swarm.Now().Add(decisionLead).UnixMilli())
+	if f.index[f.peer]%2 == 1 {
 		*depth = 24
 	}
 }

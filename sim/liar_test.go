@@ -17,22 +17,22 @@ import (
 func TestLiarsWithoutLiesAreHonest(t *testing.T) {
 	t.Parallel()
 	s := NewSwarm(SwarmConfig{World: Config{Seed: 1}})
-	l := s.GrowLying(40, 200*time.Millisecond, 4, Lies{})
+	l := s.GrowWithLiars(40, 200*time.Millisecond, 4, Lies{})
 	s.World.Run(40 * time.Minute)
-	if len(l.of) != 10 || len(s.Live()) != 40 {
-		t.Errorf("%d liars, %d live", len(l.of), len(s.Live()))
+	if len(l.members) != 10 || len(s.Live()) != 40 {
+		t.Errorf("%d liars, %d live", len(l.members), len(s.Live()))
 	}
 	s.CheckQuiet()
 	report(t, s)
 }
 
-// Each lie changes what it is about, and nothing else.
+// Each lie changes only the messages that it concerns.
 func TestLies(t *testing.T) {
 	t.Parallel()
 	s := NewSwarm(SwarmConfig{World: Config{Seed: 1}})
-	l := s.GrowLying(48, 100*time.Millisecond, 4, Lies{})
+	l := s.GrowWithLiars(48, 100*time.Millisecond, 4, Lies{})
 	s.World.Run(2 * time.Minute)
-	f := l.of[0].Host.node.(*liar)
+	f := l.members[0].Host.node.(*liarNode)
 	to := s.members[0].Peer()
 	const nonce = 7
 	said := []*overlaypb.Message{
@@ -56,9 +56,9 @@ func TestLies(t *testing.T) {
 		l.lies = c.lies
 		changed := ""
 		for _, m := range said {
-			f.asked[nonce] = s.members[0].id
+			f.lookupKeys[nonce] = s.members[0].id
 			lie := proto.Clone(m).(*overlaypb.Message)
-			f.twist(to, lie)
+			f.falsify(to, lie)
 			if proto.Equal(m, lie) {
 				changed += "."
 			} else {
@@ -72,22 +72,22 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// checkLie checks that only liars are named, and what else is said.
+// checkLie checks that a message names only liars, and checks its other claims.
 func checkLie(t *testing.T, l *Liars, lies Lies, m *overlaypb.Message) {
 	t.Helper()
 	heads := map[uint64]bool{}
-	for _, p := range l.of {
+	for _, p := range l.members {
 		heads[binary.BigEndian.Uint64(p.id[:])] = true
 	}
 	for _, raw := range append(m.GetNearby().GetRecords(), append(m.GetLeaf().GetRecords(), m.GetRowReply().GetRecords()...)...) {
 		signed, err := l.swarm.verify.Open(wire.DomainRecord, raw)
 		if err != nil || !l.Has(l.swarm.byID[overlay.NodeID("sim", wire.PeerIDOf(signed.Key))]) {
-			t.Errorf("%+v: names somebody honest, or nobody (%v)", lies, err)
+			t.Errorf("%+v: names an honest member, or none (%v)", lies, err)
 		}
 	}
 	for _, h := range m.GetLeaf().GetIdPrefixes() {
 		if lies.Leaves && !heads[h] {
-			t.Errorf("%+v: lists somebody honest", lies)
+			t.Errorf("%+v: lists an honest member", lies)
 		}
 	}
 	if lies.Leaves && m.GetNearby() != nil && (len(m.GetNearby().Records) == 0 || !m.GetNearby().Covers) {
@@ -101,11 +101,11 @@ func checkLie(t *testing.T, l *Liars, lies Lies, m *overlaypb.Message) {
 	}
 }
 
-// What is routed through a liar comes to nobody, or is acknowledged in its name.
-func TestLiarsSwallow(t *testing.T) {
+// A message routed through a liar is lost, or acknowledged in the liar's name.
+func TestLiarsDropMessages(t *testing.T) {
 	t.Parallel()
 	s := NewSwarm(SwarmConfig{World: Config{Seed: 1}})
-	l := s.GrowLying(96, 200*time.Millisecond, 4, Lies{Routes: true})
+	l := s.GrowWithLiars(96, 200*time.Millisecond, 4, Lies{Routes: true})
 	s.World.Run(40 * time.Second)
 	right, wrong, lost := 0, 0, 0
 	for i, p := range s.Live() {
@@ -136,20 +136,21 @@ func TestLiarsSwallow(t *testing.T) {
 	}
 }
 
-// Every second each liar says of one member that it is dead.
-func TestLiarsMourn(t *testing.T) {
+// Every second each liar claims that one live member is dead.
+func TestLiarsAnnounceDeaths(t *testing.T) {
 	t.Parallel()
 	sent := func(lies Lies) (n uint64) {
 		s := NewSwarm(SwarmConfig{World: Config{Seed: 1}})
-		l := s.GrowLying(24, 100*time.Millisecond, 4, lies)
+		l := s.GrowWithLiars(24, 100*time.Millisecond, 4, lies)
 		s.World.Run(time.Minute)
-		for _, p := range l.of {
+		for _, p := range l.members {
 			n += p.Host.Stats().Sent[0].Frames
 		}
 		return n
 	}
-	// Six liars, most of a minute, a leaf of 24; some choose one another, and are silent.
+	// There are six liars, for most of a minute, in a leaf of 24. A liar that draws another liar
+	// stays silent.
 	if honest, lying := sent(Lies{}), sent(Lies{Deaths: true}); lying < honest+5*40*20 {
-		t.Errorf("%d frames of honest ones, %d of liars", honest, lying)
+		t.Errorf("honest members sent %d frames, liars %d", honest, lying)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"tidings/internal/wire"
 )
 
-// noise is text of about so many bytes that gets hardly smaller when it is packed.
+// noise returns barely compressible text of about size bytes.
 func noise(rng *rand.Rand, size int) string {
 	b := make([]byte, size*3/4)
 	for i := range b {
@@ -26,8 +26,8 @@ func noise(rng *rand.Rand, size int) string {
 	return base64.StdEncoding.EncodeToString(b)
 }
 
-// sized is an RSS document with a head of about so many bytes and items of these sizes, the first
-// item being a small one that is always there.
+// sized returns an RSS document with a head of about head bytes and items of the given sizes,
+// followed by a small item that is always there.
 func sized(rng *rand.Rand, head int, items ...int) []byte {
 	b := &bytes.Buffer{}
 	fmt.Fprintf(b, `<rss version="2.0"><channel><title>Of %d items</title><link>http://feed.example/</link><copyright>%s</copyright>`, len(items), noise(rng, head))
@@ -46,10 +46,10 @@ func repeat(n, size int) []int {
 	return of
 }
 
-// TestEveryLimitIsCrossed has documents come to three nodes that go beyond each limit at which
-// something is left out, split, asked for or refused. All that fits is at every reader; what does not
-// is named in the feed's state. Each size has several feeds, so that pollers find some of them
-// that do not lead the channel.
+// TestEveryLimitIsCrossed serves three nodes documents beyond each limit at which something is left
+// out, split, fetched separately or refused. Everything within the limits must reach every reader;
+// the feed's state must name the rest. Each size has several feeds, so that some are found by
+// pollers that do not lead the channel.
 func TestEveryLimitIsCrossed(t *testing.T) {
 	t.Parallel()
 	const kib = 1 << 10
@@ -58,7 +58,7 @@ func TestEveryLimitIsCrossed(t *testing.T) {
 		head  int
 		items []int
 		lost  bool   // the new document is refused as a whole
-		says  string // of what is not shown, in the feed's state
+		says  string // what the feed's state says about missing items
 	}{
 		{"items around what travels with a change report", 0, []int{23 * kib, 25 * kib}, false, ""},
 		{"items around what travels with an entry", 0, []int{47 * kib, 49 * kib, 64 * kib}, false, ""},
@@ -92,7 +92,7 @@ func TestEveryLimitIsCrossed(t *testing.T) {
 			var urls []string
 			feeds := longtest.Pick(2, 4)
 			if len(after) > 5<<20 {
-				feeds = longtest.Pick(1, 4) // which take long
+				feeds = longtest.Pick(1, 4) // they take long
 			}
 			for i := range feeds {
 				url := fmt.Sprintf("http://feed%d.example/", i)
@@ -102,7 +102,7 @@ func TestEveryLimitIsCrossed(t *testing.T) {
 					{Body: after, ContentType: "application/rss+xml"},
 				}))
 				for _, p := range s.Peers() {
-					p.Read(url)
+					p.SubscribeFeed(url)
 				}
 			}
 			s.World.Run(10 * time.Minute)
@@ -128,19 +128,19 @@ func TestEveryLimitIsCrossed(t *testing.T) {
 					sub, _ := p.node.Feeds.Subscription(s.Key(url))
 					state, err := corona.ParseState(sub.State)
 					if err != nil || !strings.Contains(state.Detail, c.says) || c.says == "" && state.Detail != "" || sub.Unreadable > 0 {
-						t.Errorf("host %d says of %s: %q, want %q; %d entries cannot be read (%v)", p.Index(), url, state.Detail, c.says, sub.Unreadable, err)
+						t.Errorf("host %d, state of %s: %q, want %q; %d unreadable entries (%v)", p.Index(), url, state.Detail, c.says, sub.Unreadable, err)
 					}
 				}
 			}
 			if found == 0 && !c.lost {
-				t.Error("the sequencers found all news themselves: no change report was sent")
+				t.Error("the sequencers found all changes themselves: no change report was sent")
 			}
 			report(t, s)
 		})
 	}
 }
 
-// documentAt is what a reader of a peer sees of a feed.
+// documentAt returns the document that a reader of a peer sees.
 func documentAt(s *Swarm, p *Peer, url string) (doc feedtree.Document) {
 	done := false
 	p.Do(func() {

@@ -9,26 +9,26 @@ import (
 	"tidings/internal/env"
 )
 
-// A link joins two hosts. Both hold the same value; frames keep their order on
-// it in each direction and class.
+// A link connects two hosts, which share the value. Frames keep their order on it, per direction
+// and class.
 type link struct {
-	ends  [2]*Host    // the lower index first
-	delay int64       // one way, without jitter
-	ready int64       // when its handshake is over
-	used  int64       // when a frame was last sent on it; closed: it is no link any longer
-	last  [2][2]int64 // when the last frame arrives, by sending end and class
+	ends        [2]*Host    // the lower index first
+	delay       int64       // one way, without jitter, in nanoseconds
+	ready       int64       // when the handshake is over
+	lastUsed    int64       // when a frame was last sent; linkClosed after the link was closed
+	lastArrival [2][2]int64 // arrival of the last frame, by sending end and class
 }
 
-// linkIdle is how long an unused link stays, and with it the way into a host
-// that is not open. The edge closes its idle links after as long.
+// linkIdle is how long an unused link stays open. A host that is not open can be reached only over
+// it. Real nodes close idle links after the same time.
 const linkIdle = 3 * time.Minute
 
-// closed is when a link was last used that has been closed.
-const closed = math.MinInt64
+// linkClosed is lastUsed of a link that was closed.
+const linkClosed = math.MinInt64
 
-func (l *link) idle(now int64) bool { return l.used < now-int64(linkIdle) }
+func (l *link) idle(now int64) bool { return l.lastUsed < now-int64(linkIdle) }
 
-// side is the end of a link that a host is, 0 or 1.
+// side returns the index of a host in ends.
 func (l *link) side(h *Host) int {
 	if l.ends[0] == h {
 		return 0
@@ -36,20 +36,20 @@ func (l *link) side(h *Host) int {
 	return 1
 }
 
-// link returns the link to a peer and opens one if there is none, provided that
-// the peer is up, can be dialled, and is at one of its addresses. It returns
-// nil if nothing can be sent.
+// link returns the link to a peer, and opens one if there is none. A link can be opened only if the
+// peer is up, open, not partitioned off, not blocked, and at one of the given addresses; otherwise
+// link returns nil.
 func (h *Host) link(peer *Host, to *env.Peer) *link {
 	if peer == nil {
 		return nil
 	}
-	w, now := h.world, h.world.own.now
+	w, now := h.world, h.world.scriptLane.now
 	l := h.links[peer.index]
 	if l != nil && !l.idle(now) {
 		return l
 	}
-	if peer == h || peer.node == nil || !peer.open || h.deaf(peer) || peer.deaf(h) ||
-		!slices.Contains(to.Addrs, peer.addr) || h.shuns(peer) || peer.shuns(h) {
+	if peer == h || peer.node == nil || !peer.open || h.cannotHear(peer) || peer.cannotHear(h) ||
+		!slices.Contains(to.Addrs, peer.addr) || h.blocks(peer) || peer.blocks(h) {
 		return nil
 	}
 	made := l == nil
@@ -58,25 +58,25 @@ func (h *Host) link(peer *Host, to *env.Peer) *link {
 		if h.index > peer.index {
 			l.ends = [2]*Host{peer, h}
 		}
-		l.delay = int64(max(w.config.Topology(l.ends[0].Index(), l.ends[1].Index()), w.config.Stride))
+		l.delay = int64(max(w.config.Topology(l.ends[0].Index(), l.ends[1].Index()), w.config.Lookahead))
 		h.links[peer.index], peer.links[h.index] = l, l
 	}
-	// A QUIC handshake takes a round trip before the first frame leaves.
-	l.ready, l.used, l.last = now+2*l.delay, now, [2][2]int64{}
+	// A QUIC handshake takes one round trip before the first frame leaves.
+	l.ready, l.lastUsed, l.lastArrival = now+2*l.delay, now, [2][2]int64{}
 	if made {
-		h.opened()
-		peer.opened()
+		h.linkOpened()
+		peer.linkOpened()
 	}
 	return l
 }
 
-// sweepAfter is after how many new links a host forgets those that are idle, or as many as
-// half of those it has, if that is more.
-const sweepAfter = 32
+// minSweep is the number of new links after which a host drops its idle ones. A host with many
+// links waits for half as many as it has.
+const minSweep = 32
 
-// find returns the host of a peer, nil if there is none. Its address tells it sooner than
-// its id.
-func (w *World) find(p *env.Peer) *Host {
+// hostOf returns the host of a peer; nil if there is none. Finding it by address is faster than by
+// id.
+func (w *World) hostOf(p *env.Peer) *Host {
 	for _, addr := range p.Addrs {
 		if i, ok := indexOf(addr); ok && i < len(w.hosts) && w.hosts[i].id == p.ID {
 			return w.hosts[i]
@@ -85,15 +85,15 @@ func (w *World) find(p *env.Peer) *Host {
 	return w.byID[p.ID]
 }
 
-// opened notes a new link.
-func (h *Host) opened() {
-	if h.fresh++; h.fresh < max(sweepAfter, len(h.links)/2) {
+// linkOpened counts a new link and drops idle ones now and then.
+func (h *Host) linkOpened() {
+	if h.newLinks++; h.newLinks < max(minSweep, len(h.links)/2) {
 		return
 	}
-	h.fresh = 0
-	left := map[int32]*link{} // another map, because one does not shrink
+	h.newLinks = 0
+	left := map[int32]*link{} // copied, because a map does not shrink
 	for id, l := range h.links {
-		if !l.idle(h.world.own.now) {
+		if !l.idle(h.world.scriptLane.now) {
 			left[id] = l
 		} else {
 			l.close()
@@ -102,13 +102,13 @@ func (h *Host) opened() {
 	h.links = left
 }
 
-// closeLinks ends all links; with hint the peers hear of it.
+// closeLinks closes all links; with hint, the peers are told.
 func (h *Host) closeLinks(hint bool) {
-	now := h.world.own.now
+	now := h.world.scriptLane.now
 	for _, i := range slices.Sorted(maps.Keys(h.links)) {
 		l := h.links[i]
-		if peer := l.ends[1-l.side(h)]; hint && !l.idle(now) && !peer.deaf(h) {
-			peer.lane.push(now+l.delay, peer, down, uint32(h.index))
+		if peer := l.ends[1-l.side(h)]; hint && !l.idle(now) && !peer.cannotHear(h) {
+			peer.lane.schedule(now+l.delay, peer, eventPeerDown, uint32(h.index))
 		}
 		l.close()
 	}
@@ -118,59 +118,58 @@ func (l *link) close() {
 	a, b := l.ends[0], l.ends[1]
 	delete(a.links, b.index)
 	delete(b.links, a.index)
-	l.used = closed
+	l.lastUsed = linkClosed
 }
 
-// As the edge does, a host cuts the link of a peer that breaks the protocol
-// maxBroken times within brokenWithin, and has nothing to do with the peer for
-// shunFor.
+// A host cuts the link of a peer that sends maxBadFrames invalid frames within badFrameWindow, and
+// refuses the peer for blockTime. Real nodes do the same.
 const (
-	maxBroken    = 16
-	brokenWithin = 10 * time.Minute
-	shunFor      = time.Hour
+	maxBadFrames   = 16
+	badFrameWindow = 10 * time.Minute
+	blockTime      = time.Hour
 )
 
-// blame is what a host holds against a peer.
-type blame struct {
-	times [maxBroken]int64 // of the last broken frames, a ring
-	n     int              // broken frames so far
-	until int64            // the peer is shunned
+// An offenceRecord counts the invalid frames of a peer.
+type offenceRecord struct {
+	times        [maxBadFrames]int64 // of the last invalid frames, a ring
+	count        int                 // invalid frames so far
+	blockedUntil int64               // the peer is blocked until then
 }
 
-// blame notes a broken frame of a peer.
-func (h *Host) blame(peer *Host) {
+// recordOffence counts an invalid frame of a peer and cuts the link at the limit.
+func (h *Host) recordOffence(peer *Host) {
 	now := h.lane.now
-	h.stats.Refused++
-	b := h.blamed[peer.index]
+	h.stats.BadFrames++
+	b := h.offences[peer.index]
 	if b == nil {
-		b = &blame{}
-		h.blamed[peer.index] = b
+		b = &offenceRecord{}
+		h.offences[peer.index] = b
 	}
-	b.times[b.n%maxBroken] = now
-	b.n++
-	if b.n < maxBroken || b.times[b.n%maxBroken] < now-int64(brokenWithin) {
+	b.times[b.count%maxBadFrames] = now
+	b.count++
+	if b.count < maxBadFrames || b.times[b.count%maxBadFrames] < now-int64(badFrameWindow) {
 		return
 	}
-	*b = blame{until: now + int64(shunFor)}
-	h.stats.Cut++
-	h.lane.ask(errand{host: h, kind: cutting, peer: peer})
+	*b = offenceRecord{blockedUntil: now + int64(blockTime)}
+	h.stats.LinksCut++
+	h.lane.submit(crossLaneOp{host: h, kind: opCutLink, peer: peer})
 }
 
-// cut ends the link to a peer, of which both hear.
-func (h *Host) cut(peer *Host) {
+// cutLink closes the link to a peer and tells both.
+func (h *Host) cutLink(peer *Host) {
 	if l := h.links[peer.index]; l != nil {
-		now := h.world.own.now
-		h.lane.push(now, h, down, uint32(peer.index))
-		peer.lane.push(now+l.delay, peer, down, uint32(h.index))
+		now := h.world.scriptLane.now
+		h.lane.schedule(now, h, eventPeerDown, uint32(peer.index))
+		peer.lane.schedule(now+l.delay, peer, eventPeerDown, uint32(h.index))
 		l.close()
 	}
 }
 
-// shuns reports that the host has cut a peer off.
-func (h *Host) shuns(peer *Host) bool {
-	if len(h.blamed) == 0 {
+// blocks reports whether the host has blocked a peer.
+func (h *Host) blocks(peer *Host) bool {
+	if len(h.offences) == 0 {
 		return false
 	}
-	b := h.blamed[peer.index]
-	return b != nil && b.until > h.lane.now
+	b := h.offences[peer.index]
+	return b != nil && b.blockedUntil > h.lane.now
 }

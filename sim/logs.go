@@ -8,27 +8,27 @@ import (
 	"tidings/overlay/owner"
 )
 
-// checkSubscriptions looks whether all that was acknowledged is there.
+// checkSubscriptions checks that all acknowledged subscriptions still exist.
 func (s *Swarm) checkSubscriptions() {
 	for _, p := range s.members {
 		if !p.Up() {
 			continue
 		}
-		for _, r := range p.reads {
-			if _, ok := p.node.Feeds.Subscription(r.key); !ok && r.acked {
-				s.violated(Unsubscribed, "host %d reads %s no more", p.Index(), r.url)
+		for _, r := range p.subscriptions {
+			if _, ok := p.node.Feeds.Subscription(r.key); !ok && r.acknowledged {
+				s.reportViolation(SubscriptionLost, "host %d is no longer subscribed to %s", p.Index(), r.url)
 			}
 		}
 	}
 }
 
-// history is what was seen of a log, by anybody.
-type history struct {
-	at         map[owner.Position]owner.Hash
+// A logHistory is everything that any node's copy of a log has contained.
+type logHistory struct {
+	entries    map[owner.Position]owner.Hash
 	sequencers map[[2]uint64]env.PeerID
 }
 
-// checkLogs looks at the new entries of all logs.
+// checkLogs checks the new entries of all logs.
 func (s *Swarm) checkLogs() {
 	for _, p := range s.members {
 		if !p.Up() {
@@ -37,45 +37,45 @@ func (s *Swarm) checkLogs() {
 		for _, key := range p.node.Owners.Keys() {
 			s.checkLog(p, key)
 		}
-		for _, r := range p.reads {
+		for _, r := range p.subscriptions {
 			log := p.node.Owners.Visible(r.key)
 			v, ok := p.node.Owners.View(r.key)
 			if !ok || v.Owns || v.Epoch == nil || len(log) == 0 {
-				r.last = owner.Position{} // what an owner holds may yet be dropped; nobody was shown it
+				r.lastHead = owner.Position{} // an owner's entries that are not committed may be dropped; no reader was shown them
 				continue
 			}
-			if anew := p.node.Feeds.Stats().Anew; v.Epoch.Branch != r.in || anew != r.anew {
-				// Gone over to another, and back perhaps, it begins where that one does.
-				r.last, r.in, r.anew = owner.Position{}, v.Epoch.Branch, anew
+			if anew := p.node.Feeds.Stats().Anew; v.Epoch.Branch != r.branch || anew != r.logSwitches {
+				// The node has replaced its log, so positions start again.
+				r.lastHead, r.branch, r.logSwitches = owner.Position{}, v.Epoch.Branch, anew
 			}
-			if head := log[len(log)-1].At; head.Before(r.last) {
-				s.violated(WentBack, "host %d, %s: from %v to %v", p.Index(), r.url, r.last, head)
+			if head := log[len(log)-1].At; head.Before(r.lastHead) {
+				s.reportViolation(PositionWentBack, "host %d, %s: from %v to %v", p.Index(), r.url, r.lastHead, head)
 			} else {
-				r.last = head
+				r.lastHead = head
 			}
 		}
 	}
 }
 
 func (s *Swarm) checkLog(p *Peer, key overlay.ID) {
-	h := s.feeds.logs[key]
+	h := s.feeds.histories[key]
 	if h == nil {
-		h = &history{map[owner.Position]owner.Hash{}, map[[2]uint64]env.PeerID{}}
-		s.feeds.logs[key] = h
+		h = &logHistory{map[owner.Position]owner.Hash{}, map[[2]uint64]env.PeerID{}}
+		s.feeds.histories[key] = h
 	}
 	log := p.node.Owners.Log(key)
 	for _, e := range slices.Backward(log) {
-		known, ok := h.at[e.At]
+		known, ok := h.entries[e.At]
 		if ok && known == e.Hash {
-			break // and so are those before it
+			break // all entries before it are known, too
 		}
 		if ok {
-			s.violated(TwoEntries, "%s at %v", key.Short(), e.At)
+			s.reportViolation(TwoEntries, "%s at %v", key.Short(), e.At)
 		}
-		h.at[e.At] = e.Hash
+		h.entries[e.At] = e.Hash
 		epoch := [2]uint64{e.At.Branch, uint64(e.At.Epoch)}
 		if by, ok := h.sequencers[epoch]; ok && by != e.Signer {
-			s.violated(TwoSequencers, "%s at %v", key.Short(), e.At)
+			s.reportViolation(TwoSequencers, "%s at %v", key.Short(), e.At)
 		}
 		h.sequencers[epoch] = e.Signer
 	}

@@ -10,8 +10,8 @@ import (
 	"tidings/overlay"
 )
 
-// A look-up by disjoint routes finds the members nearest to a key, in a calm network, while
-// messages are lost, and when many have died a moment ago, or says, mostly, that it has not.
+// A lookup by disjoint routes finds the members nearest to a key in a healthy network, with loss,
+// and just after many members have died; otherwise it mostly says that its result is implausible.
 func TestLookupFindsTheNearest(t *testing.T) {
 	t.Parallel()
 	most := longtest.Pick(100, 200)
@@ -28,8 +28,8 @@ func TestLookupFindsTheNearest(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := grown(3, c.members)
-			s.SetFaults(Faults{Loss: c.loss})
-			dice := rand.New(rand.NewPCG(1, 9))
+			s.SetNetworkFaults(NetworkFaults{Loss: c.loss})
+			rng := rand.New(rand.NewPCG(1, 9))
 			for _, p := range s.Peers()[:c.die] {
 				p.Kill(false)
 			}
@@ -38,7 +38,7 @@ func TestLookupFindsTheNearest(t *testing.T) {
 			for i := range lookups {
 				key := s.Key(fmt.Sprint(i))
 				s.After(time.Duration(i)*10*time.Millisecond, func() {
-					p := s.Someone(dice)
+					p := s.RandomMember(rng)
 					p.Do(func() {
 						p.Layers().Overlay.Lookup(key, want, func(l overlay.Lookup) {
 							ended++
@@ -55,8 +55,9 @@ func TestLookupFindsTheNearest(t *testing.T) {
 				})
 			}
 			s.World.Run(time.Minute)
-			t.Logf("of %d look-ups %d right, %d wrong, %d implausible", lookups, right, wrong, implausible)
-			// That one is missing of five whom some who died knew is not seen by the density.
+			t.Logf("of %d lookups %d right, %d wrong, %d implausible", lookups, right, wrong, implausible)
+			// The density check cannot notice that one of five members is missing if only members
+			// that died knew it.
 			if ended != lookups || wrong > c.die/20 || implausible > lookups/100+c.die/3 {
 				t.Errorf("%d of %d ended, %d wrong, %d implausible", ended, lookups, wrong, implausible)
 			}
@@ -64,7 +65,7 @@ func TestLookupFindsTheNearest(t *testing.T) {
 	}
 }
 
-// areNearest says whether contacts are the live members nearest to a key.
+// areNearest reports whether contacts are the live members nearest to a key.
 func (s *Swarm) areNearest(key overlay.ID, of []*overlay.Contact, want int) bool {
 	i := 0
 	for p := range s.nearest(key) {

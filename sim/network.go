@@ -9,41 +9,41 @@ import (
 	"tidings/internal/env"
 )
 
-// Faults are what the network does to frames, each with a probability of its
-// own from 0 to 1, honoured to one part in two million.
-type Faults struct {
-	Loss      float64       // the frame vanishes
-	Duplicate float64       // it arrives twice, the second time late
-	Reorder   float64       // it arrives late, after frames sent later
-	Late      time.Duration // the longest lateness; zero: one second
+// NetworkFaults are what the network does to frames. Each fault has a probability of its own from 0
+// to 1, with a resolution of one in two million.
+type NetworkFaults struct {
+	Loss      float64       // the frame is lost
+	Duplicate float64       // the frame arrives twice, the second time late
+	Reorder   float64       // the frame arrives late, after frames that were sent later
+	Late      time.Duration // the longest extra delay; zero: one second
 }
 
-func (f Faults) check() {
+func (f NetworkFaults) check() {
 	for _, p := range []float64{f.Loss, f.Duplicate, f.Reorder} {
 		if !(p >= 0 && p <= 1) {
-			panic(fmt.Sprintf("sim: faults %+v: a probability lies between 0 and 1", f))
+			panic(fmt.Sprintf("sim: faults %+v: probabilities must be between 0 and 1", f))
 		}
 	}
 	if f.Late < 0 {
-		panic(fmt.Sprintf("sim: faults %+v: lateness cannot be negative", f))
+		panic(fmt.Sprintf("sim: faults %+v: the extra delay must not be negative", f))
 	}
 }
 
-// SetFaults changes what the network does to frames sent from now on.
-func (w *World) SetFaults(f Faults) {
+// SetNetworkFaults sets the faults of frames that are sent from now on.
+func (w *World) SetNetworkFaults(f NetworkFaults) {
 	f.check()
-	if w.config.Faults.Loss > heavyLoss {
-		w.lossyAt = w.own.now
+	if w.config.NetworkFaults.Loss > heavyLoss {
+		w.lossEndedAt = w.scriptLane.now
 	}
-	w.config.Faults = f
+	w.config.NetworkFaults = f
 }
 
-// Partition parts the network: hosts of different sides do not reach each
-// other. Hosts that are on no side form one of their own. Frames under way
-// arrive, and nobody is told. A partition replaces the one before it.
+// Partition splits the network: hosts of different sides cannot reach each other. Hosts on no side
+// form a side of their own. Frames in transit still arrive, and no host is told. A partition
+// replaces the previous one.
 func (w *World) Partition(sides ...[]*Host) {
 	w.Heal()
-	w.sides = len(sides)
+	w.partitionSides = len(sides)
 	for i, side := range sides {
 		for _, h := range side {
 			h.side = i + 1
@@ -51,68 +51,67 @@ func (w *World) Partition(sides ...[]*Host) {
 	}
 }
 
-// PartOneWay parts the network in one direction: frames of the hosts from vanish on
-// their way to the hosts to, and those of to arrive, on the links that are there. None
-// is opened between the two, for that takes a word each way. It replaces the partition
-// before it.
-func (w *World) PartOneWay(from, to []*Host) {
+// PartitionOneWay splits the network in one direction: frames of the hosts from are lost on their
+// way to the hosts to. Frames in the other direction arrive on existing links; no link is opened
+// between the two, because that takes frames both ways. It replaces the previous partition.
+func (w *World) PartitionOneWay(from, to []*Host) {
 	w.Partition(from, to)
-	w.sides = oneWay
+	w.partitionSides = oneWay
 }
 
-// oneWay is the number of sides of a partition of which the first is not heard by the
-// second, and all others hear each other.
+// oneWay as the number of sides marks a partition in which the second side does not hear the first,
+// and all other hosts hear each other.
 const oneWay = -1
 
 // Heal ends a partition.
 func (w *World) Heal() {
-	if w.parted() {
-		w.partedAt = w.own.now
+	if w.partitioned() {
+		w.healedAt = w.scriptLane.now
 	}
-	w.sides = 0
+	w.partitionSides = 0
 	for _, h := range w.hosts {
 		h.side = 0
 	}
 }
 
-// parted says whether there is a partition.
-func (w *World) parted() bool { return w.sides != 0 }
+// partitioned reports whether there is a partition.
+func (w *World) partitioned() bool { return w.partitionSides != 0 }
 
-// deaf says whether a host does not hear another.
-func (h *Host) deaf(to *Host) bool {
-	if h.world.sides == oneWay {
+// cannotHear reports whether the partition keeps the other host's frames from the host.
+func (h *Host) cannotHear(to *Host) bool {
+	if h.world.partitionSides == oneWay {
 		return h.side == 2 && to.side == 1
 	}
 	return h.side != to.side
 }
 
-// transit is a frame under way.
-type transit struct {
+// A frameInTransit is a frame that has been sent.
+type frameInTransit struct {
 	msg   []byte
 	from  int32
 	class env.Class
 }
 
-// sum is the frame's part in the hash of the trace.
-func (t *transit) sum() uint64 {
-	return xxhash.Sum64(t.msg) ^ scatter(uint64(t.from)<<8|uint64(t.class))
+// hash is the frame's contribution to the trace hash.
+func (t *frameInTransit) hash() uint64 {
+	return xxhash.Sum64(t.msg) ^ mix64(uint64(t.from)<<8|uint64(t.class))
 }
 
-// post has a frame sent when all lanes have come as far. Whom it is for is looked up here, where they
-// go side by side.
-func (h *Host) post(to env.Peer, class env.Class, msg []byte) {
-	e := errand{host: h, kind: sending, to: to, class: class, msg: msg}
-	if e.peer = h.world.find(&e.to); e.peer != nil {
+// queueFrame sends a frame once all lanes have reached its time. The peer is looked up here,
+// because this part runs in parallel.
+func (h *Host) queueFrame(to env.Peer, class env.Class, msg []byte) {
+	e := crossLaneOp{host: h, kind: opSend, to: to, class: class, msg: msg}
+	if e.peer = h.world.hostOf(&e.to); e.peer != nil {
 		e.link = h.links[e.peer.index]
 	}
-	h.lane.ask(e)
+	h.lane.submit(e)
 }
 
-// send puts a frame on the link to its peer. The dice are thrown alike for
-// every frame that has a link, whatever the faults, so that another probability
-// touches only the frames it concerns.
-func (h *Host) send(e *errand) {
-	w, now, class, msg := h.world, h.world.own.now, e.class, e.msg
+// transmit puts a frame on the link to its peer. It draws the same random numbers for every frame
+// that has a link, whatever the faults, so that a change of one probability affects only the frames
+// it concerns.
+func (h *Host) transmit(e *crossLaneOp) {
+	w, now, class, msg := h.world, h.world.scriptLane.now, e.class, e.msg
 	l := e.link
 	if l == nil || l.idle(now) {
 		if l = h.link(e.peer, &e.to); l == nil {
@@ -123,48 +122,48 @@ func (h *Host) send(e *errand) {
 	from := l.side(h)
 	peer := l.ends[1-from]
 	h.stats.Sent[class].add(msg)
-	jitter, fate, lateness := throw(&h.linkDice), h.linkDice.Uint64(), throw(&h.linkDice)
+	jitter, fate, lateness := randFloat(&h.linkRNG), h.linkRNG.Uint64(), randFloat(&h.linkRNG)
 
-	f := &w.config.Faults
+	f := &w.config.NetworkFaults
 	const bits, mask = 21, 1<<21 - 1
 	chance := func(i uint, p float64) bool { return float64(fate>>(i*bits)&mask) < p*(mask+1) }
-	if peer.deaf(h) || chance(0, f.Loss) {
+	if peer.cannotHear(h) || chance(0, f.Loss) {
 		h.stats.Lost++
 		return
 	}
-	l.used = now
-	// Jitter is mostly small: an eighth of the way on average, at most half.
+	l.lastUsed = now
+	// Jitter is mostly small: an eighth of the delay on average, at most half.
 	at := max(now, l.ready) + l.delay + int64(jitter*jitter*jitter*float64(l.delay)/2)
-	last := &l.last[from][class]
+	last := &l.lastArrival[from][class]
 	at = max(at, *last)
-	late := at + w.late(lateness)
+	late := at + w.extraDelay(lateness)
 	if chance(1, f.Reorder) {
 		h.stats.Reordered++
 		at = late
 	} else {
 		*last = at
 	}
-	peer.lane.push(at, peer, frame, peer.lane.frames.Put(transit{msg, h.index, class}))
+	peer.lane.schedule(at, peer, eventFrame, peer.lane.frames.Put(frameInTransit{msg, h.index, class}))
 	if chance(2, f.Duplicate) {
-		h.stats.Repeated++
-		peer.lane.push(late, peer, frame, peer.lane.frames.Put(transit{msg, h.index, class}))
+		h.stats.Duplicated++
+		peer.lane.schedule(late, peer, eventFrame, peer.lane.frames.Put(frameInTransit{msg, h.index, class}))
 	}
 }
 
-// late turns a throw of the dice into an extra delay of at least a nanosecond.
-func (w *World) late(lateness float64) int64 {
-	most := w.config.Faults.Late
+// extraDelay turns a random number into a delay of at least a nanosecond.
+func (w *World) extraDelay(lateness float64) int64 {
+	most := w.config.NetworkFaults.Late
 	if most == 0 {
 		most = time.Second
 	}
 	return 1 + int64(lateness*float64(most))
 }
 
-// receive hands a frame to the node of a host.
-func (h *Host) receive(t *transit) {
+// receive hands a frame to the host's node.
+func (h *Host) receive(t *frameInTransit) {
 	h.stats.Received[t.class].add(t.msg)
 	from := h.world.hosts[t.from]
 	if err := h.node.Receive(from.id, t.msg); err != nil {
-		h.blame(from)
+		h.recordOffence(from)
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // numbers sends n numbered frames from one host to another, ten a second.
-func numbers(w *World, from *puppet, to *Host, n int) {
+func numbers(w *World, from *scriptedNode, to *Host, n int) {
 	h := w.byID[fromID(w, from)]
 	for i := range n {
 		w.After(time.Duration(i)*100*time.Millisecond, func() {
@@ -22,7 +22,7 @@ func numbers(w *World, from *puppet, to *Host, n int) {
 	w.Run(time.Duration(n)*100*time.Millisecond + time.Minute)
 }
 
-func fromID(w *World, p *puppet) env.PeerID {
+func fromID(w *World, p *scriptedNode) env.PeerID {
 	for _, h := range w.Hosts() {
 		if h.Node() == env.Node(p) {
 			return h.ID()
@@ -33,7 +33,7 @@ func fromID(w *World, p *puppet) env.PeerID {
 
 func TestFramesKeepTheirOrderAndTakeTheirTime(t *testing.T) {
 	t.Parallel()
-	w, all := puppets(Config{Topology: Uniform(400 * time.Millisecond)}, 2)
+	w, all := scriptedWorld(Config{Topology: Uniform(400 * time.Millisecond)}, 2)
 	var arrived time.Time
 	all[1].receive = func(env.PeerID, []byte) error { arrived = w.Now(); return nil }
 	numbers(w, all[0], w.Hosts()[1], 500)
@@ -52,11 +52,11 @@ func TestFramesKeepTheirOrderAndTakeTheirTime(t *testing.T) {
 
 func TestFirstFrameWaitsForTheHandshake(t *testing.T) {
 	t.Parallel()
-	w, all := puppets(Config{Topology: Uniform(100 * time.Millisecond)}, 2)
+	w, all := scriptedWorld(Config{Topology: Uniform(100 * time.Millisecond)}, 2)
 	w.Hosts()[0].Do(func() { all[0].say(w.Hosts()[1], "x") })
 	w.Run(300*time.Millisecond - 1)
 	if all[1].heard != nil {
-		t.Error("a frame arrived before a round trip and its way were over")
+		t.Error("a frame arrived before the handshake and its own delay were over")
 	}
 	w.Run(50*time.Millisecond + 1)
 	if len(all[1].heard) != 1 {
@@ -68,7 +68,7 @@ func TestFaultsComeAsOftenAsAsked(t *testing.T) {
 	t.Parallel()
 	const n = 20_000
 	share := func(count uint64) float64 { return float64(count) / n }
-	w, all := puppets(Config{Seed: 3, Faults: Faults{Loss: 0.1, Duplicate: 0.05, Reorder: 0.02, Late: 3 * time.Second}}, 2)
+	w, all := scriptedWorld(Config{Seed: 3, NetworkFaults: NetworkFaults{Loss: 0.1, Duplicate: 0.05, Reorder: 0.02, Late: 3 * time.Second}}, 2)
 	numbers(w, all[0], w.Hosts()[1], n)
 	s, heard := w.Hosts()[0].Stats(), all[1].heard
 	for _, c := range []struct {
@@ -76,15 +76,15 @@ func TestFaultsComeAsOftenAsAsked(t *testing.T) {
 		got, want float64
 	}{
 		{"lost", share(s.Lost), 0.1},
-		{"repeated", share(s.Repeated), 0.05 * 0.9},
+		{"repeated", share(s.Duplicated), 0.05 * 0.9},
 		{"reordered", share(s.Reordered), 0.02 * 0.9},
 	} {
 		if c.got < c.want*0.85 || c.got > c.want*1.15 {
 			t.Errorf("%s: %.4f of all, want %.4f", c.what, c.got, c.want)
 		}
 	}
-	if uint64(len(heard)) != n-s.Lost+s.Repeated {
-		t.Errorf("%d heard, %d lost, %d repeated", len(heard), s.Lost, s.Repeated)
+	if uint64(len(heard)) != n-s.Lost+s.Duplicated {
+		t.Errorf("%d heard, %d lost, %d repeated", len(heard), s.Lost, s.Duplicated)
 	}
 	if slices.IsSorted(heard) {
 		t.Error("no frame overtook another")
@@ -92,7 +92,7 @@ func TestFaultsComeAsOftenAsAsked(t *testing.T) {
 	if got := w.Hosts()[1].Stats().Received[env.Control]; got.Frames != uint64(len(heard)) || got.Bytes != 6*got.Frames {
 		t.Errorf("received %+v", got)
 	}
-	w.SetFaults(Faults{})
+	w.SetNetworkFaults(NetworkFaults{})
 	all[1].clear()
 	numbers(w, all[0], w.Hosts()[1], 100)
 	if len(all[1].heard) != 100 {
@@ -102,23 +102,23 @@ func TestFaultsComeAsOftenAsAsked(t *testing.T) {
 
 func TestFaultsAreChecked(t *testing.T) {
 	t.Parallel()
-	panics(t, func() { New(Config{Faults: Faults{Loss: 1.1}}) })
-	panics(t, func() { New(Config{}).SetFaults(Faults{Reorder: -1}) })
-	panics(t, func() { New(Config{}).SetFaults(Faults{Late: -1}) })
+	panics(t, func() { New(Config{NetworkFaults: NetworkFaults{Loss: 1.1}}) })
+	panics(t, func() { New(Config{}).SetNetworkFaults(NetworkFaults{Reorder: -1}) })
+	panics(t, func() { New(Config{}).SetNetworkFaults(NetworkFaults{Late: -1}) })
 }
 
 func TestTotalLossLosesAll(t *testing.T) {
 	t.Parallel()
-	w, all := puppets(Config{Faults: Faults{Loss: 1}}, 2)
+	w, all := scriptedWorld(Config{NetworkFaults: NetworkFaults{Loss: 1}}, 2)
 	numbers(w, all[0], w.Hosts()[1], 1000)
 	if len(all[1].heard) != 0 {
 		t.Errorf("%d frames survived", len(all[1].heard))
 	}
 }
 
-func TestPartitionPartsAndHeals(t *testing.T) {
+func TestPartitionSplitsAndHeals(t *testing.T) {
 	t.Parallel()
-	w, all := puppets(Config{}, 4)
+	w, all := scriptedWorld(Config{}, 4)
 	hosts := w.Hosts()
 	everyone := func(words string) {
 		for i, from := range hosts {
@@ -142,17 +142,17 @@ func TestPartitionPartsAndHeals(t *testing.T) {
 	}
 }
 
-// Of two sides of which one is not heard by the other, all others hear each other, and
-// no link is opened that would need a word each way.
+// In a one-way partition all pairs but those between the two sides hear each other, and no link is
+// opened that would need frames both ways.
 func TestPartitionOfOneWay(t *testing.T) {
 	t.Parallel()
-	w, all := puppets(Config{}, 4)
+	w, all := scriptedWorld(Config{}, 4)
 	hosts := w.Hosts()
 	say := func(from, to int, words string) { hosts[from].Do(func() { all[from].say(hosts[to], "%s", words) }) }
 	say(0, 1, "link")
 	say(0, 3, "link")
 	w.Run(time.Second)
-	w.PartOneWay(hosts[:1], hosts[1:3])
+	w.PartitionOneWay(hosts[:1], hosts[1:3])
 	for _, way := range [][2]int{{0, 1}, {1, 0}, {0, 2}, {2, 0}, {0, 3}, {3, 0}, {1, 2}, {2, 3}} {
 		say(way[0], way[1], "x")
 	}
@@ -162,21 +162,21 @@ func TestPartitionOfOneWay(t *testing.T) {
 			t.Errorf("host %d heard %q, want %d", i, all[i].heard, want)
 		}
 	}
-	if w.Now().Sub(hosts[3].Hindered()) != 0 {
-		t.Error("a partition hinders nobody")
+	if w.Now().Sub(hosts[3].LastImpaired()) != 0 {
+		t.Error("a partition does not count as an impairment")
 	}
 	w.Heal()
 	w.Run(time.Second)
 	say(0, 2, "healed")
 	w.Run(time.Second)
-	if len(all[2].heard) != 2 || w.Now().Sub(hosts[3].Hindered()) != 2*time.Second {
-		t.Errorf("after healing host 2 heard %q, and hosts were hindered until %v ago", all[2].heard, w.Now().Sub(hosts[3].Hindered()))
+	if len(all[2].heard) != 2 || w.Now().Sub(hosts[3].LastImpaired()) != 2*time.Second {
+		t.Errorf("after healing host 2 heard %q, and the impairment ended %v ago", all[2].heard, w.Now().Sub(hosts[3].LastImpaired()))
 	}
 }
 
-func TestPartedHostsOpenNoLink(t *testing.T) {
+func TestPartitionedHostsOpenNoLink(t *testing.T) {
 	t.Parallel()
-	w, all := puppets(Config{}, 2)
+	w, all := scriptedWorld(Config{}, 2)
 	w.Partition(w.Hosts()[:1])
 	w.Hosts()[0].Do(func() { all[0].say(w.Hosts()[1], "x") })
 	w.Run(time.Second)
@@ -189,8 +189,8 @@ func TestClosedHostHearsOnlyWhomItCalled(t *testing.T) {
 	t.Parallel()
 	w := New(Config{Topology: Uniform(50 * time.Millisecond)})
 	inside, open, other := w.Host(HostConfig{}), w.Host(HostConfig{Open: true}), w.Host(HostConfig{})
-	a, b, c := new(puppet).boot(inside), new(puppet).boot(open), new(puppet).boot(other)
-	reaches := func(from *Host, p *puppet, to *Host, q *puppet) bool {
+	a, b, c := new(scriptedNode).boot(inside), new(scriptedNode).boot(open), new(scriptedNode).boot(other)
+	reaches := func(from *Host, p *scriptedNode, to *Host, q *scriptedNode) bool {
 		before := len(q.heard)
 		from.Do(func() { p.say(to, "x") })
 		w.Run(time.Second)
@@ -200,7 +200,7 @@ func TestClosedHostHearsOnlyWhomItCalled(t *testing.T) {
 		t.Error("a closed host was dialled")
 	}
 	if !reaches(inside, a, open, b) || !reaches(open, b, inside, a) {
-		t.Error("a closed host that called is not answered")
+		t.Error("a closed host got no answer on its own link")
 	}
 	if reaches(inside, a, other, c) || reaches(other, c, inside, a) {
 		t.Error("two closed hosts reached each other")
@@ -219,7 +219,7 @@ func TestClosedHostHearsOnlyWhomItCalled(t *testing.T) {
 
 func TestLinkNeedsNoAddressAndDiallingDoes(t *testing.T) {
 	t.Parallel()
-	w, all := puppets(Config{}, 2)
+	w, all := scriptedWorld(Config{}, 2)
 	hosts := w.Hosts()
 	name := env.Peer{ID: hosts[1].ID()}
 	hosts[0].Do(func() { all[0].sayTo(name, "into the blue") })
@@ -242,7 +242,7 @@ func TestLinkNeedsNoAddressAndDiallingDoes(t *testing.T) {
 
 func TestDeadHostCannotBeDialled(t *testing.T) {
 	t.Parallel()
-	w, all := puppets(Config{}, 2)
+	w, all := scriptedWorld(Config{}, 2)
 	w.Hosts()[1].Crash(false)
 	w.Hosts()[0].Do(func() { all[0].say(w.Hosts()[1], "x") })
 	if got := w.Hosts()[0].Stats().Undeliverable; got != 1 {
@@ -252,7 +252,7 @@ func TestDeadHostCannotBeDialled(t *testing.T) {
 
 func TestMisbehavingPeerIsCutOff(t *testing.T) {
 	t.Parallel()
-	w, all := puppets(Config{}, 3)
+	w, all := scriptedWorld(Config{}, 3)
 	hosts := w.Hosts()
 	all[1].receive = func(_ env.PeerID, msg []byte) error {
 		if bytes.HasPrefix(msg, []byte("bad")) {
@@ -264,20 +264,20 @@ func TestMisbehavingPeerIsCutOff(t *testing.T) {
 		hosts[from].Do(func() { all[from].say(hosts[1], "%s", words) })
 		w.Run(time.Second)
 	}
-	// As many, but too slowly: nothing happens.
-	for range 3 * maxBroken {
+	// The same number of bad frames, but too slowly: the link is not cut.
+	for range 3 * maxBadFrames {
 		say(0, "bad")
-		w.Run(brokenWithin / (maxBroken - 2))
+		w.Run(badFrameWindow / (maxBadFrames - 2))
 	}
-	if s := hosts[1].Stats(); s.Refused != 3*maxBroken || s.Cut != 0 {
+	if s := hosts[1].Stats(); s.BadFrames != 3*maxBadFrames || s.LinksCut != 0 {
 		t.Fatalf("%+v", s)
 	}
-	for i := range 2 * maxBroken {
+	for i := range 2 * maxBadFrames {
 		say(0, fmt.Sprintf("bad %d", i))
 		say(2, "good")
 	}
 	s := hosts[1].Stats()
-	if s.Cut != 1 || s.Refused >= 5*maxBroken {
+	if s.LinksCut != 1 || s.BadFrames >= 5*maxBadFrames {
 		t.Errorf("%+v", s)
 	}
 	if !slices.Contains(all[1].downs, hosts[0].ID()) || !slices.Contains(all[0].downs, hosts[1].ID()) {
@@ -288,24 +288,24 @@ func TestMisbehavingPeerIsCutOff(t *testing.T) {
 	hosts[1].Do(func() { all[1].say(hosts[0], "who is there?") })
 	say(2, "good")
 	if !slices.Equal(all[1].heard, []string{"good"}) || all[0].heard != nil {
-		t.Errorf("heard %q and %q in the hour of the cut", all[1].heard, all[0].heard)
+		t.Errorf("heard %q and %q while the peer was blocked", all[1].heard, all[0].heard)
 	}
-	w.Run(shunFor)
+	w.Run(blockTime)
 	say(0, "sorry")
 	if !slices.Contains(all[1].heard, "sorry") {
-		t.Error("a peer is cut off for more than an hour")
+		t.Error("a peer is blocked for more than an hour")
 	}
 }
 
-func TestOversizeFramePanicsWithWords(t *testing.T) {
+func TestOversizeFramePanics(t *testing.T) {
 	t.Parallel()
-	w, all := puppets(Config{}, 2)
+	w, all := scriptedWorld(Config{}, 2)
 	panics(t, func() {
 		all[0].Network.Send(w.Hosts()[1].Peer(), env.Bulk, make([]byte, env.MaxFrame+1))
 	})
 }
 
-// Half of all pairs are farther apart than 40 ms, none than 150.
+// The median distance is 40 ms, the maximum 150 ms.
 func TestPlaneHasTheDistancesItSays(t *testing.T) {
 	t.Parallel()
 	plane := Plane(1)
@@ -318,10 +318,10 @@ func TestPlaneHasTheDistancesItSays(t *testing.T) {
 	slices.Sort(d)
 	median := d[len(d)/2]
 	if median < 36*time.Millisecond || median > 44*time.Millisecond || d[0] < 5*time.Millisecond || d[len(d)-1] > 150*time.Millisecond {
-		t.Errorf("from %v by %v to %v", d[0], median, d[len(d)-1])
+		t.Errorf("minimum %v, median %v, maximum %v", d[0], median, d[len(d)-1])
 	}
 	if plane(1, 2) != Plane(1)(1, 2) || plane(1, 2) == Plane(2)(1, 2) {
-		t.Error("places do not come from the seed")
+		t.Error("the distances do not follow from the seed")
 	}
 }
 

@@ -11,9 +11,8 @@ import (
 	"tidings/internal/wire"
 )
 
-// A news page is another at each look, and says something new every now and then: at each of
-// times another of its sentences. Within down it shows an error in its place. From emptied on,
-// if there is such a time, one sentence is all that it says.
+// A newsPage changes a clock and a counter at each poll, and one of its sentences at each of times.
+// During down it shows an error instead. From emptied on, if set, only one sentence is left.
 type newsPage struct {
 	times   []time.Duration
 	down    [2]time.Duration
@@ -51,14 +50,14 @@ func (n newsPage) Next(t time.Duration) (time.Duration, bool) {
 	return t.Truncate(time.Second) + time.Second, true
 }
 
-// The page that members follow, and where it is.
+// The page that members follow, and its channel.
 const (
 	pageOrigin  = "http://page.example/"
 	pageChannel = "page+" + pageOrigin
 )
 
-// followers returns a world of 16 members, of which readers follow the page that says what as
-// does; they poll it each minute.
+// followers returns a world of 16 members, some of which follow the page that as serves. It is
+// polled every minute.
 func followers(c Config, readers int, as script.Script) (s *Swarm, f *Feed) {
 	network := wire.DefaultNetwork("sim")
 	network.PollInterval = time.Minute
@@ -67,34 +66,34 @@ func followers(c Config, readers int, as script.Script) (s *Swarm, f *Feed) {
 	s.World.Run(20 * time.Second)
 	f = s.Serve(pageOrigin, as)
 	for _, p := range s.Peers()[:readers] {
-		p.Read(pageChannel)
+		p.SubscribeFeed(pageChannel)
 	}
 	return s, f
 }
 
-// Readers of a page are shown each of its changes, once, and nothing of what changes by itself
-// once that is learned; also those who come later, whoever its sequencer is by then, and
-// though an error stands in its place for a while.
+// Readers of a page are shown each of its changes once, and nothing that changes by itself once
+// that is learned. That holds for later readers, after a change of sequencer, and after the page
+// was replaced by an error for a while.
 func TestPagesAreFollowed(t *testing.T) {
 	t.Parallel()
 	for seed := range longtest.Pick[uint64](1, 2) {
 		page := newsPage{down: [2]time.Duration{70 * time.Minute, 80 * time.Minute}}
-		for i := range 10 { // when the clock and the count are known for what they are
+		for i := range 10 { // after the clock and the counter are known to be volatile
 			page.times = append(page.times, time.Hour+time.Duration(i)*8*time.Minute)
 		}
-		s, f := followers(Config{Seed: seed, Faults: Faults{Loss: 0.01}}, 10, page)
+		s, f := followers(Config{Seed: seed, NetworkFaults: NetworkFaults{Loss: 0.01}}, 10, page)
 		key, peers := s.Key(pageChannel), s.Peers()
 		s.groups[key] = true
 		began := s.Now()
 		shown := func(from time.Duration) (most, least int) {
 			least = 1 << 20
 			for _, p := range peers {
-				r := p.reads[pageChannel]
+				r := p.subscriptions[pageChannel]
 				if r == nil || !p.Up() || r.since.Sub(began) > time.Hour {
 					continue
 				}
 				n := 0
-				for _, at := range r.at {
+				for _, at := range r.firstShown {
 					if at.Sub(began) >= from {
 						n++
 					}
@@ -108,20 +107,20 @@ func TestPagesAreFollowed(t *testing.T) {
 			t.Errorf("seed %d: %d entries of a clock in its first hour", seed, most)
 		}
 		s.World.Run(50 * time.Minute)
-		for _, p := range peers[:10] { // its sequencer goes
+		for _, p := range peers[:10] { // the sequencer is killed
 			if v, ok := p.node.Owners.View(key); ok && v.Leads {
 				p.Kill(true)
 			}
 		}
 		s.World.Run(10 * time.Minute)
-		peers[12].Read(pageChannel)
+		peers[12].SubscribeFeed(pageChannel)
 		s.World.Run(30 * time.Minute)
 		if most, least := shown(time.Hour); most != 10 || least != 10 {
 			t.Errorf("seed %d: %d to %d entries of 10 changes", seed, least, most)
 		}
 		all, _ := shown(0)
-		if late := len(peers[12].reads[pageChannel].at); late != all {
-			t.Errorf("seed %d: who came late has %d entries of %d", seed, late, all)
+		if late := len(peers[12].subscriptions[pageChannel].firstShown); late != all {
+			t.Errorf("seed %d: the late reader has %d entries of %d", seed, late, all)
 		}
 		var findings, sightings uint64
 		for _, p := range peers {
@@ -130,16 +129,16 @@ func TestPagesAreFollowed(t *testing.T) {
 				sightings += p.node.Corona.Stats().Sightings
 			}
 		}
-		t.Logf("seed %d: %d polls, %d full, %d findings of others, %d of which with news", seed, f.Polls, f.Full, sightings, findings)
-		for _, v := range s.Wrong() {
+		t.Logf("seed %d: %d polls, %d full, %d change reports, %d of which with changes", seed, f.Polls, f.Full, sightings, findings)
+		for _, v := range s.Violations() {
 			t.Error(v)
 		}
 	}
 }
 
-// A page that loses most of its text is not believed at once, but it is when it stays so, by
-// its pollers and by its sequencer, and readers are told of it once.
-func TestPageThatHasLostItsTextIsBelievedIfItStays(t *testing.T) {
+// A page that loses most of its text is not accepted at once. If it stays that way, pollers and
+// sequencer accept it, and readers are shown that once.
+func TestAPageThatLosesItsTextIsAcceptedIfItStays(t *testing.T) {
 	t.Parallel()
 	s, _ := followers(Config{Seed: 1}, 10, newsPage{emptied: 90 * time.Minute})
 	began := s.Now()
@@ -157,40 +156,40 @@ func TestPageThatHasLostItsTextIsBelievedIfItStays(t *testing.T) {
 	}
 	for _, p := range s.Peers()[:10] {
 		told := 0
-		for _, at := range p.reads[pageChannel].at {
+		for _, at := range p.subscriptions[pageChannel].firstShown {
 			switch since := at.Sub(began) - 90*time.Minute; {
 			case since < 0:
 			case since < time.Hour:
-				t.Errorf("%v: told %v after, which is too soon to believe it", p.ID(), since)
+				t.Errorf("%v: shown after %v, want more than an hour", p.ID(), since)
 			default:
 				told++
 			}
 		}
 		if told != 1 {
-			t.Errorf("%v: told %d times", p.ID(), told)
+			t.Errorf("%v: shown %d times, want once", p.ID(), told)
 		}
 	}
 }
 
-// A page on which an edit is taken back at once is again what it was, for readers, too: also where
-// the origin says that it has not been modified since.
+// When an edit of a page is reverted, readers are shown the original text again, also if the origin
+// answers "not modified" afterwards.
 func TestEditThatIsTakenBack(t *testing.T) {
 	t.Parallel()
 	s, f := followers(Config{Seed: 1}, 10, editedPage{{0, "It is so."}, {time.Hour, "It is not so."}, {80 * time.Minute, "It is so."}})
 	s.World.Run(4 * time.Hour)
 	for _, p := range s.Peers()[:10] {
-		if told := len(p.reads[pageChannel].at); told != 2 {
-			t.Errorf("%v: told %d times of two changes", p.ID(), told)
+		if told := len(p.subscriptions[pageChannel].firstShown); told != 2 {
+			t.Errorf("%v: shown %d entries, want one for each of two changes", p.ID(), told)
 		}
 	}
 	if f.Full*10 > f.Polls {
-		t.Errorf("%d of %d polls brought the page", f.Full, f.Polls)
+		t.Errorf("%d of %d polls transferred the page", f.Full, f.Polls)
 	}
 }
 
-// What comes to stay where something else stood each time is told, and a number when it has come to its end, also
-// where the origin says from then on that the page has not been modified.
-func TestWhatComesToStayOnAPageThatIsStillThen(t *testing.T) {
+// A place that changed at every poll and then stays the same is shown once, and so is a counter
+// that stops, also if the origin answers "not modified" from then on.
+func TestAPlaceThatStopsChangingIsShownOnce(t *testing.T) {
 	t.Parallel()
 	for name, says := range map[string]func(minute int) string{
 		"a saying": func(minute int) string { return strings.Repeat("ha", minute) + " is what the day says." },
@@ -198,7 +197,7 @@ func TestWhatComesToStayOnAPageThatIsStillThen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var page editedPage
-			for minute := range 90 { // another one each time
+			for minute := range 90 { // a different one each time
 				page = append(page, edit{time.Duration(minute) * time.Minute, says(minute)})
 			}
 			s, f := followers(Config{Seed: 1}, 10, page)
@@ -208,17 +207,17 @@ func TestWhatComesToStayOnAPageThatIsStillThen(t *testing.T) {
 			s.World.Run(160 * time.Minute)
 			for _, p := range s.Peers()[:10] {
 				told := 0
-				for _, at := range p.reads[pageChannel].at {
+				for _, at := range p.subscriptions[pageChannel].firstShown {
 					if at.Sub(began) > 45*time.Minute {
 						told++
 					}
 				}
 				if told != 1 {
-					t.Errorf("host %d: told %d times of what stays, want once", p.Index(), told)
+					t.Errorf("host %d: shown %d entries of the place, want one", p.Index(), told)
 				}
 			}
 			if polls, full = f.Polls-polls, f.Full-full; full*2 > polls {
-				t.Errorf("%d of %d polls brought the page", full, polls)
+				t.Errorf("%d of %d polls transferred the page", full, polls)
 			}
 		})
 	}
@@ -230,7 +229,7 @@ type edit struct {
 	says string
 }
 
-// An editedPage says another thing after each of its edits, and nothing else ever changes.
+// An editedPage changes only at its edits.
 type editedPage []edit
 
 func (e editedPage) At(t time.Duration) (v script.Version) {

@@ -5,18 +5,17 @@ import (
 	"time"
 )
 
-// Of two nodes, which most people begin with, one goes on polling within a minute when
-// the other dies, though two have no quorum to spare; and all is one log again when it
-// is back.
+// Many people start with two nodes. When one dies, the other goes on polling within a minute,
+// although no quorum is left; and there is one log again when both are back.
 func TestOneOfTwoGoesOn(t *testing.T) {
 	seeds(t, 1, 4, func(t *testing.T, seed uint64) {
 		s := feedSwarm(seed, Config{})
 		s.Grow(2, time.Second)
 		s.World.Run(30 * time.Second)
-		urls := s.lively(3, 20*time.Second, 95)
+		urls := s.serveFeeds(3, 20*time.Second, 95)
 		for _, p := range s.Peers() {
 			for _, url := range urls {
-				p.Read(url)
+				p.SubscribeFeed(url)
 			}
 		}
 		s.World.Run(3 * time.Minute)
@@ -26,11 +25,11 @@ func TestOneOfTwoGoesOn(t *testing.T) {
 			s.World.Run(time.Minute)
 			other := s.leader(urls[0])
 			if other == nil {
-				t.Fatal("nobody polls a minute after one of two has died")
+				t.Fatal("no node polls a minute after one of two has died")
 			}
-			news := s.FeedStats().News
+			news := s.FeedStats().ItemsShown
 			s.World.Run(3 * time.Minute)
-			if n := s.FeedStats().News - news; n < 15 { // 27 items came
+			if n := s.FeedStats().ItemsShown - news; n < 15 { // 27 items came
 				t.Errorf("%d items in three minutes", n)
 			}
 			dead.Start()

@@ -6,36 +6,37 @@ import (
 	"tidings/overlay/wedge"
 )
 
-// Invariants of members that poll for each other, after quiet.
+// Invariants of shared polling, after quiet.
 const (
-	// WrongRank (I9): every rank of a channel's wedge is served by one live member.
-	WrongRank = "rank not served once"
-	// Unordered (I9): who serves ranks of a channel does so by the order of its sequencer.
-	Unordered = "served without order"
-	// WrongSum (I9): every member that wants the sum knows the true totals.
+	// RankNotServedOnce (I9): a rank of a channel's wedge is not served by exactly one live member.
+	RankNotServedOnce = "rank not served once"
+	// ServedWithoutOrder (I9): a member serves ranks of a channel without an order of its sequencer
+	// that is in force.
+	ServedWithoutOrder = "served without order"
+	// WrongSum (I9): a member that uses the sum does not know the true totals.
 	WrongSum = "wrong sum"
 )
 
-// CheckRanks checks what holds of wedges when nothing has happened for one of their rounds and a
-// minute: see overlay/wedge. Orders are on their way for a moment: it lets that pass, and looks
-// at the channels whose order has stood meanwhile.
+// CheckRanks checks the wedges after a quiet period of one of their rounds and a minute (see
+// overlay/wedge). It waits for orders in transit, and checks the channels whose order did not
+// change meanwhile.
 func (s *Swarm) CheckRanks() {
 	before := map[string]wedge.Term{}
 	for _, url := range s.feeds.urls {
-		before[url], _, _ = s.ordered(s.Key(url))
+		before[url], _, _ = s.orderInForce(s.Key(url))
 	}
-	s.World.Run(passingPause)
+	s.World.Run(propagationTime)
 	for _, url := range s.feeds.urls {
-		if term, _, _ := s.ordered(s.Key(url)); term == before[url] {
-			s.checkRanks(url, s.violated)
+		if term, _, _ := s.orderInForce(s.Key(url)); term == before[url] {
+			s.checkRanks(url, s.reportViolation)
 		}
 	}
 }
 
-// checkRanks compares what members serve of a channel with what its sequencer orders.
-func (s *Swarm) checkRanks(url string, found finder) {
+// checkRanks compares the ranks of a channel that members serve with the order of its sequencer.
+func (s *Swarm) checkRanks(url string, report reportFunc) {
 	key := s.Key(url)
-	term, n, ok := s.ordered(key)
+	term, n, ok := s.orderInForce(key)
 	served := make([]int, n)
 	for _, p := range s.members {
 		if !p.Up() {
@@ -46,10 +47,10 @@ func (s *Swarm) checkRanks(url string, found finder) {
 		case !serves:
 			continue
 		case !ok:
-			found(Unordered, "host %d serves %d ranks of %s, that nobody orders", p.Index(), d.Ranks.Len(), url)
+			report(ServedWithoutOrder, "host %d serves %d ranks of %s, for which there is no order", p.Index(), d.Ranks.Len(), url)
 			continue
 		case d.Term != term || d.N != n:
-			found(Unordered, "host %d serves %s by term %v, of %d ranks; the order is %v, of %d", p.Index(), url, d.Term, d.N, term, n)
+			report(ServedWithoutOrder, "host %d serves %s by term %v, of %d ranks; the order is %v, of %d", p.Index(), url, d.Term, d.N, term, n)
 			continue
 		}
 		for i := range d.Ranks.Len() {
@@ -58,13 +59,14 @@ func (s *Swarm) checkRanks(url string, found finder) {
 	}
 	for rank, times := range served {
 		if times != 1 {
-			found(WrongRank, "rank %d of %d of %s is served %d times", rank, n, url, times)
+			report(RankNotServedOnce, "rank %d of %d of %s is served %d times", rank, n, url, times)
 		}
 	}
 }
 
-// ordered is the order of a channel's sequencer; ok is false if there is none.
-func (s *Swarm) ordered(key overlay.ID) (term wedge.Term, n int, ok bool) {
+// orderInForce returns the term and the number of ranks that a channel's sequencer has ordered; ok
+// is false if there is no order.
+func (s *Swarm) orderInForce(key overlay.ID) (term wedge.Term, n int, ok bool) {
 	for _, p := range s.members {
 		if !p.Up() {
 			continue
@@ -78,19 +80,19 @@ func (s *Swarm) ordered(key overlay.ID) (term wedge.Term, n int, ok bool) {
 	return term, n, ok
 }
 
-// CheckSums checks what holds of sums when nothing has happened for as many maintenance
-// intervals as they take to reach everybody: see overlay/sums.
-func (s *Swarm) CheckSums() { s.checkSums(s.violated) }
+// CheckSums checks the sums after as many quiet maintenance intervals as they take to reach all
+// members (see overlay/sums).
+func (s *Swarm) CheckSums() { s.checkSums(s.reportViolation) }
 
-// checkSums compares what members know of all others with what these have.
-func (s *Swarm) checkSums(found finder) {
+// checkSums compares what members know about all others with the true totals.
+func (s *Swarm) checkSums(report reportFunc) {
 	own := map[*Peer]honeycomb.Totals{}
 	var all honeycomb.Totals
 	for _, url := range s.feeds.urls {
 		key := s.Key(url)
 		for _, p := range s.Live() {
 			v, ok := p.node.Corona.View(key)
-			readers := float64(s.readers(url))
+			readers := float64(s.liveSubscribers(url))
 			if !ok || readers == 0 || v.State.Pollers == 0 {
 				continue
 			}
@@ -104,22 +106,22 @@ func (s *Swarm) checkSums(found finder) {
 	}
 	for _, p := range s.members {
 		t := own[p]
-		if t.Channels == 0 || !p.Up() { // who leads nothing does not want the sum
+		if t.Channels == 0 || !p.Up() { // a member that leads no channel does not use the sum
 			continue
 		}
 		sum, whole := p.node.Sums.Remote()
 		rest := honeycomb.Totals{}.With(sum.(honeycomb.RemoteAggregate))
 		if !whole || rest.Channels != all.Channels-t.Channels || rest.Subscribers != all.Subscribers-t.Subscribers {
-			found(WrongSum, "host %d knows of %d channels of others with %v subscribers (whole: %v), there are %d with %v",
+			report(WrongSum, "host %d knows %d channels of others with %v subscribers (complete: %v), there are %d with %v",
 				p.Index(), rest.Channels, rest.Subscribers, whole, all.Channels-t.Channels, all.Subscribers-t.Subscribers)
 		}
 	}
 }
 
-// readers are those of a feed whose nodes are up.
-func (s *Swarm) readers(url string) (n int) {
+// liveSubscribers returns the number of a feed's readers whose nodes are up.
+func (s *Swarm) liveSubscribers(url string) (n int) {
 	for _, p := range s.members {
-		if r := p.reads[url]; r != nil && r.acked && p.Up() {
+		if r := p.subscriptions[url]; r != nil && r.acknowledged && p.Up() {
 			n++
 		}
 	}

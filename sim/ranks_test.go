@@ -9,26 +9,26 @@ import (
 	"tidings/internal/wire"
 )
 
-// stormy is a world of members that poll for each other, after a storm: a third died, a part was
-// parted from the others, the dead came back.
-func stormy(seed uint64) *Swarm {
+// afterStorm is a world of members that poll for each other, after a third of them died, a
+// partition separated some, and the dead came back.
+func afterStorm(seed uint64) *Swarm {
 	network := wire.DefaultNetwork("sim")
 	network.PollInterval = time.Minute
 	network.MaintenanceInterval = 3 * time.Minute
 	s := NewSwarm(SwarmConfig{World: Config{Seed: seed}, Network: network})
 	s.Grow(24, 100*time.Millisecond)
 	s.World.Run(time.Minute)
-	dice := rand.New(rand.NewPCG(seed, 1))
+	rng := rand.New(rand.NewPCG(seed, 1))
 	channels := longtest.Pick(8, 12)
-	for i, url := range s.lively(channels, 8*time.Minute, 5) {
+	for i, url := range s.serveFeeds(channels, 8*time.Minute, 5) {
 		for _, p := range s.Peers() {
-			if dice.IntN(channels) >= i {
-				p.Read(url)
+			if rng.IntN(channels) >= i {
+				p.SubscribeFeed(url)
 			}
 		}
 	}
 	s.World.Run(15 * time.Minute)
-	s.tolerant = true
+	s.lookupsMayFail = true
 	for _, p := range s.Peers()[16:] {
 		p.Kill(false)
 	}
@@ -53,14 +53,14 @@ func stormy(seed uint64) *Swarm {
 	return s
 }
 
-// After a storm every rank is served once, by the order of the channel's sequencer, and all who
-// want to know it know what there is to share.
+// After many faults every rank is served once, by the order of the channel's sequencer, and all
+// members that need the sums know them.
 func TestAfterAStormEveryRankIsServedOnce(t *testing.T) {
 	t.Parallel()
-	s := stormy(1)
+	s := afterStorm(1)
 	ranks := 0
 	for _, url := range s.feeds.urls {
-		_, n, _ := s.ordered(s.Key(url))
+		_, n, _ := s.orderInForce(s.Key(url))
 		ranks += n
 	}
 	if ranks < 24 {

@@ -9,18 +9,18 @@ import (
 	"tidings/overlay/owner"
 )
 
-// CheckReaders checks, when all origins have been still for a while, that every
-// live reader has what they serve, as its proxy would show it, and what any reader
-// was shown, as long as that is less than a window keeps.
+// CheckReaders checks, when origins have not changed for a while, what the proxies of all live
+// readers would show: all that the origin serves, and all that any reader was shown, if that is not
+// more than a window keeps.
 func (s *Swarm) CheckReaders() {
 	shown := map[string]map[feed.ID]bool{}
 	for _, p := range s.members {
-		for url, r := range p.reads {
+		for url, r := range p.subscriptions {
 			if shown[url] == nil {
 				shown[url] = map[feed.ID]bool{}
 			}
-			for id := range r.at {
-				if !s.feeds.past[id] {
+			for id := range r.firstShown {
+				if !s.feeds.outsideLog[id] {
 					shown[url][id] = true
 				}
 			}
@@ -36,12 +36,12 @@ func (s *Swarm) CheckReaders() {
 			continue
 		}
 		for _, url := range s.feeds.urls {
-			r := p.reads[url]
+			r := p.subscriptions[url]
 			if r == nil {
 				continue
 			}
-			want := s.document(s.feeds.by[url], s.Now())
-			has, _ := p.shows(r)
+			want := s.document(s.feeds.byURL[url], s.Now())
+			has, _ := p.currentItems(r)
 			lacks, gone := 0, 0
 			for _, it := range want.Items {
 				if has[it.ID] != it.Hash {
@@ -54,28 +54,28 @@ func (s *Swarm) CheckReaders() {
 				}
 			}
 			if gone > 0 {
-				s.violated(Forgotten, "host %d lacks %d items of %s that somebody was shown", p.Index(), gone, url)
+				s.reportViolation(ShownAndGone, "host %d lacks %d items of %s that some reader was shown", p.Index(), gone, url)
 			}
 			if lacks > 0 {
 				sub, _ := p.node.Feeds.Subscription(r.key)
-				s.violated(NotShown, "host %d lacks %d of %d items of %s (%d in its window)", p.Index(), lacks, len(want.Items), url, sub.Items)
+				s.reportViolation(NotShown, "host %d lacks %d of %d items of %s (%d in its window)", p.Index(), lacks, len(want.Items), url, sub.Items)
 			}
 		}
 	}
 }
 
-// CheckKept checks that every live reader still has what it was shown in this life,
-// whatever else goes on, as long as that is less than a window keeps. Those who stand still, or
-// whose life ends just then, do not answer, and are passed over.
-func (s *Swarm) CheckKept() {
+// CheckRetained checks that every live reader still has what it was shown in its present life, if
+// that is not more than a window keeps. It may be called at any time. Peers that are stalled, or
+// whose life ends during the check, are skipped.
+func (s *Swarm) CheckRetained() {
 	for _, p := range s.members {
 		for _, url := range s.feeds.urls {
-			r := p.reads[url]
-			if r == nil || !p.Up() || len(r.got) > owner.KeepItems {
+			r := p.subscriptions[url]
+			if r == nil || !p.Up() || len(r.shownVersions) > owner.KeepItems {
 				continue
 			}
-			was, life := maps.Clone(r.got), p.lives
-			has, answered := p.shows(r)
+			was, life := maps.Clone(r.shownVersions), p.lives
+			has, answered := p.currentItems(r)
 			if !answered && (!p.Up() || p.lives != life || s.excused(s.Now(), p)) {
 				continue
 			}
@@ -86,14 +86,15 @@ func (s *Swarm) CheckKept() {
 				}
 			}
 			if gone > 0 {
-				s.violated(TakenBack, "host %d lacks %d of %d items of %s that it was shown", p.Index(), gone, len(was), url)
+				s.reportViolation(ItemTakenBack, "host %d lacks %d of %d items of %s that it was shown", p.Index(), gone, len(was), url)
 			}
 		}
 	}
 }
 
-// shows is what a reader's proxy would show it now, if its node answers within a second.
-func (p *Peer) shows(r *reading) (has map[feed.ID]feed.Hash, answered bool) {
+// currentItems returns what a reader's proxy would show now; answered is false if the node does not
+// answer within a second.
+func (p *Peer) currentItems(r *subscription) (has map[feed.ID]feed.Hash, answered bool) {
 	has = map[feed.ID]feed.Hash{}
 	p.Do(func() {
 		p.node.Feeds.Read(r.key, func(d feedtree.Document) {

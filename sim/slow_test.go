@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Where every frame takes longer than any answer is waited for at first, members join
-// all the same, and feeds reach their readers, whoever dies.
+// Where every frame takes longer than nodes first wait for an answer, members still join, and feeds
+// reach their readers, even if sequencers die.
 func TestSlowLinksCostReadersNothing(t *testing.T) {
 	for _, delay := range []time.Duration{900 * time.Millisecond, 1300 * time.Millisecond} {
 		t.Run(delay.String(), func(t *testing.T) {
@@ -21,16 +21,15 @@ func TestSlowLinksCostReadersNothing(t *testing.T) {
 	}
 }
 
-// slow is a world in which every frame takes some time, and a sequencer dies every
-// three minutes.
+// slow is a world in which every frame takes delay, and a sequencer dies every three minutes.
 func slow(seed uint64, delay time.Duration) *Swarm {
 	s := feedSwarm(seed, Config{Topology: Uniform(delay)})
 	s.Grow(8, time.Second)
 	s.World.Run(time.Minute)
-	urls := s.lively(4, time.Minute, 25)
+	urls := s.serveFeeds(4, time.Minute, 25)
 	for i, p := range s.Peers() {
 		for j := range 2 {
-			p.Read(urls[(i+j)%len(urls)])
+			p.SubscribeFeed(urls[(i+j)%len(urls)])
 		}
 	}
 	s.World.Run(3 * time.Minute)

@@ -1,7 +1,6 @@
 package sim
 
-// Traffic counts frames and their bytes, without what encryption, streams and
-// packets add.
+// Traffic counts frames and their bytes, without the overhead of encryption, streams and packets.
 type Traffic struct {
 	Frames, Bytes uint64
 }
@@ -14,20 +13,20 @@ func (t *Traffic) add(frame []byte) {
 // Stats are the counters of one host.
 type Stats struct {
 	Runs, Fetches, Commits uint64
-	Unwritten              uint64 // commits that a fault of the disk refused
+	RefusedCommits         uint64 // commits that a disk fault refused
 
-	Sent, Received [2]Traffic // by env.Class; sent ones may be lost, received ones repeated
+	Sent, Received [2]Traffic // by env.Class; sent frames may be lost, received ones duplicated
 
-	Whispered Traffic // frames of topics, sent to one each; they may be lost
+	TopicSent Traffic // frames of topics, counted per receiver; they may be lost
 
 	Undeliverable uint64 // frames for which no link could be opened
-	Lost          uint64 // sent frames lost by the dice or a partition
-	Repeated      uint64 // sent frames delivered twice by the dice
-	Reordered     uint64 // sent frames held back by the dice
-	Unheard       uint64 // sent frames that found the peer dead or the link cut
+	Lost          uint64 // sent frames that were lost at random or in a partition
+	Duplicated    uint64 // sent frames that were delivered twice
+	Reordered     uint64 // sent frames that were delayed past later ones
+	Undelivered   uint64 // sent frames that found the peer dead or the link cut
 
-	Refused uint64 // received frames that broke the protocol
-	Cut     uint64 // links cut because a peer sent too many of these
+	BadFrames uint64 // received frames that violated the protocol
+	LinksCut  uint64 // links cut because the peer sent too many bad frames
 }
 
 // Add adds the counters of another host.
@@ -38,17 +37,17 @@ func (s *Stats) Add(t Stats) {
 		s.Received[c].Frames += t.Received[c].Frames
 		s.Received[c].Bytes += t.Received[c].Bytes
 	}
-	s.Whispered.Frames += t.Whispered.Frames
-	s.Whispered.Bytes += t.Whispered.Bytes
+	s.TopicSent.Frames += t.TopicSent.Frames
+	s.TopicSent.Bytes += t.TopicSent.Bytes
 	s.Undeliverable += t.Undeliverable
 	s.Lost += t.Lost
-	s.Repeated += t.Repeated
+	s.Duplicated += t.Duplicated
 	s.Reordered += t.Reordered
-	s.Unheard += t.Unheard
-	s.Refused += t.Refused
-	s.Cut += t.Cut
+	s.Undelivered += t.Undelivered
+	s.BadFrames += t.BadFrames
+	s.LinksCut += t.LinksCut
 	s.Runs += t.Runs
 	s.Fetches += t.Fetches
 	s.Commits += t.Commits
-	s.Unwritten += t.Unwritten
+	s.RefusedCommits += t.RefusedCommits
 }

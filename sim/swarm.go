@@ -13,66 +13,64 @@ import (
 	"tidings/overlay"
 )
 
-// A SwarmConfig describes a swarm. The zero value of Network means the default
-// parameters.
+// A SwarmConfig describes a swarm. If Network has no name, the default parameters are used.
 type SwarmConfig struct {
 	World   Config
 	Network wire.Network
-	// Tune may change the configuration of each node before it boots.
+	// Tune, if set, may change the configuration of each node before it boots.
 	Tune func(*node.Config)
 }
 
-// A Swarm is a world whose hosts run the nodes of tidings, with checkers that are
-// always on: they look at every delivery, and every ten seconds at all trees.
-// What they find wrong stands in Wrong.
+// A Swarm is a world whose hosts run tidings nodes. Its checkers always run: on every delivery, and
+// every ten seconds on all trees, logs and subscriptions. Violations returns what they found.
 type Swarm struct {
 	*World
-	config  SwarmConfig
-	verify  wire.Verifier
-	records *overlay.Records // of all nodes
-	hash    wire.Hash
-	members []*Peer
-	byID    map[overlay.ID]*Peer
-	order   []*Peer // by id
+	config     SwarmConfig
+	verify     wire.Verifier
+	records    *overlay.Records // shared by all nodes
+	hash       wire.Hash
+	members    []*Peer
+	byID       map[overlay.ID]*Peer
+	sortedByID []*Peer // sorted by id
 
-	wrong []Violation
-	// tolerant: troubles are under way, look-ups may fail. prompt: all is well, they are quick.
-	tolerant, prompt bool
+	violations []Violation
+	// While faults are injected, lookups may fail; in a healthy network they must be fast.
+	lookupsMayFail, lookupsMustBeFast bool
 
-	groups map[overlay.ID]bool
-	mail   mail
-	routes RouteStats
-	tally  tally
-	feeds  feeds
+	groups     map[overlay.ID]bool
+	multicasts multicastLog
+	routes     RouteStats
+	joins      joinTracker
+	feeds      feeds
 }
 
 // A Peer is a host of a swarm and its node.
 type Peer struct {
 	*Host
-	swarm *Swarm
-	id    overlay.ID
-	node  *node.Node
-	lives int
-	wants map[overlay.ID]int // groups it subscribes to, and its weight there
-	reads map[string]*reading
-	via   []*Peer   // whom it is told of when it boots
-	up    time.Time // of this life
-	spoke uint64    // frames sent and received before it
-	down  time.Time // of the last crash
-	wiped bool      // its disk is lost
+	swarm         *Swarm
+	id            overlay.ID
+	node          *node.Node
+	lives         int
+	groups        map[overlay.ID]int // groups that it has joined, with its weight in each
+	subscriptions map[string]*subscription
+	bootstrap     []*Peer   // peers that it is told of when it boots
+	startedAt     time.Time // start of the present life
+	framesBefore  uint64    // frames sent and received before the present life
+	diedAt        time.Time // time of the last crash
+	diskLost      bool      // the disk is lost, so the host does not come back
 
-	filters *filtering // nil: it is no filter
+	filterState *filterState // nil: the peer is not a filter
 }
 
-// A Violation is something that must never happen, and did.
+// A Violation says that an invariant did not hold.
 type Violation struct {
-	At    time.Time
-	What  string // the invariant's name
-	Facts string
+	At        time.Time
+	Invariant string // its name
+	Details   string
 }
 
 func (v Violation) String() string {
-	return fmt.Sprintf("%s %s: %s", v.At.Format("15:04:05.000"), v.What, v.Facts)
+	return fmt.Sprintf("%s %s: %s", v.At.Format("15:04:05.000"), v.Invariant, v.Details)
 }
 
 // NewSwarm returns a swarm without hosts.
@@ -96,16 +94,16 @@ func NewSwarm(c SwarmConfig) *Swarm {
 		c.World.Origin = s.serve
 	}
 	s.World = New(c.World)
-	s.feeds.by, s.feeds.logs, s.feeds.past = map[string]*Feed{}, map[overlay.ID]*history{}, map[feed.ID]bool{}
-	s.feeds.amiss = map[string]time.Time{}
-	s.mail.since = map[*Peer]map[overlay.ID]time.Time{}
-	s.every(checkPause, s.checkTrees)
-	s.every(checkPause, s.checkLogs)
-	s.every(checkPause, s.checkSubscriptions)
+	s.feeds.byURL, s.feeds.histories, s.feeds.outsideLog = map[string]*Feed{}, map[overlay.ID]*logHistory{}, map[feed.ID]bool{}
+	s.feeds.failingSince = map[string]time.Time{}
+	s.multicasts.since = map[*Peer]map[overlay.ID]time.Time{}
+	s.every(checkInterval, s.checkTrees)
+	s.every(checkInterval, s.checkLogs)
+	s.every(checkInterval, s.checkSubscriptions)
 	return s
 }
 
-// every calls do again and again.
+// every calls do every d, for ever.
 func (s *Swarm) every(d time.Duration, do func()) {
 	s.After(d, func() {
 		do()
@@ -113,22 +111,22 @@ func (s *Swarm) every(d time.Duration, do func()) {
 	})
 }
 
-// Add adds a host, open or behind a NAT, that is told of the peers via when it
-// boots. Without any it founds the network. It is down until Boot.
+// Add adds a host, open or behind a NAT, that is told of the peers via when it boots. Without any
+// it founds the network. It is down until Start.
 func (s *Swarm) Add(open bool, via ...*Peer) *Peer {
-	p := &Peer{Host: s.World.Host(HostConfig{Open: open}), swarm: s, wants: map[overlay.ID]int{}, reads: map[string]*reading{}, via: via}
+	p := &Peer{Host: s.World.Host(HostConfig{Open: open}), swarm: s, groups: map[overlay.ID]int{}, subscriptions: map[string]*subscription{}, bootstrap: via}
 	p.id = overlay.NodeID(s.config.Network.Name, p.Host.ID())
 	s.members = append(s.members, p)
 	s.byID[p.id] = p
-	s.place(p)
+	s.insertByID(p)
 	return p
 }
 
-// Peers are all peers, up or down, in the order in which they were added.
+// Peers returns all peers, up or down, in the order in which they were added.
 func (s *Swarm) Peers() []*Peer { return s.members }
 
-// Grow adds and boots open hosts, one every pause, until there are n. They are
-// told of the founder only. The caller lets the time pass.
+// Grow adds open hosts until there are n, and starts one per pause. They are told of the founder
+// only. The caller must let the time pass.
 func (s *Swarm) Grow(n int, pause time.Duration) {
 	for i := len(s.members); i < n; i++ {
 		var p *Peer
@@ -141,21 +139,21 @@ func (s *Swarm) Grow(n int, pause time.Duration) {
 	}
 }
 
-// Start boots a peer, after a crash too, and renews its subscriptions.
+// Start boots a peer and renews its subscriptions.
 func (p *Peer) Start() {
 	p.lives++
-	p.up = p.swarm.Now()
-	p.swarm.tally.came(p)
-	if came := p.swarm.feeds.watch.Came; came != nil {
+	p.startedAt = p.swarm.Now()
+	p.swarm.joins.started(p)
+	if came := p.swarm.feeds.hooks.Started; came != nil {
 		came(p)
 	}
 	p.Boot(func(e env.Env) env.Node {
 		cfg := node.DefaultConfig(p.swarm.config.Network)
-		cfg.Overlay.Founder = len(p.via) == 0
+		cfg.Overlay.Founder = len(p.bootstrap) == 0
 		cfg.Overlay.Records = p.swarm.records
-		cfg.Corona.ExemptPrivate = true // as its origins are
-		if p.filters != nil {
-			p.filters.anew()
+		cfg.Corona.ExemptPrivate = true // because the simulated origins are at private addresses
+		if p.filterState != nil {
+			p.filterState.reset()
 			cfg.Firehose.Filter = true
 		}
 		if p.swarm.config.Tune != nil {
@@ -163,71 +161,70 @@ func (p *Peer) Start() {
 		}
 		signer := wire.NewSigner(p.Key(), p.swarm.hash)
 		var err error
-		if p.node, err = node.New(e, signer, p.swarm.verify, cfg, reader{p}); err != nil {
+		if p.node, err = node.New(e, signer, p.swarm.verify, cfg, application{p}); err != nil {
 			panic(fmt.Sprintf("sim: host %d: %v", p.Index(), err))
 		}
 		p.node.Overlay.Handle(probeLayer, rootChecker{p})
 		return p.node
 	})
 	p.Do(func() {
-		for _, g := range sortedIDs(p.wants) {
-			p.node.Scribe.Join(g, p.wants[g])
+		for _, g := range sortedIDs(p.groups) {
+			p.node.Scribe.Join(g, p.groups[g])
 		}
 	})
-	for _, url := range slices.Sorted(maps.Keys(p.reads)) {
-		if r := p.reads[url]; !r.acked {
-			p.ask(r)
+	for _, url := range slices.Sorted(maps.Keys(p.subscriptions)) {
+		if r := p.subscriptions[url]; !r.acknowledged {
+			p.subscribe(r)
 		}
 	}
-	for _, v := range p.via {
+	for _, v := range p.bootstrap {
 		p.Found(v.Host)
 	}
 }
 
-// Kill crashes a peer: silently, or so that its links are seen to close.
+// Kill crashes a peer, silently or with a hint to its peers; see Host.Crash.
 func (p *Peer) Kill(hint bool) {
-	p.down = p.swarm.Now()
+	p.diedAt = p.swarm.Now()
 	if p.Up() {
-		p.swarm.tally.went(p)
-		if went := p.swarm.feeds.watch.Went; went != nil {
+		p.swarm.joins.ended(p)
+		if went := p.swarm.feeds.hooks.Stopped; went != nil {
 			went(p)
 		}
 	}
 	p.Crash(hint)
 	p.node = nil
-	p.swarm.mail.died(p)
-	p.swarm.feeds.died(p)
+	p.swarm.multicasts.died(p)
+	p.swarm.feeds.peerDied(p)
 }
 
-// OverlayID is the peer's id in the overlay.
+// OverlayID returns the peer's id in the overlay.
 func (p *Peer) OverlayID() overlay.ID { return p.id }
 
-// Layers is the peer's node, nil while it is down.
+// Layers returns the peer's node, nil while it is down.
 func (p *Peer) Layers() *node.Node { return p.node }
 
-// Since is when the peer was started last.
-func (p *Peer) Since() time.Time { return p.up }
+// Since returns the time of the peer's last start.
+func (p *Peer) Since() time.Time { return p.startedAt }
 
-// Active says whether the peer is a member in full: up, joined and acknowledged
-// by its leaf.
+// Active reports whether the peer is a full member: up, joined and acknowledged by its leaf.
 func (p *Peer) Active() bool { return p.Up() && p.node.Overlay.State() == overlay.Active }
 
-// Subscribe joins a group.
-func (p *Peer) Subscribe(g overlay.ID, weight int) {
-	p.wants[g] = weight
+// JoinGroup subscribes the peer to a group.
+func (p *Peer) JoinGroup(g overlay.ID, weight int) {
+	p.groups[g] = weight
 	p.swarm.groups[g] = true
 	p.Do(func() { p.node.Scribe.Join(g, weight) })
-	p.swarm.mail.joined(p, g)
+	p.swarm.multicasts.joined(p, g)
 }
 
-// Unsubscribe leaves a group.
-func (p *Peer) Unsubscribe(g overlay.ID) {
-	delete(p.wants, g)
+// LeaveGroup ends the subscription.
+func (p *Peer) LeaveGroup(g overlay.ID) {
+	delete(p.groups, g)
 	p.Do(func() { p.node.Scribe.Leave(g) })
-	p.swarm.mail.left(p, g)
+	p.swarm.multicasts.left(p, g)
 }
 
-// Live returns the members that are Active.
+// Live returns the active members.
 func (s *Swarm) Live() []*Peer {
 	var of []*Peer
 	for _, p := range s.members {
@@ -251,16 +248,15 @@ func (s *Swarm) Root(key overlay.ID) *Peer {
 // Key returns the key of a URL in the swarm's network.
 func (s *Swarm) Key(url string) overlay.ID { return overlay.Key(s.config.Network.Name, url) }
 
-// Wrong returns what the checkers found.
-func (s *Swarm) Wrong() []Violation { return s.wrong }
+// Violations returns what the checkers have found.
+func (s *Swarm) Violations() []Violation { return s.violations }
 
-// maxWrong bounds what is kept of a run that has gone wrong: the first findings
-// tell most.
-const maxWrong = 1000
+// maxViolations bounds the violations that are kept: the first ones tell most.
+const maxViolations = 1000
 
-func (s *Swarm) violated(what, facts string, args ...any) {
-	if len(s.wrong) < maxWrong {
-		s.wrong = append(s.wrong, Violation{s.Now(), what, fmt.Sprintf(facts, args...)})
+func (s *Swarm) reportViolation(what, facts string, args ...any) {
+	if len(s.violations) < maxViolations {
+		s.violations = append(s.violations, Violation{s.Now(), what, fmt.Sprintf(facts, args...)})
 	}
 }
 
@@ -273,8 +269,8 @@ func sortedIDs[V any](m map[overlay.ID]V) []overlay.ID {
 	return of
 }
 
-// RouteStats counts the messages of Route, MailStats those of Publish.
+// RouteStats returns the counters of the messages sent by Route.
 func (s *Swarm) RouteStats() RouteStats { return s.routes }
 
-// MailStats counts the messages of Publish.
-func (s *Swarm) MailStats() MailStats { return s.mail.stats }
+// MulticastStats returns the counters of the messages sent by Publish.
+func (s *Swarm) MulticastStats() MulticastStats { return s.multicasts.stats }

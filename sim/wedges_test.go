@@ -9,23 +9,23 @@ import (
 	"tidings/internal/wire"
 )
 
-// Members poll for each other, as often in all as each reader would for himself: by ranks, by
-// the paper's own scheme, and by what lies between them.
+// Members poll for each other, in total as often as their readers would alone: by ranks, by the
+// paper's own scheme, and by schemes in between.
 func TestMembersPollForEachOther(t *testing.T) {
 	t.Parallel()
 	members, channels := longtest.Pick(16, 24), longtest.Pick(6, 12)
 	for name, c := range map[string]struct {
 		choices     wire.Choices
-		least, most float64 // polls for each that readers would make
+		least, most float64 // polls relative to those that readers would make alone
 	}{
-		"bound":   {wire.Bound, 0.9, 1.05},                                                                         // the load is kept in what polls cost
+		"bound":   {wire.Bound, 0.9, 1.05},                                                                         // the load limit is in polls
 		"between": {wire.Choices{Wedge: "base2", Clusters: "bins", Phases: "even", Decide: "sequencer"}, 0.7, 1.1}, // a step is up to an eighth of the load
 		"random":  {wire.Choices{Wedge: "base2", Clusters: "paper", Phases: "random", Decide: "sequencer"}, 0.3, 1.1},
-		"paper":   {wire.Paper, 0.05, 1.1}, // levels of 1, 24/16 and 24 members: the last is mostly too many
+		"paper":   {wire.Paper, 0.05, 1.1}, // levels of 1, 24/16 and 24 members: the last is mostly too large
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name != "bound" {
-				longtest.Only(t, "so few members cannot share their polls by levels")
+				longtest.Only(t, "so few members cannot divide polls by levels")
 			}
 			network := wire.DefaultNetwork("sim")
 			network.PollInterval = time.Minute
@@ -33,13 +33,13 @@ func TestMembersPollForEachOther(t *testing.T) {
 			s := NewSwarm(SwarmConfig{World: Config{Seed: 1}, Network: network})
 			s.Grow(members, 100*time.Millisecond)
 			s.World.Run(time.Minute)
-			urls := s.lively(channels, 8*time.Minute, 5)
-			dice := rand.New(rand.NewPCG(1, 1))
+			urls := s.serveFeeds(channels, 8*time.Minute, 5)
+			rng := rand.New(rand.NewPCG(1, 1))
 			readers := 0
 			for i, url := range urls {
 				for _, p := range s.Peers() {
-					if dice.IntN(channels) >= i {
-						p.Read(url)
+					if rng.IntN(channels) >= i {
+						p.SubscribeFeed(url)
 						readers++
 					}
 				}
@@ -47,14 +47,14 @@ func TestMembersPollForEachOther(t *testing.T) {
 			s.World.Run(time.Hour) // six rounds of decisions
 			polled := func() (n int) {
 				for _, url := range urls {
-					n += s.feeds.by[url].Polls
+					n += s.feeds.byURL[url].Polls
 				}
 				return n
 			}
 			before := polled()
 			s.World.Run(30 * time.Minute)
 			s.CheckReaders()
-			for _, v := range s.Wrong() {
+			for _, v := range s.Violations() {
 				t.Error(v)
 			}
 			for _, url := range urls {
@@ -67,15 +67,15 @@ func TestMembersPollForEachOther(t *testing.T) {
 						served++
 					}
 				}
-				t.Logf("%s: %d to poll it, %d do", url, n, served)
+				t.Logf("%s: %d pollers ordered, %d poll", url, n, served)
 				if off := n - served; name != "paper" && (off < -1 || off > 1) {
-					t.Errorf("%s: %d nodes are to poll it, %d do", url, n, served)
+					t.Errorf("%s: %d pollers ordered, %d poll", url, n, served)
 				}
 			}
 			polls := float64(polled()-before) / 30
 			t.Logf("%d readers, %.1f polls in an interval", readers, polls)
 			if x := polls / float64(readers); x < c.least || x > c.most {
-				t.Errorf("%.2f polls for each that readers would make, want %v to %v", x, c.least, c.most)
+				t.Errorf("%.2f of the polls that readers would make alone, want %v to %v", x, c.least, c.most)
 			}
 		})
 	}

@@ -9,40 +9,41 @@ import (
 	"tidings/internal/env"
 )
 
-// Config describes a world. The zero value is one without faults.
+// Config describes a world. The zero value is a world without faults.
 type Config struct {
-	Seed     uint64
-	Start    time.Time    // zero: the start of 2026, UTC
-	Topology Topology     // nil: Plane(Seed)
-	Faults   Faults       // until SetFaults
-	Origin   Origin       // nil: every request is answered 304
-	Log      slog.Handler // of all nodes; nil: nothing is logged
+	Seed          uint64
+	Start         time.Time     // zero: the start of 2026, UTC
+	Topology      Topology      // nil: Plane(Seed)
+	NetworkFaults NetworkFaults // until SetNetworkFaults
+	Origin        Origin        // nil: every request is answered 304
+	Log           slog.Handler  // of all nodes; nil: no log
 
-	// Lanes is into how many parts the hosts are split that go side by side; zero: one.
+	// Lanes is the number of parts into which hosts are split that run in parallel; zero: one.
 	Lanes int
-	// Stride is for how long a lane goes on by itself. No frame travels faster: hosts that
-	// are nearer each other are taken to be so far apart. It is needed by more than one lane.
-	Stride time.Duration
-	// Beside returns what calls functions side by side, each time it is called, and returns when
-	// all have; and what ends that. nil: one after the other. Which of both is no difference to a world.
-	Beside func(do []func()) (all, end func())
+	// Lookahead is how long a lane runs without synchronising with the others. No frame is faster:
+	// hosts that are closer are treated as this far apart. Several lanes need it.
+	Lookahead time.Duration
+	// Parallel returns two functions: all runs the given functions in parallel, each time it is
+	// called, and returns when they have returned; end frees its resources. nil: they run one after
+	// the other. The choice does not change the result.
+	Parallel func(do []func()) (all, end func())
 }
 
-// A World is a network of hosts and its time. It is used from one goroutine; what is done
-// in lanes is Config.Beside's.
+// A World is a network of hosts with a virtual time. It must be used from one goroutine; only
+// Config.Parallel uses others.
 type World struct {
-	config Config
-	own    *lane   // of the scripts; its time is the world's
-	lanes  []*lane // of the hosts; if it is one, it is the world's own
-	runs   []func()
-	until  time.Time // how far they go on by themselves
+	config     Config
+	scriptLane *lane   // runs scripts; its time is the world's
+	lanes      []*lane // of the hosts; a single one is scriptLane itself
+	laneRuns   []func()
+	windowEnd  time.Time // end of the window in which lanes run independently
 
 	hosts []*Host
 	byID  map[env.PeerID]*Host
 
-	sides    int   // of a partition: how many, or oneWay
-	partedAt int64 // when the last partition ended
-	lossyAt  int64 // when the network last ceased to lose many frames
+	partitionSides int   // number of sides of the partition, or oneWay; 0: none
+	healedAt       int64 // when the last partition ended
+	lossEndedAt    int64 // when heavy loss last ended
 }
 
 // New returns a world without hosts.
@@ -59,27 +60,27 @@ func New(c Config) *World {
 	if c.Log == nil {
 		c.Log = slog.DiscardHandler
 	}
-	c.Faults.check()
+	c.NetworkFaults.check()
 	w := &World{config: c, byID: map[env.PeerID]*Host{}}
-	w.own = &lane{world: w}
-	w.split(max(c.Lanes, 1))
-	w.reach(c.Start.UnixNano())
+	w.scriptLane = &lane{world: w}
+	w.makeLanes(max(c.Lanes, 1))
+	w.setTime(c.Start.UnixNano())
 	return w
 }
 
-// Seed is the seed the world was made from.
+// Seed returns the seed of the world.
 func (w *World) Seed() uint64 { return w.config.Seed }
 
-// Now is the world's time, in UTC. A host's own clock may be off.
-func (w *World) Now() time.Time { return instant(w.own.now) }
+// Now returns the world's time, in UTC. A host's clock may differ.
+func (w *World) Now() time.Time { return instant(w.scriptLane.now) }
 
-// Hosts are all hosts, in the order of their indices.
+// Hosts returns all hosts, in the order of their indices.
 func (w *World) Hosts() []*Host { return w.hosts }
 
-// At calls do at t, or now if t is past. Scripts and nodes take turns: do may
-// boot, crash and call nodes.
+// At calls do at t, or now if t is past. Scripts and nodes never run at once, so do may boot, crash
+// and call nodes.
 func (w *World) At(t time.Time, do func()) {
-	w.own.push(t.UnixNano(), nil, turn, w.own.scripts.Put(do))
+	w.scriptLane.schedule(t.UnixNano(), nil, eventScript, w.scriptLane.scripts.Put(do))
 }
 
 // After calls do when d has passed.
@@ -87,18 +88,18 @@ func (w *World) After(d time.Duration, do func()) { w.At(w.Now().Add(d), do) }
 
 // Run lets d of virtual time pass.
 func (w *World) Run(d time.Duration) {
-	w.outside("Run")
+	w.checkNotNested("Run")
 	end := w.Now().Add(d)
 	if len(w.lanes) == 1 {
-		w.own.run(end)
+		w.scriptLane.run(end)
 	} else {
-		w.abreast(end)
+		w.runLanes(end)
 	}
-	w.reach(end.UnixNano())
+	w.setTime(end.UnixNano())
 }
 
-// RunUntil lets time pass until cond holds, and reports whether it did within
-// limit. It asks now and then every step of virtual time.
+// RunUntil lets time pass until cond holds, and reports whether that happened within limit. It
+// calls cond now and then every step of virtual time.
 func (w *World) RunUntil(cond func() bool, step, limit time.Duration) bool {
 	for passed := time.Duration(0); ; passed += step {
 		if cond() {
@@ -111,16 +112,16 @@ func (w *World) RunUntil(cond func() bool, step, limit time.Duration) bool {
 	}
 }
 
-// outside panics when a script's verb is used by a node in its turn.
-func (w *World) outside(verb string) {
+// checkNotNested panics if a script's method is called from within a node's turn.
+func (w *World) checkNotNested(verb string) {
 	for _, l := range w.lanes {
-		if l.inside != nil {
-			panic(fmt.Sprintf("sim: %s while the node of host %d runs: use World.At", verb, l.inside.index))
+		if l.running != nil {
+			panic(fmt.Sprintf("sim: %s while the node of host %d runs: use World.At", verb, l.running.index))
 		}
 	}
 }
 
-// never is the alarm of a node that waits for something to happen.
+// never is the next run of a node that waits for an event.
 const never = math.MaxInt64
 
 func instant(ns int64) time.Time { return time.Unix(0, ns).UTC() }

@@ -12,9 +12,9 @@ import (
 	"tidings/internal/env"
 )
 
-// puppet is a node that does what its test says and remembers what happened to
-// it. The zero value does nothing.
-type puppet struct {
+// A scriptedNode does what its test says and records what happened to it. The zero value does
+// nothing.
+type scriptedNode struct {
 	env.Env
 	run     func(now time.Time) time.Time
 	receive func(from env.PeerID, msg []byte) error
@@ -27,7 +27,7 @@ type puppet struct {
 	answers []env.Handle
 }
 
-func (p *puppet) Run(now time.Time) time.Time {
+func (p *scriptedNode) Run(now time.Time) time.Time {
 	p.ran = append(p.ran, now)
 	if p.run == nil {
 		return time.Time{}
@@ -35,7 +35,7 @@ func (p *puppet) Run(now time.Time) time.Time {
 	return p.run(now)
 }
 
-func (p *puppet) Receive(from env.PeerID, msg []byte) error {
+func (p *scriptedNode) Receive(from env.PeerID, msg []byte) error {
 	p.heard = append(p.heard, string(msg))
 	if p.receive == nil {
 		return nil
@@ -43,32 +43,32 @@ func (p *puppet) Receive(from env.PeerID, msg []byte) error {
 	return p.receive(from, msg)
 }
 
-func (p *puppet) Found(peer env.Peer)                   { p.peers = append(p.peers, peer) }
-func (p *puppet) Reachable(addrs []string)              { p.addrs = addrs }
-func (p *puppet) PeerDown(peer env.PeerID)              { p.downs = append(p.downs, peer) }
-func (p *puppet) Answered(h env.Handle, _ env.Answer)   { p.answers = append(p.answers, h) }
-func (p *puppet) boot(h *Host) *puppet                  { h.Boot(p.build); return p }
-func (p *puppet) build(e env.Env) env.Node              { p.Env = e; return p }
-func (p *puppet) say(to *Host, format string, a ...any) { p.sayTo(to.Peer(), format, a...) }
-func (p *puppet) sayTo(to env.Peer, f string, a ...any) {
+func (p *scriptedNode) Found(peer env.Peer)                   { p.peers = append(p.peers, peer) }
+func (p *scriptedNode) Reachable(addrs []string)              { p.addrs = addrs }
+func (p *scriptedNode) PeerDown(peer env.PeerID)              { p.downs = append(p.downs, peer) }
+func (p *scriptedNode) Answered(h env.Handle, _ env.Answer)   { p.answers = append(p.answers, h) }
+func (p *scriptedNode) boot(h *Host) *scriptedNode            { h.Boot(p.build); return p }
+func (p *scriptedNode) build(e env.Env) env.Node              { p.Env = e; return p }
+func (p *scriptedNode) say(to *Host, format string, a ...any) { p.sayTo(to.Peer(), format, a...) }
+func (p *scriptedNode) sayTo(to env.Peer, f string, a ...any) {
 	p.Network.Send(to, env.Control, fmt.Appendf(nil, f, a...))
 }
-func (p *puppet) clear() { *p = puppet{Env: p.Env, run: p.run, receive: p.receive} }
+func (p *scriptedNode) clear() { *p = scriptedNode{Env: p.Env, run: p.run, receive: p.receive} }
 
-// puppets boots n open hosts in a world of equal distances of 50 ms.
-func puppets(c Config, n int) (*World, []*puppet) {
+// scriptedWorld boots n open hosts at equal distances, 50 ms by default.
+func scriptedWorld(c Config, n int) (*World, []*scriptedNode) {
 	if c.Topology == nil {
 		c.Topology = Uniform(50 * time.Millisecond)
 	}
 	w := New(c)
-	var all []*puppet
+	var all []*scriptedNode
 	for range n {
-		all = append(all, new(puppet).boot(w.Host(HostConfig{Open: true})))
+		all = append(all, new(scriptedNode).boot(w.Host(HostConfig{Open: true})))
 	}
 	return w, all
 }
 
-// panics returns the words with which do panics.
+// panics returns the message with which do panics.
 func panics(t *testing.T, do func()) (words string) {
 	t.Helper()
 	defer func() {
@@ -82,15 +82,15 @@ func panics(t *testing.T, do func()) (words string) {
 	return ""
 }
 
-// chatter is a world of nodes that use all doors and all dice.
-func chatter(c Config) *World {
-	c.Faults = Faults{Loss: 0.05, Duplicate: 0.05, Reorder: 0.05}
+// busyWorld is a world of nodes that use all interfaces and all random streams.
+func busyWorld(c Config) *World {
+	c.NetworkFaults = NetworkFaults{Loss: 0.05, Duplicate: 0.05, Reorder: 0.05}
 	w := New(c)
 	for range 50 {
 		w.Host(HostConfig{Open: true})
 	}
 	for i, h := range w.Hosts() {
-		p := &puppet{}
+		p := &scriptedNode{}
 		p.run = func(now time.Time) time.Time {
 			to := w.Hosts()[p.Rand.IntN(len(w.Hosts()))]
 			p.say(to, "%d from %d", p.Rand.Uint64(), i)
@@ -101,7 +101,7 @@ func chatter(c Config) *World {
 			})
 			return now.Add(time.Duration(1 + p.Rand.IntN(int(time.Second))))
 		}
-		// Only alarms make new work, or a node would never rest.
+		// Only alarms start new work; otherwise a node would never be idle.
 		alarm := p.run
 		var next time.Time
 		p.run = func(now time.Time) time.Time {
@@ -120,7 +120,7 @@ func chatter(c Config) *World {
 
 func TestOneSeedGivesOneTrace(t *testing.T) {
 	t.Parallel()
-	a, b, c := chatter(Config{Seed: 1}), chatter(Config{Seed: 1}), chatter(Config{Seed: 2})
+	a, b, c := busyWorld(Config{Seed: 1}), busyWorld(Config{Seed: 1}), busyWorld(Config{Seed: 2})
 	if a.TraceHash() != b.TraceHash() || a.Events() != b.Events() {
 		t.Errorf("seed 1 gave %d events with hash %x, then %d with %x",
 			a.Events(), a.TraceHash(), b.Events(), b.TraceHash())
@@ -134,14 +134,14 @@ func TestOneSeedGivesOneTrace(t *testing.T) {
 		t.Error("seeds 1 and 2 gave the same trace")
 	}
 	if a.Events() < 10_000 {
-		t.Errorf("only %d events: this world proves little", a.Events())
+		t.Errorf("only %d events: too few to prove anything", a.Events())
 	}
 }
 
 func TestTraceSeesEachByte(t *testing.T) {
 	t.Parallel()
 	said := func(words string) uint64 {
-		w, all := puppets(Config{}, 2)
+		w, all := scriptedWorld(Config{}, 2)
 		w.Hosts()[0].Do(func() { all[0].say(w.Hosts()[1], "%s", words) })
 		w.Run(time.Second)
 		return w.TraceHash()
@@ -152,10 +152,10 @@ func TestTraceSeesEachByte(t *testing.T) {
 	}
 }
 
-func TestOneHostsDiceDoNotMoveAnothers(t *testing.T) {
+func TestRandomStreamsOfHostsAreIndependent(t *testing.T) {
 	t.Parallel()
 	arrivals := func(busy bool) (at []time.Time) {
-		w, all := puppets(Config{Seed: 7, Faults: Faults{Loss: 0.2, Reorder: 0.2}}, 4)
+		w, all := scriptedWorld(Config{Seed: 7, NetworkFaults: NetworkFaults{Loss: 0.2, Reorder: 0.2}}, 4)
 		all[1].receive = func(env.PeerID, []byte) error { at = append(at, w.Now()); return nil }
 		for i := range 100 {
 			w.After(time.Duration(i)*time.Second, func() {
@@ -181,7 +181,7 @@ func TestEventsOfOneInstantKeepTheirOrder(t *testing.T) {
 	for i := range 200 {
 		w.At(at, func() { got = append(got, i) })
 	}
-	w.At(at.Add(-time.Hour), func() { got = append(got, -1) }) // past: now
+	w.At(at.Add(-time.Hour), func() { got = append(got, -1) }) // past: called now
 	w.Run(time.Minute)
 	if len(got) != 201 || got[0] != -1 || !slices.IsSorted(got) {
 		t.Errorf("order %v", got)
@@ -198,19 +198,19 @@ func TestRunStopsAtItsTimeAndRunUntilAtItsCondition(t *testing.T) {
 		t.Errorf("rang %v at %v", rang, w.Now())
 	}
 	if !w.RunUntil(func() bool { return rang }, time.Second, time.Minute) {
-		t.Error("the condition came true, and RunUntil says no")
+		t.Error("RunUntil returned false although the condition came true")
 	}
 	before := w.Now()
 	if w.RunUntil(func() bool { return false }, 7*time.Second, time.Minute) || w.Now().Sub(before) != time.Minute {
-		t.Errorf("a vain wait took %v", w.Now().Sub(before))
+		t.Errorf("an unsuccessful wait took %v, want 1m", w.Now().Sub(before))
 	}
 }
 
-func TestNodeIsRunWhenItWishes(t *testing.T) {
+func TestNodeRunsWhenItAsksTo(t *testing.T) {
 	t.Parallel()
 	w := New(Config{})
-	h := w.Host(HostConfig{ClockOff: 3 * time.Hour})
-	p := &puppet{run: func(now time.Time) time.Time { return now.Add(time.Minute) }}
+	h := w.Host(HostConfig{ClockOffset: 3 * time.Hour})
+	p := &scriptedNode{run: func(now time.Time) time.Time { return now.Add(time.Minute) }}
 	start := w.Now().Add(3 * time.Hour)
 	p.boot(h)
 	w.Run(10 * time.Minute)
@@ -224,28 +224,28 @@ func TestNodeIsRunWhenItWishes(t *testing.T) {
 	}
 }
 
-// A wish that is put off costs no second alarm, and an earlier one does not
-// leave the later behind for ever.
+// Postponing a run does not add an alarm, and an earlier run does not leave the later alarm behind
+// for ever.
 func TestNodeHasOneAlarm(t *testing.T) {
 	t.Parallel()
-	w, all := puppets(Config{}, 1)
+	w, all := scriptedWorld(Config{}, 1)
 	w.Run(time.Second)
 	p, h := all[0], w.Hosts()[0]
-	wish := w.Now().Add(time.Hour)
-	p.run = func(time.Time) time.Time { return wish }
+	due := w.Now().Add(time.Hour)
+	p.run = func(time.Time) time.Time { return due }
 	for range 1000 {
 		h.Do(func() {})
-		wish = wish.Add(time.Second)
+		due = due.Add(time.Second)
 	}
 	if pending := w.pending(); pending != 1 {
 		t.Errorf("%d alarms pending, want 1", pending)
 	}
 	p.clear()
-	w.Run(time.Hour + 30*time.Second) // the first alarm rings; the wish is later
+	w.Run(time.Hour + 30*time.Second) // the first alarm fires; the next run is later
 	if len(p.ran) != 0 {
-		t.Errorf("run %d times before its wish", len(p.ran))
+		t.Errorf("run %d times before it asked to", len(p.ran))
 	}
-	wish = w.Now().Add(time.Minute)
+	due = w.Now().Add(time.Minute)
 	h.Do(func() {})
 	p.clear()
 	before := w.Now()
@@ -255,14 +255,14 @@ func TestNodeHasOneAlarm(t *testing.T) {
 		t.Errorf("run at %v, want once, a minute after %v", p.ran, before)
 	}
 	if w.pending() != 0 {
-		t.Errorf("%d events pending for a node that wants nothing", w.pending())
+		t.Errorf("%d events pending for an idle node", w.pending())
 	}
 }
 
-func TestPastWishIsGrantedNow(t *testing.T) {
+func TestARunInThePastHappensNow(t *testing.T) {
 	t.Parallel()
 	w := New(Config{})
-	p := &puppet{}
+	p := &scriptedNode{}
 	p.run = func(now time.Time) time.Time {
 		if len(p.ran) < 5 {
 			return now.Add(-time.Hour)
@@ -276,22 +276,22 @@ func TestPastWishIsGrantedNow(t *testing.T) {
 	}
 }
 
-func TestNodeWithoutProgressPanicsWithWords(t *testing.T) {
+func TestNodeWithoutProgressPanicsWithDetails(t *testing.T) {
 	t.Parallel()
 	w := New(Config{Seed: 42})
-	p := &puppet{run: func(now time.Time) time.Time { return now }}
+	p := &scriptedNode{run: func(now time.Time) time.Time { return now }}
 	p.boot(w.Host(HostConfig{}))
 	words := panics(t, func() { w.Run(time.Second) })
 	for _, want := range []string{"no progress", "seed 42", "host 0", "2026-01-01"} {
 		if !strings.Contains(words, want) {
-			t.Errorf("panic %q does not say %q", words, want)
+			t.Errorf("panic %q lacks %q", words, want)
 		}
 	}
 }
 
-func TestScriptVerbsAreNotForNodes(t *testing.T) {
+func TestScriptMethodsAreNotForNodes(t *testing.T) {
 	t.Parallel()
-	w, all := puppets(Config{}, 2)
+	w, all := scriptedWorld(Config{}, 2)
 	for name, verb := range map[string]func(){
 		"Run":   func() { w.Run(1) },
 		"Crash": func() { w.Hosts()[1].Crash(false) },
@@ -303,7 +303,7 @@ func TestScriptVerbsAreNotForNodes(t *testing.T) {
 		if !strings.Contains(words, name+" while the node of host 0 runs") {
 			t.Errorf("%s: panic %q", name, words)
 		}
-		w.own.inside = nil
+		w.scriptLane.running = nil
 	}
 }
 
@@ -311,7 +311,7 @@ func TestOpenHostIsDialledBack(t *testing.T) {
 	t.Parallel()
 	w := New(Config{})
 	open, closed := w.Host(HostConfig{Open: true}), w.Host(HostConfig{})
-	a, b := new(puppet).boot(open), new(puppet).boot(closed)
+	a, b := new(scriptedNode).boot(open), new(scriptedNode).boot(closed)
 	open.Found(closed)
 	w.Run(time.Second)
 	if !slices.Equal(a.addrs, open.Peer().Addrs) || b.addrs != nil {
@@ -339,7 +339,7 @@ func TestLogTellsVirtualTime(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	w := New(Config{Log: slog.NewTextHandler(&out, nil)})
-	p := new(puppet).boot(w.Host(HostConfig{ClockOff: time.Minute}))
+	p := new(scriptedNode).boot(w.Host(HostConfig{ClockOffset: time.Minute}))
 	w.After(time.Hour, func() { p.Log.WithGroup("g").With("a", 1).Info("hello") })
 	w.Run(2 * time.Hour)
 	if got, want := out.String(), "time=2026-01-01T01:01:00.000Z level=INFO msg=hello host=0 g.a=1\n"; got != want {

@@ -39,14 +39,14 @@ func smallNetwork() *sim.Swarm {
 	s.World.Run(20 * time.Second)
 	for i := range 3 {
 		for _, p := range s.Peers() {
-			p.Subscribe(s.Key(fmt.Sprint(i)), 1)
+			p.JoinGroup(s.Key(fmt.Sprint(i)), 1)
 		}
 	}
 	for i := range feeds {
 		s.Serve(feedURL(i), script.NewLively(script.Config{Seed: uint64(i), Format: script.Format(i), Every: time.Minute, Limit: 8}))
 		for j, p := range s.Peers() {
 			if (i+j)%2 == 0 {
-				p.Read(feedURL(i))
+				p.SubscribeFeed(feedURL(i))
 			}
 		}
 	}
@@ -69,7 +69,7 @@ func checkNetwork(t *testing.T, s *sim.Swarm) {
 	s.World.Run(6 * time.Minute)
 	s.CheckQuiet()
 	s.CheckReaders()
-	for _, v := range s.Wrong() {
+	for _, v := range s.Violations() {
 		t.Error(v)
 	}
 	if r := s.RouteStats(); r.Acked-before.Acked != 5*members {
@@ -268,14 +268,14 @@ func TestLinkOfAGarbageSenderIsCut(t *testing.T) {
 		for range 10 {
 			send()
 		}
-		if st := victim.Host.Stats(); st.Refused != 10 || st.Cut != 0 {
-			t.Errorf("%s: after 10 frames %d were refused, the link was cut %d times", what, st.Refused, st.Cut)
+		if st := victim.Host.Stats(); st.BadFrames != 10 || st.LinksCut != 0 {
+			t.Errorf("%s: after 10 frames %d were refused, the link was cut %d times", what, st.BadFrames, st.LinksCut)
 		}
 		for range 10 {
 			send()
 		}
-		if st := victim.Host.Stats(); st.Refused != 16 || st.Cut != 1 {
-			t.Errorf("%s: after 20 frames %d were refused, the link was cut %d times", what, st.Refused, st.Cut)
+		if st := victim.Host.Stats(); st.BadFrames != 16 || st.LinksCut != 1 {
+			t.Errorf("%s: after 20 frames %d were refused, the link was cut %d times", what, st.BadFrames, st.LinksCut)
 		}
 		checkNetwork(t, s)
 	}
@@ -300,7 +300,7 @@ func TestRecordOfAnotherNetworkIsRefused(t *testing.T) {
 	if n.Overlay.State() == overlay.Active || s.Peers()[0].Layers().Overlay.Leaf().Len() != members {
 		t.Errorf("a node of another network is %v", n.Overlay.State())
 	}
-	if st := s.Peers()[0].Host.Stats(); st.Refused == 0 {
+	if st := s.Peers()[0].Host.Stats(); st.BadFrames == 0 {
 		t.Error("nobody noticed")
 	}
 	checkNetwork(t, s)

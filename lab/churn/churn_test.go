@@ -10,7 +10,7 @@ import (
 	"tidings/internal/longtest"
 )
 
-// A small network under churn: the figures are those of a network that works.
+// The figures of a small network under churn are those of a working network.
 func TestRunMeasures(t *testing.T) {
 	lookups, length := longtest.Pick(800, 2000), longtest.Pick(4*time.Minute, 10*time.Minute)
 	calm := measure(t, Scenario{Name: "calm", Seed: 1, Nodes: 32, Lookups: lookups, Length: length})
@@ -28,7 +28,7 @@ func TestRunMeasures(t *testing.T) {
 		}
 	}
 	lossy := measure(t, Scenario{Name: "lossy", Seed: 1, Nodes: 32, Loss: 0.5, Lookups: 200, Length: time.Minute})
-	if lossy.Failed == 0 && lossy.LookupMostS < 5 {
+	if lossy.Failed == 0 && lossy.LookupMaxS < 5 {
 		t.Errorf("half of all messages lost, and nobody notices: %+v", lossy)
 	}
 }
@@ -48,7 +48,7 @@ func measure(t *testing.T, c Scenario) Result {
 	return r
 }
 
-func TestRunStopsWhenItIsTold(t *testing.T) {
+func TestRunStopsWhenTheContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := (Scenario{Nodes: 8, Lookups: 1, Length: time.Hour}).Run(ctx, func(float64) {}); !errors.Is(err, context.Canceled) {
@@ -56,9 +56,8 @@ func TestRunStopsWhenItIsTold(t *testing.T) {
 	}
 }
 
-// The targets are those of the docs, and a figure on the wrong side of one is missed.
-// Without a calm run nobody knows what is of calm, and none in a small world is asked for
-// few bytes.
+// The targets are those of the docs. Without a calm run the relative figures are unknown, and small
+// networks have no target for bytes.
 func TestMarks(t *testing.T) {
 	calm := Result{Nodes: 1024, Lookups: 1e6, MsgsPerNodeS: 0.4, BytesPerNodeS: 100, HopsMean: 2.1}
 	for _, c := range []struct {
@@ -68,15 +67,15 @@ func TestMarks(t *testing.T) {
 		{func(*Result) {}, ""},
 		{func(r *Result) { r.HopsMean = 3.8 }, "mean hops"},
 		{func(r *Result) { r.MsgsPerNodeS = 0.6 }, "control"},
-		{func(r *Result) { r.WrongRoot = 1 }, "part with a wrong root"},
-		{func(r *Result) { r.ContactsMost = 121 }, "most contacts"},
+		{func(r *Result) { r.WrongRoot = 1 }, "share with a wrong root"},
+		{func(r *Result) { r.ContactsMax = 121 }, "maximum number of contacts"},
 		{func(r *Result) { r.SessionMin, r.Failed = 60, 100 }, ""},
-		{func(r *Result) { r.SessionMin, r.Failed = 60, 101 }, "part of look-ups failed"},
-		{func(r *Result) { r.SessionMin, r.WrongRoot = 15, 101 }, "part with a wrong root"},
-		{func(r *Result) { r.SessionMin, r.MsgsPerNodeS = 5, 3.3 }, "control, of calm"},
-		{func(r *Result) { r.Loss, r.Failed = 0.01, 101 }, "part of look-ups failed"},
+		{func(r *Result) { r.SessionMin, r.Failed = 60, 101 }, "share of lookups that failed"},
+		{func(r *Result) { r.SessionMin, r.WrongRoot = 15, 101 }, "share with a wrong root"},
+		{func(r *Result) { r.SessionMin, r.MsgsPerNodeS = 5, 3.3 }, "control messages, relative to calm"},
+		{func(r *Result) { r.Loss, r.Failed = 0.01, 101 }, "share of lookups that failed"},
 		{func(r *Result) { r.Loss, r.Failed = 0.05, 101 }, ""},
-		{func(r *Result) { r.Loss, r.BytesPerNodeS = 0.05, 401 }, "control bytes, of calm"},
+		{func(r *Result) { r.Loss, r.BytesPerNodeS = 0.05, 401 }, "control bytes, relative to calm"},
 		{func(r *Result) { r.Loss, r.BytesPerNodeS, r.Nodes = 0.05, 401, 64 }, ""},
 	} {
 		r := calm
@@ -94,7 +93,7 @@ func TestMarks(t *testing.T) {
 	r := calm
 	r.Loss = 0.05
 	for _, m := range r.Marks(nil)[:2] {
-		if !math.IsNaN(m.Got) || m.Met() || m.Missed() || m.Most != 4 {
+		if !math.IsNaN(m.Value) || m.Met() || m.Missed() || m.Max != 4 {
 			t.Errorf("without a calm run: %+v", m)
 		}
 	}

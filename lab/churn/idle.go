@@ -8,30 +8,30 @@ import (
 	"tidings/lab/mark"
 )
 
-// Idle is a run in which nothing happens at all: what a node takes in memory, the
-// simulator's part included.
+// Idle is a run without any load. It measures the memory of a node, including its part of the
+// simulator.
 type Idle struct {
 	Name  string
 	Seed  uint64
 	Nodes int
 }
 
-// An IdleResult is what it has shown.
+// An IdleResult is the outcome.
 type IdleResult struct {
 	Scenario     string `json:"scenario"`
 	Nodes        int    `json:"nodes"`
 	Seed         uint64 `json:"seed"`
-	BytesPerNode int    `json:"bytes_per_node"` // of the heap
+	BytesPerNode int    `json:"bytes_per_node"` // of heap
 }
 
-// Run does a run. Nothing else may go on in the process.
+// Run makes the run. The process must not do anything else meanwhile.
 func (c Idle) Run(ctx context.Context, progress func(float64)) (IdleResult, error) {
 	r := IdleResult{Scenario: c.Name, Nodes: c.Nodes, Seed: c.Seed}
 	before := heap()
-	grow := time.Duration(c.Nodes)*growPause + 2*settle
+	grow := time.Duration(c.Nodes)*growInterval + 2*settleTime
 	w := newWorld(ctx, c.Seed, grow, progress)
-	w.Grow(c.Nodes, growPause)
-	if err := w.pass(grow); err != nil {
+	w.Grow(c.Nodes, growInterval)
+	if err := w.advance(grow); err != nil {
 		return r, err
 	}
 	r.BytesPerNode = (heap() - before) / c.Nodes
@@ -39,17 +39,17 @@ func (c Idle) Run(ctx context.Context, progress func(float64)) (IdleResult, erro
 	return r, nil
 }
 
-// heap is how much memory is in use.
+// heap returns the memory in use.
 func heap() int {
 	runtime.GC()
-	runtime.GC() // what the first one has finished is swept
+	runtime.GC() // sweeps what the first one has marked
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc)
 }
 
-// Of implements Report.
-func (r *IdleResult) Of() (string, int) { return r.Scenario, r.Nodes }
+// Describe implements Report.
+func (r *IdleResult) Describe() (string, int) { return r.Scenario, r.Nodes }
 
 // Marks implements Report.
 func (r *IdleResult) Marks(*Result) []mark.Mark {

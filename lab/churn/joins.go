@@ -6,14 +6,14 @@ import (
 )
 
 const (
-	// joiners come to a calm network, one every joinPause, to be measured.
-	joiners   = 32
-	joinPause = 10 * time.Second
+	// In a calm network, joiners nodes join, one per joinInterval, to be measured.
+	joiners      = 32
+	joinInterval = 10 * time.Second
 )
 
-// joins has n nodes that were never here before come, one every pause.
-func (w *world) joins(n int, pause time.Duration, dice *rand.Rand) {
+// addJoiners starts n new nodes, one per pause.
+func (w *world) addJoiners(n int, pause time.Duration, rng *rand.Rand) {
 	for i := range n {
-		w.After(time.Duration(i)*pause, func() { w.Add(true, w.Someone(dice)).Start() })
+		w.After(time.Duration(i)*pause, func() { w.Add(true, w.RandomMember(rng)).Start() })
 	}
 }

@@ -11,48 +11,48 @@ import (
 	"tidings/sim"
 )
 
-// readers is how many members read each channel.
+// readers is the number of members that read each channel.
 const readers = 2
 
-// pollEvery is the time between two polls of a channel, itemEvery that between two items.
+// pollInterval is the time between two polls of a channel, itemInterval that between two items.
 const (
-	pollEvery = time.Minute
-	itemEvery = 5 * time.Minute
+	pollInterval = time.Minute
+	itemInterval = 5 * time.Minute
 )
 
-// serve has origins serve n channels from now on, which gain an item now and then until
-// some time has passed, and members read them.
-func (w *world) serve(n int, until time.Duration, dice *rand.Rand) (keys []overlay.ID) {
+// serveFeeds serves n channels that gain items until some time has passed, and subscribes members
+// to them.
+func (w *world) serveFeeds(n int, until time.Duration, rng *rand.Rand) (keys []overlay.ID) {
 	for i := range n {
 		url := fmt.Sprintf("http://feed%d.example/", i)
-		w.Serve(url, script.NewLively(script.Config{Seed: w.Seed()*1000 + uint64(i), Every: itemEvery, Limit: int(until / itemEvery)}))
+		w.Serve(url, script.NewLively(script.Config{Seed: w.Seed()*1000 + uint64(i), Every: itemInterval, Limit: int(until / itemInterval)}))
 		keys = append(keys, w.Key(url))
 		for range readers {
-			w.Someone(dice).Read(url)
+			w.RandomMember(rng).SubscribeFeed(url)
 		}
 	}
 	return keys
 }
 
-// A keep is how the log of a key is kept, as the live members see it.
-type keep struct {
-	leader  *sim.Peer // the sequencer; nil: none, or several
-	leaders int
-	owners  []*sim.Peer         // that say they are
-	epochs  map[owner.Hash]bool // that these go by
-	lines   map[uint64]bool     // the lineages of these
-	named   int                 // owners in the sequencer's epoch
-	heads   map[owner.Hash]bool // of the owners' logs
-	behind  int                 // followers whose head is none of these
+// A keyState is the state of a key's log, as its live members see it.
+type keyState struct {
+	leader         *sim.Peer // the sequencer; nil: none, or several
+	leaders        int
+	owners         []*sim.Peer         // members that consider themselves owners
+	epochs         map[owner.Hash]bool // of the owners
+	branches       map[uint64]bool     // of the owners
+	epochOwners    int                 // number of owners in the sequencer's epoch
+	heads          map[owner.Hash]bool // of the owners' logs
+	staleFollowers int                 // followers whose head is not one of heads
 }
 
-// keeps looks how the logs of all keys are kept.
-func (w *world) keeps(keys []overlay.ID) []keep {
-	of := make([]keep, len(keys))
+// keyStates returns the states of the logs of some keys.
+func (w *world) keyStates(keys []overlay.ID) []keyState {
+	of := make([]keyState, len(keys))
 	live := w.Live()
 	for i, key := range keys {
 		k := &of[i]
-		k.epochs, k.lines, k.heads = map[owner.Hash]bool{}, map[uint64]bool{}, map[owner.Hash]bool{}
+		k.epochs, k.branches, k.heads = map[owner.Hash]bool{}, map[uint64]bool{}, map[owner.Hash]bool{}
 		var followed []owner.Hash
 		for _, p := range live {
 			v, ok := p.Layers().Owners.View(key)
@@ -66,13 +66,13 @@ func (w *world) keeps(keys []overlay.ID) []keep {
 			switch {
 			case v.Owns:
 				k.owners = append(k.owners, p)
-				k.epochs[v.Epoch.Hash], k.lines[v.Epoch.Branch], k.heads[head] = true, true, true
+				k.epochs[v.Epoch.Hash], k.branches[v.Epoch.Branch], k.heads[head] = true, true, true
 			case v.Follows:
 				followed = append(followed, head)
 			}
 			if v.Leads {
 				k.leaders++
-				k.leader, k.named = p, len(v.Epoch.Owners)
+				k.leader, k.epochOwners = p, len(v.Epoch.Owners)
 			}
 		}
 		if k.leaders != 1 {
@@ -80,14 +80,14 @@ func (w *world) keeps(keys []overlay.ID) []keep {
 		}
 		for _, head := range followed {
 			if !k.heads[head] {
-				k.behind++
+				k.staleFollowers++
 			}
 		}
 	}
 	return of
 }
 
-// whole says whether a key has n living owners, who go by one epoch and have one head.
-func (k *keep) whole(n int) bool {
-	return k.leader != nil && len(k.owners) == n && k.named == n && len(k.epochs) == 1 && len(k.heads) == 1
+// complete reports whether a key has n live owners with one epoch and one head.
+func (k *keyState) complete(n int) bool {
+	return k.leader != nil && len(k.owners) == n && k.epochOwners == n && len(k.epochs) == 1 && len(k.heads) == 1
 }

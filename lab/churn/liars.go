@@ -10,64 +10,63 @@ import (
 	"tidings/sim"
 )
 
-// Lying is a run in which some of the members lie, and know one another.
+// LiarRun is a run in which some members lie and collude.
 //
-// A checked look-up is one by disjoint routes (overlay's Lookup). It is right if it names
-// the live member nearest to the key first, and calls what it found plausible. Half of
-// the look-ups are routed only, for comparison: those are right if the nearest has
-// acknowledged them.
-type Lying struct {
+// Half of the lookups are checked: they use disjoint routes (overlay's Lookup). A checked lookup is
+// right if it names the live member nearest to the key first and calls its result plausible. The
+// others are only routed, for comparison; they are right if the nearest member acknowledges them.
+type LiarRun struct {
 	Name    string
 	Seed    uint64
 	Nodes   int
-	Every   int // so manieth member lies
+	Every   int // every how manieth member lies
 	Lies    sim.Lies
 	Lookups int
-	Length  time.Duration // in which these are made; virtual
+	Length  time.Duration // virtual time in which the lookups are made
 }
 
-// A LyingResult is what it has shown. All figures are those of honest members.
-type LyingResult struct {
-	Scenario      string  `json:"scenario"`
-	Nodes         int     `json:"nodes"`
-	Liars         int     `json:"liars"` // of these members
-	Seed          uint64  `json:"seed"`
-	Checked       int     `json:"checked"`
-	CheckedWrong  int     `json:"checked_wrong"`  // named another first, and called that plausible
-	CheckedDoubts int     `json:"checked_doubts"` // called implausible what they found
-	SetsWrong     int     `json:"sets_wrong"`     // did not name all owners, or others
-	Routed        int     `json:"routed"`
-	RoutedWrong   int     `json:"routed_wrong"` // acknowledged by another
-	RoutedLost    int     `json:"routed_lost"`  // not acknowledged
-	MsgsPerNodeS  float64 `json:"msgs_per_node_s"`
-	BytesPerNodeS float64 `json:"bytes_per_node_s"`
-	LookupMeanS   float64 `json:"lookup_mean_s"` // checked
-	LookupMostS   float64 `json:"lookup_most_s"`
-	LeavesWrong   int     `json:"leaves_wrong"` // members whose leaf is not those who live there
-	CountsWrong   int     `json:"counts_wrong"` // members whose count of all is off by more than a tenth
+// A LiarResult is the outcome. All figures are those of honest members.
+type LiarResult struct {
+	Scenario           string  `json:"scenario"`
+	Nodes              int     `json:"nodes"`
+	Liars              int     `json:"liars"` // number of liars among the members
+	Seed               uint64  `json:"seed"`
+	Checked            int     `json:"checked"`
+	CheckedWrong       int     `json:"checked_wrong"`  // named another member first, and called the result plausible
+	CheckedImplausible int     `json:"checked_doubts"` // called the result implausible
+	SetsWrong          int     `json:"sets_wrong"`     // did not name exactly the owners
+	Routed             int     `json:"routed"`
+	RoutedWrong        int     `json:"routed_wrong"` // acknowledged by another member
+	RoutedLost         int     `json:"routed_lost"`  // not acknowledged
+	MsgsPerNodeS       float64 `json:"msgs_per_node_s"`
+	BytesPerNodeS      float64 `json:"bytes_per_node_s"`
+	LookupMeanS        float64 `json:"lookup_mean_s"` // of checked lookups
+	LookupMaxS         float64 `json:"lookup_most_s"`
+	LeavesWrong        int     `json:"leaves_wrong"` // members whose leaf is not the set of live members in it
+	CountsWrong        int     `json:"counts_wrong"` // members whose count of all members is off by more than a tenth
 }
 
-// Run does a run.
-func (c Lying) Run(ctx context.Context, progress func(float64)) (LyingResult, error) {
-	grow := time.Duration(c.Nodes)*growPause + 2*settle
+// Run makes the run.
+func (c LiarRun) Run(ctx context.Context, progress func(float64)) (LiarResult, error) {
+	grow := time.Duration(c.Nodes)*growInterval + 2*settleTime
 	w := newWorld(ctx, c.Seed, grow+2*c.Length+2*time.Minute, progress)
-	r := LyingResult{Scenario: c.Name, Nodes: c.Nodes, Seed: c.Seed}
-	l := lying{world: w, liars: w.GrowLying(c.Nodes, growPause, c.Every, c.Lies), dice: rand.New(rand.NewPCG(c.Seed, 0x11a))}
-	if err := w.pass(grow); err != nil {
+	r := LiarResult{Scenario: c.Name, Nodes: c.Nodes, Seed: c.Seed}
+	l := liarRun{world: w, liars: w.GrowWithLiars(c.Nodes, growInterval, c.Every, c.Lies), rng: rand.New(rand.NewPCG(c.Seed, 0x11a))}
+	if err := w.advance(grow); err != nil {
 		return r, err
 	}
 
-	before := l.spent() // without look-ups: they are not what keeps the network in order
-	if err := w.pass(c.Length); err != nil {
+	before := l.controlTraffic() // measured without lookups, which are not control traffic
+	if err := w.advance(c.Length); err != nil {
 		return r, err
 	}
-	idle := l.spent()
+	idle := l.controlTraffic()
 	per := c.Length.Seconds() * float64(idle.live)
 	r.MsgsPerNodeS, r.BytesPerNodeS = float64(idle.msgs-before.msgs)/per, float64(idle.bytes-before.bytes)/per
 
 	var took time.Duration
 	for i := range c.Lookups {
-		w.After(time.Duration(l.dice.Int64N(int64(c.Length))), func() {
+		w.After(time.Duration(l.rng.Int64N(int64(c.Length))), func() {
 			if i%2 == 0 {
 				r.Routed++
 				r.RoutedLost++
@@ -80,16 +79,16 @@ func (c Lying) Run(ctx context.Context, progress func(float64)) (LyingResult, er
 				return
 			}
 			r.Checked++
-			r.CheckedDoubts++
+			r.CheckedImplausible++
 			l.check(func(first, all, plausible bool, d time.Duration) {
 				took += d
-				r.LookupMostS = max(r.LookupMostS, d.Seconds())
+				r.LookupMaxS = max(r.LookupMaxS, d.Seconds())
 				switch {
 				case plausible && !first:
 					r.CheckedWrong++
 					fallthrough
 				case plausible:
-					r.CheckedDoubts--
+					r.CheckedImplausible--
 				}
 				if !all {
 					r.SetsWrong++
@@ -97,45 +96,45 @@ func (c Lying) Run(ctx context.Context, progress func(float64)) (LyingResult, er
 			})
 		})
 	}
-	if err := w.pass(c.Length + 2*time.Minute); err != nil { // two for the last answers
+	if err := w.advance(c.Length + 2*time.Minute); err != nil { // two more minutes for the last acknowledgements
 		return r, err
 	}
 	r.LookupMeanS = took.Seconds() / float64(max(r.Checked, 1))
-	r.state(w.Live(), l.liars)
+	r.checkMembers(w.Live(), l.liars)
 	return r, nil
 }
 
-// lying is such a run under way.
-type lying struct {
+// A liarRun is a LiarRun in progress.
+type liarRun struct {
 	*world
 	liars *sim.Liars
-	dice  *rand.Rand
+	rng   *rand.Rand
 }
 
-// honest returns an honest member by the dice.
-func (l *lying) honest() *sim.Peer {
+// randomHonest returns a random honest member.
+func (l *liarRun) randomHonest() *sim.Peer {
 	for {
-		if p := l.Someone(l.dice); !l.liars.Has(p) {
+		if p := l.RandomMember(l.rng); !l.liars.Has(p) {
 			return p
 		}
 	}
 }
 
-// route routes a message, and tells whether the root has acknowledged it, or somebody else.
-func (l *lying) route(then func(right bool)) {
-	from, key := l.honest(), random(l.dice)
+// route routes a message and reports whether the root acknowledged it.
+func (l *liarRun) route(then func(right bool)) {
+	from, key := l.randomHonest(), randomKey(l.rng)
 	root := l.Root(key)
 	l.world.route(from, key, func(of overlay.Receipt, _ time.Duration) { then(of.Root == root.OverlayID()) })
 }
 
-// check makes a checked look-up, and tells whether it has named the nearest first, and all
-// owners in their order.
-func (l *lying) check(then func(first, all, plausible bool, took time.Duration)) {
-	from, key := l.honest(), random(l.dice)
-	want := l.Nearest(key, ownersOf)
+// check makes a checked lookup and reports whether it named the nearest member first, and all
+// owners in order.
+func (l *liarRun) check(then func(first, all, plausible bool, took time.Duration)) {
+	from, key := l.randomHonest(), randomKey(l.rng)
+	want := l.Nearest(key, ownersPerKey)
 	sent := l.Now()
 	from.Do(func() {
-		from.Layers().Overlay.Lookup(key, ownersOf, func(found overlay.Lookup) {
+		from.Layers().Overlay.Lookup(key, ownersPerKey, func(found overlay.Lookup) {
 			all := len(found.Nearest) == len(want)
 			for i, c := range found.Nearest {
 				all = all && c.ID == want[i].OverlayID()
@@ -146,13 +145,13 @@ func (l *lying) check(then func(first, all, plausible bool, took time.Duration))
 	})
 }
 
-// spending is what the overlays of honest members have sent to keep order.
-type spending struct {
+// controlTraffic is what the overlays of honest members have sent to maintain the network.
+type controlTraffic struct {
 	msgs, bytes uint64
 	live        int
 }
 
-func (l *lying) spent() (of spending) {
+func (l *liarRun) controlTraffic() (of controlTraffic) {
 	for _, p := range l.Live() {
 		if !l.liars.Has(p) {
 			st := p.Layers().Overlay.Stats()
@@ -164,8 +163,8 @@ func (l *lying) spent() (of spending) {
 	return of
 }
 
-// state looks what honest members know of the network.
-func (r *LyingResult) state(live []*sim.Peer, liars *sim.Liars) {
+// checkMembers checks the leaves and counts of honest members.
+func (r *LiarResult) checkMembers(live []*sim.Peer, liars *sim.Liars) {
 	for _, p := range live {
 		if liars.Has(p) {
 			r.Liars++
@@ -177,7 +176,7 @@ func (r *LyingResult) state(live []*sim.Peer, liars *sim.Liars) {
 			if n.Leaf().Covers(q.OverlayID()) && n.Leaf().Has(q.OverlayID()) != nil {
 				there++
 			} else if n.Leaf().Covers(q.OverlayID()) {
-				there = len(live) // one is missing, and none is too many
+				there = len(live) // one is missing, so the leaf is wrong
 			}
 		}
 		if there != n.Leaf().Len() {
@@ -189,18 +188,18 @@ func (r *LyingResult) state(live []*sim.Peer, liars *sim.Liars) {
 	}
 }
 
-// Of implements Report.
-func (r *LyingResult) Of() (string, int) { return r.Scenario, r.Nodes }
+// Describe implements Report.
+func (r *LiarResult) Describe() (string, int) { return r.Scenario, r.Nodes }
 
 // Marks implements Report.
-func (r *LyingResult) Marks(calm *Result) []mark.Mark {
+func (r *LiarResult) Marks(calm *Result) []mark.Mark {
 	part := func(n, of int) float64 { return float64(n) / float64(of) }
-	marks := []mark.Mark{mark.AtMost("part of checked look-ups not right", "", part(r.CheckedWrong+r.CheckedDoubts, r.Checked), 0.001)}
-	marks = append(marks, ofCalm(calm, r.Nodes, r.MsgsPerNodeS, r.BytesPerNodeS, 2)...)
+	marks := []mark.Mark{mark.AtMost("share of checked lookups not right", "", part(r.CheckedWrong+r.CheckedImplausible, r.Checked), 0.001)}
+	marks = append(marks, relativeToCalm(calm, r.Nodes, r.MsgsPerNodeS, r.BytesPerNodeS, 2)...)
 	return append(marks,
-		mark.Fact("part of owner sets not right", "", part(r.SetsWrong, r.Checked)),
-		mark.Fact("part of routed look-ups not right", "", part(r.RoutedWrong+r.RoutedLost, r.Routed)),
-		mark.Fact("slowest checked look-up", "s", r.LookupMostS),
-		mark.Fact("members with a wrong leaf", "", float64(r.LeavesWrong)),
-		mark.Fact("members with a wrong count", "", float64(r.CountsWrong)))
+		mark.Info("share of owner sets not right", "", part(r.SetsWrong, r.Checked)),
+		mark.Info("share of routed lookups not right", "", part(r.RoutedWrong+r.RoutedLost, r.Routed)),
+		mark.Info("slowest checked lookup", "s", r.LookupMaxS),
+		mark.Info("members with a wrong leaf", "", float64(r.LeavesWrong)),
+		mark.Info("members with a wrong count", "", float64(r.CountsWrong)))
 }

@@ -8,10 +8,10 @@ import (
 	"tidings/sim"
 )
 
-// No lie by itself, nor all of them, misleads a checked look-up, or costs honest members
-// more than twice what they spend among each other; leaves stay right.
+// No single lie, nor all of them together, misleads a checked lookup or more than doubles the
+// control traffic of honest members; leaves stay right.
 func TestEachLieIsBounded(t *testing.T) {
-	var calm *LyingResult
+	var calm *LiarResult
 	for _, c := range []struct {
 		name string
 		lies sim.Lies
@@ -25,26 +25,26 @@ func TestEachLieIsBounded(t *testing.T) {
 		{"routes", sim.Lies{Routes: true}},
 		{"all", sim.AllLies()},
 	} {
-		l := Lying{Name: c.name, Seed: 1, Nodes: longtest.Pick(32, 64), Every: 10, Lies: c.lies, Lookups: longtest.Pick(200, 400), Length: 5 * time.Minute}
-		r := do[*LyingResult](t, run(l.Name, l.Run))
+		l := LiarRun{Name: c.name, Seed: 1, Nodes: longtest.Pick(32, 64), Every: 10, Lies: c.lies, Lookups: longtest.Pick(200, 400), Length: 5 * time.Minute}
+		r := do[*LiarResult](t, run(l.Name, l.Run))
 		if calm == nil {
 			calm = r
 		}
-		if r.CheckedWrong+r.CheckedDoubts > 0 || r.LeavesWrong > 0 || r.MsgsPerNodeS > 2*calm.MsgsPerNodeS {
+		if r.CheckedWrong+r.CheckedImplausible > 0 || r.LeavesWrong > 0 || r.MsgsPerNodeS > 2*calm.MsgsPerNodeS {
 			t.Errorf("%+v", r)
 		}
 	}
 }
 
-// However few members there are, one of them lies.
-func TestSomebodyLies(t *testing.T) {
+// In a network of any size at least one member lies.
+func TestSmallNetworksHaveALiar(t *testing.T) {
 	o := Quick()
 	o.Nodes = 8
 	runs, err := Pick(Runs(o), []string{"liars"})
 	if err != nil || len(runs) != 2 {
 		t.Fatalf("%d runs, %v", len(runs), err)
 	}
-	if r := do[*LyingResult](t, runs[1]); r.Liars != 1 {
+	if r := do[*LiarResult](t, runs[1]); r.Liars != 1 {
 		t.Errorf("%+v", r)
 	}
 }

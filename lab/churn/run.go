@@ -11,54 +11,54 @@ import (
 	"tidings/sim"
 )
 
-// A Run is one line of the tables: a world, what happens in it, and what is measured.
+// A Run is one line of the tables: a network, what happens to it, and what is measured.
 type Run struct {
 	Name string
 	Do   func(ctx context.Context, progress func(float64)) (Report, error)
-	// Alone: it measures the memory of the process, so no other may go on beside it.
-	Alone bool
-	// OfCalm: its control is compared with that of the calm run.
-	OfCalm bool
+	// Exclusive runs measure the memory of the process, so no other run may be in progress.
+	Exclusive bool
+	// RelativeToCalm runs compare their control traffic with that of the calm run.
+	RelativeToCalm bool
 }
 
-// A Report is what a run has shown. Its fields are its JSON.
+// A Report is the outcome of a run. Its fields are its JSON.
 type Report interface {
-	// Of names the run, and says how many members its network had.
-	Of() (name string, nodes int)
-	// Marks are its figures. calm is the run of the same size in which nothing
-	// happened; nil if there was none.
+	// Describe returns the name of the run and the number of members.
+	Describe() (name string, nodes int)
+	// Marks returns the figures. calm is the run of the same size without events; nil if there was
+	// none.
 	Marks(calm *Result) []mark.Mark
 }
 
 // Options say how large the runs are.
 type Options struct {
-	Seed    uint64
-	Nodes   int           // members, where a run is not about their number
-	Sizes   []int         // other numbers of members
-	Lookups int           // of a run; runs of other sizes make a fiftieth of it
-	Length  time.Duration // virtual time in which these are made; runs of other sizes take a sixth of it
-	Keys    int           // channels with owners and logs, where a run has some
-	Trials  int           // sequencers that end, about, of each way to end
-	Parted  time.Duration // how long halves stay parted
+	Seed        uint64
+	Nodes       int           // members, except in runs that vary the number
+	Sizes       []int         // other numbers of members
+	Lookups     int           // per run; runs of other sizes make a fiftieth of it
+	Length      time.Duration // virtual time of the lookups; runs of other sizes take a sixth of it
+	Keys        int           // channels with owners and logs, in runs that have any
+	Trials      int           // approximate number of sequencers that end, per mode
+	Partitioned time.Duration // how long the partition lasts
 }
 
-// Docs are the options of the runs that the docs name.
-func Docs() Options {
+// Full returns the options of the runs in the docs.
+func Full() Options {
 	return Options{
 		Seed: 1, Nodes: 1024, Sizes: []int{64, 256, 4096}, Lookups: 1_000_000, Length: 2 * time.Hour,
-		Keys: 200, Trials: 100, Parted: 30 * time.Minute,
+		Keys: 200, Trials: 100, Partitioned: 30 * time.Minute,
 	}
 }
 
-// Quick are options for a look, and for CI: the same runs, each in a small world.
+// Quick returns options for a first look, and for CI: the same runs in small networks.
 func Quick() Options {
 	return Options{
 		Seed: 1, Nodes: 64, Sizes: []int{16, 32}, Lookups: 2000, Length: 10 * time.Minute,
-		Keys: 20, Trials: 10, Parted: 20 * time.Minute,
+		Keys: 20, Trials: 10, Partitioned: 20 * time.Minute,
 	}
 }
 
-// run names a scenario's way to be done.
+// run makes a Run of a function.
 func run[R any, P interface {
 	*R
 	Report
@@ -69,62 +69,62 @@ func run[R any, P interface {
 	}}
 }
 
-// As is the run of a scenario.
-func (c Scenario) As() Run { return run(c.Name, c.Run) }
+// AsRun returns the scenario as a Run.
+func (c Scenario) AsRun() Run { return run(c.Name, c.Run) }
 
-// calmName is that of the run with which others are compared.
+// calmName is the name of the run with which others are compared.
 const calmName = "calm"
 
-func (r Run) ofCalm() Run {
-	r.OfCalm = true
+func (r Run) relativeToCalm() Run {
+	r.RelativeToCalm = true
 	return r
 }
 
-// Runs lists the runs that the docs name: a calm network, churn, loss, other sizes, many
-// killed at once, sequencers that end, halves parted and healed, liars.
+// Runs lists the runs in the docs: a calm network, churn, loss, other sizes, many deaths at once,
+// sequencers that end, a partition, liars.
 func Runs(o Options) []Run {
 	calm := Scenario{Name: calmName, Seed: o.Seed, Nodes: o.Nodes, Silent: 1, Lookups: o.Lookups, Length: o.Length}
-	runs := []Run{calm.As()}
+	runs := []Run{calm.AsRun()}
 	for _, minutes := range []int{60, 15, 5} {
 		c := calm
 		c.Name, c.Session = fmt.Sprintf("sessions-%dm", minutes), time.Duration(minutes)*time.Minute
-		runs = append(runs, c.As().ofCalm())
+		runs = append(runs, c.AsRun().relativeToCalm())
 	}
 	for _, percent := range []int{1, 5} {
 		c := calm
 		c.Name, c.Loss = fmt.Sprintf("loss-%d", percent), float64(percent)/100
-		runs = append(runs, c.As().ofCalm())
+		runs = append(runs, c.AsRun().relativeToCalm())
 	}
 	sizes := slices.DeleteFunc(slices.Clone(o.Sizes), func(n int) bool { return n == o.Nodes })
 	for _, n := range sizes {
 		c := calm
 		c.Name, c.Nodes, c.Lookups, c.Length = fmt.Sprintf("size-%d", n), n, max(o.Lookups/50, 1), max(o.Length/6, time.Minute)
-		runs = append(runs, c.As())
+		runs = append(runs, c.AsRun())
 	}
 	for _, n := range append([]int{o.Nodes}, sizes...) {
 		c := Idle{Name: fmt.Sprintf("idle-%d", n), Seed: o.Seed, Nodes: n}
 		idle := run(c.Name, c.Run)
-		idle.Alone = true
+		idle.Exclusive = true
 		runs = append(runs, idle)
 	}
-	killed := Killed{Name: "killed", Seed: o.Seed, Nodes: o.Nodes, Part: 0.3, Keys: o.Keys, Rate: 1000}
+	killed := Killed{Name: "killed", Seed: o.Seed, Nodes: o.Nodes, Share: 0.3, Keys: o.Keys, Rate: 1000}
 	runs = append(runs, run(killed.Name, killed.Run))
-	for _, way := range Ways {
-		c := Ending{Name: "sequencer-" + string(way), Seed: o.Seed, Nodes: o.Nodes, Way: way, Keys: o.Keys, Trials: o.Trials}
+	for _, way := range ExitModes {
+		c := SequencerExit{Name: "sequencer-" + string(way), Seed: o.Seed, Nodes: o.Nodes, Mode: way, Keys: o.Keys, Trials: o.Trials}
 		runs = append(runs, run(c.Name, c.Run))
 	}
-	parted := Parted{Name: "parted", Seed: o.Seed, Nodes: o.Nodes, For: o.Parted, Keys: o.Keys, Rate: 100}
+	parted := Partition{Name: "parted", Seed: o.Seed, Nodes: o.Nodes, Duration: o.Partitioned, Keys: o.Keys, Rate: 100}
 	runs = append(runs, run(parted.Name, parted.Run))
-	lying := Lying{
+	lying := LiarRun{
 		Name: "liars", Seed: o.Seed, Nodes: o.Nodes, Every: min(10, o.Nodes), Lies: sim.AllLies(),
 		Lookups: max(o.Lookups/50, 1000), Length: max(o.Length/6, 10*time.Minute),
 	}
-	return append(runs, run(lying.Name, lying.Run).ofCalm())
+	return append(runs, run(lying.Name, lying.Run).relativeToCalm())
 }
 
-// Pick returns the runs with some names, in their order; a name without its last part
-// names all that begin with it: sessions is all sessions-…. The calm run is added to
-// those that are compared with it.
+// Pick returns the runs with some names, in the order of the list. A name without its last part
+// selects all that begin with it: sessions is all sessions-…. The calm run is added if a selected
+// run is compared with it.
 func Pick(runs []Run, names []string) (of []Run, err error) {
 	named := func(name string) func(Run) bool {
 		return func(r Run) bool { return r.Name == name || strings.HasPrefix(r.Name, name+"-") }
@@ -134,15 +134,15 @@ func Pick(runs []Run, names []string) (of []Run, err error) {
 		known = append(known, r.Name)
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("no run is named: there are %s", strings.Join(known, ", "))
+		return nil, fmt.Errorf("no run is selected; the runs are %s", strings.Join(known, ", "))
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(runs, named(name)) {
-			return nil, fmt.Errorf("no run %q: there are %s", name, strings.Join(known, ", "))
+			return nil, fmt.Errorf("there is no run %q; the runs are %s", name, strings.Join(known, ", "))
 		}
 	}
 	wanted := func(r Run) bool { return slices.ContainsFunc(names, func(name string) bool { return named(name)(r) }) }
-	beside := slices.ContainsFunc(runs, func(r Run) bool { return r.OfCalm && wanted(r) })
+	beside := slices.ContainsFunc(runs, func(r Run) bool { return r.RelativeToCalm && wanted(r) })
 	for _, r := range runs {
 		if wanted(r) || beside && r.Name == calmName {
 			of = append(of, r)
@@ -151,7 +151,7 @@ func Pick(runs []Run, names []string) (of []Run, err error) {
 	return of, nil
 }
 
-// Calm is the run of a size in which nothing happened, nil if there is none.
+// Calm returns the run of a size without events; nil if there is none.
 func Calm(reports []Report, nodes int) *Result {
 	for _, r := range reports {
 		if c, ok := r.(*Result); ok && c.Nodes == nodes && c.SessionMin == 0 && c.Loss == 0 {

@@ -1,20 +1,17 @@
-// Package crawl measures on traces of real feeds what Figure 8 of Cobra (NSDI 2007, §4.2)
-// shows: how much a crawler fetches, and how much of that it passes on, by how it looks for
-// what is new.
+// Package crawl measures on traces of real feeds what Figure 8 of Cobra (NSDI 2007, §4.2) shows: how
+// much a crawler fetches, and how much of that it passes on, depending on how it detects new content.
 //
 //	full            every poll fetches the document and passes it on
-//	validators      the origin answers 304 as long as its document is the same
-//	document-hash   besides, a document is passed on only if it was not seen before
-//	item-hash       besides, of a document only items that were not seen in this version,
-//	                and its head if that says something new: what a node does
+//	validators      the origin answers 304 while its document is the same
+//	document-hash   in addition, a document is passed on only if it was not seen before
+//	item-hash       in addition, only new versions of items are passed on, and the head if
+//	                it is new: what a node does
 //
-// Traces hold changes that were seen, and not polls: each snapshot is held as long as it was
-// in the world, but no longer than Config.Hold, or pauses of whoever made the trace would
-// count as a feed that rests. Bytes are those of documents, not compressed; what a delta of
-// the last kind has on the wire is told beside it.
+// Traces record changes and not polls. Each snapshot counts for the time until the next one, but at most
+// for Config.MaxHold; otherwise gaps in the recording would count as quiet feeds. Bytes are those of
+// uncompressed documents. For item-hash, the size of the deltas on the wire is reported as well.
 //
-// The package leaves to internal/feed and difference what is new in a document, and to its
-// caller where traces are.
+// internal/feed and difference decide what is new in a document; the caller knows where the traces are.
 package crawl
 
 import (
@@ -37,34 +34,34 @@ const (
 	ItemHash     = "item-hash"
 )
 
-// Modes are all of them.
+// Modes are all modes.
 var Modes = []string{Full, Validators, DocumentHash, ItemHash}
 
-// seenHashes is how many documents are remembered: replicas take turns.
-const seenHashes = 8
+// maxHashes is the number of remembered documents: replicas of an origin may answer in turns.
+const maxHashes = 8
 
 // Config says how feeds are crawled.
 type Config struct {
-	Every time.Duration // between two polls of a feed
-	Hold  time.Duration // the longest that a snapshot is held
+	Interval time.Duration // between two polls of a feed
+	MaxHold  time.Duration // the longest time for which a snapshot counts
 }
 
-// A Run is what one way of looking cost. Of a trace, or of all.
+// A Run is the cost of one mode, on one trace or on all.
 type Run struct {
 	Mode    string `json:"mode"`
 	Fetched int64  `json:"fetched_bytes"`
 	Passed  int64  `json:"passed_bytes"`
-	// Packed is what was passed on as it is sent, compressed; in mode item-hash.
+	// Packed is the compressed size of what was passed on, in mode item-hash.
 	Packed int64 `json:"packed_bytes,omitempty"`
 }
 
-// A Trace is what was found on one.
+// A Trace is the result for one trace.
 type Trace struct {
 	Name      string `json:"name"`
 	Snapshots int    `json:"snapshots"` // that were polled
 	Polls     int    `json:"polls"`
-	Items     int    `json:"items"`  // new ones, and edits
-	Failed    int    `json:"failed"` // documents that could not be read, or were doubted
+	Items     int    `json:"items"`  // new items, and edits
+	Failed    int    `json:"failed"` // documents that could not be parsed, or were suspicious
 	Runs      []Run  `json:"runs"`   // in the order of Modes
 }
 
@@ -75,18 +72,18 @@ func (c Config) Crawl(ctx context.Context, name string, of []origin.Snapshot) (T
 		t.Runs = append(t.Runs, Run{Mode: m})
 	}
 	p := poller{trace: &t}
-	end, next := time.Duration(0), time.Duration(0) // of the snapshot, of the polls
+	end, next := time.Duration(0), time.Duration(0) // end of the snapshot; time of the next poll
 	for i, s := range of {
-		hold := c.Hold
+		hold := c.MaxHold
 		if i+1 < len(of) {
 			hold = min(hold, of[i+1].Time.Sub(s.Time))
 		}
 		polls := 0
-		for end += hold; next < end; next += c.Every {
+		for end += hold; next < end; next += c.Interval {
 			polls++
 		}
 		if polls == 0 {
-			continue // it was gone again before anybody asked
+			continue // the snapshot was replaced before a poll
 		}
 		if err := ctx.Err(); err != nil {
 			return t, err
@@ -99,16 +96,16 @@ func (c Config) Crawl(ctx context.Context, name string, of []origin.Snapshot) (T
 	return t, nil
 }
 
-// A poller is who polls one feed in all modes at once.
+// A poller polls one feed in all modes at once.
 type poller struct {
-	trace   *Trace
-	last    []byte
-	hashes  [][sha256.Size]byte // of the last documents
-	known   difference.Known
-	doubted bool // the last document was not believed
+	trace      *Trace
+	last       []byte
+	hashes     [][sha256.Size]byte // of the last documents
+	known      difference.Known
+	suspicious bool // the last document was suspicious
 }
 
-// poll asks so many times for the same document.
+// poll polls the same document a number of times.
 func (p *poller) poll(s origin.Snapshot, times int) error {
 	size := int64(len(s.Body))
 	full, validators, whole, items := &p.trace.Runs[0], &p.trace.Runs[1], &p.trace.Runs[2], &p.trace.Runs[3]
@@ -127,7 +124,7 @@ func (p *poller) poll(s origin.Snapshot, times int) error {
 	if slices.Contains(p.hashes, sum) {
 		return nil
 	}
-	if p.hashes = append(p.hashes, sum); len(p.hashes) > seenHashes {
+	if p.hashes = append(p.hashes, sum); len(p.hashes) > maxHashes {
 		p.hashes = p.hashes[1:]
 	}
 	whole.Passed += size
@@ -139,14 +136,14 @@ func (p *poller) read(s origin.Snapshot, r *Run) error {
 	f, err := feed.Parse(s.Body, s.ContentType)
 	if err != nil {
 		p.trace.Failed++
-		return nil //nolint:nilerr // an error page in place of the feed is a failed poll, and no error of ours
+		return nil //nolint:nilerr // an error page instead of the feed is a failed poll, not an error of this program
 	}
-	if !p.doubted && p.known.Suspicious(f) != "" { // it is believed if it stays
-		p.doubted = true
+	if !p.suspicious && p.known.Suspicious(f) != "" { // a suspicious document is accepted if it stays
+		p.suspicious = true
 		p.trace.Failed++
 		return nil
 	}
-	p.doubted = false
+	p.suspicious = false
 	p.known.Recognise(f)
 	d := p.known.Diff(f)
 	p.known.Touch(f)
@@ -169,7 +166,7 @@ func (p *poller) read(s origin.Snapshot, r *Run) error {
 	return nil
 }
 
-// Total adds up what was found on traces.
+// Total adds up the runs of some traces.
 func Total(of []Trace) []Run {
 	var total []Run
 	for _, m := range Modes {

@@ -10,7 +10,7 @@ import (
 	"tidings/internal/daemon/origin"
 )
 
-// doc is a feed of items from, …, to, built at some time.
+// doc returns a feed with the items from to to, and a build date.
 func doc(built string, from, to int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<rss version="2.0"><channel><title>A</title><link>http://a.example/</link><description>d</description><lastBuildDate>%s</lastBuildDate>`, built)
@@ -30,7 +30,7 @@ func TestCrawl(t *testing.T) {
 	for _, c := range []struct {
 		what             string
 		docs             []string // one each hour: two polls
-		changed, unalike []string // that are fetched where origins answer 304, and those not seen before
+		changed, unalike []string // fetched by polls with validators; not seen before
 		items, failed    int
 	}{
 		{"one document", []string{a}, []string{a}, []string{a}, 3, 0},
@@ -44,7 +44,7 @@ func TestCrawl(t *testing.T) {
 		for i, d := range c.docs {
 			of = append(of, origin.Snapshot{Time: time.Date(2026, 1, 1, 10+i, 0, 0, 0, time.UTC), ContentType: "application/xml", Body: []byte(d)})
 		}
-		got, err := Config{Every: 30 * time.Minute, Hold: time.Hour}.Crawl(t.Context(), "a", of)
+		got, err := Config{Interval: 30 * time.Minute, MaxHold: time.Hour}.Crawl(t.Context(), "a", of)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,16 +70,18 @@ func size(docs []string) (bytes int64) {
 	return bytes
 }
 
-// What was gone again before anybody asked is not fetched, and no pause counts as rest.
+// A snapshot that was replaced before a poll is not fetched, and a gap in the trace does not count
+// as a quiet feed.
 func TestPolls(t *testing.T) {
 	at := func(minute int) origin.Snapshot {
 		return origin.Snapshot{Time: time.Date(2026, 1, 1, 10, minute, 0, 0, time.UTC), ContentType: "application/xml", Body: []byte(doc(fmt.Sprint(minute), 1, 2))}
 	}
-	got, err := Config{Every: 30 * time.Minute, Hold: 2 * time.Hour}.Crawl(t.Context(), "a", []origin.Snapshot{at(0), at(40), at(50), at(70), at(7000)})
+	got, err := Config{Interval: 30 * time.Minute, MaxHold: 2 * time.Hour}.Crawl(t.Context(), "a", []origin.Snapshot{at(0), at(40), at(50), at(70), at(7000)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	// At 0 and 30 minutes the first, at 60 the third, then the fourth for two hours, and the last for two more.
+	// At 0 and 30 minutes the first, at 60 the third, then the fourth for two hours, and the last
+	// for two more.
 	if want := 2 + 1 + 4 + 4; got.Polls != want || got.Snapshots != 4 {
 		t.Errorf("%d polls of %d documents, want %d of 4", got.Polls, got.Snapshots, want)
 	}

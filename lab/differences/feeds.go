@@ -16,17 +16,17 @@ import (
 	"tidings/internal/feed"
 )
 
-// A Reference is what another parser sees between a snapshot of a feed and the one before it. It is
-// an opinion, and not the truth.
+// A Reference is what another parser sees between two snapshots of a feed. It is a second opinion,
+// not the truth.
 type Reference struct {
-	New, Edited int // items
+	New, Edited int // numbers of items
 }
 
-// References are those of pairs, by trace and file of the later snapshot.
+// References are the references of pairs, by trace and file of the later snapshot.
 type References map[string]map[string]Reference
 
-// ReadReferences reads a table that has at least the columns trace, file, parse_ok, new and mod, as its first
-// line names them. Pairs that could not be read have none.
+// ReadReferences reads a CSV table with at least the columns trace, file, parse_ok, new and mod, in
+// any order. Pairs that the other parser could not read have no reference.
 func ReadReferences(r io.Reader) (References, error) {
 	rows, err := csv.NewReader(r).ReadAll()
 	if err != nil {
@@ -65,27 +65,27 @@ func ReadReferences(r io.Reader) (References, error) {
 	return of, nil
 }
 
-// Pairs are some of a feed, and those of them that the engine tells something of.
+// Pairs counts pairs of neighbouring snapshots, and those for which the engine reports a change.
 type Pairs struct {
-	Pairs int `json:"pairs"`
-	Told  int `json:"told"`
+	Pairs    int `json:"pairs"`
+	Reported int `json:"told"`
 }
 
-// A Feed is what was made of the trace of one.
+// A Feed is the result for the trace of a feed.
 type Feed struct {
 	Name      string   `json:"name"`
 	Kind      string   `json:"kind"` // feed
 	Snapshots int      `json:"snapshots"`
 	Bytes     int64    `json:"bytes"`
 	New       Pairs    `json:"with_new_items"`
-	Back      int      `json:"with_items_that_come_back"` // none of which is new to who has seen the trace so far; and none is told
+	Returning int      `json:"with_items_that_come_back"` // pairs whose new items are all known from earlier in the trace
 	Edited    Pairs    `json:"with_edits_only"`
-	Still     Pairs    `json:"without_item_change"`
-	Failed    []string `json:"failed,omitempty"` // snapshots that could not be read, or were doubted
-	Fooled    []string `json:"fooled,omitempty"` // pairs with new items that were not told, or without any change that were
+	Unchanged Pairs    `json:"without_item_change"`
+	Failed    []string `json:"failed,omitempty"` // snapshots that could not be parsed, or were suspicious
+	Mistaken  []string `json:"fooled,omitempty"` // pairs with new items but no report, or with a report but no change
 }
 
-// Feeds replays the trace of a feed. Pairs without a reference are counted nowhere.
+// Feeds replays the trace of a feed. Pairs without a reference are not counted.
 func Feeds(name string, of []origin.Snapshot, references map[string]Reference) Feed {
 	t := Feed{Name: name, Kind: "feed", Snapshots: len(of)}
 	var known difference.Known
@@ -97,7 +97,7 @@ func Feeds(name string, of []origin.Snapshot, references map[string]Reference) F
 			t.Failed = append(t.Failed, s.File+": "+err.Error())
 			continue
 		}
-		if why := known.Suspicious(f); why != "" && !doubted { // it is believed if it stays
+		if why := known.Suspicious(f); why != "" && !doubted { // a suspicious snapshot is accepted if it stays
 			doubted = true
 			t.Failed = append(t.Failed, s.File+": "+why)
 			continue
@@ -114,25 +114,26 @@ func Feeds(name string, of []origin.Snapshot, references map[string]Reference) F
 		told := !d.Empty()
 		switch {
 		case reference.New > 0 && !told && seenBefore(s, of[:i]):
-			t.Back++
+			t.Returning++
 		case reference.New > 0:
 			t.New.count(told)
 			if !told {
-				t.Fooled = append(t.Fooled, fmt.Sprintf("%s: %d new items are not told", s.File, reference.New))
+				t.Mistaken = append(t.Mistaken, fmt.Sprintf("%s: %d new items are not told", s.File, reference.New))
 			}
 		case reference.Edited > 0:
 			t.Edited.count(told)
 		default:
-			t.Still.count(told)
+			t.Unchanged.count(told)
 			if told {
-				t.Fooled = append(t.Fooled, s.File+": "+first(&d))
+				t.Mistaken = append(t.Mistaken, s.File+": "+firstItem(&d))
 			}
 		}
 	}
 	return t
 }
 
-// seenBefore says whether all items of a snapshot were in earlier ones, as the reference's parser has it.
+// seenBefore reports whether earlier snapshots contain all items of a snapshot, according to the
+// reference's parser.
 func seenBefore(s origin.Snapshot, earlier []origin.Snapshot) bool {
 	missing := map[string]bool{}
 	for _, id := range identities(s) {
@@ -149,7 +150,7 @@ func seenBefore(s origin.Snapshot, earlier []origin.Snapshot) bool {
 	return len(missing) == 0
 }
 
-// identities are those of a snapshot's items; of one that cannot be read there are none.
+// identities returns the identities of a snapshot's items; none if it cannot be parsed.
 func identities(s origin.Snapshot) []string {
 	f, err := gofeed.NewParser().Parse(bytes.NewReader(s.Body))
 	if err != nil {
@@ -165,12 +166,12 @@ func identities(s origin.Snapshot) []string {
 func (p *Pairs) count(told bool) {
 	p.Pairs++
 	if told {
-		p.Told++
+		p.Reported++
 	}
 }
 
-// first is the first thing that a delta tells.
-func first(d *difference.Delta) string {
+// firstItem describes the first change of a delta.
+func firstItem(d *difference.Delta) string {
 	if len(d.Changes) == 0 {
 		return fmt.Sprintf("the feed itself is another: %.300s", d.Head.Raw)
 	}

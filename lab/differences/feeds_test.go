@@ -9,7 +9,7 @@ import (
 	"tidings/internal/daemon/origin"
 )
 
-// feedTrace is a feed whose documents have items of these numbers; a capital marks an edit.
+// feedTrace returns a feed whose documents have these items; a capital letter is an edit.
 func feedTrace(documents ...string) (of []origin.Snapshot) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for i, d := range documents {
@@ -23,18 +23,18 @@ func feedTrace(documents ...string) (of []origin.Snapshot) {
 	return of
 }
 
-func TestPairsOfFeedsAreCountedByTheirReference(t *testing.T) {
+func TestFeedPairsAreCountedByTheirReference(t *testing.T) {
 	f := Feeds("feed", append(feedTrace("ab", "ab", "cab", "ab", "cab", "cAb", "cAb", "cAb"), origin.Snapshot{File: "8", Body: []byte("<html>")}), map[string]Reference{
 		"1": {}, "2": {New: 1}, "3": {}, "4": {New: 1}, "5": {Edited: 1}, "6": {New: 1}, "8": {},
 	})
-	if f.Snapshots != 9 || f.New != (Pairs{1, 1}) || f.Back != 2 || f.Edited != (Pairs{1, 1}) || f.Still != (Pairs{2, 0}) || len(f.Failed) != 1 || len(f.Fooled) != 0 {
+	if f.Snapshots != 9 || f.New != (Pairs{1, 1}) || f.Returning != 2 || f.Edited != (Pairs{1, 1}) || f.Unchanged != (Pairs{2, 0}) || len(f.Failed) != 1 || len(f.Mistaken) != 0 {
 		t.Errorf("%+v", f)
 	}
 	f = Feeds("feed", feedTrace("ab", "abc"), map[string]Reference{"1": {}})
-	if f.Still != (Pairs{1, 1}) || len(f.Fooled) != 1 || !strings.Contains(f.Fooled[0], "1: 1 items, the first of them <item><guid>c<") {
+	if f.Unchanged != (Pairs{1, 1}) || len(f.Mistaken) != 1 || !strings.Contains(f.Mistaken[0], "1: 1 items, the first of them <item><guid>c<") {
 		t.Errorf("%+v", f)
 	}
-	if sum := Sum(nil, []Feed{f, f}); sum.Still != 2 || sum.StillTold != 2 {
+	if sum := Summarise(nil, []Feed{f, f}); sum.Unchanged != 2 || sum.UnchangedReported != 2 {
 		t.Errorf("%+v", sum)
 	}
 }

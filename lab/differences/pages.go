@@ -1,13 +1,12 @@
-// Package differences replays traces of real documents to the difference engine, as a poller
-// sees them one after the other, and counts what it makes of them: changes that were
-// labelled and found, alarms where nothing was, what changes take on the wire, and time.
+// Package differences replays traces of real documents to the difference engine, as a poller sees
+// them, and counts the labelled changes that it finds, false alarms, the size of changes on the
+// wire, and time.
 //
-// Labels say at which snapshots of a page the wording changed that somebody cared for. Every other
-// neighbouring pair of a labelled page's trace counts as noise, also where something else
-// of the page has changed.
+// Labels mark the snapshots of a page whose wording changed in a way that a reader cares about.
+// Every other pair of neighbours in a labelled trace counts as noise, even if something else on the
+// page has changed.
 //
-// The package leaves to difference/page what a change is, and to its caller where
-// traces are.
+// difference/page decides what a change is; the caller knows where the traces are.
 package differences
 
 import (
@@ -37,7 +36,7 @@ const (
 // Labels are the classes of changes, by trace and file.
 type Labels map[string]map[string]string
 
-// ReadLabels reads a table of the columns trace, file and class, with their names first.
+// ReadLabels reads a CSV table with the columns trace, file and class.
 func ReadLabels(r io.Reader) (Labels, error) {
 	table := csv.NewReader(r)
 	rows, err := table.ReadAll()
@@ -60,37 +59,37 @@ func ReadLabels(r io.Reader) (Labels, error) {
 	return of, nil
 }
 
-// A Change is one of a page that the engine tells.
+// A Change is a change of a page that the engine reports.
 type Change struct {
-	File    string  `json:"file"`
-	Class   string  `json:"class,omitempty"` // as labelled; none: noise, if the trace has labels
-	Lines   int     `json:"lines"`           // that go and come
-	Applies bool    `json:"applies"`         // as it is sent, to the old core: that is the new one then
-	Patches *bool   `json:"patches"`         // as text, by GNU patch; null: it is not installed
-	Part    float64 `json:"wire_ratio"`      // bytes on the wire, of those of the new core packed alone
-	Share   float64 `json:"share"`           // bytes of the lines that come and go, of the new core's
-	Hunk    string  `json:"hunk"`            // the first
+	File      string  `json:"file"`
+	Class     string  `json:"class,omitempty"` // its label; empty: noise, if the trace has labels
+	Lines     int     `json:"lines"`           // lines that are removed and added
+	Applies   bool    `json:"applies"`         // the encoded change turns the old core into the new one
+	Patches   *bool   `json:"patches"`         // GNU patch applies the change as text; null: it is not installed
+	WireRatio float64 `json:"wire_ratio"`      // bytes on the wire, relative to the compressed new core
+	Share     float64 `json:"share"`           // bytes of the lines removed and added, relative to the new core
+	Hunk      string  `json:"hunk"`            // the first one
 }
 
-// A Page is what was made of the trace of one.
+// A Page is the result for the trace of a page.
 type Page struct {
 	Name      string    `json:"name"`
 	Kind      string    `json:"kind"`     // page
-	Labelled  bool      `json:"labelled"` // or else there is no truth to compare with
+	Labelled  bool      `json:"labelled"` // without labels there is no truth to compare with
 	Snapshots int       `json:"snapshots"`
 	Bytes     int64     `json:"bytes"`
-	Seconds   float64   `json:"seconds"`          // of CPU
-	Wording   int       `json:"changes"`          // changes labelled so,
-	Missed    []string  `json:"missed,omitempty"` // and files of those that were not told
+	Seconds   float64   `json:"seconds"`          // of CPU time
+	Wording   int       `json:"changes"`          // number of changes with this label
+	Missed    []string  `json:"missed,omitempty"` // and files of those that were not reported
 	Noise     int       `json:"noise_pairs"`      // pairs
 	Changes   []Change  `json:"told,omitempty"`
 	Failed    []string  `json:"failed,omitempty"` // snapshots that were taken for errors, and why
-	Returned  int       `json:"returned"`         // snapshots that were taken for replicas that lag
-	Speeds    []float64 `json:"-"`                // bytes of each snapshot in a second
+	Returned  int       `json:"returned"`         // snapshots that were taken for lagging replicas
+	Speeds    []float64 `json:"-"`                // bytes per second, by snapshot
 	Slowest   float64   `json:"worst_s"`
 }
 
-// Alarms are the changes told where the label says that there is none.
+// Alarms returns the reported changes that are noise by their labels.
 func (p *Page) Alarms() (of []Change) {
 	for _, c := range p.Changes {
 		if p.Labelled && c.Class == "" {
@@ -100,8 +99,8 @@ func (p *Page) Alarms() (of []Change) {
 	return of
 }
 
-// longestHunk is how many bytes of a hunk are told.
-const longestHunk = 1000
+// maxHunkBytes bounds the hunk that is kept.
+const maxHunkBytes = 1000
 
 // Pages replays the trace of a page.
 func Pages(name string, of []origin.Snapshot, labels map[string]string) (Page, error) {
@@ -155,7 +154,7 @@ func Pages(name string, of []origin.Snapshot, labels map[string]string) (Page, e
 	return p, nil
 }
 
-// change measures one, and tries whether who has the old version comes to the new one by it.
+// change measures a change and checks that it turns the old version into the new one.
 func change(old *page.Core, f *page.Result) (c Change, err error) {
 	packed, err := f.Patch.Encode(old)
 	if err != nil {
@@ -180,26 +179,26 @@ func change(old *page.Core, f *page.Result) (c Change, err error) {
 	if err != nil {
 		return c, err
 	}
-	c.Part = float64(len(packed)) / float64(max(whole, 1))
+	c.WireRatio = float64(len(packed)) / float64(max(whole, 1))
 	c.Share = float64(come) / float64(max(len(f.Core.Text()), 1))
 	first := page.Patch{Hunks: f.Patch.Hunks[:min(len(f.Patch.Hunks), 1)]}
 	c.Hunk = first.Text(old)
-	c.Hunk = strings.ToValidUTF8(c.Hunk[:min(len(c.Hunk), longestHunk)], "")
+	c.Hunk = strings.ToValidUTF8(c.Hunk[:min(len(c.Hunk), maxHunkBytes)], "")
 	return c, nil
 }
 
-// patches says whether GNU patch makes the new text of the old one by a patch; nil if there is no
-// such program.
+// patches reports whether GNU patch turns the old text into the new one; nil if it is not
+// installed.
 func patches(text, old, now string) (*bool, error) {
 	program, err := exec.LookPath("patch")
 	if err != nil {
-		return nil, nil //nolint:nilerr,nilnil // it is not known, and that is no error
+		return nil, nil //nolint:nilerr,nilnil // it is not installed, which is no error
 	}
 	dir, err := os.MkdirTemp("", "tidings-patch-")
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // it is the system's folder for what is left
+	defer func() { _ = os.RemoveAll(dir) }() // in the system's folder for temporary files
 	file := filepath.Join(dir, "core")
 	if err := os.WriteFile(file, []byte(old), 0o600); err != nil {
 		return nil, err
@@ -208,14 +207,14 @@ func patches(text, old, now string) (*bool, error) {
 	command.Stdin = strings.NewReader(text)
 	failed := command.Run()
 	got, err := os.ReadFile(file)
-	if err != nil && !os.IsNotExist(err) { // an empty file is removed
+	if err != nil && !os.IsNotExist(err) { // patch removes a file that becomes empty
 		return nil, err
 	}
 	ok := failed == nil && string(got) == now
 	return &ok, nil
 }
 
-// packedSize is that of a text that is sent alone.
+// packedSize returns the size of a text that is compressed alone.
 func packedSize(text string) (int, error) {
 	var b bytes.Buffer
 	z, err := zstd.NewWriter(&b, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedBestCompression))

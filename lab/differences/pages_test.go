@@ -9,7 +9,7 @@ import (
 	"tidings/internal/daemon/origin"
 )
 
-// trace is a page whose paragraphs are these, each half a day after the one before.
+// trace returns a page with these paragraphs, one every half day.
 func trace(paragraphs ...string) (of []origin.Snapshot) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for i, p := range paragraphs {
@@ -34,13 +34,13 @@ func TestPairsAreCountedByTheirLabels(t *testing.T) {
 	if a := p.Alarms(); len(a) != 1 || a[0].File != "d" || a[0].Lines != 2 || !strings.Contains(a[0].Hunk, "> Three.\n") {
 		t.Errorf("%+v", a)
 	}
-	sum := Sum([]Page{p, {Changes: []Change{{Part: 0.9, Lines: 4}}}}, nil)
-	if sum.Changes != 2 || sum.Found != 1 || sum.Noise != 2 || sum.Alarms != 1 || sum.Told != 4 || math.Abs(sum.Lines-10.0/4) > 1e-9 || sum.WireMedian <= 0 || sum.ApplyFailures != 1 {
+	sum := Summarise([]Page{p, {Changes: []Change{{WireRatio: 0.9, Lines: 4}}}}, nil)
+	if sum.Changes != 2 || sum.Found != 1 || sum.Noise != 2 || sum.Alarms != 1 || sum.Reported != 4 || math.Abs(sum.Lines-10.0/4) > 1e-9 || sum.WireMedian <= 0 || sum.ApplyFailures != 1 {
 		t.Errorf("%+v", sum)
 	}
 }
 
-// A page without labels has no truth to be compared with.
+// Without labels there is no truth to compare a page with.
 func TestPagesWithoutLabels(t *testing.T) {
 	p, err := Pages("page", trace("One.", "Two."), nil)
 	if err != nil || p.Labelled || len(p.Changes) != 1 || len(p.Alarms()) != 0 {

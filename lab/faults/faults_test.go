@@ -14,25 +14,25 @@ import (
 	"tidings/sim"
 )
 
-// Worlds of random troubles: nothing that must not happen does, and all is right again
-// in time. The long tier runs sixty worlds of 64 members and half an hour each, some
-// of them twice; the fast one three small ones. A hundred of them:
-// go -C lab run . sim faults --seeds 100. A night of them: --for 8h.
-func TestWorlds(t *testing.T) {
-	worlds(t, Scenario{}, 1, longtest.Pick(3, 60))
+// In random scenarios no safety invariant is violated, and the network recovers in time. The long
+// tier runs sixty scenarios of 64 members and half an hour each, some of them twice; the fast tier
+// runs three small ones. For a hundred: go -C lab run . sim faults --seeds 100. For a night: --for
+// 8h.
+func TestScenarios(t *testing.T) {
+	checkScenarios(t, Config{}, 1, longtest.Pick(3, 60))
 }
 
-// So it is where domains have budgets.
-func TestWorldsOfPublicFeeds(t *testing.T) {
-	worlds(t, Scenario{Public: true}, 31, longtest.Pick(1, 6))
+// The same holds where domains have budgets.
+func TestScenariosWithPublicFeeds(t *testing.T) {
+	checkScenarios(t, Config{Public: true}, 31, longtest.Pick(1, 6))
 }
 
-// worlds runs some worlds of the size of the tier, in each of which all has to be right.
-func worlds(t *testing.T, c Scenario, from uint64, count int) {
+// checkScenarios runs scenarios of the tier's size, all of which must pass.
+func checkScenarios(t *testing.T, c Config, from uint64, count int) {
 	t.Helper()
 	c.Members, c.Length = longtest.Pick(24, 64), longtest.Pick(10*time.Minute, 30*time.Minute)
 	var results []Result
-	err := Each(t.Context(), c, from, count, runtime.GOMAXPROCS(0), func() bool { return true }, func(r Result) { results = append(results, r) })
+	err := RunSeeds(t.Context(), c, from, count, runtime.GOMAXPROCS(0), func() bool { return true }, func(r Result) { results = append(results, r) })
 	if err != nil || len(results) != count {
 		t.Fatalf("%d worlds: %v", len(results), err)
 	}
@@ -45,18 +45,18 @@ func worlds(t *testing.T, c Scenario, from uint64, count int) {
 			t.Errorf("seed %d (%s): %s\nreplay: go -C lab run . sim faults --seeds 1 --from %d%s", r.Seed, r.Scenario, facts, r.Seed, flags)
 		}
 	}
-	all := Sum(results)
+	all := Summarise(results)
 	t.Logf("%+v", all[len(all)-1])
 }
 
-// One seed gives one run, also in the midst of others, and another seed another.
-func TestRunsAreTheSameTwice(t *testing.T) {
-	c := Scenario{Members: longtest.Pick(10, 16), Length: longtest.Pick(3*time.Minute, 5*time.Minute)}
+// One seed gives one run, also beside others, and another seed another run.
+func TestRunsAreReproducible(t *testing.T) {
+	c := Config{Members: longtest.Pick(10, 16), Length: longtest.Pick(3*time.Minute, 5*time.Minute)}
 	traces := map[string]int{}
 	for range 2 {
-		if err := Each(t.Context(), c, 20, 3, 2, func() bool { return true }, func(r Result) {
+		if err := RunSeeds(t.Context(), c, 20, 3, 2, func() bool { return true }, func(r Result) {
 			traces[fmt.Sprint(r.Seed, " ", r.TraceHash)]++
-			if r.Violations[Unlike] > 0 || r.Events == 0 || r.Lookups == 0 || r.Published == 0 || r.Items == 0 || r.Strikes == 0 {
+			if r.Violations[NotReproducible] > 0 || r.Events == 0 || r.Lookups == 0 || r.Published == 0 || r.Items == 0 || r.Faults == 0 {
 				t.Errorf("%+v", r)
 			}
 		}); err != nil {
@@ -68,71 +68,71 @@ func TestRunsAreTheSameTwice(t *testing.T) {
 	}
 }
 
-func TestEachStops(t *testing.T) {
-	c := Scenario{Members: 8, Length: time.Minute}
+func TestRunSeedsStops(t *testing.T) {
+	c := Config{Members: 8, Length: time.Minute}
 	found, left := 0, 2
 	more := func() bool { left--; return left >= 0 }
-	if err := Each(t.Context(), c, 1, 0, 1, more, func(Result) { found++ }); err != nil || found != 2 {
+	if err := RunSeeds(t.Context(), c, 1, 0, 1, more, func(Result) { found++ }); err != nil || found != 2 {
 		t.Errorf("%d worlds, when there was time for 2: %v", found, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	if err := Each(ctx, c, 1, 0, 1, func() bool { return true }, func(Result) { found++; cancel() }); !errors.Is(err, context.Canceled) || found != 3 {
+	if err := RunSeeds(ctx, c, 1, 0, 1, func() bool { return true }, func(Result) { found++; cancel() }); !errors.Is(err, context.Canceled) || found != 3 {
 		t.Errorf("%d worlds, when it was cancelled after one more: %v", found, err)
 	}
 }
 
-// A world that panics has gone wrong, and says so.
+// A panic counts as a violation.
 func TestPanicIsAViolation(t *testing.T) {
-	n := sim.Nemesis{Seed: 1, Members: 8, Length: time.Minute, Plan: []sim.Strike{{Trouble: sim.Crash, Hosts: []int{99}}}}
+	n := sim.Scenario{Seed: 1, Members: 8, Length: time.Minute, Plan: []sim.Fault{{Kind: sim.Crash, Hosts: []int{99}}}}
 	r, err := Run(t.Context(), n, func(float64) {})
-	if err != nil || r.Healed || r.Violations[Panicked] != 1 || !strings.Contains(strings.Join(r.First, ""), "out of range") {
+	if err != nil || r.Recovered || r.Violations[Panicked] != 1 || !strings.Contains(strings.Join(r.First, ""), "out of range") {
 		t.Errorf("%v: %+v", err, r)
 	}
 }
 
-// Thin leaves what is needed, here to the panic of one strike.
-func TestThin(t *testing.T) {
-	n := Scenario{Members: 8, Length: 3 * time.Minute, Kinds: []sim.Trouble{sim.Pause}}.World(1)
-	bad := sim.Strike{At: time.Minute, Trouble: sim.Crash, Hosts: []int{99}}
+// Reduce leaves only the fault that causes the violation, here a panic.
+func TestReduce(t *testing.T) {
+	n := Config{Members: 8, Length: 3 * time.Minute, Kinds: []sim.FaultKind{sim.Pause}}.Scenario(1)
+	bad := sim.Fault{At: time.Minute, Kind: sim.Crash, Hosts: []int{99}}
 	n.Plan = slices.Insert(n.Plan, len(n.Plan)/2, bad)
-	less, err := Thin(t.Context(), n, Panicked, func(int) {})
+	less, err := Reduce(t.Context(), n, Panicked, func(int) {})
 	if err != nil || len(n.Plan) < 3 || len(less.Plan) != 1 || less.Plan[0].String() != bad.String() {
-		t.Errorf("%v: %d strikes are left of %d: %v", err, len(less.Plan), len(n.Plan), less.Plan)
+		t.Errorf("%v: %d of %d faults are left: %v", err, len(less.Plan), len(n.Plan), less.Plan)
 	}
-	falls := sim.Nemesis{Seed: 1, Plan: []sim.Strike{bad}} // without members by itself
-	if less, err = Thin(t.Context(), falls, Panicked, func(int) {}); err != nil || len(less.Plan) > 0 {
-		t.Errorf("%v: a single strike is left that was not needed: %v", err, less.Plan)
+	falls := sim.Scenario{Seed: 1, Plan: []sim.Fault{bad}} // it panics without members, whatever its plan
+	if less, err = Reduce(t.Context(), falls, Panicked, func(int) {}); err != nil || len(less.Plan) > 0 {
+		t.Errorf("%v: a fault that is not needed is left: %v", err, less.Plan)
 	}
 }
 
-// A world that is not right in the end has not healed, however long it took.
-func TestUnhealed(t *testing.T) {
-	n := sim.Nemesis{Seed: 1, Members: 8, Length: 2 * time.Minute, Plan: []sim.Strike{
-		{At: time.Minute, Lasts: time.Hour, Trouble: sim.Pause, Hosts: []int{3}},
+// A network in which an invariant does not hold at the end has not recovered.
+func TestNotRecovered(t *testing.T) {
+	n := sim.Scenario{Seed: 1, Members: 8, Length: 2 * time.Minute, Plan: []sim.Fault{
+		{At: time.Minute, Duration: time.Hour, Kind: sim.Pause, Hosts: []int{3}},
 	}}
 	r, err := Run(t.Context(), n, func(float64) {})
-	if err != nil || r.Healed || r.HealS < (sim.Rest-time.Minute).Seconds() || len(r.Violations) == 0 {
+	if err != nil || r.Recovered || r.RecoveryS < (sim.RecoveryPeriod-time.Minute).Seconds() || len(r.Violations) == 0 {
 		t.Errorf("%v: %+v", err, r)
 	}
 }
 
-func TestSum(t *testing.T) {
+func TestSummarise(t *testing.T) {
 	of := func(kinds string, heal float64, broken ...string) Result {
-		r := Result{Scenario: kinds, Events: 1, Lookups: 10, HealS: heal, Healed: heal < 600, Violations: map[string]int{}}
+		r := Result{Scenario: kinds, Events: 1, Lookups: 10, RecoveryS: heal, Recovered: heal < 600, Violations: map[string]int{}}
 		for _, what := range broken {
 			r.Violations[what] = 5
 		}
 		return r
 	}
-	lines := Sum([]Result{of("crash+loss", 4), of("crash", 2, sim.Cycle), of("loss", 8, sim.Cycle, sim.Twice), of("clock", 606)})
+	lines := Summarise([]Result{of("crash+loss", 4), of("crash", 2, sim.Cycle), of("loss", 8, sim.Cycle, sim.Duplicate), of("clock", 606)})
 	got := ""
 	for _, l := range lines {
-		got += fmt.Sprintf("%s %d/%d %d %v %v %d; ", l.Trouble, l.Wrong, l.Worlds, l.Lookups, l.HealP50S, l.HealMostS, l.Unhealed)
+		got += fmt.Sprintf("%s %d/%d %d %v %v %d; ", l.Kind, l.Wrong, l.Worlds, l.Lookups, l.RecoveryP50S, l.RecoveryMaxS, l.NotRecovered)
 	}
 	if want := "crash 1/2 20 4 4 0; loss 1/2 20 8 8 0; clock 0/1 10 0 0 1; all 2/4 40 4 8 1; "; got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
-	if b := Broken([]Result{of("", 0, sim.Twice), of("", 0, sim.Cycle), of("", 0, sim.Cycle)}); fmt.Sprint(b) != "[cycle duplicate]" {
+	if b := ViolatedInvariants([]Result{of("", 0, sim.Duplicate), of("", 0, sim.Cycle), of("", 0, sim.Cycle)}); fmt.Sprint(b) != "[cycle duplicate]" {
 		t.Errorf("%q", b)
 	}
 }

@@ -1,4 +1,4 @@
-// Package figure draws what the laboratory has measured, as SVG and PNG.
+// Package figure draws charts of what the laboratory has measured, as SVG and PNG.
 package figure
 
 import (
@@ -24,38 +24,37 @@ import (
 // A Figure is a chart of some lines.
 type Figure struct {
 	Title, X, Y string
-	Caption     string // says below what there is to see
+	Caption     string // text below the chart
 	LogX, LogY  bool
 	Lines       []Line
 }
 
-// A Line goes through points, in their order. A dashed one is what is asked for, or
-// what a paper states. One of steps has each value until the next place. One of dots is points
-// alone.
+// A Line connects points in their order. Dashed lines are targets, or values that a paper states. A
+// line with Steps keeps each value until the next point. A line with Dots shows only its points.
 type Line struct {
 	Name   string
 	X, Y   []float64
 	Hue    Hue
-	Faint  bool // half as deep: what stands beside another line of the same hue
+	Faint  bool // half the intensity, for a line beside another of the same hue
 	Dashed bool
 	Steps  bool
 	Dots   bool
 }
 
-// Distribution is the line that says how much of a number of things had come by when, in
-// per cent, given when each of those came that did. It ends below 100 if some did not.
-func Distribution(name string, came []float64, of int) Line {
+// Distribution returns the line of a cumulative distribution in per cent, given the times of those
+// of total events that happened. It ends below 100 if some did not happen.
+func Distribution(name string, arrivals []float64, total int) Line {
 	l := Line{Name: name, X: []float64{0}, Y: []float64{0}, Steps: true}
-	for i, x := range slices.Sorted(slices.Values(came)) {
-		l.X, l.Y = append(l.X, x), append(l.Y, 100*float64(i+1)/float64(of))
+	for i, x := range slices.Sorted(slices.Values(arrivals)) {
+		l.X, l.Y = append(l.X, x), append(l.Y, 100*float64(i+1)/float64(total))
 	}
 	return l
 }
 
-// A Hue is what a line is known by in all figures of a set.
+// A Hue identifies a line in all figures of a set.
 type Hue uint8
 
-// The hues, of which lines that have none take the first six in their order.
+// The hues. Lines with NoHue get the first six in turn.
 const (
 	NoHue Hue = iota
 	Blue
@@ -67,13 +66,14 @@ const (
 	Black
 )
 
-// colours are those of the hues. They are told apart also by those who see fewer: Okabe and Ito's.
+// colours are the colours of the hues, by Okabe and Ito: they can be distinguished with colour
+// blindness, too.
 var colours = [...]color.RGBA{
 	Blue: {0, 114, 178, 255}, Vermilion: {213, 94, 0, 255}, Green: {0, 158, 115, 255}, Purple: {204, 121, 167, 255},
 	Orange: {230, 159, 0, 255}, Sky: {86, 180, 233, 255}, Black: {0, 0, 0, 255},
 }
 
-// colour is that of the i-th line of a figure.
+// colour returns the colour of the i-th line of a figure.
 func (l *Line) colour(i int) color.RGBA {
 	hue := l.Hue
 	if hue == NoHue {
@@ -95,11 +95,11 @@ const (
 	margin = 8
 )
 
-// mostDots is how many points of a line are dots: more would hide it.
-const mostDots = 50
+// maxDots is the largest number of points that are drawn as dots on a line; more would hide the
+// line.
+const maxDots = 50
 
-// Save writes a figure into a folder, which is made if it is missing, as name.svg and
-// name.png.
+// Save writes a figure as name.svg and name.png into a folder, which is created if it is missing.
 func (f Figure) Save(dir, name string) error {
 	p, legend, err := f.plot()
 	if err != nil {
@@ -110,7 +110,7 @@ func (f Figure) Save(dir, name string) error {
 	}
 	for _, format := range []string{"svg", "png"} {
 		var b bytes.Buffer
-		if err := paint(&b, format, p, legend, f.Caption); err != nil {
+		if err := render(&b, format, p, legend, f.Caption); err != nil {
 			return fmt.Errorf("draw %s: %w", name, err)
 		}
 		if err := os.WriteFile(filepath.Join(dir, name+"."+format), b.Bytes(), 0o644); err != nil {
@@ -120,9 +120,8 @@ func (f Figure) Save(dir, name string) error {
 	return nil
 }
 
-// paint paints a plot and its legend beside it: on the plot it would hide what is there,
-// or look like a part of it.
-func paint(w io.Writer, format string, p *plot.Plot, legend plot.Legend, caption string) error {
+// render draws a plot and, beside it, its legend; inside the plot the legend could hide data.
+func render(w io.Writer, format string, p *plot.Plot, legend plot.Legend, caption string) error {
 	canvas, err := draw.NewFormattedCanvas(width, height, format)
 	if err != nil {
 		return err
@@ -131,7 +130,7 @@ func paint(w io.Writer, format string, p *plot.Plot, legend plot.Legend, caption
 	all.SetColor(color.White)
 	all.Fill(all.Path())
 	all = draw.Crop(all, margin, -margin, margin, -margin)
-	all = write(all, p.Legend.TextStyle, caption)
+	all = drawCaption(all, p.Legend.TextStyle, caption)
 	key := legend.Rectangle(all).Size().X
 	p.Draw(draw.Crop(all, 0, -key-2*margin, 0, 0))
 	legend.Draw(draw.Crop(all, all.Size().X-key, 0, 0, -3*margin)) // below the title
@@ -139,8 +138,8 @@ func paint(w io.Writer, format string, p *plot.Plot, legend plot.Legend, caption
 	return err
 }
 
-// write writes a caption at the foot of a canvas, and returns what is left of it above.
-func write(c draw.Canvas, style text.Style, caption string) draw.Canvas {
+// drawCaption draws a caption at the bottom of a canvas and returns the rest of the canvas.
+func drawCaption(c draw.Canvas, style text.Style, caption string) draw.Canvas {
 	if caption == "" {
 		return c
 	}
@@ -153,22 +152,22 @@ func write(c draw.Canvas, style text.Style, caption string) draw.Canvas {
 			lines = append(lines, word)
 		}
 	}
-	height := style.FontExtents().Height * captionLead
+	height := style.FontExtents().Height * captionLineHeight
 	for i, line := range lines {
 		c.FillText(style, vg.Point{X: c.Min.X, Y: c.Min.Y + height*vg.Length(len(lines)-1-i)}, line)
 	}
 	return draw.Crop(c, 0, 0, height*vg.Length(len(lines))+margin, 0)
 }
 
-// captionLead is the distance of two lines of a caption, in their heights.
-const captionLead = 1.15
+// captionLineHeight is the distance between two lines of a caption, relative to their height.
+const captionLineHeight = 1.15
 
-// decades are the ticks of a logarithmic axis: 1 to 9 times each power of ten, of which the first,
-// the second and the fifth have a label, so that an axis of less than a decade can be read too.
-type decades struct{}
+// logTicks are the ticks of a logarithmic axis: 1 to 9 times each power of ten. The first, second
+// and fifth have a label, so that an axis of less than a decade has labels, too.
+type logTicks struct{}
 
 // Ticks implements plot.Ticker.
-func (decades) Ticks(least, most float64) (of []plot.Tick) {
+func (logTicks) Ticks(least, most float64) (of []plot.Tick) {
 	for ten := math.Pow(10, math.Floor(math.Log10(least))); ten <= most; ten *= 10 {
 		for k := 1.; k < 10; k++ {
 			at := k * ten
@@ -185,7 +184,7 @@ func (decades) Ticks(least, most float64) (of []plot.Tick) {
 	return of
 }
 
-// Sorted returns a line with its points in the order of their places.
+// Sorted returns the line with its points sorted by X.
 func (l Line) Sorted() Line {
 	order := make([]int, len(l.X))
 	for i := range order {
@@ -204,14 +203,14 @@ func (f Figure) plot() (*plot.Plot, plot.Legend, error) {
 	p, legend := plot.New(), plot.NewLegend()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = f.Title, f.X, f.Y
 	if p.Title.Padding = 8; f.LogY {
-		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, decades{}
+		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, logTicks{}
 	} else {
 		p.Y.Min = 0
 	}
 	legend.Top, legend.Left, legend.Padding = true, true, 4
 	p.Add(plotter.NewGrid())
 	if f.LogX {
-		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, decades{}
+		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, logTicks{}
 	}
 	for i, l := range f.Lines {
 		if len(l.X) != len(l.Y) {
@@ -240,7 +239,7 @@ func (f Figure) plot() (*plot.Plot, plot.Legend, error) {
 			continue
 		}
 		p.Add(line)
-		if l.Dashed || len(points) > mostDots {
+		if l.Dashed || len(points) > maxDots {
 			legend.Add(l.Name, line)
 			continue
 		}
@@ -249,13 +248,13 @@ func (f Figure) plot() (*plot.Plot, plot.Legend, error) {
 		legend.Add(l.Name, line, dots)
 	}
 	if f.LogY {
-		p.Y.Min, p.Y.Max = outwards(p.Y.Min, p.Y.Max)
+		p.Y.Min, p.Y.Max = tickRange(p.Y.Min, p.Y.Max)
 	}
 	return p, legend, nil
 }
 
-// outwards returns the labelled ticks below and above a range, so that it has some.
-func outwards(least, most float64) (float64, float64) {
+// tickRange returns the labelled ticks just outside a range, so that the axis has at least two.
+func tickRange(least, most float64) (float64, float64) {
 	below, above := 0., math.Inf(1)
 	for ten := math.Pow(10, math.Floor(math.Log10(least))-1); ten <= 10*most; ten *= 10 {
 		for _, k := range []float64{1, 2, 5} {

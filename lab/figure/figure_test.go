@@ -45,8 +45,7 @@ func TestSaveSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// A line of steps goes level or upright only, and any line ends where the legend does not
-// begin yet.
+// A line with steps has only horizontal and vertical segments, and no line reaches into the legend.
 func TestStepsAndLegend(t *testing.T) {
 	dir := t.TempDir()
 	f := Figure{Lines: []Line{Distribution("those that came", []float64{4, 1, 9}, 4)}}
@@ -76,8 +75,8 @@ func TestStepsAndLegend(t *testing.T) {
 	}
 }
 
-// A line has its hue wherever it stands, and one beside it the same, fainter; those without take
-// what there is in turn.
+// A line has its hue in every figure, and a faint line a lighter one; lines without a hue get one
+// in turn.
 func TestHues(t *testing.T) {
 	for i := range 7 {
 		l := Line{Hue: Green}
@@ -98,7 +97,7 @@ func TestHues(t *testing.T) {
 	}
 }
 
-// What has not come is not there.
+// Events that did not happen are not in the distribution.
 func TestDistribution(t *testing.T) {
 	l := Distribution("", []float64{4, 1}, 4)
 	if !slices.Equal(l.X, []float64{0, 1, 4}) || !slices.Equal(l.Y, []float64{0, 25, 50}) {
@@ -113,16 +112,16 @@ func TestSorted(t *testing.T) {
 	}
 }
 
-// An axis of less than a decade can be read, and a caption is below the figure, as long as it is.
+// An axis of less than a decade has labels, and a long caption fits below the figure.
 func TestLogarithmicAxesHaveLabels(t *testing.T) {
-	if least, most := outwards(56, 57); least != 50 || most != 100 {
+	if least, most := tickRange(56, 57); least != 50 || most != 100 {
 		t.Errorf("an axis from %v to %v", least, most)
 	}
-	if least, most := outwards(0.3, 2000); least != 0.2 || most != 2000 {
+	if least, most := tickRange(0.3, 2000); least != 0.2 || most != 2000 {
 		t.Errorf("an axis from %v to %v", least, most)
 	}
 	var labels []string
-	for _, tick := range (decades{}).Ticks(50, 1000) {
+	for _, tick := range (logTicks{}).Ticks(50, 1000) {
 		if tick.Label != "" {
 			labels = append(labels, tick.Label)
 		}

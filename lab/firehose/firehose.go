@@ -1,6 +1,6 @@
-// Package firehose runs a world in which feeds gain items and some of the members are
-// filters, and looks what came of each item to each filter: the real nodes of package
-// sim, which models how GossipSub fails to reach who is connected with nobody.
+// Package firehose measures whether every filter gets every item of all feeds, and how fast. It
+// uses the real nodes of package sim, whose topics model how GossipSub fails to reach members
+// without connections.
 package firehose
 
 import (
@@ -17,54 +17,54 @@ import (
 	"tidings/sim"
 )
 
-// A Setting says what world it is.
-type Setting struct {
+// A Config describes a run.
+type Config struct {
 	Seed     uint64
 	Members  int
 	Filters  int
 	Channels int
 	Length   time.Duration // in which items count
-	Loss     float64       // of all frames, those of topics included
-	Session  time.Duration // median stay of members, filters among them; 0: nobody goes
+	Loss     float64       // of all frames, including those of topics
+	Session  time.Duration // median stay of members, filters included; 0: no member leaves
 }
 
-// A Result is what came of it. Its fields are its JSON.
+// A Result is the outcome. Its fields are its JSON.
 type Result struct {
 	Seed       uint64         `json:"seed"`
 	Members    int            `json:"nodes"`
-	Filters    int            `json:"filters"` // that were there all the time
+	Filters    int            `json:"filters"` // filters that were up all the time
 	Channels   int            `json:"channels"`
 	Loss       float64        `json:"loss"`
 	SessionMin float64        `json:"session_min"`
-	Wanted     int            `json:"wanted"` // pairs of a filter and an item
-	Got        int            `json:"got"`
+	Expected   int            `json:"wanted"` // pairs of a filter and an item
+	Delivered  int            `json:"got"`
 	Twice      int            `json:"twice"` // entries that one filter got twice
-	Again      int            `json:"again"` // items that came in a second entry, as when two lineages of a log met
-	P50        float64        `json:"p50_s"` // from the first reader of a feed to a filter
+	Repeated   int            `json:"again"` // items that came in a second entry, as when two branches of a log meet
+	P50        float64        `json:"p50_s"` // from the first reader of the feed to the filter
 	P99        float64        `json:"p99_s"`
-	Most       float64        `json:"most_s"`
+	Max        float64        `json:"most_s"`
 	Late       int            `json:"late"`  // pairs that took more than a minute
-	Asked      uint64         `json:"asked"` // entries that filters had to ask for
+	Fetched    uint64         `json:"asked"` // entries that filters had to fetch
 	Topics     float64        `json:"topic_bytes_per_delivery"`
 	Stats      firehose.Stats `json:"-"`
 	Wrong      []string       `json:"wrong"`
 }
 
 const (
-	// pollInterval is that of the world: what is looked at comes after it.
+	// pollInterval is the polling interval. It has no effect on the figures.
 	pollInterval = time.Minute
-	// itemEvery is the time between two items of a feed.
-	itemEvery = 5 * time.Minute
-	// settle is how long filters are there, and sequencers know of them, before items count;
-	// after is what the last items have to arrive.
-	settle, after = 3 * time.Minute, 3 * time.Minute
-	// silent is the part of those who go that nobody hears of; back that of those who come who
-	// were here before.
-	silent, back = 0.5, 0.5
+	// itemInterval is the time between two items of a feed.
+	itemInterval = 5 * time.Minute
+	// settleTime is how long filters run before items count, so that sequencers know of them;
+	// tailTime is for the last items to arrive.
+	settleTime, tailTime = 3 * time.Minute, 3 * time.Minute
+	// silentShare is the share of departures that no other node is told of; returningShare that of
+	// arrivals that were there before.
+	silentShare, returningShare = 0.5, 0.5
 )
 
-// Run simulates.
-func (c Setting) Run(ctx context.Context, progress func(float64)) (r Result, err error) {
+// Run makes the run.
+func (c Config) Run(ctx context.Context, progress func(float64)) (r Result, err error) {
 	network := wire.DefaultNetwork("sim")
 	network.PollInterval = pollInterval
 	s := sim.NewSwarm(sim.SwarmConfig{
@@ -74,10 +74,10 @@ func (c Setting) Run(ctx context.Context, progress func(float64)) (r Result, err
 	})
 	s.Grow(c.Members, 100*time.Millisecond)
 	for i := range c.Filters {
-		s.Peers()[i*c.Members/c.Filters].Filter()
+		s.Peers()[i*c.Members/c.Filters].MakeFilter()
 	}
 	grow := time.Duration(c.Members)*100*time.Millisecond + 30*time.Second
-	total := grow + settle + c.Length + after
+	total := grow + settleTime + c.Length + tailTime
 	var passed time.Duration
 	run := func(d time.Duration) error {
 		for end := passed + d; passed < end; {
@@ -94,55 +94,55 @@ func (c Setting) Run(ctx context.Context, progress func(float64)) (r Result, err
 	if err := run(grow); err != nil {
 		return r, err
 	}
-	dice := rand.New(rand.NewPCG(c.Seed, 5))
+	rng := rand.New(rand.NewPCG(c.Seed, 5))
 	for i := range c.Channels {
 		url := fmt.Sprintf("http://feed%d.example/", i)
-		s.Serve(url, script.NewLively(script.Config{Seed: c.Seed<<20 + uint64(i), Format: script.Format(i % 3), Every: itemEvery}))
-		for range 1 + dice.IntN(4) {
-			s.Peers()[dice.IntN(c.Members)].Read(url)
+		s.Serve(url, script.NewLively(script.Config{Seed: c.Seed<<20 + uint64(i), Format: script.Format(i % 3), Every: itemInterval}))
+		for range 1 + rng.IntN(4) {
+			s.Peers()[rng.IntN(c.Members)].SubscribeFeed(url)
 		}
 	}
-	s.SetFaults(sim.Faults{Loss: c.Loss})
-	if err := run(settle); err != nil {
+	s.SetNetworkFaults(sim.NetworkFaults{Loss: c.Loss})
+	if err := run(settleTime); err != nil {
 		return r, err
 	}
 	end := func() {}
 	if c.Session > 0 {
-		end = s.Churn(sim.Churn{Sessions: sim.Sessions{Median: c.Session}, Silent: silent, Back: back})
+		end = s.Churn(sim.Churn{Sessions: sim.Sessions{Median: c.Session}, Silent: silentShare, Returning: returningShare})
 	}
-	before := s.Whispered()
+	before := s.TopicBytes()
 	since := s.Now()
 	if err := run(c.Length); err != nil {
 		return r, err
 	}
 	until := s.Now()
-	topics := s.Whispered() - before
-	if err := run(after); err != nil {
+	topics := s.TopicBytes() - before
+	if err := run(tailTime); err != nil {
 		return r, err
 	}
 	end()
 	st := s.CheckFilters(since, until)
 	r = Result{
 		Seed: c.Seed, Members: c.Members, Filters: st.Filters, Channels: c.Channels, Loss: c.Loss, SessionMin: c.Session.Minutes(),
-		Wanted: st.Wanted, Got: st.Got, Again: st.Again, Asked: st.Firehose.Lacked, Stats: st.Firehose,
+		Expected: st.Expected, Delivered: st.Delivered, Repeated: st.Repeated, Fetched: st.Firehose.Lacked, Stats: st.Firehose,
 	}
 	slices.Sort(st.Delays)
 	if n := len(st.Delays); n > 0 {
-		r.P50, r.P99, r.Most = st.Delays[n/2].Seconds(), st.Delays[n*99/100].Seconds(), st.Delays[n-1].Seconds()
+		r.P50, r.P99, r.Max = st.Delays[n/2].Seconds(), st.Delays[n*99/100].Seconds(), st.Delays[n-1].Seconds()
 		i, _ := slices.BinarySearch(st.Delays, time.Minute+1)
 		r.Late = n - i
 		r.Topics = float64(topics) / float64(n)
 	}
-	for _, v := range s.Wrong() {
-		if v.What == sim.DispatchedTwice {
+	for _, v := range s.Violations() {
+		if v.Invariant == sim.DispatchedTwice {
 			r.Twice++
 		}
-		if len(r.Wrong) < maxWrong {
+		if len(r.Wrong) < maxViolations {
 			r.Wrong = append(r.Wrong, v.String())
 		}
 	}
 	return r, nil
 }
 
-// maxWrong bounds the findings that are told.
-const maxWrong = 20
+// maxViolations bounds the violations that are reported.
+const maxViolations = 20

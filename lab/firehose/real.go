@@ -17,81 +17,81 @@ import (
 	"tidings/internal/wire"
 )
 
-// A Plan says how a node is to be opened.
+// A Plan says how to open a node.
 type Plan struct {
 	Dir       string
-	Found     *wire.Network // nil: join
+	Found     *wire.Network // network to found; nil: join one
 	Bootstrap []string
 	Filter    bool
-	// Shown is to be told of items as soon as readers of the node have them, by their titles.
-	// It may be called from any goroutine.
+	// Shown is called with the titles of items as soon as readers of the node have them. It may be
+	// called from any goroutine.
 	Shown func(url string, titles []string)
 }
 
 // A Node is one whole node. Its methods may be called from any goroutine.
 type Node interface {
-	// Run runs the node until ctx ends; then it is gone without a word.
+	// Run runs the node until ctx ends; then the node dies silently.
 	Run(ctx context.Context) error
-	// JoinAddresses returns where others join through the node, and how many members it knows once it
-	// is one itself, else 0.
+	// JoinAddresses returns addresses through which others can join, and how many members the node knows; 0
+	// if it is not a member yet.
 	JoinAddresses(ctx context.Context) (addrs []string, members int, err error)
-	// SubscribeClients subscribes to a feed for so many clients.
+	// SubscribeClients subscribes to a feed for a number of clients.
 	SubscribeClients(ctx context.Context, url string, clients int) error
-	// Serves is how many shards it owns, and of how many it hears nothing as a filter.
+	// Serves returns how many shards the node owns, and of how many it hears nothing as a filter.
 	Serves(ctx context.Context) (owned, deaf int, err error)
-	// Watched subscribes to a query, if it is not yet, and returns the feed and title of each article in
-	// its keyword feed.
+	// Watched subscribes to a query, unless it already has, and returns the feed and title of each
+	// article in the keyword feed.
 	Watched(ctx context.Context, query string) ([]string, error)
 }
 
-// A Bench is a network of real nodes some of which are filters, over real sockets on this machine.
+// A Bench is a network of real nodes over real sockets on this machine, some of which are filters.
 type Bench struct {
 	Hosts    int
 	Filters  int
 	Feeds    int
 	Length   time.Duration // in which items count
 	Interval time.Duration // of polls
-	Kill     bool          // an owner of shards, in the middle
-	// Settle is waited before items count, until sequencers who heard that nobody listens ask
-	// again. After is waited when they count no longer, for the last of them: for more than a
-	// minute, if it is to be seen which of them are that late.
+	Kill     bool          // kill an owner of shards halfway
+	// Settle is the time before items count, until sequencers that were told that there are no
+	// filters ask again. After is the time for the last items; it must be longer than a minute to
+	// tell which items are late by more than that.
 	Settle, After time.Duration
 	Dir           string
 	Open          func(Plan) (Node, error)
 }
 
-// A BenchResult is what came of it. Its fields are its JSON.
+// A BenchResult is the outcome. Its fields are its JSON.
 type BenchResult struct {
-	Hosts   int     `json:"hosts"`
-	Filters int     `json:"filters"`
-	Killed  bool    `json:"killed"`
-	Wanted  int     `json:"wanted"` // pairs of a filter and an item
-	Got     int     `json:"got"`
-	Late    int     `json:"late"` // of these, after more than a minute
-	Twice   int     `json:"twice"`
-	P50     float64 `json:"p50_s"` // from the first reader of the feed to the keyword feed
-	P99     float64 `json:"p99_s"`
-	Most    float64 `json:"most_s"`
+	Hosts     int     `json:"hosts"`
+	Filters   int     `json:"filters"`
+	Killed    bool    `json:"killed"`
+	Expected  int     `json:"wanted"` // pairs of a filter and an item
+	Delivered int     `json:"got"`
+	Late      int     `json:"late"` // of these, after more than a minute
+	Twice     int     `json:"twice"`
+	P50       float64 `json:"p50_s"` // from the first reader of the feed to the keyword feed
+	P99       float64 `json:"p99_s"`
+	Max       float64 `json:"most_s"`
 }
 
 const (
 	// benchQuery matches all items of the bench's feeds.
-	benchQuery = "site:lively.example"
-	benchEvery = 10 * time.Second // between two items of a feed
-	benchLook  = 50 * time.Millisecond
-	benchJoin  = 3 * time.Minute
+	benchQuery        = "site:lively.example"
+	benchItemInterval = 10 * time.Second // between two items of a feed
+	benchPollInterval = 50 * time.Millisecond
+	benchJoinTime     = 3 * time.Minute
 )
 
-// watched is what the bench has seen.
-type watched struct {
-	mu    sync.Mutex
-	shown map[string]time.Time   // items by when the first reader had them
-	got   []map[string]time.Time // by filter
-	last  []map[string]bool      // in each filter's feed at the last look
-	twice int
+// A monitor is what the bench has seen.
+type monitor struct {
+	mu        sync.Mutex
+	shown     map[string]time.Time   // when the first reader had each item
+	delivered []map[string]time.Time // by filter
+	previous  []map[string]bool      // content of each filter's feed at the last poll
+	twice     int
 }
 
-// Run opens the nodes, and measures.
+// Run opens the nodes and measures.
 func (b Bench) Run(ctx context.Context, progress func(what string, done float64)) (r BenchResult, err error) {
 	ctx, end := context.WithCancel(ctx)
 	var parts sync.WaitGroup
@@ -101,7 +101,7 @@ func (b Bench) Run(ctx context.Context, progress func(what string, done float64)
 	if err != nil {
 		return r, err
 	}
-	w := &watched{shown: map[string]time.Time{}}
+	w := &monitor{shown: map[string]time.Time{}}
 	nodes, kill, err := b.open(ctx, &parts, w, progress)
 	if err != nil {
 		return r, err
@@ -115,10 +115,10 @@ func (b Bench) Run(ctx context.Context, progress func(what string, done float64)
 		}
 	}
 	for i := range b.Filters {
-		w.got, w.last = append(w.got, map[string]time.Time{}), append(w.last, map[string]bool{})
-		parts.Go(func() { w.look(ctx, i, nodes[i]) })
+		w.delivered, w.previous = append(w.delivered, map[string]time.Time{}), append(w.previous, map[string]bool{})
+		parts.Go(func() { w.poll(ctx, i, nodes[i]) })
 	}
-	if err := b.until(ctx, benchJoin, "filters to hear of all shards", func() (bool, error) {
+	if err := b.until(ctx, benchJoinTime, "filters to hear of all shards", func() (bool, error) {
 		for _, n := range nodes[:b.Filters] {
 			if _, deaf, err := n.Serves(ctx); err != nil || deaf > 0 {
 				return false, err
@@ -150,31 +150,31 @@ func (b Bench) Run(ctx context.Context, progress func(what string, done float64)
 		return r, err
 	}
 	r.Hosts, r.Filters = b.Hosts, b.Filters
-	w.sum(&r, since, until)
+	w.finish(&r, since, until)
 	return r, nil
 }
 
-// serve serves the feeds, until ctx ends.
+// serve serves the feeds until ctx ends.
 func (b Bench) serve(ctx context.Context, parts *sync.WaitGroup) (url func(i int) string, err error) {
 	o := origin.New(origin.Clock(1))
 	for i := range b.Feeds {
-		o.Play(fmt.Sprintf("/feed%d", i), script.NewLively(script.Config{Seed: uint64(i + 1), Every: benchEvery, Epoch: time.Now()}))
+		o.Play(fmt.Sprintf("/feed%d", i), script.NewLively(script.Config{Seed: uint64(i + 1), Every: benchItemInterval, Epoch: time.Now()}))
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("serve feeds: %w", err)
 	}
-	parts.Go(func() { _ = o.Serve(ctx, l) }) // which ends with ctx
+	parts.Go(func() { _ = o.Serve(ctx, l) }) // ends with ctx
 	return func(i int) string { return fmt.Sprintf("http://%v/feed%d", l.Addr(), i) }, nil
 }
 
-// open opens the nodes, filters first, and waits until all know of all. kill ends one.
-func (b Bench) open(ctx context.Context, parts *sync.WaitGroup, w *watched, progress func(string, float64)) (nodes []Node, kill []context.CancelFunc, err error) {
+// open opens the nodes, filters first, and waits until all know all others. kill ends one of them.
+func (b Bench) open(ctx context.Context, parts *sync.WaitGroup, w *monitor, progress func(string, float64)) (nodes []Node, kill []context.CancelFunc, err error) {
 	network := wire.DefaultNetwork("bench")
 	network.PollInterval, network.PrivateAddresses = b.Interval, true
 	var through []string
 	for i := range b.Hosts {
-		p := Plan{Dir: filepath.Join(b.Dir, strconv.Itoa(i)), Bootstrap: through, Filter: i < b.Filters, Shown: w.show}
+		p := Plan{Dir: filepath.Join(b.Dir, strconv.Itoa(i)), Bootstrap: through, Filter: i < b.Filters, Shown: w.itemsShown}
 		if i == 0 {
 			p.Found = &network
 		}
@@ -183,23 +183,23 @@ func (b Bench) open(ctx context.Context, parts *sync.WaitGroup, w *watched, prog
 			return nil, nil, fmt.Errorf("open node %d: %w", i, err)
 		}
 		run, end := context.WithCancel(ctx)
-		parts.Go(func() { _ = n.Run(run) }) // what it lacks shows in the figures
+		parts.Go(func() { _ = n.Run(run) }) // an error shows as missing figures
 		nodes, kill = append(nodes, n), append(kill, end)
 		if i == 0 {
-			err = b.until(ctx, benchJoin, "the founder", func() (bool, error) {
+			err = b.until(ctx, benchJoinTime, "the founder", func() (bool, error) {
 				addrs, members, err := n.JoinAddresses(ctx)
 				through = addrs
 				return members > 0 && len(addrs) > 0, err
 			})
 		} else {
-			err = loop.Sleep(ctx, benchLook)
+			err = loop.Sleep(ctx, benchPollInterval)
 		}
 		if err != nil {
 			return nil, nil, err
 		}
 		progress("starting nodes", float64(i+1)/float64(b.Hosts))
 	}
-	return nodes, kill, b.until(ctx, benchJoin, "all nodes to join", func() (bool, error) {
+	return nodes, kill, b.until(ctx, benchJoinTime, "all nodes to join", func() (bool, error) {
 		for _, n := range nodes {
 			if _, members, err := n.JoinAddresses(ctx); err != nil || members < b.Hosts {
 				return false, err
@@ -209,7 +209,7 @@ func (b Bench) open(ctx context.Context, parts *sync.WaitGroup, w *watched, prog
 	})
 }
 
-// killOwner ends, without a word, a node that owns most shards and is no filter.
+// killOwner silently ends the node that owns most shards and is not a filter.
 func (b Bench) killOwner(ctx context.Context, nodes []Node, kill []context.CancelFunc) bool {
 	best, most := -1, 0
 	for i, n := range nodes[b.Filters:] {
@@ -223,7 +223,7 @@ func (b Bench) killOwner(ctx context.Context, nodes []Node, kill []context.Cance
 	return best >= 0
 }
 
-// until waits for something.
+// until waits for a condition.
 func (b Bench) until(ctx context.Context, limit time.Duration, what string, holds func() (bool, error)) error {
 	for end := time.Now().Add(limit); ; {
 		ok, err := holds()
@@ -231,16 +231,16 @@ func (b Bench) until(ctx context.Context, limit time.Duration, what string, hold
 			return errors.Join(ctx.Err())
 		}
 		if time.Now().After(end) {
-			return errors.Join(fmt.Errorf("waited %v in vain for %s", limit, what), err)
+			return errors.Join(fmt.Errorf("waited %v for %s", limit, what), err)
 		}
-		if err := loop.Sleep(ctx, 10*benchLook); err != nil {
+		if err := loop.Sleep(ctx, 10*benchPollInterval); err != nil {
 			return err
 		}
 	}
 }
 
-// show notes what readers have.
-func (w *watched) show(url string, titles []string) {
+// itemsShown notes what readers have.
+func (w *monitor) itemsShown(url string, titles []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, title := range titles {
@@ -250,9 +250,9 @@ func (w *watched) show(url string, titles []string) {
 	}
 }
 
-// look looks at a filter's keyword feed, again and again.
-func (w *watched) look(ctx context.Context, i int, n Node) {
-	for loop.Sleep(ctx, benchLook) == nil {
+// poll polls a filter's keyword feed until ctx ends.
+func (w *monitor) poll(ctx context.Context, i int, n Node) {
+	for loop.Sleep(ctx, benchPollInterval) == nil {
 		articles, err := n.Watched(ctx, benchQuery)
 		if err != nil {
 			continue
@@ -261,21 +261,21 @@ func (w *watched) look(ctx context.Context, i int, n Node) {
 		here := map[string]bool{}
 		w.mu.Lock()
 		for _, id := range articles {
-			if here[id] || !w.last[i][id] && !w.got[i][id].IsZero() {
-				w.twice++ // it stands there twice, or came back
+			if here[id] || !w.previous[i][id] && !w.delivered[i][id].IsZero() {
+				w.twice++ // the item is there twice, or came back
 			}
 			here[id] = true
-			if w.got[i][id].IsZero() {
-				w.got[i][id] = now
+			if w.delivered[i][id].IsZero() {
+				w.delivered[i][id] = now
 			}
 		}
-		w.last[i] = here
+		w.previous[i] = here
 		w.mu.Unlock()
 	}
 }
 
-// sum says what became of the items that readers had within a time.
-func (w *watched) sum(r *BenchResult, since, until time.Time) {
+// finish computes the figures of the items that readers had within a time.
+func (w *monitor) finish(r *BenchResult, since, until time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var delays []time.Duration
@@ -283,13 +283,13 @@ func (w *watched) sum(r *BenchResult, since, until time.Time) {
 		if at.Before(since) || !at.Before(until) {
 			continue
 		}
-		for _, got := range w.got {
-			r.Wanted++
+		for _, got := range w.delivered {
+			r.Expected++
 			came := got[id]
 			if came.IsZero() {
 				continue
 			}
-			r.Got++
+			r.Delivered++
 			d := max(came.Sub(at), 0)
 			if delays = append(delays, d); d > time.Minute {
 				r.Late++
@@ -299,6 +299,6 @@ func (w *watched) sum(r *BenchResult, since, until time.Time) {
 	r.Twice = w.twice
 	slices.Sort(delays)
 	if n := len(delays); n > 0 {
-		r.P50, r.P99, r.Most = delays[n/2].Seconds(), delays[n*99/100].Seconds(), delays[n-1].Seconds()
+		r.P50, r.P99, r.Max = delays[n/2].Seconds(), delays[n*99/100].Seconds(), delays[n-1].Seconds()
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"tidings/cobra"
 )
 
-// TestTheWorkloadIsThePapers: subscriptions have three words in the median and eight at
-// most, articles 61 in the median and 637 in the 90th percentile (section 4).
+// TestTheWorkloadIsThePapers: subscriptions have three words in the median and at most eight;
+// articles have 61 words in the median and 637 at the 90th percentile (section 4).
 func TestTheWorkloadIsThePapers(t *testing.T) {
 	w := PaperWords()
 	r := rand.New(rand.NewPCG(1, 1))
@@ -55,11 +55,11 @@ func TestTheWorkloadIsThePapers(t *testing.T) {
 	}
 }
 
-// TestMatchCountsWhatItHits: with as many subscriptions as the published counts are
-// for, in proportion; half a per cent of them match an article of 61 words.
+// TestMatchCountsWhatItHits: with a proportional number of subscriptions, half a per cent of them
+// match an article of 61 words.
 func TestMatchCountsWhatItHits(t *testing.T) {
 	var runs []MatchRun
-	change, err := Match(t.Context(), MatchConfig{Resident: untold, Spent: untimed, Subscriptions: 20000, Lengths: []int{MedianWords, Mix}}, func(float64) {}, func(r MatchRun) { runs = append(runs, r) })
+	change, err := Match(t.Context(), MatchConfig{Resident: untold, CPUTime: untimed, Subscriptions: 20000, Lengths: []int{MedianWords, Mix}}, func(float64) {}, func(r MatchRun) { runs = append(runs, r) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestMatchCountsWhatItHits(t *testing.T) {
 		t.Errorf("%+v %+v", runs[0], change)
 	}
 	separate, hits := runs[0], 0.0
-	if _, err := Match(t.Context(), MatchConfig{Resident: untold, Spent: untimed, Subscriptions: 20000, Lengths: []int{MedianWords}, Separate: true}, func(float64) {}, func(r MatchRun) { hits = r.Hits }); err != nil {
+	if _, err := Match(t.Context(), MatchConfig{Resident: untold, CPUTime: untimed, Subscriptions: 20000, Lengths: []int{MedianWords}, Distinct: true}, func(float64) {}, func(r MatchRun) { hits = r.Hits }); err != nil {
 		t.Fatal(err)
 	}
 	if math.Abs(hits-separate.Matches) > 1e-6 {
@@ -84,11 +84,11 @@ func TestMatchCountsWhatItHits(t *testing.T) {
 	}
 }
 
-// TestRealArticlesAreMatched: subscriptions are of their words.
+// TestRealArticlesAreMatched: the subscriptions consist of the articles' words.
 func TestRealArticlesAreMatched(t *testing.T) {
 	articles := []cobra.Article{{HTML: "<p>" + wordsInRow(200) + "</p>"}, {HTML: "<p>" + wordsInRow(100) + "</p>"}}
 	var runs []MatchRun
-	if _, err := Match(t.Context(), MatchConfig{Resident: untold, Spent: untimed, Subscriptions: 1000, Lengths: []int{Mix}, Real: articles}, func(float64) {}, func(r MatchRun) { runs = append(runs, r) }); err != nil {
+	if _, err := Match(t.Context(), MatchConfig{Resident: untold, CPUTime: untimed, Subscriptions: 1000, Lengths: []int{Mix}, Real: articles}, func(float64) {}, func(r MatchRun) { runs = append(runs, r) }); err != nil {
 		t.Fatal(err)
 	}
 	if len(runs) != 2 || runs[0].Matches < 500 {
@@ -105,9 +105,9 @@ func wordsInRow(n int) string {
 	return string(w.Text(nil, words))
 }
 
-// TestAReflectorIsFoundAgain: on a real disk, with every feed as it was.
+// TestAReflectorIsFoundAgain: after a restart on a real disk, every feed is as it was.
 func TestAReflectorIsFoundAgain(t *testing.T) {
-	run, err := Reflect(t.Context(), ReflectConfig{Resident: untold, Mapped: untold, Spent: untimed, Subscriptions: 2000, Articles: 100, Words: MedianWords, Dir: t.TempDir()}, func(float64) {})
+	run, err := Reflect(t.Context(), ReflectConfig{Resident: untold, Mapped: untold, CPUTime: untimed, Subscriptions: 2000, Articles: 100, Words: MedianWords, Dir: t.TempDir()}, func(float64) {})
 	if err != nil {
 		t.Fatal(err)
 	}

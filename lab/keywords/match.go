@@ -18,55 +18,53 @@ import (
 type MatchConfig struct {
 	Subscriptions int
 	Lengths       []int // of articles, in words; Mix for all lengths
-	Separate      bool  // equal subscriptions share nothing
-	// Real are articles to match instead of drawn ones; subscriptions are then of
-	// their words.
+	Distinct      bool  // equal subscriptions share no memory
+	// Real are articles to match instead of random ones; subscriptions then consist of their words.
 	Real []cobra.Article
-	// Peer, unless it is nil, matches the first articles of each length, too.
+	// Peer, if set, matches the first articles of each length, too.
 	Peer *Postgres
-	// Resident is how much memory this process has, in bytes; 0 if the system does
-	// not tell.
+	// Resident returns the memory of this process in bytes; 0 if unknown.
 	Resident func() int
-	// Spent is how long this process has computed; 0 if the system does not tell.
-	Spent func() time.Duration
+	// CPUTime returns the CPU time of this process; 0 if unknown.
+	CPUTime func() time.Duration
 }
 
-// kept is how many articles each subscription keeps, as in the paper.
-const kept = 10
+// keptArticles is how many articles each subscription keeps, as in the paper.
+const keptArticles = 10
 
-// How much is measured.
+// Number of measurements.
 const (
 	articlesEach = 400
 	articlesMix  = 2000
-	changes      = 20000 // subscriptions added, and removed again
+	changeCount  = 20000 // subscriptions that are added and removed again
 )
 
-// A MatchRun is what matching articles of one length came to. Times are in
-// microseconds for an article, ring writes included unless Match stands before.
+// A MatchRun is the result for articles of one length. Times are in microseconds per article,
+// including ring writes, except those that begin with Match.
 type MatchRun struct {
 	Subscriptions int     `json:"subscriptions"`
-	Nodes         int     `json:"nodes"` // distinct ones
-	Words         int     `json:"words"` // 0: of all lengths
-	Path          string  `json:"path"`  // "match", or "html" with reading
+	Nodes         int     `json:"nodes"` // distinct subscriptions
+	Words         int     `json:"words"` // 0: all lengths
+	Path          string  `json:"path"`  // "match", or "html" for the whole path from HTML
 	P50           float64 `json:"p50_us"`
 	P90           float64 `json:"p90_us"`
 	P99           float64 `json:"p99_us"`
 	Mean          float64 `json:"mean_us"`
-	CPU           float64 `json:"cpu_mean_us"` // of processors, whatever else the machine does
+	CPU           float64 `json:"cpu_mean_us"` // CPU time, without other work of the machine
 	MatchP50      float64 `json:"match_p50_us"`
 	MatchP90      float64 `json:"match_p90_us"`
-	Matches       float64 `json:"matches_mean"` // subscriptions
+	Matches       float64 `json:"matches_mean"` // matching subscriptions
 	Hits          float64 `json:"nodes_mean"`
 	Bytes         float64 `json:"bytes_per_subscription"`
-	FilterBytes   float64 `json:"filter_bytes_per_subscription"` // of Bytes, without rings
+	FilterBytes   float64 `json:"filter_bytes_per_subscription"` // part of Bytes, without rings
 	RSS           int     `json:"rss_bytes"`
-	// Peers are what the first of the articles took a database of its processor, by layout, and
-	// their matches the same that were found here.
+	// Peers are the CPU times of a database for the first of the articles, by layout, and its
+	// matches, which must be the same.
 	Peers []PeerRun `json:"peers,omitempty"`
 }
 
-// A Change is what it takes to add a subscription, and to remove one, in
-// microseconds: from its text to the next article's matching it.
+// A Change is the time to add a subscription, from its text until the next article matches it, and
+// to remove one, in microseconds.
 type Change struct {
 	Subscriptions int     `json:"subscriptions"`
 	AddP50        float64 `json:"add_p50_us"`
@@ -75,24 +73,24 @@ type Change struct {
 	RemoveP90     float64 `json:"remove_p90_us"`
 }
 
-// A bench is a filter under way.
+// A bench is a filter in memory.
 type bench struct {
-	config MatchConfig
-	words  *Words
-	index  *index.Index
-	filter *cobra.Filter
-	rings  *index.Rings
-	bytes  float64 // of a subscription
-	alone  float64 // of these, without rings
-	next   cobra.SubscriptionID
-	no     uint32 // of the last article
-	hits   []index.ClauseID
+	config      MatchConfig
+	words       *Words
+	index       *index.Index
+	filter      *cobra.Filter
+	rings       *index.Rings
+	bytes       float64 // per subscription
+	filterBytes float64 // of these, without rings
+	nextID      cobra.SubscriptionID
+	lastArticle uint32 // number of the last article
+	hits        []index.ClauseID
 }
 
-// Match measures. It calls each with what it finds, as it finds it.
+// Match makes the measurements, and calls each with every result.
 func Match(ctx context.Context, c MatchConfig, progress func(float64), each func(MatchRun)) (Change, error) {
 	b := &bench{config: c, words: PaperWords(), index: index.New()}
-	if c.Separate {
+	if c.Distinct {
 		b.index = index.NewSeparate()
 	}
 	if c.Real != nil {
@@ -102,7 +100,7 @@ func Match(ctx context.Context, c MatchConfig, progress func(float64), each func
 	if err := b.subscribe(ctx, progress); err != nil {
 		return Change{}, err
 	}
-	// Memory is tidied before an article's times are taken, and not while they are.
+	// Garbage is collected before the measurement, and not during it.
 	tidy := debug.SetGCPercent(-1)
 	defer debug.SetGCPercent(tidy)
 	for _, length := range c.Lengths {
@@ -126,7 +124,7 @@ func Match(ctx context.Context, c MatchConfig, progress func(float64), each func
 	return b.change()
 }
 
-// subscribe fills the filter, as a node's start does.
+// subscribe fills the filter, as the start of a node does.
 func (b *bench) subscribe(ctx context.Context, progress func(float64)) error {
 	before := b.config.Resident()
 	b.seed()
@@ -146,23 +144,23 @@ func (b *bench) subscribe(ctx context.Context, progress func(float64)) error {
 		if err != nil {
 			return fmt.Errorf("subscription %q: %w", text, err)
 		}
-		if err := b.filter.Add(b.next, clauses, func(index.ClauseID) {}); err != nil {
+		if err := b.filter.Add(b.nextID, clauses, func(index.ClauseID) {}); err != nil {
 			return fmt.Errorf("subscription %q: %w", text, err)
 		}
-		b.next++
+		b.nextID++
 	}
 	b.filter.Pack()
 	debug.FreeOSMemory()
-	b.alone = float64(b.config.Resident()-before) / float64(b.config.Subscriptions)
-	b.rings = index.NewRings(kept)
+	b.filterBytes = float64(b.config.Resident()-before) / float64(b.config.Subscriptions)
+	b.rings = index.NewRings(keptArticles)
 	b.rings.Grow(b.index.Limit())
-	for b.no < kept { // all of them are there, as after a while
-		b.no++
+	for b.lastArticle < keptArticles { // fill all rings, as in a filter that has run for a while
+		b.lastArticle++
 		b.hits = b.hits[:0]
 		for n := range b.index.Limit() {
 			b.hits = append(b.hits, index.ClauseID(n))
 			if len(b.hits) == 1<<16 || n == b.index.Limit()-1 {
-				b.rings.Put(b.no, b.hits)
+				b.rings.Put(b.lastArticle, b.hits)
 				b.hits = b.hits[:0]
 			}
 		}
@@ -172,7 +170,7 @@ func (b *bench) subscribe(ctx context.Context, progress func(float64)) error {
 	return nil
 }
 
-// seed tells the index how frequent words are, as it would know after a while.
+// seed tells the index the frequencies of words, as it would learn them in operation.
 func (b *bench) seed() {
 	const articles = 1 << 20
 	b.index.SeedArticles(articles)
@@ -199,23 +197,23 @@ func (b *bench) articles(length int) (articles []cobra.Article) {
 	return articles
 }
 
-// match matches articles that were read: twice, of which the second time counts.
+// match matches parsed articles twice; the second time counts.
 func (b *bench) match(length int, articles []cobra.Article) MatchRun {
 	read := make([]index.Article, len(articles))
 	for i := range articles {
 		b.filter.Extract(&articles[i], &read[i])
 	}
-	run := MatchRun{Subscriptions: b.config.Subscriptions, Nodes: b.index.Clauses(), Words: length, Path: "match", Bytes: b.bytes, FilterBytes: b.alone}
+	run := MatchRun{Subscriptions: b.config.Subscriptions, Nodes: b.index.Clauses(), Words: length, Path: "match", Bytes: b.bytes, FilterBytes: b.filterBytes}
 	var match, all []float64
 	var spent time.Duration
 	for pass := range 2 {
-		spent = b.config.Spent()
+		spent = b.config.CPUTime()
 		for i := range read {
-			b.no++
+			b.lastArticle++
 			begin := time.Now()
 			b.hits = b.index.Match(&read[i], b.hits[:0])
 			matched := time.Since(begin)
-			b.rings.Put(b.no, b.hits)
+			b.rings.Put(b.lastArticle, b.hits)
 			took := time.Since(begin)
 			if pass == 1 {
 				match, all = append(match, micro(matched)), append(all, micro(took))
@@ -226,15 +224,15 @@ func (b *bench) match(length int, articles []cobra.Article) MatchRun {
 			}
 		}
 	}
-	run.CPU = micro(b.config.Spent()-spent) / float64(len(read))
+	run.CPU = micro(b.config.CPUTime()-spent) / float64(len(read))
 	run.times(all)
 	slices.Sort(match)
-	run.MatchP50, run.MatchP90 = at(match, 0.5), at(match, 0.9)
+	run.MatchP50, run.MatchP90 = quantile(match, 0.5), quantile(match, 0.9)
 	run.RSS = b.config.Resident()
 	return run
 }
 
-// peer has the peer match articles, and sees whether it finds as many.
+// peer makes the peer match articles, and compares the number of matches.
 func (b *bench) peer(length int, articles []cobra.Article) ([]PeerRun, error) {
 	articles = articles[:min(len(articles), peerArticles)]
 	var words [][]string
@@ -259,25 +257,25 @@ func (b *bench) peer(length int, articles []cobra.Article) ([]PeerRun, error) {
 	return runs, nil
 }
 
-// wholePath reads articles and matches them.
+// wholePath parses articles and matches them.
 func (b *bench) wholePath(length int, articles []cobra.Article) MatchRun {
-	run := MatchRun{Subscriptions: b.config.Subscriptions, Nodes: b.index.Clauses(), Words: length, Path: "html", Bytes: b.bytes, FilterBytes: b.alone}
+	run := MatchRun{Subscriptions: b.config.Subscriptions, Nodes: b.index.Clauses(), Words: length, Path: "html", Bytes: b.bytes, FilterBytes: b.filterBytes}
 	var all []float64
 	var spent time.Duration
 	for pass := range 2 {
-		spent = b.config.Spent()
+		spent = b.config.CPUTime()
 		for i := range articles {
-			b.no++
+			b.lastArticle++
 			begin := time.Now()
 			hits := b.filter.Match(&articles[i])
-			b.rings.Put(b.no, hits)
+			b.rings.Put(b.lastArticle, hits)
 			if took := time.Since(begin); pass == 1 {
 				all = append(all, micro(took))
 				run.Hits += float64(len(hits)) / float64(len(articles))
 			}
 		}
 	}
-	run.CPU = micro(b.config.Spent()-spent) / float64(len(articles))
+	run.CPU = micro(b.config.CPUTime()-spent) / float64(len(articles))
 	run.times(all)
 	run.RSS = b.config.Resident()
 	return run
@@ -288,30 +286,30 @@ func (run *MatchRun) times(us []float64) {
 		run.Mean += t / float64(len(us))
 	}
 	slices.Sort(us)
-	run.P50, run.P90, run.P99 = at(us, 0.5), at(us, 0.9), at(us, 0.99)
+	run.P50, run.P90, run.P99 = quantile(us, 0.5), quantile(us, 0.9), quantile(us, 0.99)
 }
 
 // change adds subscriptions and removes them again.
 func (b *bench) change() (Change, error) {
 	r := rand.New(rand.NewPCG(1234, 1))
 	c := Change{Subscriptions: b.config.Subscriptions}
-	texts := make([]string, changes)
+	texts := make([]string, changeCount)
 	for i := range texts {
 		texts[i] = string(b.words.Text(nil, b.words.Subscription(r, nil)))
 	}
 	var add, remove []float64
-	first := b.next
+	first := b.nextID
 	for _, text := range texts {
 		begin := time.Now()
 		clauses, err := query.Clauses(text)
 		if err != nil {
 			return c, err
 		}
-		if err := b.filter.Add(b.next, clauses, func(n index.ClauseID) { b.rings.Grow(int(n) + 1) }); err != nil {
+		if err := b.filter.Add(b.nextID, clauses, func(n index.ClauseID) { b.rings.Grow(int(n) + 1) }); err != nil {
 			return c, err
 		}
 		add = append(add, micro(time.Since(begin)))
-		b.next++
+		b.nextID++
 	}
 	for i, text := range texts {
 		begin := time.Now()
@@ -324,13 +322,13 @@ func (b *bench) change() (Change, error) {
 	}
 	slices.Sort(add)
 	slices.Sort(remove)
-	c.AddP50, c.AddP90, c.RemoveP50, c.RemoveP90 = at(add, 0.5), at(add, 0.9), at(remove, 0.5), at(remove, 0.9)
+	c.AddP50, c.AddP90, c.RemoveP50, c.RemoveP90 = quantile(add, 0.5), quantile(add, 0.9), quantile(remove, 0.5), quantile(remove, 0.9)
 	return c, nil
 }
 
 func micro(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 
-// at returns a quantile of sorted values.
-func at(sorted []float64, q float64) float64 {
+// quantile returns a quantile of sorted values.
+func quantile(sorted []float64, q float64) float64 {
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }

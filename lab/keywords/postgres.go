@@ -14,37 +14,37 @@ import (
 	"time"
 )
 
-// A Postgres is the peer: a PostgreSQL server on this machine, as psql finds it, with the same
-// subscriptions as queries of its full-text search, in the two layouts that there are.
+// A Postgres is the system for comparison: a PostgreSQL server on this machine, as psql finds it, with
+// the same subscriptions as queries of its full-text search, in two layouts.
 //
-//	btree  the rarest word of each query in an index; those found are checked with @@
-//	rum    the queries themselves in an index of the extension RUM, where it is installed
+//	btree  an index of the rarest word of each query; candidates are checked with @@
+//	rum    an index of the queries themselves, if the extension RUM is installed
 //
-// It is asked for how many queries match, and writes nothing. What counts is the time that its
-// process takes of a processor, as the system counts it.
+// It only counts the queries that match. The measure is the CPU time of its process, as the system
+// reports it.
 type Postgres struct {
 	psql    *exec.Cmd
 	in      io.WriteCloser
 	out     *bufio.Scanner
-	backend int // its process
-	spent   func(pid int) (time.Duration, error)
+	backend int // process id of the session's server process
+	cpuTime func(pid int) (time.Duration, error)
 	layouts []string
 }
 
-// peerArticles is how many articles of a length a peer matches; a few of the long ones take it seconds.
+// peerArticles is the number of articles per length; the long ones take seconds each.
 const peerArticles = 20
 
-// A PeerRun is what matching articles of one length came to in one layout.
+// A PeerRun is the result for articles of one length in one layout.
 type PeerRun struct {
 	Layout  string        `json:"layout"`
-	CPU     time.Duration `json:"cpu_ns"`  // of an article, on average
+	CPU     time.Duration `json:"cpu_ns"`  // mean per article
 	Matches int           `json:"matches"` // of all articles
 }
 
-// OpenPostgres begins a session, and fills it with as many subscriptions as Match draws. spent says how
-// long a process of this machine has computed.
+// OpenPostgres starts a session and fills it with as many subscriptions as Match draws. cpuTime
+// returns the CPU time of a process of this machine.
 func OpenPostgres(ctx context.Context, words *Words, subscriptions int, spent func(pid int) (time.Duration, error), progress func(float64)) (p *Postgres, err error) {
-	p = &Postgres{spent: spent, psql: exec.CommandContext(ctx, "psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", "postgres")}
+	p = &Postgres{cpuTime: spent, psql: exec.CommandContext(ctx, "psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", "postgres")}
 	p.psql.Stderr = os.Stderr
 	if p.in, err = p.psql.StdinPipe(); err != nil {
 		return nil, err
@@ -64,12 +64,12 @@ func OpenPostgres(ctx context.Context, words *Words, subscriptions int, spent fu
 	return p, nil
 }
 
-// Close ends the session, and with it all that was put into it.
+// Close ends the session; its tables are temporary.
 func (p *Postgres) Close() {
-	_ = p.in.Close() // it ends then
+	_ = p.in.Close() // psql ends then
 	for p.out.Scan() {
 	}
-	_ = p.psql.Wait() // that it failed was said when it did
+	_ = p.psql.Wait() // an error was reported when it happened
 }
 
 // ask sends statements and returns the one line that they print.
@@ -90,7 +90,7 @@ func cmpErr(err, other error) error {
 	return other
 }
 
-// fill makes the tables. They are of the session alone.
+// fill creates and fills the session's temporary tables.
 func (p *Postgres) fill(words *Words, subscriptions int, progress func(float64)) error {
 	line, err := p.ask("SET client_min_messages = warning; SET jit = off; SET max_parallel_workers_per_gather = 0; SET work_mem = '256MB'; SET maintenance_work_mem = '512MB'; SET temp_buffers = '1GB'; SELECT pg_backend_pid();")
 	if err != nil {
@@ -100,7 +100,7 @@ func (p *Postgres) fill(words *Words, subscriptions int, progress func(float64))
 		return fmt.Errorf("its process is %q", line)
 	}
 	w := bufio.NewWriterSize(p.in, 1<<20)
-	_, _ = w.WriteString("CREATE TEMP TABLE q (rarest text, query tsquery);\nCOPY q FROM STDIN;\n") // Flush tells
+	_, _ = w.WriteString("CREATE TEMP TABLE q (rarest text, query tsquery);\nCOPY q FROM STDIN;\n") // Flush reports errors
 	r := rand.New(rand.NewPCG(7, 1))
 	var of []uint32
 	for i := range subscriptions {
@@ -144,15 +144,15 @@ func (p *Postgres) Match(length int, articles [][]string) (runs []PeerRun, err e
 	}
 	where := map[string]string{"btree": "q.rarest = ANY (a.words) AND a.vector @@ q.query", "rum": "q.query @@ a.vector"}
 	for _, layout := range p.layouts {
-		if layout == "rum" { // beside it the planner would not take the other one
+		if layout == "rum" { // otherwise the planner would prefer the other index
 			if _, err := p.ask("CREATE EXTENSION IF NOT EXISTS rum; CREATE INDEX q_rum ON q USING rum (query rum_tsquery_ops); SELECT 0;"); err != nil {
 				return nil, err
 			}
 		}
 		count := fmt.Sprintf("SET enable_seqscan = off; SELECT sum(n) FROM (SELECT (SELECT count(*) FROM q WHERE %s) AS n FROM a WHERE length = %d) AS each;", where[layout], length)
 		run := PeerRun{Layout: layout}
-		for range 2 { // of which the second counts
-			before, err := p.spent(p.backend)
+		for range 2 { // the second one counts
+			before, err := p.cpuTime(p.backend)
 			if err != nil {
 				return nil, err
 			}
@@ -160,7 +160,7 @@ func (p *Postgres) Match(length int, articles [][]string) (runs []PeerRun, err e
 			if err != nil {
 				return nil, err
 			}
-			after, err := p.spent(p.backend)
+			after, err := p.cpuTime(p.backend)
 			if err != nil {
 				return nil, err
 			}

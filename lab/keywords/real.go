@@ -16,8 +16,7 @@ import (
 	"tidings/cobra/words"
 )
 
-// ReadArticles reads articles from a file of JSON lines, packed with gzip: objects
-// with title, body and lang.
+// ReadArticles reads articles from a gzipped file of JSON lines: objects with title, body and lang.
 func ReadArticles(name string) ([]cobra.Article, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -36,7 +35,7 @@ func ReadArticles(name string) ([]cobra.Article, error) {
 		if err := json.Unmarshal(lines.Bytes(), &a); err != nil {
 			return nil, fmt.Errorf("read %s, line %d: %w", name, len(articles)+1, err)
 		}
-		_, lang, of := strings.Cut(a.Lang, ":") // the corpus of a translation stands before its language
+		_, lang, of := strings.Cut(a.Lang, ":") // a translation has the name of its corpus before its language
 		if !of {
 			lang = a.Lang
 		}
@@ -52,8 +51,8 @@ func ReadArticles(name string) ([]cobra.Article, error) {
 	return articles, nil
 }
 
-// wordsOf returns the words of articles with their counts. Of scripts without
-// blanks they are pairs of letters.
+// wordsOf returns the words of articles with their counts. In scripts without spaces, words are
+// pairs of letters.
 func wordsOf(articles []cobra.Article) *Words {
 	counts := map[string]float64{}
 	var c words.Tokenizer

@@ -22,19 +22,19 @@ import (
 type ReflectConfig struct {
 	Subscriptions int
 	Articles      int
-	Words         int    // of each; Mix for all lengths
-	Dir           string // where the store is
+	Words         int    // per article; Mix for all lengths
+	Dir           string // of the store
 	Resident      func() int
-	Mapped        func() int           // of that, pages of files
-	Spent         func() time.Duration // of processors
+	Mapped        func() int           // part of the resident memory that is pages of files
+	CPUTime       func() time.Duration // CPU time
 }
 
-// A ReflectRun is what a reflector came to with a real disk: texts of subscriptions,
-// articles and rings are on it.
+// A ReflectRun is the result for a reflector with a real disk, which holds the texts of
+// subscriptions, the articles and the rings.
 type ReflectRun struct {
 	Subscriptions int     `json:"subscriptions"`
 	Articles      int     `json:"articles"`
-	Live          int     `json:"live"` // of these, kept in somebody's feed
+	Live          int     `json:"live"` // of these, kept in at least one feed
 	RSS           int     `json:"rss_bytes"`
 	Mapped        int     `json:"mapped_bytes"` // of these, pages of files
 	Disk          int64   `json:"disk_bytes"`
@@ -42,37 +42,37 @@ type ReflectRun struct {
 	P50           float64 `json:"p50_us"`
 	P90           float64 `json:"p90_us"`
 	Subscribe     float64 `json:"us_per_subscription"` // until all are on the disk
-	Load          float64 `json:"load_s"`              // until a start has them all, and their feeds
-	LoadCPU       float64 `json:"load_cpu_s"`          // of processors, for that
-	Same          bool    `json:"same"`                // the start found every feed as it was
+	Load          float64 `json:"load_s"`              // until a restarted reflector has all subscriptions and their feeds
+	LoadCPU       float64 `json:"load_cpu_s"`          // CPU time of that
+	Same          bool    `json:"same"`                // every feed is the same after the restart
 }
 
-// A desk is a reflector over a real disk, on the goroutine that calls it. Its clock
-// goes as articles come, so that rings are written as often as they would be.
-type desk struct {
+// A realReflector is a reflector over a real disk, on the goroutine that calls it. Its clock
+// follows the articles, so that rings are written as often as in operation.
+type realReflector struct {
 	now       time.Time
 	disk      *store.Disk
 	calls     chan func()
 	reflector *cobra.Reflector
 }
 
-func openDesk(dir string, now time.Time) (*desk, error) {
-	d := &desk{now: now, calls: make(chan func(), 1<<10)}
+func openReflector(dir string, now time.Time) (*realReflector, error) {
+	d := &realReflector{now: now, calls: make(chan func(), 1<<10)}
 	var err error
 	if d.disk, err = store.Open(filepath.Join(dir, "keywords.db"), func(f func()) { d.calls <- f }, store.SecondCopy{}); err != nil {
 		return nil, err
 	}
 	c := cobra.DefaultConfig()
-	c.Filter.MaxTermShare = 1 // the paper's subscriptions are what they are
+	c.Filter.MaxTermShare = 1 // accept all subscriptions, even the paper's general ones
 	d.reflector, err = cobra.Open(env.Env{Clock: d, Worker: d, Store: d.disk, Log: slog.New(slog.DiscardHandler)}, c)
 	return d, err
 }
 
-func (d *desk) Now() time.Time       { return d.now }
-func (d *desk) Do(pure, done func()) { pure(); done() }
+func (d *realReflector) Now() time.Time       { return d.now }
+func (d *realReflector) Do(pure, done func()) { pure(); done() }
 
-// drain runs what the disk answered.
-func (d *desk) drain() {
+// runCalls runs the callbacks of the disk.
+func (d *realReflector) runCalls() {
 	for {
 		select {
 		case f := <-d.calls:
@@ -83,8 +83,8 @@ func (d *desk) drain() {
 	}
 }
 
-// until runs what the disk answers until something is so.
-func (d *desk) until(ctx context.Context, so func() bool) error {
+// until runs the callbacks of the disk until a condition holds.
+func (d *realReflector) until(ctx context.Context, so func() bool) error {
 	for !so() {
 		select {
 		case f := <-d.calls:
@@ -96,10 +96,10 @@ func (d *desk) until(ctx context.Context, so func() bool) error {
 	return nil
 }
 
-// Reflect measures.
+// Reflect makes the measurement.
 func Reflect(ctx context.Context, c ReflectConfig, progress func(float64)) (run ReflectRun, err error) {
 	defer debug.SetGCPercent(debug.SetGCPercent(50))
-	d, err := openDesk(c.Dir, time.Now())
+	d, err := openReflector(c.Dir, time.Now())
 	if err != nil {
 		return run, err
 	}
@@ -109,7 +109,7 @@ func Reflect(ctx context.Context, c ReflectConfig, progress func(float64)) (run 
 	if err := d.subscribe(ctx, words, &run, progress); err != nil {
 		return run, err
 	}
-	if err := d.take(ctx, words, c, &run, progress); err != nil {
+	if err := d.takeArticles(ctx, words, c, &run, progress); err != nil {
 		return run, err
 	}
 	feeds := d.feeds(c.Subscriptions)
@@ -120,12 +120,12 @@ func Reflect(ctx context.Context, c ReflectConfig, progress func(float64)) (run 
 		}
 	}
 	run.Live = len(live)
-	return run, d.again(ctx, c, feeds, &run)
+	return run, d.restart(ctx, c, feeds, &run)
 }
 
 // subscribe makes the subscriptions.
-func (d *desk) subscribe(ctx context.Context, words *Words, run *ReflectRun, progress func(float64)) error {
-	const waiting = 1 << 14 // acknowledgements that may be missing
+func (d *realReflector) subscribe(ctx context.Context, words *Words, run *ReflectRun, progress func(float64)) error {
+	const waiting = 1 << 14 // the largest number of outstanding acknowledgements
 	r := rand.New(rand.NewPCG(7, 1))
 	acknowledged, asked := 0, 0
 	var failed error
@@ -138,7 +138,7 @@ func (d *desk) subscribe(ctx context.Context, words *Words, run *ReflectRun, pro
 		if asked++; asked%1024 == 0 {
 			progress(0.5 * float64(asked) / float64(run.Subscriptions))
 		}
-		d.drain()
+		d.runCalls()
 		if err := d.until(ctx, func() bool { return asked-acknowledged < waiting }); err != nil {
 			return err
 		}
@@ -150,12 +150,12 @@ func (d *desk) subscribe(ctx context.Context, words *Words, run *ReflectRun, pro
 	return failed
 }
 
-// between is the time between two articles of a million feeds: 48.5 come in a second
-// (Figure 7).
-const between = time.Second * 10 / 485
+// articleInterval is the time between two articles of a million feeds: 48.5 come per second (Figure
+// 7).
+const articleInterval = time.Second * 10 / 485
 
-// take takes the articles.
-func (d *desk) take(ctx context.Context, words *Words, c ReflectConfig, run *ReflectRun, progress func(float64)) error {
+// takeArticles matches the articles.
+func (d *realReflector) takeArticles(ctx context.Context, words *Words, c ReflectConfig, run *ReflectRun, progress func(float64)) error {
 	r := rand.New(rand.NewPCG(5, 5))
 	var us []float64
 	for i := range c.Articles {
@@ -166,10 +166,10 @@ func (d *desk) take(ctx context.Context, words *Words, c ReflectConfig, run *Ref
 		begin := time.Now()
 		d.reflector.Receive(&a, func() {})
 		us = append(us, micro(time.Since(begin)))
-		d.drain()
-		d.now = d.now.Add(between)
+		d.runCalls()
+		d.now = d.now.Add(articleInterval)
 		for d.reflector.Run(d.now).Compare(d.now) <= 0 { // a sweep has several steps
-			d.drain()
+			d.runCalls()
 		}
 		if err := d.until(ctx, func() bool { return d.reflector.Stats().Waiting < 8<<20 }); err != nil {
 			return err
@@ -185,14 +185,14 @@ func (d *desk) take(ctx context.Context, words *Words, c ReflectConfig, run *Ref
 		run.Mean += t / float64(len(us))
 	}
 	slices.Sort(us)
-	run.P50, run.P90 = at(us, 0.5), at(us, 0.9)
+	run.P50, run.P90 = quantile(us, 0.5), quantile(us, 0.9)
 	debug.FreeOSMemory()
 	run.RSS, run.Mapped, run.Disk = c.Resident(), c.Mapped(), d.reflector.Stats().Bytes
 	return nil
 }
 
 // feeds returns the articles of every subscription's feed.
-func (d *desk) feeds(subscriptions int) [][]uint32 {
+func (d *realReflector) feeds(subscriptions int) [][]uint32 {
 	feeds := make([][]uint32, subscriptions)
 	for n := range feeds {
 		f, _ := d.reflector.Feed(cobra.SubscriptionID(n))
@@ -201,18 +201,18 @@ func (d *desk) feeds(subscriptions int) [][]uint32 {
 	return feeds
 }
 
-// again starts once more, as after a crash: what was not written is not.
-func (d *desk) again(ctx context.Context, c ReflectConfig, feeds [][]uint32, run *ReflectRun) error {
+// restart opens the store again, as after a crash: what was not written is lost.
+func (d *realReflector) restart(ctx context.Context, c ReflectConfig, feeds [][]uint32, run *ReflectRun) error {
 	if err := d.disk.Close(); err != nil {
 		return err
 	}
 	debug.FreeOSMemory()
-	begin, spent := time.Now(), c.Spent()
-	again, err := openDesk(c.Dir, d.now)
+	begin, spent := time.Now(), c.CPUTime()
+	again, err := openReflector(c.Dir, d.now)
 	if err != nil {
 		return err
 	}
-	run.Load, run.LoadCPU = time.Since(begin).Seconds(), (c.Spent() - spent).Seconds()
+	run.Load, run.LoadCPU = time.Since(begin).Seconds(), (c.CPUTime() - spent).Seconds()
 	*d = *again
 	run.Same = true
 	for n, feed := range d.feeds(c.Subscriptions) {
@@ -224,8 +224,8 @@ func (d *desk) again(ctx context.Context, c ReflectConfig, feeds [][]uint32, run
 	return ctx.Err()
 }
 
-// TempDir makes a directory for a store within another one, or within the
-// system's for such; remove deletes it.
+// TempDir creates a directory for a store within another one, or within the system's directory for
+// temporary files; remove deletes it.
 func TempDir(within string) (dir string, remove func() error, err error) {
 	dir, err = os.MkdirTemp(within, "tidings-lab-")
 	return dir, func() error { return os.RemoveAll(dir) }, err

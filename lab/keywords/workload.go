@@ -6,31 +6,29 @@ import (
 	"slices"
 )
 
-// The workload of the paper's microbenchmarks (NSDI'07, section 4), as far as it
-// was published: words by their frequency in the Brown corpus, of which the 29
-// most frequent are in no subscription; subscriptions of up to eight words,
-// three in the median; articles of 61 words in the median and 637 in the 90th
-// percentile.
+// The workload of the paper's microbenchmarks (NSDI'07, section 4), as far as it was published:
+// words with their frequencies in the Brown corpus, of which the 29 most frequent are in no
+// subscription; subscriptions of up to eight words, three in the median; articles of 61 words in
+// the median and 637 at the 90th percentile.
 const (
-	// Vocabulary is how many words there are; a word is its rank, from 1.
+	// Vocabulary is the number of words; a word is its rank, from 1.
 	Vocabulary = 50000
-	// Excluded is how many of the most frequent words subscriptions leave out.
+	// Excluded is the number of the most frequent words that are in no subscription.
 	Excluded = 29
-	// MedianWords and ManyWords are of the paper's articles (Figure 5: median
-	// and 90th percentile), LongWords of its stress case (Figure 10).
+	// MedianWords and ManyWords are lengths of the paper's articles (Figure 5: median and 90th
+	// percentile), LongWords that of its stress case (Figure 10).
 	MedianWords, ManyWords, LongWords = 61, 637, 2000
-	// Mix stands for articles of all lengths: log-normal with that median and
-	// that percentile.
+	// Mix stands for articles of all lengths: log-normal with that median and that percentile.
 	Mix = 0
 
-	mixSigma          = 1.8305
-	mixLeast, mixMost = 3, 5000
-	mixMean           = 273 // words
+	mixSigma       = 1.8305
+	mixMin, mixMax = 3, 5000
+	mixMean        = 273 // words
 )
 
-// brown are ranks and how often their words are in the Brown corpus; between
-// them frequency is interpolated, both in logarithms.
-var brown = [][2]float64{
+// brownFrequencies has ranks and the frequencies of their words in the Brown corpus; between them
+// frequencies are interpolated on logarithmic scales.
+var brownFrequencies = [][2]float64{
 	{1, 69971}, {2, 36411}, {3, 28852}, {4, 26149}, {5, 23237}, {6, 21341}, {7, 10595}, {8, 10099}, {9, 9816},
 	{10, 9543}, {11, 9489}, {12, 8756}, {13, 7289}, {14, 7250}, {15, 6997}, {16, 6742}, {17, 6377}, {18, 5378},
 	{20, 5173}, {22, 5133}, {23, 4609}, {26, 4369}, {27, 4207}, {28, 3941}, {29, 3748}, {30, 3619}, {31, 3562},
@@ -38,18 +36,18 @@ var brown = [][2]float64{
 	{5000, 19}, {10000, 8}, {20000, 2.6}, {28000, 1.5}, {28001, 1}, {50001, 1},
 }
 
-// lengths are the weights of subscriptions of one word, of two, and so on
-// (OneStat, 2007; the paper's own table is unpublished).
-var lengths = []float64{15.2, 31.9, 27.0, 14.8, 6.5, 2.7, 1.1, 0.5}
+// lengthWeights are the weights of subscriptions of one word, two words, and so on (OneStat, 2007;
+// the paper's own table is unpublished).
+var lengthWeights = []float64{15.2, 31.9, 27.0, 14.8, 6.5, 2.7, 1.1, 0.5}
 
-// MaxLength is how many words a subscription has at most.
+// MaxLength is the largest number of words of a subscription.
 const MaxLength = 8
 
-// A table draws an index with a frequency, by inversion.
-type table []float64 // cumulative, normalised
+// A sampler draws an index with its frequency, by inversion.
+type sampler []float64 // cumulative, normalised
 
-func newTable(weights []float64) table {
-	t := make(table, len(weights))
+func newSampler(weights []float64) sampler {
+	t := make(sampler, len(weights))
 	sum := 0.0
 	for i, w := range weights {
 		sum += w
@@ -61,7 +59,7 @@ func newTable(weights []float64) table {
 	return t
 }
 
-func (t table) draw(r *rand.Rand) int {
+func (t sampler) draw(r *rand.Rand) int {
 	i, _ := slices.BinarySearch(t, r.Float64())
 	return min(i, len(t)-1)
 }
@@ -70,9 +68,9 @@ func (t table) draw(r *rand.Rand) int {
 type Words struct {
 	names   []string // by number
 	shares  []float64
-	table   table
-	lengths table
-	// seen[w] is the generation in which w was drawn, so that nothing is cleared.
+	table   sampler
+	lengths sampler
+	// seen[w] is the generation in which w was last drawn, so that nothing needs clearing.
 	seen       []uint32
 	generation uint32
 }
@@ -83,10 +81,10 @@ func PaperWords() *Words {
 	at := 0
 	for i := range counts {
 		rank := float64(i + 1)
-		for rank >= brown[at+1][0] {
+		for rank >= brownFrequencies[at+1][0] {
 			at++
 		}
-		a, b := brown[at], brown[at+1]
+		a, b := brownFrequencies[at], brownFrequencies[at+1]
 		slope := math.Log(b[1]/a[1]) / math.Log(b[0]/a[0])
 		counts[i] = a[1] * math.Pow(rank/a[0], slope)
 		names[i] = syllables(i)
@@ -100,7 +98,7 @@ func newWords(names []string, counts []float64) *Words {
 	for _, c := range counts {
 		sum += c
 	}
-	w := &Words{names: append([]string{""}, names...), shares: []float64{0}, table: newTable(counts), lengths: newTable(lengths)}
+	w := &Words{names: append([]string{""}, names...), shares: []float64{0}, table: newSampler(counts), lengths: newSampler(lengthWeights)}
 	for _, c := range counts {
 		w.shares = append(w.shares, c/sum)
 	}
@@ -108,7 +106,7 @@ func newWords(names []string, counts []float64) *Words {
 	return w
 }
 
-// syllables spells a number as a word that could be one, the lower the shorter.
+// syllables spells a number as a plausible word; low numbers give short words.
 func syllables(n int) string {
 	const consonants, vowels = "bcdfghjklmnprstvwz", "aeiou"
 	name := ""
@@ -120,7 +118,7 @@ func syllables(n int) string {
 	return name
 }
 
-// Text appends words as they are written.
+// Text appends the words as text.
 func (w *Words) Text(dst []byte, words []uint32) []byte {
 	for i, word := range words {
 		if i > 0 {
@@ -131,12 +129,12 @@ func (w *Words) Text(dst []byte, words []uint32) []byte {
 	return dst
 }
 
-// Share is the share of articles of so many words that have a word.
+// Share returns the share of articles of a length that contain a word.
 func (w *Words) Share(word uint32, words float64) float64 {
 	return 1 - math.Pow(1-w.shares[word], words)
 }
 
-// Subscription appends the words of a subscription, which are distinct.
+// Subscription appends the distinct words of a random subscription.
 func (w *Words) Subscription(r *rand.Rand, words []uint32) []uint32 {
 	w.generation++
 	for n := w.lengths.draw(r) + 1; n > 0; {
@@ -150,10 +148,10 @@ func (w *Words) Subscription(r *rand.Rand, words []uint32) []uint32 {
 	return words
 }
 
-// Article appends an article of so many words, or of a length of the Mix.
+// Article appends a random article of a length; Mix draws the length, too.
 func (w *Words) Article(r *rand.Rand, length int, words []uint32) []uint32 {
 	for length == Mix {
-		if n := int(math.Exp(math.Log(MedianWords) + mixSigma*r.NormFloat64())); n >= mixLeast && n <= mixMost {
+		if n := int(math.Exp(math.Log(MedianWords) + mixSigma*r.NormFloat64())); n >= mixMin && n <= mixMax {
 			length = n
 		}
 	}

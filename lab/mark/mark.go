@@ -1,5 +1,5 @@
-// Package mark compares figures with what is asked of them. Every command of the laboratory
-// reports its figures as marks, so that all of them are judged, printed and encoded alike.
+// Package mark compares figures with their targets. Every command of the laboratory reports its
+// figures as marks, so that all are judged, printed and encoded alike.
 package mark
 
 import (
@@ -10,111 +10,110 @@ import (
 	"strings"
 )
 
-// A Mark is a figure beside the bounds that are asked of it.
+// A Mark is a figure with its target.
 type Mark struct {
-	Run     string  // run or scenario that the figure is of; empty if the command has only one
+	Run     string  // run or scenario of the figure; empty if the command has only one
 	Figure  string  // what was measured
 	Unit    string  // of the figure and its bounds, such as "s"
-	Got     float64 // NaN if it is not known; infinite if what was waited for never happened
-	Least   float64 // lower bound; -Inf if there is none
-	Most    float64 // upper bound; +Inf if there is none
-	Stretch float64 // bound that would be better still; 0 if there is none
-	Note    string  // why the figure is not known, why nothing is asked, or what the paper states
-	LeftOut bool    // the figure is not known because something was left out on purpose
+	Value   float64 // NaN if unknown; infinite if the awaited event never happened
+	Min     float64 // lower bound; -Inf if there is none
+	Max     float64 // upper bound; +Inf if there is none
+	Stretch float64 // stretch target: a tighter bound than the target; 0 if there is none
+	Note    string  // why the value is unknown, why there is no target, or what the paper states
+	Skip    bool    // the value is unknown because a measurement was skipped on purpose
 }
 
-// Fact is a figure of which nothing is asked.
-func Fact(figure, unit string, got float64) Mark {
+// Info is a figure without a target.
+func Info(figure, unit string, got float64) Mark {
 	return Between(figure, unit, got, math.Inf(-1), math.Inf(1))
 }
 
 // AtMost is a figure with an upper bound.
-func AtMost(figure, unit string, got, most float64) Mark {
-	return Between(figure, unit, got, math.Inf(-1), most)
+func AtMost(figure, unit string, got, max float64) Mark {
+	return Between(figure, unit, got, math.Inf(-1), max)
 }
 
 // AtLeast is a figure with a lower bound.
-func AtLeast(figure, unit string, got, least float64) Mark {
-	return Between(figure, unit, got, least, math.Inf(1))
+func AtLeast(figure, unit string, got, min float64) Mark {
+	return Between(figure, unit, got, min, math.Inf(1))
 }
 
 // Between is a figure with two bounds.
-func Between(figure, unit string, got, least, most float64) Mark {
-	return Mark{Figure: figure, Unit: unit, Got: got, Least: least, Most: most}
+func Between(figure, unit string, got, min, max float64) Mark {
+	return Mark{Figure: figure, Unit: unit, Value: got, Min: min, Max: max}
 }
 
-// None is a count that has to be zero.
-func None[N int | uint64](figure string, got N) Mark { return AtMost(figure, "", float64(got), 0) }
+// Zero is a count that must be zero.
+func Zero[N int | uint64](figure string, got N) Mark { return AtMost(figure, "", float64(got), 0) }
 
-// All is how much is missing of what was wanted, of which nothing may be. It is not known if nothing
-// was wanted at all.
-func All(figure string, got, wanted int) Mark {
-	m := None(figure, wanted-got)
+// NoneMissing is the number of missing items, which must be zero. It is unknown if no items were
+// expected.
+func NoneMissing(figure string, got, wanted int) Mark {
+	m := Zero(figure, wanted-got)
 	if wanted == 0 {
-		m.Got = math.NaN()
+		m.Value = math.NaN()
 	}
 	return m
 }
 
-// NotAsked returns the mark as a figure of which nothing is asked, for a reason.
-func (m Mark) NotAsked(why string) Mark { return Fact(m.Figure, m.Unit, m.Got).Noted(why) }
+// WithoutTarget returns the mark without its target, and a note that says why.
+func (m Mark) WithoutTarget(why string) Mark { return Info(m.Figure, m.Unit, m.Value).WithNote(why) }
 
-// Better returns the mark with a bound that would be better still than the one that is asked.
-func (m Mark) Better(stretch float64) Mark {
+// WithStretch returns the mark with a stretch target.
+func (m Mark) WithStretch(stretch float64) Mark {
 	m.Stretch = stretch
 	return m
 }
 
-// Noted returns the mark with a note.
-func (m Mark) Noted(note string) Mark {
+// WithNote returns the mark with a note.
+func (m Mark) WithNote(note string) Mark {
 	m.Note = note
 	return m
 }
 
-// Without returns the mark as one that is not known, because something was left out on purpose.
-func (m Mark) Without(why string) Mark {
-	m.Got, m.Note, m.LeftOut = math.NaN(), why, true
+// Skipped returns the mark as one that was not measured on purpose.
+func (m Mark) Skipped(why string) Mark {
+	m.Value, m.Note, m.Skip = math.NaN(), why, true
 	return m
 }
 
-// Of returns the marks as those of a run.
-func Of(run string, marks ...Mark) []Mark {
+// ForRun returns the marks with the name of a run.
+func ForRun(run string, marks ...Mark) []Mark {
 	for i := range marks {
 		marks[i].Run = run
 	}
 	return marks
 }
 
-// judged reports whether the figure is compared with anything.
-func (m Mark) judged() bool {
-	return !m.LeftOut && !(math.IsInf(m.Least, -1) && math.IsInf(m.Most, 1))
+// hasTarget reports whether the figure is compared with a target.
+func (m Mark) hasTarget() bool {
+	return !m.Skip && !(math.IsInf(m.Min, -1) && math.IsInf(m.Max, 1))
 }
 
-// Met reports whether the figure is within the bounds that are asked of it. It is false if
-// nothing is asked, or if the figure was left out.
-func (m Mark) Met() bool { return m.judged() && m.Got >= m.Least && m.Got <= m.Most }
+// Met reports whether the value is within the target. It is false if there is no target, or if the
+// measurement was skipped.
+func (m Mark) Met() bool { return m.hasTarget() && m.Value >= m.Min && m.Value <= m.Max }
 
-// Missed reports whether the figure is beyond a bound that is asked of it, or is not known
-// although it should be: its measurement has failed. It is false if nothing is asked, or if the
-// figure was left out.
-func (m Mark) Missed() bool { return m.judged() && !m.Met() }
+// Missed reports whether the value is outside the target, or unknown although it was measured. It
+// is false if there is no target, or if the measurement was skipped.
+func (m Mark) Missed() bool { return m.hasTarget() && !m.Met() }
 
-// Stretched reports whether the figure is better still than was asked.
-func (m Mark) Stretched() bool { return m.Stretch != 0 && m.Met() && m.stretched().Met() }
+// StretchMet reports whether the stretch target is met.
+func (m Mark) StretchMet() bool { return m.Stretch != 0 && m.Met() && m.atStretch().Met() }
 
-// stretched is the mark with the bound that would be better still as the one that is asked.
-func (m Mark) stretched() Mark {
-	if math.IsInf(m.Most, 1) {
-		return AtLeast(m.Figure, m.Unit, m.Got, m.Stretch)
+// atStretch returns the mark with the stretch target as its target.
+func (m Mark) atStretch() Mark {
+	if math.IsInf(m.Max, 1) {
+		return AtLeast(m.Figure, m.Unit, m.Value, m.Stretch)
 	}
-	return AtMost(m.Figure, m.Unit, m.Got, m.Stretch)
+	return AtMost(m.Figure, m.Unit, m.Value, m.Stretch)
 }
 
-// Err returns an error that says how many marks are missed, or nil if none is.
+// Err returns an error with the number of missed marks, or nil if none is missed.
 func Err(marks []Mark) error {
 	missed, judged := 0, 0
 	for _, m := range marks {
-		if m.judged() {
+		if m.hasTarget() {
 			judged++
 		}
 		if m.Missed() {
@@ -127,8 +126,8 @@ func Err(marks []Mark) error {
 	return fmt.Errorf("%d of %d marks missed", missed, judged)
 }
 
-// MarshalJSON encodes the mark. The keys figure, got, asked and met are always there: got is null
-// if the figure is not known or infinite, asked is empty if nothing is asked, and met is null if
+// MarshalJSON encodes the mark. The keys figure, got, asked and met are always present: got is null
+// if the value is unknown or infinite, asked is empty if there is no target, and met is null if
 // there is nothing to judge.
 func (m Mark) MarshalJSON() ([]byte, error) {
 	o := struct {
@@ -140,18 +139,18 @@ func (m Mark) MarshalJSON() ([]byte, error) {
 		Stretch string   `json:"stretch,omitempty"`
 		Met     *bool    `json:"met"`
 		Note    string   `json:"note,omitempty"`
-	}{Run: m.Run, Figure: m.Figure, Unit: m.Unit, Asked: m.asked(), Stretch: m.stretch(), Note: m.note()}
-	if !math.IsNaN(m.Got) && !math.IsInf(m.Got, 0) {
-		o.Got = &m.Got
+	}{Run: m.Run, Figure: m.Figure, Unit: m.Unit, Asked: m.formatBounds(), Stretch: m.formatStretch(), Note: m.formatNote()}
+	if !math.IsNaN(m.Value) && !math.IsInf(m.Value, 0) {
+		o.Got = &m.Value
 	}
-	if met := m.Met(); m.judged() {
+	if met := m.Met(); m.hasTarget() {
 		o.Met = &met
 	}
 	return json.Marshal(o)
 }
 
-// Print prints the marks as a table, a line each, with tabs between the columns. It prints nothing
-// if there are no marks.
+// Print prints the marks as a table, one line each, with tabs between the columns. It prints
+// nothing if there are no marks.
 func Print(line func(format string, args ...any), marks []Mark) {
 	if len(marks) == 0 {
 		return
@@ -163,79 +162,81 @@ func Print(line func(format string, args ...any), marks []Mark) {
 		}
 		line("%s", strings.Join(cells, "\t"))
 	}
-	row("run", "figure", "got", "asked", "", "")
+	row("run", "figure", "value", "target", "", "")
 	for _, m := range marks {
-		row(m.Run, m.Figure, m.got(), m.asked(), m.verdict(), m.note())
+		row(m.Run, m.Figure, m.formatValue(), m.formatBounds(), m.verdict(), m.formatNote())
 	}
 }
 
-// got is the figure with its unit.
-func (m Mark) got() string {
+// formatValue returns the value with its unit.
+func (m Mark) formatValue() string {
 	switch {
-	case math.IsNaN(m.Got):
+	case math.IsNaN(m.Value):
 		return "-"
-	case math.IsInf(m.Got, 0):
+	case math.IsInf(m.Value, 0):
 		return "never"
 	}
-	return m.quantity(m.Got)
+	return m.formatQuantity(m.Value)
 }
 
-// asked is the bounds with their unit.
-func (m Mark) asked() string {
+// formatBounds returns the target with its unit.
+func (m Mark) formatBounds() string {
 	switch {
-	case math.IsInf(m.Least, -1) && math.IsInf(m.Most, 1):
+	case math.IsInf(m.Min, -1) && math.IsInf(m.Max, 1):
 		return ""
-	case math.IsInf(m.Least, -1):
-		return "≤ " + m.quantity(m.Most)
-	case math.IsInf(m.Most, 1):
-		return "≥ " + m.quantity(m.Least)
+	case math.IsInf(m.Min, -1):
+		return "≤ " + m.formatQuantity(m.Max)
+	case math.IsInf(m.Max, 1):
+		return "≥ " + m.formatQuantity(m.Min)
 	}
-	return number(m.Least) + " … " + m.quantity(m.Most)
+	return formatNumber(m.Min) + " … " + m.formatQuantity(m.Max)
 }
 
-// stretch is the bound that would be better still, with its unit.
-func (m Mark) stretch() string {
+// formatStretch returns the stretch target with its unit.
+func (m Mark) formatStretch() string {
 	if m.Stretch == 0 {
 		return ""
 	}
-	return m.stretched().asked()
+	return m.atStretch().formatBounds()
 }
 
-// verdict is what the table says of the figure.
+// verdict returns the judgement for the table.
 func (m Mark) verdict() string {
 	switch {
-	case m.LeftOut:
-		return "left out"
+	case m.Skip:
+		return "skipped"
 	case m.Missed():
 		return "MISSED"
-	case m.Stretched():
-		return "met, and the stretch: " + m.stretch()
+	case m.StretchMet():
+		return "met, also the stretch target " + m.formatStretch()
 	case m.Met() && m.Stretch != 0:
-		return "met; the stretch is " + m.stretch()
+		return "met; stretch target " + m.formatStretch()
 	case m.Met():
 		return "met"
 	}
 	return ""
 }
 
-// note is the note, or the word for a figure that is no number.
-func (m Mark) note() string {
+// formatNote returns the note, or a word for a value that is not a number.
+func (m Mark) formatNote() string {
 	switch {
 	case m.Note != "":
 		return m.Note
-	case math.IsNaN(m.Got):
-		return "not known"
-	case math.IsInf(m.Got, 0):
+	case math.IsNaN(m.Value):
+		return "unknown"
+	case math.IsInf(m.Value, 0):
 		return "never"
 	}
 	return ""
 }
 
-// quantity is a value with the unit of the mark.
-func (m Mark) quantity(v float64) string { return strings.TrimSpace(number(v) + " " + m.Unit) }
+// formatQuantity returns a value with the mark's unit.
+func (m Mark) formatQuantity(v float64) string {
+	return strings.TrimSpace(formatNumber(v) + " " + m.Unit)
+}
 
-// number is a value with four digits, or with as many as it has before the point.
-func number(v float64) string {
+// formatNumber returns a value with four digits, or with all digits before the decimal point.
+func formatNumber(v float64) string {
 	if math.Abs(v) >= 999.5 {
 		return fmt.Sprintf("%.0f", v)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Each mark is judged, printed and encoded by the same rules.
+// Marks are judged, printed and encoded by the same rules.
 func TestMarks(t *testing.T) {
 	for _, c := range []struct {
 		mark    Mark
@@ -19,17 +19,17 @@ func TestMarks(t *testing.T) {
 		{AtMost("wait", "s", 2.5, 2), `{"figure":"wait","got":2.5,"unit":"s","asked":"≤ 2 s","met":false}`, "wait|2.5 s|≤ 2 s|MISSED"},
 		{AtLeast("rate", "", 12345.6, 10_000), `{"figure":"rate","got":12345.6,"asked":"≥ 10000","met":true}`, "rate|12346|≥ 10000|met"},
 		{Between("load", "", 0.99, 0.995, 1), `{"figure":"load","got":0.99,"asked":"0.995 … 1","met":false}`, "load|0.99|0.995 … 1|MISSED"},
-		{Fact("median", "s", 3), `{"figure":"median","got":3,"unit":"s","asked":"","met":null}`, "median|3 s"},
-		{None("lost", 0), `{"figure":"lost","got":0,"asked":"≤ 0","met":true}`, "lost|0|≤ 0|met"},
-		{AtMost("wait", "s", math.NaN(), 2), `{"figure":"wait","got":null,"unit":"s","asked":"≤ 2 s","met":false,"note":"not known"}`, "wait|-|≤ 2 s|MISSED|not known"},
+		{Info("median", "s", 3), `{"figure":"median","got":3,"unit":"s","asked":"","met":null}`, "median|3 s"},
+		{Zero("lost", 0), `{"figure":"lost","got":0,"asked":"≤ 0","met":true}`, "lost|0|≤ 0|met"},
+		{AtMost("wait", "s", math.NaN(), 2), `{"figure":"wait","got":null,"unit":"s","asked":"≤ 2 s","met":false,"note":"unknown"}`, "wait|-|≤ 2 s|MISSED|unknown"},
 		{AtMost("wait", "s", math.Inf(1), 2), `{"figure":"wait","got":null,"unit":"s","asked":"≤ 2 s","met":false,"note":"never"}`, "wait|never|≤ 2 s|MISSED|never"},
-		{AtMost("of calm", "", 9, 2).Without("calm was not run"), `{"figure":"of calm","got":null,"asked":"≤ 2","met":null,"note":"calm was not run"}`, "of calm|-|≤ 2|left out|calm was not run"},
-		{AtMost("p99", "s", 0.5, 2).Better(1), `{"figure":"p99","got":0.5,"unit":"s","asked":"≤ 2 s","stretch":"≤ 1 s","met":true}`, "p99|0.5 s|≤ 2 s|met, and the stretch: ≤ 1 s"},
-		{AtMost("p99", "s", 1.5, 2).Better(1), `{"figure":"p99","got":1.5,"unit":"s","asked":"≤ 2 s","stretch":"≤ 1 s","met":true}`, "p99|1.5 s|≤ 2 s|met; the stretch is ≤ 1 s"},
-		{All("missing", 7, 8), `{"figure":"missing","got":1,"asked":"≤ 0","met":false}`, "missing|1|≤ 0|MISSED"},
-		{All("missing", 0, 0), `{"figure":"missing","got":null,"asked":"≤ 0","met":false,"note":"not known"}`, "missing|-|≤ 0|MISSED|not known"},
-		{AtLeast("speed", "MB/s", 9, 20).NotAsked("asked of real pages"), `{"figure":"speed","got":9,"unit":"MB/s","asked":"","met":null,"note":"asked of real pages"}`, "speed|9 MB/s|||asked of real pages"},
-		{Fact("lines", "", 18).Noted("the paper: 17"), `{"figure":"lines","got":18,"asked":"","met":null,"note":"the paper: 17"}`, "lines|18|||the paper: 17"},
+		{AtMost("of calm", "", 9, 2).Skipped("calm was not run"), `{"figure":"of calm","got":null,"asked":"≤ 2","met":null,"note":"calm was not run"}`, "of calm|-|≤ 2|skipped|calm was not run"},
+		{AtMost("p99", "s", 0.5, 2).WithStretch(1), `{"figure":"p99","got":0.5,"unit":"s","asked":"≤ 2 s","stretch":"≤ 1 s","met":true}`, "p99|0.5 s|≤ 2 s|met, also the stretch target ≤ 1 s"},
+		{AtMost("p99", "s", 1.5, 2).WithStretch(1), `{"figure":"p99","got":1.5,"unit":"s","asked":"≤ 2 s","stretch":"≤ 1 s","met":true}`, "p99|1.5 s|≤ 2 s|met; stretch target ≤ 1 s"},
+		{NoneMissing("missing", 7, 8), `{"figure":"missing","got":1,"asked":"≤ 0","met":false}`, "missing|1|≤ 0|MISSED"},
+		{NoneMissing("missing", 0, 0), `{"figure":"missing","got":null,"asked":"≤ 0","met":false,"note":"unknown"}`, "missing|-|≤ 0|MISSED|unknown"},
+		{AtLeast("speed", "MB/s", 9, 20).WithoutTarget("the target is for real pages"), `{"figure":"speed","got":9,"unit":"MB/s","asked":"","met":null,"note":"the target is for real pages"}`, "speed|9 MB/s|||the target is for real pages"},
+		{Info("lines", "", 18).WithNote("the paper: 17"), `{"figure":"lines","got":18,"asked":"","met":null,"note":"the paper: 17"}`, "lines|18|||the paper: 17"},
 	} {
 		b, err := json.Marshal(c.mark)
 		if err != nil || string(b) != c.json {
@@ -48,10 +48,10 @@ func printed(marks ...Mark) (lines []string) {
 	return lines
 }
 
-// The table has a column of runs if there are several.
+// If there are several runs, the table has a column for them.
 func TestRunsArePrinted(t *testing.T) {
-	marks := append(Of("calm", None("lost", 0)), Of("churn", None("lost", 1))...)
-	if got := strings.Join(printed(marks...), "\n"); got != "run|figure|got|asked\ncalm|lost|0|≤ 0|met\nchurn|lost|1|≤ 0|MISSED" {
+	marks := append(ForRun("calm", Zero("lost", 0)), ForRun("churn", Zero("lost", 1))...)
+	if got := strings.Join(printed(marks...), "\n"); got != "run|figure|value|target\ncalm|lost|0|≤ 0|met\nchurn|lost|1|≤ 0|MISSED" {
 		t.Error(got)
 	}
 	if lines := printed(); len(lines) != 0 {
@@ -59,13 +59,13 @@ func TestRunsArePrinted(t *testing.T) {
 	}
 }
 
-// Only marks that are judged count, and a figure that was left out on purpose is no miss.
+// Only marks with a target count, and a skipped measurement is not a miss.
 func TestErr(t *testing.T) {
-	met := []Mark{None("lost", 0), Fact("seen", "", 7), AtMost("of calm", "", 0, 1).Without("calm was not run")}
+	met := []Mark{Zero("lost", 0), Info("seen", "", 7), AtMost("of calm", "", 0, 1).Skipped("calm was not run")}
 	if err := Err(met); err != nil {
 		t.Error(err)
 	}
-	err := Err(append(met, None("twice", 1), AtMost("wait", "s", math.NaN(), 2)))
+	err := Err(append(met, Zero("twice", 1), AtMost("wait", "s", math.NaN(), 2)))
 	if err == nil || err.Error() != "2 of 3 marks missed" {
 		t.Error(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// freeze stops a process where it stands.
+// freeze stops a process, as SIGSTOP does.
 func freeze(p *os.Process) error {
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return fmt.Errorf("stop a process: %w", err)

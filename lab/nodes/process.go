@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// A process is a house as the laboratory sees it.
+// A process is a group of nodes as the laboratory sees it.
 type process struct {
-	cmd     *exec.Cmd
-	stdin   io.WriteCloser
-	orders  *gob.Encoder
-	reports *gob.Decoder
-	empty   int // bytes resident before it held any node; 0: not known
+	cmd      *exec.Cmd
+	stdin    io.WriteCloser
+	commands *gob.Encoder
+	replies  *gob.Decoder
+	emptyRSS int // resident bytes before it held any node; 0: unknown
 }
 
-// start starts a house.
-func start(ctx context.Context, command *exec.Cmd) (*process, error) {
-	p := &process{cmd: command}
+// start starts a process.
+func start(ctx context.Context, cmd *exec.Cmd) (*process, error) {
+	p := &process{cmd: cmd}
 	p.cmd.WaitDelay = time.Second
 	out, err := p.cmd.StdoutPipe()
 	if err == nil {
@@ -33,20 +33,20 @@ func start(ctx context.Context, command *exec.Cmd) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start a process for nodes: %w", err)
 	}
-	p.orders, p.reports = gob.NewEncoder(p.stdin), gob.NewDecoder(out)
-	if _, err := p.do(ctx, order{Weigh: true}); err != nil {
-		p.end()
+	p.commands, p.replies = gob.NewEncoder(p.stdin), gob.NewDecoder(out)
+	if _, err := p.send(ctx, command{Measure: true}); err != nil {
+		p.kill()
 		return nil, err
 	}
-	p.empty, _ = Resident(p.cmd.Process.Pid)
+	p.emptyRSS, _ = Resident(p.cmd.Process.Pid)
 	return p, nil
 }
 
-// do gives an order and waits for the report. If ctx ends, so does the process, which
-// was started with it.
-func (p *process) do(ctx context.Context, o order) (r report, err error) {
-	if err = p.orders.Encode(o); err == nil {
-		err = p.reports.Decode(&r)
+// send sends a command and waits for the reply. If ctx ends, the process ends, too, because it was
+// started with ctx.
+func (p *process) send(ctx context.Context, o command) (r reply, err error) {
+	if err = p.commands.Encode(o); err == nil {
+		err = p.replies.Decode(&r)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -59,11 +59,11 @@ func (p *process) do(ctx context.Context, o order) (r report, err error) {
 	return r, nil
 }
 
-// die ends the nodes of a process in one of the ways.
-func (p *process) die(ctx context.Context, way string) error {
+// exit ends the nodes of a process in one of the modes.
+func (p *process) exit(ctx context.Context, way string) error {
 	switch way {
 	case Leave:
-		_, err := p.do(ctx, order{Leave: true})
+		_, err := p.send(ctx, command{Leave: true})
 		return err
 	case Silent:
 		return freeze(p.cmd.Process)
@@ -72,8 +72,8 @@ func (p *process) die(ctx context.Context, way string) error {
 	}
 }
 
-// end ends a process, whatever it does, and waits for that.
-func (p *process) end() {
-	_ = p.cmd.Process.Kill() // it may have ended
-	_ = p.cmd.Wait()         // by a signal, as was meant
+// kill kills a process and waits for its end.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill() // it may have ended already
+	_ = p.cmd.Wait()         // an error says that it was killed
 }

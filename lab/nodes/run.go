@@ -18,41 +18,41 @@ import (
 )
 
 const (
-	// lookPause is the time between two looks at all nodes.
-	lookPause = 250 * time.Millisecond
-	// rightTime is how long tables may take before a run is given up.
-	rightTime = 5 * time.Minute
-	// sampled is how many keys every node finds the root of before tables count as
+	// pollInterval is the time between two inspections of all nodes.
+	pollInterval = 250 * time.Millisecond
+	// rightTimeout is the time for the tables to become right.
+	rightTimeout = 5 * time.Minute
+	// sampledKeys is the number of keys whose root every node must find before tables count as
 	// right.
-	sampled = 5
+	sampledKeys = 5
 )
 
 // A Lab is what runs need.
 type Lab struct {
-	// House makes the command of a process that calls Serve. It ends with ctx.
-	House func(ctx context.Context) *exec.Cmd
-	// Seed is that of the keys that are looked up. What nodes do is not repeated by
-	// it: their keys, ports and times are the world's.
+	// Command returns the command of a process that calls Serve. The process ends with ctx.
+	Command func(ctx context.Context) *exec.Cmd
+	// Seed is the seed of the keys that are looked up. The rest of a run is not reproducible: keys
+	// of nodes, ports and times.
 	Seed uint64
-	// Progress is told how much of what is waited for is there, from 0 to 1.
+	// Progress is called with the part of the awaited condition that holds, from 0 to 1.
 	Progress func(what string, done float64)
 }
 
-// A network is some nodes of one network.
+// A network is the nodes of one network and their processes.
 type network struct {
 	lab       Lab
 	transport string
 	dir       string
 	params    wire.Network
-	dice      *rand.Rand
-	through   []string // addresses of the first node
-	opened    int
+	rng       *rand.Rand
+	bootstrap []string // addresses of the first node
+	started   int
 	live      []*process
-	gone      []*process // stopped, and still to be ended
-	last      time.Time  // start of the last node
+	stopped   []*process // stopped processes that must still be killed
+	lastStart time.Time  // start of the last node
 }
 
-// Run does a run.
+// Run makes a run.
 func (l Lab) Run(ctx context.Context, c Scenario) (Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -60,20 +60,20 @@ func (l Lab) Run(ctx context.Context, c Scenario) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("folder for nodes: %w", err)
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // what is left is in the system's folder for that
-	n := &network{lab: l, transport: c.Transport, dir: dir, params: wire.DefaultNetwork("lab"), dice: rand.New(rand.NewPCG(l.Seed, 0))}
+	defer func() { _ = os.RemoveAll(dir) }() // in the system's folder for temporary files
+	n := &network{lab: l, transport: c.Transport, dir: dir, params: wire.DefaultNetwork("lab"), rng: rand.New(rand.NewPCG(l.Seed, 0))}
 	n.params.PrivateAddresses = true
-	defer n.end()
+	defer n.stopAll()
 	r := Result{Phase: c.Phase, Transport: c.Transport, Nodes: c.Nodes, Killed: c.Killed, Seed: l.Seed}
 	switch c.Phase {
 	case Join:
 		err = n.join(ctx, c, &r)
 	case Silent, Closed:
-		err = n.decimate(ctx, c, &r)
+		err = n.killMany(ctx, c, &r)
 	case Sequencer:
-		err = n.behead(ctx, c, &r)
+		err = n.sequencerExits(ctx, c, &r)
 	default:
-		err = fmt.Errorf("no such phase: %q", c.Phase)
+		err = fmt.Errorf("unknown phase %q", c.Phase)
 	}
 	if err != nil {
 		return r, fmt.Errorf("%s, %s: %w", c.Phase, c.Transport, err)
@@ -81,56 +81,56 @@ func (l Lab) Run(ctx context.Context, c Scenario) (Result, error) {
 	return r, nil
 }
 
-// house starts a process with some nodes of the network.
-func (n *network) house(ctx context.Context, nodes int, pause time.Duration) error {
-	p, err := start(ctx, n.lab.House(ctx))
+// startGroup starts a process with some nodes of the network.
+func (n *network) startGroup(ctx context.Context, nodes int, pause time.Duration) error {
+	p, err := start(ctx, n.lab.Command(ctx))
 	if err != nil {
 		return err
 	}
 	n.live = append(n.live, p)
 	for opened := 0; opened < nodes; {
-		o := order{Pause: pause}
+		o := command{Pause: pause}
 		count := nodes - opened
-		if n.opened == 0 {
+		if n.started == 0 {
 			count = 1 // the others join through it
 		}
 		for range count {
-			plan := Plan{Dir: filepath.Join(n.dir, strconv.Itoa(n.opened)), Listen: listen(n.transport), Bootstrap: n.through}
-			if n.opened == 0 {
+			plan := Plan{Dir: filepath.Join(n.dir, strconv.Itoa(n.started)), Listen: listen(n.transport), Bootstrap: n.bootstrap}
+			if n.started == 0 {
 				plan.Found = &n.params
 			}
 			o.Open = append(o.Open, plan)
-			n.opened++
+			n.started++
 			opened++
 		}
-		if _, err := p.do(ctx, o); err != nil {
+		if _, err := p.send(ctx, o); err != nil {
 			return err
 		}
-		n.last = time.Now()
-		if n.through == nil {
-			r, err := p.do(ctx, order{Look: true})
+		n.lastStart = time.Now()
+		if n.bootstrap == nil {
+			r, err := p.send(ctx, command{Inspect: true})
 			if err != nil {
 				return err
 			}
-			n.through = r.Looks[0].Addrs
+			n.bootstrap = r.States[0].Addrs
 		}
 	}
 	return nil
 }
 
-// end ends all processes.
-func (n *network) end() {
-	for _, p := range slices.Concat(n.live, n.gone) {
-		p.end()
+// stopAll ends all processes.
+func (n *network) stopAll() {
+	for _, p := range slices.Concat(n.live, n.stopped) {
+		p.kill()
 	}
 }
 
-// all gives an order to all processes at once.
-func (n *network) all(ctx context.Context, o order) ([]report, error) {
-	reports, errs := make([]report, len(n.live)), make([]error, len(n.live))
+// sendAll sends a command to all processes at once.
+func (n *network) sendAll(ctx context.Context, o command) ([]reply, error) {
+	reports, errs := make([]reply, len(n.live)), make([]error, len(n.live))
 	var asked sync.WaitGroup
 	for i, p := range n.live {
-		asked.Go(func() { reports[i], errs[i] = p.do(ctx, o) })
+		asked.Go(func() { reports[i], errs[i] = p.send(ctx, o) })
 	}
 	asked.Wait()
 	for _, err := range errs {
@@ -141,76 +141,75 @@ func (n *network) all(ctx context.Context, o order) ([]report, error) {
 	return reports, nil
 }
 
-// look looks at all nodes that live.
-func (n *network) look(ctx context.Context) (looks []Look, err error) {
-	reports, err := n.all(ctx, order{Look: true})
+// inspect returns the states of all live nodes.
+func (n *network) inspect(ctx context.Context) (states []NodeState, err error) {
+	reports, err := n.sendAll(ctx, command{Inspect: true})
 	for _, r := range reports {
-		looks = append(looks, r.Looks...)
+		states = append(states, r.States...)
 	}
-	return looks, err
+	return states, err
 }
 
-// right waits until all tables are right, and every node finds the right root of some
-// keys, and notes in r how long that took since a time. It returns what the nodes knew
-// then.
-func (n *network) right(ctx context.Context, since time.Time, r *Result) ([]Look, error) {
-	r.Curve, r.CountError = nil, 0
-	looks, err := n.await(ctx, "tables are right", func(looks []Look) (done float64, lack string, err error) {
-		wrong := wrongTables(looks)
-		done = 1 - float64(len(wrong))/float64(len(looks))
-		r.Curve = append(r.Curve, Point{time.Since(since).Seconds(), done})
+// awaitRight waits until all tables are right and every node finds the right root of some keys. It
+// records in r how long that took, and returns the states.
+func (n *network) awaitRight(ctx context.Context, since time.Time, r *Result) ([]NodeState, error) {
+	r.RightShares, r.CountError = nil, 0
+	states, err := n.await(ctx, "tables are right", func(states []NodeState) (done float64, lack string, err error) {
+		wrong := wrongTables(states)
+		done = 1 - float64(len(wrong))/float64(len(states))
+		r.RightShares = append(r.RightShares, Point{time.Since(since).Seconds(), done})
 		if len(wrong) > 0 {
 			return done, wrong[0], nil
 		}
-		lack, err = n.astray(ctx, looks)
+		lack, err = n.checkRoots(ctx, states)
 		return done, lack, err
 	})
 	r.RightS = time.Since(since).Seconds()
-	for _, l := range looks {
-		off, _ := l.countError(looks)
+	for _, l := range states {
+		off, _ := l.countError(states)
 		r.CountError = max(r.CountError, off)
 	}
-	return looks, err
+	return states, err
 }
 
-// await looks at all nodes until nothing is missing.
-func (n *network) await(ctx context.Context, what string, missing func([]Look) (done float64, lack string, err error)) ([]Look, error) {
+// await inspects all nodes until nothing is missing.
+func (n *network) await(ctx context.Context, what string, missing func([]NodeState) (done float64, lack string, err error)) ([]NodeState, error) {
 	began := time.Now()
 	for {
-		looks, err := n.look(ctx)
+		states, err := n.inspect(ctx)
 		if err != nil {
 			return nil, err
 		}
-		done, lack, err := missing(looks)
+		done, lack, err := missing(states)
 		if err != nil || lack == "" {
-			return looks, err
+			return states, err
 		}
 		n.lab.Progress(what, done)
-		if time.Since(began) > rightTime {
-			return looks, fmt.Errorf("%s: not within %v: %s", what, rightTime, lack)
+		if time.Since(began) > rightTimeout {
+			return states, fmt.Errorf("%s: not within %v: %s", what, rightTimeout, lack)
 		}
-		if err := loop.Sleep(ctx, lookPause); err != nil {
-			return looks, err
+		if err := loop.Sleep(ctx, pollInterval); err != nil {
+			return states, err
 		}
 	}
 }
 
-// astray has every node find the roots of some keys, and says which one found another
-// than the live member nearest to it.
-func (n *network) astray(ctx context.Context, looks []Look) (string, error) {
+// checkRoots makes every node find the roots of some keys, and describes the first that is not the
+// live member nearest to its key.
+func (n *network) checkRoots(ctx context.Context, states []NodeState) (string, error) {
 	var keys []overlay.ID
-	for range sampled {
-		keys = append(keys, randomID(n.dice))
+	for range sampledKeys {
+		keys = append(keys, randomID(n.rng))
 	}
-	reports, err := n.all(ctx, order{Find: keys})
+	reports, err := n.sendAll(ctx, command{Find: keys})
 	if err != nil {
 		return "", err
 	}
 	for _, r := range reports {
 		for _, roots := range r.Roots {
 			for i, got := range roots {
-				if want := root(keys[i], looks); got != want {
-					return fmt.Sprintf("the root of %s is %s, somebody finds %s", keys[i].Short(), want.Short(), got.Short()), nil
+				if want := root(keys[i], states); got != want {
+					return fmt.Sprintf("the root of %s is %s, but a node finds %s", keys[i].Short(), want.Short(), got.Short()), nil
 				}
 			}
 		}
@@ -218,23 +217,23 @@ func (n *network) astray(ctx context.Context, looks []Look) (string, error) {
 	return "", nil
 }
 
-func randomID(dice *rand.Rand) (id overlay.ID) {
+func randomID(rng *rand.Rand) (id overlay.ID) {
 	for i := range id {
-		id[i] = byte(dice.Uint32())
+		id[i] = byte(rng.Uint32())
 	}
 	return id
 }
 
-// join lets all nodes join in one process, and measures what they cost.
+// join starts all nodes in one process, and measures their cost.
 func (n *network) join(ctx context.Context, c Scenario, r *Result) error {
-	if err := n.house(ctx, c.Nodes, c.Pause); err != nil {
+	if err := n.startGroup(ctx, c.Nodes, c.Pause); err != nil {
 		return err
 	}
-	looks, err := n.right(ctx, n.last, r)
+	states, err := n.awaitRight(ctx, n.lastStart, r)
 	if err != nil {
 		return err
 	}
-	busy, err := n.cost(ctx, looks, 0)
+	busy, err := n.cost(ctx, states, 0)
 	if err != nil {
 		return err
 	}
@@ -244,37 +243,37 @@ func (n *network) join(ctx context.Context, c Scenario, r *Result) error {
 	}
 	p := n.live[0].cmd.Process.Pid
 	began := time.Now()
-	before, _ := Spent(p)
+	before, _ := CPUTime(p)
 	for since := time.Duration(0); since < c.Rest; since = time.Since(began) {
 		n.lab.Progress("nodes rest", since.Seconds()/c.Rest.Seconds())
 		if err := loop.Sleep(ctx, min(time.Second, c.Rest-since)); err != nil {
 			return err
 		}
 	}
-	after, _ := Spent(p)
+	after, _ := CPUTime(p)
 	cpu := (after - before).Seconds() / time.Since(began).Seconds()
-	if looks, err = n.look(ctx); err != nil {
+	if states, err = n.inspect(ctx); err != nil {
 		return err
 	}
-	idle, err := n.cost(ctx, looks, cpu)
+	idle, err := n.cost(ctx, states, cpu)
 	r.Idle = &idle
 	return err
 }
 
 // cost measures the only process.
-func (n *network) cost(ctx context.Context, looks []Look, cpu float64) (c Cost, err error) {
-	p, nodes := n.live[0], float64(len(looks))
+func (n *network) cost(ctx context.Context, states []NodeState, cpu float64) (c Cost, err error) {
+	p, nodes := n.live[0], float64(len(states))
 	if rss, err := Resident(p.cmd.Process.Pid); err == nil { // before garbage is collected
-		c.RSSBytes = int(float64(rss-p.empty) / nodes)
+		c.RSSBytes = int(float64(rss-p.emptyRSS) / nodes)
 	}
-	report, err := p.do(ctx, order{Weigh: true})
+	report, err := p.send(ctx, command{Measure: true})
 	if err != nil {
 		return c, err
 	}
 	part := func(of int) float64 { return float64(of) / nodes }
 	m := report.Memory
 	c.HeapBytes, c.StackBytes, c.Goroutines = int(part(m.Heap)), int(part(m.Stack)), part(m.Goroutines)
-	for _, l := range looks {
+	for _, l := range states {
 		c.Connections += float64(l.Connections) / nodes
 		c.Links += float64(l.Links) / nodes
 	}
@@ -282,28 +281,28 @@ func (n *network) cost(ctx context.Context, looks []Look, cpu float64) (c Cost, 
 	return c, nil
 }
 
-// decimate lets nodes join in two processes, and kills one of these.
-func (n *network) decimate(ctx context.Context, c Scenario, r *Result) error {
+// killMany starts nodes in two processes, and kills one of these.
+func (n *network) killMany(ctx context.Context, c Scenario, r *Result) error {
 	for _, nodes := range []int{c.Nodes - c.Killed, c.Killed} {
-		if err := n.house(ctx, nodes, c.Pause); err != nil {
+		if err := n.startGroup(ctx, nodes, c.Pause); err != nil {
 			return err
 		}
 	}
-	if _, err := n.right(ctx, n.last, r); err != nil {
+	if _, err := n.awaitRight(ctx, n.lastStart, r); err != nil {
 		return err
 	}
 	died := time.Now()
-	if err := n.remove(1).die(ctx, c.Phase); err != nil {
+	if err := n.remove(1).exit(ctx, c.Phase); err != nil {
 		return err
 	}
-	_, err := n.right(ctx, died, r)
+	_, err := n.awaitRight(ctx, died, r)
 	return err
 }
 
-// remove counts a process no longer as one that lives.
+// remove removes a process from the live ones.
 func (n *network) remove(i int) *process {
 	p := n.live[i]
 	n.live = slices.Delete(n.live, i, i+1)
-	n.gone = append(n.gone, p)
+	n.stopped = append(n.stopped, p)
 	return p
 }

@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Resident returns how much memory of a process is resident, in bytes.
+// Resident returns the resident memory of a process in bytes.
 func Resident(pid int) (int, error) {
 	resident, _, err := memoryOf(pid)
 	return resident, err
 }
 
-// Mapped returns how much of that is pages of files, the program's own among them,
-// which the system may take back.
+// Mapped returns how much of that is pages of files, including the program itself, which the system
+// may take back.
 func Mapped(pid int) (int, error) {
 	_, mapped, err := memoryOf(pid)
 	return mapped, err
@@ -33,10 +33,10 @@ func memoryOf(pid int) (resident, mapped int, err error) {
 	return resident * os.Getpagesize(), mapped * os.Getpagesize(), nil
 }
 
-// Spent returns how long a process has computed, to the nanosecond.
-func Spent(pid int) (time.Duration, error) {
+// CPUTime returns the CPU time of a process, with a resolution of nanoseconds.
+func CPUTime(pid int) (time.Duration, error) {
 	var t unix.Timespec
-	// The clock of a process, as clock_getcpuclockid(3) makes it of its number.
+	// The CPU clock of a process, as clock_getcpuclockid(3) derives it from the process id.
 	const scheduled = 2
 	if err := unix.ClockGettime(int32(^pid)<<3|scheduled, &t); err != nil {
 		return 0, fmt.Errorf("time of process %d: %w", pid, err)

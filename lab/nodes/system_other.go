@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// errUntold says that this system does not tell what a process costs.
-var errUntold = errors.New("only Linux tells what a process costs")
+// errUnsupported says that this system cannot report what a process uses.
+var errUnsupported = errors.New("only Linux reports the memory and CPU time of a process")
 
-func Resident(int) (int, error) { return 0, errUntold }
+func Resident(int) (int, error) { return 0, errUnsupported }
 
-func Mapped(int) (int, error) { return 0, errUntold }
+func Mapped(int) (int, error) { return 0, errUnsupported }
 
-func Spent(int) (time.Duration, error) { return 0, errUntold }
+func CPUTime(int) (time.Duration, error) { return 0, errUnsupported }

@@ -7,30 +7,30 @@ import (
 	"tidings/overlay"
 )
 
-// countTolerance is how far a count may be from the truth, as part of it. Counts are
-// learned from the table's contacts, one after the other, each once in ten minutes: when
-// a third of all has just died, they are half too high.
+// countTolerance is the relative error that a count may have. Counts are learned from the table's
+// contacts, each of which is asked once in ten minutes; when a third of all members has just died,
+// counts are half too high.
 const countTolerance = 0.5
 
-// wrongTables says what is wrong in what each node knows, if these are all that live:
-// a line for each table that is not right.
+// wrongTables returns a line for each node whose table is wrong, given the states of all live
+// nodes.
 //
-// A table is right when the node is a member, its leaf is all live members with its
-// prefix, at the depth that they all have, every slot in which a live member could
-// stand has a live one, and no count is farther from the truth than the tolerance.
-func wrongTables(all []Look) (wrong []string) {
+// A table is right if the node is a member; its leaf is all live members with its prefix, at the
+// depth that they all have; every slot for which there is a live member has a live one; and no
+// count is off by more than the tolerance.
+func wrongTables(all []NodeState) (wrong []string) {
 	for _, l := range all {
-		if err := l.fault(all); err != nil {
+		if err := l.problem(all); err != nil {
 			wrong = append(wrong, fmt.Sprintf("node %s: %v", l.ID.Short(), err))
 		}
 	}
 	return wrong
 }
 
-// fault says what is wrong first.
-func (l Look) fault(all []Look) error {
+// problem returns the first error in a node's table.
+func (l NodeState) problem(all []NodeState) error {
 	if !l.Member {
-		return fmt.Errorf("is no member")
+		return fmt.Errorf("is not a member")
 	}
 	var leaf []overlay.ID
 	for _, m := range all {
@@ -47,21 +47,21 @@ func (l Look) fault(all []Look) error {
 	}
 	for _, s := range l.Slots {
 		in := func(id overlay.ID) bool { return id.Common(l.ID) >= 4*s.Row && id.Digit(s.Row) == s.Column }
-		some := slices.ContainsFunc(all, func(m Look) bool { return in(m.ID) })
-		alive := slices.ContainsFunc(all, func(m Look) bool { return m.ID == s.Contact && in(m.ID) })
+		some := slices.ContainsFunc(all, func(m NodeState) bool { return in(m.ID) })
+		alive := slices.ContainsFunc(all, func(m NodeState) bool { return m.ID == s.Contact && in(m.ID) })
 		if some && !alive {
-			return fmt.Errorf("nobody who lives in slot (%d, %x)", s.Row, s.Column)
+			return fmt.Errorf("no live member in slot (%d, %x)", s.Row, s.Column)
 		}
 	}
 	if worst, d := l.countError(all); worst > countTolerance {
-		return fmt.Errorf("counts %d members below %d bits, %.0f %% off", l.Counts[d], d, 100*worst)
+		return fmt.Errorf("counts %d members below %d bits, which is %.0f %% off", l.Counts[d], d, 100*worst)
 	}
 	return nil
 }
 
-// countError returns the largest error of a node's counts, as part of the truth, and
-// which of them it is.
-func (l Look) countError(all []Look) (worst float64, bits int) {
+// countError returns the largest relative error of a node's counts, and the number of bits of that
+// count.
+func (l NodeState) countError(all []NodeState) (worst float64, bits int) {
 	for d, got := range l.Counts {
 		truth := 0
 		for _, m := range all {
@@ -81,8 +81,8 @@ func sameIDs(a, b []overlay.ID) bool {
 }
 
 // root returns the live member nearest to a key.
-func root(key overlay.ID, all []Look) overlay.ID {
-	return slices.MinFunc(all, func(a, b Look) int {
+func root(key overlay.ID, all []NodeState) overlay.ID {
+	return slices.MinFunc(all, func(a, b NodeState) int {
 		if overlay.Nearer(key, a.ID, b.ID) {
 			return -1
 		}

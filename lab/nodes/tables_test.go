@@ -8,13 +8,13 @@ import (
 	"tidings/overlay"
 )
 
-// rightTables are those of four members at depth 1, two on each side, as they should be.
-func rightTables() []Look {
+// rightTables returns the right tables of four members at depth 1, two on each side.
+func rightTables() []NodeState {
 	id := func(first byte) (id overlay.ID) { id[0] = first; return id }
 	ids := []overlay.ID{id(0x10), id(0x20), id(0x80), id(0xf0)}
-	var all []Look
+	var all []NodeState
 	for i, self := range ids {
-		l := Look{ID: self, Member: true, Depth: 1, Leaf: slices.Clone(ids[i/2*2 : i/2*2+2]), Counts: []int{4, 2}}
+		l := NodeState{ID: self, Member: true, Depth: 1, Leaf: slices.Clone(ids[i/2*2 : i/2*2+2]), Counts: []int{4, 2}}
 		for col := range 16 {
 			if col>>3 == self.Digit(0)>>3 {
 				continue // in the leaf
@@ -37,26 +37,26 @@ func TestTables(t *testing.T) {
 		t.Fatalf("right tables are wrong: %q", wrong)
 	}
 	stranger := overlay.ID{0x30}
-	slot := func(l *Look, column int) *overlay.Slot {
+	slot := func(l *NodeState, column int) *overlay.Slot {
 		return &l.Slots[slices.IndexFunc(l.Slots, func(s overlay.Slot) bool { return s.Column == column })]
 	}
 	for _, c := range []struct {
 		what   string
-		change func(all []Look)
+		change func(all []NodeState)
 		says   string
 	}{
-		{"a node still joins", func(all []Look) { all[1].Member = false }, "is no member"},
-		{"a leaf lacks one", func(all []Look) { all[0].Leaf = all[0].Leaf[:1] }, "knows 1 members of its leaf, which has 2"},
-		{"a leaf has one who is dead", func(all []Look) { all[0].Leaf = append(all[0].Leaf, stranger) }, "knows 3 members"},
-		{"a leaf has a dead one in place of a live one", func(all []Look) { all[0].Leaf[1] = stranger }, "knows 2 members"},
-		{"a leaf has another depth", func(all []Look) { all[1].Depth = 2 }, "its leaf has depth"},
-		{"a slot is empty", func(all []Look) { slot(&all[0], 8).Contact = overlay.ID{} }, "nobody who lives in slot (0, 8)"},
-		{"a slot's contact is dead", func(all []Look) { slot(&all[0], 8).Contact = overlay.ID{0x81} }, "nobody who lives in slot (0, 8)"},
-		{"a slot's contact belongs elsewhere", func(all []Look) { slot(&all[0], 8).Contact = all[3].ID }, "nobody who lives in slot (0, 8)"},
-		{"a dead contact in a slot where nobody could be", func(all []Look) { slot(&all[0], 9).Contact = overlay.ID{0x91} }, ""},
-		{"a count is a little off", func(all []Look) { all[0].Counts[0] = 6 }, ""},
-		{"a count is too high", func(all []Look) { all[0].Counts[0] = 7 }, "counts 7 members below 0 bits, 75 % off"},
-		{"a count is too low", func(all []Look) { all[2].Counts[0] = 1 }, "counts 1 members below 0 bits, 75 % off"},
+		{"a node still joins", func(all []NodeState) { all[1].Member = false }, "is not a member"},
+		{"a leaf lacks one", func(all []NodeState) { all[0].Leaf = all[0].Leaf[:1] }, "knows 1 members of its leaf, which has 2"},
+		{"a leaf has a dead member", func(all []NodeState) { all[0].Leaf = append(all[0].Leaf, stranger) }, "knows 3 members"},
+		{"a leaf has a dead one in place of a live one", func(all []NodeState) { all[0].Leaf[1] = stranger }, "knows 2 members"},
+		{"a leaf has another depth", func(all []NodeState) { all[1].Depth = 2 }, "its leaf has depth"},
+		{"a slot is empty", func(all []NodeState) { slot(&all[0], 8).Contact = overlay.ID{} }, "no live member in slot (0, 8)"},
+		{"a slot's contact is dead", func(all []NodeState) { slot(&all[0], 8).Contact = overlay.ID{0x81} }, "no live member in slot (0, 8)"},
+		{"a slot's contact belongs elsewhere", func(all []NodeState) { slot(&all[0], 8).Contact = all[3].ID }, "no live member in slot (0, 8)"},
+		{"a dead contact in a slot without live members", func(all []NodeState) { slot(&all[0], 9).Contact = overlay.ID{0x91} }, ""},
+		{"a count is a little off", func(all []NodeState) { all[0].Counts[0] = 6 }, ""},
+		{"a count is too high", func(all []NodeState) { all[0].Counts[0] = 7 }, "counts 7 members below 0 bits, which is 75 % off"},
+		{"a count is too low", func(all []NodeState) { all[2].Counts[0] = 1 }, "counts 1 members below 0 bits, which is 75 % off"},
 	} {
 		all := rightTables()
 		c.change(all)
@@ -77,10 +77,10 @@ func TestTheRootIsTheNearest(t *testing.T) {
 }
 
 func TestJudge(t *testing.T) {
-	ends := func(way string, s ...float64) []End {
-		of := []End{{Way: Leave}, {Way: Closed}, {Way: Silent}}
+	ends := func(way string, s ...float64) []SequencerExit {
+		of := []SequencerExit{{Mode: Leave}, {Mode: Closed}, {Mode: Silent}}
 		for _, s := range s {
-			of = append(of, End{Way: way, SequencerS: s})
+			of = append(of, SequencerExit{Mode: way, SequencerS: s})
 		}
 		return of
 	}
@@ -91,14 +91,14 @@ func TestJudge(t *testing.T) {
 	}{
 		{"all is well", Result{Phase: Join, RightS: 20, Busy: &Cost{RSSBytes: 12e6}, Idle: &Cost{RSSBytes: 12e6}}, ""},
 		{"slow joins", Result{Phase: Join, RightS: 20.1}, "tables right after the last start"},
-		{"large nodes", Result{Phase: Join, Idle: &Cost{RSSBytes: 13e6}}, "resident memory of a node, rested"},
+		{"large nodes", Result{Phase: Join, Idle: &Cost{RSSBytes: 13e6}}, "resident memory per node, rested"},
 		{"deaths are mended", Result{Phase: Silent, RightS: 60}, ""},
 		{"deaths are mended slowly", Result{Phase: Closed, RightS: 61}, "tables right after the death"},
-		{"one of several ends is slow", Result{Phase: Sequencer, Transport: TCP, Ends: ends(Leave, 1, 16, 2)}, "another sequencer after, leave"},
-		{"TCP tells of a death", Result{Phase: Sequencer, Transport: TCP, Ends: ends(Closed, 16)}, "another sequencer after, closed"},
-		{"QUIC does not", Result{Phase: Sequencer, Transport: QUIC, Ends: ends(Closed, 45)}, ""},
-		{"silence", Result{Phase: Sequencer, Transport: TCP, Ends: ends(Silent, 46)}, "another sequencer after, silent"},
-		{"a way that was not measured", Result{Phase: Sequencer, Transport: TCP, Ends: []End{{Way: Leave}, {Way: Silent}}}, "another sequencer after, closed"},
+		{"one of several ends is slow", Result{Phase: Sequencer, Transport: TCP, SequencerExits: ends(Leave, 1, 16, 2)}, "new sequencer, mode leave"},
+		{"TCP tells of a death", Result{Phase: Sequencer, Transport: TCP, SequencerExits: ends(Closed, 16)}, "new sequencer, mode closed"},
+		{"QUIC does not", Result{Phase: Sequencer, Transport: QUIC, SequencerExits: ends(Closed, 45)}, ""},
+		{"silence", Result{Phase: Sequencer, Transport: TCP, SequencerExits: ends(Silent, 46)}, "new sequencer, mode silent"},
+		{"a way that was not measured", Result{Phase: Sequencer, Transport: TCP, SequencerExits: []SequencerExit{{Mode: Leave}, {Mode: Silent}}}, "new sequencer, mode closed"},
 	} {
 		var missed []string
 		for _, m := range Judge(c.result) {

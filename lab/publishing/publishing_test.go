@@ -27,7 +27,7 @@ func small(t *testing.T, name string, change func(*Scenario)) Result {
 	return r
 }
 
-// In small worlds all that is asked is met, and what is counted adds up.
+// In small networks all targets are met, and the counts add up.
 func TestSmallWorlds(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -35,15 +35,15 @@ func TestSmallWorlds(t *testing.T) {
 	}{
 		{calm, nil},
 		{"churn-5", nil},
-		{parted, func(c *Scenario) { c.Parted = 15 * time.Minute }},
+		{partitioned, func(c *Scenario) { c.Partitioned = 15 * time.Minute }},
 		{offline, func(c *Scenario) { c.Nodes, c.Absence = 32, 3*time.Hour }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			r := small(t, c.name, c.change)
 			wanted := 0
-			for _, p := range r.Parts {
-				if wanted += p.Wanted; p.Wanted < p.Shown || p.Wanted != p.Shown+p.Lost+p.Went && p.Late == 0 {
+			for _, p := range r.Groups {
+				if wanted += p.Expected; p.Expected < p.Shown || p.Expected != p.Shown+p.Lost+p.Excused && p.Late == 0 {
 					t.Errorf("%+v", p)
 				}
 			}
@@ -59,56 +59,56 @@ func TestSmallWorlds(t *testing.T) {
 	}
 }
 
-// Who swallows keeps what there is from those below for minutes, and from nobody else.
-func TestSwallowing(t *testing.T) {
+// Members that drop messages delay items for those below them by minutes, and for no other reader.
+func TestDroppers(t *testing.T) {
 	t.Parallel()
-	r := small(t, swallow, func(c *Scenario) { c.Feeds, c.FanOut, c.Swallows, c.Nodes = 2, 2, 0.5, 96 })
-	clean, unclean := r.Part(partClean), r.Part(partUnclean)
-	if r.Swallow == 0 || clean.Wanted < 20 || unclean.Wanted < 10 {
-		t.Fatalf("%d of %d swallow, pairs with a clean way: %d, without: %d", r.Swallow, r.Interior, clean.Wanted, unclean.Wanted)
+	r := small(t, droppers, func(c *Scenario) { c.Feeds, c.FanOut, c.Droppers, c.Nodes = 2, 2, 0.5, 96 })
+	clean, unclean := r.Group(groupHonest), r.Group(groupDropped)
+	if r.Droppers == 0 || clean.Expected < 20 || unclean.Expected < 10 {
+		t.Fatalf("%d of %d drop messages, pairs with an honest path: %d, without: %d", r.Droppers, r.Interior, clean.Expected, unclean.Expected)
 	}
-	if clean.Shown < clean.Wanted || clean.Most > clean.LimitS {
+	if clean.Shown < clean.Expected || clean.Max > clean.LimitS {
 		t.Errorf("with a clean way: %+v", clean)
 	}
-	if unclean.Shown < unclean.Wanted || unclean.Most > unclean.LimitS {
+	if unclean.Shown < unclean.Expected || unclean.Max > unclean.LimitS {
 		t.Errorf("without one: %+v", unclean)
 	}
 	if unclean.P50 < 2*clean.P99 {
-		t.Errorf("those below are shown all as if nobody swallowed: %+v, %+v", unclean, clean)
+		t.Errorf("readers below droppers are shown all items as if there were none: %+v, %+v", unclean, clean)
 	}
 }
 
-// The count sees what is lost, late, twice, and excuses who has gone.
-func TestLedger(t *testing.T) {
+// The tracker counts lost, late and repeated items, and excuses readers that have stopped.
+func TestTracker(t *testing.T) {
 	now := time.Unix(0, 0)
-	part, back := &Part{LimitS: 10}, &Part{LimitS: 10}
-	l := &ledger{
-		now: func() time.Time { return now }, readers: map[*sim.Peer][]*reader{}, back: back,
-		part: func(*sim.Peer, *followed) *Part { return part },
+	part, back := &Group{LimitS: 10}, &Group{LimitS: 10}
+	l := &tracker{
+		now: func() time.Time { return now }, readers: map[*sim.Peer][]*reader{}, returning: back,
+		groupOf: func(*sim.Peer, *trackedFeed) *Group { return part },
 	}
-	f := &followed{url: "u", items: map[feed.ID]int{}}
+	f := &trackedFeed{url: "u", items: map[feed.ID]int{}}
 	peers := make([]*sim.Peer, 5)
 	for i := range peers {
 		peers[i] = new(sim.Peer)
-		l.follows(peers[i], f)
+		l.addReader(peers[i], f)
 	}
 	id := feed.ID{1}
-	l.published(f, id)
+	l.itemPublished(f, id)
 	now = now.Add(time.Second)
-	l.shows(peers[0], "u", id)
-	l.went(peers[1])
+	l.itemShown(peers[0], "u", id)
+	l.peerStopped(peers[1])
 	now = now.Add(19 * time.Second)
-	l.shows(peers[2], "u", id)
-	l.shows(peers[2], "u", id)
-	l.went(peers[3])
+	l.itemShown(peers[2], "u", id)
+	l.itemShown(peers[2], "u", id)
+	l.peerStopped(peers[3])
 	now = now.Add(time.Minute)
-	l.came(peers[1])
+	l.peerStarted(peers[1])
 	now = now.Add(2 * time.Second)
-	l.shows(peers[1], "u", id)
-	l.close()
-	part.sum()
-	back.sum()
-	got := fmt.Sprint(part.Wanted, part.Shown, part.Late, part.Lost, part.Went, part.P50, part.Most, back.Wanted, back.Shown, back.Most, l.again)
+	l.itemShown(peers[1], "u", id)
+	l.finish()
+	part.finish()
+	back.finish()
+	got := fmt.Sprint(part.Expected, part.Shown, part.Late, part.Lost, part.Excused, part.P50, part.Max, back.Expected, back.Shown, back.Max, l.repeated)
 	if want := fmt.Sprint(5, 2, 2, 1, 1, 20., 20., 1, 1, 2., 1); got != want {
 		t.Errorf("%s, not %s", got, want)
 	}

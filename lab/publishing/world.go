@@ -14,40 +14,40 @@ import (
 	"tidings/sim"
 )
 
-// A world is a swarm in which publishers write.
+// A world is a swarm with publishers.
 type world struct {
 	*sim.Swarm
-	is       Scenario
+	scenario Scenario
 	ctx      context.Context
 	progress func(float64)
 	began    time.Time
 	wall     time.Time
-	dice     *rand.Rand
+	rng      *rand.Rand
 
-	feeds    []*followed
-	desks    map[*sim.Peer]*desk
-	order    []*desk
-	ledger   *ledger
-	live     *Part // of items that are published while all is as the scenario has it from the start
-	late     *Part // of what is to be shown to who comes later
-	parts    []*Part
-	counting bool
+	feeds          []*trackedFeed
+	publishers     map[*sim.Peer]*publisher
+	publisherOrder []*publisher
+	tracker        *tracker
+	liveGroup      *Group // of items that are published under the scenario's normal conditions
+	lateGroup      *Group // of items that late or returning readers are to be shown
+	groups         []*Group
+	counting       bool
 
 	items       int
-	held        []time.Duration
-	pushedAgain int
+	commitTimes []time.Duration
+	retried     int
 	refused     string
 }
 
 const (
-	leastShare, mostShare = 0.05, 0.20 // of the members, that follow a feed
-	// Names of parts.
-	partLive    = "published"         // to those who are there
-	partLate    = "come later"        // to those who come, or come back
-	partApart   = "while parted"      // as far as they were shown then
-	partHealed  = "after the healing" // what lacked then
-	partClean   = "with a clean way"
-	partUnclean = "without one"
+	minShare, maxShare = 0.05, 0.20 // share of the members that follow a feed
+	// Names of groups.
+	groupLive        = "published"            // for readers that are there
+	groupLate        = "late or returning"    // for readers that start or come back
+	groupPartitioned = "during the partition" // shown while the partition lasts
+	groupHealed      = "after the partition"  // missing at the end of the partition
+	groupHonest      = "with an honest path"
+	groupDropped     = "without an honest path"
 )
 
 // newWorld returns a world without members.
@@ -58,119 +58,120 @@ func newWorld(ctx context.Context, c Scenario, progress func(float64)) *world {
 	network.Witnesses = min(network.Witnesses, c.Owners)
 	s := sim.NewSwarm(sim.SwarmConfig{World: sim.Config{Seed: c.Seed, Topology: sim.King(c.Seed)}, Network: network})
 	w := &world{
-		Swarm: s, is: c, ctx: ctx, progress: progress, began: s.Now(), wall: time.Now(),
-		dice: rand.New(rand.NewPCG(c.Seed, 0x9b)), desks: map[*sim.Peer]*desk{},
+		Swarm: s, scenario: c, ctx: ctx, progress: progress, began: s.Now(), wall: time.Now(),
+		rng: rand.New(rand.NewPCG(c.Seed, 0x9b)), publishers: map[*sim.Peer]*publisher{},
 	}
-	w.live, w.late = w.newPart(partLive, c.Limit), w.newPart(partLate, c.Limit)
-	w.ledger = &ledger{
-		now: s.Now, readers: map[*sim.Peer][]*reader{}, back: w.late,
-		part: func(*sim.Peer, *followed) *Part { return w.live },
+	w.liveGroup, w.lateGroup = w.newGroup(groupLive, c.Limit), w.newGroup(groupLate, c.Limit)
+	w.tracker = &tracker{
+		now: s.Now, readers: map[*sim.Peer][]*reader{}, returning: w.lateGroup,
+		groupOf: func(*sim.Peer, *trackedFeed) *Group { return w.liveGroup },
 	}
-	s.Watch(sim.Watch{Shown: w.ledger.shows, Came: w.ledger.came, Went: w.ledger.went})
+	s.SetHooks(sim.Hooks{Shown: w.tracker.itemShown, Started: w.tracker.peerStarted, Stopped: w.tracker.peerStopped})
 	return w
 }
 
-func (w *world) newPart(name string, limit time.Duration) *Part {
-	p := &Part{Name: name, LimitS: limit.Seconds()}
-	w.parts = append(w.parts, p)
+func (w *world) newGroup(name string, limit time.Duration) *Group {
+	p := &Group{Name: name, LimitS: limit.Seconds()}
+	w.groups = append(w.groups, p)
 	return p
 }
 
-// pass lets time pass, unless the run is to end.
-func (w *world) pass(d time.Duration) error {
+// advance lets time pass, unless the run is interrupted.
+func (w *world) advance(d time.Duration) error {
 	for end := w.Now().Add(d); w.Now().Before(end) && w.ctx.Err() == nil; {
 		w.World.Run(min(10*time.Second, end.Sub(w.Now())))
-		w.progress(min(float64(w.Now().Sub(w.began))/float64(w.is.length()), 1))
+		w.progress(min(float64(w.Now().Sub(w.began))/float64(w.scenario.length()), 1))
 	}
 	return context.Cause(w.ctx)
 }
 
-// begin has the members come, follow feeds, and be shown a first item of each, which does not count.
-func (w *world) begin() error {
-	w.Grow(w.is.Nodes, growPause)
-	if err := w.pass(time.Duration(w.is.Nodes)*growPause + settle); err != nil {
+// start adds the members, subscribes them, and has each publisher write a first item, which does
+// not count.
+func (w *world) start() error {
+	w.Grow(w.scenario.Nodes, growInterval)
+	if err := w.advance(time.Duration(w.scenario.Nodes)*growInterval + settleTime); err != nil {
 		return err
 	}
-	places := w.dice.Perm(w.is.Nodes)
-	for i := range w.is.Feeds {
-		f := &followed{
+	places := w.rng.Perm(w.scenario.Nodes)
+	for i := range w.scenario.Feeds {
+		f := &trackedFeed{
 			url: fmt.Sprintf("http://feed%d.example/", i), items: map[feed.ID]int{},
-			share: leastShare + (mostShare-leastShare)*w.dice.Float64(),
+			share: minShare + (maxShare-minShare)*w.rng.Float64(),
 		}
 		w.feeds = append(w.feeds, f)
 		p := w.Peers()[places[i%len(places)]]
-		d := newDesk(w, f, p, w.Seed()<<20+uint64(i))
-		w.desks[p] = d
-		w.order = append(w.order, d)
+		d := newPublisher(w, f, p, w.Seed()<<20+uint64(i))
+		w.publishers[p] = d
+		w.publisherOrder = append(w.publisherOrder, d)
 	}
 	for _, p := range w.Peers() {
-		if w.desks[p] == nil {
-			w.After(time.Duration(w.dice.Int64N(int64(joining))), func() { w.follow(p) })
+		if w.publishers[p] == nil {
+			w.After(time.Duration(w.rng.Int64N(int64(joinTime))), func() { w.follow(p) })
 		}
 	}
-	if err := w.pass(joining); err != nil {
+	if err := w.advance(joinTime); err != nil {
 		return err
 	}
-	for _, d := range w.order {
-		w.After(time.Duration(w.dice.Int64N(int64(warmth/2))), d.write)
+	for _, d := range w.publisherOrder {
+		w.After(time.Duration(w.rng.Int64N(int64(warmupTime/2))), d.write)
 	}
-	if err := w.pass(warmth); err != nil {
+	if err := w.advance(warmupTime); err != nil {
 		return err
 	}
 	w.counting = true
-	for _, d := range w.order {
-		d.tick()
+	for _, d := range w.publisherOrder {
+		d.start()
 	}
 	return nil
 }
 
-// follow has a peer follow feeds, by the dice.
+// follow subscribes a peer to random feeds.
 func (w *world) follow(p *sim.Peer) {
 	for _, f := range w.feeds {
-		if w.dice.Float64() < f.share {
-			p.Read(f.url)
-			w.ledger.follows(p, f)
+		if w.rng.Float64() < f.share {
+			p.SubscribeFeed(f.url)
+			w.tracker.addReader(p, f)
 		}
 	}
 }
 
-// close has publishers write no more.
-func (w *world) close() {
-	for _, d := range w.order {
-		d.shut = true
+// stop stops the publishers.
+func (w *world) stop() {
+	for _, d := range w.publisherOrder {
+		d.closed = true
 	}
 }
 
-// channels is how many feeds a member follows in the mean.
+// channels returns the mean number of feeds of a member.
 func (w *world) channels() float64 {
-	return float64(len(w.ledger.order)+len(w.order)) / float64(max(len(w.Live()), 1))
+	return float64(len(w.tracker.order)+len(w.publisherOrder)) / float64(max(len(w.Live()), 1))
 }
 
-// sum makes the figures of a run.
-func (w *world) sum(r *Result) {
-	w.ledger.close()
-	for _, p := range w.parts {
-		if p.Wanted > 0 {
-			p.sum()
-			r.Parts = append(r.Parts, p)
+// finish computes the figures of a run.
+func (w *world) finish(r *Result) {
+	w.tracker.finish()
+	for _, p := range w.groups {
+		if p.Expected > 0 {
+			p.finish()
+			r.Groups = append(r.Groups, p)
 		}
 	}
-	for _, v := range w.Wrong() {
-		if v.What == sim.ShownTwice {
-			r.Twice++
+	for _, v := range w.Violations() {
+		if v.Invariant == sim.ShownTwice {
+			r.ShownTwice++
 		}
-		if len(r.Wrong) < maxWrong {
+		if len(r.Wrong) < maxViolations {
 			r.Wrong = append(r.Wrong, v.String())
 		}
 	}
-	r.Again = w.ledger.again - r.Twice
-	r.Items, r.Pushed, r.Refused = w.items, w.pushedAgain, w.refused
-	slices.Sort(w.held)
-	if n := len(w.held); n > 0 {
-		r.HeldP99, r.HeldMost = w.held[n*99/100].Seconds(), w.held[n-1].Seconds()
+	r.Repeated = w.tracker.repeated - r.ShownTwice
+	r.Items, r.Retried, r.Refused = w.items, w.retried, w.refused
+	slices.Sort(w.commitTimes)
+	if n := len(w.commitTimes); n > 0 {
+		r.CommitP99, r.CommitMax = w.commitTimes[n*99/100].Seconds(), w.commitTimes[n-1].Seconds()
 	}
 	st := w.FeedStats()
-	r.Gaps, r.Filled, r.Jumps, r.Merged = st.Gaps, st.Filled, st.Jumps, st.Merged
+	r.Gaps, r.Filled, r.ForcedReconfigs, r.Merged = st.Gaps, st.Filled, st.ForcedReconfigs, st.Merged
 	up := time.Duration(0)
 	for _, p := range w.Live() {
 		of := p.Layers().Feeds.Stats()
@@ -185,28 +186,28 @@ func (w *world) sum(r *Result) {
 	r.VirtualS, r.WallS = w.Now().Sub(w.began).Seconds(), time.Since(w.wall).Seconds()
 }
 
-// maxWrong bounds the findings that are told.
-const maxWrong = 20
+// maxViolations bounds the violations that are reported.
+const maxViolations = 20
 
-// windows looks what readers have in the end, as their proxies would show it.
-func (w *world) windows(r *Result) error {
-	for _, rd := range w.ledger.order {
-		if !rd.up {
+// checkWindows checks what readers have at the end, as their proxies would show it.
+func (w *world) checkWindows(r *Result) error {
+	for _, rd := range w.tracker.order {
+		if !rd.online {
 			continue
 		}
-		rd.peer.Ask(func() {
-			rd.peer.Layers().Feeds.Read(w.Key(rd.feed.url), func(d feedtree.Document) { r.look(rd, d) })
+		rd.peer.Enqueue(func() {
+			rd.peer.Layers().Feeds.Read(w.Key(rd.feed.url), func(d feedtree.Document) { r.checkDocument(rd, d) })
 		})
 	}
-	return w.pass(5 * time.Second)
+	return w.advance(5 * time.Second)
 }
 
-// look compares a reader's document with what it was shown.
-func (r *Result) look(rd *reader, d feedtree.Document) {
+// checkDocument compares a reader's document with what it was shown.
+func (r *Result) checkDocument(rd *reader, d feedtree.Document) {
 	has := map[feed.ID]bool{}
 	for _, e := range d.Entries {
 		if has[e.Item.ID] {
-			r.Doubled++
+			r.Duplicated++
 		}
 		has[e.Item.ID] = true
 		if e.Provenance != feedtree.ByPublisher {
@@ -215,7 +216,7 @@ func (r *Result) look(rd *reader, d feedtree.Document) {
 	}
 	for id, i := range rd.feed.items {
 		if rd.shown[i] && !has[id] {
-			r.Gone++
+			r.Vanished++
 		}
 	}
 }

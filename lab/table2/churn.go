@@ -8,55 +8,53 @@ import (
 	"tidings/sim"
 )
 
-// growStep is how often the members of a growing world subscribe to what has been asked of them
-// since.
-const growStep = 10 * time.Second
+// growInterval is the time between two rounds of new subscriptions while they grow.
+const growInterval = 10 * time.Second
 
-// Grow has the clients of all members subscribe one after the other, in a time that begins now.
+// Grow makes the clients of all members subscribe one after the other, over a time that begins now.
 func (w *World) Grow(over time.Duration) {
 	w.open()
 	wanted := make([]bool, len(w.keys))
-	steps := int(max(over/growStep, 1))
+	steps := int(max(over/growInterval, 1))
 	for i, list := range w.Workload.Memberships() {
 		for step := range steps {
 			part := list[len(list)*step/steps : len(list)*(step+1)/steps]
-			w.After(time.Duration(step)*growStep+growStep*time.Duration(i)/time.Duration(len(w.Members)), func() {
+			w.After(time.Duration(step)*growInterval+growInterval*time.Duration(i)/time.Duration(len(w.Members)), func() {
 				w.subscribe(i, part, wanted)
 			})
 		}
 	}
 }
 
-// Churn is how members come and go from the time at which Begin is called, and what is lost of
-// their messages.
+// Churn describes departures and loss from the call of Begin on.
 type Churn struct {
-	Session time.Duration // the median
-	Loss    float64       // part of all frames
+	Session time.Duration // median
+	Loss    float64       // share of all frames that are lost
 }
 
-// Begin has each member die silently when its session is over. Another one, that knows nothing, takes
-// its place at once, and its clients.
+// Begin makes each member die silently when its session ends. A new member without state takes its
+// place and its clients at once.
 func (c Churn) Begin(w *World) {
-	w.SetFaults(sim.Faults{Loss: c.Loss})
+	w.SetNetworkFaults(sim.NetworkFaults{Loss: c.Loss})
 	if c.Session == 0 {
 		return
 	}
-	dice := rand.New(rand.NewPCG(w.Seed(), 0xc4))
+	rng := rand.New(rand.NewPCG(w.Seed(), 0xc4))
 	sessions, lists := sim.Sessions{Median: c.Session}, w.Workload.Memberships()
 	var stay func(i int, d time.Duration)
 	stay = func(i int, d time.Duration) {
 		w.After(d, func() {
-			w.replace(i, lists[i], dice)
-			stay(i, sessions.Draw(dice))
+			w.replace(i, lists[i], rng)
+			stay(i, sessions.Draw(rng))
 		})
 	}
 	for i := range w.Members {
-		stay(i, sessions.Rest(dice))
+		stay(i, sessions.Residual(rng))
 	}
 }
 
-// replace has a member die and another one join by way of three that live.
-func (w *World) replace(i int, list []Membership, dice *rand.Rand) {
+// replace ends a member and starts another one that joins through three live members.
+func (w *World) replace(i int, list []Membership, rng *rand.Rand) {
 	if h := w.hosts[i]; h.Up() {
 		h.Crash(false)
 	}
@@ -64,14 +62,14 @@ func (w *World) replace(i int, list []Membership, dice *rand.Rand) {
 	w.hosts[i] = h
 	w.boot(i)
 	for range 3 {
-		if via := w.hosts[dice.IntN(len(w.hosts))]; via != h {
+		if via := w.hosts[rng.IntN(len(w.hosts))]; via != h {
 			h.Found(via)
 		}
 	}
 	w.whenActive(i, h, func() { w.subscribe(i, list, make([]bool, len(w.keys))) })
 }
 
-// whenActive does something as soon as a member has joined, unless its session is over before.
+// whenActive calls do once a member has joined, unless its session ends before.
 func (w *World) whenActive(i int, h *sim.Host, do func()) {
 	w.After(time.Second, func() {
 		switch {

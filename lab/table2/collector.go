@@ -5,38 +5,40 @@ import (
 	"runtime/metrics"
 )
 
-// A collector has garbage collected between the turns of the lanes, when no member is at work: all processors
-// look for what is dead then, and none of the lanes is kept back by it while the other waits. Go's own collections
-// are off (debug.SetGCPercent), but for those by its memory limit; nor does it give back memory between, piece by
-// piece, of which large pages would be small ones afterwards.
-type collector struct {
-	heap []metrics.Sample // what is there in bytes, the dead included
-	next uint64           // how much that is at the next collection
-	room uint64           // a heap of as much is let grow
+// A garbageCollector collects garbage between the windows of the lanes, when no member is running.
+// Then all processors take part, and no lane is delayed while the other waits. Go's own collections
+// are off (debug.SetGCPercent), except at its memory limit. Go also returns no memory to the system
+// in between; doing so piece by piece would break up large pages.
+type garbageCollector struct {
+	heap       []metrics.Sample // bytes in the heap, including garbage
+	nextSize   uint64           // heap size of the next collection
+	heapTarget uint64           // heap size up to which nothing is collected
 }
 
-// maxDead is how much dead there may be for what lives. Worlds are large and live long, and grow among what lives
-// for moments: to let more of that pile up would leave holes between.
-const maxDead = 0.5
+// maxGarbage is the largest share of garbage relative to live memory. Worlds are large and live
+// long, and short-lived objects lie between long-lived ones; more garbage would leave many holes.
+const maxGarbage = 0.5
 
-func newCollector(room int) *collector {
-	c := &collector{heap: []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}, room: uint64(room)}
-	runtime.GC() // of the world before
-	c.plan()
+func newCollector(room int) *garbageCollector {
+	c := &garbageCollector{heap: []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}, heapTarget: uint64(room)}
+	runtime.GC() // frees the previous world
+	c.setTarget()
 	return c
 }
 
-func (c *collector) size() uint64 {
+func (c *garbageCollector) size() uint64 {
 	metrics.Read(c.heap)
 	return c.heap[0].Value.Uint64()
 }
 
-func (c *collector) plan() { c.next = max(uint64((1+maxDead)*float64(c.size())), c.room) }
+func (c *garbageCollector) setTarget() {
+	c.nextSize = max(uint64((1+maxGarbage)*float64(c.size())), c.heapTarget)
+}
 
-// look collects if it is time to.
-func (c *collector) look() {
-	if c.size() >= c.next {
+// collectIfDue collects garbage if it is time to.
+func (c *garbageCollector) collectIfDue() {
+	if c.size() >= c.nextSize {
 		runtime.GC()
-		c.plan()
+		c.setTarget()
 	}
 }

@@ -6,17 +6,18 @@ import (
 	"testing"
 )
 
-// What is dead is collected when it has become much, beside what lives, and beyond the room that there is.
-func TestTheDeadAreCollectedWhenTheyAreMany(t *testing.T) {
+// Garbage is collected when there is much of it relative to live memory, and the heap is above its
+// target.
+func TestGarbageIsCollectedInTime(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	const much = 64 << 20
 	for _, c := range []struct {
 		room      int
-		dead      float64 // of what lives
+		dead      float64 // relative to live memory
 		collected bool
 	}{
-		{0, maxDead - 0.1, false},
-		{0, maxDead + 0.1, true},
+		{0, maxGarbage - 0.1, false},
+		{0, maxGarbage + 0.1, true},
 		{8 * much, 2, false},
 		{8 * much, 8, true},
 	} {
@@ -25,7 +26,7 @@ func TestTheDeadAreCollectedWhenTheyAreMany(t *testing.T) {
 		before, was := collections(), of.size()
 		dead := make([]byte, int(c.dead*float64(was)))
 		runtime.KeepAlive(dead)
-		of.look()
+		of.collectIfDue()
 		if done := collections() > before; done != c.collected {
 			t.Errorf("%+v: collected is %v", c, done)
 		}

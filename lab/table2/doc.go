@@ -1,18 +1,15 @@
-// Package table2 is the laboratory's world for the paper's simulation (Corona, NSDI
-// 2006, §5.1): 1,024 members, 100,000 channels and 5,000,000 subscriptions, six hours
-// long, in one process, with the real messages.
+// Package table2 repeats the paper's simulation (Corona, NSDI 2006, §5.1): 1,024 members, 100,000 channels and
+// 5,000,000 subscriptions, for six hours of virtual time, in one process, with the real messages.
 //
-// A [Workload] is what the members read, by the dice; a [World] is the members, who
-// subscribe to it: they are in the trees of their channels with the weight of their
-// clients, and each channel has owners and a sequencer. A [Tally] counts what they send
-// each other.
+// A [Workload] is what the members read, drawn at random. In a [World] the members subscribe to it: they are
+// in the trees of their channels with the weight of their clients, and each channel has owners and a
+// sequencer. A [Tally] counts the messages.
 //
-// Half of the members run beside the other half: what members share with others is that of
-// their lane ([sim.Config]), and what is measured of the polls of both is put together second
-// by second. Garbage is collected between the turns of the lanes.
+// The members run in two lanes in parallel ([sim.Config]). State that members share belongs to their lane,
+// and the measurements of both lanes are combined every second. Garbage is collected while no lane runs.
 //
-// Two ways to poll stand beside those of whole nodes: the paper's by its formula ([FormulaOf]), and
-// FeedTree's volunteers (§5 there), of whom nothing is simulated but when they choose to poll.
+// Two ways to poll are shown beside those of whole nodes: the paper's scheme by its formula ([FormulaOf]),
+// and FeedTree's volunteers (§5 there), of whom only the decisions to poll are simulated.
 //
-// The package leaves out readers: nobody keeps logs but the owners.
+// There are no readers, so only owners keep logs.
 package table2

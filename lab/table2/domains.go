@@ -15,9 +15,8 @@ import (
 	"tidings/honeycomb"
 )
 
-// ReadDomains reads how many feeds domains have: a table of two columns with a heading, domain
-// and feeds, as CSV. Below a public suffix, as that of a host of blogs, each is of a domain of
-// its own.
+// ReadDomains reads the number of feeds of domains: a CSV file with a header and the columns domain
+// and feeds. Below a public suffix, such as that of a blog host, each feed has a domain of its own.
 func ReadDomains(r io.Reader) (feeds []int, err error) {
 	rows := csv.NewReader(r)
 	rows.FieldsPerRecord = 2
@@ -31,7 +30,7 @@ func ReadDomains(r io.Reader) (feeds []int, err error) {
 		case err != nil:
 			return nil, fmt.Errorf("domains: %w", err)
 		case line == 1:
-			continue // the heading
+			continue // header
 		}
 		n, err := strconv.Atoi(row[1])
 		if err != nil || n < 1 {
@@ -47,11 +46,10 @@ func ReadDomains(r io.Reader) (feeds []int, err error) {
 	}
 }
 
-// Spread gives channels to domains that have so many feeds each, of all there are. Of more
-// channels than feeds domains have as many more; whatever they are, popular channels are no more
-// likely on crowded domains than others.
-func (w *Workload) Spread(feeds []int) {
-	dice := rand.New(rand.NewSource(w.Seed*7919 + 19))
+// AssignDomains assigns channels to domains with the given numbers of feeds, in proportion if there
+// are more channels than feeds. Popular channels are as likely on crowded domains as others.
+func (w *Workload) AssignDomains(feeds []int) {
+	rng := rand.New(rand.NewSource(w.Seed*7919 + 19))
 	sum, ends := 0, make([]int, len(feeds))
 	for i, n := range feeds {
 		sum += n
@@ -59,14 +57,14 @@ func (w *Workload) Spread(feeds []int) {
 	}
 	w.domains = make([]int32, len(w.Channels))
 	for i := range w.domains {
-		at, _ := slices.BinarySearch(ends, 1+dice.Intn(sum))
+		at, _ := slices.BinarySearch(ends, 1+rng.Intn(sum))
 		w.domains[i] = int32(at)
 	}
 }
 
-// PoliteBound is what no schedule can beat that keeps to the budgets of domains, and
-// which channels are on crowded domains: those that would be asked oftener than their budget lets
-// them. What these leave goes to the others.
+// PoliteBound returns the bound of all schedules that keep to the budgets of domains, and which
+// channels are on crowded domains: those that would be polled more often than their budget allows.
+// The polls that these cannot use go to the others.
 func (w *Workload) PoliteBound(p *honeycomb.Problem, channels []honeycomb.Channel) (bound honeycomb.Measurement, crowded []bool) {
 	n, crowded := honeycomb.Ideal(p, channels), make([]bool, len(channels))
 	domains := w.byDomain()
@@ -79,7 +77,7 @@ func (w *Workload) PoliteBound(p *honeycomb.Problem, channels []honeycomb.Channe
 				readers += channels[i].Subscribers
 				polls += n[i]
 			}
-			budget := min(max(readers, tau/longest.Seconds()), max(tau/shortest.Seconds(), float64(len(of))))
+			budget := min(max(readers, tau/minBudgetInterval.Seconds()), max(tau/shortest.Seconds(), float64(len(of))))
 			if crowded[of[0]] || polls <= budget {
 				continue
 			}
@@ -105,7 +103,7 @@ func (w *Workload) PoliteBound(p *honeycomb.Problem, channels []honeycomb.Channe
 	return honeycomb.Measure(p, channels, func(i int) float64 { return n[i] }), crowded
 }
 
-// solve shares some polls of an interval among some channels.
+// solve distributes a number of polls per interval among some channels.
 func solve(p *honeycomb.Problem, channels []honeycomb.Channel, of []int, polls float64, n []float64) {
 	some, readers := make([]honeycomb.Channel, len(of)), 0.
 	for j, i := range of {
@@ -119,7 +117,7 @@ func solve(p *honeycomb.Problem, channels []honeycomb.Channel, of []int, polls f
 	}
 }
 
-// byDomain are the channels of each domain, in the order in which domains come up.
+// byDomain returns the channels of each domain, in the order of the domains' first channels.
 func (w *Workload) byDomain() (of [][]int) {
 	at := map[int32]int{}
 	for i, d := range w.domains {
@@ -134,8 +132,8 @@ func (w *Workload) byDomain() (of [][]int) {
 }
 
 const (
-	// A domain may be asked once in longest in any case, and at most once in shortest, or once
-	// for each of its channels.
-	longest  = 10 * time.Second
-	shortest = time.Second
+	// A domain may be polled once in minBudgetInterval in any case, and at most once in shortest,
+	// or once per interval for each of its channels.
+	minBudgetInterval = 10 * time.Second
+	shortest          = time.Second
 )

@@ -8,28 +8,27 @@ import (
 	"tidings/honeycomb"
 )
 
-// A Formula is what the paper's optimiser says of its scheme on one seed: the channels'
-// wedges have as many nodes as the paper believes, N/b^l, but those of orphans, which have
-// a wedge that is empty, have one.
+// A Formula is the prediction of the paper's optimiser for its own scheme on one seed. Wedges have
+// the size that the paper assumes, N/b^l; those of orphans are empty, so one node polls.
 type Formula struct {
 	Seed      int64   `json:"seed"`
 	Objective string  `json:"objective"`
-	Orphans   float64 `json:"orphans"` // part of the channels
+	Orphans   float64 `json:"orphans"` // share of the channels
 	Load      float64 `json:"load"`
 	Detection float64 `json:"detection_s"`
 
 	Notification float64 `json:"notification_s"`
 }
 
-// FewOrphans and ManyOrphans bound the part of the channels that are orphans in the paper's
-// simulation. That is our inference, as the paper does not state it: on seeds with as many the
-// formula comes near the detection that the paper reports.
+// FewOrphans and ManyOrphans bound the share of orphans in the paper's simulation. They are our
+// inference, because the paper does not state the share: on seeds within these bounds the formula
+// comes near the detection that the paper reports.
 const (
 	FewOrphans  = 0.010
 	ManyOrphans = 0.014
 )
 
-// OfPaper is the detection as part of the figure in the paper's Table 2.
+// OfPaper returns the detection divided by the figure in the paper's Table 2.
 func (f *Formula) OfPaper() float64 {
 	o, err := honeycomb.ParseObjective(f.Objective)
 	if err != nil {
@@ -38,11 +37,11 @@ func (f *Formula) OfPaper() float64 {
 	return f.Detection / published[o].detection
 }
 
-// formulaBase is that of the paper's polling levels.
+// formulaBase is the base of the paper's polling levels.
 const formulaBase = 16
 
-// FormulaOf solves the paper's problem for a load, in polls of an interval for each
-// subscription. Fast is the same curve as Lite, read at its load.
+// FormulaOf solves the paper's problem for a load in polls per interval and subscription. Fast is
+// the same curve as Lite, read at its load.
 func FormulaOf(w *Workload, objective honeycomb.Objective, interval time.Duration, load float64) (Formula, error) {
 	solved := objective
 	if objective == honeycomb.Fast {
@@ -51,7 +50,7 @@ func FormulaOf(w *Workload, objective honeycomb.Objective, interval time.Duratio
 	p, channels := w.Problem(solved, interval, load, 0)
 	p.Granularity, p.Base = honeycomb.Levels, formulaBase
 	believed := p.EstimatedWedges()
-	shift := 64 - 4*max(len(believed)-2, 0) // the level above the owner's
+	shift := 64 - 4*max(len(believed)-2, 0) // the level above the owner's own
 	there := map[uint64]bool{}
 	for m := range w.Members {
 		there[w.MemberID(m)>>shift] = true

@@ -14,21 +14,21 @@ import (
 	"tidings/overlay/wedge"
 )
 
-// A lane is what the members of a lane have together, and nobody else: members of other lanes
-// run at the same time.
+// A lane is the state that the members of one lane share. Members of other lanes run at the same
+// time and have their own.
 type lane struct {
 	tally   Tally
-	origins *origins // as those of the other lanes
-	polls   []poll   // that were not measured yet, in the order of their times
+	origins *origins // identical to those of the other lanes
+	polls   []poll   // not measured yet, sorted by time
 
-	// What members remember together.
+	// Caches that the members share.
 	records  *overlay.Records
 	payloads *corona.PayloadCache
 	epochs   *owner.EpochCache
 	orders   *wedge.OrderCache
 }
 
-// A poll is that of a channel by a member.
+// A poll is a poll of a channel by a member.
 type poll struct {
 	at              int64
 	channel, member int32
@@ -40,25 +40,26 @@ func newLane(load *Workload, network string, verify wire.Verifier) *lane {
 		origins:  newOrigins(load),
 		records:  overlay.NewRecords(network, verify, 2*load.Members),
 		payloads: corona.NewPayloadCache(2 * len(load.Channels)),
-		epochs:   owner.NewEpochCache(maxSigned),
+		epochs:   owner.NewEpochCache(maxRemembered),
 		orders:   wedge.NewOrderCache(2 * len(load.Channels)),
 	}
 }
 
-// ask answers a poll of a member, and remembers it.
-func (l *lane) ask(r *env.Request, member int, now int64) env.Answer {
+// answer answers a poll of a member and records it.
+func (l *lane) answer(r *env.Request, member int, now int64) env.Answer {
 	channel := channelOf(r.URL)
 	l.polls = append(l.polls, poll{now, int32(channel), int32(member)})
 	return l.origins.ask(channel, r, now)
 }
 
-// measured is after what time polls are measured, at most: what waits stays in the cache.
-const measured = time.Second
+// measureInterval is the longest time until polls are measured; a short one keeps them in the
+// processor's cache.
+const measureInterval = time.Second
 
 // Run lets d of virtual time pass.
 func (w *World) Run(d time.Duration) {
-	for ; d > 0; d -= measured {
-		w.World.Run(min(d, measured))
+	for ; d > 0; d -= measureInterval {
+		w.World.Run(min(d, measureInterval))
 		w.measure()
 	}
 }
@@ -84,7 +85,7 @@ func (w *World) measure() {
 	}
 }
 
-// Tally is what all members have sent so far.
+// Tally returns what all members have sent so far.
 func (w *World) Tally() Tally {
 	sum := Tally{}
 	for _, l := range w.lanes {
@@ -96,15 +97,15 @@ func (w *World) Tally() Tally {
 	return sum
 }
 
-// beside has functions called side by side. Each has its goroutine until the end, for many turns: a new one's
-// stack would grow anew in each. A turn is over in less time than it takes a system to wake who sleeps, so who
-// waits for the next one looks again and again whether it has come, and sleeps when that has lasted. Between is called
-// before each turn.
-func beside(do []func(), between func()) (all, end func()) {
+// inParallel implements sim's Config.Parallel. Each function has a goroutine of its own for all
+// rounds, because the stack of a new goroutine would have to grow again each time. A round is
+// shorter than the time to wake a sleeping thread, so a worker spins for a while before it sleeps.
+// between is called before each round.
+func inParallel(do []func(), between func()) (all, end func()) {
 	var running sync.WaitGroup
-	others := make([]*side, len(do)-1)
+	others := make([]*worker, len(do)-1)
 	for i, f := range do[1:] {
-		o := &side{wake: make(chan struct{}, 1)}
+		o := &worker{wake: make(chan struct{}, 1)}
 		others[i] = o
 		running.Go(func() { o.run(f) })
 	}
@@ -130,21 +131,21 @@ func beside(do []func(), between func()) (all, end func()) {
 	return all, end
 }
 
-// A side does its part of each turn beside who calls.
-type side struct {
-	turn, done atomic.Uint64 // turns that have begun, and that are done
+// A worker does its part of each round on its own goroutine.
+type worker struct {
+	turn, done atomic.Uint64 // rounds that have begun, and that are done
 	over       atomic.Bool
-	asleep     atomic.Bool // or about to be: who takes it away has it woken
+	asleep     atomic.Bool // asleep, or about to be; the side that clears the flag must wake the worker
 	wake       chan struct{}
 }
 
-// looks is how often a side looks for the next turn before it sleeps.
-const looks = 1 << 12
+// spinCount is how often a worker checks for the next round before it sleeps.
+const spinCount = 1 << 12
 
-func (o *side) run(f func()) {
+func (o *worker) run(f func()) {
 	for turn := uint64(1); ; turn++ {
 		for look := 0; o.turn.Load() != turn; look++ {
-			if look < looks {
+			if look < spinCount {
 				runtime.Gosched()
 				continue
 			}
@@ -161,8 +162,8 @@ func (o *side) run(f func()) {
 	}
 }
 
-// begin begins a turn, when the one before is done.
-func (o *side) begin() {
+// begin begins a round; the previous one must be done.
+func (o *worker) begin() {
 	o.turn.Add(1)
 	if o.asleep.CompareAndSwap(true, false) {
 		o.wake <- struct{}{}

@@ -8,9 +8,10 @@ import (
 	"tidings/internal/longtest"
 )
 
-// A side has each turn once, whether it was awake when the turn began, asleep, or about to be.
-func TestASideHasEachTurnOnce(t *testing.T) {
-	o := &side{wake: make(chan struct{}, 1)}
+// A worker runs each round once, whether it was awake, asleep, or about to sleep when the round
+// began.
+func TestAWorkerRunsEachRoundOnce(t *testing.T) {
+	o := &worker{wake: make(chan struct{}, 1)}
 	turns, all := uint64(0), longtest.Pick[uint64](600, 3000)
 	var running sync.WaitGroup
 	running.Go(func() { o.run(func() { turns++ }) })
@@ -20,8 +21,8 @@ func TestASideHasEachTurnOnce(t *testing.T) {
 			for !o.asleep.Load() {
 				runtime.Gosched()
 			}
-		case 1: // about as long as it looks
-			for range looks {
+		case 1: // about as long as it spins
+			for range spinCount {
 				runtime.Gosched()
 			}
 		}
@@ -41,15 +42,16 @@ func TestASideHasEachTurnOnce(t *testing.T) {
 	}
 }
 
-// All have done their part when a turn is over, before which there is time for what is done between, and none goes on when all is.
-func TestBesideWaitsForAll(t *testing.T) {
+// When a round is over all workers have done their part. between runs before each round, and no
+// worker runs after the end.
+func TestInParallelWaitsForAll(t *testing.T) {
 	var done [3]int
 	var do []func()
 	between := 0
 	for i := range done {
 		do = append(do, func() { done[i]++ })
 	}
-	all, end := beside(do, func() { between++ })
+	all, end := inParallel(do, func() { between++ })
 	for turn := range 1000 {
 		if all(); done != [3]int{turn + 1, turn + 1, turn + 1} || between != turn+1 {
 			t.Fatalf("turn %d: %v, %d between", turn, done, between)

@@ -18,9 +18,9 @@ import (
 	"tidings/overlay/wedge"
 )
 
-// A Member joins the layers that polls need: overlay, trees, owners, wedges, sums, corona.
-// It has no readers, so it is no node.Node: that one would keep logs, windows and heartbeats
-// for them. What is found is held at once.
+// A Member consists of the layers that polling needs: overlay, trees, owners, wedges, sums, corona.
+// It is not a node.Node, which would also keep logs, windows and heartbeats for readers; a Member
+// has none. Reported changes count as committed at once.
 type Member struct {
 	Overlay *overlay.Node
 	Scribe  *scribe.Scribe
@@ -29,62 +29,62 @@ type Member struct {
 	Sums    *sums.Aggregator
 	Corona  *corona.Corona
 
-	next    [layers]int64 // when each layer wants to be run, in nanoseconds of Unix time
-	stirred set           // layers that have something to do before
-	plain   bool          // see World.Plain
+	next    [layers]int64 // when each layer wants to run next, in nanoseconds of Unix time
+	pending layerSet      // layers that must run earlier than that
+	runAll  bool          // see World.RunAll
 	index   int
-	asked   []question
+	polls   []pendingPoll
 	lane    *lane
 }
 
-// A question is a poll that is to be answered.
-type question struct {
+// A pendingPoll is a poll that must be answered.
+type pendingPoll struct {
 	handle env.Handle
 	env.Request
 }
 
 func newMember(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg node.Config, index int, plain, polite bool, l *lane) *Member {
-	m := &Member{lane: l, index: index, plain: plain, stirred: all}
-	m.Overlay = overlay.New(m.doors(e, ofOverlay), signer, verify, cfg.Overlay)
-	m.Scribe = scribe.New(m.doors(e, ofScribe), m.Overlay, cfg.Scribe, func(scribe.Delivery) {})
+	m := &Member{lane: l, index: index, runAll: plain, pending: all}
+	m.Overlay = overlay.New(m.layerEnv(e, ofOverlay), signer, verify, cfg.Overlay)
+	m.Scribe = scribe.New(m.layerEnv(e, ofScribe), m.Overlay, cfg.Scribe, func(scribe.Delivery) {})
 	var err error
-	if m.Owners, err = owner.New(m.doors(e, ofOwners), m.Overlay, signer, verify, cfg.Owner, (*ownerSide)(m)); err != nil {
+	if m.Owners, err = owner.New(m.layerEnv(e, ofOwners), m.Overlay, signer, verify, cfg.Owner, (*ownerSide)(m)); err != nil {
 		panic(fmt.Sprintf("table2: a member with an empty disk: %v", err))
 	}
-	m.Wedges = wedge.New(m.doors(e, ofWedges), m.Overlay, cfg.Wedges, (*wedgeSide)(m))
-	m.Corona = corona.New(m.doors(e, ofCorona), m.Overlay, signer, verify, (*ranks)(m), cfg.Corona, (*pollSide)(m))
+	m.Wedges = wedge.New(m.layerEnv(e, ofWedges), m.Overlay, cfg.Wedges, (*wedgeSide)(m))
+	m.Corona = corona.New(m.layerEnv(e, ofCorona), m.Overlay, signer, verify, (*wedgeRanks)(m), cfg.Corona, (*pollSide)(m))
 	if polite {
 		m.Corona.EnablePoliteness(m.Owners)
 	}
-	m.Sums = sums.New(m.doors(e, ofSums), m.Overlay, cfg.Sums, m.Corona.Adder())
-	m.Corona.Join((*shares)(m))
+	m.Sums = sums.New(m.layerEnv(e, ofSums), m.Overlay, cfg.Sums, m.Corona.Adder())
+	m.Corona.Join((*sumShares)(m))
 	m.Overlay.Handle(wire.Corona, (*findingSide)(m))
 	return m
 }
 
-// Run runs the layers that have something to do, until none has, and all polls are answered. node.Node runs
-// all of its, twice: a poll that brings nothing new, as nearly all do, concerns Corona alone.
+// Run runs the layers that are due until none is, and answers all polls. node.Node runs all its
+// layers twice; here a poll without changes, as most are, runs only corona.
 func (m *Member) Run(now time.Time) time.Time {
 	at := now.UnixNano()
 	for pass := 1; ; pass++ {
-		if m.plain && pass <= 2 {
-			m.stirred = all
+		if m.runAll && pass <= 2 {
+			m.pending = all
 		}
 		for l := range layers {
 			due := m.next[l] <= at
-			if !due && !m.stirred.has(l) {
+			if !due && !m.pending.has(l) {
 				continue
 			}
 			m.next[l] = m.run(l, now)
-			if m.stirred &^= only(l); due && l != ofCorona { // what Corona has others do passes its doors, or is in stir.go
-				m.stirred |= concerns[l] &^ only(l)
+			if m.pending &^= only(l); due && l != ofCorona { // what corona asks of other layers goes through its environment, or through layers.go
+				m.pending |= affects[l] &^ only(l)
 			}
 		}
-		if len(m.asked) > 0 {
+		if len(m.polls) > 0 {
 			m.answer(now)
-			m.stirred |= only(ofCorona)
+			m.pending |= only(ofCorona)
 		}
-		if m.stirred == 0 && (pass > 1 || !m.plain) {
+		if m.pending == 0 && (pass > 1 || !m.runAll) {
 			break
 		}
 	}
@@ -117,25 +117,25 @@ func (m *Member) run(l layer, now time.Time) int64 {
 	return next.UnixNano()
 }
 
-// Do does something with the member's layers, within its turn.
+// Do calls do in the member's turn.
 func (m *Member) Do(do func()) {
-	m.stirred = all
+	m.pending = all
 	do()
 }
 
 // Fetch implements env.Fetcher. Origins answer as soon as the layers have run.
-func (m *Member) Fetch(h env.Handle, r env.Request) { m.asked = append(m.asked, question{h, r}) }
+func (m *Member) Fetch(h env.Handle, r env.Request) { m.polls = append(m.polls, pendingPoll{h, r}) }
 
-// answer answers what was asked; nothing more is asked meanwhile.
+// answer answers the pending polls; no polls are added meanwhile.
 func (m *Member) answer(now time.Time) {
-	for _, q := range m.asked {
-		m.Corona.Answered(q.handle, m.lane.ask(&q.Request, m.index, now.UnixNano()))
+	for _, q := range m.polls {
+		m.Corona.Answered(q.handle, m.lane.answer(&q.Request, m.index, now.UnixNano()))
 	}
-	clear(m.asked)
-	m.asked = m.asked[:0]
+	clear(m.polls)
+	m.polls = m.polls[:0]
 }
 
-// Receive brings a frame to its layer.
+// Receive passes a frame to its layer.
 func (m *Member) Receive(from env.PeerID, frame []byte) error {
 	of, body, err := wire.ParseFrame(frame)
 	if err != nil {
@@ -143,52 +143,51 @@ func (m *Member) Receive(from env.PeerID, frame []byte) error {
 	}
 	switch of {
 	case wire.Overlay:
-		m.stirred |= concerns[ofOverlay]
+		m.pending |= affects[ofOverlay]
 		return m.Overlay.Receive(from, body)
 	case wire.Scribe:
-		m.stirred |= concerns[ofScribe]
+		m.pending |= affects[ofScribe]
 		return m.Scribe.Receive(from, frame, body)
 	case wire.Owner:
-		m.stirred |= concerns[ofOwners]
+		m.pending |= affects[ofOwners]
 		return m.Owners.Receive(from, body)
 	case wire.Sums:
-		m.stirred |= concerns[ofSums]
+		m.pending |= affects[ofSums]
 		return m.Sums.Receive(from, body)
 	case wire.Wedge:
-		if was := m.stirred; wedge.IsBroadcast(body) { // to send it on is nobody's affair
-			defer func() { m.stirred = was }()
+		if was := m.pending; wedge.IsBroadcast(body) { // forwarding it concerns no other layer
+			defer func() { m.pending = was }()
 		}
-		m.stirred |= concerns[ofWedges]
+		m.pending |= affects[ofWedges]
 		return m.Wedges.Receive(from, body)
 	case wire.Corona:
-		m.stirred = all
+		m.pending = all
 		return m.Corona.Receive(from, body)
 	}
 	return fmt.Errorf("%w: layer %d", wire.ErrFrame, of)
 }
 
-// Found, Reachable and PeerDown are the overlay's.
+// Found, Reachable and PeerDown are handled by the overlay.
 
-// Found reports a peer that one can join through.
+// Found reports a peer to join through.
 func (m *Member) Found(peer env.Peer) {
-	m.stirred = all
+	m.pending = all
 	m.Overlay.Found(peer)
 }
 
 // Reachable reports where the member can be dialled.
 func (m *Member) Reachable(addrs []string) {
-	m.stirred = all
+	m.pending = all
 	m.Overlay.Reachable(addrs)
 }
 
 // PeerDown hints that a link broke.
 func (m *Member) PeerDown(peer env.PeerID) {
-	m.stirred = all
+	m.pending = all
 	m.Overlay.PeerDown(peer)
 }
 
-// ownerSide is what overlay/owner sees of the layers beside it. Nothing is appended to
-// any log.
+// ownerSide is the application of overlay/owner. No entries are ever appended.
 type ownerSide Member
 
 func (m *ownerSide) Lead(key overlay.ID, on bool) {
@@ -210,7 +209,7 @@ func (m *ownerSide) Absorbing(overlay.ID) bool                  { return false }
 func (m *ownerSide) BranchMerged(overlay.ID)                    {}
 func (m *ownerSide) Weight(key overlay.ID) (int, bool) {
 	if m.Corona.StewardKeyInUse(key) {
-		return 1, true // who asks its stewards is not in its tree
+		return 1, true // a node that asks a domain's stewards is not in its tree
 	}
 	return m.Scribe.Weight(key)
 }
@@ -219,8 +218,8 @@ func (m *ownerSide) Siblings(key overlay.ID) []*overlay.Contact { return m.Scrib
 
 func (m *ownerSide) Wanted(overlay.ID) {} // only filters want owners
 
-// pollSide is what corona sees of the layers beside it. What is found is held at once, and
-// nobody is told.
+// pollSide is the application of corona. Reported changes count as committed at once, and are not
+// passed on.
 type pollSide Member
 
 func (m *pollSide) Saw(overlay.ID, *feed.Head, bool) {}
@@ -233,8 +232,8 @@ func (m *pollSide) Found(_ overlay.ID, _ difference.Delta, _ *feed.Feed, done fu
 func (m *pollSide) StateChanged(overlay.ID, []byte, corona.Urgency) {}
 
 func (m *pollSide) SetNote(key overlay.ID, note []byte) {
-	m.stirred |= only(ofOwners)
-	_ = m.Owners.SetNote(key, note) // who leads no longer has none
+	m.pending |= only(ofOwners)
+	_ = m.Owners.SetNote(key, note) // an error says that this node no longer leads
 }
 
 func (m *pollSide) Weight(key overlay.ID) int {
@@ -272,7 +271,7 @@ func (m *pollSide) Term(key overlay.ID) uint64 {
 func (m *pollSide) Fading(overlay.ID, int) []feed.ID                           { return nil }
 func (m *pollSide) Fetched(overlay.ID, *feed.Feed, corona.Offer, corona.State) {}
 
-// wedgeSide is what the wedges see of them.
+// wedgeSide is the application of overlay/wedge.
 type wedgeSide Member
 
 func (m *wedgeSide) Valid(key overlay.ID, _ wedge.Term, words []byte) bool {
@@ -287,12 +286,12 @@ func (m *wedgeSide) Delivered(key overlay.ID, _ env.PeerID, message []byte) {
 	m.Corona.Delivered(key, message)
 }
 
-// findingSide is what the overlay sees of corona: findings are routed.
+// findingSide is the overlay's application for corona, whose reports are routed.
 type findingSide Member
 
 func (m *findingSide) Forward(*overlay.Message) bool { return false }
 func (m *findingSide) Deliver(msg *overlay.Message)  { m.Corona.Deliver(msg.Key, msg.Payload) }
 
-// PeerGone and LeafChanged are told to all layers, also when another one has the overlay find it out.
-func (m *findingSide) PeerGone(env.PeerID) { m.stirred = all }
-func (m *findingSide) LeafChanged()        { m.stirred = all }
+// PeerGone and LeafChanged concern all layers, whichever of them made the overlay find out.
+func (m *findingSide) PeerGone(env.PeerID) { m.pending = all }
+func (m *findingSide) LeafChanged()        { m.pending = all }

@@ -10,9 +10,9 @@ import (
 	"tidings/internal/env"
 )
 
-// origins are those of all channels of a workload. A channel is updated by the dice; a
-// document has its last items, and says when they came. Two of the same workload, opened at the
-// same time, are alike.
+// origins are the origins of all channels of a workload. A channel is updated at random times; its
+// document has its latest items with their dates. Two origins of one workload that are opened at
+// the same time are identical.
 type origins struct {
 	load  *Workload
 	of    []origin
@@ -20,22 +20,22 @@ type origins struct {
 	etags []string // of the n-th update
 }
 
-// An origin is that of a channel: what each poll of it touches, and no more.
+// An origin is the part of a channel's state that every poll uses.
 type origin struct {
-	next    int64 // when it is updated
-	updates int32 // so many times so far
+	next    int64 // time of the next update
+	updates int32 // number of updates so far
 }
 
-// A document is what it shows.
+// A document is the content of a channel.
 type document struct {
-	dice  rand.PCG
-	dates [shown]int64 // of its items, the newest first, in seconds
+	rng   rand.PCG
+	dates [itemsPerDocument]int64 // of its items in seconds, the newest first
 }
 
-// shown is how many items a document has.
-const shown = 4
+// itemsPerDocument is the number of items of a document.
+const itemsPerDocument = 4
 
-// documentSize is that of all documents in bytes: content weighs the same everywhere, as in
+// documentSize is the size of all documents in bytes: content has the same size everywhere, as in
 // the paper's simulation.
 const documentSize = 1 << 10
 
@@ -43,12 +43,12 @@ func newOrigins(load *Workload) *origins {
 	w := &origins{load: load, of: make([]origin, len(load.Channels)), docs: make([]document, len(load.Channels))}
 	for i := range w.of {
 		w.of[i].next = math.MaxInt64
-		w.docs[i].dice = *rand.NewPCG(uint64(load.Seed), uint64(i))
+		w.docs[i].rng = *rand.NewPCG(uint64(load.Seed), uint64(i))
 	}
 	return w
 }
 
-// open begins to update the channels.
+// open starts the updates of the channels.
 func (w *origins) open(now int64) {
 	for i := range w.of {
 		d, at := &w.docs[i], now
@@ -60,13 +60,13 @@ func (w *origins) open(now int64) {
 	}
 }
 
-// pause is the time between two updates of a Poisson process.
+// pause returns the time between two updates of a Poisson process.
 func (w *origins) pause(channel int) int64 {
-	u := float64(w.docs[channel].dice.Uint64()>>11) / (1 << 53)
+	u := float64(w.docs[channel].rng.Uint64()>>11) / (1 << 53)
 	return int64(-math.Log(1-u) * float64(w.load.Channels[channel].Update))
 }
 
-// update updates a channel once, if it is time to, and says when it was.
+// update updates a channel once if an update is due, and returns the time of that update.
 func (w *origins) update(channel int, now int64) (at int64, updated bool) {
 	o := &w.of[channel]
 	if o.next > now {
@@ -81,8 +81,7 @@ func (w *origins) update(channel int, now int64) (at int64, updated bool) {
 	return at, true
 }
 
-// ask answers a poll of a channel. Only a document that is another one than the poller has
-// costs anything.
+// ask answers a poll of a channel. It builds a document only if the poller has another version.
 func (w *origins) ask(i int, r *env.Request, now int64) env.Answer {
 	for updated := true; updated; {
 		_, updated = w.update(i, now)
@@ -98,7 +97,7 @@ func (w *origins) ask(i int, r *env.Request, now int64) env.Answer {
 	return a
 }
 
-// document is what the origin of a channel shows.
+// document returns the current document of a channel.
 func (w *origins) document(channel int) []byte {
 	o, d := &w.of[channel], &w.docs[channel]
 	b := make([]byte, 0, documentSize)
@@ -114,7 +113,7 @@ func (w *origins) document(channel int) []byte {
 	return append(b, end...)
 }
 
-// channelOf is the channel of a Workload.URL.
+// channelOf returns the channel of a Workload.URL.
 func channelOf(url string) (channel int) {
 	for _, c := range []byte(url[len("http://feed"):]) {
 		if c < '0' || c > '9' {

@@ -6,12 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LargePages has the next n bytes by which the heap grows lie in pages of 2 MB, where the system leaves it to
-// programs to ask for them. A world is gigabytes of small things that are touched in no order, and much of the time
-// that a processor waits for one is the search for its page. Go's heap does not ask.
+// LargePages makes the next n bytes of heap use pages of 2 MB, on systems where programs must ask
+// for them. A world is gigabytes of small objects that are used in random order, so processors
+// spend much time on address translation. Go's heap does not ask.
 func LargePages(n int) {
-	// What was asked for stays so when the memory is given back, untouched, and becomes the heap's. A system
-	// that knows no such pages refuses, and worlds are slower.
+	// The advice remains in force when the untouched memory is freed and becomes part of the heap.
+	// If the system refuses, worlds are only slower.
 	_ = unix.Madvise(make([]byte, n), unix.MADV_HUGEPAGE)
 	debug.FreeOSMemory()
 }

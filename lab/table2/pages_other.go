@@ -2,5 +2,5 @@
 
 package table2
 
-// LargePages does nothing where systems choose the size of pages by themselves.
+// LargePages does nothing where the system chooses the size of pages.
 func LargePages(int) {}

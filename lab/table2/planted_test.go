@@ -10,7 +10,7 @@ import (
 	"tidings/internal/wire"
 )
 
-// A bug that is planted in corona changes the table: of four turns one is missed every other time.
+// A bug planted in corona changes the table: every other time, one of four polls is missed.
 func TestPlanted(t *testing.T) {
 	measure := func() (missed int) {
 		s := Setting{Load: NewWorkload(1, 24, 100, 2000), Objective: honeycomb.Lite, Scheme: Scheme{rankCut, wire.Bound}, Hours: 3}

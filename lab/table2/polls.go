@@ -7,51 +7,52 @@ import (
 	"tidings/honeycomb"
 )
 
-// Polls measures what the polls of a world are worth, in one span of time after the other.
+// Polls measures the value of a world's polls, one span of time after the other.
 type Polls struct {
-	load     *Workload
-	interval time.Duration
-	channels []polled
-	crowded  []bool // channels of crowded domains
-	members  []int  // polls of each
-	origins  *origins
-	began    int64 // the present span
+	load      *Workload
+	interval  time.Duration
+	channels  []channelPolls
+	crowded   []bool // channels of crowded domains
+	members   []int  // number of polls of each member
+	origins   *origins
+	spanStart int64 // start of the present span
 	delays
-	fine *Polls // measures shorter spans of the same polls; nil: nobody asks for them
+	series *Polls // measures shorter spans of the same polls; nil: none are wanted
 }
 
-// polled is what there is to know of the polls of a channel in a span: where the gaps
-// between them began that ended in it, where the last ended, and the sum of their squares.
-type polled struct {
+// channelPolls are the polls of a channel in a span: the start of the first gap that ended in it,
+// the end of the last, their number, and the sum of their squares.
+type channelPolls struct {
 	first, last int64
 	squares     float64 // s²
 	n           int32
 }
 
-// delays are those of the updates that were seen in a span.
+// delays are the delays of the updates that were seen in a span.
 type delays struct {
 	updates             int
-	event, eventWeight  float64 // each update counts for its channel's mean time between two
-	notified, notifieds float64 // each counts once for each subscriber
+	event, eventWeight  float64 // weighted by the channel's mean time between updates
+	notified, notifieds float64 // weighted by subscribers
 }
 
 func newPolls(load *Workload, interval time.Duration) *Polls {
-	return &Polls{load: load, interval: interval, channels: make([]polled, len(load.Channels)), crowded: make([]bool, len(load.Channels)), members: make([]int, load.Members), origins: newOrigins(load)}
+	return &Polls{load: load, interval: interval, channels: make([]channelPolls, len(load.Channels)), crowded: make([]bool, len(load.Channels)), members: make([]int, load.Members), origins: newOrigins(load)}
 }
 
-// open begins to measure.
+// open starts the measurement.
 func (p *Polls) open(now int64) {
-	if p.fine != nil {
-		p.fine.open(now)
+	if p.series != nil {
+		p.series.open(now)
 	}
-	p.began = now
+	p.spanStart = now
 	p.origins.open(now)
 	for i := range p.channels {
-		p.channels[i] = polled{first: now, last: now}
+		p.channels[i] = channelPolls{first: now, last: now}
 	}
 }
 
-// note notes a poll, and the updates that it saw first. Polls come in the order of their times.
+// note adds a poll, and the updates that it was the first to see. Polls must be added in the order
+// of their times.
 func (p *Polls) note(of poll) {
 	channel := int(of.channel)
 	p.polled(channel, int(of.member), of.at)
@@ -64,10 +65,10 @@ func (p *Polls) note(of poll) {
 	}
 }
 
-// polled notes a poll.
+// polled adds a poll.
 func (p *Polls) polled(channel, member int, now int64) {
-	if p.fine != nil {
-		p.fine.polled(channel, member, now)
+	if p.series != nil {
+		p.series.polled(channel, member, now)
 	}
 	c := &p.channels[channel]
 	gap := float64(now-c.last) / 1e9
@@ -77,10 +78,10 @@ func (p *Polls) polled(channel, member int, now int64) {
 	p.members[member]++
 }
 
-// seen notes that an update was seen, so long after it came.
+// seen adds the delay between an update and the first poll that saw it.
 func (p *Polls) seen(channel int, delay int64) {
-	if p.fine != nil {
-		p.fine.seen(channel, delay)
+	if p.series != nil {
+		p.series.seen(channel, delay)
 	}
 	c := &p.load.Channels[channel]
 	q, u, d := float64(c.Subscribers), c.Update.Seconds(), float64(delay)/1e9
@@ -91,42 +92,42 @@ func (p *Polls) seen(channel int, delay int64) {
 	p.notifieds += q
 }
 
-// A Span says what the polls of a span of time were worth.
+// A Span is the value of the polls in a span of time.
 type Span struct {
 	Hours float64 `json:"hours"`
-	// Load is polls in a polling interval, for each channel.
+	// Load is the number of polls per polling interval and channel.
 	Load float64 `json:"load"`
-	// Detection is the mean wait of subscribers in seconds, as an integral over time:
-	// Σqg²/Σ2qg over the gaps g between two polls.
+	// Detection is the mean wait of subscribers in seconds, as an integral over time: Σqg²/Σ2qg
+	// over the gaps g between two polls.
 	Detection float64 `json:"detection_s"`
-	// Crowded is the same of channels on crowded domains; 0: there are none.
+	// Crowded is the same for channels on crowded domains; 0: there are none.
 	Crowded float64 `json:"detection_crowded_s,omitempty"`
-	// Event is the same of the updates that there were, each for the mean time between two
-	// of its channel's; 0: there were none.
+	// Event is the same for actual updates, each weighted by its channel's mean time between
+	// updates; 0: there were none.
 	Event float64 `json:"detection_event_s,omitempty"`
-	// Notification is the mean delay of what subscribers are told, as an integral over
-	// time; NotificationEvent that of the updates that there were; 0: there were none.
+	// Notification is the mean delay of notifications to subscribers, as an integral over time;
+	// NotificationEvent that of actual updates; 0: there were none.
 	Notification      float64 `json:"notification_s"`
 	NotificationEvent float64 `json:"notification_event_s,omitempty"`
 	Updates           int     `json:"updates"`
-	// Evenness is Detection, divided by what it were if the same polls were even.
+	// Evenness is Detection divided by what it would be if the same polls were evenly spaced.
 	Evenness float64 `json:"evenness"`
-	// MemberMost is the polls of the member that makes most, divided by the mean.
-	MemberMost float64 `json:"polls_max_mean"`
+	// MemberMax is the number of polls of the busiest member, divided by the mean.
+	MemberMax float64 `json:"polls_max_mean"`
 }
 
-// A ChannelSpan says what the polls of one channel were worth in a span.
+// A ChannelSpan is the value of the polls of one channel in a span.
 type ChannelSpan struct {
-	Polls     float64 // in a polling interval
-	Detection float64 // seconds; 0: it was polled less than twice
+	Polls     float64 // per polling interval
+	Detection float64 // in seconds; 0: fewer than two polls
 }
 
-// Channels says that of all channels, of the present span so far.
+// Channels returns these values of all channels for the present span.
 func (p *Polls) Channels(now int64) []ChannelSpan {
 	of := make([]ChannelSpan, len(p.channels))
 	for i := range p.channels {
 		c := &p.channels[i]
-		of[i].Polls = float64(c.n) * p.interval.Seconds() / (float64(now-p.began) / 1e9)
+		of[i].Polls = float64(c.n) * p.interval.Seconds() / (float64(now-p.spanStart) / 1e9)
 		if span := float64(c.last-c.first) / 1e9; span > 0 {
 			of[i].Detection = c.squares / (2 * span)
 		}
@@ -134,9 +135,9 @@ func (p *Polls) Channels(now int64) []ChannelSpan {
 	return of
 }
 
-// Close ends a span, and begins another one.
+// Close ends a span and begins another one.
 func (p *Polls) Close(now int64) Span {
-	length := float64(now-p.began) / 1e9
+	length := float64(now-p.spanStart) / 1e9
 	tau := p.interval.Seconds()
 	s := Span{Hours: length / 3600, Updates: p.updates}
 	polls, wait, even, subscribers, told, tellings := 0., 0., 0., 0., 0., 0.
@@ -172,13 +173,13 @@ func (p *Polls) Close(now int64) Span {
 	if p.updates > 0 {
 		s.Event, s.NotificationEvent = p.event/p.eventWeight, p.notified/p.notifieds
 	}
-	s.MemberMost = float64(slices.Max(p.members)) / (polls / float64(len(p.members)))
+	s.MemberMax = float64(slices.Max(p.members)) / (polls / float64(len(p.members)))
 	clear(p.members)
-	p.began, p.delays = now, delays{}
+	p.spanStart, p.delays = now, delays{}
 	return s
 }
 
-// Problem is what the members of a world optimise, and the channels with their true
+// Problem returns the optimisation problem of the members, and the channels with their true
 // tradeoff factors.
 func (w *Workload) Problem(objective honeycomb.Objective, interval time.Duration, load float64, detection time.Duration) (*honeycomb.Problem, []honeycomb.Channel) {
 	p := &honeycomb.Problem{
@@ -191,7 +192,7 @@ func (w *Workload) Problem(objective honeycomb.Objective, interval time.Duration
 	return p, channels
 }
 
-// Bound is what no schedule can beat.
+// Bound returns the bound of all schedules.
 func Bound(p *honeycomb.Problem, channels []honeycomb.Channel) honeycomb.Measurement {
 	n := honeycomb.Ideal(p, channels)
 	return honeycomb.Measure(p, channels, func(i int) float64 { return n[i] })

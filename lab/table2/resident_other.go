@@ -2,6 +2,5 @@
 
 package table2
 
-// Resident is how much memory of this process was resident at most, in bytes; 0 if the
-// system does not tell.
+// Resident returns the maximum resident memory of this process in bytes; 0 if unknown.
 func Resident() uint64 { return 0 }

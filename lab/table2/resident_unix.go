@@ -4,8 +4,7 @@ package table2
 
 import "syscall"
 
-// Resident is how much memory of this process was resident at most, in bytes; 0 if the
-// system does not tell.
+// Resident returns the maximum resident memory of this process in bytes; 0 if unknown.
 func Resident() uint64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

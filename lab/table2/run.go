@@ -15,7 +15,7 @@ import (
 	"tidings/lab/mark"
 )
 
-// PollInterval is that of all worlds, as in the paper.
+// PollInterval is the polling interval of all worlds, as in the paper.
 const PollInterval = 30 * time.Minute
 
 const (
@@ -25,15 +25,15 @@ const (
 	rankCut      = "rank-cut-coordinated"
 )
 
-// A Scheme is a way to poll, as a column of the table.
+// A Scheme is a way to poll, a column of the table.
 type Scheme struct {
 	Name    string
 	Choices wire.Choices
 }
 
-// Schemes are the columns of the table: readers who poll for themselves and the paper's scheme by
-// its formula, which are computed; FeedTree's volunteers, whose choices are simulated; and those that
-// are measured, of whole nodes.
+// Schemes are the columns of the table: readers alone and the paper's scheme by its formula, which
+// are computed; FeedTree's volunteers, whose decisions are simulated; and the schemes of whole
+// nodes, which are measured.
 var Schemes = []Scheme{
 	{Name: legacy},
 	{Name: paperFormula},
@@ -44,10 +44,10 @@ var Schemes = []Scheme{
 	{rankCut, wire.Bound},
 }
 
-// Measured says whether whole nodes are simulated.
+// Measured reports whether whole nodes are simulated.
 func (s Scheme) Measured() bool { return s.Choices != (wire.Choices{}) }
 
-// SchemeOf returns the scheme of a name.
+// SchemeOf returns the scheme with a name.
 func SchemeOf(name string) (Scheme, error) {
 	i := slices.IndexFunc(Schemes, func(s Scheme) bool { return s.Name == name })
 	if i < 0 {
@@ -55,7 +55,7 @@ func SchemeOf(name string) (Scheme, error) {
 		for _, s := range Schemes {
 			known = append(known, s.Name)
 		}
-		return Scheme{}, fmt.Errorf("no scheme %q: there are %s", name, strings.Join(known, ", "))
+		return Scheme{}, fmt.Errorf("there is no scheme %q; the schemes are %s", name, strings.Join(known, ", "))
 	}
 	return Schemes[i], nil
 }
@@ -63,40 +63,41 @@ func SchemeOf(name string) (Scheme, error) {
 // Objectives are the rows of the table.
 var Objectives = []honeycomb.Objective{honeycomb.Lite, honeycomb.Fast, honeycomb.Fair, honeycomb.FairSqrt, honeycomb.FairLog}
 
-// published is what the paper's Table 2 has: detection in seconds, at polls in half an hour
-// for each channel of fifty subscribers.
+// published is the paper's Table 2: detection in seconds, at a load in polls per half hour and
+// channel with fifty subscribers.
 var published = map[honeycomb.Objective]struct{ detection, load float64 }{
 	honeycomb.Lite: {53, 48.97}, honeycomb.Fast: {32, 58.75}, honeycomb.Fair: {142, 50.14},
 	honeycomb.FairSqrt: {55, 49.46}, honeycomb.FairLog: {53, 49.43},
 }
 
-// publishedSubscribers is how many a channel has in the paper's simulation.
+// publishedSubscribers is the mean number of subscribers of a channel in the paper's simulation.
 const publishedSubscribers = 50
 
-// Setting says what is measured.
-type Setting struct {
+// A Config says what is measured.
+type Config struct {
 	Load      *Workload
 	Objective honeycomb.Objective
 	Scheme    Scheme
-	Hours     int // of virtual time after all have subscribed; the second half is the figure
-	// Dead are parts of all members, rising: after those hours so many die at one moment,
-	// silently, and the polls of the next hour are another figure.
-	Dead []float64
-	// Polite has domains have budgets.
+	Hours     int // virtual time after all have subscribed; the second half gives the figures
+	// DeadShares are increasing shares of all members. After the hours, members die silently until
+	// this share is dead, and the polls of the next hour are measured again.
+	DeadShares []float64
+	// Polite gives domains budgets.
 	Polite bool
-	// Part is what is allowed of the polls that readers alone would make. Zero: all.
-	Part float64
-	// Every has a series of spans measured besides, of so many whole minutes. Zero: none.
-	Every time.Duration
-	// Maintenance is the interval of leases and decisions. Zero: an hour, as in the paper.
+	// LoadShare is the allowed load relative to the polls that readers alone would make; 0: 1.
+	LoadShare float64
+	// SeriesInterval is the length of the spans of an additional series, in whole minutes; 0: no
+	// series.
+	SeriesInterval time.Duration
+	// Maintenance is the interval of leases and decisions; 0: an hour, as in the paper.
 	Maintenance time.Duration
-	// Grow is the time in which the subscriptions come. Zero: they come at once.
+	// Grow is the time over which subscriptions are made; 0: all at once.
 	Grow time.Duration
-	// Churn begins after the hours, unless it is zero, and goes on for half as many.
+	// Churn begins after the hours, unless it is zero, and lasts for half as many.
 	Churn Churn
 }
 
-// A Row is what was measured of one objective and scheme. Its fields are its JSON.
+// A Row is the result for one objective and scheme. Its fields are its JSON.
 type Row struct {
 	Objective     string `json:"objective"`
 	Scheme        string `json:"scheme"`
@@ -104,48 +105,48 @@ type Row struct {
 	Channels      int    `json:"channels"`
 	Subscriptions int    `json:"subscriptions"`
 	Polite        bool   `json:"polite"`
-	OnCrowded     int    `json:"channels_crowded"` // channels on domains that want more than their budget
+	OnCrowded     int    `json:"channels_crowded"` // channels on domains that exceed their budget
 	Span
-	Bound     float64 `json:"bound_s"` // of the detection, at the load that is allowed
-	BoundNote float64 `json:"bound_notification_s"`
-	BoundLoad float64 `json:"bound_load"`         // what is allowed; for Fast what is needed
-	Overload  float64 `json:"overload,omitempty"` // FeedTree's N; others have none
-	Paper     float64 `json:"paper_s"`
-	PaperLoad float64 `json:"paper_load"`
-	Before    []Span  `json:"before"` // the hours before
-	Series    []Span  `json:"series,omitempty"`
-	After     []Death `json:"after"` // the hours after deaths
-	Churning  *Span   `json:"churn"` // the hours of churn
+	Bound       float64 `json:"bound_s"` // of the detection, at the allowed load
+	BoundNote   float64 `json:"bound_notification_s"`
+	BoundLoad   float64 `json:"bound_load"`         // the allowed load; for Fast, the load that is needed
+	Overload    float64 `json:"overload,omitempty"` // FeedTree's N; 0 for other schemes
+	Paper       float64 `json:"paper_s"`
+	PaperLoad   float64 `json:"paper_load"`
+	Before      []Span  `json:"before"` // the first half of the hours
+	Series      []Span  `json:"series,omitempty"`
+	After       []Death `json:"after"` // the hours after deaths
+	DuringChurn *Span   `json:"churn"` // the hours of churn
 
-	Channel []ChannelSpan `json:"-"` // of the figure's time
+	Channel []ChannelSpan `json:"-"` // in the time of the figures
 }
 
-// A Death is what the polls of the hour were worth that began when a part of all members, with
-// those of earlier deaths, had died.
+// A Death is the value of the polls in the hour after a share of all members, including earlier
+// deaths, has died.
 type Death struct {
 	Part float64 `json:"part"`
 	Span
 }
 
-// joinLimit is how long members may take to know each other.
+// joinLimit is the time for members to know each other.
 const joinLimit = 40 * time.Minute
 
-// ErrJoin says that a world did not come about.
+// ErrJoin says that the members of a world did not find each other.
 var ErrJoin = errors.New("the members do not know each other")
 
-// network is that of the paper's simulation.
-func (s *Setting) network() wire.Network {
+// network returns the network of the paper's simulation.
+func (s *Config) network() wire.Network {
 	n := wire.DefaultNetwork("table2")
 	n.PollInterval = PollInterval
 	n.MaintenanceInterval = cmp.Or(s.Maintenance, time.Hour)
-	n.Objective, n.Load = s.Objective.String(), cmp.Or(s.Part, n.Load)
+	n.Objective, n.Load = s.Objective.String(), cmp.Or(s.LoadShare, n.Load)
 	c := s.Scheme.Choices
 	n.Wedge, n.Clusters, n.Phases, n.Decide = c.Wedge, c.Clusters, c.Phases, c.Decide
 	return n
 }
 
-// row returns that of a setting, with all but what is measured.
-func (s *Setting) row() *Row {
+// row returns a row with everything except the measurements.
+func (s *Config) row() *Row {
 	network := s.network()
 	p, channels := s.Load.Problem(s.Objective, network.PollInterval, network.Load, network.TargetDetection)
 	bound := Bound(p, channels)
@@ -156,8 +157,8 @@ func (s *Setting) row() *Row {
 	}
 }
 
-// Run measures, or computes.
-func (s *Setting) Run(ctx context.Context, progress func(float64)) (*Row, error) {
+// Run measures or computes a row.
+func (s *Config) Run(ctx context.Context, progress func(float64)) (*Row, error) {
 	row, network := s.row(), s.network()
 	switch s.Scheme.Name {
 	case legacy:
@@ -172,12 +173,12 @@ func (s *Setting) Run(ctx context.Context, progress func(float64)) (*Row, error)
 	case feedTree:
 		return row, s.volunteer(ctx, row, progress)
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the world's collector alone
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // only the world's own collector runs
 	w := NewWorld(s.Load, network)
-	if w.every = s.Every; s.Every > 0 {
-		w.Polls.fine = newPolls(s.Load, network.PollInterval)
+	if w.seriesInterval = s.SeriesInterval; s.SeriesInterval > 0 {
+		w.Polls.series = newPolls(s.Load, network.PollInterval)
 	}
-	w.Mortal, w.Polite = len(s.Dead) > 0 || s.Churn != Churn{}, s.Polite
+	w.WatchDeaths, w.Polite = len(s.DeadShares) > 0 || s.Churn != Churn{}, s.Polite
 	p, channels := s.Load.Problem(s.Objective, network.PollInterval, network.Load, network.TargetDetection)
 	var polite honeycomb.Measurement
 	if polite, w.Polls.crowded = s.Load.PoliteBound(p, channels); s.Polite {
@@ -194,9 +195,9 @@ func (s *Setting) Run(ctx context.Context, progress func(float64)) (*Row, error)
 	if s.Grow > 0 {
 		w.Grow(s.Grow)
 	} else {
-		w.Subscribe(subscribing)
+		w.Subscribe(subscribeTime)
 	}
-	all := s.Hours + len(s.Dead)
+	all := s.Hours + len(s.DeadShares)
 	if s.Churn != (Churn{}) {
 		all += s.Hours / 2
 	}
@@ -222,9 +223,9 @@ func (s *Setting) Run(ctx context.Context, progress func(float64)) (*Row, error)
 			}
 		}
 		span := w.Polls.Close(w.Now().UnixNano())
-		row.Churning = &span
+		row.DuringChurn = &span
 	}
-	for _, part := range s.Dead {
+	for _, part := range s.DeadShares {
 		w.Kill(part)
 		if err := next(); err != nil {
 			return nil, err
@@ -242,28 +243,27 @@ func (w *World) hour(ctx context.Context, progress func(float64)) error {
 			return err
 		}
 		w.Run(time.Hour / steps)
-		if w.minutes++; w.every > 0 && time.Duration(w.minutes)*time.Minute%w.every == 0 {
-			w.series = append(w.series, w.Polls.fine.Close(w.Now().UnixNano()))
+		if w.minutes++; w.seriesInterval > 0 && time.Duration(w.minutes)*time.Minute%w.seriesInterval == 0 {
+			w.series = append(w.series, w.Polls.series.Close(w.Now().UnixNano()))
 		}
 		progress(float64(step+1) / steps)
 	}
 	return nil
 }
 
-// subscribing is the time in which all members subscribe to all that they read.
-const subscribing = 2 * time.Second
+// subscribeTime is the time in which all members make all subscriptions.
+const subscribeTime = 2 * time.Second
 
-// most is what is asked of the detection (for Fast, of the load), in parts of the bound: the
+// targetFactors are the targets of the detection (for Fast, of the load) relative to the bound: the
 // targets at the paper's size, divided by the bounds there.
-var most = map[honeycomb.Objective]float64{
+var targetFactors = map[honeycomb.Objective]float64{
 	honeycomb.Lite: 17.0 / 16.03, honeycomb.Fast: 28.5 / 26.72, honeycomb.Fair: 49 / 46.2,
 	honeycomb.FairSqrt: 22.5 / 21.4, honeycomb.FairLog: 17.3 / 16.4,
 }
 
-// Marks are the figures of the rank cut with even phases beside what was asked for; of other
-// schemes nothing was asked.
+// Marks returns the figures. Only the rank cut with even phases has targets.
 func (r *Row) Marks() (of []mark.Mark) {
-	if r.Scheme != rankCut || r.Polite { // of what politeness costs, see CostMark
+	if r.Scheme != rankCut || r.Polite { // the cost of politeness is in CostMark
 		return nil
 	}
 	o, err := honeycomb.ParseObjective(r.Objective)
@@ -272,48 +272,49 @@ func (r *Row) Marks() (of []mark.Mark) {
 	}
 	if o == honeycomb.Fast {
 		of = append(of,
-			mark.AtMost("load, of the bound", "", r.Load/r.BoundLoad, most[o]),
-			mark.AtMost("detection, of the target", "", r.Detection/r.Bound, 1.005))
+			mark.AtMost("load, relative to the bound", "", r.Load/r.BoundLoad, targetFactors[o]),
+			mark.AtMost("detection, relative to the target", "", r.Detection/r.Bound, 1.005))
 	} else {
 		of = append(of,
-			mark.AtMost("detection, of the bound", "", r.Detection/r.Bound, most[o]),
-			mark.Between("load, of what is allowed", "", r.Load/r.BoundLoad, 0.995, 1))
+			mark.AtMost("detection, relative to the bound", "", r.Detection/r.Bound, targetFactors[o]),
+			mark.Between("load, relative to the allowed load", "", r.Load/r.BoundLoad, 0.995, 1))
 	}
 	if o == honeycomb.Fair {
-		of = append(of, mark.AtMost("notification, of the bound", "", r.Notification/r.BoundNote, 6/5.45))
+		of = append(of, mark.AtMost("notification, relative to the bound", "", r.Notification/r.BoundNote, 6/5.45))
 	}
-	of = append(of, mark.AtMost("evenness", "", r.Evenness, 1.03), mark.AtMost("polls of a member, most by mean", "", r.MemberMost, 1.4))
+	of = append(of, mark.AtMost("evenness", "", r.Evenness, 1.03), mark.AtMost("polls per member, maximum by mean", "", r.MemberMax, 1.4))
 	for _, d := range r.After {
-		if most, asked := uneven[d.Part]; asked {
+		if most, asked := targetEvenness[d.Part]; asked {
 			of = append(of, mark.AtMost(fmt.Sprintf("evenness, %g %% dead", 100*d.Part), "", d.Evenness, most))
 		}
 	}
-	if c := r.Churning; c != nil {
+	if c := r.DuringChurn; c != nil {
 		of = append(of,
-			mark.AtMost("detection with sessions and loss, of that before", "", c.Detection/r.Detection, 1.25),
-			mark.AtMost("load with sessions and loss, of what is allowed", "", c.Load/r.BoundLoad, 1.01))
+			mark.AtMost("detection with sessions and loss, relative to before", "", c.Detection/r.Detection, 1.25),
+			mark.AtMost("load with sessions and loss, relative to the allowed load", "", c.Load/r.BoundLoad, 1.01))
 	}
-	return mark.Of(r.Objective, of...)
+	return mark.ForRun(r.Objective, of...)
 }
 
-// CostMark is what politeness costs, in parts of what budgets cost in any case: that of crowded
-// domains, which are not asked oftener, by any schedule.
+// CostMark returns the cost of politeness relative to the inevitable cost of budgets: crowded
+// domains cannot be polled more often by any schedule.
 func CostMark(polite, without *Row) mark.Mark {
 	cost := polite.Detection / without.Detection / (polite.Bound / without.Bound)
-	return mark.Of(polite.Objective, mark.AtMost("detection with polite polls of that without, of what budgets allow", "", cost, 1.05))[0]
+	return mark.ForRun(polite.Objective, mark.AtMost("detection with politeness, relative to without, and to what budgets allow", "", cost, 1.05))[0]
 }
 
-// uneven is what is asked of the evenness when so many have died.
-var uneven = map[float64]float64{0.1: 1.15, 0.3: 1.35}
+// targetEvenness is the target of the evenness, by the share of dead members.
+var targetEvenness = map[float64]float64{0.1: 1.15, 0.3: 1.35}
 
-// within is how near the paper's figures its formula is asked to be.
-const within = 0.05
+// formulaTolerance is the target for the relative difference between the paper's figures and its
+// formula.
+const formulaTolerance = 0.05
 
-// FormulaMarks compare the detection by the paper's formula with the figure of its Table 2. The
-// paper does not state how many channels of its simulation are orphans, which the formula depends
-// on. That it is between FewOrphans and ManyOrphans of them is our inference, so the mean over the
-// seeds with as many is asked to be near the figure, and the mean over all seeds stands beside it.
-// Fair is left out: the update intervals that the paper used are not published.
+// FormulaMarks compares the detection by the paper's formula with the figure in its Table 2. The
+// result depends on the number of orphans, which the paper does not state. We infer that it is
+// between FewOrphans and ManyOrphans. The target is for the mean over the seeds in that range; the
+// mean over all seeds is shown without a target. Fair is left out, because the paper does not
+// publish its update intervals.
 func FormulaMarks(formulas []Formula) (of []mark.Mark) {
 	for _, o := range Objectives {
 		var every, alike []float64
@@ -328,17 +329,17 @@ func FormulaMarks(formulas []Formula) (of []mark.Mark) {
 		if len(every) == 0 {
 			continue
 		}
-		asked := mark.Between(fmt.Sprintf("the paper's formula, of its figure, seeds with %g to %g %% orphans", 100*FewOrphans, 100*ManyOrphans), "", mean(alike), 1-within, 1+within).
-			Noted(fmt.Sprintf("%d of %d seeds; that part of orphans is our inference", len(alike), len(every)))
+		asked := mark.Between(fmt.Sprintf("the paper's formula, relative to its figure, seeds with %g to %g %% of orphans", 100*FewOrphans, 100*ManyOrphans), "", mean(alike), 1-formulaTolerance, 1+formulaTolerance).
+			WithNote(fmt.Sprintf("%d of %d seeds; this range of orphans is our inference", len(alike), len(every)))
 		if len(alike) == 0 {
-			asked = asked.Without("no seed has as many; that part of orphans is our inference")
+			asked = asked.Skipped("no seed is in this range of orphans, which is our inference")
 		}
-		of = append(of, mark.Of(o.String(), asked, mark.Fact("the paper's formula, of its figure, all seeds", "", mean(every)))...)
+		of = append(of, mark.ForRun(o.String(), asked, mark.Info("the paper's formula, relative to its figure, all seeds", "", mean(every)))...)
 	}
 	return of
 }
 
-// mean is NaN if there is nothing to take it of.
+// mean returns NaN if there are no values.
 func mean(of []float64) (sum float64) {
 	for _, v := range of {
 		sum += v
@@ -346,8 +347,8 @@ func mean(of []float64) (sum float64) {
 	return sum / float64(len(of))
 }
 
-// Formulas are the paper's figures by its formula, on seeds 1 to n, at the loads that the
-// paper states.
+// Formulas returns the results of the paper's formula on seeds 1 to n, at the loads that the paper
+// states.
 func Formulas(load *Workload, seeds int) (of []Formula, err error) {
 	for seed := range seeds {
 		w := NewWorkload(int64(seed+1), load.Members, len(load.Channels), load.Subscriptions())

@@ -26,7 +26,7 @@ var (
 	profilesFlag  = flag.String("profiles", "", "a folder for profiles of each phase")
 )
 
-// TestScale measures what a world costs, phase by phase:
+// TestScale measures the cost of a world, phase by phase:
 //
 //	go -C lab test ./table2 -run TestScale -members 128 -timeout 1h -v
 func TestScale(t *testing.T) {
@@ -43,7 +43,7 @@ func TestScale(t *testing.T) {
 	}
 	load := NewWorkload(1, *membersFlag, channels, 50*channels)
 	LargePages(load.Heap())
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // as in Setting.Run
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // as in Config.Run
 	network := paperNetwork()
 	network.Objective = objective.String()
 	w := NewWorld(load, network)
@@ -67,7 +67,7 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// measure lets a phase pass and prints what it cost.
+// measure runs a phase and prints its cost.
 func measure(t *testing.T, w *World, phase string, run func()) {
 	sent, events, now, cpu := w.Tally().Since(nil), w.Events(), w.Now(), usage().cpu
 	if *profilesFlag != "" {
@@ -110,7 +110,7 @@ func profile(t *testing.T, name string) *os.File {
 
 type used struct {
 	cpu      time.Duration
-	resident float64 // bytes, at most so far
+	resident float64 // maximum so far, in bytes
 }
 
 func usage() used {

@@ -12,8 +12,8 @@ import (
 	"tidings/internal/wire"
 )
 
-// A Kind is a kind of message: its layer, and its field number in the Message of the
-// layer's wire specification.
+// A Kind is a kind of message: its layer, and its field number in the Message of that layer's wire
+// specification.
 type Kind struct {
 	Layer wire.Layer
 	Field protowire.Number
@@ -21,13 +21,13 @@ type Kind struct {
 
 func (k Kind) String() string { return fmt.Sprintf("%d.%d", k.Layer, k.Field) }
 
-// A Tally counts frames sent, by kind.
+// A Tally counts sent frames by kind.
 type Tally map[Kind]Count
 
-// A Count is how many frames were sent, and how many bytes they had together.
+// A Count is a number of frames, and the sum of their bytes.
 type Count struct{ Frames, Bytes uint64 }
 
-// Kinds are the kinds of a tally, in their order.
+// Kinds returns the kinds of a tally in their order.
 func (t Tally) Kinds() []Kind {
 	return slices.SortedFunc(maps.Keys(t), func(a, b Kind) int {
 		return cmp.Or(cmp.Compare(a.Layer, b.Layer), cmp.Compare(a.Field, b.Field))
@@ -45,13 +45,13 @@ func (t Tally) Since(before Tally) Tally {
 	return d
 }
 
-// tallied is a member's door to the network, at which is counted.
-type tallied struct {
+// A countedNetwork is a member's env.Network that counts frames.
+type countedNetwork struct {
 	env.Network
 	tally Tally
 }
 
-func (n tallied) Send(to env.Peer, class env.Class, frame []byte) {
+func (n countedNetwork) Send(to env.Peer, class env.Class, frame []byte) {
 	k := kindOf(frame)
 	c := n.tally[k]
 	c.Frames++
@@ -60,7 +60,7 @@ func (n tallied) Send(to env.Peer, class env.Class, frame []byte) {
 	n.Network.Send(to, class, frame)
 }
 
-// kindOf says of which kind a frame is. Its sender has made it; it is in order.
+// kindOf returns the kind of a frame, which must be valid.
 func kindOf(frame []byte) Kind {
 	layer, body, err := wire.ParseFrame(frame)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 // FeedTree §5: "On average, an RSS feed with a minimum polling period of T will have an effective
 // FeedTree refresh period of T/N", where it has more followers than N.
 func TestVolunteersOverload(t *testing.T) {
-	load := NewWorkload(1, 256, 200, 20_000) // the least has 50
+	load := NewWorkload(1, 256, 200, 20_000) // the least popular channel has 50
 	for _, n := range []float64{1, 4, 20} {
 		if got := newVolunteers(load, PollInterval, n, 1).rate(); got < n || got > 1.15*n+0.3 {
 			t.Errorf("N = %g: %.2f polls an interval", n, got)
@@ -19,7 +19,7 @@ func TestVolunteersOverload(t *testing.T) {
 	}
 }
 
-// Members who hear of nobody's poll poll each for themselves, and so do all if N is as large as that.
+// Members that hear of no polls each poll for themselves, and so do all members if N is that large.
 func TestVolunteersAlone(t *testing.T) {
 	load := NewWorkload(1, 64, 100, 2000)
 	members := 0
@@ -43,10 +43,10 @@ func TestVolunteersAlone(t *testing.T) {
 	}
 }
 
-// One N for all channels is found that makes as many polls as are allowed, and they are worth less
-// than Honeycomb's, and more than nobody's.
+// There is an N for all channels that gives the allowed load. Its polls are worth less than
+// Honeycomb's, and more than those of readers alone.
 func TestVolunteersBesideHoneycomb(t *testing.T) {
-	s := Setting{Load: NewWorkload(1, 128, 500, 25_000), Objective: honeycomb.Lite, Scheme: Scheme{Name: feedTree}, Hours: 6, Part: 0.3}
+	s := Config{Load: NewWorkload(1, 128, 500, 25_000), Objective: honeycomb.Lite, Scheme: Scheme{Name: feedTree}, Hours: 6, LoadShare: 0.3}
 	row, err := s.Run(t.Context(), func(float64) {})
 	if err != nil {
 		t.Fatal(err)

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// A Workload is what the members of a world read (Corona §5.1). Popularity is Zipf's with
-// an exponent of 0.5. Of the update intervals the paper says that a tenth are below an
-// hour and half are never seen to change; their distribution below an hour is ours.
+// A Workload is what the members of a world read (Corona §5.1). Popularity follows Zipf's law with
+// an exponent of 0.5. Of the update intervals the paper says that a tenth are below an hour and
+// half are never seen to change; the distribution below an hour is ours.
 type Workload struct {
 	Seed     int64
 	Members  int
@@ -19,37 +19,37 @@ type Workload struct {
 	domains  []int32 // of the channels; nil: each has its own
 }
 
-// A Channel is one of a workload's.
+// A Channel is a channel of a workload.
 type Channel struct {
 	Subscribers int           // clients in the whole network, at least 0
-	Update      time.Duration // mean time between two updates, which come as a Poisson process
+	Update      time.Duration // mean time between two updates of a Poisson process
 }
 
 // Paper returns the workload of the paper's simulation.
 func Paper(seed int64) *Workload { return NewWorkload(seed, 1024, 100_000, 5_000_000) }
 
-// NewWorkload returns a workload of about so many subscriptions: each channel's exact
-// share is rounded by the dice. The same arguments give the same workload.
+// NewWorkload returns a workload of about the given number of subscriptions: each channel's exact
+// share is rounded at random. The same arguments give the same workload.
 func NewWorkload(seed int64, members, channels, subscriptions int) *Workload {
 	w := &Workload{Seed: seed, Members: members, Channels: make([]Channel, channels)}
-	dice := rand.New(rand.NewSource(seed*7919 + 17))
+	rng := rand.New(rand.NewSource(seed*7919 + 17))
 	sum := 0.
 	for i := range channels {
 		sum += 1 / math.Sqrt(float64(i+1))
 	}
 	for i := range w.Channels {
 		whole, part := math.Modf(float64(subscriptions) / sum / math.Sqrt(float64(i+1)))
-		if dice.Float64() < part {
+		if rng.Float64() < part {
 			whole++
 		}
 		w.Channels[i].Subscribers = int(whole)
 	}
 	between := func(lo, hi time.Duration) time.Duration {
-		return time.Duration(float64(lo) * math.Pow(float64(hi)/float64(lo), dice.Float64()))
+		return time.Duration(float64(lo) * math.Pow(float64(hi)/float64(lo), rng.Float64()))
 	}
 	for i := range w.Channels {
 		u := &w.Channels[i].Update
-		switch class := dice.Float64(); {
+		switch class := rng.Float64(); {
 		case class < 0.1:
 			*u = between(10*time.Minute, time.Hour)
 		case class < 0.5:
@@ -61,7 +61,7 @@ func NewWorkload(seed int64, members, channels, subscriptions int) *Workload {
 	return w
 }
 
-// Subscriptions is the sum of all channels' subscribers.
+// Subscriptions returns the sum of all channels' subscribers.
 func (w *Workload) Subscriptions() (sum int) {
 	for _, c := range w.Channels {
 		sum += c.Subscribers
@@ -69,10 +69,10 @@ func (w *Workload) Subscriptions() (sum int) {
 	return sum
 }
 
-// Heap is about how many bytes a world of it takes at most, with what is dead and not yet collected.
+// Heap returns about the largest heap of its world in bytes, including garbage.
 func (w *Workload) Heap() int { return w.Subscriptions() * 2000 }
 
-// URL is a channel's address.
+// URL returns a channel's address.
 func (w *Workload) URL(channel int) string {
 	if w.domains != nil {
 		return fmt.Sprintf("http://feed%d.domain%d.example/%d", channel, w.domains[channel], w.Seed)
@@ -80,8 +80,8 @@ func (w *Workload) URL(channel int) string {
 	return fmt.Sprintf("http://feed%d.example/%d", channel, w.Seed)
 }
 
-// ChannelID and MemberID are the first bits of the ids that channels and members have in
-// the paper's formula, where nobody lives. In a World they have those of its network.
+// ChannelID and MemberID return the first bits of the ids of channels and members in the paper's
+// formula. In a World the ids are those of its network.
 func (w *Workload) ChannelID(channel int) uint64 { return sha1Head(w.URL(channel)) }
 
 // MemberID: see ChannelID.
@@ -97,20 +97,20 @@ func sha1Head(name string) uint64 {
 // A Membership is a channel that clients of a member read.
 type Membership struct {
 	Channel int32
-	Weight  int32 // how many clients
+	Weight  int32 // number of clients
 }
 
-// Memberships gives each subscription to a member, all alike, and returns what each
-// member's clients read, in the order in which they come to read it.
+// Memberships assigns each subscription to a random member. It returns what each member's clients
+// read, in the order in which they subscribe.
 func (w *Workload) Memberships() [][]Membership {
-	dice := rand.New(rand.NewSource(w.Seed*7919 + 18))
+	rng := rand.New(rand.NewSource(w.Seed*7919 + 18))
 	of := make([][]Membership, w.Members)
 	for i := range of {
 		of[i] = make([]Membership, 0, w.Subscriptions()/w.Members*9/8)
 	}
 	for i, c := range w.Channels {
 		for range c.Subscribers {
-			m := dice.Intn(w.Members)
+			m := rng.Intn(w.Members)
 			if n := len(of[m]); n > 0 && of[m][n-1].Channel == int32(i) {
 				of[m][n-1].Weight++
 			} else {
@@ -119,7 +119,7 @@ func (w *Workload) Memberships() [][]Membership {
 		}
 	}
 	for _, list := range of {
-		dice.Shuffle(len(list), func(a, b int) { list[a], list[b] = list[b], list[a] })
+		rng.Shuffle(len(list), func(a, b int) { list[a], list[b] = list[b], list[a] })
 	}
 	return of
 }

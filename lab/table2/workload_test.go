@@ -10,8 +10,7 @@ import (
 	"tidings/honeycomb"
 )
 
-// The workload is that of the paper: its sums, and how popular the first and the last
-// channel are.
+// The workload has the sums of the paper's, and the popularity of its first and last channel.
 func TestPapersWorkload(t *testing.T) {
 	w := Paper(1)
 	if n := w.Subscriptions(); math.Abs(float64(n)-5e6) > 1000 {
@@ -72,8 +71,8 @@ func TestWorkloadIsItsSeeds(t *testing.T) {
 	}
 }
 
-// Feeds are of their registrable domains, but below a public suffix each is of its own; budgets bind
-// those of crowded domains, and the others get what they leave.
+// Feeds belong to their registrable domains, but below a public suffix each has a domain of its
+// own. Budgets limit channels of crowded domains, and the others get the polls that are left.
 func TestDomains(t *testing.T) {
 	feeds, err := ReadDomains(strings.NewReader("domain,feeds\nwordpress.com,300\ngithub.io,299\nexample.org,1\n"))
 	if err != nil || len(feeds) != 301 || feeds[0] != 300 || slices.Max(feeds[1:]) != 1 {
@@ -90,9 +89,9 @@ func TestDomains(t *testing.T) {
 	if plain := Bound(p, channels); free != plain || slices.Contains(crowded, true) {
 		t.Errorf("each of its own domain: %+v, want %+v", free, plain)
 	}
-	w.Spread(feeds)
+	w.AssignDomains(feeds)
 	bound, crowded := w.PoliteBound(p, channels)
-	on, others := 0, 0 // among the others those that share a domain, and get what the crowded one leaves
+	on, others := 0, 0 // on: a crowded domain; others: those that share another domain, and get more polls
 	for i, c := range crowded {
 		switch {
 		case w.domains[i] == 0 && !c:

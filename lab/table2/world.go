@@ -18,14 +18,14 @@ type World struct {
 	Workload *Workload
 	Members  []*Member
 	Polls    *Polls
-	// Plain has all layers of a member run at each event, as those of node.Node do; Mortal has
-	// members watch each other as where some die; Polite has domains have budgets. To be set
-	// before any runs.
-	Plain, Mortal, Polite bool
+	// RunAll runs all layers of a member at each event, as node.Node does; WatchDeaths makes
+	// members watch each other, for worlds with deaths; Polite gives domains budgets. Set them
+	// before the world runs.
+	RunAll, WatchDeaths, Polite bool
 
-	every   time.Duration // between two points of the series, in whole minutes; 0: there is none
-	minutes int           // that hours have run
-	series  []Span
+	seriesInterval time.Duration // between two points of the series, in whole minutes; 0: no series
+	minutes        int           // minutes that hours have run
+	series         []Span
 
 	network wire.Network
 	hosts   []*sim.Host  // of the members
@@ -34,30 +34,30 @@ type World struct {
 	verify  *wire.CachingVerifier
 }
 
-// lanes is into how many parts a world is split: how many processors it makes use of.
-const lanes = 2
+// laneCount is the number of parts of a world, and of processors that it uses.
+const laneCount = 2
 
-// stride is for how long lanes go on by themselves, and the least that a frame takes: by
-// sim.King, one pair of hosts in five is nearer. Polls, by the half hour, do not depend on it, and in shorter ones a lane waits
-// longer for the other.
-const stride = 40 * time.Millisecond
+// lookahead is how long lanes run without synchronising, and the minimum delay of a frame; in
+// sim.King, one pair of hosts in five is nearer. The number of polls per half hour does not depend
+// on it. With a shorter one, lanes wait longer for each other.
+const lookahead = 40 * time.Millisecond
 
-// maxSigned is how many signatures, and epochs, are remembered at once: all who come
-// across one do so within seconds.
-const maxSigned = 1 << 17
+// maxRemembered bounds the cached signatures and epochs. All members that see one do so within
+// seconds.
+const maxRemembered = 1 << 17
 
-// joinPause is the time between two members that join. All join through the first.
-const joinPause = 100 * time.Millisecond
+// joinInterval is the time between two members that join. All join through the first.
+const joinInterval = 100 * time.Millisecond
 
-// NewWorld returns a world whose members join one after the other as soon as it runs.
-// Time and distances are those of sim.King, but for the stride.
+// NewWorld returns a world whose members join one after the other as soon as it runs. Delays are
+// those of sim.King, but at least the lookahead.
 func NewWorld(load *Workload, network wire.Network) *World {
 	garbage := newCollector(load.Heap() * 11 / 20)
 	w := &World{
 		World: sim.New(sim.Config{
 			Seed: uint64(load.Seed), Topology: sim.King(uint64(load.Seed)),
-			Lanes: lanes, Stride: stride,
-			Beside: func(do []func()) (all, end func()) { return beside(do, garbage.look) },
+			Lanes: laneCount, Lookahead: lookahead,
+			Parallel: func(do []func()) (all, end func()) { return inParallel(do, garbage.collectIfDue) },
 		}),
 		Workload: load,
 		Polls:    newPolls(load, network.PollInterval),
@@ -65,15 +65,15 @@ func NewWorld(load *Workload, network wire.Network) *World {
 	for i := range load.Channels {
 		w.keys = append(w.keys, overlay.Key(network.Name, load.URL(i)))
 	}
-	w.network, w.verify = network, wire.NewCachingVerifier(wire.NewVerifier(wire.HashOf(network.Descriptor())), maxSigned)
+	w.network, w.verify = network, wire.NewCachingVerifier(wire.NewVerifier(wire.HashOf(network.Descriptor())), maxRemembered)
 	w.verify = w.verify.WithLock(new(sync.Mutex))
-	for range lanes {
+	for range laneCount {
 		w.lanes = append(w.lanes, newLane(load, network.Name, w.verify))
 	}
 	w.Members, w.hosts = make([]*Member, load.Members), make([]*sim.Host, load.Members)
 	for i := range load.Members {
 		w.hosts[i] = w.Host(sim.HostConfig{Open: true})
-		w.After(time.Duration(i)*joinPause, func() {
+		w.After(time.Duration(i)*joinInterval, func() {
 			w.boot(i)
 			if i > 0 {
 				w.hosts[i].Found(w.hosts[0])
@@ -91,22 +91,22 @@ func (w *World) boot(i int) {
 	cfg.Overlay.Founder = h.Index() == 0
 	cfg.Overlay.Records, cfg.Owner.EpochCache = l.records, l.epochs
 	cfg.Wedges.OrderCache, cfg.Corona.Payloads = l.orders, l.payloads
-	if !w.Mortal {
-		// What is kept up against deaths is renewed once in a maintenance interval, as the
-		// paper's own state is.
+	if !w.WatchDeaths {
+		// State that protects against deaths is renewed once per maintenance interval, as in the
+		// paper.
 		every := w.network.MaintenanceInterval
 		cfg.Scribe.HeartbeatInterval, cfg.Overlay.SaveInterval, cfg.Overlay.WatchInterval = every, every, every/6
 		cfg.Owner.Lease, cfg.Owner.HeartbeatInterval = 2*every, every/2
 	}
 	h.Boot(func(e env.Env) env.Node {
-		e.Network = tallied{e.Network, l.tally}
-		w.Members[i] = newMember(e, w.verify.Signer(h.Key(), hash), w.verify, cfg, i, w.Plain, w.Polite, l)
+		e.Network = countedNetwork{e.Network, l.tally}
+		w.Members[i] = newMember(e, w.verify.Signer(h.Key(), hash), w.verify, cfg, i, w.RunAll, w.Polite, l)
 		return w.Members[i]
 	})
 }
 
-// Kill has some members die silently, so that a part of all are dead; the same dice choose them
-// each time.
+// Kill makes members die silently until a share of all are dead; a seed always chooses the same
+// ones.
 func (w *World) Kill(part float64) {
 	order := rand.New(rand.NewPCG(uint64(w.Workload.Seed), uint64(len(w.Members)))).Perm(len(w.Members))
 	for _, i := range order[:int(part*float64(len(order)))] {
@@ -116,7 +116,7 @@ func (w *World) Kill(part float64) {
 	}
 }
 
-// Joined says whether all members are active and know how many they are.
+// Joined reports whether all members are active and know their number.
 func (w *World) Joined() bool {
 	for _, m := range w.Members {
 		if m == nil || m.Overlay.State() != overlay.Active || m.Overlay.Count(0) != len(w.Members) {
@@ -126,10 +126,10 @@ func (w *World) Joined() bool {
 	return true
 }
 
-// Subscribe has each member subscribe to all that its clients read at once, as a node that
-// starts again does, one member after the other within a time that begins now. In seconds,
-// they are a network that starts again as a whole: each tree grows once, and children are
-// pushed down when it has grown. The first that reads a channel wants it owned.
+// Subscribe makes each member make all its subscriptions at once, as a restarted node does, one
+// member after the other within a time that begins now. Within seconds, that is a network that
+// restarts as a whole: each tree grows once, and children are pushed down when it has grown. The
+// first member that reads a channel asks for owners.
 func (w *World) Subscribe(over time.Duration) {
 	w.open()
 	wanted := make([]bool, len(w.keys))
@@ -140,7 +140,7 @@ func (w *World) Subscribe(over time.Duration) {
 	}
 }
 
-// open begins to update the channels, and to measure.
+// open starts the updates of channels, and the measurement.
 func (w *World) open() {
 	w.Polls.open(w.Now().UnixNano())
 	for _, l := range w.lanes {
@@ -148,15 +148,15 @@ func (w *World) open() {
 	}
 }
 
-// subscribe has a member subscribe to what its clients read, and want of that what nobody has
-// wanted before.
+// subscribe makes the subscriptions of a member, and asks for owners of the channels that no other
+// member has asked for.
 func (w *World) subscribe(member int, list []Membership, wanted []bool) {
 	m, first := w.Members[member], make([]bool, len(list))
 	for i, s := range list {
 		first[i] = !wanted[s.Channel]
 		wanted[s.Channel] = true
 	}
-	w.hosts[member].Ask(func() {
+	w.hosts[member].Enqueue(func() {
 		m.Do(func() {
 			for i, s := range list {
 				if first[i] {
@@ -168,5 +168,5 @@ func (w *World) subscribe(member int, list []Membership, wanted []bool) {
 	})
 }
 
-// Key is the key of a channel.
+// Key returns the key of a channel.
 func (w *World) Key(channel int) overlay.ID { return w.keys[channel] }

@@ -10,7 +10,8 @@ import (
 	"tidings/internal/wire"
 )
 
-// paperNetwork is that of the paper's simulation: maintenance comes once an hour.
+// paperNetwork returns the network of the paper's simulation, with a maintenance interval of an
+// hour.
 func paperNetwork() wire.Network {
 	n := wire.DefaultNetwork("table2")
 	n.MaintenanceInterval = time.Hour
@@ -18,7 +19,7 @@ func paperNetwork() wire.Network {
 }
 
 // When all have subscribed, each channel has one sequencer, and a root that counts all its
-// subscribers; and the same arguments give the same world, on however many processors.
+// subscribers. The same arguments give the same world on any number of processors.
 func TestWorldOfSubscribers(t *testing.T) {
 	build := func() *World {
 		w := NewWorld(NewWorkload(1, 40, 200, 4000), paperNetwork())
@@ -41,13 +42,12 @@ func TestWorldOfSubscribers(t *testing.T) {
 	}
 }
 
-// What members leave out where a poll brings nothing new changes nothing: the same world, with all
-// layers run at each event, has the same rows, but for milliseconds at which layers do what
-// they do from time to time.
-func TestQuietPollsChangeNothing(t *testing.T) {
+// Skipping layers after polls without changes makes no difference: the same world with all layers
+// run at each event has the same rows, except for milliseconds in the times of periodic tasks.
+func TestSkippedLayersChangeNothing(t *testing.T) {
 	measure := func(plain bool) (spans []Span) {
 		w := NewWorld(NewWorkload(1, 24, 200, 4000), paperNetwork())
-		w.Plain = plain
+		w.RunAll = plain
 		if !w.RunUntil(w.Joined, 10*time.Second, 40*time.Minute) {
 			t.Fatal("not joined")
 		}
@@ -75,9 +75,9 @@ func TestQuietPollsChangeNothing(t *testing.T) {
 	}
 }
 
-// Grants come long after they were asked for, and bound what is decided meanwhile. Yet pollers
-// settle where they would without politeness, and stay there: if each node wanted all that the
-// bounds of all leave, they swung by a third, forty minutes up and down.
+// Grants arrive long after they were requested, and limit what is decided meanwhile. Still the
+// number of pollers converges to that without politeness, and stays there. When each node claimed
+// all that the others left, the number swung by a third, forty minutes up and down.
 func TestPolitePollersStaySteady(t *testing.T) {
 	network := wire.DefaultNetwork("steady")
 	network.MaintenanceInterval = 10 * time.Minute
@@ -102,8 +102,7 @@ func TestPolitePollersStaySteady(t *testing.T) {
 	}
 }
 
-// check looks whether each channel has a sequencer, and a root that counts all its
-// subscribers.
+// check checks that each channel has a sequencer, and a root that counts all its subscribers.
 func check(t *testing.T, w *World) {
 	led, right := 0, 0
 	for i, c := range w.Workload.Channels {

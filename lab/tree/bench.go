@@ -11,53 +11,54 @@ import (
 	"tidings/internal/wire"
 )
 
-// A Bench says what is measured.
+// A Bench describes a measurement.
 type Bench struct {
 	Hosts        int
 	Topics       int
 	Publications int
 	ItemBytes    int           // of an item, without its envelope
-	Every        time.Duration // between two publications
+	Interval     time.Duration // between two publications
 	FanOut       int
-	Idle         time.Duration // in which hosts that have nothing to publish are measured
-	// Forget is waited before that, and before the overlay is measured by itself: whatever was
-	// published is remembered nowhere then, and who has just joined is no longer busy with that.
-	Forget time.Duration
-	// Meshes is how long GossipSub's meshes may take to form when all followers are known.
-	Meshes time.Duration
-	// Connections are the numbers of connections that hosts of GossipSub have: Overlay,
-	// Trees. None: GossipSub is left out.
+	Idle         time.Duration // how long hosts are measured while nothing is published
+	// ForgetTime is the time before the idle measurement, and before the overlay is measured by
+	// itself. After it no host remembers a publication, and new members have settled.
+	ForgetTime time.Duration
+	// MeshTime is the time for GossipSub's meshes to form once all subscriptions are known.
+	MeshTime time.Duration
+	// Connections lists the numbers of connections that GossipSub hosts have: Overlay, Trees. If
+	// empty, GossipSub is left out.
 	Connections []string
 	Seed        uint64
-	// Progress is told how much of what is done is done, from 0 to 1.
+	// Progress is called with the part that is done, from 0 to 1.
 	Progress func(what string, done float64)
 }
 
-// How many connections hosts of GossipSub have each: as many as hosts of the trees in the mean.
+// The number of connections of GossipSub hosts: the mean of the hosts of the trees
 const (
-	Overlay = "overlay" // when there are no trees yet
-	Trees   = "trees"   // when all of them stand
+	Overlay = "overlay" // before there are trees
+	Trees   = "trees"   // when all trees are complete
 )
 
 const (
-	// Forgetting is how long scribe remembers what was published, and a little.
-	Forgetting = 205 * time.Second
-	// Heartbeats are five of GossipSub's, for its meshes to form.
-	Heartbeats = 5 * time.Second
+	// FullForgetTime is a little more than the time for which scribe remembers publications.
+	FullForgetTime = 205 * time.Second
+	// FullMeshTime is five of GossipSub's heartbeats, in which its meshes form.
+	FullMeshTime = 5 * time.Second
 )
 
 const (
-	// leafSplit and leafMerge are the smallest there can be: owners of a key live in one leaf,
-	// and are eight at most. Of few hosts most know one another otherwise, and trees are flat.
+	// leafSplit and leafMerge have the smallest possible values: the owners of a key, at most
+	// eight, live in one leaf. With larger leaves, few hosts would all know each other, and trees
+	// would be flat.
 	leafSplit, leafMerge = 10, 8
 
-	lookPause = 250 * time.Millisecond // between two looks at what is waited for
-	// joinTime is how long hosts may take to become members, or to subscribe to all they follow:
-	// GossipSub announces a quarter of a million subscriptions to each host's every neighbour.
+	pollInterval = 250 * time.Millisecond // between two checks of a condition
+	// joinTime is the time for hosts to become members, and to subscribe. GossipSub announces a
+	// quarter of a million subscriptions to every neighbour of each host.
 	joinTime = time.Hour
-	// patience is how long nothing may come before what is missing counts as lost: longer than
-	// trees repeat anything, and GossipSub offers it.
-	patience = 40 * time.Second
+	// lossTimeout is how long no delivery may come before missing ones count as lost. It is longer
+	// than trees repeat messages and GossipSub offers them.
+	lossTimeout = 40 * time.Second
 )
 
 // System names, of results.
@@ -66,69 +67,68 @@ const (
 	OfGossip = "gossipsub"
 )
 
-// A Result is what one system has shown with one number of topics. Its fields are its JSON.
+// A Result is the outcome for one system and one number of topics. Its fields are its JSON.
 type Result struct {
 	System        string `json:"system"`
-	As            string `json:"as,omitempty"` // GossipSub: connected as the overlay, or as the trees
+	Like          string `json:"as,omitempty"` // GossipSub: connected like the overlay, or like the trees
 	Hosts         int    `json:"hosts"`
 	Topics        int    `json:"topics"`
 	Subscriptions int    `json:"subscriptions"`
 	Publications  int    `json:"publications"`
 	Seed          uint64 `json:"seed"`
 
-	// Connections that a host needs, for its leaf, table, and edges; those of GossipSub are
-	// all it has.
-	Bare        float64 `json:"connections_before"` // before there were subscriptions
-	Connections float64 `json:"connections"`        // and when all of these stood
-	Open        float64 `json:"connections_open"`   // then: some that were needed once live on for minutes
+	// Connections that a host needs for its leaf, table and edges; with GossipSub, all that it has.
+	ConnectionsBefore float64 `json:"connections_before"` // before there were subscriptions
+	Connections       float64 `json:"connections"`        // when all trees were complete
+	ConnectionsOpen   float64 `json:"connections_open"`   // open ones at that time; some are no longer needed, but live on for minutes
 
-	JoinS        float64 `json:"join_s"` // until all subscriptions stood
+	JoinS        float64 `json:"join_s"` // until all subscriptions were complete
 	JoinMessages float64 `json:"join_messages"`
-	JoinBytes    float64 `json:"join_bytes"` // these of a subscription
+	JoinBytes    float64 `json:"join_bytes"` // per subscription
 
-	Wanted  int     `json:"wanted"`
-	Got     int     `json:"got"`
-	Over    int     `json:"over_links"` // deliveries
-	Twice   int     `json:"twice"`      // handed to a follower again
-	Strange int     `json:"strange"`    // wrongly signed, or brought to who did not ask
-	Doubled float64 `json:"duplicates"` // copies that came to a host that had one, a delivery
-	Failed  int     `json:"failed"`     // publications that were given up
-	P50Ms   float64 `json:"p50_ms"`
-	P99Ms   float64 `json:"p99_ms"`
-	MostMs  float64 `json:"most_ms"`
+	Expected       int     `json:"wanted"`
+	Delivered      int     `json:"got"`
+	OverLinks      int     `json:"over_links"` // deliveries
+	Twice          int     `json:"twice"`      // delivered to a follower again
+	Invalid        int     `json:"strange"`    // with a wrong signature, or delivered to a host that does not follow the topic
+	DuplicateShare float64 `json:"duplicates"` // copies at hosts that already had one, per delivery
+	Failed         int     `json:"failed"`     // publications that were given up
+	P50Ms          float64 `json:"p50_ms"`
+	P99Ms          float64 `json:"p99_ms"`
+	MaxMs          float64 `json:"most_ms"`
 
-	Envelope    int     `json:"envelope_bytes"`
-	Content     float64 `json:"content_bytes"`      // sent to carry items down, of a delivery
-	Control     float64 `json:"control_bytes"`      // acknowledgements; GossipSub: all that carries no item
-	WayUp       float64 `json:"way_up_bytes"`       // from the publisher to the root, of a publication
-	Load        float64 `json:"load_max_mean"`      // bytes of Content by host
-	Lost        int     `json:"lost_frames"`        // for want of room or of a way
-	PerDelivery float64 `json:"bytes_per_delivery"` // Content and Control
+	Envelope     int     `json:"envelope_bytes"`
+	ContentBytes float64 `json:"content_bytes"`      // sent to carry items, per delivery
+	ControlBytes float64 `json:"control_bytes"`      // acknowledgements; GossipSub: everything without items
+	UpBytes      float64 `json:"way_up_bytes"`       // from the publisher to the root, per publication
+	LoadMaxMean  float64 `json:"load_max_mean"`      // of the bytes that each host sent to carry items
+	LostFrames   int     `json:"lost_frames"`        // for lack of buffers or of a path
+	PerDelivery  float64 `json:"bytes_per_delivery"` // ContentBytes and ControlBytes
 
 	DepthMean  float64 `json:"depth_mean,omitempty"` // edges between a follower and the root
-	DepthMost  int     `json:"depth_max"`
-	FanOutMean float64 `json:"fan_out_mean,omitempty"` // children of those who have any; GossipSub: peers in a mesh
-	FanOutMost int     `json:"fanout_max"`
-	Forwarders float64 `json:"forwarders,omitempty"` // of a topic, that do not follow it, its root included
+	DepthMax   int     `json:"depth_max"`
+	FanOutMean float64 `json:"fan_out_mean,omitempty"` // children of nodes that have any; GossipSub: peers in a mesh
+	FanOutMax  int     `json:"fanout_max"`
+	Forwarders float64 `json:"forwarders,omitempty"` // per topic, hosts that forward without following it, the root included
 
-	Heap      float64 `json:"heap_per_subscription"` // by itself
-	HeapNoise float64 `json:"heap_noise_bytes"`      // by which it differs when nothing is done
-	HeapGrown float64 `json:"heap_grown_bytes"`      // of a subscription, connections included
+	HeapPerSubscription float64 `json:"heap_per_subscription"` // of the trees alone
+	HeapNoise           float64 `json:"heap_noise_bytes"`      // difference between two measurements of the same state
+	HeapGrown           float64 `json:"heap_grown_bytes"`      // per subscription, including connections
 
-	IdleS        float64          `json:"idle_s"`
-	IdleMessages float64          `json:"idle_messages_s"` // of a host: trees, or GossipSub
-	IdleBytes    float64          `json:"idle_bytes_s"`
-	IdleTen      float64          `json:"idle_bytes_10min"`     // as many as in ten minutes
-	IdleKinds    map[string]Count `json:"idle_kinds,omitempty"` // all of them, of all hosts
-	// OverlayMessages and so on are the overlay's own, before there were subscriptions, and with them.
-	OverlayMessages     float64 `json:"overlay_messages_s,omitempty"`
-	OverlayBytes        float64 `json:"overlay_bytes_s,omitempty"`
-	OverlayMessagesThen float64 `json:"overlay_messages_then_s,omitempty"`
-	OverlayBytesThen    float64 `json:"overlay_bytes_then_s,omitempty"`
+	IdleS           float64          `json:"idle_s"`
+	IdleMessages    float64          `json:"idle_messages_s"` // per host: of the trees, or of GossipSub
+	IdleBytes       float64          `json:"idle_bytes_s"`
+	IdleBytesTenMin float64          `json:"idle_bytes_10min"`     // extrapolated to ten minutes
+	IdleKinds       map[string]Count `json:"idle_kinds,omitempty"` // totals of all hosts
+	// The overlay's own messages, before there were subscriptions and after.
+	OverlayMessages      float64 `json:"overlay_messages_s,omitempty"`
+	OverlayBytes         float64 `json:"overlay_bytes_s,omitempty"`
+	OverlayMessagesAfter float64 `json:"overlay_messages_then_s,omitempty"`
+	OverlayBytesAfter    float64 `json:"overlay_bytes_then_s,omitempty"`
 }
 
-// Run measures the trees, and then GossipSub, each with hosts of its own. What was finished is
-// returned, also with an error.
+// Run measures the trees and then GossipSub, each with hosts of its own. It returns the results
+// that are complete, even with an error.
 func (b Bench) Run(ctx context.Context) (of []Result, err error) {
 	p := newPlan(b.Hosts, b.Topics, b.Publications, b.Seed)
 	trees, err := b.trees(ctx, p)
@@ -137,7 +137,7 @@ func (b Bench) Run(ctx context.Context) (of []Result, err error) {
 	}
 	of = append(of, trees)
 	for _, as := range b.Connections {
-		degree := trees.Bare
+		degree := trees.ConnectionsBefore
 		if as == Trees {
 			degree = trees.Connections
 		}
@@ -145,12 +145,12 @@ func (b Bench) Run(ctx context.Context) (of []Result, err error) {
 		if err != nil {
 			return of, fmt.Errorf("GossipSub with %d topics: %w", b.Topics, err)
 		}
-		gossip.As = as
+		gossip.Like = as
 		of = append(of, gossip)
 	}
 	for i := range of {
 		r := &of[i]
-		r.PerDelivery, r.IdleTen = r.Content+r.Control, 600*r.IdleBytes
+		r.PerDelivery, r.IdleBytesTenMin = r.ContentBytes+r.ControlBytes, 600*r.IdleBytes
 	}
 	return of, nil
 }
@@ -162,14 +162,14 @@ func (b Bench) result(system string, p *plan) Result {
 	}
 }
 
-// network is the network of the hosts of the trees.
+// network returns the network of the hosts of the trees.
 func (b Bench) network() wire.Network {
 	n := wire.DefaultNetwork(networkName)
 	n.LeafSplit, n.LeafMerge, n.FanOut, n.PrivateAddresses = leafSplit, leafMerge, b.FanOut, true
 	return n
 }
 
-// until looks again and again until nothing is missing.
+// until waits until nothing is missing.
 func (b Bench) until(ctx context.Context, what string, missing func() (done float64, lack string, err error)) error {
 	for began := time.Now(); ; {
 		done, lack, err := missing()
@@ -180,14 +180,14 @@ func (b Bench) until(ctx context.Context, what string, missing func() (done floa
 		if time.Since(began) > joinTime {
 			return fmt.Errorf("%s: not within %v: %s", what, joinTime, lack)
 		}
-		if err := loop.Sleep(ctx, lookPause); err != nil {
+		if err := loop.Sleep(ctx, pollInterval); err != nil {
 			return err
 		}
 	}
 }
 
-// pass lets time pass, and shows that.
-func (b Bench) pass(ctx context.Context, what string, d time.Duration) error {
+// wait lets time pass, and shows the progress.
+func (b Bench) wait(ctx context.Context, what string, d time.Duration) error {
 	for began := time.Now(); ; {
 		since := time.Since(began)
 		if since >= d {
@@ -200,15 +200,16 @@ func (b Bench) pass(ctx context.Context, what string, d time.Duration) error {
 	}
 }
 
-// weighings is how often the heap is weighed: what is allocated while the collector is at work
-// counts as alive, and the busier the machine is, the more that is.
-const weighings = 5
+// heapReadings is the number of readings of the heap. Memory that is allocated during a collection
+// counts as live, and a busy machine has more of it.
+const heapReadings = 5
 
-// weigh is how much of the heap is alive, and by how much the two least readings of it differ.
-// What finalizers and pools let go of is collected the second time.
-func weigh() (alive, noise float64) {
+// liveHeap returns the live heap and, as its noise, the difference of the two smallest readings.
+// Each reading collects twice, because finalizers and pools release memory only at the second
+// collection.
+func liveHeap() (alive, noise float64) {
 	var of []float64
-	for range weighings {
+	for range heapReadings {
 		runtime.GC()
 		runtime.GC()
 		var m runtime.MemStats

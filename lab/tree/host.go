@@ -24,15 +24,15 @@ type host struct {
 	signer  *wire.Signer
 	id      overlay.ID
 
-	// What follows belongs to the loop.
+	// The fields below belong to the loop.
 	node   *overlay.Node
-	scribe *scribe.Scribe // nil: it was taken away, to see what it weighs
+	scribe *scribe.Scribe // nil: removed, to measure its memory
 	sent   *counted
 }
 
-// openHost makes a host, which listens and does nothing until it is run. What its trees
-// bring goes to deliver.
-func openHost(network wire.Network, key ed25519.PrivateKey, dice *rand.Rand, through []string, deliver func(scribe.Delivery)) (*host, error) {
+// openHost opens a host that listens and does nothing until it is run. Deliveries of its trees go
+// to deliver.
+func openHost(network wire.Network, key ed25519.PrivateKey, rng *rand.Rand, through []string, deliver func(scribe.Delivery)) (*host, error) {
 	descriptor := network.Descriptor()
 	hash := wire.HashOf(descriptor)
 	h := &host{loop: loop.New(loop.Config{Workers: 1}), signer: wire.NewSigner(key, hash)}
@@ -44,25 +44,25 @@ func openHost(network wire.Network, key ed25519.PrivateKey, dice *rand.Rand, thr
 		return nil, fmt.Errorf("open a host of trees: %w", err)
 	}
 	h.sockets, h.sent = sockets, &counted{Network: sockets}
-	e := env.Env{Clock: h.loop, Network: h.sent, Store: forgetful{}, Rand: dice, Log: slog.New(slog.DiscardHandler)}
-	h.node = overlay.New(e, h.signer, wire.NewVerifier(hash), overlay.Config{Network: network, Founder: through == nil, DialBackTimeout: rolePatience})
+	e := env.Env{Clock: h.loop, Network: h.sent, Store: noStore{}, Rand: rng, Log: slog.New(slog.DiscardHandler)}
+	h.node = overlay.New(e, h.signer, wire.NewVerifier(hash), overlay.Config{Network: network, Founder: through == nil, DialBackTimeout: roleTimeout})
 	h.scribe = scribe.New(e, h.node, scribe.Config{FanOut: network.FanOut, MaxWeight: network.MaxWeight}, deliver)
 	h.id = h.node.ID()
 	return h, nil
 }
 
-// rolePatience is how long a host waits to be dialled back before it becomes a client: all can
-// be dialled here, however busy the machine is.
-const rolePatience = 2 * time.Minute
+// roleTimeout is how long a host waits to be dialled back before it becomes a client. All hosts can
+// be dialled here, even if the machine is busy.
+const roleTimeout = 2 * time.Minute
 
-// listenAt is a port of QUIC that the system chooses.
+// listenAt is a QUIC port that the system chooses.
 const listenAt = "/ip4/127.0.0.1/udp/0/quic-v1"
 
-// live drives the host until ctx ends, and returns when all of it has stopped.
-func (h *host) live(ctx context.Context) error {
+// serve runs the host until ctx ends, and returns when all its parts have stopped.
+func (h *host) serve(ctx context.Context) error {
 	looping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var parts sync.WaitGroup
-	parts.Go(func() { _ = h.loop.Run(looping, h) }) // which ends for no other reason
+	parts.Go(func() { _ = h.loop.Run(looping, h) }) // it ends for no other reason
 	err := h.sockets.Run(ctx, libp2p.Events{
 		Receive: func(from env.PeerID, class env.Class, frame []byte) bool {
 			call := func() { h.receive(from, frame) }
@@ -83,8 +83,8 @@ func (h *host) live(ctx context.Context) error {
 	return fmt.Errorf("a host of trees ended: %w", err)
 }
 
-// Run implements loop.Runner. It does so twice, as internal/node does: what one layer does may
-// bring another's wish forward.
+// Run implements loop.Runner. It runs all layers twice, as internal/node does, because one layer
+// may make another due.
 func (h *host) Run(now time.Time) (next time.Time) {
 	for range 2 {
 		if next = h.node.Run(now); h.scribe != nil {
@@ -100,7 +100,7 @@ func (h *host) peerDown(id env.PeerID) {
 	}
 }
 
-// receive brings a frame to its layer.
+// receive passes a frame to its layer.
 func (h *host) receive(from env.PeerID, frame []byte) {
 	layer, body, err := wire.ParseFrame(frame)
 	if err == nil {
@@ -116,8 +116,8 @@ func (h *host) receive(from env.PeerID, frame []byte) {
 	}
 }
 
-// sentSoFar is what the host has sent. It is called on the loop.
-func (h *host) sentSoFar() traffic {
+// snapshot returns what the host has sent. It must be called on the loop.
+func (h *host) snapshot() traffic {
 	s, n := h.node.Stats(), h.sockets.Stats()
 	carrying := Count{int(s.Carrying), int(s.CarryingBytes)}
 	t := traffic{overlay: Count{int(s.Sent), int(s.Bytes)}.minus(carrying), carrying: carrying, scribe: h.sent.scribe}
@@ -127,25 +127,25 @@ func (h *host) sentSoFar() traffic {
 	return t
 }
 
-// strip takes the host's Scribe away. It is called on the loop.
-func (h *host) strip() *scribe.Scribe {
+// removeScribe removes the host's Scribe. It must be called on the loop.
+func (h *host) removeScribe() *scribe.Scribe {
 	was := h.scribe
 	h.scribe = nil
-	h.node.Handle(wire.Scribe, nobody{})
+	h.node.Handle(wire.Scribe, noLayer{})
 	return was
 }
 
-// A nobody is a layer that has gone.
-type nobody struct{}
+// noLayer replaces a layer that was removed.
+type noLayer struct{}
 
-func (nobody) Forward(*overlay.Message) bool { return false }
-func (nobody) Deliver(*overlay.Message)      {}
-func (nobody) PeerGone(env.PeerID)           {}
-func (nobody) LeafChanged()                  {}
+func (noLayer) Forward(*overlay.Message) bool { return false }
+func (noLayer) Deliver(*overlay.Message)      {}
+func (noLayer) PeerGone(env.PeerID)           {}
+func (noLayer) LeafChanged()                  {}
 
-// A forgetful store keeps nothing: no host is started a second time.
-type forgetful struct{}
+// noStore is a store that keeps nothing: no host is restarted.
+type noStore struct{}
 
-func (forgetful) Commit(_ []env.Op, done func(error))              { done(nil) }
-func (forgetful) Get([]byte) ([]byte, error)                       { return nil, nil }
-func (forgetful) Range([]byte, func(key, value []byte) bool) error { return nil }
+func (noStore) Commit(_ []env.Op, done func(error))              { done(nil) }
+func (noStore) Get([]byte) ([]byte, error)                       { return nil, nil }
+func (noStore) Range([]byte, func(key, value []byte) bool) error { return nil }

@@ -6,28 +6,28 @@ import (
 	"tidings/overlay"
 )
 
-// A shape is what some trees look like.
-type shape []tree
+// A forest is the shapes of some trees.
+type forest []treeShape
 
-// A tree is the places that hosts have in one topic.
-type tree struct {
+// A treeShape is the places that hosts have in one topic's tree.
+type treeShape struct {
 	topic  int
 	places []place
 }
 
-// A place is that of one host.
+// A place is the place of one host.
 type place struct {
 	host     int
-	parent   int // none: it has none
+	parent   int // none: it has no parent
 	root     bool
 	children int
 }
 
-// none stands for a host that is not there.
+// none stands for a host that does not exist.
 const none = -1
 
-// shape looks at the trees of the topics in a range.
-func (g *grove) shape(from, to int) (shape, error) {
+// inspectTrees returns the trees of a range of topics.
+func (g *treeHosts) inspectTrees(from, to int) (forest, error) {
 	looks := make([]map[int]place, len(g.hosts))
 	if err := g.each(func(i int, h *host) {
 		looks[i] = map[int]place{}
@@ -45,9 +45,9 @@ func (g *grove) shape(from, to int) (shape, error) {
 	}); err != nil {
 		return nil, err
 	}
-	var s shape
+	var s forest
 	for t := from; t < to; t++ {
-		of := tree{topic: t}
+		of := treeShape{topic: t}
 		for i := range looks {
 			if p, ok := looks[i][t]; ok {
 				of.places = append(of.places, p)
@@ -58,31 +58,31 @@ func (g *grove) shape(from, to int) (shape, error) {
 	return s, nil
 }
 
-// lack says which part of all trees stands, with nobody who has more children than so many, and
-// what is missing in one that does not.
-func (s shape) lack(g *grove, children int) (done float64, lack string) {
+// missing returns the share of trees that are complete, with at most children children per node,
+// and describes an incomplete one.
+func (s forest) missing(g *treeHosts, children int) (done float64, missing string) {
 	stand := 0
 	for _, of := range s {
-		if fault := of.fault(g, children); fault != "" {
-			lack = fmt.Sprintf("topic %d: %s", of.topic, fault)
+		if fault := of.problem(g, children); fault != "" {
+			missing = fmt.Sprintf("topic %d: %s", of.topic, fault)
 			continue
 		}
 		stand++
 	}
-	return float64(stand) / float64(len(s)), lack
+	return float64(stand) / float64(len(s)), missing
 }
 
-// fault says why a tree does not stand. One stands when all followers have places in it, and
-// all ways up end at the host that is nearest to the key, which alone is its root, and nobody has more
-// children than so many.
-func (of tree) fault(g *grove, children int) string {
+// problem says why a tree is not complete. In a complete tree all followers have places, all paths
+// up end at the host nearest to the key, which alone is the root, and no node has too many
+// children.
+func (of treeShape) problem(g *treeHosts, children int) string {
 	at := of.byHost()
 	for _, f := range g.plan.topics[of.topic].followers {
 		if _, ok := at[f]; !ok {
 			return fmt.Sprintf("host %d has no place", f)
 		}
 	}
-	root := g.tally.roots[of.topic]
+	root := g.tracker.roots[of.topic]
 	for _, p := range of.places {
 		switch {
 		case p.root != (p.host == root):
@@ -91,13 +91,13 @@ func (of tree) fault(g *grove, children int) string {
 			return fmt.Sprintf("host %d has %d children", p.host, p.children)
 		}
 		if _, ok := of.depth(at, p.host); !ok {
-			return fmt.Sprintf("the way up from host %d does not end at the root", p.host)
+			return fmt.Sprintf("the path up from host %d does not end at the root", p.host)
 		}
 	}
 	return ""
 }
 
-func (of tree) byHost() map[int]place {
+func (of treeShape) byHost() map[int]place {
 	at := make(map[int]place, len(of.places))
 	for _, p := range of.places {
 		at[p.host] = p
@@ -105,8 +105,8 @@ func (of tree) byHost() map[int]place {
 	return at
 }
 
-// depth counts the edges between a host and its root; false if it does not hang below one.
-func (of tree) depth(at map[int]place, host int) (depth int, ok bool) {
+// depth returns the number of edges between a host and its root; false if it is not below one.
+func (of treeShape) depth(at map[int]place, host int) (depth int, ok bool) {
 	for range at {
 		p, there := at[host]
 		switch {
@@ -121,8 +121,8 @@ func (of tree) depth(at map[int]place, host int) (depth int, ok bool) {
 	return 0, false
 }
 
-// nearest is the host nearest to a key.
-func (g *grove) nearest(key overlay.ID) (best int) {
+// nearest returns the host nearest to a key.
+func (g *treeHosts) nearest(key overlay.ID) (best int) {
 	for i, h := range g.hosts {
 		if overlay.Nearer(key, h.id, g.hosts[best].id) {
 			best = i
@@ -131,8 +131,8 @@ func (g *grove) nearest(key overlay.ID) (best int) {
 	return best
 }
 
-// sum writes what was found into a result.
-func (s shape) sum(g *grove, r *Result) {
+// finish writes the figures into a result.
+func (s forest) finish(g *treeHosts, r *Result) {
 	followers, inner, depths, children, others := 0, 0, 0, 0, 0
 	for _, of := range s {
 		at := of.byHost()
@@ -140,16 +140,16 @@ func (s shape) sum(g *grove, r *Result) {
 			if p.children > 0 {
 				inner++
 				children += p.children
-				r.FanOutMost = max(r.FanOutMost, p.children)
+				r.FanOutMax = max(r.FanOutMax, p.children)
 			}
-			if !g.plan.follower(of.topic, p.host) {
+			if !g.plan.follows(of.topic, p.host) {
 				others++
 				continue
 			}
 			depth, _ := of.depth(at, p.host)
 			followers++
 			depths += depth
-			r.DepthMost = max(r.DepthMost, depth)
+			r.DepthMax = max(r.DepthMax, depth)
 		}
 	}
 	r.DepthMean = float64(depths) / float64(max(1, followers))

@@ -9,7 +9,7 @@ import (
 	"tidings/internal/wire"
 )
 
-// sampleEnvelopes is how many envelopes are opened again and again: their keys, too, differ.
+// sampleEnvelopes is the number of envelopes that are opened in turn, each with its own key.
 const sampleEnvelopes = 64
 
 // A Speed is how fast one core opens envelopes.
@@ -18,14 +18,14 @@ type Speed struct {
 	PerSecond float64 `json:"envelopes_s"`
 }
 
-// Verify opens envelopes with items of a size, one after the other, for so long.
+// Verify opens envelopes with items of a size, one after the other, for some time.
 func Verify(itemBytes int, d time.Duration, seed uint64) (Speed, error) {
-	dice, network := rand.New(rand.NewPCG(seed, 3)), wire.Hash(sha256.Sum256([]byte(networkName)))
-	p := newPlan(least, 1, 0, seed)
+	rng, network := rand.New(rand.NewPCG(seed, 3)), wire.Hash(sha256.Sum256([]byte(networkName)))
+	p := newPlan(minFollowers, 1, 0, seed)
 	var raws [][]byte
 	for i := range sampleEnvelopes {
-		signer := wire.NewSigner(newKey(dice), network)
-		raws = append(raws, signer.Sign(wire.DomainEntry, p.item(i, itemBytes, dice)).Raw)
+		signer := wire.NewSigner(newKey(rng), network)
+		raws = append(raws, signer.Sign(wire.DomainEntry, p.item(i, itemBytes, rng)).Raw)
 	}
 	verify, opened, began := wire.NewVerifier(network), 0, time.Now()
 	for time.Since(began) < d || opened == 0 {

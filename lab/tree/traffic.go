@@ -9,7 +9,7 @@ import (
 	"tidings/overlay/scribe/scribepb"
 )
 
-// A Count is of messages and their bytes.
+// A Count is a number of messages and their bytes.
 type Count struct {
 	Messages int `json:"messages"`
 	Bytes    int `json:"bytes"`
@@ -20,16 +20,16 @@ func (c Count) minus(d Count) Count { return Count{c.Messages - d.Messages, c.By
 
 // A traffic is what a host has sent.
 type traffic struct {
-	overlay  Count // keeping the network in order
-	carrying Count // what the overlay routes for trees, and its acknowledgements
+	overlay  Count // control messages
+	carrying Count // messages that the overlay routes for trees, and their acknowledgements
 	scribe   [scribeKinds]Count
-	lost     int // frames that libp2p had no room or no way for
+	lost     int // frames for which libp2p had no buffer or no path
 }
 
-// scribeKinds is one more than the highest field number of a message of scribe's.
+// scribeKinds is one more than the highest field number of scribe's messages.
 const scribeKinds = 16
 
-// Kinds of scribe's messages that are asked for by name.
+// Kinds of scribe's messages that have figures of their own.
 var (
 	downKind = kindOf("multicast")
 	gotKind  = kindOf("ack")
@@ -39,7 +39,7 @@ func kindOf(name protoreflect.Name) int {
 	return int((&scribepb.Message{}).ProtoReflect().Descriptor().Fields().ByName(name).Number())
 }
 
-// nameOf is what the messages of a kind are called.
+// nameOf returns the name of a kind of message.
 func nameOf(kind int) string {
 	if f := (&scribepb.Message{}).ProtoReflect().Descriptor().Fields().ByNumber(protowire.Number(kind)); f != nil {
 		return string(f.Name())
@@ -47,8 +47,8 @@ func nameOf(kind int) string {
 	return "unknown"
 }
 
-// minus is what was sent since an earlier look.
-func (t traffic) minus(earlier traffic) traffic {
+// since returns what was sent after an earlier snapshot.
+func (t traffic) since(earlier traffic) traffic {
 	t.overlay, t.carrying, t.lost = t.overlay.minus(earlier.overlay), t.carrying.minus(earlier.carrying), t.lost-earlier.lost
 	for i := range t.scribe {
 		t.scribe[i] = t.scribe[i].minus(earlier.scribe[i])
@@ -65,7 +65,7 @@ func (t traffic) plus(u traffic) traffic {
 	return t
 }
 
-// trees is all that scribe has sent.
+// trees returns everything that scribe has sent.
 func (t traffic) trees() (sum Count) {
 	for _, c := range t.scribe {
 		sum = sum.plus(c)

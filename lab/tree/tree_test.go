@@ -13,12 +13,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Ten hosts and twenty topics, over real sockets, by trees and by GossipSub: all of what is
-// published comes, once, and costs what it must at least.
+// With ten hosts and twenty topics over real sockets, by trees and by GossipSub, everything is
+// delivered once, and the costs have their minimum.
 func TestBothDeliver(t *testing.T) {
 	b := Bench{
-		Hosts: 10, Topics: 20, Publications: 20, ItemBytes: 1024, Every: time.Millisecond, FanOut: 2, Idle: 100 * time.Millisecond,
-		Meshes: time.Second, Connections: []string{Trees}, Seed: 1, Progress: progress(t),
+		Hosts: 10, Topics: 20, Publications: 20, ItemBytes: 1024, Interval: time.Millisecond, FanOut: 2, Idle: 100 * time.Millisecond,
+		MeshTime: time.Second, Connections: []string{Trees}, Seed: 1, Progress: progress(t),
 	}
 	results, err := b.Run(t.Context())
 	if err != nil {
@@ -28,23 +28,23 @@ func TestBothDeliver(t *testing.T) {
 		t.Fatalf("results of %+v", results)
 	}
 	for _, r := range results {
-		if r.Got != r.Wanted || r.Wanted < 20 || r.Twice > 0 || r.Strange > 0 || r.Failed > 0 {
-			t.Errorf("%s: got %d of %d, %d twice, %d strange, %d failed", r.System, r.Got, r.Wanted, r.Twice, r.Strange, r.Failed)
+		if r.Delivered != r.Expected || r.Expected < 20 || r.Twice > 0 || r.Invalid > 0 || r.Failed > 0 {
+			t.Errorf("%s: got %d of %d, %d twice, %d strange, %d failed", r.System, r.Delivered, r.Expected, r.Twice, r.Invalid, r.Failed)
 		}
-		if r.Envelope < 1024+96 || r.Content < float64(r.Envelope) || r.JoinBytes < 32 {
-			t.Errorf("%s: envelopes of %d bytes, %.0f a delivery, %.0f to join", r.System, r.Envelope, r.Content, r.JoinBytes)
+		if r.Envelope < 1024+96 || r.ContentBytes < float64(r.Envelope) || r.JoinBytes < 32 {
+			t.Errorf("%s: envelopes of %d bytes, %.0f a delivery, %.0f to join", r.System, r.Envelope, r.ContentBytes, r.JoinBytes)
 		}
-		if r.P50Ms <= 0 || r.P99Ms < r.P50Ms || r.Load < 1 || r.Connections < 2 {
+		if r.P50Ms <= 0 || r.P99Ms < r.P50Ms || r.LoadMaxMean < 1 || r.Connections < 2 {
 			t.Errorf("%s: %+v", r.System, r)
 		}
 	}
 	trees := results[0]
-	if trees.Over < trees.Got || trees.DepthMost < 1 || trees.FanOutMost > 2 || trees.WayUp == 0 {
+	if trees.OverLinks < trees.Delivered || trees.DepthMax < 1 || trees.FanOutMax > 2 || trees.UpBytes == 0 {
 		t.Errorf("trees: %+v", trees)
 	}
 }
 
-// progress logs what a bench begins to do.
+// progress logs the phases of a bench.
 func progress(t *testing.T) func(string, float64) {
 	last, began := "", time.Now()
 	return func(what string, _ float64) {
@@ -55,7 +55,7 @@ func progress(t *testing.T) func(string, float64) {
 	}
 }
 
-// The same seed gives the same plan, and parts of it are what they are said to be.
+// The same seed gives the same plan, and its numbers are as documented.
 func TestAPlanFollowsFromItsSeed(t *testing.T) {
 	p, again := newPlan(200, 100, 250, 7), newPlan(200, 100, 250, 7)
 	wanted, times := 0, map[int]int{}
@@ -63,14 +63,14 @@ func TestAPlanFollowsFromItsSeed(t *testing.T) {
 		if pub != again.publications[i] {
 			t.Fatalf("publication %d is %v, and %v the next time", i, pub, again.publications[i])
 		}
-		if !p.follower(pub.topic, pub.publisher) {
+		if !p.follows(pub.topic, pub.publisher) {
 			t.Errorf("host %d publishes to topic %d, which it does not follow", pub.publisher, pub.topic)
 		}
 		wanted += len(p.topics[pub.topic].followers) - 1
 		times[pub.topic]++
 	}
-	if wanted != p.wanted || len(times) != 100 {
-		t.Errorf("%d wanted, not %d; %d topics are published to", p.wanted, wanted, len(times))
+	if wanted != p.expected || len(times) != 100 {
+		t.Errorf("%d wanted, not %d; %d topics are published to", p.expected, wanted, len(times))
 	}
 	for i, topic := range p.topics {
 		if n := len(topic.followers); n < 10 || n > 40 || !slices.IsSorted(topic.followers) {
@@ -111,26 +111,26 @@ func TestHostsAreConnectedInOnePiece(t *testing.T) {
 	}
 }
 
-// Copies, strangers' copies and forged ones are none of what was wanted.
-func TestATallyKnowsWhatWasWanted(t *testing.T) {
+// Duplicates, deliveries to other hosts and forged ones do not count as expected.
+func TestTheTrackerCountsExpectedItems(t *testing.T) {
 	p := newPlan(20, 1, 2, 1)
 	topic, pub := p.topics[0], p.publications[0]
 	network := wire.Hash{1}
-	dice := rand.New(rand.NewPCG(1, 1))
-	signer := wire.NewSigner(newKey(dice), network)
-	tally := newTally(p, wire.NewVerifier(network))
+	rng := rand.New(rand.NewPCG(1, 1))
+	signer := wire.NewSigner(newKey(rng), network)
+	tally := newTracker(p, wire.NewVerifier(network))
 	other := topic.followers[0]
 	if other == pub.publisher {
 		other = topic.followers[1]
 	}
 	stranger := 0
-	for p.follower(0, stranger) {
+	for p.follows(0, stranger) {
 		stranger++
 	}
-	item := signer.Sign(wire.DomainEntry, p.item(0, 100, dice)).Raw
+	item := signer.Sign(wire.DomainEntry, p.item(0, 100, rng)).Raw
 	forged := slices.Clone(item)
 	forged[len(forged)-1] ^= 1
-	elsewhere := wire.NewSigner(newKey(dice), wire.Hash{2}).Sign(wire.DomainEntry, p.item(0, 100, dice)).Raw
+	elsewhere := wire.NewSigner(newKey(rng), wire.Hash{2}).Sign(wire.DomainEntry, p.item(0, 100, rng)).Raw
 	if tally.deliver(other, item) {
 		t.Error("came before it was sent")
 	}
@@ -147,8 +147,8 @@ func TestATallyKnowsWhatWasWanted(t *testing.T) {
 		{"to a stranger", stranger, item, false},
 		{"forged", other, forged, false},
 		{"of another network", other, elsewhere, false},
-		{"not sent yet", other, signer.Sign(wire.DomainEntry, p.item(1, 100, dice)).Raw, false},
-		{"of no number", other, signer.Sign(wire.DomainEntry, p.item(2, 100, dice)).Raw, false},
+		{"not sent yet", other, signer.Sign(wire.DomainEntry, p.item(1, 100, rng)).Raw, false},
+		{"of no number", other, signer.Sign(wire.DomainEntry, p.item(2, 100, rng)).Raw, false},
 		{"nothing", other, nil, false},
 	} {
 		if got := tally.deliver(c.host, c.item); got != c.right {
@@ -156,19 +156,19 @@ func TestATallyKnowsWhatWasWanted(t *testing.T) {
 		}
 	}
 	var r Result
-	tally.sum(&r)
-	if r.Wanted != 2*(len(topic.followers)-1) || r.Got != 1 || r.Over != 2 || r.Twice != 1 || r.Strange != 7 {
+	tally.finish(&r)
+	if r.Expected != 2*(len(topic.followers)-1) || r.Delivered != 1 || r.OverLinks != 2 || r.Twice != 1 || r.Invalid != 7 {
 		t.Errorf("%+v", r)
 	}
 }
 
-// A tree that is none is told from one that stands.
-func TestTreesThatDoNotStand(t *testing.T) {
+// Broken trees are told from complete ones.
+func TestBrokenTreesAreFound(t *testing.T) {
 	p := newPlan(4, 1, 0, 1)
 	p.topics[0].followers = []int{0, 1, 2, 3}
-	g := &grove{plan: p, tally: &tally{roots: []int{3}}}
-	right := func() tree {
-		return tree{places: []place{{host: 0, parent: 1}, {host: 1, parent: 3, children: 1}, {host: 2, parent: 3}, {host: 3, parent: none, root: true, children: 2}}}
+	g := &treeHosts{plan: p, tracker: &tracker{roots: []int{3}}}
+	right := func() treeShape {
+		return treeShape{places: []place{{host: 0, parent: 1}, {host: 1, parent: 3, children: 1}, {host: 2, parent: 3}, {host: 3, parent: none, root: true, children: 2}}}
 	}
 	for _, c := range []struct {
 		what   string
@@ -186,13 +186,13 @@ func TestTreesThatDoNotStand(t *testing.T) {
 	} {
 		of := right()
 		of.places = c.change(of.places)
-		if fault := of.fault(g, 2); (fault == "") != c.stands {
+		if fault := of.problem(g, 2); (fault == "") != c.stands {
 			t.Errorf("%s: %q", c.what, fault)
 		}
 	}
 	var r Result
-	shape{right()}.sum(g, &r)
-	if r.DepthMean != 1 || r.DepthMost != 2 || r.FanOutMean != 1.5 || r.FanOutMost != 2 || r.Forwarders != 0 {
+	forest{right()}.finish(g, &r)
+	if r.DepthMean != 1 || r.DepthMax != 2 || r.FanOutMean != 1.5 || r.FanOutMax != 2 || r.Forwarders != 0 {
 		t.Errorf("%+v", r)
 	}
 }

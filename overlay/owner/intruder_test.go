@@ -69,7 +69,7 @@ func intrude(t *testing.T, stranger bool) *intruder {
 		in.Serve(url, script.NewLively(script.Config{Seed: uint64(i), Format: script.Format(i), Every: time.Minute, Limit: 10}))
 		for j, p := range in.Peers() {
 			if (i+j)%2 == 0 {
-				p.Read(url)
+				p.SubscribeFeed(url)
 			}
 		}
 	}
@@ -133,7 +133,7 @@ func (in *intruder) endures() {
 	}
 	in.World.Run(16 * time.Minute)
 	in.CheckReaders()
-	for _, v := range in.Wrong() {
+	for _, v := range in.Violations() {
 		in.t.Error(v)
 	}
 	for _, p := range in.Peers() {

@@ -350,11 +350,11 @@ func TestAPullEndsOnDisk(t *testing.T) {
 		w.Run(5 * time.Second)
 		return answers
 	}
-	m.SetDisk(sim.Full)
+	m.SetDisk(sim.DiskFull)
 	if of := pull(); !slices.Equal(of, []bool{false}) || m.owners.Has(c.key, c.head().Hash) {
 		t.Errorf("a disk that takes nothing: %v", of)
 	}
-	m.SetDisk(sim.Sound)
+	m.SetDisk(sim.DiskOK)
 	if of := pull(); !slices.Equal(of, []bool{true}) || !m.owners.Has(c.key, c.head().Hash) {
 		t.Errorf("a sound disk: %v", of)
 	}

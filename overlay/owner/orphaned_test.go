@@ -14,7 +14,7 @@ import (
 func TestOrphanedEntriesStayReadable(t *testing.T) {
 	t.Parallel()
 	seeds(t, 1, func(t *testing.T, seed uint64) {
-		w := newWorld(t, sim.Config{Seed: seed, Faults: sim.Faults{Loss: 0.01}}, time.Minute)
+		w := newWorld(t, sim.Config{Seed: seed, NetworkFaults: sim.NetworkFaults{Loss: 0.01}}, time.Minute)
 		w.grow(24)
 		w.Run(30 * time.Second)
 		w.want(10)

@@ -49,7 +49,7 @@ func seeds(t *testing.T, n uint64, do func(t *testing.T, seed uint64)) {
 func TestCrashesLoseNothing(t *testing.T) {
 	t.Parallel()
 	seeds(t, 1, func(t *testing.T, seed uint64) {
-		w := newWorld(t, sim.Config{Seed: seed, Faults: sim.Faults{Loss: 0.01}}, 10*time.Minute)
+		w := newWorld(t, sim.Config{Seed: seed, NetworkFaults: sim.NetworkFaults{Loss: 0.01}}, 10*time.Minute)
 		w.grow(longtest.Pick(16, 32))
 		w.Run(30 * time.Second)
 		w.want(longtest.Pick(5, 20))
@@ -172,7 +172,7 @@ func TestANoteDoesNotOutliveItsEntries(t *testing.T) {
 func TestHalvesOfANetworkMerge(t *testing.T) {
 	t.Parallel()
 	seeds(t, 1, func(t *testing.T, seed uint64) {
-		w := newWorld(t, sim.Config{Seed: seed, Faults: sim.Faults{Loss: 0.01}}, 10*time.Minute)
+		w := newWorld(t, sim.Config{Seed: seed, NetworkFaults: sim.NetworkFaults{Loss: 0.01}}, 10*time.Minute)
 		w.grow(longtest.Pick(16, 32))
 		w.Run(30 * time.Second)
 		w.want(longtest.Pick(5, 20))

@@ -15,7 +15,7 @@ func lacking(t *testing.T) (w *world, c channel, next *member, epoch *ownerpb.Ep
 	w, channels := quiet(t, 8, 1)
 	c = channels[0]
 	next = c.also[0]
-	next.SetDisk(sim.Full)
+	next.SetDisk(sim.DiskFull)
 	w.append(c.url, 100)
 	w.Run(time.Second)
 	if next.owners.Has(c.key, c.head().Hash) {
@@ -44,7 +44,7 @@ func TestASequencerPullsTheBaseOfItsEpoch(t *testing.T) {
 	if len(w.done) != 2 {
 		t.Errorf("%d bodies are committed, of which one lacks its predecessors", len(w.done))
 	}
-	next.SetDisk(sim.Sound)
+	next.SetDisk(sim.DiskOK)
 	if !w.RunUntil(func() bool { return len(w.done) == 3 }, time.Second, 20*time.Second) {
 		t.Error("it does not go on when its disk is sound again")
 	}

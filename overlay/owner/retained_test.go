@@ -93,13 +93,13 @@ func TestFailedCandidaciesLeaveNothing(t *testing.T) {
 	w.grow(1)
 	w.Run(20 * time.Second)
 	m := w.members[0]
-	m.SetDisk(sim.Full)
+	m.SetDisk(sim.DiskFull)
 	w.want(10)
 	w.Run(time.Hour)
 	if h, st := m.owners.Retained(), m.owners.Stats(); h.Abandoned > 0 || st.Candidacies < 100 {
 		t.Errorf("%d candidacies have left %d proposals", st.Candidacies, h.Abandoned)
 	}
-	m.SetDisk(sim.Sound)
+	m.SetDisk(sim.DiskOK)
 	w.Run(time.Minute)
 	if led := len(m.led()); led != 10 {
 		t.Errorf("%d of 10 keys are led when there is room", led)

@@ -78,7 +78,7 @@ func intrude() *intruder {
 		in.groups = append(in.groups, s.Key(fmt.Sprint(i)))
 		for j, p := range s.Peers() {
 			if (i+j)%3 > 0 {
-				p.Subscribe(in.groups[i], 1+i)
+				p.JoinGroup(in.groups[i], 1+i)
 			}
 		}
 	}
@@ -187,7 +187,7 @@ func (in *intruder) endures(t *testing.T) {
 	s.World.Run(2 * time.Second)
 	in.Crash(false)
 	s.World.Run(15 * time.Minute)
-	before := s.MailStats()
+	before := s.MulticastStats()
 	for i, p := range s.Peers() {
 		for _, g := range in.groups {
 			s.Publish(p, g, 10+i)
@@ -195,10 +195,10 @@ func (in *intruder) endures(t *testing.T) {
 	}
 	s.World.Run(6 * time.Minute)
 	s.CheckQuiet()
-	for _, v := range s.Wrong() {
+	for _, v := range s.Violations() {
 		t.Error(v)
 	}
-	if m := s.MailStats(); m.Delivered-before.Delivered != m.Expected-before.Expected || m.Delivered == 0 {
+	if m := s.MulticastStats(); m.Delivered-before.Delivered != m.Expected-before.Expected || m.Delivered == 0 {
 		t.Errorf("multicast %+v", m)
 	}
 	for _, p := range s.Peers() {

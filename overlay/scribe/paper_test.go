@@ -36,7 +36,7 @@ func TestFeedTreeOnItsSubstrate(t *testing.T) {
 	for i := range trees {
 		groups = append(groups, s.Key(fmt.Sprintf("http://feed%d.example/", i)))
 		for _, j := range dice.Perm(n)[:subscribers] {
-			s.Peers()[j].Subscribe(groups[i], 1)
+			s.Peers()[j].JoinGroup(groups[i], 1)
 		}
 	}
 	s.World.Run(10 * time.Second)
@@ -108,11 +108,11 @@ func TestFeedTreeOnItsSubstrate(t *testing.T) {
 			s.Publish(s.Peers()[0], g, 100)
 		}
 		s.World.Run(6 * time.Minute)
-		if m := s.MailStats(); m.Delivered != m.Expected || m.Delivered < trees*subscribers*3/4 {
+		if m := s.MulticastStats(); m.Delivered != m.Expected || m.Delivered < trees*subscribers*3/4 {
 			t.Errorf("multicast %+v", m)
 		}
 	})
-	for _, v := range s.Wrong() {
+	for _, v := range s.Violations() {
 		t.Error(v)
 	}
 }
@@ -126,7 +126,7 @@ func TestClientCountsOnce(t *testing.T) {
 	client.Start()
 	s.World.Run(time.Minute)
 	for i := range 5 {
-		client.Subscribe(s.Key(fmt.Sprint(i)), 3)
+		client.JoinGroup(s.Key(fmt.Sprint(i)), 3)
 	}
 	for range 120 {
 		s.World.Run(500 * time.Millisecond)
@@ -170,11 +170,11 @@ func allSubscribeInBadWeather(t *testing.T, seed uint64) {
 	_, before := joins()
 	dice := rand.New(rand.NewPCG(4, 2))
 	weights := map[overlay.ID]int{}
-	s.World.SetFaults(sim.Faults{Loss: 0.1, Duplicate: 0.1, Reorder: 0.1})
+	s.World.SetNetworkFaults(sim.NetworkFaults{Loss: 0.1, Duplicate: 0.1, Reorder: 0.1})
 	for i := range trees {
 		g := s.Key(fmt.Sprintf("http://feed%d.example/", i))
 		for _, j := range dice.Perm(n)[:n*3/4] {
-			s.Peers()[j].Subscribe(g, 1+j)
+			s.Peers()[j].JoinGroup(g, 1+j)
 			weights[g] += 1 + j
 		}
 	}
@@ -183,10 +183,10 @@ func allSubscribeInBadWeather(t *testing.T, seed uint64) {
 		t.Errorf("%d Joins and what came of them are %d messages", asked, control-before)
 	}
 	s.World.Run(time.Minute)
-	s.World.SetFaults(sim.Faults{})
+	s.World.SetNetworkFaults(sim.NetworkFaults{})
 	s.World.Run(3 * time.Minute)
 	s.CheckQuiet()
-	for _, v := range s.Wrong() {
+	for _, v := range s.Violations() {
 		t.Error(v)
 	}
 	for g, want := range weights {

@@ -162,7 +162,7 @@ func TestChurnAndLoss(t *testing.T) {
 		{loss: 0.05, mean: 0.001, most: 0.01},
 		{loss: 0.01, session: time.Hour, mean: 0.04, most: 0.2},
 	} {
-		w := newWorld(t, sim.Config{Faults: sim.Faults{Loss: c.loss}}, sums.Config{})
+		w := newWorld(t, sim.Config{NetworkFaults: sim.NetworkFaults{Loss: c.loss}}, sums.Config{})
 		w.value = func(*member) total { return total{1, 1, 1000} }
 		w.grow(longtest.Pick(64, 128), 100*time.Millisecond)
 		w.settle(5*time.Second, 15*time.Minute)
@@ -177,7 +177,7 @@ func TestChurnAndLoss(t *testing.T) {
 			a, b := w.off(w.live())
 			mean, most = mean+a/checks, max(most, b)
 		}
-		w.SetFaults(sim.Faults{})
+		w.SetNetworkFaults(sim.NetworkFaults{})
 		st := w.stats()
 		t.Logf("loss %.0f %%, sessions of %v: sums off by %.2f %% in the mean, %.2f %% at most; %d of %d rounds quick, %.2f %% asked again",
 			100*c.loss, c.session, 100*mean, 100*most, st.Quick, st.Rounds, 100*float64(st.Again)/float64(st.Asked))
@@ -256,7 +256,7 @@ func TestValueIsKept(t *testing.T) {
 func TestOneSeedOneRun(t *testing.T) {
 	t.Parallel()
 	run := func() uint64 {
-		w := newWorld(t, sim.Config{Faults: sim.Faults{Loss: 0.02}}, sums.Config{}).grow(48, 100*time.Millisecond)
+		w := newWorld(t, sim.Config{NetworkFaults: sim.NetworkFaults{Loss: 0.02}}, sums.Config{}).grow(48, 100*time.Millisecond)
 		w.churn(10*time.Minute, 10*time.Minute)
 		return w.TraceHash()
 	}

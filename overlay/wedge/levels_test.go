@@ -17,7 +17,7 @@ func TestLevelsReachTheirMembers(t *testing.T) {
 	t.Parallel()
 	const maintenance = 2 * time.Minute
 	for _, digit := range []int{4, 1} {
-		w := newWorld(t, sim.Config{Seed: 20, Faults: sim.Faults{Loss: 0.01}}, wedge.Config{Maintenance: maintenance})
+		w := newWorld(t, sim.Config{Seed: 20, NetworkFaults: sim.NetworkFaults{Loss: 0.01}}, wedge.Config{Maintenance: maintenance})
 		w.grow(80)
 		const keys = 12
 		leaders := map[overlay.ID]*member{}
@@ -69,7 +69,7 @@ func TestLevelsReachTheirMembers(t *testing.T) {
 		}
 
 		// In a stable network phases are random, broadcasts reach all, and little is sent.
-		w.SetFaults(sim.Faults{})
+		w.SetNetworkFaults(sim.NetworkFaults{})
 		even := 0.
 		for key, leader := range leaders {
 			even += w.evenness(key, 80) / keys

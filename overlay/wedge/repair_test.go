@@ -98,7 +98,7 @@ func TestTreesAreRepaired(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, sim.Config{Seed: c.seed}, wedge.Config{})
 			w.grow(longtest.Pick(48, 96))
-			w.SetFaults(sim.Faults{Loss: c.loss, Duplicate: c.loss, Reorder: c.loss})
+			w.SetNetworkFaults(sim.NetworkFaults{Loss: c.loss, Duplicate: c.loss, Reorder: c.loss})
 			f := plant(w, longtest.Pick(30, 60))
 			f.waitUntilServed("enlisted", 2*time.Minute)
 			before := w.stats()

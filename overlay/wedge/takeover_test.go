@@ -61,7 +61,7 @@ func (w *watch) look() {
 func TestAnotherLeaderTakesOver(t *testing.T) {
 	t.Parallel()
 	const lease = 20 * time.Minute
-	w := newWorld(t, sim.Config{Seed: 4, Faults: sim.Faults{Loss: 0.01}}, wedge.Config{})
+	w := newWorld(t, sim.Config{Seed: 4, NetworkFaults: sim.NetworkFaults{Loss: 0.01}}, wedge.Config{})
 	w.grow(96)
 	f := plant(w, 30)
 	f.waitUntilServed("enlisted", 2*time.Minute)

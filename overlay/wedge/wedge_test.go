@@ -114,7 +114,7 @@ func (w *world) steps(m *member, key overlay.ID) (steps int) {
 func TestRunsAreTheSame(t *testing.T) {
 	t.Parallel()
 	run := func() uint64 {
-		w := newWorld(t, sim.Config{Seed: 15, Faults: sim.Faults{Loss: 0.02}}, wedge.Config{Maintenance: 2 * time.Minute})
+		w := newWorld(t, sim.Config{Seed: 15, NetworkFaults: sim.NetworkFaults{Loss: 0.02}}, wedge.Config{Maintenance: 2 * time.Minute})
 		w.grow(40)
 		f := plant(w, 20)
 		w.Run(time.Minute)
