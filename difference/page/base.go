@@ -102,7 +102,7 @@ func (r *reader) isPasswordField() bool {
 // too deep, become parentheses.
 func (r *reader) escapeBrackets() {
 	depth, deepest := 0, 0
-	text := r.text[r.link+1:]
+	text := r.current.text[r.current.link+1:]
 	for _, c := range text {
 		switch c {
 		case '[':

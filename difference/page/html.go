@@ -71,8 +71,13 @@ type reader struct {
 	baseSeen    bool     // a <base> was read
 	host        string   // host of the page; "": unknown
 
-	text          []byte // of the current line
-	blank         bool   // a blank precedes the next character
+	current currentLine
+}
+
+// A currentLine is the line that is being read.
+type currentLine struct {
+	text          []byte
+	blank         bool // a blank precedes the next character
 	plain, linked int
 	link          int // start of the open link in text; none: no link is open
 	target        string
@@ -85,7 +90,7 @@ func newReader(doc []byte, strict bool, at *Location) *reader {
 }
 
 func (r *reader) read() {
-	r.link = none
+	r.current.link = none
 	for len(r.lines) < maxLines && r.size <= maxRead {
 		switch r.tokens.Next() {
 		case html.ErrorToken: // the input is in memory, so this is the end
@@ -129,22 +134,22 @@ func (r *reader) write(text []byte) {
 			r.endLine() // in <pre>, line ends count
 			continue
 		} else if isBlank(c) {
-			r.blank = true
+			r.current.blank = true
 			continue
 		} else if isNothing(c) {
 			continue
 		}
-		if r.blank && len(r.text) > 0 && r.link != len(r.text)-1 {
-			r.text = append(r.text, ' ')
+		if r.current.blank && len(r.current.text) > 0 && r.current.link != len(r.current.text)-1 {
+			r.current.text = append(r.current.text, ' ')
 		}
-		r.blank = false
-		r.text = utf8.AppendRune(r.text, c)
-		if r.link == none {
-			r.plain += size
+		r.current.blank = false
+		r.current.text = utf8.AppendRune(r.current.text, c)
+		if r.current.link == none {
+			r.current.plain += size
 		} else {
-			r.linked += size
+			r.current.linked += size
 		}
-		if len(r.text) >= maxLine {
+		if len(r.current.text) >= maxLine {
 			r.endLine()
 		}
 	}
@@ -165,21 +170,21 @@ func isBlank(c rune) bool {
 // endLine ends the line and its open link: a link over several lines is not an entry of a menu. A link without
 // text continues in the next line.
 func (r *reader) endLine() {
-	if r.link != none {
-		if len(r.text) == r.link+1 {
+	if r.current.link != none {
+		if len(r.current.text) == r.current.link+1 {
 			defer r.openLink()
 		}
 		r.closeLink()
 	}
-	if r.plain+r.linked > 0 && len(r.lines) < maxLines {
+	if r.current.plain+r.current.linked > 0 && len(r.lines) < maxLines {
 		at := r.region
-		if at != none && r.regions[at].header && r.linked == 0 && r.count[atom.H1] > 0 {
+		if at != none && r.regions[at].header && r.current.linked == 0 && r.count[atom.H1] > 0 {
 			at = r.regions[at].up
 		}
-		r.lines = append(r.lines, line{text: normalize(string(bytes.TrimSpace(r.text))), plain: r.plain, linked: r.linked, inPage: r.inPage, region: at})
-		r.size += len(r.text)
+		r.lines = append(r.lines, line{text: normalize(string(bytes.TrimSpace(r.current.text))), plain: r.current.plain, linked: r.current.linked, inPage: r.current.inPage, region: at})
+		r.size += len(r.current.text)
 	}
-	r.text, r.blank, r.plain, r.linked = r.text[:0], false, 0, 0
+	r.current.text, r.current.blank, r.current.plain, r.current.linked = r.current.text[:0], false, 0, 0
 }
 
 // startElement handles a start tag.
@@ -209,7 +214,7 @@ func (r *reader) startElement(closed bool) {
 	if closed && (name == 0 || p&block == 0 && name != atom.A && p&neverShown == 0) {
 		return // this is foreign content; HTML has no other self-closing tags
 	}
-	if name == atom.A && r.link != none {
+	if name == atom.A && r.current.link != none {
 		r.closeLink() // links cannot be nested
 	}
 	strongest := r.attributes(name, more)
@@ -230,7 +235,7 @@ func (r *reader) startElement(closed bool) {
 	if name == atom.Title && r.title == "" {
 		r.inTitle = true
 	}
-	if name == atom.A && r.hiddenDepth == 0 && r.isLink {
+	if name == atom.A && r.hiddenDepth == 0 && r.current.isLink {
 		r.openLink()
 	}
 	r.open = append(r.open, e)
@@ -272,7 +277,7 @@ func (r *reader) enterRegion(added region) int {
 // attributes reads the attributes of an element, and returns the strongest hint.
 func (r *reader) attributes(name atom.Atom, more bool) (strongest hint) {
 	if name == atom.A {
-		r.target, r.isLink = "", false
+		r.current.target, r.current.isLink = "", false
 	}
 	steadily := parts[name]&ignoreClass != 0
 	for more {
@@ -281,7 +286,7 @@ func (r *reader) attributes(name atom.Atom, more bool) (strongest hint) {
 		switch string(key) {
 		case "href":
 			if name == atom.A {
-				r.target, r.isLink = target(r.absolute(string(value))), true
+				r.current.target, r.current.isLink = target(r.absolute(string(value))), true
 			}
 		case "hidden":
 			strongest = invisible
@@ -330,7 +335,7 @@ func (r *reader) endElement(name atom.Atom) {
 			if e.part&sectional != 0 {
 				r.sections--
 			}
-			if e.name == atom.A && r.link != none {
+			if e.name == atom.A && r.current.link != none {
 				r.closeLink()
 			}
 		}
@@ -341,26 +346,26 @@ func (r *reader) endElement(name atom.Atom) {
 }
 
 func (r *reader) openLink() {
-	if r.blank && len(r.text) > 0 {
-		r.text = append(r.text, ' ')
+	if r.current.blank && len(r.current.text) > 0 {
+		r.current.text = append(r.current.text, ' ')
 	}
-	r.blank = false
-	r.link, r.inPage = len(r.text), strings.HasPrefix(r.target, "#")
-	r.text = append(r.text, '[')
+	r.current.blank = false
+	r.current.link, r.current.inPage = len(r.current.text), strings.HasPrefix(r.current.target, "#")
+	r.current.text = append(r.current.text, '[')
 }
 
 // closeLink ends a link. A link without text is removed.
 func (r *reader) closeLink() {
 	switch {
-	case len(r.text) == r.link+1:
-		r.text = r.text[:r.link]
-	case r.target == "":
-		r.text = slices.Delete(r.text, r.link, r.link+1)
+	case len(r.current.text) == r.current.link+1:
+		r.current.text = r.current.text[:r.current.link]
+	case r.current.target == "":
+		r.current.text = slices.Delete(r.current.text, r.current.link, r.current.link+1)
 	default:
 		r.escapeBrackets()
-		r.text = append(r.text, "]("...)
-		r.text = append(r.text, r.target...)
-		r.text = append(r.text, ')')
+		r.current.text = append(r.current.text, "]("...)
+		r.current.text = append(r.current.text, r.current.target...)
+		r.current.text = append(r.current.text, ')')
 	}
-	r.link = none
+	r.current.link = none
 }

@@ -133,7 +133,9 @@ func (s *Aggregator) refresh(now time.Time) {
 	}
 	if changed > 0 {
 		s.revision++
-		s.countChanges(changed, now)
+		if s.rounds.countChanges(changed, len(s.parts), now) {
+			s.scheduleQuickRounds()
+		}
 	}
 }
 

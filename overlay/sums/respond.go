@@ -18,20 +18,32 @@ type cachedSum struct {
 	version  uint64
 }
 
+// A requestLimit counts the requests of each peer in a minute.
+type requestLimit struct {
+	count map[env.PeerID]int
+	reset time.Time // end of the minute
+}
+
+// allow counts a request, and reports whether the peer has sent no more than maxRequests.
+func (l *requestLimit) allow(from env.PeerID, now time.Time) bool {
+	if !now.Before(l.reset) {
+		clear(l.count)
+		l.reset = now.Add(time.Minute)
+	}
+	l.count[from]++
+	return l.count[from] <= maxRequests
+}
+
 // onRequest answers with the value, or with its version alone if the sender has that version.
 func (s *Aggregator) onRequest(from env.PeerID, m *sumspb.Request) {
 	now := s.clock.Now()
-	if !now.Before(s.requestsReset) {
-		clear(s.requests)
-		s.requestsReset = now.Add(time.Minute)
-	}
-	if s.requests[from]++; s.requests[from] > maxRequests {
+	if !s.requests.allow(from, now) {
 		s.stats.Flooded++
 		return
 	}
 	response := &sumspb.Response{Digits: m.Digits}
 	class := env.Control
-	value, version, ok := s.own, s.ownVersion, true
+	value, version, ok := s.own.value, s.own.version, true
 	if m.Digits > 0 {
 		s.notePrefixDemand(m.Digits, now)
 		value, version, ok = s.prefixSum(m.Digits, now)
@@ -75,8 +87,8 @@ func (s *Aggregator) prefixSum(digits uint32, now time.Time) (value []byte, vers
 		return cached.value, cached.version, true
 	}
 	sum := s.adder.Zero()
-	if len(s.own) > 0 {
-		if err := s.adder.Add(sum, s.own, Scope{Nodes: 1}); err != nil {
+	if len(s.own.value) > 0 {
+		if err := s.adder.Add(sum, s.own.value, Scope{Nodes: 1}); err != nil {
 			s.log.Warn("own value was not added to a sum", "err", err)
 		}
 	}

@@ -8,49 +8,64 @@ import (
 	"tidings/overlay/sums/sumspb"
 )
 
-// startQuickRounds begins a series of quick rounds.
-func (s *Aggregator) startQuickRounds(now time.Time) {
-	s.quickPause = min(2*s.quickPause, s.cfg.Maintenance)
-	if now.Sub(s.quickStart) > 2*s.quickPause {
-		s.quickPause = 0 // there was no series for some time
-	}
-	s.quickPause = max(s.quickPause, s.cfg.QuickPause)
-	s.quickLeft, s.quickStart, s.quickPending, s.interval = quickRounds, now, false, s.cfg.QuickInterval
-	s.startRound(now)
+// rounds are the times at which parts are requested.
+type rounds struct {
+	nextAt   time.Time     // time of the next round
+	retryAt  time.Time     // time of the next retry; zero if no response is awaited
+	interval time.Duration // mean time between the present round and the next
+
+	quickLeft    int           // quick rounds that remain in this series
+	quickStart   time.Time     // start of the last series of quick rounds
+	quickPause   time.Duration // shortest time from quickStart to the next series
+	quickPending bool          // another series is due at quickStart + quickPause
+	changed      int           // parts that changed since changedSince
+	changedSince time.Time     // start of the present count of changes
 }
 
 // nextQuickStart is the earliest start of the next series.
-func (s *Aggregator) nextQuickStart() time.Time { return s.quickStart.Add(s.quickPause) }
+func (r *rounds) nextQuickStart() time.Time { return r.quickStart.Add(r.quickPause) }
 
-// countChanges counts parts that came, went or have a new contact, and requests quick rounds if
-// they are many.
-func (s *Aggregator) countChanges(changed int, now time.Time) {
-	if now.Sub(s.changedSince) > changeWindow {
-		s.changed, s.changedSince = 0, now
+// countChanges counts parts that came, went or have a new contact, and reports whether they are many
+// among all parts.
+func (r *rounds) countChanges(changed, parts int, now time.Time) (many bool) {
+	if now.Sub(r.changedSince) > changeWindow {
+		r.changed, r.changedSince = 0, now
 	}
-	if s.changed += changed; s.changed*changeShare > len(s.parts) {
-		s.changed = 0
-		s.scheduleQuickRounds()
+	if r.changed += changed; r.changed*changeShare > parts {
+		r.changed, many = 0, true
 	}
+	return many
+}
+
+// startQuickRounds begins a series of quick rounds.
+func (s *Aggregator) startQuickRounds(now time.Time) {
+	r := &s.rounds
+	r.quickPause = min(2*r.quickPause, s.cfg.Maintenance)
+	if now.Sub(r.quickStart) > 2*r.quickPause {
+		r.quickPause = 0 // there was no series for some time
+	}
+	r.quickPause = max(r.quickPause, s.cfg.QuickPause)
+	r.quickLeft, r.quickStart, r.quickPending, r.interval = quickRounds, now, false, s.cfg.QuickInterval
+	s.startRound(now)
 }
 
 // startRound requests all parts.
 func (s *Aggregator) startRound(now time.Time) {
 	s.stats.Rounds++
-	if s.quickLeft > 0 {
-		s.quickLeft--
+	if s.rounds.quickLeft > 0 {
+		s.rounds.quickLeft--
 		s.stats.Quick++
 	} else {
-		s.interval = min(2*s.interval, s.cfg.Maintenance)
+		s.rounds.interval = min(2*s.rounds.interval, s.cfg.Maintenance)
 	}
 	s.checkValues()
 	for _, p := range s.parts {
-		p.countBadRound(s.quickLeft > 0)
+		p.countBadRound(s.rounds.quickLeft > 0)
 		p.waiting, p.tries, p.answered, p.accepted = false, 0, false, false
 	}
 	s.refresh(now)
-	s.nextRound = now.Add(s.jitter(s.interval))
-	s.cal.Add(s.nextRound, taskRound)
+	s.rounds.nextAt = now.Add(s.jitter(s.rounds.interval))
+	s.cal.Add(s.rounds.nextAt, taskRound)
 }
 
 // jitter returns d ± 25 %, so that nodes do not run in step.
@@ -82,15 +97,15 @@ func (s *Aggregator) request(p *part, now time.Time) {
 	s.send(to, env.Control, &sumspb.Message{Body: &sumspb.Message_Request{Request: &sumspb.Request{
 		Digits: p.digits(), KnownVersion: p.version,
 	}}})
-	if s.retryAt.IsZero() {
-		s.retryAt = now.Add(responseTimeout)
-		s.cal.Add(s.retryAt, taskRetry)
+	if s.rounds.retryAt.IsZero() {
+		s.rounds.retryAt = now.Add(responseTimeout)
+		s.cal.Add(s.rounds.retryAt, taskRetry)
 	}
 }
 
 // retry repeats requests that were not answered, or only with an incomplete sum.
 func (s *Aggregator) retry(now time.Time) {
-	s.retryAt = time.Time{}
+	s.rounds.retryAt = time.Time{}
 	for i := 0; i < len(s.parts); i++ { // parts may change meanwhile
 		p := s.parts[i]
 		switch {

@@ -55,32 +55,32 @@ type Aggregator struct {
 	adder Adder
 	stats Stats
 
-	active     bool    // the node is a full member, and a sum is wanted of it
-	demand     demand  // sums that were wanted lately
-	own        []byte  // encoded value of this node; empty if it has none
-	ownVersion uint64  // version of own
-	parts      []*part // slots by row and column, then members of the leaf by id
-	keptBytes  int     // size of all values in parts
+	active    bool   // the node is a full member, and a sum is wanted of it
+	demand    demand // sums that were wanted lately
+	own       ownValue
+	parts     []*part // slots by row and column, then members of the leaf by id
+	keptBytes int     // size of all values in parts
 
-	revision        uint64             // increases with every change of own or of a part
-	checkedRevision uint64             // revision at the last plausibility check
-	remote          any                // sum of all parts, as Remote returned it last
-	remoteRevision  uint64             // revision of remote; 0 if it was never computed
-	remoteComplete  bool               // every part had a value when remote was computed
-	cache           []cachedSum        // sums for other members, at most one for each number of digits
-	requests        map[env.PeerID]int // requests of each peer in the current minute
-	requestsReset   time.Time          // end of that minute
+	revision        uint64 // increases with every change of own or of a part
+	checkedRevision uint64 // revision at the last plausibility check
+	remote          remoteSum
+	cache           []cachedSum // sums for other members, at most one for each number of digits
+	requests        requestLimit
+	rounds          rounds
+	cal             env.Calendar[task]
+}
 
-	nextRound    time.Time     // time of the next round
-	retryAt      time.Time     // time of the next retry; zero if no response is awaited
-	quickLeft    int           // quick rounds that remain in this series
-	quickStart   time.Time     // start of the last series of quick rounds
-	quickPause   time.Duration // shortest time from quickStart to the next series
-	interval     time.Duration // mean time between the present round and the next
-	quickPending bool          // another series is due at quickStart + quickPause
-	changed      int           // parts that changed since changedSince
-	changedSince time.Time     // start of the present count of changes
-	cal          env.Calendar[task]
+// An ownValue is the encoded value of this node; empty if it has none.
+type ownValue struct {
+	value   []byte
+	version uint64
+}
+
+// A remoteSum is the sum of all parts, as Remote returned it last.
+type remoteSum struct {
+	sum      any
+	revision uint64 // revision of the Aggregator then; 0 if the sum was never computed
+	complete bool   // every part had a value then
 }
 
 type task uint8
@@ -95,16 +95,16 @@ const (
 // New returns the Aggregator of a node and registers it there.
 func New(e env.Env, node *overlay.Node, cfg Config, adder Adder) *Aggregator {
 	s := &Aggregator{
-		cfg:        cfg.withDefaults(),
-		clock:      e.Clock,
-		net:        e.Network,
-		rand:       e.Rand,
-		log:        e.Log,
-		node:       node,
-		adder:      adder,
-		ownVersion: versionOf(nil),
-		revision:   1,
-		requests:   map[env.PeerID]int{},
+		cfg:      cfg.withDefaults(),
+		clock:    e.Clock,
+		net:      e.Network,
+		rand:     e.Rand,
+		log:      e.Log,
+		node:     node,
+		adder:    adder,
+		own:      ownValue{version: versionOf(nil)},
+		revision: 1,
+		requests: requestLimit{count: map[env.PeerID]int{}},
 	}
 	node.Handle(wire.Sums, s)
 	s.cal.Add(s.clock.Now().Add(scanInterval), taskScan)
@@ -120,8 +120,8 @@ func (s *Aggregator) Set(value []byte) error {
 	if len(value) > 0 {
 		s.noteRemoteDemand() // a node with a value also wants the values of others
 	}
-	if !bytes.Equal(value, s.own) {
-		s.own, s.ownVersion = value, versionOf(value)
+	if !bytes.Equal(value, s.own.value) {
+		s.own.value, s.own.version = value, versionOf(value)
 		s.revision++
 	}
 	return nil
@@ -135,16 +135,16 @@ func (s *Aggregator) Set(value []byte) error {
 // being requested: when a leaf splits, for example, a slot replaces half of its members.
 func (s *Aggregator) Remote() (sum any, complete bool) {
 	s.noteRemoteDemand()
-	if s.remoteRevision == s.revision || s.remoteComplete && s.missesNewPart(0, s.clock.Now()) {
-		return s.remote, s.remoteComplete
+	if s.remote.revision == s.revision || s.remote.complete && s.missesNewPart(0, s.clock.Now()) {
+		return s.remote.sum, s.remote.complete
 	}
-	s.remoteRevision, s.remote = s.revision, s.adder.Zero()
-	s.addParts(s.remote, 0)
-	s.remoteComplete = s.active
+	s.remote.revision, s.remote.sum = s.revision, s.adder.Zero()
+	s.addParts(s.remote.sum, 0)
+	s.remote.complete = s.active
 	for _, p := range s.parts {
-		s.remoteComplete = s.remoteComplete && p.version != 0
+		s.remote.complete = s.remote.complete && p.version != 0
 	}
-	return s.remote, s.remoteComplete
+	return s.remote.sum, s.remote.complete
 }
 
 // RequestQuickRounds starts a series of quick rounds as soon as the pause after the last series
@@ -155,11 +155,11 @@ func (s *Aggregator) RequestQuickRounds() {
 }
 
 func (s *Aggregator) scheduleQuickRounds() {
-	if !s.active || s.quickPending || s.quickLeft > quickRounds/2 {
+	if !s.active || s.rounds.quickPending || s.rounds.quickLeft > quickRounds/2 {
 		return // the remaining rounds of the series are enough
 	}
-	s.quickPending = true
-	s.cal.Add(s.nextQuickStart(), taskQuick)
+	s.rounds.quickPending = true
+	s.cal.Add(s.rounds.nextQuickStart(), taskQuick)
 }
 
 // Stats returns the counters.
@@ -197,11 +197,11 @@ func (s *Aggregator) Run(now time.Time) time.Time {
 			s.reset()
 		case t == taskScan:
 			s.refresh(now)
-		case t == taskRound && at.Equal(s.nextRound):
+		case t == taskRound && at.Equal(s.rounds.nextAt):
 			s.startRound(now)
-		case t == taskRetry && at.Equal(s.retryAt):
+		case t == taskRetry && at.Equal(s.rounds.retryAt):
 			s.retry(now)
-		case t == taskQuick && s.quickPending && !now.Before(s.nextQuickStart()):
+		case t == taskQuick && s.rounds.quickPending && !now.Before(s.rounds.nextQuickStart()):
 			s.startQuickRounds(now)
 		}
 	}
@@ -246,9 +246,9 @@ func (s *Aggregator) reset() {
 			s.dropContact(p)
 		}
 	}
-	s.active, s.quickPending = false, false
+	s.active, s.rounds.quickPending = false, false
 	s.parts, s.keptBytes, s.cache = nil, 0, nil
-	s.quickLeft, s.changed, s.remoteComplete = 0, 0, false
+	s.rounds.quickLeft, s.rounds.changed, s.remote.complete = 0, 0, false
 	s.revision++
 }
 
