@@ -19,7 +19,7 @@
 // A feed is sent in the format of its source unless the request names another. Parts that are in the source's
 // format are sent byte for byte. They come from strangers. Feed readers sanitise what they display, as they must
 // for any feed, and a proxy that did it for them would damage the content. Response headers keep a browser from
-// running any of it. Everything that this package writes itself is sanitised (sanitizer.go): the pages, and items in
+// running any of it. Everything that this package writes itself is sanitised (sanitiser.go): the pages, and items in
 // another format than their source's.
 //
 // A keyword feed (keywords.go) contains articles of many feeds, with identities of its own and with their sources,

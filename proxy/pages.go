@@ -34,7 +34,7 @@ type pages struct {
 	cssTag    string
 	script    []byte
 	scriptTag string
-	sanitizer sanitizer
+	sanitiser sanitiser
 }
 
 func newPages() *pages {
@@ -59,7 +59,7 @@ func newPages() *pages {
 		cssTag:    tag(css),
 		script:    script,
 		scriptTag: tag(script),
-		sanitizer: newSanitizer(),
+		sanitiser: newSanitiser(),
 	}
 }
 
@@ -316,8 +316,8 @@ func (p *pages) showItem(e feed.Entry, base string) itemView {
 	}
 	return itemView{
 		// Many titles are escaped once too often.
-		Title: cmp.Or(strings.TrimSpace(html.UnescapeString(m.Title)), "(untitled)"), Link: p.sanitizer.link(m.Link), Author: m.Author,
-		At: OptionalTime(at), Content: p.sanitizer.html(cmp.Or(m.Content, m.Summary)), Provenance: e.Provenance,
+		Title: cmp.Or(strings.TrimSpace(html.UnescapeString(m.Title)), "(untitled)"), Link: p.sanitiser.link(m.Link), Author: m.Author,
+		At: OptionalTime(at), Content: p.sanitiser.html(cmp.Or(m.Content, m.Summary)), Provenance: e.Provenance,
 	}
 }
 

@@ -125,8 +125,8 @@ func TestHostileTextsHaveNoEffect(t *testing.T) {
 	}
 }
 
-func TestSanitizingKeepsTextAndRemovesLocalLinks(t *testing.T) {
-	c := newSanitizer()
+func TestSanitisingKeepsTextAndRemovesLocalLinks(t *testing.T) {
+	c := newSanitiser()
 	for in, want := range map[string]string{
 		`<p>a <b>b</b> <i>c</i></p>`:                         `<p>a <b>b</b> <i>c</i></p>`,
 		`<a href="https://h.example/x">x</a>`:                `href="https://h.example/x"`,
@@ -159,7 +159,7 @@ func TestSanitizingKeepsTextAndRemovesLocalLinks(t *testing.T) {
 }
 
 func TestHugeAndDeepContentIsCut(t *testing.T) {
-	c := newSanitizer()
+	c := newSanitiser()
 	for _, in := range []string{
 		strings.Repeat("<div>", 5000) + "x", strings.Repeat("<b><i>", 10_000) + "x", strings.Repeat("&amp;", 100_000), strings.Repeat("é", maxContent),
 		"\xff\xfe<p>\x00", "<", "<!", "<![CDATA[", "</",
@@ -174,7 +174,7 @@ func FuzzCleanedContentDoesNotAct(f *testing.F) {
 	for _, bad := range hostile {
 		f.Add(bad)
 	}
-	c := newSanitizer()
+	c := newSanitiser()
 	f.Fuzz(func(t *testing.T, in string) {
 		clean := string(c.html(in))
 		for _, found := range activeParts(t, "<main><article>"+clean+"</article></main>") {

@@ -291,7 +291,7 @@ func TestFormatsAndLimits(t *testing.T) {
 }
 
 // Output in the source's format is unchanged; converted output is sanitised.
-func TestConvertedItemsAreSanitized(t *testing.T) {
+func TestConvertedItemsAreSanitised(t *testing.T) {
 	b := newTestServer(t)
 	const acts = `a&lt;script&gt;alert(1)&lt;/script&gt;&lt;img src="x.png" onerror="alert(2)"&gt;&lt;a href="javascript:alert(3)"&gt;b&lt;/a&gt; &lt;b&gt;c&lt;/b&gt;`
 	b.node.publish(t, rssURL, `<rss version="2.0"><channel><title>T</title><link>https://h.example/</link><description/><item><guid>1</guid>`+

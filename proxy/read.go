@@ -71,7 +71,7 @@ func (s *Server) renderedFeed(ctx context.Context, t target) (f *rendered, subsc
 	if last, _ = s.rendered.get(t.self); last.isVersion(window.Version, subscribed) {
 		return last, subscribed, nil // another request has just rendered the same
 	}
-	f, err = render(window, t, subscribed, last, s.pages.sanitizer.cleanMeaning, s.config.Now())
+	f, err = render(window, t, subscribed, last, s.pages.sanitiser.cleanMeaning, s.config.Now())
 	if err != nil {
 		return nil, subscribed, err
 	}

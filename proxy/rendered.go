@@ -36,7 +36,7 @@ const minGzip = 512
 // Last-Modified.
 func render(w Window, t target, subscribed bool, last *rendered, clean func(*feed.Meaning), now time.Time) (*rendered, error) {
 	doc := w.Document // a copy, whose shared entries are only read
-	doc.URL, doc.Sanitize = t.self, clean
+	doc.URL, doc.Sanitise = t.self, clean
 	if t.limit > 0 && t.limit < len(doc.Entries) {
 		doc.Entries = doc.Entries[:t.limit]
 	}

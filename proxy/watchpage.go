@@ -87,7 +87,7 @@ func (s *Server) preview(r *http.Request, text string) (p previewView, err error
 	for _, e := range preview.Entries {
 		m := *e.Meaning
 		p.Items = append(p.Items, itemView{
-			Title: cmp.Or(strings.TrimSpace(m.Title), "(untitled)"), Link: s.pages.sanitizer.link(m.Link),
+			Title: cmp.Or(strings.TrimSpace(m.Title), "(untitled)"), Link: s.pages.sanitiser.link(m.Link),
 			Author: e.Source.Title, At: OptionalTime(e.Arrived),
 		})
 	}

@@ -53,7 +53,7 @@ type batch struct {
 func (d *disk) commit(ops []env.Op, done func(error)) {
 	l := d.host.lane
 	d.host.stats.Commits++
-	d.last = max(d.last, l.now+uniformBetween(&d.host.ioRNG, syncMin, syncMax))
+	d.last = max(d.last, l.now+uniformBetween(&d.host.ioRNG, syncShortest, syncLongest))
 	d.pending = append(d.pending, batch{ops, done})
 	l.schedule(d.last, d.host, eventDurable, 0)
 }

@@ -71,9 +71,9 @@ type fetch struct {
 
 // Delays are uniformly distributed between these bounds.
 const (
-	fetchMin, fetchMax     = 100 * time.Millisecond, 500 * time.Millisecond
-	computeMin, computeMax = 200 * time.Microsecond, 5 * time.Millisecond
-	syncMin, syncMax       = time.Millisecond, 10 * time.Millisecond // of a commit
+	fetchShortest, fetchLongest     = 100 * time.Millisecond, 500 * time.Millisecond
+	computeShortest, computeLongest = 200 * time.Microsecond, 5 * time.Millisecond
+	syncShortest, syncLongest       = time.Millisecond, 10 * time.Millisecond // of a commit
 )
 
 func uniformBetween(p *rand.PCG, least, most time.Duration) int64 {
@@ -87,7 +87,7 @@ func (d *hostEnv) Fetch(handle env.Handle, r env.Request) {
 	}
 	h := d.host
 	h.stats.Fetches++
-	delay := uniformBetween(&h.ioRNG, fetchMin, fetchMax)
+	delay := uniformBetween(&h.ioRNG, fetchShortest, fetchLongest)
 	item := h.lane.fetches.Put(fetch{handle, r, h.lane.now + delay/2})
 	h.lane.schedule(h.lane.now+delay, h, eventFetched, item)
 }
@@ -106,7 +106,7 @@ func (d *hostEnv) Do(pure, done func()) {
 	}
 	pure()
 	h, l := d.host, d.host.lane
-	l.schedule(l.now+uniformBetween(&h.ioRNG, computeMin, computeMax), h, eventComputed, l.callbacks.Put(done))
+	l.schedule(l.now+uniformBetween(&h.ioRNG, computeShortest, computeLongest), h, eventComputed, l.callbacks.Put(done))
 }
 
 // Commit implements env.Store.

@@ -90,8 +90,8 @@ var (
 	sinceYear = regexp.MustCompile(`(?i)^\W*(?:c\W+)?(?:19|20)\d\d\b|\b(?:19|20)\d\d\b.*\ball rights reserved\b`)
 )
 
-// normalize returns a text in the Unicode form NFC, with one encoding for letters with accents.
-func normalize(s string) string {
+// normalise returns a text in the Unicode form NFC, with one encoding for letters with accents.
+func normalise(s string) string {
 	for i := range len(s) {
 		if s[i] < utf8.RuneSelf {
 			continue

@@ -212,7 +212,7 @@ func (c *collector) add(name, value string) {
 			}
 		}
 		value = value[len(part):]
-		if part = strings.TrimSpace(c.calm.strip(normalize(name + part))); part != "" {
+		if part = strings.TrimSpace(c.calm.strip(normalise(name + part))); part != "" {
 			c.lines = append(c.lines, part)
 			c.size += len(part) + 1
 		}

@@ -181,7 +181,7 @@ func (r *reader) endLine() {
 		if at != none && r.regions[at].header && r.current.linked == 0 && r.count[atom.H1] > 0 {
 			at = r.regions[at].up
 		}
-		r.lines = append(r.lines, line{text: normalize(string(bytes.TrimSpace(r.current.text))), plain: r.current.plain, linked: r.current.linked, inPage: r.current.inPage, region: at})
+		r.lines = append(r.lines, line{text: normalise(string(bytes.TrimSpace(r.current.text))), plain: r.current.plain, linked: r.current.linked, inPage: r.current.inPage, region: at})
 		r.size += len(r.current.text)
 	}
 	r.current.text, r.current.blank, r.current.plain, r.current.linked = r.current.text[:0], false, 0, 0

@@ -46,8 +46,8 @@ type dataDir struct {
 	key              ed25519.PrivateKey
 	identityReplaced bool         // the key is new, because the store was lost
 	readerSecret     []byte       // from which the addresses for readers are derived
-	publishToken     string       // authorizes programs to publish; "": publishing is off
-	apiToken         string       // authorizes programs to use the API
+	publishToken     string       // authorises programs to publish; "": publishing is off
+	apiToken         string       // authorises programs to use the API
 	network          wire.Network // decoded from Descriptor
 	membership
 }

@@ -35,7 +35,7 @@ type Signer interface {
 
 var _ proxy.Publishing = (*Daemon)(nil)
 
-// Token returns the token that authorizes programs to publish; see proxy.Publishing.
+// Token returns the token that authorises programs to publish; see proxy.Publishing.
 func (d *Daemon) Token() string { return d.dataDir.publishToken }
 
 // Push brings a signed item into its feed; see proxy.Publishing. The node has to follow the feed for that.

@@ -52,7 +52,7 @@ func Canonical(raw string) (string, error) {
 		return "", err
 	}
 	if document, isPage := DocumentURL(raw); isPage {
-		address, err := serialize(canonicalizer.WhatWg.Parse(document))
+		address, err := serialise(canonicalizer.WhatWg.Parse(document))
 		if err != nil {
 			return "", err
 		}
@@ -61,7 +61,7 @@ func Canonical(raw string) (string, error) {
 		}
 		return pagePrefix + address, nil
 	}
-	return serialize(canonicalizer.WhatWg.Parse(stripFeedScheme(raw)))
+	return serialise(canonicalizer.WhatWg.Parse(stripFeedScheme(raw)))
 }
 
 // pagePrefix precedes the address of a page in its channel's address.
@@ -88,7 +88,7 @@ func Resolve(base, ref string) (string, error) {
 	if ref, err = stripIgnored(ref); err != nil {
 		return "", err
 	}
-	return serialize(canonicalizer.WhatWg.ParseRef(base, ref))
+	return serialise(canonicalizer.WhatWg.ParseRef(base, ref))
 }
 
 // stripIgnored removes the characters that the standard ignores: blanks and control characters around an
@@ -118,8 +118,8 @@ func stripFeedScheme(raw string) string {
 	return "http:" + raw[len(scheme):]
 }
 
-// serialize writes a parsed address, and checks that parsing it again changes nothing.
-func serialize(u *whatwg.Url, err error) (string, error) {
+// serialise writes a parsed address, and checks that parsing it again changes nothing.
+func serialise(u *whatwg.Url, err error) (string, error) {
 	if err = checkURL(u, err); err != nil {
 		return "", err
 	}

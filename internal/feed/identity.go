@@ -14,7 +14,7 @@ type facts struct {
 	other                 bool // the item has something else, for example an extension
 }
 
-// Nodes compare identities and hashes. A change of a rule here, in normalize.go or in facts.go must change the
+// Nodes compare identities and hashes. A change of a rule here, in normalise.go or in facts.go must change the
 // version.
 const (
 	idVersion   = "tidings/item-id/1"

@@ -141,7 +141,7 @@ func (it *Item) wrap(base string) []byte {
 		b.WriteString(Binding{"rdf", nsRDF}.attribute())
 	}
 	if !declared["xml:base"] && base != "" {
-		b.WriteString(Binding{"xml:base", resolve(base, ".")}.sanitized().attribute())
+		b.WriteString(Binding{"xml:base", resolve(base, ".")}.sanitised().attribute())
 	}
 	b.WriteString(">")
 	if inner != "" {

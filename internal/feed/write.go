@@ -36,9 +36,9 @@ type Document struct {
 	// Created is the creation time of the document. If the head of an Atom feed has no date, the feed gets
 	// Created or the time of its latest entry, whichever is later. The zero time stands for 1970.
 	Created time.Time
-	// Sanitize, unless it is nil, makes the content of an item safe for readers. Write calls it for converted
+	// Sanitise, unless it is nil, makes the content of an item safe for readers. Write calls it for converted
 	// items only; items in their own format are copied unchanged.
-	Sanitize func(*Meaning)
+	Sanitise func(*Meaning)
 }
 
 // An Entry is an item in a document.
@@ -201,11 +201,11 @@ func (e *Entry) meaning(base string) Meaning {
 	return m
 }
 
-// sanitized returns the content of an entry for a converted item.
-func (d *Document) sanitized(e *Entry) Meaning {
+// sanitised returns the content of an entry for a converted item.
+func (d *Document) sanitised(e *Entry) Meaning {
 	m := e.meaning(d.Base)
-	if d.Sanitize != nil {
-		d.Sanitize(&m)
+	if d.Sanitise != nil {
+		d.Sanitise(&m)
 	}
 	return m
 }

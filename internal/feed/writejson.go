@@ -135,7 +135,7 @@ func withoutProvenance(raw []byte) []byte {
 }
 
 func (d *Document) itemJSON(e *Entry) []byte {
-	m := d.sanitized(e)
+	m := d.sanitised(e)
 	it := jsonItem{
 		ID: e.id(&m), URL: m.Link, Title: m.Title, Tags: m.Categories,
 		HTML: cmp.Or(m.Content, m.Summary), Modified: e.date(&m).Format(time.RFC3339),

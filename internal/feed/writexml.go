@@ -58,7 +58,7 @@ func (w *xmlWriter) splitHead() (before, after []byte) {
 			w.uri = v.uri
 			if _, has := v.attr("xml:base"); w.base == "" && w.d.Base != "" && !has { // the attribute may be present and empty
 				at := 1 + len(v.latest.name)
-				edits = append(edits, edit{at, at, Binding{"xml:base", w.d.Base}.sanitized().attribute()})
+				edits = append(edits, edit{at, at, Binding{"xml:base", w.d.Base}.sanitised().attribute()})
 			}
 		case v.starts() && v.depth() == 2 && h.Format != Atom && v.container():
 			outer = 2
@@ -121,8 +121,8 @@ func (w *xmlWriter) splitHead() (before, after []byte) {
 // isPublisher reports whether an element names the publisher of the feed.
 func isPublisher(v *walker) bool { return v.uri == Namespace && string(v.local) == publisherElement }
 
-// sanitized returns a binding without characters that XML forbids.
-func (b Binding) sanitized() Binding {
+// sanitised returns a binding without characters that XML forbids.
+func (b Binding) sanitised() Binding {
 	clean, _ := dropInvalid([]byte(b.URI))
 	return Binding{b.Prefix, string(clean)}
 }
@@ -241,7 +241,7 @@ func (w *xmlWriter) appendVerbatim(out []byte, e *Entry, v *walker) []byte {
 	}
 	inner := scopeOf(e.Item.Scope)
 	if want := cmp.Or(inner.value("xml:base"), w.d.Base); want != "" && want != cmp.Or(w.base, w.d.Base) && !hasBase {
-		tagged.WriteString(Binding{"xml:base", want}.sanitized().attribute())
+		tagged.WriteString(Binding{"xml:base", want}.sanitised().attribute())
 	}
 	if want := inner.value("xml:lang"); want != "" && want != outside.value("xml:lang") && !hasLang {
 		tagged.WriteString(Binding{"xml:lang", want}.attribute())
@@ -289,7 +289,7 @@ func (w *xmlWriter) addedElements(e *Entry, has map[string]bool) string {
 // converted returns an item of another format, written from its parsed content. It uses no bindings from
 // outside.
 func (w *xmlWriter) converted(e *Entry) []byte {
-	m := w.d.sanitized(e)
+	m := w.d.sanitised(e)
 	var b bytes.Buffer
 	element := func(name, s string) {
 		if s != "" {

@@ -117,7 +117,7 @@ func parseRecord(key, encoded []byte) (r record, ok bool) {
 	return r, false
 }
 
-// A head summarizes all records. It is written in every transaction, and reveals a file that lost
+// A head summarises all records. It is written in every transaction, and reveals a file that lost
 // records or that has an outdated page.
 type head struct {
 	number  uint64 // transactions so far

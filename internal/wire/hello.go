@@ -94,7 +94,7 @@ func (s Side) negotiate(h *wirepb.Hello) (uint32, *RefusedError) {
 	name := s.name()
 	if name != "" && h.Name != "" && h.Name != name {
 		return 0, &RefusedError{wirepb.Refusal_NETWORK, fmt.Sprintf(
-			"the node that was asked is in network %q, and the node that asks wants %q", name, sanitize(h.Name))}
+			"the node that was asked is in network %q, and the node that asks wants %q", name, sanitise(h.Name))}
 	}
 	if s.Descriptor == nil {
 		return 0, &RefusedError{wirepb.Refusal_BUSY, "the dialled node is still joining a network itself; try again"}
@@ -114,7 +114,7 @@ func (s Side) CheckReply(reply []byte) (version uint32, descriptor []byte, err e
 		return 0, nil, ErrHello
 	}
 	if refusal := r.GetRefusal(); refusal != nil {
-		return 0, nil, &RefusedError{refusal.Reason, sanitize(refusal.Message)}
+		return 0, nil, &RefusedError{refusal.Reason, sanitise(refusal.Message)}
 	}
 	w := r.GetWelcome()
 	if w == nil {
@@ -142,8 +142,8 @@ func (s Side) CheckReply(reply []byte) (version uint32, descriptor []byte, err e
 	return w.Version, w.Network, nil
 }
 
-// sanitize makes text of another node safe to print in one line, and limits it to 200 characters.
-func sanitize(s string) string {
+// sanitise makes text of another node safe to print in one line, and limits it to 200 characters.
+func sanitise(s string) string {
 	const limit = 200
 	b := make([]rune, 0, len(s))
 	for _, r := range s {

@@ -121,7 +121,7 @@ func TestHelloOfGarbageHasNoReply(t *testing.T) {
 }
 
 // Text of another node ends up in a log and on a terminal.
-func TestTextOfPeersIsSanitized(t *testing.T) {
+func TestTextOfPeersIsSanitised(t *testing.T) {
 	wild := "\x1b[2J\n\u009b2J\u202e" + strings.Repeat("世", 1000)
 	member := Side{Name: "home", Descriptor: DefaultNetwork("home").Descriptor()}
 	_, _, answered := member.Answer(mustMarshal(&wirepb.Hello{MinVersion: MinVersion, MaxVersion: Version, Name: wild}))

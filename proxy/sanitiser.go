@@ -15,9 +15,9 @@ import (
 	"tidings/internal/feed"
 )
 
-// A sanitizer makes HTML of strangers safe for the pages. Text markup stays. Scripts, embedded content and styles
+// A sanitiser makes HTML of strangers safe for the pages. Text markup stays. Scripts, embedded content and styles
 // are removed, and so are links to this machine and its local network.
-type sanitizer struct {
+type sanitiser struct {
 	policy *bluemonday.Policy
 	strict *bluemonday.Policy // removes all markup
 	// feeds is the policy for output to feed readers. They may load from their own network, and can resolve
@@ -28,7 +28,7 @@ type sanitizer struct {
 // maxContent bounds the content of an item that a page shows, in bytes.
 const maxContent = 64 << 10
 
-func newSanitizer() sanitizer {
+func newSanitiser() sanitiser {
 	p := bluemonday.UGCPolicy()
 	// A relative address would lead to this server.
 	p.AllowRelativeURLs(false)
@@ -38,12 +38,12 @@ func newSanitizer() sanitizer {
 	p.RequireNoFollowOnLinks(true)
 	p.RequireNoReferrerOnLinks(true)
 	p.AddTargetBlankToFullyQualifiedLinks(true)
-	return sanitizer{p, bluemonday.StrictPolicy(), bluemonday.UGCPolicy()}
+	return sanitiser{p, bluemonday.StrictPolicy(), bluemonday.UGCPolicy()}
 }
 
 // html sanitises content. The content is first parsed and rendered as browsers do it. The policy works tag by tag,
 // so a stray closing tag would otherwise close a part of the page.
-func (c sanitizer) html(content string) template.HTML {
+func (c sanitiser) html(content string) template.HTML {
 	if len(content) > maxContent {
 		content = strings.ToValidUTF8(content[:maxContent], "")
 	}
@@ -51,7 +51,7 @@ func (c sanitizer) html(content string) template.HTML {
 }
 
 // apply applies a policy to content.
-func (c sanitizer) apply(policy *bluemonday.Policy, content string) string {
+func (c sanitiser) apply(policy *bluemonday.Policy, content string) string {
 	nodes, err := html.ParseFragment(strings.NewReader(content), &html.Node{Type: html.ElementNode, Data: "div", DataAtom: atom.Div})
 	if err != nil { // nested too deeply for normal text
 		return string(c.strict.SanitizeBytes([]byte(content)))
@@ -66,7 +66,7 @@ func (c sanitizer) apply(policy *bluemonday.Policy, content string) string {
 }
 
 // cleanMeaning sanitises an item for feeds in another format than its source's.
-func (c sanitizer) cleanMeaning(m *feed.Meaning) {
+func (c sanitiser) cleanMeaning(m *feed.Meaning) {
 	m.Title = html.UnescapeString(string(c.strict.SanitizeBytes([]byte(m.Title))))
 	m.Summary, m.Content = c.apply(c.feeds, m.Summary), c.apply(c.feeds, m.Content)
 	if !isWeb(m.Link) {
@@ -82,7 +82,7 @@ func isWeb(address string) bool {
 }
 
 // link returns an address if a page may link to it, and "" otherwise.
-func (c sanitizer) link(address string) string {
+func (c sanitiser) link(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || !isPublic(u) {
 		return ""
