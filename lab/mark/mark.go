@@ -29,18 +29,18 @@ func Info(figure, unit string, got float64) Mark {
 }
 
 // AtMost is a figure with an upper bound.
-func AtMost(figure, unit string, got, max float64) Mark {
-	return Between(figure, unit, got, math.Inf(-1), max)
+func AtMost(figure, unit string, got, most float64) Mark {
+	return Between(figure, unit, got, math.Inf(-1), most)
 }
 
 // AtLeast is a figure with a lower bound.
-func AtLeast(figure, unit string, got, min float64) Mark {
-	return Between(figure, unit, got, min, math.Inf(1))
+func AtLeast(figure, unit string, got, least float64) Mark {
+	return Between(figure, unit, got, least, math.Inf(1))
 }
 
 // Between is a figure with two bounds.
-func Between(figure, unit string, got, min, max float64) Mark {
-	return Mark{Figure: figure, Unit: unit, Value: got, Min: min, Max: max}
+func Between(figure, unit string, got, least, most float64) Mark {
+	return Mark{Figure: figure, Unit: unit, Value: got, Min: least, Max: most}
 }
 
 // Zero is a count that must be zero.

@@ -8,6 +8,7 @@ package structure
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/build"
@@ -106,7 +107,7 @@ func compiled(set *token.FileSet, root string, dirs []string) (types.Importer, e
 func measure(set *token.FileSet, imports types.Importer, dir string) (p Package, err error) {
 	listed, err := build.ImportDir(dir, 0)
 	if err != nil {
-		if _, none := err.(*build.NoGoError); none {
+		if _, none := errors.AsType[*build.NoGoError](err); none {
 			return p, nil
 		}
 		return p, fmt.Errorf("read %s: %w", dir, err)
