@@ -68,7 +68,7 @@ func (c *Corona) PollAlone(key overlay.ID, url string, on bool) {
 	case on:
 		now := c.clock.Now()
 		name, private := originOf(url)
-		p = &lonePoll{key: key, url: url, domain: c.domain(name, private), private: private}
+		p = &lonePoll{key: key, url: url, domain: c.domains.refer(name, private), private: private}
 		p.interval, p.why = c.intervalOf(private, p.hints, 0, 0)
 		p.state = State{Kind: coronapb.State_NEW, Since: now}
 		c.lonePolls[key] = p
@@ -116,7 +116,7 @@ func (p *lonePoll) isPage() bool {
 // poller.
 func (c *Corona) loneDue(p *lonePoll, now time.Time) {
 	if p.ended {
-		c.releaseDomain(p.domain)
+		c.domains.release(p.domain)
 		delete(c.lonePolls, p.key)
 		return
 	}
@@ -183,7 +183,7 @@ func (c *Corona) loneFailed(p *lonePoll, a env.Answer, s State, now time.Time) {
 	p.fails++
 	b := c.backOff(s, a, p.fails, p.interval, p.private, p.domain.name)
 	if b.limitDomain > 0 {
-		c.limitDomain(p.domain, now.Add(b.limitDomain))
+		c.domains.limit(p.domain, now.Add(b.limitDomain))
 	}
 	if s.Kind == coronapb.State_UNREACHABLE && b.wait > c.cfg.PollInterval && !b.asked {
 		// A node that hears of nobody and reaches no origin has most likely lost its own

@@ -74,8 +74,8 @@ func TestLonePollsMatchOnePoller(t *testing.T) {
 	if l.run(2*time.Hour, s.poller); len(l.asked) != polls {
 		t.Errorf("it goes on after its end")
 	}
-	if _, ok := s.Alone(key(site)); ok || len(s.lonePolls) > 0 || len(s.domains) > 0 {
-		t.Errorf("something is left of it: %v", s.domains)
+	if _, ok := s.Alone(key(site)); ok || len(s.lonePolls) > 0 || len(s.domains.byName) > 0 {
+		t.Errorf("something is left of it: %v", s.domains.byName)
 	}
 }
 

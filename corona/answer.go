@@ -104,7 +104,7 @@ func (c *Corona) handleAnswer(p request, h env.Handle, a env.Answer, r observati
 			c.takeObservation(l, env.Peer{}, r, now)
 		default:
 			if verdict.Kind == coronapb.State_LIMITED && !a.Private {
-				c.limitDomain(l.domain, now.Add(rateLimitOf(a, 1)))
+				c.domains.limit(l.domain, now.Add(rateLimitOf(a, 1)))
 			}
 			c.noteFailure(l, "", verdict, now)
 		}
@@ -417,7 +417,7 @@ func (c *Corona) setState(l *leaderState, s State, now time.Time) {
 	} // otherwise the failing poller's report has them
 	s.Polled, s.Since, s.Readers = l.state.Polled, now, c.readers(l)
 	s.Pollers, s.Interval, s.Lag = l.pollers, l.interval, l.lag
-	s.Budget = c.pollerLimit(l.domain, l.permit, s.Readers, l.interval)
+	s.Budget = c.permits.pollerLimit(l.domain, l.permit, s.Readers, l.interval)
 	if c.cfg.Cut == honeycomb.Levels {
 		s.Level = l.level + 1
 	}

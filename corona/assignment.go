@@ -129,15 +129,12 @@ func (c *Corona) Serve(key overlay.ID, duty wedge.Assignment) {
 	d := c.assignments.Get(key)
 	if d == nil {
 		d = c.addAssignment(assignment{target: s, leader: c.leaders[key], randomPhase: c.cfg.Random})
-		if c.politeness != nil {
-			d.domain = c.domain(s.domain, s.private)
+		if c.domains.budgeted {
+			d.domain = c.domains.refer(s.domain, s.private)
+			d.ensureExtra().allowedAt = c.permits.takeAllowed(key)
 		}
 		if d.randomPhase {
 			d.schedule.Ref = momentOf(now.Add(-time.Duration(c.rand.Int64N(int64(duty.Interval)))))
-		}
-		if c.politeness != nil {
-			d.ensureExtra().allowedAt = momentOf(c.politeness.recentPolls[key])
-			delete(c.politeness.recentPolls, key)
 		}
 		if l := d.leader; l != nil {
 			d.setSnapshot(l.snapshot(), l.limitedUntil)
@@ -187,11 +184,9 @@ func (c *Corona) notBefore(d *assignment, now time.Time) time.Time {
 // Release ends this node's assignment for a channel.
 func (c *Corona) Release(key overlay.ID) {
 	if d := c.assignments.Get(key); d != nil {
-		if m, again := c.politeness, d.extras().allowedAt; m != nil && again.after(c.clock.Now()) && len(m.recentPolls) < maxRecentPolls {
-			m.recentPolls[key] = again.time()
-		}
+		c.permits.keepAllowed(key, d.extras().allowedAt)
 		if d.domain != nil {
-			c.releaseDomain(d.domain)
+			c.domains.release(d.domain)
 		}
 		c.assignments.Delete(key)
 	}
@@ -227,7 +222,7 @@ func (c *Corona) due(d *assignment, now time.Time) {
 func (c *Corona) poll(d *assignment, now time.Time) {
 	c.lastHandle++
 	d.waiting, d.polledAt, d.polled = c.lastHandle, momentOf(now), true
-	if c.politeness != nil {
+	if c.domains.budgeted {
 		d.chargePoll(now)
 	}
 	c.outstanding = append(c.outstanding, outstandingPoll{d, c.lastHandle, d.polledAt})

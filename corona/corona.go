@@ -1,9 +1,7 @@
 package corona
 
 import (
-	"log/slog"
 	"math"
-	"math/rand/v2"
 	"time"
 
 	"tidings/difference"
@@ -134,27 +132,18 @@ func (c Config) filled() Config {
 
 // Corona is one node's part in polling. It is not safe for concurrent use.
 type Corona struct {
-	cfg        Config
-	clock      env.Clock
-	net        env.Network
-	fetcher    env.Fetcher
-	worker     env.Worker
-	rand       *rand.Rand
-	log        *slog.Logger
-	node       *overlay.Node
-	signer     *wire.Signer
-	verifier   wire.Verifier
-	wedges     Wedges
-	aggregate  Aggregate
-	app        Application
-	stats      Stats
-	politeness *politeness // nil: origins have no budgets
+	*base
+	fetcher   env.Fetcher
+	wedges    Wedges
+	aggregate Aggregate
+
+	domains domains
+	permits permits
+	steward steward
 
 	leaders        map[overlay.ID]*leaderState
 	assignments    *overlay.Index[assignment]
-	outstanding    []outstandingPoll // scheduled polls without an answer, oldest first
-	domains        map[string]*domain
-	anyRateLimited bool                   // since this node started, at least one domain has asked for fewer requests
+	outstanding    []outstandingPoll      // scheduled polls without an answer, oldest first
 	onDemandURLs   map[overlay.ID]string  // documents requested by FetchOnce, by key
 	otherRequests  map[env.Handle]request // requests without an answer, other than scheduled polls
 	lonePolls      map[overlay.ID]*lonePoll
@@ -162,7 +151,6 @@ type Corona struct {
 	lastHandle     env.Handle
 	pendingReports []*pendingReport // documents to report to their sequencers, oldest first
 	itemFetchCount int              // change reports of other nodes whose items are being fetched
-	idleDomains    int              // rate-limited domains that no channel here refers to
 
 	problem            honeycomb.Problem
 	correction         float64            // factor c on the load target in the last decision
@@ -267,22 +255,17 @@ const (
 // New returns a Corona without channels.
 func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifier, wedges Wedges, cfg Config, app Application) *Corona {
 	cfg = cfg.filled()
-	return &Corona{
-		cfg:           cfg,
-		clock:         e.Clock,
-		net:           e.Network,
+	b := &base{
+		cfg: cfg, clock: e.Clock, net: e.Network, worker: e.Worker, rand: e.Rand, log: e.Log,
+		node: node, signer: signer, verifier: verify, app: app,
+	}
+	c := &Corona{
+		base:          b,
 		fetcher:       e.Fetcher,
-		worker:        e.Worker,
-		rand:          e.Rand,
-		log:           e.Log,
-		node:          node,
-		signer:        signer,
-		verifier:      verify,
 		wedges:        wedges,
-		app:           app,
+		domains:       domains{base: b, byName: map[string]*domain{}},
 		leaders:       map[overlay.ID]*leaderState{},
 		assignments:   overlay.NewIndex(e.Rand.Uint64(), func(d *assignment) *overlay.ID { return &d.target.key }),
-		domains:       map[string]*domain{},
 		onDemandURLs:  map[overlay.ID]string{},
 		otherRequests: map[env.Handle]request{},
 		lonePolls:     map[overlay.ID]*lonePoll{},
@@ -293,6 +276,9 @@ func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifie
 		correction:  1,
 		targetShare: 1,
 	}
+	c.permits = permits{base: b, domains: &c.domains, up: c}
+	c.steward = steward{base: b, permits: &c.permits}
+	return c
 }
 
 // Run does everything that is due and returns the time of the next call.
@@ -337,7 +323,7 @@ func (c *Corona) Run(now time.Time) time.Time {
 	if !c.decideAt.IsZero() && !now.Before(c.decideAt) {
 		c.decide(now)
 	}
-	next := env.Sooner(c.runPoliteness(now), c.decideAt)
+	next := env.Sooner(c.permits.run(now), env.Sooner(c.steward.run(now), c.decideAt))
 	next = env.Sooner(next, env.Sooner(c.checkOverdue(now), c.loneCalendar.Next()))
 	return env.Sooner(next, env.Sooner(c.pollCalendar.Next(), env.Sooner(c.leaderCalendar.Next(), c.retryCalendar.Next())))
 }

@@ -164,7 +164,7 @@ func (c *Corona) shareInForce(leaders []*leaderState, channels []honeycomb.Chann
 	var of []honeycomb.Channel
 	var then, is []float64
 	for i, l := range leaders {
-		if !c.awaitsGrant(l, now) {
+		if !c.permits.awaitsGrant(&l.channelBudget, now) {
 			of, then, is = append(of, channels[i]), append(then, chosen[i]), append(is, float64(l.pollers))
 		}
 	}
@@ -185,7 +185,7 @@ func (c *Corona) shareInForce(leaders []*leaderState, channels []honeycomb.Chann
 // the current price of a poll. Solving again with only the own channels unbound would let each node
 // have everything that the bounds of all nodes leave.
 func (c *Corona) unboundPollers(p *honeycomb.Problem, l *leaderState, of honeycomb.Channel) int {
-	if n := c.readerLimit(c.readers(l), l.interval); of.Max != 0 && of.Max < n {
+	if n := c.permits.readerLimit(c.readers(l), l.interval); of.Max != 0 && of.Max < n {
 		of.Max = n
 	}
 	return int(c.solution.At(p, &of))
@@ -223,7 +223,7 @@ func (c *Corona) publishShare(leaders []*leaderState, channels []honeycomb.Chann
 	then := make([]honeycomb.Channel, 0, len(leaders))
 	polled := make([]float64, 0, len(leaders))
 	for _, l := range leaders {
-		if l.factors != nil && !c.awaitsGrant(l, now) {
+		if l.factors != nil && !c.permits.awaitsGrant(&l.channelBudget, now) {
 			then, polled = append(then, *l.factors), append(polled, float64(c.servingPollers(l)))
 			t.Decided += l.factors.Subscribers
 		}
@@ -270,7 +270,7 @@ func (c *Corona) channels(leaders []*leaderState, remote honeycomb.Rest, now tim
 			Size:        c.relativeSize(l),
 			Update:      l.updateRate.interval(now),
 			Interval:    l.interval,
-			Max:         c.decisionLimit(l, now),
+			Max:         c.permits.decisionLimit(&l.channelBudget, c.readers(l), l.interval, now),
 			Wedges:      c.sizes(l.key),
 			Key:         tieBreak(l.key),
 		}

@@ -2,7 +2,9 @@ package corona
 
 import (
 	"fmt"
+	"net/netip"
 	"net/url"
+	"strings"
 	"time"
 
 	"golang.org/x/net/publicsuffix"
@@ -199,3 +201,18 @@ func rateLimitOf(a env.Answer, fails int) time.Duration {
 
 // maxIdleDomains bounds the rate-limited domains without a channel here that are remembered.
 const maxIdleDomains = 10_000
+
+// privateHost says whether an address literally names a private host.
+func privateHost(raw string) bool {
+	raw, _ = feed.AtOrigin(raw)
+	u, err := url.Parse(raw)
+	if err != nil {
+		return false
+	}
+	host := u.Hostname()
+	if a, err := netip.ParseAddr(host); err == nil {
+		a = a.Unmap()
+		return a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast()
+	}
+	return host == "localhost" || strings.HasSuffix(host, ".localhost")
+}

@@ -39,7 +39,7 @@ func TestTheLongestHintSetsTheInterval(t *testing.T) {
 	} {
 		l := newLab(t)
 		p := l.poller(Config{PollInterval: c.network})
-		ld := &leaderState{url: "http://a.example/", private: c.private, maxAge: c.maxAge}
+		ld := &leaderState{channelBudget: channelBudget{url: "http://a.example/"}, private: c.private, maxAge: c.maxAge}
 		// "Not modified" has no hints; those of the document before still hold.
 		for _, f := range []*feed.Feed{{Hints: c.hints}, nil} {
 			if p.setInterval(ld, f); ld.interval != c.want || !strings.Contains(ld.why, c.why) {
@@ -207,22 +207,22 @@ func TestRateLimitedDomainsAreBounded(t *testing.T) {
 	l := newLab(t)
 	p := l.poller(Config{})
 	rest := func(name string, d time.Duration) {
-		at := p.domain(originOf("http://" + name + "/"))
+		at := p.domains.refer(originOf("http://" + name + "/"))
 		at.limitedUntil = momentOf(l.now.Add(d))
-		p.releaseDomain(at)
+		p.domains.release(at)
 	}
 	for i := range maxIdleDomains + 10 {
 		rest(fmt.Sprintf("d%d.example", i), time.Hour)
 	}
-	if len(p.domains) > maxIdleDomains {
-		t.Errorf("%d domains rest", len(p.domains))
+	if len(p.domains.byName) > maxIdleDomains {
+		t.Errorf("%d domains rest", len(p.domains.byName))
 	}
 	l.now = l.now.Add(2 * time.Hour)
 	for i := range maxIdleDomains {
 		rest(fmt.Sprintf("e%d.example", i), time.Hour)
 	}
-	if len(p.domains) > maxIdleDomains || p.domains["d1.example"] != nil {
-		t.Errorf("%d domains rest after some were over", len(p.domains))
+	if len(p.domains.byName) > maxIdleDomains || p.domains.byName["d1.example"] != nil {
+		t.Errorf("%d domains rest after some were over", len(p.domains.byName))
 	}
 }
 

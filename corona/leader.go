@@ -17,11 +17,9 @@ import (
 // leaderState is the state of a channel that this node is the sequencer of. The sequencer collects
 // what pollers find and decides how many nodes poll.
 type leaderState struct {
-	key    overlay.ID
-	url    string
-	domain *domain
-	known  *difference.Known
-	page   bool // the channel is a page, not a feed
+	channelBudget
+	known *difference.Known
+	page  bool // the channel is a page, not a feed
 
 	order         wedge.Order        // the last order to the channel's wedge; N = 0: there is none
 	pollers       int                // number of pollers decided on
@@ -52,7 +50,6 @@ type leaderState struct {
 	// one, and its readers count until the tree has formed again.
 	inherited note
 
-	since        time.Time    // when this node became the sequencer
 	lastRead     time.Time    // when the channel last had readers
 	fetchedAt    time.Time    // when this node last fetched it outside the schedule
 	fetching     env.Handle   // handle of that request; 0: none in flight
@@ -66,12 +63,6 @@ type leaderState struct {
 
 	ticket     uint64                   // proof of appointment that pollers beyond the leaf set include in reports
 	lastReport map[env.PeerID]time.Time // time of each poller's last change report, by the poller's clock
-
-	// The number of pollers and the interval without a budget, and the permit that the domain grants.
-	desiredPollers  int           // number of pollers without a budget
-	desiredInterval time.Duration // interval without a budget; 0: no poll yet
-	permitState
-	grant []byte // the grant of permit as pollers get it; nil: there is none
 }
 
 // validators are the HTTP validators of a document whose items are all in the log.
@@ -94,7 +85,10 @@ type failureReport struct {
 // a later term has a greater number.
 func (c *Corona) Lead(key overlay.ID, url string, epoch uint64, known *difference.Known, note []byte) {
 	now := c.clock.Now()
-	l := &leaderState{key: key, url: url, domain: c.domain(originOf(url)), known: known, since: now, lastRead: now, interval: c.cfg.PollInterval, lastReport: map[env.PeerID]time.Time{}}
+	l := &leaderState{
+		channelBudget: channelBudget{key: key, url: url, domain: c.domains.refer(originOf(url)), since: now},
+		known:         known, lastRead: now, interval: c.cfg.PollInterval, lastReport: map[env.PeerID]time.Time{},
+	}
 	_, l.page = feed.AtOrigin(url)
 	l.state = State{Kind: coronapb.State_NEW, Since: now}
 	l.order.Term.Epoch = epoch
@@ -105,7 +99,7 @@ func (c *Corona) Lead(key overlay.ID, url string, epoch uint64, known *differenc
 		c.setState(l, State{Kind: coronapb.State_REFUSED, Detail: "the address is not in its canonical spelling"}, now)
 		return
 	}
-	l.order.IntervalStart = c.firstSlot(l, now)
+	l.order.IntervalStart = c.permits.firstSlot(&l.channelBudget, l.interval, now)
 	first := true
 	if n, ok := parseNote(note); ok {
 		if n.State.Kind == coronapb.State_REFUSED { // the earlier sequencer refused the address; this node may be configured to fetch it
@@ -116,7 +110,7 @@ func (c *Corona) Lead(key overlay.ID, url string, epoch uint64, known *differenc
 		if known.Lossy() { // "not modified" would hide what the log has lost
 			l.valid, first = validators{}, true
 		}
-		c.inheritGrant(l, n.grant, now)
+		c.permits.inheritGrant(&l.channelBudget, n.grant, now)
 	}
 	if d := c.assignments.Get(key); d != nil {
 		d.leader = l
@@ -124,7 +118,7 @@ func (c *Corona) Lead(key overlay.ID, url string, epoch uint64, known *differenc
 		d.setSnapshot(l.snapshot(), l.limitedUntil) // this node's log may lack what a poller was told of
 	}
 	c.scheduleUpkeep(l, now)
-	c.addToDomain(l, now)
+	c.permits.join(&l.channelBudget, now)
 	if first {
 		c.fetchNow(l, now)
 	}
@@ -167,14 +161,14 @@ func (c *Corona) inherit(l *leaderState, n note, now time.Time) {
 		l.state.Next = longest
 	}
 	if n.fails > 0 && l.state.Kind == coronapb.State_LIMITED {
-		c.limitDomain(l.domain, l.state.Next)
+		c.domains.limit(l.domain, l.state.Next)
 	}
 }
 
 // fetchNow asks the origin at once, outside the schedule. The sequencer does this for a channel
 // that is new or has readers again.
 func (c *Corona) fetchNow(l *leaderState, now time.Time) {
-	if !c.exempt(l.domain) && !c.takeUngranted(l.domain, now) {
+	if !c.domains.exempt(l.domain) && !c.domains.takeUngranted(l.domain, now) {
 		l.fetchedAt, l.fetching = time.Time{}, 0 // upkeep tries again
 		return
 	}
@@ -197,9 +191,9 @@ func (c *Corona) Cease(key overlay.ID) {
 		if d := c.assignments.Get(key); d != nil {
 			d.leader = nil
 		}
-		c.removeFromDomain(l)
+		c.permits.leave(&l.channelBudget)
 		c.itemFetchCount -= len(l.itemFetches)
-		c.releaseDomain(l.domain)
+		c.domains.release(l.domain)
 	}
 }
 
@@ -285,7 +279,7 @@ func (c *Corona) upkeep(l *leaderState, now time.Time) {
 // enlist tells a channel's wedge the number of pollers and their parameters, if either has changed.
 // The permit of the channel bounds the number.
 func (c *Corona) enlist(l *leaderState, pollers int, now time.Time) {
-	if most := c.pollerLimit(l.domain, l.permit, c.readers(l), l.interval); most > 0 {
+	if most := c.permits.pollerLimit(l.domain, l.permit, c.readers(l), l.interval); most > 0 {
 		pollers = min(pollers, most)
 	}
 	o := l.order
@@ -308,6 +302,28 @@ func (c *Corona) enlist(l *leaderState, pollers int, now time.Time) {
 	}
 	l.order, l.sentParams = o, b
 	c.setPollers(l, pollers, now)
+}
+
+// demand implements claimant.
+func (c *Corona) demand(key overlay.ID) (demand, bool) {
+	l := c.leaders[key]
+	if l == nil || l.pollers == 0 {
+		return demand{}, false
+	}
+	return demand{readers: c.readers(l), interval: l.interval, bytes: l.pollBytes()}, true
+}
+
+// granted implements claimant. It tells the pollers of the grant.
+func (c *Corona) granted(key overlay.ID, now time.Time) {
+	l := c.leaders[key]
+	if l == nil {
+		return
+	}
+	c.setInterval(l, nil)
+	if l.pollers > 0 {
+		c.enlist(l, l.desiredPollers, now)
+	}
+	c.note(l)
 }
 
 // setPollers notes the number of pollers of a channel, and tells subscribers if it has changed.

@@ -11,30 +11,6 @@ import (
 // Wedges of polling levels, as in the paper (Corona §3.2): the wedge of level l consists of all
 // members that share l digits with the channel's key.
 
-// digit is the number of bits in a digit of polling levels.
-func (c *Corona) digit() int {
-	if c.cfg.Base == 2 {
-		return 1
-	}
-	return 4
-}
-
-// sharing is the number of members that share so many bits of their ids with a key. For longer
-// prefixes than this node's own, sharing counts members of the leaf set: the owners of the key are
-// in it, and no member shares more bits with the key than they do.
-func (c *Corona) sharing(key overlay.ID, bits int) int {
-	if bits <= c.node.ID().Common(key) {
-		return c.node.Count(bits)
-	}
-	n := 0
-	for _, m := range c.node.Leaf().Members() {
-		if m.ID.Common(key) >= bits {
-			n++
-		}
-	}
-	return n
-}
-
 // sizes returns the sizes of a channel's wedges, from its owner's level up: N/b^l with the paper's
 // clusters, otherwise counted members. It returns nil for an orphan (a channel whose owner is alone
 // at the level above its own), and if any number of members may poll.
@@ -89,7 +65,7 @@ func (c *Corona) Level(key overlay.ID) int {
 		Size:        d.target.params.size,
 		Update:      d.target.params.update,
 		Interval:    d.schedule.Interval,
-		Max:         c.pollerLimit(d.domain, d.extras().permit, d.target.params.readers, d.schedule.Interval),
+		Max:         c.permits.pollerLimit(d.domain, d.extras().permit, d.target.params.readers, d.schedule.Interval),
 		Wedges:      c.sizes(key),
 		Key:         tieBreak(key),
 	}

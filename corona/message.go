@@ -143,7 +143,7 @@ func (c *Corona) Receive(from env.PeerID, body []byte) error {
 		return err
 	}
 	if p := m.GetPoliteness(); p != nil {
-		c.takePoliteness(from, p)
+		c.steward.receive(from, p)
 		return nil
 	}
 	c.take(key, from, m)
@@ -155,7 +155,7 @@ func (c *Corona) Receive(from env.PeerID, body []byte) error {
 func (c *Corona) Deliver(key overlay.ID, body []byte) {
 	m, of, err := parse(body)
 	if p := m.GetPoliteness(); err == nil && p != nil {
-		c.deliverPoliteness(key, p)
+		c.steward.deliver(key, p)
 		return
 	}
 	if err != nil || of != key || m.GetChange() == nil && m.GetStatus() == nil {
@@ -220,11 +220,6 @@ func (c *Corona) tell(key overlay.ID, m *coronapb.Message, again bool) {
 		return
 	}
 	c.node.Route(wire.Corona, key, marshal(m), func(overlay.Receipt, bool) {})
-}
-
-// send sends a message to a poller, or to the sequencer.
-func (c *Corona) send(to env.Peer, class env.Class, m *coronapb.Message) {
-	c.net.Send(to, class, wire.AppendFrame(nil, wire.Corona, m))
 }
 
 func (v validators) wire() *coronapb.Validators {

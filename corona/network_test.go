@@ -303,7 +303,7 @@ func (b below) BranchMerged(overlay.ID)                    {}
 func (b below) Siblings(overlay.ID) []*overlay.Contact     { return nil }
 func (b below) Wanted(overlay.ID)                          {}
 func (b below) Weight(key overlay.ID) (int, bool) {
-	if b.h.StewardKeyInUse(key) {
+	if b.h.steward.StewardKeyInUse(key) {
 		return 1, true
 	}
 	return 0, false
