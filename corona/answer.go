@@ -169,24 +169,10 @@ func (c *Corona) takeObservation(l *leaderState, from env.Peer, r observation, n
 	}
 	// The items go out before the state that all is well.
 	taken = c.takeChanges(l, r)
-	c.enlist(l, max(l.pollers, 1), now)
+	c.order(l, max(l.pollers, 1), now)
 	c.setState(l, verdict, now)
 	return taken
 }
-
-const (
-	// pollOverhead is the approximate cost in bytes of a poll without a document: a connection with
-	// the TLS 1.3 handshake and certificates, the request, and a "not modified" response.
-	pollOverhead = 4 << 10
-	// costDecay is the time, in maintenance intervals, after which the cost of a poll counts for
-	// 1/e. It is much longer than sums take to reach all members. maxWeight bounds the weight of
-	// the last poll.
-	costDecay = 36
-	maxWeight = 1. / 8
-)
-
-// pollBytes is the measured cost of a poll of a channel, in bytes.
-func (l *leaderState) pollBytes() float64 { return pollOverhead + l.meanBytes }
 
 // ifItStays ends the description of a document that is not accepted yet. A new sequencer recognises
 // a suspicion in the earlier note by this suffix.
@@ -303,7 +289,7 @@ func (c *Corona) learn(l *leaderState, d difference.Delta, first bool) {
 		if first {
 			l.updateRate.addDates(dates, now)
 		} else {
-			l.updateLag(dates, now)
+			l.updateLag(dates, l.interval, now)
 		}
 	})
 }

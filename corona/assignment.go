@@ -144,7 +144,7 @@ func (c *Corona) Serve(key overlay.ID, duty wedge.Assignment) {
 			}
 		}
 		if c.cfg.DAG {
-			c.startDecisions(now)
+			c.allocator.startDecisions(now)
 		}
 	}
 	ref := d.schedule.Ref

@@ -23,6 +23,7 @@ type base struct {
 	node     *overlay.Node
 	signer   *wire.Signer
 	verifier wire.Verifier
+	wedges   Wedges
 	app      Application
 	stats    Stats
 }

@@ -1,7 +1,6 @@
 package corona
 
 import (
-	"math"
 	"time"
 
 	"tidings/difference"
@@ -133,13 +132,12 @@ func (c Config) filled() Config {
 // Corona is one node's part in polling. It is not safe for concurrent use.
 type Corona struct {
 	*base
-	fetcher   env.Fetcher
-	wedges    Wedges
-	aggregate Aggregate
+	fetcher env.Fetcher
 
-	domains domains
-	permits permits
-	steward steward
+	domains *domains
+	permits *permits
+	*steward
+	*allocator
 
 	leaders        map[overlay.ID]*leaderState
 	assignments    *overlay.Index[assignment]
@@ -151,20 +149,6 @@ type Corona struct {
 	lastHandle     env.Handle
 	pendingReports []*pendingReport // documents to report to their sequencers, oldest first
 	itemFetchCount int              // change reports of other nodes whose items are being fetched
-
-	problem            honeycomb.Problem
-	correction         float64            // factor c on the load target in the last decision
-	targetShare        float64            // correction, times the part of the decision that is in force
-	solution           honeycomb.Solution // the last decision,
-	decided            bool               // if there was one
-	announced          bool               // a node without a decision has published its channels once
-	remote             honeycomb.Rest     // aggregate of the other nodes' channels in the last decision
-	meanSize           float64            // size of a channel's content in bytes, over all channels; 0: not known
-	decideAt           time.Time
-	quickDecisions     int           // decisions that are still to follow in quick succession
-	decisionPause      time.Duration // time until the next decision, before jitter
-	lastOwnSubscribers float64       // subscribers of the channels led here at the last decideUrgently
-	lastAllSubscribers float64       // subscribers of all channels at the last decideUrgently
 
 	pollCalendar   env.Calendar[uint32]     // scheduled polls, by assignment index
 	loneCalendar   env.Calendar[overlay.ID] // lone polls
@@ -257,27 +241,21 @@ func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifie
 	cfg = cfg.filled()
 	b := &base{
 		cfg: cfg, clock: e.Clock, net: e.Network, worker: e.Worker, rand: e.Rand, log: e.Log,
-		node: node, signer: signer, verifier: verify, app: app,
+		node: node, signer: signer, verifier: verify, wedges: wedges, app: app,
 	}
 	c := &Corona{
 		base:          b,
 		fetcher:       e.Fetcher,
-		wedges:        wedges,
-		domains:       domains{base: b, byName: map[string]*domain{}},
+		domains:       &domains{base: b, byName: map[string]*domain{}},
 		leaders:       map[overlay.ID]*leaderState{},
 		assignments:   overlay.NewIndex(e.Rand.Uint64(), func(d *assignment) *overlay.ID { return &d.target.key }),
 		onDemandURLs:  map[overlay.ID]string{},
 		otherRequests: map[env.Handle]request{},
 		lonePolls:     map[overlay.ID]*lonePoll{},
-		problem: honeycomb.Problem{
-			Objective: cfg.Objective, Cut: cfg.Cut, Base: cfg.Base, Interval: cfg.PollInterval,
-			Load: cfg.Load, Detection: cfg.Detection,
-		},
-		correction:  1,
-		targetShare: 1,
 	}
-	c.permits = permits{base: b, domains: &c.domains, up: c}
-	c.steward = steward{base: b, permits: &c.permits}
+	c.permits = &permits{base: b, domains: c.domains, up: c}
+	c.steward = &steward{base: b, permits: c.permits}
+	c.allocator = newAllocator(b, c.permits, c)
 	return c
 }
 
@@ -320,10 +298,8 @@ func (c *Corona) Run(now time.Time) time.Time {
 			c.retryItems(l, p.nonce, now)
 		}
 	}
-	if !c.decideAt.IsZero() && !now.Before(c.decideAt) {
-		c.decide(now)
-	}
-	next := env.Sooner(c.permits.run(now), env.Sooner(c.steward.run(now), c.decideAt))
+	next := c.allocator.run(now, c.assignments.Len() > 0)
+	next = env.Sooner(next, env.Sooner(c.permits.run(now), c.steward.run(now)))
 	next = env.Sooner(next, env.Sooner(c.checkOverdue(now), c.loneCalendar.Next()))
 	return env.Sooner(next, env.Sooner(c.pollCalendar.Next(), env.Sooner(c.leaderCalendar.Next(), c.retryCalendar.Next())))
 }
@@ -340,36 +316,6 @@ func (c *Corona) FetchOnce(key overlay.ID, url string) {
 	c.stats.Asked++
 	url, isPage := feed.AtOrigin(url)
 	c.fetcher.Fetch(c.lastHandle, env.Request{URL: url, Robots: isPage})
-}
-
-// Decision describes the last optimisation.
-type Decision struct {
-	Lambda   float64
-	Fits     bool  // one poller for each channel is within the load target
-	Clusters int   // number of clusters or bins that represent the channels of other nodes
-	Levels   []int // number of channels led here at each polling level, from 0; with Ranks, at the level whose wedge is as large, rounded down
-}
-
-// Decision returns the last decision; ok is false if there was none yet.
-func (c *Corona) Decision() (v Decision, ok bool) {
-	if !c.decided {
-		return Decision{}, false
-	}
-	v = Decision{Lambda: c.solution.Lambda, Fits: c.solution.Fits, Clusters: c.remote.Len()}
-	for _, l := range c.leaders {
-		if l.pollers == 0 {
-			continue
-		}
-		at := l.level
-		if c.cfg.Cut == honeycomb.Ranks {
-			at = int(math.Log(float64(c.problem.Nodes)/float64(l.pollers)) / math.Log(float64(c.cfg.Base)))
-		}
-		for at = max(at, 0); len(v.Levels) <= at; {
-			v.Levels = append(v.Levels, 0)
-		}
-		v.Levels[at]++
-	}
-	return v, true
 }
 
 // Stats returns the counters.

@@ -417,12 +417,12 @@ func TestARefusedOrderIsRepeated(t *testing.T) {
 	l := v.leader.leaders[v.key]
 	before := v.order
 	v.leader.wedges = refusing{v.leader}
-	v.leader.enlist(l, 1, v.now)
+	v.leader.order(l, 1, v.now)
 	if l.pollers != 2 || l.order.N != before.N || l.order.Term != before.Term || v.leader.Stats().Unlisted != 1 {
 		t.Errorf("%d pollers, order %+v, %d orders refused", l.pollers, l.order, v.leader.Stats().Unlisted)
 	}
 	v.leader.wedges = v.leader
-	v.leader.enlist(l, 1, v.now)
+	v.leader.order(l, 1, v.now)
 	if l.pollers != 1 || v.order.N != 1 || v.order.Term.Seq != before.Term.Seq+1 {
 		t.Errorf("%d pollers, order %+v", l.pollers, v.order)
 	}

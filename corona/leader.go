@@ -1,13 +1,14 @@
 package corona
 
 import (
+	"bytes"
 	"cmp"
+	"slices"
 	"strings"
 	"time"
 
 	"tidings/corona/coronapb"
 	"tidings/difference"
-	"tidings/honeycomb"
 	"tidings/internal/env"
 	"tidings/internal/feed"
 	"tidings/overlay"
@@ -18,14 +19,13 @@ import (
 // what pollers find and decides how many nodes poll.
 type leaderState struct {
 	channelBudget
+	allocation
+	estimates
 	known *difference.Known
 	page  bool // the channel is a page, not a feed
 
-	order         wedge.Order        // the last order to the channel's wedge; N = 0: there is none
-	pollers       int                // number of pollers decided on
-	level         int                // polling level that the wedge is to reach, with Levels
-	factors       *honeycomb.Channel // tradeoff factors of the last decision; nil: there was none
-	sentParams    channelParams      // parameters last sent to the wedge
+	order         wedge.Order   // the last order to the channel's wedge; N = 0: there is none
+	sentParams    channelParams // parameters last sent to the wedge
 	interval      time.Duration
 	why           string // the rule that set interval
 	hints         feed.Hints
@@ -40,9 +40,6 @@ type leaderState struct {
 	fails         int       // consecutive failed polls
 	private       bool
 	suspicion     suspicion
-	updateRate    updateRate
-	meanBytes     float64                      // bytes that a poll fetches on average
-	lag           time.Duration                // mean time between the date of an item and its detection; 0: not known
 	failing       map[env.PeerID]failureReport // pollers whose last poll failed
 	recoveredAt   time.Time                    // the last report of a success since the last failure; zero: none
 
@@ -123,9 +120,9 @@ func (c *Corona) Lead(key overlay.ID, url string, epoch uint64, known *differenc
 		c.fetchNow(l, now)
 	}
 	l.desiredPollers = max(l.inherited.pollers, 1)
-	c.enlist(l, l.desiredPollers, now)
-	c.startDecisions(now)
-	c.decideSoon(now)
+	c.order(l, l.desiredPollers, now)
+	c.allocator.startDecisions(now)
+	c.allocator.decideSoon(now)
 }
 
 // inherit continues from the record of the sequencer before.
@@ -244,12 +241,12 @@ func (c *Corona) upkeep(l *leaderState, now time.Time) {
 	idle, was := now.Sub(l.lastRead) > 2*c.cfg.MaintenanceInterval, l.state.Kind == coronapb.State_IDLE
 	switch {
 	case idle && !was:
-		c.enlist(l, 0, now)
+		c.order(l, 0, now)
 		l.state.Next, l.state.Why = time.Time{}, ""
 		c.setState(l, State{Kind: coronapb.State_IDLE, Detail: "no readers"}, now)
 	case !idle && was:
 		c.fetchNow(l, now)
-		c.enlist(l, 1, now)
+		c.order(l, 1, now)
 	case !idle && l.fetching != 0 && now.Sub(l.fetchedAt) >= answerTimeout:
 		c.stats.Late++
 		delete(c.otherRequests, l.fetching)
@@ -258,10 +255,10 @@ func (c *Corona) upkeep(l *leaderState, now time.Time) {
 		c.fetchNow(l, now) // the domain allowed no request without a grant
 	case !idle:
 		if l.order.N == 0 {
-			c.enlist(l, l.desiredPollers, now)
+			c.order(l, l.desiredPollers, now)
 		}
 		if n := float64(c.readers(l)); l.factors == nil || n >= readersFactor*l.factors.Subscribers || readersFactor*n <= l.factors.Subscribers {
-			c.decideSoon(now)
+			c.allocator.decideSoon(now)
 		}
 		c.forgetFailing(l, now)
 	}
@@ -272,13 +269,13 @@ func (c *Corona) upkeep(l *leaderState, now time.Time) {
 		c.stats.Expired++
 		l.permit, l.grant = nil, nil
 		c.setInterval(l, nil)
-		c.enlist(l, l.pollers, now)
+		c.order(l, l.pollers, now)
 	}
 }
 
-// enlist tells a channel's wedge the number of pollers and their parameters, if either has changed.
+// order tells a channel's wedge the number of pollers and their parameters, if either has changed.
 // The permit of the channel bounds the number.
-func (c *Corona) enlist(l *leaderState, pollers int, now time.Time) {
+func (c *Corona) order(l *leaderState, pollers int, now time.Time) {
 	if most := c.permits.pollerLimit(l.domain, l.permit, c.readers(l), l.interval); most > 0 {
 		pollers = min(pollers, most)
 	}
@@ -304,6 +301,25 @@ func (c *Corona) enlist(l *leaderState, pollers int, now time.Time) {
 	c.setPollers(l, pollers, now)
 }
 
+// enlist implements leading.
+func (c *Corona) enlist(key overlay.ID, pollers int, now time.Time) {
+	if l := c.leaders[key]; l != nil {
+		c.order(l, pollers, now)
+	}
+}
+
+// active implements leading.
+func (c *Corona) active() []allocated {
+	of := make([]allocated, 0, len(c.leaders))
+	for _, l := range c.leaders {
+		if l.pollers > 0 {
+			of = append(of, allocated{&l.channelBudget, &l.allocation, &l.estimates, c.readers(l), l.interval})
+		}
+	}
+	slices.SortFunc(of, func(a, b allocated) int { return bytes.Compare(a.key[:], b.key[:]) })
+	return of
+}
+
 // demand implements claimant.
 func (c *Corona) demand(key overlay.ID) (demand, bool) {
 	l := c.leaders[key]
@@ -321,7 +337,7 @@ func (c *Corona) granted(key overlay.ID, now time.Time) {
 	}
 	c.setInterval(l, nil)
 	if l.pollers > 0 {
-		c.enlist(l, l.desiredPollers, now)
+		c.order(l, l.desiredPollers, now)
 	}
 	c.note(l)
 }

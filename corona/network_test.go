@@ -157,7 +157,7 @@ func (h *member) build(i int) {
 	}
 	h.Corona = New(e, h.overlay, h.signer, w.verify, h, w.cfg, h)
 	h.Join(h)
-	h.decided = true // the test sets the number of pollers
+	h.allocator.decided = true // the test sets the number of pollers
 	if w.cfg.Politeness {
 		h.EnablePoliteness(h.owners)
 	}
@@ -341,7 +341,7 @@ func (w *testNetwork) appoint(f *testChannel) {
 	f.leader.Lead(f.key, f.url, f.epoch, f.known(), f.note)
 	l := f.leader.leaders[f.key]
 	l.desiredPollers = f.want
-	f.leader.enlist(l, f.want, f.leader.Now())
+	f.leader.order(l, f.want, f.leader.Now())
 	f.leader.run()
 }
 

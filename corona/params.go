@@ -32,7 +32,7 @@ const paramTolerance = 1.25
 func (c *Corona) paramsOf(l *leaderState, now time.Time) channelParams {
 	b := channelParams{readers: c.readers(l), skips: skipsOf(l.hints), grant: l.grant, ticket: l.ticket}
 	if c.cfg.DAG {
-		b.size, b.update = c.relativeSize(l), l.updateRate.interval(now)
+		b.size, b.update = c.allocator.relativeSize(l.pollBytes()), l.updateRate.interval(now)
 	}
 	return b
 }
