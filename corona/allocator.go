@@ -87,9 +87,9 @@ type allocation struct {
 	factors *honeycomb.Channel // tradeoff factors of the last decision; nil: there was none
 }
 
-func newAllocator(b *base, ps *permits, up leading) *allocator {
+func newAllocator(b *base, ps *permits) *allocator {
 	a := &allocator{
-		base: b, permits: ps, up: up, correction: 1, targetShare: 1,
+		base: b, permits: ps, correction: 1, targetShare: 1,
 		problem: honeycomb.Problem{
 			Objective: b.cfg.Objective, Cut: b.cfg.Cut, Base: b.cfg.Base, Interval: b.cfg.PollInterval,
 			Load: b.cfg.Load, Detection: b.cfg.Detection,
@@ -101,13 +101,12 @@ func newAllocator(b *base, ps *permits, up leading) *allocator {
 	return a
 }
 
-// run decides if it is time to, and returns the time of the next decision. polls says whether this
-// node polls a channel; then it may have to decide for others (Config.DAG).
-func (a *allocator) run(now time.Time, polls bool) time.Time {
+// run decides if it is time to. polls says whether this node polls a channel; then it may have to
+// decide for others (Config.DAG).
+func (a *allocator) run(now time.Time, polls bool) {
 	if !a.decideAt.IsZero() && !now.Before(a.decideAt) {
 		a.decide(now, polls)
 	}
-	return a.decideAt
 }
 
 // Adder returns the adder of other nodes' shares, for Join.

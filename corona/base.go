@@ -57,3 +57,13 @@ func (b *base) peer(id env.PeerID) env.Peer {
 
 // grantLifetime is how long a grant lasts.
 func (b *base) grantLifetime() time.Duration { return grantIntervals * b.cfg.MaintenanceInterval }
+
+// tell sends a message to the sequencer of a channel, if this node knows it and again is false.
+// Otherwise it routes the message to the root of the key, which forwards it.
+func (b *base) tell(key overlay.ID, m *coronapb.Message, again bool) {
+	if to, ok := b.app.Leader(key); ok && !again && to.ID != b.node.Self().Peer.ID {
+		b.send(to, env.Control, m)
+		return
+	}
+	b.node.Route(wire.Corona, key, marshal(m), func(overlay.Receipt, bool) {})
+}

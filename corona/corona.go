@@ -129,37 +129,20 @@ func (c Config) filled() Config {
 	return c
 }
 
-// Corona is one node's part in polling. It is not safe for concurrent use.
+// Corona is one node's part in polling. It is not safe for concurrent use. It is made of components,
+// each of which uses only those above it in this list, and passes them time, messages and answers.
 type Corona struct {
 	*base
-	fetcher env.Fetcher
-
 	domains *domains
 	permits *permits
 	*steward
 	*allocator
-
-	leaders        map[overlay.ID]*leaderState
-	assignments    *overlay.Index[assignment]
-	outstanding    []outstandingPoll      // scheduled polls without an answer, oldest first
-	onDemandURLs   map[overlay.ID]string  // documents requested by FetchOnce, by key
-	otherRequests  map[env.Handle]request // requests without an answer, other than scheduled polls
-	lonePolls      map[overlay.ID]*lonePoll
-	localReaders   LocalReaders // what lone polls report to; nil: there are no lone polls
-	lastHandle     env.Handle
-	pendingReports []*pendingReport // documents to report to their sequencers, oldest first
-	itemFetchCount int              // change reports of other nodes whose items are being fetched
-
-	pollCalendar   env.Calendar[uint32]     // scheduled polls, by assignment index
-	loneCalendar   env.Calendar[overlay.ID] // lone polls
-	leaderCalendar env.Calendar[overlay.ID] // upkeep of the channels led here
-	retryCalendar  env.Calendar[retry]
-}
-
-// retry identifies a message that may have to be sent again.
-type retry struct {
-	key   overlay.ID
-	nonce uint64
+	*requests
+	*lonePolls
+	reports *reports
+	*poller
+	intake *intake
+	*sequencer
 }
 
 // Stats counts what a Corona has done since it started. The names of the fields are those of the
@@ -195,47 +178,6 @@ type Stats struct {
 	Misclaimed uint64 // feeds claimed by a node that cannot lead them, or for another domain
 }
 
-// request is a request to an origin that has no answer yet.
-type request struct {
-	key        overlay.ID
-	kind       requestKind
-	assignment *assignment // of a scheduled poll
-}
-
-type requestKind uint8
-
-const (
-	scheduled requestKind = iota // a poll of an assignment
-	initial                      // by the sequencer, outside the schedule
-	onDemand                     // by FetchOnce, for a reader
-	lone                         // for this node's own readers, because no other poller is known
-)
-
-const (
-	// minPublicInterval and maxPublicInterval bound the polling interval of a public origin,
-	// whatever the network or the origin asks for.
-	minPublicInterval = 15 * time.Minute
-	maxPublicInterval = 24 * time.Hour
-	// answerTimeout is how long an answer may take. The fetcher always answers in less than a
-	// minute; the limit guards against a fetcher that loses a request.
-	answerTimeout = 5 * time.Minute
-	// suspicionPeriod is how long a document is held back that looks as if another feed had
-	// replaced this one. A host that lost its database usually has it back by then, and few feeds
-	// that replace all items do so again within an hour.
-	suspicionPeriod = time.Hour
-	// privateSuspicionIntervals is the same for an origin on a private address, in polling
-	// intervals.
-	privateSuspicionIntervals = 4
-	// busyRetry is the mean delay of a poll that the fetcher had no capacity for.
-	busyRetry = time.Minute
-	// minStateGap is the least time between two messages to subscribers about failing polls.
-	// Subscribers cannot compute when the next poll after a failure is due, so every failure is
-	// worth a message, but no more often than this.
-	minStateGap = time.Minute
-	// idleCheck is how often a channel without readers is checked.
-	idleCheck = time.Minute
-)
-
 // New returns a Corona without channels.
 func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifier, wedges Wedges, cfg Config, app Application) *Corona {
 	cfg = cfg.filled()
@@ -243,79 +185,39 @@ func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifie
 		cfg: cfg, clock: e.Clock, net: e.Network, worker: e.Worker, rand: e.Rand, log: e.Log,
 		node: node, signer: signer, verifier: verify, wedges: wedges, app: app,
 	}
-	c := &Corona{
-		base:          b,
-		fetcher:       e.Fetcher,
-		domains:       &domains{base: b, byName: map[string]*domain{}},
-		leaders:       map[overlay.ID]*leaderState{},
-		assignments:   overlay.NewIndex(e.Rand.Uint64(), func(d *assignment) *overlay.ID { return &d.target.key }),
-		onDemandURLs:  map[overlay.ID]string{},
-		otherRequests: map[env.Handle]request{},
-		lonePolls:     map[overlay.ID]*lonePoll{},
-	}
-	c.permits = &permits{base: b, domains: c.domains, up: c}
+	c := &Corona{base: b}
+	c.domains = &domains{base: b, byName: map[string]*domain{}}
+	c.permits = &permits{base: b, domains: c.domains}
 	c.steward = &steward{base: b, permits: c.permits}
-	c.allocator = newAllocator(b, c.permits, c)
+	c.allocator = newAllocator(b, c.permits)
+	c.requests = &requests{base: b, fetcher: e.Fetcher, onDemandURLs: map[overlay.ID]string{}, open: map[env.Handle]request{}}
+	c.lonePolls = &lonePolls{base: b, domains: c.domains, requests: c.requests, byKey: map[overlay.ID]*lonePoll{}}
+	c.reports = &reports{base: b}
+	c.poller = newPoller(b, c.domains, c.permits, c.allocator, c.requests, c.lonePolls, c.reports)
+	c.intake = &intake{base: b}
+	c.sequencer = newSequencer(b, c.domains, c.permits, c.allocator, c.requests, c.poller, c.intake)
 	return c
 }
 
 // Run does everything that is due and returns the time of the next call.
 func (c *Corona) Run(now time.Time) time.Time {
-	for {
-		slot, at, ok := c.pollCalendar.Pop(now)
-		if !ok {
-			break
-		}
-		if d := c.assignments.At(slot); d.next == momentOf(at) && d.waiting == 0 {
-			c.due(d, now)
-		}
+	c.poller.run(now)
+	c.lonePolls.run(now)
+	c.sequencer.run(now)
+	c.poller.repeatReports(now)
+	c.intake.run(now)
+	c.allocator.run(now, c.assignments.Len() > 0)
+	c.permits.run(now)
+	c.steward.run(now)
+	c.poller.checkOverdue(now)
+	next := c.poller.next()
+	for _, at := range []time.Time{
+		c.lonePolls.calendar.Next(), c.sequencer.calendar.Next(), c.reports.calendar.Next(), c.intake.calendar.Next(),
+		c.decideAt, c.permits.next(), c.steward.next(),
+	} {
+		next = env.Sooner(next, at)
 	}
-	for {
-		key, at, ok := c.loneCalendar.Pop(now)
-		if !ok {
-			break
-		}
-		if p := c.lonePolls[key]; p != nil && p.state.Next.Equal(at) {
-			c.loneDue(p, now)
-		}
-	}
-	for {
-		key, at, ok := c.leaderCalendar.Pop(now)
-		if !ok {
-			break
-		}
-		if l := c.leaders[key]; l != nil && l.upkeepAt.Equal(at) {
-			c.upkeep(l, now)
-		}
-	}
-	for {
-		p, _, ok := c.retryCalendar.Pop(now)
-		if !ok {
-			break
-		}
-		c.retryReport(p.nonce, now)
-		if l := c.leaders[p.key]; l != nil {
-			c.retryItems(l, p.nonce, now)
-		}
-	}
-	next := c.allocator.run(now, c.assignments.Len() > 0)
-	next = env.Sooner(next, env.Sooner(c.permits.run(now), c.steward.run(now)))
-	next = env.Sooner(next, env.Sooner(c.checkOverdue(now), c.loneCalendar.Next()))
-	return env.Sooner(next, env.Sooner(c.pollCalendar.Next(), env.Sooner(c.leaderCalendar.Next(), c.retryCalendar.Next())))
-}
-
-// FetchOnce fetches a document once, outside the schedule, for a reader of this node that has not
-// subscribed or that no other node could serve. The result goes to Application.Fetched.
-func (c *Corona) FetchOnce(key overlay.ID, url string) {
-	if _, known := c.onDemandURLs[key]; known {
-		return
-	}
-	c.onDemandURLs[key] = url
-	c.lastHandle++
-	c.otherRequests[c.lastHandle] = request{key: key, kind: onDemand}
-	c.stats.Asked++
-	url, isPage := feed.AtOrigin(url)
-	c.fetcher.Fetch(c.lastHandle, env.Request{URL: url, Robots: isPage})
+	return next
 }
 
 // Stats returns the counters.

@@ -55,22 +55,6 @@ func (ds *domains) limit(d *domain, until time.Time) {
 	d.limitedUntil, ds.anyLimited = max(d.limitedUntil, momentOf(until)), true
 }
 
-// limitDomainOf stops this node's polls of an assignment's domain until a time.
-func (c *Corona) limitDomainOf(d *assignment, until time.Time) {
-	if d.domain == nil {
-		d.domain = c.domains.refer(d.target.domain, d.target.private)
-	}
-	c.domains.limit(d.domain, until)
-}
-
-// domainOf returns the domain of an assignment; nil if there is nothing to know about it.
-func (c *Corona) domainOf(d *assignment) *domain {
-	if d.domain == nil && c.domains.anyLimited {
-		return c.domains.byName[d.target.domain]
-	}
-	return d.domain
-}
-
 // noteAddress notes whether a response came from a private address.
 func (d *domain) noteAddress(a env.Answer) {
 	if a.Err == "" || a.Private {

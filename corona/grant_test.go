@@ -201,7 +201,7 @@ func TestAPermitCoversOnlyItsGrant(t *testing.T) {
 		}
 		h.Serve(f.key, wedge.Assignment{Term: f.order.Term, N: c.of, IntervalStart: w.now, Interval: interval, Payload: marshal(words)})
 		d := h.assignments.Get(f.key)
-		if got := h.permitted(d, w.now.Add(c.age)); got != c.want {
+		if got := h.poller.permitted(d, w.now.Add(c.age)); got != c.want {
 			t.Errorf("%s: %v", what, got)
 		}
 	}

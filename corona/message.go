@@ -169,17 +169,6 @@ func (c *Corona) Deliver(key overlay.ID, body []byte) {
 	} // otherwise the poller repeats it
 }
 
-// Delivered takes a snapshot that the sequencer of a channel sent to all pollers. It plans no poll;
-// the next poll uses the snapshot.
-func (c *Corona) Delivered(key overlay.ID, body []byte) {
-	t, ok := c.cfg.Payloads.notice(key, body)
-	if !ok {
-		c.stats.Garbage++
-		return
-	}
-	c.onSnapshot(key, t)
-}
-
 // take passes a message to the part of this node that handles it. from is empty if the message was
 // routed to this node.
 func (c *Corona) take(key overlay.ID, from env.PeerID, m *coronapb.Message) {
@@ -190,36 +179,26 @@ func (c *Corona) take(key overlay.ID, from env.PeerID, m *coronapb.Message) {
 			c.stats.Astray++
 			return
 		}
-		c.onChange(l, from, b.Change)
+		c.intake.onChange(l, from, b.Change)
 	case *coronapb.Message_Status:
 		if l == nil {
 			c.stats.Astray++
 			return
 		}
-		c.onStatusReport(l, b.Status)
+		c.sequencer.onStatusReport(l, b.Status)
 	case *coronapb.Message_ItemChunk:
 		if l != nil {
-			c.onItemChunk(l, from, b.ItemChunk)
+			c.intake.onItemChunk(l, from, b.ItemChunk)
 		}
 	case *coronapb.Message_ItemRequest:
-		c.onItemRequest(from, b.ItemRequest)
+		c.reports.onItemRequest(from, b.ItemRequest)
 	case *coronapb.Message_Snapshot:
 		// Only a node that got the report can know its nonce. Snapshots for all pollers come down
 		// the wedge instead.
-		if w := c.pendingReport(b.Snapshot.Nonce); w != nil && w.key == key {
-			c.onSnapshot(key, noticeFrom(b.Snapshot))
+		if w := c.reports.byNonce(b.Snapshot.Nonce); w != nil && w.key == key {
+			c.poller.onSnapshot(key, noticeFrom(b.Snapshot))
 		}
 	}
-}
-
-// tell sends a message to the sequencer of a channel, if this node knows it and again is false.
-// Otherwise it routes the message to the root of the key, which forwards it.
-func (c *Corona) tell(key overlay.ID, m *coronapb.Message, again bool) {
-	if to, ok := c.app.Leader(key); ok && !again && to.ID != c.node.Self().Peer.ID {
-		c.send(to, env.Control, m)
-		return
-	}
-	c.node.Route(wire.Corona, key, marshal(m), func(overlay.Receipt, bool) {})
 }
 
 func (v validators) wire() *coronapb.Validators {

@@ -303,7 +303,7 @@ func (b below) BranchMerged(overlay.ID)                    {}
 func (b below) Siblings(overlay.ID) []*overlay.Contact     { return nil }
 func (b below) Wanted(overlay.ID)                          {}
 func (b below) Weight(key overlay.ID) (int, bool) {
-	if b.h.steward.StewardKeyInUse(key) {
+	if b.h.StewardKeyInUse(key) {
 		return 1, true
 	}
 	return 0, false
@@ -341,7 +341,7 @@ func (w *testNetwork) appoint(f *testChannel) {
 	f.leader.Lead(f.key, f.url, f.epoch, f.known(), f.note)
 	l := f.leader.leaders[f.key]
 	l.desiredPollers = f.want
-	f.leader.order(l, f.want, f.leader.Now())
+	f.leader.sequencer.order(l, f.want, f.leader.Now())
 	f.leader.run()
 }
 

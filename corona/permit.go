@@ -46,10 +46,10 @@ func (ps *permits) enable(owners Owners) {
 	ps.sweepAt = ps.clock.Now().Add(ps.cfg.MaintenanceInterval)
 }
 
-// run requests the grants that are due, and returns the time of the next call.
-func (ps *permits) run(now time.Time) time.Time {
+// run requests the grants that are due.
+func (ps *permits) run(now time.Time) {
 	if ps.owners == nil {
-		return time.Time{}
+		return
 	}
 	for {
 		name, at, ok := ps.calendar.Pop(now)
@@ -64,8 +64,10 @@ func (ps *permits) run(now time.Time) time.Time {
 		ps.sweepAt = now.Add(ps.cfg.MaintenanceInterval)
 		maps.DeleteFunc(ps.recentPolls, func(_ overlay.ID, again time.Time) bool { return !again.After(now) })
 	}
-	return env.Sooner(ps.sweepAt, ps.calendar.Next())
 }
+
+// next returns the time of the next run.
+func (ps *permits) next() time.Time { return env.Sooner(ps.sweepAt, ps.calendar.Next()) }
 
 // maxRecentPolls bounds the remembered channels that this node no longer polls, at the number for
 // which overlay/wedge enlists one node.

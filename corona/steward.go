@@ -58,10 +58,10 @@ func (st *steward) enable(owners Owners) {
 	st.sweepAt = st.startedAt.Add(st.cfg.MaintenanceInterval)
 }
 
-// run does what is due, and returns the time of the next call.
-func (st *steward) run(now time.Time) time.Time {
+// run does what is due.
+func (st *steward) run(now time.Time) {
 	if st.owners == nil {
-		return time.Time{}
+		return
 	}
 	for {
 		key, at, ok := st.calendar.Pop(now)
@@ -77,8 +77,10 @@ func (st *steward) run(now time.Time) time.Time {
 	if !now.Before(st.sweepAt) {
 		st.sweep(now)
 	}
-	return env.Sooner(st.sweepAt, st.calendar.Next())
 }
+
+// next returns the time of the next run.
+func (st *steward) next() time.Time { return env.Sooner(st.sweepAt, st.calendar.Next()) }
 
 // sweep removes expired state.
 func (st *steward) sweep(now time.Time) {

@@ -194,7 +194,7 @@ func TestUpdateRateSurvivesANote(t *testing.T) {
 // The mean lag is that of newly dated items; items with older dates do not count.
 func TestTheLagIsThatOfNewItems(t *testing.T) {
 	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
-	l := &leaderState{interval: 30 * time.Minute}
+	l := &leaderState{pacing: pacing{interval: 30 * time.Minute}}
 	l.updateLag([]time.Time{{}, now.Add(time.Minute), now.Add(-61 * time.Minute)}, l.interval, now)
 	if l.lag != 0 {
 		t.Errorf("a lag of %v of items that say nothing", l.lag)
