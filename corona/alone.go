@@ -158,7 +158,11 @@ func (lp *lonePolls) due(p *lonePoll, now time.Time) {
 		lp.plan(p, at.Add(p.interval), "") // that poll's document was shown, too
 		return
 	}
-	p.waiting, p.asked = lp.requests.add(p.key, lone), now
+	p.waiting, p.asked = lp.requests.add(request{url: p.url, then: func(h env.Handle, a env.Answer, r observation, verdict State, now time.Time) {
+		if p.waiting == h { // otherwise the poll was ended or repeated
+			lp.answered(p, a, r, verdict, now)
+		}
+	}}), now
 	url, isPage := feed.AtOrigin(p.url)
 	lp.stats.Lone++
 	lp.plan(p, now.Add(answerTimeout), "")
@@ -168,15 +172,10 @@ func (lp *lonePolls) due(p *lonePoll, now time.Time) {
 }
 
 // answered takes the response to a lone poll.
-func (lp *lonePolls) answered(h env.Handle, key overlay.ID, a env.Answer, r observation, verdict State, now time.Time) {
-	p := lp.byKey[key]
-	if p == nil || p.waiting != h {
-		return // the poll was ended or repeated
-	}
+func (lp *lonePolls) answered(p *lonePoll, a env.Answer, r observation, verdict State, now time.Time) {
 	p.waiting = 0
 	if p.domain.noteAddress(a); a.Err == env.ErrBusy {
-		lp.stats.Busy++
-		lp.plan(p, now.Add(busyRetry/2+time.Duration(lp.rand.Int64N(int64(busyRetry)))), "waiting for other requests to its host")
+		lp.plan(p, now.Add(lp.requests.busyPause()), "waiting for other requests to its host")
 		return
 	}
 	p.private = a.Private || a.Err != "" && p.private

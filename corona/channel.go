@@ -4,9 +4,11 @@ import (
 	"slices"
 	"time"
 
+	"tidings/corona/coronapb"
 	"tidings/difference"
 	"tidings/internal/env"
 	"tidings/internal/feed"
+	"tidings/overlay"
 	"tidings/overlay/wedge"
 )
 
@@ -127,4 +129,41 @@ func (l *leaderState) snapshot() *snapshot {
 		return nil
 	}
 	return &snapshot{valid: l.valid, fingerprints: l.fingerprints, digest: digest(l.fingerprints)}
+}
+
+// snapshotMessage encodes the channel's snapshot in answer to the observation with a nonce.
+func (l *leaderState) snapshotMessage(nonce uint64, now time.Time) *coronapb.Message {
+	s := l.snapshot()
+	if s == nil {
+		s = &snapshot{}
+	}
+	return s.message(l.key, nonce, l.limitedUntil.Sub(now))
+}
+
+// couldPoll says whether a node can have a rank in the wedge of a channel that is led here. Ids
+// near a key are cheap to make, so a node whose id falls into the leaf set must be a known member
+// of it.
+func (b *base) couldPoll(id overlay.ID, l *leaderState) bool {
+	if leaf := b.node.Leaf(); leaf.Covers(id) && leaf.Has(id) == nil {
+		return false
+	}
+	return b.couldBeNearest(id, l.key, l.pollers)
+}
+
+// readers is the number of clients of a channel. A new sequencer uses the earlier sequencer's count
+// for two leases if that is larger, because the tree has to form again.
+func (b *base) readers(l *leaderState) int {
+	n := b.app.Weight(l.key)
+	if b.clock.Now().Sub(l.since) < 2*b.cfg.MaintenanceInterval {
+		n = max(n, l.inherited.weight)
+	}
+	return n
+}
+
+// note replicates what a new sequencer continues from.
+func (b *base) note(l *leaderState) {
+	b.app.SetNote(l.key, note{
+		valid: l.valid, interval: l.interval, State: l.state, fails: l.fails, weight: b.readers(l),
+		pollers: l.pollers, ref: l.order.IntervalStart, updateRate: l.updateRate, meanBytes: l.meanBytes, grant: string(l.grant), private: l.private, marks: l.marks,
+	}.append())
 }

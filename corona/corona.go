@@ -1,8 +1,10 @@
 package corona
 
 import (
+	"math"
 	"time"
 
+	"tidings/corona/coronapb"
 	"tidings/difference"
 	"tidings/honeycomb"
 	"tidings/internal/env"
@@ -143,6 +145,8 @@ type Corona struct {
 	*poller
 	intake *intake
 	*sequencer
+
+	onDemand map[overlay.ID]bool // channels that FetchOnce fetches
 }
 
 // Stats counts what a Corona has done since it started. The names of the fields are those of the
@@ -185,12 +189,12 @@ func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifie
 		cfg: cfg, clock: e.Clock, net: e.Network, worker: e.Worker, rand: e.Rand, log: e.Log,
 		node: node, signer: signer, verifier: verify, wedges: wedges, app: app,
 	}
-	c := &Corona{base: b}
+	c := &Corona{base: b, onDemand: map[overlay.ID]bool{}}
 	c.domains = &domains{base: b, byName: map[string]*domain{}}
 	c.permits = &permits{base: b, domains: c.domains}
 	c.steward = &steward{base: b, permits: c.permits}
 	c.allocator = newAllocator(b, c.permits)
-	c.requests = &requests{base: b, fetcher: e.Fetcher, onDemandURLs: map[overlay.ID]string{}, open: map[env.Handle]request{}}
+	c.requests = &requests{base: b, fetcher: e.Fetcher, open: map[env.Handle]request{}}
 	c.lonePolls = &lonePolls{base: b, domains: c.domains, requests: c.requests, byKey: map[overlay.ID]*lonePoll{}}
 	c.reports = &reports{base: b}
 	c.poller = newPoller(b, c.domains, c.permits, c.allocator, c.requests, c.lonePolls, c.reports)
@@ -220,9 +224,67 @@ func (c *Corona) Run(now time.Time) time.Time {
 	return next
 }
 
+// Answered takes the response to a request.
+func (c *Corona) Answered(h env.Handle, a env.Answer) {
+	if !c.poller.responded(h, a) {
+		c.requests.answered(h, a)
+	}
+}
+
+// FetchOnce fetches a document once, outside the schedule, for a reader of this node that has not
+// subscribed or that no other node could serve. The result goes to Application.Fetched.
+func (c *Corona) FetchOnce(key overlay.ID, url string) {
+	if c.onDemand[key] {
+		return
+	}
+	c.onDemand[key] = true
+	c.stats.Asked++
+	address, isPage := feed.AtOrigin(url)
+	h := c.requests.add(request{url: url, offers: true, then: func(_ env.Handle, a env.Answer, r observation, verdict State, _ time.Time) {
+		delete(c.onDemand, key)
+		c.noteAddress(key, a)
+		switch {
+		case verdict.Kind != coronapb.State_OK:
+			r.f = nil
+		case r.page != nil:
+			r.f.Items = nil // of a page, readers read the changes only
+		default:
+			c.app.Saw(key, &r.f.Head, r.secure(url))
+		}
+		c.app.Fetched(key, r.f, r.offer, verdict)
+	}})
+	c.requests.fetcher.Fetch(h, env.Request{URL: address, Robots: isPage})
+}
+
 // Stats returns the counters.
 func (c *Corona) Stats() Stats {
 	st := c.stats
 	st.Channels, st.Duties = len(c.leaders), c.assignments.Len()
 	return st
+}
+
+// Level returns the level down to which a channel's wedge should reach (wedge.Application). It is
+// called on nodes that decide for others. They know the channel's tradeoff factors from its
+// parameters, and the load of all others from the aggregate (Corona §3.3).
+func (c *Corona) Level(key overlay.ID) int {
+	d := c.assignments.Get(key)
+	if !c.allocator.decided || d == nil {
+		return math.MaxInt
+	}
+	p, interval := &d.target.params, d.schedule.Interval
+	return c.allocator.levelOf(key, honeycomb.Channel{
+		Subscribers: float64(p.readers), Size: p.size, Update: p.update, Interval: interval,
+		Max: c.permits.pollerLimit(d.domain, d.extras().permit, p.readers, interval),
+	})
+}
+
+// EnablePoliteness makes a Corona keep to the budgets of domains, if Config.Politeness is set. The
+// node asks the domains' stewards for grants, and acts as a steward for the domains whose keys it
+// owns. Without it, origins have no budgets, as in the paper.
+func (c *Corona) EnablePoliteness(owners Owners) {
+	if c.cfg.Politeness {
+		c.domains.budgeted = true
+		c.permits.enable(owners)
+		c.steward.enable(owners)
+	}
 }

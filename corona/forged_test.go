@@ -151,7 +151,7 @@ func TestReportsFromBeyondTheLeafSetNeedATicket(t *testing.T) {
 	var stranger *wire.Signer
 	for n := range byte(200) {
 		s := wire.NewSigner(ed25519.NewKeyFromSeed([]byte(strings.Repeat(string(rune('0'+n)), ed25519.SeedSize))[:ed25519.SeedSize]), wire.HashOf(v.network.Descriptor()))
-		if id := overlay.NodeID(v.network.Name, s.PeerID()); !leaf.Covers(id) && leader.intake.couldPoll(id, leader.leaders[v.key]) {
+		if id := overlay.NodeID(v.network.Name, s.PeerID()); !leaf.Covers(id) && leader.couldPoll(id, leader.leaders[v.key]) {
 			stranger = s
 			break
 		}

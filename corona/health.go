@@ -13,16 +13,22 @@ import (
 	"tidings/overlay"
 )
 
-const (
-	// minStateGap is the least time between two messages to subscribers about failing polls.
-	// Subscribers cannot compute when the next poll after a failure is due, so every failure is
-	// worth a message, but no more often than this.
-	minStateGap = time.Minute
-)
+// minStateGap is the least time between two messages to subscribers about failing polls. Subscribers
+// cannot compute when the next poll after a failure is due, so every failure is worth a message, but
+// no more often than this.
+const minStateGap = time.Minute
+
+// monitor knows how the polls of the channels go that this node leads, and tells their subscribers.
+type monitor struct {
+	*base
+	permits *permits
+	polls   func(key overlay.ID) bool           // whether this node polls a channel
+	fetch   func(l *leaderState, now time.Time) // fetches a channel at once
+}
 
 // noteFailure takes a report of a failed poll; from is empty if this node made the poll. The
 // channel counts as failing when at least half of its pollers fail.
-func (sq *sequencer) noteFailure(l *leaderState, from env.PeerID, s State, now time.Time) {
+func (mo *monitor) noteFailure(l *leaderState, from env.PeerID, s State, now time.Time) {
 	if l.failing == nil {
 		l.failing = map[env.PeerID]failureReport{}
 	}
@@ -31,7 +37,7 @@ func (sq *sequencer) noteFailure(l *leaderState, from env.PeerID, s State, now t
 	}
 	l.recoveredAt = time.Time{}
 	if s.Kind == coronapb.State_LIMITED {
-		sq.checkRateLimit(l, now)
+		mo.checkRateLimit(l, now)
 	}
 	if 2*len(l.failing) < l.pollers && l.state.Kind != coronapb.State_NEW {
 		return
@@ -43,13 +49,13 @@ func (sq *sequencer) noteFailure(l *leaderState, from env.PeerID, s State, now t
 		l.failureSentAt = now
 	}
 	l.state.Polled = now
-	sq.setState(l, s, now)
+	mo.setState(l, s, now)
 }
 
 // checkRateLimit stops all pollers of a channel when two nodes have seen that the origin asks for
 // fewer requests. A single liar must not be able to stop a feed. Anybody can write a report, so one
 // of the two must be this node, which fetches the channel when another node has reported the limit.
-func (sq *sequencer) checkRateLimit(l *leaderState, now time.Time) {
+func (mo *monitor) checkRateLimit(l *leaderState, now time.Time) {
 	seen := func(i failureReport) bool {
 		return i.state.Kind == coronapb.State_LIMITED && now.Sub(i.at) <= l.interval
 	}
@@ -64,10 +70,10 @@ func (sq *sequencer) checkRateLimit(l *leaderState, now time.Time) {
 	case polled && seen(own):
 		if until := l.domain.limitedUntil.time(); until.After(l.limitedUntil) {
 			l.limitedUntil = until
-			_ = sq.wedges.Broadcast(l.key, marshal(sq.snapshotMessage(l, 0))) // without a wedge there are no pollers
+			_ = mo.wedges.Broadcast(l.key, marshal(l.snapshotMessage(0, now))) // without a wedge there are no pollers
 		}
 	case l.fetching == 0 && now.Sub(l.fetchedAt) > l.interval:
-		sq.fetchNow(l, now)
+		mo.fetch(l, now)
 	}
 }
 
@@ -75,33 +81,33 @@ func (sq *sequencer) checkRateLimit(l *leaderState, now time.Time) {
 const maxFailing = 1024
 
 // forgetFailing forgets pollers that have not repeated that their polls fail.
-func (sq *sequencer) forgetFailing(l *leaderState, now time.Time) {
+func (mo *monitor) forgetFailing(l *leaderState, now time.Time) {
 	for from, i := range l.failing {
 		if now.Sub(i.at) > 2*max(l.interval, min(i.state.Next.Sub(i.at), maxPublicInterval)) {
 			delete(l.failing, from)
 		}
 	}
-	sq.noteRecovery(l, now) // a forgotten poller may have kept the channel failing although it no longer polls
+	mo.noteRecovery(l, now) // a forgotten poller may have kept the channel failing although it no longer polls
 }
 
 // noteRecovery ends the failure of a channel if a poller has reported success since the last
 // failure and most pollers do not fail.
-func (sq *sequencer) noteRecovery(l *leaderState, now time.Time) {
+func (mo *monitor) noteRecovery(l *leaderState, now time.Time) {
 	if !l.recoveredAt.IsZero() && 2*len(l.failing) < l.pollers && l.state.Kind != coronapb.State_OK {
 		l.state.Polled = l.recoveredAt
-		sq.setState(l, State{Kind: coronapb.State_OK, Detail: l.detail}, now)
+		mo.setState(l, State{Kind: coronapb.State_OK, Detail: l.detail}, now)
 	}
 }
 
 // setState sets the state of a channel's polls, and tells subscribers if it has changed.
-func (sq *sequencer) setState(l *leaderState, s State, now time.Time) {
-	if sq.estimateNext(l); s.Kind == coronapb.State_OK || sq.poller.assignments.Get(l.key) != nil && l.pollers == 1 {
+func (mo *monitor) setState(l *leaderState, s State, now time.Time) {
+	if mo.estimateNext(l); s.Kind == coronapb.State_OK || mo.polls(l.key) && l.pollers == 1 {
 		s.Next, s.Why = l.state.Next, l.state.Why
 	} // otherwise the failing poller's report has them
-	s.Polled, s.Since, s.Readers = l.state.Polled, now, sq.readers(l)
+	s.Polled, s.Since, s.Readers = l.state.Polled, now, mo.readers(l)
 	s.Pollers, s.Interval, s.Lag = l.pollers, l.interval, l.lag
-	s.Budget = sq.permits.pollerLimit(l.domain, l.permit, s.Readers, l.interval)
-	if sq.cfg.Cut == honeycomb.Levels {
+	s.Budget = mo.permits.pollerLimit(l.domain, l.permit, s.Readers, l.interval)
+	if mo.cfg.Cut == honeycomb.Levels {
 		s.Level = l.level + 1
 	}
 	same := s.Kind == l.state.Kind && s.Detail == l.state.Detail && s.Moved == l.state.Moved
@@ -123,42 +129,42 @@ func (sq *sequencer) setState(l *leaderState, s State, now time.Time) {
 		l.stateSentAt = now
 	}
 	l.state = s
-	sq.app.StateChanged(l.key, s.Append(), urgency)
+	mo.app.StateChanged(l.key, s.Append(), urgency)
 	if !same {
-		sq.note(l)
+		mo.note(l)
 	}
 }
 
 // onStatusReport receives a poller's report about its polls. The poller must have signed it
 // recently and must be able to have a rank in the channel's wedge.
-func (sq *sequencer) onStatusReport(l *leaderState, m *coronapb.StatusReport) {
-	now, of := sq.clock.Now(), new(coronapb.PollStatus)
-	signed, err := sq.verifier.Open(wire.DomainReport, m.Status)
+func (mo *monitor) onStatusReport(l *leaderState, m *coronapb.StatusReport) {
+	now, of := mo.clock.Now(), new(coronapb.PollStatus)
+	signed, err := mo.verifier.Open(wire.DomainReport, m.Status)
 	if err != nil || proto.Unmarshal(signed.Payload, of) != nil || !bytes.Equal(of.Key, l.key[:]) || breaksStatus(of) != "" {
-		sq.stats.Garbage++
+		mo.stats.Garbage++
 		return
 	}
 	s, from := stateFrom(of.State), wire.PeerIDOf(signed.Key)
-	if !sq.intake.couldPoll(overlay.NodeID(sq.cfg.Network, from), l) || now.Sub(s.Polled).Abs() > clockSlack+minStateGap {
-		sq.stats.Unheard++
+	if !mo.couldPoll(overlay.NodeID(mo.cfg.Network, from), l) || now.Sub(s.Polled).Abs() > clockSlack+minStateGap {
+		mo.stats.Unheard++
 		return
 	}
 	if s.Kind == coronapb.State_OK {
 		delete(l.failing, from)
 		l.recoveredAt = now
-		sq.noteRecovery(l, now)
+		mo.noteRecovery(l, now)
 		return
 	}
-	sq.noteFailure(l, from, s, now)
+	mo.noteFailure(l, from, s, now)
 }
 
 // estimateNext estimates the next poll of a channel with several pollers, or with one other poller.
 // Pollers do not announce their times, so the estimate assumes evenly spaced polls. With random
 // phases it holds only on average.
-func (sq *sequencer) estimateNext(l *leaderState) {
-	if l.pollers > 1 || sq.poller.assignments.Get(l.key) == nil {
+func (mo *monitor) estimateNext(l *leaderState) {
+	if l.pollers > 1 || !mo.polls(l.key) {
 		l.state.Next, l.state.Why = l.state.Polled.Add(l.interval/time.Duration(max(l.pollers, 1))), l.why
-		if sq.cfg.Random && l.pollers > 1 {
+		if mo.cfg.Random && l.pollers > 1 {
 			l.state.Why = "on average, because phases are random: " + l.why
 		}
 	}

@@ -133,16 +133,6 @@ func (in *intake) timely(l *leaderState, poller env.PeerID, sentAt time.Time, ti
 	return true
 }
 
-// couldPoll says whether a node can have a rank in the wedge of a channel that is led here. Ids
-// near a key are cheap to make, so a node whose id falls into the leaf set must be a known member
-// of it.
-func (in *intake) couldPoll(id overlay.ID, l *leaderState) bool {
-	if leaf := in.node.Leaf(); leaf.Covers(id) && leaf.Has(id) == nil {
-		return false
-	}
-	return in.couldBeNearest(id, l.key, l.pollers)
-}
-
 // mayReport says whether a node may report changes of a channel that is led here. A member of the
 // leaf set may. A node beyond it could be anybody with a suitable id, so it must show the ticket
 // that the sequencer gives only to the channel's pollers.

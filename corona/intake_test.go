@@ -76,7 +76,7 @@ func TestAReleasedPollerDoesNotKeepAChannelFailing(t *testing.T) {
 		t.Errorf("with one of two failing the state is %v", s)
 	}
 	l := v.leader.leaders[v.key]
-	v.leader.sequencer.forgetFailing(l, v.now.Add(5*l.interval))
+	v.leader.sequencer.monitor.forgetFailing(l, v.now.Add(5*l.interval))
 	if s := v.state(); s.Kind != coronapb.State_OK || len(l.failing) > 0 {
 		t.Errorf("when it is forgotten it is %v, %d are failing", s, len(l.failing))
 	}
@@ -463,7 +463,7 @@ func TestAnEarlierSuccessIsNoRecovery(t *testing.T) {
 	v.poll(v.pollers[0]) // the other poller stops
 	v.run(2 * time.Minute)
 	l := v.leader.leaders[v.key]
-	v.leader.sequencer.forgetFailing(l, v.now.Add(5*l.interval))
+	v.leader.sequencer.monitor.forgetFailing(l, v.now.Add(5*l.interval))
 	if s := v.state(); s.Kind == coronapb.State_OK {
 		t.Errorf("%+v", s)
 	}

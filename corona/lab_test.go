@@ -230,7 +230,7 @@ func (p *labNode) StateChanged(_ overlay.ID, state []byte, urgency Urgency) {
 func (p *labNode) SetNote(key overlay.ID, note []byte) { p.logs[key].note = note }
 
 func (p *labNode) readersOf(url string) int {
-	return p.Corona.sequencer.readers(p.leaders[key(url)])
+	return p.Corona.readers(p.leaders[key(url)])
 }
 
 // cease makes a poller stop leading a channel, like a node that dies.

@@ -1,6 +1,7 @@
 package corona
 
 import (
+	"crypto/ed25519"
 	"fmt"
 	"time"
 	"unicode/utf8"
@@ -12,6 +13,7 @@ import (
 	"tidings/internal/feed"
 	"tidings/internal/wire"
 	"tidings/overlay"
+	"tidings/overlay/owner"
 )
 
 // maxNodeRecord is the size of the largest record of a node, in bytes.
@@ -185,7 +187,7 @@ func (c *Corona) take(key overlay.ID, from env.PeerID, m *coronapb.Message) {
 			c.stats.Astray++
 			return
 		}
-		c.sequencer.onStatusReport(l, b.Status)
+		c.sequencer.monitor.onStatusReport(l, b.Status)
 	case *coronapb.Message_ItemChunk:
 		if l != nil {
 			c.intake.onItemChunk(l, from, b.ItemChunk)
@@ -260,3 +262,49 @@ func (s *snapshot) message(key overlay.ID, nonce uint64, limitedFor time.Duratio
 // maxSnapshotItems bounds the fingerprints in a snapshot message. Of a longer document, pollers
 // report every version that differs, and the sequencer requests what is new to it.
 const maxSnapshotItems = 64
+
+// breaksPoliteness returns the bound that a message breaks. Signed parts are decoded where their
+// signatures are verified.
+func breaksPoliteness(m *coronapb.Politeness) string {
+	if len(m.GetDomain()) == 0 || len(m.GetDomain()) > maxDomain {
+		return "domain"
+	}
+	isHash := func(b []byte) bool { return len(b) == len(owner.Hash{}) }
+	switch b := m.Body.(type) {
+	case *coronapb.Politeness_GrantRequest:
+		if len(b.GrantRequest.Record) > maxNodeRecord || len(b.GrantRequest.Claims) > maxGrantRequest {
+			return "ask"
+		}
+	case *coronapb.Politeness_GrantResponse:
+		if len(b.GrantResponse.Grants) > maxGrants {
+			return "granted"
+		}
+	case *coronapb.Politeness_Countersign:
+		if !isHash(b.Countersign.Epoch) || len(b.Countersign.Statements) > maxGrants || len(b.Countersign.Readers) != len(b.Countersign.Statements) {
+			return "countersign"
+		}
+	case *coronapb.Politeness_Countersigned:
+		if len(b.Countersigned.Signatures) > maxGrants {
+			return "countersigned"
+		}
+		for _, s := range b.Countersigned.Signatures {
+			if len(s.GetKey()) != len(overlay.ID{}) || len(s.GetSignature()) != ed25519.SignatureSize {
+				return "signature"
+			}
+		}
+	case *coronapb.Politeness_LedgerRequest:
+	case *coronapb.Politeness_Ledger:
+		if len(b.Ledger.Entries) > maxLedger {
+			return "ledger"
+		}
+		for _, e := range b.Ledger.Entries {
+			if len(e.GetKey()) != len(overlay.ID{}) || e.GetPollers() == 0 || e.GetPollers() > maxPollers ||
+				e.GetIntervalMs() == 0 || e.GetIntervalMs() > uint64(maxStretch.Milliseconds()) || e.GetExpiryMs() > maxMillis || e.GetNumber() > e.GetExpiryMs() {
+				return "entry"
+			}
+		}
+	default:
+		return "politeness"
+	}
+	return ""
+}

@@ -8,6 +8,7 @@ import (
 	"tidings/difference"
 	"tidings/difference/page"
 	"tidings/internal/env"
+	"tidings/internal/feed"
 )
 
 // takeObservation takes an observation of a poller; from is the zero peer if that is this node. It
@@ -28,7 +29,7 @@ func (sq *sequencer) takeObservation(l *leaderState, from env.Peer, r observatio
 		verdict.Detail = r.detail()
 		if reason := sq.suspicious(l, &r, now); reason != "" {
 			sq.stats.Failed++
-			sq.noteFailure(l, from.ID, State{Kind: l.suspiciousKind(), Detail: reason, Polled: now}, now)
+			sq.monitor.noteFailure(l, from.ID, State{Kind: l.suspiciousKind(), Detail: reason, Polled: now}, now)
 			return true // handled, though not accepted
 		}
 	}
@@ -54,7 +55,7 @@ func (sq *sequencer) takeObservation(l *leaderState, from env.Peer, r observatio
 	// The items go out before the state that all is well.
 	taken = sq.takeChanges(l, r)
 	sq.order(l, max(l.pollers, 1), now)
-	sq.setState(l, verdict, now)
+	sq.monitor.setState(l, verdict, now)
 	return taken
 }
 
@@ -136,21 +137,36 @@ func (sq *sequencer) takeChanges(l *leaderState, r observation) (taken bool) {
 	sq.stats.Findings++
 	sq.stats.Items += uint64(len(d.Changes))
 	first := l.known.Len() == 0
-	l.inFlight++
-	taken = sq.app.Found(l.key, d, f, func(ok bool) {
-		l.inFlight--
-		// "Not modified" means that nothing is missing only once a quorum holds all items.
-		if ok && l.inFlight == 0 && !l.ceased {
-			sq.commitSnapshot(l, r.valid, shown)
-		}
-	})
-	if !taken {
-		l.inFlight--
+	if !sq.handOver(l, d, f, func() { sq.commitAfterLast(l, r.valid, shown) }) {
 		return false // the next poll finds the changes again
 	}
-	l.known.Add(d)
 	sq.learn(l, d, first)
 	return true
+}
+
+// handOver hands changes over to the log. It calls then when the log holds them, as long as this
+// node leads the channel. It returns false if the changes were not accepted.
+func (sq *sequencer) handOver(l *leaderState, d difference.Delta, f *feed.Feed, then func()) (taken bool) {
+	l.inFlight++
+	if !sq.app.Found(l.key, d, f, func(ok bool) {
+		l.inFlight--
+		if ok && !l.ceased {
+			then()
+		}
+	}) {
+		l.inFlight--
+		return false
+	}
+	l.known.Add(d)
+	return true
+}
+
+// commitAfterLast commits a snapshot if no changes are under way: "not modified" means that nothing
+// is missing only once a quorum holds all items.
+func (sq *sequencer) commitAfterLast(l *leaderState, valid validators, shown []fingerprint) {
+	if l.inFlight == 0 {
+		sq.commitSnapshot(l, valid, shown)
+	}
 }
 
 // learn updates the update rate and the lag of a channel. The first document is not an update; the
@@ -191,14 +207,6 @@ func (sq *sequencer) setValidators(l *leaderState, valid validators, shown []fin
 	}
 }
 
-// note replicates what a new sequencer continues from.
-func (sq *sequencer) note(l *leaderState) {
-	sq.app.SetNote(l.key, note{
-		valid: l.valid, interval: l.interval, State: l.state, fails: l.fails, weight: sq.readers(l),
-		pollers: l.pollers, ref: l.order.IntervalStart, updateRate: l.updateRate, meanBytes: l.meanBytes, grant: string(l.grant), private: l.private, marks: l.marks,
-	}.append())
-}
-
 // accept takes an observation whose new items are all here. It answers the poller at once if
 // nothing is new, and otherwise when the log holds the news. from is empty if this node is the
 // poller.
@@ -207,25 +215,16 @@ func (sq *sequencer) accept(l *leaderState, from env.Peer, r observation, nonce 
 	case r.handedOver:
 		sq.takeHanded(l, r, func() {
 			if from.ID != "" {
-				sq.send(from, env.Control, sq.snapshotMessage(l, nonce))
+				sq.send(from, env.Control, l.snapshotMessage(nonce, sq.clock.Now()))
 			}
 		})
 	case !sq.takeObservation(l, from, r, now) || from.ID == "":
 		// The poller repeats its report, or this node is the poller and needs no answer.
 	case l.inFlight == 0 && l.snapshot() != nil:
-		sq.send(from, env.Control, sq.snapshotMessage(l, nonce))
+		sq.send(from, env.Control, l.snapshotMessage(nonce, sq.clock.Now()))
 	default:
 		l.wait(waiter{from, nonce})
 	}
-}
-
-// snapshotMessage encodes the channel's snapshot in answer to the observation with a nonce.
-func (sq *sequencer) snapshotMessage(l *leaderState, nonce uint64) *coronapb.Message {
-	s := l.snapshot()
-	if s == nil {
-		s = &snapshot{}
-	}
-	return s.message(l.key, nonce, l.limitedUntil.Sub(sq.clock.Now()))
 }
 
 // commitSnapshot notes that the log holds all items of a document, and tells the pollers.
@@ -241,10 +240,15 @@ func (sq *sequencer) commitSnapshot(l *leaderState, valid validators, shown []fi
 	}
 	if l.order.N > 0 {
 		// A poller that misses the message learns the snapshot when it reports a known document.
-		_ = sq.wedges.Broadcast(l.key, marshal(sq.snapshotMessage(l, 0)))
+		_ = sq.wedges.Broadcast(l.key, marshal(l.snapshotMessage(0, sq.clock.Now())))
 	}
+	sq.answerAll(l)
+}
+
+// answerAll answers the pollers that wait: the log holds what they reported.
+func (sq *sequencer) answerAll(l *leaderState) {
 	for _, w := range l.waiters {
-		sq.send(w.to, env.Control, sq.snapshotMessage(l, w.nonce))
+		sq.send(w.to, env.Control, l.snapshotMessage(w.nonce, sq.clock.Now()))
 	}
 	l.waiters = nil
 }
@@ -263,17 +267,7 @@ func (sq *sequencer) takeHanded(l *leaderState, r observation, answer func()) {
 		answer()
 		return
 	}
-	l.inFlight++
-	taken := sq.app.Found(l.key, d, r.f, func(ok bool) {
-		l.inFlight--
-		if ok && !l.ceased {
-			answer()
-		}
-	})
-	if !taken {
-		l.inFlight--
-		return // the node offers them again
+	if sq.handOver(l, d, r.f, answer) { // otherwise the node offers them again
+		sq.stats.Items += uint64(len(d.Changes))
 	}
-	sq.stats.Items += uint64(len(d.Changes))
-	l.known.Add(d)
 }

@@ -1,6 +1,7 @@
 package corona
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -109,6 +110,31 @@ func offerOf(a env.Answer) (o Offer) {
 		}
 	}
 	return o
+}
+
+// readPage reads a page, and compares it with what a poller knows of it.
+func (r *observation) readPage(address string, a env.Answer, memory *page.Memory, offers bool, now time.Time) error {
+	core, err := page.Read(a.Body, a.ContentType, page.Place{Address: address, Found: a.FinalURL})
+	if err == nil {
+		err = errLarge(&core)
+	}
+	if offers {
+		r.offer = offerOf(a)
+		_, none := feed.Parse(a.Body, a.ContentType)
+		r.offer.Feed, r.offer.Doubt = none == nil, new(page.Memory).Look(core, now).Reason
+	}
+	if err != nil {
+		return err
+	}
+	s := newPageView(core)
+	r.page = s
+	if memory != nil {
+		if s.verdict = s.judge(*memory, now); s.verdict.Kind == page.Failed {
+			return errors.New(s.verdict.Reason)
+		}
+	}
+	r.f = &feed.Feed{Head: feed.Head{Title: core.Title}, Items: []feed.Item{s.bare()}}
+	return nil
 }
 
 // updatePageWatch notes what this node has learned of a page from a poll, including polls that
@@ -226,7 +252,7 @@ func (sq *sequencer) judgePage(l *leaderState, from env.Peer, r observation, now
 		switch taken := sq.takeObservation(l, from, r, sq.clock.Now()); {
 		case !taken:
 			l.waiters = nil // their pollers report again
-		case l.inFlight == 0:
+		case l.inFlight == 0 && l.snapshot() != nil:
 			sq.answerAll(l)
 		}
 	})
@@ -275,20 +301,11 @@ func (sq *sequencer) detectPage(l *leaderState, r observation, shown []fingerpri
 		sq.setPageMemory(l, j)
 		return true
 	}
-	l.inFlight++
-	taken := sq.app.Found(l.key, j.delta, nil, func(ok bool) {
-		l.inFlight--
-		if ok && l.inFlight == 0 && !l.ceased {
-			sq.commitSnapshot(l, valid, shown)
-		}
-	})
-	if !taken {
-		l.inFlight--
+	if !sq.handOver(l, j.delta, nil, func() { sq.commitAfterLast(l, valid, shown) }) {
 		return false
 	}
 	sq.stats.Findings++
 	sq.stats.Items += uint64(len(j.delta.Changes))
-	l.known.Add(j.delta)
 	sq.setPageMemory(l, j)
 	sq.learn(l, j.delta, j.Number == 1)
 	return true
@@ -304,15 +321,4 @@ func (sq *sequencer) setPageMemory(l *leaderState, j *pageVerdict) {
 		l.marks = marks
 		sq.note(l)
 	}
-}
-
-// answerAll tells waiting pollers that their reports contained nothing new.
-func (sq *sequencer) answerAll(l *leaderState) {
-	if l.snapshot() == nil {
-		return
-	}
-	for _, w := range l.waiters {
-		sq.send(w.to, env.Control, sq.snapshotMessage(l, w.nonce))
-	}
-	l.waiters = nil
 }

@@ -6,10 +6,18 @@ import (
 
 	"tidings/internal/env"
 	"tidings/overlay"
+	"tidings/overlay/owner"
 )
 
 // Before each poll a member checks the grant of the origin's domain itself. A node that lies about
 // a channel gains nothing, because honest members make the polls.
+
+// Owners knows the owners of keys. An *owner.Owners implements it.
+type Owners interface {
+	View(key overlay.ID) (owner.View, bool)
+	RequestOwners(key overlay.ID, url string, done func(ok bool))
+	Track(key overlay.ID, cfg owner.TrackerConfig) *owner.Tracker
+}
 
 // permits asks the stewards of domains for grants, and checks grants that this node gets. It serves
 // the channels that this node leads and those that it polls.

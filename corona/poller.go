@@ -7,6 +7,7 @@ import (
 
 	"tidings/corona/coronapb"
 	"tidings/difference"
+	"tidings/difference/page"
 	"tidings/internal/env"
 	"tidings/internal/feed"
 	"tidings/internal/plant"
@@ -272,13 +273,46 @@ func (po *poller) next() time.Time {
 	return env.Sooner(po.calendar.Next(), po.outstanding[0].lateAt())
 }
 
+// responded takes the response to a scheduled poll. It returns false if the request was another one.
+func (po *poller) responded(h env.Handle, a env.Answer) bool {
+	d := po.takeOutstanding(h)
+	if d == nil {
+		return false
+	}
+	if d.waiting != h {
+		return true // the response came after the timeout
+	}
+	var m *page.Memory
+	if _, isPage := feed.AtOrigin(d.target.url); isPage && !d.led {
+		m = new(page.Memory)
+		if w := d.extras().pageWatch; w != nil {
+			*m = w.memory.Clone()
+		}
+	}
+	po.requests.read(request{url: d.target.url, then: func(h env.Handle, a env.Answer, r observation, verdict State, now time.Time) {
+		if d.waiting != h {
+			return // the response came after the timeout
+		}
+		if d.domain != nil {
+			d.domain.noteAddress(a)
+		}
+		if a.Err == env.ErrBusy || verdict.Kind == coronapb.State_UNREACHABLE {
+			d.refundPoll()
+		}
+		if verdict.Kind == coronapb.State_OK && r.f != nil && !po.up.leads(d.key()) {
+			po.app.Saw(d.key(), &r.f.Head, r.secure(d.target.url)) // a sequencer calls Saw in takeObservation
+		}
+		po.answered(d, a, r, verdict, now)
+	}}, m, h, a)
+	return true
+}
+
 // answered takes the answer to a scheduled poll. It plans the next poll before it evaluates this
 // one.
 func (po *poller) answered(d *assignment, a env.Answer, r observation, verdict State, now time.Time) {
 	d.waiting = 0
 	if a.Err == env.ErrBusy {
-		po.stats.Busy++
-		po.plan(d, now.Add(busyRetry/2+time.Duration(po.rand.Int64N(int64(busyRetry)))), "waiting for other requests to its host")
+		po.plan(d, now.Add(po.requests.busyPause()), "waiting for other requests to its host")
 		return
 	}
 	d.private = a.Private

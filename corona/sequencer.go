@@ -25,6 +25,7 @@ type sequencer struct {
 	requests  *requests
 	poller    *poller
 	intake    *intake
+	monitor   *monitor
 
 	leaders  map[overlay.ID]*leaderState
 	calendar env.Calendar[overlay.ID] // upkeep
@@ -32,6 +33,7 @@ type sequencer struct {
 
 func newSequencer(b *base, ds *domains, ps *permits, a *allocator, rq *requests, po *poller, in *intake) *sequencer {
 	sq := &sequencer{base: b, domains: ds, permits: ps, allocator: a, requests: rq, poller: po, intake: in, leaders: map[overlay.ID]*leaderState{}}
+	sq.monitor = &monitor{base: b, permits: ps, polls: func(key overlay.ID) bool { return po.assignments.Get(key) != nil }, fetch: sq.fetchNow}
 	ps.up, a.up, po.up, in.accept = sq, sq, sq, sq.accept
 	return sq
 }
@@ -72,7 +74,7 @@ func (sq *sequencer) Lead(key overlay.ID, url string, epoch uint64, known *diffe
 	sq.leaders[key] = l
 	if spelled, err := feed.Canonical(url); err != nil || spelled != url {
 		// A reader of this node cannot have asked for an address in this spelling.
-		sq.setState(l, State{Kind: coronapb.State_REFUSED, Detail: "the address is not in its canonical spelling"}, now)
+		sq.monitor.setState(l, State{Kind: coronapb.State_REFUSED, Detail: "the address is not in its canonical spelling"}, now)
 		return
 	}
 	l.order.IntervalStart = sq.permits.firstSlot(&l.channelBudget, l.interval, now)
@@ -148,12 +150,44 @@ func (sq *sequencer) fetchNow(l *leaderState, now time.Time) {
 		l.fetchedAt, l.fetching = time.Time{}, 0 // upkeep tries again
 		return
 	}
-	l.fetchedAt, l.fetching = now, sq.requests.add(l.key, initial)
+	l.fetchedAt, l.fetching = now, sq.requests.add(request{url: l.url, then: func(h env.Handle, a env.Answer, r observation, verdict State, now time.Time) {
+		sq.noteAddress(l.key, a)
+		if !l.ceased && l.fetching == h {
+			sq.fetched(l, a, r, verdict, now)
+		}
+	}})
 	url, _ := feed.AtOrigin(l.url)
 	sq.requests.fetcher.Fetch(l.fetching, env.Request{
 		URL: url, Robots: l.page, Subscribers: sq.readers(l),
 		ETag: l.valid.etag, LastModified: l.valid.lastModified, ValidatedURL: l.valid.url,
 	})
+}
+
+// noteAddress notes whether a response for a channel came from a private address.
+func (sq *sequencer) noteAddress(key overlay.ID, a env.Answer) {
+	if d := sq.poller.assignments.Get(key); d != nil && d.domain != nil {
+		d.domain.noteAddress(a)
+	} else if l := sq.leaders[key]; l != nil {
+		l.domain.noteAddress(a)
+	}
+}
+
+// fetched takes the response to a request of fetchNow.
+func (sq *sequencer) fetched(l *leaderState, a env.Answer, r observation, verdict State, now time.Time) {
+	l.fetching = 0
+	switch d := sq.poller.assignments.Get(l.key); {
+	case d != nil && d.waiting == 0:
+		sq.poller.answered(d, a, r, verdict, now)
+	case a.Err == env.ErrBusy:
+		l.fetchedAt = time.Time{}
+	case verdict.Kind == coronapb.State_OK:
+		sq.takeObservation(l, env.Peer{}, r, now)
+	default:
+		if verdict.Kind == coronapb.State_LIMITED && !a.Private {
+			sq.domains.limit(l.domain, now.Add(rateLimitOf(a, 1)))
+		}
+		sq.monitor.noteFailure(l, "", verdict, now)
+	}
 }
 
 // Cease ends Lead. The next sequencer gives its own order to the wedge, so this node's order ends
@@ -184,16 +218,6 @@ func (sq *sequencer) Filter(key overlay.ID, d difference.Delta) difference.Delta
 	return fresh
 }
 
-// readers is the number of clients of a channel. A new sequencer uses the earlier sequencer's count
-// for two leases if that is larger, because the tree has to form again.
-func (sq *sequencer) readers(l *leaderState) int {
-	n := sq.app.Weight(l.key)
-	if sq.clock.Now().Sub(l.since) < 2*sq.cfg.MaintenanceInterval {
-		n = max(n, l.inherited.weight)
-	}
-	return n
-}
-
 // scheduleUpkeep plans the next upkeep of a channel.
 func (sq *sequencer) scheduleUpkeep(l *leaderState, now time.Time) {
 	l.upkeepAt = now.Add(max(idleCheck, sq.cfg.MaintenanceInterval/10))
@@ -221,7 +245,7 @@ func (sq *sequencer) upkeep(l *leaderState, now time.Time) {
 	case idle && !was:
 		sq.order(l, 0, now)
 		l.state.Next, l.state.Why = time.Time{}, ""
-		sq.setState(l, State{Kind: coronapb.State_IDLE, Detail: "no readers"}, now)
+		sq.monitor.setState(l, State{Kind: coronapb.State_IDLE, Detail: "no readers"}, now)
 	case !idle && was:
 		sq.fetchNow(l, now)
 		sq.order(l, 1, now)
@@ -238,7 +262,7 @@ func (sq *sequencer) upkeep(l *leaderState, now time.Time) {
 		if n := float64(sq.readers(l)); l.factors == nil || n >= readersFactor*l.factors.Subscribers || readersFactor*n <= l.factors.Subscribers {
 			sq.allocator.decideSoon(now)
 		}
-		sq.forgetFailing(l, now)
+		sq.monitor.forgetFailing(l, now)
 	}
 	if !idle && sq.cfg.ExemptPrivate && !l.domain.privateKnown && l.fetching == 0 && now.Sub(l.fetchedAt) > l.interval {
 		sq.fetchNow(l, now) // a new sequencer that does not poll learns from a response whether the domain is exempt
@@ -324,7 +348,7 @@ func (sq *sequencer) granted(key overlay.ID, now time.Time) {
 func (sq *sequencer) setPollers(l *leaderState, pollers int, now time.Time) {
 	was := l.pollers
 	if l.pollers = pollers; pollers > 0 && was > 0 && was != pollers {
-		sq.setState(l, l.state, now)
+		sq.monitor.setState(l, l.state, now)
 	}
 }
 
@@ -364,7 +388,7 @@ func (sq *sequencer) pollFailed(d *assignment, s State, now time.Time) {
 	if i := d.extras().failure; i != nil {
 		l.fails = i.fails
 	}
-	sq.noteFailure(l, "", s, now)
+	sq.monitor.noteFailure(l, "", s, now)
 }
 
 // View is the state of a channel's polls as its sequencer knows it.
