@@ -288,3 +288,68 @@ func (c *Corona) EnablePoliteness(owners Owners) {
 		c.steward.enable(owners)
 	}
 }
+
+// Receive takes a message from a poller or a sequencer.
+func (c *Corona) Receive(from env.PeerID, body []byte) error {
+	m, key, err := parse(body)
+	if err != nil {
+		return err
+	}
+	if p := m.GetPoliteness(); p != nil {
+		c.steward.receive(from, p)
+		return nil
+	}
+	c.take(key, from, m)
+	return nil
+}
+
+// Deliver takes a message that was routed to a key. If this node is not the key's sequencer but
+// knows it, the message is forwarded.
+func (c *Corona) Deliver(key overlay.ID, body []byte) {
+	m, of, err := parse(body)
+	if p := m.GetPoliteness(); err == nil && p != nil {
+		c.steward.deliver(key, p)
+		return
+	}
+	if err != nil || of != key || m.GetChange() == nil && m.GetStatus() == nil {
+		c.stats.Garbage++
+		return
+	}
+	if c.leaders[key] != nil {
+		c.take(key, "", m)
+	} else if to, ok := c.app.Leader(key); ok && to.ID != c.node.Self().Peer.ID {
+		c.net.Send(to, env.Control, wire.AppendFrame(nil, wire.Corona, m))
+	} // otherwise the poller repeats it
+}
+
+// take passes a message to the part of this node that handles it. from is empty if the message was
+// routed to this node.
+func (c *Corona) take(key overlay.ID, from env.PeerID, m *coronapb.Message) {
+	l := c.leaders[key]
+	switch b := m.Body.(type) {
+	case *coronapb.Message_Change:
+		if l == nil {
+			c.stats.Astray++
+			return
+		}
+		c.intake.onChange(l, from, b.Change)
+	case *coronapb.Message_Status:
+		if l == nil {
+			c.stats.Astray++
+			return
+		}
+		c.sequencer.monitor.onStatusReport(l, b.Status)
+	case *coronapb.Message_ItemChunk:
+		if l != nil {
+			c.intake.onItemChunk(l, from, b.ItemChunk)
+		}
+	case *coronapb.Message_ItemRequest:
+		c.reports.onItemRequest(from, b.ItemRequest)
+	case *coronapb.Message_Snapshot:
+		// Only a node that got the report can know its nonce. Snapshots for all pollers come down
+		// the wedge instead.
+		if w := c.reports.byNonce(b.Snapshot.Nonce); w != nil && w.key == key {
+			c.poller.onSnapshot(key, noticeFrom(b.Snapshot))
+		}
+	}
+}
