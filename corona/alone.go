@@ -64,11 +64,7 @@ type lonePolls struct {
 
 // run makes the polls that are due.
 func (lp *lonePolls) run(now time.Time) {
-	for {
-		key, at, ok := lp.calendar.Pop(now)
-		if !ok {
-			return
-		}
+	for key, at, ok := lp.calendar.Pop(now); ok; key, at, ok = lp.calendar.Pop(now) {
 		if p := lp.byKey[key]; p != nil && p.state.Next.Equal(at) {
 			lp.due(p, now)
 		}

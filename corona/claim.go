@@ -129,7 +129,7 @@ func (ps *permits) requestGrants(d *domain, now time.Time) {
 		claims, size = nil, 0
 	}
 	for _, l := range s.channels {
-		w, ok := ps.up.demand(l.key)
+		readers, interval, bytes, ok := ps.up.demand(l.key)
 		if !ok || ps.domains.exempt(l.domain) {
 			continue
 		}
@@ -138,8 +138,8 @@ func (ps *permits) requestGrants(d *domain, now time.Time) {
 			continue
 		}
 		k := &coronapb.Claim{
-			Url: l.url, Readers: uint32(w.readers), IntervalMs: uint64(max(l.desiredInterval, ps.cfg.PollInterval).Milliseconds()),
-			Pollers: uint32(min(withHeadroom(l.desiredPollers), ps.readerLimit(w.readers, w.interval), maxPollers)), Size: uint32(w.bytes),
+			Url: l.url, Readers: uint32(readers), IntervalMs: uint64(max(l.desiredInterval, ps.cfg.PollInterval).Milliseconds()),
+			Pollers: uint32(min(withHeadroom(l.desiredPollers), ps.readerLimit(readers, interval), maxPollers)), Size: uint32(bytes),
 		}
 		if p := l.permit; p != nil && p.expiry.After(now) {
 			k.Number = p.number

@@ -191,7 +191,7 @@ func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifie
 	}
 	c := &Corona{base: b, onDemand: map[overlay.ID]bool{}}
 	c.domains = &domains{base: b, byName: map[string]*domain{}}
-	c.permits = &permits{base: b, domains: c.domains}
+	c.permits = &permits{base: b, domains: c.domains, allowed: map[overlay.ID]moment{}}
 	c.steward = &steward{base: b, permits: c.permits}
 	c.allocator = newAllocator(b, c.permits)
 	c.requests = &requests{base: b, fetcher: e.Fetcher, open: map[env.Handle]request{}}
@@ -217,7 +217,7 @@ func (c *Corona) Run(now time.Time) time.Time {
 	next := c.poller.next()
 	for _, at := range []time.Time{
 		c.lonePolls.calendar.Next(), c.sequencer.calendar.Next(), c.reports.calendar.Next(), c.intake.calendar.Next(),
-		c.decideAt, c.permits.next(), c.steward.next(),
+		c.decideAt, c.permits.calendar.Next(), c.steward.next(),
 	} {
 		next = env.Sooner(next, at)
 	}
@@ -284,7 +284,7 @@ func (c *Corona) Level(key overlay.ID) int {
 func (c *Corona) EnablePoliteness(owners Owners) {
 	if c.cfg.Politeness {
 		c.domains.budgeted = true
-		c.permits.enable(owners)
+		c.permits.owners = owners
 		c.steward.enable(owners)
 	}
 }

@@ -70,11 +70,7 @@ type reporting struct {
 
 // run repeats the requests for items that are due.
 func (in *intake) run(now time.Time) {
-	for {
-		g, _, ok := in.calendar.Pop(now)
-		if !ok {
-			return
-		}
+	for g, _, ok := in.calendar.Pop(now); ok; g, _, ok = in.calendar.Pop(now) {
 		if !g.channel.ceased && slices.Contains(g.channel.itemFetches, g) && !now.Before(g.due) {
 			in.requestItems(g.channel, g, now)
 		}

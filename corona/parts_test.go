@@ -94,11 +94,13 @@ func TestDomainsRememberWhatLimitsPolls(t *testing.T) {
 
 // claimed is a channel whose demand the test sets.
 type claimed struct {
-	wants demand
-	got   []overlay.ID
+	readers int
+	got     []overlay.ID
 }
 
-func (c *claimed) demand(overlay.ID) (demand, bool)    { return c.wants, true }
+func (c *claimed) demand(overlay.ID) (int, time.Duration, float64, bool) {
+	return c.readers, 30 * time.Minute, 1000, true
+}
 func (c *claimed) granted(key overlay.ID, _ time.Time) { c.got = append(c.got, key) }
 
 // A steward that owns a domain's key alone divides its budget, and the permits of the same node take
@@ -107,10 +109,10 @@ func TestAStewardGrantsWhatPermitsTake(t *testing.T) {
 	w := newTestNetwork(t, 1)
 	h := w.houses[0]
 	ds := &domains{base: h.base, byName: map[string]*domain{}, budgeted: true}
-	up := &claimed{wants: demand{readers: 60, interval: 30 * time.Minute, bytes: 1000}}
+	up := &claimed{readers: 60}
 	ps := &permits{base: h.base, domains: ds, up: up}
 	st := &steward{base: h.base, permits: ps}
-	ps.enable(h.owners)
+	ps.owners = h.owners
 	st.enable(h.owners)
 	const url = "http://a.example/feed"
 	l := &channelBudget{key: overlay.Key("town", url), url: url, domain: ds.refer("a.example", false), since: w.now, desiredPollers: 1000}

@@ -27,73 +27,53 @@ type permits struct {
 	owners  Owners // nil: domains have no budgets
 	up      claimant
 
-	calendar    env.Calendar[string]     // domains whose steward is to be asked for grants
-	recentPolls map[overlay.ID]time.Time // extra.allowedAt of channels that this node no longer polls
-	sweepAt     time.Time                // when recentPolls that are over are removed next
+	calendar env.Calendar[string]  // domains whose steward is to be asked for grants
+	allowed  map[overlay.ID]moment // extra.allowedAt of channels that this node no longer polls
 }
 
 // claimant leads the channels for which grants are requested.
 type claimant interface {
-	// demand says what a channel would poll; ok is false if it is not polled.
-	demand(key overlay.ID) (d demand, ok bool)
+	// demand says how many readers a channel has, at what interval each poller polls it, and what a
+	// poll costs in bytes; ok is false if it is not polled.
+	demand(key overlay.ID) (readers int, interval time.Duration, pollBytes float64, ok bool)
 
 	// granted says that a channel has got a permit.
 	granted(key overlay.ID, now time.Time)
 }
 
-// demand is what a channel claims of its domain's budget.
-type demand struct {
-	readers  int
-	interval time.Duration // of each poller
-	bytes    float64       // that a poll costs
-}
-
-// enable makes this node ask for grants.
-func (ps *permits) enable(owners Owners) {
-	ps.owners, ps.recentPolls = owners, map[overlay.ID]time.Time{}
-	ps.sweepAt = ps.clock.Now().Add(ps.cfg.MaintenanceInterval)
-}
-
 // run requests the grants that are due.
 func (ps *permits) run(now time.Time) {
-	if ps.owners == nil {
-		return
-	}
-	for {
-		name, at, ok := ps.calendar.Pop(now)
-		if !ok {
-			break
-		}
+	for name, at, ok := ps.calendar.Pop(now); ok; name, at, ok = ps.calendar.Pop(now) {
 		if d := ps.domains.byName[name]; d != nil && d.stewards != nil && d.stewards.requestAt.Equal(at) {
 			ps.requestGrants(d, now)
 		}
 	}
-	if !now.Before(ps.sweepAt) {
-		ps.sweepAt = now.Add(ps.cfg.MaintenanceInterval)
-		maps.DeleteFunc(ps.recentPolls, func(_ overlay.ID, again time.Time) bool { return !again.After(now) })
-	}
 }
 
-// next returns the time of the next run.
-func (ps *permits) next() time.Time { return env.Sooner(ps.sweepAt, ps.calendar.Next()) }
-
-// maxRecentPolls bounds the remembered channels that this node no longer polls, at the number for
-// which overlay/wedge enlists one node.
-const maxRecentPolls = 20_000
+// maxAllowed bounds the remembered channels that this node no longer polls, at the number for which
+// overlay/wedge enlists one node.
+const maxAllowed = 20_000
 
 // keepAllowed remembers when a channel that this node stops to poll may be polled again. Otherwise a
 // sequencer could have a channel polled more often by enlisting this node again and again.
 func (ps *permits) keepAllowed(key overlay.ID, again moment) {
-	if ps.owners != nil && again.after(ps.clock.Now()) && len(ps.recentPolls) < maxRecentPolls {
-		ps.recentPolls[key] = again.time()
+	now := ps.clock.Now()
+	if ps.owners == nil || !again.after(now) {
+		return
+	}
+	if len(ps.allowed) >= maxAllowed {
+		maps.DeleteFunc(ps.allowed, func(_ overlay.ID, again moment) bool { return !again.after(now) })
+	}
+	if len(ps.allowed) < maxAllowed {
+		ps.allowed[key] = again
 	}
 }
 
 // takeAllowed returns what keepAllowed has remembered, and forgets it.
 func (ps *permits) takeAllowed(key overlay.ID) moment {
-	again := ps.recentPolls[key]
-	delete(ps.recentPolls, key)
-	return momentOf(again)
+	again := ps.allowed[key]
+	delete(ps.allowed, key)
+	return again
 }
 
 // acceptGrant takes a grant for a channel of a domain, and says whether the grant is now in force.

@@ -61,26 +61,9 @@ func newPoller(b *base, ds *domains, ps *permits, a *allocator, rq *requests, lp
 
 // run makes the polls that are due.
 func (po *poller) run(now time.Time) {
-	for {
-		slot, at, ok := po.calendar.Pop(now)
-		if !ok {
-			return
-		}
+	for slot, at, ok := po.calendar.Pop(now); ok; slot, at, ok = po.calendar.Pop(now) {
 		if d := po.assignments.At(slot); d.next == momentOf(at) && d.waiting == 0 {
 			po.due(d, now)
-		}
-	}
-}
-
-// repeatReports repeats the change reports that are due.
-func (po *poller) repeatReports(now time.Time) {
-	for {
-		nonce, _, ok := po.reports.calendar.Pop(now)
-		if !ok {
-			return
-		}
-		if w := po.reports.byNonce(nonce); w != nil {
-			po.retryReport(w, now)
 		}
 	}
 }
@@ -105,7 +88,7 @@ func (po *poller) HandOver(key overlay.ID, head *feed.Head, items []feed.Item, k
 		f.Items = append(f.Items, feed.Item{ID: e.ID, Hash: e.Hash})
 	}
 	f.Items = f.Items[:min(len(f.Items), feed.MaxItems)]
-	po.reports.keep(&pendingReport{nonce: po.rand.Uint64(), key: key, observation: observation{f: f, handedOver: true}, fingerprints: fingerprintsOf(f), since: po.clock.Now()}, po.assignments.Get(key))
+	po.reports.keep(key, observation{f: f, handedOver: true}, po.assignments.Get(key), po.clock.Now())
 }
 
 // Valid says whether a payload is one that this node would poll by or pass on.
@@ -232,21 +215,12 @@ func (po *poller) takeOutstanding(h env.Handle) *assignment {
 	}
 	d := po.outstanding[i].assignment
 	po.outstanding[i].assignment = nil
-	po.trimOutstanding()
-	return d
-}
-
-// trimOutstanding drops answered polls from the front of the list.
-func (po *poller) trimOutstanding() {
-	n := 0
-	for n < len(po.outstanding) && po.outstanding[n].assignment == nil {
-		n++
-	}
-	if n == len(po.outstanding) {
-		po.outstanding = po.outstanding[:0]
-	} else {
+	if n := slices.IndexFunc(po.outstanding, func(o outstandingPoll) bool { return o.assignment != nil }); n >= 0 {
 		po.outstanding = po.outstanding[n:]
+	} else {
+		po.outstanding = po.outstanding[:0]
 	}
+	return d
 }
 
 // checkOverdue repeats polls whose answers never came.
@@ -348,7 +322,7 @@ func (po *poller) answered(d *assignment, a env.Answer, r observation, verdict S
 	case d.led:
 		po.up.observed(d.key(), r, now)
 	case r.f != nil && d.hasNews(&r, now):
-		po.reportChange(d, r, now)
+		po.reports.keep(d.key(), r, d, now) // to the sequencer
 	case !well:
 		po.reportStatus(d, verdict, now)
 	}
@@ -404,22 +378,24 @@ func (po *poller) planNextSlot(d *assignment, after time.Time) {
 	po.plan(d, at, why)
 }
 
-// reportChange tells the sequencer about a document with news.
-func (po *poller) reportChange(d *assignment, r observation, now time.Time) {
-	po.reports.keep(&pendingReport{nonce: po.rand.Uint64(), key: d.key(), observation: r, fingerprints: fingerprintsOf(r.f), since: now}, d)
-}
-
-// retryReport repeats a change report that the sequencer has not answered.
-func (po *poller) retryReport(w *pendingReport, now time.Time) {
-	d := po.assignments.Get(w.key)
-	switch {
-	case po.up.leads(w.key): // this node has become the sequencer
-		po.reports.drop(w)
-		po.up.observed(w.key, w.observation, now)
-	case (d != nil || w.handedOver) && now.Sub(w.since) < keepReportFor:
-		po.reports.sendReport(w, d, now)
-	default:
-		po.reports.drop(w)
+// repeatReports repeats the change reports that no sequencer has answered.
+func (po *poller) repeatReports(now time.Time) {
+	rs := po.reports
+	for nonce, _, ok := rs.calendar.Pop(now); ok; nonce, _, ok = rs.calendar.Pop(now) {
+		w := rs.byNonce(nonce)
+		if w == nil {
+			continue
+		}
+		d := po.assignments.Get(w.key)
+		switch {
+		case po.up.leads(w.key): // this node has become the sequencer
+			rs.drop(w)
+			po.up.observed(w.key, w.observation, now)
+		case (d != nil || w.handedOver) && now.Sub(w.since) < keepReportFor:
+			rs.sendReport(w, d, now)
+		default:
+			rs.drop(w)
+		}
 	}
 }
 

@@ -64,11 +64,12 @@ type reports struct {
 	calendar env.Calendar[uint64] // nonces of reports to repeat
 }
 
-// keep keeps a document so that the sequencer can request its items, and sends the report. d is
-// the channel's assignment, if there is one.
-func (rs *reports) keep(w *pendingReport, d *assignment) {
+// keep keeps a document so that the sequencer can request its items, and reports it. d is the
+// channel's assignment, if there is one.
+func (rs *reports) keep(key overlay.ID, r observation, d *assignment, now time.Time) {
+	w := &pendingReport{nonce: rs.rand.Uint64(), key: key, observation: r, fingerprints: fingerprintsOf(r.f), since: now}
 	for _, old := range rs.pending {
-		if old.key == w.key {
+		if old.key == key {
 			rs.drop(old) // the new document replaces it
 			break
 		}
@@ -78,7 +79,7 @@ func (rs *reports) keep(w *pendingReport, d *assignment) {
 	}
 	rs.stats.Sightings++
 	rs.pending = append(rs.pending, w)
-	rs.sendReport(w, d, w.since)
+	rs.sendReport(w, d, now)
 }
 
 func (rs *reports) drop(w *pendingReport) {

@@ -221,7 +221,7 @@ func TestPendingReportsAreBounded(t *testing.T) {
 		d := p.poller.addAssignment(assignment{target: &pollTarget{key: key(fmt.Sprintf("http://a.example/%d", i))}})
 		for range 2 {
 			f := parsed(t, string(doc(env.Request{}).Body))
-			p.poller.reportChange(d, observation{f: f}, l.now)
+			p.reports.keep(d.key(), observation{f: f}, d, l.now)
 		}
 	}
 	if len(p.reports.pending) != maxPendingReports || p.reports.pending[0].key != key("http://a.example/3") {

@@ -43,11 +43,7 @@ const idleCheck = time.Minute
 
 // run keeps up the channels that are due.
 func (sq *sequencer) run(now time.Time) {
-	for {
-		key, at, ok := sq.calendar.Pop(now)
-		if !ok {
-			return
-		}
+	for key, at, ok := sq.calendar.Pop(now); ok; key, at, ok = sq.calendar.Pop(now) {
 		if l := sq.leaders[key]; l != nil && l.upkeepAt.Equal(at) {
 			sq.upkeep(l, now)
 		}
@@ -69,7 +65,7 @@ func (sq *sequencer) Lead(key overlay.ID, url string, epoch uint64, known *diffe
 	l.state = State{Kind: coronapb.State_NEW, Since: now}
 	l.order.Term.Epoch = epoch
 	if before := sq.leaders[key]; before != nil {
-		before.ceased = true
+		sq.end(before)
 	}
 	sq.leaders[key] = l
 	if spelled, err := feed.Canonical(url); err != nil || spelled != url {
@@ -195,15 +191,20 @@ func (sq *sequencer) fetched(l *leaderState, a env.Answer, r observation, verdic
 func (sq *sequencer) Cease(key overlay.ID) {
 	if l := sq.leaders[key]; l != nil {
 		_ = sq.wedges.Enlist(key, wedge.Order{}) // ending an order never fails
-		delete(sq.leaders, key)
-		l.ceased = true
-		if d := sq.poller.assignments.Get(key); d != nil {
-			d.led = false
-		}
-		sq.permits.leave(&l.channelBudget)
-		sq.intake.fetching -= len(l.itemFetches)
-		sq.domains.release(l.domain)
+		sq.end(l)
 	}
+}
+
+// end drops the state of a channel.
+func (sq *sequencer) end(l *leaderState) {
+	delete(sq.leaders, l.key)
+	l.ceased = true
+	if d := sq.poller.assignments.Get(l.key); d != nil {
+		d.led = false
+	}
+	sq.permits.leave(&l.channelBudget)
+	sq.intake.fetching -= len(l.itemFetches)
+	sq.domains.release(l.domain)
 }
 
 // Filter returns the part of another branch's changes that is new to the sequencer, and marks it as
@@ -323,12 +324,12 @@ func (sq *sequencer) active() []allocated {
 }
 
 // demand implements claimant.
-func (sq *sequencer) demand(key overlay.ID) (demand, bool) {
+func (sq *sequencer) demand(key overlay.ID) (readers int, interval time.Duration, pollBytes float64, ok bool) {
 	l := sq.leaders[key]
 	if l == nil || l.pollers == 0 {
-		return demand{}, false
+		return 0, 0, 0, false
 	}
-	return demand{readers: sq.readers(l), interval: l.interval, bytes: l.pollBytes()}, true
+	return sq.readers(l), l.interval, l.pollBytes(), true
 }
 
 // granted implements claimant. It tells the pollers of the grant.

@@ -39,7 +39,7 @@ func TestTheSnapshotDecidesWhatIsNews(t *testing.T) {
 
 	// The answer to a report stands for the poller's own fingerprints.
 	w := doc(numbered(maxSnapshotItems + 2)...)
-	p.poller.reportChange(d, w, l.now)
+	p.reports.keep(d.key(), w, d, l.now)
 	found := of(numbered(maxSnapshotItems + 2)...)
 	if err := p.Receive("sequencer", marshal(found.message(d.key(), p.reports.pending[0].nonce, 0))); err != nil || len(p.reports.pending) != 0 {
 		t.Fatalf("%v, %d reports are pending", err, len(p.reports.pending))
@@ -48,7 +48,7 @@ func TestTheSnapshotDecidesWhatIsNews(t *testing.T) {
 
 	// If the snapshot is another document, the reported one is not news during the suspicion
 	// period.
-	p.poller.reportChange(d, doc("old", "one"), l.now)
+	p.reports.keep(d.key(), doc("old", "one"), d, l.now)
 	if err := p.Receive("sequencer", marshal(of("one").message(d.key(), p.reports.pending[0].nonce, 0))); err != nil || len(p.reports.pending) != 0 {
 		t.Fatalf("%v, %d reports are pending", err, len(p.reports.pending))
 	}
@@ -59,7 +59,7 @@ func TestTheSnapshotDecidesWhatIsNews(t *testing.T) {
 
 	// The answer to a report of another channel is ignored.
 	other := p.poller.addAssignment(assignment{target: &pollTarget{key: key("http://b.example/")}})
-	p.poller.reportChange(other, doc("b"), l.now.Add(time.Minute))
+	p.reports.keep(other.key(), doc("b"), other, l.now.Add(time.Minute))
 	p.Delivered(d.key(), marshal(of("one").message(d.key(), p.reports.pending[0].nonce, 0)))
 	if len(p.reports.pending) != 1 {
 		t.Error("a change report is forgotten because of another channel's sequencer")

@@ -63,11 +63,7 @@ func (st *steward) run(now time.Time) {
 	if st.owners == nil {
 		return
 	}
-	for {
-		key, at, ok := st.calendar.Pop(now)
-		if !ok {
-			break
-		}
+	for key, at, ok := st.calendar.Pop(now); ok; key, at, ok = st.calendar.Pop(now) {
 		if o := st.states[key]; o != nil && o.issueAt.Equal(at) {
 			st.issueDue(o, now)
 		} else if o != nil && o.retryAt.Equal(at) {
