@@ -290,7 +290,7 @@ func TestAnAnswerIsReadOnce(t *testing.T) {
 }
 
 // The intake requests the items that a report does not bring along, and accepts the observation when
-// all are here. It stops to ask a poller that does not answer.
+// all are here. It stops asking a poller that does not answer.
 func TestTheIntakeFetchesMissingItems(t *testing.T) {
 	l := newLab(t)
 	b, r := l.parts(Config{})

@@ -54,7 +54,7 @@ func (ps *permits) run(now time.Time) {
 // overlay/wedge enlists one node.
 const maxAllowed = 20_000
 
-// keepAllowed remembers when a channel that this node stops to poll may be polled again. Otherwise a
+// keepAllowed remembers when a channel that this node stops polling may be polled again. Otherwise a
 // sequencer could have a channel polled more often by enlisting this node again and again.
 func (ps *permits) keepAllowed(key overlay.ID, again moment) {
 	now := ps.clock.Now()

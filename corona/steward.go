@@ -96,30 +96,25 @@ func (st *steward) sweep(now time.Time) {
 // deliver takes a message that was routed to a domain's key. This node is the key's root or its
 // sequencer. The first grant request for a domain makes the root claim ownership of the key.
 func (st *steward) deliver(key overlay.ID, m *coronapb.Politeness) {
-	if st.owners == nil || overlay.StewardKey(st.cfg.Network, m.Domain) != key {
+	if st.owners == nil || overlay.StewardKey(st.cfg.Network, m.Domain) != key || m.GetGrantRequest() == nil {
 		st.stats.Garbage++
 		return
 	}
-	switch b := m.Body.(type) {
-	case *coronapb.Politeness_GrantRequest:
-		now := st.clock.Now()
-		sender, requests := st.openGrantRequest(m.Domain, b.GrantRequest, now)
-		if len(requests) == 0 {
-			return
-		}
-		if len(st.rootAskedAt) < maxStewardStates {
-			st.rootAskedAt[key] = now
-		}
-		switch v, _ := st.owners.View(key); {
-		case v.Epoch == nil:
-			st.owners.RequestOwners(key, overlay.StewardURL(m.Domain), func(bool) {}) // the sender repeats its request
-		case v.Leads:
-			st.onGrantRequest(m.Domain, sender, requests, now)
-		case v.Epoch.Sequencer != st.node.Self().Peer.ID:
-			st.sendPoliteness(st.peer(v.Epoch.Sequencer), m.Domain, m)
-		}
-	default:
-		st.stats.Garbage++
+	now := st.clock.Now()
+	sender, requests := st.openGrantRequest(m.Domain, m.GetGrantRequest(), now)
+	if len(requests) == 0 {
+		return
+	}
+	if len(st.rootAskedAt) < maxStewardStates {
+		st.rootAskedAt[key] = now
+	}
+	switch v, _ := st.owners.View(key); {
+	case v.Epoch == nil:
+		st.owners.RequestOwners(key, overlay.StewardURL(m.Domain), func(bool) {}) // the sender repeats its request
+	case v.Leads:
+		st.onGrantRequest(m.Domain, sender, requests, now)
+	case v.Epoch.Sequencer != st.node.Self().Peer.ID:
+		st.sendPoliteness(st.peer(v.Epoch.Sequencer), m.Domain, m)
 	}
 }
 
@@ -145,8 +140,6 @@ func (st *steward) receive(from env.PeerID, m *coronapb.Politeness) {
 		st.onLedgerRequest(from, m.Domain, b.LedgerRequest)
 	case *coronapb.Politeness_Ledger:
 		st.onLedger(from, m.Domain, b.Ledger, now)
-	default:
-		st.stats.Garbage++ // such a message has to be routed
 	}
 }
 
