@@ -42,21 +42,23 @@ const (
 	privateMaxIntervals = 8
 )
 
-// originOf returns the domain of an address, and whether the address names a private host.
-func originOf(url string) (domain string, private bool) { return domainOf(url), privateHost(url) }
-
-// domainOf returns the registrable domain of an address, or its host if there is none.
-func domainOf(raw string) string {
+// originOf returns the registrable domain of an address, or its host if there is none, and whether
+// the address literally names a private host.
+func originOf(raw string) (domain string, private bool) {
 	raw, _ = feed.AtOrigin(raw)
 	u, err := url.Parse(raw)
 	if err != nil {
-		return raw
+		return raw, false
 	}
 	host := u.Hostname()
-	if d, err := publicsuffix.EffectiveTLDPlusOne(host); err == nil {
-		return d
+	if domain, err = publicsuffix.EffectiveTLDPlusOne(host); err != nil {
+		domain = host
 	}
-	return host
+	if a, err := netip.ParseAddr(host); err == nil {
+		a = a.Unmap()
+		return domain, a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast()
+	}
+	return domain, host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
 // intervalOf returns the time between two polls of a channel by one node, and the rule that gave
@@ -169,21 +171,6 @@ func rateLimitOf(a env.Answer, fails int) time.Duration {
 
 // maxIdleDomains bounds the rate-limited domains without a channel here that are remembered.
 const maxIdleDomains = 10_000
-
-// privateHost says whether an address literally names a private host.
-func privateHost(raw string) bool {
-	raw, _ = feed.AtOrigin(raw)
-	u, err := url.Parse(raw)
-	if err != nil {
-		return false
-	}
-	host := u.Hostname()
-	if a, err := netip.ParseAddr(host); err == nil {
-		a = a.Unmap()
-		return a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast()
-	}
-	return host == "localhost" || strings.HasSuffix(host, ".localhost")
-}
 
 // suspicionPeriodOf is how long a suspicious document is held back.
 func suspicionPeriodOf(private bool, interval time.Duration) time.Duration {

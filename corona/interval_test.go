@@ -196,7 +196,7 @@ func TestDomainOfAnOriginIsItsRegistrableDomain(t *testing.T) {
 		"http://localhost:8000/":           "localhost",
 		"http://%zz/":                      "http://%zz/",
 	} {
-		if got := domainOf(raw); got != want {
+		if got, _ := originOf(raw); got != want {
 			t.Errorf("%s: %q, not %q", raw, got, want)
 		}
 	}

@@ -211,7 +211,8 @@ func (st *steward) openGrantRequest(domain string, m *coronapb.GrantRequest, now
 	}
 	for _, k := range claims.Claims {
 		key := overlay.Key(st.cfg.Network, k.Url)
-		if spelled, err := feed.Canonical(k.Url); err != nil || spelled != k.Url || domainOf(k.Url) != domain || !st.mayLead(sender.ID, key) {
+		at, _ := originOf(k.Url)
+		if spelled, err := feed.Canonical(k.Url); err != nil || spelled != k.Url || at != domain || !st.mayLead(sender.ID, key) {
 			st.stats.Misclaimed++
 			continue
 		}
