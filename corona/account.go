@@ -80,9 +80,6 @@ const (
 	maxEntries = 16
 )
 
-// grantLifetime is how long a grant lasts.
-func (c *Corona) grantLifetime() time.Duration { return grantIntervals * c.cfg.MaintenanceInterval }
-
 // account returns the account of a channel; nil if it has none.
 func (o *stewardState) account(key overlay.ID) *budgetAccount {
 	if i, ok := o.find(key); ok {
@@ -96,29 +93,29 @@ func (o *stewardState) find(key overlay.ID) (int, bool) {
 }
 
 // openAccount returns the account of a channel, making one if there is room; nil if there is none.
-func (c *Corona) openAccount(o *stewardState, key overlay.ID) *budgetAccount {
+func (st *steward) openAccount(o *stewardState, key overlay.ID) *budgetAccount {
 	i, ok := o.find(key)
 	if !ok {
-		if len(o.accounts) >= maxAccounts || c.politeness.accountCount >= maxAllAccounts {
+		if len(o.accounts) >= maxAccounts || st.accountCount >= maxAllAccounts {
 			return nil
 		}
-		c.politeness.accountCount++
+		st.accountCount++
 		o.accounts = slices.Insert(o.accounts, i, &budgetAccount{key: key})
 	}
 	return o.accounts[i]
 }
 
 // dropExpired removes expired grants, and claims that were not repeated.
-func (c *Corona) dropExpired(o *stewardState, now time.Time) {
+func (st *steward) dropExpired(o *stewardState, now time.Time) {
 	had := len(o.accounts)
 	o.accounts = slices.DeleteFunc(o.accounts, func(a *budgetAccount) bool {
 		a.entries = slices.DeleteFunc(a.entries, func(e entry) bool { return !e.expiry.Add(clockSlack).After(now) })
-		if !a.claimedAt.IsZero() && now.Sub(a.claimedAt) > c.cfg.MaintenanceInterval*claimHalves/2 {
+		if !a.claimedAt.IsZero() && now.Sub(a.claimedAt) > st.cfg.MaintenanceInterval*claimHalves/2 {
 			a.claimedAt, a.requesters, a.grantBytes = time.Time{}, nil, nil
 		}
 		return len(a.entries) == 0 && a.claimedAt.IsZero()
 	})
-	c.politeness.accountCount -= had - len(o.accounts)
+	st.accountCount -= had - len(o.accounts)
 }
 
 // rate is the highest rate that the grants in force of a channel allow, in requests per second. A

@@ -13,7 +13,7 @@ import (
 
 // localStub records what a node's readers see of one feed, and the states of its lone polls.
 type localStub struct {
-	*poller
+	*labNode
 	known difference.Known
 	shown []string
 	said  []State
@@ -42,7 +42,7 @@ func (s *localStub) AloneStateChanged(key overlay.ID) {
 
 // cutOff returns a node that polls the site alone.
 func (l *lab) cutOff(cfg Config) *localStub {
-	s := &localStub{poller: l.poller(cfg)}
+	s := &localStub{labNode: l.poller(cfg)}
 	s.ServeReaders(s)
 	s.PollAlone(key(site), site, true)
 	return s
@@ -55,12 +55,12 @@ func TestLonePollsMatchOnePoller(t *testing.T) {
 	doc := rss("A", "", "one")
 	l.origins[site] = serves(doc)
 	s := l.cutOff(Config{PollInterval: 30 * time.Minute})
-	l.run(30*time.Minute, s.poller)
+	l.run(30*time.Minute, s.labNode)
 	if len(l.asked) != 1 {
 		t.Fatalf("%d polls in the first interval", len(l.asked))
 	}
 	l.origins[site] = serves(rss("A", "", "two", "one"))
-	l.run(2*time.Hour, s.poller)
+	l.run(2*time.Hour, s.labNode)
 	if got := strings.Join(s.shown, " "); got != "one two" {
 		t.Errorf("shown: %s", got)
 	}
@@ -71,11 +71,11 @@ func TestLonePollsMatchOnePoller(t *testing.T) {
 	}
 	s.PollAlone(key(site), site, false)
 	polls := len(l.asked)
-	if l.run(2*time.Hour, s.poller); len(l.asked) != polls {
+	if l.run(2*time.Hour, s.labNode); len(l.asked) != polls {
 		t.Errorf("it goes on after its end")
 	}
-	if _, ok := s.Alone(key(site)); ok || len(s.lonePolls) > 0 || len(s.domains) > 0 {
-		t.Errorf("something is left of it: %v", s.domains)
+	if _, ok := s.Alone(key(site)); ok || len(s.lonePolls.byKey) > 0 || len(s.domains.byName) > 0 {
+		t.Errorf("something is left of it: %v", s.domains.byName)
 	}
 }
 
@@ -86,9 +86,9 @@ func TestUnstableNetworkKeepsPollsPolite(t *testing.T) {
 	l.origins[site] = serves(`<rss version="2.0"><channel><title>A</title><ttl>240</ttl><item><guid>1</guid><title>one</title></item></channel></rss>`)
 	s := l.cutOff(Config{PollInterval: time.Minute})
 	for range 5 * 12 {
-		l.run(12*time.Minute, s.poller)
+		l.run(12*time.Minute, s.labNode)
 		s.PollAlone(key(site), site, false)
-		l.run(time.Second, s.poller)
+		l.run(time.Second, s.labNode)
 		s.PollAlone(key(site), site, true)
 	}
 	if len(l.asked) < 2 {
@@ -127,7 +127,7 @@ func TestLonePollsArePolite(t *testing.T) {
 		l.origins[site] = func(env.Request) env.Answer { return c.answer }
 		s := l.cutOff(Config{PollInterval: c.network})
 		for len(l.asked) < 2 && l.now.Before(time.Date(2026, 4, 1, 0, 0, 0, 0, time.UTC)) {
-			l.run(minute, s.poller)
+			l.run(minute, s.labNode)
 		}
 		if len(l.asked) < 2 {
 			t.Fatalf("%s: it is asked no more", c.what)
@@ -143,14 +143,14 @@ func TestLonePollsArePolite(t *testing.T) {
 func TestLonePollsSurviveALostConnection(t *testing.T) {
 	l := newLab(t)
 	s := l.cutOff(Config{PollInterval: 30 * time.Minute})
-	l.run(24*time.Hour, s.poller)
+	l.run(24*time.Hour, s.labNode)
 	for _, st := range s.said {
 		if st.Kind != coronapb.State_UNREACHABLE {
 			t.Fatalf("without a line it says %v", st.Kind)
 		}
 	}
 	l.origins[site] = serves(rss("A", "", "one"))
-	if l.run(33*time.Minute, s.poller); len(s.shown) != 1 { // an interval and a twentieth
+	if l.run(33*time.Minute, s.labNode); len(s.shown) != 1 { // an interval and a twentieth
 		t.Errorf("the line is back for an interval, and %d items are shown", len(s.shown))
 	}
 }
@@ -160,9 +160,9 @@ func TestLonePollsRejectSuspiciousDocuments(t *testing.T) {
 	l := newLab(t)
 	l.origins[site] = serves(rss("A", "", "one", "two", "three", "four", "five", "six"))
 	s := l.cutOff(Config{PollInterval: 20 * time.Minute})
-	l.run(20*time.Minute, s.poller)
+	l.run(20*time.Minute, s.labNode)
 	l.origins[site] = serves(`<rss version="2.0"><channel><title>Welcome</title><link>http://hotel.example/</link><item><title>log in</title></item></channel></rss>`)
-	l.run(40*time.Minute, s.poller)
+	l.run(40*time.Minute, s.labNode)
 	if last := s.said[len(s.said)-1]; len(s.shown) != 6 || last.Kind != coronapb.State_NOT_A_FEED || !strings.HasSuffix(last.Detail, ifItStays) {
 		t.Errorf("%d shown; %v: %s", len(s.shown), last.Kind, last.Detail)
 	}

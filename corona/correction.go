@@ -8,8 +8,8 @@ import (
 )
 
 // The load that results differs from the load that was decided: members decline, and wedges are
-// inaccurate because members join and leave. So each node measures the actual load (Totals.Load
-// and Polls; for Fast, the delay), and decides for c times T instead of T. T counts polls of
+// inaccurate because members join and leave. So each node measures the actual load (Totals.Polled
+// and Asked; for Fast, the delay), and decides for c times T instead of T. T counts polls of
 // content of mean size. If most polls are of smaller content, there are more polls than T, and
 // their number is the measure: origins must not be polled more often than readers alone would, nor
 // transfer more. What nodes aimed at is published together with the result:
@@ -69,7 +69,7 @@ func bounded(c float64) float64 {
 	return min(max(c, -most), most)
 }
 
-// TargetTerm is what a node adds to Totals.TargetTerm beside the load of its channels, if it has decided
+// TargetTerm is what a node adds to Totals.Aim beside the load of its channels, if it has decided
 // for so many subscribers. c is the correction that it used, times the part of the decision that is
 // in force (shareInForce).
 func TargetTerm(decided, c float64) float64 { return decided * bounded(math.Log(c)) }

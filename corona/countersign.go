@@ -24,13 +24,13 @@ type pendingGrant struct {
 }
 
 // requestSignatures asks the other stewards to sign.
-func (c *Corona) requestSignatures(o *stewardState, e *owner.Epoch, of []*pendingGrant, readers float64) {
-	self := c.node.Self().Peer.ID
+func (st *steward) requestSignatures(o *stewardState, e *owner.Epoch, of []*pendingGrant, readers float64) {
+	self := st.node.Self().Peer.ID
 	for i, p := range e.Owners {
 		m := &coronapb.Countersign{Epoch: e.Hash[:], ReadersPpm: uint64(readers * 1e6)}
 		send := func() {
 			if len(m.Statements) > 0 {
-				c.sendPoliteness(c.peer(p), o.domain, &coronapb.Politeness{Body: &coronapb.Politeness_Countersign{Countersign: m}})
+				st.sendPoliteness(st.peer(p), o.domain, &coronapb.Politeness{Body: &coronapb.Politeness_Countersign{Countersign: m}})
 			}
 			m = &coronapb.Countersign{Epoch: m.Epoch, ReadersPpm: m.ReadersPpm}
 		}
@@ -49,31 +49,31 @@ func (c *Corona) requestSignatures(o *stewardState, e *owner.Epoch, of []*pendin
 }
 
 // onCountersign signs the budget leader's grants that are within the budget.
-func (c *Corona) onCountersign(from env.PeerID, domain string, m *coronapb.Countersign, now time.Time) {
-	o, v := c.stewardOf(domain)
+func (st *steward) onCountersign(from env.PeerID, domain string, m *coronapb.Countersign, now time.Time) {
+	o, v := st.stewardOf(domain)
 	if o == nil || v.Epoch.Sequencer != from || v.Leads || owner.Hash(m.Epoch) != v.Epoch.Hash {
-		c.stats.Astray++
+		st.stats.Astray++
 		return
 	}
-	c.dropExpired(o, now)
+	st.dropExpired(o, now)
 	rates := o.grantedRates()
 	answer := &coronapb.Countersigned{}
 	for i, b := range m.Statements {
 		g, err := openStatement(b)
 		if err != nil || g.domain != domain || g.epoch != v.Epoch.Hash {
-			c.stats.Garbage++
+			st.stats.Garbage++
 			continue
 		}
-		if !c.approves(o, entry{g.portion, g.expiry, g.number, c.plausibleReaders(m.Readers[i])}, g.key, float64(m.ReadersPpm)/1e6, &rates, now) {
-			c.stats.Denied++
+		if !st.approves(o, entry{g.portion, g.expiry, g.number, st.plausibleReaders(m.Readers[i])}, g.key, float64(m.ReadersPpm)/1e6, &rates, now) {
+			st.stats.Denied++
 			continue
 		}
 		answer.Signatures = append(answer.Signatures, &coronapb.Countersigned_Signature{
-			Number: g.number, Key: g.key[:], Signature: c.signer.Signature(wire.DomainGrant, b),
+			Number: g.number, Key: g.key[:], Signature: st.signer.Signature(wire.DomainGrant, b),
 		})
 	}
 	if len(answer.Signatures) > 0 {
-		c.sendPoliteness(c.peer(from), domain, &coronapb.Politeness{Body: &coronapb.Politeness_Countersigned{Countersigned: answer}})
+		st.sendPoliteness(st.peer(from), domain, &coronapb.Politeness{Body: &coronapb.Politeness_Countersigned{Countersigned: answer}})
 	}
 }
 
@@ -81,11 +81,11 @@ func (c *Corona) onCountersign(from env.PeerID, domain string, m *coronapb.Count
 // latest of its channel and last no longer than allowed. Together with all known grants in force it
 // must be within the budget, or reduce what its channel had before in proportion to the excess. The
 // readers' rate is the budget leader's claim.
-func (c *Corona) approves(o *stewardState, g entry, key overlay.ID, readers float64, rates *grantedRates, now time.Time) bool {
-	if !g.expiry.After(now) || g.expiry.After(now.Add(c.grantLifetime()+clockSlack)) || g.interval < c.cfg.PollInterval {
+func (st *steward) approves(o *stewardState, g entry, key overlay.ID, readers float64, rates *grantedRates, now time.Time) bool {
+	if !g.expiry.After(now) || g.expiry.After(now.Add(st.grantLifetime()+clockSlack)) || g.interval < st.cfg.PollInterval {
 		return false
 	}
-	a := c.openAccount(o, key)
+	a := st.openAccount(o, key)
 	if a == nil {
 		return false
 	}
@@ -100,7 +100,7 @@ func (c *Corona) approves(o *stewardState, g entry, key overlay.ID, readers floa
 		return false
 	}
 	rates.add(a, 1)
-	limit := budget(readers, rates.onePoller, c.cfg.Compression) * (1 + 1e-6)
+	limit := budget(readers, rates.onePoller, st.cfg.Compression) * (1 + 1e-6)
 	reduced := granted && rates.rate <= before.rate*(1+1e-9) && g.rate() <= last.rate()*limit/max(before.last, limit)
 	if rates.rate > limit && !reduced {
 		*rates, a.entries = before, entries
@@ -110,8 +110,8 @@ func (c *Corona) approves(o *stewardState, g entry, key overlay.ID, readers floa
 }
 
 // onCountersigned collects signatures.
-func (c *Corona) onCountersigned(from env.PeerID, domain string, m *coronapb.Countersigned) {
-	o, v := c.stewardOf(domain)
+func (st *steward) onCountersigned(from env.PeerID, domain string, m *coronapb.Countersigned) {
+	o, v := st.stewardOf(domain)
 	if o == nil || !v.Leads || !o.leads(v.Epoch) {
 		return
 	}
@@ -119,21 +119,21 @@ func (c *Corona) onCountersigned(from env.PeerID, domain string, m *coronapb.Cou
 	for _, own := range m.Signatures {
 		for _, s := range o.pendingGrants {
 			if s.grant.number == own.Number && string(s.grant.key[:]) == string(own.Key) {
-				s.grant.sign(c.verifier, s.epoch, by, own.Signature)
+				s.grant.sign(st.verifier, s.epoch, by, own.Signature)
 			}
 		}
 	}
-	c.sendSignedGrants(o)
+	st.sendSignedGrants(o)
 }
 
 // sendSignedGrants sends out the grants that a quorum has signed.
-func (c *Corona) sendSignedGrants(o *stewardState) {
+func (st *steward) sendSignedGrants(o *stewardState) {
 	var ready grantBatches
 	o.pendingGrants = slices.DeleteFunc(o.pendingGrants, func(s *pendingGrant) bool {
 		if len(s.grant.signatures) < s.epoch.Quorum() {
 			return false
 		}
-		c.stats.Granted++
+		st.stats.Granted++
 		b := s.grant.append()
 		if a := o.account(s.grant.key); a != nil {
 			if last, ok := a.last(); ok && last.number == s.grant.number {
@@ -145,7 +145,7 @@ func (c *Corona) sendSignedGrants(o *stewardState) {
 		}
 		return true
 	})
-	c.sendGrants(o.domain, ready)
+	st.sendGrants(o.domain, ready)
 }
 
 // grantBatches collects grants by requester, in the order of the first grant.
@@ -167,13 +167,13 @@ func (of *grantBatches) add(to env.Peer, grant []byte) {
 }
 
 // sendGrants sends the batches.
-func (c *Corona) sendGrants(domain string, of grantBatches) {
+func (st *steward) sendGrants(domain string, of grantBatches) {
 	for _, l := range of {
 		m := &coronapb.GrantResponse{Grants: l.grants}
-		if l.to.ID == c.node.Self().Peer.ID {
-			c.onGrantResponse(domain, m)
+		if l.to.ID == st.node.Self().Peer.ID {
+			st.permits.onGrantResponse(domain, m)
 		} else {
-			c.sendPoliteness(l.to, domain, &coronapb.Politeness{Body: &coronapb.Politeness_GrantResponse{GrantResponse: m}})
+			st.sendPoliteness(l.to, domain, &coronapb.Politeness{Body: &coronapb.Politeness_GrantResponse{GrantResponse: m}})
 		}
 	}
 }

@@ -9,9 +9,9 @@
 // # Roles
 //
 //	sequencer  leads the channel (overlay/owner): decides how many nodes poll it, takes their
-//	           change reports, and appends new items to the log          leader.go, intake.go
+//	           change reports, and appends new items to the log       sequencer.go, observe.go
 //	poller     has ranks in the channel's wedge (overlay/wedge), polls in its slots, and
-//	           reports changes to the sequencer                          assignment.go, report.go
+//	           reports changes to the sequencer                          poller.go, report.go
 //	both       ask the origin no more often than it permits              interval.go
 //
 // The sequencer is usually a poller, too. A node without either role takes no part in the polls of
@@ -39,10 +39,10 @@
 // cost of a poll relative to the mean channel, mostly of "not modified" responses; u, the time
 // between updates (updaterate.go). For the channels of all other nodes it knows an aggregate
 // (share.go, overlay/sums). With both it solves the problem of the whole network, and orders the
-// resulting number of ranks (decide.go). The actual load of the whole network is summed up as well,
+// resulting number of ranks (allocator.go). The actual load of the whole network is summed up as well,
 // and corrects the load target (correction.go). Small changes are not ordered.
 //
-// The paper's own scheme is an option (Config): wedges of polling levels (level.go), tradeoff
+// The paper's own scheme is an option (Config): wedges of polling levels (scheme.go), tradeoff
 // clusters and random phases. Each node of the wedge's tree then decides for the nodes behind it,
 // with the channel parameters that it was told (params.go).
 //
@@ -70,7 +70,7 @@
 // # Pages
 //
 // A channel whose address begins with page+ is a page and not a feed (page.go). Each poller keeps a
-// page.Tracker of the page and leaves out what the tracker takes for noise. Possible news goes to the
+// page.Memory of the page and leaves out what the memory takes for noise. Possible news goes to the
 // sequencer as a whole, which judges it by its own memory. For a new version the sequencer appends
 // an entry for readers, and the version itself as a patch, or now and then in full. So the next
 // sequencer knows what readers have; which lines change by themselves it has learned as a poller,
@@ -103,6 +103,12 @@
 // The channel's whole wedge stops if the sequencer has seen the same. Failures back off. Origins on
 // private addresses, where the node may fetch from them at all, are subject to all of this except
 // minimum intervals and hints, because they are the reader's own.
+//
+// # Components
+//
+// A Corona is made of components (type Corona lists them). A component has the state of one task,
+// knows the components below it, and asks those above it through a small interface or a function.
+// What several of them know of one channel, leaderState and assignment, is cut along the same lines.
 //
 // # Usage
 //

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"tidings/internal/env"
+	"tidings/overlay"
+	"tidings/overlay/owner"
 )
 
 // domain is the state that all channels of a registrable domain share.
@@ -17,25 +19,40 @@ type domain struct {
 	private       bool      // the last response came from a private address
 }
 
-// limitDomain stops this node's polls of a domain until a time.
-func (c *Corona) limitDomain(d *domain, until time.Time) {
-	d.limitedUntil, c.anyRateLimited = max(d.limitedUntil, momentOf(until)), true
+// stewards is what a node knows of a domain's stewards, and what it asks of them.
+type stewards struct {
+	epochs *owner.Tracker // epochs of the domain's key; the signatures of grants are verified by them
+
+	channels  []*channelBudget // the domain's channels that are led here
+	requestAt time.Time        // time of the next grant request
+	tries     int              // grant requests after which a channel still lacked a grant
 }
 
-// limitDomainOf stops this node's polls of an assignment's domain until a time.
-func (c *Corona) limitDomainOf(d *assignment, until time.Time) {
-	if d.domain == nil {
-		d.domain = c.domain(d.target.domain, d.target.private)
-	}
-	c.limitDomain(d.domain, until)
+// channelBudget is the part of a domain's budget that a channel has which this node leads.
+type channelBudget struct {
+	key    overlay.ID
+	url    string
+	domain *domain
+	since  time.Time // when this node became the sequencer
+
+	desiredPollers  int           // number of pollers without a budget
+	desiredInterval time.Duration // interval without a budget; 0: no poll yet
+	permitState
+	grant []byte // the grant of permit as pollers get it; nil: there is none
 }
 
-// domainOf returns the domain of an assignment; nil if there is nothing to know about it.
-func (c *Corona) domainOf(d *assignment) *domain {
-	if d.domain == nil && c.anyRateLimited {
-		return c.domains[d.target.domain]
-	}
-	return d.domain
+// domains knows the registrable domains of all channels that this node polls or leads.
+type domains struct {
+	*base
+	budgeted   bool // domains have budgets
+	byName     map[string]*domain
+	anyLimited bool // since this node started, at least one domain has asked for fewer requests
+	idle       int  // rate-limited domains that no channel here refers to
+}
+
+// limit stops this node's polls of a domain until a time.
+func (ds *domains) limit(d *domain, until time.Time) {
+	d.limitedUntil, ds.anyLimited = max(d.limitedUntil, momentOf(until)), true
 }
 
 // noteAddress notes whether a response came from a private address.
@@ -46,26 +63,26 @@ func (d *domain) noteAddress(a env.Answer) {
 }
 
 // forgettable says whether a domain without references has no state worth keeping.
-func (c *Corona) forgettable(d *domain) bool {
-	now := c.clock.Now()
-	return d.refs == 0 && !d.limitedUntil.after(now) && !d.lastUngranted.time().Add(c.scaled(ungrantedGap)).After(now)
+func (ds *domains) forgettable(d *domain) bool {
+	now := ds.clock.Now()
+	return d.refs == 0 && !d.limitedUntil.after(now) && !d.lastUngranted.time().Add(ds.scaled(ungrantedGap)).After(now)
 }
 
-// domain returns the domain with a name and counts the reference. private says that the address
+// refer returns the domain with a name and counts the reference. private says that the address
 // names a private host.
-func (c *Corona) domain(name string, private bool) *domain {
-	d := c.domains[name]
+func (ds *domains) refer(name string, private bool) *domain {
+	d := ds.byName[name]
 	if d == nil {
 		d = &domain{name: name, privateKnown: private, private: private}
-		c.domains[name] = d
+		ds.byName[name] = d
 	}
 	d.refs++
 	return d
 }
 
-// releaseDomain drops a reference to a domain. A domain that is rate-limited, or was polled without
+// release drops a reference to a domain. A domain that is rate-limited, or was polled without
 // a grant, is remembered until that is over, up to maxIdleDomains domains.
-func (c *Corona) releaseDomain(d *domain) {
+func (ds *domains) release(d *domain) {
 	if d.refs--; d.refs > 0 {
 		return
 	}
@@ -73,22 +90,55 @@ func (c *Corona) releaseDomain(d *domain) {
 		d.stewards.epochs.Close()
 		d.stewards = nil
 	}
-	if c.forgettable(d) {
-		delete(c.domains, d.name)
+	if ds.forgettable(d) {
+		delete(ds.byName, d.name)
 		return
 	}
-	if c.idleDomains++; c.idleDomains < maxIdleDomains {
+	if ds.idle++; ds.idle < maxIdleDomains {
 		return
 	}
-	c.idleDomains = 0
-	for name, d := range c.domains {
-		if c.forgettable(d) {
-			delete(c.domains, name)
+	ds.idle = 0
+	for name, d := range ds.byName {
+		if ds.forgettable(d) {
+			delete(ds.byName, name)
 		} else if d.refs == 0 {
-			c.idleDomains++
+			ds.idle++
 		}
 	}
-	if c.idleDomains == maxIdleDomains {
-		delete(c.domains, d.name)
+	if ds.idle == maxIdleDomains {
+		delete(ds.byName, d.name)
 	}
+}
+
+// takeUngranted says whether a domain may be polled now without a grant, and notes that it is.
+func (ds *domains) takeUngranted(d *domain, now time.Time) bool {
+	if now.Before(d.lastUngranted.time().Add(ds.scaled(ungrantedGap))) {
+		return false
+	}
+	d.lastUngranted = momentOf(now)
+	ds.stats.Solo++
+	return true
+}
+
+// exempt says whether a domain has no budget.
+func (ds *domains) exempt(d *domain) bool {
+	return !ds.budgeted || ds.cfg.ExemptPrivate && d.private
+}
+
+// shortestUngranted is the shortest interval of a channel without a grant.
+func (ds *domains) shortestUngranted() time.Duration {
+	return max(ds.cfg.PollInterval, ds.scaled(minPublicInterval))
+}
+
+// channel returns the budget of a channel that this node leads; nil if it leads none with this key
+// in the domain.
+func (ds *domains) channel(domain string, key overlay.ID) *channelBudget {
+	if d := ds.byName[domain]; d != nil && d.stewards != nil {
+		for _, l := range d.stewards.channels {
+			if l.key == key {
+				return l
+			}
+		}
+	}
+	return nil
 }

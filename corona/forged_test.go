@@ -193,8 +193,8 @@ func TestItemsHandedOverDoNotReplaceTheSnapshot(t *testing.T) {
 	v.pollers[1].HandOver(v.key, &f.Head, f.Items, known)
 	v.run(2 * time.Minute)
 	l := v.leader.leaders[v.key]
-	if len(v.items) != 3 || len(v.pollers[1].pendingReports) != 0 {
-		t.Errorf("the log has %q; %d reports still wait", titles(v.items), len(v.pollers[1].pendingReports))
+	if len(v.items) != 3 || len(v.pollers[1].reports.pending) != 0 {
+		t.Errorf("the log has %q; %d reports still wait", titles(v.items), len(v.pollers[1].reports.pending))
 	}
 	if now := len(v.knowing(doc)); now != stood || l.state != state {
 		t.Errorf("%d pollers know the document, where %d did; the state was %+v, and is %+v", now, stood, state, l.state)

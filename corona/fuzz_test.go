@@ -97,7 +97,7 @@ func TestValidatorsThatDoNotFitAreLeftOut(t *testing.T) {
 }
 
 // changeReport signs a poller's observation.
-func changeReport(p *poller, m *coronapb.Observation) *coronapb.Message {
+func changeReport(p *labNode, m *coronapb.Observation) *coronapb.Message {
 	return &coronapb.Message{Body: &coronapb.Message_Change{Change: &coronapb.ChangeReport{
 		Key: m.Key, Observation: p.signer.Sign(wire.DomainObservation, marshal(m)).Raw,
 	}}}
@@ -168,7 +168,7 @@ func FuzzMessage(f *testing.F) {
 		changeReport(l.poller(Config{}), m),
 		{Body: &coronapb.Message_ItemRequest{ItemRequest: &coronapb.ItemRequest{Key: k[:], Nonce: 7, Items: []uint32{0, 1}}}},
 		{Body: &coronapb.Message_ItemChunk{ItemChunk: &coronapb.ItemChunk{Key: k[:], Nonce: 7, Size: 9, Data: []byte("delta")}}},
-		l.poller(Config{}).signStatus(k, State{Kind: coronapb.State_LIMITED, Polled: l.now, Next: l.now.Add(1)}),
+		l.poller(Config{}).reports.signStatus(k, State{Kind: coronapb.State_LIMITED, Polled: l.now, Next: l.now.Add(1)}),
 		(&snapshot{valid: r.valid, fingerprints: fingerprintsOf(doc), digest: digest(fingerprintsOf(doc))}).message(k, 7, time.Hour),
 	} {
 		f.Add(marshal(b))
@@ -182,8 +182,8 @@ func FuzzMessage(f *testing.F) {
 		l.run(time.Minute, p)
 		finder := l.poller(Config{})
 		finder.Serve(k, wedgeDuty(channelParams{}.payload(url)))
-		finder.pendingReports = []*pendingReport{{nonce: 7, key: k, observation: r, fingerprints: fingerprintsOf(doc), since: l.now}}
-		for _, of := range []*poller{p, finder} {
+		finder.reports.pending = []*pendingReport{{nonce: 7, key: k, observation: r, fingerprints: fingerprintsOf(doc), since: l.now}}
+		for _, of := range []*labNode{p, finder} {
 			err := of.Receive("somebody", b)
 			if _, _, bad := parse(b); (err != nil) != (bad != nil) {
 				t.Errorf("%q: %v, want %v", b, err, bad)
@@ -196,8 +196,8 @@ func FuzzMessage(f *testing.F) {
 		if s := titles(log.items); !strings.Contains(s, "three") {
 			t.Errorf("after %q the log has %q", b, s)
 		}
-		if len(finder.pendingReports) != 0 && finder.pendingReports[0].nonce == 7 || p.itemFetchCount != len(p.leaders[k].itemFetches) {
-			t.Errorf("after %q %d reports are pending, %d item fetches wait", b, len(finder.pendingReports), p.itemFetchCount)
+		if len(finder.reports.pending) != 0 && finder.reports.pending[0].nonce == 7 || p.intake.fetching != len(p.leaders[k].itemFetches) {
+			t.Errorf("after %q %d reports are pending, %d item fetches wait", b, len(finder.reports.pending), p.intake.fetching)
 		}
 	})
 }

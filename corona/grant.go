@@ -35,6 +35,19 @@ type countersignature struct {
 	bytes []byte
 }
 
+// permit is a grant in force, as a poller or a sequencer keeps it.
+type permit struct {
+	portion
+	expiry time.Time
+	number uint64 // 0: inherited from an earlier sequencer and not verified by this node
+}
+
+// permitState is what a node has of the grants of one channel.
+type permitState struct {
+	permit     *permit // nil: there is none
+	unverified *grant  // the last grant whose epoch is not known yet
+}
+
 const (
 	maxDomain    = 253 // of a name, in bytes
 	maxStatement = 384

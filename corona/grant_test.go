@@ -124,7 +124,7 @@ func FuzzPoliteness(f *testing.F) {
 	epoch, _ := h.owners.View(overlay.StewardKey(w.network.Name, "a.example"))
 	statement := (&grant{domain: "a.example", key: feed.key, portion: portion{1, time.Hour}, expiry: w.now.Add(time.Minute), number: uint64(w.now.UnixMilli()), epoch: epoch.Epoch.Hash}).state().statement
 	for _, m := range []*coronapb.Politeness{
-		h.signClaims([]*coronapb.Claim{{Url: feed.url, IntervalMs: 1800_000, Pollers: 3}}, w.now),
+		h.permits.signClaims([]*coronapb.Claim{{Url: feed.url, IntervalMs: 1800_000, Pollers: 3}}, w.now),
 		{Body: &coronapb.Politeness_GrantResponse{GrantResponse: &coronapb.GrantResponse{Grants: [][]byte{feed.leader.leaders[feed.key].grant}}}},
 		{Body: &coronapb.Politeness_Countersign{Countersign: &coronapb.Countersign{Epoch: epoch.Epoch.Hash[:], Statements: [][]byte{statement}, Readers: []uint32{9}}}},
 		{Body: &coronapb.Politeness_Countersigned{Countersigned: &coronapb.Countersigned{Signatures: []*coronapb.Countersigned_Signature{{Key: feed.key[:], Signature: make([]byte, 64)}}}}},
@@ -138,7 +138,7 @@ func FuzzPoliteness(f *testing.F) {
 		for _, h := range w.houses {
 			_ = h.Corona.Receive(epoch.Epoch.Sequencer, b)
 			h.Corona.Deliver(overlay.StewardKey(w.network.Name, "a.example"), b)
-			h.openClaims(h.node.Self(), h.signer.Sign(wire.DomainRequest, b).Raw, w.now)
+			h.steward.openClaims(h.node.Self(), h.signer.Sign(wire.DomainRequest, b).Raw, w.now)
 		}
 	})
 }
@@ -201,7 +201,7 @@ func TestAPermitCoversOnlyItsGrant(t *testing.T) {
 		}
 		h.Serve(f.key, wedge.Assignment{Term: f.order.Term, N: c.of, IntervalStart: w.now, Interval: interval, Payload: marshal(words)})
 		d := h.assignments.Get(f.key)
-		if got := h.permitted(d, w.now.Add(c.age)); got != c.want {
+		if got := h.poller.permitted(d, w.now.Add(c.age)); got != c.want {
 			t.Errorf("%s: %v", what, got)
 		}
 	}
@@ -232,7 +232,7 @@ func TestAStewardRefusesToSignBeyondTheBudget(t *testing.T) {
 			m.Statements = append(m.Statements, g.state().statement)
 		}
 		before := other.stats.Denied
-		other.onCountersign(from, "a.example", m, w.now)
+		other.steward.onCountersign(from, "a.example", m, w.now)
 		if other.stats.Astray > 0 {
 			other.stats.Astray = 0
 			return 0
@@ -281,8 +281,8 @@ func TestAStewardRefusesToSignBeyondTheBudget(t *testing.T) {
 	}
 	again := &grant{domain: "a.example", key: w.feeds[0].key, portion: portion{4, half}, expiry: w.now.Add(time.Minute), number: number + 1, epoch: v.Epoch.Hash}
 	one := func(g *grant) bool {
-		out := other.politeness.stewardStates[v.Epoch.Key].grantedRates()
-		return other.approves(other.politeness.stewardStates[v.Epoch.Key], entry{g.portion, g.expiry, g.number, 1}, g.key, 9, &out, w.now)
+		out := other.steward.states[v.Epoch.Key].grantedRates()
+		return other.steward.approves(other.steward.states[v.Epoch.Key], entry{g.portion, g.expiry, g.number, 1}, g.key, 9, &out, w.now)
 	}
 	for range 2 {
 		if !one(again) {

@@ -76,7 +76,7 @@ func TestAReleasedPollerDoesNotKeepAChannelFailing(t *testing.T) {
 		t.Errorf("with one of two failing the state is %v", s)
 	}
 	l := v.leader.leaders[v.key]
-	v.leader.forgetFailing(l, v.now.Add(5*l.interval))
+	v.leader.sequencer.monitor.forgetFailing(l, v.now.Add(5*l.interval))
 	if s := v.state(); s.Kind != coronapb.State_OK || len(l.failing) > 0 {
 		t.Errorf("when it is forgotten it is %v, %d are failing", s, len(l.failing))
 	}
@@ -98,7 +98,7 @@ func TestAPollerWithoutASnapshotReportsEverything(t *testing.T) {
 		t.Errorf("%d pollers know the snapshot, %d change reports, %d entries", n, v.reports(), len(v.found))
 	}
 	blank.assignments.Get(v.key).snapshot = nil
-	other.limitDomainOf(other.assignments.Get(v.key), v.now.Add(time.Hour))
+	other.poller.limitDomainOf(other.assignments.Get(v.key), v.now.Add(time.Hour))
 	blank.Delivered(v.key, other.Handoff(v.key))
 	if d := blank.assignments.Get(v.key); len(v.knowing(doc)) != 2 || d.extras().limitedUntil.after(v.now) {
 		t.Errorf("%d know it, and are to rest until %v", len(v.knowing(doc)), d.extras().limitedUntil.time())
@@ -148,18 +148,18 @@ func TestTooManyReportsAreDropped(t *testing.T) {
 	doc, raw := bulky(rand.New(rand.NewPCG(1, 1)), 2, 40<<10)
 	v.serve(doc)
 	v.poll(v.pollers...)
-	if l := v.leader.leaders[v.key]; len(l.itemFetches) != maxItemFetches || v.leader.itemFetchCount != maxItemFetches || v.leader.Stats().Crowded != 3 {
-		t.Errorf("%d item fetches wait, %d in all, %d were dropped", len(l.itemFetches), v.leader.itemFetchCount, v.leader.Stats().Crowded)
+	if l := v.leader.leaders[v.key]; len(l.itemFetches) != maxItemFetches || v.leader.intake.fetching != maxItemFetches || v.leader.Stats().Crowded != 3 {
+		t.Errorf("%d item fetches wait, %d in all, %d were dropped", len(l.itemFetches), v.leader.intake.fetching, v.leader.Stats().Crowded)
 	}
 	shut = false
 	v.run(2 * time.Minute)
-	if len(v.found) != 2 || len(v.items) != 1+len(raw) || v.leader.itemFetchCount != 0 || len(v.leader.leaders[v.key].itemFetches) != 0 {
-		t.Errorf("%d entries with %d items; %d item fetches wait", len(v.found), len(v.items), v.leader.itemFetchCount)
+	if len(v.found) != 2 || len(v.items) != 1+len(raw) || v.leader.intake.fetching != 0 || len(v.leader.leaders[v.key].itemFetches) != 0 {
+		t.Errorf("%d entries with %d items; %d item fetches wait", len(v.found), len(v.items), v.leader.intake.fetching)
 	}
 	if n := len(v.knowing(doc)); n != len(v.pollers) {
 		t.Errorf("%d pollers know that", n)
 	}
-	v.leader.itemFetchCount = maxAllItemFetches
+	v.leader.intake.fetching = maxAllItemFetches
 	last, _ := bulky(rand.New(rand.NewPCG(2, 2)), 2, 40<<10)
 	v.serve(last)
 	v.poll(v.pollers[0])
@@ -195,7 +195,7 @@ func TestStalledItemFetchesGiveWay(t *testing.T) {
 		}
 	}
 	v.serve(rss("A", "", "one", "two"))
-	v.leader.dropItemFetch(l, l.itemFetches[0]) // otherwise there is no room at all
+	v.leader.intake.dropItemFetch(l, l.itemFetches[0]) // otherwise there is no room at all
 	v.poll(v.pollers[maxItemFetches])
 	if titles(v.items) != "one two" {
 		t.Errorf("the log has %q while others hold places", titles(v.items))
@@ -266,14 +266,14 @@ func TestANewSequencerGetsPendingReports(t *testing.T) {
 			}
 			doc, raw := bulky(rand.New(rand.NewPCG(1, 1)), 4, 100<<10)
 			v.serve(doc)
-			finder.Corona.poll(finder.assignments.Get(v.key), v.now)
+			finder.Corona.poller.poll(finder.assignments.Get(v.key), v.now)
 			v.run(keepReportFor + time.Minute)
 			if !handed || len(v.items) != 1+len(raw) || len(v.found) != 2 {
 				t.Errorf("handed on: %v; %d entries with %d items", handed, len(v.found), len(v.items))
 			}
 			for _, h := range v.houses {
-				if h.itemFetchCount != 0 || len(h.pendingReports) != 0 {
-					t.Errorf("%d item fetches wait, %d reports are pending", h.itemFetchCount, len(h.pendingReports))
+				if h.intake.fetching != 0 || len(h.reports.pending) != 0 {
+					t.Errorf("%d item fetches wait, %d reports are pending", h.intake.fetching, len(h.reports.pending))
 				}
 			}
 		})
@@ -297,7 +297,7 @@ func TestANewSequencerTrustsOnlyItsOwnLog(t *testing.T) {
 	v.hand(who)
 	who.Delivered(v.key, word)
 	v.run(time.Minute)
-	who.Corona.poll(who.assignments.Get(v.key), v.now)
+	who.Corona.poller.poll(who.assignments.Get(v.key), v.now)
 	v.run(time.Minute)
 	if titles(v.items) != "one two" {
 		t.Errorf("the log has %q", titles(v.items))
@@ -369,10 +369,10 @@ func TestMessagesOfOtherNodesAreIgnored(t *testing.T) {
 		tell(poller, s.message(v.key, nonce, 20*time.Hour))
 	}
 	w := &pendingReport{nonce: 9, key: key("http://other.example/"), observation: observation{f: parsed(t, doc)}, since: v.now}
-	poller.pendingReports = append(poller.pendingReports, w)
+	poller.reports.pending = append(poller.reports.pending, w)
 	tell(poller, s.message(v.key, 9, 20*time.Hour))
 	poller.Delivered(v.key, marshal(s.message(w.key, 9, 0)))
-	if d := poller.assignments.Get(v.key); d.snapshot.digest == 7 || d.extras().limitedUntil.after(v.now) || len(poller.pendingReports) != 1 {
+	if d := poller.assignments.Get(v.key); d.snapshot.digest == 7 || d.extras().limitedUntil.after(v.now) || len(poller.reports.pending) != 1 {
 		t.Errorf("a poller believes that the log stands at %x, and rests until %v", d.snapshot.digest, d.extras().limitedUntil.time())
 	}
 
@@ -393,8 +393,8 @@ func TestMessagesOfOtherNodesAreIgnored(t *testing.T) {
 	}
 	// Neither does a message of the right node if it is not what was requested.
 	_ = leader.Receive(g.from.ID, marshal(&coronapb.Message{Body: &coronapb.Message_ItemChunk{ItemChunk: &coronapb.ItemChunk{Key: v.key[:], Nonce: g.nonce, Size: 3, Data: []byte("xyz")}}}))
-	if st := leader.Stats(); st.Garbage != 1 || leader.itemFetchCount != 0 || len(v.found) != 1 {
-		t.Errorf("%d invalid messages, %d item fetches wait, %d entries", st.Garbage, leader.itemFetchCount, len(v.found))
+	if st := leader.Stats(); st.Garbage != 1 || leader.intake.fetching != 0 || len(v.found) != 1 {
+		t.Errorf("%d invalid messages, %d item fetches wait, %d entries", st.Garbage, leader.intake.fetching, len(v.found))
 	}
 }
 
@@ -417,12 +417,12 @@ func TestARefusedOrderIsRepeated(t *testing.T) {
 	l := v.leader.leaders[v.key]
 	before := v.order
 	v.leader.wedges = refusing{v.leader}
-	v.leader.enlist(l, 1, v.now)
+	v.leader.sequencer.order(l, 1, v.now)
 	if l.pollers != 2 || l.order.N != before.N || l.order.Term != before.Term || v.leader.Stats().Unlisted != 1 {
 		t.Errorf("%d pollers, order %+v, %d orders refused", l.pollers, l.order, v.leader.Stats().Unlisted)
 	}
 	v.leader.wedges = v.leader
-	v.leader.enlist(l, 1, v.now)
+	v.leader.sequencer.order(l, 1, v.now)
 	if l.pollers != 1 || v.order.N != 1 || v.order.Term.Seq != before.Term.Seq+1 {
 		t.Errorf("%d pollers, order %+v", l.pollers, v.order)
 	}
@@ -463,7 +463,7 @@ func TestAnEarlierSuccessIsNoRecovery(t *testing.T) {
 	v.poll(v.pollers[0]) // the other poller stops
 	v.run(2 * time.Minute)
 	l := v.leader.leaders[v.key]
-	v.leader.forgetFailing(l, v.now.Add(5*l.interval))
+	v.leader.sequencer.monitor.forgetFailing(l, v.now.Add(5*l.interval))
 	if s := v.state(); s.Kind == coronapb.State_OK {
 		t.Errorf("%+v", s)
 	}

@@ -2,7 +2,9 @@ package corona
 
 import (
 	"fmt"
+	"net/netip"
 	"net/url"
+	"strings"
 	"time"
 
 	"golang.org/x/net/publicsuffix"
@@ -13,6 +15,17 @@ import (
 )
 
 const (
+	// suspicionPeriod is how long a document is held back that looks as if another feed had
+	// replaced this one. A host that lost its database usually has it back by then, and few feeds
+	// that replace all items do so again within an hour.
+	suspicionPeriod = time.Hour
+	// privateSuspicionIntervals is the same for an origin on a private address, in polling
+	// intervals.
+	privateSuspicionIntervals = 4
+	// minPublicInterval and maxPublicInterval bound the polling interval of a public origin,
+	// whatever the network or the origin asks for.
+	minPublicInterval = 15 * time.Minute
+	maxPublicInterval = 24 * time.Hour
 	// freeFails is the number of consecutive failures before the interval grows.
 	freeFails = 3
 	// unreachableRetry is the delay after the first poll that reached no server. It doubles with
@@ -29,41 +42,29 @@ const (
 	privateMaxIntervals = 8
 )
 
-// originOf returns the domain of an address, and whether the address names a private host.
-func originOf(url string) (domain string, private bool) { return domainOf(url), privateHost(url) }
-
-// domainOf returns the registrable domain of an address, or its host if there is none.
-func domainOf(raw string) string {
+// originOf returns the registrable domain of an address, or its host if there is none, and whether
+// the address literally names a private host.
+func originOf(raw string) (domain string, private bool) {
 	raw, _ = feed.DocumentURL(raw)
 	u, err := url.Parse(raw)
 	if err != nil {
-		return raw
+		return raw, false
 	}
 	host := u.Hostname()
-	if d, err := publicsuffix.EffectiveTLDPlusOne(host); err == nil {
-		return d
+	if domain, err = publicsuffix.EffectiveTLDPlusOne(host); err != nil {
+		domain = host
 	}
-	return host
-}
-
-// setInterval sets the polling interval of a channel and the rule that gave it. f is nil after "not
-// modified"; then the hints of the previous document still hold.
-func (c *Corona) setInterval(l *leaderState, f *feed.Feed) {
-	if f != nil {
-		l.hints, l.inherited.interval = f.Hints, 0
+	if a, err := netip.ParseAddr(host); err == nil {
+		a = a.Unmap()
+		return domain, a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast()
 	}
-	interval, why := c.intervalOf(l.private, l.hints, l.maxAge, l.inherited.interval)
-	l.desiredInterval = interval
-	if p := l.permit; p != nil && p.interval > interval {
-		interval, why = p.interval, "the budget of "+l.domain.name
-	}
-	l.interval, l.why = interval.Truncate(time.Millisecond), why // orders have milliseconds
+	return domain, host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
 // intervalOf returns the time between two polls of a channel by one node, and the rule that gave
 // it. before is an inherited interval, which holds until a document sets its own.
-func (c *Corona) intervalOf(private bool, hints feed.Hints, fresh, before time.Duration) (interval time.Duration, why string) {
-	interval, why = c.cfg.PollInterval, "the network's polling interval"
+func (b *base) intervalOf(private bool, hints feed.Hints, fresh, before time.Duration) (interval time.Duration, why string) {
+	interval, why = b.cfg.PollInterval, "the network's polling interval"
 	if private {
 		return interval, why
 	}
@@ -72,7 +73,7 @@ func (c *Corona) intervalOf(private bool, hints feed.Hints, fresh, before time.D
 			interval, why = d, rule
 		}
 	}
-	stretch(c.scaled(minPublicInterval), "the shortest interval for public web servers")
+	stretch(b.scaled(minPublicInterval), "the shortest interval for public web servers")
 	stretch(hints.TTL, "the feed's ttl")
 	stretch(hints.Period, "the feed's sy:updatePeriod")
 	stretch(fresh, "max-age of the web server")
@@ -110,35 +111,6 @@ func (s skips) after(at time.Time) time.Time {
 	return at
 }
 
-// failed plans the next poll after a failure, and tells the sequencer.
-func (c *Corona) failed(d *assignment, a env.Answer, s State, now time.Time) {
-	x := d.ensureExtra()
-	if x.failure == nil {
-		x.failure = &failure{}
-	}
-	i := x.failure
-	i.fails++
-	interval := d.schedule.Interval
-	b := c.backOff(s, a, i.fails, interval, d.private, d.target.domain)
-	wait, why := b.wait, b.why
-	if b.limitDomain > 0 {
-		c.limitDomainOf(d, now.Add(b.limitDomain))
-	}
-	var at time.Time
-	switch {
-	case wait < interval:
-		at = now.Add(wait + time.Duration(c.rand.Int64N(int64(wait/20)+1)))
-	case b.asked:
-		at, _ = d.nextAllowed(now.Add(wait - 1))
-	default: // at the node's own slot, so that its polls stay apart from the others'
-		at, _ = d.nextAllowed(now.Add(wait - interval/2))
-	}
-	s.Polled, s.Next, s.Why = now, at, why
-	i.state = s
-	c.plan(d, at, why)
-	c.reportStatus(d, s, now)
-}
-
 // backOff is the consequence of a failed poll.
 type backOff struct {
 	wait        time.Duration
@@ -148,40 +120,40 @@ type backOff struct {
 }
 
 // backOff returns when to ask an origin again after so many consecutive failures.
-func (c *Corona) backOff(s State, a env.Answer, fails int, interval time.Duration, private bool, domain string) (b backOff) {
-	b.wait, b.why = interval, "the polling interval"
+func (b *base) backOff(s State, a env.Answer, fails int, interval time.Duration, private bool, domain string) (o backOff) {
+	o.wait, o.why = interval, "the polling interval"
 	for range fails - freeFails {
-		if b.wait *= 2; b.wait >= maxPublicInterval {
-			b.wait = maxPublicInterval
+		if o.wait *= 2; o.wait >= maxPublicInterval {
+			o.wait = maxPublicInterval
 			break
 		}
-		b.why = fmt.Sprintf("%d polls failed", fails)
+		o.why = fmt.Sprintf("%d polls failed", fails)
 	}
 	if !private && s.Kind == coronapb.State_UNREACHABLE {
 		// The server was not bothered, and names and connections can recover at any time.
-		b.wait, b.why = min(unreachableRetry<<min(fails-1, 11), maxPublicInterval), "not reachable at the last poll"
+		o.wait, o.why = min(unreachableRetry<<min(fails-1, 11), maxPublicInterval), "not reachable at the last poll"
 	} else if !private {
-		b.wait = max(b.wait, c.scaled(minPublicInterval))
+		o.wait = max(o.wait, b.scaled(minPublicInterval))
 	}
 	switch {
 	case s.Kind == coronapb.State_GONE:
-		b.wait, b.why = goneRetry, "gone for good (410)"
+		o.wait, o.why = goneRetry, "gone for good (410)"
 	case s.Kind == coronapb.State_LIMITED:
 		limit := rateLimitOf(a, fails)
 		if a.RetryAfter <= 0 && private {
 			limit = interval
 		}
-		b.wait, b.why, b.asked = max(limit, interval), domain+" asks for fewer requests", true
+		o.wait, o.why, o.asked = max(limit, interval), domain+" asks for fewer requests", true
 		if !private {
-			b.limitDomain = limit
+			o.limitDomain = limit
 		}
-	case min(a.RetryAfter, maxRetryAfter) > b.wait:
-		b.wait, b.why, b.asked = min(a.RetryAfter, maxRetryAfter), "Retry-After of the web server", true
+	case min(a.RetryAfter, maxRetryAfter) > o.wait:
+		o.wait, o.why, o.asked = min(a.RetryAfter, maxRetryAfter), "Retry-After of the web server", true
 	}
 	if private && s.Kind != coronapb.State_LIMITED {
-		b.wait = min(b.wait, privateMaxIntervals*interval)
+		o.wait = min(o.wait, privateMaxIntervals*interval)
 	}
-	return b
+	return o
 }
 
 // maxRetryAfter bounds the pause that an origin can ask for. An origin that names the year 9999 has
@@ -199,3 +171,11 @@ func rateLimitOf(a env.Answer, fails int) time.Duration {
 
 // maxIdleDomains bounds the rate-limited domains without a channel here that are remembered.
 const maxIdleDomains = 10_000
+
+// suspicionPeriodOf is how long a suspicious document is held back.
+func suspicionPeriodOf(private bool, interval time.Duration) time.Duration {
+	if private {
+		return min(suspicionPeriod, privateSuspicionIntervals*interval)
+	}
+	return suspicionPeriod
+}

@@ -39,10 +39,10 @@ func TestTheLongestHintSetsTheInterval(t *testing.T) {
 	} {
 		l := newLab(t)
 		p := l.poller(Config{PollInterval: c.network})
-		ld := &leaderState{url: "http://a.example/", private: c.private, maxAge: c.maxAge}
+		ld := &leaderState{channelBudget: channelBudget{url: "http://a.example/"}, pacing: pacing{private: c.private, maxAge: c.maxAge}}
 		// "Not modified" has no hints; those of the document before still hold.
 		for _, f := range []*feed.Feed{{Hints: c.hints}, nil} {
-			if p.setInterval(ld, f); ld.interval != c.want || !strings.Contains(ld.why, c.why) {
+			if p.sequencer.setInterval(ld, f); ld.interval != c.want || !strings.Contains(ld.why, c.why) {
 				t.Errorf("%s: %v because of %q", c.what, ld.interval, ld.why)
 			}
 		}
@@ -169,7 +169,7 @@ func TestFailuresBackOff(t *testing.T) {
 		p.lead(url, nil)
 		d := p.assignments.Get(key(url))
 		d.ensureExtra().failure, d.private = &failure{fails: c.before}, c.private
-		p.failed(d, c.a, classify(c.a, nil, nil), l.now)
+		p.poller.failed(d, c.a, classify(c.a, nil, nil), l.now)
 		// The next poll is at a slot, unless no server was reached.
 		if wait := d.next.time().Sub(l.now); wait < c.want || wait > c.want+max(c.want/20, d.schedule.Interval-1) || !strings.Contains(d.extra.failure.state.Why, c.why) || d.extra.failure.fails != c.before+1 {
 			t.Errorf("%s: in %v because of %q", c.what, wait, d.extra.failure.state.Why)
@@ -196,7 +196,7 @@ func TestDomainOfAnOriginIsItsRegistrableDomain(t *testing.T) {
 		"http://localhost:8000/":           "localhost",
 		"http://%zz/":                      "http://%zz/",
 	} {
-		if got := domainOf(raw); got != want {
+		if got, _ := originOf(raw); got != want {
 			t.Errorf("%s: %q, not %q", raw, got, want)
 		}
 	}
@@ -207,22 +207,22 @@ func TestRateLimitedDomainsAreBounded(t *testing.T) {
 	l := newLab(t)
 	p := l.poller(Config{})
 	rest := func(name string, d time.Duration) {
-		at := p.domain(originOf("http://" + name + "/"))
+		at := p.domains.refer(originOf("http://" + name + "/"))
 		at.limitedUntil = momentOf(l.now.Add(d))
-		p.releaseDomain(at)
+		p.domains.release(at)
 	}
 	for i := range maxIdleDomains + 10 {
 		rest(fmt.Sprintf("d%d.example", i), time.Hour)
 	}
-	if len(p.domains) > maxIdleDomains {
-		t.Errorf("%d domains rest", len(p.domains))
+	if len(p.domains.byName) > maxIdleDomains {
+		t.Errorf("%d domains rest", len(p.domains.byName))
 	}
 	l.now = l.now.Add(2 * time.Hour)
 	for i := range maxIdleDomains {
 		rest(fmt.Sprintf("e%d.example", i), time.Hour)
 	}
-	if len(p.domains) > maxIdleDomains || p.domains["d1.example"] != nil {
-		t.Errorf("%d domains rest after some were over", len(p.domains))
+	if len(p.domains.byName) > maxIdleDomains || p.domains.byName["d1.example"] != nil {
+		t.Errorf("%d domains rest after some were over", len(p.domains.byName))
 	}
 }
 
@@ -236,7 +236,7 @@ func TestAJustMissedSlotIsMadeUpFor(t *testing.T) {
 		24 * time.Second: 750 * time.Millisecond, time.Minute: 1875 * time.Millisecond, 30 * time.Minute: 10 * time.Second, time.Hour: 10 * time.Second,
 	} {
 		d := &assignment{polledAt: momentOf(now.Add(-interval * 3 / 4)), schedule: schedule{Interval: interval}}
-		if late := now.Sub(p.notBefore(d, now)); late != want {
+		if late := now.Sub(p.poller.notBefore(d, now)); late != want {
 			t.Errorf("an interval of %v: %v late", interval, late)
 		}
 	}

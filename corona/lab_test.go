@@ -34,13 +34,13 @@ type origin func(r env.Request) env.Answer
 
 type asked struct {
 	at time.Time
-	by *poller
+	by *labNode
 	env.Request
 }
 
 type answer struct {
 	at     time.Time
-	to     *poller
+	to     *labNode
 	handle env.Handle
 	env.Answer
 }
@@ -59,9 +59,9 @@ func (l *lab) Do(pure, done func()) {
 	done()
 }
 
-// poller is a node's Corona with stubs of the layers above. Each channel has a log, whose entries
+// labNode is a node's Corona with stubs of the layers above. Each channel has a log, whose entries
 // are held at once or when the test says so.
-type poller struct {
+type labNode struct {
 	*Corona
 	l         *lab
 	logs      map[overlay.ID]*channelLog
@@ -85,8 +85,8 @@ type channelLog struct {
 	note  []byte
 }
 
-func (l *lab) poller(cfg Config) *poller {
-	p := &poller{l: l, logs: map[overlay.ID]*channelLog{}, readers: 1}
+func (l *lab) poller(cfg Config) *labNode {
+	p := &labNode{l: l, logs: map[overlay.ID]*channelLog{}, readers: 1}
 	e := env.Env{Clock: l, Fetcher: fetcher{p}, Worker: l, Rand: rand.New(rand.NewPCG(1, 2)), Log: slog.New(slog.DiscardHandler)}
 	cfg.Network = "lab"
 	e.Network, e.Store = nobody{}, nobody{}
@@ -105,11 +105,11 @@ func (nobody) Commit(_ []env.Op, done func(error))              { done(nil) }
 func (nobody) Get([]byte) ([]byte, error)                       { return nil, nil }
 func (nobody) Range([]byte, func(key, value []byte) bool) error { return nil }
 func (nobody) Set([]byte) error                                 { return nil }
-func (nobody) Remote() (any, bool)                              { return &honeycomb.Bins{}, true }
-func (nobody) RequestQuickRounds()                              {}
+func (nobody) Rest() (any, bool)                                { return &honeycomb.Bins{}, true }
+func (nobody) Disturbed()                                       {}
 
 // alone is the wedge of a node without others: it polls what it leads.
-type alone struct{ *poller }
+type alone struct{ *labNode }
 
 func (a alone) Enlist(key overlay.ID, o wedge.Order) error {
 	if o.N == 0 {
@@ -133,11 +133,11 @@ func (a alone) Served(overlay.ID) (served, declined int) { return 1, 0 }
 func (a alone) AdjustLevels() {}
 
 // fetcher asks the lab's origins.
-type fetcher struct{ *poller }
+type fetcher struct{ *labNode }
 
 func (f fetcher) Fetch(h env.Handle, r env.Request) {
 	l := f.l
-	l.asked = append(l.asked, asked{l.now, f.poller, r})
+	l.asked = append(l.asked, asked{l.now, f.labNode, r})
 	a := env.Answer{Err: env.ErrDNS, Message: "no such host"}
 	if o := l.origins[r.URL]; o != nil {
 		a = o(r)
@@ -145,13 +145,13 @@ func (f fetcher) Fetch(h env.Handle, r env.Request) {
 	if a.FinalURL == "" {
 		a.FinalURL = r.URL
 	}
-	l.under = append(l.under, answer{l.now.Add(latency), f.poller, h, a})
+	l.under = append(l.under, answer{l.now.Add(latency), f.labNode, h, a})
 }
 
 func key(url string) overlay.ID { return overlay.Key("lab", url) }
 
 // lead makes a poller lead and poll a channel, starting from what an earlier poller left.
-func (p *poller) lead(url string, old *channelLog) *channelLog {
+func (p *labNode) lead(url string, old *channelLog) *channelLog {
 	log := &channelLog{url: url}
 	if old != nil {
 		log = &channelLog{url: url, items: slices.Clone(old.items), found: slices.Clone(old.found), note: old.note}
@@ -166,9 +166,9 @@ func (p *poller) lead(url string, old *channelLog) *channelLog {
 	return log
 }
 
-func (p *poller) Saw(_ overlay.ID, _ *feed.Head, secure bool) { p.saw = append(p.saw, secure) }
+func (p *labNode) Saw(_ overlay.ID, _ *feed.Head, secure bool) { p.saw = append(p.saw, secure) }
 
-func (p *poller) Found(key overlay.ID, d difference.Delta, _ *feed.Feed, done func(ok bool)) bool {
+func (p *labNode) Found(key overlay.ID, d difference.Delta, _ *feed.Feed, done func(ok bool)) bool {
 	log := p.logs[key]
 	d = followed(p.l.t, d)
 	held := func(ok bool) {
@@ -211,7 +211,7 @@ func followed(t testing.TB, d difference.Delta) difference.Delta {
 }
 
 // hold ends the appends that wait, with a quorum or without.
-func (p *poller) hold(ok bool) {
+func (p *labNode) hold(ok bool) {
 	waiting := p.waiting
 	p.waiting = nil
 	for _, held := range waiting {
@@ -219,7 +219,7 @@ func (p *poller) hold(ok bool) {
 	}
 }
 
-func (p *poller) StateChanged(_ overlay.ID, state []byte, urgency Urgency) {
+func (p *labNode) StateChanged(_ overlay.ID, state []byte, urgency Urgency) {
 	s, err := ParseState(state)
 	if err != nil {
 		p.l.t.Errorf("a state that cannot be read: %v", err)
@@ -227,32 +227,34 @@ func (p *poller) StateChanged(_ overlay.ID, state []byte, urgency Urgency) {
 	p.said, p.urgencies = append(p.said, s), append(p.urgencies, urgency)
 }
 
-func (p *poller) SetNote(key overlay.ID, note []byte) { p.logs[key].note = note }
+func (p *labNode) SetNote(key overlay.ID, note []byte) { p.logs[key].note = note }
 
-func (p *poller) readersOf(url string) int { return p.Corona.readers(p.leaders[key(url)]) }
+func (p *labNode) readersOf(url string) int {
+	return p.Corona.readers(p.leaders[key(url)])
+}
 
 // cease makes a poller stop leading a channel, like a node that dies.
-func (p *poller) cease(url string) {
+func (p *labNode) cease(url string) {
 	p.Cease(key(url))
 	p.Release(key(url))
 }
 
-func (p *poller) Owns(key overlay.ID) bool { return p.leaders[key] != nil }
+func (p *labNode) Owns(key overlay.ID) bool { return p.leaders[key] != nil }
 
-func (p *poller) Term(overlay.ID) uint64 { return p.epoch }
+func (p *labNode) Term(overlay.ID) uint64 { return p.epoch }
 
-func (p *poller) Leader(overlay.ID) (env.Peer, bool) { return env.Peer{}, false }
+func (p *labNode) Leader(overlay.ID) (env.Peer, bool) { return env.Peer{}, false }
 
-func (p *poller) Fading(overlay.ID, int) []feed.ID { return nil }
+func (p *labNode) Fading(overlay.ID, int) []feed.ID { return nil }
 
-func (p *poller) Weight(overlay.ID) int { return p.readers }
+func (p *labNode) Weight(overlay.ID) int { return p.readers }
 
-func (p *poller) Fetched(_ overlay.ID, f *feed.Feed, _ Offer, _ State) {
+func (p *labNode) Fetched(_ overlay.ID, f *feed.Feed, _ Offer, _ State) {
 	p.fetched = append(p.fetched, f)
 }
 
 // run lets time pass for some pollers.
-func (l *lab) run(d time.Duration, pollers ...*poller) {
+func (l *lab) run(d time.Duration, pollers ...*labNode) {
 	l.t.Helper()
 	end := l.now.Add(d)
 	for range 1_000_000 {

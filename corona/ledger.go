@@ -15,13 +15,13 @@ import (
 
 // startEpoch starts to divide the budget in a new epoch, or with other stewards. The budget leader
 // first learns which grants are in force.
-func (c *Corona) startEpoch(o *stewardState, e *owner.Epoch, now time.Time) {
+func (st *steward) startEpoch(o *stewardState, e *owner.Epoch, now time.Time) {
 	if o.leads(e) {
 		return
 	}
 	before := o.epoch
 	o.epoch, o.pendingGrants, o.ledgerTries, o.ledgerNonce = e, nil, 0, 0
-	o.ledgersFrom = []env.PeerID{c.node.Self().Peer.ID}
+	o.ledgersFrom = []env.PeerID{st.node.Self().Peer.ID}
 	switch {
 	case before != nil && before.Hash == e.Prior:
 		// The same node continues. New stewards may have signed grants for another leader.
@@ -30,44 +30,44 @@ func (c *Corona) startEpoch(o *stewardState, e *owner.Epoch, now time.Time) {
 				o.ledgersFrom = append(o.ledgersFrom, p)
 			}
 		}
-	case e.Number == 1 && e.Prior == (owner.Hash{}) && e.Time.After(c.politeness.startedAt):
+	case e.Number == 1 && e.Prior == (owner.Hash{}) && e.Time.After(st.startedAt):
 		// All channels of a new domain ask at the same time. The first to ask must not get
 		// everything.
-		o.raiseAfter = now.Add(c.cfg.MaintenanceInterval)
+		o.raiseAfter = now.Add(st.cfg.MaintenanceInterval)
 	case e.Number == 1:
 		// A quorum was lost, and with it perhaps all knowledge of grants in force.
-		o.raiseAfter = now.Add(c.grantLifetime() + clockSlack)
-	case !e.Time.After(c.politeness.startedAt):
+		o.raiseAfter = now.Add(st.grantLifetime() + clockSlack)
+	case !e.Time.After(st.startedAt):
 		// This node was restarted and has lost its ledger; other stewards may have been restarted
 		// with it.
-		o.raiseAfter = c.politeness.startedAt.Add(c.grantLifetime() + clockSlack)
+		o.raiseAfter = st.startedAt.Add(st.grantLifetime() + clockSlack)
 	}
 	if len(o.ledgersFrom) < len(e.Owners) {
-		o.ledgerNonce = c.rand.Uint64() | 1
-		c.requestLedgers(o, e, now)
+		o.ledgerNonce = st.rand.Uint64() | 1
+		st.requestLedgers(o, e, now)
 	}
 }
 
 // requestLedgers asks the other stewards which grants they have signed.
-func (c *Corona) requestLedgers(o *stewardState, e *owner.Epoch, now time.Time) {
+func (st *steward) requestLedgers(o *stewardState, e *owner.Epoch, now time.Time) {
 	for _, p := range e.Owners {
 		if !slices.Contains(o.ledgersFrom, p) {
-			c.sendPoliteness(c.peer(p), o.domain, &coronapb.Politeness{Body: &coronapb.Politeness_LedgerRequest{LedgerRequest: &coronapb.LedgerRequest{Nonce: o.ledgerNonce}}})
+			st.sendPoliteness(st.peer(p), o.domain, &coronapb.Politeness{Body: &coronapb.Politeness_LedgerRequest{LedgerRequest: &coronapb.LedgerRequest{Nonce: o.ledgerNonce}}})
 		}
 	}
-	c.scheduleRetry(o, now)
+	st.scheduleRetry(o, now)
 }
 
 // onLedgerRequest sends the grants that this steward has signed.
-func (c *Corona) onLedgerRequest(from env.PeerID, domain string, m *coronapb.LedgerRequest) {
-	o, v := c.stewardOf(domain)
+func (st *steward) onLedgerRequest(from env.PeerID, domain string, m *coronapb.LedgerRequest) {
+	o, v := st.stewardOf(domain)
 	if o == nil || v.Epoch.Sequencer != from {
 		return
 	}
-	c.dropExpired(o, c.clock.Now())
+	st.dropExpired(o, st.clock.Now())
 	answer := &coronapb.Ledger{Nonce: m.Nonce}
 	send := func() {
-		c.sendPoliteness(c.peer(from), domain, &coronapb.Politeness{Body: &coronapb.Politeness_Ledger{Ledger: answer}})
+		st.sendPoliteness(st.peer(from), domain, &coronapb.Politeness{Body: &coronapb.Politeness_Ledger{Ledger: answer}})
 		answer = &coronapb.Ledger{Nonce: m.Nonce}
 	}
 	for _, a := range o.accounts {
@@ -85,19 +85,19 @@ func (c *Corona) onLedgerRequest(from env.PeerID, domain string, m *coronapb.Led
 }
 
 // onLedger takes the grants that another steward has signed.
-func (c *Corona) onLedger(from env.PeerID, domain string, m *coronapb.Ledger, now time.Time) {
-	o, v := c.stewardOf(domain)
+func (st *steward) onLedger(from env.PeerID, domain string, m *coronapb.Ledger, now time.Time) {
+	o, v := st.stewardOf(domain)
 	if o == nil || !v.Leads || !o.leads(v.Epoch) || o.ledgerNonce == 0 || o.ledgerNonce != m.Nonce || !slices.Contains(v.Epoch.Owners, from) {
 		return
 	}
 	for _, e := range m.Entries {
 		expiry := timeOf(e.ExpiryMs)
-		if expiry.After(now.Add(c.grantLifetime() + clockSlack)) {
-			c.stats.Garbage++ // no steward signs such a grant
+		if expiry.After(now.Add(st.grantLifetime() + clockSlack)) {
+			st.stats.Garbage++ // no steward signs such a grant
 			continue
 		}
-		if a := c.openAccount(o, overlay.ID(e.Key)); a != nil {
-			a.add(entry{portion{int(e.Pollers), time.Duration(e.IntervalMs) * time.Millisecond}, expiry, e.Number, c.plausibleReaders(e.Readers)})
+		if a := st.openAccount(o, overlay.ID(e.Key)); a != nil {
+			a.add(entry{portion{int(e.Pollers), time.Duration(e.IntervalMs) * time.Millisecond}, expiry, e.Number, st.plausibleReaders(e.Readers)})
 		}
 	}
 	if !m.Last || slices.Contains(o.ledgersFrom, from) {
@@ -105,6 +105,6 @@ func (c *Corona) onLedger(from env.PeerID, domain string, m *coronapb.Ledger, no
 	}
 	if o.ledgersFrom = append(o.ledgersFrom, from); len(o.ledgersFrom) >= len(v.Epoch.Owners) {
 		o.ledgerNonce = 0
-		c.issueGrants(o, v.Epoch, now)
+		st.issueGrants(o, v.Epoch, now)
 	}
 }

@@ -1,6 +1,7 @@
 package corona
 
 import (
+	"crypto/ed25519"
 	"fmt"
 	"time"
 	"unicode/utf8"
@@ -10,8 +11,8 @@ import (
 	"tidings/corona/coronapb"
 	"tidings/internal/env"
 	"tidings/internal/feed"
-	"tidings/internal/wire"
 	"tidings/overlay"
+	"tidings/overlay/owner"
 )
 
 // maxNodeRecord is the size of the largest record of a node, in bytes.
@@ -136,97 +137,6 @@ func breaksState(m *coronapb.State) string {
 	return ""
 }
 
-// Receive takes a message from a poller or a sequencer.
-func (c *Corona) Receive(from env.PeerID, body []byte) error {
-	m, key, err := parse(body)
-	if err != nil {
-		return err
-	}
-	if p := m.GetPoliteness(); p != nil {
-		c.takePoliteness(from, p)
-		return nil
-	}
-	c.take(key, from, m)
-	return nil
-}
-
-// Deliver takes a message that was routed to a key. If this node is not the key's sequencer but
-// knows it, the message is forwarded.
-func (c *Corona) Deliver(key overlay.ID, body []byte) {
-	m, of, err := parse(body)
-	if p := m.GetPoliteness(); err == nil && p != nil {
-		c.deliverPoliteness(key, p)
-		return
-	}
-	if err != nil || of != key || m.GetChange() == nil && m.GetStatus() == nil {
-		c.stats.Garbage++
-		return
-	}
-	if c.leaders[key] != nil {
-		c.take(key, "", m)
-	} else if to, ok := c.app.Leader(key); ok && to.ID != c.node.Self().Peer.ID {
-		c.net.Send(to, env.Control, wire.AppendFrame(nil, wire.Corona, m))
-	} // otherwise the poller repeats it
-}
-
-// Delivered takes a snapshot that the sequencer of a channel sent to all pollers. It plans no poll;
-// the next poll uses the snapshot.
-func (c *Corona) Delivered(key overlay.ID, body []byte) {
-	t, ok := c.cfg.Payloads.notice(key, body)
-	if !ok {
-		c.stats.Garbage++
-		return
-	}
-	c.onSnapshot(key, t)
-}
-
-// take passes a message to the part of this node that handles it. from is empty if the message was
-// routed to this node.
-func (c *Corona) take(key overlay.ID, from env.PeerID, m *coronapb.Message) {
-	l := c.leaders[key]
-	switch b := m.Body.(type) {
-	case *coronapb.Message_Change:
-		if l == nil {
-			c.stats.Astray++
-			return
-		}
-		c.onChange(l, from, b.Change)
-	case *coronapb.Message_Status:
-		if l == nil {
-			c.stats.Astray++
-			return
-		}
-		c.onStatusReport(l, b.Status)
-	case *coronapb.Message_ItemChunk:
-		if l != nil {
-			c.onItemChunk(l, from, b.ItemChunk)
-		}
-	case *coronapb.Message_ItemRequest:
-		c.onItemRequest(from, b.ItemRequest)
-	case *coronapb.Message_Snapshot:
-		// Only a node that got the report can know its nonce. Snapshots for all pollers come down
-		// the wedge instead.
-		if w := c.pendingReport(b.Snapshot.Nonce); w != nil && w.key == key {
-			c.onSnapshot(key, noticeFrom(b.Snapshot))
-		}
-	}
-}
-
-// tell sends a message to the sequencer of a channel, if this node knows it and again is false.
-// Otherwise it routes the message to the root of the key, which forwards it.
-func (c *Corona) tell(key overlay.ID, m *coronapb.Message, again bool) {
-	if to, ok := c.app.Leader(key); ok && !again && to.ID != c.node.Self().Peer.ID {
-		c.send(to, env.Control, m)
-		return
-	}
-	c.node.Route(wire.Corona, key, marshal(m), func(overlay.Receipt, bool) {})
-}
-
-// send sends a message to a poller, or to the sequencer.
-func (c *Corona) send(to env.Peer, class env.Class, m *coronapb.Message) {
-	c.net.Send(to, class, wire.AppendFrame(nil, wire.Corona, m))
-}
-
 func (v validators) wire() *coronapb.Validators {
 	if len(v.etag) > maxValidator || len(v.lastModified) > maxValidator || len(v.url) > maxURL ||
 		!utf8.ValidString(v.etag) || !utf8.ValidString(v.lastModified) || !utf8.ValidString(v.url) {
@@ -259,7 +169,7 @@ func observationFrom(m *coronapb.Observation, of []fingerprint) observation {
 		valid: validatorsFrom(m.Valid), maxAge: span(t.GetMaxAgeMs()), moved: t.GetMoved(), private: t.GetPrivate(),
 		size: int(min(t.GetSize(), feed.MaxDocument)), handedOver: m.HandedOver,
 		f: &feed.Feed{
-			Hints:   feed.Hints{TTL: span(t.GetTtlMs()), Period: span(t.GetPeriodMs()), SkipHours: t.GetSkipHours(), SkipDays: uint8(t.GetSkipDays())},
+			Hints: feed.Hints{TTL: span(t.GetTtlMs()), Period: span(t.GetPeriodMs()), SkipHours: t.GetSkipHours(), SkipDays: uint8(t.GetSkipDays())},
 			Omitted: t.GetLacks(), Items: make([]feed.Item, len(of)),
 		},
 	}
@@ -286,3 +196,49 @@ func (s *snapshot) message(key overlay.ID, nonce uint64, limitedFor time.Duratio
 // maxSnapshotItems bounds the fingerprints in a snapshot message. Of a longer document, pollers
 // report every version that differs, and the sequencer requests what is new to it.
 const maxSnapshotItems = 64
+
+// breaksPoliteness returns the bound that a message breaks. Signed parts are decoded where their
+// signatures are verified.
+func breaksPoliteness(m *coronapb.Politeness) string {
+	if len(m.GetDomain()) == 0 || len(m.GetDomain()) > maxDomain {
+		return "domain"
+	}
+	isHash := func(b []byte) bool { return len(b) == len(owner.Hash{}) }
+	switch b := m.Body.(type) {
+	case *coronapb.Politeness_GrantRequest:
+		if len(b.GrantRequest.Record) > maxNodeRecord || len(b.GrantRequest.Claims) > maxGrantRequest {
+			return "ask"
+		}
+	case *coronapb.Politeness_GrantResponse:
+		if len(b.GrantResponse.Grants) > maxGrants {
+			return "granted"
+		}
+	case *coronapb.Politeness_Countersign:
+		if !isHash(b.Countersign.Epoch) || len(b.Countersign.Statements) > maxGrants || len(b.Countersign.Readers) != len(b.Countersign.Statements) {
+			return "countersign"
+		}
+	case *coronapb.Politeness_Countersigned:
+		if len(b.Countersigned.Signatures) > maxGrants {
+			return "countersigned"
+		}
+		for _, s := range b.Countersigned.Signatures {
+			if len(s.GetKey()) != len(overlay.ID{}) || len(s.GetSignature()) != ed25519.SignatureSize {
+				return "signature"
+			}
+		}
+	case *coronapb.Politeness_LedgerRequest:
+	case *coronapb.Politeness_Ledger:
+		if len(b.Ledger.Entries) > maxLedger {
+			return "ledger"
+		}
+		for _, e := range b.Ledger.Entries {
+			if len(e.GetKey()) != len(overlay.ID{}) || e.GetPollers() == 0 || e.GetPollers() > maxPollers ||
+				e.GetIntervalMs() == 0 || e.GetIntervalMs() > uint64(maxStretch.Milliseconds()) || e.GetExpiryMs() > maxMillis || e.GetNumber() > e.GetExpiryMs() {
+				return "entry"
+			}
+		}
+	default:
+		return "politeness"
+	}
+	return ""
+}

@@ -133,7 +133,7 @@ func (v *channelNetwork) hand(to *member) {
 // poll makes some members poll now.
 func (v *channelNetwork) poll(of ...*member) {
 	for _, h := range of {
-		h.Corona.poll(h.assignments.Get(v.key), h.Now())
+		h.Corona.poller.poll(h.assignments.Get(v.key), h.Now())
 	}
 	v.run(time.Second)
 }

@@ -157,7 +157,7 @@ func (h *member) build(i int) {
 	}
 	h.Corona = New(e, h.overlay, h.signer, w.verify, h, w.cfg, h)
 	h.Join(h)
-	h.decided = true // the test sets the number of pollers
+	h.allocator.decided = true // the test sets the number of pollers
 	if w.cfg.Politeness {
 		h.EnablePoliteness(h.owners)
 	}
@@ -341,7 +341,7 @@ func (w *testNetwork) appoint(f *testChannel) {
 	f.leader.Lead(f.key, f.url, f.epoch, f.known(), f.note)
 	l := f.leader.leaders[f.key]
 	l.desiredPollers = f.want
-	f.leader.enlist(l, f.want, f.leader.Now())
+	f.leader.sequencer.order(l, f.want, f.leader.Now())
 	f.leader.run()
 }
 
@@ -420,12 +420,12 @@ func (h *member) Served(overlay.ID) (served, declined int) { return 0, 0 }
 // AdjustLevels implements Wedges.
 func (h *member) AdjustLevels() {}
 
-// Set implements Aggregate, as do Remote and RequestQuickRounds: the test decides what others publish.
+// Set implements Aggregate, as do Rest and Disturbed: the test decides what others publish.
 func (h *member) Set([]byte) error { return nil }
-func (h *member) Remote() (any, bool) {
+func (h *member) Rest() (any, bool) {
 	return &honeycomb.Bins{Totals: h.town.others}, h.town.whole
 }
-func (h *member) RequestQuickRounds() {}
+func (h *member) Disturbed() {}
 
 func (h *member) SetNote(key overlay.ID, note []byte)          { h.town.byKey[key].note = note }
 func (h *member) Fetched(overlay.ID, *feed.Feed, Offer, State) {}

@@ -3,6 +3,7 @@ package corona
 import (
 	"cmp"
 	"encoding/binary"
+	"strings"
 	"time"
 
 	"tidings/internal/feed"
@@ -101,4 +102,10 @@ func (p fingerprint) bare() feed.Item {
 	copy(it.ID[:], p.id[:])
 	binary.BigEndian.PutUint64(it.Hash[:], p.hash)
 	return it
+}
+
+// secure says whether nobody on the way could have changed a document fetched from url. Without
+// HTTPS at the start, anybody on the way could redirect to a server of their own.
+func (r *observation) secure(url string) bool {
+	return r.private || strings.HasPrefix(url, "https://") && strings.HasPrefix(r.valid.url, "https://")
 }

@@ -112,58 +112,29 @@ func offerOf(a env.Answer) (o Offer) {
 	return o
 }
 
-// atOrigin returns the address that a request is for, and whether it is a page.
-func (c *Corona) atOrigin(p request) (address string, isPage bool) {
-	switch d, l := c.assignments.Get(p.key), c.leaders[p.key]; {
-	case p.assignment != nil:
-		return feed.DocumentURL(p.assignment.target.url)
-	case p.kind == lone && c.lonePolls[p.key] != nil:
-		return feed.DocumentURL(c.lonePolls[p.key].url)
-	case l != nil:
-		return feed.DocumentURL(l.url)
-	case d != nil:
-		return feed.DocumentURL(d.target.url)
-	default:
-		return feed.DocumentURL(c.onDemandURLs[p.key])
+// readPage reads a page, and compares it with what a poller knows of it.
+func (r *observation) readPage(address string, a env.Answer, memory *page.Tracker, offers bool, now time.Time) error {
+	core, err := page.Read(a.Body, a.ContentType, page.Location{Address: address, Final: a.FinalURL})
+	if err == nil {
+		err = errLarge(&core)
 	}
-}
-
-// parsePage reads a page off the loop. A poller that is not the sequencer also compares the page
-// with its own memory.
-func (c *Corona) parsePage(p request, h env.Handle, a env.Answer, r observation) {
-	var m *page.Tracker
-	if d := p.assignment; d != nil && d.leader == nil {
-		m = new(page.Tracker)
-		if w := d.extras().pageWatch; w != nil {
-			*m = w.memory.Clone()
+	if offers {
+		r.offer = offerOf(a)
+		_, none := feed.Parse(a.Body, a.ContentType)
+		r.offer.Feed, r.offer.Doubt = none == nil, new(page.Tracker).Check(core, now).Reason
+	}
+	if err != nil {
+		return err
+	}
+	s := newPageView(core)
+	r.page = s
+	if memory != nil {
+		if s.verdict = s.judge(*memory, now); s.verdict.Kind == page.Failed {
+			return errors.New(s.verdict.Reason)
 		}
 	}
-	now := c.clock.Now()
-	address, _ := c.atOrigin(p)
-	var err error
-	c.worker.Do(func() {
-		var core page.Core
-		if core, err = page.Read(a.Body, a.ContentType, page.Location{Address: address, Final: a.FinalURL}); err == nil {
-			err = errLarge(&core)
-		}
-		if p.kind == onDemand {
-			r.offer = offerOf(a)
-			_, none := feed.Parse(a.Body, a.ContentType)
-			r.offer.Feed, r.offer.Doubt = none == nil, new(page.Tracker).Check(core, now).Reason
-		}
-		if err != nil {
-			return
-		}
-		s := newPageView(core)
-		r.page = s
-		if m != nil {
-			if s.verdict = s.judge(*m, now); s.verdict.Kind == page.Failed {
-				err = errors.New(s.verdict.Reason)
-				return
-			}
-		}
-		r.f = &feed.Feed{Head: feed.Head{Title: core.Title}, Items: []feed.Item{s.bare()}}
-	}, func() { c.handleAnswer(p, h, a, r, err) })
+	r.f = &feed.Feed{Head: feed.Head{Title: core.Title}, Items: []feed.Item{s.bare()}}
+	return nil
 }
 
 // updatePageWatch notes what this node has learned of a page from a poll, including polls that
@@ -262,27 +233,27 @@ func (l *leaderState) learnFrom(d *assignment) {
 
 // judgePage judges a page view off the loop, one at a time, and then calls takeObservation. It
 // returns false if it cannot judge the view now.
-func (c *Corona) judgePage(l *leaderState, from env.Peer, r observation, now time.Time) bool {
-	if l.judgingPage || r.page == nil {
+func (sq *sequencer) judgePage(l *leaderState, from env.Peer, r observation, now time.Time) bool {
+	if l.judging || r.page == nil {
 		return false
 	}
-	l.judgingPage = true
+	l.judging = true
 	l.inFlight++
 	m, url := l.known.Page().Clone(), l.url
-	c.worker.Do(func() {
+	sq.worker.Do(func() {
 		r.verdict = r.page.judge(m, now)
 		r.verdict.buildDelta(url)
 	}, func() {
-		l.judgingPage = false
+		l.judging = false
 		l.inFlight--
-		if c.leaders[l.key] != l {
+		if l.ceased {
 			return
 		}
-		switch taken := c.takeObservation(l, from, r, c.clock.Now()); {
+		switch taken := sq.takeObservation(l, from, r, sq.clock.Now()); {
 		case !taken:
 			l.waiters = nil // their pollers report again
-		case l.inFlight == 0:
-			c.answerAll(l)
+		case l.inFlight == 0 && l.snapshot() != nil:
+			sq.answerAll(l)
 		}
 	})
 	return true
@@ -313,61 +284,41 @@ func (j *pageVerdict) buildDelta(channel string) {
 
 // detectPage hands over the news in an observation of a page. It returns false if the news was not
 // accepted.
-func (c *Corona) detectPage(l *leaderState, r observation, shown []fingerprint) bool {
+func (sq *sequencer) detectPage(l *leaderState, r observation, shown []fingerprint) bool {
 	j, valid := r.verdict, r.valid
 	if j != nil {
 		valid = r.validAfter(&j.after)
 	}
 	if j == nil || j.Kind != page.Changed {
-		c.stats.Unchanged++
-		switch d := c.assignments.Get(l.key); {
+		sq.stats.Unchanged++
+		switch d := sq.poller.assignments.Get(l.key); {
 		case j != nil && j.Kind == page.Stale: // text that stays must be fetched again
 		case j == nil || l.fingerprints == nil:
-			c.setValidators(l, valid, shown)
+			sq.setValidators(l, valid, shown)
 		case d != nil: // these validators are not for other pollers, which may get another text
 			d.setSnapshot(&snapshot{valid: valid, fingerprints: l.fingerprints, digest: digest(l.fingerprints)}, l.limitedUntil)
 		}
-		c.setPageMemory(l, j)
+		sq.setPageMemory(l, j)
 		return true
 	}
-	l.inFlight++
-	taken := c.app.Found(l.key, j.delta, nil, func(ok bool) {
-		l.inFlight--
-		if ok && l.inFlight == 0 && c.leaders[l.key] == l {
-			c.commitSnapshot(l, valid, shown)
-		}
-	})
-	if !taken {
-		l.inFlight--
+	if !sq.handOver(l, j.delta, nil, func() { sq.commitAfterLast(l, valid, shown) }) {
 		return false
 	}
-	c.stats.Findings++
-	c.stats.Items += uint64(len(j.delta.Changes))
-	l.known.Add(j.delta)
-	c.setPageMemory(l, j)
-	c.learn(l, j.delta, j.Number == 1)
+	sq.stats.Findings++
+	sq.stats.Items += uint64(len(j.delta.Changes))
+	sq.setPageMemory(l, j)
+	sq.learn(l, j.delta, j.Number == 1)
 	return true
 }
 
 // setPageMemory replaces the sequencer's memory of a page after a comparison.
-func (c *Corona) setPageMemory(l *leaderState, j *pageVerdict) {
+func (sq *sequencer) setPageMemory(l *leaderState, j *pageVerdict) {
 	if j == nil {
 		return
 	}
 	l.known.SetPage(j.after)
 	if marks := string(j.after.Marks()); marks != l.marks {
 		l.marks = marks
-		c.note(l)
+		sq.note(l)
 	}
-}
-
-// answerAll tells waiting pollers that their reports contained nothing new.
-func (c *Corona) answerAll(l *leaderState) {
-	if l.snapshot() == nil {
-		return
-	}
-	for _, w := range l.waiters {
-		c.send(w.to, env.Control, c.snapshotMessage(l, w.nonce))
-	}
-	l.waiters = nil
 }

@@ -28,15 +28,6 @@ type channelParams struct {
 // depends on smaller changes, and an update costs a message per poller.
 const paramTolerance = 1.25
 
-// paramsOf returns the parameters that a channel's pollers should have.
-func (c *Corona) paramsOf(l *leaderState, now time.Time) channelParams {
-	b := channelParams{readers: c.readers(l), skips: skipsOf(l.hints), grant: l.grant, ticket: l.ticket}
-	if c.cfg.DAG {
-		b.size, b.update = c.relativeSize(l), l.updateRate.interval(now)
-	}
-	return b
-}
-
 // differs says whether pollers must be told new parameters.
 func (b channelParams) differs(now channelParams) bool {
 	return b.skips != now.skips || b.ticket != now.ticket || !bytes.Equal(b.grant, now.grant) || differMuch(float64(b.readers), float64(now.readers)) ||
@@ -139,22 +130,22 @@ const ownPayloads = 256
 
 // parsePayload decodes a payload and the grant in it; s is nil if this node cannot poll by the
 // payload.
-func (c *Corona) parsePayload(key overlay.ID, payload []byte) (s *pollTarget, grant []byte) {
-	h := c.cfg.Payloads.entry(key)
+func (b *base) parsePayload(key overlay.ID, payload []byte) (s *pollTarget, grant []byte) {
+	h := b.cfg.Payloads.entry(key)
 	if h.payload == nil || !bytes.Equal(h.payload, payload) {
 		h.payload = append([]byte{}, payload...)
-		h.target, h.grant = c.readPayload(key, payload)
+		h.target, h.grant = b.readPayload(key, payload)
 	}
 	return h.target, h.grant
 }
 
-func (c *Corona) readPayload(key overlay.ID, payload []byte) (s *pollTarget, grant []byte) {
+func (b *base) readPayload(key overlay.ID, payload []byte) (s *pollTarget, grant []byte) {
 	m := new(coronapb.ChannelParams)
 	if proto.Unmarshal(payload, m) != nil || len(m.Url) > maxURL || m.SkipHours >= 1<<24 || m.SkipDays >= 1<<7 ||
 		!(m.Size >= 0 && m.Size <= math.MaxFloat32) {
 		return nil, nil
 	}
-	if spelled, err := feed.Canonical(m.Url); err != nil || spelled != m.Url || overlay.Key(c.cfg.Network, m.Url) != key {
+	if spelled, err := feed.Canonical(m.Url); err != nil || spelled != m.Url || overlay.Key(b.cfg.Network, m.Url) != key {
 		return nil, nil
 	}
 	update := min(m.UpdateMs, uint64(honeycomb.MaxUpdate.Milliseconds()))

@@ -61,7 +61,7 @@ func TestALaggingReplicaIsReportedOnce(t *testing.T) {
 	if n := v.reports(); n != 1+3 || len(v.found) != 2 {
 		t.Errorf("%d change reports, of which %d are entries", n, len(v.found))
 	}
-	if held := len(v.pollers[0].pendingReports); held != 0 {
+	if held := len(v.pollers[0].reports.pending); held != 0 {
 		t.Errorf("%d reports are still pending", held)
 	}
 	last := rss("A", "", "three", "four", "five")
@@ -133,7 +133,7 @@ func TestAReportIsRepeatedUntilItIsAnswered(t *testing.T) {
 			}
 			v.serve(rss("A", "", "one", "two"))
 			v.routed = nil
-			who.Corona.poll(who.assignments.Get(v.key), v.now)
+			who.Corona.poller.poll(who.assignments.Get(v.key), v.now)
 			v.run(keepReportFor + time.Second)
 			var told []time.Duration
 			for _, at := range v.routed {
@@ -142,8 +142,8 @@ func TestAReportIsRepeatedUntilItIsAnswered(t *testing.T) {
 			if direct != 1 || !slices.Equal(told, c.told) {
 				t.Errorf("told %d times directly, and after %v, want %v", direct, told, c.told)
 			}
-			if len(who.pendingReports) != 0 || titles(v.items) != "one two" {
-				t.Errorf("%d reports are pending after %v; the log has %q", len(who.pendingReports), v.now.Sub(began), titles(v.items))
+			if len(who.reports.pending) != 0 || titles(v.items) != "one two" {
+				t.Errorf("%d reports are pending after %v; the log has %q", len(who.reports.pending), v.now.Sub(began), titles(v.items))
 			}
 		})
 	}
@@ -203,7 +203,7 @@ func TestLargeItemsComeInChunks(t *testing.T) {
 				t.Errorf("%d parts, %d would be enough", parts, least)
 			}
 			for _, h := range v.pollers {
-				if len(h.pendingReports) != 0 {
+				if len(h.reports.pending) != 0 {
 					t.Error("a report is still pending")
 				}
 			}
@@ -218,14 +218,14 @@ func TestPendingReportsAreBounded(t *testing.T) {
 	p := l.poller(Config{})
 	doc := serves(rss("A", "", "one"))
 	for i := range maxPendingReports + 3 {
-		d := p.addAssignment(assignment{target: &pollTarget{key: key(fmt.Sprintf("http://a.example/%d", i))}})
+		d := p.poller.addAssignment(assignment{target: &pollTarget{key: key(fmt.Sprintf("http://a.example/%d", i))}})
 		for range 2 {
 			f := parsed(t, string(doc(env.Request{}).Body))
-			p.reportChange(d, observation{f: f}, l.now)
+			p.reports.keep(d.key(), observation{f: f}, d, l.now)
 		}
 	}
-	if len(p.pendingReports) != maxPendingReports || p.pendingReports[0].key != key("http://a.example/3") {
-		t.Errorf("%d reports are pending", len(p.pendingReports))
+	if len(p.reports.pending) != maxPendingReports || p.reports.pending[0].key != key("http://a.example/3") {
+		t.Errorf("%d reports are pending", len(p.reports.pending))
 	}
 }
 
@@ -242,7 +242,7 @@ func TestOnlyItemsOfPendingReportsAreSent(t *testing.T) {
 		return []time.Duration{20 * time.Millisecond}
 	}
 	w := &pendingReport{nonce: 7, key: v.key, observation: observation{f: parsed(t, rss("A", "", "one", "two"))}}
-	who.pendingReports = append(who.pendingReports, w)
+	who.reports.pending = append(who.reports.pending, w)
 	for _, c := range []struct {
 		nonce   uint64
 		items   []uint32

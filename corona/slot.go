@@ -3,8 +3,6 @@ package corona
 import (
 	"time"
 
-	"tidings/internal/plant"
-	"tidings/overlay"
 	"tidings/overlay/wedge"
 )
 
@@ -38,40 +36,6 @@ type Slot struct {
 	Why      string // the rule that set Next; empty: the interval
 }
 
-// Slot returns this node's part in the polls of a channel; ok is false if it has none.
-func (c *Corona) Slot(key overlay.ID) (t Slot, ok bool) {
-	d := c.assignments.Get(key)
-	if d == nil {
-		return Slot{}, false
-	}
-	t = Slot{Rank: d.schedule.Ranks.At(0), Of: int(d.schedule.Of), Interval: d.schedule.Interval, Next: d.next.time(), Why: d.extras().why}
-	if d.randomPhase {
-		t.Phase = time.Duration(d.nextSlot(time.Unix(0, 0)).UnixNano()) % t.Interval
-	} else {
-		t.Phase = time.Duration(wedge.Phase(t.Rank, t.Of) * float64(t.Interval))
-	}
-	if d.polled {
-		t.Polled = d.polledAt.time()
-	}
-	return t, true
-}
-
-// plan schedules the next poll.
-func (c *Corona) plan(d *assignment, at time.Time, why string) {
-	c.setNext(d, at, why)
-	c.pollCalendar.Add(at, d.index)
-}
-
-// setNext notes when the next poll is due.
-func (c *Corona) setNext(d *assignment, at time.Time, why string) {
-	if d.next = momentOf(at); d.extra != nil || why != "" {
-		d.ensureExtra().why = why
-	}
-	if d.leader != nil {
-		c.notePlanned(d.leader, at, why)
-	}
-}
-
 // nextSlot is the first slot of an assignment after a time.
 func (d *assignment) nextSlot(after time.Time) time.Time {
 	if d.randomPhase {
@@ -91,17 +55,4 @@ func (d *assignment) nextAllowed(after time.Time) (at time.Time, skipped bool) {
 		at, skipped = d.nextSlot(to.Add(-1)), true
 	}
 	return at, skipped
-}
-
-// planNextSlot schedules a poll at the next allowed slot after a time.
-func (c *Corona) planNextSlot(d *assignment, after time.Time) {
-	if plant.SkippedSlot && d.polled && d.index&3 == 0 {
-		after = after.Add(d.schedule.Interval)
-	}
-	at, skipped := d.nextAllowed(after)
-	why := ""
-	if skipped {
-		why = "the feed's skipHours and skipDays"
-	}
-	c.plan(d, at, why)
 }

@@ -39,18 +39,18 @@ func TestTheSnapshotDecidesWhatIsNews(t *testing.T) {
 
 	// The answer to a report stands for the poller's own fingerprints.
 	w := doc(numbered(maxSnapshotItems + 2)...)
-	p.reportChange(d, w, l.now)
+	p.reports.keep(d.key(), w, d, l.now)
 	found := of(numbered(maxSnapshotItems + 2)...)
-	if err := p.Receive("sequencer", marshal(found.message(d.key(), p.pendingReports[0].nonce, 0))); err != nil || len(p.pendingReports) != 0 {
-		t.Fatalf("%v, %d reports are pending", err, len(p.pendingReports))
+	if err := p.Receive("sequencer", marshal(found.message(d.key(), p.reports.pending[0].nonce, 0))); err != nil || len(p.reports.pending) != 0 {
+		t.Fatalf("%v, %d reports are pending", err, len(p.reports.pending))
 	}
 	news("one less of what it found", doc(numbered(maxSnapshotItems+1)...), false)
 
 	// If the snapshot is another document, the reported one is not news during the suspicion
 	// period.
-	p.reportChange(d, doc("old", "one"), l.now)
-	if err := p.Receive("sequencer", marshal(of("one").message(d.key(), p.pendingReports[0].nonce, 0))); err != nil || len(p.pendingReports) != 0 {
-		t.Fatalf("%v, %d reports are pending", err, len(p.pendingReports))
+	p.reports.keep(d.key(), doc("old", "one"), d, l.now)
+	if err := p.Receive("sequencer", marshal(of("one").message(d.key(), p.reports.pending[0].nonce, 0))); err != nil || len(p.reports.pending) != 0 {
+		t.Fatalf("%v, %d reports are pending", err, len(p.reports.pending))
 	}
 	news("what was answered", doc("old", "one"), false)
 	news("what is newer", doc("new", "one"), true)
@@ -58,10 +58,10 @@ func TestTheSnapshotDecidesWhatIsNews(t *testing.T) {
 	news("what was answered, an hour ago", doc("old", "one"), true)
 
 	// The answer to a report of another channel is ignored.
-	other := p.addAssignment(assignment{target: &pollTarget{key: key("http://b.example/")}})
-	p.reportChange(other, doc("b"), l.now.Add(time.Minute))
-	p.Delivered(d.key(), marshal(of("one").message(d.key(), p.pendingReports[0].nonce, 0)))
-	if len(p.pendingReports) != 1 {
+	other := p.poller.addAssignment(assignment{target: &pollTarget{key: key("http://b.example/")}})
+	p.reports.keep(other.key(), doc("b"), other, l.now.Add(time.Minute))
+	p.Delivered(d.key(), marshal(of("one").message(d.key(), p.reports.pending[0].nonce, 0)))
+	if len(p.reports.pending) != 1 {
 		t.Error("a change report is forgotten because of another channel's sequencer")
 	}
 }

@@ -36,27 +36,134 @@ const (
 	maxStewardStates = 200_000
 )
 
+// A steward divides the budgets of the domains whose keys this node owns, or signs what their
+// budget leaders divide.
+type steward struct {
+	*base
+	permits *permits // for grants that this node makes for itself
+	owners  Owners   // nil: domains have no budgets
+
+	startedAt    time.Time                    // when this node started, without knowledge of earlier grants
+	states       map[overlay.ID]*stewardState // by domain key
+	accountCount int                          // accounts of all states; at most maxAllAccounts
+	rootAskedAt  map[overlay.ID]time.Time     // by domain key: the last grant request that this node got as the key's root
+	calendar     env.Calendar[overlay.ID]     // domain keys with grants to issue or requests to repeat
+	sweepAt      time.Time                    // when expired state is removed next
+}
+
+// enable makes this node a steward of the keys that it owns.
+func (st *steward) enable(owners Owners) {
+	st.owners, st.startedAt = owners, st.clock.Now()
+	st.states, st.rootAskedAt = map[overlay.ID]*stewardState{}, map[overlay.ID]time.Time{}
+	st.sweepAt = st.startedAt.Add(st.cfg.MaintenanceInterval)
+}
+
+// run does what is due.
+func (st *steward) run(now time.Time) {
+	if st.owners == nil {
+		return
+	}
+	for key, at, ok := st.calendar.Pop(now); ok; key, at, ok = st.calendar.Pop(now) {
+		if o := st.states[key]; o != nil && o.issueAt.Equal(at) {
+			st.issueDue(o, now)
+		} else if o != nil && o.retryAt.Equal(at) {
+			st.retryRequests(o, now)
+		}
+	}
+	if !now.Before(st.sweepAt) {
+		st.sweep(now)
+	}
+}
+
+// next returns the time of the next run.
+func (st *steward) next() time.Time { return env.Sooner(st.sweepAt, st.calendar.Next()) }
+
+// sweep removes expired state.
+func (st *steward) sweep(now time.Time) {
+	st.sweepAt = now.Add(st.cfg.MaintenanceInterval)
+	for key, o := range st.states {
+		if st.dropExpired(o, now); len(o.accounts) == 0 && len(o.pendingGrants) == 0 {
+			delete(st.states, key)
+		}
+	}
+	for key := range st.rootAskedAt {
+		if !st.StewardKeyInUse(key) {
+			delete(st.rootAskedAt, key)
+		}
+	}
+}
+
+// deliver takes a message that was routed to a domain's key. This node is the key's root or its
+// sequencer. The first grant request for a domain makes the root claim ownership of the key.
+func (st *steward) deliver(key overlay.ID, m *coronapb.Politeness) {
+	if st.owners == nil || overlay.StewardKey(st.cfg.Network, m.Domain) != key || m.GetGrantRequest() == nil {
+		st.stats.Garbage++
+		return
+	}
+	now := st.clock.Now()
+	sender, requests := st.openGrantRequest(m.Domain, m.GetGrantRequest(), now)
+	if len(requests) == 0 {
+		return
+	}
+	if len(st.rootAskedAt) < maxStewardStates {
+		st.rootAskedAt[key] = now
+	}
+	switch v, _ := st.owners.View(key); {
+	case v.Epoch == nil:
+		st.owners.RequestOwners(key, overlay.StewardURL(m.Domain), func(bool) {}) // the sender repeats its request
+	case v.Leads:
+		st.onGrantRequest(m.Domain, sender, requests, now)
+	case v.Epoch.Sequencer != st.node.Self().Peer.ID:
+		st.sendPoliteness(st.peer(v.Epoch.Sequencer), m.Domain, m)
+	}
+}
+
+// receive takes a message that was sent to this node directly.
+func (st *steward) receive(from env.PeerID, m *coronapb.Politeness) {
+	if st.owners == nil {
+		st.stats.Astray++
+		return
+	}
+	now := st.clock.Now()
+	switch b := m.Body.(type) {
+	case *coronapb.Politeness_GrantRequest:
+		if sender, requests := st.openGrantRequest(m.Domain, b.GrantRequest, now); len(requests) > 0 {
+			st.onGrantRequest(m.Domain, sender, requests, now)
+		}
+	case *coronapb.Politeness_GrantResponse:
+		st.permits.onGrantResponse(m.Domain, b.GrantResponse)
+	case *coronapb.Politeness_Countersign:
+		st.onCountersign(from, m.Domain, b.Countersign, now)
+	case *coronapb.Politeness_Countersigned:
+		st.onCountersigned(from, m.Domain, b.Countersigned)
+	case *coronapb.Politeness_LedgerRequest:
+		st.onLedgerRequest(from, m.Domain, b.LedgerRequest)
+	case *coronapb.Politeness_Ledger:
+		st.onLedger(from, m.Domain, b.Ledger, now)
+	}
+}
+
 // StewardKeyInUse says whether this node, as the root of a domain's key, has recently got a grant
 // request. Such a key is in use although nobody subscribes to its log.
-func (c *Corona) StewardKeyInUse(key overlay.ID) bool {
-	return c.politeness != nil && c.clock.Now().Sub(c.politeness.rootAskedAt[key]) < 6*c.cfg.MaintenanceInterval
+func (st *steward) StewardKeyInUse(key overlay.ID) bool {
+	return st.owners != nil && st.clock.Now().Sub(st.rootAskedAt[key]) < 6*st.cfg.MaintenanceInterval
 }
 
 // stewardOf returns the steward state of a domain, making one if this node owns the domain's key;
 // nil if it does not.
-func (c *Corona) stewardOf(domain string) (*stewardState, owner.View) {
-	key := overlay.StewardKey(c.cfg.Network, domain)
-	v, ok := c.politeness.owners.View(key)
+func (st *steward) stewardOf(domain string) (*stewardState, owner.View) {
+	key := overlay.StewardKey(st.cfg.Network, domain)
+	v, ok := st.owners.View(key)
 	if !ok || v.Epoch == nil || !v.Owns {
 		return nil, v
 	}
-	o := c.politeness.stewardStates[key]
+	o := st.states[key]
 	if o == nil {
-		if len(c.politeness.stewardStates) >= maxStewardStates {
+		if len(st.states) >= maxStewardStates {
 			return nil, v
 		}
 		o = &stewardState{domain: domain, key: key}
-		c.politeness.stewardStates[key] = o
+		st.states[key] = o
 	}
 	return o, v
 }
@@ -71,48 +178,49 @@ type grantRequest struct {
 }
 
 // openClaims verifies and decodes claims; nil if the signature is wrong or old.
-func (c *Corona) openClaims(by *overlay.Contact, raw []byte, now time.Time) *coronapb.Claims {
-	s, err := c.verifier.Open(wire.DomainRequest, raw)
+func (st *steward) openClaims(by *overlay.Contact, raw []byte, now time.Time) *coronapb.Claims {
+	s, err := st.verifier.Open(wire.DomainRequest, raw)
 	m := new(coronapb.Claims)
 	if err != nil || wire.PeerIDOf(s.Key) != by.Peer.ID || proto.Unmarshal(s.Payload, m) != nil || len(m.Claims) > maxClaims || m.AtMs > maxMillis {
-		c.stats.Garbage++
+		st.stats.Garbage++
 		return nil
 	}
 	for _, k := range m.Claims {
 		if len(k.GetUrl()) > maxURL || k.GetIntervalMs() == 0 || k.GetIntervalMs() > uint64(maxPublicInterval.Milliseconds()) || k.GetPollers() > maxPollers || k.GetSize() > 1<<30 {
-			c.stats.Garbage++
+			st.stats.Garbage++
 			return nil
 		}
 	}
-	if at := timeOf(m.AtMs); at.After(now.Add(clockSlack)) || now.Sub(at) > clockSlack+c.cfg.MaintenanceInterval*claimHalves/2 {
-		c.stats.Replayed++
+	if at := timeOf(m.AtMs); at.After(now.Add(clockSlack)) || now.Sub(at) > clockSlack+st.cfg.MaintenanceInterval*claimHalves/2 {
+		st.stats.Replayed++
 		return nil
 	}
 	return m
 }
 
 // openGrantRequest decodes a grant request and drops claims that its sender may not make.
-func (c *Corona) openGrantRequest(domain string, m *coronapb.GrantRequest, now time.Time) (sender *overlay.Contact, requests []grantRequest) {
-	sender, err := c.node.OpenRecord(m.Record)
+func (st *steward) openGrantRequest(domain string, m *coronapb.GrantRequest, now time.Time) (sender *overlay.Contact, requests []grantRequest) {
+	sender, err := st.node.OpenRecord(m.Record)
 	if err != nil {
-		c.stats.Garbage++
+		st.stats.Garbage++
 		return nil, nil
 	}
-	claims := c.openClaims(sender, m.Claims, now)
+	claims := st.openClaims(sender, m.Claims, now)
 	if claims == nil {
 		return nil, nil
 	}
 	for _, k := range claims.Claims {
-		key := overlay.Key(c.cfg.Network, k.Url)
-		if spelled, err := feed.Canonical(k.Url); err != nil || spelled != k.Url || domainOf(k.Url) != domain || !c.mayLead(sender.ID, key) {
-			c.stats.Misclaimed++
+		key := overlay.Key(st.cfg.Network, k.Url)
+		at, _ := originOf(k.Url)
+		if spelled, err := feed.Canonical(k.Url); err != nil || spelled != k.Url || at != domain || !st.mayLead(sender.ID, key) {
+			st.stats.Misclaimed++
 			continue
 		}
 		requests = append(requests, grantRequest{
 			claim: claim{
-				readers:  c.plausibleReaders(k.Readers),
-				interval: max(min(time.Duration(k.IntervalMs)*time.Millisecond, maxPublicInterval), c.cfg.PollInterval),
-				pollers:  min(max(int(k.Pollers), 1), c.members()),
+				readers:  st.plausibleReaders(k.Readers),
+				interval: max(min(time.Duration(k.IntervalMs)*time.Millisecond, maxPublicInterval), st.cfg.PollInterval),
+				pollers:  min(max(int(k.Pollers), 1), st.members()),
 				tieBreak: tieBreak(key),
 			},
 			key: key, bytes: int(k.Size), number: k.Number, at: timeOf(claims.AtMs),
@@ -122,40 +230,40 @@ func (c *Corona) openGrantRequest(domain string, m *coronapb.GrantRequest, now t
 }
 
 // onGrantRequest takes a grant request of a sequencer.
-func (c *Corona) onGrantRequest(domain string, sender *overlay.Contact, requests []grantRequest, now time.Time) {
-	o, v := c.stewardOf(domain)
+func (st *steward) onGrantRequest(domain string, sender *overlay.Contact, requests []grantRequest, now time.Time) {
+	o, v := st.stewardOf(domain)
 	if o == nil || !v.Leads {
-		c.stats.Astray++
+		st.stats.Astray++
 		return
 	}
-	c.startEpoch(o, v.Epoch, now)
+	st.startEpoch(o, v.Epoch, now)
 	claimed := 0
 	for _, a := range o.accounts {
 		if a.claimedBy == sender.Peer.ID && !a.claimedAt.IsZero() {
 			claimed++
 		}
 	}
-	most := max(fairShareFactor*maxAccounts/c.members(), minAccountsPerMember)
+	most := max(fairShareFactor*maxAccounts/st.members(), minAccountsPerMember)
 	for _, b := range requests {
 		a := o.account(b.key)
 		if a == nil && claimed < most {
-			a = c.openAccount(o, b.key)
+			a = st.openAccount(o, b.key)
 			claimed++
 		}
 		if a == nil {
-			c.stats.Crowded++
+			st.stats.Crowded++
 			continue
 		}
 		if a.claimedBy == sender.Peer.ID && !b.at.After(a.claimTime) {
-			c.stats.Replayed++
+			st.stats.Replayed++
 			continue
 		}
-		a.setClaim(b, sender.Peer.ID, now, c.cfg.MaintenanceInterval)
+		a.setClaim(b, sender.Peer.ID, now, st.cfg.MaintenanceInterval)
 		a.addRequester(requester{sender.Peer, b.number})
 	}
 	if o.issueAt.IsZero() {
 		o.issueAt = now.Add(issuePause)
-		c.politeness.stewardCalendar.Add(o.issueAt, o.key)
+		st.calendar.Add(o.issueAt, o.key)
 	}
 }
 
@@ -182,38 +290,21 @@ func (a *budgetAccount) addRequester(p requester) {
 const maxRequesters = 4
 
 // plausibleReaders bounds a claimed number of readers by what all members could have.
-func (c *Corona) plausibleReaders(readers uint32) float64 {
-	return min(float64(readers), maxReaders*float64(c.members()))
-}
-
-// members is the size of the network.
-func (c *Corona) members() int { return max(c.node.Count(0), 1) }
-
-// mayLead says whether a member is near enough to a key to be one of its owners in a network of
-// this size, by the rule of overlay/owner for quorums.
-func (c *Corona) mayLead(id, key overlay.ID) bool { return c.couldBeNearest(id, key, maxSigners) }
-
-// couldBeNearest says whether a member can be one of the n nearest to a key in a network of this
-// size. It allows 64 times as many candidates, because ids are not evenly spread.
-func (c *Corona) couldBeNearest(id, key overlay.ID, n int) bool {
-	want := -6
-	for parts := c.members() / max(n, 1); parts > 1; parts /= 2 {
-		want++
-	}
-	return id.Common(key) >= want
+func (st *steward) plausibleReaders(readers uint32) float64 {
+	return min(float64(readers), maxReaders*float64(st.members()))
 }
 
 // dueForRenewal says whether half of a grant's lifetime is over. A grant is renewed then, so that
 // one lost request does not let it expire.
-func (c *Corona) dueForRenewal(e entry, now time.Time) bool {
-	return e.expiry.Sub(now) <= c.grantLifetime()/2
+func (st *steward) dueForRenewal(e entry, now time.Time) bool {
+	return e.expiry.Sub(now) <= st.grantLifetime()/2
 }
 
 // issueDue issues grants if this node is still the budget leader and has all ledgers.
-func (c *Corona) issueDue(o *stewardState, now time.Time) {
+func (st *steward) issueDue(o *stewardState, now time.Time) {
 	o.issueAt = time.Time{}
-	if v, ok := c.politeness.owners.View(o.key); ok && v.Leads && o.leads(v.Epoch) && o.ledgerNonce == 0 {
-		c.issueGrants(o, v.Epoch, now)
+	if v, ok := st.owners.View(o.key); ok && v.Leads && o.leads(v.Epoch) && o.ledgerNonce == 0 {
+		st.issueGrants(o, v.Epoch, now)
 	}
 }
 
@@ -221,10 +312,10 @@ func (c *Corona) issueDue(o *stewardState, now time.Time) {
 func (o *stewardState) leads(e *owner.Epoch) bool { return o.epoch != nil && o.epoch.Hash == e.Hash }
 
 // issueGrants makes grants for the sequencers that wait for one.
-func (c *Corona) issueGrants(o *stewardState, e *owner.Epoch, now time.Time) {
-	c.dropExpired(o, now)
+func (st *steward) issueGrants(o *stewardState, e *owner.Epoch, now time.Time) {
+	st.dropExpired(o, now)
 	claims, accounts := o.claims()
-	limit := budgetOf(claims, c.cfg.Compression)
+	limit := budgetOf(claims, st.cfg.Compression)
 	shares := shareOut(claims, allocatable(claims, limit))
 	rates := o.grantedRates()
 	var unchanged grantBatches
@@ -238,7 +329,7 @@ func (c *Corona) issueGrants(o *stewardState, e *owner.Epoch, now time.Time) {
 		if now.Before(o.raiseAfter) {
 			want.pollers = min(want.pollers, max(last.pollers, 1))
 		}
-		if granted && a.grantBytes != nil && a.epoch == e.Hash && !c.dueForRenewal(last, now) && similar(last.portion, want) {
+		if granted && a.grantBytes != nil && a.epoch == e.Hash && !st.dueForRenewal(last, now) && similar(last.portion, want) {
 			for _, p := range a.requesters {
 				if p.number != last.number {
 					unchanged.add(p.Peer, a.grantBytes)
@@ -256,33 +347,33 @@ func (c *Corona) issueGrants(o *stewardState, e *owner.Epoch, now time.Time) {
 			got, ok = again, true
 		}
 		if !ok {
-			c.stats.Short++
+			st.stats.Short++
 			a.requesters = nil
 			continue
 		}
 		g := (&grant{
-			domain: o.domain, key: a.key, portion: got, expiry: now.Add(c.grantLifetime()).Truncate(time.Millisecond),
+			domain: o.domain, key: a.key, portion: got, expiry: now.Add(st.grantLifetime()).Truncate(time.Millisecond),
 			number: max(uint64(now.UnixMilli()), last.number+1), epoch: e.Hash,
 		}).state()
 		rates.add(a, -1)
 		added := a.add(entry{g.portion, g.expiry, g.number, claims[i].readers})
 		if rates.add(a, 1); !added {
-			c.stats.Short++
+			st.stats.Short++
 			a.requesters = nil
 			continue
 		}
 		made = append(made, &pendingGrant{grant: g, epoch: e, readers: claims[i].readers, requesters: a.requesters})
 		a.requesters = nil
 	}
-	self := slices.Index(e.Owners, c.node.Self().Peer.ID)
+	self := slices.Index(e.Owners, st.node.Self().Peer.ID)
 	for _, s := range made {
-		s.grant.signatures = []countersignature{{self, c.signer.Signature(wire.DomainGrant, s.grant.statement)}}
+		s.grant.signatures = []countersignature{{self, st.signer.Signature(wire.DomainGrant, s.grant.statement)}}
 	}
-	c.sendGrants(o.domain, unchanged)
+	st.sendGrants(o.domain, unchanged)
 	o.pendingGrants = append(o.pendingGrants, made...)
-	c.requestSignatures(o, e, made, readersRate(claims))
-	if c.sendSignedGrants(o); len(o.pendingGrants) > 0 {
-		c.scheduleRetry(o, now)
+	st.requestSignatures(o, e, made, readersRate(claims))
+	if st.sendSignedGrants(o); len(o.pendingGrants) > 0 {
+		st.scheduleRetry(o, now)
 	}
 }
 
@@ -332,8 +423,8 @@ func (s portion) reduced(last portion, part float64) (portion, bool) {
 
 // retryRequests requests missing signatures or ledgers again. It stops waiting for a steward's
 // ledger once a quorum has answered, because every grant was signed by a quorum.
-func (c *Corona) retryRequests(o *stewardState, now time.Time) {
-	v, ok := c.politeness.owners.View(o.key)
+func (st *steward) retryRequests(o *stewardState, now time.Time) {
+	v, ok := st.owners.View(o.key)
 	if !ok || !v.Leads || v.Epoch == nil || !o.leads(v.Epoch) {
 		o.pendingGrants = nil
 		return
@@ -342,9 +433,9 @@ func (c *Corona) retryRequests(o *stewardState, now time.Time) {
 		switch o.ledgerTries++; {
 		case len(o.ledgersFrom) >= v.Epoch.Quorum():
 			o.ledgerNonce = 0
-			c.issueGrants(o, v.Epoch, now)
+			st.issueGrants(o, v.Epoch, now)
 		case o.ledgerTries < maxSignTries:
-			c.requestLedgers(o, v.Epoch, now)
+			st.requestLedgers(o, v.Epoch, now)
 		default:
 			o.epoch = nil // the next grant request starts the epoch again
 		}
@@ -355,14 +446,14 @@ func (c *Corona) retryRequests(o *stewardState, now time.Time) {
 		return s.tries > maxSignTries
 	})
 	claims, _ := o.claims()
-	c.requestSignatures(o, v.Epoch, o.pendingGrants, readersRate(claims))
+	st.requestSignatures(o, v.Epoch, o.pendingGrants, readersRate(claims))
 	if len(o.pendingGrants) > 0 {
-		c.scheduleRetry(o, now)
+		st.scheduleRetry(o, now)
 	}
 }
 
 // scheduleRetry plans retryRequests.
-func (c *Corona) scheduleRetry(o *stewardState, now time.Time) {
+func (st *steward) scheduleRetry(o *stewardState, now time.Time) {
 	o.retryAt = now.Add(signRetry)
-	c.politeness.stewardCalendar.Add(o.retryAt, o.key)
+	st.calendar.Add(o.retryAt, o.key)
 }

@@ -201,7 +201,8 @@ func lieReplayed(w *testNetwork, f *testChannel, o wedge.Order) {
 func lieHasty(w *testNetwork, f *testChannel, o wedge.Order) {
 	o.Interval = time.Minute
 	w.flood(f, o, max(o.N, 1))
-	f.leader.routePoliteness(domainOf(f.url), f.leader.signClaims([]*coronapb.Claim{
+	domain, _ := originOf(f.url)
+	f.leader.permits.routePoliteness(domain, f.leader.permits.signClaims([]*coronapb.Claim{
 		{Url: "http://www.else.example/", Readers: 1e6, IntervalMs: 1800_000, Pollers: 9},
 	}, f.leader.clock.Now()))
 }
@@ -266,13 +267,13 @@ func TestOneMemberDoesNotFillADomain(t *testing.T) {
 	for i := range maxAccounts {
 		claims = append(claims, &coronapb.Claim{Url: fmt.Sprintf("http://%s/?x=%d", domain, i), Readers: 1, IntervalMs: 1800_000, Pollers: 1})
 		if len(claims) == maxClaims {
-			m := liar.signClaims(claims, w.now)
+			m := liar.permits.signClaims(claims, w.now)
 			m.Domain = domain
-			steward.takePoliteness(liar.signer.PeerID(), m)
+			steward.steward.receive(liar.signer.PeerID(), m)
 			claims = nil
 		}
 	}
-	if n := steward.politeness.accountCount; n > fairShareFactor*maxAccounts/30+1 {
+	if n := steward.steward.accountCount; n > fairShareFactor*maxAccounts/30+1 {
 		t.Errorf("%d channels of one domain are those of one member", n)
 	}
 	granted := steward.stats.Granted
@@ -299,31 +300,31 @@ func TestForgedClaimsAreIgnored(t *testing.T) {
 		liar = w.houses[6]
 	}
 	ask := func(by, name *member, claims ...*coronapb.Claim) *coronapb.Politeness {
-		m := by.signClaims(claims, w.now)
+		m := by.permits.signClaims(claims, w.now)
 		m.Domain, m.GetGrantRequest().Record = domain, name.node.Self().Raw
 		return m
 	}
 	claim := func(pollers uint32) *coronapb.Claim {
 		return &coronapb.Claim{Url: f.url, Readers: pollers, IntervalMs: 1800_000, Pollers: pollers}
 	}
-	o, _ := steward.stewardOf(domain)
+	o, _ := steward.steward.stewardOf(domain)
 	account := o.account(f.key)
 	had := account.claim
-	steward.takePoliteness(liar.signer.PeerID(), ask(liar, f.leader, claim(1)))
+	steward.steward.receive(liar.signer.PeerID(), ask(liar, f.leader, claim(1)))
 	if account.claim != had {
 		t.Errorf("%+v was claimed by another in its name, where it had %+v", account.claim, had)
 	}
 	old := ask(f.leader, f.leader, claim(1))
 	w.run(time.Minute)
-	steward.takePoliteness(f.leader.signer.PeerID(), ask(f.leader, f.leader, claim(9)))
+	steward.steward.receive(f.leader.signer.PeerID(), ask(f.leader, f.leader, claim(9)))
 	claimed := account.claim
-	steward.takePoliteness(liar.signer.PeerID(), old)
+	steward.steward.receive(liar.signer.PeerID(), old)
 	if account.claim != claimed || claimed.pollers != 9 {
 		t.Errorf("%+v was claimed again, where %+v was claimed last", account.claim, claimed)
 	}
 	w.run(time.Hour)
 	garbage, replayed := steward.stats.Garbage, steward.stats.Replayed
-	steward.takePoliteness(liar.signer.PeerID(), old)
+	steward.steward.receive(liar.signer.PeerID(), old)
 	if steward.stats.Garbage != garbage || steward.stats.Replayed != replayed+1 {
 		t.Error("what was claimed an hour ago is taken")
 	}

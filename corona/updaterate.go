@@ -126,17 +126,38 @@ const (
 	maxLag = 2
 )
 
+// estimates are what the sequencer measures of a channel.
+type estimates struct {
+	updateRate updateRate
+	meanBytes  float64       // bytes that a poll fetches on average
+	lag        time.Duration // mean time between the date of an item and its detection; 0: not known
+}
+
+const (
+	// pollOverhead is the approximate cost in bytes of a poll without a document: a connection with
+	// the TLS 1.3 handshake and certificates, the request, and a "not modified" response.
+	pollOverhead = 4 << 10
+	// costDecay is the time, in maintenance intervals, after which the cost of a poll counts for
+	// 1/e. It is much longer than sums take to reach all members. maxWeight bounds the weight of
+	// the last poll.
+	costDecay = 36
+	maxWeight = 1. / 8
+)
+
+// pollBytes is the measured cost of a poll of a channel, in bytes.
+func (e *estimates) pollBytes() float64 { return pollOverhead + e.meanBytes }
+
 // updateLag updates the mean lag with the dates of newly found items. The lag is the detection
 // time, as far as origins date their items well.
-func (l *leaderState) updateLag(dates []time.Time, now time.Time) {
+func (e *estimates) updateLag(dates []time.Time, interval time.Duration, now time.Time) {
 	for _, at := range dates {
 		lag := now.Sub(at)
 		switch {
-		case at.IsZero() || lag < 0 || lag > maxLag*l.interval:
-		case l.lag == 0:
-			l.lag = max(lag, 1)
+		case at.IsZero() || lag < 0 || lag > maxLag*interval:
+		case e.lag == 0:
+			e.lag = max(lag, 1)
 		default:
-			l.lag += time.Duration(lagWeight * float64(lag-l.lag))
+			e.lag += time.Duration(lagWeight * float64(lag-e.lag))
 		}
 	}
 }

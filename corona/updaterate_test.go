@@ -194,22 +194,22 @@ func TestUpdateRateSurvivesANote(t *testing.T) {
 // The mean lag is that of newly dated items; items with older dates do not count.
 func TestTheLagIsThatOfNewItems(t *testing.T) {
 	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
-	l := &leaderState{interval: 30 * time.Minute}
-	l.updateLag([]time.Time{{}, now.Add(time.Minute), now.Add(-61 * time.Minute)}, now)
+	l := &leaderState{pacing: pacing{interval: 30 * time.Minute}}
+	l.updateLag([]time.Time{{}, now.Add(time.Minute), now.Add(-61 * time.Minute)}, l.interval, now)
 	if l.lag != 0 {
 		t.Errorf("a lag of %v of items that say nothing", l.lag)
 	}
-	if l.updateLag([]time.Time{now}, now); l.lag <= 0 {
+	if l.updateLag([]time.Time{now}, l.interval, now); l.lag <= 0 {
 		t.Error("that there is no lag is not known")
 	}
 	for range 99 {
-		l.updateLag([]time.Time{now.Add(-8 * time.Minute)}, now)
+		l.updateLag([]time.Time{now.Add(-8 * time.Minute)}, l.interval, now)
 	}
 	if off := l.lag - 8*time.Minute; off < -time.Second || off > time.Second {
 		t.Errorf("a lag of %v where all are found after 8 min", l.lag)
 	}
 	before := l.lag
-	if l.updateLag([]time.Time{now.Add(-16 * time.Minute)}, now); l.lag-before > time.Minute+time.Second || l.lag <= before {
+	if l.updateLag([]time.Time{now.Add(-16 * time.Minute)}, l.interval, now); l.lag-before > time.Minute+time.Second || l.lag <= before {
 		t.Errorf("one that was late brings %v to %v", before, l.lag)
 	}
 }

@@ -36,20 +36,20 @@ func TestLevelsHaveTheMembersThatThereAre(t *testing.T) {
 					break
 				}
 			}
-			if got := root.counts(k); !slices.Equal(got, want) {
+			if got := root.allocator.scheme.(counting).counts(k); !slices.Equal(got, want) {
 				t.Fatalf("base %d: members at each level of key %d: %v, want %v", base, i, got, want)
 			}
-			sizes := root.sizes(k)
+			sizes := root.allocator.sizes(k)
 			if !slices.Equal(sizes, honeycomb.Wedges(want)) {
 				t.Errorf("base %d: sizes %v of %v", base, sizes, want)
 			}
 			for pick, size := range sizes {
-				l := root.level(k, sizes, pick)
+				l := root.allocator.scheme.level(k, sizes, pick)
 				if size > 1 && want[l] != int(size) || size == 1 && l != len(want)-1 || l+1 < len(want) && want[l+1] == want[l] && size > 1 {
 					t.Errorf("base %d: a wedge of %v members is at level %d of %v", base, size, l, want)
 				}
 			}
-			if l := root.level(k, nil, 0); l != len(want)-1 {
+			if l := root.allocator.scheme.level(k, nil, 0); l != len(want)-1 {
 				t.Errorf("base %d: an orphan is at level %d of %v", base, l, want)
 			}
 		}
@@ -64,8 +64,8 @@ func TestLevelsWithThePapersEstimate(t *testing.T) {
 	for i := range 40 {
 		k := overlay.Key("town", string(rune('a'+i)))
 		root := w.nearest(k)[0]
-		root.problem.Nodes = 256
-		sizes, above := root.sizes(k), 0
+		root.allocator.problem.Nodes = 256
+		sizes, above := root.allocator.sizes(k), 0
 		for _, h := range w.houses {
 			if h.id.Common(k) >= 4 {
 				above++
@@ -78,14 +78,14 @@ func TestLevelsWithThePapersEstimate(t *testing.T) {
 			}
 		case !slices.Equal(sizes, []float32{1, 16, 256}):
 			t.Errorf("sizes %v", sizes)
-		case root.level(k, sizes, 0) != 2 || root.level(k, sizes, 2) != 0:
-			t.Errorf("the choices are levels %d to %d", root.level(k, sizes, 0), root.level(k, sizes, 2))
+		case root.allocator.scheme.level(k, sizes, 0) != 2 || root.allocator.scheme.level(k, sizes, 2) != 0:
+			t.Errorf("the choices are levels %d to %d", root.allocator.scheme.level(k, sizes, 0), root.allocator.scheme.level(k, sizes, 2))
 		}
 	}
 	if orphans == 0 || orphans == 40 {
 		t.Errorf("%d orphans of 40", orphans)
 	}
-	if p := newTestNetworkOf(t, 2, Config{Cut: honeycomb.Ranks}).houses[0]; p.sizes(overlay.Key("town", "a")) != nil {
+	if p := newTestNetworkOf(t, 2, Config{Cut: honeycomb.Ranks}).houses[0]; p.allocator.sizes(overlay.Key("town", "a")) != nil {
 		t.Error("ranks have sizes")
 	}
 }
@@ -101,22 +101,22 @@ func TestANodeDecidesForOthersByTheParameters(t *testing.T) {
 	if h.Level(overlay.Key("town", "x")) != math.MaxInt {
 		t.Error("it decides for a channel that it does not poll")
 	}
-	h.problem.Nodes = 24
+	h.allocator.problem.Nodes = 24
 	choose := func(readers int) int {
 		d.target = &pollTarget{key: f.key, params: channelParams{readers: readers, size: 1, update: time.Hour}}
-		ch := honeycomb.Channel{Subscribers: float64(readers), Size: 1, Update: time.Hour, Interval: d.schedule.Interval, Wedges: h.sizes(f.key), Key: tieBreak(f.key)}
-		s, err := honeycomb.Solve(&h.problem, []honeycomb.Channel{ch}, &honeycomb.Bins{})
+		ch := honeycomb.Channel{Subscribers: float64(readers), Size: 1, Update: time.Hour, Interval: d.schedule.Interval, Wedges: h.allocator.sizes(f.key), Key: tieBreak(f.key)}
+		s, err := honeycomb.Solve(&h.allocator.problem, []honeycomb.Channel{ch}, &honeycomb.Bins{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.solution = s
+		h.allocator.solution = s
 		return h.Level(f.key)
 	}
 	few, many := choose(1), choose(1000)
-	if counts := h.counts(f.key); few < len(counts)-2 || many != 0 {
+	if counts := h.allocator.scheme.(counting).counts(f.key); few < len(counts)-2 || many != 0 {
 		t.Errorf("levels %d for one reader, %d for a thousand; members %v", few, many, counts)
 	}
-	h.decided = false
+	h.allocator.decided = false
 	if l := h.Level(f.key); l != math.MaxInt {
 		t.Errorf("before it has decided it chooses level %d", l)
 	}
@@ -171,8 +171,8 @@ func TestSlotViewAndDecision(t *testing.T) {
 	}
 	l.origins["http://a.example/"] = serves(rss("A", "", "one"))
 	p.lead("http://a.example/", nil)
-	p.problem.Nodes, p.cfg.Cut, p.decided = 16, honeycomb.Ranks, true
-	p.remote = &honeycomb.Bins{}
+	p.allocator.problem.Nodes, p.cfg.Cut, p.allocator.decided = 16, honeycomb.Ranks, true
+	p.allocator.remote = &honeycomb.Bins{}
 	if d, ok := p.Decision(); !ok || !slices.Equal(d.Levels, []int{0, 1}) || d.Clusters != 0 {
 		t.Errorf("one of 16 polls a channel: %+v, %v", d, ok)
 	}
@@ -184,7 +184,7 @@ func TestSlotViewAndDecision(t *testing.T) {
 	if d, _ := p.Decision(); len(d.Levels) != 0 {
 		t.Errorf("nobody polls it: %+v", d)
 	}
-	p.Corona.leaders, p.cfg.Cut = map[overlay.ID]*leaderState{{}: {pollers: 1, level: 2, known: new(difference.Known)}}, honeycomb.Levels
+	p.Corona.leaders, p.cfg.Cut = map[overlay.ID]*leaderState{{}: {allocation: allocation{pollers: 1, level: 2}, known: new(difference.Known)}}, honeycomb.Levels
 	if d, _ := p.Decision(); !slices.Equal(d.Levels, []int{0, 0, 1}) {
 		t.Errorf("at level 2: %+v", d)
 	}

@@ -22,7 +22,7 @@ func TestANewNetworkPublishesBeforeItDecides(t *testing.T) {
 		w := newTestNetworkOf(t, 4, Config{})
 		w.others = c.others
 		h := w.open("http://a.example/feed", 20, 1).leader
-		h.decided = false
+		h.allocator.decided = false
 		w.run(firstDecision + time.Second)
 		if _, decided := h.Decision(); decided != c.atOnce {
 			t.Errorf("%s: decided is %v at first", what, decided)
@@ -50,17 +50,17 @@ func TestManyNewReadersMakeDecisionsQuick(t *testing.T) {
 		w.others, w.whole = told(60_000), true
 		h := w.open("http://a.example/feed", 20, 1).leader
 		w.run(3 * time.Hour)
-		aimed := h.correction
-		if h.quickDecisions > 0 || h.decisionPause != h.cfg.MaintenanceInterval {
-			t.Fatalf("decisions are made each %v", h.decisionPause)
+		aimed := h.allocator.correction
+		if h.allocator.quickDecisions > 0 || h.allocator.decisionPause != h.cfg.MaintenanceInterval {
+			t.Fatalf("decisions are made each %v", h.allocator.decisionPause)
 		}
 		w.others, w.whole = told(c.readers), c.whole
-		w.run(h.decideAt.Sub(w.now) + time.Second)
-		if quick := h.quickDecisions > 0; quick != c.quick {
+		w.run(h.allocator.decideAt.Sub(w.now) + time.Second)
+		if quick := h.allocator.quickDecisions > 0; quick != c.quick {
 			t.Errorf("60,000 readers, then %v (of all: %v): decisions are hurried: %v", c.readers, c.whole, quick)
 		}
-		if w.run(h.decideAt.Sub(w.now) + time.Second); c.quick && (math.Abs(aimed-0.9) > 0.02 || math.Abs(h.correction-aimed) > 0.02) {
-			t.Errorf("%v times T is decided for, and %v in haste", aimed, h.correction)
+		if w.run(h.allocator.decideAt.Sub(w.now) + time.Second); c.quick && (math.Abs(aimed-0.9) > 0.02 || math.Abs(h.allocator.correction-aimed) > 0.02) {
+			t.Errorf("%v times T is decided for, and %v in haste", aimed, h.allocator.correction)
 		}
 	}
 }

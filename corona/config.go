@@ -1,0 +1,162 @@
+package corona
+
+import (
+	"time"
+
+	"tidings/difference"
+	"tidings/honeycomb"
+	"tidings/internal/env"
+	"tidings/internal/feed"
+	"tidings/overlay"
+	"tidings/overlay/wedge"
+)
+
+// Application is what the layers above do with the results of polls.
+type Application interface {
+	// Found hands over the changes that a poll found in a channel, for its log, and the document
+	// they came from. It calls done with true when a quorum holds all of them, and with false if
+	// that fails. Found returns false if it cannot take the changes now.
+	Found(key overlay.ID, d difference.Delta, doc *feed.Feed, done func(ok bool)) bool
+
+	// Saw hands over the head of a channel's document that this node has just fetched from the
+	// origin, before the document's changes. secure means that nobody could have altered the
+	// document on the way.
+	Saw(key overlay.ID, head *feed.Head, secure bool)
+
+	// StateChanged hands over a new state of a channel's polls, encoded, for its subscribers.
+	StateChanged(key overlay.ID, state []byte, urgency Urgency)
+
+	// SetNote replicates the channel's record among its owners.
+	SetNote(key overlay.ID, note []byte)
+
+	// Weight returns the number of clients of a channel, as last reported.
+	Weight(key overlay.ID) int
+
+	// Leader returns the sequencer of a channel, if this node knows one.
+	Leader(key overlay.ID) (env.Peer, bool)
+
+	// Term returns the number of this node's term as the sequencer of a channel. It is the number
+	// that Lead was called with, or a greater one if another node led the channel in between.
+	Term(key overlay.ID) uint64
+
+	// Fading returns the items that the channel's log will drop when so many items are appended.
+	// Items that the origin still shows are appended again.
+	Fading(key overlay.ID, items int) []feed.ID
+
+	// Owns says whether this node is an owner of a channel's key.
+	Owns(key overlay.ID) bool
+
+	// Fetched answers FetchOnce with the document, or with nil if there is none. o is what the
+	// address offers in place of a feed.
+	Fetched(key overlay.ID, f *feed.Feed, o Offer, state State)
+}
+
+// Urgency says how soon subscribers should learn of a state.
+type Urgency uint8
+
+const (
+	NotUrgent Urgency = iota // with the next heartbeat
+	Soon                     // within some minutes
+	AtOnce
+)
+
+// Wedges assigns ranks to the pollers of channels. A *wedge.Wedges implements it.
+type Wedges interface {
+	Enlist(key overlay.ID, o wedge.Order) error
+	Broadcast(key overlay.ID, message []byte) error
+	Leads(key overlay.ID) bool
+	Served(key overlay.ID) (served, declined int)
+	AdjustLevels()
+}
+
+// Config holds the settings of a Corona. A zero field means its default.
+type Config struct {
+	// Network is the name from which keys are derived.
+	Network string
+	// PollInterval is tau, the time between two polls of a channel by one node. Default 30 min.
+	PollInterval time.Duration
+	// MaintenanceInterval is the period of leases and of decisions. Default 10 min.
+	MaintenanceInterval time.Duration
+	// Objective, Cut, Base, Load and Detection define the optimisation problem (honeycomb). The
+	// default is Lite with a load of 1.
+	Objective honeycomb.Objective
+	Cut       honeycomb.Granularity
+	Base      int
+	Load      float64
+	Detection time.Duration
+	// Clusters publishes the paper's tradeoff clusters instead of bins, and uses its estimate of
+	// wedge sizes, N/b^l.
+	Clusters bool
+	// Random lets each poller draw its own phase, as in the paper. Otherwise phases are evenly
+	// spaced.
+	Random bool
+	// DAG lets each node of a wedge of Levels decide for the nodes behind it, as in the paper.
+	// Phases are then random. Otherwise sequencers decide alone.
+	DAG bool
+	// Politeness limits how often origins are polled (EnablePoliteness).
+	Politeness bool
+	// ExemptPrivate exempts origins on private addresses from budgets. A node that may fetch from
+	// private addresses sets it. In a laboratory without it, private addresses stand for public
+	// ones.
+	ExemptPrivate bool
+	// Compression is the factor by which a laboratory's intervals are shorter than real ones. The
+	// times of politeness (minChannelGap, budgetFloor, budgetCeil, ungrantedGap, and the shortest
+	// interval without a grant) shrink by the same factor. At least 1. Default 1.
+	Compression float64
+	// Payloads is a cache that several nodes of one network may share if they run on one goroutine.
+	// If it is nil, the node has its own.
+	Payloads *PayloadCache
+}
+
+func (c Config) filled() Config {
+	if c.PollInterval == 0 {
+		c.PollInterval = 30 * time.Minute
+	}
+	if c.Base == 0 {
+		c.Base = 16
+	}
+	if c.Load == 0 {
+		c.Load = 1
+	}
+	if c.MaintenanceInterval == 0 {
+		c.MaintenanceInterval = 10 * time.Minute
+	}
+	c.Compression = max(c.Compression, 1)
+	if c.Payloads == nil {
+		c.Payloads = NewPayloadCache(ownPayloads)
+	}
+	return c
+}
+
+// Stats counts what a Corona has done since it started. The names of the fields are those of the
+// metrics (internal/daemon), so renaming a field renames a metric.
+type Stats struct {
+	Channels  int    // feeds that this node leads
+	Duties    int    // feeds that this node polls
+	Polls     uint64 // answers to polls
+	Unchanged uint64 // answers to polls without anything new (304, or the same document)
+	Sightings uint64 // answers to polls with something new for another node
+	Failed    uint64 // answers to polls that were errors
+	Findings  uint64 // documents with something new for a feed that this node leads
+	Items     uint64 // new and edited items in those documents
+	Asked     uint64 // documents fetched for a single reader
+	Lone      uint64 // polls for readers of this node, because no other node was known to poll for them
+	Late      uint64 // answers that never came
+	Busy      uint64 // polls that the fetcher had no capacity for
+	Garbage   uint64 // messages that make no sense
+	Astray    uint64 // messages for the sequencer of a feed that this node does not lead
+	Strangers uint64 // observations dropped: too old, from a node that cannot have a rank, or sent by another node
+	Unheard   uint64 // reports about polls from nodes that cannot be pollers of the feed, or outdated ones
+	Crowded   uint64 // change reports, and feeds of a domain, dropped for lack of space
+	Unlisted  uint64 // orders to a wedge that could not be given
+
+	Skipped    uint64 // polls left out because no grant covered them
+	Solo       uint64 // polls without a grant, which a domain tolerates now and then
+	Forged     uint64 // forged grants and epochs of budget leaders
+	Expired    uint64 // grants that came too late, or ended before the next one came
+	Replayed   uint64 // outdated grants and claims
+	Granted    uint64 // requests for grants answered as the budget leader of a domain
+	Short      uint64 // requests for grants refused because the budget was used up
+	Denied     uint64 // grants of others that were not signed: beyond the budget, or out of order
+	Misclaimed uint64 // feeds claimed by a node that cannot lead them, or for another domain
+}

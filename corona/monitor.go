@@ -1,0 +1,185 @@
+package corona
+
+import (
+	"bytes"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/corona/coronapb"
+	"tidings/honeycomb"
+	"tidings/internal/env"
+	"tidings/internal/wire"
+	"tidings/overlay"
+)
+
+// minStateGap is the least time between two messages to subscribers about failing polls. Subscribers
+// cannot compute when the next poll after a failure is due, so every failure is worth a message, but
+// no more often than this.
+const minStateGap = time.Minute
+
+// monitor knows how the polls of the channels go that this node leads, and tells their subscribers.
+type monitor struct {
+	*base
+	permits *permits
+	polls   func(key overlay.ID) bool           // whether this node polls a channel
+	fetch   func(l *leaderState, now time.Time) // fetches a channel at once
+}
+
+// noteFailure takes a report of a failed poll; from is empty if this node made the poll. The
+// channel counts as failing when at least half of its pollers fail.
+func (mo *monitor) noteFailure(l *leaderState, from env.PeerID, s State, now time.Time) {
+	if l.failing == nil {
+		l.failing = map[env.PeerID]failureReport{}
+	}
+	if _, known := l.failing[from]; known || len(l.failing) < maxFailing {
+		l.failing[from] = failureReport{s, now}
+	}
+	l.recoveredAt = time.Time{}
+	if s.Kind == coronapb.State_LIMITED {
+		mo.checkRateLimit(l, now)
+	}
+	if 2*len(l.failing) < l.pollers && l.state.Kind != coronapb.State_NEW {
+		return
+	}
+	if from != "" {
+		if now.Sub(l.failureSentAt) < minStateGap {
+			return // other nodes cannot cause more messages than this
+		}
+		l.failureSentAt = now
+	}
+	l.state.Polled = now
+	mo.setState(l, s, now)
+}
+
+// checkRateLimit stops all pollers of a channel when two nodes have seen that the origin asks for
+// fewer requests. A single liar must not be able to stop a feed. Anybody can write a report, so one
+// of the two must be this node, which fetches the channel when another node has reported the limit.
+func (mo *monitor) checkRateLimit(l *leaderState, now time.Time) {
+	seen := func(i failureReport) bool {
+		return i.state.Kind == coronapb.State_LIMITED && now.Sub(i.at) <= l.interval
+	}
+	others := 0
+	for from, i := range l.failing {
+		if from != "" && seen(i) {
+			others++
+		}
+	}
+	switch own, polled := l.failing[""]; {
+	case others == 0:
+	case polled && seen(own):
+		if until := l.domain.limitedUntil.time(); until.After(l.limitedUntil) {
+			l.limitedUntil = until
+			_ = mo.wedges.Broadcast(l.key, marshal(l.snapshotMessage(0, now))) // without a wedge there are no pollers
+		}
+	case l.fetching == 0 && now.Sub(l.fetchedAt) > l.interval:
+		mo.fetch(l, now)
+	}
+}
+
+// maxFailing bounds the failing pollers of one channel that are remembered.
+const maxFailing = 1024
+
+// forgetFailing forgets pollers that have not repeated that their polls fail.
+func (mo *monitor) forgetFailing(l *leaderState, now time.Time) {
+	for from, i := range l.failing {
+		if now.Sub(i.at) > 2*max(l.interval, min(i.state.Next.Sub(i.at), maxPublicInterval)) {
+			delete(l.failing, from)
+		}
+	}
+	mo.noteRecovery(l, now) // a forgotten poller may have kept the channel failing although it no longer polls
+}
+
+// noteRecovery ends the failure of a channel if a poller has reported success since the last
+// failure and most pollers do not fail.
+func (mo *monitor) noteRecovery(l *leaderState, now time.Time) {
+	if !l.recoveredAt.IsZero() && 2*len(l.failing) < l.pollers && l.state.Kind != coronapb.State_OK {
+		l.state.Polled = l.recoveredAt
+		mo.setState(l, State{Kind: coronapb.State_OK, Detail: l.detail}, now)
+	}
+}
+
+// setState sets the state of a channel's polls, and tells subscribers if it has changed.
+func (mo *monitor) setState(l *leaderState, s State, now time.Time) {
+	if mo.estimateNext(l); s.Kind == coronapb.State_OK || mo.polls(l.key) && l.pollers == 1 {
+		s.Next, s.Why = l.state.Next, l.state.Why
+	} // otherwise the failing poller's report has them
+	s.Polled, s.Since, s.Readers = l.state.Polled, now, mo.readers(l)
+	s.Pollers, s.Interval, s.Lag = l.pollers, l.interval, l.lag
+	s.Budget = mo.permits.pollerLimit(l.domain, l.permit, s.Readers, l.interval)
+	if mo.cfg.Cut == honeycomb.Levels {
+		s.Level = l.level + 1
+	}
+	same := s.Kind == l.state.Kind && s.Detail == l.state.Detail && s.Moved == l.state.Moved
+	if same {
+		s.Since = l.state.Since
+	}
+	if was := l.state.Readers; (s.Readers-was)*16 <= was && (was-s.Readers)*16 <= was {
+		s.Readers = was // too small a change for a message
+	}
+	urgency := NotUrgent
+	switch {
+	case !same:
+		urgency = AtOnce
+	case s.Readers != l.state.Readers, differMuch(float64(s.Pollers), float64(l.state.Pollers)),
+		s.Lag > 2*l.state.Lag || l.state.Lag > 2*s.Lag, s.Kind != coronapb.State_OK && now.Sub(l.stateSentAt) >= minStateGap:
+		urgency = Soon
+	}
+	if urgency != NotUrgent {
+		l.stateSentAt = now
+	}
+	l.state = s
+	mo.app.StateChanged(l.key, s.Append(), urgency)
+	if !same {
+		mo.note(l)
+	}
+}
+
+// onStatusReport receives a poller's report about its polls. The poller must have signed it
+// recently and must be able to have a rank in the channel's wedge.
+func (mo *monitor) onStatusReport(l *leaderState, m *coronapb.StatusReport) {
+	now, of := mo.clock.Now(), new(coronapb.PollStatus)
+	signed, err := mo.verifier.Open(wire.DomainReport, m.Status)
+	if err != nil || proto.Unmarshal(signed.Payload, of) != nil || !bytes.Equal(of.Key, l.key[:]) || breaksStatus(of) != "" {
+		mo.stats.Garbage++
+		return
+	}
+	s, from := stateFrom(of.State), wire.PeerIDOf(signed.Key)
+	if !mo.couldPoll(overlay.NodeID(mo.cfg.Network, from), l) || now.Sub(s.Polled).Abs() > clockSlack+minStateGap {
+		mo.stats.Unheard++
+		return
+	}
+	if s.Kind == coronapb.State_OK {
+		delete(l.failing, from)
+		l.recoveredAt = now
+		mo.noteRecovery(l, now)
+		return
+	}
+	mo.noteFailure(l, from, s, now)
+}
+
+// estimateNext estimates the next poll of a channel with several pollers, or with one other poller.
+// Pollers do not announce their times, so the estimate assumes evenly spaced polls. With random
+// phases it holds only on average.
+func (mo *monitor) estimateNext(l *leaderState) {
+	if l.pollers > 1 || !mo.polls(l.key) {
+		l.state.Next, l.state.Why = l.state.Polled.Add(l.interval/time.Duration(max(l.pollers, 1))), l.why
+		if mo.cfg.Random && l.pollers > 1 {
+			l.state.Why = "on average, because phases are random: " + l.why
+		}
+	}
+}
+
+// View returns the state of a channel's polls; ok is false if this node does not lead the channel.
+func (sq *sequencer) View(key overlay.ID) (View, bool) {
+	l := sq.leaders[key]
+	if l == nil {
+		return View{}, false
+	}
+	s := l.state
+	if d := sq.poller.assignments.Get(key); d == nil || l.pollers > 1 {
+		now := sq.clock.Now()
+		s = s.Projected(now, now)
+	}
+	return View{State: s, Known: l.known.Len()}, true
+}

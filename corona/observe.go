@@ -1,0 +1,273 @@
+package corona
+
+import (
+	"slices"
+	"time"
+
+	"tidings/corona/coronapb"
+	"tidings/difference"
+	"tidings/difference/page"
+	"tidings/internal/env"
+	"tidings/internal/feed"
+)
+
+// takeObservation takes an observation of a poller; from is the zero peer if that is this node. It
+// returns true if the log has its news or will have it, and false if the news could not be taken
+// now.
+func (sq *sequencer) takeObservation(l *leaderState, from env.Peer, r observation, now time.Time) (taken bool) {
+	if l.page && r.f != nil && r.verdict == nil && (!l.sameText(&r) || l.known.Page().NeedsRecheck()) {
+		return sq.judgePage(l, from, r, now)
+	}
+	if l.page && from.ID == "" && r.verdict == nil {
+		l.known.Page().Unchanged(now)
+	}
+	if l.state.Polled = now; from.ID == "" {
+		l.private = r.private // only this node's own fetch counts, because floors and budgets depend on it
+	}
+	verdict := State{Kind: coronapb.State_OK, Polled: now}
+	if r.f != nil {
+		verdict.Detail = r.detail()
+		if reason := sq.suspicious(l, &r, now); reason != "" {
+			sq.stats.Failed++
+			sq.monitor.noteFailure(l, from.ID, State{Kind: l.suspiciousKind(), Detail: reason, Polled: now}, now)
+			return true // handled, though not accepted
+		}
+	}
+	delete(l.failing, from.ID)
+	l.fails, l.maxAge = 0, r.maxAge
+	if from.ID == "" && !l.known.Empty() { // the first document is large, and fetched in full only once
+		weight := min(l.interval.Seconds()/(costDecay*sq.cfg.MaintenanceInterval.Seconds()), maxWeight)
+		l.meanBytes += weight * (float64(r.size) - l.meanBytes)
+	}
+	if r.moved != l.url {
+		verdict.Moved = r.moved
+	}
+	sq.setInterval(l, r.f)
+	switch {
+	case r.f == nil:
+		verdict.Detail = l.detail
+	case len(r.f.Items) > 0:
+		l.detail = verdict.Detail
+	}
+	if r.f != nil && !l.page && from.ID == "" {
+		sq.app.Saw(l.key, &r.f.Head, r.secure(l.url))
+	}
+	// The items go out before the state that all is well.
+	taken = sq.takeChanges(l, r)
+	sq.order(l, max(l.pollers, 1), now)
+	sq.monitor.setState(l, verdict, now)
+	return taken
+}
+
+// ifItStays ends the description of a document that is not accepted yet. A new sequencer recognises
+// a suspicion in the earlier note by this suffix.
+const ifItStays = ": it is believed if it stays"
+
+// suspicious says why a document is not accepted as the feed's; "" if it is. A document that looks
+// like another feed is accepted when it stays for the suspicion period. It is accepted at once when
+// yet another document replaces it: then the feed replaces all its items each time, and the
+// held-back document was news.
+func (sq *sequencer) suspicious(l *leaderState, r *observation, now time.Time) string {
+	if l.page {
+		reason := r.verdict.reason()
+		if reason != "" && r.verdict.Kind == page.Failed {
+			sq.setPageMemory(l, r.verdict) // the memory accepts the text if it stays
+		}
+		return reason
+	}
+	f := r.f
+	reason := l.known.Suspicious(f)
+	if reason == "" {
+		l.suspicion = suspicion{}
+		return ""
+	}
+	if l.suspicion.since.IsZero() {
+		l.suspicion.since = now
+	}
+	if l.suspicion.first == nil {
+		l.suspicion.first = f
+	}
+	first := l.suspicion.first
+	if now.Sub(l.suspicion.since) < suspicionPeriodOf(l.private, l.interval) && !difference.Unrelated(first, f) {
+		return reason + ifItStays
+	}
+	l.suspicion = suspicion{}
+	if first != f {
+		sq.takeChanges(l, observation{f: first})
+	}
+	return ""
+}
+
+// takeChanges compares a document with the known items and hands over the changes. It returns false
+// if they were not accepted.
+func (sq *sequencer) takeChanges(l *leaderState, r observation) (taken bool) {
+	f := r.f
+	if f == nil { // not modified (304)
+		sq.stats.Unchanged++
+		valid := r.valid
+		if l.page {
+			valid = r.validAfter(l.known.Page())
+		}
+		sq.setValidators(l, valid, l.fingerprints)
+		return true
+	}
+	shown := fingerprintsOf(f)
+	if l.page {
+		return sq.detectPage(l, r, shown)
+	}
+	l.known.Recognise(f)
+	d := l.known.Diff(f)
+	l.known.Touch(f)
+	if d.Empty() {
+		sq.stats.Unchanged++
+		if len(f.Items) > 0 {
+			// Validators of an empty document save nothing, because the document is small. Their
+			// date could also hide an older document with items.
+			sq.setValidators(l, r.valid, shown)
+		} else if d.Head != nil && len(d.Head.Raw) > 0 && !l.known.HasHead() {
+			// The log is still empty. An entry with the head alone lets readers see the empty feed
+			// before its first item. Later changes of the head alone make no entry.
+			if !sq.app.Found(l.key, d, f, func(bool) {}) {
+				return false
+			}
+			l.known.Add(d)
+		}
+		return true
+	}
+	sq.stats.Findings++
+	sq.stats.Items += uint64(len(d.Changes))
+	first := l.known.Len() == 0
+	if !sq.handOver(l, d, f, func() { sq.commitAfterLast(l, r.valid, shown) }) {
+		return false // the next poll finds the changes again
+	}
+	sq.learn(l, d, first)
+	return true
+}
+
+// handOver hands changes over to the log. It calls then when the log holds them, as long as this
+// node leads the channel. It returns false if the changes were not accepted.
+func (sq *sequencer) handOver(l *leaderState, d difference.Delta, f *feed.Feed, then func()) (taken bool) {
+	l.inFlight++
+	if !sq.app.Found(l.key, d, f, func(ok bool) {
+		l.inFlight--
+		if ok && !l.ceased {
+			then()
+		}
+	}) {
+		l.inFlight--
+		return false
+	}
+	l.known.Add(d)
+	return true
+}
+
+// commitAfterLast commits a snapshot if no changes are under way: "not modified" means that nothing
+// is missing only once a quorum holds all items.
+func (sq *sequencer) commitAfterLast(l *leaderState, valid validators, shown []fingerprint) {
+	if l.inFlight == 0 {
+		sq.commitSnapshot(l, valid, shown)
+	}
+}
+
+// learn updates the update rate and the lag of a channel. The first document is not an update; the
+// dates in it set the expected rate.
+func (sq *sequencer) learn(l *leaderState, d difference.Delta, first bool) {
+	now := sq.clock.Now()
+	if !first {
+		l.updateRate.addUpdate(now)
+	}
+	var dates []time.Time
+	sq.worker.Do(func() { dates = datesOf(d.Changes) }, func() {
+		if first {
+			l.updateRate.addDates(dates, now)
+		} else {
+			l.updateLag(dates, l.interval, now)
+		}
+	})
+}
+
+// setValidators commits the validators of a document without news. It does not commit those of
+// another replica of the origin: the same document with other validators (they stay with the node
+// that polls that replica), or an earlier snapshot.
+func (sq *sequencer) setValidators(l *leaderState, valid validators, shown []fingerprint) {
+	if valid == l.valid || l.inFlight != 0 {
+		return
+	}
+	now, sum := sq.clock.Now(), digest(shown)
+	switch {
+	case l.fingerprints != nil && sum == digest(l.fingerprints):
+		if d := sq.poller.assignments.Get(l.key); d != nil {
+			d.setSnapshot(&snapshot{valid: valid, fingerprints: shown, digest: sum}, l.limitedUntil)
+		}
+	case slices.ContainsFunc(l.pastSnapshots, func(p pastSnapshot) bool {
+		return p.digest == sum && now.Sub(p.until) < suspicionPeriodOf(l.private, l.interval)
+	}):
+	default:
+		sq.commitSnapshot(l, valid, shown)
+	}
+}
+
+// accept takes an observation whose new items are all here. It answers the poller at once if
+// nothing is new, and otherwise when the log holds the news. from is empty if this node is the
+// poller.
+func (sq *sequencer) accept(l *leaderState, from env.Peer, r observation, nonce uint64, now time.Time) {
+	switch {
+	case r.handedOver:
+		sq.takeHanded(l, r, func() {
+			if from.ID != "" {
+				sq.send(from, env.Control, l.snapshotMessage(nonce, sq.clock.Now()))
+			}
+		})
+	case !sq.takeObservation(l, from, r, now) || from.ID == "":
+		// The poller repeats its report, or this node is the poller and needs no answer.
+	case l.inFlight == 0 && l.snapshot() != nil:
+		sq.send(from, env.Control, l.snapshotMessage(nonce, sq.clock.Now()))
+	default:
+		l.wait(waiter{from, nonce})
+	}
+}
+
+// commitSnapshot notes that the log holds all items of a document, and tells the pollers.
+func (sq *sequencer) commitSnapshot(l *leaderState, valid validators, shown []fingerprint) {
+	if l.fingerprints != nil {
+		l.pastSnapshots = append(l.pastSnapshots, pastSnapshot{digest(l.fingerprints), sq.clock.Now()})
+		l.pastSnapshots = l.pastSnapshots[max(len(l.pastSnapshots)-maxPastSnapshots, 0):]
+	}
+	l.valid, l.fingerprints = valid, shown
+	sq.note(l)
+	if d := sq.poller.assignments.Get(l.key); d != nil {
+		d.setSnapshot(l.snapshot(), l.limitedUntil)
+	}
+	if l.order.N > 0 {
+		// A poller that misses the message learns the snapshot when it reports a known document.
+		_ = sq.wedges.Broadcast(l.key, marshal(l.snapshotMessage(0, sq.clock.Now())))
+	}
+	sq.answerAll(l)
+}
+
+// answerAll answers the pollers that wait: the log holds what they reported.
+func (sq *sequencer) answerAll(l *leaderState) {
+	for _, w := range l.waiters {
+		sq.send(w.to, env.Control, l.snapshotMessage(w.nonce, sq.clock.Now()))
+	}
+	l.waiters = nil
+}
+
+// takeHanded takes items that a node found while it was cut off. The origin may no longer show
+// them, so the sequencer learns nothing about the feed's document from them. It calls answer when
+// the log holds them.
+func (sq *sequencer) takeHanded(l *leaderState, r observation, answer func()) {
+	if l.page || l.known.Suspicious(r.f) != "" {
+		return
+	}
+	l.known.Recognise(r.f)
+	d := l.known.Diff(r.f)
+	d.Head = nil
+	if d.Empty() {
+		answer()
+		return
+	}
+	if sq.handOver(l, d, r.f, answer) { // otherwise the node offers them again
+		sq.stats.Items += uint64(len(d.Changes))
+	}
+}

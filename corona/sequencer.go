@@ -1,0 +1,438 @@
+package corona
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"tidings/corona/coronapb"
+	"tidings/difference"
+	"tidings/internal/env"
+	"tidings/internal/feed"
+	"tidings/overlay"
+	"tidings/overlay/wedge"
+)
+
+// sequencer leads channels: it takes what their pollers observe, hands news over to the log, and has
+// wedges polled as the allocator decides.
+type sequencer struct {
+	*base
+	domains   *domains
+	permits   *permits
+	allocator *allocator
+	requests  *requests
+	poller    *poller
+	intake    *intake
+	monitor   *monitor
+
+	leaders  map[overlay.ID]*leaderState
+	calendar env.Calendar[overlay.ID] // upkeep
+}
+
+func newSequencer(b *base, ds *domains, ps *permits, a *allocator, rq *requests, po *poller, in *intake) *sequencer {
+	sq := &sequencer{base: b, domains: ds, permits: ps, allocator: a, requests: rq, poller: po, intake: in, leaders: map[overlay.ID]*leaderState{}}
+	sq.monitor = &monitor{base: b, permits: ps, polls: func(key overlay.ID) bool { return po.assignments.Get(key) != nil }, fetch: sq.fetchNow}
+	ps.up, a.up, po.up, in.accept = sq, sq, sq, sq.accept
+	return sq
+}
+
+// idleCheck is how often a channel without readers is checked.
+const idleCheck = time.Minute
+
+// run keeps up the channels that are due.
+func (sq *sequencer) run(now time.Time) {
+	for key, at, ok := sq.calendar.Pop(now); ok; key, at, ok = sq.calendar.Pop(now) {
+		if l := sq.leaders[key]; l != nil && l.upkeepAt.Equal(at) {
+			sq.upkeep(l, now)
+		}
+	}
+}
+
+// Lead makes this node the sequencer of a channel. known holds the items of its log. note is the
+// record that an earlier sequencer left, nil if there was none. epoch numbers the sequencer's term;
+// a later term has a greater number.
+func (sq *sequencer) Lead(key overlay.ID, url string, epoch uint64, known *difference.Known, note []byte) {
+	now := sq.clock.Now()
+	l := &leaderState{
+		channelBudget: channelBudget{key: key, url: url, domain: sq.domains.refer(originOf(url)), since: now},
+		pacing:        pacing{interval: sq.cfg.PollInterval},
+		reporting:     sq.intake.begin(key, epoch),
+		known:         known, lastRead: now,
+	}
+	_, l.page = feed.DocumentURL(url)
+	l.state = State{Kind: coronapb.State_NEW, Since: now}
+	l.order.Term.Epoch = epoch
+	if before := sq.leaders[key]; before != nil {
+		sq.end(before)
+	}
+	sq.leaders[key] = l
+	if spelled, err := feed.Canonical(url); err != nil || spelled != url {
+		// A reader of this node cannot have asked for an address in this spelling.
+		sq.monitor.setState(l, State{Kind: coronapb.State_REFUSED, Detail: "the address is not in its canonical spelling"}, now)
+		return
+	}
+	l.order.IntervalStart = sq.permits.firstSlot(&l.channelBudget, l.interval, now)
+	first := true
+	if n, ok := parseNote(note); ok {
+		if n.State.Kind == coronapb.State_REFUSED { // the earlier sequencer refused the address; this node may be configured to fetch it
+			n.State, n.fails = State{Kind: coronapb.State_NEW, Since: n.State.Since}, 0
+		}
+		first = n.State.Polled.IsZero()
+		sq.inherit(l, n, now)
+		if known.Lossy() { // "not modified" would hide what the log has lost
+			l.valid, first = validators{}, true
+		}
+		sq.permits.inheritGrant(&l.channelBudget, n.grant, now)
+	}
+	if d := sq.poller.assignments.Get(key); d != nil {
+		d.led = true
+		l.learnFrom(d)
+		d.setSnapshot(l.snapshot(), l.limitedUntil) // this node's log may lack what a poller was told of
+	}
+	sq.scheduleUpkeep(l, now)
+	sq.permits.join(&l.channelBudget, now)
+	if first {
+		sq.fetchNow(l, now)
+	}
+	l.desiredPollers = max(l.inherited.pollers, 1)
+	sq.order(l, l.desiredPollers, now)
+	sq.allocator.startDecisions(now)
+	sq.allocator.decideSoon(now)
+}
+
+// inherit continues from the record of the sequencer before.
+func (sq *sequencer) inherit(l *leaderState, n note, now time.Time) {
+	l.valid, l.state, l.lag, l.inherited, l.fails, l.private = n.valid, n.State, n.State.Lag, n, n.fails, n.private
+	if n.private && !l.domain.privateKnown {
+		l.domain.privateKnown, l.domain.private = true, true // until a response says otherwise
+	}
+	if n.State.Kind == coronapb.State_OK && n.State.Detail != noItems {
+		l.detail = n.State.Detail
+	}
+	if n.State.Kind == coronapb.State_NOT_A_FEED && strings.HasSuffix(n.State.Detail, ifItStays) {
+		l.suspicion.since = n.State.Since
+		if now.Before(l.suspicion.since) { // the other sequencer's clock was ahead
+			l.suspicion.since = now
+		}
+	}
+	l.updateRate, l.meanBytes = n.updateRate, n.meanBytes
+	l.known.Page().SetMarks([]byte(n.marks))
+	if l.updateRate.at.After(now) { // the other sequencer's clock was ahead
+		l.updateRate.at = now
+	}
+	l.interval = max(l.interval, n.interval)
+	// The slots stay where they were, on this node's clock.
+	if behind := now.Sub(n.ref) % l.interval; behind >= 0 {
+		l.order.IntervalStart = now.Add(-behind)
+	} else {
+		l.order.IntervalStart = now.Add(-behind - l.interval)
+	}
+	// A delay that the origin asked for binds any poller. If the clock of the sequencer before was
+	// ahead, the delay starts now.
+	if longest := now.Add(l.state.Next.Sub(l.state.Polled)); l.state.Next.After(longest) {
+		l.state.Next = longest
+	}
+	if n.fails > 0 && l.state.Kind == coronapb.State_LIMITED {
+		sq.domains.limit(l.domain, l.state.Next)
+	}
+}
+
+// fetchNow asks the origin at once, outside the schedule. The sequencer does this for a channel
+// that is new or has readers again.
+func (sq *sequencer) fetchNow(l *leaderState, now time.Time) {
+	if !sq.domains.exempt(l.domain) && !sq.domains.takeUngranted(l.domain, now) {
+		l.fetchedAt, l.fetching = time.Time{}, 0 // upkeep tries again
+		return
+	}
+	l.fetchedAt, l.fetching = now, sq.requests.add(request{url: l.url, then: func(h env.Handle, a env.Answer, r observation, verdict State, now time.Time) {
+		sq.noteAddress(l.key, a)
+		if !l.ceased && l.fetching == h {
+			sq.fetched(l, a, r, verdict, now)
+		}
+	}})
+	url, _ := feed.DocumentURL(l.url)
+	sq.requests.fetcher.Fetch(l.fetching, env.Request{
+		URL: url, Robots: l.page, Subscribers: sq.readers(l),
+		ETag: l.valid.etag, LastModified: l.valid.lastModified, ValidatedURL: l.valid.url,
+	})
+}
+
+// noteAddress notes whether a response for a channel came from a private address.
+func (sq *sequencer) noteAddress(key overlay.ID, a env.Answer) {
+	if d := sq.poller.assignments.Get(key); d != nil && d.domain != nil {
+		d.domain.noteAddress(a)
+	} else if l := sq.leaders[key]; l != nil {
+		l.domain.noteAddress(a)
+	}
+}
+
+// fetched takes the response to a request of fetchNow.
+func (sq *sequencer) fetched(l *leaderState, a env.Answer, r observation, verdict State, now time.Time) {
+	l.fetching = 0
+	switch d := sq.poller.assignments.Get(l.key); {
+	case d != nil && d.waiting == 0:
+		sq.poller.answered(d, a, r, verdict, now)
+	case a.Err == env.ErrBusy:
+		l.fetchedAt = time.Time{}
+	case verdict.Kind == coronapb.State_OK:
+		sq.takeObservation(l, env.Peer{}, r, now)
+	default:
+		if verdict.Kind == coronapb.State_LIMITED && !a.Private {
+			sq.domains.limit(l.domain, now.Add(rateLimitOf(a, 1)))
+		}
+		sq.monitor.noteFailure(l, "", verdict, now)
+	}
+}
+
+// Cease ends Lead. The next sequencer gives its own order to the wedge, so this node's order ends
+// here. Otherwise two orders could coexist after a partition.
+func (sq *sequencer) Cease(key overlay.ID) {
+	if l := sq.leaders[key]; l != nil {
+		_ = sq.wedges.Enlist(key, wedge.Order{}) // ending an order never fails
+		sq.end(l)
+	}
+}
+
+// end drops the state of a channel.
+func (sq *sequencer) end(l *leaderState) {
+	delete(sq.leaders, l.key)
+	l.ceased = true
+	if d := sq.poller.assignments.Get(l.key); d != nil {
+		d.led = false
+	}
+	sq.permits.leave(&l.channelBudget)
+	sq.intake.fetching -= len(l.itemFetches)
+	sq.domains.release(l.domain)
+}
+
+// Filter returns the part of another branch's changes that is new to the sequencer, and marks it as
+// known.
+func (sq *sequencer) Filter(key overlay.ID, d difference.Delta) difference.Delta {
+	l := sq.leaders[key]
+	if l == nil {
+		return difference.Delta{}
+	}
+	fresh := l.known.Unknown(d)
+	l.known.Add(fresh)
+	return fresh
+}
+
+// scheduleUpkeep plans the next upkeep of a channel.
+func (sq *sequencer) scheduleUpkeep(l *leaderState, now time.Time) {
+	l.upkeepAt = now.Add(max(idleCheck, sq.cfg.MaintenanceInterval/10))
+	sq.calendar.Add(l.upkeepAt, l.key)
+}
+
+// upkeep checks a channel that is led here. A channel without readers for two leases gets no
+// pollers.
+func (sq *sequencer) upkeep(l *leaderState, now time.Time) {
+	sq.scheduleUpkeep(l, now)
+	if sq.readers(l) > 0 {
+		l.lastRead = now
+	}
+	if term := sq.app.Term(l.key); term > l.order.Term.Epoch {
+		// Another node led the channel in between and has ended this node's order.
+		l.order.Term, l.order.N = wedge.Term{Epoch: term}, 0
+	}
+	if l.order.N > 0 && !sq.wedges.Leads(l.key) {
+		// A second sequencer, on the other side of a partition, gave an order of a later term. That
+		// order replaced this one everywhere and ended when the other sequencer gave up.
+		l.order.N = 0
+	}
+	idle, was := now.Sub(l.lastRead) > 2*sq.cfg.MaintenanceInterval, l.state.Kind == coronapb.State_IDLE
+	switch {
+	case idle && !was:
+		sq.order(l, 0, now)
+		l.state.Next, l.state.Why = time.Time{}, ""
+		sq.monitor.setState(l, State{Kind: coronapb.State_IDLE, Detail: "no readers"}, now)
+	case !idle && was:
+		sq.fetchNow(l, now)
+		sq.order(l, 1, now)
+	case !idle && l.fetching != 0 && now.Sub(l.fetchedAt) >= answerTimeout:
+		sq.stats.Late++
+		delete(sq.requests.open, l.fetching)
+		sq.fetchNow(l, now)
+	case !idle && l.fetchedAt.IsZero() && l.state.Kind == coronapb.State_NEW:
+		sq.fetchNow(l, now) // the domain allowed no request without a grant
+	case !idle:
+		if l.order.N == 0 {
+			sq.order(l, l.desiredPollers, now)
+		}
+		if n := float64(sq.readers(l)); l.factors == nil || n >= readersFactor*l.factors.Subscribers || readersFactor*n <= l.factors.Subscribers {
+			sq.allocator.decideSoon(now)
+		}
+		sq.monitor.forgetFailing(l, now)
+	}
+	if !idle && sq.cfg.ExemptPrivate && !l.domain.privateKnown && l.fetching == 0 && now.Sub(l.fetchedAt) > l.interval {
+		sq.fetchNow(l, now) // a new sequencer that does not poll learns from a response whether the domain is exempt
+	}
+	if l.permit != nil && !l.permit.expiry.After(now) {
+		sq.stats.Expired++
+		l.permit, l.grant = nil, nil
+		sq.setInterval(l, nil)
+		sq.order(l, l.pollers, now)
+	}
+}
+
+// order tells a channel's wedge the number of pollers and their parameters, if either has changed.
+// The permit of the channel bounds the number.
+func (sq *sequencer) order(l *leaderState, pollers int, now time.Time) {
+	if most := sq.permits.pollerLimit(l.domain, l.permit, sq.readers(l), l.interval); most > 0 {
+		pollers = min(pollers, most)
+	}
+	o := l.order
+	o.N, o.Interval = pollers, l.interval
+	if sq.cfg.DAG && pollers > 0 {
+		o.N, o.DigitBits = 1, sq.digit()
+	}
+	b := sq.paramsOf(l, now)
+	if o.N == l.order.N && o.Interval == l.order.Interval && !l.sentParams.differs(b) {
+		sq.setPollers(l, pollers, now)
+		return
+	}
+	o.IntervalStart = o.IntervalStart.Add(now.Sub(o.IntervalStart) / o.Interval * o.Interval)
+	o.Payload = b.payload(l.url)
+	o.Term.Seq++
+	if err := sq.wedges.Enlist(l.key, o); err != nil {
+		sq.stats.Unlisted++
+		sq.log.Debug("pollers of a feed could not be informed", "url", l.url, "err", err) // upkeep tries again
+		return
+	}
+	l.order, l.sentParams = o, b
+	sq.setPollers(l, pollers, now)
+}
+
+// enlist implements leading.
+func (sq *sequencer) enlist(key overlay.ID, pollers int, now time.Time) {
+	if l := sq.leaders[key]; l != nil {
+		sq.order(l, pollers, now)
+	}
+}
+
+// active implements leading.
+func (sq *sequencer) active() []allocated {
+	of := make([]allocated, 0, len(sq.leaders))
+	for _, l := range sq.leaders {
+		if l.pollers > 0 {
+			of = append(of, allocated{&l.channelBudget, &l.allocation, &l.estimates, sq.readers(l), l.interval})
+		}
+	}
+	slices.SortFunc(of, func(a, b allocated) int { return bytes.Compare(a.key[:], b.key[:]) })
+	return of
+}
+
+// demand implements claimant.
+func (sq *sequencer) demand(key overlay.ID) (readers int, interval time.Duration, pollBytes float64, ok bool) {
+	l := sq.leaders[key]
+	if l == nil || l.pollers == 0 {
+		return 0, 0, 0, false
+	}
+	return sq.readers(l), l.interval, l.pollBytes(), true
+}
+
+// granted implements claimant. It tells the pollers of the grant.
+func (sq *sequencer) granted(key overlay.ID, now time.Time) {
+	l := sq.leaders[key]
+	if l == nil {
+		return
+	}
+	sq.setInterval(l, nil)
+	if l.pollers > 0 {
+		sq.order(l, l.desiredPollers, now)
+	}
+	sq.note(l)
+}
+
+// setPollers notes the number of pollers of a channel, and tells subscribers if it has changed.
+func (sq *sequencer) setPollers(l *leaderState, pollers int, now time.Time) {
+	was := l.pollers
+	if l.pollers = pollers; pollers > 0 && was > 0 && was != pollers {
+		sq.monitor.setState(l, l.state, now)
+	}
+}
+
+// leads implements sequencing.
+func (sq *sequencer) leads(key overlay.ID) bool { return sq.leaders[key] != nil }
+
+// begin implements sequencing.
+func (sq *sequencer) begin(d *assignment, now time.Time) {
+	l := sq.leaders[d.key()]
+	if l == nil {
+		return
+	}
+	d.led = true
+	d.setSnapshot(l.snapshot(), l.limitedUntil)
+	d.private, d.polledAt = l.private, momentOf(l.fetchedAt)
+	if l.state.Kind != coronapb.State_OK && l.state.Kind != coronapb.State_NEW {
+		d.ensureExtra().failure = &failure{state: l.state, fails: l.fails, reportedKind: l.state.Kind, reportedAt: now}
+	}
+}
+
+// planned implements sequencing. The plan of one of several pollers says nothing about the channel.
+func (sq *sequencer) planned(key overlay.ID, at time.Time, why string) {
+	if l := sq.leaders[key]; l != nil && l.pollers == 1 {
+		l.state.Next, l.state.Why = at, cmp.Or(why, l.why)
+	}
+}
+
+// observed implements sequencing.
+func (sq *sequencer) observed(key overlay.ID, r observation, now time.Time) {
+	sq.accept(sq.leaders[key], env.Peer{}, r, 0, now)
+}
+
+// pollFailed implements sequencing.
+func (sq *sequencer) pollFailed(d *assignment, s State, now time.Time) {
+	l := sq.leaders[d.key()]
+	l.private = d.private
+	if i := d.extras().failure; i != nil {
+		l.fails = i.fails
+	}
+	sq.monitor.noteFailure(l, "", s, now)
+}
+
+// View is the state of a channel's polls as its sequencer knows it.
+type View struct {
+	State State
+	Known int // number of items
+}
+
+// Handoff returns the snapshot that a newly enlisted node should know at once; nil if there is
+// none.
+func (sq *sequencer) Handoff(key overlay.ID) []byte {
+	var s *snapshot
+	var limitedUntil time.Time // only what the sequencer said; what this node alone has seen does not count
+	if l := sq.leaders[key]; l != nil {
+		s, limitedUntil = l.snapshot(), l.limitedUntil
+	} else if d := sq.poller.assignments.Get(key); d != nil {
+		s, limitedUntil = d.snapshot, d.extras().limitedUntil.time()
+	}
+	if s == nil {
+		return nil
+	}
+	return sq.cfg.Payloads.snapshotMessage(key, s, limitedUntil.Sub(sq.clock.Now()))
+}
+
+// setInterval sets the polling interval of a channel and the rule that gave it. f is nil after "not
+// modified"; then the hints of the previous document still hold.
+func (sq *sequencer) setInterval(l *leaderState, f *feed.Feed) {
+	if f != nil {
+		l.hints, l.inherited.interval = f.Hints, 0
+	}
+	interval, why := sq.intervalOf(l.private, l.hints, l.maxAge, l.inherited.interval)
+	l.desiredInterval = interval
+	if p := l.permit; p != nil && p.interval > interval {
+		interval, why = p.interval, "the budget of "+l.domain.name
+	}
+	l.interval, l.why = interval.Truncate(time.Millisecond), why // orders have milliseconds
+}
+
+// paramsOf returns the parameters that a channel's pollers should have.
+func (sq *sequencer) paramsOf(l *leaderState, now time.Time) channelParams {
+	b := channelParams{readers: sq.readers(l), skips: skipsOf(l.hints), grant: l.grant, ticket: l.ticket}
+	if sq.cfg.DAG {
+		b.size, b.update = sq.allocator.relativeSize(l.pollBytes()), l.updateRate.interval(now)
+	}
+	return b
+}
