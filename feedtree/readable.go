@@ -4,15 +4,25 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 
 	"tidings/difference"
+	"tidings/internal/env"
 	"tidings/internal/feed"
+	"tidings/overlay"
 	"tidings/overlay/owner"
 )
 
 // A sequencer signs only what its followers can read. It decodes each body before it becomes an entry, exactly as a
 // follower will. An unreadable entry would hide its items for ever, because the sequencer would count them as
 // known.
+
+// bodies encodes and decodes the bodies of entries.
+type bodies struct {
+	*common
+	refusals *refusals
+	worker   env.Worker
+}
 
 // errMismatch reports a body that decodes to something else than what was encoded.
 var errMismatch = errors.New("the body decodes to another delta")
@@ -51,11 +61,11 @@ func sameContent(a, b difference.Delta) bool {
 // encodeParts splits a change report into parts that become one entry each, and encodes them. Changes that
 // followers could not read are left out and recorded as refusals. A publication is never left out: encodeParts
 // returns an error instead.
-func (f *FeedTree) encodeParts(c *channel, d difference.Delta) (parts []difference.Delta, bodies [][]byte, err error) {
+func (bo *bodies) encodeParts(c *channel, d difference.Delta) (parts []difference.Delta, bodies [][]byte, err error) {
 	for _, part := range d.Split(maxPart) {
 		body, err := encode(part)
 		if err != nil {
-			if part, err = f.readablePart(c, part); err != nil {
+			if part, err = bo.readablePart(c, part); err != nil {
 				return nil, nil, err
 			}
 			if part.Head == nil && part.Empty() && part.Page == nil {
@@ -71,7 +81,7 @@ func (f *FeedTree) encodeParts(c *channel, d difference.Delta) (parts []differen
 }
 
 // readablePart returns what followers can read of a part that they cannot read completely.
-func (f *FeedTree) readablePart(c *channel, part difference.Delta) (difference.Delta, error) {
+func (bo *bodies) readablePart(c *channel, part difference.Delta) (difference.Delta, error) {
 	all := part
 	part.Head, part.Changes = nil, nil
 	if h := all.Head; h != nil {
@@ -89,10 +99,58 @@ func (f *FeedTree) readablePart(c *channel, part difference.Delta) (difference.D
 		case ch.Publication != nil:
 			return part, fmt.Errorf("item %s of a publisher: %w", ch.Item.ID, err)
 		default:
-			f.stats.Illegible++
-			f.log.Warn("item left out of the log, because other nodes could not read it", "item", ch.Item.ID.String(), "err", err)
-			f.addRefusal(Refusal{URL: c.url, Why: fmt.Sprintf("item %s was left out of the log, because followers could not read it (%v)", ch.Item.ID, err)})
+			bo.stats.Illegible++
+			bo.log.Warn("item left out of the log, because other nodes could not read it", "item", ch.Item.ID.String(), "err", err)
+			bo.refusals.add(Refusal{URL: c.url, Why: fmt.Sprintf("item %s was left out of the log, because followers could not read it (%v)", ch.Item.ID, err)})
 		}
 	}
 	return part, nil
+}
+
+// A decodedEntry is the content of an entry, as far as it could be read.
+type decodedEntry struct {
+	difference.Delta
+	// unreadable is set if part of the body or all of it could not be read: the disk has lost it, or the sequencer
+	// signed something other than a delta.
+	unreadable bool
+	bodyLost   bool // the disk does not have the body
+}
+
+// decode reads the bodies of entries as far as possible, and counts and reports those that are unreadable.
+func (bo *bodies) decode(entries []*owner.Entry, then func([]decodedEntry)) {
+	bo.owners.Bodies(entries, func(bodies [][]byte) {
+		got := make([]decodedEntry, len(entries))
+		bo.worker.Do(func() {
+			for i, b := range bodies {
+				d, err := difference.Decode(b)
+				if bo.signedForFeed(entries[i].Key, d) {
+					got[i].Delta = d
+				} else {
+					err = errOtherFeed
+				}
+				got[i].unreadable, got[i].bodyLost = err != nil || b == nil, b == nil
+			}
+		}, func() {
+			for i, e := range entries {
+				if got[i].unreadable {
+					bo.stats.Unread++
+					if c := bo.feeds[e.Key]; c != nil {
+						bo.refusals.add(Refusal{URL: c.url, Why: "an entry of the log cannot be read, or holds an item that the publisher has not signed for this feed"})
+					}
+				}
+			}
+			then(got)
+		})
+	})
+}
+
+// errOtherFeed reports an entry with a publication that was signed for another feed.
+var errOtherFeed = errors.New("the publication belongs to another feed")
+
+// signedForFeed reports whether all publications in a delta were signed for this feed. A publisher may use one key
+// for several feeds, and its items must not be moved from one to another.
+func (bo *bodies) signedForFeed(key overlay.ID, d difference.Delta) bool {
+	return !slices.ContainsFunc(d.Changes, func(ch difference.Change) bool {
+		return ch.Publication != nil && overlay.Key(bo.node.Network(), ch.Publication.URL) != key
+	})
 }
