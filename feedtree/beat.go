@@ -208,7 +208,11 @@ func (hb *heartbeats) sendBeat(c *channel) {
 }
 
 // beatIfSilent sends a heartbeat if nothing was published in a feed for a beat interval.
-func (hb *heartbeats) beatIfSilent(c *channel, now time.Time) {
+func (hb *heartbeats) beatIfSilent(c *channel) {
+	if c.leader == nil {
+		return
+	}
+	now := hb.clock.Now()
 	due := c.leader.sentAt.Add(hb.cfg.BeatInterval)
 	if !due.After(now) {
 		hb.sendBeat(c)
@@ -245,21 +249,16 @@ func (hb *heartbeats) published(c *channel) {
 
 // run sends the heartbeats and heads that are due.
 func (hb *heartbeats) run(now time.Time) time.Time {
-	for key := range due(&hb.heads, now) {
-		if c := hb.feeds[key]; c != nil && c.leader != nil {
-			hb.publishHead(c)
-		}
-	}
-	for key := range due(&hb.cal, now) {
-		if c := hb.feeds[key]; c != nil && c.leader != nil {
-			hb.beatIfSilent(c, now)
-		}
-	}
+	hb.runDue(&hb.heads, now, hb.publishHead)
+	hb.runDue(&hb.cal, now, hb.beatIfSilent)
 	return env.Sooner(hb.cal.Next(), hb.heads.Next())
 }
 
 // publishHead announces in the shadow tree where the log ends.
 func (hb *heartbeats) publishHead(c *channel) {
+	if c.leader == nil {
+		return
+	}
 	c.leader.headScheduled = false
 	if b := hb.sign(c); b != nil && b.seq > 0 {
 		hb.stats.Heads++

@@ -2,7 +2,6 @@ package feedtree
 
 import (
 	"encoding/binary"
-	"iter"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -49,27 +48,29 @@ type Application interface {
 // common is what all components of a FeedTree share: its I/O interfaces, the layers below and above it, the records
 // of the feeds, and the counters.
 type common struct {
-	cfg    Config
-	clock  env.Clock
-	net    env.Network
-	rand   *rand.Rand
-	log    *slog.Logger
-	node   *overlay.Node
-	scribe *scribe.Scribe
-	owners *owner.Owners
-	signer *wire.Signer
-	verify wire.Verifier
-	app    Application
-	stats  Stats
+	cfg       Config
+	clock     env.Clock
+	net       env.Network
+	rand      *rand.Rand
+	log       *slog.Logger
+	node      *overlay.Node
+	scribe    *scribe.Scribe
+	owners    *owner.Owners
+	signer    *wire.Signer
+	verify    wire.Verifier
+	app       Application
+	stats     Stats
+	*refusals // what this node has refused, for people
 
 	feeds      channels
 	ownerAddrs map[env.PeerID]env.Peer // addresses of owners, as lookups found them; at most maxOwnerAddrs
 }
 
-// due yields the entries of a calendar that are due, also those that are added meanwhile.
-func due[K any](cal *env.Calendar[K], now time.Time) iter.Seq[K] {
-	return func(yield func(K) bool) {
-		for key, _, ok := cal.Pop(now); ok && yield(key); key, _, ok = cal.Pop(now) {
+// runDue calls do with each feed that is due in a calendar, also with those that are added meanwhile.
+func (m *common) runDue(cal *env.Calendar[overlay.ID], now time.Time, do func(c *channel)) {
+	for key, _, ok := cal.Pop(now); ok; key, _, ok = cal.Pop(now) {
+		if c := m.feeds[key]; c != nil {
+			do(c)
 		}
 	}
 }
@@ -122,6 +123,16 @@ func (m *common) peer(id env.PeerID) env.Peer {
 		return p
 	}
 	return env.Peer{ID: id}
+}
+
+// others returns the nodes that a lookup found, without this one.
+func (m *common) others(found owner.Found) (peers []env.Peer) {
+	for _, p := range found.Peers() {
+		if p.Peer.ID != m.signer.PeerID() {
+			peers = append(peers, p.Peer)
+		}
+	}
+	return peers
 }
 
 func (m *common) isParent(key overlay.ID, peer env.PeerID) bool {

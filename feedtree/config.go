@@ -1,6 +1,9 @@
 package feedtree
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 const (
 	// nodeSilence is how long a node that is not a full member may receive no message from anybody before it counts
@@ -34,17 +37,52 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.BeatInterval == 0 {
-		c.BeatInterval = time.Hour
-	}
-	if c.DigestInterval == 0 {
-		c.DigestInterval = time.Minute
-	}
-	if c.AuditInterval == 0 {
-		c.AuditInterval = 8 * time.Minute
-	}
-	if c.PollInterval == 0 {
-		c.PollInterval = 30 * time.Minute
-	}
+	c.BeatInterval = cmp.Or(c.BeatInterval, time.Hour)
+	c.DigestInterval = cmp.Or(c.DigestInterval, time.Minute)
+	c.AuditInterval = cmp.Or(c.AuditInterval, 8*time.Minute)
+	c.PollInterval = cmp.Or(c.PollInterval, 30*time.Minute)
 	return c
+}
+
+// Stats counts what a FeedTree did since it started.
+type Stats struct {
+	Subscriptions int    // subscriptions of this node
+	Led           int    // feeds that this node is the sequencer of
+	Published     uint64 // entries sent down a tree
+	Received      uint64 // entries received down a tree
+	Repeated      uint64 // entries received down a tree that were known already
+	Gaps          uint64 // times that entries were missing
+	Filled        uint64 // times that missing entries came from another node
+	Fetches       uint64 // times that missing entries could come only from the web server
+	Shown         uint64 // items shown to readers, edits included
+	Anew          uint64 // windows rebuilt because a log was replaced by another one
+	Beats         uint64 // heartbeats sent
+	Overdue       uint64 // heartbeats that did not come in time
+	Heads         uint64 // heads announced in shadow trees
+	Late          uint64 // entries that came too long after their heads
+	Audits        uint64 // audits: comparisons of heads with those of an owner
+	Unheard       uint64 // audits that found entries that no tree had brought
+	Shunned       uint64 // parents left because they withheld something
+	Digests       uint64 // comparisons of the heads of logs with a parent
+	Differed      uint64 // comparisons of the heads of logs that found differences
+	Unlike        uint64 // logs whose set of items differs from the hash in its entry
+	Unread        uint64 // times that a body could not be read, wholly or in part
+	Illegible     uint64 // items left out of entries because other nodes could not read them
+	Garbage       uint64 // messages that broke the protocol
+	Untrusted     uint64 // heartbeats with a wrong signature
+	Control       uint64 // messages sent
+	Pushes        uint64 // publications sent to sequencers, repetitions included
+	Accepted      uint64 // publications accepted as the sequencer
+	Refused       uint64 // publications refused as the sequencer
+	Withheld      uint64 // change reports left to the publisher of the feed
+	Pinned        uint64 // keys of publishers pinned as the sequencer, changes included
+	Doubted       uint64 // changed keys that this node does not trust
+	Witnessed     uint64 // keys read from web servers for other nodes
+	Sights        uint64 // requests to web servers because a key was in doubt
+	Objected      uint64 // objections sent because the web server names another key than the log
+	Lacking       uint64 // publications that are missing in the logs of subscribed feeds
+	CutOff        int    // 1 while the node hears of no other node, otherwise 0
+	Alone         int    // feeds that the node polls itself because it is cut off from them
+	Silences      uint64 // times that the node began to poll a feed because it was cut off
+	Handed        uint64 // items found while cut off that were handed over to sequencers
 }

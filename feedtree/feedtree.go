@@ -18,7 +18,6 @@ import (
 // lowest to the highest: each knows only components above it in the list.
 type FeedTree struct {
 	*common
-	*refusals          // what this node has refused, for people
 	*cutOffs           // feeds of which other nodes are no longer heard
 	*repairer          // gaps in logs
 	*heartbeats        // where logs end, as sequencers sign it
@@ -28,17 +27,16 @@ type FeedTree struct {
 	*subscriptionStore // subscriptions on the disk
 	*keyQuestions      // questions to origins about publishers' keys
 	*trusts            // publishers' keys that this node trusts
-	*bodies            // encoding and decoding of entries
+	*entries           // entries, as they are written and read
 	*pusher            // publications of this node, on their way
 	*recoverer         // bodies that the disk has lost
 	*reader            // what readers see
 	*subscriptions     // begin and end of subscriptions
-	*logWriter         // entries of feeds that this node leads
 	*acceptor          // publications in feeds that this node leads
 	*sequencer         // change reports and branches of feeds that this node leads
 	*handOvers         // items that this node found while it was cut off
 
-	parts   []func(now time.Time) time.Time // run, of the components that have plans
+	parts   []func(now time.Time) time.Time // run of each component with plans, the highest first: it adds plans to lower ones
 	tickAt  time.Time                       // next tick
 	started bool
 }
@@ -48,31 +46,30 @@ func New(e env.Env, node *overlay.Node, s *scribe.Scribe, o *owner.Owners, signe
 	m := &common{
 		cfg: cfg.withDefaults(), clock: e.Clock, net: e.Network, rand: e.Rand, log: e.Log,
 		node: node, scribe: s, owners: o, signer: signer, verify: verify, app: app,
-		feeds: channels{}, ownerAddrs: map[env.PeerID]env.Peer{},
+		refusals: &refusals{clock: e.Clock}, feeds: channels{}, ownerAddrs: map[env.PeerID]env.Peer{},
 	}
-	f := &FeedTree{common: m, refusals: &refusals{common: m}, cutOffs: &cutOffs{m}}
+	f := &FeedTree{common: m, cutOffs: &cutOffs{m}}
 	f.repairer = &repairer{common: m, cutOffs: f.cutOffs}
 	f.heartbeats = &heartbeats{common: m, cutOffs: f.cutOffs, repairer: f.repairer}
-	f.deliveries = &deliveries{common: m, refusals: f.refusals, cutOffs: f.cutOffs, repairer: f.repairer, heartbeats: f.heartbeats, reputations: map[env.PeerID]reputation{}}
+	f.deliveries = &deliveries{common: m, cutOffs: f.cutOffs, repairer: f.repairer, heartbeats: f.heartbeats, reputations: map[env.PeerID]reputation{}}
 	f.digests = &digests{common: m, cutOffs: f.cutOffs, links: map[env.PeerID]*link{}}
 	f.auditor = &auditor{common: m, cutOffs: f.cutOffs, repairer: f.repairer, deliveries: f.deliveries, digests: f.digests, pending: map[env.PeerID]*pendingAudit{}}
 	f.subscriptionStore = &subscriptionStore{m, e.Store}
 	f.keyQuestions = &keyQuestions{common: m, requests: map[overlay.ID]*witnessRequest{}}
 	f.trusts = &trusts{m, f.subscriptionStore, f.keyQuestions}
 	f.keyQuestions.open = f.trusts.open
-	f.bodies = &bodies{m, f.refusals, e.Worker}
-	f.pusher = &pusher{common: m, refusals: f.refusals, pushes: map[feed.Hash]*push{}}
+	f.entries = &entries{m, e.Worker}
+	f.pusher = &pusher{common: m, pushes: map[feed.Hash]*push{}}
 	f.recoverer = &recoverer{common: m, repairer: f.repairer}
-	f.reader = &reader{common: m, refusals: f.refusals, cutOffs: f.cutOffs, repairer: f.repairer, trusts: f.trusts, bodies: f.bodies, pusher: f.pusher, recoverer: f.recoverer}
+	f.reader = &reader{common: m, cutOffs: f.cutOffs, repairer: f.repairer, trusts: f.trusts, entries: f.entries, pusher: f.pusher, recoverer: f.recoverer}
 	f.recoverer.rebuild = f.reader.rebuildWindow
 	f.subscriptions = &subscriptions{m, f.subscriptionStore, f.cutOffs, f.repairer, f.trusts, f.reader}
-	f.logWriter = &logWriter{m, f.bodies}
-	f.acceptor = &acceptor{common: m, refusals: f.refusals, keyQuestions: f.keyQuestions, pusher: f.pusher, logWriter: f.logWriter}
+	f.acceptor = &acceptor{common: m, keyQuestions: f.keyQuestions, pusher: f.pusher, entries: f.entries}
 	f.pusher.accept = f.acceptor.accept
-	f.sequencer = &sequencer{m, f.bodies, f.cutOffs, f.heartbeats, f.deliveries, f.logWriter, f.acceptor}
+	f.sequencer = &sequencer{m, f.entries, f.cutOffs, f.heartbeats, f.deliveries, f.acceptor}
 	f.handOvers = &handOvers{m, f.reader, f.sequencer}
 	f.parts = []func(time.Time) time.Time{
-		f.repairer.run, f.heartbeats.run, f.deliveries.run, f.auditor.run, f.keyQuestions.run, f.pusher.run, f.recoverer.run, f.reader.run, f.acceptor.run,
+		f.acceptor.run, f.reader.run, f.recoverer.run, f.pusher.run, f.keyQuestions.run, f.auditor.run, f.deliveries.run, f.heartbeats.run, f.repairer.run,
 	}
 	f.tickAt = f.after(f.spread(f.cfg.DigestInterval))
 	return f, f.load()
@@ -136,29 +133,20 @@ func (f *FeedTree) HasTree(group overlay.ID) bool {
 // Deliver handles a message that scribe brought down a tree.
 func (f *FeedTree) Deliver(d scribe.Delivery) {
 	n, err := parseNews(d.Payload)
+	shadowed := f.feeds[shadowOf(d.Group)]
+	switch {
+	case err != nil:
+	case n.GetObjection() != nil:
+		err = f.onObjection(n.GetObjection())
+	case shadowed != nil:
+		err = f.deliveries.onHead(shadowed, n.GetBeat()) // fails if the news is no heartbeat
+	case n.GetBeat() != nil:
+		err = f.heartbeats.onBeat(n.GetBeat())
+	default:
+		f.deliveries.onUpdate(d.Group, n.GetUpdate())
+	}
 	if err != nil {
 		f.stats.Garbage++
-		return
-	}
-	if raw := n.GetObjection(); raw != nil {
-		if f.onObjection(raw) != nil {
-			f.stats.Garbage++
-		}
-		return
-	}
-	if c := f.feeds[shadowOf(d.Group)]; c != nil {
-		if n.GetBeat() == nil || f.deliveries.onHead(c, n.GetBeat()) != nil {
-			f.stats.Garbage++
-		}
-		return
-	}
-	switch b := n.News.(type) {
-	case *feedtreepb.News_Update:
-		f.deliveries.onUpdate(d.Group, b.Update)
-	case *feedtreepb.News_Beat:
-		if f.heartbeats.onBeat(b.Beat) != nil {
-			f.stats.Garbage++
-		}
 	}
 }
 
@@ -178,32 +166,24 @@ func (f *FeedTree) Receive(from env.PeerID, body []byte) error {
 		f.auditor.onHeads(from, b.Heads)
 	case *feedtreepb.Message_HeadsReply:
 		f.auditor.onHeadsReply(from, b.HeadsReply)
-	case *feedtreepb.Message_Push:
-		if err := f.acceptor.onPush(from, b.Push, false); err != nil {
-			f.stats.Garbage++
-			return fmt.Errorf("%w: %w", env.ErrFrame, err)
+	case *feedtreepb.Message_Beats:
+		for i := 0; i < len(b.Beats.Beats) && err == nil; i++ {
+			err = f.heartbeats.onBeat(b.Beats.Beats[i])
 		}
+	case *feedtreepb.Message_Push:
+		err = f.acceptor.onPush(from, b.Push, false)
 	case *feedtreepb.Message_PushReply:
 		f.pusher.onPushReply(from, b.PushReply)
 	case *feedtreepb.Message_WitnessRequest:
 		f.keyQuestions.onWitnessRequest(from, b.WitnessRequest)
 	case *feedtreepb.Message_WitnessReply:
-		if err := f.acceptor.onWitnessReply(from, b.WitnessReply); err != nil {
-			f.stats.Garbage++
-			return fmt.Errorf("%w: %w", env.ErrFrame, err)
-		}
+		err = f.acceptor.onWitnessReply(from, b.WitnessReply)
 	case *feedtreepb.Message_Objection:
-		if err := f.onObjection(b.Objection.Witness); err != nil {
-			f.stats.Garbage++
-			return fmt.Errorf("%w: %w", env.ErrFrame, err)
-		}
-	case *feedtreepb.Message_Beats:
-		for _, raw := range b.Beats.Beats {
-			if err := f.heartbeats.onBeat(raw); err != nil {
-				f.stats.Garbage++
-				return fmt.Errorf("%w: %w", env.ErrFrame, err)
-			}
-		}
+		err = f.onObjection(b.Objection.Witness)
+	}
+	if err != nil {
+		f.stats.Garbage++
+		return fmt.Errorf("%w: %w", env.ErrFrame, err)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package feedtree
 import (
 	"cmp"
 	"encoding/binary"
+	"maps"
 	"slices"
 	"time"
 
@@ -33,16 +34,21 @@ func (dg *digests) noParentKeepsLog(c *channel) bool {
 	})
 }
 
+// sharedWith returns the followed feeds of which a parent keeps the log.
+func (dg *digests) sharedWith(parent env.PeerID) (of []*channel) {
+	l := dg.links[parent]
+	for _, c := range dg.feeds.sorted() {
+		if _, unknown := l.keepsNoLog[c.key]; c.subscribed && !unknown && dg.isParent(c.key, parent) {
+			of = append(of, c)
+		}
+	}
+	return of
+}
+
 // markParentHeard records that a parent has answered for all feeds whose logs it keeps.
 func (dg *digests) markParentHeard(from env.PeerID) {
-	l := dg.links[from]
-	if l == nil {
-		return
-	}
-	for _, c := range dg.feeds.sorted() {
-		if _, unknown := l.keepsNoLog[c.key]; c.subscribed && !unknown && dg.isParent(c.key, from) {
-			dg.cutOffs.markHeard(c)
-		}
+	for _, c := range dg.sharedWith(from) {
+		dg.cutOffs.markHeard(c)
 	}
 }
 
@@ -82,30 +88,19 @@ func (dg *digests) compare(all []*channel, now time.Time) {
 			shared[p.Peer.ID] = append(shared[p.Peer.ID], c.key)
 		}
 	}
-	for id := range dg.links {
-		if parents[id] == nil {
-			delete(dg.links, id)
-		}
-	}
-	ids := make([]env.PeerID, 0, len(parents))
+	maps.DeleteFunc(dg.links, func(id env.PeerID, _ *link) bool { return parents[id] == nil })
 	for id := range parents {
-		ids = append(ids, id)
-	}
-	for _, id := range ids {
 		if dg.links[id] == nil {
 			dg.links[id] = &link{keepsNoLog: map[overlay.ID]time.Time{}}
 		}
 	}
+	ids := slices.Collect(maps.Keys(parents))
 	slices.SortFunc(ids, func(a, b env.PeerID) int {
 		return cmp.Or(dg.links[a].comparedAt.Compare(dg.links[b].comparedAt), cmp.Compare(a, b))
 	})
 	for _, id := range ids[:min(len(ids), digestsAtOnce)] {
 		l := dg.links[id]
-		for key, at := range l.keepsNoLog {
-			if now.Sub(at) > noLogTime {
-				delete(l.keepsNoLog, key)
-			}
-		}
+		maps.DeleteFunc(l.keepsNoLog, func(_ overlay.ID, at time.Time) bool { return now.Sub(at) > noLogTime })
 		dg.nonce++
 		l.nonce = dg.nonce
 		d := &feedtreepb.Digest{Nonce: l.nonce}
@@ -164,10 +159,8 @@ func (dg *digests) onDigestAck(from env.PeerID, m *feedtreepb.DigestAck) {
 	}
 	dg.stats.Differed++
 	var heads []*feedtreepb.Head
-	for _, c := range dg.feeds.sorted() {
-		if _, unknown := l.keepsNoLog[c.key]; c.subscribed && !unknown && dg.isParent(c.key, from) {
-			heads = append(heads, &feedtreepb.Head{Key: c.key[:], Head: dg.logHead(c.key)})
-		}
+	for _, c := range dg.sharedWith(from) {
+		heads = append(heads, &feedtreepb.Head{Key: c.key[:], Head: dg.logHead(c.key)})
 	}
 	for chunk := range slices.Chunk(heads, maxHeads) {
 		dg.send(dg.peer(from), &feedtreepb.Message{Body: &feedtreepb.Message_Heads{Heads: &feedtreepb.Heads{Heads: chunk}}})

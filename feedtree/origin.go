@@ -50,6 +50,19 @@ const (
 	requiredWitnesses = 3
 )
 
+// askIfOpen asks the origin if there is still a question.
+func (q *keyQuestions) askIfOpen(c *channel) {
+	c.scheduled = false
+	if ask, again := q.open(c); ask {
+		c.checks, c.checkedAt = c.checks+1, q.clock.Now()
+		q.stats.Sights++
+		q.app.Fetch(c.key, c.url)
+		if again {
+			q.askLater(c)
+		}
+	}
+}
+
 // askNow asks the origin of a feed that this node leads, because a node claims to be the publisher or objects to the
 // key. Anybody can do that, so the origin is asked at most once in a sixth of a polling interval.
 func (q *keyQuestions) askNow(c *channel) {
@@ -80,21 +93,7 @@ func (q *keyQuestions) askLater(c *channel) {
 
 // run asks the origins about which there is still a question.
 func (q *keyQuestions) run(now time.Time) time.Time {
-	for key := range due(&q.cal, now) {
-		c := q.feeds[key]
-		if c == nil {
-			continue
-		}
-		c.scheduled = false
-		if ask, again := q.open(c); ask {
-			c.checks, c.checkedAt = c.checks+1, now
-			q.stats.Sights++
-			q.app.Fetch(c.key, c.url)
-			if again {
-				q.askLater(c)
-			}
-		}
-	}
+	q.runDue(&q.cal, now, q.askIfOpen)
 	return q.cal.Next()
 }
 

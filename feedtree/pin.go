@@ -60,7 +60,7 @@ func (ac *acceptor) keySeen(c *channel, publisher feed.Publisher) {
 		ac.log.Info("web server names another key", "url", c.url, "pinned", difference.Fingerprint(pin.Key), "found", difference.Fingerprint(publisher.Key))
 		own := difference.Attest(ac.signer, c.url, publisher.Key, now)
 		l.keyChange = &keyChange{publisher: publisher, witnesses: map[env.PeerID][]byte{ac.signer.PeerID(): own.Raw}}
-		ac.continueKeyChange(c, now)
+		ac.continueKeyChange(c)
 	}
 }
 
@@ -77,16 +77,16 @@ func (ac *acceptor) setPin(c *channel, p *difference.Pin) {
 	p.Since = p.Since.UTC().Truncate(time.Millisecond)
 	c.leader.pin, c.leader.keyChange = p, nil
 	ac.stats.Pinned++
-	if !ac.logWriter.append(c, difference.Delta{Pin: p}, func(bool) {}) {
+	if !ac.entries.append(c, difference.Delta{Pin: p}, func(bool) {}) {
 		ac.log.Warn("publisher's key could not be added to the log yet", "url", c.url) // the next entry brings it
 	}
 }
 
 // continueKeyChange asks the owners that have not answered for witnesses, and adopts the new key when there are
 // enough. After keyChangeTries requests it gives up.
-func (ac *acceptor) continueKeyChange(c *channel, now time.Time) {
-	l := c.leader
-	if l.keyChange == nil || now.Before(l.keyChange.retryAt) {
+func (ac *acceptor) continueKeyChange(c *channel) {
+	l, now := c.leader, ac.clock.Now()
+	if l == nil || l.keyChange == nil || now.Before(l.keyChange.retryAt) {
 		return
 	}
 	v, ok := ac.owners.View(c.key)
@@ -131,7 +131,7 @@ func (ac *acceptor) onWitnessReply(from env.PeerID, m *feedtreepb.WitnessReply) 
 	if v, ok := ac.owners.View(c.key); ok && v.Epoch != nil && slices.Contains(v.Epoch.Owners, from) {
 		c.leader.keyChange.witnesses[from] = w.Raw
 		c.leader.keyChange.retryAt = time.Time{}
-		ac.continueKeyChange(c, ac.clock.Now())
+		ac.continueKeyChange(c)
 	}
 	return nil
 }

@@ -57,20 +57,22 @@ type push struct {
 // A pusher brings publications of this node to the sequencers of their feeds.
 type pusher struct {
 	*common
-	refusals *refusals
-	pushes   map[feed.Hash]*push // publications that no sequencer has committed yet, by their hash
-	cal      env.Calendar[feed.Hash]
-	accept   func(c *channel, p *difference.Publication, to env.Peer) // accepts a publication of a feed that this node leads
+	pushes map[feed.Hash]*push // publications that no sequencer has committed yet, by their hash
+	cal    env.Calendar[feed.Hash]
+	accept func(c *channel, p *difference.Publication, to env.Peer) // accepts a publication of a feed that this node leads
 }
 
 // run sends publications again that were not answered.
 func (pu *pusher) run(now time.Time) time.Time {
-	for hash := range due(&pu.cal, now) {
+	for {
+		hash, _, ok := pu.cal.Pop(now)
+		if !ok {
+			return pu.cal.Next()
+		}
 		if p := pu.pushes[hash]; p != nil && !p.retryAt.After(now) {
 			pu.continuePush(p, now)
 		}
 	}
-	return pu.cal.Next()
 }
 
 // Publish brings a publication into its feed, which this node must follow. done is called when a quorum of the

@@ -18,11 +18,10 @@ import (
 // node has fetched itself.
 type reader struct {
 	*common
-	refusals  *refusals
 	cutOffs   *cutOffs
 	repairer  *repairer
 	trusts    *trusts
-	bodies    *bodies
+	entries   *entries
 	pusher    *pusher
 	recoverer *recoverer
 	cal       env.Calendar[overlay.ID] // feeds whose logs were on the disk at the start, and are to be read
@@ -38,11 +37,11 @@ type reading struct {
 
 // run reads the logs that are due.
 func (rd *reader) run(now time.Time) time.Time {
-	for key := range due(&rd.cal, now) {
-		if c := rd.feeds[key]; c != nil && c.subscribed {
+	rd.runDue(&rd.cal, now, func(c *channel) {
+		if c.subscribed {
 			rd.sync(c, nil)
 		}
-	}
+	})
 	return rd.cal.Next()
 }
 
@@ -90,7 +89,7 @@ func (rd *reader) sync(c *channel, then func()) {
 	if replaced {
 		orphaned = rd.owners.Orphaned(c.key, c.window.applied)
 	}
-	rd.bodies.decode(slices.Concat(orphaned, fresh), func(got []decodedEntry) {
+	rd.entries.decode(slices.Concat(orphaned, fresh), func(got []decodedEntry) {
 		c.syncing = false
 		if replaced {
 			rd.stats.Anew++
@@ -294,7 +293,7 @@ func (rd *reader) Read(key overlay.ID, then func(Document)) {
 				need(before)
 			}
 		}
-		rd.bodies.decode(needed, func(deltas []decodedEntry) {
+		rd.entries.decode(needed, func(deltas []decodedEntry) {
 			entry := func(e difference.Entry) (_ feed.Entry, ok bool) {
 				i, ok := index[e.Ref]
 				if !ok || e.Change >= len(deltas[i].Changes) {
@@ -328,7 +327,7 @@ func (rd *reader) Recall(key overlay.ID, then func(*difference.Known)) {
 		return
 	}
 	rd.sync(c, func() {
-		rd.bodies.decode(rd.owners.Visible(key), func(deltas []decodedEntry) {
+		rd.entries.decode(rd.owners.Visible(key), func(deltas []decodedEntry) {
 			known := new(difference.Known)
 			for _, d := range deltas {
 				known.Recall(d.Delta)

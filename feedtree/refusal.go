@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidings/difference"
+	"tidings/internal/env"
 )
 
 // maxRefusals bounds the refusals that are kept for people. The oldest is dropped.
@@ -13,8 +14,8 @@ const maxRefusals = 16
 
 // refusals keeps the latest refusals.
 type refusals struct {
-	*common
-	list []Refusal // at most maxRefusals
+	clock env.Clock
+	list  []Refusal // at most maxRefusals
 }
 
 // A Refusal describes something that this node refused: a publication, as the sequencer of its feed, or a message

@@ -59,16 +59,8 @@ const (
 
 // run continues the repairs that are due.
 func (rp *repairer) run(now time.Time) time.Time {
-	for key := range due(&rp.cal, now) {
-		if c := rp.feeds[key]; c != nil && c.repair != nil && !c.repair.resumeAt.After(now) {
-			rp.continueRepair(c)
-		}
-	}
-	for key := range due(&rp.fetches, now) {
-		if c := rp.feeds[key]; c != nil {
-			rp.fetchOrigin(c)
-		}
-	}
+	rp.runDue(&rp.cal, now, rp.continueRepair)
+	rp.runDue(&rp.fetches, now, rp.fetchOrigin)
 	return env.Sooner(rp.cal.Next(), rp.fetches.Next())
 }
 
@@ -100,7 +92,7 @@ func (rp *repairer) schedule(c *channel, d time.Duration) {
 // ends with any new entry or, when owners and siblings are asked, with any answer.
 func (rp *repairer) continueRepair(c *channel) {
 	r := c.repair
-	if r.awaitingReply {
+	if r == nil || r.awaitingReply || r.resumeAt.After(rp.clock.Now()) {
 		return
 	}
 	if len(r.candidates) == 0 {
@@ -153,11 +145,7 @@ func (rp *repairer) nextStep(c *channel) {
 				return
 			}
 			r.awaitingReply = false
-			for _, p := range found.Peers() {
-				if p.Peer.ID != rp.signer.PeerID() {
-					r.candidates = append(r.candidates, p.Peer)
-				}
-			}
+			r.candidates = append(r.candidates, rp.others(found)...)
 			rp.requestOwners(c) // perhaps the feed has no owners any more; existing ones ignore this
 			rp.schedule(c, 0)
 		})
@@ -215,5 +203,86 @@ func (rp *repairer) fetchMissing(c *channel) {
 	if !c.needsOrigin {
 		c.needsOrigin = true
 		rp.scheduleFetch(c)
+	}
+}
+
+// A recoverer gets bodies of entries that this node's disk has lost.
+type recoverer struct {
+	*common
+	repairer *repairer
+	cal      env.Calendar[overlay.ID] // feeds whose recovery is to be continued
+	rebuild  func(c *channel)         // rebuilds the window of a feed
+}
+
+// A bodyRecovery gets bodies of entries that this node's disk has lost from the owners of the feed or from other
+// followers, and then rebuilds the window. The origin is asked for the items of bodies that no node has.
+type bodyRecovery struct {
+	lost     []*owner.Entry // entries whose body is still missing, the oldest first
+	anyFound bool           // at least one body was recovered
+	peers    []env.Peer     // peers that were not asked yet in this round
+	round    int
+	done     bool // the window has been rebuilt; this node recovers nothing more of the feed until it restarts
+}
+
+// recoveryRounds is the number of lookups of nodes that may have a body. The pauses between them are those of a
+// repair, two minutes in all. A node that has just started knows no other node for some seconds.
+const recoveryRounds = 6
+
+// recover starts a recovery. If one was started before, the origin is asked instead.
+func (rc *recoverer) recover(c *channel, lost []*owner.Entry) {
+	switch {
+	case len(lost) == 0:
+	case c.recovery != nil:
+		rc.repairer.fetchMissing(c)
+	default:
+		c.recovery = &bodyRecovery{lost: lost}
+		rc.cal.Add(rc.after(0), c.key)
+	}
+}
+
+// run continues the recoveries that are due.
+func (rc *recoverer) run(now time.Time) time.Time {
+	rc.runDue(&rc.cal, now, rc.continueRecovery)
+	return rc.cal.Next()
+}
+
+// continueRecovery asks the next node that may have the bodies.
+func (rc *recoverer) continueRecovery(c *channel) {
+	m := c.recovery
+	switch {
+	case m == nil || m.done || !c.subscribed:
+	case len(m.peers) > 0:
+		to := m.peers[0]
+		m.peers = m.peers[1:]
+		rc.owners.RepairBodies(to, m.lost, func(missing []*owner.Entry) {
+			if c.recovery != m {
+				return
+			}
+			m.anyFound = m.anyFound || len(missing) < len(m.lost)
+			if m.lost = missing; len(missing) == 0 {
+				m.done = true
+				rc.rebuild(c)
+				return
+			}
+			rc.cal.Add(rc.after(0), c.key)
+		})
+	case m.round == recoveryRounds && m.anyFound:
+		m.done = true
+		rc.rebuild(c) // which asks the origin for the others
+	case m.round == recoveryRounds:
+		c.recovery = nil
+		rc.repairer.fetchMissing(c)
+	default:
+		rc.owners.FindOwners(c.key, func(found owner.Found) {
+			if c.recovery != m {
+				return
+			}
+			m.peers = append(m.peers, rc.others(found)...)
+			pause := rc.spread(repairPause << m.round)
+			if m.round++; len(m.peers) > 0 {
+				pause = 0
+			}
+			rc.cal.Add(rc.after(pause), c.key)
+		})
 	}
 }

@@ -14,7 +14,6 @@ import (
 // deliveries handles what comes down the two trees of a feed, and leaves parents that withhold it.
 type deliveries struct {
 	*common
-	refusals    *refusals
 	cutOffs     *cutOffs
 	repairer    *repairer
 	heartbeats  *heartbeats
@@ -104,16 +103,8 @@ type reputation struct {
 
 // run ends what is due: the wait for an entry whose head has come, and probations.
 func (dv *deliveries) run(now time.Time) time.Time {
-	for key := range due(&dv.overdue, now) {
-		if c := dv.feeds[key]; c != nil && c.probation != nil {
-			dv.pullOverdue(c)
-		}
-	}
-	for key := range due(&dv.ends, now) {
-		if c := dv.feeds[key]; c != nil && c.probation != nil {
-			dv.endProbation(c)
-		}
-	}
+	dv.runDue(&dv.overdue, now, dv.pullOverdue)
+	dv.runDue(&dv.ends, now, dv.endProbation)
 	return env.Sooner(dv.overdue.Next(), dv.ends.Next())
 }
 
@@ -169,7 +160,7 @@ func (dv *deliveries) startProbation(c *channel, want owner.Hash, seq uint64) *p
 
 // pullOverdue pulls an entry whose head has arrived and which has not.
 func (dv *deliveries) pullOverdue(c *channel) {
-	if t := c.probation; t.running && !dv.owners.Has(c.key, t.want) && c.subscribed {
+	if t := c.probation; t != nil && t.running && !dv.owners.Has(c.key, t.want) && c.subscribed {
 		dv.stats.Late++
 		if t.want == t.maybeUncommitted {
 			dv.repairer.start(c, owner.Hash{})
@@ -182,8 +173,10 @@ func (dv *deliveries) pullOverdue(c *channel) {
 // endProbation checks whether both parents have delivered the entry and its head.
 func (dv *deliveries) endProbation(c *channel) {
 	t := c.probation
-	t.running = false
-	if !c.subscribed {
+	if t == nil {
+		return
+	}
+	if t.running = false; !c.subscribed {
 		return
 	}
 	if dv.owners.Has(c.key, t.want) { // otherwise the entry may not exist

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"tidings/difference"
 	"tidings/internal/env"
@@ -17,11 +18,10 @@ import (
 // follower will. An unreadable entry would hide its items for ever, because the sequencer would count them as
 // known.
 
-// bodies encodes and decodes the bodies of entries.
-type bodies struct {
+// entries makes entries of changes in feeds that this node leads, and reads the entries of all feeds.
+type entries struct {
 	*common
-	refusals *refusals
-	worker   env.Worker
+	worker env.Worker
 }
 
 // errMismatch reports a body that decodes to something else than what was encoded.
@@ -61,11 +61,11 @@ func sameContent(a, b difference.Delta) bool {
 // encodeParts splits a change report into parts that become one entry each, and encodes them. Changes that
 // followers could not read are left out and recorded as refusals. A publication is never left out: encodeParts
 // returns an error instead.
-func (bo *bodies) encodeParts(c *channel, d difference.Delta) (parts []difference.Delta, bodies [][]byte, err error) {
+func (es *entries) encodeParts(c *channel, d difference.Delta) (parts []difference.Delta, bodies [][]byte, err error) {
 	for _, part := range d.Split(maxPart) {
 		body, err := encode(part)
 		if err != nil {
-			if part, err = bo.readablePart(c, part); err != nil {
+			if part, err = es.readablePart(c, part); err != nil {
 				return nil, nil, err
 			}
 			if part.Head == nil && part.Empty() && part.Page == nil {
@@ -81,7 +81,7 @@ func (bo *bodies) encodeParts(c *channel, d difference.Delta) (parts []differenc
 }
 
 // readablePart returns what followers can read of a part that they cannot read completely.
-func (bo *bodies) readablePart(c *channel, part difference.Delta) (difference.Delta, error) {
+func (es *entries) readablePart(c *channel, part difference.Delta) (difference.Delta, error) {
 	all := part
 	part.Head, part.Changes = nil, nil
 	if h := all.Head; h != nil {
@@ -99,9 +99,9 @@ func (bo *bodies) readablePart(c *channel, part difference.Delta) (difference.De
 		case ch.Publication != nil:
 			return part, fmt.Errorf("item %s of a publisher: %w", ch.Item.ID, err)
 		default:
-			bo.stats.Illegible++
-			bo.log.Warn("item left out of the log, because other nodes could not read it", "item", ch.Item.ID.String(), "err", err)
-			bo.refusals.add(Refusal{URL: c.url, Why: fmt.Sprintf("item %s was left out of the log, because followers could not read it (%v)", ch.Item.ID, err)})
+			es.stats.Illegible++
+			es.log.Warn("item left out of the log, because other nodes could not read it", "item", ch.Item.ID.String(), "err", err)
+			es.refusals.add(Refusal{URL: c.url, Why: fmt.Sprintf("item %s was left out of the log, because followers could not read it (%v)", ch.Item.ID, err)})
 		}
 	}
 	return part, nil
@@ -117,13 +117,13 @@ type decodedEntry struct {
 }
 
 // decode reads the bodies of entries as far as possible, and counts and reports those that are unreadable.
-func (bo *bodies) decode(entries []*owner.Entry, then func([]decodedEntry)) {
-	bo.owners.Bodies(entries, func(bodies [][]byte) {
+func (es *entries) decode(entries []*owner.Entry, then func([]decodedEntry)) {
+	es.owners.Bodies(entries, func(bodies [][]byte) {
 		got := make([]decodedEntry, len(entries))
-		bo.worker.Do(func() {
+		es.worker.Do(func() {
 			for i, b := range bodies {
 				d, err := difference.Decode(b)
-				if bo.signedForFeed(entries[i].Key, d) {
+				if es.signedForFeed(entries[i].Key, d) {
 					got[i].Delta = d
 				} else {
 					err = errOtherFeed
@@ -133,9 +133,9 @@ func (bo *bodies) decode(entries []*owner.Entry, then func([]decodedEntry)) {
 		}, func() {
 			for i, e := range entries {
 				if got[i].unreadable {
-					bo.stats.Unread++
-					if c := bo.feeds[e.Key]; c != nil {
-						bo.refusals.add(Refusal{URL: c.url, Why: "an entry of the log cannot be read, or holds an item that the publisher has not signed for this feed"})
+					es.stats.Unread++
+					if c := es.feeds[e.Key]; c != nil {
+						es.refusals.add(Refusal{URL: c.url, Why: "an entry of the log cannot be read, or holds an item that the publisher has not signed for this feed"})
 					}
 				}
 			}
@@ -149,8 +149,94 @@ var errOtherFeed = errors.New("the publication belongs to another feed")
 
 // signedForFeed reports whether all publications in a delta were signed for this feed. A publisher may use one key
 // for several feeds, and its items must not be moved from one to another.
-func (bo *bodies) signedForFeed(key overlay.ID, d difference.Delta) bool {
+func (es *entries) signedForFeed(key overlay.ID, d difference.Delta) bool {
 	return !slices.ContainsFunc(d.Changes, func(ch difference.Change) bool {
-		return ch.Publication != nil && overlay.Key(bo.node.Network(), ch.Publication.URL) != key
+		return ch.Publication != nil && overlay.Key(es.node.Network(), ch.Publication.URL) != key
 	})
+}
+
+// appended is what entries keeps of a feed. It counts everything that was appended, committed or not.
+type appended struct {
+	window difference.Window
+	head   *feed.Head      // the latest one
+	about  About           // title, link and language of the feed
+	pin    *difference.Pin // counts all accepted publications; nil: the feed has no publisher
+}
+
+// append makes entries of changes, with the feed's head and pin from time to time. done is called as that of
+// sequencer.Append.
+func (es *entries) append(c *channel, d difference.Delta, done func(ok bool)) bool {
+	l, key := c.leader, c.key
+	if d.Head == nil && es.headIsOld(key, l.window.Head()) {
+		d.Head = l.head
+	}
+	if d.Pin == nil && es.headIsOld(key, l.window.Pinned()) {
+		d.Pin = l.pin
+	}
+	parts, bodies, err := es.encodeParts(c, d)
+	if err != nil {
+		es.log.Warn("change report could not be appended to the log", "url", c.url, "err", err)
+		return false
+	}
+	if len(parts) == 0 { // followers could read none of it
+		done(true)
+		return true
+	}
+	if len(parts) > es.owners.Room(key) {
+		return false
+	}
+	remaining, allCommitted := len(parts), true
+	committed := func(ok bool) {
+		allCommitted = allCommitted && ok
+		if remaining--; remaining == 0 {
+			done(allCommitted)
+		}
+	}
+	for i, part := range parts {
+		err := es.owners.Append(key, bodies[i], len(part.Changes), func(seq, first uint64) owner.Hash {
+			l.window.Apply(part, es.clock.Now(), seq)
+			l.window.Forget(first)
+			return owner.Hash(l.window.Hash())
+		}, committed)
+		if err != nil {
+			es.log.Warn("change report could not be appended to the log", "url", c.url, "err", err)
+			committed(false)
+		}
+	}
+	return true
+}
+
+// An About holds what a feed says about itself. A field is empty if it is unknown.
+type About struct {
+	Title, Link, Language string
+}
+
+// aboutOf copies what is kept of a head for longer than the head's document.
+func aboutOf(h *feed.Head) About {
+	return About{strings.Clone(h.Title), strings.Clone(h.Link), strings.Clone(h.Language)}
+}
+
+// About returns what a feed that this node leads says about itself.
+func (es *entries) About(key overlay.ID) About {
+	if c := es.feeds[key]; c != nil && c.leader != nil {
+		return c.leader.about
+	}
+	return About{}
+}
+
+// Fading returns the items that the log of a feed led by this node will lose when a given number of items is added,
+// unless Append adds them again.
+func (es *entries) Fading(key overlay.ID, items int) []feed.ID {
+	c := es.feeds[key]
+	if c == nil || c.leader == nil || !c.leader.ready {
+		return nil
+	}
+	return c.leader.window.Before(es.owners.FirstKept(key, items))
+}
+
+// headIsOld reports whether the entry with number ref is in the older half of a feed's log, so that its head or pin
+// should be repeated.
+func (es *entries) headIsOld(key overlay.ID, ref uint64) bool {
+	log := es.owners.Log(key)
+	return len(log) == 0 || ref < log[len(log)/2].At.Seq
 }
