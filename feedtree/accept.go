@@ -22,7 +22,14 @@ type acceptor struct {
 	keyQuestions *keyQuestions
 	pusher       *pusher
 	entries      *entries
-	cal          env.Calendar[overlay.ID] // feeds whose owners are to be asked again for witnesses of a new key
+	cal          plans // feeds whose owners are to be asked again for witnesses of a new key
+}
+
+func newAcceptor(m *common, questions *keyQuestions, pusher *pusher, entries *entries) *acceptor {
+	ac := &acceptor{common: m, keyQuestions: questions, pusher: pusher, entries: entries}
+	ac.cal = m.feedPlans(ac.continueKeyChange)
+	pusher.accept = ac.accept
+	return ac
 }
 
 // accepting is what an acceptor keeps of a feed with a publisher.
@@ -76,12 +83,6 @@ func (l *accepting) hearPublisher(p *difference.Publication, at time.Time) {
 	if fresh || p.Item != nil {
 		l.publisherHeardAt = at
 	}
-}
-
-// run asks again for witnesses of new keys.
-func (ac *acceptor) run(now time.Time) time.Time {
-	ac.runDue(&ac.cal, now, ac.continueKeyChange)
-	return ac.cal.Next()
 }
 
 // onPush accepts or refuses a publication. A node that is not the sequencer passes on a publication that was routed

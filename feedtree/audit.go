@@ -19,7 +19,13 @@ type auditor struct {
 	deliveries *deliveries
 	digests    *digests
 	pending    map[env.PeerID]*pendingAudit // by owner
-	soon       bool                         // an audit is due, because a parent keeps no log
+	soon       plans                        // an audit, because a parent keeps no log
+}
+
+func newAuditor(m *common, cutOffs *cutOffs, repairer *repairer, deliveries *deliveries, digests *digests) *auditor {
+	a := &auditor{common: m, cutOffs: cutOffs, repairer: repairer, deliveries: deliveries, digests: digests, pending: map[env.PeerID]*pendingAudit{}}
+	a.soon = m.newPlans(func(overlay.ID) { a.audit(m.feeds.sorted(), m.clock.Now()) })
+	return a
 }
 
 // auditing is what an auditor keeps of a feed.
@@ -44,15 +50,6 @@ const (
 	// maxOwnerAddrs bounds the remembered addresses of owners. At the limit all are forgotten and looked up again.
 	maxOwnerAddrs = 4096
 )
-
-// run audits if a parent has just said that it keeps no log of a feed.
-func (a *auditor) run(now time.Time) time.Time {
-	if a.soon {
-		a.soon = false
-		a.audit(a.feeds.sorted(), now)
-	}
-	return time.Time{}
-}
 
 // audit compares heads with owners, independently of all trees. Each feed about which nothing certain was heard
 // is compared with a random one of its owners at least once in an AuditInterval. All feeds of one owner share a
@@ -273,7 +270,7 @@ func (a *auditor) onHeadsReply(from env.PeerID, m *feedtreepb.HeadsReply) {
 			}
 		}
 		if newlyUnknown {
-			a.soon = true // not at once, because an answer may arrive within the call
+			a.soon.add(a.after(0), overlay.ID{}) // by the calendar, because an answer may arrive within the call
 		}
 		a.digests.markParentHeard(from)
 	}

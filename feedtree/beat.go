@@ -20,8 +20,14 @@ type heartbeats struct {
 	*common
 	cutOffs  *cutOffs
 	repairer *repairer
-	cal      env.Calendar[overlay.ID] // feeds that need a heartbeat, if they were silent
-	heads    env.Calendar[overlay.ID] // feeds whose head is to be published
+	cal      plans // feeds that need a heartbeat, if they were silent
+	heads    plans // feeds whose head is to be published
+}
+
+func newHeartbeats(m *common, cutOffs *cutOffs, repairer *repairer) *heartbeats {
+	hb := &heartbeats{common: m, cutOffs: cutOffs, repairer: repairer}
+	hb.cal, hb.heads = m.feedPlans(hb.beatIfSilent), m.feedPlans(hb.publishHead)
+	return hb
 }
 
 // announced is what a feed's sequencer has said in heartbeats.
@@ -218,7 +224,7 @@ func (hb *heartbeats) beatIfSilent(c *channel) {
 		hb.sendBeat(c)
 		due = now.Add(hb.cfg.BeatInterval)
 	}
-	hb.cal.Add(due, c.key)
+	hb.cal.add(due, c.key)
 }
 
 // checkOverdue starts a repair of each feed whose heartbeat is overdue. A heartbeat takes up to half an interval and
@@ -236,22 +242,15 @@ func (hb *heartbeats) checkOverdue(all []*channel, now time.Time) {
 // lead starts the heartbeats of a feed that this node leads from now on.
 func (hb *heartbeats) lead(c *channel) {
 	c.leader.sentAt = hb.clock.Now()
-	hb.cal.Add(hb.after(hb.cfg.BeatInterval), c.key)
+	hb.cal.add(hb.after(hb.cfg.BeatInterval), c.key)
 }
 
 // published announces a new entry in the shadow tree after a short pause, together with entries that follow soon.
 func (hb *heartbeats) published(c *channel) {
 	if c.leader.sentAt = hb.clock.Now(); !c.leader.headScheduled {
 		c.leader.headScheduled = true
-		hb.heads.Add(hb.after(headPause), c.key)
+		hb.heads.add(hb.after(headPause), c.key)
 	}
-}
-
-// run sends the heartbeats and heads that are due.
-func (hb *heartbeats) run(now time.Time) time.Time {
-	hb.runDue(&hb.heads, now, hb.publishHead)
-	hb.runDue(&hb.cal, now, hb.beatIfSilent)
-	return env.Sooner(hb.cal.Next(), hb.heads.Next())
 }
 
 // publishHead announces in the shadow tree where the log ends.

@@ -63,16 +63,47 @@ type common struct {
 	*refusals // what this node has refused, for people
 
 	feeds      channels
+	cal        env.Calendar[plan]
+	handlers   []func(key overlay.ID)  // of plans
 	ownerAddrs map[env.PeerID]env.Peer // addresses of owners, as lookups found them; at most maxOwnerAddrs
 }
 
-// runDue calls do with each feed that is due in a calendar, also with those that are added meanwhile.
-func (m *common) runDue(cal *env.Calendar[overlay.ID], now time.Time, do func(c *channel)) {
-	for key, _, ok := cal.Pop(now); ok; key, _, ok = cal.Pop(now) {
+// A plan is something that a component wants to do at a time.
+type plan struct {
+	of  uint8 // the place of its handler in common.handlers
+	key overlay.ID
+}
+
+// plans is a component's part of the calendar. All components share one calendar, so that plans for the same time are
+// carried out in the order in which they were made.
+type plans struct {
+	of uint8
+	m  *common
+}
+
+// newPlans returns a part of the calendar. do carries out its plans.
+func (m *common) newPlans(do func(key overlay.ID)) plans {
+	m.handlers = append(m.handlers, do)
+	return plans{uint8(len(m.handlers) - 1), m}
+}
+
+// feedPlans returns a part of the calendar for plans that concern feeds. Those of unknown feeds are dropped.
+func (m *common) feedPlans(do func(c *channel)) plans {
+	return m.newPlans(func(key overlay.ID) {
 		if c := m.feeds[key]; c != nil {
 			do(c)
 		}
+	})
+}
+
+func (p plans) add(at time.Time, key overlay.ID) { p.m.cal.Add(at, plan{p.of, key}) }
+
+// run carries out all plans that are due, and returns the time of the next one.
+func (m *common) run(now time.Time) time.Time {
+	for p, _, ok := m.cal.Pop(now); ok; p, _, ok = m.cal.Pop(now) {
+		m.handlers[p.of](p.key)
 	}
+	return m.cal.Next()
 }
 
 // after returns the time that is d from now.

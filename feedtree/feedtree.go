@@ -36,8 +36,7 @@ type FeedTree struct {
 	*sequencer         // change reports and branches of feeds that this node leads
 	*handOvers         // items that this node found while it was cut off
 
-	parts   []func(now time.Time) time.Time // run of each component with plans, the highest first: it adds plans to lower ones
-	tickAt  time.Time                       // next tick
+	ticks   plans
 	started bool
 }
 
@@ -48,30 +47,23 @@ func New(e env.Env, node *overlay.Node, s *scribe.Scribe, o *owner.Owners, signe
 		node: node, scribe: s, owners: o, signer: signer, verify: verify, app: app,
 		refusals: &refusals{clock: e.Clock}, feeds: channels{}, ownerAddrs: map[env.PeerID]env.Peer{},
 	}
-	f := &FeedTree{common: m, cutOffs: &cutOffs{m}}
-	f.repairer = &repairer{common: m, cutOffs: f.cutOffs}
-	f.heartbeats = &heartbeats{common: m, cutOffs: f.cutOffs, repairer: f.repairer}
-	f.deliveries = &deliveries{common: m, cutOffs: f.cutOffs, repairer: f.repairer, heartbeats: f.heartbeats, reputations: map[env.PeerID]reputation{}}
+	f := &FeedTree{common: m, cutOffs: &cutOffs{m}, subscriptionStore: &subscriptionStore{m, e.Store}, entries: &entries{m, e.Worker}}
+	f.repairer = newRepairer(m, f.cutOffs)
+	f.heartbeats = newHeartbeats(m, f.cutOffs, f.repairer)
+	f.deliveries = newDeliveries(m, f.cutOffs, f.repairer, f.heartbeats)
 	f.digests = &digests{common: m, cutOffs: f.cutOffs, links: map[env.PeerID]*link{}}
-	f.auditor = &auditor{common: m, cutOffs: f.cutOffs, repairer: f.repairer, deliveries: f.deliveries, digests: f.digests, pending: map[env.PeerID]*pendingAudit{}}
-	f.subscriptionStore = &subscriptionStore{m, e.Store}
-	f.keyQuestions = &keyQuestions{common: m, requests: map[overlay.ID]*witnessRequest{}}
-	f.trusts = &trusts{m, f.subscriptionStore, f.keyQuestions}
-	f.keyQuestions.open = f.trusts.open
-	f.entries = &entries{m, e.Worker}
-	f.pusher = &pusher{common: m, pushes: map[feed.Hash]*push{}}
-	f.recoverer = &recoverer{common: m, repairer: f.repairer}
-	f.reader = &reader{common: m, cutOffs: f.cutOffs, repairer: f.repairer, trusts: f.trusts, entries: f.entries, pusher: f.pusher, recoverer: f.recoverer}
-	f.recoverer.rebuild = f.reader.rebuildWindow
+	f.auditor = newAuditor(m, f.cutOffs, f.repairer, f.deliveries, f.digests)
+	f.keyQuestions = newKeyQuestions(m)
+	f.trusts = newTrusts(m, f.subscriptionStore, f.keyQuestions)
+	f.pusher = newPusher(m)
+	f.recoverer = newRecoverer(m, f.repairer)
+	f.reader = newReader(m, f.cutOffs, f.repairer, f.trusts, f.entries, f.pusher, f.recoverer)
 	f.subscriptions = &subscriptions{m, f.subscriptionStore, f.cutOffs, f.repairer, f.trusts, f.reader}
-	f.acceptor = &acceptor{common: m, keyQuestions: f.keyQuestions, pusher: f.pusher, entries: f.entries}
-	f.pusher.accept = f.acceptor.accept
+	f.acceptor = newAcceptor(m, f.keyQuestions, f.pusher, f.entries)
 	f.sequencer = &sequencer{m, f.entries, f.cutOffs, f.heartbeats, f.deliveries, f.acceptor}
 	f.handOvers = &handOvers{m, f.reader, f.sequencer}
-	f.parts = []func(time.Time) time.Time{
-		f.acceptor.run, f.reader.run, f.recoverer.run, f.pusher.run, f.keyQuestions.run, f.auditor.run, f.deliveries.run, f.heartbeats.run, f.repairer.run,
-	}
-	f.tickAt = f.after(f.spread(f.cfg.DigestInterval))
+	f.ticks = m.newPlans(f.tick)
+	f.ticks.add(f.after(f.spread(f.cfg.DigestInterval)), overlay.ID{})
 	return f, f.load()
 }
 
@@ -81,30 +73,19 @@ func (f *FeedTree) Run(now time.Time) time.Time {
 		f.started = true
 		f.resume()
 	}
-	for {
-		if !f.tickAt.After(now) {
-			f.tick(now)
-		}
-		next := f.tickAt
-		for _, run := range f.parts {
-			next = env.Sooner(next, run(now))
-		}
-		if next.After(now) {
-			return next
-		}
-	}
+	return f.common.run(now)
 }
 
 // tick does what is due in each digest interval.
-func (f *FeedTree) tick(now time.Time) {
-	all := f.feeds.sorted()
+func (f *FeedTree) tick(overlay.ID) {
+	all, now := f.feeds.sorted(), f.clock.Now()
 	f.heartbeats.checkOverdue(all, now)
 	f.digests.compare(all, now)
 	f.auditor.audit(all, now)
 	f.cutOffs.check(all, now)
 	f.handOvers.run(all, now)
 	f.deliveries.forgetReputations(now)
-	f.tickAt = f.after(f.spread(f.cfg.DigestInterval))
+	f.ticks.add(f.after(f.spread(f.cfg.DigestInterval)), overlay.ID{})
 }
 
 // Stats returns the counters.

@@ -17,9 +17,15 @@ import (
 type keyQuestions struct {
 	*common
 	requests map[overlay.ID]*witnessRequest // of sequencers; at most maxWitnessRequests
-	cal      env.Calendar[overlay.ID]       // feeds about which this node has a question as a follower
+	cal      plans                          // feeds about which this node has a question as a follower
 	// open reports whether a follower's question is still open, and whether it may remain so after the answer.
 	open func(c *channel) (ask, again bool)
+}
+
+func newKeyQuestions(m *common) *keyQuestions {
+	q := &keyQuestions{common: m, requests: map[overlay.ID]*witnessRequest{}}
+	q.cal = m.feedPlans(q.askIfOpen)
+	return q
 }
 
 // asking is what keyQuestions keeps of a feed that this node follows.
@@ -88,13 +94,7 @@ func (q *keyQuestions) askLater(c *channel) {
 		wait += max(0, c.checkedAt.Add(q.cfg.PollInterval<<min(c.checks-1, maxKeyCheckDoublings)).Sub(now))
 	}
 	c.scheduled = true
-	q.cal.Add(q.after(wait), c.key)
-}
-
-// run asks the origins about which there is still a question.
-func (q *keyQuestions) run(now time.Time) time.Time {
-	q.runDue(&q.cal, now, q.askIfOpen)
-	return q.cal.Next()
+	q.cal.add(q.after(wait), c.key)
 }
 
 // A witnessRequest is a sequencer's request to check the key at an origin.

@@ -110,7 +110,7 @@ func (ac *acceptor) continueKeyChange(c *channel) {
 		return
 	}
 	l.keyChange.retryAt = now.Add(keyChangePause)
-	ac.cal.Add(l.keyChange.retryAt, c.key)
+	ac.cal.add(l.keyChange.retryAt, c.key)
 	for _, id := range v.Epoch.Owners {
 		if l.keyChange.witnesses[id] == nil {
 			ac.send(ac.peer(id), &feedtreepb.Message{Body: &feedtreepb.Message_WitnessRequest{WitnessRequest: &feedtreepb.WitnessRequest{Key: c.key[:], Publisher: l.keyChange.publisher.Key}}})

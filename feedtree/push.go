@@ -58,21 +58,14 @@ type push struct {
 type pusher struct {
 	*common
 	pushes map[feed.Hash]*push // publications that no sequencer has committed yet, by their hash
-	cal    env.Calendar[feed.Hash]
+	cal    plans
 	accept func(c *channel, p *difference.Publication, to env.Peer) // accepts a publication of a feed that this node leads
 }
 
-// run sends publications again that were not answered.
-func (pu *pusher) run(now time.Time) time.Time {
-	for {
-		hash, _, ok := pu.cal.Pop(now)
-		if !ok {
-			return pu.cal.Next()
-		}
-		if p := pu.pushes[hash]; p != nil && !p.retryAt.After(now) {
-			pu.continuePush(p, now)
-		}
-	}
+func newPusher(m *common) *pusher {
+	pu := &pusher{common: m, pushes: map[feed.Hash]*push{}}
+	pu.cal = m.newPlans(pu.retry)
+	return pu
 }
 
 // Publish brings a publication into its feed, which this node must follow. done is called when a quorum of the
@@ -105,10 +98,9 @@ func (pu *pusher) Publish(envelope []byte, done func(error)) {
 		say(fmt.Errorf("%w: too many publications wait for an answer", ErrNotAccepted))
 		return
 	}
-	now := pu.clock.Now()
-	pending = &push{key: key, publication: p, deadline: now.Add(pushTimeout), waiters: []func(error){say}}
+	pending = &push{key: key, publication: p, deadline: pu.after(pushTimeout), waiters: []func(error){say}}
 	pu.pushes[p.Hash] = pending
-	pu.continuePush(pending, now)
+	pu.continuePush(pending)
 }
 
 // tooManyPushes reports whether no further publication of a feed may wait for an answer.
@@ -122,10 +114,18 @@ func (pu *pusher) tooManyPushes(key overlay.ID) bool {
 	return n >= maxPushes || len(pu.pushes) >= maxAllPushes
 }
 
+// retry sends a publication again that was not answered.
+func (pu *pusher) retry(hash overlay.ID) {
+	if p := pu.pushes[feed.Hash(hash)]; p != nil && !p.retryAt.After(pu.clock.Now()) {
+		pu.continuePush(p)
+	}
+}
+
 // continuePush sends a publication to the feed's sequencer if this node knows its address. Otherwise, and at every
 // second attempt, the publication is routed to the feed's key, whose root passes it on to the sequencer that it
 // knows.
-func (pu *pusher) continuePush(p *push, now time.Time) {
+func (pu *pusher) continuePush(p *push) {
+	now := pu.clock.Now()
 	if !now.Before(p.deadline) {
 		switch {
 		case p.unknownKeyTry == p.tries:
@@ -141,7 +141,7 @@ func (pu *pusher) continuePush(p *push, now time.Time) {
 		return
 	}
 	p.retryAt = now.Add(min(pushRetry<<min(p.tries, 8), maxPushRetry))
-	pu.cal.Add(p.retryAt, p.publication.Hash)
+	pu.cal.add(p.retryAt, overlay.ID(p.publication.Hash))
 	pu.stats.Pushes++
 	p.tries++
 	v, ok := pu.owners.View(p.key)

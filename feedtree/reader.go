@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"tidings/difference"
-	"tidings/internal/env"
 	"tidings/internal/feed"
 	"tidings/internal/plant"
 	"tidings/overlay"
@@ -24,7 +23,18 @@ type reader struct {
 	entries   *entries
 	pusher    *pusher
 	recoverer *recoverer
-	cal       env.Calendar[overlay.ID] // feeds whose logs were on the disk at the start, and are to be read
+	cal       plans // feeds whose logs were on the disk at the start, and are to be read
+}
+
+func newReader(m *common, cutOffs *cutOffs, repairer *repairer, trusts *trusts, entries *entries, pusher *pusher, recoverer *recoverer) *reader {
+	rd := &reader{common: m, cutOffs: cutOffs, repairer: repairer, trusts: trusts, entries: entries, pusher: pusher, recoverer: recoverer}
+	rd.cal = m.feedPlans(func(c *channel) {
+		if c.subscribed {
+			rd.sync(c, nil)
+		}
+	})
+	recoverer.rebuild = rd.rebuildWindow
+	return rd
 }
 
 // reading is what a reader keeps of a feed.
@@ -33,16 +43,6 @@ type reading struct {
 	syncing bool     // the window is being updated from the log
 	rebuild bool     // the window is to be rebuilt after the current update
 	waiters []func() // called when the window is up to date
-}
-
-// run reads the logs that are due.
-func (rd *reader) run(now time.Time) time.Time {
-	rd.runDue(&rd.cal, now, func(c *channel) {
-		if c.subscribed {
-			rd.sync(c, nil)
-		}
-	})
-	return rd.cal.Next()
 }
 
 // Newest returns when the newest item of a feed was found, or the zero time if the feed has no items.

@@ -7,7 +7,6 @@ import (
 	"tidings/feedtree/feedtreepb"
 	"tidings/internal/env"
 	"tidings/internal/plant"
-	"tidings/overlay"
 	"tidings/overlay/owner"
 )
 
@@ -15,8 +14,14 @@ import (
 type repairer struct {
 	*common
 	cutOffs *cutOffs
-	cal     env.Calendar[overlay.ID] // feeds whose repair is to be continued
-	fetches env.Calendar[overlay.ID] // feeds whose origin is to be asked for missing items, if they are still missing
+	cal     plans // feeds whose repair is to be continued
+	fetches plans // feeds whose origin is to be asked for missing items, if they are still missing
+}
+
+func newRepairer(m *common, cutOffs *cutOffs) *repairer {
+	rp := &repairer{common: m, cutOffs: cutOffs}
+	rp.cal, rp.fetches = m.feedPlans(rp.continueRepair), m.feedPlans(rp.fetchOrigin)
+	return rp
 }
 
 // gap is what a repairer keeps of a feed.
@@ -57,13 +62,6 @@ const (
 	maxRepairRounds = 12
 )
 
-// run continues the repairs that are due.
-func (rp *repairer) run(now time.Time) time.Time {
-	rp.runDue(&rp.cal, now, rp.continueRepair)
-	rp.runDue(&rp.fetches, now, rp.fetchOrigin)
-	return env.Sooner(rp.cal.Next(), rp.fetches.Next())
-}
-
 // start starts a repair, unless one is in progress. want is the entry that shows the gap, or zero.
 func (rp *repairer) start(c *channel, want owner.Hash) {
 	if !c.subscribed || c.leader != nil || plant.BlindToGaps {
@@ -85,7 +83,7 @@ func (rp *repairer) start(c *channel, want owner.Hash) {
 // recurse.
 func (rp *repairer) schedule(c *channel, d time.Duration) {
 	c.repair.resumeAt = rp.clock.Now().Add(d)
-	rp.cal.Add(c.repair.resumeAt, c.key)
+	rp.cal.add(c.repair.resumeAt, c.key)
 }
 
 // continueRepair asks the next candidate. The repair ends when the wanted entry is here. If it is unknown, the repair
@@ -167,7 +165,7 @@ func (rp *repairer) nextStep(c *channel) {
 // scheduleFetch asks the origin at a random time within a polling interval, because many nodes may lack the same
 // items.
 func (rp *repairer) scheduleFetch(c *channel) {
-	rp.fetches.Add(rp.after(time.Duration(rp.rand.Int64N(int64(rp.cfg.PollInterval)+1))), c.key)
+	rp.fetches.add(rp.after(time.Duration(rp.rand.Int64N(int64(rp.cfg.PollInterval)+1))), c.key)
 }
 
 // fetchOrigin requests the origin's document, if the gap is still there or the log itself lacks something.
@@ -210,8 +208,14 @@ func (rp *repairer) fetchMissing(c *channel) {
 type recoverer struct {
 	*common
 	repairer *repairer
-	cal      env.Calendar[overlay.ID] // feeds whose recovery is to be continued
-	rebuild  func(c *channel)         // rebuilds the window of a feed
+	cal      plans            // feeds whose recovery is to be continued
+	rebuild  func(c *channel) // rebuilds the window of a feed
+}
+
+func newRecoverer(m *common, repairer *repairer) *recoverer {
+	rc := &recoverer{common: m, repairer: repairer}
+	rc.cal = m.feedPlans(rc.continueRecovery)
+	return rc
 }
 
 // A bodyRecovery gets bodies of entries that this node's disk has lost from the owners of the feed or from other
@@ -236,14 +240,8 @@ func (rc *recoverer) recover(c *channel, lost []*owner.Entry) {
 		rc.repairer.fetchMissing(c)
 	default:
 		c.recovery = &bodyRecovery{lost: lost}
-		rc.cal.Add(rc.after(0), c.key)
+		rc.cal.add(rc.after(0), c.key)
 	}
-}
-
-// run continues the recoveries that are due.
-func (rc *recoverer) run(now time.Time) time.Time {
-	rc.runDue(&rc.cal, now, rc.continueRecovery)
-	return rc.cal.Next()
 }
 
 // continueRecovery asks the next node that may have the bodies.
@@ -264,7 +262,7 @@ func (rc *recoverer) continueRecovery(c *channel) {
 				rc.rebuild(c)
 				return
 			}
-			rc.cal.Add(rc.after(0), c.key)
+			rc.cal.add(rc.after(0), c.key)
 		})
 	case m.round == recoveryRounds && m.anyFound:
 		m.done = true
@@ -282,7 +280,7 @@ func (rc *recoverer) continueRecovery(c *channel) {
 			if m.round++; len(m.peers) > 0 {
 				pause = 0
 			}
-			rc.cal.Add(rc.after(pause), c.key)
+			rc.cal.add(rc.after(pause), c.key)
 		})
 	}
 }

@@ -18,8 +18,14 @@ type deliveries struct {
 	repairer    *repairer
 	heartbeats  *heartbeats
 	reputations map[env.PeerID]reputation // of parents that this node left
-	overdue     env.Calendar[overlay.ID]  // feeds of which an entry may be late
-	ends        env.Calendar[overlay.ID]  // feeds whose probation ends
+	overdue     plans                     // feeds of which an entry may be late
+	ends        plans                     // feeds whose probation ends
+}
+
+func newDeliveries(m *common, cutOffs *cutOffs, repairer *repairer, heartbeats *heartbeats) *deliveries {
+	dv := &deliveries{common: m, cutOffs: cutOffs, repairer: repairer, heartbeats: heartbeats, reputations: map[env.PeerID]reputation{}}
+	dv.overdue, dv.ends = m.feedPlans(dv.pullOverdue), m.feedPlans(dv.endProbation)
+	return dv
 }
 
 // onUpdate handles an entry that came down a tree.
@@ -101,13 +107,6 @@ type reputation struct {
 	since      time.Time
 }
 
-// run ends what is due: the wait for an entry whose head has come, and probations.
-func (dv *deliveries) run(now time.Time) time.Time {
-	dv.runDue(&dv.overdue, now, dv.pullOverdue)
-	dv.runDue(&dv.ends, now, dv.endProbation)
-	return env.Sooner(dv.overdue.Next(), dv.ends.Next())
-}
-
 // onHead handles a head that came down a shadow tree.
 func (dv *deliveries) onHead(c *channel, raw []byte) error {
 	key, b, err := dv.heartbeats.open(raw)
@@ -153,8 +152,8 @@ func (dv *deliveries) startProbation(c *channel, want owner.Hash, seq uint64) *p
 	for tree := range t.parents {
 		t.parents[tree] = dv.parentIn(groupOf(c.key, tree))
 	}
-	dv.overdue.Add(dv.after(entryTimeout), c.key)
-	dv.ends.Add(dv.after(probationTime), c.key)
+	dv.overdue.add(dv.after(entryTimeout), c.key)
+	dv.ends.add(dv.after(probationTime), c.key)
 	return t
 }
 

@@ -32,7 +32,7 @@ func (su *subscriptions) resume() {
 				// Reading the log now notices lost bodies before a reader asks for the feed. The key determines the
 				// time, so that not all feeds are read at once.
 				delay := su.cfg.PollInterval / 256 * time.Duration(c.key[len(c.key)-1])
-				su.reader.cal.Add(su.after(delay), c.key)
+				su.reader.cal.add(su.after(delay), c.key)
 			}
 		}
 	}

@@ -39,6 +39,12 @@ type trusts struct {
 	keyQuestions      *keyQuestions
 }
 
+func newTrusts(m *common, store *subscriptionStore, questions *keyQuestions) *trusts {
+	tr := &trusts{m, store, questions}
+	questions.open = tr.open
+	return tr
+}
+
 // keyTrust is what trusts keeps of a feed.
 type keyTrust struct {
 	trust    *difference.Pin // the pin that this node trusts; nil: the feed has no publisher
