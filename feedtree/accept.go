@@ -13,10 +13,8 @@ import (
 	"tidings/overlay"
 )
 
-// This file handles publications at the sequencer. It accepts the publisher's items in the order of their numbers,
-// none twice and none left out.
-
-// An acceptor accepts publications of feeds that this node leads, and decides which key is their publisher's.
+// An acceptor accepts publications of feeds that this node leads, in the order of their numbers, none twice and none
+// left out. It also decides which key is their publisher's (pin.go).
 type acceptor struct {
 	*common
 	keyQuestions *keyQuestions
@@ -73,9 +71,12 @@ func (l *accepting) addReceipt(p *difference.Publication, committed bool) {
 	}
 }
 
-// hearPublisher records that a publisher has spoken. A repeated heartbeat, which anybody may have replayed, does
-// not count; an accepted item always does.
-func (l *accepting) hearPublisher(p *difference.Publication, at time.Time) {
+// hearPublisher records that a publisher has spoken, at a time that other nodes may have noted by a clock that is
+// ahead. A repeated heartbeat, which anybody may have replayed, does not count; an accepted item always does.
+func (l *accepting) hearPublisher(p *difference.Publication, at, now time.Time) {
+	if at.After(now) {
+		at = now
+	}
 	fresh := p.Time.After(l.publisherTime)
 	if fresh {
 		l.publisherTime = p.Time
@@ -147,7 +148,7 @@ func (ac *acceptor) accept(c *channel, p *difference.Publication, to env.Peer) {
 		answer(feedtreepb.PushReply_COMMITTED, "") // the first answer was lost
 	case v.repeated: // the answer follows with the entry
 	case p.Item == nil:
-		l.hearPublisher(p, now)
+		l.hearPublisher(p, now, now)
 		ac.refusals.forget(c.url, p, now)
 		answer(feedtreepb.PushReply_COMMITTED, "")
 	case len(l.accepted) >= ac.owners.Room(c.key):
@@ -156,7 +157,7 @@ func (ac *acceptor) accept(c *channel, p *difference.Publication, to env.Peer) {
 		l.accepted = append(l.accepted, acceptedPublication{p, l.pin, answer})
 		l.pin = l.pin.After(p)
 		l.addReceipt(p, false)
-		l.hearPublisher(p, now)
+		l.hearPublisher(p, now, now)
 		ac.stats.Accepted++
 		if !l.appending {
 			ac.appendBatch(c)

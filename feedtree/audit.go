@@ -11,19 +11,21 @@ import (
 	"tidings/overlay/owner"
 )
 
-// An auditor compares the heads of logs with those of owners, independently of all trees.
+// An auditor compares the heads of logs with those of parents (link.go), and with those of owners, independently of
+// all trees.
 type auditor struct {
 	*common
 	cutOffs    *cutOffs
 	repairer   *repairer
 	deliveries *deliveries
-	digests    *digests
+	links      map[env.PeerID]*link         // by parent
+	nonce      uint64                       // of the last digest
 	pending    map[env.PeerID]*pendingAudit // by owner
 	soon       plans                        // an audit, because a parent keeps no log
 }
 
-func newAuditor(m *common, cutOffs *cutOffs, repairer *repairer, deliveries *deliveries, digests *digests) *auditor {
-	a := &auditor{common: m, cutOffs: cutOffs, repairer: repairer, deliveries: deliveries, digests: digests, pending: map[env.PeerID]*pendingAudit{}}
+func newAuditor(m *common, cutOffs *cutOffs, repairer *repairer, deliveries *deliveries) *auditor {
+	a := &auditor{common: m, cutOffs: cutOffs, repairer: repairer, deliveries: deliveries, links: map[env.PeerID]*link{}, pending: map[env.PeerID]*pendingAudit{}}
 	a.soon = m.newPlans(func(overlay.ID) { a.audit(m.feeds.sorted(), m.clock.Now()) })
 	return a
 }
@@ -70,7 +72,7 @@ func (a *auditor) audit(all []*channel, now time.Time) {
 			continue
 		}
 		interval := a.cfg.AuditInterval
-		if a.digests.noParentKeepsLog(c) {
+		if a.noParentKeepsLog(c) {
 			interval = a.cfg.DigestInterval
 		}
 		v, ok := a.owners.View(c.key)
@@ -128,37 +130,43 @@ func (a *auditor) auditOwner(to env.Peer, channels []*channel, now time.Time) {
 			heads = append(heads, &feedtreepb.Head{Key: c.key[:], Head: a.logHead(c.key)})
 		}
 	}
+	a.stats.Audits += a.sendHeads(to, heads)
+}
+
+// sendHeads asks a peer to compare heads, and returns the number of messages.
+func (a *auditor) sendHeads(to env.Peer, heads []*feedtreepb.Head) (n uint64) {
 	for chunk := range slices.Chunk(heads, maxHeads) {
-		a.stats.Audits++
 		a.send(to, &feedtreepb.Message{Body: &feedtreepb.Message_Heads{Heads: &feedtreepb.Heads{Heads: chunk}}})
+		n++
 	}
+	return n
 }
 
 // auditByLookup looks up a feed's owners by its key, and asks one of them.
 func (a *auditor) auditByLookup(c *channel, now time.Time) {
 	c.auditedAt = now
 	a.owners.FindOwners(c.key, func(answer owner.Found) {
-		found := answer.Peers()
 		// Known owners come first. Otherwise a few of the nodes found may be owners or followers.
 		v, _ := a.owners.View(c.key)
-		owns := func(p *overlay.Contact) bool { return v.Epoch != nil && slices.Contains(v.Epoch.Owners, p.Peer.ID) }
-		if known := slices.ContainsFunc(found, owns); known {
-			found = slices.DeleteFunc(slices.Clone(found), func(p *overlay.Contact) bool { return !owns(p) })
-		} else {
-			found = slices.DeleteFunc(slices.Clone(found), func(p *overlay.Contact) bool { return p.Peer.ID == a.signer.PeerID() })
-			found = found[:min(len(found), ownerCandidates)]
+		var found []env.Peer
+		for _, p := range answer.Peers() {
+			found = append(found, p.Peer)
 		}
-		if a.feeds[c.key] != c || !c.subscribed || len(found) == 0 {
+		known := slices.DeleteFunc(slices.Clone(found), func(p env.Peer) bool { return v.Epoch == nil || !slices.Contains(v.Epoch.Owners, p.ID) })
+		if len(known) == 0 {
+			known = found[:min(len(found), ownerCandidates)]
+		}
+		if a.feeds[c.key] != c || !c.subscribed || len(known) == 0 {
 			return
 		}
-		for _, p := range found {
+		for _, p := range known {
 			if len(a.ownerAddrs) >= maxOwnerAddrs {
 				clear(a.ownerAddrs)
 			}
-			a.ownerAddrs[p.Peer.ID] = p.Peer
+			a.ownerAddrs[p.ID] = p
 		}
 		c.ownersUnknown, c.auditedAt = false, time.Time{}
-		a.auditOwner(found[a.rand.IntN(len(found))].Peer, []*channel{c}, a.clock.Now())
+		a.auditOwner(known[a.rand.IntN(len(known))], []*channel{c}, a.clock.Now())
 	})
 }
 
@@ -261,7 +269,7 @@ func (a *auditor) onHeads(from env.PeerID, m *feedtreepb.Heads) {
 // onHeadsReply pulls the entries that a parent or an owner has and this node lacks.
 func (a *auditor) onHeadsReply(from env.PeerID, m *feedtreepb.HeadsReply) {
 	defer a.answered(from, m.Unknown)
-	if l, newlyUnknown := a.digests.links[from], false; l != nil {
+	if l, newlyUnknown := a.links[from], false; l != nil {
 		for _, k := range m.Unknown {
 			if key := overlay.ID(k); a.feeds[key] != nil && a.isParent(key, from) {
 				_, known := l.keepsNoLog[key]
@@ -272,7 +280,7 @@ func (a *auditor) onHeadsReply(from env.PeerID, m *feedtreepb.HeadsReply) {
 		if newlyUnknown {
 			a.soon.add(a.after(0), overlay.ID{}) // by the calendar, because an answer may arrive within the call
 		}
-		a.digests.markParentHeard(from)
+		a.markParentHeard(from)
 	}
 	for _, k := range m.Different {
 		if c := a.followedChannel(k); c != nil {

@@ -126,8 +126,7 @@ func (hb *heartbeats) onBeat(raw []byte) error {
 		hb.repairer.start(c, owner.Hash(b.head))
 		return nil
 	}
-	c.confirmed = b.receivedAt
-	hb.cutOffs.markHeard(c)
+	hb.cutOffs.markCertain(c)
 	hb.owners.HeardFromSequencer(key)
 	hb.owners.MarkCommitted(key, owner.Hash(b.head))
 	return nil
@@ -204,13 +203,7 @@ func (hb *heartbeats) sendBeat(c *channel) {
 	hb.stats.Beats++
 	c.beat, c.confirmed, c.leader.sentAt = b, b.receivedAt, b.receivedAt
 	hb.reportState(c, b.state, b.time)
-	msg := &feedtreepb.Message{Body: &feedtreepb.Message_Beats{Beats: &feedtreepb.Beats{Beats: [][]byte{b.raw}}}}
-	v, _ := hb.owners.View(c.key)
-	for _, p := range v.Epoch.Owners {
-		if p != hb.signer.PeerID() {
-			hb.send(hb.peer(p), msg)
-		}
-	}
+	hb.sendOwners(c.key, &feedtreepb.Message{Body: &feedtreepb.Message_Beats{Beats: &feedtreepb.Beats{Beats: [][]byte{b.raw}}}})
 }
 
 // beatIfSilent sends a heartbeat if nothing was published in a feed for a beat interval.

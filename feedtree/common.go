@@ -1,8 +1,10 @@
 package feedtree
 
 import (
+	"bytes"
 	"encoding/binary"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -156,6 +158,17 @@ func (m *common) peer(id env.PeerID) env.Peer {
 	return env.Peer{ID: id}
 }
 
+// sendOwners sends a message to the other owners of a feed.
+func (m *common) sendOwners(key overlay.ID, msg *feedtreepb.Message) {
+	if v, _ := m.owners.View(key); v.Epoch != nil {
+		for _, id := range v.Epoch.Owners {
+			if id != m.signer.PeerID() {
+				m.send(m.peer(id), msg)
+			}
+		}
+	}
+}
+
 // others returns the nodes that a lookup found, without this one.
 func (m *common) others(found owner.Found) (peers []env.Peer) {
 	for _, p := range found.Peers() {
@@ -202,3 +215,93 @@ func (m *common) parentIn(group overlay.ID) env.PeerID {
 	}
 	return ""
 }
+
+// A channel is a feed that this node subscribes to, leads, or keeps heartbeats of for its children. Each component
+// has its part of the record.
+type channel struct {
+	key       overlay.ID
+	url       string
+	confirmed time.Time    // last time at which this node was certain to have all entries
+	leader    *leaderState // nil unless this node is the feed's sequencer
+
+	subscription
+	vouching
+	gap
+	announced
+	auditing
+	asking
+	keyTrust
+	reading
+	probation *probation // of the parents that should deliver its entries; nil: none has begun
+}
+
+// A leaderState is what the sequencer of a feed keeps.
+type leaderState struct {
+	appended
+	announcing
+	accepting
+	claims
+	keyChange *keyChange // a change of the key that owners are to witness; nil: none
+	ready     bool       // the log has been read
+	toAbsorb  [][]byte   // bodies of another branch, until there is room for them and the log has been read
+}
+
+// channels holds the records of all feeds.
+type channels map[overlay.ID]*channel
+
+// sorted returns the channels in the order of their keys, so that messages do not depend on the order of a map.
+func (cs channels) sorted() []*channel {
+	return slices.SortedFunc(maps.Values(cs), func(a, b *channel) int { return bytes.Compare(a.key[:], b.key[:]) })
+}
+
+// subscribed returns the number of subscriptions.
+func (cs channels) subscribed() (n int) {
+	for _, c := range cs {
+		if c.subscribed {
+			n++
+		}
+	}
+	return n
+}
+
+// maxRefusals bounds the refusals that are kept for people. The oldest is dropped.
+const maxRefusals = 16
+
+// refusals keeps the latest refusals.
+type refusals struct {
+	clock env.Clock
+	list  []Refusal // at most maxRefusals
+}
+
+// A Refusal describes something that this node refused: a publication, as the sequencer of its feed, or a message
+// that is not a valid publication or entry.
+type Refusal struct {
+	URL string // "" if unknown, or if only an unverified message names it
+	Seq uint64 // number of the publication
+	Key []byte // key that signed the publication; nil: no valid signature
+	Why string
+	At  time.Time
+
+	retryable, beat bool // the publication may be accepted later; it is a heartbeat of the publisher
+}
+
+// forget drops the refusals of a publication that was accepted later, at a given time: at first its key was
+// unknown, or the publications before it were missing.
+func (rf *refusals) forget(url string, p *difference.Publication, at time.Time) {
+	rf.list = slices.DeleteFunc(rf.list, func(r Refusal) bool {
+		return r.retryable && r.URL == url && r.Seq == p.Seq && p.By(r.Key) && (r.beat || p.Item != nil) && !r.At.After(at)
+	})
+}
+
+// add records a refusal. A repeated one replaces the first.
+func (rf *refusals) add(r Refusal) {
+	r.At = rf.clock.Now()
+	rf.list = slices.DeleteFunc(rf.list, func(old Refusal) bool {
+		return old.URL == r.URL && old.Seq == r.Seq && bytes.Equal(old.Key, r.Key) && old.beat == r.beat && old.Why == r.Why
+	})
+	rf.list = append(rf.list, r)
+	rf.list = rf.list[max(0, len(rf.list)-maxRefusals):]
+}
+
+// Refusals returns the latest refusals, the oldest first.
+func (rf *refusals) Refusals() []Refusal { return slices.Clone(rf.list) }

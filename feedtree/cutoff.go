@@ -87,6 +87,12 @@ func (o *cutOffs) check(all []*channel, now time.Time) {
 	}
 }
 
+// markCertain records, too, that this node has all entries.
+func (o *cutOffs) markCertain(c *channel) {
+	c.confirmed = o.clock.Now()
+	o.markHeard(c)
+}
+
 // endAlone ends this node's own polls of a feed, and schedules the hand-over of what they found.
 func (o *cutOffs) endAlone(c *channel) {
 	if !c.alone {

@@ -123,12 +123,11 @@ func (es *entries) decode(entries []*owner.Entry, then func([]decodedEntry)) {
 		es.worker.Do(func() {
 			for i, b := range bodies {
 				d, err := difference.Decode(b)
-				if es.signedForFeed(entries[i].Key, d) {
+				signed := es.signedForFeed(entries[i].Key, d)
+				if signed {
 					got[i].Delta = d
-				} else {
-					err = errOtherFeed
 				}
-				got[i].unreadable, got[i].bodyLost = err != nil || b == nil, b == nil
+				got[i].unreadable, got[i].bodyLost = err != nil || b == nil || !signed, b == nil
 			}
 		}, func() {
 			for i, e := range entries {
@@ -143,9 +142,6 @@ func (es *entries) decode(entries []*owner.Entry, then func([]decodedEntry)) {
 		})
 	})
 }
-
-// errOtherFeed reports an entry with a publication that was signed for another feed.
-var errOtherFeed = errors.New("the publication belongs to another feed")
 
 // signedForFeed reports whether all publications in a delta were signed for this feed. A publisher may use one key
 // for several feeds, and its items must not be moved from one to another.

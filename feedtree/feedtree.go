@@ -19,22 +19,19 @@ import (
 type FeedTree struct {
 	*common
 	*cutOffs           // feeds of which other nodes are no longer heard
-	*repairer          // gaps in logs
+	*repairer          // gaps in logs, and lost bodies
 	*heartbeats        // where logs end, as sequencers sign it
 	*deliveries        // what comes down the trees, and who withholds it
-	*digests           // comparisons with parents
-	*auditor           // comparisons with owners
+	*auditor           // comparisons of logs with parents and owners
 	*subscriptionStore // subscriptions on the disk
 	*keyQuestions      // questions to origins about publishers' keys
 	*trusts            // publishers' keys that this node trusts
 	*entries           // entries, as they are written and read
 	*pusher            // publications of this node, on their way
-	*recoverer         // bodies that the disk has lost
 	*reader            // what readers see
 	*subscriptions     // begin and end of subscriptions
 	*acceptor          // publications in feeds that this node leads
 	*sequencer         // change reports and branches of feeds that this node leads
-	*handOvers         // items that this node found while it was cut off
 
 	ticks   plans
 	started bool
@@ -51,17 +48,15 @@ func New(e env.Env, node *overlay.Node, s *scribe.Scribe, o *owner.Owners, signe
 	f.repairer = newRepairer(m, f.cutOffs)
 	f.heartbeats = newHeartbeats(m, f.cutOffs, f.repairer)
 	f.deliveries = newDeliveries(m, f.cutOffs, f.repairer, f.heartbeats)
-	f.digests = &digests{common: m, cutOffs: f.cutOffs, links: map[env.PeerID]*link{}}
-	f.auditor = newAuditor(m, f.cutOffs, f.repairer, f.deliveries, f.digests)
+	f.auditor = newAuditor(m, f.cutOffs, f.repairer, f.deliveries)
 	f.keyQuestions = newKeyQuestions(m)
 	f.trusts = newTrusts(m, f.subscriptionStore, f.keyQuestions)
 	f.pusher = newPusher(m)
-	f.recoverer = newRecoverer(m, f.repairer)
-	f.reader = newReader(m, f.cutOffs, f.repairer, f.trusts, f.entries, f.pusher, f.recoverer)
+	f.reader = newReader(m, f.cutOffs, f.repairer, f.trusts, f.entries, f.pusher)
 	f.subscriptions = &subscriptions{m, f.subscriptionStore, f.cutOffs, f.repairer, f.trusts, f.reader}
 	f.acceptor = newAcceptor(m, f.keyQuestions, f.pusher, f.entries)
 	f.sequencer = &sequencer{m, f.entries, f.cutOffs, f.heartbeats, f.deliveries, f.acceptor}
-	f.handOvers = &handOvers{m, f.reader, f.sequencer}
+	f.reader.absorb = f.sequencer.Absorb
 	f.ticks = m.newPlans(f.tick)
 	f.ticks.add(f.after(f.spread(f.cfg.DigestInterval)), overlay.ID{})
 	return f, f.load()
@@ -80,10 +75,10 @@ func (f *FeedTree) Run(now time.Time) time.Time {
 func (f *FeedTree) tick(overlay.ID) {
 	all, now := f.feeds.sorted(), f.clock.Now()
 	f.heartbeats.checkOverdue(all, now)
-	f.digests.compare(all, now)
+	f.auditor.compare(all, now)
 	f.auditor.audit(all, now)
 	f.cutOffs.check(all, now)
-	f.handOvers.run(all, now)
+	f.reader.handOverItems(all, now)
 	f.deliveries.forgetReputations(now)
 	f.ticks.add(f.after(f.spread(f.cfg.DigestInterval)), overlay.ID{})
 }
@@ -140,9 +135,9 @@ func (f *FeedTree) Receive(from env.PeerID, body []byte) error {
 	}
 	switch b := m.Body.(type) {
 	case *feedtreepb.Message_Digest:
-		f.digests.onDigest(from, b.Digest)
+		f.auditor.onDigest(from, b.Digest)
 	case *feedtreepb.Message_DigestAck:
-		f.digests.onDigestAck(from, b.DigestAck)
+		f.auditor.onDigestAck(from, b.DigestAck)
 	case *feedtreepb.Message_Heads:
 		f.auditor.onHeads(from, b.Heads)
 	case *feedtreepb.Message_HeadsReply:

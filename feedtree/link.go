@@ -12,20 +12,12 @@ import (
 	"tidings/overlay"
 )
 
-// digests compares the heads of logs with those of the parents of this node, and answers its children.
-type digests struct {
-	*common
-	cutOffs *cutOffs
-	links   map[env.PeerID]*link // by parent
-	nonce   uint64               // of the last digest
-}
-
 // noParentKeepsLog reports whether no parent of this node keeps a feed's log. Then digests and the heartbeats that
 // come with them say nothing about the feed. That is the case below a member that only forwards, and at a root that
 // does not own the feed, for instance because the owners were on the other side of a partition.
-func (dg *digests) noParentKeepsLog(c *channel) bool {
-	return !slices.ContainsFunc(dg.scribe.Parents(c.key), func(p *overlay.Contact) bool {
-		l := dg.links[p.Peer.ID]
+func (a *auditor) noParentKeepsLog(c *channel) bool {
+	return !slices.ContainsFunc(a.scribe.Parents(c.key), func(p *overlay.Contact) bool {
+		l := a.links[p.Peer.ID]
 		if l == nil {
 			return true // it has not been asked yet
 		}
@@ -35,10 +27,10 @@ func (dg *digests) noParentKeepsLog(c *channel) bool {
 }
 
 // sharedWith returns the followed feeds of which a parent keeps the log.
-func (dg *digests) sharedWith(parent env.PeerID) (of []*channel) {
-	l := dg.links[parent]
-	for _, c := range dg.feeds.sorted() {
-		if _, unknown := l.keepsNoLog[c.key]; c.subscribed && !unknown && dg.isParent(c.key, parent) {
+func (a *auditor) sharedWith(parent env.PeerID) (of []*channel) {
+	l := a.links[parent]
+	for _, c := range a.feeds.sorted() {
+		if _, unknown := l.keepsNoLog[c.key]; c.subscribed && !unknown && a.isParent(c.key, parent) {
 			of = append(of, c)
 		}
 	}
@@ -46,9 +38,9 @@ func (dg *digests) sharedWith(parent env.PeerID) (of []*channel) {
 }
 
 // markParentHeard records that a parent has answered for all feeds whose logs it keeps.
-func (dg *digests) markParentHeard(from env.PeerID) {
-	for _, c := range dg.sharedWith(from) {
-		dg.cutOffs.markHeard(c)
+func (a *auditor) markParentHeard(from env.PeerID) {
+	for _, c := range a.sharedWith(from) {
+		a.cutOffs.markHeard(c)
 	}
 }
 
@@ -76,33 +68,33 @@ func headDigest(key overlay.ID, head uint64) uint64 {
 const digestsAtOnce = 16
 
 // compare sends a digest to each parent whose turn it is, and checks for overdue heartbeats.
-func (dg *digests) compare(all []*channel, now time.Time) {
+func (a *auditor) compare(all []*channel, now time.Time) {
 	parents := map[env.PeerID]*overlay.Contact{}
 	shared := map[env.PeerID][]overlay.ID{}
 	for _, c := range all {
 		if !c.subscribed {
 			continue
 		}
-		for _, p := range dg.scribe.Parents(c.key) {
+		for _, p := range a.scribe.Parents(c.key) {
 			parents[p.Peer.ID] = p
 			shared[p.Peer.ID] = append(shared[p.Peer.ID], c.key)
 		}
 	}
-	maps.DeleteFunc(dg.links, func(id env.PeerID, _ *link) bool { return parents[id] == nil })
+	maps.DeleteFunc(a.links, func(id env.PeerID, _ *link) bool { return parents[id] == nil })
 	for id := range parents {
-		if dg.links[id] == nil {
-			dg.links[id] = &link{keepsNoLog: map[overlay.ID]time.Time{}}
+		if a.links[id] == nil {
+			a.links[id] = &link{keepsNoLog: map[overlay.ID]time.Time{}}
 		}
 	}
 	ids := slices.Collect(maps.Keys(parents))
-	slices.SortFunc(ids, func(a, b env.PeerID) int {
-		return cmp.Or(dg.links[a].comparedAt.Compare(dg.links[b].comparedAt), cmp.Compare(a, b))
+	slices.SortFunc(ids, func(x, y env.PeerID) int {
+		return cmp.Or(a.links[x].comparedAt.Compare(a.links[y].comparedAt), cmp.Compare(x, y))
 	})
 	for _, id := range ids[:min(len(ids), digestsAtOnce)] {
-		l := dg.links[id]
+		l := a.links[id]
 		maps.DeleteFunc(l.keepsNoLog, func(_ overlay.ID, at time.Time) bool { return now.Sub(at) > noLogTime })
-		dg.nonce++
-		l.nonce = dg.nonce
+		a.nonce++
+		l.nonce = a.nonce
 		d := &feedtreepb.Digest{Nonce: l.nonce}
 		if !l.comparedAt.IsZero() {
 			d.SinceLastS = uint32(now.Sub(l.comparedAt) / time.Second)
@@ -111,58 +103,56 @@ func (dg *digests) compare(all []*channel, now time.Time) {
 		for _, key := range shared[id] {
 			if _, unknown := l.keepsNoLog[key]; !unknown {
 				d.Count++
-				d.Digest ^= headDigest(key, dg.logHead(key))
+				d.Digest ^= headDigest(key, a.logHead(key))
 			}
 		}
-		dg.stats.Digests++
-		dg.send(parents[id].Peer, &feedtreepb.Message{Body: &feedtreepb.Message_Digest{Digest: d}})
+		a.stats.Digests++
+		a.send(parents[id].Peer, &feedtreepb.Message{Body: &feedtreepb.Message_Digest{Digest: d}})
 	}
 }
 
 // onDigest compares a child's digest with this node's logs, and sends the child the recent heartbeats.
-func (dg *digests) onDigest(from env.PeerID, m *feedtreepb.Digest) {
+func (a *auditor) onDigest(from env.PeerID, m *feedtreepb.Digest) {
 	var count uint32
 	var digest uint64
 	var beats [][]byte
-	now := dg.clock.Now()
+	now := a.clock.Now()
 	// Heartbeats since the child's last digest are sent, and some older ones, because the last answer may have been
 	// lost.
-	since := max(dg.cfg.DigestInterval, min(time.Duration(m.SinceLastS)*time.Second, dg.cfg.BeatInterval)) * 5 / 2
-	for _, key := range dg.scribe.GroupsOf(from) {
-		if c := dg.feeds[key]; c != nil && c.beat != nil && now.Sub(c.beat.receivedAt) < since {
+	since := max(a.cfg.DigestInterval, min(time.Duration(m.SinceLastS)*time.Second, a.cfg.BeatInterval)) * 5 / 2
+	for _, key := range a.scribe.GroupsOf(from) {
+		if c := a.feeds[key]; c != nil && c.beat != nil && now.Sub(c.beat.receivedAt) < since {
 			beats = append(beats, c.beat.raw)
 		}
-		if _, keeps := dg.owners.View(key); keeps {
+		if _, keeps := a.owners.View(key); keeps {
 			count++
-			digest ^= headDigest(key, dg.logHead(key))
+			digest ^= headDigest(key, a.logHead(key))
 		}
 	}
-	to := dg.peer(from)
-	dg.send(to, &feedtreepb.Message{Body: &feedtreepb.Message_DigestAck{DigestAck: &feedtreepb.DigestAck{
+	to := a.peer(from)
+	a.send(to, &feedtreepb.Message{Body: &feedtreepb.Message_DigestAck{DigestAck: &feedtreepb.DigestAck{
 		Nonce: m.Nonce, Match: count == m.Count && digest == m.Digest,
 	}}})
 	for chunk := range slices.Chunk(beats, maxBeats/2) {
-		dg.send(to, &feedtreepb.Message{Body: &feedtreepb.Message_Beats{Beats: &feedtreepb.Beats{Beats: chunk}}})
+		a.send(to, &feedtreepb.Message{Body: &feedtreepb.Message_Beats{Beats: &feedtreepb.Beats{Beats: chunk}}})
 	}
 }
 
 // onDigestAck sends all heads to a parent whose logs differ.
-func (dg *digests) onDigestAck(from env.PeerID, m *feedtreepb.DigestAck) {
-	l := dg.links[from]
+func (a *auditor) onDigestAck(from env.PeerID, m *feedtreepb.DigestAck) {
+	l := a.links[from]
 	if l == nil || l.nonce != m.Nonce {
 		return
 	}
 	l.nonce = 0
 	if m.Match {
-		dg.markParentHeard(from)
+		a.markParentHeard(from)
 		return
 	}
-	dg.stats.Differed++
+	a.stats.Differed++
 	var heads []*feedtreepb.Head
-	for _, c := range dg.sharedWith(from) {
-		heads = append(heads, &feedtreepb.Head{Key: c.key[:], Head: dg.logHead(c.key)})
+	for _, c := range a.sharedWith(from) {
+		heads = append(heads, &feedtreepb.Head{Key: c.key[:], Head: a.logHead(c.key)})
 	}
-	for chunk := range slices.Chunk(heads, maxHeads) {
-		dg.send(dg.peer(from), &feedtreepb.Message{Body: &feedtreepb.Message_Heads{Heads: &feedtreepb.Heads{Heads: chunk}}})
-	}
+	a.sendHeads(a.peer(from), heads)
 }

@@ -17,23 +17,23 @@ import (
 // node has fetched itself.
 type reader struct {
 	*common
-	cutOffs   *cutOffs
-	repairer  *repairer
-	trusts    *trusts
-	entries   *entries
-	pusher    *pusher
-	recoverer *recoverer
-	cal       plans // feeds whose logs were on the disk at the start, and are to be read
+	cutOffs  *cutOffs
+	repairer *repairer
+	trusts   *trusts
+	entries  *entries
+	pusher   *pusher
+	absorb   func(key overlay.ID, body []byte) // appends items to the log of a feed that this node leads
+	cal      plans                             // feeds whose logs were on the disk at the start, and are to be read
 }
 
-func newReader(m *common, cutOffs *cutOffs, repairer *repairer, trusts *trusts, entries *entries, pusher *pusher, recoverer *recoverer) *reader {
-	rd := &reader{common: m, cutOffs: cutOffs, repairer: repairer, trusts: trusts, entries: entries, pusher: pusher, recoverer: recoverer}
+func newReader(m *common, cutOffs *cutOffs, repairer *repairer, trusts *trusts, entries *entries, pusher *pusher) *reader {
+	rd := &reader{common: m, cutOffs: cutOffs, repairer: repairer, trusts: trusts, entries: entries, pusher: pusher}
 	rd.cal = m.feedPlans(func(c *channel) {
 		if c.subscribed {
 			rd.sync(c, nil)
 		}
 	})
-	recoverer.rebuild = rd.rebuildWindow
+	repairer.rebuild = rd.rebuildWindow
 	return rd
 }
 
@@ -56,8 +56,7 @@ func (rd *reader) Newest(key overlay.ID) (at time.Time) {
 // VisibleChanged updates the window of a feed, because owner.Owners.Visible has changed.
 func (rd *reader) VisibleChanged(key overlay.ID) {
 	if c := rd.feeds[key]; c != nil && c.subscribed {
-		c.confirmed = rd.clock.Now()
-		rd.cutOffs.markHeard(c)
+		rd.cutOffs.markCertain(c)
 		rd.sync(c, nil)
 	}
 }
@@ -112,7 +111,7 @@ func (rd *reader) rebuildWindow(c *channel) {
 func (rd *reader) apply(c *channel, fresh []*owner.Entry, deltas []decodedEntry) {
 	w := &c.window
 	var lost []*owner.Entry
-	defer func() { rd.recoverer.recover(c, lost) }()
+	defer func() { rd.repairer.recover(c, lost) }()
 	shownBefore := slices.ContainsFunc(fresh, func(e *owner.Entry) bool { return e.Hash == w.shownUpTo })
 	for i, e := range fresh {
 		rd.applyEntry(c, e, deltas[i], shownBefore)
@@ -338,4 +337,58 @@ func (rd *reader) Recall(key overlay.ID, then func(*difference.Known)) {
 			then(known)
 		})
 	})
+}
+
+const (
+	// handOverTries bounds how often a node offers what it found alone to a feed's sequencer, and handOverPause is
+	// the time between two attempts. A sequencer that never accepts is not asked for ever.
+	handOverTries = 3
+	handOverPause = 3 * time.Minute
+	// handOversAtOnce bounds the feeds whose items are handed over in one digest interval. A node that was cut off
+	// from thousands of feeds continues in the next.
+	handOversAtOnce = 16
+	// handOverSample is the number of items of the log that accompany a hand-over, so that the sequencer can
+	// recognise the feed.
+	handOverSample = 8
+)
+
+// handOverItems brings items that this node found while it was cut off into the logs. The origin usually still
+// shows the items, and then the log has them from its pollers.
+func (rd *reader) handOverItems(all []*channel, now time.Time) {
+	remaining := handOversAtOnce
+	for _, c := range all {
+		if c.handOversLeft == 0 || c.alone || now.Before(c.handOverAt) || c.leader != nil && !c.leader.ready {
+			continue
+		}
+		if remaining--; remaining < 0 {
+			return
+		}
+		c.handOversLeft, c.handOverAt = c.handOversLeft-1, now.Add(handOverPause)
+		rd.sync(c, func() { rd.handOver(c) })
+	}
+}
+
+// handOver hands over the items of one feed.
+func (rd *reader) handOver(c *channel) {
+	found := c.window.fetched()
+	// A page's changes depend on the version before them, so the page's sequencer finds them itself.
+	if _, isPage := feed.AtOrigin(c.url); isPage || len(found) == 0 || rd.feeds[c.key] != c {
+		c.handOversLeft = 0
+		return
+	}
+	rd.stats.Handed += uint64(len(found))
+	if c.leader == nil {
+		known := c.window.log.Entries()
+		rd.app.HandOver(c.key, c.window.head, found, known[:min(len(known), handOverSample)])
+		return
+	}
+	d := difference.Delta{}
+	for _, it := range found {
+		d.Changes = append(d.Changes, difference.Change{Item: it})
+	}
+	for _, part := range d.Split(maxPart) {
+		if body, err := part.Encode(); err == nil {
+			rd.absorb(c.key, body)
+		}
+	}
 }

@@ -10,24 +10,27 @@ import (
 	"tidings/overlay/owner"
 )
 
-// A repairer gets the entries that this node lacks.
+// A repairer gets the entries that this node lacks, and bodies that its disk has lost.
 type repairer struct {
 	*common
-	cutOffs *cutOffs
-	cal     plans // feeds whose repair is to be continued
-	fetches plans // feeds whose origin is to be asked for missing items, if they are still missing
+	cutOffs    *cutOffs
+	cal        plans            // feeds whose repair is to be continued
+	recoveries plans            // feeds whose recovery of bodies is to be continued
+	fetches    plans            // feeds whose origin is to be asked for missing items, if they are still missing
+	rebuild    func(c *channel) // rebuilds the window of a feed
 }
 
 func newRepairer(m *common, cutOffs *cutOffs) *repairer {
 	rp := &repairer{common: m, cutOffs: cutOffs}
-	rp.cal, rp.fetches = m.feedPlans(rp.continueRepair), m.feedPlans(rp.fetchOrigin)
+	rp.cal, rp.recoveries, rp.fetches = m.feedPlans(rp.continueRepair), m.feedPlans(rp.continueRecovery), m.feedPlans(rp.fetchOrigin)
 	return rp
 }
 
 // gap is what a repairer keeps of a feed.
 type gap struct {
-	repair      *repair // nil: nothing is known to be missing
-	needsOrigin bool    // the origin is to be asked for items that the log lacks
+	repair      *repair       // nil: nothing is known to be missing
+	needsOrigin bool          // the origin is to be asked for items that the log lacks
+	recovery    *bodyRecovery // of bodies that the disk has lost; nil: none is known to be lost
 }
 
 // A repair gets the entries that a subscriber lacks: from its parents, then from owners and siblings, and after
@@ -114,8 +117,8 @@ func (rp *repairer) continueRepair(c *channel) {
 		switch {
 		case r.want != owner.Hash{} && rp.owners.Has(c.key, r.want),
 			r.want == owner.Hash{} && ok && v.Epoch != nil && (r.step == waitForRound || rp.logHead(c.key) != before):
-			c.repair, c.confirmed = nil, rp.clock.Now()
-			rp.cutOffs.markHeard(c)
+			c.repair = nil
+			rp.cutOffs.markCertain(c)
 			rp.stats.Filled++
 			if r.want != (owner.Hash{}) {
 				rp.announce(c)
@@ -204,20 +207,6 @@ func (rp *repairer) fetchMissing(c *channel) {
 	}
 }
 
-// A recoverer gets bodies of entries that this node's disk has lost.
-type recoverer struct {
-	*common
-	repairer *repairer
-	cal      plans            // feeds whose recovery is to be continued
-	rebuild  func(c *channel) // rebuilds the window of a feed
-}
-
-func newRecoverer(m *common, repairer *repairer) *recoverer {
-	rc := &recoverer{common: m, repairer: repairer}
-	rc.cal = m.feedPlans(rc.continueRecovery)
-	return rc
-}
-
 // A bodyRecovery gets bodies of entries that this node's disk has lost from the owners of the feed or from other
 // followers, and then rebuilds the window. The origin is asked for the items of bodies that no node has.
 type bodyRecovery struct {
@@ -233,54 +222,54 @@ type bodyRecovery struct {
 const recoveryRounds = 6
 
 // recover starts a recovery. If one was started before, the origin is asked instead.
-func (rc *recoverer) recover(c *channel, lost []*owner.Entry) {
+func (rp *repairer) recover(c *channel, lost []*owner.Entry) {
 	switch {
 	case len(lost) == 0:
 	case c.recovery != nil:
-		rc.repairer.fetchMissing(c)
+		rp.fetchMissing(c)
 	default:
 		c.recovery = &bodyRecovery{lost: lost}
-		rc.cal.add(rc.after(0), c.key)
+		rp.recoveries.add(rp.after(0), c.key)
 	}
 }
 
 // continueRecovery asks the next node that may have the bodies.
-func (rc *recoverer) continueRecovery(c *channel) {
+func (rp *repairer) continueRecovery(c *channel) {
 	m := c.recovery
 	switch {
 	case m == nil || m.done || !c.subscribed:
 	case len(m.peers) > 0:
 		to := m.peers[0]
 		m.peers = m.peers[1:]
-		rc.owners.RepairBodies(to, m.lost, func(missing []*owner.Entry) {
+		rp.owners.RepairBodies(to, m.lost, func(missing []*owner.Entry) {
 			if c.recovery != m {
 				return
 			}
 			m.anyFound = m.anyFound || len(missing) < len(m.lost)
 			if m.lost = missing; len(missing) == 0 {
 				m.done = true
-				rc.rebuild(c)
+				rp.rebuild(c)
 				return
 			}
-			rc.cal.add(rc.after(0), c.key)
+			rp.recoveries.add(rp.after(0), c.key)
 		})
 	case m.round == recoveryRounds && m.anyFound:
 		m.done = true
-		rc.rebuild(c) // which asks the origin for the others
+		rp.rebuild(c) // which asks the origin for the others
 	case m.round == recoveryRounds:
 		c.recovery = nil
-		rc.repairer.fetchMissing(c)
+		rp.fetchMissing(c)
 	default:
-		rc.owners.FindOwners(c.key, func(found owner.Found) {
+		rp.owners.FindOwners(c.key, func(found owner.Found) {
 			if c.recovery != m {
 				return
 			}
-			m.peers = append(m.peers, rc.others(found)...)
-			pause := rc.spread(repairPause << m.round)
+			m.peers = append(m.peers, rp.others(found)...)
+			pause := rp.spread(repairPause << m.round)
 			if m.round++; len(m.peers) > 0 {
 				pause = 0
 			}
-			rc.cal.add(rc.after(pause), c.key)
+			rp.recoveries.add(rp.after(pause), c.key)
 		})
 	}
 }

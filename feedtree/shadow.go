@@ -52,8 +52,7 @@ func (dv *deliveries) onUpdate(key overlay.ID, u *feedtreepb.Update) {
 		if result == owner.Known {
 			dv.stats.Repeated++
 		}
-		c.confirmed = dv.clock.Now()
-		dv.cutOffs.markHeard(c)
+		dv.cutOffs.markCertain(c)
 		dv.startProbation(c, e.Hash, e.At.Seq)
 	}
 }
@@ -121,8 +120,7 @@ func (dv *deliveries) onHead(c *channel, raw []byte) error {
 	switch now := b.branch == v.Epoch.Branch && b.epoch == v.Epoch.Number; {
 	case now && b.signer == v.Epoch.Sequencer:
 		if dv.owners.Has(c.key, head) {
-			c.confirmed = dv.clock.Now()
-			dv.cutOffs.markHeard(c)
+			dv.cutOffs.markCertain(c)
 		}
 		t := dv.startProbation(c, head, b.seq)
 		t.headSeq = max(t.headSeq, b.seq)

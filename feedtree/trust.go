@@ -142,15 +142,7 @@ func (tr *trusts) sendObjection(c *channel, now time.Time) {
 	for _, group := range []overlay.ID{c.key, shadowOf(c.key)} {
 		tr.scribe.Publish(group, news, func(bool) {})
 	}
-	v, ok := tr.owners.View(c.key)
-	if !ok || v.Epoch == nil {
-		return
-	}
-	for _, id := range v.Epoch.Owners {
-		if id != tr.signer.PeerID() {
-			tr.send(tr.peer(id), &feedtreepb.Message{Body: &feedtreepb.Message_Objection{Objection: &feedtreepb.Objection{Witness: raw}}})
-		}
-	}
+	tr.sendOwners(c.key, &feedtreepb.Message{Body: &feedtreepb.Message_Objection{Objection: &feedtreepb.Objection{Witness: raw}}})
 }
 
 // objected handles another node's objection to the key that the log of a feed names. A follower that doubts the key
