@@ -148,10 +148,7 @@ func (a *auditor) auditByLookup(c *channel, now time.Time) {
 	a.owners.FindOwners(c.key, func(answer owner.Found) {
 		// Known owners come first. Otherwise a few of the nodes found may be owners or followers.
 		v, _ := a.owners.View(c.key)
-		var found []env.Peer
-		for _, p := range answer.Peers() {
-			found = append(found, p.Peer)
-		}
+		found := a.others(answer)
 		known := slices.DeleteFunc(slices.Clone(found), func(p env.Peer) bool { return v.Epoch == nil || !slices.Contains(v.Epoch.Owners, p.ID) })
 		if len(known) == 0 {
 			known = found[:min(len(found), ownerCandidates)]
