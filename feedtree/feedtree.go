@@ -18,20 +18,19 @@ import (
 // lowest to the highest: each knows only components above it in the list.
 type FeedTree struct {
 	*common
-	*cutOffs           // feeds of which other nodes are no longer heard
-	*repairer          // gaps in logs, and lost bodies
-	*heartbeats        // where logs end, as sequencers sign it
-	*deliveries        // what comes down the trees, and who withholds it
-	*auditor           // comparisons of logs with parents and owners
-	*subscriptionStore // subscriptions on the disk
-	*keyQuestions      // questions to origins about publishers' keys
-	*trusts            // publishers' keys that this node trusts
-	*entries           // entries, as they are written and read
-	*pusher            // publications of this node, on their way
-	*reader            // what readers see
-	*subscriptions     // begin and end of subscriptions
-	*acceptor          // publications in feeds that this node leads
-	*sequencer         // change reports and branches of feeds that this node leads
+	*cutOffs       // feeds of which other nodes are no longer heard
+	*repairer      // gaps in logs, and lost bodies
+	*heartbeats    // where logs end, as sequencers sign it
+	*deliveries    // what comes down the trees, and who withholds it
+	*auditor       // comparisons of logs with parents and owners
+	*keyQuestions  // questions to origins about publishers' keys
+	*trusts        // publishers' keys that this node trusts
+	*entries       // entries, as they are written and read
+	*pusher        // publications of this node, on their way
+	*reader        // what readers see
+	*subscriptions // what readers have asked for
+	*acceptor      // publications in feeds that this node leads
+	*sequencer     // change reports and branches of feeds that this node leads
 
 	ticks   plans
 	started bool
@@ -44,16 +43,17 @@ func New(e env.Env, node *overlay.Node, s *scribe.Scribe, o *owner.Owners, signe
 		node: node, scribe: s, owners: o, signer: signer, verify: verify, app: app,
 		refusals: &refusals{clock: e.Clock}, feeds: channels{}, ownerAddrs: map[env.PeerID]env.Peer{},
 	}
-	f := &FeedTree{common: m, cutOffs: &cutOffs{m}, subscriptionStore: &subscriptionStore{m, e.Store}, entries: &entries{m, e.Worker}}
+	f := &FeedTree{common: m, cutOffs: &cutOffs{m}, entries: &entries{m, e.Worker}}
 	f.repairer = newRepairer(m, f.cutOffs)
 	f.heartbeats = newHeartbeats(m, f.cutOffs, f.repairer)
 	f.deliveries = newDeliveries(m, f.cutOffs, f.repairer, f.heartbeats)
 	f.auditor = newAuditor(m, f.cutOffs, f.repairer, f.deliveries)
 	f.keyQuestions = newKeyQuestions(m)
-	f.trusts = newTrusts(m, f.subscriptionStore, f.keyQuestions)
+	f.trusts = newTrusts(m, f.keyQuestions)
 	f.pusher = newPusher(m)
 	f.reader = newReader(m, f.cutOffs, f.repairer, f.trusts, f.entries, f.pusher)
-	f.subscriptions = &subscriptions{m, f.subscriptionStore, f.cutOffs, f.repairer, f.trusts, f.reader}
+	f.subscriptions = &subscriptions{m, e.Store, f.cutOffs, f.repairer, f.trusts, f.reader}
+	f.trusts.save = f.subscriptions.saveTrust
 	f.acceptor = newAcceptor(m, f.keyQuestions, f.pusher, f.entries)
 	f.sequencer = &sequencer{m, f.entries, f.cutOffs, f.heartbeats, f.deliveries, f.acceptor}
 	f.reader.absorb = f.sequencer.Absorb

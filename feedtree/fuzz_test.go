@@ -131,8 +131,8 @@ func FuzzSubscription(f *testing.F) {
 	f.Add([]byte("feedtree/subscription/short"), []byte{})
 	pin := &difference.Pin{Key: make([]byte, 32), Next: feed.Hash{1}, Since: began}
 	f.Add(subscriptionKey(key), marshal(&feedtreepb.Subscription{Url: url, Pin: pin.Append()}))
-	read := func(s *recordStore) *subscriptionStore {
-		st := &subscriptionStore{&common{clock: fixedClock{}, owners: &owner.Owners{}, log: slog.New(slog.DiscardHandler), feeds: channels{}}, s}
+	read := func(s *recordStore) *subscriptions {
+		st := &subscriptions{common: &common{clock: fixedClock{}, owners: &owner.Owners{}, log: slog.New(slog.DiscardHandler), feeds: channels{}}, store: s}
 		if err := st.load(); err != nil {
 			panic(err)
 		}

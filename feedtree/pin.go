@@ -38,19 +38,15 @@ func (ac *acceptor) keySeen(c *channel, publisher feed.Publisher) {
 	l, now := c.leader, ac.clock.Now()
 	switch pin := l.pin; {
 	case pin == nil:
-		ac.setPin(c, &difference.Pin{
-			Key: publisher.Key, Next: publisher.Next, Since: now, Beat: publisher.Beat,
-			Certificate: publisher.Certificate, Fingerprint: publisher.Fingerprint,
-		})
+		ac.setPin(c, described(difference.Pin{Key: publisher.Key, Next: publisher.Next, Since: now}, publisher))
 	case bytes.Equal(pin.Key, publisher.Key):
 		l.keyChange = nil
-		next := *pin
-		next.Beat, next.Certificate, next.Fingerprint = publisher.Beat, publisher.Certificate, publisher.Fingerprint
+		next := described(*pin, publisher)
 		if next.Next == (feed.Hash{}) { // a next key that was named before stays, because a thief of the key would name another
 			next.Next = publisher.Next
 		}
 		if next.Beat != pin.Beat || next.Certificate != pin.Certificate || next.Fingerprint != pin.Fingerprint || next.Next != pin.Next {
-			ac.setPin(c, &next)
+			ac.setPin(c, next)
 		}
 	case pin.Had(publisher.Key) && now.Sub(pin.Since) < originLag:
 		// A mirror or cache of the origin is behind.
@@ -69,6 +65,12 @@ func (ac *acceptor) objected(c *channel, w *difference.Witness) {
 	if l := c.leader; l != nil && l.ready && l.pin != nil && !bytes.Equal(l.pin.Key, w.Key) {
 		ac.keyQuestions.askNow(c)
 	}
+}
+
+// described returns a pin with what the origin says about its publisher besides the keys.
+func described(pin difference.Pin, p feed.Publisher) *difference.Pin {
+	pin.Beat, pin.Certificate, pin.Fingerprint = p.Beat, p.Certificate, p.Fingerprint
+	return &pin
 }
 
 // setPin makes p the feed's pin and appends it to the log.
@@ -100,9 +102,8 @@ func (ac *acceptor) continueKeyChange(c *channel) {
 		}
 	}
 	if len(witnesses) >= witnessesNeeded(len(v.Epoch.Owners)) {
-		p := l.pin.Change(l.keyChange.publisher.Key, l.keyChange.publisher.Next, now, witnesses)
-		p.Beat, p.Certificate, p.Fingerprint = l.keyChange.publisher.Beat, l.keyChange.publisher.Certificate, l.keyChange.publisher.Fingerprint
-		ac.setPin(c, p)
+		p := l.keyChange.publisher
+		ac.setPin(c, described(*l.pin.Change(p.Key, p.Next, now, witnesses), p))
 		return
 	}
 	if l.keyChange.tries++; l.keyChange.tries > keyChangeTries {

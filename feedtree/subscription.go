@@ -6,21 +6,25 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"tidings/difference"
+	"tidings/feedtree/feedtreepb"
 	"tidings/internal/env"
 	"tidings/internal/plant"
 	"tidings/overlay"
 	"tidings/overlay/owner"
 )
 
-// subscriptions begins and ends the subscriptions of this node.
+// subscriptions begins and ends the subscriptions of this node, and keeps them on the disk together with the publishers'
+// keys that this node trusts.
 type subscriptions struct {
 	*common
-	subscriptionStore *subscriptionStore
-	cutOffs           *cutOffs
-	repairer          *repairer
-	trusts            *trusts
-	reader            *reader
+	store    env.Store
+	cutOffs  *cutOffs
+	repairer *repairer
+	trusts   *trusts
+	reader   *reader
 }
 
 // resume joins the trees of the subscriptions in the store.
@@ -61,7 +65,7 @@ func (su *subscriptions) Subscribe(url string, weight int, attributes []byte, do
 		done(nil)
 		done = func(error) {}
 	}
-	su.subscriptionStore.commit(c, env.Op{Key: subscriptionKey(key), Value: marshal(m)}, func(err error) {
+	su.commit(c, env.Op{Key: subscriptionKey(key), Value: marshal(m)}, func(err error) {
 		if err != nil {
 			done(fmt.Errorf("subscribe to %s: %w", url, err))
 			return
@@ -94,7 +98,7 @@ func (su *subscriptions) join(c *channel) {
 // Unsubscribe ends a subscription. done is called when that is durable, or with the error that prevented it.
 func (su *subscriptions) Unsubscribe(url string, done func(error)) {
 	key := overlay.Key(su.node.Network(), url)
-	su.subscriptionStore.commit(su.feeds[key], env.Op{Key: subscriptionKey(key)}, func(err error) {
+	su.commit(su.feeds[key], env.Op{Key: subscriptionKey(key)}, func(err error) {
 		if err != nil {
 			done(fmt.Errorf("unsubscribe from %s: %w", url, err))
 			return
@@ -192,3 +196,91 @@ const MaxSubscriptions = 5000
 
 // ErrFull reports that a node has MaxSubscriptions subscriptions.
 var ErrFull = errors.New("this node has reached its limit of subscriptions")
+
+// subscription is what this node's readers have asked for.
+type subscription struct {
+	subscribed bool
+	weight     int // number of readers
+	since      time.Time
+	attributes []byte // opaque, for the layers above
+	// pendingWrites is the number of changes of the subscription that are on their way to the disk. trustUnstored
+	// is set if trust has changed meanwhile.
+	pendingWrites int
+	trustUnstored bool
+}
+
+// SubscriptionPrefix is the common prefix of the store's keys of subscriptions.
+const SubscriptionPrefix = "feedtree/subscription/"
+
+func subscriptionKey(key overlay.ID) []byte { return append([]byte(SubscriptionPrefix), key[:]...) }
+
+// load reads the subscriptions in the store. Damaged records are skipped.
+func (su *subscriptions) load() error {
+	err := su.store.Range([]byte(SubscriptionPrefix), func(key, value []byte) bool {
+		m := new(feedtreepb.Subscription)
+		if len(key) != len(SubscriptionPrefix)+len(overlay.ID{}) || proto.Unmarshal(value, m) != nil {
+			su.log.Warn("subscription record is damaged", "record", fmt.Sprintf("%x", key))
+			return true
+		}
+		c := su.channel(overlay.ID(key[len(SubscriptionPrefix):]), m.Url)
+		c.subscribed, c.weight, c.attributes = true, int(m.Weight), m.Attributes
+		c.since = time.UnixMilli(int64(m.SinceMs)).UTC()
+		if len(m.Pin) > 0 {
+			var err error
+			if c.trust, err = difference.ParsePin(m.Pin); err != nil {
+				su.log.Warn("record of a publisher's key is damaged", "url", m.Url, "err", err)
+			}
+		}
+		if log := su.owners.Visible(c.key); len(log) > 0 {
+			c.window.shownUpTo = log[len(log)-1].Hash // the log up to here was shown in an earlier life
+		}
+		return true
+	})
+	if errors.Is(err, env.ErrDamaged) {
+		su.log.Warn("subscriptions could not be read", "err", err)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read subscriptions: %w", err)
+	}
+	return nil
+}
+
+// record returns the store's record of a subscription.
+func (c *channel) record() *feedtreepb.Subscription {
+	m := &feedtreepb.Subscription{Url: c.url, Weight: uint32(c.weight), SinceMs: uint64(c.since.UnixMilli()), Attributes: c.attributes}
+	if c.trust != nil {
+		m.Pin = c.trust.Append()
+	}
+	return m
+}
+
+// saveTrust stores the trusted pin with the subscription. While a change of the subscription is being written,
+// saveTrust waits for its result.
+func (su *subscriptions) saveTrust(c *channel) {
+	if c.trustUnstored = c.pendingWrites > 0; c.trustUnstored || !c.subscribed {
+		return
+	}
+	su.store.Commit([]env.Op{{Key: subscriptionKey(c.key), Value: marshal(c.record())}}, func(err error) {
+		if err != nil {
+			su.log.Warn("publisher's key could not be stored", "url", c.url, "err", err) // the next life of the node decides on the pin again
+		}
+	})
+}
+
+// commit writes a new, changed or ended subscription to the disk; c is nil if the node does not know
+// the feed yet.
+func (su *subscriptions) commit(c *channel, op env.Op, then func(error)) {
+	if c != nil {
+		c.pendingWrites++
+	}
+	su.store.Commit([]env.Op{op}, func(err error) {
+		then(err)
+		if c == nil {
+			return
+		}
+		if c.pendingWrites--; c.pendingWrites == 0 && c.trustUnstored {
+			su.saveTrust(c)
+		}
+	})
+}

@@ -35,12 +35,12 @@ const (
 // trusts decides which publisher's key of a followed feed this node trusts.
 type trusts struct {
 	*common
-	subscriptionStore *subscriptionStore
-	keyQuestions      *keyQuestions
+	keyQuestions *keyQuestions
+	save         func(c *channel) // stores the trusted pin with the subscription
 }
 
-func newTrusts(m *common, store *subscriptionStore, questions *keyQuestions) *trusts {
-	tr := &trusts{m, store, questions}
+func newTrusts(m *common, questions *keyQuestions) *trusts {
+	tr := &trusts{common: m, keyQuestions: questions}
 	questions.open = tr.open
 	return tr
 }
@@ -90,7 +90,7 @@ func (tr *trusts) keySeen(c *channel, publisher feed.Publisher) {
 		next := *t
 		next.Next = publisher.Next
 		c.trust = &next
-		tr.subscriptionStore.saveTrust(c)
+		tr.save(c)
 	}
 	tr.confirm(c)
 	if c.trust == nil {
@@ -119,7 +119,7 @@ func (tr *trusts) confirm(c *channel) {
 	}
 	c.trust, c.doubt = trust, nil
 	s.objectors, c.checks = nil, 0
-	tr.subscriptionStore.saveTrust(c)
+	tr.save(c)
 	tr.changed(c)
 }
 
@@ -206,7 +206,7 @@ func (tr *trusts) consider(c *channel, p *difference.Pin) {
 		return
 	}
 	c.trust = &trust
-	tr.subscriptionStore.saveTrust(c)
+	tr.save(c)
 	tr.changed(c)
 }
 
