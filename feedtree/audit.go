@@ -269,8 +269,7 @@ func (a *auditor) onHeadsReply(from env.PeerID, m *feedtreepb.HeadsReply) {
 	if l, newlyUnknown := a.links[from], false; l != nil {
 		for _, k := range m.Unknown {
 			if key := overlay.ID(k); a.feeds[key] != nil && a.isParent(key, from) {
-				_, known := l.keepsNoLog[key]
-				newlyUnknown = newlyUnknown || !known
+				newlyUnknown = newlyUnknown || l.keeps(key)
 				l.keepsNoLog[key] = a.clock.Now()
 			}
 		}

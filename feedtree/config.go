@@ -5,21 +5,6 @@ import (
 	"time"
 )
 
-const (
-	// nodeSilence is how long a node that is not a full member may receive no message from anybody before it counts
-	// as cut off. Its hosts answer every 15 s, and a dead host is given up within another 15 s, so this is twice
-	// what a live network needs.
-	nodeSilence = time.Minute
-	// missedDigests is the smallest number of digest intervals without news after which a feed counts as cut off.
-	// It matters where polling intervals are so short that a few lost messages would suffice.
-	missedDigests = 10
-)
-
-// feedSilence returns how long a feed may be silent before this node polls it itself: usually one polling interval.
-func (c Config) feedSilence() time.Duration {
-	return max(c.PollInterval, missedDigests*c.DigestInterval)
-}
-
 // A Config holds the parameters of a FeedTree. A zero field stands for its default.
 type Config struct {
 	// BeatInterval is the longest time without a message in a feed: the sequencer sends a heartbeat after it.

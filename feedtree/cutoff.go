@@ -17,6 +17,31 @@ type vouching struct {
 	handOverAt    time.Time // next of these attempts
 }
 
+const (
+	// nodeSilence is how long a node that is not a full member may receive no message from anybody before it counts
+	// as cut off. Its hosts answer every 15 s, and a dead host is given up within another 15 s, so this is twice
+	// what a live network needs.
+	nodeSilence = time.Minute
+	// missedDigests is the smallest number of digest intervals without news after which a feed counts as cut off.
+	// It matters where polling intervals are so short that a few lost messages would suffice.
+	missedDigests = 10
+	// handOverTries bounds how often a node offers what it found alone to a feed's sequencer, and handOverPause is
+	// the time between two attempts. A sequencer that never accepts is not asked for ever.
+	handOverTries = 3
+	handOverPause = 3 * time.Minute
+	// handOversAtOnce bounds the feeds whose items are handed over in one digest interval. A node that was cut off
+	// from thousands of feeds continues in the next.
+	handOversAtOnce = 16
+	// handOverSample is the number of items of the log that accompany a hand-over, so that the sequencer can
+	// recognise the feed.
+	handOverSample = 8
+)
+
+// feedSilence returns how long a feed may be silent before this node polls it itself: usually one polling interval.
+func (c Config) feedSilence() time.Duration {
+	return max(c.PollInterval, missedDigests*c.DigestInterval)
+}
+
 // A contactState holds what determines whether a node is cut off.
 type contactState struct {
 	now        time.Time

@@ -14,15 +14,25 @@ import (
 	"tidings/overlay/owner"
 )
 
-// A sequencer signs only what its followers can read. It decodes each body before it becomes an entry, exactly as a
-// follower will. An unreadable entry would hide its items for ever, because the sequencer would count them as
-// known.
-
 // entries makes entries of changes in feeds that this node leads, and reads the entries of all feeds.
+//
+// A sequencer signs only what its followers can read. It decodes each body before it becomes an entry, exactly as a
+// follower will. An unreadable entry would hide its items for ever, because the sequencer would count them as known.
 type entries struct {
 	*common
 	worker env.Worker
 }
+
+// appended is what entries keeps of a feed. It counts everything that was appended, committed or not.
+type appended struct {
+	window difference.Window
+	head   *feed.Head      // the latest one
+	about  About           // title, link and language of the feed
+	pin    *difference.Pin // counts all accepted publications; nil: the feed has no publisher
+}
+
+// maxPart is the largest part of a change report that becomes one entry, in bytes before compression.
+const maxPart = 256 << 10
 
 // errMismatch reports a body that decodes to something else than what was encoded.
 var errMismatch = errors.New("the body decodes to another delta")
@@ -149,14 +159,6 @@ func (es *entries) signedForFeed(key overlay.ID, d difference.Delta) bool {
 	return !slices.ContainsFunc(d.Changes, func(ch difference.Change) bool {
 		return ch.Publication != nil && overlay.Key(es.node.Network(), ch.Publication.URL) != key
 	})
-}
-
-// appended is what entries keeps of a feed. It counts everything that was appended, committed or not.
-type appended struct {
-	window difference.Window
-	head   *feed.Head      // the latest one
-	about  About           // title, link and language of the feed
-	pin    *difference.Pin // counts all accepted publications; nil: the feed has no publisher
 }
 
 // append makes entries of changes, with the feed's head and pin from time to time. done is called as that of

@@ -12,25 +12,45 @@ import (
 	"tidings/overlay"
 )
 
+// A link is the state of the digests that this node exchanges with a parent.
+type link struct {
+	nonce      uint64    // of the digest without an answer; 0: none
+	comparedAt time.Time // when the last digest was sent
+	// keepsNoLog holds the feeds of which the parent keeps no log, and when the parent said so. Such a parent only
+	// forwards messages.
+	keepsNoLog map[overlay.ID]time.Time
+}
+
+// keeps reports whether a parent keeps the log of a feed. A parent that was not asked yet may keep it.
+func (l *link) keeps(key overlay.ID) bool {
+	if l == nil {
+		return true
+	}
+	_, keepsNone := l.keepsNoLog[key]
+	return !keepsNone
+}
+
+// noLogTime is how long a parent's statement that it keeps no log of a feed is believed.
+const noLogTime = 10 * time.Minute
+
+// headDigest hashes a feed's key and head. A digest is the exclusive or of these hashes.
+func headDigest(key overlay.ID, head uint64) uint64 {
+	h := binary.BigEndian.Uint64(key[:8])
+	h = (h ^ head) * 0x9e3779b97f4a7c15
+	return h ^ h>>29
+}
+
 // noParentKeepsLog reports whether no parent of this node keeps a feed's log. Then digests and the heartbeats that
 // come with them say nothing about the feed. That is the case below a member that only forwards, and at a root that
 // does not own the feed, for instance because the owners were on the other side of a partition.
 func (a *auditor) noParentKeepsLog(c *channel) bool {
-	return !slices.ContainsFunc(a.scribe.Parents(c.key), func(p *overlay.Contact) bool {
-		l := a.links[p.Peer.ID]
-		if l == nil {
-			return true // it has not been asked yet
-		}
-		_, unknown := l.keepsNoLog[c.key]
-		return !unknown
-	})
+	return !slices.ContainsFunc(a.scribe.Parents(c.key), func(p *overlay.Contact) bool { return a.links[p.Peer.ID].keeps(c.key) })
 }
 
 // sharedWith returns the followed feeds of which a parent keeps the log.
 func (a *auditor) sharedWith(parent env.PeerID) (of []*channel) {
-	l := a.links[parent]
 	for _, c := range a.feeds.sorted() {
-		if _, unknown := l.keepsNoLog[c.key]; c.subscribed && !unknown && a.isParent(c.key, parent) {
+		if c.subscribed && a.links[parent].keeps(c.key) && a.isParent(c.key, parent) {
 			of = append(of, c)
 		}
 	}
@@ -42,25 +62,6 @@ func (a *auditor) markParentHeard(from env.PeerID) {
 	for _, c := range a.sharedWith(from) {
 		a.cutOffs.markHeard(c)
 	}
-}
-
-// A link is the state of the digests that this node exchanges with a parent.
-type link struct {
-	nonce      uint64    // of the digest without an answer; 0: none
-	comparedAt time.Time // when the last digest was sent
-	// keepsNoLog holds the feeds of which the parent keeps no log, and when the parent said so. Such a parent only
-	// forwards messages.
-	keepsNoLog map[overlay.ID]time.Time
-}
-
-// noLogTime is how long a parent's statement that it keeps no log of a feed is believed.
-const noLogTime = 10 * time.Minute
-
-// headDigest hashes a feed's key and head. A digest is the exclusive or of these hashes.
-func headDigest(key overlay.ID, head uint64) uint64 {
-	h := binary.BigEndian.Uint64(key[:8])
-	h = (h ^ head) * 0x9e3779b97f4a7c15
-	return h ^ h>>29
 }
 
 // digestsAtOnce bounds the digests that a node sends in a DigestInterval. With more parents, each gets one less
@@ -101,7 +102,7 @@ func (a *auditor) compare(all []*channel, now time.Time) {
 		}
 		l.comparedAt = now
 		for _, key := range shared[id] {
-			if _, unknown := l.keepsNoLog[key]; !unknown {
+			if l.keeps(key) {
 				d.Count++
 				d.Digest ^= headDigest(key, a.logHead(key))
 			}

@@ -21,12 +21,8 @@ type sequencer struct {
 	acceptor   *acceptor
 }
 
-const (
-	// maxPart is the largest part of a change report that becomes one entry, in bytes before compression.
-	maxPart = 256 << 10
-	// epochNews is how long a new epoch accompanies each entry, so that subscribers need not ask for it.
-	epochNews = 10 * time.Minute
-)
+// epochNews is how long a new epoch accompanies each entry, so that subscribers need not ask for it.
+const epochNews = 10 * time.Minute
 
 // Lead makes this node the sequencer of a feed, or ends that. When the log has been read, ready is called with the
 // known items of the feed.

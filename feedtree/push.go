@@ -13,10 +13,6 @@ import (
 	"tidings/overlay"
 )
 
-// This file handles publications at the publisher's node. The node sends a publication to the feed's sequencer
-// until a quorum of the owners stores it. The node also follows the feed and sees the publication in its own log,
-// so a lost answer does no harm.
-
 const (
 	// pushRetry is the time before a publication is sent again. It is doubled each time, up to maxPushRetry. After
 	// pushTimeout the node gives up; in that time the death of a sequencer is noticed and another one takes over.
@@ -54,7 +50,8 @@ type push struct {
 	waiters       []func(error)
 }
 
-// A pusher brings publications of this node to the sequencers of their feeds.
+// A pusher sends publications of this node to the sequencers of their feeds until a quorum of the owners stores them.
+// The node also follows the feed and sees a publication in its own log, so a lost answer does no harm.
 type pusher struct {
 	*common
 	pushes map[feed.Hash]*push // publications that no sequencer has committed yet, by their hash

@@ -339,19 +339,6 @@ func (rd *reader) Recall(key overlay.ID, then func(*difference.Known)) {
 	})
 }
 
-const (
-	// handOverTries bounds how often a node offers what it found alone to a feed's sequencer, and handOverPause is
-	// the time between two attempts. A sequencer that never accepts is not asked for ever.
-	handOverTries = 3
-	handOverPause = 3 * time.Minute
-	// handOversAtOnce bounds the feeds whose items are handed over in one digest interval. A node that was cut off
-	// from thousands of feeds continues in the next.
-	handOversAtOnce = 16
-	// handOverSample is the number of items of the log that accompany a hand-over, so that the sequencer can
-	// recognise the feed.
-	handOverSample = 8
-)
-
 // handOverItems brings items that this node found while it was cut off into the logs. The origin usually still
 // shows the items, and then the log has them from its pollers.
 func (rd *reader) handOverItems(all []*channel, now time.Time) {

@@ -55,6 +55,8 @@ const (
 )
 
 const (
+	// maxAnnounceAge is the largest age of a repaired entry that is announced to children.
+	maxAnnounceAge = time.Hour
 	// repairPause is the pause after a round without success. It is doubled each time up to maxRepairPause.
 	repairPause    = 2 * time.Second
 	maxRepairPause = 2 * time.Minute

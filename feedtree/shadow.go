@@ -12,6 +12,10 @@ import (
 )
 
 // deliveries handles what comes down the two trees of a feed, and leaves parents that withhold it.
+//
+// The second tree, the shadow tree, carries only heads: heartbeats in which the sequencer signs
+// where the log ends now. The root of the shadow tree is elsewhere on the ring, so a node that withholds messages
+// of one tree is usually not above a reader in the other.
 type deliveries struct {
 	*common
 	cutOffs     *cutOffs
@@ -28,39 +32,6 @@ func newDeliveries(m *common, cutOffs *cutOffs, repairer *repairer, heartbeats *
 	return dv
 }
 
-// onUpdate handles an entry that came down a tree.
-func (dv *deliveries) onUpdate(key overlay.ID, u *feedtreepb.Update) {
-	c := dv.feeds[key]
-	if c == nil || !c.subscribed {
-		return
-	}
-	dv.stats.Received++
-	e, result := dv.owners.Offer(u.Entry, u.Body, u.Epoch, func(e *owner.Entry) {
-		// Where the parents keep no log, nothing else would show the gap.
-		if dv.feeds[key] == c {
-			dv.repairer.start(c, e.Hash)
-		}
-	})
-	switch {
-	case e == nil || e.Key != key || result == owner.Refused:
-		dv.stats.Garbage++
-		dv.refusals.add(Refusal{URL: c.url, Why: "a message in the feed's tree is not an entry signed by its sequencer"})
-	case result == owner.Gap:
-		dv.repairer.start(c, e.Hash)
-	case result == owner.OtherBranch:
-	default:
-		if result == owner.Known {
-			dv.stats.Repeated++
-		}
-		dv.cutOffs.markCertain(c)
-		dv.startProbation(c, e.Hash, e.At.Seq)
-	}
-}
-
-// Each feed has a second tree, the shadow tree, which carries only heads: heartbeats in which the sequencer signs
-// where the log ends now. The root of the shadow tree is elsewhere on the ring, so a node that withholds messages
-// of one tree is usually not above a reader in the other.
-
 const (
 	// entryTimeout is how long after its head an entry may arrive. Then it is pulled.
 	entryTimeout = 5 * time.Second
@@ -72,8 +43,6 @@ const (
 	maxMissed = 3
 	// reputationTime is how long this node remembers that it left a parent.
 	reputationTime = time.Hour
-	// maxAnnounceAge is the largest age of a repaired entry that is announced to children.
-	maxAnnounceAge = time.Hour
 )
 
 // A probation checks which parents deliver one entry and its head. A sequencer that subscribes takes part: a parent
@@ -104,6 +73,35 @@ type missedDeliveries struct {
 type reputation struct {
 	sequencers []env.PeerID
 	since      time.Time
+}
+
+// onUpdate handles an entry that came down a tree.
+func (dv *deliveries) onUpdate(key overlay.ID, u *feedtreepb.Update) {
+	c := dv.feeds[key]
+	if c == nil || !c.subscribed {
+		return
+	}
+	dv.stats.Received++
+	e, result := dv.owners.Offer(u.Entry, u.Body, u.Epoch, func(e *owner.Entry) {
+		// Where the parents keep no log, nothing else would show the gap.
+		if dv.feeds[key] == c {
+			dv.repairer.start(c, e.Hash)
+		}
+	})
+	switch {
+	case e == nil || e.Key != key || result == owner.Refused:
+		dv.stats.Garbage++
+		dv.refusals.add(Refusal{URL: c.url, Why: "a message in the feed's tree is not an entry signed by its sequencer"})
+	case result == owner.Gap:
+		dv.repairer.start(c, e.Hash)
+	case result == owner.OtherBranch:
+	default:
+		if result == owner.Known {
+			dv.stats.Repeated++
+		}
+		dv.cutOffs.markCertain(c)
+		dv.startProbation(c, e.Hash, e.At.Seq)
+	}
 }
 
 // onHead handles a head that came down a shadow tree.

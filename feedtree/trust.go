@@ -13,12 +13,6 @@ import (
 	"tidings/overlay"
 )
 
-// All owners of a feed together may lie about its key, because ids are cheap. So a follower trusts a key that the
-// former one has not named only after its own node has seen the key at the origin. Until then the change is shown
-// as a problem, items of the new key are unconfirmed, and items of the former key remain the publisher's. A
-// follower that sees the former key at the origin objects: it signs what it saw and sends that to the owners and
-// down both trees of the feed, because the root of one tree may be a liar.
-
 const (
 	// keySeenIntervals is the number of polling intervals for which a key seen at the origin confirms a key that
 	// the log names later.
@@ -33,6 +27,12 @@ const (
 )
 
 // trusts decides which publisher's key of a followed feed this node trusts.
+//
+// All owners of a feed together may lie about its key, because ids are cheap. So a follower trusts a key that the
+// former one has not named only after its own node has seen the key at the origin. Until then the change is shown
+// as a problem, items of the new key are unconfirmed, and items of the former key remain the publisher's. A
+// follower that sees the former key at the origin objects: it signs what it saw and sends that to the owners and
+// down both trees of the feed, because the root of one tree may be a liar.
 type trusts struct {
 	*common
 	keyQuestions *keyQuestions
