@@ -289,6 +289,17 @@ func TestAuditsWithoutAnswer(t *testing.T) {
 	}
 }
 
+// A node that looks owners up to ask them does not ask itself, even if it is one of them.
+func TestANodeDoesNotAskItself(t *testing.T) {
+	b := newBench(t)
+	self := &overlay.Contact{Peer: env.Peer{ID: b.signer.PeerID()}}
+	other := &overlay.Contact{Peer: env.Peer{ID: "other"}}
+	found := owner.Found{Owners: []*overlay.Contact{self, other}, Followers: []*overlay.Contact{self}}
+	if got := b.others(found); len(got) != 1 || got[0].ID != "other" {
+		t.Errorf("%v", got)
+	}
+}
+
 // A sequencer asks the origin for the publisher's key at most once in a sixth of a polling interval. A follower asks
 // less often each time, as long as the question stays open.
 func TestPacesOfKeyQuestions(t *testing.T) {
