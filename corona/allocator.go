@@ -14,8 +14,8 @@ import (
 // implements it.
 type Aggregate interface {
 	Set(value []byte) error
-	Rest() (sum any, whole bool)
-	Disturbed()
+	Remote() (sum any, complete bool)
+	RequestQuickRounds()
 }
 
 const (
@@ -48,18 +48,18 @@ type allocator struct {
 	up        leading
 
 	problem            honeycomb.Problem
-	correction         float64            // factor c on the load target in the last decision
-	targetShare        float64            // correction, times the part of the decision that is in force
-	solution           honeycomb.Solution // the last decision,
-	decided            bool               // if there was one
-	announced          bool               // a node without a decision has published its channels once
-	remote             honeycomb.RemoteAggregate     // aggregate of the other nodes' channels in the last decision
-	meanSize           float64            // size of a channel's content in bytes, over all channels; 0: not known
-	decideAt           time.Time          // zero: there is nothing to decide
-	quickDecisions     int                // decisions that are still to follow in quick succession
-	decisionPause      time.Duration      // time until the next decision, before jitter
-	lastOwnSubscribers float64            // subscribers of the channels led here at the last decideUrgently
-	lastAllSubscribers float64            // subscribers of all channels at the last decideUrgently
+	correction         float64                   // factor c on the load target in the last decision
+	targetShare        float64                   // correction, times the part of the decision that is in force
+	solution           honeycomb.Solution        // the last decision,
+	decided            bool                      // if there was one
+	announced          bool                      // a node without a decision has published its channels once
+	remote             honeycomb.RemoteAggregate // aggregate of the other nodes' channels in the last decision
+	meanSize           float64                   // size of a channel's content in bytes, over all channels; 0: not known
+	decideAt           time.Time                 // zero: there is nothing to decide
+	quickDecisions     int                       // decisions that are still to follow in quick succession
+	decisionPause      time.Duration             // time until the next decision, before jitter
+	lastOwnSubscribers float64                   // subscribers of the channels led here at the last decideUrgently
+	lastAllSubscribers float64                   // subscribers of all channels at the last decideUrgently
 }
 
 // leading leads the channels that an allocator decides about.
@@ -139,7 +139,7 @@ func (a *allocator) shorten(d time.Duration) time.Duration {
 // decideUrgently starts a series of quick decisions, and makes sums travel quickly.
 func (a *allocator) decideUrgently() {
 	a.quickDecisions, a.decisionPause = quickCount, a.shorten(quickPause)
-	a.aggregate.Disturbed()
+	a.aggregate.RequestQuickRounds()
 }
 
 // decideSoon brings the next decision forward, because a channel is new or its readers have
@@ -172,7 +172,7 @@ func (a *allocator) decide(now time.Time, polls bool) {
 	if a.problem.Nodes == 0 {
 		return // not a member yet: nobody can be enlisted
 	}
-	sum, whole := a.aggregate.Rest()
+	sum, whole := a.aggregate.Remote()
 	remote := sum.(honeycomb.RemoteAggregate)
 	channels := a.channels(leaders, remote, now)
 	if q := subscribersOf(channels); q > readersFactor*a.lastOwnSubscribers || readersFactor*q < a.lastOwnSubscribers {
@@ -314,7 +314,7 @@ func (a *allocator) channels(leaders []allocated, remote honeycomb.RemoteAggrega
 			Size:        a.relativeSize(l.pollBytes()),
 			Update:      l.updateRate.interval(now),
 			Interval:    l.interval,
-			MaxPollers:         a.permits.decisionLimit(l.channelBudget, l.readers, l.interval, now),
+			MaxPollers:  a.permits.decisionLimit(l.channelBudget, l.readers, l.interval, now),
 			Wedges:      a.sizes(l.key),
 			Key:         tieBreak(l.key),
 		}

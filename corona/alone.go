@@ -24,7 +24,7 @@ type lonePoll struct {
 	hints     feed.Hints
 	maxAge    time.Duration // max-age of the last response
 	valid     validators    // of the last document that was shown
-	page      *page.Tracker  // nil: the channel is a feed, or was not fetched yet
+	page      *page.Tracker // nil: the channel is a feed, or was not fetched yet
 	suspicion time.Time     // since when documents look like another feed; zero: they do not
 	interval  time.Duration
 	why       string // the rule that set interval

@@ -105,8 +105,8 @@ func (nobody) Commit(_ []env.Op, done func(error))              { done(nil) }
 func (nobody) Get([]byte) ([]byte, error)                       { return nil, nil }
 func (nobody) Range([]byte, func(key, value []byte) bool) error { return nil }
 func (nobody) Set([]byte) error                                 { return nil }
-func (nobody) Rest() (any, bool)                                { return &honeycomb.Bins{}, true }
-func (nobody) Disturbed()                                       {}
+func (nobody) Remote() (any, bool)                              { return &honeycomb.Bins{}, true }
+func (nobody) RequestQuickRounds()                              {}
 
 // alone is the wedge of a node without others: it polls what it leads.
 type alone struct{ *labNode }

@@ -169,7 +169,7 @@ func observationFrom(m *coronapb.Observation, of []fingerprint) observation {
 		valid: validatorsFrom(m.Valid), maxAge: span(t.GetMaxAgeMs()), moved: t.GetMoved(), private: t.GetPrivate(),
 		size: int(min(t.GetSize(), feed.MaxDocument)), handedOver: m.HandedOver,
 		f: &feed.Feed{
-			Hints: feed.Hints{TTL: span(t.GetTtlMs()), Period: span(t.GetPeriodMs()), SkipHours: t.GetSkipHours(), SkipDays: uint8(t.GetSkipDays())},
+			Hints:   feed.Hints{TTL: span(t.GetTtlMs()), Period: span(t.GetPeriodMs()), SkipHours: t.GetSkipHours(), SkipDays: uint8(t.GetSkipDays())},
 			Omitted: t.GetLacks(), Items: make([]feed.Item, len(of)),
 		},
 	}

@@ -422,10 +422,10 @@ func (h *member) AdjustLevels() {}
 
 // Set implements Aggregate, as do Rest and Disturbed: the test decides what others publish.
 func (h *member) Set([]byte) error { return nil }
-func (h *member) Rest() (any, bool) {
+func (h *member) Remote() (any, bool) {
 	return &honeycomb.Bins{Totals: h.town.others}, h.town.whole
 }
-func (h *member) Disturbed() {}
+func (h *member) RequestQuickRounds() {}
 
 func (h *member) SetNote(key overlay.ID, note []byte)          { h.town.byKey[key].note = note }
 func (h *member) Fetched(overlay.ID, *feed.Feed, Offer, State) {}

@@ -154,9 +154,9 @@ type others struct {
 	sent   int
 }
 
-func (o *others) Set([]byte) error  { o.sent++; return nil }
-func (o *others) Rest() (any, bool) { return &honeycomb.Bins{Totals: o.totals}, o.whole }
-func (o *others) Disturbed()        {}
+func (o *others) Set([]byte) error    { o.sent++; return nil }
+func (o *others) Remote() (any, bool) { return &honeycomb.Bins{Totals: o.totals}, o.whole }
+func (o *others) RequestQuickRounds() {}
 
 // An allocator gives a channel with more readers more pollers. It keeps its decision while shares of
 // other nodes are missing.

@@ -217,15 +217,15 @@ func decode(value []byte) (*coronapb.Share, honeycomb.Totals, error) {
 		return nil, honeycomb.Totals{}, fmt.Errorf("share: %d channels at %d nodes", m.Channels, m.Nodes)
 	}
 	return m, honeycomb.Totals{
-		Nodes:       int(m.Nodes),
-		Channels:    int(m.Channels),
-		Subscribers: float64(m.Subscribers),
-		DecidedSubscribers:     float64(m.Decided),
-		Load:      float64(m.Polled),
-		Polls:       float64(m.Asked),
-		Delay:      float64(m.Waited),
+		Nodes:              int(m.Nodes),
+		Channels:           int(m.Channels),
+		Subscribers:        float64(m.Subscribers),
+		DecidedSubscribers: float64(m.Decided),
+		Load:               float64(m.Polled),
+		Polls:              float64(m.Asked),
+		Delay:              float64(m.Waited),
 		TargetTerm:         float64(m.Aim),
-		PollBytes:     float64(m.Content),
+		PollBytes:          float64(m.Content),
 	}, nil
 }
 

@@ -22,9 +22,9 @@ var (
 
 func drawProblem(t *rapid.T) *honeycomb.Problem {
 	return &honeycomb.Problem{
-		Objective: honeycomb.Objective(rapid.IntRange(0, 4).Draw(t, "objective")),
-		Granularity:       honeycomb.Granularity(rapid.IntRange(0, 1).Draw(t, "cut")),
-		Base:      16, Nodes: 64, Interval: 30 * time.Minute, Load: 1, Detection: time.Minute,
+		Objective:   honeycomb.Objective(rapid.IntRange(0, 4).Draw(t, "objective")),
+		Granularity: honeycomb.Granularity(rapid.IntRange(0, 1).Draw(t, "cut")),
+		Base:        16, Nodes: 64, Interval: 30 * time.Minute, Load: 1, Detection: time.Minute,
 	}
 }
 
@@ -36,7 +36,7 @@ func drawOwn(t *rapid.T) []honeycomb.Channel {
 			Size:        rapid.SampledFrom([]float64{0, honeycomb.MinSize, 0.3, 7, honeycomb.MaxSize}).Draw(t, "s"),
 			Update:      time.Duration(rapid.IntRange(0, 1e6).Draw(t, "u")) * time.Second,
 			Interval:    rapid.SampledFrom([]time.Duration{0, time.Hour, honeycomb.MaxInterval}).Draw(t, "tau"),
-			MaxPollers:         rapid.SampledFrom([]int{0, 1, 20}).Draw(t, "max"),
+			MaxPollers:  rapid.SampledFrom([]int{0, 1, 20}).Draw(t, "max"),
 			Wedges:      [][]float32{nil, {1, 64}, {1, 4, 64}, {1, 2, 3, 64}}[rapid.IntRange(0, 3).Draw(t, "wedges")],
 			Key:         rapid.Uint64().Draw(t, "key"),
 		}

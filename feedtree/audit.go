@@ -11,6 +11,31 @@ import (
 	"tidings/overlay/owner"
 )
 
+// An auditor compares the heads of logs with those of parents (link.go), and with those of owners, independently of
+// all trees.
+type auditor struct {
+	*common
+	cutOffs    *cutOffs
+	repairer   *repairer
+	deliveries *deliveries
+	links      map[env.PeerID]*link         // by parent
+	nonce      uint64                       // of the last digest
+	pending    map[env.PeerID]*pendingAudit // by owner
+	soon       plans                        // an audit, because a parent keeps no log
+}
+
+func newAuditor(m *common, cutOffs *cutOffs, repairer *repairer, deliveries *deliveries) *auditor {
+	a := &auditor{common: m, cutOffs: cutOffs, repairer: repairer, deliveries: deliveries, links: map[env.PeerID]*link{}, pending: map[env.PeerID]*pendingAudit{}}
+	a.soon = m.newPlans(func(overlay.ID) { a.audit(m.feeds.sorted(), m.clock.Now()) })
+	return a
+}
+
+// auditing is what an auditor keeps of a feed.
+type auditing struct {
+	auditedAt     time.Time // last comparison with an owner
+	ownersUnknown bool      // the known owners did not answer the last audit, or no longer keep the log
+}
+
 // A pendingAudit is the unanswered question of an audit to one owner.
 type pendingAudit struct {
 	keys   []overlay.ID
@@ -28,34 +53,34 @@ const (
 	maxOwnerAddrs = 4096
 )
 
-// runAudits compares heads with owners, independently of all trees. Each feed about which nothing certain was heard
+// audit compares heads with owners, independently of all trees. Each feed about which nothing certain was heard
 // is compared with a random one of its owners at least once in an AuditInterval. All feeds of one owner share a
 // message, including those that would be due a little later: a node with 4,800 feeds in a network of a thousand
 // asks two owners a second at most, and one with a hundred feeds asks one in five seconds.
 //
 // A feed of which no parent keeps a log is compared every DigestInterval. A feed that this node owns is compared
 // after half of the silence that would make it count as cut off.
-func (f *FeedTree) runAudits(now time.Time) {
+func (a *auditor) audit(all []*channel, now time.Time) {
 	if plant.IgnoreGaps {
 		return
 	}
-	f.expireAudits(now)
+	a.expire(now)
 	byOwner := map[env.PeerID][]*channel{} // feeds that may be compared, by owner
 	var due []*channel
-	for _, c := range f.sorted() {
+	for _, c := range all {
 		if !c.subscribed || c.leader != nil {
 			continue
 		}
-		interval := f.cfg.AuditInterval
-		if f.noParentKeepsLog(c) {
-			interval = f.cfg.DigestInterval
+		interval := a.cfg.AuditInterval
+		if a.noParentKeepsLog(c) {
+			interval = a.cfg.DigestInterval
 		}
-		v, ok := f.owners.View(c.key)
+		v, ok := a.owners.View(c.key)
 		lastCertain := c.confirmed
 		if v.Owns {
 			// The sequencer sends an owner every entry, but nothing while there are none. The owner asks another
 			// one before that silence would count as being cut off.
-			interval, lastCertain = f.cfg.feedSilence()/2, c.heardAt
+			interval, lastCertain = a.cfg.feedSilence()/2, c.heardAt
 		}
 		age := min(now.Sub(lastCertain), now.Sub(c.auditedAt))
 		if !ok || v.Epoch == nil || age < interval/2 || v.Owns && len(v.Epoch.Owners) == 1 {
@@ -64,7 +89,7 @@ func (f *FeedTree) runAudits(now time.Time) {
 		for _, p := range v.Epoch.Owners {
 			byOwner[p] = append(byOwner[p], c)
 		}
-		if age > interval-f.cfg.DigestInterval*5/4 { // the next run would be too late
+		if age > interval-a.cfg.DigestInterval*5/4 { // the next run would be too late
 			due = append(due, c)
 		}
 	}
@@ -73,28 +98,28 @@ func (f *FeedTree) runAudits(now time.Time) {
 		if c.auditedAt.Equal(now) {
 			continue
 		}
-		v, _ := f.owners.View(c.key)
+		v, _ := a.owners.View(c.key)
 		var candidates []env.Peer
 		for _, p := range v.Epoch.Owners {
-			if to := f.peer(p); len(to.Addrs) > 0 && !c.ownersUnknown && p != f.signer.PeerID() {
+			if to := a.peer(p); len(to.Addrs) > 0 && !c.ownersUnknown && p != a.signer.PeerID() {
 				candidates = append(candidates, to)
 			}
 		}
 		if len(candidates) > 0 {
-			to := candidates[f.rand.IntN(len(candidates))]
-			f.auditOwner(to, byOwner[to.ID], now)
+			to := candidates[a.rand.IntN(len(candidates))]
+			a.auditOwner(to, byOwner[to.ID], now)
 		} else if lookups++; lookups <= maxOwnerLookups {
-			f.auditByLookup(c, now)
+			a.auditByLookup(c, now)
 		}
 	}
 }
 
 // auditOwner asks an owner for the heads of feeds.
-func (f *FeedTree) auditOwner(to env.Peer, channels []*channel, now time.Time) {
-	i := f.pendingAudits[to.ID]
+func (a *auditor) auditOwner(to env.Peer, channels []*channel, now time.Time) {
+	i := a.pending[to.ID]
 	if i == nil {
 		i = &pendingAudit{}
-		f.pendingAudits[to.ID] = i
+		a.pending[to.ID] = i
 	}
 	i.sentAt = now
 	var heads []*feedtreepb.Head
@@ -102,66 +127,69 @@ func (f *FeedTree) auditOwner(to env.Peer, channels []*channel, now time.Time) {
 		if !c.auditedAt.Equal(now) {
 			c.auditedAt = now
 			i.keys = append(i.keys, c.key)
-			heads = append(heads, &feedtreepb.Head{Key: c.key[:], Head: f.logHead(c.key)})
+			heads = append(heads, &feedtreepb.Head{Key: c.key[:], Head: a.logHead(c.key)})
 		}
 	}
+	a.stats.Audits += a.sendHeads(to, heads)
+}
+
+// sendHeads asks a peer to compare heads, and returns the number of messages.
+func (a *auditor) sendHeads(to env.Peer, heads []*feedtreepb.Head) (n uint64) {
 	for chunk := range slices.Chunk(heads, maxHeads) {
-		f.stats.Audits++
-		f.send(to, &feedtreepb.Message{Body: &feedtreepb.Message_Heads{Heads: &feedtreepb.Heads{Heads: chunk}}})
+		a.send(to, &feedtreepb.Message{Body: &feedtreepb.Message_Heads{Heads: &feedtreepb.Heads{Heads: chunk}}})
+		n++
 	}
+	return n
 }
 
 // auditByLookup looks up a feed's owners by its key, and asks one of them.
-func (f *FeedTree) auditByLookup(c *channel, now time.Time) {
+func (a *auditor) auditByLookup(c *channel, now time.Time) {
 	c.auditedAt = now
-	f.owners.FindOwners(c.key, func(answer owner.Found) {
-		found := answer.Peers()
+	a.owners.FindOwners(c.key, func(answer owner.Found) {
 		// Known owners come first. Otherwise a few of the nodes found may be owners or followers.
-		v, _ := f.owners.View(c.key)
-		owns := func(p *overlay.Contact) bool { return v.Epoch != nil && slices.Contains(v.Epoch.Owners, p.Peer.ID) }
-		if known := slices.ContainsFunc(found, owns); known {
-			found = slices.DeleteFunc(slices.Clone(found), func(p *overlay.Contact) bool { return !owns(p) })
-		} else {
-			found = slices.DeleteFunc(slices.Clone(found), func(p *overlay.Contact) bool { return p.Peer.ID == f.signer.PeerID() })
-			found = found[:min(len(found), ownerCandidates)]
+		v, _ := a.owners.View(c.key)
+		found := a.others(answer)
+		known := slices.DeleteFunc(slices.Clone(found), func(p env.Peer) bool { return v.Epoch == nil || !slices.Contains(v.Epoch.Owners, p.ID) })
+		if len(known) == 0 {
+			known = found[:min(len(found), ownerCandidates)]
 		}
-		if f.feeds[c.key] != c || !c.subscribed || len(found) == 0 {
+		if a.feeds[c.key] != c || !c.subscribed || len(known) == 0 {
 			return
 		}
-		for _, p := range found {
-			if len(f.ownerAddrs) >= maxOwnerAddrs {
-				clear(f.ownerAddrs)
+		for _, p := range known {
+			if len(a.ownerAddrs) >= maxOwnerAddrs {
+				clear(a.ownerAddrs)
 			}
-			f.ownerAddrs[p.Peer.ID] = p.Peer
+			a.ownerAddrs[p.ID] = p
 		}
 		c.ownersUnknown, c.auditedAt = false, time.Time{}
-		f.auditOwner(found[f.rand.IntN(len(found))].Peer, []*channel{c}, f.clock.Now())
+		a.auditOwner(known[a.rand.IntN(len(known))], []*channel{c}, a.clock.Now())
 	})
 }
 
-// expireAudits gives up on owners that do not answer. The owners of their feeds are looked up again, because there
+// expire gives up on owners that do not answer. The owners of their feeds are looked up again, because there
 // may be other owners now.
-func (f *FeedTree) expireAudits(now time.Time) {
-	for peer, i := range f.pendingAudits {
-		if now.Sub(i.sentAt) < f.cfg.DigestInterval/2 {
+func (a *auditor) expire(now time.Time) {
+	for peer, i := range a.pending {
+		if now.Sub(i.sentAt) < a.cfg.DigestInterval/2 {
 			continue
 		}
 		for _, key := range i.keys {
-			if c := f.feeds[key]; c != nil {
+			if c := a.feeds[key]; c != nil {
 				c.ownersUnknown, c.auditedAt = true, time.Time{}
 			}
 		}
-		delete(f.ownerAddrs, peer)
-		delete(f.pendingAudits, peer)
+		delete(a.ownerAddrs, peer)
+		delete(a.pending, peer)
 	}
 }
 
-// auditAnswered records the answer of an owner. unknown lists the feeds whose log the owner does not keep any more.
-func (f *FeedTree) auditAnswered(peer env.PeerID, unknown [][]byte) {
-	i := f.pendingAudits[peer]
-	delete(f.pendingAudits, peer)
+// answered records the answer of an owner. unknown lists the feeds whose log the owner does not keep any more.
+func (a *auditor) answered(peer env.PeerID, unknown [][]byte) {
+	i := a.pending[peer]
+	delete(a.pending, peer)
 	for _, k := range unknown {
-		if c := f.feeds[overlay.ID(k)]; c != nil && i.covers(c) {
+		if c := a.feeds[overlay.ID(k)]; c != nil && i.covers(c) {
 			c.ownersUnknown, c.auditedAt = true, time.Time{}
 		}
 	}
@@ -169,8 +197,8 @@ func (f *FeedTree) auditAnswered(peer env.PeerID, unknown [][]byte) {
 		return
 	}
 	for _, key := range i.keys {
-		if c := f.feeds[key]; c != nil && c.subscribed && !slices.ContainsFunc(unknown, func(k []byte) bool { return overlay.ID(k) == key }) {
-			f.markHeard(c)
+		if c := a.feeds[key]; c != nil && c.subscribed && !slices.ContainsFunc(unknown, func(k []byte) bool { return overlay.ID(k) == key }) {
+			a.cutOffs.markHeard(c)
 		}
 	}
 }
@@ -178,55 +206,83 @@ func (f *FeedTree) auditAnswered(peer env.PeerID, unknown [][]byte) {
 // covers reports whether the audit asks about a feed. A nil audit covers none.
 func (i *pendingAudit) covers(c *channel) bool { return i != nil && slices.Contains(i.keys, c.key) }
 
-// noParentKeepsLog reports whether no parent of this node keeps a feed's log. Then digests and the heartbeats that
-// come with them say nothing about the feed. That is the case below a member that only forwards, and at a root that
-// does not own the feed, for instance because the owners were on the other side of a partition.
-func (f *FeedTree) noParentKeepsLog(c *channel) bool {
-	return !slices.ContainsFunc(f.scribe.Parents(c.key), func(p *overlay.Contact) bool {
-		l := f.links[p.Peer.ID]
-		if l == nil {
-			return true // it has not been asked yet
-		}
-		_, unknown := l.keepsNoLog[c.key]
-		return !unknown
-	})
-}
-
 // mayReportBehind reports whether a peer's statement that this node is behind in a feed counts: the peer is a
 // parent, an owner, or was asked as an owner.
-func (f *FeedTree) mayReportBehind(c *channel, peer env.PeerID) (owner, ok bool) {
-	v, _ := f.owners.View(c.key)
-	if f.pendingAudits[peer].covers(c) || v.Epoch != nil && slices.Contains(v.Epoch.Owners, peer) {
+func (a *auditor) mayReportBehind(c *channel, peer env.PeerID) (owner, ok bool) {
+	v, _ := a.owners.View(c.key)
+	if a.pending[peer].covers(c) || v.Epoch != nil && slices.Contains(v.Epoch.Owners, peer) {
 		return true, true
 	}
-	return false, f.isParent(c.key, peer)
+	return false, a.isParent(c.key, peer)
 }
 
 // pullFrom pulls the entries that a peer has beyond this node's log. If an owner has an entry for longer than the
 // trees take, the parents are on probation for withholding it.
-func (f *FeedTree) pullFrom(c *channel, peer env.PeerID, isOwner bool) {
-	before := f.logHead(c.key)
-	f.owners.Pull(f.peer(peer), c.key, func(bool) {
-		if f.feeds[c.key] != c || !c.subscribed || f.logHead(c.key) == before {
+func (a *auditor) pullFrom(c *channel, peer env.PeerID, isOwner bool) {
+	before := a.logHead(c.key)
+	a.owners.Pull(a.peer(peer), c.key, func(bool) {
+		if a.feeds[c.key] != c || !c.subscribed || a.logHead(c.key) == before {
 			return
 		}
-		log := f.owners.Visible(c.key)
+		log := a.owners.Visible(c.key)
 		if len(log) == 0 {
 			return // another branch came, and none of its entries is visible yet
 		}
-		if last := log[len(log)-1]; isOwner && f.clock.Now().Sub(last.Time) > probationTime {
-			f.stats.Unheard++
-			f.startProbation(c, last.Hash, last.At.Seq)
+		if last := log[len(log)-1]; isOwner && a.clock.Now().Sub(last.Time) > probationTime {
+			a.stats.Unheard++
+			a.deliveries.startProbation(c, last.Hash, last.At.Seq)
 		}
-		f.announceRepaired(c)
+		a.repairer.announce(c)
 	})
 }
 
 // followedChannel returns the feed of a key if this node follows it and no repair is waiting for an answer;
 // otherwise nil. A repair without an open request may pause for minutes, so it does not prevent another pull.
-func (f *FeedTree) followedChannel(key []byte) *channel {
-	if c := f.feeds[overlay.ID(key)]; c != nil && c.subscribed && (c.repair == nil || !c.repair.awaitingReply) && !plant.IgnoreGaps {
+func (a *auditor) followedChannel(key []byte) *channel {
+	if c := a.feeds[overlay.ID(key)]; c != nil && c.subscribed && (c.repair == nil || !c.repair.awaitingReply) && !plant.IgnoreGaps {
 		return c
 	}
 	return nil
+}
+
+// onHeads tells a peer which of its heads differ from those of this node. It answers for feeds that this node owns,
+// which is public, and for feeds in whose tree the peer is its child. About any other feed it answers that it keeps
+// no log: otherwise anybody could ask a node, 512 feeds at a time, which ones it reads.
+func (a *auditor) onHeads(from env.PeerID, m *feedtreepb.Heads) {
+	b := &feedtreepb.HeadsReply{}
+	edges := a.scribe.GroupsOf(from)
+	for _, h := range m.Heads {
+		key := overlay.ID(h.Key)
+		switch v, keeps := a.owners.View(key); {
+		case !keeps, !v.Owns && !slices.Contains(edges, key):
+			b.Unknown = append(b.Unknown, h.Key)
+		case a.logHead(key) != h.Head:
+			b.Different = append(b.Different, h.Key)
+		}
+	}
+	a.send(a.peer(from), &feedtreepb.Message{Body: &feedtreepb.Message_HeadsReply{HeadsReply: b}})
+}
+
+// onHeadsReply pulls the entries that a parent or an owner has and this node lacks.
+func (a *auditor) onHeadsReply(from env.PeerID, m *feedtreepb.HeadsReply) {
+	defer a.answered(from, m.Unknown)
+	if l, newlyUnknown := a.links[from], false; l != nil {
+		for _, k := range m.Unknown {
+			if key := overlay.ID(k); a.feeds[key] != nil && a.isParent(key, from) {
+				newlyUnknown = newlyUnknown || l.keeps(key)
+				l.keepsNoLog[key] = a.clock.Now()
+			}
+		}
+		if newlyUnknown {
+			a.soon.add(a.after(0), overlay.ID{}) // by the calendar, because an answer may arrive within the call
+		}
+		a.markParentHeard(from)
+	}
+	for _, k := range m.Different {
+		if c := a.followedChannel(k); c != nil {
+			if isOwner, ok := a.mayReportBehind(c, from); ok {
+				a.pullFrom(c, from, isOwner)
+			}
+		}
+	}
 }

@@ -15,6 +15,34 @@ import (
 	"tidings/overlay/owner"
 )
 
+// heartbeats makes the heartbeats of feeds that this node leads, and handles those of others.
+type heartbeats struct {
+	*common
+	cutOffs  *cutOffs
+	repairer *repairer
+	cal      plans // feeds that need a heartbeat, if they were silent
+	heads    plans // feeds whose head is to be published
+}
+
+func newHeartbeats(m *common, cutOffs *cutOffs, repairer *repairer) *heartbeats {
+	hb := &heartbeats{common: m, cutOffs: cutOffs, repairer: repairer}
+	hb.cal, hb.heads = m.feedPlans(hb.beatIfSilent), m.feedPlans(hb.publishHead)
+	return hb
+}
+
+// announced is what a feed's sequencer has said in heartbeats.
+type announced struct {
+	beat  *beat  // the latest heartbeat; nil: none has come
+	state []byte // state of the polls
+}
+
+// announcing is what heartbeats keeps of a feed that this node leads.
+type announcing struct {
+	sentAt        time.Time // when the last entry or heartbeat was published
+	headScheduled bool      // publishHead is scheduled
+	state         []byte    // state of the polls, for the next heartbeat
+}
+
 var errBeat = errors.New("malformed heartbeat")
 
 // A beat is a heartbeat of a feed: the sequencer's signed statement where the log ends.
@@ -31,8 +59,8 @@ type beat struct {
 	receivedAt time.Time
 }
 
-func (f *FeedTree) openBeat(raw []byte) (overlay.ID, *beat, error) {
-	signed, err := f.verify.Open(wire.DomainHeartbeat, raw)
+func (hb *heartbeats) open(raw []byte) (overlay.ID, *beat, error) {
+	signed, err := hb.verify.Open(wire.DomainHeartbeat, raw)
 	if err != nil {
 		return overlay.ID{}, nil, err
 	}
@@ -46,7 +74,7 @@ func (f *FeedTree) openBeat(raw []byte) (overlay.ID, *beat, error) {
 	return overlay.ID(m.Key), &beat{
 		branch: m.Branch, epoch: m.Epoch, number: m.Number, seq: m.Seq, head: [32]byte(m.Head),
 		time: time.UnixMilli(int64(m.TimeMs)), state: m.State,
-		signer: wire.PeerIDOf(signed.Key), raw: signed.Raw, receivedAt: f.clock.Now(),
+		signer: wire.PeerIDOf(signed.Key), raw: signed.Raw, receivedAt: hb.clock.Now(),
 	}, nil
 }
 
@@ -61,103 +89,105 @@ func (b *beat) laterThan(a *beat) bool {
 }
 
 // onBeat handles a heartbeat. A heartbeat that names an entry which this node does not have shows a gap.
-func (f *FeedTree) onBeat(raw []byte) error {
-	key, b, err := f.openBeat(raw)
+func (hb *heartbeats) onBeat(raw []byte) error {
+	key, b, err := hb.open(raw)
 	if err != nil {
 		return err
 	}
-	c := f.feeds[key]
+	c := hb.feeds[key]
 	if c == nil {
 		// An owner that does not subscribe keeps the heartbeat for its children.
-		if v, ok := f.owners.View(key); !ok || !v.Owns {
+		if v, ok := hb.owners.View(key); !ok || !v.Owns {
 			return nil
 		}
-		c = f.channel(key, "")
+		c = hb.channel(key, "")
 	}
-	v, ok := f.owners.View(key)
+	v, ok := hb.owners.View(key)
 	if !ok || v.Epoch == nil || b.branch == v.Epoch.Branch && b.epoch < v.Epoch.Number {
 		return nil
 	}
 	if b.branch != v.Epoch.Branch || b.epoch > v.Epoch.Number {
-		f.startRepair(c, owner.Hash{}) // the nodes that are asked know whether this is true
+		hb.repairer.start(c, owner.Hash{}) // the nodes that are asked know whether this is true
 		return nil
 	}
 	if b.signer != v.Epoch.Sequencer {
-		f.stats.Untrusted++
+		hb.stats.Untrusted++
 		return nil
 	}
 	if !b.laterThan(c.beat) {
 		return nil
 	}
 	c.beat = b
-	f.reportState(c, b.state, b.time)
+	hb.reportState(c, b.state, b.time)
 	if !c.subscribed {
 		return nil
 	}
-	if b.seq > 0 && !f.owners.Has(key, owner.Hash(b.head)) {
-		f.startRepair(c, owner.Hash(b.head))
+	if b.seq > 0 && !hb.owners.Has(key, owner.Hash(b.head)) {
+		hb.repairer.start(c, owner.Hash(b.head))
 		return nil
 	}
-	c.confirmed = b.receivedAt
-	f.markHeard(c)
-	f.owners.HeardFromSequencer(key)
-	f.owners.MarkCommitted(key, owner.Hash(b.head))
+	hb.cutOffs.markCertain(c)
+	hb.owners.HeardFromSequencer(key)
+	hb.owners.MarkCommitted(key, owner.Hash(b.head))
 	return nil
 }
 
 // reportState reports a new state of a feed's polls to the application.
-func (f *FeedTree) reportState(c *channel, state []byte, at time.Time) {
+func (hb *heartbeats) reportState(c *channel, state []byte, at time.Time) {
 	if string(c.state) == string(state) {
 		return
 	}
 	c.state = state
-	f.app.StateChanged(c.key, state, at)
+	hb.app.StateChanged(c.key, state, at)
 }
 
 // SetState sets the state of the polls of a feed that this node leads. The state goes out with the next heartbeat.
 // With beat set, that heartbeat is made now and travels with the digests; with urgent set, it also goes down the
 // tree at once.
-func (f *FeedTree) SetState(key overlay.ID, state []byte, beat, urgent bool) {
-	c := f.feeds[key]
+func (hb *heartbeats) SetState(key overlay.ID, state []byte, beat, urgent bool) {
+	c := hb.feeds[key]
 	if c == nil || c.leader == nil || len(state) > maxState {
 		return
 	}
 	c.leader.state = state
 	if beat {
-		f.sendBeat(c)
+		hb.sendBeat(c)
 	}
 	if urgent && c.beat != nil {
-		f.scribe.Publish(key, marshal(&feedtreepb.News{News: &feedtreepb.News_Beat{Beat: c.beat.raw}}), func(bool) {})
+		hb.scribe.Publish(key, marshal(&feedtreepb.News{News: &feedtreepb.News_Beat{Beat: c.beat.raw}}), func(bool) {})
 	}
 }
 
 // BranchMerged sends a heartbeat down the tree of a feed whose other branch has ended in that of this node.
 // Followers of the other branch below a parent that keeps no log may otherwise hear nothing for long.
-func (f *FeedTree) BranchMerged(key overlay.ID) {
-	if c := f.feeds[key]; c != nil && c.leader != nil && (c.beat == nil || f.clock.Now().Sub(c.beat.receivedAt) > mergeBeatPause) {
-		f.SetState(key, c.leader.state, true, true)
+func (hb *heartbeats) BranchMerged(key overlay.ID) {
+	if c := hb.feeds[key]; c != nil && c.leader != nil && (c.beat == nil || hb.clock.Now().Sub(c.beat.receivedAt) > mergeBeatPause) {
+		hb.SetState(key, c.leader.state, true, true)
 	}
 }
+
+// headPause is how long a sequencer waits for further entries before it publishes the head.
+const headPause = time.Second
 
 // mergeBeatPause is the shortest time between two such heartbeats.
 const mergeBeatPause = 5 * time.Second
 
-// signBeat signs where the log ends. It returns nil if this node knows no epoch of the feed.
-func (f *FeedTree) signBeat(c *channel) *beat {
-	v, ok := f.owners.View(c.key)
+// sign signs where the log ends. It returns nil if this node knows no epoch of the feed.
+func (hb *heartbeats) sign(c *channel) *beat {
+	v, ok := hb.owners.View(c.key)
 	if !ok || v.Epoch == nil {
 		return nil
 	}
-	now := f.clock.Now()
+	now := hb.clock.Now()
 	m := &feedtreepb.BeatStatement{
 		Key: c.key[:], Branch: v.Epoch.Branch, Epoch: v.Epoch.Number, Head: make([]byte, 32),
 		Number: uint64(now.UnixMilli()), TimeMs: uint64(now.UnixMilli()), State: c.leader.state,
 	}
-	if log := f.owners.LastCommitted(c.key); log != nil {
+	if log := hb.owners.LastCommitted(c.key); log != nil {
 		m.Seq, m.Head = log.At.Seq, log.Hash[:]
 	}
-	signed := f.signer.Sign(wire.DomainHeartbeat, marshal(m))
-	_, b, err := f.openBeat(signed.Raw)
+	signed := hb.signer.Sign(wire.DomainHeartbeat, marshal(m))
+	_, b, err := hb.open(signed.Raw)
 	if err != nil {
 		panic(fmt.Sprintf("feedtree: own heartbeat is invalid: %v", err))
 	}
@@ -165,39 +195,66 @@ func (f *FeedTree) signBeat(c *channel) *beat {
 }
 
 // sendBeat makes a heartbeat and sends it to the owners, one of which is the root of the tree.
-func (f *FeedTree) sendBeat(c *channel) {
-	b := f.signBeat(c)
+func (hb *heartbeats) sendBeat(c *channel) {
+	b := hb.sign(c)
 	if b == nil {
 		return
 	}
-	f.stats.Beats++
+	hb.stats.Beats++
 	c.beat, c.confirmed, c.leader.sentAt = b, b.receivedAt, b.receivedAt
-	f.reportState(c, b.state, b.time)
-	msg := &feedtreepb.Message{Body: &feedtreepb.Message_Beats{Beats: &feedtreepb.Beats{Beats: [][]byte{b.raw}}}}
-	v, _ := f.owners.View(c.key)
-	for _, p := range v.Epoch.Owners {
-		if p != f.signer.PeerID() {
-			f.send(f.peer(p), msg)
+	hb.reportState(c, b.state, b.time)
+	hb.sendOwners(c.key, &feedtreepb.Message{Body: &feedtreepb.Message_Beats{Beats: &feedtreepb.Beats{Beats: [][]byte{b.raw}}}})
+}
+
+// beatIfSilent sends a heartbeat if nothing was published in a feed for a beat interval.
+func (hb *heartbeats) beatIfSilent(c *channel) {
+	if c.leader == nil {
+		return
+	}
+	now := hb.clock.Now()
+	due := c.leader.sentAt.Add(hb.cfg.BeatInterval)
+	if !due.After(now) {
+		hb.sendBeat(c)
+		due = now.Add(hb.cfg.BeatInterval)
+	}
+	hb.cal.add(due, c.key)
+}
+
+// checkOverdue starts a repair of each feed whose heartbeat is overdue. A heartbeat takes up to half an interval and
+// a few digests to arrive.
+func (hb *heartbeats) checkOverdue(all []*channel, now time.Time) {
+	for _, c := range all {
+		if c.subscribed && c.repair == nil && c.leader == nil && now.Sub(c.confirmed) > hb.cfg.BeatInterval*3/2+5*hb.cfg.DigestInterval {
+			hb.stats.Overdue++
+			c.confirmed = now // so that the next one is overdue only after another interval
+			hb.repairer.start(c, owner.Hash{})
 		}
 	}
 }
 
-// beatIfSilent sends a heartbeat if nothing was published in a feed for a beat interval.
-func (f *FeedTree) beatIfSilent(c *channel, now time.Time) {
-	due := c.leader.sentAt.Add(f.cfg.BeatInterval)
-	if !due.After(now) {
-		f.sendBeat(c)
-		due = now.Add(f.cfg.BeatInterval)
-	}
-	f.cal.Add(due, task{kind: taskBeat, key: c.key})
+// lead starts the heartbeats of a feed that this node leads from now on.
+func (hb *heartbeats) lead(c *channel) {
+	c.leader.sentAt = hb.clock.Now()
+	hb.cal.add(hb.after(hb.cfg.BeatInterval), c.key)
 }
 
-// checkOverdue starts a repair if a heartbeat is overdue. A heartbeat takes up to half an interval and a few
-// digests to arrive.
-func (f *FeedTree) checkOverdue(c *channel, now time.Time) {
-	if c.repair == nil && c.leader == nil && now.Sub(c.confirmed) > f.cfg.BeatInterval*3/2+5*f.cfg.DigestInterval {
-		f.stats.Overdue++
-		c.confirmed = now // so that the next one is overdue only after another interval
-		f.startRepair(c, owner.Hash{})
+// published announces a new entry in the shadow tree after a short pause, together with entries that follow soon.
+func (hb *heartbeats) published(c *channel) {
+	if c.leader.sentAt = hb.clock.Now(); !c.leader.headScheduled {
+		c.leader.headScheduled = true
+		hb.heads.add(hb.after(headPause), c.key)
+	}
+}
+
+// publishHead announces in the shadow tree where the log ends.
+func (hb *heartbeats) publishHead(c *channel) {
+	if c.leader == nil {
+		return
+	}
+	c.leader.headScheduled = false
+	if b := hb.sign(c); b != nil && b.seq > 0 {
+		hb.stats.Heads++
+		payload := marshal(&feedtreepb.News{News: &feedtreepb.News_Beat{Beat: b.raw}})
+		hb.scribe.PublishWithID(shadowOf(c.key), messageID(owner.Hash(b.head)), payload, func(bool) {})
 	}
 }

@@ -3,11 +3,19 @@ package feedtree
 import (
 	"time"
 
-	"tidings/difference"
-	"tidings/internal/env"
-	"tidings/internal/feed"
 	"tidings/overlay"
 )
+
+// cutOffs notices when other nodes no longer vouch for a feed's log. This node then polls the feed itself.
+type cutOffs struct{ *common }
+
+// vouching is what cutOffs keeps of a feed.
+type vouching struct {
+	heardAt       time.Time // when another node last vouched for the log; at first, the time of the subscription
+	alone         bool      // the node is cut off from the feed, and polls it itself
+	handOversLeft int       // remaining attempts to hand over what the node found alone
+	handOverAt    time.Time // next of these attempts
+}
 
 const (
 	// nodeSilence is how long a node that is not a full member may receive no message from anybody before it counts
@@ -17,6 +25,16 @@ const (
 	// missedDigests is the smallest number of digest intervals without news after which a feed counts as cut off.
 	// It matters where polling intervals are so short that a few lost messages would suffice.
 	missedDigests = 10
+	// handOverTries bounds how often a node offers what it found alone to a feed's sequencer, and handOverPause is
+	// the time between two attempts. A sequencer that never accepts is not asked for ever.
+	handOverTries = 3
+	handOverPause = 3 * time.Minute
+	// handOversAtOnce bounds the feeds whose items are handed over in one digest interval. A node that was cut off
+	// from thousands of feeds continues in the next.
+	handOversAtOnce = 16
+	// handOverSample is the number of items of the log that accompany a hand-over, so that the sequencer can
+	// recognise the feed.
+	handOverSample = 8
 )
 
 // feedSilence returns how long a feed may be silent before this node polls it itself: usually one polling interval.
@@ -57,12 +75,12 @@ type CutOff struct {
 }
 
 // CutOff describes how this node is cut off from its network; ok is false if it is not.
-func (f *FeedTree) CutOff() (state CutOff, ok bool) {
+func (o *cutOffs) CutOff() (state CutOff, ok bool) {
 	h := contactState{
-		now: f.clock.Now(), maxSilence: f.cfg.feedSilence(), nodeHeard: f.node.LastHeard(),
-		member: f.node.State() == overlay.Active || f.node.State() == overlay.Left,
+		now: o.clock.Now(), maxSilence: o.cfg.feedSilence(), nodeHeard: o.node.LastHeard(),
+		member: o.node.State() == overlay.Active || o.node.State() == overlay.Left,
 	}
-	for _, c := range f.feeds {
+	for _, c := range o.feeds {
 		if c.subscribed && c.leader == nil {
 			h.feedsHeard = append(h.feedsHeard, c.heardAt)
 			if c.alone {
@@ -77,131 +95,36 @@ func (f *FeedTree) CutOff() (state CutOff, ok bool) {
 
 // markHeard records that another node has vouched for this node's copy of a feed's log, or is about to bring more
 // of it. It ends the node's own polls of the feed.
-func (f *FeedTree) markHeard(c *channel) {
-	c.heardAt = f.clock.Now()
-	f.endAlone(c)
+func (o *cutOffs) markHeard(c *channel) {
+	c.heardAt = o.clock.Now()
+	o.endAlone(c)
 }
 
-// markParentHeard records that a parent has answered for all feeds whose logs it keeps.
-func (f *FeedTree) markParentHeard(from env.PeerID) {
-	l := f.links[from]
-	if l == nil {
-		return
-	}
-	for _, c := range f.sorted() {
-		if _, unknown := l.keepsNoLog[c.key]; c.subscribed && !unknown && f.isParent(c.key, from) {
-			f.markHeard(c)
-		}
-	}
-}
-
-// checkCutOff starts polls of feeds for which no other node has vouched for too long.
-func (f *FeedTree) checkCutOff(now time.Time) {
-	for _, c := range f.sorted() {
-		if c.subscribed && c.leader == nil && !c.alone && now.Sub(c.heardAt) > f.cfg.feedSilence() {
+// check starts polls of feeds for which no other node has vouched for too long.
+func (o *cutOffs) check(all []*channel, now time.Time) {
+	for _, c := range all {
+		if c.subscribed && c.leader == nil && !c.alone && now.Sub(c.heardAt) > o.cfg.feedSilence() {
 			c.alone = true
-			f.stats.Silences++
-			f.app.PollAlone(c.key, c.url, true)
-			f.app.StateChanged(c.key, c.state, now)
+			o.stats.Silences++
+			o.app.PollAlone(c.key, c.url, true)
+			o.app.StateChanged(c.key, c.state, now)
 		}
 	}
+}
+
+// markCertain records, too, that this node has all entries.
+func (o *cutOffs) markCertain(c *channel) {
+	c.confirmed = o.clock.Now()
+	o.markHeard(c)
 }
 
 // endAlone ends this node's own polls of a feed, and schedules the hand-over of what they found.
-func (f *FeedTree) endAlone(c *channel) {
+func (o *cutOffs) endAlone(c *channel) {
 	if !c.alone {
 		return
 	}
 	c.alone = false
-	c.handOversLeft, c.handOverAt = handOverTries, f.clock.Now()
-	f.app.PollAlone(c.key, c.url, false)
-	f.app.StateChanged(c.key, c.state, f.clock.Now())
-}
-
-const (
-	// handOverTries bounds how often a node offers what it found alone to a feed's sequencer, and handOverPause is
-	// the time between two attempts. A sequencer that never accepts is not asked for ever.
-	handOverTries = 3
-	handOverPause = 3 * time.Minute
-	// handOversAtOnce bounds the feeds whose items are handed over in one digest interval. A node that was cut off
-	// from thousands of feeds continues in the next.
-	handOversAtOnce = 16
-	// handOverSample is the number of items of the log that accompany a hand-over, so that the sequencer can
-	// recognise the feed.
-	handOverSample = 8
-)
-
-// handOverItems brings items that this node found while it was cut off into the logs. The origin usually still
-// shows the items, and then the log has them from its pollers.
-func (f *FeedTree) handOverItems(now time.Time) {
-	remaining := handOversAtOnce
-	for _, c := range f.sorted() {
-		if c.handOversLeft == 0 || c.alone || now.Before(c.handOverAt) || c.leader != nil && !c.leader.ready {
-			continue
-		}
-		if remaining--; remaining < 0 {
-			return
-		}
-		c.handOversLeft, c.handOverAt = c.handOversLeft-1, now.Add(handOverPause)
-		f.sync(c, func() { f.handOverFeed(c) })
-	}
-}
-
-// handOverFeed hands over the items of one feed.
-func (f *FeedTree) handOverFeed(c *channel) {
-	var found []feed.Item
-	w := &c.window
-	for _, e := range w.extras {
-		if o, ok := w.log.Entry(e.Item.ID); e.seq == 0 && (!ok || o.Hash != e.Item.Hash) {
-			found = append(found, e.Item)
-		}
-	}
-	// A page's changes depend on the version before them, so the page's sequencer finds them itself.
-	if _, isPage := feed.DocumentURL(c.url); isPage || len(found) == 0 || f.feeds[c.key] != c {
-		c.handOversLeft = 0
-		return
-	}
-	f.stats.Handed += uint64(len(found))
-	if c.leader == nil {
-		known := w.log.Entries()
-		f.app.HandOver(c.key, w.head, found, known[:min(len(known), handOverSample)])
-		return
-	}
-	d := difference.Delta{}
-	for _, it := range found {
-		d.Changes = append(d.Changes, difference.Change{Item: it})
-	}
-	for _, part := range d.Split(maxPart) {
-		if body, err := part.Encode(); err == nil {
-			f.Absorb(c.key, body)
-		}
-	}
-}
-
-// Recall passes what this node knows of a feed to then: the items of its copy of the log and its extra items. A
-// document is compared with that as a sequencer would compare it.
-func (f *FeedTree) Recall(key overlay.ID, then func(*difference.Known)) {
-	c := f.feeds[key]
-	if c == nil || !c.subscribed {
-		return
-	}
-	f.sync(c, func() {
-		f.decodeEntries(f.owners.Visible(key), func(deltas []decodedEntry) {
-			known := new(difference.Known)
-			for _, d := range deltas {
-				known.AddLogged(d.Delta)
-			}
-			for _, e := range c.window.extras {
-				known.Add(difference.Delta{Changes: []difference.Change{{Item: e.Item}}})
-			}
-			then(known)
-		})
-	})
-}
-
-// ShowAlone shows what this node's own poll of a feed has found, if the node is still cut off from the feed.
-func (f *FeedTree) ShowAlone(key overlay.ID, d difference.Delta) {
-	if c := f.feeds[key]; c != nil && c.subscribed && c.alone {
-		f.showFetched(c, d)
-	}
+	c.handOversLeft, c.handOverAt = handOverTries, o.clock.Now()
+	o.app.PollAlone(c.key, c.url, false)
+	o.app.StateChanged(c.key, c.state, o.clock.Now())
 }

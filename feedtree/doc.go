@@ -37,7 +37,8 @@
 // A feed can have a publisher, who signs its items (difference.Publication). Publish brings a publication to the
 // sequencer (push.go). The sequencer accepts publications in their order; those that arrive while an entry waits for
 // its quorum share the next one (accept.go). The log names the publisher's key as the origin does, and each follower
-// decides for itself whether to trust that key (pin.go, keycheck.go).
+// decides for itself whether to trust that key (pin.go, trust.go). Origins are asked for the key at a pace that other
+// nodes cannot raise (origin.go).
 //
 // # How to use it
 //

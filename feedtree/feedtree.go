@@ -1,12 +1,7 @@
 package feedtree
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"log/slog"
-	"math/rand/v2"
-	"slices"
 	"time"
 
 	"tidings/difference"
@@ -19,206 +14,52 @@ import (
 	"tidings/overlay/scribe"
 )
 
-// An Application is the layer above. Its methods are called from within Deliver, Receive, Run and other methods of
-// a FeedTree.
-type Application interface {
-	// News reports items that readers of a subscribed feed see from now on: new items, and new versions of known
-	// ones. Each version is reported once.
-	News(key overlay.ID, changes []difference.Change, at time.Time)
-
-	// StateChanged reports a new state of a feed's polls, as the sequencer signed it. It also reports, with the
-	// same state as before, that the feed's publisher key or its head has changed.
-	StateChanged(key overlay.ID, state []byte, at time.Time)
-
-	// Fetch requests the feed's document over HTTP. The document comes back by Show, because no node of the network
-	// had a missing item, or by HeadFetched.
-	Fetch(key overlay.ID, url string)
-
-	// PollAlone starts or stops polls of a feed by this node for its own readers, because no other node vouches for
-	// the feed's log any more. The result comes back by ShowAlone.
-	PollAlone(key overlay.ID, url string, on bool)
-
-	// HandOver brings items that this node found while it was cut off from a feed to the feed's sequencer. known is
-	// a sample of the items in the log.
-	HandOver(key overlay.ID, head *feed.Head, found []feed.Item, known []difference.Entry)
-
-	// Filter returns the changes in d, which come from another branch, that are new to this node's poller of the
-	// feed. The poller treats them as known from then on.
-	Filter(key overlay.ID, d difference.Delta) difference.Delta
-}
-
-// A Config holds the parameters of a FeedTree. A zero field stands for its default.
-type Config struct {
-	// BeatInterval is the longest time without a message in a feed: the sequencer sends a heartbeat after it.
-	// Default 1 h.
-	BeatInterval time.Duration
-	// DigestInterval is the average time between two comparisons of heads with one parent. Default 1 min.
-	DigestInterval time.Duration
-	// AuditInterval bounds the time for which a node hears nothing certain about a feed before it compares its head
-	// with one of the feed's owners, independently of all trees. The default of 8 min leaves time for a second
-	// audit within ten minutes if the first owner does not answer.
-	AuditInterval time.Duration
-	// PollInterval is the time over which nodes that have to ask an origin themselves spread their requests.
-	// Default 30 min.
-	PollInterval time.Duration
-}
-
-func (c Config) withDefaults() Config {
-	if c.BeatInterval == 0 {
-		c.BeatInterval = time.Hour
-	}
-	if c.DigestInterval == 0 {
-		c.DigestInterval = time.Minute
-	}
-	if c.AuditInterval == 0 {
-		c.AuditInterval = 8 * time.Minute
-	}
-	if c.PollInterval == 0 {
-		c.PollInterval = 30 * time.Minute
-	}
-	return c
-}
-
-// MaxSubscriptions bounds the feeds that one node subscribes to. Further subscriptions are refused.
-const MaxSubscriptions = 5000
-
-// ErrFull reports that a node has MaxSubscriptions subscriptions.
-var ErrFull = errors.New("this node has reached its limit of subscriptions")
-
-// A FeedTree is one node's part in all feeds. It is not safe for concurrent use.
+// A FeedTree is one node's part in all feeds. It is not safe for concurrent use. Its components are listed from the
+// lowest to the highest: each knows only components above it in the list.
 type FeedTree struct {
-	cfg    Config
-	clock  env.Clock
-	net    env.Network
-	store  env.Store
-	worker env.Worker
-	rand   *rand.Rand
-	log    *slog.Logger
-	node   *overlay.Node
-	scribe *scribe.Scribe
-	owners *owner.Owners
-	signer *wire.Signer
-	verify wire.Verifier
-	app    Application
-	stats  Stats
+	*common
+	*cutOffs       // feeds of which other nodes are no longer heard
+	*repairer      // gaps in logs, and lost bodies
+	*heartbeats    // where logs end, as sequencers sign it
+	*deliveries    // what comes down the trees, and who withholds it
+	*auditor       // comparisons of logs with parents and owners
+	*keyQuestions  // questions to origins about publishers' keys
+	*trusts        // publishers' keys that this node trusts
+	*entries       // entries, as they are written and read
+	*pusher        // publications of this node, on their way
+	*reader        // what readers see
+	*subscriptions // what readers have asked for
+	*acceptor      // publications in feeds that this node leads
+	*sequencer     // change reports and branches of feeds that this node leads
 
-	feeds           map[overlay.ID]*channel
-	links           map[env.PeerID]*link
-	pushes          map[feed.Hash]*push // publications of this node that no sequencer has committed yet, by their hash
-	witnessRequests map[overlay.ID]*witnessRequest
-	reputations     map[env.PeerID]reputation // of parents that this node left
-	// State of audits and refusals:
-	pendingAudits map[env.PeerID]*pendingAudit // by owner
-	ownerAddrs    map[env.PeerID]env.Peer      // addresses of owners, as lookups found them
-	refusals      []Refusal                    // the latest refusals, at most maxRefusals
-	cal           env.Calendar[task]
-	nonce         uint64
-	started       bool
+	ticks   plans
+	started bool
 }
-
-// Stats counts what a FeedTree did since it started.
-type Stats struct {
-	Subscriptions int    // subscriptions of this node
-	Led           int    // feeds that this node is the sequencer of
-	Published     uint64 // entries sent down a tree
-	Received      uint64 // entries received down a tree
-	Repeated      uint64 // entries received down a tree that were known already
-	Gaps          uint64 // times that entries were missing
-	Filled        uint64 // times that missing entries came from another node
-	Fetches       uint64 // times that missing entries could come only from the web server
-	Shown         uint64 // items shown to readers, edits included
-	Anew          uint64 // windows rebuilt because a log was replaced by another one
-	Beats         uint64 // heartbeats sent
-	Overdue       uint64 // heartbeats that did not come in time
-	Heads         uint64 // heads announced in shadow trees
-	Late          uint64 // entries that came too long after their heads
-	Audits        uint64 // audits: comparisons of heads with those of an owner
-	Unheard       uint64 // audits that found entries that no tree had brought
-	Shunned       uint64 // parents left because they withheld something
-	Digests       uint64 // comparisons of the heads of logs with a parent
-	Differed      uint64 // comparisons of the heads of logs that found differences
-	Unlike        uint64 // logs whose set of items differs from the hash in its entry
-	Unread        uint64 // times that a body could not be read, wholly or in part
-	Illegible     uint64 // items left out of entries because other nodes could not read them
-	Garbage       uint64 // messages that broke the protocol
-	Untrusted     uint64 // heartbeats with a wrong signature
-	Control       uint64 // messages sent
-	Pushes        uint64 // publications sent to sequencers, repetitions included
-	Accepted      uint64 // publications accepted as the sequencer
-	Refused       uint64 // publications refused as the sequencer
-	Withheld      uint64 // change reports left to the publisher of the feed
-	Pinned        uint64 // keys of publishers pinned as the sequencer, changes included
-	Doubted       uint64 // changed keys that this node does not trust
-	Witnessed     uint64 // keys read from web servers for other nodes
-	Sights        uint64 // requests to web servers because a key was in doubt
-	Objected      uint64 // objections sent because the web server names another key than the log
-	Lacking       uint64 // publications that are missing in the logs of subscribed feeds
-	CutOff        int    // 1 while the node hears of no other node, otherwise 0
-	Alone         int    // feeds that the node polls itself because it is cut off from them
-	Silences      uint64 // times that the node began to poll a feed because it was cut off
-	Handed        uint64 // items found while cut off that were handed over to sequencers
-}
-
-type task struct {
-	kind taskKind
-	key  overlay.ID
-}
-
-type taskKind uint8
-
-const (
-	taskDigest       taskKind = iota // compare heads with parents, and start what is due in each digest interval
-	taskRepair                       // continue a repair
-	taskFetch                        // ask the origin for missing items, if they are still missing
-	taskRecover                      // continue a recovery of bodies
-	taskSync                         // read a log that was on the disk at the start
-	taskBeat                         // send a heartbeat, if a feed led by this node was silent for a beat interval
-	taskPush                         // send a publication of this node again; the task's key is its hash
-	taskKeyChange                    // ask owners again for witnesses of a key change
-	taskHead                         // publish the head of a feed led by this node
-	taskOverdueEntry                 // pull an entry whose head has arrived and which has not
-	taskAudit                        // audit feeds that no parent keeps a log of
-	taskProbationEnd                 // check whether both parents have delivered an entry
-	taskKeyCheck                     // check the feed's key at the origin
-)
 
 // New returns the FeedTree of a node, with the subscriptions that its store holds.
 func New(e env.Env, node *overlay.Node, s *scribe.Scribe, o *owner.Owners, signer *wire.Signer, verify wire.Verifier, cfg Config, app Application) (*FeedTree, error) {
-	f := &FeedTree{
-		cfg:             cfg.withDefaults(),
-		clock:           e.Clock,
-		net:             e.Network,
-		store:           e.Store,
-		worker:          e.Worker,
-		rand:            e.Rand,
-		log:             e.Log,
-		node:            node,
-		scribe:          s,
-		owners:          o,
-		signer:          signer,
-		verify:          verify,
-		app:             app,
-		feeds:           map[overlay.ID]*channel{},
-		links:           map[env.PeerID]*link{},
-		pushes:          map[feed.Hash]*push{},
-		witnessRequests: map[overlay.ID]*witnessRequest{},
-		reputations:     map[env.PeerID]reputation{},
-
-		pendingAudits: map[env.PeerID]*pendingAudit{},
-		ownerAddrs:    map[env.PeerID]env.Peer{},
+	m := &common{
+		cfg: cfg.withDefaults(), clock: e.Clock, net: e.Network, rand: e.Rand, log: e.Log,
+		node: node, scribe: s, owners: o, signer: signer, verify: verify, app: app,
+		refusals: &refusals{clock: e.Clock}, feeds: channels{}, ownerAddrs: map[env.PeerID]env.Peer{},
 	}
-	if err := f.load(); err != nil {
-		return nil, err
-	}
-	f.after(f.spread(f.cfg.DigestInterval), task{kind: taskDigest})
-	return f, nil
-}
-
-func (f *FeedTree) after(d time.Duration, t task) { f.cal.Add(f.clock.Now().Add(d), t) }
-
-// spread returns d plus or minus a quarter, at random.
-func (f *FeedTree) spread(d time.Duration) time.Duration {
-	return d*3/4 + time.Duration(f.rand.Int64N(int64(d)/2+1))
+	f := &FeedTree{common: m, cutOffs: &cutOffs{m}, entries: &entries{m, e.Worker}}
+	f.repairer = newRepairer(m, f.cutOffs)
+	f.heartbeats = newHeartbeats(m, f.cutOffs, f.repairer)
+	f.deliveries = newDeliveries(m, f.cutOffs, f.repairer, f.heartbeats)
+	f.auditor = newAuditor(m, f.cutOffs, f.repairer, f.deliveries)
+	f.keyQuestions = newKeyQuestions(m)
+	f.trusts = newTrusts(m, f.keyQuestions)
+	f.pusher = newPusher(m)
+	f.reader = newReader(m, f.cutOffs, f.repairer, f.trusts, f.entries, f.pusher)
+	f.subscriptions = &subscriptions{m, e.Store, f.cutOffs, f.repairer, f.trusts, f.reader}
+	f.trusts.save = f.subscriptions.saveTrust
+	f.acceptor = newAcceptor(m, f.keyQuestions, f.pusher, f.entries)
+	f.sequencer = &sequencer{m, f.entries, f.cutOffs, f.heartbeats, f.deliveries, f.acceptor}
+	f.reader.absorb = f.sequencer.Absorb
+	f.ticks = m.newPlans(f.tick)
+	f.ticks.add(f.after(f.spread(f.cfg.DigestInterval)), overlay.ID{})
+	return f, f.load()
 }
 
 // Run does everything that is due and returns when it wants to be called next.
@@ -227,87 +68,26 @@ func (f *FeedTree) Run(now time.Time) time.Time {
 		f.started = true
 		f.resume()
 	}
-	for {
-		t, _, ok := f.cal.Pop(now)
-		if !ok {
-			return f.cal.Next()
-		}
-		c := f.feeds[t.key]
-		switch t.kind {
-		case taskDigest:
-			f.compareHeads(now)
-			f.runAudits(now)
-			f.checkCutOff(now)
-			f.handOverItems(now)
-			f.forgetReputations(now)
-			f.after(f.spread(f.cfg.DigestInterval), t)
-		case taskRepair:
-			if c != nil && c.repair != nil && !c.repair.resumeAt.After(now) {
-				f.continueRepair(c)
-			}
-		case taskRecover:
-			if c != nil {
-				f.continueRecovery(c)
-			}
-		case taskSync:
-			if c != nil && c.subscribed {
-				f.sync(c, nil)
-			}
-		case taskFetch:
-			if c != nil {
-				f.fetchOrigin(c)
-			}
-		case taskAudit:
-			f.runAudits(now)
-		case taskHead:
-			if c != nil && c.leader != nil {
-				f.publishHead(c)
-			}
-		case taskOverdueEntry:
-			if c != nil && c.probation != nil {
-				f.pullOverdue(c)
-			}
-		case taskProbationEnd:
-			if c != nil && c.probation != nil {
-				f.endProbation(c)
-			}
-		case taskKeyCheck:
-			if c != nil {
-				f.runKeyCheck(c, now)
-			}
-		case taskPush:
-			if p := f.pushes[feed.Hash(t.key)]; p != nil && !p.retryAt.After(now) {
-				f.continuePush(p, now)
-			}
-		case taskKeyChange:
-			if c != nil && c.leader != nil {
-				f.continueKeyChange(c, now)
-			}
-		case taskBeat:
-			if c != nil && c.leader != nil {
-				f.beatIfSilent(c, now)
-			}
-		}
-	}
+	return f.common.run(now)
 }
 
-// sorted returns the channels in the order of their keys, so that messages do not depend on the order of a map.
-func (f *FeedTree) sorted() []*channel {
-	channels := make([]*channel, 0, len(f.feeds))
-	for _, c := range f.feeds {
-		channels = append(channels, c)
-	}
-	slices.SortFunc(channels, func(a, b *channel) int { return bytes.Compare(a.key[:], b.key[:]) })
-	return channels
+// tick does what is due in each digest interval.
+func (f *FeedTree) tick(overlay.ID) {
+	all, now := f.feeds.sorted(), f.clock.Now()
+	f.heartbeats.checkOverdue(all, now)
+	f.auditor.compare(all, now)
+	f.auditor.audit(all, now)
+	f.cutOffs.check(all, now)
+	f.reader.handOverItems(all, now)
+	f.deliveries.forgetReputations(now)
+	f.ticks.add(f.after(f.spread(f.cfg.DigestInterval)), overlay.ID{})
 }
 
 // Stats returns the counters.
 func (f *FeedTree) Stats() Stats {
 	st := f.stats
+	st.Subscriptions = f.feeds.subscribed()
 	for _, c := range f.feeds {
-		if c.subscribed {
-			st.Subscriptions++
-		}
 		if c.leader != nil {
 			st.Led++
 		}
@@ -329,29 +109,20 @@ func (f *FeedTree) HasTree(group overlay.ID) bool {
 // Deliver handles a message that scribe brought down a tree.
 func (f *FeedTree) Deliver(d scribe.Delivery) {
 	n, err := parseNews(d.Payload)
+	shadowed := f.feeds[shadowOf(d.Group)]
+	switch {
+	case err != nil:
+	case n.GetObjection() != nil:
+		err = f.onObjection(n.GetObjection())
+	case shadowed != nil:
+		err = f.deliveries.onHead(shadowed, n.GetBeat()) // fails if the news is no heartbeat
+	case n.GetBeat() != nil:
+		err = f.heartbeats.onBeat(n.GetBeat())
+	default:
+		f.deliveries.onUpdate(d.Group, n.GetUpdate())
+	}
 	if err != nil {
 		f.stats.Garbage++
-		return
-	}
-	if raw := n.GetObjection(); raw != nil {
-		if f.onObjection(raw) != nil {
-			f.stats.Garbage++
-		}
-		return
-	}
-	if c := f.feeds[shadowOf(d.Group)]; c != nil {
-		if n.GetBeat() == nil || f.onHead(c, n.GetBeat()) != nil {
-			f.stats.Garbage++
-		}
-		return
-	}
-	switch b := n.News.(type) {
-	case *feedtreepb.News_Update:
-		f.onUpdate(d.Group, b.Update)
-	case *feedtreepb.News_Beat:
-		if f.onBeat(b.Beat) != nil {
-			f.stats.Garbage++
-		}
 	}
 }
 
@@ -364,39 +135,31 @@ func (f *FeedTree) Receive(from env.PeerID, body []byte) error {
 	}
 	switch b := m.Body.(type) {
 	case *feedtreepb.Message_Digest:
-		f.onDigest(from, b.Digest)
+		f.auditor.onDigest(from, b.Digest)
 	case *feedtreepb.Message_DigestAck:
-		f.onDigestAck(from, b.DigestAck)
+		f.auditor.onDigestAck(from, b.DigestAck)
 	case *feedtreepb.Message_Heads:
-		f.onHeads(from, b.Heads)
+		f.auditor.onHeads(from, b.Heads)
 	case *feedtreepb.Message_HeadsReply:
-		f.onHeadsReply(from, b.HeadsReply)
-	case *feedtreepb.Message_Push:
-		if err := f.onPush(from, b.Push, false); err != nil {
-			f.stats.Garbage++
-			return fmt.Errorf("%w: %w", env.ErrFrame, err)
-		}
-	case *feedtreepb.Message_PushReply:
-		f.onPushReply(from, b.PushReply)
-	case *feedtreepb.Message_WitnessRequest:
-		f.onWitnessRequest(from, b.WitnessRequest)
-	case *feedtreepb.Message_WitnessReply:
-		if err := f.onWitnessReply(from, b.WitnessReply); err != nil {
-			f.stats.Garbage++
-			return fmt.Errorf("%w: %w", env.ErrFrame, err)
-		}
-	case *feedtreepb.Message_Objection:
-		if err := f.onObjection(b.Objection.Witness); err != nil {
-			f.stats.Garbage++
-			return fmt.Errorf("%w: %w", env.ErrFrame, err)
-		}
+		f.auditor.onHeadsReply(from, b.HeadsReply)
 	case *feedtreepb.Message_Beats:
-		for _, raw := range b.Beats.Beats {
-			if err := f.onBeat(raw); err != nil {
-				f.stats.Garbage++
-				return fmt.Errorf("%w: %w", env.ErrFrame, err)
-			}
+		for i := 0; i < len(b.Beats.Beats) && err == nil; i++ {
+			err = f.heartbeats.onBeat(b.Beats.Beats[i])
 		}
+	case *feedtreepb.Message_Push:
+		err = f.acceptor.onPush(from, b.Push, false)
+	case *feedtreepb.Message_PushReply:
+		f.pusher.onPushReply(from, b.PushReply)
+	case *feedtreepb.Message_WitnessRequest:
+		f.keyQuestions.onWitnessRequest(from, b.WitnessRequest)
+	case *feedtreepb.Message_WitnessReply:
+		err = f.acceptor.onWitnessReply(from, b.WitnessReply)
+	case *feedtreepb.Message_Objection:
+		err = f.onObjection(b.Objection.Witness)
+	}
+	if err != nil {
+		f.stats.Garbage++
+		return fmt.Errorf("%w: %w", env.ErrFrame, err)
 	}
 	return nil
 }
@@ -405,12 +168,44 @@ func (f *FeedTree) Receive(from env.PeerID, body []byte) error {
 // counted: the peer that passed it on is not its sender.
 func (f *FeedTree) Route(body []byte) {
 	m, err := parse(body)
-	if err != nil || m.GetPush() == nil || f.onPush("", m.GetPush(), true) != nil {
+	if err != nil || m.GetPush() == nil || f.acceptor.onPush("", m.GetPush(), true) != nil {
 		f.stats.Garbage++
 	}
 }
 
-func (f *FeedTree) send(to env.Peer, m *feedtreepb.Message) {
-	f.stats.Control++
-	f.net.Send(to, env.Control, wire.AppendFrame(nil, wire.Feed, m))
+// HeadFetched handles the head of a document that this node has just fetched from its origin. secure means that
+// nobody on the way could have changed the document.
+func (f *FeedTree) HeadFetched(key overlay.ID, head *feed.Head, secure bool) {
+	c := f.feeds[key]
+	leads := c != nil && c.leader != nil && c.leader.ready
+	if leads {
+		c.leader.head = head // also of a feed without items, which a publisher may still send
+	}
+	publisher, ok := head.Publisher()
+	if !ok || !secure {
+		return // a document that names no key withdraws none: the site may have been rebuilt
+	}
+	f.keyQuestions.answerWitnessRequest(key, publisher)
+	if c != nil && c.subscribed {
+		f.trusts.keySeen(c, publisher)
+	}
+	if leads {
+		f.acceptor.keySeen(c, publisher)
+	}
+}
+
+// onObjection handles another node's objection to the key of a feed's publisher. It proves nothing, because ids are
+// cheap, but the origin may be checked.
+func (f *FeedTree) onObjection(raw []byte) error {
+	w, err := difference.OpenWitness(f.verify, raw)
+	if err != nil {
+		return err
+	}
+	c := f.feeds[overlay.Key(f.node.Network(), w.URL)]
+	if c == nil || f.clock.Now().Sub(w.Time).Abs() > maxObjectionAge || wire.PeerIDOf(w.Owner) == f.signer.PeerID() {
+		return nil
+	}
+	f.acceptor.objected(c, w)
+	f.trusts.objected(c, w)
+	return nil
 }

@@ -85,10 +85,10 @@ func FuzzNews(f *testing.F) {
 func FuzzBeatStatement(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(marshal(&feedtreepb.BeatStatement{Key: key[:], Branch: 1, Epoch: 2, Seq: 3, Head: make([]byte, 32), Number: 4, TimeMs: 5, State: []byte("state")}))
-	ft := &FeedTree{verify: wire.NewVerifier(network), clock: fixedClock{}}
+	beats := &heartbeats{common: &common{verify: wire.NewVerifier(network), clock: fixedClock{}}}
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		by := signer()
-		of, b, err := ft.openBeat(by.Sign(wire.DomainHeartbeat, payload).Raw)
+		of, b, err := beats.open(by.Sign(wire.DomainHeartbeat, payload).Raw)
 		if err != nil {
 			return
 		}
@@ -98,7 +98,7 @@ func FuzzBeatStatement(f *testing.F) {
 		m := &feedtreepb.BeatStatement{
 			Key: of[:], Branch: b.branch, Epoch: b.epoch, Seq: b.seq, Head: b.head[:], Number: b.number, TimeMs: uint64(b.time.UnixMilli()), State: b.state,
 		}
-		of2, again, err := ft.openBeat(by.Sign(wire.DomainHeartbeat, marshal(m)).Raw)
+		of2, again, err := beats.open(by.Sign(wire.DomainHeartbeat, marshal(m)).Raw)
 		if err != nil || of2 != of {
 			t.Fatalf("%+v cannot be read again: %v", b, err)
 		}
@@ -131,16 +131,15 @@ func FuzzSubscription(f *testing.F) {
 	f.Add([]byte("feedtree/subscription/short"), []byte{})
 	pin := &difference.Pin{Key: make([]byte, 32), Next: feed.Hash{1}, Since: began}
 	f.Add(subscriptionKey(key), marshal(&feedtreepb.Subscription{Url: url, Pin: pin.Append()}))
-	read := func(s *recordStore) *FeedTree {
-		ft := &FeedTree{store: s, clock: fixedClock{}, owners: &owner.Owners{}, log: slog.New(slog.DiscardHandler), feeds: map[overlay.ID]*channel{}}
-		if err := ft.load(); err != nil {
+	read := func(s *recordStore) *subscriptions {
+		st := &subscriptions{common: &common{clock: fixedClock{}, owners: &owner.Owners{}, log: slog.New(slog.DiscardHandler), feeds: channels{}}, store: s}
+		if err := st.load(); err != nil {
 			panic(err)
 		}
-		return ft
+		return st
 	}
 	f.Fuzz(func(t *testing.T, at, b []byte) {
-		ft := read(&recordStore{at, b})
-		for k, c := range ft.feeds {
+		for k, c := range read(&recordStore{at, b}).feeds {
 			again := read(&recordStore{subscriptionKey(k), marshal(c.record())}).feeds[k]
 			if again == nil || (again.trust == nil) != (c.trust == nil) || c.trust != nil && !bytes.Equal(again.trust.Append(), c.trust.Append()) || again.url != c.url || again.weight != c.weight || !again.since.Equal(c.since) || string(again.attributes) != string(c.attributes) || !c.subscribed {
 				t.Errorf("%+v became %+v", c, again)

@@ -3,6 +3,7 @@ package feedtree
 import (
 	"cmp"
 	"encoding/binary"
+	"maps"
 	"slices"
 	"time"
 
@@ -20,17 +21,17 @@ type link struct {
 	keepsNoLog map[overlay.ID]time.Time
 }
 
+// keeps reports whether a parent keeps the log of a feed. A parent that was not asked yet may keep it.
+func (l *link) keeps(key overlay.ID) bool {
+	if l == nil {
+		return true
+	}
+	_, keepsNone := l.keepsNoLog[key]
+	return !keepsNone
+}
+
 // noLogTime is how long a parent's statement that it keeps no log of a feed is believed.
 const noLogTime = 10 * time.Minute
-
-// logHead returns the first eight bytes of the hash of a feed's last visible entry; 0: the log is empty.
-func (f *FeedTree) logHead(key overlay.ID) uint64 {
-	log := f.owners.Visible(key)
-	if len(log) == 0 {
-		return 0
-	}
-	return binary.BigEndian.Uint64(log[len(log)-1].Hash[:8])
-}
 
 // headDigest hashes a feed's key and head. A digest is the exclusive or of these hashes.
 func headDigest(key overlay.ID, head uint64) uint64 {
@@ -39,170 +40,120 @@ func headDigest(key overlay.ID, head uint64) uint64 {
 	return h ^ h>>29
 }
 
+// noParentKeepsLog reports whether no parent of this node keeps a feed's log. Then digests and the heartbeats that
+// come with them say nothing about the feed. That is the case below a member that only forwards, and at a root that
+// does not own the feed, for instance because the owners were on the other side of a partition.
+func (a *auditor) noParentKeepsLog(c *channel) bool {
+	return !slices.ContainsFunc(a.scribe.Parents(c.key), func(p *overlay.Contact) bool { return a.links[p.Peer.ID].keeps(c.key) })
+}
+
+// sharedWith returns the followed feeds of which a parent keeps the log.
+func (a *auditor) sharedWith(parent env.PeerID) (of []*channel) {
+	for _, c := range a.feeds.sorted() {
+		if c.subscribed && a.links[parent].keeps(c.key) && a.isParent(c.key, parent) {
+			of = append(of, c)
+		}
+	}
+	return of
+}
+
+// markParentHeard records that a parent has answered for all feeds whose logs it keeps.
+func (a *auditor) markParentHeard(from env.PeerID) {
+	for _, c := range a.sharedWith(from) {
+		a.cutOffs.markHeard(c)
+	}
+}
+
 // digestsAtOnce bounds the digests that a node sends in a DigestInterval. With more parents, each gets one less
 // often.
 const digestsAtOnce = 16
 
-// compareHeads sends a digest to each parent whose turn it is, and checks for overdue heartbeats.
-func (f *FeedTree) compareHeads(now time.Time) {
+// compare sends a digest to each parent whose turn it is, and checks for overdue heartbeats.
+func (a *auditor) compare(all []*channel, now time.Time) {
 	parents := map[env.PeerID]*overlay.Contact{}
 	shared := map[env.PeerID][]overlay.ID{}
-	for _, c := range f.sorted() {
+	for _, c := range all {
 		if !c.subscribed {
 			continue
 		}
-		for _, p := range f.scribe.Parents(c.key) {
+		for _, p := range a.scribe.Parents(c.key) {
 			parents[p.Peer.ID] = p
 			shared[p.Peer.ID] = append(shared[p.Peer.ID], c.key)
 		}
-		f.checkOverdue(c, now)
 	}
-	for id := range f.links {
-		if parents[id] == nil {
-			delete(f.links, id)
-		}
-	}
-	ids := make([]env.PeerID, 0, len(parents))
+	maps.DeleteFunc(a.links, func(id env.PeerID, _ *link) bool { return parents[id] == nil })
 	for id := range parents {
-		ids = append(ids, id)
-	}
-	for _, id := range ids {
-		if f.links[id] == nil {
-			f.links[id] = &link{keepsNoLog: map[overlay.ID]time.Time{}}
+		if a.links[id] == nil {
+			a.links[id] = &link{keepsNoLog: map[overlay.ID]time.Time{}}
 		}
 	}
-	slices.SortFunc(ids, func(a, b env.PeerID) int {
-		return cmp.Or(f.links[a].comparedAt.Compare(f.links[b].comparedAt), cmp.Compare(a, b))
+	ids := slices.Collect(maps.Keys(parents))
+	slices.SortFunc(ids, func(x, y env.PeerID) int {
+		return cmp.Or(a.links[x].comparedAt.Compare(a.links[y].comparedAt), cmp.Compare(x, y))
 	})
 	for _, id := range ids[:min(len(ids), digestsAtOnce)] {
-		l := f.links[id]
-		for key, at := range l.keepsNoLog {
-			if now.Sub(at) > noLogTime {
-				delete(l.keepsNoLog, key)
-			}
-		}
-		f.nonce++
-		l.nonce = f.nonce
+		l := a.links[id]
+		maps.DeleteFunc(l.keepsNoLog, func(_ overlay.ID, at time.Time) bool { return now.Sub(at) > noLogTime })
+		a.nonce++
+		l.nonce = a.nonce
 		d := &feedtreepb.Digest{Nonce: l.nonce}
 		if !l.comparedAt.IsZero() {
 			d.SinceLastS = uint32(now.Sub(l.comparedAt) / time.Second)
 		}
 		l.comparedAt = now
 		for _, key := range shared[id] {
-			if _, unknown := l.keepsNoLog[key]; !unknown {
+			if l.keeps(key) {
 				d.Count++
-				d.Digest ^= headDigest(key, f.logHead(key))
+				d.Digest ^= headDigest(key, a.logHead(key))
 			}
 		}
-		f.stats.Digests++
-		f.send(parents[id].Peer, &feedtreepb.Message{Body: &feedtreepb.Message_Digest{Digest: d}})
+		a.stats.Digests++
+		a.send(parents[id].Peer, &feedtreepb.Message{Body: &feedtreepb.Message_Digest{Digest: d}})
 	}
 }
 
 // onDigest compares a child's digest with this node's logs, and sends the child the recent heartbeats.
-func (f *FeedTree) onDigest(from env.PeerID, m *feedtreepb.Digest) {
+func (a *auditor) onDigest(from env.PeerID, m *feedtreepb.Digest) {
 	var count uint32
 	var digest uint64
 	var beats [][]byte
-	now := f.clock.Now()
+	now := a.clock.Now()
 	// Heartbeats since the child's last digest are sent, and some older ones, because the last answer may have been
 	// lost.
-	since := max(f.cfg.DigestInterval, min(time.Duration(m.SinceLastS)*time.Second, f.cfg.BeatInterval)) * 5 / 2
-	for _, key := range f.scribe.GroupsOf(from) {
-		if c := f.feeds[key]; c != nil && c.beat != nil && now.Sub(c.beat.receivedAt) < since {
+	since := max(a.cfg.DigestInterval, min(time.Duration(m.SinceLastS)*time.Second, a.cfg.BeatInterval)) * 5 / 2
+	for _, key := range a.scribe.GroupsOf(from) {
+		if c := a.feeds[key]; c != nil && c.beat != nil && now.Sub(c.beat.receivedAt) < since {
 			beats = append(beats, c.beat.raw)
 		}
-		if _, keeps := f.owners.View(key); keeps {
+		if _, keeps := a.owners.View(key); keeps {
 			count++
-			digest ^= headDigest(key, f.logHead(key))
+			digest ^= headDigest(key, a.logHead(key))
 		}
 	}
-	to := f.peer(from)
-	f.send(to, &feedtreepb.Message{Body: &feedtreepb.Message_DigestAck{DigestAck: &feedtreepb.DigestAck{
+	to := a.peer(from)
+	a.send(to, &feedtreepb.Message{Body: &feedtreepb.Message_DigestAck{DigestAck: &feedtreepb.DigestAck{
 		Nonce: m.Nonce, Match: count == m.Count && digest == m.Digest,
 	}}})
 	for chunk := range slices.Chunk(beats, maxBeats/2) {
-		f.send(to, &feedtreepb.Message{Body: &feedtreepb.Message_Beats{Beats: &feedtreepb.Beats{Beats: chunk}}})
+		a.send(to, &feedtreepb.Message{Body: &feedtreepb.Message_Beats{Beats: &feedtreepb.Beats{Beats: chunk}}})
 	}
-}
-
-// peer returns a peer with its address, if that is known.
-func (f *FeedTree) peer(id env.PeerID) env.Peer {
-	if c := f.node.Contact(id); c != nil {
-		return c.Peer
-	}
-	if p, ok := f.ownerAddrs[id]; ok {
-		return p
-	}
-	return env.Peer{ID: id}
 }
 
 // onDigestAck sends all heads to a parent whose logs differ.
-func (f *FeedTree) onDigestAck(from env.PeerID, m *feedtreepb.DigestAck) {
-	l := f.links[from]
+func (a *auditor) onDigestAck(from env.PeerID, m *feedtreepb.DigestAck) {
+	l := a.links[from]
 	if l == nil || l.nonce != m.Nonce {
 		return
 	}
 	l.nonce = 0
 	if m.Match {
-		f.markParentHeard(from)
+		a.markParentHeard(from)
 		return
 	}
-	f.stats.Differed++
+	a.stats.Differed++
 	var heads []*feedtreepb.Head
-	for _, c := range f.sorted() {
-		if _, unknown := l.keepsNoLog[c.key]; c.subscribed && !unknown && f.isParent(c.key, from) {
-			heads = append(heads, &feedtreepb.Head{Key: c.key[:], Head: f.logHead(c.key)})
-		}
+	for _, c := range a.sharedWith(from) {
+		heads = append(heads, &feedtreepb.Head{Key: c.key[:], Head: a.logHead(c.key)})
 	}
-	for chunk := range slices.Chunk(heads, maxHeads) {
-		f.send(f.peer(from), &feedtreepb.Message{Body: &feedtreepb.Message_Heads{Heads: &feedtreepb.Heads{Heads: chunk}}})
-	}
-}
-
-func (f *FeedTree) isParent(key overlay.ID, peer env.PeerID) bool {
-	return slices.ContainsFunc(f.scribe.Parents(key), func(c *overlay.Contact) bool { return c.Peer.ID == peer })
-}
-
-// onHeads tells a peer which of its heads differ from those of this node. It answers for feeds that this node owns,
-// which is public, and for feeds in whose tree the peer is its child. About any other feed it answers that it keeps
-// no log: otherwise anybody could ask a node, 512 feeds at a time, which ones it reads.
-func (f *FeedTree) onHeads(from env.PeerID, m *feedtreepb.Heads) {
-	b := &feedtreepb.HeadsReply{}
-	edges := f.scribe.GroupsOf(from)
-	for _, h := range m.Heads {
-		key := overlay.ID(h.Key)
-		switch v, keeps := f.owners.View(key); {
-		case !keeps, !v.Owns && !slices.Contains(edges, key):
-			b.Unknown = append(b.Unknown, h.Key)
-		case f.logHead(key) != h.Head:
-			b.Different = append(b.Different, h.Key)
-		}
-	}
-	f.send(f.peer(from), &feedtreepb.Message{Body: &feedtreepb.Message_HeadsReply{HeadsReply: b}})
-}
-
-// onHeadsReply pulls the entries that a parent or an owner has and this node lacks.
-func (f *FeedTree) onHeadsReply(from env.PeerID, m *feedtreepb.HeadsReply) {
-	defer f.auditAnswered(from, m.Unknown)
-	if l, newlyUnknown := f.links[from], false; l != nil {
-		for _, k := range m.Unknown {
-			if key := overlay.ID(k); f.feeds[key] != nil && f.isParent(key, from) {
-				_, known := l.keepsNoLog[key]
-				newlyUnknown = newlyUnknown || !known
-				l.keepsNoLog[key] = f.clock.Now()
-			}
-		}
-		if newlyUnknown {
-			f.after(0, task{kind: taskAudit}) // by the calendar, because an answer may arrive within the call
-		}
-		f.markParentHeard(from)
-	}
-	for _, k := range m.Different {
-		if c := f.followedChannel(k); c != nil {
-			if isOwner, ok := f.mayReportBehind(c, from); ok {
-				f.pullFrom(c, from, isOwner)
-			}
-		}
-	}
+	a.sendHeads(a.peer(from), heads)
 }

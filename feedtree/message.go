@@ -3,6 +3,7 @@ package feedtree
 import (
 	"crypto/ed25519"
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -37,21 +38,17 @@ func parseNews(b []byte) (*feedtreepb.News, error) {
 	if err := proto.Unmarshal(b, n); err != nil {
 		return nil, fmt.Errorf("%w: %w", env.ErrFrame, err)
 	}
+	valid := false
 	switch b := n.News.(type) {
 	case *feedtreepb.News_Update:
-		if len(b.Update.Entry) == 0 || len(b.Update.Entry) > maxEntry || len(b.Update.Body) > maxInline {
-			return nil, fmt.Errorf("%w: update", env.ErrFrame)
-		}
+		valid = within(b.Update.Entry, maxEntry) && len(b.Update.Body) <= maxInline
 	case *feedtreepb.News_Beat:
-		if len(b.Beat) == 0 || len(b.Beat) > maxBeat {
-			return nil, fmt.Errorf("%w: heartbeat", env.ErrFrame)
-		}
+		valid = within(b.Beat, maxBeat)
 	case *feedtreepb.News_Objection:
-		if len(b.Objection) == 0 || len(b.Objection) > maxBeat {
-			return nil, fmt.Errorf("%w: objection", env.ErrFrame)
-		}
-	default:
-		return nil, fmt.Errorf("%w: no news", env.ErrFrame)
+		valid = within(b.Objection, maxBeat)
+	}
+	if !valid {
+		return nil, fmt.Errorf("%w: %T is out of bounds", env.ErrFrame, n.News)
 	}
 	return n, nil
 }
@@ -62,69 +59,39 @@ func parse(body []byte) (*feedtreepb.Message, error) {
 	if err := proto.Unmarshal(body, m); err != nil {
 		return nil, fmt.Errorf("%w: %w", env.ErrFrame, err)
 	}
-	if broken := violation(m); broken != "" {
-		return nil, fmt.Errorf("%w: feedtree message: %s", env.ErrFrame, broken)
+	valid := false
+	switch b := m.Body.(type) {
+	case *feedtreepb.Message_Digest, *feedtreepb.Message_DigestAck:
+		valid = true
+	case *feedtreepb.Message_Heads:
+		valid = each(b.Heads.Heads, maxHeads, func(h *feedtreepb.Head) bool { return h != nil && isKey(h.Key) })
+	case *feedtreepb.Message_HeadsReply:
+		valid = each(b.HeadsReply.Different, maxHeads, isKey) && each(b.HeadsReply.Unknown, maxHeads, isKey)
+	case *feedtreepb.Message_Beats:
+		valid = each(b.Beats.Beats, maxBeats, func(raw []byte) bool { return within(raw, maxBeat) })
+	case *feedtreepb.Message_Push:
+		valid = within(b.Push.Publication, difference.MaxPublication)
+	case *feedtreepb.Message_PushReply:
+		valid = len(b.PushReply.Hash) == len(feed.Hash{}) && len(b.PushReply.Reason) <= maxReason
+	case *feedtreepb.Message_WitnessRequest:
+		valid = isKey(b.WitnessRequest.Key) && len(b.WitnessRequest.Publisher) == ed25519.PublicKeySize
+	case *feedtreepb.Message_WitnessReply:
+		valid = within(b.WitnessReply.Witness, maxBeat)
+	case *feedtreepb.Message_Objection:
+		valid = within(b.Objection.Witness, maxBeat)
+	}
+	if !valid {
+		return nil, fmt.Errorf("%w: %T is out of bounds", env.ErrFrame, m.Body)
 	}
 	return m, nil
 }
 
-// violation names the bound that a message breaks, or returns "".
-func violation(m *feedtreepb.Message) string {
-	switch b := m.Body.(type) {
-	case *feedtreepb.Message_Digest, *feedtreepb.Message_DigestAck:
-	case *feedtreepb.Message_Heads:
-		if len(b.Heads.Heads) > maxHeads {
-			return "heads: too many"
-		}
-		for _, h := range b.Heads.Heads {
-			if h == nil || !isKey(h.Key) {
-				return "heads: key"
-			}
-		}
-	case *feedtreepb.Message_HeadsReply:
-		if len(b.HeadsReply.Different) > maxHeads || len(b.HeadsReply.Unknown) > maxHeads {
-			return "heads reply: too many"
-		}
-		for _, keys := range [][][]byte{b.HeadsReply.Different, b.HeadsReply.Unknown} {
-			for _, k := range keys {
-				if !isKey(k) {
-					return "heads reply: key"
-				}
-			}
-		}
-	case *feedtreepb.Message_Beats:
-		if len(b.Beats.Beats) > maxBeats {
-			return "beats: too many"
-		}
-		for _, raw := range b.Beats.Beats {
-			if len(raw) == 0 || len(raw) > maxBeat {
-				return "beats: size"
-			}
-		}
-	case *feedtreepb.Message_Push:
-		if len(b.Push.Publication) == 0 || len(b.Push.Publication) > difference.MaxPublication {
-			return "push: size"
-		}
-	case *feedtreepb.Message_PushReply:
-		if len(b.PushReply.Hash) != len(feed.Hash{}) || len(b.PushReply.Reason) > maxReason {
-			return "push reply: size"
-		}
-	case *feedtreepb.Message_WitnessRequest:
-		if !isKey(b.WitnessRequest.Key) || len(b.WitnessRequest.Publisher) != ed25519.PublicKeySize {
-			return "witness request: key"
-		}
-	case *feedtreepb.Message_WitnessReply:
-		if len(b.WitnessReply.Witness) == 0 || len(b.WitnessReply.Witness) > maxBeat {
-			return "witness reply: size"
-		}
-	case *feedtreepb.Message_Objection:
-		if len(b.Objection.Witness) == 0 || len(b.Objection.Witness) > maxBeat {
-			return "objection: size"
-		}
-	default:
-		return "no body"
-	}
-	return ""
+// within reports whether b has 1 to most bytes.
+func within(b []byte, most int) bool { return len(b) > 0 && len(b) <= most }
+
+// each reports whether there are at most a given number of values and all are valid.
+func each[T any](of []T, most int, valid func(T) bool) bool {
+	return len(of) <= most && !slices.ContainsFunc(of, func(v T) bool { return !valid(v) })
 }
 
 func isKey(b []byte) bool { return len(b) == len(overlay.ID{}) }

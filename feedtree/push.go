@@ -13,10 +13,6 @@ import (
 	"tidings/overlay"
 )
 
-// This file handles publications at the publisher's node. The node sends a publication to the feed's sequencer
-// until a quorum of the owners stores it. The node also follows the feed and sees the publication in its own log,
-// so a lost answer does no harm.
-
 const (
 	// pushRetry is the time before a publication is sent again. It is doubled each time, up to maxPushRetry. After
 	// pushTimeout the node gives up; in that time the death of a sequencer is noticed and another one takes over.
@@ -54,12 +50,27 @@ type push struct {
 	waiters       []func(error)
 }
 
+// A pusher sends publications of this node to the sequencers of their feeds until a quorum of the owners stores them.
+// The node also follows the feed and sees a publication in its own log, so a lost answer does no harm.
+type pusher struct {
+	*common
+	pushes map[feed.Hash]*push // publications that no sequencer has committed yet, by their hash
+	cal    plans
+	accept func(c *channel, p *difference.Publication, to env.Peer) // accepts a publication of a feed that this node leads
+}
+
+func newPusher(m *common) *pusher {
+	pu := &pusher{common: m, pushes: map[feed.Hash]*push{}}
+	pu.cal = m.newPlans(pu.retry)
+	return pu
+}
+
 // Publish brings a publication into its feed, which this node must follow. done is called when a quorum of the
 // feed's owners stores the publication, or with the reason why not.
-func (f *FeedTree) Publish(envelope []byte, done func(error)) {
+func (pu *pusher) Publish(envelope []byte, done func(error)) {
 	p, err := difference.OpenPublication(envelope)
 	if err != nil {
-		f.addRefusal(Refusal{Why: err.Error()})
+		pu.refusals.add(Refusal{Why: err.Error()})
 		done(fmt.Errorf("publish: %w", err))
 		return
 	}
@@ -69,121 +80,126 @@ func (f *FeedTree) Publish(envelope []byte, done func(error)) {
 		}
 		done(err)
 	}
-	key := overlay.Key(f.node.Network(), p.URL)
-	c := f.feeds[key]
-	switch {
-	case c == nil || !c.subscribed:
+	key := overlay.Key(pu.node.Network(), p.URL)
+	c := pu.feeds[key]
+	if c == nil || !c.subscribed {
 		say(ErrNotFollowed)
 		return
 	}
-	pending := f.pushes[p.Hash]
+	pending := pu.pushes[p.Hash]
 	switch {
 	case pending != nil && len(pending.waiters) < maxPushes: // the daemon and a command may push the same publication
 		pending.waiters = append(pending.waiters, say)
 		return
-	case pending != nil || f.tooManyPushes(key):
+	case pending != nil || pu.tooManyPushes(key):
 		say(fmt.Errorf("%w: too many publications wait for an answer", ErrNotAccepted))
 		return
 	}
-	now := f.clock.Now()
-	pending = &push{key: key, publication: p, deadline: now.Add(pushTimeout), waiters: []func(error){say}}
-	f.pushes[p.Hash] = pending
-	f.continuePush(pending, now)
+	pending = &push{key: key, publication: p, deadline: pu.after(pushTimeout), waiters: []func(error){say}}
+	pu.pushes[p.Hash] = pending
+	pu.continuePush(pending)
 }
 
 // tooManyPushes reports whether no further publication of a feed may wait for an answer.
-func (f *FeedTree) tooManyPushes(key overlay.ID) bool {
+func (pu *pusher) tooManyPushes(key overlay.ID) bool {
 	n := 0
-	for _, p := range f.pushes {
+	for _, p := range pu.pushes {
 		if p.key == key {
 			n++
 		}
 	}
-	return n >= maxPushes || len(f.pushes) >= maxAllPushes
+	return n >= maxPushes || len(pu.pushes) >= maxAllPushes
+}
+
+// retry sends a publication again that was not answered.
+func (pu *pusher) retry(hash overlay.ID) {
+	if p := pu.pushes[feed.Hash(hash)]; p != nil && !p.retryAt.After(pu.clock.Now()) {
+		pu.continuePush(p)
+	}
 }
 
 // continuePush sends a publication to the feed's sequencer if this node knows its address. Otherwise, and at every
 // second attempt, the publication is routed to the feed's key, whose root passes it on to the sequencer that it
 // knows.
-func (f *FeedTree) continuePush(p *push, now time.Time) {
+func (pu *pusher) continuePush(p *push) {
+	now := pu.clock.Now()
 	if !now.Before(p.deadline) {
 		switch {
 		case p.unknownKeyTry == p.tries:
-			f.endPush(p, fmt.Errorf("%w: %s", ErrRefused, p.reason))
+			pu.end(p, fmt.Errorf("%w: %s", ErrRefused, p.reason))
 		case p.reason != "":
-			f.endPush(p, fmt.Errorf("%w within %v: %s", ErrNotAccepted, pushTimeout, p.reason))
+			pu.end(p, fmt.Errorf("%w within %v: %s", ErrNotAccepted, pushTimeout, p.reason))
 		default:
-			if c := f.feeds[p.key]; c != nil && c.subscribed {
-				f.requestOwners(c) // perhaps the feed has no owners any more
+			if c := pu.feeds[p.key]; c != nil && c.subscribed {
+				pu.requestOwners(c) // perhaps the feed has no owners any more
 			}
-			f.endPush(p, fmt.Errorf("%w within %v", ErrNotAccepted, pushTimeout))
+			pu.end(p, fmt.Errorf("%w within %v", ErrNotAccepted, pushTimeout))
 		}
 		return
 	}
 	p.retryAt = now.Add(min(pushRetry<<min(p.tries, 8), maxPushRetry))
-	f.cal.Add(p.retryAt, task{kind: taskPush, key: overlay.ID(p.publication.Hash)})
-	f.stats.Pushes++
+	pu.cal.add(p.retryAt, overlay.ID(p.publication.Hash))
+	pu.stats.Pushes++
 	p.tries++
-	v, ok := f.owners.View(p.key)
+	v, ok := pu.owners.View(p.key)
 	var sequencer *overlay.Contact
 	if ok && v.Epoch != nil {
-		sequencer = f.node.Contact(v.Epoch.Sequencer)
+		sequencer = pu.node.Contact(v.Epoch.Sequencer)
 	}
 	switch {
 	case ok && v.Leads:
-		if c := f.feeds[p.key]; c != nil && c.leader != nil && c.leader.ready {
-			f.accept(c, p.publication, f.node.Self().Peer)
+		if c := pu.feeds[p.key]; c != nil && c.leader != nil && c.leader.ready {
+			pu.accept(c, p.publication, pu.node.Self().Peer)
 		}
 		return
 	case sequencer != nil && p.tries%2 == 1:
-		f.net.Send(sequencer.Peer, env.Control, wire.AppendFrame(nil, wire.Feed, f.pushMessage(p)))
+		pu.net.Send(sequencer.Peer, env.Control, wire.AppendFrame(nil, wire.Feed, pu.pushMessage(p)))
 	default:
-		f.node.Route(wire.Feed, p.key, marshal(f.pushMessage(p)), func(overlay.Receipt, bool) {})
+		pu.node.Route(wire.Feed, p.key, marshal(pu.pushMessage(p)), func(overlay.Receipt, bool) {})
 	}
 }
 
-func (f *FeedTree) pushMessage(p *push) *feedtreepb.Message {
-	return &feedtreepb.Message{Body: &feedtreepb.Message_Push{Push: &feedtreepb.Push{Publication: p.publication.Raw, Record: f.node.Self().Raw}}}
+func (pu *pusher) pushMessage(p *push) *feedtreepb.Message {
+	return &feedtreepb.Message{Body: &feedtreepb.Message_Push{Push: &feedtreepb.Push{Publication: p.publication.Raw, Record: pu.node.Self().Raw}}}
 }
 
 // onPushReply handles the sequencer's verdict. Other nodes on the route have seen the publication, too, so their
 // verdicts are ignored. A publication that may still be accepted is sent again until its deadline.
-func (f *FeedTree) onPushReply(from env.PeerID, m *feedtreepb.PushReply) {
-	p := f.pushes[feed.Hash(m.Hash)]
+func (pu *pusher) onPushReply(from env.PeerID, m *feedtreepb.PushReply) {
+	p := pu.pushes[feed.Hash(m.Hash)]
 	if p == nil {
 		return
 	}
-	if v, ok := f.owners.View(p.key); !ok || v.Epoch == nil || v.Epoch.Sequencer != from {
+	if v, ok := pu.owners.View(p.key); !ok || v.Epoch == nil || v.Epoch.Sequencer != from {
 		return
 	}
 	switch m.Verdict {
 	case feedtreepb.PushReply_COMMITTED:
-		f.endPush(p, nil)
+		pu.end(p, nil)
 	case feedtreepb.PushReply_GAP:
-		if f.pushes[p.publication.Prev] == nil {
-			f.endPush(p, fmt.Errorf("%w: %s", ErrRefused, m.Reason))
+		if pu.pushes[p.publication.Prev] == nil {
+			pu.end(p, fmt.Errorf("%w: %s", ErrRefused, m.Reason))
 		} // otherwise it has overtaken the one before it, and is sent again
 	case feedtreepb.PushReply_UNKNOWN, feedtreepb.PushReply_BUSY:
 		if p.reason = m.Reason; m.Verdict == feedtreepb.PushReply_UNKNOWN {
 			p.unknownKeyTry = p.tries
 		}
 	default:
-		f.endPush(p, fmt.Errorf("%w: %s", ErrRefused, m.Reason))
+		pu.end(p, fmt.Errorf("%w: %s", ErrRefused, m.Reason))
 	}
 }
 
-// endPush reports the result of a push; nil: a quorum stores the publication.
-func (f *FeedTree) endPush(p *push, err error) {
-	delete(f.pushes, p.publication.Hash)
+// end reports the result of a push; nil: a quorum stores the publication.
+func (pu *pusher) end(p *push, err error) {
+	delete(pu.pushes, p.publication.Hash)
 	for _, done := range p.waiters {
 		done(err)
 	}
 }
 
-// publicationHash returns the hash of a publication; zero: p is nil.
-func publicationHash(p *difference.Publication) feed.Hash {
-	if p == nil {
-		return feed.Hash{}
+// committed ends the push of a publication, because a quorum stores it.
+func (pu *pusher) committed(hash feed.Hash) {
+	if p := pu.pushes[hash]; p != nil {
+		pu.end(p, nil)
 	}
-	return p.Hash
 }

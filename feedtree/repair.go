@@ -4,10 +4,34 @@ import (
 	"slices"
 	"time"
 
+	"tidings/feedtree/feedtreepb"
 	"tidings/internal/env"
 	"tidings/internal/plant"
 	"tidings/overlay/owner"
 )
+
+// A repairer gets the entries that this node lacks, and bodies that its disk has lost.
+type repairer struct {
+	*common
+	cutOffs    *cutOffs
+	cal        plans            // feeds whose repair is to be continued
+	recoveries plans            // feeds whose recovery of bodies is to be continued
+	fetches    plans            // feeds whose origin is to be asked for missing items, if they are still missing
+	rebuild    func(c *channel) // rebuilds the window of a feed
+}
+
+func newRepairer(m *common, cutOffs *cutOffs) *repairer {
+	rp := &repairer{common: m, cutOffs: cutOffs}
+	rp.cal, rp.recoveries, rp.fetches = m.feedPlans(rp.continueRepair), m.feedPlans(rp.continueRecovery), m.feedPlans(rp.fetchOrigin)
+	return rp
+}
+
+// gap is what a repairer keeps of a feed.
+type gap struct {
+	repair      *repair       // nil: nothing is known to be missing
+	needsOrigin bool          // the origin is to be asked for items that the log lacks
+	recovery    *bodyRecovery // of bodies that the disk has lost; nil: none is known to be lost
+}
 
 // A repair gets the entries that a subscriber lacks: from its parents, then from owners and siblings, and after
 // some rounds from the origin.
@@ -31,6 +55,8 @@ const (
 )
 
 const (
+	// maxAnnounceAge is the largest age of a repaired entry that is announced to children.
+	maxAnnounceAge = time.Hour
 	// repairPause is the pause after a round without success. It is doubled each time up to maxRepairPause.
 	repairPause    = 2 * time.Second
 	maxRepairPause = 2 * time.Minute
@@ -41,118 +67,114 @@ const (
 	maxRepairRounds = 12
 )
 
-// startRepair starts a repair, unless one is in progress. want is the entry that shows the gap, or zero.
-func (f *FeedTree) startRepair(c *channel, want owner.Hash) {
+// start starts a repair, unless one is in progress. want is the entry that shows the gap, or zero.
+func (rp *repairer) start(c *channel, want owner.Hash) {
 	if !c.subscribed || c.leader != nil || plant.IgnoreGaps {
 		return
 	}
 	if r := c.repair; r != nil {
 		if want != (owner.Hash{}) && want != r.want {
 			r.want = want
-			f.scheduleRepair(c, 0) // nodes that have the new entry have the earlier ones, too
+			rp.schedule(c, 0) // nodes that have the new entry have the earlier ones, too
 		}
 		return
 	}
-	f.stats.Gaps++
+	rp.stats.Gaps++
 	c.repair = &repair{want: want}
-	f.scheduleRepair(c, 0)
+	rp.schedule(c, 0)
 }
 
-// scheduleRepair continues a repair by the calendar. Answers may arrive within the call, and a repair must not
+// schedule continues a repair by the calendar. Answers may arrive within the call, and a repair must not
 // recurse.
-func (f *FeedTree) scheduleRepair(c *channel, d time.Duration) {
-	c.repair.resumeAt = f.clock.Now().Add(d)
-	f.cal.Add(c.repair.resumeAt, task{kind: taskRepair, key: c.key})
+func (rp *repairer) schedule(c *channel, d time.Duration) {
+	c.repair.resumeAt = rp.clock.Now().Add(d)
+	rp.cal.add(c.repair.resumeAt, c.key)
 }
 
 // continueRepair asks the next candidate. The repair ends when the wanted entry is here. If it is unknown, the repair
 // ends with any new entry or, when owners and siblings are asked, with any answer.
-func (f *FeedTree) continueRepair(c *channel) {
+func (rp *repairer) continueRepair(c *channel) {
 	r := c.repair
-	if r.awaitingReply {
+	if r == nil || r.awaitingReply || r.resumeAt.After(rp.clock.Now()) {
 		return
 	}
 	if len(r.candidates) == 0 {
-		f.nextStep(c)
+		rp.nextStep(c)
 		return
 	}
 	to := r.candidates[0]
 	r.candidates = r.candidates[1:]
 	r.awaitingReply = true
-	before := f.logHead(c.key)
-	f.owners.Pull(to, c.key, func(ok bool) {
+	before := rp.logHead(c.key)
+	rp.owners.Pull(to, c.key, func(ok bool) {
 		if c.repair != r {
 			return
 		}
 		r.awaitingReply = false
-		v, _ := f.owners.View(c.key)
+		v, _ := rp.owners.View(c.key)
 		if ok && v.Epoch != nil && slices.Contains(v.Epoch.Owners, to.ID) {
 			r.ownerAnswered = true
-			f.markHeard(c)
+			rp.cutOffs.markHeard(c)
 		}
 		switch {
-		case r.want != owner.Hash{} && f.owners.Has(c.key, r.want),
-			r.want == owner.Hash{} && ok && v.Epoch != nil && (r.step == waitForRound || f.logHead(c.key) != before):
-			c.repair, c.confirmed = nil, f.clock.Now()
-			f.markHeard(c)
-			f.stats.Filled++
+		case r.want != owner.Hash{} && rp.owners.Has(c.key, r.want),
+			r.want == owner.Hash{} && ok && v.Epoch != nil && (r.step == waitForRound || rp.logHead(c.key) != before):
+			c.repair = nil
+			rp.cutOffs.markCertain(c)
+			rp.stats.Filled++
 			if r.want != (owner.Hash{}) {
-				f.announceRepaired(c)
+				rp.announce(c)
 			}
 		default:
-			f.scheduleRepair(c, 0)
+			rp.schedule(c, 0)
 		}
 	})
 }
 
 // nextStep finds the candidates of the next step.
-func (f *FeedTree) nextStep(c *channel) {
+func (rp *repairer) nextStep(c *channel) {
 	r := c.repair
 	switch r.step {
 	case askParents:
 		r.step = askOwners
-		for _, p := range f.scribe.Parents(c.key) {
+		for _, p := range rp.scribe.Parents(c.key) {
 			r.candidates = append(r.candidates, p.Peer)
 		}
-		f.scheduleRepair(c, 0)
+		rp.schedule(c, 0)
 	case askOwners:
 		r.step, r.awaitingReply = waitForRound, true
-		f.owners.FindOwners(c.key, func(found owner.Found) {
+		rp.owners.FindOwners(c.key, func(found owner.Found) {
 			if c.repair != r {
 				return
 			}
 			r.awaitingReply = false
-			for _, p := range found.Peers() {
-				if p.Peer.ID != f.signer.PeerID() {
-					r.candidates = append(r.candidates, p.Peer)
-				}
-			}
-			f.requestOwners(c) // perhaps the feed has no owners any more; existing ones ignore this
-			f.scheduleRepair(c, 0)
+			r.candidates = append(r.candidates, rp.others(found)...)
+			rp.requestOwners(c) // perhaps the feed has no owners any more; existing ones ignore this
+			rp.schedule(c, 0)
 		})
 	case waitForRound:
 		r.step = askParents
 		r.round++
-		switch pause := f.spread(min(repairPause<<min(r.round, 8), maxRepairPause)); {
+		switch pause := rp.spread(min(repairPause<<min(r.round, 8), maxRepairPause)); {
 		case r.round >= maxRepairRounds && (r.ownerAnswered || r.fetched):
-			c.repair, c.confirmed = nil, f.clock.Now()
+			c.repair, c.confirmed = nil, rp.clock.Now()
 		case r.round == originRound && !r.ownerAnswered:
-			f.scheduleFetch(c)
-			f.scheduleRepair(c, pause)
+			rp.scheduleFetch(c)
+			rp.schedule(c, pause)
 		default:
-			f.scheduleRepair(c, pause)
+			rp.schedule(c, pause)
 		}
 	}
 }
 
 // scheduleFetch asks the origin at a random time within a polling interval, because many nodes may lack the same
 // items.
-func (f *FeedTree) scheduleFetch(c *channel) {
-	f.after(time.Duration(f.rand.Int64N(int64(f.cfg.PollInterval)+1)), task{kind: taskFetch, key: c.key})
+func (rp *repairer) scheduleFetch(c *channel) {
+	rp.fetches.add(rp.after(time.Duration(rp.rand.Int64N(int64(rp.cfg.PollInterval)+1))), c.key)
 }
 
 // fetchOrigin requests the origin's document, if the gap is still there or the log itself lacks something.
-func (f *FeedTree) fetchOrigin(c *channel) {
+func (rp *repairer) fetchOrigin(c *channel) {
 	gap := c.repair != nil && c.repair.round >= originRound && !c.repair.ownerAnswered
 	if c.alone {
 		return // the node polls the feed anyway
@@ -161,7 +183,95 @@ func (f *FeedTree) fetchOrigin(c *channel) {
 		if c.needsOrigin = false; gap {
 			c.repair.fetched = true
 		}
-		f.stats.Fetches++
-		f.app.Fetch(c.key, c.url)
+		rp.stats.Fetches++
+		rp.app.Fetch(c.key, c.url)
+	}
+}
+
+// announce announces the last entry of a feed, which a repair has brought, to the nodes below this node.
+// Nodes that are below it in both trees hear of the entry in no other way. They pull its body.
+func (rp *repairer) announce(c *channel) {
+	log := rp.owners.Visible(c.key)
+	if len(log) == 0 || !c.subscribed {
+		return
+	}
+	if e := log[len(log)-1]; rp.clock.Now().Sub(e.Time) < maxAnnounceAge {
+		update := &feedtreepb.Update{Entry: e.Raw}
+		rp.scribe.SendBelow(c.key, messageID(e.Hash), marshal(&feedtreepb.News{News: &feedtreepb.News_Update{Update: update}}))
+	}
+}
+
+// fetchMissing asks the origin, within a polling interval, for items that the log should have.
+func (rp *repairer) fetchMissing(c *channel) {
+	if !c.needsOrigin {
+		c.needsOrigin = true
+		rp.scheduleFetch(c)
+	}
+}
+
+// A bodyRecovery gets bodies of entries that this node's disk has lost from the owners of the feed or from other
+// followers, and then rebuilds the window. The origin is asked for the items of bodies that no node has.
+type bodyRecovery struct {
+	lost     []*owner.Entry // entries whose body is still missing, the oldest first
+	anyFound bool           // at least one body was recovered
+	peers    []env.Peer     // peers that were not asked yet in this round
+	round    int
+	done     bool // the window has been rebuilt; this node recovers nothing more of the feed until it restarts
+}
+
+// recoveryRounds is the number of lookups of nodes that may have a body. The pauses between them are those of a
+// repair, two minutes in all. A node that has just started knows no other node for some seconds.
+const recoveryRounds = 6
+
+// recover starts a recovery. If one was started before, the origin is asked instead.
+func (rp *repairer) recover(c *channel, lost []*owner.Entry) {
+	switch {
+	case len(lost) == 0:
+	case c.recovery != nil:
+		rp.fetchMissing(c)
+	default:
+		c.recovery = &bodyRecovery{lost: lost}
+		rp.recoveries.add(rp.after(0), c.key)
+	}
+}
+
+// continueRecovery asks the next node that may have the bodies.
+func (rp *repairer) continueRecovery(c *channel) {
+	m := c.recovery
+	switch {
+	case m == nil || m.done || !c.subscribed:
+	case len(m.peers) > 0:
+		to := m.peers[0]
+		m.peers = m.peers[1:]
+		rp.owners.RepairBodies(to, m.lost, func(missing []*owner.Entry) {
+			if c.recovery != m {
+				return
+			}
+			m.anyFound = m.anyFound || len(missing) < len(m.lost)
+			if m.lost = missing; len(missing) == 0 {
+				m.done = true
+				rp.rebuild(c)
+				return
+			}
+			rp.recoveries.add(rp.after(0), c.key)
+		})
+	case m.round == recoveryRounds && m.anyFound:
+		m.done = true
+		rp.rebuild(c) // which asks the origin for the others
+	case m.round == recoveryRounds:
+		c.recovery = nil
+		rp.fetchMissing(c)
+	default:
+		rp.owners.FindOwners(c.key, func(found owner.Found) {
+			if c.recovery != m {
+				return
+			}
+			m.peers = append(m.peers, rp.others(found)...)
+			pause := rp.spread(repairPause << m.round)
+			if m.round++; len(m.peers) > 0 {
+				pause = 0
+			}
+			rp.recoveries.add(rp.after(pause), c.key)
+		})
 	}
 }

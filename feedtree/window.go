@@ -1,8 +1,6 @@
 package feedtree
 
 import (
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -10,7 +8,6 @@ import (
 	"tidings/difference"
 	"tidings/internal/feed"
 	"tidings/internal/plant"
-	"tidings/overlay"
 	"tidings/overlay/owner"
 )
 
@@ -65,67 +62,15 @@ func (w *window) itemCount() int {
 	return n
 }
 
-// Newest returns when the newest item of a feed was found, or the zero time if the feed has no items.
-func (f *FeedTree) Newest(key overlay.ID) (at time.Time) {
-	c := f.feeds[key]
-	if c == nil {
-		return at
-	}
-	at = c.window.log.Newest()
-	for _, e := range c.window.extras {
+// newest returns when the newest item was found, or the zero time if there are none.
+func (w *window) newest() time.Time {
+	at := w.log.Newest()
+	for _, e := range w.extras {
 		if e.Arrived.After(at) {
 			at = e.Arrived
 		}
 	}
 	return at
-}
-
-// VisibleChanged updates the window of a feed, because owner.Owners.Visible has changed.
-func (f *FeedTree) VisibleChanged(key overlay.ID) {
-	if c := f.feeds[key]; c != nil && c.subscribed {
-		c.confirmed = f.clock.Now()
-		f.markHeard(c)
-		f.sync(c, nil)
-	}
-}
-
-// sync updates a window from its log and then calls then. The worker reads the bodies; entries are applied in their
-// order.
-func (f *FeedTree) sync(c *channel, then func()) {
-	if then != nil {
-		c.waiters = append(c.waiters, then)
-	}
-	if c.syncing {
-		return // the update in progress continues with the new entries
-	}
-	if c.rebuild {
-		c.rebuild = false
-		c.window.reset()
-	}
-	fresh, replaced := entriesAfter(f.owners.Visible(c.key), c.window.applied)
-	if len(fresh) == 0 && !replaced {
-		waiting := c.waiters
-		c.waiters = nil
-		for _, then := range waiting {
-			then()
-		}
-		return
-	}
-	c.syncing = true
-	var orphaned []*owner.Entry
-	if replaced {
-		orphaned = f.owners.Orphaned(c.key, c.window.applied)
-	}
-	f.decodeEntries(slices.Concat(orphaned, fresh), func(got []decodedEntry) {
-		c.syncing = false
-		if replaced {
-			f.stats.Anew++
-			c.window.switchLog(orphaned, got[:len(orphaned)])
-		}
-		f.apply(c, fresh, got[len(orphaned):])
-		f.owners.Release(c.key, c.window.applied)
-		f.sync(c, nil)
-	})
 }
 
 // entriesAfter returns the entries of a log after have. If the log does not contain have, it has been replaced, and
@@ -137,54 +82,6 @@ func entriesAfter(log []*owner.Entry, have owner.Hash) (fresh []*owner.Entry, re
 		}
 	}
 	return log, have != (owner.Hash{})
-}
-
-// A decodedEntry is the content of an entry, as far as it could be read.
-type decodedEntry struct {
-	difference.Delta
-	// unreadable is set if part of the body or all of it could not be read: the disk has lost it, or the sequencer
-	// signed something other than a delta.
-	unreadable bool
-	bodyLost   bool // the disk does not have the body
-}
-
-// decodeEntries reads the bodies of entries as far as possible, and counts and reports those that are unreadable.
-func (f *FeedTree) decodeEntries(entries []*owner.Entry, then func([]decodedEntry)) {
-	f.owners.Bodies(entries, func(bodies [][]byte) {
-		got := make([]decodedEntry, len(entries))
-		f.worker.Do(func() {
-			for i, b := range bodies {
-				d, err := difference.Decode(b)
-				if f.signedForFeed(entries[i].Key, d) {
-					got[i].Delta = d
-				} else {
-					err = errOtherFeed
-				}
-				got[i].unreadable, got[i].bodyLost = err != nil || b == nil, b == nil
-			}
-		}, func() {
-			for i, e := range entries {
-				if got[i].unreadable {
-					f.stats.Unread++
-					if c := f.feeds[e.Key]; c != nil {
-						f.addRefusal(Refusal{URL: c.url, Why: "an entry of the log cannot be read, or holds an item that the publisher has not signed for this feed"})
-					}
-				}
-			}
-			then(got)
-		})
-	})
-}
-
-// errOtherFeed reports an entry with a publication that was signed for another feed.
-var errOtherFeed = errors.New("the publication belongs to another feed")
-
-// signedForFeed reports whether all publications in a delta were signed for this feed. A publisher may use one key
-// for several feeds, and its items must not be moved from one to another.
-func (f *FeedTree) signedForFeed(key overlay.ID, d difference.Delta) bool {
-	return !slices.ContainsFunc(d.Changes, func(ch difference.Change) bool {
-		return ch.Publication != nil && overlay.Key(f.node.Network(), ch.Publication.URL) != key
-	})
 }
 
 // switchLog empties a window because another branch has replaced its log. Items of the orphaned entries stay
@@ -206,113 +103,21 @@ func (w *window) switchLog(orphaned []*owner.Entry, deltas []decodedEntry) {
 			w.extras = append(w.extras, extraItem{Entry: feed.Entry{Item: ch.Item, Arrived: e.Arrived}, publication: ch.Publication, seq: e.Ref})
 		}
 	}
+	w.clear()
+}
+
+// reset empties a window that is to be rebuilt.
+func (w *window) reset() {
+	if w.applied != (owner.Hash{}) {
+		w.shownUpTo = w.applied
+	}
+	w.clear()
+}
+
+// clear empties the part of a window that comes from the log.
+func (w *window) clear() {
 	w.log, w.applied, w.unreadable, w.signed = difference.Window{}, owner.Hash{}, nil, nil
 	w.version++
-}
-
-// apply adds entries to a window and reports news.
-func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []decodedEntry) {
-	w := &c.window
-	var lost []*owner.Entry
-	defer func() { f.recoverBodies(c, lost) }()
-	shownBefore := false
-	for _, e := range fresh {
-		shownBefore = shownBefore || e.Hash == w.shownUpTo // everything up to that entry was shown before
-	}
-	for i, e := range fresh {
-		var news []difference.Change
-		w.keepSigned(deltas[i].Delta, c.trust)
-		for _, ch := range deltas[i].Changes {
-			_, kept := w.signed[ch.Item.ID]
-			switch {
-			case kept && provenance(ch.Publication, c.trust) == Unconfirmed:
-			case !w.log.Accepts(ch):
-				if ch.Publication != nil {
-					f.addRefusal(Refusal{URL: c.url, Seq: ch.Publication.Seq, Key: ch.Publication.Key, Why: "the log has this older version of an item after a newer one, against the publisher's order: its sequencer has put it there"})
-				}
-			case !shownBefore && !w.hasShown(&ch.Item):
-				news = append(news, ch)
-			}
-		}
-		if shownBefore && e.Hash == w.shownUpTo {
-			shownBefore, w.shownUpTo = false, owner.Hash{}
-		}
-		missingBefore := w.log.Missing()
-		w.log.Apply(deltas[i].Delta, e.Time, e.At.Seq)
-		switch {
-		case deltas[i].bodyLost:
-			lost = append(lost, e)
-		case deltas[i].unreadable:
-			f.scheduleOriginFetch(c)
-		}
-		if deltas[i].unreadable {
-			w.unreadable = append(w.unreadable, e.At.Seq)
-		}
-		if deltas[i].Pin != nil {
-			f.considerPin(c, deltas[i].Pin)
-		}
-		f.noteMissing(c, w.log.Missing()-missingBefore)
-		for _, ch := range deltas[i].Changes {
-			if p := f.pushes[publicationHash(ch.Publication)]; p != nil {
-				f.endPush(p, nil) // a quorum stores what is shown
-			}
-			if ch.Publication != nil {
-				f.forgetRefusal(c, ch.Publication, e.Time) // another sequencer may have accepted it
-			}
-		}
-		if deltas[i].Head != nil {
-			w.head = deltas[i].Head
-		}
-		w.applied = e.Hash
-		w.version++
-		if len(news) > 0 {
-			f.stats.Shown += uint64(len(news))
-			f.app.News(c.key, news, e.Time)
-		} else if deltas[i].Head != nil {
-			f.app.StateChanged(c.key, c.state, f.clock.Now()) // readers may be waiting for the first head
-		}
-	}
-	f.confirmPin(c)
-	log := f.owners.Visible(c.key)
-	if len(log) == 0 {
-		return
-	}
-	first := log[0].At.Seq
-	if plant.ForgetWindow {
-		first = log[len(log)-1].At.Seq
-	}
-	for _, e := range w.log.Forget(first) {
-		w.shown.add(e.ID, e.Hash)
-	}
-	w.unreadable = slices.DeleteFunc(w.unreadable, func(seq uint64) bool { return seq < first })
-	oldest := f.clock.Now().Add(-maxFetchedAge)
-	if c.alone {
-		oldest = time.Time{} // no other node has these items
-	}
-	w.dropReplaced(first, oldest)
-	if head := log[len(log)-1]; head.Hash == w.applied && owner.Hash(w.log.Hash()) != head.Set {
-		f.stats.Unlike++
-		f.log.Warn("items differ from those of the sequencer", "url", c.url, "at", head.At)
-	}
-}
-
-// noteMissing counts and reports publications that are missing from a log. The sequencer may have withheld them,
-// and only followers can notice that. The origin may still show the items, so it is asked for them.
-func (f *FeedTree) noteMissing(c *channel, n uint64) {
-	if n == 0 {
-		return
-	}
-	f.stats.Lacking += n
-	f.addRefusal(Refusal{URL: c.url, Why: fmt.Sprintf("items that its publisher signed are missing from its log (%d); the web server is asked for them", n)})
-	f.scheduleOriginFetch(c)
-}
-
-// scheduleOriginFetch asks the origin, within a polling interval, for items that the log should have.
-func (f *FeedTree) scheduleOriginFetch(c *channel) {
-	if !c.needsOrigin {
-		c.needsOrigin = true
-		f.scheduleFetch(c)
-	}
 }
 
 // keepSigned remembers items signed by a trusted key that a delta is about to replace by versions signed by an
@@ -328,6 +133,49 @@ func (w *window) keepSigned(d difference.Delta, trust *difference.Pin) {
 		}
 		w.signed[e.ID] = e
 	}
+}
+
+// addFetched adds fetched items that the window has not shown as extra items, and returns them.
+func (w *window) addFetched(d difference.Delta, now time.Time) (news []difference.Change) {
+	var found []extraItem
+	for _, ch := range d.Changes {
+		// A document's short version of an item that the publisher has signed is not news.
+		if it := ch.Item; !w.hasShown(&it) && w.log.Accepts(difference.Change{Item: it}) {
+			w.shown.add(it.ID, it.Hash)
+			w.extras = slices.DeleteFunc(w.extras, func(e extraItem) bool { return e.Item.ID == it.ID })
+			before, _ := w.log.Entry(it.ID)
+			found = append(found, extraItem{Entry: feed.Entry{Item: it, Arrived: now}, replaced: before.Hash})
+			news = append(news, difference.Change{Item: it})
+		}
+	}
+	w.extras = append(found, w.extras...) // documents begin with the newest item
+	w.extras = w.extras[:min(len(w.extras), feed.MaxItems)]
+	if w.head == nil {
+		w.head = d.Head
+	}
+	if len(news) > 0 {
+		w.version++
+	}
+	return news
+}
+
+// fetched returns the items that were fetched and that the log does not have.
+func (w *window) fetched() (items []feed.Item) {
+	for _, e := range w.extras {
+		if o, ok := w.log.Entry(e.Item.ID); e.seq == 0 && (!ok || o.Hash != e.Item.Hash) {
+			items = append(items, e.Item)
+		}
+	}
+	return items
+}
+
+// forget removes what a log that now begins with the entry first no longer has, and extra items as dropReplaced does.
+func (w *window) forget(first uint64, oldest time.Time) {
+	for _, e := range w.log.Forget(first) {
+		w.shown.add(e.ID, e.Hash)
+	}
+	w.unreadable = slices.DeleteFunc(w.unreadable, func(seq uint64) bool { return seq < first })
+	w.dropReplaced(first, oldest)
 }
 
 // dropReplaced removes extra items that are no longer needed. first is the number of the first entry of the log. An
@@ -349,136 +197,6 @@ func (w *window) dropReplaced(first uint64, oldest time.Time) {
 	maps.DeleteFunc(w.signed, func(_ feed.ID, e difference.Entry) bool { return e.Ref < first })
 }
 
-// Show shows the items of a document that was fetched because no node of the network had what was missing.
-func (f *FeedTree) Show(key overlay.ID, doc *feed.Feed) {
-	c := f.feeds[key]
-	if c == nil || !c.subscribed {
-		return
-	}
-	d := difference.Delta{Head: &doc.Head}
-	for _, it := range doc.Items {
-		d.Changes = append(d.Changes, difference.Change{Item: it})
-	}
-	f.showFetched(c, d)
-}
-
-// showFetched shows fetched items as extra items, until the log has them. Only this node vouches for them.
-func (f *FeedTree) showFetched(c *channel, d difference.Delta) {
-	f.sync(c, func() {
-		w := &c.window
-		now := f.clock.Now()
-		var news []difference.Change
-		var found []extraItem
-		for _, ch := range d.Changes {
-			// A document's short version of an item that the publisher has signed is not news.
-			if it := ch.Item; !w.hasShown(&it) && w.log.Accepts(difference.Change{Item: it}) {
-				w.shown.add(it.ID, it.Hash)
-				w.extras = slices.DeleteFunc(w.extras, func(e extraItem) bool { return e.Item.ID == it.ID })
-				before, _ := w.log.Entry(it.ID)
-				found = append(found, extraItem{Entry: feed.Entry{Item: it, Arrived: now}, replaced: before.Hash})
-				news = append(news, difference.Change{Item: it})
-			}
-		}
-		w.extras = append(found, w.extras...) // documents begin with the newest item
-		w.extras = w.extras[:min(len(w.extras), feed.MaxItems)]
-		if w.head == nil {
-			w.head = d.Head
-		}
-		if len(news) > 0 {
-			w.version++
-			f.stats.Shown += uint64(len(news))
-			f.app.News(c.key, news, now)
-		}
-	})
-}
-
-// A Document is a reader's view of a feed.
-type Document struct {
-	Head    *feed.Head // nil: no head is known yet
-	Entries []feed.Entry
-	Version uint64
-	// Pin is the feed's pin according to the log, with the number of the publisher's last item; nil: the feed has
-	// no publisher.
-	Pin *difference.Pin
-}
-
-// Head passes the same Document as Read, without the entries, to then. It reads no items, so it takes the same time
-// for a feed of thousands of items as for an empty one.
-func (f *FeedTree) Head(key overlay.ID, then func(Document)) {
-	c := f.feeds[key]
-	if c == nil || !c.subscribed {
-		then(Document{})
-		return
-	}
-	f.sync(c, func() {
-		then(Document{Head: c.window.head, Version: c.window.version, Pin: c.window.log.Pin()})
-	})
-}
-
-// Read passes the window of a feed, with the bytes of its items, to then.
-func (f *FeedTree) Read(key overlay.ID, then func(Document)) {
-	c := f.feeds[key]
-	if c == nil || !c.subscribed {
-		then(Document{})
-		return
-	}
-	f.sync(c, func() {
-		w := &c.window
-		d := Document{Head: w.head, Version: w.version, Pin: w.log.Pin()}
-		shown := w.log.Entries()
-		signed := maps.Clone(w.signed)
-		newer := map[feed.ID]bool{}
-		var extras []feed.Entry
-		for _, e := range w.extras {
-			e.Provenance = provenance(e.publication, c.trust)
-			extras = append(extras, e.Entry)
-			newer[e.Item.ID] = true
-		}
-		shown = slices.DeleteFunc(shown, func(e difference.Entry) bool { return newer[e.ID] })
-		bySeq := map[uint64]*owner.Entry{}
-		for _, e := range f.owners.Visible(key) {
-			bySeq[e.At.Seq] = e
-		}
-		var needed []*owner.Entry
-		index := map[uint64]int{}
-		need := func(e difference.Entry) {
-			if _, known := index[e.Ref]; !known && bySeq[e.Ref] != nil {
-				index[e.Ref] = len(needed)
-				needed = append(needed, bySeq[e.Ref])
-			}
-		}
-		for _, e := range shown {
-			need(e)
-			if before, kept := signed[e.ID]; kept {
-				need(before)
-			}
-		}
-		f.decodeEntries(needed, func(deltas []decodedEntry) {
-			entry := func(e difference.Entry) (_ feed.Entry, ok bool) {
-				i, ok := index[e.Ref]
-				if !ok || e.Change >= len(deltas[i].Changes) {
-					return feed.Entry{}, false
-				}
-				ch := deltas[i].Changes[e.Change]
-				return feed.Entry{Item: ch.Item, Arrived: e.Arrived, Provenance: provenance(ch.Publication, c.trust)}, true
-			}
-			for _, e := range shown {
-				current, ok := entry(e)
-				if before, kept := signed[e.ID]; kept && current.Provenance != ByPublisher {
-					if former, found := entry(before); found {
-						current = former
-					}
-				}
-				if ok {
-					d.Entries = append(d.Entries, current)
-				}
-			}
-			d.Entries = mergeByTime(d.Entries, extras)
-			then(d)
-		})
-	})
-}
-
 // mergeByTime inserts entries that are not in the log into those of the log, whose order stays. Each goes before
 // the first entry that is older.
 func mergeByTime(log, extras []feed.Entry) []feed.Entry {
@@ -491,4 +209,55 @@ func mergeByTime(log, extras []feed.Entry) []feed.Entry {
 		all = append(all, e)
 	}
 	return append(all, extras...)
+}
+
+// The provenance of an item says what vouches for it.
+const (
+	ByPublisher = "publisher"   // the item's envelope is signed by the feed's publisher
+	Single      = "single"      // a node found it at the origin
+	Revoked     = "revoked"     // signed by a key that the origin has withdrawn since
+	Unconfirmed = "unconfirmed" // signed by a key that only the log attributes to the feed
+)
+
+// provenance returns what vouches for an item that came in publication p, nil if it is unsigned.
+func provenance(p *difference.Publication, trust *difference.Pin) string {
+	switch {
+	case p == nil:
+		return Single
+	case trust.Valid(p.Key):
+		return ByPublisher
+	case trust.Revoked(p.Key):
+		return Revoked
+	}
+	return Unconfirmed
+}
+
+// A shownCache remembers items that were shown and are not in the log, because their branch was replaced, the log
+// is kept no longer, or they were fetched from the origin. If one of them comes again, it is not news. The zero
+// value is empty.
+type shownCache struct {
+	young, old map[feed.ID]feed.Hash
+}
+
+// maxShown bounds each of the cache's two generations. An item that has left both may be reported as news again.
+// The generations together remember as many items as a document can have.
+const maxShown = feed.MaxItems / 2
+
+func (g *shownCache) add(id feed.ID, h feed.Hash) {
+	if len(g.young) >= maxShown {
+		g.old, g.young = g.young, nil
+	}
+	if g.young == nil {
+		g.young = map[feed.ID]feed.Hash{}
+	}
+	g.young[id] = h
+}
+
+// has reports whether this version of an item was shown.
+func (g *shownCache) has(id feed.ID, h feed.Hash) bool {
+	last, ok := g.young[id]
+	if !ok {
+		last, ok = g.old[id]
+	}
+	return ok && last == h
 }

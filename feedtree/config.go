@@ -1,0 +1,73 @@
+package feedtree
+
+import (
+	"cmp"
+	"time"
+)
+
+// A Config holds the parameters of a FeedTree. A zero field stands for its default.
+type Config struct {
+	// BeatInterval is the longest time without a message in a feed: the sequencer sends a heartbeat after it.
+	// Default 1 h.
+	BeatInterval time.Duration
+	// DigestInterval is the average time between two comparisons of heads with one parent. Default 1 min.
+	DigestInterval time.Duration
+	// AuditInterval bounds the time for which a node hears nothing certain about a feed before it compares its head
+	// with one of the feed's owners, independently of all trees. The default of 8 min leaves time for a second
+	// audit within ten minutes if the first owner does not answer.
+	AuditInterval time.Duration
+	// PollInterval is the time over which nodes that have to ask an origin themselves spread their requests.
+	// Default 30 min.
+	PollInterval time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	c.BeatInterval = cmp.Or(c.BeatInterval, time.Hour)
+	c.DigestInterval = cmp.Or(c.DigestInterval, time.Minute)
+	c.AuditInterval = cmp.Or(c.AuditInterval, 8*time.Minute)
+	c.PollInterval = cmp.Or(c.PollInterval, 30*time.Minute)
+	return c
+}
+
+// Stats counts what a FeedTree did since it started.
+type Stats struct {
+	Subscriptions int    // subscriptions of this node
+	Led           int    // feeds that this node is the sequencer of
+	Published     uint64 // entries sent down a tree
+	Received      uint64 // entries received down a tree
+	Repeated      uint64 // entries received down a tree that were known already
+	Gaps          uint64 // times that entries were missing
+	Filled        uint64 // times that missing entries came from another node
+	Fetches       uint64 // times that missing entries could come only from the web server
+	Shown         uint64 // items shown to readers, edits included
+	Anew          uint64 // windows rebuilt because a log was replaced by another one
+	Beats         uint64 // heartbeats sent
+	Overdue       uint64 // heartbeats that did not come in time
+	Heads         uint64 // heads announced in shadow trees
+	Late          uint64 // entries that came too long after their heads
+	Audits        uint64 // audits: comparisons of heads with those of an owner
+	Unheard       uint64 // audits that found entries that no tree had brought
+	Shunned       uint64 // parents left because they withheld something
+	Digests       uint64 // comparisons of the heads of logs with a parent
+	Differed      uint64 // comparisons of the heads of logs that found differences
+	Unlike        uint64 // logs whose set of items differs from the hash in its entry
+	Unread        uint64 // times that a body could not be read, wholly or in part
+	Illegible     uint64 // items left out of entries because other nodes could not read them
+	Garbage       uint64 // messages that broke the protocol
+	Untrusted     uint64 // heartbeats with a wrong signature
+	Control       uint64 // messages sent
+	Pushes        uint64 // publications sent to sequencers, repetitions included
+	Accepted      uint64 // publications accepted as the sequencer
+	Refused       uint64 // publications refused as the sequencer
+	Withheld      uint64 // change reports left to the publisher of the feed
+	Pinned        uint64 // keys of publishers pinned as the sequencer, changes included
+	Doubted       uint64 // changed keys that this node does not trust
+	Witnessed     uint64 // keys read from web servers for other nodes
+	Sights        uint64 // requests to web servers because a key was in doubt
+	Objected      uint64 // objections sent because the web server names another key than the log
+	Lacking       uint64 // publications that are missing in the logs of subscribed feeds
+	CutOff        int    // 1 while the node hears of no other node, otherwise 0
+	Alone         int    // feeds that the node polls itself because it is cut off from them
+	Silences      uint64 // times that the node began to poll a feed because it was cut off
+	Handed        uint64 // items found while cut off that were handed over to sequencers
+}

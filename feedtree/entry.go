@@ -1,0 +1,240 @@
+package feedtree
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"tidings/difference"
+	"tidings/internal/env"
+	"tidings/internal/feed"
+	"tidings/overlay"
+	"tidings/overlay/owner"
+)
+
+// entries makes entries of changes in feeds that this node leads, and reads the entries of all feeds.
+//
+// A sequencer signs only what its followers can read. It decodes each body before it becomes an entry, exactly as a
+// follower will. An unreadable entry would hide its items for ever, because the sequencer would count them as known.
+type entries struct {
+	*common
+	worker env.Worker
+}
+
+// appended is what entries keeps of a feed. It counts everything that was appended, committed or not.
+type appended struct {
+	window difference.Window
+	head   *feed.Head      // the latest one
+	about  About           // title, link and language of the feed
+	pin    *difference.Pin // counts all accepted publications; nil: the feed has no publisher
+}
+
+// maxPart is the largest part of a change report that becomes one entry, in bytes before compression.
+const maxPart = 256 << 10
+
+// errMismatch reports a body that decodes to something else than what was encoded.
+var errMismatch = errors.New("the body decodes to another delta")
+
+// encode encodes a part of a change report, and checks that followers can decode it.
+func encode(part difference.Delta) ([]byte, error) {
+	body, err := part.Encode()
+	if err != nil {
+		return nil, err
+	}
+	if len(body) > owner.MaxBody {
+		return nil, fmt.Errorf("%w: a body of %d bytes, more than %d", owner.ErrEntry, len(body), owner.MaxBody)
+	}
+	read, err := difference.Decode(body)
+	if err == nil && !sameContent(part, read) {
+		err = errMismatch
+	}
+	return body, err
+}
+
+// sameContent reports whether two deltas look the same to readers.
+func sameContent(a, b difference.Delta) bool {
+	if (a.Head == nil) != (b.Head == nil) || a.Head != nil && a.Head.Hash() != b.Head.Hash() ||
+		(a.Pin == nil) != (b.Pin == nil) || !bytes.Equal(a.Page, b.Page) || len(a.Changes) != len(b.Changes) {
+		return false
+	}
+	for i := range a.Changes {
+		x, y := &a.Changes[i], &b.Changes[i]
+		if x.Item.ID != y.Item.ID || x.Item.Hash != y.Item.Hash || (x.Publication == nil) != (y.Publication == nil) {
+			return false
+		}
+	}
+	return true
+}
+
+// encodeParts splits a change report into parts that become one entry each, and encodes them. Changes that
+// followers could not read are left out and recorded as refusals. A publication is never left out: encodeParts
+// returns an error instead.
+func (es *entries) encodeParts(c *channel, d difference.Delta) (parts []difference.Delta, bodies [][]byte, err error) {
+	for _, part := range d.Split(maxPart) {
+		body, err := encode(part)
+		if err != nil {
+			if part, err = es.readablePart(c, part); err != nil {
+				return nil, nil, err
+			}
+			if part.Head == nil && part.Empty() && part.Page == nil {
+				continue
+			}
+			if body, err = encode(part); err != nil {
+				return nil, nil, err
+			}
+		}
+		parts, bodies = append(parts, part), append(bodies, body)
+	}
+	return parts, bodies, nil
+}
+
+// readablePart returns what followers can read of a part that they cannot read completely.
+func (es *entries) readablePart(c *channel, part difference.Delta) (difference.Delta, error) {
+	all := part
+	part.Head, part.Changes = nil, nil
+	if h := all.Head; h != nil {
+		if _, err := encode(difference.Delta{Head: h}); err == nil {
+			part.Head = h
+		} else if made, remade := feed.NewHead(feed.Atom, h.Title, h.Link, h.Description, h.Language); h.Title != "" && remade == nil {
+			part.Head = &made
+		}
+	}
+	for _, ch := range all.Changes {
+		_, err := encode(difference.Delta{Changes: []difference.Change{ch}})
+		switch {
+		case err == nil:
+			part.Changes = append(part.Changes, ch)
+		case ch.Publication != nil:
+			return part, fmt.Errorf("item %s of a publisher: %w", ch.Item.ID, err)
+		default:
+			es.stats.Illegible++
+			es.log.Warn("item left out of the log, because other nodes could not read it", "item", ch.Item.ID.String(), "err", err)
+			es.refusals.add(Refusal{URL: c.url, Why: fmt.Sprintf("item %s was left out of the log, because followers could not read it (%v)", ch.Item.ID, err)})
+		}
+	}
+	return part, nil
+}
+
+// A decodedEntry is the content of an entry, as far as it could be read.
+type decodedEntry struct {
+	difference.Delta
+	// unreadable is set if part of the body or all of it could not be read: the disk has lost it, or the sequencer
+	// signed something other than a delta.
+	unreadable bool
+	bodyLost   bool // the disk does not have the body
+}
+
+// decode reads the bodies of entries as far as possible, and counts and reports those that are unreadable.
+func (es *entries) decode(entries []*owner.Entry, then func([]decodedEntry)) {
+	es.owners.Bodies(entries, func(bodies [][]byte) {
+		got := make([]decodedEntry, len(entries))
+		es.worker.Do(func() {
+			for i, b := range bodies {
+				d, err := difference.Decode(b)
+				signed := es.signedForFeed(entries[i].Key, d)
+				if signed {
+					got[i].Delta = d
+				}
+				got[i].unreadable, got[i].bodyLost = err != nil || b == nil || !signed, b == nil
+			}
+		}, func() {
+			for i, e := range entries {
+				if got[i].unreadable {
+					es.stats.Unread++
+					if c := es.feeds[e.Key]; c != nil {
+						es.refusals.add(Refusal{URL: c.url, Why: "an entry of the log cannot be read, or holds an item that the publisher has not signed for this feed"})
+					}
+				}
+			}
+			then(got)
+		})
+	})
+}
+
+// signedForFeed reports whether all publications in a delta were signed for this feed. A publisher may use one key
+// for several feeds, and its items must not be moved from one to another.
+func (es *entries) signedForFeed(key overlay.ID, d difference.Delta) bool {
+	return !slices.ContainsFunc(d.Changes, func(ch difference.Change) bool {
+		return ch.Publication != nil && overlay.Key(es.node.Network(), ch.Publication.URL) != key
+	})
+}
+
+// append makes entries of changes, with the feed's head and pin from time to time. done is called as that of
+// sequencer.Append.
+func (es *entries) append(c *channel, d difference.Delta, done func(ok bool)) bool {
+	l, key := c.leader, c.key
+	if d.Head == nil && es.headIsOld(key, l.window.HeadRef()) {
+		d.Head = l.head
+	}
+	if d.Pin == nil && es.headIsOld(key, l.window.PinRef()) {
+		d.Pin = l.pin
+	}
+	parts, bodies, err := es.encodeParts(c, d)
+	if err != nil {
+		es.log.Warn("change report could not be appended to the log", "url", c.url, "err", err)
+		return false
+	}
+	if len(parts) == 0 { // followers could read none of it
+		done(true)
+		return true
+	}
+	if len(parts) > es.owners.Room(key) {
+		return false
+	}
+	remaining, allCommitted := len(parts), true
+	committed := func(ok bool) {
+		allCommitted = allCommitted && ok
+		if remaining--; remaining == 0 {
+			done(allCommitted)
+		}
+	}
+	for i, part := range parts {
+		err := es.owners.Append(key, bodies[i], len(part.Changes), func(seq, first uint64) owner.Hash {
+			l.window.Apply(part, es.clock.Now(), seq)
+			l.window.Forget(first)
+			return owner.Hash(l.window.Hash())
+		}, committed)
+		if err != nil {
+			es.log.Warn("change report could not be appended to the log", "url", c.url, "err", err)
+			committed(false)
+		}
+	}
+	return true
+}
+
+// An About holds what a feed says about itself. A field is empty if it is unknown.
+type About struct {
+	Title, Link, Language string
+}
+
+// aboutOf copies what is kept of a head for longer than the head's document.
+func aboutOf(h *feed.Head) About {
+	return About{strings.Clone(h.Title), strings.Clone(h.Link), strings.Clone(h.Language)}
+}
+
+// About returns what a feed that this node leads says about itself.
+func (es *entries) About(key overlay.ID) About {
+	if c := es.feeds[key]; c != nil && c.leader != nil {
+		return c.leader.about
+	}
+	return About{}
+}
+
+// Fading returns the items that the log of a feed led by this node will lose when a given number of items is added,
+// unless Append adds them again.
+func (es *entries) Fading(key overlay.ID, items int) []feed.ID {
+	c := es.feeds[key]
+	if c == nil || c.leader == nil || !c.leader.ready {
+		return nil
+	}
+	return c.leader.window.OlderThan(es.owners.FirstKept(key, items))
+}
+
+// headIsOld reports whether the entry with number ref is in the older half of a feed's log, so that its head or pin
+// should be repeated.
+func (es *entries) headIsOld(key overlay.ID, ref uint64) bool {
+	log := es.owners.Log(key)
+	return len(log) == 0 || ref < log[len(log)/2].At.Seq
+}

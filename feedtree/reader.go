@@ -1,0 +1,381 @@
+package feedtree
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"tidings/difference"
+	"tidings/internal/feed"
+	"tidings/internal/plant"
+	"tidings/overlay"
+	"tidings/overlay/owner"
+)
+
+// A reader shows feeds to the readers of this node. It updates the windows from the logs, and adds items that this
+// node has fetched itself.
+type reader struct {
+	*common
+	cutOffs  *cutOffs
+	repairer *repairer
+	trusts   *trusts
+	entries  *entries
+	pusher   *pusher
+	absorb   func(key overlay.ID, body []byte) // appends items to the log of a feed that this node leads
+	cal      plans                             // feeds whose logs were on the disk at the start, and are to be read
+}
+
+func newReader(m *common, cutOffs *cutOffs, repairer *repairer, trusts *trusts, entries *entries, pusher *pusher) *reader {
+	rd := &reader{common: m, cutOffs: cutOffs, repairer: repairer, trusts: trusts, entries: entries, pusher: pusher}
+	rd.cal = m.feedPlans(func(c *channel) {
+		if c.subscribed {
+			rd.sync(c, nil)
+		}
+	})
+	repairer.rebuild = rd.rebuildWindow
+	return rd
+}
+
+// reading is what a reader keeps of a feed.
+type reading struct {
+	window  window
+	syncing bool     // the window is being updated from the log
+	rebuild bool     // the window is to be rebuilt after the current update
+	waiters []func() // called when the window is up to date
+}
+
+// Newest returns when the newest item of a feed was found, or the zero time if the feed has no items.
+func (rd *reader) Newest(key overlay.ID) (at time.Time) {
+	if c := rd.feeds[key]; c != nil {
+		at = c.window.newest()
+	}
+	return at
+}
+
+// VisibleChanged updates the window of a feed, because owner.Owners.Visible has changed.
+func (rd *reader) VisibleChanged(key overlay.ID) {
+	if c := rd.feeds[key]; c != nil && c.subscribed {
+		rd.cutOffs.markCertain(c)
+		rd.sync(c, nil)
+	}
+}
+
+// sync updates a window from its log and then calls then. The worker reads the bodies; entries are applied in their
+// order.
+func (rd *reader) sync(c *channel, then func()) {
+	if then != nil {
+		c.waiters = append(c.waiters, then)
+	}
+	if c.syncing {
+		return // the update in progress continues with the new entries
+	}
+	if c.rebuild {
+		c.rebuild = false
+		c.window.reset()
+	}
+	fresh, replaced := entriesAfter(rd.owners.Visible(c.key), c.window.applied)
+	if len(fresh) == 0 && !replaced {
+		waiting := c.waiters
+		c.waiters = nil
+		for _, then := range waiting {
+			then()
+		}
+		return
+	}
+	c.syncing = true
+	var orphaned []*owner.Entry
+	if replaced {
+		orphaned = rd.owners.Orphaned(c.key, c.window.applied)
+	}
+	rd.entries.decode(slices.Concat(orphaned, fresh), func(got []decodedEntry) {
+		c.syncing = false
+		if replaced {
+			rd.stats.Anew++
+			c.window.switchLog(orphaned, got[:len(orphaned)])
+		}
+		rd.apply(c, fresh, got[len(orphaned):])
+		rd.owners.Release(c.key, c.window.applied)
+		rd.sync(c, nil)
+	})
+}
+
+// rebuildWindow rebuilds a window from its log, after the update in progress if there is one. None of the items is
+// news: they were shown in this life of the node or in an earlier one.
+func (rd *reader) rebuildWindow(c *channel) {
+	c.rebuild = true
+	rd.sync(c, nil)
+}
+
+// apply adds entries to a window and reports news.
+func (rd *reader) apply(c *channel, fresh []*owner.Entry, deltas []decodedEntry) {
+	w := &c.window
+	var lost []*owner.Entry
+	defer func() { rd.repairer.recover(c, lost) }()
+	shownBefore := slices.ContainsFunc(fresh, func(e *owner.Entry) bool { return e.Hash == w.shownUpTo })
+	for i, e := range fresh {
+		rd.applyEntry(c, e, deltas[i], shownBefore)
+		if shownBefore && e.Hash == w.shownUpTo { // everything up to this entry was shown before
+			shownBefore, w.shownUpTo = false, owner.Hash{}
+		}
+		if deltas[i].bodyLost {
+			lost = append(lost, e)
+		}
+	}
+	rd.trusts.confirm(c)
+	log := rd.owners.Visible(c.key)
+	if len(log) == 0 {
+		return
+	}
+	first, oldest := log[0].At.Seq, rd.clock.Now().Add(-maxFetchedAge)
+	if plant.ForgetWindow {
+		first = log[len(log)-1].At.Seq
+	}
+	if c.alone {
+		oldest = time.Time{} // no other node has these items
+	}
+	w.forget(first, oldest)
+	if head := log[len(log)-1]; head.Hash == w.applied && owner.Hash(w.log.Hash()) != head.Set {
+		rd.stats.Unlike++
+		rd.log.Warn("items differ from those of the sequencer", "url", c.url, "at", head.At)
+	}
+}
+
+// applyEntry adds an entry to a window and reports its news, unless its items were shown before.
+func (rd *reader) applyEntry(c *channel, e *owner.Entry, d decodedEntry, shownBefore bool) {
+	w := &c.window
+	var news []difference.Change
+	w.keepSigned(d.Delta, c.trust)
+	for _, ch := range d.Changes {
+		_, kept := w.signed[ch.Item.ID]
+		switch {
+		case kept && provenance(ch.Publication, c.trust) == Unconfirmed:
+		case !w.log.Accepts(ch):
+			if ch.Publication != nil {
+				rd.refusals.add(Refusal{URL: c.url, Seq: ch.Publication.Seq, Key: ch.Publication.Key, Why: "the log has this older version of an item after a newer one, against the publisher's order: its sequencer has put it there"})
+			}
+		case !shownBefore && !w.hasShown(&ch.Item):
+			news = append(news, ch)
+		}
+	}
+	missingBefore := w.log.Missing()
+	w.log.Apply(d.Delta, e.Time, e.At.Seq)
+	if d.unreadable {
+		w.unreadable = append(w.unreadable, e.At.Seq)
+		if !d.bodyLost {
+			rd.repairer.fetchMissing(c)
+		}
+	}
+	if d.Pin != nil {
+		rd.trusts.consider(c, d.Pin)
+	}
+	rd.noteMissing(c, w.log.Missing()-missingBefore)
+	for _, ch := range d.Changes {
+		if p := ch.Publication; p != nil {
+			rd.pusher.committed(p.Hash)          // a quorum stores what is shown
+			rd.refusals.forget(c.url, p, e.Time) // another sequencer may have accepted it
+		}
+	}
+	if d.Head != nil {
+		w.head = d.Head
+	}
+	w.applied = e.Hash
+	w.version++
+	if len(news) > 0 {
+		rd.stats.Shown += uint64(len(news))
+		rd.app.News(c.key, news, e.Time)
+	} else if d.Head != nil {
+		rd.app.StateChanged(c.key, c.state, rd.clock.Now()) // readers may be waiting for the first head
+	}
+}
+
+// noteMissing counts and reports publications that are missing from a log. The sequencer may have withheld them,
+// and only followers can notice that. The origin may still show the items, so it is asked for them.
+func (rd *reader) noteMissing(c *channel, n uint64) {
+	if n == 0 {
+		return
+	}
+	rd.stats.Lacking += n
+	rd.refusals.add(Refusal{URL: c.url, Why: fmt.Sprintf("items that its publisher signed are missing from its log (%d); the web server is asked for them", n)})
+	rd.repairer.fetchMissing(c)
+}
+
+// Show shows the items of a document that was fetched because no node of the network had what was missing.
+func (rd *reader) Show(key overlay.ID, doc *feed.Feed) {
+	c := rd.feeds[key]
+	if c == nil || !c.subscribed {
+		return
+	}
+	d := difference.Delta{Head: &doc.Head}
+	for _, it := range doc.Items {
+		d.Changes = append(d.Changes, difference.Change{Item: it})
+	}
+	rd.showFetched(c, d)
+}
+
+// ShowAlone shows what this node's own poll of a feed has found, if the node is still cut off from the feed.
+func (rd *reader) ShowAlone(key overlay.ID, d difference.Delta) {
+	if c := rd.feeds[key]; c != nil && c.subscribed && c.alone {
+		rd.showFetched(c, d)
+	}
+}
+
+// showFetched shows fetched items as extra items, until the log has them. Only this node vouches for them.
+func (rd *reader) showFetched(c *channel, d difference.Delta) {
+	rd.sync(c, func() {
+		now := rd.clock.Now()
+		if news := c.window.addFetched(d, now); len(news) > 0 {
+			rd.stats.Shown += uint64(len(news))
+			rd.app.News(c.key, news, now)
+		}
+	})
+}
+
+// A Document is a reader's view of a feed.
+type Document struct {
+	Head    *feed.Head // nil: no head is known yet
+	Entries []feed.Entry
+	Version uint64
+	// Pin is the feed's pin according to the log, with the number of the publisher's last item; nil: the feed has
+	// no publisher.
+	Pin *difference.Pin
+}
+
+// Head passes the same Document as Read, without the entries, to then. It reads no items, so it takes the same time
+// for a feed of thousands of items as for an empty one.
+func (rd *reader) Head(key overlay.ID, then func(Document)) {
+	c := rd.feeds[key]
+	if c == nil || !c.subscribed {
+		then(Document{})
+		return
+	}
+	rd.sync(c, func() {
+		then(Document{Head: c.window.head, Version: c.window.version, Pin: c.window.log.Pin()})
+	})
+}
+
+// Read passes the window of a feed, with the bytes of its items, to then.
+func (rd *reader) Read(key overlay.ID, then func(Document)) {
+	c := rd.feeds[key]
+	if c == nil || !c.subscribed {
+		then(Document{})
+		return
+	}
+	rd.sync(c, func() {
+		w := &c.window
+		d := Document{Head: w.head, Version: w.version, Pin: w.log.Pin()}
+		shown := w.log.Entries()
+		signed := maps.Clone(w.signed)
+		newer := map[feed.ID]bool{}
+		var extras []feed.Entry
+		for _, e := range w.extras {
+			e.Provenance = provenance(e.publication, c.trust)
+			extras = append(extras, e.Entry)
+			newer[e.Item.ID] = true
+		}
+		shown = slices.DeleteFunc(shown, func(e difference.Entry) bool { return newer[e.ID] })
+		bySeq := map[uint64]*owner.Entry{}
+		for _, e := range rd.owners.Visible(key) {
+			bySeq[e.At.Seq] = e
+		}
+		var needed []*owner.Entry
+		index := map[uint64]int{}
+		need := func(e difference.Entry) {
+			if _, known := index[e.Ref]; !known && bySeq[e.Ref] != nil {
+				index[e.Ref] = len(needed)
+				needed = append(needed, bySeq[e.Ref])
+			}
+		}
+		for _, e := range shown {
+			need(e)
+			if before, kept := signed[e.ID]; kept {
+				need(before)
+			}
+		}
+		rd.entries.decode(needed, func(deltas []decodedEntry) {
+			entry := func(e difference.Entry) (_ feed.Entry, ok bool) {
+				i, ok := index[e.Ref]
+				if !ok || e.Change >= len(deltas[i].Changes) {
+					return feed.Entry{}, false
+				}
+				ch := deltas[i].Changes[e.Change]
+				return feed.Entry{Item: ch.Item, Arrived: e.Arrived, Provenance: provenance(ch.Publication, c.trust)}, true
+			}
+			for _, e := range shown {
+				current, ok := entry(e)
+				if before, kept := signed[e.ID]; kept && current.Provenance != ByPublisher {
+					if former, found := entry(before); found {
+						current = former
+					}
+				}
+				if ok {
+					d.Entries = append(d.Entries, current)
+				}
+			}
+			d.Entries = mergeByTime(d.Entries, extras)
+			then(d)
+		})
+	})
+}
+
+// Recall passes what this node knows of a feed to then: the items of its copy of the log and its extra items. A
+// document is compared with that as a sequencer would compare it.
+func (rd *reader) Recall(key overlay.ID, then func(*difference.Known)) {
+	c := rd.feeds[key]
+	if c == nil || !c.subscribed {
+		return
+	}
+	rd.sync(c, func() {
+		rd.entries.decode(rd.owners.Visible(key), func(deltas []decodedEntry) {
+			known := new(difference.Known)
+			for _, d := range deltas {
+				known.AddLogged(d.Delta)
+			}
+			for _, e := range c.window.extras {
+				known.Add(difference.Delta{Changes: []difference.Change{{Item: e.Item}}})
+			}
+			then(known)
+		})
+	})
+}
+
+// handOverItems brings items that this node found while it was cut off into the logs. The origin usually still
+// shows the items, and then the log has them from its pollers.
+func (rd *reader) handOverItems(all []*channel, now time.Time) {
+	remaining := handOversAtOnce
+	for _, c := range all {
+		if c.handOversLeft == 0 || c.alone || now.Before(c.handOverAt) || c.leader != nil && !c.leader.ready {
+			continue
+		}
+		if remaining--; remaining < 0 {
+			return
+		}
+		c.handOversLeft, c.handOverAt = c.handOversLeft-1, now.Add(handOverPause)
+		rd.sync(c, func() { rd.handOver(c) })
+	}
+}
+
+// handOver hands over the items of one feed.
+func (rd *reader) handOver(c *channel) {
+	found := c.window.fetched()
+	// A page's changes depend on the version before them, so the page's sequencer finds them itself.
+	if _, isPage := feed.DocumentURL(c.url); isPage || len(found) == 0 || rd.feeds[c.key] != c {
+		c.handOversLeft = 0
+		return
+	}
+	rd.stats.Handed += uint64(len(found))
+	if c.leader == nil {
+		known := c.window.log.Entries()
+		rd.app.HandOver(c.key, c.window.head, found, known[:min(len(known), handOverSample)])
+		return
+	}
+	d := difference.Delta{}
+	for _, it := range found {
+		d.Changes = append(d.Changes, difference.Change{Item: it})
+	}
+	for _, part := range d.Split(maxPart) {
+		if body, err := part.Encode(); err == nil {
+			rd.absorb(c.key, body)
+		}
+	}
+}
