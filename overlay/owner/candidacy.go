@@ -56,16 +56,16 @@ type candidacy struct {
 // onRequestOwners founds a key's log if it has no live owners. keeper, if not nil, is a member that keeps an
 // older log of the key, which the new owners continue.
 func (o *Owners) onRequestOwners(key overlay.ID, url string, keeper *overlay.Contact) {
-	if s := o.replicas[key]; s != nil && s.epoch != nil && (o.owns(s) || s.epoch.certifiedBy(s.epoch.Owners) && !o.ownersGone(s)) {
+	if s := o.replicas.byKey[key]; s != nil && s.epoch != nil && (s.owned || s.epoch.certifiedBy(s.epoch.Owners) && !o.ownersGone(s)) {
 		if keeper != nil && !s.epoch.owns(keeper.Peer.ID) {
 			o.sendCommit(keeper.Peer.ID, s) // its log may be of another branch
 		}
 		return
 	}
-	if o.replicas[key] == nil && len(o.replicas) >= maxReplicas {
+	if o.replicas.byKey[key] == nil && o.replicas.full() {
 		return
 	}
-	s := o.ensureReplica(key, url)
+	s := o.replicas.ensure(key, url, o.clock.Now())
 	if s.epoch == nil && s.candidacy == nil && keeper != nil {
 		o.startPull(s, keeper.Peer, func(bool) { o.campaignIn(s, 0) })
 		return
@@ -91,7 +91,7 @@ func (o *Owners) campaign(s *replica) {
 		return
 	}
 	b := &candidacy{since: now, newOwners: want}
-	if s.epoch == nil || !o.owns(s) {
+	if s.epoch == nil || !s.owned {
 		if !o.node.IsRoot(s.key) || s.epoch != nil && !o.ownersGone(s) {
 			return
 		}
@@ -100,9 +100,9 @@ func (o *Owners) campaign(s *replica) {
 		incumbent := s.epoch.Sequencer
 		stuck := !s.noQuorumSince.IsZero() || o.promisedAway(s) || s.promisedElsewhere > s.epoch.Number // a higher epoch was promised
 		switch {
-		case o.leads(s) && sameSet(want, s.epoch.Owners) && !stuck:
+		case s.ledBy(o.self) && sameSet(want, s.epoch.Owners) && !stuck:
 			return
-		case !o.leads(s) && o.alive(incumbent) && !o.silent(s) && !o.mustHandOver(s):
+		case !s.ledBy(o.self) && o.alive(incumbent) && !o.silent(s) && !o.mustHandOver(s):
 			return // the live sequencer makes the change itself
 		}
 		b.oldOwners = s.epoch.Owners
@@ -144,16 +144,6 @@ func (o *Owners) retryCandidacyIn(s *replica, d time.Duration) {
 	}
 }
 
-// living counts the owners that are alive, including this node.
-func (o *Owners) living(owners []env.PeerID) (n int) {
-	for _, p := range owners {
-		if p == o.self || o.alive(p) {
-			n++
-		}
-	}
-	return n
-}
-
 // releaseSlot gives a candidacy's slot to the first key that waits.
 func (o *Owners) releaseSlot(b *candidacy) {
 	if b == nil || !b.hasSlot {
@@ -169,7 +159,7 @@ func (o *Owners) releaseSlot(b *candidacy) {
 // startWaiting starts waiting campaigns while there are free slots.
 func (o *Owners) startWaiting() {
 	for len(o.waitingKeys) > 0 && o.candidacies < maxCandidacies {
-		s := o.replicas[o.waitingKeys[0]]
+		s := o.replicas.byKey[o.waitingKeys[0]]
 		o.waitingKeys = o.waitingKeys[1:]
 		if s != nil && s.waiting { // false: the replica was forgotten meanwhile
 			s.waiting = false
@@ -254,7 +244,7 @@ func (o *Owners) propose(s *replica) {
 			return
 		}
 		b.signedHere = true
-		e.addSignature(o.verify, o.signer.Sign(wire.DomainEpoch, e.Hash[:]).Raw)
+		e.addSignature(o.epochs.verify, o.signer.Sign(wire.DomainEpoch, e.Hash[:]).Raw)
 		o.sendSigns(s)
 		o.commitIfSigned(s)
 	}
@@ -278,11 +268,11 @@ func (o *Owners) signersWanted(b *candidacy) []env.PeerID {
 
 // onSigned counts a signature.
 func (o *Owners) onSigned(from env.PeerID, m *ownerpb.Signed) {
-	s := o.replicaOf(m.Key)
+	s := o.replicas.of(m.Key)
 	if s == nil || s.candidacy == nil || s.candidacy.proposal == nil || !s.candidacy.signedHere || !slices.Contains(o.signersWanted(s.candidacy), from) {
 		return
 	}
-	if id, ok := s.candidacy.proposal.addSignature(o.verify, m.Signature); ok && id == from {
+	if id, ok := s.candidacy.proposal.addSignature(o.epochs.verify, m.Signature); ok && id == from {
 		o.commitIfSigned(s)
 	}
 }
@@ -302,13 +292,9 @@ func (o *Owners) commitIfSigned(s *replica) {
 	}
 	o.stats.Epochs++
 	told := o.signersWanted(b)
-	o.cfg.EpochCache.add(e)
+	o.epochs.cache.add(e)
 	o.commitEpoch(s, e, o.self)
-	for _, p := range told {
-		if p != o.self {
-			o.sendCommit(p, s)
-		}
-	}
+	o.sendOthers(told, &ownerpb.Message{Body: &ownerpb.Message_Commit{Commit: s.commit()}})
 }
 
 // retryCandidacy repeats the requests that were not answered. The delay doubles each time, because many answers may
@@ -380,7 +366,7 @@ func (o *Owners) abandon(s *replica, pause time.Duration) {
 		}
 	}
 	if s.epoch != nil {
-		pause += time.Duration(o.rank(s)) * rankTime
+		pause += o.turn(s)
 	}
 	o.campaignIn(s, o.spread(pause))
 	if s.leader != nil {

@@ -141,24 +141,6 @@ func openEpoch(verify wire.Verifier, m *ownerpb.Epoch) (*Epoch, error) {
 	return e, nil
 }
 
-// openEpoch decodes an epoch from a peer. Most messages name the epoch in force or one that is cached, so
-// their signatures are not verified again.
-func (o *Owners) openEpoch(m *ownerpb.Epoch) (*Epoch, error) {
-	e, err := openStatement(m.GetStatement())
-	if err != nil {
-		return nil, err
-	}
-	if s := o.replicas[e.Key]; s != nil && s.epoch != nil && s.epoch.Hash == e.Hash {
-		return s.epoch, nil
-	}
-	if known := o.cfg.EpochCache.find(e.Hash, m.Signatures); known != nil {
-		return known, nil
-	}
-	e.addSignatures(o.verify, m)
-	o.cfg.EpochCache.add(e)
-	return e, nil
-}
-
 func (e *Epoch) addSignatures(verify wire.Verifier, m *ownerpb.Epoch) {
 	for _, raw := range m.Signatures {
 		e.addSignature(verify, raw)
@@ -167,17 +149,6 @@ func (e *Epoch) addSignatures(verify wire.Verifier, m *ownerpb.Epoch) {
 
 // Bytes returns the encoded epoch with its signatures.
 func (e *Epoch) Bytes() []byte { return marshal(e.proto()) }
-
-func (o *Owners) readEpoch(b []byte) (*Epoch, error) {
-	m := new(ownerpb.Epoch)
-	if err := proto.Unmarshal(b, m); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrEpoch, err)
-	}
-	if !isEpoch(m) {
-		return nil, fmt.Errorf("%w: out of bounds", ErrEpoch)
-	}
-	return o.openEpoch(m)
-}
 
 // addSignature adds a signature to an epoch if it is valid and new. It returns the signer and whether the
 // signature was added.

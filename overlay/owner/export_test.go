@@ -12,7 +12,7 @@ func (o *Owners) Retained() (h Retained) {
 	for _, l := range o.listed {
 		h.Listed += len(l)
 	}
-	for _, s := range o.replicas {
+	for _, s := range o.replicas.byKey {
 		h.Abandoned += len(s.abandoned)
 		if s.leader != nil && s.leader.lagging != nil {
 			h.Lagging++

@@ -140,9 +140,9 @@ func FuzzEpoch(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(someEpoch(1).Bytes())
 	f.Add(someEpoch(5).Bytes())
-	o := &Owners{verify: verify}
+	o := &epochs{verify: verify, replicas: &replicas{}}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		e, err := o.readEpoch(b)
+		e, err := o.read(b)
 		if err != nil {
 			return
 		}
@@ -155,7 +155,7 @@ func FuzzEpoch(f *testing.F) {
 				t.Errorf("signer %d has not signed", i)
 			}
 		}
-		if again, err := o.readEpoch(e.Bytes()); err != nil || !reflect.DeepEqual(again, e) {
+		if again, err := o.read(e.Bytes()); err != nil || !reflect.DeepEqual(again, e) {
 			t.Errorf("%+v became %+v, %v", e, again, err)
 		}
 	})
@@ -170,7 +170,7 @@ func FuzzReplica(f *testing.F) {
 	s.signed.set(vote{1, 4, e.Sequencer, e.Hash, true})
 	f.Add([]byte{})
 	f.Add(s.storeOp().Value)
-	o := &Owners{verify: verify, clock: still{}}
+	o := &Owners{epochs: &epochs{verify: verify}, timers: &timers{clock: still{}}}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := o.loadReplica(replicaKey(key), b)
 		if err != nil {
@@ -219,7 +219,7 @@ func TestTheLargestMessagesFitIntoAFrame(t *testing.T) {
 			t.Fatal("a signature was refused")
 		}
 	}
-	if _, err := (&Owners{verify: verify}).readEpoch(e.Bytes()); err != nil {
+	if _, err := (&epochs{verify: verify, replicas: &replicas{}}).read(e.Bytes()); err != nil {
 		t.Fatal(err)
 	}
 	key, hash := e.Key[:], HashOf(nil)

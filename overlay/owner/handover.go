@@ -27,7 +27,7 @@ func (o *Owners) HandOver(done func()) {
 	now := o.clock.Now()
 	o.leaving = &departure{since: now, lastProgress: now, done: done}
 	for _, led := range []bool{true, false} { // keys led here first: the others work without this node for a while
-		for _, s := range o.sorted() {
+		for _, s := range o.replicas.all() {
 			if s.leader != nil == led {
 				o.startHandOver(s)
 			}
@@ -44,7 +44,7 @@ func (o *Owners) neededForQuorum(s *replica) bool {
 
 // mustHandOver reports whether this node is leaving and has to hand over the key.
 func (o *Owners) mustHandOver(s *replica) bool {
-	return o.leaving != nil && (s.leader != nil || o.owns(s) && o.neededForQuorum(s))
+	return o.leaving != nil && (s.leader != nil || s.owned && o.neededForQuorum(s))
 }
 
 // startHandOver plans a campaign for a key that has to be handed over.
@@ -60,7 +60,7 @@ func (o *Owners) checkHandOver() {
 		return
 	}
 	o.leaving.lastProgress = o.clock.Now()
-	for _, s := range o.replicas {
+	for _, s := range o.replicas.byKey {
 		if o.mustHandOver(s) && o.desiredOwners(s) != nil {
 			return
 		}

@@ -24,7 +24,7 @@ func (o *Owners) heartbeat(now time.Time) {
 		return
 	}
 	shared := map[env.PeerID][]*replica{}
-	for _, s := range o.sorted() {
+	for _, s := range o.replicas.all() {
 		switch {
 		case s.epoch == nil:
 			// No epoch came of a message about this key. If an epoch signed here is in force, its
@@ -42,7 +42,7 @@ func (o *Owners) heartbeat(now time.Time) {
 				// The owners in the key's own leaf would have taken over by now if they knew of this branch.
 				// An empty log has nothing to merge, so it ends. The root hears of any other log.
 				o.RequestOwners(s.key, s.url, func(ok bool) {
-					if ok && s.leader != nil && len(s.log) == 0 && o.outsideLeaf(s.key) && o.replicas[s.key] == s {
+					if ok && s.leader != nil && len(s.log) == 0 && o.outsideLeaf(s.key) && o.replicas.byKey[s.key] == s {
 						o.retire(s)
 					}
 				})
@@ -52,10 +52,10 @@ func (o *Owners) heartbeat(now time.Time) {
 					shared[p] = append(shared[p], s)
 				}
 			}
-		case o.owns(s) && !s.notOwnerSince.IsZero() && o.idle(s) && now.Sub(s.notOwnerSince) > forgetDelay:
+		case s.owned && !s.notOwnerSince.IsZero() && o.idle(s) && now.Sub(s.notOwnerSince) > forgetDelay:
 			o.forget(s)
 			continue
-		case o.owns(s):
+		case s.owned:
 			o.suspectSequencer(s, now)
 		case o.idle(s) && s.notOwnerSince.IsZero():
 			s.notOwnerSince = now // ownership ended in a former run
@@ -77,8 +77,7 @@ func (o *Owners) heartbeat(now time.Time) {
 	}
 	for _, p := range sortedPeers(shared) {
 		count, digest := digestOf(shared[p])
-		o.nonce++
-		o.send(p, &ownerpb.Message{Body: &ownerpb.Message_Heartbeat{Heartbeat: &ownerpb.Heartbeat{Nonce: o.nonce, Count: count, Digest: digest}}})
+		o.send(p, &ownerpb.Message{Body: &ownerpb.Message_Heartbeat{Heartbeat: &ownerpb.Heartbeat{Nonce: o.nextNonce(), Count: count, Digest: digest}}})
 	}
 }
 
@@ -111,9 +110,9 @@ func (o *Owners) suspectSequencer(s *replica, now time.Time) {
 			})
 		}
 	case !o.alive(s.epoch.Sequencer):
-		o.campaignIn(s, time.Duration(o.rank(s))*rankTime)
+		o.campaignIn(s, o.turn(s))
 	case quiet > o.cfg.Lease:
-		o.campaignIn(s, time.Duration(o.rank(s))*rankTime)
+		o.campaignIn(s, o.turn(s))
 	case quiet > 3*o.cfg.HeartbeatInterval && s.pull == nil:
 		o.startPull(s, o.peer(s.epoch.Sequencer), nil)
 	}
@@ -132,14 +131,9 @@ func (o *Owners) unread(s *replica, now time.Time) bool {
 
 // retire ends a log at all of its owners. A later subscriber founds it anew.
 func (o *Owners) retire(s *replica) {
-	m := &ownerpb.Message{Body: &ownerpb.Message_Retire{Retire: &ownerpb.Retire{
+	o.sendOthers(s.epoch.Owners, &ownerpb.Message{Body: &ownerpb.Message_Retire{Retire: &ownerpb.Retire{
 		Key: s.key[:], Branch: s.epoch.Branch, Number: s.epoch.Number,
-	}}}
-	for _, p := range s.epoch.Owners {
-		if p != o.self {
-			o.send(p, m)
-		}
-	}
+	}}})
 	o.stepDown(s)
 	o.forget(s)
 }
@@ -147,7 +141,7 @@ func (o *Owners) retire(s *replica) {
 // onRetire forgets a log that its sequencer has ended. An owner that misses the message takes over and retires the
 // log later.
 func (o *Owners) onRetire(from env.PeerID, m *ownerpb.Retire) {
-	s := o.replicaOf(m.Key)
+	s := o.replicas.of(m.Key)
 	if s == nil || s.epoch == nil || s.epoch.Sequencer != from || s.epoch.Branch != m.Branch || s.epoch.Number != m.Number || s.follow {
 		return
 	}
@@ -174,7 +168,7 @@ func (o *Owners) reportWeight(s *replica, now time.Time) {
 
 // onWeightReport takes the root's count. It is accepted from members of the leaf only, which include the root.
 func (o *Owners) onWeightReport(from env.PeerID, m *ownerpb.WeightReport) {
-	s := o.replicaOf(m.Key)
+	s := o.replicas.of(m.Key)
 	if s == nil || s.leader == nil || !o.alive(from) {
 		return
 	}
@@ -211,7 +205,7 @@ func (o *Owners) onHeartbeat(from env.PeerID, m *ownerpb.Heartbeat) {
 	if !o.alive(from) {
 		return // the sequencers of owned keys are in the leaf
 	}
-	count, digest := digestOf(o.led(from))
+	count, digest := digestOf(o.replicas.ledBy[from])
 	match := count == m.Count && digest == m.Digest
 	if match {
 		o.matchedHeartbeats[from] = o.clock.Now()
@@ -227,7 +221,7 @@ func (o *Owners) onHeartbeatAck(from env.PeerID, m *ownerpb.HeartbeatAck) {
 		return
 	}
 	var states []*ownerpb.LogState
-	for _, s := range o.sorted() {
+	for _, s := range o.replicas.all() {
 		if s.leader != nil && s.epoch.owns(from) {
 			states = append(states, &ownerpb.LogState{
 				Key: s.key[:], Branch: s.epoch.Branch, Number: s.epoch.Number, Head: s.log.headHash().short(), Version: s.version,
@@ -255,12 +249,12 @@ func (o *Owners) onList(from env.PeerID, m *ownerpb.LogList) {
 			return
 		}
 		listed[key] = true
-		s := o.replicas[key]
+		s := o.replicas.byKey[key]
 		if s == nil {
-			if len(o.replicas) >= maxReplicas || !slices.Contains(o.nearestMembers(key), o.self) {
+			if o.replicas.full() || !slices.Contains(o.nearest(key, nil), o.self) {
 				continue
 			}
-			s = o.ensureReplica(key, "")
+			s = o.replicas.ensure(key, "", o.clock.Now())
 		}
 		switch {
 		case s.epoch != nil && s.epoch.Branch != st.Branch && s.epoch.owns(o.self) && s.epoch.Sequencer != from:
@@ -275,7 +269,7 @@ func (o *Owners) onList(from env.PeerID, m *ownerpb.LogList) {
 		return
 	}
 	delete(o.listed, from)
-	for _, s := range slices.Clone(o.led(from)) {
+	for _, s := range slices.Clone(o.replicas.ledBy[from]) {
 		if !listed[s.key] {
 			o.startPull(s, o.peer(from), nil) // the sequencer does not list the key any more, and answers with the epoch
 		}

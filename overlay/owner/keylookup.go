@@ -19,11 +19,6 @@ type keyLookup struct {
 	then    []func()     // called when the lookup ends
 }
 
-// outsideLeaf reports whether a key lies outside this node's leaf, so that this node does not know its owners.
-func (o *Owners) outsideLeaf(key overlay.ID) bool {
-	return o.node.State() != overlay.Active || !o.node.Leaf().Covers(key)
-}
-
 // needsLookup reports whether only a lookup can tell if an epoch's owners own the key: the key lies outside the leaf, the
 // epoch does not succeed the one in force, and there is no recent lookup.
 func (o *Owners) needsLookup(s *replica, e *Epoch) bool {
@@ -76,7 +71,7 @@ func (o *Owners) lookUp(s *replica, then func()) {
 		then := g.then
 		g.then = nil
 		for _, next := range then {
-			if o.replicas[s.key] == s {
+			if o.replicas.byKey[s.key] == s {
 				next()
 			}
 		}

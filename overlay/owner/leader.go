@@ -63,7 +63,7 @@ var ErrBusy = errors.New("too much waits to be appended")
 // done is called with true when the entry is committed, or with false when this node ceases to be the sequencer;
 // the entry may be committed by the next sequencer nevertheless.
 func (o *Owners) Append(key overlay.ID, body []byte, items int, set SetHash, done func(ok bool)) error {
-	s := o.replicas[key]
+	s := o.replicas.byKey[key]
 	switch {
 	case s == nil || s.leader == nil:
 		return ErrNotLeading
@@ -79,7 +79,7 @@ func (o *Owners) Append(key overlay.ID, body []byte, items int, set SetHash, don
 
 // Room returns how many more bodies Append accepts now.
 func (o *Owners) Room(key overlay.ID) int {
-	s := o.replicas[key]
+	s := o.replicas.byKey[key]
 	if s == nil || s.leader == nil {
 		return 0
 	}
@@ -89,7 +89,7 @@ func (o *Owners) Room(key overlay.ID) int {
 // FirstKept returns the number of the first entry that would still be kept if the given number of items were appended
 // now; 0 if the log is empty. Items that are only in earlier entries are about to leave the log.
 func (o *Owners) FirstKept(key overlay.ID, items int) uint64 {
-	s := o.replicas[key]
+	s := o.replicas.byKey[key]
 	if s == nil || len(s.log) == 0 {
 		return 0
 	}
@@ -208,11 +208,7 @@ func (o *Owners) maybeCommit(s *replica) {
 	l.inflight, l.lagging = nil, f
 	s.noQuorumSince = time.Time{}
 	o.stats.Committed++
-	for _, p := range f.acks {
-		if p != o.self {
-			o.sendReplicateAck(p, f.entry)
-		}
-	}
+	o.sendReplicateAck(f.entry, f.acks...)
 	o.markCommitted(s, f.entry.Hash)
 	o.app.Committed(s.key, f.entry, f.body)
 	if f.done != nil {

@@ -41,7 +41,7 @@ func (o *Owners) prefersBranch(s *replica, e *Epoch, from env.PeerID) bool {
 	goesOn := e.owns(from) && (e.Branch < s.epoch.Branch || since && s.epoch.owns(from))
 	joined := from == s.epoch.Sequencer ||
 		since && (e.Sequencer == s.epoch.Sequencer || slices.Contains(e.signers, s.epoch.Sequencer))
-	return !o.owns(s) && (goesOn || o.ownersGone(s)) || o.silent(s) || joined
+	return !s.owned && (goesOn || o.ownersGone(s)) || o.silent(s) || joined
 }
 
 // givesWay reports whether a branch that this node leads has lacked a quorum for giveWayTime, and so cannot append
@@ -80,11 +80,7 @@ func (o *Owners) onOtherBranch(s *replica, e *Epoch, from env.PeerID, merged Has
 		o.stats.Merged++
 		old := s.epoch
 		o.joinBranch(s, e, from)
-		for _, p := range old.Owners {
-			if p != o.self {
-				o.sendCommit(p, s)
-			}
-		}
+		o.sendOthers(old.Owners, &ownerpb.Message{Body: &ownerpb.Message_Commit{Commit: s.commit()}})
 	case s.leader != nil:
 		if e.owns(from) && from != e.Sequencer {
 			o.sendCommit(from, s) // it may have been away when its branch ended
@@ -149,18 +145,18 @@ func (o *Owners) joinBranch(s *replica, e *Epoch, from env.PeerID) {
 	o.log.Info("log of a feed continues in another branch", "url", s.url)
 	o.stepDown(s)
 	o.commitEpoch(s, e, from)
-	if !o.owns(s) {
+	if !s.owned {
 		o.startPull(s, o.peer(from), nil)
 	}
 }
 
 // onMerge pulls the entries of another branch and hands new ones to the application.
 func (o *Owners) onMerge(from env.PeerID, m *ownerpb.Merge) error {
-	their, err := o.openEpoch(m.Epoch)
+	their, err := o.epochs.open(m.Epoch)
 	if err != nil {
 		return err
 	}
-	s := o.replicas[their.Key]
+	s := o.replicas.byKey[their.Key]
 	if s == nil || s.epoch == nil || their.Branch == s.epoch.Branch {
 		return nil
 	}
@@ -184,7 +180,7 @@ func (o *Owners) onMerge(from env.PeerID, m *ownerpb.Merge) error {
 		o.sendMerged(from, s, Hash{})
 		return nil
 	}
-	head, err := OpenEntry(o.verify, m.Head)
+	head, err := OpenEntry(o.epochs.verify, m.Head)
 	if err != nil || head.Key != s.key {
 		return errPulled
 	}
@@ -203,9 +199,9 @@ func (o *Owners) onMerge(from env.PeerID, m *ownerpb.Merge) error {
 
 func (o *Owners) sendMerged(to env.PeerID, s *replica, head Hash) {
 	o.app.BranchMerged(s.key)
-	o.send(to, &ownerpb.Message{Body: &ownerpb.Message_Commit{Commit: &ownerpb.Commit{
-		Epoch: s.epoch.proto(), Note: s.note, Version: s.version, MergedHead: head.bytes(), Absorbed: true,
-	}}})
+	m := s.commit()
+	m.MergedHead, m.Absorbed = head.bytes(), true
+	o.send(to, &ownerpb.Message{Body: &ownerpb.Message_Commit{Commit: m}})
 }
 
 // pullBranch pulls another branch's log from its sequencer.

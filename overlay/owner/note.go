@@ -9,7 +9,7 @@ import (
 // SetNote replaces a key's note at its sequencer, and sends it to the owners. An owner that misses it gets it after
 // the next heartbeat.
 func (o *Owners) SetNote(key overlay.ID, note []byte) error {
-	s := o.replicas[key]
+	s := o.replicas.byKey[key]
 	if s == nil || s.leader == nil {
 		return ErrNotLeading
 	}
@@ -24,20 +24,15 @@ func (o *Owners) SetNote(key overlay.ID, note []byte) error {
 	s.note = append(after[:], note...)
 	s.version++
 	o.saveReplica(s, nil)
-	m := &ownerpb.Message{Body: &ownerpb.Message_Note{Note: &ownerpb.Note{
+	o.sendOthers(s.epoch.Owners, &ownerpb.Message{Body: &ownerpb.Message_Note{Note: &ownerpb.Note{
 		Key: s.key[:], Branch: s.epoch.Branch, Number: s.epoch.Number, Version: s.version, Note: s.note,
-	}}}
-	for _, to := range s.epoch.Owners {
-		if to != o.self {
-			o.send(to, m)
-		}
-	}
+	}}})
 	return nil
 }
 
 // Note returns a key's note; nil if there is none. It searches the entries that were added since the note was set.
 func (o *Owners) Note(key overlay.ID) []byte {
-	if s := o.replicas[key]; s != nil {
+	if s := o.replicas.byKey[key]; s != nil {
 		return s.currentNote()
 	}
 	return nil
@@ -58,7 +53,7 @@ func (s *replica) currentNote() []byte {
 
 // onNote handles the sequencer's note.
 func (o *Owners) onNote(from env.PeerID, m *ownerpb.Note) {
-	s := o.replicaOf(m.Key)
+	s := o.replicas.of(m.Key)
 	if s == nil || s.epoch == nil || from != s.epoch.Sequencer || m.Branch != s.epoch.Branch || m.Number != s.epoch.Number {
 		return
 	}

@@ -4,19 +4,19 @@ package owner
 // returns the entry and what became of it. refused is called later if the entry was added but the disk refused it:
 // the entry is a gap then.
 func (o *Owners) Offer(raw, body, epoch []byte, refused func(*Entry)) (*Entry, OfferResult) {
-	e, err := OpenEntry(o.verify, raw)
+	e, err := OpenEntry(o.epochs.verify, raw)
 	if err != nil {
 		return nil, Refused
 	}
-	s := o.replicas[e.Key]
-	if s == nil || !s.follow && !o.owns(s) {
+	s := o.replicas.byKey[e.Key]
+	if s == nil || !s.follow && !s.owned {
 		return e, Refused
 	}
 	// The owners store the entry in its own epoch, or in a later one that continues from it. If that epoch started
 	// another branch, the owners of the former may never have committed the entry. Invalid epochs are ignored.
 	in, by := e.At.Branch, e.Signer
 	if len(epoch) > 0 {
-		n, err := o.readEpoch(epoch)
+		n, err := o.epochs.read(epoch)
 		if err == nil && n.Key == s.key && (s.epoch == nil || s.epoch.Branch == e.At.Branch && s.epoch.Number < e.At.Epoch) && o.acceptable(s, n) {
 			o.commitEpoch(s, n, n.Sequencer)
 		}

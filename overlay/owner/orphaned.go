@@ -18,7 +18,7 @@ const maxOrphaned = 4096
 // Orphaned returns the entries up to the one with the hash last that readers were shown and that this node's log lacks
 // after a switch of branch, oldest first. Their bodies can be read until Release.
 func (o *Owners) Orphaned(key overlay.ID, last Hash) (of []*Entry) {
-	s := o.replicas[key]
+	s := o.replicas.byKey[key]
 	if s == nil {
 		return nil
 	}
@@ -33,7 +33,7 @@ func (o *Owners) Orphaned(key overlay.ID, last Hash) (of []*Entry) {
 
 // Release deletes the orphaned entries of a key, except for those that Orphaned returns for last.
 func (o *Owners) Release(key overlay.ID, last Hash) {
-	s := o.replicas[key]
+	s := o.replicas.byKey[key]
 	if s == nil || len(s.orphaned) == 0 {
 		return
 	}

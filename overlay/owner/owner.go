@@ -2,7 +2,6 @@ package owner
 
 import (
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"tidings/internal/env"
@@ -75,41 +74,30 @@ const (
 	leafSettleTime = 2 * time.Second
 	// rankTime is how much later each owner campaigns than the next nearer one.
 	rankTime = 3 * time.Second
-	// maxReplicas bounds the keys in which one node takes part. At the bound requests for owners are dropped; a later
-	// request may reach a node with room.
-	maxReplicas = 200_000
 )
 
 // Owners is one node's part in all logs. It is not safe for concurrent use.
 type Owners struct {
 	*Resolver
 
+	*timers
+	*peers
 	cfg    Config
-	clock  env.Clock
-	net    env.Network
 	store  env.Store
 	worker env.Worker
-	rand   *rand.Rand
 	log    *slog.Logger
-	node   *overlay.Node
 	signer *wire.Signer
-	verify wire.Verifier
-	app    Application
-	self   env.PeerID
-	stats  Stats
+	*epochs
+	app   Application
+	stats Stats
 
-	replicas       map[overlay.ID]*replica
-	sortedReplicas replicaSet                // the same replicas, by key
-	ledBy          map[env.PeerID]replicaSet // replicas of owned keys, by sequencer
-	retired        map[overlay.ID]*replica   // votes for keys that were forgotten
-	bodies         bodyCache
+	replicas replicas
+	bodies   bodyCache
 	// volatile holds the entries of logs that are not durable yet.
 	volatile          map[Hash]bool
-	cal               env.Calendar[task]
 	checkOwnersAt     time.Time                          // time of the next check of all owners; zero: none planned
 	matchedHeartbeats map[env.PeerID]time.Time           // time of the last matching heartbeat, by sequencer
 	listed            map[env.PeerID]map[overlay.ID]bool // keys listed so far by sequencers whose heartbeat did not match
-	nonce             uint64                             // last nonce of a heartbeat or page
 	pulledBytes       int                                // bytes held by pulls under way; at most about maxPulling
 	candidacies       int                                // candidacies that hold a slot; at most maxCandidacies
 	waitingKeys       []overlay.ID                       // keys whose campaigns wait for a slot, in order
@@ -117,53 +105,27 @@ type Owners struct {
 	leaving           *departure                         // non-nil when the node is leaving: it hands over its keys and owns no new ones
 }
 
-type task struct {
-	kind taskKind
-	key  overlay.ID
-}
-
-type taskKind uint8
-
-const (
-	taskCampaign        taskKind = iota // start a candidacy
-	taskRetryCandidacy                  // repeat a candidacy's requests
-	taskStartWaiting                    // start campaigns that wait for a slot
-	taskRetryReplicate                  // send an entry again
-	taskRetryPull                       // repeat a pull's request
-	taskHeartbeat                       // send heartbeats
-	taskContactRival                    // contact another branch again
-	taskLookUpAgain                     // a lookup has expired; pull from the informant
-	taskCheckAllOwners                  // check all owners after a change of the leaf
-	taskCheckOwners                     // check the owners of a key after an epoch was committed
-	taskHandOverTimeout                 // end a hand-over without progress
-)
-
 // New returns the Owners of a node, with the logs that a former run has stored, and registers it with the overlay. It
 // acts once the node is active.
 func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifier, cfg Config, app Application) (*Owners, error) {
 	o := &Owners{
+		timers:   &timers{clock: e.Clock, rand: e.Rand},
 		cfg:      cfg.withDefaults(),
-		clock:    e.Clock,
-		net:      e.Network,
 		store:    e.Store,
 		worker:   e.Worker,
-		rand:     e.Rand,
 		log:      e.Log,
-		node:     node,
 		signer:   signer,
-		verify:   verify,
 		app:      app,
-		self:     signer.PeerID(),
-		replicas: map[overlay.ID]*replica{},
-		ledBy:    map[env.PeerID]replicaSet{},
-		retired:  map[overlay.ID]*replica{},
+		replicas: newReplicas(signer.PeerID()),
 		bodies:   bodyCache{byEntry: map[Hash][]byte{}},
 
 		volatile:          map[Hash]bool{},
 		matchedHeartbeats: map[env.PeerID]time.Time{},
 		listed:            map[env.PeerID]map[overlay.ID]bool{},
 	}
-	o.Resolver = newResolver(e, node, o, app, o.self, o.cfg.Owners)
+	o.peers = &peers{node: node, net: e.Network, self: signer.PeerID(), owners: o.cfg.Owners, stats: &o.stats}
+	o.epochs = &epochs{verify: verify, cache: cfg.EpochCache, replicas: &o.replicas, peers: o.peers}
+	o.Resolver = newResolver(o.timers, o.peers, o.epochs, o, app)
 	o.bodies.pinned = func(h Hash) bool { return o.volatile[h] }
 	if err := o.load(); err != nil {
 		return nil, err
@@ -171,13 +133,6 @@ func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifie
 	node.Handle(wire.Owner, o)
 	o.after(o.spread(o.cfg.HeartbeatInterval), task{kind: taskHeartbeat})
 	return o, nil
-}
-
-func (o *Owners) after(d time.Duration, t task) { o.cal.Add(o.clock.Now().Add(d), t) }
-
-// spread returns a random duration between 3/4 and 5/4 of d.
-func (o *Owners) spread(d time.Duration) time.Duration {
-	return d*3/4 + time.Duration(o.rand.Int64N(int64(d)/2+1))
 }
 
 // Run executes the tasks that are due and returns the time of the next one.
@@ -191,7 +146,7 @@ func (o *Owners) Run(now time.Time) time.Time {
 		if !ok {
 			return env.Sooner(o.cal.Next(), o.Resolver.run(now))
 		}
-		s := o.replicas[t.key]
+		s := o.replicas.byKey[t.key]
 		switch t.kind {
 		case taskCampaign:
 			if s != nil && !s.campaignAt.IsZero() && !s.campaignAt.After(now) {
@@ -230,7 +185,7 @@ func (o *Owners) Run(now time.Time) time.Time {
 				o.checkAllOwners()
 			}
 		case taskCheckOwners:
-			if s != nil && o.owns(s) {
+			if s != nil && s.owned {
 				o.checkOwners(s)
 			}
 		case taskHandOverTimeout:
@@ -241,9 +196,9 @@ func (o *Owners) Run(now time.Time) time.Time {
 
 // resume continues the work of a former run: the node leads the keys that it led.
 func (o *Owners) resume() {
-	for _, s := range o.sorted() {
+	for _, s := range o.replicas.all() {
 		s.lastHeard = o.clock.Now()
-		if o.leads(s) {
+		if s.ledBy(o.self) {
 			o.becomeLeader(s)
 		}
 	}
@@ -254,7 +209,7 @@ func (o *Owners) resume() {
 // owners are all gone, the new owners continue that log. done is told whether the root received the request.
 func (o *Owners) RequestOwners(key overlay.ID, url string, done func(ok bool)) {
 	want := &ownerpb.RequestOwners{Url: url}
-	if s := o.replicas[key]; s != nil && len(s.log) > 0 && o.node.State() == overlay.Active {
+	if s := o.replicas.byKey[key]; s != nil && len(s.log) > 0 && o.node.State() == overlay.Active {
 		want.Record = o.node.Self().Raw
 	}
 	o.node.Route(wire.Owner, key, encode(&ownerpb.Message{Body: &ownerpb.Message_RequestOwners{RequestOwners: want}}),
@@ -263,7 +218,7 @@ func (o *Owners) RequestOwners(key overlay.ID, url string, done func(ok bool)) {
 
 // Follow makes this node keep the log of a key.
 func (o *Owners) Follow(key overlay.ID, url string) {
-	s := o.ensureReplica(key, url)
+	s := o.replicas.ensure(key, url, o.clock.Now())
 	if !s.follow {
 		s.follow = true
 		o.saveReplica(s, nil)
@@ -272,31 +227,17 @@ func (o *Owners) Follow(key overlay.ID, url string) {
 
 // Unfollow ends a Follow. The log is forgotten unless this node is an owner.
 func (o *Owners) Unfollow(key overlay.ID) {
-	s := o.replicas[key]
+	s := o.replicas.byKey[key]
 	if s == nil || !s.follow {
 		return
 	}
 	s.follow = false
 	o.Release(key, Hash{})
-	if !o.owns(s) {
+	if !s.owned {
 		o.forget(s)
 		return
 	}
 	o.saveReplica(s, nil)
-}
-
-func (o *Owners) ensureReplica(key overlay.ID, url string) *replica {
-	s := o.replicas[key]
-	if s == nil {
-		s = &replica{key: key, url: url}
-		if locks := o.retired[key]; locks != nil {
-			s.promised, s.signed = locks.promised, locks.signed
-			delete(o.retired, key)
-		}
-		s.lastHeard = o.clock.Now()
-		o.addReplica(s)
-	}
-	return s
 }
 
 // PeerGone does nothing: owners are members of one leaf, and LeafChanged reports its changes.
@@ -305,7 +246,6 @@ func (o *Owners) PeerGone(env.PeerID) {}
 // LeafChanged plans a check of all owners.
 func (o *Owners) LeafChanged() {
 	if o.checkOwnersAt.IsZero() {
-		o.checkOwnersAt = o.clock.Now().Add(leafSettleTime)
-		o.cal.Add(o.checkOwnersAt, task{kind: taskCheckAllOwners})
+		o.checkOwnersAt = o.after(leafSettleTime, task{kind: taskCheckAllOwners})
 	}
 }

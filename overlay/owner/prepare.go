@@ -64,12 +64,12 @@ func union(sets [][]env.PeerID) (of []env.PeerID) {
 
 // onPromise handles an owner's promise, or its refusal.
 func (o *Owners) onPromise(from env.PeerID, m *ownerpb.Promise) error {
-	s := o.replicaOf(m.Key)
+	s := o.replicas.of(m.Key)
 	if s == nil || s.epoch == nil {
 		return nil
 	}
 	if m.Epoch != nil {
-		e, err := o.openEpoch(m.Epoch)
+		e, err := o.epochs.open(m.Epoch)
 		if err != nil {
 			return err
 		}
@@ -103,7 +103,7 @@ func (o *Owners) onPromise(from env.PeerID, m *ownerpb.Promise) error {
 	}
 	var open []*Epoch
 	for _, raw := range m.Undecided {
-		e, err := openEpoch(o.verify, raw)
+		e, err := openEpoch(o.epochs.verify, raw)
 		if err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func (o *Owners) onPromise(from env.PeerID, m *ownerpb.Promise) error {
 	case len(m.Head) == 0:
 		head = nil
 	case head == nil || !bytes.Equal(m.Head, head.Raw):
-		e, err := OpenEntry(o.verify, m.Head)
+		e, err := OpenEntry(o.epochs.verify, m.Head)
 		if err != nil {
 			return err
 		}

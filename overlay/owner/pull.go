@@ -65,7 +65,7 @@ type pull struct {
 // Pull fetches from a peer the part of a key's log that this node lacks. done is told whether the peer answered
 // and its answer was accepted.
 func (o *Owners) Pull(from env.Peer, key [32]byte, done func(ok bool)) {
-	if s := o.replicas[key]; s != nil {
+	if s := o.replicas.byKey[key]; s != nil {
 		o.startPull(s, from, done)
 		return
 	}
@@ -102,8 +102,7 @@ func (o *Owners) startPull(s *replica, from env.Peer, then func(ok bool)) {
 
 // askNextPage asks for the next page.
 func (o *Owners) askNextPage(s *replica) {
-	o.nonce++
-	s.pull.nonce = o.nonce
+	s.pull.nonce = o.nextNonce()
 	o.askPage(s)
 }
 
@@ -155,7 +154,7 @@ func (o *Owners) endPull(s *replica, ok bool) {
 
 // onPull answers with the entries after the one that the peer has.
 func (o *Owners) onPull(from env.PeerID, m *ownerpb.Pull) {
-	s := o.replicaOf(m.Key)
+	s := o.replicas.of(m.Key)
 	reply := &ownerpb.Entries{Key: m.Key, Nonce: m.Nonce}
 	answer := func() {
 		o.send(from, &ownerpb.Message{Body: &ownerpb.Message_Entries{Entries: reply}})
@@ -193,7 +192,7 @@ func (o *Owners) onPull(from env.PeerID, m *ownerpb.Pull) {
 
 // onEntries handles a page of entries.
 func (o *Owners) onEntries(from env.PeerID, m *ownerpb.Entries) error {
-	s := o.replicaOf(m.Key)
+	s := o.replicas.of(m.Key)
 	if s == nil || s.pull == nil || s.pull.from.ID != from || s.pull.nonce != m.Nonce || s.pull.chunked >= 0 || s.pull.lookingUp || s.pull.storing {
 		return nil
 	}
@@ -202,7 +201,7 @@ func (o *Owners) onEntries(from env.PeerID, m *ownerpb.Entries) error {
 		o.endPull(s, false) // the peer keeps no log of the key
 		return nil
 	}
-	e, err := o.openEpoch(m.Epoch)
+	e, err := o.epochs.open(m.Epoch)
 	if err != nil || e.Key != s.key {
 		o.endPull(s, false)
 		return errors.Join(err, errPulled)
@@ -216,7 +215,7 @@ func (o *Owners) onEntries(from env.PeerID, m *ownerpb.Entries) error {
 		p.restart, p.have = true, Hash{} // this is the first page
 	}
 	for i, k := range m.Entries {
-		e, err := OpenEntry(o.verify, k.Entry)
+		e, err := OpenEntry(o.epochs.verify, k.Entry)
 		if err != nil || e.Key != s.key || e.Prev != p.have && (!p.restart || len(p.entries) > 0 || i > 0) ||
 			len(k.Body) > 0 && HashOf(k.Body) != e.Body {
 			o.endPull(s, false)
@@ -277,7 +276,7 @@ func (o *Owners) askChunk(s *replica) {
 
 // onChunkRequest answers with a chunk of a body.
 func (o *Owners) onChunkRequest(from env.PeerID, m *ownerpb.ChunkRequest) {
-	s := o.replicaOf(m.Key)
+	s := o.replicas.of(m.Key)
 	if s == nil {
 		return
 	}
@@ -304,7 +303,7 @@ func (o *Owners) sendChunk(to env.PeerID, m *ownerpb.ChunkRequest, b []byte) {
 
 // onChunk handles a chunk of a body.
 func (o *Owners) onChunk(from env.PeerID, m *ownerpb.Chunk) error {
-	s := o.replicaOf(m.Key)
+	s := o.replicas.of(m.Key)
 	if s == nil || s.pull == nil || s.pull.from.ID != from || s.pull.chunked < 0 {
 		return nil
 	}

@@ -4,50 +4,9 @@ import (
 	"fmt"
 
 	"tidings/internal/env"
-	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/owner/ownerpb"
 )
-
-// send sends a message to a peer, whose addresses the overlay knows.
-func (o *Owners) send(to env.PeerID, m *ownerpb.Message) { o.sendTo(o.peer(to), m) }
-
-func (o *Owners) sendTo(to env.Peer, m *ownerpb.Message) {
-	class := env.Control
-	switch m.Body.(type) {
-	case *ownerpb.Message_Entries, *ownerpb.Message_Chunk:
-		class = env.Bulk
-	}
-	o.stats.Control++
-	o.net.Send(to, class, wire.AppendFrame(nil, wire.Owner, m))
-}
-
-// peer returns a peer with its known addresses.
-func (o *Owners) peer(id env.PeerID) env.Peer {
-	if c := o.contact(id); c != nil {
-		return c.Peer
-	}
-	return env.Peer{ID: id}
-}
-
-// contact returns the known record of a peer; nil if there is none.
-func (o *Owners) contact(id env.PeerID) *overlay.Contact {
-	if id == o.self {
-		return o.node.Self()
-	}
-	if c := o.node.Contact(id); c != nil {
-		return c
-	}
-	return o.node.Leaf().Has(o.id(id))
-}
-
-// id returns the overlay id of a peer.
-func (o *Owners) id(peer env.PeerID) overlay.ID {
-	return overlay.NodeID(o.node.Network(), peer)
-}
-
-// replicaOf returns the replica of a key; nil if there is none.
-func (o *Owners) replicaOf(key []byte) *replica { return o.replicas[overlay.ID(key)] }
 
 // Receive handles a message from a peer.
 func (o *Owners) Receive(from env.PeerID, body []byte) error {
@@ -128,7 +87,7 @@ func (o *Owners) Deliver(m *overlay.Message) {
 func (o *Owners) deliver(key overlay.ID, m *ownerpb.Message) error {
 	switch b := m.Body.(type) {
 	case *ownerpb.Message_RequestOwners:
-		if overlay.Key(o.node.Network(), b.RequestOwners.Url) != key {
+		if o.keyOf(b.RequestOwners.Url) != key {
 			return errKey
 		}
 		var keeper *overlay.Contact

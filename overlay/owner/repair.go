@@ -9,7 +9,7 @@ import (
 // RepairBodies fetches from a peer the bodies of entries of one log, oldest first, that this node's disk has lost.
 // done is told which bodies are still missing; the others are stored. The log itself does not change.
 func (o *Owners) RepairBodies(from env.Peer, lost []*Entry, done func(missing []*Entry)) {
-	s := o.replicas[lost[0].Key]
+	s := o.replicas.byKey[lost[0].Key]
 	if s == nil || s.pull != nil || from.ID == o.self {
 		done(lost)
 		return

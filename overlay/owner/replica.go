@@ -118,11 +118,13 @@ func votesFrom(of []*ownerpb.Vote) (v votes) {
 	return v
 }
 
-// owns reports whether this node is an owner in the epoch in force.
-func (o *Owners) owns(s *replica) bool { return s.owned }
+// commit returns the message that tells of the epoch in force.
+func (s *replica) commit() *ownerpb.Commit {
+	return &ownerpb.Commit{Epoch: s.epoch.proto(), Note: s.note, Version: s.version}
+}
 
-// leads reports whether this node is the sequencer of the epoch in force.
-func (o *Owners) leads(s *replica) bool { return s.epoch != nil && s.epoch.Sequencer == o.self }
+// ledBy reports whether a peer is the sequencer of the epoch in force.
+func (s *replica) ledBy(p env.PeerID) bool { return s.epoch != nil && s.epoch.Sequencer == p }
 
 // Prefixes of store keys: one record per replica, and one per entry and per body of its log.
 const (
@@ -185,9 +187,9 @@ func (o *Owners) load() error {
 			return true
 		}
 		if s.epoch == nil && !s.follow {
-			o.retired[s.key] = s
+			o.replicas.retired[s.key] = s
 		} else {
-			o.addReplica(s)
+			o.replicas.add(s)
 		}
 		return true
 	})
@@ -199,7 +201,7 @@ func (o *Owners) load() error {
 			o.stats.Damaged++
 			url := ""
 			if k := key[len(entryPrefix):]; len(k) > len(overlay.ID{}) {
-				if s := o.replicas[overlay.ID(k[:len(overlay.ID{})])]; s != nil {
+				if s := o.replicas.byKey[overlay.ID(k[:len(overlay.ID{})])]; s != nil {
 					url = s.url
 				}
 			}
@@ -210,12 +212,12 @@ func (o *Owners) load() error {
 	if err := o.skipDamaged(err); err != nil {
 		return fmt.Errorf("read logs: %w", err)
 	}
-	for _, s := range o.sorted() {
-		if left := s.buildChain(o.owns(s)); len(left) > 0 {
+	for _, s := range o.replicas.all() {
+		if left := s.buildChain(s.owned); len(left) > 0 {
 			o.store.Commit(o.deleteOps(left), func(error) {})
 		}
 		// A follower keeps committed entries only. An owner must hear again whether its last entry is committed.
-		if s.epoch == nil || !o.owns(s) || s.epoch.AfterHash == s.log.headHash() {
+		if s.epoch == nil || !s.owned || s.epoch.AfterHash == s.log.headHash() {
 			s.committed = s.log.headHash()
 		}
 		s.visible = s.log[:s.visibleLen(nil)]
@@ -253,12 +255,12 @@ func (o *Owners) loadReplica(key, value []byte) (*replica, error) {
 	}
 	var err error
 	if m.Epoch != nil {
-		if s.epoch, err = openEpoch(o.verify, m.Epoch); err != nil {
+		if s.epoch, err = openEpoch(o.epochs.verify, m.Epoch); err != nil {
 			return nil, err
 		}
 	}
 	for _, raw := range m.Undecided {
-		e, err := openEpoch(o.verify, raw)
+		e, err := openEpoch(o.epochs.verify, raw)
 		if err != nil {
 			return nil, err
 		}
@@ -269,11 +271,11 @@ func (o *Owners) loadReplica(key, value []byte) (*replica, error) {
 
 // loadEntry adds a stored entry to the log of its replica.
 func (o *Owners) loadEntry(value []byte) error {
-	e, err := OpenEntry(o.verify, value)
+	e, err := OpenEntry(o.epochs.verify, value)
 	if err != nil {
 		return err
 	}
-	if s := o.replicas[e.Key]; s != nil { // nil: the replica was forgotten between two commits
+	if s := o.replicas.byKey[e.Key]; s != nil { // nil: the replica was forgotten between two commits
 		s.log = append(s.log, e)
 	}
 	return nil
@@ -332,7 +334,7 @@ func (o *Owners) forget(s *replica) {
 	ops := append(o.deleteOps(s.log), o.deleteOps(s.orphaned)...)
 	o.releaseSlot(s.candidacy)
 	s.candidacy = nil
-	o.removeReplica(s)
+	o.replicas.remove(s)
 	if s.pull != nil { // no retry will find the pull any more
 		o.endPull(s, false)
 	}
@@ -341,7 +343,7 @@ func (o *Owners) forget(s *replica) {
 		return
 	}
 	locks := &replica{key: s.key, url: s.url, promised: s.promised, signed: s.signed}
-	o.retired[s.key] = locks
+	o.replicas.retired[s.key] = locks
 	o.saveReplica(locks, nil, ops...)
 }
 

@@ -70,7 +70,7 @@ func (o *Owners) retryReplicateIn(s *replica, d time.Duration) {
 
 // onReplicateAck handles an owner's acknowledgement. From the sequencer it means that the entry is committed.
 func (o *Owners) onReplicateAck(from env.PeerID, m *ownerpb.ReplicateAck) {
-	s := o.replicaOf(m.Key)
+	s := o.replicas.of(m.Key)
 	if s == nil || s.epoch == nil || !s.epoch.owns(from) {
 		return
 	}
@@ -86,7 +86,7 @@ func (o *Owners) onReplicateAck(from env.PeerID, m *ownerpb.ReplicateAck) {
 			if f == s.leader.inflight {
 				o.maybeCommit(s)
 			} else {
-				o.sendReplicateAck(from, f.entry)
+				o.sendReplicateAck(f.entry, from)
 			}
 			return
 		}
@@ -95,11 +95,11 @@ func (o *Owners) onReplicateAck(from env.PeerID, m *ownerpb.ReplicateAck) {
 
 // onReplicate stores an entry of the sequencer in force and acknowledges it.
 func (o *Owners) onReplicate(from env.PeerID, m *ownerpb.Replicate) error {
-	e, err := OpenEntry(o.verify, m.Entry)
+	e, err := OpenEntry(o.epochs.verify, m.Entry)
 	if err != nil {
 		return err
 	}
-	s := o.replicas[e.Key]
+	s := o.replicas.byKey[e.Key]
 	if s != nil && !o.alive(from) && (s.epoch == nil || !s.epoch.owns(from)) {
 		return nil // the sequencer of a key is an owner or in the leaf
 	}
@@ -110,7 +110,7 @@ func (o *Owners) onReplicate(from env.PeerID, m *ownerpb.Replicate) error {
 		}
 		o.startPull(s, o.peer(from), nil)
 		return nil
-	case o.owns(s) && o.promisedAway(s) && e.At.Branch == s.epoch.Branch && e.At.Epoch == s.epoch.Number:
+	case s.owned && o.promisedAway(s) && e.At.Branch == s.epoch.Branch && e.At.Epoch == s.epoch.Number:
 		// This owner has promised to accept nothing more of this epoch, including entries pulled since: a
 		// candidate may have proposed an epoch without them. If that candidacy failed, only a later epoch
 		// makes this node accept entries again, so the sequencer has to know.
@@ -120,7 +120,7 @@ func (o *Owners) onReplicate(from env.PeerID, m *ownerpb.Replicate) error {
 		return nil
 	case s.log.has(e):
 		if !o.volatile[e.Hash] {
-			o.sendReplicateAck(from, e)
+			o.sendReplicateAck(e, from)
 		}
 		return nil
 	case e.At.Branch != s.epoch.Branch || e.At.Epoch > s.epoch.Number:
@@ -135,7 +135,7 @@ func (o *Owners) onReplicate(from env.PeerID, m *ownerpb.Replicate) error {
 	case e.Signer != s.epoch.Sequencer:
 		o.stats.Untrusted++
 		return errSigner
-	case !o.owns(s):
+	case !s.owned:
 		return nil
 	}
 	s.lastHeard = o.clock.Now()
@@ -148,7 +148,7 @@ func (o *Owners) onReplicate(from env.PeerID, m *ownerpb.Replicate) error {
 	}
 	o.storeEntries(s, []*Entry{e}, [][]byte{m.Body}, false, func(ok bool) {
 		if ok {
-			o.sendReplicateAck(from, e)
+			o.sendReplicateAck(e, from)
 		}
 	})
 	return nil
@@ -190,8 +190,4 @@ func (o *Owners) storeEntries(s *replica, fresh []*Entry, bodies [][]byte, anew 
 		o.updateVisible(s)
 		then(true)
 	})
-}
-
-func (o *Owners) sendReplicateAck(to env.PeerID, e *Entry) {
-	o.send(to, &ownerpb.Message{Body: &ownerpb.Message_ReplicateAck{ReplicateAck: &ownerpb.ReplicateAck{Key: e.Key[:], Hash: e.Hash[:]}}})
 }

@@ -3,37 +3,68 @@ package owner
 import (
 	"fmt"
 
-	"tidings/overlay"
+	"google.golang.org/protobuf/proto"
+
+	"tidings/internal/wire"
 	"tidings/overlay/owner/ownerpb"
 )
+
+// An epochs decodes and verifies what other nodes have signed.
+type epochs struct {
+	verify   wire.Verifier
+	cache    *EpochCache
+	replicas *replicas
+	peers    *peers
+}
+
+// open decodes an epoch from a peer. Most messages name the epoch in force or one that is cached, so their signatures are
+// not verified again.
+func (r *epochs) open(m *ownerpb.Epoch) (*Epoch, error) {
+	e, err := openStatement(m.GetStatement())
+	if err != nil {
+		return nil, err
+	}
+	if s := r.replicas.byKey[e.Key]; s != nil && s.epoch != nil && s.epoch.Hash == e.Hash {
+		return s.epoch, nil
+	}
+	if known := r.cache.find(e.Hash, m.Signatures); known != nil {
+		return known, nil
+	}
+	e.addSignatures(r.verify, m)
+	r.cache.add(e)
+	return e, nil
+}
+
+// read is open for encoded bytes.
+func (r *epochs) read(b []byte) (*Epoch, error) {
+	m := new(ownerpb.Epoch)
+	if err := proto.Unmarshal(b, m); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrEpoch, err)
+	}
+	if !isEpoch(m) {
+		return nil, fmt.Errorf("%w: out of bounds", ErrEpoch)
+	}
+	return r.open(m)
+}
 
 // OpenEpoch decodes an epoch made by Epoch.Bytes, of any key. It verifies that the key is that of the URL, that a
 // quorum of the owners has signed, and that they are as near to the key as owners in a network of this size are. It does
 // not verify that they are members: VerifyOwners does.
-func (o *Owners) OpenEpoch(b []byte) (*Epoch, error) {
-	e, err := o.readEpoch(b)
+func (r *epochs) OpenEpoch(b []byte) (*Epoch, error) {
+	e, err := r.read(b)
 	if err != nil {
 		return nil, err
 	}
-	return e, o.checkEpoch(e)
+	return e, r.check(e)
 }
 
-// openVerified is OpenEpoch for a decoded message.
-func (o *Owners) openVerified(m *ownerpb.Epoch) (*Epoch, error) {
-	e, err := o.openEpoch(m)
-	if err != nil {
-		return nil, err
-	}
-	return e, o.checkEpoch(e)
-}
-
-func (o *Owners) checkEpoch(e *Epoch) error {
+func (r *epochs) check(e *Epoch) error {
 	switch {
-	case overlay.Key(o.node.Network(), e.URL) != e.Key:
+	case r.peers.keyOf(e.URL) != e.Key:
 		return errKey
 	case !e.certifiedBy(e.Owners):
 		return fmt.Errorf("%w: no quorum has signed", ErrEpoch)
-	case !o.ownersNearKey(e):
+	case !r.peers.ownersNearKey(e):
 		return fmt.Errorf("%w: its owners are too far from the key", ErrEpoch)
 	}
 	return nil

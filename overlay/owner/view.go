@@ -29,7 +29,7 @@ type Stats struct {
 
 // Log returns the kept entries of a key's log, oldest first. The slice must not be modified.
 func (o *Owners) Log(key overlay.ID) []*Entry {
-	if s := o.replicas[key]; s != nil {
+	if s := o.replicas.byKey[key]; s != nil {
 		return s.log
 	}
 	return nil
@@ -37,27 +37,27 @@ func (o *Owners) Log(key overlay.ID) []*Entry {
 
 // HeardFromSequencer records a sign of life of a key's sequencer that another layer received.
 func (o *Owners) HeardFromSequencer(key overlay.ID) {
-	if s := o.replicas[key]; s != nil {
+	if s := o.replicas.byKey[key]; s != nil {
 		s.lastHeard = o.clock.Now()
 	}
 }
 
 // MarkCommitted records that an entry is committed, as the sequencer has told another layer.
 func (o *Owners) MarkCommitted(key overlay.ID, h Hash) {
-	if s := o.replicas[key]; s != nil {
+	if s := o.replicas.byKey[key]; s != nil {
 		o.markCommitted(s, h)
 	}
 }
 
 // Has reports whether an entry is in the kept part of a key's log.
 func (o *Owners) Has(key overlay.ID, h Hash) bool {
-	s := o.replicas[key]
+	s := o.replicas.byKey[key]
 	return s != nil && s.log.find(h) >= 0
 }
 
 // LastCommitted returns the last committed entry of a key that this node leads; nil if there is none.
 func (o *Owners) LastCommitted(key overlay.ID) *Entry {
-	s := o.replicas[key]
+	s := o.replicas.byKey[key]
 	if s == nil || s.leader == nil || len(s.log) == 0 {
 		return nil
 	}
@@ -82,19 +82,19 @@ type View struct {
 
 // View returns what is known of a key; ok is false if nothing is known.
 func (o *Owners) View(key overlay.ID) (v View, ok bool) {
-	s := o.replicas[key]
+	s := o.replicas.byKey[key]
 	if s == nil {
 		return v, false
 	}
 	return View{
-		URL: s.url, Epoch: s.epoch, Leads: s.leader != nil, Owns: o.owns(s), Follows: s.follow, Weight: s.weight,
+		URL: s.url, Epoch: s.epoch, Leads: s.leader != nil, Owns: s.owned, Follows: s.follow, Weight: s.weight,
 	}, true
 }
 
 // Keys returns the keys of all replicas, sorted.
 func (o *Owners) Keys() []overlay.ID {
 	var of []overlay.ID
-	for _, s := range o.sorted() {
+	for _, s := range o.replicas.all() {
 		of = append(of, s.key)
 	}
 	return of
@@ -103,12 +103,10 @@ func (o *Owners) Keys() []overlay.ID {
 // Stats returns the counters.
 func (o *Owners) Stats() Stats {
 	st := o.stats
-	st.Lookups += o.Resolver.lookups
-	st.Untrusted += o.Resolver.untrusted
-	st.Replicas = len(o.replicas)
-	for _, s := range o.replicas {
+	st.Replicas = len(o.replicas.byKey)
+	for _, s := range o.replicas.byKey {
 		st.Entries += len(s.log)
-		if o.owns(s) {
+		if s.owned {
 			st.Owned++
 		}
 		if s.leader != nil {

@@ -7,7 +7,7 @@ import "tidings/overlay"
 
 // Visible returns the entries of a key's log that readers may see, oldest first. The slice must not be modified.
 func (o *Owners) Visible(key overlay.ID) []*Entry {
-	if s := o.replicas[key]; s != nil {
+	if s := o.replicas.byKey[key]; s != nil {
 		return s.visible
 	}
 	return nil

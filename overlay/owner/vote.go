@@ -9,7 +9,6 @@ import (
 	"tidings/internal/env"
 	"tidings/internal/plant"
 	"tidings/internal/wire"
-	"tidings/overlay"
 	"tidings/overlay/owner/ownerpb"
 )
 
@@ -32,13 +31,13 @@ const (
 // onPrepare promises a candidate not to accept entries of lower epochs, unless another candidate has an equal or
 // higher promise.
 func (o *Owners) onPrepare(from env.PeerID, m *ownerpb.Prepare) {
-	s := o.replicaOf(m.Key)
+	s := o.replicas.of(m.Key)
 	if s == nil || s.epoch == nil {
 		return
 	}
 	// This node may be an owner in an undecided epoch that it has not heard of. It therefore promises any
 	// candidate that is an owner, which does no harm.
-	asked := o.owns(s) || s.mayOwn(o.self) || s.epoch.owns(from)
+	asked := s.owned || s.mayOwn(o.self) || s.epoch.owns(from)
 	if m.Branch != s.epoch.Branch || !asked || !o.mayBeCandidate(s, from) {
 		o.sendCommit(from, s)
 		return
@@ -98,21 +97,21 @@ func (o *Owners) onSign(from env.PeerID, m *ownerpb.Sign) error {
 	if err != nil {
 		return err
 	}
-	if overlay.Key(o.node.Network(), e.URL) != e.Key {
+	if o.keyOf(e.URL) != e.Key {
 		return errKey
 	}
-	s := o.replicas[e.Key]
-	if !e.owns(o.self) && (s == nil || !o.owns(s) && !s.mayOwn(o.self)) {
+	s := o.replicas.byKey[e.Key]
+	if !e.owns(o.self) && (s == nil || !s.owned && !s.mayOwn(o.self)) {
 		return nil
 	}
 	if !o.mayBeCandidate(cmp.Or(s, &replica{}), from) {
 		return nil
 	}
 	if s == nil {
-		if len(o.replicas) >= maxReplicas {
+		if o.replicas.full() {
 			return nil
 		}
-		s = o.ensureReplica(e.Key, e.URL)
+		s = o.replicas.ensure(e.Key, e.URL, o.clock.Now())
 	}
 	if v := s.signed.in(e.Branch); v.number == e.Number && !plant.VoteTwice {
 		if v.hash == e.Hash && v.durable {
@@ -121,7 +120,7 @@ func (o *Owners) onSign(from env.PeerID, m *ownerpb.Sign) error {
 		return nil
 	}
 	if s.epoch != nil && s.epoch.Branch != e.Branch {
-		if e.Number != 1 || !m.Forced || o.owns(s) && !o.silent(s) && from != s.epoch.Sequencer {
+		if e.Number != 1 || !m.Forced || s.owned && !o.silent(s) && from != s.epoch.Sequencer {
 			o.sendCommit(from, s)
 			return nil
 		}
@@ -205,22 +204,16 @@ func (o *Owners) lastHeard(s *replica) time.Time {
 	return at
 }
 
-func (o *Owners) sendCommit(to env.PeerID, s *replica) {
-	o.send(to, &ownerpb.Message{Body: &ownerpb.Message_Commit{Commit: &ownerpb.Commit{
-		Epoch: s.epoch.proto(), Note: s.note, Version: s.version,
-	}}})
-}
-
 // onCommit handles news of a certified epoch.
 func (o *Owners) onCommit(from env.PeerID, m *ownerpb.Commit) error {
-	e, err := o.openEpoch(m.Epoch)
+	e, err := o.epochs.open(m.Epoch)
 	if err != nil {
 		return err
 	}
-	if overlay.Key(o.node.Network(), e.URL) != e.Key {
+	if o.keyOf(e.URL) != e.Key {
 		return errKey
 	}
-	s := o.replicas[e.Key]
+	s := o.replicas.byKey[e.Key]
 	if s == nil {
 		return nil // all signers have a replica; other nodes have no use for the epoch
 	}
@@ -263,28 +256,6 @@ func (o *Owners) acceptable(s *replica, e *Epoch) bool {
 	return s.epoch != nil && e.Succeeds(s.epoch) || o.ownersPlausible(s, e)
 }
 
-// ownersNearKey reports whether the owners of an epoch are as near to the key as owners in a network of this size
-// are. To forge one owner, an attacker has to generate about as many keys as there are members.
-func (o *Owners) ownersNearKey(e *Epoch) bool {
-	n := o.node.Stats().EstimatedN
-	if n < 64 {
-		return true // in a small network owners can be nearly anywhere
-	}
-	// The nearest eight of n members share about log2(n)-3 bits with the key. A set that shares five bits less
-	// than that was not the nearest.
-	want := -8
-	for ; n > 1; n /= 2 {
-		want++
-	}
-	near := 0
-	for _, p := range e.Owners {
-		if o.id(p).Common(e.Key) >= want {
-			near++
-		}
-	}
-	return near >= quorum(len(e.Owners))
-}
-
 // commitEpoch puts a certified epoch in force here, and drops entries that it does not continue.
 func (o *Owners) commitEpoch(s *replica, e *Epoch, from env.PeerID) {
 	if plant.Clinging && s.epoch != nil && s.epoch.owns(o.self) && !e.owns(o.self) {
@@ -295,7 +266,7 @@ func (o *Owners) commitEpoch(s *replica, e *Epoch, from env.PeerID) {
 		s.excluded = nil
 	}
 	o.releaseSlot(s.candidacy)
-	o.setEpoch(s, e)
+	o.replicas.setEpoch(s, e)
 	s.url, s.lastHeard, s.noQuorumSince, s.candidacy, s.promisedElsewhere = e.URL, now, time.Time{}, nil, 0
 	s.abandoned = nil
 	s.undecided = slices.DeleteFunc(slices.Clone(s.undecided), func(p *Epoch) bool { return p.Branch != e.Branch || p.Number <= e.Number })
@@ -310,7 +281,7 @@ func (o *Owners) commitEpoch(s *replica, e *Epoch, from env.PeerID) {
 		o.stats.Truncated += uint64(len(s.log) - n)
 		ops = o.truncate(s, last)
 	}
-	if plant.StepBack && !o.owns(s) && len(s.log) > 1 {
+	if plant.StepBack && !s.owned && len(s.log) > 1 {
 		s.setLog(s.log[:len(s.log)-1])
 	}
 	o.saveReplica(s, nil, ops...)
@@ -327,7 +298,7 @@ func (o *Owners) commitEpoch(s *replica, e *Epoch, from env.PeerID) {
 		o.stepDown(s)
 	}
 	switch {
-	case o.owns(s):
+	case s.owned:
 		s.notOwnerSince = time.Time{}
 		if s.log.headHash() != e.AfterHash && s.log.find(e.AfterHash) < 0 && from != o.self {
 			o.startPull(s, o.peer(from), nil)
