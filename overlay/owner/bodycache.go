@@ -38,17 +38,17 @@ func (b *bodyCache) drop(h Hash) {
 }
 
 // Body reads the body of an entry and passes it to then; nil if it is lost.
-func (o *Owners) Body(e *Entry, then func(body []byte)) {
-	o.Bodies([]*Entry{e}, func(bodies [][]byte) { then(bodies[0]) })
+func (d *storage) Body(e *Entry, then func(body []byte)) {
+	d.Bodies([]*Entry{e}, func(bodies [][]byte) { then(bodies[0]) })
 }
 
 // Bodies reads the bodies of several entries and passes them to then, with nil for those that are lost. If all
 // are cached, then is called before Bodies returns.
-func (o *Owners) Bodies(of []*Entry, then func(bodies [][]byte)) {
+func (d *storage) Bodies(of []*Entry, then func(bodies [][]byte)) {
 	got := make([][]byte, len(of))
 	var missing []int
 	for i, e := range of {
-		if body, ok := o.bodies.byEntry[e.Hash]; ok {
+		if body, ok := d.bodies.byEntry[e.Hash]; ok {
 			got[i] = body
 		} else {
 			missing = append(missing, i)
@@ -58,8 +58,8 @@ func (o *Owners) Bodies(of []*Entry, then func(bodies [][]byte)) {
 		then(got)
 		return
 	}
-	store, lost := o.store, 0
-	o.worker.Do(func() {
+	store, lost := d.store, 0
+	d.worker.Do(func() {
 		for _, i := range missing {
 			body, err := store.Get(bodyKey(of[i]))
 			if err != nil || HashOf(body) != of[i].Body {
@@ -69,7 +69,7 @@ func (o *Owners) Bodies(of []*Entry, then func(bodies [][]byte)) {
 			got[i] = body
 		}
 	}, func() {
-		o.stats.Lost += uint64(lost)
+		d.stats.Lost += uint64(lost)
 		then(got)
 	})
 }

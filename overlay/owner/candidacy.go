@@ -126,7 +126,7 @@ func (o *Owners) campaign(s *replica) {
 		o.propose(s)
 	} else {
 		s.promised.set(vote{branch: s.epoch.Branch, number: b.number, candidate: o.self})
-		o.saveReplica(s, func() {
+		o.save(s, func() {
 			if s.candidacy == b {
 				o.countPromise(s, o.self, s.log.head(), s.undecided)
 			}

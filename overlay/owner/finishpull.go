@@ -89,7 +89,7 @@ func (o *Owners) appendPulled(s *replica) {
 	p := s.pull
 	fresh, bodies, restart := p.entries, p.bodies, p.restart
 	if restart {
-		if at := s.log.find(fresh[0].Prev); at >= 0 && at == len(s.log)-1 {
+		if at := s.log.find(fresh[0].Prev); at >= 0 && at == len(s.log.chain)-1 {
 			restart = false // the peer keeps fewer old entries, and continues from this node's head
 		}
 	} else if fresh[0].Prev != s.log.headHash() {
@@ -114,7 +114,7 @@ func (o *Owners) appendPulled(s *replica) {
 		return // the sequencer's own log is authoritative
 	}
 	p.storing = true
-	o.storeEntries(s, fresh, bodies, restart, func(ok bool) {
+	o.append(s, fresh, bodies, restart, func(ok bool) {
 		p.storing = false
 		if s.pull == p {
 			o.endPull(s, ok)

@@ -170,22 +170,17 @@ func FuzzReplica(f *testing.F) {
 	s.signed.set(vote{1, 4, e.Sequencer, e.Hash, true})
 	f.Add([]byte{})
 	f.Add(s.storeOp().Value)
-	o := &Owners{epochs: &epochs{verify: verify}, timers: &timers{clock: still{}}}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s, err := o.loadReplica(replicaKey(key), b)
+		s, err := openReplica(verify, replicaKey(key), b)
 		if err != nil {
 			return
 		}
-		again, err := o.loadReplica(replicaKey(key), s.storeOp().Value)
+		again, err := openReplica(verify, replicaKey(key), s.storeOp().Value)
 		if err != nil || !reflect.DeepEqual(again, s) {
 			t.Errorf("%+v became %+v, %v", s, again, err)
 		}
 	})
 }
-
-type still struct{}
-
-func (still) Now() time.Time { return began }
 
 // padded adds an unknown field to an encoded message, which nodes forward unchanged.
 func padded(raw []byte, n int) []byte {

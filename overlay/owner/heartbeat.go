@@ -42,7 +42,7 @@ func (o *Owners) heartbeat(now time.Time) {
 				// The owners in the key's own leaf would have taken over by now if they knew of this branch.
 				// An empty log has nothing to merge, so it ends. The root hears of any other log.
 				o.RequestOwners(s.key, s.url, func(ok bool) {
-					if ok && s.leader != nil && len(s.log) == 0 && o.outsideLeaf(s.key) && o.replicas.byKey[s.key] == s {
+					if ok && s.leader != nil && len(s.log.chain) == 0 && o.outsideLeaf(s.key) && o.replicas.byKey[s.key] == s {
 						o.retire(s)
 					}
 				})
@@ -189,7 +189,7 @@ func digestOf(of []*replica) (count uint32, digest uint64) {
 func (s *replica) digest() uint64 {
 	h := s.log.headHash().short()
 	for _, v := range []uint64{idHead(s.key), s.epoch.Branch, uint64(s.epoch.Number), s.version} {
-		if !s.headCommitted() {
+		if !s.log.headCommitted() {
 			v++
 		}
 		h = (h ^ v) * 0x9e3779b97f4a7c15
@@ -259,7 +259,7 @@ func (o *Owners) onList(from env.PeerID, m *ownerpb.LogList) {
 		switch {
 		case s.epoch != nil && s.epoch.Branch != st.Branch && s.epoch.owns(o.self) && s.epoch.Sequencer != from:
 			o.sendCommit(from, s) // two branches: the sequencers resolve it
-		case s.epoch == nil || s.epoch.Number != st.Number || s.log.headHash().short() != st.Head || s.version != st.Version || !s.headCommitted() || s.epoch.Branch != st.Branch:
+		case s.epoch == nil || s.epoch.Number != st.Number || s.log.headHash().short() != st.Head || s.version != st.Version || !s.log.headCommitted() || s.epoch.Branch != st.Branch:
 			o.startPull(s, o.peer(from), nil)
 		default:
 			s.lastHeard = o.clock.Now()
@@ -274,4 +274,23 @@ func (o *Owners) onList(from env.PeerID, m *ownerpb.LogList) {
 			o.startPull(s, o.peer(from), nil) // the sequencer does not list the key any more, and answers with the epoch
 		}
 	}
+}
+
+// forget drops a replica and its log. Its votes stay in the store, because a forgotten vote could be given
+// twice.
+func (o *Owners) forget(s *replica) {
+	ops := append(o.deleteOps(s.log.chain), o.deleteOps(s.log.orphaned)...)
+	o.releaseSlot(s.candidacy)
+	s.candidacy = nil
+	o.replicas.remove(s)
+	if s.pull != nil { // no retry will find the pull any more
+		o.endPull(s, false)
+	}
+	if len(s.promised)+len(s.signed) == 0 {
+		o.store.Commit(append(ops, env.Op{Key: replicaKey(s.key)}), func(error) {})
+		return
+	}
+	locks := &replica{key: s.key, url: s.url, promised: s.promised, signed: s.signed}
+	o.replicas.retired[s.key] = locks
+	o.save(locks, nil, ops...)
 }

@@ -90,14 +90,14 @@ func (o *Owners) Room(key overlay.ID) int {
 // now; 0 if the log is empty. Items that are only in earlier entries are about to leave the log.
 func (o *Owners) FirstKept(key overlay.ID, items int) uint64 {
 	s := o.replicas.byKey[key]
-	if s == nil || len(s.log) == 0 {
+	if s == nil || len(s.log.chain) == 0 {
 		return 0
 	}
-	i := s.firstKept(o.clock.Now(), items, 0)
-	if i == len(s.log) {
+	i := s.log.firstKept(o.clock.Now(), items, 0)
+	if i == len(s.log.chain) {
 		return s.log.head().At.Seq + 1
 	}
-	return s.log[i].At.Seq
+	return s.log.chain[i].At.Seq
 }
 
 // appendNext makes the next entry, unless one is in flight or a higher epoch was promised.
@@ -131,8 +131,8 @@ func (o *Owners) appendNext(s *replica) {
 		Items: p.items,
 	}
 	first := e
-	if i := s.firstKept(e.Time, e.Items, e.Size); i < len(s.log) {
-		first = s.log[i]
+	if i := s.log.firstKept(e.Time, e.Items, e.Size); i < len(s.log.chain) {
+		first = s.log.chain[i]
 	}
 	e.Set = p.setHash(e.At.Seq, first.At.Seq)
 	e.sign(o.signer)
@@ -231,8 +231,8 @@ func (o *Owners) becomeLeader(s *replica) {
 	}
 	mine := head.At.Branch == s.epoch.Branch && head.At.Epoch == s.epoch.Number
 	var tail []*Entry
-	for i, e := range slices.Backward(s.log) {
-		if i < len(s.log)-1 && o.clock.Now().Sub(e.Time) > republishTime {
+	for i, e := range slices.Backward(s.log.chain) {
+		if i < len(s.log.chain)-1 && o.clock.Now().Sub(e.Time) > republishTime {
 			break
 		}
 		tail = append(tail, e)

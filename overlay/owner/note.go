@@ -23,7 +23,7 @@ func (o *Owners) SetNote(key overlay.ID, note []byte) error {
 	}
 	s.note = append(after[:], note...)
 	s.version++
-	o.saveReplica(s, nil)
+	o.save(s, nil)
 	o.sendOthers(s.epoch.Owners, &ownerpb.Message{Body: &ownerpb.Message_Note{Note: &ownerpb.Note{
 		Key: s.key[:], Branch: s.epoch.Branch, Number: s.epoch.Number, Version: s.version, Note: s.note,
 	}}})
@@ -68,5 +68,5 @@ func (o *Owners) takeNote(s *replica, note []byte, version uint64, from env.Peer
 		return
 	}
 	s.note, s.version = note, version
-	o.saveReplica(s, nil)
+	o.save(s, nil)
 }

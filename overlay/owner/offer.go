@@ -24,7 +24,7 @@ func (o *Owners) Offer(raw, body, epoch []byte, refused func(*Entry)) (*Entry, O
 			in, by = n.Branch, n.Sequencer
 		}
 	}
-	if s.log.has(e) && (s.epoch == nil || s.epoch.Branch == in || s.visible.has(e)) {
+	if s.log.has(e) && (s.epoch == nil || s.epoch.Branch == in || s.log.visible.has(e)) {
 		o.markCommitted(s, e.Hash)
 		return e, Known
 	}
@@ -44,7 +44,7 @@ func (o *Owners) Offer(raw, body, epoch []byte, refused func(*Entry)) (*Entry, O
 		return e, Refused
 	}
 	s.lastHeard = o.clock.Now()
-	o.storeEntries(s, []*Entry{e}, [][]byte{body}, false, func(ok bool) {
+	o.append(s, []*Entry{e}, [][]byte{body}, false, func(ok bool) {
 		if !ok {
 			refused(e)
 		}

@@ -17,13 +17,13 @@ const maxOrphaned = 4096
 
 // Orphaned returns the entries up to the one with the hash last that readers were shown and that this node's log lacks
 // after a switch of branch, oldest first. Their bodies can be read until Release.
-func (o *Owners) Orphaned(key overlay.ID, last Hash) (of []*Entry) {
-	s := o.replicas.byKey[key]
+func (d *storage) Orphaned(key overlay.ID, last Hash) (of []*Entry) {
+	s := d.replicas.byKey[key]
 	if s == nil {
 		return nil
 	}
-	for at := s.orphaned.find(last); at >= 0; at = s.orphaned.find(s.orphaned[at].Prev) {
-		if e := s.orphaned[at]; s.log.find(e.Hash) < 0 {
+	for at := s.log.orphaned.find(last); at >= 0; at = s.log.orphaned.find(s.log.orphaned[at].Prev) {
+		if e := s.log.orphaned[at]; s.log.find(e.Hash) < 0 {
 			of = append(of, e)
 		}
 	}
@@ -32,30 +32,30 @@ func (o *Owners) Orphaned(key overlay.ID, last Hash) (of []*Entry) {
 }
 
 // Release deletes the orphaned entries of a key, except for those that Orphaned returns for last.
-func (o *Owners) Release(key overlay.ID, last Hash) {
-	s := o.replicas.byKey[key]
-	if s == nil || len(s.orphaned) == 0 {
+func (d *storage) Release(key overlay.ID, last Hash) {
+	s := d.replicas.byKey[key]
+	if s == nil || len(s.log.orphaned) == 0 {
 		return
 	}
-	kept := o.Orphaned(key, last)
-	s.orphaned = slices.DeleteFunc(s.orphaned, func(e *Entry) bool { return slices.Contains(kept, e) || s.log.find(e.Hash) >= 0 })
-	ops := o.deleteOps(s.orphaned)
-	s.orphaned = kept
+	kept := d.Orphaned(key, last)
+	s.log.orphaned = slices.DeleteFunc(s.log.orphaned, func(e *Entry) bool { return slices.Contains(kept, e) || s.log.find(e.Hash) >= 0 })
+	ops := d.deleteOps(s.log.orphaned)
+	s.log.orphaned = kept
 	if len(ops) > 0 {
-		o.store.Commit(ops, func(error) {}) // if this fails, buildChain drops the entries at the next start
+		d.store.Commit(ops, func(error) {}) // if this fails, buildChain drops the entries at the next start
 	}
 }
 
 // orphanOrDelete handles entries that leave the log: those that readers were shown become orphaned. It returns the
 // operations that delete the others.
-func (o *Owners) orphanOrDelete(s *replica, of chain) (ops []env.Op) {
+func (d *storage) orphanOrDelete(s *replica, of chain) (ops []env.Op) {
 	for _, e := range of {
 		switch {
-		case s.orphaned.find(e.Hash) >= 0:
-		case s.follow && s.visible.find(e.Hash) >= 0 && len(s.orphaned) < maxOrphaned:
-			s.orphaned = append(s.orphaned, e)
+		case s.log.orphaned.find(e.Hash) >= 0:
+		case s.follow && s.log.visible.find(e.Hash) >= 0 && len(s.log.orphaned) < maxOrphaned:
+			s.log.orphaned = append(s.log.orphaned, e)
 		default:
-			ops = append(ops, o.deleteOps(chain{e})...)
+			ops = append(ops, d.deleteOps(chain{e})...)
 		}
 	}
 	return ops

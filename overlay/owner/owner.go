@@ -83,18 +83,14 @@ type Owners struct {
 	*timers
 	*peers
 	cfg    Config
-	store  env.Store
-	worker env.Worker
 	log    *slog.Logger
 	signer *wire.Signer
 	*epochs
+	*storage
 	app   Application
 	stats Stats
 
-	replicas replicas
-	bodies   bodyCache
-	// volatile holds the entries of logs that are not durable yet.
-	volatile          map[Hash]bool
+	replicas          replicas
 	checkOwnersAt     time.Time                          // time of the next check of all owners; zero: none planned
 	matchedHeartbeats map[env.PeerID]time.Time           // time of the last matching heartbeat, by sequencer
 	listed            map[env.PeerID]map[overlay.ID]bool // keys listed so far by sequencers whose heartbeat did not match
@@ -109,25 +105,20 @@ type Owners struct {
 // acts once the node is active.
 func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifier, cfg Config, app Application) (*Owners, error) {
 	o := &Owners{
-		timers:   &timers{clock: e.Clock, rand: e.Rand},
-		cfg:      cfg.withDefaults(),
-		store:    e.Store,
-		worker:   e.Worker,
-		log:      e.Log,
-		signer:   signer,
-		app:      app,
-		replicas: newReplicas(signer.PeerID()),
-		bodies:   bodyCache{byEntry: map[Hash][]byte{}},
-
-		volatile:          map[Hash]bool{},
+		timers:            &timers{clock: e.Clock, rand: e.Rand},
+		cfg:               cfg.withDefaults(),
+		log:               e.Log,
+		signer:            signer,
+		app:               app,
+		replicas:          newReplicas(signer.PeerID()),
 		matchedHeartbeats: map[env.PeerID]time.Time{},
 		listed:            map[env.PeerID]map[overlay.ID]bool{},
 	}
 	o.peers = &peers{node: node, net: e.Network, self: signer.PeerID(), owners: o.cfg.Owners, stats: &o.stats}
 	o.epochs = &epochs{verify: verify, cache: cfg.EpochCache, replicas: &o.replicas, peers: o.peers}
 	o.Resolver = newResolver(o.timers, o.peers, o.epochs, o, app)
-	o.bodies.pinned = func(h Hash) bool { return o.volatile[h] }
-	if err := o.load(); err != nil {
+	o.storage = newStorage(e, &o.stats, &o.replicas, app.VisibleChanged)
+	if err := o.load(verify, e.Clock.Now()); err != nil {
 		return nil, err
 	}
 	node.Handle(wire.Owner, o)
@@ -209,7 +200,7 @@ func (o *Owners) resume() {
 // owners are all gone, the new owners continue that log. done is told whether the root received the request.
 func (o *Owners) RequestOwners(key overlay.ID, url string, done func(ok bool)) {
 	want := &ownerpb.RequestOwners{Url: url}
-	if s := o.replicas.byKey[key]; s != nil && len(s.log) > 0 && o.node.State() == overlay.Active {
+	if s := o.replicas.byKey[key]; s != nil && len(s.log.chain) > 0 && o.node.State() == overlay.Active {
 		want.Record = o.node.Self().Raw
 	}
 	o.node.Route(wire.Owner, key, encode(&ownerpb.Message{Body: &ownerpb.Message_RequestOwners{RequestOwners: want}}),
@@ -221,7 +212,7 @@ func (o *Owners) Follow(key overlay.ID, url string) {
 	s := o.replicas.ensure(key, url, o.clock.Now())
 	if !s.follow {
 		s.follow = true
-		o.saveReplica(s, nil)
+		o.save(s, nil)
 	}
 }
 
@@ -237,7 +228,7 @@ func (o *Owners) Unfollow(key overlay.ID) {
 		o.forget(s)
 		return
 	}
-	o.saveReplica(s, nil)
+	o.save(s, nil)
 }
 
 // PeerGone does nothing: owners are members of one leaf, and LeafChanged reports its changes.

@@ -167,7 +167,7 @@ func (o *Owners) onPull(from env.PeerID, m *ownerpb.Pull) {
 	at := s.log.find(have)
 	reply.Restart = at < 0
 	reply.Epoch, reply.Note, reply.Version = s.epoch.proto(), s.note, s.version
-	page := s.log[at+1:]
+	page := s.log.chain[at+1:]
 	size := 0
 	for i, e := range page {
 		size += len(e.Raw) + 16
@@ -181,7 +181,7 @@ func (o *Owners) onPull(from env.PeerID, m *ownerpb.Pull) {
 		}
 	}
 	page = slices.Clone(page)
-	reply.Committed = at+1+len(page) < len(s.log) || s.headCommitted()
+	reply.Committed = at+1+len(page) < len(s.log.chain) || s.log.headCommitted()
 	o.Bodies(page, func(bodies [][]byte) {
 		for i, e := range page {
 			reply.Entries = append(reply.Entries, &ownerpb.LogEntry{Entry: e.Raw, Body: inline(bodies[i]), BodyLost: bodies[i] == nil})
@@ -285,7 +285,7 @@ func (o *Owners) onChunkRequest(from env.PeerID, m *ownerpb.ChunkRequest) {
 		o.sendChunk(from, m, nil)
 		return
 	}
-	e := s.log[at]
+	e := s.log.chain[at]
 	o.Body(e, func(body []byte) {
 		if body != nil {
 			o.bodies.put(e.Hash, body) // the next chunk will be requested soon

@@ -146,48 +146,10 @@ func (o *Owners) onReplicate(from env.PeerID, m *ownerpb.Replicate) error {
 	if HashOf(m.Body) != e.Body {
 		return errBody
 	}
-	o.storeEntries(s, []*Entry{e}, [][]byte{m.Body}, false, func(ok bool) {
+	o.append(s, []*Entry{e}, [][]byte{m.Body}, false, func(ok bool) {
 		if ok {
 			o.sendReplicateAck(e, from)
 		}
 	})
 	return nil
-}
-
-// storeEntries appends verified entries to the log. When they are durable it calls then with true; if they are not
-// to be in the log, with false.
-func (o *Owners) storeEntries(s *replica, fresh []*Entry, bodies [][]byte, anew bool, then func(ok bool)) {
-	for _, e := range fresh {
-		o.volatile[e.Hash] = true
-	}
-	old := s.log
-	ops := append(putOps(fresh, bodies), o.extend(s, fresh, bodies, anew)...)
-	o.stats.Replicated += uint64(len(fresh))
-	o.store.Commit(ops, func(err error) {
-		for _, e := range fresh {
-			delete(o.volatile, e.Hash)
-		}
-		if err != nil {
-			o.stats.StoreErrors++
-			o.log.Debug("log entries could not be stored", "url", s.url, "err", err)
-			// Entries that are not durable must not be acknowledged, nor be followed by durable ones. They are
-			// dropped and requested again.
-			switch i := s.log.find(fresh[0].Hash); {
-			case i >= 0 && anew:
-				s.setLog(old)
-			case i >= 0:
-				o.store.Commit(o.deleteOps(s.log[i:]), func(error) {}) // later entries may have been stored
-				s.setLog(slices.Clone(s.log[:i]))
-			}
-			s.committed = s.visible.headHash()
-			then(false)
-			return
-		}
-		if s.log.find(fresh[len(fresh)-1].Hash) < 0 {
-			then(false) // an earlier entry was not stored, or the log was truncated
-			return
-		}
-		o.updateVisible(s)
-		then(true)
-	})
 }

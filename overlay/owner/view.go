@@ -30,7 +30,7 @@ type Stats struct {
 // Log returns the kept entries of a key's log, oldest first. The slice must not be modified.
 func (o *Owners) Log(key overlay.ID) []*Entry {
 	if s := o.replicas.byKey[key]; s != nil {
-		return s.log
+		return s.log.chain
 	}
 	return nil
 }
@@ -58,14 +58,14 @@ func (o *Owners) Has(key overlay.ID, h Hash) bool {
 // LastCommitted returns the last committed entry of a key that this node leads; nil if there is none.
 func (o *Owners) LastCommitted(key overlay.ID) *Entry {
 	s := o.replicas.byKey[key]
-	if s == nil || s.leader == nil || len(s.log) == 0 {
+	if s == nil || s.leader == nil || len(s.log.chain) == 0 {
 		return nil
 	}
 	if f := s.leader.inflight; f != nil && s.log.head() == f.entry {
-		if len(s.log) == 1 {
+		if len(s.log.chain) == 1 {
 			return nil
 		}
-		return s.log[len(s.log)-2]
+		return s.log.chain[len(s.log.chain)-2]
 	}
 	return s.log.head()
 }
@@ -105,7 +105,7 @@ func (o *Owners) Stats() Stats {
 	st := o.stats
 	st.Replicas = len(o.replicas.byKey)
 	for _, s := range o.replicas.byKey {
-		st.Entries += len(s.log)
+		st.Entries += len(s.log.chain)
 		if s.owned {
 			st.Owned++
 		}
@@ -114,4 +114,12 @@ func (o *Owners) Stats() Stats {
 		}
 	}
 	return st
+}
+
+// Visible returns the entries of a key's log that readers may see, oldest first. The slice must not be modified.
+func (o *Owners) Visible(key overlay.ID) []*Entry {
+	if s := o.replicas.byKey[key]; s != nil {
+		return s.log.visible
+	}
+	return nil
 }

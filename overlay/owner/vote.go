@@ -47,7 +47,7 @@ func (o *Owners) onPrepare(from env.PeerID, m *ownerpb.Prepare) {
 		return
 	}
 	s.promised.set(vote{branch: m.Branch, number: m.Number, candidate: from})
-	o.saveReplica(s, func() {
+	o.save(s, func() {
 		if p := s.promised.in(m.Branch); p.number == m.Number && p.candidate == from && s.epoch != nil {
 			o.sendPromise(from, s, m.Number, 0)
 		}
@@ -172,7 +172,7 @@ func (o *Owners) lockSignature(s *replica, e *Epoch, candidate env.PeerID, then 
 	s.signed.set(v)
 	s.promised.set(vote{branch: e.Branch, number: e.Number, candidate: candidate})
 	s.undecided = append(s.stillUndecided(e), e)
-	o.saveReplica(s, func() {
+	o.save(s, func() {
 		if s.signed.in(e.Branch).hash == e.Hash {
 			v.durable = true
 			s.signed.set(v)
@@ -270,23 +270,13 @@ func (o *Owners) commitEpoch(s *replica, e *Epoch, from env.PeerID) {
 	s.url, s.lastHeard, s.noQuorumSince, s.candidacy, s.promisedElsewhere = e.URL, now, time.Time{}, nil, 0
 	s.abandoned = nil
 	s.undecided = slices.DeleteFunc(slices.Clone(s.undecided), func(p *Epoch) bool { return p.Branch != e.Branch || p.Number <= e.Number })
-	var ops []env.Op
-	if at := s.log.find(e.AfterHash); at >= 0 || e.AfterHash == (Hash{}) {
-		// After the entry that the epoch continues from, only entries of the epoch itself are valid.
-		n, last := at+1, e.AfterHash
-		for n < len(s.log) && s.log[n].At.Branch == e.Branch && s.log[n].At.Epoch == e.Number {
-			last = s.log[n].Hash
-			n++
-		}
-		o.stats.Truncated += uint64(len(s.log) - n)
-		ops = o.truncate(s, last)
+	ops := o.cut(s, e)
+	if plant.StepBack && !s.owned && len(s.log.chain) > 1 {
+		s.log.set(s.log.chain[:len(s.log.chain)-1])
 	}
-	if plant.StepBack && !s.owned && len(s.log) > 1 {
-		s.setLog(s.log[:len(s.log)-1])
-	}
-	o.saveReplica(s, nil, ops...)
+	o.save(s, nil, ops...)
 	if s.log.headHash() == e.AfterHash {
-		s.committed = e.AfterHash
+		s.log.committed = e.AfterHash
 	}
 	o.updateVisible(s)
 	if e.Sequencer == o.self {
