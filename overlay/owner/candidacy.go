@@ -30,6 +30,15 @@ const (
 	reachTime = 3 * time.Second
 )
 
+// A campaign is what a node knows of its attempts to begin an epoch of a key.
+type campaign struct {
+	at                time.Time                // time of the next campaign; zero: none planned
+	waiting           bool                     // the campaign waits for one of maxCandidacies slots
+	promisedElsewhere uint32                   // highest epoch number that an owner has promised to another candidate; 0: none known
+	abandoned         map[Hash]bool            // own proposals that were given up; at most maxAbandoned
+	excluded          map[env.PeerID]time.Time // peers not to become owners (they own the key in another branch, or are leaving), by time of their message
+}
+
 // A candidacy is one attempt of this node to commit a new epoch.
 type candidacy struct {
 	since        time.Time    // start of the attempt
@@ -76,8 +85,8 @@ func (o *Owners) onRequestOwners(key overlay.ID, url string, keeper *overlay.Con
 // campaignIn plans a campaign after d, unless an earlier one is planned.
 func (o *Owners) campaignIn(s *replica, d time.Duration) {
 	at := o.clock.Now().Add(d)
-	if s.candidacy == nil && !s.waiting && (s.campaignAt.IsZero() || at.Before(s.campaignAt)) {
-		s.campaignAt = at
+	if s.candidacy == nil && !s.campaign.waiting && (s.campaign.at.IsZero() || at.Before(s.campaign.at)) {
+		s.campaign.at = at
 		o.cal.Add(at, task{kind: taskCampaign, key: s.key})
 	}
 }
@@ -98,7 +107,7 @@ func (o *Owners) campaign(s *replica) {
 		b.founding, b.forced = true, s.epoch != nil
 	} else {
 		incumbent := s.epoch.Sequencer
-		stuck := !s.noQuorumSince.IsZero() || o.promisedAway(s) || s.promisedElsewhere > s.epoch.Number // a higher epoch was promised
+		stuck := !s.noQuorumSince.IsZero() || s.promisedAway() || s.campaign.promisedElsewhere > s.epoch.Number // a higher epoch was promised
 		switch {
 		case s.ledBy(o.self) && sameSet(want, s.epoch.Owners) && !stuck:
 			return
@@ -106,13 +115,13 @@ func (o *Owners) campaign(s *replica) {
 			return // the live sequencer makes the change itself
 		}
 		b.oldOwners = s.epoch.Owners
-		b.number = max(s.epoch.Number, s.promisedElsewhere) + 1
-		b.number = min(max(b.number, s.promised.in(s.epoch.Branch).number+1), maxNumber)
+		b.number = max(s.epoch.Number, s.campaign.promisedElsewhere) + 1
+		b.number = min(max(b.number, s.promisedNumber()+1), maxNumber)
 		b.forced = !s.noQuorumSince.IsZero() && now.Sub(s.noQuorumSince) >= o.quorumPatience(s)
 	}
 	b.hasSlot = b.founding || o.living(b.oldOwners) > 1
 	if b.hasSlot && o.candidacies >= maxCandidacies {
-		s.waiting = true
+		s.campaign.waiting = true
 		o.waitingKeys = append(o.waitingKeys, s.key)
 		return
 	}
@@ -125,7 +134,7 @@ func (o *Owners) campaign(s *replica) {
 	if b.founding {
 		o.propose(s)
 	} else {
-		s.promised.set(vote{branch: s.epoch.Branch, number: b.number, candidate: o.self})
+		s.promise(s.epoch.Branch, b.number, o.self)
 		o.save(s, func() {
 			if s.candidacy == b {
 				o.countPromise(s, o.self, s.log.head(), s.undecided)
@@ -161,8 +170,8 @@ func (o *Owners) startWaiting() {
 	for len(o.waitingKeys) > 0 && o.candidacies < maxCandidacies {
 		s := o.replicas.byKey[o.waitingKeys[0]]
 		o.waitingKeys = o.waitingKeys[1:]
-		if s != nil && s.waiting { // false: the replica was forgotten meanwhile
-			s.waiting = false
+		if s != nil && s.campaign.waiting { // false: the replica was forgotten meanwhile
+			s.campaign.waiting = false
 			o.campaign(s)
 		}
 	}
@@ -346,10 +355,10 @@ func (o *Owners) abandon(s *replica, pause time.Duration) {
 	if b.signedHere {
 		// Others may have signed the proposal, but signatures are sent to the candidate alone, so it can
 		// never be certified.
-		if s.abandoned == nil || len(s.abandoned) >= maxAbandoned {
-			s.abandoned = map[Hash]bool{}
+		if s.campaign.abandoned == nil || len(s.campaign.abandoned) >= maxAbandoned {
+			s.campaign.abandoned = map[Hash]bool{}
 		}
-		s.abandoned[b.proposal.Hash] = true
+		s.campaign.abandoned[b.proposal.Hash] = true
 	}
 	switch {
 	case b.founding:

@@ -13,7 +13,7 @@ func (o *Owners) Retained() (h Retained) {
 		h.Listed += len(l)
 	}
 	for _, s := range o.replicas.byKey {
-		h.Abandoned += len(s.abandoned)
+		h.Abandoned += len(s.campaign.abandoned)
 		if s.leader != nil && s.leader.lagging != nil {
 			h.Lagging++
 		}

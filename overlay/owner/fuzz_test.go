@@ -165,7 +165,7 @@ func FuzzEpoch(f *testing.F) {
 func FuzzReplica(f *testing.F) {
 	key := someEntry().Key
 	e := someEpoch(3)
-	s := &replica{key: key, url: e.URL, follow: true, epoch: e, undecided: []*Epoch{someEpoch(2)}, note: []byte("note"), version: 7}
+	s := &replica{key: key, url: e.URL, follow: true, ballot: ballot{epoch: e, undecided: []*Epoch{someEpoch(2)}}, note: []byte("note"), version: 7}
 	s.promised.set(vote{branch: 1, number: 4, candidate: e.Sequencer})
 	s.signed.set(vote{1, 4, e.Sequencer, e.Hash, true})
 	f.Add([]byte{})

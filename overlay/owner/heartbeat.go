@@ -83,7 +83,7 @@ func (o *Owners) heartbeat(now time.Time) {
 
 // idle reports whether nothing is under way for a key and nobody here follows it.
 func (o *Owners) idle(s *replica) bool {
-	return !s.follow && s.candidacy == nil && s.campaignAt.IsZero() && !s.waiting && s.pull == nil
+	return !s.follow && s.candidacy == nil && s.campaign.at.IsZero() && !s.campaign.waiting && s.pull == nil
 }
 
 func sortedPeers[V any](m map[env.PeerID]V) []env.PeerID {
@@ -118,15 +118,23 @@ func (o *Owners) suspectSequencer(s *replica, now time.Time) {
 	}
 }
 
+// A readers is what is known of the readers of a key.
+type readers struct {
+	weight   int       // clients of the key's tree, as its root counts them
+	weightAt time.Time // time of the last weight received, or reported
+	reported int       // last weight that this node, as the root, has reported
+	lastRead time.Time // last time the sequencer knew of a client
+}
+
 // retireAfter is how long a log without readers is kept.
 const retireAfter = 24 * time.Hour
 
 // unread reports whether a key that this node leads has had no clients for retireAfter.
 func (o *Owners) unread(s *replica, now time.Time) bool {
-	if s.weight > 0 || s.follow {
-		s.lastRead = now
+	if s.readers.weight > 0 || s.follow {
+		s.readers.lastRead = now
 	}
-	return now.Sub(s.lastRead) > retireAfter
+	return now.Sub(s.readers.lastRead) > retireAfter
 }
 
 // retire ends a log at all of its owners. A later subscriber founds it anew.
@@ -155,14 +163,14 @@ func (o *Owners) reportWeight(s *replica, now time.Time) {
 		return // not the root. A root without a tree reports 0 clients
 	}
 	if s.leader != nil {
-		s.weight, s.weightAt = weight, now
+		s.readers.weight, s.readers.weightAt = weight, now
 		return
 	}
-	lately := now.Sub(s.weightAt) < o.cfg.Lease/2
-	if change := weight - s.reportedWeight; lately && change*weightChange <= s.reportedWeight && -change*weightChange <= s.reportedWeight {
+	lately := now.Sub(s.readers.weightAt) < o.cfg.Lease/2
+	if change := weight - s.readers.reported; lately && change*weightChange <= s.readers.reported && -change*weightChange <= s.readers.reported {
 		return
 	}
-	s.reportedWeight, s.weightAt = weight, now
+	s.readers.reported, s.readers.weightAt = weight, now
 	o.send(s.epoch.Sequencer, &ownerpb.Message{Body: &ownerpb.Message_WeightReport{WeightReport: &ownerpb.WeightReport{Key: s.key[:], Weight: uint32(weight)}}})
 }
 
@@ -172,7 +180,7 @@ func (o *Owners) onWeightReport(from env.PeerID, m *ownerpb.WeightReport) {
 	if s == nil || s.leader == nil || !o.alive(from) {
 		return
 	}
-	s.weight, s.weightAt = int(m.Weight), o.clock.Now()
+	s.readers.weight, s.readers.weightAt = int(m.Weight), o.clock.Now()
 }
 
 // digestOf returns the number of replicas and the xor of their digests. Two nodes that know the same about the same
@@ -290,7 +298,7 @@ func (o *Owners) forget(s *replica) {
 		o.store.Commit(append(ops, env.Op{Key: replicaKey(s.key)}), func(error) {})
 		return
 	}
-	locks := &replica{key: s.key, url: s.url, promised: s.promised, signed: s.signed}
+	locks := &replica{key: s.key, url: s.url, ballot: ballot{promised: s.promised, signed: s.signed}}
 	o.replicas.retired[s.key] = locks
 	o.save(locks, nil, ops...)
 }

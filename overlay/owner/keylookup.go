@@ -12,6 +12,12 @@ import (
 // a quorum.
 const lookupTTL = time.Minute
 
+// A lookup is what is known of the members near a key outside the leaf.
+type lookup struct {
+	near      *keyLookup // members found near the key; nil: not looked up yet
+	informant env.PeerID // peer that named owners the lookup did not find; pulled from after the next lookup; "": none
+}
+
 // A keyLookup is the result of a checked lookup of the members near a key outside the leaf.
 type keyLookup struct {
 	members []env.PeerID // members nearest to the key, twice as many as own it
@@ -30,22 +36,22 @@ func (o *Owners) needsLookup(s *replica, e *Epoch) bool {
 
 // hasLookup reports whether there is a recent lookup of a key.
 func (o *Owners) hasLookup(s *replica) bool {
-	return s.nearKey != nil && !s.nearKey.at.IsZero() && o.clock.Now().Sub(s.nearKey.at) < lookupTTL
+	return s.lookup.near != nil && !s.lookup.near.at.IsZero() && o.clock.Now().Sub(s.lookup.near.at) < lookupTTL
 }
 
 // lookUpLater remembers a peer that names owners whom the last lookup did not find. The peer is asked once more when
 // that lookup has expired: the network may have been partitioned when it was made.
 func (o *Owners) lookUpLater(s *replica, e *Epoch, from env.PeerID) {
-	if s.informant == "" && o.outsideLeaf(s.key) && o.hasLookup(s) && e.certifiedBy(e.Owners) && !o.acceptable(s, e) {
-		s.informant = from
-		o.cal.Add(s.nearKey.at.Add(lookupTTL), task{kind: taskLookUpAgain, key: s.key})
+	if s.lookup.informant == "" && o.outsideLeaf(s.key) && o.hasLookup(s) && e.certifiedBy(e.Owners) && !o.acceptable(s, e) {
+		s.lookup.informant = from
+		o.cal.Add(s.lookup.near.at.Add(lookupTTL), task{kind: taskLookUpAgain, key: s.key})
 	}
 }
 
 // lookUpAgain pulls from the remembered informant.
 func (o *Owners) lookUpAgain(s *replica) {
-	from := s.informant
-	s.informant = ""
+	from := s.lookup.informant
+	s.lookup.informant = ""
 	if from != "" && s.epoch != nil && o.outsideLeaf(s.key) {
 		o.startPull(s, o.peer(from), nil) // the pull starts with a lookup
 	}
@@ -53,17 +59,17 @@ func (o *Owners) lookUpAgain(s *replica) {
 
 // lookUp finds the members near a key, and then calls then, unless the key was forgotten meanwhile.
 func (o *Owners) lookUp(s *replica, then func()) {
-	if s.nearKey != nil && s.nearKey.at.IsZero() {
-		s.nearKey.then = append(s.nearKey.then, then)
+	if s.lookup.near != nil && s.lookup.near.at.IsZero() {
+		s.lookup.near.then = append(s.lookup.near.then, then)
 		return
 	}
 	g := &keyLookup{then: []func(){then}}
-	s.nearKey = g
+	s.lookup.near = g
 	o.stats.Lookups++
 	o.node.Lookup(s.key, 2*o.cfg.Owners, func(found overlay.Lookup) {
 		g.at = o.clock.Now()
 		if len(found.Nearest) == 0 {
-			s.nearKey = nil // nobody answered; the next call looks up again
+			s.lookup.near = nil // nobody answered; the next call looks up again
 		}
 		for _, c := range found.Nearest {
 			g.members = append(g.members, c.Peer.ID)
@@ -85,12 +91,12 @@ func (o *Owners) ownersPlausible(s *replica, e *Epoch) bool {
 	if !o.outsideLeaf(s.key) {
 		return o.ownersNearKey(e)
 	}
-	if s.nearKey == nil {
+	if s.lookup.near == nil {
 		return false
 	}
 	n := 0
 	for _, p := range e.Owners {
-		if slices.Contains(s.nearKey.members, p) {
+		if slices.Contains(s.lookup.near.members, p) {
 			n++
 		}
 	}

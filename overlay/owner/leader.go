@@ -103,7 +103,7 @@ func (o *Owners) FirstKept(key overlay.ID, items int) uint64 {
 // appendNext makes the next entry, unless one is in flight or a higher epoch was promised.
 func (o *Owners) appendNext(s *replica) {
 	l := s.leader
-	if l == nil || l.inflight != nil || len(l.queue) == 0 || s.candidacy != nil || o.promisedAway(s) {
+	if l == nil || l.inflight != nil || len(l.queue) == 0 || s.candidacy != nil || s.promisedAway() {
 		return
 	}
 	if !o.hasBase(s) {
@@ -184,11 +184,6 @@ func (o *Owners) catchUp(s *replica) {
 	o.startPull(s, o.peer(others[s.leader.catchUps%len(others)]), nil)
 }
 
-// promisedAway reports whether this owner has promised to accept no further entries of the epoch in force.
-func (o *Owners) promisedAway(s *replica) bool {
-	return s.promised.in(s.epoch.Branch).number > s.epoch.Number
-}
-
 // replicate sends the entry in flight, which is durable here, to the other owners.
 func (o *Owners) replicate(s *replica) {
 	f := s.leader.inflight
@@ -221,8 +216,8 @@ func (o *Owners) maybeCommit(s *replica) {
 func (o *Owners) becomeLeader(s *replica) {
 	if s.leader == nil {
 		s.leader = &leaderState{}
-		s.lastRead = o.clock.Now()
-		s.weightAt = s.lastRead // the root has a lease to report the weight
+		s.readers.lastRead = o.clock.Now()
+		s.readers.weightAt = s.readers.lastRead // the root has a lease to report the weight
 		o.app.Lead(s.key, true)
 	}
 	head := s.log.head()

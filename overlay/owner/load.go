@@ -98,13 +98,12 @@ func openReplica(verify wire.Verifier, key, value []byte) (*replica, error) {
 		return nil, ErrEpoch
 	}
 	s := &replica{
-		key:      overlay.ID(key[len(replicaPrefix):]),
-		url:      m.Url,
-		follow:   m.Follow,
-		promised: votesFrom(m.Promised),
-		signed:   votesFrom(m.Signed),
-		note:     m.Note,
-		version:  m.Version,
+		key:     overlay.ID(key[len(replicaPrefix):]),
+		url:     m.Url,
+		follow:  m.Follow,
+		ballot:  ballot{promised: votesFrom(m.Promised), signed: votesFrom(m.Signed)},
+		note:    m.Note,
+		version: m.Version,
 	}
 	var err error
 	if m.Epoch != nil {

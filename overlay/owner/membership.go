@@ -16,7 +16,7 @@ func (o *Owners) ownersGone(s *replica) bool {
 		if !o.hasLookup(s) {
 			return false
 		}
-		lives = func(p env.PeerID) bool { return slices.Contains(s.nearKey.members, p) }
+		lives = func(p env.PeerID) bool { return slices.Contains(s.lookup.near.members, p) }
 	}
 	return !slices.ContainsFunc(s.epoch.Owners, lives)
 }
@@ -25,19 +25,19 @@ func (o *Owners) ownersGone(s *replica) bool {
 // for this node if it is leaving; nil if there are none, or the key lies outside the leaf.
 func (o *Owners) desiredOwners(s *replica) []env.PeerID {
 	now := o.clock.Now()
-	for p, said := range s.excluded {
+	for p, said := range s.campaign.excluded {
 		if now.Sub(said) >= excludeTime {
-			delete(s.excluded, p)
+			delete(s.campaign.excluded, p)
 		}
 	}
-	if len(s.excluded) == 0 && o.leaving == nil {
+	if len(s.campaign.excluded) == 0 && o.leaving == nil {
 		return o.nearest(s.key, nil)
 	}
 	of := o.nearest(s.key, func(p env.PeerID) bool {
-		_, foreign := s.excluded[p]
+		_, foreign := s.campaign.excluded[p]
 		return foreign || o.leaving != nil && p == o.self
 	})
-	if len(s.excluded) > 0 && !o.outsideLeaf(s.key) {
+	if len(s.campaign.excluded) > 0 && !o.outsideLeaf(s.key) {
 		o.LeafChanged() // check again later, when the exclusions have expired
 	}
 	return of
@@ -60,7 +60,7 @@ func (o *Owners) checkOwners(s *replica) {
 	case s.ledBy(o.self):
 		if want := o.desiredOwners(s); want != nil && !sameSet(want, s.epoch.Owners) {
 			o.campaignIn(s, 0)
-		} else if o.promisedAway(s) {
+		} else if s.promisedAway() {
 			o.campaignIn(s, candidacyTime) // the candidate with the promise may have failed
 		}
 	case !o.alive(s.epoch.Sequencer):

@@ -19,6 +19,15 @@ const rivalTime = 30 * time.Second
 // two are merged.
 const giveWayTime = 15 * time.Second
 
+// A rival is another branch of a key that is live.
+type rival struct {
+	epoch     *Epoch       // epoch of the other branch; nil: none known
+	seen      time.Time    // last message about it
+	gaveWay   time.Time    // last time the rival asked this branch to continue in its place
+	contacted bool         // a message about the rival was sent less than contactPause ago
+	merge     *branchMerge // non-nil while entries of the other branch are appended here
+}
+
 // A branchMerge is another branch whose entries this sequencer appends to its own.
 type branchMerge struct {
 	lineage uint64
@@ -70,8 +79,8 @@ func (o *Owners) onOtherBranch(s *replica, e *Epoch, from env.PeerID, merged Has
 			o.abandon(s, 2*answerTime)
 		}
 	}
-	if s.rival == nil || s.rival.Branch != e.Branch || s.rival.Number <= e.Number {
-		s.rival, s.rivalSeen = e, o.clock.Now()
+	if s.rival.epoch == nil || s.rival.epoch.Branch != e.Branch || s.rival.epoch.Number <= e.Number {
+		s.rival.epoch, s.rival.seen = e, o.clock.Now()
 	}
 	wins := e.Branch < s.epoch.Branch || o.givesWay(s)
 	switch {
@@ -88,7 +97,7 @@ func (o *Owners) onOtherBranch(s *replica, e *Epoch, from env.PeerID, merged Has
 		o.contactRival(s)
 	case o.prefersBranch(s, e, from):
 		o.joinBranch(s, e, from)
-	case !s.rivalContacted:
+	case !s.rival.contacted:
 		o.pauseContact(s)
 		// The own sequencer contacts the other one, or answers that it has joined it.
 		o.send(s.epoch.Sequencer, &ownerpb.Message{Body: &ownerpb.Message_Commit{Commit: &ownerpb.Commit{Epoch: e.proto(), WantReply: true}}})
@@ -98,43 +107,43 @@ func (o *Owners) onOtherBranch(s *replica, e *Epoch, from env.PeerID, merged Has
 
 // exclude keeps a peer from becoming an owner for excludeTime.
 func (s *replica) exclude(p env.PeerID, now time.Time) {
-	if s.excluded == nil {
-		s.excluded = map[env.PeerID]time.Time{}
+	if s.campaign.excluded == nil {
+		s.campaign.excluded = map[env.PeerID]time.Time{}
 	}
-	s.excluded[p] = now
+	s.campaign.excluded[p] = now
 }
 
 // contactRival tells the other branch's sequencer of this branch: with Merge, so that it appends this log, if the other
 // branch continues or this one gives way; else with Commit, which asks for a Merge in return.
 func (o *Owners) contactRival(s *replica) {
-	if s.rivalContacted {
+	if s.rival.contacted {
 		return
 	}
 	o.pauseContact(s)
-	goesOn, gives := s.rival.Branch > s.epoch.Branch, o.givesWay(s)
-	if goesOn && !gives || o.clock.Now().Sub(s.rivalGaveWay) < rivalTime {
-		o.sendCommit(s.rival.Sequencer, s)
+	goesOn, gives := s.rival.epoch.Branch > s.epoch.Branch, o.givesWay(s)
+	if goesOn && !gives || o.clock.Now().Sub(s.rival.gaveWay) < rivalTime {
+		o.sendCommit(s.rival.epoch.Sequencer, s)
 		return
 	}
 	m := &ownerpb.Merge{Epoch: s.epoch.proto(), GivesWay: goesOn}
 	if head := s.log.head(); head != nil {
 		m.Head = head.Raw
 	}
-	o.send(s.rival.Sequencer, &ownerpb.Message{Body: &ownerpb.Message_Merge{Merge: m}})
+	o.send(s.rival.epoch.Sequencer, &ownerpb.Message{Body: &ownerpb.Message_Merge{Merge: m}})
 }
 
 // pauseContact plans the next contact with the other branch, and prevents earlier ones.
 func (o *Owners) pauseContact(s *replica) {
-	s.rivalContacted = true
+	s.rival.contacted = true
 	o.after(contactPause, task{kind: taskContactRival, key: s.key})
 }
 
 // retryContact contacts the other branch again while it is live.
 func (o *Owners) retryContact(s *replica, now time.Time) {
 	switch {
-	case s.rival == nil || s.epoch == nil || s.leader == nil:
-	case s.rival.Branch == s.epoch.Branch, now.Sub(s.rivalSeen) > rivalTime:
-		s.rival = nil
+	case s.rival.epoch == nil || s.epoch == nil || s.leader == nil:
+	case s.rival.epoch.Branch == s.epoch.Branch, now.Sub(s.rival.seen) > rivalTime:
+		s.rival.epoch = nil
 	default:
 		o.contactRival(s)
 	}
@@ -168,13 +177,13 @@ func (o *Owners) onMerge(from env.PeerID, m *ownerpb.Merge) error {
 		o.stats.Untrusted++
 		return nil
 	}
-	s.rival, s.rivalSeen = their, o.clock.Now()
+	s.rival.epoch, s.rival.seen = their, o.clock.Now()
 	if their.Branch < s.epoch.Branch && !m.GivesWay || o.givesWay(s) {
 		o.contactRival(s) // the other branch should continue, and does not know it
 		return nil
 	}
 	if m.GivesWay {
-		s.rivalGaveWay = o.clock.Now()
+		s.rival.gaveWay = o.clock.Now()
 	}
 	if len(m.Head) == 0 {
 		o.sendMerged(from, s, Hash{})
@@ -184,7 +193,7 @@ func (o *Owners) onMerge(from env.PeerID, m *ownerpb.Merge) error {
 	if err != nil || head.Key != s.key {
 		return errPulled
 	}
-	switch g := s.merge; {
+	switch g := s.rival.merge; {
 	case s.log.find(head.Hash) >= 0:
 		o.sendMerged(from, s, head.Hash)
 	case g != nil && g.done && g.head == head.Hash:
@@ -210,25 +219,25 @@ func (o *Owners) pullBranch(s *replica, their *Epoch, from env.PeerID) {
 		return // a pull is under way; the next Merge message tries again
 	}
 	have := s.log.headHash()
-	if s.merge != nil && s.merge.lineage == their.Branch {
-		have = s.merge.head // continue after the entries appended before
+	if s.rival.merge != nil && s.rival.merge.lineage == their.Branch {
+		have = s.rival.merge.head // continue after the entries appended before
 	}
 	g := &branchMerge{lineage: their.Branch}
-	s.merge = g
+	s.rival.merge = g
 	s.pull = &pull{from: o.peer(from), have: have, chunked: -1, forMerge: true, since: o.clock.Now()}
 	p := s.pull
 	p.then = append(p.then, func(ok bool) {
-		if s.merge != g {
+		if s.rival.merge != g {
 			return
 		}
 		if !ok || s.leader == nil || p.epoch.Hash != their.Hash || len(p.entries) == 0 {
-			s.merge = nil
+			s.rival.merge = nil
 			return
 		}
 		last := p.entries[len(p.entries)-1]
 		if (last.Signer != their.Sequencer || last.At.Branch != their.Branch || last.At.Epoch != their.Number) && last.Hash != their.AfterHash {
 			o.stats.Untrusted++
-			s.merge = nil
+			s.rival.merge = nil
 			return
 		}
 		for i, e := range p.entries {

@@ -140,8 +140,8 @@ func (o *Owners) Run(now time.Time) time.Time {
 		s := o.replicas.byKey[t.key]
 		switch t.kind {
 		case taskCampaign:
-			if s != nil && !s.campaignAt.IsZero() && !s.campaignAt.After(now) {
-				s.campaignAt = time.Time{}
+			if s != nil && !s.campaign.at.IsZero() && !s.campaign.at.After(now) {
+				s.campaign.at = time.Time{}
 				o.campaign(s)
 			}
 		case taskRetryCandidacy:
@@ -160,7 +160,7 @@ func (o *Owners) Run(now time.Time) time.Time {
 			}
 		case taskContactRival:
 			if s != nil {
-				s.rivalContacted = false
+				s.rival.contacted = false
 				o.retryContact(s, now)
 			}
 		case taskLookUpAgain:

@@ -83,7 +83,7 @@ func (o *Owners) onPromise(from env.PeerID, m *ownerpb.Promise) error {
 	b := s.candidacy
 	if b == nil && s.leader != nil && m.Refused > s.epoch.Number && m.Branch == s.epoch.Branch && m.Number == s.epoch.Number && s.epoch.owns(from) {
 		// The owner has promised a later epoch to a candidate, so it refuses this node's entries.
-		s.promisedElsewhere = max(s.promisedElsewhere, m.Refused)
+		s.campaign.promisedElsewhere = max(s.campaign.promisedElsewhere, m.Refused)
 		o.campaignIn(s, candidacyTime) // in case that candidate fails
 		return nil
 	}
@@ -93,7 +93,7 @@ func (o *Owners) onPromise(from env.PeerID, m *ownerpb.Promise) error {
 	if m.Refused > 0 {
 		// Another candidate has a higher promise. Give it time, then try a higher number. A forced
 		// reconfiguration waits for nobody.
-		if s.promisedElsewhere = max(s.promisedElsewhere, m.Refused); !b.forced {
+		if s.campaign.promisedElsewhere = max(s.campaign.promisedElsewhere, m.Refused); !b.forced {
 			o.abandon(s, candidacyPause/2)
 		}
 		return nil
@@ -139,7 +139,7 @@ func (o *Owners) countPromise(s *replica, from env.PeerID, head *Entry, open []*
 	}
 	more := false
 	for _, e := range open {
-		if e.Key != s.key || e.Branch != s.epoch.Branch || e.Number <= s.epoch.Number || e.Number >= b.number || s.abandoned[e.Hash] {
+		if e.Key != s.key || e.Branch != s.epoch.Branch || e.Number <= s.epoch.Number || e.Number >= b.number || s.campaign.abandoned[e.Hash] {
 			continue
 		}
 		i := slices.IndexFunc(b.undecided, func(u *undecidedEpoch) bool { return u.epoch.Hash == e.Hash })

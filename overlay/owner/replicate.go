@@ -110,12 +110,12 @@ func (o *Owners) onReplicate(from env.PeerID, m *ownerpb.Replicate) error {
 		}
 		o.startPull(s, o.peer(from), nil)
 		return nil
-	case s.owned && o.promisedAway(s) && e.At.Branch == s.epoch.Branch && e.At.Epoch == s.epoch.Number:
+	case s.owned && s.promisedAway() && e.At.Branch == s.epoch.Branch && e.At.Epoch == s.epoch.Number:
 		// This owner has promised to accept nothing more of this epoch, including entries pulled since: a
 		// candidate may have proposed an epoch without them. If that candidacy failed, only a later epoch
 		// makes this node accept entries again, so the sequencer has to know.
 		if from == s.epoch.Sequencer {
-			o.sendPromise(from, s, s.epoch.Number, s.promised.in(s.epoch.Branch).number)
+			o.sendPromise(from, s, s.epoch.Number, s.promisedNumber())
 		}
 		return nil
 	case s.log.has(e):

@@ -87,7 +87,7 @@ func (o *Owners) View(key overlay.ID) (v View, ok bool) {
 		return v, false
 	}
 	return View{
-		URL: s.url, Epoch: s.epoch, Leads: s.leader != nil, Owns: s.owned, Follows: s.follow, Weight: s.weight,
+		URL: s.url, Epoch: s.epoch, Leads: s.leader != nil, Owns: s.owned, Follows: s.follow, Weight: s.readers.weight,
 	}, true
 }
 

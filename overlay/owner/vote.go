@@ -20,14 +20,6 @@ var (
 	errKey    = errors.New("an epoch's key is not the key of its URL")
 )
 
-const (
-	// maxNumber bounds the numbers of epochs. At the bound no higher number can be promised, and a forced
-	// reconfiguration has to start a new branch.
-	maxNumber = 1 << 31
-	// maxAhead is how far beyond the known number an owner promises: more than a year of attempts.
-	maxAhead = 1 << 22
-)
-
 // onPrepare promises a candidate not to accept entries of lower epochs, unless another candidate has an equal or
 // higher promise.
 func (o *Owners) onPrepare(from env.PeerID, m *ownerpb.Prepare) {
@@ -42,11 +34,11 @@ func (o *Owners) onPrepare(from env.PeerID, m *ownerpb.Prepare) {
 		o.sendCommit(from, s)
 		return
 	}
-	if refused := o.conflictingPromise(s, from, m.Branch, m.Number); refused > 0 {
+	if refused := s.conflict(from, m.Branch, m.Number); refused > 0 {
 		o.sendPromise(from, s, m.Number, refused)
 		return
 	}
-	s.promised.set(vote{branch: m.Branch, number: m.Number, candidate: from})
+	s.promise(m.Branch, m.Number, from)
 	o.save(s, func() {
 		if p := s.promised.in(m.Branch); p.number == m.Number && p.candidate == from && s.epoch != nil {
 			o.sendPromise(from, s, m.Number, 0)
@@ -61,25 +53,6 @@ func (o *Owners) onPrepare(from env.PeerID, m *ownerpb.Prepare) {
 // of the leaf.
 func (o *Owners) mayBeCandidate(s *replica, p env.PeerID) bool {
 	return s.epoch != nil && s.epoch.owns(p) || s.mayOwn(p) || o.alive(p)
-}
-
-// conflictingPromise returns the number that rules out a promise to a candidate; 0 if there is none.
-func (o *Owners) conflictingPromise(s *replica, from env.PeerID, lineage uint64, number uint32) uint32 {
-	if plant.VoteTwice {
-		return 0
-	}
-	if s.epoch != nil && s.epoch.Branch == lineage && number <= s.epoch.Number {
-		return s.epoch.Number
-	}
-	p := s.promised.in(lineage)
-	known := p.number
-	if s.epoch != nil && s.epoch.Branch == lineage {
-		known = max(known, s.epoch.Number)
-	}
-	if p.number > number || p.number == number && p.candidate != from || known > 0 && number-known > maxAhead {
-		return known
-	}
-	return 0
 }
 
 func (o *Owners) sendPromise(to env.PeerID, s *replica, number, refused uint32) {
@@ -124,7 +97,7 @@ func (o *Owners) onSign(from env.PeerID, m *ownerpb.Sign) error {
 			o.sendCommit(from, s)
 			return nil
 		}
-	} else if refused := o.conflictingPromise(s, from, e.Branch, e.Number); refused > 0 {
+	} else if refused := s.conflict(from, e.Branch, e.Number); refused > 0 {
 		if s.epoch != nil {
 			o.sendPromise(from, s, e.Number, refused)
 		}
@@ -150,32 +123,11 @@ func (o *Owners) onSign(from env.PeerID, m *ownerpb.Sign) error {
 	return nil
 }
 
-// mayOwn reports whether a peer is an owner in an undecided epoch.
-func (s *replica) mayOwn(p env.PeerID) bool {
-	return slices.ContainsFunc(s.undecided, func(e *Epoch) bool { return e.owns(p) })
-}
-
-// stillUndecided returns the undecided epochs that remain so beside a new one. Its candidate has ruled out all
-// epochs that it does not name: a quorum has promised without having signed them.
-func (s *replica) stillUndecided(e *Epoch) (of []*Epoch) {
-	for _, p := range s.undecided {
-		if p.Branch == e.Branch && slices.Contains(e.Concurrent, p.Hash) {
-			of = append(of, p)
-		}
-	}
-	return of
-}
-
 // lockSignature stores the vote for an epoch, and then calls then. No other epoch of this number is signed afterwards.
 func (o *Owners) lockSignature(s *replica, e *Epoch, candidate env.PeerID, then func()) {
-	v := vote{branch: e.Branch, number: e.Number, candidate: candidate, hash: e.Hash}
-	s.signed.set(v)
-	s.promised.set(vote{branch: e.Branch, number: e.Number, candidate: candidate})
-	s.undecided = append(s.stillUndecided(e), e)
+	s.sign(e, candidate)
 	o.save(s, func() {
-		if s.signed.in(e.Branch).hash == e.Hash {
-			v.durable = true
-			s.signed.set(v)
+		if s.stored(e) {
 			then()
 		}
 	})
@@ -263,13 +215,13 @@ func (o *Owners) commitEpoch(s *replica, e *Epoch, from env.PeerID) {
 	}
 	now := o.clock.Now()
 	if s.epoch != nil && s.epoch.Branch != e.Branch {
-		s.excluded = nil
+		s.campaign.excluded = nil
 	}
 	o.releaseSlot(s.candidacy)
 	o.replicas.setEpoch(s, e)
-	s.url, s.lastHeard, s.noQuorumSince, s.candidacy, s.promisedElsewhere = e.URL, now, time.Time{}, nil, 0
-	s.abandoned = nil
-	s.undecided = slices.DeleteFunc(slices.Clone(s.undecided), func(p *Epoch) bool { return p.Branch != e.Branch || p.Number <= e.Number })
+	s.settle()
+	s.url, s.lastHeard, s.noQuorumSince, s.candidacy, s.campaign.promisedElsewhere = e.URL, now, time.Time{}, nil, 0
+	s.campaign.abandoned = nil
 	ops := o.cut(s, e)
 	if plant.StepBack && !s.owned && len(s.log.chain) > 1 {
 		s.log.set(s.log.chain[:len(s.log.chain)-1])
