@@ -76,7 +76,7 @@ func (o *Owners) onRequestOwners(key overlay.ID, url string, keeper *overlay.Con
 	}
 	s := o.replicas.ensure(key, url, o.clock.Now())
 	if s.epoch == nil && s.candidacy == nil && keeper != nil {
-		o.startPull(s, keeper.Peer, func(bool) { o.campaignIn(s, 0) })
+		o.puller.start(s, keeper.Peer, func(bool) { o.campaignIn(s, 0) })
 		return
 	}
 	o.campaignIn(s, 0)
@@ -216,7 +216,7 @@ func (o *Owners) pullAndPropose(s *replica) {
 		o.propose(s)
 		return
 	}
-	o.startPull(s, o.peer(b.bestHolder), func(bool) {
+	o.puller.start(s, o.peer(b.bestHolder), func(bool) {
 		if s.candidacy == b && b.proposal == nil && s.log.find(b.bestHead.Hash) >= 0 {
 			o.propose(s)
 		}
@@ -226,7 +226,7 @@ func (o *Owners) pullAndPropose(s *replica) {
 // propose builds the epoch, signs it, and asks the old and the new owners for signatures.
 func (o *Owners) propose(s *replica) {
 	b := s.candidacy
-	if head := s.log.head(); head != nil && o.volatile[head.Hash] {
+	if head := s.log.head(); head != nil && !o.durable(head.Hash) {
 		return // the head is not durable yet; retryCandidacy calls again
 	}
 	now := o.clock.Now().Truncate(time.Millisecond)

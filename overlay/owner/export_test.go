@@ -8,7 +8,7 @@ import "time"
 type Retained struct{ Pulled, Listed, Abandoned, Lagging, Bodies, CacheOrder int }
 
 func (o *Owners) Retained() (h Retained) {
-	h.Pulled, h.Bodies, h.CacheOrder = o.pulledBytes, len(o.bodies.byEntry), len(o.bodies.order)
+	h.Pulled, h.Bodies, h.CacheOrder = o.puller.bytes, len(o.bodies.byEntry), len(o.bodies.order)
 	for _, l := range o.listed {
 		h.Listed += len(l)
 	}

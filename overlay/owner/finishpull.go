@@ -5,14 +5,6 @@ import "slices"
 // finishPull verifies what was pulled, and takes the entries, the epoch and the note.
 func (o *Owners) finishPull(s *replica) {
 	p := s.pull
-	switch {
-	case p.forMerge:
-		o.endPull(s, true)
-		return
-	case p.repairs != nil:
-		o.storeRepaired(s)
-		return
-	}
 	if !p.lookedUp && o.needsLookup(s, p.epoch) {
 		p.lookingUp = true
 		o.lookUp(s, func() {
@@ -32,13 +24,13 @@ func (o *Owners) finishPull(s *replica) {
 		e = p.epoch
 		if !e.certifiedBy(e.Owners) || s.epoch == nil && !o.acceptable(s, e) {
 			o.stats.Untrusted++
-			o.endPull(s, false)
+			o.puller.end(s, false)
 			return
 		}
 	}
 	if p.epoch.Branch != e.Branch {
 		// Another branch is live, which this node may not follow yet.
-		o.endPull(s, false)
+		o.puller.end(s, false)
 		if !o.needsLookup(s, p.epoch) { // otherwise the lookup found nobody, and onOtherBranch would pull again
 			o.onOtherBranch(s, p.epoch, p.from.ID, Hash{}, false)
 		}
@@ -46,7 +38,7 @@ func (o *Owners) finishPull(s *replica) {
 	}
 	if slices.ContainsFunc(p.entries, func(n *Entry) bool { return !e.admits(n) }) {
 		o.stats.Untrusted++
-		o.endPull(s, false)
+		o.puller.end(s, false)
 		return
 	}
 	if n := len(p.entries); n > 0 && !p.committed && !p.takeUncommitted && !e.owns(o.self) {
@@ -64,7 +56,7 @@ func (o *Owners) finishPull(s *replica) {
 		o.appendPulled(s)
 	default:
 		o.stats.Untrusted++
-		o.endPull(s, false)
+		o.puller.end(s, false)
 		return
 	}
 	if e != s.epoch {
@@ -74,13 +66,13 @@ func (o *Owners) finishPull(s *replica) {
 		o.markCommitted(s, p.have)
 	}
 	if p.from.ID == e.Sequencer {
-		s.lastHeard = o.clock.Now()
+		o.heard(s)
 	}
 	if p.epoch.Hash == e.Hash {
 		o.takeNote(s, p.note, p.version, p.from.ID)
 	}
 	if !p.storing {
-		o.endPull(s, true)
+		o.puller.end(s, true)
 	}
 }
 
@@ -117,7 +109,7 @@ func (o *Owners) appendPulled(s *replica) {
 	o.append(s, fresh, bodies, restart, func(ok bool) {
 		p.storing = false
 		if s.pull == p {
-			o.endPull(s, ok)
+			o.puller.end(s, ok)
 		}
 	})
 }

@@ -65,9 +65,9 @@ func (o *Owners) heartbeat(now time.Time) {
 		}
 		o.reportWeight(s, now)
 	}
-	for p := range o.matchedHeartbeats {
+	for p := range o.matched {
 		if !o.alive(p) {
-			delete(o.matchedHeartbeats, p)
+			delete(o.matched, p)
 		}
 	}
 	for p := range o.listed { // includes peers whose heartbeats never matched
@@ -114,7 +114,7 @@ func (o *Owners) suspectSequencer(s *replica, now time.Time) {
 	case quiet > o.cfg.Lease:
 		o.campaignIn(s, o.turn(s))
 	case quiet > 3*o.cfg.HeartbeatInterval && s.pull == nil:
-		o.startPull(s, o.peer(s.epoch.Sequencer), nil)
+		o.pullFrom(s, s.epoch.Sequencer)
 	}
 }
 
@@ -216,7 +216,7 @@ func (o *Owners) onHeartbeat(from env.PeerID, m *ownerpb.Heartbeat) {
 	count, digest := digestOf(o.replicas.ledBy[from])
 	match := count == m.Count && digest == m.Digest
 	if match {
-		o.matchedHeartbeats[from] = o.clock.Now()
+		o.matched[from] = o.clock.Now()
 	} else {
 		o.listed[from] = map[overlay.ID]bool{}
 	}
@@ -268,9 +268,9 @@ func (o *Owners) onList(from env.PeerID, m *ownerpb.LogList) {
 		case s.epoch != nil && s.epoch.Branch != st.Branch && s.epoch.owns(o.self) && s.epoch.Sequencer != from:
 			o.sendCommit(from, s) // two branches: the sequencers resolve it
 		case s.epoch == nil || s.epoch.Number != st.Number || s.log.headHash().short() != st.Head || s.version != st.Version || !s.log.headCommitted() || s.epoch.Branch != st.Branch:
-			o.startPull(s, o.peer(from), nil)
+			o.pullFrom(s, from)
 		default:
-			s.lastHeard = o.clock.Now()
+			o.heard(s)
 		}
 	}
 	if !m.Last {
@@ -279,7 +279,7 @@ func (o *Owners) onList(from env.PeerID, m *ownerpb.LogList) {
 	delete(o.listed, from)
 	for _, s := range slices.Clone(o.replicas.ledBy[from]) {
 		if !listed[s.key] {
-			o.startPull(s, o.peer(from), nil) // the sequencer does not list the key any more, and answers with the epoch
+			o.pullFrom(s, from) // the sequencer does not list the key any more, and answers with the epoch
 		}
 	}
 }
@@ -292,7 +292,7 @@ func (o *Owners) forget(s *replica) {
 	s.candidacy = nil
 	o.replicas.remove(s)
 	if s.pull != nil { // no retry will find the pull any more
-		o.endPull(s, false)
+		o.puller.end(s, false)
 	}
 	if len(s.promised)+len(s.signed) == 0 {
 		o.store.Commit(append(ops, env.Op{Key: replicaKey(s.key)}), func(error) {})

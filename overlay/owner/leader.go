@@ -170,7 +170,7 @@ func (o *Owners) hasBase(s *replica) bool {
 		return s.epoch.AfterHash == Hash{}
 	}
 	own := head.At.Branch == s.epoch.Branch && head.At.Epoch == s.epoch.Number
-	return (own || head.Hash == s.epoch.AfterHash) && !o.volatile[head.Hash]
+	return (own || head.Hash == s.epoch.AfterHash) && o.durable(head.Hash)
 }
 
 // catchUp pulls what a sequencer lacks of the log from the other owners, one after the other.
@@ -181,7 +181,7 @@ func (o *Owners) catchUp(s *replica) {
 		return
 	}
 	s.leader.catchUps++
-	o.startPull(s, o.peer(others[s.leader.catchUps%len(others)]), nil)
+	o.pullFrom(s, others[s.leader.catchUps%len(others)])
 }
 
 // replicate sends the entry in flight, which is durable here, to the other owners.

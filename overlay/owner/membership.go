@@ -8,19 +8,6 @@ import (
 	"tidings/internal/plant"
 )
 
-// ownersGone reports whether no owner of a key is alive. For a key outside the leaf a recent lookup decides; without
-// one the owners count as alive.
-func (o *Owners) ownersGone(s *replica) bool {
-	lives := o.alive
-	if o.outsideLeaf(s.key) {
-		if !o.hasLookup(s) {
-			return false
-		}
-		lives = func(p env.PeerID) bool { return slices.Contains(s.lookup.near.members, p) }
-	}
-	return !slices.ContainsFunc(s.epoch.Owners, lives)
-}
-
 // desiredOwners returns the members that should own a key: the nearest ones, except for excluded peers, and except
 // for this node if it is leaving; nil if there are none, or the key lies outside the leaf.
 func (o *Owners) desiredOwners(s *replica) []env.PeerID {

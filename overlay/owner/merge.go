@@ -63,7 +63,7 @@ func (o *Owners) givesWay(s *replica) bool {
 // node's branch that the other branch has appended; the zero hash if there was nothing to append.
 func (o *Owners) onOtherBranch(s *replica, e *Epoch, from env.PeerID, merged Hash, told bool) {
 	if o.needsLookup(s, e) {
-		o.startPull(s, o.peer(from), nil) // the pull starts with a lookup
+		o.pullFrom(s, from) // the pull starts with a lookup
 		return
 	}
 	if !e.certifiedBy(e.Owners) || !o.ownersPlausible(s, e) {
@@ -155,7 +155,7 @@ func (o *Owners) joinBranch(s *replica, e *Epoch, from env.PeerID) {
 	o.stepDown(s)
 	o.commitEpoch(s, e, from)
 	if !s.owned {
-		o.startPull(s, o.peer(from), nil)
+		o.pullFrom(s, from)
 	}
 }
 
@@ -224,8 +224,7 @@ func (o *Owners) pullBranch(s *replica, their *Epoch, from env.PeerID) {
 	}
 	g := &branchMerge{lineage: their.Branch}
 	s.rival.merge = g
-	s.pull = &pull{from: o.peer(from), have: have, chunked: -1, forMerge: true, since: o.clock.Now()}
-	p := s.pull
+	p := &pull{from: o.peer(from), have: have, forMerge: true}
 	p.then = append(p.then, func(ok bool) {
 		if s.rival.merge != g {
 			return
@@ -247,5 +246,5 @@ func (o *Owners) pullBranch(s *replica, their *Epoch, from env.PeerID) {
 		}
 		g.head, g.done = last.Hash, true
 	})
-	o.askNextPage(s)
+	o.begin(s, p)
 }

@@ -57,7 +57,7 @@ func (o *Owners) onNote(from env.PeerID, m *ownerpb.Note) {
 	if s == nil || s.epoch == nil || from != s.epoch.Sequencer || m.Branch != s.epoch.Branch || m.Number != s.epoch.Number {
 		return
 	}
-	s.lastHeard = o.clock.Now()
+	o.heard(s)
 	o.takeNote(s, m.Note, m.Version, from)
 }
 

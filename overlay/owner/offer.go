@@ -43,7 +43,7 @@ func (o *Owners) Offer(raw, body, epoch []byte, refused func(*Entry)) (*Entry, O
 	case HashOf(body) != e.Body:
 		return e, Refused
 	}
-	s.lastHeard = o.clock.Now()
+	o.heard(s)
 	o.append(s, []*Entry{e}, [][]byte{body}, false, func(ok bool) {
 		if !ok {
 			refused(e)

@@ -87,37 +87,42 @@ type Owners struct {
 	signer *wire.Signer
 	*epochs
 	*storage
+	*puller
+	*server
+	*locator
+	*liveness
 	app   Application
 	stats Stats
 
-	replicas          replicas
-	checkOwnersAt     time.Time                          // time of the next check of all owners; zero: none planned
-	matchedHeartbeats map[env.PeerID]time.Time           // time of the last matching heartbeat, by sequencer
-	listed            map[env.PeerID]map[overlay.ID]bool // keys listed so far by sequencers whose heartbeat did not match
-	pulledBytes       int                                // bytes held by pulls under way; at most about maxPulling
-	candidacies       int                                // candidacies that hold a slot; at most maxCandidacies
-	waitingKeys       []overlay.ID                       // keys whose campaigns wait for a slot, in order
-	started           bool                               // the overlay was active once, and resume was called
-	leaving           *departure                         // non-nil when the node is leaving: it hands over its keys and owns no new ones
+	replicas      replicas
+	checkOwnersAt time.Time                          // time of the next check of all owners; zero: none planned
+	listed        map[env.PeerID]map[overlay.ID]bool // keys listed so far by sequencers whose heartbeat did not match
+	candidacies   int                                // candidacies that hold a slot; at most maxCandidacies
+	waitingKeys   []overlay.ID                       // keys whose campaigns wait for a slot, in order
+	started       bool                               // the overlay was active once, and resume was called
+	leaving       *departure                         // non-nil when the node is leaving: it hands over its keys and owns no new ones
 }
 
 // New returns the Owners of a node, with the logs that a former run has stored, and registers it with the overlay. It
 // acts once the node is active.
 func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifier, cfg Config, app Application) (*Owners, error) {
 	o := &Owners{
-		timers:            &timers{clock: e.Clock, rand: e.Rand},
-		cfg:               cfg.withDefaults(),
-		log:               e.Log,
-		signer:            signer,
-		app:               app,
-		replicas:          newReplicas(signer.PeerID()),
-		matchedHeartbeats: map[env.PeerID]time.Time{},
-		listed:            map[env.PeerID]map[overlay.ID]bool{},
+		timers:   &timers{clock: e.Clock, rand: e.Rand},
+		cfg:      cfg.withDefaults(),
+		log:      e.Log,
+		signer:   signer,
+		app:      app,
+		replicas: newReplicas(signer.PeerID()),
+		listed:   map[env.PeerID]map[overlay.ID]bool{},
 	}
 	o.peers = &peers{node: node, net: e.Network, self: signer.PeerID(), owners: o.cfg.Owners, stats: &o.stats}
 	o.epochs = &epochs{verify: verify, cache: cfg.EpochCache, replicas: &o.replicas, peers: o.peers}
 	o.Resolver = newResolver(o.timers, o.peers, o.epochs, o, app)
 	o.storage = newStorage(e, &o.stats, &o.replicas, app.VisibleChanged)
+	o.puller = &puller{timers: o.timers, peers: o.peers, replicas: &o.replicas, epochs: o.epochs, storage: o.storage, finish: o.finishPull}
+	o.server = &server{peers: o.peers, replicas: &o.replicas, storage: o.storage}
+	o.locator = &locator{timers: o.timers, peers: o.peers, replicas: &o.replicas, puller: o.puller}
+	o.liveness = &liveness{timers: o.timers, lease: o.cfg.Lease, matched: map[env.PeerID]time.Time{}}
 	if err := o.load(verify, e.Clock.Now()); err != nil {
 		return nil, err
 	}
@@ -155,8 +160,8 @@ func (o *Owners) Run(now time.Time) time.Time {
 				o.retryReplicate(s, now)
 			}
 		case taskRetryPull:
-			if s != nil && s.pull != nil {
-				o.retryPull(s, now)
+			if s != nil {
+				o.puller.retry(s, now)
 			}
 		case taskContactRival:
 			if s != nil {
@@ -188,7 +193,7 @@ func (o *Owners) Run(now time.Time) time.Time {
 // resume continues the work of a former run: the node leads the keys that it led.
 func (o *Owners) resume() {
 	for _, s := range o.replicas.all() {
-		s.lastHeard = o.clock.Now()
+		o.heard(s)
 		if s.ledBy(o.self) {
 			o.becomeLeader(s)
 		}

@@ -31,6 +31,19 @@ const (
 
 var errPulled = errors.New("pulled entries do not form a chain")
 
+// A puller fetches from other nodes what logs here lack. It brings entries, an epoch and a note, and verifies no more than
+// that the entries form a chain; what becomes of them is decided by finish.
+type puller struct {
+	*timers
+	*peers
+	replicas *replicas
+	epochs   *epochs
+	storage  *storage
+	bytes    int // bytes held by pulls under way; at most about maxPulling
+	// finish is called with a replica whose pull has brought everything. It ends the pull, at once or later.
+	finish func(s *replica)
+}
+
 // A pull fetches from one peer the part of its log that this node lacks.
 type pull struct {
 	from    env.Peer
@@ -42,16 +55,8 @@ type pull struct {
 
 	forMerge        bool     // the entries are of another branch, to be merged; this node's log is not changed
 	repairs         []*Entry // entries of this node's log whose lost bodies are wanted; nil: new entries are wanted
-	restart         bool     // the peer does not have the last entry here; its log replaces this node's
-	entries         []*Entry
-	bodies          [][]byte
-	bytes           int
-	more            bool
-	committed       bool   // the last entry is known to be committed
-	takeUncommitted bool   // the last entry is taken even if it is not committed: a future owner has to sign what follows it
-	epoch           *Epoch // epoch in force at the peer
-	note            []byte
-	version         uint64
+	takeUncommitted bool     // the last entry is taken even if it is not committed: a future owner has to sign what follows it
+	pulled
 
 	lookingUp bool // everything is here; a lookup of the owners is under way
 	lookedUp  bool // the lookup is over
@@ -62,22 +67,38 @@ type pull struct {
 	waiting []func() // pulls that start after this repair
 }
 
+// A pulled is what a pull has brought so far.
+type pulled struct {
+	entries   []*Entry
+	bodies    [][]byte
+	bytes     int
+	restart   bool   // the peer does not have the last entry here; its log replaces this node's
+	more      bool   // further entries follow
+	committed bool   // the last entry is known to be committed
+	epoch     *Epoch // epoch in force at the peer
+	note      []byte
+	version   uint64 // of the note
+}
+
 // Pull fetches from a peer the part of a key's log that this node lacks. done is told whether the peer answered
 // and its answer was accepted.
-func (o *Owners) Pull(from env.Peer, key [32]byte, done func(ok bool)) {
-	if s := o.replicas.byKey[key]; s != nil {
-		o.startPull(s, from, done)
+func (u *puller) Pull(from env.Peer, key [32]byte, done func(ok bool)) {
+	if s := u.replicas.byKey[key]; s != nil {
+		u.start(s, from, done)
 		return
 	}
 	done(false)
 }
 
-// startPull begins a pull, or joins the one that is under way.
-func (o *Owners) startPull(s *replica, from env.Peer, then func(ok bool)) {
+// pullFrom begins a pull without telling anybody when it ends.
+func (u *puller) pullFrom(s *replica, from env.PeerID) { u.start(s, u.peer(from), nil) }
+
+// start begins a pull, or joins the one that is under way.
+func (u *puller) start(s *replica, from env.Peer, then func(ok bool)) {
 	if s.pull != nil {
 		if s.pull.repairs != nil { // it brings nothing new
 			if len(s.pull.waiting) < maxWaitingPulls {
-				s.pull.waiting = append(s.pull.waiting, func() { o.startPull(s, from, then) })
+				s.pull.waiting = append(s.pull.waiting, func() { u.start(s, from, then) })
 			} else if then != nil {
 				then(false)
 			}
@@ -86,64 +107,73 @@ func (o *Owners) startPull(s *replica, from env.Peer, then func(ok bool)) {
 		}
 		return
 	}
-	if from.ID == o.self {
+	if from.ID == u.self {
 		if then != nil {
 			then(false)
 		}
 		return
 	}
-	o.stats.Pulls++
-	s.pull = &pull{from: from, have: s.log.headHash(), chunked: -1, since: o.clock.Now()}
+	u.stats.Pulls++
+	p := &pull{from: from, have: s.log.headHash()}
 	if then != nil {
-		s.pull.then = append(s.pull.then, then)
+		p.then = append(p.then, then)
 	}
-	o.askNextPage(s)
+	u.begin(s, p)
+}
+
+// begin asks for the first page of a pull.
+func (u *puller) begin(s *replica, p *pull) {
+	p.chunked, p.since = -1, u.clock.Now()
+	s.pull = p
+	u.askNextPage(s)
 }
 
 // askNextPage asks for the next page.
-func (o *Owners) askNextPage(s *replica) {
-	s.pull.nonce = o.nextNonce()
-	o.askPage(s)
+func (u *puller) askNextPage(s *replica) {
+	s.pull.nonce = u.nextNonce()
+	u.askPage(s)
 }
 
 // askPage asks for a page. A repeated request has the same nonce, so a late answer is accepted.
-func (o *Owners) askPage(s *replica) {
+func (u *puller) askPage(s *replica) {
 	p := s.pull
-	o.sendPullRequest(s, &ownerpb.Message{Body: &ownerpb.Message_Pull{Pull: &ownerpb.Pull{
+	u.sendRequest(s, &ownerpb.Message{Body: &ownerpb.Message_Pull{Pull: &ownerpb.Pull{
 		Key: s.key[:], Have: p.have.bytes(), Nonce: p.nonce,
 	}}})
 }
 
-// sendPullRequest sends a request of a pull and plans its repetition by retryPull.
-func (o *Owners) sendPullRequest(s *replica, m *ownerpb.Message) {
+// sendRequest sends a request of a pull and plans its repetition by retry.
+func (u *puller) sendRequest(s *replica, m *ownerpb.Message) {
 	p := s.pull
 	p.tries++
-	p.askedAt = o.clock.Now()
-	if c := o.node.Contact(p.from.ID); c != nil {
+	p.askedAt = u.clock.Now()
+	if c := u.node.Contact(p.from.ID); c != nil {
 		p.from = c.Peer
 	}
-	o.sendTo(p.from, m)
-	o.after(pullTime, task{kind: taskRetryPull, key: s.key})
+	u.sendTo(p.from, m)
+	u.after(pullTime, task{kind: taskRetryPull, key: s.key})
 }
 
-func (o *Owners) retryPull(s *replica, now time.Time) {
+// retry repeats the request of a pull, or ends the pull.
+func (u *puller) retry(s *replica, now time.Time) {
 	p := s.pull
 	switch {
+	case p == nil:
 	case now.Sub(p.askedAt) < pullTime, p.lookingUp, p.storing:
 	case p.tries >= maxPullTries, now.Sub(p.since) > maxPullTime:
-		o.node.Suspect(p.from.ID)
-		o.endPull(s, false)
+		u.node.Suspect(p.from.ID)
+		u.end(s, false)
 	case p.chunked >= 0:
-		o.askChunk(s)
+		u.askChunk(s)
 	default:
-		o.askPage(s)
+		u.askPage(s)
 	}
 }
 
-func (o *Owners) endPull(s *replica, ok bool) {
+func (u *puller) end(s *replica, ok bool) {
 	p := s.pull
 	s.pull = nil
-	o.pulledBytes -= p.bytes
+	u.bytes -= p.bytes
 	for _, then := range p.then {
 		then(ok)
 	}
@@ -152,158 +182,100 @@ func (o *Owners) endPull(s *replica, ok bool) {
 	}
 }
 
-// onPull answers with the entries after the one that the peer has.
-func (o *Owners) onPull(from env.PeerID, m *ownerpb.Pull) {
-	s := o.replicas.of(m.Key)
-	reply := &ownerpb.Entries{Key: m.Key, Nonce: m.Nonce}
-	answer := func() {
-		o.send(from, &ownerpb.Message{Body: &ownerpb.Message_Entries{Entries: reply}})
-	}
-	if s == nil || s.epoch == nil {
-		answer()
-		return
-	}
-	have, _ := hashFrom(m.Have)
-	at := s.log.find(have)
-	reply.Restart = at < 0
-	reply.Epoch, reply.Note, reply.Version = s.epoch.proto(), s.note, s.version
-	page := s.log.chain[at+1:]
-	size := 0
-	for i, e := range page {
-		size += len(e.Raw) + 16
-		if e.Size <= maxInline {
-			size += e.Size
-		}
-		if i > 0 && (size > pageBytes || i >= maxPage) || o.volatile[e.Hash] {
-			reply.More = !o.volatile[e.Hash] // entries that are not durable are not announced
-			page = page[:i]
-			break
-		}
-	}
-	page = slices.Clone(page)
-	reply.Committed = at+1+len(page) < len(s.log.chain) || s.log.headCommitted()
-	o.Bodies(page, func(bodies [][]byte) {
-		for i, e := range page {
-			reply.Entries = append(reply.Entries, &ownerpb.LogEntry{Entry: e.Raw, Body: inline(bodies[i]), BodyLost: bodies[i] == nil})
-		}
-		answer()
-	})
-}
-
 // onEntries handles a page of entries.
-func (o *Owners) onEntries(from env.PeerID, m *ownerpb.Entries) error {
-	s := o.replicas.of(m.Key)
+func (u *puller) onEntries(from env.PeerID, m *ownerpb.Entries) error {
+	s := u.replicas.of(m.Key)
 	if s == nil || s.pull == nil || s.pull.from.ID != from || s.pull.nonce != m.Nonce || s.pull.chunked >= 0 || s.pull.lookingUp || s.pull.storing {
 		return nil
 	}
 	p := s.pull
 	if m.Epoch == nil {
-		o.endPull(s, false) // the peer keeps no log of the key
+		u.end(s, false) // the peer keeps no log of the key
 		return nil
 	}
-	e, err := o.epochs.open(m.Epoch)
+	e, err := u.epochs.open(m.Epoch)
 	if err != nil || e.Key != s.key {
-		o.endPull(s, false)
+		u.end(s, false)
 		return errors.Join(err, errPulled)
 	}
 	p.epoch, p.note, p.version, p.more, p.committed, p.tries = e, m.Note, m.Version, m.More, m.Committed, 0
-	if m.Restart && len(p.entries) > 0 || o.clock.Now().Sub(p.since) > maxPullTime {
-		o.endPull(s, false) // the peer has dropped the entries meanwhile, or the pull takes too long
+	if m.Restart && len(p.entries) > 0 || u.clock.Now().Sub(p.since) > maxPullTime {
+		u.end(s, false) // the peer has dropped the entries meanwhile, or the pull takes too long
 		return nil
 	}
 	if m.Restart {
 		p.restart, p.have = true, Hash{} // this is the first page
 	}
 	for i, k := range m.Entries {
-		e, err := OpenEntry(o.epochs.verify, k.Entry)
+		e, err := OpenEntry(u.epochs.verify, k.Entry)
 		if err != nil || e.Key != s.key || e.Prev != p.have && (!p.restart || len(p.entries) > 0 || i > 0) ||
 			len(k.Body) > 0 && HashOf(k.Body) != e.Body {
-			o.endPull(s, false)
+			u.end(s, false)
 			return errors.Join(err, errPulled)
 		}
 		p.have = e.Hash
 		p.entries = append(p.entries, e)
 		p.bodies = append(p.bodies, k.Body)
 		p.bytes += len(k.Entry) + e.Size
-		o.pulledBytes += len(k.Entry) + e.Size
+		u.bytes += len(k.Entry) + e.Size
 	}
 	if p.bytes > maxPulled || p.more && len(m.Entries) == 0 {
-		o.endPull(s, false)
+		u.end(s, false)
 		return errPulled
 	}
 	if p.repairs != nil && slices.ContainsFunc(p.entries, func(e *Entry) bool { return e.Hash == p.repairs[len(p.repairs)-1].Hash }) {
 		p.more = false // the entries after the last repair are not wanted
 	}
-	if o.pulledBytes > maxPulling {
-		o.endPull(s, false)
+	if u.bytes > maxPulling {
+		u.end(s, false)
 		return nil
 	}
-	o.continuePull(s)
+	u.continuePull(s)
 	return nil
 }
 
 // continuePull fetches what a pull still lacks: first large bodies in chunks, then the next page.
-func (o *Owners) continuePull(s *replica) {
+func (u *puller) continuePull(s *replica) {
 	p := s.pull
 	for i, e := range p.entries {
 		if p.bodies[i] == nil && e.Size > maxInline && p.wantsBody(e) {
-			if body, ok := o.bodies.byEntry[e.Hash]; ok {
+			if body, ok := u.storage.bodies.byEntry[e.Hash]; ok {
 				p.bodies[i] = body
 				continue
 			}
 			p.chunked = i
 			p.bodies[i] = make([]byte, 0, e.Size)
 			p.tries = 0
-			o.askChunk(s)
+			u.askChunk(s)
 			return
 		}
 	}
 	p.chunked = -1
 	if p.more {
-		o.askNextPage(s)
+		u.askNextPage(s)
 		return
 	}
-	o.finishPull(s)
+	switch {
+	case p.forMerge:
+		u.end(s, true)
+	case p.repairs != nil:
+		u.storeRepaired(s)
+	default:
+		u.finish(s)
+	}
 }
 
-func (o *Owners) askChunk(s *replica) {
+func (u *puller) askChunk(s *replica) {
 	p := s.pull
 	e := p.entries[p.chunked]
-	o.sendPullRequest(s, &ownerpb.Message{Body: &ownerpb.Message_ChunkRequest{ChunkRequest: &ownerpb.ChunkRequest{
+	u.sendRequest(s, &ownerpb.Message{Body: &ownerpb.Message_ChunkRequest{ChunkRequest: &ownerpb.ChunkRequest{
 		Key: s.key[:], Hash: e.Hash[:], Offset: uint32(len(p.bodies[p.chunked])),
 	}}})
 }
 
-// onChunkRequest answers with a chunk of a body.
-func (o *Owners) onChunkRequest(from env.PeerID, m *ownerpb.ChunkRequest) {
-	s := o.replicas.of(m.Key)
-	if s == nil {
-		return
-	}
-	at := s.log.find(Hash(m.Hash))
-	if at < 0 {
-		o.sendChunk(from, m, nil)
-		return
-	}
-	e := s.log.chain[at]
-	o.Body(e, func(body []byte) {
-		if body != nil {
-			o.bodies.put(e.Hash, body) // the next chunk will be requested soon
-		}
-		start := min(int(m.Offset), len(body))
-		o.sendChunk(from, m, body[start:min(start+maxInline, len(body))])
-	})
-}
-
-func (o *Owners) sendChunk(to env.PeerID, m *ownerpb.ChunkRequest, b []byte) {
-	o.send(to, &ownerpb.Message{Body: &ownerpb.Message_Chunk{Chunk: &ownerpb.Chunk{
-		Key: m.Key, Hash: m.Hash, Offset: m.Offset, Bytes: b,
-	}}})
-}
-
 // onChunk handles a chunk of a body.
-func (o *Owners) onChunk(from env.PeerID, m *ownerpb.Chunk) error {
-	s := o.replicas.of(m.Key)
+func (u *puller) onChunk(from env.PeerID, m *ownerpb.Chunk) error {
+	s := u.replicas.of(m.Key)
 	if s == nil || s.pull == nil || s.pull.from.ID != from || s.pull.chunked < 0 {
 		return nil
 	}
@@ -313,20 +285,20 @@ func (o *Owners) onChunk(from env.PeerID, m *ownerpb.Chunk) error {
 		return nil // duplicate
 	}
 	if len(m.Bytes) == 0 || len(body)+len(m.Bytes) > e.Size {
-		o.endPull(s, false)
+		u.end(s, false)
 		return nil
 	}
 	p.tries = 0
 	body = append(body, m.Bytes...)
 	p.bodies[p.chunked] = body
 	if len(body) < e.Size {
-		o.askChunk(s)
+		u.askChunk(s)
 		return nil
 	}
 	if HashOf(body) != e.Body {
-		o.endPull(s, false)
+		u.end(s, false)
 		return errBody
 	}
-	o.continuePull(s)
+	u.continuePull(s)
 	return nil
 }

@@ -57,11 +57,11 @@ func (o *Owners) receive(from env.PeerID, m *ownerpb.Message) error {
 	case *ownerpb.Message_Merge:
 		return o.onMerge(from, b.Merge)
 	case *ownerpb.Message_Pull:
-		o.onPull(from, b.Pull)
+		o.server.onPull(from, b.Pull)
 	case *ownerpb.Message_Entries:
 		return o.onEntries(from, b.Entries)
 	case *ownerpb.Message_ChunkRequest:
-		o.onChunkRequest(from, b.ChunkRequest)
+		o.server.onChunkRequest(from, b.ChunkRequest)
 	case *ownerpb.Message_Chunk:
 		return o.onChunk(from, b.Chunk)
 	default:

@@ -8,17 +8,16 @@ import (
 
 // RepairBodies fetches from a peer the bodies of entries of one log, oldest first, that this node's disk has lost.
 // done is told which bodies are still missing; the others are stored. The log itself does not change.
-func (o *Owners) RepairBodies(from env.Peer, lost []*Entry, done func(missing []*Entry)) {
-	s := o.replicas.byKey[lost[0].Key]
-	if s == nil || s.pull != nil || from.ID == o.self {
+func (u *puller) RepairBodies(from env.Peer, lost []*Entry, done func(missing []*Entry)) {
+	s := u.replicas.byKey[lost[0].Key]
+	if s == nil || s.pull != nil || from.ID == u.self {
 		done(lost)
 		return
 	}
-	o.stats.Pulls++
-	p := &pull{from: from, have: lost[0].Prev, repairs: lost, chunked: -1, since: o.clock.Now()}
+	u.stats.Pulls++
+	p := &pull{from: from, have: lost[0].Prev, repairs: lost}
 	p.then = []func(bool){func(bool) { done(p.repairs) }}
-	s.pull = p
-	o.askNextPage(s)
+	u.begin(s, p)
 }
 
 // wantsBody reports whether a pull wants the body of an entry: all bodies, unless it is a repair.
@@ -27,7 +26,7 @@ func (p *pull) wantsBody(e *Entry) bool {
 }
 
 // storeRepaired stores the bodies that a repair has fetched.
-func (o *Owners) storeRepaired(s *replica) {
+func (u *puller) storeRepaired(s *replica) {
 	p := s.pull
 	var ops []env.Op
 	got := map[Hash]bool{}
@@ -38,18 +37,18 @@ func (o *Owners) storeRepaired(s *replica) {
 		}
 	}
 	if len(ops) == 0 {
-		o.endPull(s, false)
+		u.end(s, false)
 		return
 	}
 	p.storing = true
-	o.store.Commit(ops, func(err error) {
+	u.storage.store.Commit(ops, func(err error) {
 		if s.pull != p {
 			return
 		}
 		if err == nil {
-			o.stats.Repaired += uint64(len(ops))
+			u.stats.Repaired += uint64(len(ops))
 			p.repairs = slices.DeleteFunc(slices.Clone(p.repairs), func(e *Entry) bool { return got[e.Hash] })
 		}
-		o.endPull(s, err == nil)
+		u.end(s, err == nil)
 	})
 }

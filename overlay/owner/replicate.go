@@ -108,7 +108,7 @@ func (o *Owners) onReplicate(from env.PeerID, m *ownerpb.Replicate) error {
 		if s == nil {
 			return nil // this node knows no log of the key; heartbeats will repeat the epoch
 		}
-		o.startPull(s, o.peer(from), nil)
+		o.pullFrom(s, from)
 		return nil
 	case s.owned && s.promisedAway() && e.At.Branch == s.epoch.Branch && e.At.Epoch == s.epoch.Number:
 		// This owner has promised to accept nothing more of this epoch, including entries pulled since: a
@@ -119,12 +119,12 @@ func (o *Owners) onReplicate(from env.PeerID, m *ownerpb.Replicate) error {
 		}
 		return nil
 	case s.log.has(e):
-		if !o.volatile[e.Hash] {
+		if o.durable(e.Hash) {
 			o.sendReplicateAck(e, from)
 		}
 		return nil
 	case e.At.Branch != s.epoch.Branch || e.At.Epoch > s.epoch.Number:
-		o.startPull(s, o.peer(from), nil) // the pull brings the epoch too
+		o.pullFrom(s, from) // the pull brings the epoch too
 		return nil
 	case e.At.Epoch < s.epoch.Number:
 		o.sendCommit(from, s)
@@ -138,9 +138,9 @@ func (o *Owners) onReplicate(from env.PeerID, m *ownerpb.Replicate) error {
 	case !s.owned:
 		return nil
 	}
-	s.lastHeard = o.clock.Now()
+	o.heard(s)
 	if e.Prev != s.log.headHash() || len(m.Body) == 0 && e.Size > 0 {
-		o.startPull(s, o.peer(from), nil)
+		o.pullFrom(s, from)
 		return nil
 	}
 	if HashOf(m.Body) != e.Body {

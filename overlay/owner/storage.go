@@ -68,6 +68,9 @@ func (d *storage) save(s *replica, then func(), ops ...env.Op) {
 	})
 }
 
+// durable reports whether an entry of a log here is stored.
+func (d *storage) durable(h Hash) bool { return !d.volatile[h] }
+
 // putOps returns the operations that store entries and their bodies.
 func putOps(of []*Entry, bodies [][]byte) (ops []env.Op) {
 	for i, e := range of {

@@ -110,13 +110,13 @@ func (o *Owners) onSign(from env.PeerID, m *ownerpb.Sign) error {
 		return nil
 	}
 	if e.AfterHash != (Hash{}) && s.log.find(e.AfterHash) < 0 {
-		o.startPull(s, o.peer(from), nil)
+		o.pullFrom(s, from)
 		if s.pull != nil {
 			s.pull.takeUncommitted = true
 		}
 		return nil // the candidate repeats the request
 	}
-	if o.volatile[e.AfterHash] {
+	if !o.durable(e.AfterHash) {
 		return nil // the disk may still refuse the entry; the candidate repeats the request
 	}
 	o.lockSignature(s, e, from, func() { o.sendSigned(from, e) })
@@ -137,23 +137,6 @@ func (o *Owners) sendSigned(to env.PeerID, e *Epoch) {
 	o.send(to, &ownerpb.Message{Body: &ownerpb.Message_Signed{Signed: &ownerpb.Signed{
 		Key: e.Key[:], Signature: o.signer.Sign(wire.DomainEpoch, e.Hash[:]).Raw,
 	}}})
-}
-
-// silent reports whether a key's sequencer has given no sign of life for 7/8 of a lease. The margin allows for
-// inexact clocks and heartbeats.
-func (o *Owners) silent(s *replica) bool {
-	return s.leader == nil && o.clock.Now().Sub(o.lastHeard(s)) > o.cfg.Lease*7/8
-}
-
-// lastHeard returns the time of the sequencer's last sign of life, about this key or in a heartbeat.
-func (o *Owners) lastHeard(s *replica) time.Time {
-	at := s.lastHeard
-	if s.epoch != nil {
-		if b := o.matchedHeartbeats[s.epoch.Sequencer]; b.After(at) {
-			at = b
-		}
-	}
-	return at
 }
 
 // onCommit handles news of a certified epoch.
@@ -181,7 +164,7 @@ func (o *Owners) onCommit(from env.PeerID, m *ownerpb.Commit) error {
 		return nil
 	case s.epoch == nil || e.Number > s.epoch.Number:
 		if o.needsLookup(s, e) {
-			o.startPull(s, o.peer(from), nil) // the pull starts with a lookup
+			o.pullFrom(s, from) // the pull starts with a lookup
 			return nil
 		}
 		if !o.acceptable(s, e) {
@@ -197,15 +180,6 @@ func (o *Owners) onCommit(from env.PeerID, m *ownerpb.Commit) error {
 		o.takeNote(s, m.Note, m.Version, from)
 	}
 	return nil
-}
-
-// acceptable reports whether an epoch may replace the one in force: it was signed by quorums of both, or, if this
-// node has missed epochs in between, by a quorum of its own owners, at places where owners of the key can be.
-func (o *Owners) acceptable(s *replica, e *Epoch) bool {
-	if !e.certifiedBy(e.Owners) {
-		return false
-	}
-	return s.epoch != nil && e.Succeeds(s.epoch) || o.ownersPlausible(s, e)
 }
 
 // commitEpoch puts a certified epoch in force here, and drops entries that it does not continue.
@@ -243,7 +217,7 @@ func (o *Owners) commitEpoch(s *replica, e *Epoch, from env.PeerID) {
 	case s.owned:
 		s.notOwnerSince = time.Time{}
 		if s.log.headHash() != e.AfterHash && s.log.find(e.AfterHash) < 0 && from != o.self {
-			o.startPull(s, o.peer(from), nil)
+			o.pullFrom(s, from)
 		}
 	case !s.follow:
 		s.notOwnerSince = now
