@@ -7,8 +7,33 @@ import (
 
 	"tidings/internal/env"
 	"tidings/internal/plant"
+	"tidings/internal/wire"
 	"tidings/overlay"
 )
+
+// A SequencerApplication is what a sequencer asks of the layers above.
+type SequencerApplication interface {
+	// Lead reports that this node has become the sequencer of a key, and has all committed entries, or that it
+	// has ceased to be.
+	Lead(key overlay.ID, on bool)
+
+	// Committed reports to the sequencer that an entry is committed and may be sent down the tree. After a
+	// change of sequencer some entries are reported again.
+	Committed(key overlay.ID, e *Entry, body []byte)
+}
+
+// A sequencer numbers the entries of the keys that this node leads, and replicates them.
+type sequencer struct {
+	*timers
+	*peers
+	replicas *replicas
+	storage  *storage
+	puller   *puller
+	signer   *wire.Signer
+	app      SequencerApplication
+	// noQuorum is called when the owners of a key begin not to answer.
+	noQuorum func(s *replica)
+}
 
 // leaderState is the work of a sequencer. One entry is in flight at a time; bodies wait in queue.
 type leaderState struct {
@@ -62,8 +87,8 @@ var ErrBusy = errors.New("too much waits to be appended")
 // given number of items. set is called when the entry is made, and again if the entry has to be made anew.
 // done is called with true when the entry is committed, or with false when this node ceases to be the sequencer;
 // the entry may be committed by the next sequencer nevertheless.
-func (o *Owners) Append(key overlay.ID, body []byte, items int, set SetHash, done func(ok bool)) error {
-	s := o.replicas.byKey[key]
+func (q *sequencer) Append(key overlay.ID, body []byte, items int, set SetHash, done func(ok bool)) error {
+	s := q.replicas.byKey[key]
 	switch {
 	case s == nil || s.leader == nil:
 		return ErrNotLeading
@@ -73,13 +98,13 @@ func (o *Owners) Append(key overlay.ID, body []byte, items int, set SetHash, don
 		return ErrBusy
 	}
 	s.leader.queue = append(s.leader.queue, pending{body, items, set, done})
-	o.appendNext(s)
+	q.appendNext(s)
 	return nil
 }
 
 // Room returns how many more bodies Append accepts now.
-func (o *Owners) Room(key overlay.ID) int {
-	s := o.replicas.byKey[key]
+func (q *sequencer) Room(key overlay.ID) int {
+	s := q.replicas.byKey[key]
 	if s == nil || s.leader == nil {
 		return 0
 	}
@@ -88,12 +113,12 @@ func (o *Owners) Room(key overlay.ID) int {
 
 // FirstKept returns the number of the first entry that would still be kept if the given number of items were appended
 // now; 0 if the log is empty. Items that are only in earlier entries are about to leave the log.
-func (o *Owners) FirstKept(key overlay.ID, items int) uint64 {
-	s := o.replicas.byKey[key]
+func (q *sequencer) FirstKept(key overlay.ID, items int) uint64 {
+	s := q.replicas.byKey[key]
 	if s == nil || len(s.log.chain) == 0 {
 		return 0
 	}
-	i := s.log.firstKept(o.clock.Now(), items, 0)
+	i := s.log.firstKept(q.clock.Now(), items, 0)
 	if i == len(s.log.chain) {
 		return s.log.head().At.Seq + 1
 	}
@@ -101,19 +126,19 @@ func (o *Owners) FirstKept(key overlay.ID, items int) uint64 {
 }
 
 // appendNext makes the next entry, unless one is in flight or a higher epoch was promised.
-func (o *Owners) appendNext(s *replica) {
+func (q *sequencer) appendNext(s *replica) {
 	l := s.leader
 	if l == nil || l.inflight != nil || len(l.queue) == 0 || s.candidacy != nil || s.promisedAway() {
 		return
 	}
-	if !o.hasBase(s) {
-		o.catchUp(s)
+	if !q.hasBase(s) {
+		q.catchUp(s)
 		return
 	}
 	p := l.queue[0]
 	l.queue[0] = pending{} // the array behind the queue would keep the body alive
 	l.queue = l.queue[1:]
-	now := o.clock.Now().Truncate(time.Millisecond)
+	now := q.clock.Now().Truncate(time.Millisecond)
 	seq := s.epoch.After.Seq
 	if head := s.log.head(); head != nil {
 		seq = head.At.Seq
@@ -135,66 +160,66 @@ func (o *Owners) appendNext(s *replica) {
 		first = s.log.chain[i]
 	}
 	e.Set = p.setHash(e.At.Seq, first.At.Seq)
-	e.sign(o.signer)
+	e.sign(q.signer)
 	f := &inflight{entry: e, body: p.body, setHash: p.setHash, done: p.done}
 	l.inflight = f
-	o.stats.Appended++
+	q.stats.Appended++
 	// The stored entry is the vote for its position. It is sent only after it is durable.
-	o.store.Commit(putOps([]*Entry{e}, [][]byte{p.body}), func(err error) {
+	q.storage.store.Commit(putOps([]*Entry{e}, [][]byte{p.body}), func(err error) {
 		if err != nil {
-			o.stats.StoreErrors++
-			o.log.Debug("log entry could not be stored", "url", s.url, "err", err)
+			q.stats.StoreErrors++
+			q.storage.log.Debug("log entry could not be stored", "url", s.url, "err", err)
 		}
 		if s.leader != l || l.inflight != f {
-			o.store.Commit(o.deleteOps(chain{e}), func(error) {}) // this node ceased to lead; nobody has seen the entry
+			q.storage.store.Commit(q.storage.deleteOps(chain{e}), func(error) {}) // this node ceased to lead; nobody has seen the entry
 			return
 		}
 		if err != nil {
 			l.inflight = nil
 			l.queue = slices.Insert(l.queue, 0, p)
-			o.retryReplicateIn(s, answerTime)
+			q.retryReplicateIn(s, answerTime)
 			return
 		}
-		if ops := o.extend(s, []*Entry{e}, [][]byte{p.body}, false); len(ops) > 0 {
-			o.store.Commit(ops, func(error) {})
+		if ops := q.storage.extend(s, []*Entry{e}, [][]byte{p.body}, false); len(ops) > 0 {
+			q.storage.store.Commit(ops, func(error) {})
 		}
-		o.replicate(s)
+		q.replicate(s)
 	})
 }
 
 // hasBase reports whether everything that the epoch in force continues from is durable here. It may not be when
 // others have signed the epoch and this node's disk has refused the entries.
-func (o *Owners) hasBase(s *replica) bool {
+func (q *sequencer) hasBase(s *replica) bool {
 	head := s.log.head()
 	if head == nil {
 		return s.epoch.AfterHash == Hash{}
 	}
 	own := head.At.Branch == s.epoch.Branch && head.At.Epoch == s.epoch.Number
-	return (own || head.Hash == s.epoch.AfterHash) && o.durable(head.Hash)
+	return (own || head.Hash == s.epoch.AfterHash) && q.storage.durable(head.Hash)
 }
 
 // catchUp pulls what a sequencer lacks of the log from the other owners, one after the other.
-func (o *Owners) catchUp(s *replica) {
-	o.retryReplicateIn(s, answerTime)
-	others := slices.DeleteFunc(slices.Clone(s.epoch.Owners), func(p env.PeerID) bool { return p == o.self })
+func (q *sequencer) catchUp(s *replica) {
+	q.retryReplicateIn(s, answerTime)
+	others := slices.DeleteFunc(slices.Clone(s.epoch.Owners), func(p env.PeerID) bool { return p == q.self })
 	if s.pull != nil || len(others) == 0 {
 		return
 	}
 	s.leader.catchUps++
-	o.pullFrom(s, others[s.leader.catchUps%len(others)])
+	q.puller.pullFrom(s, others[s.leader.catchUps%len(others)])
 }
 
 // replicate sends the entry in flight, which is durable here, to the other owners.
-func (o *Owners) replicate(s *replica) {
+func (q *sequencer) replicate(s *replica) {
 	f := s.leader.inflight
-	f.acks = append(f.acks, o.self)
-	o.sendReplicate(s, f)
-	o.retryReplicateIn(s, answerTime)
-	o.maybeCommit(s)
+	f.acks = append(f.acks, q.self)
+	q.sendReplicate(s, f)
+	q.retryReplicateIn(s, answerTime)
+	q.maybeCommit(s)
 }
 
 // maybeCommit commits the entry in flight if a quorum has stored it, and reports it to the application.
-func (o *Owners) maybeCommit(s *replica) {
+func (q *sequencer) maybeCommit(s *replica) {
 	l := s.leader
 	f := l.inflight
 	if len(f.acks) < quorum(len(s.epoch.Owners)) && !plant.HeldEarly {
@@ -202,23 +227,35 @@ func (o *Owners) maybeCommit(s *replica) {
 	}
 	l.inflight, l.lagging = nil, f
 	s.noQuorumSince = time.Time{}
-	o.stats.Committed++
-	o.sendReplicateAck(f.entry, f.acks...)
-	o.markCommitted(s, f.entry.Hash)
-	o.app.Committed(s.key, f.entry, f.body)
+	q.stats.Committed++
+	q.sendReplicateAck(f.entry, f.acks...)
+	q.storage.markCommitted(s, f.entry.Hash)
+	q.app.Committed(s.key, f.entry, f.body)
 	if f.done != nil {
 		f.done(true)
 	}
-	o.appendNext(s)
+	q.appendNext(s)
+}
+
+// epochChanged starts or ends this node's work as the sequencer, according to the epoch in force.
+func (q *sequencer) epochChanged(s *replica) {
+	if !s.ledBy(q.self) {
+		q.stepDown(s)
+		return
+	}
+	if l := s.leader; l != nil {
+		l.inflight, l.lagging = q.resolveInflight(s, l), nil
+	}
+	q.becomeLeader(s)
 }
 
 // becomeLeader starts this node's work as the sequencer of the epoch in force.
-func (o *Owners) becomeLeader(s *replica) {
+func (q *sequencer) becomeLeader(s *replica) {
 	if s.leader == nil {
 		s.leader = &leaderState{}
-		s.readers.lastRead = o.clock.Now()
+		s.readers.lastRead = q.clock.Now()
 		s.readers.weightAt = s.readers.lastRead // the root has a lease to report the weight
-		o.app.Lead(s.key, true)
+		q.app.Lead(s.key, true)
 	}
 	head := s.log.head()
 	if head == nil {
@@ -227,14 +264,14 @@ func (o *Owners) becomeLeader(s *replica) {
 	mine := head.At.Branch == s.epoch.Branch && head.At.Epoch == s.epoch.Number
 	var tail []*Entry
 	for i, e := range slices.Backward(s.log.chain) {
-		if i < len(s.log.chain)-1 && o.clock.Now().Sub(e.Time) > republishTime {
+		if i < len(s.log.chain)-1 && q.clock.Now().Sub(e.Time) > republishTime {
 			break
 		}
 		tail = append(tail, e)
 	}
 	slices.Reverse(tail)
 	l := s.leader
-	o.Bodies(tail, func(bodies [][]byte) {
+	q.storage.Bodies(tail, func(bodies [][]byte) {
 		if s.leader != l {
 			return
 		}
@@ -244,23 +281,23 @@ func (o *Owners) becomeLeader(s *replica) {
 			case e == head && mine && l.inflight == nil && s.log.head() == head:
 				// A former run of this node appended it, and may not have committed it.
 				l.inflight = &inflight{entry: e, body: bodies[i]}
-				o.replicate(s)
+				q.replicate(s)
 			default:
-				o.app.Committed(s.key, e, bodies[i])
+				q.app.Committed(s.key, e, bodies[i])
 			}
 		}
-		o.appendNext(s)
+		q.appendNext(s)
 	})
 }
 
 // stepDown ends this node's work as the sequencer.
-func (o *Owners) stepDown(s *replica) {
+func (q *sequencer) stepDown(s *replica) {
 	l := s.leader
 	if l == nil || plant.TwoPollers {
 		return
 	}
 	s.leader = nil
-	o.app.Lead(s.key, false)
+	q.app.Lead(s.key, false)
 	if l.inflight != nil && l.inflight.done != nil {
 		l.inflight.done(false)
 	}
@@ -269,4 +306,41 @@ func (o *Owners) stepDown(s *replica) {
 			p.done(false)
 		}
 	}
+}
+
+// resolveInflight decides about the entry in flight when the epoch changes. If the new epoch continues from it, it is
+// committed; otherwise its body goes back to the front of the queue.
+func (q *sequencer) resolveInflight(s *replica, l *leaderState) *inflight {
+	f := l.inflight
+	if f == nil {
+		return nil
+	}
+	if s.log.find(f.entry.Hash) >= 0 {
+		q.stats.Committed++
+		q.app.Committed(s.key, f.entry, f.body)
+		if f.done != nil {
+			f.done(true)
+		}
+		return nil
+	}
+	if f.setHash == nil {
+		return nil // appended by a former run of this node; a poll finds the items again
+	}
+	l.queue = slices.Insert(l.queue, 0, pending{f.body, f.entry.Items, f.setHash, f.done})
+	return nil
+}
+
+// LastCommitted returns the last committed entry of a key that this node leads; nil if there is none.
+func (q *sequencer) LastCommitted(key overlay.ID) *Entry {
+	s := q.replicas.byKey[key]
+	if s == nil || s.leader == nil || len(s.log.chain) == 0 {
+		return nil
+	}
+	if f := s.leader.inflight; f != nil && s.log.head() == f.entry {
+		if len(s.log.chain) == 1 {
+			return nil
+		}
+		return s.log.chain[len(s.log.chain)-2]
+	}
+	return s.log.head()
 }

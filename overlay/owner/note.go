@@ -6,30 +6,6 @@ import (
 	"tidings/overlay/owner/ownerpb"
 )
 
-// SetNote replaces a key's note at its sequencer, and sends it to the owners. An owner that misses it gets it after
-// the next heartbeat.
-func (o *Owners) SetNote(key overlay.ID, note []byte) error {
-	s := o.replicas.byKey[key]
-	if s == nil || s.leader == nil {
-		return ErrNotLeading
-	}
-	if len(note) > MaxNote-len(Hash{}) {
-		return ErrEntry
-	}
-	// The note is valid only for logs that contain this entry.
-	var after Hash
-	if e := o.LastCommitted(key); e != nil {
-		after = e.Hash
-	}
-	s.note = append(after[:], note...)
-	s.version++
-	o.save(s, nil)
-	o.sendOthers(s.epoch.Owners, &ownerpb.Message{Body: &ownerpb.Message_Note{Note: &ownerpb.Note{
-		Key: s.key[:], Branch: s.epoch.Branch, Number: s.epoch.Number, Version: s.version, Note: s.note,
-	}}})
-	return nil
-}
-
 // Note returns a key's note; nil if there is none. It searches the entries that were added since the note was set.
 func (o *Owners) Note(key overlay.ID) []byte {
 	if s := o.replicas.byKey[key]; s != nil {

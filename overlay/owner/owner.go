@@ -12,16 +12,8 @@ import (
 
 // An Application is the layer above. Its methods are called from within Receive, Run and other methods of Owners.
 type Application interface {
-	// Lead reports that this node has become the sequencer of a key, and has all committed entries, or that it
-	// has ceased to be.
-	Lead(key overlay.ID, on bool)
-
 	// VisibleChanged reports that the result of Visible has changed.
 	VisibleChanged(key overlay.ID)
-
-	// Committed reports to the sequencer that an entry is committed and may be sent down the tree. After a
-	// change of sequencer some entries are reported again.
-	Committed(key overlay.ID, e *Entry, body []byte)
 
 	// Absorb hands the sequencer a body of another branch; what is new in it is to be appended.
 	Absorb(key overlay.ID, body []byte)
@@ -35,6 +27,7 @@ type Application interface {
 	// Weight returns the number of clients in a key's tree; ok is false if this node is not the tree's root.
 	Weight(key overlay.ID) (weight int, ok bool)
 
+	SequencerApplication
 	ResolverApplication
 }
 
@@ -91,6 +84,8 @@ type Owners struct {
 	*server
 	*locator
 	*liveness
+	*acceptor
+	*sequencer
 	app   Application
 	stats Stats
 
@@ -123,6 +118,13 @@ func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifie
 	o.server = &server{peers: o.peers, replicas: &o.replicas, storage: o.storage}
 	o.locator = &locator{timers: o.timers, peers: o.peers, replicas: &o.replicas, puller: o.puller}
 	o.liveness = &liveness{timers: o.timers, lease: o.cfg.Lease, matched: map[env.PeerID]time.Time{}}
+	o.acceptor = &acceptor{
+		timers: o.timers, peers: o.peers, replicas: &o.replicas, storage: o.storage, puller: o.puller, liveness: o.liveness, signer: signer,
+	}
+	o.sequencer = &sequencer{
+		timers: o.timers, peers: o.peers, replicas: &o.replicas, storage: o.storage, puller: o.puller, signer: signer, app: app,
+		noQuorum: func(s *replica) { o.campaignIn(s, 0) },
+	}
 	if err := o.load(verify, e.Clock.Now()); err != nil {
 		return nil, err
 	}

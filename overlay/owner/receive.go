@@ -29,7 +29,9 @@ func (o *Owners) receive(from env.PeerID, m *ownerpb.Message) error {
 	case *ownerpb.Message_OwnersFound:
 		return o.Resolver.onOwnersFound(b.OwnersFound)
 	case *ownerpb.Message_Prepare:
-		o.onPrepare(from, b.Prepare)
+		if s := o.acceptor.onPrepare(from, b.Prepare); s != nil && s.leader != nil {
+			o.campaignIn(s, candidacyTime) // in case that candidate fails
+		}
 	case *ownerpb.Message_Promise:
 		return o.onPromise(from, b.Promise)
 	case *ownerpb.Message_Sign:

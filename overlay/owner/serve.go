@@ -78,3 +78,11 @@ func (v *server) sendChunk(to env.PeerID, m *ownerpb.ChunkRequest, b []byte) {
 		Key: m.Key, Hash: m.Hash, Offset: m.Offset, Bytes: b,
 	}}})
 }
+
+// inline returns the body if it fits beside its entry, else nil.
+func inline(body []byte) []byte {
+	if len(body) > maxInline {
+		return nil
+	}
+	return body
+}

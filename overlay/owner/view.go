@@ -55,21 +55,6 @@ func (o *Owners) Has(key overlay.ID, h Hash) bool {
 	return s != nil && s.log.find(h) >= 0
 }
 
-// LastCommitted returns the last committed entry of a key that this node leads; nil if there is none.
-func (o *Owners) LastCommitted(key overlay.ID) *Entry {
-	s := o.replicas.byKey[key]
-	if s == nil || s.leader == nil || len(s.log.chain) == 0 {
-		return nil
-	}
-	if f := s.leader.inflight; f != nil && s.log.head() == f.entry {
-		if len(s.log.chain) == 1 {
-			return nil
-		}
-		return s.log.chain[len(s.log.chain)-2]
-	}
-	return s.log.head()
-}
-
 // A View describes what a node knows of a key.
 type View struct {
 	URL     string
