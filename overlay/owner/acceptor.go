@@ -13,6 +13,7 @@ import (
 type acceptor struct {
 	*timers
 	*peers
+	*membership
 	replicas *replicas
 	storage  *storage
 	puller   *puller
@@ -21,22 +22,22 @@ type acceptor struct {
 }
 
 // onPrepare promises a candidate not to accept entries of lower epochs, unless another candidate has an equal or
-// higher promise. It returns the replica that the promise is about; nil if there was none.
-func (a *acceptor) onPrepare(from env.PeerID, m *ownerpb.Prepare) *replica {
+// higher promise.
+func (a *acceptor) onPrepare(from env.PeerID, m *ownerpb.Prepare) {
 	s := a.replicas.of(m.Key)
 	if s == nil || s.epoch == nil {
-		return nil
+		return
 	}
 	// This node may be an owner in an undecided epoch that it has not heard of. It therefore promises any
 	// candidate that is an owner, which does no harm.
 	asked := s.owned || s.mayOwn(a.self) || s.epoch.owns(from)
 	if m.Branch != s.epoch.Branch || !asked || !a.mayBeCandidate(s, from) {
 		a.sendCommit(from, s)
-		return nil
+		return
 	}
 	if refused := s.conflict(from, m.Branch, m.Number); refused > 0 {
 		a.sendPromise(from, s, m.Number, refused)
-		return nil
+		return
 	}
 	s.promise(m.Branch, m.Number, from)
 	a.storage.save(s, func() {
@@ -44,7 +45,9 @@ func (a *acceptor) onPrepare(from env.PeerID, m *ownerpb.Prepare) *replica {
 			a.sendPromise(from, s, m.Number, 0)
 		}
 	})
-	return s
+	if s.leader != nil {
+		a.campaignIn(s, candidacyTime) // in case that candidate fails
+	}
 }
 
 // mayBeCandidate reports whether a peer may run for the key, as far as is known here: it is an owner, or a member

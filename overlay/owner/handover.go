@@ -10,8 +10,11 @@ const (
 	maxHandOver = 10 * time.Second
 )
 
-// A departure is the state of a node that is leaving.
+// A departure hands over the keys of a node that is leaving.
 type departure struct {
+	*timers
+	*membership
+	replicas     *replicas
 	since        time.Time // start of the hand-over
 	lastProgress time.Time // last time a key was handed over
 	done         func()    // called once when the node may leave; nil afterwards
@@ -23,65 +26,55 @@ type departure struct {
 // this node, as with two owners: they could not make it later, and would need a forced reconfiguration.
 // done is called once: when nothing is left to be handed over, when nothing was handed over for two seconds, or after
 // ten seconds. The node should then leave the overlay, or it would become an owner again.
-func (o *Owners) HandOver(done func()) {
-	now := o.clock.Now()
-	o.leaving = &departure{since: now, lastProgress: now, done: done}
+func (d *departure) HandOver(done func()) {
+	now := d.clock.Now()
+	d.leaving = true
+	d.since, d.lastProgress, d.done = now, now, done
 	for _, led := range []bool{true, false} { // keys led here first: the others work without this node for a while
-		for _, s := range o.replicas.all() {
+		for _, s := range d.replicas.all() {
 			if s.leader != nil == led {
-				o.startHandOver(s)
+				d.start(s)
 			}
 		}
 	}
-	o.after(handOverTime, task{kind: taskHandOverTimeout})
-	o.checkHandOver()
+	d.after(handOverTime, task{kind: taskHandOverTimeout})
+	d.check()
 }
 
-// neededForQuorum reports whether the other live owners of a key are no quorum.
-func (o *Owners) neededForQuorum(s *replica) bool {
-	return o.living(s.epoch.Owners)-1 < quorum(len(s.epoch.Owners))
-}
-
-// mustHandOver reports whether this node is leaving and has to hand over the key.
-func (o *Owners) mustHandOver(s *replica) bool {
-	return o.leaving != nil && (s.leader != nil || s.owned && o.neededForQuorum(s))
-}
-
-// startHandOver plans a campaign for a key that has to be handed over.
-func (o *Owners) startHandOver(s *replica) {
-	if o.mustHandOver(s) {
-		o.campaignIn(s, 0)
+// start plans a campaign for a key that has to be handed over.
+func (d *departure) start(s *replica) {
+	if d.mustHandOver(s) {
+		d.campaignIn(s, 0)
 	}
 }
 
-// checkHandOver records progress, and ends the hand-over if nothing is left.
-func (o *Owners) checkHandOver() {
-	if o.leaving == nil || o.leaving.done == nil {
+// check records progress, and ends the hand-over if nothing is left.
+func (d *departure) check() {
+	if d.done == nil {
 		return
 	}
-	o.leaving.lastProgress = o.clock.Now()
-	for _, s := range o.replicas.byKey {
-		if o.mustHandOver(s) && o.desiredOwners(s) != nil {
+	d.lastProgress = d.clock.Now()
+	for _, s := range d.replicas.byKey {
+		if d.mustHandOver(s) && d.desiredOwners(s) != nil {
 			return
 		}
 	}
-	o.endHandOver()
+	d.end()
 }
 
-// handOverTimeout ends a hand-over without progress.
-func (o *Owners) handOverTimeout(now time.Time) {
-	h := o.leaving
-	if wait := min(handOverTime-now.Sub(h.lastProgress), maxHandOver-now.Sub(h.since)); wait > 0 {
-		o.after(wait, task{kind: taskHandOverTimeout})
+// timeout ends a hand-over without progress.
+func (d *departure) timeout(now time.Time) {
+	if wait := min(handOverTime-now.Sub(d.lastProgress), maxHandOver-now.Sub(d.since)); wait > 0 {
+		d.after(wait, task{kind: taskHandOverTimeout})
 		return
 	}
-	o.endHandOver()
+	d.end()
 }
 
-// endHandOver calls done if it was not called before.
-func (o *Owners) endHandOver() {
-	if done := o.leaving.done; done != nil {
-		o.leaving.done = nil
+// end calls done if it was not called before.
+func (d *departure) end() {
+	if done := d.done; done != nil {
+		d.done = nil
 		done()
 	}
 }

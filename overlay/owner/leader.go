@@ -26,13 +26,12 @@ type SequencerApplication interface {
 type sequencer struct {
 	*timers
 	*peers
+	*membership
 	replicas *replicas
 	storage  *storage
 	puller   *puller
 	signer   *wire.Signer
 	app      SequencerApplication
-	// noQuorum is called when the owners of a key begin not to answer.
-	noQuorum func(s *replica)
 }
 
 // leaderState is the work of a sequencer. One entry is in flight at a time; bodies wait in queue.

@@ -1,69 +1,128 @@
 package owner
 
 import (
-	"slices"
 	"time"
 
 	"tidings/internal/env"
 	"tidings/internal/plant"
 )
 
+const (
+	// leafSettleTime is the delay after a change of the leaf: members come and go in groups, and each change of owners
+	// costs three rounds.
+	leafSettleTime = 2 * time.Second
+	// rankTime is how much later each owner campaigns than the next nearer one.
+	rankTime = 3 * time.Second
+	// excludeTime is how long a peer is not made an owner after it has said that it owns the key in another
+	// branch, or that it gives the key up. It is longer than maxHandOver, after which a leaving peer is gone.
+	excludeTime = 15 * time.Second
+)
+
+// A membership tells who should own a key, and when it is time for this node to campaign for other owners or another
+// sequencer.
+type membership struct {
+	*timers
+	*peers
+	replicas *replicas
+	leaving  bool      // this node is leaving: it hands over its keys, and owns no new ones
+	checkAt  time.Time // time of the next check of all owners; zero: none planned
+}
+
+// A campaign is what a node knows of its attempts to begin an epoch of a key.
+type campaign struct {
+	at                time.Time                // time of the next campaign; zero: none planned
+	waiting           bool                     // the campaign waits for one of maxCandidacies slots
+	promisedElsewhere uint32                   // highest epoch number that an owner has promised to another candidate; 0: none known
+	abandoned         map[Hash]bool            // own proposals that were given up; at most maxAbandoned
+	excluded          map[env.PeerID]time.Time // peers not to become owners (they own the key in another branch, or are leaving), by time of their message
+}
+
 // desiredOwners returns the members that should own a key: the nearest ones, except for excluded peers, and except
 // for this node if it is leaving; nil if there are none, or the key lies outside the leaf.
-func (o *Owners) desiredOwners(s *replica) []env.PeerID {
-	now := o.clock.Now()
+func (m *membership) desiredOwners(s *replica) []env.PeerID {
+	now := m.clock.Now()
 	for p, said := range s.campaign.excluded {
 		if now.Sub(said) >= excludeTime {
 			delete(s.campaign.excluded, p)
 		}
 	}
-	if len(s.campaign.excluded) == 0 && o.leaving == nil {
-		return o.nearest(s.key, nil)
+	if len(s.campaign.excluded) == 0 && !m.leaving {
+		return m.nearest(s.key, nil)
 	}
-	of := o.nearest(s.key, func(p env.PeerID) bool {
+	of := m.nearest(s.key, func(p env.PeerID) bool {
 		_, foreign := s.campaign.excluded[p]
-		return foreign || o.leaving != nil && p == o.self
+		return foreign || m.leaving && p == m.self
 	})
-	if len(s.campaign.excluded) > 0 && !o.outsideLeaf(s.key) {
-		o.LeafChanged() // check again later, when the exclusions have expired
+	if len(s.campaign.excluded) > 0 && !m.outsideLeaf(s.key) {
+		m.LeafChanged() // check again later, when the exclusions have expired
 	}
 	return of
 }
 
 // checkAllOwners checks the owners of all keys after a change of the leaf.
-func (o *Owners) checkAllOwners() {
-	for _, s := range o.replicas.all() {
+func (m *membership) checkAllOwners() {
+	m.checkAt = time.Time{}
+	for _, s := range m.replicas.all() {
 		if s.epoch != nil && s.owned {
-			o.checkOwners(s)
+			m.checkOwners(s)
 		}
 	}
 }
 
 // checkOwners plans a campaign if a key should have other owners, its sequencer is dead, or a promise blocks the
 // epoch in force.
-func (o *Owners) checkOwners(s *replica) {
+func (m *membership) checkOwners(s *replica) {
 	switch {
 	case s.candidacy != nil:
-	case s.ledBy(o.self):
-		if want := o.desiredOwners(s); want != nil && !sameSet(want, s.epoch.Owners) {
-			o.campaignIn(s, 0)
+	case s.ledBy(m.self):
+		if want := m.desiredOwners(s); want != nil && !sameSet(want, s.epoch.Owners) {
+			m.campaignIn(s, 0)
 		} else if s.promisedAway() {
-			o.campaignIn(s, candidacyTime) // the candidate with the promise may have failed
+			m.campaignIn(s, candidacyTime) // the candidate with the promise may have failed
 		}
-	case !o.alive(s.epoch.Sequencer):
-		o.campaignIn(s, o.turn(s))
+	case !m.alive(s.epoch.Sequencer):
+		m.campaignIn(s, m.turn(s))
 	}
 }
 
 // turn returns how long this node waits before it campaigns in place of a dead sequencer: the living owners campaign in
 // the order of their distance from the key.
-func (o *Owners) turn(s *replica) time.Duration {
+func (m *membership) turn(s *replica) time.Duration {
 	if plant.VoteTwice {
 		return 0 // planted bug: all owners campaign at once
 	}
-	return time.Duration(o.rank(s.epoch)) * rankTime
+	return time.Duration(m.rank(s.epoch)) * rankTime
 }
 
-func sameSet(a, b []env.PeerID) bool {
-	return len(a) == len(b) && !slices.ContainsFunc(a, func(p env.PeerID) bool { return !slices.Contains(b, p) })
+// LeafChanged plans a check of all owners.
+func (m *membership) LeafChanged() {
+	if m.checkAt.IsZero() {
+		m.checkAt = m.after(leafSettleTime, task{kind: taskCheckAllOwners})
+	}
+}
+
+// campaignIn plans a campaign after d, unless an earlier one is planned.
+func (m *membership) campaignIn(s *replica, d time.Duration) {
+	at := m.clock.Now().Add(d)
+	if s.candidacy == nil && !s.campaign.waiting && (s.campaign.at.IsZero() || at.Before(s.campaign.at)) {
+		s.campaign.at = m.after(d, task{kind: taskCampaign, key: s.key})
+	}
+}
+
+// exclude keeps a peer from becoming an owner for excludeTime.
+func (c *campaign) exclude(p env.PeerID, now time.Time) {
+	if c.excluded == nil {
+		c.excluded = map[env.PeerID]time.Time{}
+	}
+	c.excluded[p] = now
+}
+
+// mustHandOver reports whether this node is leaving and has to hand over the key.
+func (m *membership) mustHandOver(s *replica) bool {
+	return m.leaving && (s.leader != nil || s.owned && m.neededForQuorum(s))
+}
+
+// neededForQuorum reports whether the other live owners of a key are no quorum.
+func (m *membership) neededForQuorum(s *replica) bool {
+	return m.living(s.epoch.Owners)-1 < quorum(len(s.epoch.Owners))
 }

@@ -74,7 +74,7 @@ func (o *Owners) onOtherBranch(s *replica, e *Epoch, from env.PeerID, merged Has
 	ours := s.epoch.owns(from) && s.epoch.Time.After(e.Time)
 	if b := s.candidacy; !ours && (e.owns(from) || b != nil && slices.Contains(b.newOwners, from)) {
 		// Until the two are merged, each continues with its own owners.
-		s.exclude(from, o.clock.Now())
+		s.campaign.exclude(from, o.clock.Now())
 		if b != nil && slices.Contains(b.newOwners, from) {
 			o.abandon(s, 2*answerTime)
 		}
@@ -103,14 +103,6 @@ func (o *Owners) onOtherBranch(s *replica, e *Epoch, from env.PeerID, merged Has
 		o.send(s.epoch.Sequencer, &ownerpb.Message{Body: &ownerpb.Message_Commit{Commit: &ownerpb.Commit{Epoch: e.proto(), WantReply: true}}})
 		o.sendCommit(from, s)
 	}
-}
-
-// exclude keeps a peer from becoming an owner for excludeTime.
-func (s *replica) exclude(p env.PeerID, now time.Time) {
-	if s.campaign.excluded == nil {
-		s.campaign.excluded = map[env.PeerID]time.Time{}
-	}
-	s.campaign.excluded[p] = now
 }
 
 // contactRival tells the other branch's sequencer of this branch: with Merge, so that it appends this log, if the other

@@ -7,7 +7,6 @@ import (
 	"tidings/internal/env"
 	"tidings/internal/wire"
 	"tidings/overlay"
-	"tidings/overlay/owner/ownerpb"
 )
 
 // An Application is the layer above. Its methods are called from within Receive, Run and other methods of Owners.
@@ -62,11 +61,6 @@ func (c Config) withDefaults() Config {
 const (
 	// answerTime is how long an owner may take to answer before a request is repeated.
 	answerTime = time.Second
-	// leafSettleTime is the delay after a change of the leaf: members come and go in groups, and each change of owners
-	// costs three rounds.
-	leafSettleTime = 2 * time.Second
-	// rankTime is how much later each owner campaigns than the next nearer one.
-	rankTime = 3 * time.Second
 )
 
 // Owners is one node's part in all logs. It is not safe for concurrent use.
@@ -84,18 +78,17 @@ type Owners struct {
 	*server
 	*locator
 	*liveness
+	*membership
 	*acceptor
 	*sequencer
+	*proposer
+	*departure
 	app   Application
 	stats Stats
 
-	replicas      replicas
-	checkOwnersAt time.Time                          // time of the next check of all owners; zero: none planned
-	listed        map[env.PeerID]map[overlay.ID]bool // keys listed so far by sequencers whose heartbeat did not match
-	candidacies   int                                // candidacies that hold a slot; at most maxCandidacies
-	waitingKeys   []overlay.ID                       // keys whose campaigns wait for a slot, in order
-	started       bool                               // the overlay was active once, and resume was called
-	leaving       *departure                         // non-nil when the node is leaving: it hands over its keys and owns no new ones
+	replicas replicas
+	listed   map[env.PeerID]map[overlay.ID]bool // keys listed so far by sequencers whose heartbeat did not match
+	started  bool                               // the overlay was active once, and resume was called
 }
 
 // New returns the Owners of a node, with the logs that a former run has stored, and registers it with the overlay. It
@@ -118,13 +111,20 @@ func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifie
 	o.server = &server{peers: o.peers, replicas: &o.replicas, storage: o.storage}
 	o.locator = &locator{timers: o.timers, peers: o.peers, replicas: &o.replicas, puller: o.puller}
 	o.liveness = &liveness{timers: o.timers, lease: o.cfg.Lease, matched: map[env.PeerID]time.Time{}}
+	o.membership = &membership{timers: o.timers, peers: o.peers, replicas: &o.replicas}
 	o.acceptor = &acceptor{
-		timers: o.timers, peers: o.peers, replicas: &o.replicas, storage: o.storage, puller: o.puller, liveness: o.liveness, signer: signer,
+		timers: o.timers, peers: o.peers, replicas: &o.replicas, storage: o.storage, membership: o.membership, puller: o.puller,
+		liveness: o.liveness, signer: signer,
 	}
 	o.sequencer = &sequencer{
-		timers: o.timers, peers: o.peers, replicas: &o.replicas, storage: o.storage, puller: o.puller, signer: signer, app: app,
-		noQuorum: func(s *replica) { o.campaignIn(s, 0) },
+		timers: o.timers, peers: o.peers, replicas: &o.replicas, storage: o.storage, membership: o.membership, puller: o.puller, signer: signer, app: app,
 	}
+	o.proposer = &proposer{
+		timers: o.timers, peers: o.peers, membership: o.membership, replicas: &o.replicas, storage: o.storage, puller: o.puller,
+		liveness: o.liveness, locator: o.locator, acceptor: o.acceptor, sequencer: o.sequencer, epochs: o.epochs, signer: signer,
+		commit: o.commitEpoch,
+	}
+	o.departure = &departure{timers: o.timers, membership: o.membership, replicas: &o.replicas}
 	if err := o.load(verify, e.Clock.Now()); err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func (o *Owners) Run(now time.Time) time.Time {
 		case taskCampaign:
 			if s != nil && !s.campaign.at.IsZero() && !s.campaign.at.After(now) {
 				s.campaign.at = time.Time{}
-				o.campaign(s)
+				o.proposer.campaign(s)
 			}
 		case taskRetryCandidacy:
 			if s != nil && s.candidacy != nil {
@@ -178,16 +178,13 @@ func (o *Owners) Run(now time.Time) time.Time {
 			o.heartbeat(now)
 			o.after(o.spread(o.cfg.HeartbeatInterval), t)
 		case taskCheckAllOwners:
-			if !o.checkOwnersAt.IsZero() && !o.checkOwnersAt.After(now) {
-				o.checkOwnersAt = time.Time{}
-				o.checkAllOwners()
-			}
+			o.checkAllOwners()
 		case taskCheckOwners:
 			if s != nil && s.owned {
 				o.checkOwners(s)
 			}
 		case taskHandOverTimeout:
-			o.handOverTimeout(now)
+			o.departure.timeout(now)
 		}
 	}
 }
@@ -201,17 +198,6 @@ func (o *Owners) resume() {
 		}
 	}
 	o.LeafChanged()
-}
-
-// RequestOwners asks the root of a URL's key to found a log if the key has no owners. If this node keeps a log whose
-// owners are all gone, the new owners continue that log. done is told whether the root received the request.
-func (o *Owners) RequestOwners(key overlay.ID, url string, done func(ok bool)) {
-	want := &ownerpb.RequestOwners{Url: url}
-	if s := o.replicas.byKey[key]; s != nil && len(s.log.chain) > 0 && o.node.State() == overlay.Active {
-		want.Record = o.node.Self().Raw
-	}
-	o.node.Route(wire.Owner, key, encode(&ownerpb.Message{Body: &ownerpb.Message_RequestOwners{RequestOwners: want}}),
-		func(_ overlay.Receipt, ok bool) { done(ok) })
 }
 
 // Follow makes this node keep the log of a key.
@@ -240,10 +226,3 @@ func (o *Owners) Unfollow(key overlay.ID) {
 
 // PeerGone does nothing: owners are members of one leaf, and LeafChanged reports its changes.
 func (o *Owners) PeerGone(env.PeerID) {}
-
-// LeafChanged plans a check of all owners.
-func (o *Owners) LeafChanged() {
-	if o.checkOwnersAt.IsZero() {
-		o.checkOwnersAt = o.after(leafSettleTime, task{kind: taskCheckAllOwners})
-	}
-}

@@ -29,9 +29,7 @@ func (o *Owners) receive(from env.PeerID, m *ownerpb.Message) error {
 	case *ownerpb.Message_OwnersFound:
 		return o.Resolver.onOwnersFound(b.OwnersFound)
 	case *ownerpb.Message_Prepare:
-		if s := o.acceptor.onPrepare(from, b.Prepare); s != nil && s.leader != nil {
-			o.campaignIn(s, candidacyTime) // in case that candidate fails
-		}
+		o.acceptor.onPrepare(from, b.Prepare)
 	case *ownerpb.Message_Promise:
 		return o.onPromise(from, b.Promise)
 	case *ownerpb.Message_Sign:

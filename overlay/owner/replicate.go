@@ -39,7 +39,7 @@ func (q *sequencer) retryReplicate(s *replica, now time.Time) {
 	case l.inflight != nil:
 		if l.inflight.tries > 3 && s.noQuorumSince.IsZero() {
 			s.noQuorumSince = now
-			q.noQuorum(s)
+			q.campaignIn(s, 0)
 		}
 		again = min(time.Duration(l.inflight.tries), 5) * answerTime
 		q.sendReplicate(s, l.inflight)

@@ -50,7 +50,7 @@ func (o *Owners) onCommit(from env.PeerID, m *ownerpb.Commit) error {
 			return nil
 		}
 		if s.epoch != nil && s.epoch.owns(from) && !e.owns(from) {
-			s.exclude(from, o.clock.Now()) // the sender is about to leave the network
+			s.campaign.exclude(from, o.clock.Now()) // the sender is about to leave the network
 		}
 		o.commitEpoch(s, e, from)
 	}
@@ -94,6 +94,6 @@ func (o *Owners) commitEpoch(s *replica, e *Epoch, from env.PeerID) {
 		s.notOwnerSince = now
 	}
 	o.after(leafSettleTime, task{kind: taskCheckOwners, key: s.key}) // the leaf may have changed during the candidacy
-	o.startHandOver(s)
-	o.checkHandOver()
+	o.departure.start(s)
+	o.departure.check()
 }
