@@ -9,7 +9,7 @@ type Retained struct{ Pulled, Listed, Abandoned, Lagging, Bodies, CacheOrder int
 
 func (o *Owners) Retained() (h Retained) {
 	h.Pulled, h.Bodies, h.CacheOrder = o.puller.bytes, len(o.bodies.byEntry), len(o.bodies.order)
-	for _, l := range o.listed {
+	for _, l := range o.keeper.listed {
 		h.Listed += len(l)
 	}
 	for _, s := range o.replicas.byKey {

@@ -3,12 +3,12 @@ package owner
 // Offer takes an entry from the tree, with its body, and with its epoch if the sender thought it might be new. It
 // returns the entry and what became of it. refused is called later if the entry was added but the disk refused it:
 // the entry is a gap then.
-func (o *Owners) Offer(raw, body, epoch []byte, refused func(*Entry)) (*Entry, OfferResult) {
-	e, err := OpenEntry(o.epochs.verify, raw)
+func (l *learner) Offer(raw, body, epoch []byte, refused func(*Entry)) (*Entry, OfferResult) {
+	e, err := OpenEntry(l.epochs.verify, raw)
 	if err != nil {
 		return nil, Refused
 	}
-	s := o.replicas.byKey[e.Key]
+	s := l.replicas.byKey[e.Key]
 	if s == nil || !s.follow && !s.owned {
 		return e, Refused
 	}
@@ -16,40 +16,40 @@ func (o *Owners) Offer(raw, body, epoch []byte, refused func(*Entry)) (*Entry, O
 	// another branch, the owners of the former may never have committed the entry. Invalid epochs are ignored.
 	in, by := e.At.Branch, e.Signer
 	if len(epoch) > 0 {
-		n, err := o.epochs.read(epoch)
-		if err == nil && n.Key == s.key && (s.epoch == nil || s.epoch.Branch == e.At.Branch && s.epoch.Number < e.At.Epoch) && o.acceptable(s, n) {
-			o.commitEpoch(s, n, n.Sequencer)
+		n, err := l.epochs.read(epoch)
+		if err == nil && n.Key == s.key && (s.epoch == nil || s.epoch.Branch == e.At.Branch && s.epoch.Number < e.At.Epoch) && l.locator.acceptable(s, n) {
+			l.commit(s, n, n.Sequencer)
 		}
-		if err == nil && n.Key == s.key && n.AfterHash == e.Hash && n.certifiedBy(n.Owners) && (o.needsLookup(s, n) || o.ownersPlausible(s, n)) {
+		if err == nil && n.Key == s.key && n.AfterHash == e.Hash && n.certifiedBy(n.Owners) && (l.locator.needsLookup(s, n) || l.locator.ownersPlausible(s, n)) {
 			in, by = n.Branch, n.Sequencer
 		}
 	}
 	if s.log.has(e) && (s.epoch == nil || s.epoch.Branch == in || s.log.visible.has(e)) {
-		o.markCommitted(s, e.Hash)
+		l.storage.markCommitted(s, e.Hash)
 		return e, Known
 	}
 	switch {
-	case s.epoch != nil && in > s.epoch.Branch && by != s.epoch.Sequencer && !o.silent(s):
+	case s.epoch != nil && in > s.epoch.Branch && by != s.epoch.Sequencer && !l.liveness.silent(s):
 		return e, OtherBranch
 	case s.epoch == nil || in != s.epoch.Branch || e.At.Branch != in || e.At.Epoch > s.epoch.Number:
 		return e, Gap
 	case e.At.Epoch < s.epoch.Number && e.Hash != s.epoch.AfterHash:
 		return e, Gap
 	case e.At.Epoch == s.epoch.Number && e.Signer != s.epoch.Sequencer:
-		o.stats.Untrusted++
+		l.stats.Untrusted++
 		return e, Refused
 	case e.Prev != s.log.headHash() || len(body) == 0 && e.Size > 0:
 		return e, Gap
 	case HashOf(body) != e.Body:
 		return e, Refused
 	}
-	o.heard(s)
-	o.append(s, []*Entry{e}, [][]byte{body}, false, func(ok bool) {
+	l.liveness.heard(s)
+	l.storage.append(s, []*Entry{e}, [][]byte{body}, false, func(ok bool) {
 		if !ok {
 			refused(e)
 		}
 	})
-	o.markCommitted(s, e.Hash)
+	l.storage.markCommitted(s, e.Hash)
 	return e, Added
 }
 

@@ -14,19 +14,11 @@ type Application interface {
 	// VisibleChanged reports that the result of Visible has changed.
 	VisibleChanged(key overlay.ID)
 
-	// Absorb hands the sequencer a body of another branch; what is new in it is to be appended.
-	Absorb(key overlay.ID, body []byte)
-
-	// Absorbing reports whether something that Absorb took is still to be appended.
-	Absorbing(key overlay.ID) bool
-	// BranchMerged reports to the sequencer that another branch has ended in its own. Followers of the other
-	// branch may not know yet.
-	BranchMerged(key overlay.ID)
-
 	// Weight returns the number of clients in a key's tree; ok is false if this node is not the tree's root.
 	Weight(key overlay.ID) (weight int, ok bool)
 
 	SequencerApplication
+	MergeApplication
 	ResolverApplication
 }
 
@@ -83,12 +75,14 @@ type Owners struct {
 	*sequencer
 	*proposer
 	*departure
+	*learner
+	*merger
+	*keeper
 	app   Application
 	stats Stats
 
 	replicas replicas
-	listed   map[env.PeerID]map[overlay.ID]bool // keys listed so far by sequencers whose heartbeat did not match
-	started  bool                               // the overlay was active once, and resume was called
+	started  bool // the overlay was active once, and resume was called
 }
 
 // New returns the Owners of a node, with the logs that a former run has stored, and registers it with the overlay. It
@@ -101,13 +95,12 @@ func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifie
 		signer:   signer,
 		app:      app,
 		replicas: newReplicas(signer.PeerID()),
-		listed:   map[env.PeerID]map[overlay.ID]bool{},
 	}
 	o.peers = &peers{node: node, net: e.Network, self: signer.PeerID(), owners: o.cfg.Owners, stats: &o.stats}
 	o.epochs = &epochs{verify: verify, cache: cfg.EpochCache, replicas: &o.replicas, peers: o.peers}
 	o.Resolver = newResolver(o.timers, o.peers, o.epochs, o, app)
 	o.storage = newStorage(e, &o.stats, &o.replicas, app.VisibleChanged)
-	o.puller = &puller{timers: o.timers, peers: o.peers, replicas: &o.replicas, epochs: o.epochs, storage: o.storage, finish: o.finishPull}
+	o.puller = &puller{timers: o.timers, peers: o.peers, replicas: &o.replicas, epochs: o.epochs, storage: o.storage}
 	o.server = &server{peers: o.peers, replicas: &o.replicas, storage: o.storage}
 	o.locator = &locator{timers: o.timers, peers: o.peers, replicas: &o.replicas, puller: o.puller}
 	o.liveness = &liveness{timers: o.timers, lease: o.cfg.Lease, matched: map[env.PeerID]time.Time{}}
@@ -122,9 +115,22 @@ func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifie
 	o.proposer = &proposer{
 		timers: o.timers, peers: o.peers, membership: o.membership, replicas: &o.replicas, storage: o.storage, puller: o.puller,
 		liveness: o.liveness, locator: o.locator, acceptor: o.acceptor, sequencer: o.sequencer, epochs: o.epochs, signer: signer,
-		commit: o.commitEpoch,
 	}
 	o.departure = &departure{timers: o.timers, membership: o.membership, replicas: &o.replicas}
+	o.learner = &learner{
+		timers: o.timers, peers: o.peers, replicas: &o.replicas, storage: o.storage, epochs: o.epochs, puller: o.puller,
+		liveness: o.liveness, locator: o.locator, acceptor: o.acceptor, sequencer: o.sequencer, proposer: o.proposer, departure: o.departure,
+	}
+	o.merger = &merger{
+		timers: o.timers, peers: o.peers, replicas: &o.replicas, storage: o.storage, epochs: o.epochs, puller: o.puller,
+		locator: o.locator, sequencer: o.sequencer, proposer: o.proposer, learner: o.learner, app: app,
+	}
+	o.keeper = &keeper{
+		timers: o.timers, peers: o.peers, membership: o.membership, replicas: &o.replicas, storage: o.storage, puller: o.puller,
+		liveness: o.liveness, sequencer: o.sequencer, proposer: o.proposer, interval: o.cfg.HeartbeatInterval,
+		listed: map[env.PeerID]map[overlay.ID]bool{}, weight: app.Weight,
+	}
+	o.puller.finish, o.proposer.commit, o.learner.otherBranch = o.learner.take, o.learner.commit, o.merger.onOtherBranch
 	if err := o.load(verify, e.Clock.Now()); err != nil {
 		return nil, err
 	}
@@ -167,16 +173,14 @@ func (o *Owners) Run(now time.Time) time.Time {
 			}
 		case taskContactRival:
 			if s != nil {
-				s.rival.contacted = false
-				o.retryContact(s, now)
+				o.merger.retryContact(s, now)
 			}
 		case taskLookUpAgain:
 			if s != nil {
 				o.lookUpAgain(s)
 			}
 		case taskHeartbeat:
-			o.heartbeat(now)
-			o.after(o.spread(o.cfg.HeartbeatInterval), t)
+			o.keeper.heartbeat(now)
 		case taskCheckAllOwners:
 			o.checkAllOwners()
 		case taskCheckOwners:
@@ -198,30 +202,6 @@ func (o *Owners) resume() {
 		}
 	}
 	o.LeafChanged()
-}
-
-// Follow makes this node keep the log of a key.
-func (o *Owners) Follow(key overlay.ID, url string) {
-	s := o.replicas.ensure(key, url, o.clock.Now())
-	if !s.follow {
-		s.follow = true
-		o.save(s, nil)
-	}
-}
-
-// Unfollow ends a Follow. The log is forgotten unless this node is an owner.
-func (o *Owners) Unfollow(key overlay.ID) {
-	s := o.replicas.byKey[key]
-	if s == nil || !s.follow {
-		return
-	}
-	s.follow = false
-	o.Release(key, Hash{})
-	if !s.owned {
-		o.forget(s)
-		return
-	}
-	o.save(s, nil)
 }
 
 // PeerGone does nothing: owners are members of one leaf, and LeafChanged reports its changes.

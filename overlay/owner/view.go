@@ -108,3 +108,24 @@ func (o *Owners) Visible(key overlay.ID) []*Entry {
 	}
 	return nil
 }
+
+// Note returns a key's note; nil if there is none. It searches the entries that were added since the note was set.
+func (o *Owners) Note(key overlay.ID) []byte {
+	if s := o.replicas.byKey[key]; s != nil {
+		return s.currentNote()
+	}
+	return nil
+}
+
+// currentNote returns the note without the hash; nil if there is none, or if the log here lacks the entry that it refers
+// to, as it may after a forced reconfiguration.
+func (s *replica) currentNote() []byte {
+	if len(s.note) < len(Hash{}) {
+		return nil
+	}
+	after := Hash(s.note[:len(Hash{})])
+	if after != (Hash{}) && s.log.find(after) < 0 {
+		return nil
+	}
+	return s.note[len(Hash{}):]
+}

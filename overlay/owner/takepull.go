@@ -2,46 +2,46 @@ package owner
 
 import "slices"
 
-// finishPull verifies what was pulled, and takes the entries, the epoch and the note.
-func (o *Owners) finishPull(s *replica) {
+// take verifies what was pulled, and takes the entries, the epoch and the note.
+func (l *learner) take(s *replica) {
 	p := s.pull
-	if !p.lookedUp && o.needsLookup(s, p.epoch) {
+	if !p.lookedUp && l.locator.needsLookup(s, p.epoch) {
 		p.lookingUp = true
-		o.lookUp(s, func() {
+		l.locator.lookUp(s, func() {
 			if s.pull == p {
 				p.lookingUp, p.lookedUp = false, true
-				o.finishPull(s)
+				l.take(s)
 			}
 		})
 		return
 	}
 	if !p.lookedUp {
-		o.lookUpLater(s, p.epoch, p.from.ID)
+		l.locator.lookUpLater(s, p.epoch, p.from.ID)
 	}
 	e := s.epoch
-	if e == nil || p.epoch.Branch == e.Branch && p.epoch.Number > e.Number && o.acceptable(s, p.epoch) ||
-		p.epoch.Branch != e.Branch && o.maySwitch(s, p.epoch, p.from.ID) {
+	if e == nil || p.epoch.Branch == e.Branch && p.epoch.Number > e.Number && l.locator.acceptable(s, p.epoch) ||
+		p.epoch.Branch != e.Branch && l.maySwitch(s, p.epoch, p.from.ID) {
 		e = p.epoch
-		if !e.certifiedBy(e.Owners) || s.epoch == nil && !o.acceptable(s, e) {
-			o.stats.Untrusted++
-			o.puller.end(s, false)
+		if !e.certifiedBy(e.Owners) || s.epoch == nil && !l.locator.acceptable(s, e) {
+			l.stats.Untrusted++
+			l.puller.end(s, false)
 			return
 		}
 	}
 	if p.epoch.Branch != e.Branch {
 		// Another branch is live, which this node may not follow yet.
-		o.puller.end(s, false)
-		if !o.needsLookup(s, p.epoch) { // otherwise the lookup found nobody, and onOtherBranch would pull again
-			o.onOtherBranch(s, p.epoch, p.from.ID, Hash{}, false)
+		l.puller.end(s, false)
+		if !l.locator.needsLookup(s, p.epoch) { // otherwise the lookup found nobody, and onOtherBranch would pull again
+			l.otherBranch(s, p.epoch, p.from.ID, Hash{}, false)
 		}
 		return
 	}
 	if slices.ContainsFunc(p.entries, func(n *Entry) bool { return !e.admits(n) }) {
-		o.stats.Untrusted++
-		o.puller.end(s, false)
+		l.stats.Untrusted++
+		l.puller.end(s, false)
 		return
 	}
-	if n := len(p.entries); n > 0 && !p.committed && !p.takeUncommitted && !e.owns(o.self) {
+	if n := len(p.entries); n > 0 && !p.committed && !p.takeUncommitted && !e.owns(l.self) {
 		p.have, p.committed = p.entries[n-1].Prev, true
 		p.entries, p.bodies = p.entries[:n-1], p.bodies[:n-1] // the entry comes again when it is committed
 	}
@@ -53,31 +53,31 @@ func (o *Owners) finishPull(s *replica) {
 	case last == nil || s.log.find(last.Hash) >= 0:
 		// Nothing that is not here already.
 	case last.Signer == e.Sequencer && last.At.Branch == e.Branch && last.At.Epoch == e.Number, last.Hash == e.AfterHash:
-		o.appendPulled(s)
+		l.appendPulled(s)
 	default:
-		o.stats.Untrusted++
-		o.puller.end(s, false)
+		l.stats.Untrusted++
+		l.puller.end(s, false)
 		return
 	}
 	if e != s.epoch {
-		o.commitEpoch(s, e, p.from.ID)
+		l.commit(s, e, p.from.ID)
 	}
 	if p.committed {
-		o.markCommitted(s, p.have)
+		l.storage.markCommitted(s, p.have)
 	}
 	if p.from.ID == e.Sequencer {
-		o.heard(s)
+		l.liveness.heard(s)
 	}
 	if p.epoch.Hash == e.Hash {
-		o.takeNote(s, p.note, p.version, p.from.ID)
+		l.takeNote(s, p.note, p.version, p.from.ID)
 	}
 	if !p.storing {
-		o.puller.end(s, true)
+		l.puller.end(s, true)
 	}
 }
 
 // appendPulled appends the new ones of the pulled entries to the log.
-func (o *Owners) appendPulled(s *replica) {
+func (l *learner) appendPulled(s *replica) {
 	p := s.pull
 	fresh, bodies, restart := p.entries, p.bodies, p.restart
 	if restart {
@@ -99,17 +99,17 @@ func (o *Owners) appendPulled(s *replica) {
 			if s.epoch != nil && !s.epoch.owns(p.from.ID) {
 				return // an owner may still have the body
 			}
-			o.stats.Lost++ // readers miss the items, but the chain stays complete
+			l.stats.Lost++ // readers miss the items, but the chain stays complete
 		}
 	}
 	if s.leader != nil && restart {
 		return // the sequencer's own log is authoritative
 	}
 	p.storing = true
-	o.append(s, fresh, bodies, restart, func(ok bool) {
+	l.storage.append(s, fresh, bodies, restart, func(ok bool) {
 		p.storing = false
 		if s.pull == p {
-			o.puller.end(s, ok)
+			l.puller.end(s, ok)
 		}
 	})
 }

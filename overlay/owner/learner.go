@@ -1,0 +1,210 @@
+package owner
+
+import (
+	"slices"
+	"time"
+
+	"tidings/internal/env"
+	"tidings/internal/plant"
+	"tidings/overlay/owner/ownerpb"
+)
+
+// A learner takes the epochs, entries and notes that others have committed, as a learner in Paxos does. They come in
+// messages, in pulls, and from the tree.
+type learner struct {
+	*timers
+	*peers
+	replicas  *replicas
+	storage   *storage
+	epochs    *epochs
+	puller    *puller
+	liveness  *liveness
+	locator   *locator
+	acceptor  *acceptor
+	sequencer *sequencer
+	proposer  *proposer
+	departure *departure
+	// otherBranch is called with the news that another branch of a key is live. If told, merged is the head of this
+	// node's branch that the other branch has appended; the zero hash if there was nothing to append.
+	otherBranch func(s *replica, e *Epoch, from env.PeerID, merged Hash, told bool)
+}
+
+// onCommit handles news of a certified epoch.
+func (l *learner) onCommit(from env.PeerID, m *ownerpb.Commit) error {
+	e, err := l.epochs.open(m.Epoch)
+	if err != nil {
+		return err
+	}
+	if l.keyOf(e.URL) != e.Key {
+		return errKey
+	}
+	s := l.replicas.byKey[e.Key]
+	if s == nil {
+		return nil // all signers have a replica; other nodes have no use for the epoch
+	}
+	l.locator.lookUpLater(s, e, from)
+	if s.epoch != nil && e.Branch != s.epoch.Branch {
+		merged, _ := hashFrom(m.MergedHead)
+		l.otherBranch(s, e, from, merged, m.Absorbed)
+		return nil
+	}
+	switch {
+	case s.epoch != nil && (e.Number < s.epoch.Number || m.WantReply && e.Number == s.epoch.Number):
+		l.sendCommit(from, s)
+		return nil
+	case s.epoch == nil || e.Number > s.epoch.Number:
+		if l.locator.needsLookup(s, e) {
+			l.puller.pullFrom(s, from) // the pull starts with a lookup
+			return nil
+		}
+		if !l.locator.acceptable(s, e) {
+			l.stats.Untrusted++
+			return nil
+		}
+		if s.epoch != nil && s.epoch.owns(from) && !e.owns(from) {
+			s.campaign.exclude(from, l.clock.Now()) // the sender is about to leave the network
+		}
+		l.commit(s, e, from)
+	}
+	if e.Hash == s.epoch.Hash && s.epoch.owns(from) {
+		l.takeNote(s, m.Note, m.Version, from)
+	}
+	return nil
+}
+
+// commit puts a certified epoch in force here, and drops entries that it does not continue.
+func (l *learner) commit(s *replica, e *Epoch, from env.PeerID) {
+	if plant.Clinging && s.epoch != nil && s.epoch.owns(l.self) && !e.owns(l.self) {
+		return
+	}
+	now := l.clock.Now()
+	if s.epoch != nil && s.epoch.Branch != e.Branch {
+		s.campaign.excluded = nil
+	}
+	l.proposer.releaseSlot(s.candidacy)
+	l.replicas.setEpoch(s, e)
+	s.settle()
+	s.url, s.lastHeard, s.noQuorumSince, s.candidacy, s.campaign.promisedElsewhere = e.URL, now, time.Time{}, nil, 0
+	s.campaign.abandoned = nil
+	ops := l.storage.cut(s, e)
+	if plant.StepBack && !s.owned && len(s.log.chain) > 1 {
+		s.log.set(s.log.chain[:len(s.log.chain)-1])
+	}
+	l.storage.save(s, nil, ops...)
+	if s.log.headHash() == e.AfterHash {
+		s.log.committed = e.AfterHash
+	}
+	l.storage.updateVisible(s)
+	l.sequencer.epochChanged(s)
+	switch {
+	case s.owned:
+		s.notOwnerSince = time.Time{}
+		if s.log.headHash() != e.AfterHash && s.log.find(e.AfterHash) < 0 && from != l.self {
+			l.puller.pullFrom(s, from)
+		}
+	case !s.follow:
+		s.notOwnerSince = now
+	}
+	l.after(leafSettleTime, task{kind: taskCheckOwners, key: s.key}) // the leaf may have changed during the candidacy
+	l.departure.start(s)
+	l.departure.check()
+}
+
+// maySwitch reports whether a node may leave its branch for another certified one.
+func (l *learner) maySwitch(s *replica, e *Epoch, from env.PeerID) bool {
+	return e.certifiedBy(e.Owners) && l.locator.ownersPlausible(s, e) && s.leader == nil && l.prefersBranch(s, e, from)
+}
+
+// prefersBranch reports whether a node that does not lead prefers another branch to its own. There are three reasons.
+// The other branch continues after a merge, or an owner has left the own branch for it, as told by one of its
+// owners, since followers may not have heard that their branch ended. Or the own branch is dead, as far as is
+// known here. Or the own sequencer has joined the other branch: it says so, leads there, or has signed
+// its epoch, and a sequencer signs epochs of other branches only to found them.
+func (l *learner) prefersBranch(s *replica, e *Epoch, from env.PeerID) bool {
+	since := e.Time.After(s.epoch.Time)
+	goesOn := e.owns(from) && (e.Branch < s.epoch.Branch || since && s.epoch.owns(from))
+	joined := from == s.epoch.Sequencer ||
+		since && (e.Sequencer == s.epoch.Sequencer || slices.Contains(e.signers, s.epoch.Sequencer))
+	return !s.owned && (goesOn || l.locator.ownersGone(s)) || l.liveness.silent(s) || joined
+}
+
+// onReplicate stores an entry of the sequencer in force and acknowledges it.
+func (l *learner) onReplicate(from env.PeerID, m *ownerpb.Replicate) error {
+	e, err := OpenEntry(l.epochs.verify, m.Entry)
+	if err != nil {
+		return err
+	}
+	s := l.replicas.byKey[e.Key]
+	if s != nil && !l.alive(from) && (s.epoch == nil || !s.epoch.owns(from)) {
+		return nil // the sequencer of a key is an owner or in the leaf
+	}
+	switch {
+	case s == nil || s.epoch == nil:
+		if s == nil {
+			return nil // this node knows no log of the key; heartbeats will repeat the epoch
+		}
+		l.puller.pullFrom(s, from)
+		return nil
+	case s.owned && s.promisedAway() && e.At.Branch == s.epoch.Branch && e.At.Epoch == s.epoch.Number:
+		// This owner has promised to accept nothing more of this epoch, including entries pulled since: a
+		// candidate may have proposed an epoch without them. If that candidacy failed, only a later epoch
+		// makes this node accept entries again, so the sequencer has to know.
+		if from == s.epoch.Sequencer {
+			l.acceptor.sendPromise(from, s, s.epoch.Number, s.promisedNumber())
+		}
+		return nil
+	case s.log.has(e):
+		if l.storage.durable(e.Hash) {
+			l.sendReplicateAck(e, from)
+		}
+		return nil
+	case e.At.Branch != s.epoch.Branch || e.At.Epoch > s.epoch.Number:
+		l.puller.pullFrom(s, from) // the pull brings the epoch too
+		return nil
+	case e.At.Epoch < s.epoch.Number:
+		l.sendCommit(from, s)
+		return nil
+	case !s.epoch.admits(e):
+		l.stats.Untrusted++
+		return errAfter
+	case e.Signer != s.epoch.Sequencer:
+		l.stats.Untrusted++
+		return errSigner
+	case !s.owned:
+		return nil
+	}
+	l.liveness.heard(s)
+	if e.Prev != s.log.headHash() || len(m.Body) == 0 && e.Size > 0 {
+		l.puller.pullFrom(s, from)
+		return nil
+	}
+	if HashOf(m.Body) != e.Body {
+		return errBody
+	}
+	l.storage.append(s, []*Entry{e}, [][]byte{m.Body}, false, func(ok bool) {
+		if ok {
+			l.sendReplicateAck(e, from)
+		}
+	})
+	return nil
+}
+
+// onNote handles the sequencer's note.
+func (l *learner) onNote(from env.PeerID, m *ownerpb.Note) {
+	s := l.replicas.of(m.Key)
+	if s == nil || s.epoch == nil || from != s.epoch.Sequencer || m.Branch != s.epoch.Branch || m.Number != s.epoch.Number {
+		return
+	}
+	l.liveness.heard(s)
+	l.takeNote(s, m.Note, m.Version, from)
+}
+
+// takeNote stores a note that is newer than the one here. The sequencer's note is always taken, because the note of
+// another branch may have a higher version.
+func (l *learner) takeNote(s *replica, note []byte, version uint64, from env.PeerID) {
+	if s.leader != nil || version == s.version || version < s.version && from != s.epoch.Sequencer || len(note) > MaxNote {
+		return
+	}
+	s.note, s.version = note, version
+	l.storage.save(s, nil)
+}
