@@ -11,10 +11,7 @@ import (
 
 // An acceptor answers candidates with promises and signatures, as an acceptor in Paxos does.
 type acceptor struct {
-	*timers
-	*peers
 	*membership
-	replicas *replicas
 	storage  *storage
 	puller   *puller
 	liveness *liveness

@@ -140,7 +140,7 @@ func FuzzEpoch(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(someEpoch(1).Bytes())
 	f.Add(someEpoch(5).Bytes())
-	o := &epochs{verify: verify, replicas: &replicas{}}
+	o := &epochs{verify: verify, base: base{replicas: &replicas{}}}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e, err := o.read(b)
 		if err != nil {
@@ -214,7 +214,7 @@ func TestTheLargestMessagesFitIntoAFrame(t *testing.T) {
 			t.Fatal("a signature was refused")
 		}
 	}
-	if _, err := (&epochs{verify: verify, replicas: &replicas{}}).read(e.Bytes()); err != nil {
+	if _, err := (&epochs{verify: verify, base: base{replicas: &replicas{}}}).read(e.Bytes()); err != nil {
 		t.Fatal(err)
 	}
 	key, hash := e.Key[:], HashOf(nil)

@@ -12,9 +12,7 @@ import (
 // A learner takes the epochs, entries and notes that others have committed, as a learner in Paxos does. They come in
 // messages, in pulls, and from the tree.
 type learner struct {
-	*timers
-	*peers
-	replicas  *replicas
+	base
 	storage   *storage
 	epochs    *epochs
 	puller    *puller
@@ -208,3 +206,179 @@ func (l *learner) takeNote(s *replica, note []byte, version uint64, from env.Pee
 	s.note, s.version = note, version
 	l.storage.save(s, nil)
 }
+
+// take verifies what was pulled, and takes the entries, the epoch and the note.
+func (l *learner) take(s *replica) {
+	p := s.pull
+	if !p.lookedUp && l.locator.needsLookup(s, p.epoch) {
+		p.lookingUp = true
+		l.locator.lookUp(s, func() {
+			if s.pull == p {
+				p.lookingUp, p.lookedUp = false, true
+				l.take(s)
+			}
+		})
+		return
+	}
+	if !p.lookedUp {
+		l.locator.lookUpLater(s, p.epoch, p.from.ID)
+	}
+	e := s.epoch
+	if e == nil || p.epoch.Branch == e.Branch && p.epoch.Number > e.Number && l.locator.acceptable(s, p.epoch) ||
+		p.epoch.Branch != e.Branch && l.maySwitch(s, p.epoch, p.from.ID) {
+		e = p.epoch
+		if !e.certifiedBy(e.Owners) || s.epoch == nil && !l.locator.acceptable(s, e) {
+			l.stats.Untrusted++
+			l.puller.end(s, false)
+			return
+		}
+	}
+	if p.epoch.Branch != e.Branch {
+		// Another branch is live, which this node may not follow yet.
+		l.puller.end(s, false)
+		if !l.locator.needsLookup(s, p.epoch) { // otherwise the lookup found nobody, and onOtherBranch would pull again
+			l.otherBranch(s, p.epoch, p.from.ID, Hash{}, false)
+		}
+		return
+	}
+	if slices.ContainsFunc(p.entries, func(n *Entry) bool { return !e.admits(n) }) {
+		l.stats.Untrusted++
+		l.puller.end(s, false)
+		return
+	}
+	if n := len(p.entries); n > 0 && !p.committed && !p.takeUncommitted && !e.owns(l.self) {
+		p.have, p.committed = p.entries[n-1].Prev, true
+		p.entries, p.bodies = p.entries[:n-1], p.bodies[:n-1] // the entry comes again when it is committed
+	}
+	var last *Entry
+	if len(p.entries) > 0 {
+		last = p.entries[len(p.entries)-1]
+	}
+	switch {
+	case last == nil || s.log.find(last.Hash) >= 0:
+		// Nothing that is not here already.
+	case last.Signer == e.Sequencer && last.At.Branch == e.Branch && last.At.Epoch == e.Number, last.Hash == e.AfterHash:
+		l.appendPulled(s)
+	default:
+		l.stats.Untrusted++
+		l.puller.end(s, false)
+		return
+	}
+	if e != s.epoch {
+		l.commit(s, e, p.from.ID)
+	}
+	if p.committed {
+		l.storage.markCommitted(s, p.have)
+	}
+	if p.from.ID == e.Sequencer {
+		l.liveness.heard(s)
+	}
+	if p.epoch.Hash == e.Hash {
+		l.takeNote(s, p.note, p.version, p.from.ID)
+	}
+	if !p.storing {
+		l.puller.end(s, true)
+	}
+}
+
+// appendPulled appends the new ones of the pulled entries to the log.
+func (l *learner) appendPulled(s *replica) {
+	p := s.pull
+	fresh, bodies, restart := p.entries, p.bodies, p.restart
+	if restart {
+		if at := s.log.find(fresh[0].Prev); at >= 0 && at == len(s.log.chain)-1 {
+			restart = false // the peer keeps fewer old entries, and continues from this node's head
+		}
+	} else if fresh[0].Prev != s.log.headHash() {
+		// The log here has grown, or was cut, while this was under way.
+		i := 0
+		for i < len(fresh) && s.log.find(fresh[i].Hash) >= 0 {
+			i++
+		}
+		if fresh, bodies = fresh[i:], bodies[i:]; len(fresh) == 0 || fresh[0].Prev != s.log.headHash() {
+			return
+		}
+	}
+	for i, e := range fresh {
+		if bodies[i] == nil && e.Size > 0 {
+			if s.epoch != nil && !s.epoch.owns(p.from.ID) {
+				return // an owner may still have the body
+			}
+			l.stats.Lost++ // readers miss the items, but the chain stays complete
+		}
+	}
+	if s.leader != nil && restart {
+		return // the sequencer's own log is authoritative
+	}
+	p.storing = true
+	l.storage.append(s, fresh, bodies, restart, func(ok bool) {
+		p.storing = false
+		if s.pull == p {
+			l.puller.end(s, ok)
+		}
+	})
+}
+
+// Offer takes an entry from the tree, with its body, and with its epoch if the sender thought it might be new. It
+// returns the entry and what became of it. refused is called later if the entry was added but the disk refused it:
+// the entry is a gap then.
+func (l *learner) Offer(raw, body, epoch []byte, refused func(*Entry)) (*Entry, OfferResult) {
+	e, err := OpenEntry(l.epochs.verify, raw)
+	if err != nil {
+		return nil, Refused
+	}
+	s := l.replicas.byKey[e.Key]
+	if s == nil || !s.follow && !s.owned {
+		return e, Refused
+	}
+	// The owners store the entry in its own epoch, or in a later one that continues from it. If that epoch started
+	// another branch, the owners of the former may never have committed the entry. Invalid epochs are ignored.
+	in, by := e.At.Branch, e.Signer
+	if len(epoch) > 0 {
+		n, err := l.epochs.read(epoch)
+		if err == nil && n.Key == s.key && (s.epoch == nil || s.epoch.Branch == e.At.Branch && s.epoch.Number < e.At.Epoch) && l.locator.acceptable(s, n) {
+			l.commit(s, n, n.Sequencer)
+		}
+		if err == nil && n.Key == s.key && n.AfterHash == e.Hash && n.certifiedBy(n.Owners) && (l.locator.needsLookup(s, n) || l.locator.ownersPlausible(s, n)) {
+			in, by = n.Branch, n.Sequencer
+		}
+	}
+	if s.log.has(e) && (s.epoch == nil || s.epoch.Branch == in || s.log.visible.has(e)) {
+		l.storage.markCommitted(s, e.Hash)
+		return e, Known
+	}
+	switch {
+	case s.epoch != nil && in > s.epoch.Branch && by != s.epoch.Sequencer && !l.liveness.silent(s):
+		return e, OtherBranch
+	case s.epoch == nil || in != s.epoch.Branch || e.At.Branch != in || e.At.Epoch > s.epoch.Number:
+		return e, Gap
+	case e.At.Epoch < s.epoch.Number && e.Hash != s.epoch.AfterHash:
+		return e, Gap
+	case e.At.Epoch == s.epoch.Number && e.Signer != s.epoch.Sequencer:
+		l.stats.Untrusted++
+		return e, Refused
+	case e.Prev != s.log.headHash() || len(body) == 0 && e.Size > 0:
+		return e, Gap
+	case HashOf(body) != e.Body:
+		return e, Refused
+	}
+	l.liveness.heard(s)
+	l.storage.append(s, []*Entry{e}, [][]byte{body}, false, func(ok bool) {
+		if !ok {
+			refused(e)
+		}
+	})
+	l.storage.markCommitted(s, e.Hash)
+	return e, Added
+}
+
+// OfferResult tells what became of an entry from the tree.
+type OfferResult uint8
+
+const (
+	Added       OfferResult = iota // the entry was appended to the log
+	Known                          // the log had the entry before
+	Gap                            // an earlier entry, the epoch or the body is missing: call Pull
+	OtherBranch                    // of a branch that will be merged into this one; the entry comes again
+	Refused                        // the entry is invalid, or nobody here follows the key
+)

@@ -21,11 +21,9 @@ const (
 // A membership tells who should own a key, and when it is time for this node to campaign for other owners or another
 // sequencer.
 type membership struct {
-	*timers
-	*peers
-	replicas *replicas
-	leaving  bool      // this node is leaving: it hands over its keys, and owns no new ones
-	checkAt  time.Time // time of the next check of all owners; zero: none planned
+	base
+	leaving bool      // this node is leaving: it hands over its keys, and owns no new ones
+	checkAt time.Time // time of the next check of all owners; zero: none planned
 }
 
 // A campaign is what a node knows of its attempts to begin an epoch of a key.
@@ -63,9 +61,7 @@ func (m *membership) desiredOwners(s *replica) []env.PeerID {
 func (m *membership) checkAllOwners() {
 	m.checkAt = time.Time{}
 	for _, s := range m.replicas.all() {
-		if s.epoch != nil && s.owned {
-			m.checkOwners(s)
-		}
+		m.checkOwners(s)
 	}
 }
 
@@ -73,7 +69,7 @@ func (m *membership) checkAllOwners() {
 // epoch in force.
 func (m *membership) checkOwners(s *replica) {
 	switch {
-	case s.candidacy != nil:
+	case !s.owned || s.candidacy != nil:
 	case s.ledBy(m.self):
 		if want := m.desiredOwners(s); want != nil && !sameSet(want, s.epoch.Owners) {
 			m.campaignIn(s, 0)
@@ -126,3 +122,30 @@ func (m *membership) mustHandOver(s *replica) bool {
 func (m *membership) neededForQuorum(s *replica) bool {
 	return m.living(s.epoch.Owners)-1 < quorum(len(s.epoch.Owners))
 }
+
+// A liveness knows when sequencers were last heard.
+type liveness struct {
+	*timers
+	lease   time.Duration            // how long a sequencer may be silent before other owners take over
+	matched map[env.PeerID]time.Time // time of the last matching heartbeat, by sequencer
+}
+
+// silent reports whether a key's sequencer has given no sign of life for 7/8 of a lease. The margin allows for
+// inexact clocks and heartbeats.
+func (l *liveness) silent(s *replica) bool {
+	return s.leader == nil && l.clock.Now().Sub(l.lastHeard(s)) > l.lease*7/8
+}
+
+// lastHeard returns the time of the sequencer's last sign of life, about this key or in a heartbeat.
+func (l *liveness) lastHeard(s *replica) time.Time {
+	at := s.lastHeard
+	if s.epoch != nil {
+		if b := l.matched[s.epoch.Sequencer]; b.After(at) {
+			at = b
+		}
+	}
+	return at
+}
+
+// heard records a sign of life of a key's sequencer.
+func (l *liveness) heard(s *replica) { s.lastHeard = l.clock.Now() }

@@ -1,7 +1,6 @@
 package owner
 
 import (
-	"log/slog"
 	"time"
 
 	"tidings/internal/env"
@@ -55,32 +54,27 @@ const (
 	answerTime = time.Second
 )
 
-// Owners is one node's part in all logs. It is not safe for concurrent use.
+// Owners is one node's part in all logs: components, to which it passes messages, tasks and calls. It is not safe for
+// concurrent use.
 type Owners struct {
 	*Resolver
-
-	*timers
-	*peers
-	cfg    Config
-	log    *slog.Logger
-	signer *wire.Signer
+	base
 	*epochs
 	*storage
 	*puller
-	*server
-	*locator
-	*liveness
+	server   *server
+	liveness *liveness
+	locator  *locator
 	*membership
-	*acceptor
+	acceptor *acceptor
 	*sequencer
 	*proposer
 	*departure
 	*learner
-	*merger
+	merger *merger
 	*keeper
-	app   Application
-	stats Stats
 
+	stats    Stats
 	replicas replicas
 	started  bool // the overlay was active once, and resume was called
 }
@@ -88,54 +82,47 @@ type Owners struct {
 // New returns the Owners of a node, with the logs that a former run has stored, and registers it with the overlay. It
 // acts once the node is active.
 func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifier, cfg Config, app Application) (*Owners, error) {
-	o := &Owners{
+	cfg = cfg.withDefaults()
+	o := &Owners{replicas: newReplicas(signer.PeerID())}
+	b := base{
 		timers:   &timers{clock: e.Clock, rand: e.Rand},
-		cfg:      cfg.withDefaults(),
-		log:      e.Log,
-		signer:   signer,
-		app:      app,
-		replicas: newReplicas(signer.PeerID()),
+		peers:    &peers{node: node, net: e.Network, self: signer.PeerID(), owners: cfg.Owners, stats: &o.stats},
+		replicas: &o.replicas,
 	}
-	o.peers = &peers{node: node, net: e.Network, self: signer.PeerID(), owners: o.cfg.Owners, stats: &o.stats}
-	o.epochs = &epochs{verify: verify, cache: cfg.EpochCache, replicas: &o.replicas, peers: o.peers}
-	o.Resolver = newResolver(o.timers, o.peers, o.epochs, o, app)
+	o.base = b
+	o.epochs = &epochs{base: b, verify: verify, cache: cfg.EpochCache}
+	o.Resolver = newResolver(b, o.epochs, o, app)
 	o.storage = newStorage(e, &o.stats, &o.replicas, app.VisibleChanged)
-	o.puller = &puller{timers: o.timers, peers: o.peers, replicas: &o.replicas, epochs: o.epochs, storage: o.storage}
-	o.server = &server{peers: o.peers, replicas: &o.replicas, storage: o.storage}
-	o.locator = &locator{timers: o.timers, peers: o.peers, replicas: &o.replicas, puller: o.puller}
-	o.liveness = &liveness{timers: o.timers, lease: o.cfg.Lease, matched: map[env.PeerID]time.Time{}}
-	o.membership = &membership{timers: o.timers, peers: o.peers, replicas: &o.replicas}
-	o.acceptor = &acceptor{
-		timers: o.timers, peers: o.peers, replicas: &o.replicas, storage: o.storage, membership: o.membership, puller: o.puller,
-		liveness: o.liveness, signer: signer,
-	}
-	o.sequencer = &sequencer{
-		timers: o.timers, peers: o.peers, replicas: &o.replicas, storage: o.storage, membership: o.membership, puller: o.puller, signer: signer, app: app,
-	}
+	o.puller = &puller{base: b, epochs: o.epochs, storage: o.storage}
+	o.server = &server{base: b, storage: o.storage}
+	o.liveness = &liveness{timers: b.timers, lease: cfg.Lease, matched: map[env.PeerID]time.Time{}}
+	o.locator = &locator{base: b, puller: o.puller}
+	o.membership = &membership{base: b}
+	o.acceptor = &acceptor{membership: o.membership, storage: o.storage, puller: o.puller, liveness: o.liveness, signer: signer}
+	o.sequencer = &sequencer{membership: o.membership, storage: o.storage, puller: o.puller, signer: signer, app: app}
 	o.proposer = &proposer{
-		timers: o.timers, peers: o.peers, membership: o.membership, replicas: &o.replicas, storage: o.storage, puller: o.puller,
-		liveness: o.liveness, locator: o.locator, acceptor: o.acceptor, sequencer: o.sequencer, epochs: o.epochs, signer: signer,
+		membership: o.membership, storage: o.storage, puller: o.puller, liveness: o.liveness, locator: o.locator,
+		acceptor: o.acceptor, sequencer: o.sequencer, epochs: o.epochs, signer: signer,
 	}
-	o.departure = &departure{timers: o.timers, membership: o.membership, replicas: &o.replicas}
+	o.departure = &departure{membership: o.membership}
 	o.learner = &learner{
-		timers: o.timers, peers: o.peers, replicas: &o.replicas, storage: o.storage, epochs: o.epochs, puller: o.puller,
-		liveness: o.liveness, locator: o.locator, acceptor: o.acceptor, sequencer: o.sequencer, proposer: o.proposer, departure: o.departure,
+		base: b, storage: o.storage, epochs: o.epochs, puller: o.puller, liveness: o.liveness, locator: o.locator,
+		acceptor: o.acceptor, sequencer: o.sequencer, proposer: o.proposer, departure: o.departure,
 	}
 	o.merger = &merger{
-		timers: o.timers, peers: o.peers, replicas: &o.replicas, storage: o.storage, epochs: o.epochs, puller: o.puller,
-		locator: o.locator, sequencer: o.sequencer, proposer: o.proposer, learner: o.learner, app: app,
+		base: b, storage: o.storage, epochs: o.epochs, puller: o.puller, locator: o.locator, sequencer: o.sequencer,
+		proposer: o.proposer, learner: o.learner, app: app,
 	}
 	o.keeper = &keeper{
-		timers: o.timers, peers: o.peers, membership: o.membership, replicas: &o.replicas, storage: o.storage, puller: o.puller,
-		liveness: o.liveness, sequencer: o.sequencer, proposer: o.proposer, interval: o.cfg.HeartbeatInterval,
-		listed: map[env.PeerID]map[overlay.ID]bool{}, weight: app.Weight,
+		membership: o.membership, storage: o.storage, puller: o.puller, liveness: o.liveness, sequencer: o.sequencer,
+		proposer: o.proposer, interval: cfg.HeartbeatInterval, listed: map[env.PeerID]map[overlay.ID]bool{}, weight: app.Weight,
 	}
 	o.puller.finish, o.proposer.commit, o.learner.otherBranch = o.learner.take, o.learner.commit, o.merger.onOtherBranch
-	if err := o.load(verify, e.Clock.Now()); err != nil {
+	if err := o.storage.load(verify, e.Clock.Now()); err != nil {
 		return nil, err
 	}
 	node.Handle(wire.Owner, o)
-	o.after(o.spread(o.cfg.HeartbeatInterval), task{kind: taskHeartbeat})
+	o.after(o.spread(cfg.HeartbeatInterval), task{kind: taskHeartbeat})
 	return o, nil
 }
 
@@ -150,45 +137,30 @@ func (o *Owners) Run(now time.Time) time.Time {
 		if !ok {
 			return env.Sooner(o.cal.Next(), o.Resolver.run(now))
 		}
-		s := o.replicas.byKey[t.key]
-		switch t.kind {
-		case taskCampaign:
-			if s != nil && !s.campaign.at.IsZero() && !s.campaign.at.After(now) {
-				s.campaign.at = time.Time{}
-				o.proposer.campaign(s)
-			}
-		case taskRetryCandidacy:
-			if s != nil && s.candidacy != nil {
-				o.retryCandidacy(s, now)
-			}
-		case taskStartWaiting:
-			o.startWaiting()
-		case taskRetryReplicate:
-			if s != nil && s.leader != nil {
-				o.retryReplicate(s, now)
-			}
-		case taskRetryPull:
-			if s != nil {
-				o.puller.retry(s, now)
-			}
-		case taskContactRival:
-			if s != nil {
-				o.merger.retryContact(s, now)
-			}
-		case taskLookUpAgain:
-			if s != nil {
-				o.lookUpAgain(s)
-			}
-		case taskHeartbeat:
+		switch s := o.replicas.byKey[t.key]; {
+		case t.kind == taskHeartbeat:
 			o.keeper.heartbeat(now)
-		case taskCheckAllOwners:
-			o.checkAllOwners()
-		case taskCheckOwners:
-			if s != nil && s.owned {
-				o.checkOwners(s)
-			}
-		case taskHandOverTimeout:
+		case t.kind == taskStartWaiting:
+			o.proposer.startWaiting()
+		case t.kind == taskCheckAllOwners:
+			o.membership.checkAllOwners()
+		case t.kind == taskHandOverTimeout:
 			o.departure.timeout(now)
+		case s == nil: // the log was forgotten
+		case t.kind == taskCheckOwners:
+			o.membership.checkOwners(s)
+		case t.kind == taskCampaign:
+			o.proposer.campaign(s, now)
+		case t.kind == taskRetryCandidacy:
+			o.proposer.retry(s, now)
+		case t.kind == taskRetryReplicate:
+			o.sequencer.retry(s, now)
+		case t.kind == taskRetryPull:
+			o.puller.retry(s, now)
+		case t.kind == taskLookUpAgain:
+			o.locator.lookUpAgain(s)
+		case t.kind == taskContactRival:
+			o.merger.retryContact(s, now)
 		}
 	}
 }
@@ -196,9 +168,9 @@ func (o *Owners) Run(now time.Time) time.Time {
 // resume continues the work of a former run: the node leads the keys that it led.
 func (o *Owners) resume() {
 	for _, s := range o.replicas.all() {
-		o.heard(s)
+		o.liveness.heard(s)
 		if s.ledBy(o.self) {
-			o.becomeLeader(s)
+			o.sequencer.becomeLeader(s)
 		}
 	}
 	o.LeafChanged()

@@ -14,10 +14,7 @@ import (
 // A proposer makes epochs: it collects promises, pulls what was promised, and collects signatures, as a proposer in Paxos
 // does.
 type proposer struct {
-	*timers
-	*peers
 	*membership
-	replicas  *replicas
 	storage   *storage
 	puller    *puller
 	liveness  *liveness
@@ -70,9 +67,18 @@ func (p *proposer) onRequestOwners(key overlay.ID, url string, keeper *overlay.C
 	p.campaignIn(s, 0)
 }
 
-// campaign starts a candidacy if there is a reason for one: other owners are due, the sequencer is dead or
+// campaign starts the candidacy that was planned for now.
+func (p *proposer) campaign(s *replica, now time.Time) {
+	if s.campaign.at.IsZero() || s.campaign.at.After(now) {
+		return // planned for another time
+	}
+	s.campaign.at = time.Time{}
+	p.start(s)
+}
+
+// start starts a candidacy if there is a reason for one: other owners are due, the sequencer is dead or
 // silent, or the epoch in force is blocked.
-func (p *proposer) campaign(s *replica) {
+func (p *proposer) start(s *replica) {
 	now := p.clock.Now()
 	want := p.desiredOwners(s)
 	if want == nil || s.candidacy != nil {
@@ -121,14 +127,13 @@ func (p *proposer) campaign(s *replica) {
 		})
 		p.sendPrepares(s)
 	}
-	p.retryCandidacyIn(s, answerTime)
+	p.retryIn(s, answerTime)
 }
 
-// retryCandidacyIn plans the next repetition of a candidacy's requests.
-func (p *proposer) retryCandidacyIn(s *replica, d time.Duration) {
+// retryIn plans the next repetition of a candidacy's requests.
+func (p *proposer) retryIn(s *replica, d time.Duration) {
 	if s.candidacy != nil {
-		s.candidacy.retryAt = p.clock.Now().Add(d)
-		p.cal.Add(s.candidacy.retryAt, task{kind: taskRetryCandidacy, key: s.key})
+		s.candidacy.retryAt = p.after(d, task{kind: taskRetryCandidacy, key: s.key})
 	}
 }
 
@@ -151,7 +156,7 @@ func (p *proposer) startWaiting() {
 		p.waiting = p.waiting[1:]
 		if s != nil && s.campaign.waiting { // false: the replica was forgotten meanwhile
 			s.campaign.waiting = false
-			p.campaign(s)
+			p.start(s)
 		}
 	}
 }
@@ -206,7 +211,7 @@ func (p *proposer) pullAndPropose(s *replica) {
 func (p *proposer) propose(s *replica) {
 	b := s.candidacy
 	if head := s.log.head(); head != nil && !p.storage.durable(head.Hash) {
-		return // the head is not durable yet; retryCandidacy calls again
+		return // the head is not durable yet; retry calls again
 	}
 	e := b.propose(s, p.id(b.newSequencer), p.clock.Now().Truncate(time.Millisecond))
 	own := func() {
@@ -256,11 +261,11 @@ func (p *proposer) commitIfSigned(s *replica) {
 	p.sendOthers(told, &ownerpb.Message{Body: &ownerpb.Message_Commit{Commit: s.commit()}})
 }
 
-// retryCandidacy repeats the requests that were not answered. The delay doubles each time, because many answers may
+// retry repeats the requests that were not answered. The delay doubles each time, because many answers may
 // still be on their way. After candidacyTime it gives up.
-func (p *proposer) retryCandidacy(s *replica, now time.Time) {
+func (p *proposer) retry(s *replica, now time.Time) {
 	b := s.candidacy
-	if now.Before(b.retryAt) {
+	if b == nil || now.Before(b.retryAt) {
 		return // planned for an earlier candidacy
 	}
 	if !b.founding && p.living(b.oldOwners) < quorum(len(b.oldOwners)) {
@@ -286,7 +291,7 @@ func (p *proposer) retryCandidacy(s *replica, now time.Time) {
 	}
 	if s.candidacy == b {
 		b.retries++
-		p.retryCandidacyIn(s, min(answerTime<<b.retries, candidacyTime-now.Sub(b.since)))
+		p.retryIn(s, min(answerTime<<b.retries, candidacyTime-now.Sub(b.since)))
 	}
 }
 

@@ -31,39 +31,39 @@ func (o *Owners) receive(from env.PeerID, m *ownerpb.Message) error {
 	case *ownerpb.Message_Prepare:
 		o.acceptor.onPrepare(from, b.Prepare)
 	case *ownerpb.Message_Promise:
-		return o.onPromise(from, b.Promise)
+		return o.proposer.onPromise(from, b.Promise)
 	case *ownerpb.Message_Sign:
-		return o.onSign(from, b.Sign)
+		return o.acceptor.onSign(from, b.Sign)
 	case *ownerpb.Message_Signed:
-		o.onSigned(from, b.Signed)
+		o.proposer.onSigned(from, b.Signed)
 	case *ownerpb.Message_Commit:
-		return o.onCommit(from, b.Commit)
+		return o.learner.onCommit(from, b.Commit)
 	case *ownerpb.Message_Replicate:
-		return o.onReplicate(from, b.Replicate)
+		return o.learner.onReplicate(from, b.Replicate)
 	case *ownerpb.Message_ReplicateAck:
-		o.onReplicateAck(from, b.ReplicateAck)
+		o.sequencer.onReplicateAck(from, b.ReplicateAck)
 	case *ownerpb.Message_Note:
-		o.onNote(from, b.Note)
+		o.learner.onNote(from, b.Note)
 	case *ownerpb.Message_Heartbeat:
-		o.onHeartbeat(from, b.Heartbeat)
+		o.keeper.onHeartbeat(from, b.Heartbeat)
 	case *ownerpb.Message_HeartbeatAck:
-		o.onHeartbeatAck(from, b.HeartbeatAck)
+		o.keeper.onHeartbeatAck(from, b.HeartbeatAck)
 	case *ownerpb.Message_LogList:
-		o.onList(from, b.LogList)
+		o.keeper.onList(from, b.LogList)
 	case *ownerpb.Message_WeightReport:
-		o.onWeightReport(from, b.WeightReport)
+		o.keeper.onWeightReport(from, b.WeightReport)
 	case *ownerpb.Message_Retire:
-		o.onRetire(from, b.Retire)
+		o.keeper.onRetire(from, b.Retire)
 	case *ownerpb.Message_Merge:
-		return o.onMerge(from, b.Merge)
+		return o.merger.onMerge(from, b.Merge)
 	case *ownerpb.Message_Pull:
 		o.server.onPull(from, b.Pull)
 	case *ownerpb.Message_Entries:
-		return o.onEntries(from, b.Entries)
+		return o.puller.onEntries(from, b.Entries)
 	case *ownerpb.Message_ChunkRequest:
 		o.server.onChunkRequest(from, b.ChunkRequest)
 	case *ownerpb.Message_Chunk:
-		return o.onChunk(from, b.Chunk)
+		return o.puller.onChunk(from, b.Chunk)
 	default:
 		return errRouted
 	}
@@ -97,7 +97,7 @@ func (o *Owners) deliver(key overlay.ID, m *ownerpb.Message) error {
 				return err
 			}
 		}
-		o.onRequestOwners(key, b.RequestOwners.Url, keeper)
+		o.proposer.onRequestOwners(key, b.RequestOwners.Url, keeper)
 		return nil
 	case *ownerpb.Message_FindOwners:
 		if overlay.ID(b.FindOwners.Key) != key || b.FindOwners.Hops > 0 {

@@ -18,8 +18,7 @@ import (
 // The answer is one member's word: its epoch is signed by a quorum of the owners it names, but only VerifyOwners tells
 // whether these are the members near the key.
 type Resolver struct {
-	*timers
-	*peers
+	base
 	epochs *epochs
 	logs   logs
 	app    ResolverApplication
@@ -87,8 +86,8 @@ const (
 	maxFound = 16
 )
 
-func newResolver(t *timers, p *peers, epochs *epochs, logs logs, app ResolverApplication) *Resolver {
-	return &Resolver{timers: t, peers: p, epochs: epochs, logs: logs, app: app, queries: map[overlay.ID]*query{}}
+func newResolver(b base, epochs *epochs, logs logs, app ResolverApplication) *Resolver {
+	return &Resolver{base: b, epochs: epochs, logs: logs, app: app, queries: map[overlay.ID]*query{}}
 }
 
 // FindOwners calls then with the owners of a key: once, at once or within some twelve seconds.

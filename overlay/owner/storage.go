@@ -174,3 +174,129 @@ func (d *storage) updateVisible(s *replica) {
 	s.log.visible = s.log.chain[:n:n]
 	d.visibleChanged(s.key)
 }
+
+// A follower that switches to another branch drops entries that its readers were shown, before the two branches are
+// merged. These orphaned entries stay readable until the application has copied what it needs; otherwise it would
+// have to take the items back.
+
+// maxOrphaned bounds the orphaned entries of one key. At the bound further ones are deleted at once. Entries stay until
+// the application has read them.
+const maxOrphaned = 4096
+
+// Orphaned returns the entries up to the one with the hash last that readers were shown and that this node's log lacks
+// after a switch of branch, oldest first. Their bodies can be read until Release.
+func (d *storage) Orphaned(key overlay.ID, last Hash) (of []*Entry) {
+	s := d.replicas.byKey[key]
+	if s == nil {
+		return nil
+	}
+	for at := s.log.orphaned.find(last); at >= 0; at = s.log.orphaned.find(s.log.orphaned[at].Prev) {
+		if e := s.log.orphaned[at]; s.log.find(e.Hash) < 0 {
+			of = append(of, e)
+		}
+	}
+	slices.Reverse(of)
+	return of
+}
+
+// Release deletes the orphaned entries of a key, except for those that Orphaned returns for last.
+func (d *storage) Release(key overlay.ID, last Hash) {
+	s := d.replicas.byKey[key]
+	if s == nil || len(s.log.orphaned) == 0 {
+		return
+	}
+	kept := d.Orphaned(key, last)
+	s.log.orphaned = slices.DeleteFunc(s.log.orphaned, func(e *Entry) bool { return slices.Contains(kept, e) || s.log.find(e.Hash) >= 0 })
+	ops := d.deleteOps(s.log.orphaned)
+	s.log.orphaned = kept
+	if len(ops) > 0 {
+		d.store.Commit(ops, func(error) {}) // if this fails, buildChain drops the entries at the next start
+	}
+}
+
+// orphanOrDelete handles entries that leave the log: those that readers were shown become orphaned. It returns the
+// operations that delete the others.
+func (d *storage) orphanOrDelete(s *replica, of chain) (ops []env.Op) {
+	for _, e := range of {
+		switch {
+		case s.log.orphaned.find(e.Hash) >= 0:
+		case s.follow && s.log.visible.find(e.Hash) >= 0 && len(s.log.orphaned) < maxOrphaned:
+			s.log.orphaned = append(s.log.orphaned, e)
+		default:
+			ops = append(ops, d.deleteOps(chain{e})...)
+		}
+	}
+	return ops
+}
+
+// A bodyCache holds recent bodies in memory: those that are not durable yet, and those that several owners
+// and followers will soon ask for. All other bodies are read from the store.
+type bodyCache struct {
+	byEntry map[Hash][]byte // bodies by the hashes of their entries
+	order   []Hash          // entries in the order of insertion; may name dropped bodies
+	size    int             // total size of the bodies, in bytes; about maxCachedBytes at most
+	// pinned reports whether a body is stored nowhere else yet, and must stay.
+	pinned func(Hash) bool
+}
+
+// maxCachedBytes bounds the cache: several seconds of entries even at a busy node.
+const maxCachedBytes = 8 << 20
+
+func (b *bodyCache) put(h Hash, body []byte) {
+	if _, known := b.byEntry[h]; known {
+		return
+	}
+	b.byEntry[h] = body
+	b.order = append(b.order, h)
+	b.size += len(body)
+	for b.size > maxCachedBytes && len(b.order) > 1 && !b.pinned(b.order[0]) {
+		b.drop(b.order[0])
+		b.order = b.order[1:]
+	}
+	if len(b.order) > 2*len(b.byEntry)+64 { // most of order names dropped bodies
+		b.order = slices.DeleteFunc(b.order, func(h Hash) bool { _, kept := b.byEntry[h]; return !kept })
+	}
+}
+
+// drop removes a body. Its hash stays in order and is skipped there.
+func (b *bodyCache) drop(h Hash) {
+	b.size -= len(b.byEntry[h])
+	delete(b.byEntry, h)
+}
+
+// Body reads the body of an entry and passes it to then; nil if it is lost.
+func (d *storage) Body(e *Entry, then func(body []byte)) {
+	d.Bodies([]*Entry{e}, func(bodies [][]byte) { then(bodies[0]) })
+}
+
+// Bodies reads the bodies of several entries and passes them to then, with nil for those that are lost. If all
+// are cached, then is called before Bodies returns.
+func (d *storage) Bodies(of []*Entry, then func(bodies [][]byte)) {
+	got := make([][]byte, len(of))
+	var missing []int
+	for i, e := range of {
+		if body, ok := d.bodies.byEntry[e.Hash]; ok {
+			got[i] = body
+		} else {
+			missing = append(missing, i)
+		}
+	}
+	if len(missing) == 0 {
+		then(got)
+		return
+	}
+	store, lost := d.store, 0
+	d.worker.Do(func() {
+		for _, i := range missing {
+			body, err := store.Get(bodyKey(of[i]))
+			if err != nil || HashOf(body) != of[i].Body {
+				lost++
+				continue
+			}
+			got[i] = body
+		}
+	}, func() {
+		d.stats.Lost += uint64(lost)
+		then(got)
+	})
+}

@@ -38,7 +38,7 @@ func (o *Owners) Log(key overlay.ID) []*Entry {
 // HeardFromSequencer records a sign of life of a key's sequencer that another layer received.
 func (o *Owners) HeardFromSequencer(key overlay.ID) {
 	if s := o.replicas.byKey[key]; s != nil {
-		o.heard(s)
+		o.liveness.heard(s)
 	}
 }
 

@@ -8,6 +8,13 @@ import (
 	"tidings/overlay"
 )
 
+// A base is what all components build on.
+type base struct {
+	*timers
+	*peers
+	replicas *replicas
+}
+
 // A timers holds what the components of an Owners plan. They share one calendar, so that tasks that are due at the same
 // time run in the order in which they were planned, whichever component planned them.
 type timers struct {

@@ -9,9 +9,8 @@ import (
 
 // A server answers the pulls of other nodes.
 type server struct {
-	*peers
-	replicas *replicas
-	storage  *storage
+	base
+	storage *storage
 }
 
 // onPull answers with the entries after the one that the peer has.

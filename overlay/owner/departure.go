@@ -12,9 +12,7 @@ const (
 
 // A departure hands over the keys of a node that is leaving.
 type departure struct {
-	*timers
 	*membership
-	replicas     *replicas
 	since        time.Time // start of the hand-over
 	lastProgress time.Time // last time a key was handed over
 	done         func()    // called once when the node may leave; nil afterwards

@@ -15,10 +15,8 @@ const lookupTTL = time.Minute
 // A locator tells whether the owners that an epoch names can own its key. For a key outside the leaf it looks up the members
 // near the key.
 type locator struct {
-	*timers
-	*peers
-	replicas *replicas
-	puller   *puller
+	base
+	puller *puller
 }
 
 // A lookup is what is known of the members near a key outside the leaf.

@@ -35,9 +35,7 @@ type MergeApplication interface {
 
 // A merger makes one branch of two that meet.
 type merger struct {
-	*timers
-	*peers
-	replicas  *replicas
+	base
 	storage   *storage
 	epochs    *epochs
 	puller    *puller
