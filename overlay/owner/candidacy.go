@@ -74,13 +74,7 @@ func (b *candidacy) promiserSets() [][]env.PeerID {
 // mayBeInForce reports whether an undecided epoch can have a quorum of the old owners. Owners that have promised
 // without having signed it never will.
 func (b *candidacy) mayBeInForce(u *undecidedEpoch) bool {
-	never := 0
-	for _, p := range b.oldOwners {
-		if slices.Contains(b.promised, p) && !slices.Contains(u.signers, p) {
-			never++
-		}
-	}
-	return len(b.oldOwners)-never >= quorum(len(b.oldOwners))
+	return majority(b.oldOwners, func(p env.PeerID) bool { return !slices.Contains(b.promised, p) || slices.Contains(u.signers, p) })
 }
 
 // union returns the peers of several sets without duplicates, in order of first appearance.
@@ -98,21 +92,8 @@ func union(sets [][]env.PeerID) (of []env.PeerID) {
 // hasPromises reports whether a quorum of each epoch that may be in force has promised.
 func (b *candidacy) hasPromises() bool {
 	sets := b.promiserSets()
-	if len(sets) > 1+maxConcurrent {
-		return false
-	}
-	for _, set := range sets {
-		n := 0
-		for _, p := range set {
-			if slices.Contains(b.promised, p) {
-				n++
-			}
-		}
-		if n < quorum(len(set)) {
-			return false
-		}
-	}
-	return true
+	return len(sets) <= 1+maxConcurrent &&
+		!slices.ContainsFunc(sets, func(set []env.PeerID) bool { return !majority(set, in(b.promised)) })
 }
 
 // farther reports whether head a is ahead of head b: in a later epoch, or later in the same epoch. A quorum can only
@@ -166,7 +147,7 @@ func (b *candidacy) blocked() bool {
 
 // without returns the peers that are not among others.
 func without(of, others []env.PeerID) []env.PeerID {
-	return slices.DeleteFunc(slices.Clone(of), func(p env.PeerID) bool { return slices.Contains(others, p) })
+	return slices.DeleteFunc(slices.Clone(of), in(others))
 }
 
 func sameSet(a, b []env.PeerID) bool {

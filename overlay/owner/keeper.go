@@ -1,6 +1,7 @@
 package owner
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -9,9 +10,7 @@ import (
 	"tidings/overlay/owner/ownerpb"
 )
 
-const (
-	maxListed = 512 // entries of a LogList message
-)
+const maxListed = 512 // entries of a LogList message
 
 // A keeper compares what this node and other owners know of the keys that they share, and decides which logs are kept.
 type keeper struct {
@@ -68,42 +67,22 @@ func (k *keeper) sendHeartbeats(now time.Time) {
 					shared[p] = append(shared[p], s)
 				}
 			}
-		case s.owned && !s.notOwnerSince.IsZero() && k.idle(s) && now.Sub(s.notOwnerSince) > forgetDelay:
+		case !s.notOwnerSince.IsZero() && k.idle(s) && now.Sub(s.notOwnerSince) > forgetDelay:
 			k.forget(s)
 			continue
 		case s.owned:
 			k.suspectSequencer(s, now)
-		case k.idle(s) && s.notOwnerSince.IsZero():
+		case s.notOwnerSince.IsZero() && k.idle(s):
 			s.notOwnerSince = now // ownership ended in a former run
-		case k.idle(s) && now.Sub(s.notOwnerSince) > forgetDelay:
-			k.forget(s)
-			continue
 		}
 		k.reportWeight(s, now)
 	}
-	for p := range k.liveness.matched {
-		if !k.alive(p) {
-			delete(k.liveness.matched, p)
-		}
-	}
-	for p := range k.listed { // includes peers whose heartbeats never matched
-		if !k.alive(p) {
-			delete(k.listed, p)
-		}
-	}
-	for _, p := range sortedPeers(shared) {
+	maps.DeleteFunc(k.liveness.matched, func(p env.PeerID, _ time.Time) bool { return !k.alive(p) })
+	maps.DeleteFunc(k.listed, func(p env.PeerID, _ map[overlay.ID]bool) bool { return !k.alive(p) })
+	for _, p := range slices.Sorted(maps.Keys(shared)) {
 		count, digest := digestOf(shared[p])
 		k.send(p, &ownerpb.Message{Body: &ownerpb.Message_Heartbeat{Heartbeat: &ownerpb.Heartbeat{Nonce: k.nextNonce(), Count: count, Digest: digest}}})
 	}
-}
-
-func sortedPeers[V any](m map[env.PeerID]V) []env.PeerID {
-	of := make([]env.PeerID, 0, len(m))
-	for p := range m {
-		of = append(of, p)
-	}
-	slices.Sort(of)
-	return of
 }
 
 // suspectSequencer handles a sequencer that is dead, or has not mentioned the key for long: it may have ceased to
@@ -120,9 +99,7 @@ func (k *keeper) suspectSequencer(s *replica, now time.Time) {
 				}
 			})
 		}
-	case !k.alive(s.epoch.Sequencer):
-		k.campaignIn(s, k.turn(s))
-	case quiet > k.liveness.lease:
+	case !k.alive(s.epoch.Sequencer), quiet > k.liveness.lease:
 		k.campaignIn(s, k.turn(s))
 	case quiet > 3*k.interval && s.pull == nil:
 		k.puller.pullFrom(s, s.epoch.Sequencer)
@@ -142,7 +119,7 @@ func digestOf(of []*replica) (count uint32, digest uint64) {
 // digest returns a hash of the key, its epoch, head, note version, and whether the head is committed.
 func (s *replica) digest() uint64 {
 	h := s.log.headHash().short()
-	for _, v := range []uint64{idHead(s.key), s.epoch.Branch, uint64(s.epoch.Number), s.version} {
+	for _, v := range []uint64{Hash(s.key).short(), s.epoch.Branch, uint64(s.epoch.Number), s.version} {
 		if !s.log.headCommitted() {
 			v++
 		}
@@ -151,8 +128,6 @@ func (s *replica) digest() uint64 {
 	}
 	return h
 }
-
-func idHead(id overlay.ID) uint64 { return Hash(id).short() }
 
 // onHeartbeat compares the sequencer's digest with this node's, and answers whether they match.
 func (k *keeper) onHeartbeat(from env.PeerID, m *ownerpb.Heartbeat) {
@@ -329,8 +304,7 @@ func (k *keeper) onWeightReport(from env.PeerID, m *ownerpb.WeightReport) {
 // twice.
 func (k *keeper) forget(s *replica) {
 	ops := append(k.storage.deleteOps(s.log.chain), k.storage.deleteOps(s.log.orphaned)...)
-	k.proposer.releaseSlot(s.candidacy)
-	s.candidacy = nil
+	k.proposer.end(s)
 	k.replicas.remove(s)
 	if s.pull != nil { // no retry will find the pull any more
 		k.puller.end(s, false)

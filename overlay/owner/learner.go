@@ -79,11 +79,10 @@ func (l *learner) commit(s *replica, e *Epoch, from env.PeerID) {
 	if s.epoch != nil && s.epoch.Branch != e.Branch {
 		s.campaign.excluded = nil
 	}
-	l.proposer.releaseSlot(s.candidacy)
+	l.proposer.epochChanged(s)
 	l.replicas.setEpoch(s, e)
 	s.settle()
-	s.url, s.lastHeard, s.noQuorumSince, s.candidacy, s.campaign.promisedElsewhere = e.URL, now, time.Time{}, nil, 0
-	s.campaign.abandoned = nil
+	s.url, s.lastHeard = e.URL, now
 	ops := l.storage.cut(s, e)
 	if plant.StepBack && !s.owned && len(s.log.chain) > 1 {
 		s.log.set(s.log.chain[:len(s.log.chain)-1])
@@ -133,17 +132,15 @@ func (l *learner) onReplicate(from env.PeerID, m *ownerpb.Replicate) error {
 		return err
 	}
 	s := l.replicas.byKey[e.Key]
-	if s != nil && !l.alive(from) && (s.epoch == nil || !s.epoch.owns(from)) {
-		return nil // the sequencer of a key is an owner or in the leaf
-	}
 	switch {
-	case s == nil || s.epoch == nil:
-		if s == nil {
-			return nil // this node knows no log of the key; heartbeats will repeat the epoch
-		}
+	case s == nil:
+		return nil // this node knows no log of the key; heartbeats will repeat the epoch
+	case !l.alive(from) && (s.epoch == nil || !s.epoch.owns(from)):
+		return nil // the sequencer of a key is an owner or in the leaf
+	case s.epoch == nil:
 		l.puller.pullFrom(s, from)
 		return nil
-	case s.owned && s.promisedAway() && e.At.Branch == s.epoch.Branch && e.At.Epoch == s.epoch.Number:
+	case s.owned && s.promisedAway() && s.epoch.has(e):
 		// This owner has promised to accept nothing more of this epoch, including entries pulled since: a
 		// candidate may have proposed an epoch without them. If that candidacy failed, only a later epoch
 		// makes this node accept entries again, so the sequencer has to know.
@@ -228,8 +225,7 @@ func (l *learner) take(s *replica) {
 		p.epoch.Branch != e.Branch && l.maySwitch(s, p.epoch, p.from.ID) {
 		e = p.epoch
 		if !e.certifiedBy(e.Owners) || s.epoch == nil && !l.locator.acceptable(s, e) {
-			l.stats.Untrusted++
-			l.puller.end(s, false)
+			l.refuse(s)
 			return
 		}
 	}
@@ -242,26 +238,20 @@ func (l *learner) take(s *replica) {
 		return
 	}
 	if slices.ContainsFunc(p.entries, func(n *Entry) bool { return !e.admits(n) }) {
-		l.stats.Untrusted++
-		l.puller.end(s, false)
+		l.refuse(s)
 		return
 	}
 	if n := len(p.entries); n > 0 && !p.committed && !p.takeUncommitted && !e.owns(l.self) {
 		p.have, p.committed = p.entries[n-1].Prev, true
 		p.entries, p.bodies = p.entries[:n-1], p.bodies[:n-1] // the entry comes again when it is committed
 	}
-	var last *Entry
-	if len(p.entries) > 0 {
-		last = p.entries[len(p.entries)-1]
-	}
-	switch {
+	switch last := p.entries.head(); {
 	case last == nil || s.log.find(last.Hash) >= 0:
 		// Nothing that is not here already.
-	case last.Signer == e.Sequencer && last.At.Branch == e.Branch && last.At.Epoch == e.Number, last.Hash == e.AfterHash:
+	case e.endsWith(last):
 		l.appendPulled(s)
 	default:
-		l.stats.Untrusted++
-		l.puller.end(s, false)
+		l.refuse(s)
 		return
 	}
 	if e != s.epoch {
@@ -279,6 +269,12 @@ func (l *learner) take(s *replica) {
 	if !p.storing {
 		l.puller.end(s, true)
 	}
+}
+
+// refuse ends a pull that has brought what nobody may sign.
+func (l *learner) refuse(s *replica) {
+	l.stats.Untrusted++
+	l.puller.end(s, false)
 }
 
 // appendPulled appends the new ones of the pulled entries to the log.

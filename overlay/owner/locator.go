@@ -98,16 +98,7 @@ func (l *locator) ownersPlausible(s *replica, e *Epoch) bool {
 	if !l.outsideLeaf(s.key) {
 		return l.ownersNearKey(e)
 	}
-	if s.lookup.near == nil {
-		return false
-	}
-	n := 0
-	for _, p := range e.Owners {
-		if slices.Contains(s.lookup.near.members, p) {
-			n++
-		}
-	}
-	return n >= quorum(len(e.Owners))
+	return s.lookup.near != nil && majority(e.Owners, in(s.lookup.near.members))
 }
 
 // acceptable reports whether an epoch may replace the one in force: it was signed by quorums of both, or, if this
@@ -127,7 +118,7 @@ func (l *locator) ownersGone(s *replica) bool {
 		if !l.hasLookup(s) {
 			return false
 		}
-		lives = func(p env.PeerID) bool { return slices.Contains(s.lookup.near.members, p) }
+		lives = in(s.lookup.near.members)
 	}
 	return !slices.ContainsFunc(s.epoch.Owners, lives)
 }

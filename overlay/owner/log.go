@@ -118,7 +118,7 @@ func (l *keyLog) cut(e *Epoch) chain {
 		return nil
 	}
 	n := at + 1
-	for n < len(l.chain) && l.chain[n].At.Branch == e.Branch && l.chain[n].At.Epoch == e.Number {
+	for n < len(l.chain) && e.has(l.chain[n]) {
 		n++
 	}
 	old := l.chain[n:]

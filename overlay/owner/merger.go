@@ -236,7 +236,7 @@ func (r *merger) pullBranch(s *replica, their *Epoch, from env.PeerID) {
 			return
 		}
 		last := p.entries[len(p.entries)-1]
-		if (last.Signer != their.Sequencer || last.At.Branch != their.Branch || last.At.Epoch != their.Number) && last.Hash != their.AfterHash {
+		if !their.endsWith(last) {
 			r.stats.Untrusted++
 			s.rival.merge = nil
 			return

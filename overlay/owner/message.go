@@ -131,11 +131,3 @@ func isEpoch(e *ownerpb.Epoch) bool {
 	}
 	return true
 }
-
-func encode(m *ownerpb.Message) []byte {
-	b, err := proto.Marshal(m)
-	if err != nil {
-		panic(fmt.Sprintf("owner: encode %T: %v", m.Body, err)) // only a URL that is not UTF-8 can cause this, and parsing excludes it
-	}
-	return b
-}

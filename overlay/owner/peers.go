@@ -142,11 +142,5 @@ func (p *peers) ownersNearKey(e *Epoch) bool {
 	for ; n > 1; n /= 2 {
 		want++
 	}
-	near := 0
-	for _, id := range e.Owners {
-		if p.id(id).Common(e.Key) >= want {
-			near++
-		}
-	}
-	return near >= quorum(len(e.Owners))
+	return majority(e.Owners, func(id env.PeerID) bool { return p.id(id).Common(e.Key) >= want })
 }

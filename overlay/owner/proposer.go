@@ -295,11 +295,22 @@ func (p *proposer) retry(s *replica, now time.Time) {
 	}
 }
 
+// end ends the candidacy of a key, if there is one.
+func (p *proposer) end(s *replica) {
+	p.releaseSlot(s.candidacy)
+	s.candidacy = nil
+}
+
+// epochChanged ends what an attempt to begin an epoch before the one in force has left.
+func (p *proposer) epochChanged(s *replica) {
+	p.end(s)
+	s.noQuorumSince, s.campaign.promisedElsewhere, s.campaign.abandoned = time.Time{}, 0, nil
+}
+
 // abandon ends a candidacy without a new epoch. Another campaign follows after the pause if there is still a reason.
 func (p *proposer) abandon(s *replica, pause time.Duration) {
 	b := s.candidacy
-	p.releaseSlot(b)
-	s.candidacy = nil
+	p.end(s)
 	if b.signedHere {
 		// Others may have signed the proposal, but signatures are sent to the candidate alone, so it can
 		// never be certified.
@@ -338,7 +349,7 @@ func (p *proposer) RequestOwners(key overlay.ID, url string, done func(ok bool))
 	if s := p.replicas.byKey[key]; s != nil && len(s.log.chain) > 0 && p.node.State() == overlay.Active {
 		want.Record = p.node.Self().Raw
 	}
-	p.node.Route(wire.Owner, key, encode(&ownerpb.Message{Body: &ownerpb.Message_RequestOwners{RequestOwners: want}}),
+	p.node.Route(wire.Owner, key, marshal(&ownerpb.Message{Body: &ownerpb.Message_RequestOwners{RequestOwners: want}}),
 		func(_ overlay.Receipt, ok bool) { done(ok) })
 }
 

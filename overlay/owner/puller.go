@@ -67,7 +67,7 @@ type pull struct {
 
 // A pulled is what a pull has brought so far.
 type pulled struct {
-	entries   []*Entry
+	entries   chain
 	bodies    [][]byte
 	bytes     int
 	restart   bool   // the peer does not have the last entry here; its log replaces this node's
@@ -88,35 +88,26 @@ func (u *puller) Pull(from env.Peer, key [32]byte, done func(ok bool)) {
 	done(false)
 }
 
-// pullFrom begins a pull without telling anybody when it ends.
-func (u *puller) pullFrom(s *replica, from env.PeerID) { u.start(s, u.peer(from), nil) }
+// pullFrom begins a pull, unless one is under way, and tells nobody when it ends.
+func (u *puller) pullFrom(s *replica, from env.PeerID) {
+	if s.pull == nil || s.pull.repairs != nil {
+		u.start(s, u.peer(from), func(bool) {})
+	}
+}
 
 // start begins a pull, or joins the one that is under way.
 func (u *puller) start(s *replica, from env.Peer, then func(ok bool)) {
-	if s.pull != nil {
-		if s.pull.repairs != nil { // it brings nothing new
-			if len(s.pull.waiting) < maxWaitingPulls {
-				s.pull.waiting = append(s.pull.waiting, func() { u.start(s, from, then) })
-			} else if then != nil {
-				then(false)
-			}
-		} else if then != nil {
-			s.pull.then = append(s.pull.then, then)
-		}
-		return
-	}
-	if from.ID == u.self {
-		if then != nil {
-			then(false)
-		}
-		return
-	}
-	u.stats.Pulls++
-	p := &pull{from: from, have: s.log.headHash()}
-	if then != nil {
+	switch p := s.pull; {
+	case p == nil && from.ID != u.self:
+		u.stats.Pulls++
+		u.begin(s, &pull{from: from, have: s.log.headHash(), then: []func(bool){then}})
+	case p != nil && p.repairs == nil:
 		p.then = append(p.then, then)
+	case p != nil && len(p.waiting) < maxWaitingPulls: // the repair brings nothing new
+		p.waiting = append(p.waiting, func() { u.start(s, from, then) })
+	default:
+		then(false)
 	}
-	u.begin(s, p)
 }
 
 // begin asks for the first page of a pull.
@@ -129,20 +120,19 @@ func (u *puller) begin(s *replica, p *pull) {
 // askNextPage asks for the next page.
 func (u *puller) askNextPage(s *replica) {
 	s.pull.nonce = u.nextNonce()
-	u.askPage(s)
+	u.ask(s)
 }
 
-// askPage asks for a page. A repeated request has the same nonce, so a late answer is accepted.
-func (u *puller) askPage(s *replica) {
+// ask asks for a page, or for a chunk of a body, and plans the repetition of the request. A repeated request for a page
+// has the same nonce, so a late answer is accepted.
+func (u *puller) ask(s *replica) {
 	p := s.pull
-	u.sendRequest(s, &ownerpb.Message{Body: &ownerpb.Message_Pull{Pull: &ownerpb.Pull{
-		Key: s.key[:], Have: p.have.bytes(), Nonce: p.nonce,
-	}}})
-}
-
-// sendRequest sends a request of a pull and plans its repetition by retry.
-func (u *puller) sendRequest(s *replica, m *ownerpb.Message) {
-	p := s.pull
+	m := &ownerpb.Message{Body: &ownerpb.Message_Pull{Pull: &ownerpb.Pull{Key: s.key[:], Have: p.have.bytes(), Nonce: p.nonce}}}
+	if p.chunked >= 0 {
+		m.Body = &ownerpb.Message_ChunkRequest{ChunkRequest: &ownerpb.ChunkRequest{
+			Key: s.key[:], Hash: p.entries[p.chunked].Hash[:], Offset: uint32(len(p.bodies[p.chunked])),
+		}}
+	}
 	p.tries++
 	p.askedAt = u.clock.Now()
 	if c := u.node.Contact(p.from.ID); c != nil {
@@ -161,10 +151,8 @@ func (u *puller) retry(s *replica, now time.Time) {
 	case p.tries >= maxPullTries, now.Sub(p.since) > maxPullTime:
 		u.node.Suspect(p.from.ID)
 		u.end(s, false)
-	case p.chunked >= 0:
-		u.askChunk(s)
 	default:
-		u.askPage(s)
+		u.ask(s)
 	}
 }
 
@@ -180,6 +168,12 @@ func (u *puller) end(s *replica, ok bool) {
 	}
 }
 
+// fail ends a pull without success, and returns an error if the peer is to blame.
+func (u *puller) fail(s *replica, err error) error {
+	u.end(s, false)
+	return err
+}
+
 // onEntries handles a page of entries.
 func (u *puller) onEntries(from env.PeerID, m *ownerpb.Entries) error {
 	s := u.replicas.of(m.Key)
@@ -188,18 +182,15 @@ func (u *puller) onEntries(from env.PeerID, m *ownerpb.Entries) error {
 	}
 	p := s.pull
 	if m.Epoch == nil {
-		u.end(s, false) // the peer keeps no log of the key
-		return nil
+		return u.fail(s, nil) // the peer keeps no log of the key
 	}
 	e, err := u.epochs.open(m.Epoch)
 	if err != nil || e.Key != s.key {
-		u.end(s, false)
-		return errors.Join(err, errPulled)
+		return u.fail(s, errors.Join(err, errPulled))
 	}
 	p.epoch, p.note, p.version, p.more, p.committed, p.tries = e, m.Note, m.Version, m.More, m.Committed, 0
 	if m.Restart && len(p.entries) > 0 || u.clock.Now().Sub(p.since) > maxPullTime {
-		u.end(s, false) // the peer has dropped the entries meanwhile, or the pull takes too long
-		return nil
+		return u.fail(s, nil) // the peer has dropped the entries meanwhile, or the pull takes too long
 	}
 	if m.Restart {
 		p.restart, p.have = true, Hash{} // this is the first page
@@ -208,8 +199,7 @@ func (u *puller) onEntries(from env.PeerID, m *ownerpb.Entries) error {
 		e, err := OpenEntry(u.epochs.verify, k.Entry)
 		if err != nil || e.Key != s.key || e.Prev != p.have && (!p.restart || len(p.entries) > 0 || i > 0) ||
 			len(k.Body) > 0 && HashOf(k.Body) != e.Body {
-			u.end(s, false)
-			return errors.Join(err, errPulled)
+			return u.fail(s, errors.Join(err, errPulled))
 		}
 		p.have = e.Hash
 		p.entries = append(p.entries, e)
@@ -218,15 +208,13 @@ func (u *puller) onEntries(from env.PeerID, m *ownerpb.Entries) error {
 		u.bytes += len(k.Entry) + e.Size
 	}
 	if p.bytes > maxPulled || p.more && len(m.Entries) == 0 {
-		u.end(s, false)
-		return errPulled
+		return u.fail(s, errPulled)
 	}
 	if p.repairs != nil && slices.ContainsFunc(p.entries, func(e *Entry) bool { return e.Hash == p.repairs[len(p.repairs)-1].Hash }) {
 		p.more = false // the entries after the last repair are not wanted
 	}
 	if u.bytes > maxPulling {
-		u.end(s, false)
-		return nil
+		return u.fail(s, nil)
 	}
 	u.continuePull(s)
 	return nil
@@ -244,7 +232,7 @@ func (u *puller) continuePull(s *replica) {
 			p.chunked = i
 			p.bodies[i] = make([]byte, 0, e.Size)
 			p.tries = 0
-			u.askChunk(s)
+			u.ask(s)
 			return
 		}
 	}
@@ -263,14 +251,6 @@ func (u *puller) continuePull(s *replica) {
 	}
 }
 
-func (u *puller) askChunk(s *replica) {
-	p := s.pull
-	e := p.entries[p.chunked]
-	u.sendRequest(s, &ownerpb.Message{Body: &ownerpb.Message_ChunkRequest{ChunkRequest: &ownerpb.ChunkRequest{
-		Key: s.key[:], Hash: e.Hash[:], Offset: uint32(len(p.bodies[p.chunked])),
-	}}})
-}
-
 // onChunk handles a chunk of a body.
 func (u *puller) onChunk(from env.PeerID, m *ownerpb.Chunk) error {
 	s := u.replicas.of(m.Key)
@@ -283,19 +263,17 @@ func (u *puller) onChunk(from env.PeerID, m *ownerpb.Chunk) error {
 		return nil // duplicate
 	}
 	if len(m.Bytes) == 0 || len(body)+len(m.Bytes) > e.Size {
-		u.end(s, false)
-		return nil
+		return u.fail(s, nil)
 	}
 	p.tries = 0
 	body = append(body, m.Bytes...)
 	p.bodies[p.chunked] = body
 	if len(body) < e.Size {
-		u.askChunk(s)
+		u.ask(s)
 		return nil
 	}
 	if HashOf(body) != e.Body {
-		u.end(s, false)
-		return errBody
+		return u.fail(s, errBody)
 	}
 	u.continuePull(s)
 	return nil

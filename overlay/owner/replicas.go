@@ -92,6 +92,14 @@ func newReplicas(self env.PeerID) replicas {
 // of returns the replica of a key; nil if there is none.
 func (r *replicas) of(key []byte) *replica { return r.byKey[overlay.ID(key)] }
 
+// log returns what is kept of a key's log.
+func (r *replicas) log(key overlay.ID) *keyLog {
+	if s := r.byKey[key]; s != nil {
+		return &s.log
+	}
+	return &keyLog{}
+}
+
 func (r *replicas) full() bool { return len(r.byKey) >= maxReplicas }
 
 // all returns all replicas, sorted by key. They may be removed while the caller walks through them.

@@ -121,7 +121,7 @@ func (r *Resolver) ask(key overlay.ID, q *query) {
 	if hosts := r.node.Hosts(); r.node.State() == overlay.Attached && len(hosts) > 0 {
 		r.sendTo(hosts[q.tries%len(hosts)].Peer, m)
 	} else {
-		r.node.Route(wire.Owner, key, encode(m), func(overlay.Receipt, bool) {})
+		r.node.Route(wire.Owner, key, marshal(m), func(overlay.Receipt, bool) {})
 	}
 }
 
@@ -298,13 +298,7 @@ func (r *Resolver) contacts(records [][]byte) (of []*overlay.Contact, err error)
 // half a minute at most.
 func (r *Resolver) VerifyOwners(e *Epoch, then func(ok bool)) {
 	live := func(near []*overlay.Contact) bool {
-		n := 0
-		for _, p := range e.Owners {
-			if containsPeer(near, p) {
-				n++
-			}
-		}
-		return n >= e.Quorum()
+		return majority(e.Owners, func(p env.PeerID) bool { return containsPeer(near, p) })
 	}
 	if r.node.State() == overlay.Active && r.node.Leaf().Covers(e.Key) {
 		then(live(r.node.Leaf().NearestN(e.Key, 2*r.owners)))

@@ -41,11 +41,18 @@ type leaderState struct {
 	catchUps int       // number of pulls of what the epoch continues from
 }
 
+// A pending is a body that is to become an entry.
 type pending struct {
 	body    []byte
 	items   int
-	setHash SetHash
-	done    func(ok bool)
+	setHash SetHash       // nil: appended by a former run of this node
+	done    func(ok bool) // called when the entry is committed or given up; nil: nobody waits
+}
+
+func (p *pending) tell(ok bool) {
+	if p.done != nil {
+		p.done(ok)
+	}
 }
 
 // A SetHash returns the hash of the set of items after an entry, once its place is known: number seq in a log
@@ -54,12 +61,10 @@ type SetHash func(seq, first uint64) Hash
 
 // An inflight is an entry on its way to the owners.
 type inflight struct {
-	entry   *Entry
-	body    []byte
-	setHash SetHash
-	acks    []env.PeerID // owners that have stored the entry durably, including this node
-	tries   int
-	done    func(ok bool) // called when the entry is committed or given up; nil: nobody waits
+	pending
+	entry *Entry
+	acks  []env.PeerID // owners that have stored the entry durably, including this node
+	tries int
 }
 
 const (
@@ -111,15 +116,15 @@ func (q *sequencer) Room(key overlay.ID) int {
 // FirstKept returns the number of the first entry that would still be kept if the given number of items were appended
 // now; 0 if the log is empty. Items that are only in earlier entries are about to leave the log.
 func (q *sequencer) FirstKept(key overlay.ID, items int) uint64 {
-	s := q.replicas.byKey[key]
-	if s == nil || len(s.log.chain) == 0 {
+	log := q.replicas.log(key)
+	if len(log.chain) == 0 {
 		return 0
 	}
-	i := s.log.firstKept(q.clock.Now(), items, 0)
-	if i == len(s.log.chain) {
-		return s.log.head().At.Seq + 1
+	i := log.firstKept(q.clock.Now(), items, 0)
+	if i == len(log.chain) {
+		return log.head().At.Seq + 1
 	}
-	return s.log.chain[i].At.Seq
+	return log.chain[i].At.Seq
 }
 
 // appendNext makes the next entry, unless one is in flight or a higher epoch was promised.
@@ -158,7 +163,7 @@ func (q *sequencer) appendNext(s *replica) {
 	}
 	e.Set = p.setHash(e.At.Seq, first.At.Seq)
 	e.sign(q.signer)
-	f := &inflight{entry: e, body: p.body, setHash: p.setHash, done: p.done}
+	f := &inflight{entry: e, pending: p}
 	l.inflight = f
 	q.stats.Appended++
 	// The stored entry is the vote for its position. It is sent only after it is durable.
@@ -191,14 +196,13 @@ func (q *sequencer) hasBase(s *replica) bool {
 	if head == nil {
 		return s.epoch.AfterHash == Hash{}
 	}
-	own := head.At.Branch == s.epoch.Branch && head.At.Epoch == s.epoch.Number
-	return (own || head.Hash == s.epoch.AfterHash) && q.storage.durable(head.Hash)
+	return (s.epoch.has(head) || head.Hash == s.epoch.AfterHash) && q.storage.durable(head.Hash)
 }
 
 // catchUp pulls what a sequencer lacks of the log from the other owners, one after the other.
 func (q *sequencer) catchUp(s *replica) {
 	q.retryIn(s, answerTime)
-	others := slices.DeleteFunc(slices.Clone(s.epoch.Owners), func(p env.PeerID) bool { return p == q.self })
+	others := without(s.epoch.Owners, []env.PeerID{q.self})
 	if s.pull != nil || len(others) == 0 {
 		return
 	}
@@ -224,24 +228,34 @@ func (q *sequencer) maybeCommit(s *replica) {
 	}
 	l.inflight, l.lagging = nil, f
 	s.noQuorumSince = time.Time{}
-	q.stats.Committed++
 	q.sendReplicateAck(f.entry, f.acks...)
 	q.storage.markCommitted(s, f.entry.Hash)
-	q.app.Committed(s.key, f.entry, f.body)
-	if f.done != nil {
-		f.done(true)
-	}
+	q.committed(s, f)
 	q.appendNext(s)
 }
 
-// epochChanged starts or ends this node's work as the sequencer, according to the epoch in force.
+func (q *sequencer) committed(s *replica, f *inflight) {
+	q.stats.Committed++
+	q.app.Committed(s.key, f.entry, f.body)
+	f.tell(true)
+}
+
+// epochChanged starts or ends this node's work as the sequencer, according to the epoch in force. An entry in flight is
+// committed if the epoch continues from it; otherwise its body goes back to the front of the queue.
 func (q *sequencer) epochChanged(s *replica) {
 	if !s.ledBy(q.self) {
 		q.stepDown(s)
 		return
 	}
 	if l := s.leader; l != nil {
-		l.inflight, l.lagging = q.resolveInflight(s, l), nil
+		switch f := l.inflight; {
+		case f == nil:
+		case s.log.find(f.entry.Hash) >= 0:
+			q.committed(s, f)
+		case f.setHash != nil: // otherwise a poll finds the items again
+			l.queue = slices.Insert(l.queue, 0, f.pending)
+		}
+		l.inflight, l.lagging = nil, nil
 	}
 	q.becomeLeader(s)
 }
@@ -258,7 +272,7 @@ func (q *sequencer) becomeLeader(s *replica) {
 	if head == nil {
 		return
 	}
-	mine := head.At.Branch == s.epoch.Branch && head.At.Epoch == s.epoch.Number
+	mine := s.epoch.has(head)
 	var tail []*Entry
 	for i, e := range slices.Backward(s.log.chain) {
 		if i < len(s.log.chain)-1 && q.clock.Now().Sub(e.Time) > republishTime {
@@ -277,7 +291,7 @@ func (q *sequencer) becomeLeader(s *replica) {
 			case bodies[i] == nil:
 			case e == head && mine && l.inflight == nil && s.log.head() == head:
 				// A former run of this node appended it, and may not have committed it.
-				l.inflight = &inflight{entry: e, body: bodies[i]}
+				l.inflight = &inflight{entry: e, pending: pending{body: bodies[i]}}
 				q.replicate(s)
 			default:
 				q.app.Committed(s.key, e, bodies[i])
@@ -295,49 +309,22 @@ func (q *sequencer) stepDown(s *replica) {
 	}
 	s.leader = nil
 	q.app.Lead(s.key, false)
-	if l.inflight != nil && l.inflight.done != nil {
-		l.inflight.done(false)
+	if l.inflight != nil {
+		l.inflight.tell(false)
 	}
 	for _, p := range l.queue {
-		if p.done != nil {
-			p.done(false)
-		}
+		p.tell(false)
 	}
-}
-
-// resolveInflight decides about the entry in flight when the epoch changes. If the new epoch continues from it, it is
-// committed; otherwise its body goes back to the front of the queue.
-func (q *sequencer) resolveInflight(s *replica, l *leaderState) *inflight {
-	f := l.inflight
-	if f == nil {
-		return nil
-	}
-	if s.log.find(f.entry.Hash) >= 0 {
-		q.stats.Committed++
-		q.app.Committed(s.key, f.entry, f.body)
-		if f.done != nil {
-			f.done(true)
-		}
-		return nil
-	}
-	if f.setHash == nil {
-		return nil // appended by a former run of this node; a poll finds the items again
-	}
-	l.queue = slices.Insert(l.queue, 0, pending{f.body, f.entry.Items, f.setHash, f.done})
-	return nil
 }
 
 // LastCommitted returns the last committed entry of a key that this node leads; nil if there is none.
 func (q *sequencer) LastCommitted(key overlay.ID) *Entry {
 	s := q.replicas.byKey[key]
-	if s == nil || s.leader == nil || len(s.log.chain) == 0 {
+	if s == nil || s.leader == nil {
 		return nil
 	}
 	if f := s.leader.inflight; f != nil && s.log.head() == f.entry {
-		if len(s.log.chain) == 1 {
-			return nil
-		}
-		return s.log.chain[len(s.log.chain)-2]
+		return s.log.chain[:len(s.log.chain)-1].head()
 	}
 	return s.log.head()
 }
@@ -346,10 +333,7 @@ func (q *sequencer) sendReplicate(s *replica, f *inflight) {
 	f.tries++
 	m := &ownerpb.Message{Body: &ownerpb.Message_Replicate{Replicate: &ownerpb.Replicate{Entry: f.entry.Raw, Body: inline(f.body)}}}
 	frame := wire.AppendFrame(nil, wire.Owner, m) // one for all
-	for _, to := range s.epoch.Owners {
-		if to == q.self || slices.Contains(f.acks, to) {
-			continue
-		}
+	for _, to := range without(s.epoch.Owners, f.acks) {
 		if f.tries > 2 {
 			q.node.Suspect(to)
 		}

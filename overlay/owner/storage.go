@@ -186,12 +186,9 @@ const maxOrphaned = 4096
 // Orphaned returns the entries up to the one with the hash last that readers were shown and that this node's log lacks
 // after a switch of branch, oldest first. Their bodies can be read until Release.
 func (d *storage) Orphaned(key overlay.ID, last Hash) (of []*Entry) {
-	s := d.replicas.byKey[key]
-	if s == nil {
-		return nil
-	}
-	for at := s.log.orphaned.find(last); at >= 0; at = s.log.orphaned.find(s.log.orphaned[at].Prev) {
-		if e := s.log.orphaned[at]; s.log.find(e.Hash) < 0 {
+	log := d.replicas.log(key)
+	for at := log.orphaned.find(last); at >= 0; at = log.orphaned.find(log.orphaned[at].Prev) {
+		if e := log.orphaned[at]; log.find(e.Hash) < 0 {
 			of = append(of, e)
 		}
 	}
@@ -201,14 +198,11 @@ func (d *storage) Orphaned(key overlay.ID, last Hash) (of []*Entry) {
 
 // Release deletes the orphaned entries of a key, except for those that Orphaned returns for last.
 func (d *storage) Release(key overlay.ID, last Hash) {
-	s := d.replicas.byKey[key]
-	if s == nil || len(s.log.orphaned) == 0 {
-		return
-	}
+	log := d.replicas.log(key)
 	kept := d.Orphaned(key, last)
-	s.log.orphaned = slices.DeleteFunc(s.log.orphaned, func(e *Entry) bool { return slices.Contains(kept, e) || s.log.find(e.Hash) >= 0 })
-	ops := d.deleteOps(s.log.orphaned)
-	s.log.orphaned = kept
+	log.orphaned = slices.DeleteFunc(log.orphaned, func(e *Entry) bool { return slices.Contains(kept, e) || log.find(e.Hash) >= 0 })
+	ops := d.deleteOps(log.orphaned)
+	log.orphaned = kept
 	if len(ops) > 0 {
 		d.store.Commit(ops, func(error) {}) // if this fails, buildChain drops the entries at the next start
 	}

@@ -28,12 +28,10 @@ type Stats struct {
 }
 
 // Log returns the kept entries of a key's log, oldest first. The slice must not be modified.
-func (o *Owners) Log(key overlay.ID) []*Entry {
-	if s := o.replicas.byKey[key]; s != nil {
-		return s.log.chain
-	}
-	return nil
-}
+func (o *Owners) Log(key overlay.ID) []*Entry { return o.replicas.log(key).chain }
+
+// Visible returns the entries of a key's log that readers may see, oldest first. The slice must not be modified.
+func (o *Owners) Visible(key overlay.ID) []*Entry { return o.replicas.log(key).visible }
 
 // HeardFromSequencer records a sign of life of a key's sequencer that another layer received.
 func (o *Owners) HeardFromSequencer(key overlay.ID) {
@@ -50,10 +48,7 @@ func (o *Owners) MarkCommitted(key overlay.ID, h Hash) {
 }
 
 // Has reports whether an entry is in the kept part of a key's log.
-func (o *Owners) Has(key overlay.ID, h Hash) bool {
-	s := o.replicas.byKey[key]
-	return s != nil && s.log.find(h) >= 0
-}
+func (o *Owners) Has(key overlay.ID, h Hash) bool { return o.replicas.log(key).find(h) >= 0 }
 
 // A View describes what a node knows of a key.
 type View struct {
@@ -101,30 +96,14 @@ func (o *Owners) Stats() Stats {
 	return st
 }
 
-// Visible returns the entries of a key's log that readers may see, oldest first. The slice must not be modified.
-func (o *Owners) Visible(key overlay.ID) []*Entry {
-	if s := o.replicas.byKey[key]; s != nil {
-		return s.log.visible
-	}
-	return nil
-}
-
-// Note returns a key's note; nil if there is none. It searches the entries that were added since the note was set.
+// Note returns a key's note; nil if there is none, or if the log here lacks the entry that the note refers to, as it may
+// after a forced reconfiguration. Note searches the entries that were added since the note was set.
 func (o *Owners) Note(key overlay.ID) []byte {
-	if s := o.replicas.byKey[key]; s != nil {
-		return s.currentNote()
-	}
-	return nil
-}
-
-// currentNote returns the note without the hash; nil if there is none, or if the log here lacks the entry that it refers
-// to, as it may after a forced reconfiguration.
-func (s *replica) currentNote() []byte {
-	if len(s.note) < len(Hash{}) {
+	s := o.replicas.byKey[key]
+	if s == nil || len(s.note) < len(Hash{}) {
 		return nil
 	}
-	after := Hash(s.note[:len(Hash{})])
-	if after != (Hash{}) && s.log.find(after) < 0 {
+	if after := Hash(s.note[:len(Hash{})]); after != (Hash{}) && s.log.find(after) < 0 {
 		return nil
 	}
 	return s.note[len(Hash{}):]
