@@ -157,6 +157,17 @@ func openEpoch(verify wire.Verifier, m *ownerpb.Epoch) (*Epoch, error) {
 	return e, nil
 }
 
+func openEpochs(verify wire.Verifier, of []*ownerpb.Epoch) (es []*Epoch, err error) {
+	for _, m := range of {
+		e, err := openEpoch(verify, m)
+		if err != nil {
+			return nil, err
+		}
+		es = append(es, e)
+	}
+	return es, nil
+}
+
 func (e *Epoch) addSignatures(verify wire.Verifier, m *ownerpb.Epoch) {
 	for _, raw := range m.Signatures {
 		e.addSignature(verify, raw)

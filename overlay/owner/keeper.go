@@ -310,7 +310,7 @@ func (k *keeper) forget(s *replica) {
 		k.puller.end(s, false)
 	}
 	if len(s.promised)+len(s.signed) == 0 {
-		k.storage.store.Commit(append(ops, env.Op{Key: replicaKey(s.key)}), func(error) {})
+		k.storage.drop(append(ops, env.Op{Key: replicaKey(s.key)}))
 		return
 	}
 	locks := &replica{key: s.key, url: s.url, ballot: ballot{promised: s.promised, signed: s.signed}}

@@ -50,25 +50,28 @@ func (d *storage) load(verify wire.Verifier, now time.Time) error {
 		return fmt.Errorf("read replicas: %w", err)
 	}
 	err = d.store.Range([]byte(entryPrefix), func(key, value []byte) bool {
-		if err := d.loadEntry(verify, value); err != nil {
-			d.stats.Damaged++
-			url := ""
-			if k := key[len(entryPrefix):]; len(k) > len(overlay.ID{}) {
-				if s := d.replicas.byKey[overlay.ID(k[:len(overlay.ID{})])]; s != nil {
-					url = s.url
-				}
+		e, err := OpenEntry(verify, value)
+		if err == nil {
+			if s := d.replicas.byKey[e.Key]; s != nil { // nil: the replica was forgotten between two commits
+				s.log.chain = append(s.log.chain, e)
 			}
-			d.log.Warn("entry of a log is unreadable and is pulled from the network again", "url", url, "err", err)
+			return true
 		}
+		d.stats.Damaged++
+		url := ""
+		if k := key[len(entryPrefix):]; len(k) > len(overlay.ID{}) {
+			if s := d.replicas.of(k[:len(overlay.ID{})]); s != nil {
+				url = s.url
+			}
+		}
+		d.log.Warn("entry of a log is unreadable and is pulled from the network again", "url", url, "err", err)
 		return true
 	})
 	if err := d.skipDamaged(err); err != nil {
 		return fmt.Errorf("read logs: %w", err)
 	}
 	for _, s := range d.replicas.all() {
-		if left := s.log.assemble(s.epoch, s.owned); len(left) > 0 {
-			d.store.Commit(d.deleteOps(left), func(error) {})
-		}
+		d.drop(d.deleteOps(s.log.assemble(s.epoch, s.owned)))
 		// A follower keeps committed entries only. An owner must hear again whether its last entry is committed.
 		if s.epoch == nil || !s.owned || s.epoch.AfterHash == s.log.headHash() {
 			s.log.committed = s.log.headHash()
@@ -111,24 +114,6 @@ func openReplica(verify wire.Verifier, key, value []byte) (*replica, error) {
 			return nil, err
 		}
 	}
-	for _, raw := range m.Undecided {
-		e, err := openEpoch(verify, raw)
-		if err != nil {
-			return nil, err
-		}
-		s.undecided = append(s.undecided, e)
-	}
-	return s, nil
-}
-
-// loadEntry adds a stored entry to the log of its replica.
-func (d *storage) loadEntry(verify wire.Verifier, value []byte) error {
-	e, err := OpenEntry(verify, value)
-	if err != nil {
-		return err
-	}
-	if s := d.replicas.byKey[e.Key]; s != nil { // nil: the replica was forgotten between two commits
-		s.log.chain = append(s.log.chain, e)
-	}
-	return nil
+	s.undecided, err = openEpochs(verify, m.Undecided)
+	return s, err
 }

@@ -9,16 +9,16 @@ import (
 	"tidings/overlay/owner/ownerpb"
 )
 
-// contactPause is the minimum time between two messages to the sequencer of another branch.
-const contactPause = 3 * time.Second
-
-// rivalTime is how long a branch counts as live after the last message about it.
-const rivalTime = 30 * time.Second
-
-// giveWayTime is how long the branch that should continue may lack a quorum before it gives way to a live one.
-// After a partition the owners it lacks may own the key in the other branch, and would not answer before the
-// two are merged.
-const giveWayTime = 15 * time.Second
+const (
+	// contactPause is the minimum time between two messages to the sequencer of another branch.
+	contactPause = 3 * time.Second
+	// rivalTime is how long a branch counts as live after the last message about it.
+	rivalTime = 30 * time.Second
+	// giveWayTime is how long the branch that should continue may lack a quorum before it gives way to a live one.
+	// After a partition the owners it lacks may own the key in the other branch, and would not answer before the
+	// two are merged.
+	giveWayTime = 15 * time.Second
+)
 
 // A MergeApplication is what a merger asks of the layers above.
 type MergeApplication interface {
@@ -57,9 +57,9 @@ type rival struct {
 
 // A branchMerge is another branch whose entries this sequencer appends to its own.
 type branchMerge struct {
-	lineage uint64
-	head    Hash // last entry of the other branch that was pulled
-	done    bool // pulled, and new entries were handed to the application
+	branch uint64
+	head   Hash // last entry of the other branch that was pulled
+	done   bool // pulled, and new entries were handed to the application
 }
 
 // givesWay reports whether a branch that this node leads has lacked a quorum for giveWayTime, and so cannot append
@@ -221,32 +221,28 @@ func (r *merger) pullBranch(s *replica, their *Epoch, from env.PeerID) {
 		return // a pull is under way; the next Merge message tries again
 	}
 	have := s.log.headHash()
-	if s.rival.merge != nil && s.rival.merge.lineage == their.Branch {
+	if s.rival.merge != nil && s.rival.merge.branch == their.Branch {
 		have = s.rival.merge.head // continue after the entries appended before
 	}
-	g := &branchMerge{lineage: their.Branch}
+	g := &branchMerge{branch: their.Branch}
 	s.rival.merge = g
 	p := &pull{from: r.peer(from), have: have, forMerge: true}
-	p.then = append(p.then, func(ok bool) {
-		if s.rival.merge != g {
-			return
-		}
-		if !ok || s.leader == nil || p.epoch.Hash != their.Hash || len(p.entries) == 0 {
+	p.then = []func(bool){func(ok bool) {
+		switch last := p.entries.head(); {
+		case s.rival.merge != g:
+		case !ok || s.leader == nil || p.epoch.Hash != their.Hash || last == nil:
 			s.rival.merge = nil
-			return
-		}
-		last := p.entries[len(p.entries)-1]
-		if !their.endsWith(last) {
+		case !their.endsWith(last):
 			r.stats.Untrusted++
 			s.rival.merge = nil
-			return
-		}
-		for i, e := range p.entries {
-			if s.log.find(e.Hash) < 0 && p.bodies[i] != nil {
-				r.app.Absorb(s.key, p.bodies[i])
+		default:
+			for i, e := range p.entries {
+				if s.log.find(e.Hash) < 0 && p.bodies[i] != nil {
+					r.app.Absorb(s.key, p.bodies[i])
+				}
 			}
+			g.head, g.done = last.Hash, true
 		}
-		g.head, g.done = last.Hash, true
-	})
+	}}
 	r.puller.begin(s, p)
 }

@@ -1,6 +1,7 @@
 package owner
 
 import (
+	"cmp"
 	"time"
 
 	"tidings/internal/env"
@@ -37,15 +38,9 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Owners == 0 {
-		c.Owners = 5
-	}
-	if c.Lease == 0 {
-		c.Lease = 10 * time.Minute
-	}
-	if c.HeartbeatInterval == 0 {
-		c.HeartbeatInterval = time.Minute
-	}
+	c.Owners = cmp.Or(c.Owners, 5)
+	c.Lease = cmp.Or(c.Lease, 10*time.Minute)
+	c.HeartbeatInterval = cmp.Or(c.HeartbeatInterval, time.Minute)
 	return c
 }
 

@@ -43,6 +43,10 @@ const (
 	candidacyTime = 10 * time.Second
 	// candidacyPause is the average delay before the next attempt.
 	candidacyPause = 10 * time.Second
+	// pairPatience is how long one or two owners wait for a quorum before a forced reconfiguration, when Config.Lease is
+	// longer. A pair has no quorum after one death, so with a lease its readers would wait 10 minutes whenever one of two
+	// nodes is switched off. If both live and were only partitioned, their branches are merged when they meet.
+	pairPatience = 15 * time.Second
 	// reachTime is how long a forced reconfiguration waits for promises of old owners that may still answer.
 	reachTime = 3 * time.Second
 )
@@ -102,7 +106,11 @@ func (p *proposer) start(s *replica) {
 		b.oldOwners = s.epoch.Owners
 		b.number = max(s.epoch.Number, s.campaign.promisedElsewhere) + 1
 		b.number = min(max(b.number, s.promisedNumber()+1), maxNumber)
-		b.forced = !s.noQuorumSince.IsZero() && now.Sub(s.noQuorumSince) >= p.quorumPatience(s)
+		patience := p.liveness.lease
+		if len(b.oldOwners) <= 2 {
+			patience = min(patience, pairPatience)
+		}
+		b.forced = !s.noQuorumSince.IsZero() && now.Sub(s.noQuorumSince) >= patience
 	}
 	b.hasSlot = b.founding || p.living(b.oldOwners) > 1
 	if b.hasSlot && p.running >= maxCandidacies {
@@ -161,19 +169,6 @@ func (p *proposer) startWaiting() {
 	}
 }
 
-// pairPatience is the quorum patience of one or two owners, when Config.Lease is longer. A pair has no quorum after
-// one death, so with a lease its readers would wait 10 minutes whenever one of two nodes is switched off. If both
-// live and were only partitioned, their branches are merged when they meet.
-const pairPatience = 15 * time.Second
-
-// quorumPatience is how long the owners of a key wait for a quorum before a forced reconfiguration.
-func (p *proposer) quorumPatience(s *replica) time.Duration {
-	if len(s.epoch.Owners) <= 2 {
-		return min(p.liveness.lease, pairPatience)
-	}
-	return p.liveness.lease
-}
-
 // chooseSequencer prefers the incumbent, while it lives and stays an owner; then this node; then the nearest
 // of the old owners; then the nearest member.
 func (p *proposer) chooseSequencer(s *replica, want []env.PeerID) env.PeerID {
@@ -185,10 +180,8 @@ func (p *proposer) chooseSequencer(s *replica, want []env.PeerID) env.PeerID {
 	if slices.Contains(want, p.self) {
 		return p.self
 	}
-	for _, id := range want {
-		if s.epoch != nil && s.epoch.owns(id) {
-			return id
-		}
+	if s.epoch != nil {
+		return want[max(slices.IndexFunc(want, s.epoch.owns), 0)]
 	}
 	return want[0]
 }
@@ -399,13 +392,9 @@ func (p *proposer) onPromise(from env.PeerID, m *ownerpb.Promise) error {
 	if b.proposal != nil || slices.Contains(b.promised, from) {
 		return nil // duplicate
 	}
-	var open []*Epoch
-	for _, raw := range m.Undecided {
-		e, err := openEpoch(p.epochs.verify, raw)
-		if err != nil {
-			return err
-		}
-		open = append(open, e)
+	open, err := openEpochs(p.epochs.verify, m.Undecided)
+	if err != nil {
+		return err
 	}
 	head := s.log.head()
 	switch {

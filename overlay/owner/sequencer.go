@@ -79,11 +79,12 @@ const (
 	republishTime = time.Minute
 )
 
-// ErrNotLeading reports that this node is not the sequencer of a key.
-var ErrNotLeading = errors.New("not the sequencer")
-
-// ErrBusy reports that maxQueue bodies are waiting already.
-var ErrBusy = errors.New("too much waits to be appended")
+var (
+	// ErrNotLeading reports that this node is not the sequencer of a key.
+	ErrNotLeading = errors.New("not the sequencer")
+	// ErrBusy reports that maxQueue bodies are waiting already.
+	ErrBusy = errors.New("too much waits to be appended")
+)
 
 // Append adds an entry to the log of a key that this node leads. The body has 1 to MaxBody bytes and holds the
 // given number of items. set is called when the entry is made, and again if the entry has to be made anew.
@@ -173,7 +174,7 @@ func (q *sequencer) appendNext(s *replica) {
 			q.storage.log.Debug("log entry could not be stored", "url", s.url, "err", err)
 		}
 		if s.leader != l || l.inflight != f {
-			q.storage.store.Commit(q.storage.deleteOps(chain{e}), func(error) {}) // this node ceased to lead; nobody has seen the entry
+			q.storage.drop(q.storage.deleteOps(chain{e})) // this node ceased to lead; nobody has seen the entry
 			return
 		}
 		if err != nil {
@@ -182,9 +183,7 @@ func (q *sequencer) appendNext(s *replica) {
 			q.retryIn(s, answerTime)
 			return
 		}
-		if ops := q.storage.extend(s, []*Entry{e}, [][]byte{p.body}, false); len(ops) > 0 {
-			q.storage.store.Commit(ops, func(error) {})
-		}
+		q.storage.drop(q.storage.extend(s, []*Entry{e}, [][]byte{p.body}, false))
 		q.replicate(s)
 	})
 }

@@ -25,12 +25,11 @@ type storage struct {
 }
 
 func newStorage(e env.Env, stats *Stats, r *replicas, visibleChanged func(key overlay.ID)) *storage {
-	d := &storage{
-		store: e.Store, worker: e.Worker, log: e.Log, stats: stats, replicas: r,
-		bodies: bodyCache{byEntry: map[Hash][]byte{}}, volatile: map[Hash]bool{}, visibleChanged: visibleChanged,
+	volatile := map[Hash]bool{}
+	return &storage{
+		store: e.Store, worker: e.Worker, log: e.Log, stats: stats, replicas: r, volatile: volatile,
+		bodies: bodyCache{byEntry: map[Hash][]byte{}, pinned: volatile}, visibleChanged: visibleChanged,
 	}
-	d.bodies.pinned = func(h Hash) bool { return d.volatile[h] }
-	return d
 }
 
 // Prefixes of store keys: one record per replica, and one per entry and per body of its log.
@@ -88,6 +87,13 @@ func (d *storage) deleteOps(of chain) (ops []env.Op) {
 	return ops
 }
 
+// drop executes operations that delete. If the disk refuses, assemble drops the entries at the next start.
+func (d *storage) drop(ops []env.Op) {
+	if len(ops) > 0 {
+		d.store.Commit(ops, func(error) {})
+	}
+}
+
 // extend appends entries to a replica's log, or replaces the log with them if anew is set. It returns the
 // operations that delete the entries that are kept no longer.
 func (d *storage) extend(s *replica, fresh []*Entry, bodies [][]byte, anew bool) (ops []env.Op) {
@@ -135,7 +141,7 @@ func (d *storage) append(s *replica, fresh []*Entry, bodies [][]byte, anew bool,
 			case i >= 0 && anew:
 				s.log.set(old)
 			case i >= 0:
-				d.store.Commit(d.deleteOps(s.log.chain[i:]), func(error) {}) // later entries may have been stored
+				d.drop(d.deleteOps(s.log.chain[i:])) // later entries may have been stored
 				s.log.set(slices.Clone(s.log.chain[:i]))
 			}
 			s.log.committed = s.log.visible.headHash()
@@ -203,9 +209,7 @@ func (d *storage) Release(key overlay.ID, last Hash) {
 	log.orphaned = slices.DeleteFunc(log.orphaned, func(e *Entry) bool { return slices.Contains(kept, e) || log.find(e.Hash) >= 0 })
 	ops := d.deleteOps(log.orphaned)
 	log.orphaned = kept
-	if len(ops) > 0 {
-		d.store.Commit(ops, func(error) {}) // if this fails, buildChain drops the entries at the next start
-	}
+	d.drop(ops)
 }
 
 // orphanOrDelete handles entries that leave the log: those that readers were shown become orphaned. It returns the
@@ -229,8 +233,7 @@ type bodyCache struct {
 	byEntry map[Hash][]byte // bodies by the hashes of their entries
 	order   []Hash          // entries in the order of insertion; may name dropped bodies
 	size    int             // total size of the bodies, in bytes; about maxCachedBytes at most
-	// pinned reports whether a body is stored nowhere else yet, and must stay.
-	pinned func(Hash) bool
+	pinned  map[Hash]bool   // entries whose bodies are stored nowhere else yet, and must stay
 }
 
 // maxCachedBytes bounds the cache: several seconds of entries even at a busy node.
@@ -243,7 +246,7 @@ func (b *bodyCache) put(h Hash, body []byte) {
 	b.byEntry[h] = body
 	b.order = append(b.order, h)
 	b.size += len(body)
-	for b.size > maxCachedBytes && len(b.order) > 1 && !b.pinned(b.order[0]) {
+	for b.size > maxCachedBytes && len(b.order) > 1 && !b.pinned[b.order[0]] {
 		b.drop(b.order[0])
 		b.order = b.order[1:]
 	}
