@@ -26,16 +26,16 @@ type ballot struct {
 }
 
 // conflict returns the number that rules out a promise to a candidate; 0 if there is none.
-func (b *ballot) conflict(from env.PeerID, lineage uint64, number uint32) uint32 {
+func (b *ballot) conflict(from env.PeerID, branch uint64, number uint32) uint32 {
 	if plant.VoteTwice {
 		return 0
 	}
-	if b.epoch != nil && b.epoch.Branch == lineage && number <= b.epoch.Number {
-		return b.epoch.Number
-	}
-	p := b.promised.in(lineage)
+	p := b.promised.in(branch)
 	known := p.number
-	if b.epoch != nil && b.epoch.Branch == lineage {
+	if b.epoch != nil && b.epoch.Branch == branch {
+		if number <= b.epoch.Number {
+			return b.epoch.Number
+		}
 		known = max(known, b.epoch.Number)
 	}
 	if p.number > number || p.number == number && p.candidate != from || known > 0 && number-known > maxAhead {
@@ -112,9 +112,9 @@ type votes []vote
 const maxVotes = 8
 
 // in returns the vote in a branch; the zero vote if there is none.
-func (v votes) in(lineage uint64) vote {
+func (v votes) in(branch uint64) vote {
 	for _, w := range v {
-		if w.branch == lineage {
+		if w.branch == branch {
 			return w
 		}
 	}

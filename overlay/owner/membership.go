@@ -5,6 +5,7 @@ import (
 
 	"tidings/internal/env"
 	"tidings/internal/plant"
+	"tidings/overlay"
 )
 
 const (
@@ -83,11 +84,13 @@ func (m *membership) checkOwners(s *replica) {
 
 // turn returns how long this node waits before it campaigns in place of a dead sequencer: the living owners campaign in
 // the order of their distance from the key.
-func (m *membership) turn(s *replica) time.Duration {
-	if plant.VoteTwice {
-		return 0 // planted bug: all owners campaign at once
+func (m *membership) turn(s *replica) (d time.Duration) {
+	for _, p := range s.epoch.Owners {
+		if p != m.self && m.alive(p) && overlay.Nearer(s.key, m.id(p), m.node.ID()) && !plant.VoteTwice {
+			d += rankTime
+		}
 	}
-	return time.Duration(m.rank(s.epoch)) * rankTime
+	return d
 }
 
 // LeafChanged plans a check of all owners.
@@ -111,16 +114,6 @@ func (c *campaign) exclude(p env.PeerID, now time.Time) {
 		c.excluded = map[env.PeerID]time.Time{}
 	}
 	c.excluded[p] = now
-}
-
-// mustHandOver reports whether this node is leaving and has to hand over the key.
-func (m *membership) mustHandOver(s *replica) bool {
-	return m.leaving && (s.leader != nil || s.owned && m.neededForQuorum(s))
-}
-
-// neededForQuorum reports whether the other live owners of a key are no quorum.
-func (m *membership) neededForQuorum(s *replica) bool {
-	return m.living(s.epoch.Owners)-1 < quorum(len(s.epoch.Owners))
 }
 
 // A liveness knows when sequencers were last heard.
@@ -149,3 +142,9 @@ func (l *liveness) lastHeard(s *replica) time.Time {
 
 // heard records a sign of life of a key's sequencer.
 func (l *liveness) heard(s *replica) { s.lastHeard = l.clock.Now() }
+
+// mustHandOver reports whether this node is leaving and has to hand over the key: it leads the key, or the other live
+// owners are no quorum.
+func (m *membership) mustHandOver(s *replica) bool {
+	return m.leaving && (s.leader != nil || s.owned && m.living(s.epoch.Owners)-1 < quorum(len(s.epoch.Owners)))
+}

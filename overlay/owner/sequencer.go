@@ -272,15 +272,11 @@ func (q *sequencer) becomeLeader(s *replica) {
 		return
 	}
 	mine := s.epoch.has(head)
-	var tail []*Entry
-	for i, e := range slices.Backward(s.log.chain) {
-		if i < len(s.log.chain)-1 && q.clock.Now().Sub(e.Time) > republishTime {
-			break
-		}
-		tail = append(tail, e)
+	first := len(s.log.chain) - 1
+	for first > 0 && q.clock.Now().Sub(s.log.chain[first-1].Time) <= republishTime {
+		first--
 	}
-	slices.Reverse(tail)
-	l := s.leader
+	l, tail := s.leader, slices.Clone(s.log.chain[first:])
 	q.storage.Bodies(tail, func(bodies [][]byte) {
 		if s.leader != l {
 			return
