@@ -55,6 +55,22 @@ var ErrEpoch = errors.New("not an epoch")
 // quorum returns how many of n owners are more than half. Two quorums of the same owners share at least one.
 func quorum(n int) int { return n/2 + 1 }
 
+// majority reports whether a quorum of some peers has a property.
+func majority(of []env.PeerID, has func(env.PeerID) bool) bool {
+	n := 0
+	for _, p := range of {
+		if has(p) {
+			n++
+		}
+	}
+	return n >= quorum(len(of))
+}
+
+// in returns the property to be among some peers.
+func in(set []env.PeerID) func(env.PeerID) bool {
+	return func(p env.PeerID) bool { return slices.Contains(set, p) }
+}
+
 // encodeStatement encodes the statement of a new epoch and sets its hash.
 func (e *Epoch) encodeStatement() *Epoch {
 	m := &ownerpb.EpochStatement{
@@ -141,22 +157,15 @@ func openEpoch(verify wire.Verifier, m *ownerpb.Epoch) (*Epoch, error) {
 	return e, nil
 }
 
-// openEpoch decodes an epoch from a peer. Most messages name the epoch in force or one that is cached, so
-// their signatures are not verified again.
-func (o *Owners) openEpoch(m *ownerpb.Epoch) (*Epoch, error) {
-	e, err := openStatement(m.GetStatement())
-	if err != nil {
-		return nil, err
+func openEpochs(verify wire.Verifier, of []*ownerpb.Epoch) (es []*Epoch, err error) {
+	for _, m := range of {
+		e, err := openEpoch(verify, m)
+		if err != nil {
+			return nil, err
+		}
+		es = append(es, e)
 	}
-	if s := o.replicas[e.Key]; s != nil && s.epoch != nil && s.epoch.Hash == e.Hash {
-		return s.epoch, nil
-	}
-	if known := o.cfg.EpochCache.find(e.Hash, m.Signatures); known != nil {
-		return known, nil
-	}
-	e.addSignatures(o.verify, m)
-	o.cfg.EpochCache.add(e)
-	return e, nil
+	return es, nil
 }
 
 func (e *Epoch) addSignatures(verify wire.Verifier, m *ownerpb.Epoch) {
@@ -167,17 +176,6 @@ func (e *Epoch) addSignatures(verify wire.Verifier, m *ownerpb.Epoch) {
 
 // Bytes returns the encoded epoch with its signatures.
 func (e *Epoch) Bytes() []byte { return marshal(e.proto()) }
-
-func (o *Owners) readEpoch(b []byte) (*Epoch, error) {
-	m := new(ownerpb.Epoch)
-	if err := proto.Unmarshal(b, m); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrEpoch, err)
-	}
-	if !isEpoch(m) {
-		return nil, fmt.Errorf("%w: out of bounds", ErrEpoch)
-	}
-	return o.openEpoch(m)
-}
 
 // addSignature adds a signature to an epoch if it is valid and new. It returns the signer and whether the
 // signature was added.
@@ -197,13 +195,7 @@ func (e *Epoch) addSignature(verify wire.Verifier, raw []byte) (env.PeerID, bool
 
 // certifiedBy reports whether a quorum of the given owners has signed.
 func (e *Epoch) certifiedBy(owners []env.PeerID) bool {
-	n := 0
-	for _, o := range owners {
-		if slices.Contains(e.signers, o) {
-			n++
-		}
-	}
-	return n >= quorum(len(owners))
+	return majority(owners, in(e.signers))
 }
 
 // Succeeds reports whether e is a later epoch of the same branch, signed by quorums of the owners of both.
@@ -232,10 +224,16 @@ func (e *Epoch) Quorum() int { return quorum(len(e.Owners)) }
 // admits reports whether an entry may be in a log with this epoch. An entry of the epoch itself must come after
 // the entry that the epoch continues from.
 func (e *Epoch) admits(n *Entry) bool {
-	if n.At.Branch != e.Branch || n.At.Epoch != e.Number {
-		return true
-	}
-	return n.At.Seq > e.After.Seq && (n.At.Seq > e.After.Seq+1 || n.Prev == e.AfterHash)
+	return !e.has(n) || n.At.Seq > e.After.Seq && (n.At.Seq > e.After.Seq+1 || n.Prev == e.AfterHash)
+}
+
+// has reports whether an entry's position is in the epoch.
+func (e *Epoch) has(n *Entry) bool { return n.At.Branch == e.Branch && n.At.Epoch == e.Number }
+
+// endsWith reports whether an entry may be the last one of a log with this epoch: one of the epoch itself, or the one that
+// it continues from.
+func (e *Epoch) endsWith(n *Entry) bool {
+	return n.Signer == e.Sequencer && e.has(n) || n.Hash == e.AfterHash
 }
 
 func (e *Epoch) owns(id env.PeerID) bool { return slices.Contains(e.Owners, id) }

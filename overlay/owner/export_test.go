@@ -8,12 +8,12 @@ import "time"
 type Retained struct{ Pulled, Listed, Abandoned, Lagging, Bodies, CacheOrder int }
 
 func (o *Owners) Retained() (h Retained) {
-	h.Pulled, h.Bodies, h.CacheOrder = o.pulledBytes, len(o.bodies.byEntry), len(o.bodies.order)
-	for _, l := range o.listed {
+	h.Pulled, h.Bodies, h.CacheOrder = o.puller.bytes, len(o.bodies.byEntry), len(o.bodies.order)
+	for _, l := range o.keeper.listed {
 		h.Listed += len(l)
 	}
-	for _, s := range o.replicas {
-		h.Abandoned += len(s.abandoned)
+	for _, s := range o.replicas.byKey {
+		h.Abandoned += len(s.campaign.abandoned)
 		if s.leader != nil && s.leader.lagging != nil {
 			h.Lagging++
 		}

@@ -59,14 +59,14 @@ func FuzzMessage(f *testing.F) {
 		{Body: &ownerpb.Message_LogList{LogList: &ownerpb.LogList{States: []*ownerpb.LogState{{Key: key[:]}}, Last: true}}},
 		{Body: &ownerpb.Message_Entries{Entries: &ownerpb.Entries{Key: key[:], Epoch: e, Entries: []*ownerpb.LogEntry{{Entry: someEntry().Raw}}}}},
 	} {
-		f.Add(encode(m))
+		f.Add(marshal(m))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := parse(b)
 		if err != nil {
 			return
 		}
-		again, err := parse(encode(m))
+		again, err := parse(marshal(m))
 		if err != nil || !proto.Equal(m, again) {
 			t.Errorf("%v became %v, %v", m, again, err)
 		}
@@ -140,9 +140,9 @@ func FuzzEpoch(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(someEpoch(1).Bytes())
 	f.Add(someEpoch(5).Bytes())
-	o := &Owners{verify: verify}
+	o := &epochs{verify: verify, base: base{replicas: &replicas{}}}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		e, err := o.readEpoch(b)
+		e, err := o.read(b)
 		if err != nil {
 			return
 		}
@@ -155,7 +155,7 @@ func FuzzEpoch(f *testing.F) {
 				t.Errorf("signer %d has not signed", i)
 			}
 		}
-		if again, err := o.readEpoch(e.Bytes()); err != nil || !reflect.DeepEqual(again, e) {
+		if again, err := o.read(e.Bytes()); err != nil || !reflect.DeepEqual(again, e) {
 			t.Errorf("%+v became %+v, %v", e, again, err)
 		}
 	})
@@ -165,27 +165,22 @@ func FuzzEpoch(f *testing.F) {
 func FuzzReplica(f *testing.F) {
 	key := someEntry().Key
 	e := someEpoch(3)
-	s := &replica{key: key, url: e.URL, follow: true, epoch: e, undecided: []*Epoch{someEpoch(2)}, note: []byte("note"), version: 7}
+	s := &replica{key: key, url: e.URL, follow: true, ballot: ballot{epoch: e, undecided: []*Epoch{someEpoch(2)}}, note: []byte("note"), version: 7}
 	s.promised.set(vote{branch: 1, number: 4, candidate: e.Sequencer})
 	s.signed.set(vote{1, 4, e.Sequencer, e.Hash, true})
 	f.Add([]byte{})
 	f.Add(s.storeOp().Value)
-	o := &Owners{verify: verify, clock: still{}}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s, err := o.loadReplica(replicaKey(key), b)
+		s, err := openReplica(verify, replicaKey(key), b)
 		if err != nil {
 			return
 		}
-		again, err := o.loadReplica(replicaKey(key), s.storeOp().Value)
+		again, err := openReplica(verify, replicaKey(key), s.storeOp().Value)
 		if err != nil || !reflect.DeepEqual(again, s) {
 			t.Errorf("%+v became %+v, %v", s, again, err)
 		}
 	})
 }
-
-type still struct{}
-
-func (still) Now() time.Time { return began }
 
 // padded adds an unknown field to an encoded message, which nodes forward unchanged.
 func padded(raw []byte, n int) []byte {
@@ -219,7 +214,7 @@ func TestTheLargestMessagesFitIntoAFrame(t *testing.T) {
 			t.Fatal("a signature was refused")
 		}
 	}
-	if _, err := (&Owners{verify: verify}).readEpoch(e.Bytes()); err != nil {
+	if _, err := (&epochs{verify: verify, base: base{replicas: &replicas{}}}).read(e.Bytes()); err != nil {
 		t.Fatal(err)
 	}
 	key, hash := e.Key[:], HashOf(nil)
@@ -250,7 +245,7 @@ func TestTheLargestMessagesFitIntoAFrame(t *testing.T) {
 		if n := proto.Size(m); n > wire.MaxMessage {
 			t.Errorf("%s of %d bytes", what, n)
 		}
-		if _, err := parse(encode(m)); err != nil {
+		if _, err := parse(marshal(m)); err != nil {
 			t.Errorf("%s is refused: %v", what, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package owner
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -9,6 +10,14 @@ import (
 	"tidings/internal/env"
 	"tidings/overlay"
 	"tidings/overlay/owner/ownerpb"
+)
+
+var (
+	errRouted = errors.New("a message that must be routed was sent directly")
+	errSigner = errors.New("an entry is not signed by the sequencer of its epoch")
+	errAfter  = errors.New("an entry does not continue from the last entry before its epoch")
+	errBody   = errors.New("a body does not match the hash in its entry")
+	errKey    = errors.New("an epoch's key is not the key of its URL")
 )
 
 // Bounds on encoded parts, in bytes. Signed parts are forwarded unchanged, so these bounds leave room in a frame for
@@ -121,12 +130,4 @@ func isEpoch(e *ownerpb.Epoch) bool {
 		}
 	}
 	return true
-}
-
-func encode(m *ownerpb.Message) []byte {
-	b, err := proto.Marshal(m)
-	if err != nil {
-		panic(fmt.Sprintf("owner: encode %T: %v", m.Body, err)) // only a URL that is not UTF-8 can cause this, and parsing excludes it
-	}
-	return b
 }

@@ -1,8 +1,8 @@
 package owner
 
 import (
-	"log/slog"
-	"math/rand/v2"
+	"cmp"
+	"fmt"
 	"time"
 
 	"tidings/internal/env"
@@ -13,29 +13,14 @@ import (
 
 // An Application is the layer above. Its methods are called from within Receive, Run and other methods of Owners.
 type Application interface {
-	// Lead reports that this node has become the sequencer of a key, and has all committed entries, or that it
-	// has ceased to be.
-	Lead(key overlay.ID, on bool)
-
 	// VisibleChanged reports that the result of Visible has changed.
 	VisibleChanged(key overlay.ID)
-
-	// Committed reports to the sequencer that an entry is committed and may be sent down the tree. After a
-	// change of sequencer some entries are reported again.
-	Committed(key overlay.ID, e *Entry, body []byte)
-
-	// Absorb hands the sequencer a body of another branch; what is new in it is to be appended.
-	Absorb(key overlay.ID, body []byte)
-
-	// Absorbing reports whether something that Absorb took is still to be appended.
-	Absorbing(key overlay.ID) bool
-	// BranchMerged reports to the sequencer that another branch has ended in its own. Followers of the other
-	// branch may not know yet.
-	BranchMerged(key overlay.ID)
 
 	// Weight returns the number of clients in a key's tree; ok is false if this node is not the tree's root.
 	Weight(key overlay.ID) (weight int, ok bool)
 
+	SequencerApplication
+	MergeApplication
 	ResolverApplication
 }
 
@@ -55,129 +40,87 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Owners == 0 {
-		c.Owners = 5
-	}
-	if c.Lease == 0 {
-		c.Lease = 10 * time.Minute
-	}
-	if c.HeartbeatInterval == 0 {
-		c.HeartbeatInterval = time.Minute
-	}
+	c.Owners = cmp.Or(c.Owners, 5)
+	c.Lease = cmp.Or(c.Lease, 10*time.Minute)
+	c.HeartbeatInterval = cmp.Or(c.HeartbeatInterval, time.Minute)
 	return c
 }
 
 const (
 	// answerTime is how long an owner may take to answer before a request is repeated.
 	answerTime = time.Second
-	// leafSettleTime is the delay after a change of the leaf: members come and go in groups, and each change of owners
-	// costs three rounds.
-	leafSettleTime = 2 * time.Second
-	// rankTime is how much later each owner campaigns than the next nearer one.
-	rankTime = 3 * time.Second
-	// maxReplicas bounds the keys in which one node takes part. At the bound requests for owners are dropped; a later
-	// request may reach a node with room.
-	maxReplicas = 200_000
 )
 
-// Owners is one node's part in all logs. It is not safe for concurrent use.
+// Owners is one node's part in all logs: components, to which it passes messages, tasks and calls. It is not safe for
+// concurrent use.
 type Owners struct {
 	*Resolver
+	base
+	*epochs
+	*storage
+	*puller
+	server   *server
+	liveness *liveness
+	locator  *locator
+	*membership
+	acceptor *acceptor
+	*sequencer
+	*proposer
+	*departure
+	*learner
+	merger *merger
+	*keeper
 
-	cfg    Config
-	clock  env.Clock
-	net    env.Network
-	store  env.Store
-	worker env.Worker
-	rand   *rand.Rand
-	log    *slog.Logger
-	node   *overlay.Node
-	signer *wire.Signer
-	verify wire.Verifier
-	app    Application
-	self   env.PeerID
-	stats  Stats
-
-	replicas       map[overlay.ID]*replica
-	sortedReplicas replicaSet                // the same replicas, by key
-	ledBy          map[env.PeerID]replicaSet // replicas of owned keys, by sequencer
-	retired        map[overlay.ID]*replica   // votes for keys that were forgotten
-	bodies         bodyCache
-	// volatile holds the entries of logs that are not durable yet.
-	volatile          map[Hash]bool
-	cal               env.Calendar[task]
-	checkOwnersAt     time.Time                          // time of the next check of all owners; zero: none planned
-	matchedHeartbeats map[env.PeerID]time.Time           // time of the last matching heartbeat, by sequencer
-	listed            map[env.PeerID]map[overlay.ID]bool // keys listed so far by sequencers whose heartbeat did not match
-	nonce             uint64                             // last nonce of a heartbeat or page
-	pulledBytes       int                                // bytes held by pulls under way; at most about maxPulling
-	candidacies       int                                // candidacies that hold a slot; at most maxCandidacies
-	waitingKeys       []overlay.ID                       // keys whose campaigns wait for a slot, in order
-	started           bool                               // the overlay was active once, and resume was called
-	leaving           *departure                         // non-nil when the node is leaving: it hands over its keys and owns no new ones
+	stats    Stats
+	replicas replicas
+	started  bool // the overlay was active once, and resume was called
 }
-
-type task struct {
-	kind taskKind
-	key  overlay.ID
-}
-
-type taskKind uint8
-
-const (
-	taskCampaign        taskKind = iota // start a candidacy
-	taskRetryCandidacy                  // repeat a candidacy's requests
-	taskStartWaiting                    // start campaigns that wait for a slot
-	taskRetryReplicate                  // send an entry again
-	taskRetryPull                       // repeat a pull's request
-	taskHeartbeat                       // send heartbeats
-	taskContactRival                    // contact another branch again
-	taskLookUpAgain                     // a lookup has expired; pull from the informant
-	taskCheckAllOwners                  // check all owners after a change of the leaf
-	taskCheckOwners                     // check the owners of a key after an epoch was committed
-	taskHandOverTimeout                 // end a hand-over without progress
-)
 
 // New returns the Owners of a node, with the logs that a former run has stored, and registers it with the overlay. It
 // acts once the node is active.
 func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifier, cfg Config, app Application) (*Owners, error) {
-	o := &Owners{
-		cfg:      cfg.withDefaults(),
-		clock:    e.Clock,
-		net:      e.Network,
-		store:    e.Store,
-		worker:   e.Worker,
-		rand:     e.Rand,
-		log:      e.Log,
-		node:     node,
-		signer:   signer,
-		verify:   verify,
-		app:      app,
-		self:     signer.PeerID(),
-		replicas: map[overlay.ID]*replica{},
-		ledBy:    map[env.PeerID]replicaSet{},
-		retired:  map[overlay.ID]*replica{},
-		bodies:   bodyCache{byEntry: map[Hash][]byte{}},
-
-		volatile:          map[Hash]bool{},
-		matchedHeartbeats: map[env.PeerID]time.Time{},
-		listed:            map[env.PeerID]map[overlay.ID]bool{},
+	cfg = cfg.withDefaults()
+	o := &Owners{replicas: newReplicas(signer.PeerID())}
+	b := base{
+		timers:   &timers{clock: e.Clock, rand: e.Rand},
+		peers:    &peers{node: node, net: e.Network, self: signer.PeerID(), owners: cfg.Owners, stats: &o.stats},
+		replicas: &o.replicas,
 	}
-	o.Resolver = newResolver(e, node, o, app, o.self, o.cfg.Owners)
-	o.bodies.pinned = func(h Hash) bool { return o.volatile[h] }
-	if err := o.load(); err != nil {
+	o.base = b
+	o.epochs = &epochs{base: b, verify: verify, cache: cfg.EpochCache}
+	o.Resolver = newResolver(b, o.epochs, o, app)
+	o.storage = newStorage(e, &o.stats, &o.replicas, app.VisibleChanged)
+	o.puller = &puller{base: b, epochs: o.epochs, storage: o.storage}
+	o.server = &server{base: b, storage: o.storage}
+	o.liveness = &liveness{timers: b.timers, lease: cfg.Lease, matched: map[env.PeerID]time.Time{}}
+	o.locator = &locator{base: b, puller: o.puller}
+	o.membership = &membership{base: b}
+	o.acceptor = &acceptor{membership: o.membership, storage: o.storage, puller: o.puller, liveness: o.liveness, signer: signer}
+	o.sequencer = &sequencer{membership: o.membership, storage: o.storage, puller: o.puller, signer: signer, app: app}
+	o.proposer = &proposer{
+		membership: o.membership, storage: o.storage, puller: o.puller, liveness: o.liveness, locator: o.locator,
+		acceptor: o.acceptor, sequencer: o.sequencer, epochs: o.epochs, signer: signer,
+	}
+	o.departure = &departure{membership: o.membership}
+	o.learner = &learner{
+		base: b, storage: o.storage, epochs: o.epochs, puller: o.puller, liveness: o.liveness, locator: o.locator,
+		acceptor: o.acceptor, sequencer: o.sequencer, proposer: o.proposer, departure: o.departure,
+	}
+	o.merger = &merger{
+		base: b, storage: o.storage, epochs: o.epochs, puller: o.puller, locator: o.locator, sequencer: o.sequencer,
+		proposer: o.proposer, learner: o.learner, app: app,
+	}
+	o.keeper = &keeper{
+		membership: o.membership, storage: o.storage, puller: o.puller, liveness: o.liveness, sequencer: o.sequencer,
+		proposer: o.proposer, interval: cfg.HeartbeatInterval, listed: map[env.PeerID]map[overlay.ID]bool{}, weight: app.Weight,
+	}
+	o.puller.finish, o.proposer.commit, o.learner.otherBranch = o.learner.take, o.learner.commit, o.merger.onOtherBranch
+	if err := o.storage.load(verify, e.Clock.Now()); err != nil {
 		return nil, err
 	}
 	node.Handle(wire.Owner, o)
-	o.after(o.spread(o.cfg.HeartbeatInterval), task{kind: taskHeartbeat})
+	o.after(o.spread(cfg.HeartbeatInterval), task{kind: taskHeartbeat})
 	return o, nil
-}
-
-func (o *Owners) after(d time.Duration, t task) { o.cal.Add(o.clock.Now().Add(d), t) }
-
-// spread returns a random duration between 3/4 and 5/4 of d.
-func (o *Owners) spread(d time.Duration) time.Duration {
-	return d*3/4 + time.Duration(o.rand.Int64N(int64(d)/2+1))
 }
 
 // Run executes the tasks that are due and returns the time of the next one.
@@ -191,121 +134,144 @@ func (o *Owners) Run(now time.Time) time.Time {
 		if !ok {
 			return env.Sooner(o.cal.Next(), o.Resolver.run(now))
 		}
-		s := o.replicas[t.key]
-		switch t.kind {
-		case taskCampaign:
-			if s != nil && !s.campaignAt.IsZero() && !s.campaignAt.After(now) {
-				s.campaignAt = time.Time{}
-				o.campaign(s)
-			}
-		case taskRetryCandidacy:
-			if s != nil && s.candidacy != nil {
-				o.retryCandidacy(s, now)
-			}
-		case taskStartWaiting:
-			o.startWaiting()
-		case taskRetryReplicate:
-			if s != nil && s.leader != nil {
-				o.retryReplicate(s, now)
-			}
-		case taskRetryPull:
-			if s != nil && s.pull != nil {
-				o.retryPull(s, now)
-			}
-		case taskContactRival:
-			if s != nil {
-				s.rivalContacted = false
-				o.retryContact(s, now)
-			}
-		case taskLookUpAgain:
-			if s != nil {
-				o.lookUpAgain(s)
-			}
-		case taskHeartbeat:
-			o.heartbeat(now)
-			o.after(o.spread(o.cfg.HeartbeatInterval), t)
-		case taskCheckAllOwners:
-			if !o.checkOwnersAt.IsZero() && !o.checkOwnersAt.After(now) {
-				o.checkOwnersAt = time.Time{}
-				o.checkAllOwners()
-			}
-		case taskCheckOwners:
-			if s != nil && o.owns(s) {
-				o.checkOwners(s)
-			}
-		case taskHandOverTimeout:
-			o.handOverTimeout(now)
+		switch s := o.replicas.byKey[t.key]; {
+		case t.kind == taskHeartbeat:
+			o.keeper.heartbeat(now)
+		case t.kind == taskStartWaiting:
+			o.proposer.startWaiting()
+		case t.kind == taskCheckAllOwners:
+			o.membership.checkAllOwners()
+		case t.kind == taskHandOverTimeout:
+			o.departure.timeout(now)
+		case s == nil: // the log was forgotten
+		case t.kind == taskCheckOwners:
+			o.membership.checkOwners(s)
+		case t.kind == taskCampaign:
+			o.proposer.campaign(s, now)
+		case t.kind == taskRetryCandidacy:
+			o.proposer.retry(s, now)
+		case t.kind == taskRetryReplicate:
+			o.sequencer.retry(s, now)
+		case t.kind == taskRetryPull:
+			o.puller.retry(s, now)
+		case t.kind == taskLookUpAgain:
+			o.locator.lookUpAgain(s)
+		case t.kind == taskContactRival:
+			o.merger.retryContact(s, now)
 		}
 	}
 }
 
 // resume continues the work of a former run: the node leads the keys that it led.
 func (o *Owners) resume() {
-	for _, s := range o.sorted() {
-		s.lastHeard = o.clock.Now()
-		if o.leads(s) {
-			o.becomeLeader(s)
+	for _, s := range o.replicas.all() {
+		o.liveness.heard(s)
+		if s.ledBy(o.self) {
+			o.sequencer.becomeLeader(s)
 		}
 	}
 	o.LeafChanged()
 }
 
-// RequestOwners asks the root of a URL's key to found a log if the key has no owners. If this node keeps a log whose
-// owners are all gone, the new owners continue that log. done is told whether the root received the request.
-func (o *Owners) RequestOwners(key overlay.ID, url string, done func(ok bool)) {
-	want := &ownerpb.RequestOwners{Url: url}
-	if s := o.replicas[key]; s != nil && len(s.log) > 0 && o.node.State() == overlay.Active {
-		want.Record = o.node.Self().Raw
-	}
-	o.node.Route(wire.Owner, key, encode(&ownerpb.Message{Body: &ownerpb.Message_RequestOwners{RequestOwners: want}}),
-		func(_ overlay.Receipt, ok bool) { done(ok) })
-}
-
-// Follow makes this node keep the log of a key.
-func (o *Owners) Follow(key overlay.ID, url string) {
-	s := o.ensureReplica(key, url)
-	if !s.follow {
-		s.follow = true
-		o.saveReplica(s, nil)
-	}
-}
-
-// Unfollow ends a Follow. The log is forgotten unless this node is an owner.
-func (o *Owners) Unfollow(key overlay.ID) {
-	s := o.replicas[key]
-	if s == nil || !s.follow {
-		return
-	}
-	s.follow = false
-	o.Release(key, Hash{})
-	if !o.owns(s) {
-		o.forget(s)
-		return
-	}
-	o.saveReplica(s, nil)
-}
-
-func (o *Owners) ensureReplica(key overlay.ID, url string) *replica {
-	s := o.replicas[key]
-	if s == nil {
-		s = &replica{key: key, url: url}
-		if locks := o.retired[key]; locks != nil {
-			s.promised, s.signed = locks.promised, locks.signed
-			delete(o.retired, key)
-		}
-		s.lastHeard = o.clock.Now()
-		o.addReplica(s)
-	}
-	return s
-}
-
 // PeerGone does nothing: owners are members of one leaf, and LeafChanged reports its changes.
 func (o *Owners) PeerGone(env.PeerID) {}
 
-// LeafChanged plans a check of all owners.
-func (o *Owners) LeafChanged() {
-	if o.checkOwnersAt.IsZero() {
-		o.checkOwnersAt = o.clock.Now().Add(leafSettleTime)
-		o.cal.Add(o.checkOwnersAt, task{kind: taskCheckAllOwners})
+// Receive handles a message from a peer.
+func (o *Owners) Receive(from env.PeerID, body []byte) error {
+	m, err := parse(body)
+	if err != nil {
+		o.stats.Garbage++
+		return err
 	}
+	if err := o.receive(from, m); err != nil {
+		o.stats.Garbage++
+		return fmt.Errorf("%w: %w", env.ErrFrame, err)
+	}
+	return nil
+}
+
+func (o *Owners) receive(from env.PeerID, m *ownerpb.Message) error {
+	switch b := m.Body.(type) {
+	case *ownerpb.Message_FindOwners:
+		return o.Resolver.onFindOwners(from, b.FindOwners)
+	case *ownerpb.Message_OwnersFound:
+		return o.Resolver.onOwnersFound(b.OwnersFound)
+	case *ownerpb.Message_Prepare:
+		o.acceptor.onPrepare(from, b.Prepare)
+	case *ownerpb.Message_Promise:
+		return o.proposer.onPromise(from, b.Promise)
+	case *ownerpb.Message_Sign:
+		return o.acceptor.onSign(from, b.Sign)
+	case *ownerpb.Message_Signed:
+		o.proposer.onSigned(from, b.Signed)
+	case *ownerpb.Message_Commit:
+		return o.learner.onCommit(from, b.Commit)
+	case *ownerpb.Message_Replicate:
+		return o.learner.onReplicate(from, b.Replicate)
+	case *ownerpb.Message_ReplicateAck:
+		o.sequencer.onReplicateAck(from, b.ReplicateAck)
+	case *ownerpb.Message_Note:
+		o.learner.onNote(from, b.Note)
+	case *ownerpb.Message_Heartbeat:
+		o.keeper.onHeartbeat(from, b.Heartbeat)
+	case *ownerpb.Message_HeartbeatAck:
+		o.keeper.onHeartbeatAck(from, b.HeartbeatAck)
+	case *ownerpb.Message_LogList:
+		o.keeper.onList(from, b.LogList)
+	case *ownerpb.Message_WeightReport:
+		o.keeper.onWeightReport(from, b.WeightReport)
+	case *ownerpb.Message_Retire:
+		o.keeper.onRetire(from, b.Retire)
+	case *ownerpb.Message_Merge:
+		return o.merger.onMerge(from, b.Merge)
+	case *ownerpb.Message_Pull:
+		o.server.onPull(from, b.Pull)
+	case *ownerpb.Message_Entries:
+		return o.puller.onEntries(from, b.Entries)
+	case *ownerpb.Message_ChunkRequest:
+		o.server.onChunkRequest(from, b.ChunkRequest)
+	case *ownerpb.Message_Chunk:
+		return o.puller.onChunk(from, b.Chunk)
+	default:
+		return errRouted
+	}
+	return nil
+}
+
+// Forward tells the overlay whether to stop a routed message here: never, as all go to the root.
+func (o *Owners) Forward(*overlay.Message) bool { return false }
+
+// Deliver handles a message that was routed to this node as the root.
+func (o *Owners) Deliver(m *overlay.Message) {
+	msg, err := parse(m.Payload)
+	if err == nil {
+		err = o.deliver(m.Key, msg)
+	}
+	if err != nil {
+		o.stats.Garbage++
+	}
+}
+
+func (o *Owners) deliver(key overlay.ID, m *ownerpb.Message) error {
+	switch b := m.Body.(type) {
+	case *ownerpb.Message_RequestOwners:
+		if o.keyOf(b.RequestOwners.Url) != key {
+			return errKey
+		}
+		var keeper *overlay.Contact
+		if len(b.RequestOwners.Record) > 0 {
+			var err error
+			if keeper, err = o.node.OpenRecord(b.RequestOwners.Record); err != nil {
+				return err
+			}
+		}
+		o.proposer.onRequestOwners(key, b.RequestOwners.Url, keeper)
+		return nil
+	case *ownerpb.Message_FindOwners:
+		if overlay.ID(b.FindOwners.Key) != key || b.FindOwners.Hops > 0 {
+			return errKey
+		}
+		return o.Resolver.answer(b.FindOwners)
+	}
+	return errRouted
 }

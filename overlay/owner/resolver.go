@@ -1,7 +1,6 @@
 package owner
 
 import (
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -19,19 +18,14 @@ import (
 // The answer is one member's word: its epoch is signed by a quorum of the owners it names, but only VerifyOwners tells
 // whether these are the members near the key.
 type Resolver struct {
-	clock  env.Clock
-	rand   *rand.Rand
-	node   *overlay.Node
+	base
+	epochs *epochs
 	logs   logs
 	app    ResolverApplication
-	self   env.PeerID
-	owners int // number of owners of a key
 
-	queries    map[overlay.ID]*query // questions under way
-	forClients int                   // questions that clients wait for; at most maxClientQueries
-	cal        env.Calendar[overlay.ID]
-	lookups    uint64 // checked lookups
-	untrusted  uint64 // answers with an invalid epoch
+	queries    map[overlay.ID]*query    // questions under way
+	forClients int                      // questions that clients wait for; at most maxClientQueries
+	due        env.Calendar[overlay.ID] // next tries of questions
 }
 
 // A ResolverApplication is what a Resolver asks of the layers above.
@@ -47,9 +41,6 @@ type ResolverApplication interface {
 type logs interface {
 	View(key overlay.ID) (View, bool)
 	RequestOwners(key overlay.ID, url string, done func(ok bool))
-	openVerified(m *ownerpb.Epoch) (*Epoch, error)
-	contact(id env.PeerID) *overlay.Contact
-	sendTo(to env.Peer, m *ownerpb.Message)
 }
 
 // A query is a question under way: who owns a key?
@@ -95,11 +86,8 @@ const (
 	maxFound = 16
 )
 
-func newResolver(e env.Env, node *overlay.Node, logs logs, app ResolverApplication, self env.PeerID, owners int) *Resolver {
-	return &Resolver{
-		clock: e.Clock, rand: e.Rand, node: node, logs: logs, app: app, self: self, owners: owners,
-		queries: map[overlay.ID]*query{},
-	}
+func newResolver(b base, epochs *epochs, logs logs, app ResolverApplication) *Resolver {
+	return &Resolver{base: b, epochs: epochs, logs: logs, app: app, queries: map[overlay.ID]*query{}}
 }
 
 // FindOwners calls then with the owners of a key: once, at once or within some twelve seconds.
@@ -129,20 +117,20 @@ func (r *Resolver) ask(key overlay.ID, q *query) {
 		Key: key[:], Record: r.node.Self().Raw, Nonce: q.nonce, Url: q.url,
 	}}}
 	q.due = r.clock.Now().Add(queryTime * time.Duration(q.tries))
-	r.cal.Add(q.due, key)
+	r.due.Add(q.due, key)
 	if hosts := r.node.Hosts(); r.node.State() == overlay.Attached && len(hosts) > 0 {
-		r.logs.sendTo(hosts[q.tries%len(hosts)].Peer, m)
+		r.sendTo(hosts[q.tries%len(hosts)].Peer, m)
 	} else {
-		r.node.Route(wire.Owner, key, encode(m), func(overlay.Receipt, bool) {})
+		r.node.Route(wire.Owner, key, marshal(m), func(overlay.Receipt, bool) {})
 	}
 }
 
 // run repeats the questions that are due, and returns the time of the next one.
 func (r *Resolver) run(now time.Time) time.Time {
 	for {
-		key, _, ok := r.cal.Pop(now)
+		key, _, ok := r.due.Pop(now)
 		if !ok {
-			return r.cal.Next()
+			return r.due.Next()
 		}
 		switch q := r.queries[key]; {
 		case q == nil || now.Before(q.due):
@@ -201,7 +189,7 @@ func (r *Resolver) answer(m *ownerpb.FindOwners) error {
 		return err
 	}
 	if m.Url != "" {
-		if overlay.Key(r.node.Network(), m.Url) != key {
+		if r.keyOf(m.Url) != key {
 			return errKey
 		}
 		if m.Hops == 0 {
@@ -218,7 +206,7 @@ func (r *Resolver) answer(m *ownerpb.FindOwners) error {
 	f := Found{Answered: true, Epoch: v.Epoch}
 	if v.Epoch != nil {
 		for _, p := range v.Epoch.inOrder() {
-			if c := r.logs.contact(p); c != nil {
+			if c := r.contact(p); c != nil {
 				f.Owners = append(f.Owners, c)
 			}
 		}
@@ -243,7 +231,7 @@ func (r *Resolver) passOn(m *ownerpb.FindOwners, asker env.PeerID) bool {
 	near := r.node.Leaf().NearestN(overlay.ID(m.Key), maxHops+2)
 	for _, c := range near[min(int(m.Hops)+1, len(near)):] {
 		if m.Hops++; c.Peer.ID != r.self && c.Peer.ID != asker {
-			r.logs.sendTo(c.Peer, &ownerpb.Message{Body: &ownerpb.Message_FindOwners{FindOwners: m}})
+			r.sendTo(c.Peer, &ownerpb.Message{Body: &ownerpb.Message_FindOwners{FindOwners: m}})
 			return true
 		}
 	}
@@ -264,7 +252,7 @@ func (r *Resolver) sendFound(to env.Peer, key overlay.ID, nonce uint64, f Found)
 	}
 	m.Records = records(f.Owners)
 	m.Followers = records(f.Followers)
-	r.logs.sendTo(to, &ownerpb.Message{Body: &ownerpb.Message_OwnersFound{OwnersFound: m}})
+	r.sendTo(to, &ownerpb.Message{Body: &ownerpb.Message_OwnersFound{OwnersFound: m}})
 }
 
 // onOwnersFound handles the answer to a question.
@@ -283,9 +271,10 @@ func (r *Resolver) onOwnersFound(m *ownerpb.OwnersFound) error {
 	}
 	if m.Epoch != nil {
 		// The contacts can be used even if the epoch is invalid: entries are verified on their own.
-		if f.Epoch, err = r.logs.openVerified(m.Epoch); err != nil || f.Epoch.Key != key {
-			f.Epoch = nil
-			r.untrusted++
+		if e, err := r.epochs.open(m.Epoch); err == nil && e.Key == key && r.epochs.check(e) == nil {
+			f.Epoch = e
+		} else {
+			r.stats.Untrusted++
 		}
 	}
 	r.finish(key, f)
@@ -309,18 +298,12 @@ func (r *Resolver) contacts(records [][]byte) (of []*overlay.Contact, err error)
 // half a minute at most.
 func (r *Resolver) VerifyOwners(e *Epoch, then func(ok bool)) {
 	live := func(near []*overlay.Contact) bool {
-		n := 0
-		for _, p := range e.Owners {
-			if containsPeer(near, p) {
-				n++
-			}
-		}
-		return n >= e.Quorum()
+		return majority(e.Owners, func(p env.PeerID) bool { return containsPeer(near, p) })
 	}
 	if r.node.State() == overlay.Active && r.node.Leaf().Covers(e.Key) {
 		then(live(r.node.Leaf().NearestN(e.Key, 2*r.owners)))
 		return
 	}
-	r.lookups++
+	r.stats.Lookups++
 	r.node.Lookup(e.Key, 2*r.owners, func(found overlay.Lookup) { then(live(found.Nearest)) })
 }

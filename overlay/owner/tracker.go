@@ -150,7 +150,7 @@ func (t *Tracker) accept(e *Epoch, contacts []*overlay.Contact) {
 		peer := env.Peer{ID: p}
 		if i := slices.IndexFunc(contacts, func(c *overlay.Contact) bool { return c.Peer.ID == p }); i >= 0 {
 			peer = contacts[i].Peer
-		} else if c := t.r.logs.contact(p); c != nil {
+		} else if c := t.r.contact(p); c != nil {
 			peer = c.Peer
 		}
 		owners = append(owners, peer)

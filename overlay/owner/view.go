@@ -28,47 +28,27 @@ type Stats struct {
 }
 
 // Log returns the kept entries of a key's log, oldest first. The slice must not be modified.
-func (o *Owners) Log(key overlay.ID) []*Entry {
-	if s := o.replicas[key]; s != nil {
-		return s.log
-	}
-	return nil
-}
+func (o *Owners) Log(key overlay.ID) []*Entry { return o.replicas.log(key).chain }
+
+// Visible returns the entries of a key's log that readers may see, oldest first. The slice must not be modified.
+func (o *Owners) Visible(key overlay.ID) []*Entry { return o.replicas.log(key).visible }
 
 // HeardFromSequencer records a sign of life of a key's sequencer that another layer received.
 func (o *Owners) HeardFromSequencer(key overlay.ID) {
-	if s := o.replicas[key]; s != nil {
-		s.lastHeard = o.clock.Now()
+	if s := o.replicas.byKey[key]; s != nil {
+		o.liveness.heard(s)
 	}
 }
 
 // MarkCommitted records that an entry is committed, as the sequencer has told another layer.
 func (o *Owners) MarkCommitted(key overlay.ID, h Hash) {
-	if s := o.replicas[key]; s != nil {
+	if s := o.replicas.byKey[key]; s != nil {
 		o.markCommitted(s, h)
 	}
 }
 
 // Has reports whether an entry is in the kept part of a key's log.
-func (o *Owners) Has(key overlay.ID, h Hash) bool {
-	s := o.replicas[key]
-	return s != nil && s.log.find(h) >= 0
-}
-
-// LastCommitted returns the last committed entry of a key that this node leads; nil if there is none.
-func (o *Owners) LastCommitted(key overlay.ID) *Entry {
-	s := o.replicas[key]
-	if s == nil || s.leader == nil || len(s.log) == 0 {
-		return nil
-	}
-	if f := s.leader.inflight; f != nil && s.log.head() == f.entry {
-		if len(s.log) == 1 {
-			return nil
-		}
-		return s.log[len(s.log)-2]
-	}
-	return s.log.head()
-}
+func (o *Owners) Has(key overlay.ID, h Hash) bool { return o.replicas.log(key).find(h) >= 0 }
 
 // A View describes what a node knows of a key.
 type View struct {
@@ -82,19 +62,19 @@ type View struct {
 
 // View returns what is known of a key; ok is false if nothing is known.
 func (o *Owners) View(key overlay.ID) (v View, ok bool) {
-	s := o.replicas[key]
+	s := o.replicas.byKey[key]
 	if s == nil {
 		return v, false
 	}
 	return View{
-		URL: s.url, Epoch: s.epoch, Leads: s.leader != nil, Owns: o.owns(s), Follows: s.follow, Weight: s.weight,
+		URL: s.url, Epoch: s.epoch, Leads: s.leader != nil, Owns: s.owned, Follows: s.follow, Weight: s.readers.weight,
 	}, true
 }
 
 // Keys returns the keys of all replicas, sorted.
 func (o *Owners) Keys() []overlay.ID {
 	var of []overlay.ID
-	for _, s := range o.sorted() {
+	for _, s := range o.replicas.all() {
 		of = append(of, s.key)
 	}
 	return of
@@ -103,12 +83,10 @@ func (o *Owners) Keys() []overlay.ID {
 // Stats returns the counters.
 func (o *Owners) Stats() Stats {
 	st := o.stats
-	st.Lookups += o.Resolver.lookups
-	st.Untrusted += o.Resolver.untrusted
-	st.Replicas = len(o.replicas)
-	for _, s := range o.replicas {
-		st.Entries += len(s.log)
-		if o.owns(s) {
+	st.Replicas = len(o.replicas.byKey)
+	for _, s := range o.replicas.byKey {
+		st.Entries += len(s.log.chain)
+		if s.owned {
 			st.Owned++
 		}
 		if s.leader != nil {
@@ -116,4 +94,17 @@ func (o *Owners) Stats() Stats {
 		}
 	}
 	return st
+}
+
+// Note returns a key's note; nil if there is none, or if the log here lacks the entry that the note refers to, as it may
+// after a forced reconfiguration. Note searches the entries that were added since the note was set.
+func (o *Owners) Note(key overlay.ID) []byte {
+	s := o.replicas.byKey[key]
+	if s == nil || len(s.note) < len(Hash{}) {
+		return nil
+	}
+	if after := Hash(s.note[:len(Hash{})]); after != (Hash{}) && s.log.find(after) < 0 {
+		return nil
+	}
+	return s.note[len(Hash{}):]
 }

@@ -24,12 +24,12 @@ func chained(entries int, apart time.Duration, of func() (items, size int)) (log
 func TestTheNextEntryOfALongLogTakesOneStep(t *testing.T) {
 	log := chained(5_000, time.Millisecond, func() (int, int) { return 1, 500 })
 	next := log.head()
-	s := &replica{}
-	s.setLog(log[:len(log)-1])
-	for i := 1; i < len(s.log)-1; i++ {
-		s.log[i] = nil
+	s := &keyLog{}
+	s.set(log[:len(log)-1])
+	for i := 1; i < len(s.chain)-1; i++ {
+		s.chain[i] = nil
 	}
-	if s.log.has(next) || !s.log.has(s.log.head()) {
+	if s.has(next) || !s.has(s.head()) {
 		t.Error("the next entry is taken for one of the log, or the last one for none")
 	}
 	if n := s.firstKept(next.Time, next.Items, next.Size); n != 0 {
@@ -55,12 +55,12 @@ func TestTheKeptPartOfALog(t *testing.T) {
 	for range 300 {
 		apart := time.Duration(rng.Int64N(int64(4 * time.Hour)))
 		items, size := 1+rng.IntN(60), 1+rng.IntN(200_000)
-		s := &replica{}
-		s.setLog(chained(rng.IntN(600), apart, func() (int, int) { return rng.IntN(items), rng.IntN(size) }))
-		now, more, bytes := s.log.headTime().Add(apart), rng.IntN(300), rng.IntN(MaxBody)
-		got, want := s.firstKept(now, more, bytes), walk(s.log, now, more, bytes)
+		s := &keyLog{}
+		s.set(chained(rng.IntN(600), apart, func() (int, int) { return rng.IntN(items), rng.IntN(size) }))
+		now, more, bytes := s.headTime().Add(apart), rng.IntN(300), rng.IntN(MaxBody)
+		got, want := s.firstKept(now, more, bytes), walk(s.chain, now, more, bytes)
 		if got != want {
-			t.Fatalf("log of %d entries, %v apart: %d leave, not %d", len(s.log), apart, got, want)
+			t.Fatalf("log of %d entries, %v apart: %d leave, not %d", len(s.chain), apart, got, want)
 		}
 		switch {
 		case got == 0:
