@@ -16,13 +16,13 @@ import (
 
 const (
 	// maxSums bounds the minutes that are compared: those of an hour.
-	maxSums = 64
+	maxMinutes = 64
 	// compareAfter is how old entries are that are compared: others are on their way.
-	compareAfter = 2 * time.Minute
+	minCompareAge = 2 * time.Minute
 	// listAgain is the time between two lists for one peer; maxListed bounds the peers that
-	// are remembered to have got one.
-	listAgain = 25 * time.Second
-	maxListed = 64
+	// are remembered to have ack one.
+	listInterval = 25 * time.Second
+	maxListPeers = 64
 )
 
 func minuteOf(t time.Time) uint32 { return uint32(t.Unix() / 60) }
@@ -30,8 +30,8 @@ func minuteOf(t time.Time) uint32 { return uint32(t.Unix() / 60) }
 // sums are those of what is kept.
 func (s *shard) sums(now time.Time) []*firehosepb.Sum {
 	by := map[uint32]*firehosepb.Sum{}
-	for _, c := range s.order {
-		if age := now.Sub(c.entry.Time); age < compareAfter || age > keepFor {
+	for _, c := range s.byArrival {
+		if age := now.Sub(c.entry.Time); age < minCompareAge || age > keepTime {
 			continue
 		}
 		minute := minuteOf(c.entry.Time)
@@ -45,13 +45,13 @@ func (s *shard) sums(now time.Time) []*firehosepb.Sum {
 	for _, minute := range slices.Sorted(maps.Keys(by)) {
 		of = append(of, by[minute])
 	}
-	return of[max(0, len(of)-maxSums):]
+	return of[max(0, len(of)-maxMinutes):]
 }
 
 // differing are the minutes in which this node has something else than another owner, by its
 // sums. The last ones are left out, and those that the other may have forgotten.
 func (s *shard) differing(theirs []*firehosepb.Sum, now time.Time) (of []uint32) {
-	first, last := minuteOf(now.Add(-keepFor)), minuteOf(now.Add(-compareAfter))
+	first, last := minuteOf(now.Add(-keepTime)), minuteOf(now.Add(-minCompareAge))
 	sums := map[uint32]*firehosepb.Sum{}
 	for _, t := range theirs {
 		sums[t.Minute] = t
@@ -72,37 +72,37 @@ func (s *shard) differing(theirs []*firehosepb.Sum, now time.Time) (of []uint32)
 // for the same.
 func (f *Firehose) compare(s *shard, by env.PeerID, theirs []*firehosepb.Sum, now time.Time) {
 	if minutes := s.differing(theirs, now); len(minutes) > 0 {
-		f.list(s, by, minutes[max(0, len(minutes)-maxSums):], true, now)
+		f.sendList(s, by, minutes[max(0, len(minutes)-maxMinutes):], true, now)
 	}
 }
 
 // list sends another owner what this one has of some minutes, now and then. asks: it wants
 // the same from there.
-func (f *Firehose) list(s *shard, to env.PeerID, minutes []uint32, asks bool, now time.Time) {
-	if now.Sub(s.listed[to]) < listAgain {
+func (f *Firehose) sendList(s *shard, to env.PeerID, minutes []uint32, asks bool, now time.Time) {
+	if now.Sub(s.listSentAt[to]) < listInterval {
 		return
 	}
-	if s.listed == nil || len(s.listed) >= maxListed {
-		s.listed = map[env.PeerID]time.Time{}
+	if s.listSentAt == nil || len(s.listSentAt) >= maxListPeers {
+		s.listSentAt = map[env.PeerID]time.Time{}
 	}
-	s.listed[to] = now
+	s.listSentAt[to] = now
 	m := &firehosepb.List{}
 	if asks {
 		m.Minutes = minutes
 	}
 	send := func() {
-		told := f.sealed(s, &firehosepb.Broadcast{List: m})
-		f.send(f.peer(to), env.Bulk, &firehosepb.Message{Body: &firehosepb.Message_Told{Told: told}})
+		told := f.sign(s, &firehosepb.Broadcast{List: m})
+		f.send(f.peer(to), env.Bulk, &firehosepb.Message{Body: &firehosepb.Message_Direct{Direct: told}})
 		m = &firehosepb.List{}
 	}
-	for _, c := range s.order {
+	for _, c := range s.byArrival {
 		if slices.Contains(minutes, minuteOf(c.entry.Time)) {
-			if m.Lines = append(m.Lines, c.line()); len(m.Lines) == maxLines {
+			if m.Entries = append(m.Entries, c.reference()); len(m.Entries) == maxListed {
 				send()
 			}
 		}
 	}
-	if len(m.Lines) > 0 || len(m.Minutes) > 0 {
+	if len(m.Entries) > 0 || len(m.Minutes) > 0 {
 		send()
 	}
 }

@@ -45,12 +45,12 @@ type Owners interface {
 
 const (
 	// tick is the time between two looks at what a node is for each shard.
-	tick = 5 * time.Second
+	maintenanceInterval = 5 * time.Second
 	// keepFor is how long an owner can list and an hour's outage can be made up for.
-	keepFor = time.Hour
+	keepTime = time.Hour
 	// freshFor is how old an entry may be that is reported, and how far a
 	// broadcast's time may be from the own clock's.
-	freshFor = 10 * time.Minute
+	maxEntryAge = 10 * time.Minute
 )
 
 // A Firehose is one node's part in it.
@@ -70,32 +70,32 @@ type Firehose struct {
 	self   env.PeerID
 	stats  Stats
 
-	shards []*shard
-	epochs epochs // of channels, whose signatures were checked
-	going  map[passage]*going
-	coming map[passage]*coming
-	held   int                // bytes of going and coming, and
-	from   map[env.PeerID]int // of coming, by peer
-	cal    env.Calendar[task]
+	shards        []*shard
+	epochs        epochCache // of channels, whose signatures were checked
+	outgoing      map[transferID]*outgoing
+	incoming      map[transferID]*incoming
+	transferBytes int                // bytes of going and coming, and
+	incomingBytes map[env.PeerID]int // of coming, by peer
+	cal           env.Calendar[task]
 
-	remembered time.Time // when a filter noted last until when it has everything
+	progressSavedAt time.Time // when a filter noted last until when it has everything
 }
 
 type task struct {
 	kind  taskKind
 	shard int
 	entry owner.Hash // or report
-	to    env.PeerID
+	peer  env.PeerID
 }
 
 type taskKind uint8
 
 const (
-	taskTick    taskKind = iota
-	taskReport           // a report may have to go to others
-	taskPart             // an acknowledgement may be missing
-	taskPublish          // another owner should have broadcast it
-	taskLack             // an entry is still missing
+	taskMaintain       taskKind = iota
+	taskRetryReport             // a report may have to go to others
+	taskPartTimeout             // an acknowledgement may be missing
+	taskPublishTimeout          // another owner should have broadcast it
+	taskRequest                 // an entry is still missing
 )
 
 // Stats counts what a Firehose did since it started.
@@ -150,7 +150,7 @@ func New(e env.Env, node *overlay.Node, owners Owners, signer *wire.Signer, veri
 	f := &Firehose{
 		cfg: cfg, clock: e.Clock, net: e.Network, topics: e.Topics, store: e.Store, rand: e.Rand, log: e.Log,
 		node: node, owners: owners, signer: signer, verify: verify, app: app, self: signer.PeerID(),
-		going: map[passage]*going{}, coming: map[passage]*coming{}, from: map[env.PeerID]int{},
+		outgoing: map[transferID]*outgoing{}, incoming: map[transferID]*incoming{}, incomingBytes: map[env.PeerID]int{},
 	}
 	if e.Topics == nil {
 		f.cfg.Shards = 0
@@ -160,19 +160,19 @@ func New(e env.Env, node *overlay.Node, owners Owners, signer *wire.Signer, veri
 		f.track(s)
 		f.shards = append(f.shards, s)
 	}
-	if f.on() {
+	if f.enabled() {
 		if cfg.Filter {
-			f.recall()
+			f.loadProgress()
 		}
-		f.after(0, task{kind: taskTick})
+		f.schedule(0, task{kind: taskMaintain})
 	}
 	return f
 }
 
 // on says whether there is a firehose.
-func (f *Firehose) on() bool { return len(f.shards) > 0 }
+func (f *Firehose) enabled() bool { return len(f.shards) > 0 }
 
-func (f *Firehose) after(d time.Duration, t task) { f.cal.Add(f.clock.Now().Add(d), t) }
+func (f *Firehose) schedule(d time.Duration, t task) { f.cal.Add(f.clock.Now().Add(d), t) }
 
 // Run does what is due and returns when it wants to be run next.
 func (f *Firehose) Run(now time.Time) time.Time {
@@ -182,39 +182,39 @@ func (f *Firehose) Run(now time.Time) time.Time {
 			return f.cal.Next()
 		}
 		switch t.kind {
-		case taskTick:
-			f.tick(now)
-			f.after(tick, t)
-		case taskReport:
-			f.urgeReport(f.shards[t.shard], t.entry, now)
-		case taskPart:
-			f.urgePart(passage{t.to, t.entry}, now)
-		case taskPublish:
-			f.urgePublish(f.shards[t.shard], t.entry, now)
-		case taskLack:
-			f.urgeLack(f.shards[t.shard], t.entry, now)
+		case taskMaintain:
+			f.maintain(now)
+			f.schedule(maintenanceInterval, t)
+		case taskRetryReport:
+			f.retryReport(f.shards[t.shard], t.entry, now)
+		case taskPartTimeout:
+			f.partTimeout(transferID{t.peer, t.entry}, now)
+		case taskPublishTimeout:
+			f.publishTimeout(f.shards[t.shard], t.entry, now)
+		case taskRequest:
+			f.requestMissing(f.shards[t.shard], t.entry, now)
 		}
 	}
 }
 
 // tick looks what this node is for each shard.
-func (f *Firehose) tick(now time.Time) {
-	f.tidyPassages(now)
+func (f *Firehose) maintain(now time.Time) {
+	f.dropStaleTransfers(now)
 	for _, s := range f.shards {
-		f.keepOffice(s, now)
+		f.runOwner(s, now)
 		if f.cfg.Filter {
-			f.keepListening(s, now)
+			f.runFilter(s, now)
 		}
-		f.keepTopic(s)
+		f.updateTopic(s)
 	}
 	if f.cfg.Filter {
-		f.remember(now)
+		f.saveProgress(now)
 	}
 }
 
 // Receive takes a message from a peer.
 func (f *Firehose) Receive(from env.PeerID, body []byte) error {
-	if !f.on() {
+	if !f.enabled() {
 		return nil // a world without topics hears of others who have some
 	}
 	m, err := parse(body, len(f.shards))
@@ -225,16 +225,16 @@ func (f *Firehose) Receive(from env.PeerID, body []byte) error {
 	switch b := m.Body.(type) {
 	case *firehosepb.Message_Listen:
 		return f.onListen(from, b.Listen)
-	case *firehosepb.Message_Meet:
-		return f.onMeet(from, b.Meet)
-	case *firehosepb.Message_Told:
-		f.onTold(b.Told)
+	case *firehosepb.Message_ListenAck:
+		return f.onListenAck(from, b.ListenAck)
+	case *firehosepb.Message_Direct:
+		f.onDirect(b.Direct)
 	case *firehosepb.Message_Part:
 		f.onPart(from, b.Part)
-	case *firehosepb.Message_Got:
-		f.onGot(from, b.Got)
-	case *firehosepb.Message_Lack:
-		f.onLack(from, b.Lack)
+	case *firehosepb.Message_PartAck:
+		f.onPartAck(from, b.PartAck)
+	case *firehosepb.Message_Request:
+		f.onRequest(from, b.Request)
 	}
 	return nil
 }
@@ -257,11 +257,11 @@ func (f *Firehose) Stats() Stats {
 	now := f.clock.Now()
 	for _, s := range f.shards {
 		st.Listeners += len(s.listeners)
-		st.Kept += len(s.kept)
+		st.Kept += len(s.entries)
 		if s.owned {
 			st.Served++
 		}
-		if f.cfg.Filter && now.Sub(s.heard) > deafAfter {
+		if f.cfg.Filter && now.Sub(s.digestReceivedAt) > silenceLimit {
 			st.Deaf++
 		}
 	}

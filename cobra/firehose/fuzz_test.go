@@ -11,21 +11,21 @@ import (
 	"tidings/overlay/owner"
 )
 
-func some() []*firehosepb.Message {
+func exampleMessages() []*firehosepb.Message {
 	hash := make([]byte, len(owner.Hash{}))
 	return []*firehosepb.Message{
 		{Body: &firehosepb.Message_Listen{Listen: &firehosepb.Listen{Record: []byte("record"), SinceMs: 1}}},
-		{Body: &firehosepb.Message_Meet{Meet: &firehosepb.Meet{Records: [][]byte{[]byte("record")}}}},
-		{Body: &firehosepb.Message_Told{Told: []byte("broadcast")}},
+		{Body: &firehosepb.Message_ListenAck{ListenAck: &firehosepb.ListenAck{Records: [][]byte{[]byte("record")}}}},
+		{Body: &firehosepb.Message_Direct{Direct: []byte("broadcast")}},
 		{Body: &firehosepb.Message_Part{Part: &firehosepb.Part{Report: hash, Size: 2, Offset: 1, Bytes: []byte{1}}}},
-		{Body: &firehosepb.Message_Got{Got: &firehosepb.Got{Report: hash, Have: 3, Idle: true}}},
-		{Body: &firehosepb.Message_Lack{Lack: &firehosepb.Lack{Key: hash, Entry: hash}}},
+		{Body: &firehosepb.Message_PartAck{PartAck: &firehosepb.PartAck{Report: hash, Received: 3, Idle: true}}},
+		{Body: &firehosepb.Message_Request{Request: &firehosepb.Request{Key: hash, Entry: hash}}},
 	}
 }
 
 // Whatever is taken keeps the bounds that other code relies on.
 func FuzzMessage(f *testing.F) {
-	for _, m := range some() {
+	for _, m := range exampleMessages() {
 		f.Add(marshal(m))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -45,7 +45,7 @@ func FuzzMessage(f *testing.F) {
 // What is no report, dispatch or broadcast is refused.
 func FuzzReport(f *testing.F) {
 	f.Add(marshal(&firehosepb.Report{Dispatch: marshal(&firehosepb.Dispatch{Url: "https://example.org/feed", Title: "Feed", Entry: []byte("entry"), Body: []byte("body")}), Epoch: []byte("epoch")}))
-	f.Add(marshal(&firehosepb.Broadcast{Shard: 1, TimeMs: 2, Digest: &firehosepb.Digest{Lines: []*firehosepb.Line{{Key: make([]byte, 32), Entry: make([]byte, 32)}}, Sums: []*firehosepb.Sum{{Minute: 1}}}}))
+	f.Add(marshal(&firehosepb.Broadcast{Shard: 1, TimeMs: 2, Digest: &firehosepb.Digest{Entries: []*firehosepb.EntryRef{{Key: make([]byte, 32), Entry: make([]byte, 32)}}, Sums: []*firehosepb.Sum{{Minute: 1}}}}))
 	verify := wire.NewVerifier(wire.Hash{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if _, d, err := openReport(verify, "lab", b); err == nil {
@@ -60,7 +60,7 @@ func FuzzReport(f *testing.F) {
 
 // Every message that is made keeps its own bounds, and one of another shard is refused.
 func TestMessagesAreRead(t *testing.T) {
-	for _, m := range some() {
+	for _, m := range exampleMessages() {
 		if again, err := parse(marshal(m), DefaultShards); err != nil || !proto.Equal(again, m) {
 			t.Errorf("%v is read as %v, %v", m, again, err)
 		}
@@ -68,8 +68,8 @@ func TestMessagesAreRead(t *testing.T) {
 	for what, m := range map[string]*firehosepb.Message{
 		"shard":  {Body: &firehosepb.Message_Listen{Listen: &firehosepb.Listen{Shard: DefaultShards}}},
 		"part":   {Body: &firehosepb.Message_Part{Part: &firehosepb.Part{Report: make([]byte, 32), Size: 1, Offset: 1, Bytes: []byte{1}}}},
-		"lack":   {Body: &firehosepb.Message_Lack{Lack: &firehosepb.Lack{Key: []byte("short")}}},
-		"meet":   {Body: &firehosepb.Message_Meet{Meet: &firehosepb.Meet{Records: make([][]byte, maxRecords+1)}}},
+		"lack":   {Body: &firehosepb.Message_Request{Request: &firehosepb.Request{Key: []byte("short")}}},
+		"meet":   {Body: &firehosepb.Message_ListenAck{ListenAck: &firehosepb.ListenAck{Records: make([][]byte, maxRecords+1)}}},
 		"nobody": {},
 	} {
 		if _, err := parse(marshal(m), DefaultShards); err == nil {

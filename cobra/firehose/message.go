@@ -51,22 +51,22 @@ func parse(body []byte, shards int) (*firehosepb.Message, error) {
 		if shard = b.Listen.Shard; len(b.Listen.Record) > maxRecord || b.Listen.SinceMs > maxMillis {
 			what = "listen"
 		}
-	case *firehosepb.Message_Meet:
-		if shard = b.Meet.Shard; tooMany(b.Meet.Records) {
+	case *firehosepb.Message_ListenAck:
+		if shard = b.ListenAck.Shard; tooMany(b.ListenAck.Records) {
 			what = "meet"
 		}
-	case *firehosepb.Message_Told:
+	case *firehosepb.Message_Direct:
 	case *firehosepb.Message_Part:
 		p := b.Part
-		if shard = p.Shard; !isHash(p.Report) || p.Size > maxReport || p.Offset > p.Size || len(p.Bytes) == 0 || len(p.Bytes) > int(p.Size-p.Offset) {
+		if shard = p.Shard; !isHash(p.Report) || p.Size > maxReportSize || p.Offset > p.Size || len(p.Bytes) == 0 || len(p.Bytes) > int(p.Size-p.Offset) {
 			what = "part"
 		}
-	case *firehosepb.Message_Got:
-		if shard = b.Got.Shard; !isHash(b.Got.Report) {
-			what = "got"
+	case *firehosepb.Message_PartAck:
+		if shard = b.PartAck.Shard; !isHash(b.PartAck.Report) {
+			what = "ack"
 		}
-	case *firehosepb.Message_Lack:
-		if shard = b.Lack.Shard; !isHash(b.Lack.Key) || !isHash(b.Lack.Entry) {
+	case *firehosepb.Message_Request:
+		if shard = b.Request.Shard; !isHash(b.Request.Key) || !isHash(b.Request.Entry) {
 			what = "lack"
 		}
 	default:
@@ -143,10 +143,10 @@ func openBroadcast(payload []byte, shard int) (*firehosepb.Broadcast, error) {
 			kinds++
 		}
 	}
-	lines := slices.Concat(m.Digest.GetLines(), m.List.GetLines())
-	bad := kinds != 1 || int(m.Shard) != shard || m.TimeMs > maxMillis || len(lines) > maxLines ||
-		m.Digest.GetSinceMs() > maxMillis || m.Digest.GetUntilMs() > maxMillis || len(m.Digest.GetSums()) > maxSums ||
-		len(m.List.GetMinutes()) > maxSums
+	lines := slices.Concat(m.Digest.GetEntries(), m.List.GetEntries())
+	bad := kinds != 1 || int(m.Shard) != shard || m.TimeMs > maxMillis || len(lines) > maxListed ||
+		m.Digest.GetSinceMs() > maxMillis || m.Digest.GetUntilMs() > maxMillis || len(m.Digest.GetSums()) > maxMinutes ||
+		len(m.List.GetMinutes()) > maxMinutes
 	for _, l := range lines {
 		bad = bad || !isHash(l.Key) || !isHash(l.Entry)
 	}
@@ -158,21 +158,21 @@ func openBroadcast(payload []byte, shard int) (*firehosepb.Broadcast, error) {
 
 // epochs remembers channels' epochs whose signatures were checked, by the hash of their
 // bytes: an epoch comes with each report of its channel.
-type epochs struct{ right map[owner.Hash]*owner.Epoch }
+type epochCache struct{ verified map[owner.Hash]*owner.Epoch }
 
-func (m *epochs) open(o Owners, raw []byte) (*owner.Epoch, error) {
+func (m *epochCache) open(o Owners, raw []byte) (*owner.Epoch, error) {
 	h := owner.HashOf(raw)
-	if e := m.right[h]; e != nil {
+	if e := m.verified[h]; e != nil {
 		return e, nil
 	}
 	e, err := o.OpenEpoch(raw)
 	if err != nil {
 		return nil, err
 	}
-	if m.right == nil || len(m.right) >= maxChannelEpochs {
-		m.right = map[owner.Hash]*owner.Epoch{}
+	if m.verified == nil || len(m.verified) >= maxChannelEpochs {
+		m.verified = map[owner.Hash]*owner.Epoch{}
 	}
-	m.right[h] = e
+	m.verified[h] = e
 	return e, nil
 }
 

@@ -14,16 +14,16 @@ import (
 
 // A report is an entry that a sequencer brings to the owners of its shard.
 type report struct {
-	hash  owner.Hash // of the entry
-	blob  []byte
-	born  time.Time
-	under owner.Hash // the epoch whose owners are being told; zero: nobody yet
-	told  map[env.PeerID]answer
+	hash      owner.Hash // of the entry
+	payload   []byte
+	createdAt time.Time
+	epoch     owner.Hash // the epoch whose owners are being told; zero: nobody yet
+	answers   map[env.PeerID]answer
 }
 
 // An answer is what an owner said of a report.
 type answer struct {
-	took, idle bool // else it refused, or did not answer
+	accepted, idle bool // else it refused, or did not answer
 }
 
 const (
@@ -33,18 +33,18 @@ const (
 	maxReports = 1024
 	// reportFor is how long owners are tried: longer than it takes until one that died
 	// is replaced.
-	reportFor = 2 * time.Minute
+	reportDeadline = 2 * time.Minute
 	// reportAgain is the time between two looks at a report that is not through.
-	reportAgain = 5 * time.Second
+	reportRetry = 5 * time.Second
 	// idleFor is how long a shard is left alone when nobody listens.
-	idleFor = 30 * time.Second
+	idlePause = 30 * time.Second
 )
 
 // Report brings an entry that a quorum holds to all filters. epoch is that in which this
 // node is the sequencer of its key.
 func (f *Firehose) Report(d Dispatch, epoch *owner.Epoch) {
 	now, e := f.clock.Now(), d.Entry
-	if !f.on() || e.Items == 0 || epoch == nil || now.Sub(e.Time) > freshFor {
+	if !f.enabled() || e.Items == 0 || epoch == nil || now.Sub(e.Time) > maxEntryAge {
 		return
 	}
 	s := f.shardOf(e.Key)
@@ -52,26 +52,26 @@ func (f *Firehose) Report(d Dispatch, epoch *owner.Epoch) {
 		return
 	}
 	f.stats.Reported++
-	if now.Before(s.idle) {
+	if now.Before(s.pausedUntil) {
 		f.stats.Unheard++
 		return
 	}
 	if len(s.reports) >= maxReports {
-		f.giveUp(s)
+		f.dropOldestReport(s)
 	}
 	r := &report{
-		hash: e.Hash, born: now, told: map[env.PeerID]answer{},
-		blob: marshal(&firehosepb.Report{Dispatch: d.bytes(), Epoch: epoch.Bytes()}),
+		hash: e.Hash, createdAt: now, answers: map[env.PeerID]answer{},
+		payload: marshal(&firehosepb.Report{Dispatch: d.bytes(), Epoch: epoch.Bytes()}),
 	}
 	s.reports[e.Hash] = r
 	f.sendReport(s, r, now)
-	f.after(reportAgain, task{kind: taskReport, shard: s.n, entry: e.Hash})
+	f.schedule(reportRetry, task{kind: taskRetryReport, shard: s.number, entry: e.Hash})
 }
 
 // giveUp gives up the oldest report of a shard.
-func (f *Firehose) giveUp(s *shard) {
+func (f *Firehose) dropOldestReport(s *shard) {
 	oldest := slices.MinFunc(slices.Collect(maps.Values(s.reports)), func(a, b *report) int {
-		return cmp.Or(a.born.Compare(b.born), bytes.Compare(a.hash[:], b.hash[:]))
+		return cmp.Or(a.createdAt.Compare(b.createdAt), bytes.Compare(a.hash[:], b.hash[:]))
 	})
 	delete(s.reports, oldest.hash)
 	f.stats.Unreported++
@@ -84,24 +84,24 @@ func (f *Firehose) sendReport(s *shard, r *report, now time.Time) {
 		s.owners.Refresh()
 		return
 	}
-	r.under = e.Hash
+	r.epoch = e.Hash
 	for _, p := range s.owners.Owners() {
-		if a, asked := r.told[p.ID]; asked && a.took {
+		if a, asked := r.answers[p.ID]; asked && a.accepted {
 			continue
 		}
 		if p.ID == f.self {
-			r.told[p.ID] = answer{took: true, idle: f.idles(s, now)}
-			f.carry(s, r.blob, f.self, now)
+			r.answers[p.ID] = answer{accepted: true, idle: f.idle(s, now)}
+			f.receiveReport(s, r.payload, f.self, now)
 			continue
 		}
-		f.pass(s, p, r.blob, func(a answer) {
+		f.transfer(s, p, r.payload, func(a answer) {
 			if s.reports[r.hash] == r {
-				r.told[p.ID] = a
-				f.weigh(s, r)
+				r.answers[p.ID] = a
+				f.checkQuorum(s, r)
 			}
 		})
 	}
-	f.weigh(s, r)
+	f.checkQuorum(s, r)
 }
 
 func (f *Firehose) sendReports(s *shard, now time.Time) {
@@ -113,16 +113,16 @@ func (f *Firehose) sendReports(s *shard, now time.Time) {
 }
 
 // weigh looks whether a quorum of a shard's owners has a report.
-func (f *Firehose) weigh(s *shard, r *report) {
+func (f *Firehose) checkQuorum(s *shard, r *report) {
 	e := s.owners.Latest()
-	if e == nil || e.Hash != r.under {
+	if e == nil || e.Hash != r.epoch {
 		return
 	}
 	took, idle, said := 0, 0, 0
 	for _, p := range e.Owners {
-		if a, ok := r.told[p]; ok {
+		if a, ok := r.answers[p]; ok {
 			said++
-			if a.took {
+			if a.accepted {
 				took++
 			}
 			if a.idle {
@@ -130,38 +130,38 @@ func (f *Firehose) weigh(s *shard, r *report) {
 			}
 		}
 	}
-	if took < e.Quorum() || said < len(e.Owners) && f.clock.Now().Sub(r.born) < reportAgain {
+	if took < e.Quorum() || said < len(e.Owners) && f.clock.Now().Sub(r.createdAt) < reportRetry {
 		return // some are still being told
 	}
 	delete(s.reports, r.hash)
 	if idle == took {
-		f.rest(s, f.clock.Now())
+		f.pauseReports(s, f.clock.Now())
 	}
 }
 
 // rest leaves a shard alone to which nobody listens.
-func (f *Firehose) rest(s *shard, now time.Time) {
-	s.idle = now.Add(idleFor)
+func (f *Firehose) pauseReports(s *shard, now time.Time) {
+	s.pausedUntil = now.Add(idlePause)
 	f.stats.Unheard += uint64(len(s.reports))
 	clear(s.reports)
 }
 
 // urgeReport goes on with a report that is not through.
-func (f *Firehose) urgeReport(s *shard, hash owner.Hash, now time.Time) {
+func (f *Firehose) retryReport(s *shard, hash owner.Hash, now time.Time) {
 	r := s.reports[hash]
 	if r == nil {
 		return
 	}
-	if f.weigh(s, r); s.reports[hash] == nil {
+	if f.checkQuorum(s, r); s.reports[hash] == nil {
 		return
 	}
-	if now.Sub(r.born) > reportFor {
+	if now.Sub(r.createdAt) > reportDeadline {
 		delete(s.reports, hash)
 		f.stats.Unreported++
-		f.log.Warn("entry could not be reported to filters, because the owners of its shard did not answer", "shard", s.n)
+		f.log.Warn("entry could not be reported to filters, because the owners of its shard did not answer", "shard", s.number)
 		return
 	}
 	s.owners.Refresh() // they may be others by now
 	f.sendReport(s, r, now)
-	f.after(reportAgain, task{kind: taskReport, shard: s.n, entry: hash})
+	f.schedule(reportRetry, task{kind: taskRetryReport, shard: s.number, entry: hash})
 }

@@ -14,7 +14,7 @@ import (
 func (f *Firehose) track(s *shard) {
 	cfg := owner.TrackerConfig{
 		Verify:  func() bool { return f.cfg.Filter },
-		Changed: func(e *owner.Epoch) { f.ownersChanged(s, e) },
+		Changed: func(e *owner.Epoch) { f.onOwnersChanged(s, e) },
 	}
 	if f.cfg.Filter {
 		cfg.URL = s.url
@@ -23,19 +23,19 @@ func (f *Firehose) track(s *shard) {
 }
 
 // ownersChanged turns to the new owners of a shard. e is nil if the shard has none: then no filter listens.
-func (f *Firehose) ownersChanged(s *shard, e *owner.Epoch) {
+func (f *Firehose) onOwnersChanged(s *shard, e *owner.Epoch) {
 	now := f.clock.Now()
 	if e == nil {
 		if !f.cfg.Filter {
 			s.owners.Forget()
-			f.rest(s, now)
+			f.pauseReports(s, now)
 		}
 		return // the root of the key is finding owners for this filter
 	}
 	if f.cfg.Filter {
-		s.goOver(e.Branch, now)
-		f.listen(s, now)
-		f.keepTopic(s)
+		s.switchBranch(e.Branch, now)
+		f.sendListen(s, now)
+		f.updateTopic(s)
 	}
 	f.sendReports(s, now)
 }
@@ -44,25 +44,25 @@ func (f *Firehose) ownersChanged(s *shard, e *owner.Epoch) {
 func (f *Firehose) Wanted(key overlay.ID) {
 	for _, s := range f.shards {
 		if s.key == key {
-			s.wanted = f.clock.Now()
+			s.wantedAt = f.clock.Now()
 		}
 	}
 }
 
 // Serves reports whether this node is the root of a shard's key and a filter asked for its owners of late. Then the key
 // is in use, although nobody reads its log.
-func (f *Firehose) Serves(key overlay.ID) bool {
-	return slices.ContainsFunc(f.shards, func(s *shard) bool { return s.key == key && f.clock.Now().Sub(s.wanted) < 3*listenFor })
+func (f *Firehose) IsWanted(key overlay.ID) bool {
+	return slices.ContainsFunc(f.shards, func(s *shard) bool { return s.key == key && f.clock.Now().Sub(s.wantedAt) < 3*listenLease })
 }
 
 // mates are those with whom a node keeps in touch for a shard's topic.
-func (s *shard) mates(self env.PeerID) (of []env.Peer) {
+func (s *shard) directPeers(self env.PeerID) (of []env.Peer) {
 	for _, p := range s.owners.Owners() {
 		if p.ID != self {
 			of = append(of, p)
 		}
 	}
-	for _, p := range s.met {
+	for _, p := range s.introduced {
 		of = append(of, p)
 	}
 	slices.SortFunc(of, func(a, b env.Peer) int { return bytes.Compare([]byte(a.ID), []byte(b.ID)) })
