@@ -9,43 +9,66 @@ import (
 	"tidings/internal/env"
 )
 
-// heardKey is where a filter remembers until when it has everything; it does so each
-// heardEvery. What came in the minute before a crash may come again.
 const (
-	progressKey      = "firehose/heard"
+	// progressKey is the key of a filter's progress in the store.
+	progressKey = "firehose/heard"
+	// progressInterval is the time between two saves of the progress. The entries of this time may be delivered again
+	// after a crash.
 	progressInterval = time.Minute
 )
 
-// recall goes on where an earlier life of the filter ended. Who has forgotten begins anew.
-func (f *Firehose) loadProgress() {
-	value, err := f.store.Get([]byte(progressKey))
-	m := new(firehosepb.Progress)
-	if err != nil || proto.Unmarshal(value, m) != nil || len(m.Shards) != len(f.shards) {
-		return
-	}
-	for i, u := range m.Shards {
-		if u.AtMs > 0 && u.AtMs <= maxMillis {
-			s := f.shards[i]
-			s.branch, s.completeUntil = u.Branch, time.UnixMilli(int64(u.AtMs)).UTC()
-			s.beganAt = s.completeUntil
-		}
-	}
+// progress remembers until when a filter has received all entries of each shard. It is saved on disk, so that the filter
+// continues there after a restart. If the disk fails, the previous state remains.
+type progress struct {
+	*doors
+	store   env.Store
+	shards  []shardProgress // by number
+	savedAt time.Time
 }
 
-// remember notes until when the filter has everything. If the disk refuses, an earlier
-// note stands.
-func (f *Firehose) saveProgress(now time.Time) {
-	if now.Sub(f.progressSavedAt) < progressInterval {
+type shardProgress struct {
+	branch        uint64    // of the log of the shard's owners; 0: none yet
+	completeUntil time.Time // the filter knows of every entry that owners received before; zero: it has received nothing
+}
+
+// newProgress loads the progress of a filter. A filter without a valid saved progress starts as a new one.
+func newProgress(d *doors, store env.Store) *progress {
+	p := &progress{doors: d, store: store, shards: make([]shardProgress, d.cfg.Shards)}
+	if !d.cfg.Filter || d.cfg.Shards == 0 {
+		return p
+	}
+	value, err := store.Get([]byte(progressKey))
+	m := new(firehosepb.Progress)
+	if err != nil || proto.Unmarshal(value, m) != nil || len(m.Shards) != len(p.shards) {
+		return p
+	}
+	for i, s := range m.Shards {
+		if s.AtMs > 0 && s.AtMs <= maxMillis {
+			p.shards[i] = shardProgress{s.Branch, time.UnixMilli(int64(s.AtMs)).UTC()}
+		}
+	}
+	return p
+}
+
+// save saves the progress, unless this was done a moment ago.
+func (p *progress) save(now time.Time) {
+	if now.Sub(p.savedAt) < progressInterval {
 		return
 	}
-	f.progressSavedAt = now
+	p.savedAt = now
 	m := new(firehosepb.Progress)
-	for _, s := range f.shards {
-		u := &firehosepb.ShardProgress{Branch: s.branch}
+	for _, s := range p.shards {
+		saved := &firehosepb.ShardProgress{Branch: s.branch}
 		if !s.completeUntil.IsZero() {
-			u.AtMs = uint64(s.completeUntil.UnixMilli())
+			saved.AtMs = uint64(s.completeUntil.UnixMilli())
 		}
-		m.Shards = append(m.Shards, u)
+		m.Shards = append(m.Shards, saved)
 	}
-	f.store.Commit([]env.Op{{Key: []byte(progressKey), Value: marshal(m)}}, func(error) {})
+	p.store.Commit([]env.Op{{Key: []byte(progressKey), Value: marshal(m)}}, func(error) {})
+}
+
+// saveNow saves the progress at once.
+func (p *progress) saveNow(now time.Time) {
+	p.savedAt = time.Time{}
+	p.save(now)
 }

@@ -12,156 +12,155 @@ import (
 	"tidings/overlay/owner"
 )
 
-// A report is an entry that a sequencer brings to the owners of its shard.
+// reporter is a node's part as the sequencer of channels: it reports their entries to the owners of one shard, until a
+// quorum of them has accepted the report.
+type reporter struct {
+	*place
+	transfers *transfers
+	// toSelf delivers a report to this node, if it is an owner itself.
+	toSelf func(report []byte, now time.Time) answer
+
+	reports     map[owner.Hash]*report // reports under way by the hash of their entry; at most maxReports
+	pausedUntil time.Time              // no filter listens, so that entries are not reported
+}
+
+// A report is an entry that is reported to the owners of its shard.
 type report struct {
 	hash      owner.Hash // of the entry
 	payload   []byte
 	createdAt time.Time
-	epoch     owner.Hash // the epoch whose owners are being told; zero: nobody yet
+	epoch     owner.Hash // epoch whose owners are told; zero: none yet
 	answers   map[env.PeerID]answer
 }
 
-// An answer is what an owner said of a report.
-type answer struct {
-	accepted, idle bool // else it refused, or did not answer
-}
-
 const (
-	// maxReports bounds the reports of a shard that wait; the oldest is given up. At the
-	// paper's rate of a million feeds two minutes of one shard's are 720, of all
-	// channels; a node leads a part of them.
+	// maxReports bounds the reports of a shard under way; at the bound the oldest is given up. At a million feeds one shard
+	// has some 720 entries in reportDeadline by the paper's rate, and one node leads a part of the channels only.
 	maxReports = 1024
-	// reportFor is how long owners are tried: longer than it takes until one that died
-	// is replaced.
+	// reportDeadline is how long a report is tried. It is longer than the replacement of a dead owner takes.
 	reportDeadline = 2 * time.Minute
-	// reportAgain is the time between two looks at a report that is not through.
+	// reportRetry is the time between two tries.
 	reportRetry = 5 * time.Second
-	// idleFor is how long a shard is left alone when nobody listens.
+	// idlePause is how long entries are not reported to a shard without filters.
 	idlePause = 30 * time.Second
 )
 
-// Report brings an entry that a quorum holds to all filters. epoch is that in which this
-// node is the sequencer of its key.
-func (f *Firehose) Report(d Dispatch, epoch *owner.Epoch) {
-	now, e := f.clock.Now(), d.Entry
-	if !f.enabled() || e.Items == 0 || epoch == nil || now.Sub(e.Time) > maxEntryAge {
+// add starts to report an entry of a channel, of which this node is the sequencer in epoch.
+func (r *reporter) add(d Dispatch, epoch *owner.Epoch) {
+	now, e := r.clock.Now(), d.Entry
+	if r.reports[e.Hash] != nil {
 		return
 	}
-	s := f.shardOf(e.Key)
-	if s.reports[e.Hash] != nil {
+	r.stats.Reported++
+	if now.Before(r.pausedUntil) {
+		r.stats.Unheard++
 		return
 	}
-	f.stats.Reported++
-	if now.Before(s.pausedUntil) {
-		f.stats.Unheard++
-		return
+	if len(r.reports) >= maxReports {
+		r.dropOldest()
 	}
-	if len(s.reports) >= maxReports {
-		f.dropOldestReport(s)
-	}
-	r := &report{
+	rep := &report{
 		hash: e.Hash, createdAt: now, answers: map[env.PeerID]answer{},
 		payload: marshal(&firehosepb.Report{Dispatch: d.bytes(), Epoch: epoch.Bytes()}),
 	}
-	s.reports[e.Hash] = r
-	f.sendReport(s, r, now)
-	f.schedule(reportRetry, task{kind: taskRetryReport, shard: s.number, entry: e.Hash})
+	r.reports[e.Hash] = rep
+	r.sendReport(rep, now)
+	r.schedule(reportRetry, task{kind: taskRetryReport, shard: r.number, entry: e.Hash})
 }
 
-// giveUp gives up the oldest report of a shard.
-func (f *Firehose) dropOldestReport(s *shard) {
-	oldest := slices.MinFunc(slices.Collect(maps.Values(s.reports)), func(a, b *report) int {
+func (r *reporter) dropOldest() {
+	oldest := slices.MinFunc(slices.Collect(maps.Values(r.reports)), func(a, b *report) int {
 		return cmp.Or(a.createdAt.Compare(b.createdAt), bytes.Compare(a.hash[:], b.hash[:]))
 	})
-	delete(s.reports, oldest.hash)
-	f.stats.Unreported++
+	delete(r.reports, oldest.hash)
+	r.stats.Unreported++
 }
 
-// sendReport sends a report to the owners who have not said that they have it.
-func (f *Firehose) sendReport(s *shard, r *report, now time.Time) {
-	e := s.owners.Latest()
+// sendReport sends a report to the owners that have not accepted it yet.
+func (r *reporter) sendReport(rep *report, now time.Time) {
+	e := r.tracker.Latest()
 	if e == nil {
-		s.owners.Refresh()
+		r.tracker.Refresh()
 		return
 	}
-	r.epoch = e.Hash
-	for _, p := range s.owners.Owners() {
-		if a, asked := r.answers[p.ID]; asked && a.accepted {
-			continue
-		}
-		if p.ID == f.self {
-			r.answers[p.ID] = answer{accepted: true, idle: f.idle(s, now)}
-			f.receiveReport(s, r.payload, f.self, now)
-			continue
-		}
-		f.transfer(s, p, r.payload, func(a answer) {
-			if s.reports[r.hash] == r {
-				r.answers[p.ID] = a
-				f.checkQuorum(s, r)
-			}
-		})
-	}
-	f.checkQuorum(s, r)
-}
-
-func (f *Firehose) sendReports(s *shard, now time.Time) {
-	for _, h := range sortedHashes(s.reports) {
-		if r := s.reports[h]; r != nil {
-			f.sendReport(s, r, now)
+	rep.epoch = e.Hash
+	for _, p := range r.tracker.Owners() {
+		switch {
+		case rep.answers[p.ID].accepted:
+		case p.ID == r.self:
+			rep.answers[p.ID] = r.toSelf(rep.payload, now)
+		default:
+			r.transfers.start(r.number, p, rep.payload, func(a answer) {
+				if r.reports[rep.hash] == rep {
+					rep.answers[p.ID] = a
+					r.checkQuorum(rep)
+				}
+			})
 		}
 	}
+	r.checkQuorum(rep)
 }
 
-// weigh looks whether a quorum of a shard's owners has a report.
-func (f *Firehose) checkQuorum(s *shard, r *report) {
-	e := s.owners.Latest()
-	if e == nil || e.Hash != r.epoch {
+// sendReports sends all reports to the present owners.
+func (r *reporter) sendReports(now time.Time) {
+	for _, h := range sortedHashes(r.reports) {
+		if rep := r.reports[h]; rep != nil {
+			r.sendReport(rep, now)
+		}
+	}
+}
+
+// checkQuorum finishes a report that a quorum of the owners has accepted. It gives the other owners some seconds to answer,
+// so that all of them get the entry.
+func (r *reporter) checkQuorum(rep *report) {
+	e := r.tracker.Latest()
+	if e == nil || e.Hash != rep.epoch {
 		return
 	}
-	took, idle, said := 0, 0, 0
+	accepted, idle, answered := 0, 0, 0
 	for _, p := range e.Owners {
-		if a, ok := r.answers[p]; ok {
-			said++
+		if a, ok := rep.answers[p]; ok {
+			answered++
 			if a.accepted {
-				took++
+				accepted++
 			}
 			if a.idle {
 				idle++
 			}
 		}
 	}
-	if took < e.Quorum() || said < len(e.Owners) && f.clock.Now().Sub(r.createdAt) < reportRetry {
-		return // some are still being told
+	if accepted < e.Quorum() || answered < len(e.Owners) && r.clock.Now().Sub(rep.createdAt) < reportRetry {
+		return
 	}
-	delete(s.reports, r.hash)
-	if idle == took {
-		f.pauseReports(s, f.clock.Now())
+	delete(r.reports, rep.hash)
+	if idle == accepted {
+		r.pause(r.clock.Now())
 	}
 }
 
-// rest leaves a shard alone to which nobody listens.
-func (f *Firehose) pauseReports(s *shard, now time.Time) {
-	s.pausedUntil = now.Add(idlePause)
-	f.stats.Unheard += uint64(len(s.reports))
-	clear(s.reports)
+// pause stops reporting for a while, because no filter listens to the shard.
+func (r *reporter) pause(now time.Time) {
+	r.pausedUntil = now.Add(idlePause)
+	r.stats.Unheard += uint64(len(r.reports))
+	clear(r.reports)
 }
 
-// urgeReport goes on with a report that is not through.
-func (f *Firehose) retryReport(s *shard, hash owner.Hash, now time.Time) {
-	r := s.reports[hash]
-	if r == nil {
+// retry sends a report again that no quorum has accepted, or gives it up.
+func (r *reporter) retry(hash owner.Hash, now time.Time) {
+	rep := r.reports[hash]
+	if rep == nil {
 		return
 	}
-	if f.checkQuorum(s, r); s.reports[hash] == nil {
+	if r.checkQuorum(rep); r.reports[hash] == nil {
 		return
 	}
-	if now.Sub(r.createdAt) > reportDeadline {
-		delete(s.reports, hash)
-		f.stats.Unreported++
-		f.log.Warn("entry could not be reported to filters, because the owners of its shard did not answer", "shard", s.number)
+	if now.Sub(rep.createdAt) > reportDeadline {
+		delete(r.reports, hash)
+		r.stats.Unreported++
+		r.log.Warn("entry could not be reported to filters, because the owners of its shard did not answer", "shard", r.number)
 		return
 	}
-	s.owners.Refresh() // they may be others by now
-	f.sendReport(s, r, now)
-	f.schedule(reportRetry, task{kind: taskRetryReport, shard: s.number, entry: hash})
+	r.tracker.Refresh() // the shard may have other owners by now
+	r.sendReport(rep, now)
+	r.schedule(reportRetry, task{kind: taskRetryReport, shard: r.number, entry: hash})
 }
