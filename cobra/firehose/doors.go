@@ -86,7 +86,6 @@ type place struct {
 	*doors
 	number  int
 	key     overlay.ID
-	url     string
 	tracker tracker // of the shard's owners
 }
 

@@ -28,25 +28,21 @@ type shard struct {
 
 func newShard(d *doors, number int, topics env.Topics, tr *transfers, pr *progress, epochs *epochCache, app Application) *shard {
 	url := overlay.ShardURL(number)
-	p := &place{doors: d, number: number, url: url, key: overlay.Key(d.node.Network(), url)}
+	p := &place{doors: d, number: number, key: overlay.Key(d.node.Network(), url)}
 	s := &shard{place: p, epochs: epochs, transfers: tr}
 	s.topic = newTopic(p, topics, s.onBroadcast)
 	s.keeper = newKeeper(p, s.topic)
 	s.reporter = &reporter{place: p, transfers: tr, toSelf: s.reportToSelf, reports: map[owner.Hash]*report{}}
 	s.filter = newFilter(p, s.keeper, pr, app)
 	s.requests = newRequests(p)
-	p.tracker = d.owners.Track(p.key, s.trackerConfig())
-	return s
-}
-
-// trackerConfig makes a filter ask that the shard has owners, and verify them by a lookup, because a filter that listens to
-// the wrong nodes hears nothing. Sequencers rely on the word of the root of the shard's key.
-func (s *shard) trackerConfig() owner.TrackerConfig {
-	cfg := owner.TrackerConfig{Verify: func() bool { return s.cfg.Filter }, Changed: s.onOwnersChanged}
-	if s.cfg.Filter {
-		cfg.URL = s.url
+	// A filter asks that the shard has owners, and verifies them by a lookup, because a filter that listens to the wrong
+	// nodes hears nothing. Sequencers rely on the word of the root of the shard's key.
+	cfg := owner.TrackerConfig{Verify: func() bool { return d.cfg.Filter }, Changed: s.onOwnersChanged}
+	if d.cfg.Filter {
+		cfg.URL = url
 	}
-	return cfg
+	p.tracker = d.owners.Track(p.key, cfg)
+	return s
 }
 
 // onOwnersChanged turns to the new owners of the shard. A nil epoch means that the shard has no owners, because no filter
