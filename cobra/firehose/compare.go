@@ -68,8 +68,13 @@ func (k *keeper) differing(theirs []*firehosepb.Sum, now time.Time) (minutes []u
 	return slices.DeleteFunc(minutes, func(m uint32) bool { return m <= first || m >= last })
 }
 
-// compare sends another owner the list of this node's entries of the minutes that differ, and asks for its list.
-func (k *keeper) compare(by env.PeerID, theirs []*firehosepb.Sum, now time.Time) {
+// onDigest notes that another owner has broadcast a digest. If entries differ, this node sends the owner its list of these
+// minutes, and asks for the owner's list.
+func (k *keeper) onDigest(by env.PeerID, theirs []*firehosepb.Sum, now time.Time) {
+	k.digestAt = now
+	if !k.owned {
+		return
+	}
 	if minutes := k.differing(theirs, now); len(minutes) > 0 {
 		k.sendList(by, minutes[max(0, len(minutes)-maxMinutes):], true, now)
 	}

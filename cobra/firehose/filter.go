@@ -11,7 +11,7 @@ import (
 )
 
 // filter is a node's part as a filter of one shard. It tells the owners that it listens, delivers each entry once, and
-// knows from digests whether it misses any. At a node that is no filter it does nothing.
+// knows from digests whether it misses any. At a node that is no filter it only remembers entries that no node could send.
 type filter struct {
 	*place
 	app            Application
@@ -20,19 +20,20 @@ type filter struct {
 	*shardProgress // of this shard
 
 	listenSentAt time.Time
-	listenEpoch  owner.Hash // epoch whose owners got the last Listen
+	listenEpoch  owner.Hash // epoch whose owners were sent the last Listen
 	beganAt      time.Time  // entries that owners received before do not count, because this node did not listen yet
 	heardAt      time.Time  // when the last digest came
-	unsureSince  time.Time  // owners of another branch may have received entries since then; zero: none, or they were asked
-	catchUps     int        // number of requests for the entries between completeUntil and the latest digest
-	received     map[owner.Hash]time.Time
+	unsureSince  time.Time  // owners of another branch may have received entries since then; zero: never
+	catchUps     int        // number of times that owners were asked for the time between completeUntil and the latest digest
+	// received has the entries that were delivered or need not be, by the time of that, for a little more than an hour.
+	received map[owner.Hash]time.Time
 }
 
 const (
 	// listenInterval is the time between two Listens to the owners of a shard.
 	listenInterval = listenLease / 3
 	// maxReceived bounds the entries of a shard that a filter remembers: thirty a second for an hour. Further entries may be
-	// delivered twice, and the Application has to recognize them.
+	// delivered twice, and the Application has to recognise them.
 	maxReceived = 1 << 17
 	// maxCatchUps is how often the owners are asked for the entries of a gap before the filter gives it up.
 	maxCatchUps = 3
@@ -69,7 +70,7 @@ func (f *filter) isSilent(now time.Time) bool { return now.Sub(f.heardAt) > maxS
 
 // switchBranch notes the branch of the owners that the filter listens to now. During a partition each side has owners of
 // its own, and the owners of the branch that remains do not know what the others received. So the filter asks each new
-// owner for all entries since the switch, for an hour.
+// owner for all entries since completeUntil at the switch, for an hour.
 func (f *filter) switchBranch(branch uint64, now time.Time) {
 	if f.branch != 0 && branch != f.branch && !f.isUnsure(now) {
 		f.unsureSince = f.completeUntil
@@ -77,13 +78,13 @@ func (f *filter) switchBranch(branch uint64, now time.Time) {
 	f.branch = branch
 }
 
-// isUnsure reports whether owners of another branch may have entries that this filter has not asked for.
+// isUnsure reports whether owners of another branch may have entries of the last hour that the present owners lack.
 func (f *filter) isUnsure(now time.Time) bool {
 	return !f.unsureSince.IsZero() && now.Sub(f.unsureSince) < keepTime
 }
 
 // sendListen tells the owners of the shard that this node is a filter, and asks them for digests of the time of which it
-// misses something.
+// may have missed something.
 func (f *filter) sendListen(now time.Time) {
 	e := f.tracker.Latest()
 	newOwners := f.listenEpoch != e.Hash
@@ -125,7 +126,7 @@ func (f *filter) begin(at, now time.Time) {
 	f.progress.saveNow(now)
 }
 
-// has reports whether an entry was delivered.
+// has reports whether an entry was delivered, or need not be.
 func (f *filter) has(hash owner.Hash) bool { _, ok := f.received[hash]; return ok }
 
 // deliver delivers an entry, and returns false if this node has it already or is no filter.

@@ -17,7 +17,7 @@ type keeper struct {
 	topic *topic
 
 	owned      bool
-	ownedSince time.Time
+	ownedSince time.Time // when this node became an owner
 	entries    map[owner.Hash]*keptEntry
 	byArrival  []*keptEntry // the same, oldest first
 	entryBytes int          // bytes of all dispatches in entries, at most maxEntryBytes
@@ -174,7 +174,7 @@ func (e *keptEntry) ref() *firehosepb.EntryRef {
 	return &firehosepb.EntryRef{Key: e.entry.Key[:], Entry: e.entry.Hash[:], AtMs: uint64(e.receivedAt.UnixMilli())}
 }
 
-// digests lists the entries that were received since a time. A digest says nothing of the time before this node became an
+// digests returns digests that list the entries that were received since a time. A digest says nothing of the time before this node became an
 // owner.
 func (k *keeper) digests(since, now time.Time) (digests []*firehosepb.Broadcast) {
 	if since.Before(k.ownedSince) {

@@ -10,7 +10,7 @@ import (
 	"tidings/overlay/owner"
 )
 
-// A shard is one node's part in one shard. It passes messages and time to its components, of which each uses those above it
+// A shard is what one node does for one shard. It passes messages and time to its components, of which each uses those above it
 // in this list only:
 type shard struct {
 	*place
@@ -122,10 +122,7 @@ func (s *shard) onBroadcast(raw []byte) env.Verdict {
 	}
 	switch {
 	case m.Digest != nil:
-		s.keeper.digestAt = now
-		if s.keeper.owned {
-			s.keeper.compare(by, m.Digest.Sums, now)
-		}
+		s.keeper.onDigest(by, m.Digest.Sums, now)
 		s.onDigest(by, m.Digest, now)
 		return env.Accept
 	case m.List != nil:
@@ -158,7 +155,7 @@ func (s *shard) onDispatch(raw []byte, now time.Time) env.Verdict {
 	return env.Accept
 }
 
-// deliver delivers an entry, if this node is a filter and does not have it.
+// deliver delivers an entry, if this node is a filter and does not have it. Otherwise it returns false.
 func (s *shard) deliver(d Dispatch, now time.Time) bool {
 	if !s.filter.deliver(d, now) {
 		return false

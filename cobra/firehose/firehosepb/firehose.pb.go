@@ -855,7 +855,7 @@ func (x *List) GetMinutes() []uint32 {
 	return nil
 }
 
-// Sum summarizes the entries that were made in one minute.
+// Sum is a checksum of the entries that were made in one minute.
 type Sum struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Minute        uint32                 `protobuf:"fixed32,1,opt,name=minute,proto3" json:"minute,omitempty"` // minutes since 1970
