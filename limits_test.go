@@ -124,9 +124,9 @@ var limits = []struct {
 		{"cobra", "maxRecent", "articles remembered to drop duplicates", "the oldest could come twice"},
 		{"internal/daemon", "maxWaitingBytes:B maxWaitingArticles", "articles waiting to be matched", "missed; asked for again when there is room; reported by `doctor`"},
 		{"internal/daemon", "maxMissed", "missed articles remembered", "further ones are lost, counted and reported"},
-		{"cobra/firehose", "maxReports reportFor", "entries waiting at a sequencer for the owners of one shard; how long", "the oldest is given up, counted and logged"},
-		{"cobra/firehose", "maxKept maxKeptBytes:B keepFor", "entries of one shard kept by an owner; how long", "older ones are forgotten; beyond the bytes only listed, and filters ask the channel's owners"},
-		{"cobra/firehose", "maxPassing:B maxPeer:B", "reports in transit; those of one peer", "started again later"},
+		{"cobra/firehose", "maxReports reportDeadline", "entries waiting at a sequencer for the owners of one shard; how long", "the oldest is given up, counted and logged"},
+		{"cobra/firehose", "maxEntries maxEntryBytes:B keepTime", "entries of one shard kept by an owner; how long", "older ones are forgotten; beyond the bytes only listed, and filters ask the channel's owners"},
+		{"cobra/firehose", "maxTransferBytes:B maxPeerBytes:B", "reports in transit; those of one peer", "started again later"},
 		{"cobra/firehose", "maxListeners", "filters known to one owner", "others hear the topic through these"},
 	}},
 	{"Disk and local interface", []limit{

@@ -10,99 +10,103 @@ import (
 	"tidings/internal/env"
 )
 
-// Owners of one shard compare what they have: after a partition each part has carried what
-// the other has not, and who has become an owner knows nothing of the hour before. They do so
-// by sums over the minutes in which entries were made, which say the same everywhere.
+// The owners of a shard compare their entries. After a partition each side has entries that the other lacks, and a new
+// owner knows nothing of the hour before. The comparison uses sums over the minutes in which entries were made, because
+// these minutes are the same at all owners.
 
 const (
-	// maxSums bounds the minutes that are compared: those of an hour.
-	maxSums = 64
-	// compareAfter is how old entries are that are compared: others are on their way.
-	compareAfter = 2 * time.Minute
-	// listAgain is the time between two lists for one peer; maxListed bounds the peers that
-	// are remembered to have got one.
-	listAgain = 25 * time.Second
-	maxListed = 64
+	// maxMinutes bounds the minutes that are compared: those of an hour.
+	maxMinutes = 64
+	// minCompareAge is the age from which on entries are compared. Younger ones may still be on their way.
+	minCompareAge = 2 * time.Minute
+	// listInterval is the minimum time between two lists for one peer, and maxListPeers bounds the peers for which it is
+	// kept. At the bound all are forgotten.
+	listInterval = 25 * time.Second
+	maxListPeers = 64
 )
 
 func minuteOf(t time.Time) uint32 { return uint32(t.Unix() / 60) }
 
-// sums are those of what is kept.
-func (s *shard) sums(now time.Time) []*firehosepb.Sum {
-	by := map[uint32]*firehosepb.Sum{}
-	for _, c := range s.order {
-		if age := now.Sub(c.entry.Time); age < compareAfter || age > keepFor {
+// sums returns the sums of the kept entries, in the order of minutes.
+func (k *keeper) sums(now time.Time) []*firehosepb.Sum {
+	byMinute := map[uint32]*firehosepb.Sum{}
+	for _, e := range k.byArrival {
+		if age := now.Sub(e.entry.Time); age < minCompareAge || age > keepTime {
 			continue
 		}
-		minute := minuteOf(c.entry.Time)
-		if by[minute] == nil {
-			by[minute] = &firehosepb.Sum{Minute: minute}
+		minute := minuteOf(e.entry.Time)
+		if byMinute[minute] == nil {
+			byMinute[minute] = &firehosepb.Sum{Minute: minute}
 		}
-		by[minute].Count++
-		by[minute].Hash ^= binary.BigEndian.Uint64(c.entry.Hash[:8])
+		byMinute[minute].Count++
+		byMinute[minute].Hash ^= binary.BigEndian.Uint64(e.entry.Hash[:8])
 	}
-	of := make([]*firehosepb.Sum, 0, len(by))
-	for _, minute := range slices.Sorted(maps.Keys(by)) {
-		of = append(of, by[minute])
+	sums := make([]*firehosepb.Sum, 0, len(byMinute))
+	for _, minute := range slices.Sorted(maps.Keys(byMinute)) {
+		sums = append(sums, byMinute[minute])
 	}
-	return of[max(0, len(of)-maxSums):]
+	return sums[max(0, len(sums)-maxMinutes):]
 }
 
-// differing are the minutes in which this node has something else than another owner, by its
-// sums. The last ones are left out, and those that the other may have forgotten.
-func (s *shard) differing(theirs []*firehosepb.Sum, now time.Time) (of []uint32) {
-	first, last := minuteOf(now.Add(-keepFor)), minuteOf(now.Add(-compareAfter))
+// differing returns the minutes of which another owner has other entries, by its sums. It leaves out the last minutes, and
+// those that the other owner may have forgotten.
+func (k *keeper) differing(theirs []*firehosepb.Sum, now time.Time) (minutes []uint32) {
+	first, last := minuteOf(now.Add(-keepTime)), minuteOf(now.Add(-minCompareAge))
 	sums := map[uint32]*firehosepb.Sum{}
 	for _, t := range theirs {
 		sums[t.Minute] = t
 	}
-	for _, mine := range s.sums(now) {
+	for _, mine := range k.sums(now) {
 		t := sums[mine.Minute]
 		if t == nil || t.Count != mine.Count || t.Hash != mine.Hash {
-			of = append(of, mine.Minute)
+			minutes = append(minutes, mine.Minute)
 		}
 		delete(sums, mine.Minute)
 	}
-	of = slices.AppendSeq(of, maps.Keys(sums)) // in which this node has nothing
-	slices.Sort(of)
-	return slices.DeleteFunc(of, func(m uint32) bool { return m <= first || m >= last })
+	minutes = slices.AppendSeq(minutes, maps.Keys(sums)) // minutes of which this node has no entries
+	slices.Sort(minutes)
+	return slices.DeleteFunc(minutes, func(m uint32) bool { return m <= first || m >= last })
 }
 
-// compare sends another owner what this one has of the minutes in which they differ, and asks
-// for the same.
-func (f *Firehose) compare(s *shard, by env.PeerID, theirs []*firehosepb.Sum, now time.Time) {
-	if minutes := s.differing(theirs, now); len(minutes) > 0 {
-		f.list(s, by, minutes[max(0, len(minutes)-maxSums):], true, now)
-	}
-}
-
-// list sends another owner what this one has of some minutes, now and then. asks: it wants
-// the same from there.
-func (f *Firehose) list(s *shard, to env.PeerID, minutes []uint32, asks bool, now time.Time) {
-	if now.Sub(s.listed[to]) < listAgain {
+// onDigest notes that another owner has broadcast a digest. If entries differ, this node sends the owner its list of these
+// minutes, and asks for the owner's list.
+func (k *keeper) onDigest(by env.PeerID, theirs []*firehosepb.Sum, now time.Time) {
+	k.digestAt = now
+	if !k.owned {
 		return
 	}
-	if s.listed == nil || len(s.listed) >= maxListed {
-		s.listed = map[env.PeerID]time.Time{}
+	if minutes := k.differing(theirs, now); len(minutes) > 0 {
+		k.sendList(by, minutes[max(0, len(minutes)-maxMinutes):], true, now)
 	}
-	s.listed[to] = now
+}
+
+// sendList sends another owner the list of this node's entries of some minutes, and asks for its list if ask is set. It
+// does nothing if the owner was sent a list a moment ago.
+func (k *keeper) sendList(to env.PeerID, minutes []uint32, ask bool, now time.Time) {
+	if now.Sub(k.listSentAt[to]) < listInterval {
+		return
+	}
+	if k.listSentAt == nil || len(k.listSentAt) >= maxListPeers {
+		k.listSentAt = map[env.PeerID]time.Time{}
+	}
+	k.listSentAt[to] = now
 	m := &firehosepb.List{}
-	if asks {
+	if ask {
 		m.Minutes = minutes
 	}
 	send := func() {
-		told := f.sealed(s, &firehosepb.Broadcast{List: m})
-		f.send(f.peer(to), env.Bulk, &firehosepb.Message{Body: &firehosepb.Message_Told{Told: told}})
+		direct := k.sign(&firehosepb.Broadcast{List: m})
+		k.send(k.peer(to), env.Bulk, &firehosepb.Message{Body: &firehosepb.Message_Direct{Direct: direct}})
 		m = &firehosepb.List{}
 	}
-	for _, c := range s.order {
-		if slices.Contains(minutes, minuteOf(c.entry.Time)) {
-			if m.Lines = append(m.Lines, c.line()); len(m.Lines) == maxLines {
+	for _, e := range k.byArrival {
+		if slices.Contains(minutes, minuteOf(e.entry.Time)) {
+			if m.Entries = append(m.Entries, e.ref()); len(m.Entries) == maxListed {
 				send()
 			}
 		}
 	}
-	if len(m.Lines) > 0 || len(m.Minutes) > 0 {
+	if len(m.Entries) > 0 || len(m.Minutes) > 0 {
 		send()
 	}
 }

@@ -1,9 +1,10 @@
 package firehose
 
 import (
-	"log/slog"
-	"math/rand/v2"
+	"slices"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"tidings/cobra/firehose/firehosepb"
 	"tidings/internal/env"
@@ -12,169 +13,57 @@ import (
 	"tidings/overlay/owner"
 )
 
-// DefaultShards is how many shards there are. All nodes of a network have to agree.
-// Eight owners each carry an eighth of all articles; at a million feeds, with the
-// paper's 48.5 articles a second, that is six a second.
+// DefaultShards is the number of shards. All nodes of a network have to agree on it. Each of a shard's owners transmits an
+// eighth of all articles: some six a second at a million feeds, which publish 48.5 articles a second by the paper.
 const DefaultShards = 8
 
-// Config is what a Firehose is told.
+// Config holds the parameters of a Firehose.
 type Config struct {
-	// Shards is their number; 0: there is no firehose.
+	// Shards is the number of shards; 0 turns the firehose off.
 	Shards int
-	// Filter says that this node wants all entries.
+	// Filter tells whether this node wants all entries.
 	Filter bool
 }
 
-// An Application takes what a filter gets.
+// An Application receives the entries of a filter.
 type Application interface {
-	// Dispatched brings a new entry of a channel: once, unless the node was restarted
-	// meanwhile, or the entry is older than an hour. False: there is no room for it now. It
-	// comes again as long as digests list it, for more than a minute.
+	// Dispatched delivers a new entry of a channel. Each entry is delivered once, unless the node was restarted meanwhile
+	// or the entry is older than an hour. False means that there is no room for it now: the entry is delivered again as
+	// long as digests list it, which is more than a minute.
 	Dispatched(d Dispatch) bool
 }
 
-// Owners say who owns a key, and keep logs: an *owner.Owners.
-type Owners interface {
-	View(key overlay.ID) (owner.View, bool)
-	FindOwners(key overlay.ID, then func(f owner.Found))
-	Track(key overlay.ID, cfg owner.TrackerConfig) *owner.Tracker
-	OpenEpoch(b []byte) (*owner.Epoch, error)
-	Log(key overlay.ID) []*owner.Entry
-	Body(e *owner.Entry, then func(body []byte))
-}
-
-const (
-	// tick is the time between two looks at what a node is for each shard.
-	tick = 5 * time.Second
-	// keepFor is how long an owner can list and an hour's outage can be made up for.
-	keepFor = time.Hour
-	// freshFor is how old an entry may be that is reported, and how far a
-	// broadcast's time may be from the own clock's.
-	freshFor = 10 * time.Minute
-)
-
-// A Firehose is one node's part in it.
+// A Firehose is one node's part in the firehose. It passes messages and time to the shards.
 type Firehose struct {
-	cfg    Config
-	clock  env.Clock
-	net    env.Network
-	topics env.Topics
-	store  env.Store
-	rand   *rand.Rand
-	log    *slog.Logger
-	node   *overlay.Node
-	owners Owners
-	signer *wire.Signer
-	verify wire.Verifier
-	app    Application
-	self   env.PeerID
-	stats  Stats
-
-	shards []*shard
-	epochs epochs // of channels, whose signatures were checked
-	going  map[passage]*going
-	coming map[passage]*coming
-	held   int                // bytes of going and coming, and
-	from   map[env.PeerID]int // of coming, by peer
-	cal    env.Calendar[task]
-
-	remembered time.Time // when a filter noted last until when it has everything
+	*doors
+	shards    []*shard
+	transfers *transfers
+	progress  *progress
 }
 
-type task struct {
-	kind  taskKind
-	shard int
-	entry owner.Hash // or report
-	to    env.PeerID
-}
-
-type taskKind uint8
-
-const (
-	taskTick    taskKind = iota
-	taskReport           // a report may have to go to others
-	taskPart             // an acknowledgement may be missing
-	taskPublish          // another owner should have broadcast it
-	taskLack             // an entry is still missing
-)
-
-// Stats counts what a Firehose did since it started.
-type Stats struct {
-	Reported   uint64 // entries to report as the sequencer
-	Unheard    uint64 // entries not reported because no filter listens
-	Unreported uint64 // entries not reported because no owners were reached, or too many entries waited
-	Carried    uint64 // reports accepted as the owner of a shard
-	Broadcast  uint64 // reports broadcast to filters
-	Rescued    uint64 // reports broadcast because another owner did not
-	Digests    uint64 // digests broadcast
-	Heard      uint64 // entries received as a filter, each counted once
-	Lacked     uint64 // entries that the filter had to ask for
-	Missed     uint64 // entries that the filter could not get
-	Refused    uint64 // times that the filter had no space for an entry
-	Gaps       uint64 // times that owners no longer had the entries a filter missed
-	Strange    uint64 // broadcasts from a node that is not known to own the shard
-	Garbage    uint64 // messages that broke the protocol
-	Forged     uint64 // reports not from the sequencer of a feed, and epochs without a signature
-	Listeners  int    // filters known as the owner of a shard
-	Served     int    // shards that the node owns
-	Deaf       int    // shards that the filter has received no digest of for some minutes
-	Kept       int    // entries kept for filters as an owner
-}
-
-// Add adds the counters of another node.
-func (st *Stats) Add(t Stats) {
-	st.Reported += t.Reported
-	st.Unheard += t.Unheard
-	st.Unreported += t.Unreported
-	st.Carried += t.Carried
-	st.Broadcast += t.Broadcast
-	st.Rescued += t.Rescued
-	st.Digests += t.Digests
-	st.Heard += t.Heard
-	st.Lacked += t.Lacked
-	st.Missed += t.Missed
-	st.Refused += t.Refused
-	st.Gaps += t.Gaps
-	st.Strange += t.Strange
-	st.Garbage += t.Garbage
-	st.Forged += t.Forged
-	st.Listeners += t.Listeners
-	st.Served += t.Served
-	st.Deaf += t.Deaf
-	st.Kept += t.Kept
-}
-
-// New returns the Firehose of a node. Without shards, or in a world without topics, it
-// does nothing.
+// New returns the Firehose of a node. It does nothing if there are no shards, or no topics.
 func New(e env.Env, node *overlay.Node, owners Owners, signer *wire.Signer, verify wire.Verifier, cfg Config, app Application) *Firehose {
-	f := &Firehose{
-		cfg: cfg, clock: e.Clock, net: e.Network, topics: e.Topics, store: e.Store, rand: e.Rand, log: e.Log,
-		node: node, owners: owners, signer: signer, verify: verify, app: app, self: signer.PeerID(),
-		going: map[passage]*going{}, coming: map[passage]*coming{}, from: map[env.PeerID]int{},
-	}
 	if e.Topics == nil {
-		f.cfg.Shards = 0
+		cfg.Shards = 0
 	}
-	for i := range f.cfg.Shards {
-		s := newShard(node.Network(), i)
-		f.track(s)
-		f.shards = append(f.shards, s)
+	d := &doors{
+		cfg: cfg, clock: e.Clock, net: e.Network, rand: e.Rand, log: e.Log, node: node, owners: owners, signer: signer, verify: verify,
+		self: signer.PeerID(),
 	}
-	if f.on() {
-		if cfg.Filter {
-			f.recall()
-		}
-		f.after(0, task{kind: taskTick})
+	f := &Firehose{doors: d, transfers: newTransfers(d), progress: newProgress(d, e.Store)}
+	epochs := &epochCache{}
+	for i := range cfg.Shards {
+		f.shards = append(f.shards, newShard(d, i, e.Topics, f.transfers, f.progress, epochs, app))
+	}
+	if f.enabled() {
+		f.schedule(0, task{kind: taskMaintain})
 	}
 	return f
 }
 
-// on says whether there is a firehose.
-func (f *Firehose) on() bool { return len(f.shards) > 0 }
+func (f *Firehose) enabled() bool { return len(f.shards) > 0 }
 
-func (f *Firehose) after(d time.Duration, t task) { f.cal.Add(f.clock.Now().Add(d), t) }
-
-// Run does what is due and returns when it wants to be run next.
+// Run handles everything that is due, and returns the time of the next call.
 func (f *Firehose) Run(now time.Time) time.Time {
 	for {
 		t, _, ok := f.cal.Pop(now)
@@ -182,40 +71,43 @@ func (f *Firehose) Run(now time.Time) time.Time {
 			return f.cal.Next()
 		}
 		switch t.kind {
-		case taskTick:
-			f.tick(now)
-			f.after(tick, t)
-		case taskReport:
-			f.urgeReport(f.shards[t.shard], t.entry, now)
-		case taskPart:
-			f.urgePart(passage{t.to, t.entry}, now)
-		case taskPublish:
-			f.urgePublish(f.shards[t.shard], t.entry, now)
-		case taskLack:
-			f.urgeLack(f.shards[t.shard], t.entry, now)
+		case taskMaintain:
+			f.maintain(now)
+			f.schedule(maintenanceInterval, t)
+		case taskPartTimeout:
+			f.transfers.partTimeout(transferID{t.peer, t.entry}, now)
+		case taskRetryReport:
+			f.shards[t.shard].reporter.retry(t.entry, now)
+		case taskPublishTimeout:
+			f.shards[t.shard].keeper.publishTimeout(t.entry, now)
+		case taskRequest:
+			f.shards[t.shard].retryRequest(t.entry, now)
 		}
 	}
 }
 
-// tick looks what this node is for each shard.
-func (f *Firehose) tick(now time.Time) {
-	f.tidyPassages(now)
+func (f *Firehose) maintain(now time.Time) {
+	f.transfers.dropStale(now)
 	for _, s := range f.shards {
-		f.keepOffice(s, now)
-		if f.cfg.Filter {
-			f.keepListening(s, now)
-		}
-		f.keepTopic(s)
+		s.maintain(now)
 	}
 	if f.cfg.Filter {
-		f.remember(now)
+		f.progress.save(now)
 	}
 }
 
-// Receive takes a message from a peer.
+// Report brings an entry that a quorum has committed to all filters. This node is the sequencer of the entry's key in
+// epoch.
+func (f *Firehose) Report(d Dispatch, epoch *owner.Epoch) {
+	if f.enabled() && d.Entry.Items > 0 && epoch != nil && f.clock.Now().Sub(d.Entry.Time) <= maxEntryAge {
+		f.shards[shardOf(d.Entry.Key, len(f.shards))].reporter.add(d, epoch)
+	}
+}
+
+// Receive handles a message from a peer.
 func (f *Firehose) Receive(from env.PeerID, body []byte) error {
-	if !f.on() {
-		return nil // a world without topics hears of others who have some
+	if !f.enabled() {
+		return nil // this node has no topics, but other nodes may have some
 	}
 	m, err := parse(body, len(f.shards))
 	if err != nil {
@@ -224,31 +116,47 @@ func (f *Firehose) Receive(from env.PeerID, body []byte) error {
 	}
 	switch b := m.Body.(type) {
 	case *firehosepb.Message_Listen:
-		return f.onListen(from, b.Listen)
-	case *firehosepb.Message_Meet:
-		return f.onMeet(from, b.Meet)
-	case *firehosepb.Message_Told:
-		f.onTold(b.Told)
+		return f.shards[b.Listen.Shard].keeper.onListen(from, b.Listen)
+	case *firehosepb.Message_ListenAck:
+		return f.shards[b.ListenAck.Shard].onListenAck(from, b.ListenAck)
+	case *firehosepb.Message_Direct:
+		f.onDirect(b.Direct)
 	case *firehosepb.Message_Part:
-		f.onPart(from, b.Part)
-	case *firehosepb.Message_Got:
-		f.onGot(from, b.Got)
-	case *firehosepb.Message_Lack:
-		f.onLack(from, b.Lack)
+		f.shards[b.Part.Shard].onPart(from, b.Part)
+	case *firehosepb.Message_PartAck:
+		f.transfers.onAck(from, b.PartAck)
+	case *firehosepb.Message_Request:
+		f.shards[b.Request.Shard].onRequest(from, b.Request)
 	}
 	return nil
 }
 
-func (f *Firehose) send(to env.Peer, class env.Class, m *firehosepb.Message) {
-	f.net.Send(to, class, wire.AppendFrame(nil, wire.Cobra, m))
+// onDirect handles a broadcast that was sent to this node alone.
+func (f *Firehose) onDirect(raw []byte) {
+	signed, err := f.verify.Open(wire.DomainShard, raw)
+	if err != nil {
+		f.stats.Garbage++
+		return
+	}
+	m := new(firehosepb.Broadcast)
+	if proto.Unmarshal(signed.Payload, m) == nil && int(m.Shard) < len(f.shards) {
+		f.shards[m.Shard].onBroadcast(raw)
+	}
 }
 
-// peer is a peer as it can be sent to.
-func (f *Firehose) peer(id env.PeerID) env.Peer {
-	if c := f.node.Contact(id); c != nil {
-		return c.Peer
+// Wanted tells the root of a shard's key that a filter wants the shard to have owners.
+func (f *Firehose) Wanted(key overlay.ID) {
+	for _, s := range f.shards {
+		if s.key == key {
+			s.wantedAt = f.clock.Now()
+		}
 	}
-	return env.Peer{ID: id}
+}
+
+// IsWanted reports whether this node is the root of a shard's key and a filter asked for its owners in the last minutes.
+// Then the key is in use, although nobody reads its log.
+func (f *Firehose) IsWanted(key overlay.ID) bool {
+	return slices.ContainsFunc(f.shards, func(s *shard) bool { return s.key == key && f.clock.Now().Sub(s.wantedAt) < 3*listenLease })
 }
 
 // Stats returns the counters.
@@ -256,12 +164,12 @@ func (f *Firehose) Stats() Stats {
 	st := f.stats
 	now := f.clock.Now()
 	for _, s := range f.shards {
-		st.Listeners += len(s.listeners)
-		st.Kept += len(s.kept)
-		if s.owned {
+		st.Listeners += len(s.keeper.listeners)
+		st.Kept += len(s.keeper.entries)
+		if s.keeper.owned {
 			st.Served++
 		}
-		if f.cfg.Filter && now.Sub(s.heard) > deafAfter {
+		if f.cfg.Filter && s.filter.isSilent(now) {
 			st.Deaf++
 		}
 	}

@@ -25,7 +25,7 @@ const (
 	maxTitle    = 1 << 10
 	maxLink     = 2 << 10
 	maxLanguage = 64
-	// maxChannelEpochs is how many epochs of channels are remembered to be right.
+	// maxChannelEpochs bounds the verified epochs of channels that are remembered. At the bound all are forgotten.
 	maxChannelEpochs = 4096
 )
 
@@ -39,7 +39,7 @@ type Dispatch struct {
 	Body     []byte
 }
 
-// parse reads a message and checks every bound, so that no other code has to.
+// parse decodes a message and checks its bounds, so that no other code has to.
 func parse(body []byte, shards int) (*firehosepb.Message, error) {
 	m := new(firehosepb.Message)
 	if err := proto.Unmarshal(body, m); err != nil {
@@ -51,22 +51,22 @@ func parse(body []byte, shards int) (*firehosepb.Message, error) {
 		if shard = b.Listen.Shard; len(b.Listen.Record) > maxRecord || b.Listen.SinceMs > maxMillis {
 			what = "listen"
 		}
-	case *firehosepb.Message_Meet:
-		if shard = b.Meet.Shard; tooMany(b.Meet.Records) {
+	case *firehosepb.Message_ListenAck:
+		if shard = b.ListenAck.Shard; tooMany(b.ListenAck.Records) {
 			what = "meet"
 		}
-	case *firehosepb.Message_Told:
+	case *firehosepb.Message_Direct:
 	case *firehosepb.Message_Part:
 		p := b.Part
-		if shard = p.Shard; !isHash(p.Report) || p.Size > maxReport || p.Offset > p.Size || len(p.Bytes) == 0 || len(p.Bytes) > int(p.Size-p.Offset) {
+		if shard = p.Shard; !isHash(p.Report) || p.Size > maxReportSize || p.Offset > p.Size || len(p.Bytes) == 0 || len(p.Bytes) > int(p.Size-p.Offset) {
 			what = "part"
 		}
-	case *firehosepb.Message_Got:
-		if shard = b.Got.Shard; !isHash(b.Got.Report) {
-			what = "got"
+	case *firehosepb.Message_PartAck:
+		if shard = b.PartAck.Shard; !isHash(b.PartAck.Report) {
+			what = "ack"
 		}
-	case *firehosepb.Message_Lack:
-		if shard = b.Lack.Shard; !isHash(b.Lack.Key) || !isHash(b.Lack.Entry) {
+	case *firehosepb.Message_Request:
+		if shard = b.Request.Shard; !isHash(b.Request.Key) || !isHash(b.Request.Entry) {
 			what = "lack"
 		}
 	default:
@@ -90,8 +90,8 @@ func tooMany(records [][]byte) bool {
 
 func isHash(b []byte) bool { return len(b) == len(owner.Hash{}) }
 
-// openDispatch reads a dispatch: the body is that of the entry, which somebody has signed,
-// and the channel is that of the URL. Whether the signer may, is another question.
+// openDispatch decodes a dispatch. It checks that the entry is signed, and that the body and the URL are the entry's. It
+// does not check whether the signer is the channel's sequencer.
 func openDispatch(verify wire.Verifier, network string, raw []byte) (Dispatch, error) {
 	m := new(firehosepb.Dispatch)
 	if err := proto.Unmarshal(raw, m); err != nil {
@@ -105,12 +105,12 @@ func openDispatch(verify wire.Verifier, network string, raw []byte) (Dispatch, e
 		return Dispatch{}, fmt.Errorf("dispatch of %s: %w", m.Url, err)
 	}
 	if e.Key != overlay.Key(network, m.Url) || len(m.Body) != e.Size || owner.HashOf(m.Body) != e.Body {
-		return Dispatch{}, fmt.Errorf("dispatch of %s: not that entry's", m.Url)
+		return Dispatch{}, fmt.Errorf("dispatch of %s: URL or body do not belong to the entry", m.Url)
 	}
 	return Dispatch{m.Url, m.Title, m.Link, m.Language, e, m.Body}, nil
 }
 
-// bytes is what openDispatch reads.
+// bytes encodes a dispatch for openDispatch.
 func (d *Dispatch) bytes() []byte {
 	return marshal(&firehosepb.Dispatch{
 		Url: d.URL, Title: clip(d.Title, maxTitle), Link: clip(d.Link, maxLink), Language: clip(d.Language, maxLanguage),
@@ -118,7 +118,7 @@ func (d *Dispatch) bytes() []byte {
 	})
 }
 
-// openReport reads a report. Its epoch is another question.
+// openReport decodes a report. It does not check the epoch.
 func openReport(verify wire.Verifier, network string, blob []byte) (*firehosepb.Report, Dispatch, error) {
 	m := new(firehosepb.Report)
 	if err := proto.Unmarshal(blob, m); err != nil {
@@ -131,7 +131,7 @@ func openReport(verify wire.Verifier, network string, blob []byte) (*firehosepb.
 	return m, d, err
 }
 
-// openBroadcast reads what an owner of a shard has signed.
+// openBroadcast decodes the payload of a broadcast and checks its bounds.
 func openBroadcast(payload []byte, shard int) (*firehosepb.Broadcast, error) {
 	m := new(firehosepb.Broadcast)
 	if err := proto.Unmarshal(payload, m); err != nil {
@@ -143,10 +143,10 @@ func openBroadcast(payload []byte, shard int) (*firehosepb.Broadcast, error) {
 			kinds++
 		}
 	}
-	lines := slices.Concat(m.Digest.GetLines(), m.List.GetLines())
-	bad := kinds != 1 || int(m.Shard) != shard || m.TimeMs > maxMillis || len(lines) > maxLines ||
-		m.Digest.GetSinceMs() > maxMillis || m.Digest.GetUntilMs() > maxMillis || len(m.Digest.GetSums()) > maxSums ||
-		len(m.List.GetMinutes()) > maxSums
+	lines := slices.Concat(m.Digest.GetEntries(), m.List.GetEntries())
+	bad := kinds != 1 || int(m.Shard) != shard || m.TimeMs > maxMillis || len(lines) > maxListed ||
+		m.Digest.GetSinceMs() > maxMillis || m.Digest.GetUntilMs() > maxMillis || len(m.Digest.GetSums()) > maxMinutes ||
+		len(m.List.GetMinutes()) > maxMinutes
 	for _, l := range lines {
 		bad = bad || !isHash(l.Key) || !isHash(l.Entry)
 	}
@@ -156,27 +156,27 @@ func openBroadcast(payload []byte, shard int) (*firehosepb.Broadcast, error) {
 	return m, nil
 }
 
-// epochs remembers channels' epochs whose signatures were checked, by the hash of their
-// bytes: an epoch comes with each report of its channel.
-type epochs struct{ right map[owner.Hash]*owner.Epoch }
+// An epochCache remembers channels' epochs whose signatures were verified, by the hash of their bytes. Each report contains
+// the epoch of its channel, so that most reports need no verification of an epoch.
+type epochCache struct{ verified map[owner.Hash]*owner.Epoch }
 
-func (m *epochs) open(o Owners, raw []byte) (*owner.Epoch, error) {
+func (m *epochCache) open(o Owners, raw []byte) (*owner.Epoch, error) {
 	h := owner.HashOf(raw)
-	if e := m.right[h]; e != nil {
+	if e := m.verified[h]; e != nil {
 		return e, nil
 	}
 	e, err := o.OpenEpoch(raw)
 	if err != nil {
 		return nil, err
 	}
-	if m.right == nil || len(m.right) >= maxChannelEpochs {
-		m.right = map[owner.Hash]*owner.Epoch{}
+	if m.verified == nil || len(m.verified) >= maxChannelEpochs {
+		m.verified = map[owner.Hash]*owner.Epoch{}
 	}
-	m.right[h] = e
+	m.verified[h] = e
 	return e, nil
 }
 
-// clip cuts a text to so many bytes of whole characters.
+// clip shortens a text to at most so many bytes of whole characters.
 func clip(s string, most int) string {
 	if len(s) > most {
 		s = strings.ToValidUTF8(s[:most], "")
@@ -184,16 +184,16 @@ func clip(s string, most int) string {
 	return strings.ToValidUTF8(s, "")
 }
 
-// marshal encodes a message made here.
+// marshal encodes a message of this node.
 func marshal(m proto.Message) []byte {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
-		panic(fmt.Sprintf("firehose: encode %T: %v", m, err)) // a text was let in that is no UTF-8
+		panic(fmt.Sprintf("firehose: encode %T: %v", m, err)) // a text is not UTF-8
 	}
 	return b
 }
 
-// The order of a map never reaches a message.
+// The functions below sort the keys of maps, so that the order of a map never decides about a message.
 
 func sortedHashes[V any](m map[owner.Hash]V) []owner.Hash {
 	return slices.SortedFunc(maps.Keys(m), func(a, b owner.Hash) int { return bytes.Compare(a[:], b[:]) })

@@ -12,156 +12,155 @@ import (
 	"tidings/overlay/owner"
 )
 
-// A report is an entry that a sequencer brings to the owners of its shard.
-type report struct {
-	hash  owner.Hash // of the entry
-	blob  []byte
-	born  time.Time
-	under owner.Hash // the epoch whose owners are being told; zero: nobody yet
-	told  map[env.PeerID]answer
+// reporter is a node's part as the sequencer of channels: it reports their entries to the owners of one shard, until a
+// quorum of them has accepted the report.
+type reporter struct {
+	*place
+	transfers *transfers
+	// toSelf delivers a report to this node, if it is an owner itself.
+	toSelf func(report []byte, now time.Time) answer
+
+	reports     map[owner.Hash]*report // reports under way by the hash of their entry; at most maxReports
+	pausedUntil time.Time              // no filter listens, so that entries are not reported
 }
 
-// An answer is what an owner said of a report.
-type answer struct {
-	took, idle bool // else it refused, or did not answer
+// A report is an entry that is reported to the owners of its shard.
+type report struct {
+	hash      owner.Hash // of the entry
+	payload   []byte
+	createdAt time.Time
+	epoch     owner.Hash // epoch whose owners are told; zero: none yet
+	answers   map[env.PeerID]answer
 }
 
 const (
-	// maxReports bounds the reports of a shard that wait; the oldest is given up. At the
-	// paper's rate of a million feeds two minutes of one shard's are 720, of all
-	// channels; a node leads a part of them.
+	// maxReports bounds the reports of a shard under way; at the bound the oldest is given up. At a million feeds one shard
+	// has some 720 entries in reportDeadline by the paper's rate, and one node leads a part of the channels only.
 	maxReports = 1024
-	// reportFor is how long owners are tried: longer than it takes until one that died
-	// is replaced.
-	reportFor = 2 * time.Minute
-	// reportAgain is the time between two looks at a report that is not through.
-	reportAgain = 5 * time.Second
-	// idleFor is how long a shard is left alone when nobody listens.
-	idleFor = 30 * time.Second
+	// reportDeadline is how long a report is tried. It is longer than the replacement of a dead owner takes.
+	reportDeadline = 2 * time.Minute
+	// reportRetry is the time between two tries.
+	reportRetry = 5 * time.Second
+	// idlePause is how long entries are not reported to a shard without filters.
+	idlePause = 30 * time.Second
 )
 
-// Report brings an entry that a quorum holds to all filters. epoch is that in which this
-// node is the sequencer of its key.
-func (f *Firehose) Report(d Dispatch, epoch *owner.Epoch) {
-	now, e := f.clock.Now(), d.Entry
-	if !f.on() || e.Items == 0 || epoch == nil || now.Sub(e.Time) > freshFor {
+// add starts to report an entry of a channel, of which this node is the sequencer in epoch.
+func (r *reporter) add(d Dispatch, epoch *owner.Epoch) {
+	now, e := r.clock.Now(), d.Entry
+	if r.reports[e.Hash] != nil {
 		return
 	}
-	s := f.shardOf(e.Key)
-	if s.reports[e.Hash] != nil {
+	r.stats.Reported++
+	if now.Before(r.pausedUntil) {
+		r.stats.Unheard++
 		return
 	}
-	f.stats.Reported++
-	if now.Before(s.idle) {
-		f.stats.Unheard++
-		return
+	if len(r.reports) >= maxReports {
+		r.dropOldest()
 	}
-	if len(s.reports) >= maxReports {
-		f.giveUp(s)
+	rep := &report{
+		hash: e.Hash, createdAt: now, answers: map[env.PeerID]answer{},
+		payload: marshal(&firehosepb.Report{Dispatch: d.bytes(), Epoch: epoch.Bytes()}),
 	}
-	r := &report{
-		hash: e.Hash, born: now, told: map[env.PeerID]answer{},
-		blob: marshal(&firehosepb.Report{Dispatch: d.bytes(), Epoch: epoch.Bytes()}),
-	}
-	s.reports[e.Hash] = r
-	f.sendReport(s, r, now)
-	f.after(reportAgain, task{kind: taskReport, shard: s.n, entry: e.Hash})
+	r.reports[e.Hash] = rep
+	r.sendReport(rep, now)
+	r.schedule(reportRetry, task{kind: taskRetryReport, shard: r.number, entry: e.Hash})
 }
 
-// giveUp gives up the oldest report of a shard.
-func (f *Firehose) giveUp(s *shard) {
-	oldest := slices.MinFunc(slices.Collect(maps.Values(s.reports)), func(a, b *report) int {
-		return cmp.Or(a.born.Compare(b.born), bytes.Compare(a.hash[:], b.hash[:]))
+func (r *reporter) dropOldest() {
+	oldest := slices.MinFunc(slices.Collect(maps.Values(r.reports)), func(a, b *report) int {
+		return cmp.Or(a.createdAt.Compare(b.createdAt), bytes.Compare(a.hash[:], b.hash[:]))
 	})
-	delete(s.reports, oldest.hash)
-	f.stats.Unreported++
+	delete(r.reports, oldest.hash)
+	r.stats.Unreported++
 }
 
-// sendReport sends a report to the owners who have not said that they have it.
-func (f *Firehose) sendReport(s *shard, r *report, now time.Time) {
-	e := s.owners.Latest()
+// sendReport sends a report to the owners that have not accepted it yet.
+func (r *reporter) sendReport(rep *report, now time.Time) {
+	e := r.tracker.Latest()
 	if e == nil {
-		s.owners.Refresh()
+		r.tracker.Refresh()
 		return
 	}
-	r.under = e.Hash
-	for _, p := range s.owners.Owners() {
-		if a, asked := r.told[p.ID]; asked && a.took {
-			continue
-		}
-		if p.ID == f.self {
-			r.told[p.ID] = answer{took: true, idle: f.idles(s, now)}
-			f.carry(s, r.blob, f.self, now)
-			continue
-		}
-		f.pass(s, p, r.blob, func(a answer) {
-			if s.reports[r.hash] == r {
-				r.told[p.ID] = a
-				f.weigh(s, r)
-			}
-		})
-	}
-	f.weigh(s, r)
-}
-
-func (f *Firehose) sendReports(s *shard, now time.Time) {
-	for _, h := range sortedHashes(s.reports) {
-		if r := s.reports[h]; r != nil {
-			f.sendReport(s, r, now)
+	rep.epoch = e.Hash
+	for _, p := range r.tracker.Owners() {
+		switch {
+		case rep.answers[p.ID].accepted:
+		case p.ID == r.self:
+			rep.answers[p.ID] = r.toSelf(rep.payload, now)
+		default:
+			r.transfers.start(r.number, p, rep.payload, func(a answer) {
+				if r.reports[rep.hash] == rep {
+					rep.answers[p.ID] = a
+					r.checkQuorum(rep)
+				}
+			})
 		}
 	}
+	r.checkQuorum(rep)
 }
 
-// weigh looks whether a quorum of a shard's owners has a report.
-func (f *Firehose) weigh(s *shard, r *report) {
-	e := s.owners.Latest()
-	if e == nil || e.Hash != r.under {
+// sendReports sends all reports to the present owners.
+func (r *reporter) sendReports(now time.Time) {
+	for _, h := range sortedHashes(r.reports) {
+		if rep := r.reports[h]; rep != nil {
+			r.sendReport(rep, now)
+		}
+	}
+}
+
+// checkQuorum finishes a report that a quorum of the owners has accepted. It gives the other owners some seconds to answer,
+// so that all of them get the entry.
+func (r *reporter) checkQuorum(rep *report) {
+	e := r.tracker.Latest()
+	if e == nil || e.Hash != rep.epoch {
 		return
 	}
-	took, idle, said := 0, 0, 0
+	accepted, idle, answered := 0, 0, 0
 	for _, p := range e.Owners {
-		if a, ok := r.told[p]; ok {
-			said++
-			if a.took {
-				took++
+		if a, ok := rep.answers[p]; ok {
+			answered++
+			if a.accepted {
+				accepted++
 			}
 			if a.idle {
 				idle++
 			}
 		}
 	}
-	if took < e.Quorum() || said < len(e.Owners) && f.clock.Now().Sub(r.born) < reportAgain {
-		return // some are still being told
+	if accepted < e.Quorum() || answered < len(e.Owners) && r.clock.Now().Sub(rep.createdAt) < reportRetry {
+		return
 	}
-	delete(s.reports, r.hash)
-	if idle == took {
-		f.rest(s, f.clock.Now())
+	delete(r.reports, rep.hash)
+	if idle == accepted {
+		r.pause(r.clock.Now())
 	}
 }
 
-// rest leaves a shard alone to which nobody listens.
-func (f *Firehose) rest(s *shard, now time.Time) {
-	s.idle = now.Add(idleFor)
-	f.stats.Unheard += uint64(len(s.reports))
-	clear(s.reports)
+// pause stops reporting for a while, because no filter listens to the shard.
+func (r *reporter) pause(now time.Time) {
+	r.pausedUntil = now.Add(idlePause)
+	r.stats.Unheard += uint64(len(r.reports))
+	clear(r.reports)
 }
 
-// urgeReport goes on with a report that is not through.
-func (f *Firehose) urgeReport(s *shard, hash owner.Hash, now time.Time) {
-	r := s.reports[hash]
-	if r == nil {
+// retry sends a report again that no quorum has accepted, or gives it up.
+func (r *reporter) retry(hash owner.Hash, now time.Time) {
+	rep := r.reports[hash]
+	if rep == nil {
 		return
 	}
-	if f.weigh(s, r); s.reports[hash] == nil {
+	if r.checkQuorum(rep); r.reports[hash] == nil {
 		return
 	}
-	if now.Sub(r.born) > reportFor {
-		delete(s.reports, hash)
-		f.stats.Unreported++
-		f.log.Warn("entry could not be reported to filters, because the owners of its shard did not answer", "shard", s.n)
+	if now.Sub(rep.createdAt) > reportDeadline {
+		delete(r.reports, hash)
+		r.stats.Unreported++
+		r.log.Warn("entry could not be reported to filters, because the owners of its shard did not answer", "shard", r.number)
 		return
 	}
-	s.owners.Refresh() // they may be others by now
-	f.sendReport(s, r, now)
-	f.after(reportAgain, task{kind: taskReport, shard: s.n, entry: hash})
+	r.tracker.Refresh() // the shard may have other owners by now
+	r.sendReport(rep, now)
+	r.schedule(reportRetry, task{kind: taskRetryReport, shard: r.number, entry: hash})
 }

@@ -97,7 +97,7 @@ func (n *ownerApp) BranchMerged(key overlay.ID) { n.Feeds.BranchMerged(key) }
 func (n *ownerApp) Absorbing(key overlay.ID) bool { return n.Feeds.Absorbing(key) }
 
 func (n *ownerApp) Weight(key overlay.ID) (int, bool) {
-	if n.Corona.StewardKeyInUse(key) || n.Firehose.Serves(key) {
+	if n.Corona.StewardKeyInUse(key) || n.Firehose.IsWanted(key) {
 		return 1, true
 	}
 	return n.Scribe.Weight(key)
