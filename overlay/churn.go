@@ -35,24 +35,17 @@ func (u *churnRate) deathsAt(now time.Time) float64 {
 	return u.deaths * math.Exp(-max(now.Sub(u.at).Seconds(), 0)/churnMemory.Seconds())
 }
 
-// tableInterval returns the time in which every contact of the table is asked once.
-func (n *Node) tableInterval(now time.Time) time.Duration {
-	deaths := n.churn.deathsAt(now)
+// interval returns the time in which every contact of the table is asked once.
+func (tu *tableUpkeep) interval(now time.Time) time.Duration {
+	deaths := tu.churn.deathsAt(now)
 	if deaths < 1 {
-		return n.cfg.TableInterval
+		return tu.cfg.TableInterval
 	}
-	known := n.leaf.Len()
-	n.table.each(n.leaf.Depth(), func(_, _ int, s *slot) {
-		if s.contact != nil {
-			known++
-		}
-		if s.spare != nil {
-			known++
-		}
-	})
+	known := tu.leaf.Len()
+	tu.table.eachPeer(tu.leaf.Depth(), func(*peer) { known++ })
 	// A contact asked every t is dead without being noticed for t/2 on average, and a member
 	// lives for known × churnMemory / deaths.
 	life := float64(known) * churnMemory.Seconds() / deaths
 	t := time.Duration(2 * maxStaleShare * life * float64(time.Second))
-	return min(max(t, min(minTableInterval, n.cfg.TableInterval)), n.cfg.TableInterval)
+	return min(max(t, min(minTableInterval, tu.cfg.TableInterval)), tu.cfg.TableInterval)
 }

@@ -97,27 +97,3 @@ type Stats struct {
 	EstimatedN              int    // estimated number of members of the network
 	Known                   int    // peers saved for the next start
 }
-
-// Stats returns the node's counters.
-func (n *Node) Stats() Stats {
-	s := n.stats
-	s.Peers, s.Passages = len(n.peers.all), len(n.routes.byID)
-	s.Leaf = n.leaf.Len()
-	for row := range n.table.rows {
-		for _, sl := range n.table.rows[row] {
-			for _, p := range []*peer{sl.contact, sl.spare} {
-				if p != nil {
-					s.Contacts++
-				}
-			}
-		}
-	}
-	for _, p := range n.peers.all {
-		if p.attached != never {
-			s.Clients++
-		}
-	}
-	s.EstimatedN = n.Count(0)
-	s.Known = len(n.savedRecords)
-	return s
-}

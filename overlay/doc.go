@@ -29,6 +29,11 @@
 //	                 way; queue.go bounds a node's own messages in flight
 //	nexthop.go       chooses the next hop; slotsearch.go fills a slot without a
 //	                 contact, or confirms that it is empty
+//	node.go          passes messages and time to the components; departure.go
+//	                 removes peers from all of them; doors.go is what all need
+//	neighbours.go    the peers that the node knows, and their places; clients.go
+//	pool.go          members that a node without a place has heard of
+//	admit.go         gives members that are alive their places
 //	probe.go         failure detection: three probes, four in the leaf, with
 //	                 timeouts from measured round-trip times
 //	watch.go         each member is watched by the two nearest to it; their reports
@@ -36,12 +41,14 @@
 //	deathreports.go  ignores members whose reports were false too often
 //	tombstones.go    remembers the dead, to notice that a partition has healed
 //	sync.go          compares leaves by digest, and gossips about changes
+//	counts.go        counts members below a prefix, and judges whether the members
+//	                 found near a key can be all
 //	rows.go          repairs rows and learns counts, one contact at a time;
 //	                 churn.go sets the rate by how often contacts die
 //	lookup.go        finds the members nearest to a key by disjoint routes, for
-//	                 callers that cannot trust single members; plausible.go judges
-//	                 whether the result can be complete
-//	clients.go       clients, which are in no table: two members act for each
+//	                 callers that cannot trust single members; find.go answers
+//	hosts.go         the client's side: two members act for each client, which is
+//	                 in no table
 //
 // # What a liar can do
 //

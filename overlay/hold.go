@@ -6,48 +6,48 @@ import (
 )
 
 // hold keeps a message until the node is active or learns more about a slot.
-func (n *Node) hold(rs *routeState) {
+func (rt *router) hold(rs *routeState) {
 	if rs.held {
 		return
 	}
-	if len(n.held) >= maxHeld {
-		n.dropRoute(rs)
+	if len(rt.held) >= maxHeld {
+		rt.drop(rs)
 		return
 	}
 	rs.held = true
-	n.held = append(n.held, rs)
-	rs.next, rs.ackDue = nil, n.clock.Now().Add(holdLimit)
-	n.at(rs.ackDue, task{kind: taskHoldExpired, n: rs.id})
+	rt.held = append(rt.held, rs)
+	rs.next, rs.ackDue = nil, rt.clock.Now().Add(holdLimit)
+	rt.at(rs.ackDue, task{kind: taskHoldExpired, n: rs.id})
 }
 
 // holdExpired forwards a message that has waited long enough.
-func (n *Node) holdExpired(rs *routeState, at time.Time) {
+func (rt *router) holdExpired(rs *routeState, at time.Time) {
 	if rs == nil || !rs.held || !rs.ackDue.Equal(at) {
 		return
 	}
-	n.unhold(rs)
-	if n.clock.Now().Sub(rs.startedAt) <= hopLimit {
-		n.forward(rs)
+	rt.unhold(rs)
+	if rt.clock.Now().Sub(rs.startedAt) <= hopLimit {
+		rt.forward(rs)
 	} else {
-		n.dropRoute(rs)
+		rt.drop(rs)
 	}
 }
 
-func (n *Node) unhold(rs *routeState) {
+func (rt *router) unhold(rs *routeState) {
 	if rs.held {
 		rs.held, rs.ackDue = false, time.Time{}
-		n.held = slices.DeleteFunc(n.held, func(h *routeState) bool { return h == rs })
+		rt.held = slices.DeleteFunc(rt.held, func(h *routeState) bool { return h == rs })
 	}
 }
 
 // release forwards all messages that waited.
-func (n *Node) release() {
-	held := n.held
-	n.held = nil
+func (rt *router) release() {
+	held := rt.held
+	rt.held = nil
 	for _, rs := range held {
 		if rs.held {
 			rs.held, rs.ackDue = false, time.Time{}
-			n.forward(rs)
+			rt.forward(rs)
 		}
 	}
 }

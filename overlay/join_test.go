@@ -134,17 +134,17 @@ func TestRoutesBeginWithMembersNamedByDifferentPeers(t *testing.T) {
 	l := newLab(t)
 	n := l.boot()
 	one, two, offered := l.actorsNear(n.ID(), 3, 12), l.actorsNear(n.ID(), 4, 1), l.actorsNear(n.ID(), 5, 12)
-	n.addToPool(one[0].contact.ID, contacts(one))
-	n.addToPool(two[0].contact.ID, contacts(two))
-	n.addToPool(offered[0].contact.ID, contacts(offered))
-	n.addToPool(one[0].contact.ID, contacts(offered)) // only the first peer that named them counts
-	n.join.offer = &offer{members: contacts(offered)}
-	from := slices.Clone(n.join.pool)
+	n.pool.add(n.self.ID, one[0].contact.ID, contacts(one))
+	n.pool.add(n.self.ID, two[0].contact.ID, contacts(two))
+	n.pool.add(n.self.ID, offered[0].contact.ID, contacts(offered))
+	n.pool.add(n.self.ID, one[0].contact.ID, contacts(offered)) // only the first peer that named them counts
+	n.pool.offer = &offer{members: contacts(offered)}
+	from := slices.Clone(n.pool.members)
 	slices.Reverse(from)
-	n.join.interleave(from)
+	n.pool.interleave(from)
 	words := map[ID]int{}
 	for i, c := range from[:14] {
-		if words[n.join.namedBy[c.ID]]++; i == 2 && len(words) != 3 {
+		if words[n.pool.namedBy[c.ID]]++; i == 2 && len(words) != 3 {
 			t.Errorf("the first three were named by %d peers", len(words))
 		}
 	}
@@ -168,7 +168,7 @@ func TestPeerThatKeepsProbingDoesNotBlockAJoin(t *testing.T) {
 		n := l.boot()
 		n.cfg.Founder = false
 		pest, honest := l.actorsNear(n.ID(), 9, 1)[0], l.actorsNear(n.ID(), 3, 2)
-		n.remembered = append(n.remembered, pest.contact, honest[0].contact, honest[1].contact)
+		n.memory.remembered = append(n.memory.remembered, pest.contact, honest[0].contact, honest[1].contact)
 		n.Reachable([]string{"here"})
 		l.run()
 		began, asked := l.now, 0
@@ -197,7 +197,7 @@ func TestClientWithoutHostsBacksOff(t *testing.T) {
 	n := l.boot()
 	n.cfg.Founder, n.cfg.DialBackTimeout = false, 0
 	a := l.actor(1)
-	a.contact = newRecord(n.network, a.signer, nil, l.now, false)
+	a.contact = newRecord(n.cfg.Network.Name, a.signer, nil, l.now, false)
 	n.Found(a.contact.Peer)
 	l.run()
 	asked := 0

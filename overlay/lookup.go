@@ -118,55 +118,73 @@ type lookupQuery struct {
 	member *lookupMember
 }
 
+// lookups are the node's searches for the members nearest to keys.
+type lookups struct {
+	*neighbours
+	counts   *counts
+	liveness *liveness
+	pool     *pool
+
+	queries            map[uint64]lookupQuery // outstanding queries, by nonce
+	active             []*lookup
+	queued             []*lookup     // lookups that wait for room
+	selfLookupAt       time.Time     // when the node next looks up its own id
+	selfLookupInterval time.Duration // time until the lookup after that
+}
+
+func newLookups(cs *counts, lv *liveness, pl *pool) *lookups {
+	return &lookups{neighbours: cs.neighbours, counts: cs, liveness: lv, pool: pl, queries: map[uint64]lookupQuery{}}
+}
+
 // Lookup finds the live members nearest to a key by disjoint routes, at most want of them and
 // no more than MaxLookup. It calls done once, usually within seconds and at most about half a
 // minute after the lookup leaves the queue. A lookup costs about twenty messages of a
 // kilobyte. Route costs two or three, but has to trust the members on its way.
-func (n *Node) Lookup(key ID, want int, done func(Lookup)) {
-	if n.state != Active && n.state != Attached {
+func (ls *lookups) Lookup(key ID, want int, done func(Lookup)) {
+	if ls.state != Active && ls.state != Attached {
 		done(Lookup{})
 		return
 	}
 	want = min(want, MaxLookup)
-	n.queueLookup(key, want, false, func(found []*lookupMember) {
+	ls.queue(key, want, false, func(found []*lookupMember) {
 		contacts := contactsOf(found)
-		done(Lookup{Nearest: contacts, Plausible: n.plausible(key, contacts, want)})
+		done(Lookup{Nearest: contacts, Plausible: ls.counts.plausible(key, contacts, want)})
 	})
 }
 
-// queueLookup queues a lookup.
-func (n *Node) queueLookup(key ID, want int, fromScratch bool, done func(found []*lookupMember)) *lookup {
+// queue queues a lookup.
+func (ls *lookups) queue(key ID, want int, fromScratch bool, done func(found []*lookupMember)) *lookup {
 	l := &lookup{key: key, want: want, fromScratch: fromScratch, done: done}
-	n.queuedLookups = append(n.queuedLookups, l)
-	n.at(n.clock.Now(), task{kind: taskStartLookups})
+	ls.queued = append(ls.queued, l)
+	ls.at(ls.clock.Now(), task{kind: taskStartLookups})
 	return l
 }
 
-// startLookups starts queued lookups while there is room.
-func (n *Node) startLookups() {
-	for len(n.activeLookups) < maxLookups && len(n.queuedLookups) > 0 {
-		l := n.queuedLookups[0]
-		n.queuedLookups[0] = nil // the backing array would keep it alive
-		n.queuedLookups = n.queuedLookups[1:]
-		n.activeLookups = append(n.activeLookups, l)
-		l.startedAt = n.clock.Now()
-		if n.state == Active {
-			l.addMember(n.self, 0).state = answered
+// start starts queued lookups while there is room.
+func (ls *lookups) start() {
+	for len(ls.active) < maxLookups && len(ls.queued) > 0 {
+		l := ls.queued[0]
+		ls.queued[0] = nil // the backing array would keep it alive
+		ls.queued = ls.queued[1:]
+		ls.active = append(ls.active, l)
+		l.startedAt = ls.clock.Now()
+		if ls.state == Active {
+			l.addMember(ls.self, 0).state = answered
 		}
-		if n.state == Active && n.leaf.Covers(l.key) && !l.fromScratch {
-			n.lookUpInLeaf(l)
+		if ls.state == Active && ls.leaf.Covers(l.key) && !l.fromScratch {
+			ls.lookUpInLeaf(l)
 			continue
 		}
-		n.startRoutes(l)
+		ls.startRoutes(l)
 	}
 }
 
 // lookUpInLeaf starts with all members of the node's own leaf, which the node knows at first
 // hand. Members that have not spoken recently are asked.
-func (n *Node) lookUpInLeaf(l *lookup) {
-	now := n.clock.Now()
-	for _, c := range n.leaf.Members() {
-		if p := n.peers.get(c.Peer.ID); p != nil {
+func (ls *lookups) lookUpInLeaf(l *lookup) {
+	now := ls.clock.Now()
+	for _, c := range ls.leaf.Members() {
+		if p := ls.peers.get(c.Peer.ID); p != nil {
 			member := l.addMember(c, 0)
 			if now.Sub(p.lastHeard.time()) < p.rto() && !p.suspect {
 				member.state = answered
@@ -175,13 +193,13 @@ func (n *Node) lookUpInLeaf(l *lookup) {
 	}
 	l.round = lookupRounds // there is no other place to start again from
 	l.ended = 1<<lookupRoutes - 1
-	n.stepLookup(l)
+	ls.step(l)
 }
 
 // startRoutes gives each route a first member that has not been asked yet: those nearest to
 // the key, and members of the node's own leaf. The nearest may be liars that have got into the
 // table together. The leaf is known at first hand, and its members have other tables.
-func (n *Node) startRoutes(l *lookup) {
+func (ls *lookups) startRoutes(l *lookup) {
 	l.round++
 	l.ended = 0
 	for _, member := range l.members {
@@ -190,33 +208,33 @@ func (n *Node) startRoutes(l *lookup) {
 		}
 	}
 	var from []*Contact
-	if n.state == Active {
-		from = n.nearestKnown(l.key, len(n.peers.all)+1)
+	if ls.state == Active {
+		from = ls.nearestKnown(l.key, len(ls.peers.all)+1)
 	} else {
-		from = slices.Clone(n.join.pool)
+		from = slices.Clone(ls.pool.members)
 	}
-	if n.state == Active && !l.fromScratch {
-		leaf := slices.DeleteFunc(slices.Clone(n.leaf.Members()), func(c *Contact) bool { return c.ID == n.self.ID })
-		n.rand.Shuffle(len(leaf), func(i, j int) { leaf[i], leaf[j] = leaf[j], leaf[i] })
+	if ls.state == Active && !l.fromScratch {
+		leaf := slices.DeleteFunc(slices.Clone(ls.leaf.Members()), func(c *Contact) bool { return c.ID == ls.self.ID })
+		ls.rand.Shuffle(len(leaf), func(i, j int) { leaf[i], leaf[j] = leaf[j], leaf[i] })
 		for i, c := range leaf[:min(len(leaf), leafRoutes)] {
 			from = slices.Insert(from, min(2*i+1, len(from)), c)
 		}
 	}
 	if l.fromScratch { // one liar may have named all of the nearest
-		n.rand.Shuffle(len(from), func(i, j int) { from[i], from[j] = from[j], from[i] })
-		if n.state != Active {
-			n.join.interleave(from)
-		} else if len(n.bootstraps) > 0 { // one route starts outside the node's own contacts
-			from = slices.Insert(from, 0, n.bootstraps[n.rand.IntN(len(n.bootstraps))])
+		ls.rand.Shuffle(len(from), func(i, j int) { from[i], from[j] = from[j], from[i] })
+		if ls.state != Active {
+			ls.pool.interleave(from)
+		} else if len(ls.pool.bootstraps) > 0 { // one route starts outside the node's own contacts
+			from = slices.Insert(from, 0, ls.pool.bootstraps[ls.rand.IntN(len(ls.pool.bootstraps))])
 		}
 	}
 	route := 0
 	for _, c := range from {
-		if p := n.peers.get(c.Peer.ID); c.ID == n.self.ID || p != nil && p.suspect {
+		if p := ls.peers.get(c.Peer.ID); c.ID == ls.self.ID || p != nil && p.suspect {
 			continue
 		}
 		if member := l.addMember(c, 1<<route); member.state == unasked {
-			n.queryMember(l, member, route)
+			ls.queryMember(l, member, route)
 			if route++; route == lookupRoutes {
 				break
 			}
@@ -225,7 +243,7 @@ func (n *Node) startRoutes(l *lookup) {
 	for ; route < lookupRoutes; route++ {
 		l.ended |= 1 << route
 	}
-	n.stepLookup(l)
+	ls.step(l)
 }
 
 // find returns the position of a member among the named ones, and whether it is one of them.
@@ -259,35 +277,35 @@ func (l *lookup) addMember(c *Contact, routes uint) *lookupMember {
 }
 
 // queryMember asks a member for the members nearest to the key that it knows.
-func (n *Node) queryMember(l *lookup, member *lookupMember, route int) {
-	now := n.clock.Now()
-	p := n.ensureContact(member.contact)
+func (ls *lookups) queryMember(l *lookup, member *lookupMember, route int) {
+	now := ls.clock.Now()
+	p := ls.ensureContact(member.contact)
 	want := l.want + 1 + l.extraRecords
 	if member.nonce == 0 || member.want != want { // a query for more records needs a nonce of its own
-		delete(n.lookupQueries, member.nonce)
-		member.nonce, member.want, member.tries = n.rand.Uint64()|1, want, 0
+		delete(ls.queries, member.nonce)
+		member.nonce, member.want, member.tries = ls.rand.Uint64()|1, want, 0
 	}
-	n.lookupQueries[member.nonce] = lookupQuery{l, member}
+	ls.queries[member.nonce] = lookupQuery{l, member}
 	if member.state != asked {
 		l.pending++
 	}
 	member.state, member.route, member.answerDue = asked, route, now.Add(p.answerTimeout(now))
 	member.tries++
 	l.asked++
-	n.at(member.answerDue, task{kind: taskLookupQuery, n: member.nonce})
+	ls.at(member.answerDue, task{kind: taskLookupQuery, n: member.nonce})
 	m := &overlaypb.Message{Body: &overlaypb.Message_Find{Find: &overlaypb.Find{
 		Nonce: member.nonce, Key: l.key[:], Limit: uint32(want),
 	}}}
-	n.send(p, m)
+	ls.send(p, m)
 	if member.tries >= doubleSendFrom {
-		n.send(p, m)
+		ls.send(p, m)
 	}
-	n.forget(p)
+	ls.forget(p)
 }
 
 // queryUnanswered asks once more, or continues without the member.
-func (n *Node) queryUnanswered(nonce uint64, due time.Time) {
-	q, ok := n.lookupQueries[nonce]
+func (ls *lookups) queryUnanswered(nonce uint64, due time.Time) {
+	q, ok := ls.queries[nonce]
 	if !ok || q.member.state != asked || !q.member.answerDue.Equal(due) {
 		return
 	}
@@ -295,38 +313,44 @@ func (n *Node) queryUnanswered(nonce uint64, due time.Time) {
 	case more && q.member.route != confirming:
 		q.member.state = skipped
 	case more && q.lookup.asked < maxLookupAsked:
-		n.queryMember(q.lookup, q.member, confirming)
+		ls.queryMember(q.lookup, q.member, confirming)
 		return
 	default:
 		q.member.state = silent
 	}
 	q.lookup.pending--
-	n.stepLookup(q.lookup)
+	ls.step(q.lookup)
+}
+
+// onNearby takes an answer to Find. It reports whether the Find belonged to a lookup.
+func (ls *lookups) onNearby(from env.PeerID, m *overlaypb.Nearby) bool {
+	q, ok := ls.queries[m.Nonce]
+	if ok && q.member.contact.Peer.ID == from {
+		ls.queryAnswered(q, m)
+	}
+	return ok
 }
 
 // queryAnswered takes the answer to a query.
-func (n *Node) queryAnswered(from env.PeerID, q lookupQuery, m *overlaypb.Nearby) {
-	if q.member.contact.Peer.ID != from {
-		return
-	}
-	delete(n.lookupQueries, m.Nonce)
+func (ls *lookups) queryAnswered(q lookupQuery, m *overlaypb.Nearby) {
+	delete(ls.queries, m.Nonce)
 	l := q.lookup
 	if q.member.state == asked {
 		l.pending--
 	}
 	q.member.state = answered
 	q.member.covers, q.member.depth, q.member.decided = m.Covers, int(m.Depth), m.Decided
-	if n.state == Alone && !m.Covers {
-		n.join.maxDepthHeard = max(n.join.maxDepthHeard, int(m.Depth))
+	if ls.state == Alone && !m.Covers {
+		ls.pool.maxDepthHeard = max(ls.pool.maxDepthHeard, int(m.Depth))
 	}
 	q.member.answer = q.member.answer[:0]
-	for i, c := range n.openRecords(m.Records) {
-		if i <= l.want+l.extraRecords && c.Member && c.ID != n.self.ID {
+	for i, c := range ls.openRecords(m.Records) {
+		if i <= l.want+l.extraRecords && c.Member && c.ID != ls.self.ID {
 			q.member.answer = append(q.member.answer, l.addMember(c, 0))
 		}
 	}
 	l.followAnswer(q.member)
-	n.stepLookup(l)
+	ls.step(l)
 }
 
 // followAnswer continues the route on which a member was asked with its answer.
@@ -342,18 +366,18 @@ func (l *lookup) followAnswer(member *lookupMember) {
 	}
 }
 
-// stepLookup continues each route that has no outstanding query. When half of the routes have
+// step continues each route that has no outstanding query. When half of the routes have
 // ended it asks the nearest named members: the other routes may be slow, and usually lead to
 // the same members.
-func (n *Node) stepLookup(l *lookup) {
-	full := l.asked >= maxLookupAsked || n.clock.Now().Sub(l.startedAt) >= lookupTimeout
+func (ls *lookups) step(l *lookup) {
+	full := l.asked >= maxLookupAsked || ls.clock.Now().Sub(l.startedAt) >= lookupTimeout
 	for route := 0; route < lookupRoutes && !full; route++ {
 		for l.ended>>route&1 == 0 && !l.busy(route) {
 			switch member := l.next(1 << route); {
 			case member == nil:
 				l.ended |= 1 << route
 			case member.state == unasked:
-				n.queryMember(l, member, route)
+				ls.queryMember(l, member, route)
 			default:
 				member.route = route
 				l.followAnswer(member)
@@ -367,13 +391,13 @@ func (n *Node) stepLookup(l *lookup) {
 	live, dead, sure := l.nearest()
 	if ended && !l.witnessesAsked && !full {
 		l.witnessesAsked = true
-		for _, member := range n.witnesses(l, live) {
-			n.queryMember(l, member, witnessing)
+		for _, member := range ls.witnesses(l, live) {
+			ls.queryMember(l, member, witnessing)
 		}
 	}
 	for _, member := range live {
 		if (member.state == unasked || member.state == skipped) && !full {
-			n.queryMember(l, member, confirming)
+			ls.queryMember(l, member, confirming)
 		}
 	}
 	if !ended && !full {
@@ -382,29 +406,29 @@ func (n *Node) stepLookup(l *lookup) {
 	if sure && dead > l.extraRecords && !full { // the silent members took the place of others in the answers
 		l.extraRecords = dead
 		for _, member := range live {
-			if member.contact.ID != n.self.ID {
-				n.queryMember(l, member, confirming)
+			if member.contact.ID != ls.self.ID {
+				ls.queryMember(l, member, confirming)
 				sure = false
 			}
 		}
 	}
 	switch {
-	case !full && (!sure || l.busy(witnessing)) || full && l.pending > 0 && n.clock.Now().Sub(l.startedAt) < lookupTimeout:
+	case !full && (!sure || l.busy(witnessing)) || full && l.pending > 0 && ls.clock.Now().Sub(l.startedAt) < lookupTimeout:
 		return
-	case !full && l.round < lookupRounds && n.membersMissing(l, contactsOf(live)):
-		n.startRoutes(l)
+	case !full && l.round < lookupRounds && ls.membersMissing(l, contactsOf(live)):
+		ls.startRoutes(l)
 		return
 	}
 	live = slices.DeleteFunc(live, func(member *lookupMember) bool { return member.state != answered })
-	n.endLookup(l, live)
+	ls.end(l, live)
 }
 
 // witnesses returns random members that were named but not asked, are not among the nearest,
 // and should have the key in their leaves.
-func (n *Node) witnesses(l *lookup, nearest []*lookupMember) []*lookupMember {
-	depth := n.leaf.Depth()
-	if n.state == Alone {
-		depth = n.join.maxDepthHeard
+func (ls *lookups) witnesses(l *lookup, nearest []*lookupMember) []*lookupMember {
+	depth := ls.leaf.Depth()
+	if ls.state == Alone {
+		depth = ls.pool.maxDepthHeard
 	}
 	var members []*lookupMember
 	for _, member := range l.members {
@@ -412,7 +436,7 @@ func (n *Node) witnesses(l *lookup, nearest []*lookupMember) []*lookupMember {
 			members = append(members, member)
 		}
 	}
-	n.rand.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
+	ls.rand.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
 	return members[:min(len(members), lookupWitnesses)]
 }
 
@@ -458,21 +482,21 @@ func contactsOf(named []*lookupMember) []*Contact {
 	return contacts
 }
 
-// endLookup passes on the result and makes room for the next lookup.
-func (n *Node) endLookup(l *lookup, found []*lookupMember) {
+// end passes on the result and makes room for the next lookup.
+func (ls *lookups) end(l *lookup, found []*lookupMember) {
 	for _, member := range l.members { // a late answer no longer steps the lookup
-		delete(n.lookupQueries, member.nonce)
+		delete(ls.queries, member.nonce)
 	}
-	n.activeLookups = slices.DeleteFunc(n.activeLookups, func(o *lookup) bool { return o == l })
-	n.at(n.clock.Now(), task{kind: taskStartLookups})
+	ls.active = slices.DeleteFunc(ls.active, func(o *lookup) bool { return o == l })
+	ls.at(ls.clock.Now(), task{kind: taskStartLookups})
 	l.done(found)
 }
 
-// endLookups ends all lookups without a result, because the node leaves.
-func (n *Node) endLookups() {
-	of := append(n.activeLookups, n.queuedLookups...)
-	n.activeLookups, n.queuedLookups = nil, nil
-	clear(n.lookupQueries)
+// endAll ends all lookups without a result, because the node leaves.
+func (ls *lookups) endAll() {
+	of := append(ls.active, ls.queued...)
+	ls.active, ls.queued = nil, nil
+	clear(ls.queries)
 	for _, l := range of {
 		l.done(nil)
 	}

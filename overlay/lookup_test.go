@@ -51,7 +51,7 @@ func TestWitnessCorrectsALookupAmongLiars(t *testing.T) {
 		n.leaf.Add(n.ensureContact(a.contact).contact)
 	}
 	var found []*lookupMember
-	n.queueLookup(key, 5, true, func(members []*lookupMember) { found = members })
+	n.lookups.queue(key, 5, true, func(members []*lookupMember) { found = members })
 	all := slices.Concat(start, liars[lookupRoutes-1:], honest, []*actor{witness})
 	heard := 0
 	for range 60 {
@@ -89,7 +89,7 @@ func TestSilentWitnessDelaysALookupOnlyBriefly(t *testing.T) {
 		n.leaf.Add(n.ensureContact(a.contact).contact)
 	}
 	done := false
-	n.queueLookup(key, 5, true, func(members []*lookupMember) { done = len(members) == 5 })
+	n.lookups.queue(key, 5, true, func(members []*lookupMember) { done = len(members) == 5 })
 	named := append(slices.Clone(near), witness)
 	began := l.now
 	for !done && l.now.Sub(began) < time.Minute {

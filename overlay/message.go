@@ -140,20 +140,6 @@ func recordsViolation(records [][]byte, depth uint32, limit int) string {
 	return ""
 }
 
-// openRecords opens the records of a message. Invalid ones are counted and left out.
-func (n *Node) openRecords(records [][]byte) []*Contact {
-	contacts := make([]*Contact, 0, len(records))
-	for _, raw := range records {
-		c, err := n.records.open(raw)
-		if err != nil {
-			n.stats.Garbage++
-			continue
-		}
-		contacts = append(contacts, c)
-	}
-	return contacts
-}
-
 // rawRecords returns the encoded records of contacts, only the first ones if not all of them
 // fit into one message.
 func rawRecords(contacts []*Contact) [][]byte {

@@ -11,14 +11,14 @@ import (
 // confirmed empty. Each next hop is nearer to the key than this node, so a message never goes
 // round in a circle, whatever the tables contain. Suspects and the peers in tried are skipped
 // as long as there are others.
-func (n *Node) nextHop(key ID, tried []*peer) (next *peer, root, wait bool) {
-	if n.state == Attached || !n.self.Member {
-		return n.hostFor(tried), false, false
+func (rt *router) nextHop(key ID, tried []*peer) (next *peer, root, wait bool) {
+	if rt.state == Attached || !rt.self.Member {
+		return rt.hostFor(tried), false, false
 	}
 	var fallback *peer // suspect or already tried, but possibly the root itself
 	var best, bestFallback ID
 	consider := func(p *peer) {
-		if p == nil || p.contact == nil || !Nearer(key, p.contact.ID, n.self.ID) {
+		if p == nil || p.contact == nil || !Nearer(key, p.contact.ID, rt.self.ID) {
 			return
 		}
 		id := p.contact.ID
@@ -30,28 +30,25 @@ func (n *Node) nextHop(key ID, tried []*peer) (next *peer, root, wait bool) {
 			next, best = p, id
 		}
 	}
-	if n.leaf.Covers(key) {
-		for _, c := range n.leaf.Members() {
-			if c != n.self && Nearer(key, c.ID, n.self.ID) {
-				consider(n.peers.get(c.Peer.ID))
+	if rt.leaf.Covers(key) {
+		for _, c := range rt.leaf.Members() {
+			if c != rt.self && Nearer(key, c.ID, rt.self.ID) {
+				consider(rt.peers.get(c.Peer.ID))
 			}
 		}
 		if plant.DoubleRoot && key[31]&7 == 0 && next != nil {
 			return nil, true, false
 		}
-		wait = next == nil && n.clock.Now().Before(n.wideningEnds) && n.self.ID.Common(key) < n.depthBeforeWidening
-	} else if s, _, _ := n.table.slot(key, n.leaf.Depth()); s != nil && s.contact != nil {
+		wait = next == nil && rt.clock.Now().Before(rt.leafUpkeep.wideningEnds) && rt.self.ID.Common(key) < rt.leafUpkeep.depthBeforeWidening
+	} else if s, _, _ := rt.table.slot(key, rt.leaf.Depth()); s != nil && s.contact != nil {
 		consider(s.contact)
 		consider(s.spare)
 	} else {
-		for _, c := range n.leaf.Members() {
-			consider(n.peers.get(c.Peer.ID))
+		for _, c := range rt.leaf.Members() {
+			consider(rt.peers.get(c.Peer.ID))
 		}
-		n.table.each(n.leaf.Depth(), func(_, _ int, s *slot) {
-			consider(s.contact)
-			consider(s.spare)
-		})
-		wait = !n.nearerSlotsEmpty(key, next)
+		rt.table.eachPeer(rt.leaf.Depth(), consider)
+		wait = !rt.nearerSlotsEmpty(key, next)
 	}
 	switch {
 	case next != nil:
@@ -61,31 +58,31 @@ func (n *Node) nextHop(key ID, tried []*peer) (next *peer, root, wait bool) {
 	case fallback != nil:
 		return nil, false, false // all ways were tried; the message waits until a suspect answers or is declared dead
 	}
-	return nil, n.state == Active && !wait, wait
+	return nil, rt.state == Active && !wait, wait
 }
 
 // nearerSlotsEmpty reports whether all slots that could hold a member nearer to key than next
 // (or than this node if next is nil) are confirmed empty. It starts a search for each slot
 // that is not.
-func (n *Node) nearerSlotsEmpty(key ID, next *peer) bool {
-	limit := n.self.ID
+func (rt *router) nearerSlotsEmpty(key ID, next *peer) bool {
+	limit := rt.self.ID
 	if next != nil {
 		limit = next.contact.ID
 	}
 	empty := true
-	n.table.each(n.leaf.Depth(), func(row, col int, s *slot) {
-		if s.contact == nil && !s.empty && Nearer(key, n.table.prefix(row, col, key), limit) {
+	rt.table.each(rt.leaf.Depth(), func(row, col int, s *slot) {
+		if s.contact == nil && !s.empty && Nearer(key, rt.table.prefix(row, col, key), limit) {
 			empty = false
-			n.searchSlot(row, col)
+			rt.tableUpkeep.searchSlot(row, col)
 		}
 	})
 	return empty
 }
 
 // hostFor returns the member to which a client sends its messages first.
-func (n *Node) hostFor(tried []*peer) *peer {
+func (rt *router) hostFor(tried []*peer) *peer {
 	var fallback *peer
-	for _, p := range n.hosts {
+	for _, p := range rt.hosts {
 		if p.attached == never {
 			continue
 		}
@@ -102,11 +99,11 @@ func (n *Node) hostFor(tried []*peer) *peer {
 // NextHop returns the member to which a message for a key goes from here, or reports that this
 // node is the root. It returns nil and false if a message would have to wait or to go to a
 // suspect.
-func (n *Node) NextHop(key ID) (next *Contact, root bool) {
-	if n.state != Active {
+func (rt *router) NextHop(key ID) (next *Contact, root bool) {
+	if rt.state != Active {
 		return nil, false
 	}
-	p, root, wait := n.nextHop(key, nil)
+	p, root, wait := rt.nextHop(key, nil)
 	if wait || p == nil || p.suspect {
 		return nil, root && !wait
 	}
@@ -114,10 +111,10 @@ func (n *Node) NextHop(key ID) (next *Contact, root bool) {
 }
 
 // IsRoot reports whether this node is the root of key, as far as it knows.
-func (n *Node) IsRoot(key ID) bool {
-	if n.state != Active {
+func (rt *router) IsRoot(key ID) bool {
+	if rt.state != Active {
 		return false
 	}
-	_, root, _ := n.nextHop(key, nil)
+	_, root, _ := rt.nextHop(key, nil)
 	return root
 }

@@ -34,7 +34,7 @@ func TestCountIsExactInTheLeafAndLearnedAboveIt(t *testing.T) {
 	// With a leaf of depth four, members outside are known only through contacts and their
 	// counts.
 	n.leaf.Decide(l.now)
-	n.setDepth(4)
+	n.leafUpkeep.setDepth(4)
 	slots := 0
 	n.table.each(4, func(_, _ int, s *slot) {
 		if s.contact != nil {
@@ -249,7 +249,7 @@ func TestDecisionsFromTheFutureAreNotBelieved(t *testing.T) {
 	n := l.member()
 	a := l.actorsNear(n.ID(), 9, 1)[0]
 	at := func(d time.Duration) uint64 { return uint64(l.now.Add(d).UnixMilli()) }
-	n.setDepth(6)
+	n.leafUpkeep.setDepth(6)
 	for _, c := range []struct {
 		decided uint64
 		depth   int
@@ -381,7 +381,7 @@ func BenchmarkNextHop(b *testing.B) {
 	for i := range 50 {
 		l.say(l.actor(i+1), probe(&overlaypb.Probe{Nonce: 1}))
 	}
-	n.setDepth(2)
+	n.leafUpkeep.setDepth(2)
 	key := Key("lab", "x")
 	for b.Loop() {
 		key[0] += 37

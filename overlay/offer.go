@@ -3,48 +3,56 @@ package overlay
 import (
 	"slices"
 	"time"
-
-	"tidings/internal/env"
 )
 
 // joinWant is the number of members near its id that a joining node looks up: enough that most
 // of them are honest.
 const joinWant = 8
 
-// An offer is a leaf as one of its members describes it to a joining node.
-type offer struct {
-	depth   int
-	decided uint64
-	members []*Contact
+// offerCheck compares the leaf that a member offers with the answers of others.
+type offerCheck struct {
+	offersAsked   int             // number of further offers requested
+	selfLookup    *lookup         // lookup of members near the node's id
+	nearest       []*lookupMember // result of selfLookup with the members' answers; nil until it has ended
+	nearestAt     time.Time       // time at which selfLookup ended
+	lookedUpTwice bool            // selfLookup was repeated
 }
+
+// discardOffer drops the offer and the lookup of an earlier attempt. A lookup that is still
+// running finds that its result is no longer wanted.
+func (j *join) discardOffer() {
+	j.pool.offer = nil
+	j.offerCheck = offerCheck{}
+}
+
+// lookingUp reports whether the lookup of members near the node's id is running.
+func (o *offerCheck) lookingUp() bool { return o.selfLookup != nil && o.nearest == nil }
 
 // checkOffer compares an offered leaf with the answers of the members near the node's id,
 // which it finds by disjoint routes. Otherwise a liar could offer a leaf that has only liars
 // in it.
-func (n *Node) checkOffer() {
-	j := &n.join
+func (j *join) checkOffer() {
 	switch {
 	case j.lookingUp():
-	case len(j.nearest) == 0 || n.clock.Now().Sub(j.nearestAt) > nearestLifetime:
-		n.lookUpSelf()
-	case !j.lookedUpTwice && n.missedInPool():
+	case len(j.nearest) == 0 || j.clock.Now().Sub(j.nearestAt) > nearestLifetime:
+		j.lookUpSelf()
+	case !j.lookedUpTwice && j.missedInPool():
 		j.lookedUpTwice = true
-		n.lookUpSelf()
+		j.lookUpSelf()
 	default:
-		n.decideOffer()
+		j.decideOffer()
 	}
 }
 
 // decideOffer takes the offered leaf if it agrees with most of the members near the node's id.
 // Otherwise it asks one of these members for another offer.
-func (n *Node) decideOffer() {
-	j := &n.join
+func (j *join) decideOffer() {
 	most := majorityDepth(j.nearest)
-	if most == nil || j.offer.depth == most.depth && j.offer.namesMost(j.nearest) || j.offersAsked == maxOffers {
-		if most != nil && j.offer.depth != most.depth {
-			j.offer.depth, j.offer.decided = most.depth, most.decided
+	if most == nil || j.pool.offer.depth == most.depth && j.pool.offer.namesMost(j.nearest) || j.offersAsked == maxOffers {
+		if most != nil && j.pool.offer.depth != most.depth {
+			j.pool.offer.depth, j.pool.offer.decided = most.depth, most.decided
 		}
-		n.announce(j.offer.depth, j.offer.decided, append(j.offer.members, contactsOf(j.nearest)...))
+		j.announce(j.pool.offer.depth, j.pool.offer.decided, append(j.pool.offer.members, contactsOf(j.nearest)...))
 		return
 	}
 	for _, member := range j.nearest { // another member may give a better offer
@@ -52,33 +60,32 @@ func (n *Node) decideOffer() {
 			j.asked[member.contact.ID] = true
 			j.offersAsked++
 			j.findAttempts = 0
-			n.sendFind(member.contact.Peer)
+			j.sendFind(member.contact.Peer)
 			return
 		}
 	}
 	j.offersAsked = maxOffers
-	n.decideOffer()
+	j.decideOffer()
 }
 
 // lookUpSelf looks up the members near the id of a joining node. It does not wait for an
 // offer, because the same peers would name the same members to begin with.
-func (n *Node) lookUpSelf() {
-	j := &n.join
+func (j *join) lookUpSelf() {
 	j.nearest = nil
 	var search *lookup
-	search = n.queueLookup(n.self.ID, joinWant, true, func(found []*lookupMember) {
+	search = j.lookups.queue(j.self.ID, joinWant, true, func(found []*lookupMember) {
 		if j.selfLookup != search {
 			return // a later attempt has replaced this lookup
 		}
-		j.nearest, j.nearestAt = append([]*lookupMember{}, found...), n.clock.Now() // not nil, even if empty
+		j.nearest, j.nearestAt = append([]*lookupMember{}, found...), j.clock.Now() // not nil, even if empty
 		switch {
-		case n.state != Alone:
-		case j.offer == nil:
-			n.stepJoin() // acting alone may have waited for this result
+		case j.state != Alone:
+		case j.pool.offer == nil:
+			j.step() // acting alone may have waited for this result
 		case len(found) == 0: // only the member that made the offer answers
-			n.decideOffer()
+			j.decideOffer()
 		default:
-			n.checkOffer()
+			j.checkOffer()
 		}
 	})
 	j.selfLookup = search
@@ -90,37 +97,16 @@ const nearestLifetime = 10 * time.Second
 // missedInPool reports whether the pool holds a member that belongs among those near the
 // node's id, but that the lookup has not asked because none of the members it began with named
 // it. They may all have been liars if the lookup began after a single answer.
-func (n *Node) missedInPool() bool {
-	j := &n.join
+func (j *join) missedInPool() bool {
 	last := j.nearest[len(j.nearest)-1].contact.ID
-	return slices.ContainsFunc(j.pool, func(c *Contact) bool {
-		return c.ID != n.self.ID && (len(j.nearest) < joinWant || Nearer(n.self.ID, c.ID, last)) && !j.selfLookup.tried(c)
+	return slices.ContainsFunc(j.pool.members, func(c *Contact) bool {
+		return c.ID != j.self.ID && (len(j.nearest) < joinWant || Nearer(j.self.ID, c.ID, last)) && !j.selfLookup.tried(c)
 	})
 }
 
 // maxOffers bounds the further offers requested if the first one does not agree with most
 // members.
 const maxOffers = 3
-
-// interleave orders members so that routes begin with members named by as many different peers
-// as possible: every peer gets one of its members in before any gets a second. Members of the
-// offered leaf get no second one.
-func (j *join) interleave(contacts []*Contact) {
-	named, turn := map[ID]int{}, map[ID]int{}
-	for _, c := range contacts {
-		by := j.namedBy[c.ID]
-		if turn[c.ID] = named[by]; turn[c.ID] > 0 && j.offer != nil && j.offer.has(c) {
-			turn[c.ID] = maxPool
-		}
-		named[by]++
-	}
-	slices.SortStableFunc(contacts, func(a, b *Contact) int { return turn[a.ID] - turn[b.ID] })
-}
-
-// has reports whether an offer names a member.
-func (o *offer) has(c *Contact) bool {
-	return slices.ContainsFunc(o.members, func(m *Contact) bool { return m.ID == c.ID })
-}
 
 // namesMost reports whether an offer names all given members except at most one.
 func (o *offer) namesMost(near []*lookupMember) bool {
@@ -153,49 +139,4 @@ func majorityDepth(near []*lookupMember) (best *lookupMember) {
 		}
 	}
 	return best
-}
-
-// A member looks up its own id again after selfLookupSoon, then after selfLookupFirst, then
-// every selfLookupLater. A node that was caught by liars, or that joined during a partition,
-// thus finds its real neighbours. One route begins at a bootstrap member, because a node that
-// has only liars as contacts would not get past them.
-const (
-	selfLookupSoon  = time.Minute
-	selfLookupFirst = 10 * time.Minute
-	selfLookupLater = time.Hour
-)
-
-// maxBootstraps bounds the remembered members through which the node could join.
-const maxBootstraps = 8
-
-// keepBootstraps remembers the members that were found outside the network, in the operator's
-// list or on the local network. They remain available to a node all of whose contacts are
-// liars.
-func (n *Node) keepBootstraps() {
-	for _, c := range n.join.pool {
-		if len(n.bootstraps) < maxBootstraps && !slices.ContainsFunc(n.bootstraps, func(d *Contact) bool { return d.ID == c.ID }) &&
-			slices.ContainsFunc(n.join.found, func(p env.Peer) bool { return p.ID == c.Peer.ID }) {
-			n.bootstraps = append(n.bootstraps, c)
-		}
-	}
-}
-
-// scheduleSelfLookup sets the time of the next self-lookup. Only one is scheduled at a time.
-func (n *Node) scheduleSelfLookup(in time.Duration) {
-	n.selfLookupAt = n.clock.Now().Add(n.jitter(in))
-	n.at(n.selfLookupAt, task{kind: taskSelfLookup})
-}
-
-// selfLookup looks up the members near the node's own id and considers them for the leaf.
-func (n *Node) selfLookup() {
-	if n.state != Active {
-		return
-	}
-	n.scheduleSelfLookup(n.selfLookupInterval)
-	n.selfLookupInterval = selfLookupLater
-	n.queueLookup(n.self.ID, joinWant, true, func(found []*lookupMember) {
-		for _, member := range found {
-			n.considerMember(member.contact)
-		}
-	})
 }

@@ -13,14 +13,15 @@ func TestOneSelfLookupRouteBeginsAtABootstrapMember(t *testing.T) {
 	l := newLab(t)
 	n := l.member()
 	door, named := l.actor(1), l.actor(2)
-	n.join.pool = []*Contact{named.contact, door.contact}
+	n.pool.members = []*Contact{named.contact, door.contact}
 	n.join.found = []env.Peer{door.contact.Peer}
-	n.keepBootstraps()
-	n.keepBootstraps() // the node joins again
-	if len(n.bootstraps) != 1 || n.bootstraps[0] != door.contact {
-		t.Fatalf("%d bootstrap members", len(n.bootstraps))
+	n.pool.keepBootstraps(n.join.found)
+	n.pool.keepBootstraps(n.join.found) // the node joins again
+	if len(n.pool.bootstraps) != 1 || n.pool.bootstraps[0] != door.contact {
+		t.Fatalf("%d bootstrap members", len(n.pool.bootstraps))
 	}
-	n.join = join{}
+	n.join.search = search{}
+	n.pool.clear()
 	for _, liar := range l.actorsNear(n.ID(), 6, 2*lookupRoutes) {
 		n.ensureContact(liar.contact)
 		n.leaf.Add(liar.contact)

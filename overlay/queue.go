@@ -7,44 +7,44 @@ package overlay
 const maxInFlight = 256
 
 // enqueue queues one of the node's own messages, and sends it at once if there is room.
-func (n *Node) enqueue(rs *routeState) {
+func (rt *router) enqueue(rs *routeState) {
 	rs.queued = true
-	n.sendQueue = append(n.sendQueue, rs)
-	n.drainQueue()
+	rt.sendQueue = append(rt.sendQueue, rs)
+	rt.drainQueue()
 	if rs.queued {
 		rs.retryAt = rs.deadline // the retry then ends the message
-		n.at(rs.retryAt, task{kind: taskRetry, n: rs.id})
+		rt.at(rs.retryAt, task{kind: taskRetry, n: rs.id})
 	}
 }
 
 // drainQueue sends queued messages while there is room.
-func (n *Node) drainQueue() {
-	if n.drainingQueue {
+func (rt *router) drainQueue() {
+	if rt.drainingQueue {
 		return // called from the loop below, because a message arrived at once and made room
 	}
-	n.drainingQueue = true
-	for len(n.sendQueue) > 0 && n.inFlight < maxInFlight {
-		rs := n.sendQueue[0]
-		n.sendQueue[0] = nil
-		n.sendQueue = n.sendQueue[1:]
+	rt.drainingQueue = true
+	for len(rt.sendQueue) > 0 && rt.inFlight < maxInFlight {
+		rs := rt.sendQueue[0]
+		rt.sendQueue[0] = nil
+		rt.sendQueue = rt.sendQueue[1:]
 		if !rs.queued {
 			continue // its deadline has passed
 		}
 		rs.queued, rs.inFlight = false, true
-		n.inFlight++
-		rs.startedAt = n.clock.Now()
-		n.scheduleRetry(rs, firstRetry)
-		n.forward(rs)
+		rt.inFlight++
+		rs.startedAt = rt.clock.Now()
+		rt.scheduleRetry(rs, firstRetry)
+		rt.forward(rs)
 	}
-	n.drainingQueue = false
+	rt.drainingQueue = false
 }
 
 // endFlight makes room for another message, because the next hop has taken this one over or
 // none has in time.
-func (n *Node) endFlight(rs *routeState) {
+func (rt *router) endFlight(rs *routeState) {
 	if rs.inFlight {
 		rs.inFlight = false
-		n.inFlight--
-		n.drainQueue()
+		rt.inFlight--
+		rt.drainQueue()
 	}
 }

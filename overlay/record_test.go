@@ -158,10 +158,10 @@ func TestOldestRememberedPeersAreDeletedFirst(t *testing.T) {
 	for i := range 300 {
 		l.now = l.now.Add(time.Millisecond)
 		c := newRecord(l.network.Name, l.actor(i+1).signer, nil, l.now, true)
-		n.noteSaved(c)
+		n.memory.noteSaved(c)
 		l.records[string(peerKey(c.ID))] = c.Raw
 	}
-	n.savePeriodically()
+	n.memory.savePeriodically()
 	remembered, _ := remembered(l, n.records)
 	if len(remembered) != maxRemembered || n.Stats().Known != maxRemembered {
 		t.Fatalf("%d are remembered", len(remembered))

@@ -35,52 +35,63 @@ func remembered(s env.Store, records *Records) ([]*Contact, error) {
 	return contacts, err
 }
 
-// loadRemembered reads what an earlier run of the node saved.
-func (n *Node) loadRemembered() {
-	known, err := remembered(n.store, n.records)
+// memory keeps the peers in the store, for the next start.
+type memory struct {
+	*neighbours
+	store      env.Store
+	remembered []*Contact // members remembered from an earlier run
+	saved      []*Contact // records in the store, in the order of their ids
+}
+
+// load reads what an earlier run of the node saved. It reports whether there was one, so that
+// the node needs a newer record.
+func (mem *memory) load() bool {
+	known, err := remembered(mem.store, mem.records)
 	if err != nil {
-		n.log.Warn("known peers could not be read", "err", err)
+		mem.log.Warn("known peers could not be read", "err", err)
 	}
 	for _, c := range known {
-		if c.ID != n.self.ID {
-			n.remembered = append(n.remembered, c)
-			n.noteSaved(c)
+		if c.ID != mem.self.ID {
+			mem.remembered = append(mem.remembered, c)
+			mem.noteSaved(c)
 		}
+	}
+	b, err := mem.store.Get([]byte(keyIssued))
+	if err != nil || len(b) != 8 {
+		return false
 	}
 	// Even if the clock went back, this run's records must be newer than those of the last
 	// run.
-	if b, err := n.store.Get([]byte(keyIssued)); err == nil && len(b) == 8 {
-		n.self.Issued = max(n.self.Issued, binary.BigEndian.Uint64(b))
-		n.issue(nil, false)
-	}
+	mem.self.Issued = max(mem.self.Issued, binary.BigEndian.Uint64(b))
+	return true
 }
 
-func (n *Node) saveIssued() {
-	n.commitPeers([]env.Op{{Key: []byte(keyIssued), Value: binary.BigEndian.AppendUint64(nil, n.self.Issued)}})
+func (mem *memory) saveIssued() {
+	mem.commit([]env.Op{{Key: []byte(keyIssued), Value: binary.BigEndian.AppendUint64(nil, mem.self.Issued)}})
 }
 
 // savePeriodically saves the current peers and schedules the next time.
-func (n *Node) savePeriodically() {
-	if n.state != Left {
-		n.after(n.jitter(n.cfg.SaveInterval), task{kind: taskSave})
+func (mem *memory) savePeriodically() {
+	if mem.state != Left {
+		mem.after(mem.jitter(mem.cfg.SaveInterval), task{kind: taskSave})
 	}
-	if n.state == Active || n.state == Attached {
-		n.savePeers()
+	if mem.state == Active || mem.state == Attached {
+		mem.save()
 	}
 }
 
-// savePeers saves the members of leaf and table that have changed. If the store holds too
+// save saves the members of leaf and table that have changed. If the store holds too
 // many, the oldest records are deleted.
-func (n *Node) savePeers() {
-	now := n.currentPeers()
+func (mem *memory) save() {
+	now := mem.currentPeers()
 	var ops []env.Op
 	for _, c := range now {
-		if n.noteSaved(c) {
+		if mem.noteSaved(c) {
 			ops = append(ops, env.Op{Key: peerKey(c.ID), Value: c.Raw})
 		}
 	}
-	if over := len(n.savedRecords) - maxRemembered; over > 0 {
-		old := slices.DeleteFunc(slices.Clone(n.savedRecords), func(c *Contact) bool {
+	if over := len(mem.saved) - maxRemembered; over > 0 {
+		old := slices.DeleteFunc(slices.Clone(mem.saved), func(c *Contact) bool {
 			return slices.ContainsFunc(now, func(o *Contact) bool { return o.ID == c.ID })
 		})
 		slices.SortFunc(old, func(a, b *Contact) int {
@@ -90,50 +101,38 @@ func (n *Node) savePeers() {
 		for _, c := range old {
 			ops = append(ops, env.Op{Key: peerKey(c.ID)})
 		}
-		n.savedRecords = slices.DeleteFunc(n.savedRecords, func(c *Contact) bool { return slices.Contains(old, c) })
+		mem.saved = slices.DeleteFunc(mem.saved, func(c *Contact) bool { return slices.Contains(old, c) })
 	}
 	if len(ops) > 0 {
-		n.commitPeers(ops)
+		mem.commit(ops)
 	}
 }
 
 // noteSaved records that the store holds a record, and reports whether the record is new.
-func (n *Node) noteSaved(c *Contact) bool {
-	i, ok := slices.BinarySearchFunc(n.savedRecords, c.ID, func(s *Contact, id ID) int { return compare(s.ID, id) })
+func (mem *memory) noteSaved(c *Contact) bool {
+	i, ok := slices.BinarySearchFunc(mem.saved, c.ID, func(s *Contact, id ID) int { return compare(s.ID, id) })
 	switch {
 	case !ok:
-		n.savedRecords = slices.Insert(n.savedRecords, i, c)
-	case n.savedRecords[i].Issued == c.Issued:
+		mem.saved = slices.Insert(mem.saved, i, c)
+	case mem.saved[i].Issued == c.Issued:
 		return false
 	default:
-		n.savedRecords[i] = c
+		mem.saved[i] = c
 	}
 	return true
 }
 
 // currentPeers returns the members that the node has to do with, at most maxRemembered.
-func (n *Node) currentPeers() []*Contact {
-	var contacts []*Contact
-	for _, c := range n.leaf.Members() {
-		if c.ID != n.self.ID {
-			contacts = append(contacts, c)
-		}
-	}
-	n.table.each(n.leaf.Depth(), func(_, _ int, s *slot) {
-		if s.contact != nil {
-			contacts = append(contacts, s.contact.contact)
-		}
-	})
-	for _, p := range n.hosts {
-		contacts = append(contacts, p.contact)
-	}
+func (mem *memory) currentPeers() []*Contact {
+	others := slices.DeleteFunc(slices.Clone(mem.leaf.Members()), func(c *Contact) bool { return c.ID == mem.self.ID })
+	contacts := slices.Concat(others, mem.Contacts(), mem.Hosts())
 	return contacts[:min(len(contacts), maxRemembered)]
 }
 
-func (n *Node) commitPeers(ops []env.Op) {
-	n.store.Commit(ops, func(err error) {
+func (mem *memory) commit(ops []env.Op) {
+	mem.store.Commit(ops, func(err error) {
 		if err != nil {
-			n.log.Debug("known peers could not be saved", "err", err)
+			mem.log.Debug("known peers could not be saved", "err", err)
 		}
 	})
 }

@@ -63,30 +63,51 @@ type routeState struct {
 	deadline time.Time
 }
 
+// router passes messages on towards the root of their key, one hop at a time.
+type router struct {
+	*neighbours
+	liveness    *liveness
+	tableUpkeep *tableUpkeep
+	leafUpkeep  *leafUpkeep
+
+	apps          []application // by layer
+	routes        routeStates
+	held          []*routeState // messages that wait until the node is active or a slot is confirmed empty
+	sendQueue     []*routeState // own messages that wait for room in flight
+	inFlight      int           // number of own messages that no next hop has taken over
+	drainingQueue bool          // drainQueue is running
+}
+
+func newRouter(lv *liveness, tu *tableUpkeep, lu *leafUpkeep) *router {
+	return &router{
+		neighbours: lv.neighbours, liveness: lv, tableUpkeep: tu, leafUpkeep: lu, routes: routeStates{byID: map[uint64]*routeState{}},
+	}
+}
+
 // Route sends a payload of at most MaxPayload bytes towards the root of key. It calls done
 // with the root's receipt, after the root's layer has taken the payload at least once, or with
 // false when RouteDeadline is over or the node has left.
-func (n *Node) Route(layer wire.Layer, key ID, payload []byte, done func(r Receipt, ok bool)) {
-	if n.state == Left {
+func (rt *router) Route(layer wire.Layer, key ID, payload []byte, done func(r Receipt, ok bool)) {
+	if rt.state == Left {
 		done(Receipt{}, false)
 		return
 	}
-	now := n.clock.Now()
+	now := rt.clock.Now()
 	rs := &routeState{
-		id:       n.rand.Uint64(),
+		id:       rt.rand.Uint64(),
 		msg:      Message{Key: key, Layer: layer, Payload: payload},
 		done:     done,
-		deadline: now.Add(n.cfg.RouteDeadline),
+		deadline: now.Add(rt.cfg.RouteDeadline),
 	}
-	n.stats.Routed++
-	n.addRoute(rs, now)
-	n.enqueue(rs)
+	rt.stats.Routed++
+	rt.add(rs, now)
+	rt.enqueue(rs)
 }
 
 // failOwnRoutes reports failure for all own messages that have no receipt.
-func (n *Node) failOwnRoutes() {
+func (rt *router) failOwn() {
 	var own []*routeState
-	for _, rs := range n.routes.byID {
+	for _, rs := range rt.routes.byID {
 		if rs.done != nil {
 			own = append(own, rs)
 		}
@@ -95,58 +116,58 @@ func (n *Node) failOwnRoutes() {
 	for _, rs := range own {
 		done := rs.done
 		rs.done = nil
-		n.stats.Failed++
+		rt.stats.Failed++
 		done(Receipt{}, false)
 	}
 }
 
-func (n *Node) addRoute(rs *routeState, now time.Time) {
+func (rt *router) add(rs *routeState, now time.Time) {
 	rs.startedAt = now
-	n.routes.byID[rs.id] = rs
-	n.routes.payloadBytes += len(rs.msg.Payload)
-	n.routes.expiries = append(n.routes.expiries, routeExpiry{rs.id, now.Add(routeMemory)})
+	rt.routes.byID[rs.id] = rs
+	rt.routes.payloadBytes += len(rs.msg.Payload)
+	rt.routes.expiries = append(rt.routes.expiries, routeExpiry{rs.id, now.Add(routeMemory)})
 }
 
-func (n *Node) scheduleRetry(rs *routeState, in time.Duration) {
-	rs.retryAt = n.clock.Now().Add(n.jitter(in))
+func (rt *router) scheduleRetry(rs *routeState, in time.Duration) {
+	rs.retryAt = rt.clock.Now().Add(rt.jitter(in))
 	if rs.retryAt.After(rs.deadline) {
 		rs.retryAt = rs.deadline
 	}
-	n.at(rs.retryAt, task{kind: taskRetry, n: rs.id})
+	rt.at(rs.retryAt, task{kind: taskRetry, n: rs.id})
 }
 
 // retry sends an origin's message again if no receipt came.
-func (n *Node) retry(rs *routeState, at time.Time) {
+func (rt *router) retry(rs *routeState, at time.Time) {
 	if rs == nil || rs.done == nil || rs.receipt != nil || !rs.retryAt.Equal(at) {
 		return
 	}
-	now := n.clock.Now()
+	now := rt.clock.Now()
 	if !now.Before(rs.deadline) {
-		n.stats.Failed++
+		rt.stats.Failed++
 		done := rs.done
-		n.unhold(rs)
-		n.routes.dropPayload(rs)
+		rt.unhold(rs)
+		rt.routes.dropPayload(rs)
 		rs.done, rs.ackDue, rs.queued = nil, time.Time{}, false
 		done(Receipt{}, false)
-		n.endFlight(rs)
+		rt.endFlight(rs)
 		return
 	}
 	rs.try++
-	n.scheduleRetry(rs, min(firstRetry<<rs.try, 15*time.Second))
+	rt.scheduleRetry(rs, min(firstRetry<<rs.try, 15*time.Second))
 	last := rs.next
-	n.unhold(rs)
+	rt.unhold(rs)
 	rs.restart(now)
-	if next, _, _ := n.nextHop(rs.msg.Key, []*peer{last}); last != nil && next != nil && next != last {
+	if next, _, _ := rt.nextHop(rs.msg.Key, []*peer{last}); last != nil && next != nil && next != last {
 		rs.tried = []*peer{last} // last took the message over, but no receipt came
 	}
-	n.forward(rs)
+	rt.forward(rs)
 }
 
 // routeAgain routes a message as if no next hop had been tried.
-func (n *Node) routeAgain(rs *routeState, now time.Time) {
-	n.unhold(rs)
+func (rt *router) again(rs *routeState, now time.Time) {
+	rt.unhold(rs)
 	rs.restart(now)
-	n.forward(rs)
+	rt.forward(rs)
 }
 
 // restart forgets which next hops were tried.
@@ -154,23 +175,23 @@ func (rs *routeState) restart(now time.Time) {
 	rs.tried, rs.next, rs.sendCount, rs.ackDue, rs.startedAt = nil, nil, 0, time.Time{}, now
 }
 
-func (n *Node) onRoute(p *peer, m *overlaypb.Route) {
-	if rs := n.routes.byID[m.Id]; rs != nil {
+func (rt *router) onRoute(p *peer, m *overlaypb.Route) {
+	if rs := rt.routes.byID[m.Id]; rs != nil {
 		switch {
 		case rs.receipt != nil:
-			n.sendAck(p, rs.receipt)
+			rt.sendAck(p, rs.receipt)
 		case m.Try > rs.try && rs.done == nil:
 			rs.try, rs.msg.Prev = m.Try, p.id
-			n.routes.setPayload(rs, m.Payload)
-			n.ack(p, m)
-			n.routeAgain(rs, n.clock.Now())
+			rt.routes.setPayload(rs, m.Payload)
+			rt.ack(p, m)
+			rt.again(rs, rt.clock.Now())
 		default:
-			n.ack(p, m)
+			rt.ack(p, m)
 		}
 		return
 	}
-	if int(m.Hops)+1 >= maxHops || len(n.routes.byID) >= maxRoutes || n.routes.payloadBytes >= maxPayloadBytes {
-		n.stats.Dropped++
+	if int(m.Hops)+1 >= maxHops || len(rt.routes.byID) >= maxRoutes || rt.routes.payloadBytes >= maxPayloadBytes {
+		rt.stats.Dropped++
 		return
 	}
 	rs := &routeState{id: m.Id, try: m.Try, msg: Message{
@@ -180,87 +201,87 @@ func (n *Node) onRoute(p *peer, m *overlaypb.Route) {
 		Prev:    p.id,
 		Hops:    int(m.Hops) + 1,
 	}}
-	n.addRoute(rs, n.clock.Now())
-	n.forward(rs)
+	rt.add(rs, rt.clock.Now())
+	rt.forward(rs)
 	if rs.receipt == nil { // a receipt also acknowledges
-		n.ack(p, m)
+		rt.ack(p, m)
 	}
 }
 
-func (n *Node) ack(p *peer, m *overlaypb.Route) {
-	n.sendAck(p, &overlaypb.Ack{Id: m.Id, Try: m.Try})
+func (rt *router) ack(p *peer, m *overlaypb.Route) {
+	rt.sendAck(p, &overlaypb.Ack{Id: m.Id, Try: m.Try})
 }
 
-func (n *Node) sendAck(p *peer, a *overlaypb.Ack) {
-	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Ack{Ack: a}})
+func (rt *router) sendAck(p *peer, a *overlaypb.Ack) {
+	rt.send(p, &overlaypb.Message{Body: &overlaypb.Message_Ack{Ack: a}})
 }
 
 // forward moves a message one step: to a layer above, to the next hop, or to where it waits.
-func (n *Node) forward(rs *routeState) {
-	app := n.app(rs.msg.Layer)
-	if n.state == Active && app != nil && app.Forward(&rs.msg) {
-		n.sendReceipt(rs)
+func (rt *router) forward(rs *routeState) {
+	app := rt.app(rs.msg.Layer)
+	if rt.state == Active && app != nil && app.Forward(&rs.msg) {
+		rt.sendReceipt(rs)
 		return
 	}
-	next, root, wait := n.nextHop(rs.msg.Key, rs.tried)
+	next, root, wait := rt.nextHop(rs.msg.Key, rs.tried)
 	switch {
-	case wait && n.clock.Now().Sub(rs.startedAt) < holdLimit || n.state == Joining && next == nil || n.state == Alone:
-		n.hold(rs)
+	case wait && rt.clock.Now().Sub(rs.startedAt) < holdLimit || rt.state == Joining && next == nil || rt.state == Alone:
+		rt.hold(rs)
 	case root:
-		n.stats.Delivered++
+		rt.stats.Delivered++
 		if app != nil {
 			app.Deliver(&rs.msg)
 		}
-		n.sendReceipt(rs)
+		rt.sendReceipt(rs)
 	case next != nil:
-		n.sendToHop(rs, next)
+		rt.sendToHop(rs, next)
 	default:
-		n.hold(rs)
+		rt.hold(rs)
 	}
 }
 
 // sendReceipt starts the receipt on its way back to the origin.
-func (n *Node) sendReceipt(rs *routeState) {
+func (rt *router) sendReceipt(rs *routeState) {
 	if plant.NoAck && rs.msg.Key[31]&15 == 0 && rs.done == nil || plant.LateAck && rs.msg.Key[31]&15 == 0 && rs.done == nil && rs.try < 3 {
 		return
 	}
-	rs.receipt = &overlaypb.Ack{Id: rs.id, Try: rs.try, Receipt: true, Root: n.self.ID[:], Hops: uint32(rs.msg.Hops)}
-	n.finishRoute(rs)
+	rs.receipt = &overlaypb.Ack{Id: rs.id, Try: rs.try, Receipt: true, Root: rt.self.ID[:], Hops: uint32(rs.msg.Hops)}
+	rt.finish(rs)
 }
 
-func (n *Node) finishRoute(rs *routeState) {
-	n.unhold(rs)
-	n.routes.dropPayload(rs)
+func (rt *router) finish(rs *routeState) {
+	rt.unhold(rs)
+	rt.routes.dropPayload(rs)
 	rs.ackDue = time.Time{}
 	if rs.done != nil {
-		n.stats.Receipts++
+		rt.stats.Receipts++
 		done := rs.done
 		rs.done = nil
 		done(Receipt{Root: ID(rs.receipt.Root), Hops: int(rs.receipt.Hops), Try: int(rs.receipt.Try)}, true)
-		n.endFlight(rs)
+		rt.endFlight(rs)
 		return
 	}
 	if rs.msg.Prev != "" {
-		p := n.ensurePeer(rs.msg.Prev)
-		n.sendAck(p, rs.receipt)
-		n.forget(p)
+		p := rt.ensurePeer(rs.msg.Prev)
+		rt.sendAck(p, rs.receipt)
+		rt.forget(p)
 	}
 }
 
-func (n *Node) sendToHop(rs *routeState, next *peer) {
+func (rt *router) sendToHop(rs *routeState, next *peer) {
 	if rs.msg.Prev != "" {
-		n.stats.Forwarded++
+		rt.stats.Forwarded++
 	}
 	rs.next = next
 	rs.sendCount++
-	now := n.clock.Now()
+	now := rt.clock.Now()
 	rs.sentAt, rs.ackDue = now, now.Add(next.answerTimeout(now)<<min(rs.sendCount-1, 2))
-	n.at(rs.ackDue, task{kind: taskHop, n: rs.id})
+	rt.at(rs.ackDue, task{kind: taskHop, n: rs.id})
 	class := env.Control
 	if len(rs.msg.Payload) > maxControl {
 		class = env.Bulk
 	}
-	n.sendAs(next, class, &overlaypb.Message{Body: &overlaypb.Message_Route{Route: &overlaypb.Route{
+	rt.sendAs(next, class, &overlaypb.Message{Body: &overlaypb.Message_Route{Route: &overlaypb.Route{
 		Id:      rs.id,
 		Try:     rs.try,
 		Hops:    uint32(rs.msg.Hops),
@@ -274,75 +295,75 @@ func (n *Node) sendToHop(rs *routeState, next *peer) {
 // have been forgotten and met again since.
 func (rs *routeState) sentTo(p *peer) bool { return rs.next != nil && rs.next.id == p.id }
 
-func (n *Node) onAck(p *peer, m *overlaypb.Ack) {
-	rs := n.routes.byID[m.Id]
+func (rt *router) onAck(p *peer, m *overlaypb.Ack) {
+	rs := rt.routes.byID[m.Id]
 	if rs == nil {
 		return
 	}
 	if rs.sentTo(p) && rs.sendCount == 1 && m.Try == rs.try && !rs.ackDue.IsZero() {
-		p.sample(n.clock.Now().Sub(rs.sentAt))
+		p.sample(rt.clock.Now().Sub(rs.sentAt))
 	}
 	if !m.Receipt {
 		if rs.sentTo(p) {
 			rs.ackDue = time.Time{}
 			if rs.done == nil {
-				n.routes.dropPayload(rs) // next has taken it over; a retry brings the payload again
+				rt.routes.dropPayload(rs) // next has taken it over; a retry brings the payload again
 			}
-			n.endFlight(rs)
+			rt.endFlight(rs)
 		}
 		return
 	}
 	if rs.receipt == nil && rs.msg.Prev != p.id { // a new message, so that unknown fields of the old one are not passed on
 		rs.receipt = &overlaypb.Ack{Id: rs.id, Try: m.Try, Receipt: true, Root: m.Root, Hops: m.Hops}
-		n.finishRoute(rs)
+		rt.finish(rs)
 	}
 }
 
 // hopTimedOut routes around a hop that did not acknowledge.
-func (n *Node) hopTimedOut(rs *routeState, at time.Time) {
+func (rt *router) hopTimedOut(rs *routeState, at time.Time) {
 	if rs == nil || rs.next == nil || rs.ackDue.IsZero() || !rs.ackDue.Equal(at) {
 		return // held since, possibly until the same instant
 	}
 	silent := rs.next
 	silent.suspect = true
-	n.probe(silent)
-	n.replaceSilent(silent)
+	rt.liveness.probe(silent)
+	rt.tableUpkeep.replaceSilent(silent)
 	if !slices.Contains(rs.tried, silent) {
 		rs.tried = append(rs.tried, silent)
 	}
-	n.stats.Rerouted++
-	n.tryNextHop(rs)
+	rt.stats.Rerouted++
+	rt.tryNextHop(rs)
 }
 
 // tryNextHop forwards a message to a hop that was not tried yet, or, if there is none, tries
 // all of them again.
-func (n *Node) tryNextHop(rs *routeState) {
+func (rt *router) tryNextHop(rs *routeState) {
 	rs.ackDue = time.Time{}
-	if n.clock.Now().Sub(rs.startedAt) > hopLimit {
-		n.dropRoute(rs)
+	if rt.clock.Now().Sub(rs.startedAt) > hopLimit {
+		rt.drop(rs)
 		return
 	}
-	next, root, _ := n.nextHop(rs.msg.Key, rs.tried)
+	next, root, _ := rt.nextHop(rs.msg.Key, rs.tried)
 	if next == nil && !root {
 		rs.tried = nil
 	}
-	n.forward(rs)
+	rt.forward(rs)
 }
 
 // dropRoute stops forwarding a message until its origin tries again. If the origin is another
 // node, the retry brings the payload again.
-func (n *Node) dropRoute(rs *routeState) {
+func (rt *router) drop(rs *routeState) {
 	if rs.done == nil {
-		n.stats.Dropped++
-		n.routes.dropPayload(rs)
+		rt.stats.Dropped++
+		rt.routes.dropPayload(rs)
 	}
-	n.endFlight(rs)
+	rt.endFlight(rs)
 }
 
 // rerouteFrom finds other ways for the messages that were sent to a peer that is gone.
-func (n *Node) rerouteFrom(p *peer) {
+func (rt *router) rerouteFrom(p *peer) {
 	var lost []*routeState
-	for _, rs := range n.routes.byID {
+	for _, rs := range rt.routes.byID {
 		if rs.sentTo(p) {
 			rs.next = nil
 			rs.tried = slices.DeleteFunc(rs.tried, func(q *peer) bool { return q == p })
@@ -353,6 +374,31 @@ func (n *Node) rerouteFrom(p *peer) {
 	}
 	slices.SortFunc(lost, func(a, b *routeState) int { return cmp.Compare(a.id, b.id) }) // map order is random
 	for _, rs := range lost {
-		n.tryNextHop(rs)
+		rt.tryNextHop(rs)
 	}
+}
+
+// Handle registers the layer that receives the messages routed for it.
+func (rt *router) Handle(layer wire.Layer, app Application) {
+	i, ok := slices.BinarySearchFunc(rt.apps, layer, func(a application, l wire.Layer) int { return cmp.Compare(a.layer, l) })
+	if !ok {
+		rt.apps = slices.Insert(rt.apps, i, application{layer: layer})
+	}
+	rt.apps[i].Application = app
+}
+
+// application is a layer above with its number.
+type application struct {
+	layer wire.Layer
+	Application
+}
+
+// app returns the layer with a number, or nil.
+func (rt *router) app(layer wire.Layer) Application {
+	for _, a := range rt.apps {
+		if a.layer == layer {
+			return a
+		}
+	}
+	return nil
 }

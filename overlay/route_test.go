@@ -53,7 +53,7 @@ func TestReceiptCancelsTheRetry(t *testing.T) {
 	n.Handle(inboxLayer, box)
 	done := 0
 	rs := &routeState{id: 9, msg: Message{Key: n.ID(), Layer: inboxLayer, Payload: []byte("x")}, done: func(Receipt, bool) { done++ }, deadline: l.now.Add(time.Minute)}
-	n.addRoute(rs, l.now)
+	n.router.add(rs, l.now)
 	n.hold(rs)
 	root := l.actor(1)
 	l.say(root, ack(&overlaypb.Ack{Id: 9, Receipt: true, Root: root.contact.ID[:]}))

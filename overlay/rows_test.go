@@ -11,7 +11,7 @@ import (
 func TestSlotOfLiarsIsRepairedThroughTheLeaf(t *testing.T) {
 	l := newLab(t)
 	n := l.member()
-	n.setDepth(1)
+	n.leafUpkeep.setDepth(1)
 	mate := l.actorsNear(n.ID(), 1, 1)[0]
 	l.say(mate, probe(&overlaypb.Probe{Nonce: 1, Depth: 1}))
 
@@ -37,7 +37,7 @@ func TestSlotOfLiarsIsRepairedThroughTheLeaf(t *testing.T) {
 	}
 	l.heard(mate)
 	for n.peers.get(mate.id()).rowSent == never {
-		n.askLeafMember(0) // the random choice may be the node itself
+		n.tableUpkeep.askLeafMember(0) // the random choice may be the node itself
 	}
 	if m := l.heard(mate)[0].GetRowRequest(); m == nil || m.Columns&(1<<col) == 0 {
 		t.Fatalf("the mate was asked %v: column %d has two contacts", m, col)

@@ -21,83 +21,82 @@ type slotSearch struct {
 }
 
 // searchSlot searches for a member in slot (row, col), unless it did so within holdLimit.
-func (n *Node) searchSlot(row, col int) {
-	now := n.clock.Now()
-	s := &n.table.rows[row][col]
-	if n.state != Active || s.searchedAt != never && now.Sub(s.searchedAt.time()) < holdLimit {
+func (tu *tableUpkeep) searchSlot(row, col int) {
+	now := tu.clock.Now()
+	s := &tu.table.rows[row][col]
+	if tu.state != Active || s.searchedAt != never && now.Sub(s.searchedAt.time()) < holdLimit {
 		return
 	}
 	s.searchedAt = timestampOf(now)
-	search := &slotSearch{row: row, col: col, key: n.table.prefix(row, col, n.randomID())}
-	for _, c := range n.nearestKnown(search.key, 4) {
-		if p := n.peers.get(c.Peer.ID); c.ID != n.self.ID && p != nil && !p.suspect {
-			n.stepSlotSearch(p, search)
+	search := &slotSearch{row: row, col: col, key: tu.table.prefix(row, col, tu.randomID())}
+	for _, c := range tu.nearestKnown(search.key, 4) {
+		if p := tu.peers.get(c.Peer.ID); c.ID != tu.self.ID && p != nil && !p.suspect {
+			tu.stepSlotSearch(p, search)
 			return
 		}
 	}
-	if n.leaf.Len() == 1 {
-		n.markEmpty(s) // this node is the only member
+	if tu.leaf.Len() == 1 {
+		tu.markEmpty(s) // this node is the only member
 	}
 }
 
 // replaceSilent searches for another member in the slot of a silent contact if the spare
 // cannot replace it. A message through that slot then need not wait until the contact is
 // declared dead.
-func (n *Node) replaceSilent(silent *peer) {
+func (tu *tableUpkeep) replaceSilent(silent *peer) {
 	if silent.contact == nil {
 		return
 	}
-	s, row, col := n.table.slot(silent.contact.ID, n.leaf.Depth())
+	s, row, col := tu.table.slot(silent.contact.ID, tu.leaf.Depth())
 	if s != nil && s.contact != nil && s.contact.suspect && (s.spare == nil || s.spare.suspect) {
-		n.searchSlot(row, col)
+		tu.searchSlot(row, col)
 	}
-}
-
-func (n *Node) randomID() (id ID) {
-	for i := range id {
-		id[i] = byte(n.rand.Uint32())
-	}
-	return id
 }
 
 // stepSlotSearch asks the next member.
-func (n *Node) stepSlotSearch(p *peer, search *slotSearch) {
-	nonce := n.rand.Uint64() | 1
+func (tu *tableUpkeep) stepSlotSearch(p *peer, search *slotSearch) {
+	nonce := tu.rand.Uint64() | 1
 	search.current = p
 	search.asked = append(search.asked, p.contact.ID)
-	n.slotSearches[nonce] = search
-	n.after(p.answerTimeout(n.clock.Now()), task{kind: taskSlotSearch, n: nonce})
-	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Find{Find: &overlaypb.Find{Nonce: nonce, Key: search.key[:]}}})
+	tu.slotSearches[nonce] = search
+	tu.after(p.answerTimeout(tu.clock.Now()), task{kind: taskSlotSearch, n: nonce})
+	tu.send(p, &overlaypb.Message{Body: &overlaypb.Message_Find{Find: &overlaypb.Find{Nonce: nonce, Key: search.key[:]}}})
 }
 
 // slotSearchUnanswered ends a search if a member does not answer, and probes that member. The
 // next message or the next round of rows searches again.
-func (n *Node) slotSearchUnanswered(nonce uint64) {
-	if search := n.slotSearches[nonce]; search != nil {
-		delete(n.slotSearches, nonce)
+func (tu *tableUpkeep) slotSearchUnanswered(nonce uint64) {
+	if search := tu.slotSearches[nonce]; search != nil {
+		delete(tu.slotSearches, nonce)
 		search.current.suspect = true
-		n.probe(search.current)
+		tu.liveness.probe(search.current)
 	}
 }
 
-func (n *Node) slotSearchAnswered(p *peer, search *slotSearch, m *overlaypb.Nearby) {
-	if search.current != p {
-		return
+// onNearby takes an answer to Find. It reports whether the Find belonged to a search.
+func (tu *tableUpkeep) onNearby(p *peer, m *overlaypb.Nearby) bool {
+	search := tu.slotSearches[m.Nonce]
+	if search != nil && search.current == p {
+		tu.slotSearchAnswered(p, search, m)
 	}
-	delete(n.slotSearches, m.Nonce)
-	if search.row >= len(n.table.rows) || !n.table.beyond(search.row, search.col, n.leaf.Depth()) {
+	return search != nil
+}
+
+func (tu *tableUpkeep) slotSearchAnswered(p *peer, search *slotSearch, m *overlaypb.Nearby) {
+	delete(tu.slotSearches, m.Nonce)
+	if search.row >= len(tu.table.rows) || !tu.table.beyond(search.row, search.col, tu.leaf.Depth()) {
 		return // the leaf now includes the slot
 	}
 	inSlot := 4 * (search.row + 1)
 	found := p.contact.ID.Common(search.key) >= inSlot
 	var next *Contact
-	for _, c := range n.openRecords(m.Records) {
-		if !c.Member || c.ID == n.self.ID {
+	for _, c := range tu.openRecords(m.Records) {
+		if !c.Member || c.ID == tu.self.ID {
 			continue
 		}
 		if c.ID.Common(search.key) >= inSlot {
 			found = true
-			n.considerMember(c)
+			tu.liveness.considerMember(c)
 		}
 		if Nearer(search.key, c.ID, p.contact.ID) && (next == nil || Nearer(search.key, c.ID, next.ID)) {
 			next = c
@@ -106,16 +105,16 @@ func (n *Node) slotSearchAnswered(p *peer, search *slotSearch, m *overlaypb.Near
 	switch {
 	case found:
 	case m.Covers && p.contact.ID.Common(search.key) >= int(m.Depth):
-		n.markEmpty(&n.table.rows[search.row][search.col])
+		tu.markEmpty(&tu.table.rows[search.row][search.col])
 	case next != nil && len(search.asked) < maxSlotSearchSteps && !slices.Contains(search.asked, next.ID):
-		n.stepSlotSearch(n.ensureContact(next), search)
+		tu.stepSlotSearch(tu.ensureContact(next), search)
 	}
 }
 
 // markEmpty marks a slot as confirmed empty, and releases the messages that waited for it.
-func (n *Node) markEmpty(s *slot) {
+func (tu *tableUpkeep) markEmpty(s *slot) {
 	if s.contact == nil && !s.empty {
 		s.empty, s.counted = true, false
-		n.release()
+		tu.slotEmpty()
 	}
 }

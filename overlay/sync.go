@@ -29,62 +29,62 @@ const (
 // and its digest differs, the node tells it what it lacks, or, if that cannot be found out,
 // requests its leaf. Only the side that received a reply (isReply) requests it; otherwise both
 // would.
-func (n *Node) onLeafDigest(p *peer, depth int, decided, digest uint64, isReply bool) {
-	n.adoptDepth(p, depth, decided)
+func (lu *leafUpkeep) onLeafDigest(p *peer, depth int, decided, digest uint64, isReply bool) {
+	lu.adoptDepth(p, depth, decided)
 	p.depth = int16(depth)
-	if n.inOtherLeaf(p) {
+	if lu.inOtherLeaf(p) {
 		return
 	}
 	sync := p.syncState()
-	sync.digest, sync.digestAt = digest, timestampOf(n.clock.Now())
-	if n.agrees(p) {
+	sync.digest, sync.digestAt = digest, timestampOf(lu.clock.Now())
+	if lu.agrees(p) {
 		sync.backoff = 0
 		return
 	}
-	if n.state != Active {
+	if lu.state != Active {
 		return // a joining node compares leaves after it has met the members it has heard of
 	}
-	if n.explainDiff(p) || !isReply {
+	if lu.explainDiff(p) || !isReply {
 		return
 	}
-	n.requestLeaf(p)
+	lu.requestLeaf(p)
 }
 
 // explainDiff finds out from the digests alone which members the two leaves differ by, because
 // usually one member has just joined or died. It then tells the peer which members it lacks
 // and which are dead.
-func (n *Node) explainDiff(p *peer) bool {
-	if int(p.depth) != n.leaf.Depth() {
+func (lu *leafUpkeep) explainDiff(p *peer) bool {
+	if int(p.depth) != lu.leaf.Depth() {
 		return false
 	}
-	now := n.clock.Now()
+	now := lu.clock.Now()
 	sync := p.syncState()
-	diff := sync.digest ^ n.leaf.Digest()
+	diff := sync.digest ^ lu.leaf.Digest()
 	if diff == sync.explained { // the peer was told already, and may be checking for itself
 		return now.Sub(sync.syncedAt.time()) < reviveDelay
 	}
-	differing := n.findDiffering(diff)
+	differing := lu.findDiffering(diff)
 	if len(differing) == 0 {
 		return false
 	}
 	sync.syncedAt, sync.explained = timestampOf(now), diff
 	var missing []*Contact
 	for _, c := range differing {
-		q := n.peers.get(c.Peer.ID)
+		q := lu.peers.get(c.Peer.ID)
 		switch {
-		case n.leaf.Has(c.ID) != nil:
+		case lu.leaf.Has(c.ID) != nil:
 			missing = append(missing, c)
 			if q != nil && now.Sub(q.lastHeard.time()) > freshTime {
-				n.probe(q) // the peer may know that it is dead
+				lu.liveness.probe(q) // the peer may know that it is dead
 			}
 		case q == nil || !q.candidate: // c is dead
-			n.sendDead(p, c)
-			n.considerMember(c) // if it has returned, it answers
+			lu.liveness.sendDead(p, c)
+			lu.liveness.considerMember(c) // if it has returned, it answers
 		}
 	}
 	if len(missing) > 0 {
-		n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{
-			Depth: uint32(n.leaf.Depth()), Decided: n.leaf.decided, Partial: true, Records: rawRecords(missing),
+		lu.send(p, &overlaypb.Message{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{
+			Depth: uint32(lu.leaf.Depth()), Decided: lu.leaf.decided, Partial: true, Records: rawRecords(missing),
 		}}})
 	}
 	return true
@@ -92,15 +92,15 @@ func (n *Node) explainDiff(p *peer) bool {
 
 // findDiffering returns one or two nodes that explain the difference of two digests, out of
 // the leaf, the candidates for it and the tombstones. It returns nil if there are none.
-func (n *Node) findDiffering(diff uint64) []*Contact {
-	contacts := slices.Clone(n.leaf.Members())
-	for _, t := range n.tombstones.list {
-		if n.leaf.Covers(t.contact.ID) {
+func (lu *leafUpkeep) findDiffering(diff uint64) []*Contact {
+	contacts := slices.Clone(lu.leaf.Members())
+	for _, t := range lu.liveness.tombstones.list {
+		if lu.leaf.Covers(t.contact.ID) {
 			contacts = append(contacts, t.contact)
 		}
 	}
-	for _, p := range n.peers.all {
-		if p.candidate && p.contact != nil && n.leaf.Covers(p.contact.ID) && n.leaf.Has(p.contact.ID) == nil {
+	for _, p := range lu.peers.all {
+		if p.candidate && p.contact != nil && lu.leaf.Covers(p.contact.ID) && lu.leaf.Has(p.contact.ID) == nil {
 			contacts = append(contacts, p.contact)
 		}
 	}
@@ -119,41 +119,41 @@ func (n *Node) findDiffering(diff uint64) []*Contact {
 }
 
 // agrees reports whether a peer knows the same members of this leaf, or is not in it.
-func (n *Node) agrees(p *peer) bool {
-	return n.inOtherLeaf(p) || int(p.depth) == n.leaf.Depth() && p.syncState().digest == n.leaf.Digest()
+func (lu *leafUpkeep) agrees(p *peer) bool {
+	return lu.inOtherLeaf(p) || int(p.depth) == lu.leaf.Depth() && p.syncState().digest == lu.leaf.Digest()
 }
 
 // knowsAllOf reports whether this node knows all members of its leaf that a peer has named
 // since the node announced itself.
-func (n *Node) knowsAllOf(p *peer) bool {
+func (lu *leafUpkeep) knowsAllOf(p *peer) bool {
 	sync := p.syncState()
-	if sync.complete || n.agrees(p) {
+	if sync.complete || lu.agrees(p) {
 		return true
 	}
-	if int(p.depth) != n.leaf.Depth() {
+	if int(p.depth) != lu.leaf.Depth() {
 		return false
 	}
-	differing := n.findDiffering(sync.digest ^ n.leaf.Digest())
-	return len(differing) > 0 && !slices.ContainsFunc(differing, func(c *Contact) bool { return n.leaf.Has(c.ID) == nil })
+	differing := lu.findDiffering(sync.digest ^ lu.leaf.Digest())
+	return len(differing) > 0 && !slices.ContainsFunc(differing, func(c *Contact) bool { return lu.leaf.Has(c.ID) == nil })
 }
 
 // inOtherLeaf reports whether there is nothing to compare with a peer, because it is not a
 // member, or both sides consider it to be in another leaf.
-func (n *Node) inOtherLeaf(p *peer) bool {
-	if p.contact == nil || !p.contact.Member || !n.self.Member && n.state != Joining {
+func (lu *leafUpkeep) inOtherLeaf(p *peer) bool {
+	if p.contact == nil || !p.contact.Member || !lu.self.Member && lu.state != Joining {
 		return true
 	}
-	common := n.self.ID.Common(p.contact.ID)
-	return common < n.leaf.Depth() && common < int(p.depth)
+	common := lu.self.ID.Common(p.contact.ID)
+	return common < lu.leaf.Depth() && common < int(p.depth)
 }
 
 // requestLeaf sends a peer the ids of this node's leaf and requests the peer's, unless it did
 // so a moment ago. It reports whether it sent the request.
-func (n *Node) requestLeaf(p *peer) bool {
-	now := n.clock.Now()
+func (lu *leafUpkeep) requestLeaf(p *peer) bool {
+	now := lu.clock.Now()
 	sync := p.syncState()
 	pause := syncInterval
-	if n.state == Active {
+	if lu.state == Active {
 		pause <<= sync.backoff
 	}
 	if sync.syncedAt != never && now.Sub(sync.syncedAt.time()) < pause {
@@ -161,63 +161,64 @@ func (n *Node) requestLeaf(p *peer) bool {
 	}
 	sync.syncedAt, sync.answerDue = timestampOf(now), true
 	sync.backoff = min(sync.backoff+1, maxSyncBackoff)
-	n.sendLeaf(p, nil, true)
+	lu.sendLeaf(p, nil, true)
 	return true
 }
 
-func (n *Node) sendLeaf(p *peer, records []*Contact, ask bool) {
-	m := &overlaypb.Leaf{Depth: uint32(n.leaf.Depth()), Decided: n.leaf.decided, WantReply: ask, Records: rawRecords(records)}
-	members := n.leaf.Members()
+func (lu *leafUpkeep) sendLeaf(p *peer, records []*Contact, ask bool) {
+	m := &overlaypb.Leaf{Depth: uint32(lu.leaf.Depth()), Decided: lu.leaf.decided, WantReply: ask, Records: rawRecords(records)}
+	members := lu.leaf.Members()
 	for _, c := range members[:min(len(members), maxLeafIDs)] { // no honest leaf is as large
 		m.IdPrefixes = append(m.IdPrefixes, c.ID.prefix64())
 	}
-	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Leaf{Leaf: m}})
+	lu.send(p, &overlaypb.Message{Body: &overlaypb.Message_Leaf{Leaf: m}})
 }
 
-func (n *Node) onLeaf(p *peer, m *overlaypb.Leaf) {
+// onLeaf takes a peer's leaf, or a part of it. It reports whether it compared the whole leaf.
+func (lu *leafUpkeep) onLeaf(p *peer, m *overlaypb.Leaf) (compared bool) {
 	sync := p.syncState()
 	asked := sync.answerDue
 	sync.answerDue = sync.answerDue && m.Partial
-	if p.contact == nil || !p.contact.Member || n.state != Active && n.state != Joining {
-		return
+	if p.contact == nil || !p.contact.Member || lu.state != Active && lu.state != Joining {
+		return false
 	}
 	depth := int(m.Depth)
-	n.adoptDepth(p, depth, m.Decided)
+	lu.adoptDepth(p, depth, m.Decided)
 	if m.Partial {
-		for _, c := range n.openRecords(m.Records) {
-			n.considerMember(c)
+		for _, c := range lu.openRecords(m.Records) {
+			lu.liveness.considerMember(c)
 		}
-		return
+		return false
 	}
 	theirs := make(map[uint64]bool, len(m.IdPrefixes))
-	p.depth, sync.digest, sync.digestAt = int16(depth), mix(uint64(depth)), timestampOf(n.clock.Now())
+	p.depth, sync.digest, sync.digestAt = int16(depth), mix(uint64(depth)), timestampOf(lu.clock.Now())
 	for _, h := range m.IdPrefixes {
 		theirs[h] = true
 		sync.digest ^= mix(h)
 	}
 
-	for _, c := range n.openRecords(m.Records) {
-		n.considerMember(c)
+	for _, c := range lu.openRecords(m.Records) {
+		lu.liveness.considerMember(c)
 	}
 
 	// Find the members that the peer lacks, and those that this node lacks.
-	now := n.clock.Now()
+	now := lu.clock.Now()
 	var missing []*Contact
 	omitted := 0
-	for _, c := range n.leaf.Members() {
+	for _, c := range lu.leaf.Members() {
 		if c.ID.Common(p.contact.ID) < depth || theirs[c.ID.prefix64()] {
 			continue
 		}
 		if len(missing) < maxRecords/4 {
 			missing = append(missing, c)
 		}
-		q := n.peers.get(c.Peer.ID)
+		q := lu.peers.get(c.Peer.ID)
 		if omitted++; omitted <= maxOmitted && q != nil && now.Sub(q.lastHeard.time()) > freshTime {
-			n.probe(q) // the peer may know that it is dead
+			lu.liveness.probe(q) // the peer may know that it is dead
 		}
 	}
 	unknown := slices.ContainsFunc(m.IdPrefixes, func(h uint64) bool {
-		return (h^n.self.ID.prefix64())>>(64-min(n.leaf.Depth(), 64)) == 0 && !n.knowsPrefix(h)
+		return (h^lu.self.ID.prefix64())>>(64-min(lu.leaf.Depth(), 64)) == 0 && !lu.knowsPrefix(h)
 	})
 	if asked { // the answer proves that the peer knew of this node
 		sync.complete = !unknown
@@ -227,56 +228,33 @@ func (n *Node) onLeaf(p *peer, m *overlaypb.Leaf) {
 	case m.WantReply && sync.answeredAt != never && now.Sub(sync.answeredAt.time()) < syncInterval/2: // no honest node asks as often
 	case m.WantReply:
 		sync.answeredAt = timestampOf(now)
-		n.sendLeaf(p, missing, ask)
+		lu.sendLeaf(p, missing, ask)
 		if ask {
 			sync.syncedAt, sync.answerDue = timestampOf(now), true
 		}
 	case asked && len(missing) > 0:
-		n.sendLeaf(p, missing, false)
+		lu.sendLeaf(p, missing, false)
 	}
-	n.checkJoined()
+	return true
 }
 
 // knowsPrefix reports whether the leaf, its candidates or the tombstones hold an id with the
 // given prefix.
-func (n *Node) knowsPrefix(h uint64) bool {
-	for _, c := range n.leaf.Members() {
+func (lu *leafUpkeep) knowsPrefix(h uint64) bool {
+	for _, c := range lu.leaf.Members() {
 		if c.ID.prefix64() == h {
 			return true
 		}
 	}
-	for _, t := range n.tombstones.list {
+	for _, t := range lu.liveness.tombstones.list {
 		if t.contact.ID.prefix64() == h {
 			return true
 		}
 	}
-	for _, p := range n.peers.all {
+	for _, p := range lu.peers.all {
 		if p.candidate && p.contact.ID.prefix64() == h {
 			return true
 		}
 	}
 	return false
-}
-
-// startGossip schedules gossipRounds comparisons with other members.
-func (n *Node) startGossip() {
-	if n.gossipLeft == 0 {
-		n.after(n.jitter(gossipInterval), task{kind: taskGossip})
-	}
-	n.gossipLeft = gossipRounds
-}
-
-// gossipLeaf compares leaves with a random member.
-func (n *Node) gossipLeaf() {
-	if n.gossipLeft--; n.gossipLeft > 0 {
-		n.after(n.jitter(gossipInterval), task{kind: taskGossip})
-	}
-	if n.leaf.Len() < 2 || n.state != Active {
-		return
-	}
-	contacts := n.leaf.Members()
-	c := contacts[n.rand.IntN(len(contacts))]
-	if p := n.peers.get(c.Peer.ID); c != n.self && p != nil {
-		n.probe(p)
-	}
 }

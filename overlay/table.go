@@ -177,6 +177,17 @@ func (t *table) has(p *peer) bool {
 	return s != nil && (s.contact == p || s.spare == p)
 }
 
+// eachPeer calls f for every contact and spare beyond the leaf.
+func (t *table) eachPeer(depth int, f func(p *peer)) {
+	t.each(depth, func(_, _ int, s *slot) {
+		for _, p := range []*peer{s.contact, s.spare} {
+			if p != nil {
+				f(p)
+			}
+		}
+	})
+}
+
 // each calls f for every slot beyond the leaf, from the first row on.
 func (t *table) each(depth int, f func(row, col int, s *slot)) {
 	for row := range t.rows {

@@ -81,40 +81,40 @@ func (ts *tombstones) pick(r *rand.Rand) *Contact {
 
 // probeDead probes a random dead peer, by which a network that was partitioned finds itself
 // again.
-func (n *Node) probeDead() {
-	n.after(n.jitter(n.cfg.DeadInterval), task{kind: taskDead})
-	if n.state != Active {
+func (lv *liveness) probeDead() {
+	lv.after(lv.jitter(lv.cfg.DeadInterval), task{kind: taskDead})
+	if lv.state != Active {
 		return
 	}
-	c := n.tombstones.pick(n.rand)
+	c := lv.tombstones.pick(lv.rand)
 	if c == nil {
 		return
 	}
-	n.probeOnce(c)
+	lv.probeOnce(c)
 }
 
 // probeOnce sends a probe without expecting a reply. A reply brings the peer's record, and
 // restores the peer.
-func (n *Node) probeOnce(c *Contact) {
-	n.stats.Probes++
-	m := &overlaypb.Message{Record: n.self.Raw, Body: &overlaypb.Message_Probe{Probe: &overlaypb.Probe{
-		Nonce:      n.rand.Uint64() | 1,
+func (lv *liveness) probeOnce(c *Contact) {
+	lv.stats.Probes++
+	m := &overlaypb.Message{Record: lv.self.Raw, Body: &overlaypb.Message_Probe{Probe: &overlaypb.Probe{
+		Nonce:      lv.rand.Uint64() | 1,
 		WantRecord: true,
-		Depth:      uint32(n.leaf.Depth()),
-		Digest:     n.leaf.Digest(),
-		Decided:    n.leaf.decided,
+		Depth:      uint32(lv.leaf.Depth()),
+		Digest:     lv.leaf.Digest(),
+		Decided:    lv.leaf.decided,
 	}}}
-	n.net.Send(c.Peer, env.Control, n.encode(m))
+	lv.net.Send(c.Peer, env.Control, lv.encode(m))
 }
 
 // probeAllDead probes all dead peers that had a place, because one of them turned out never
 // to have died.
-func (n *Node) probeAllDead(now time.Time) {
-	if !n.deadProbedAt.IsZero() && now.Sub(n.deadProbedAt) < n.cfg.DeadInterval {
+func (lv *liveness) probeAllDead(now time.Time) {
+	if !lv.deadProbedAt.IsZero() && now.Sub(lv.deadProbedAt) < lv.cfg.DeadInterval {
 		return
 	}
-	n.deadProbedAt = now
-	for _, c := range n.tombstones.withPlace() {
-		n.probeOnce(c)
+	lv.deadProbedAt = now
+	for _, c := range lv.tombstones.withPlace() {
+		lv.probeOnce(c)
 	}
 }

@@ -28,12 +28,12 @@ func (v depthVote) atLeastThird() bool { return v.other >= minVotes-1 && 2*v.oth
 func (v depthVote) underThird() bool { return v.other+v.own >= minVotes && !v.atLeastThird() }
 
 // countDepthVotes counts the votes on a deeper leaf, or on a less deep one.
-func (n *Node) countDepthVotes(deeper bool, now time.Time) (v depthVote) {
+func (lu *leafUpkeep) countDepthVotes(deeper bool, now time.Time) (v depthVote) {
 	const lately = 3 * surveyInterval / 2
-	for _, c := range n.leaf.Members() {
-		p := n.peers.get(c.Peer.ID)
-		switch depth := n.leaf.Depth(); {
-		case p == nil || p.leafSync == nil || p.leafSync.digestAt.time().Before(n.depthChangedAt) || now.Sub(p.leafSync.digestAt.time()) > lately:
+	for _, c := range lu.leaf.Members() {
+		p := lu.peers.get(c.Peer.ID)
+		switch depth := lu.leaf.Depth(); {
+		case p == nil || p.leafSync == nil || p.leafSync.digestAt.time().Before(lu.depthChangedAt) || now.Sub(p.leafSync.digestAt.time()) > lately:
 		case int(p.depth) == depth:
 			v.own++
 		case int(p.depth) > depth == deeper:
@@ -54,17 +54,15 @@ const (
 
 // surveyDepth asks some members of the leaf for its depth, because one member has
 // contradicted.
-func (n *Node) surveyDepth(now time.Time) {
-	if n.state != Active || !n.surveyedAt.IsZero() && now.Sub(n.surveyedAt) < surveyInterval<<min(n.surveyCount, maxSurveyBackoff) {
+func (lu *leafUpkeep) surveyDepth(now time.Time) {
+	if lu.state != Active || !lu.surveyedAt.IsZero() && now.Sub(lu.surveyedAt) < surveyInterval<<min(lu.surveyCount, maxSurveyBackoff) {
 		return
 	}
-	n.surveyedAt = now
-	n.surveyCount++
-	contacts := n.leaf.Members()
+	lu.surveyedAt = now
+	lu.surveyCount++
 	for range surveySize {
-		c := contacts[n.rand.IntN(len(contacts))]
-		if p := n.peers.get(c.Peer.ID); c != n.self && p != nil {
-			n.probe(p)
+		if p := lu.randomMember(); p != nil {
+			lu.liveness.probe(p)
 		}
 	}
 }

@@ -47,7 +47,7 @@ func TestUncountedSiblingIsNotConsideredSmall(t *testing.T) {
 	for i := range 60 {
 		l.say(l.actor(i+1), probe(&overlaypb.Probe{Nonce: 1, Digest: n.leaf.Digest()}))
 	}
-	n.setDepth(1)
+	n.leafUpkeep.setDepth(1)
 	counted := 0
 	n.eachSibling(func(_ int, s *slot) {
 		if s.contact != nil && counted < 2 {

@@ -1,0 +1,84 @@
+package overlay
+
+import (
+	"slices"
+
+	"tidings/internal/env"
+)
+
+// maxPool bounds the members of a pool.
+const maxPool = 256
+
+// A pool holds what a node without a place, or a client, has heard of members.
+type pool struct {
+	members       []*Contact // members heard of, at most maxPool
+	namedBy       map[ID]ID  // the member that named each of them first
+	offer         *offer     // the leaf that a member offered last
+	maxDepthHeard int        // maximum depth that others said their leaves have
+	bootstraps    []*Contact // members found outside the network, such as from a list of the operator
+}
+
+// An offer is a leaf as one of its members describes it to a joining node.
+type offer struct {
+	depth   int
+	decided uint64
+	members []*Contact
+}
+
+// has reports whether an offer names a member.
+func (o *offer) has(c *Contact) bool {
+	return slices.ContainsFunc(o.members, func(m *Contact) bool { return m.ID == c.ID })
+}
+
+// clear forgets everything but the bootstrap members.
+func (pl *pool) clear() { *pl = pool{bootstraps: pl.bootstraps} }
+
+// add adds members that a member named, without the node itself.
+func (pl *pool) add(self, by ID, contacts []*Contact) {
+	if pl.namedBy == nil {
+		pl.namedBy = map[ID]ID{}
+	}
+	for _, c := range contacts {
+		if c.ID == self || !c.Member {
+			continue
+		}
+		i := slices.IndexFunc(pl.members, func(o *Contact) bool { return o.ID == c.ID })
+		switch {
+		case i >= 0:
+			pl.members[i] = c
+		case len(pl.members) < maxPool:
+			pl.members = append(pl.members, c)
+			pl.namedBy[c.ID] = by
+		}
+	}
+}
+
+// interleave orders members so that routes begin with members named by as many different peers
+// as possible: every peer gets one of its members in before any gets a second. Members of the
+// offered leaf get no second one.
+func (pl *pool) interleave(contacts []*Contact) {
+	named, turn := map[ID]int{}, map[ID]int{}
+	for _, c := range contacts {
+		by := pl.namedBy[c.ID]
+		if turn[c.ID] = named[by]; turn[c.ID] > 0 && pl.offer != nil && pl.offer.has(c) {
+			turn[c.ID] = maxPool
+		}
+		named[by]++
+	}
+	slices.SortStableFunc(contacts, func(a, b *Contact) int { return turn[a.ID] - turn[b.ID] })
+}
+
+// maxBootstraps bounds the remembered members through which the node could join.
+const maxBootstraps = 8
+
+// keepBootstraps remembers the members that were found outside the network, in the operator's
+// list or on the local network. They remain available to a node all of whose contacts are
+// liars.
+func (pl *pool) keepBootstraps(found []env.Peer) {
+	for _, c := range pl.members {
+		if len(pl.bootstraps) < maxBootstraps && !slices.ContainsFunc(pl.bootstraps, func(d *Contact) bool { return d.ID == c.ID }) &&
+			slices.ContainsFunc(found, func(p env.Peer) bool { return p.ID == c.Peer.ID }) {
+			pl.bootstraps = append(pl.bootstraps, c)
+		}
+	}
+}
