@@ -34,7 +34,7 @@ type channelList struct {
 func (l *channelList) List(ctx context.Context) (channels []proxy.Channel, err error) {
 	wait, cancel := context.WithTimeout(ctx, logReadTimeout)
 	defer cancel()
-	_, err = ask(wait, l.nodeLoop, func(answer func(struct{})) {
+	_, err = ask(wait, l, func(answer func(struct{})) {
 		pending := 1
 		readDone := func(feedtree.Document) {
 			if pending--; pending == 0 {

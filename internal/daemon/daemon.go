@@ -30,8 +30,7 @@
 //	err = d.Run(ctx) // until ctx ends and everything has stopped
 //
 // While the node runs, any goroutine may call Subscribe, Unsubscribe, Read, List and Status. Snapshot and
-// LedFeeds show its state. JoinGroup, LeaveGroup, PublishGroup, Place and Route use the layers below feeds;
-// messages of such groups go to Config.Deliver.
+// LedFeeds show its state. Route uses the layer below feeds.
 //
 // The package leaves the protocols to the layers, and leaves flags, signals and output for people to
 // cmd/tidings.
@@ -248,6 +247,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	var readers sync.WaitGroup
 	readers.Go(func() { d.serve(serving) })
+	readers.Go(func() { d.subscriptions.runLapses(serving) })
 	matching, stopMatching := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopMatching()
 	var matcher sync.WaitGroup

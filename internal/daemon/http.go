@@ -55,17 +55,12 @@ func (d *Daemon) HTTPAddr() net.Addr {
 	return d.http.Addr()
 }
 
-// serve serves readers until ctx ends. It also ends subscriptions that lapse.
+// serve serves readers until ctx ends.
 func (d *Daemon) serve(ctx context.Context) {
-	lapses := make(chan struct{})
-	go func() {
-		defer close(lapses)
-		d.subscriptions.runLapses(ctx)
-	}()
-	if d.http != nil {
-		if err := d.server.Serve(ctx, d.http); err != nil && ctx.Err() == nil {
-			d.log.Error("server for feed readers ended", "err", err)
-		}
+	if d.http == nil {
+		return
 	}
-	<-lapses
+	if err := d.server.Serve(ctx, d.http); err != nil && ctx.Err() == nil {
+		d.log.Error("server for feed readers ended", "err", err)
+	}
 }

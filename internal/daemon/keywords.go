@@ -109,7 +109,7 @@ func (k *keywords) run(ctx context.Context) {
 	k.publishCounts()
 	close(k.loaded)
 	_ = k.loop.Run(ctx, k) // it ends for no other reason than ctx
-	if n := k.missed.outstandingCount(); n > 0 {
+	if _, _, n := k.missed.counts(); n > 0 {
 		k.log.Warn("node stops before all articles were searched", "articles", n)
 	}
 }
@@ -240,6 +240,8 @@ func (k *keywords) do(ctx context.Context, f func()) error {
 	return err
 }
 
+func (k *keywords) ended() <-chan struct{} { return k.stopped }
+
 // idle reports that there are no keyword subscriptions. It is false while the store is being loaded.
 func (k *keywords) idle() bool {
 	select {
@@ -330,20 +332,4 @@ func (k *keywords) match(s feedtree.Subscription, item *feed.Item, lost func()) 
 	}
 	k.arrivals.add(a, now)
 	k.reflector.Receive(a, lost)
-}
-
-// askKeywords runs f on the keyword loop and returns the answer that f gives, perhaps later.
-func askKeywords[T any](ctx context.Context, k *keywords, f func(answer func(T))) (a T, err error) {
-	answers := make(chan T, 1)
-	if err := k.do(ctx, func() { f(func(a T) { answers <- a }) }); err != nil {
-		return a, err
-	}
-	select {
-	case a = <-answers:
-		return a, nil
-	case <-ctx.Done():
-		return a, ctx.Err()
-	case <-k.stopped:
-		return a, ErrStopped
-	}
 }

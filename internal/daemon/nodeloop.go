@@ -11,7 +11,6 @@ import (
 	"tidings/internal/node"
 	"tidings/internal/wire"
 	"tidings/overlay"
-	"tidings/overlay/scribe"
 	"tidings/proxy"
 )
 
@@ -96,11 +95,19 @@ func (n *nodeLoop) awaitNetwork(ctx context.Context) error {
 	}
 }
 
-// ask runs f on the loop and returns the answer that f gives, perhaps later, or an error if ctx or the node
-// ends before.
-func ask[T any](ctx context.Context, n *nodeLoop, f func(answer func(T))) (a T, err error) {
+// A caller runs functions on a loop. ended is closed when the loop has ended.
+type caller interface {
+	do(ctx context.Context, f func()) error
+	ended() <-chan struct{}
+}
+
+func (n *nodeLoop) ended() <-chan struct{} { return n.stopped }
+
+// ask runs f on a loop and returns the answer that f gives, perhaps later, or an error if ctx or the loop ends
+// before.
+func ask[T any](ctx context.Context, c caller, f func(answer func(T))) (a T, err error) {
 	answers := make(chan T, 1)
-	if err := n.do(ctx, func() { f(func(a T) { answers <- a }) }); err != nil {
+	if err := c.do(ctx, func() { f(func(a T) { answers <- a }) }); err != nil {
 		return a, err
 	}
 	select {
@@ -108,7 +115,7 @@ func ask[T any](ctx context.Context, n *nodeLoop, f func(answer func(T))) (a T, 
 		return a, nil
 	case <-ctx.Done():
 		return a, ctx.Err()
-	case <-n.stopped:
+	case <-c.ended():
 		return a, ErrStopped
 	}
 }
@@ -134,48 +141,6 @@ func (n *nodeLoop) Route(ctx context.Context, key overlay.ID, payload []byte) (o
 		return overlay.Receipt{}, fmt.Errorf("route %s: %w", key.Short(), err)
 	}
 	return o.receipt, nil
-}
-
-// JoinGroup joins a group, or changes the node's weight in it: the number of clients behind the node. Groups
-// are not remembered for the next start.
-func (n *nodeLoop) JoinGroup(ctx context.Context, group overlay.ID, weight int) error {
-	if err := n.do(ctx, func() { n.node.Scribe.Join(group, weight) }); err != nil {
-		return fmt.Errorf("subscribe to %s: %w", group.Short(), err)
-	}
-	return nil
-}
-
-// LeaveGroup leaves a group.
-func (n *nodeLoop) LeaveGroup(ctx context.Context, group overlay.ID) error {
-	if err := n.do(ctx, func() { n.node.Scribe.Leave(group) }); err != nil {
-		return fmt.Errorf("unsubscribe from %s: %w", group.Short(), err)
-	}
-	return nil
-}
-
-// Place returns the node's place in the tree of a group; ok is false if it has none.
-func (n *nodeLoop) Place(ctx context.Context, group overlay.ID) (p scribe.Place, ok bool, err error) {
-	if err := n.do(ctx, func() { p, ok = n.node.Scribe.Place(group) }); err != nil {
-		return p, false, fmt.Errorf("place in the tree of %s: %w", group.Short(), err)
-	}
-	return p, ok, nil
-}
-
-// PublishGroup sends a message of at most scribe.MaxPayload bytes to a group, and returns when the group's
-// root has it. The node need not be a member of the group. After an error, the message may still reach the
-// subscribers.
-func (n *nodeLoop) PublishGroup(ctx context.Context, group overlay.ID, payload []byte) error {
-	if len(payload) > scribe.MaxPayload {
-		return fmt.Errorf("publish to %s: the payload has %d bytes, and %d are allowed", group.Short(), len(payload), scribe.MaxPayload)
-	}
-	ok, err := ask(ctx, n, func(answer func(bool)) { n.node.Scribe.Publish(group, payload, answer) })
-	if err == nil && !ok {
-		err = ErrNoRoot
-	}
-	if err != nil {
-		return fmt.Errorf("publish to %s: %w", group.Short(), err)
-	}
-	return nil
 }
 
 // A LedFeed is a feed of which the node is the sequencer: the node polls it and numbers its new items.

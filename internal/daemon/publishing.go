@@ -52,7 +52,7 @@ func (b *publishing) Token() string { return b.token }
 func (b *publishing) Push(ctx context.Context, envelope []byte) (w proxy.PublishResult, err error) {
 	p, err := difference.OpenPublication(envelope)
 	if err != nil {
-		if _, lost := ask(ctx, b.nodeLoop, func(answer func(error)) { b.node.Feeds.Publish(envelope, answer) }); lost != nil { // feedtree refuses it, and shows it in the status
+		if _, lost := ask(ctx, b, func(answer func(error)) { b.node.Feeds.Publish(envelope, answer) }); lost != nil { // feedtree refuses it, and shows it in the status
 			return w, lost
 		}
 		return w, fmt.Errorf("%w: %w", proxy.ErrInvalidItem, err)
@@ -71,7 +71,7 @@ func (b *publishing) push(ctx context.Context, p *difference.Publication, sent f
 	if err := b.subscriptions.subscribeTentatively(ctx, p.URL); err != nil {
 		return w, err
 	}
-	failed, err := ask(ctx, b.nodeLoop, func(answer func(error)) {
+	failed, err := ask(ctx, b, func(answer func(error)) {
 		b.node.Feeds.Publish(p.Raw, answer)
 		sent()
 	})
@@ -114,7 +114,7 @@ func (b *publishing) Publisher(ctx context.Context, url string) (p proxy.Publish
 	if len(p.ClaimedKey) > 0 { // items of the claimed key are still unconfirmed here
 		provenance = feedtree.Unconfirmed
 	}
-	p.Items, err = ask(ctx, b.nodeLoop, func(answer func([]string)) {
+	p.Items, err = ask(ctx, b, func(answer func([]string)) {
 		b.node.Feeds.Read(b.key(url), func(doc feedtree.Document) {
 			items := []string{}
 			for _, e := range doc.Entries {
@@ -144,7 +144,7 @@ func (b *publishing) publisherForSigning(ctx context.Context, url string) (p pro
 	}
 	named, unnamed, unseen, err := b.keyAtOrigin(ctx, url)
 	if err != nil || len(named) == 0 { // the network may have learned the key meanwhile
-		if now, askErr := ask(ctx, b.nodeLoop, b.queryPublisher(url)); askErr == nil && len(now.Key) > 0 {
+		if now, askErr := ask(ctx, b, b.queryPublisher(url)); askErr == nil && len(now.Key) > 0 {
 			p, err = now, nil
 		}
 	}
@@ -194,7 +194,7 @@ func (b *publishing) awaitPublisher(ctx context.Context, url string) (p proxy.Pu
 	defer cancel()
 	for {
 		changed := b.subscriptions.changed(url)
-		if p, err = ask(ctx, b.nodeLoop, b.queryPublisher(url)); err != nil {
+		if p, err = ask(ctx, b, b.queryPublisher(url)); err != nil {
 			return p, asTimeout(err)
 		}
 		if len(p.Key) > 0 {

@@ -78,7 +78,7 @@ func (r *reading) window(ctx context.Context, url string) (proxy.Window, error) 
 	}
 	version, _ := r.subscriptions.version(url)
 	now := time.Now()
-	a, err := ask(ctx, r.nodeLoop, func(say func(answer)) {
+	a, err := ask(ctx, r, func(say func(answer)) {
 		r.readWindow(r.key(url), func(sub feedtree.Subscription, doc feedtree.Document) {
 			polls, told := pollStateOf(r.node, sub, now)
 			say(answer{doc, sub, polls, told})

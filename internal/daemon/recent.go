@@ -165,7 +165,7 @@ func (ws *watches) subscribedArticles(ctx context.Context, now time.Time) (artic
 		doc feedtree.Document
 	}
 	for _, s := range channels {
-		got, err := ask(ctx, ws.nodeLoop, func(answer func(read)) {
+		got, err := ask(ctx, ws, func(answer func(read)) {
 			ws.readWindow(s.Key, func(s feedtree.Subscription, doc feedtree.Document) { answer(read{s, doc}) })
 		})
 		if err != nil {

@@ -264,7 +264,7 @@ func (s *subscriptions) unsubscribe(ctx context.Context, url string, mayEnd func
 // change makes a change of a feed's record, and returns when it is durable or has failed. If ctx ends before,
 // the change may still be made.
 func (s *subscriptions) change(ctx context.Context, url string, c change) error {
-	failed, err := ask(ctx, s.nodeLoop, func(answer func(error)) { s.enqueue(url, c, answer) })
+	failed, err := ask(ctx, s, func(answer func(error)) { s.enqueue(url, c, answer) })
 	return cmp.Or(failed, err)
 }
 

@@ -96,7 +96,7 @@ func (k *keywords) subscribe(ctx context.Context, text string, articles func() [
 		number cobra.SubscriptionID
 		err    error
 	}
-	a, err := askKeywords(ctx, k, func(say func(answer)) {
+	a, err := ask(ctx, k, func(say func(answer)) {
 		k.reflector.Subscribe(text, articles(), func(n cobra.SubscriptionID, err error) { say(answer{n, err}) })
 		k.publishCounts()
 	})
@@ -105,7 +105,7 @@ func (k *keywords) subscribe(ctx context.Context, text string, articles func() [
 
 // unsubscribe returns when a subscription has been removed from the store.
 func (k *keywords) unsubscribe(ctx context.Context, number cobra.SubscriptionID) error {
-	failed, err := askKeywords(ctx, k, func(say func(error)) { k.reflector.Unsubscribe(number, say) })
+	failed, err := ask(ctx, k, func(say func(error)) { k.reflector.Unsubscribe(number, say) })
 	return cmp.Or(err, failed)
 }
 
