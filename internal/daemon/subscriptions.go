@@ -19,9 +19,9 @@ import (
 	"tidings/proxy"
 )
 
-// subscriptions is what the readers of this node follow. It has one record per feed. The truth on the disk is
+// subscriptions owns what the readers of this node follow. It has one record per feed. The truth on the disk is
 // feedtree's record of the subscription, which only this component writes. The time at which the user
-// unsubscribed counts only if there is no such record.
+// unsubscribed counts only if there is no such record, or only a tentative one.
 //
 // The changes of one feed are made one after the other: each begins when the one before it is durable or has
 // failed. So a change never sees a state that a crash could undo, and the last request decides. The loop makes
