@@ -190,7 +190,7 @@ func TestDoubtedKeyIsAProblem(t *testing.T) {
 		{feedtree.Subscription{Publisher: is, Seen: key(3), SeenAt: at}, stateKeyChanged, []string{"web server named the key " + difference.Fingerprint(key(3))}},
 	} {
 		shown := proxy.Channel{URL: "https://a/", State: proxy.StateOK, Publisher: difference.Fingerprint(is.Key)}
-		(&Daemon{}).addKeyState(&shown, c.of)
+		addKeyState(&shown, c.of)
 		if shown.State != c.state || (shown.Error == "") != (c.says == nil) || (shown.Do == "") != (c.says == nil) {
 			t.Errorf("%+v: %+v", c.of, shown)
 		}

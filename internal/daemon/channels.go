@@ -13,6 +13,8 @@ import (
 	"tidings/corona/coronapb"
 	"tidings/difference"
 	"tidings/feedtree"
+	"tidings/internal/node"
+	"tidings/internal/store"
 	"tidings/overlay"
 	"tidings/proxy"
 )
@@ -21,31 +23,38 @@ import (
 // come from their logs. After the timeout the list shows what is known.
 const logReadTimeout = 2 * time.Second
 
+// channelList lists the subscriptions with what this node knows of their polls and publishers.
+type channelList struct {
+	*nodeLoop
+	disk         *store.Disk
+	allowPrivate bool // the node may poll origins on private addresses
+}
+
 // List returns all subscriptions; see proxy.Subscriptions.
-func (d *Daemon) List(ctx context.Context) (channels []proxy.Channel, err error) {
+func (l *channelList) List(ctx context.Context) (channels []proxy.Channel, err error) {
 	wait, cancel := context.WithTimeout(ctx, logReadTimeout)
 	defer cancel()
-	_, err = ask(wait, d, func(answer func(struct{})) {
+	_, err = ask(wait, l, func(answer func(struct{})) {
 		pending := 1
 		readDone := func(feedtree.Document) {
 			if pending--; pending == 0 {
 				answer(struct{}{})
 			}
 		}
-		for _, s := range d.node.Feeds.Subscriptions() {
+		for _, s := range l.node.Feeds.Subscriptions() {
 			if s.Version == 0 {
 				pending++
-				d.node.Feeds.Read(s.Key, readDone)
+				l.node.Feeds.Read(s.Key, readDone)
 			}
 		}
 		readDone(feedtree.Document{})
 	})
 	if err == nil || wait.Err() != nil {
-		failing := d.disk.Stats().Failing
-		err = d.do(ctx, func() {
-			cut := d.cutOff()
-			for _, s := range d.node.Feeds.Subscriptions() {
-				channels = append(channels, withStoreError(withCutOff(d.channelOf(s), s, cut), failing))
+		failing := l.disk.Stats().Failing
+		err = l.do(ctx, func() {
+			cut := cutOff(l.node)
+			for _, s := range l.node.Feeds.Subscriptions() {
+				channels = append(channels, withStoreError(withCutOff(l.channelOf(s), s, cut), failing))
 			}
 		})
 	}
@@ -66,13 +75,13 @@ func withStoreError(c proxy.Channel, failing string) proxy.Channel {
 }
 
 // channelOf returns a subscription as lists show it.
-func (d *Daemon) channelOf(s feedtree.Subscription) (c proxy.Channel) {
+func (l *channelList) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 	c = proxy.Channel{
 		URL: s.URL, Key: s.Key.String(), Title: s.Title, Kind: proxy.KindOf(s.URL), Items: s.Items, State: proxy.StateNew,
 		Since: proxy.OptionalTime(s.Since), Auto: attributesOf(s).Auto, Subscribers: s.Weight,
 	}
 	if s.Items > 0 {
-		c.Provenance, c.State, c.Newest = feedtree.Single, proxy.StateOK, proxy.OptionalTime(d.node.Feeds.Newest(s.Key))
+		c.Provenance, c.State, c.Newest = feedtree.Single, proxy.StateOK, proxy.OptionalTime(l.node.Feeds.Newest(s.Key))
 	}
 	a := attributesOf(s)
 	c.MinProvenance, c.Tags, c.Title, c.Site = a.RequiredProvenance, a.Tags, cmp.Or(s.Title, a.Title), cmp.Or(s.Link, a.Site)
@@ -83,13 +92,13 @@ func (d *Daemon) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 			c.Provenance = feedtree.ByPublisher
 		}
 	}
-	if v, ok := d.node.Owners.View(s.Key); ok && v.Epoch != nil {
+	if v, ok := l.node.Owners.View(s.Key); ok && v.Epoch != nil {
 		c.Owners, c.Pollers = len(v.Epoch.Owners), 1
 		c.Subscribers = max(c.Subscribers, v.Weight)
 	}
-	defer d.addKeyState(&c, s)
+	defer addKeyState(&c, s)
 	defer addMissing(&c, s)
-	polls, known := d.pollStateOf(s, time.Now())
+	polls, known := pollStateOf(l.node, s, time.Now())
 	if !known {
 		return c
 	}
@@ -100,16 +109,16 @@ func (d *Daemon) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 		c.Pollers = 0
 	}
 	if polls.Kind != coronapb.State_OK {
-		c.Do = remedy(c.URL, c.State, d.config.AllowPrivateOrigins)
+		c.Do = remedy(c.URL, c.State, l.allowPrivate)
 	}
-	d.addSlot(&c, s.Key, &polls)
+	l.addSlot(&c, s.Key, &polls)
 	c.LastPoll, c.NextPoll = proxy.OptionalTime(polls.Polled), proxy.OptionalTime(polls.Next)
-	c.Level = pollingLevel(polls.State, d.node.Overlay.Count(0))
+	c.Level = pollingLevel(polls.State, l.node.Overlay.Count(0))
 	if polls.Budget > 0 {
 		c.Budget = &polls.Budget
 	}
 	if polls.Kind == coronapb.State_OK {
-		c.DetectionExpectedS = d.expectedDetection(polls)
+		c.DetectionExpectedS = l.expectedDetection(polls)
 	}
 	if polls.polledHere {
 		c.Polls, c.Pollers = true, 1
@@ -125,7 +134,7 @@ func (d *Daemon) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 const stateKeyChanged = "key changed"
 
 // addKeyState adds a warning about another key, as loud as ssh's about a changed host key.
-func (d *Daemon) addKeyState(c *proxy.Channel, s feedtree.Subscription) {
+func addKeyState(c *proxy.Channel, s feedtree.Subscription) {
 	if s.Publisher == nil {
 		return
 	}
@@ -205,12 +214,12 @@ func addMissing(c *proxy.Channel, s feedtree.Subscription) {
 }
 
 // addSlot adds this node's own part in the polls of a channel.
-func (d *Daemon) addSlot(c *proxy.Channel, key overlay.ID, p *pollState) {
-	slot, ok := d.node.Corona.Slot(key)
+func (l *channelList) addSlot(c *proxy.Channel, key overlay.ID, p *pollState) {
+	slot, ok := l.node.Corona.Slot(key)
 	if !ok {
 		return
 	}
-	if c.Polls = true; d.dataDir.network.Wedge == "rank" {
+	if c.Polls = true; l.network.Wedge == "rank" {
 		c.Rank = &slot.Rank // assignments by polling level have no ranks
 	}
 	c.PhaseS = new(slot.Phase.Seconds())
@@ -241,9 +250,9 @@ func pollingLevel(s corona.State, members int) *float64 {
 }
 
 // expectedDetection returns the mean time from a change to the next poll, in seconds.
-func (d *Daemon) expectedDetection(p pollState) *float64 {
+func (l *channelList) expectedDetection(p pollState) *float64 {
 	switch {
-	case p.Interval > 0 && p.Pollers > 1 && d.dataDir.network.Phases != "even":
+	case p.Interval > 0 && p.Pollers > 1 && l.network.Phases != "even":
 		return new(p.Interval.Seconds() / float64(p.Pollers+1))
 	case p.Interval > 0 && p.Pollers > 0:
 		return new(p.Interval.Seconds() / float64(2*p.Pollers))
@@ -266,10 +275,10 @@ type pollState struct {
 const pollerGoneText = "the node that polled this feed is gone: another one takes over"
 
 // pollStateOf returns the state of a feed's polls; ok is false if no node has reported any yet.
-func (d *Daemon) pollStateOf(s feedtree.Subscription, now time.Time) (p pollState, ok bool) {
-	polled, leads := d.node.Corona.View(s.Key)
+func pollStateOf(n *node.Node, s feedtree.Subscription, now time.Time) (p pollState, ok bool) {
+	polled, leads := n.Corona.View(s.Key)
 	reported, err := corona.ParseState(s.State)
-	recorded, known := corona.NotedState(d.node.Owners.Note(s.Key))
+	recorded, known := corona.NotedState(n.Owners.Note(s.Key))
 	switch {
 	case leads:
 		p.State, p.leads = polled.State, true
@@ -281,7 +290,7 @@ func (d *Daemon) pollStateOf(s feedtree.Subscription, now time.Time) (p pollStat
 	default:
 		return p, false
 	}
-	if own, ok := d.node.Corona.Alone(s.Key); ok {
+	if own, ok := n.Corona.Alone(s.Key); ok {
 		return p.withOwnPolls(own, s.Heard), true
 	}
 	if !p.Polled.IsZero() && !p.Next.IsZero() {
@@ -290,7 +299,7 @@ func (d *Daemon) pollStateOf(s feedtree.Subscription, now time.Time) (p pollStat
 	if p.leads {
 		return p, true
 	}
-	aliveUntil, gone := d.pollerStatus(s, now)
+	aliveUntil, gone := pollerStatus(n, s, now)
 	if p.State = p.Projected(now, aliveUntil); gone {
 		p.pollerGone = true
 		p.Next, p.Why = time.Time{}, pollerGoneText
@@ -318,9 +327,9 @@ func (p pollState) withOwnPolls(own corona.State, heard time.Time) pollState {
 // pollerStatus returns until when the poller of a feed is known to have been alive, and whether it is known
 // to be gone. A node knows which members of its own leaf live; of others it knows only when they last signed
 // something.
-func (d *Daemon) pollerStatus(s feedtree.Subscription, now time.Time) (aliveUntil time.Time, gone bool) {
-	v, ok := d.node.Owners.View(s.Key)
-	o := d.node.Overlay
+func pollerStatus(n *node.Node, s feedtree.Subscription, now time.Time) (aliveUntil time.Time, gone bool) {
+	v, ok := n.Owners.View(s.Key)
+	o := n.Overlay
 	if !ok || v.Epoch == nil || o.State() != overlay.Active {
 		return s.Confirmed, false
 	}

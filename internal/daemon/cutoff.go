@@ -6,6 +6,7 @@ import (
 
 	"tidings/corona/coronapb"
 	"tidings/feedtree"
+	"tidings/internal/node"
 	"tidings/proxy"
 )
 
@@ -57,8 +58,8 @@ func withCutOff(c proxy.Channel, s feedtree.Subscription, cut *feedtree.CutOff) 
 
 // cutOff returns since when the node has had no contact with others; nil: it has contact. It is called on the
 // loop.
-func (d *Daemon) cutOff() *feedtree.CutOff {
-	if c, ok := d.node.Feeds.CutOff(); ok {
+func cutOff(n *node.Node) *feedtree.CutOff {
+	if c, ok := n.Feeds.CutOff(); ok {
 		return &c
 	}
 	return nil

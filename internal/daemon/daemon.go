@@ -30,8 +30,7 @@
 //	err = d.Run(ctx) // until ctx ends and everything has stopped
 //
 // While the node runs, any goroutine may call Subscribe, Unsubscribe, Read, List and Status. Snapshot and
-// LedFeeds show its state. JoinGroup, LeaveGroup, PublishGroup, Place and Route use the layers below feeds;
-// messages of such groups go to Config.Deliver.
+// LedFeeds show its state. Route uses the layer below feeds.
 //
 // The package leaves the protocols to the layers, and leaves flags, signals and output for people to
 // cmd/tidings.
@@ -54,7 +53,6 @@ import (
 	"tidings/feedtree"
 	"tidings/internal/env"
 	"tidings/internal/fetch"
-	"tidings/internal/loop"
 	"tidings/internal/node"
 	"tidings/internal/store"
 	"tidings/internal/wire"
@@ -68,30 +66,36 @@ import (
 // sent while libp2p closes.
 const leaveTimeout = 11 * time.Second
 
-// A Daemon is one node in the real world. Its methods may be called from any goroutine.
+// A Daemon is one node in the real world. Its methods may be called from any goroutine. It takes them from its
+// components, each of which uses only those above it in this list.
 type Daemon struct {
-	config        Config
-	log           *slog.Logger
-	dataDir       *dataDir
-	loop          *loop.Loop
-	disk          *store.Disk
-	host          *libp2p.Host
-	fetch         *fetch.Client
-	http          net.Listener  // nil: readers are not served
-	server        *proxy.Server // nil: readers are not served
-	readIndex     *readIndex    // answers readers without asking the loop
-	opened        time.Time
-	closed        sync.Once
-	keywords      *keywords
-	publishQueues publishQueues
-	damage        storeDamage // the loop owns its count until joined is closed
+	*nodeLoop
+	copies *documentCopies
+	*subscriptions
+	*reading
+	*publishing
+	keywords *keywords
+	*watches
+	*channelList
+	*status
 
-	node         *node.Node         // owned by the loop; set when joined is closed
-	unsubscribed *unsubscribedFeeds // owned by the loop; set when joined is closed
-	pending      pendingChanges     // owned by the loop
-	joined       chan struct{}      // closed when the network is known and node is set
-	stopped      chan struct{}      // closed when the loop has ended
+	config  Config
+	log     *slog.Logger
+	dataDir *dataDir
+	disk    *store.Disk
+	host    *libp2p.Host
+	fetch   *fetch.Client
+	http    net.Listener  // nil: readers are not served
+	server  *proxy.Server // nil: readers are not served
+	damage  storeDamage
+	closed  sync.Once
 }
+
+var (
+	_ proxy.Subscriptions = (*Daemon)(nil)
+	_ proxy.Keywords      = (*Daemon)(nil)
+	_ proxy.Publishing    = (*Daemon)(nil)
+)
 
 // Open opens the node of a data directory, which may be new. The node listens, and does nothing else until
 // Run. The caller closes a node that it never runs.
@@ -100,15 +104,7 @@ func Open(c Config) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Daemon{
-		config:    c,
-		log:       c.Log,
-		loop:      loop.New(loop.Config{}),
-		readIndex: newReadIndex(),
-		opened:    time.Now(),
-		joined:    make(chan struct{}),
-		stopped:   make(chan struct{}),
-	}
+	d := &Daemon{nodeLoop: newNodeLoop(), config: c, log: c.Log}
 	if err := makeDir(c.Dir); err != nil {
 		return nil, fileError(c.Dir, err)
 	}
@@ -122,15 +118,11 @@ func Open(c Config) (*Daemon, error) {
 		return nil, errors.Join(fileError(c.Dir, err), d.disk.Close())
 	}
 	if c.Filter {
-		d.keywords.recent.arrivals.maxAge = recentAge
+		d.keywords.arrivals.maxAge = recentAge
 	}
 	d.keywords.missed.read = func(key overlay.ID, then func(feedtree.Document)) {
 		d.loop.Deliver(func() { // only a node that has reported items reads them again, so node is set
-			d.node.Feeds.Read(key, func(doc feedtree.Document) {
-				s, _ := d.node.Feeds.Subscription(key)
-				doc.Entries = withRequiredProvenance(s, doc.Entries)
-				then(doc)
-			})
+			d.readWindow(key, func(_ feedtree.Subscription, doc feedtree.Document) { then(doc) })
 		})
 	}
 	if err := d.open(); err != nil {
@@ -212,8 +204,21 @@ func (d *Daemon) open() (err error) {
 		}
 		return err
 	}
+	d.assemble()
 	d.openServer()
 	return nil
+}
+
+// assemble makes the components.
+func (d *Daemon) assemble() {
+	c, n := d.config, d.nodeLoop
+	d.copies = newDocumentCopies()
+	d.subscriptions = newSubscriptions(n, d.disk, d.copies, d.log)
+	d.reading = &reading{n, d.subscriptions, d.copies, d.fetch, c.AllowPrivateOrigins}
+	d.publishing = &publishing{nodeLoop: n, subscriptions: d.subscriptions, reading: d.reading, signer: c.Signer, token: d.dataDir.publishToken, log: d.log}
+	d.watches = &watches{nodeLoop: n, keywords: d.keywords, filter: c.Filter, slot: make(chan struct{}, 1)}
+	d.channelList = &channelList{n, d.disk, c.AllowPrivateOrigins}
+	d.status = &status{n, c, d.dataDir, d.host, d.disk, d.http, &d.damage, d.channelList, d.keywords, d.log}
 }
 
 // answered passes an origin's answer to the node on its loop.
@@ -242,6 +247,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	var readers sync.WaitGroup
 	readers.Go(func() { d.serve(serving) })
+	readers.Go(func() { d.subscriptions.runLapses(serving) })
 	matching, stopMatching := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopMatching()
 	var matcher sync.WaitGroup
@@ -298,12 +304,9 @@ func (d *Daemon) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if d.unsubscribed, err = loadUnsubscribed(d.disk); err != nil {
+	d.network = d.dataDir.network
+	if d.damage.subscriptions, err = d.subscriptions.load(d.node.Feeds); err != nil {
 		return err
-	}
-	for _, s := range d.node.Feeds.Subscriptions() {
-		d.readIndex.add(s.URL, s.Key, attributesOf(s))
-		d.damage.subscriptions++
 	}
 	if f, ok := d.damage.finding(d.config.Dir); ok {
 		d.log.Warn("store is damaged", "details", f.What, "remedy", f.Do)
@@ -338,11 +341,11 @@ func (d *Daemon) drive(ctx context.Context) error {
 	parts.Go(func() { hostEnded <- d.host.Run(hosting, d.events()) })
 	parts.Go(func() { _ = d.fetch.Run(looping) }) // it ends for no other reason than looping
 	if d.config.Signer != nil {
-		parts.Go(func() { d.publishHeartbeats(looping) })
+		parts.Go(func() { d.publishing.runHeartbeats(looping) })
 	}
 	watching, stopWatching := context.WithCancel(ctx) // ends before the node leaves
 	defer stopWatching()
-	parts.Go(func() { d.runJournal(watching) })
+	parts.Go(func() { d.status.runJournal(watching) })
 
 	var err error
 	select {
@@ -361,42 +364,6 @@ func (d *Daemon) drive(ctx context.Context) error {
 	return err
 }
 
-// events returns the callbacks that pass the host's events to the node on its loop.
-func (d *Daemon) events() libp2p.Events {
-	return libp2p.Events{
-		Receive: func(from env.PeerID, class env.Class, frame []byte) bool {
-			call := func() { d.receive(from, frame) }
-			if class == env.Control && overlay.Urgent(frame) && d.loop.PostUrgent(call) {
-				return true
-			}
-			return d.loop.Post(class, call)
-		},
-		Found: func(p env.Peer) {
-			d.loop.Post(env.Control, func() { d.node.Found(p) })
-		},
-		Reachable: func(addrs []string) { // a rare event that is not repeated, so it is never dropped
-			d.loop.Deliver(func() { d.node.Reachable(addrs) })
-		},
-		AddressesChanged: func() { // likewise
-			d.loop.Deliver(func() { d.node.Moved() })
-		},
-		PeerDown: func(id env.PeerID) {
-			d.loop.Post(env.Control, func() { d.node.PeerDown(id) })
-		},
-		Useful: func(ids []env.PeerID, then func([]bool)) bool {
-			return d.loop.Post(env.Control, func() { then(d.node.Useful(ids)) })
-		},
-	}
-}
-
-// receive gives a frame to the node, and blames the peer if the frame breaks the protocol.
-func (d *Daemon) receive(from env.PeerID, frame []byte) {
-	if err := d.node.Receive(from, frame); err != nil {
-		d.log.Debug("invalid frame from a peer dropped", "peer", libp2p.PeerIDString(from), "err", err)
-		d.host.Blame(from)
-	}
-}
-
 // leave takes the node out of its network in good order.
 func (d *Daemon) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
@@ -413,4 +380,14 @@ func (d *Daemon) leave(ctx context.Context) {
 	if err != nil {
 		d.log.Warn("node could not leave its network in good order", "err", err)
 	}
+}
+
+// Require makes a subscription show only items of a provenance; see proxy.Publishing.
+func (d *Daemon) Require(ctx context.Context, url, required string) error {
+	if required == proxy.ProvenanceAny {
+		required = ""
+	}
+	err := d.subscriptions.edit(ctx, url, func(a *attributes) { a.RequiredProvenance = required })
+	d.watches.forget(url) // articles with any provenance may have arrived
+	return err
 }

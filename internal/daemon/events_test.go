@@ -4,14 +4,13 @@ import (
 	"testing"
 
 	"tidings/internal/env"
-	"tidings/internal/loop"
 	"tidings/internal/wire"
 	"tidings/overlay/overlaypb"
 )
 
 // Frames wait in the queue of their class. Frames of the failure detector are urgent.
 func TestFramesWaitInTheirClass(t *testing.T) {
-	d := &Daemon{loop: loop.New(loop.Config{})}
+	d := &Daemon{nodeLoop: newNodeLoop()}
 	receive := d.events().Receive
 	probe := wire.AppendFrame(nil, wire.Overlay, &overlaypb.Message{Body: &overlaypb.Message_Probe{Probe: &overlaypb.Probe{}}})
 	route := wire.AppendFrame(nil, wire.Overlay, &overlaypb.Message{Body: &overlaypb.Message_Route{Route: &overlaypb.Route{}}})

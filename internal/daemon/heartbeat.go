@@ -10,22 +10,22 @@ import (
 // heartbeatCheckInterval is the time between two checks whether a feed published here is due for a heartbeat.
 const heartbeatCheckInterval = time.Second
 
-// publishHeartbeats publishes a heartbeat for each feed of the node's signer, once in a heartbeat interval.
+// runHeartbeats publishes a heartbeat for each feed of the node's signer, once in a heartbeat interval.
 // If a feed has none for two intervals, other nodes assume that its publisher is gone. A failed heartbeat is
 // tried again after a quarter of the interval.
-func (d *Daemon) publishHeartbeats(ctx context.Context) {
+func (b *publishing) runHeartbeats(ctx context.Context) {
 	tick := time.NewTicker(heartbeatCheckInterval)
 	defer tick.Stop()
 	tried := map[string]time.Time{}
 	for {
-		for url, accepted := range d.config.Signer.Feeds() {
-			interval, err := d.heartbeatInterval(ctx, url)
+		for url, accepted := range b.signer.Feeds() {
+			interval, err := b.heartbeatInterval(ctx, url)
 			if err != nil || time.Since(tried[url]) < interval/4 {
 				continue
 			}
 			tried[url] = time.Now()
-			if err := d.publishHeartbeat(ctx, url, accepted, interval*3/4); err != nil && ctx.Err() == nil {
-				d.log.Warn("heartbeat for a published feed failed", "url", url, "err", err)
+			if err := b.publishHeartbeat(ctx, url, accepted, interval*3/4); err != nil && ctx.Err() == nil {
+				b.log.Warn("heartbeat for a published feed failed", "url", url, "err", err)
 			}
 		}
 		select {
@@ -37,10 +37,10 @@ func (d *Daemon) publishHeartbeats(ctx context.Context) {
 }
 
 // heartbeatInterval returns the heartbeat interval of a feed: its publisher's, or else the network's.
-func (d *Daemon) heartbeatInterval(ctx context.Context, url string) (interval time.Duration, err error) {
-	err = d.do(ctx, func() {
-		interval = d.dataDir.network.BeatInterval
-		if s, ok := d.node.Feeds.Subscription(d.key(url)); ok && s.Publisher != nil && s.Publisher.Beat > 0 {
+func (b *publishing) heartbeatInterval(ctx context.Context, url string) (interval time.Duration, err error) {
+	err = b.do(ctx, func() {
+		interval = b.network.BeatInterval
+		if s, ok := b.node.Feeds.Subscription(b.key(url)); ok && s.Publisher != nil && s.Publisher.Beat > 0 {
 			interval = s.Publisher.Beat
 		}
 	})
@@ -50,28 +50,28 @@ func (d *Daemon) heartbeatInterval(ctx context.Context, url string) (interval ti
 // publishHeartbeat publishes a heartbeat, unless something was pushed within minSilence. accepted says that the
 // network has accepted items of the feed, so it knows the feed's key; if this node does not know the key yet,
 // it waits. A first item that was never accepted is pushed again.
-func (d *Daemon) publishHeartbeat(ctx context.Context, url string, accepted bool, minSilence time.Duration) error {
-	turn, err := d.publishQueues.begin(ctx, url)
+func (b *publishing) publishHeartbeat(ctx context.Context, url string, accepted bool, minSilence time.Duration) error {
+	turn, err := b.queues.begin(ctx, url)
 	if err != nil {
 		return err
 	}
 	defer turn.end()
-	if _, signed := d.config.Signer.Feeds()[url]; !signed || d.publishQueues.sinceLastPush(url) < minSilence {
+	if _, signed := b.signer.Feeds()[url]; !signed || b.queues.sinceLastPush(url) < minSilence {
 		return nil // the first item was refused meanwhile, or a heartbeat is not due yet
 	}
 	// What is signed already goes out even if the origin cannot be read.
-	if err := d.subscribeTentatively(ctx, url); err != nil {
+	if err := b.subscriptions.subscribeTentatively(ctx, url); err != nil {
 		return err
 	}
-	p, err := d.awaitPublisher(ctx, url)
+	p, err := b.awaitPublisher(ctx, url)
 	if err != nil || accepted && len(p.Key) == 0 {
 		return err
 	}
-	if err := d.checkKey(&p); err != nil {
+	if err := b.checkKey(&p); err != nil {
 		return err
 	}
 	var head feed.Hash
 	copy(head[:], p.Head)
 	seq, head := turn.predecessor(p.Seq, head)
-	return d.config.Signer.PushHeartbeat(url, seq, head, time.Now(), func(envelope []byte) error { return d.pushSigned(ctx, url, envelope, turn, nil) })
+	return b.signer.PushHeartbeat(url, seq, head, time.Now(), func(envelope []byte) error { return b.pushSigned(ctx, url, envelope, turn, nil) })
 }

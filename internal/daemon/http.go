@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"net"
-	"time"
 
 	"tidings/proxy"
 )
@@ -36,7 +35,7 @@ func (d *Daemon) openServer() {
 		Filter:          d.config.Filter,
 		MaxArticles:     d.config.KeywordItems,
 		Publishing:      d,
-		Metrics:         metrics{d}.handler(),
+		Metrics:         metrics{d.status, d.fetch}.handler(),
 		Notice:          d.config.Notice,
 		Version:         d.config.Version,
 		Log:             d.log,
@@ -44,7 +43,7 @@ func (d *Daemon) openServer() {
 	d.saveTokenCopy()
 }
 
-// Entrance returns an address that opens the pages in a browser once. base is the URL at which readers reach
+// OpenURL returns an address that opens the pages in a browser once. base is the URL at which readers reach
 // the node.
 func (d *Daemon) OpenURL(base string) string { return d.server.OpenURL(base) }
 
@@ -56,40 +55,12 @@ func (d *Daemon) HTTPAddr() net.Addr {
 	return d.http.Addr()
 }
 
-// serve serves readers until ctx ends. It also ends subscriptions that lapse.
+// serve serves readers until ctx ends.
 func (d *Daemon) serve(ctx context.Context) {
-	lapses := make(chan struct{})
-	go func() {
-		defer close(lapses)
-		d.runLapses(ctx)
-	}()
-	if d.http != nil {
-		if err := d.server.Serve(ctx, d.http); err != nil && ctx.Err() == nil {
-			d.log.Error("server for feed readers ended", "err", err)
-		}
+	if d.http == nil {
+		return
 	}
-	<-lapses
-}
-
-// runLapses ends lapsed subscriptions until ctx ends.
-func (d *Daemon) runLapses(ctx context.Context) {
-	tick := time.NewTicker(lapseCheckInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-		d.endLapsed(ctx, time.Now())
-	}
-}
-
-// endLapsed ends the subscriptions that have lapsed by now. Reading such a feed subscribes again.
-func (d *Daemon) endLapsed(ctx context.Context, now time.Time) {
-	for _, url := range d.readIndex.lapsed(now) {
-		if err := d.unsubscribe(ctx, url, isTemporary); err == nil {
-			d.log.Info("subscription lapsed, because nobody read it for 30 days, or nothing could be published", "url", url)
-		}
+	if err := d.server.Serve(ctx, d.http); err != nil && ctx.Err() == nil {
+		d.log.Error("server for feed readers ended", "err", err)
 	}
 }

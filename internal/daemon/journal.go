@@ -66,8 +66,8 @@ func (j *journal) stores(failures uint64, why string, now time.Time) {
 }
 
 // runJournal keeps a journal until ctx ends.
-func (d *Daemon) runJournal(ctx context.Context) {
-	j := journal{log: d.log}
+func (st *status) runJournal(ctx context.Context) {
+	j := journal{log: st.log}
 	check := time.NewTicker(journalEvery)
 	defer check.Stop()
 	for {
@@ -76,13 +76,13 @@ func (d *Daemon) runJournal(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		own, keywords := d.disk.Stats(), d.keywords.disk.Stats()
+		own, keywords := st.disk.Stats(), st.keywords.disk.Stats()
 		why := own.Failing
 		if why == "" {
 			why = keywords.Failing
 		}
 		j.stores(own.Failed+keywords.Failed, why, time.Now())
-		if s, err := d.Snapshot(ctx); err == nil {
+		if s, err := st.Snapshot(ctx); err == nil {
 			j.network(s)
 		}
 	}

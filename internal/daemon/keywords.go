@@ -36,11 +36,8 @@ type keywords struct {
 	// The reflector is owned by the loop.
 	reflector *cobra.Reflector
 
-	recent recent
-	missed missedArticles
-	// watchSlot has room for one Watch at a time, so that concurrent requests for one query share a
-	// subscription.
-	watchSlot       chan struct{}
+	arrivals        arrivals
+	missed          missedArticles
 	restoredText    string         // what was restored of a damaged or lost store; "": nothing was
 	memoryShare     func() float64 // share of the memory limit in use, 0 to 1; tests replace it
 	memoryCheckedAt time.Time      // when memoryShare was last called; owned by the loop
@@ -75,9 +72,9 @@ func openKeywords(path string, config cobra.Config, log *slog.Logger) (*keywords
 		loop:   loop.New(loop.Config{Bulk: maxWaitingArticles}),
 		log:    log,
 		config: config, missed: missedArticles{delay: retryDelay}, memoryShare: memoryInUse,
-		watchSlot: make(chan struct{}, 1), loaded: make(chan struct{}), stopped: make(chan struct{}),
+		loaded: make(chan struct{}), stopped: make(chan struct{}),
 	}
-	k.recent.arrivals.completeSince, k.recent.arrivals.maxAge = time.Now(), arrivalMaxAge
+	k.arrivals.completeSince, k.arrivals.maxAge = time.Now(), arrivalMaxAge
 	_, statErr := os.Stat(path) // if it does not exist, the node is new and lost nothing
 	subscriptions, numbers := cobra.IrreplaceableKeys()
 	disk, err := store.Open(path, k.loop.Deliver, store.SecondCopy{Prefix: []string{subscriptions}, Lazy: []string{numbers}})
@@ -112,7 +109,7 @@ func (k *keywords) run(ctx context.Context) {
 	k.publishCounts()
 	close(k.loaded)
 	_ = k.loop.Run(ctx, k) // it ends for no other reason than ctx
-	if n := k.missed.outstandingCount(); n > 0 {
+	if _, _, n := k.missed.counts(); n > 0 {
 		k.log.Warn("node stops before all articles were searched", "articles", n)
 	}
 }
@@ -132,7 +129,7 @@ func (k *keywords) Run(now time.Time) (next time.Time) {
 		share := k.memoryShare()
 		k.reflector.SetMemoryUse(share)
 		if share >= highMemoryShare {
-			k.recent.arrivals.clear(now)
+			k.arrivals.clear(now)
 		}
 	}
 	next = k.reflector.Run(now)
@@ -243,6 +240,8 @@ func (k *keywords) do(ctx context.Context, f func()) error {
 	return err
 }
 
+func (k *keywords) ended() <-chan struct{} { return k.stopped }
+
 // idle reports that there are no keyword subscriptions. It is false while the store is being loaded.
 func (k *keywords) idle() bool {
 	select {
@@ -331,22 +330,6 @@ func (k *keywords) match(s feedtree.Subscription, item *feed.Item, lost func()) 
 	if now.Sub(arrivalTime(a, now)) > recentAge {
 		return // the backlog of a new subscription
 	}
-	k.recent.arrivals.add(a, now)
+	k.arrivals.add(a, now)
 	k.reflector.Receive(a, lost)
-}
-
-// askKeywords runs f on the keyword loop and returns the answer that f gives, perhaps later.
-func askKeywords[T any](ctx context.Context, k *keywords, f func(answer func(T))) (a T, err error) {
-	answers := make(chan T, 1)
-	if err := k.do(ctx, func() { f(func(a T) { answers <- a }) }); err != nil {
-		return a, err
-	}
-	select {
-	case a = <-answers:
-		return a, nil
-	case <-ctx.Done():
-		return a, ctx.Err()
-	case <-k.stopped:
-		return a, ErrStopped
-	}
 }

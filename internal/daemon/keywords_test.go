@@ -105,7 +105,7 @@ func TestBurstOfArticlesIsBounded(t *testing.T) {
 	}
 	k.addItems(s, items(t, burst*each, 1, "a last sun"))
 	until(maxWaitingArticles + 1)
-	f, err := askKeywords(ctx, k, func(say func(cobra.Feed)) {
+	f, err := ask(ctx, k, func(say func(cobra.Feed)) {
 		f, _ := k.reflector.Feed(0)
 		say(f)
 	})

@@ -13,13 +13,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"tidings/internal/fetch"
 	"tidings/overlay/libp2p"
 )
 
 // metrics collects the counts of a node for Prometheus, named tidings_<layer>_<count>. Layers and names are
 // those of the Stats structs. Counters end in _total. No label names a feed, a peer or an address: there may
 // be thousands of them, and what a user reads is private.
-type metrics struct{ *Daemon }
+type metrics struct {
+	*status
+	fetch *fetch.Client
+}
 
 // collectTimeout bounds how long the loop may take to answer. maxScrapes bounds concurrent requests.
 const (
@@ -70,21 +74,19 @@ func (m metrics) Collect(out chan<- prometheus.Metric) {
 		l.collect(out, l.stats, nil)
 	}
 	if err == nil {
-		err = m.channels(ctx, out)
+		err = m.subscriptions(ctx, out)
 	}
 	if err != nil {
 		out <- prometheus.NewInvalidMetric(info, err)
 	}
 }
 
-// channels counts the subscriptions by state.
-func (m metrics) channels(ctx context.Context, out chan<- prometheus.Metric) error {
-	select {
-	case <-m.joined:
-	default:
+// subscriptions counts the subscriptions by state.
+func (m metrics) subscriptions(ctx context.Context, out chan<- prometheus.Metric) error {
+	if !m.hasJoined() {
 		return nil
 	}
-	channels, err := m.List(ctx)
+	channels, err := m.channels.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -111,9 +113,7 @@ func (m metrics) layers(ctx context.Context) ([]layer, error) {
 	layers := []layer{
 		{"transport", m.host.Stats()}, {"loop", m.loop.Stats()}, {"store", m.disk.Stats()}, {"fetch", m.fetch.Stats()},
 	}
-	select {
-	case <-m.joined:
-	default:
+	if !m.hasJoined() {
 		return layers, nil
 	}
 	err := m.do(ctx, func() {

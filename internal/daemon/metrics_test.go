@@ -73,7 +73,7 @@ func TestMetrics(t *testing.T) {
 	m.post(t, "subscribe", `{"url":"`+url+`"}`, &proxy.SubscribeMessage{})
 
 	r := prometheus.NewRegistry()
-	r.MustRegister(metrics{m.Daemon})
+	r.MustRegister(metrics{m.Daemon.status, m.Daemon.fetch})
 	if problems, err := testutil.GatherAndLint(r); err != nil || len(problems) > 0 {
 		t.Errorf("names: %v, %v", problems, err)
 	}

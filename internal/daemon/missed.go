@@ -164,11 +164,6 @@ func (m *missedArticles) counts() (recovered, lost, outstanding int) {
 	return m.recovered, m.lost, m.outstanding
 }
 
-func (m *missedArticles) outstandingCount() int {
-	_, _, outstanding := m.counts()
-	return outstanding
-}
-
 // retryMissed reads the missed articles of the next channel, if there is room for them. It returns when to
 // try again.
 func (k *keywords) retryMissed(now time.Time) (next time.Time) {

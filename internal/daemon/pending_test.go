@@ -36,8 +36,8 @@ func TestTentativeChangesKeepAUsersSubscription(t *testing.T) {
 		both.Wait()
 		if err := m.do(t.Context(), func() {
 			s, ok := m.node.Feeds.Subscription(m.key(url))
-			if !ok || isTemporary(attributesOf(s)) || len(m.pending.byKey) > 0 {
-				t.Errorf("%d: it is there: %v, with %s; %d are being written", i, ok, s.Attributes, len(m.pending.byKey))
+			if r := m.byKey[m.key(url)]; !ok || isTemporary(attributesOf(s)) || len(r.waiting) > 0 {
+				t.Errorf("%d: it is there: %v, with %s; %d wait", i, ok, s.Attributes, len(r.waiting))
 			}
 		}); err != nil {
 			t.Fatal(err)

@@ -15,16 +15,15 @@ import (
 	"tidings/proxy"
 )
 
-// recent holds recent articles. A query is tried on them, and a new keyword subscription begins with those
-// that match. Articles of subscribed channels come from the channels' documents. Articles that the reflector
-// received are kept beside them: for a week by a filter, otherwise for the minutes until they stand in a
-// document.
+// recent holds the recent articles of subscribed channels, from the channels' documents. A query is tried on
+// them, and a new keyword subscription begins with those that match. Articles that the reflector received are
+// added from the arrivals, which keep them for a week in a filter, otherwise for the minutes until they stand in
+// a document.
 type recent struct {
 	mu       sync.Mutex // held while documents are read, so that concurrent callers share the result
 	readAt   time.Time  // when the documents were read
 	articles []cobra.BacklogArticle
 	coverage coverage
-	arrivals arrivals
 }
 
 // A coverage says of which period recent articles are complete: from a time on, and for each channel for a
@@ -93,21 +92,21 @@ func articleOf(s feedtree.Subscription, item *feed.Item) (a *cobra.Article, ok b
 
 // recentArticles returns the recent articles, the oldest first, and the period that they cover. All articles
 // that the reflector has received are among them. fresh reads the documents again.
-func (d *Daemon) recentArticles(ctx context.Context, fresh bool) ([]cobra.BacklogArticle, coverage, error) {
-	r := &d.keywords.recent
+func (ws *watches) recentArticles(ctx context.Context, fresh bool) ([]cobra.BacklogArticle, coverage, error) {
+	r := &ws.recent
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
 	if fresh || now.Sub(r.readAt) >= recentCacheTime {
-		articles, covered, err := d.subscribedArticles(ctx, now)
+		articles, covered, err := ws.subscribedArticles(ctx, now)
 		if err != nil {
 			return nil, coverage{}, err
 		}
 		r.readAt, r.articles, r.coverage = now, articles, covered
 	}
 	covered := r.coverage
-	articles, since := r.arrivals.appendAll(slices.Clone(r.articles))
-	if d.config.Filter { // a filter receives all channels alike
+	articles, since := ws.keywords.arrivals.appendAll(slices.Clone(r.articles))
+	if ws.filter { // a filter receives all channels alike
 		covered = coverage{since: now.Add(-recentAge), scale: 1}
 		if since.After(covered.since) {
 			covered.since = since
@@ -119,8 +118,9 @@ func (d *Daemon) recentArticles(ctx context.Context, fresh bool) ([]cobra.Backlo
 }
 
 // forget drops the received articles of a channel, and lets the documents be read again.
-func (r *recent) forget(url string) {
-	r.arrivals.forgetFeed(url)
+func (ws *watches) forget(url string) {
+	ws.keywords.arrivals.forgetFeed(url)
+	r := &ws.recent
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.readAt = time.Time{}
@@ -153,9 +153,9 @@ func newestOf(articles []cobra.BacklogArticle, since time.Time) ([]cobra.Backlog
 }
 
 // subscribedArticles returns the recent articles of the subscribed channels, the newest first.
-func (d *Daemon) subscribedArticles(ctx context.Context, now time.Time) (articles []cobra.BacklogArticle, covered coverage, err error) {
+func (ws *watches) subscribedArticles(ctx context.Context, now time.Time) (articles []cobra.BacklogArticle, covered coverage, err error) {
 	var all []feedtree.Subscription
-	if err := d.do(ctx, func() { all = d.node.Feeds.Subscriptions() }); err != nil {
+	if err := ws.do(ctx, func() { all = ws.node.Feeds.Subscriptions() }); err != nil {
 		return nil, covered, err
 	}
 	channels := all[:min(len(all), maxRecentChannels)]
@@ -165,12 +165,8 @@ func (d *Daemon) subscribedArticles(ctx context.Context, now time.Time) (article
 		doc feedtree.Document
 	}
 	for _, s := range channels {
-		got, err := ask(ctx, d, func(answer func(read)) {
-			d.node.Feeds.Read(s.Key, func(doc feedtree.Document) {
-				s, _ := d.node.Feeds.Subscription(s.Key) // reading the log has filled in its title and language
-				doc.Entries = withRequiredProvenance(s, doc.Entries)
-				answer(read{s, doc})
-			})
+		got, err := ask(ctx, ws, func(answer func(read)) {
+			ws.readWindow(s.Key, func(s feedtree.Subscription, doc feedtree.Document) { answer(read{s, doc}) })
 		})
 		if err != nil {
 			return nil, covered, err
@@ -225,12 +221,12 @@ func matchesOf(q *query.Expr, candidates []cobra.BacklogArticle) (matches []cobr
 }
 
 // Preview tries a query on recent articles; see proxy.Keywords.
-func (d *Daemon) Preview(ctx context.Context, text string) (p proxy.Preview, err error) {
+func (ws *watches) Preview(ctx context.Context, text string) (p proxy.Preview, err error) {
 	q, err := query.Parse(text)
 	if err != nil {
 		return p, fmt.Errorf("%w: %w", proxy.ErrQuery, err)
 	}
-	articles, covered, err := d.recentArticles(ctx, false)
+	articles, covered, err := ws.recentArticles(ctx, false)
 	if err != nil {
 		return p, err
 	}

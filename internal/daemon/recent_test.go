@@ -37,7 +37,7 @@ func TestFilterKeepsReceivedArticles(t *testing.T) {
 		t.Fatal("an entry was refused")
 	}
 	m.until("it came", func(s cobra.Stats) bool { return s.Articles == 5 })
-	late, since := m.recent.arrivals.appendAll(nil)
+	late, since := m.arrivals.appendAll(nil)
 	if len(late) != 5 || time.Since(since) > time.Hour || since.After(late[0].Received) {
 		t.Fatalf("%d articles since %v", len(late), since)
 	}
@@ -231,7 +231,7 @@ func TestEndingWatchCanBeMadeAgain(t *testing.T) {
 		again <- w
 	}()
 	within(t, awaitTimeout, "it is asked for", func() error {
-		if len(m.keywords.watchSlot) == 0 {
+		if len(m.slot) == 0 {
 			return errors.New("nobody asks")
 		}
 		return nil

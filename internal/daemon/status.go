@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
+	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -15,24 +17,133 @@ import (
 	"tidings/cobra/firehose"
 	"tidings/corona/coronapb"
 	"tidings/difference"
+	"tidings/feedtree"
 	"tidings/internal/feed"
+	"tidings/internal/loop"
+	"tidings/internal/store"
+	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/libp2p"
+	"tidings/overlay/scribe"
 	"tidings/proxy"
 )
 
+// status says how the node is, and what is wrong with it. It also keeps the journal.
+type status struct {
+	*nodeLoop
+	config   Config
+	dataDir  *dataDir
+	host     *libp2p.Host
+	disk     *store.Disk
+	http     net.Listener // nil: readers are not served
+	damage   *storeDamage // its count is set before the network is known
+	channels *channelList
+	keywords *keywords
+	log      *slog.Logger
+}
+
+// A Snapshot is the state of a node at one moment.
+type Snapshot struct {
+	Peer      string   // peer id of the node
+	Listens   []string // multiaddrs at which the node listens
+	Addrs     []string // addresses at which others can probably dial the node, to give to nodes that join
+	Refusals  []libp2p.Refusal
+	Transport libp2p.Stats
+	Loop      loop.Stats
+	Store     store.Stats
+
+	// The following fields are zero while the node does not know its network.
+
+	Network string // name of the network
+	Hash    wire.Hash
+	ID      overlay.ID
+	State   overlay.State
+	Size    int          // estimated number of members of the network
+	Depth   int          // bits in the prefix of the node's leaf
+	Leaf    []overlay.ID // members of the leaf, the node included
+	Slots   []overlay.Slot
+	Counts  []int        // Counts[i] members share i bits with the node's id, 0 <= i <= Depth
+	Hosts   []overlay.ID // members that act for the node while it is a client
+	Overlay overlay.Stats
+	Scribe  scribe.Stats
+
+	Firehose firehose.Stats
+	CutOff   *feedtree.CutOff // nil: the node is in contact with others
+	Feeds    int              // number of subscriptions
+}
+
+// Snapshot returns the state of the node.
+func (st *status) Snapshot(ctx context.Context) (Snapshot, error) {
+	s := Snapshot{
+		Peer:      libp2p.PeerIDString(st.host.ID()),
+		Listens:   st.host.ListenAddrs(),
+		Addrs:     st.host.Addrs(),
+		Refusals:  st.host.Refusals(),
+		Transport: st.host.Stats(),
+		Loop:      st.loop.Stats(),
+		Store:     st.disk.Stats(),
+	}
+	if !st.hasJoined() {
+		return s, nil
+	}
+	if err := st.do(ctx, func() { st.addNodeState(&s) }); err != nil {
+		return s, fmt.Errorf("status: %w", err)
+	}
+	return s, nil
+}
+
+// addNodeState adds the state of the layers, which belong to the loop.
+func (st *status) addNodeState(s *Snapshot) {
+	o := st.node.Overlay
+	s.Hash = wire.HashOf(st.dataDir.Descriptor)
+	s.Network = st.network.Name
+	s.ID, s.State, s.Overlay, s.Scribe = o.ID(), o.State(), o.Stats(), st.node.Scribe.Stats()
+	s.Firehose = st.node.Firehose.Stats()
+	s.CutOff, s.Feeds = cutOff(st.node), st.node.Feeds.Stats().Subscriptions
+	s.Size = s.Overlay.EstimatedN
+	s.Depth, s.Leaf, s.Hosts = o.Leaf().Depth(), contactIDs(o.Leaf().Members()), contactIDs(o.Hosts())
+	s.Slots = o.Slots()
+	for bits := range s.Depth + 1 {
+		s.Counts = append(s.Counts, o.Count(bits))
+	}
+}
+
+func contactIDs(contacts []*overlay.Contact) []overlay.ID {
+	var out []overlay.ID
+	for _, c := range contacts {
+		out = append(out, c.ID)
+	}
+	return out
+}
+
+// JoinAddresses returns the addresses through which other nodes can join, and the estimated number of members
+// of the network. The number is 0 until this node is a member itself.
+func (st *status) JoinAddresses(ctx context.Context) (addrs []string, members int, err error) {
+	s, err := st.Snapshot(ctx)
+	if err != nil || s.State != overlay.Active {
+		return s.Addrs, 0, err
+	}
+	return s.Addrs, max(s.Size, 1), nil
+}
+
+// SentBytes returns how many bytes of frames the node has sent to others.
+func (st *status) SentBytes() int {
+	s := st.host.Stats()
+	return int(s.Control.BytesOut + s.Bulk.BytesOut)
+}
+
 // Status returns the state of the node; see proxy.Subscriptions.
-func (d *Daemon) Status(ctx context.Context) (proxy.Status, error) {
-	snap, err := d.Snapshot(ctx)
+func (st *status) Status(ctx context.Context) (proxy.Status, error) {
+	snap, err := st.Snapshot(ctx)
 	if err != nil {
 		return proxy.Status{}, err
 	}
 	s := proxy.Status{
 		PeerID: snap.Peer, Addresses: snap.Addrs, Peers: snap.Transport.Connections,
-		UptimeS: time.Since(d.opened).Round(time.Millisecond).Seconds(), Version: d.config.Version,
+		UptimeS: time.Since(st.opened).Round(time.Millisecond).Seconds(), Version: st.config.Version,
 		Network: snap.Network, EstimateN: snap.Size, State: proxy.StateOK,
 	}
-	for _, f := range d.findings(snap) {
+	for _, f := range st.findings(snap) {
 		if f.Level != levelOK {
 			s.Warnings = append(s.Warnings, sentence(f))
 		}
@@ -55,19 +166,19 @@ func (d *Daemon) Status(ctx context.Context) (proxy.Status, error) {
 		}
 	}
 	s.ID = snap.ID.String()
-	s.Scheme, s.Settings = d.dataDir.network.Scheme(), d.dataDir.network.Settings()
-	err = d.do(ctx, func() {
-		s.ChannelsOwned = d.node.Owners.Stats().Owned
-		s.ChannelsPolled = d.node.Corona.Stats().Duties
-		s.Subscriptions = d.node.Feeds.Stats().Subscriptions
-		for _, r := range d.node.Feeds.Refusals() {
+	s.Scheme, s.Settings = st.network.Scheme(), st.network.Settings()
+	err = st.do(ctx, func() {
+		s.ChannelsOwned = st.node.Owners.Stats().Owned
+		s.ChannelsPolled = st.node.Corona.Stats().Duties
+		s.Subscriptions = st.node.Feeds.Stats().Subscriptions
+		for _, r := range st.node.Feeds.Refusals() {
 			refused := proxy.RejectedItem{URL: r.URL, Seq: r.Seq, Why: r.Why, At: proxy.OptionalTime(r.At)}
 			if r.Key != nil {
 				refused.Key = difference.Fingerprint(r.Key)
 			}
 			s.RejectedItems = append(s.RejectedItems, refused)
 		}
-		if v, ok := d.node.Corona.Decision(); ok {
+		if v, ok := st.node.Corona.Decision(); ok {
 			s.Clusters, s.Levels, s.Overbooked = v.Clusters, v.Levels, !v.Fits
 			if v.Fits { // otherwise lambda is infinite, which JSON cannot express
 				s.Lambda = &v.Lambda
@@ -81,15 +192,13 @@ func (d *Daemon) Status(ctx context.Context) (proxy.Status, error) {
 }
 
 // Network returns the members that the node knows; see proxy.Subscriptions.
-func (d *Daemon) Network(ctx context.Context) (n proxy.Network, err error) {
-	select {
-	case <-d.joined:
-	default:
+func (st *status) Network(ctx context.Context) (n proxy.Network, err error) {
+	if !st.hasJoined() {
 		return n, nil // there are no members yet
 	}
-	err = d.do(ctx, func() {
-		o := d.node.Overlay
-		n.Name, n.EstimateN = d.dataDir.network.Name, o.Count(0)
+	err = st.do(ctx, func() {
+		o := st.node.Overlay
+		n.Name, n.EstimateN = st.network.Name, o.Count(0)
 		add := func(role string, c *overlay.Contact) {
 			if slices.ContainsFunc(n.Members, func(m proxy.Member) bool { return m.ID == c.ID.String() }) {
 				return
@@ -125,16 +234,16 @@ const (
 )
 
 // Doctor returns what is wrong with the node and what to do; see proxy.Subscriptions.
-func (d *Daemon) Doctor(ctx context.Context) ([]proxy.Finding, error) {
-	snap, err := d.Snapshot(ctx)
+func (st *status) Doctor(ctx context.Context) ([]proxy.Finding, error) {
+	snap, err := st.Snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
-	findings := d.findings(snap)
+	findings := st.findings(snap)
 	if snap.Network == "" {
 		return findings, nil // subscriptions cannot be listed before there is a network
 	}
-	channels, err := d.List(ctx)
+	channels, err := st.channels.List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +264,7 @@ func (d *Daemon) Doctor(ctx context.Context) ([]proxy.Finding, error) {
 		}
 	}
 	findings = append(findings, changedKeys(channels, time.Now())...)
-	findings = append(findings, d.keywords.findings(len(channels), d.config.Filter)...)
+	findings = append(findings, st.keywords.findings(len(channels), st.config.Filter)...)
 	if problems+reported == 0 && len(channels) > 0 {
 		findings = append(findings, proxy.Finding{Level: levelOK, What: fmt.Sprintf("subscriptions: %d, none with problems", len(channels))})
 	}
@@ -260,7 +369,7 @@ func isRefused(snap Snapshot) bool {
 }
 
 // findings returns the findings about the node itself.
-func (d *Daemon) findings(snap Snapshot) (findings []proxy.Finding) {
+func (st *status) findings(snap Snapshot) (findings []proxy.Finding) {
 	add := func(level, what, do string) {
 		findings = append(findings, proxy.Finding{Level: level, What: what, Do: do})
 	}
@@ -284,7 +393,7 @@ func (d *Daemon) findings(snap Snapshot) (findings []proxy.Finding) {
 	for _, r := range snap.Refusals {
 		add(levelNote, fmt.Sprintf("%s and this node refused each other: %s", libp2p.PeerIDString(r.Peer), r.Reason), "use another data directory for another network, or the same version and settings as the other nodes")
 	}
-	if f := snap.Firehose; d.config.Filter && snap.Network != "" {
+	if f := snap.Firehose; st.config.Filter && snap.Network != "" {
 		switch {
 		case f.Deaf > 0:
 			parts := fmt.Sprintf("of %d of %d parts", f.Deaf, firehose.DefaultShards)
@@ -301,17 +410,17 @@ func (d *Daemon) findings(snap Snapshot) (findings []proxy.Finding) {
 	if snap.Store.Failing != "" {
 		add(levelProblem, "the store cannot be written: "+snap.Store.Failing, diskRemedy)
 	}
-	if f, ok := d.damage.finding(d.config.Dir); ok && snap.Network != "" {
+	if f, ok := st.damage.finding(st.config.Dir); ok && snap.Network != "" {
 		findings = append(findings, f)
 	}
-	if d.dataDir.identityReplaced {
+	if st.dataDir.identityReplaced {
 		add(levelNote, "the node has a new id, because its store was lost or damaged", "")
 	}
 	if snap.Store.Damaged > 0 {
 		add(levelNote, "since the start, damage was found in "+proxy.Plural(snap.Store.Damaged, "record", "records")+" of the store; the node gets what is missing again from the network", "check the health of the disk")
 	}
-	if a := d.HTTPAddr(); a != nil {
-		findings = append(findings, readersFinding(a.String(), d.config.BaseURL))
+	if a := st.http; a != nil {
+		findings = append(findings, readersFinding(a.Addr().String(), st.config.BaseURL))
 	}
 	return findings
 }

@@ -1,11 +1,17 @@
 package daemon
 
 import (
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"tidings/corona/coronapb"
+	"tidings/feedtree"
 	"tidings/internal/feed"
+	"tidings/overlay"
+	"tidings/overlay/libp2p"
+	"tidings/proxy"
 )
 
 func TestReadersFindingShowsAReachableAddress(t *testing.T) {
@@ -41,6 +47,32 @@ func TestRemedyNamesTheWayToStopFollowing(t *testing.T) {
 					t.Errorf("%v: %s", kind, do)
 				}
 			}
+		}
+	}
+}
+
+// Each trouble of a node has its finding, and a node in good order has none that is a problem.
+func TestFindingsNameTheTrouble(t *testing.T) {
+	since := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	good := Snapshot{Network: "n", Size: 5, State: overlay.Active}
+	for want, change := range map[string]func(*status, *Snapshot){
+		"the node is a member of network \"n\"":   func(*status, *Snapshot) {},
+		"the node has not found its network yet":  func(_ *status, s *Snapshot) { s.Network = "" },
+		"no other node of the network":            func(_ *status, s *Snapshot) { s.CutOff = &feedtree.CutOff{Since: since} },
+		"the store cannot be written: no space":   func(_ *status, s *Snapshot) { s.Store.Failing = "no space" },
+		"the store was damaged":                   func(st *status, _ *Snapshot) { st.damage.repaired = true },
+		"the node has a new id":                   func(st *status, _ *Snapshot) { st.dataDir.identityReplaced = true },
+		"this filter receives nothing":            func(st *status, s *Snapshot) { st.config.Filter, s.Firehose.Deaf = true, 1 },
+		"other nodes cannot connect to this node": func(_ *status, s *Snapshot) { s.State = overlay.Attached },
+		"this data directory belongs to another": func(_ *status, s *Snapshot) {
+			s.Size, s.Refusals = 1, []libp2p.Refusal{{Network: true, Bootstrap: true}}
+		},
+		"since the start, damage was found in 2 re": func(_ *status, s *Snapshot) { s.Store.Damaged = 2 },
+	} {
+		st, snap := &status{dataDir: &dataDir{}, damage: &storeDamage{}}, good
+		change(st, &snap)
+		if found := st.findings(snap); !slices.ContainsFunc(found, func(f proxy.Finding) bool { return strings.HasPrefix(f.What, want) }) {
+			t.Errorf("no %q in %+v", want, found)
 		}
 	}
 }

@@ -13,13 +13,22 @@ import (
 	"tidings/proxy"
 )
 
-var _ proxy.Keywords = (*Daemon)(nil)
+// watches are the keyword subscriptions of readers. New articles are matched by keywords; a new subscription
+// begins with those of the recent articles that match.
+type watches struct {
+	*nodeLoop
+	keywords *keywords
+	filter   bool // the node receives the articles of all channels of its network
+	recent   recent
+	// slot has room for one Watch at a time, so that concurrent requests for one query share a subscription.
+	slot chan struct{}
+}
 
 // maxWatches bounds the keyword subscriptions that are listed, and those that a new one is compared with.
 const maxWatches = 10_000
 
 // Watch subscribes to the articles that match a query; see proxy.Keywords.
-func (d *Daemon) Watch(ctx context.Context, text string) (proxy.Watch, error) {
+func (ws *watches) Watch(ctx context.Context, text string) (proxy.Watch, error) {
 	q, err := query.Parse(text)
 	if err != nil {
 		return proxy.Watch{}, fmt.Errorf("%w: %w", proxy.ErrQuery, err)
@@ -29,14 +38,14 @@ func (d *Daemon) Watch(ctx context.Context, text string) (proxy.Watch, error) {
 	if err != nil {
 		return proxy.Watch{}, fmt.Errorf("%w: %w", proxy.ErrQuery, err)
 	}
-	k := d.keywords
+	k := ws.keywords
 	select {
-	case k.watchSlot <- struct{}{}:
-		defer func() { <-k.watchSlot }()
+	case ws.slot <- struct{}{}:
+		defer func() { <-ws.slot }()
 	case <-ctx.Done():
 		return proxy.Watch{}, ctx.Err()
 	}
-	existing, err := d.Watches(ctx)
+	existing, err := ws.Watches(ctx)
 	if err != nil {
 		return proxy.Watch{}, err
 	}
@@ -57,12 +66,12 @@ func (d *Daemon) Watch(ctx context.Context, text string) (proxy.Watch, error) {
 	k.creating.Add(1)
 	defer k.creating.Add(-1)
 	begun := k.loop.Now()
-	articles, _, err := d.recentArticles(ctx, true)
+	articles, _, err := ws.recentArticles(ctx, true)
 	if err != nil {
 		return proxy.Watch{}, err
 	}
 	articles = matchesOf(q, articles)
-	number, err := k.subscribe(ctx, text, func() []cobra.BacklogArticle { return append(articles, k.recent.arrivals.after(begun)...) })
+	number, err := k.subscribe(ctx, text, func() []cobra.BacklogArticle { return append(articles, k.arrivals.after(begun)...) })
 	switch {
 	case errors.Is(err, cobra.ErrTooGeneral):
 		err = fmt.Errorf("%w: %w", proxy.ErrQuery, err)
@@ -76,8 +85,8 @@ func (d *Daemon) Watch(ctx context.Context, text string) (proxy.Watch, error) {
 }
 
 // Unwatch ends a keyword subscription; see proxy.Keywords.
-func (d *Daemon) Unwatch(ctx context.Context, number uint32) error {
-	return asUnknown(d.keywords.unsubscribe(ctx, cobra.SubscriptionID(number)))
+func (ws *watches) Unwatch(ctx context.Context, number uint32) error {
+	return asUnknown(ws.keywords.unsubscribe(ctx, cobra.SubscriptionID(number)))
 }
 
 // subscribe returns when a subscription is durable. If ctx ends before, the subscription may still be made.
@@ -87,7 +96,7 @@ func (k *keywords) subscribe(ctx context.Context, text string, articles func() [
 		number cobra.SubscriptionID
 		err    error
 	}
-	a, err := askKeywords(ctx, k, func(say func(answer)) {
+	a, err := ask(ctx, k, func(say func(answer)) {
 		k.reflector.Subscribe(text, articles(), func(n cobra.SubscriptionID, err error) { say(answer{n, err}) })
 		k.publishCounts()
 	})
@@ -96,7 +105,7 @@ func (k *keywords) subscribe(ctx context.Context, text string, articles func() [
 
 // unsubscribe returns when a subscription has been removed from the store.
 func (k *keywords) unsubscribe(ctx context.Context, number cobra.SubscriptionID) error {
-	failed, err := askKeywords(ctx, k, func(say func(error)) { k.reflector.Unsubscribe(number, say) })
+	failed, err := ask(ctx, k, func(say func(error)) { k.reflector.Unsubscribe(number, say) })
 	return cmp.Or(err, failed)
 }
 
@@ -109,11 +118,11 @@ func asUnknown(err error) error {
 }
 
 // Watches lists the keyword subscriptions; see proxy.Keywords.
-func (d *Daemon) Watches(ctx context.Context) (watches []proxy.Watch, err error) {
-	if err := d.keywords.do(ctx, func() {}); err != nil {
+func (ws *watches) Watches(ctx context.Context) (watches []proxy.Watch, err error) {
+	if err := ws.keywords.do(ctx, func() {}); err != nil {
 		return nil, err
 	}
-	err = cobra.Subscriptions(d.keywords.disk, func(n cobra.SubscriptionID, text string, since time.Time) bool {
+	err = cobra.Subscriptions(ws.keywords.disk, func(n cobra.SubscriptionID, text string, since time.Time) bool {
 		watches = append(watches, proxy.Watch{Number: uint32(n), Query: text, Since: since})
 		return len(watches) < maxWatches
 	})
@@ -121,8 +130,8 @@ func (d *Daemon) Watches(ctx context.Context) (watches []proxy.Watch, err error)
 }
 
 // Watched returns the feed of a keyword subscription; see proxy.Keywords.
-func (d *Daemon) Watched(ctx context.Context, number uint32) (proxy.MatchedFeed, error) {
-	k := d.keywords
+func (ws *watches) Watched(ctx context.Context, number uint32) (proxy.MatchedFeed, error) {
+	k := ws.keywords
 	var f cobra.Feed
 	var ok bool
 	err := k.do(ctx, func() { f, ok = k.reflector.Feed(cobra.SubscriptionID(number)) })
@@ -150,8 +159,8 @@ func (d *Daemon) Watched(ctx context.Context, number uint32) (proxy.MatchedFeed,
 }
 
 // Short says which parts of new articles are not kept; see proxy.Keywords.
-func (d *Daemon) Shortage() string {
-	if s := d.keywords.shortage.Load(); s != nil {
+func (ws *watches) Shortage() string {
+	if s := ws.keywords.shortage.Load(); s != nil {
 		return s.text
 	}
 	return ""

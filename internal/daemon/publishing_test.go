@@ -112,7 +112,7 @@ func TestPublishingSubscribesToTheFeed(t *testing.T) {
 	if got := m.subscribedURLs(t); !strings.Contains(got, other) {
 		t.Errorf("%q is subscribed to: nothing can be published in another one", got)
 	}
-	if err := m.unsubscribe(t.Context(), url, nil); err != nil {
+	if err := m.Unsubscribe(t.Context(), url); err != nil {
 		t.Fatal(err)
 	}
 	again := envelopeOf(t, copied, url, "another one", publisher.Head{}) // with a number that was used
@@ -211,7 +211,7 @@ func TestUnreadableDocumentDoesNotBlockAnAcceptedFeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Daemon{config: Config{Signer: author}}
+	d := &publishing{signer: author}
 	for _, c := range []struct {
 		of   proxy.Publisher
 		want error

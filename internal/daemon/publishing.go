@@ -2,11 +2,11 @@ package daemon
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"tidings/corona/coronapb"
@@ -33,65 +33,70 @@ type Signer interface {
 	Public() ed25519.PublicKey
 }
 
-var _ proxy.Publishing = (*Daemon)(nil)
+// publishing brings items into the feeds of publishers, and signs items for programs on this machine.
+type publishing struct {
+	*nodeLoop
+	subscriptions *subscriptions
+	reading       *reading
+	signer        Signer // nil: the node cannot sign
+	token         string // authorises programs to publish
+	queues        publishQueues
+	log           *slog.Logger
+}
 
 // Token returns the token that authorises programs to publish; see proxy.Publishing.
-func (d *Daemon) Token() string { return d.dataDir.publishToken }
+func (b *publishing) Token() string { return b.token }
 
 // Push brings a signed item into its feed; see proxy.Publishing. The node has to follow the feed for that.
 // The subscription is tentative until an item is accepted.
-func (d *Daemon) Push(ctx context.Context, envelope []byte) (w proxy.PublishResult, err error) {
+func (b *publishing) Push(ctx context.Context, envelope []byte) (w proxy.PublishResult, err error) {
 	p, err := difference.OpenPublication(envelope)
 	if err != nil {
-		if _, lost := ask(ctx, d, func(answer func(error)) { d.node.Feeds.Publish(envelope, answer) }); lost != nil { // feedtree refuses it, and shows it in the status
+		if _, lost := ask(ctx, b, func(answer func(error)) { b.node.Feeds.Publish(envelope, answer) }); lost != nil { // feedtree refuses it, and shows it in the status
 			return w, lost
 		}
 		return w, fmt.Errorf("%w: %w", proxy.ErrInvalidItem, err)
 	}
-	return d.push(ctx, p, func() {})
+	return b.push(ctx, p, func() {})
 }
 
 // push brings a publication into its feed. It calls sent on the loop once the publication is on its way.
-func (d *Daemon) push(ctx context.Context, p *difference.Publication, sent func()) (w proxy.PublishResult, err error) {
+func (b *publishing) push(ctx context.Context, p *difference.Publication, sent func()) (w proxy.PublishResult, err error) {
 	if spelled, err := feed.Canonical(p.URL); err != nil || spelled != p.URL {
 		return w, fmt.Errorf("%w: %q is not the canonical address of a feed", proxy.ErrInvalidItem, p.URL)
 	}
 	if _, isPage := feed.DocumentURL(p.URL); isPage {
 		return w, fmt.Errorf("%w: %s is a page, not a feed", proxy.ErrInvalidItem, p.URL)
 	}
-	if err := d.subscribeTentatively(ctx, p.URL); err != nil {
+	if err := b.subscriptions.subscribeTentatively(ctx, p.URL); err != nil {
 		return w, err
 	}
-	failed, err := ask(ctx, d, func(answer func(error)) {
-		d.node.Feeds.Publish(p.Raw, answer)
+	failed, err := ask(ctx, b, func(answer func(error)) {
+		b.node.Feeds.Publish(p.Raw, answer)
 		sent()
 	})
 	switch {
 	case err != nil:
 		return w, err
 	case errors.Is(failed, feedtree.ErrRefused):
-		d.endTentative(ctx, p.URL)
+		b.endTentative(ctx, p.URL)
 		return w, fmt.Errorf("%w: %w", proxy.ErrRejected, failed)
 	case failed != nil:
 		return w, fmt.Errorf("%w: %w", proxy.ErrPending, failed)
 	}
-	if err := d.Subscribe(ctx, p.URL, false); err != nil {
-		d.log.Warn("subscription to a published feed is only tentative", "url", p.URL, "err", err)
+	if err := b.subscriptions.Subscribe(ctx, p.URL, false); err != nil {
+		b.log.Warn("subscription to a published feed is only tentative", "url", p.URL, "err", err)
 	}
 	return proxy.PublishResult{URL: p.URL, Seq: p.Seq}, nil
 }
 
-// subscribeTentatively subscribes to a feed, unless the node does already.
-func (d *Daemon) subscribeTentatively(ctx context.Context, url string) error {
-	return d.subscribe(ctx, url, attributes{Tentative: true, LastRead: time.Now().Unix()})
-}
-
 // endTentative ends a subscription if it is still tentative. It works even if the caller's ctx has ended.
-func (d *Daemon) endTentative(ctx context.Context, url string) {
+func (b *publishing) endTentative(ctx context.Context, url string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), firstReadTimeout)
 	defer cancel()
-	if err := d.unsubscribe(ctx, url, func(a attributes) bool { return a.Tentative }); err != nil && !errors.Is(err, proxy.ErrNoSubscription) {
-		d.log.Warn("subscription to an unpublished feed could not be ended", "url", url, "err", err)
+	err := b.subscriptions.unsubscribe(ctx, url, func(r *subscription) bool { return r.attributes.Tentative })
+	if err != nil && !errors.Is(err, proxy.ErrNoSubscription) {
+		b.log.Warn("subscription to an unpublished feed could not be ended", "url", url, "err", err)
 	}
 }
 
@@ -101,16 +106,16 @@ const publisherTimeout = 5 * time.Second
 
 // Publisher returns what the network, or else the feed's document, says of the feed's publisher; see
 // proxy.Publishing.
-func (d *Daemon) Publisher(ctx context.Context, url string) (p proxy.Publisher, err error) {
-	if p, err = d.publisherForSigning(ctx, url); err != nil || len(p.Key) == 0 {
+func (b *publishing) Publisher(ctx context.Context, url string) (p proxy.Publisher, err error) {
+	if p, err = b.publisherForSigning(ctx, url); err != nil || len(p.Key) == 0 {
 		return p, err
 	}
 	provenance := feedtree.ByPublisher
 	if len(p.ClaimedKey) > 0 { // items of the claimed key are still unconfirmed here
 		provenance = feedtree.Unconfirmed
 	}
-	p.Items, err = ask(ctx, d, func(answer func([]string)) {
-		d.node.Feeds.Read(d.key(url), func(doc feedtree.Document) {
+	p.Items, err = ask(ctx, b, func(answer func([]string)) {
+		b.node.Feeds.Read(b.key(url), func(doc feedtree.Document) {
 			items := []string{}
 			for _, e := range doc.Entries {
 				if e.Provenance == provenance {
@@ -125,21 +130,21 @@ func (d *Daemon) Publisher(ctx context.Context, url string) (p proxy.Publisher, 
 
 // publisherForSigning follows a feed and returns what is needed to sign an item: the same as Publisher,
 // without the items, which take long to read. If no publisher is known, the node stops following the feed.
-func (d *Daemon) publisherForSigning(ctx context.Context, url string) (p proxy.Publisher, err error) {
+func (b *publishing) publisherForSigning(ctx context.Context, url string) (p proxy.Publisher, err error) {
 	defer func() {
 		if err != nil || len(p.Key)+len(p.DocumentKey) == 0 {
-			d.endTentative(ctx, url)
+			b.endTentative(ctx, url)
 		}
 	}()
-	if err := d.subscribeTentatively(ctx, url); err != nil { // the subscription may still be made if ctx has ended
+	if err := b.subscriptions.subscribeTentatively(ctx, url); err != nil { // the subscription may still be made if ctx has ended
 		return p, err
 	}
-	if p, err = d.awaitPublisher(ctx, url); err != nil || p.Seq > 0 || d.config.Signer != nil && bytes.Equal(p.Key, d.config.Signer.Public()) {
+	if p, err = b.awaitPublisher(ctx, url); err != nil || p.Seq > 0 || b.signer != nil && bytes.Equal(p.Key, b.signer.Public()) {
 		return p, err
 	}
-	named, unnamed, unseen, err := d.keyAtOrigin(ctx, url)
+	named, unnamed, unseen, err := b.keyAtOrigin(ctx, url)
 	if err != nil || len(named) == 0 { // the network may have learned the key meanwhile
-		if now, askErr := ask(ctx, d, d.queryPublisher(url)); askErr == nil && len(now.Key) > 0 {
+		if now, askErr := ask(ctx, b, b.queryPublisher(url)); askErr == nil && len(now.Key) > 0 {
 			p, err = now, nil
 		}
 	}
@@ -153,10 +158,10 @@ const namedKeyMaxAge = 10 * time.Second
 
 // keyAtOrigin returns the key that a feed's document at the origin names. If there is none, why says the
 // reason; unseen reports that the document cannot be read now.
-func (d *Daemon) keyAtOrigin(ctx context.Context, url string) (key []byte, why string, unseen bool, err error) {
+func (b *publishing) keyAtOrigin(ctx context.Context, url string) (key []byte, why string, unseen bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, firstReadTimeout)
 	defer cancel()
-	copied, err := d.fetchCopy(ctx, url, namedKeyMaxAge)
+	copied, err := b.reading.fetchCopy(ctx, url, namedKeyMaxAge)
 	var publisher feed.Publisher
 	ok := false
 	if copied.feed != nil {
@@ -172,7 +177,7 @@ func (d *Daemon) keyAtOrigin(ctx context.Context, url string) (key []byte, why s
 	case copied.feed == nil && copied.offer.Page:
 		return nil, url + " is a page: give the address of a feed", false, nil
 	case copied.feed == nil:
-		why = fmt.Sprintf("the feed's document, which has to name the key, cannot be read: %v", d.trouble(url, copied.state.String(), copied.state.Detail))
+		why = fmt.Sprintf("the feed's document, which has to name the key, cannot be read: %v", b.reading.trouble(url, copied.state.String(), copied.state.Detail))
 		switch copied.state.Kind {
 		case coronapb.State_UNREACHABLE, coronapb.State_FAILING, coronapb.State_LIMITED:
 			unseen = true
@@ -184,12 +189,12 @@ func (d *Daemon) keyAtOrigin(ctx context.Context, url string) (key []byte, why s
 
 // awaitPublisher returns what the network says of a feed's publisher. For a feed that the node has just begun
 // to follow, it waits until that is known.
-func (d *Daemon) awaitPublisher(ctx context.Context, url string) (p proxy.Publisher, err error) {
+func (b *publishing) awaitPublisher(ctx context.Context, url string) (p proxy.Publisher, err error) {
 	ctx, cancel := context.WithTimeout(ctx, publisherTimeout)
 	defer cancel()
 	for {
-		changed := d.readIndex.changed(url)
-		if p, err = ask(ctx, d, d.queryPublisher(url)); err != nil {
+		changed := b.subscriptions.changed(url)
+		if p, err = ask(ctx, b, b.queryPublisher(url)); err != nil {
 			return p, asTimeout(err)
 		}
 		if len(p.Key) > 0 {
@@ -197,7 +202,7 @@ func (d *Daemon) awaitPublisher(ctx context.Context, url string) (p proxy.Publis
 		}
 		select {
 		case <-changed:
-			if _, ok := d.readIndex.lookup(url); !ok {
+			if _, ok := b.subscriptions.version(url); !ok {
 				return p, nil // the subscription was ended meanwhile
 			}
 		case <-ctx.Done():
@@ -207,18 +212,18 @@ func (d *Daemon) awaitPublisher(ctx context.Context, url string) (p proxy.Publis
 }
 
 // queryPublisher returns a function for the loop, which answers with what is known of a feed's publisher.
-func (d *Daemon) queryPublisher(url string) func(answer func(proxy.Publisher)) {
+func (b *publishing) queryPublisher(url string) func(answer func(proxy.Publisher)) {
 	return func(answer func(proxy.Publisher)) {
-		d.node.Feeds.Head(d.key(url), func(doc feedtree.Document) { answer(d.publisherOf(url, doc)) })
+		b.node.Feeds.Head(b.key(url), func(doc feedtree.Document) { answer(b.publisherOf(url, doc)) })
 	}
 }
 
-func (d *Daemon) publisherOf(url string, doc feedtree.Document) proxy.Publisher {
+func (b *publishing) publisherOf(url string, doc feedtree.Document) proxy.Publisher {
 	p := proxy.Publisher{URL: url, Items: []string{}}
 	if doc.Head != nil {
 		p.Format = doc.Head.Format.String()
 	}
-	s, ok := d.node.Feeds.Subscription(d.key(url))
+	s, ok := b.node.Feeds.Subscription(b.key(url))
 	if !ok || doc.Pin == nil || s.Publisher == nil {
 		return p
 	}
@@ -242,16 +247,16 @@ func (d *Daemon) publisherOf(url string, doc feedtree.Document) proxy.Publisher 
 var formats = map[string]feed.Format{"rss": feed.RSS, "rdf": feed.RDF, "atom": feed.Atom, "json": feed.JSON}
 
 // Write signs an item and brings it into its feed; see proxy.Publishing.
-func (d *Daemon) Write(ctx context.Context, url string, meaning feed.Meaning) (w proxy.PublishResult, err error) {
-	if d.config.Signer == nil {
+func (b *publishing) Write(ctx context.Context, url string, meaning feed.Meaning) (w proxy.PublishResult, err error) {
+	if b.signer == nil {
 		return w, proxy.ErrNoKey
 	}
-	turn, err := d.publishQueues.begin(ctx, url)
+	turn, err := b.queues.begin(ctx, url)
 	if err != nil {
 		return w, fmt.Errorf("%w: other items of %s are being published: %w", proxy.ErrPending, url, err)
 	}
 	defer turn.end()
-	p, err := d.publisherForSigning(ctx, url)
+	p, err := b.publisherForSigning(ctx, url)
 	if err != nil {
 		return w, err
 	}
@@ -272,8 +277,8 @@ func (d *Daemon) Write(ctx context.Context, url string, meaning feed.Meaning) (w
 	case err != nil:
 		return w, kindError{proxy.ErrInvalidItem, err}
 	}
-	if err := d.checkKey(&p); err != nil {
-		d.endTentative(ctx, url)
+	if err := b.checkKey(&p); err != nil {
+		b.endTentative(ctx, url)
 		return w, err
 	}
 	var head feed.Hash
@@ -281,8 +286,8 @@ func (d *Daemon) Write(ctx context.Context, url string, meaning feed.Meaning) (w
 	seq, head := turn.predecessor(p.Seq, head)
 	w.URL = url
 	var pushErr error
-	w.Seq, err = d.config.Signer.SignAndPush(url, seq, head, &it, now, func(envelope []byte) error {
-		pushErr = d.pushSigned(ctx, url, envelope, turn, &it)
+	w.Seq, err = b.signer.SignAndPush(url, seq, head, &it, now, func(envelope []byte) error {
+		pushErr = b.pushSigned(ctx, url, envelope, turn, &it)
 		return pushErr
 	})
 	switch {
@@ -295,15 +300,9 @@ func (d *Daemon) Write(ctx context.Context, url string, meaning feed.Meaning) (w
 	return w, err
 }
 
-// A kindError has the kind of one error and the text of another.
-type kindError struct{ kind, text error }
-
-func (e kindError) Error() string   { return e.text.Error() }
-func (e kindError) Unwrap() []error { return []error{e.kind, e.text} }
-
 // checkKey returns an error if the feed has another key than the node's signer, or none.
-func (d *Daemon) checkKey(p *proxy.Publisher) error {
-	why := p.RejectReason(d.config.Signer.Public(), d.config.Signer.Feeds()[p.URL])
+func (b *publishing) checkKey(p *proxy.Publisher) error {
+	why := p.RejectReason(b.signer.Public(), b.signer.Feeds()[p.URL])
 	switch {
 	case why == "":
 		return nil
@@ -316,82 +315,18 @@ func (d *Daemon) checkKey(p *proxy.Publisher) error {
 // pushSigned pushes a publication of the node's signer. it is the item that the turn is for, nil for a
 // heartbeat. Once that item is on its way, the turn passes to the next request. After a failure the next
 // heartbeat is tried soon.
-func (d *Daemon) pushSigned(ctx context.Context, url string, envelope []byte, turn *turn, it *feed.Item) error {
+func (b *publishing) pushSigned(ctx context.Context, url string, envelope []byte, turn *turn, it *feed.Item) error {
 	p, err := difference.OpenPublication(envelope)
 	if err != nil {
 		return fmt.Errorf("%w: %w", proxy.ErrInvalidItem, err)
 	}
 	last := p.Item != nil && it != nil && p.Item.ID == it.ID && p.Item.Hash == it.Hash
-	_, err = d.push(ctx, p, func() {
+	_, err = b.push(ctx, p, func() {
 		if last {
 			turn.sent(p)
 		}
 	})
 	turn.answered(p, err == nil)
-	d.publishQueues.notePush(url, err == nil)
+	b.queues.notePush(url, err == nil)
 	return err
-}
-
-// Require makes a subscription show only items of a provenance; see proxy.Publishing.
-func (d *Daemon) Require(ctx context.Context, url, required string) error {
-	if required == proxy.ProvenanceAny {
-		required = ""
-	}
-	err := d.updateAttributes(ctx, url, func(a *attributes) { a.RequiredProvenance = required })
-	d.keywords.recent.forget(url) // articles with any provenance may have arrived
-	return err
-}
-
-// Describe adds the user's description to a subscription; see proxy.Subscriptions.
-func (d *Daemon) Describe(ctx context.Context, url string, description proxy.Description) error {
-	return d.updateAttributes(ctx, url, func(a *attributes) {
-		if description.Tags != nil {
-			a.Tags = description.Tags
-		}
-		a.Title, a.Site = cmp.Or(description.Title, a.Title), cmp.Or(description.Site, a.Site)
-	})
-}
-
-// updateAttributes changes the attributes of a subscription, and returns when they are durable.
-func (d *Daemon) updateAttributes(ctx context.Context, url string, edit func(*attributes)) error {
-	failed, err := ask(ctx, d, func(answer func(error)) {
-		key := d.key(url)
-		a, ok := d.intended(key)
-		if !ok {
-			answer(fmt.Errorf("%s: %w", url, proxy.ErrNoSubscription))
-			return
-		}
-		edit(&a)
-		done := d.pending.add(key, a, true)
-		d.node.Feeds.Subscribe(url, 1, a.encode(), func(err error) {
-			done()
-			if err == nil {
-				d.readIndex.add(url, key, a)
-			}
-			answer(err)
-		})
-	})
-	return cmp.Or(failed, err)
-}
-
-// Trust accepts the changed key of a feed; see proxy.Publishing.
-func (d *Daemon) Trust(ctx context.Context, url string) error {
-	failed, err := ask(ctx, d, func(answer func(error)) {
-		key := d.key(url)
-		if !d.node.Feeds.Trust(key) {
-			err := fmt.Errorf("trust %s: %w", url, proxy.ErrNoSubscription)
-			if _, ok := d.node.Feeds.Subscription(key); ok {
-				err = kindError{proxy.ErrNoSubscription, fmt.Errorf("trust %s: its key has not changed, so there is nothing to accept", url)}
-			}
-			answer(err)
-			return
-		}
-		s, _ := d.node.Feeds.Subscription(key)
-		d.node.Feeds.Subscribe(s.URL, s.Weight, s.Attributes, answer) // stores the subscription with the trusted key, and answers when it is durable
-	})
-	if err = cmp.Or(err, failed); err != nil {
-		return err
-	}
-	d.readIndex.markChanged(d.key(url))
-	return nil
 }

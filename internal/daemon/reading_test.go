@@ -115,7 +115,7 @@ func TestReadingDoesNotUndoUnsubscribing(t *testing.T) {
 	readsOn(m, feed)
 	// A subscription made by reading lapses, and reading makes it again.
 	m.post(t, "unsubscribe", `{"url":"`+feed+`"}`, &given)
-	if err := m.do(t.Context(), func() { m.unsubscribed.remove(m.key(feed)) }); err != nil {
+	if err := m.do(t.Context(), func() { m.forgetUnsubscribed(m.byKey[m.key(feed)]) }); err != nil {
 		t.Error(err)
 	}
 	readsOn(m, feed)
@@ -124,34 +124,6 @@ func TestReadingDoesNotUndoUnsubscribing(t *testing.T) {
 		t.Errorf("%q did not lapse", got)
 	}
 	readsOn(m, feed)
-	m.stop(t)
-}
-
-func TestUnsubscribedFeedsAreBounded(t *testing.T) {
-	t.Parallel()
-	m := running(t, founding(t, "endings"))
-	m.awaitMembers(t, 1)
-	key := func(i int) (k [32]byte) { k[0], k[1] = byte(i>>8), byte(i); return k }
-	err := m.do(t.Context(), func() {
-		for i := range maxUnsubscribed {
-			m.unsubscribed.times[key(i)] = int64(1000 + i)
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	failed, err := ask(t.Context(), m.Daemon, func(answer func(error)) { m.unsubscribed.add(key(maxUnsubscribed), m.opened, answer) })
-	if err := errors.Join(failed, err); err != nil {
-		t.Fatal(err)
-	}
-	err = m.do(t.Context(), func() {
-		if len(m.unsubscribed.times) != maxUnsubscribed || m.unsubscribed.has(key(0)) || !m.unsubscribed.has(key(maxUnsubscribed)) {
-			t.Errorf("%d are remembered, the oldest %v, the last %v", len(m.unsubscribed.times), m.unsubscribed.has(key(0)), m.unsubscribed.has(key(maxUnsubscribed)))
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	m.stop(t)
 }
 

@@ -1,0 +1,240 @@
+package daemon
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/feedtree"
+	"tidings/internal/env"
+	"tidings/overlay"
+)
+
+// inQuickSuccession starts calls in their order while the loop is busy, and returns their errors. None of the
+// calls has an effect before the last one is queued.
+func (m *member) inQuickSuccession(t *testing.T, calls ...func(context.Context) error) []error {
+	t.Helper()
+	release, errs := make(chan struct{}), make([]chan error, len(calls))
+	busy := make(chan struct{})
+	m.loop.Deliver(func() { close(busy); <-release })
+	<-busy
+	for i, call := range calls {
+		errs[i] = make(chan error, 1)
+		waiting := m.loop.Stats().WaitingAnswers
+		go func() { errs[i] <- call(t.Context()) }()
+		within(t, awaitTimeout, "a call is queued", func() error {
+			if runtime.Gosched(); m.loop.Stats().WaitingAnswers <= waiting {
+				return errors.New("it is not")
+			}
+			return nil
+		})
+	}
+	close(release)
+	results := make([]error, len(calls))
+	for i := range errs {
+		results[i] = <-errs[i]
+	}
+	return results
+}
+
+// The last of several requests decides, even if the earlier ones are still being written. What the node does
+// after a restart is the same as before it.
+func TestTheLastRequestDecides(t *testing.T) {
+	t.Parallel()
+	c := founding(t, "quick")
+	c.AllowPrivateOrigins = true
+	m := running(t, c)
+	m.awaitMembers(t, 1)
+	url := func(i int) string { return fmt.Sprintf("http://127.0.0.1:9/%d.xml", i) }
+	subscribe := func(i int) func(context.Context) error {
+		return func(ctx context.Context) error { return m.Subscribe(ctx, url(i), false) }
+	}
+	unsubscribe := func(i int) func(context.Context) error {
+		return func(ctx context.Context) error { return m.Unsubscribe(ctx, url(i)) }
+	}
+	must := func(errs ...error) {
+		t.Helper()
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The user unsubscribes from feed 1 and changes his mind.
+	must(m.Subscribe(t.Context(), url(1), false))
+	must(m.inQuickSuccession(t, unsubscribe(1), subscribe(1))...)
+	// The user had unsubscribed from feed 2; he subscribes again and changes his mind.
+	must(m.Subscribe(t.Context(), url(2), false), m.Unsubscribe(t.Context(), url(2)))
+	must(m.inQuickSuccession(t, subscribe(2), unsubscribe(2))...)
+	// Feed 3 was subscribed to by reading and is read again while the user subscribes to it.
+	must(m.subscribe(t.Context(), url(3), attributes{Auto: true, LastRead: time.Now().Add(-2 * lapseCheckInterval).Unix()}))
+	must(m.inQuickSuccession(t, subscribe(3), func(context.Context) error { m.Version(url(3)); return nil })...)
+	check := func(when string) {
+		t.Helper()
+		channels, err := m.List(t.Context())
+		must(err)
+		listed := map[string]bool{}
+		for _, c := range channels {
+			if listed[c.URL] = true; c.Auto {
+				t.Errorf("%s: %s lapses, although the user subscribed to it", when, c.URL)
+			}
+			if _, ok := m.Version(c.URL); !ok {
+				t.Errorf("%s: %s is listed, and its readers are told that it is not subscribed to", when, c.URL)
+			}
+		}
+		if !listed[url(1)] || listed[url(2)] || !listed[url(3)] || len(channels) != 2 {
+			t.Errorf("%s: subscribed to %v", when, listed)
+		}
+	}
+	check("at once")
+	m.stop(t)
+	m = running(t, Config{Dir: c.Dir, AllowPrivateOrigins: true})
+	m.awaitMembers(t, 1)
+	check("after a restart")
+	if err := m.Subscribe(t.Context(), url(2), true); !errors.Is(err, errUnsubscribed) {
+		t.Errorf("reading a feed that the user unsubscribed from: %v", err)
+	}
+	m.stop(t)
+}
+
+// A memory is a store and a feedStore. It refuses what it is told to.
+type memory struct {
+	records map[string][]byte
+	feeds   map[string]feedtree.Subscription // by URL
+	refuse  func(what string) error
+}
+
+func newMemory() *memory {
+	return &memory{map[string][]byte{}, map[string]feedtree.Subscription{}, func(string) error { return nil }}
+}
+
+func (m *memory) Commit(ops []env.Op, done func(error)) {
+	err := m.refuse("commit")
+	for _, op := range ops {
+		if err == nil {
+			m.records[string(op.Key)] = op.Value
+			if op.Value == nil {
+				delete(m.records, string(op.Key))
+			}
+		}
+	}
+	done(err)
+}
+
+func (m *memory) Get(key []byte) ([]byte, error) { return m.records[string(key)], nil }
+
+func (m *memory) Range(_ []byte, each func(key, value []byte) bool) error {
+	for key, value := range m.records {
+		each([]byte(key), value)
+	}
+	return nil
+}
+
+func (m *memory) Subscribe(url string, weight int, attributes []byte, done func(error)) {
+	err := m.refuse("subscribe")
+	if err == nil {
+		m.feeds[url] = feedtree.Subscription{Key: overlay.Key("", url), URL: url, Weight: weight, Attributes: attributes}
+	}
+	done(err)
+}
+
+func (m *memory) Unsubscribe(url string, done func(error)) {
+	err := m.refuse("unsubscribe")
+	if err == nil {
+		delete(m.feeds, url)
+	}
+	done(err)
+}
+
+func (m *memory) Subscriptions() []feedtree.Subscription { return slices.Collect(maps.Values(m.feeds)) }
+func (m *memory) Trust(overlay.ID) bool                  { return false }
+
+// runs does nothing on a loop.
+type runs struct{}
+
+func (runs) Run(time.Time) time.Time { return time.Time{} }
+
+// loaded returns the subscriptions of a memory, without a node.
+func loaded(t *testing.T, m *memory) *subscriptions {
+	t.Helper()
+	s := newSubscriptions(newNodeLoop(), m, newDocumentCopies(), slog.New(slog.DiscardHandler))
+	if _, err := s.load(m); err != nil {
+		t.Fatal(err)
+	}
+	close(s.joined)
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = s.loop.Run(ctx, runs{})
+	}()
+	t.Cleanup(func() { end(); <-ended })
+	return s
+}
+
+// An attempt to unsubscribe that fails, or that a crash interrupts, leaves nothing behind: after the
+// subscription lapses, reading the feed subscribes again.
+func TestAFailedUnsubscribeLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	const url = "https://example.org/feed"
+	full := errors.New("the disk is full")
+	for name, crash := range map[string]bool{"the store refuses": false, "crash": true} {
+		m := newMemory()
+		s := loaded(t, m)
+		if err := s.Subscribe(t.Context(), url, true); err != nil {
+			t.Fatal(err)
+		}
+		m.refuse = func(what string) error {
+			if what == "unsubscribe" {
+				return full
+			}
+			return nil
+		}
+		if err := s.Unsubscribe(t.Context(), url); !errors.Is(err, full) {
+			t.Fatal(err)
+		}
+		m.refuse = func(string) error { return nil }
+		if crash { // between the two writes
+			m.records[string(unsubscribedKey(s.key(url)))] = binary.BigEndian.AppendUint64(nil, 1)
+			s = loaded(t, m)
+		}
+		if _, ok := s.Version(url); !ok {
+			t.Errorf("%s: the subscription is gone", name)
+		}
+		s.endLapsed(t.Context(), time.Now().Add(lapseAge+time.Hour))
+		if _, ok := s.Version(url); ok {
+			t.Errorf("%s: the subscription does not lapse", name)
+		}
+		if err := s.Subscribe(t.Context(), url, true); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if len(m.records) != 0 || len(s.byKey) != 1 {
+			t.Errorf("%s: %d records of feeds that the user left, and %d in all", name, len(m.records), len(s.byKey))
+		}
+	}
+}
+
+// The feeds that the user unsubscribed from are bounded; the oldest one is forgotten.
+func TestUnsubscribedFeedsAreBounded(t *testing.T) {
+	t.Parallel()
+	m := newMemory()
+	for i := range maxUnsubscribed {
+		m.records[string(unsubscribedKey(overlay.ID{byte(i >> 8), byte(i)}))] = binary.BigEndian.AppendUint64(nil, uint64(1000+i))
+	}
+	s := loaded(t, m)
+	const url = "https://example.org/feed"
+	if err := errors.Join(s.Subscribe(t.Context(), url, false), s.Unsubscribe(t.Context(), url)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Subscribe(t.Context(), url, true); !errors.Is(err, errUnsubscribed) {
+		t.Error(err)
+	}
+	if len(m.records) != maxUnsubscribed || len(s.byKey) != maxUnsubscribed || s.byKey[overlay.ID{}] != nil {
+		t.Errorf("%d records, %d in the store", len(s.byKey), len(m.records))
+	}
+}
