@@ -90,7 +90,32 @@ func TestHouse(t *testing.T) {
 		for _, fault := range inspect(set, dir, files) {
 			t.Error(fault)
 		}
+		logSizes(t, dir, files)
 	}
+	if len(large) > 5 {
+		t.Errorf("%d types may be larger than the others: five may", len(large))
+	}
+}
+
+// logSizes prints the types with the most fields and methods of a package below the wiring.
+func logSizes(t *testing.T, dir string, files []*ast.File) {
+	if floor, _ := floorOf(dir); floor > corridor || generated(dir) {
+		return
+	}
+	var fields, methods string
+	var most size
+	for name, n := range sizesOf(files) {
+		if name == "Config" || name == "Stats" {
+			continue
+		}
+		if n.fields > most.fields || n.fields == most.fields && name < fields {
+			most.fields, fields = n.fields, name
+		}
+		if n.methods > most.methods || n.methods == most.methods && name < methods {
+			most.methods, methods = n.methods, name
+		}
+	}
+	t.Logf("%-20s most fields: %2d %-20s most methods: %2d %s", dir, most.fields, fields, most.methods, methods)
 }
 
 // sourcesOf returns the files of each package of this module, without tests. It walks the folders itself:
@@ -127,6 +152,9 @@ func inspect(set *token.FileSet, dir string, files []*ast.File) (faults []string
 	if !generated(dir) && !slices.ContainsFunc(files, func(f *ast.File) bool { return f.Doc != nil }) {
 		faults = append(faults, dir+" has no package comment: say what it is for, then what it leaves to others")
 	}
+	if !generated(dir) {
+		faults = append(faults, inspectSizes(set, dir, floor, files)...)
+	}
 	for _, f := range files {
 		fault := func(n ast.Node, format string, args ...any) {
 			faults = append(faults, set.Position(n.Pos()).String()+": "+fmt.Sprintf(format, args...))
@@ -140,6 +168,83 @@ func inspect(set *token.FileSet, dir string, files []*ast.File) (faults []string
 }
 
 type faultFunc func(at ast.Node, format string, args ...any)
+
+// Bounds of size. Below the wiring a type has at most mostFields fields and mostMethods methods, so that a reader can
+// hold it in mind; Config and Stats are lists of settings and counters. A file has at most mostLines lines anywhere.
+const (
+	mostFields, mostMethods = 20, 45
+	mostLines               = 500
+)
+
+// large are the types that may have more fields or methods, with the reason. There may be five.
+var large = map[string]string{
+	"overlay.peer":          "the one record of another node; it is small because its fields are packed",
+	"feedtree.Subscription": "a list of facts for readers, without methods",
+}
+
+// A size is the number of fields and methods of a type.
+type size struct{ fields, methods int }
+
+// sizesOf returns the sizes of the types of a package. An embedded field counts as one.
+func sizesOf(files []*ast.File) map[string]size {
+	of := map[string]size{}
+	for _, f := range files {
+		for _, d := range f.Decls {
+			switch d := d.(type) {
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					t, _ := spec.(*ast.TypeSpec)
+					if t == nil {
+						continue
+					}
+					if s, ok := t.Type.(*ast.StructType); ok {
+						n := of[t.Name.Name]
+						n.fields = s.Fields.NumFields()
+						of[t.Name.Name] = n
+					}
+				}
+			case *ast.FuncDecl:
+				if d.Recv == nil {
+					continue
+				}
+				at := d.Recv.List[0].Type
+				if star, ok := at.(*ast.StarExpr); ok {
+					at = star.X
+				}
+				if list, ok := at.(*ast.IndexExpr); ok { // a generic type
+					at = list.X
+				}
+				if name, ok := at.(*ast.Ident); ok {
+					n := of[name.Name]
+					n.methods++
+					of[name.Name] = n
+				}
+			}
+		}
+	}
+	return of
+}
+
+// inspectSizes finds what is too large for a reader.
+func inspectSizes(set *token.FileSet, dir string, floor int, files []*ast.File) (faults []string) {
+	for _, f := range files {
+		if lines := set.File(f.FileStart).LineCount(); lines > mostLines {
+			faults = append(faults, fmt.Sprintf("%s has %d lines, %d at most: split it by what it is about", set.Position(f.FileStart).Filename, lines, mostLines))
+		}
+	}
+	if floor > corridor {
+		return faults
+	}
+	for name, n := range sizesOf(files) {
+		if full := path.Base(dir) + "." + name; name == "Config" || name == "Stats" || large[full] != "" {
+			continue
+		}
+		if n.fields > mostFields || n.methods > mostMethods {
+			faults = append(faults, fmt.Sprintf("%s.%s has %d fields and %d methods, %d and %d at most: make components of it", dir, name, n.fields, n.methods, mostFields, mostMethods))
+		}
+	}
+	return faults
+}
 
 func inspectImports(f *ast.File, dir string, floor int, fault faultFunc) {
 	for _, spec := range f.Imports {
@@ -233,6 +338,14 @@ func TestHouseRulesBite(t *testing.T) {
 	const rand1, rand2, now = `import "math/rand"; `, `import "math/rand/v2"; `, `import "time"; var _ = time.`
 	for _, c := range []struct{ dir, code, want string }{
 		{"overlay", `import "tidings/internal/wire"`, ""},
+		{"overlay", "type t struct { a, b int; " + strings.Repeat("_ int;", mostFields-2) + "}", ""},
+		{"overlay", "type t struct { a, b int; " + strings.Repeat("_ int;", mostFields-1) + "}", "t has 21 fields and 0 methods"},
+		{"overlay", "type Stats struct { " + strings.Repeat("_ int;", mostFields+1) + "}", ""},
+		{"internal/daemon", "type t struct { " + strings.Repeat("_ int;", mostFields+1) + "}", ""},
+		{"overlay", "type t int;" + strings.Repeat("func (t) _() {};", mostMethods), ""},
+		{"overlay", "type t[T any] struct{};" + strings.Repeat("func (x *t[T]) _() {};", mostMethods+1), "t has 0 fields and 46 methods"},
+		{"internal/daemon", strings.Repeat("\n", mostLines-1), ""},
+		{"internal/daemon", strings.Repeat("\n", mostLines), "split it"},
 		{"overlay", `import "net/url"; import "net/netip"`, ""},
 		{"overlay", `import "time"; func f(time clock) { time.Now() }`, ""},
 		{"overlay", `import "time"; var _ = time.Unix(0, time.Hour)`, ""},

@@ -474,14 +474,6 @@ func (l *lookup) nearest() (members []*lookupMember, dead int, sure bool) {
 	return members, dead, sure
 }
 
-func contactsOf(named []*lookupMember) []*Contact {
-	contacts := make([]*Contact, len(named))
-	for i, member := range named {
-		contacts[i] = member.contact
-	}
-	return contacts
-}
-
 // end passes on the result and makes room for the next lookup.
 func (ls *lookups) end(l *lookup, found []*lookupMember) {
 	for _, member := range l.members { // a late answer no longer steps the lookup

@@ -31,3 +31,11 @@ func (ls *lookups) selfLookup() {
 		}
 	})
 }
+
+func contactsOf(named []*lookupMember) []*Contact {
+	contacts := make([]*Contact, len(named))
+	for i, member := range named {
+		contacts[i] = member.contact
+	}
+	return contacts
+}

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"unicode"
@@ -91,15 +92,15 @@ func TestDiallerChecksTheWelcome(t *testing.T) {
 		reply []byte
 		want  string
 	}{
-		{"a version not offered", Side{}, welcome(Version+1, home), "this node speaks 1 to 1"},
-		{"version 0", Side{}, welcome(0, home), "this node speaks 1 to 1"},
-		{"another name", Side{Name: "away"}, welcome(1, home), `is in network "home", and the node that asks wants "away"`},
-		{"another name by descriptor", Side{Descriptor: DefaultNetwork("away").Descriptor()}, welcome(1, home), `wants "away"`},
-		{"other settings", Side{Descriptor: home}, welcome(1, slow.Descriptor()), `network "home" has other settings at the peer: poll-interval (here: 30m, there: 1h)`},
-		{"no descriptor", Side{}, welcome(1, nil), ErrDescriptor.Error()},
+		{"a version not offered", Side{}, welcome(Version+1, home), fmt.Sprintf("this node speaks %d to %d", MinVersion, Version)},
+		{"version 0", Side{}, welcome(0, home), fmt.Sprintf("this node speaks %d to %d", MinVersion, Version)},
+		{"another name", Side{Name: "away"}, welcome(Version, home), `is in network "home", and the node that asks wants "away"`},
+		{"another name by descriptor", Side{Descriptor: DefaultNetwork("away").Descriptor()}, welcome(Version, home), `wants "away"`},
+		{"other settings", Side{Descriptor: home}, welcome(Version, slow.Descriptor()), `network "home" has other settings at the peer: poll-interval (here: 30m, there: 1h)`},
+		{"no descriptor", Side{}, welcome(Version, nil), ErrDescriptor.Error()},
 		{"nothing", Side{}, nil, ErrHello.Error()},
 		{"garbage", Side{}, []byte("garbage"), ErrHello.Error()},
-		{"over the limit", Side{}, field(welcome(1, home), 100, make([]byte, MaxHello)), ErrHello.Error()},
+		{"over the limit", Side{}, field(welcome(Version, home), 100, make([]byte, MaxHello)), ErrHello.Error()},
 	} {
 		if _, _, err := c.side.CheckReply(c.reply); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %s", c.name, err, c.want)
