@@ -97,7 +97,7 @@ func TestValidItemsAreForwarded(t *testing.T) {
 	if last.count("bad") > 0 || between.count("bad") == 0 {
 		t.Errorf("%d of %d bad items were forwarded", last.count("bad"), between.count("bad"))
 	}
-	if s := between.Stats(); s.Connections != 2 || s.Partners != 2 || s.Mesh < 1 || s.Items < 3 || s.ItemBytes < 3*len("good 0") || s.Announced != 2 {
+	if s := between.Stats(); s.Connections != 2 || s.Partners != 2 || s.Mesh < 1 || s.Items < 3 || s.ItemBytes < 3*len("good 0") || s.Announced < 2 { // GossipSub may announce a topic again
 		t.Errorf("%+v", s)
 	}
 }
