@@ -108,7 +108,8 @@
 //
 // A Corona is made of components (type Corona lists them). A component has the state of one task,
 // knows the components below it, and asks those above it through a small interface or a function.
-// What several of them know of one channel, leaderState and assignment, is cut along the same lines.
+// The records of one channel, leaderState and assignment, have one part for each component that uses
+// them.
 //
 // # Usage
 //

@@ -488,7 +488,7 @@ func TestSubscriptionsAreStored(t *testing.T) {
 	}
 }
 
-// What a sequencer decides depends on the pin, the accepted publications and the publication alone.
+// A sequencer judges a publication by the pin, the accepted publications and the publication itself, and by nothing else.
 func TestVerdicts(t *testing.T) {
 	seed := func(n byte) ed25519.PrivateKey {
 		return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{n}, ed25519.SeedSize))

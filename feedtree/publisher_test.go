@@ -209,7 +209,7 @@ func TestFullStoriesWinOverHeadlines(t *testing.T) {
 	}
 }
 
-// What polls find stays out of the log while the publisher speaks. When the publisher has been silent for two of
+// Items that polls find stay out of the log while the publisher speaks. When the publisher has been silent for two of
 // its beat intervals, these items are shown as unsigned.
 func TestASilentPublisherIsPolledLikeAnyFeed(t *testing.T) {
 	n := newPublishedFeed(t)

@@ -169,7 +169,7 @@ func (c *simDeploymentCommand) world() string {
 	return fmt.Sprintf("%d nodes, %d channels, %d subscriptions, seed %d.", c.Nodes, c.Channels, c.Subscriptions, c.Seed)
 }
 
-// What the paper states about its deployment (§5.2).
+// Figures that the paper states about its deployment (§5.2).
 const (
 	paperWait  = 45   // seconds, on average
 	paperPolls = 4500 // per minute, of all channels

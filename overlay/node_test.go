@@ -316,7 +316,7 @@ func TestDeadMemberIsReportedOnce(t *testing.T) {
 	if told > 1 {
 		t.Errorf("the other was told %d times", told)
 	}
-	// What b says of a is ignored at first; what a says itself is not.
+	// A report of b about a is ignored at first; a message of a itself is not.
 	report := &overlaypb.Message{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{Records: [][]byte{a.contact.Raw}}}}
 	n.tombstones.add(a.contact, l.now, true)
 	l.sent = nil

@@ -11,7 +11,7 @@ import (
 )
 
 // filter is a node's part as a filter of one shard. It tells the owners that it listens, delivers each entry once, and
-// knows from digests whether it misses any. At a node that is no filter it only remembers entries that no node could send.
+// knows from digests whether it misses any. At a node that is no filter it is idle.
 type filter struct {
 	*place
 	app            Application

@@ -156,7 +156,8 @@ func (k *keeper) publishTimeout(hash owner.Hash, now time.Time) {
 	}
 }
 
-// publish broadcasts an entry. An entry that is too large for the topic is only listed, and filters ask for it.
+// publish broadcasts an entry. An entry that is too large for the topic, or whose bytes were dropped, is only listed, and
+// filters ask for it.
 func (k *keeper) publish(e *keptEntry, now time.Time) {
 	e.published = true
 	if k.idle(now) {
@@ -164,7 +165,7 @@ func (k *keeper) publish(e *keptEntry, now time.Time) {
 	}
 	k.stats.Broadcast++
 	m := &firehosepb.Broadcast{Dispatch: e.dispatch}
-	if len(e.dispatch) > env.MaxTopicFrame-512 {
+	if e.dispatch == nil || len(e.dispatch) > env.MaxTopicFrame-512 {
 		m = &firehosepb.Broadcast{List: &firehosepb.List{Entries: []*firehosepb.EntryRef{e.ref()}}}
 	}
 	k.topic.broadcast(m)
@@ -174,8 +175,8 @@ func (e *keptEntry) ref() *firehosepb.EntryRef {
 	return &firehosepb.EntryRef{Key: e.entry.Key[:], Entry: e.entry.Hash[:], AtMs: uint64(e.receivedAt.UnixMilli())}
 }
 
-// digests returns digests that list the entries that were received since a time. A digest says nothing of the time before this node became an
-// owner.
+// digests returns digests that list the entries that were received since a time. A digest says nothing of the time before
+// this node became an owner.
 func (k *keeper) digests(since, now time.Time) (digests []*firehosepb.Broadcast) {
 	if since.Before(k.ownedSince) {
 		since = k.ownedSince

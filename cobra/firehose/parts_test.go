@@ -149,6 +149,37 @@ func TestTheSecondOwnerStandsIn(t *testing.T) {
 	}
 }
 
+// An entry whose bytes were dropped before this node's turn to broadcast is listed, so that filters ask for it.
+func TestADroppedEntryIsListed(t *testing.T) {
+	l := newLab(t, Config{})
+	p := l.place("first", "self")
+	k := newKeeper(p, newTopic(p, l, nil))
+	k.owned, k.ownedSince = true, l.now
+	k.add(Dispatch{Entry: l.entry(1, 0)}, []byte("1"), l.now, false)
+	k.add(Dispatch{Entry: l.entry(2, 0)}, make([]byte, maxEntryBytes), l.now, true)
+	l.pass(rankDelay, func(t task) { k.publishTimeout(t.entry, l.now) })
+	if len(l.published) != 1 || len(l.published[0].List.GetEntries()) != 1 || owner.Hash(l.published[0].List.Entries[0].Entry) != (owner.Hash{1}) {
+		t.Errorf("published %v, want a list of the entry", l.published)
+	}
+}
+
+// An owner that is no filter remembers no entries as delivered, and asks once for an entry that nobody has.
+func TestAnOwnerDoesNotRememberForever(t *testing.T) {
+	l := newLab(t, Config{Shards: 1})
+	p := l.place("first", "self")
+	s := &shard{place: p}
+	s.keeper = newKeeper(p, newTopic(p, l, nil))
+	s.keeper.owned = true
+	s.filter, s.requests = newFilter(p, s.keeper, newProgress(l.d, l), nil), newRequests(p)
+	refs := []*firehosepb.EntryRef{l.ref(1)}
+	s.onList("first", refs, l.now)
+	l.pass(2*time.Minute, func(t task) { s.retryRequest(t.entry, l.now) })
+	s.onList("first", refs, l.now)
+	if l.d.stats.Missed != 1 || len(s.requests.missing) != 0 || len(s.filter.received) != 0 {
+		t.Errorf("missed %d, asks for %d, remembers %d", l.d.stats.Missed, len(s.requests.missing), len(s.filter.received))
+	}
+}
+
 // Owners with other entries of a minute find that minute, and owners with the same entries find none.
 func TestOwnersFindTheMinutesThatDiffer(t *testing.T) {
 	l := newLab(t, Config{})

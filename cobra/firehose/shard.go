@@ -192,7 +192,10 @@ func (s *shard) retryRequest(hash owner.Hash, now time.Time) {
 	if s.requests.retry(hash) {
 		return
 	}
-	if s.filter.received[hash] = now; s.keeper.owned && len(s.requests.unobtainable) < maxMissing {
+	if s.cfg.Filter {
+		s.filter.received[hash] = now
+	}
+	if s.keeper.owned && len(s.requests.unobtainable) < maxMissing {
 		s.requests.unobtainable[hash] = true
 	}
 }

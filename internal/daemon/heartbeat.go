@@ -59,7 +59,7 @@ func (b *publishing) publishHeartbeat(ctx context.Context, url string, accepted 
 	if _, signed := b.signer.Feeds()[url]; !signed || b.queues.sinceLastPush(url) < minSilence {
 		return nil // the first item was refused meanwhile, or a heartbeat is not due yet
 	}
-	// What is signed already goes out even if the origin cannot be read.
+	// Items that were signed earlier are sent even if the origin cannot be read.
 	if err := b.subscriptions.subscribeTentatively(ctx, url); err != nil {
 		return err
 	}

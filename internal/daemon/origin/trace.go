@@ -123,18 +123,18 @@ func readTimes(r io.Reader) (map[string]time.Time, error) {
 }
 
 // Compress makes a script of snapshots. Each snapshot is served as long as it was current in reality, divided
-// by speed, but for at least atLeast and at most atMost; the last one is served forever. An atMost of 0 is no
-// bound.
-func Compress(snapshots []Snapshot, speed float64, atLeast, atMost time.Duration) []script.Snapshot {
+// by speed, but no shorter than shortest and no longer than longest; 0 means no upper bound. The last snapshot is
+// served forever.
+func Compress(snapshots []Snapshot, speed float64, shortest, longest time.Duration) []script.Snapshot {
 	out := make([]script.Snapshot, len(snapshots))
 	for i, s := range snapshots {
 		out[i] = script.Snapshot{Body: s.Body, ContentType: s.ContentType}
 		if i+1 < len(snapshots) {
 			hold := time.Duration(float64(snapshots[i+1].Time.Sub(s.Time)) / speed)
-			if atMost > 0 {
-				hold = min(hold, atMost)
+			if longest > 0 {
+				hold = min(hold, longest)
 			}
-			out[i].Hold = max(hold, atLeast)
+			out[i].Hold = max(hold, shortest)
 		}
 	}
 	return out
