@@ -51,7 +51,19 @@ func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifie
 	return c
 }
 
-// Run does everything that is due and returns the time of the next call.
+// Next returns the time at which something is due, the zero time if nothing is.
+func (c *Corona) Next() time.Time {
+	next := c.poller.next()
+	for _, at := range [...]time.Time{
+		c.lonePolls.calendar.Next(), c.sequencer.calendar.Next(), c.reports.calendar.Next(), c.intake.calendar.Next(),
+		c.decideAt, c.permits.calendar.Next(), c.steward.next(),
+	} {
+		next = env.Sooner(next, at)
+	}
+	return next
+}
+
+// Run does everything that is due and returns Next.
 func (c *Corona) Run(now time.Time) time.Time {
 	c.poller.run(now)
 	c.lonePolls.run(now)
@@ -62,14 +74,7 @@ func (c *Corona) Run(now time.Time) time.Time {
 	c.permits.run(now)
 	c.steward.run(now)
 	c.poller.checkOverdue(now)
-	next := c.poller.next()
-	for _, at := range []time.Time{
-		c.lonePolls.calendar.Next(), c.sequencer.calendar.Next(), c.reports.calendar.Next(), c.intake.calendar.Next(),
-		c.decideAt, c.permits.calendar.Next(), c.steward.next(),
-	} {
-		next = env.Sooner(next, at)
-	}
-	return next
+	return c.Next()
 }
 
 // Answered takes the response to a request.

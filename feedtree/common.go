@@ -101,11 +101,10 @@ func (m *common) feedPlans(do func(c *channel)) plans {
 func (p plans) add(at time.Time, key overlay.ID) { p.m.cal.Add(at, plan{p.of, key}) }
 
 // run carries out all plans that are due, and returns the time of the next one.
-func (m *common) run(now time.Time) time.Time {
+func (m *common) run(now time.Time) {
 	for p, _, ok := m.cal.Pop(now); ok; p, _, ok = m.cal.Pop(now) {
 		m.handlers[p.of](p.key)
 	}
-	return m.cal.Next()
 }
 
 // after returns the time that is d from now.

@@ -33,7 +33,7 @@ type FeedTree struct {
 	*sequencer     // change reports and branches of feeds that this node leads
 
 	ticks   plans
-	started bool
+	resumed bool
 }
 
 // New returns the FeedTree of a node, with the subscriptions that its store holds.
@@ -62,13 +62,22 @@ func New(e env.Env, node *overlay.Node, s *scribe.Scribe, o *owner.Owners, signe
 	return f, f.load()
 }
 
-// Run does everything that is due and returns when it wants to be called next.
+// Next returns the time at which something is due, the zero time if nothing is.
+func (f *FeedTree) Next() time.Time {
+	if !f.resumed {
+		return f.clock.Now()
+	}
+	return f.common.cal.Next()
+}
+
+// Run does everything that is due and returns Next.
 func (f *FeedTree) Run(now time.Time) time.Time {
-	if !f.started {
-		f.started = true
+	if !f.resumed {
+		f.resumed = true
 		f.resume()
 	}
-	return f.common.run(now)
+	f.common.run(now)
+	return f.Next()
 }
 
 // tick does what is due in each digest interval.

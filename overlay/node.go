@@ -108,7 +108,18 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *Node
 	return n
 }
 
-// Run does what is due and returns the time of the next call.
+// Next returns the time at which something is due, the zero time if nothing is.
+func (n *Node) Next() time.Time {
+	switch {
+	case n.state == Left:
+		return time.Time{}
+	case n.leafChanged:
+		return n.clock.Now()
+	}
+	return n.cal.Next()
+}
+
+// Run does what is due and returns Next.
 func (n *Node) Run(now time.Time) time.Time {
 	if n.state == Left {
 		return time.Time{}
@@ -128,7 +139,7 @@ func (n *Node) Run(now time.Time) time.Time {
 			app.LeafChanged()
 		}
 	}
-	return n.cal.Next()
+	return n.Next()
 }
 
 func (n *Node) do(t task, at, now time.Time) {

@@ -63,12 +63,15 @@ func New(e env.Env, node *overlay.Node, owners Owners, signer *wire.Signer, veri
 
 func (f *Firehose) enabled() bool { return len(f.shards) > 0 }
 
-// Run handles everything that is due, and returns the time of the next call.
+// Next returns the time at which something is due, the zero time if nothing is.
+func (f *Firehose) Next() time.Time { return f.cal.Next() }
+
+// Run handles everything that is due, and returns Next.
 func (f *Firehose) Run(now time.Time) time.Time {
 	for {
 		t, _, ok := f.cal.Pop(now)
 		if !ok {
-			return f.cal.Next()
+			return f.Next()
 		}
 		switch t.kind {
 		case taskMaintain:

@@ -61,6 +61,36 @@ type Worker interface {
 	Do(pure, done func())
 }
 
+// A Layer is a part of a node that acts at times of its own.
+type Layer interface {
+	// Next returns the time at which something is due, the zero time if nothing is before the next event.
+	Next() time.Time
+	// Run does what is due at now, and returns Next.
+	Run(now time.Time) time.Time
+}
+
+// RunDue runs the layers that are due, in their order, until none is: a layer may bring forward the time at which
+// another one has work. It returns the time at which the next one is due. If that is not after now, the layers
+// have kept each other busy for a while, and the world should handle other events before it calls again.
+func RunDue(now time.Time, layers ...Layer) (next time.Time) {
+	const rounds = 16
+	for range rounds {
+		ran := false
+		next = time.Time{}
+		for _, l := range layers {
+			at := l.Next()
+			if !at.IsZero() && !at.After(now) {
+				at, ran = l.Run(now), true
+			}
+			next = Sooner(next, at)
+		}
+		if !ran {
+			break
+		}
+	}
+	return next
+}
+
 // A Node is driven by a world. The world calls Run once at the start, after each other call (once
 // after a batch of calls), and at the time that the last Run returned, or soon after.
 type Node interface {

@@ -117,20 +117,9 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config, app A
 	return n, nil
 }
 
-// Run runs the layers twice, because a layer may bring forward the time at which another one has work. In the
-// second round there is mostly nothing to do.
+// Run runs the layers that are due.
 func (n *Node) Run(now time.Time) (next time.Time) {
-	for range 2 {
-		next = n.Overlay.Run(now)
-		next = env.Sooner(next, n.Scribe.Run(now))
-		next = env.Sooner(next, n.Owners.Run(now))
-		next = env.Sooner(next, n.Wedges.Run(now))
-		next = env.Sooner(next, n.Sums.Run(now))
-		next = env.Sooner(next, n.Feeds.Run(now))
-		next = env.Sooner(next, n.Corona.Run(now))
-		next = env.Sooner(next, n.Firehose.Run(now))
-	}
-	return next
+	return env.RunDue(now, n.Overlay, n.Scribe, n.Owners, n.Wedges, n.Sums, n.Feeds, n.Corona, n.Firehose)
 }
 
 // Moved tells the node that the addresses of its machine have changed.

@@ -73,7 +73,7 @@ type Owners struct {
 
 	stats    Stats
 	replicas replicas
-	started  bool // the overlay was active once, and resume was called
+	resumed  bool // the overlay was active once, and resume was called
 }
 
 // New returns the Owners of a node, with the logs that a former run has stored, and registers it with the overlay. It
@@ -123,17 +123,23 @@ func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifie
 	return o, nil
 }
 
-// Run executes the tasks that are due and returns the time of the next one.
+// Next returns the time of the first task, the zero time if there is none.
+func (o *Owners) Next() time.Time {
+	if o.mayResume() {
+		return o.clock.Now()
+	}
+	return env.Sooner(o.cal.Next(), o.Resolver.due.Next())
+}
+
+// mayResume reports whether the node has become a member and not continued the work of its former run yet.
+func (o *Owners) mayResume() bool { return !o.resumed && o.node.State() == overlay.Active }
+
+// Run executes the tasks that are due and returns Next.
 func (o *Owners) Run(now time.Time) time.Time {
-	if !o.started && o.node.State() == overlay.Active {
-		o.started = true
+	if o.mayResume() {
 		o.resume()
 	}
-	for {
-		t, _, ok := o.cal.Pop(now)
-		if !ok {
-			return env.Sooner(o.cal.Next(), o.Resolver.run(now))
-		}
+	for t, _, ok := o.cal.Pop(now); ok; t, _, ok = o.cal.Pop(now) {
 		switch s := o.replicas.byKey[t.key]; {
 		case t.kind == taskHeartbeat:
 			o.keeper.heartbeat(now)
@@ -160,10 +166,13 @@ func (o *Owners) Run(now time.Time) time.Time {
 			o.merger.retryContact(s, now)
 		}
 	}
+	o.Resolver.run(now)
+	return o.Next()
 }
 
 // resume continues the work of a former run: the node leads the keys that it led.
 func (o *Owners) resume() {
+	o.resumed = true
 	for _, s := range o.replicas.all() {
 		o.liveness.heard(s)
 		if s.ledBy(o.self) {

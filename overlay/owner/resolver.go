@@ -125,13 +125,9 @@ func (r *Resolver) ask(key overlay.ID, q *query) {
 	}
 }
 
-// run repeats the questions that are due, and returns the time of the next one.
-func (r *Resolver) run(now time.Time) time.Time {
-	for {
-		key, _, ok := r.due.Pop(now)
-		if !ok {
-			return r.due.Next()
-		}
+// run repeats the questions that are due.
+func (r *Resolver) run(now time.Time) {
+	for key, _, ok := r.due.Pop(now); ok; key, _, ok = r.due.Pop(now) {
 		switch q := r.queries[key]; {
 		case q == nil || now.Before(q.due):
 		case q.tries < maxQueryTries:

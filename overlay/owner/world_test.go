@@ -265,11 +265,7 @@ func (m *member) saw(key overlay.ID, entries []*owner.Entry) {
 // A corridor passes calls and messages to the two layers.
 type corridor struct{ *member }
 
-func (c corridor) Run(now time.Time) time.Time {
-	c.overlay.Run(now)
-	c.owners.Run(now)
-	return env.Sooner(c.overlay.Run(now), c.owners.Run(now))
-}
+func (c corridor) Run(now time.Time) time.Time { return env.RunDue(now, c.overlay, c.owners) }
 
 func (c corridor) Receive(from env.PeerID, frame []byte) error {
 	layer, body, err := wire.ParseFrame(frame)

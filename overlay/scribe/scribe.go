@@ -135,12 +135,15 @@ func (s *Scribe) Stats() Stats {
 	return st
 }
 
-// Run handles everything that is due, and returns the time of the next call.
+// Next returns the time at which something is due, the zero time if nothing is.
+func (s *Scribe) Next() time.Time { return s.cal.Next() }
+
+// Run handles everything that is due, and returns Next.
 func (s *Scribe) Run(now time.Time) time.Time {
 	for {
 		t, _, ok := s.cal.Pop(now)
 		if !ok {
-			return s.cal.Next()
+			return s.Next()
 		}
 		switch t.kind {
 		case taskOutbox:

@@ -178,7 +178,10 @@ func (s *Aggregator) Stats() Stats {
 	return st
 }
 
-// Run does what is due and returns the time at which it wants to run next.
+// Next returns the time at which something is due, the zero time if nothing is.
+func (s *Aggregator) Next() time.Time { return s.cal.Next() }
+
+// Run does what is due and returns Next.
 func (s *Aggregator) Run(now time.Time) time.Time {
 	if s.active && s.node.State() != overlay.Active {
 		s.reset() // the node has left
@@ -186,7 +189,7 @@ func (s *Aggregator) Run(now time.Time) time.Time {
 	for {
 		t, at, ok := s.cal.Pop(now)
 		if !ok {
-			return s.cal.Next()
+			return s.Next()
 		}
 		if t == taskScan {
 			s.cal.Add(now.Add(scanInterval), taskScan)

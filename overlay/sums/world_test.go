@@ -242,11 +242,7 @@ func (l tamperingNetwork) Send(to env.Peer, class env.Class, frame []byte) {
 // A stack joins the two layers of a member.
 type stack struct{ *member }
 
-func (c stack) Run(now time.Time) time.Time {
-	c.overlay.Run(now)
-	c.sums.Run(now)
-	return env.Sooner(c.overlay.Run(now), c.sums.Run(now))
-}
+func (c stack) Run(now time.Time) time.Time { return env.RunDue(now, c.overlay, c.sums) }
 
 func (c stack) Receive(from env.PeerID, frame []byte) error {
 	layer, body, err := wire.ParseFrame(frame)

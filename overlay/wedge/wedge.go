@@ -162,12 +162,15 @@ func (w *Wedge) Decline(key overlay.ID) {
 	w.finishChanges()
 }
 
-// Run handles everything that is due, and returns the time of the next call.
+// Next returns the time at which something is due, the zero time if nothing is.
+func (w *Wedge) Next() time.Time { return w.cal.Next() }
+
+// Run handles everything that is due, and returns Next.
 func (w *Wedge) Run(now time.Time) time.Time {
 	for {
 		t, at, ok := w.cal.Pop(now)
 		if !ok {
-			return w.cal.Next()
+			return w.Next()
 		}
 		l, r := w.links.byPeer[t.peer], w.table.byKey(t.key)
 		switch t.kind {

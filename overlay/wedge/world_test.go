@@ -279,11 +279,7 @@ func (m *member) Delivered(key overlay.ID, _ env.PeerID, message []byte) {
 // A corridor passes messages to the two layers.
 type corridor struct{ *member }
 
-func (c corridor) Run(now time.Time) time.Time {
-	c.overlay.Run(now)
-	c.wedge.Run(now)
-	return env.Sooner(c.overlay.Run(now), c.wedge.Run(now))
-}
+func (c corridor) Run(now time.Time) time.Time { return env.RunDue(now, c.overlay, c.wedge) }
 
 func (c corridor) Receive(from env.PeerID, frame []byte) error {
 	layer, body, err := wire.ParseFrame(frame)
