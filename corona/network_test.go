@@ -294,14 +294,9 @@ func (p passing) PeerGone(env.PeerID) {}
 // below is the application of the owners of domains' keys.
 type below struct{ h *member }
 
-func (b below) Lead(overlay.ID, bool)                      {}
-func (b below) VisibleChanged(overlay.ID)                  {}
-func (b below) Committed(overlay.ID, *owner.Entry, []byte) {}
-func (b below) Absorb(overlay.ID, []byte)                  {}
-func (b below) Absorbing(overlay.ID) bool                  { return false }
-func (b below) BranchMerged(overlay.ID)                    {}
-func (b below) Siblings(overlay.ID) []*overlay.Contact     { return nil }
-func (b below) Wanted(overlay.ID)                          {}
+func (b below) Emit(owner.Event)                       {}
+func (b below) Absorbing(overlay.ID) bool              { return false }
+func (b below) Siblings(overlay.ID) []*overlay.Contact { return nil }
 func (b below) Weight(key overlay.ID) (int, bool) {
 	if b.h.StewardKeyInUse(key) {
 		return 1, true

@@ -127,15 +127,14 @@ func (b *bench) Filter(_ overlay.ID, d difference.Delta) difference.Delta       
 // nobody is above the owners of a bench.
 type nobody struct{}
 
-func (nobody) Lead(overlay.ID, bool)                      {}
-func (nobody) VisibleChanged(overlay.ID)                  {}
-func (nobody) Committed(overlay.ID, *owner.Entry, []byte) {}
-func (nobody) Absorb(overlay.ID, []byte)                  {}
-func (nobody) Absorbing(overlay.ID) bool                  { return false }
-func (nobody) BranchMerged(overlay.ID)                    {}
-func (nobody) Weight(overlay.ID) (int, bool)              { return 0, false }
-func (nobody) Siblings(overlay.ID) []*overlay.Contact     { return nil }
-func (nobody) Wanted(overlay.ID)                          {}
+func (nobody) Emit(ev owner.Event) {
+	if a, ok := ev.(owner.Appended); ok {
+		a.Done(a.OK)
+	}
+}
+func (nobody) Absorbing(overlay.ID) bool              { return false }
+func (nobody) Weight(overlay.ID) (int, bool)          { return 0, false }
+func (nobody) Siblings(overlay.ID) []*overlay.Contact { return nil }
 
 // Refusals are bounded, a repeated one counts once, and an accepted publication takes back its refusals.
 func TestRefusals(t *testing.T) {

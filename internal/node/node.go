@@ -33,6 +33,10 @@ type Config struct {
 	Corona  corona.Config
 	// Firehose has no shards by default. A node that serves filters needs some.
 	Firehose firehose.Config
+
+	// FeedLayer takes the place of feedtree in experiments that measure only how documents are polled. The node's
+	// Feeds is nil then. Nil: the node has a FeedTree.
+	FeedLayer FeedLayer
 }
 
 // DefaultConfig returns the configuration of a node of a network.
@@ -89,21 +93,27 @@ type Node struct {
 	// Firehose brings new entries to filters.
 	Firehose *firehose.Firehose
 
-	app Application
+	feeds  FeedLayer // Feeds, unless an experiment has another one
+	app    Application
+	events *env.Events[owner.Event]
 }
 
 // New returns a node with the I/O interfaces of e. It continues from what the store remembers. Its events go
 // to app.
 func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config, app Application) (*Node, error) {
 	n := &Node{app: app}
+	n.events = env.NewEvents(e.Clock, n.handle)
 	n.Overlay = overlay.New(e, signer, verify, cfg.Overlay)
 	n.Scribe = scribe.New(e, n.Overlay, cfg.Scribe, n.deliver)
 	var err error
 	if n.Owners, err = owner.New(e, n.Overlay, signer, verify, cfg.Owner, (*ownerApp)(n)); err != nil {
 		return nil, fmt.Errorf("node: %w", err)
 	}
-	if n.Feeds, err = feedtree.New(e, n.Overlay, n.Scribe, n.Owners, signer, verify, cfg.Feeds, (*feedApp)(n)); err != nil {
-		return nil, fmt.Errorf("node: %w", err)
+	if n.feeds = cfg.FeedLayer; n.feeds == nil {
+		if n.Feeds, err = feedtree.New(e, n.Overlay, n.Scribe, n.Owners, signer, verify, cfg.Feeds, (*feedApp)(n)); err != nil {
+			return nil, fmt.Errorf("node: %w", err)
+		}
+		n.feeds = n.Feeds
 	}
 	n.Wedges = wedge.New(e, n.Overlay, cfg.Wedges, (*wedgeApp)(n))
 	n.Corona = corona.New(e, n.Overlay, signer, verify, n.Wedges, cfg.Corona, (*coronaApp)(n))
@@ -119,7 +129,7 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config, app A
 
 // Run runs the layers that are due.
 func (n *Node) Run(now time.Time) (next time.Time) {
-	return env.RunDue(now, n.Overlay, n.Scribe, n.Owners, n.Wedges, n.Sums, n.Feeds, n.Corona, n.Firehose)
+	return env.RunDue(now, n.events, n.Overlay, n.Scribe, n.Owners, n.Wedges, n.Sums, n.feeds, n.Corona, n.Firehose)
 }
 
 // Moved tells the node that the addresses of its machine have changed.
@@ -139,7 +149,7 @@ func (n *Node) Receive(from env.PeerID, frame []byte) error {
 	case wire.Owner:
 		return n.Owners.Receive(from, body)
 	case wire.Feed:
-		return n.Feeds.Receive(from, body)
+		return n.feeds.Receive(from, body)
 	case wire.Sums:
 		return n.Sums.Receive(from, body)
 	case wire.Wedge:

@@ -1,11 +1,13 @@
 package node
 
 import (
+	"slices"
 	"time"
 
 	"tidings/cobra/firehose"
 	"tidings/corona"
 	"tidings/difference"
+	"tidings/feedtree"
 	"tidings/internal/env"
 	"tidings/internal/feed"
 	"tidings/overlay"
@@ -47,54 +49,96 @@ type Application interface {
 	Deliver(d scribe.Delivery)
 }
 
+// A FeedLayer is what the other layers need of feedtree; see there.
+type FeedLayer interface {
+	env.Layer
+	Receive(from env.PeerID, body []byte) error
+	Route(publication []byte) // of a publisher, at the root of its feed's key
+
+	// The replicated log, and what comes down its tree.
+	Lead(key overlay.ID, on bool, ready func(known *difference.Known))
+	Committed(key overlay.ID, e *owner.Entry, body []byte)
+	VisibleChanged(key overlay.ID)
+	Absorb(key overlay.ID, body []byte)
+	Absorbing(key overlay.ID) bool
+	AppendAbsorbed(key overlay.ID)
+	BranchMerged(key overlay.ID)
+	HasTree(group overlay.ID) bool
+	Deliver(d scribe.Delivery)
+	About(key overlay.ID) feedtree.About
+
+	// What corona finds.
+	Append(key overlay.ID, d difference.Delta, doc *feed.Feed, done func(ok bool)) bool
+	HeadFetched(key overlay.ID, head *feed.Head, secure bool)
+	SetState(key overlay.ID, state []byte, send, atOnce bool)
+	Fading(key overlay.ID, items int) []feed.ID
+	Recall(key overlay.ID, then func(*difference.Known))
+	ShowAlone(key overlay.ID, d difference.Delta)
+	Show(key overlay.ID, f *feed.Feed)
+}
+
 // Fetch fetches the document of a URL once, for a reader who does not subscribe.
 func (n *Node) Fetch(key overlay.ID, url string) { n.Corona.FetchOnce(key, url) }
 
 // deliver receives the messages of groups from scribe.
 func (n *Node) deliver(d scribe.Delivery) {
-	if n.Feeds.HasTree(d.Group) {
-		n.Feeds.Deliver(d)
+	if n.feeds.HasTree(d.Group) {
+		n.feeds.Deliver(d)
 		return
 	}
 	n.app.Deliver(d)
 }
 
-// ownerApp is the application of overlay/owner.
-type ownerApp Node
-
-func (n *ownerApp) Lead(key overlay.ID, on bool) {
-	if !on {
-		n.Corona.Cease(key)
-		n.Feeds.Lead(key, false, nil)
-		return
+// handle handles an event of overlay/owner.
+func (n *Node) handle(ev owner.Event) {
+	switch ev := ev.(type) {
+	case owner.BecameSequencer:
+		n.becameSequencer(ev.Key)
+	case owner.CeasedSequencer:
+		n.Corona.Cease(ev.Key)
+		n.feeds.Lead(ev.Key, false, nil)
+	case owner.Committed:
+		n.feeds.Committed(ev.Entry.Key, ev.Entry, ev.Body)
+		about := n.feeds.About(ev.Entry.Key)
+		n.Firehose.Report(firehose.Dispatch{
+			URL: ev.URL, Title: about.Title, Link: about.Link, Language: about.Language, Entry: ev.Entry, Body: ev.Body,
+		}, ev.Epoch)
+	case owner.Appended:
+		ev.Done(ev.OK)
+	case owner.VisibleChanged:
+		n.feeds.VisibleChanged(ev.Key)
+	case owner.Absorb:
+		n.feeds.Absorb(ev.Key, ev.Body)
+	case owner.BranchMerged:
+		n.feeds.BranchMerged(ev.Key)
+	case owner.Wanted:
+		n.Firehose.Wanted(ev.Key)
 	}
+}
+
+func (n *Node) becameSequencer(key overlay.ID) {
 	v, _ := n.Owners.View(key)
 	if _, ok := overlay.StewardDomain(v.URL); ok || overlay.IsShardURL(v.URL) {
 		return // its owners keep no log; corona and firehose ask Owners who they are
 	}
-	n.Feeds.Lead(key, true, func(known *difference.Known) {
+	n.feeds.Lead(key, true, func(known *difference.Known) {
 		v, _ := n.Owners.View(key)
 		n.Corona.Lead(key, v.URL, (*coronaApp)(n).Term(key), known, n.Owners.Note(key))
-		n.Feeds.AppendAbsorbed(key) // publications that came while the log was read
+		n.feeds.AppendAbsorbed(key) // publications that came while the log was read
 	})
 }
 
-func (n *ownerApp) VisibleChanged(key overlay.ID) { n.Feeds.VisibleChanged(key) }
+// ownerApp is the application of overlay/owner.
+type ownerApp Node
 
-func (n *ownerApp) Committed(key overlay.ID, e *owner.Entry, body []byte) {
-	n.Feeds.Committed(key, e, body)
-	v, _ := n.Owners.View(key)
-	about := n.Feeds.About(key)
-	n.Firehose.Report(firehose.Dispatch{
-		URL: v.URL, Title: about.Title, Link: about.Link, Language: about.Language, Entry: e, Body: body,
-	}, v.Epoch)
+func (n *ownerApp) Emit(ev owner.Event) { n.events.Emit(ev) }
+
+func (n *ownerApp) Absorbing(key overlay.ID) bool {
+	return n.feeds.Absorbing(key) || slices.ContainsFunc(n.events.Waiting(), func(ev owner.Event) bool {
+		a, ok := ev.(owner.Absorb)
+		return ok && a.Key == key
+	})
 }
-
-func (n *ownerApp) Absorb(key overlay.ID, body []byte) { n.Feeds.Absorb(key, body) }
-
-func (n *ownerApp) BranchMerged(key overlay.ID) { n.Feeds.BranchMerged(key) }
-
-func (n *ownerApp) Absorbing(key overlay.ID) bool { return n.Feeds.Absorbing(key) }
 
 func (n *ownerApp) Weight(key overlay.ID) (int, bool) {
 	if n.Corona.StewardKeyInUse(key) || n.Firehose.IsWanted(key) {
@@ -102,8 +146,6 @@ func (n *ownerApp) Weight(key overlay.ID) (int, bool) {
 	}
 	return n.Scribe.Weight(key)
 }
-
-func (n *ownerApp) Wanted(key overlay.ID) { n.Firehose.Wanted(key) }
 
 func (n *ownerApp) Siblings(key overlay.ID) []*overlay.Contact { return n.Scribe.Children(key) }
 
@@ -132,15 +174,15 @@ func (n *feedApp) Filter(key overlay.ID, d difference.Delta) difference.Delta {
 type coronaApp Node
 
 func (n *coronaApp) Found(key overlay.ID, d difference.Delta, doc *feed.Feed, done func(ok bool)) bool {
-	return n.Feeds.Append(key, d, doc, done)
+	return n.feeds.Append(key, d, doc, done)
 }
 
 func (n *coronaApp) Saw(key overlay.ID, head *feed.Head, secure bool) {
-	n.Feeds.HeadFetched(key, head, secure)
+	n.feeds.HeadFetched(key, head, secure)
 }
 
 func (n *coronaApp) StateChanged(key overlay.ID, state []byte, urgency corona.Urgency) {
-	n.Feeds.SetState(key, state, urgency != corona.NotUrgent, urgency == corona.AtOnce)
+	n.feeds.SetState(key, state, urgency != corona.NotUrgent, urgency == corona.AtOnce)
 }
 
 func (n *coronaApp) SetNote(key overlay.ID, note []byte) { _ = n.Owners.SetNote(key, note) } // it fails only if the node no longer leads the key
@@ -177,17 +219,17 @@ func (n *coronaApp) Term(key overlay.ID) uint64 {
 	return uint64(v.Epoch.Time.UnixMilli())
 }
 
-func (n *coronaApp) Fading(key overlay.ID, items int) []feed.ID { return n.Feeds.Fading(key, items) }
+func (n *coronaApp) Fading(key overlay.ID, items int) []feed.ID { return n.feeds.Fading(key, items) }
 
-func (n *coronaApp) Recall(key overlay.ID, then func(*difference.Known)) { n.Feeds.Recall(key, then) }
+func (n *coronaApp) Recall(key overlay.ID, then func(*difference.Known)) { n.feeds.Recall(key, then) }
 
-func (n *coronaApp) ShowAlone(key overlay.ID, d difference.Delta) { n.Feeds.ShowAlone(key, d) }
+func (n *coronaApp) ShowAlone(key overlay.ID, d difference.Delta) { n.feeds.ShowAlone(key, d) }
 
 func (n *coronaApp) AloneStateChanged(key overlay.ID) { n.app.StateChanged(key) }
 
 func (n *coronaApp) Fetched(key overlay.ID, f *feed.Feed, o corona.Offer, state corona.State) {
 	if f != nil {
-		n.Feeds.Show(key, f)
+		n.feeds.Show(key, f)
 	}
 	n.app.Fetched(key, f, o, state)
 }
@@ -218,7 +260,7 @@ type publicationHandler Node
 
 func (n *publicationHandler) Forward(*overlay.Message) bool { return false }
 
-func (n *publicationHandler) Deliver(m *overlay.Message) { n.Feeds.Route(m.Payload) }
+func (n *publicationHandler) Deliver(m *overlay.Message) { n.feeds.Route(m.Payload) }
 
 func (n *publicationHandler) PeerGone(env.PeerID) {}
 

@@ -18,10 +18,9 @@ type World struct {
 	Workload *Workload
 	Members  []*Member
 	Polls    *Polls
-	// RunAll runs all layers of a member at each event, as node.Node does; WatchDeaths makes
-	// members watch each other, for worlds with deaths; Polite gives domains budgets. Set them
-	// before the world runs.
-	RunAll, WatchDeaths, Polite bool
+	// WatchDeaths makes members watch each other, for worlds with deaths; Polite gives domains
+	// budgets. Set them before the world runs.
+	WatchDeaths, Polite bool
 
 	seriesInterval time.Duration // between two points of the series, in whole minutes; 0: no series
 	minutes        int           // minutes that hours have run
@@ -91,6 +90,7 @@ func (w *World) boot(i int) {
 	cfg.Overlay.Founder = h.Index() == 0
 	cfg.Overlay.Records, cfg.Owner.EpochCache = l.records, l.epochs
 	cfg.Wedges.OrderCache, cfg.Corona.Payloads = l.orders, l.payloads
+	cfg.Corona.Politeness = w.Polite
 	if !w.WatchDeaths {
 		// State that protects against deaths is renewed once per maintenance interval, as in the
 		// paper.
@@ -100,7 +100,7 @@ func (w *World) boot(i int) {
 	}
 	h.Boot(func(e env.Env) env.Node {
 		e.Network = countedNetwork{e.Network, l.tally}
-		w.Members[i] = newMember(e, w.verify.Signer(h.Key(), hash), w.verify, cfg, i, w.RunAll, w.Polite, l)
+		w.Members[i] = newMember(e, w.verify.Signer(h.Key(), hash), w.verify, cfg, i, l)
 		return w.Members[i]
 	})
 }
@@ -157,14 +157,12 @@ func (w *World) subscribe(member int, list []Membership, wanted []bool) {
 		wanted[s.Channel] = true
 	}
 	w.hosts[member].Enqueue(func() {
-		m.Do(func() {
-			for i, s := range list {
-				if first[i] {
-					m.Owners.RequestOwners(w.keys[s.Channel], w.Workload.URL(int(s.Channel)), func(bool) {})
-				}
-				m.Scribe.Join(w.keys[s.Channel], int(s.Weight))
+		for i, s := range list {
+			if first[i] {
+				m.Owners.RequestOwners(w.keys[s.Channel], w.Workload.URL(int(s.Channel)), func(bool) {})
 			}
-		})
+			m.Scribe.Join(w.keys[s.Channel], int(s.Weight))
+		}
 	})
 }
 

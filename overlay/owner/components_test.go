@@ -27,7 +27,7 @@ type bench struct {
 	stats   Stats
 	storage *storage
 	s       *replica
-	visible int // calls of VisibleChanged
+	visible int // VisibleChanged events
 }
 
 type sent struct {
@@ -46,7 +46,7 @@ func newBench(t *testing.T) *bench {
 		peers:    &peers{node: node, net: b, self: signer(0).PeerID(), owners: 5, stats: &b.stats},
 		replicas: &r,
 	}
-	b.storage = newStorage(e, &b.stats, &r, func(overlay.ID) { b.visible++ })
+	b.storage = newStorage(e, &b.stats, &r, func(Event) { b.visible++ })
 	epoch := someEpoch(3)
 	b.s = r.ensure(epoch.Key, epoch.URL, b.now)
 	r.setEpoch(b.s, epoch)
@@ -99,14 +99,9 @@ func (b *bench) liveness() *liveness {
 	return &liveness{timers: b.timers, lease: 8 * time.Minute, matched: map[env.PeerID]time.Time{}}
 }
 
-func (b *bench) sequencer(app SequencerApplication) *sequencer {
-	return &sequencer{membership: &membership{base: b.base}, storage: b.storage, puller: b.puller(), signer: signer(0), app: app}
+func (b *bench) sequencer(emit func(Event)) *sequencer {
+	return &sequencer{membership: &membership{base: b.base}, storage: b.storage, puller: b.puller(), signer: signer(0), emit: emit}
 }
-
-type sequencerApp struct{ led, committed int }
-
-func (a *sequencerApp) Lead(overlay.ID, bool)                { a.led++ }
-func (a *sequencerApp) Committed(overlay.ID, *Entry, []byte) { a.committed++ }
 
 var errDisk = errors.New("the disk refuses")
 
@@ -294,8 +289,15 @@ func TestAPromiseIsDurable(t *testing.T) {
 // An entry is sent when it is durable here, and committed when one of the two others has stored it.
 func TestAnEntryIsCommittedByAQuorum(t *testing.T) {
 	b := newBench(t)
-	app := &sequencerApp{}
-	q := b.sequencer(app)
+	published := 0
+	q := b.sequencer(func(ev Event) {
+		switch ev := ev.(type) {
+		case Committed:
+			published++
+		case Appended:
+			ev.Done(ev.OK)
+		}
+	})
 	q.becomeLeader(b.s)
 	committed := false
 	if err := q.Append(b.s.key, []byte("body"), 1, func(seq, _ uint64) Hash { return Hash{byte(seq)} }, func(ok bool) { committed = ok }); err != nil {
@@ -309,14 +311,14 @@ func TestAnEntryIsCommittedByAQuorum(t *testing.T) {
 	if len(b.sent) > 0 {
 		t.Error("an entry is sent before it is durable")
 	}
-	if b.flush(nil); len(b.sent) != 2 || app.committed > 0 {
-		t.Fatalf("sent to %d owners, %d committed", len(b.sent), app.committed)
+	if b.flush(nil); len(b.sent) != 2 || published > 0 {
+		t.Fatalf("sent to %d owners, %d committed", len(b.sent), published)
 	}
 	ack := &ownerpb.ReplicateAck{Key: b.s.key[:], Hash: b.s.log.head().Hash.bytes()}
 	if q.onReplicateAck(signer(5).PeerID(), ack); committed {
 		t.Error("committed by somebody who is no owner")
 	}
-	if q.onReplicateAck(signer(2).PeerID(), ack); !committed || app.committed != 1 || !b.s.log.headCommitted() {
+	if q.onReplicateAck(signer(2).PeerID(), ack); !committed || published != 1 || !b.s.log.headCommitted() {
 		t.Error("not committed")
 	}
 }
@@ -406,7 +408,7 @@ func TestAnOwnerTakesEntriesOfTheSequencer(t *testing.T) {
 func TestWhichBranchAsksForAMerge(t *testing.T) {
 	for branch, merges := range map[uint64]bool{0: true, 2: false} {
 		b := newBench(t)
-		q := b.sequencer(&sequencerApp{})
+		q := b.sequencer(func(Event) {})
 		q.becomeLeader(b.s)
 		r := &merger{base: b.base, storage: b.storage, sequencer: q}
 		other := someEpoch(2)

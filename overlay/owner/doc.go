@@ -25,7 +25,7 @@
 // # Entries
 //
 // The sequencer stores an entry durably and sends it to all owners (Replicate). When a quorum including the
-// sequencer has stored it, the entry is committed and Application.Committed reports it. One entry is in flight at a
+// sequencer has stored it, the entry is committed and a Committed event reports it. One entry is in flight at a
 // time. A committed entry survives any deaths that leave one member of every quorum alive.
 //
 // # Leaving
@@ -65,7 +65,8 @@
 // tracker.go).
 //
 // An Owners belongs to one goroutine and is driven by Receive and Run. RequestOwners gives a key owners; Append adds to
-// the log of a key that this node leads. Upcalls come through Application. The wire format is specified in
+// the log of a key that this node leads. What became of the keys comes as events
+// (event.go). The wire format is specified in
 // ownerpb/owner.proto. How entries reach followers is up to overlay/scribe, and what an item is, to the layers above.
 package owner
 

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"tidings/internal/env"
-	"tidings/overlay"
 	"tidings/overlay/owner/ownerpb"
 )
 
@@ -20,19 +19,6 @@ const (
 	giveWayTime = 15 * time.Second
 )
 
-// A MergeApplication is what a merger asks of the layers above.
-type MergeApplication interface {
-	// Absorb hands the sequencer a body of another branch; what is new in it is to be appended.
-	Absorb(key overlay.ID, body []byte)
-
-	// Absorbing reports whether something that Absorb took is still to be appended.
-	Absorbing(key overlay.ID) bool
-
-	// BranchMerged reports to the sequencer that another branch has ended in its own. Followers of the other
-	// branch may not know yet.
-	BranchMerged(key overlay.ID)
-}
-
 // A merger makes one branch of two that meet.
 type merger struct {
 	base
@@ -43,7 +29,7 @@ type merger struct {
 	sequencer *sequencer
 	proposer  *proposer
 	learner   *learner
-	app       MergeApplication
+	app       Application
 }
 
 // A rival is another branch of a key that is live.
@@ -209,7 +195,7 @@ func (r *merger) onMerge(from env.PeerID, m *ownerpb.Merge) error {
 }
 
 func (r *merger) sendMerged(to env.PeerID, s *replica, head Hash) {
-	r.app.BranchMerged(s.key)
+	r.app.Emit(BranchMerged{s.key})
 	m := s.commit()
 	m.MergedHead, m.Absorbed = head.bytes(), true
 	r.send(to, &ownerpb.Message{Body: &ownerpb.Message_Commit{Commit: m}})
@@ -238,7 +224,7 @@ func (r *merger) pullBranch(s *replica, their *Epoch, from env.PeerID) {
 		default:
 			for i, e := range p.entries {
 				if s.log.find(e.Hash) < 0 && p.bodies[i] != nil {
-					r.app.Absorb(s.key, p.bodies[i])
+					r.app.Emit(Absorb{s.key, p.bodies[i]})
 				}
 			}
 			g.head, g.done = last.Hash, true

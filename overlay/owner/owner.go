@@ -11,19 +11,6 @@ import (
 	"tidings/overlay/owner/ownerpb"
 )
 
-// An Application is the layer above. Its methods are called from within Receive, Run and other methods of Owners.
-type Application interface {
-	// VisibleChanged reports that the result of Visible has changed.
-	VisibleChanged(key overlay.ID)
-
-	// Weight returns the number of clients in a key's tree; ok is false if this node is not the tree's root.
-	Weight(key overlay.ID) (weight int, ok bool)
-
-	SequencerApplication
-	MergeApplication
-	ResolverApplication
-}
-
 // A Config holds the parameters of an Owners. A zero field stands for its default.
 type Config struct {
 	// Owners is the number of owners of a key, 1 to 8. More owners survive more simultaneous deaths, but each
@@ -89,14 +76,14 @@ func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifie
 	o.base = b
 	o.epochs = &epochs{base: b, verify: verify, cache: cfg.EpochCache}
 	o.Resolver = newResolver(b, o.epochs, o, app)
-	o.storage = newStorage(e, &o.stats, &o.replicas, app.VisibleChanged)
+	o.storage = newStorage(e, &o.stats, &o.replicas, app.Emit)
 	o.puller = &puller{base: b, epochs: o.epochs, storage: o.storage}
 	o.server = &server{base: b, storage: o.storage}
 	o.liveness = &liveness{timers: b.timers, lease: cfg.Lease, matched: map[env.PeerID]time.Time{}}
 	o.locator = &locator{base: b, puller: o.puller}
 	o.membership = &membership{base: b}
 	o.acceptor = &acceptor{membership: o.membership, storage: o.storage, puller: o.puller, liveness: o.liveness, signer: signer}
-	o.sequencer = &sequencer{membership: o.membership, storage: o.storage, puller: o.puller, signer: signer, app: app}
+	o.sequencer = &sequencer{membership: o.membership, storage: o.storage, puller: o.puller, signer: signer, emit: app.Emit}
 	o.proposer = &proposer{
 		membership: o.membership, storage: o.storage, puller: o.puller, liveness: o.liveness, locator: o.locator,
 		acceptor: o.acceptor, sequencer: o.sequencer, epochs: o.epochs, signer: signer,

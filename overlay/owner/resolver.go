@@ -21,20 +21,11 @@ type Resolver struct {
 	base
 	epochs *epochs
 	logs   logs
-	app    ResolverApplication
+	app    Application
 
 	queries    map[overlay.ID]*query    // questions under way
 	forClients int                      // questions that clients wait for; at most maxClientQueries
 	due        env.Calendar[overlay.ID] // next tries of questions
-}
-
-// A ResolverApplication is what a Resolver asks of the layers above.
-type ResolverApplication interface {
-	// Siblings returns followers of a key that this node knows.
-	Siblings(key overlay.ID) []*overlay.Contact
-
-	// Wanted reports to the root of a key that a member uses the key and wants it to have owners.
-	Wanted(key overlay.ID)
 }
 
 // logs is what a Resolver needs of the replicas that this node keeps.
@@ -86,7 +77,7 @@ const (
 	maxFound = 16
 )
 
-func newResolver(b base, epochs *epochs, logs logs, app ResolverApplication) *Resolver {
+func newResolver(b base, epochs *epochs, logs logs, app Application) *Resolver {
 	return &Resolver{base: b, epochs: epochs, logs: logs, app: app, queries: map[overlay.ID]*query{}}
 }
 
@@ -189,7 +180,7 @@ func (r *Resolver) answer(m *ownerpb.FindOwners) error {
 			return errKey
 		}
 		if m.Hops == 0 {
-			r.app.Wanted(key)
+			r.app.Emit(Wanted{key})
 		}
 	}
 	v, _ := r.logs.View(key)

@@ -12,24 +12,13 @@ import (
 	"tidings/overlay/owner/ownerpb"
 )
 
-// A SequencerApplication is what a sequencer asks of the layers above.
-type SequencerApplication interface {
-	// Lead reports that this node has become the sequencer of a key, and has all committed entries, or that it
-	// has ceased to be.
-	Lead(key overlay.ID, on bool)
-
-	// Committed reports to the sequencer that an entry is committed and may be sent down the tree. After a
-	// change of sequencer some entries are reported again.
-	Committed(key overlay.ID, e *Entry, body []byte)
-}
-
 // A sequencer numbers the entries of the keys that this node leads, and replicates them.
 type sequencer struct {
 	*membership
 	storage *storage
 	puller  *puller
 	signer  *wire.Signer
-	app     SequencerApplication
+	emit    func(Event)
 }
 
 // leaderState is the work of a sequencer. One entry is in flight at a time; bodies wait in queue.
@@ -47,12 +36,6 @@ type pending struct {
 	items   int
 	setHash SetHash       // nil: appended by a former run of this node
 	done    func(ok bool) // called when the entry is committed or given up; nil: nobody waits
-}
-
-func (p *pending) tell(ok bool) {
-	if p.done != nil {
-		p.done(ok)
-	}
 }
 
 // A SetHash returns the hash of the set of items after an entry, once its place is known: number seq in a log
@@ -235,8 +218,14 @@ func (q *sequencer) maybeCommit(s *replica) {
 
 func (q *sequencer) committed(s *replica, f *inflight) {
 	q.stats.Committed++
-	q.app.Committed(s.key, f.entry, f.body)
-	f.tell(true)
+	q.emit(Committed{s.url, s.epoch, f.entry, f.body})
+	q.tell(f.pending, true)
+}
+
+func (q *sequencer) tell(p pending, ok bool) {
+	if p.done != nil {
+		q.emit(Appended{p.done, ok})
+	}
 }
 
 // epochChanged starts or ends this node's work as the sequencer, according to the epoch in force. An entry in flight is
@@ -265,7 +254,7 @@ func (q *sequencer) becomeLeader(s *replica) {
 		s.leader = &leaderState{}
 		s.readers.lastRead = q.clock.Now()
 		s.readers.weightAt = s.readers.lastRead // the root has a lease to report the weight
-		q.app.Lead(s.key, true)
+		q.emit(BecameSequencer{s.key})
 	}
 	head := s.log.head()
 	if head == nil {
@@ -289,7 +278,7 @@ func (q *sequencer) becomeLeader(s *replica) {
 				l.inflight = &inflight{entry: e, pending: pending{body: bodies[i]}}
 				q.replicate(s)
 			default:
-				q.app.Committed(s.key, e, bodies[i])
+				q.emit(Committed{s.url, s.epoch, e, bodies[i]})
 			}
 		}
 		q.appendNext(s)
@@ -303,12 +292,12 @@ func (q *sequencer) stepDown(s *replica) {
 		return
 	}
 	s.leader = nil
-	q.app.Lead(s.key, false)
+	q.emit(CeasedSequencer{s.key})
 	if l.inflight != nil {
-		l.inflight.tell(false)
+		q.tell(l.inflight.pending, false)
 	}
 	for _, p := range l.queue {
-		p.tell(false)
+		q.tell(p, false)
 	}
 }
 

@@ -27,15 +27,14 @@ type storage struct {
 	replicas *replicas
 	bodies   bodyCache
 	volatile map[Hash]bool // entries of logs that are not durable yet
-	// visibleChanged is called when the entries that readers may see have changed.
-	visibleChanged func(key overlay.ID)
+	emit     func(Event)
 }
 
-func newStorage(e env.Env, stats *Stats, r *replicas, visibleChanged func(key overlay.ID)) *storage {
+func newStorage(e env.Env, stats *Stats, r *replicas, emit func(Event)) *storage {
 	volatile := map[Hash]bool{}
 	return &storage{
 		store: e.Store, worker: e.Worker, log: e.Log, stats: stats, replicas: r, volatile: volatile,
-		bodies: bodyCache{byEntry: map[Hash][]byte{}, pinned: volatile}, visibleChanged: visibleChanged,
+		bodies: bodyCache{byEntry: map[Hash][]byte{}, pinned: volatile}, emit: emit,
 	}
 }
 
@@ -185,7 +184,7 @@ func (d *storage) updateVisible(s *replica) {
 		return
 	}
 	s.log.visible = s.log.chain[:n:n]
-	d.visibleChanged(s.key)
+	d.emit(VisibleChanged{s.key})
 }
 
 // A follower that switches to another branch drops entries that its readers were shown, before the two branches are

@@ -175,6 +175,7 @@ type member struct {
 	w       *world
 	overlay *overlay.Node
 	owners  *owner.Owners
+	events  *env.Events[owner.Event]
 	leads   map[overlay.ID]bool
 	has     map[overlay.ID]map[int]bool               // bodies in its log
 	tap     func(to env.PeerID, msg *ownerpb.Message) // sees what the member sends; nil: none
@@ -185,6 +186,7 @@ func (m *member) start() {
 	m.Boot(func(e env.Env) env.Node {
 		e.Network = tap{e.Network, m}
 		signer := wire.NewSigner(m.Key(), m.w.hash)
+		m.events = env.NewEvents(e.Clock, m.handle)
 		m.overlay = overlay.New(e, signer, m.w.verify, overlay.Config{Network: m.w.network, Founder: m.Index() == 0})
 		var err error
 		m.owners, err = owner.New(e, m.overlay, signer, m.w.verify, owner.Config{Lease: m.w.lease}, m)
@@ -215,15 +217,31 @@ func sum(seq, _ uint64) owner.Hash {
 
 func number(body []byte) int { return int(binary.BigEndian.Uint32(body)) }
 
-func (m *member) Lead(key overlay.ID, on bool)                       { m.leads[key] = on }
-func (m *member) Absorbing(overlay.ID) bool                          { return false }
-func (m *member) BranchMerged(overlay.ID)                            {}
-func (m *member) Weight(overlay.ID) (int, bool)                      { return 0, false }
-func (m *member) Siblings(overlay.ID) []*overlay.Contact             { return nil }
-func (m *member) Wanted(overlay.ID)                                  {}
-func (m *member) Committed(key overlay.ID, e *owner.Entry, _ []byte) { m.saw(key, []*owner.Entry{e}) }
+func (m *member) Absorbing(key overlay.ID) bool {
+	return slices.ContainsFunc(m.events.Waiting(), func(ev owner.Event) bool { a, ok := ev.(owner.Absorb); return ok && a.Key == key })
+}
+func (m *member) Weight(overlay.ID) (int, bool)          { return 0, false }
+func (m *member) Siblings(overlay.ID) []*overlay.Contact { return nil }
+func (m *member) Emit(ev owner.Event)                    { m.events.Emit(ev) }
 
-func (m *member) VisibleChanged(key overlay.ID) {
+func (m *member) handle(ev owner.Event) {
+	switch ev := ev.(type) {
+	case owner.BecameSequencer:
+		m.leads[ev.Key] = true
+	case owner.CeasedSequencer:
+		m.leads[ev.Key] = false
+	case owner.Committed:
+		m.saw(ev.Entry.Key, []*owner.Entry{ev.Entry})
+	case owner.Appended:
+		ev.Done(ev.OK)
+	case owner.VisibleChanged:
+		m.visibleChanged(ev.Key)
+	case owner.Absorb:
+		m.absorb(ev.Key, ev.Body)
+	}
+}
+
+func (m *member) visibleChanged(key overlay.ID) {
 	log := m.owners.Log(key)
 	m.saw(key, log)
 	m.owners.Bodies(log, func(bodies [][]byte) {
@@ -236,7 +254,7 @@ func (m *member) VisibleChanged(key overlay.ID) {
 	})
 }
 
-func (m *member) Absorb(key overlay.ID, body []byte) {
+func (m *member) absorb(key overlay.ID, body []byte) {
 	if !m.has[key][number(body)] {
 		m.has[key][number(body)] = true
 		_ = m.owners.Append(key, body, 1, sum, func(bool) {})
@@ -265,7 +283,7 @@ func (m *member) saw(key overlay.ID, entries []*owner.Entry) {
 // A corridor passes calls and messages to the two layers.
 type corridor struct{ *member }
 
-func (c corridor) Run(now time.Time) time.Time { return env.RunDue(now, c.overlay, c.owners) }
+func (c corridor) Run(now time.Time) time.Time { return env.RunDue(now, c.overlay, c.owners, c.events) }
 
 func (c corridor) Receive(from env.PeerID, frame []byte) error {
 	layer, body, err := wire.ParseFrame(frame)
