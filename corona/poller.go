@@ -10,7 +10,6 @@ import (
 	"tidings/difference/page"
 	"tidings/internal/env"
 	"tidings/internal/feed"
-	"tidings/internal/plant"
 	"tidings/overlay"
 	"tidings/overlay/wedge"
 )
@@ -367,9 +366,6 @@ func (po *poller) setNext(d *assignment, at time.Time, why string) {
 
 // planNextSlot schedules a poll at the next allowed slot after a time.
 func (po *poller) planNextSlot(d *assignment, after time.Time) {
-	if plant.SkippedSlot && d.polled && d.index&3 == 0 {
-		after = after.Add(d.schedule.Interval)
-	}
 	at, skipped := d.nextAllowed(after)
 	why := ""
 	if skipped {

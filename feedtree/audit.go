@@ -6,7 +6,6 @@ import (
 
 	"tidings/feedtree/feedtreepb"
 	"tidings/internal/env"
-	"tidings/internal/plant"
 	"tidings/overlay"
 	"tidings/overlay/owner"
 )
@@ -61,9 +60,6 @@ const (
 // A feed of which no parent keeps a log is compared every DigestInterval. A feed that this node owns is compared
 // after half of the silence that would make it count as cut off.
 func (a *auditor) audit(all []*channel, now time.Time) {
-	if plant.IgnoreGaps {
-		return
-	}
 	a.expire(now)
 	byOwner := map[env.PeerID][]*channel{} // feeds that may be compared, by owner
 	var due []*channel
@@ -239,7 +235,7 @@ func (a *auditor) pullFrom(c *channel, peer env.PeerID, isOwner bool) {
 // followedChannel returns the feed of a key if this node follows it and no repair is waiting for an answer;
 // otherwise nil. A repair without an open request may pause for minutes, so it does not prevent another pull.
 func (a *auditor) followedChannel(key []byte) *channel {
-	if c := a.feeds[overlay.ID(key)]; c != nil && c.subscribed && (c.repair == nil || !c.repair.awaitingReply) && !plant.IgnoreGaps {
+	if c := a.feeds[overlay.ID(key)]; c != nil && c.subscribed && (c.repair == nil || !c.repair.awaitingReply) {
 		return c
 	}
 	return nil

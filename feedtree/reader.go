@@ -8,7 +8,6 @@ import (
 
 	"tidings/difference"
 	"tidings/internal/feed"
-	"tidings/internal/plant"
 	"tidings/overlay"
 	"tidings/overlay/owner"
 )
@@ -128,9 +127,6 @@ func (rd *reader) apply(c *channel, fresh []*owner.Entry, deltas []decodedEntry)
 		return
 	}
 	first, oldest := log[0].At.Seq, rd.clock.Now().Add(-maxFetchedAge)
-	if plant.ForgetWindow {
-		first = log[len(log)-1].At.Seq
-	}
 	if c.alone {
 		oldest = time.Time{} // no other node has these items
 	}

@@ -6,7 +6,6 @@ import (
 
 	"tidings/feedtree/feedtreepb"
 	"tidings/internal/env"
-	"tidings/internal/plant"
 	"tidings/overlay/owner"
 )
 
@@ -69,7 +68,7 @@ const (
 
 // start starts a repair, unless one is in progress. want is the entry that shows the gap, or zero.
 func (rp *repairer) start(c *channel, want owner.Hash) {
-	if !c.subscribed || c.leader != nil || plant.IgnoreGaps {
+	if !c.subscribed || c.leader != nil {
 		return
 	}
 	if r := c.repair; r != nil {

@@ -6,7 +6,6 @@ import (
 
 	"tidings/feedtree/feedtreepb"
 	"tidings/internal/env"
-	"tidings/internal/plant"
 	"tidings/overlay"
 	"tidings/overlay/owner"
 )
@@ -187,7 +186,7 @@ func (dv *deliveries) endProbation(c *channel) {
 // recordDelivery counts what a parent did not deliver, and leaves a parent that has missed too much.
 func (dv *deliveries) recordDelivery(c *channel, tree int, parent env.PeerID, brought bool) {
 	group := groupOf(c.key, tree)
-	excused := parent == "" || parent != dv.parentIn(group) || plant.IgnoreGaps
+	excused := parent == "" || parent != dv.parentIn(group)
 	if !c.probation.missed[tree].record(parent, brought || excused) || !dv.scribe.Block(group, parent) {
 		return
 	}

@@ -11,7 +11,6 @@ import (
 	"tidings/difference"
 	"tidings/feedtree/feedtreepb"
 	"tidings/internal/env"
-	"tidings/internal/plant"
 	"tidings/overlay"
 	"tidings/overlay/owner"
 )
@@ -61,10 +60,6 @@ func (su *subscriptions) Subscribe(url string, weight int, attributes []byte, do
 		next.trust = c.trust
 	}
 	m := next.record()
-	if plant.EarlyAck {
-		done(nil)
-		done = func(error) {}
-	}
 	su.commit(c, env.Op{Key: subscriptionKey(key), Value: marshal(m)}, func(err error) {
 		if err != nil {
 			done(fmt.Errorf("subscribe to %s: %w", url, err))

@@ -7,7 +7,6 @@ import (
 
 	"tidings/difference"
 	"tidings/internal/feed"
-	"tidings/internal/plant"
 	"tidings/overlay/owner"
 )
 
@@ -42,9 +41,6 @@ const maxFetchedAge = 7 * 24 * time.Hour
 
 // hasShown reports whether the window shows this version of an item, or has shown it.
 func (w *window) hasShown(it *feed.Item) bool {
-	if plant.ShowTwice {
-		return false
-	}
 	if e, ok := w.log.Entry(it.ID); ok && e.Hash == it.Hash {
 		return true
 	}

@@ -2,8 +2,6 @@ package overlay
 
 import (
 	"slices"
-
-	"tidings/internal/plant"
 )
 
 // nextHop decides where a message goes from here: to next, or nowhere because this node is the
@@ -35,9 +33,6 @@ func (rt *router) nextHop(key ID, tried []*peer) (next *peer, root, wait bool) {
 			if c != rt.self && Nearer(key, c.ID, rt.self.ID) {
 				consider(rt.peers.get(c.Peer.ID))
 			}
-		}
-		if plant.DoubleRoot && key[31]&7 == 0 && next != nil {
-			return nil, true, false
 		}
 		wait = next == nil && rt.clock.Now().Before(rt.leafUpkeep.wideningEnds) && rt.self.ID.Common(key) < rt.leafUpkeep.depthBeforeWidening
 	} else if s, _, _ := rt.table.slot(key, rt.leaf.Depth()); s != nil && s.contact != nil {

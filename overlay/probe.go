@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"tidings/internal/env"
-	"tidings/internal/plant"
 	"tidings/overlay/overlaypb"
 )
 
@@ -132,9 +131,6 @@ func (lv *liveness) remove(p *peer) bool {
 	lv.deathReports.dead(p.id)
 	p.candidate, p.probing, p.attempts, p.leafSync = false, false, 0, nil
 	p.lastHeard, p.knowsMe = never, false
-	if plant.KeepDead || p.contact == nil || !lv.leaf.Remove(p.contact.ID) {
-		return false
-	}
 	lv.noteLeafChange()
 	return true
 }

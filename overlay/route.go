@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"tidings/internal/env"
-	"tidings/internal/plant"
 	"tidings/internal/wire"
 	"tidings/overlay/overlaypb"
 )
@@ -242,9 +241,6 @@ func (rt *router) forward(rs *routeState) {
 
 // sendReceipt starts the receipt on its way back to the origin.
 func (rt *router) sendReceipt(rs *routeState) {
-	if plant.NoAck && rs.msg.Key[31]&15 == 0 && rs.done == nil || plant.LateAck && rs.msg.Key[31]&15 == 0 && rs.done == nil && rs.try < 3 {
-		return
-	}
 	rs.receipt = &overlaypb.Ack{Id: rs.id, Try: rs.try, Receipt: true, Root: rt.self.ID[:], Hops: uint32(rs.msg.Hops)}
 	rt.finish(rs)
 }

@@ -3,8 +3,6 @@ package overlay
 import (
 	"slices"
 	"time"
-
-	"tidings/internal/plant"
 )
 
 // routeStates holds the routed messages that a node remembers.
@@ -26,9 +24,7 @@ func (r *routeStates) expire(now time.Time) {
 		id := r.expiries[r.expired].id
 		if rs := r.byID[id]; rs != nil {
 			r.dropPayload(rs)
-			if !plant.KeepMessages {
-				delete(r.byID, id)
-			}
+			delete(r.byID, id)
 		}
 		r.expired++
 	}

@@ -4,7 +4,6 @@ import (
 	"math"
 	"time"
 
-	"tidings/internal/plant"
 	"tidings/overlay/overlaypb"
 )
 
@@ -173,9 +172,7 @@ func (tu *tableUpkeep) onRowReply(p *peer, m *overlaypb.RowReply) {
 		return
 	}
 	if s, r, _ := tu.table.slot(p.contact.ID, tu.leaf.Depth()); s != nil && r == row {
-		if !(plant.StaleCount && s.counted) {
-			s.count, s.counted = int32(min(m.Count, math.MaxInt32)), true
-		}
+		s.count, s.counted = int32(min(m.Count, math.MaxInt32)), true
 	}
 	for _, c := range tu.openRecords(m.Records) {
 		tu.liveness.considerMember(c)

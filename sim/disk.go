@@ -7,7 +7,6 @@ import (
 	"unique"
 
 	"tidings/internal/env"
-	"tidings/internal/plant"
 )
 
 // A DiskFault says what is wrong with a host's disk. Records that are already durable can always be
@@ -67,9 +66,6 @@ func (d *disk) sync() {
 		d.write(b.ops)
 	} else {
 		d.host.stats.RefusedCommits++
-		if plant.IgnoreDiskErrors {
-			err = nil
-		}
 	}
 	b.done(err)
 }

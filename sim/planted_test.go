@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"tidings/internal/plant"
+	"tidings/sim/plant"
 )
 
 // Each planted bug is caught by the checker of the invariant that it breaks.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"tidings/honeycomb"
-	"tidings/internal/plant"
+	"tidings/sim/plant"
 	"tidings/internal/wire"
 )
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 
 	"tidings/internal/env"
-	"tidings/internal/plant"
 	"tidings/internal/wire"
 	"tidings/overlay/owner/ownerpb"
 )
@@ -84,7 +83,7 @@ func (a *acceptor) onSign(from env.PeerID, m *ownerpb.Sign) error {
 		}
 		s = a.replicas.ensure(e.Key, e.URL, a.clock.Now())
 	}
-	if v := s.signed.in(e.Branch); v.number == e.Number && !plant.VoteTwice {
+	if v := s.signed.in(e.Branch); v.number == e.Number {
 		if v.hash == e.Hash && v.durable {
 			a.sendSigned(from, e)
 		}

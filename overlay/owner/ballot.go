@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"tidings/internal/env"
-	"tidings/internal/plant"
 	"tidings/overlay/owner/ownerpb"
 )
 
@@ -27,9 +26,6 @@ type ballot struct {
 
 // conflict returns the number that rules out a promise to a candidate; 0 if there is none.
 func (b *ballot) conflict(from env.PeerID, branch uint64, number uint32) uint32 {
-	if plant.VoteTwice {
-		return 0
-	}
 	p := b.promised.in(branch)
 	known := p.number
 	if b.epoch != nil && b.epoch.Branch == branch {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"tidings/internal/env"
-	"tidings/internal/plant"
 	"tidings/overlay/owner/ownerpb"
 )
 
@@ -72,9 +71,6 @@ func (l *learner) onCommit(from env.PeerID, m *ownerpb.Commit) error {
 
 // commit puts a certified epoch in force here, and drops entries that it does not continue.
 func (l *learner) commit(s *replica, e *Epoch, from env.PeerID) {
-	if plant.StaleOwner && s.epoch != nil && s.epoch.owns(l.self) && !e.owns(l.self) {
-		return
-	}
 	now := l.clock.Now()
 	if s.epoch != nil && s.epoch.Branch != e.Branch {
 		s.campaign.excluded = nil
@@ -84,9 +80,6 @@ func (l *learner) commit(s *replica, e *Epoch, from env.PeerID) {
 	s.settle()
 	s.url, s.lastHeard = e.URL, now
 	ops := l.storage.cut(s, e)
-	if plant.LoseLastEntry && !s.owned && len(s.log.chain) > 1 {
-		s.log.set(s.log.chain[:len(s.log.chain)-1])
-	}
 	l.storage.save(s, nil, ops...)
 	if s.log.headHash() == e.AfterHash {
 		s.log.committed = e.AfterHash

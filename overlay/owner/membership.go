@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"tidings/internal/env"
-	"tidings/internal/plant"
 	"tidings/overlay"
 )
 
@@ -86,7 +85,7 @@ func (m *membership) checkOwners(s *replica) {
 // the order of their distance from the key.
 func (m *membership) turn(s *replica) (d time.Duration) {
 	for _, p := range s.epoch.Owners {
-		if p != m.self && m.alive(p) && overlay.Nearer(s.key, m.id(p), m.node.ID()) && !plant.VoteTwice {
+		if p != m.self && m.alive(p) && overlay.Nearer(s.key, m.id(p), m.node.ID()) {
 			d += rankTime
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"tidings/internal/env"
-	"tidings/internal/plant"
 	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/owner/ownerpb"
@@ -205,7 +204,7 @@ func (q *sequencer) replicate(s *replica) {
 func (q *sequencer) maybeCommit(s *replica) {
 	l := s.leader
 	f := l.inflight
-	if len(f.acks) < quorum(len(s.epoch.Owners)) && !plant.EarlyCommit {
+	if len(f.acks) < quorum(len(s.epoch.Owners)) {
 		return
 	}
 	l.inflight, l.lagging = nil, f
@@ -288,7 +287,7 @@ func (q *sequencer) becomeLeader(s *replica) {
 // stepDown ends this node's work as the sequencer.
 func (q *sequencer) stepDown(s *replica) {
 	l := s.leader
-	if l == nil || plant.StaleSequencer {
+	if l == nil {
 		return
 	}
 	s.leader = nil

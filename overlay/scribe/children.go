@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"tidings/internal/env"
-	"tidings/internal/plant"
 	"tidings/overlay"
 	"tidings/overlay/scribe/scribepb"
 )
@@ -45,7 +44,7 @@ func (cs *children) onJoin(c *overlay.Contact, id overlay.ID, w joinRequest) {
 		cs.reject(c, id)
 	case !c.Member:
 		cs.accept(cs.groups.ensure(id), c, w, true)
-	case g == nil || !overlay.Nearer(id, cs.node.ID(), c.ID) && !plant.Cycle:
+	case g == nil || !overlay.Nearer(id, cs.node.ID(), c.ID):
 		cs.reject(c, id)
 	default:
 		cs.accept(g, c, w, true)

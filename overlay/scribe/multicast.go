@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"tidings/internal/env"
-	"tidings/internal/plant"
 	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/scribe/scribepb"
@@ -59,9 +58,6 @@ func multicastFrame(id []byte, msg uint64, payload []byte) []byte {
 
 // enqueue sends a message to a child, or queues it if window messages are unacknowledged.
 func (mc *multicasts) enqueue(l *link, id overlay.ID, msg uint64, frame []byte) {
-	if plant.SilentDrop && msg%50 == 0 {
-		return
-	}
 	d, m := l.ensureTransfer(), outgoing{group: id, id: msg, frame: frame}
 	if len(d.inFlight) >= window {
 		d.queue = append(d.queue, m)

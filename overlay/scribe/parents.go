@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"tidings/internal/env"
-	"tidings/internal/plant"
 	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/scribe/scribepb"
@@ -217,7 +216,7 @@ func (ps *parents) accept(id overlay.ID, c *overlay.Contact, edge uint64) (chang
 		if !slices.ContainsFunc(ps.node.Hosts(), func(h *overlay.Contact) bool { return h.ID == c.ID }) {
 			return nil, false
 		}
-	case !overlay.Nearer(id, c.ID, ps.node.ID()) && !plant.Cycle:
+	case !overlay.Nearer(id, c.ID, ps.node.ID()):
 		return nil, false
 	case !g.lacksParent() && g.search.target != c.Peer.ID:
 		return nil, false // there is a parent already
@@ -302,7 +301,7 @@ func (ps *parents) replace(stays func(*group, *link) bool) {
 
 // updateWeight plans to tell the parent if the weight of a group has changed.
 func (ps *parents) updateWeight(g *group) {
-	if len(g.parentEdges()) == 0 || g.weight() == g.sentWeight || plant.StaleWeight {
+	if len(g.parentEdges()) == 0 || g.weight() == g.sentWeight {
 		return
 	}
 	l := ps.links.at(g.parents[0].link)

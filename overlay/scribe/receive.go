@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"tidings/internal/env"
-	"tidings/internal/plant"
 	"tidings/overlay"
 	"tidings/overlay/scribe/scribepb"
 )
@@ -194,9 +193,7 @@ func (s *Scribe) forward(g *group, from *link, id uint64, payload, frame []byte,
 	known := s.history.see(messageKey{g.id, id}, sender)
 	if known {
 		s.stats.Repeated++
-		if !plant.Duplicate {
-			return
-		}
+		return
 	}
 	if age < recentTTL && s.history.keep(g.id, recentMessage{id: id, at: s.clock.Now().Add(-age), frame: frame}) {
 		s.groups.sweepLater(g)

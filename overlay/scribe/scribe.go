@@ -215,7 +215,6 @@ func (s *Scribe) sweep(now time.Time) {
 		}
 	}
 	s.blocks.expire(now)
-	s.planted()
 }
 
 // LeafChanged checks whether this node is still the root of its groups, and whether its parents are

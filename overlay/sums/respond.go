@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"tidings/internal/env"
-	"tidings/internal/plant"
 	"tidings/overlay"
 	"tidings/overlay/sums/sumspb"
 )
@@ -133,9 +132,6 @@ func (s *Aggregator) addParts(sum any, digits int) {
 		}
 		if err := s.adder.Add(sum, p.value, p.scope); err != nil {
 			s.log.Warn("value of a peer was not added to a sum", "err", err) // the same value was accepted before
-		}
-		if plant.CountedTwice && p.scope.Nodes == 1 {
-			_ = s.adder.Add(sum, p.value, p.scope)
 		}
 	}
 }

@@ -3,8 +3,6 @@ package wedge
 import (
 	"slices"
 	"time"
-
-	"tidings/internal/plant"
 )
 
 // A membership is this node's part in one key's tree. A node has a few thousand of them, so they
@@ -209,7 +207,7 @@ func (r *membership) assignedRanks(each func(rank uint32)) (count uint32) {
 // an evenly spaced choice of them is served.
 func (r *membership) servedRanks() (ranks Ranks) {
 	count := r.assignedRanks(nil)
-	if count == 0 || plant.LostRank && r.parent != noLink && r.order.key[31]&1 == 0 {
+	if count == 0 {
 		return ranks
 	}
 	all := min(count, MaxRanks)

@@ -27,6 +27,39 @@
 //	EarlyAck         feedtree: a subscription is acknowledged before it is durable
 //	IgnoreDiskErrors sim: a node treats records that its disk refused as durable
 //
-// In a build without the tag "planted" each is the constant false. With the tag, a test sets one of
-// them: make planted.
+// The product does not hold these bugs: sim/planted.patch adds them to a copy of it, where a test
+// sets one of the variables (make planted).
 package plant
+
+// The bugs are off until a test turns one on.
+var (
+	DoubleRoot   bool
+	NoAck        bool
+	LateAck      bool
+	KeepDead     bool
+	StaleCount   bool
+	KeepMessages bool
+
+	Cycle       bool
+	LostChild   bool
+	Duplicate   bool
+	SilentDrop  bool
+	StaleWeight bool
+
+	LostRank     bool
+	CountedTwice bool
+	SkippedSlot  bool
+
+	VoteTwice      bool
+	EarlyCommit    bool
+	StaleSequencer bool
+	StaleOwner     bool
+	LoseLastEntry  bool
+
+	ShowTwice    bool
+	IgnoreGaps   bool
+	ForgetWindow bool
+	EarlyAck     bool
+
+	IgnoreDiskErrors bool
+)
