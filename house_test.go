@@ -27,12 +27,12 @@ var storeys = []struct {
 }{
 	{7, "cmd/tidings"},
 	{6, "internal/daemon internal/publisher internal/deployment"},
-	{5, "internal/loop internal/fetch internal/store internal/longtest internal/daemon/origin overlay/libp2p overlay/libp2p/gossip overlay/libp2p/attacker proxy sim"},
+	{5, "internal/loop internal/fetch internal/store internal/longtest internal/daemon/origin overlay/libp2p overlay/libp2p/gossip overlay/libp2p/attacker proxy sim sim/plant"},
 	{corridor, "internal/node"},
 	{3, "corona feedtree cobra cobra/firehose"},
 	{2, "overlay/scribe overlay/owner overlay/wedge overlay/sums cobra/index"},
 	{1, "overlay difference cobra/query"},
-	{0, "honeycomb cobra/provision internal/wire internal/feed difference/page internal/script internal/plant cobra/words"},
+	{0, "honeycomb cobra/provision internal/wire internal/feed difference/page internal/script cobra/words"},
 	{cellar, "internal/env internal/charset internal/slab"},
 }
 
@@ -71,6 +71,7 @@ const dice = "ChaCha8 New NewChaCha8 NewPCG NewSource NewZipf PCG Rand Source So
 var onlyIn = []struct{ path, packages string }{
 	{"github.com/libp2p", "overlay/libp2p overlay/libp2p/gossip overlay/libp2p/attacker"},
 	{"github.com/multiformats", "overlay/libp2p overlay/libp2p/gossip overlay/libp2p/attacker internal/daemon"},
+	{module + "/sim/plant", "tests"}, // and what sim/planted.patch makes of the product
 }
 
 const module = "tidings"
@@ -365,6 +366,9 @@ func TestHouseRulesBite(t *testing.T) {
 		{"overlay", `import "github.com/libp2p/go-libp2p/core/peer"`, "only overlay/libp2p"},
 		{"internal/daemon", `import "github.com/libp2p/go-libp2p"`, "only overlay/libp2p"},
 		{"internal/loop", `import "github.com/multiformats/go-multiaddr"`, "only overlay/libp2p overlay/libp2p/gossip overlay/libp2p/attacker internal/daemon"},
+
+		{"overlay", `import "tidings/sim/plant"`, "only tests may"},
+		{"cmd/tidings", `import "tidings/sim/plant"`, "only tests may"},
 
 		{"overlay", `import "net"`, "ask env.Network"},
 		{"overlay", `import "net/http/httptest"`, "ask env.Fetcher"},
