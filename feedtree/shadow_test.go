@@ -71,23 +71,23 @@ func TestAParentThatWithholdsIsLeft(t *testing.T) {
 	t.Parallel()
 	s, readers := deepTrees(t)
 	key := s.Key(url)
-	for tree, group := range map[string]overlay.ID{"of entries": key, "of heads": shadow(key)} {
+	for tree, group := range []overlay.ID{key, shadow(key)} { // the tree of entries, and that of heads
 		bad := interior(t, s, readers, group)
 		children := below(readers, group, bad)
 		if len(children) == 0 {
-			t.Fatalf("tree %s: the parent has no children", tree)
+			t.Fatalf("tree %d: the parent has no children", tree)
 		}
 		bad.DropForwards()
 		s.World.Run(10 * time.Minute)
 		// Others may have become its children since, and need time to notice.
 		for _, p := range below(readers, group, bad) {
 			if slices.Contains(children, p) {
-				t.Errorf("tree %s: one of %d children has not left: %+v", tree, len(children), p.Layers().Feeds.Stats())
+				t.Errorf("tree %d: one of %d children has not left: %+v", tree, len(children), p.Layers().Feeds.Stats())
 			}
 		}
 		for _, p := range children {
 			if st := p.Layers().Feeds.Stats(); st.Shunned == 0 {
-				t.Errorf("tree %s: %+v", tree, st)
+				t.Errorf("tree %d: %+v", tree, st)
 			}
 		}
 	}
