@@ -66,8 +66,8 @@ cross:
 planted: export TIDINGS_TESTS = long
 planted:
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
-	git ls-files -z | xargs -0 cp --parents -t "$$dir"; \
-	git -C "$$dir" apply "$$PWD/sim/planted.patch" || { echo "sim/planted.patch does not fit the code any more: see make planted-edit"; exit 1; }; \
+	tar -c --exclude ./.git . | tar -x -C "$$dir"; \
+	GIT_CEILING_DIRECTORIES="$${dir%/*}" git -C "$$dir" apply "$$PWD/sim/planted.patch" || { echo "sim/planted.patch does not fit the code any more: see make planted-edit"; exit 1; }; \
 	cd "$$dir"; \
 	go test -timeout 20m -tags planted ./sim -run Planted; \
 	go -C lab test -timeout 20m -tags planted ./table2 -run Planted

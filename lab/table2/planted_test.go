@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"tidings/honeycomb"
-	"tidings/sim/plant"
 	"tidings/internal/wire"
+	"tidings/sim/plant"
 )
 
 // A bug planted in corona changes the table: every other time, one of four polls is missed.
