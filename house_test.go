@@ -27,7 +27,7 @@ var storeys = []struct {
 }{
 	{7, "cmd/tidings"},
 	{6, "internal/daemon internal/publisher internal/deployment"},
-	{5, "internal/loop internal/fetch internal/store internal/longtest internal/daemon/origin overlay/libp2p overlay/libp2p/gossip overlay/libp2p/attacker proxy sim sim/plant"},
+	{5, "internal/loop internal/fetch internal/store internal/longtest internal/daemon/origin overlay/libp2p overlay/libp2p/attacker proxy sim sim/plant"},
 	{corridor, "internal/node"},
 	{3, "corona feedtree cobra cobra/firehose"},
 	{2, "overlay/scribe overlay/owner overlay/wedge overlay/sums cobra/index"},
@@ -69,8 +69,8 @@ const dice = "ChaCha8 New NewChaCha8 NewPCG NewSource NewZipf PCG Rand Source So
 
 // onlyIn says which packages alone import what lies below a path.
 var onlyIn = []struct{ path, packages string }{
-	{"github.com/libp2p", "overlay/libp2p overlay/libp2p/gossip overlay/libp2p/attacker"},
-	{"github.com/multiformats", "overlay/libp2p overlay/libp2p/gossip overlay/libp2p/attacker internal/daemon"},
+	{"github.com/libp2p", "overlay/libp2p overlay/libp2p/attacker"},
+	{"github.com/multiformats", "overlay/libp2p overlay/libp2p/attacker internal/daemon"},
 	{module + "/sim/plant", "tests"}, // and what sim/planted.patch makes of the product
 }
 
@@ -365,7 +365,7 @@ func TestHouseRulesBite(t *testing.T) {
 		{"overlay/overlaypb", `import "example.org/thing"`, "protobuf alone"},
 		{"overlay", `import "github.com/libp2p/go-libp2p/core/peer"`, "only overlay/libp2p"},
 		{"internal/daemon", `import "github.com/libp2p/go-libp2p"`, "only overlay/libp2p"},
-		{"internal/loop", `import "github.com/multiformats/go-multiaddr"`, "only overlay/libp2p overlay/libp2p/gossip overlay/libp2p/attacker internal/daemon"},
+		{"internal/loop", `import "github.com/multiformats/go-multiaddr"`, "only overlay/libp2p overlay/libp2p/attacker internal/daemon"},
 
 		{"overlay", `import "tidings/sim/plant"`, "only tests may"},
 		{"cmd/tidings", `import "tidings/sim/plant"`, "only tests may"},

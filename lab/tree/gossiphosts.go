@@ -12,7 +12,7 @@ import (
 	"tidings/internal/loop"
 	"tidings/internal/wire"
 	"tidings/overlay"
-	"tidings/overlay/libp2p/gossip"
+	"tidings/lab/gossip"
 )
 
 // gossipHosts are all hosts of GossipSub.
