@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"tidings/difference"
 	"tidings/internal/feed"
@@ -87,7 +88,7 @@ func (p *Publisher) RejectReason(key ed25519.PublicKey, took bool) string {
 	case slices.ContainsFunc(p.FormerKeys, func(k []byte) bool { return bytes.Equal(k, key) }):
 		return fmt.Sprintf("the key of %s is %s now, which has replaced this one, %s: publish with the file of the new key", p.URL, difference.Fingerprint(p.Key), own)
 	case p.Seq > 0:
-		return fmt.Sprintf("the key of %s is %s, and this one is %s: to replace the key, name the new one in the feed's document, and run \"tidings publish --resume --key FILE %s\" once", p.URL, difference.Fingerprint(p.Key), own, p.URL)
+		return fmt.Sprintf("the key of %s is %s, and this one is %s: to replace the key, name the new one in the feed's document, and run \"tidings publish --resume --key FILE %s\" once", p.URL, difference.Fingerprint(p.Key), own, ShellWord(p.URL))
 	case len(p.DocumentKey) > 0 && !bytes.Equal(p.DocumentKey, key):
 		return fmt.Sprintf("the document of %s names the key %s, and this one is %s: %s", p.URL, difference.Fingerprint(p.DocumentKey), own, PasteHint("FILE", p.URL))
 	}
@@ -96,7 +97,18 @@ func (p *Publisher) RejectReason(key ed25519.PublicKey, took bool) string {
 
 // PasteHint says how to add the key in a file to a feed's document.
 func PasteHint(file, url string) string {
-	return fmt.Sprintf("paste the output of \"tidings publish --key %s --metadata %s\" into the feed's document, directly after <channel> or <feed>", file, url)
+	return fmt.Sprintf("paste the output of \"tidings publish --key %s --metadata %s\" into the feed's document, directly after <channel> or <feed>", file, ShellWord(url))
+}
+
+// ShellWord quotes a text for a shell if necessary.
+func ShellWord(text string) string {
+	plain := func(r rune) bool {
+		return r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-+./:@_%,=~", r))
+	}
+	if text != "" && text[0] != '~' && strings.IndexFunc(text, func(r rune) bool { return !plain(r) }) < 0 {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // PublishResult says what became of an item.
