@@ -194,11 +194,7 @@ func (s *Server) apiSubscribe(w http.ResponseWriter, r *http.Request) (any, erro
 		}
 	}
 	if q.MinProvenance != "" {
-		p, err := s.publishing()
-		if err != nil {
-			return nil, err
-		}
-		if err := p.Require(r.Context(), done.URL, q.MinProvenance); err != nil {
+		if err := s.config.Publishing.Require(r.Context(), done.URL, q.MinProvenance); err != nil {
 			return nil, err
 		}
 	}

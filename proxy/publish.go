@@ -135,14 +135,6 @@ type Draft struct {
 	Published string `json:"published,omitempty"` // RFC 3339; "" means now
 }
 
-// publishing returns the node's interface for publishers.
-func (s *Server) publishing() (Publishing, error) {
-	if s.config.Publishing == nil {
-		return nil, refuse(http.StatusNotFound, "this node cannot publish")
-	}
-	return s.config.Publishing, nil
-}
-
 // maxDraft bounds the size of a request to publish in bytes. It is more than any item in base64.
 const maxDraft = 128 << 10
 
@@ -164,10 +156,7 @@ func decodeDraft(w http.ResponseWriter, r *http.Request) (draft Draft, err error
 }
 
 func (s *Server) apiPublish(w http.ResponseWriter, r *http.Request) (any, error) {
-	p, err := s.publishing()
-	if err != nil {
-		return nil, err
-	}
+	p := s.config.Publishing
 	draft, err := decodeDraft(w, r)
 	if err != nil {
 		return nil, err
@@ -213,27 +202,19 @@ func (s *Server) apiPublish(w http.ResponseWriter, r *http.Request) (any, error)
 }
 
 func (s *Server) apiPublisher(w http.ResponseWriter, r *http.Request) (any, error) {
-	p, err := s.publishing()
-	if err != nil {
-		return nil, err
-	}
 	address, err := s.decodeAddress(w, r)
 	if err != nil {
 		return nil, err
 	}
-	return p.Publisher(r.Context(), address)
+	return s.config.Publishing.Publisher(r.Context(), address)
 }
 
 func (s *Server) apiTrust(w http.ResponseWriter, r *http.Request) (any, error) {
-	p, err := s.publishing()
-	if err != nil {
-		return nil, err
-	}
 	address, err := s.decodeAddress(w, r)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.Trust(r.Context(), address); err != nil {
+	if err := s.config.Publishing.Trust(r.Context(), address); err != nil {
 		return nil, err
 	}
 	return SubscribeMessage{URL: address}, nil

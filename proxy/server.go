@@ -51,7 +51,7 @@ type Config struct {
 	Filter bool
 	// MaxArticles is the size of a keyword feed in articles; 0 means 10.
 	MaxArticles int
-	// Publishing is the node's interface for publishers. It may be nil.
+	// Publishing is the node's interface for publishers.
 	Publishing Publishing
 	// Metrics answers requests for /metrics. If it is nil, they get 404.
 	Metrics http.Handler
