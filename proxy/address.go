@@ -87,7 +87,6 @@ func (s *Server) queryTarget(r *http.Request, query string) (t target, err error
 	}
 	t.self = s.base(r) + queryPath + "?url=" + url.QueryEscape(t.url)
 	if f := q.Get("format"); f != "" {
-		formats := map[string]feed.Format{"atom": feed.Atom, "rss": feed.RSS, "json": feed.JSON}
 		if t.format = formats[f]; t.format == 0 {
 			return t, refuse(http.StatusBadRequest, "format must be atom, rss or json")
 		}

@@ -23,6 +23,34 @@ const (
 	maxRequest = 16 << 10
 )
 
+// An apiRoute answers the requests of programs that have one of its methods. If the answer is nil, do has written it.
+type apiRoute struct {
+	do      func(*Server, http.ResponseWriter, *http.Request) (answer any, err error)
+	methods []string
+}
+
+var (
+	get  = []string{http.MethodGet}
+	post = []string{http.MethodPost}
+)
+
+// apiRoutes holds the routes below apiPath.
+var apiRoutes = map[string]apiRoute{
+	"open":        {(*Server).apiOpen, post},
+	"list":        {(*Server).apiList, get},
+	"status":      {(*Server).apiStatus, get},
+	"doctor":      {(*Server).apiDoctor, get},
+	"subscribe":   {(*Server).apiSubscribe, post},
+	"unsubscribe": {(*Server).apiUnsubscribe, post},
+	"opml":        {(*Server).apiOPML, []string{http.MethodGet, http.MethodPost}},
+	"publish":     {(*Server).apiPublish, post},
+	"publisher":   {(*Server).apiPublisher, post},
+	"trust":       {(*Server).apiTrust, post},
+	"watch":       {(*Server).apiWatch, post},
+	"unwatch":     {(*Server).apiUnwatch, post},
+	"watches":     {(*Server).apiWatches, get},
+}
+
 // api answers requests of programs. It reports whether the path is below apiPath.
 func (s *Server) api(w http.ResponseWriter, r *http.Request, path string) bool {
 	name, ok := strings.CutPrefix(path, apiPath)
@@ -38,42 +66,19 @@ func (s *Server) api(w http.ResponseWriter, r *http.Request, path string) bool {
 		s.writeJSONError(w, accessDenied(r))
 		return true
 	}
+	err := refuse(http.StatusNotFound, "not found: %s%s", apiPath, oneLine(name))
+	to, known := apiRoutes[name]
+	if known {
+		err = allow(w, r, to.methods...)
+	}
 	var answer any
-	var err error
-	switch name {
-	case "open":
-		answer, err = s.apiOpen(w, r)
-	case "list":
-		answer, err = s.apiList(w, r)
-	case "status":
-		answer, err = s.apiStatus(w, r)
-	case "doctor":
-		answer, err = s.apiDoctor(w, r)
-	case "subscribe":
-		answer, err = s.apiSubscribe(w, r)
-	case "unsubscribe":
-		answer, err = s.apiUnsubscribe(w, r)
-	case "opml":
-		answer, err = s.apiOPML(w, r)
-	case "publish":
-		answer, err = s.apiPublish(w, r)
-	case "publisher":
-		answer, err = s.apiPublisher(w, r)
-	case "trust":
-		answer, err = s.apiTrust(w, r)
-	case "watch":
-		answer, err = s.apiWatch(w, r)
-	case "unwatch":
-		answer, err = s.apiUnwatch(w, r)
-	case "watches":
-		answer, err = s.apiWatches(w, r)
-	default:
-		err = refuse(http.StatusNotFound, "not found: %s%s", apiPath, oneLine(name))
+	if err == nil {
+		answer, err = to.do(s, w, r)
 	}
 	switch {
 	case err != nil:
 		s.writeJSONError(w, err)
-	case answer != nil: // otherwise the handler has already answered
+	case answer != nil:
 		w.Header().Set("Cache-Control", "no-store")
 		writeJSON(w, http.StatusOK, answer)
 	}
@@ -113,10 +118,7 @@ type ErrorResponse struct {
 	Choices []Choice `json:"choices,omitempty"` // of subscribe: the user may have meant one of these
 }
 
-func (s *Server) apiList(w http.ResponseWriter, r *http.Request) (any, error) {
-	if err := allow(w, r, http.MethodGet); err != nil {
-		return nil, err
-	}
+func (s *Server) apiList(_ http.ResponseWriter, r *http.Request) (any, error) {
 	channels, err := s.list(r)
 	return ListResponse{channels}, err
 }
@@ -144,10 +146,7 @@ func (s *Server) list(r *http.Request) ([]Channel, error) {
 	return out, nil
 }
 
-func (s *Server) apiStatus(w http.ResponseWriter, r *http.Request) (any, error) {
-	if err := allow(w, r, http.MethodGet); err != nil {
-		return nil, err
-	}
+func (s *Server) apiStatus(_ http.ResponseWriter, r *http.Request) (any, error) {
 	status, err := s.subs.Status(r.Context())
 	if status.Addresses == nil {
 		status.Addresses = []string{}
@@ -161,10 +160,7 @@ func (s *Server) apiStatus(w http.ResponseWriter, r *http.Request) (any, error) 
 	return status, err
 }
 
-func (s *Server) apiDoctor(w http.ResponseWriter, r *http.Request) (any, error) {
-	if err := allow(w, r, http.MethodGet); err != nil {
-		return nil, err
-	}
+func (s *Server) apiDoctor(_ http.ResponseWriter, r *http.Request) (any, error) {
 	findings, err := s.subs.Doctor(r.Context())
 	if findings == nil {
 		findings = []Finding{}
@@ -198,11 +194,7 @@ func (s *Server) apiSubscribe(w http.ResponseWriter, r *http.Request) (any, erro
 		}
 	}
 	if q.MinProvenance != "" {
-		p, err := s.publishing()
-		if err != nil {
-			return nil, err
-		}
-		if err := p.Require(r.Context(), done.URL, q.MinProvenance); err != nil {
+		if err := s.config.Publishing.Require(r.Context(), done.URL, q.MinProvenance); err != nil {
 			return nil, err
 		}
 	}
@@ -245,9 +237,6 @@ func decodeRequestUpTo[T any](w http.ResponseWriter, r *http.Request, limit int6
 
 // readJSONBody reads the JSON body of a request.
 func readJSONBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	if err := allow(w, r, http.MethodPost); err != nil {
-		return nil, err
-	}
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
 		return nil, refuse(http.StatusUnsupportedMediaType, "the content type of the request must be application/json")
 	}

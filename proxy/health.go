@@ -15,9 +15,9 @@ const healthTime = 5 * time.Second
 // answers at all. A restart does not repair a full disk or a broken network.
 func (s *Server) healthz(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.statusWithin(r.Context()); err != nil {
-		return writeUnhealthy(w, err.Error())
+		return writeHealth(w, http.StatusServiceUnavailable, err.Error())
 	}
-	return writeUnhealthy(w)
+	return writeHealth(w, http.StatusOK, "ok")
 }
 
 // readyz answers /readyz for load balancers: 200 if the node is in its network and can store data, else 503 with
@@ -25,15 +25,16 @@ func (s *Server) healthz(w http.ResponseWriter, r *http.Request) error {
 // itself. So is a node that its network has refused. Further lines of the answer say so.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 	status, err := s.statusWithin(r.Context())
+	lines := append([]string{status.State}, status.Warnings...)
 	switch {
 	case err != nil:
-		return writeUnhealthy(w, err.Error())
+		return writeHealth(w, http.StatusServiceUnavailable, err.Error())
+	case status.State == StateOK:
+		return writeHealth(w, http.StatusOK, "ok")
 	case status.State == StateCutOff, status.State == StateRefused:
-		return writeHealthy(w, append([]string{status.State}, status.Warnings...)...)
-	case status.State != StateOK:
-		return writeUnhealthy(w, append([]string{status.State}, status.Warnings...)...)
+		return writeHealth(w, http.StatusOK, append([]string{"ok"}, lines...)...)
 	}
-	return writeUnhealthy(w)
+	return writeHealth(w, http.StatusServiceUnavailable, lines...)
 }
 
 func (s *Server) statusWithin(ctx context.Context) (Status, error) {
@@ -42,27 +43,12 @@ func (s *Server) statusWithin(ctx context.Context) (Status, error) {
 	return s.subs.Status(ctx)
 }
 
-// writeUnhealthy answers with the problems, or with "ok" if there are none.
-func writeUnhealthy(w http.ResponseWriter, problems ...string) error {
-	if problems == nil {
-		return writeHealthy(w)
-	}
-	plainText(w)
-	w.WriteHeader(http.StatusServiceUnavailable)
-	_, _ = fmt.Fprintln(w, strings.Join(problems, "\n")) // an error means that the client has disconnected
-	return nil
-}
-
-// writeHealthy answers "ok", followed by notes for people.
-func writeHealthy(w http.ResponseWriter, notes ...string) error {
-	plainText(w)
-	_, _ = fmt.Fprintln(w, strings.Join(append([]string{"ok"}, notes...), "\n"))
-	return nil
-}
-
-func plainText(w http.ResponseWriter) {
+func writeHealth(w http.ResponseWriter, status int, lines ...string) error {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = fmt.Fprintln(w, strings.Join(lines, "\n")) // an error means that the client has disconnected
+	return nil
 }
 
 // metrics answers /metrics.

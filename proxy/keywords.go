@@ -53,6 +53,8 @@ type MatchedFeed struct {
 	Read func() (Watch, []feed.Entry, error)
 }
 
+var errEmptyQuery = refuse(http.StatusBadRequest, "the query is empty; write a word to search for, such as: solar")
+
 // ErrQuery is the error for a query that is invalid or too general.
 var ErrQuery = errors.New("query not accepted")
 
@@ -308,10 +310,7 @@ func (s *Server) unwatch(ctx context.Context, text string) (ended []Watch, err e
 	return ended, nil
 }
 
-func (s *Server) apiWatches(w http.ResponseWriter, r *http.Request) (any, error) {
-	if err := allow(w, r, http.MethodGet); err != nil {
-		return nil, err
-	}
+func (s *Server) apiWatches(_ http.ResponseWriter, r *http.Request) (any, error) {
 	all, err := s.watches(r)
 	if err != nil {
 		return nil, err
@@ -323,7 +322,7 @@ func (s *Server) apiWatches(w http.ResponseWriter, r *http.Request) (any, error)
 func readWatch(w http.ResponseWriter, r *http.Request) (Watch, error) {
 	q, err := decodeRequest[Watch](w, r)
 	if err == nil && strings.TrimSpace(q.Query) == "" {
-		err = refuse(http.StatusBadRequest, "the query is empty; write a word to search for, such as: solar")
+		err = errEmptyQuery
 	}
 	return q, err
 }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // A Network holds what a node knows about its network.
@@ -187,7 +186,6 @@ func (s *Server) network(w http.ResponseWriter, r *http.Request) error {
 			p.choose(c)
 		}
 	}
-	slices.SortFunc(p.Choices, func(a, b channelView) int { return cmp.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)) })
 	return s.writePage(w, r, http.StatusOK, "network.html", "Network", p)
 }
 

@@ -40,9 +40,6 @@ type ImportFailure struct {
 }
 
 func (s *Server) apiOPML(w http.ResponseWriter, r *http.Request) (any, error) {
-	if err := allow(w, r, http.MethodGet, http.MethodPost); err != nil {
-		return nil, err
-	}
 	if r.Method != http.MethodPost {
 		return nil, s.exportOPML(w, r)
 	}
@@ -223,23 +220,19 @@ func normalizeTags(tags []string) []string {
 // subscribeAll subscribes to all addresses, and returns an error or nil for each.
 func (s *Server) subscribeAll(ctx context.Context, addresses []string, descriptions map[string]Description) []error {
 	errs := make([]error, len(addresses))
-	next := make(chan int)
-	var workers sync.WaitGroup
-	for range min(parallelImports, len(addresses)) {
-		workers.Go(func() {
-			for i := range next {
-				errs[i] = s.subs.Subscribe(ctx, addresses[i], false)
-				if d := descriptions[addresses[i]]; errs[i] == nil && !d.empty() {
-					errs[i] = s.subs.Describe(ctx, addresses[i], d)
-				}
+	slots := make(chan struct{}, parallelImports)
+	var all sync.WaitGroup
+	for i, address := range addresses {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			errs[i] = s.subs.Subscribe(ctx, address, false)
+			if d := descriptions[address]; errs[i] == nil && !d.empty() {
+				errs[i] = s.subs.Describe(ctx, address, d)
 			}
 		})
 	}
-	for i := range addresses {
-		next <- i
-	}
-	close(next)
-	workers.Wait()
+	all.Wait()
 	return errs
 }
 

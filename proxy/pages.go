@@ -29,36 +29,43 @@ const stylePath = "/style.css"
 
 // pages holds the templates and static files.
 type pages struct {
-	templates *template.Template
-	css       []byte
-	cssTag    string
-	script    []byte
-	scriptTag string
-	sanitiser sanitiser
+	templates     *template.Template
+	style, script asset
+	sanitiser     sanitiser
+}
+
+// An asset is a static file.
+type asset struct {
+	content        []byte
+	tag, mediaType string
+}
+
+func newAsset(file, mediaType string) asset {
+	content, err := web.ReadFile("web/" + file)
+	if err != nil {
+		panic(err) // the file is embedded
+	}
+	sum := sha256.Sum256(content)
+	return asset{content, hex.EncodeToString(sum[:8]), mediaType}
+}
+
+func (a asset) serve(w http.ResponseWriter, r *http.Request) error {
+	h := w.Header()
+	h.Set("Content-Type", a.mediaType)
+	h.Set("Etag", `"`+a.tag+`"`)
+	h.Set("Cache-Control", "max-age=86400") // the address contains the tag
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(a.content))
+	return nil
 }
 
 func newPages() *pages {
-	css, err := web.ReadFile("web/style.css")
-	if err != nil {
-		panic(err) // the file is embedded
-	}
-	script, err := web.ReadFile("web/watch.js")
-	if err != nil {
-		panic(err) // the file is embedded
-	}
-	tag := func(content []byte) string {
-		sum := sha256.Sum256(content)
-		return hex.EncodeToString(sum[:8])
-	}
 	functions := template.FuncMap{"when": formatRelative, "iso": iso, "host": hostOf, "plural": Plural[int],
-		"duration": formatDuration, "sentence": sentence, "problemView": newProblemView, "exact": formatSecondsPtr, "provenanceName": provenanceName, "provenanceNote": provenanceNote,
+		"duration": formatDuration, "sentence": sentence, "exact": formatSecondsPtr, "provenanceName": provenanceName, "provenanceNote": provenanceNote,
 		"part": func(now time.Time, is any) page { return page{Now: now, Data: is} }}
 	return &pages{
 		templates: template.Must(template.New("").Funcs(functions).ParseFS(web, "web/*.html")),
-		css:       css,
-		cssTag:    tag(css),
-		script:    script,
-		scriptTag: tag(script),
+		style:     newAsset("style.css", "text/css; charset=utf-8"),
+		script:    newAsset("watch.js", "text/javascript; charset=utf-8"),
 		sanitiser: newSanitiser(),
 	}
 }
@@ -96,7 +103,7 @@ type page struct {
 func (s *Server) writePage(w http.ResponseWriter, r *http.Request, status int, name, title string, data any) error {
 	var b bytes.Buffer
 	err := s.pages.templates.ExecuteTemplate(&b, name, page{
-		Title: title, Style: stylePath + "?" + s.pages.cssTag, Version: s.config.Version, Now: s.config.Now(), Data: data,
+		Title: title, Style: stylePath + "?" + s.pages.style.tag, Version: s.config.Version, Now: s.config.Now(), Data: data,
 	})
 	if err != nil {
 		return err
@@ -125,12 +132,7 @@ func (s *Server) writeErrorPage(w http.ResponseWriter, r *http.Request, err erro
 }
 
 func (s *Server) style(w http.ResponseWriter, r *http.Request) error {
-	h := w.Header()
-	h.Set("Content-Type", "text/css; charset=utf-8")
-	h.Set("Etag", `"`+s.pages.cssTag+`"`)
-	h.Set("Cache-Control", "max-age=86400") // the address contains a hash of the content
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(s.pages.css))
-	return nil
+	return s.pages.style.serve(w, r)
 }
 
 // A Notice is a table of figures at the top of the start page.
@@ -207,23 +209,16 @@ func (s *Server) home(w http.ResponseWriter, r *http.Request) error {
 			w.Header().Set("Refresh", "2")
 		}
 	}
+	var others []channelView // channels with problems come first
 	for _, c := range channels {
-		view := newChannelView(c)
-		if view.HasProblem {
-			h.Problems++
+		if view := newChannelView(c); view.HasProblem {
+			h.Channels = append(h.Channels, view)
+		} else {
+			others = append(others, view)
 		}
-		h.Channels = append(h.Channels, view)
 	}
-	// Channels with problems come first.
-	slices.SortStableFunc(h.Channels, func(a, b channelView) int {
-		switch {
-		case a.HasProblem == b.HasProblem:
-			return 0
-		case a.HasProblem:
-			return -1
-		}
-		return 1
-	})
+	h.Problems = len(h.Channels)
+	h.Channels = append(h.Channels, others...)
 	return s.writePage(w, r, http.StatusOK, "home.html", "tidings", h)
 }
 
@@ -331,11 +326,18 @@ func (s *Server) add(w http.ResponseWriter, r *http.Request) error {
 
 // formAddress reads the address from a form.
 func (s *Server) formAddress(w http.ResponseWriter, r *http.Request) (string, error) {
-	r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
-	if err := bodyError(r.ParseForm()); err != nil {
+	raw, err := formValue(w, r, "url")
+	if err != nil {
 		return "", err
 	}
-	return s.resolveAddress(r, r.PostForm.Get("url"))
+	return s.resolveAddress(r, raw)
+}
+
+// formValue reads a field of a form.
+func formValue(w http.ResponseWriter, r *http.Request, name string) (string, error) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
+	err := bodyError(r.ParseForm())
+	return r.PostForm.Get(name), err
 }
 
 func (s *Server) subscribeForm(w http.ResponseWriter, r *http.Request) error {
@@ -367,14 +369,6 @@ func (s *Server) unsubscribeForm(w http.ResponseWriter, r *http.Request) error {
 	}
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 	return nil
-}
-
-func (s *Server) opmlPage(w http.ResponseWriter, r *http.Request) {
-	if r.Method == http.MethodPost {
-		s.answer(w, r, http.MethodPost, s.importForm)
-		return
-	}
-	s.answer(w, r, http.MethodGet, s.exportOPML)
 }
 
 func (s *Server) importForm(w http.ResponseWriter, r *http.Request) error {
@@ -440,14 +434,6 @@ func sentence(s string) string {
 	}
 	return s + "."
 }
-
-// problemView is the input of the template for a channel's problem.
-type problemView struct {
-	Now     time.Time
-	Channel channelView
-}
-
-func newProblemView(now time.Time, c channelView) problemView { return problemView{now, c} }
 
 // FormatSpan formats a duration for people, in one unit.
 func FormatSpan(d time.Duration) string {

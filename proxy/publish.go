@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"tidings/difference"
 	"tidings/internal/feed"
@@ -87,7 +88,7 @@ func (p *Publisher) RejectReason(key ed25519.PublicKey, took bool) string {
 	case slices.ContainsFunc(p.FormerKeys, func(k []byte) bool { return bytes.Equal(k, key) }):
 		return fmt.Sprintf("the key of %s is %s now, which has replaced this one, %s: publish with the file of the new key", p.URL, difference.Fingerprint(p.Key), own)
 	case p.Seq > 0:
-		return fmt.Sprintf("the key of %s is %s, and this one is %s: to replace the key, name the new one in the feed's document, and run \"tidings publish --resume --key FILE %s\" once", p.URL, difference.Fingerprint(p.Key), own, p.URL)
+		return fmt.Sprintf("the key of %s is %s, and this one is %s: to replace the key, name the new one in the feed's document, and run \"tidings publish --resume --key FILE %s\" once", p.URL, difference.Fingerprint(p.Key), own, ShellWord(p.URL))
 	case len(p.DocumentKey) > 0 && !bytes.Equal(p.DocumentKey, key):
 		return fmt.Sprintf("the document of %s names the key %s, and this one is %s: %s", p.URL, difference.Fingerprint(p.DocumentKey), own, PasteHint("FILE", p.URL))
 	}
@@ -96,7 +97,18 @@ func (p *Publisher) RejectReason(key ed25519.PublicKey, took bool) string {
 
 // PasteHint says how to add the key in a file to a feed's document.
 func PasteHint(file, url string) string {
-	return fmt.Sprintf("paste the output of \"tidings publish --key %s --metadata %s\" into the feed's document, directly after <channel> or <feed>", file, url)
+	return fmt.Sprintf("paste the output of \"tidings publish --key %s --metadata %s\" into the feed's document, directly after <channel> or <feed>", file, ShellWord(url))
+}
+
+// ShellWord quotes a text for a shell if necessary.
+func ShellWord(text string) string {
+	plain := func(r rune) bool {
+		return r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-+./:@_%,=~", r))
+	}
+	if text != "" && text[0] != '~' && strings.IndexFunc(text, func(r rune) bool { return !plain(r) }) < 0 {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // PublishResult says what became of an item.
@@ -123,14 +135,6 @@ type Draft struct {
 	Published string `json:"published,omitempty"` // RFC 3339; "" means now
 }
 
-// publishing returns the node's interface for publishers.
-func (s *Server) publishing() (Publishing, error) {
-	if s.config.Publishing == nil {
-		return nil, refuse(http.StatusNotFound, "this node cannot publish")
-	}
-	return s.config.Publishing, nil
-}
-
 // maxDraft bounds the size of a request to publish in bytes. It is more than any item in base64.
 const maxDraft = 128 << 10
 
@@ -152,10 +156,7 @@ func decodeDraft(w http.ResponseWriter, r *http.Request) (draft Draft, err error
 }
 
 func (s *Server) apiPublish(w http.ResponseWriter, r *http.Request) (any, error) {
-	p, err := s.publishing()
-	if err != nil {
-		return nil, err
-	}
+	p := s.config.Publishing
 	draft, err := decodeDraft(w, r)
 	if err != nil {
 		return nil, err
@@ -201,27 +202,19 @@ func (s *Server) apiPublish(w http.ResponseWriter, r *http.Request) (any, error)
 }
 
 func (s *Server) apiPublisher(w http.ResponseWriter, r *http.Request) (any, error) {
-	p, err := s.publishing()
-	if err != nil {
-		return nil, err
-	}
 	address, err := s.decodeAddress(w, r)
 	if err != nil {
 		return nil, err
 	}
-	return p.Publisher(r.Context(), address)
+	return s.config.Publishing.Publisher(r.Context(), address)
 }
 
 func (s *Server) apiTrust(w http.ResponseWriter, r *http.Request) (any, error) {
-	p, err := s.publishing()
-	if err != nil {
-		return nil, err
-	}
 	address, err := s.decodeAddress(w, r)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.Trust(r.Context(), address); err != nil {
+	if err := s.config.Publishing.Trust(r.Context(), address); err != nil {
 		return nil, err
 	}
 	return SubscribeMessage{URL: address}, nil

@@ -235,8 +235,4 @@ func TestAPIPublisherAndTrust(t *testing.T) {
 	if status := b.call("POST", "subscribe", `{"url":"`+rssURL+`","least":"somebody"}`, &fault); status != http.StatusBadRequest {
 		t.Errorf("%d %+v", status, fault)
 	}
-	plain := newTestServer(t)
-	if status := plain.call("POST", "publisher", q, &fault); status != http.StatusNotFound {
-		t.Errorf("nothing can be published: %d %+v", status, fault)
-	}
 }

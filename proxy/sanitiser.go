@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"code.dny.dev/ssrf"
 	"github.com/microcosm-cc/bluemonday"
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
@@ -103,37 +104,15 @@ func isPublic(u *url.URL) bool {
 	}
 	host := strings.TrimSuffix(u.Hostname(), ".")
 	if ip, err := netip.ParseAddr(host); err == nil {
-		return isPublicIP(ip.Unmap())
+		return special.SafeAddr(ip.Unmap()) == nil
 	}
 	if !strings.Contains(host, ".") {
 		return false
 	}
-	for _, suffix := range []string{".localhost", ".local", ".internal", ".lan", ".home.arpa"} {
-		if strings.HasSuffix(host, suffix) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc([]string{".localhost", ".local", ".internal", ".lan", ".home.arpa"}, func(suffix string) bool {
+		return strings.HasSuffix(host, suffix)
+	})
 }
 
-// unroutable lists local address ranges that netip does not call private.
-var unroutable = []netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"),     // this host
-	netip.MustParsePrefix("100.64.0.0/10"), // carrier-grade NAT
-	netip.MustParsePrefix("198.18.0.0/15"), // benchmarks
-	netip.MustParsePrefix("240.0.0.0/4"),   // reserved
-	netip.MustParsePrefix("::/96"),         // IPv4 embedded in IPv6, in several ways
-	netip.MustParsePrefix("64:ff9b::/96"),
-	netip.MustParsePrefix("64:ff9b:1::/48"),
-	netip.MustParsePrefix("2002::/16"),
-	netip.MustParsePrefix("fec0::/10"), // site-local
-}
-
-func isPublicIP(ip netip.Addr) bool {
-	for _, p := range unroutable {
-		if p.Contains(ip) {
-			return false
-		}
-	}
-	return ip.IsGlobalUnicast() && !ip.IsPrivate()
-}
+// special knows IANA's registries of special-purpose addresses.
+var special = ssrf.New()

@@ -51,7 +51,7 @@ type Config struct {
 	Filter bool
 	// MaxArticles is the size of a keyword feed in articles; 0 means 10.
 	MaxArticles int
-	// Publishing is the node's interface for publishers. It may be nil.
+	// Publishing is the node's interface for publishers.
 	Publishing Publishing
 	// Metrics answers requests for /metrics. If it is nil, they get 404.
 	Metrics http.Handler
@@ -150,62 +150,53 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, path, query strin
 		s.writeTextError(w, err)
 		return
 	}
-	switch path {
-	case "/metrics":
-		s.answer(w, r, http.MethodGet, s.metrics)
-		return
-	case "/healthz":
-		s.answer(w, r, http.MethodGet, s.healthz)
-		return
-	case "/readyz":
-		s.answer(w, r, http.MethodGet, s.readyz)
-		return
-	case stylePath:
-		s.answer(w, r, http.MethodGet, s.style)
-		return
-	case loginPath:
-		s.answer(w, r, http.MethodGet, s.login)
-		return
-	}
-	if !strings.HasPrefix(path, apiPath) && !s.auth.isAuthorized(r) {
+	page, isPage := pageRoutes[path]
+	switch {
+	case !page.open && !strings.HasPrefix(path, apiPath) && !s.auth.isAuthorized(r):
 		s.writeErrorPage(w, r, accessDenied(r))
-		return
-	}
-	switch path {
-	case "/":
-		s.answer(w, r, http.MethodGet, s.home)
-	case "/show":
-		s.answer(w, r, http.MethodGet, s.show)
-	case "/channels":
-		s.answer(w, r, http.MethodGet, s.channels)
-	case "/network":
-		s.answer(w, r, http.MethodGet, s.network)
-	case "/add":
-		s.answer(w, r, http.MethodGet, s.add)
-	case "/subscribe":
-		s.answer(w, r, http.MethodPost, s.subscribeForm)
-	case "/unsubscribe":
-		s.answer(w, r, http.MethodPost, s.unsubscribeForm)
-	case watchPath:
-		s.watchPages(w, r)
-	case unwatchPath:
-		s.answer(w, r, http.MethodPost, s.unwatchForm)
-	case scriptPath:
-		s.answer(w, r, http.MethodGet, s.script)
-	case "/opml":
-		s.opmlPage(w, r)
-	default:
-		if !s.api(w, r, path) {
-			s.writeTextError(w, refuse(http.StatusNotFound, "not found"))
-		}
+	case isPage:
+		s.answer(w, r, page)
+	case !s.api(w, r, path):
+		s.writeTextError(w, refuse(http.StatusNotFound, "not found"))
 	}
 }
 
-// answer calls do if the request has the method, or HEAD if the method is GET. It shows an error as a page.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, method string, do func(http.ResponseWriter, *http.Request) error) {
+// A pageRoute answers the requests for a page.
+type pageRoute struct {
+	get, post func(*Server, http.ResponseWriter, *http.Request) error // nil if the page does not have the method
+	open      bool                                                    // not only for the node's user
+}
+
+// pageRoutes holds the pages by their paths.
+var pageRoutes = map[string]pageRoute{
+	"/metrics": {get: (*Server).metrics, open: true},
+	"/healthz": {get: (*Server).healthz, open: true},
+	"/readyz":  {get: (*Server).readyz, open: true},
+	stylePath:  {get: (*Server).style, open: true},
+	loginPath:  {get: (*Server).login, open: true},
+
+	"/":            {get: (*Server).home},
+	"/show":        {get: (*Server).show},
+	"/channels":    {get: (*Server).channels},
+	"/network":     {get: (*Server).network},
+	"/add":         {get: (*Server).add},
+	"/subscribe":   {post: (*Server).subscribeForm},
+	"/unsubscribe": {post: (*Server).unsubscribeForm},
+	"/opml":        {get: (*Server).exportOPML, post: (*Server).importForm},
+	watchPath:      {get: (*Server).watch, post: (*Server).watchForm},
+	unwatchPath:    {post: (*Server).unwatchForm},
+	scriptPath:     {get: (*Server).script},
+}
+
+// answer calls the function for the request's method. It shows an error as a page.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, page pageRoute) {
+	do, method := page.get, http.MethodGet
+	if do == nil || page.post != nil && r.Method == http.MethodPost {
+		do, method = page.post, http.MethodPost
+	}
 	err := allow(w, r, method)
 	if err == nil {
-		err = do(w, r)
+		err = do(s, w, r)
 	}
 	if err != nil {
 		s.writeErrorPage(w, r, err)

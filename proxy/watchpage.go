@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"strings"
-	"time"
 )
 
 const (
@@ -55,7 +54,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 		_, _ = w.Write(b.Bytes()) // an error means that the browser has disconnected
 		return nil
 	}
-	p := watchPage{Query: text, Preview: preview, Script: scriptPath + "?" + s.pages.scriptTag}
+	p := watchPage{Query: text, Preview: preview, Script: scriptPath + "?" + s.pages.script.tag}
 	all, err := s.watches(r)
 	if err != nil {
 		return err
@@ -105,15 +104,11 @@ func (s *Server) watches(r *http.Request) ([]Watch, error) {
 
 // formQuery reads the query from a form.
 func (s *Server) formQuery(w http.ResponseWriter, r *http.Request) (string, error) {
-	r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
-	if err := bodyError(r.ParseForm()); err != nil {
-		return "", err
+	text, err := formValue(w, r, "q")
+	if text = strings.TrimSpace(text); err == nil && text == "" {
+		err = errEmptyQuery
 	}
-	text := strings.TrimSpace(r.PostForm.Get("q"))
-	if text == "" {
-		return "", refuse(http.StatusBadRequest, "the query is empty; write a word to search for, such as: solar")
-	}
-	return text, nil
+	return text, err
 }
 
 func (s *Server) watchForm(w http.ResponseWriter, r *http.Request) error {
@@ -141,20 +136,6 @@ func (s *Server) unwatchForm(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// watchPages answers GET and POST at watchPath.
-func (s *Server) watchPages(w http.ResponseWriter, r *http.Request) {
-	if r.Method == http.MethodPost {
-		s.answer(w, r, http.MethodPost, s.watchForm)
-		return
-	}
-	s.answer(w, r, http.MethodGet, s.watch)
-}
-
 func (s *Server) script(w http.ResponseWriter, r *http.Request) error {
-	h := w.Header()
-	h.Set("Content-Type", "text/javascript; charset=utf-8")
-	h.Set("Etag", `"`+s.pages.scriptTag+`"`)
-	h.Set("Cache-Control", "max-age=86400") // the address contains a hash of the content
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(s.pages.script))
-	return nil
+	return s.pages.script.serve(w, r)
 }

@@ -13,7 +13,6 @@ import (
 	"net/netip"
 	"strings"
 	"time"
-	"unicode"
 
 	"tidings/feedtree"
 	"tidings/internal/daemon"
@@ -168,16 +167,11 @@ func (c client) send(ctx context.Context, method, path, mediaType string, body [
 	if mediaType != "" {
 		r.Header.Set("Content-Type", mediaType)
 	}
-	// Proxies for the Web must not be used.
-	transport := &http.Transport{Proxy: nil, DisableKeepAlives: true, DialContext: dialVerified(t)}
-	answer, err := (&http.Client{Transport: transport, CheckRedirect: noRedirect}).Do(r)
+	answer, err := c.exchange(ctx, r, dialVerified(t))
 	if err != nil {
-		return nil, c.noAnswerError(ctx, err)
+		return nil, err
 	}
 	defer answer.Body.Close()
-	if answer.Header.Get("Tidings") == "" {
-		return nil, c.notANode()
-	}
 	b, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
 	switch {
 	case err != nil:
@@ -194,8 +188,21 @@ func (c client) send(ctx context.Context, method, path, mediaType string, body [
 	return nil, errorOf(fault, answer.StatusCode)
 }
 
-// noRedirect rejects redirects, because a node sends none.
-func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+// exchange sends a request, and returns the answer if it comes from a node.
+func (c client) exchange(ctx context.Context, r *http.Request, dial func(ctx context.Context, network, address string) (net.Conn, error)) (*http.Response, error) {
+	answer, err := (&http.Client{
+		Transport:     &http.Transport{Proxy: nil, DisableKeepAlives: true, DialContext: dial},       // proxies are for the Web
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // a node sends no redirects
+	}).Do(r)
+	if err != nil {
+		return nil, c.noAnswerError(ctx, err)
+	}
+	if answer.Header.Get("Tidings") == "" {
+		_ = answer.Body.Close()
+		return nil, c.notANode()
+	}
+	return answer, nil
+}
 
 // noAnswerError says why there is no answer, and what to do.
 func (c client) noAnswerError(ctx context.Context, err error) error {
@@ -227,6 +234,19 @@ func getAnswer[T any](ctx context.Context, c client, path string) (raw []byte, a
 		answer, err = decode[T](c, raw)
 	}
 	return raw, answer, err
+}
+
+// call posts a question as JSON, and returns the decoded answer.
+func call[T any](ctx context.Context, c client, path string, question any) (answer T, err error) {
+	body, err := json.Marshal(question)
+	if err != nil {
+		return answer, err
+	}
+	raw, err := c.post(ctx, path, "application/json", body)
+	if err != nil {
+		return answer, err
+	}
+	return decode[T](c, raw)
 }
 
 // decode decodes an answer.
@@ -320,20 +340,9 @@ func errorOf(fault proxy.ErrorResponse, status int) error {
 		case c.Kind == proxy.KindPage:
 			lines = append(lines, "the page itself:")
 		}
-		lines = append(lines, "tidings subscribe "+shellWord(c.URL))
+		lines = append(lines, "tidings subscribe "+proxy.ShellWord(c.URL))
 	}
 	return errorWithLines{nodeError{fault.Error, status}, lines}
-}
-
-// shellWord quotes a text for a shell if necessary.
-func shellWord(text string) string {
-	plain := func(r rune) bool {
-		return r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-+./:@_%,=~", r))
-	}
-	if text != "" && text[0] != '~' && strings.IndexFunc(text, func(r rune) bool { return !plain(r) }) < 0 {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // forEachAddress calls do for each of several addresses. If the node refuses some of them, the others are still

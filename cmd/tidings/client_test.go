@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"tidings/proxy"
 )
 
 // runCommandAt runs a command with the node at a URL.
@@ -105,7 +107,7 @@ func TestShellWords(t *testing.T) {
 		"bücher":                         "'bücher'",
 		"":                               "''",
 	} {
-		if got := shellWord(text); got != want {
+		if got := proxy.ShellWord(text); got != want {
 			t.Errorf("%q: %s, want %s", text, got, want)
 		}
 	}

@@ -85,7 +85,10 @@ func settingSource(c *kong.Context, f *kong.Flag) string {
 // Other unknown variables are ignored, because Kubernetes, for example, creates variables from the names of
 // services.
 func rejectMisspelt(n *kong.Node, environ []string) error {
-	known := append(envNames(n), "TIDINGS_PASSPHRASE")
+	known := []string{"TIDINGS_PASSPHRASE"}
+	for _, f := range allFlags(n) {
+		known = append(known, f.Envs...)
+	}
 	for _, e := range environ {
 		name, _, _ := strings.Cut(e, "=")
 		if !strings.HasPrefix(name, "TIDINGS_") || slices.Contains(known, name) {
@@ -98,15 +101,13 @@ func rejectMisspelt(n *kong.Node, environ []string) error {
 	return nil
 }
 
-// envNames returns the environment variables of a command and its subcommands.
-func envNames(n *kong.Node) (names []string) {
-	for _, f := range n.Flags {
-		names = append(names, f.Envs...)
-	}
+// allFlags returns the flags of a command and its subcommands.
+func allFlags(n *kong.Node) []*kong.Flag {
+	flags := slices.Clone(n.Flags)
 	for _, child := range n.Children {
-		names = append(names, envNames(child)...)
+		flags = append(flags, allFlags(child)...)
 	}
-	return names
+	return flags
 }
 
 // similarName returns the known name that differs from a misspelt one by at most two letters, or "".
@@ -239,15 +240,11 @@ func flagValue(v any) (any, error) {
 func isSetting(f *kong.Flag) bool { return len(f.Envs) > 0 && f.Name != "config" }
 
 // flagNames returns the flags of a command and its subcommands that are settings.
-func flagNames(n *kong.Node) []string {
-	var names []string
-	for _, f := range n.Flags {
+func flagNames(n *kong.Node) (names []string) {
+	for _, f := range allFlags(n) {
 		if isSetting(f) {
 			names = append(names, f.Name)
 		}
-	}
-	for _, child := range n.Children {
-		names = append(names, flagNames(child)...)
 	}
 	return names
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tidings/internal/deployment"
+	"tidings/proxy"
 )
 
 // figures holds the figures of a demo at a moment.
@@ -32,8 +33,8 @@ var columns = []string{"polled by", "polls per second", "bytes per second", "ite
 // figures reads the current figures.
 func (d *demo) figures() (f figures) {
 	v, c := d.together.View(), d.together.Config()
-	f.about = fmt.Sprintf("%d nodes have %d subscriptions to %d feeds. A reader that polls alone polls each of its feeds once in %v. The nodes together poll no more often than such readers would, and tell each other what is new.",
-		c.Nodes, c.Subscriptions(), len(c.Channels), c.Network.PollInterval)
+	f.about = fmt.Sprintf("%d nodes have %d subscriptions to %s. A reader that polls alone polls each of its feeds once in %v. The nodes together poll no more often than such readers would, and tell each other what is new.",
+		c.Nodes, c.Subscriptions(), proxy.Plural(len(c.Channels), "feed", "feeds"), c.Network.PollInterval)
 	if f.running = v.Running; v.Running == 0 {
 		f.phase = fmt.Sprintf("%s %.0f %%", v.Phase, 100*v.Progress)
 	}
@@ -160,7 +161,7 @@ allowed polls unused.
 		storyText = "\nThe way of one item:\n" + strings.Join(wrap(f.story, 80), "\n") + "\n"
 	}
 	return fmt.Sprintf(`
-These were %d nodes over real sockets and %d feeds with %d to %d readers each
+These were %d nodes over real sockets and %s with %d to %d readers each
 (Zipf's law, exponent 0.1), in all %d subscriptions. In the last %v, readers
 that poll alone made %s polls per second and saw a new item after %s on
 average. The nodes together made %s polls per second and showed it after %s.
@@ -169,7 +170,7 @@ average. The nodes together made %s polls per second and showed it after %s.
 Next:  %[14]s run              runs a node of your own
        %[14]s subscribe URL    prints an address for your feed reader
        %[14]s demo --paper     also shows the scheme of the Corona paper
-`, c.Nodes, len(c.Channels), least, most, c.Subscriptions(), c.Network.PollInterval, f.rows[0][1], f.rows[0][3], f.rows[len(f.rows)-1][1], f.rows[len(f.rows)-1][3], toSentence(f.verdict()), paperText, storyText, programCall())
+`, c.Nodes, proxy.Plural(len(c.Channels), "feed", "feeds"), least, most, c.Subscriptions(), c.Network.PollInterval, f.rows[0][1], f.rows[0][3], f.rows[len(f.rows)-1][1], f.rows[len(f.rows)-1][3], toSentence(f.verdict()), paperText, storyText, programCall())
 }
 
 // programCall returns how this program is called on a command line. It may not be installed.

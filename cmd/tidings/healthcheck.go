@@ -37,18 +37,14 @@ func (c *healthcheckCommand) Run(ctx context.Context, s streams) error {
 	if err != nil {
 		return fmt.Errorf("--http %q: %w", c.HTTP, err)
 	}
-	transport := &http.Transport{Proxy: nil, DisableKeepAlives: true} // the node is on this machine
-	answer, err := (&http.Client{Transport: transport, CheckRedirect: noRedirect}).Do(r)
+	answer, err := node.exchange(ctx, r, nil)
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return fmt.Errorf("the node at %s did not answer within %v; see its log, or restart it", address, healthTime)
 	case err != nil:
-		return node.noAnswerError(ctx, err)
+		return err
 	}
 	defer answer.Body.Close()
-	if answer.Header.Get("Tidings") == "" {
-		return node.notANode()
-	}
 	line, _, err := bufio.NewReader(io.LimitReader(answer.Body, maxHealthLine)).ReadLine()
 	if err != nil && !errors.Is(err, io.EOF) {
 		return node.noAnswerError(ctx, err)

@@ -15,11 +15,7 @@ type openCommand struct {
 
 // Run prints the address.
 func (c *openCommand) Run(ctx context.Context, s streams) error {
-	raw, err := c.post(ctx, "open", "application/json", nil)
-	if err != nil {
-		return err
-	}
-	answer, err := decode[proxy.OpenResponse](c.client, raw)
+	answer, err := call[proxy.OpenResponse](ctx, c.client, "open", nil)
 	if err == nil {
 		_, err = fmt.Fprintln(s.out, answer.URL)
 	}

@@ -2,9 +2,9 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -178,7 +178,7 @@ func (w *feedWriter) resume(ctx context.Context) error {
 }
 
 // pasteHint says what to do about a document that does not name the key.
-func (w *feedWriter) pasteHint() string { return proxy.PasteHint(shellWord(w.Key), w.url) }
+func (w *feedWriter) pasteHint() string { return proxy.PasteHint(proxy.ShellWord(w.Key), w.url) }
 
 // printMetadata prints the element to paste into the feed's document.
 func (w *feedWriter) printMetadata() error {
@@ -196,7 +196,7 @@ func (w *feedWriter) printMetadata() error {
 	if err := p.Check(); err != nil {
 		return usageError{error: err}
 	}
-	format := map[string]feed.Format{"rss": feed.RSS, "atom": feed.Atom, "json": feed.JSON}[w.Format]
+	format := feed.FormatOf(w.Format)
 	text := p.Metadata(format)
 	if format == feed.JSON {
 		text += "," // other members follow
@@ -244,13 +244,7 @@ func (w *feedWriter) publishFlags(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	format := feed.RSS
-	for f := feed.RSS; f <= feed.JSON; f++ {
-		if f.String() == p.Format {
-			format = f
-		}
-	}
-	it, err := feed.NewItem(format, feed.Meaning{
+	it, err := feed.NewItem(cmp.Or(feed.FormatOf(p.Format), feed.RSS), feed.Meaning{
 		GUID: w.ID, Link: w.Link, Title: w.Title, Summary: w.Summary, Content: w.Content, Author: w.Author, Published: w.Date.Time,
 	}, time.Now())
 	if errors.Is(err, feed.ErrLimit) {
@@ -285,15 +279,7 @@ func readItem(raw []byte) (it feed.Item, err error) {
 
 // fetchPublisher asks the node about the feed's publisher.
 func (w *feedWriter) fetchPublisher(ctx context.Context) (proxy.Publisher, error) {
-	body, err := json.Marshal(proxy.SubscribeMessage{URL: w.url})
-	if err != nil {
-		return proxy.Publisher{}, err
-	}
-	raw, err := w.post(ctx, "publisher", "application/json", body)
-	if err != nil {
-		return proxy.Publisher{}, err
-	}
-	return decode[proxy.Publisher](w.client, raw)
+	return call[proxy.Publisher](ctx, w.client, "publisher", proxy.SubscribeMessage{URL: w.url})
 }
 
 // errOtherKey says that the feed accepts nothing that this key signs, and that waiting does not help.
@@ -307,7 +293,7 @@ func (w *feedWriter) checkAccepted(p *proxy.Publisher) error {
 	if w.Resume { // the network has accepted the key, although this node may not know it yet
 		return nil
 	}
-	why := strings.ReplaceAll(p.RejectReason(w.author.Public(), w.author.Feeds()[w.url]), " --key FILE ", " --key "+shellWord(w.Key)+" ")
+	why := strings.ReplaceAll(p.RejectReason(w.author.Public(), w.author.Feeds()[w.url]), " --key FILE ", " --key "+proxy.ShellWord(w.Key)+" ")
 	switch {
 	case why == "":
 		return nil
@@ -366,16 +352,12 @@ func (w *feedWriter) beat(ctx context.Context, last publisher.Head) error {
 }
 
 func (w *feedWriter) push(ctx context.Context, envelope []byte) error {
-	body, err := json.Marshal(proxy.Draft{Envelope: envelope})
-	if err != nil {
-		return err
-	}
 	defer time.AfterFunc(slowPush, func() {
 		w.slowNotice.Do(func() {
 			w.printMessage("waiting for the nodes that keep the feed's log; what is published is signed and recorded, and Ctrl-C is safe")
 		})
 	}).Stop()
-	_, err = w.post(ctx, "publish", "application/json", body)
+	_, err := call[proxy.PublishResult](ctx, w.client, "publish", proxy.Draft{Envelope: envelope})
 	return err
 }
 
@@ -391,7 +373,7 @@ type trustCommand struct {
 // Run accepts keys, and confirms it.
 func (c *trustCommand) Run(ctx context.Context, s streams) error {
 	return forEachAddress("trust", c.URLs, func(address string) error {
-		answer, err := c.postAddress(ctx, "trust", address)
+		answer, err := call[proxy.SubscribeMessage](ctx, c.client, "trust", proxy.SubscribeMessage{URL: address})
 		if err == nil {
 			_, err = fmt.Fprintf(s.out, "The new key of %s is accepted: items signed with it are shown as the publisher's.\n", answer.URL)
 		}

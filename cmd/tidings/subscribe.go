@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -35,7 +34,7 @@ func (c *subscribeCommand) Run(ctx context.Context, s streams) error {
 		if isFile(address) {
 			return nodeError{message: address + ": a file on this machine, not an address; \"tidings opml import\" subscribes to the feeds of an OPML file"}
 		}
-		answer, err := c.postSubscribe(ctx, "subscribe", proxy.SubscribeMessage{URL: address, MinProvenance: c.Least, Tags: c.Tag})
+		answer, err := call[proxy.SubscribeMessage](ctx, c.client, "subscribe", proxy.SubscribeMessage{URL: address, MinProvenance: c.Least, Tags: c.Tag})
 		if err == nil {
 			_, err = fmt.Fprintln(s.out, answer.ReadURL)
 		}
@@ -43,7 +42,7 @@ func (c *subscribeCommand) Run(ctx context.Context, s streams) error {
 			_, err = fmt.Fprintf(s.out, "This is the feed %s, which the page advertises.\n", answer.URL)
 		}
 		if err == nil && c.Least == proxy.ProvenancePublisher {
-			_, err = fmt.Fprintf(s.err, "Your reader gets only items that the publisher has signed. For all items: tidings subscribe --least any %s\n", shellWord(answer.URL))
+			_, err = fmt.Fprintf(s.err, "Your reader gets only items that the publisher has signed. For all items: tidings subscribe --least any %s\n", proxy.ShellWord(answer.URL))
 		}
 		if err == nil && answer.Warning != "" {
 			done := "Subscribed"
@@ -75,7 +74,7 @@ type unsubscribeCommand struct {
 func (c *unsubscribeCommand) Run(ctx context.Context, s streams) error {
 	ended := 0
 	err := forEachAddress("unsubscribe from", c.URLs, func(address string) error {
-		answer, err := c.postAddress(ctx, "unsubscribe", address)
+		answer, err := call[proxy.SubscribeMessage](ctx, c.client, "unsubscribe", proxy.SubscribeMessage{URL: address})
 		if r, ok := errors.AsType[nodeError](err); ok && r.status == http.StatusNotFound {
 			err = nodeError{r.message + "; \"tidings list\" shows yours", r.status}
 		}
@@ -90,21 +89,4 @@ func (c *unsubscribeCommand) Run(ctx context.Context, s streams) error {
 		err = errors.Join(err, told)
 	}
 	return err
-}
-
-// postAddress sends a request about an address.
-func (c client) postAddress(ctx context.Context, what, address string) (proxy.SubscribeMessage, error) {
-	return c.postSubscribe(ctx, what, proxy.SubscribeMessage{URL: address})
-}
-
-func (c client) postSubscribe(ctx context.Context, what string, q proxy.SubscribeMessage) (proxy.SubscribeMessage, error) {
-	body, err := json.Marshal(q)
-	if err != nil {
-		return proxy.SubscribeMessage{}, err
-	}
-	raw, err := c.post(ctx, what, "application/json", body)
-	if err != nil {
-		return proxy.SubscribeMessage{}, err
-	}
-	return decode[proxy.SubscribeMessage](c, raw)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 
@@ -84,12 +85,7 @@ func (t *table) availableWidth(indent int) int {
 }
 
 func (t *table) hasHead() bool {
-	for _, c := range t.columns {
-		if c.head != "" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(t.columns, func(c column) bool { return c.head != "" })
 }
 
 // widths returns the widths of the columns: those of their content, reduced until the table fits.

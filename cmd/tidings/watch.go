@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -20,7 +19,7 @@ type watchCommand struct {
 // Run subscribes to a query, and prints the address to give to a feed reader. Other messages go to standard error
 // if standard output is not a terminal, because the address may be redirected to a file.
 func (c *watchCommand) Run(ctx context.Context, s streams) error {
-	answer, err := c.postQuery(ctx, "watch", strings.Join(c.Query, " "))
+	answer, err := call[proxy.WatchResponse](ctx, c.client, "watch", proxy.Watch{Query: strings.Join(c.Query, " ")})
 	if err != nil {
 		return err
 	}
@@ -75,7 +74,7 @@ type unwatchCommand struct {
 
 // Run ends a search, and confirms it.
 func (c *unwatchCommand) Run(ctx context.Context, s streams) error {
-	answer, err := c.postQuery(ctx, "unwatch", strings.Join(c.Query, " "))
+	answer, err := call[proxy.WatchResponse](ctx, c.client, "unwatch", proxy.Watch{Query: strings.Join(c.Query, " ")})
 	if err != nil {
 		return err
 	}
@@ -85,19 +84,6 @@ func (c *unwatchCommand) Run(ctx context.Context, s streams) error {
 		}
 	}
 	return nil
-}
-
-// postQuery sends a request about a query.
-func (c client) postQuery(ctx context.Context, what, query string) (proxy.WatchResponse, error) {
-	body, err := json.Marshal(proxy.Watch{Query: query})
-	if err != nil {
-		return proxy.WatchResponse{}, err
-	}
-	raw, err := c.post(ctx, what, "application/json", body)
-	if err != nil {
-		return proxy.WatchResponse{}, err
-	}
-	return decode[proxy.WatchResponse](c, raw)
 }
 
 // A watchesCommand is "tidings watches".

@@ -113,11 +113,14 @@ func (t *Topology) DOT() string {
 		b.WriteString(" }\n")
 	}
 	for _, n := range t.Nodes {
-		what := fmt.Sprintf("%d feeds", n.Feeds)
+		count, what := n.Feeds, "feed"
 		if n.Role != Crawler {
-			what = fmt.Sprintf("%d subscriptions", n.Subscriptions)
+			count, what = n.Subscriptions, "subscription"
 		}
-		fmt.Fprintf(&b, "\t%q [label=\"%s\\n%s\"];\n", n.Name, n.Name, what)
+		if count != 1 {
+			what += "s"
+		}
+		fmt.Fprintf(&b, "\t%q [label=\"%s\\n%d %s\"];\n", n.Name, n.Name, count, what)
 		for _, to := range n.Links {
 			fmt.Fprintf(&b, "\t%q -> %q;\n", n.Name, to)
 		}

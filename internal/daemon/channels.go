@@ -157,7 +157,7 @@ func addKeyState(c *proxy.Channel, s feedtree.Subscription) {
 		if s.Objectors > 0 {
 			c.Error += "; " + proxy.Plural(s.Objectors, "other node", "other nodes") + " also read the old key there"
 		}
-		c.Do = "ask the publisher for the fingerprint of its key; if it is " + c.ClaimedKey + ", run: tidings trust " + c.URL
+		c.Do = "ask the publisher for the fingerprint of its key; if it is " + c.ClaimedKey + ", run: tidings trust " + proxy.ShellWord(c.URL)
 	case seen != "" && !s.Publisher.Valid(s.Seen): // polls may still read a key that the present key has replaced in good order
 		c.State, c.Since = stateKeyChanged, nil
 		c.Error = fmt.Sprintf("the web server named the key %s at %s UTC, and the network does not know that key: items signed with %s may not be the publisher's", seen, s.SeenAt.UTC().Format(time.DateTime), c.Publisher)

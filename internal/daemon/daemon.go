@@ -45,6 +45,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"time"
 
@@ -105,7 +106,7 @@ func Open(c Config) (*Daemon, error) {
 		return nil, err
 	}
 	d := &Daemon{nodeLoop: newNodeLoop(), config: c, log: c.Log}
-	if err := makeDir(c.Dir); err != nil {
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, fileError(c.Dir, err)
 	}
 	// The lock of the store keeps a second process out of the directory.

@@ -58,13 +58,6 @@ type membership struct {
 	Founder    bool   `json:"founder"`
 }
 
-func makeDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	return nil
-}
-
 // openDataDir reads the data directory, creates an identity if there is none, and founds the network if the
 // configuration says so. If the store was lost, the old identity is retired, because the record of what it
 // signed is lost, too. A node with subscriptions was in a network before. If its network file is missing,

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -77,11 +78,7 @@ func (st *status) runJournal(ctx context.Context) {
 			return
 		}
 		own, keywords := st.disk.Stats(), st.keywords.disk.Stats()
-		why := own.Failing
-		if why == "" {
-			why = keywords.Failing
-		}
-		j.stores(own.Failed+keywords.Failed, why, time.Now())
+		j.stores(own.Failed+keywords.Failed, cmp.Or(own.Failing, keywords.Failing), time.Now())
 		if s, err := st.Snapshot(ctx); err == nil {
 			j.network(s)
 		}

@@ -162,21 +162,12 @@ func (k *keywords) publishCounts() {
 const resourceRemedy = "check whether the machine has enough processor time, memory and disk space"
 
 // ready reports whether the reflector is loaded.
-func (k *keywords) ready() bool {
-	select {
-	case <-k.loaded:
-		return k.loadErr == nil
-	default:
-		return false
-	}
-}
+func (k *keywords) ready() bool { return isClosed(k.loaded) && k.loadErr == nil }
 
 // findings returns the doctor's findings about keyword subscriptions. channels counts the subscribed
 // channels.
 func (k *keywords) findings(channels int, filter bool) (findings []proxy.Finding) {
-	select {
-	case <-k.loaded:
-	default:
+	if !isClosed(k.loaded) {
 		return nil
 	}
 	if k.restoredText != "" {
@@ -244,12 +235,7 @@ func (k *keywords) ended() <-chan struct{} { return k.stopped }
 
 // idle reports that there are no keyword subscriptions. It is false while the store is being loaded.
 func (k *keywords) idle() bool {
-	select {
-	case <-k.loaded:
-		return k.loadErr != nil || k.subscriptions.Load()+k.creating.Load() == 0
-	default:
-		return false
-	}
+	return isClosed(k.loaded) && (k.loadErr != nil || k.subscriptions.Load()+k.creating.Load() == 0)
 }
 
 // addItems queues the new items of a channel for matching. changes are in the order of the document, the
@@ -279,12 +265,8 @@ func (k *keywords) addItems(s feedtree.Subscription, changes []difference.Change
 // addEntry queues a new entry of any channel of the network, as received by a filter. It returns false if
 // there is no room; the entry then comes again with the next digests.
 func (k *keywords) addEntry(d firehose.Dispatch) bool {
-	select {
-	case <-k.loaded:
-		if k.loadErr != nil {
-			return true // there is no reflector to match it
-		}
-	default:
+	if isClosed(k.loaded) && k.loadErr != nil {
+		return true // there is no reflector to match it
 	}
 	size := int64(len(d.Body))
 	s := k.shortage.Load()

@@ -47,9 +47,11 @@ func newNodeLoop() *nodeLoop {
 }
 
 // hasJoined reports whether the node knows its network.
-func (n *nodeLoop) hasJoined() bool {
+func (n *nodeLoop) hasJoined() bool { return isClosed(n.joined) }
+
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-n.joined:
+	case <-c:
 		return true
 	default:
 		return false
@@ -74,14 +76,13 @@ func (n *nodeLoop) do(ctx context.Context, f func()) error {
 // awaitNetwork waits until the node knows its network. When joinTimeout has passed since the start, it
 // returns [proxy.ErrJoining].
 func (n *nodeLoop) awaitNetwork(ctx context.Context) error {
-	select {
-	case <-n.joined:
+	switch { // the time may be up already
+	case n.hasJoined():
 		return nil
-	case <-n.stopped:
+	case isClosed(n.stopped):
 		return ErrStopped
-	case <-ctx.Done():
+	case ctx.Err() != nil:
 		return ctx.Err()
-	default:
 	}
 	select {
 	case <-n.joined:

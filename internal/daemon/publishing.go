@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -243,9 +244,6 @@ func (b *publishing) publisherOf(url string, doc feedtree.Document) proxy.Publis
 	return p
 }
 
-// formats are the formats of feeds by name.
-var formats = map[string]feed.Format{"rss": feed.RSS, "rdf": feed.RDF, "atom": feed.Atom, "json": feed.JSON}
-
 // Write signs an item and brings it into its feed; see proxy.Publishing.
 func (b *publishing) Write(ctx context.Context, url string, meaning feed.Meaning) (w proxy.PublishResult, err error) {
 	if b.signer == nil {
@@ -260,12 +258,8 @@ func (b *publishing) Write(ctx context.Context, url string, meaning feed.Meaning
 	if err != nil {
 		return w, err
 	}
-	format, ok := formats[p.Format]
-	if !ok {
-		format = feed.RSS
-	}
 	now := time.Now()
-	it, err := feed.NewItem(format, meaning, now)
+	it, err := feed.NewItem(cmp.Or(feed.FormatOf(p.Format), feed.RSS), meaning, now)
 	if err == nil {
 		err = difference.Publishable(url, &it)
 	}

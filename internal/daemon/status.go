@@ -19,7 +19,6 @@ import (
 	"tidings/difference"
 	"tidings/feedtree"
 	"tidings/internal/feed"
-	"tidings/internal/loop"
 	"tidings/internal/store"
 	"tidings/internal/wire"
 	"tidings/overlay"
@@ -49,7 +48,6 @@ type Snapshot struct {
 	Addrs     []string // addresses at which others can probably dial the node, to give to nodes that join
 	Refusals  []libp2p.Refusal
 	Transport libp2p.Stats
-	Loop      loop.Stats
 	Store     store.Stats
 
 	// The following fields are zero while the node does not know its network.
@@ -80,7 +78,6 @@ func (st *status) Snapshot(ctx context.Context) (Snapshot, error) {
 		Addrs:     st.host.Addrs(),
 		Refusals:  st.host.Refusals(),
 		Transport: st.host.Stats(),
-		Loop:      st.loop.Stats(),
 		Store:     st.disk.Stats(),
 	}
 	if !st.hasJoined() {
@@ -319,7 +316,7 @@ func sentence(f proxy.Finding) string {
 // is to stop following the feed.
 func remedy(channel, state string, private bool) string {
 	address, isPage := feed.DocumentURL(channel)
-	stop := "; or stop following it: tidings unsubscribe " + channel
+	stop := "; or stop following it: tidings unsubscribe " + proxy.ShellWord(channel)
 	switch state {
 	case kindName(coronapb.State_GONE):
 		return "look for another feed of the site" + stop

@@ -38,7 +38,7 @@ type sample struct {
 
 // An ItemTrace shows how an item reached the readers.
 type ItemTrace struct {
-	URL, Title  string
+	Title       string
 	PublishedAt time.Time
 	FirstPoll   FirstPoll
 	Arrivals    []Arrival
@@ -220,7 +220,7 @@ func (d *Deployment) noteShown(node int, url string, titles []string) {
 		d.mu.Lock()
 		if !d.runningSince.IsZero() && came.After(d.runningSince) { // items from before the subscriptions are not counted
 			d.shown.add(now.Sub(came), c.Readers[node])
-			d.addArrival(itemID{channel, n}, ItemTrace{URL: url, Title: title, PublishedAt: came, FirstPoll: found}, Arrival{node, now})
+			d.addArrival(itemID{channel, n}, ItemTrace{Title: title, PublishedAt: came, FirstPoll: found}, Arrival{node, now})
 		}
 		d.mu.Unlock()
 	}

@@ -1,12 +1,12 @@
 package deployment
 
 import (
-	"container/heap"
 	"context"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -17,7 +17,7 @@ import (
 type legacyReaders struct {
 	server *FeedServer
 	client *http.Client
-	polls  pollHeap
+	polls  []*readerPoll // in the order of their phases, which stays the same because all have one interval
 	slots  chan struct{}
 	shown  Shown // guarded by the server's lock
 }
@@ -28,20 +28,6 @@ type readerPoll struct {
 	channel int
 	version int // of the document that the reader has
 	etag    string
-}
-
-// A pollHeap is a heap with the next poll first.
-type pollHeap []*readerPoll
-
-func (h pollHeap) Len() int           { return len(h) }
-func (h pollHeap) Less(i, j int) bool { return h[i].next.Before(h[j].next) }
-func (h pollHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *pollHeap) Push(x any)        { *h = append(*h, x.(*readerPoll)) }
-func (h *pollHeap) Pop() any {
-	old := *h
-	last := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return last
 }
 
 // maxRequests bounds the requests of readers under way at the same time.
@@ -65,7 +51,7 @@ func newReaders(s *FeedServer) *legacyReaders {
 			r.polls = append(r.polls, &readerPoll{next: s.began.Add(phase), channel: i})
 		}
 	}
-	heap.Init(&r.polls)
+	slices.SortFunc(r.polls, func(a, b *readerPoll) int { return a.next.Compare(b.next) })
 	return r
 }
 
@@ -74,8 +60,8 @@ func (r *legacyReaders) run(ctx context.Context) {
 	var out sync.WaitGroup
 	defer out.Wait()
 	defer r.client.CloseIdleConnections()
-	for {
-		t := r.polls[0]
+	for i := 0; ; i = (i + 1) % len(r.polls) {
+		t := r.polls[i]
 		select {
 		case <-time.After(time.Until(t.next)):
 		case <-ctx.Done():
@@ -88,7 +74,6 @@ func (r *legacyReaders) run(ctx context.Context) {
 		}
 		due := r.current(t)
 		t.next = t.next.Add(r.server.config.Network.PollInterval)
-		heap.Fix(&r.polls, 0)
 		out.Go(func() {
 			defer func() { <-r.slots }()
 			if version, etag, ok := r.poll(ctx, due); ok {

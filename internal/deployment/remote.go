@@ -2,17 +2,17 @@ package deployment
 
 import (
 	"context"
-	"encoding/gob"
 	"errors"
 	"fmt"
 	"io"
+	"net/rpc"
 	"os/exec"
 	"sync"
 	"time"
 )
 
 // The server can run in a process of its own, so that the cost of this process is the cost of the nodes
-// alone.
+// alone. The two processes speak net/rpc over the standard streams of the other one.
 
 // A server is a FeedServer in this process or in another one.
 type server interface {
@@ -24,69 +24,63 @@ type server interface {
 	Run(ctx context.Context) error
 }
 
-// A request is sent to the process of a server.
-type request struct {
-	Create *Config // serve this; in the first request only
-	Reset  bool    // reset the counts
+// A feedService answers the calls in the process of a server.
+type feedService struct {
+	ctx    context.Context
+	server *FeedServer
+	runs   sync.WaitGroup
 }
 
-// A response answers a request.
-type response struct {
-	Err    string
-	Port   int
-	Began  time.Time
-	Counts Counts
+// Started says where a server listens, and since when it publishes items.
+type Started struct {
+	Port  int
+	Began time.Time
 }
 
-// ServeFeeds is the main function of the process of a server. It answers requests from in, until in or ctx
-// ends.
-func ServeFeeds(ctx context.Context, in io.Reader, out io.Writer) error {
-	requests, responses := gob.NewDecoder(in), gob.NewEncoder(out)
-	var s *FeedServer
-	var parts sync.WaitGroup
-	ctx, stop := context.WithCancel(ctx)
-	defer parts.Wait()
-	defer stop()
-	for {
-		var q request
-		if err := requests.Decode(&q); err != nil {
-			if errors.Is(err, io.EOF) || ctx.Err() != nil {
-				return nil
-			}
-			return fmt.Errorf("read a request: %w", err)
-		}
-		var a response
-		switch {
-		case q.Create != nil && s == nil:
-			var err error
-			if s, err = NewFeedServer(*q.Create); err != nil {
-				return err
-			}
-			parts.Go(func() { _ = s.Run(ctx) }) // an error shows in requests that fail
-			a.Port, a.Began = s.port, s.began
-		case s == nil:
-			a.Err = "no feeds are served yet"
-		case q.Reset:
-			_ = s.ResetCounts() // a FeedServer returns no error
-		}
-		if s != nil {
-			a.Counts, _ = s.Counts()
-		}
-		if err := responses.Encode(a); err != nil {
-			return fmt.Errorf("answer a request: %w", err)
-		}
+// Start starts the server. It is the first call.
+func (f *feedService) Start(c Config, s *Started) (err error) {
+	if f.server, err = NewFeedServer(c); err == nil {
+		f.runs.Go(func() { _ = f.server.Run(f.ctx) }) // an error shows in requests that fail
+		*s = Started{f.server.port, f.server.began}
 	}
+	return err
+}
+
+// Counts returns the counts, and resets them first if reset is true.
+func (f *feedService) Counts(reset bool, counts *Counts) (err error) {
+	if reset {
+		_ = f.server.ResetCounts() // a FeedServer returns no error
+	}
+	*counts, err = f.server.Counts()
+	return err
+}
+
+// A pipe joins the two streams of a process.
+type pipe struct {
+	io.Reader
+	io.Writer
+	io.Closer
+}
+
+// ServeFeeds is the main function of the process of a server. It answers calls until in ends.
+func ServeFeeds(ctx context.Context, in io.Reader, out io.Writer) error {
+	ctx, stop := context.WithCancel(ctx)
+	f := &feedService{ctx: ctx}
+	defer f.runs.Wait()
+	defer stop()
+	calls := rpc.NewServer()
+	if err := calls.RegisterName("feeds", f); err != nil {
+		return err
+	}
+	calls.ServeConn(pipe{in, out, io.NopCloser(in)})
+	return nil
 }
 
 // A remote is a server in another process.
 type remote struct {
 	feedPlan
 	command *exec.Cmd
-	in      io.WriteCloser
-
-	mu        sync.Mutex // held for one request at a time
-	requests  *gob.Encoder
-	responses *gob.Decoder
+	calls   *rpc.Client
 }
 
 // startRemote starts the process of a server, which calls ServeFeeds.
@@ -102,39 +96,28 @@ func startRemote(command *exec.Cmd, c Config) (*remote, error) {
 	if err := command.Start(); err != nil {
 		return nil, fmt.Errorf("feed server: %w", err)
 	}
-	r := &remote{command: command, in: in, requests: gob.NewEncoder(in), responses: gob.NewDecoder(out)}
-	a, err := r.do(request{Create: &c})
-	if err != nil {
-		_ = in.Close()
-		return nil, errors.Join(err, command.Wait())
+	r := &remote{command: command, calls: rpc.NewClient(pipe{out, in, in})}
+	var s Started
+	if err := r.calls.Call("feeds.Start", c, &s); err != nil {
+		return nil, fmt.Errorf("feed server: %w", errors.Join(err, r.calls.Close(), command.Wait()))
 	}
-	r.feedPlan = newPlan(c, a.Port, a.Began)
+	r.feedPlan = newPlan(c, s.Port, s.Began)
 	return r, nil
 }
 
-func (r *remote) do(q request) (a response, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err = r.requests.Encode(q); err == nil {
-		err = r.responses.Decode(&a)
+// count returns the counts of the process.
+func (r *remote) count(reset bool) (counts Counts, err error) {
+	if err = r.calls.Call("feeds.Counts", reset, &counts); err != nil {
+		err = fmt.Errorf("feed server: %w", err)
 	}
-	if err == nil && a.Err != "" {
-		err = errors.New(a.Err)
-	}
-	if err != nil {
-		return a, fmt.Errorf("feed server: %w", err)
-	}
-	return a, nil
+	return counts, err
 }
+
+func (r *remote) Counts() (Counts, error) { return r.count(false) }
 
 func (r *remote) ResetCounts() error {
-	_, err := r.do(request{Reset: true})
+	_, err := r.count(true)
 	return err
-}
-
-func (r *remote) Counts() (Counts, error) {
-	a, err := r.do(request{})
-	return a.Counts, err
 }
 
 // FirstPoll knows no polls, because the process does not report them.
@@ -143,14 +126,9 @@ func (r *remote) FirstPoll(int, int) (FirstPoll, bool) { return FirstPoll{}, fal
 // Run stops the process when ctx ends.
 func (r *remote) Run(ctx context.Context) error {
 	<-ctx.Done()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_ = r.in.Close() // ends the process
+	_ = r.calls.Close() // ends the process
 	if err := r.command.Wait(); err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
-			return fmt.Errorf("feed server: %w", err)
-		}
+		return fmt.Errorf("feed server: %w", err)
 	}
 	return nil
 }

@@ -77,33 +77,35 @@ const (
 	JSON
 )
 
-func (f Format) String() string {
-	switch f {
-	case RSS:
-		return "rss"
-	case RDF:
-		return "rdf"
-	case Atom:
-		return "atom"
-	case JSON:
-		return "json"
-	}
-	return "unknown"
+// formats holds the name and the media type of each format.
+var formats = [...]struct{ name, mediaType string }{
+	{"unknown", "application/octet-stream"},
+	RSS:  {"rss", "application/rss+xml; charset=utf-8"},
+	RDF:  {"rdf", "application/rdf+xml; charset=utf-8"},
+	Atom: {"atom", "application/atom+xml; charset=utf-8"},
+	JSON: {"json", "application/feed+json; charset=utf-8"},
 }
 
+func (f Format) String() string { return formats[f.index()].name }
+
 // MediaType returns the media type of a document in the format.
-func (f Format) MediaType() string {
-	switch f {
-	case RSS:
-		return "application/rss+xml; charset=utf-8"
-	case RDF:
-		return "application/rdf+xml; charset=utf-8"
-	case Atom:
-		return "application/atom+xml; charset=utf-8"
-	case JSON:
-		return "application/feed+json; charset=utf-8"
+func (f Format) MediaType() string { return formats[f.index()].mediaType }
+
+func (f Format) index() Format {
+	if f > JSON {
+		return 0
 	}
-	return "application/octet-stream"
+	return f
+}
+
+// FormatOf returns the format with a name, or 0 if there is none.
+func FormatOf(name string) Format {
+	for f := RSS; f <= JSON; f++ {
+		if f.String() == name {
+			return f
+		}
+	}
+	return 0
 }
 
 // ID is an item's identity within its feed.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -259,7 +260,7 @@ func (h *Head) Hash() Hash {
 	if h.Format == JSON {
 		get := membersOf(h.Raw)
 		var parts [][]byte
-		for _, name := range sortedKeys(get) {
+		for _, name := range slices.Sorted(maps.Keys(get)) {
 			if !volatile[name] {
 				parts = append(parts, []byte(name), get[name])
 			}
@@ -297,15 +298,6 @@ func (h *Head) Hash() Hash {
 
 // isSelfOrHub reports whether a link says where a document is found, and not what it is.
 func isSelfOrHub(rel string) bool { return rel == "self" || rel == "hub" }
-
-func sortedKeys(m map[string][]byte) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
 
 // sortedAttrs returns the names and values of the last start tag, independent of their order and prefixes.
 func (w *walker) sortedAttrs() [][]byte {

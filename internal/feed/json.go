@@ -45,8 +45,8 @@ func checkJSON(doc []byte) error {
 
 // A member is a member of an object, by its offsets in the document.
 type member struct {
-	name                      string
-	start, value, end, behind int // offsets of the name, the value, the end of the value, and the byte after a following comma
+	name              string
+	start, value, end int // offsets of the name, the value, and the end of the value
 }
 
 // members calls each for the members of the object at the start of doc.
@@ -60,10 +60,8 @@ func members(doc []byte, each func(member)) {
 		m.value = jsonSpace(doc, i)
 		m.end = skipValue(doc, m.value)
 		i = jsonSpace(doc, m.end)
-		m.behind = m.end
 		if doc[i] == ',' {
 			i++
-			m.behind = i
 		}
 		each(m)
 		i = jsonSpace(doc, i)
@@ -175,11 +173,11 @@ func sliceJSON(doc []byte) (Head, []Item, repairs, omissions, error) {
 	return head, items, bad, lost, err
 }
 
-// shortenJSON returns an item without its largest members, or nil if it is still too large.
-func shortenJSON(raw []byte) []byte {
+// selectMembers returns an object with the members for which keep returns true.
+func selectMembers(raw []byte, keep func(member) bool) []byte {
 	out := []byte{'{'}
 	members(raw, func(m member) {
-		if m.end-m.start > MaxItem/8 {
+		if !keep(m) {
 			return
 		}
 		if len(out) > 1 {
@@ -187,10 +185,16 @@ func shortenJSON(raw []byte) []byte {
 		}
 		out = append(out, raw[m.start:m.end]...)
 	})
-	if len(out) >= MaxItem {
+	return append(out, '}')
+}
+
+// shortenJSON returns an item without its largest members, or nil if it is still too large.
+func shortenJSON(raw []byte) []byte {
+	out := selectMembers(raw, func(m member) bool { return m.end-m.start <= MaxItem/8 })
+	if len(out) > MaxItem {
 		return nil
 	}
-	return append(out, '}')
+	return out
 }
 
 // factsOfJSON reads an item.

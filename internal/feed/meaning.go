@@ -117,18 +117,15 @@ func (it *Item) translate(alone io.Reader) (*gofeed.Feed, error) {
 
 // wrap returns the smallest document that contains the item.
 func (it *Item) wrap(base string) []byte {
-	name, inner := "rss", "channel"
+	start, inner, end := `<rss version="2.0"`, "<channel>", "</channel></rss>"
 	switch it.Format {
 	case Atom:
-		name, inner = "feed", ""
+		start, inner, end = "<feed", "", "</feed>"
 	case RDF:
-		name, inner = "rdf:RDF", ""
+		start, inner, end = "<rdf:RDF", "", "</rdf:RDF>"
 	}
 	var b bytes.Buffer
-	b.WriteString("<" + name)
-	if it.Format == RSS {
-		b.WriteString(` version="2.0"`)
-	}
+	b.WriteString(start)
 	declared := map[string]bool{}
 	for _, bind := range it.Scope {
 		declared[bind.Prefix] = true
@@ -143,15 +140,9 @@ func (it *Item) wrap(base string) []byte {
 	if !declared["xml:base"] && base != "" {
 		b.WriteString(Binding{"xml:base", resolve(base, ".")}.sanitised().attribute())
 	}
-	b.WriteString(">")
-	if inner != "" {
-		b.WriteString("<" + inner + ">")
-	}
+	b.WriteString(">" + inner)
 	b.Write(it.Raw)
-	if inner != "" {
-		b.WriteString("</" + inner + ">")
-	}
-	b.WriteString("</" + name + ">")
+	b.WriteString(end)
 	return b.Bytes()
 }
 

@@ -7,7 +7,7 @@ import "strings"
 // and tabs and line ends within it. "java\nscript:" is therefore a script.
 func isSafeLink(address string) bool {
 	address = strings.TrimLeftFunc(address, func(r rune) bool { return r <= ' ' })
-	address = strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(address)
+	address = withoutBreaks.Replace(address)
 	end := strings.IndexAny(address, ":/?#\\")
 	if end < 0 || address[end] != ':' {
 		return true

@@ -3,6 +3,7 @@ package feed
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -133,8 +134,6 @@ func (t *tidier) prolog() (token, error) {
 		switch {
 		case !ok && t.err != nil:
 			return tok, t.err
-		case !ok && len(t.doc) == 0:
-			return tok, ErrEmpty
 		case !ok:
 			return tok, ErrEmpty
 		case tok.kind == start:
@@ -203,7 +202,7 @@ func (t *tidier) replace(start, end int, s string, why repairs) {
 func (t *tidier) drop(tok token) { t.replace(tok.start, tok.end, " ", badTags) }
 
 // references repairs references and characters that character data cannot contain.
-func (t *tidier) references(tok token) { // larger output is refused after the token
+func (t *tidier) references(tok token) {
 	b := t.doc[tok.start:tok.end]
 	for i := 0; len(t.out) <= MaxDocument; { // larger output is refused after the token
 		n := bytes.IndexByte(b[i:], '&')
@@ -312,10 +311,8 @@ func (t *tidier) bind(prefix []byte) error {
 	if prefix == nil || string(prefix) == "xml" || t.scope.find(prefix) >= 0 {
 		return nil
 	}
-	for _, p := range t.unbound {
-		if p == string(prefix) {
-			return nil
-		}
+	if slices.Contains(t.unbound, string(prefix)) {
+		return nil
 	}
 	if len(t.unbound) == maxUnbound {
 		return fmt.Errorf("%w: more than %d prefixes without a namespace", ErrBroken, maxUnbound)

@@ -9,7 +9,6 @@ import (
 type walker struct {
 	lexer
 	scope scope
-	outer int // number of bindings from outside
 	open  []openElement
 
 	// The element that started or ended last.
@@ -28,7 +27,7 @@ type openElement struct {
 }
 
 func walk(doc []byte, outer scope) *walker {
-	return &walker{lexer: lexer{doc: doc}, scope: outer, outer: len(outer)}
+	return &walker{lexer: lexer{doc: doc}, scope: outer}
 }
 
 // depth returns the number of open elements. At a start and at an end, the element itself counts.

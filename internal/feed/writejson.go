@@ -117,21 +117,16 @@ func (d *Document) appendJSON(out []byte, e *Entry) []byte {
 // withoutProvenance returns an item without the provenance of its source. A reader of two such members would
 // believe the last one.
 func withoutProvenance(raw []byte) []byte {
-	out, has := []byte{'{'}, false
-	members(raw, func(m member) {
-		if strings.EqualFold(m.name, provenanceMember) {
-			has = true
-			return
-		}
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(out, raw[m.start:m.end]...)
+	has := false
+	out := selectMembers(raw, func(m member) bool {
+		is := strings.EqualFold(m.name, provenanceMember)
+		has = has || is
+		return !is
 	})
 	if !has {
 		return raw
 	}
-	return append(out, '}')
+	return out
 }
 
 func (d *Document) itemJSON(e *Entry) []byte {

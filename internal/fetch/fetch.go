@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -38,24 +39,17 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	setDefault(&c.Workers, 16)
-	setDefault(&c.Waiting, 4096)
-	setDefault(&c.HostWaiting, 64)
-	setDefault(&c.Spacing, time.Second)
-	setDefault(&c.Connect, 5*time.Second)
-	setDefault(&c.TLS, 5*time.Second)
-	setDefault(&c.Header, 10*time.Second)
-	setDefault(&c.Total, 20*time.Second)
-	setDefault(&c.Grace, 5*time.Second)
-	setDefault(&c.MaxBody, 10<<20)
+	c.Workers = cmp.Or(c.Workers, 16)
+	c.Waiting = cmp.Or(c.Waiting, 4096)
+	c.HostWaiting = cmp.Or(c.HostWaiting, 64)
+	c.Spacing = cmp.Or(c.Spacing, time.Second)
+	c.Connect = cmp.Or(c.Connect, 5*time.Second)
+	c.TLS = cmp.Or(c.TLS, 5*time.Second)
+	c.Header = cmp.Or(c.Header, 10*time.Second)
+	c.Total = cmp.Or(c.Total, 20*time.Second)
+	c.Grace = cmp.Or(c.Grace, 5*time.Second)
+	c.MaxBody = cmp.Or(c.MaxBody, 10<<20)
 	return c
-}
-
-func setDefault[T comparable](p *T, value T) {
-	var zero T
-	if *p == zero {
-		*p = value
-	}
 }
 
 // maxHeaders bounds the headers of a response, in bytes. Real origins use less than a quarter of it.
@@ -302,29 +296,19 @@ func CheckContact(contact string) error {
 // userAgent names this program and the number of subscribers, as other feed readers do that poll for
 // many.
 func (c *Client) userAgent(subscribers int) string {
-	version := c.config.Version
-	if version == "" {
-		version = "0"
-	}
-	about := ""
+	var about []string
 	if c.config.Contact != "" {
-		about = "+" + c.config.Contact
+		about = append(about, "+"+c.config.Contact)
 	}
 	switch {
 	case subscribers == 1:
-		about = join(about, "1 subscriber")
+		about = append(about, "1 subscriber")
 	case subscribers > 1:
-		about = join(about, fmt.Sprintf("%d subscribers", subscribers))
+		about = append(about, fmt.Sprintf("%d subscribers", subscribers))
 	}
-	if about == "" {
-		return "tidings/" + version
+	name := "tidings/" + cmp.Or(c.config.Version, "0")
+	if about == nil {
+		return name
 	}
-	return fmt.Sprintf("tidings/%s (%s)", version, about)
-}
-
-func join(a, b string) string {
-	if a == "" {
-		return b
-	}
-	return a + "; " + b
+	return fmt.Sprintf("%s (%s)", name, strings.Join(about, "; "))
 }

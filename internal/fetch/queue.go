@@ -108,7 +108,7 @@ func (q *queue) next(now time.Time) (*job, time.Time) {
 			return nil, q.calendar.Next()
 		}
 		if !at.Equal(h.planned) { // planned anew since then
-			continue // planned anew since
+			continue
 		}
 		h.planned = time.Time{}
 		switch {

@@ -142,12 +142,7 @@ func (k *Key) save(path, passphrase string) error {
 	return store.WriteFile(path, b.Bytes())
 }
 
-// Read reads a key from its file.
-func Read(path string, ask Passphrase) (*Key, error) {
-	k, _, err := read(path, ask)
-	return k, err
-}
-
+// read reads a key from its file, and returns it with the passphrase of the file.
 func read(path string, ask Passphrase) (*Key, string, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -22,6 +22,12 @@ import (
 
 const url = "https://example.org/feed.xml"
 
+// readKey reads a key from its file.
+func readKey(path string, ask Passphrase) (*Key, error) {
+	k, _, err := read(path, ask)
+	return k, err
+}
+
 func noPassphrase(string) (string, error) { return "", errors.New("nobody was to be asked") }
 
 func item(t *testing.T, name string) *feed.Item {
@@ -39,14 +45,14 @@ func TestKeyFileIsPrivate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	read, err := Read(path, noPassphrase)
+	read, err := readKey(path, noPassphrase)
 	if err != nil || !bytes.Equal(read.Public(), made.Public()) || read.Next() != made.Next() {
 		t.Errorf("%v, %v", read, err)
 	}
 	if _, err := Open(path+"s", noPassphrase); err == nil || !strings.Contains(err.Error(), "make it with \"tidings keygen ") {
 		t.Error(err)
 	}
-	next, err := Read(path+nextSuffix, noPassphrase)
+	next, err := readKey(path+nextSuffix, noPassphrase)
 	if err != nil || difference.KeyHash(next.Public()) != made.Next() {
 		t.Errorf("%v, %v", next, err)
 	}
@@ -63,7 +69,7 @@ func TestKeyFileIsPrivate(t *testing.T) {
 	if err := os.Chmod(path, 0o640); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Read(path, noPassphrase); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+	if _, err := readKey(path, noPassphrase); err == nil || !strings.Contains(err.Error(), "chmod 600") {
 		t.Errorf("others may read it: %v", err)
 	}
 }
@@ -80,10 +86,10 @@ func TestEncryptedKeyNeedsItsPassphrase(t *testing.T) {
 		}
 	}
 	said := func(words string) Passphrase { return func(string) (string, error) { return words, nil } }
-	if k, err := Read(path, said("correct horse")); err != nil || !bytes.Equal(k.Public(), made.Public()) {
+	if k, err := readKey(path, said("correct horse")); err != nil || !bytes.Equal(k.Public(), made.Public()) {
 		t.Errorf("%v, %v", k, err)
 	}
-	if _, err := Read(path, said("wrong horse")); err == nil || !strings.Contains(err.Error(), "wrong passphrase") {
+	if _, err := readKey(path, said("wrong horse")); err == nil || !strings.Contains(err.Error(), "wrong passphrase") {
 		t.Error(err)
 	}
 }
@@ -99,14 +105,14 @@ func TestReadRefusesOtherFiles(t *testing.T) {
 		if err := os.WriteFile(path, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Read(path, noPassphrase); !errors.Is(err, ErrKey) {
+		if _, err := readKey(path, noPassphrase); !errors.Is(err, ErrKey) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
 func TestDirectoryIsNoKey(t *testing.T) {
-	if _, err := Read(t.TempDir(), noPassphrase); !errors.Is(err, ErrKey) || !strings.Contains(err.Error(), "is a directory") {
+	if _, err := readKey(t.TempDir(), noPassphrase); !errors.Is(err, ErrKey) || !strings.Contains(err.Error(), "is a directory") {
 		t.Error(err)
 	}
 }
@@ -184,11 +190,11 @@ func TestRotateReplacesTheKey(t *testing.T) {
 	if difference.KeyHash(second.Public()) != first.Next() {
 		t.Error("it is not the one that was named")
 	}
-	third, err := Read(path+nextSuffix, noPassphrase)
+	third, err := readKey(path+nextSuffix, noPassphrase)
 	if err != nil || difference.KeyHash(third.Public()) != second.Next() {
 		t.Errorf("%v, %v", third, err)
 	}
-	if old, err := Read(path+oldSuffix, noPassphrase); err != nil || !bytes.Equal(old.Public(), first.Public()) {
+	if old, err := readKey(path+oldSuffix, noPassphrase); err != nil || !bytes.Equal(old.Public(), first.Public()) {
 		t.Errorf("%v, %v", old, err)
 	}
 	if _, err := Rotate(path, noPassphrase); err == nil || !strings.Contains(err.Error(), "move it to another place") {
@@ -449,8 +455,8 @@ func TestInterruptedRotationContinues(t *testing.T) {
 		if err != nil || !bytes.Equal(again.Public(), second.Public()) {
 			t.Fatalf("%s: %v", name, err)
 		}
-		next, err := Read(path+nextSuffix, noPassphrase)
-		if read, other := Read(path, noPassphrase); err != nil || other != nil || read.Next() != difference.KeyHash(next.Public()) || bytes.Equal(next.Public(), again.Public()) {
+		next, err := readKey(path+nextSuffix, noPassphrase)
+		if read, other := readKey(path, noPassphrase); err != nil || other != nil || read.Next() != difference.KeyHash(next.Public()) || bytes.Equal(next.Public(), again.Public()) {
 			t.Errorf("%s: the key does not name the one that follows: %v, %v", name, err, other)
 		}
 	}

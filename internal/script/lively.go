@@ -1,6 +1,7 @@
 package script
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -46,20 +47,13 @@ type Item struct {
 
 // NewLively returns a lively feed. Equal configs give equal feeds.
 func NewLively(c Config) *Lively {
-	fill(&c.Link, "http://lively.example/")
-	fill(&c.Epoch, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	fill(&c.Items, 5)
-	fill(&c.Window, 20)
-	fill(&c.Every, time.Minute)
+	c.Link = cmp.Or(c.Link, "http://lively.example/")
+	c.Epoch = cmp.Or(c.Epoch, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	c.Items = cmp.Or(c.Items, 5)
+	c.Window = cmp.Or(c.Window, 20)
+	c.Every = cmp.Or(c.Every, time.Minute)
 	c.Items = max(0, c.Items)
 	return &Lively{c}
-}
-
-func fill[T comparable](p *T, value T) {
-	var zero T
-	if *p == zero {
-		*p = value
-	}
 }
 
 // Published returns the number of items that have arrived by t, including those of the start.

@@ -19,10 +19,8 @@ func (d *Disk) countTouched(bytes int) {
 	}
 	d.touchedBytes.Store(0)
 	// During a transaction the map does not move.
-	_ = catchFaults(func() error {
-		return d.db.View(func(tx *bolt.Tx) error {
-			dropPages(d.db.Info().Data, uintptr(tx.Size()))
-			return nil
-		})
+	_ = d.view(func(tx *bolt.Tx) error {
+		dropPages(d.db.Info().Data, uintptr(tx.Size()))
+		return nil
 	}) // pages that are not given back now are the next time
 }

@@ -22,13 +22,11 @@ func (d *Disk) Get(key []byte) (value []byte, err error) {
 	defer func() { d.countTouched(len(value)) }()
 	d.segments.mu.RLock()
 	defer d.segments.mu.RUnlock()
-	err = catchFaults(func() error {
-		return d.db.View(func(tx *bolt.Tx) error {
-			if encoded := tx.Bucket(records).Get(key); encoded != nil {
-				value, err = d.value(key, encoded)
-			}
-			return err
-		})
+	err = d.view(func(tx *bolt.Tx) error {
+		if encoded := tx.Bucket(records).Get(key); encoded != nil {
+			value, err = d.value(key, encoded)
+		}
+		return err
 	})
 	if err != nil {
 		if errors.Is(err, env.ErrDamaged) {
@@ -95,25 +93,23 @@ type chunk struct {
 func (d *Disk) readChunk(prefix, from []byte) (s chunk, err error) {
 	d.segments.mu.RLock()
 	defer d.segments.mu.RUnlock()
-	err = catchFaults(func() error {
-		return d.db.View(func(tx *bolt.Tx) error {
-			c := tx.Bucket(records).Cursor()
-			for k, v := c.Seek(from); k != nil && bytes.HasPrefix(k, prefix); k, v = c.Next() {
-				if len(s.records)+len(s.damaged) == chunkRecords || s.bytes > chunkBytes {
-					s.more = true
-					return nil
-				}
-				s.last = bytes.Clone(k)
-				value, err := d.value(k, v)
-				if err != nil {
-					s.damaged = append(s.damaged, fmt.Errorf("record %.64q: %w", k, err))
-					continue
-				}
-				s.records = append(s.records, env.Op{Key: bytes.Clone(k), Value: value})
-				s.bytes += len(k) + len(value)
+	err = d.view(func(tx *bolt.Tx) error {
+		c := tx.Bucket(records).Cursor()
+		for k, v := c.Seek(from); k != nil && bytes.HasPrefix(k, prefix); k, v = c.Next() {
+			if len(s.records)+len(s.damaged) == chunkRecords || s.bytes > chunkBytes {
+				s.more = true
+				return nil
 			}
-			return nil
-		})
+			s.last = bytes.Clone(k)
+			value, err := d.value(k, v)
+			if err != nil {
+				s.damaged = append(s.damaged, fmt.Errorf("record %.64q: %w", k, err))
+				continue
+			}
+			s.records = append(s.records, env.Op{Key: bytes.Clone(k), Value: value})
+			s.bytes += len(k) + len(value)
+		}
+		return nil
 	})
 	return s, err
 }

@@ -103,15 +103,13 @@ func (d *Disk) restoreRecords() error {
 		return fmt.Errorf("second copy of records: %w", err)
 	}
 	var changes []change
-	err = catchFaults(func() error {
-		return d.db.View(func(tx *bolt.Tx) error {
-			for _, c := range saved {
-				if ok, _ := d.second.keys.includes(c.key); ok && tx.Bucket(records).Get(c.key) == nil {
-					changes = append(changes, c)
-				}
+	err = d.view(func(tx *bolt.Tx) error {
+		for _, c := range saved {
+			if ok, _ := d.second.keys.includes(c.key); ok && tx.Bucket(records).Get(c.key) == nil {
+				changes = append(changes, c)
 			}
-			return nil
-		})
+		}
+		return nil
 	})
 	if err == nil && len(changes) > 0 {
 		err = d.update(changes, false)
@@ -215,29 +213,27 @@ func (d *Disk) rewriteSecond() error {
 	s := d.second
 	b := []byte(secondVersion)
 	damaged := map[string]bool{} // keys of records
-	err := catchFaults(func() error {
-		return d.db.View(func(tx *bolt.Tx) error {
-			take := func(key, encoded []byte) {
-				switch kind, _, ok := decode(key, encoded); {
-				case !ok:
-					damaged[string(key)] = true
-				case kind == kindInline:
-					b = appendFrame(b, change{key, encoded})
-				}
+	err := d.view(func(tx *bolt.Tx) error {
+		take := func(key, encoded []byte) {
+			switch kind, _, ok := decode(key, encoded); {
+			case !ok:
+				damaged[string(key)] = true
+			case kind == kindInline:
+				b = appendFrame(b, change{key, encoded})
 			}
-			for _, p := range s.keys.Prefix {
-				cursor := tx.Bucket(records).Cursor()
-				for key, encoded := cursor.Seek([]byte(p)); bytes.HasPrefix(key, []byte(p)); key, encoded = cursor.Next() {
-					take(key, encoded)
-				}
+		}
+		for _, p := range s.keys.Prefix {
+			cursor := tx.Bucket(records).Cursor()
+			for key, encoded := cursor.Seek([]byte(p)); bytes.HasPrefix(key, []byte(p)); key, encoded = cursor.Next() {
+				take(key, encoded)
 			}
-			for _, k := range s.keys.Lazy {
-				if encoded := tx.Bucket(records).Get([]byte(k)); encoded != nil {
-					take([]byte(k), encoded)
-				}
+		}
+		for _, k := range s.keys.Lazy {
+			if encoded := tx.Bucket(records).Get([]byte(k)); encoded != nil {
+				take([]byte(k), encoded)
 			}
-			return nil
-		})
+		}
+		return nil
 	})
 	if err == nil && len(damaged) > 0 {
 		var old []change

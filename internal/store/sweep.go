@@ -91,33 +91,31 @@ func (s *segments) endSweep(end bool) {
 func (d *Disk) sweepStep(s *sweep) (more bool, err error) {
 	var moves []change
 	var moved int
-	err = catchFaults(func() error {
-		return d.db.View(func(tx *bolt.Tx) error {
-			c := tx.Bucket(records).Cursor()
-			n := 0
-			for k, v := c.Seek(s.from); k != nil; k, v = c.Next() {
-				if n++; n > sweepRecords || moved >= sweepBytes {
-					s.from, more = bytes.Clone(k), true
-					return nil
-				}
-				r, ok := parseRecord(k, v)
-				if !ok || !r.external || !d.segments.usage[r.place.segment].emptying {
-					continue
-				}
-				body, err := d.segments.read(r.place)
-				if err != nil {
-					d.countDamaged(1)
-					continue // a reader of the body gets the error
-				}
-				to, err := d.segments.add(body)
-				if err != nil {
-					return err
-				}
-				moves = append(moves, change{bytes.Clone(k), to.encode(k)})
-				moved += len(body)
+	err = d.view(func(tx *bolt.Tx) error {
+		c := tx.Bucket(records).Cursor()
+		n := 0
+		for k, v := c.Seek(s.from); k != nil; k, v = c.Next() {
+			if n++; n > sweepRecords || moved >= sweepBytes {
+				s.from, more = bytes.Clone(k), true
+				return nil
 			}
-			return nil
-		})
+			r, ok := parseRecord(k, v)
+			if !ok || !r.external || !d.segments.usage[r.place.segment].emptying {
+				continue
+			}
+			body, err := d.segments.read(r.place)
+			if err != nil {
+				d.countDamaged(1)
+				continue // a reader of the body gets the error
+			}
+			to, err := d.segments.add(body)
+			if err != nil {
+				return err
+			}
+			moves = append(moves, change{bytes.Clone(k), to.encode(k)})
+			moved += len(body)
+		}
+		return nil
 	})
 	if err == nil && len(moves) > 0 {
 		if err = d.segments.sync(); err == nil {

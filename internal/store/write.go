@@ -233,13 +233,11 @@ func (d *Disk) fail(err error) error {
 
 // unchanged reports whether the last successful transaction is the last one in the file.
 func (d *Disk) unchanged() bool {
-	err := catchFaults(func() error {
-		return d.db.View(func(tx *bolt.Tx) error {
-			if h, ok := parseHead(tx.Bucket(heads).Get(headKey)); !ok || h.number != d.head.number {
-				return env.ErrDamaged
-			}
-			return nil
-		})
+	err := d.view(func(tx *bolt.Tx) error {
+		if h, ok := parseHead(tx.Bucket(heads).Get(headKey)); !ok || h.number != d.head.number {
+			return env.ErrDamaged
+		}
+		return nil
 	})
 	return err == nil
 }
@@ -265,6 +263,11 @@ func catchFaults(f func() error) (err error) {
 		}
 	}()
 	return f()
+}
+
+// view reads in a transaction.
+func (d *Disk) view(f func(*bolt.Tx) error) error {
+	return catchFaults(func() error { return d.db.View(f) })
 }
 
 // countDamaged counts damaged records.

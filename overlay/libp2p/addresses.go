@@ -76,10 +76,7 @@ func (h *Host) onAddressChange(lost []netip.Addr) {
 	h.reachability.forgetAddrs(lost)
 	h.log.Info("this machine's addresses changed", "lost_addresses", len(lost), "closed_connections", len(stale))
 	h.links.wakeAll()
-	select {
-	case h.addressesChanged <- struct{}{}:
-	default: // a token is there already
-	}
+	signal(h.addressesChanged)
 	if e := h.events.Load(); e != nil && e.AddressesChanged != nil {
 		e.AddressesChanged()
 	}

@@ -191,10 +191,7 @@ func (l *mdnsPeers) HandlePeerFound(info peer.AddrInfo) {
 		return
 	}
 	l.peers[info.ID] = info
-	select {
-	case l.added <- struct{}{}:
-	default:
-	}
+	signal(l.added)
 }
 
 func (l *mdnsPeers) list() []peer.AddrInfo {

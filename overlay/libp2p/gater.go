@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"code.dny.dev/ssrf"
 	"github.com/libp2p/go-libp2p/core/control"
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
@@ -15,44 +16,13 @@ import (
 	"tidings/internal/wire"
 )
 
-// privateRanges holds the addresses that do not belong to one host of the public Internet: IANA's special-purpose
-// registries, and the ranges that embed another address.
-var privateRanges = mustParsePrefixes(
-	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16",
-	"172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16",
-	"198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/3",
-	"::/8",             // unspecified, loopback, IPv4-compatible
-	"64:ff9b::/96",     // NAT64
-	"64:ff9b:1::/48",   // NAT64, local
-	"100::/64",         // discard
-	"2001::/23",        // Teredo, benchmarks, ORCHID
-	"2001:db8::/32",    // documentation
-	"2002::/16",        // 6to4
-	"3fff::/20",        // documentation
-	"5f00::/16",        // segment routing
-	"fc00::/7",         // unique local
-	"fe80::/9",         // link-local, site-local
-	"ff00::/8",         // multicast
-	"168.63.129.16/32", // a public address that one large cloud uses privately
-)
+// special knows IANA's registries of special-purpose addresses, and besides them a public address that one large cloud
+// uses privately.
+var special = ssrf.New(ssrf.WithDeniedV4Prefixes(netip.MustParsePrefix("168.63.129.16/32")))
 
-func mustParsePrefixes(list ...string) []netip.Prefix {
-	var out []netip.Prefix
-	for _, s := range list {
-		out = append(out, netip.MustParsePrefix(s))
-	}
-	return out
-}
-
-// isPublic reports whether an address belongs to the public Internet.
+// isPublic reports whether an address belongs to one host of the public Internet.
 func isPublic(ip netip.Addr) bool {
-	ip = ip.Unmap().WithZone("")
-	for _, p := range privateRanges {
-		if p.Contains(ip) {
-			return false
-		}
-	}
-	return ip.IsValid()
+	return ip.IsValid() && special.SafeAddr(ip.Unmap().WithZone("")) == nil
 }
 
 // ipOf returns the IP address at the start of a multiaddr.

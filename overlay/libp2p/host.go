@@ -260,10 +260,8 @@ func publicFirst(addrs []multiaddr.Multiaddr) []multiaddr.Multiaddr {
 // IPs returns the addresses at which the host may be found from outside, including its router's address.
 func (h *Host) IPs() (ips []netip.Addr) {
 	for _, a := range h.host.Addrs() {
-		if ip, err := manet.ToIP(a); err == nil {
-			if addr, ok := netip.AddrFromSlice(ip); ok {
-				ips = append(ips, addr.Unmap())
-			}
+		if ip, ok := ipOf(a); ok {
+			ips = append(ips, ip)
 		}
 	}
 	return ips

@@ -163,10 +163,7 @@ func (n *neighbours) addStream(h *Host, p peer.ID) {
 	n.all[p]++
 	if n.all[p] == 1 {
 		h.conns.TagPeer(p, neighbourTag, 100)
-		select {
-		case n.added <- struct{}{}:
-		default:
-		}
+		signal(n.added)
 	}
 }
 

@@ -172,10 +172,7 @@ func (l *links) wakeAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, way := range l.all {
-		select {
-		case way.wake <- struct{}{}:
-		default:
-		}
+		signal(way.wake)
 	}
 }
 
@@ -185,10 +182,7 @@ func (l *links) wake(p peer.ID) {
 	defer l.mu.Unlock()
 	for class := range classProtocols {
 		if way := l.all[linkKey{p, env.Class(class)}]; way != nil {
-			select {
-			case way.wake <- struct{}{}:
-			default:
-			}
+			signal(way.wake)
 		}
 	}
 }

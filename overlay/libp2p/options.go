@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/netip"
 	"time"
 
 	golibp2p "github.com/libp2p/go-libp2p"
@@ -40,6 +41,14 @@ var unlimitedRanges = mustParsePrefixes(
 	"10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16",
 	"::1/128", "fc00::/7", "fe80::/10",
 )
+
+func mustParsePrefixes(list ...string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, s := range list {
+		out = append(out, netip.MustParsePrefix(s))
+	}
+	return out
+}
 
 // transports returns the transports of a host: QUIC, and TCP with Noise and yamux.
 func transports() []golibp2p.Option {

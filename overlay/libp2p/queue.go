@@ -20,15 +20,15 @@ type queue struct {
 	nonEmpty chan struct{} // holds one token if frames may wait
 
 	mu     sync.Mutex // guards the fields below
-	urgent ring
-	normal ring
+	urgent frameList
+	normal frameList
 }
 
 func newQueue() *queue {
 	return &queue{
 		nonEmpty: make(chan struct{}, 1),
-		urgent:   ring{maxFrames: maxUrgent, maxBytes: maxUrgentBytes},
-		normal:   ring{maxFrames: maxQueue, maxBytes: maxQueueBytes},
+		urgent:   frameList{maxFrames: maxUrgent, maxBytes: maxUrgentBytes},
+		normal:   frameList{maxFrames: maxQueue, maxBytes: maxQueueBytes},
 	}
 }
 
@@ -41,10 +41,7 @@ func (q *queue) push(frame []byte, urgent bool) (dropped int) {
 	} else {
 		dropped = q.normal.push(frame)
 	}
-	select {
-	case q.nonEmpty <- struct{}{}:
-	default:
-	}
+	signal(q.nonEmpty)
 	return dropped
 }
 
@@ -52,11 +49,10 @@ func (q *queue) push(frame []byte, urgent bool) (dropped int) {
 func (q *queue) pop() ([]byte, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	switch {
-	case q.urgent.count > 0:
-		return q.urgent.shift(), true
-	case q.normal.count > 0:
-		return q.normal.shift(), true
+	for _, l := range []*frameList{&q.urgent, &q.normal} {
+		if len(l.frames) > 0 {
+			return l.shift(), true
+		}
 	}
 	return nil, false
 }
@@ -64,7 +60,7 @@ func (q *queue) pop() ([]byte, bool) {
 func (q *queue) len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.urgent.count + q.normal.count
+	return len(q.urgent.frames) + len(q.normal.frames)
 }
 
 // clear removes all frames and returns their number.
@@ -74,51 +70,44 @@ func (q *queue) clear() int {
 	return q.urgent.clear() + q.normal.clear()
 }
 
-// A ring holds frames in order, up to maxFrames and maxBytes.
-type ring struct {
+// signal puts a token into a channel that holds at most one.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // a token is there already
+	}
+}
+
+// A frameList holds frames in order, up to maxFrames and maxBytes.
+type frameList struct {
 	maxFrames, maxBytes int
 
 	frames [][]byte
-	head   int
-	count  int
 	bytes  int
 }
 
 // push appends a frame, and returns the number of the oldest frames that were dropped to make room.
-func (r *ring) push(frame []byte) (dropped int) {
-	for r.count == r.maxFrames || r.count > 0 && r.bytes+len(frame) > r.maxBytes {
-		r.shift()
+func (l *frameList) push(frame []byte) (dropped int) {
+	for len(l.frames) == l.maxFrames || len(l.frames) > 0 && l.bytes+len(frame) > l.maxBytes {
+		l.shift()
 		dropped++
 	}
-	if r.count == len(r.frames) {
-		r.grow()
-	}
-	r.frames[(r.head+r.count)%len(r.frames)] = frame
-	r.count++
-	r.bytes += len(frame)
+	l.frames = append(l.frames, frame)
+	l.bytes += len(frame)
 	return dropped
 }
 
-// grow doubles the capacity. It starts small, because most links never hold more than a few frames.
-func (r *ring) grow() {
-	room := make([][]byte, max(8, 2*len(r.frames)))
-	n := copy(room, r.frames[r.head:])
-	copy(room[n:], r.frames[:r.head])
-	r.frames, r.head = room, 0
-}
-
-// shift removes and returns the oldest frame. The ring must not be empty.
-func (r *ring) shift() []byte {
-	frame := r.frames[r.head]
-	r.frames[r.head] = nil
-	r.head = (r.head + 1) % len(r.frames)
-	r.count--
-	r.bytes -= len(frame)
+// shift removes and returns the oldest frame. The list must not be empty.
+func (l *frameList) shift() []byte {
+	frame := l.frames[0]
+	l.frames[0] = nil // the array would keep the frame
+	l.frames = l.frames[1:]
+	l.bytes -= len(frame)
 	return frame
 }
 
-func (r *ring) clear() int {
-	n := r.count
-	r.frames, r.head, r.count, r.bytes = nil, 0, 0, 0
+func (l *frameList) clear() int {
+	n := len(l.frames)
+	l.frames, l.bytes = nil, 0
 	return n
 }

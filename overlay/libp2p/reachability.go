@@ -1,7 +1,6 @@
 package libp2p
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -17,9 +16,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/p2p/host/eventbus"
 	ma "github.com/multiformats/go-multiaddr"
-	"google.golang.org/protobuf/proto"
 
-	"tidings/internal/wire"
 	"tidings/overlay/libp2p/libp2ppb"
 )
 
@@ -363,7 +360,10 @@ func (h *Host) askDialBack(ctx context.Context, target peer.ID, endpoints []endp
 	for _, e := range endpoints {
 		m.Addrs = append(m.Addrs, e.multiaddr().Bytes())
 	}
-	reply, err := exchangeMessage(s, m)
+	var reply libp2ppb.DialBackReply
+	if err = writeMessage(s, m); err == nil {
+		err = readMessage(s, &reply)
+	}
 	worked = h.reachability.end(m.Nonce)
 	if err == nil && reply.Tried == 0 {
 		err = fmt.Errorf("%w: %q", errNoDialBack, reply.Reason)
@@ -371,20 +371,8 @@ func (h *Host) askDialBack(ctx context.Context, target peer.ID, endpoints []endp
 	if worked > 0 {
 		return worked, worked, nil // a nonce that arrived counts more than the reply
 	}
-	return int(reply.GetTried()), 0, err
+	return int(reply.Tried), 0, err
 }
 
 // errNoDialBack says that a peer did not dial back.
 var errNoDialBack = errors.New("the peer would not dial")
-
-func exchangeMessage(s network.Stream, m proto.Message) (*libp2ppb.DialBackReply, error) {
-	if err := writeMessage(s, m); err != nil {
-		return nil, err
-	}
-	b, err := wire.ReadDelimited(bufio.NewReaderSize(s, 512), maxDialBackSize)
-	if err != nil {
-		return nil, err
-	}
-	reply := &libp2ppb.DialBackReply{}
-	return reply, proto.Unmarshal(b, reply)
-}

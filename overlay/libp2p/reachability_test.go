@@ -1,6 +1,7 @@
 package libp2p
 
 import (
+	"errors"
 	"net/netip"
 	"slices"
 	"testing"
@@ -96,11 +97,11 @@ func requestDialBack(t *testing.T, from host.Host, to *testHost, addrs ...string
 	for _, a := range addrs {
 		m.Addrs = append(m.Addrs, bytesOf(t, a))
 	}
-	reply, err := exchangeMessage(s, m)
-	if err != nil {
+	var reply libp2ppb.DialBackReply
+	if err := errors.Join(writeMessage(s, m), readMessage(s, &reply)); err != nil {
 		t.Fatal(err)
 	}
-	return reply
+	return &reply
 }
 
 func TestDialBackIsForNeighboursAndRateLimited(t *testing.T) {

@@ -149,7 +149,7 @@ func (h *Host) watchSlots() {
 		ConnectedF: func(_ network.Network, c network.Conn) {
 			h.gater.pending.done(c.RemoteMultiaddr())
 			h.slots.add(c, localAddress(c), time.Now())
-			h.makeRoom()
+			h.reviewInbound(evictAbove + 1)
 		},
 		DisconnectedF: func(n network.Network, c network.Conn) {
 			h.slots.remove(c, n.Connectedness(c.RemotePeer()) == network.Connected)
@@ -194,9 +194,6 @@ func (s *slots) noteFrame(p peer.ID, now time.Time) {
 	defer s.mu.Unlock()
 	s.lastFrame[p] = now
 }
-
-// makeRoom closes connections in the background if there are too many.
-func (h *Host) makeRoom() { h.reviewInbound(evictAbove + 1) }
 
 // reviewInbound asks the node which peers are useful, if there are at least so many connections, and closes the
 // excess. It works in the background.

@@ -165,10 +165,7 @@ func (t *Topics) updatePeers() {
 			t.host.conns.Unprotect(p, topicTag)
 		}
 	}
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
+	signal(t.wake)
 }
 
 // keepConnected dials the topics' peers again when they are not connected, until the host closes.

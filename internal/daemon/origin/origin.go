@@ -48,16 +48,12 @@ type resource struct {
 
 // A Request is the record of a request.
 type Request struct {
-	Time        time.Time
-	At          time.Duration // time on the script's clock
-	From        string        // address and port of the client
-	Method      string
-	Path        string // with its query
-	UserAgent   string
-	Conditional bool
-	Status      int // 0: the connection was closed without an answer
-	Version     int // index of the version that was current
-	Bytes       int // of the body, as handed to the connection
+	Time      time.Time
+	From      string // address and port of the client
+	Path      string // with its query
+	UserAgent string
+	Version   int // index of the version that was current
+	Bytes     int // of the body, as handed to the connection
 }
 
 var _ http.Handler = (*Origin)(nil)
@@ -85,8 +81,7 @@ func (o *Origin) Play(path string, s script.Script) {
 	o.resources[path] = &resource{script: s, version: script.Version{Index: -1}}
 }
 
-// Requests returns the recorded requests in order of arrival. Once a client has an answer, the request is
-// recorded with its status.
+// Requests returns the recorded requests in order of arrival.
 func (o *Origin) Requests() []Request {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -136,9 +131,6 @@ func (o *Origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		f.serve(c, r, d)
 	}
-	if c.status == 0 {
-		c.WriteHeader(http.StatusOK) // net/http would do so without telling the recorder
-	}
 	if o.onRequest != nil {
 		o.mu.Lock()
 		r := *entry
@@ -151,15 +143,10 @@ func (o *Origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (o *Origin) receive(r *http.Request) (p *resource, f Fault, d document, entry *Request) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	at := o.clock()
 	if p = o.resources[r.URL.Path]; p != nil {
-		f, d = p.nextFault(), p.at(at)
+		f, d = p.nextFault(), p.at(o.clock())
 	}
-	entry = &Request{
-		Time: time.Now(), At: at, From: r.RemoteAddr, Method: r.Method, Path: r.URL.RequestURI(), UserAgent: r.UserAgent(),
-		Conditional: r.Header.Get("If-None-Match")+r.Header.Get("If-Modified-Since") != "",
-		Version:     d.Index,
-	}
+	entry = &Request{Time: time.Now(), From: r.RemoteAddr, Path: r.URL.RequestURI(), UserAgent: r.UserAgent(), Version: d.Index}
 	if o.onRequest != nil {
 		return p, f, d, entry
 	}
@@ -257,30 +244,16 @@ func acceptsGzip(h http.Header) bool {
 	return false
 }
 
-// A recorder records the status and the size of an answer before they are sent.
+// A recorder records the size of an answer before it is sent.
 type recorder struct {
 	http.ResponseWriter
 	origin *Origin
 	entry  *Request
-	status int
 }
 
 func (c *recorder) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-func (c *recorder) WriteHeader(status int) {
-	if c.status == 0 {
-		c.status = status
-		c.origin.mu.Lock()
-		c.entry.Status = status
-		c.origin.mu.Unlock()
-	}
-	c.ResponseWriter.WriteHeader(status)
-}
-
 func (c *recorder) Write(b []byte) (int, error) {
-	if c.status == 0 {
-		c.WriteHeader(http.StatusOK)
-	}
 	c.origin.mu.Lock()
 	c.entry.Bytes += len(b)
 	c.origin.mu.Unlock()

@@ -166,14 +166,14 @@ func TestRequestsAreRecorded(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	for i, want := range []Request{
-		{Path: "/feed?q", UserAgent: "reader/1", Status: 200, Bytes: 12},
-		{Path: "/feed", At: 2 * time.Hour, Conditional: true, Status: 200, Version: 1, Bytes: 12},
-		{Path: "/other", At: 2 * time.Hour, Conditional: true, Status: 404, Bytes: 19},
+		{Path: "/feed?q", UserAgent: "reader/1", Bytes: 12},
+		{Path: "/feed", Version: 1, Bytes: 12},
+		{Path: "/other", Bytes: 19},
 	} {
 		if i > 0 {
 			want.UserAgent = "Go-http-client/1.1"
 		}
-		want.Method, want.From, want.Time = "GET", got[i].From, got[i].Time
+		want.From, want.Time = got[i].From, got[i].Time
 		if got[i] != want || want.From == "" || time.Since(want.Time) > time.Minute {
 			t.Errorf("got  %+v\nwant %+v", got[i], want)
 		}
