@@ -27,13 +27,13 @@ var storeys = []struct {
 }{
 	{7, "cmd/tidings"},
 	{6, "internal/daemon internal/publisher internal/deployment"},
-	{5, "internal/loop internal/fetch internal/store internal/longtest internal/daemon/origin overlay/libp2p overlay/libp2p/gossip overlay/libp2p/attacker proxy sim"},
+	{5, "internal/loop internal/fetch internal/store internal/longtest internal/check/checktest internal/daemon/origin overlay/libp2p overlay/libp2p/gossip overlay/libp2p/attacker proxy sim"},
 	{corridor, "internal/node"},
 	{3, "corona feedtree cobra cobra/firehose"},
 	{2, "overlay/scribe overlay/owner overlay/wedge overlay/sums cobra/index"},
 	{1, "overlay difference cobra/query"},
 	{0, "honeycomb cobra/provision internal/wire internal/feed difference/page internal/script internal/plant cobra/words"},
-	{cellar, "internal/env internal/charset internal/slab"},
+	{cellar, "internal/env internal/charset internal/slab internal/check"},
 }
 
 const (
