@@ -27,13 +27,13 @@ var storeys = []struct {
 }{
 	{7, "cmd/tidings"},
 	{6, "internal/daemon internal/publisher internal/deployment"},
-	{5, "internal/loop internal/fetch internal/store internal/longtest internal/daemon/origin overlay/libp2p overlay/libp2p/attacker proxy sim sim/plant"},
+	{5, "internal/loop internal/fetch internal/store internal/longtest internal/check/checktest internal/daemon/origin overlay/libp2p overlay/libp2p/attacker proxy sim sim/plant"},
 	{corridor, "internal/node"},
 	{3, "corona feedtree cobra cobra/firehose"},
 	{2, "overlay/scribe overlay/owner overlay/wedge overlay/sums cobra/index"},
 	{1, "overlay difference cobra/query"},
 	{0, "honeycomb cobra/provision internal/wire internal/feed difference/page internal/script cobra/words"},
-	{cellar, "internal/env internal/charset internal/slab"},
+	{cellar, "internal/env internal/charset internal/slab internal/check"},
 }
 
 const (
@@ -155,6 +155,9 @@ func inspect(set *token.FileSet, dir string, files []*ast.File) (faults []string
 	}
 	if !generated(dir) {
 		faults = append(faults, inspectSizes(set, dir, floor, files)...)
+		if !slices.Contains(testWorlds, dir) {
+			faults = append(faults, inspectConfigs(set, files)...)
+		}
 	}
 	for _, f := range files {
 		fault := func(n ast.Node, format string, args ...any) {
@@ -243,6 +246,43 @@ func inspectSizes(set *token.FileSet, dir string, floor int, files []*ast.File) 
 		if n.fields > mostFields || n.methods > mostMethods {
 			faults = append(faults, fmt.Sprintf("%s.%s has %d fields and %d methods, %d and %d at most: make components of it", dir, name, n.fields, n.methods, mostFields, mostMethods))
 		}
+	}
+	return faults
+}
+
+// testWorlds are the packages whose configurations describe the world around the product: networks and origins that
+// do not exist.
+var testWorlds = []string{"sim", "internal/script"}
+
+// inspectConfigs finds exported configurations without a Validate method.
+func inspectConfigs(set *token.FileSet, files []*ast.File) (faults []string) {
+	configs := map[string]token.Pos{}
+	for _, f := range files {
+		for _, d := range f.Decls {
+			d, _ := d.(*ast.GenDecl)
+			if d == nil {
+				continue
+			}
+			for _, spec := range d.Specs {
+				if t, ok := spec.(*ast.TypeSpec); ok && t.Name.IsExported() && strings.HasSuffix(t.Name.Name, "Config") {
+					if _, ok := t.Type.(*ast.StructType); ok {
+						configs[t.Name.Name] = t.Pos()
+					}
+				}
+			}
+		}
+	}
+	for _, f := range files {
+		for _, d := range f.Decls {
+			if d, ok := d.(*ast.FuncDecl); ok && d.Recv != nil && d.Name.Name == "Validate" {
+				if at, ok := d.Recv.List[0].Type.(*ast.Ident); ok {
+					delete(configs, at.Name)
+				}
+			}
+		}
+	}
+	for name, at := range configs {
+		faults = append(faults, fmt.Sprintf("%s: %s has no method Validate() error: check its fields there", set.Position(at), name))
 	}
 	return faults
 }
@@ -347,6 +387,9 @@ func TestHouseRulesBite(t *testing.T) {
 		{"overlay", "type t[T any] struct{};" + strings.Repeat("func (x *t[T]) _() {};", mostMethods+1), "t has 0 fields and 46 methods"},
 		{"internal/daemon", strings.Repeat("\n", mostLines-1), ""},
 		{"internal/daemon", strings.Repeat("\n", mostLines), "split it"},
+		{"overlay", "type Config struct{}; func (Config) Validate() error", ""},
+		{"internal/daemon", "type NodeConfig struct{}; func (Config) Validate() error", "NodeConfig has no method Validate"},
+		{"sim", "type Config struct{}", ""},
 		{"overlay", `import "net/url"; import "net/netip"`, ""},
 		{"overlay", `import "time"; func f(time clock) { time.Now() }`, ""},
 		{"overlay", `import "time"; var _ = time.Unix(0, time.Hour)`, ""},

@@ -96,6 +96,7 @@ var limits = []struct {
 		{"difference", "MaxFormer MaxWitnesses", "former keys in a pin; owners' statements in a pin", "the oldest keys are forgotten; further statements are left out"},
 		{"feedtree", "MaxSubscriptions", "subscriptions of one node", "refused with a reason"},
 		{"feedtree", "digestsAtOnce", "digests per interval for all parents together", "with more parents, each gets digests less often"},
+		{"feedtree", "auditInterval", "time without certain news of a feed, or a digest interval if no parent keeps its log", "the node compares the feed with an owner"},
 		{"feedtree", "missedDigests nodeSilence", "digest intervals without news of a feed (and at least a polling interval); time without a frame from anybody", "the node polls the feed itself; the node reports that it is cut off"},
 		{"feedtree", "handOversAtOnce handOverTries", "feeds handed over in one digest interval after an outage; attempts for each", "the rest follows in the next interval; after the last attempt the document at the origin decides"},
 		{"feedtree", "maxMissed probationTime", "entries in a row that a parent failed to deliver; time it has for one", "the node leaves that parent in this tree, and in all trees after three feeds within an hour"},

@@ -17,7 +17,7 @@ import (
 // Other subscriptions do not get these articles, though they match.
 func TestSubscriptionStartsWithTheBacklog(t *testing.T) {
 	d := newDisk()
-	c := DefaultConfig()
+	c := Config{}
 	c.ArticlesPerFeed = 3
 	r := open(t, d, c)
 	other := subscribe(t, r, d, "wind OR sun") // its clauses differ from those of the next subscription
@@ -66,7 +66,7 @@ func distinctArticle(i int, text string) *Article {
 // none of them, and has it once.
 func TestBacklogDoesNotAffectOtherSubscriptions(t *testing.T) {
 	d := newDisk()
-	c := DefaultConfig()
+	c := Config{}
 	c.ArticlesPerFeed = 3
 	r := open(t, d, c)
 	begin := func(text string, late ...BacklogArticle) (n SubscriptionID) {
@@ -146,12 +146,12 @@ func TestBacklogDoesNotAffectOtherSubscriptions(t *testing.T) {
 // counted, and can be removed.
 func TestUnreadableQueryCanBeRemoved(t *testing.T) {
 	d := newDisk()
-	r := open(t, d, DefaultConfig())
+	r := open(t, d, Config{})
 	n := subscribe(t, r, d, "sun")
 	record := marshal(&cobrapb.Subscription{Query: "sun (", Since: 1})
 	d.Commit([]env.Op{{Key: numbered(subscriptionPrefix, uint32(n)), Value: record}}, func(error) {})
 	d.write(100)
-	r = open(t, d, DefaultConfig())
+	r = open(t, d, Config{})
 	if s := r.Stats(); s.Subscriptions != 0 || s.Unreadable != 1 {
 		t.Fatalf("%+v", s)
 	}
@@ -188,7 +188,7 @@ func TestPreview(t *testing.T) {
 // Old backlog articles of a new clause do not displace today's articles of an existing clause.
 func TestFeedIsOrderedByArrival(t *testing.T) {
 	d := newDisk()
-	c := DefaultConfig()
+	c := Config{}
 	c.ArticlesPerFeed = 3
 	r := open(t, d, c)
 	subscribe(t, r, d, "solar")
@@ -216,7 +216,7 @@ func TestFeedIsOrderedByArrival(t *testing.T) {
 // first has ended.
 func TestSharedArticlesOutliveTheirFirstSubscription(t *testing.T) {
 	d := newDisk()
-	r := open(t, d, DefaultConfig())
+	r := open(t, d, Config{})
 	first := subscribe(t, r, d, "solar")
 	r.Receive(distinctArticle(0, "solar"), func() {})
 	d.write(100)
@@ -230,7 +230,7 @@ func TestSharedArticlesOutliveTheirFirstSubscription(t *testing.T) {
 		if got := titlesOf(t, r, d, second); !slices.Equal(got, []string{"Article 0"}) {
 			t.Errorf("it has %q", got)
 		}
-		r = open(t, d, DefaultConfig())
+		r = open(t, d, Config{})
 	}
 }
 
@@ -238,7 +238,7 @@ func TestSharedArticlesOutliveTheirFirstSubscription(t *testing.T) {
 // the article is matched again after a crash.
 func TestBacklogArticleIsNotAddedAgain(t *testing.T) {
 	d := newDisk()
-	c := DefaultConfig()
+	c := Config{}
 	c.ArticlesPerFeed = 3
 	r := open(t, d, c)
 	subscribe(t, r, d, "wind")
@@ -259,10 +259,10 @@ func TestBacklogArticleIsNotAddedAgain(t *testing.T) {
 	}
 }
 
-// Each article is kept for MaxAge, whatever the age of its segment.
-func TestArticlesAreKeptForMaxAge(t *testing.T) {
+// Each article is kept for maxArticleAge, whatever the age of its segment.
+func TestArticlesAreKeptForMaxArticleAge(t *testing.T) {
 	d := newDisk()
-	c := DefaultConfig()
+	c := Config{}
 	r := open(t, d, c)
 	sun := subscribe(t, r, d, "sun")
 	const day = 24 * time.Hour
@@ -293,7 +293,7 @@ func TestArticlesAreKeptForMaxAge(t *testing.T) {
 // A sweep in progress keeps an article with which a new subscription starts meanwhile.
 func TestSweepKeepsNewBacklogArticles(t *testing.T) {
 	d := newDisk()
-	c := DefaultConfig()
+	c := Config{}
 	r := open(t, d, c)
 	first := subscribe(t, r, d, "moon")
 	late := []BacklogArticle{{Article: distinctArticle(0, "the sun shines"), Received: d.now}}
@@ -333,7 +333,7 @@ func TestSweepKeepsNewBacklogArticles(t *testing.T) {
 // with.
 func TestDuplicateBacklogArticlesCountOnce(t *testing.T) {
 	d := newDisk()
-	c := DefaultConfig()
+	c := Config{}
 	c.ArticlesPerFeed = 3
 	r := open(t, d, c)
 	var late []BacklogArticle
@@ -352,7 +352,7 @@ func TestDuplicateBacklogArticlesCountOnce(t *testing.T) {
 // A new article replaces the oldest one, whatever other subscriptions started with.
 func TestOldestBacklogArticleIsReplacedFirst(t *testing.T) {
 	d := newDisk()
-	c := DefaultConfig()
+	c := Config{}
 	c.ArticlesPerFeed = 3
 	r := open(t, d, c)
 	var late []BacklogArticle

@@ -9,23 +9,12 @@ import (
 	"tidings/cobra/query"
 )
 
-// A FilterConfig holds the limits of a filter.
-type FilterConfig struct {
-	// MaxTermShare is the share of articles, 0 to 1, above which a word is frequent. A clause
-	// with frequent words only has to be checked against too many articles.
-	MaxTermShare float64
-	// MaxGeneralClauses bounds the clauses with frequent words only. Each of them costs about a
-	// nanosecond for every article that has its rarest word.
-	MaxGeneralClauses int
-}
-
-// DefaultFilterConfig returns limits for a node with a few million subscriptions.
-func DefaultFilterConfig() FilterConfig {
-	return FilterConfig{MaxTermShare: 0.05, MaxGeneralClauses: 1 << 16}
-}
+// maxGeneralClauses bounds the clauses with frequent words only. Each of them costs about a nanosecond
+// for every article that has its rarest word.
+const maxGeneralClauses = 1 << 16
 
 // ErrTooGeneral is returned for a query with frequent words only, if the filter already has
-// MaxGeneralClauses such clauses.
+// maxGeneralClauses such clauses.
 var ErrTooGeneral = errors.New("the query is too general: all its words are frequent, and this node has as many such queries as it takes; add a rarer word")
 
 // A SubscriptionID is the number of a subscription, counted from 0 in the order of creation.
@@ -34,7 +23,9 @@ type SubscriptionID uint32
 // A Filter holds subscriptions and finds those that an article matches (section 3.2). Equal
 // clauses of several subscriptions share one entry of its index.
 type Filter struct {
-	config    FilterConfig
+	maxTermShare float64 // share of articles above which a word is frequent
+	maxGeneral   int     // maximum number of generalClauses
+
 	index     *index.Index
 	extractor *extractor
 
@@ -56,9 +47,12 @@ const (
 	listBit = 1 << 31
 )
 
-// NewFilter returns a filter without subscriptions over an empty index.
-func NewFilter(c FilterConfig, x *index.Index) *Filter {
-	return &Filter{config: c, index: x, extractor: newExtractor(&x.Terms), generalClauses: map[index.ClauseID]struct{}{}}
+// NewFilter returns a filter without subscriptions over an empty index. See Config for maxTermShare.
+func NewFilter(maxTermShare float64, x *index.Index) *Filter {
+	return &Filter{
+		maxTermShare: maxTermShare, maxGeneral: maxGeneralClauses, index: x,
+		extractor: newExtractor(&x.Terms), generalClauses: map[index.ClauseID]struct{}{},
+	}
 }
 
 // Subscriptions returns the number of subscriptions.
@@ -78,7 +72,7 @@ func (f *Filter) Match(a *Article) []index.ClauseID {
 // must exceed all others. Add calls added for each new clause. If it returns ErrTooGeneral,
 // nothing was added.
 func (f *Filter) Add(number SubscriptionID, clauses []query.Clause, added func(index.ClauseID)) error {
-	if len(f.generalClauses) >= f.config.MaxGeneralClauses && slices.ContainsFunc(clauses, f.isGeneral) {
+	if len(f.generalClauses) >= f.maxGeneral && slices.ContainsFunc(clauses, f.isGeneral) {
 		return ErrTooGeneral
 	}
 	for len(f.entries) < int(number) {
@@ -118,7 +112,7 @@ func (f *Filter) addList(ids []index.ClauseID) (entry uint32) {
 // isGeneral reports whether all words of a clause are frequent.
 func (f *Filter) isGeneral(c query.Clause) bool {
 	for _, key := range c.Terms {
-		if f.index.Share(key) <= f.config.MaxTermShare {
+		if f.index.Share(key) <= f.maxTermShare {
 			return false
 		}
 	}

@@ -35,7 +35,7 @@ type pageWriter struct {
 func (r *Reflector) writePages(now time.Time) (next time.Time) {
 	p := &r.pages
 	n := len(p.lastArticles)
-	wait := r.config.RingWriteInterval / time.Duration(max(n, 1))
+	wait := ringWriteInterval / time.Duration(max(n, 1))
 	if n == 0 || p.writing || now.Before(p.due) {
 		if p.due.Before(now) {
 			p.due = now.Add(wait)

@@ -7,7 +7,7 @@ import (
 
 // Preview returns the indices of the articles that match a query.
 func Preview(q *query.Expr, articles []*Article) (matching []int) {
-	f := NewFilter(DefaultFilterConfig(), index.New())
+	f := NewFilter(defaultTermShare, index.New())
 	if err := f.Add(0, q.Clauses(), func(index.ClauseID) {}); err != nil {
 		return nil // not possible, because a new filter accepts any query
 	}

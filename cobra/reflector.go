@@ -1,10 +1,12 @@
 package cobra
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"time"
 
@@ -13,46 +15,65 @@ import (
 	"tidings/cobra/cobrapb"
 	"tidings/cobra/index"
 	"tidings/cobra/query"
+	"tidings/internal/check"
 	"tidings/internal/env"
 )
 
-// A Config holds the limits of a reflector.
+// A Config holds the limits of a reflector. A zero field means its default.
 type Config struct {
-	Filter FilterConfig
-	// ArticlesPerFeed is the most articles of a feed, up to MaxArticlesPerFeed: the paper's k.
-	// Each distinct clause needs four bytes per article.
+	// MaxTermShare is the share of articles above which a word is frequent, above 0 and at most 1.
+	// Default 0.05. A clause with frequent words only has to be checked against too many articles,
+	// so with a greater share, matching takes longer and more queries are accepted.
+	MaxTermShare float64
+	// ArticlesPerFeed is the most articles of a feed, 1 to MaxArticlesPerFeed: the paper's k.
+	// Default DefaultArticlesPerFeed. Each distinct clause needs four bytes of memory per article.
 	ArticlesPerFeed int
-	// MaxSubscriptions bounds the subscriptions.
-	MaxSubscriptions int
-	// MaxAge is how long an article is kept.
-	MaxAge time.Duration
-	// MaxDiskBytes bounds the bytes of encoded articles on disk. From nine tenths of it on, only
-	// titles and links are kept.
-	MaxDiskBytes int64
-	// MaxPendingBytes bounds the bytes of articles that wait to be written. From half of it on,
-	// only titles and links are kept.
+	// MaxPendingBytes bounds the bytes of articles that wait to be written, at least 1. From half
+	// of it on, only titles and links are kept. Default 32 MiB, which all are in memory. With less, a
+	// slow disk shortens articles earlier.
 	MaxPendingBytes int64
-	// RingWriteInterval is the least time in which all rings are written once.
-	RingWriteInterval time.Duration
 }
 
-// MaxArticlesPerFeed bounds Config.ArticlesPerFeed, because a position in a ring is one byte.
-const MaxArticlesPerFeed = 200
+const (
+	// MaxArticlesPerFeed bounds Config.ArticlesPerFeed, because a position in a ring is one byte.
+	MaxArticlesPerFeed = 200
+	// DefaultArticlesPerFeed is the default of Config.ArticlesPerFeed.
+	DefaultArticlesPerFeed = 10
+	// defaultTermShare is the default of Config.MaxTermShare.
+	defaultTermShare = 0.05
+)
 
-// DefaultConfig returns limits for a node with a few million subscriptions.
-func DefaultConfig() Config {
-	return Config{
-		Filter:            DefaultFilterConfig(),
-		ArticlesPerFeed:   10,
-		MaxSubscriptions:  50_000_000,
-		MaxAge:            30 * 24 * time.Hour,
-		MaxDiskBytes:      1 << 30,
-		MaxPendingBytes:   32 << 20,
-		RingWriteInterval: time.Minute,
-	}
+// Limits of a node with a few million subscriptions.
+const (
+	// maxSubscriptions bounds the subscriptions.
+	maxSubscriptions = 50_000_000
+	// maxArticleAge is how long an article is kept.
+	maxArticleAge = 30 * 24 * time.Hour
+	// maxDiskBytes bounds the bytes of encoded articles on disk. From nine tenths of it on, only
+	// titles and links are kept.
+	maxDiskBytes = 1 << 30
+	// ringWriteInterval is the least time in which all rings are written once.
+	ringWriteInterval = time.Minute
+)
+
+func (c Config) withDefaults() Config {
+	c.MaxTermShare = cmp.Or(c.MaxTermShare, defaultTermShare)
+	c.ArticlesPerFeed = cmp.Or(c.ArticlesPerFeed, DefaultArticlesPerFeed)
+	c.MaxPendingBytes = cmp.Or(c.MaxPendingBytes, 32<<20)
+	return c
 }
 
-// ErrFull is returned by Subscribe if there are Config.MaxSubscriptions already.
+// Validate returns an error that names the first wrong field.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	return cmp.Or(
+		check.That(c.MaxTermShare > 0 && c.MaxTermShare <= 1, "cobra: MaxTermShare", "is %v; it must be above 0 and at most 1", c.MaxTermShare),
+		check.Between("cobra: ArticlesPerFeed", c.ArticlesPerFeed, 1, MaxArticlesPerFeed),
+		check.AtLeast("cobra: MaxPendingBytes", c.MaxPendingBytes, 1),
+	)
+}
+
+// ErrFull is returned by Subscribe if there are maxSubscriptions already.
 var ErrFull = errors.New("this node has as many searches as it takes")
 
 // ErrUnknown is returned for a number without a subscription.
@@ -118,10 +139,14 @@ func IrreplaceableKeys() (subscriptions, numbers string) { return subscriptionPr
 // Open returns the reflector in a store, or a new one if the store is empty. It reads the whole
 // store before it returns.
 func Open(e env.Env, c Config) (*Reflector, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	c = c.withDefaults()
 	x := index.New()
 	r := &Reflector{
 		config: c, clock: e.Clock, store: e.Store, worker: e.Worker, log: e.Log,
-		filter: NewFilter(c.Filter, x), rings: index.NewRings(c.ArticlesPerFeed),
+		filter: NewFilter(c.MaxTermShare, x), rings: index.NewRings(c.ArticlesPerFeed),
 		unreadable: map[SubscriptionID]bool{}, removing: map[SubscriptionID]int{},
 	}
 	if err := r.load(); err != nil {
@@ -141,8 +166,7 @@ func (r *Reflector) load() error {
 	r.articles.last = counters.LastArticle
 	initialRings := map[SubscriptionID][]byte{}
 	var broken error
-	config := r.filter.config
-	r.filter.config.MaxGeneralClauses = 1 << 30 // existing subscriptions are accepted beyond the limit
+	r.filter.maxGeneral = math.MaxInt // existing subscriptions are accepted beyond the limit
 	err := r.store.Range([]byte(subscriptionPrefix), func(key, value []byte) bool {
 		var s cobrapb.Subscription
 		if broken = proto.Unmarshal(value, &s); broken != nil {
@@ -162,7 +186,7 @@ func (r *Reflector) load() error {
 		}
 		return broken == nil
 	})
-	r.filter.config = config
+	r.filter.maxGeneral = maxGeneralClauses
 	if err := errors.Join(r.skipDamaged(err), broken); err != nil {
 		return err
 	}
@@ -204,7 +228,7 @@ func (r *Reflector) skipDamaged(err error) error {
 // that another subscription already has starts with the ring of that clause instead.
 func (r *Reflector) Subscribe(text string, backlog []BacklogArticle, done func(SubscriptionID, error)) {
 	clauses, err := query.Clauses(text)
-	if err == nil && r.filter.Subscriptions() >= r.config.MaxSubscriptions {
+	if err == nil && r.filter.Subscriptions() >= maxSubscriptions {
 		err = ErrFull
 	}
 	number := r.next

@@ -118,7 +118,7 @@ func titlesOf(t *testing.T, r *Reflector, d *disk, n SubscriptionID) (titles []s
 // 3.3). With alternatives, an article that matches any of them counts.
 func TestFeedHasTheLastMatchingArticles(t *testing.T) {
 	d := newDisk()
-	c := DefaultConfig()
+	c := Config{}
 	c.ArticlesPerFeed = 3
 	r := open(t, d, c)
 	solar, both := subscribe(t, r, d, "solar"), subscribe(t, r, d, "wind OR solar OR (solar wind)")
@@ -142,7 +142,7 @@ func TestReflectorSurvivesCrashes(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 1))
 	d := newDisk()
-	c := DefaultConfig()
+	c := Config{}
 	c.ArticlesPerFeed = 4
 	r := open(t, d, c)
 	type known struct {

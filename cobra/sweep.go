@@ -81,7 +81,7 @@ func (w *sweeper) mark(article uint32) {
 // deleteUnmarked deletes the articles of the next segment that are not marked or too old.
 func (r *Reflector) deleteUnmarked(now time.Time) {
 	s, w := &r.articles, &r.articles.sweeper
-	oldest := now.Add(-r.config.MaxAge).Unix()
+	oldest := now.Add(-maxArticleAge).Unix()
 	var ops []env.Op
 	for i := w.segment * segmentArticles; i < min((w.segment+1)*segmentArticles, len(s.sizes)); i++ {
 		number := s.first + uint32(i)

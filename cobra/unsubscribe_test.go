@@ -9,7 +9,7 @@ import (
 // later.
 func TestFailedUnsubscribeKeepsTheSubscription(t *testing.T) {
 	d := newDisk()
-	r := open(t, d, DefaultConfig())
+	r := open(t, d, Config{})
 	sun := subscribe(t, r, d, "sun")
 	r.Receive(distinctArticle(0, "sun"), func() {})
 	d.write(100)
@@ -37,7 +37,7 @@ func TestFailedUnsubscribeKeepsTheSubscription(t *testing.T) {
 // ring contains that number.
 func TestReusedArticleNumberIsInNoRing(t *testing.T) {
 	d := newDisk()
-	r := open(t, d, DefaultConfig())
+	r := open(t, d, Config{})
 	sun, moon := subscribe(t, r, d, "sun"), subscribe(t, r, d, "moon")
 	d.full = true
 	r.Receive(distinctArticle(0, "sun"), func() {})
@@ -48,7 +48,7 @@ func TestReusedArticleNumberIsInNoRing(t *testing.T) {
 		d.now = r.Run(d.now)
 	}
 	d.write(100) // writes the page of rings
-	r = open(t, d, DefaultConfig())
+	r = open(t, d, Config{})
 	r.Receive(distinctArticle(1, "moon"), func() {})
 	d.write(100)
 	if got := titlesOf(t, r, d, sun); len(got) != 0 {

@@ -46,10 +46,9 @@ const (
 // lookup would cost more messages than the polls.
 func (ps *permits) ensureStewards(d *domain) *stewards {
 	if d.stewards == nil {
-		d.stewards = &stewards{epochs: ps.owners.Track(overlay.StewardKey(ps.cfg.Network, d.name), owner.TrackerConfig{
-			Verify:  func() bool { return d.refs > 1 },
-			Changed: func(*owner.Epoch) { ps.takeWaitingGrants(d) },
-		})}
+		d.stewards = &stewards{epochs: ps.owners.Track(overlay.StewardKey(ps.cfg.Network, d.name), "",
+			func() bool { return d.refs > 1 },
+			func(*owner.Epoch) { ps.takeWaitingGrants(d) })}
 	}
 	return d.stewards
 }

@@ -1,10 +1,12 @@
 package corona
 
 import (
+	"cmp"
 	"time"
 
 	"tidings/difference"
 	"tidings/honeycomb"
+	"tidings/internal/check"
 	"tidings/internal/env"
 	"tidings/internal/feed"
 	"tidings/overlay"
@@ -71,61 +73,83 @@ type Wedges interface {
 
 // Config holds the settings of a Corona. A zero field means its default.
 type Config struct {
-	// Network is the name from which keys are derived.
+	// Network is the name from which keys are derived. It has no default.
 	Network string
-	// PollInterval is tau, the time between two polls of a channel by one node. Default 30 min.
+	// PollInterval is tau, the time between two polls of a channel by one node, 1 s to 30 days.
+	// Default 30 min. A longer interval spares origins, and news is found later.
 	PollInterval time.Duration
-	// MaintenanceInterval is the period of leases and of decisions. Default 10 min.
+	// MaintenanceInterval is the period of leases and of decisions, at least 1 s. Default 10 min. A
+	// longer period saves messages, and decisions follow changes of the network later.
 	MaintenanceInterval time.Duration
-	// Objective, Cut, Base, Load and Detection define the optimisation problem (honeycomb). The
-	// default is Lite with a load of 1.
+	// Objective is what the number of pollers of each channel is optimised for (honeycomb). Default
+	// honeycomb.Lite, the least mean detection time.
 	Objective honeycomb.Objective
-	Cut       honeycomb.Granularity
-	Base      int
-	Load      float64
+	// Cut says which numbers of pollers a channel may have: those of the levels of its wedge, which is
+	// the default, or any (honeycomb.Ranks), which needs a single node that decides.
+	Cut honeycomb.Granularity
+	// Base is the base of the digits that levels of wedges share, 2 to 256. Default 16. A greater
+	// base leaves fewer sizes of wedges to choose from.
+	Base int
+	// Load is the number of polls that all nodes together may make, as a multiple of those that all
+	// subscribers would make; above 0, at most 1,000,000. Default 1. More load finds news earlier, at
+	// the cost of the origins. The objective Fast ignores it.
+	Load float64
+	// Detection is the mean detection time at which the objective Fast aims, at most 30 days. A
+	// longer time spares origins. It has no default; other objectives ignore it.
 	Detection time.Duration
 	// Clusters publishes the paper's tradeoff clusters instead of bins, and uses its estimate of
-	// wedge sizes, N/b^l.
+	// wedge sizes, N/b^l. Default false: bins, which are more exact, and sizes that were counted.
 	Clusters bool
-	// Random lets each poller draw its own phase, as in the paper. Otherwise phases are evenly
-	// spaced.
+	// Random lets each poller draw its own phase, as in the paper. Default false: phases are evenly
+	// spaced, which finds news earlier with the same polls.
 	Random bool
-	// DAG lets each node of a wedge of Levels decide for the nodes behind it, as in the paper.
-	// Phases are then random. Otherwise sequencers decide alone.
+	// DAG lets each node of a wedge decide for the nodes behind it, as in the paper. It needs random
+	// phases and the levels of a wedge. Default false: sequencers decide alone.
 	DAG bool
-	// Politeness limits how often origins are polled (EnablePoliteness).
+	// Politeness limits how often origins are polled (EnablePoliteness). Default false.
 	Politeness bool
 	// ExemptPrivate exempts origins on private addresses from budgets. A node that may fetch from
 	// private addresses sets it. In a laboratory without it, private addresses stand for public
-	// ones.
+	// ones. Default false.
 	ExemptPrivate bool
-	// Compression is the factor by which a laboratory's intervals are shorter than real ones. The
-	// times of politeness (minChannelGap, budgetFloor, budgetCeil, ungrantedGap, and the shortest
-	// interval without a grant) shrink by the same factor. At least 1. Default 1.
+	// Compression is the factor by which a laboratory's intervals are shorter than real ones, at
+	// least 1. The times of politeness (minChannelGap, budgetFloor, budgetCeil, ungrantedGap, and the
+	// shortest interval without a grant) shrink by the same factor. Default 1. At a greater factor,
+	// origins are polled more often than public ones may be.
 	Compression float64
 	// Payloads is a cache that several nodes of one network may share if they run on one goroutine.
-	// If it is nil, the node has its own.
+	// Default nil: the node has its own.
 	Payloads *PayloadCache
 }
 
-func (c Config) filled() Config {
-	if c.PollInterval == 0 {
-		c.PollInterval = 30 * time.Minute
-	}
-	if c.Base == 0 {
-		c.Base = 16
-	}
-	if c.Load == 0 {
-		c.Load = 1
-	}
-	if c.MaintenanceInterval == 0 {
-		c.MaintenanceInterval = 10 * time.Minute
-	}
-	c.Compression = max(c.Compression, 1)
+func (c Config) withDefaults() Config {
+	c.PollInterval = cmp.Or(c.PollInterval, 30*time.Minute)
+	c.MaintenanceInterval = cmp.Or(c.MaintenanceInterval, 10*time.Minute)
+	c.Base = cmp.Or(c.Base, 16)
+	c.Load = cmp.Or(c.Load, 1)
+	c.Compression = cmp.Or(c.Compression, 1)
 	if c.Payloads == nil {
 		c.Payloads = NewPayloadCache(ownPayloads)
 	}
 	return c
+}
+
+// Validate returns an error that names the first wrong field.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	return cmp.Or(
+		check.That(c.Network != "", "corona: Network", "is empty; it must be the name of the network"),
+		check.Between("corona: PollInterval", c.PollInterval, honeycomb.MinInterval, honeycomb.MaxInterval),
+		check.AtLeast("corona: MaintenanceInterval", c.MaintenanceInterval, time.Second),
+		check.Between("corona: Objective", c.Objective, honeycomb.Lite, honeycomb.FairLog),
+		check.Between("corona: Cut", c.Cut, honeycomb.Levels, honeycomb.Ranks),
+		check.Between("corona: Base", c.Base, 2, honeycomb.MaxBase),
+		check.That(c.Load > 0 && c.Load <= honeycomb.MaxLoad, "corona: Load", "is %v; it must be above 0 and at most %v", c.Load, honeycomb.MaxLoad),
+		check.That(c.Objective != honeycomb.Fast || c.Detection > 0 && c.Detection <= honeycomb.MaxInterval,
+			"corona: Detection", "is %v; it must be above 0 and at most %v if Objective is Fast", c.Detection, honeycomb.MaxInterval),
+		check.That(!c.DAG || c.Random && c.Cut == honeycomb.Levels, "corona: DAG", "is set; it must be unset unless Random is set and Cut is Levels"),
+		check.AtLeast("corona: Compression", c.Compression, 1),
+	)
 }
 
 // Stats counts what a Corona has done since it started. The names of the fields are those of the

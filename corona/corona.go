@@ -32,7 +32,7 @@ type Corona struct {
 
 // New returns a Corona without channels.
 func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifier, wedges Wedges, cfg Config, app Application) *Corona {
-	cfg = cfg.filled()
+	cfg = cfg.withDefaults()
 	b := &base{
 		cfg: cfg, clock: e.Clock, net: e.Network, worker: e.Worker, rand: e.Rand, log: e.Log,
 		node: node, signer: signer, verifier: verify, wedges: wedges, app: app,

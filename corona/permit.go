@@ -16,7 +16,7 @@ import (
 type Owners interface {
 	View(key overlay.ID) (owner.View, bool)
 	RequestOwners(key overlay.ID, url string, done func(ok bool))
-	Track(key overlay.ID, cfg owner.TrackerConfig) *owner.Tracker
+	Track(key overlay.ID, url string, verify func() bool, changed func(e *owner.Epoch)) *owner.Tracker
 }
 
 // permits asks the stewards of domains for grants, and checks grants that this node gets. It serves

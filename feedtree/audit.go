@@ -42,6 +42,10 @@ type pendingAudit struct {
 }
 
 const (
+	// auditInterval bounds the time for which a node hears nothing certain about a feed before it compares its head
+	// with one of the feed's owners, independently of all trees. It leaves time for a second audit within ten minutes
+	// if the first owner does not answer.
+	auditInterval = 8 * time.Minute
 	// maxOwnerLookups bounds the lookups of owners in one run of audits. Owners are looked up for feeds whose known
 	// owners have no known address or do not answer. The remaining feeds wait for the next run.
 	maxOwnerLookups = 16
@@ -53,7 +57,7 @@ const (
 )
 
 // audit compares heads with owners, independently of all trees. Each feed about which nothing certain was heard
-// is compared with a random one of its owners at least once in an AuditInterval. All feeds of one owner share a
+// is compared with a random one of its owners at least once in an auditInterval. All feeds of one owner share a
 // message, including those that would be due a little later: a node with 4,800 feeds in a network of a thousand
 // asks two owners a second at most, and one with a hundred feeds asks one in five seconds.
 //
@@ -67,7 +71,7 @@ func (a *auditor) audit(all []*channel, now time.Time) {
 		if !c.subscribed || c.leader != nil {
 			continue
 		}
-		interval := a.cfg.AuditInterval
+		interval := auditInterval
 		if a.noParentKeepsLog(c) {
 			interval = a.cfg.DigestInterval
 		}

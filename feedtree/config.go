@@ -3,30 +3,38 @@ package feedtree
 import (
 	"cmp"
 	"time"
+
+	"tidings/internal/check"
 )
 
-// A Config holds the parameters of a FeedTree. A zero field stands for its default.
+// A Config holds the parameters of a FeedTree. A zero field means its default.
 type Config struct {
-	// BeatInterval is the longest time without a message in a feed: the sequencer sends a heartbeat after it.
-	// Default 1 h.
+	// BeatInterval is the longest time without a message in a feed: the sequencer sends a heartbeat after it. At
+	// least 1 s, default 1 h. A longer interval saves messages, and a lost last entry of a feed is noticed later.
 	BeatInterval time.Duration
-	// DigestInterval is the average time between two comparisons of heads with one parent. Default 1 min.
+	// DigestInterval is the average time between two comparisons of heads with one parent. At least 1 s, default
+	// 1 min. A longer interval saves messages, and entries that a tree lost are missing for longer.
 	DigestInterval time.Duration
-	// AuditInterval bounds the time for which a node hears nothing certain about a feed before it compares its head
-	// with one of the feed's owners, independently of all trees. The default of 8 min leaves time for a second
-	// audit within ten minutes if the first owner does not answer.
-	AuditInterval time.Duration
-	// PollInterval is the time over which nodes that have to ask an origin themselves spread their requests.
-	// Default 30 min.
+	// PollInterval is the time over which nodes that have to ask an origin themselves spread their requests. At
+	// least 1 s, default 30 min. A longer interval spares the origin, and cut-off readers get news later.
 	PollInterval time.Duration
 }
 
 func (c Config) withDefaults() Config {
 	c.BeatInterval = cmp.Or(c.BeatInterval, time.Hour)
 	c.DigestInterval = cmp.Or(c.DigestInterval, time.Minute)
-	c.AuditInterval = cmp.Or(c.AuditInterval, 8*time.Minute)
 	c.PollInterval = cmp.Or(c.PollInterval, 30*time.Minute)
 	return c
+}
+
+// Validate returns an error that names the first wrong field.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	return cmp.Or(
+		check.AtLeast("feedtree: BeatInterval", c.BeatInterval, time.Second),
+		check.AtLeast("feedtree: DigestInterval", c.DigestInterval, time.Second),
+		check.AtLeast("feedtree: PollInterval", c.PollInterval, time.Second),
+	)
 }
 
 // Stats counts what a FeedTree did since it started.

@@ -38,6 +38,9 @@ type FeedTree struct {
 
 // New returns the FeedTree of a node, with the subscriptions that its store holds.
 func New(e env.Env, node *overlay.Node, s *scribe.Scribe, o *owner.Owners, signer *wire.Signer, verify wire.Verifier, cfg Config, app Application) (*FeedTree, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	m := &common{
 		cfg: cfg.withDefaults(), clock: e.Clock, net: e.Network, rand: e.Rand, log: e.Log,
 		node: node, scribe: s, owners: o, signer: signer, verify: verify, app: app,

@@ -259,7 +259,7 @@ func (c *deploymentCommand) print(line printer, r *deploymentResult) {
 }
 
 // openDeployed opens a daemon for a deployment.
-func openDeployed(p deployment.NodeConfig) (deployment.Node, error) {
+func openDeployed(p deployment.NodeOptions) (deployment.Node, error) {
 	c := daemon.DefaultConfig(p.Dir)
 	c.Listen, c.Found, c.Bootstrap, c.OnShown, c.Compression = p.Listen, p.Found, p.Bootstrap, p.OnShown, p.Compression
 	c.PortMap, c.AllowPrivateOrigins, c.PrivateAddresses, c.HTTP, c.Abrupt = false, true, true, "none", true

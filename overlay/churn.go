@@ -8,7 +8,7 @@ import (
 // The effort spent on maintaining the routing table follows the rate at which contacts die, as
 // in MSPastry (Castro, Costa and Rowstron, Performance and dependability of structured
 // peer-to-peer overlays, DSN 2004, §4.1). In a calm network each contact is asked once per
-// TableInterval. If members stay only for minutes, contacts are asked so often that at most
+// tableInterval. If members stay only for minutes, contacts are asked so often that at most
 // maxStaleShare of them are dead without being known to be.
 const (
 	maxStaleShare = 0.1
@@ -39,7 +39,7 @@ func (u *churnRate) deathsAt(now time.Time) float64 {
 func (tu *tableUpkeep) interval(now time.Time) time.Duration {
 	deaths := tu.churn.deathsAt(now)
 	if deaths < 1 {
-		return tu.cfg.TableInterval
+		return tableInterval
 	}
 	known := tu.leaf.Len()
 	tu.table.eachPeer(tu.leaf.Depth(), func(*peer) { known++ })
@@ -47,5 +47,5 @@ func (tu *tableUpkeep) interval(now time.Time) time.Duration {
 	// lives for known × churnMemory / deaths.
 	life := float64(known) * churnMemory.Seconds() / deaths
 	t := time.Duration(2 * maxStaleShare * life * float64(time.Second))
-	return min(max(t, min(minTableInterval, tu.cfg.TableInterval)), tu.cfg.TableInterval)
+	return min(max(t, minTableInterval), tableInterval)
 }

@@ -188,7 +188,7 @@ func (j *join) step() {
 func (j *join) pauseUntil(until time.Time) {
 	j.resumeAt = until
 	j.at(until, task{kind: taskJoin})
-	if alone := j.started.Add(j.cfg.JoinTimeout); alone.After(j.clock.Now()) && alone.Before(until) {
+	if alone := j.started.Add(joinTimeout); alone.After(j.clock.Now()) && alone.Before(until) {
 		j.at(alone.Add(time.Duration(j.rand.Int64N(int64(time.Second)))), task{kind: taskJoin})
 	}
 }
@@ -223,7 +223,7 @@ func (j *join) mayActAlone(now time.Time) bool {
 	if j.cfg.Founder && len(j.memory.remembered) == 0 && len(j.found) == 0 {
 		return true
 	}
-	return (j.cfg.Founder || len(j.memory.remembered) > 0) && now.Sub(j.started) >= j.cfg.JoinTimeout
+	return (j.cfg.Founder || len(j.memory.remembered) > 0) && now.Sub(j.started) >= joinTimeout
 }
 
 // nextToAsk returns the peer nearest to the node's own id that was not asked yet.

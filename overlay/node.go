@@ -80,7 +80,7 @@ type Node struct {
 // New returns a node that is not in the network yet. It acts when Run and Found are called.
 func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *Node {
 	d := &doors{
-		cfg: cfg.filled(), clock: e.Clock, net: e.Network, rand: e.Rand, log: e.Log, records: cfg.Records, started: e.Clock.Now(),
+		cfg: cfg.withDefaults(), clock: e.Clock, net: e.Network, rand: e.Rand, log: e.Log, records: cfg.Records, started: e.Clock.Now(),
 	}
 	if d.records == nil {
 		d.records = NewRecords(cfg.Network.Name, verify, ownRecords)
@@ -103,7 +103,7 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *Node
 	}
 	n.at(n.started, task{kind: taskJoin})
 	n.after(n.jitter(n.cfg.WatchInterval), task{kind: taskWatch})
-	n.after(n.jitter(n.cfg.DeadInterval), task{kind: taskDead})
+	n.after(n.jitter(deadInterval), task{kind: taskDead})
 	n.after(n.jitter(n.cfg.SaveInterval), task{kind: taskSave})
 	return n
 }

@@ -111,10 +111,10 @@ func (lv *liveness) probeUnanswered(p *peer, nonce uint64) (dead bool) {
 	return true
 }
 
-// probeTable probes every contact that has not just spoken, at most once per BurstInterval.
+// probeTable probes every contact that has not just spoken, at most once per burstInterval.
 func (lv *liveness) probeTable() {
 	now := lv.clock.Now()
-	if !lv.tableProbedAt.IsZero() && now.Sub(lv.tableProbedAt) < lv.cfg.BurstInterval {
+	if !lv.tableProbedAt.IsZero() && now.Sub(lv.tableProbedAt) < burstInterval {
 		return
 	}
 	lv.tableProbedAt = now

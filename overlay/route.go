@@ -85,7 +85,7 @@ func newRouter(lv *liveness, tu *tableUpkeep, lu *leafUpkeep) *router {
 
 // Route sends a payload of at most MaxPayload bytes towards the root of key. It calls done
 // with the root's receipt, after the root's layer has taken the payload at least once, or with
-// false when RouteDeadline is over or the node has left.
+// false when routeDeadline is over or the node has left.
 func (rt *router) Route(layer wire.Layer, key ID, payload []byte, done func(r Receipt, ok bool)) {
 	if rt.state == Left {
 		done(Receipt{}, false)
@@ -96,7 +96,7 @@ func (rt *router) Route(layer wire.Layer, key ID, payload []byte, done func(r Re
 		id:       rt.rand.Uint64(),
 		msg:      Message{Key: key, Layer: layer, Payload: payload},
 		done:     done,
-		deadline: now.Add(rt.cfg.RouteDeadline),
+		deadline: now.Add(routeDeadline),
 	}
 	rt.stats.Routed++
 	rt.add(rs, now)

@@ -82,7 +82,7 @@ func (ts *tombstones) pick(r *rand.Rand) *Contact {
 // probeDead probes a random dead peer, by which a network that was partitioned finds itself
 // again.
 func (lv *liveness) probeDead() {
-	lv.after(lv.jitter(lv.cfg.DeadInterval), task{kind: taskDead})
+	lv.after(lv.jitter(deadInterval), task{kind: taskDead})
 	if lv.state != Active {
 		return
 	}
@@ -110,7 +110,7 @@ func (lv *liveness) probeOnce(c *Contact) {
 // probeAllDead probes all dead peers that had a place, because one of them turned out never
 // to have died.
 func (lv *liveness) probeAllDead(now time.Time) {
-	if !lv.deadProbedAt.IsZero() && now.Sub(lv.deadProbedAt) < lv.cfg.DeadInterval {
+	if !lv.deadProbedAt.IsZero() && now.Sub(lv.deadProbedAt) < deadInterval {
 		return
 	}
 	lv.deadProbedAt = now

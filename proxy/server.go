@@ -11,6 +11,8 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+
+	"tidings/internal/check"
 )
 
 // A Server answers readers. It is an [http.Handler].
@@ -27,43 +29,77 @@ type Server struct {
 	pages         *pages
 }
 
-// Config holds a server's settings, and the parts of the node besides its subscriptions.
+// Config holds a server's settings, and the parts of the node besides its subscriptions. A zero field means its
+// default.
 type Config struct {
-	// Secret is the node's secret, at least 16 bytes. Tokens are derived from it.
+	// Secret is the node's secret, at least 16 bytes, from which tokens are derived. It has no default.
 	Secret []byte
-	// Token gives access to the pages and the API. It has at least 16 bytes.
+	// Token gives access to the pages and the API. It has at least 16 bytes, and no default.
 	Token string
 	// TrustedProxies holds the addresses of proxies that may forward requests. All requests from these addresses
 	// count as requests from other machines, even without a forwarding header, unless they are known to come from
-	// the node's own user or show the token. Requests forwarded by other proxies are refused.
+	// the node's own user or show the token. Requests forwarded by other proxies are refused. Default none.
 	TrustedProxies []netip.Prefix
 	// BaseURL is the start of all addresses that are handed out, if readers reach the node by another name than
 	// localhost, such as http://nas.example:8190, or https://feeds.example.org behind another web server. Only
-	// addresses with a token are answered under that name. If BaseURL is empty, addresses start as the request for
-	// them did. [CheckBaseURL] checks it.
+	// addresses with a token are answered under that name. By default, addresses start as the request for them did.
+	// [CheckBaseURL] checks it.
 	BaseURL string
 	// SubscribeOnRead says when reading without a token subscribes: "never", at the "second" time (the default), or
-	// at the "first".
+	// at the "first". With "first", a single request of any program makes the network poll a feed.
 	SubscribeOnRead string
-	// Keywords holds the node's keyword subscriptions.
+	// Keywords holds the node's keyword subscriptions. Only requests for them need it.
 	Keywords Keywords
-	// Filter says that keyword subscriptions cover the articles of all channels of the network.
+	// Filter says that keyword subscriptions cover the articles of all channels of the network. Default false.
 	Filter bool
-	// MaxArticles is the size of a keyword feed in articles; 0 means 10.
+	// MaxArticles is the size of a keyword feed in articles, at least 1. Default 10. Readers fetch more bytes with a
+	// greater one.
 	MaxArticles int
-	// Publishing is the node's interface for publishers.
+	// Publishing is the node's interface for publishers. It must not be nil.
 	Publishing Publishing
-	// Metrics answers requests for /metrics. If it is nil, they get 404.
+	// Metrics answers requests for /metrics. Default nil: they get 404.
 	Metrics http.Handler
 	// Notice returns a table for the start page, which then refreshes itself every two seconds unless it is paused.
-	// It may be nil.
+	// Default nil: there is none.
 	Notice func() Notice
-	// Version is the program's version, shown on the pages.
+	// Version is the program's version, shown on the pages. Default empty.
 	Version string
-	// Now returns the time. If it is nil, time.Now is used.
+	// Now returns the time. Default time.Now.
 	Now func() time.Time
-	// Log receives internal errors. If it is nil, nothing is logged.
+	// Log receives internal errors. Default nil: nothing is logged.
 	Log *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	c.BaseURL = strings.ToLower(strings.TrimSuffix(c.BaseURL, "/")) // it has no path
+	c.SubscribeOnRead = cmp.Or(c.SubscribeOnRead, subscribeOnSecond)
+	c.MaxArticles = cmp.Or(c.MaxArticles, 10)
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	return c
+}
+
+// Validate returns an error that names the first wrong field.
+func (c Config) Validate() error {
+	if c.BaseURL != "" {
+		if err := CheckBaseURL(c.BaseURL); err != nil {
+			return fmt.Errorf("proxy: BaseURL: %w", err)
+		}
+	}
+	for _, p := range c.TrustedProxies {
+		if !p.IsValid() {
+			return fmt.Errorf("proxy: TrustedProxies has the prefix %v; each must be valid", p)
+		}
+	}
+	c = c.withDefaults()
+	return cmp.Or(
+		check.That(len(c.Secret) >= minSecret, "proxy: Secret", "has %d bytes; it must have at least %d", len(c.Secret), minSecret),
+		check.That(len(c.Token) >= minSecret, "proxy: Token", "has %d bytes; it must have at least %d", len(c.Token), minSecret),
+		check.OneOf("proxy: SubscribeOnRead", c.SubscribeOnRead, subscribeNever, subscribeOnSecond, subscribeOnFirst),
+		check.AtLeast("proxy: MaxArticles", c.MaxArticles, 1),
+	)
 }
 
 // Bounds of a server.
@@ -80,32 +116,10 @@ const (
 
 // New returns the server of a node. It panics if the configuration is invalid, which is a bug of the program.
 func New(subs Subscriptions, config Config) *Server {
-	if len(config.Secret) < minSecret {
-		panic(fmt.Sprintf("proxy: a secret of %d bytes; %d at least", len(config.Secret), minSecret))
+	if err := config.Validate(); err != nil {
+		panic(err)
 	}
-	if len(config.Token) < minSecret {
-		panic(fmt.Sprintf("proxy: a token of %d bytes; %d at least", len(config.Token), minSecret))
-	}
-	switch config.SubscribeOnRead {
-	case "":
-		config.SubscribeOnRead = subscribeOnSecond
-	case subscribeNever, subscribeOnSecond, subscribeOnFirst:
-	default:
-		panic("proxy: subscribe on read: " + config.SubscribeOnRead)
-	}
-	if config.BaseURL != "" {
-		if err := CheckBaseURL(config.BaseURL); err != nil {
-			panic("proxy: " + err.Error())
-		}
-		config.BaseURL = strings.ToLower(strings.TrimSuffix(config.BaseURL, "/")) // it has no path
-	}
-	config.MaxArticles = cmp.Or(config.MaxArticles, 10)
-	if config.Now == nil {
-		config.Now = time.Now
-	}
-	if config.Log == nil {
-		config.Log = slog.New(slog.DiscardHandler)
-	}
+	config = config.withDefaults()
 	return &Server{
 		subs:          subs,
 		config:        config,

@@ -118,7 +118,7 @@ func (d *demo) deployments() []*deployment.Deployment {
 }
 
 // open opens a node. The first node of the main network serves a page.
-func (d *demo) open(p deployment.NodeConfig) (deployment.Node, error) {
+func (d *demo) open(p deployment.NodeOptions) (deployment.Node, error) {
 	c := daemon.DefaultConfig(p.Dir)
 	c.Listen, c.Found, c.Bootstrap, c.OnShown = p.Listen, p.Found, p.Bootstrap, p.OnShown
 	c.PortMap, c.AllowPrivateOrigins, c.PrivateAddresses, c.HTTP = false, true, true, noHTTP

@@ -156,7 +156,7 @@ func (c *runCommand) config() (daemon.Config, error) {
 	if c.KeywordItems < 1 {
 		return d, usagef("--keyword-items %d: give 1 to 200", c.KeywordItems)
 	}
-	if err := d.Check(); err != nil {
+	if err := d.Validate(); err != nil {
 		return d, usageError{error: err}
 	}
 	given := c.NetworkFlags.givenFlags()

@@ -16,7 +16,7 @@ import (
 type Owners interface {
 	View(key overlay.ID) (owner.View, bool)
 	FindOwners(key overlay.ID, then func(f owner.Found))
-	Track(key overlay.ID, cfg owner.TrackerConfig) *owner.Tracker
+	Track(key overlay.ID, url string, verify func() bool, changed func(e *owner.Epoch)) *owner.Tracker
 	OpenEpoch(b []byte) (*owner.Epoch, error)
 	Log(key overlay.ID) []*owner.Entry
 	Body(e *owner.Entry, then func(body []byte))

@@ -1,12 +1,14 @@
 package firehose
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"tidings/cobra/firehose/firehosepb"
+	"tidings/internal/check"
 	"tidings/internal/env"
 	"tidings/internal/wire"
 	"tidings/overlay"
@@ -17,12 +19,22 @@ import (
 // eighth of all articles: some six a second at a million feeds, which publish 48.5 articles a second by the paper.
 const DefaultShards = 8
 
-// Config holds the parameters of a Firehose.
+// Config holds the parameters of a Firehose. A zero field means its default.
 type Config struct {
-	// Shards is the number of shards; 0 turns the firehose off.
+	// Shards is the number of shards. The default of 0 turns the firehose off. More shards spread the articles
+	// over more owners, and each filter then listens to more topics.
 	Shards int
-	// Filter tells whether this node wants all entries.
+	// Filter tells whether this node wants all entries, which needs Shards. Default false. A filter receives every new
+	// article of the network.
 	Filter bool
+}
+
+// Validate returns an error that names the first wrong field.
+func (c Config) Validate() error {
+	return cmp.Or(
+		check.AtLeast("firehose: Shards", c.Shards, 0),
+		check.That(!c.Filter || c.Shards > 0, "firehose: Filter", "is set; it must be unset if Shards is 0"),
+	)
 }
 
 // An Application receives the entries of a filter.

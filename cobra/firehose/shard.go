@@ -37,11 +37,11 @@ func newShard(d *doors, number int, topics env.Topics, tr *transfers, pr *progre
 	s.requests = newRequests(p)
 	// A filter asks that the shard has owners, and verifies them by a lookup, because a filter that listens to the wrong
 	// nodes hears nothing. Sequencers rely on the word of the root of the shard's key.
-	cfg := owner.TrackerConfig{Verify: func() bool { return d.cfg.Filter }, Changed: s.onOwnersChanged}
+	wanted := ""
 	if d.cfg.Filter {
-		cfg.URL = url
+		wanted = url
 	}
-	p.tracker = d.owners.Track(p.key, cfg)
+	p.tracker = d.owners.Track(p.key, wanted, func() bool { return d.cfg.Filter }, s.onOwnersChanged)
 	return s
 }
 

@@ -1,14 +1,18 @@
 package daemon
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"path/filepath"
+	"slices"
 
 	"tidings/cobra"
+	"tidings/internal/check"
 	"tidings/internal/fetch"
 	"tidings/internal/wire"
 	"tidings/overlay/libp2p"
@@ -21,56 +25,57 @@ const (
 	noHTTP      = "none"
 )
 
-// Config says where a node lives and what it does. Zero fields stand for defaults.
+// Config says where a node lives and what it does. A zero field means its default.
 type Config struct {
-	// Dir is the data directory. It is created if it does not exist.
+	// Dir is the data directory. It is created if it does not exist. It has no default.
 	Dir string
 
-	// Found holds the parameters of the network to found; nil: join one. A node that already has a network
-	// keeps that network. Different parameters are then an error.
+	// Found holds the parameters of the network to found. Default nil: the node joins one. A node that already has
+	// a network keeps that network. Different parameters are then an error.
 	Found *wire.Network
 	// SettingSources says where the settings of Found were given: names of settings, each with a text such as
 	// "the flag --owners". Settings that are not listed have their defaults, from which the network of an
-	// existing node may differ. Nil: all were given.
+	// existing node may differ. Default nil: all were given.
 	SettingSources map[string]string
-	// Network is the name of the network to join; empty: the network of the first peer.
+	// Network is the name of the network to join. Default empty: the network of the first peer.
 	Network string
 	// Bootstrap holds multiaddrs of peers to join through, each ending in /p2p/ and a peer id. Only the first
-	// start of a node needs one.
+	// start of a node needs one. Default none.
 	Bootstrap []string
-	// MDNS looks for peers in the local network, and answers their searches.
+	// MDNS looks for peers in the local network, and answers their searches. Default false.
 	MDNS bool
 
 	// Listen holds the multiaddrs to listen at. Default: port 4801 of all interfaces, QUIC and TCP.
 	Listen []string
-	// PortMap asks the router to forward a port.
+	// PortMap asks the router to forward a port. Default false; DefaultConfig sets it.
 	PortMap bool
 	// PrivateAddresses lets the node dial and announce private addresses even if its network's parameters do
-	// not.
+	// not. Default false.
 	PrivateAddresses bool
-	// RefuseInbound refuses connections from outside. The node is then a client.
+	// RefuseInbound refuses connections from outside. The node is then a client, so it cannot found a network.
+	// Default false.
 	RefuseInbound bool
 
-	// HTTP is the address at which readers on this machine are served. Default 127.0.0.1:8190; "none":
-	// nowhere.
+	// HTTP is the address at which readers on this machine are served, HOST:PORT. Default 127.0.0.1:8190;
+	// "none": nowhere.
 	HTTP string
 	// BaseURL is the beginning of the addresses given to readers, if they reach the node under another name;
 	// see proxy.Config. Default: derived from HTTP.
 	BaseURL string
 	// TrustedProxies are the addresses of reverse proxies that may pass on requests of readers; see
-	// proxy.Config. Forwarded requests of others are refused.
+	// proxy.Config. Forwarded requests of others are refused. Default none.
 	TrustedProxies []netip.Prefix
 	// TokenCopyDir is a folder for a copy of the API token, named after the address at which readers are
-	// served. Commands of the same user find the token there. Empty: no copy.
+	// served. Commands of the same user find the token there. Default empty: no copy.
 	TokenCopyDir string
-	// AllowPrivateOrigins lets the node poll origins on private addresses.
+	// AllowPrivateOrigins lets the node poll origins on private addresses. Default false.
 	AllowPrivateOrigins bool
 	// SubscribeOnRead says when reading an address subscribes to it: "never", "second" (at the second
 	// request; the default) or "first".
 	SubscribeOnRead string
-	// Signer signs what programs on this machine publish; nil: the node cannot sign.
+	// Signer signs what programs on this machine publish. Default nil: the node cannot sign.
 	Signer Signer
-	// Version is the release of the software, shown to origins.
+	// Version is the release of the software, shown to origins. Default empty.
 	Version string
 	// Contact is an http, https or mailto URL under which owners of origins reach the operator of this node.
 	// The node sends it in its User-Agent. Default: none.
@@ -79,87 +84,42 @@ type Config struct {
 	// Agent is the software and its release, shown to other operators. Default "tidings".
 	Agent string
 	// Deliver receives each message of the groups that were joined, once. It is called on the node's loop, so
-	// it must not block and must not call the Daemon.
+	// it must not block and must not call the Daemon. Default nil: the messages are dropped.
 	Deliver func(scribe.Delivery)
-	// OnShown, if not nil, is called with a feed and the titles of its new items as soon as readers of the
-	// node can see them. It is called on the node's loop, like Deliver.
+	// OnShown is called with a feed and the titles of its new items as soon as readers of the node can see
+	// them. It is called on the node's loop, like Deliver. Default nil.
 	OnShown func(url string, titles []string)
 	// Filter lets the node match the articles of all channels of its network with its readers' keyword
-	// subscriptions. Without it, only articles of subscribed channels are matched.
+	// subscriptions. Default false: only articles of subscribed channels are matched. A filter receives every
+	// new article of the network.
 	Filter bool
-	// KeywordItems bounds the articles of a keyword feed, from 1 to [cobra.MaxArticlesPerFeed]: the paper's k. Default
-	// 10.
+	// KeywordItems bounds the articles of a keyword feed, 1 to [cobra.MaxArticlesPerFeed]: the paper's k. Default
+	// [cobra.DefaultArticlesPerFeed]. Each takes four bytes of memory per query.
 	KeywordItems int
-	// Compression, if above 0, says that a laboratory's intervals are so many times shorter than real ones.
-	// Origins on private addresses then stand for public ones and have budgets.
+	// Compression says how many times shorter a laboratory's intervals are than real ones, at least 1. If it is
+	// set, origins on private addresses stand for public ones and have budgets. Default 0: the node is in no
+	// laboratory.
 	Compression float64
 	// Abrupt lets the node stop without leaving its network. It is for networks that stop as a whole, in
-	// which no node stays to take anything over.
+	// which no node stays to take anything over. Default false.
 	Abrupt bool
-	// Notice, if not nil, supplies a notice for the readers' page; see proxy.Config.
+	// Notice supplies a notice for the readers' page; see proxy.Config. Default nil: there is none.
 	Notice func() proxy.Notice
-	// Log receives what an operator should know; nil: nothing is logged. At INFO and above, addresses of
-	// feeds are redacted.
+	// Log receives what an operator should know. At INFO and above, addresses of feeds are redacted. Default nil:
+	// nothing is logged.
 	Log *slog.Logger
 }
 
 // DefaultConfig returns the configuration of a node that lives in dir.
 func DefaultConfig(dir string) Config { return Config{Dir: dir, PortMap: true} }
 
-// Check returns what is wrong with a configuration, as far as can be seen without opening anything.
-func (c Config) Check() error {
-	_, err := c.withDefaults()
-	return err
-}
-
-func (c Config) withDefaults() (Config, error) {
-	if c.Dir == "" {
-		return c, errors.New("no data directory given")
-	}
-	if c.Found != nil {
-		if err := c.Found.Check(); err != nil {
-			return c, err
-		}
-		if c.RefuseInbound {
-			return c, errors.New("the founder of a network has to accept connections")
-		}
-		if c.Network != "" && c.Network != c.Found.Name {
-			return c, errors.New("two network names were given: found a network, or join one")
-		}
-	}
+func (c Config) withDefaults() Config {
 	if len(c.Listen) == 0 {
 		c.Listen = libp2p.DefaultConfig(ed25519.PrivateKey{}).Listen
 	}
-	if err := (libp2p.Config{Listen: c.Listen, Bootstrap: c.Bootstrap}).CheckAddresses(); err != nil {
-		return c, err
-	}
-	if c.HTTP == "" {
-		c.HTTP = defaultHTTP
-	}
-	if c.BaseURL != "" {
-		if err := proxy.CheckBaseURL(c.BaseURL); err != nil {
-			return c, err
-		}
-	}
-	if err := fetch.CheckContact(c.Contact); err != nil {
-		return c, err
-	}
-	if c.KeywordItems == 0 {
-		c.KeywordItems = cobra.DefaultConfig().ArticlesPerFeed
-	}
-	if c.KeywordItems < 1 || c.KeywordItems > cobra.MaxArticlesPerFeed {
-		return c, fmt.Errorf("--keyword-items %d: give 1 to %d", c.KeywordItems, cobra.MaxArticlesPerFeed)
-	}
-	switch c.SubscribeOnRead {
-	case "":
-		c.SubscribeOnRead = "second"
-	case "never", "second", "first":
-	default:
-		return c, fmt.Errorf("--subscribe-on-read %q: give never, second or first", c.SubscribeOnRead)
-	}
-	if c.Agent == "" {
-		c.Agent = "tidings"
-	}
+	c.HTTP = cmp.Or(c.HTTP, defaultHTTP)
+	c.KeywordItems = cmp.Or(c.KeywordItems, cobra.DefaultArticlesPerFeed)
+	c.Agent = cmp.Or(c.Agent, "tidings")
 	if c.Deliver == nil {
 		c.Deliver = func(scribe.Delivery) {}
 	}
@@ -167,7 +127,50 @@ func (c Config) withDefaults() (Config, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	c.Log = slog.New(newRedactor(c.Log.Handler()))
-	return c, nil
+	return c
+}
+
+// Validate returns an error about the first wrong field, as far as can be seen without opening anything. If the
+// field is set by a flag, the error names the flag.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	if c.Found != nil {
+		if err := c.Found.Check(); err != nil {
+			return err
+		}
+		if c.RefuseInbound {
+			return errors.New("the founder of a network has to accept connections")
+		}
+		if c.Network != "" && c.Network != c.Found.Name {
+			return errors.New("two network names were given: found a network, or join one")
+		}
+	}
+	if err := (libp2p.Config{Listen: c.Listen, Bootstrap: c.Bootstrap}).CheckAddresses(); err != nil {
+		return err
+	}
+	if c.HTTP != noHTTP {
+		if _, _, err := net.SplitHostPort(c.HTTP); err != nil {
+			return fmt.Errorf("--http %q is not an address: give HOST:PORT, such as %s, or %s", c.HTTP, defaultHTTP, noHTTP)
+		}
+	}
+	if c.BaseURL != "" {
+		if err := proxy.CheckBaseURL(c.BaseURL); err != nil {
+			return err
+		}
+	}
+	if err := fetch.CheckContact(c.Contact); err != nil {
+		return err
+	}
+	return cmp.Or(
+		check.That(c.Dir != "", "daemon: Dir", "is empty; it must be the data directory"),
+		check.That(!slices.ContainsFunc(c.TrustedProxies, func(p netip.Prefix) bool { return !p.IsValid() }),
+			"daemon: TrustedProxies", "is %v; it must have valid prefixes only", c.TrustedProxies),
+		check.That(c.KeywordItems >= 1 && c.KeywordItems <= cobra.MaxArticlesPerFeed,
+			"--keyword-items", "%d: give 1 to %d", c.KeywordItems, cobra.MaxArticlesPerFeed),
+		check.That(slices.Contains([]string{"", "never", "second", "first"}, c.SubscribeOnRead),
+			"--subscribe-on-read", "%q: give never, second or first", c.SubscribeOnRead),
+		check.AtLeast("daemon: Compression", cmp.Or(c.Compression, 1), 1),
+	)
 }
 
 func (c Config) path(file string) string { return filepath.Join(c.Dir, file) }

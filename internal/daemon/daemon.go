@@ -101,21 +101,20 @@ var (
 // Open opens the node of a data directory, which may be new. The node listens, and does nothing else until
 // Run. The caller closes a node that it never runs.
 func Open(c Config) (*Daemon, error) {
-	c, err := c.withDefaults()
-	if err != nil {
+	if err := c.Validate(); err != nil {
 		return nil, err
 	}
+	c = c.withDefaults()
 	d := &Daemon{nodeLoop: newNodeLoop(), config: c, log: c.Log}
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, fileError(c.Dir, err)
 	}
 	// The lock of the store keeps a second process out of the directory.
+	var err error
 	if d.disk, err = store.Open(c.path(storeFile), d.loop.Deliver, store.SecondCopy{Prefix: []string{feedtree.SubscriptionPrefix, unsubscribedPrefix}}); err != nil {
 		return nil, fileError(c.Dir, err)
 	}
-	kc := cobra.DefaultConfig()
-	kc.ArticlesPerFeed = c.KeywordItems
-	if d.keywords, err = openKeywords(c.path(keywordsFile), kc, d.log); err != nil {
+	if d.keywords, err = openKeywords(c.path(keywordsFile), cobra.Config{ArticlesPerFeed: c.KeywordItems}, d.log); err != nil {
 		return nil, errors.Join(fileError(c.Dir, err), d.disk.Close())
 	}
 	if c.Filter {

@@ -26,7 +26,7 @@ func TestDataDirectoryThatCannotBeUsed(t *testing.T) {
 		spoil func(t *testing.T, dir string) Config
 		want  string
 	}{
-		{"no directory", func(*testing.T, string) Config { return found("") }, "no data directory given"},
+		{"no directory", func(*testing.T, string) Config { return found("") }, "daemon: Dir is empty"},
 		{"no network", func(_ *testing.T, dir string) Config {
 			return Config{Dir: filepath.Join(dir, "new"), HTTP: noHTTP, Listen: anyPort}
 		}, "belongs to no network yet"},

@@ -158,7 +158,7 @@ var help = map[string]string{
 	"overlay.Stats.Delivered":      "Payloads delivered as the root of their key.",
 	"overlay.Stats.Dropped":        "Payloads of other nodes dropped: too many hops, too many queued, or no next hop.",
 	"overlay.Stats.EstimatedN":     "Estimated number of members of the network.",
-	"overlay.Stats.Failed":         "Payloads of this node given up after RouteDeadline.",
+	"overlay.Stats.Failed":         "Payloads of this node given up after a minute.",
 	"overlay.Stats.Forwarded":      "Payloads forwarded for other nodes.",
 	"overlay.Stats.Garbage":        "Messages that violated the protocol.",
 	"overlay.Stats.Known":          "Peers saved for the next start.",

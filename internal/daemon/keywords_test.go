@@ -35,7 +35,7 @@ func items(t *testing.T, from, n int, text string) (of []difference.Change) {
 // counted and reported. After the burst everything works as before.
 func TestBurstOfArticlesIsBounded(t *testing.T) {
 	t.Parallel()
-	k, err := openKeywords(filepath.Join(t.TempDir(), keywordsFile), cobra.DefaultConfig(), slog.New(slog.DiscardHandler))
+	k, err := openKeywords(filepath.Join(t.TempDir(), keywordsFile), cobra.Config{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,7 +66,7 @@ type keywordsFixture struct {
 
 func startKeywords(t *testing.T, waiting int64) *keywordsFixture {
 	t.Helper()
-	k, err := openKeywords(filepath.Join(t.TempDir(), keywordsFile), cobra.DefaultConfig(), slog.New(slog.DiscardHandler))
+	k, err := openKeywords(filepath.Join(t.TempDir(), keywordsFile), cobra.Config{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,35 +1,41 @@
 package deployment
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"time"
 
+	"tidings/internal/check"
 	"tidings/internal/wire"
 )
 
-// A Config says what is deployed.
+// A Config says what is deployed. A zero field means its default.
 type Config struct {
-	Nodes    int
+	// Nodes is the number of nodes, 2 to 1,000. It has no default. Each is a whole node in this process.
+	Nodes int
+	// Channels are the feeds of the server, 1 to 65,536, of which at least one has readers. It has no default.
 	Channels []Channel
 	// Network holds the parameters of the nodes' network. Its polling interval is also that of the legacy
-	// readers.
+	// readers. It has no default.
 	Network wire.Network
 	// Polite makes nodes treat the feeds as public ones, each at its own address, with the times of
-	// politeness shortened by the factor Compression.
-	Polite      bool
+	// politeness shortened by the factor Compression. Default false: budgets do not apply.
+	Polite bool
+	// Compression says how many times shorter the intervals are than real ones, at least 1. Only Polite needs it;
+	// it has no default then.
 	Compression float64
-	// NodesOnly leaves out the legacy readers.
+	// NodesOnly leaves out the legacy readers. Default false.
 	NodesOnly bool
-	Seed      uint64
+	// Seed determines what the feeds publish, and when.
+	Seed uint64
 }
 
 // A Channel is a feed of the server.
 type Channel struct {
 	Readers []int         // for each node, how many of its clients read the feed
-	Every   time.Duration // mean time between two items
+	Every   time.Duration // mean time between two items; default 1 min
 }
 
 // ReaderCount returns the number of readers of the channel.
@@ -48,17 +54,30 @@ func (c *Config) Subscriptions() (sum int) {
 	return sum
 }
 
-// Check returns what is wrong with a configuration.
-func (c *Config) Check() error {
-	switch {
-	case c.Nodes < 2 || c.Nodes > 1000:
-		return fmt.Errorf("%d nodes: give 2 to 1,000", c.Nodes)
-	case len(c.Channels) == 0 || len(c.Channels) > 1<<16:
-		return fmt.Errorf("%d channels: give 1 to 65,536", len(c.Channels))
-	case c.Subscriptions() == 0:
-		return errors.New("no channel has readers")
+// Validate returns an error that names the first wrong field.
+func (c Config) Validate() error {
+	for i, ch := range c.Channels {
+		err := cmp.Or(
+			check.That(len(ch.Readers) <= c.Nodes, fmt.Sprintf("deployment: Channels[%d].Readers", i), "has %d nodes; it must have at most Nodes, which is %d", len(ch.Readers), c.Nodes),
+			check.AtLeast(fmt.Sprintf("deployment: Channels[%d].Every", i), ch.Every, 0),
+		)
+		if err != nil {
+			return err
+		}
 	}
-	return c.Network.Check()
+	err := cmp.Or(
+		check.Between("deployment: Nodes", c.Nodes, 2, 1000),
+		check.Between("deployment: the number of Channels", len(c.Channels), 1, 1<<16),
+		check.AtLeast("deployment: the number of readers of all Channels", c.Subscriptions(), 1),
+		check.That(!c.Polite || c.Compression >= 1, "deployment: Compression", "is %v; it must be at least 1 if Polite is set", c.Compression),
+	)
+	if err != nil {
+		return err
+	}
+	if err := c.Network.Check(); err != nil {
+		return fmt.Errorf("deployment: Network: %w", err)
+	}
+	return nil
 }
 
 // demoExponent is the exponent of Zipf's law for the popularity of the demo's feeds. With the paper's one

@@ -70,7 +70,7 @@ type Figures struct {
 // New opens the server of feeds. If process is not nil, the server runs in that process, which calls
 // ServeFeeds.
 func New(c Config, open Opener, process *exec.Cmd) (*Deployment, error) {
-	if err := c.Check(); err != nil {
+	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	d := &Deployment{config: c, open: open, byURL: map[string]int{}, traces: map[itemID]*ItemTrace{}}

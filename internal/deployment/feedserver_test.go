@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"tidings/internal/check/checktest"
 )
 
 // eventually waits until a condition holds.
@@ -115,23 +117,18 @@ func TestPollsOfNodesAreCountedSeparately(t *testing.T) {
 }
 
 func TestConfigsAreChecked(t *testing.T) {
-	for what, change := range map[string]func(*Config){
-		"a node alone":  func(c *Config) { c.Nodes = 1 },
-		"no feeds":      func(c *Config) { c.Channels = nil },
-		"no readers":    func(c *Config) { c.Channels = []Channel{{Readers: []int{0, 0}}} },
-		"no interval":   func(c *Config) { c.Network.PollInterval = 0 },
-		"too many":      func(c *Config) { c.Nodes = 5000 },
-		"no such wedge": func(c *Config) { c.Network.Wedge = "round" },
-	} {
-		c := small()
-		if err := c.Check(); err != nil {
-			t.Fatal(err)
-		}
-		if change(&c); c.Check() == nil {
-			t.Errorf("%s: taken", what)
-		}
-	}
-	if c := Demo(24, 100, 20*time.Second, 25*time.Second, 1); c.Check() != nil || c.Channels[0].ReaderCount() != 24 || c.Channels[99].ReaderCount() > 16 {
-		t.Errorf("%v; feeds are read by %d to %d", c.Check(), c.Channels[0].ReaderCount(), c.Channels[99].ReaderCount())
+	checktest.Refuses(t, small(), map[string]func(*Config){
+		"deployment: Nodes is 1; it must be from 2 to 1000":                             func(c *Config) { c.Nodes, c.Channels = 1, nil },
+		"deployment: Nodes is 5000; it must be from 2 to 1000":                          func(c *Config) { c.Nodes = 5000 },
+		"deployment: the number of Channels is 0; it must be from 1 to 65536":           func(c *Config) { c.Channels = nil },
+		"deployment: the number of readers of all Channels is 0; it must be at least 1": func(c *Config) { c.Channels = []Channel{{Readers: []int{0, 0}}} },
+		"deployment: Channels[0].Readers has 2000 nodes; it must have at most Nodes":    func(c *Config) { c.Channels = []Channel{{Readers: make([]int, 2000)}} },
+		"deployment: Channels[0].Every is -1s; it must be at least 0s":                  func(c *Config) { c.Channels = []Channel{{Every: -time.Second}} },
+		"deployment: Compression is 0; it must be at least 1 if Polite is set":          func(c *Config) { c.Polite = true },
+		"deployment: Network: poll interval 0s":                                         func(c *Config) { c.Network.PollInterval = 0 },
+		`deployment: Network: wedge "round"`:                                            func(c *Config) { c.Network.Wedge = "round" },
+	})
+	if c := Demo(24, 100, 20*time.Second, 25*time.Second, 1); c.Validate() != nil || c.Channels[0].ReaderCount() != 24 || c.Channels[99].ReaderCount() > 16 {
+		t.Errorf("%v; feeds are read by %d to %d", c.Validate(), c.Channels[0].ReaderCount(), c.Channels[99].ReaderCount())
 	}
 }

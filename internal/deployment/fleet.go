@@ -12,8 +12,8 @@ import (
 	"tidings/internal/wire"
 )
 
-// A NodeConfig says how a node is to be opened.
-type NodeConfig struct {
+// NodeOptions says how a node is to be opened.
+type NodeOptions struct {
 	Index       int // from 0, which is the founder
 	Dir         string
 	Listen      []string
@@ -26,7 +26,7 @@ type NodeConfig struct {
 }
 
 // An Opener opens a node.
-type Opener func(NodeConfig) (Node, error)
+type Opener func(NodeOptions) (Node, error)
 
 // A Node is one whole node. Its methods may be called from any goroutine.
 type Node interface {
@@ -65,7 +65,7 @@ func (f *fleet) launch(ctx context.Context) error {
 	c := &f.d.config
 	var through []string
 	for i := range c.Nodes {
-		p := NodeConfig{
+		p := NodeOptions{
 			Index: i, Dir: filepath.Join(f.d.dir, strconv.Itoa(i)), Bootstrap: through,
 			Listen:  []string{"/ip4/127.0.0.1/udp/0/quic-v1"},
 			OnShown: func(url string, titles []string) { f.d.noteShown(i, url, titles) },

@@ -54,7 +54,7 @@ func (c *progress) get() stage { return stage(c.stage.Load()) }
 func (c *Client) exchange(ctx context.Context, j *job) (*target, env.Answer) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	ctx, cancel := context.WithTimeoutCause(ctx, c.config.Total-j.spent, errTotal)
+	ctx, cancel := context.WithTimeoutCause(ctx, totalTimeout-j.spent, errTotal)
 	defer cancel()
 	start := time.Now()
 	defer func() { j.spent += time.Since(start) }()
@@ -80,7 +80,7 @@ func (c *Client) exchange(ctx context.Context, j *job) (*target, env.Answer) {
 	case resp.StatusCode < 200, resp.StatusCode == http.StatusNotModified && !j.conditional():
 		return nil, j.errorAnswer(env.ErrBroken, fmt.Sprintf("the web server answered %d, which does not fit the request", resp.StatusCode))
 	case resp.StatusCode == http.StatusOK:
-		b := body{from: resp, limit: c.config.MaxBody, grace: c.config.Grace, cancel: stop}
+		b := body{from: resp, limit: c.config.MaxBody, grace: bodyGrace, cancel: stop}
 		a.Body, err = b.read()
 		c.received.Add(uint64(b.received))
 		if err != nil {

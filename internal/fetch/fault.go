@@ -44,11 +44,11 @@ func (c *Client) explain(to target, at stage, err error) (class, message string)
 	case isLookup:
 		return env.ErrDNS, "the name server failed for " + to.host
 	case errors.Is(err, errTotal):
-		return env.ErrTimeout, fmt.Sprintf("%v: more than %v", errTotal, c.config.Total)
+		return env.ErrTimeout, fmt.Sprintf("%v: more than %v", errTotal, totalTimeout)
 	case errors.Is(err, errSlow):
 		return env.ErrTimeout, errSlow.Error()
 	case isTimeout:
-		return env.ErrTimeout, c.timeoutMessage(to, at)
+		return env.ErrTimeout, timeoutMessage(to, at)
 	case at == reading:
 		return explainBody(err)
 	case at == securing:
@@ -67,14 +67,14 @@ func explainRefusal(to target, r refusal) string {
 	return fmt.Sprintf("%s may not be polled: %v", to.host, r)
 }
 
-func (c *Client) timeoutMessage(to target, at stage) string {
+func timeoutMessage(to target, at stage) string {
 	switch at {
 	case securing:
-		return fmt.Sprintf("%s did not finish the TLS handshake within %v", to.host, c.config.TLS)
+		return fmt.Sprintf("%s did not finish the TLS handshake within %v", to.host, tlsTimeout)
 	case waiting, reading:
-		return fmt.Sprintf("%s did not answer within %v", to.host, c.config.Header)
+		return fmt.Sprintf("%s did not answer within %v", to.host, headerTimeout)
 	}
-	return fmt.Sprintf("no connection to %s within %v", to.host, c.config.Connect)
+	return fmt.Sprintf("no connection to %s within %v", to.host, connectTimeout)
 }
 
 func explainDial(to target, err error) string {

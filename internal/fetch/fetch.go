@@ -14,28 +14,39 @@ import (
 	"sync/atomic"
 	"time"
 
+	"tidings/internal/check"
 	"tidings/internal/env"
 	"tidings/internal/feed"
 )
 
-// Config identifies the client and holds its limits. Zero values select the defaults; a negative
-// Spacing means none.
+// Config identifies the client and holds its limits. A zero field means its default.
 type Config struct {
-	Version      string              // version of tidings, for the User-Agent
-	Contact      string              // URL of the operator, for owners of origins: see CheckContact; may be empty
-	AllowPrivate bool                // also ask origins on private addresses
-	Own          func() []netip.Addr // addresses of this node besides those of its interfaces, such as its router's; may be nil
+	// Version is the version of tidings, for the User-Agent. Default "0".
+	Version string
+	// Contact is a URL of the operator, for owners of origins; see CheckContact. Default none.
+	Contact string
+	// AllowPrivate lets the client also ask origins on private addresses. Default false, because a
+	// feed's address could otherwise name a device in the operator's own network.
+	AllowPrivate bool
+	// Own returns the addresses of this node besides those of its interfaces, such as its router's.
+	// The client refuses them. Default nil: there are none.
+	Own func() []netip.Addr
 
-	Workers     int           // running requests; default 16
-	Waiting     int           // waiting requests; default 4,096
-	HostWaiting int           // waiting requests of one host; default 64, a minute's worth
-	Spacing     time.Duration // between the starts of two requests to a host; default 1 s
-	Connect     time.Duration // until the connection, including name resolution; default 5 s
-	TLS         time.Duration // of the TLS handshake; default 5 s
-	Header      time.Duration // from the request to the headers; default 10 s
-	Total       time.Duration // for a document, with redirects and without waiting; default 20 s
-	Grace       time.Duration // before a body must arrive at 1 KiB/s; default 5 s
-	MaxBody     int           // bytes of a document, compressed and decompressed; default 10 MiB
+	// Workers is the maximum number of fetches that run, at least 1. Default 16. Each takes a
+	// connection, and up to MaxBody of memory for its document.
+	Workers int
+	// Waiting is the maximum number of fetches that wait, at least 1; others fail at once. Default
+	// 4,096. With more, fetches wait longer before a busy client refuses any.
+	Waiting int
+	// HostWaiting is the maximum number of fetches that wait for one host, at least 1; others fail at
+	// once. Default 64, a minute's worth. With more, one host may fill the queue.
+	HostWaiting int
+	// Spacing is the time between the starts of two requests to one host. Default 1 s; negative:
+	// none. A longer time spares hosts, and feeds of one host wait for each other.
+	Spacing time.Duration
+	// MaxBody bounds a document in bytes, compressed and decompressed, at least 1. Default 10 MiB.
+	// A larger bound costs memory.
+	MaxBody int
 }
 
 func (c Config) withDefaults() Config {
@@ -43,14 +54,32 @@ func (c Config) withDefaults() Config {
 	c.Waiting = cmp.Or(c.Waiting, 4096)
 	c.HostWaiting = cmp.Or(c.HostWaiting, 64)
 	c.Spacing = cmp.Or(c.Spacing, time.Second)
-	c.Connect = cmp.Or(c.Connect, 5*time.Second)
-	c.TLS = cmp.Or(c.TLS, 5*time.Second)
-	c.Header = cmp.Or(c.Header, 10*time.Second)
-	c.Total = cmp.Or(c.Total, 20*time.Second)
-	c.Grace = cmp.Or(c.Grace, 5*time.Second)
 	c.MaxBody = cmp.Or(c.MaxBody, 10<<20)
 	return c
 }
+
+// Validate returns an error that names the first wrong field.
+func (c Config) Validate() error {
+	if err := CheckContact(c.Contact); err != nil {
+		return fmt.Errorf("fetch: Contact: %w", err)
+	}
+	c = c.withDefaults()
+	return cmp.Or(
+		check.AtLeast("fetch: Workers", c.Workers, 1),
+		check.AtLeast("fetch: Waiting", c.Waiting, 1),
+		check.AtLeast("fetch: HostWaiting", c.HostWaiting, 1),
+		check.AtLeast("fetch: MaxBody", c.MaxBody, 1),
+	)
+}
+
+// Times that a fetch may take.
+const (
+	connectTimeout = 5 * time.Second  // until the connection, including name resolution
+	tlsTimeout     = 5 * time.Second  // of the TLS handshake
+	headerTimeout  = 10 * time.Second // from the request to the headers
+	totalTimeout   = 20 * time.Second // for a document, with redirects and without waiting
+	bodyGrace      = 5 * time.Second  // before a body must arrive at 1 KiB/s
+)
 
 // maxHeaders bounds the headers of a response, in bytes. Real origins use less than a quarter of it.
 const maxHeaders = 64 << 10
@@ -93,7 +122,11 @@ var _ env.Fetcher = (*Client)(nil)
 
 // New returns a client that passes each answer to answered. It calls answered from several goroutines
 // at a time, or from within Fetch when the request fails at once. The client works while Run runs.
+// New panics if the configuration is invalid, which is a bug of the program.
 func New(c Config, answered func(env.Handle, env.Answer)) *Client {
+	if err := c.Validate(); err != nil {
+		panic(err)
+	}
 	c = c.withDefaults()
 	client := &Client{
 		config:   c,
@@ -124,12 +157,12 @@ func (c *Client) IsPublic(ctx context.Context, address string) bool {
 }
 
 func newTransport(c Config, g guard) *http.Transport {
-	dialer := &net.Dialer{Timeout: c.Connect, Control: g.control}
+	dialer := &net.Dialer{Timeout: connectTimeout, Control: g.control}
 	return &http.Transport{
 		Proxy:                  nil, // a proxy would dial without the guard
 		DialContext:            dialer.DialContext,
-		TLSHandshakeTimeout:    c.TLS,
-		ResponseHeaderTimeout:  c.Header,
+		TLSHandshakeTimeout:    tlsTimeout,
+		ResponseHeaderTimeout:  headerTimeout,
 		MaxResponseHeaderBytes: maxHeaders,
 		DisableCompression:     true, // body.go decompresses and counts
 		ForceAttemptHTTP2:      true, // a custom dialer would switch HTTP/2 off

@@ -19,6 +19,7 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"runtime"
@@ -26,15 +27,43 @@ import (
 	"sync/atomic"
 	"time"
 
+	"tidings/internal/check"
 	"tidings/internal/env"
 )
 
-// Config bounds a loop. Zero values select the defaults.
+// Config bounds a loop. A zero field means its default. Longer queues hold bursts that shorter ones drop,
+// at the cost of memory and of a longer wait.
 type Config struct {
-	Urgent  int // length of the queue of PostUrgent; default 256, since few neighbours send urgent frames
-	Control int // length of the queue of control calls; default 2048
-	Bulk    int // length of the queue of bulk calls; default 512, so that bulk is dropped first
-	Workers int // goroutines that compute; default one for each processor, at least 2
+	// Urgent is the length of the queue of PostUrgent, in calls, at least 1. Default 256, since few
+	// neighbours send urgent frames.
+	Urgent int
+	// Control is the length of the queue of control calls, at least 1. Default 2048.
+	Control int
+	// Bulk is the length of the queue of bulk calls, at least 1. Default 512, so that bulk is dropped
+	// first.
+	Bulk int
+	// Workers is the number of goroutines that compute, at least 1. Default one for each processor,
+	// but 2 at least. More take processors away from the loop itself.
+	Workers int
+}
+
+func (c Config) withDefaults() Config {
+	c.Urgent = cmp.Or(c.Urgent, 256)
+	c.Control = cmp.Or(c.Control, 2048)
+	c.Bulk = cmp.Or(c.Bulk, 512)
+	c.Workers = cmp.Or(c.Workers, max(2, runtime.GOMAXPROCS(0)))
+	return c
+}
+
+// Validate returns an error that names the first wrong field.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	return cmp.Or(
+		check.AtLeast("loop: Urgent", c.Urgent, 1),
+		check.AtLeast("loop: Control", c.Control, 1),
+		check.AtLeast("loop: Bulk", c.Bulk, 1),
+		check.AtLeast("loop: Workers", c.Workers, 1),
+	)
 }
 
 // batch is the maximum number of calls before the node's Run is called.
@@ -85,20 +114,13 @@ type Stats struct {
 	WaitingJobs    int    // computations waiting for a worker
 }
 
-// New returns a loop. Its clock starts now. Calls may be posted at once and wait for Run.
+// New returns a loop. Its clock starts now. Calls may be posted at once and wait for Run. New panics if
+// the configuration is invalid, which is a bug of the program.
 func New(c Config) *Loop {
-	if c.Urgent <= 0 {
-		c.Urgent = 256
+	if err := c.Validate(); err != nil {
+		panic(err)
 	}
-	if c.Control <= 0 {
-		c.Control = 2048
-	}
-	if c.Bulk <= 0 {
-		c.Bulk = 512
-	}
-	if c.Workers <= 0 {
-		c.Workers = max(2, runtime.GOMAXPROCS(0))
-	}
+	c = c.withDefaults()
 	l := &Loop{config: c, clock: clock{start: time.Now()}, wake: make(chan struct{}, 1), stopped: make(chan struct{})}
 	l.pool.init()
 	return l

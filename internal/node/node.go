@@ -101,6 +101,9 @@ type Node struct {
 // New returns a node with the I/O interfaces of e. It continues from what the store remembers. Its events go
 // to app.
 func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config, app Application) (*Node, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("node: %w", err)
+	}
 	n := &Node{app: app}
 	n.events = env.NewEvents(e.Clock, n.handle)
 	n.Overlay = overlay.New(e, signer, verify, cfg.Overlay)

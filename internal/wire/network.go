@@ -24,26 +24,51 @@ type Hash [sha256.Size]byte
 func (h Hash) String() string { return hex.EncodeToString(h[:6]) }
 
 // Network holds the parameters that all nodes of a network share. The founder of a network chooses
-// them, and a joining node takes them from the descriptor.
+// them, and a joining node takes them from the descriptor. DefaultNetwork has the defaults; the zero value
+// of a number or a text is not valid.
 type Network struct {
-	Name                string
-	PollInterval        time.Duration // Corona's tau, between two polls of one node; whole seconds, 1 s to 24 h
-	MaintenanceInterval time.Duration // between two rounds of leases and of the optimiser; whole seconds, 1 s to 24 h
-	BeatInterval        time.Duration // between two heartbeats of an idle log; whole seconds, 1 s to 7 days
-	Objective           string        // lite, fast, fair, fair-sqrt or fair-log
-	TargetDetection     time.Duration // mean detection time for the objective fast; whole milliseconds, up to 24 h
-	Load                float64       // allowed polls as a multiple of those that all subscribers would make; 0.001 to 1000
-	Wedge               string        // base16, base2 or rank
-	Clusters            string        // paper or bins
-	Phases              string        // random or even
-	Decide              string        // dag or sequencer
-	Owners              int           // n, owners of a key: 1 to 8
-	Witnesses           int           // k, signatures of a certificate: 1 to Owners
-	MaxWeight           int           // limit of the clients counted behind one node in a channel
-	LeafSplit           int           // a leaf splits when both halves have at least this many members
-	LeafMerge           int           // two halves merge when one has fewer members
-	FanOut              int           // children of a node in one tree
-	PrivateAddresses    bool          // members may have private addresses
+	// Name distinguishes networks; all keys are derived from it. 1 to 64 bytes, without spaces and slashes.
+	Name string
+	// PollInterval is Corona's tau, the time between two polls of a channel by one node; whole seconds, 1 s to
+	// 24 h. A longer one spares origins, and news is found later.
+	PollInterval time.Duration
+	// MaintenanceInterval is the time between two rounds of leases and of the optimiser; whole seconds, 1 s to
+	// 24 h. A longer one saves messages, and failures of quorums and changes of load are noticed later.
+	MaintenanceInterval time.Duration
+	// BeatInterval is the time between two heartbeats of an idle log; whole seconds, 1 s to 7 days. A longer one
+	// saves messages, and a lost last entry is noticed later.
+	BeatInterval time.Duration
+	// Objective is what the number of pollers is optimised for: lite, fast, fair, fair-sqrt or fair-log.
+	Objective string
+	// TargetDetection is the mean detection time for the objective fast; whole milliseconds, 1 ms to 24 h. A
+	// longer one spares origins.
+	TargetDetection time.Duration
+	// Load is the number of allowed polls as a multiple of those that all subscribers would make, 0.001 to 1000
+	// in steps of 0.001. More load finds news earlier, at the cost of the origins.
+	Load     float64
+	Wedge    string // sizes of wedges: base16, base2 or rank
+	Clusters string // how channels are added up: paper or bins
+	Phases   string // when pollers of a channel poll: random or even
+	Decide   string // who decides: dag, which needs levels (not rank) and random phases, or sequencer
+	// Owners is n, the number of owners of a key, 1 to 8. More survive more deaths, and cost messages and disk.
+	Owners int
+	// Witnesses is k, the number of signatures of a certificate, 1 to Owners. It is part of the descriptor, but no
+	// node uses it.
+	Witnesses int
+	// MaxWeight bounds the clients that count behind one node in a channel, 1 to 1,048,576. With more, one lying
+	// node draws more polls to its channels.
+	MaxWeight int
+	// LeafSplit is the number of members that both halves of a leaf must have before it splits, LeafMerge + 1 to
+	// 256. With more, all members of a leaf know and watch more others.
+	LeafSplit int
+	// LeafMerge is the number of members below which a half merges with the other one, 8 to 128. The nearer to
+	// LeafSplit, the more often leaves split and merge.
+	LeafMerge int
+	// FanOut is the number of children of a node in one tree, 2 to 256. With more, trees are flatter, and each
+	// message costs a node that many transmissions.
+	FanOut int
+	// PrivateAddresses says that members may have private addresses.
+	PrivateAddresses bool
 }
 
 // DefaultNetwork returns the parameters of a network that is founded without flags.

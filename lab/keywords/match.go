@@ -96,7 +96,7 @@ func Match(ctx context.Context, c MatchConfig, progress func(float64), each func
 	if c.Real != nil {
 		b.words = wordsOf(c.Real)
 	}
-	b.filter = cobra.NewFilter(cobra.FilterConfig{MaxTermShare: 1}, b.index)
+	b.filter = cobra.NewFilter(1, b.index)
 	if err := b.subscribe(ctx, progress); err != nil {
 		return Change{}, err
 	}

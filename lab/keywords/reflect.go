@@ -62,8 +62,7 @@ func openReflector(dir string, now time.Time) (*realReflector, error) {
 	if d.disk, err = store.Open(filepath.Join(dir, "keywords.db"), func(f func()) { d.calls <- f }, store.SecondCopy{}); err != nil {
 		return nil, err
 	}
-	c := cobra.DefaultConfig()
-	c.Filter.MaxTermShare = 1 // accept all subscriptions, even the paper's general ones
+	c := cobra.Config{MaxTermShare: 1} // accept all subscriptions, even the paper's general ones
 	d.reflector, err = cobra.Open(env.Env{Clock: d, Worker: d, Store: d.disk, Log: slog.New(slog.DiscardHandler)}, c)
 	return d, err
 }

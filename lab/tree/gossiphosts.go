@@ -11,8 +11,8 @@ import (
 
 	"tidings/internal/loop"
 	"tidings/internal/wire"
-	"tidings/overlay"
 	"tidings/lab/gossip"
+	"tidings/overlay"
 )
 
 // gossipHosts are all hosts of GossipSub.

@@ -10,43 +10,45 @@ import (
 	ma "github.com/multiformats/go-multiaddr"
 
 	"tidings/internal/env"
+	"tidings/internal/wire"
 )
 
-// Config holds a host's identity, its network, and where to find other hosts.
+// Config holds a host's identity, its network, and where to find other hosts. A zero field means its default.
 type Config struct {
-	// Key is the node's identity.
+	// Key is the node's identity, an ed25519 private key. It has no default.
 	Key ed25519.PrivateKey
-	// Listen holds the TCP and QUIC multiaddrs to listen at.
+	// Listen holds the TCP and QUIC multiaddrs to listen at. Default none: the host only dials.
 	Listen []string
-	// Descriptor is the network's descriptor, from wire.Network.Descriptor. If it is nil, Join asks a peer for it.
+	// Descriptor is the network's descriptor, from wire.Network.Descriptor. Default nil: Join asks a peer for it.
 	Descriptor []byte
-	// Name is the name of the network to join if Descriptor is nil. If Name is empty, Join takes the network of the
+	// Name is the name of the network to join if Descriptor is nil. Default empty: Join takes the network of the
 	// first peer that answers.
 	Name string
-	// Agent is the name and release of the software, shown to operators of other nodes.
+	// Agent is the name and release of the software, shown to operators of other nodes. Default empty.
 	Agent string
 	// Bootstrap holds multiaddrs of peers to start with, each ending in /p2p/ and a peer id. Their IP addresses may
-	// be private in any network, because the operator chose them.
+	// be private in any network, because the operator chose them. Default none.
 	Bootstrap []string
-	// Known holds peers of an earlier run.
+	// Known holds peers of an earlier run; those with an invalid id or address are left out. Default none.
 	Known []env.Peer
 	// PrivateAddresses lets the host dial and announce private addresses even if the network's descriptor forbids
-	// it.
+	// it. Default false: strangers could otherwise make the host dial devices in the operator's own network.
 	PrivateAddresses bool
 	// Founder makes the host count as reachable without proof, because the first node of a network has no peer to
-	// test it.
+	// test it. Default false.
 	Founder bool
-	// RefuseInbound refuses inbound connections, as a strict firewall would. The node is then a client.
+	// RefuseInbound refuses inbound connections, as a strict firewall would. The node is then a client. Default
+	// false.
 	RefuseInbound bool
 	// MDNS looks for peers in the local network and answers them. It implies PrivateAddresses, because these peers
-	// have private addresses.
+	// have private addresses. Default false.
 	MDNS bool
-	// PortMap asks the router to forward a port, by UPnP or NAT-PMP.
+	// PortMap asks the router to forward a port, by UPnP or NAT-PMP. Default false.
 	PortMap bool
-	// Urgent reports whether a control frame is sent before the others and is not dropped in favour of them. If it
-	// is nil, no frame is urgent. It is called from many goroutines at once.
+	// Urgent reports whether a control frame is sent before the others and is not dropped in favour of them. It is
+	// called from many goroutines at once. Default nil: no frame is urgent.
 	Urgent func(frame []byte) bool
-	// Log receives messages for the operator. If it is nil, nothing is logged.
+	// Log receives messages for the operator. Default nil: nothing is logged.
 	Log *slog.Logger
 }
 
@@ -85,6 +87,19 @@ type Events struct {
 	// AddressesChanged reports that the machine's addresses have changed, and that connections from lost addresses
 	// were closed. It may be nil.
 	AddressesChanged func()
+}
+
+// Validate returns an error that names the first wrong field. It does not try the addresses.
+func (c Config) Validate() error {
+	if len(c.Key) != ed25519.PrivateKeySize {
+		return fmt.Errorf("libp2p: Key has %d bytes; it must have %d", len(c.Key), ed25519.PrivateKeySize)
+	}
+	if c.Descriptor != nil {
+		if _, err := wire.ParseDescriptor(c.Descriptor); err != nil {
+			return fmt.Errorf("libp2p: Descriptor: %w", err)
+		}
+	}
+	return c.CheckAddresses()
 }
 
 // CheckAddresses returns an error if Listen or Bootstrap is malformed. It does not try the addresses.

@@ -86,8 +86,8 @@ type Host struct {
 
 // New returns a host that listens. It answers no peer until Run. A host that is never run must be closed.
 func New(c Config) (*Host, error) {
-	if len(c.Key) != ed25519.PrivateKeySize {
-		return nil, fmt.Errorf("identity: a private key has %d bytes, not %d", ed25519.PrivateKeySize, len(c.Key))
+	if err := c.Validate(); err != nil {
+		return nil, err
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

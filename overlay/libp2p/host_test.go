@@ -313,13 +313,13 @@ func TestPrivateAddressesAreNotDialledByDefault(t *testing.T) {
 func TestConfigErrorsSayWhatIsWrong(t *testing.T) {
 	_, key, _ := ed25519.GenerateKey(nil)
 	for want, change := range map[string]func(*Config){
-		"private key": func(c *Config) { c.Key = nil },
-		"no peer id":  func(c *Config) { c.Bootstrap = []string{"/ip4/1.2.3.4/tcp/4801"} },
+		"libp2p: Key has 0 bytes; it must have 64": func(c *Config) { c.Key = nil },
+		"no peer id": func(c *Config) { c.Bootstrap = []string{"/ip4/1.2.3.4/tcp/4801"} },
 		"is not the addre": func(c *Config) {
 			c.Bootstrap = []string{"/p2p/" + PeerIDString(wire.PeerIDOf(key.Public().(ed25519.PublicKey)))}
 		},
-		"of a node":       func(c *Config) { c.Bootstrap = []string{"1.2.3.4:4801"} },
-		"descriptor":      func(c *Config) { c.Descriptor = []byte("x") },
+		"of a node": func(c *Config) { c.Bootstrap = []string{"1.2.3.4:4801"} },
+		"libp2p: Descriptor: not a network descriptor": func(c *Config) { c.Descriptor = []byte("x") },
 		"/ip4/1.2.3.4/xx": func(c *Config) { c.Listen = []string{"/ip4/1.2.3.4/xx"} },
 	} {
 		c := DefaultConfig(key)

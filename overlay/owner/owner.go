@@ -5,24 +5,26 @@ import (
 	"fmt"
 	"time"
 
+	"tidings/internal/check"
 	"tidings/internal/env"
 	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/owner/ownerpb"
 )
 
-// A Config holds the parameters of an Owners. A zero field stands for its default.
+// A Config holds the parameters of an Owners. A zero field means its default.
 type Config struct {
-	// Owners is the number of owners of a key, 1 to 8. More owners survive more simultaneous deaths, but each
-	// entry is sent to all of them. Default 5.
+	// Owners is the number of owners of a key, 1 to 8. Default 5. More owners survive more simultaneous deaths, but
+	// each entry is sent to all of them.
 	Owners int
-	// Lease is how long a quorum may stay silent before the other owners make a forced reconfiguration. A shorter
-	// lease lets readers wait less after such a failure, but branches more logs in a short partition. Default
-	// 10 min.
+	// Lease is how long a quorum may stay silent before the other owners make a forced reconfiguration. It must not
+	// be shorter than HeartbeatInterval, because heartbeats renew it. Default 10 min. With a longer lease, readers wait
+	// longer after such a failure; a shorter one branches more logs in a short partition.
 	Lease time.Duration
-	// HeartbeatInterval is the average time between two comparisons of a sequencer with an owner. Default 1 min.
+	// HeartbeatInterval is the average time between two comparisons of a sequencer with an owner, at least 100 ms.
+	// Default 1 min. A longer interval saves messages, and owners that miss an entry stay behind for longer.
 	HeartbeatInterval time.Duration
-	// EpochCache holds epochs received from other nodes. Nodes in one goroutine may share one. Nil: no cache.
+	// EpochCache holds epochs received from other nodes. Nodes in one goroutine may share one. Default nil: no cache.
 	EpochCache *EpochCache
 }
 
@@ -31,6 +33,16 @@ func (c Config) withDefaults() Config {
 	c.Lease = cmp.Or(c.Lease, 10*time.Minute)
 	c.HeartbeatInterval = cmp.Or(c.HeartbeatInterval, time.Minute)
 	return c
+}
+
+// Validate returns an error that names the first wrong field.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	return cmp.Or(
+		check.Between("owner: Owners", c.Owners, 1, maxOwners),
+		check.AtLeast("owner: HeartbeatInterval", c.HeartbeatInterval, 100*time.Millisecond),
+		check.That(c.Lease >= c.HeartbeatInterval, "owner: Lease", "is %v; it must be at least HeartbeatInterval, which is %v", c.Lease, c.HeartbeatInterval),
+	)
 }
 
 const (
@@ -66,6 +78,9 @@ type Owners struct {
 // New returns the Owners of a node, with the logs that a former run has stored, and registers it with the overlay. It
 // acts once the node is active.
 func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifier, cfg Config, app Application) (*Owners, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	cfg = cfg.withDefaults()
 	o := &Owners{replicas: newReplicas(signer.PeerID())}
 	b := base{

@@ -14,7 +14,10 @@ import (
 type Tracker struct {
 	r   *Resolver
 	key overlay.ID
-	cfg TrackerConfig
+	url string // see Track, as for the next two fields
+
+	verify  func() bool
+	changed func(e *Epoch)
 
 	epochs    []*Epoch   // accepted epochs, latest last; at most maxAccepted
 	owners    []env.Peer // owners of the latest epoch, the sequencer first
@@ -24,18 +27,6 @@ type Tracker struct {
 	askedAt   time.Time
 	failures  int // questions in a row without an epoch that this node accepts; at most 16
 	closed    bool
-}
-
-// A TrackerConfig holds the parameters of a Tracker.
-type TrackerConfig struct {
-	// URL is the key's URL if the key is to have owners, because this node uses it; otherwise empty.
-	URL string
-	// Verify tells whether an epoch that does not succeed an accepted one needs a lookup. A lookup costs some twenty
-	// messages. Without it, the root of the key can name any owners near the key.
-	Verify func() bool
-	// Changed is called with the latest epoch when the epoch or an address of its owners has changed, and with nil each
-	// time the key is found to have no owners.
-	Changed func(e *Epoch)
 }
 
 const (
@@ -48,11 +39,16 @@ const (
 )
 
 // Track returns a Tracker of a key. It asks when Refresh is called or an unknown epoch is needed.
-func (r *Resolver) Track(key overlay.ID, cfg TrackerConfig) *Tracker {
-	return &Tracker{r: r, key: key, cfg: cfg}
+//
+// url is the key's URL if the key is to have owners, because this node uses it; otherwise empty. verify tells whether an
+// epoch that does not succeed an accepted one needs a lookup, which costs some twenty messages; without it, the root of
+// the key can name any owners near the key. changed is called with the latest epoch when the epoch or an address of its
+// owners has changed, and with nil each time the key is found to have no owners.
+func (r *Resolver) Track(key overlay.ID, url string, verify func() bool, changed func(e *Epoch)) *Tracker {
+	return &Tracker{r: r, key: key, url: url, verify: verify, changed: changed}
 }
 
-// Close ends the calls of Changed.
+// Close ends the calls of changed.
 func (t *Tracker) Close() { t.closed = true }
 
 // Latest returns the latest accepted epoch; nil if there is none.
@@ -81,7 +77,7 @@ func (t *Tracker) Owned(p env.PeerID) bool {
 // latest epoch, and returns nil.
 func (t *Tracker) Epoch(hash Hash) *Epoch {
 	for _, e := range t.epochs {
-		if e.Hash == hash && (t.verified || !t.cfg.Verify()) {
+		if e.Hash == hash && (t.verified || !t.verify()) {
 			return e
 		}
 	}
@@ -100,7 +96,7 @@ func (t *Tracker) Refresh() {
 	}
 	t.asking, t.askedAt = true, now
 	t.failures = min(t.failures+1, 16)
-	t.r.find(t.key, t.cfg.URL, t.onFound)
+	t.r.find(t.key, t.url, t.onFound)
 }
 
 // Accept makes an epoch the latest one without a check: this node is one of its owners.
@@ -117,10 +113,10 @@ func (t *Tracker) onFound(f Found) {
 	case e == nil && len(f.Owners) > 0: // the epoch is invalid
 	case e == nil:
 		t.failures = 0
-		t.cfg.Changed(nil)
-	case last != nil && (t.verified || !t.cfg.Verify()) && (e.Hash == last.Hash || e.Succeeds(last)):
+		t.changed(nil)
+	case last != nil && (t.verified || !t.verify()) && (e.Hash == last.Hash || e.Succeeds(last)):
 		t.accept(e, f.Owners)
-	case !t.cfg.Verify():
+	case !t.verify():
 		t.verified = false
 		t.accept(e, f.Owners)
 	default:
@@ -159,6 +155,6 @@ func (t *Tracker) accept(e *Epoch, contacts []*overlay.Contact) {
 		return a.ID == b.ID && slices.Equal(a.Addrs, b.Addrs)
 	})
 	if t.owners = owners; !same {
-		t.cfg.Changed(e)
+		t.changed(e)
 	}
 }

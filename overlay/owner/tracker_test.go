@@ -19,11 +19,7 @@ type tracked struct {
 func (w *world) track(m *member, verify bool, url string) *tracked {
 	x := &tracked{}
 	m.Do(func() {
-		x.Tracker = m.owners.Track(w.key(w.urls[0]), owner.TrackerConfig{
-			URL:     url,
-			Verify:  func() bool { return verify },
-			Changed: func(e *owner.Epoch) { x.changed = append(x.changed, e) },
-		})
+		x.Tracker = m.owners.Track(w.key(w.urls[0]), url, func() bool { return verify }, func(e *owner.Epoch) { x.changed = append(x.changed, e) })
 	})
 	return x
 }

@@ -1,31 +1,43 @@
 package scribe
 
-import "time"
+import (
+	"cmp"
+	"time"
+
+	"tidings/internal/check"
+)
 
 // Config holds the settings of a Scribe. A zero field means its default.
 type Config struct {
-	// FanOut is the number of member children that a node keeps in one group. If it has more, it
-	// pushes some down within pushDelay. Default 16.
+	// FanOut is the number of member children that a node keeps in one group, at least 2. If it has
+	// more, it pushes some down within pushDelay. Default 16. A greater number makes trees flatter
+	// and faster, and each message costs a node that many transmissions.
 	FanOut int
-	// MaxWeight bounds the clients that count behind one node in a group; Join clamps to it.
-	// Default 64.
+	// MaxWeight bounds the clients that count behind one node in a group, at least 1; Join clamps
+	// to it. Default 64. A greater number lets one node, which may lie, claim more of the polls
+	// that are shared out by weight.
 	MaxWeight int
-	// HeartbeatInterval is the time between two heartbeats on a link with few others beside it. A
-	// parent drops the children of a link after three periods without one. Default 30 s.
+	// HeartbeatInterval is the time between two heartbeats on a link with few others beside it, at
+	// least 1 s. A parent drops the children of a link after three periods without one. Default
+	// 30 s. A longer interval saves messages, and a broken edge is noticed and repaired later.
 	HeartbeatInterval time.Duration
 }
 
 func (c Config) withDefaults() Config {
-	if c.FanOut <= 0 {
-		c.FanOut = 16
-	}
-	if c.MaxWeight <= 0 {
-		c.MaxWeight = 64
-	}
-	if c.HeartbeatInterval <= 0 {
-		c.HeartbeatInterval = 30 * time.Second
-	}
+	c.FanOut = cmp.Or(c.FanOut, 16)
+	c.MaxWeight = cmp.Or(c.MaxWeight, 64)
+	c.HeartbeatInterval = cmp.Or(c.HeartbeatInterval, 30*time.Second)
 	return c
+}
+
+// Validate returns an error that names the first wrong field.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	return cmp.Or(
+		check.AtLeast("scribe: FanOut", c.FanOut, 2),
+		check.AtLeast("scribe: MaxWeight", c.MaxWeight, 1),
+		check.AtLeast("scribe: HeartbeatInterval", c.HeartbeatInterval, time.Second),
+	)
 }
 
 const (
@@ -57,7 +69,7 @@ const (
 	maxRecent = 64
 
 	// seenTTL is how long a message is recognised as a duplicate. It exceeds the time that a
-	// publisher retries (overlay.Config.RouteDeadline) plus recentTTL.
+	// publisher retries, a minute (routeDeadline in package overlay), plus recentTTL.
 	seenTTL = 5 * time.Minute
 	// maxSeen bounds the ids of recognised messages. Beyond it the older half is forgotten early.
 	maxSeen = 1 << 17

@@ -87,7 +87,7 @@ func (s *Scribe) Leave(id overlay.ID) {
 
 // Publish sends a message of at most MaxPayload bytes to a group, and returns its id. It calls done
 // with true when the root has the message, or with false if the root was not reached within
-// overlay.Config.RouteDeadline.
+// one minute (routeDeadline in package overlay).
 func (s *Scribe) Publish(id overlay.ID, payload []byte, done func(ok bool)) uint64 {
 	msg := s.rand.Uint64()
 	s.PublishWithID(id, msg, payload, done)

@@ -1,38 +1,42 @@
 package sums
 
-import "time"
+import (
+	"cmp"
+	"time"
+
+	"tidings/internal/check"
+)
 
 // Config holds the settings of an Aggregator. A zero field means its default.
 type Config struct {
-	// Maintenance is the time between two rounds, ± 25 %. Default 10 min.
+	// Maintenance is the time between two rounds, ± 25 %, at least 1 s. Default 10 min. A longer
+	// time saves messages, and sums are older; all other times of this package grow with it.
 	Maintenance time.Duration
-	// QuickInterval is the time between two quick rounds. Default 10 s, or a twentieth of
-	// Maintenance if that is shorter; at least 1 s.
-	QuickInterval time.Duration
-	// QuickPause is the shortest time between the starts of two series of quick rounds. It
-	// doubles, up to Maintenance, while series follow each other closely. Default six times
-	// QuickInterval.
-	QuickPause time.Duration
-	// KeepFor is how long a value is kept without confirmation, and how long a sum counts as
-	// wanted after the last request for it. Default three times Maintenance.
-	KeepFor time.Duration
 }
 
 func (c Config) withDefaults() Config {
-	if c.Maintenance <= 0 {
-		c.Maintenance = 10 * time.Minute
-	}
-	if c.QuickInterval <= 0 {
-		c.QuickInterval = max(min(10*time.Second, c.Maintenance/20), time.Second)
-	}
-	if c.QuickPause <= 0 {
-		c.QuickPause = 6 * c.QuickInterval
-	}
-	if c.KeepFor <= 0 {
-		c.KeepFor = 3 * c.Maintenance
-	}
+	c.Maintenance = cmp.Or(c.Maintenance, 10*time.Minute)
 	return c
 }
+
+// Validate returns an error that names the first wrong field.
+func (c Config) Validate() error {
+	return check.AtLeast("sums: Maintenance", c.withDefaults().Maintenance, time.Second)
+}
+
+// quickInterval returns the time between two quick rounds: 10 s, or a twentieth of Maintenance if that
+// is shorter; at least 1 s.
+func (c Config) quickInterval() time.Duration {
+	return max(min(10*time.Second, c.Maintenance/20), time.Second)
+}
+
+// quickPause returns the shortest time between the starts of two series of quick rounds. It doubles, up
+// to Maintenance, while series follow each other closely.
+func (c Config) quickPause() time.Duration { return 6 * c.quickInterval() }
+
+// keepFor returns how long a value is kept without confirmation, and how long a sum counts as wanted
+// after the last request for it.
+func (c Config) keepFor() time.Duration { return 3 * c.Maintenance }
 
 // MaxValue is the size of the largest value in bytes.
 const MaxValue = 16 << 10

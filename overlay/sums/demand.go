@@ -24,11 +24,11 @@ const idleDepth = overlay.Digits + 1
 // depth returns the least number of digits that a part must share with this node to be
 // requested, or idleDepth.
 func (s *Aggregator) depth(now time.Time) int {
-	if len(s.own.value) > 0 || now.Sub(s.demand.remote) < s.cfg.KeepFor {
+	if len(s.own.value) > 0 || now.Sub(s.demand.remote) < s.cfg.keepFor() {
 		return 0
 	}
 	for digits, at := range s.demand.prefixes {
-		if now.Sub(at) < s.cfg.KeepFor {
+		if now.Sub(at) < s.cfg.keepFor() {
 			return digits
 		}
 	}

@@ -65,7 +65,7 @@ func (p *part) compare(row, col int, id overlay.ID) int {
 }
 
 // refresh updates the parts after the leaf or the routing table has changed, drops values that
-// were not confirmed for KeepFor, and requests new parts.
+// were not confirmed for keepFor, and requests new parts.
 func (s *Aggregator) refresh(now time.Time) {
 	// Both lists have the same order, so one pass over them matches old parts with new ones.
 	old, next := s.parts, make([]*part, 0, len(s.parts)+4)
@@ -99,7 +99,7 @@ func (s *Aggregator) refresh(now time.Time) {
 		if s.chooseContact(p, contact, spare) && p.version != 0 {
 			changed++
 		}
-		if p.version != 0 && now.Sub(p.confirmed) > s.cfg.KeepFor {
+		if p.version != 0 && now.Sub(p.confirmed) > s.cfg.keepFor() {
 			s.setValue(p, nil, 0)
 		}
 		if p.contact != nil || p.version != 0 {
@@ -116,7 +116,7 @@ func (s *Aggregator) refresh(now time.Time) {
 			changed++
 		}
 		p.contact = c
-		if p.version != 0 && now.Sub(p.confirmed) > s.cfg.KeepFor {
+		if p.version != 0 && now.Sub(p.confirmed) > s.cfg.keepFor() {
 			s.setValue(p, nil, 0)
 		}
 		next = append(next, p)

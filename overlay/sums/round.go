@@ -44,8 +44,8 @@ func (s *Aggregator) startQuickRounds(now time.Time) {
 	if now.Sub(r.quickStart) > 2*r.quickPause {
 		r.quickPause = 0 // there was no series for some time
 	}
-	r.quickPause = max(r.quickPause, s.cfg.QuickPause)
-	r.quickLeft, r.quickStart, r.quickPending, r.interval = quickRounds, now, false, s.cfg.QuickInterval
+	r.quickPause = max(r.quickPause, s.cfg.quickPause())
+	r.quickLeft, r.quickStart, r.quickPending, r.interval = quickRounds, now, false, s.cfg.quickInterval()
 	s.startRound(now)
 }
 

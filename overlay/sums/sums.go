@@ -129,7 +129,7 @@ func (s *Aggregator) Set(value []byte) error {
 
 // Remote returns the sum of all other members' values that are known, and whether it is
 // complete. The caller must not change the sum. Calling Remote counts as demand, so the node
-// keeps requesting all parts for KeepFor.
+// keeps requesting all parts for keepFor.
 //
 // The sum is computed again after a change. A complete sum stays in use while new parts are
 // being requested: when a leaf splits, for example, a slot replaces half of its members.

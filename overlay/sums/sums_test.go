@@ -218,9 +218,9 @@ func TestPartition(t *testing.T) {
 	}
 }
 
-// The value of a member that does not answer is kept for KeepFor, and no longer.
+// The value of a member that does not answer is kept for three maintenance intervals, and no longer.
 func TestValueIsKept(t *testing.T) {
-	w := newWorld(t, sim.Config{}, sums.Config{Maintenance: time.Minute, KeepFor: 5 * time.Minute})
+	w := newWorld(t, sim.Config{}, sums.Config{Maintenance: 2 * time.Minute})
 	w.grow(16, 100*time.Millisecond)
 	silent := &member{Host: w.Host(sim.HostConfig{Open: true}), w: w}
 	mute := false
@@ -244,7 +244,7 @@ func TestValueIsKept(t *testing.T) {
 			t.Errorf("member %d has forgotten the silent one too early", m.Index())
 		}
 	}
-	w.Run(4 * time.Minute)
+	w.Run(6 * time.Minute)
 	for _, m := range others {
 		if m.all().amount != truth.amount-silent.own.amount {
 			t.Errorf("member %d: %+v, the silent one has %+v of %+v", m.Index(), m.all(), silent.own, truth)

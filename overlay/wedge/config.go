@@ -1,29 +1,35 @@
 package wedge
 
-import "time"
+import (
+	"cmp"
+	"time"
+
+	"tidings/internal/check"
+)
 
 // Config holds the settings of a Wedge. A zero field means its default.
 type Config struct {
-	// Maintenance is the time between two rounds. In each round the edges of every link are renewed
-	// once, and the splits of every membership are compared with fresh counts. A longer time saves
-	// messages, and repairs and expires edges later. Default 10 min.
+	// Maintenance is the time between two rounds, at least 1 s. In each round the edges of every link
+	// are renewed once, and the splits of every membership are compared with fresh counts. An edge
+	// lasts two rounds without renewal, so that one renewal may be lost. Default 10 min. A longer time
+	// saves messages, and repairs and expires edges later.
 	Maintenance time.Duration
-	// Lease is how long an edge lasts without renewal. The default is twice Maintenance, so that
-	// one renewal may be lost.
-	Lease time.Duration
-	// OrderCache is shared by several nodes that run on one goroutine. If it is nil, the node keeps
-	// its own orders.
+	// OrderCache is shared by several nodes that run on one goroutine. Default nil: the node keeps its
+	// own orders, which takes more memory where several nodes have the same ones.
 	OrderCache *OrderCache
 }
 
 func (c Config) withDefaults() Config {
-	if c.Maintenance <= 0 {
-		c.Maintenance = 10 * time.Minute
-	}
-	if c.Lease <= 0 {
-		c.Lease = 2 * c.Maintenance
-	}
+	c.Maintenance = cmp.Or(c.Maintenance, 10*time.Minute)
 	return c
+}
+
+// lease returns how long an edge lasts without renewal.
+func (c Config) lease() time.Duration { return 2 * c.Maintenance }
+
+// Validate returns an error that names the first wrong field.
+func (c Config) Validate() error {
+	return check.AtLeast("wedge: Maintenance", c.withDefaults().Maintenance, time.Second)
 }
 
 // MaxPayload bounds the payload of an order, MaxBroadcast a message given to Broadcast, in bytes.

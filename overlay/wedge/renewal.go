@@ -146,8 +146,8 @@ func (w *Wedge) sweepPause() time.Duration { return min(w.cfg.Maintenance/8, max
 func (w *Wedge) sweep(now time.Time) {
 	w.schedule(w.sweepPause(), task{kind: taskSweep})
 	w.links.unblock(now)
-	for _, l := range w.links.sorted(func(l *link) bool { return l.leaseOver(now.Add(-w.cfg.Lease)) || l.idle(now) }) {
-		if l.leaseOver(now.Add(-w.cfg.Lease)) {
+	for _, l := range w.links.sorted(func(l *link) bool { return l.leaseOver(now.Add(-w.cfg.lease())) || l.idle(now) }) {
+		if l.leaseOver(now.Add(-w.cfg.lease())) {
 			w.expire(l)
 		}
 		w.links.dropIdle(l, now)
