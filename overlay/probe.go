@@ -131,6 +131,9 @@ func (lv *liveness) remove(p *peer) bool {
 	lv.deathReports.dead(p.id)
 	p.candidate, p.probing, p.attempts, p.leafSync = false, false, 0, nil
 	p.lastHeard, p.knowsMe = never, false
+	if p.contact == nil || !lv.leaf.Remove(p.contact.ID) {
+		return false
+	}
 	lv.noteLeafChange()
 	return true
 }
