@@ -68,7 +68,7 @@ func New(e env.Env, node *overlay.Node, s *scribe.Scribe, o *owner.Owners, signe
 // Next returns the time at which something is due, the zero time if nothing is.
 func (f *FeedTree) Next() time.Time {
 	if !f.resumed {
-		return f.clock.Now()
+		return env.AtOnce
 	}
 	return f.common.cal.Next()
 }

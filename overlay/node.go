@@ -114,7 +114,7 @@ func (n *Node) Next() time.Time {
 	case n.state == Left:
 		return time.Time{}
 	case n.leafChanged:
-		return n.clock.Now()
+		return env.AtOnce
 	}
 	return n.cal.Next()
 }

@@ -69,6 +69,10 @@ type Layer interface {
 	Run(now time.Time) time.Time
 }
 
+// AtOnce is what Next returns if something is due at once. It is not the time of the clock, which may have gone on since
+// the node's turn began.
+var AtOnce = time.Unix(0, 1).UTC()
+
 // RunDue runs the layers that are due, in their order, until none is: a layer may bring forward the time at which
 // another one has work. It returns the time at which the next one is due. If that is not after now, the layers
 // have kept each other busy for a while, and the world should handle other events before it calls again.

@@ -6,14 +6,13 @@ import "time"
 // calls have returned, in the order of the events, so that no layer is called while it is in the middle of another
 // call.
 type Events[E any] struct {
-	clock   Clock
 	handle  func(E)
 	waiting []E
 }
 
 // NewEvents returns a queue whose events go to handle.
-func NewEvents[E any](clock Clock, handle func(E)) *Events[E] {
-	return &Events[E]{clock: clock, handle: handle}
+func NewEvents[E any](handle func(E)) *Events[E] {
+	return &Events[E]{handle: handle}
 }
 
 // Emit adds an event.
@@ -22,12 +21,12 @@ func (q *Events[E]) Emit(ev E) { q.waiting = append(q.waiting, ev) }
 // Waiting returns the events that are not handled yet, which must not be changed.
 func (q *Events[E]) Waiting() []E { return q.waiting }
 
-// Next returns the present while events wait, and otherwise the zero time.
+// Next returns AtOnce while events wait, and otherwise the zero time.
 func (q *Events[E]) Next() time.Time {
 	if len(q.waiting) == 0 {
 		return time.Time{}
 	}
-	return q.clock.Now()
+	return AtOnce
 }
 
 // Run handles the events, and those that follow from them.

@@ -105,7 +105,7 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config, app A
 		return nil, fmt.Errorf("node: %w", err)
 	}
 	n := &Node{app: app}
-	n.events = env.NewEvents(e.Clock, n.handle)
+	n.events = env.NewEvents(n.handle)
 	n.Overlay = overlay.New(e, signer, verify, cfg.Overlay)
 	n.Scribe = scribe.New(e, n.Overlay, cfg.Scribe, n.deliver)
 	var err error

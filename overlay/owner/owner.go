@@ -128,7 +128,7 @@ func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifie
 // Next returns the time of the first task, the zero time if there is none.
 func (o *Owners) Next() time.Time {
 	if o.mayResume() {
-		return o.clock.Now()
+		return env.AtOnce
 	}
 	return env.Sooner(o.cal.Next(), o.Resolver.due.Next())
 }

@@ -186,7 +186,7 @@ func (m *member) start() {
 	m.Boot(func(e env.Env) env.Node {
 		e.Network = tap{e.Network, m}
 		signer := wire.NewSigner(m.Key(), m.w.hash)
-		m.events = env.NewEvents(e.Clock, m.handle)
+		m.events = env.NewEvents(m.handle)
 		m.overlay = overlay.New(e, signer, m.w.verify, overlay.Config{Network: m.w.network, Founder: m.Index() == 0})
 		var err error
 		m.owners, err = owner.New(e, m.overlay, signer, m.w.verify, owner.Config{Lease: m.w.lease}, m)
