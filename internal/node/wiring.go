@@ -28,7 +28,8 @@ import (
 //	Publish ─► feedtree ── routed ──► feedtree.accept ─► owner.Append
 //
 // Two connections are not shown: corona learns when all items of a change report are committed, and a
-// reader's Subscribe goes down to feedtree, owner and scribe.
+// reader's Subscribe goes down to feedtree, owner and scribe. When the key has owners, BecameSequencer starts
+// the polls at one of them.
 
 // An Application receives the events of a node.
 type Application interface {
@@ -49,7 +50,7 @@ type Application interface {
 	Deliver(d scribe.Delivery)
 }
 
-// A FeedLayer is what the other layers need of feedtree; see there.
+// A FeedLayer is the part of feedtree.FeedTree that the other layers use.
 type FeedLayer interface {
 	env.Layer
 	Receive(from env.PeerID, body []byte) error
@@ -67,7 +68,7 @@ type FeedLayer interface {
 	Deliver(d scribe.Delivery)
 	About(key overlay.ID) feedtree.About
 
-	// What corona finds.
+	// What corona has found, and the state of its polls.
 	Append(key overlay.ID, d difference.Delta, doc *feed.Feed, done func(ok bool)) bool
 	HeadFetched(key overlay.ID, head *feed.Head, secure bool)
 	SetState(key overlay.ID, state []byte, send, atOnce bool)
