@@ -12,6 +12,7 @@ import (
 	"tidings/corona/coronapb"
 	"tidings/honeycomb"
 	"tidings/internal/longtest"
+	"tidings/internal/wire"
 	"tidings/overlay/sums"
 )
 
@@ -201,7 +202,7 @@ func TestInvalidSharesAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.lie(m)
-		_, err := DecodeBins(encode(m), p, 1)
+		_, err := DecodeBins(wire.Encode(m), p, 1)
 		refusal(t, err, c.want)
 	}
 	for _, c := range []struct {
@@ -225,7 +226,7 @@ func TestInvalidSharesAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.lie(m)
-		_, err := DecodeClusters(encode(m), p, 1)
+		_, err := DecodeClusters(wire.Encode(m), p, 1)
 		refusal(t, err, c.want)
 	}
 }

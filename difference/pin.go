@@ -197,13 +197,7 @@ func hashBytes(h feed.Hash) []byte {
 }
 
 // Append encodes a pin.
-func (p *Pin) Append() []byte {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(p.message())
-	if err != nil {
-		panic(fmt.Sprintf("difference: encode pin: %v", err)) // the address is not UTF-8, and was accepted before
-	}
-	return b
-}
+func (p *Pin) Append() []byte { return wire.Encode(p.message()) }
 
 // ParsePin parses a pin. It verifies no signature.
 func ParsePin(b []byte) (*Pin, error) {
@@ -263,10 +257,7 @@ type Witness struct {
 
 // Attest signs the statement that a key was seen at the origin of a feed.
 func Attest(signer *wire.Signer, url string, key ed25519.PublicKey, at time.Time) *Witness {
-	payload, err := proto.MarshalOptions{Deterministic: true}.Marshal(&differencepb.Witness{Url: url, Key: key, TimeMs: uint64(at.UnixMilli())})
-	if err != nil {
-		panic(fmt.Sprintf("difference: encode witness: %v", err)) // the address is not UTF-8, and was accepted before
-	}
+	payload := wire.Encode(&differencepb.Witness{Url: url, Key: key, TimeMs: uint64(at.UnixMilli())})
 	return &Witness{signer.Public(), url, key, at, signer.Sign(wire.DomainWitness, payload).Raw}
 }
 

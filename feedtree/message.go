@@ -95,11 +95,3 @@ func each[T any](of []T, most int, valid func(T) bool) bool {
 }
 
 func isKey(b []byte) bool { return len(b) == len(overlay.ID{}) }
-
-func marshal(m proto.Message) []byte {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		panic(fmt.Sprintf("feedtree: encode %T: %v", m, err)) // a URL was let in that is not UTF-8
-	}
-	return b
-}

@@ -7,6 +7,7 @@ import (
 	"tidings/feedtree/feedtreepb"
 	"tidings/internal/env"
 	"tidings/internal/plant"
+	"tidings/internal/wire"
 	"tidings/overlay/owner"
 )
 
@@ -197,7 +198,7 @@ func (rp *repairer) announce(c *channel) {
 	}
 	if e := log[len(log)-1]; rp.clock.Now().Sub(e.Time) < maxAnnounceAge {
 		update := &feedtreepb.Update{Entry: e.Raw}
-		rp.scribe.SendBelow(c.key, messageID(e.Hash), marshal(&feedtreepb.News{News: &feedtreepb.News_Update{Update: update}}))
+		rp.scribe.SendBelow(c.key, messageID(e.Hash), wire.Encode(&feedtreepb.News{News: &feedtreepb.News_Update{Update: update}}))
 	}
 }
 

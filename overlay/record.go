@@ -41,16 +41,12 @@ func newRecord(network string, s *wire.Signer, addrs []string, issued time.Time,
 	for _, a := range addrs {
 		m.Addresses = append(m.Addresses, []byte(a))
 	}
-	payload, err := proto.Marshal(m)
-	if err != nil {
-		panic(fmt.Sprintf("overlay: encode record: %v", err)) // bytes and numbers always encode
-	}
 	return &Contact{
 		ID:     NodeID(network, s.PeerID()),
 		Peer:   env.Peer{ID: s.PeerID(), Addrs: addrs},
 		Issued: m.IssuedMs,
 		Member: member,
-		Raw:    s.Sign(wire.DomainRecord, payload).Raw,
+		Raw:    s.Sign(wire.DomainRecord, wire.Encode(m)).Raw,
 	}
 }
 

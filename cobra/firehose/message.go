@@ -112,7 +112,7 @@ func openDispatch(verify wire.Verifier, network string, raw []byte) (Dispatch, e
 
 // bytes encodes a dispatch for openDispatch.
 func (d *Dispatch) bytes() []byte {
-	return marshal(&firehosepb.Dispatch{
+	return wire.Encode(&firehosepb.Dispatch{
 		Url: d.URL, Title: clip(d.Title, maxTitle), Link: clip(d.Link, maxLink), Language: clip(d.Language, maxLanguage),
 		Entry: d.Entry.Raw, Body: d.Body,
 	})
@@ -182,15 +182,6 @@ func clip(s string, most int) string {
 		s = strings.ToValidUTF8(s[:most], "")
 	}
 	return strings.ToValidUTF8(s, "")
-}
-
-// marshal encodes a message of this node.
-func marshal(m proto.Message) []byte {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		panic(fmt.Sprintf("firehose: encode %T: %v", m, err)) // a text is not UTF-8
-	}
-	return b
 }
 
 // The functions below sort the keys of maps, so that the order of a map never decides about a message.

@@ -272,7 +272,7 @@ func mayContain(e *owner.Epoch, n *owner.Entry) bool {
 // onRequest answers a node that lacks an entry. An owner of the shard has the entry, or an owner of its channel.
 func (s *shard) onRequest(from env.PeerID, m *firehosepb.Request) {
 	answer := func(dispatch []byte) {
-		s.transfers.start(s.number, s.peer(from), marshal(&firehosepb.Report{Dispatch: dispatch}), func(answer) {})
+		s.transfers.start(s.number, s.peer(from), wire.Encode(&firehosepb.Report{Dispatch: dispatch}), func(answer) {})
 	}
 	if e := s.keeper.entries[owner.Hash(m.Entry)]; e != nil && e.dispatch != nil {
 		answer(e.dispatch)

@@ -111,7 +111,7 @@ func OpenEntry(verify wire.Verifier, raw []byte) (*Entry, error) {
 
 // sign encodes and signs an entry, and sets Signer, Hash and Raw.
 func (e *Entry) sign(signer *wire.Signer) {
-	payload := marshal(&ownerpb.EntryStatement{
+	payload := wire.Encode(&ownerpb.EntryStatement{
 		Key:      e.Key[:],
 		Position: positionProto(e.At),
 		Prev:     e.Prev.bytes(),
@@ -154,10 +154,3 @@ func positionProto(p Position) *ownerpb.Position {
 }
 
 // marshal encodes a message that this node made.
-func marshal(m proto.Message) []byte {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		panic(fmt.Sprintf("owner: encode %T: %v", m, err)) // only a URL that is not UTF-8 can cause this, and parsing excludes it
-	}
-	return b
-}

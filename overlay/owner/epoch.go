@@ -92,7 +92,7 @@ func (e *Epoch) encodeStatement() *Epoch {
 	for _, h := range e.Concurrent {
 		m.Concurrent = append(m.Concurrent, h[:])
 	}
-	e.statement = marshal(m)
+	e.statement = wire.Encode(m)
 	e.Hash = HashOf(e.statement)
 	return e
 }
@@ -175,7 +175,7 @@ func (e *Epoch) addSignatures(verify wire.Verifier, m *ownerpb.Epoch) {
 }
 
 // Bytes returns the encoded epoch with its signatures.
-func (e *Epoch) Bytes() []byte { return marshal(e.proto()) }
+func (e *Epoch) Bytes() []byte { return wire.Encode(e.proto()) }
 
 // addSignature adds a signature to an epoch if it is valid and new. It returns the signer and whether the
 // signature was added.

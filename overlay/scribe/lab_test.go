@@ -285,7 +285,7 @@ func (a *actor) answer(m *overlaypb.Message) {
 
 // say gives the node a message of this layer.
 func (a *actor) say(m *scribepb.Message) error {
-	body := encode(m)
+	body := wire.Encode(m)
 	err := a.l.s.Receive(a.peer, wire.AppendFrame(nil, wire.Scribe, m), body)
 	a.l.run()
 	return err
@@ -295,7 +295,7 @@ func (a *actor) say(m *scribepb.Message) error {
 func (a *actor) route(key overlay.ID, m *scribepb.Message) {
 	a.l.t.Helper()
 	a.tellOverlay(&overlaypb.Message{Record: a.raw, Body: &overlaypb.Message_Route{Route: &overlaypb.Route{
-		Id: rand.Uint64(), Key: key[:], Layer: uint32(wire.Scribe), Payload: encode(m),
+		Id: rand.Uint64(), Key: key[:], Layer: uint32(wire.Scribe), Payload: wire.Encode(m),
 	}}})
 	a.l.run()
 }

@@ -143,14 +143,6 @@ func isRecord(b []byte) bool { return len(b) > 0 && len(b) <= maxRecordBytes }
 
 func isID(b []byte) bool { return len(b) == len(overlay.ID{}) }
 
-func encode(m *scribepb.Message) []byte {
-	b, err := proto.Marshal(m)
-	if err != nil {
-		panic(fmt.Sprintf("scribe: encode %T: %v", m.Body, err)) // it contains only bytes and numbers
-	}
-	return b
-}
-
 // withAge returns the frame of a Multicast with the age of its message.
 func withAge(frame []byte, age time.Duration) []byte {
 	_, body, err := wire.ParseFrame(frame)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"tidings/internal/env"
+	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/scribe/scribepb"
 )
@@ -170,7 +171,7 @@ func TestBatchesAreBounded(t *testing.T) {
 	l.run()
 	ways := 0
 	for _, of := range l.batches {
-		if n := len(encode(of.msg)); n > batchBytes+2*maxRecordBytes {
+		if n := len(wire.Encode(of.msg)); n > batchBytes+2*maxRecordBytes {
 			t.Errorf("a batch has %d bytes", n)
 		}
 		ways += len(of.msg.GetBatch().RoutedJoins.Edges)

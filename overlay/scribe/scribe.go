@@ -99,7 +99,7 @@ func (s *Scribe) Publish(id overlay.ID, payload []byte, done func(ok bool)) uint
 // forwarded.
 func (s *Scribe) PublishWithID(id overlay.ID, msg uint64, payload []byte, done func(ok bool)) {
 	s.stats.Published++
-	body := encode(&scribepb.Message{Body: &scribepb.Message_Publish{Publish: &scribepb.Publish{
+	body := wire.Encode(&scribepb.Message{Body: &scribepb.Message_Publish{Publish: &scribepb.Publish{
 		Group: id[:], Id: msg, Payload: payload,
 	}}})
 	s.node.Route(wire.Scribe, id, body, func(_ overlay.Receipt, ok bool) { done(ok) })

@@ -877,7 +877,7 @@ func TestMessagesHaveBounds(t *testing.T) {
 		{"offer", true, &body{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{Group: id, Room: 1<<32 - 1}}}},
 		{"offer of no group", false, &body{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{}}}},
 	} {
-		if _, err := parse(encode(c.m)); (err == nil) != c.within || err != nil && !errors.Is(err, env.ErrFrame) {
+		if _, err := parse(wire.Encode(c.m)); (err == nil) != c.within || err != nil && !errors.Is(err, env.ErrFrame) {
 			t.Errorf("%s: %v", c.what, err)
 		}
 	}
@@ -902,7 +902,7 @@ func FuzzMessage(f *testing.F) {
 			Redirects:   &scribepb.Column{Groups: g[:], Records: []uint32{0}},
 		}),
 	} {
-		raw := encode(m)
+		raw := wire.Encode(m)
 		f.Add(raw)
 		f.Add(append(raw, raw...))
 		f.Add(raw[:len(raw)/2])
@@ -912,7 +912,7 @@ func FuzzMessage(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again, err := parse(encode(m)); err != nil || !proto.Equal(m, again) {
+		if again, err := parse(wire.Encode(m)); err != nil || !proto.Equal(m, again) {
 			t.Fatalf("%v came back as %v: %v", m, again, err)
 		}
 	})
