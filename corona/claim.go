@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tidings/corona/coronapb"
+	"tidings/internal/env"
 	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/owner"
@@ -90,7 +91,7 @@ func (ps *permits) firstSlot(l *channelBudget, interval time.Duration, now time.
 		few := (len(s.channels) + 1) * ps.members()
 		room = min(room, time.Duration(few)*ps.scaled(slotSpread))
 	}
-	part := float64(mix(tieBreak(l.key))>>11) / (1 << 53)
+	part := float64(env.Mix(tieBreak(l.key))>>11) / (1 << 53)
 	return now.Add(after + time.Duration(part*float64(room)) - interval)
 }
 

@@ -100,13 +100,13 @@ func TestAPollerWithoutASnapshotReportsEverything(t *testing.T) {
 	blank.assignments.Get(v.key).snapshot = nil
 	other.poller.limitDomainOf(other.assignments.Get(v.key), v.now.Add(time.Hour))
 	blank.Delivered(v.key, other.Handoff(v.key))
-	if d := blank.assignments.Get(v.key); len(v.knowing(doc)) != 2 || d.extras().limitedUntil.after(v.now) {
-		t.Errorf("%d know it, and are to rest until %v", len(v.knowing(doc)), d.extras().limitedUntil.time())
+	if d := blank.assignments.Get(v.key); len(v.knowing(doc)) != 2 || d.extras().limitedUntil.After(v.now) {
+		t.Errorf("%d know it, and are to rest until %v", len(v.knowing(doc)), d.extras().limitedUntil.Time())
 	}
-	other.assignments.Get(v.key).ensureExtra().limitedUntil = momentOf(v.now.Add(time.Hour))
+	other.assignments.Get(v.key).ensureExtra().limitedUntil = env.MomentOf(v.now.Add(time.Hour))
 	blank.Delivered(v.key, other.Handoff(v.key))
-	if d := blank.assignments.Get(v.key); !d.extras().limitedUntil.time().Equal(v.now.Add(time.Hour)) {
-		t.Errorf("to rest until %v", d.extras().limitedUntil.time())
+	if d := blank.assignments.Get(v.key); !d.extras().limitedUntil.Time().Equal(v.now.Add(time.Hour)) {
+		t.Errorf("to rest until %v", d.extras().limitedUntil.Time())
 	}
 }
 
@@ -128,7 +128,7 @@ func TestHintsThatAPollerFindsSetTheIntervalOfAll(t *testing.T) {
 		if d := h.assignments.Get(v.key); turn.Interval != 2*time.Hour || d.target.params.skips.hours != 1<<3|1<<4 {
 			t.Errorf("a poller has an interval of %v, and leaves out the hours %b", turn.Interval, d.target.params.skips.hours)
 		}
-		if at := h.assignments.Get(v.key).next.time().Hour(); at == 3 || at == 4 {
+		if at := h.assignments.Get(v.key).next.Time().Hour(); at == 3 || at == 4 {
 			t.Errorf("the next poll is at %d", at)
 		}
 	}
@@ -372,8 +372,8 @@ func TestMessagesOfOtherNodesAreIgnored(t *testing.T) {
 	poller.reports.pending = append(poller.reports.pending, w)
 	tell(poller, s.message(v.key, 9, 20*time.Hour))
 	poller.Delivered(v.key, wire.Encode(s.message(w.key, 9, 0)))
-	if d := poller.assignments.Get(v.key); d.snapshot.digest == 7 || d.extras().limitedUntil.after(v.now) || len(poller.reports.pending) != 1 {
-		t.Errorf("a poller believes that the log stands at %x, and rests until %v", d.snapshot.digest, d.extras().limitedUntil.time())
+	if d := poller.assignments.Get(v.key); d.snapshot.digest == 7 || d.extras().limitedUntil.After(v.now) || len(poller.reports.pending) != 1 {
+		t.Errorf("a poller believes that the log stands at %x, and rests until %v", d.snapshot.digest, d.extras().limitedUntil.Time())
 	}
 
 	bulk, _ := bulky(rand.New(rand.NewPCG(1, 1)), 2, 40<<10)

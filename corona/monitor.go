@@ -68,7 +68,7 @@ func (mo *monitor) checkRateLimit(l *leaderState, now time.Time) {
 	switch own, polled := l.failing[""]; {
 	case others == 0:
 	case polled && seen(own):
-		if until := l.domain.limitedUntil.time(); until.After(l.limitedUntil) {
+		if until := l.domain.limitedUntil.Time(); until.After(l.limitedUntil) {
 			l.limitedUntil = until
 			_ = mo.wedges.Broadcast(l.key, wire.Encode(l.snapshotMessage(0, now))) // without a wedge there are no pollers
 		}

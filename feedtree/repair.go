@@ -156,7 +156,7 @@ func (rp *repairer) nextStep(c *channel) {
 	case waitForRound:
 		r.step = askParents
 		r.round++
-		switch pause := rp.spread(min(repairPause<<min(r.round, 8), maxRepairPause)); {
+		switch pause := env.Jitter(rp.rand, min(repairPause<<min(r.round, 8), maxRepairPause)); {
 		case r.round >= maxRepairRounds && (r.ownerAnswered || r.fetched):
 			c.repair, c.confirmed = nil, rp.clock.Now()
 		case r.round == originRound && !r.ownerAnswered:
@@ -268,7 +268,7 @@ func (rp *repairer) continueRecovery(c *channel) {
 				return
 			}
 			m.peers = append(m.peers, rp.others(found)...)
-			pause := rp.spread(repairPause << m.round)
+			pause := env.Jitter(rp.rand, repairPause<<m.round)
 			if m.round++; len(m.peers) > 0 {
 				pause = 0
 			}

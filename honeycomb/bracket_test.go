@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"tidings/internal/env"
 )
 
 // exhaustive tries all choices of items. It returns the least F within the budget, or infinity
@@ -209,7 +211,7 @@ func chooseBySorting(p *Problem, own []Channel, budget float64) []int32 {
 		spent += worth.G
 	}
 	slices.SortStableFunc(all, func(a, b step) int {
-		return cmp.Or(cmp.Compare(b.slope, a.slope), cmp.Compare(hashKey(own[a.item].Key), hashKey(own[b.item].Key)))
+		return cmp.Or(cmp.Compare(b.slope, a.slope), cmp.Compare(env.Mix(own[a.item].Key), env.Mix(own[b.item].Key)))
 	})
 	for _, s := range all {
 		if spent+s.cost > budget {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"tidings/internal/env"
 )
 
 // A Value is the value of a choice: the sums of f and g.
@@ -183,7 +185,7 @@ func (s *Solution) takeSteps(list []step, keys tieBreaker, remote *costCurve) {
 	}
 	order := make([]tied, len(list))
 	for i, st := range list {
-		order[i] = tied{st, hashKey(keys.tieKey(int(st.item)))}
+		order[i] = tied{st, env.Mix(keys.tieKey(int(st.item)))}
 	}
 	slices.SortFunc(order, func(a, b tied) int {
 		if a.slope != b.slope {

@@ -3,6 +3,7 @@ package overlay
 import (
 	"slices"
 
+	"tidings/internal/env"
 	"tidings/internal/plant"
 )
 
@@ -83,7 +84,7 @@ func (rt *router) nearerSlotsEmpty(key ID, next *peer) bool {
 func (rt *router) hostFor(tried []*peer) *peer {
 	var fallback *peer
 	for _, p := range rt.hosts {
-		if p.attached == never {
+		if p.attached == env.Never {
 			continue
 		}
 		if !p.suspect && !slices.Contains(tried, p) {

@@ -102,9 +102,9 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *Node
 		n.join.issue(nil, false)
 	}
 	n.at(n.started, task{kind: taskJoin})
-	n.after(n.jitter(n.cfg.WatchInterval), task{kind: taskWatch})
-	n.after(n.jitter(n.cfg.DeadInterval), task{kind: taskDead})
-	n.after(n.jitter(n.cfg.SaveInterval), task{kind: taskSave})
+	n.after(env.Jitter(n.rand, n.cfg.WatchInterval), task{kind: taskWatch})
+	n.after(env.Jitter(n.rand, n.cfg.DeadInterval), task{kind: taskDead})
+	n.after(env.Jitter(n.rand, n.cfg.SaveInterval), task{kind: taskSave})
 	return n
 }
 
@@ -272,7 +272,7 @@ func (n *Node) onProbe(p *peer, m *overlaypb.Probe) {
 		answer := m.Nonce == p.nonce && m.Nonce != 0
 		if answer {
 			p.nonce = 0 // a repeated reply is ignored
-			p.sample(n.clock.Now().Sub(p.probeSent.time()))
+			p.sample(n.clock.Now().Sub(p.probeSent.Time()))
 			p.candidate, p.acked = false, true
 			p.probing, p.attempts = false, 0
 		}
@@ -312,7 +312,7 @@ func (n *Node) Stats() Stats {
 	s.Leaf = n.leaf.Len()
 	n.table.eachPeer(n.leaf.Depth(), func(*peer) { s.Contacts++ })
 	for _, p := range n.peers.all {
-		if p.attached != never {
+		if p.attached != env.Never {
 			s.Clients++
 		}
 	}

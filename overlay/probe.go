@@ -61,7 +61,7 @@ func (lv *liveness) sendProbe(p *peer) {
 	p.nonce = lv.rand.Uint64() | 1
 	p.probing = true
 	p.attempts++
-	p.probeSent = timestampOf(now)
+	p.probeSent = env.MomentOf(now)
 	lv.stats.Probes++
 	lv.at(now.Add(wait), task{kind: taskProbe, peer: p.id, n: p.nonce})
 	m := &overlaypb.Probe{
@@ -120,7 +120,7 @@ func (lv *liveness) probeTable() {
 	}
 	lv.tableProbedAt = now
 	lv.table.eachPeer(lv.leaf.Depth(), func(p *peer) {
-		if now.Sub(p.lastHeard.time()) > p.rto() {
+		if now.Sub(p.lastHeard.Time()) > p.rto() {
 			lv.probe(p)
 		}
 	})
@@ -131,7 +131,7 @@ func (lv *liveness) probeTable() {
 func (lv *liveness) remove(p *peer) bool {
 	lv.deathReports.dead(p.id)
 	p.candidate, p.probing, p.attempts, p.leafSync = false, false, 0, nil
-	p.lastHeard, p.knowsMe = never, false
+	p.lastHeard, p.knowsMe = env.Never, false
 	if plant.KeepDead || p.contact == nil || !lv.leaf.Remove(p.contact.ID) {
 		return false
 	}
@@ -149,7 +149,7 @@ func (lv *liveness) Suspect(id env.PeerID) {
 // PeerDown takes a hint that the link to a peer broke, and probes the peer. A peer that said
 // that it leaves closes its links as well, and is not probed.
 func (lv *liveness) PeerDown(id env.PeerID) {
-	if p := lv.peers.get(id); p != nil && p.lastHeard != never && lv.inUse(p) {
+	if p := lv.peers.get(id); p != nil && p.lastHeard != env.Never && lv.inUse(p) {
 		p.linkBroken = true
 		lv.probe(p)
 	}

@@ -73,7 +73,7 @@ func (mem *memory) saveIssued() {
 // savePeriodically saves the current peers and schedules the next time.
 func (mem *memory) savePeriodically() {
 	if mem.state != Left {
-		mem.after(mem.jitter(mem.cfg.SaveInterval), task{kind: taskSave})
+		mem.after(env.Jitter(mem.rand, mem.cfg.SaveInterval), task{kind: taskSave})
 	}
 	if mem.state == Active || mem.state == Attached {
 		mem.save()

@@ -329,7 +329,7 @@ func (p *proposer) abandon(s *replica, pause time.Duration) {
 	if s.epoch != nil {
 		pause += p.turn(s)
 	}
-	p.campaignIn(s, p.spread(pause))
+	p.campaignIn(s, env.Jitter(p.rand, pause))
 	if s.leader != nil {
 		p.sequencer.appendNext(s)
 	}

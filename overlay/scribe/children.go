@@ -189,7 +189,7 @@ func (cs *children) pushSoon(g *group) {
 func (cs *children) pushDown(g *group) {
 	now := cs.now()
 	for i := range g.children {
-		if c := &g.children[i]; c.moving && now.sub(c.since) >= pushTimeout {
+		if c := &g.children[i]; c.moving && now.Sub(c.since) >= pushTimeout {
 			c.moving = false // it found no other parent; a child may be asked again
 		}
 	}
@@ -284,12 +284,12 @@ func (cs *children) dropAll(l *link) {
 
 // checkLink drops the children on a link if their lease is over, and the link if it has no edges.
 func (cs *children) checkLink(l *link, now time.Time) {
-	if l.checkAt == never || momentOf(now) < l.checkAt {
+	if l.checkAt == env.Never || env.MomentOf(now) < l.checkAt {
 		return
 	}
-	l.checkAt = never
+	l.checkAt = env.Never
 	if len(l.down.groups) > 0 {
-		if left := l.renewal.lease(cs.cfg.HeartbeatInterval) - momentOf(now).sub(l.renewal.renewedAt); left >= 0 {
+		if left := l.renewal.lease(cs.cfg.HeartbeatInterval) - env.MomentOf(now).Sub(l.renewal.renewedAt); left >= 0 {
 			cs.links.checkIn(l, left+1)
 			return
 		}
@@ -302,7 +302,7 @@ func (cs *children) checkLink(l *link, now time.Time) {
 // have. Unless the list is partial, edges within its range that it does not contain end, if they
 // are old enough that the child must have known them.
 func (cs *children) onEdgeList(from env.PeerID, l *link, m *scribepb.EdgeList) {
-	var asked moment
+	var asked env.Moment
 	if !m.Partial && l != nil {
 		var ok bool
 		if asked, ok = l.renewal.answers(m.Nonce); !ok {
@@ -333,7 +333,7 @@ func (cs *children) onEdgeList(from env.PeerID, l *link, m *scribepb.EdgeList) {
 	}
 	for _, number := range slices.Clone(l.down.between(cs.groups.groupIndex, m.First, m.Last)) {
 		g := cs.groups.At(number)
-		if c := g.child(l); !named[g.id] && c != nil && asked.sub(c.since) > joinTimeout {
+		if c := g.child(l); !named[g.id] && c != nil && asked.Sub(c.since) > joinTimeout {
 			cs.forget(g, l)
 			cs.dropIfUnused(g)
 		}

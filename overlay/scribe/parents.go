@@ -74,7 +74,7 @@ func (ps *parents) searchNow(g *group) {
 		return // the node is joining; LeafChanged continues
 	}
 	q := g.search
-	q.due = ps.clock.Now().Add(ps.jitter(min(joinTimeout<<q.tries, maxJoinTimeout)))
+	q.due = ps.clock.Now().Add(env.Jitter(ps.rand, min(joinTimeout<<q.tries, maxJoinTimeout)))
 	ps.cal.Add(q.due, task{kind: taskJoinRetry, number: g.number})
 	q.target, q.redirects = "", 0
 	ps.stats.Joins++

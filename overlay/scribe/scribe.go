@@ -275,10 +275,10 @@ func (s *Scribe) PeerGone(id env.PeerID) {
 
 // flush sends acknowledgements and changed weights.
 func (s *Scribe) flush(l *link, now time.Time) {
-	if l.flushAt == never || momentOf(now) < l.flushAt {
+	if l.flushAt == env.Never || env.MomentOf(now) < l.flushAt {
 		return
 	}
-	l.flushAt = never
+	l.flushAt = env.Never
 	s.multicasts.sendAcks(l)
 	s.parents.flushWeights(l)
 }
@@ -287,7 +287,7 @@ func (s *Scribe) flush(l *link, now time.Time) {
 // is sent soon.
 func (s *Scribe) PeerDown(id env.PeerID) {
 	if l := s.links.byPeer[id]; l != nil && l.renewal.on {
-		s.heartbeats.in(l, s.jitter(reconnectDelay))
+		s.heartbeats.in(l, env.Jitter(s.rand, reconnectDelay))
 	}
 }
 
