@@ -71,12 +71,8 @@ func EncodeBins(b *honeycomb.Bins) []byte {
 	return wire.Encode(m)
 }
 
-// DecodeBins decodes bins from another member, for the channels of about so many members.
-func DecodeBins(value []byte, p *honeycomb.Problem, nodes int) (*honeycomb.Bins, error) {
-	return decodeBins(value, p, nodes, nil)
-}
-
-// decodeBins is DecodeBins that reuses the memory of costs.
+// decodeBins decodes bins from another member, for the channels of about so many members. It reuses
+// the memory of costs.
 func decodeBins(value []byte, p *honeycomb.Problem, nodes int, costs []float64) (*honeycomb.Bins, error) {
 	m, t, err := decode(value)
 	if err != nil {
