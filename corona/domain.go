@@ -125,11 +125,6 @@ func (ds *domains) exempt(d *domain) bool {
 	return !ds.budgeted || ds.cfg.ExemptPrivate && d.private
 }
 
-// shortestUngranted is the shortest interval of a channel without a grant.
-func (ds *domains) shortestUngranted() time.Duration {
-	return max(ds.cfg.PollInterval, ds.scaled(minPublicInterval))
-}
-
 // channel returns the budget of a channel that this node leads; nil if it leads none with this key
 // in the domain.
 func (ds *domains) channel(domain string, key overlay.ID) *channelBudget {

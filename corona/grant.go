@@ -79,7 +79,7 @@ func openStatement(b []byte) (*grant, error) {
 	switch {
 	case len(m.Domain) == 0 || len(m.Domain) > maxDomain || len(m.Key) != len(overlay.ID{}) || len(m.Epoch) != len(owner.Hash{}):
 		return nil, fmt.Errorf("%w: names", errGrant)
-	case m.Pollers == 0 || m.Pollers > maxPollers || m.IntervalMs == 0 || m.IntervalMs > uint64(maxStretch.Milliseconds()) || m.ExpiryMs > maxMillis || m.Number > m.ExpiryMs:
+	case m.Pollers == 0 || m.Pollers > maxPollers || m.IntervalMs == 0 || m.IntervalMs > uint64(maxStretch.Milliseconds()) || m.ExpiryMs > wire.MaxMillis || m.Number > m.ExpiryMs:
 		return nil, fmt.Errorf("%w: out of bounds", errGrant)
 	}
 	return &grant{

@@ -85,9 +85,9 @@ func TestMessagesBeyondBoundsAreRefused(t *testing.T) {
 		{"words", told(func(m *coronapb.State) { m.Detail = words(maxDetail) }), told(func(m *coronapb.State) { m.Detail = words(maxDetail + 1) })},
 		{"why", told(func(m *coronapb.State) { m.Why = words(maxWhy) }), told(func(m *coronapb.State) { m.Why = words(maxWhy + 1) })},
 		{"moved", told(func(m *coronapb.State) { m.Moved = words(maxMoved) }), told(func(m *coronapb.State) { m.Moved = words(maxMoved + 1) })},
-		{"since", told(func(m *coronapb.State) { m.SinceMs = maxMillis }), told(func(m *coronapb.State) { m.SinceMs = maxMillis + 1 })},
-		{"polled", told(func(m *coronapb.State) { m.PolledMs = maxMillis }), told(func(m *coronapb.State) { m.PolledMs = maxMillis + 1 })},
-		{"next", told(func(m *coronapb.State) { m.NextMs = maxMillis }), told(func(m *coronapb.State) { m.NextMs = math.MaxUint64 })},
+		{"since", told(func(m *coronapb.State) { m.SinceMs = wire.MaxMillis }), told(func(m *coronapb.State) { m.SinceMs = wire.MaxMillis + 1 })},
+		{"polled", told(func(m *coronapb.State) { m.PolledMs = wire.MaxMillis }), told(func(m *coronapb.State) { m.PolledMs = wire.MaxMillis + 1 })},
+		{"next", told(func(m *coronapb.State) { m.NextMs = wire.MaxMillis }), told(func(m *coronapb.State) { m.NextMs = math.MaxUint64 })},
 		{"pollers", told(func(m *coronapb.State) { m.Pollers = maxPollers }), told(func(m *coronapb.State) { m.Pollers = maxPollers + 1 })},
 		{"level", told(func(m *coronapb.State) { m.Level = maxLevel }), told(func(m *coronapb.State) { m.Level = maxLevel + 1 })},
 	} {
@@ -119,7 +119,7 @@ func TestObservationsBeyondBoundsAreRefused(t *testing.T) {
 	}{
 		{"a message", reading(func(*coronapb.Observation) {}), []byte{0xff}},
 		{"key", reading(func(*coronapb.Observation) {}), reading(func(m *coronapb.Observation) { m.Key = of[:31] })},
-		{"poller", reading(func(m *coronapb.Observation) { m.Poller = bytes(maxNodeRecord) }), reading(func(m *coronapb.Observation) { m.Poller = bytes(maxNodeRecord + 1) })},
+		{"poller", reading(func(m *coronapb.Observation) { m.Poller = bytes(overlay.MaxRecord) }), reading(func(m *coronapb.Observation) { m.Poller = bytes(overlay.MaxRecord + 1) })},
 		{"half a print", reading(func(m *coronapb.Observation) { m.Fingerprints = bytes(fingerprintSize) }), reading(func(m *coronapb.Observation) { m.Fingerprints = bytes(fingerprintSize + 1) })},
 		{"prints", reading(func(m *coronapb.Observation) { m.Fingerprints = bytes(feed.MaxItems * fingerprintSize) }), reading(func(m *coronapb.Observation) { m.Fingerprints = bytes((feed.MaxItems + 1) * fingerprintSize) })},
 		{"delta", reading(func(m *coronapb.Observation) { m.Delta = bytes(maxInline) }), reading(func(m *coronapb.Observation) { m.Delta = bytes(maxInline + 1) })},

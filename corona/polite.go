@@ -44,7 +44,7 @@ func (po *poller) polite(d *assignment, now time.Time) (ok bool, at time.Time, w
 		return true, now, ""
 	}
 	at, _ = d.nextAllowed(now)
-	own := d.schedule.Of == 1 && po.app.Owns(d.key()) && po.nearEnough(d.key(), 1) && d.schedule.Interval >= po.domains.shortestUngranted()
+	own := d.schedule.Of == 1 && po.app.Owns(d.key()) && po.nearEnough(d.key(), 1) && d.schedule.Interval >= max(po.cfg.PollInterval, po.scaled(minPublicInterval))
 	if !own && (d.domain.privateKnown || !po.cfg.ExemptPrivate) { // otherwise the domain may be exempt, which a response will show
 		return false, at, d.domain.name + " has not granted a poll"
 	}

@@ -121,7 +121,7 @@ func (po *poller) Serve(key overlay.ID, duty wedge.Assignment) {
 		}
 	}
 	ref := d.schedule.Ref
-	if d.schedule, d.target = scheduleOf(duty), s; d.randomPhase {
+	if d.schedule, d.target = (schedule{env.MomentOf(duty.IntervalStart), duty.Interval, duty.Ranks, int32(duty.N)}), s; d.randomPhase {
 		d.schedule.Ref = ref
 	}
 	po.takeAssignmentGrant(d, grant)

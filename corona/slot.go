@@ -15,10 +15,6 @@ type schedule struct {
 	Of       int32
 }
 
-func scheduleOf(d wedge.Assignment) schedule {
-	return schedule{env.MomentOf(d.IntervalStart), d.Interval, d.Ranks, int32(d.N)}
-}
-
 func (g *schedule) next(after time.Time) time.Time {
 	return wedge.Assignment{Ranks: g.Ranks, N: int(g.Of), IntervalStart: g.Ref.Time(), Interval: g.Interval}.Next(after)
 }

@@ -76,8 +76,6 @@ const (
 	maxWhy    = 128
 	maxMoved  = 512
 	maxFails  = 1000 // larger counts are cut
-	// maxMillis is the end of the year 9999; later times cannot be formatted.
-	maxMillis = 253402300799999
 )
 
 // String names a state's kind as lists and pages show it.
@@ -182,7 +180,7 @@ func parseNote(b []byte) (note, bool) {
 	if len(b) == 0 || proto.Unmarshal(b, m) != nil {
 		return note{}, false
 	}
-	if len(m.Etag) > maxValidator || len(m.LastModified) > maxValidator || len(m.FinalUrl) > maxURL || m.Fails > maxFails || m.Pollers > maxPollers || m.RefMs > maxMillis || len(m.Grant) > maxGrant || len(m.Marks) > page.MaxMarks {
+	if len(m.Etag) > maxValidator || len(m.LastModified) > maxValidator || len(m.FinalUrl) > maxURL || m.Fails > maxFails || m.Pollers > maxPollers || m.RefMs > wire.MaxMillis || len(m.Grant) > maxGrant || len(m.Marks) > page.MaxMarks {
 		return note{}, false
 	}
 	return note{

@@ -214,7 +214,7 @@ func pinFrom(m *differencepb.Pin) (*Pin, error) {
 		return nil, nil
 	case len(m.Key) != ed25519.PublicKeySize:
 		return nil, fmt.Errorf("%w: a key of %d bytes", ErrPin, len(m.Key))
-	case m.SinceMs > maxMillis || m.BeatMs > maxMillis/1000:
+	case m.SinceMs > wire.MaxMillis || m.BeatMs > wire.MaxMillis/1000:
 		return nil, fmt.Errorf("%w: a time that cannot be", ErrPin)
 	case len(m.Certificate) > maxFeedURL:
 		return nil, fmt.Errorf("%w: an address of %d bytes", ErrPin, len(m.Certificate))
@@ -274,7 +274,7 @@ func OpenWitness(verify wire.Verifier, raw []byte) (*Witness, error) {
 	if err := proto.Unmarshal(signed.Payload, m); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrPin, err)
 	}
-	if len(m.Url) > maxFeedURL || len(m.Key) != ed25519.PublicKeySize || m.TimeMs > maxMillis {
+	if len(m.Url) > maxFeedURL || len(m.Key) != ed25519.PublicKeySize || m.TimeMs > wire.MaxMillis {
 		return nil, fmt.Errorf("%w: a witness out of bounds", ErrPin)
 	}
 	return &Witness{signed.Key, m.Url, m.Key, time.UnixMilli(int64(m.TimeMs)).UTC(), signed.Raw}, nil

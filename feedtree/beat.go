@@ -68,7 +68,7 @@ func (hb *heartbeats) open(raw []byte) (overlay.ID, *beat, error) {
 	if err := proto.Unmarshal(signed.Payload, m); err != nil {
 		return overlay.ID{}, nil, fmt.Errorf("%w: %w", errBeat, err)
 	}
-	if !isKey(m.Key) || len(m.Head) != 32 || len(m.State) > maxState || m.TimeMs > maxMillis {
+	if !isKey(m.Key) || len(m.Head) != 32 || len(m.State) > maxState || m.TimeMs > wire.MaxMillis {
 		return overlay.ID{}, nil, errBeat
 	}
 	return overlay.ID(m.Key), &beat{

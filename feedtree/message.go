@@ -28,8 +28,6 @@ const (
 	maxEntry  = 1 << 10
 	// maxReason bounds the reason of a refusal, in bytes.
 	maxReason = 256
-	// maxMillis is the end of the year 9999. Later times cannot be written in the usual formats.
-	maxMillis = 253402300799999
 )
 
 // parseNews decodes a message that came down a tree and checks all bounds.

@@ -292,7 +292,7 @@ func (n *Node) onProbe(p *peer, m *overlaypb.Probe) {
 			p.knowsMe = true
 		}
 		granted := m.Attach && n.attach(p)
-		n.send(p, n.liveness.probeReply(p, m, granted))
+		n.send(p, n.liveness.probeReply(m, granted))
 		n.join.askOnceMore(p)
 	}
 	n.join.checkJoined()

@@ -78,7 +78,7 @@ func (lv *liveness) sendProbe(p *peer) {
 	lv.send(p, &overlaypb.Message{Body: &overlaypb.Message_Probe{Probe: m}})
 }
 
-func (lv *liveness) probeReply(p *peer, m *overlaypb.Probe, granted bool) *overlaypb.Message {
+func (lv *liveness) probeReply(m *overlaypb.Probe, granted bool) *overlaypb.Message {
 	r := &overlaypb.Message{Body: &overlaypb.Message_Probe{Probe: &overlaypb.Probe{
 		Nonce:   m.Nonce,
 		Reply:   true,
@@ -129,7 +129,7 @@ func (lv *liveness) probeTable() {
 // remove ends the probes of a peer that is dead or has left, and takes it out of the leaf. It
 // reports whether it was there.
 func (lv *liveness) remove(p *peer) bool {
-	lv.deathReports.dead(p.id)
+	delete(lv.deathReports.pending, p.id)
 	p.candidate, p.probing, p.attempts, p.leafSync = false, false, 0, nil
 	p.lastHeard, p.knowsMe = env.Never, false
 	if plant.KeepDead || p.contact == nil || !lv.leaf.Remove(p.contact.ID) {

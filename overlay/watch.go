@@ -111,7 +111,7 @@ func (lv *liveness) onDead(from *peer, m *overlaypb.Dead) {
 		return
 	}
 	if p := lv.peers.get(c.Peer.ID); p != nil && !p.probing && now.Sub(p.lastHeard.Time()) > p.rto() {
-		lv.deathReports.reported(p.id, from.id)
+		lv.deathReports.pending[p.id] = from.id
 		lv.probe(p)
 	}
 }

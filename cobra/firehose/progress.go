@@ -44,7 +44,7 @@ func newProgress(d *doors, store env.Store) *progress {
 		return p
 	}
 	for i, s := range m.Shards {
-		if s.AtMs > 0 && s.AtMs <= maxMillis {
+		if s.AtMs > 0 && s.AtMs <= wire.MaxMillis {
 			p.shards[i] = shardProgress{s.Branch, time.UnixMilli(int64(s.AtMs)).UTC()}
 		}
 	}

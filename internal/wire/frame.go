@@ -33,6 +33,10 @@ const (
 // makes a frame of env.MaxFrame bytes at most.
 const MaxMessage = env.MaxFrame - 16
 
+// MaxMillis is the end of the year 9999 in Unix time. Layers refuse later times, which cannot be written in
+// the usual formats.
+const MaxMillis = 253402300799999
+
 // ErrFrame says that the bytes are not a frame.
 var ErrFrame = fmt.Errorf("%w: not a frame", env.ErrFrame)
 

@@ -106,7 +106,7 @@ func openStatement(b []byte) (*Epoch, error) {
 	afterHash, ok := hashFrom(m.AfterHash)
 	prior, ok2 := hashFrom(m.Prior)
 	if !ok || !ok2 || !isHash(m.Key) || m.Number == 0 || m.Number > maxNumber || (m.After == nil) != (afterHash == Hash{}) ||
-		len(m.Url) > maxURL || !utf8.ValidString(m.Url) || m.TimeMs > maxMillis ||
+		len(m.Url) > maxURL || !utf8.ValidString(m.Url) || m.TimeMs > wire.MaxMillis ||
 		len(m.Owners) == 0 || len(m.Owners) > maxOwners || len(m.Concurrent) > maxConcurrent {
 		return nil, fmt.Errorf("%w: out of bounds", ErrEpoch)
 	}

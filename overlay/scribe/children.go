@@ -239,7 +239,7 @@ func (cs *children) dropIfUnused(g *group) {
 		for _, p := range slices.Backward(g.parentEdges()) {
 			cs.parents.leave(g, cs.links.at(p.link))
 		}
-		cs.history.forgetAll(g.id)
+		cs.history.forget(g.id, len(cs.history.recent[g.id]))
 		cs.groups.Delete(g.id)
 		return
 	}

@@ -191,11 +191,7 @@ func (l *lab) actor(n int, member bool) *actor {
 	if member {
 		record.Addresses = [][]byte{fmt.Append(nil, n)}
 	}
-	payload, err := proto.Marshal(record)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	a.raw = a.signer.Sign(wire.DomainRecord, payload).Raw
+	a.raw = a.signer.Sign(wire.DomainRecord, wire.Encode(record)).Raw
 	l.actors[a.peer] = a
 	return a
 }
@@ -263,11 +259,7 @@ func (a *actor) of(n int) overlay.ID {
 
 func (a *actor) tellOverlay(m *overlaypb.Message) {
 	a.l.t.Helper()
-	body, err := proto.Marshal(m)
-	if err != nil {
-		a.l.t.Fatal(err)
-	}
-	if err := a.l.node.Receive(a.peer, body); err != nil {
+	if err := a.l.node.Receive(a.peer, wire.Encode(m)); err != nil {
 		a.l.t.Fatal(err)
 	}
 }

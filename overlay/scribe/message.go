@@ -13,8 +13,6 @@ import (
 	"tidings/overlay/scribe/scribepb"
 )
 
-const maxRecordBytes = 1 << 10
-
 // parse decodes a message and checks every bound, so that no other code has to.
 func parse(body []byte) (*scribepb.Message, error) {
 	m := new(scribepb.Message)
@@ -139,7 +137,7 @@ func checkEdgeList(l *scribepb.EdgeList) string {
 	return ""
 }
 
-func isRecord(b []byte) bool { return len(b) > 0 && len(b) <= maxRecordBytes }
+func isRecord(b []byte) bool { return len(b) > 0 && len(b) <= overlay.MaxRecord }
 
 func isID(b []byte) bool { return len(b) == len(overlay.ID{}) }
 

@@ -327,14 +327,10 @@ func (ps *parents) flushWeights(l *link) {
 	}
 	l.weights = nil
 	for part := range slices.Chunk(changed, maxList) {
-		ps.sendEdgeList(l, part, true)
+		ps.send(l.contact.Peer, &scribepb.Message{Body: &scribepb.Message_EdgeList{EdgeList: &scribepb.EdgeList{
+			First: part[0].Group, Last: part[len(part)-1].Group, Edges: part, Partial: true,
+		}}})
 	}
-}
-
-func (ps *parents) sendEdgeList(l *link, part []*scribepb.Edge, partial bool) {
-	ps.send(l.contact.Peer, &scribepb.Message{Body: &scribepb.Message_EdgeList{EdgeList: &scribepb.EdgeList{
-		First: part[0].Group, Last: part[len(part)-1].Group, Edges: part, Partial: partial,
-	}}})
 }
 
 // list returns the edges up on a link in the form of an EdgeList.
