@@ -11,6 +11,7 @@ import (
 	"tidings/cobra/query"
 	"tidings/internal/env"
 	"tidings/internal/feed"
+	"tidings/internal/wire"
 )
 
 // A new subscription starts with the matching articles of the backlog, also after a crash.
@@ -148,7 +149,7 @@ func TestUnreadableQueryCanBeRemoved(t *testing.T) {
 	d := newDisk()
 	r := open(t, d, Config{})
 	n := subscribe(t, r, d, "sun")
-	record := marshal(&cobrapb.Subscription{Query: "sun (", Since: 1})
+	record := wire.Encode(&cobrapb.Subscription{Query: "sun (", Since: 1})
 	d.Commit([]env.Op{{Key: numbered(subscriptionPrefix, uint32(n)), Value: record}}, func(error) {})
 	d.write(100)
 	r = open(t, d, Config{})

@@ -12,6 +12,7 @@ import (
 	"tidings/cobra/cobrapb"
 	"tidings/cobra/index"
 	"tidings/internal/env"
+	"tidings/internal/wire"
 )
 
 // Rings are written in pages of subscriptions instead of clauses, because subscriptions keep
@@ -48,7 +49,7 @@ func (r *Reflector) writePages(now time.Time) (next time.Time) {
 	if p.lastArticles[page] == r.articles.last {
 		return p.due // no article has been added since
 	}
-	value := marshal(&cobrapb.Rings{LastArticle: r.articles.last, Rings: r.encodePage(page)})
+	value := wire.Encode(&cobrapb.Rings{LastArticle: r.articles.last, Rings: r.encodePage(page)})
 	p.due = now.Add(max(wait, time.Duration(len(value))*time.Second/maxWriteRate))
 	p.writing = true
 	previous := p.lastArticles[page]
@@ -71,7 +72,7 @@ func (r *Reflector) writePages(now time.Time) (next time.Time) {
 func (r *Reflector) newPage() env.Op {
 	page := uint32(len(r.pages.lastArticles))
 	r.pages.lastArticles = append(r.pages.lastArticles, r.articles.last)
-	return env.Op{Key: numbered(ringsPrefix, page), Value: marshal(&cobrapb.Rings{LastArticle: r.articles.last})}
+	return env.Op{Key: numbered(ringsPrefix, page), Value: wire.Encode(&cobrapb.Rings{LastArticle: r.articles.last})}
 }
 
 // encodePage returns the rings of a page's subscriptions.

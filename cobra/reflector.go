@@ -17,6 +17,7 @@ import (
 	"tidings/cobra/query"
 	"tidings/internal/check"
 	"tidings/internal/env"
+	"tidings/internal/wire"
 )
 
 // A Config holds the limits of a reflector. A zero field means its default.
@@ -249,7 +250,7 @@ func (r *Reflector) Subscribe(text string, backlog []BacklogArticle, done func(S
 		r.addBacklog(newIDs, backlog)
 	}
 	record.InitialRings = r.initialRings(number)
-	ops := []env.Op{{Key: numbered(subscriptionPrefix, uint32(number)), Value: marshal(record)}, r.countersOp()}
+	ops := []env.Op{{Key: numbered(subscriptionPrefix, uint32(number)), Value: wire.Encode(record)}, r.countersOp()}
 	if number%pageSubscriptions == 0 {
 		ops = append(ops, r.newPage())
 	}
@@ -315,7 +316,7 @@ func (r *Reflector) Active(number SubscriptionID) bool {
 
 // countersOp writes the counters for new numbers.
 func (r *Reflector) countersOp() env.Op {
-	return env.Op{Key: []byte(countersKey), Value: marshal(&cobrapb.Counters{LastArticle: r.articles.last, NextSubscription: uint32(r.next)})}
+	return env.Op{Key: []byte(countersKey), Value: wire.Encode(&cobrapb.Counters{LastArticle: r.articles.last, NextSubscription: uint32(r.next)})}
 }
 
 // Receive matches an article, and stores it if a subscription matches. It ignores an article
@@ -412,13 +413,4 @@ func (r *Reflector) Run(now time.Time) (next time.Time) {
 		next = sweep
 	}
 	return next
-}
-
-// marshal encodes a message; it panics on an error, which is not possible for these messages.
-func marshal(m proto.Message) []byte {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		panic("cobra: " + err.Error())
-	}
-	return b
 }

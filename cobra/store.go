@@ -14,6 +14,7 @@ import (
 	"tidings/cobra/index"
 	"tidings/internal/env"
 	"tidings/internal/feed"
+	"tidings/internal/wire"
 )
 
 // An articleStore keeps account of the articles on disk.
@@ -64,7 +65,7 @@ func (r *Reflector) storeArticle(m *cobrapb.Article, received time.Time, failed 
 		m.Html, m.Tags, m.Shortened = "", nil, true
 		r.stats.Shortened++
 	}
-	value := marshal(m)
+	value := wire.Encode(m)
 	s := &r.articles
 	s.last++
 	s.add(s.last, uint32(len(value)), m.Received)
@@ -184,7 +185,7 @@ func (s *articleStore) segmentOp(segment int) env.Op {
 	for _, received := range s.received[from:to] {
 		record.Delays = append(record.Delays, int64(received)-record.Received)
 	}
-	return env.Op{Key: numbered(segmentPrefix, s.first/segmentArticles+uint32(segment)), Value: marshal(record)}
+	return env.Op{Key: numbered(segmentPrefix, s.first/segmentArticles+uint32(segment)), Value: wire.Encode(record)}
 }
 
 // loadArticles reads the sizes of all stored articles.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidings/honeycomb"
+	"tidings/internal/env"
 	"tidings/overlay"
 	"tidings/overlay/sums"
 )
@@ -160,7 +161,7 @@ func (a *allocator) decide(now time.Time, polls bool) {
 	} else {
 		a.decisionPause = min(2*a.decisionPause, a.cfg.MaintenanceInterval)
 	}
-	pause := a.decisionPause*3/4 + time.Duration(a.rand.Int64N(int64(a.decisionPause)/2+1))
+	pause := env.Jitter(a.rand, a.decisionPause)
 	leaders := a.up.active()
 	if len(leaders) == 0 && (!a.cfg.DAG || !polls) {
 		a.decideAt, a.decided, a.announced = time.Time{}, false, false

@@ -146,8 +146,8 @@ func (lp *lonePolls) due(p *lonePoll, now time.Time) {
 		delete(lp.requests.open, p.waiting)
 		p.waiting = 0
 	}
-	if limitedUntil := p.domain.limitedUntil; !p.private && limitedUntil.after(now) {
-		lp.plan(p, limitedUntil.time().Add(time.Duration(lp.rand.Int64N(int64(p.interval)))), p.domain.name+" asks for fewer requests")
+	if limitedUntil := p.domain.limitedUntil; !p.private && limitedUntil.After(now) {
+		lp.plan(p, limitedUntil.Time().Add(time.Duration(lp.rand.Int64N(int64(p.interval)))), p.domain.name+" asks for fewer requests")
 		return
 	}
 	if at, ok := lp.lastPoll(p.key); ok && now.Sub(at) < p.interval && !p.isPage() {

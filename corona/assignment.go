@@ -13,8 +13,8 @@ import (
 // thousands of assignments, most of them without trouble, so rarely used fields live in extra.
 type assignment struct {
 	// Fields that every poll touches come first.
-	next        moment
-	polledAt    moment
+	next        env.Moment
+	polledAt    env.Moment
 	waiting     env.Handle // handle of the poll in flight; 0: none
 	target      *pollTarget
 	domain      *domain   // nil: budgets are off, and the domain has not limited this node
@@ -33,10 +33,10 @@ type extra struct {
 	permitState
 	failure      *failure   // nil: the last poll succeeded, or there was none
 	why          string     // the rule that set the next poll; empty: the interval
-	limitedUntil moment     // until when all pollers leave the origin alone
-	allowedAt    moment     // when the next poll is due by count; a poll may come up to maxAhead intervals earlier
+	limitedUntil env.Moment // until when all pollers leave the origin alone
+	allowedAt    env.Moment // when the next poll is due by count; a poll may come up to maxAhead intervals earlier
 	staleDigest  uint64     // digest of a lagging replica's document, which has no news; 0: none
-	staleSince   moment     // when the sequencer answered the report of that document
+	staleSince   env.Moment // when the sequencer answered the report of that document
 	pageWatch    *pageWatch // nil: the channel is a feed, or was not fetched yet
 }
 
@@ -77,7 +77,7 @@ type snapshot struct {
 // setSnapshot notes what the log holds, and until when all pollers leave the origin alone.
 func (d *assignment) setSnapshot(s *snapshot, limitedUntil time.Time) {
 	d.snapshot = s
-	if at := momentOf(limitedUntil); at != d.extras().limitedUntil {
+	if at := env.MomentOf(limitedUntil); at != d.extras().limitedUntil {
 		d.ensureExtra().limitedUntil = at
 	}
 }
@@ -98,11 +98,11 @@ const slotSlack = time.Second
 type outstandingPoll struct {
 	assignment *assignment
 	handle     env.Handle
-	askedAt    moment
+	askedAt    env.Moment
 }
 
 // lateAt is when the answer is overdue.
-func (o *outstandingPoll) lateAt() time.Time { return o.askedAt.time().Add(answerTimeout) }
+func (o *outstandingPoll) lateAt() time.Time { return o.askedAt.Time().Add(answerTimeout) }
 
 // hasNews says whether a document has an item that the sequencer may lack.
 func (d *assignment) hasNews(r *observation, now time.Time) bool {
@@ -119,7 +119,7 @@ func (d *assignment) hasNews(r *observation, now time.Time) bool {
 		// This is the same document from a replica with its own validators.
 		d.snapshot = &snapshot{valid: r.valid, fingerprints: of, digest: sum}
 		return false
-	case d.extra != nil && sum == d.extra.staleDigest && now.Sub(d.extra.staleSince.time()) < suspicionPeriodOf(d.private, d.schedule.Interval):
+	case d.extra != nil && sum == d.extra.staleDigest && now.Sub(d.extra.staleSince.Time()) < suspicionPeriodOf(d.private, d.schedule.Interval):
 		return false // after the suspicion period the sequencer accepts such a document
 	case s.fingerprints == nil:
 		return true

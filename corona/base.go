@@ -65,7 +65,7 @@ func (b *base) tell(key overlay.ID, m *coronapb.Message, again bool) {
 		b.send(to, env.Control, m)
 		return
 	}
-	b.node.Route(wire.Corona, key, marshal(m), func(overlay.Receipt, bool) {})
+	b.node.Route(wire.Corona, key, wire.Encode(m), func(overlay.Receipt, bool) {})
 }
 
 // nearEnough says whether this node can be among the n members nearest to a key, as far as it knows

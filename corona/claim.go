@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tidings/corona/coronapb"
+	"tidings/internal/env"
 	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/owner"
@@ -89,7 +90,7 @@ func (ps *permits) firstSlot(l *channelBudget, interval time.Duration, now time.
 		few := (len(s.channels) + 1) * ps.members()
 		room = min(room, time.Duration(few)*ps.scaled(slotSpread))
 	}
-	part := float64(mix(tieBreak(l.key))>>11) / (1 << 53)
+	part := float64(env.Mix(tieBreak(l.key))>>11) / (1 << 53)
 	return now.Add(after + time.Duration(part*float64(room)) - interval)
 }
 
@@ -170,7 +171,7 @@ func withHeadroom(want int) int { return max(want+(want+3)/4, 1) }
 // signClaims signs claims. Without a signature, anybody could make small claims for a channel and
 // take its budget away.
 func (ps *permits) signClaims(claims []*coronapb.Claim, now time.Time) *coronapb.Politeness {
-	signed := ps.signer.Sign(wire.DomainRequest, marshal(&coronapb.Claims{Claims: claims, AtMs: millis(now)}))
+	signed := ps.signer.Sign(wire.DomainRequest, wire.Encode(&coronapb.Claims{Claims: claims, AtMs: millis(now)}))
 	return &coronapb.Politeness{Body: &coronapb.Politeness_GrantRequest{GrantRequest: &coronapb.GrantRequest{Record: ps.node.Self().Raw, Claims: signed.Raw}}}
 }
 
@@ -202,6 +203,6 @@ func (ps *permits) takeGrant(l *channelBudget, g *grant, now time.Time) {
 // routePoliteness routes a message to the root of a domain's key.
 func (ps *permits) routePoliteness(domain string, m *coronapb.Politeness) {
 	m.Domain = domain
-	body := marshal(&coronapb.Message{Body: &coronapb.Message_Politeness{Politeness: m}})
+	body := wire.Encode(&coronapb.Message{Body: &coronapb.Message_Politeness{Politeness: m}})
 	ps.node.Route(wire.Corona, overlay.StewardKey(ps.cfg.Network, domain), body, func(overlay.Receipt, bool) {})
 }

@@ -39,7 +39,7 @@ func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifie
 	}
 	c := &Corona{base: b, onDemand: map[overlay.ID]bool{}}
 	c.domains = &domains{base: b, byName: map[string]*domain{}}
-	c.permits = &permits{base: b, domains: c.domains, allowed: map[overlay.ID]moment{}}
+	c.permits = &permits{base: b, domains: c.domains, allowed: map[overlay.ID]env.Moment{}}
 	c.steward = &steward{base: b, permits: c.permits}
 	c.allocator = newAllocator(b, c.permits)
 	c.requests = &requests{base: b, fetcher: e.Fetcher, open: map[env.Handle]request{}}

@@ -11,12 +11,12 @@ import (
 // domain is the state that all channels of a registrable domain share.
 type domain struct {
 	name          string
-	limitedUntil  moment    // until when the domain asked for no requests
-	lastUngranted moment    // when this node last polled it without a grant
-	stewards      *stewards // nil: this node has not asked for its stewards
-	refs          int32     // number of assignments, channels led here and lone polls that refer to it
-	privateKnown  bool      // private is known
-	private       bool      // the last response came from a private address
+	limitedUntil  env.Moment // until when the domain asked for no requests
+	lastUngranted env.Moment // when this node last polled it without a grant
+	stewards      *stewards  // nil: this node has not asked for its stewards
+	refs          int32      // number of assignments, channels led here and lone polls that refer to it
+	privateKnown  bool       // private is known
+	private       bool       // the last response came from a private address
 }
 
 // stewards is what a node knows of a domain's stewards, and what it asks of them.
@@ -52,7 +52,7 @@ type domains struct {
 
 // limit stops this node's polls of a domain until a time.
 func (ds *domains) limit(d *domain, until time.Time) {
-	d.limitedUntil, ds.anyLimited = max(d.limitedUntil, momentOf(until)), true
+	d.limitedUntil, ds.anyLimited = max(d.limitedUntil, env.MomentOf(until)), true
 }
 
 // noteAddress notes whether a response came from a private address.
@@ -65,7 +65,7 @@ func (d *domain) noteAddress(a env.Answer) {
 // forgettable says whether a domain without references has no state worth keeping.
 func (ds *domains) forgettable(d *domain) bool {
 	now := ds.clock.Now()
-	return d.refs == 0 && !d.limitedUntil.after(now) && !d.lastUngranted.time().Add(ds.scaled(ungrantedGap)).After(now)
+	return d.refs == 0 && !d.limitedUntil.After(now) && !d.lastUngranted.Time().Add(ds.scaled(ungrantedGap)).After(now)
 }
 
 // refer returns the domain with a name and counts the reference. private says that the address
@@ -112,10 +112,10 @@ func (ds *domains) release(d *domain) {
 
 // takeUngranted says whether a domain may be polled now without a grant, and notes that it is.
 func (ds *domains) takeUngranted(d *domain, now time.Time) bool {
-	if now.Before(d.lastUngranted.time().Add(ds.scaled(ungrantedGap))) {
+	if now.Before(d.lastUngranted.Time().Add(ds.scaled(ungrantedGap))) {
 		return false
 	}
-	d.lastUngranted = momentOf(now)
+	d.lastUngranted = env.MomentOf(now)
 	ds.stats.Solo++
 	return true
 }
@@ -123,11 +123,6 @@ func (ds *domains) takeUngranted(d *domain, now time.Time) bool {
 // exempt says whether a domain has no budget.
 func (ds *domains) exempt(d *domain) bool {
 	return !ds.budgeted || ds.cfg.ExemptPrivate && d.private
-}
-
-// shortestUngranted is the shortest interval of a channel without a grant.
-func (ds *domains) shortestUngranted() time.Duration {
-	return max(ds.cfg.PollInterval, ds.scaled(minPublicInterval))
 }
 
 // channel returns the budget of a channel that this node leads; nil if it leads none with this key

@@ -31,8 +31,8 @@ func forge(t *testing.T, v *channelNetwork, record []byte, signer *wire.Signer, 
 	if m.Delta, err = d.Encode(); err != nil {
 		t.Fatal(err)
 	}
-	signed := signer.Sign(wire.DomainObservation, marshal(m))
-	return marshal(&coronapb.Message{Body: &coronapb.Message_Change{Change: &coronapb.ChangeReport{Key: v.key[:], Observation: signed.Raw}}})
+	signed := signer.Sign(wire.DomainObservation, wire.Encode(m))
+	return wire.Encode(&coronapb.Message{Body: &coronapb.Message_Change{Change: &coronapb.ChangeReport{Key: v.key[:], Observation: signed.Raw}}})
 }
 
 // Only a member that can have a rank in the channel's wedge can bring items into the log, whatever

@@ -99,7 +99,7 @@ func TestValidatorsThatDoNotFitAreLeftOut(t *testing.T) {
 // changeReport signs a poller's observation.
 func changeReport(p *labNode, m *coronapb.Observation) *coronapb.Message {
 	return &coronapb.Message{Body: &coronapb.Message_Change{Change: &coronapb.ChangeReport{
-		Key: m.Key, Observation: p.signer.Sign(wire.DomainObservation, marshal(m)).Raw,
+		Key: m.Key, Observation: p.signer.Sign(wire.DomainObservation, wire.Encode(m)).Raw,
 	}}}
 }
 
@@ -124,7 +124,7 @@ func FuzzObservation(f *testing.F) {
 		if m.Delta, err = d.Encode(); err != nil {
 			f.Fatal(err)
 		}
-		f.Add(marshal(m))
+		f.Add(wire.Encode(m))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		l := newLab(t)
@@ -136,7 +136,7 @@ func FuzzObservation(f *testing.F) {
 		if len(raw) > overlay.MaxPayload {
 			return
 		}
-		m := marshal(&coronapb.Message{Body: &coronapb.Message_Change{Change: &coronapb.ChangeReport{Key: k[:], Observation: raw}}})
+		m := wire.Encode(&coronapb.Message{Body: &coronapb.Message_Change{Change: &coronapb.ChangeReport{Key: k[:], Observation: raw}}})
 		if err := p.Receive(p.signer.PeerID(), m); err != nil {
 			t.Errorf("%q: %v", b, err)
 		}
@@ -171,7 +171,7 @@ func FuzzMessage(f *testing.F) {
 		l.poller(Config{}).reports.signStatus(k, State{Kind: coronapb.State_LIMITED, Polled: l.now, Next: l.now.Add(1)}),
 		(&snapshot{valid: r.valid, fingerprints: fingerprintsOf(doc), digest: digest(fingerprintsOf(doc))}).message(k, 7, time.Hour),
 	} {
-		f.Add(marshal(b))
+		f.Add(wire.Encode(b))
 	}
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {

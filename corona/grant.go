@@ -60,7 +60,7 @@ var errGrant = errors.New("not a grant")
 
 // state encodes the values of a new grant as its statement.
 func (g *grant) state() *grant {
-	g.statement = marshal(&coronapb.GrantStatement{
+	g.statement = wire.Encode(&coronapb.GrantStatement{
 		Domain: g.domain, Key: g.key[:], Pollers: uint32(g.pollers), IntervalMs: uint64(g.interval.Milliseconds()),
 		ExpiryMs: millis(g.expiry), Number: g.number, Epoch: g.epoch[:],
 	})
@@ -79,7 +79,7 @@ func openStatement(b []byte) (*grant, error) {
 	switch {
 	case len(m.Domain) == 0 || len(m.Domain) > maxDomain || len(m.Key) != len(overlay.ID{}) || len(m.Epoch) != len(owner.Hash{}):
 		return nil, fmt.Errorf("%w: names", errGrant)
-	case m.Pollers == 0 || m.Pollers > maxPollers || m.IntervalMs == 0 || m.IntervalMs > uint64(maxStretch.Milliseconds()) || m.ExpiryMs > maxMillis || m.Number > m.ExpiryMs:
+	case m.Pollers == 0 || m.Pollers > maxPollers || m.IntervalMs == 0 || m.IntervalMs > uint64(maxStretch.Milliseconds()) || m.ExpiryMs > wire.MaxMillis || m.Number > m.ExpiryMs:
 		return nil, fmt.Errorf("%w: out of bounds", errGrant)
 	}
 	return &grant{
@@ -121,7 +121,7 @@ func (g *grant) append() []byte {
 	for _, s := range g.signatures {
 		m.Signatures = append(m.Signatures, &coronapb.Countersignature{Owner: uint32(s.owner), Signature: s.bytes})
 	}
-	return marshal(m)
+	return wire.Encode(m)
 }
 
 // sign adds the signature of one of the epoch's owners, if it is valid and new.

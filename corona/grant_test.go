@@ -132,7 +132,7 @@ func FuzzPoliteness(f *testing.F) {
 		{Body: &coronapb.Politeness_Ledger{Ledger: &coronapb.Ledger{Entries: []*coronapb.Ledger_Entry{{Key: feed.key[:], Pollers: 1, IntervalMs: 1}}}}},
 	} {
 		m.Domain = "a.example"
-		f.Add(marshal(&coronapb.Message{Body: &coronapb.Message_Politeness{Politeness: m}}))
+		f.Add(wire.Encode(&coronapb.Message{Body: &coronapb.Message_Politeness{Politeness: m}}))
 	}
 	f.Fuzz(func(_ *testing.T, b []byte) {
 		for _, h := range w.houses {
@@ -199,7 +199,7 @@ func TestAPermitCoversOnlyItsGrant(t *testing.T) {
 		if interval == 0 {
 			interval = 30 * time.Minute
 		}
-		h.Serve(f.key, wedge.Assignment{Term: f.order.Term, N: c.of, IntervalStart: w.now, Interval: interval, Payload: marshal(words)})
+		h.Serve(f.key, wedge.Assignment{Term: f.order.Term, N: c.of, IntervalStart: w.now, Interval: interval, Payload: wire.Encode(words)})
 		d := h.assignments.Get(f.key)
 		if got := h.poller.permitted(d, w.now.Add(c.age)); got != c.want {
 			t.Errorf("%s: %v", what, got)

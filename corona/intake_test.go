@@ -100,13 +100,13 @@ func TestAPollerWithoutASnapshotReportsEverything(t *testing.T) {
 	blank.assignments.Get(v.key).snapshot = nil
 	other.poller.limitDomainOf(other.assignments.Get(v.key), v.now.Add(time.Hour))
 	blank.Delivered(v.key, other.Handoff(v.key))
-	if d := blank.assignments.Get(v.key); len(v.knowing(doc)) != 2 || d.extras().limitedUntil.after(v.now) {
-		t.Errorf("%d know it, and are to rest until %v", len(v.knowing(doc)), d.extras().limitedUntil.time())
+	if d := blank.assignments.Get(v.key); len(v.knowing(doc)) != 2 || d.extras().limitedUntil.After(v.now) {
+		t.Errorf("%d know it, and are to rest until %v", len(v.knowing(doc)), d.extras().limitedUntil.Time())
 	}
-	other.assignments.Get(v.key).ensureExtra().limitedUntil = momentOf(v.now.Add(time.Hour))
+	other.assignments.Get(v.key).ensureExtra().limitedUntil = env.MomentOf(v.now.Add(time.Hour))
 	blank.Delivered(v.key, other.Handoff(v.key))
-	if d := blank.assignments.Get(v.key); !d.extras().limitedUntil.time().Equal(v.now.Add(time.Hour)) {
-		t.Errorf("to rest until %v", d.extras().limitedUntil.time())
+	if d := blank.assignments.Get(v.key); !d.extras().limitedUntil.Time().Equal(v.now.Add(time.Hour)) {
+		t.Errorf("to rest until %v", d.extras().limitedUntil.Time())
 	}
 }
 
@@ -128,7 +128,7 @@ func TestHintsThatAPollerFindsSetTheIntervalOfAll(t *testing.T) {
 		if d := h.assignments.Get(v.key); turn.Interval != 2*time.Hour || d.target.params.skips.hours != 1<<3|1<<4 {
 			t.Errorf("a poller has an interval of %v, and leaves out the hours %b", turn.Interval, d.target.params.skips.hours)
 		}
-		if at := h.assignments.Get(v.key).next.time().Hour(); at == 3 || at == 4 {
+		if at := h.assignments.Get(v.key).next.Time().Hour(); at == 3 || at == 4 {
 			t.Errorf("the next poll is at %d", at)
 		}
 	}
@@ -362,7 +362,7 @@ func TestMessagesOfOtherNodesAreIgnored(t *testing.T) {
 	stranger := newChannelNetwork(t, 0, doc).leader
 	from := stranger.signer.PeerID()
 	poller, leader := v.pollers[0], v.leader
-	tell := func(to *member, m *coronapb.Message) { _ = to.Receive(from, marshal(m)) }
+	tell := func(to *member, m *coronapb.Message) { _ = to.Receive(from, wire.Encode(m)) }
 
 	s := &snapshot{fingerprints: []fingerprint{{hash: 1}}, digest: 7}
 	for _, nonce := range []uint64{0, 1} {
@@ -371,9 +371,9 @@ func TestMessagesOfOtherNodesAreIgnored(t *testing.T) {
 	w := &pendingReport{nonce: 9, key: key("http://other.example/"), observation: observation{f: parsed(t, doc)}, since: v.now}
 	poller.reports.pending = append(poller.reports.pending, w)
 	tell(poller, s.message(v.key, 9, 20*time.Hour))
-	poller.Delivered(v.key, marshal(s.message(w.key, 9, 0)))
-	if d := poller.assignments.Get(v.key); d.snapshot.digest == 7 || d.extras().limitedUntil.after(v.now) || len(poller.reports.pending) != 1 {
-		t.Errorf("a poller believes that the log stands at %x, and rests until %v", d.snapshot.digest, d.extras().limitedUntil.time())
+	poller.Delivered(v.key, wire.Encode(s.message(w.key, 9, 0)))
+	if d := poller.assignments.Get(v.key); d.snapshot.digest == 7 || d.extras().limitedUntil.After(v.now) || len(poller.reports.pending) != 1 {
+		t.Errorf("a poller believes that the log stands at %x, and rests until %v", d.snapshot.digest, d.extras().limitedUntil.Time())
 	}
 
 	bulk, _ := bulky(rand.New(rand.NewPCG(1, 1)), 2, 40<<10)
@@ -392,7 +392,7 @@ func TestMessagesOfOtherNodesAreIgnored(t *testing.T) {
 		t.Error("another node has ended a change report, or added to it")
 	}
 	// Neither does a message of the right node if it is not what was requested.
-	_ = leader.Receive(g.from.ID, marshal(&coronapb.Message{Body: &coronapb.Message_ItemChunk{ItemChunk: &coronapb.ItemChunk{Key: v.key[:], Nonce: g.nonce, Size: 3, Data: []byte("xyz")}}}))
+	_ = leader.Receive(g.from.ID, wire.Encode(&coronapb.Message{Body: &coronapb.Message_ItemChunk{ItemChunk: &coronapb.ItemChunk{Key: v.key[:], Nonce: g.nonce, Size: 3, Data: []byte("xyz")}}}))
 	if st := leader.Stats(); st.Garbage != 1 || leader.intake.fetching != 0 || len(v.found) != 1 {
 		t.Errorf("%d invalid messages, %d item fetches wait, %d entries", st.Garbage, leader.intake.fetching, len(v.found))
 	}

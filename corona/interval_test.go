@@ -171,13 +171,13 @@ func TestFailuresBackOff(t *testing.T) {
 		d.ensureExtra().failure, d.private = &failure{fails: c.before}, c.private
 		p.poller.failed(d, c.a, classify(c.a, nil, nil), l.now)
 		// The next poll is at a slot, unless no server was reached.
-		if wait := d.next.time().Sub(l.now); wait < c.want || wait > c.want+max(c.want/20, d.schedule.Interval-1) || !strings.Contains(d.extra.failure.state.Why, c.why) || d.extra.failure.fails != c.before+1 {
+		if wait := d.next.Time().Sub(l.now); wait < c.want || wait > c.want+max(c.want/20, d.schedule.Interval-1) || !strings.Contains(d.extra.failure.state.Why, c.why) || d.extra.failure.fails != c.before+1 {
 			t.Errorf("%s: in %v because of %q", c.what, wait, d.extra.failure.state.Why)
 		}
 		kind := d.extra.failure.state.Kind
 		var until time.Time
 		if d.domain != nil {
-			until = d.domain.limitedUntil.time()
+			until = d.domain.limitedUntil.Time()
 		}
 		if (kind == coronapb.State_LIMITED && !c.private) != until.After(l.now) {
 			t.Errorf("%s: the domain is left alone until %v", c.what, until)
@@ -208,7 +208,7 @@ func TestRateLimitedDomainsAreBounded(t *testing.T) {
 	p := l.poller(Config{})
 	rest := func(name string, d time.Duration) {
 		at := p.domains.refer(originOf("http://" + name + "/"))
-		at.limitedUntil = momentOf(l.now.Add(d))
+		at.limitedUntil = env.MomentOf(l.now.Add(d))
 		p.domains.release(at)
 	}
 	for i := range maxIdleDomains + 10 {
@@ -235,7 +235,7 @@ func TestAJustMissedSlotIsMadeUpFor(t *testing.T) {
 	for interval, want := range map[time.Duration]time.Duration{
 		24 * time.Second: 750 * time.Millisecond, time.Minute: 1875 * time.Millisecond, 30 * time.Minute: 10 * time.Second, time.Hour: 10 * time.Second,
 	} {
-		d := &assignment{polledAt: momentOf(now.Add(-interval * 3 / 4)), schedule: schedule{Interval: interval}}
+		d := &assignment{polledAt: env.MomentOf(now.Add(-interval * 3 / 4)), schedule: schedule{Interval: interval}}
 		if late := now.Sub(p.poller.notBefore(d, now)); late != want {
 			t.Errorf("an interval of %v: %v late", interval, late)
 		}

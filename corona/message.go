@@ -11,12 +11,10 @@ import (
 	"tidings/corona/coronapb"
 	"tidings/internal/env"
 	"tidings/internal/feed"
+	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/owner"
 )
-
-// maxNodeRecord is the size of the largest record of a node, in bytes.
-const maxNodeRecord = 1 << 10
 
 // maxStatus bounds a signed status, in bytes.
 const maxStatus = 8 << 10
@@ -37,9 +35,15 @@ func parse(body []byte) (*coronapb.Message, overlay.ID, error) {
 	case *coronapb.Message_ItemRequest:
 		key, what = b.ItemRequest.Key, breaksItemRequest(b.ItemRequest)
 	case *coronapb.Message_ItemChunk:
-		key, what = b.ItemChunk.Key, breaksItemChunk(b.ItemChunk)
+		c := b.ItemChunk
+		if key, what = c.Key, ""; c.Size > maxItemBytes || c.Offset > c.Size || len(c.Data) > chunkSize {
+			what = "part"
+		}
 	case *coronapb.Message_Snapshot:
-		key, what = b.Snapshot.Key, breaksSnapshot(b.Snapshot)
+		s := b.Snapshot
+		if key, what = s.Key, ""; breaksValidators(s.Valid) || len(s.Fingerprints)%fingerprintSize != 0 || len(s.Fingerprints)/fingerprintSize > maxSnapshotItems {
+			what = "standing"
+		}
 	case *coronapb.Message_Status:
 		if key, what = b.Status.Key, ""; len(b.Status.Status) > maxStatus {
 			what = "report"
@@ -74,7 +78,7 @@ func breaksObservation(m *coronapb.Observation) string {
 	switch f := m.Facts; {
 	case len(m.Key) != len(overlay.ID{}):
 		return "key"
-	case len(m.Poller) > maxNodeRecord:
+	case len(m.Poller) > overlay.MaxRecord:
 		return "poller"
 	case len(m.Fingerprints)%fingerprintSize != 0 || len(m.Fingerprints)/fingerprintSize > feed.MaxItems:
 		return "prints"
@@ -100,20 +104,6 @@ func breaksItemRequest(m *coronapb.ItemRequest) string {
 	return ""
 }
 
-func breaksItemChunk(m *coronapb.ItemChunk) string {
-	if m.Size > maxItemBytes || m.Offset > m.Size || len(m.Data) > chunkSize {
-		return "part"
-	}
-	return ""
-}
-
-func breaksSnapshot(m *coronapb.Snapshot) string {
-	if breaksValidators(m.Valid) || len(m.Fingerprints)%fingerprintSize != 0 || len(m.Fingerprints)/fingerprintSize > maxSnapshotItems {
-		return "standing"
-	}
-	return ""
-}
-
 func breaksValidators(v *coronapb.Validators) bool {
 	return len(v.GetEtag()) > maxValidator || len(v.GetLastModified()) > maxValidator || len(v.GetFinalUrl()) > maxURL
 }
@@ -131,7 +121,7 @@ const maxLevel = 1 << 9
 
 func breaksState(m *coronapb.State) string {
 	if len(m.GetDetail()) > maxDetail || len(m.GetWhy()) > maxWhy || len(m.GetMoved()) > maxMoved ||
-		max(m.GetSinceMs(), m.GetPolledMs(), m.GetNextMs()) > maxMillis || m.GetPollers() > maxPollers || m.GetBudget() > maxPollers || m.GetLevel() > maxLevel {
+		max(m.GetSinceMs(), m.GetPolledMs(), m.GetNextMs()) > wire.MaxMillis || m.GetPollers() > maxPollers || m.GetBudget() > maxPollers || m.GetLevel() > maxLevel {
 		return "state"
 	}
 	return ""
@@ -206,7 +196,7 @@ func breaksPoliteness(m *coronapb.Politeness) string {
 	isHash := func(b []byte) bool { return len(b) == len(owner.Hash{}) }
 	switch b := m.Body.(type) {
 	case *coronapb.Politeness_GrantRequest:
-		if len(b.GrantRequest.Record) > maxNodeRecord || len(b.GrantRequest.Claims) > maxGrantRequest {
+		if len(b.GrantRequest.Record) > overlay.MaxRecord || len(b.GrantRequest.Claims) > maxGrantRequest {
 			return "ask"
 		}
 	case *coronapb.Politeness_GrantResponse:
@@ -233,7 +223,7 @@ func breaksPoliteness(m *coronapb.Politeness) string {
 		}
 		for _, e := range b.Ledger.Entries {
 			if len(e.GetKey()) != len(overlay.ID{}) || e.GetPollers() == 0 || e.GetPollers() > maxPollers ||
-				e.GetIntervalMs() == 0 || e.GetIntervalMs() > uint64(maxStretch.Milliseconds()) || e.GetExpiryMs() > maxMillis || e.GetNumber() > e.GetExpiryMs() {
+				e.GetIntervalMs() == 0 || e.GetIntervalMs() > uint64(maxStretch.Milliseconds()) || e.GetExpiryMs() > wire.MaxMillis || e.GetNumber() > e.GetExpiryMs() {
 				return "entry"
 			}
 		}

@@ -63,10 +63,10 @@ func TestMessagesBeyondBoundsAreRefused(t *testing.T) {
 		{"standing's etag", stand(func(m *coronapb.Snapshot) { m.Valid.Etag = words(maxValidator) }), stand(func(m *coronapb.Snapshot) { m.Valid.Etag = words(maxValidator + 1) })},
 		{"report", report(maxStatus), report(maxStatus + 1)},
 	} {
-		if err := p.Receive("stranger", marshal(c.fine)); err != nil {
+		if err := p.Receive("stranger", wire.Encode(c.fine)); err != nil {
 			t.Errorf("%s: refused within bounds: %v", c.what, err)
 		}
-		if err := p.Receive("stranger", marshal(c.bold)); !errors.Is(err, env.ErrFrame) {
+		if err := p.Receive("stranger", wire.Encode(c.bold)); !errors.Is(err, env.ErrFrame) {
 			t.Errorf("%s: taken beyond bounds: %v", c.what, err)
 		}
 	}
@@ -85,9 +85,9 @@ func TestMessagesBeyondBoundsAreRefused(t *testing.T) {
 		{"words", told(func(m *coronapb.State) { m.Detail = words(maxDetail) }), told(func(m *coronapb.State) { m.Detail = words(maxDetail + 1) })},
 		{"why", told(func(m *coronapb.State) { m.Why = words(maxWhy) }), told(func(m *coronapb.State) { m.Why = words(maxWhy + 1) })},
 		{"moved", told(func(m *coronapb.State) { m.Moved = words(maxMoved) }), told(func(m *coronapb.State) { m.Moved = words(maxMoved + 1) })},
-		{"since", told(func(m *coronapb.State) { m.SinceMs = maxMillis }), told(func(m *coronapb.State) { m.SinceMs = maxMillis + 1 })},
-		{"polled", told(func(m *coronapb.State) { m.PolledMs = maxMillis }), told(func(m *coronapb.State) { m.PolledMs = maxMillis + 1 })},
-		{"next", told(func(m *coronapb.State) { m.NextMs = maxMillis }), told(func(m *coronapb.State) { m.NextMs = math.MaxUint64 })},
+		{"since", told(func(m *coronapb.State) { m.SinceMs = wire.MaxMillis }), told(func(m *coronapb.State) { m.SinceMs = wire.MaxMillis + 1 })},
+		{"polled", told(func(m *coronapb.State) { m.PolledMs = wire.MaxMillis }), told(func(m *coronapb.State) { m.PolledMs = wire.MaxMillis + 1 })},
+		{"next", told(func(m *coronapb.State) { m.NextMs = wire.MaxMillis }), told(func(m *coronapb.State) { m.NextMs = math.MaxUint64 })},
 		{"pollers", told(func(m *coronapb.State) { m.Pollers = maxPollers }), told(func(m *coronapb.State) { m.Pollers = maxPollers + 1 })},
 		{"level", told(func(m *coronapb.State) { m.Level = maxLevel }), told(func(m *coronapb.State) { m.Level = maxLevel + 1 })},
 	} {
@@ -111,7 +111,7 @@ func TestObservationsBeyondBoundsAreRefused(t *testing.T) {
 	reading := func(change func(*coronapb.Observation)) []byte {
 		m := &coronapb.Observation{Key: of[:], Nonce: 1, Facts: &coronapb.Facts{}, Valid: &coronapb.Validators{}}
 		change(m)
-		return marshal(m)
+		return wire.Encode(m)
 	}
 	for _, c := range []struct {
 		what       string
@@ -119,7 +119,7 @@ func TestObservationsBeyondBoundsAreRefused(t *testing.T) {
 	}{
 		{"a message", reading(func(*coronapb.Observation) {}), []byte{0xff}},
 		{"key", reading(func(*coronapb.Observation) {}), reading(func(m *coronapb.Observation) { m.Key = of[:31] })},
-		{"poller", reading(func(m *coronapb.Observation) { m.Poller = bytes(maxNodeRecord) }), reading(func(m *coronapb.Observation) { m.Poller = bytes(maxNodeRecord + 1) })},
+		{"poller", reading(func(m *coronapb.Observation) { m.Poller = bytes(overlay.MaxRecord) }), reading(func(m *coronapb.Observation) { m.Poller = bytes(overlay.MaxRecord + 1) })},
 		{"half a print", reading(func(m *coronapb.Observation) { m.Fingerprints = bytes(fingerprintSize) }), reading(func(m *coronapb.Observation) { m.Fingerprints = bytes(fingerprintSize + 1) })},
 		{"prints", reading(func(m *coronapb.Observation) { m.Fingerprints = bytes(feed.MaxItems * fingerprintSize) }), reading(func(m *coronapb.Observation) { m.Fingerprints = bytes((feed.MaxItems + 1) * fingerprintSize) })},
 		{"delta", reading(func(m *coronapb.Observation) { m.Delta = bytes(maxInline) }), reading(func(m *coronapb.Observation) { m.Delta = bytes(maxInline + 1) })},
@@ -156,21 +156,23 @@ func TestGarbageIsCounted(t *testing.T) {
 	change := func(of overlay.ID, raw []byte) *coronapb.Message {
 		return &coronapb.Message{Body: &coronapb.Message_Change{Change: &coronapb.ChangeReport{Key: of[:], Observation: raw}}}
 	}
-	signed := func(m *coronapb.Observation) []byte { return p.signer.Sign(wire.DomainObservation, marshal(m)).Raw }
+	signed := func(m *coronapb.Observation) []byte { return p.signer.Sign(wire.DomainObservation, wire.Encode(m)).Raw }
 	record := p.node.Self().Raw
 	for what, do := range map[string]func(){
-		"a reading that nobody signed":  func() { p.Deliver(k, marshal(change(k, []byte("no envelope")))) },
-		"a signed reading that is none": func() { p.Deliver(k, marshal(change(k, p.signer.Sign(wire.DomainObservation, []byte{0xff}).Raw))) },
-		"a reading of another channel":  func() { p.Deliver(k, marshal(change(k, signed(&coronapb.Observation{Key: other[:], Poller: record})))) },
+		"a reading that nobody signed":  func() { p.Deliver(k, wire.Encode(change(k, []byte("no envelope")))) },
+		"a signed reading that is none": func() { p.Deliver(k, wire.Encode(change(k, p.signer.Sign(wire.DomainObservation, []byte{0xff}).Raw))) },
+		"a reading of another channel": func() {
+			p.Deliver(k, wire.Encode(change(k, signed(&coronapb.Observation{Key: other[:], Poller: record}))))
+		},
 		"a reading with a record that is none": func() {
-			p.Deliver(k, marshal(change(k, signed(&coronapb.Observation{Key: k[:], Poller: []byte("no record")}))))
+			p.Deliver(k, wire.Encode(change(k, signed(&coronapb.Observation{Key: k[:], Poller: []byte("no record")}))))
 		},
 		"no message is routed":                func() { p.Deliver(k, []byte{0xff}) },
-		"a message of another key is routed":  func() { p.Deliver(other, marshal(report(k))) },
-		"what is not routed is":               func() { p.Deliver(k, marshal(want)) },
+		"a message of another key is routed":  func() { p.Deliver(other, wire.Encode(report(k))) },
+		"what is not routed is":               func() { p.Deliver(k, wire.Encode(want)) },
 		"no message comes down":               func() { p.Delivered(k, []byte{0xff}) },
-		"what does not come down does":        func() { p.Delivered(k, marshal(report(k))) },
-		"a message of another key comes down": func() { p.Delivered(other, marshal(s)) },
+		"what does not come down does":        func() { p.Delivered(k, wire.Encode(report(k))) },
+		"a message of another key comes down": func() { p.Delivered(other, wire.Encode(s)) },
 		"words that are none":                 func() { p.Serve(other, wedgeDuty(nil)) },
 		"words of another key":                func() { p.Serve(other, wedgeDuty(channelParams{}.payload("http://a.example/"))) },
 	} {
@@ -182,7 +184,7 @@ func TestGarbageIsCounted(t *testing.T) {
 	}
 	for what, m := range map[string]*coronapb.Message{"a reading of a channel that is not led here": change(other, nil), "a channel that is not led here": report(other)} {
 		before := p.Stats().Astray
-		if err := p.Receive("stranger", marshal(m)); err != nil || p.Stats().Astray != before+1 {
+		if err := p.Receive("stranger", wire.Encode(m)); err != nil || p.Stats().Astray != before+1 {
 			t.Errorf("%s: %v, %d are astray", what, err, p.Stats().Astray-before)
 		}
 	}

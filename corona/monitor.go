@@ -68,9 +68,9 @@ func (mo *monitor) checkRateLimit(l *leaderState, now time.Time) {
 	switch own, polled := l.failing[""]; {
 	case others == 0:
 	case polled && seen(own):
-		if until := l.domain.limitedUntil.time(); until.After(l.limitedUntil) {
+		if until := l.domain.limitedUntil.Time(); until.After(l.limitedUntil) {
 			l.limitedUntil = until
-			_ = mo.wedges.Broadcast(l.key, marshal(l.snapshotMessage(0, now))) // without a wedge there are no pollers
+			_ = mo.wedges.Broadcast(l.key, wire.Encode(l.snapshotMessage(0, now))) // without a wedge there are no pollers
 		}
 	case l.fetching == 0 && now.Sub(l.fetchedAt) > l.interval:
 		mo.fetch(l, now)

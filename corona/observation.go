@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"tidings/internal/env"
 	"tidings/internal/feed"
 )
 
@@ -59,19 +60,10 @@ func fingerprintsOf(f *feed.Feed) []fingerprint {
 func digest(of []fingerprint) uint64 {
 	sum := uint64(len(of))
 	for _, p := range of {
-		x := binary.BigEndian.Uint64(p.id[:]) ^ mix(p.hash^binary.BigEndian.Uint64(p.id[8:]))
-		sum += mix(x)
+		x := binary.BigEndian.Uint64(p.id[:]) ^ env.Mix(p.hash^binary.BigEndian.Uint64(p.id[8:]))
+		sum += env.Mix(x)
 	}
 	return sum
-}
-
-// mix is the finalizer of MurmurHash3.
-func mix(x uint64) uint64 {
-	x ^= x >> 33
-	x *= 0xff51afd7ed558ccd
-	x ^= x >> 33
-	x *= 0xc4ceb9fe1a85ec53
-	return x ^ x>>33
 }
 
 // appendFingerprints encodes fingerprints.

@@ -9,6 +9,7 @@ import (
 	"tidings/difference/page"
 	"tidings/internal/env"
 	"tidings/internal/feed"
+	"tidings/internal/wire"
 )
 
 // takeObservation takes an observation of a poller; from is the zero peer if that is this node. It
@@ -240,7 +241,7 @@ func (sq *sequencer) commitSnapshot(l *leaderState, valid validators, shown []fi
 	}
 	if l.order.N > 0 {
 		// A poller that misses the message learns the snapshot when it reports a known document.
-		_ = sq.wedges.Broadcast(l.key, marshal(l.snapshotMessage(0, sq.clock.Now())))
+		_ = sq.wedges.Broadcast(l.key, wire.Encode(l.snapshotMessage(0, sq.clock.Now())))
 	}
 	sq.answerAll(l)
 }

@@ -10,6 +10,7 @@ import (
 	"tidings/corona/coronapb"
 	"tidings/honeycomb"
 	"tidings/internal/feed"
+	"tidings/internal/wire"
 	"tidings/overlay"
 )
 
@@ -38,7 +39,7 @@ func differMuch(a, b float64) bool { return max(a, b) > paramTolerance*min(a, b)
 
 // payload encodes the parameters for the wedge.
 func (b channelParams) payload(url string) []byte {
-	return marshal(&coronapb.ChannelParams{
+	return wire.Encode(&coronapb.ChannelParams{
 		Url: url, SkipHours: b.skips.hours, SkipDays: uint32(b.skips.days),
 		Readers: uint32(b.readers), Size: float32(b.size), UpdateMs: uint64(b.update.Milliseconds()), Grant: b.grant, Ticket: b.ticket,
 	})
@@ -122,7 +123,7 @@ func (b *PayloadCache) snapshotMessage(key overlay.ID, s *snapshot, limitedFor t
 	if h := b.entries[key]; h != nil && h.notice.snapshot == s && h.notice.nonce == 0 && h.notice.limitedFor == 0 && limitedFor <= 0 {
 		return h.snapshotBody
 	}
-	return marshal(s.message(key, 0, limitedFor))
+	return wire.Encode(s.message(key, 0, limitedFor))
 }
 
 // ownPayloads is the size of a cache that is not shared. A payload is usually read again at once.

@@ -12,6 +12,7 @@ import (
 	"tidings/corona/coronapb"
 	"tidings/honeycomb"
 	"tidings/internal/feed"
+	"tidings/internal/wire"
 	"tidings/overlay/wedge"
 )
 
@@ -80,14 +81,14 @@ func TestPayloadsSurviveARoundTrip(t *testing.T) {
 		if what == "another spelling" || what == "no address" || what == "too long an address" {
 			k = key(m.Url)
 		}
-		if s, _ := p.parsePayload(k, marshal(m)); s != nil || p.Valid(k, marshal(m)) {
+		if s, _ := p.parsePayload(k, wire.Encode(m)); s != nil || p.Valid(k, wire.Encode(m)) {
 			t.Errorf("%s: %v is taken", what, m)
 		}
 	}
 	if s, _ := p.parsePayload(key(url), []byte{0xff}); s != nil {
 		t.Error("what is no message is taken")
 	}
-	if s, _ := p.parsePayload(key(url), marshal(&coronapb.ChannelParams{Url: url, UpdateMs: math.MaxUint64})); s == nil || s.params.update != honeycomb.MaxUpdate {
+	if s, _ := p.parsePayload(key(url), wire.Encode(&coronapb.ChannelParams{Url: url, UpdateMs: math.MaxUint64})); s == nil || s.params.update != honeycomb.MaxUpdate {
 		t.Errorf("it says %+v", s)
 	}
 }

@@ -27,8 +27,8 @@ type permits struct {
 	owners  Owners // nil: domains have no budgets
 	up      claimant
 
-	calendar env.Calendar[string]  // domains whose steward is to be asked for grants
-	allowed  map[overlay.ID]moment // extra.allowedAt of channels that this node no longer polls
+	calendar env.Calendar[string]      // domains whose steward is to be asked for grants
+	allowed  map[overlay.ID]env.Moment // extra.allowedAt of channels that this node no longer polls
 }
 
 // claimant leads the channels for which grants are requested.
@@ -56,13 +56,13 @@ const maxAllowed = 20_000
 
 // keepAllowed remembers when a channel that this node stops polling may be polled again. Otherwise a
 // sequencer could have a channel polled more often by enlisting this node again and again.
-func (ps *permits) keepAllowed(key overlay.ID, again moment) {
+func (ps *permits) keepAllowed(key overlay.ID, again env.Moment) {
 	now := ps.clock.Now()
-	if ps.owners == nil || !again.after(now) {
+	if ps.owners == nil || !again.After(now) {
 		return
 	}
 	if len(ps.allowed) >= maxAllowed {
-		maps.DeleteFunc(ps.allowed, func(_ overlay.ID, again moment) bool { return !again.after(now) })
+		maps.DeleteFunc(ps.allowed, func(_ overlay.ID, again env.Moment) bool { return !again.After(now) })
 	}
 	if len(ps.allowed) < maxAllowed {
 		ps.allowed[key] = again
@@ -70,7 +70,7 @@ func (ps *permits) keepAllowed(key overlay.ID, again moment) {
 }
 
 // takeAllowed returns what keepAllowed has remembered, and forgets it.
-func (ps *permits) takeAllowed(key overlay.ID) moment {
+func (ps *permits) takeAllowed(key overlay.ID) env.Moment {
 	again := ps.allowed[key]
 	delete(ps.allowed, key)
 	return again

@@ -36,7 +36,7 @@ func (po *poller) polite(d *assignment, now time.Time) (ok bool, at time.Time, w
 	if po.domains.exempt(d.domain) {
 		return true, now, ""
 	}
-	if free := d.extras().allowedAt.time().Add(d.schedule.minGap() - maxAhead*d.schedule.Interval); now.Before(free) {
+	if free := d.extras().allowedAt.Time().Add(d.schedule.minGap() - maxAhead*d.schedule.Interval); now.Before(free) {
 		at, _ = d.nextAllowed(free)
 		return false, at, "it was polled recently"
 	}
@@ -44,7 +44,7 @@ func (po *poller) polite(d *assignment, now time.Time) (ok bool, at time.Time, w
 		return true, now, ""
 	}
 	at, _ = d.nextAllowed(now)
-	own := d.schedule.Of == 1 && po.app.Owns(d.key()) && po.nearEnough(d.key(), 1) && d.schedule.Interval >= po.domains.shortestUngranted()
+	own := d.schedule.Of == 1 && po.app.Owns(d.key()) && po.nearEnough(d.key(), 1) && d.schedule.Interval >= max(po.cfg.PollInterval, po.scaled(minPublicInterval))
 	if !own && (d.domain.privateKnown || !po.cfg.ExemptPrivate) { // otherwise the domain may be exempt, which a response will show
 		return false, at, d.domain.name + " has not granted a poll"
 	}
@@ -53,7 +53,7 @@ func (po *poller) polite(d *assignment, now time.Time) (ok bool, at time.Time, w
 	}
 	// A domain's channels go one after the other. At its next slot each channel would come too late
 	// again.
-	if next := d.domain.lastUngranted.time().Add(po.scaled(ungrantedGap)); next.Before(at) {
+	if next := d.domain.lastUngranted.Time().Add(po.scaled(ungrantedGap)); next.Before(at) {
 		at = next
 	}
 	return false, at, "without a grant " + d.domain.name + " is polled rarely"
@@ -114,12 +114,12 @@ const maxAhead = 2
 // with another phase each time.
 func (d *assignment) chargePoll(now time.Time) {
 	x := d.ensureExtra()
-	x.allowedAt = max(x.allowedAt, momentOf(now)) + moment(d.schedule.Interval)
+	x.allowedAt = max(x.allowedAt, env.MomentOf(now)) + env.Moment(d.schedule.Interval)
 }
 
 // refundPoll takes back a charge for a poll that did not reach the origin.
 func (d *assignment) refundPoll() {
-	if d.extra != nil && d.extra.allowedAt != never {
-		d.extra.allowedAt -= moment(d.schedule.Interval)
+	if d.extra != nil && d.extra.allowedAt != env.Never {
+		d.extra.allowedAt -= env.Moment(d.schedule.Interval)
 	}
 }

@@ -61,7 +61,7 @@ func newPoller(b *base, ds *domains, ps *permits, a *allocator, rq *requests, lp
 // run makes the polls that are due.
 func (po *poller) run(now time.Time) {
 	for slot, at, ok := po.calendar.Pop(now); ok; slot, at, ok = po.calendar.Pop(now) {
-		if d := po.assignments.At(slot); d.next == momentOf(at) && d.waiting == 0 {
+		if d := po.assignments.At(slot); d.next == env.MomentOf(at) && d.waiting == 0 {
 			po.due(d, now)
 		}
 	}
@@ -73,7 +73,7 @@ func (po *poller) lastPoll(key overlay.ID) (at time.Time, ok bool) {
 	if d == nil || !d.polled {
 		return time.Time{}, false
 	}
-	return d.polledAt.time(), true
+	return d.polledAt.Time(), true
 }
 
 // HandOver reports what lone polls have found to the channel's sequencer, as a poller reports its
@@ -112,7 +112,7 @@ func (po *poller) Serve(key overlay.ID, duty wedge.Assignment) {
 			d.ensureExtra().allowedAt = po.permits.takeAllowed(key)
 		}
 		if d.randomPhase {
-			d.schedule.Ref = momentOf(now.Add(-time.Duration(po.rand.Int64N(int64(duty.Interval)))))
+			d.schedule.Ref = env.MomentOf(now.Add(-time.Duration(po.rand.Int64N(int64(duty.Interval)))))
 		}
 		po.up.begin(d, now)
 		if po.cfg.DAG {
@@ -120,7 +120,7 @@ func (po *poller) Serve(key overlay.ID, duty wedge.Assignment) {
 		}
 	}
 	ref := d.schedule.Ref
-	if d.schedule, d.target = scheduleOf(duty), s; d.randomPhase {
+	if d.schedule, d.target = (schedule{env.MomentOf(duty.IntervalStart), duty.Interval, duty.Ranks, int32(duty.N)}), s; d.randomPhase {
 		d.schedule.Ref = ref
 	}
 	po.takeAssignmentGrant(d, grant)
@@ -134,11 +134,11 @@ func (po *poller) Serve(key overlay.ID, duty wedge.Assignment) {
 // this node skips, so a node skips only if it polled a moment ago. A node without an earlier poll
 // starts with the next slot: the sequencer is already fetching a new channel.
 func (po *poller) notBefore(d *assignment, now time.Time) time.Time {
-	if d.polledAt == never {
+	if d.polledAt == env.Never {
 		return now
 	}
 	from := now.Add(-d.schedule.grace())
-	if last := d.polledAt.time().Add(d.schedule.minGap()); last.After(from) {
+	if last := d.polledAt.Time().Add(d.schedule.minGap()); last.After(from) {
 		from = last
 	}
 	if i := d.extras().failure; i != nil {
@@ -174,11 +174,11 @@ func (po *poller) addAssignment(of assignment) *assignment {
 // due handles an assignment whose next poll is due.
 func (po *poller) due(d *assignment, now time.Time) {
 	switch domain := po.domainOf(d); {
-	case !d.private && domain != nil && domain.limitedUntil.after(now):
-		at, _ := d.nextAllowed(domain.limitedUntil.time())
+	case !d.private && domain != nil && domain.limitedUntil.After(now):
+		at, _ := d.nextAllowed(domain.limitedUntil.Time())
 		po.plan(d, at, domain.name+" asks for fewer requests")
-	case !d.private && d.extra != nil && d.extra.limitedUntil.after(now):
-		at, _ := d.nextAllowed(d.extra.limitedUntil.time())
+	case !d.private && d.extra != nil && d.extra.limitedUntil.After(now):
+		at, _ := d.nextAllowed(d.extra.limitedUntil.Time())
 		po.plan(d, at, d.target.domain+" asks several nodes for fewer requests")
 	default:
 		if ok, at, why := po.polite(d, now); !ok {
@@ -192,7 +192,7 @@ func (po *poller) due(d *assignment, now time.Time) {
 
 // poll asks the origin.
 func (po *poller) poll(d *assignment, now time.Time) {
-	d.waiting, d.polledAt, d.polled = po.requests.next(), momentOf(now), true
+	d.waiting, d.polledAt, d.polled = po.requests.next(), env.MomentOf(now), true
 	if po.domains.budgeted {
 		d.chargePoll(now)
 	}
@@ -302,8 +302,8 @@ func (po *poller) answered(d *assignment, a env.Answer, r observation, verdict S
 	if !well {
 		d.extra.failure = nil
 	}
-	from := d.polledAt.time().Add(min(slotSlack, d.schedule.Interval/8)) // slots may move by milliseconds
-	if least := d.polledAt.time().Add(po.scaled(minPublicInterval) - d.schedule.Interval/2); !d.private && least.After(from) {
+	from := d.polledAt.Time().Add(min(slotSlack, d.schedule.Interval/8)) // slots may move by milliseconds
+	if least := d.polledAt.Time().Add(po.scaled(minPublicInterval) - d.schedule.Interval/2); !d.private && least.After(from) {
 		from = least
 	}
 	if now.After(from) {
@@ -336,14 +336,14 @@ func (po *poller) Slot(key overlay.ID) (t Slot, ok bool) {
 	if d == nil {
 		return Slot{}, false
 	}
-	t = Slot{Rank: d.schedule.Ranks.At(0), Of: int(d.schedule.Of), Interval: d.schedule.Interval, Next: d.next.time(), Why: d.extras().why}
+	t = Slot{Rank: d.schedule.Ranks.At(0), Of: int(d.schedule.Of), Interval: d.schedule.Interval, Next: d.next.Time(), Why: d.extras().why}
 	if d.randomPhase {
 		t.Phase = time.Duration(d.nextSlot(time.Unix(0, 0)).UnixNano()) % t.Interval
 	} else {
 		t.Phase = time.Duration(wedge.Phase(t.Rank, t.Of) * float64(t.Interval))
 	}
 	if d.polled {
-		t.Polled = d.polledAt.time()
+		t.Polled = d.polledAt.Time()
 	}
 	return t, true
 }
@@ -356,7 +356,7 @@ func (po *poller) plan(d *assignment, at time.Time, why string) {
 
 // setNext notes when the next poll is due.
 func (po *poller) setNext(d *assignment, at time.Time, why string) {
-	if d.next = momentOf(at); d.extra != nil || why != "" {
+	if d.next = env.MomentOf(at); d.extra != nil || why != "" {
 		d.ensureExtra().why = why
 	}
 	if d.led {
@@ -416,7 +416,7 @@ func (po *poller) onSnapshot(key overlay.ID, t snapshotNotice) {
 			s = &snapshot{valid: w.valid, fingerprints: s.fingerprints, digest: s.digest}
 		case of != s.digest:
 			x := d.ensureExtra()
-			x.staleDigest, x.staleSince = of, momentOf(po.clock.Now())
+			x.staleDigest, x.staleSince = of, env.MomentOf(po.clock.Now())
 		default:
 			s = &snapshot{valid: w.valid, fingerprints: w.fingerprints, digest: s.digest}
 		}

@@ -128,7 +128,7 @@ func (rs *reports) sendReport(w *pendingReport, d *assignment, now time.Time) {
 		if len(packed) <= min(maxInline, overlay.MaxPayload-proto.Size(m)-deltaOverhead) {
 			m.Delta = packed
 		}
-		signed := rs.signer.Sign(wire.DomainObservation, marshal(m))
+		signed := rs.signer.Sign(wire.DomainObservation, wire.Encode(m))
 		rs.tell(w.key, &coronapb.Message{Body: &coronapb.Message_Change{Change: &coronapb.ChangeReport{Key: m.Key, Observation: signed.Raw}}}, again)
 	})
 	rs.calendar.Add(env.Sooner(now.Add(reportRetry<<w.tries), w.since.Add(keepReportFor)), w.nonce)
@@ -206,6 +206,6 @@ func (rs *reports) sendChunks(to env.PeerID, w *pendingReport, offset int) {
 // signStatus signs a status report. Without a signature, a few forged reports would make a healthy
 // feed look broken to all of its readers.
 func (rs *reports) signStatus(key overlay.ID, s State) *coronapb.Message {
-	signed := rs.signer.Sign(wire.DomainReport, marshal(&coronapb.PollStatus{Key: key[:], State: s.wire()}))
+	signed := rs.signer.Sign(wire.DomainReport, wire.Encode(&coronapb.PollStatus{Key: key[:], State: s.wire()}))
 	return &coronapb.Message{Body: &coronapb.Message_Status{Status: &coronapb.StatusReport{Key: key[:], Status: signed.Raw}}}
 }

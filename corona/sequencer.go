@@ -364,7 +364,7 @@ func (sq *sequencer) begin(d *assignment, now time.Time) {
 	}
 	d.led = true
 	d.setSnapshot(l.snapshot(), l.limitedUntil)
-	d.private, d.polledAt = l.private, momentOf(l.fetchedAt)
+	d.private, d.polledAt = l.private, env.MomentOf(l.fetchedAt)
 	if l.state.Kind != coronapb.State_OK && l.state.Kind != coronapb.State_NEW {
 		d.ensureExtra().failure = &failure{state: l.state, fails: l.fails, reportedKind: l.state.Kind, reportedAt: now}
 	}
@@ -406,7 +406,7 @@ func (sq *sequencer) Handoff(key overlay.ID) []byte {
 	if l := sq.leaders[key]; l != nil {
 		s, limitedUntil = l.snapshot(), l.limitedUntil
 	} else if d := sq.poller.assignments.Get(key); d != nil {
-		s, limitedUntil = d.snapshot, d.extras().limitedUntil.time()
+		s, limitedUntil = d.snapshot, d.extras().limitedUntil.Time()
 	}
 	if s == nil {
 		return nil

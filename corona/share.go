@@ -11,6 +11,7 @@ import (
 	"tidings/corona/coronapb"
 	"tidings/honeycomb"
 	"tidings/internal/feed"
+	"tidings/internal/wire"
 	"tidings/overlay/sums"
 )
 
@@ -67,15 +68,11 @@ func EncodeBins(b *honeycomb.Bins) []byte {
 		}
 		run.Cost = append(run.Cost, cost)
 	}
-	return encode(m)
+	return wire.Encode(m)
 }
 
-// DecodeBins decodes bins from another member, for the channels of about so many members.
-func DecodeBins(value []byte, p *honeycomb.Problem, nodes int) (*honeycomb.Bins, error) {
-	return decodeBins(value, p, nodes, nil)
-}
-
-// decodeBins is DecodeBins that reuses the memory of costs.
+// decodeBins decodes bins from another member, for the channels of about so many members. It reuses
+// the memory of costs.
 func decodeBins(value []byte, p *honeycomb.Problem, nodes int, costs []float64) (*honeycomb.Bins, error) {
 	m, t, err := decode(value)
 	if err != nil {
@@ -120,7 +117,7 @@ func EncodeClusters(s *honeycomb.Clusters) []byte {
 	if s.Slack.Channels > 0 {
 		m.Clusters.Slack = level(s.Slack)
 	}
-	return encode(m)
+	return wire.Encode(m)
 }
 
 func level(list ...honeycomb.Cluster) *coronapb.Level {
@@ -196,14 +193,6 @@ func newShare(t *honeycomb.Totals) *coronapb.Share {
 		Aim:         float32(t.TargetTerm),
 		Content:     float32(t.PollBytes),
 	}
-}
-
-func encode(m *coronapb.Share) []byte {
-	b, err := proto.Marshal(m)
-	if err != nil {
-		panic(fmt.Sprintf("corona: encode a share: %v", err)) // the message holds only numbers
-	}
-	return b
 }
 
 // decode decodes a message and its totals. The caller checks the totals, because it knows the

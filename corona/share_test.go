@@ -12,6 +12,7 @@ import (
 	"tidings/corona/coronapb"
 	"tidings/honeycomb"
 	"tidings/internal/longtest"
+	"tidings/internal/wire"
 	"tidings/overlay/sums"
 )
 
@@ -58,7 +59,7 @@ func TestBinsSurviveARoundTrip(t *testing.T) {
 		b.Nodes, b.DecidedSubscribers, b.TargetTerm = 1, b.Subscribers, TargetTerm(b.Subscribers, rapid.Float64Range(0.8, 1.25).Draw(t, "c"))
 		b.Load, b.Polls, b.Delay = honeycomb.ActualCost(p, own, func(i int) float64 { return float64(1 + i%64) })
 		value := EncodeBins(b)
-		got, err := DecodeBins(value, p, 1)
+		got, err := decodeBins(value, p, 1, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,7 +202,7 @@ func TestInvalidSharesAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.lie(m)
-		_, err := DecodeBins(encode(m), p, 1)
+		_, err := decodeBins(wire.Encode(m), p, 1, nil)
 		refusal(t, err, c.want)
 	}
 	for _, c := range []struct {
@@ -225,7 +226,7 @@ func TestInvalidSharesAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.lie(m)
-		_, err := DecodeClusters(encode(m), p, 1)
+		_, err := DecodeClusters(wire.Encode(m), p, 1)
 		refusal(t, err, c.want)
 	}
 }
@@ -254,9 +255,9 @@ func FuzzShare(f *testing.F) {
 		var rest honeycomb.RemoteAggregate
 		var again []byte
 		var err error
-		if b, wrong := DecodeBins(value, &p, nodes); wrong == nil {
+		if b, wrong := decodeBins(value, &p, nodes, nil); wrong == nil {
 			rest, again = b, EncodeBins(b)
-			_, err = DecodeBins(again, &p, nodes)
+			_, err = decodeBins(again, &p, nodes, nil)
 		} else if c, wrong := DecodeClusters(value, &p, nodes); wrong == nil {
 			rest, again = c, EncodeClusters(c)
 			_, err = DecodeClusters(again, &p, nodes)

@@ -3,23 +3,20 @@ package corona
 import (
 	"time"
 
+	"tidings/internal/env"
 	"tidings/overlay/wedge"
 )
 
 // schedule says when the slots of an assignment are. It is a wedge.Assignment in less memory.
 type schedule struct {
-	Ref      moment
+	Ref      env.Moment
 	Interval time.Duration
 	Ranks    wedge.Ranks
 	Of       int32
 }
 
-func scheduleOf(d wedge.Assignment) schedule {
-	return schedule{momentOf(d.IntervalStart), d.Interval, d.Ranks, int32(d.N)}
-}
-
 func (g *schedule) next(after time.Time) time.Time {
-	return wedge.Assignment{Ranks: g.Ranks, N: int(g.Of), IntervalStart: g.Ref.time(), Interval: g.Interval}.Next(after)
+	return wedge.Assignment{Ranks: g.Ranks, N: int(g.Of), IntervalStart: g.Ref.Time(), Interval: g.Interval}.Next(after)
 }
 
 // minGap is the least time between two polls of one node, even if its rank changes.
@@ -39,7 +36,7 @@ type Slot struct {
 // nextSlot is the first slot of an assignment after a time.
 func (d *assignment) nextSlot(after time.Time) time.Time {
 	if d.randomPhase {
-		return wedge.Assignment{Ranks: wedge.SingleRank(0), N: 1, IntervalStart: d.schedule.Ref.time(), Interval: d.schedule.Interval}.Next(after)
+		return wedge.Assignment{Ranks: wedge.SingleRank(0), N: 1, IntervalStart: d.schedule.Ref.Time(), Interval: d.schedule.Interval}.Next(after)
 	}
 	return d.schedule.next(after)
 }

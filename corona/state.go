@@ -14,6 +14,7 @@ import (
 	"tidings/difference/page"
 	"tidings/internal/env"
 	"tidings/internal/feed"
+	"tidings/internal/wire"
 )
 
 // State describes the polls of a channel to people.
@@ -75,8 +76,6 @@ const (
 	maxWhy    = 128
 	maxMoved  = 512
 	maxFails  = 1000 // larger counts are cut
-	// maxMillis is the end of the year 9999; later times cannot be formatted.
-	maxMillis = 253402300799999
 )
 
 // String names a state's kind as lists and pages show it.
@@ -85,7 +84,7 @@ func (s State) String() string {
 }
 
 // Append encodes a state in at most 1 KiB.
-func (s State) Append() []byte { return marshal(s.wire()) }
+func (s State) Append() []byte { return wire.Encode(s.wire()) }
 
 func (s State) wire() *coronapb.State {
 	return &coronapb.State{
@@ -144,14 +143,6 @@ func truncate(s string, most int) string {
 	return s
 }
 
-func marshal(m proto.Message) []byte {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		panic(fmt.Sprintf("corona: encode %T: %v", m, err)) // all text is truncated to valid UTF-8
-	}
-	return b
-}
-
 // note is the replicated record of a channel.
 type note struct {
 	valid      validators
@@ -176,7 +167,7 @@ const (
 
 func (n note) append() []byte {
 	v := n.valid.wire()
-	return marshal(&coronapb.Note{
+	return wire.Encode(&coronapb.Note{
 		Etag: v.Etag, LastModified: v.LastModified, FinalUrl: v.FinalUrl,
 		IntervalMs: uint64(n.interval.Milliseconds()), State: n.State.wire(), Weight: uint32(n.weight), Fails: uint32(min(n.fails, maxFails)),
 		Pollers: uint32(n.pollers), RefMs: millis(n.ref), UpdateRate: n.updateRate.wire(), MeanBytes: uint64(n.meanBytes),
@@ -189,7 +180,7 @@ func parseNote(b []byte) (note, bool) {
 	if len(b) == 0 || proto.Unmarshal(b, m) != nil {
 		return note{}, false
 	}
-	if len(m.Etag) > maxValidator || len(m.LastModified) > maxValidator || len(m.FinalUrl) > maxURL || m.Fails > maxFails || m.Pollers > maxPollers || m.RefMs > maxMillis || len(m.Grant) > maxGrant || len(m.Marks) > page.MaxMarks {
+	if len(m.Etag) > maxValidator || len(m.LastModified) > maxValidator || len(m.FinalUrl) > maxURL || m.Fails > maxFails || m.Pollers > maxPollers || m.RefMs > wire.MaxMillis || len(m.Grant) > maxGrant || len(m.Marks) > page.MaxMarks {
 		return note{}, false
 	}
 	return note{

@@ -1,6 +1,7 @@
 package corona
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -86,11 +87,7 @@ func (st *steward) sweep(now time.Time) {
 			delete(st.states, key)
 		}
 	}
-	for key := range st.rootAskedAt {
-		if !st.StewardKeyInUse(key) {
-			delete(st.rootAskedAt, key)
-		}
-	}
+	maps.DeleteFunc(st.rootAskedAt, func(key overlay.ID, _ time.Time) bool { return !st.StewardKeyInUse(key) })
 }
 
 // deliver takes a message that was routed to a domain's key. This node is the key's root or its
@@ -181,7 +178,7 @@ type grantRequest struct {
 func (st *steward) openClaims(by *overlay.Contact, raw []byte, now time.Time) *coronapb.Claims {
 	s, err := st.verifier.Open(wire.DomainRequest, raw)
 	m := new(coronapb.Claims)
-	if err != nil || wire.PeerIDOf(s.Key) != by.Peer.ID || proto.Unmarshal(s.Payload, m) != nil || len(m.Claims) > maxClaims || m.AtMs > maxMillis {
+	if err != nil || wire.PeerIDOf(s.Key) != by.Peer.ID || proto.Unmarshal(s.Payload, m) != nil || len(m.Claims) > maxClaims || m.AtMs > wire.MaxMillis {
 		st.stats.Garbage++
 		return nil
 	}

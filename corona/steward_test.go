@@ -10,6 +10,7 @@ import (
 
 	"tidings/corona/coronapb"
 	"tidings/internal/longtest"
+	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/wedge"
 )
@@ -136,7 +137,7 @@ func replaceGrant(o wedge.Order, grant []byte) wedge.Order {
 	m := new(coronapb.ChannelParams)
 	_ = proto.Unmarshal(o.Payload, m)
 	m.Grant = grant
-	o.Payload = marshal(m)
+	o.Payload = wire.Encode(m)
 	return o
 }
 

@@ -8,6 +8,7 @@ import (
 	"tidings/corona/coronapb"
 	"tidings/difference"
 	"tidings/honeycomb"
+	"tidings/internal/wire"
 )
 
 // updateRate estimates how often a channel changes: the tradeoff factor u, "estimated based on the
@@ -97,7 +98,7 @@ func updateRateFrom(m *coronapb.UpdateRate) updateRate {
 		return min(x, most)
 	}
 	r := updateRate{updates: within(float64(m.GetUpdates())), observed: within(m.GetObserved())}
-	if ms := m.GetAtMs(); ms <= maxMillis {
+	if ms := m.GetAtMs(); ms <= wire.MaxMillis {
 		r.at = timeOf(ms)
 	}
 	return r

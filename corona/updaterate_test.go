@@ -8,6 +8,7 @@ import (
 
 	"tidings/corona/coronapb"
 	"tidings/honeycomb"
+	"tidings/internal/wire"
 )
 
 // The estimate finds the interval between updates, whatever the dates say, and follows a change.
@@ -176,7 +177,7 @@ func TestUpdateRateSurvivesANote(t *testing.T) {
 		t.Errorf("%+v became %+v", r, n.updateRate)
 	}
 	for what, m := range map[string]*coronapb.UpdateRate{
-		"no number": {Updates: float32(math.NaN()), Observed: math.NaN(), AtMs: maxMillis + 1},
+		"no number": {Updates: float32(math.NaN()), Observed: math.NaN(), AtMs: wire.MaxMillis + 1},
 		"below":     {Updates: -1, Observed: -1, AtMs: math.MaxUint64},
 		"no end":    {Updates: float32(math.Inf(1)), Observed: math.Inf(1)},
 		"none":      nil,

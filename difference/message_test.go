@@ -13,16 +13,13 @@ import (
 
 	"tidings/difference/differencepb"
 	"tidings/internal/feed"
+	"tidings/internal/wire"
 )
 
 // pack encodes messages that Encode would not produce.
 func pack(t testing.TB, m *differencepb.Delta) []byte {
 	t.Helper()
-	b, err := proto.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return packBytes(t, b)
+	return packBytes(t, wire.Encode(m))
 }
 
 func packBytes(t testing.TB, b []byte) []byte {
@@ -106,11 +103,7 @@ func FuzzDecode(f *testing.F) {
 		if part.Head != nil {
 			m.Head = headMessage(part.Head)
 		}
-		b, err := proto.Marshal(m)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(b)
+		f.Add(wire.Encode(m))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d, err := Decode(packBytes(t, b)) // the compression has its own fuzz target

@@ -197,13 +197,7 @@ func hashBytes(h feed.Hash) []byte {
 }
 
 // Append encodes a pin.
-func (p *Pin) Append() []byte {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(p.message())
-	if err != nil {
-		panic(fmt.Sprintf("difference: encode pin: %v", err)) // the address is not UTF-8, and was accepted before
-	}
-	return b
-}
+func (p *Pin) Append() []byte { return wire.Encode(p.message()) }
 
 // ParsePin parses a pin. It verifies no signature.
 func ParsePin(b []byte) (*Pin, error) {
@@ -220,7 +214,7 @@ func pinFrom(m *differencepb.Pin) (*Pin, error) {
 		return nil, nil
 	case len(m.Key) != ed25519.PublicKeySize:
 		return nil, fmt.Errorf("%w: a key of %d bytes", ErrPin, len(m.Key))
-	case m.SinceMs > maxMillis || m.BeatMs > maxMillis/1000:
+	case m.SinceMs > wire.MaxMillis || m.BeatMs > wire.MaxMillis/1000:
 		return nil, fmt.Errorf("%w: a time that cannot be", ErrPin)
 	case len(m.Certificate) > maxFeedURL:
 		return nil, fmt.Errorf("%w: an address of %d bytes", ErrPin, len(m.Certificate))
@@ -263,10 +257,7 @@ type Witness struct {
 
 // Attest signs the statement that a key was seen at the origin of a feed.
 func Attest(signer *wire.Signer, url string, key ed25519.PublicKey, at time.Time) *Witness {
-	payload, err := proto.MarshalOptions{Deterministic: true}.Marshal(&differencepb.Witness{Url: url, Key: key, TimeMs: uint64(at.UnixMilli())})
-	if err != nil {
-		panic(fmt.Sprintf("difference: encode witness: %v", err)) // the address is not UTF-8, and was accepted before
-	}
+	payload := wire.Encode(&differencepb.Witness{Url: url, Key: key, TimeMs: uint64(at.UnixMilli())})
 	return &Witness{signer.Public(), url, key, at, signer.Sign(wire.DomainWitness, payload).Raw}
 }
 
@@ -283,7 +274,7 @@ func OpenWitness(verify wire.Verifier, raw []byte) (*Witness, error) {
 	if err := proto.Unmarshal(signed.Payload, m); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrPin, err)
 	}
-	if len(m.Url) > maxFeedURL || len(m.Key) != ed25519.PublicKeySize || m.TimeMs > maxMillis {
+	if len(m.Url) > maxFeedURL || len(m.Key) != ed25519.PublicKeySize || m.TimeMs > wire.MaxMillis {
 		return nil, fmt.Errorf("%w: a witness out of bounds", ErrPin)
 	}
 	return &Witness{signed.Key, m.Url, m.Key, time.UnixMilli(int64(m.TimeMs)).UTC(), signed.Raw}, nil

@@ -31,8 +31,6 @@ const (
 	envelopeRoom = 128
 
 	maxFeedURL = 2 << 10
-	// maxMillis is the end of the year 9999. Later times cannot be formatted.
-	maxMillis = 253402300799999
 )
 
 var (
@@ -93,7 +91,7 @@ func Publishable(url string, it *feed.Item) error {
 		return signError{ErrItem, "other items of the document have the same id"}
 	}
 	m := publicationOf(url, it)
-	m.Pubseq, m.TimeMs, m.Prev = math.MaxUint64, maxMillis, make([]byte, len(feed.Hash{}))
+	m.Pubseq, m.TimeMs, m.Prev = math.MaxUint64, wire.MaxMillis, make([]byte, len(feed.Hash{}))
 	if n := proto.Size(m) + envelopeRoom; n > MaxPublication {
 		return TooLarge(n)
 	}
@@ -153,7 +151,7 @@ func OpenPublication(raw []byte) (*Publication, error) {
 	switch {
 	case len(m.Url) == 0 || len(m.Url) > maxFeedURL:
 		return nil, fmt.Errorf("%w: an address of %d bytes", ErrPublication, len(m.Url))
-	case m.TimeMs > maxMillis:
+	case m.TimeMs > wire.MaxMillis:
 		return nil, fmt.Errorf("%w: a time that cannot be", ErrPublication)
 	case m.Format != 0 && m.Pubseq == 0:
 		return nil, fmt.Errorf("%w: an item without a number", ErrPublication)

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"tidings/difference/differencepb"
 	"tidings/internal/feed"
 	"tidings/internal/wire"
@@ -65,11 +63,7 @@ func TestOpenPublicationRefuses(t *testing.T) {
 	sign := func(domain wire.Domain, network wire.Hash, change func(*differencepb.Publication)) []byte {
 		m := &differencepb.Publication{Url: itsURL, Pubseq: 1, Format: 1, Raw: []byte("<item><guid>1</guid></item>")}
 		change(m)
-		b, err := proto.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return wire.NewSigner(keyOf(1), network).Sign(domain, b).Raw
+		return wire.NewSigner(keyOf(1), network).Sign(domain, wire.Encode(m)).Raw
 	}
 	same := func(*differencepb.Publication) {}
 	if _, err := OpenPublication(sign(wire.DomainPublication, wire.Anywhere, same)); err != nil {
@@ -89,7 +83,7 @@ func TestOpenPublicationRefuses(t *testing.T) {
 		{"no format", sign(wire.DomainPublication, wire.Anywhere, func(m *differencepb.Publication) { m.Format = 0 }), "without a format"},
 		{"half a hash", sign(wire.DomainPublication, wire.Anywhere, func(m *differencepb.Publication) { m.Prev = []byte("half") }), "a hash of 4 bytes"},
 		{"the zero hash", sign(wire.DomainPublication, wire.Anywhere, func(m *differencepb.Publication) { m.Prev = make([]byte, 32) }), "a hash"},
-		{"the year 10000", sign(wire.DomainPublication, wire.Anywhere, func(m *differencepb.Publication) { m.TimeMs = maxMillis + 1 }), "a time that cannot be"},
+		{"the year 10000", sign(wire.DomainPublication, wire.Anywhere, func(m *differencepb.Publication) { m.TimeMs = wire.MaxMillis + 1 }), "a time that cannot be"},
 		{"a broken item", sign(wire.DomainPublication, wire.Anywhere, func(m *differencepb.Publication) { m.Raw = []byte("<item>") }), "ends too early"},
 		{"many bindings", sign(wire.DomainPublication, wire.Anywhere, func(m *differencepb.Publication) {
 			for range feed.MaxScope + 1 {
@@ -174,7 +168,7 @@ func TestASignedVersionWins(t *testing.T) {
 		{Change{Item: *again.Item}, again.Item.Hash, false},
 	} {
 		w.Apply(Delta{Changes: []Change{step.c}}, at, uint64(i+1))
-		if e, _ := w.Entry(headline.ID); e.Hash != step.want || w.Signed(headline.ID) != step.sign {
+		if e, _ := w.Entry(headline.ID); e.Hash != step.want || e.Signed != step.sign {
 			t.Errorf("step %d: %+v", i, e)
 		}
 	}
@@ -413,11 +407,7 @@ func FuzzWitness(f *testing.F) {
 	home := wire.HashOf([]byte("home"))
 	by := wire.NewSigner(keyOf(5), home)
 	for _, m := range []*differencepb.Witness{{Url: itsURL, Key: public(1), TimeMs: 7}, {Url: "", Key: public(1)}, {Url: itsURL, Key: []byte("short")}} {
-		b, err := proto.Marshal(m)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(b)
+		f.Add(wire.Encode(m))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		verify := wire.NewVerifier(home)

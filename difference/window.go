@@ -277,12 +277,6 @@ func (w *Window) Entry(id feed.ID) (Entry, bool) {
 	return Entry{}, false
 }
 
-// Signed reports whether the version of an item here is signed by the publisher.
-func (w *Window) Signed(id feed.ID) bool {
-	p := w.byID[id]
-	return p != nil && p.Signed
-}
-
 // Pin returns the publisher's key, with the number of its last known publication; nil: none.
 func (w *Window) Pin() *Pin { return w.pin }
 

@@ -68,7 +68,7 @@ func (hb *heartbeats) open(raw []byte) (overlay.ID, *beat, error) {
 	if err := proto.Unmarshal(signed.Payload, m); err != nil {
 		return overlay.ID{}, nil, fmt.Errorf("%w: %w", errBeat, err)
 	}
-	if !isKey(m.Key) || len(m.Head) != 32 || len(m.State) > maxState || m.TimeMs > maxMillis {
+	if !isKey(m.Key) || len(m.Head) != 32 || len(m.State) > maxState || m.TimeMs > wire.MaxMillis {
 		return overlay.ID{}, nil, errBeat
 	}
 	return overlay.ID(m.Key), &beat{
@@ -154,7 +154,7 @@ func (hb *heartbeats) SetState(key overlay.ID, state []byte, beat, urgent bool) 
 		hb.sendBeat(c)
 	}
 	if urgent && c.beat != nil {
-		hb.scribe.Publish(key, marshal(&feedtreepb.News{News: &feedtreepb.News_Beat{Beat: c.beat.raw}}), func(bool) {})
+		hb.scribe.Publish(key, wire.Encode(&feedtreepb.News{News: &feedtreepb.News_Beat{Beat: c.beat.raw}}), func(bool) {})
 	}
 }
 
@@ -186,7 +186,7 @@ func (hb *heartbeats) sign(c *channel) *beat {
 	if log := hb.owners.LastCommitted(c.key); log != nil {
 		m.Seq, m.Head = log.At.Seq, log.Hash[:]
 	}
-	signed := hb.signer.Sign(wire.DomainHeartbeat, marshal(m))
+	signed := hb.signer.Sign(wire.DomainHeartbeat, wire.Encode(m))
 	_, b, err := hb.open(signed.Raw)
 	if err != nil {
 		panic(fmt.Sprintf("feedtree: own heartbeat is invalid: %v", err))
@@ -254,7 +254,7 @@ func (hb *heartbeats) publishHead(c *channel) {
 	c.leader.headScheduled = false
 	if b := hb.sign(c); b != nil && b.seq > 0 {
 		hb.stats.Heads++
-		payload := marshal(&feedtreepb.News{News: &feedtreepb.News_Beat{Beat: b.raw}})
+		payload := wire.Encode(&feedtreepb.News{News: &feedtreepb.News_Beat{Beat: b.raw}})
 		hb.scribe.PublishWithID(shadowOf(c.key), messageID(owner.Hash(b.head)), payload, func(bool) {})
 	}
 }

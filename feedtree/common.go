@@ -127,11 +127,6 @@ func (m *common) channel(key overlay.ID, url string) *channel {
 // requestOwners makes sure that a feed has owners, which poll it.
 func (m *common) requestOwners(c *channel) { m.owners.RequestOwners(c.key, c.url, func(bool) {}) }
 
-// spread returns d plus or minus a quarter, at random.
-func (m *common) spread(d time.Duration) time.Duration {
-	return d*3/4 + time.Duration(m.rand.Int64N(int64(d)/2+1))
-}
-
 func (m *common) send(to env.Peer, msg *feedtreepb.Message) {
 	m.stats.Control++
 	m.net.Send(to, env.Control, wire.AppendFrame(nil, wire.Feed, msg))

@@ -61,7 +61,7 @@ func New(e env.Env, node *overlay.Node, s *scribe.Scribe, o *owner.Owners, signe
 	f.sequencer = &sequencer{m, f.entries, f.cutOffs, f.heartbeats, f.deliveries, f.acceptor}
 	f.reader.absorb = f.sequencer.Absorb
 	f.ticks = m.newPlans(f.tick)
-	f.ticks.add(f.after(f.spread(f.cfg.DigestInterval)), overlay.ID{})
+	f.ticks.add(f.after(env.Jitter(f.rand, f.cfg.DigestInterval)), overlay.ID{})
 	return f, f.load()
 }
 
@@ -92,7 +92,7 @@ func (f *FeedTree) tick(overlay.ID) {
 	f.cutOffs.check(all, now)
 	f.reader.handOverItems(all, now)
 	f.deliveries.forgetReputations(now)
-	f.ticks.add(f.after(f.spread(f.cfg.DigestInterval)), overlay.ID{})
+	f.ticks.add(f.after(env.Jitter(f.rand, f.cfg.DigestInterval)), overlay.ID{})
 }
 
 // Stats returns the counters.

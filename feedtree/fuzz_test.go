@@ -48,14 +48,14 @@ func FuzzMessage(f *testing.F) {
 		{Body: &feedtreepb.Message_WitnessReply{WitnessReply: &feedtreepb.WitnessReply{Witness: []byte{1}}}},
 		{Body: &feedtreepb.Message_Objection{Objection: &feedtreepb.Objection{Witness: []byte{1}}}},
 	} {
-		f.Add(marshal(m))
+		f.Add(wire.Encode(m))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := parse(b)
 		if err != nil {
 			return
 		}
-		again, err := parse(marshal(m))
+		again, err := parse(wire.Encode(m))
 		if err != nil || !proto.Equal(m, again) {
 			t.Errorf("%v became %v, %v", m, again, err)
 		}
@@ -65,15 +65,15 @@ func FuzzMessage(f *testing.F) {
 // FuzzNews decodes arbitrary bytes as a message in a tree.
 func FuzzNews(f *testing.F) {
 	f.Add([]byte{})
-	f.Add(marshal(&feedtreepb.News{News: &feedtreepb.News_Beat{Beat: []byte{1}}}))
-	f.Add(marshal(&feedtreepb.News{News: &feedtreepb.News_Objection{Objection: []byte{1}}}))
-	f.Add(marshal(&feedtreepb.News{News: &feedtreepb.News_Update{Update: &feedtreepb.Update{Entry: []byte{1}, Body: []byte{2}, Epoch: []byte{3}}}}))
+	f.Add(wire.Encode(&feedtreepb.News{News: &feedtreepb.News_Beat{Beat: []byte{1}}}))
+	f.Add(wire.Encode(&feedtreepb.News{News: &feedtreepb.News_Objection{Objection: []byte{1}}}))
+	f.Add(wire.Encode(&feedtreepb.News{News: &feedtreepb.News_Update{Update: &feedtreepb.Update{Entry: []byte{1}, Body: []byte{2}, Epoch: []byte{3}}}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		n, err := parseNews(b)
 		if err != nil {
 			return
 		}
-		again, err := parseNews(marshal(n))
+		again, err := parseNews(wire.Encode(n))
 		if err != nil || !proto.Equal(n, again) {
 			t.Errorf("%v became %v, %v", n, again, err)
 		}
@@ -84,7 +84,7 @@ func FuzzNews(f *testing.F) {
 // survives encoding and decoding.
 func FuzzBeatStatement(f *testing.F) {
 	f.Add([]byte{})
-	f.Add(marshal(&feedtreepb.BeatStatement{Key: key[:], Branch: 1, Epoch: 2, Seq: 3, Head: make([]byte, 32), Number: 4, TimeMs: 5, State: []byte("state")}))
+	f.Add(wire.Encode(&feedtreepb.BeatStatement{Key: key[:], Branch: 1, Epoch: 2, Seq: 3, Head: make([]byte, 32), Number: 4, TimeMs: 5, State: []byte("state")}))
 	beats := &heartbeats{common: &common{verify: wire.NewVerifier(network), clock: fixedClock{}}}
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		by := signer()
@@ -98,7 +98,7 @@ func FuzzBeatStatement(f *testing.F) {
 		m := &feedtreepb.BeatStatement{
 			Key: of[:], Branch: b.branch, Epoch: b.epoch, Seq: b.seq, Head: b.head[:], Number: b.number, TimeMs: uint64(b.time.UnixMilli()), State: b.state,
 		}
-		of2, again, err := beats.open(by.Sign(wire.DomainHeartbeat, marshal(m)).Raw)
+		of2, again, err := beats.open(by.Sign(wire.DomainHeartbeat, wire.Encode(m)).Raw)
 		if err != nil || of2 != of {
 			t.Fatalf("%+v cannot be read again: %v", b, err)
 		}
@@ -127,10 +127,10 @@ func (s *recordStore) Range(_ []byte, each func(key, value []byte) bool) error {
 func FuzzSubscription(f *testing.F) {
 	url := "http://a.example/"
 	f.Add(subscriptionKey(key), []byte{})
-	f.Add(subscriptionKey(key), marshal(&feedtreepb.Subscription{Url: url, Weight: 2, SinceMs: uint64(began.UnixMilli()), Attributes: []byte("title")}))
+	f.Add(subscriptionKey(key), wire.Encode(&feedtreepb.Subscription{Url: url, Weight: 2, SinceMs: uint64(began.UnixMilli()), Attributes: []byte("title")}))
 	f.Add([]byte("feedtree/subscription/short"), []byte{})
 	pin := &difference.Pin{Key: make([]byte, 32), Next: feed.Hash{1}, Since: began}
-	f.Add(subscriptionKey(key), marshal(&feedtreepb.Subscription{Url: url, Pin: pin.Append()}))
+	f.Add(subscriptionKey(key), wire.Encode(&feedtreepb.Subscription{Url: url, Pin: pin.Append()}))
 	read := func(s *recordStore) *subscriptions {
 		st := &subscriptions{common: &common{clock: fixedClock{}, owners: &owner.Owners{}, log: slog.New(slog.DiscardHandler), feeds: channels{}}, store: s}
 		if err := st.load(); err != nil {
@@ -140,7 +140,7 @@ func FuzzSubscription(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, at, b []byte) {
 		for k, c := range read(&recordStore{at, b}).feeds {
-			again := read(&recordStore{subscriptionKey(k), marshal(c.record())}).feeds[k]
+			again := read(&recordStore{subscriptionKey(k), wire.Encode(c.record())}).feeds[k]
 			if again == nil || (again.trust == nil) != (c.trust == nil) || c.trust != nil && !bytes.Equal(again.trust.Append(), c.trust.Append()) || again.url != c.url || again.weight != c.weight || !again.since.Equal(c.since) || string(again.attributes) != string(c.attributes) || !c.subscribed {
 				t.Errorf("%+v became %+v", c, again)
 			}
@@ -168,7 +168,7 @@ func TestTheLargestMessagesFitIntoAFrame(t *testing.T) {
 			t.Errorf("%s of %d bytes", what, n)
 		}
 	}
-	beat := marshal(&feedtreepb.BeatStatement{
+	beat := wire.Encode(&feedtreepb.BeatStatement{
 		Key: key[:], Branch: 1, Epoch: ^uint32(0), Seq: ^uint64(0), Head: make([]byte, 32), Number: 1, TimeMs: 1, State: make([]byte, maxState),
 	})
 	if n := len(signer().Sign(wire.DomainHeartbeat, beat).Raw); n > maxBeat {

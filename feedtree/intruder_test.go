@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"tidings/difference"
 	"tidings/feedtree/feedtreepb"
 	"tidings/internal/feed"
@@ -86,7 +84,7 @@ func newIntruder(t *testing.T) *intruder {
 
 // send delivers a message to the target.
 func (in *intruder) send(m *feedtreepb.Message) {
-	body := in.encoded(m)
+	body := wire.Encode(m)
 	in.target.Do(func() {
 		before := in.target.Layers().Feeds.Stats().Garbage
 		err := in.target.Layers().Feeds.Receive(in.liar.ID(), body)
@@ -99,17 +97,9 @@ func (in *intruder) send(m *feedtreepb.Message) {
 
 // publish delivers a message to the target as if it came down a tree.
 func (in *intruder) publish(group [32]byte, n *feedtreepb.News) {
-	payload := in.encoded(n)
+	payload := wire.Encode(n)
 	in.target.Do(func() { in.target.Layers().Feeds.Deliver(scribe.Delivery{Group: group, Payload: payload}) })
 	in.World.Run(50 * time.Millisecond)
-}
-
-func (in *intruder) encoded(m proto.Message) []byte {
-	b, err := proto.Marshal(m)
-	if err != nil {
-		in.t.Fatal(err)
-	}
-	return b
 }
 
 // checkAfter stops the intruder and checks that readers have all items, and that no node asked an origin because of
@@ -145,7 +135,7 @@ func (in *intruder) chooseBeat(s *choices) []byte {
 	if v, ok := in.target.Layers().Owners.View(in.Key(in.feeds[s.choose(intrudedFeeds)])); ok && v.Epoch != nil {
 		m.Branch, m.Epoch, m.Seq = pick(s, v.Epoch.Branch, s.number()), pick(s, v.Epoch.Number, v.Epoch.Number+1, uint32(s.number())), s.number()
 	}
-	return in.signer.Sign(wire.DomainHeartbeat, in.encoded(m)).Raw
+	return in.signer.Sign(wire.DomainHeartbeat, wire.Encode(m)).Raw
 }
 
 // chooseUpdate returns an entry that the target has, or one signed by the intruder.
@@ -157,7 +147,7 @@ func (in *intruder) chooseUpdate(s *choices) *feedtreepb.Update {
 	e := log[len(log)-1-s.choose(min(len(log), 3))]
 	u := &feedtreepb.Update{Entry: e.Raw, Body: make([]byte, pick(s, 0, 1, 48<<10))}
 	if s.choose(3) > 0 {
-		u.Entry = in.signer.Sign(wire.DomainEntry, in.encoded(&ownerpb.EntryStatement{
+		u.Entry = in.signer.Sign(wire.DomainEntry, wire.Encode(&ownerpb.EntryStatement{
 			Key: e.Key[:], Prev: e.Hash[:], TimeMs: uint64(e.Time.UnixMilli()), Body: make([]byte, 32), Set: make([]byte, 32), Size: 1, Items: 1,
 			Position: &ownerpb.Position{Branch: e.At.Branch, Epoch: pick(s, e.At.Epoch, e.At.Epoch+1, uint32(s.number())), Seq: pick(s, e.At.Seq+1, s.number())},
 		})).Raw
@@ -294,7 +284,7 @@ func sendPush(in *intruder, s *choices) {
 	m.Record = pick(s, nil, in.liar.Layers().Overlay.Self().Raw, []byte{1})
 	if s.choose(2) == 1 {
 		in.target.Do(func() {
-			in.target.Layers().Feeds.Route(in.encoded(&feedtreepb.Message{Body: &feedtreepb.Message_Push{Push: m}}))
+			in.target.Layers().Feeds.Route(wire.Encode(&feedtreepb.Message{Body: &feedtreepb.Message_Push{Push: m}}))
 		})
 		return
 	}
@@ -360,7 +350,7 @@ func TestAHeartbeatOfAnotherBranchStartsARepair(t *testing.T) {
 			in.target = p
 			v, _ := p.Layers().Owners.View(key)
 			before := p.Layers().Feeds.Stats()
-			beat := in.signer.Sign(wire.DomainHeartbeat, in.encoded(&feedtreepb.BeatStatement{
+			beat := in.signer.Sign(wire.DomainHeartbeat, wire.Encode(&feedtreepb.BeatStatement{
 				Key: key[:], Branch: v.Epoch.Branch + 1, Epoch: 1, Head: make([]byte, 32),
 				Number: uint64(in.Now().UnixMilli()), TimeMs: uint64(in.Now().UnixMilli()), State: []byte("made up"),
 			}))

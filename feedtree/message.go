@@ -28,8 +28,6 @@ const (
 	maxEntry  = 1 << 10
 	// maxReason bounds the reason of a refusal, in bytes.
 	maxReason = 256
-	// maxMillis is the end of the year 9999. Later times cannot be written in the usual formats.
-	maxMillis = 253402300799999
 )
 
 // parseNews decodes a message that came down a tree and checks all bounds.
@@ -95,11 +93,3 @@ func each[T any](of []T, most int, valid func(T) bool) bool {
 }
 
 func isKey(b []byte) bool { return len(b) == len(overlay.ID{}) }
-
-func marshal(m proto.Message) []byte {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		panic(fmt.Sprintf("feedtree: encode %T: %v", m, err)) // a URL was let in that is not UTF-8
-	}
-	return b
-}

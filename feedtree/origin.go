@@ -3,6 +3,7 @@ package feedtree
 import (
 	"bytes"
 	"crypto/ed25519"
+	"maps"
 	"time"
 
 	"tidings/difference"
@@ -114,11 +115,7 @@ func (q *keyQuestions) onWitnessRequest(from env.PeerID, m *feedtreepb.WitnessRe
 	if !ok || !v.Owns || v.Epoch == nil || v.Epoch.Sequencer != from {
 		return
 	}
-	for other, l := range q.requests {
-		if now.Sub(l.since) > witnessTimeout {
-			delete(q.requests, other)
-		}
-	}
+	maps.DeleteFunc(q.requests, func(_ overlay.ID, l *witnessRequest) bool { return now.Sub(l.since) > witnessTimeout })
 	if q.requests[key] != nil || len(q.requests) >= maxWitnessRequests {
 		return
 	}

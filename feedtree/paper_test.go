@@ -105,10 +105,7 @@ func TestPeersReceivingTheMessageVerifyItsSignature(t *testing.T) {
 		t.Fatal(err)
 	}
 	st.Prev, st.Position.Seq = last.Hash[:], last.At.Seq+1
-	payload, err := proto.Marshal(&st)
-	if err != nil {
-		t.Fatal(err)
-	}
+	payload := wire.Encode(&st)
 	lead := leader(t, s, url)
 	var other *sim.Peer
 	for _, p := range s.Peers() {
@@ -127,10 +124,7 @@ func TestPeersReceivingTheMessageVerifyItsSignature(t *testing.T) {
 		"with a body that is not its": whole,
 	} {
 		before := reader.Layers().Feeds.Stats()
-		news, err := proto.Marshal(&feedtreepb.News{News: &feedtreepb.News_Update{Update: &feedtreepb.Update{Entry: raw, Body: []byte("nonsense")}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		news := wire.Encode(&feedtreepb.News{News: &feedtreepb.News_Update{Update: &feedtreepb.Update{Entry: raw, Body: []byte("nonsense")}}})
 		reader.Do(func() { reader.Layers().Feeds.Deliver(scribe.Delivery{Group: key, Payload: news}) })
 		after := reader.Layers().Feeds.Stats()
 		if now := reader.Layers().Owners.Log(key); now[len(now)-1].Hash != last.Hash || after.Garbage != before.Garbage+1 || after.Shown != before.Shown {
@@ -244,7 +238,7 @@ func TestInventedEntriesDoNotCauseFetches(t *testing.T) {
 			}
 			e := log[len(log)-1]
 			in.publish(key, &feedtreepb.News{News: &feedtreepb.News_Update{Update: &feedtreepb.Update{
-				Entry: in.signer.Sign(wire.DomainEntry, in.encoded(&ownerpb.EntryStatement{
+				Entry: in.signer.Sign(wire.DomainEntry, wire.Encode(&ownerpb.EntryStatement{
 					Key: key[:], Prev: e.Hash[:], TimeMs: s.number(), Body: make([]byte, 32), Set: make([]byte, 32), Size: 1,
 					Position: &ownerpb.Position{Branch: e.At.Branch, Epoch: e.At.Epoch + 1, Seq: e.At.Seq + 1},
 				})).Raw,

@@ -470,7 +470,7 @@ func TestSubscriptionsAreStored(t *testing.T) {
 	c := b.feeds[key]
 	c.pendingWrites++
 	tr.consider(c, &difference.Pin{Key: make([]byte, ed25519.PublicKeySize), Since: began})
-	if record := b.store[string(subscriptionKey(key))]; !bytes.Equal(record, marshal((&channel{url: c.url, subscription: c.subscription}).record())) {
+	if record := b.store[string(subscriptionKey(key))]; !bytes.Equal(record, wire.Encode((&channel{url: c.url, subscription: c.subscription}).record())) {
 		t.Error("the pin is written at the same time")
 	}
 	c.pendingWrites--

@@ -7,6 +7,7 @@ import (
 	"tidings/difference"
 	"tidings/feedtree/feedtreepb"
 	"tidings/internal/feed"
+	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/owner"
 )
@@ -122,7 +123,7 @@ func (sq *sequencer) Committed(key overlay.ID, e *owner.Entry, body []byte) {
 	}
 	sq.AppendAbsorbed(key)
 	sq.stats.Published++
-	sq.scribe.PublishWithID(key, messageID(e.Hash), marshal(&feedtreepb.News{News: &feedtreepb.News_Update{Update: u}}), func(bool) {
+	sq.scribe.PublishWithID(key, messageID(e.Hash), wire.Encode(&feedtreepb.News{News: &feedtreepb.News_Update{Update: u}}), func(bool) {
 		// If the message reached nobody, heads and digests will show the gap.
 	})
 }

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"tidings/difference"
 	"tidings/feedtree"
 	"tidings/feedtree/feedtreepb"
@@ -334,10 +332,7 @@ func TestPublicationsAreRefusedWithAReason(t *testing.T) {
 	// was changed on its way down the tree.
 	lead := leader(t, n.Swarm, url)
 	for _, raw := range [][]byte{tampered, three.Raw[:len(three.Raw)-9]} {
-		b, err := proto.Marshal(&feedtreepb.Message{Body: &feedtreepb.Message_Push{Push: &feedtreepb.Push{Publication: raw}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := wire.Encode(&feedtreepb.Message{Body: &feedtreepb.Message_Push{Push: &feedtreepb.Push{Publication: raw}}})
 		lead.Do(func() { lead.Layers().Feeds.Route(b) })
 	}
 	refused := lead.Layers().Feeds.Refusals()
@@ -353,10 +348,7 @@ func TestPublicationsAreRefusedWithAReason(t *testing.T) {
 	log := reader.Layers().Owners.Log(n.Key(url))
 	entry := append([]byte(nil), log[len(log)-1].Raw...)
 	entry[len(entry)/2] ^= 1
-	b, err := proto.Marshal(&feedtreepb.News{News: &feedtreepb.News_Update{Update: &feedtreepb.Update{Entry: entry}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := wire.Encode(&feedtreepb.News{News: &feedtreepb.News_Update{Update: &feedtreepb.Update{Entry: entry}}})
 	reader.Do(func() { reader.Layers().Feeds.Deliver(scribe.Delivery{Group: n.Key(url), Payload: b}) })
 	if refused := reader.Layers().Feeds.Refusals(); len(refused) != 1 || refused[0].URL != url {
 		t.Errorf("the reader has refused %+v", refused)
@@ -433,10 +425,7 @@ func TestOnlyTheSequencerAnswersAPublisher(t *testing.T) {
 		liar = n.Peers()[4]
 	}
 	for _, v := range []feedtreepb.PushReply_Verdict{feedtreepb.PushReply_COMMITTED, feedtreepb.PushReply_CONFLICT} {
-		body, err := proto.Marshal(&feedtreepb.Message{Body: &feedtreepb.Message_PushReply{PushReply: &feedtreepb.PushReply{Hash: p.Hash[:], Verdict: v}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := wire.Encode(&feedtreepb.Message{Body: &feedtreepb.Message_PushReply{PushReply: &feedtreepb.PushReply{Hash: p.Hash[:], Verdict: v}}})
 		n.publisherNode.Do(func() { _ = n.publisherNode.Layers().Feeds.Receive(liar.ID(), body) })
 	}
 	if len(told) > 0 {

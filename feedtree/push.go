@@ -155,7 +155,7 @@ func (pu *pusher) continuePush(p *push) {
 	case sequencer != nil && p.tries%2 == 1:
 		pu.net.Send(sequencer.Peer, env.Control, wire.AppendFrame(nil, wire.Feed, pu.pushMessage(p)))
 	default:
-		pu.node.Route(wire.Feed, p.key, marshal(pu.pushMessage(p)), func(overlay.Receipt, bool) {})
+		pu.node.Route(wire.Feed, p.key, wire.Encode(pu.pushMessage(p)), func(overlay.Receipt, bool) {})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"tidings/feedtree/feedtreepb"
 	"tidings/internal/env"
+	"tidings/internal/wire"
 	"tidings/overlay/owner"
 )
 
@@ -154,7 +155,7 @@ func (rp *repairer) nextStep(c *channel) {
 	case waitForRound:
 		r.step = askParents
 		r.round++
-		switch pause := rp.spread(min(repairPause<<min(r.round, 8), maxRepairPause)); {
+		switch pause := env.Jitter(rp.rand, min(repairPause<<min(r.round, 8), maxRepairPause)); {
 		case r.round >= maxRepairRounds && (r.ownerAnswered || r.fetched):
 			c.repair, c.confirmed = nil, rp.clock.Now()
 		case r.round == originRound && !r.ownerAnswered:
@@ -196,7 +197,7 @@ func (rp *repairer) announce(c *channel) {
 	}
 	if e := log[len(log)-1]; rp.clock.Now().Sub(e.Time) < maxAnnounceAge {
 		update := &feedtreepb.Update{Entry: e.Raw}
-		rp.scribe.SendBelow(c.key, messageID(e.Hash), marshal(&feedtreepb.News{News: &feedtreepb.News_Update{Update: update}}))
+		rp.scribe.SendBelow(c.key, messageID(e.Hash), wire.Encode(&feedtreepb.News{News: &feedtreepb.News_Update{Update: update}}))
 	}
 }
 
@@ -266,7 +267,7 @@ func (rp *repairer) continueRecovery(c *channel) {
 				return
 			}
 			m.peers = append(m.peers, rp.others(found)...)
-			pause := rp.spread(repairPause << m.round)
+			pause := env.Jitter(rp.rand, repairPause<<m.round)
 			if m.round++; len(m.peers) > 0 {
 				pause = 0
 			}

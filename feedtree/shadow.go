@@ -1,6 +1,7 @@
 package feedtree
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -236,9 +237,5 @@ func (dv *deliveries) leaveInAllTrees(parent env.PeerID) {
 
 // forgetReputations forgets parents that were left long ago.
 func (dv *deliveries) forgetReputations(now time.Time) {
-	for parent, s := range dv.reputations {
-		if now.Sub(s.since) > reputationTime {
-			delete(dv.reputations, parent)
-		}
-	}
+	maps.DeleteFunc(dv.reputations, func(_ env.PeerID, s reputation) bool { return now.Sub(s.since) > reputationTime })
 }

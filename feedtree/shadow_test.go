@@ -150,7 +150,7 @@ func TestAHeadOfAStrangerIsIgnored(t *testing.T) {
 	before := in.target.Layers().Feeds.Stats()
 	stranger := wire.NewSigner(ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize)), wire.HashOf(quickNetwork().Descriptor()))
 	for i := range uint32(2) { // in the current epoch and in a future one
-		in.publish(shadow(key), &feedtreepb.News{News: &feedtreepb.News_Beat{Beat: stranger.Sign(wire.DomainHeartbeat, in.encoded(&feedtreepb.BeatStatement{
+		in.publish(shadow(key), &feedtreepb.News{News: &feedtreepb.News_Beat{Beat: stranger.Sign(wire.DomainHeartbeat, wire.Encode(&feedtreepb.BeatStatement{
 			Key: key[:], Branch: v.Epoch.Branch, Epoch: v.Epoch.Number + i, Seq: 1 << 20, Head: make([]byte, 32), Number: 1,
 		})).Raw}})
 	}

@@ -11,6 +11,7 @@ import (
 	"tidings/difference"
 	"tidings/feedtree/feedtreepb"
 	"tidings/internal/env"
+	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/owner"
 )
@@ -60,7 +61,7 @@ func (su *subscriptions) Subscribe(url string, weight int, attributes []byte, do
 		next.trust = c.trust
 	}
 	m := next.record()
-	su.commit(c, env.Op{Key: subscriptionKey(key), Value: marshal(m)}, func(err error) {
+	su.commit(c, env.Op{Key: subscriptionKey(key), Value: wire.Encode(m)}, func(err error) {
 		if err != nil {
 			done(fmt.Errorf("subscribe to %s: %w", url, err))
 			return
@@ -256,7 +257,7 @@ func (su *subscriptions) saveTrust(c *channel) {
 	if c.trustUnstored = c.pendingWrites > 0; c.trustUnstored || !c.subscribed {
 		return
 	}
-	su.store.Commit([]env.Op{{Key: subscriptionKey(c.key), Value: marshal(c.record())}}, func(err error) {
+	su.store.Commit([]env.Op{{Key: subscriptionKey(c.key), Value: wire.Encode(c.record())}}, func(err error) {
 		if err != nil {
 			su.log.Warn("publisher's key could not be stored", "url", c.url, "err", err) // the next life of the node decides on the pin again
 		}

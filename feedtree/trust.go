@@ -138,7 +138,7 @@ func (tr *trusts) sendObjection(c *channel, now time.Time) {
 	s.objectedAt = now
 	tr.stats.Objected++
 	raw := difference.Attest(tr.signer, c.url, c.trust.Key, now).Raw
-	news := marshal(&feedtreepb.News{News: &feedtreepb.News_Objection{Objection: raw}})
+	news := wire.Encode(&feedtreepb.News{News: &feedtreepb.News_Objection{Objection: raw}})
 	for _, group := range []overlay.ID{c.key, shadowOf(c.key)} {
 		tr.scribe.Publish(group, news, func(bool) {})
 	}

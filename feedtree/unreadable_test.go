@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
-	"google.golang.org/protobuf/proto"
 
 	"tidings/difference"
 	"tidings/difference/differencepb"
 	"tidings/internal/feed"
 	"tidings/internal/longtest"
+	"tidings/internal/wire"
 	"tidings/overlay/owner"
 	"tidings/sim"
 )
@@ -26,10 +26,7 @@ func deltaWithHead(t *testing.T, head *differencepb.Head, names ...string) []byt
 	for _, name := range names {
 		m.Changes = append(m.Changes, &differencepb.Change{Format: uint32(feed.RSS), Raw: newItem(t, name).Raw})
 	}
-	b, err := proto.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := wire.Encode(m)
 	pack, err := zstd.NewWriter(nil)
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,8 @@ package honeycomb
 import (
 	"math"
 	"time"
+
+	"tidings/internal/env"
 )
 
 // A Channel holds the tradeoff factors of one channel, as its owner knows them. Factors outside
@@ -98,15 +100,5 @@ func (p *Problem) values(c tradeoff, n float64) (f, g float64) {
 	return c.delay / n, c.load * n
 }
 
-// hashKey mixes the bits of a key, because the keys of channels at one owner share their first
-// bits.
-func hashKey(x uint64) uint64 {
-	x ^= x >> 33
-	x *= 0xff51afd7ed558ccd
-	x ^= x >> 33
-	x *= 0xc4ceb9fe1a85ec53
-	return x ^ x>>33
-}
-
 // keyFraction maps a key to a number in [0, 1).
-func keyFraction(key uint64) float64 { return math.Ldexp(float64(hashKey(key)>>11), -53) }
+func keyFraction(key uint64) float64 { return math.Ldexp(float64(env.Mix(key)>>11), -53) }

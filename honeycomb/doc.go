@@ -59,8 +59,8 @@
 //	NewBins(p, own)          the aggregate to publish; Merge the aggregates of others
 //	Solve(p, own, remote)    the choice for each own channel, and lambda
 //
-// Minimise does the same for any f and g. Ideal computes the bound that could be reached if n
-// were a real number. Measure evaluates a choice.
+// Ideal computes the bound that could be reached if n were a real number. Measure evaluates a
+// choice.
 //
 // The package has no state, and no input from outside makes it panic: a channel's factors are
 // moved into named bounds, and Check refuses aggregates that no honest node publishes.

@@ -65,21 +65,3 @@ func ExampleSolve_others() {
 	// [3 1] [2 1]
 	// [3 1 2 1]
 }
-
-// L_d stays within the budget; L_u exceeds it by one more step. The best choice lies between
-// both.
-func ExampleMinimise() {
-	items := []honeycomb.Tradeoff{
-		{F: []float64{9, 4, 1}, G: []float64{1, 2, 4}},
-		{F: []float64{8, 3, 2}, G: []float64{1, 3, 6}},
-	}
-	s, err := honeycomb.Minimise(items, 6)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println("L_d", s.Pick, s.Down)
-	fmt.Println("L_u differs in item", s.Marginal, s.Up)
-	// Output:
-	// L_d [1 1] {7 5}
-	// L_u differs in item 0 {4 7}
-}

@@ -4,7 +4,27 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"tidings/internal/env"
 )
+
+// A step goes from one choice to the next on the lower convex hull, away from the cheapest.
+type step struct {
+	slope  float64 // gain / cost
+	gain   float64 // decrease of f
+	cost   float64 // increase of g
+	item   int32   // index of the item
+	choice int32   // choice after the step
+}
+
+// rows are the choices of items as rows of steps; the slopes of a row fall strictly.
+type rows interface {
+	tieBreaker
+	count() int
+	// row returns the choice of an item after its steps with slopes of at least hi, and the
+	// value of that choice. It appends the following steps with slopes of at least lo.
+	row(i int, hi, lo float64, to []step) (pick int32, worth Value, _ []step)
+}
 
 // A Value is the value of a choice: the sums of f and g.
 type Value struct{ F, G float64 }
@@ -12,7 +32,7 @@ type Value struct{ F, G float64 }
 // A Solution is a choice for each item, and its distance from the best choice.
 type Solution struct {
 	// Pick is L_d: the choice of each item. With Ranks it is n, otherwise an index of
-	// Channel.Wedges or Tradeoff.F.
+	// Channel.Wedges.
 	Pick []int32
 	// Lambda is the slope at which steps are no longer taken; zero if all were taken.
 	Lambda float64
@@ -183,7 +203,7 @@ func (s *Solution) takeSteps(list []step, keys tieBreaker, remote *costCurve) {
 	}
 	order := make([]tied, len(list))
 	for i, st := range list {
-		order[i] = tied{st, hashKey(keys.tieKey(int(st.item)))}
+		order[i] = tied{st, env.Mix(keys.tieKey(int(st.item)))}
 	}
 	slices.SortFunc(order, func(a, b tied) int {
 		if a.slope != b.slope {

@@ -1,9 +1,6 @@
 package honeycomb
 
-import (
-	"fmt"
-	"math"
-)
+import "fmt"
 
 // Solve chooses for the own channels, given an aggregate of all others (nil if there are none).
 // T is for the whole network: a node's decision is right if all others decide by the same
@@ -13,7 +10,6 @@ import (
 // With Bins, slopes of Levels count as up to one bin (9 %) steeper, depending on the channel's
 // key. Otherwise all of thousands of channels with one slope, here and on other nodes, would
 // move at once, or none.
-// them would move, or none.
 func Solve(p *Problem, own []Channel, remote RemoteAggregate) (Solution, error) {
 	if err := p.Check(); err != nil {
 		return Solution{}, fmt.Errorf("solve: %w", err)
@@ -56,25 +52,6 @@ func (s *Solution) PollersFor(p *Problem, c *Channel) float64 {
 	}
 	v := levels{p: p, channels: []Channel{*c}, curves: []tradeoff{p.tradeoff(c)}}
 	return v.sizeOf(0, int32(s.Level(p, c)))
-}
-
-// Minimise chooses for items with any tradeoffs, so that the sum of G is at most budget and the
-// sum of F is least. Each item needs at least one choice, as many F as G, and finite numbers.
-func Minimise(items []Tradeoff, budget float64) (Solution, error) {
-	for i, t := range items {
-		if len(t.F) == 0 || len(t.F) != len(t.G) {
-			return Solution{}, fmt.Errorf("minimise: item %d has %d f and %d g", i, len(t.F), len(t.G))
-		}
-		for l := range t.F {
-			if finite := t.F[l] - t.F[l] + t.G[l] - t.G[l]; finite != 0 {
-				return Solution{}, fmt.Errorf("minimise: item %d at %d: f %v, g %v", i, l, t.F[l], t.G[l])
-			}
-		}
-	}
-	if math.IsNaN(budget) {
-		return Solution{}, fmt.Errorf("minimise: budget %v", budget)
-	}
-	return choose(newHulls(items), &costCurve{}, budget), nil
 }
 
 // Pollers returns how many nodes poll own[i] by the solution.

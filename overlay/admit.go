@@ -1,12 +1,16 @@
 package overlay
 
-import "time"
+import (
+	"time"
+
+	"tidings/internal/env"
+)
 
 // heardFrom records that a peer spoke, so it is alive.
 func (lv *liveness) heardFrom(p *peer) {
 	now := lv.clock.Now()
-	first := p.lastHeard == never
-	p.lastHeard, lv.lastHeard = timestampOf(now), now
+	first := p.lastHeard == env.Never
+	p.lastHeard, lv.lastHeard = env.MomentOf(now), now
 	p.suspect, p.linkBroken = false, false
 	lv.deathReports.alive(p.id, now)
 	if p.candidate && lv.state == Joining {
@@ -66,7 +70,7 @@ func (lv *liveness) considerMember(c *Contact) {
 		return
 	}
 	p := lv.peers.get(c.Peer.ID)
-	if (p == nil || p.lastHeard == never) && lv.tombstones.diedRecently(c, lv.clock.Now()) || p == nil && lv.tooManyCandidates() {
+	if (p == nil || p.lastHeard == env.Never) && lv.tombstones.diedRecently(c, lv.clock.Now()) || p == nil && lv.tooManyCandidates() {
 		return
 	}
 	p = lv.ensureContact(c)
@@ -74,7 +78,7 @@ func (lv *liveness) considerMember(c *Contact) {
 		p.candidate = true
 		return
 	}
-	if p.lastHeard != never && lv.clock.Now().Sub(p.lastHeard.time()) <= p.rto() && lv.state == Active {
+	if p.lastHeard != env.Never && lv.clock.Now().Sub(p.lastHeard.Time()) <= p.rto() && lv.state == Active {
 		lv.admit(p) // it spoke a moment ago
 		return
 	}
@@ -96,7 +100,7 @@ func (lv *liveness) noteLeafChange() {
 // startGossip schedules gossipRounds comparisons with other members.
 func (lv *liveness) startGossip() {
 	if lv.gossipLeft == 0 {
-		lv.after(lv.jitter(gossipInterval), task{kind: taskGossip})
+		lv.after(env.Jitter(lv.rand, gossipInterval), task{kind: taskGossip})
 	}
 	lv.gossipLeft = gossipRounds
 }
@@ -104,7 +108,7 @@ func (lv *liveness) startGossip() {
 // gossipLeaf compares leaves with a random member.
 func (lv *liveness) gossipLeaf() {
 	if lv.gossipLeft--; lv.gossipLeft > 0 {
-		lv.after(lv.jitter(gossipInterval), task{kind: taskGossip})
+		lv.after(env.Jitter(lv.rand, gossipInterval), task{kind: taskGossip})
 	}
 	if lv.leaf.Len() < 2 || lv.state != Active {
 		return

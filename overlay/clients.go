@@ -21,10 +21,10 @@ func (ns *neighbours) attach(p *peer) bool {
 	if ns.state != Active || p.contact == nil || p.contact.Member {
 		return false
 	}
-	if p.attached == never && len(ns.clientList()) >= maxClients {
+	if p.attached == env.Never && len(ns.clientList()) >= maxClients {
 		return false
 	}
-	p.attached = timestampOf(ns.clock.Now())
+	p.attached = env.MomentOf(ns.clock.Now())
 	ns.hasClients = true
 	return true
 }
@@ -32,14 +32,14 @@ func (ns *neighbours) attach(p *peer) bool {
 // ActsFor reports whether this member acts for a client.
 func (ns *neighbours) ActsFor(id env.PeerID) bool {
 	p := ns.peers.get(id)
-	return p != nil && !p.isHost && p.attached != never
+	return p != nil && !p.isHost && p.attached != env.Never
 }
 
 // clientList returns the clients that this member acts for, in the order of their peer ids.
 func (ns *neighbours) clientList() []*peer {
 	var peers []*peer
 	for _, p := range ns.peers.all {
-		if !p.isHost && p.attached != never {
+		if !p.isHost && p.attached != env.Never {
 			peers = append(peers, p)
 		}
 	}

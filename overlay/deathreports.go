@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"maps"
 	"time"
 
 	"tidings/internal/env"
@@ -29,9 +30,6 @@ type falseReportCount struct {
 	since time.Time
 }
 
-// reported records that a member is probed because another reported it dead.
-func (d *deathReports) reported(id, reporter env.PeerID) { d.pending[id] = reporter }
-
 // alive records that a member has spoken, so that a report of its death was false.
 func (d *deathReports) alive(id env.PeerID, now time.Time) {
 	if reporter, ok := d.pending[id]; ok {
@@ -40,29 +38,18 @@ func (d *deathReports) alive(id env.PeerID, now time.Time) {
 	}
 }
 
-// dead records that a member is indeed dead.
-func (d *deathReports) dead(id env.PeerID) { delete(d.pending, id) }
-
 // countFalse counts one false report.
 func (d *deathReports) countFalse(reporter env.PeerID, now time.Time) {
 	c := d.falseReports[reporter]
 	if now.Sub(c.since) > falseReportMemory {
 		if len(d.falseReports) >= maxReporters {
-			d.prune(now)
+			maps.DeleteFunc(d.falseReports, func(_ env.PeerID, c falseReportCount) bool { return now.Sub(c.since) > falseReportMemory })
 		}
 		c = falseReportCount{since: now}
 	}
 	c.count++
 	if _, known := d.falseReports[reporter]; known || len(d.falseReports) < maxReporters {
 		d.falseReports[reporter] = c
-	}
-}
-
-func (d *deathReports) prune(now time.Time) {
-	for id, c := range d.falseReports {
-		if now.Sub(c.since) > falseReportMemory {
-			delete(d.falseReports, id)
-		}
 	}
 }
 

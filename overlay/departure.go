@@ -1,9 +1,10 @@
 package overlay
 
 import (
+	"time"
+
 	"tidings/internal/env"
 	"tidings/overlay/overlaypb"
-	"time"
 )
 
 // declareDead removes a peer that left all probes unanswered, and adds a tombstone.
@@ -37,9 +38,9 @@ func (n *Node) removePeer(p *peer) (placed bool) {
 		placed = true
 		n.join.detach(p)
 	}
-	if p.attached != never {
+	if p.attached != env.Never {
 		placed = true
-		p.attached = never
+		p.attached = env.Never
 	}
 	n.router.rerouteFrom(p)
 	if p.watchCount > 0 {
@@ -71,7 +72,7 @@ func (n *Node) expireClients(now time.Time) {
 	clients := n.clientList()
 	n.hasClients = len(clients) > 0
 	for _, p := range clients {
-		if now.Sub(p.lastHeard.time()) > clientSilence*n.cfg.WatchInterval {
+		if now.Sub(p.lastHeard.Time()) > clientSilence*n.cfg.WatchInterval {
 			n.removePeer(p)
 		}
 	}

@@ -1,6 +1,10 @@
 package overlay
 
-import "time"
+import (
+	"time"
+
+	"tidings/internal/env"
+)
 
 // leafUpkeep keeps the leaf the same as that of its other members: its members and its depth.
 type leafUpkeep struct {
@@ -134,6 +138,6 @@ func (lu *leafUpkeep) setDepth(depth int) {
 	lu.liveness.noteLeafChange()
 	if lu.state == Active && deeper { // a deeper leaf leaves more slots to the table
 		lu.tableUpkeep.quickRounds = max(lu.tableUpkeep.quickRounds, 1)
-		lu.tableUpkeep.scheduleRow(lu.jitter(settleTime))
+		lu.tableUpkeep.scheduleRow(env.Jitter(lu.rand, settleTime))
 	}
 }

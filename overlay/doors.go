@@ -57,11 +57,6 @@ const (
 func (d *doors) at(t time.Time, what task)         { d.cal.Add(t, what) }
 func (d *doors) after(in time.Duration, what task) { d.cal.Add(d.clock.Now().Add(in), what) }
 
-// jitter varies a duration by up to a quarter, so that nodes do not act in step.
-func (d *doors) jitter(of time.Duration) time.Duration {
-	return of*3/4 + time.Duration(d.rand.Int64N(int64(of)/2+1))
-}
-
 // send sends a message, together with the node's record until the peer is known to have it.
 func (d *doors) send(p *peer, m *overlaypb.Message) { d.sendAs(p, env.Control, m) }
 

@@ -1,6 +1,10 @@
 package overlay
 
-import "slices"
+import (
+	"slices"
+
+	"tidings/internal/env"
+)
 
 // chooseHosts asks the members nearest to the client's id to act for it.
 func (j *join) chooseHosts() {
@@ -18,7 +22,7 @@ func (j *join) chooseHosts() {
 	if len(j.hosts) == 0 { // no member is left, so the search starts again
 		j.state = Alone
 		j.nonce = 0
-		j.pauseUntil(j.clock.Now().Add(j.jitter(maxJoinPause)))
+		j.pauseUntil(j.clock.Now().Add(env.Jitter(j.rand, maxJoinPause)))
 	}
 }
 
@@ -31,8 +35,8 @@ func (j *join) attachedTo(p *peer) {
 		j.state = Attached
 		j.log.Info("attached to the network as a client", "id", j.self.ID.Short(), "host", p.contact.ID.Short())
 	}
-	if p.attached == never {
-		p.attached = timestampOf(j.clock.Now())
+	if p.attached == env.Never {
+		p.attached = env.MomentOf(j.clock.Now())
 		j.leafChanged = true
 		j.router.release()
 	}
@@ -40,7 +44,7 @@ func (j *join) attachedTo(p *peer) {
 
 // detach records that a member no longer acts for this client, and looks for another member.
 func (j *join) detach(p *peer) {
-	p.isHost, p.attached = false, never
+	p.isHost, p.attached = false, env.Never
 	j.hosts = slices.DeleteFunc(j.hosts, func(q *peer) bool { return q == p })
 	j.pool.members = slices.DeleteFunc(j.pool.members, func(c *Contact) bool { return c.Peer.ID == p.id })
 	j.leafChanged = true

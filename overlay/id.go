@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"math/bits"
 	"strconv"
 	"strings"
@@ -59,18 +58,6 @@ func NodeID(network string, peer env.PeerID) ID {
 
 func hash(network, kind, what string) ID {
 	return sha256.Sum256([]byte(network + "\x00" + kind + "\x00" + what))
-}
-
-// ParseID parses 64 hexadecimal digits.
-func ParseID(s string) (ID, error) {
-	var id ID
-	if len(s) != hex.EncodedLen(len(id)) {
-		return id, fmt.Errorf("id %q: want %d hexadecimal digits", s, Digits)
-	}
-	if _, err := hex.Decode(id[:], []byte(s)); err != nil {
-		return ID{}, fmt.Errorf("id %q: %w", s, err)
-	}
-	return id, nil
 }
 
 // String returns all digits of the id.

@@ -77,13 +77,10 @@ func intrude(network wire.Network) *intruder {
 }
 
 func (in *intruder) sign(s *wire.Signer, age time.Duration, member bool) []byte {
-	payload, err := proto.Marshal(&overlaypb.Record{
+	payload := wire.Encode(&overlaypb.Record{
 		Addresses: [][]byte{[]byte(in.Peer().Addrs[0])}, Member: member,
 		IssuedMs: uint64(in.swarm.Now().Add(-age).UnixMilli()),
 	})
-	if err != nil {
-		panic(err)
-	}
 	return s.Sign(wire.DomainRecord, payload).Raw
 }
 
@@ -92,10 +89,7 @@ func (in *intruder) target() *sim.Peer { return in.swarm.Peers()[1] }
 
 // send sends a message to the target and lets it arrive.
 func (in *intruder) send(m *overlaypb.Message) {
-	body, err := proto.Marshal(m)
-	if err != nil {
-		panic(err)
-	}
+	body := wire.Encode(m)
 	if len(body) > wire.MaxMessage {
 		return
 	}

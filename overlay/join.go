@@ -123,7 +123,7 @@ func (j *join) reset() {
 	j.state = Alone
 	j.leafChanged = true
 	for _, p := range slices.Clone(j.peers.all) {
-		if p.candidate, p.attached = false, never; !j.inUse(p) {
+		if p.candidate, p.attached = false, env.Never; !j.inUse(p) {
 			j.peers.remove(p.id)
 		}
 	}
@@ -178,7 +178,7 @@ func (j *join) step() {
 	}
 	if j.resumeAt.IsZero() {
 		j.pause = min(max(2*j.pause, minJoinPause), maxJoinPause)
-		j.pauseUntil(now.Add(j.jitter(j.pause)))
+		j.pauseUntil(now.Add(env.Jitter(j.rand, j.pause)))
 	}
 }
 
@@ -358,12 +358,12 @@ func (j *join) tombstoneUnheard() {
 	long := j.clock.Now().Add(-reviveDelay)
 	for _, c := range j.memory.remembered {
 		p := j.peers.get(c.Peer.ID)
-		if !alone && p != nil && p.lastHeard != never {
+		if !alone && p != nil && p.lastHeard != env.Never {
 			continue
 		}
 		j.liveness.tombstones.add(c, long, true)
 		if p != nil {
-			p.lastHeard = never // the next message from the peer restores it
+			p.lastHeard = env.Never // the next message from the peer restores it
 		}
 	}
 }

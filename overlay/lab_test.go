@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"tidings/internal/env"
 	"tidings/internal/wire"
 	"tidings/overlay/overlaypb"
@@ -170,11 +168,7 @@ func (l *lab) say(a *actor, m *overlaypb.Message) error {
 	if m.Record == nil {
 		m.Record = a.contact.Raw
 	}
-	body, err := proto.Marshal(m)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	err = l.node.Receive(a.id(), body)
+	err := l.node.Receive(a.id(), wire.Encode(m))
 	l.run()
 	return err
 }

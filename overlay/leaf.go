@@ -3,6 +3,8 @@ package overlay
 import (
 	"slices"
 	"time"
+
+	"tidings/internal/env"
 )
 
 // A LeafSet is the set of members of one leaf, as one of them knows them.
@@ -40,7 +42,7 @@ func (l *LeafSet) Members() []*Contact { return l.members }
 
 // Digest returns a hash that is equal for two nodes that know the same members at the same
 // depth.
-func (l *LeafSet) Digest() uint64 { return l.digest ^ mix(uint64(l.depth)) }
+func (l *LeafSet) Digest() uint64 { return l.digest ^ env.Mix(uint64(l.depth)) }
 
 // Covers reports whether a key lies in the leaf.
 func (l *LeafSet) Covers(key ID) bool { return l.self.ID.Common(key) >= l.depth }
@@ -73,7 +75,7 @@ func (l *LeafSet) Add(c *Contact) bool {
 	}
 	l.changes++
 	l.members = slices.Insert(l.members, i, c)
-	l.digest ^= mix(c.ID.prefix64())
+	l.digest ^= env.Mix(c.ID.prefix64())
 	return true
 }
 
@@ -85,7 +87,7 @@ func (l *LeafSet) Remove(id ID) bool {
 	}
 	l.changes++
 	l.members = slices.Delete(l.members, i, i+1)
-	l.digest ^= mix(id.prefix64())
+	l.digest ^= env.Mix(id.prefix64())
 	return true
 }
 
@@ -186,19 +188,9 @@ func (l *LeafSet) SetDepth(depth int) (out []*Contact) {
 		beyond := !l.Covers(c.ID)
 		if beyond {
 			out = append(out, c)
-			l.digest ^= mix(c.ID.prefix64())
+			l.digest ^= env.Mix(c.ID.prefix64())
 		}
 		return beyond
 	})
 	return out
-}
-
-// mix spreads the bits of x (the finaliser of MurmurHash3), so that the XOR of several values
-// makes a digest.
-func mix(x uint64) uint64 {
-	x ^= x >> 33
-	x *= 0xff51afd7ed558ccd
-	x ^= x >> 33
-	x *= 0xc4ceb9fe1a85ec53
-	return x ^ x>>33
 }

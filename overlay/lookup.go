@@ -186,7 +186,7 @@ func (ls *lookups) lookUpInLeaf(l *lookup) {
 	for _, c := range ls.leaf.Members() {
 		if p := ls.peers.get(c.Peer.ID); p != nil {
 			member := l.addMember(c, 0)
-			if now.Sub(p.lastHeard.time()) < p.rto() && !p.suspect {
+			if now.Sub(p.lastHeard.Time()) < p.rto() && !p.suspect {
 				member.state = answered
 			}
 		}

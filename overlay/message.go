@@ -70,7 +70,7 @@ func Urgent(frame []byte) bool {
 
 // violation returns the bound that a message violates, or an empty string.
 func violation(m *overlaypb.Message) string {
-	if len(m.Record) > maxRecord {
+	if len(m.Record) > MaxRecord {
 		return "record too long"
 	}
 	switch b := m.Body.(type) {
@@ -133,7 +133,7 @@ func recordsViolation(records [][]byte, depth uint32, limit int) string {
 		return "depth"
 	}
 	for _, r := range records {
-		if len(r) > maxRecord {
+		if len(r) > MaxRecord {
 			return "record too long"
 		}
 	}

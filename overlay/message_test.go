@@ -30,8 +30,8 @@ func TestMessagesHaveBounds(t *testing.T) {
 	}{
 		{"nothing", false, &body{}},
 		{"record alone", false, &body{Record: id}},
-		{"record", true, &body{Record: make([]byte, maxRecord), Body: &overlaypb.Message_Leave{}}},
-		{"long record", false, &body{Record: make([]byte, maxRecord+1), Body: &overlaypb.Message_Leave{}}},
+		{"record", true, &body{Record: make([]byte, MaxRecord), Body: &overlaypb.Message_Leave{}}},
+		{"long record", false, &body{Record: make([]byte, MaxRecord+1), Body: &overlaypb.Message_Leave{}}},
 		{"probe", true, probe(&overlaypb.Probe{Depth: maxDepth, Nonce: 1 << 63})},
 		{"probe of a deep leaf", false, probe(&overlaypb.Probe{Depth: maxDepth + 1})},
 		{"route", true, route(&overlaypb.Route{Key: id, Layer: 255, Hops: maxHops, Payload: make([]byte, MaxPayload)})},
@@ -49,7 +49,7 @@ func TestMessagesHaveBounds(t *testing.T) {
 		{"nearby", true, &body{Body: &overlaypb.Message_Nearby{Nearby: &overlaypb.Nearby{Records: records(maxRecords, 1), Depth: maxDepth}}}},
 		{"nearby of many", false, &body{Body: &overlaypb.Message_Nearby{Nearby: &overlaypb.Nearby{Records: records(maxRecords+1, 1)}}}},
 		{"nearby of a deep leaf", false, &body{Body: &overlaypb.Message_Nearby{Nearby: &overlaypb.Nearby{Depth: maxDepth + 1}}}},
-		{"nearby of a long record", false, &body{Body: &overlaypb.Message_Nearby{Nearby: &overlaypb.Nearby{Records: records(1, maxRecord+1)}}}},
+		{"nearby of a long record", false, &body{Body: &overlaypb.Message_Nearby{Nearby: &overlaypb.Nearby{Records: records(1, MaxRecord+1)}}}},
 		{"leaf", true, &body{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{IdPrefixes: make([]uint64, maxLeafIDs), Records: records(maxRecords, 1)}}}},
 		{"leaf of many", false, &body{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{IdPrefixes: make([]uint64, maxLeafIDs+1)}}}},
 		{"leaf of many records", false, &body{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{Records: records(maxRecords+1, 1)}}}},
@@ -57,7 +57,7 @@ func TestMessagesHaveBounds(t *testing.T) {
 		{"row request", true, &body{Body: &overlaypb.Message_RowRequest{RowRequest: &overlaypb.RowRequest{Row: Digits - 1, Columns: 1<<16 - 1}}}},
 		{"row request beyond the id", false, &body{Body: &overlaypb.Message_RowRequest{RowRequest: &overlaypb.RowRequest{Row: Digits}}}},
 		{"row request of 17 columns", false, &body{Body: &overlaypb.Message_RowRequest{RowRequest: &overlaypb.RowRequest{Columns: 1 << 16}}}},
-		{"row reply", true, &body{Body: &overlaypb.Message_RowReply{RowReply: &overlaypb.RowReply{Row: Digits - 1, Count: 1<<32 - 1, Records: records(16, maxRecord)}}}},
+		{"row reply", true, &body{Body: &overlaypb.Message_RowReply{RowReply: &overlaypb.RowReply{Row: Digits - 1, Count: 1<<32 - 1, Records: records(16, MaxRecord)}}}},
 		{"row reply beyond the id", false, &body{Body: &overlaypb.Message_RowReply{RowReply: &overlaypb.RowReply{Row: Digits}}}},
 		{"row reply of 17 columns", false, &body{Body: &overlaypb.Message_RowReply{RowReply: &overlaypb.RowReply{EmptyColumns: 1 << 16}}}},
 		{"row reply of 17 records", false, &body{Body: &overlaypb.Message_RowReply{RowReply: &overlaypb.RowReply{Records: records(17, 1)}}}},
@@ -65,18 +65,14 @@ func TestMessagesHaveBounds(t *testing.T) {
 		{"dead without an id", false, &body{Body: &overlaypb.Message_Dead{Dead: &overlaypb.Dead{}}}},
 		{"leave", true, &body{Body: &overlaypb.Message_Leave{Leave: &overlaypb.Leave{}}}},
 	} {
-		raw, err := proto.Marshal(c.m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err = parse(raw); (err == nil) != c.within || err != nil && !errors.Is(err, env.ErrFrame) {
+		if _, err := parse(wire.Encode(c.m)); (err == nil) != c.within || err != nil && !errors.Is(err, env.ErrFrame) {
 			t.Errorf("%s: %v", c.what, err)
 		}
 	}
 }
 
 func TestRoutesAndLeavesAreNotUrgent(t *testing.T) {
-	record := make([]byte, maxRecord)
+	record := make([]byte, MaxRecord)
 	for _, c := range []struct {
 		what   string
 		urgent bool
@@ -100,13 +96,13 @@ func TestRoutesAndLeavesAreNotUrgent(t *testing.T) {
 
 // A message that passes on records fits into a frame, whatever the size of the records.
 func TestRecordsOfOneMessageFitAFrame(t *testing.T) {
-	for _, size := range []int{1, 200, maxRecord} {
+	for _, size := range []int{1, 200, MaxRecord} {
 		var contacts []*Contact
 		for range 1000 {
 			contacts = append(contacts, &Contact{Raw: make([]byte, size)})
 		}
 		m := &overlaypb.Message{
-			Record: make([]byte, maxRecord),
+			Record: make([]byte, MaxRecord),
 			Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{
 				Depth: maxDepth, Decided: 1 << 63, IdPrefixes: make([]uint64, maxLeafIDs), Records: rawRecords(contacts),
 			}},
@@ -135,10 +131,7 @@ func FuzzMessage(f *testing.F) {
 		{Body: &overlaypb.Message_Dead{Dead: &overlaypb.Dead{Id: id, IssuedMs: 1}}},
 		{Body: &overlaypb.Message_Leave{Leave: &overlaypb.Leave{}}},
 	} {
-		raw, err := proto.Marshal(m)
-		if err != nil {
-			f.Fatal(err)
-		}
+		raw := wire.Encode(m)
 		f.Add(raw)
 		f.Add(append(raw, raw...))
 		f.Add(raw[:len(raw)/2])
@@ -148,10 +141,7 @@ func FuzzMessage(f *testing.F) {
 		if err != nil {
 			return
 		}
-		once, err := proto.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		once := wire.Encode(m)
 		again, err := parse(once)
 		if err != nil || !proto.Equal(m, again) {
 			t.Fatalf("%v came back as %v: %v", m, again, err)

@@ -53,7 +53,7 @@ func (ns *neighbours) ensureContact(c *Contact) *peer {
 			break
 		}
 		if c.Member {
-			p.attached = never // a member is nobody's client
+			p.attached = env.Never // a member is nobody's client
 		}
 		if ns.leaf.Has(c.ID) != nil {
 			ns.leaf.Add(c)
@@ -90,7 +90,7 @@ func (ns *neighbours) randomMember() *peer {
 // hasPlace reports whether a peer has a place: in leaf or table, as a client, as a member that
 // acts for this client, or as a neighbour of a layer above.
 func (ns *neighbours) hasPlace(p *peer) bool {
-	return p.isHost || p.watchCount > 0 || p.attached != never ||
+	return p.isHost || p.watchCount > 0 || p.attached != env.Never ||
 		p.contact != nil && (ns.leaf.Has(p.contact.ID) != nil || ns.table.has(p))
 }
 
@@ -242,7 +242,7 @@ func (ns *neighbours) Across(d int, pick uint64, except ...env.PeerID) *Contact 
 		if p == nil || p.contact == nil || slices.Contains(except, p.id) {
 			return
 		}
-		score := mix(pick ^ mix(p.contact.ID.prefix64()))
+		score := env.Mix(pick ^ env.Mix(p.contact.ID.prefix64()))
 		if best == nil || best.suspect && !p.suspect || best.suspect == p.suspect && score > most {
 			best, most = p, score
 		}

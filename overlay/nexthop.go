@@ -2,6 +2,8 @@ package overlay
 
 import (
 	"slices"
+
+	"tidings/internal/env"
 )
 
 // nextHop decides where a message goes from here: to next, or nowhere because this node is the
@@ -78,7 +80,7 @@ func (rt *router) nearerSlotsEmpty(key ID, next *peer) bool {
 func (rt *router) hostFor(tried []*peer) *peer {
 	var fallback *peer
 	for _, p := range rt.hosts {
-		if p.attached == never {
+		if p.attached == env.Never {
 			continue
 		}
 		if !p.suspect && !slices.Contains(tried, p) {

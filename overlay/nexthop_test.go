@@ -128,7 +128,7 @@ func TestClientSendsThroughItsHosts(t *testing.T) {
 	if hop() != nil {
 		t.Error("sends through a member that has not agreed to act for it")
 	}
-	hosts[0].attached, hosts[1].attached = timestampOf(l.now), timestampOf(l.now)
+	hosts[0].attached, hosts[1].attached = env.MomentOf(l.now), env.MomentOf(l.now)
 	if hop() != hosts[0] || hop(hosts[0]) != hosts[1] || hop(hosts...) != nil {
 		t.Error("does not send through the first that was not tried")
 	}

@@ -102,9 +102,9 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *Node
 		n.join.issue(nil, false)
 	}
 	n.at(n.started, task{kind: taskJoin})
-	n.after(n.jitter(n.cfg.WatchInterval), task{kind: taskWatch})
-	n.after(n.jitter(deadInterval), task{kind: taskDead})
-	n.after(n.jitter(n.cfg.SaveInterval), task{kind: taskSave})
+	n.after(env.Jitter(n.rand, n.cfg.WatchInterval), task{kind: taskWatch})
+	n.after(env.Jitter(n.rand, deadInterval), task{kind: taskDead})
+	n.after(env.Jitter(n.rand, n.cfg.SaveInterval), task{kind: taskSave})
 	return n
 }
 
@@ -283,7 +283,7 @@ func (n *Node) onProbe(p *peer, m *overlaypb.Probe) {
 		answer := m.Nonce == p.nonce && m.Nonce != 0
 		if answer {
 			p.nonce = 0 // a repeated reply is ignored
-			p.sample(n.clock.Now().Sub(p.probeSent.time()))
+			p.sample(n.clock.Now().Sub(p.probeSent.Time()))
 			p.candidate, p.acked = false, true
 			p.probing, p.attempts = false, 0
 		}
@@ -303,7 +303,7 @@ func (n *Node) onProbe(p *peer, m *overlaypb.Probe) {
 			p.knowsMe = true
 		}
 		granted := m.Attach && n.attach(p)
-		n.send(p, n.liveness.probeReply(p, m, granted))
+		n.send(p, n.liveness.probeReply(m, granted))
 		n.join.askOnceMore(p)
 	}
 	n.join.checkJoined()
@@ -323,7 +323,7 @@ func (n *Node) Stats() Stats {
 	s.Leaf = n.leaf.Len()
 	n.table.eachPeer(n.leaf.Depth(), func(*peer) { s.Contacts++ })
 	for _, p := range n.peers.all {
-		if p.attached != never {
+		if p.attached != env.Never {
 			s.Clients++
 		}
 	}

@@ -12,21 +12,21 @@ import (
 type peer struct {
 	id        env.PeerID
 	contact   *Contact // nil until its record arrives
-	lastHeard timestamp
+	lastHeard env.Moment
 
 	// Round-trip time as TCP estimates it (RFC 6298), smoothed, and its variation.
 	rtt, rttvar microseconds
 
 	nonce     uint64 // of the last probe, to match and time its reply; 0: answered
-	probeSent timestamp
+	probeSent env.Moment
 
 	leafSync *leafSync // comparison of its leaf with the node's own; nil: never made
 
-	rowSent timestamp
-	rowDue  timestamp // when the answer to RowRequest is due; never: none is outstanding
+	rowSent env.Moment
+	rowDue  env.Moment // when the answer to RowRequest is due; never: none is outstanding
 
-	attached   timestamp // when this client last attached, or this host agreed; never: not attached
-	watchCount int32     // number of Watch calls of layers above
+	attached   env.Moment // when this client last attached, or this host agreed; never: not attached
+	watchCount int32      // number of Watch calls of layers above
 
 	depth    int16 // depth of its leaf, in bits
 	row      int16 // row of the last RowRequest
@@ -46,15 +46,15 @@ type peer struct {
 
 // leafSync is the state of comparing leaves with one peer.
 type leafSync struct {
-	digest     uint64    // digest of the peer's leaf, as last stated
-	digestAt   timestamp // when digest was stated
-	explained  uint64    // difference of digests when the peer was last told what it lacks
-	syncedAt   timestamp // when the peer was last asked or told about the leaf
-	answeredAt timestamp // when the peer was last sent the leaf at its request
-	joinAsks   int8      // requests since this node announced itself
-	backoff    int8      // requests since both sides last agreed; each doubles the pause
-	answerDue  bool      // an answer is outstanding
-	complete   bool      // since this node announced itself, the peer named no member of its leaf that is unknown here
+	digest     uint64     // digest of the peer's leaf, as last stated
+	digestAt   env.Moment // when digest was stated
+	explained  uint64     // difference of digests when the peer was last told what it lacks
+	syncedAt   env.Moment // when the peer was last asked or told about the leaf
+	answeredAt env.Moment // when the peer was last sent the leaf at its request
+	joinAsks   int8       // requests since this node announced itself
+	backoff    int8       // requests since both sides last agreed; each doubles the pause
+	answerDue  bool       // an answer is outstanding
+	complete   bool       // since this node announced itself, the peer named no member of its leaf that is unknown here
 }
 
 // syncState returns the state of comparing leaves with a peer.
@@ -69,21 +69,6 @@ func (p *peer) syncState() *leafSync {
 type microseconds int32
 
 func (s microseconds) duration() time.Duration { return time.Duration(s) * time.Microsecond }
-
-// timestamp is a Unix time in nanoseconds, in a third of the space of time.Time.
-type timestamp int64
-
-const never timestamp = 0
-
-func timestampOf(t time.Time) timestamp { return timestamp(t.UnixNano()) }
-
-// time converts a timestamp; never becomes the zero time.
-func (ts timestamp) time() time.Time {
-	if ts == never {
-		return time.Time{}
-	}
-	return time.Unix(0, int64(ts)).UTC()
-}
 
 // These constants bound the time that a peer is given to answer.
 const (
@@ -107,7 +92,7 @@ const linkIdle = 2 * time.Minute
 // answerTimeout returns the time that an answer to a message sent at now may take. It records
 // whether a link may have to be made first.
 func (p *peer) answerTimeout(now time.Time) time.Duration {
-	p.coldLink = now.Sub(p.lastHeard.time()) >= linkIdle
+	p.coldLink = now.Sub(p.lastHeard.Time()) >= linkIdle
 	if !p.coldLink {
 		return p.rto()
 	}

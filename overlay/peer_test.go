@@ -3,6 +3,8 @@ package overlay
 import (
 	"testing"
 	"time"
+
+	"tidings/internal/env"
 )
 
 // RFC 6298, section 2: after the first measurement R, SRTT is R and RTTVAR R/2. After each
@@ -38,12 +40,12 @@ func TestRetransmissionTimeout(t *testing.T) {
 // A link that may have been closed first needs a handshake of two round trips.
 func TestSilentPeerGetsTimeForAHandshake(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	p := &peer{lastHeard: timestampOf(now.Add(-time.Minute))}
+	p := &peer{lastHeard: env.MomentOf(now.Add(-time.Minute))}
 	p.sample(200 * time.Millisecond)
 	if got := p.answerTimeout(now); got != p.rto() {
 		t.Errorf("a peer that spoke a minute ago: %v", got)
 	}
-	p.lastHeard = timestampOf(now.Add(-time.Hour))
+	p.lastHeard = env.MomentOf(now.Add(-time.Hour))
 	if got, want := p.answerTimeout(now), p.rto()+600*time.Millisecond; got != want {
 		t.Errorf("a peer that spoke an hour ago: %v, want %v", got, want)
 	}

@@ -60,7 +60,7 @@ func (lv *liveness) sendProbe(p *peer) {
 	p.nonce = lv.rand.Uint64() | 1
 	p.probing = true
 	p.attempts++
-	p.probeSent = timestampOf(now)
+	p.probeSent = env.MomentOf(now)
 	lv.stats.Probes++
 	lv.at(now.Add(wait), task{kind: taskProbe, peer: p.id, n: p.nonce})
 	m := &overlaypb.Probe{
@@ -77,7 +77,7 @@ func (lv *liveness) sendProbe(p *peer) {
 	lv.send(p, &overlaypb.Message{Body: &overlaypb.Message_Probe{Probe: m}})
 }
 
-func (lv *liveness) probeReply(p *peer, m *overlaypb.Probe, granted bool) *overlaypb.Message {
+func (lv *liveness) probeReply(m *overlaypb.Probe, granted bool) *overlaypb.Message {
 	r := &overlaypb.Message{Body: &overlaypb.Message_Probe{Probe: &overlaypb.Probe{
 		Nonce:   m.Nonce,
 		Reply:   true,
@@ -119,7 +119,7 @@ func (lv *liveness) probeTable() {
 	}
 	lv.tableProbedAt = now
 	lv.table.eachPeer(lv.leaf.Depth(), func(p *peer) {
-		if now.Sub(p.lastHeard.time()) > p.rto() {
+		if now.Sub(p.lastHeard.Time()) > p.rto() {
 			lv.probe(p)
 		}
 	})
@@ -128,9 +128,9 @@ func (lv *liveness) probeTable() {
 // remove ends the probes of a peer that is dead or has left, and takes it out of the leaf. It
 // reports whether it was there.
 func (lv *liveness) remove(p *peer) bool {
-	lv.deathReports.dead(p.id)
+	delete(lv.deathReports.pending, p.id)
 	p.candidate, p.probing, p.attempts, p.leafSync = false, false, 0, nil
-	p.lastHeard, p.knowsMe = never, false
+	p.lastHeard, p.knowsMe = env.Never, false
 	if p.contact == nil || !lv.leaf.Remove(p.contact.ID) {
 		return false
 	}
@@ -148,7 +148,7 @@ func (lv *liveness) Suspect(id env.PeerID) {
 // PeerDown takes a hint that the link to a peer broke, and probes the peer. A peer that said
 // that it leaves closes its links as well, and is not probed.
 func (lv *liveness) PeerDown(id env.PeerID) {
-	if p := lv.peers.get(id); p != nil && p.lastHeard != never && lv.inUse(p) {
+	if p := lv.peers.get(id); p != nil && p.lastHeard != env.Never && lv.inUse(p) {
 		p.linkBroken = true
 		lv.probe(p)
 	}

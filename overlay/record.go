@@ -15,7 +15,7 @@ import (
 
 // These are the bounds of a record. Each is far above what an honest node needs.
 const (
-	maxRecord    = 1 << 10 // bytes of the whole envelope
+	MaxRecord    = 1 << 10 // bytes of the whole envelope
 	maxAddresses = 8       // IPv4 and IPv6, TCP and QUIC, twice
 	maxAddress   = 64      // bytes of one multiaddr
 )
@@ -41,22 +41,18 @@ func newRecord(network string, s *wire.Signer, addrs []string, issued time.Time,
 	for _, a := range addrs {
 		m.Addresses = append(m.Addresses, []byte(a))
 	}
-	payload, err := proto.Marshal(m)
-	if err != nil {
-		panic(fmt.Sprintf("overlay: encode record: %v", err)) // bytes and numbers always encode
-	}
 	return &Contact{
 		ID:     NodeID(network, s.PeerID()),
 		Peer:   env.Peer{ID: s.PeerID(), Addrs: addrs},
 		Issued: m.IssuedMs,
 		Member: member,
-		Raw:    s.Sign(wire.DomainRecord, payload).Raw,
+		Raw:    s.Sign(wire.DomainRecord, wire.Encode(m)).Raw,
 	}
 }
 
 // openRecord verifies and decodes a record.
 func openRecord(network string, v wire.Verifier, raw []byte) (*Contact, error) {
-	if len(raw) > maxRecord {
+	if len(raw) > MaxRecord {
 		return nil, fmt.Errorf("%w: %d bytes", ErrRecord, len(raw))
 	}
 	signed, err := v.Open(wire.DomainRecord, raw)

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"tidings/internal/wire"
 	"tidings/overlay/overlaypb"
 )
@@ -49,10 +47,7 @@ func TestInvalidRecordsAreRefused(t *testing.T) {
 	l := newLab(t)
 	s := l.actor(1).signer
 	sign := func(m *overlaypb.Record) []byte {
-		payload, err := proto.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		payload := wire.Encode(m)
 		return s.Sign(wire.DomainRecord, payload).Raw
 	}
 	many := &overlaypb.Record{}
@@ -66,7 +61,7 @@ func TestInvalidRecordsAreRefused(t *testing.T) {
 	for what, raw := range map[string][]byte{
 		"nothing":            nil,
 		"no envelope":        []byte("record"),
-		"too long":           append(slices.Clone(good), bytes.Repeat([]byte{0x22, 1, 0}, maxRecord/3)...),
+		"too long":           append(slices.Clone(good), bytes.Repeat([]byte{0x22, 1, 0}, MaxRecord/3)...),
 		"forged":             forged,
 		"too many addresses": sign(many),
 		"too long address":   sign(&overlaypb.Record{Addresses: [][]byte{make([]byte, maxAddress+1)}}),

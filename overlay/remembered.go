@@ -73,17 +73,19 @@ func (mem *memory) saveIssued() {
 // savePeriodically saves the current peers and schedules the next time.
 func (mem *memory) savePeriodically() {
 	if mem.state != Left {
-		mem.after(mem.jitter(mem.cfg.SaveInterval), task{kind: taskSave})
+		mem.after(env.Jitter(mem.rand, mem.cfg.SaveInterval), task{kind: taskSave})
 	}
 	if mem.state == Active || mem.state == Attached {
 		mem.save()
 	}
 }
 
-// save saves the members of leaf and table that have changed. If the store holds too
+// save saves the members that the node has to do with, if they have changed. If the store holds too
 // many, the oldest records are deleted.
 func (mem *memory) save() {
-	now := mem.currentPeers()
+	others := slices.DeleteFunc(slices.Clone(mem.leaf.Members()), func(c *Contact) bool { return c.ID == mem.self.ID })
+	now := slices.Concat(others, mem.Contacts(), mem.Hosts())
+	now = now[:min(len(now), maxRemembered)]
 	var ops []env.Op
 	for _, c := range now {
 		if mem.noteSaved(c) {
@@ -120,13 +122,6 @@ func (mem *memory) noteSaved(c *Contact) bool {
 		mem.saved[i] = c
 	}
 	return true
-}
-
-// currentPeers returns the members that the node has to do with, at most maxRemembered.
-func (mem *memory) currentPeers() []*Contact {
-	others := slices.DeleteFunc(slices.Clone(mem.leaf.Members()), func(c *Contact) bool { return c.ID == mem.self.ID })
-	contacts := slices.Concat(others, mem.Contacts(), mem.Hosts())
-	return contacts[:min(len(contacts), maxRemembered)]
 }
 
 func (mem *memory) commit(ops []env.Op) {

@@ -128,7 +128,7 @@ func (rt *router) add(rs *routeState, now time.Time) {
 }
 
 func (rt *router) scheduleRetry(rs *routeState, in time.Duration) {
-	rs.retryAt = rt.clock.Now().Add(rt.jitter(in))
+	rs.retryAt = rt.clock.Now().Add(env.Jitter(rt.rand, in))
 	if rs.retryAt.After(rs.deadline) {
 		rs.retryAt = rs.deadline
 	}

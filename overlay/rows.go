@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"tidings/internal/env"
 	"tidings/overlay/overlaypb"
 )
 
@@ -43,7 +44,7 @@ func (tu *tableUpkeep) askNextRow() {
 		if s.contact != nil {
 			slots = append(slots, func() {
 				tu.askRow(s.contact, row)
-				if s.spare != nil && now.Sub(s.spare.lastHeard.time()) >= interval {
+				if s.spare != nil && now.Sub(s.spare.lastHeard.Time()) >= interval {
 					tu.liveness.probe(s.spare) // otherwise a dead spare would be noticed only when it is needed
 				}
 			})
@@ -71,7 +72,7 @@ func (tu *tableUpkeep) askNextRow() {
 		slots[tu.slotTurn]()
 		pause /= time.Duration(len(slots))
 	}
-	tu.scheduleRow(tu.jitter(pause))
+	tu.scheduleRow(env.Jitter(tu.rand, pause))
 }
 
 // scheduleRow sets the time of the next askNextRow. Only one is scheduled at a time.
@@ -107,8 +108,8 @@ func (tu *tableUpkeep) askColumns(p *peer, row int, wanted func(*slot) bool) {
 		}
 	}
 	now := tu.clock.Now()
-	p.row, p.rowSent, p.rowDue = int16(row), timestampOf(now), timestampOf(now.Add(p.answerTimeout(now)))
-	tu.at(p.rowDue.time(), task{kind: taskRowTimeout, peer: p.id})
+	p.row, p.rowSent, p.rowDue = int16(row), env.MomentOf(now), env.MomentOf(now.Add(p.answerTimeout(now)))
+	tu.at(p.rowDue.Time(), task{kind: taskRowTimeout, peer: p.id})
 	tu.send(p, &overlaypb.Message{Body: &overlaypb.Message_RowRequest{RowRequest: &overlaypb.RowRequest{
 		Row: uint32(row), Columns: columns,
 	}}})
@@ -129,8 +130,8 @@ func (tu *tableUpkeep) remove(p *peer) bool {
 
 // rowUnanswered probes a contact that did not answer RowRequest, because it may be dead.
 func (tu *tableUpkeep) rowUnanswered(p *peer, due time.Time) {
-	if p != nil && p.rowDue != never && p.rowDue == timestampOf(due) {
-		p.rowDue = never
+	if p != nil && p.rowDue != env.Never && p.rowDue == env.MomentOf(due) {
+		p.rowDue = env.Never
 		p.suspect = true
 		tu.liveness.probe(p)
 	}
@@ -158,11 +159,11 @@ func (tu *tableUpkeep) onRowRequest(p *peer, m *overlaypb.RowRequest) {
 }
 
 func (tu *tableUpkeep) onRowReply(p *peer, m *overlaypb.RowReply) {
-	if p.rowSent == never || int(p.row) != int(m.Row) {
+	if p.rowSent == env.Never || int(p.row) != int(m.Row) {
 		return // nobody asked for it
 	}
-	p.sample(tu.clock.Now().Sub(p.rowSent.time()))
-	p.rowSent, p.rowDue = never, never
+	p.sample(tu.clock.Now().Sub(p.rowSent.Time()))
+	p.rowSent, p.rowDue = env.Never, env.Never
 	if tu.state != Active || p.contact == nil || int(m.Row) >= len(tu.table.rows) {
 		return
 	}

@@ -3,6 +3,7 @@ package overlay
 import (
 	"testing"
 
+	"tidings/internal/env"
 	"tidings/overlay/overlaypb"
 )
 
@@ -36,7 +37,7 @@ func TestSlotOfLiarsIsRepairedThroughTheLeaf(t *testing.T) {
 		n.peers.get(liar.Peer.ID).rtt = microseconds(1)
 	}
 	l.heard(mate)
-	for n.peers.get(mate.id()).rowSent == never {
+	for n.peers.get(mate.id()).rowSent == env.Never {
 		n.tableUpkeep.askLeafMember(0) // the random choice may be the node itself
 	}
 	if m := l.heard(mate)[0].GetRowRequest(); m == nil || m.Columns&(1<<col) == 0 {

@@ -1,6 +1,10 @@
 package overlay
 
-import "time"
+import (
+	"time"
+
+	"tidings/internal/env"
+)
 
 // A member looks up its own id again after selfLookupSoon, then after selfLookupFirst, then
 // every selfLookupLater. A node that was caught by liars, or that joined during a partition,
@@ -14,7 +18,7 @@ const (
 
 // scheduleSelfLookup sets the time of the next self-lookup. Only one is scheduled at a time.
 func (ls *lookups) scheduleSelfLookup(in time.Duration) {
-	ls.selfLookupAt = ls.clock.Now().Add(ls.jitter(in))
+	ls.selfLookupAt = ls.clock.Now().Add(env.Jitter(ls.rand, in))
 	ls.at(ls.selfLookupAt, task{kind: taskSelfLookup})
 }
 

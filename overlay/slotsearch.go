@@ -3,6 +3,7 @@ package overlay
 import (
 	"slices"
 
+	"tidings/internal/env"
 	"tidings/overlay/overlaypb"
 )
 
@@ -24,10 +25,10 @@ type slotSearch struct {
 func (tu *tableUpkeep) searchSlot(row, col int) {
 	now := tu.clock.Now()
 	s := &tu.table.rows[row][col]
-	if tu.state != Active || s.searchedAt != never && now.Sub(s.searchedAt.time()) < holdLimit {
+	if tu.state != Active || s.searchedAt != env.Never && now.Sub(s.searchedAt.Time()) < holdLimit {
 		return
 	}
-	s.searchedAt = timestampOf(now)
+	s.searchedAt = env.MomentOf(now)
 	search := &slotSearch{row: row, col: col, key: tu.table.prefix(row, col, tu.randomID())}
 	for _, c := range tu.nearestKnown(search.key, 4) {
 		if p := tu.peers.get(c.Peer.ID); c.ID != tu.self.ID && p != nil && !p.suspect {

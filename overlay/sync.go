@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"tidings/internal/env"
 	"tidings/overlay/overlaypb"
 )
 
@@ -36,7 +37,7 @@ func (lu *leafUpkeep) onLeafDigest(p *peer, depth int, decided, digest uint64, i
 		return
 	}
 	sync := p.syncState()
-	sync.digest, sync.digestAt = digest, timestampOf(lu.clock.Now())
+	sync.digest, sync.digestAt = digest, env.MomentOf(lu.clock.Now())
 	if lu.agrees(p) {
 		sync.backoff = 0
 		return
@@ -61,20 +62,20 @@ func (lu *leafUpkeep) explainDiff(p *peer) bool {
 	sync := p.syncState()
 	diff := sync.digest ^ lu.leaf.Digest()
 	if diff == sync.explained { // the peer was told already, and may be checking for itself
-		return now.Sub(sync.syncedAt.time()) < reviveDelay
+		return now.Sub(sync.syncedAt.Time()) < reviveDelay
 	}
 	differing := lu.findDiffering(diff)
 	if len(differing) == 0 {
 		return false
 	}
-	sync.syncedAt, sync.explained = timestampOf(now), diff
+	sync.syncedAt, sync.explained = env.MomentOf(now), diff
 	var missing []*Contact
 	for _, c := range differing {
 		q := lu.peers.get(c.Peer.ID)
 		switch {
 		case lu.leaf.Has(c.ID) != nil:
 			missing = append(missing, c)
-			if q != nil && now.Sub(q.lastHeard.time()) > freshTime {
+			if q != nil && now.Sub(q.lastHeard.Time()) > freshTime {
 				lu.liveness.probe(q) // the peer may know that it is dead
 			}
 		case q == nil || !q.candidate: // c is dead
@@ -106,7 +107,7 @@ func (lu *leafUpkeep) findDiffering(diff uint64) []*Contact {
 	}
 	by := make(map[uint64]*Contact, len(contacts))
 	for _, c := range contacts {
-		m := mix(c.ID.prefix64())
+		m := env.Mix(c.ID.prefix64())
 		if m == diff {
 			return []*Contact{c}
 		}
@@ -156,10 +157,10 @@ func (lu *leafUpkeep) requestLeaf(p *peer) bool {
 	if lu.state == Active {
 		pause <<= sync.backoff
 	}
-	if sync.syncedAt != never && now.Sub(sync.syncedAt.time()) < pause {
+	if sync.syncedAt != env.Never && now.Sub(sync.syncedAt.Time()) < pause {
 		return false
 	}
-	sync.syncedAt, sync.answerDue = timestampOf(now), true
+	sync.syncedAt, sync.answerDue = env.MomentOf(now), true
 	sync.backoff = min(sync.backoff+1, maxSyncBackoff)
 	lu.sendLeaf(p, nil, true)
 	return true
@@ -191,10 +192,10 @@ func (lu *leafUpkeep) onLeaf(p *peer, m *overlaypb.Leaf) (compared bool) {
 		return false
 	}
 	theirs := make(map[uint64]bool, len(m.IdPrefixes))
-	p.depth, sync.digest, sync.digestAt = int16(depth), mix(uint64(depth)), timestampOf(lu.clock.Now())
+	p.depth, sync.digest, sync.digestAt = int16(depth), env.Mix(uint64(depth)), env.MomentOf(lu.clock.Now())
 	for _, h := range m.IdPrefixes {
 		theirs[h] = true
-		sync.digest ^= mix(h)
+		sync.digest ^= env.Mix(h)
 	}
 
 	for _, c := range lu.openRecords(m.Records) {
@@ -213,7 +214,7 @@ func (lu *leafUpkeep) onLeaf(p *peer, m *overlaypb.Leaf) (compared bool) {
 			missing = append(missing, c)
 		}
 		q := lu.peers.get(c.Peer.ID)
-		if omitted++; omitted <= maxOmitted && q != nil && now.Sub(q.lastHeard.time()) > freshTime {
+		if omitted++; omitted <= maxOmitted && q != nil && now.Sub(q.lastHeard.Time()) > freshTime {
 			lu.liveness.probe(q) // the peer may know that it is dead
 		}
 	}
@@ -223,14 +224,14 @@ func (lu *leafUpkeep) onLeaf(p *peer, m *overlaypb.Leaf) (compared bool) {
 	if asked { // the answer proves that the peer knew of this node
 		sync.complete = !unknown
 	}
-	ask := unknown && now.Sub(sync.syncedAt.time()) >= syncInterval
+	ask := unknown && now.Sub(sync.syncedAt.Time()) >= syncInterval
 	switch {
-	case m.WantReply && sync.answeredAt != never && now.Sub(sync.answeredAt.time()) < syncInterval/2: // no honest node asks as often
+	case m.WantReply && sync.answeredAt != env.Never && now.Sub(sync.answeredAt.Time()) < syncInterval/2: // no honest node asks as often
 	case m.WantReply:
-		sync.answeredAt = timestampOf(now)
+		sync.answeredAt = env.MomentOf(now)
 		lu.sendLeaf(p, missing, ask)
 		if ask {
-			sync.syncedAt, sync.answerDue = timestampOf(now), true
+			sync.syncedAt, sync.answerDue = env.MomentOf(now), true
 		}
 	case asked && len(missing) > 0:
 		lu.sendLeaf(p, missing, false)

@@ -2,6 +2,8 @@ package overlay
 
 import (
 	"slices"
+
+	"tidings/internal/env"
 )
 
 // A slot of the routing table is for members that share `row` digits with the node and have
@@ -21,7 +23,7 @@ type slot struct {
 	// empty says that a member whose leaf holds the slot's whole prefix knows no member there.
 	// A slot is not considered empty only because no contact is known.
 	empty      bool
-	searchedAt timestamp // start of the last search for a member
+	searchedAt env.Moment // start of the last search for a member
 }
 
 // table is the routing table: rows of base 16, down to the leaf.

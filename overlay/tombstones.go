@@ -82,7 +82,7 @@ func (ts *tombstones) pick(r *rand.Rand) *Contact {
 // probeDead probes a random dead peer, by which a network that was partitioned finds itself
 // again.
 func (lv *liveness) probeDead() {
-	lv.after(lv.jitter(deadInterval), task{kind: taskDead})
+	lv.after(env.Jitter(lv.rand, deadInterval), task{kind: taskDead})
 	if lv.state != Active {
 		return
 	}

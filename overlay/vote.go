@@ -33,7 +33,7 @@ func (lu *leafUpkeep) countDepthVotes(deeper bool, now time.Time) (v depthVote) 
 	for _, c := range lu.leaf.Members() {
 		p := lu.peers.get(c.Peer.ID)
 		switch depth := lu.leaf.Depth(); {
-		case p == nil || p.leafSync == nil || p.leafSync.digestAt.time().Before(lu.depthChangedAt) || now.Sub(p.leafSync.digestAt.time()) > lately:
+		case p == nil || p.leafSync == nil || p.leafSync.digestAt.Time().Before(lu.depthChangedAt) || now.Sub(p.leafSync.digestAt.Time()) > lately:
 		case int(p.depth) == depth:
 			v.own++
 		case int(p.depth) > depth == deeper:

@@ -56,7 +56,7 @@ func (lv *liveness) watch(now time.Time) time.Time {
 		if p == nil {
 			return
 		}
-		due := p.lastHeard.time().Add(lv.cfg.WatchInterval)
+		due := p.lastHeard.Time().Add(lv.cfg.WatchInterval)
 		if !due.After(now) {
 			lv.probe(p)
 			return
@@ -110,8 +110,8 @@ func (lv *liveness) onDead(from *peer, m *overlaypb.Dead) {
 	if c == nil || c.Issued > m.IssuedMs {
 		return
 	}
-	if p := lv.peers.get(c.Peer.ID); p != nil && !p.probing && now.Sub(p.lastHeard.time()) > p.rto() {
-		lv.deathReports.reported(p.id, from.id)
+	if p := lv.peers.get(c.Peer.ID); p != nil && !p.probing && now.Sub(p.lastHeard.Time()) > p.rto() {
+		lv.deathReports.pending[p.id] = from.id
 		lv.probe(p)
 	}
 }

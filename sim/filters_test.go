@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"tidings/cobra/firehose"
 	"tidings/cobra/firehose/firehosepb"
 	"tidings/internal/longtest"
@@ -168,15 +166,9 @@ func TestOnlyOwnersOfAShardAreBelieved(t *testing.T) {
 	var body []byte
 	owner.Do(func() { owner.node.Owners.Body(e, func(b []byte) { body = b }) })
 	s.World.Run(time.Second)
-	dispatch, err := proto.Marshal(&firehosepb.Dispatch{Url: v.URL, Entry: e.Raw, Body: body})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dispatch := wire.Encode(&firehosepb.Dispatch{Url: v.URL, Entry: e.Raw, Body: body})
 	shard := int(e.Key[0]) * firehose.DefaultShards / 256
-	payload, err := proto.Marshal(&firehosepb.Broadcast{Shard: uint32(shard), TimeMs: uint64(s.Now().UnixMilli()), Dispatch: dispatch})
-	if err != nil {
-		t.Fatal(err)
-	}
+	payload := wire.Encode(&firehosepb.Broadcast{Shard: uint32(shard), TimeMs: uint64(s.Now().UnixMilli()), Dispatch: dispatch})
 	before := late.node.Firehose.Stats()
 	liar.sendTopicFrame(fmt.Sprintf("shard/%d", shard), wire.NewSigner(liar.Key(), s.hash).Sign(wire.DomainShard, payload).Raw, []*Host{late.Host})
 	s.World.Run(10 * time.Second)
@@ -189,21 +181,13 @@ func TestOnlyOwnersOfAShardAreBelieved(t *testing.T) {
 	const url = "http://made.up.example/"
 	key, content := s.Key(url), []byte("made up")
 	hash := sha256.Sum256(content)
-	statement, err := proto.Marshal(&ownerpb.EntryStatement{
+	statement := wire.Encode(&ownerpb.EntryStatement{
 		Key: key[:], Position: &ownerpb.Position{Branch: 1, Epoch: 1, Seq: 1}, TimeMs: uint64(s.Now().UnixMilli()),
 		Body: hash[:], Size: uint32(len(content)), Items: 1, Set: hash[:],
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	raw := wire.NewSigner(liar.Key(), s.hash).Sign(wire.DomainEntry, statement).Raw
-	if dispatch, err = proto.Marshal(&firehosepb.Dispatch{Url: url, Entry: raw, Body: content}); err != nil {
-		t.Fatal(err)
-	}
-	report, err := proto.Marshal(&firehosepb.Report{Dispatch: dispatch, Epoch: v.Epoch.Bytes()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dispatch = wire.Encode(&firehosepb.Dispatch{Url: url, Entry: raw, Body: content})
+	report := wire.Encode(&firehosepb.Report{Dispatch: dispatch, Epoch: v.Epoch.Bytes()})
 	shard = int(key[0]) * firehose.DefaultShards / 256
 	sum := sha256.Sum256(report)
 	part := wire.AppendFrame(nil, wire.Cobra, &firehosepb.Message{Body: &firehosepb.Message_Part{Part: &firehosepb.Part{

@@ -31,10 +31,7 @@ func TestALeftoverEntryDoesNotCutTheLog(t *testing.T) {
 				t.Fatalf("entry of %s: %v", url, err)
 			}
 			st.TimeMs++
-			payload, err := proto.Marshal(st)
-			if err != nil {
-				t.Fatal(err)
-			}
+			payload := wire.Encode(st)
 			k := binary.BigEndian.AppendUint64(append([]byte("owner/entry/"), key[:]...), e.At.Seq)
 			p.disk.put(string(k), wire.NewSigner(s.World.byID[e.Signer].Key(), s.hash).Sign(wire.DomainEntry, payload).Raw)
 		}

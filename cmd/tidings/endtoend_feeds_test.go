@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/csv"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -270,10 +271,11 @@ func bystanders(t *testing.T, network, base string, names []string, nodes []*nod
 	ids := map[overlay.ID]*nodeProcess{}
 	var members []overlay.ID
 	for _, n := range nodes {
-		id, err := overlay.ParseID(n.status().ID)
+		digits, err := hex.DecodeString(n.status().ID)
 		if err != nil {
 			t.Fatal(err)
 		}
+		id := overlay.ID(digits)
 		ids[id] = n
 		members = append(members, id)
 	}

@@ -106,5 +106,5 @@ func shardOf(key overlay.ID, shards int) int { return int(key[0]) * shards / 256
 // sign encodes and signs a message to the filters.
 func (p *place) sign(m *firehosepb.Broadcast) []byte {
 	m.Shard, m.TimeMs = uint32(p.number), uint64(p.clock.Now().UnixMilli())
-	return p.signer.Sign(wire.DomainShard, marshal(m)).Raw
+	return p.signer.Sign(wire.DomainShard, wire.Encode(m)).Raw
 }

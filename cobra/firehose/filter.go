@@ -6,6 +6,7 @@ import (
 
 	"tidings/cobra/firehose/firehosepb"
 	"tidings/internal/env"
+	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/owner"
 )
@@ -115,7 +116,7 @@ func (f *filter) sendListen(now time.Time) {
 // onListenAck notes the time from which on a new filter misses nothing: the owner lists the entries that it receives from
 // then on, even after a restart of the filter.
 func (f *filter) onListenAck(from env.PeerID, m *firehosepb.ListenAck, now time.Time) {
-	if at := time.UnixMilli(int64(m.TimeMs)); f.completeUntil.IsZero() && f.tracker.Owns(from) && m.TimeMs <= maxMillis && at.Sub(now).Abs() <= maxEntryAge {
+	if at := time.UnixMilli(int64(m.TimeMs)); f.completeUntil.IsZero() && f.tracker.Owns(from) && m.TimeMs <= wire.MaxMillis && at.Sub(now).Abs() <= maxEntryAge {
 		f.begin(at, now)
 	}
 }

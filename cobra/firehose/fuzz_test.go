@@ -26,7 +26,7 @@ func exampleMessages() []*firehosepb.Message {
 // Every message that is accepted keeps the bounds that other code relies on.
 func FuzzMessage(f *testing.F) {
 	for _, m := range exampleMessages() {
-		f.Add(marshal(m))
+		f.Add(wire.Encode(m))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := parse(b, DefaultShards)
@@ -36,7 +36,7 @@ func FuzzMessage(f *testing.F) {
 		if p := m.GetPart(); p != nil && (int(p.Offset)+len(p.Bytes) > int(p.Size) || len(p.Report) != 32 || int(p.Shard) >= DefaultShards) {
 			t.Errorf("%v was accepted", p)
 		}
-		if again, err := parse(marshal(m), DefaultShards); err != nil || !proto.Equal(again, m) {
+		if again, err := parse(wire.Encode(m), DefaultShards); err != nil || !proto.Equal(again, m) {
 			t.Errorf("%v is read as %v, %v", m, again, err)
 		}
 	})
@@ -44,8 +44,8 @@ func FuzzMessage(f *testing.F) {
 
 // Bytes that are not a report, dispatch or broadcast are refused.
 func FuzzReport(f *testing.F) {
-	f.Add(marshal(&firehosepb.Report{Dispatch: marshal(&firehosepb.Dispatch{Url: "https://example.org/feed", Title: "Feed", Entry: []byte("entry"), Body: []byte("body")}), Epoch: []byte("epoch")}))
-	f.Add(marshal(&firehosepb.Broadcast{Shard: 1, TimeMs: 2, Digest: &firehosepb.Digest{Entries: []*firehosepb.EntryRef{{Key: make([]byte, 32), Entry: make([]byte, 32)}}, Sums: []*firehosepb.Sum{{Minute: 1}}}}))
+	f.Add(wire.Encode(&firehosepb.Report{Dispatch: wire.Encode(&firehosepb.Dispatch{Url: "https://example.org/feed", Title: "Feed", Entry: []byte("entry"), Body: []byte("body")}), Epoch: []byte("epoch")}))
+	f.Add(wire.Encode(&firehosepb.Broadcast{Shard: 1, TimeMs: 2, Digest: &firehosepb.Digest{Entries: []*firehosepb.EntryRef{{Key: make([]byte, 32), Entry: make([]byte, 32)}}, Sums: []*firehosepb.Sum{{Minute: 1}}}}))
 	verify := wire.NewVerifier(wire.Hash{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if _, d, err := openReport(verify, "lab", b); err == nil {
@@ -61,7 +61,7 @@ func FuzzReport(f *testing.F) {
 // The messages that nodes make are within the bounds, and messages beyond them are refused.
 func TestMessagesAreRead(t *testing.T) {
 	for _, m := range exampleMessages() {
-		if again, err := parse(marshal(m), DefaultShards); err != nil || !proto.Equal(again, m) {
+		if again, err := parse(wire.Encode(m), DefaultShards); err != nil || !proto.Equal(again, m) {
 			t.Errorf("%v is read as %v, %v", m, again, err)
 		}
 	}
@@ -72,7 +72,7 @@ func TestMessagesAreRead(t *testing.T) {
 		"meet":   {Body: &firehosepb.Message_ListenAck{ListenAck: &firehosepb.ListenAck{Records: make([][]byte, maxRecords+1)}}},
 		"nobody": {},
 	} {
-		if _, err := parse(marshal(m), DefaultShards); err == nil {
+		if _, err := parse(wire.Encode(m), DefaultShards); err == nil {
 			t.Errorf("%s: accepted", what)
 		}
 	}
@@ -93,7 +93,7 @@ func TestInvalidDispatchesAreRefused(t *testing.T) {
 		"a title of 2 KiB":  {Url: "https://example.org/feed", Title: string(make([]byte, 2<<10)), Entry: raw},
 		"another network":   {Url: "https://example.org/feed", Entry: wire.NewSigner(key, wire.Hash{2}).Sign(wire.DomainEntry, nil).Raw},
 	} {
-		if _, err := openDispatch(wire.NewVerifier(network), "lab", marshal(d)); err == nil {
+		if _, err := openDispatch(wire.NewVerifier(network), "lab", wire.Encode(d)); err == nil {
 			t.Errorf("%s: accepted", what)
 		}
 	}

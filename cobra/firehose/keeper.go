@@ -1,6 +1,7 @@
 package firehose
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -85,11 +86,7 @@ func (k *keeper) run(now time.Time) []*firehosepb.Broadcast {
 	if last := k.tracker.Latest(); last == nil || last.Hash != v.Epoch.Hash {
 		k.tracker.Accept(v.Epoch)
 	}
-	for p, l := range k.listeners {
-		if now.After(l.leaseEnd) {
-			delete(k.listeners, p)
-		}
-	}
+	maps.DeleteFunc(k.listeners, func(_ env.PeerID, l *listener) bool { return now.After(l.leaseEnd) })
 	for len(k.byArrival) > 0 && (now.Sub(k.byArrival[0].receivedAt) > keepTime || len(k.byArrival) > maxEntries) {
 		oldest := k.byArrival[0]
 		k.byArrival = k.byArrival[1:]

@@ -18,7 +18,6 @@ import (
 
 // Bounds of messages.
 const (
-	maxRecord   = 1 << 10
 	maxRecords  = 8
 	maxEpoch    = 12 << 10
 	maxURL      = 2 << 10
@@ -48,7 +47,7 @@ func parse(body []byte, shards int) (*firehosepb.Message, error) {
 	shard, what := uint32(0), ""
 	switch b := m.Body.(type) {
 	case *firehosepb.Message_Listen:
-		if shard = b.Listen.Shard; len(b.Listen.Record) > maxRecord || b.Listen.SinceMs > maxMillis {
+		if shard = b.Listen.Shard; len(b.Listen.Record) > overlay.MaxRecord || b.Listen.SinceMs > wire.MaxMillis {
 			what = "listen"
 		}
 	case *firehosepb.Message_ListenAck:
@@ -81,11 +80,8 @@ func parse(body []byte, shards int) (*firehosepb.Message, error) {
 	return m, nil
 }
 
-// maxMillis is the end of the year 9999.
-const maxMillis = 253402300799999
-
 func tooMany(records [][]byte) bool {
-	return len(records) > maxRecords || slices.ContainsFunc(records, func(r []byte) bool { return len(r) > maxRecord })
+	return len(records) > maxRecords || slices.ContainsFunc(records, func(r []byte) bool { return len(r) > overlay.MaxRecord })
 }
 
 func isHash(b []byte) bool { return len(b) == len(owner.Hash{}) }
@@ -112,7 +108,7 @@ func openDispatch(verify wire.Verifier, network string, raw []byte) (Dispatch, e
 
 // bytes encodes a dispatch for openDispatch.
 func (d *Dispatch) bytes() []byte {
-	return marshal(&firehosepb.Dispatch{
+	return wire.Encode(&firehosepb.Dispatch{
 		Url: d.URL, Title: clip(d.Title, maxTitle), Link: clip(d.Link, maxLink), Language: clip(d.Language, maxLanguage),
 		Entry: d.Entry.Raw, Body: d.Body,
 	})
@@ -144,8 +140,8 @@ func openBroadcast(payload []byte, shard int) (*firehosepb.Broadcast, error) {
 		}
 	}
 	lines := slices.Concat(m.Digest.GetEntries(), m.List.GetEntries())
-	bad := kinds != 1 || int(m.Shard) != shard || m.TimeMs > maxMillis || len(lines) > maxListed ||
-		m.Digest.GetSinceMs() > maxMillis || m.Digest.GetUntilMs() > maxMillis || len(m.Digest.GetSums()) > maxMinutes ||
+	bad := kinds != 1 || int(m.Shard) != shard || m.TimeMs > wire.MaxMillis || len(lines) > maxListed ||
+		m.Digest.GetSinceMs() > wire.MaxMillis || m.Digest.GetUntilMs() > wire.MaxMillis || len(m.Digest.GetSums()) > maxMinutes ||
 		len(m.List.GetMinutes()) > maxMinutes
 	for _, l := range lines {
 		bad = bad || !isHash(l.Key) || !isHash(l.Entry)
@@ -182,15 +178,6 @@ func clip(s string, most int) string {
 		s = strings.ToValidUTF8(s[:most], "")
 	}
 	return strings.ToValidUTF8(s, "")
-}
-
-// marshal encodes a message of this node.
-func marshal(m proto.Message) []byte {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		panic(fmt.Sprintf("firehose: encode %T: %v", m, err)) // a text is not UTF-8
-	}
-	return b
 }
 
 // The functions below sort the keys of maps, so that the order of a map never decides about a message.

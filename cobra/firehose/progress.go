@@ -7,6 +7,7 @@ import (
 
 	"tidings/cobra/firehose/firehosepb"
 	"tidings/internal/env"
+	"tidings/internal/wire"
 )
 
 const (
@@ -43,7 +44,7 @@ func newProgress(d *doors, store env.Store) *progress {
 		return p
 	}
 	for i, s := range m.Shards {
-		if s.AtMs > 0 && s.AtMs <= maxMillis {
+		if s.AtMs > 0 && s.AtMs <= wire.MaxMillis {
 			p.shards[i] = shardProgress{s.Branch, time.UnixMilli(int64(s.AtMs)).UTC()}
 		}
 	}
@@ -64,7 +65,7 @@ func (p *progress) save(now time.Time) {
 		}
 		m.Shards = append(m.Shards, saved)
 	}
-	p.store.Commit([]env.Op{{Key: []byte(progressKey), Value: marshal(m)}}, func(error) {})
+	p.store.Commit([]env.Op{{Key: []byte(progressKey), Value: wire.Encode(m)}}, func(error) {})
 }
 
 // saveNow saves the progress at once.

@@ -9,6 +9,7 @@ import (
 
 	"tidings/cobra/firehose/firehosepb"
 	"tidings/internal/env"
+	"tidings/internal/wire"
 	"tidings/overlay/owner"
 )
 
@@ -61,7 +62,7 @@ func (r *reporter) add(d Dispatch, epoch *owner.Epoch) {
 	}
 	rep := &report{
 		hash: e.Hash, createdAt: now, answers: map[env.PeerID]answer{},
-		payload: marshal(&firehosepb.Report{Dispatch: d.bytes(), Epoch: epoch.Bytes()}),
+		payload: wire.Encode(&firehosepb.Report{Dispatch: d.bytes(), Epoch: epoch.Bytes()}),
 	}
 	r.reports[e.Hash] = rep
 	r.sendReport(rep, now)

@@ -173,7 +173,7 @@ func (s *shard) onDigest(by env.PeerID, m *firehosepb.Digest, now time.Time) {
 func (s *shard) onList(by env.PeerID, refs []*firehosepb.EntryRef, now time.Time) {
 	for _, ref := range refs {
 		hash := owner.Hash(ref.Entry)
-		if s.requests.missing[hash] != nil || !s.filter.lacks(ref, now) && !s.lacksAsOwner(hash) {
+		if s.requests.missing[hash] != nil || !s.filter.lacks(ref, now) && (!s.keeper.owned || s.keeper.entries[hash] != nil || s.requests.unobtainable[hash]) {
 			continue
 		}
 		if len(s.requests.missing) >= maxMissing {
@@ -181,10 +181,6 @@ func (s *shard) onList(by env.PeerID, refs []*firehosepb.EntryRef, now time.Time
 		}
 		s.requests.add(ref, by)
 	}
-}
-
-func (s *shard) lacksAsOwner(hash owner.Hash) bool {
-	return s.keeper.owned && s.keeper.entries[hash] == nil && !s.requests.unobtainable[hash]
 }
 
 // retryRequest requests an entry again. An entry that no node could send is remembered, so that it counts as missed once.
@@ -272,7 +268,7 @@ func mayContain(e *owner.Epoch, n *owner.Entry) bool {
 // onRequest answers a node that lacks an entry. An owner of the shard has the entry, or an owner of its channel.
 func (s *shard) onRequest(from env.PeerID, m *firehosepb.Request) {
 	answer := func(dispatch []byte) {
-		s.transfers.start(s.number, s.peer(from), marshal(&firehosepb.Report{Dispatch: dispatch}), func(answer) {})
+		s.transfers.start(s.number, s.peer(from), wire.Encode(&firehosepb.Report{Dispatch: dispatch}), func(answer) {})
 	}
 	if e := s.keeper.entries[owner.Hash(m.Entry)]; e != nil && e.dispatch != nil {
 		answer(e.dispatch)

@@ -83,13 +83,13 @@ type parser struct {
 // parseOr parses operands of OR, each of them operands of AND. field is that of the enclosing
 // group.
 func (p *parser) parseOr(depth int, field Field) (*Expr, error) {
-	return p.parseList(Or, depth, func() (*Expr, error) {
-		return p.parseList(And, depth, func() (*Expr, error) { return p.parseUnary(depth, field) })
+	return p.parseList(Or, func() (*Expr, error) {
+		return p.parseList(And, func() (*Expr, error) { return p.parseUnary(depth, field) })
 	})
 }
 
 // parseList parses the operands of an operator.
-func (p *parser) parseList(op Op, depth int, read func() (*Expr, error)) (*Expr, error) {
+func (p *parser) parseList(op Op, read func() (*Expr, error)) (*Expr, error) {
 	var args []*Expr
 	for {
 		e, err := read()

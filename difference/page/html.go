@@ -11,17 +11,8 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// HTML returns the core of a page in UTF-8. It accepts every input; without tags, the core is the whole text.
-func HTML(doc []byte) Core {
-	return coreOf(doc, false, &Location{})
-}
-
-// XHTML returns the core of a page in XML and UTF-8, in which every element can be self-closing.
-func XHTML(doc []byte) Core {
-	return coreOf(doc, true, &Location{})
-}
-
-// coreOf parses the page at a location. If there is text but no content, all text is content.
+// coreOf returns the core of the page at a location, in UTF-8. It accepts every input; without tags, the core is the
+// whole text. In a strict page, which is XML, every element can be self-closing. If there is text but no content, all text is content.
 func coreOf(doc []byte, strict bool, at *Location) Core {
 	r := newReader(doc, strict, at)
 	r.read()

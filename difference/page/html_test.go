@@ -166,3 +166,6 @@ func FuzzHTML(f *testing.F) {
 		}
 	})
 }
+
+// HTML returns the core of a page.
+func HTML(doc []byte) Core { return coreOf(doc, false, &Location{}) }

@@ -40,12 +40,6 @@ func changes(old, now []string) []diff.Hunk[string] {
 	return diff.Hunks(old, now, diff.Context(0))
 }
 
-// Diff returns the patch from one core to another. Without hunks the cores are equal.
-func Diff(old, now *Core) Patch {
-	_, p := replace(old, now, changes(old.Lines, now.Lines))
-	return p
-}
-
 // replace applies some of the changes between two cores to the old one, and returns the result with its patch.
 func replace(old, now *Core, some []diff.Hunk[string]) (Core, Patch) {
 	next, p := Core{Title: now.Title, complete: now.complete}, Patch{Old: old.Hash()}

@@ -18,6 +18,12 @@ import (
 
 func core(lines ...string) *Core { return &Core{Lines: lines} }
 
+// Diff returns the patch from one core to another. Without hunks the cores are equal.
+func Diff(old, now *Core) Patch {
+	_, p := replace(old, now, changes(old.Lines, now.Lines))
+	return p
+}
+
 // The text of a patch is that of POSIX diff.
 func TestPatchText(t *testing.T) {
 	old := core("a", "b", "c", "d")

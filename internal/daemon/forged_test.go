@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"tidings/corona/coronapb"
 	"tidings/difference"
 	"tidings/internal/feed"
@@ -61,15 +59,7 @@ func TestForgedChangeReportsAreDropped(t *testing.T) {
 
 	hash := wire.HashOf(network.Descriptor())
 	stranger := wire.NewSigner(ed25519.NewKeyFromSeed(bytes.Repeat([]byte("s"), ed25519.SeedSize)), hash)
-	encoded := func(m proto.Message) []byte {
-		t.Helper()
-		b, err := proto.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	}
-	own := stranger.Sign(wire.DomainRecord, encoded(&overlaypb.Record{IssuedMs: uint64(time.Now().UnixMilli()), Member: true})).Raw
+	own := stranger.Sign(wire.DomainRecord, wire.Encode(&overlaypb.Record{IssuedMs: uint64(time.Now().UnixMilli()), Member: true})).Raw
 	var borrowed []byte
 	if err := nodes[1].do(t.Context(), func() { borrowed = bytes.Clone(nodes[1].node.Overlay.Self().Raw) }); err != nil {
 		t.Fatal(err)
@@ -92,7 +82,7 @@ func TestForgedChangeReportsAreDropped(t *testing.T) {
 	}
 	var frames [][]byte
 	for _, record := range [][]byte{own, borrowed} {
-		reading := stranger.Sign(wire.DomainObservation, encoded(&coronapb.Observation{
+		reading := stranger.Sign(wire.DomainObservation, wire.Encode(&coronapb.Observation{
 			Key: key[:], Nonce: 9, Poller: record, Fingerprints: prints, Delta: packed, Facts: &coronapb.Facts{}, Valid: &coronapb.Validators{}, AtMs: uint64(time.Now().UnixMilli()),
 		})).Raw
 		frames = append(frames, wire.AppendFrame(nil, wire.Corona, &coronapb.Message{Body: &coronapb.Message_Change{Change: &coronapb.ChangeReport{Key: key[:], Observation: reading}}}))

@@ -50,7 +50,7 @@ func TestEnvelopeIsTheOneSpecified(t *testing.T) {
 	backwards := field(field(field(nil, 3, m.Signature), 2, m.Payload), 1, m.Key)
 	more := protowire.AppendVarint(protowire.AppendTag(slices.Clone(s.Raw), 9, protowire.VarintType), 7)
 	for name, raw := range map[string][]byte{
-		"marshalled":       mustMarshal(&m),
+		"marshalled":       Encode(&m),
 		"backwards":        backwards,
 		"an unknown field": more,
 		"an unknown group": append(slices.Clone(s.Raw), 9<<3|3, 9<<3|4),
@@ -78,7 +78,7 @@ func TestEnvelopeRefusals(t *testing.T) {
 	changed := func(change func(*wirepb.Envelope)) []byte {
 		c := proto.CloneOf(&m)
 		change(c)
-		return mustMarshal(c)
+		return Encode(c)
 	}
 	for _, c := range []struct {
 		name   string

@@ -33,8 +33,22 @@ const (
 // makes a frame of env.MaxFrame bytes at most.
 const MaxMessage = env.MaxFrame - 16
 
+// MaxMillis is the end of the year 9999 in Unix time. Layers refuse later times, which cannot be written in
+// the usual formats.
+const MaxMillis = 253402300799999
+
 // ErrFrame says that the bytes are not a frame.
 var ErrFrame = fmt.Errorf("%w: not a frame", env.ErrFrame)
+
+// Encode encodes a message that this node made; equal messages have equal encodings. It panics if a text
+// is not valid UTF-8, which makes no encoding: callers check or clip the texts of strangers.
+func Encode(m proto.Message) []byte {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		panic(fmt.Sprintf("wire: encode %T: %v", m, err))
+	}
+	return b
+}
 
 // AppendFrame appends to dst the frame that carries m for a layer. It panics if m is larger than
 // MaxMessage, because layers bound their messages.

@@ -63,7 +63,7 @@ func (s Side) Hello() []byte {
 		hash := HashOf(s.Descriptor)
 		h.Network = hash[:]
 	}
-	return mustMarshal(h)
+	return Encode(h)
 }
 
 // Answer reads a Hello and returns the Reply to send and the version to use. If the reply is a refusal,
@@ -77,10 +77,10 @@ func (s Side) Answer(hello []byte) (reply []byte, version uint32, err error) {
 	version, refused := s.negotiate(&h)
 	if refused != nil {
 		r := &wirepb.Refusal{Reason: refused.Reason, Message: refused.Message}
-		return mustMarshal(&wirepb.Reply{Reply: &wirepb.Reply_Refusal{Refusal: r}}), 0, refused
+		return Encode(&wirepb.Reply{Reply: &wirepb.Reply_Refusal{Refusal: r}}), 0, refused
 	}
 	w := &wirepb.Welcome{Version: version, Network: s.Descriptor, Agent: s.Agent}
-	return mustMarshal(&wirepb.Reply{Reply: &wirepb.Reply_Welcome{Welcome: w}}), version, nil
+	return Encode(&wirepb.Reply{Reply: &wirepb.Reply_Welcome{Welcome: w}}), version, nil
 }
 
 func (s Side) negotiate(h *wirepb.Hello) (uint32, *RefusedError) {
@@ -155,12 +155,4 @@ func sanitise(s string) string {
 		}
 	}
 	return string(b)
-}
-
-func mustMarshal(m proto.Message) []byte {
-	b, err := proto.Marshal(m)
-	if err != nil {
-		panic(fmt.Sprintf("wire: encode %T: %v", m, err)) // only invalid UTF-8 fails
-	}
-	return b
 }

@@ -83,7 +83,7 @@ func TestDiallerChecksTheWelcome(t *testing.T) {
 	slow := DefaultNetwork("home")
 	slow.PollInterval *= 2
 	welcome := func(version uint32, descriptor []byte) []byte {
-		return mustMarshal(&wirepb.Reply{Reply: &wirepb.Reply_Welcome{
+		return Encode(&wirepb.Reply{Reply: &wirepb.Reply_Welcome{
 			Welcome: &wirepb.Welcome{Version: version, Network: descriptor}}})
 	}
 	for _, c := range []struct {
@@ -125,8 +125,8 @@ func TestHelloOfGarbageHasNoReply(t *testing.T) {
 func TestTextOfPeersIsSanitised(t *testing.T) {
 	wild := "\x1b[2J\n\u009b2J\u202e" + strings.Repeat("世", 1000)
 	member := Side{Name: "home", Descriptor: DefaultNetwork("home").Descriptor()}
-	_, _, answered := member.Answer(mustMarshal(&wirepb.Hello{MinVersion: MinVersion, MaxVersion: Version, Name: wild}))
-	_, _, dialled := member.CheckReply(mustMarshal(&wirepb.Reply{Reply: &wirepb.Reply_Refusal{
+	_, _, answered := member.Answer(Encode(&wirepb.Hello{MinVersion: MinVersion, MaxVersion: Version, Name: wild}))
+	_, _, dialled := member.CheckReply(Encode(&wirepb.Reply{Reply: &wirepb.Reply_Refusal{
 		Refusal: &wirepb.Refusal{Reason: 77, Message: wild}}}))
 	for _, err := range []error{answered, dialled} {
 		refused, ok := errors.AsType[*RefusedError](err)

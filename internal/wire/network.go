@@ -179,7 +179,7 @@ func permille(load float64) int {
 
 // Descriptor encodes n. The founder encodes a network once, and all nodes forward exactly these bytes.
 func (n Network) Descriptor() []byte {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(&wirepb.Network{
+	return Encode(&wirepb.Network{
 		Name:                 n.Name,
 		PollIntervalS:        uint32(n.PollInterval / time.Second),
 		MaintenanceIntervalS: uint32(n.MaintenanceInterval / time.Second),
@@ -199,10 +199,6 @@ func (n Network) Descriptor() []byte {
 		FanOut:               uint32(n.FanOut),
 		PrivateAddresses:     n.PrivateAddresses,
 	})
-	if err != nil {
-		panic(fmt.Sprintf("wire: descriptor: %v", err)) // Check refuses such a name
-	}
-	return b
 }
 
 // Settings returns the parameters of a network except its name. The keys are the names of the flags

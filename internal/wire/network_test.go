@@ -131,7 +131,7 @@ func TestDescriptorRefusals(t *testing.T) {
 	good := DefaultNetwork("home").Descriptor()
 	unlikely := DefaultNetwork("home")
 	unlikely.Owners = 9
-	huge := mustMarshal(&wirepb.Network{Owners: math.MaxUint32, PollIntervalS: math.MaxUint32, LoadPermille: math.MaxUint32})
+	huge := Encode(&wirepb.Network{Owners: math.MaxUint32, PollIntervalS: math.MaxUint32, LoadPermille: math.MaxUint32})
 	for name, b := range map[string][]byte{
 		"empty":                 nil,
 		"cut short":             good[:len(good)-1],

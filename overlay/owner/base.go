@@ -53,11 +53,6 @@ func (t *timers) after(d time.Duration, what task) time.Time {
 	return at
 }
 
-// spread returns a random duration between 3/4 and 5/4 of d.
-func (t *timers) spread(d time.Duration) time.Duration {
-	return d*3/4 + time.Duration(t.rand.Int64N(int64(d)/2+1))
-}
-
 // A peers knows the other nodes: it sends messages to them, and tells which members are near a key.
 type peers struct {
 	node   *overlay.Node

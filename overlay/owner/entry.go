@@ -45,8 +45,6 @@ func (p Position) Before(q Position) bool {
 
 // Bounds on entries.
 const (
-	// maxMillis is the end of the year 9999, the latest time that can be formatted.
-	maxMillis = 253402300799999
 	// MaxBody is the largest size of a body in bytes. Writers split larger ones, because an owner keeps a body in
 	// memory while it is replicated.
 	MaxBody = 1 << 20
@@ -91,7 +89,7 @@ func OpenEntry(verify wire.Verifier, raw []byte) (*Entry, error) {
 	}
 	prev, ok := hashFrom(m.Prev)
 	if !isHash(m.Key) || m.Position == nil || !ok || !isHash(m.Body) || !isHash(m.Set) ||
-		m.Size > MaxBody || m.Items > m.Size || m.Position.Seq == 0 || m.Position.Epoch == 0 || m.TimeMs > maxMillis {
+		m.Size > MaxBody || m.Items > m.Size || m.Position.Seq == 0 || m.Position.Epoch == 0 || m.TimeMs > wire.MaxMillis {
 		return nil, fmt.Errorf("%w: out of bounds", ErrEntry)
 	}
 	return &Entry{
@@ -111,7 +109,7 @@ func OpenEntry(verify wire.Verifier, raw []byte) (*Entry, error) {
 
 // sign encodes and signs an entry, and sets Signer, Hash and Raw.
 func (e *Entry) sign(signer *wire.Signer) {
-	payload := marshal(&ownerpb.EntryStatement{
+	payload := wire.Encode(&ownerpb.EntryStatement{
 		Key:      e.Key[:],
 		Position: positionProto(e.At),
 		Prev:     e.Prev.bytes(),
@@ -154,10 +152,3 @@ func positionProto(p Position) *ownerpb.Position {
 }
 
 // marshal encodes a message that this node made.
-func marshal(m proto.Message) []byte {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		panic(fmt.Sprintf("owner: encode %T: %v", m, err)) // only a URL that is not UTF-8 can cause this, and parsing excludes it
-	}
-	return b
-}

@@ -92,7 +92,7 @@ func (e *Epoch) encodeStatement() *Epoch {
 	for _, h := range e.Concurrent {
 		m.Concurrent = append(m.Concurrent, h[:])
 	}
-	e.statement = marshal(m)
+	e.statement = wire.Encode(m)
 	e.Hash = HashOf(e.statement)
 	return e
 }
@@ -106,7 +106,7 @@ func openStatement(b []byte) (*Epoch, error) {
 	afterHash, ok := hashFrom(m.AfterHash)
 	prior, ok2 := hashFrom(m.Prior)
 	if !ok || !ok2 || !isHash(m.Key) || m.Number == 0 || m.Number > maxNumber || (m.After == nil) != (afterHash == Hash{}) ||
-		len(m.Url) > maxURL || !utf8.ValidString(m.Url) || m.TimeMs > maxMillis ||
+		len(m.Url) > maxURL || !utf8.ValidString(m.Url) || m.TimeMs > wire.MaxMillis ||
 		len(m.Owners) == 0 || len(m.Owners) > maxOwners || len(m.Concurrent) > maxConcurrent {
 		return nil, fmt.Errorf("%w: out of bounds", ErrEpoch)
 	}
@@ -175,7 +175,7 @@ func (e *Epoch) addSignatures(verify wire.Verifier, m *ownerpb.Epoch) {
 }
 
 // Bytes returns the encoded epoch with its signatures.
-func (e *Epoch) Bytes() []byte { return marshal(e.proto()) }
+func (e *Epoch) Bytes() []byte { return wire.Encode(e.proto()) }
 
 // addSignature adds a signature to an epoch if it is valid and new. It returns the signer and whether the
 // signature was added.

@@ -41,7 +41,7 @@ func (w *world) epoch(c claim) *ownerpb.Epoch {
 	if c.after != nil {
 		m.After, m.AfterHash = &ownerpb.Position{Branch: c.after.At.Branch, Epoch: c.after.At.Epoch, Seq: c.after.At.Seq}, c.after.Hash[:]
 	}
-	e := &ownerpb.Epoch{Statement: w.encoded(m)}
+	e := &ownerpb.Epoch{Statement: wire.Encode(m)}
 	hash := owner.HashOf(e.Statement)
 	for _, o := range slices.Concat(c.owners[c.unsigned:], c.also) {
 		e.Signatures = append(e.Signatures, w.signer(o).Sign(wire.DomainEpoch, hash[:]).Raw)
@@ -60,24 +60,16 @@ func (w *world) entry(url string, by *member, at owner.Position, prev owner.Hash
 	if prev != (owner.Hash{}) {
 		m.Prev = prev[:]
 	}
-	return w.signer(by).Sign(wire.DomainEntry, w.encoded(m)).Raw, body
+	return w.signer(by).Sign(wire.DomainEntry, wire.Encode(m)).Raw, body
 }
 
 func (w *world) signer(m *member) *wire.Signer { return wire.NewSigner(m.Key(), w.hash) }
-
-func (w *world) encoded(m proto.Message) []byte {
-	b, err := proto.Marshal(m)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return b
-}
 
 // hears hands a member a message as if a peer had sent it.
 func (m *member) hears(from *sim.Host, msg *ownerpb.Message) {
 	m.w.t.Helper()
 	m.Do(func() {
-		if err := m.owners.Receive(from.ID(), m.w.encoded(msg)); err != nil {
+		if err := m.owners.Receive(from.ID(), wire.Encode(msg)); err != nil {
 			m.w.t.Fatal(err)
 		}
 	})

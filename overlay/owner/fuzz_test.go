@@ -59,14 +59,14 @@ func FuzzMessage(f *testing.F) {
 		{Body: &ownerpb.Message_LogList{LogList: &ownerpb.LogList{States: []*ownerpb.LogState{{Key: key[:]}}, Last: true}}},
 		{Body: &ownerpb.Message_Entries{Entries: &ownerpb.Entries{Key: key[:], Epoch: e, Entries: []*ownerpb.LogEntry{{Entry: someEntry().Raw}}}}},
 	} {
-		f.Add(marshal(m))
+		f.Add(wire.Encode(m))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := parse(b)
 		if err != nil {
 			return
 		}
-		again, err := parse(marshal(m))
+		again, err := parse(wire.Encode(m))
 		if err != nil || !proto.Equal(m, again) {
 			t.Errorf("%v became %v, %v", m, again, err)
 		}
@@ -245,7 +245,7 @@ func TestTheLargestMessagesFitIntoAFrame(t *testing.T) {
 		if n := proto.Size(m); n > wire.MaxMessage {
 			t.Errorf("%s of %d bytes", what, n)
 		}
-		if _, err := parse(marshal(m)); err != nil {
+		if _, err := parse(wire.Encode(m)); err != nil {
 			t.Errorf("%s is refused: %v", what, err)
 		}
 	}

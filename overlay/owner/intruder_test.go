@@ -100,10 +100,7 @@ func (in *intruder) target() *sim.Peer {
 
 // say sends a message to the target, directly or routed.
 func (in *intruder) say(m *ownerpb.Message, routed bool) {
-	body, err := proto.Marshal(m)
-	if err != nil {
-		in.t.Fatal(err)
-	}
+	body := wire.Encode(m)
 	p := in.target()
 	p.Do(func() {
 		if routed {
@@ -208,14 +205,6 @@ func (in *intruder) aStatement(s *story) *ownerpb.EpochStatement {
 	return st
 }
 
-func (in *intruder) encoded(m proto.Message) []byte {
-	b, err := proto.Marshal(m)
-	if err != nil {
-		in.t.Fatal(err)
-	}
-	return b
-}
-
 // anEpoch is the epoch in force, or one signed by the intruder and by unknown peers, without a quorum.
 func (in *intruder) anEpoch(s *story) *ownerpb.Epoch {
 	switch s.choose(6) {
@@ -237,7 +226,7 @@ func (in *intruder) anEpoch(s *story) *ownerpb.Epoch {
 	if len(st.Owners) < 3 {
 		return nil // with two owners, of which one lies, there is no quorum
 	}
-	e := &ownerpb.Epoch{Statement: in.encoded(st)}
+	e := &ownerpb.Epoch{Statement: wire.Encode(st)}
 	hash := owner.HashOf(e.Statement)
 	e.Signatures = append(e.Signatures, in.signer.Sign(wire.DomainEpoch, hash[:]).Raw)
 	for i := range s.choose(8) {
@@ -275,7 +264,7 @@ func (in *intruder) anEntry(s *story) (raw, body []byte) {
 	case 5:
 		st.Prev = nil
 	}
-	return in.signer.Sign(wire.DomainEntry, in.encoded(st)).Raw, body
+	return in.signer.Sign(wire.DomainEntry, wire.Encode(st)).Raw, body
 }
 
 // aNonce is a nonce that a member may have used.
@@ -293,7 +282,7 @@ func (in *intruder) aRecord(s *story) []byte {
 	case 0:
 		return leaf.Members()[s.choose(leaf.Len())].Raw
 	case 1, 2:
-		payload := in.encoded(&overlaypb.Record{Member: s.choose(2) == 0, IssuedMs: uint64(in.Now().UnixMilli())})
+		payload := wire.Encode(&overlaypb.Record{Member: s.choose(2) == 0, IssuedMs: uint64(in.Now().UnixMilli())})
 		return in.signer.Sign(wire.DomainRecord, payload).Raw
 	}
 	return make([]byte, pick(s, 0, 1, 1<<10, 1<<10+1))
@@ -410,7 +399,7 @@ func aPromise(in *intruder, s *story) *ownerpb.Message {
 func FuzzSign(f *testing.F) { fuzz(f, aSign) }
 
 func aSign(in *intruder, s *story) *ownerpb.Message {
-	b := in.encoded(in.aStatement(s))
+	b := wire.Encode(in.aStatement(s))
 	if s.choose(8) == 7 {
 		b = make([]byte, pick(s, 0, 1, 3<<10, 3<<10+1))
 	}
@@ -420,7 +409,7 @@ func aSign(in *intruder, s *story) *ownerpb.Message {
 func FuzzSigned(f *testing.F) { fuzz(f, aSigned) }
 
 func aSigned(in *intruder, s *story) *ownerpb.Message {
-	hash := owner.HashOf(in.encoded(in.aStatement(s)))
+	hash := owner.HashOf(wire.Encode(in.aStatement(s)))
 	raw := in.signer.Sign(wire.DomainEpoch, hash[:]).Raw
 	if s.choose(4) == 3 {
 		raw = make([]byte, pick(s, 0, 1, 160, 161))

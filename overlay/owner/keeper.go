@@ -29,7 +29,7 @@ type keeper struct {
 // heartbeat sends heartbeats and plans the next ones.
 func (k *keeper) heartbeat(now time.Time) {
 	k.sendHeartbeats(now)
-	k.after(k.spread(k.interval), task{kind: taskHeartbeat})
+	k.after(env.Jitter(k.rand, k.interval), task{kind: taskHeartbeat})
 }
 
 // sendHeartbeats sends each owner a digest of the keys that this node leads with it, reports weights as a root,

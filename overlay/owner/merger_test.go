@@ -229,7 +229,7 @@ func TestAnEntryIsCommittedInTheBranchThatPublishesIt(t *testing.T) {
 			if row.made {
 				rival.unsigned = 1
 			}
-			epoch = w.encoded(w.epoch(rival))
+			epoch = wire.Encode(w.epoch(rival))
 		}
 		if row.owns {
 			m = c.also[1]

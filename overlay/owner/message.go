@@ -23,7 +23,6 @@ var (
 // Bounds on encoded parts, in bytes. Signed parts are forwarded unchanged, so these bounds leave room in a frame for
 // the largest epoch and record beside the largest body.
 const (
-	maxRecord    = 1 << 10
 	maxStatement = 3 << 10
 	maxSignature = 160 // the envelope of an epoch's signature
 	maxEnvelope  = 1 << 10
@@ -45,14 +44,14 @@ func parse(body []byte) (*ownerpb.Message, error) {
 func brokenBound(m *ownerpb.Message) string {
 	switch b := m.Body.(type) {
 	case *ownerpb.Message_RequestOwners:
-		return nameUnless(len(b.RequestOwners.Url) > 0 && len(b.RequestOwners.Url) <= maxURL && len(b.RequestOwners.Record) <= maxRecord, "request owners")
+		return nameUnless(len(b.RequestOwners.Url) > 0 && len(b.RequestOwners.Url) <= maxURL && len(b.RequestOwners.Record) <= overlay.MaxRecord, "request owners")
 	case *ownerpb.Message_FindOwners:
 		q := b.FindOwners
-		return nameUnless(isKey(q.Key) && isSmall(q.Record, maxRecord) && len(q.Url) <= maxURL && q.Hops <= maxHops+1, "find owners")
+		return nameUnless(isKey(q.Key) && isSmall(q.Record, overlay.MaxRecord) && len(q.Url) <= maxURL && q.Hops <= maxHops+1, "find owners")
 	case *ownerpb.Message_OwnersFound:
 		ok := isKey(b.OwnersFound.Key) && len(b.OwnersFound.Records)+len(b.OwnersFound.Followers) <= maxFound && (b.OwnersFound.Epoch == nil || isEpoch(b.OwnersFound.Epoch))
 		for _, r := range slices.Concat(b.OwnersFound.Records, b.OwnersFound.Followers) {
-			ok = ok && isSmall(r, maxRecord)
+			ok = ok && isSmall(r, overlay.MaxRecord)
 		}
 		return nameUnless(ok, "owners found")
 	case *ownerpb.Message_Prepare:

@@ -131,10 +131,10 @@ func TestAClientWithoutALookupBelievesNobody(t *testing.T) {
 	e := w.epoch(claim{url: c.url, branch: at.Branch, number: at.Epoch, sequencer: they[0], owners: they, at: w.Now(), after: c.head()})
 	want := &ownerpb.Message{Body: &ownerpb.Message_RequestOwners{RequestOwners: &ownerpb.RequestOwners{Url: c.url}}}
 	client.Do(func() {
-		if _, of := client.owners.Offer(raw, body, w.encoded(e), func(*owner.Entry) {}); of != owner.Gap {
+		if _, of := client.owners.Offer(raw, body, wire.Encode(e), func(*owner.Entry) {}); of != owner.Gap {
 			t.Errorf("an entry of made-up owners: %v", of)
 		}
-		client.owners.Deliver(&overlay.Message{Key: c.key, Payload: w.encoded(want)})
+		client.owners.Deliver(&overlay.Message{Key: c.key, Payload: wire.Encode(want)})
 	})
 	if v, _ := client.owners.View(c.key); v.Epoch.Hash != c.epoch.Hash {
 		t.Error("it has taken an epoch that nobody made")

@@ -121,7 +121,7 @@ func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifie
 		return nil, err
 	}
 	node.Handle(wire.Owner, o)
-	o.after(o.spread(cfg.HeartbeatInterval), task{kind: taskHeartbeat})
+	o.after(env.Jitter(o.rand, cfg.HeartbeatInterval), task{kind: taskHeartbeat})
 	return o, nil
 }
 

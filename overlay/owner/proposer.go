@@ -329,7 +329,7 @@ func (p *proposer) abandon(s *replica, pause time.Duration) {
 	if s.epoch != nil {
 		pause += p.turn(s)
 	}
-	p.campaignIn(s, p.spread(pause))
+	p.campaignIn(s, env.Jitter(p.rand, pause))
 	if s.leader != nil {
 		p.sequencer.appendNext(s)
 	}
@@ -342,7 +342,7 @@ func (p *proposer) RequestOwners(key overlay.ID, url string, done func(ok bool))
 	if s := p.replicas.byKey[key]; s != nil && len(s.log.chain) > 0 && p.node.State() == overlay.Active {
 		want.Record = p.node.Self().Raw
 	}
-	p.node.Route(wire.Owner, key, marshal(&ownerpb.Message{Body: &ownerpb.Message_RequestOwners{RequestOwners: want}}),
+	p.node.Route(wire.Owner, key, wire.Encode(&ownerpb.Message{Body: &ownerpb.Message_RequestOwners{RequestOwners: want}}),
 		func(_ overlay.Receipt, ok bool) { done(ok) })
 }
 

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/internal/wire"
 	"tidings/overlay/owner"
 	"tidings/overlay/owner/ownerpb"
 	"tidings/sim"
@@ -69,7 +70,7 @@ func TestTheBaseOfAnEpochCannotBeLeftOut(t *testing.T) {
 	untrusted := other.owners.Stats().Untrusted
 	other.Do(func() {
 		msg := &ownerpb.Message{Body: &ownerpb.Message_Replicate{Replicate: &ownerpb.Replicate{Entry: raw, Body: body}}}
-		if err := other.owners.Receive(next.ID(), w.encoded(msg)); err == nil {
+		if err := other.owners.Receive(next.ID(), wire.Encode(msg)); err == nil {
 			t.Error("it is taken")
 		}
 	})

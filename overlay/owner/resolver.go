@@ -112,7 +112,7 @@ func (r *Resolver) ask(key overlay.ID, q *query) {
 	if hosts := r.node.Hosts(); r.node.State() == overlay.Attached && len(hosts) > 0 {
 		r.sendTo(hosts[q.tries%len(hosts)].Peer, m)
 	} else {
-		r.node.Route(wire.Owner, key, marshal(m), func(overlay.Receipt, bool) {})
+		r.node.Route(wire.Owner, key, wire.Encode(m), func(overlay.Receipt, bool) {})
 	}
 }
 

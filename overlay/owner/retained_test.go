@@ -5,8 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
+	"tidings/internal/wire"
 	"tidings/overlay/owner"
 	"tidings/overlay/owner/ownerpb"
 	"tidings/sim"
@@ -68,10 +67,7 @@ func TestListsOfTheDeadEnd(t *testing.T) {
 			{Body: &ownerpb.Message_Heartbeat{Heartbeat: &ownerpb.Heartbeat{Nonce: 7, Count: 5, Digest: 5}}},
 			{Body: &ownerpb.Message_LogList{LogList: &ownerpb.LogList{Nonce: 7, States: []*ownerpb.LogState{{Key: make([]byte, 32), Number: 1}}}}},
 		} {
-			b, err := proto.Marshal(msg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := wire.Encode(msg)
 			if err := m.owners.Receive(liar.ID(), b); err != nil {
 				t.Fatal(err)
 			}

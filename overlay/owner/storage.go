@@ -316,7 +316,7 @@ func (s *replica) storeOp() env.Op {
 		Note:      s.note,
 		Version:   s.version,
 	}
-	return env.Op{Key: replicaKey(s.key), Value: marshal(m)}
+	return env.Op{Key: replicaKey(s.key), Value: wire.Encode(m)}
 }
 
 // load reads the replicas and logs that a former run has stored. Unreadable records are dropped; they are

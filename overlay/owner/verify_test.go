@@ -85,9 +85,5 @@ func unsigned(t *testing.T, e *owner.Epoch) []byte {
 		t.Fatal(err)
 	}
 	m.Signatures = nil
-	b, err := proto.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return wire.Encode(m)
 }

@@ -18,7 +18,7 @@ type blockKey struct {
 // A blockEntry holds the details of a block.
 type blockEntry struct {
 	id    overlay.ID // of the peer in the overlay
-	until moment
+	until env.Moment
 }
 
 // blocks are the parents that the layer above does not want.
@@ -41,7 +41,7 @@ func (b *blocks) add(group overlay.ID, peer *overlay.Contact) bool {
 	if len(b.byKey) >= maxBlocked {
 		return false
 	}
-	b.byKey[blockKey{group, peer.Peer.ID}] = blockEntry{peer.ID, b.now() + moment(blockTime)}
+	b.byKey[blockKey{group, peer.Peer.ID}] = blockEntry{peer.ID, b.now() + env.Moment(blockTime)}
 	return true
 }
 
@@ -63,7 +63,7 @@ func (b *blocks) ids(group overlay.ID) (of [][]byte) {
 // expire ends the blocks that are over.
 func (b *blocks) expire(now time.Time) {
 	for who, is := range b.byKey {
-		if is.until <= momentOf(now) {
+		if is.until <= env.MomentOf(now) {
 			delete(b.byKey, who)
 		}
 	}

@@ -188,7 +188,7 @@ func (cs *children) pushSoon(g *group) {
 func (cs *children) pushDown(g *group) {
 	now := cs.now()
 	for i := range g.children {
-		if c := &g.children[i]; c.moving && now.sub(c.since) >= pushTimeout {
+		if c := &g.children[i]; c.moving && now.Sub(c.since) >= pushTimeout {
 			c.moving = false // it found no other parent; a child may be asked again
 		}
 	}
@@ -238,7 +238,7 @@ func (cs *children) dropIfUnused(g *group) {
 		for _, p := range slices.Backward(g.parentEdges()) {
 			cs.parents.leave(g, cs.links.at(p.link))
 		}
-		cs.history.forgetAll(g.id)
+		cs.history.forget(g.id, len(cs.history.recent[g.id]))
 		cs.groups.Delete(g.id)
 		return
 	}
@@ -283,12 +283,12 @@ func (cs *children) dropAll(l *link) {
 
 // checkLink drops the children on a link if their lease is over, and the link if it has no edges.
 func (cs *children) checkLink(l *link, now time.Time) {
-	if l.checkAt == never || momentOf(now) < l.checkAt {
+	if l.checkAt == env.Never || env.MomentOf(now) < l.checkAt {
 		return
 	}
-	l.checkAt = never
+	l.checkAt = env.Never
 	if len(l.down.groups) > 0 {
-		if left := l.renewal.lease(cs.cfg.HeartbeatInterval) - momentOf(now).sub(l.renewal.renewedAt); left >= 0 {
+		if left := l.renewal.lease(cs.cfg.HeartbeatInterval) - env.MomentOf(now).Sub(l.renewal.renewedAt); left >= 0 {
 			cs.links.checkIn(l, left+1)
 			return
 		}
@@ -301,7 +301,7 @@ func (cs *children) checkLink(l *link, now time.Time) {
 // have. Unless the list is partial, edges within its range that it does not contain end, if they
 // are old enough that the child must have known them.
 func (cs *children) onEdgeList(from env.PeerID, l *link, m *scribepb.EdgeList) {
-	var asked moment
+	var asked env.Moment
 	if !m.Partial && l != nil {
 		var ok bool
 		if asked, ok = l.renewal.answers(m.Nonce); !ok {
@@ -332,7 +332,7 @@ func (cs *children) onEdgeList(from env.PeerID, l *link, m *scribepb.EdgeList) {
 	}
 	for _, number := range slices.Clone(l.down.between(cs.groups.groupIndex, m.First, m.Last)) {
 		g := cs.groups.At(number)
-		if c := g.child(l); !named[g.id] && c != nil && asked.sub(c.since) > joinTimeout {
+		if c := g.child(l); !named[g.id] && c != nil && asked.Sub(c.since) > joinTimeout {
 			cs.forget(g, l)
 			cs.dropIfUnused(g)
 		}

@@ -43,26 +43,12 @@ const (
 	taskSweep                            // drop expired messages and unused groups
 )
 
-func (d *doors) now() moment { return momentOf(d.clock.Now()) }
+func (d *doors) now() env.Moment { return env.MomentOf(d.clock.Now()) }
 
 func (d *doors) schedule(in time.Duration, t task) { d.cal.Add(d.clock.Now().Add(in), t) }
-
-// jitter returns a random duration between 3/4 and 5/4 of a given one.
-func (d *doors) jitter(of time.Duration) time.Duration {
-	return of*3/4 + time.Duration(d.rand.Int64N(int64(of)/2+1))
-}
 
 // sendControl sends a message without a payload.
 func (d *doors) send(to env.Peer, m *scribepb.Message) {
 	d.stats.Control++
 	d.net.Send(to, env.Control, wire.AppendFrame(nil, wire.Scribe, m))
 }
-
-// A moment is a time in nanoseconds of Unix time, a third of the size of time.Time.
-type moment int64
-
-const never moment = 0
-
-func momentOf(t time.Time) moment { return moment(t.UnixNano()) }
-
-func (m moment) sub(earlier moment) time.Duration { return time.Duration(m - earlier) }

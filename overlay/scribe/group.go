@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"tidings/internal/env"
 	"tidings/overlay"
 )
 
@@ -40,8 +41,8 @@ type parent struct {
 
 // A child is the edge to a child.
 type child struct {
-	edge       uint64 // id chosen by the child
-	since      moment // when it last joined, or was asked to move
+	edge       uint64     // id chosen by the child
+	since      env.Moment // when it last joined, or was asked to move
 	link       linkNumber
 	weight     uint32
 	redirected uint16 // children redirected to it

@@ -28,17 +28,17 @@ type edges interface {
 
 // A renewal is the state of the heartbeats on one link.
 type renewal struct {
-	renewedAt  moment // when the peer last confirmed the edges down
-	peerPeriod uint16 // seconds until the peer's next heartbeat, as it announced; 0: the default
+	renewedAt  env.Moment // when the peer last confirmed the edges down
+	peerPeriod uint16     // seconds until the peer's next heartbeat, as it announced; 0: the default
 
 	on      bool // heartbeats are sent
 	tries   int8
-	dueAt   moment
-	checkAt moment // time of the planned check whether a heartbeat is due; never: not planned
-	pending uint64 // nonce of the heartbeat that awaits an answer; 0: none
+	dueAt   env.Moment
+	checkAt env.Moment // time of the planned check whether a heartbeat is due; never: not planned
+	pending uint64     // nonce of the heartbeat that awaits an answer; 0: none
 	// The last heartbeats of this node and of the peer. An EdgeList must answer one of them.
 	own, peer  heartbeatRef
-	nextListAt moment // no EdgeLists are sent in answer to the peer's heartbeats before
+	nextListAt env.Moment // no EdgeLists are sent in answer to the peer's heartbeats before
 }
 
 // lease returns how long the edges down last without a heartbeat.
@@ -48,22 +48,22 @@ func (r *renewal) lease(interval time.Duration) time.Duration {
 
 // answers returns the time of the heartbeat with a nonce; ok is false if it is not one of the last
 // two.
-func (r *renewal) answers(nonce uint64) (at moment, ok bool) {
+func (r *renewal) answers(nonce uint64) (at env.Moment, ok bool) {
 	switch nonce {
 	case 0:
-		return never, false
+		return env.Never, false
 	case r.own.nonce:
 		return r.own.at, true
 	case r.peer.nonce:
 		return r.peer.at, true
 	}
-	return never, false
+	return env.Never, false
 }
 
 // A heartbeatRef identifies a heartbeat that an EdgeList may answer.
 type heartbeatRef struct {
 	nonce uint64 // 0: none
-	at    moment
+	at    env.Moment
 }
 
 // maxHeartbeatTries bounds the unanswered heartbeats to a peer. Then the overlay probes it.
@@ -72,9 +72,9 @@ const maxHeartbeatTries = 2
 // planSoon plans a heartbeat within about one HeartbeatInterval, after edges of the link
 // changed. The other end may have missed the change.
 func (h *heartbeats) planSoon(l *link) {
-	if !l.renewal.on || l.renewal.dueAt.sub(h.now()) > h.cfg.HeartbeatInterval*5/4 {
+	if !l.renewal.on || l.renewal.dueAt.Sub(h.now()) > h.cfg.HeartbeatInterval*5/4 {
 		l.renewal.on = true
-		h.in(l, h.jitter(h.cfg.HeartbeatInterval))
+		h.in(l, env.Jitter(h.rand, h.cfg.HeartbeatInterval))
 	}
 }
 
@@ -108,12 +108,12 @@ func (h *heartbeats) periodSeconds() uint32 {
 
 // plan sets the time of the next heartbeat, replacing an earlier plan.
 func (h *heartbeats) plan(l *link) {
-	h.in(l, h.jitter(h.period()))
+	h.in(l, env.Jitter(h.rand, h.period()))
 }
 
 func (h *heartbeats) in(l *link, d time.Duration) {
 	at := h.align(h.clock.Now().Add(d), h.cfg.HeartbeatInterval/heartbeatSlots)
-	l.renewal.dueAt = momentOf(at)
+	l.renewal.dueAt = env.MomentOf(at)
 	h.planCheck(l)
 }
 
@@ -121,22 +121,22 @@ func (h *heartbeats) in(l *link, d time.Duration) {
 // planned. A peer whose heartbeats delay this node's own again and again does not add an entry to
 // the calendar each time.
 func (h *heartbeats) planCheck(l *link) {
-	if l.renewal.checkAt == never || l.renewal.dueAt < l.renewal.checkAt {
+	if l.renewal.checkAt == env.Never || l.renewal.dueAt < l.renewal.checkAt {
 		l.renewal.checkAt = l.renewal.dueAt
-		h.cal.Add(time.Unix(0, int64(l.renewal.dueAt)), task{kind: taskHeartbeat, number: uint32(l.number)})
+		h.cal.Add(l.renewal.dueAt.Time(), task{kind: taskHeartbeat, number: uint32(l.number)})
 	}
 }
 
 // beat renews all edges of a link.
 func (h *heartbeats) beat(l *link, now time.Time) {
-	if l.renewal.checkAt == never || momentOf(now) < l.renewal.checkAt {
+	if l.renewal.checkAt == env.Never || env.MomentOf(now) < l.renewal.checkAt {
 		return
 	}
-	l.renewal.checkAt = never
+	l.renewal.checkAt = env.Never
 	if !l.renewal.on {
 		return
 	}
-	if momentOf(now) < l.renewal.dueAt { // it was postponed
+	if env.MomentOf(now) < l.renewal.dueAt { // it was postponed
 		h.planCheck(l)
 		return
 	}
@@ -152,7 +152,7 @@ func (h *heartbeats) beat(l *link, now time.Time) {
 
 func (h *heartbeats) sendHeartbeat(l *link, now time.Time) {
 	l.renewal.pending = h.rand.Uint64() | 1
-	l.renewal.own = heartbeatRef{l.renewal.pending, momentOf(now)}
+	l.renewal.own = heartbeatRef{l.renewal.pending, env.MomentOf(now)}
 	l.renewal.tries++
 	h.send(l.contact.Peer, &scribepb.Message{Body: &scribepb.Message_Heartbeat{Heartbeat: &scribepb.Heartbeat{
 		Nonce: l.renewal.pending, UpCount: uint32(len(l.up.groups)), UpDigest: l.up.digest, PeriodS: h.periodSeconds(),
@@ -193,7 +193,7 @@ func (h *heartbeats) onHeartbeat(from env.PeerID, l *link, m *scribepb.Heartbeat
 	case l == nil && m.DownCount > 0:
 		h.sendLists(to, nil, m.Nonce)
 	case l != nil && (len(l.up.groups) != int(m.DownCount) || l.up.digest != m.DownDigest) && h.now() >= l.renewal.nextListAt:
-		l.renewal.nextListAt = momentOf(h.clock.Now().Add(time.Duration(len(l.up.groups)) * timePerListedEdge))
+		l.renewal.nextListAt = env.MomentOf(h.clock.Now().Add(time.Duration(len(l.up.groups)) * timePerListedEdge))
 		h.sendLists(to, l, m.Nonce)
 	}
 	if l != nil && l.renewal.on && l.renewal.pending == 0 {

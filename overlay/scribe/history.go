@@ -59,8 +59,6 @@ func (h *history) forgetOld(group overlay.ID, now time.Time) {
 	h.forget(group, i)
 }
 
-func (h *history) forgetAll(group overlay.ID) { h.forget(group, len(h.recent[group])) }
-
 // forget drops the n oldest messages that are kept.
 func (h *history) forget(group overlay.ID, n int) {
 	of := h.recent[group]

@@ -93,12 +93,9 @@ func intrude() *intruder {
 }
 
 func (in *intruder) sign(s *wire.Signer, member bool) []byte {
-	payload, err := proto.Marshal(&overlaypb.Record{
+	payload := wire.Encode(&overlaypb.Record{
 		Addresses: [][]byte{[]byte(in.Peer().Addrs[0])}, Member: member, IssuedMs: uint64(in.swarm.Now().UnixMilli()),
 	})
-	if err != nil {
-		panic(err)
-	}
 	return s.Sign(wire.DomainRecord, payload).Raw
 }
 
@@ -235,10 +232,7 @@ func tell(t *testing.T, b []byte, kinds ...kind) {
 				continue
 			}
 			key := in.aGroup(&s)
-			body, err := proto.Marshal(m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			body := wire.Encode(m)
 			in.send(wire.Overlay, &overlaypb.Message{Record: in.record, Body: &overlaypb.Message_Route{Route: &overlaypb.Route{
 				Id: uint64(i)<<8 | uint64(s.choose(256)), Key: key, Layer: uint32(wire.Scribe), Payload: body,
 			}}})

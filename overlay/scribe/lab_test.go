@@ -191,11 +191,7 @@ func (l *lab) actor(n int, member bool) *actor {
 	if member {
 		record.Addresses = [][]byte{fmt.Append(nil, n)}
 	}
-	payload, err := proto.Marshal(record)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	a.raw = a.signer.Sign(wire.DomainRecord, payload).Raw
+	a.raw = a.signer.Sign(wire.DomainRecord, wire.Encode(record)).Raw
 	l.actors[a.peer] = a
 	return a
 }
@@ -263,11 +259,7 @@ func (a *actor) of(n int) overlay.ID {
 
 func (a *actor) tellOverlay(m *overlaypb.Message) {
 	a.l.t.Helper()
-	body, err := proto.Marshal(m)
-	if err != nil {
-		a.l.t.Fatal(err)
-	}
-	if err := a.l.node.Receive(a.peer, body); err != nil {
+	if err := a.l.node.Receive(a.peer, wire.Encode(m)); err != nil {
 		a.l.t.Fatal(err)
 	}
 }
@@ -285,7 +277,7 @@ func (a *actor) answer(m *overlaypb.Message) {
 
 // say gives the node a message of this layer.
 func (a *actor) say(m *scribepb.Message) error {
-	body := encode(m)
+	body := wire.Encode(m)
 	err := a.l.s.Receive(a.peer, wire.AppendFrame(nil, wire.Scribe, m), body)
 	a.l.run()
 	return err
@@ -295,7 +287,7 @@ func (a *actor) say(m *scribepb.Message) error {
 func (a *actor) route(key overlay.ID, m *scribepb.Message) {
 	a.l.t.Helper()
 	a.tellOverlay(&overlaypb.Message{Record: a.raw, Body: &overlaypb.Message_Route{Route: &overlaypb.Route{
-		Id: rand.Uint64(), Key: key[:], Layer: uint32(wire.Scribe), Payload: encode(m),
+		Id: rand.Uint64(), Key: key[:], Layer: uint32(wire.Scribe), Payload: wire.Encode(m),
 	}}})
 	a.l.run()
 }

@@ -13,14 +13,14 @@ import (
 type link struct {
 	contact   *overlay.Contact // nil: the link was removed
 	number    linkNumber
-	createdAt moment
-	checkAt   moment // when a lease may be over, or the link may be unused; never: no check is planned
+	createdAt env.Moment
+	checkAt   env.Moment // when a lease may be over, or the link may be unused; never: no check is planned
 
 	up, down edgeSet // up: the peer is the parent; down: the peer is the child
 	renewal  renewal
 	transfer *transfer           // nil: no messages are in transit
 	weights  map[overlay.ID]bool // groups whose changed weight must be sent
-	flushAt  moment              // never: no flush is planned
+	flushAt  env.Moment          // never: no flush is planned
 }
 
 // links are the links of a node.
@@ -69,8 +69,8 @@ const linkGrace = 2 * joinTimeout
 // checkIn plans a check of a link within d.
 func (ls *links) checkIn(l *link, d time.Duration) {
 	at := ls.clock.Now().Add(d)
-	if l.checkAt == never || momentOf(at) < l.checkAt {
-		l.checkAt = momentOf(at)
+	if l.checkAt == env.Never || env.MomentOf(at) < l.checkAt {
+		l.checkAt = env.MomentOf(at)
 		ls.cal.Add(at, task{kind: taskCheckLink, number: uint32(l.number)})
 	}
 }
@@ -84,7 +84,7 @@ func (ls *links) dropIdleLater(l *link) {
 
 // dropIdle removes a link without edges, once it is older than linkGrace.
 func (ls *links) dropIdle(l *link) {
-	if len(l.up.groups) > 0 || len(l.down.groups) > 0 || ls.now().sub(l.createdAt) < linkGrace {
+	if len(l.up.groups) > 0 || len(l.down.groups) > 0 || ls.now().Sub(l.createdAt) < linkGrace {
 		return
 	}
 	id := l.contact.Peer.ID
@@ -99,8 +99,8 @@ func (ls *links) flushSoon(l *link, d time.Duration) {
 		d = 0
 	}
 	at := ls.clock.Now().Add(d)
-	if l.flushAt == never || momentOf(at) < l.flushAt {
-		l.flushAt = momentOf(at)
+	if l.flushAt == env.Never || env.MomentOf(at) < l.flushAt {
+		l.flushAt = env.MomentOf(at)
 		ls.cal.Add(at, task{kind: taskFlush, number: uint32(l.number)})
 	}
 }

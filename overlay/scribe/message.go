@@ -13,8 +13,6 @@ import (
 	"tidings/overlay/scribe/scribepb"
 )
 
-const maxRecordBytes = 1 << 10
-
 // parse decodes a message and checks every bound, so that no other code has to.
 func parse(body []byte) (*scribepb.Message, error) {
 	m := new(scribepb.Message)
@@ -139,17 +137,9 @@ func checkEdgeList(l *scribepb.EdgeList) string {
 	return ""
 }
 
-func isRecord(b []byte) bool { return len(b) > 0 && len(b) <= maxRecordBytes }
+func isRecord(b []byte) bool { return len(b) > 0 && len(b) <= overlay.MaxRecord }
 
 func isID(b []byte) bool { return len(b) == len(overlay.ID{}) }
-
-func encode(m *scribepb.Message) []byte {
-	b, err := proto.Marshal(m)
-	if err != nil {
-		panic(fmt.Sprintf("scribe: encode %T: %v", m.Body, err)) // it contains only bytes and numbers
-	}
-	return b
-}
 
 // withAge returns the frame of a Multicast with the age of its message.
 func withAge(frame []byte, age time.Duration) []byte {

@@ -39,9 +39,9 @@ type outbox struct {
 
 	byPeer        map[env.PeerID]*peerQueue
 	order         []*peerQueue // in the order of their first entries
-	flushAt       moment       // when they are sent; never: there are none
+	flushAt       env.Moment   // when they are sent; never: there are none
 	recentEntries int          // entries counted lately; maxImmediate of them expire in each batchDelay
-	countedAt     moment       // when recentEntries was last reduced
+	countedAt     env.Moment   // when recentEntries was last reduced
 }
 
 // A peerQueue holds the entries for one peer.
@@ -55,8 +55,8 @@ type peerQueue struct {
 const usualEntries = 8
 
 // delay counts an entry, and returns how long it waits for others.
-func (o *outbox) delay(now moment) time.Duration {
-	if past := now.sub(o.countedAt) / batchDelay; past > 0 {
+func (o *outbox) delay(now env.Moment) time.Duration {
+	if past := now.Sub(o.countedAt) / batchDelay; past > 0 {
 		o.recentEntries = max(0, o.recentEntries-int(min(past, maxImmediate))*maxImmediate)
 		o.countedAt = now
 	}
@@ -77,19 +77,19 @@ func (o *outbox) enqueue(to env.Peer, e batchEntry) {
 	}
 	q.entries = append(q.entries, e)
 	at := o.clock.Now().Add(o.delay(o.now()))
-	if o.flushAt == never || momentOf(at) < o.flushAt {
-		o.flushAt = momentOf(at)
+	if o.flushAt == env.Never || env.MomentOf(at) < o.flushAt {
+		o.flushAt = env.MomentOf(at)
 		o.cal.Add(at, task{kind: taskOutbox})
 	}
 }
 
 // flush sends all entries.
 func (o *outbox) flush(now time.Time) {
-	if o.flushAt == never || momentOf(now) < o.flushAt {
+	if o.flushAt == env.Never || env.MomentOf(now) < o.flushAt {
 		return
 	}
 	order := o.order
-	o.order, o.flushAt = nil, never
+	o.order, o.flushAt = nil, env.Never
 	clear(o.byPeer)
 	for _, q := range order {
 		o.sendQueue(q)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"tidings/internal/env"
+	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/scribe/scribepb"
 )
@@ -164,13 +165,13 @@ func TestBatchesAreBounded(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	a := l.members(1, l.own(0))[0]
 	for n := range 3000 {
-		c := &overlay.Contact{Raw: make([]byte, maxRecordBytes)}
+		c := &overlay.Contact{Raw: make([]byte, overlay.MaxRecord)}
 		l.s.outbox.enqueue(env.Peer{ID: a.peer}, batchEntry{kind: entryRoutedJoin, group: a.of(n), contact: c})
 	}
 	l.run()
 	ways := 0
 	for _, of := range l.batches {
-		if n := len(encode(of.msg)); n > batchBytes+2*maxRecordBytes {
+		if n := len(wire.Encode(of.msg)); n > batchBytes+2*overlay.MaxRecord {
 			t.Errorf("a batch has %d bytes", n)
 		}
 		ways += len(of.msg.GetBatch().RoutedJoins.Edges)

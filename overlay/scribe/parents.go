@@ -73,7 +73,7 @@ func (ps *parents) searchNow(g *group) {
 		return // the node is joining; LeafChanged continues
 	}
 	q := g.search
-	q.due = ps.clock.Now().Add(ps.jitter(min(joinTimeout<<q.tries, maxJoinTimeout)))
+	q.due = ps.clock.Now().Add(env.Jitter(ps.rand, min(joinTimeout<<q.tries, maxJoinTimeout)))
 	ps.cal.Add(q.due, task{kind: taskJoinRetry, number: g.number})
 	q.target, q.redirects = "", 0
 	ps.stats.Joins++
@@ -127,7 +127,7 @@ func (ps *parents) routeWanted(id overlay.ID, edge uint64) {
 }
 
 func (ps *parents) routeJoin(g *group) {
-	ps.node.Route(wire.Scribe, g.id, encode(ps.joinMessage(g, g.search.weight)), func(overlay.Receipt, bool) {})
+	ps.node.Route(wire.Scribe, g.id, wire.Encode(ps.joinMessage(g, g.search.weight)), func(overlay.Receipt, bool) {})
 }
 
 // sendJoin asks one parent directly.
@@ -326,14 +326,10 @@ func (ps *parents) flushWeights(l *link) {
 	}
 	l.weights = nil
 	for part := range slices.Chunk(changed, maxList) {
-		ps.sendEdgeList(l, part, true)
+		ps.send(l.contact.Peer, &scribepb.Message{Body: &scribepb.Message_EdgeList{EdgeList: &scribepb.EdgeList{
+			First: part[0].Group, Last: part[len(part)-1].Group, Edges: part, Partial: true,
+		}}})
 	}
-}
-
-func (ps *parents) sendEdgeList(l *link, part []*scribepb.Edge, partial bool) {
-	ps.send(l.contact.Peer, &scribepb.Message{Body: &scribepb.Message_EdgeList{EdgeList: &scribepb.EdgeList{
-		First: part[0].Group, Last: part[len(part)-1].Group, Edges: part, Partial: partial,
-	}}})
 }
 
 // list returns the edges up on a link in the form of an EdgeList.

@@ -99,7 +99,7 @@ func (s *Scribe) Publish(id overlay.ID, payload []byte, done func(ok bool)) uint
 // forwarded.
 func (s *Scribe) PublishWithID(id overlay.ID, msg uint64, payload []byte, done func(ok bool)) {
 	s.stats.Published++
-	body := encode(&scribepb.Message{Body: &scribepb.Message_Publish{Publish: &scribepb.Publish{
+	body := wire.Encode(&scribepb.Message{Body: &scribepb.Message_Publish{Publish: &scribepb.Publish{
 		Group: id[:], Id: msg, Payload: payload,
 	}}})
 	s.node.Route(wire.Scribe, id, body, func(_ overlay.Receipt, ok bool) { done(ok) })
@@ -277,10 +277,10 @@ func (s *Scribe) PeerGone(id env.PeerID) {
 
 // flush sends acknowledgements and changed weights.
 func (s *Scribe) flush(l *link, now time.Time) {
-	if l.flushAt == never || momentOf(now) < l.flushAt {
+	if l.flushAt == env.Never || env.MomentOf(now) < l.flushAt {
 		return
 	}
-	l.flushAt = never
+	l.flushAt = env.Never
 	s.multicasts.sendAcks(l)
 	s.parents.flushWeights(l)
 }
@@ -289,7 +289,7 @@ func (s *Scribe) flush(l *link, now time.Time) {
 // is sent soon.
 func (s *Scribe) PeerDown(id env.PeerID) {
 	if l := s.links.byPeer[id]; l != nil && l.renewal.on {
-		s.heartbeats.in(l, s.jitter(reconnectDelay))
+		s.heartbeats.in(l, env.Jitter(s.rand, reconnectDelay))
 	}
 }
 

@@ -829,10 +829,10 @@ func TestMessagesHaveBounds(t *testing.T) {
 		m      *body
 	}{
 		{"nothing", false, &body{}},
-		{"join", true, &body{Body: &scribepb.Message_Join{Join: &scribepb.Join{Group: id, Record: make([]byte, maxRecordBytes), Have: make([]uint64, maxHave)}}}},
+		{"join", true, &body{Body: &scribepb.Message_Join{Join: &scribepb.Join{Group: id, Record: make([]byte, overlay.MaxRecord), Have: make([]uint64, maxHave)}}}},
 		{"join of no group", false, &body{Body: &scribepb.Message_Join{Join: &scribepb.Join{Record: id}}}},
 		{"join of nobody", false, &body{Body: &scribepb.Message_Join{Join: &scribepb.Join{Group: id}}}},
-		{"join with a long record", false, &body{Body: &scribepb.Message_Join{Join: &scribepb.Join{Group: id, Record: make([]byte, maxRecordBytes+1)}}}},
+		{"join with a long record", false, &body{Body: &scribepb.Message_Join{Join: &scribepb.Join{Group: id, Record: make([]byte, overlay.MaxRecord+1)}}}},
 		{"join of one who has much", false, &body{Body: &scribepb.Message_Join{Join: &scribepb.Join{Group: id, Record: id, Have: make([]uint64, maxHave+1)}}}},
 		{"publish", true, &body{Body: &scribepb.Message_Publish{Publish: &scribepb.Publish{Group: id, Payload: make([]byte, MaxPayload)}}}},
 		{"publish of much", false, &body{Body: &scribepb.Message_Publish{Publish: &scribepb.Publish{Group: id, Payload: make([]byte, MaxPayload+1)}}}},
@@ -873,11 +873,11 @@ func TestMessagesHaveBounds(t *testing.T) {
 		{"batch without an edge", false, batchOf(&scribepb.Batch{Accepts: &scribepb.Column{Groups: id}})},
 		{"batch without a weight", false, batchOf(&scribepb.Batch{Joins: &scribepb.Column{Groups: id, Edges: []uint64{1}}})},
 		{"batch of what has no edges", false, batchOf(&scribepb.Batch{Rejects: &scribepb.Column{Groups: id, Edges: []uint64{1}}})},
-		{"batch with a long record", false, &body{Body: &scribepb.Message_Batch{Batch: &scribepb.Batch{Records: [][]byte{make([]byte, maxRecordBytes+1)}}}}},
+		{"batch with a long record", false, &body{Body: &scribepb.Message_Batch{Batch: &scribepb.Batch{Records: [][]byte{make([]byte, overlay.MaxRecord+1)}}}}},
 		{"offer", true, &body{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{Group: id, Room: 1<<32 - 1}}}},
 		{"offer of no group", false, &body{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{}}}},
 	} {
-		if _, err := parse(encode(c.m)); (err == nil) != c.within || err != nil && !errors.Is(err, env.ErrFrame) {
+		if _, err := parse(wire.Encode(c.m)); (err == nil) != c.within || err != nil && !errors.Is(err, env.ErrFrame) {
 			t.Errorf("%s: %v", c.what, err)
 		}
 	}
@@ -902,7 +902,7 @@ func FuzzMessage(f *testing.F) {
 			Redirects:   &scribepb.Column{Groups: g[:], Records: []uint32{0}},
 		}),
 	} {
-		raw := encode(m)
+		raw := wire.Encode(m)
 		f.Add(raw)
 		f.Add(append(raw, raw...))
 		f.Add(raw[:len(raw)/2])
@@ -912,7 +912,7 @@ func FuzzMessage(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again, err := parse(encode(m)); err != nil || !proto.Equal(m, again) {
+		if again, err := parse(wire.Encode(m)); err != nil || !proto.Equal(m, again) {
 			t.Fatalf("%v came back as %v: %v", m, again, err)
 		}
 	})

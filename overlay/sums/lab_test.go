@@ -145,11 +145,7 @@ func (l *lab) run() {
 		}
 		for _, a := range l.answering {
 			for _, q := range a.asks() {
-				body, err := proto.Marshal(&sumspb.Message{Body: &sumspb.Message_Response{Response: a.says(q)}})
-				if err != nil {
-					l.t.Fatal(err)
-				}
-				if err := l.s.Receive(a.peer, body); err != nil {
+				if err := l.s.Receive(a.peer, wire.Encode(&sumspb.Message{Body: &sumspb.Message_Response{Response: a.says(q)}})); err != nil {
 					l.t.Fatal(err)
 				}
 				next = l.now
@@ -184,12 +180,9 @@ func (l *lab) actor(n int) *actor {
 	signer := wire.NewSigner(ed25519.NewKeyFromSeed(seed[:]), l.hash)
 	a := &actor{l: l, peer: signer.PeerID()}
 	a.id = overlay.NodeID(l.network.Name, a.peer)
-	payload, err := proto.Marshal(&overlaypb.Record{
+	payload := wire.Encode(&overlaypb.Record{
 		IssuedMs: uint64(l.now.UnixMilli()), Member: true, Addresses: [][]byte{fmt.Append(nil, n)},
 	})
-	if err != nil {
-		l.t.Fatal(err)
-	}
 	a.raw = signer.Sign(wire.DomainRecord, payload).Raw
 	l.actors[a.peer] = a
 	a.tell(&overlaypb.Message{Record: a.raw, Body: &overlaypb.Message_Probe{Probe: &overlaypb.Probe{Nonce: 1}}})
@@ -201,22 +194,14 @@ func (l *lab) actor(n int) *actor {
 
 func (a *actor) tell(m *overlaypb.Message) {
 	a.l.t.Helper()
-	body, err := proto.Marshal(m)
-	if err != nil {
-		a.l.t.Fatal(err)
-	}
-	if err := a.l.node.Receive(a.peer, body); err != nil {
+	if err := a.l.node.Receive(a.peer, wire.Encode(m)); err != nil {
 		a.l.t.Fatal(err)
 	}
 }
 
 // receive delivers a message of this layer to the node.
 func (l *lab) receive(from env.PeerID, m *sumspb.Message) error {
-	body, err := proto.Marshal(m)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	err = l.s.Receive(from, body)
+	err := l.s.Receive(from, wire.Encode(m))
 	l.run()
 	return err
 }

@@ -64,13 +64,8 @@ func (s *Aggregator) startRound(now time.Time) {
 		p.waiting, p.tries, p.answered, p.accepted = false, 0, false, false
 	}
 	s.refresh(now)
-	s.rounds.nextAt = now.Add(s.jitter(s.rounds.interval))
+	s.rounds.nextAt = now.Add(env.Jitter(s.rand, s.rounds.interval))
 	s.cal.Add(s.rounds.nextAt, taskRound)
-}
-
-// jitter returns d ± 25 %, so that nodes do not run in step.
-func (s *Aggregator) jitter(d time.Duration) time.Duration {
-	return d*3/4 + time.Duration(s.rand.Int64N(int64(d)/2+1))
 }
 
 // countBadRound counts the rounds in which the contact did not deliver a value that counts. In

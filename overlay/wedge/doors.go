@@ -48,11 +48,6 @@ const (
 
 func (d *doors) schedule(in time.Duration, t task) { d.cal.Add(d.clock.Now().Add(in), t) }
 
-// jitter returns a random duration between 3/4 and 5/4 of a given one, so that nodes do not act in step.
-func (d *doors) jitter(of time.Duration) time.Duration {
-	return of*3/4 + time.Duration(d.rand.Int64N(int64(of)/2+1))
-}
-
 func (d *doors) send(to env.Peer, m *wedgepb.Message) {
 	d.stats.Control++
 	d.net.Send(to, env.Control, wire.AppendFrame(nil, wire.Wedge, m))

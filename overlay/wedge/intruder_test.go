@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"tidings/internal/env"
+	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/wedge/wedgepb"
 )
@@ -293,7 +294,7 @@ func TestMessagesOverBounds(t *testing.T) {
 		"nothing":                {},
 		"no number":              batch(&wedgepb.Batch{Life: 1}),
 		"no life":                batch(&wedgepb.Batch{Number: 1}),
-		"a large record":         batch(&wedgepb.Batch{Life: 1, Number: 1, Record: make([]byte, maxRecordBytes+1)}),
+		"a large record":         batch(&wedgepb.Batch{Life: 1, Number: 1, Record: make([]byte, overlay.MaxRecord+1)}),
 		"many ends":              batch(&wedgepb.Batch{Life: 1, Number: 1, Ends: make([]uint64, maxChanges+1)}),
 		"many parts":             batch(&wedgepb.Batch{Life: 1, Number: 1, Leaves: make([]uint64, maxChanges+1)}),
 		"more declined":          batch(&wedgepb.Batch{Life: 1, Number: 1, Statuses: []*wedgepb.Status{{Missing: 1, Declined: 2}}}),
@@ -344,10 +345,7 @@ func FuzzReceive(f *testing.F) {
 		{Body: &wedgepb.Message_DigestReply{DigestReply: &wedgepb.DigestReply{Number: 2}}},
 		{Body: &wedgepb.Message_Broadcasts{Broadcasts: &wedgepb.Broadcasts{Number: 1, Messages: []*wedgepb.Broadcast{{Key: e.Key, Message: []byte("news")}}}}},
 	} {
-		body, err := proto.Marshal(m)
-		if err != nil {
-			f.Fatal(err)
-		}
+		body := wire.Encode(m)
 		f.Add(body)
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -366,10 +364,7 @@ func FuzzReceive(f *testing.F) {
 		}
 		l.pass(15 * time.Second)
 		if m, err := parse(body); err == nil {
-			again, err := proto.Marshal(m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			again := wire.Encode(m)
 			if m2, err := parse(again); err != nil || !proto.Equal(m, m2) {
 				t.Errorf("%v is parsed again as %v, %v", m, m2, err)
 			}

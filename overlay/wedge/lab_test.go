@@ -177,11 +177,7 @@ func (l *lab) actor(n int, member bool) *actor {
 	if member {
 		record.Addresses = [][]byte{fmt.Append(nil, n)}
 	}
-	payload, err := proto.Marshal(record)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	a.raw = a.signer.Sign(wire.DomainRecord, payload).Raw
+	a.raw = a.signer.Sign(wire.DomainRecord, wire.Encode(record)).Raw
 	l.actors[a.peer] = a
 	return a
 }
@@ -210,11 +206,7 @@ func (l *lab) key(n int) overlay.ID {
 
 func (a *actor) tellOverlay(m *overlaypb.Message) {
 	a.l.t.Helper()
-	body, err := proto.Marshal(m)
-	if err != nil {
-		a.l.t.Fatal(err)
-	}
-	if err := a.l.node.Receive(a.peer, body); err != nil {
+	if err := a.l.node.Receive(a.peer, wire.Encode(m)); err != nil {
 		a.l.t.Fatal(err)
 	}
 }
@@ -227,11 +219,7 @@ func (a *actor) answer(p *overlaypb.Probe) {
 
 // say gives the node a message of this layer.
 func (a *actor) say(m *wedgepb.Message) error {
-	body, err := proto.Marshal(m)
-	if err != nil {
-		a.l.t.Fatal(err)
-	}
-	err = a.l.w.Receive(a.peer, body)
+	err := a.l.w.Receive(a.peer, wire.Encode(m))
 	a.l.run()
 	return err
 }

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/wedge/wedgepb"
 )
@@ -281,10 +282,7 @@ func TestNoNumberIsTakenTwice(t *testing.T) {
 // IsBroadcast accepts only whole frames that hold nothing but broadcasts.
 func TestOnlyWholeFramesOfBroadcastsAreBroadcasts(t *testing.T) {
 	downs := &wedgepb.Message{Body: &wedgepb.Message_Broadcasts{Broadcasts: &wedgepb.Broadcasts{Number: 7, Messages: []*wedgepb.Broadcast{{Key: 1, Message: []byte("news")}}}}}
-	frame, err := proto.Marshal(downs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	frame := wire.Encode(downs)
 	if !IsBroadcast(frame) {
 		t.Error("a frame of broadcasts is not one")
 	}
@@ -294,10 +292,7 @@ func TestOnlyWholeFramesOfBroadcastsAreBroadcasts(t *testing.T) {
 		"a digest": {Body: &wedgepb.Message_Digest{Digest: &wedgepb.Digest{Number: 1}}},
 		"nothing":  {},
 	} {
-		other, err := proto.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		other := wire.Encode(m)
 		if IsBroadcast(other) || IsBroadcast(append(slices.Clip(frame), other...)) && len(other) > 0 {
 			t.Errorf("%s counts as a broadcast", what)
 		}
@@ -316,10 +311,7 @@ func FuzzReadBroadcasts(f *testing.F) {
 		{Number: 7, Messages: []*wedgepb.Broadcast{{Key: 1, Message: []byte("news")}}},
 		{Number: 1 << 63, Messages: []*wedgepb.Broadcast{{}, {Key: 1 << 63, CatchUp: true}, {Message: []byte{}}}},
 	} {
-		frame, err := proto.Marshal(&wedgepb.Message{Body: &wedgepb.Message_Broadcasts{Broadcasts: m}})
-		if err != nil {
-			f.Fatal(err)
-		}
+		frame := wire.Encode(&wedgepb.Message{Body: &wedgepb.Message_Broadcasts{Broadcasts: m}})
 		if readBroadcasts(frame) == nil {
 			f.Errorf("not read in place: %v", m)
 		}

@@ -214,20 +214,15 @@ func (r *membership) servedRanks() (ranks Ranks) {
 	var at uint32
 	r.assignedRanks(func(rank uint32) {
 		if uint32(ranks.count) < all && at == uint32(ranks.count)*count/all {
-			ranks.add(r.phaseRank(rank))
+			if rank >= r.order.n { // it stands in for another rank, and takes its phase
+				rank = r.standIns(rank, 1)[0]
+			}
+			ranks.add(rank)
 		}
 		at++
 	})
 	slices.Sort(ranks.list[:ranks.count])
 	return ranks
-}
-
-// phaseRank returns the rank below n whose phase a rank has: its own, or the one it stands in for.
-func (r *membership) phaseRank(rank uint32) uint32 {
-	if rank < r.order.n {
-		return rank
-	}
-	return r.standIns(rank, 1)[0]
 }
 
 // edgeHash identifies an edge to both of its ends.

@@ -12,8 +12,6 @@ import (
 	"tidings/overlay/wedge/wedgepb"
 )
 
-const maxRecordBytes = 1 << 10
-
 // parse decodes a message and checks every bound that does not depend on the node's state, so that
 // no other code has to.
 func parse(body []byte) (*wedgepb.Message, error) {
@@ -54,7 +52,7 @@ func checkMessage(m *wedgepb.Message) string {
 
 func checkBatch(b *wedgepb.Batch) string {
 	switch {
-	case len(b.Record) > maxRecordBytes:
+	case len(b.Record) > overlay.MaxRecord:
 		return "batch: record"
 	case max(len(b.Entries), len(b.Ends), len(b.Leaves), len(b.Statuses)) > maxChanges:
 		return "batch: too many"

@@ -70,10 +70,6 @@ func (ob *outbox) queueEnd(l *link, r *membership) {
 	ob.enqueue(l, change{kind: changeEnd, key: shortKey(r.order.key)}, flushDelay)
 }
 
-func (ob *outbox) queueLeave(l *link, r *membership) {
-	ob.enqueue(l, change{kind: changeLeave, key: shortKey(r.order.key)}, flushDelay)
-}
-
 // enqueue queues a change, to be sent within d.
 func (ob *outbox) enqueue(l *link, i change, d time.Duration) {
 	l.queue = append(l.queue, i)

@@ -46,11 +46,15 @@ func (w *Wedge) onBatch(from env.PeerID, b *wedgepb.Batch) error {
 	l.dead = false
 	l.peerLife, l.lastBatch, l.used = b.Life, b.Number, w.clock.Now()
 	ack := &wedgepb.Ack{Number: b.Number}
-	for _, key := range b.Ends {
-		w.onEnd(l, key)
+	for _, key := range b.Ends { // the edges below end at once, and the assignment ends if no other parent appears
+		if r := w.table.byKey(key); r != nil && r.parent == l.number {
+			w.tree.loseParent(r)
+		}
 	}
-	for _, key := range b.Leaves {
-		w.onLeave(l, key)
+	for _, key := range b.Leaves { // the child has another parent
+		if r := w.table.byKey(key); r != nil {
+			w.tree.childLeft(r, r.edgeTo(l))
+		}
 	}
 	waited := time.Duration(b.WaitedMs) * time.Millisecond
 	for _, e := range b.Entries {
@@ -161,21 +165,6 @@ func (w *Wedge) hasRoom(l *link, fresh bool) bool {
 		limit /= outsideShare
 	}
 	return l.childOf < limit && !(fresh && len(w.table.active) >= maxMemberships)
-}
-
-// onEnd handles the end of an edge from a parent. The edges below end at once, and the assignment
-// ends if no other parent appears.
-func (w *Wedge) onEnd(l *link, key uint64) {
-	if r := w.table.byKey(key); r != nil && r.parent == l.number {
-		w.tree.loseParent(r)
-	}
-}
-
-// onLeave handles the end of an edge to a child that has another parent.
-func (w *Wedge) onLeave(l *link, key uint64) {
-	if r := w.table.byKey(key); r != nil {
-		w.tree.childLeft(r, r.edgeTo(l))
-	}
 }
 
 // onAck handles the acknowledgement of a batch, with the refusals of its entries.

@@ -31,7 +31,7 @@ type renewalState struct {
 // start begins to renew the edges down to a peer, unless that is planned already.
 func (rn *renewals) start(l *link) {
 	if l.digestAt.IsZero() {
-		rn.plan(l, rn.jitter(rn.cfg.Maintenance))
+		rn.plan(l, env.Jitter(rn.rand, rn.cfg.Maintenance))
 	}
 }
 
@@ -51,7 +51,7 @@ func (rn *renewals) digest(l *link, at time.Time) {
 	case !l.settled():
 		rn.plan(l, flushDelay)
 	default:
-		rn.plan(l, rn.jitter(rn.cfg.Maintenance))
+		rn.plan(l, env.Jitter(rn.rand, rn.cfg.Maintenance))
 		l.digestTries = 0
 		rn.sendDigest(l)
 	}
@@ -78,7 +78,7 @@ func (rn *renewals) timeout(l *link, at time.Time) {
 	if l.digestTries >= suspectTries || !l.settled() {
 		l.digestPending = 0
 		rn.node.Suspect(l.peer.ID)
-		rn.plan(l, rn.jitter(rn.cfg.Maintenance/8))
+		rn.plan(l, env.Jitter(rn.rand, rn.cfg.Maintenance/8))
 		return
 	}
 	rn.stats.Resent++
@@ -124,7 +124,7 @@ func (rn *renewals) onReply(l *link, m *wedgepb.DigestReply) {
 
 // round compares all splits with fresh counts, and finds children for edges that have none.
 func (w *Wedge) round() {
-	w.schedule(w.jitter(w.cfg.Maintenance), task{kind: taskRound})
+	w.schedule(env.Jitter(w.rand, w.cfg.Maintenance), task{kind: taskRound})
 	if len(w.table.active) == 0 {
 		return
 	}

@@ -81,28 +81,16 @@ func (rp *reports) onStatus(l *link, t *wedgepb.Status) {
 		return
 	}
 	rp.table.change(r)
-	had := len(r.declinedOf(l))
+	had := r.extra != nil && slices.ContainsFunc(r.extra.declinedBelow, func(b childDeclined) bool { return b.link == l.number && len(b.ranks) > 0 })
 	r.forgetStatus(e)
 	e.missing = t.Missing
 	if t.Declined > 0 {
 		x := r.ensureExtra()
 		x.declinedBelow = append(x.declinedBelow, childDeclined{l.number, t.Declined, t.Ranks})
 	}
-	if had > 0 || t.Declined > 0 {
+	if had || t.Declined > 0 {
 		r.reported = neverReported
 	}
-}
-
-// declinedOf returns the declined ranks that a child reported.
-func (r *membership) declinedOf(l *link) []uint32 {
-	if r.extra != nil {
-		for _, b := range r.extra.declinedBelow {
-			if b.link == l.number {
-				return b.ranks
-			}
-		}
-	}
-	return nil
 }
 
 // planStandIns has the leader assign stand-ins after standInDelay, unless that is planned already.

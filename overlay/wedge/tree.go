@@ -24,7 +24,7 @@ func (tr *tree) endEdges(r *membership) {
 func (tr *tree) leaveParent(r *membership) {
 	tr.table.change(r)
 	if l := tr.links.at(r.parent); l != nil {
-		tr.outbox.queueLeave(l, r)
+		tr.outbox.enqueue(l, change{kind: changeLeave, key: shortKey(r.order.key)}, flushDelay)
 		tr.table.setParent(r, nil)
 	}
 }

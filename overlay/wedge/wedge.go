@@ -75,7 +75,7 @@ func New(e env.Env, node *overlay.Node, cfg Config, app Application) *Wedge {
 	w.tree = &tree{doors: d, links: w.links, table: w.table, outbox: w.outbox, broadcasts: w.broadcasts}
 	w.reports = &reports{doors: d, links: w.links, table: w.table, outbox: w.outbox, tree: w.tree}
 	node.Handle(wire.Wedge, w)
-	w.schedule(w.jitter(w.cfg.Maintenance), task{kind: taskRound})
+	w.schedule(env.Jitter(w.rand, w.cfg.Maintenance), task{kind: taskRound})
 	w.schedule(w.sweepPause(), task{kind: taskSweep})
 	return w
 }

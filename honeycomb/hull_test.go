@@ -5,36 +5,18 @@ import (
 	"slices"
 )
 
-// A Tradeoff holds the choices of one item: choice l has objective F[l] and cost G[l].
-type Tradeoff struct{ F, G []float64 }
-
-// A step goes from one choice to the next on the lower convex hull, away from the cheapest.
-type step struct {
-	slope  float64 // gain / cost
-	gain   float64 // decrease of f
-	cost   float64 // increase of g
-	item   int32   // index of the item
-	choice int32   // choice after the step
-}
-
-// rows are the choices of items as rows of steps; the slopes of a row fall strictly.
-type rows interface {
-	tieBreaker
-	count() int
-	// row returns the choice of an item after its steps with slopes of at least hi, and the
-	// value of that choice. It appends the following steps with slopes of at least lo.
-	row(i int, hi, lo float64, to []step) (pick int32, worth Value, _ []step)
-}
+// A hullItem holds the choices of one item with any tradeoffs: choice l has objective F[l] and cost G[l].
+type hullItem struct{ F, G []float64 }
 
 // hulls are rows of arbitrary tradeoffs.
 type hulls struct {
-	items    []Tradeoff
+	items    []hullItem
 	cheapest []int32 // choice of each item with the least cost
 	begin    []int   // index in all of each item's first step, and the end
 	all      []step
 }
 
-func newHulls(items []Tradeoff) *hulls {
+func newHulls(items []hullItem) *hulls {
 	h := &hulls{items: items, cheapest: make([]int32, len(items)), begin: make([]int, 1, len(items)+1)}
 	var order []int32
 	for i := range items {
@@ -91,4 +73,10 @@ func (h *hulls) row(i int, hi, lo float64, to []step) (pick int32, worth Value, 
 		}
 	}
 	return pick, Value{h.items[i].F[pick], h.items[i].G[pick]}, to
+}
+
+// minimise chooses for items with any tradeoffs, so that the sum of G is at most budget and the
+// sum of F is least. Each item needs at least one choice, as many F as G, and finite numbers.
+func minimise(items []hullItem, budget float64) Solution {
+	return choose(newHulls(items), &costCurve{}, budget)
 }
