@@ -38,11 +38,11 @@
 // that this is happening)". Sweeps then run more often. They delete articles that no ring has,
 // and once there is room again, articles are kept in full.
 //
-// Neither type is safe for concurrent use. A Reflector runs on a loop of its own behind a bounded
-// queue, because one match at forty million subscriptions takes as long as an acknowledgement
-// may.
+// Filter and Reflector are not safe for concurrent use. A Reflector runs on a loop of its own behind a bounded
+// queue, because matching one article with forty million subscriptions takes as long as a peer
+// waits for an acknowledgement.
 //
-// The package leaves to others how articles arrive (internal/node), which addresses feeds have
+// The package leaves to others how articles arrive (internal/daemon), which addresses feeds have
 // and who may read them (proxy).
 package cobra
 

@@ -11,8 +11,8 @@ import (
 	"tidings/overlay/sums"
 )
 
-// Aggregate publishes a value and returns the sum of all other nodes' values. A *sums.Sums
-// implements it.
+// Aggregate publishes a value and returns the sum of all other nodes' values. A
+// *sums.Aggregator implements it.
 type Aggregate interface {
 	Set(value []byte) error
 	Remote() (sum any, complete bool)
@@ -35,8 +35,8 @@ const (
 	// readersFactor is the factor by which the readers of a channel must have changed since its
 	// last decision to bring the next one forward.
 	readersFactor = 2
-	// networkFactor is the same for the readers of all channels, because a node cannot spend the
-	// part of the target T that it has not heard of.
+	// networkFactor is the same for the readers of all channels, because a node can spend only
+	// what the readers allow that it knows of.
 	networkFactor = 1.1
 )
 
@@ -51,8 +51,8 @@ type allocator struct {
 	problem            honeycomb.Problem
 	correction         float64                   // factor c on the load target in the last decision
 	targetShare        float64                   // correction, times the part of the decision that is in force
-	solution           honeycomb.Solution        // the last decision,
-	decided            bool                      // if there was one
+	solution           honeycomb.Solution        // the last decision; valid if decided
+	decided            bool                      // a decision was made
 	announced          bool                      // a node without a decision has published its channels once
 	remote             honeycomb.RemoteAggregate // aggregate of the other nodes' channels in the last decision
 	meanSize           float64                   // size of a channel's content in bytes, over all channels; 0: not known

@@ -41,7 +41,7 @@ type Application interface {
 	// that Lead was called with, or a greater one if another node led the channel in between.
 	Term(key overlay.ID) uint64
 
-	// Fading returns the items that the channel's log will drop when so many items are appended.
+	// Fading returns the items that the channel's log will drop when that number of items is appended.
 	// Items that the origin still shows are appended again.
 	Fading(key overlay.ID, items int) []feed.ID
 
@@ -62,7 +62,7 @@ const (
 	AtOnce
 )
 
-// Wedges assigns ranks to the pollers of channels. A *wedge.Wedges implements it.
+// Wedges assigns ranks to the pollers of channels. A *wedge.Wedge implements it.
 type Wedges interface {
 	Enlist(key overlay.ID, o wedge.Order) error
 	Broadcast(key overlay.ID, message []byte) error

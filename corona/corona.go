@@ -13,7 +13,7 @@ import (
 )
 
 // Corona is one node's part in polling. It is not safe for concurrent use. It is made of components,
-// each of which knows only those above it in this list, and it passes them time, messages and answers.
+// each of which uses only those listed before it, and it passes them time, messages and answers.
 type Corona struct {
 	*base
 	domains *domains

@@ -31,7 +31,7 @@
 // So item bodies travel once and fingerprints go to all pollers. If several pollers find the same
 // change, only one is asked for the items. A failed poll changes nothing but the channel's state:
 // an error page, a truncated document or another feed in its place never removes an item. A poller
-// whose poll fails tells the sequencer; as long as most pollers succeed, the channel counts as well.
+// whose poll fails tells the sequencer; as long as most pollers succeed, the channel counts as healthy.
 //
 // # The number of pollers
 //
@@ -70,8 +70,8 @@
 // # Pages
 //
 // A channel whose address begins with page+ is a page and not a feed (page.go). Each poller keeps a
-// page.Memory of the page and leaves out what the memory takes for noise. Possible news goes to the
-// sequencer as a whole, which judges it by its own memory. For a new version the sequencer appends
+// page.Tracker of the page and leaves out what the tracker takes for noise. Possible news goes to the
+// sequencer as a whole, which judges it by its own tracker. For a new version the sequencer appends
 // an entry for readers, and the version itself as a patch, or now and then in full. So the next
 // sequencer knows what readers have; which lines change by themselves it has learned as a poller,
 // or reads in the note.
@@ -83,8 +83,8 @@
 // account.go, countersign.go, ledger.go). The sequencers of these channels request grants
 // (claim.go). A grant is signed by a quorum of the stewards (grant.go), and allows a number of
 // pollers for some maintenance intervals. It goes to the wedge with the channel's parameters, and
-// every member checks it before it polls (permit.go). A member polls a channel once in its interval,
-// however it is enlisted. Without a grant only the member nearest to the channel's key polls it, and
+// every member checks it before it polls (permit.go). A member polls a channel at most once in its
+// interval, however many orders it gets. Without a grant only the member nearest to the channel's key polls it, and
 // polls the domain once in five minutes. Members follow a
 // domain's stewards with an owner.Tracker. All of this is off until EnablePoliteness is called. Domains on private addresses are
 // exempt where the node may fetch from them at all (Config.ExemptPrivate).
@@ -98,7 +98,7 @@
 // nothing; then each channel of the domain has a single poller.
 //
 // The interval is the network's, stretched by what the origin hints (ttl, sy:updatePeriod,
-// max-age), at least fifteen minutes and at most a day; skipHours and skipDays are left out. After
+// max-age), at least fifteen minutes and at most a day; there are no polls in skipHours and on skipDays. After
 // 429 or 503 a member stops its polls of the whole registrable domain for the time in Retry-After.
 // The channel's whole wedge stops if the sequencer has seen the same. Failures back off. Origins on
 // private addresses, where the node may fetch from them at all, are subject to all of this except
@@ -107,7 +107,7 @@
 // # Components
 //
 // A Corona is made of components (type Corona lists them). A component has the state of one task,
-// knows the components below it, and asks those above it through a small interface or a function.
+// uses those listed before it, and asks later ones through a small interface or a function.
 // The records of one channel, leaderState and assignment, have one part for each component that uses
 // them.
 //

@@ -51,8 +51,8 @@ func (sq *sequencer) run(now time.Time) {
 }
 
 // Lead makes this node the sequencer of a channel. known holds the items of its log. note is the
-// record that an earlier sequencer left, nil if there was none. epoch numbers the sequencer's term;
-// a later term has a greater number.
+// record that an earlier sequencer left, nil if there was none. epoch is the time of the owners'
+// epoch in Unix milliseconds, which numbers the term; a later term has a greater number.
 func (sq *sequencer) Lead(key overlay.ID, url string, epoch uint64, known *difference.Known, note []byte) {
 	now := sq.clock.Now()
 	l := &leaderState{

@@ -156,7 +156,7 @@ type note struct {
 	meanBytes  float64
 	grant      string // encoded grant of the domain's stewards; empty: there is none
 	private    bool
-	marks      string // of a page, from page.Memory
+	marks      string // of a page, from page.Tracker
 }
 
 const (

@@ -124,7 +124,7 @@ func (m *common) channel(key overlay.ID, url string) *channel {
 	return c
 }
 
-// requestOwners makes sure that a feed has owners, which poll it.
+// requestOwners asks the root of a feed to give it owners, one of which then orders its polls.
 func (m *common) requestOwners(c *channel) { m.owners.RequestOwners(c.key, c.url, func(bool) {}) }
 
 func (m *common) send(to env.Peer, msg *feedtreepb.Message) {

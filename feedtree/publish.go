@@ -96,7 +96,7 @@ func (sq *sequencer) Append(key overlay.ID, d difference.Delta, doc *feed.Feed, 
 			return false
 		}
 		d = l.window.Renew(d, doc, sq.owners.FirstKept(key, len(d.Changes)+len(doc.Items)))
-		// All items are in the log as their publisher signed them. The first head is appended even without items.
+		// Nothing is left to append if the log has all items as they are. The first head is appended even without items.
 		if d.Empty() && d.Page == nil && (d.Head == nil || l.window.HeadRef() != 0) {
 			done(true)
 			return true

@@ -12,7 +12,7 @@ import (
 	"tidings/overlay/owner"
 )
 
-// A reader shows feeds to the readers of this node. It updates the windows from the logs, and adds items that this
+// A reader keeps the windows of feeds that the readers of this node see. It updates the windows from the logs, and adds items that this
 // node has fetched itself.
 type reader struct {
 	*common

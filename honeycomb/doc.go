@@ -49,7 +49,7 @@
 //	Clusters  the paper's: at most 16 for each polling level, of channels with similar f/g,
 //	          each represented by an average channel; orphans are in a slack cluster
 //
-// Bins tell what the other nodes spend at any lambda, exactly so at the edges of bins. Nodes
+// Bins tell what the other nodes spend at any lambda, and exactly at the edges of bins. Nodes
 // with the same Bins decide alike, and together they meet T to a tenth of a percent. Clusters
 // replace convex functions by averages, and the resulting bias stays however often nodes
 // exchange them.

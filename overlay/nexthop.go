@@ -8,7 +8,7 @@ import (
 
 // nextHop decides where a message goes from here: to next, or nowhere because this node is the
 // root, or nowhere yet (wait) because a nearer member may exist in a slot that is not
-// confirmed empty. Each next hop is nearer to the key than this node, so a message never goes
+// confirmed empty. At a member, each next hop is nearer to the key, so a message never goes
 // round in a circle, whatever the tables contain. Suspects and the peers in tried are skipped
 // as long as there are others.
 func (rt *router) nextHop(key ID, tried []*peer) (next *peer, root, wait bool) {

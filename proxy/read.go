@@ -87,7 +87,7 @@ func isNeverFeed(url string) bool {
 	return name == "favicon.ico" || name == "robots.txt" || strings.HasPrefix(name, "apple-touch-icon")
 }
 
-// When reading without a token subscribes.
+// These values of Config.SubscribeOnRead say when reading without a token subscribes.
 const (
 	subscribeNever    = "never"
 	subscribeOnSecond = "second"

@@ -77,7 +77,7 @@
 //
 // Filters have DispatchedTwice and NotDispatched. The invariants of the overlay and its trees have no
 // number: WrongRoot, NoAcknowledgement, StaleCount, Cycle, Duplicate, Lost. For each checker there
-// is a bug that it must catch: planted.patch adds the bugs to a copy of the product, where planted_test.go runs.
+// is a bug that it must catch: planted.patch adds the bugs to a copy of the code, where planted_test.go runs.
 //
 // WrongRoot, NoAcknowledgement and Lost excuse hosts that were recently impaired ([Host.LastImpaired]).
 // Others rightly take a paused or partitioned host for dead, and two members may both be the root of a key

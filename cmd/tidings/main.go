@@ -6,6 +6,8 @@
 //	tidings keygen FILE            makes a publisher's key
 //	tidings publish URL            signs and pushes items of a feed
 //	tidings trust URL…             accepts the new key of a publisher
+//	tidings watch QUERY            subscribes to a keyword search, unwatch ends it, watches lists them
+//	tidings demo                   shows on this machine what cooperation brings
 //	tidings list                   lists subscriptions and their state
 //	tidings status                 shows the node and its network
 //	tidings open                   prints an address that opens the node's pages in a browser
@@ -16,8 +18,8 @@
 //	tidings healthcheck            checks whether the node answers, for containers
 //	tidings completion SHELL       prints a script that completes commands
 //
-// All commands except run, demo, keygen, provision, version and completion use the JSON API of the running node, at
-// --http.
+// All commands except run, demo, keygen, provision, version, healthcheck and completion use the JSON API of the running
+// node, at --http.
 //
 // Scripts can rely on the commands, their flags, the first words of the lines that run prints ("reader", "peer"),
 // the objects that --json prints, and the exit codes: 0 for success; 1 for a failure, with a line on standard error

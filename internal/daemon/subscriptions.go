@@ -20,7 +20,7 @@ import (
 )
 
 // subscriptions owns what the readers of this node follow. It has one record per feed. The truth on the disk is
-// feedtree's record of the subscription, which only this component writes. The time at which the user
+// feedtree's record of the subscription, which this component changes, and to which feedtree adds the key that it trusts. The time at which the user
 // unsubscribed counts only if there is no such record, or only a tentative one.
 //
 // The changes of one feed are made one after the other: each begins when the one before it is durable or has
@@ -33,7 +33,7 @@ type subscriptions struct {
 	copies *documentCopies
 	log    *slog.Logger
 
-	mu          sync.Mutex // the loop reads without it what only the loop writes
+	mu          sync.Mutex // guards the fields below; the loop alone writes byKey, and reads it without mu
 	byKey       map[overlay.ID]*subscription
 	lastVersion uint64
 }

@@ -1,16 +1,17 @@
 // Package env defines what a node may ask of its environment.
 //
 // A node of tidings is an object without goroutines, locks, clocks or sockets. It is driven by the
-// events of [Node] and acts through five I/O interfaces:
+// events of [Node] and acts through six I/O interfaces:
 //
 //	Clock     tells the time
-//	Network   sends a frame to a peer; it may be lost (and Topics, to many peers at once)
+//	Network   sends a frame to a peer; it may be lost
+//	Topics    publishes a frame to all participants of a topic
 //	Fetcher   asks an origin for a document
 //	Worker    computes something outside the loop
 //	Store     remembers records across a crash
 //
 // It also has a random source (Rand) and a logger (Log). Each interface has two implementations:
-// one on the operating system (internal/loop, overlay/libp2p, internal/store), and one in the
+// one on the operating system (internal/loop, overlay/libp2p, internal/fetch, internal/store), and one in the
 // simulator (sim), in virtual time and from one seed. The code of a node cannot tell which of the
 // two it runs in; comments call either of them a world. Adding another interface needs a decision
 // first: docs/decisions/001-doors.md.

@@ -20,7 +20,7 @@ var ErrDamaged = errors.New("damaged")
 type Store interface {
 	// Commit writes ops together or not at all, and calls done on the loop once they are durable or
 	// have failed. Failed ops may still exist after a crash. Batches become durable in the order of
-	// their Commits. An action that needs a durable record belongs into done; until then, Get may
+	// their Commits. An action that needs a durable record belongs in done; until then, Get may
 	// return the previous value. The store keeps ops, so that they must not be changed.
 	Commit(ops []Op, done func(error))
 

@@ -1,7 +1,7 @@
 // Package fetch asks origins for documents, politely, and treats every origin as possibly malicious.
 //
 // A [Client] is an [env.Fetcher]. Requests wait in a queue for each host, so that a slow host delays no
-// other host. Two requests to one host at most run at a time, and a second passes between their starts.
+// other host. At most two requests to one host run at a time, and they start at least a second apart.
 // A redirect is a request of its own and waits in the queue of its target. The client never retries: it
 // returns the validators, the freshness of the document and the origin's wish for fewer requests, and
 // its caller decides when to ask again.

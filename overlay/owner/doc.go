@@ -65,7 +65,7 @@
 // tracker.go).
 //
 // An Owners belongs to one goroutine and is driven by Receive and Run. RequestOwners gives a key owners; Append adds to
-// the log of a key that this node leads. What became of the keys comes as events
+// the log of a key that this node leads. Owners reports changes by events
 // (event.go). The wire format is specified in
 // ownerpb/owner.proto. How entries reach followers is up to overlay/scribe, and what an item is, to the layers above.
 package owner

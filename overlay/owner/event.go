@@ -9,7 +9,7 @@ type (
 	// VisibleChanged: the result of Visible has changed.
 	VisibleChanged struct{ Key overlay.ID }
 
-	// Wanted, at the root of a key: a member uses the key and wants it to have owners.
+	// Wanted, at the root of a key: another node looked up its owners, and asked that it have some.
 	Wanted struct{ Key overlay.ID }
 
 	// BecameSequencer: this node has become the sequencer of a key, and has all committed entries.

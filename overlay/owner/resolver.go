@@ -61,14 +61,14 @@ type Found struct {
 func (f Found) Peers() []*overlay.Contact { return slices.Concat(f.Owners, f.Followers) }
 
 const (
-	// queryTime is how long an answer may take before the question is sent again; the next time it is that much longer.
+	// queryTime is how long an answer may take before the question is sent again; each further answer may take this much longer.
 	queryTime = 2 * time.Second
 	// maxQueryTries is how often a question is sent.
 	maxQueryTries = 3
 	// maxQueryWaiters bounds the callers that wait for one answer, which include clients of this node. At the bound a
 	// further caller is told at once that nobody answers.
 	maxQueryWaiters = 64
-	// maxClientQueries bounds the questions of clients that this node has asked for them. Further ones are dropped, and
+	// maxClientQueries bounds the questions that this node is asking for its clients. Further ones are dropped, and
 	// the clients ask another host.
 	maxClientQueries = 256
 	// maxHops is how many members near the key are asked after its root.
@@ -81,7 +81,7 @@ func newResolver(b base, epochs *epochs, logs logs, app Application) *Resolver {
 	return &Resolver{base: b, epochs: epochs, logs: logs, app: app, queries: map[overlay.ID]*query{}}
 }
 
-// FindOwners calls then with the owners of a key: once, at once or within some twelve seconds.
+// FindOwners calls then with the owners of a key, once, within some twelve seconds.
 func (r *Resolver) FindOwners(key overlay.ID, then func(f Found)) { r.find(key, "", then) }
 
 // find is FindOwners. If url, the key's URL, is not empty, the root founds a log for a key without owners.

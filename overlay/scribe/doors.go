@@ -47,7 +47,7 @@ func (d *doors) now() env.Moment { return env.MomentOf(d.clock.Now()) }
 
 func (d *doors) schedule(in time.Duration, t task) { d.cal.Add(d.clock.Now().Add(in), t) }
 
-// sendControl sends a message without a payload.
+// send sends a control message, which has no payload.
 func (d *doors) send(to env.Peer, m *scribepb.Message) {
 	d.stats.Control++
 	d.net.Send(to, env.Control, wire.AppendFrame(nil, wire.Scribe, m))

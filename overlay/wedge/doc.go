@@ -21,9 +21,10 @@
 //	walk.go        the split, and the choice of children
 //	receive.go     entries and acknowledgements: what is accepted, and what it changes
 //	membership.go  a node's state for one key, and its edges
-//	change.go      changes of this state, and what follows from them
-//	link.go        the changes on a link, sent in batches that are acknowledged and repeated
-//	lease.go       one digest renews all edges of a link; rounds compare splits with counts
+//	table.go       the memberships, and which of them have changed
+//	tree.go        what follows from a change: parents, children and entries for them
+//	outbox.go      the changes on a link, sent in batches that are acknowledged and repeated
+//	renewal.go     one digest renews all edges of a link; rounds compare splits with counts
 //	status.go      ranks that nobody serves, summed up to the leader; stand-ins
 //	broadcast.go   messages of the leader to its whole wedge
 //	levels.go      polling levels in place of ranks, where each member decides for others

@@ -259,7 +259,7 @@ func (w *Wedge) Stats() Stats {
 	return st
 }
 
-// finishChanges completes all changes since beginChange: it updates the digests, informs the
+// finishChanges completes all changes that table.change has announced: it updates the digests, informs the
 // application of changed assignments and parents of missing ranks, and sends broadcasts. It also
 // completes changes that the application makes meanwhile.
 func (w *Wedge) finishChanges() {
