@@ -86,8 +86,8 @@
 // every member checks it before it polls (permit.go). A member polls a channel at most once in its
 // interval, however many orders it gets. Without a grant only the member nearest to the channel's key polls it, and
 // polls the domain once in five minutes. Members follow a
-// domain's stewards with an owner.Tracker. All of this is off until EnablePoliteness is called. Domains on private addresses are
-// exempt where the node may fetch from them at all (Config.ExemptPrivate).
+// domain's stewards with an owner.Tracker. All of this is off until EnablePoliteness is called.
+// Domains on private addresses are exempt where the node may fetch from them at all (Config.ExemptPrivate).
 //
 // A grant counts until it expires, whoever is the steward. The grants in force never exceed the
 // budget, as long as a quorum remembers them. The parts of a partitioned network have separate

@@ -20,8 +20,8 @@ import (
 )
 
 // subscriptions owns what the readers of this node follow. It has one record per feed. The truth on the disk is
-// feedtree's record of the subscription, which this component changes, and to which feedtree adds the key that it trusts. The time at which the user
-// unsubscribed counts only if there is no such record, or only a tentative one.
+// feedtree's record of the subscription, which this component changes, and to which feedtree adds the key that it
+// trusts. The time at which the user unsubscribed counts only if there is no such record, or only a tentative one.
 //
 // The changes of one feed are made one after the other: each begins when the one before it is durable or has
 // failed. So a change never sees a state that a crash could undo, and the last request decides. The loop makes
