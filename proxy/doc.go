@@ -27,8 +27,8 @@
 // Tokens need no storage, cannot be guessed, and are valid until the subscription ends. The ETag of a keyword feed
 // depends only on the numbers of its articles, so nothing has to be read for a reader that has them.
 //
-// The answer to a request for any other feed has a strong ETag. From the first whole second after a change it also has a Last-Modified,
-// which never goes back: some clients compare only that time, and keep what they have if the time is no later, even
+// The answer to a request for any other feed has a strong ETag. From the first whole second after a change it also
+// has a Last-Modified, which never goes back: some clients compare only that time, and keep what they have if the time is no later, even
 // after a restart of the node within that second. [rendered.unchanged] compares both with what the reader has.
 // Headers tell when the source was last seen (X-Tidings-Age, in seconds), the state of the feed (X-Tidings-State),
 // whether it comes from a subscription or from the node's cache (X-Tidings-Source), and why it is not fresh

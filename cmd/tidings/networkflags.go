@@ -60,17 +60,28 @@ func (f networkFlags) network(name string) (wire.Network, error) {
 			return n, err
 		}
 	}
-	parameters := reflect.ValueOf(&n).Elem()
-	for field, value := range reflect.ValueOf(f).Fields() { // named like the parameter
-		if field.Name != "Scheme" && !value.IsNil() {
-			parameters.FieldByName(field.Name).Set(value.Elem())
-		}
-	}
+	setIfGiven(&n.PollInterval, f.PollInterval)
+	setIfGiven(&n.MaintenanceInterval, f.MaintenanceInterval)
+	setIfGiven(&n.BeatInterval, f.BeatInterval)
+	setIfGiven(&n.Objective, f.Objective)
+	setIfGiven(&n.TargetDetection, f.TargetDetection)
+	setIfGiven(&n.Load, f.Load)
+	setIfGiven(&n.Owners, f.Owners)
+	setIfGiven(&n.Wedge, f.Wedge)
+	setIfGiven(&n.Clusters, f.Clusters)
+	setIfGiven(&n.Phases, f.Phases)
+	setIfGiven(&n.Decide, f.Decide)
 	n.Witnesses = min(n.Witnesses, n.Owners) // there cannot be more
 	if f.TargetDetection != nil && n.Objective != "fast" {
 		return n, usagef("--target-detection %v needs --objective fast, and the objective is %s", *f.TargetDetection, n.Objective)
 	}
 	return n, n.Check()
+}
+
+func setIfGiven[T any](to *T, from *T) {
+	if from != nil {
+		*to = *from
+	}
 }
 
 // applyScheme sets the four parameters that a scheme stands for.

@@ -144,7 +144,8 @@ func (n *nodeLoop) Route(ctx context.Context, key overlay.ID, payload []byte) (o
 	return o.receipt, nil
 }
 
-// A LedFeed is a feed of which the node is the sequencer: the node numbers its new items, and decides how many nodes poll it.
+// A LedFeed is a feed of which the node is the sequencer: the node numbers its new items, and decides how many nodes
+// poll it.
 type LedFeed struct {
 	URL    string
 	Key    overlay.ID
