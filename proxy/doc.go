@@ -28,8 +28,9 @@
 // depends only on the numbers of its articles, so nothing has to be read for a reader that has them.
 //
 // The answer to a request for any other feed has a strong ETag. From the first whole second after a change it also
-// has a Last-Modified, which never goes back: some clients compare only that time, and keep what they have if the time is no later, even
-// after a restart of the node within that second. [rendered.unchanged] compares both with what the reader has.
+// has a Last-Modified, which never goes back: some clients compare only that time, and keep what they have if the time
+// is no later, even after a restart of the node within that second. [rendered.unchanged] compares both with what the
+// reader has.
 // Headers tell when the source was last seen (X-Tidings-Age, in seconds), the state of the feed (X-Tidings-State),
 // whether it comes from a subscription or from the node's cache (X-Tidings-Source), and why it is not fresh
 // (X-Tidings-Stale). If an origin is down, readers get its last copy. No answer has status 226, whatever A-IM asks
