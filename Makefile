@@ -80,7 +80,7 @@ planted-edit:
 
 planted-save:
 	git -C "$(DIR)" add -AN
-	git -C "$(DIR)" diff --output="$$PWD/sim/planted.patch"
+	git -C "$(DIR)" diff -U1 --output="$$PWD/sim/planted.patch"
 
 # -short leaves out the tests of cmd/tidings that start real processes: they take minutes
 # under the race detector.
