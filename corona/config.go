@@ -155,24 +155,24 @@ func (c Config) Validate() error {
 // Stats counts what a Corona has done since it started. The names of the fields are those of the
 // metrics (internal/daemon), so renaming a field renames a metric.
 type Stats struct {
-	Channels  int    // feeds that this node leads
-	Duties    int    // feeds that this node polls
-	Polls     uint64 // answers to polls
-	Unchanged uint64 // answers to polls without anything new (304, or the same document)
-	Sightings uint64 // answers to polls with something new for another node
-	Failed    uint64 // answers to polls that were errors
-	Findings  uint64 // documents with something new for a feed that this node leads
-	Items     uint64 // new and edited items in those documents
-	Asked     uint64 // documents fetched for a single reader
-	Lone      uint64 // polls for readers of this node, because no other node was known to poll for them
-	Late      uint64 // answers that never came
-	Busy      uint64 // polls that the fetcher had no capacity for
-	Garbage   uint64 // messages that make no sense
-	Astray    uint64 // messages for the sequencer of a feed that this node does not lead
-	Strangers uint64 // observations dropped: too old, from a node that cannot have a rank, or sent by another node
-	Unheard   uint64 // reports about polls from nodes that cannot be pollers of the feed, or outdated ones
-	Crowded   uint64 // change reports, and feeds of a domain, dropped for lack of space
-	Unlisted  uint64 // orders to a wedge that could not be given
+	Channels        int    // feeds that this node leads
+	PolledFeeds     int    // feeds that this node polls
+	Polls           uint64 // answers to polls
+	Unchanged       uint64 // answers to polls without anything new (304, or the same document)
+	UpdatesReported uint64 // answers to polls with something new for another node
+	Failed          uint64 // answers to polls that were errors
+	Updates         uint64 // documents with something new for a feed that this node leads
+	Items           uint64 // new and edited items in those documents
+	Asked           uint64 // documents fetched for a single reader
+	Lone            uint64 // polls for readers of this node, because no other node was known to poll for them
+	Late            uint64 // answers that never came
+	Busy            uint64 // polls that the fetcher had no capacity for
+	Garbage         uint64 // messages that make no sense
+	Astray          uint64 // messages for the sequencer of a feed that this node does not lead
+	Strangers       uint64 // observations dropped: too old, from a node that cannot have a rank, or sent by another node
+	RefusedReports  uint64 // reports about polls from nodes that cannot be pollers of the feed, or outdated ones
+	Crowded         uint64 // change reports, and feeds of a domain, dropped for lack of space
+	Unlisted        uint64 // orders to a wedge that could not be given
 
 	Skipped    uint64 // polls left out because no grant covered them
 	Solo       uint64 // polls without a grant, which a domain tolerates now and then

@@ -112,7 +112,7 @@ func (c *Corona) FetchOnce(key overlay.ID, url string) {
 // Stats returns the counters.
 func (c *Corona) Stats() Stats {
 	st := c.stats
-	st.Channels, st.Duties = len(c.leaders), c.assignments.Len()
+	st.Channels, st.PolledFeeds = len(c.leaders), c.assignments.Len()
 	return st
 }
 

@@ -189,7 +189,7 @@ func TestItemsHandedOverDoNotReplaceTheSnapshot(t *testing.T) {
 	}
 	f := parsed(t, rss("A", "", "found"))
 	known := []difference.Entry{{ID: v.items[0].ID, Hash: v.items[0].Hash}}
-	sightings := v.reports()
+	reports := v.reports()
 	v.pollers[1].HandOver(v.key, &f.Head, f.Items, known)
 	v.run(2 * time.Minute)
 	l := v.leader.leaders[v.key]
@@ -201,7 +201,7 @@ func TestItemsHandedOverDoNotReplaceTheSnapshot(t *testing.T) {
 	}
 	v.poll(v.pollers...)
 	v.run(2 * time.Minute)
-	if n := v.reports() - sightings; n != 1 {
-		t.Errorf("%d sightings, where one was handed over", n)
+	if n := v.reports() - reports; n != 1 {
+		t.Errorf("%d reports, where one was handed over", n)
 	}
 }

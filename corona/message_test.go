@@ -188,8 +188,8 @@ func TestGarbageIsCounted(t *testing.T) {
 			t.Errorf("%s: %v, %d are astray", what, err, p.Stats().Astray-before)
 		}
 	}
-	if v, ok := p.View(k); !ok || v.State.Kind != coronapb.State_OK || p.Stats().Duties != 1 {
-		t.Errorf("the channel is %v, %d are polled", v.State, p.Stats().Duties)
+	if v, ok := p.View(k); !ok || v.State.Kind != coronapb.State_OK || p.Stats().PolledFeeds != 1 {
+		t.Errorf("the channel is %v, %d are polled", v.State, p.Stats().PolledFeeds)
 	}
 }
 

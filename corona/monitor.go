@@ -146,7 +146,7 @@ func (mo *monitor) onStatusReport(l *leaderState, m *coronapb.StatusReport) {
 	}
 	s, from := stateFrom(of.State), wire.PeerIDOf(signed.Key)
 	if !mo.couldPoll(overlay.NodeID(mo.cfg.Network, from), l) || now.Sub(s.Polled).Abs() > clockSlack+minStateGap {
-		mo.stats.Unheard++
+		mo.stats.RefusedReports++
 		return
 	}
 	if s.Kind == coronapb.State_OK {

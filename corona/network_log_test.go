@@ -141,7 +141,7 @@ func (v *channelNetwork) poll(of ...*member) {
 // reports counts the change reports of all pollers.
 func (v *channelNetwork) reports() (n int) {
 	for _, h := range v.pollers {
-		n += int(h.Stats().Sightings)
+		n += int(h.Stats().UpdatesReported)
 	}
 	return n
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // takeObservation takes an observation of a poller; from is the zero peer if that is this node. It
-// returns true if the log has its news or will have it, and false if the news could not be taken
-// now.
+// returns true if the log has its news or will have it, or if the document is held back as
+// suspicious; false if the news could not be taken now.
 func (sq *sequencer) takeObservation(l *leaderState, from env.Peer, r observation, now time.Time) (taken bool) {
 	if l.page && r.f != nil && r.verdict == nil && (!l.sameText(&r) || l.known.Page().NeedsRecheck()) {
 		return sq.judgePage(l, from, r, now)
@@ -135,7 +135,7 @@ func (sq *sequencer) takeChanges(l *leaderState, r observation) (taken bool) {
 		}
 		return true
 	}
-	sq.stats.Findings++
+	sq.stats.Updates++
 	sq.stats.Items += uint64(len(d.Changes))
 	first := l.known.Len() == 0
 	if !sq.handOver(l, d, f, func() { sq.commitAfterLast(l, r.valid, shown) }) {

@@ -304,7 +304,7 @@ func (sq *sequencer) detectPage(l *leaderState, r observation, shown []fingerpri
 	if !sq.handOver(l, j.delta, nil, func() { sq.commitAfterLast(l, valid, shown) }) {
 		return false
 	}
-	sq.stats.Findings++
+	sq.stats.Updates++
 	sq.stats.Items += uint64(len(j.delta.Changes))
 	sq.setPageMemory(l, j)
 	sq.learn(l, j.delta, j.Number == 1)

@@ -110,7 +110,7 @@ func FuzzPayload(f *testing.F) {
 		}
 		s, grant := p.parsePayload(k, words)
 		if s == nil {
-			if p.Serve(k, wedgeDuty(words)); p.Stats().Duties != 0 {
+			if p.Serve(k, wedgeDuty(words)); p.Stats().PolledFeeds != 0 {
 				t.Errorf("%q is polled by an invalid payload", words)
 			}
 			return

@@ -31,7 +31,7 @@ func TestDetailsAreReportedAsLongAsTheyHold(t *testing.T) {
 	second := l.poller(Config{})
 	second.lead(site, log)
 	l.run(time.Hour, second)
-	if v, _ := second.View(key(site)); v.State.Detail != lost || second.Stats().Findings != 0 {
+	if v, _ := second.View(key(site)); v.State.Detail != lost || second.Stats().Updates != 0 {
 		t.Errorf("after a takeover %+v", v.State)
 	}
 	l.origins[site] = serves(rss("A", "", "one"))
@@ -123,7 +123,7 @@ func TestNotModifiedIsASuccess(t *testing.T) {
 	if r := l.last(); r.ETag == "" || r.ValidatedURL != site {
 		t.Errorf("later polls are not: %+v", r)
 	}
-	if st := p.Stats(); st.Polls < 5 || st.Unchanged != st.Polls-1 || st.Findings != 1 || st.Failed != 0 {
+	if st := p.Stats(); st.Polls < 5 || st.Unchanged != st.Polls-1 || st.Updates != 1 || st.Failed != 0 {
 		t.Errorf("%+v", st)
 	}
 }

@@ -45,7 +45,7 @@ type sequencing interface {
 	// observed takes an observation.
 	observed(key overlay.ID, r observation, now time.Time)
 
-	// pollFailed takes the state after a failed poll, or after the first one that succeeds again.
+	// pollFailed takes the state after a failed poll.
 	pollFailed(d *assignment, s State, now time.Time)
 }
 

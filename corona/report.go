@@ -77,7 +77,7 @@ func (rs *reports) keep(key overlay.ID, r observation, d *assignment, now time.T
 	if len(rs.pending) == maxPendingReports {
 		rs.drop(rs.pending[0])
 	}
-	rs.stats.Sightings++
+	rs.stats.UpdatesReported++
 	rs.pending = append(rs.pending, w)
 	rs.sendReport(w, d, now)
 }

@@ -139,8 +139,8 @@ func (sq *sequencer) inherit(l *leaderState, n note, now time.Time) {
 	}
 }
 
-// fetchNow asks the origin at once, outside the schedule. The sequencer does this for a channel
-// that is new or has readers again.
+// fetchNow asks the origin at once, outside the schedule: for a channel that is new or has readers
+// again, whose log has lost entries, or of which it must be known whether others may poll it.
 func (sq *sequencer) fetchNow(l *leaderState, now time.Time) {
 	if !sq.domains.exempt(l.domain) && !sq.domains.takeUngranted(l.domain, now) {
 		l.fetchedAt, l.fetching = time.Time{}, 0 // upkeep tries again

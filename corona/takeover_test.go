@@ -27,8 +27,8 @@ func TestValidatorsAreUsedOnlyWhenTheItemsAreHeld(t *testing.T) {
 	if r := l.last(); r.ETag != "" {
 		t.Errorf("asked with %q while the change report is on its way", r.ETag)
 	}
-	if st := p.Stats(); st.Findings != 1 {
-		t.Errorf("found %d times while it was on its way", st.Findings)
+	if st := p.Stats(); st.Updates != 1 {
+		t.Errorf("found %d times while it was on its way", st.Updates)
 	}
 	p.hold(true)
 	if n, _ := parseNote(log.note); n.valid.etag == "" || n.valid.url != site {

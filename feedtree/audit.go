@@ -229,7 +229,7 @@ func (a *auditor) pullFrom(c *channel, peer env.PeerID, isOwner bool) {
 			return // another branch came, and none of its entries is visible yet
 		}
 		if last := log[len(log)-1]; isOwner && a.clock.Now().Sub(last.Time) > probationTime {
-			a.stats.Unheard++
+			a.stats.AuditsBehind++
 			a.deliveries.startProbation(c, last.Hash, last.At.Seq)
 		}
 		a.repairer.announce(c)

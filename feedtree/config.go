@@ -48,14 +48,14 @@ type Stats struct {
 	Filled        uint64 // times that missing entries came from another node
 	Fetches       uint64 // times that missing entries could come only from the web server
 	Shown         uint64 // items shown to readers, edits included
-	Anew          uint64 // windows rebuilt because a log was replaced by another one
+	Rebuilt       uint64 // windows rebuilt because a log was replaced by another one
 	Beats         uint64 // heartbeats sent
 	Overdue       uint64 // heartbeats that did not come in time
 	Heads         uint64 // heads announced in shadow trees
 	Late          uint64 // entries that came too long after their heads
 	Audits        uint64 // audits: comparisons of heads with those of an owner
-	Unheard       uint64 // audits that found entries that no tree had brought
-	Shunned       uint64 // parents left because they withheld something
+	AuditsBehind  uint64 // audits that found entries that no tree had brought
+	ParentsLeft   uint64 // parents left because they withheld something
 	Digests       uint64 // comparisons of the heads of logs with a parent
 	Differed      uint64 // comparisons of the heads of logs that found differences
 	Unlike        uint64 // logs whose set of items differs from the hash in its entry

@@ -13,13 +13,13 @@
 //   - Once a minute (less often with many parents) a child compares the heads of its logs with each parent, in one
 //     message for all feeds that share the link (link.go).
 //   - Heads come down a second tree, the shadow tree, whose root is half the ring away. An entry that does not follow
-//     its head within five seconds is pulled, and announced to the nodes below (shadow.go).
+//     its head within five seconds is pulled, and announced to the nodes below (deliveries.go).
 //   - Every eight minutes, if nothing certain was heard, the head is compared with one of the feed's owners,
 //     independently of all trees (audit.go).
 //   - The sequencer of a feed without new entries sends a heartbeat each beat interval: it signs where the log ends.
 //     Parents pass heartbeats on together with the digests. An overdue heartbeat counts as a gap (beat.go).
 //
-// A parent that fails to deliver three existing entries in a row is left, and remembered (shadow.go).
+// A parent that fails to deliver three existing entries in a row is left, and remembered (deliveries.go).
 //
 // A gap is pulled from the parents, the owners and siblings. If all of them fail, the node asks the origin, at a
 // random time within a polling interval (repair.go). A node that joins late or was offline catches up in the same way.

@@ -90,7 +90,7 @@ func (rd *reader) sync(c *channel, then func()) {
 	rd.entries.decode(slices.Concat(orphaned, fresh), func(got []decodedEntry) {
 		c.syncing = false
 		if replaced {
-			rd.stats.Anew++
+			rd.stats.Rebuilt++
 			c.window.switchLog(orphaned, got[:len(orphaned)])
 		}
 		rd.apply(c, fresh, got[len(orphaned):])

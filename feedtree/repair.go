@@ -37,8 +37,8 @@ type gap struct {
 // some rounds from the origin.
 type repair struct {
 	want          owner.Hash // the entry that showed the gap; zero: unknown
-	step          step
-	candidates    []env.Peer // still to be asked in this step
+	step          step       // what follows when the candidates have been asked
+	candidates    []env.Peer // still to be asked
 	round         int
 	fetched       bool      // the origin was asked
 	awaitingReply bool      // for the answer to a pull

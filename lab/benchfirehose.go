@@ -90,7 +90,7 @@ func openFilterDaemon(p firehose.Plan) (firehose.Node, error) {
 // Serves implements firehose.Node.
 func (f *filterDaemon) Serves(ctx context.Context) (owned, deaf int, err error) {
 	s, err := f.Snapshot(ctx)
-	return s.Firehose.Served, s.Firehose.Deaf, err
+	return s.Firehose.Served, s.Firehose.SilentShards, err
 }
 
 // Watched implements firehose.Node. Each node is polled by one goroutine only.

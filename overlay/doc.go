@@ -30,7 +30,7 @@
 //	nexthop.go       chooses the next hop; slotsearch.go fills a slot without a
 //	                 contact, or confirms that it is empty
 //	node.go          passes messages and time to the components; departure.go
-//	                 removes peers from all of them; doors.go is what all need
+//	                 removes peers from all of them; base.go is what all need
 //	neighbours.go    the peers that the node knows, and their places; clients.go
 //	pool.go          members that a node without a place has heard of
 //	admit.go         gives members that are alive their places

@@ -10,7 +10,7 @@ import (
 // neighbours are the peers that a node knows, and the places that they have: in its leaf, in its
 // table, or as members that act for it while it is a client.
 type neighbours struct {
-	*doors
+	*base
 	peers       peerList
 	unplaced    []env.PeerID // peers without a place, the oldest first
 	leaf        *LeafSet
@@ -20,11 +20,11 @@ type neighbours struct {
 	hasClients  bool    // there may be clients that this member acts for
 }
 
-func newNeighbours(d *doors) *neighbours {
+func newNeighbours(b *base) *neighbours {
 	return &neighbours{
-		doors: d,
-		leaf:  newLeafSet(d.self, d.cfg.Network.LeafSplit, d.cfg.Network.LeafMerge),
-		table: table{self: d.self.ID},
+		base:  b,
+		leaf:  newLeafSet(b.self, b.cfg.Network.LeafSplit, b.cfg.Network.LeafMerge),
+		table: table{self: b.self.ID},
 	}
 }
 

@@ -79,14 +79,14 @@ type Node struct {
 
 // New returns a node that is not in the network yet. It acts when Run and Found are called.
 func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *Node {
-	d := &doors{
+	b := &base{
 		cfg: cfg.withDefaults(), clock: e.Clock, net: e.Network, rand: e.Rand, log: e.Log, records: cfg.Records, started: e.Clock.Now(),
 	}
-	if d.records == nil {
-		d.records = NewRecords(cfg.Network.Name, verify, ownRecords)
+	if b.records == nil {
+		b.records = NewRecords(cfg.Network.Name, verify, ownRecords)
 	}
-	d.self = newRecord(cfg.Network.Name, signer, nil, d.started, false)
-	n := &Node{neighbours: newNeighbours(d), pool: &pool{}}
+	b.self = newRecord(cfg.Network.Name, signer, nil, b.started, false)
+	n := &Node{neighbours: newNeighbours(b), pool: &pool{}}
 	n.counts = &counts{neighbours: n.neighbours, pool: n.pool}
 	n.liveness = newLiveness(n.neighbours)
 	n.tableUpkeep = newTableUpkeep(n.counts, n.liveness, func() { n.router.release() })

@@ -101,7 +101,7 @@ type SubscribeMessage struct {
 	ReadURL string `json:"read_url,omitempty"`
 	// Advertised says that the requested address is a page, and that URL is the feed that the page advertises.
 	Advertised bool `json:"advertised,omitempty"`
-	// Already says that the subscription existed before.
+	// Already says that a user had subscribed before. A subscription made by reading does not count.
 	Already bool `json:"already,omitempty"`
 	// Warning says why it is uncertain that the address is a feed, or the requested page.
 	Warning string `json:"doubt,omitempty"`

@@ -88,7 +88,7 @@ func notPageError(document string, found Inspection) *choiceError {
 
 // subscribe subscribes to an address, or to the only feed that the page there advertises. If there is a choice, the
 // error is a *choiceError. An address that certainly cannot be followed is not subscribed to. An existing
-// subscription is inspected again only while no item of it has been read.
+// subscription is inspected again only until its first poll has a result.
 func (s *Server) subscribe(ctx context.Context, address string) (done SubscribeMessage, err error) {
 	inspectCtx, cancel := context.WithTimeout(ctx, inspectTime)
 	defer cancel()

@@ -109,7 +109,7 @@ func TestEveryLimitIsCrossed(t *testing.T) {
 
 			found := uint64(0)
 			for _, p := range s.Peers() {
-				found += p.node.Corona.Stats().Sightings
+				found += p.node.Corona.Stats().UpdatesReported
 				for _, url := range urls {
 					doc := documentAt(s, p, url)
 					has := map[feed.ID]feed.Hash{}

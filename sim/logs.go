@@ -44,9 +44,9 @@ func (s *Swarm) checkLogs() {
 				r.lastHead = owner.Position{} // an owner's entries that are not committed may be dropped; no reader was shown them
 				continue
 			}
-			if anew := p.node.Feeds.Stats().Anew; v.Epoch.Branch != r.branch || anew != r.logSwitches {
+			if rebuilt := p.node.Feeds.Stats().Rebuilt; v.Epoch.Branch != r.branch || rebuilt != r.logSwitches {
 				// The node has replaced its log, so positions start again.
-				r.lastHead, r.branch, r.logSwitches = owner.Position{}, v.Epoch.Branch, anew
+				r.lastHead, r.branch, r.logSwitches = owner.Position{}, v.Epoch.Branch, rebuilt
 			}
 			if head := log[len(log)-1].At; head.Before(r.lastHead) {
 				s.reportViolation(PositionWentBack, "host %d, %s: from %v to %v", p.Index(), r.url, r.lastHead, head)

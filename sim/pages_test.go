@@ -122,14 +122,14 @@ func TestPagesAreFollowed(t *testing.T) {
 		if late := len(peers[12].subscriptions[pageChannel].firstShown); late != all {
 			t.Errorf("seed %d: the late reader has %d entries of %d", seed, late, all)
 		}
-		var findings, sightings uint64
+		var updates, reported uint64
 		for _, p := range peers {
 			if p.Up() {
-				findings += p.node.Corona.Stats().Findings
-				sightings += p.node.Corona.Stats().Sightings
+				updates += p.node.Corona.Stats().Updates
+				reported += p.node.Corona.Stats().UpdatesReported
 			}
 		}
-		t.Logf("seed %d: %d polls, %d full, %d change reports, %d of which with changes", seed, f.Polls, f.Full, sightings, findings)
+		t.Logf("seed %d: %d polls, %d full, %d change reports, %d of which with changes", seed, f.Polls, f.Full, reported, updates)
 		for _, v := range s.Violations() {
 			t.Error(v)
 		}

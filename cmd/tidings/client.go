@@ -27,7 +27,7 @@ const (
 	// of times. After that the command has failed, although the node may still complete the request.
 	answerTime = 2 * time.Minute
 	// maxAnswer is the largest answer that is read, in bytes. The largest possible answer, a list of 10,000
-	// subscriptions, has about 8 MB.
+	// searches, has about 8 MB.
 	maxAnswer = 64 << 20
 )
 

@@ -47,7 +47,7 @@ type Application interface {
 
 // A Firehose is one node's part in the firehose. It passes messages and time to the shards.
 type Firehose struct {
-	*doors
+	*base
 	shards    []*shard
 	transfers *transfers
 	progress  *progress
@@ -58,14 +58,14 @@ func New(e env.Env, node *overlay.Node, owners Owners, signer *wire.Signer, veri
 	if e.Topics == nil {
 		cfg.Shards = 0
 	}
-	d := &doors{
+	b := &base{
 		cfg: cfg, clock: e.Clock, net: e.Network, rand: e.Rand, log: e.Log, node: node, owners: owners, signer: signer, verify: verify,
 		self: signer.PeerID(),
 	}
-	f := &Firehose{doors: d, transfers: newTransfers(d), progress: newProgress(d, e.Store)}
+	f := &Firehose{base: b, transfers: newTransfers(b), progress: newProgress(b, e.Store)}
 	epochs := &epochCache{}
 	for i := range cfg.Shards {
-		f.shards = append(f.shards, newShard(d, i, e.Topics, f.transfers, f.progress, epochs, app))
+		f.shards = append(f.shards, newShard(b, i, e.Topics, f.transfers, f.progress, epochs, app))
 	}
 	if f.enabled() {
 		f.schedule(0, task{kind: taskMaintain})
@@ -185,7 +185,7 @@ func (f *Firehose) Stats() Stats {
 			st.Served++
 		}
 		if f.cfg.Filter && s.filter.isSilent(now) {
-			st.Deaf++
+			st.SilentShards++
 		}
 	}
 	return st

@@ -17,10 +17,10 @@ import (
 	"tidings/overlay/owner"
 )
 
-// A lab is the world of one node's components. It records what the node sends, and runs the calendar of its doors.
+// A lab is the world of one node's components. It records what the node sends, and runs the calendar of its base.
 type lab struct {
 	t         *testing.T
-	d         *doors
+	d         *base
 	now       time.Time
 	sent      []sentMessage
 	published []*firehosepb.Broadcast
@@ -48,7 +48,7 @@ func newLab(t *testing.T, cfg Config) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.d = &doors{
+	l.d = &base{
 		cfg: cfg, clock: clockOf{l}, net: l, rand: rand.New(rand.NewPCG(1, 2)), log: slog.New(slog.DiscardHandler), owners: logsOf{lab: l},
 		signer: wire.NewSigner(key, wire.Hash{}), verify: wire.NewVerifier(wire.Hash{}), self: "self",
 	}
@@ -61,7 +61,7 @@ func (l *lab) place(owners ...env.PeerID) *place {
 	for _, o := range owners {
 		l.peers = append(l.peers, env.Peer{ID: o})
 	}
-	return &place{doors: l.d, tracker: l}
+	return &place{base: l.d, tracker: l}
 }
 
 // pass lets time pass, and gives each task that is due to run.

@@ -118,8 +118,8 @@ func TestAReportNeedsAQuorum(t *testing.T) {
 		acknowledge(p, true)
 	}
 	r.add(Dispatch{Entry: l.entry(3, 0)}, epoch)
-	if l.d.stats.Unheard != 1 || len(r.reports) != 0 {
-		t.Errorf("%d entries were not reported, want 1, because no filter listens", l.d.stats.Unheard)
+	if l.d.stats.NoListener != 1 || len(r.reports) != 0 {
+		t.Errorf("%d entries were not reported, want 1, because no filter listens", l.d.stats.NoListener)
 	}
 	l.pass(idlePause, run)
 	if r.add(Dispatch{Entry: l.entry(4, 0)}, epoch); len(r.reports) != 1 {

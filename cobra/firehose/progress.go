@@ -21,7 +21,7 @@ const (
 // progress remembers until when a filter has received all entries of each shard. It is saved on disk, so that the filter
 // continues there after a restart. If the disk fails, the previous state remains.
 type progress struct {
-	*doors
+	*base
 	store   env.Store
 	shards  []shardProgress // by number
 	savedAt time.Time
@@ -33,9 +33,9 @@ type shardProgress struct {
 }
 
 // newProgress loads the progress of a filter. A filter without a valid saved progress starts as a new one.
-func newProgress(d *doors, store env.Store) *progress {
-	p := &progress{doors: d, store: store, shards: make([]shardProgress, d.cfg.Shards)}
-	if !d.cfg.Filter || d.cfg.Shards == 0 {
+func newProgress(b *base, store env.Store) *progress {
+	p := &progress{base: b, store: store, shards: make([]shardProgress, b.cfg.Shards)}
+	if !b.cfg.Filter || b.cfg.Shards == 0 {
 		return p
 	}
 	value, err := store.Get([]byte(progressKey))

@@ -54,7 +54,7 @@ func (r *reporter) add(d Dispatch, epoch *owner.Epoch) {
 	}
 	r.stats.Reported++
 	if now.Before(r.pausedUntil) {
-		r.stats.Unheard++
+		r.stats.NoListener++
 		return
 	}
 	if len(r.reports) >= maxReports {
@@ -142,7 +142,7 @@ func (r *reporter) checkQuorum(rep *report) {
 // pause stops reporting for a while, because no filter listens to the shard.
 func (r *reporter) pause(now time.Time) {
 	r.pausedUntil = now.Add(idlePause)
-	r.stats.Unheard += uint64(len(r.reports))
+	r.stats.NoListener += uint64(len(r.reports))
 	clear(r.reports)
 }
 

@@ -26,9 +26,9 @@ type shard struct {
 	wantedAt time.Time // when a filter last asked this node, as the root of the shard's key, for owners
 }
 
-func newShard(d *doors, number int, topics env.Topics, tr *transfers, pr *progress, epochs *epochCache, app Application) *shard {
+func newShard(b *base, number int, topics env.Topics, tr *transfers, pr *progress, epochs *epochCache, app Application) *shard {
 	url := overlay.ShardURL(number)
-	p := &place{doors: d, number: number, key: overlay.Key(d.node.Network(), url)}
+	p := &place{base: b, number: number, key: overlay.Key(b.node.Network(), url)}
 	s := &shard{place: p, epochs: epochs, transfers: tr}
 	s.topic = newTopic(p, topics, s.onBroadcast)
 	s.keeper = newKeeper(p, s.topic)
@@ -38,10 +38,10 @@ func newShard(d *doors, number int, topics env.Topics, tr *transfers, pr *progre
 	// A filter asks that the shard has owners, and verifies them by a lookup, because a filter that listens to the wrong
 	// nodes hears nothing. Sequencers rely on the word of the root of the shard's key.
 	wanted := ""
-	if d.cfg.Filter {
+	if b.cfg.Filter {
 		wanted = url
 	}
-	p.tracker = d.owners.Track(p.key, wanted, func() bool { return d.cfg.Filter }, s.onOwnersChanged)
+	p.tracker = b.owners.Track(p.key, wanted, func() bool { return b.cfg.Filter }, s.onOwnersChanged)
 	return s
 }
 

@@ -10,7 +10,7 @@ import (
 
 // transfers sends reports to other nodes in parts, of which each is acknowledged, and puts received parts together.
 type transfers struct {
-	*doors
+	*base
 	outgoing      map[transferID]*outgoing
 	incoming      map[transferID]*incoming
 	bytes         int                // bytes of all transfers in both directions, at most maxTransferBytes
@@ -64,8 +64,8 @@ const (
 	incomingTimeout = time.Minute
 )
 
-func newTransfers(d *doors) *transfers {
-	return &transfers{doors: d, outgoing: map[transferID]*outgoing{}, incoming: map[transferID]*incoming{}, incomingBytes: map[env.PeerID]int{}}
+func newTransfers(b *base) *transfers {
+	return &transfers{base: b, outgoing: map[transferID]*outgoing{}, incoming: map[transferID]*incoming{}, incomingBytes: map[env.PeerID]int{}}
 }
 
 // start sends a report to a peer, unless the same report is under way. It calls done once, with the answer.

@@ -166,7 +166,7 @@ func (st *status) Status(ctx context.Context) (proxy.Status, error) {
 	s.Scheme, s.Settings = st.network.Scheme(), st.network.Settings()
 	err = st.do(ctx, func() {
 		s.ChannelsOwned = st.node.Owners.Stats().Owned
-		s.ChannelsPolled = st.node.Corona.Stats().Duties
+		s.ChannelsPolled = st.node.Corona.Stats().PolledFeeds
 		s.Subscriptions = st.node.Feeds.Stats().Subscriptions
 		for _, r := range st.node.Feeds.Refusals() {
 			refused := proxy.RejectedItem{URL: r.URL, Seq: r.Seq, Why: r.Why, At: proxy.OptionalTime(r.At)}
@@ -392,9 +392,9 @@ func (st *status) findings(snap Snapshot) (findings []proxy.Finding) {
 	}
 	if f := snap.Firehose; st.config.Filter && snap.Network != "" {
 		switch {
-		case f.Deaf > 0:
-			parts := fmt.Sprintf("of %d of %d parts", f.Deaf, firehose.DefaultShards)
-			if f.Deaf == firehose.DefaultShards {
+		case f.SilentShards > 0:
+			parts := fmt.Sprintf("of %d of %d parts", f.SilentShards, firehose.DefaultShards)
+			if f.SilentShards == firehose.DefaultShards {
 				parts = "of all"
 			}
 			add(levelNote, "this filter receives nothing at present "+parts+" of the network's feeds", "wait a minute: the filter asks for what it missed in the last hour")

@@ -62,7 +62,7 @@ func TestFindingsNameTheTrouble(t *testing.T) {
 		"the store cannot be written: no space":   func(_ *status, s *Snapshot) { s.Store.Failing = "no space" },
 		"the store was damaged":                   func(st *status, _ *Snapshot) { st.damage.repaired = true },
 		"the node has a new id":                   func(st *status, _ *Snapshot) { st.dataDir.identityReplaced = true },
-		"this filter receives nothing":            func(st *status, s *Snapshot) { st.config.Filter, s.Firehose.Deaf = true, 1 },
+		"this filter receives nothing":            func(st *status, s *Snapshot) { st.config.Filter, s.Firehose.SilentShards = true, 1 },
 		"other nodes cannot connect to this node": func(_ *status, s *Snapshot) { s.State = overlay.Attached },
 		"this data directory belongs to another": func(_ *status, s *Snapshot) {
 			s.Size, s.Refusals = 1, []libp2p.Refusal{{Network: true, Bootstrap: true}}

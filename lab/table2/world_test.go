@@ -77,7 +77,7 @@ func TestPolitePollersStaySteady(t *testing.T) {
 		w.Run(10 * time.Minute)
 		duties := 0
 		for _, m := range w.Members {
-			duties += m.Corona.Stats().Duties
+			duties += m.Corona.Stats().PolledFeeds
 		}
 		if n := float64(duties); n < 0.98*due || n > 1.005*due {
 			t.Errorf("%s: %d pollers, want about %.0f", w.Now().Format("15:04"), duties, due)

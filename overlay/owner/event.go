@@ -12,14 +12,15 @@ type (
 	// Wanted, at the root of a key: another node looked up its owners, and asked that it have some.
 	Wanted struct{ Key overlay.ID }
 
-	// BecameSequencer: this node has become the sequencer of a key, and has all committed entries.
+	// BecameSequencer: this node has become the sequencer of a key. It has all committed entries, unless its disk
+	// refused some: it pulls these before it appends.
 	BecameSequencer struct{ Key overlay.ID }
 
 	// CeasedSequencer: this node no longer is the sequencer of a key.
 	CeasedSequencer struct{ Key overlay.ID }
 
-	// Committed, at the sequencer: an entry of its epoch is committed and may be sent down the tree. After a change
-	// of sequencer some entries are reported again.
+	// Committed, at the sequencer: an entry of its log is committed and may be sent down the tree. Epoch is the one in
+	// force. After a change of sequencer some entries are reported again.
 	Committed struct {
 		URL   string
 		Epoch *Epoch

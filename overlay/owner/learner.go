@@ -8,8 +8,9 @@ import (
 	"tidings/overlay/owner/ownerpb"
 )
 
-// A learner takes the epochs, entries and notes that others have committed, as a learner in Paxos does. They come in
-// messages, in pulls, and from the tree.
+// A learner takes certified epochs, entries and notes of other nodes, as a learner in Paxos does. They come in
+// messages, in pulls, and from the tree. An entry that the sequencer sends (Replicate) is not committed yet: to store
+// it is this node's vote.
 type learner struct {
 	base
 	storage   *storage

@@ -80,8 +80,8 @@ func (p *proposer) campaign(s *replica, now time.Time) {
 	p.start(s)
 }
 
-// start starts a candidacy if there is a reason for one: other owners are due, the sequencer is dead or
-// silent, or the epoch in force is blocked.
+// start starts a candidacy if there is a reason for one: the key has no living owners and this node is its root, other
+// owners are due, the sequencer is dead or silent, or the epoch in force is blocked.
 func (p *proposer) start(s *replica) {
 	now := p.clock.Now()
 	want := p.desiredOwners(s)

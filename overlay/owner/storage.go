@@ -125,8 +125,8 @@ func (d *storage) cut(s *replica, e *Epoch) (ops []env.Op) {
 	return d.orphanOrDelete(s, old)
 }
 
-// append appends verified entries to the log. When they are durable it calls then with true; if they are not
-// to be in the log, with false.
+// append appends verified entries to the log. When they are durable it calls then with true; if the disk refused
+// them, or the log was cut meanwhile, with false.
 func (d *storage) append(s *replica, fresh []*Entry, bodies [][]byte, anew bool, then func(ok bool)) {
 	for _, e := range fresh {
 		d.volatile[e.Hash] = true

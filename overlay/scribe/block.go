@@ -23,7 +23,7 @@ type blockEntry struct {
 
 // blocks are the parents that the layer above does not want.
 type blocks struct {
-	*doors
+	*base
 	byKey map[blockKey]blockEntry
 }
 

@@ -24,7 +24,7 @@ func requestOf(j *scribepb.Join) joinRequest { return joinRequest{j.Weight, j.Ed
 // children are the edges down: they accept nodes as children, redirect some of them to others, and end
 // edges that are not renewed.
 type children struct {
-	*doors
+	*base
 	groups     *groupTable
 	links      *links
 	history    *history

@@ -134,20 +134,20 @@ const MaxPayload = 56 << 10
 
 // Stats holds counters since the start, and sizes at the time of the call.
 type Stats struct {
-	Groups    int    // groups that the node takes part in, or tries to join
-	Roots     int    // groups of which the node is the root
-	Children  int    // edges to children
-	Links     int    // peers with which the node shares edges
-	Published uint64 // messages published at this node
-	Received  uint64 // messages received down a tree
-	Repeated  uint64 // duplicates received down a tree
-	Sent      uint64 // messages sent down a tree
-	Resent    uint64 // messages sent again because no acknowledgement came
-	Delivered uint64 // messages delivered to the layer above
-	Lost      uint64 // messages given up, or dropped from a full queue
-	Joins     uint64 // join messages sent
-	Pushed    uint64 // redirects sent to children
-	Shunned   uint64 // parents blocked by the layer above
-	Garbage   uint64 // messages that broke the protocol
-	Control   uint64 // messages sent without a payload
+	Groups         int    // groups that the node takes part in, or tries to join
+	Roots          int    // groups of which the node is the root
+	Children       int    // edges to children
+	Links          int    // peers with which the node shares edges
+	Published      uint64 // messages published at this node
+	Received       uint64 // messages received down a tree
+	Repeated       uint64 // duplicates received down a tree
+	Sent           uint64 // messages sent down a tree
+	Resent         uint64 // messages sent again because no acknowledgement came
+	Delivered      uint64 // messages delivered to the layer above
+	Lost           uint64 // messages given up, or dropped from a full queue
+	Joins          uint64 // join messages sent
+	Pushed         uint64 // redirects sent to children
+	BlockedParents uint64 // parents blocked by the layer above
+	Garbage        uint64 // messages that broke the protocol
+	Control        uint64 // messages sent without a payload
 }

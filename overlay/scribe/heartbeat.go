@@ -12,7 +12,7 @@ import (
 // heartbeats renew all edges of each link, in both directions, and find differences between what the
 // two ends know.
 type heartbeats struct {
-	*doors
+	*base
 	links *links
 	edges edges
 	phase time.Duration // offset of this node's heartbeat slots; see align

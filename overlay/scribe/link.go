@@ -25,7 +25,7 @@ type link struct {
 
 // links are the links of a node.
 type links struct {
-	*doors
+	*base
 	byPeer map[env.PeerID]*link
 	store  slab.Slab[link]
 }

@@ -12,7 +12,7 @@ import (
 
 // multicasts send messages to children, each until it is acknowledged.
 type multicasts struct {
-	*doors
+	*base
 	// isChild reports whether the peer of a link is still a child in a group.
 	isChild func(id overlay.ID, l *link) bool
 }

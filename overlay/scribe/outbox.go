@@ -33,7 +33,7 @@ const (
 
 // An outbox sends messages about edges. It holds the entries that wait for others to the same peer.
 type outbox struct {
-	*doors
+	*base
 	// routeJoin routes this node's own Join, if the edge is still wanted.
 	routeJoin func(group overlay.ID, edge uint64)
 

@@ -26,7 +26,7 @@ type parentSearch struct {
 // parents keep this node in the trees of its groups: they find a parent, replace one that is lost, and
 // tell it the weight.
 type parents struct {
-	*doors
+	*base
 	groups     *groupTable
 	links      *links
 	history    *history

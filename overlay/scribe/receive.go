@@ -160,9 +160,9 @@ func each(c *scribepb.Column, do func(i int, id overlay.ID)) {
 }
 
 // onMulticast handles a message from a parent: acknowledges and forwards it, or tells a sender that
-// is no parent. A former parent may still bring something new, and while a parent is sought, the
-// first Multicast can overtake the Accept. A message from a child, or from a peer without a link,
-// is not forwarded.
+// is no parent. A former parent may still bring something new. While a parent is sought, a
+// message of any peer is forwarded, because the first Multicast can overtake the Accept; at other
+// times one from a child, or from a peer without a link, is not.
 func (s *Scribe) onMulticast(from env.PeerID, m *scribepb.Multicast, frame []byte) {
 	id := overlay.ID(m.Group)
 	s.stats.Received++
@@ -190,8 +190,7 @@ func (s *Scribe) forward(g *group, from *link, id uint64, payload, frame []byte,
 	if from != nil {
 		sender = from.contact.Peer.ID
 	}
-	known := s.history.see(messageKey{g.id, id}, sender)
-	if known {
+	if s.history.see(messageKey{g.id, id}, sender) {
 		s.stats.Repeated++
 		return
 	}
@@ -199,7 +198,7 @@ func (s *Scribe) forward(g *group, from *link, id uint64, payload, frame []byte,
 		s.groups.sweepLater(g)
 	}
 	for i := range g.children {
-		if l := s.links.at(g.children[i].link); l != from && !known {
+		if l := s.links.at(g.children[i].link); l != from {
 			s.multicasts.enqueue(l, g.id, id, frame)
 		}
 	}

@@ -20,7 +20,7 @@ type Delivery struct {
 // Scribe is one node's part in all trees. It is not safe for concurrent use. It passes messages, time
 // and changes of the overlay to its components, of which each uses those above it in this list only:
 type Scribe struct {
-	doors
+	base
 	deliver func(Delivery)
 
 	groups     groupTable  // what this node is in each tree
@@ -40,22 +40,22 @@ type Scribe struct {
 // message of a group that the node has joined.
 func New(e env.Env, node *overlay.Node, cfg Config, deliver func(Delivery)) *Scribe {
 	s := &Scribe{
-		doors:   doors{cfg: cfg.withDefaults(), clock: e.Clock, net: e.Network, rand: e.Rand, node: node},
+		base:    base{cfg: cfg.withDefaults(), clock: e.Clock, net: e.Network, rand: e.Rand, node: node},
 		deliver: deliver,
 		groups:  groupTable{groupIndex: overlay.NewIndex(e.Rand.Uint64(), func(g *group) *overlay.ID { return &g.id })},
 		history: newHistory(),
 	}
-	d := &s.doors
-	s.links = &links{doors: d, byPeer: map[env.PeerID]*link{}}
-	s.blocks = &blocks{doors: d, byKey: map[blockKey]blockEntry{}}
-	s.outbox = &outbox{doors: d, byPeer: map[env.PeerID]*peerQueue{}}
-	s.multicasts = &multicasts{doors: d, isChild: s.groups.isChild}
-	s.heartbeats = &heartbeats{doors: d, links: s.links, phase: time.Duration(s.rand.Int64N(int64(s.cfg.HeartbeatInterval)))}
+	b := &s.base
+	s.links = &links{base: b, byPeer: map[env.PeerID]*link{}}
+	s.blocks = &blocks{base: b, byKey: map[blockKey]blockEntry{}}
+	s.outbox = &outbox{base: b, byPeer: map[env.PeerID]*peerQueue{}}
+	s.multicasts = &multicasts{base: b, isChild: s.groups.isChild}
+	s.heartbeats = &heartbeats{base: b, links: s.links, phase: time.Duration(s.rand.Int64N(int64(s.cfg.HeartbeatInterval)))}
 	s.parents = &parents{
-		doors: d, groups: &s.groups, links: s.links, history: s.history, blocks: s.blocks, outbox: s.outbox, heartbeats: s.heartbeats,
+		base: b, groups: &s.groups, links: s.links, history: s.history, blocks: s.blocks, outbox: s.outbox, heartbeats: s.heartbeats,
 	}
 	s.children = &children{
-		doors: d, groups: &s.groups, links: s.links, history: s.history, outbox: s.outbox, multicasts: s.multicasts,
+		base: b, groups: &s.groups, links: s.links, history: s.history, outbox: s.outbox, multicasts: s.multicasts,
 		heartbeats: s.heartbeats, parents: s.parents,
 	}
 	s.outbox.routeJoin, s.heartbeats.edges = s.parents.routeWanted, s.parents
@@ -309,7 +309,7 @@ func (s *Scribe) Block(id overlay.ID, peer env.PeerID) bool {
 	if g == nil || l == nil || g.parent(l) == nil || s.node.State() != overlay.Active || !s.blocks.add(id, l.contact) {
 		return false
 	}
-	s.stats.Shunned++
+	s.stats.BlockedParents++
 	s.parents.leave(g, l)
 	s.parents.search(g)
 	return true

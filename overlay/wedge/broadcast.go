@@ -112,7 +112,7 @@ func readBroadcast(d *wedgepb.Broadcast, body []byte) bool {
 
 // broadcasts send the messages of leaders down the trees.
 type broadcasts struct {
-	*doors
+	*base
 	links        *links
 	table        *table
 	waiting      []*link // links on which broadcasts wait for flush

@@ -99,7 +99,7 @@ const (
 type Stats struct {
 	Records int // keys in whose trees the node takes part
 	Led     int // keys that the node leads
-	Duties  int // keys that the node serves
+	Keys    int // keys that the node serves
 	Up      int // edges to parents
 	Down    int // edges to children
 	Links   int // peers with which the node shares edges

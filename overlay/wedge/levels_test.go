@@ -93,7 +93,7 @@ func TestLevelsReachTheirMembers(t *testing.T) {
 		st := w.stats()
 		w.Run(20 * time.Minute)
 		after := w.stats()
-		t.Logf("ten rounds of quiet: %d entries for %d assignments", after.Entries-st.Entries, after.Duties)
+		t.Logf("ten rounds of quiet: %d entries for %d assignments", after.Entries-st.Entries, after.Keys)
 
 		// A new term changes only the payload of assignments, and a death is repaired.
 		for key, leader := range leaders {

@@ -32,7 +32,7 @@ type link struct {
 
 // links are the links of a node.
 type links struct {
-	*doors
+	*base
 	byPeer  map[env.PeerID]*link
 	store   slab.Slab[link] // see linkNumber
 	blocked []env.PeerID    // peers that recently refused entries for lack of room, or did not answer

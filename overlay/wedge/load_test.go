@@ -41,14 +41,14 @@ func TestQuietCostsDigests(t *testing.T) {
 	t.Parallel()
 	w, total, _ := steady(t, 64, 300, nil)
 	before := w.stats()
-	if before.Duties != total {
-		t.Errorf("%d of %d assignments are served", before.Duties, total)
+	if before.Keys != total {
+		t.Errorf("%d of %d assignments are served", before.Keys, total)
 	}
 	w.Run(2 * time.Hour)
 	after := w.stats()
 	perHour := float64(after.Control-before.Control) / 2 / 64
 	t.Logf("%d assignments and %d links a member: %.0f messages an hour; %d entries, %d lists, %d resent",
-		after.Duties/64, after.Links/64, perHour, after.Entries-before.Entries, after.Lists-before.Lists, after.Resent-before.Resent)
+		after.Keys/64, after.Links/64, perHour, after.Entries-before.Entries, after.Lists-before.Lists, after.Resent-before.Resent)
 	if after.Entries != before.Entries || after.Lists != before.Lists {
 		t.Errorf("%d entries and %d lists were sent", after.Entries-before.Entries, after.Lists-before.Lists)
 	}
@@ -77,7 +77,7 @@ func BenchmarkAssignments(b *testing.B) {
 				w.Run(time.Hour)
 				after := w.stats()
 				b.ReportMetric(float64(bytes)/float64(total), "B/assignment")
-				b.ReportMetric(float64(before.Duties)/members, "assignments")
+				b.ReportMetric(float64(before.Keys)/members, "assignments")
 				b.ReportMetric(made.Seconds(), "s-to-enlist")
 				b.ReportMetric(time.Since(start).Seconds(), "s-an-hour")
 				b.ReportMetric(float64(after.Control-before.Control)/members, "msg/h")

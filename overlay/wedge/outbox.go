@@ -11,7 +11,7 @@ import (
 // An outbox sends changes of edges to the peers concerned, in batches of which one at a time is in flight
 // on each link, until it is acknowledged.
 type outbox struct {
-	*doors
+	*base
 	links *links
 	table *table
 }

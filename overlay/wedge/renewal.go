@@ -11,7 +11,7 @@ import (
 // renewals renew the edges down to each peer once in a maintenance interval, and find differences
 // between what the two ends know.
 type renewals struct {
-	*doors
+	*base
 	links  *links
 	table  *table
 	outbox *outbox

@@ -39,7 +39,7 @@ func (r *membership) declined() (count uint32, ranks []uint32) {
 
 // reports tell parents how many ranks nobody serves, and have the leader assign stand-ins.
 type reports struct {
-	*doors
+	*base
 	links  *links
 	table  *table
 	outbox *outbox

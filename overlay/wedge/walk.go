@@ -10,7 +10,7 @@ import (
 
 // A tree divides the ranks of each key among this node and members it asks, and ends edges.
 type tree struct {
-	*doors
+	*base
 	links      *links
 	table      *table
 	outbox     *outbox
@@ -59,8 +59,8 @@ func keepShare(k, has, should uint32) bool {
 	return off == 0 || has <= k && k > MaxRanks && off <= max(1, should/8)
 }
 
-// walk divides the range of a membership between the other halves, from the widest to the
-// narrowest, and this node: the ENLIST of Corona, §3.4, with ranks. If anew is set, all splits
+// walk divides the range of a membership: at each depth, from the widest, the other half gets its
+// ranks, and what is left is this node's. It is the ENLIST of Corona, §3.4, with ranks. If anew is set, all splits
 // follow the current counts; otherwise only splits that are far off change. Entries are sent for
 // new and changed edges, or for all edges if the order is new (detail).
 func (tr *tree) walk(r *membership, detail orderDetail, anew bool) {

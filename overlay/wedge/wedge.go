@@ -47,7 +47,7 @@ type Application interface {
 // messages, time and changes of the overlay to its components, of which each uses those above it in
 // this list only, and completes what they change.
 type Wedge struct {
-	doors
+	base
 
 	links      *links      // what this node shares with each peer
 	table      *table      // what it is in each tree
@@ -63,17 +63,17 @@ type Wedge struct {
 
 // New returns the Wedge of a node, and registers it with the node.
 func New(e env.Env, node *overlay.Node, cfg Config, app Application) *Wedge {
-	w := &Wedge{doors: doors{
+	w := &Wedge{base: base{
 		cfg: cfg.withDefaults(), clock: e.Clock, net: e.Network, rand: e.Rand, node: node, self: node.ID(), app: app, life: e.Rand.Uint64() | 1,
 	}}
-	d := &w.doors
-	w.links = &links{doors: d, byPeer: map[env.PeerID]*link{}}
+	b := &w.base
+	w.links = &links{base: b, byPeer: map[env.PeerID]*link{}}
 	w.table = &table{links: w.links, byShortKey: map[uint64]uint32{}}
-	w.outbox = &outbox{doors: d, links: w.links, table: w.table}
-	w.renewals = &renewals{doors: d, links: w.links, table: w.table, outbox: w.outbox}
-	w.broadcasts = &broadcasts{doors: d, links: w.links, table: w.table}
-	w.tree = &tree{doors: d, links: w.links, table: w.table, outbox: w.outbox, broadcasts: w.broadcasts}
-	w.reports = &reports{doors: d, links: w.links, table: w.table, outbox: w.outbox, tree: w.tree}
+	w.outbox = &outbox{base: b, links: w.links, table: w.table}
+	w.renewals = &renewals{base: b, links: w.links, table: w.table, outbox: w.outbox}
+	w.broadcasts = &broadcasts{base: b, links: w.links, table: w.table}
+	w.tree = &tree{base: b, links: w.links, table: w.table, outbox: w.outbox, broadcasts: w.broadcasts}
+	w.reports = &reports{base: b, links: w.links, table: w.table, outbox: w.outbox, tree: w.tree}
 	node.Handle(wire.Wedge, w)
 	w.schedule(env.Jitter(w.rand, w.cfg.Maintenance), task{kind: taskRound})
 	w.schedule(w.sweepPause(), task{kind: taskSweep})
@@ -249,7 +249,7 @@ func (w *Wedge) Stats() Stats {
 			st.Led++
 		}
 		if r.serving().Len() > 0 {
-			st.Duties++
+			st.Keys++
 		}
 	}
 	for _, l := range w.links.byPeer {

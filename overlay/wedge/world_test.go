@@ -182,7 +182,7 @@ func (w *world) stats() (sum wedge.Stats) {
 	for _, m := range w.live() {
 		st := m.wedge.Stats()
 		sum.Records += st.Records
-		sum.Duties += st.Duties
+		sum.Keys += st.Keys
 		sum.Up += st.Up
 		sum.Down += st.Down
 		sum.Links += st.Links

@@ -9,8 +9,8 @@ import (
 	"tidings/overlay/overlaypb"
 )
 
-// doors are what every component of a node needs of the world and of the node's identity.
-type doors struct {
+// base are what every component of a node needs of the world and of the node's identity.
+type base struct {
 	cfg     Config
 	clock   env.Clock
 	net     env.Network
@@ -54,42 +54,42 @@ const (
 )
 
 // at schedules a task for a time, and after for a time from now.
-func (d *doors) at(t time.Time, what task)         { d.cal.Add(t, what) }
-func (d *doors) after(in time.Duration, what task) { d.cal.Add(d.clock.Now().Add(in), what) }
+func (b *base) at(t time.Time, what task)         { b.cal.Add(t, what) }
+func (b *base) after(in time.Duration, what task) { b.cal.Add(b.clock.Now().Add(in), what) }
 
 // send sends a message, together with the node's record until the peer is known to have it.
-func (d *doors) send(p *peer, m *overlaypb.Message) { d.sendAs(p, env.Control, m) }
+func (b *base) send(p *peer, m *overlaypb.Message) { b.sendAs(p, env.Control, m) }
 
-func (d *doors) sendAs(p *peer, class env.Class, m *overlaypb.Message) {
+func (b *base) sendAs(p *peer, class env.Class, m *overlaypb.Message) {
 	_, ack := m.Body.(*overlaypb.Message_Ack)
 	if !p.knowsMe && !ack { // the receiver of an acknowledgement sent to this node, so it knows it
-		m.Record = d.self.Raw
+		m.Record = b.self.Raw
 		p.recordSent = true
 	}
-	f := d.encode(m)
+	f := b.encode(m)
 	switch m.Body.(type) {
 	case *overlaypb.Message_Route, *overlaypb.Message_Ack:
-		d.stats.Carrying++
-		d.stats.CarryingBytes += uint64(len(f))
+		b.stats.Carrying++
+		b.stats.CarryingBytes += uint64(len(f))
 	}
-	d.net.Send(p.addr(), class, f)
+	b.net.Send(p.addr(), class, f)
 }
 
 // encode encodes a message that is about to be sent, and counts it.
-func (d *doors) encode(m *overlaypb.Message) []byte {
+func (b *base) encode(m *overlaypb.Message) []byte {
 	f := frame(m)
-	d.stats.Sent++
-	d.stats.Bytes += uint64(len(f))
+	b.stats.Sent++
+	b.stats.Bytes += uint64(len(f))
 	return f
 }
 
 // openRecords opens the records of a message. Invalid ones are counted and left out.
-func (d *doors) openRecords(records [][]byte) []*Contact {
+func (b *base) openRecords(records [][]byte) []*Contact {
 	contacts := make([]*Contact, 0, len(records))
 	for _, raw := range records {
-		c, err := d.records.open(raw)
+		c, err := b.records.open(raw)
 		if err != nil {
-			d.stats.Garbage++
+			b.stats.Garbage++
 			continue
 		}
 		contacts = append(contacts, c)
@@ -97,33 +97,33 @@ func (d *doors) openRecords(records [][]byte) []*Contact {
 	return contacts
 }
 
-func (d *doors) randomID() (id ID) {
+func (b *base) randomID() (id ID) {
 	for i := range id {
-		id[i] = byte(d.rand.Uint32())
+		id[i] = byte(b.rand.Uint32())
 	}
 	return id
 }
 
 // latestDecision returns the latest time of a decision that is believed.
-func (d *doors) latestDecision() uint64 { return uint64(d.clock.Now().Add(maxAhead).UnixMilli()) }
+func (b *base) latestDecision() uint64 { return uint64(b.clock.Now().Add(maxAhead).UnixMilli()) }
 
 // maxAhead is the furthest that another clock may be ahead. A decision about the depth that
 // claims a later time is not believed; otherwise no later decision could ever replace it.
 const maxAhead = 24 * time.Hour
 
 // OpenRecord verifies a node's record that came with a message of a layer above.
-func (d *doors) OpenRecord(raw []byte) (*Contact, error) {
-	return d.records.open(raw)
+func (b *base) OpenRecord(raw []byte) (*Contact, error) {
+	return b.records.open(raw)
 }
 
 // ID returns the node's own id.
-func (d *doors) ID() ID { return d.self.ID }
+func (b *base) ID() ID { return b.self.ID }
 
 // Self returns the node's own record.
-func (d *doors) Self() *Contact { return d.self }
+func (b *base) Self() *Contact { return b.self }
 
 // State returns the stage of the node's membership.
-func (d *doors) State() State { return d.state }
+func (b *base) State() State { return b.state }
 
 // Network returns the name of the node's network, which is part of every id and key.
-func (d *doors) Network() string { return d.cfg.Network.Name }
+func (b *base) Network() string { return b.cfg.Network.Name }

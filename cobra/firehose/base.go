@@ -32,9 +32,9 @@ const (
 	maxEntryAge = 10 * time.Minute
 )
 
-// doors are what every component needs of the world. One calendar serves all components, so that tasks that are due at one
+// base are what every component needs of the world. One calendar serves all components, so that tasks that are due at one
 // time run in the order in which they were scheduled.
-type doors struct {
+type base struct {
 	cfg    Config
 	clock  env.Clock
 	net    env.Network
@@ -67,15 +67,15 @@ const (
 	taskRequest                 // an entry is still missing
 )
 
-func (d *doors) schedule(in time.Duration, t task) { d.cal.Add(d.clock.Now().Add(in), t) }
+func (b *base) schedule(in time.Duration, t task) { b.cal.Add(b.clock.Now().Add(in), t) }
 
-func (d *doors) send(to env.Peer, class env.Class, m *firehosepb.Message) {
-	d.net.Send(to, class, wire.AppendFrame(nil, wire.Cobra, m))
+func (b *base) send(to env.Peer, class env.Class, m *firehosepb.Message) {
+	b.net.Send(to, class, wire.AppendFrame(nil, wire.Cobra, m))
 }
 
 // peer returns a peer with its address, if it is known.
-func (d *doors) peer(id env.PeerID) env.Peer {
-	if c := d.node.Contact(id); c != nil {
+func (b *base) peer(id env.PeerID) env.Peer {
+	if c := b.node.Contact(id); c != nil {
 		return c.Peer
 	}
 	return env.Peer{ID: id}
@@ -83,7 +83,7 @@ func (d *doors) peer(id env.PeerID) env.Peer {
 
 // place is what every component of one shard needs to know of the shard.
 type place struct {
-	*doors
+	*base
 	number  int
 	key     overlay.ID
 	tracker tracker // of the shard's owners

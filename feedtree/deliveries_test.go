@@ -86,7 +86,7 @@ func TestAParentThatWithholdsIsLeft(t *testing.T) {
 			}
 		}
 		for _, p := range children {
-			if st := p.Layers().Feeds.Stats(); st.Shunned == 0 {
+			if st := p.Layers().Feeds.Stats(); st.ParentsLeft == 0 {
 				t.Errorf("tree %d: %+v", tree, st)
 			}
 		}
@@ -133,7 +133,7 @@ func TestAuditsFindWhatBothTreesWithhold(t *testing.T) {
 	unheard, audits := uint64(0), uint64(0)
 	for _, p := range readers {
 		st := p.Layers().Feeds.Stats()
-		unheard += st.Unheard
+		unheard += st.AuditsBehind
 		audits += st.Audits
 	}
 	if unheard == 0 || audits > uint64(len(readers))*4 {

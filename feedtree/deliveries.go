@@ -191,7 +191,7 @@ func (dv *deliveries) recordDelivery(c *channel, tree int, parent env.PeerID, br
 	if !c.probation.missed[tree].record(parent, brought || excused) || !dv.scribe.Block(group, parent) {
 		return
 	}
-	dv.stats.Shunned++
+	dv.stats.ParentsLeft++
 	dv.log.Info("left a parent that withholds items", "url", c.url, "peer", parent)
 	now := dv.clock.Now()
 	s := dv.reputations[parent]
@@ -229,7 +229,7 @@ func (dv *deliveries) leaveInAllTrees(parent env.PeerID) {
 	for _, c := range dv.feeds.sorted() {
 		for tree := range treeCount {
 			if group := groupOf(c.key, tree); c.subscribed && dv.parentIn(group) == parent && dv.scribe.Block(group, parent) {
-				dv.stats.Shunned++
+				dv.stats.ParentsLeft++
 			}
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"tidings/overlay/wedge/wedgepb"
 )
 
-// doors are what every component of a Wedge needs of the world.
-type doors struct {
+// base are what every component of a Wedge needs of the world.
+type base struct {
 	cfg   Config
 	clock env.Clock
 	net   env.Network
@@ -46,14 +46,14 @@ const (
 	taskStandIns                      // assign stand-ins
 )
 
-func (d *doors) schedule(in time.Duration, t task) { d.cal.Add(d.clock.Now().Add(in), t) }
+func (b *base) schedule(in time.Duration, t task) { b.cal.Add(b.clock.Now().Add(in), t) }
 
-func (d *doors) send(to env.Peer, m *wedgepb.Message) {
-	d.stats.Control++
-	d.net.Send(to, env.Control, wire.AppendFrame(nil, wire.Wedge, m))
+func (b *base) send(to env.Peer, m *wedgepb.Message) {
+	b.stats.Control++
+	b.net.Send(to, env.Control, wire.AppendFrame(nil, wire.Wedge, m))
 }
 
-func (d *doors) nextNumber() uint64 {
-	d.lastNumber++
-	return d.lastNumber
+func (b *base) nextNumber() uint64 {
+	b.lastNumber++
+	return b.lastNumber
 }

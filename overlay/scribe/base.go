@@ -10,8 +10,8 @@ import (
 	"tidings/overlay/scribe/scribepb"
 )
 
-// doors are what every component of a Scribe needs of the world.
-type doors struct {
+// base are what every component of a Scribe needs of the world.
+type base struct {
 	cfg   Config
 	clock env.Clock
 	net   env.Network
@@ -43,12 +43,12 @@ const (
 	taskSweep                            // drop expired messages and unused groups
 )
 
-func (d *doors) now() env.Moment { return env.MomentOf(d.clock.Now()) }
+func (b *base) now() env.Moment { return env.MomentOf(b.clock.Now()) }
 
-func (d *doors) schedule(in time.Duration, t task) { d.cal.Add(d.clock.Now().Add(in), t) }
+func (b *base) schedule(in time.Duration, t task) { b.cal.Add(b.clock.Now().Add(in), t) }
 
 // send sends a control message, which has no payload.
-func (d *doors) send(to env.Peer, m *scribepb.Message) {
-	d.stats.Control++
-	d.net.Send(to, env.Control, wire.AppendFrame(nil, wire.Scribe, m))
+func (b *base) send(to env.Peer, m *scribepb.Message) {
+	b.stats.Control++
+	b.net.Send(to, env.Control, wire.AppendFrame(nil, wire.Scribe, m))
 }
