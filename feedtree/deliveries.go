@@ -153,7 +153,7 @@ func (dv *deliveries) startProbation(c *channel, want owner.Hash, seq uint64) *p
 	return t
 }
 
-// pullOverdue pulls an entry whose head has arrived and which has not.
+// pullOverdue pulls an entry that has not arrived although its head has.
 func (dv *deliveries) pullOverdue(c *channel) {
 	if t := c.probation; t != nil && t.running && !dv.owners.Has(c.key, t.want) && c.subscribed {
 		dv.stats.Late++

@@ -61,7 +61,7 @@ func (s State) String() string {
 
 // A Node is one node of the overlay. It is not safe for concurrent use. It passes messages, time
 // and changes of its surroundings to its components. Each component uses only those above it in
-// this list. The methods of a Node that only one component is needed for are that component's.
+// this list. A Node embeds them, so their exported methods are its own.
 type Node struct {
 	*neighbours              // the peers that the node knows, its leaf and its table
 	pool        *pool        // members heard of by a node without a place

@@ -84,7 +84,7 @@ type Channel struct {
 	URL         string `json:"url"`
 	Title       string `json:"title"`
 	Site        string `json:"site"`        // where people read it on the Web, as the feed says; may be empty
-	Kind        string `json:"kind"`        // feed or page; later also keywords
+	Kind        string `json:"kind"`        // feed or page
 	ReadURL     string `json:"read_url"`    // address to give to a feed reader
 	Subscribers int    `json:"subscribers"` // number of readers in the whole network
 
@@ -108,7 +108,7 @@ type Channel struct {
 
 	Items      int        `json:"items"`
 	Newest     *time.Time `json:"newest"`     // when the last new item was found
-	Provenance string     `json:"provenance"` // publisher or single; later also witnessed k/n
+	Provenance string     `json:"provenance"` // publisher or single
 	// Publisher is the fingerprint of the publisher's key, as SSH writes it; "" if the feed is not published.
 	// PublisherSince is when that key began to be used.
 	Publisher      string     `json:"publisher"`

@@ -142,7 +142,7 @@ func (c Config) Validate() error {
 			return errors.New("the founder of a network has to accept connections")
 		}
 		if c.Network != "" && c.Network != c.Found.Name {
-			return errors.New("two network names were given: found a network, or join one")
+			return fmt.Errorf("found network %q and join network %q: do one of them", c.Found.Name, c.Network)
 		}
 	}
 	if err := (libp2p.Config{Listen: c.Listen, Bootstrap: c.Bootstrap}).CheckAddresses(); err != nil {

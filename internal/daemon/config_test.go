@@ -16,7 +16,7 @@ func TestConfigsAreChecked(t *testing.T) {
 		"daemon: Dir is empty; it must be the data directory": func(c *Config) { c.Dir = "" },
 		"network name: give 1 to 64 characters":               func(c *Config) { c.Found = &wire.Network{} },
 		"has to accept connections":                           func(c *Config) { c.RefuseInbound = true },
-		"two network names were given":                        func(c *Config) { c.Network = "town" },
+		"do one of them":                                      func(c *Config) { c.Network = "town" },
 		`--listen "4801" is not a multiaddr`:                  func(c *Config) { c.Listen = []string{"4801"} },
 		`--bootstrap "friend" is not the address of a node`:   func(c *Config) { c.Bootstrap = []string{"friend"} },
 		`--http "8190" is not an address: give HOST:PORT`:     func(c *Config) { c.HTTP = "8190" },

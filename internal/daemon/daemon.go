@@ -67,8 +67,8 @@ import (
 // sent while libp2p closes.
 const leaveTimeout = 11 * time.Second
 
-// A Daemon is one node in the real world. Its methods may be called from any goroutine. It takes them from its
-// components, each of which uses only those above it in this list.
+// A Daemon is one node in the real world. Its methods may be called from any goroutine. They are those of
+// its components, each of which uses only those above it in this list.
 type Daemon struct {
 	*nodeLoop
 	copies *documentCopies

@@ -42,7 +42,7 @@ func TestDataDirectoryThatCannotBeUsed(t *testing.T) {
 			c := found(dir)
 			c.Network = "elsewhere"
 			return c
-		}, "two network names"},
+		}, "do one of them"},
 		{"other network", func(_ *testing.T, dir string) Config {
 			return Config{Dir: dir, HTTP: noHTTP, Listen: anyPort, Network: "elsewhere"}
 		}, `belongs to network "home", not "elsewhere"`},

@@ -27,9 +27,8 @@ type kindError struct{ kind, text error }
 func (e kindError) Error() string   { return e.text.Error() }
 func (e kindError) Unwrap() []error { return []error{e.kind, e.text} }
 
-// joinTimeout bounds how long after its start a node without a network lets callers wait for one. A node that
-// was in a network before knows it at once. A new node learns it from any node that answers, in a second or
-// two.
+// joinTimeout is how long after a node's start callers wait for it to learn its network. A node that was in a
+// network before knows it at once. A new node learns it from any node that answers, in a second or two.
 const joinTimeout = 5 * time.Second
 
 // A nodeLoop is the node and the loop that owns it. All components reach the node through it.

@@ -298,7 +298,7 @@ func (s *subscriptions) open(key overlay.ID, url string) *subscription {
 	return r
 }
 
-// dropUnused drops a record that says nothing.
+// dropUnused deletes the record of a feed that is not subscribed to and has no request waiting.
 func (s *subscriptions) dropUnused(r *subscription) {
 	if !r.subscribed && r.unsubscribedAt == 0 && len(r.waiting) == 0 {
 		s.mu.Lock()

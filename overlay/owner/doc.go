@@ -53,11 +53,14 @@
 // # Followers
 //
 // Any node may follow a key: it keeps the log without being an owner. It takes entries from its tree (Offer) and pulls
-// what it lacks from any node that has it (Pull). An entry from the tree counts as committed in the branch of its own
-// epoch, or of the later epoch that came with it: an epoch that starts a branch may continue from an entry that the old
-// branch never committed. An entry is trusted if the sequencer of a certified epoch has signed it or a later entry. An epoch that
-// no known epoch leads to, of a key outside the leaf, is trusted if a quorum of its owners is among the members that
-// a lookup by disjoint routes finds near the key. Made-up owners are not found there.
+// what it lacks from any node that has it (Pull). An entry that comes down the tree counts as committed in
+// the branch of its epoch. If a later epoch comes with it, it counts in that epoch's branch only, because a new branch
+// may continue from an entry that the old branch never committed.
+//
+// An entry is trusted if the sequencer of a certified epoch has signed it or a later entry. A follower outside the leaf
+// of the key may meet an epoch that it cannot derive from the epochs it knows. It trusts such an epoch if a quorum of
+// the epoch's owners is among the members that a lookup by disjoint routes finds near the key. Made-up owners are not
+// found there.
 //
 // # How to use it
 //

@@ -206,7 +206,7 @@ func (k *keeper) onList(from env.PeerID, m *ownerpb.LogList) {
 }
 
 const (
-	// weightChange is the inverse of the relative change of the weight that the root reports at once: 1/33.
+	// A root reports its weight at once if it has changed by more than 1/weightChange.
 	weightChange = 33
 	// forgetDelay is how long a former owner keeps a log, which the new owners may still pull.
 	forgetDelay = time.Minute
@@ -214,7 +214,7 @@ const (
 	retireAfter = 24 * time.Hour
 )
 
-// A readers is what is known of the readers of a key.
+// readers is what is known of the readers of a key.
 type readers struct {
 	weight   int       // clients of the key's tree, as its root counts them
 	weightAt time.Time // time of the last weight received, or reported

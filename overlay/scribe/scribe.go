@@ -301,8 +301,8 @@ func (s *Scribe) FirstSender(id overlay.ID, msg uint64) (by env.PeerID, ok bool)
 	return by, by != ""
 }
 
-// Block leaves a parent in a group, and accepts it as one there no more for blockTime, unless it is
-// the root, which has no alternative. It has no effect at a client, whose parents are the members
+// Block leaves a parent in a group, and refuses it as a parent there for blockTime. A root is not
+// refused, because there is no alternative. It has no effect at a client, whose parents are the members
 // that act for it. Block says whether the parent was left.
 func (s *Scribe) Block(id overlay.ID, peer env.PeerID) bool {
 	g, l := s.groups.Get(id), s.links.byPeer[peer]
