@@ -34,6 +34,7 @@ type extra struct {
 	failure      *failure   // nil: the last poll succeeded, or there was none
 	why          string     // the rule that set the next poll; empty: the interval
 	limitedUntil env.Moment // until when all pollers leave the origin alone
+	failing      int        // nodes whose polls fail, as the sequencer last said; 0: other nodes can read the channel
 	allowedAt    env.Moment // when the next poll is due by count; a poll may come up to maxAhead intervals earlier
 	staleDigest  uint64     // digest of a lagging replica's document, which has no news; 0: none
 	staleSince   env.Moment // when the sequencer answered the report of that document
@@ -64,6 +65,7 @@ type failure struct {
 	fails        int
 	reportedKind coronapb.State_Kind // the kind last reported to the sequencer,
 	reportedAt   time.Time           // and when
+	declined     bool                // the ranks go to another member
 }
 
 // snapshot describes the last document of which the channel's log holds every item. It is

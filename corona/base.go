@@ -71,7 +71,7 @@ func (b *base) tell(key overlay.ID, m *coronapb.Message, again bool) {
 // nearEnough says whether this node can be among the n members nearest to a key, as far as it knows
 // the others. It allows for members that decline and for inaccurate counts.
 func (b *base) nearEnough(key overlay.ID, n int) bool {
-	return b.countNearer(key) <= float64(n+n/8)
+	return b.countNearer(key) <= float64(n+n/8+enoughFailing-1)
 }
 
 // countNearer is the number of members nearer to a key than this node. It is exact for a key in the

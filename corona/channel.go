@@ -58,6 +58,7 @@ type health struct {
 	fails         int                          // consecutive failed polls
 	failing       map[env.PeerID]failureReport // pollers whose last poll failed
 	recoveredAt   time.Time                    // the last report of a success since the last failure; zero: none
+	failingTold   int                          // failing nodes, as pollers were last told
 	limitedUntil  time.Time                    // until when all pollers leave the origin alone
 }
 
@@ -88,8 +89,9 @@ type suspicion struct {
 
 // failureReport is a poller's last report of a failed poll.
 type failureReport struct {
-	state State
-	at    time.Time
+	state    State
+	at       time.Time
+	declined bool // the poller has given its ranks to another member
 }
 
 // pastSnapshot is the digest of an earlier snapshot, and when it was replaced.
@@ -137,7 +139,7 @@ func (l *leaderState) snapshotMessage(nonce uint64, now time.Time) *coronapb.Mes
 	if s == nil {
 		s = &snapshot{}
 	}
-	return s.message(l.key, nonce, l.limitedUntil.Sub(now))
+	return s.message(l.key, nonce, l.limitedUntil.Sub(now), l.unreadable())
 }
 
 // couldPoll says whether a node can have a rank in the wedge of a channel that is led here. Ids

@@ -67,6 +67,7 @@ type Wedges interface {
 	Enlist(key overlay.ID, o wedge.Order) error
 	Broadcast(key overlay.ID, message []byte) error
 	Leads(key overlay.ID) bool
+	Decline(key overlay.ID)
 	Served(key overlay.ID) (served, declined int)
 	AdjustLevels()
 }
@@ -161,6 +162,7 @@ type Stats struct {
 	Unchanged       uint64 // answers to polls without anything new (304, or the same document)
 	UpdatesReported uint64 // answers to polls with something new for another node
 	Failed          uint64 // answers to polls that were errors
+	Declined        uint64 // times that this node gave up its ranks of a feed, because other nodes may reach it
 	Updates         uint64 // documents with something new for a feed that this node leads
 	Items           uint64 // new and edited items in those documents
 	Asked           uint64 // documents fetched for a single reader

@@ -32,6 +32,8 @@
 // change, only one is asked for the items. A failed poll changes nothing but the channel's state:
 // an error page, a truncated document or another feed in its place never removes an item. A poller
 // whose poll fails tells the sequencer; as long as most pollers succeed, the channel counts as healthy.
+// A poller that fails three times while others can read the channel, or may be able to, gives its
+// ranks to another member (exclusion.go).
 //
 // # The number of pollers
 //

@@ -168,8 +168,8 @@ func FuzzMessage(f *testing.F) {
 		changeReport(l.poller(Config{}), m),
 		{Body: &coronapb.Message_ItemRequest{ItemRequest: &coronapb.ItemRequest{Key: k[:], Nonce: 7, Items: []uint32{0, 1}}}},
 		{Body: &coronapb.Message_ItemChunk{ItemChunk: &coronapb.ItemChunk{Key: k[:], Nonce: 7, Size: 9, Data: []byte("delta")}}},
-		l.poller(Config{}).reports.signStatus(k, State{Kind: coronapb.State_LIMITED, Polled: l.now, Next: l.now.Add(1)}),
-		(&snapshot{valid: r.valid, fingerprints: fingerprintsOf(doc), digest: digest(fingerprintsOf(doc))}).message(k, 7, time.Hour),
+		l.poller(Config{}).reports.signStatus(k, State{Kind: coronapb.State_LIMITED, Polled: l.now, Next: l.now.Add(1)}, false),
+		(&snapshot{valid: r.valid, fingerprints: fingerprintsOf(doc), digest: digest(fingerprintsOf(doc))}).message(k, 7, time.Hour, 0),
 	} {
 		f.Add(wire.Encode(b))
 	}

@@ -145,7 +145,7 @@ func FuzzPoliteness(f *testing.F) {
 
 // A member polls if its grant covers the poll, and never by another channel's grant.
 func TestAPermitCoversOnlyItsGrant(t *testing.T) {
-	w := newTestNetwork(t, 8)
+	w := newTestNetwork(t, 10)
 	f := w.open("http://a.example/feed", 100, 4)
 	other := w.open("http://a.example/other", 100, 4)
 	foreign := w.open("http://b.example/feed", 100, 4)
@@ -157,7 +157,7 @@ func TestAPermitCoversOnlyItsGrant(t *testing.T) {
 		}
 		return g
 	}
-	near, far := w.nearest(f.key)[0], w.nearest(f.key)[7]
+	near, far := w.nearest(f.key)[0], w.nearest(f.key)[9]
 	sign := func(g *grant) *grant { // signed by too few stewards
 		g.signatures = nil
 		for i, p := range []*member{near, far} {

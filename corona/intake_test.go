@@ -366,12 +366,12 @@ func TestMessagesOfOtherNodesAreIgnored(t *testing.T) {
 
 	s := &snapshot{fingerprints: []fingerprint{{hash: 1}}, digest: 7}
 	for _, nonce := range []uint64{0, 1} {
-		tell(poller, s.message(v.key, nonce, 20*time.Hour))
+		tell(poller, s.message(v.key, nonce, 20*time.Hour, 0))
 	}
 	w := &pendingReport{nonce: 9, key: key("http://other.example/"), observation: observation{f: parsed(t, doc)}, since: v.now}
 	poller.reports.pending = append(poller.reports.pending, w)
-	tell(poller, s.message(v.key, 9, 20*time.Hour))
-	poller.Delivered(v.key, wire.Encode(s.message(w.key, 9, 0)))
+	tell(poller, s.message(v.key, 9, 20*time.Hour, 0))
+	poller.Delivered(v.key, wire.Encode(s.message(w.key, 9, 0, 0)))
 	if d := poller.assignments.Get(v.key); d.snapshot.digest == 7 || d.extras().limitedUntil.After(v.now) || len(poller.reports.pending) != 1 {
 		t.Errorf("a poller believes that the log stands at %x, and rests until %v", d.snapshot.digest, d.extras().limitedUntil.Time())
 	}

@@ -132,6 +132,8 @@ func (a alone) Served(overlay.ID) (served, declined int) { return 1, 0 }
 
 func (a alone) AdjustLevels() {}
 
+func (a alone) Decline(overlay.ID) {}
+
 // fetcher asks the lab's origins.
 type fetcher struct{ *labNode }
 

@@ -175,8 +175,11 @@ func span(ms uint64) time.Duration {
 }
 
 // message encodes a snapshot, in answer to the observation with a nonce, or to none.
-func (s *snapshot) message(key overlay.ID, nonce uint64, limitedFor time.Duration) *coronapb.Message {
-	m := &coronapb.Snapshot{Key: key[:], Nonce: nonce, Valid: s.valid.wire(), Digest: s.digest, LimitedMs: uint64(max(limitedFor, 0).Milliseconds())}
+func (s *snapshot) message(key overlay.ID, nonce uint64, limitedFor time.Duration, failing int) *coronapb.Message {
+	m := &coronapb.Snapshot{
+		Key: key[:], Nonce: nonce, Valid: s.valid.wire(), Digest: s.digest, LimitedMs: uint64(max(limitedFor, 0).Milliseconds()),
+		Failing: uint32(failing),
+	}
 	if len(s.fingerprints) <= maxSnapshotItems {
 		m.Fingerprints = appendFingerprints(nil, s.fingerprints)
 	}

@@ -148,10 +148,10 @@ func TestGarbageIsCounted(t *testing.T) {
 	p.lead("http://a.example/", nil)
 	l.run(time.Minute, p)
 	k, other := key("http://a.example/"), key("http://b.example/")
-	s := (&snapshot{digest: 5}).message(k, 0, 0)
+	s := (&snapshot{digest: 5}).message(k, 0, 0, 0)
 	want := &coronapb.Message{Body: &coronapb.Message_ItemRequest{ItemRequest: &coronapb.ItemRequest{Key: k[:]}}}
 	report := func(of overlay.ID) *coronapb.Message {
-		return p.reports.signStatus(of, State{Kind: coronapb.State_GONE, Polled: l.now})
+		return p.reports.signStatus(of, State{Kind: coronapb.State_GONE, Polled: l.now}, false)
 	}
 	change := func(of overlay.ID, raw []byte) *coronapb.Message {
 		return &coronapb.Message{Body: &coronapb.Message_Change{Change: &coronapb.ChangeReport{Key: of[:], Observation: raw}}}

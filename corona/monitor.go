@@ -2,6 +2,7 @@ package corona
 
 import (
 	"bytes"
+	"maps"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -28,18 +29,19 @@ type monitor struct {
 
 // noteFailure takes a report of a failed poll; from is empty if this node made the poll. The
 // channel counts as failing when at least half of its pollers fail.
-func (mo *monitor) noteFailure(l *leaderState, from env.PeerID, s State, now time.Time) {
+func (mo *monitor) noteFailure(l *leaderState, from env.PeerID, s State, declined bool, now time.Time) {
+	defer mo.tellFailing(l, now)
 	if l.failing == nil {
 		l.failing = map[env.PeerID]failureReport{}
 	}
 	if _, known := l.failing[from]; known || len(l.failing) < maxFailing {
-		l.failing[from] = failureReport{s, now}
+		l.failing[from] = failureReport{s, now, declined}
 	}
 	l.recoveredAt = time.Time{}
 	if s.Kind == coronapb.State_LIMITED {
 		mo.checkRateLimit(l, now)
 	}
-	if 2*len(l.failing) < l.pollers && l.state.Kind != coronapb.State_NEW {
+	if 2*mo.failingPollers(l) < l.pollers && l.state.Kind != coronapb.State_NEW {
 		return
 	}
 	if from != "" {
@@ -50,6 +52,24 @@ func (mo *monitor) noteFailure(l *leaderState, from env.PeerID, s State, now tim
 	}
 	l.state.Polled = now
 	mo.setState(l, s, now)
+}
+
+// failingPollers counts the pollers whose last poll failed. A node that has declined is none any more.
+func (mo *monitor) failingPollers(l *leaderState) (n int) {
+	for from, i := range l.failing {
+		if !i.declined && (from != "" || mo.polls(l.key)) {
+			n++
+		}
+	}
+	return n
+}
+
+// tellFailing tells all pollers how many nodes cannot read the channel, if that has changed.
+func (mo *monitor) tellFailing(l *leaderState, now time.Time) {
+	if n := l.unreadable(); n != l.failingTold {
+		l.failingTold = n
+		_ = mo.wedges.Broadcast(l.key, wire.Encode(l.snapshotMessage(0, now))) // without a wedge there are no pollers
+	}
 }
 
 // checkRateLimit stops all pollers of a channel when two nodes have seen that the origin asks for
@@ -80,10 +100,15 @@ func (mo *monitor) checkRateLimit(l *leaderState, now time.Time) {
 // maxFailing bounds the failing pollers of one channel that are remembered.
 const maxFailing = 1024
 
-// forgetFailing forgets pollers that have not repeated that their polls fail.
+// forgetFailing forgets pollers that have not repeated that their polls fail. Nodes that have
+// declined poll no more, and count until another node succeeds, for a day at most.
 func (mo *monitor) forgetFailing(l *leaderState, now time.Time) {
 	for from, i := range l.failing {
-		if now.Sub(i.at) > 2*max(l.interval, min(i.state.Next.Sub(i.at), maxPublicInterval)) {
+		patience := 2 * max(l.interval, min(i.state.Next.Sub(i.at), maxPublicInterval))
+		if i.declined {
+			patience = maxPublicInterval
+		}
+		if now.Sub(i.at) > patience {
 			delete(l.failing, from)
 		}
 	}
@@ -93,7 +118,7 @@ func (mo *monitor) forgetFailing(l *leaderState, now time.Time) {
 // noteRecovery ends the failure of a channel if a poller has reported success since the last
 // failure and most pollers do not fail.
 func (mo *monitor) noteRecovery(l *leaderState, now time.Time) {
-	if !l.recoveredAt.IsZero() && 2*len(l.failing) < l.pollers && l.state.Kind != coronapb.State_OK {
+	if !l.recoveredAt.IsZero() && 2*mo.failingPollers(l) < l.pollers && l.state.Kind != coronapb.State_OK {
 		l.state.Polled = l.recoveredAt
 		mo.setState(l, State{Kind: coronapb.State_OK, Detail: l.detail}, now)
 	}
@@ -129,6 +154,10 @@ func (mo *monitor) setState(l *leaderState, s State, now time.Time) {
 		l.stateSentAt = now
 	}
 	l.state = s
+	if s.Kind == coronapb.State_OK {
+		maps.DeleteFunc(l.failing, func(_ env.PeerID, i failureReport) bool { return i.declined })
+	}
+	mo.tellFailing(l, now)
 	mo.app.StateChanged(l.key, s.Append(), urgency)
 	if !same {
 		mo.note(l)
@@ -155,7 +184,7 @@ func (mo *monitor) onStatusReport(l *leaderState, m *coronapb.StatusReport) {
 		mo.noteRecovery(l, now)
 		return
 	}
-	mo.noteFailure(l, from, s, now)
+	mo.noteFailure(l, from, s, of.Declined, now)
 }
 
 // estimateNext estimates the next poll of a channel with several pollers, or with one other poller.

@@ -415,6 +415,8 @@ func (h *member) Served(overlay.ID) (served, declined int) { return 0, 0 }
 // AdjustLevels implements Wedges.
 func (h *member) AdjustLevels() {}
 
+func (h *member) Decline(overlay.ID) {}
+
 // Set implements Aggregate, as do Rest and Disturbed: the test decides what others publish.
 func (h *member) Set([]byte) error { return nil }
 func (h *member) Remote() (any, bool) {

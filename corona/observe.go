@@ -30,7 +30,7 @@ func (sq *sequencer) takeObservation(l *leaderState, from env.Peer, r observatio
 		verdict.Detail = r.detail()
 		if reason := sq.suspicious(l, &r, now); reason != "" {
 			sq.stats.Failed++
-			sq.monitor.noteFailure(l, from.ID, State{Kind: l.suspiciousKind(), Detail: reason, Polled: now}, now)
+			sq.monitor.noteFailure(l, from.ID, State{Kind: l.suspiciousKind(), Detail: reason, Polled: now}, false, now)
 			return true // handled, though not accepted
 		}
 	}

@@ -76,6 +76,7 @@ type snapshotNotice struct {
 	snapshot   *snapshot
 	nonce      uint64        // of the observation that it answers; 0: it is for all pollers
 	limitedFor time.Duration // how long all pollers leave the origin alone
+	failing    int           // nodes whose polls fail, while no other node has read the channel
 }
 
 func noticeFrom(m *coronapb.Snapshot) snapshotNotice {
@@ -83,7 +84,7 @@ func noticeFrom(m *coronapb.Snapshot) snapshotNotice {
 	if len(m.Fingerprints) > 0 {
 		s.fingerprints = parseFingerprints(m.Fingerprints)
 	}
-	return snapshotNotice{s, m.Nonce, span(m.LimitedMs)}
+	return snapshotNotice{s, m.Nonce, span(m.LimitedMs), int(min(m.Failing, maxFailing))}
 }
 
 // NewPayloadCache returns an empty cache of at most so many keys. A full cache is cleared.
@@ -119,11 +120,11 @@ func (b *PayloadCache) notice(key overlay.ID, body []byte) (t snapshotNotice, ok
 }
 
 // snapshotMessage encodes a snapshot for a newly enlisted poller.
-func (b *PayloadCache) snapshotMessage(key overlay.ID, s *snapshot, limitedFor time.Duration) []byte {
-	if h := b.entries[key]; h != nil && h.notice.snapshot == s && h.notice.nonce == 0 && h.notice.limitedFor == 0 && limitedFor <= 0 {
+func (b *PayloadCache) snapshotMessage(key overlay.ID, s *snapshot, limitedFor time.Duration, failing int) []byte {
+	if h := b.entries[key]; h != nil && h.notice.snapshot == s && h.notice.nonce == 0 && h.notice.limitedFor == 0 && limitedFor <= 0 && h.notice.failing == failing {
 		return h.snapshotBody
 	}
-	return wire.Encode(s.message(key, 0, limitedFor))
+	return wire.Encode(s.message(key, 0, limitedFor, failing))
 }
 
 // ownPayloads is the size of a cache that is not shared. A payload is usually read again at once.

@@ -53,6 +53,7 @@ func (r *recorder) Enlist(overlay.ID, wedge.Order) error { return nil }
 func (r *recorder) Leads(overlay.ID) bool                { return true }
 func (r *recorder) Served(overlay.ID) (int, int)         { return 1, 0 }
 func (r *recorder) AdjustLevels()                        {}
+func (r *recorder) Decline(overlay.ID)                   {}
 func (r *recorder) Broadcast(overlay.ID, []byte) error   { r.told++; return nil }
 func (r *recorder) Found(_ overlay.ID, _ difference.Delta, _ *feed.Feed, done func(ok bool)) bool {
 	r.done = append(r.done, done)
@@ -197,6 +198,7 @@ type unled struct{}
 func (unled) leads(overlay.ID) bool                           { return false }
 func (unled) begin(*assignment, time.Time)                    {}
 func (unled) planned(overlay.ID, time.Time, string)           {}
+func (unled) unreadable(overlay.ID) int                       { return 0 }
 func (unled) observed(overlay.ID, observation, time.Time)     {}
 func (unled) pollFailed(d *assignment, s State, at time.Time) {}
 
@@ -340,10 +342,10 @@ func TestTheMonitorCountsFailingPollers(t *testing.T) {
 	c := &leaderState{channelBudget: channelBudget{domain: ds.refer("a.example", false)}, allocation: allocation{pollers: 4}, pacing: pacing{interval: time.Hour}}
 	c.state.Kind = coronapb.State_OK
 	limited := State{Kind: coronapb.State_LIMITED, Polled: l.now}
-	if mo.noteFailure(c, "a", limited, l.now); len(r.states) != 0 || fetched != 1 {
+	if mo.noteFailure(c, "a", limited, false, l.now); len(r.states) != 0 || fetched != 1 {
 		t.Errorf("one of four fails: %v; %d fetches", r.states, fetched)
 	}
-	if mo.noteFailure(c, "b", limited, l.now); len(r.states) != 1 || c.state.Kind != coronapb.State_LIMITED {
+	if mo.noteFailure(c, "b", limited, false, l.now); len(r.states) != 1 || c.state.Kind != coronapb.State_LIMITED {
 		t.Errorf("two of four fail: %v", r.states)
 	}
 	c.recoveredAt = l.now

@@ -101,7 +101,11 @@ func (po *poller) failed(d *assignment, a env.Answer, s State, now time.Time) {
 	s.Polled, s.Next, s.Why = now, at, why
 	i.state = s
 	po.plan(d, at, why)
+	i.declined = po.turnedAway(d)
 	po.reportStatus(d, s, now)
+	if i.declined {
+		po.decline(d.key(), wait, now)
+	}
 }
 
 // maxAhead is how many intervals too early a member may poll a channel. Each change of rank moves

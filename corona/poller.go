@@ -17,13 +17,14 @@ import (
 // poller polls the channels in whose wedges this node has ranks.
 type poller struct {
 	*base
-	domains   *domains
-	permits   *permits
-	allocator *allocator
-	requests  *requests
-	lonePolls *lonePolls
-	reports   *reports
-	up        sequencing
+	domains    *domains
+	permits    *permits
+	allocator  *allocator
+	requests   *requests
+	lonePolls  *lonePolls
+	reports    *reports
+	exclusions exclusions
+	up         sequencing
 
 	assignments *overlay.Index[assignment]
 	outstanding []outstandingPoll    // polls without an answer, oldest first
@@ -45,13 +46,16 @@ type sequencing interface {
 	// observed takes an observation.
 	observed(key overlay.ID, r observation, now time.Time)
 
+	// unreadable returns how many nodes cannot read a channel that this node leads; 0 if others can.
+	unreadable(key overlay.ID) int
+
 	// pollFailed takes the state after a failed poll.
 	pollFailed(d *assignment, s State, now time.Time)
 }
 
 func newPoller(b *base, ds *domains, ps *permits, a *allocator, rq *requests, lp *lonePolls, rs *reports) *poller {
 	po := &poller{
-		base: b, domains: ds, permits: ps, allocator: a, requests: rq, lonePolls: lp, reports: rs,
+		base: b, domains: ds, permits: ps, allocator: a, requests: rq, lonePolls: lp, reports: rs, exclusions: exclusions{},
 		assignments: overlay.NewIndex(b.rand.Uint64(), func(d *assignment) *overlay.ID { return &d.target.key }),
 	}
 	lp.lastPoll = po.lastPoll
@@ -298,10 +302,11 @@ func (po *poller) answered(d *assignment, a env.Answer, r observation, verdict S
 		po.failed(d, a, verdict, now)
 		return
 	}
-	well := d.extra == nil || d.extra.failure == nil
+	well := d.extra == nil || d.extra.failure == nil && d.extra.failing == 0 // otherwise the sequencer waits for a success
 	if !well {
-		d.extra.failure = nil
+		d.extra.failure, d.extra.failing = nil, 0
 	}
+	po.exclusions.forget(d.key())
 	from := d.polledAt.Time().Add(min(slotSlack, d.schedule.Interval/8)) // slots may move by milliseconds
 	if least := d.polledAt.Time().Add(po.scaled(minPublicInterval) - d.schedule.Interval/2); !d.private && least.After(from) {
 		from = least
@@ -428,6 +433,9 @@ func (po *poller) onSnapshot(key overlay.ID, t snapshotNotice) {
 		limitedUntil = po.clock.Now().Add(t.limitedFor)
 	}
 	d.setSnapshot(s, limitedUntil)
+	if t.failing != d.extras().failing {
+		d.ensureExtra().failing = t.failing
+	}
 }
 
 // reportStatus tells the sequencer about a failed poll, or that polls succeed again.
@@ -438,12 +446,12 @@ func (po *poller) reportStatus(d *assignment, s State, now time.Time) {
 	}
 	i := d.extras().failure
 	if i != nil {
-		if i.reportedKind == s.Kind && now.Sub(i.reportedAt) < minStateGap {
+		if i.reportedKind == s.Kind && now.Sub(i.reportedAt) < minStateGap && !i.declined {
 			return
 		}
 		i.reportedAt, i.reportedKind = now, s.Kind
 	}
-	po.tell(d.key(), po.reports.signStatus(d.key(), s), false)
+	po.tell(d.key(), po.reports.signStatus(d.key(), s, i != nil && i.declined), false)
 }
 
 // Delivered takes a snapshot that the sequencer of a channel sent to all pollers. It plans no poll;

@@ -44,12 +44,12 @@ func TestForgedStatusReportsAreIgnored(t *testing.T) {
 	ill := State{Kind: coronapb.State_GONE, Detail: "410", Polled: w.now}
 	old := ill
 	old.Polled = w.now.Add(-time.Hour)
-	other := liar.reports.signStatus(overlay.ID{1}, ill)
+	other := liar.reports.signStatus(overlay.ID{1}, ill, false)
 	other.GetStatus().Key = f.key[:]
-	forged := f.leader.reports.signStatus(f.key, ill)
+	forged := f.leader.reports.signStatus(f.key, ill, false)
 	forged.GetStatus().Status[40] ^= 1
 	for what, m := range map[string]*coronapb.Message{
-		"of long ago": liar.reports.signStatus(f.key, old), "of another channel": other, "of another's": forged,
+		"of long ago": liar.reports.signStatus(f.key, old, false), "of another channel": other, "of another's": forged,
 	} {
 		if f.leader.take(f.key, liar.signer.PeerID(), m); len(l.failing) > 0 || l.state.Kind != coronapb.State_OK {
 			t.Errorf("a report %s: %d are failing, and it is %v", what, len(l.failing), l.state.Kind)
@@ -59,7 +59,7 @@ func TestForgedStatusReportsAreIgnored(t *testing.T) {
 	said := len(f.said)
 	for i := range 30 {
 		ill.Detail = fmt.Sprint(i)
-		f.leader.take(f.key, liar.signer.PeerID(), liar.reports.signStatus(f.key, ill))
+		f.leader.take(f.key, liar.signer.PeerID(), liar.reports.signStatus(f.key, ill, false))
 	}
 	if n := len(f.said) - said; n != 1 || len(l.failing) != 1 {
 		t.Errorf("%d states for reports of one member at one time; %d are failing", n, len(l.failing))
@@ -75,7 +75,7 @@ func TestAClaimedLimitIsChecked(t *testing.T) {
 	for i := range 60 {
 		h := w.houses[i%12]
 		s := State{Kind: coronapb.State_LIMITED, Detail: "429", Since: w.now, Polled: w.now, Next: w.now.Add(20 * time.Hour)}
-		h.tell(f.key, h.reports.signStatus(f.key, s), true)
+		h.tell(f.key, h.reports.signStatus(f.key, s, false), true)
 		h.run()
 		w.run(time.Minute)
 	}

@@ -205,7 +205,7 @@ func (rs *reports) sendChunks(to env.PeerID, w *pendingReport, offset int) {
 
 // signStatus signs a status report. Without a signature, a few forged reports would make a healthy
 // feed look broken to all of its readers.
-func (rs *reports) signStatus(key overlay.ID, s State) *coronapb.Message {
-	signed := rs.signer.Sign(wire.DomainReport, wire.Encode(&coronapb.PollStatus{Key: key[:], State: s.wire()}))
+func (rs *reports) signStatus(key overlay.ID, s State, declined bool) *coronapb.Message {
+	signed := rs.signer.Sign(wire.DomainReport, wire.Encode(&coronapb.PollStatus{Key: key[:], State: s.wire(), Declined: declined}))
 	return &coronapb.Message{Body: &coronapb.Message_Status{Status: &coronapb.StatusReport{Key: key[:], Status: signed.Raw}}}
 }

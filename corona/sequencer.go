@@ -182,7 +182,7 @@ func (sq *sequencer) fetched(l *leaderState, a env.Answer, r observation, verdic
 		if verdict.Kind == coronapb.State_LIMITED && !a.Private {
 			sq.domains.limit(l.domain, now.Add(rateLimitOf(a, 1)))
 		}
-		sq.monitor.noteFailure(l, "", verdict, now)
+		sq.monitor.noteFailure(l, "", verdict, false, now)
 	}
 }
 
@@ -386,11 +386,15 @@ func (sq *sequencer) observed(key overlay.ID, r observation, now time.Time) {
 func (sq *sequencer) pollFailed(d *assignment, s State, now time.Time) {
 	l := sq.leaders[d.key()]
 	l.private = d.private
+	declined := false
 	if i := d.extras().failure; i != nil {
-		l.fails = i.fails
+		l.fails, declined = i.fails, i.declined
 	}
-	sq.monitor.noteFailure(l, "", s, now)
+	sq.monitor.noteFailure(l, "", s, declined, now)
 }
+
+// unreadable implements sequencing.
+func (sq *sequencer) unreadable(key overlay.ID) int { return sq.leaders[key].unreadable() }
 
 // View is the state of a channel's polls as its sequencer knows it.
 type View struct {
@@ -403,15 +407,18 @@ type View struct {
 func (sq *sequencer) Handoff(key overlay.ID) []byte {
 	var s *snapshot
 	var limitedUntil time.Time // only what the sequencer said; what this node alone has seen does not count
+	failing := 0
 	if l := sq.leaders[key]; l != nil {
-		s, limitedUntil = l.snapshot(), l.limitedUntil
+		s, limitedUntil, failing = l.snapshot(), l.limitedUntil, l.unreadable()
 	} else if d := sq.poller.assignments.Get(key); d != nil {
-		s, limitedUntil = d.snapshot, d.extras().limitedUntil.Time()
+		s, limitedUntil, failing = d.snapshot, d.extras().limitedUntil.Time(), d.extras().failing
 	}
-	if s == nil {
+	if s == nil && failing == 0 {
 		return nil
+	} else if s == nil {
+		s = &snapshot{}
 	}
-	return sq.cfg.Payloads.snapshotMessage(key, s, limitedUntil.Sub(sq.clock.Now()))
+	return sq.cfg.Payloads.snapshotMessage(key, s, limitedUntil.Sub(sq.clock.Now()), failing)
 }
 
 // setInterval sets the polling interval of a channel and the rule that gave it. f is nil after "not

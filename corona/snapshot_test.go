@@ -27,12 +27,12 @@ func TestTheSnapshotDecidesWhatIsNews(t *testing.T) {
 		}
 	}
 	news("without a word", doc("one"), true)
-	p.Delivered(d.key(), wire.Encode(of("one", "two").message(d.key(), 0, 0)))
+	p.Delivered(d.key(), wire.Encode(of("one", "two").message(d.key(), 0, 0, 0)))
 	news("an item less", doc("one"), false)
 	news("another item", doc("one", "three"), true)
 
 	all := of(numbered(maxSnapshotItems + 1)...)
-	p.Delivered(d.key(), wire.Encode(all.message(d.key(), 0, 0)))
+	p.Delivered(d.key(), wire.Encode(all.message(d.key(), 0, 0, 0)))
 	if d.snapshot.fingerprints != nil {
 		t.Fatalf("%d fingerprints are known", len(d.snapshot.fingerprints))
 	}
@@ -43,7 +43,7 @@ func TestTheSnapshotDecidesWhatIsNews(t *testing.T) {
 	w := doc(numbered(maxSnapshotItems + 2)...)
 	p.reports.keep(d.key(), w, d, l.now)
 	found := of(numbered(maxSnapshotItems + 2)...)
-	if err := p.Receive("sequencer", wire.Encode(found.message(d.key(), p.reports.pending[0].nonce, 0))); err != nil || len(p.reports.pending) != 0 {
+	if err := p.Receive("sequencer", wire.Encode(found.message(d.key(), p.reports.pending[0].nonce, 0, 0))); err != nil || len(p.reports.pending) != 0 {
 		t.Fatalf("%v, %d reports are pending", err, len(p.reports.pending))
 	}
 	news("one less of what it found", doc(numbered(maxSnapshotItems+1)...), false)
@@ -51,7 +51,7 @@ func TestTheSnapshotDecidesWhatIsNews(t *testing.T) {
 	// If the snapshot is another document, the reported one is not news during the suspicion
 	// period.
 	p.reports.keep(d.key(), doc("old", "one"), d, l.now)
-	if err := p.Receive("sequencer", wire.Encode(of("one").message(d.key(), p.reports.pending[0].nonce, 0))); err != nil || len(p.reports.pending) != 0 {
+	if err := p.Receive("sequencer", wire.Encode(of("one").message(d.key(), p.reports.pending[0].nonce, 0, 0))); err != nil || len(p.reports.pending) != 0 {
 		t.Fatalf("%v, %d reports are pending", err, len(p.reports.pending))
 	}
 	news("what was answered", doc("old", "one"), false)
@@ -62,7 +62,7 @@ func TestTheSnapshotDecidesWhatIsNews(t *testing.T) {
 	// The answer to a report of another channel is ignored.
 	other := p.poller.addAssignment(assignment{target: &pollTarget{key: key("http://b.example/")}})
 	p.reports.keep(other.key(), doc("b"), other, l.now.Add(time.Minute))
-	p.Delivered(d.key(), wire.Encode(of("one").message(d.key(), p.reports.pending[0].nonce, 0)))
+	p.Delivered(d.key(), wire.Encode(of("one").message(d.key(), p.reports.pending[0].nonce, 0, 0)))
 	if len(p.reports.pending) != 1 {
 		t.Error("a change report is forgotten because of another channel's sequencer")
 	}

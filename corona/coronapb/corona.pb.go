@@ -856,6 +856,7 @@ type Snapshot struct {
 	Fingerprints  []byte                 `protobuf:"bytes,4,opt,name=fingerprints,proto3" json:"fingerprints,omitempty"`             // as in Observation; empty if there are more than 64
 	Digest        uint64                 `protobuf:"fixed64,5,opt,name=digest,proto3" json:"digest,omitempty"`                       // of the fingerprints in any order
 	LimitedMs     uint64                 `protobuf:"varint,6,opt,name=limited_ms,json=limitedMs,proto3" json:"limited_ms,omitempty"` // how long all pollers must leave the origin alone from now on
+	Failing       uint32                 `protobuf:"varint,7,opt,name=failing,proto3" json:"failing,omitempty"`                      // nodes whose polls fail, while no other node has read the channel; a success is to be reported
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -932,6 +933,13 @@ func (x *Snapshot) GetLimitedMs() uint64 {
 	return 0
 }
 
+func (x *Snapshot) GetFailing() uint32 {
+	if x != nil {
+		return x.Failing
+	}
+	return 0
+}
+
 // StatusReport tells the sequencer that the polls of one poller have begun to fail, have failed
 // again, or have recovered.
 type StatusReport struct {
@@ -990,7 +998,8 @@ func (x *StatusReport) GetStatus() []byte {
 type PollStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	State         *State                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"` // of a kind with which a poll can end: not NEW, not IDLE
+	State         *State                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`        // of a kind with which a poll can end: not NEW, not IDLE
+	Declined      bool                   `protobuf:"varint,3,opt,name=declined,proto3" json:"declined,omitempty"` // the poller has given its ranks to another member
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1037,6 +1046,13 @@ func (x *PollStatus) GetState() *State {
 		return x.State
 	}
 	return nil
+}
+
+func (x *PollStatus) GetDeclined() bool {
+	if x != nil {
+		return x.Declined
+	}
+	return false
 }
 
 // Note is the replicated record of a channel. A new sequencer continues from it.
@@ -1460,7 +1476,7 @@ const file_corona_proto_rawDesc = "" +
 	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\rR\x04size\x12\x16\n" +
 	"\x06offset\x18\x04 \x01(\rR\x06offset\x12\x12\n" +
-	"\x04data\x18\x05 \x01(\fR\x04data\"\xbf\x01\n" +
+	"\x04data\x18\x05 \x01(\fR\x04data\"\xd9\x01\n" +
 	"\bSnapshot\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x120\n" +
@@ -1468,14 +1484,16 @@ const file_corona_proto_rawDesc = "" +
 	"\ffingerprints\x18\x04 \x01(\fR\ffingerprints\x12\x16\n" +
 	"\x06digest\x18\x05 \x01(\x06R\x06digest\x12\x1d\n" +
 	"\n" +
-	"limited_ms\x18\x06 \x01(\x04R\tlimitedMs\"8\n" +
+	"limited_ms\x18\x06 \x01(\x04R\tlimitedMs\x12\x18\n" +
+	"\afailing\x18\a \x01(\rR\afailing\"8\n" +
 	"\fStatusReport\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x16\n" +
-	"\x06status\x18\x02 \x01(\fR\x06status\"K\n" +
+	"\x06status\x18\x02 \x01(\fR\x06status\"g\n" +
 	"\n" +
 	"PollStatus\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12+\n" +
-	"\x05state\x18\x02 \x01(\v2\x15.tidings.corona.StateR\x05state\"\xab\x03\n" +
+	"\x05state\x18\x02 \x01(\v2\x15.tidings.corona.StateR\x05state\x12\x1a\n" +
+	"\bdeclined\x18\x03 \x01(\bR\bdeclined\"\xab\x03\n" +
 	"\x04Note\x12\x12\n" +
 	"\x04etag\x18\x01 \x01(\tR\x04etag\x12#\n" +
 	"\rlast_modified\x18\x02 \x01(\tR\flastModified\x12\x1b\n" +

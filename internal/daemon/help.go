@@ -23,6 +23,7 @@ var help = map[string]string{
 	"corona.Stats.Busy":            "Polls that the fetcher had no capacity for.",
 	"corona.Stats.Channels":        "Feeds that this node leads.",
 	"corona.Stats.Crowded":         "Change reports, and feeds of a domain, dropped for lack of space.",
+	"corona.Stats.Declined":        "Times that this node gave up its ranks of a feed, because other nodes may reach it.",
 	"corona.Stats.Denied":          "Grants of others that were not signed: beyond the budget, or out of order.",
 	"corona.Stats.Expired":         "Grants that came too late, or ended before the next one came.",
 	"corona.Stats.Failed":          "Answers to polls that were errors.",

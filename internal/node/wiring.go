@@ -242,7 +242,7 @@ func (n *wedgeApp) Valid(key overlay.ID, _ wedge.Term, payload []byte) bool {
 	return n.Corona.Valid(key, payload)
 }
 
-func (n *wedgeApp) Willing(overlay.ID, []byte) bool { return true }
+func (n *wedgeApp) Willing(key overlay.ID, _ []byte) bool { return n.Corona.Willing(key) }
 
 func (n *wedgeApp) Level(key overlay.ID) int { return n.Corona.Level(key) }
 
