@@ -295,7 +295,7 @@ func TestFormatsAndLimits(t *testing.T) {
 // Output in the source's format is unchanged; converted output is sanitised.
 func TestConvertedItemsAreSanitised(t *testing.T) {
 	b := newTestServer(t)
-	const acts = `a&lt;script&gt;alert(1)&lt;/script&gt;&lt;img src="x.png" onerror="alert(2)"&gt;&lt;a href="javascript:alert(3)"&gt;b&lt;/a&gt; &lt;b&gt;c&lt;/b&gt;`
+	const acts = `a&lt;script&gt;alert(1)&lt;/script&gt;&lt;img src="https://h.example/x.png" onerror="alert(2)"&gt;&lt;a href="javascript:alert(3)"&gt;b&lt;/a&gt; &lt;b&gt;c&lt;/b&gt;`
 	b.node.publish(t, rssURL, `<rss version="2.0"><channel><title>T</title><link>https://h.example/</link><description/><item><guid>1</guid>`+
 		`<title>One &lt;script&gt;alert(4)&lt;/script&gt;</title><link>javascript:alert(5)</link><description>`+acts+`</description>`+
 		`<enclosure url="javascript:alert(6)" type="audio/mpeg" length="1"/></item></channel></rss>`)

@@ -22,7 +22,7 @@ func (d *Document) writeXML(head *Head) []byte {
 	}
 	out = append(out, '\n')
 	out = append(out, after...)
-	return append(out, '\n')
+	return append(absoluteXML(out, d.Base), '\n')
 }
 
 type xmlWriter struct {
@@ -131,7 +131,7 @@ func (b Binding) sanitised() Binding {
 func (w *xmlWriter) missingElements(has map[string]bool) string {
 	var b strings.Builder
 	if w.d.URL != "" {
-		b.WriteString(`<atom:link` + Binding{"atom", nsAtom}.attribute() + ` rel="self" href="` + escapeAny(w.d.URL) + `"/>`)
+		b.WriteString(w.selfLink())
 		if w.d.Publisher != nil {
 			b.WriteString(w.d.Publisher.Metadata(w.head.Format))
 		}
@@ -172,6 +172,19 @@ func (w *xmlWriter) missingElements(has map[string]bool) string {
 		element("updated", latest.Format(time.RFC3339))
 	}
 	return b.String()
+}
+
+// selfLink returns the link of a document to itself. In Atom it has no prefix, because some readers compare names
+// without regard to namespaces. For the same reason RSS 1.0 has none: they would take it for the address of the site.
+func (w *xmlWriter) selfLink() string {
+	rest := ` rel="self" href="` + escapeAny(w.d.URL) + `"/>`
+	switch {
+	case w.head.Format == RDF:
+		return ""
+	case w.uri == nsAtom:
+		return "<link" + Binding{"", nsAtom}.attribute() + rest
+	}
+	return "<atom:link" + Binding{"atom", nsAtom}.attribute() + rest
 }
 
 // itemList returns RSS 1.0's list of a document's items.

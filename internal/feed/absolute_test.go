@@ -1,0 +1,80 @@
+package feed
+
+import (
+	"strings"
+	"testing"
+)
+
+const absoluteBase = "https://origin.example/dir/feed.xml"
+
+// Every kind of address in a document becomes absolute, by the innermost base, and nothing else changes.
+func TestWrittenAddressesAreAbsolute(t *testing.T) {
+	for what, c := range map[string]struct{ doc, want string }{
+		"RSS link":       {`<link>posts/2.html</link>`, `<link>https://origin.example/dir/posts/2.html</link>`},
+		"in CDATA":       {`<link><![CDATA[/2?a=1&b=2]]></link>`, `<link>https://origin.example/2?a=1&amp;b=2</link>`},
+		"without scheme": {`<link>//cdn.example/2</link>`, `<link>https://cdn.example/2</link>`},
+		"absolute":       {`<link> http://a.example/2 </link>`, ``},
+		"comments":       {`<comments>?c=1</comments>`, `<comments>https://origin.example/dir/feed.xml?c=1</comments>`},
+		"permalink":      {`<guid>/2</guid><guid isPermaLink="true">/3</guid>`, `<guid>https://origin.example/2</guid><guid isPermaLink="true">https://origin.example/3</guid>`},
+		"other id":       {`<guid>2</guid><guid isPermaLink="false">/3</guid><guid isPermaLink="true">a.example</guid>`, ``},
+		"enclosure":      {`<enclosure url="a.mp3" length="1"/>`, `<enclosure url="https://origin.example/dir/a.mp3" length="1"/>`},
+		"source":         {`<source url='/f'>F</source>`, `<source url='https://origin.example/f'>F</source>`},
+		"image":          {`<image><url>i.png</url><link>.</link></image>`, `<image><url>https://origin.example/dir/i.png</url><link>https://origin.example/dir/</link></image>`},
+		"media":          {`<m:content xmlns:m="http://search.yahoo.com/mrss/" url="/v.mp4"><m:thumbnail url="t.png"/></m:content>`, `<m:content xmlns:m="http://search.yahoo.com/mrss/" url="https://origin.example/v.mp4"><m:thumbnail url="https://origin.example/dir/t.png"/></m:content>`},
+		"escaped HTML":   {`<description>&lt;p class=x>&lt;a href="/1">1&lt;/a> &amp;amp;</description>`, `<description><![CDATA[<p class=x><a href="https://origin.example/1">1</a> &amp;]]></description>`},
+		"HTML in CDATA":  {`<description><![CDATA[<img src=p.png srcset="p.png 1x, /q.png 2x,r.png"><br>]]></description>`, `<description><![CDATA[<img src="https://origin.example/dir/p.png" srcset="https://origin.example/dir/p.png 1x, https://origin.example/q.png 2x,https://origin.example/dir/r.png"><br>]]></description>`},
+		"place in text":  {`<description>&lt;a href="#1">1&lt;/a>&lt;a href="mailto:a@b.example">&lt;img src="data:,x"></description>`, ``},
+		"base in HTML":   {`<description>&lt;base href="http://x.example/y/">&lt;video poster=z></description>`, `<description><![CDATA[<base href="http://x.example/y/"><video poster="http://x.example/y/z">]]></description>`},
+		"Atom": {`<entry xmlns="http://www.w3.org/2005/Atom" xml:base="When/"><link href="Ships"/><content xml:base="http://img.example/x/" type="html">&lt;img src="a.png"></content><summary>&lt;img src="a.png"></summary></entry>`,
+			`<entry xmlns="http://www.w3.org/2005/Atom" xml:base="When/"><link href="https://origin.example/dir/When/Ships"/><content xml:base="http://img.example/x/" type="html"><![CDATA[<img src="http://img.example/x/a.png">]]></content><summary>&lt;img src="a.png"></summary></entry>`},
+		"XHTML": {`<content xmlns="http://www.w3.org/2005/Atom" type="xhtml"><h:div xmlns:h="http://www.w3.org/1999/xhtml"><h:a href="1">x</h:a><h:img srcset="2 2x"/></h:div></content>`,
+			`<content xmlns="http://www.w3.org/2005/Atom" type="xhtml"><h:div xmlns:h="http://www.w3.org/1999/xhtml"><h:a href="https://origin.example/dir/1">x</h:a><h:img srcset="https://origin.example/dir/2 2x"/></h:div></content>`},
+	} {
+		want := c.want
+		if want == "" {
+			want = c.doc
+		}
+		doc, end := "<a>"+c.doc+"</a>", "</a>"
+		if got := string(absoluteXML([]byte(doc), absoluteBase)); got != "<a>"+want+end {
+			t.Errorf("%s:\n%s\nwant\n%s", what, got, "<a>"+want+end)
+		}
+		again := absoluteXML([]byte("<a>"+want+end), absoluteBase)
+		if string(again) != "<a>"+want+end {
+			t.Errorf("%s: a second time it becomes %s", what, again)
+		}
+	}
+}
+
+func TestWrittenAddressesInJSONAreAbsolute(t *testing.T) {
+	doc := `{"home_page_url":"/", "title":"/", "authors":[{"url":"me", "avatar": "me.png"}], "items":[
+{"id":"2", "url":"\/2", "content_html":"<a href='3'>3<\/a>", "content_text":"<a href='3'>", "attachments":[{"url":"a.mp3"}]}, {"url":"http://a.example/"}]}`
+	want := `{"home_page_url":"https://origin.example/", "title":"/", "authors":[{"url":"https://origin.example/dir/me", "avatar": "https://origin.example/dir/me.png"}], "items":[` +
+		`{"id":"2", "url":"https://origin.example/2", "content_html":"<a href=\"https://origin.example/dir/3\">3</a>", "content_text":"<a href='3'>", "attachments":[{"url":"https://origin.example/dir/a.mp3"}]},` +
+		"\n" + `{"url":"http://a.example/"}]}`
+	if got := string(absoluteJSON("", []byte(doc), absoluteBase)); got != want {
+		t.Errorf("\n%s\nwant\n%s", got, want)
+	}
+	if got := string(absoluteJSON("", []byte(want), absoluteBase)); got != want {
+		t.Errorf("a second time it becomes\n%s", got)
+	}
+}
+
+// Whatever a source contains, a second pass finds nothing more to do, and the result is well-formed.
+func FuzzAbsolute(f *testing.F) {
+	f.Add(`<item><link>a</link><description>&lt;a href=b srcset="c 1x, d"></description></item>`)
+	f.Add(`<item xml:base="//"><link href=" a"/></item>`)
+	f.Fuzz(func(t *testing.T, s string) {
+		clean, _ := dropInvalid([]byte(s))
+		doc, _, err := tidy(clean, nil, func([]byte, string) error { return nil })
+		if err != nil {
+			return
+		}
+		once := absoluteXML(doc, absoluteBase)
+		if _, bad, err := tidy(once, nil, func([]byte, string) error { return nil }); err != nil || bad != 0 {
+			t.Fatalf("%s is not well-formed: %v, %v", once, bad, err)
+		}
+		if twice := absoluteXML(once, absoluteBase); string(twice) != string(once) && !strings.Contains(s, "<base") {
+			t.Fatalf("%s\nbecomes\n%s\nand then\n%s", doc, once, twice)
+		}
+	})
+}
