@@ -77,7 +77,9 @@ func (rq *requests) read(p request, memory *page.Tracker, h env.Handle, a env.An
 	rq.worker.Do(func() {
 		if isPage {
 			err = r.readPage(address, a, memory, p.offers, began)
-		} else if r.f, err = feed.Parse(a.Body, a.ContentType); err != nil && p.offers {
+		} else if r.f, err = feed.Parse(a.Body, a.ContentType); err == nil {
+			err = r.f.Redirected(address, a.FinalURL)
+		} else if p.offers {
 			r.offer = offerOf(a)
 		}
 	}, done)

@@ -233,3 +233,57 @@ func absoluteJSON(name string, value []byte, base string) []byte {
 
 // addressMembers are the members of a JSON Feed that are addresses.
 var addressMembers = []string{"home_page_url", "url", "external_url", "image", "banner_image", "icon", "favicon", "next_url", "avatar"}
+
+// Redirected notes that the document at one address came from another one, to which its relative addresses refer. It
+// has no effect if they lead to the same places from both.
+func (f *Feed) Redirected(requested, final string) error {
+	if !isOnWeb(final) || resolve(requested, ".") == resolve(final, ".") {
+		return nil
+	}
+	if f.Head.Format == JSON {
+		return f.redirectedJSON(final)
+	}
+	root := walk(f.Head.Raw, nil)
+	root.step()
+	base := Binding{"xml:base", final}.sanitised().attribute()
+	if _, has := root.attr("xml:base"); !has && len(f.Head.Raw)+len(base) <= MaxHead {
+		at := 1 + len(root.latest.name)
+		raw := slices.Concat(f.Head.Raw[:at], []byte(base), f.Head.Raw[at:])
+		head, err := readHeadXML(f.Head.Format, raw)
+		if err != nil {
+			return err
+		}
+		f.Head = head
+	}
+	for i := range f.Items {
+		it := &f.Items[i]
+		base := Binding{"xml:base", resolve(final, scopeOf(it.Scope).value("xml:base"))}.sanitised()
+		rest := slices.DeleteFunc(slices.Clone(it.Scope), func(b Binding) bool { return b.Prefix == base.Prefix })
+		if len(rest) == MaxScope || len(base.URI) > maxField {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(rest, base.Prefix, func(b Binding, p string) int { return strings.Compare(b.Prefix, p) })
+		it.Scope = slices.Insert(rest, at, base)
+	}
+	return nil
+}
+
+func (f *Feed) redirectedJSON(final string) error {
+	if raw := absoluteJSON("", f.Head.Raw, final); len(raw) <= MaxHead {
+		head, err := ReadHead(JSON, raw)
+		if err != nil {
+			return err
+		}
+		f.Head = head
+	}
+	for i, it := range f.Items {
+		if raw := absoluteJSON("", it.Raw, final); !bytes.Equal(raw, it.Raw) && len(raw) <= MaxItem {
+			item, err := ReadItem(JSON, raw, nil, it.Qualifiers)
+			if err != nil {
+				return err
+			}
+			f.Items[i] = item
+		}
+	}
+	return nil
+}

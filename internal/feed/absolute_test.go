@@ -78,3 +78,48 @@ func FuzzAbsolute(f *testing.F) {
 		}
 	})
 }
+
+// After a redirect, relative addresses refer to the address from which the document came. Items keep their identity
+// and what they say, so this is no news.
+func TestAfterARedirectAddressesReferToTheFinalAddress(t *testing.T) {
+	for what, c := range map[string]struct{ doc, want string }{
+		"RSS":               {`<rss version="2.0"><channel><title>T</title><link>/</link><item><guid>1</guid><link>2.html</link></item></channel></rss>`, "https://cdn.example/deep/2.html https://cdn.example/"},
+		"Atom with a base":  {`<feed xmlns="http://www.w3.org/2005/Atom" xml:base="http://b.example/x/"><title>T</title><link href="/"/><entry><id>1</id><link href="2.html"/></entry></feed>`, "http://b.example/x/2.html http://b.example/"},
+		"Atom, part of one": {`<feed xmlns="http://www.w3.org/2005/Atom" xml:base="y/"><title>T</title><link href="http://a.example/"/><entry><id>1</id><link href="2.html"/></entry></feed>`, "https://cdn.example/deep/y/2.html http://a.example/"},
+		"JSON":              {`{"version":"https://jsonfeed.org/version/1.1","title":"T","home_page_url":"/","items":[{"id":"1","url":"2.html","content_text":"x"}]}`, "https://cdn.example/deep/2.html https://cdn.example/"},
+	} {
+		f, err := Parse([]byte(c.doc), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := f.Items[0]
+		if err := f.Redirected("http://origin.example/feed", "https://cdn.example/deep/feed.xml"); err != nil {
+			t.Fatal(err)
+		}
+		it := f.Items[0]
+		if it.ID != before.ID || it.Hash != before.Hash && f.Head.Format != JSON {
+			t.Errorf("%s: the item is another", what)
+		}
+		if _, err := ReadItem(it.Format, it.Raw, it.Scope, 0); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		doc, err := Write(&Document{Base: "http://origin.example/feed", Head: f.Head, Entries: []Entry{{Item: it}}}, f.Head.Format)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := Parse(doc, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := again.Items[0].Meaning("")
+		if got := m.Link + " " + again.Head.Link; err != nil || got != c.want {
+			t.Errorf("%s: %s, want %s; %v\n%s", what, got, c.want, err, doc)
+		}
+		if m, _ := it.Meaning("http://origin.example/feed"); m.Link != strings.Fields(c.want)[0] {
+			t.Errorf("%s: the item leads to %s", what, m.Link)
+		}
+		if err := f.Redirected("http://origin.example/feed", "http://origin.example/feed.xml"); err != nil || len(f.Items[0].Scope) != len(it.Scope) {
+			t.Errorf("%s: another document of the same folder changes something: %v", what, err)
+		}
+	}
+}
