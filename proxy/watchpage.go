@@ -6,6 +6,8 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+
+	"tidings/cobra/query"
 )
 
 const (
@@ -23,7 +25,8 @@ type watchPage struct {
 	WatchResponse
 	Query     string
 	Preview   previewView
-	JustAdded *Watch // the search that was just added
+	JustAdded *Watch   // the search that was just added
+	Hints     []string // about its query
 	Script    string
 }
 
@@ -65,6 +68,9 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 	for i := range p.Watches {
 		if fresh := q.Get("new"); fresh != "" && strings.Contains(p.Watches[i].ReadURL, keywordsPath+fresh+".") {
 			p.JustAdded = &p.Watches[i]
+			if q, err := query.Parse(p.JustAdded.Query); err == nil { // the queries of earlier versions may be invalid
+				p.Hints = q.Hints()
+			}
 		}
 	}
 	return s.writePage(w, r, http.StatusOK, "watch.html", "Keywords", p)
