@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"tidings/cobra/query"
+	"tidings/internal/feed"
 )
 
 const (
@@ -92,7 +93,7 @@ func (s *Server) preview(r *http.Request, text string) (p previewView, err error
 	for _, e := range preview.Entries {
 		m := *e.Meaning
 		p.Items = append(p.Items, itemView{
-			Title: cmp.Or(strings.TrimSpace(m.Title), "(untitled)"), Link: s.pages.sanitiser.link(m.Link),
+			Title: cmp.Or(feed.PlainTitle(m.Title), "(untitled)"), Link: s.pages.sanitiser.link(m.Link),
 			Author: e.Source.Title, At: OptionalTime(e.Arrived),
 		})
 	}
