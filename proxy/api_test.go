@@ -493,7 +493,7 @@ func TestAnImportFindsTheFeedsOfPages(t *testing.T) {
 	b := newTestServer(t)
 	const one, two, none, down = "https://one.example/", "https://two.example/", "https://none.example/", "https://down.example/"
 	b.node.inspections[one] = Inspection{Page: true, Feeds: []Choice{{URL: rssURL, Kind: KindFeed}}}
-	b.node.inspections[rssURL] = Inspection{Feed: true}
+	b.node.inspections[rssURL], b.node.inspections[atomURL], b.node.inspections[jsonURL] = Inspection{Feed: true}, Inspection{Feed: true}, Inspection{Feed: true}
 	b.node.inspections[two] = Inspection{Page: true, Feeds: []Choice{{URL: atomURL, Kind: KindFeed}, {URL: jsonURL, Kind: KindFeed}}}
 	b.node.inspectErrors[none], b.node.inspectErrors[down] = ErrNotFeed, ErrNotFound
 	doc := "<opml><outline text='News'>"

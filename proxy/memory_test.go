@@ -22,6 +22,7 @@ type memoryNode struct {
 	subscribed    map[string]bool // by address; true if made by reading
 	reads         int
 	inspected     int // calls of Inspect
+	requests      int // of these calls
 	version       uint64
 	provenance    string // of the items that publish adds
 	room          int
@@ -167,6 +168,7 @@ func (m *memoryNode) Inspect(ctx context.Context, url string) (Inspection, error
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.inspected++
+	m.requests += m.inspections[url].requests()
 	return m.inspections[url], m.inspectErrors[url]
 }
 
