@@ -27,6 +27,7 @@ type watchPage struct {
 	Query     string
 	Preview   previewView
 	JustAdded *Watch   // the search that was just added
+	OnceURL   string   // the address of its feed that shows each story once
 	Hints     []string // about its query
 	Script    string
 }
@@ -68,7 +69,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 	}
 	for i := range p.Watches {
 		if fresh := q.Get("new"); fresh != "" && strings.Contains(p.Watches[i].ReadURL, keywordsPath+fresh+".") {
-			p.JustAdded = &p.Watches[i]
+			p.JustAdded, p.OnceURL = &p.Watches[i], onceURL(p.Watches[i].ReadURL)
 			if q, err := query.Parse(p.JustAdded.Query); err == nil { // the queries of earlier versions may be invalid
 				p.Hints = q.Hints()
 			}
