@@ -180,8 +180,8 @@ func (s *Server) renderKeywords(ctx context.Context, t target, token, tag string
 		}
 	}
 	if once {
+		entries = s.onceEntries(token, entries)
 		token += "." + onceMark // the same article is another item there
-		entries = oncePerStory(entries)
 	}
 	for i := range entries {
 		said := *entries[i].Meaning

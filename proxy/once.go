@@ -39,19 +39,33 @@ type story struct {
 	key    string   // what identifies the story also when the first one is gone
 }
 
+// maxTold bounds the articles whose stories are remembered, of all keyword feeds together. Each takes about 200 bytes.
+const maxTold = 20_000
+
+// onceEntries returns the entries of a keyword feed as oncePerStory does. A story that was shown before is the same
+// item also when its first article is no longer kept.
+func (s *Server) onceEntries(token string, entries []feed.Entry) []feed.Entry {
+	before, _ := s.told.get(token)
+	once, told := oncePerStory(entries, before)
+	s.told.put(token, told, len(told))
+	return once
+}
+
 // oncePerStory returns the entries of a keyword feed, the newest first, without those that another feed had before.
-// They are listed below the first one. Two articles of one feed are always two stories.
-func oncePerStory(entries []feed.Entry) []feed.Entry {
+// They are listed below the first one. Two articles of one feed are always two stories. told has the keys of stories
+// by the articles that tell them, before and now.
+func oncePerStory(entries []feed.Entry, before map[string]string) (once []feed.Entry, told map[string]string) {
 	var stories []*story
+	told = map[string]string{}
 	for i := range slices.Backward(entries) {
 		e := &entries[i]
 		link := feed.StoryLink(e.Meaning.Link)
 		sketch, text := sketchOf(e.Meaning)
 		at := slices.IndexFunc(stories, func(s *story) bool {
-			return (s.links[link] || likeness(s.sketch, sketch) >= sameStory) && !s.has(e.Source.URL)
+			return (s.links[link] || likeness(s.sketch, sketch) >= sameStory || before[e.Meaning.GUID] == s.key) && !s.has(e.Source.URL)
 		})
 		if at < 0 {
-			key := cmp.Or(text, link, e.Meaning.GUID)
+			key := cmp.Or(before[e.Meaning.GUID], text, link, e.Meaning.GUID)
 			if slices.ContainsFunc(stories, func(s *story) bool { return s.key == key }) { // a feed tells it twice
 				key = e.Meaning.GUID
 			}
@@ -63,8 +77,8 @@ func oncePerStory(entries []feed.Entry) []feed.Entry {
 		if link != "" {
 			stories[at].links[link] = true
 		}
+		told[e.Meaning.GUID] = stories[at].key
 	}
-	once := make([]feed.Entry, 0, len(stories))
 	for _, s := range slices.Backward(stories) {
 		e := *s.first
 		m := *e.Meaning
@@ -73,7 +87,7 @@ func oncePerStory(entries []feed.Entry) []feed.Entry {
 		e.Meaning = &m
 		once = append(once, e)
 	}
-	return once
+	return once, told
 }
 
 // has reports whether a feed tells the story already.

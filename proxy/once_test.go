@@ -42,7 +42,7 @@ func TestAStoryIsShownOnce(t *testing.T) {
 		"another link":                  {articleOf("b", "A", "https://h.example/story2", ""), false},
 		"the same feed":                 {articleOf("a", "A again", link, aText(1)), false},
 	} {
-		got := oncePerStory([]feed.Entry{c.later, articleOf("a", "A", link, aText(1))})
+		got, _ := oncePerStory([]feed.Entry{c.later, articleOf("a", "A", link, aText(1))}, nil)
 		if (len(got) == 1) != c.same {
 			t.Errorf("%s: %d articles", name, len(got))
 		}
@@ -54,17 +54,30 @@ func TestAStoryIsShownOnce(t *testing.T) {
 		}
 	}
 	short := []feed.Entry{articleOf("b", "Weekly", "https://b.example/", "Read more."), articleOf("a", "Weekly", "https://a.example/", "Read more.")}
-	if got := oncePerStory(short); len(got) != 2 {
+	if got, _ := oncePerStory(short, nil); len(got) != 2 {
 		t.Errorf("articles that say nothing count as one: %+v", got)
 	}
 }
 
 // The item stays the same when the first article is no longer kept, so that readers do not show it again.
 func TestAStoryKeepsItsIdentity(t *testing.T) {
-	a, b := articleOf("a", "A", "https://a.example/1", aText(1)), articleOf("b", "B", "https://b.example/1", aText(1))
-	before, after := oncePerStory([]feed.Entry{b, a}), oncePerStory([]feed.Entry{b})
+	a := articleOf("a", "A", "https://h.example/1", aText(1))
+	b := articleOf("b", "B", "https://b.example/1", aText(1)) // the same also for a node that has started again
+	before, _ := oncePerStory([]feed.Entry{b, a}, nil)
+	after, _ := oncePerStory([]feed.Entry{b}, nil)
 	if len(before) != 1 || len(after) != 1 || before[0].Meaning.GUID != after[0].Meaning.GUID {
 		t.Errorf("%+v, then %+v", before, after)
+	}
+	c := articleOf("c", "C", "https://h.example/1", "an excerpt")
+	before, told := oncePerStory([]feed.Entry{c, a}, nil)
+	after, told = oncePerStory([]feed.Entry{c}, told)
+	last, _ := oncePerStory([]feed.Entry{articleOf("d", "D", "https://h.example/1", ""), c}, told)
+	if len(after) != 1 || after[0].Meaning.GUID != before[0].Meaning.GUID || len(last) != 1 || last[0].Meaning.GUID != before[0].Meaning.GUID {
+		t.Errorf("%+v, then %+v, then %+v", before, after, last)
+	}
+	_, told = oncePerStory([]feed.Entry{b, c, a}, nil)
+	if last, _ = oncePerStory([]feed.Entry{b, c}, told); len(last) != 1 || last[0].Meaning.GUID != before[0].Meaning.GUID {
+		t.Errorf("articles that only the first one joined: %+v", last)
 	}
 	if original := b.Meaning.GUID; original != "b B" {
 		t.Errorf("the article itself became %s", original)

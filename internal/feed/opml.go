@@ -196,6 +196,9 @@ func newOutline(attrs []opmlAttr) (o Outline) {
 	if o.XMLURL == "" && !strings.EqualFold(o.Type, "link") && !strings.EqualFold(o.Type, "include") { // which lead to a page, and to another list
 		o.XMLURL = url
 	}
+	if t := strings.ToLower(o.Type); o.XMLURL == "" && (t == "rss" || t == "atom") {
+		o.XMLURL = o.HTMLURL // the page may advertise its feed
+	}
 	for _, s := range []string{o.Title, o.XMLURL} {
 		if o.Text == "" {
 			o.Text = s

@@ -178,7 +178,7 @@ func attrValue(s []byte, i int) (after int, value string, ok bool) {
 		if s[at+end] == '>' {
 			value = bytes.TrimSuffix(value, []byte("/"))
 		}
-		return at + len(value), unescapeAttr(value), true
+		return at + len(value), strings.Trim(unescapeAttr(value), typographicQuotes), true
 	}
 	at++
 	end := closingQuote(s[at:], quote)
@@ -187,6 +187,9 @@ func attrValue(s []byte, i int) (after int, value string, ok bool) {
 	}
 	return at + end + 1, unescapeAttr(s[at : at+end]), true
 }
+
+// typographicQuotes are the marks that word processors, and programs that escape too much, put around a value.
+const typographicQuotes = "\"'“”„‟«»‘’‚‛"
 
 // closingQuote returns the offset of the quotation mark that ends a value: the first one that the tag's end or
 // another attribute follows. In well-formed XML that is the first one; in others a value may have quotation marks
