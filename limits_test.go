@@ -91,7 +91,7 @@ var limits = []struct {
 	{"Feeds", []limit{
 		{"internal/feed", "MaxDocument:B MaxItems MaxItem:B", "a document; its items; one item", "a clear error; the first items; an item loses its largest parts"},
 		{"internal/feed", "maxDepth", "nesting of elements", "a clear error"},
-		{"internal/feed", "maxOPML:B maxOutlines", "an OPML document; its outlines", "refused"},
+		{"internal/feed", "maxOPML:B maxOutlines maxUnread", "an OPML document; its outlines; its lines that cannot be read", "refused"},
 		{"difference", "MaxPublication:B", "an item with its publisher's envelope", "refused with a reason; readers get the item by polling"},
 		{"difference", "MaxFormer MaxWitnesses", "former keys in a pin; owners' statements in a pin", "the oldest keys are forgotten; further statements are left out"},
 		{"feedtree", "MaxSubscriptions", "subscriptions of one node", "refused with a reason"},
@@ -137,6 +137,8 @@ var limits = []struct {
 		{"proxy", "maxConns maxPerClient", "connections; connections of one client on another machine", "closed: first the one waiting longest for its headers, then the idle one, then the one busy for longest"},
 		{"proxy", "maxDraft:B maxRequest:B", "a request to publish; any other request", "refused"},
 		{"proxy", "cacheBytes:B", "rendered feeds in memory", "the oldest is dropped"},
+		{"proxy", "maxDiscovered discoverTime", "entries of an imported list that are inspected; time for all of them", "the others are subscribed to as they are"},
+		{"proxy", "maxRequests", "requests to find the feed of a page, redirects included", "the page's other feeds are offered without a check"},
 		{"proxy", "maxCodes", "addresses of `tidings open` not used yet", "the oldest stops working"},
 	}},
 }

@@ -186,6 +186,30 @@ func TestPreview(t *testing.T) {
 	}
 }
 
+// A reader's query finds what the eye reads, however publishers and keyboards write it.
+func TestWhatTheEyeDoesNotSeeMakesNoDifference(t *testing.T) {
+	for text, queries := range map[string][]string{
+		"Hydro\u00adpower\u2060s, 20\u00a0%\u200b off": {"hydropowers", `"20 off"`, "hydro\u00adpowers"},
+		"A\u0308RGER mit ＧＲＯẞＥＮ":                       {"ärger", "arger", "GROSSEN", "großen", "ｇｒｏｓｓｅｎ"},
+		"İZMİR Izmir":                                  {"izmir", "İzmir", "ızmır", `"IZMIR İZMİR"`},
+		"ΛΟΓΟΣ":                                        {"λογος", "λογοσ"},
+		"L’été, O‘Neill and Hawaiʻi":                   {"l'ete", "été", "o'neill", "O′Neill", "hawai'i"},
+		"می\u200cخواهم مـــن":                          {"میخواهم", "من"},
+		"明日の港祭り":                                       {"港祭り", "の港"},
+		"❤️ hearts 👩\u200d🔬":                           {"❤", `"❤ hearts"`, "👩🔬"},
+	} {
+		for _, q := range queries {
+			e, err := query.Parse(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := Preview(e, []*Article{{Title: text}, {HTML: "<p>" + text}, {Title: "Something else"}}); !slices.Equal(got, []int{0, 1}) {
+				t.Errorf("%s does not find %s: %v", q, text, got)
+			}
+		}
+	}
+}
+
 // Old backlog articles of a new clause do not displace today's articles of an existing clause.
 func TestFeedIsOrderedByArrival(t *testing.T) {
 	d := newDisk()

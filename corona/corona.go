@@ -96,6 +96,7 @@ func (c *Corona) FetchOnce(key overlay.ID, url string) {
 	h := c.requests.add(request{url: url, offers: true, then: func(_ env.Handle, a env.Answer, r observation, verdict State, _ time.Time) {
 		delete(c.onDemand, key)
 		c.noteAddress(key, a)
+		r.offer.Redirected = a.FinalURL != address
 		switch {
 		case verdict.Kind != coronapb.State_OK:
 			r.f = nil

@@ -3,6 +3,8 @@ package corona
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"tidings/corona/coronapb"
@@ -89,11 +91,15 @@ type Offer struct {
 	Doubt string // why it may not be the page that was asked for; "": it seems to be
 	// Private says that the document came from a private address, which may redirect to other
 	// private addresses.
-	Private bool
+	Private    bool
+	Redirected bool // the web server sent the node to another address; also set if there is a feed
 }
 
 // Link is a feed that a page advertises.
-type Link struct{ URL, Title string }
+type Link struct {
+	URL, Title string
+	Comments   bool // the feed has comments
+}
 
 // offerOf looks for feeds that a document advertises.
 func offerOf(a env.Answer) (o Offer) {
@@ -104,12 +110,34 @@ func offerOf(a env.Answer) (o Offer) {
 	if base, err = feed.Resolve(a.FinalURL, base); err != nil {
 		base = a.FinalURL
 	}
-	for _, l := range links {
-		if address, err := feed.Resolve(base, l.Target); err == nil {
-			o.Feeds = append(o.Feeds, Link{address, l.Title})
+	o.add(base, links)
+	o.add(a.FinalURL, page.AdvertisedByHeader(a.Links))
+	// Most people look for articles and not for comments.
+	slices.SortStableFunc(o.Feeds, func(a, b Link) int {
+		switch {
+		case a.Comments == b.Comments:
+			return 0
+		case a.Comments:
+			return 1
 		}
-	}
+		return -1
+	})
 	return o
+}
+
+// add adds advertised feeds, each address once. A feed of comments that is not called so is.
+func (o *Offer) add(base string, links []page.Link) {
+	for _, l := range links {
+		address, err := feed.Resolve(base, l.Target)
+		if err != nil || slices.ContainsFunc(o.Feeds, func(other Link) bool { return other.URL == address }) {
+			continue
+		}
+		title := feed.PlainTitle(l.Title)
+		if l.Comments && !page.IsCommentTitle(title) {
+			title = strings.TrimSpace(title + " (comments)")
+		}
+		o.Feeds = append(o.Feeds, Link{address, title, l.Comments})
+	}
 }
 
 // readPage reads a page, and compares it with what a poller knows of it.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -176,7 +177,7 @@ func (s *Server) resolveAddress(r *http.Request, raw string) (string, error) {
 			document = "http" + strings.TrimPrefix(document, "https")
 		}
 		if address, err := feed.Canonical(document); strings.HasPrefix(raw, ".") || err == nil && !hasWebHost(address) {
-			return "", refuse(http.StatusBadRequest, "%s: not an address: begin it with https:// or http://", oneLine(raw))
+			return "", refuse(http.StatusBadRequest, "%s: not an address: begin it with https:// or http://", oneLine(WithoutPassword(raw)))
 		}
 		if raw = document; isPage {
 			raw = feed.PageChannel(document)
@@ -234,21 +235,39 @@ func unwrapNodeAddress(address string) (inner string, ok bool) {
 	return inner, u.Path == queryPath && isLocal(u.Hostname()) && isAddress(inner)
 }
 
-// WithoutPassword returns an address as it may be shown and logged: without a user's name and password.
+// WithoutPassword returns an address as it may be shown and logged: without users' names and passwords. The address
+// may be none that can be read, and may have another address within.
 func WithoutPassword(address string) string {
-	rest := address
-	if i := strings.Index(address, "//"); i >= 0 {
-		rest = address[i+2:]
+	var b strings.Builder
+	for rest, begun := address, false; ; begun = true {
+		// A password with a slash ends what looks like the host, and then the port is no number.
+		end := len(rest)
+		if i := hostEnd.FindStringIndex(rest); i != nil {
+			end = i[0]
+		}
+		if host := rest[:end]; begun && !strings.Contains(host, "@") && oddPort.MatchString(host) {
+			end = len(rest)
+		}
+		if at := atSign.FindAllStringIndex(rest[:end], -1); at != nil {
+			b.WriteString("…@")
+			rest = rest[at[len(at)-1][1]:]
+		}
+		next := hostStart.FindStringIndex(rest)
+		if next == nil {
+			b.WriteString(rest)
+			return b.String()
+		}
+		b.WriteString(rest[:next[1]])
+		rest = rest[next[1]:]
 	}
-	end := strings.IndexAny(rest, "/?#")
-	if end < 0 {
-		end = len(rest)
-	}
-	if at := strings.LastIndexByte(rest[:end], '@'); at >= 0 {
-		return strings.TrimSuffix(address, rest) + "…@" + rest[at+1:]
-	}
-	return address
 }
+
+var (
+	hostStart = regexp.MustCompile(`(?i)(?:^|:|%3a)(?:[/\\]|%2f|%5c)+`)
+	hostEnd   = regexp.MustCompile(`(?i)[/\\?#\s]|%2f|%5c|%3f|%23`)
+	oddPort   = regexp.MustCompile(`(?i)^[^:\[\]]+:[^:/]*[^0-9:/]`)
+	atSign    = regexp.MustCompile(`@|%40`)
+)
 
 // hasScheme reports whether an address without // begins with a scheme, as javascript:… does, and not with a host
 // and a port.

@@ -164,7 +164,7 @@ func TestListsAreExportedAndImported(t *testing.T) {
 	export := func(rewrite string) (doc string, addresses []string) {
 		r := b.ask("GET", apiPath+"opml"+rewrite, "Tidings", "1")
 		doc = body(t, r)
-		_, outlines, err := feed.ParseOPML([]byte(doc))
+		outlines, _, err := feed.ParseOPML([]byte(doc))
 		if err != nil || r.Header.Get("Content-Type") != opmlType {
 			t.Fatalf("%v: %s", err, doc)
 		}
@@ -288,10 +288,10 @@ func TestAnImportedListIsExportedUnchanged(t *testing.T) {
 	if got := exported("0"); !strings.Contains(got, list) {
 		t.Errorf("it comes back as\n%s", got)
 	}
-	// The titles of the feeds replace the titles in the list.
+	// The user's titles stay when the feeds have their own.
 	b.node.publish(t, "https://h.example/a.xml", rssDoc(1, 2))
-	if got := exported("0"); strings.Contains(got, "A name") {
-		t.Errorf("it has its old name:\n%s", got)
+	if got := exported("0"); !strings.Contains(got, list) {
+		t.Errorf("it comes back as\n%s", got)
 	}
 }
 
@@ -311,7 +311,7 @@ func TestUnusualTagsAreExportedAsValidFolders(t *testing.T) {
 	b := newTestServer(t)
 	b.node.subscribed[rssURL] = false
 	b.node.channels[rssURL] = Channel{Tags: []string{"/", "//a// b /", strings.Repeat("x/", maxTag/2)}}
-	_, outlines, err := feed.ParseOPML([]byte(body(t, b.ask("GET", apiPath+"opml", "Tidings", "1"))))
+	outlines, _, err := feed.ParseOPML([]byte(body(t, b.ask("GET", apiPath+"opml", "Tidings", "1"))))
 	var folders []string
 	for folder := range feed.Subscriptions(outlines) {
 		folders = append(folders, folder)
@@ -323,13 +323,23 @@ func TestUnusualTagsAreExportedAsValidFolders(t *testing.T) {
 
 func TestWithoutPassword(t *testing.T) {
 	for address, want := range map[string]string{
-		"https://me:pw@h.example/a@b": "https://…@h.example/a@b",
-		"https://me@h.example":        "https://…@h.example",
-		"//me:p@w@h.example/":         "//…@h.example/",
-		"me:pw@h.example/feed":        "…@h.example/feed",
-		"https://h.example/@me":       "https://h.example/@me",
-		"https://h.example?a@b":       "https://h.example?a@b",
-		"":                            "",
+		"https://me:pw@h.example/a@b":                                 "https://…@h.example/a@b",
+		"https://me@h.example":                                        "https://…@h.example",
+		"//me:p@w@h.example/":                                         "//…@h.example/",
+		"me:pw@h.example/feed":                                        "…@h.example/feed",
+		"https://h.example/@me":                                       "https://h.example/@me",
+		"https://h.example?a@b":                                       "https://h.example?a@b",
+		"https:/me:pw@h.example/":                                     "https:/…@h.example/",
+		"https:///me:pw@h.example/":                                   "https:///…@h.example/",
+		`https:\\me:pw@h.example\`:                                    `https:\\…@h.example\`,
+		"https://me:p/w@h.example/":                                   "https://…@h.example/",
+		"https://me:p#w?@h.example":                                   "https://…@h.example",
+		"https://h.example:80/@me":                                    "https://h.example:80/@me",
+		"page+https://me:pw@h.example":                                "page+https://…@h.example",
+		"feed:https://me:pw@h.example":                                "feed:https://…@h.example",
+		"http://h.example/f/0/https://me:pw@b.example/":               "http://h.example/f/0/https://…@b.example/",
+		"http://h.example/feed?url=https%3A%2F%2Fme%3Apw%40b.example": "http://h.example/feed?url=https%3A%2F%2F…@b.example",
+		"": "",
 	} {
 		if got := WithoutPassword(address); got != want {
 			t.Errorf("%s: %s, want %s", address, got, want)
@@ -460,6 +470,57 @@ func TestAnImportSaysWhatFailed(t *testing.T) {
 	doc += `</body></opml>`
 	if status := b.call("POST", "opml", doc, &result); status != http.StatusOK || result.Subscribed != 7 || len(result.Failed) != 93 {
 		t.Errorf("%d: %d subscribed, %d failed", status, result.Subscribed, len(result.Failed))
+	}
+}
+
+// A line that cannot be read is named, and the others are subscribed to.
+func TestAnImportNamesLinesThatCannotBeRead(t *testing.T) {
+	b := newTestServer(t)
+	doc := "<opml>\n<outline xmlUrl='" + rssURL + "'/>\n<outline xmlUrl='https://me:secret@h.example//>\n<outline text='AT&amp;amp;T &lt;b&gt;News&lt;/b&gt;' xmlUrl='" + jsonURL + "'/></opml>"
+	var result ImportResult
+	status := b.call("POST", "opml", doc, &result)
+	if status != 200 || result.Subscribed != 2 || len(result.Failed) != 1 || result.Failed[0].Line != 3 || result.Failed[0].Error == "" || strings.Contains(result.Failed[0].Error, "secret") {
+		t.Errorf("%d %+v", status, result)
+	}
+	var listed ListResponse
+	if b.call("GET", "list", "", &listed); len(listed.Channels) != 2 || listed.Channels[1].Title != "AT&T News" {
+		t.Errorf("%+v", listed.Channels)
+	}
+}
+
+// An entry that names a page is resolved as subscribe does. What cannot be read now is subscribed to as it is.
+func TestAnImportFindsTheFeedsOfPages(t *testing.T) {
+	b := newTestServer(t)
+	const one, two, none, down = "https://one.example/", "https://two.example/", "https://none.example/", "https://down.example/"
+	b.node.inspections[one] = Inspection{Page: true, Feeds: []Choice{{URL: rssURL, Kind: KindFeed}}}
+	b.node.inspections[rssURL], b.node.inspections[atomURL], b.node.inspections[jsonURL] = Inspection{Feed: true}, Inspection{Feed: true}, Inspection{Feed: true}
+	b.node.inspections[two] = Inspection{Page: true, Feeds: []Choice{{URL: atomURL, Kind: KindFeed}, {URL: jsonURL, Kind: KindFeed}}}
+	b.node.inspectErrors[none], b.node.inspectErrors[down] = ErrNotFeed, ErrNotFound
+	doc := "<opml><outline text='News'>"
+	for _, address := range []string{one, two, none, down} {
+		doc += "<outline text='Mine' xmlUrl='" + address + "'/>"
+	}
+	var result ImportResult
+	b.call("POST", "opml", doc+"</outline></opml>", &result)
+	if got := slices.Sorted(maps.Keys(b.node.subscriptions())); !slices.Equal(got, []string{down, rssURL}) || result.Found != 1 || len(result.Failed) != 2 {
+		t.Fatalf("%q %+v", got, result)
+	}
+	if f := result.Failed; f[0].URL != two || len(f[0].Choices) != 3 || f[1].URL != none {
+		t.Errorf("%+v", f)
+	}
+	if c := b.node.channels[rssURL]; c.Title != "Mine" || !slices.Equal(c.Tags, []string{"News"}) {
+		t.Errorf("%+v", c)
+	}
+	// The requests of one import are bounded; addresses that do not look like feeds come first.
+	b = newTestServer(t)
+	doc = "<opml>"
+	for i := range maxDiscovered + 10 {
+		doc += fmt.Sprintf("<outline xmlUrl='https://h.example/feed/%d'/>", i)
+	}
+	b.node.inspections[one], b.node.inspections[rssURL] = Inspection{Page: true, Feeds: []Choice{{URL: rssURL, Kind: KindFeed}}}, Inspection{Feed: true}
+	b.call("POST", "opml", doc+"<outline xmlUrl='"+one+"'/></opml>", &result)
+	if result.Found != 1 || result.Subscribed != maxDiscovered+11 || b.node.inspected > maxDiscovered+1 {
+		t.Errorf("%d inspections, %+v", b.node.inspected, result)
 	}
 }
 

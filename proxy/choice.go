@@ -17,6 +17,7 @@ type Inspection struct {
 	Feeds         []Choice // feeds that the page advertises; empty if the address is a feed
 	NotFeedReason string   // what the document is instead of a feed, for people; "" if it is a feed or a page was requested
 	Warning       string   // why the document may not be the page that was requested; "" if it seems to be
+	Redirected    bool     // the web server sent the node to another address
 }
 
 // A Choice is one of several things to subscribe to at an address.
@@ -24,6 +25,8 @@ type Choice struct {
 	URL   string `json:"url"`
 	Title string `json:"title,omitempty"`
 	Kind  string `json:"kind"` // KindFeed or KindPage
+	// Comments says that the feed has the comments of a page, and not its articles.
+	Comments bool `json:"comments,omitempty"`
 }
 
 // Kinds of channels.
@@ -52,18 +55,21 @@ type choiceError struct {
 
 func (e *choiceError) Error() string { return e.message }
 
-// notFeedError returns the error for a page that was taken for a feed and does not advertise exactly one feed.
-func notFeedError(address string, found Inspection) *choiceError {
+// notFeedError returns the error for a page that was taken for a feed and does not have exactly one feed. advertised
+// is the number of feeds that it advertises, and found.Feeds those of them that may exist.
+func notFeedError(address string, found Inspection, advertised int) *choiceError {
 	feeds, e := len(found.Feeds), &choiceError{choices: found.Feeds}
 	why := cmp.Or(found.NotFeedReason, ErrNotFeed.Error())
 	if found.Page {
 		e.choices = append(e.choices, Choice{URL: feed.PageChannel(address), Kind: KindPage})
 	}
 	switch {
-	case feeds == 1 && !found.Page:
-		e.message = why + ", and the feed that it advertises cannot be read now"
 	case feeds == 1:
-		e.message = why + "; the feed that it advertises cannot be read now; you can follow the page itself"
+		e.message = why + "; the feed that it advertises has comments"
+	case feeds == 0 && advertised > 0 && !found.Page:
+		e.message = why + ", and the feed that it advertises is none"
+	case feeds == 0 && advertised > 0:
+		e.message = why + ", and the feed that it advertises is none; you can follow the page itself"
 	case feeds == 0:
 		e.message = why + ", and it advertises none; you can follow the page itself"
 	case !found.Page:
@@ -127,10 +133,14 @@ func (s *Server) chooseTarget(ctx context.Context, address string) (to string, w
 		return address, errors.New(found.Warning), nil
 	case isPage || found.Feed:
 		return address, nil, nil
-	case len(found.Feeds) == 1 && s.isLiveFeed(ctx, found.Feeds[0].URL):
+	}
+	advertised := len(found.Feeds)
+	found.Feeds = s.withoutDead(ctx, found)
+	switch {
+	case len(found.Feeds) == 1 && !found.Feeds[0].Comments:
 		return found.Feeds[0].URL, nil, nil
-	case len(found.Feeds) > 0 || found.Page:
-		return "", nil, notFeedError(address, found)
+	case advertised > 0 || found.Page:
+		return "", nil, notFeedError(address, found, advertised)
 	}
 	return address, nil, nil
 }
@@ -166,9 +176,32 @@ func isHopeless(err error) bool {
 	return false
 }
 
-// isLiveFeed reports whether an advertised feed exists. Some pages advertise feeds that have been gone for years.
-// If the feed cannot be read now, the page is believed.
-func (s *Server) isLiveFeed(ctx context.Context, address string) bool {
-	found, err := s.subs.Inspect(ctx, address)
-	return err != nil || found.Feed
+// maxRequests bounds the requests for one subscription to a page: the page and a few of the feeds that it advertises.
+// A redirect is a request, too.
+const maxRequests = 4
+
+// withoutDead returns the feeds that a page advertises, without those that certainly are none: some pages advertise
+// feeds that have been gone for years, or that lead to a page again. Feeds that cannot be read now are believed, and
+// so are those for which no requests are left.
+func (s *Server) withoutDead(ctx context.Context, of Inspection) (feeds []Choice) {
+	left := maxRequests - of.requests()
+	for _, c := range of.Feeds {
+		if left >= 2 { // the address may be redirected
+			found, err := s.subs.Inspect(ctx, c.URL)
+			left -= found.requests()
+			if err != nil && isHopeless(err) || err == nil && !found.Feed {
+				continue
+			}
+		}
+		feeds = append(feeds, c)
+	}
+	return feeds
+}
+
+// requests returns how many requests an inspection takes.
+func (i Inspection) requests() int {
+	if i.Redirected {
+		return 2
+	}
+	return 1
 }

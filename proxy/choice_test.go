@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"fmt"
 	"html"
 	"net/url"
 	"slices"
@@ -14,6 +15,7 @@ func TestSubscribingToAPage(t *testing.T) {
 	const at, feedURL = "https://page.example/", "https://page.example/feed.xml"
 	one := Choice{URL: feedURL, Title: "Posts <b>", Kind: KindFeed}
 	two := Choice{URL: "https://page.example/comments.xml", Kind: KindFeed}
+	comments := Choice{URL: "https://page.example/talk.xml", Title: "Talk (comments)", Kind: KindFeed, Comments: true}
 	self := Choice{URL: "page+" + at, Kind: KindPage}
 	for name, c := range map[string]struct {
 		look    Inspection
@@ -24,7 +26,9 @@ func TestSubscribingToAPage(t *testing.T) {
 	}{
 		"a feed":                {Inspection{Feed: true}, false, at, at, nil},
 		"a page with its feed":  {Inspection{Page: true, Feeds: []Choice{one}}, false, at, feedURL, nil},
-		"one that is not there": {Inspection{Page: true, Feeds: []Choice{{URL: "https://page.example/old.xml", Kind: KindFeed}}}, false, at, "", []Choice{{URL: "https://page.example/old.xml", Kind: KindFeed}, self}},
+		"one that is not there": {Inspection{Page: true, Feeds: []Choice{{URL: "https://page.example/old.xml", Kind: KindFeed}}}, false, at, "", []Choice{self}},
+		"one of two":            {Inspection{Page: true, Feeds: []Choice{{URL: "https://page.example/old.xml", Kind: KindFeed}, one}}, false, at, feedURL, nil},
+		"comments only":         {Inspection{Page: true, Feeds: []Choice{comments}}, false, at, "", []Choice{comments, self}},
 		"a page":                {Inspection{Page: true}, false, at, "", []Choice{self}},
 		"a list of things":      {Inspection{Page: true, NotFeedReason: "not a feed: a document of <urlset>"}, false, at, "", []Choice{self}},
 		"a page with two":       {Inspection{Page: true, Feeds: []Choice{one, two}}, false, at, "", []Choice{one, two, self}},
@@ -38,6 +42,7 @@ func TestSubscribingToAPage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newTestServer(t)
 			b.node.inspections[at], b.node.inspections["page+"+at], b.node.inspections[feedURL] = c.look, c.look, Inspection{Feed: true}
+			b.node.inspections[two.URL], b.node.inspections[comments.URL] = Inspection{Feed: true}, Inspection{Feed: true}
 			if c.known {
 				b.node.subscribed[at] = false
 			}
@@ -146,6 +151,38 @@ func TestPagesAreReadLikeFeeds(t *testing.T) {
 	for _, target := range []string{b.tokenTarget(channel), "/" + channel, "/feed?url=" + url.QueryEscape(channel)} {
 		if r := b.ask("GET", target); r.StatusCode != 200 || !strings.Contains(body(t, r), "Item 2") {
 			t.Errorf("%s: %d", target, r.StatusCode)
+		}
+	}
+}
+
+// A page costs four requests at most, redirects included, whatever it advertises.
+func TestAPageCostsFewRequests(t *testing.T) {
+	const at = "https://page.example/"
+	feeds := func(n int) (feeds []Choice) {
+		for i := range n {
+			feeds = append(feeds, Choice{URL: fmt.Sprintf("%sfeed%d", at, i), Kind: KindFeed})
+		}
+		return feeds
+	}
+	for name, c := range map[string]struct {
+		redirected []int // feeds that lead back to the page
+		requests   int
+		offered    int
+	}{
+		"feeds":              {nil, 3, 16},
+		"one that is a page": {[]int{1}, 4, 15},
+		"two that are pages": {[]int{0, 1}, 3, 15},
+	} {
+		b := newTestServer(t)
+		b.node.inspections[at] = Inspection{Page: true, Feeds: feeds(16)}
+		for i, f := range feeds(16) {
+			back := slices.Contains(c.redirected, i)
+			b.node.inspections[f.URL] = Inspection{Feed: !back, Page: back, Redirected: back, Feeds: feeds(1)}
+		}
+		var answer ErrorResponse
+		status := b.call("POST", "subscribe", `{"url":"`+at+`"}`, &answer)
+		if status != 300 || len(answer.Choices) != c.offered+1 || b.node.requests != c.requests {
+			t.Errorf("%s: %d, %d choices, %d requests", name, status, len(answer.Choices), b.node.requests)
 		}
 	}
 }

@@ -44,6 +44,8 @@ type Watch struct {
 	Since  time.Time `json:"since,omitzero"`
 	// ReadURL is the address of the subscription's feed. Anybody who knows the address can read the feed.
 	ReadURL string `json:"read_url,omitempty"`
+	// Once, in a request, asks for the address of a feed that shows a story of several feeds once.
+	Once bool `json:"once,omitempty"`
 }
 
 // MatchedFeed is the feed of a keyword subscription.
@@ -115,7 +117,8 @@ func (s *Server) serveKeywords(w http.ResponseWriter, r *http.Request, path stri
 func (s *Server) keywordFeed(w http.ResponseWriter, r *http.Request, path string) error {
 	token, ending, _ := strings.Cut(path[len(keywordsPath):], ".")
 	number, ok := s.keywordTokens.open(token)
-	t := target{token: true, format: formats[ending]}
+	format, once := strings.CutPrefix(ending, onceMark+".")
+	t := target{token: true, format: formats[format]}
 	if !ok || t.format == 0 {
 		return refuse(http.StatusNotFound, "there is no such address here")
 	}
@@ -139,7 +142,7 @@ func (s *Server) keywordFeed(w http.ResponseWriter, r *http.Request, path string
 			w.WriteHeader(http.StatusNotModified)
 			return nil
 		}
-		if last, err = s.renderKeywords(readCtx, t, token, tag, m); err != nil {
+		if last, err = s.renderKeywords(readCtx, t, token, tag, once, m); err != nil {
 			return err
 		}
 	}
@@ -159,7 +162,7 @@ func tagOf(self string, articles []uint32) string {
 }
 
 // renderKeywords renders a keyword feed.
-func (s *Server) renderKeywords(ctx context.Context, t target, token, tag string, m MatchedFeed) (*rendered, error) {
+func (s *Server) renderKeywords(ctx context.Context, t target, token, tag string, once bool, m MatchedFeed) (*rendered, error) {
 	select {
 	case s.renderSlots <- struct{}{}:
 		defer func() { <-s.renderSlots }()
@@ -171,13 +174,19 @@ func (s *Server) renderKeywords(ctx context.Context, t target, token, tag string
 		return nil, err
 	}
 	modified := watch.Since
+	for i := range entries { // an article that is not shown is listed with another one
+		if at := entries[i].Arrived; at.After(modified) {
+			modified = at
+		}
+	}
+	if once {
+		entries = s.onceEntries(token, entries)
+		token += "." + onceMark // the same article is another item there
+	}
 	for i := range entries {
 		said := *entries[i].Meaning
 		said.GUID = keywordID(token, said.GUID)
 		entries[i].Meaning = &said
-		if at := entries[i].Arrived; at.After(modified) {
-			modified = at
-		}
 	}
 	head, err := feed.NewHead(t.format, watch.Query, s.config.site(t.self), "New articles that match "+watch.Query, "")
 	if err != nil {
@@ -210,6 +219,9 @@ func keywordID(token, guid string) string {
 func (s *Server) WatchURL(base string, number uint32) string {
 	return base + keywordsPath + s.keywordTokens.token(number) + ".atom"
 }
+
+// onceURL returns the address of the feed that shows each story once, from that of a search.
+func onceURL(readURL string) string { return strings.TrimSuffix(readURL, "atom") + onceMark + ".atom" }
 
 // WatchResponse is the answer of watches, watch and unwatch. The latter two list the subscriptions that they
 // changed.
@@ -258,7 +270,9 @@ func (s *Server) apiWatch(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	watch.ReadURL = s.WatchURL(s.base(r), watch.Number)
+	if watch.ReadURL, watch.Once = s.WatchURL(s.base(r), watch.Number), q.Once; q.Once {
+		watch.ReadURL = onceURL(watch.ReadURL)
+	}
 	answer, err := s.watchScope(r.Context(), []Watch{watch})
 	answer.Preview = p.result(s.config.MaxArticles)
 	return answer, err

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"html"
 	"net/http"
 	"net/url"
 	"slices"
@@ -263,6 +264,11 @@ func TestThePageOfKeywords(t *testing.T) {
 	if text := body(t, b.ask("GET", location)); status != 303 || !strings.Contains(text, "is now a feed") || !strings.Contains(text, "/k/") {
 		t.Errorf("%d %s\n%s", status, location, text)
 	}
+	_, location, _ = b.post("/watch", url.Values{"q": {"C++"}})
+	if text := html.UnescapeString(body(t, b.ask("GET", location))); !strings.Contains(text, `"C++" is searched as "C", because + is no part of a word.`) {
+		t.Errorf("it does not say what is dropped\n%s", text)
+	}
+	b.post("/unwatch", url.Values{"q": {"C++"}})
 	if r := b.ask("GET", "/watch"); !strings.Contains(r.Header.Get("Content-Security-Policy"), "script-src 'self'") {
 		t.Error("its script may not run")
 	}

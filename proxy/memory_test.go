@@ -21,6 +21,8 @@ type memoryNode struct {
 	sources       map[string]source
 	subscribed    map[string]bool // by address; true if made by reading
 	reads         int
+	inspected     int // calls of Inspect
+	requests      int // of these calls
 	version       uint64
 	provenance    string // of the items that publish adds
 	room          int
@@ -142,7 +144,7 @@ func (m *memoryNode) List(ctx context.Context) ([]Channel, error) {
 		s := m.sources[url]
 		c := m.channels[url]
 		c.URL, c.Kind, c.Auto, c.Subscribers = url, KindOf(url), auto, max(1, c.Subscribers)
-		c.Title, c.Items = cmp.Or(s.window.Document.Head.Title, c.Title), len(s.window.Document.Entries)
+		c.Title, c.Items = cmp.Or(c.Title, s.window.Document.Head.Title), len(s.window.Document.Entries)
 		if c.State == "" {
 			c.State = s.window.State
 		}
@@ -163,6 +165,10 @@ func (m *memoryNode) Status(ctx context.Context) (Status, error) {
 func (m *memoryNode) Network(context.Context) (Network, error) { return m.network, nil }
 
 func (m *memoryNode) Inspect(ctx context.Context, url string) (Inspection, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.inspected++
+	m.requests += m.inspections[url].requests()
 	return m.inspections[url], m.inspectErrors[url]
 }
 

@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"html"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -310,8 +309,7 @@ func (p *pages) showItem(e feed.Entry, base string) itemView {
 		}
 	}
 	return itemView{
-		// Many titles are escaped once too often.
-		Title: cmp.Or(strings.TrimSpace(html.UnescapeString(m.Title)), "(untitled)"), Link: p.sanitiser.link(m.Link), Author: m.Author,
+		Title: cmp.Or(feed.PlainTitle(m.Title), "(untitled)"), Link: p.sanitiser.link(m.Link), Author: m.Author,
 		At: OptionalTime(at), Content: p.sanitiser.html(cmp.Or(m.Content, m.Summary)), Provenance: e.Provenance,
 	}
 }

@@ -23,8 +23,9 @@ type Server struct {
 	auth          authenticator
 	tokens        tokenMaker
 	keywordTokens numberTokens
-	rendered      *lru[string, *rendered] // by the address of the feed as the reader asked for it
-	renderSlots   chan struct{}           // holds one token for each rendering in progress
+	told          *lru[string, map[string]string] // stories of keyword feeds that show them once, by the feed's token
+	rendered      *lru[string, *rendered]         // by the address of the feed as the reader asked for it
+	renderSlots   chan struct{}                   // holds one token for each rendering in progress
 	firstReads    *lru[firstRead, time.Time]
 	pages         *pages
 }
@@ -128,6 +129,7 @@ func New(subs Subscriptions, config Config) *Server {
 		tokens:        tokenMaker(config.Secret),
 		keywordTokens: newNumberTokens(config.Secret),
 		rendered:      newLRU[string, *rendered](cacheBytes),
+		told:          newLRU[string, map[string]string](maxTold),
 		renderSlots:   make(chan struct{}, maxRenders),
 		firstReads:    newLRU[firstRead, time.Time](maxFirstReads),
 		pages:         newPages(),

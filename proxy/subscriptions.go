@@ -42,7 +42,7 @@ type Subscriptions interface {
 // A Description holds what a user, or an imported list, says about a subscription.
 type Description struct {
 	Tags  []string // replaces the tags; nil keeps them
-	Title string   // shown until the feed has its own title; "" keeps the present one
+	Title string   // shown in place of the feed's own title; "" keeps the present one
 	Site  string   // where people read the feed on the Web; "" keeps the present one
 }
 

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+
+	"tidings/cobra/query"
+	"tidings/internal/feed"
 )
 
 const (
@@ -23,7 +26,9 @@ type watchPage struct {
 	WatchResponse
 	Query     string
 	Preview   previewView
-	JustAdded *Watch // the search that was just added
+	JustAdded *Watch   // the search that was just added
+	OnceURL   string   // the address of its feed that shows each story once
+	Hints     []string // about its query
 	Script    string
 }
 
@@ -64,7 +69,10 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 	}
 	for i := range p.Watches {
 		if fresh := q.Get("new"); fresh != "" && strings.Contains(p.Watches[i].ReadURL, keywordsPath+fresh+".") {
-			p.JustAdded = &p.Watches[i]
+			p.JustAdded, p.OnceURL = &p.Watches[i], onceURL(p.Watches[i].ReadURL)
+			if q, err := query.Parse(p.JustAdded.Query); err == nil { // the queries of earlier versions may be invalid
+				p.Hints = q.Hints()
+			}
 		}
 	}
 	return s.writePage(w, r, http.StatusOK, "watch.html", "Keywords", p)
@@ -86,7 +94,7 @@ func (s *Server) preview(r *http.Request, text string) (p previewView, err error
 	for _, e := range preview.Entries {
 		m := *e.Meaning
 		p.Items = append(p.Items, itemView{
-			Title: cmp.Or(strings.TrimSpace(m.Title), "(untitled)"), Link: s.pages.sanitiser.link(m.Link),
+			Title: cmp.Or(feed.PlainTitle(m.Title), "(untitled)"), Link: s.pages.sanitiser.link(m.Link),
 			Author: e.Source.Title, At: OptionalTime(e.Arrived),
 		})
 	}

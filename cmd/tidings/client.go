@@ -332,8 +332,12 @@ func errorOf(fault proxy.ErrorResponse, status int) error {
 	if fault.Choices == nil {
 		return nodeError{fault.Error, status}
 	}
-	var lines []string
-	for _, c := range fault.Choices {
+	return errorWithLines{nodeError{fault.Error, status}, choiceLines(fault.Choices)}
+}
+
+// choiceLines returns the commands that subscribe to choices.
+func choiceLines(choices []proxy.Choice) (lines []string) {
+	for _, c := range choices {
 		switch { // the title is on its own line, so that the command can be pasted
 		case c.Title != "":
 			lines = append(lines, c.Title+":")
@@ -342,7 +346,7 @@ func errorOf(fault proxy.ErrorResponse, status int) error {
 		}
 		lines = append(lines, "tidings subscribe "+proxy.ShellWord(c.URL))
 	}
-	return errorWithLines{nodeError{fault.Error, status}, lines}
+	return lines
 }
 
 // forEachAddress calls do for each of several addresses. If the node refuses some of them, the others are still

@@ -76,6 +76,8 @@ func TestEachFailureHasALine(t *testing.T) {
 		{200, `{"subscribed":1,"failed":[{"url":"u1","error":"e1\nf"},{"url":"u2","error":"e2"}]}`, "opml import -",
 			"tidings: import -: 2 feeds failed:\n  u1: e1 f\n  u2: e2\n"},
 		{200, `{"subscribed":1,"failed":[{"url":"u1","error":"u1: e1"}]}`, "opml import -", "tidings: import -: 1 feed failed:\n  u1: e1\n"},
+		{200, `{"failed":[{"url":"","line":7,"error":"no quotation mark"},{"url":"u","error":"a page","choices":[{"url":"http://a/","kind":"feed"}]}]}`, "opml import -",
+			"tidings: import -: 2 feeds failed:\n  line 7: no quotation mark\n  u: a page\n  tidings subscribe http://a/\n"},
 		{300, `{"error":"a page with 2 feeds","choices":[{"url":"http://a/?b&c","title":"It's\nnew","kind":"feed"},{"url":"http://a/d","kind":"feed"},{"url":"page+http://a/","kind":"page"}]}`,
 			"subscribe http://a/", "tidings: subscribe to http://a/: a page with 2 feeds:\n  It's new:\n  tidings subscribe 'http://a/?b&c'\n" +
 				"  tidings subscribe http://a/d\n  the page itself:\n  tidings subscribe page+http://a/\n"},

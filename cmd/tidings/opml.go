@@ -44,6 +44,11 @@ func (c *importCommand) Run(ctx context.Context, s streams) error {
 	if _, err := fmt.Fprintf(s.out, "%d new, %d already there, %d failed\n", answer.New(), answer.Already, len(answer.Failed)); err != nil {
 		return err
 	}
+	if answer.Found > 0 {
+		if _, err := fmt.Fprintf(s.notes(), "%s of the list named a web page: its feed is subscribed to.\n", proxy.Plural(answer.Found, "entry", "entries")); err != nil {
+			return err
+		}
+	}
 	return importError(c.File, answer.Failed)
 }
 
@@ -63,10 +68,13 @@ func importError(file string, failed []proxy.ImportFailure) error {
 	var lines []string
 	for _, f := range failed {
 		line := f.Error
-		if !strings.Contains(line, f.URL) {
+		switch {
+		case f.Line > 0:
+			line = fmt.Sprintf("line %d: %s", f.Line, line)
+		case !strings.Contains(line, f.URL):
 			line = proxy.WithoutPassword(f.URL) + ": " + line
 		}
-		lines = append(lines, line)
+		lines = append(append(lines, line), choiceLines(f.Choices)...)
 	}
 	return errorWithLines{fmt.Errorf("import %s: %s failed", file, proxy.Plural(len(failed), "feed", "feeds")), lines}
 }

@@ -13,13 +13,14 @@ import (
 type watchCommand struct {
 	client `embed:""`
 	Format string   `enum:"atom,rss,json" default:"atom" help:"Format of the feed: atom, rss or json (${default})."`
+	Once   bool     `help:"Show a story of several feeds once, as it came first, and list the other feeds below it."`
 	Query  []string `arg:"" help:"Search query, such as (solar AND battery) NOT advert, \"two words\", solar*, title:solar, feed:URL, site:example.org, lang:de. Put a query that begins with - behind --."`
 }
 
 // Run subscribes to a query, and prints the address to give to a feed reader. Other messages go to standard error
 // if standard output is not a terminal, because the address may be redirected to a file.
 func (c *watchCommand) Run(ctx context.Context, s streams) error {
-	answer, err := call[proxy.WatchResponse](ctx, c.client, "watch", proxy.Watch{Query: strings.Join(c.Query, " ")})
+	answer, err := call[proxy.WatchResponse](ctx, c.client, "watch", proxy.Watch{Query: strings.Join(c.Query, " "), Once: c.Once})
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // fieldAliases are names of fields in other search languages.
@@ -84,8 +86,41 @@ func (e *Expr) hints() (hints []string) {
 	if word, ok := strings.CutPrefix(e.Text, "!"); ok {
 		hints = append(hints, fmt.Sprintf("! is ignored in %q: to exclude the word, write NOT %s", e.Text, word))
 	}
-	return hints
+	return append(hints, e.droppedHint()...)
 }
+
+// droppedHint returns a remark on signs of a leaf that are no part of a word, and are not searched: C++ finds C. There
+// is none about signs that everybody expects to make no difference: those between words, and those after a sentence.
+func (e *Expr) droppedHint() []string {
+	text := strings.TrimLeft(e.Text, "!")
+	isPart := func(r rune) bool {
+		return unicode.IsLetter(r) || unicode.IsNumber(r) || unicode.IsMark(r) || unicode.Is(unicode.So, r) || strings.ContainsRune(unremarkable, r)
+	}
+	var dropped []string
+	kept := strings.Map(func(r rune) rune {
+		switch {
+		case isPart(r) || r == '*' || isSeparator(r): // * has a remark of its own
+			return r
+		case !slices.Contains(dropped, string(r)):
+			dropped = append(dropped, string(r))
+		}
+		return ' '
+	}, text)
+	if first, _ := utf8.DecodeRuneInString(text); strings.ContainsRune(beforeWord, first) && !slices.Contains(dropped, string(first)) {
+		dropped, kept = append(dropped, string(first)), strings.TrimLeft(kept, beforeWord)
+	}
+	if len(dropped) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%q is searched as %q, because %s is no part of a word", e.Text, strings.Join(strings.Fields(kept), " "), strings.Join(dropped, " "))}
+}
+
+const (
+	// unremarkable are signs that stand between words or after them.
+	unremarkable = "-‐‑–—/.,;:!?…'\"_·¿¡、。，！？；"
+	// beforeWord are those of them that belong to a name if they stand before it, as in .NET.
+	beforeWord = "-‐‑–—/.,:"
+)
 
 // canMatch reports whether any article can match, judged by equal words. A query with very many
 // combinations counts as matching.

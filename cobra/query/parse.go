@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"tidings/cobra/words"
 )
 
 // Limits of a query.
@@ -42,6 +44,9 @@ func Parse(text string) (*Expr, error) {
 	if err := p.checkText(); err != nil {
 		return nil, err
 	}
+	if p.text = typedAlike.Replace(words.Visible(text)); strings.TrimSpace(p.text) == "" {
+		return nil, errEmpty
+	}
 	p.readToken()
 	e, err := p.parseOr(0, Any)
 	if err != nil {
@@ -60,15 +65,21 @@ func Parse(text string) (*Expr, error) {
 	return e, nil
 }
 
-// checkText refuses text that is too long, invalid or empty.
+// errEmpty is the error for a query that shows nothing.
+var errEmpty = &Error{0, "the query is empty", "write a word to search for, such as: solar"}
+
+// typedAlike replaces the characters that keyboards and programs write for those of the language: quotation marks
+// of several countries, and the wide forms of East Asia.
+var typedAlike = strings.NewReplacer("“", `"`, "”", `"`, "„", `"`, "‟", `"`, "«", `"`, "»", `"`, "＂", `"`,
+	"（", "(", "）", ")", "：", ":", "＊", "*", "～", "~", "－", "-")
+
+// checkText refuses text that is too long or invalid.
 func (p *parser) checkText() error {
 	switch {
 	case len(p.text) > MaxText:
 		return &Error{MaxText, fmt.Sprintf("the query has %d bytes, and at most %d are allowed", len(p.text), MaxText), splitHint}
 	case !utf8.ValidString(p.text):
 		return &Error{0, "the query is not in UTF-8", ""}
-	case strings.TrimSpace(p.text) == "":
-		return &Error{0, "the query is empty", "write a word to search for, such as: solar"}
 	}
 	return nil
 }
@@ -313,10 +324,7 @@ func isBareRune(r rune) bool {
 	return r != '(' && r != ')' && r != '"' && !isSeparator(r)
 }
 
-// isSeparator reports whether a rune separates words. Runes that change the direction of text,
-// and blanks without width, separate words too, so that a query is what it looks like.
-func isSeparator(r rune) bool {
-	return unicode.IsSpace(r) || unicode.IsControl(r) || r == '\ufeff' || r == '\u200b' || unicode.Is(unicode.Bidi_Control, r)
-}
+// isSeparator reports whether a rune separates words. Runes that show nothing are gone before.
+func isSeparator(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
 
 func isBlank(b byte) bool { return b == ' ' || b == '\t' || b == '\n' || b == '\r' }

@@ -41,6 +41,9 @@ func TestParse(t *testing.T) {
 		{"東京都 OR 京都", "東京都 OR 京都"},
 		{"state-of-the-art", "state-of-the-art"},
 		{"titel:sun \u202esolar\ufeff", "titel:sun solar"},
+		{"“heat pump” „sea wind‟ «sun»", `"heat pump" "sea wind" sun`},
+		{"（title：solar OR ～wind） －advert　photo＊", "(title:solar OR ~wind) NOT advert photo*"},
+		{"hy\u00addro N\u2060OT Hawai\u02bbi", "hydro NOT Hawai'i"},
 		{`title:"~sun" ~"wind" "~sea"`, `title:"~sun" ~wind "~sea"`},
 		{"mailto:x@example.org", "mailto:x@example.org"},
 		{`"*lar" title:"so*lar"`, "*lar title:so*lar"},
@@ -63,6 +66,7 @@ func TestErrorsSayWhereAndWhatToWrite(t *testing.T) {
 		what string
 	}{
 		{"", 0, "empty"},
+		{"\u00ad\u200b", 0, "empty"},
 		{"solar AND", 9, "a word is missing at the end"},
 		{"OR solar", 0, "no word before OR"},
 		{"solar OR OR wind", 9, "no word before OR"},
@@ -105,8 +109,10 @@ func TestErrorsSayWhereAndWhatToWrite(t *testing.T) {
 func TestHints(t *testing.T) {
 	for text, want := range map[string]int{
 		"sun wind": 0, "sun and wind": 1, "sun or wind or sea not ice": 2, "title:and sun": 0, "sun AND wind": 0,
-		"titel:sun": 1, "inurl:sun": 1, "before:2024": 1, "!advert sun": 1, "sun!": 0, "tiitle:sun": 1, "tite:sun": 1, "tag :sun": 0, "headline:sun": 1, "12:30 star:trek": 0, "https://x.org/": 0, "host://x": 0,
+		"titel:sun": 1, "inurl:sun": 1, "before:2024": 1, "!advert sun": 1, "sun!": 0, "tiitle:sun": 1, "tite:sun": 1, "tag :sun": 1, "headline:sun": 1, "12:30 star:trek": 0, "https://x.org/": 0, "host://x": 0,
 		"*lar": 1, "title:so*lar": 1, "feed:https://x.org/*/f": 0, "sol*": 0,
+		"C++": 1, "[Ad]": 1, "C# sun": 1, ".NET": 1, "AT&T": 1, "$100": 1, "author:@me": 1, "a+b -[x]": 2, `"100% of"`: 1, "feed:https://x.org/?a=b": 0,
+		"state-of-the-art": 0, "what?": 0, "don't": 0, "3.14": 0, "snake_case": 0, "🚀": 0, "東京、京都": 0, `"and, or"`: 0,
 		"x NOT x": 1, `x "a b" -(c OR "A B")`: 1, `"a b" NOT a`: 1, "a NOT a OR b": 0, `"a b" NOT "b a"`: 0,
 	} {
 		e, err := Parse(text)

@@ -35,5 +35,5 @@ var strippedScripts = []*unicode.RangeTable{unicode.Latin, unicode.Greek, unicod
 
 // asciiLetters maps letters with strokes, and ligatures, which Unicode does not decompose.
 var asciiLetters = map[rune]string{
-	'æ': "ae", 'ð': "d", 'đ': "d", 'ħ': "h", 'ı': "i", 'ł': "l", 'ø': "o", 'œ': "oe", 'þ': "th", 'ŧ': "t",
+	'æ': "ae", 'ð': "d", 'đ': "d", 'ħ': "h", 'ł': "l", 'ø': "o", 'œ': "oe", 'þ': "th", 'ŧ': "t",
 }

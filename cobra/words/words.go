@@ -2,7 +2,7 @@
 // and queries, so that the terms of both agree.
 //
 // Boundaries are those of Unicode (UAX #29). Text is normalised (NFKC) and its case is folded,
-// so that width and case make no difference. A word may have variants at the same position. One
+// so that width and case make no difference; neither do characters that show nothing. A word may have variants at the same position. One
 // is without diacritics, so that "cafe" finds café while "café" does not find cafe. Another is
 // the longest part next to an apostrophe, so that "avion" finds l'avion, and "Obama" finds
 // Obama's.
@@ -55,7 +55,7 @@ type Tokenizer struct {
 // Tokenize calls each for every token of text, in order, and returns the number of positions. A
 // token is valid only during the call.
 func (c *Tokenizer) Tokenize(text string, each func(form []byte, at int, f TokenKind)) (length int) {
-	if !norm.NFKC.IsNormalString(text) {
+	if text = Visible(text); !norm.NFKC.IsNormalString(text) {
 		text = norm.NFKC.String(text)
 	}
 	at, runEnd := 0, -1
@@ -168,12 +168,31 @@ func (c *Tokenizer) appendFolded(dst []byte, w string) []byte {
 		return dst // a word that cannot be folded is not found
 	}
 	dst = dst[:start+n]
+	if bytes.IndexByte(dst[start:], '"') >= 0 { // in Hebrew words, where it stands for another character
+		dst = append(dst[:start], strings.ReplaceAll(string(dst[start:]), `"`, "״")...)
+	}
+	if bytes.Contains(dst[start:], []byte("i\u0307")) || bytes.Contains(dst[start:], []byte("ı")) {
+		dst = appendUndotted(dst[:start], string(dst[start:]))
+	}
 	if !norm.NFKC.IsNormal(dst[start:]) {
 		dst = append(dst[:start], norm.NFKC.Bytes(dst[start:])...)
 	}
-	// A typographic apostrophe equals an ASCII one.
-	if strings.Contains(w, "’") {
-		dst = append(dst[:start], strings.ReplaceAll(string(dst[start:]), "’", "'")...)
+	return dst
+}
+
+// appendUndotted appends a folded word in which all forms of i are the same. Turkish tells them apart, but in capitals
+// one language's letter is another one's, and case shall make no difference in any.
+func appendUndotted(dst []byte, w string) []byte {
+	last := rune(0)
+	for _, r := range w {
+		switch {
+		case r == 'ı':
+			r = 'i'
+		case r == '\u0307' && last == 'i':
+			continue
+		}
+		dst = utf8.AppendRune(dst, r)
+		last = r
 	}
 	return dst
 }

@@ -2,6 +2,8 @@ package page
 
 import (
 	"bytes"
+	"net/url"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/html"
@@ -10,16 +12,17 @@ import (
 
 // A Link is a feed that a page advertises.
 type Link struct {
-	Target string // as written: an address, or a relative reference
-	Title  string
+	Target   string // as written: an address, or a relative reference
+	Title    string
+	Comments bool // the feed has comments, which few people look for
 }
 
 // maxAdvertised bounds the feeds of one page.
 const maxAdvertised = 16
 
-// Advertised returns the feeds that an HTML page advertises, in its order: link elements with the relation
-// alternate and a feed's media type, as the HTML standard has it. Their targets must be resolved against base,
-// the href of the first base element, if that is not empty.
+// Advertised returns the feeds that an HTML page advertises, in its order: links with the relation alternate and a
+// feed's media type, as the HTML standard has it, or with the relation feed, as its drafts had. Their targets must be
+// resolved against base, the href of the first base element, if that is not empty.
 func Advertised(doc []byte) (base string, feeds []Link) {
 	for z := html.NewTokenizer(bytes.NewReader(doc)); len(feeds) < maxAdvertised; {
 		switch z.Next() {
@@ -27,58 +30,135 @@ func Advertised(doc []byte) (base string, feeds []Link) {
 			return base, feeds
 		case html.StartTagToken, html.SelfClosingTagToken:
 			name, more := z.TagName()
-			switch atom.Lookup(name) {
-			case atom.Base:
-				if base == "" {
-					base = href(z, more)
-				}
-			case atom.Link:
-				if l, ok := advertises(z, more); ok {
+			tag := atom.Lookup(name)
+			if tag != atom.Base && tag != atom.Link && tag != atom.A || !more {
+				continue
+			}
+			switch a := attributes(z); {
+			case tag != atom.Base:
+				if l, ok := advertises(a); ok {
 					feeds = append(feeds, l)
 				}
+			case base == "" && len(a["href"]) <= maxTarget:
+				base = strings.TrimSpace(a["href"])
 			}
 		}
 	}
 	return base, feeds
 }
 
-// href returns the href attribute of an element.
-func href(z *html.Tokenizer, more bool) (target string) {
-	for more {
-		var name, value []byte
-		if name, value, more = z.TagAttr(); string(name) == "href" && target == "" && len(value) <= maxTarget {
-			target = strings.TrimSpace(string(value))
+// AdvertisedByHeader returns the feeds that the fields of a Link header advertise (RFC 8288). Their targets must be
+// resolved against the address of the document.
+func AdvertisedByHeader(fields []string) (feeds []Link) {
+	for _, field := range fields {
+		for len(feeds) < maxAdvertised {
+			_, rest, ok := strings.Cut(field, "<")
+			if !ok {
+				break
+			}
+			a := map[string]string{}
+			if a["href"], rest, ok = strings.Cut(rest, ">"); !ok {
+				break
+			}
+			field = readParameters(rest, a)
+			if l, ok := advertises(a); ok {
+				feeds = append(feeds, l)
+			}
 		}
 	}
-	return target
+	return feeds
 }
 
-// advertises reads the attributes of a link element.
-func advertises(z *html.Tokenizer, more bool) (l Link, ok bool) {
-	relation, kind := "", ""
-	for more {
-		var name, value []byte
-		name, value, more = z.TagAttr()
-		switch string(name) {
-		case "rel":
-			relation = strings.ToLower(string(value))
-		case "type":
-			kind, _, _ = strings.Cut(strings.ToLower(string(value)), ";")
-		case "href":
-			l.Target = strings.TrimSpace(string(value))
-		case "title":
-			l.Title = strings.ToValidUTF8(string(value[:min(len(value), maxTitle)]), "")
+// readParameters reads the parameters of a link, up to the comma behind them, and returns what follows.
+func readParameters(s string, to map[string]string) (rest string) {
+	for {
+		s = strings.TrimLeft(s, "; \t")
+		n := strings.IndexAny(s, "=;,")
+		if n < 0 || s[n] == ',' {
+			return s[max(n, 0):]
+		}
+		name := strings.ToLower(strings.TrimSpace(s[:n]))
+		if s[n] == ';' {
+			s = s[n:]
+			continue
+		}
+		var value string
+		if s = strings.TrimLeft(s[n+1:], " \t"); strings.HasPrefix(s, `"`) {
+			value, s = readQuoted(s[1:])
+		} else {
+			end := strings.IndexAny(s+";", ";,")
+			value, s = strings.TrimSpace(s[:end]), s[end:]
+		}
+		if encoded, ok := strings.CutSuffix(name, "*"); ok { // RFC 8187: UTF-8'language'text
+			if parts := strings.SplitN(value, "'", 3); len(parts) == 3 {
+				value, _ = url.PathUnescape(parts[2])
+				to[encoded] = value
+			}
+		} else if _, ok := to[name]; !ok { // the first of several counts
+			to[name] = value
 		}
 	}
-	alternate := false
-	for rel := range strings.FieldsSeq(relation) {
-		alternate = alternate || rel == "alternate"
+}
+
+// readQuoted returns a quoted string whose first quotation mark was read, and what follows.
+func readQuoted(s string) (value, rest string) {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '"':
+			return b.String(), s[i+1:]
+		case s[i] == '\\' && i+1 < len(s):
+			i++
+		}
+		b.WriteByte(s[i])
 	}
+	return b.String(), ""
+}
+
+// attributes returns the attributes of the latest tag, of which the first of a name counts.
+func attributes(z *html.Tokenizer) map[string]string {
+	a := map[string]string{}
+	for more := true; more; {
+		var name, value []byte
+		name, value, more = z.TagAttr()
+		if _, ok := a[string(name)]; !ok {
+			a[string(name)] = string(value)
+		}
+	}
+	return a
+}
+
+// advertises returns the feed to which a link with some attributes leads, if it leads to one.
+func advertises(a map[string]string) (l Link, ok bool) {
+	relations := strings.Fields(strings.ToLower(a["rel"]))
+	kind, _, _ := strings.Cut(strings.ToLower(a["type"]), ";")
+	l.Target = strings.TrimSpace(a["href"])
+	title := a["title"]
+	l.Title = strings.Join(strings.Fields(strings.ToValidUTF8(title[:min(len(title), maxTitle)], "")), " ")
+	alternate, named := slices.Contains(relations, "alternate") && !slices.Contains(relations, "stylesheet"), slices.Contains(relations, "feed")
 	switch strings.TrimSpace(kind) {
 	case "application/rss+xml", "application/atom+xml", "application/rdf+xml", "application/feed+json":
-	default:
-		return l, false
+		ok = alternate || named
+	case "application/xml", "text/xml": // may be anything, if nothing names a feed
+		ok = named || alternate && speaksOf(l, feedWords)
+	case "", "application/json":
+		ok = named
 	}
-	l.Title = strings.Join(strings.Fields(l.Title), " ")
-	return l, alternate && l.Target != "" && len(l.Target) <= maxTarget
+	l.Comments = speaksOf(l, commentWords)
+	return l, ok && l.Target != "" && len(l.Target) <= maxTarget
+}
+
+var (
+	feedWords = []string{"rss", "atom", "feed"}
+	// commentWords are the words for comments in the languages of most blogs, as publishing programs write them.
+	commentWords = []string{"comment", "kommentar", "comentari", "comentár", "comentário", "commenti", "reacties", "komentar", "комментари", "yorum", "コメント", "评论", "評論", "留言", "댓글"}
+)
+
+// IsCommentTitle reports whether a title says that a feed has comments.
+func IsCommentTitle(title string) bool { return speaksOf(Link{Title: title}, commentWords) }
+
+// speaksOf reports whether the title or the target of a link has one of some words.
+func speaksOf(l Link, words []string) bool {
+	text := strings.ToLower(l.Title + " " + l.Target)
+	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(text, word) })
 }

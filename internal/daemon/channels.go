@@ -13,6 +13,7 @@ import (
 	"tidings/corona/coronapb"
 	"tidings/difference"
 	"tidings/feedtree"
+	"tidings/internal/feed"
 	"tidings/internal/node"
 	"tidings/internal/store"
 	"tidings/overlay"
@@ -77,14 +78,14 @@ func withStoreError(c proxy.Channel, failing string) proxy.Channel {
 // channelOf returns a subscription as lists show it.
 func (l *channelList) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 	c = proxy.Channel{
-		URL: s.URL, Key: s.Key.String(), Title: s.Title, Kind: proxy.KindOf(s.URL), Items: s.Items, State: proxy.StateNew,
+		URL: s.URL, Key: s.Key.String(), Kind: proxy.KindOf(s.URL), Items: s.Items, State: proxy.StateNew,
 		Since: proxy.OptionalTime(s.Since), Auto: attributesOf(s).Auto, Subscribers: s.Weight,
 	}
 	if s.Items > 0 {
 		c.Provenance, c.State, c.Newest = feedtree.Single, proxy.StateOK, proxy.OptionalTime(l.node.Feeds.Newest(s.Key))
 	}
 	a := attributesOf(s)
-	c.MinProvenance, c.Tags, c.Title, c.Site = a.RequiredProvenance, a.Tags, cmp.Or(s.Title, a.Title), cmp.Or(s.Link, a.Site)
+	c.MinProvenance, c.Tags, c.Title, c.Site = a.RequiredProvenance, a.Tags, cmp.Or(a.Title, feed.PlainTitle(s.Title)), cmp.Or(a.Site, s.Link)
 	if p := s.Publisher; p != nil {
 		c.Publisher, c.PublisherSince, c.Published = difference.Fingerprint(p.Key), proxy.OptionalTime(p.Since), p.Seq
 		c.FormerKeys, c.KeyChange = formerKeys(s.URL, p)

@@ -205,7 +205,7 @@ func (r *reading) Inspect(ctx context.Context, url string) (proxy.Inspection, er
 		return proxy.Inspection{}, fmt.Errorf("read %s: %w", url, err)
 	}
 	isPage, o := proxy.KindOf(url) == proxy.KindPage, copied.offer
-	result := proxy.Inspection{Feed: !isPage && copied.feed != nil || o.Feed, Page: o.Page, Warning: o.Doubt}
+	result := proxy.Inspection{Feed: !isPage && copied.feed != nil || o.Feed, Page: o.Page, Warning: o.Doubt, Redirected: o.Redirected}
 	if !isPage && !result.Feed {
 		if copied.state.Kind == coronapb.State_BROKEN { // a broken feed is not followed as a page
 			return result, r.trouble(url, copied.state.String(), copied.state.Detail)
@@ -218,7 +218,7 @@ func (r *reading) Inspect(ctx context.Context, url string) (proxy.Inspection, er
 		if !o.Private && !r.fetch.IsPublic(ctx, l.URL) {
 			continue
 		}
-		result.Feeds = append(result.Feeds, proxy.Choice{URL: l.URL, Title: l.Title, Kind: proxy.KindFeed})
+		result.Feeds = append(result.Feeds, proxy.Choice{URL: l.URL, Title: l.Title, Kind: proxy.KindFeed, Comments: l.Comments})
 	}
 	switch {
 	case result.Feed || result.Page || len(result.Feeds) > 0:

@@ -75,7 +75,7 @@ type attributes struct {
 	// RequiredProvenance is the provenance without which items are not shown; empty: any.
 	RequiredProvenance string   `json:"least,omitempty"`
 	Tags               []string `json:"tags,omitempty"`
-	// Title and Site are shown until the feed has been read.
+	// Title and Site are the user's own, and are shown in place of the feed's.
 	Title    string `json:"title,omitempty"`
 	Site     string `json:"site,omitempty"`
 	LastRead int64  `json:"read,omitempty"` // when the feed was last read, Unix time in seconds, up to lapseCheckInterval late

@@ -2,28 +2,23 @@ package feed
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/xml"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"slices"
 	"strings"
-
-	"golang.org/x/net/html/charset"
-	"golang.org/x/text/encoding/unicode"
-	"golang.org/x/text/transform"
 )
 
 // Limits of a list of subscriptions. The largest known lists have a few thousand feeds, and folders nested
 // three deep are rare.
 const (
-	maxOPML        = 5 << 20
-	maxOutlines    = 10_000
-	maxOPMLDepth   = 16 // nested outlines
-	maxOPMLNesting = 64 // nested elements of any name
-	maxOPMLAttrs   = 64 // of one outline
-	maxOPMLTitle   = 1 << 10
+	maxOPML      = 5 << 20
+	maxOutlines  = 10_000
+	maxOPMLDepth = 16 // nested folders; what is deeper is in the last of them
+	// maxUnread bounds the lines that cannot be read. A file with more is none that a reader wrote.
+	maxUnread = 1_000
 )
 
 var errNoOPML = errors.New("the file is not OPML")
@@ -35,8 +30,13 @@ type Outline struct {
 	Type     string
 	XMLURL   string // as written; [Canonical] turns it into an address
 	HTMLURL  string
-	Attrs    []xml.Attr // all other attributes, in document order
 	Outlines []Outline
+}
+
+// An Unread is a place in an OPML document where a subscription was lost.
+type Unread struct {
+	Line int // from 1
+	Why  string
 }
 
 // Subscriptions yields the outlines at all depths that have the address of a feed, in document order, each with
@@ -58,128 +58,146 @@ func eachSubscription(folder string, outlines []Outline, yield func(string, Outl
 	return true
 }
 
-// ParseOPML reads a list of subscriptions: OPML 2.0, and what other programs write under that name. It ignores
-// the case of attribute names, accepts outlines without text and outside of the body, and reads url, as in OPML
-// 1.0, as xmlUrl. A truncated list, or one that exceeds the limits, is refused as a whole: half a list would
-// look complete.
-func ParseOPML(doc []byte) (title string, outlines []Outline, err error) {
+// ParseOPML reads a list of subscriptions: OPML 2.0, and what programs and people write under that name. It ignores
+// the case of names, accepts outlines without text and outside of the body, and reads url, as in OPML 1.0, as
+// xmlUrl. A line that is not XML costs no other line: the list has what can be read, and unread names the lines
+// that cannot. A document that exceeds the limits is refused as a whole.
+func ParseOPML(doc []byte) (outlines []Outline, unread []Unread, err error) {
 	if len(doc) > maxOPML {
-		return "", nil, fmt.Errorf("read OPML: longer than %d MiB", maxOPML>>20)
+		return nil, nil, fmt.Errorf("read OPML: longer than %d MiB", maxOPML>>20)
 	}
-	p := opmlParser{xml: opmlDecoder(doc)}
+	text, _, err := decode(doc, "")
+	if err != nil { // the charset is unknown, but addresses are ASCII
+		text, _ = dropInvalid(doc)
+	}
+	p := opmlParser{opmlLexer: opmlLexer{doc: text}}
 	if err := p.document(); err != nil {
-		return "", nil, fmt.Errorf("read OPML: %w", err)
+		return nil, nil, fmt.Errorf("read OPML: %w", err)
 	}
-	return p.title, p.root.Outlines, nil
-}
-
-// opmlDecoder returns a decoder for a document in the encoding that it names.
-func opmlDecoder(doc []byte) *xml.Decoder {
-	marked := bytes.HasPrefix(doc, []byte("\xfe\xff")) || bytes.HasPrefix(doc, []byte("\xff\xfe"))
-	d := xml.NewDecoder(transform.NewReader(bytes.NewReader(doc), unicode.BOMOverride(transform.Nop)))
-	d.Strict = false
-	d.Entity = xml.HTMLEntity
-	d.CharsetReader = func(label string, r io.Reader) (io.Reader, error) {
-		if marked { // UTF-16, decoded by its byte order mark
-			return r, nil
-		}
-		return charset.NewReaderLabel(label, r)
-	}
-	return d
+	return p.root.Outlines, p.unread, nil
 }
 
 // An opmlParser reads a document once.
 type opmlParser struct {
-	xml   *xml.Decoder
-	title string
-	root  Outline
-	count int
+	opmlLexer
+	root   Outline
+	open   []*Outline // outlines that have not ended; nil for one that takes no others in
+	count  int
+	unread []Unread
 }
 
+// document reads all tags. Between them is nothing to read, except what was meant to be a tag.
 func (p *opmlParser) document() error {
-	open := []*Outline{&p.root} // outlines that have not ended
-	var names []string          // elements that have not ended
-	for {
-		token, err := p.xml.Token()
+	rooted, complete := false, true
+	for p.next() {
+		t := &p.latest
 		switch {
-		case errors.Is(err, io.EOF) && names != nil:
-			return nil
-		case errors.Is(err, io.EOF):
+		case t.kind == opmlText:
+			if i := bytes.Index(bytes.ToLower(t.raw), []byte("xmlurl=")); i >= 0 && rooted {
+				p.miss(i, "this is no outline, because its < is missing or escaped")
+			}
+		case !rooted && !slices.Contains([]string{"opml", "head", "body", "outline"}, t.name):
 			return errNoOPML
-		case err != nil:
-			return err
+		case t.kind == opmlEnd && t.name == "outline":
+			p.open = p.open[:max(0, len(p.open)-1)]
+		case t.kind == opmlEnd && (t.name == "body" || t.name == "opml"):
+			complete = complete || t.name == "opml"
+			p.open = nil
+		case t.kind == opmlStart && t.name == "opml":
+			complete = t.closed
+		case t.kind == opmlStart:
+			p.startTag(t)
 		}
-		switch token := token.(type) {
-		case xml.StartElement:
-			name := strings.ToLower(token.Name.Local)
-			switch {
-			case len(names) == 0 && name != "opml":
-				return errNoOPML
-			case len(names) == maxOPMLNesting:
-				return fmt.Errorf("more than %d elements within each other", maxOPMLNesting)
-			}
-			names = append(names, name)
-			if name == "outline" {
-				o, err := p.outline(open, token.Attr)
-				if err != nil {
-					return err
-				}
-				open = append(open, o)
-			}
-		case xml.EndElement: // the decoder ensures that each end has a start
-			if names[len(names)-1] == "outline" {
-				open = open[:len(open)-1]
-			}
-			names = names[:len(names)-1]
-		case xml.CharData:
-			if slices.Equal(names, []string{"opml", "head", "title"}) {
-				p.title = strings.TrimSpace(cut(p.title+string(token), maxOPMLTitle))
-			}
-		}
-	}
-}
-
-// outline appends an outline to the innermost open one. Nothing else is appended there before it ends, so that
-// the returned pointer stays valid.
-func (p *opmlParser) outline(open []*Outline, attrs []xml.Attr) (*Outline, error) {
-	p.count++
-	switch {
-	case p.count > maxOutlines:
-		return nil, fmt.Errorf("more than %d outlines", maxOutlines)
-	case len(open) > maxOPMLDepth:
-		return nil, fmt.Errorf("outlines more than %d deep", maxOPMLDepth)
-	case len(attrs) > maxOPMLAttrs:
-		return nil, fmt.Errorf("an outline of more than %d attributes", maxOPMLAttrs)
-	}
-	o := newOutline(attrs)
-	parent := open[len(open)-1]
-	parent.Outlines = append(parent.Outlines, o)
-	return &parent.Outlines[len(parent.Outlines)-1], nil
-}
-
-func newOutline(attrs []xml.Attr) Outline {
-	var o Outline
-	var url string
-	for _, a := range attrs {
-		field := o.field(a.Name)
+		rooted = rooted || t.kind != opmlText
 		switch {
-		case field != nil && *field == "":
-			*field = strings.TrimSpace(a.Value)
-		case field != nil: // the first of several counts
-		case a.Name.Space == "" && strings.EqualFold(a.Name.Local, "url") && url == "":
-			url = strings.TrimSpace(a.Value)
-		case a.Name.Space == "xmlns" || a.Name.Space == "" && a.Name.Local == "xmlns":
-			// Declared again where it is used, when the outline is written.
-		case !slices.ContainsFunc(o.Attrs, func(b xml.Attr) bool { return b.Name == a.Name }):
-			o.Attrs = append(o.Attrs, a)
+		case p.count > maxOutlines:
+			return fmt.Errorf("more than %d outlines", maxOutlines)
+		case len(p.unread) > maxUnread:
+			return fmt.Errorf("more than %d lines that cannot be read", maxUnread)
 		}
 	}
+	if !rooted {
+		return errNoOPML
+	}
+	if !complete {
+		p.miss(0, "the file ends here, before </opml>: it may be incomplete")
+	}
+	return nil
+}
+
+// miss notes that something at an offset of the latest token cannot be read.
+func (p *opmlParser) miss(offset int, why string) {
+	p.unread = append(p.unread, Unread{p.line(offset), why})
+}
+
+// startTag appends an outline to the innermost open folder. An outline with an address takes no others in, because
+// what follows in it lacks an end tag in between.
+func (p *opmlParser) startTag(t *opmlToken) {
+	o := newOutline(t.attrs)
+	isNamed := slices.ContainsFunc(t.attrs, func(a opmlAttr) bool { return a.name == "xmlurl" })
+	if o.XMLURL == "" && !isNamed && hasFold(t.raw, "xmlurl") {
+		if o.XMLURL = t.findAddress(); o.XMLURL == "" { // a quotation mark within another attribute may hide it
+			p.miss(0, "the address of the feed cannot be read: a quotation mark is missing")
+			if !t.closed {
+				p.open = append(p.open, nil)
+			}
+			return
+		}
+		if i := strings.Index(strings.ToLower(o.Text), "xmlurl"); i >= 0 {
+			o.Text = strings.TrimSpace(strings.ToValidUTF8(o.Text[:min(i, len(o.Text))], ""))
+		}
+		o.Text = cmp.Or(o.Text, o.XMLURL)
+	}
+	if t.name != "outline" && o.XMLURL == "" {
+		return
+	}
+	p.count++
+	parent, depth := &p.root, 0
+	for _, f := range p.open {
+		if f != nil {
+			parent = f
+			depth++
+		}
+	}
+	parent.Outlines = append(parent.Outlines, o)
 	switch {
-	case url == "":
-	case o.XMLURL == "" && !strings.EqualFold(o.Type, "link"): // a link leads to a page, or to another list
+	case t.closed:
+	case o.XMLURL != "" || depth == maxOPMLDepth:
+		p.open = append(p.open, nil)
+	default: // nothing else is appended to the parent before this one ends, so that the pointer stays valid
+		p.open = append(p.open, &parent.Outlines[len(parent.Outlines)-1])
+	}
+}
+
+// newOutline returns the outline of some attributes, of which the first of a name counts.
+func newOutline(attrs []opmlAttr) (o Outline) {
+	url := ""
+	for _, a := range attrs {
+		field := &url
+		switch a.name {
+		case "text":
+			field = &o.Text
+		case "title":
+			field = &o.Title
+		case "type":
+			field = &o.Type
+		case "xmlurl":
+			field = &o.XMLURL
+		case "htmlurl":
+			field = &o.HTMLURL
+		case "url":
+		default:
+			continue
+		}
+		if *field == "" {
+			*field = a.value
+		}
+	}
+	if o.XMLURL == "" && !strings.EqualFold(o.Type, "link") && !strings.EqualFold(o.Type, "include") { // which lead to a page, and to another list
 		o.XMLURL = url
-	default:
-		o.Attrs = append(o.Attrs, xml.Attr{Name: xml.Name{Local: "url"}, Value: url})
+	}
+	if t := strings.ToLower(o.Type); o.XMLURL == "" && (t == "rss" || t == "atom") {
+		o.XMLURL = o.HTMLURL // the page may advertise its feed
 	}
 	for _, s := range []string{o.Title, o.XMLURL} {
 		if o.Text == "" {
@@ -189,28 +207,8 @@ func newOutline(attrs []xml.Attr) Outline {
 	return o
 }
 
-// field returns the field of an attribute, or nil if it has none.
-func (o *Outline) field(name xml.Name) *string {
-	if name.Space != "" {
-		return nil
-	}
-	switch strings.ToLower(name.Local) {
-	case "text":
-		return &o.Text
-	case "title":
-		return &o.Title
-	case "type":
-		return &o.Type
-	case "xmlurl":
-		return &o.XMLURL
-	case "htmlurl":
-		return &o.HTMLURL
-	}
-	return nil
-}
-
-// AppendOPML appends a list of subscriptions to b, as OPML 2.0. Parsing the result gives the same title and
-// outlines, for any list that was parsed before.
+// AppendOPML appends a list of subscriptions to b, as OPML 2.0. Parsing the result gives the same outlines, for any
+// list that was parsed before.
 func AppendOPML(b []byte, title string, outlines []Outline) []byte {
 	buf := bytes.NewBuffer(b)
 	buf.WriteString(xml.Header)
@@ -221,7 +219,7 @@ func AppendOPML(b []byte, title string, outlines []Outline) []byte {
 	tokens := []xml.Token{doc, head, name, xml.CharData(title), name.End(), head.End(), body}
 	tokens = appendOutlines(tokens, outlines)
 	for _, t := range append(tokens, body.End(), doc.End()) {
-		// Only a name that XML forbids can fail, and no parser returns one.
+		// Only a name that XML forbids can fail, and all names are constants.
 		if err := e.EncodeToken(t); err != nil {
 			panic(fmt.Sprintf("write OPML: %v", err))
 		}
@@ -243,7 +241,7 @@ func appendOutlines(tokens []xml.Token, outlines []Outline) []xml.Token {
 				attrs = append(attrs, xml.Attr{Name: xml.Name{Local: f.name}, Value: f.value})
 			}
 		}
-		element := xmlElement("outline", append(attrs, o.Attrs...)...)
+		element := xmlElement("outline", attrs...)
 		tokens = append(tokens, element)
 		tokens = appendOutlines(tokens, o.Outlines)
 		tokens = append(tokens, element.End())
@@ -253,12 +251,4 @@ func appendOutlines(tokens []xml.Token, outlines []Outline) []xml.Token {
 
 func xmlElement(name string, attrs ...xml.Attr) xml.StartElement {
 	return xml.StartElement{Name: xml.Name{Local: name}, Attr: attrs}
-}
-
-// cut shortens a string to n bytes at most, at the end of a character.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "")
 }
