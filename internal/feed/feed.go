@@ -113,8 +113,12 @@ type ID [32]byte
 
 func (id ID) String() string { return hex.EncodeToString(id[:]) }
 
-// Hash is a hash of content that changes when a reader would notice a change.
+// Hash is a hash of content that changes when a reader would notice a change. Its first bytes are those of Wording.
 type Hash [32]byte
+
+// Wording returns the part of a hash that stays when only numbers and times within the text change. The numbers in a
+// title belong to the wording.
+func (h Hash) Wording() [wordingSize]byte { return [wordingSize]byte(h[:]) }
 
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
