@@ -108,6 +108,8 @@ func (sq *sequencer) takeChanges(l *leaderState, r observation) (taken bool) {
 		valid := r.valid
 		if l.page {
 			valid = r.validAfter(l.known.Page())
+		} else if valid == l.valid {
+			l.known.SightLatest()
 		}
 		sq.setValidators(l, valid, l.fingerprints)
 		return true
@@ -117,10 +119,18 @@ func (sq *sequencer) takeChanges(l *leaderState, r observation) (taken bool) {
 		return sq.detectPage(l, r, shown)
 	}
 	l.known.Recognise(f)
-	d := l.known.Diff(f)
+	l.hideCounters(shown)
+	now := sq.clock.Now()
+	behind := l.known.Sight(f, now)
+	d := l.known.DiffWithTakenBack(f, suspicionPeriodOf(l.private, l.interval), now)
 	l.known.Touch(f)
 	if d.Empty() {
 		sq.stats.Unchanged++
+		if behind {
+			// With the validators of this document, "not modified" would hide the earlier versions when
+			// it is time to report them.
+			return true
+		}
 		if len(f.Items) > 0 {
 			// Validators of an empty document save nothing, because the document is small. Their
 			// date could also hide an older document with items.
@@ -191,7 +201,7 @@ func (sq *sequencer) learn(l *leaderState, d difference.Delta, first bool) {
 // another replica of the origin: the same document with other validators (they stay with the node
 // that polls that replica), or an earlier snapshot.
 func (sq *sequencer) setValidators(l *leaderState, valid validators, shown []fingerprint) {
-	if valid == l.valid || l.inFlight != 0 {
+	if valid == l.valid && counters(shown) <= counters(l.fingerprints) || l.inFlight != 0 {
 		return
 	}
 	now, sum := sq.clock.Now(), digest(shown)

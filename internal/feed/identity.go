@@ -33,13 +33,9 @@ func (f *facts) hash() (h Hash) {
 	title, link := appendVisible(nil, f.title), []byte(cleanLink(f.link))
 	words := digest(hashVersion+"/words", title, link, f.author, withoutNumbers(f.summary), withoutNumbers(f.content), f.enclosures)
 	all := digest(hashVersion, title, link, f.author, f.summary, f.content, f.enclosures)
-	copy(h[copy(h[:wordingSize], words[:]):], all[:])
+	copy(h[copy(h[:WordingSize], words[:]):], all[:])
 	return h
 }
-
-// wordingSize is how many bytes of a hash depend on the wording alone. Two of the versions that one item ever has
-// are very unlikely to agree in them, and nodes that exchange 8 bytes of a hash have 3 bytes left for the numbers.
-const wordingSize = 5
 
 // identity returns the identity of an item with a number of qualifiers.
 //
