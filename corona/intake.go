@@ -213,8 +213,7 @@ func (in *intake) dedupe(l *leaderState, g *itemFetch) {
 			continue
 		}
 		_, version := l.known.Has(it.ID, it.Hash)
-		takenBack := l.known.TakenBack(it.ID, it.Hash, suspicionPeriodOf(l.private, l.interval), now)
-		if !version || takenBack || slices.ContainsFunc(fading, func(id feed.ID) bool { return [16]byte(id[:16]) == g.fingerprints[i].id }) {
+		if !version || slices.ContainsFunc(fading, func(id feed.ID) bool { return [16]byte(id[:16]) == g.fingerprints[i].id }) {
 			want = append(want, uint32(i))
 		}
 	}

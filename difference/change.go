@@ -1,6 +1,7 @@
 package difference
 
 import (
+	"slices"
 	"time"
 
 	"tidings/internal/feed"
@@ -22,12 +23,16 @@ const (
 	// maxNumbers is how many versions of an item that differ only in numbers are reported. Further ones are taken
 	// for a counter.
 	maxNumbers = 3
+
+	// maxTurns bounds the time for which an earlier version must be shown. Each time that an edit of the item is taken
+	// back, this time doubles, because servers that differ for good would otherwise cause a report each hour.
+	maxTurns = 6
 )
 
 // A sighting is an earlier version that documents show in place of the latest one.
 type sighting struct {
-	hash  uint64
-	since time.Time
+	hash        uint64
+	since, last time.Time
 }
 
 // numbers returns the largest number of versions of an item that differ only in numbers.
@@ -67,9 +72,10 @@ func (k *Known) learnCounters(f *feed.Feed) {
 	k.counting = k.counting || n >= minCounting && 2*n > len(f.Items)
 }
 
-// Sight records which items of a document are shown in an earlier version than the latest one in the log. It returns
-// whether there are any. An item that is shown in its latest version again was one of a replica that lags.
-func (k *Known) Sight(f *feed.Feed, now time.Time) (behind bool) {
+// Sight records which items of a document are shown in an earlier version than the latest one in the log. An item
+// that is shown in its latest version again was one of a replica that lags. An earlier version that has not been seen
+// for longer than gap begins anew, because the origin may have shown the latest one meanwhile.
+func (k *Known) Sight(f *feed.Feed, gap time.Duration, now time.Time) {
 	for i := range f.Items {
 		it := &f.Items[i]
 		id, hash := shorten(it.ID), shortHash(it.Hash)
@@ -80,26 +86,35 @@ func (k *Known) Sight(f *feed.Feed, now time.Time) (behind bool) {
 		case k.same(&p, p.hashes[0], hash):
 			delete(k.behind, id)
 			continue
-		case !seen || !k.same(&p, s.hash, hash):
+		case !seen || !k.same(&p, s.hash, hash) || now.Sub(s.last) > gap:
 			if k.behind == nil {
 				k.behind = map[shortID]sighting{}
 			}
-			k.behind[id] = sighting{hash, now}
+			k.behind[id] = sighting{hash, now, now}
+		default:
+			s.last = now
+			k.behind[id] = s
 		}
-		behind = true
 	}
-	return behind
 }
 
 // SightLatest records that the origin shows the document that was taken last.
 func (k *Known) SightLatest() { clear(k.behind) }
 
-// TakenBack reports whether an item has been shown in this earlier version for a time, and never in its latest one:
-// then the edit was taken back.
+// TakenBack reports whether an item has been sighted in this earlier version for a time, and never in its latest one:
+// then the edit was taken back. The time is after, and twice as long for each edit that was taken back before.
 func (k *Known) TakenBack(id feed.ID, hash feed.Hash, after time.Duration, now time.Time) bool {
 	p := k.fingerprints[shorten(id)]
 	s, ok := k.behind[shorten(id)]
-	return ok && k.same(&p, s.hash, shortHash(hash)) && now.Sub(s.since) >= after
+	return ok && k.same(&p, s.hash, shortHash(hash)) && now.Sub(s.since) >= after<<p.turns
+}
+
+// IsBehind reports whether a document has an item in an earlier version than the latest one.
+func (k *Known) IsBehind(f *feed.Feed) bool {
+	return slices.ContainsFunc(f.Items, func(it feed.Item) bool {
+		p, ok := k.fingerprints[shorten(it.ID)]
+		return ok && !k.same(&p, p.hashes[0], shortHash(it.Hash))
+	})
 }
 
 // DiffWithTakenBack returns the unknown part of a document, and the versions to which edits were taken back. Their

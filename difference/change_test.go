@@ -36,7 +36,7 @@ func (j *judge) check(after time.Duration, items ...string) string {
 		j.t.Fatal(err)
 	}
 	j.known.Recognise(f)
-	j.known.Sight(f, j.now)
+	j.known.Sight(f, 3*time.Hour, j.now)
 	d := j.known.DiffWithTakenBack(f, time.Hour, j.now)
 	j.known.Add(d)
 	if !d.Empty() {
@@ -79,7 +79,29 @@ func TestAnEditIsTakenBackWhenItStays(t *testing.T) {
 	j.want("old", time.Minute, "a=old")
 	j.want("", 3*time.Hour, "a=old")
 	j.want("", time.Hour, "a=new") // the edit is made again
+	j.want("", time.Hour, "a=new")
 	j.want("new", time.Hour, "a=new")
+}
+
+// Servers that differ for good are reported less and less often.
+func TestServersThatDifferForGood(t *testing.T) {
+	j := newJudge(t)
+	j.check(0, "a=old")
+	j.check(time.Hour, "a=new")
+	told := 0
+	for day := range 10 {
+		for range 12 {
+			if j.check(2*time.Hour, "a="+[]string{"old", "new"}[day%2]) != "" {
+				told++
+			}
+		}
+		if day == 4 {
+			j.takeOver()
+		}
+	}
+	if told != 5 { // after 1, 2, 4, 8 and 16 hours; after that, a day is too short
+		t.Errorf("reported %d times", told)
+	}
 }
 
 // A sequencer that takes over knows from the log which version readers have, and counts the hour anew.
@@ -95,7 +117,7 @@ func TestAnEditIsTakenBackByTheNextSequencer(t *testing.T) {
 	j.want("", 2*time.Hour, "a=old")
 	j.want("", 2*time.Hour, "a=old")
 	j.want("", time.Minute, "a=new")
-	j.want("new", time.Hour, "a=new")
+	j.want("new", 2*time.Hour, "a=new")
 }
 
 // "Not modified" after the latest version shows that an earlier one was a replica's.

@@ -48,6 +48,7 @@ type shortID [16]byte
 type fingerprint struct {
 	hashes [maxVersions]uint64 // the first n count, the latest first
 	n      uint8
+	turns  uint8 // how often an earlier version became the latest one again
 	seen   uint64
 }
 
@@ -147,6 +148,8 @@ func (k *Known) add(id shortID, hash uint64) {
 	if i < 0 {
 		p.n = min(p.n+1, maxVersions)
 		i = int(p.n) - 1
+	} else if i > 0 {
+		p.turns = min(p.turns+1, maxTurns)
 	}
 	copy(p.hashes[1:i+1], p.hashes[:i])
 	p.hashes[0] = hash
