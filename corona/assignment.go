@@ -126,5 +126,7 @@ func (d *assignment) hasNews(r *observation, now time.Time) bool {
 	case s.fingerprints == nil:
 		return true
 	}
-	return slices.ContainsFunc(of, func(p fingerprint) bool { return !slices.Contains(s.fingerprints, p) })
+	return slices.ContainsFunc(of, func(p fingerprint) bool {
+		return !slices.ContainsFunc(s.fingerprints, func(known fingerprint) bool { return known.covers(p) })
+	})
 }

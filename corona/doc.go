@@ -62,6 +62,11 @@
 // empty document are not kept. A poll for which the fetcher has no capacity is repeated after
 // about a minute and changes no state.
 //
+// An item that is shown in an earlier version than the log has may come from a replica that lags. The
+// edit was taken back if the sequencer sees only the earlier version for an hour. That version is then
+// appended like an edit. In feeds with counters in their texts, a snapshot has the fingerprints of items
+// without the numbers, so that pollers do not report other numbers (difference).
+//
 // # What subscribers are told
 //
 // Subscribers get a state with another kind or detail at once, failed polls with some delay, and

@@ -55,6 +55,36 @@ func fingerprintsOf(f *feed.Feed) []fingerprint {
 	return of
 }
 
+// anyNumbers are the bits of a fingerprint that are zero in a snapshot if the item's numbers change by
+// themselves. Pollers then do not report other numbers.
+const anyNumbers = 1<<(64-8*feed.WordingSize) - 1
+
+// covers says whether a fingerprint of a snapshot stands for an item's version.
+func (p fingerprint) covers(q fingerprint) bool {
+	return p == q || p == q.withoutNumbers()
+}
+
+func (p fingerprint) withoutNumbers() fingerprint { return fingerprint{p.id, p.hash &^ anyNumbers} }
+
+// hideCounters removes numbers that change by themselves from fingerprints.
+func (l *leaderState) hideCounters(of []fingerprint) {
+	for i := range of {
+		if it := of[i].bare(); l.known.IsCounter(it.ID) {
+			of[i] = of[i].withoutNumbers()
+		}
+	}
+}
+
+// counters is the number of fingerprints without numbers.
+func counters(of []fingerprint) (n int) {
+	for _, p := range of {
+		if p.hash&anyNumbers == 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // digest hashes a set of item versions, in any order. It is not collision-resistant: an origin that
 // crafts two documents with one digest only hides an item of its own.
 func digest(of []fingerprint) uint64 {

@@ -28,7 +28,7 @@ func (sq *sequencer) takeObservation(l *leaderState, from env.Peer, r observatio
 	verdict := State{Kind: coronapb.State_OK, Polled: now}
 	if r.f != nil {
 		verdict.Detail = r.detail()
-		if reason := sq.suspicious(l, &r, now); reason != "" {
+		if reason := sq.suspicious(l, from, &r, now); reason != "" {
 			sq.stats.Failed++
 			sq.monitor.noteFailure(l, from.ID, State{Kind: l.suspiciousKind(), Detail: reason, Polled: now}, false, now)
 			return true // handled, though not accepted
@@ -54,7 +54,7 @@ func (sq *sequencer) takeObservation(l *leaderState, from env.Peer, r observatio
 		sq.app.Saw(l.key, &r.f.Head, r.secure(l.url))
 	}
 	// The items go out before the state that all is well.
-	taken = sq.takeChanges(l, r)
+	taken = sq.takeChanges(l, from, r, now)
 	sq.order(l, max(l.pollers, 1), now)
 	sq.monitor.setState(l, verdict, now)
 	return taken
@@ -68,7 +68,7 @@ const ifItStays = ": it is believed if it stays"
 // like another feed is accepted when it stays for the suspicion period. It is accepted at once when
 // yet another document replaces it: then the feed replaces all its items each time, and the
 // held-back document was news.
-func (sq *sequencer) suspicious(l *leaderState, r *observation, now time.Time) string {
+func (sq *sequencer) suspicious(l *leaderState, from env.Peer, r *observation, now time.Time) string {
 	if l.page {
 		reason := r.verdict.reason()
 		if reason != "" && r.verdict.Kind == page.Failed {
@@ -94,20 +94,22 @@ func (sq *sequencer) suspicious(l *leaderState, r *observation, now time.Time) s
 	}
 	l.suspicion = suspicion{}
 	if first != f {
-		sq.takeChanges(l, observation{f: first})
+		sq.takeChanges(l, from, observation{f: first}, now)
 	}
 	return ""
 }
 
 // takeChanges compares a document with the known items and hands over the changes. It returns false
 // if they were not accepted.
-func (sq *sequencer) takeChanges(l *leaderState, r observation) (taken bool) {
+func (sq *sequencer) takeChanges(l *leaderState, from env.Peer, r observation, now time.Time) (taken bool) {
 	f := r.f
 	if f == nil { // not modified (304)
 		sq.stats.Unchanged++
 		valid := r.valid
 		if l.page {
 			valid = r.validAfter(l.known.Page())
+		} else if valid == l.valid {
+			l.known.SightLatest()
 		}
 		sq.setValidators(l, valid, l.fingerprints)
 		return true
@@ -117,10 +119,17 @@ func (sq *sequencer) takeChanges(l *leaderState, r observation) (taken bool) {
 		return sq.detectPage(l, r, shown)
 	}
 	l.known.Recognise(f)
-	d := l.known.Diff(f)
+	l.hideCounters(shown)
+	behind := l.known.IsBehind(f)
+	d := sq.diff(l, from, f, behind, now)
 	l.known.Touch(f)
 	if d.Empty() {
 		sq.stats.Unchanged++
+		if behind {
+			// With the validators of this document, "not modified" would hide the earlier versions when
+			// it is time to report them.
+			return true
+		}
 		if len(f.Items) > 0 {
 			// Validators of an empty document save nothing, because the document is small. Their
 			// date could also hide an older document with items.
@@ -143,6 +152,21 @@ func (sq *sequencer) takeChanges(l *leaderState, r observation) (taken bool) {
 	}
 	sq.learn(l, d, first)
 	return true
+}
+
+// diff returns the news in a document. Only documents that this node fetches show that an edit was taken back, because
+// the pollers that still see the edit report nothing. A sequencer that does not poll asks the origin for that, at each
+// report of an earlier version.
+func (sq *sequencer) diff(l *leaderState, from env.Peer, f *feed.Feed, behind bool, now time.Time) difference.Delta {
+	if from.ID == "" {
+		period := suspicionPeriodOf(l.private, l.interval)
+		l.known.Sight(f, 2*max(period, l.interval), now)
+		return l.known.DiffWithTakenBack(f, period, now)
+	}
+	if behind && l.fetching == 0 && sq.poller.assignments.Get(l.key) == nil {
+		sq.fetchNow(l, now)
+	}
+	return l.known.Diff(f)
 }
 
 // handOver hands changes over to the log. It calls then when the log holds them, as long as this
@@ -191,7 +215,7 @@ func (sq *sequencer) learn(l *leaderState, d difference.Delta, first bool) {
 // another replica of the origin: the same document with other validators (they stay with the node
 // that polls that replica), or an earlier snapshot.
 func (sq *sequencer) setValidators(l *leaderState, valid validators, shown []fingerprint) {
-	if valid == l.valid || l.inFlight != 0 {
+	if valid == l.valid && counters(shown) <= counters(l.fingerprints) || l.inFlight != 0 {
 		return
 	}
 	now, sum := sq.clock.Now(), digest(shown)

@@ -110,7 +110,7 @@ func (rs *reports) sendReport(w *pendingReport, d *assignment, now time.Time) {
 		var before feed.ID
 		size := len(w.f.Head.Raw)
 		for i, it := range w.f.Items {
-			if size += len(it.Raw); known[w.fingerprints[i]] {
+			if size += len(it.Raw); known[w.fingerprints[i]] || known[w.fingerprints[i].withoutNumbers()] {
 				size -= len(it.Raw)
 			} else if size <= 4*maxInline {
 				delta.Changes = append(delta.Changes, difference.Change{Item: it, After: before})

@@ -11,8 +11,12 @@
 // what its log forgets.
 //
 // Replicas may show version A, then B, then A again. The last few versions of each item
-// are remembered, so that each is reported once. The price is that an edit which is really
-// reverted is not reported.
+// are remembered, so that each is reported once. An edit that is really taken back is
+// reported when only the earlier version has been shown for a time (Sight).
+//
+// Some documents have counters in the texts of their items, as of comments or readers. An
+// item that has only other numbers is reported until most items of the feed have been
+// reported with other numbers once (change.go).
 //
 // Some documents give one id to several items. The identity of such an item has as many
 // qualifiers as its document needs, and this number changes when another of these items

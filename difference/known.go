@@ -36,9 +36,11 @@ type Known struct {
 	seen         uint64 // number of items seen so far; the age of fingerprints
 	head         feed.Hash
 	title        feed.Hash
-	hosts        [2]string    // see hostsOf
-	page         page.Tracker // of the channel of a page
-	lossy        bool         // see Lossy
+	hosts        [2]string            // see hostsOf
+	page         page.Tracker         // of the channel of a page
+	lossy        bool                 // see Lossy
+	counting     bool                 // most items have numbers that change by themselves; see learnCounters
+	behind       map[shortID]sighting // items whose documents show an earlier version than the log
 }
 
 type shortID [16]byte
@@ -46,6 +48,7 @@ type shortID [16]byte
 type fingerprint struct {
 	hashes [maxVersions]uint64 // the first n count, the latest first
 	n      uint8
+	turns  uint8 // how often an earlier version became the latest one again
 	seen   uint64
 }
 
@@ -56,21 +59,25 @@ func shortHash(h feed.Hash) uint64 { return binary.BigEndian.Uint64(h[:]) }
 // Len returns the number of known items.
 func (k *Known) Len() int { return len(k.fingerprints) }
 
-// Has reports whether an item is known, and whether it is known in this version.
+// Has reports whether an item is known, and whether it is known in this version. If the numbers of the item change
+// by themselves, a version that differs only in numbers is known.
 func (k *Known) Has(id feed.ID, hash feed.Hash) (item, version bool) {
 	p, ok := k.fingerprints[shorten(id)]
-	return ok, ok && slices.Contains(p.hashes[:p.n], shortHash(hash))
+	return ok, ok && slices.ContainsFunc(p.hashes[:p.n], func(h uint64) bool { return k.same(&p, h, shortHash(hash)) })
 }
 
 // Diff returns the unknown part of a document. It changes nothing.
-func (k *Known) Diff(f *feed.Feed) Delta {
+func (k *Known) Diff(f *feed.Feed) Delta { return k.diff(f, func(*feed.Item) bool { return false }) }
+
+// diff returns the unknown part of a document, and the known items for which also is true.
+func (k *Known) diff(f *feed.Feed, also func(*feed.Item) bool) Delta {
 	var d Delta
 	if k.head != f.Head.Hash() {
 		d.Head = &f.Head
 	}
 	var before feed.ID
 	for _, it := range f.Items {
-		if item, version := k.Has(it.ID, it.Hash); !version {
+		if item, version := k.Has(it.ID, it.Hash); !version || also(&it) {
 			d.Changes = append(d.Changes, Change{Item: it, After: before, Edited: item})
 		}
 		before = it.ID
@@ -137,11 +144,16 @@ func (k *Known) add(id shortID, hash uint64) {
 		k.fingerprints = map[shortID]fingerprint{}
 	}
 	p := k.fingerprints[id]
-	if !slices.Contains(p.hashes[:p.n], hash) {
-		copy(p.hashes[1:], p.hashes[:])
-		p.hashes[0] = hash
+	i := slices.Index(p.hashes[:p.n], hash)
+	if i < 0 {
 		p.n = min(p.n+1, maxVersions)
+		i = int(p.n) - 1
+	} else if i > 0 {
+		p.turns = min(p.turns+1, maxTurns)
 	}
+	copy(p.hashes[1:i+1], p.hashes[:i])
+	p.hashes[0] = hash
+	delete(k.behind, id)
 	k.seen++
 	p.seen = k.seen
 	k.fingerprints[id] = p
@@ -168,6 +180,7 @@ func (k *Known) forget() {
 	ids := k.byAge()
 	for _, id := range ids[:len(ids)-MaxKnown+MaxKnown/8] {
 		delete(k.fingerprints, id)
+		delete(k.behind, id)
 	}
 }
 
@@ -184,11 +197,13 @@ func (k *Known) byAge() []shortID {
 // Recognise sets the identities of a document's items to those by which they are known. An id that several
 // items have identifies none of them, so each needs qualifiers while the others are in the document. Without
 // Recognise, an item would be reported again when another one with its id comes, and again when that goes. A
-// version that is known under an identity which another item has now is removed: it has been reported.
+// version that is known under an identity which another item has now is removed: it has been reported. Recognise also
+// learns whether the numbers of the feed's items change by themselves.
 func (k *Known) Recognise(f *feed.Feed) {
 	if k.Len() == 0 {
 		return
 	}
+	k.learnCounters(f)
 	taken := map[feed.ID]feed.Hash{}
 	var unknown []int
 	for i, it := range f.Items {

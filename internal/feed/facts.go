@@ -2,6 +2,7 @@ package feed
 
 import (
 	"bytes"
+	"path"
 	"strings"
 )
 
@@ -158,13 +159,13 @@ func (w *walker) attributesInto(f *facts, current *field) {
 		switch {
 		case !ok:
 		case rel == "enclosure":
-			f.addEnclosure(unescape(href))
+			f.addMedia(unescape(href), w.value("type"))
 		case f.link == "" && (rel == "" || rel == "alternate"):
 			f.link = strings.TrimSpace(unescape(href))
 		}
 	case enclosureField:
 		*current = noField
-		f.addEnclosure(w.value("url"))
+		f.addMedia(w.value("url"), w.value("type"))
 	case contentField: // of an Atom entry with its content elsewhere
 		if src, ok := w.attr("src"); ok {
 			f.content = appendAddress(f.content, "href", unescape(src))
@@ -214,10 +215,32 @@ func (f *facts) set(which field, s string, visible []byte) {
 	}
 }
 
-// addEnclosure adds an enclosure. It ignores queries, because the addresses of media are often signed anew.
-func (f *facts) addEnclosure(address string) {
+// addEnclosure adds an enclosure without a media type.
+func (f *facts) addEnclosure(address string) { f.addMedia(address, "") }
+
+// addMedia adds an enclosure. It ignores queries, because the addresses of media are often signed anew. A picture
+// makes an item that is otherwise empty worth showing, but its address is not content: publishers render the same
+// picture again under another name.
+func (f *facts) addMedia(address, mediaType string) {
 	address, _, _ = strings.Cut(strings.TrimSpace(address), "?")
-	f.enclosures = appendField(f.enclosures, []byte(dropScheme(address)))
+	if isPicture(address, mediaType) {
+		f.other = true
+		return
+	}
+	f.enclosures = appendField(f.enclosures, []byte(cleanAddress(address)))
+}
+
+// isPicture reports whether an enclosure is a picture, by its media type or else by its address. The endings are
+// listed here because all nodes must agree on them.
+func isPicture(address, mediaType string) bool {
+	if mediaType != "" {
+		return strings.HasPrefix(strings.ToLower(strings.TrimSpace(mediaType)), "image/")
+	}
+	switch strings.ToLower(path.Ext(address)) {
+	case ".avif", ".gif", ".jpeg", ".jpg", ".png", ".svg", ".webp":
+		return true
+	}
+	return false
 }
 
 // appendField appends one of several values.

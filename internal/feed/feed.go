@@ -113,8 +113,16 @@ type ID [32]byte
 
 func (id ID) String() string { return hex.EncodeToString(id[:]) }
 
-// Hash is a hash of content that changes when a reader would notice a change.
+// Hash is a hash of content that changes when a reader would notice a change. Its first bytes are those of Wording.
 type Hash [32]byte
+
+// WordingSize is how many bytes of a hash depend on the wording alone. Two of the versions that one item ever has are
+// very unlikely to agree in them, and nodes that exchange 8 bytes of a hash have 3 bytes left for the numbers.
+const WordingSize = 5
+
+// Wording returns the part of a hash that stays when only numbers and times within the text change. The numbers in a
+// title belong to the wording.
+func (h Hash) Wording() [WordingSize]byte { return [WordingSize]byte(h[:]) }
 
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 

@@ -3,6 +3,7 @@ package feed
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"strings"
 )
 
 // facts are the parts of an item that its identity and content hash depend on.
@@ -17,8 +18,8 @@ type facts struct {
 // Nodes compare identities and hashes. A change of a rule here, in normalise.go or in facts.go must change the
 // version.
 const (
-	idVersion   = "tidings/item-id/1"
-	hashVersion = "tidings/item-hash/1"
+	idVersion   = "tidings/item-id/2"
+	hashVersion = "tidings/item-hash/2"
 )
 
 // empty reports whether an item says nothing. A date or an author alone is nothing.
@@ -27,10 +28,13 @@ func (f *facts) empty() bool {
 }
 
 // hash returns the hash of the content that a reader sees. It ignores dates, which some feeds change with every
-// build, and also categories, comment counts and extensions.
-func (f *facts) hash() Hash {
-	return digest(hashVersion,
-		appendVisible(nil, f.title), []byte(cleanLink(f.link)), f.author, f.summary, f.content, f.enclosures)
+// build, and also categories, comment counts and extensions. It begins with the hash of the wording.
+func (f *facts) hash() (h Hash) {
+	title, link := appendVisible(nil, f.title), []byte(cleanLink(f.link))
+	words := digest(hashVersion+"/words", title, link, f.author, withoutNumbers(f.summary), withoutNumbers(f.content), f.enclosures)
+	all := digest(hashVersion, title, link, f.author, f.summary, f.content, f.enclosures)
+	copy(h[copy(h[:WordingSize], words[:]):], all[:])
+	return h
 }
 
 // identity returns the identity of an item with a number of qualifiers.
@@ -43,7 +47,7 @@ func (f *facts) identity(h Hash, qualifiers uint8) ID {
 	var own [][]byte
 	switch {
 	case f.id != "":
-		own = [][]byte{[]byte("id"), []byte(f.id)}
+		own = f.ownID()
 	case f.link != "":
 		own = [][]byte{[]byte("link"), []byte(cleanLink(f.link))}
 	case f.title != "" || f.date != "":
@@ -53,6 +57,22 @@ func (f *facts) identity(h Hash, qualifiers uint8) ID {
 	}
 	further := [maxQualifiers][]byte{[]byte(cleanLink(f.link)), appendNonSpace(nil, f.title), []byte(f.date), h[:]}
 	return ID(digest(idVersion, append(own, further[:qualifiers]...)...))
+}
+
+// ownID returns the parts of an identity that stand for the item's id. An id that is an address is compared as a
+// link is, because such ids change between spellings of one address. Some publishers count the edits of an item in
+// the fragment of its id, as in "#2". Such a number does not count if the link does not have it; the link and the
+// title then take its place, so that numbers which tell items apart lose none of them.
+func (f *facts) ownID() [][]byte {
+	if !isAddress(f.id) {
+		return [][]byte{[]byte("id"), []byte(f.id)}
+	}
+	before, fragment, _ := strings.Cut(cleanLink(f.id), "#")
+	link := cleanLink(f.link)
+	if fragment == "" || strings.Trim(fragment, "0123456789") != "" || strings.HasSuffix(link, "#"+fragment) {
+		return [][]byte{[]byte("id"), []byte(cleanLink(f.id))}
+	}
+	return [][]byte{[]byte("numbered"), []byte(before), []byte(link), appendNonSpace(nil, f.title)}
 }
 
 // maxQualifiers is the number of possible qualifiers.

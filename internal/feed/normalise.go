@@ -1,7 +1,9 @@
 package feed
 
 import (
+	"bytes"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -64,7 +66,7 @@ func appendAddress(dst []byte, attr, address string) []byte {
 		address = address[strings.LastIndexByte(address, '/')+1:]
 	}
 	dst = append(dst, 0)
-	dst = appendNonSpace(dst, dropScheme(address))
+	dst = appendNonSpace(dst, cleanAddress(address))
 	return append(dst, 0)
 }
 
@@ -85,22 +87,60 @@ func appendNonSpace(dst []byte, s string) []byte {
 	return dst
 }
 
-// cleanLink returns an address without the parts that differ between clients: the scheme, and parameters that
-// track campaigns.
-func cleanLink(s string) string {
-	s = dropScheme(strings.TrimSpace(s))
-	before, query, ok := strings.Cut(s, "?")
-	if !ok {
-		return s
+// timeAgo matches the end of a text without white space, before "ago".
+var timeAgo = regexp.MustCompile(`(?i)(?:\d+|an?|one)(?:second|sec|minute|min|hour|day|week|month|year)s?$`)
+
+// longestAgo bounds the text that timeAgo looks at, in bytes.
+const longestAgo = 24
+
+// withoutNumbers returns visible content with each number, and each time like "3 minutes ago", replaced by one mark.
+// Addresses keep their digits, because they name other targets.
+func withoutNumbers(visible []byte) []byte {
+	dst := make([]byte, 0, len(visible))
+	const mark = '0'
+	address := false
+	for i := 0; i < len(visible); i++ {
+		c := visible[i]
+		switch {
+		case c == 0:
+			address = !address
+			dst = append(dst, c)
+		case address:
+			dst = append(dst, c)
+		case isDigit(c):
+			for i+1 < len(visible) && (isDigit(visible[i+1]) ||
+				(visible[i+1] == '.' || visible[i+1] == ',') && i+2 < len(visible) && isDigit(visible[i+2])) {
+				i++
+			}
+			dst = append(dst, mark)
+		default:
+			dst = append(dst, c)
+			if c == 'o' && bytes.HasSuffix(dst, []byte("ago")) {
+				before := dst[:len(dst)-len("ago")]
+				tail := before[max(len(before)-longestAgo, 0):]
+				if at := timeAgo.FindIndex(tail); at != nil {
+					dst = append(dst[:len(before)-len(tail)+at[0]], mark)
+				}
+			}
+		}
 	}
-	query, fragment, anchored := strings.Cut(query, "#")
+	return dst
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// cleanLink returns an address without the parts that change although the target stays: those that cleanAddress
+// removes, and parameters that track campaigns.
+func cleanLink(s string) string {
+	s, fragment, anchored := strings.Cut(strings.TrimSpace(s), "#")
+	before, query, ok := strings.Cut(s, "?")
+	s = cleanAddress(before)
 	var kept []string
 	for part := range strings.SplitSeq(query, "&") {
-		if !isTracking(part) {
+		if ok && !isTracking(part) {
 			kept = append(kept, part)
 		}
 	}
-	s = before
 	if len(kept) > 0 {
 		s += "?" + strings.Join(kept, "&")
 	}
@@ -108,6 +148,28 @@ func cleanLink(s string) string {
 		s += "#" + fragment
 	}
 	return s
+}
+
+// cleanAddress returns an address without scheme, "www." and default port, and with its host in lower case, because
+// sites move between these spellings and servers of one pool may differ in them. It also removes slashes at the
+// end. Other texts stay as they are.
+func cleanAddress(s string) string {
+	rest := dropScheme(s)
+	if !strings.HasPrefix(rest, "//") {
+		return rest
+	}
+	host, tail, deeper := strings.Cut(rest[2:], "/")
+	host = strings.TrimPrefix(strings.ToLower(host), "www.")
+	host = strings.TrimSuffix(strings.TrimSuffix(host, ":443"), ":80")
+	if tail = strings.TrimRight(tail, "/"); deeper && tail != "" {
+		return "//" + host + "/" + tail
+	}
+	return "//" + host
+}
+
+// isAddress reports whether a text is a web address.
+func isAddress(s string) bool {
+	return strings.HasPrefix(dropScheme(s), "//") && len(dropScheme(s)) < len(s)
 }
 
 func isTracking(part string) bool {

@@ -1,0 +1,124 @@
+package difference
+
+import (
+	"slices"
+	"time"
+
+	"tidings/internal/feed"
+)
+
+// Which versions of a known item are news. Two kinds are not, or not at once: versions that differ only in numbers
+// which change by themselves, and earlier versions, which a replica that lags shows for some minutes. Whatever is
+// needed to judge them is in the versions that the log has, so that each sequencer of a channel judges alike.
+
+const (
+	// numbersMask has the bits of a short hash that depend on numbers; the others depend on the wording.
+	numbersMask = 1<<(64-8*feed.WordingSize) - 1
+
+	// minCounting is how many items of a document must have been reported with other numbers, and nothing else,
+	// before the numbers of all items count as changing by themselves. They must also be most of the items. With
+	// fewer, a price or a death toll that is corrected once would hide later corrections.
+	minCounting = 2
+
+	// maxNumbers is how many versions of an item that differ only in numbers are reported. Further ones are taken
+	// for a counter.
+	maxNumbers = 3
+
+	// maxTurns bounds the time for which an earlier version must be shown. Each time that an edit of the item is taken
+	// back, this time doubles, because servers that differ for good would otherwise cause a report each hour.
+	maxTurns = 6
+)
+
+// A sighting is an earlier version that documents show in place of the latest one.
+type sighting struct {
+	hash        uint64
+	since, last time.Time
+}
+
+// numbers returns the largest number of versions of an item that differ only in numbers.
+func (p *fingerprint) numbers() (most int) {
+	for _, a := range p.hashes[:p.n] {
+		n := 0
+		for _, b := range p.hashes[:p.n] {
+			if (a^b)&^numbersMask == 0 {
+				n++
+			}
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
+// same reports whether two versions of an item are the same for readers.
+func (k *Known) same(p *fingerprint, a, b uint64) bool {
+	return a == b || (a^b)&^numbersMask == 0 && (k.counting || p.numbers() >= maxNumbers)
+}
+
+// IsCounter reports whether the numbers of a known item change by themselves.
+func (k *Known) IsCounter(id feed.ID) bool {
+	p, ok := k.fingerprints[shorten(id)]
+	return ok && (k.counting || p.numbers() >= maxNumbers)
+}
+
+// learnCounters notes when most items of a document have been reported with other numbers only: such numbers count
+// comments, readers or minutes. Once that is known, no item of the feed is reported for its numbers.
+func (k *Known) learnCounters(f *feed.Feed) {
+	n := 0
+	for i := range f.Items {
+		if p, ok := k.fingerprints[shorten(f.Items[i].ID)]; ok && p.numbers() > 1 {
+			n++
+		}
+	}
+	k.counting = k.counting || n >= minCounting && 2*n > len(f.Items)
+}
+
+// Sight records which items of a document are shown in an earlier version than the latest one in the log. An item
+// that is shown in its latest version again was one of a replica that lags. An earlier version that has not been seen
+// for longer than gap begins anew, because the origin may have shown the latest one meanwhile.
+func (k *Known) Sight(f *feed.Feed, gap time.Duration, now time.Time) {
+	for i := range f.Items {
+		it := &f.Items[i]
+		id, hash := shorten(it.ID), shortHash(it.Hash)
+		p, ok := k.fingerprints[id]
+		switch s, seen := k.behind[id]; {
+		case !ok:
+			continue
+		case k.same(&p, p.hashes[0], hash):
+			delete(k.behind, id)
+			continue
+		case !seen || !k.same(&p, s.hash, hash) || now.Sub(s.last) > gap:
+			if k.behind == nil {
+				k.behind = map[shortID]sighting{}
+			}
+			k.behind[id] = sighting{hash, now, now}
+		default:
+			s.last = now
+			k.behind[id] = s
+		}
+	}
+}
+
+// SightLatest records that the origin shows the document that was taken last.
+func (k *Known) SightLatest() { clear(k.behind) }
+
+// TakenBack reports whether an item has been sighted in this earlier version for a time, and never in its latest one:
+// then the edit was taken back. The time is after, and twice as long for each edit that was taken back before.
+func (k *Known) TakenBack(id feed.ID, hash feed.Hash, after time.Duration, now time.Time) bool {
+	p := k.fingerprints[shorten(id)]
+	s, ok := k.behind[shorten(id)]
+	return ok && k.same(&p, s.hash, shortHash(hash)) && now.Sub(s.since) >= after<<p.turns
+}
+
+// IsBehind reports whether a document has an item in an earlier version than the latest one.
+func (k *Known) IsBehind(f *feed.Feed) bool {
+	return slices.ContainsFunc(f.Items, func(it feed.Item) bool {
+		p, ok := k.fingerprints[shorten(it.ID)]
+		return ok && !k.same(&p, p.hashes[0], shortHash(it.Hash))
+	})
+}
+
+// DiffWithTakenBack returns the unknown part of a document, and the versions to which edits were taken back. Their
+// delta is an edit like others, with the content of the earlier version.
+func (k *Known) DiffWithTakenBack(f *feed.Feed, after time.Duration, now time.Time) Delta {
+	return k.diff(f, func(it *feed.Item) bool { return len(it.Raw) > 0 && k.TakenBack(it.ID, it.Hash, after, now) })
+}
