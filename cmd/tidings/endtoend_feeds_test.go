@@ -41,6 +41,7 @@ func replaySnapshots() int { return longtest.Pick(5, 30) }
 // A replay is a sequence of snapshots of a feed, as the origin serves them.
 type replay struct {
 	name      string
+	kind      string // of a made-up publisher
 	snapshots []script.Snapshot
 	read      []*feed.Feed // the snapshots that are feeds
 	guids     []string     // of all items, without duplicates

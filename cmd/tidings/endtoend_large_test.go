@@ -2,6 +2,7 @@ package main
 
 import (
 	"archive/tar"
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -11,9 +12,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"tidings/internal/daemon/origin"
+	"tidings/internal/feed"
 	"tidings/internal/longtest"
 	"tidings/internal/script"
 )
@@ -43,47 +45,155 @@ func sizedFeed(name string, sizes []int) []byte {
 	return []byte(b.String())
 }
 
-// largeSnapshots is the number of documents of each publisher that are replayed.
-func largeSnapshots() int { return longtest.Pick(5, 12) }
+// historySnapshots is the number of documents of each publisher that are replayed.
+func historySnapshots() int { return longtest.Pick(6, 12) }
 
-// largeReplays returns histories of publishers with large items, ten in the long tier. Half of them are real if
-// real ones are available (../shared/data); the others are synthetic.
-func largeReplays(t *testing.T) (replays []*replay) {
-	t.Helper()
-	snapshots, feeds := largeSnapshots(), longtest.Pick(4, 10)
-	owner := map[string]string{}
-	if data, err := filepath.Abs("../../../shared/data"); err == nil {
-		if _, err := os.Stat(filepath.Join(data, "pairs.csv")); err == nil {
-			recorded := realReplays(t, data)
-			slices.SortStableFunc(recorded, func(a, b *replay) int { return largestStep(b) - largestStep(a) })
-			for _, r := range recorded {
-				if err := r.examine(owner); err != nil || len(replays) == feeds/2 || r.repeats() {
-					continue
-				}
-				r.snapshots = r.snapshots[:snapshots]
-				r.read, r.guids, r.newItems = nil, nil, 0
-				for g, name := range owner {
-					if name == r.name {
-						delete(owner, g)
-					}
-				}
-				_ = r.examine(owner) // it has fewer snapshots than required, but its items are recorded anyway
-				replays = append(replays, r)
-			}
-		}
-	}
-	sizes := []int{1 << 10, 23 << 10, 25 << 10, 31 << 10, 47 << 10, 49 << 10, 64 << 10, 120 << 10, 255 << 10}
-	rng := rand.New(rand.NewPCG(1, 2))
-	for len(replays) < feeds {
-		r := &replay{name: "large" + strconv.Itoa(len(replays))}
-		var all []int
-		for range snapshots {
+// A kind makes the documents of one publisher who does what real ones do.
+type kind struct {
+	name string
+	play func(name string, snapshots int) []script.Snapshot
+}
+
+// kinds are what real publishers were seen to do.
+var kinds = []kind{
+	{"large items", func(name string, n int) (all []script.Snapshot) {
+		var sizes []int
+		rng := rand.New(rand.NewPCG(1, 2))
+		for range n {
 			for range 1 + rng.IntN(2) {
-				all = append(all, sizes[rng.IntN(len(sizes))])
+				sizes = append(sizes, []int{1 << 10, 23 << 10, 25 << 10, 31 << 10, 47 << 10, 49 << 10, 64 << 10, 120 << 10, 255 << 10}[rng.IntN(9)])
 			}
-			r.snapshots = append(r.snapshots, script.Snapshot{Body: sizedFeed(r.name, all), ContentType: "application/rss+xml", Hold: replayHold})
+			all = append(all, rssSnapshot(sizedFeed(name, sizes)))
 		}
+		return all
+	}},
+	{"edits", steps(func(p *author, i int) {
+		p.add()
+		p.items[0].text += fmt.Sprintf(" Correction %d.", i)
+	})},
+	{"error pages", func(name string, n int) (all []script.Snapshot) {
+		for i, s := range steps(func(p *author, _ int) { p.add() })(name, n) {
+			switch all = append(all, s); i % 3 {
+			case 0:
+				all = append(all, script.Snapshot{Body: []byte("<!DOCTYPE html><title>503</title><p>Back soon"), ContentType: "text/html", Hold: replayHold})
+			case 1:
+				cut := s
+				cut.Body = s.Body[:len(s.Body)*2/3]
+				all = append(all, cut)
+			}
+		}
+		return append(all, all[len(all)-2:]...)
+	}},
+	{"replicas that lag", func(name string, n int) (all []script.Snapshot) {
+		fresh := steps(func(p *author, _ int) { p.add() })(name, n)
+		for i, s := range fresh {
+			all = append(all, s, fresh[max(i-1, 0)], s)
+		}
+		for i := range all {
+			all[i].Hold /= 3
+		}
+		return all
+	}},
+	{"ids that drift", steps(func(p *author, i int) {
+		p.add()
+		p.id = []string{"http://%[1]s.example/%[2]d", "https://%[1]s.example/%[2]d", "https://www.%[1]s.example/%[2]d/", "https://%[1]s.example/%[2]d/?utm_source=rss"}[i%4]
+	})},
+	{"counters", steps(func(p *author, i int) {
+		p.add()
+		p.counter = fmt.Sprintf("<p>%d comments</p>", 3*i)
+	})},
+	{"another order", steps(func(p *author, i int) {
+		p.add()
+		p.items[0], p.items[len(p.items)-1] = p.items[len(p.items)-1], p.items[0]
+	})},
+	{"items that roll off", steps(func(p *author, i int) {
+		p.add()
+		p.items = p.items[max(len(p.items)-3, 0):]
+	})},
+}
+
+// An author writes the documents of a made-up publisher.
+type author struct {
+	name, id, counter string
+	items             []publishedItem // the oldest first
+	added             int
+}
+
+type publishedItem struct {
+	number int
+	text   string
+}
+
+func (p *author) add() {
+	p.added++
+	p.items = append(p.items, publishedItem{p.added, fmt.Sprintf("What %s has to say in item %d.", p.name, p.added)})
+}
+
+func (p *author) write() []byte {
+	var b strings.Builder
+	fmt.Fprintf(&b, `<?xml version="1.0"?><rss version="2.0"><channel><title>%s</title><link>http://%[1]s.example/</link><description>d</description>`, p.name)
+	for _, it := range slices.Backward(p.items) {
+		fmt.Fprintf(&b, `<item><title>%s %d</title><link>http://%[1]s.example/%[2]d</link><guid>`+p.id+`</guid><description><![CDATA[<p>%[3]s</p>%[4]s]]></description></item>`,
+			p.name, it.number, it.text, p.counter)
+	}
+	b.WriteString(`</channel></rss>`)
+	return []byte(b.String())
+}
+
+// steps returns the history of a publisher who begins with three items and changes something in each step.
+func steps(change func(p *author, i int)) func(name string, snapshots int) []script.Snapshot {
+	return func(name string, snapshots int) (all []script.Snapshot) {
+		p := &author{name: name, id: "http://%[1]s.example/%[2]d"}
+		for range 3 {
+			p.add()
+		}
+		for i := range snapshots {
+			if i > 0 {
+				change(p, i)
+			}
+			all = append(all, rssSnapshot(p.write()))
+		}
+		return all
+	}
+}
+
+func rssSnapshot(body []byte) script.Snapshot {
+	return script.Snapshot{Body: body, ContentType: "application/rss+xml", Hold: replayHold}
+}
+
+// histories returns the histories that are replayed: those of all kinds, and some of real publishers with large
+// items if they are available (../shared/data).
+func histories(t *testing.T) (replays []*replay) {
+	t.Helper()
+	owner := map[string]string{}
+	for i, k := range kinds {
+		r := &replay{name: fmt.Sprintf("publisher%d", i), kind: k.name}
+		r.snapshots = k.play(r.name, historySnapshots())
 		_ = r.examine(owner)
+		replays = append(replays, r)
+	}
+	data, err := filepath.Abs("../../../shared/data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(data, "pairs.csv")); err != nil {
+		return replays
+	}
+	recorded := realReplays(t, data)
+	slices.SortStableFunc(recorded, func(a, b *replay) int { return largestStep(b) - largestStep(a) })
+	wanted := len(replays) + longtest.Pick(2, 6)
+	for _, r := range recorded {
+		if err := r.examine(owner); err != nil || len(replays) == wanted || r.repeats() {
+			continue
+		}
+		r.snapshots = r.snapshots[:min(historySnapshots(), len(r.snapshots))]
+		r.read, r.guids, r.newItems = nil, nil, 0
+		for g, name := range owner {
+			if name == r.name {
+				delete(owner, g)
+			}
+		}
+		_ = r.examine(owner) // it has fewer snapshots than required, but its items are recorded anyway
 		replays = append(replays, r)
 	}
 	return replays
@@ -112,13 +222,13 @@ func largestStep(r *replay) (most int) {
 	return most
 }
 
-// TestLargeHistoriesLoseNothing replays publishers' histories with large items through three nodes, one of which is
-// killed in the middle and restarted. In the end each node has each item once.
-func TestLargeHistoriesLoseNothing(t *testing.T) {
+// TestHistoriesLoseNothing replays publishers' histories through three nodes, one of which is killed in the middle and
+// restarted. In the end each node has each item once, in its last version, and no reader has seen anything else.
+func TestHistoriesLoseNothing(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
-	replays := largeReplays(t)
-	nodes := startNetwork(t, 3, "--network", "large", "--poll-interval", replayInterval.String(), "--maintenance-interval", "20s", "--beat-interval", "20s")
+	replays := histories(t)
+	nodes := startNetwork(t, 3, "--network", "histories", "--poll-interval", replayInterval.String(), "--maintenance-interval", "20s", "--beat-interval", "20s")
 	o := newTestOrigin(t)
 	addresses := make([]map[string]string, len(nodes))
 	for i, r := range replays {
@@ -132,47 +242,38 @@ func TestLargeHistoriesLoseNothing(t *testing.T) {
 			addresses[i][r.url] = n.subscribe(r.url)
 		}
 	}
-	// lacks returns the items of a feed that a node lacks or has twice.
-	lacks := func(i int, r *replay, want []string) error {
+	shows := func(i int, r *replay, want map[string]string) error {
 		f, _, err := readFeed(addresses[i][r.url])
-		if err != nil {
-			return err
+		var got [][2]string
+		if err == nil {
+			got, err = r.items(f)
 		}
-		var got []string
-		for _, it := range f.Items {
-			m, err := it.Meaning("")
-			if err != nil {
-				return err
-			}
-			got = append(got, m.GUID)
-		}
-		if missing, twice, _ := compareGUIDs(want, got); len(missing)+len(twice) > 0 {
-			return fmt.Errorf("node %d, %s: of %d items %d are missing, %d are there twice: %.200q %.200q", i, r.name, len(want), len(missing), len(twice), missing, twice)
+		if err = cmp.Or(err, compareItems(want, got)); err != nil {
+			return fmt.Errorf("node %d, %s: %w", i, cmp.Or(r.kind, r.name), err)
 		}
 		return nil
 	}
 	for i := range nodes {
 		for _, r := range replays {
-			eventually(t, 2*timeout, "the first reading", func() error { return lacks(i, r, nil) })
+			eventually(t, 2*timeout, "the first reading", func() error { return shows(i, r, nil) })
 		}
 	}
 	begun := o.cue()
-	half := time.After(time.Duration(largeSnapshots()) / 2 * replayHold)
+	half := time.After(time.Duration(historySnapshots()) / 2 * replayHold)
 	<-half
 	nodes[1].kill()
-	third := time.After(time.Duration(largeSnapshots()) / 4 * replayHold)
+	third := time.After(time.Duration(historySnapshots()) / 4 * replayHold)
 	<-third
 	nodes[1].restart()
-	for i := range nodes {
-		for _, r := range replays {
-			eventually(t, 4*timeout, "all items", func() error { return lacks(i, r, r.guids) })
-		}
-	}
 	items := 0
 	for _, r := range replays {
-		items += len(r.guids)
+		want := r.lastVersions(t)
+		for i := range nodes {
+			eventually(t, 4*timeout, "all items", func() error { return shows(i, r, want) })
+		}
+		items += len(want)
 	}
-	t.Logf("%d items of %d feeds are at three nodes, once each, %v after the first came", items, len(replays), time.Since(begun).Round(time.Second))
+	t.Logf("%d items of %d publishers are at three nodes, once each, %v after the first came", items, len(replays), time.Since(begun).Round(time.Second))
 	for i, n := range nodes {
 		for _, c := range n.list() {
 			if c.Unreadable > 0 {
@@ -180,6 +281,64 @@ func TestLargeHistoriesLoseNothing(t *testing.T) {
 			}
 		}
 	}
+}
+
+// numbers are what counters in texts change by themselves.
+var numbers = regexp.MustCompile(`\d+ comments`)
+
+// items returns what identifies the items of a document, and their texts. The ids of made-up publishers drift, and
+// their counters count. Of real publishers' texts nobody knows which differences are edits.
+func (r *replay) items(f *feed.Feed) (all [][2]string, err error) {
+	for _, it := range f.Items {
+		m, err := it.Meaning("")
+		switch {
+		case err != nil:
+			return nil, err
+		case r.kind == "":
+			all = append(all, [2]string{m.GUID, ""})
+		default:
+			all = append(all, [2]string{m.Title + " " + m.Link, numbers.ReplaceAllString(cmp.Or(m.Content, m.Summary), "n comments")})
+		}
+	}
+	return all, nil
+}
+
+// lastVersions returns the last version of each item of a history.
+func (r *replay) lastVersions(t *testing.T) map[string]string {
+	last := map[string]string{}
+	for _, f := range r.read {
+		items, err := r.items(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, it := range items {
+			last[it[0]] = it[1]
+		}
+	}
+	return last
+}
+
+// compareItems compares what a reader was shown with the items that were published; if none are given, it only looks
+// for what came twice.
+func compareItems(want map[string]string, got [][2]string) error {
+	seen := map[string]bool{}
+	for _, it := range got {
+		switch text, published := want[it[0]]; {
+		case seen[it[0]]:
+			return fmt.Errorf("%q is there twice", it[0])
+		case want != nil && !published:
+			return fmt.Errorf("nobody published %q", it[0])
+		case want != nil && text != it[1]:
+			return fmt.Errorf("%q has the text %.300q, want %.300q", it[0], it[1], text)
+		}
+		seen[it[0]] = true
+	}
+	for name := range want {
+		if !seen[name] {
+			return fmt.Errorf("%d items of %d: %q is missing", len(got), len(want), name)
+		}
+	}
+	return nil
 }
 
 // TestAnUpgradeBringsLostItemsBack starts three nodes with data of an older release
