@@ -126,9 +126,7 @@ func (sq *sequencer) takeChanges(l *leaderState, from env.Peer, r observation, n
 	if d.Empty() {
 		sq.stats.Unchanged++
 		if behind {
-			// With the validators of this document, "not modified" would hide the earlier versions when
-			// it is time to report them.
-			return true
+			return true // see commitAfterLast
 		}
 		if len(f.Items) > 0 {
 			// Validators of an empty document save nothing, because the document is small. Their
@@ -147,7 +145,7 @@ func (sq *sequencer) takeChanges(l *leaderState, from env.Peer, r observation, n
 	sq.stats.Updates++
 	sq.stats.Items += uint64(len(d.Changes))
 	first := l.known.Len() == 0
-	if !sq.handOver(l, d, f, func() { sq.commitAfterLast(l, r.valid, shown) }) {
+	if !sq.handOver(l, d, f, func() { sq.commitAfterLast(l, f, r.valid, shown) }) {
 		return false // the next poll finds the changes again
 	}
 	sq.learn(l, d, first)
@@ -187,9 +185,14 @@ func (sq *sequencer) handOver(l *leaderState, d difference.Delta, f *feed.Feed, 
 }
 
 // commitAfterLast commits a snapshot if no changes are under way: "not modified" means that nothing
-// is missing only once a quorum holds all items.
-func (sq *sequencer) commitAfterLast(l *leaderState, valid validators, shown []fingerprint) {
-	if l.inFlight == 0 {
+// is missing only once a quorum holds all items. It commits none of a document with an earlier
+// version of an item, which may have to be reported later: "not modified" would hide it then.
+func (sq *sequencer) commitAfterLast(l *leaderState, f *feed.Feed, valid validators, shown []fingerprint) {
+	switch {
+	case l.inFlight != 0:
+	case l.known.IsBehind(f):
+		sq.answerAll(l)
+	default:
 		sq.commitSnapshot(l, valid, shown)
 	}
 }

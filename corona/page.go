@@ -329,7 +329,7 @@ func (sq *sequencer) detectPage(l *leaderState, r observation, shown []fingerpri
 		sq.setPageMemory(l, j)
 		return true
 	}
-	if !sq.handOver(l, j.delta, nil, func() { sq.commitAfterLast(l, valid, shown) }) {
+	if !sq.handOver(l, j.delta, nil, func() { sq.commitAfterLast(l, new(feed.Feed), valid, shown) }) {
 		return false
 	}
 	sq.stats.Updates++

@@ -71,6 +71,15 @@ var kinds = []kind{
 		p.add()
 		p.items[0].text += fmt.Sprintf(" Correction %d.", i)
 	})},
+	{"edits taken back", steps(func(p *author, i int) {
+		const mistake = " Everything is cancelled."
+		switch p.add(); i {
+		case 2:
+			p.items[0].text += mistake
+		case 3:
+			p.items[0].text = strings.TrimSuffix(p.items[0].text, mistake)
+		}
+	})},
 	{"error pages", func(name string, n int) (all []script.Snapshot) {
 		for i, s := range steps(func(p *author, _ int) { p.add() })(name, n) {
 			switch all = append(all, s); i % 3 {
