@@ -97,3 +97,17 @@ func TestCountersAreNotReported(t *testing.T) {
 		t.Errorf("%d entries, the last one %q", len(v.found), v.latest())
 	}
 }
+
+// An edit may be taken back in a document that also has a new item. "Not modified" for that document must not hide
+// that readers have the edit. (Three real nodes kept it for ever.)
+func TestAnEditTakenBackBesideNewsReachesReaders(t *testing.T) {
+	v := newChannelNetwork(t, 3, texts("old", "x"))
+	v.serve(texts("edited", "x"))
+	v.run(time.Hour)
+	withNews := strings.Replace(texts("old", "x"), "<item>", `<item><guid isPermaLink="false">three</guid><title>three</title><description>new</description></item><item>`, 1)
+	v.serve(withNews)
+	v.run(3 * time.Hour)
+	if v.latest() != "old" || len(v.found) != 4 {
+		t.Errorf("the log ends with %q, after %d entries", v.latest(), len(v.found))
+	}
+}
