@@ -208,7 +208,7 @@ func (r *reader) startElement(closed bool) {
 	if name == atom.A && r.current.link != none {
 		r.closeLink() // links cannot be nested
 	}
-	strongest := r.attributes(name, more)
+	strongest, address := r.attributes(name, more)
 	e := element{name: name, part: p, region: r.region}
 	switch {
 	case p&neverShown != 0:
@@ -228,6 +228,11 @@ func (r *reader) startElement(closed bool) {
 	}
 	if name == atom.A && r.hiddenDepth == 0 && r.current.isLink {
 		r.openLink()
+	}
+	if address != "" && r.hiddenDepth == 0 && e.part&neverShown == 0 {
+		r.write([]byte(address)) // in the place of the element's text
+		e.part |= neverShown
+		r.hiddenDepth++
 	}
 	r.open = append(r.open, e)
 	r.count[name]++
@@ -265,8 +270,8 @@ func (r *reader) enterRegion(added region) int {
 	return len(r.regions) - 1
 }
 
-// attributes reads the attributes of an element, and returns the strongest hint.
-func (r *reader) attributes(name atom.Atom, more bool) (strongest hint) {
+// attributes reads the attributes of an element, and returns the strongest hint and an encoded mail address.
+func (r *reader) attributes(name atom.Atom, more bool) (strongest hint, address string) {
 	if name == atom.A {
 		r.current.target, r.current.isLink = "", false
 	}
@@ -277,14 +282,15 @@ func (r *reader) attributes(name atom.Atom, more bool) (strongest hint) {
 		switch string(key) {
 		case "href":
 			if name == atom.A {
-				r.current.target, r.current.isLink = target(r.absolute(string(value))), true
+				r.current.target, r.current.isLink = target(r.absolute(decodeAddress(string(value)))), true
+			}
+		case "data-cfemail":
+			address, _ = decodeXOR(string(value))
+			if name == atom.A && address != "" && strings.HasSuffix(r.current.target, protectedPath) {
+				r.current.target = target("mailto:" + address)
 			}
 		case "hidden":
 			strongest = invisible
-		case "aria-hidden":
-			if string(value) == "true" {
-				strongest = invisible
-			}
 		case "style":
 			if hides(value) {
 				strongest = invisible
@@ -299,7 +305,7 @@ func (r *reader) attributes(name atom.Atom, more bool) (strongest hint) {
 			}
 		}
 	}
-	return strongest
+	return strongest, address
 }
 
 // endElement handles an end tag. It also ends the open elements inside.
