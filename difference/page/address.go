@@ -34,8 +34,10 @@ func decodeXOR(digits string) (text string, ok bool) {
 		raw[i+1] ^= raw[0]
 	}
 	text = string(raw[1:])
-	printable := utf8.ValidString(text) && !strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c == 0x7f })
-	return text, printable && strings.Contains(text, "@")
+	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c == 0x7f }) || !strings.Contains(text, "@") {
+		return "", false
+	}
+	return text, true
 }
 
 // decodeAddress returns a target without the encoding of a mail address.
