@@ -64,6 +64,9 @@ const (
 // Core returns the visible version.
 func (m *Tracker) Core() Core { return m.visible }
 
+// Last returns the core of the last check that was Same or Changed, laid out like the visible version.
+func (m *Tracker) Last() Core { return m.last }
+
 // Number returns the number of the visible version, or 0.
 func (m *Tracker) Number() uint64 { return m.number }
 
