@@ -157,8 +157,12 @@ func (r *observation) readPage(address string, a env.Answer, memory *page.Tracke
 	s := newPageView(core)
 	r.page = s
 	if memory != nil {
-		if s.verdict = s.judge(*memory, now); s.verdict.Kind == page.Failed {
+		switch s.verdict = s.judge(*memory, now); s.verdict.Kind {
+		case page.Failed:
 			return errors.New(s.verdict.Reason)
+		case page.Same, page.Changed: // the sequencer gets the text as it is laid out in the visible version
+			s.core = s.verdict.after.Last()
+			s.hash = s.core.Hash()
 		}
 	}
 	r.f = &feed.Feed{Head: feed.Head{Title: core.Title}, Items: []feed.Item{s.bare()}}

@@ -30,6 +30,8 @@ type Core struct {
 	Title string
 	Lines []string
 
+	rows        []int       // when parsed: for each line the row of a list, or none
+	sheet       sheet       // when parsed: the rows of the lists
 	all         []sidedLine // when parsed: the lines of the document, if some passages may be noise
 	complete    bool        // when parsed: the document is data, and all its elements are closed
 	hasPassword bool        // when parsed: it has a field for a password
@@ -68,6 +70,7 @@ type line struct {
 	linked int  // bytes in links
 	inPage bool // the last of its links leads to a place of the same page
 	region int  // its region that may be noise; none: no such region
+	row    int  // its row of an unordered list; none: it is in no such list
 }
 
 // isMenu reports whether a line consists almost only of links. A long line may be a headline.
@@ -128,7 +131,7 @@ func content(lines []line, regions []region) Core {
 			kept = append(kept, len(all))
 			size += l.plain + l.linked
 		}
-		s.text = calm.strip(l.text)
+		s.text, s.row = calm.strip(l.text), l.row
 		all, source = append(all, s), append(source, l)
 	}
 	for begin := 0; begin < len(kept); {
@@ -143,7 +146,8 @@ func content(lines []line, regions []region) Core {
 		}
 		begin = max(end, begin+1)
 	}
-	c := Core{Lines: contentLines(all)}
+	var c Core
+	c.Lines, c.rows = contentLines(all)
 	if doubts {
 		c.all = all
 	}

@@ -5,10 +5,10 @@
 // fetch to the next without saying anything.
 //
 //	Read     the core of any document            read.go
-//	HTML     the core of a page                  html.go, region.go, names.go, target.go, side.go
+//	HTML     the core of a page                  html.go, list.go, region.go, names.go, target.go, address.go, side.go
 //	Text, JSON, XML                              data.go
 //	Diff     the changes from core to core       patch.go, message.go
-//	Tracker  the checks of a page over time      tracker.go, marks.go, rotation.go, replacement.go
+//	Tracker  the checks of a page over time      tracker.go, align.go, marks.go, rotation.go, returning.go, figure.go, replacement.go
 //	Update   a version of a page in a log        update.go
 //	Entry    an item that shows a change         entry.go
 //
@@ -37,7 +37,10 @@
 // Relative times and numbers of viewers are removed from short lines at once (volatile.go). Other volatile
 // parts are learned from one check to the next: counters, which are lines of which only numbers change, and
 // rotating places, whose text is different at each check. marks.go says how they get and lose their marks. A
-// Tracker keeps such parts as readers have them until something else changes.
+// Tracker keeps such parts as readers have them until something else changes. Blocks that come and go again and
+// again are learned, too (returning.go). Prices and stocks are not volatile (figure.go).
+//
+// Where lines are broken, and in which order the items of an unordered list stand, is not news (align.go).
 //
 // Replicas that lag cause no change, and neither does a document in the place of the page: an error, a log-in
 // page or a CAPTCHA (replacement.go, walls.go).

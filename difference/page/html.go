@@ -17,7 +17,7 @@ func coreOf(doc []byte, strict bool, at *Location) Core {
 	r := newReader(doc, strict, at)
 	r.read()
 	c := content(r.lines, r.regions)
-	c.Title, c.hasPassword = r.title, r.hasPassword
+	c.Title, c.hasPassword, c.sheet = r.title, r.hasPassword, r.sheet
 	if len(c.Lines) > 0 {
 		return c
 	}
@@ -28,8 +28,9 @@ func coreOf(doc []byte, strict bool, at *Location) Core {
 		r.read()
 	}
 	for i := range r.lines {
-		c.Lines = append(c.Lines, r.lines[i].text)
+		c.Lines, c.rows = append(c.Lines, r.lines[i].text), append(c.rows, r.lines[i].row)
 	}
+	c.sheet = r.sheet
 	return c
 }
 
@@ -38,6 +39,8 @@ type element struct {
 	name   atom.Atom // 0: unknown, and all unknown elements end each other
 	part   part
 	region int // region of its content
+	list   int // list of its items, if it is an unordered list; none: it is no such list
+	row    int // row of its content
 }
 
 // A reader makes lines from the tokens of a page.
@@ -47,22 +50,28 @@ type reader struct {
 	count   map[atom.Atom]int // of open elements, by name
 	regions []region
 	lines   []line
+	sheet   sheet
 	title   string
 
 	region      int // current region
 	hiddenDepth int // open elements that are never text
 	sections    int // open articles and mains
 	inTitle     bool
-	strict      bool     // the page is XML
-	size        int      // of the lines, in bytes
-	hidden      bool     // text that may be content was left out
-	lenient     bool     // all text is content, except what is never text
-	hasPassword bool     // there is a field for a password
-	base        *url.URL // base of links; nil: the page's address
-	baseSeen    bool     // a <base> was read
-	host        string   // host of the page; "": unknown
+	strict      bool // the page is XML
+	size        int  // of the lines, in bytes
+	hidden      bool // text that may be content was left out
+	lenient     bool // all text is content, except what is never text
+	hasPassword bool // there is a field for a password
 
+	linkBase
 	current currentLine
+}
+
+// A linkBase is what links of a page are relative to.
+type linkBase struct {
+	base     *url.URL // base of links; nil: the page's address
+	baseSeen bool     // a <base> was read
+	host     string   // host of the page; "": unknown
 }
 
 // A currentLine is the line that is being read.
@@ -77,7 +86,7 @@ type currentLine struct {
 }
 
 func newReader(doc []byte, strict bool, at *Location) *reader {
-	return &reader{tokens: html.NewTokenizer(bytes.NewReader(doc)), count: map[atom.Atom]int{}, region: none, strict: strict, base: at.base(), host: at.host()}
+	return &reader{tokens: html.NewTokenizer(bytes.NewReader(doc)), count: map[atom.Atom]int{}, region: none, strict: strict, linkBase: linkBase{base: at.base(), host: at.host()}}
 }
 
 func (r *reader) read() {
@@ -172,7 +181,7 @@ func (r *reader) endLine() {
 		if at != none && r.regions[at].header && r.current.linked == 0 && r.count[atom.H1] > 0 {
 			at = r.regions[at].up
 		}
-		r.lines = append(r.lines, line{text: normalise(string(bytes.TrimSpace(r.current.text))), plain: r.current.plain, linked: r.current.linked, inPage: r.current.inPage, region: at})
+		r.lines = append(r.lines, line{text: normalise(string(bytes.TrimSpace(r.current.text))), plain: r.current.plain, linked: r.current.linked, inPage: r.current.inPage, region: at, row: r.row()})
 		r.size += len(r.current.text)
 	}
 	r.current.text, r.current.blank, r.current.plain, r.current.linked = r.current.text[:0], false, 0, 0
@@ -208,8 +217,9 @@ func (r *reader) startElement(closed bool) {
 	if name == atom.A && r.current.link != none {
 		r.closeLink() // links cannot be nested
 	}
-	strongest := r.attributes(name, more)
-	e := element{name: name, part: p, region: r.region}
+	strongest, address := r.attributes(name, more)
+	e := element{name: name, part: p, region: r.region, list: none, row: r.row()}
+	r.enterList(&e)
 	switch {
 	case p&neverShown != 0:
 		r.hiddenDepth++
@@ -228,6 +238,11 @@ func (r *reader) startElement(closed bool) {
 	}
 	if name == atom.A && r.hiddenDepth == 0 && r.current.isLink {
 		r.openLink()
+	}
+	if address != "" && r.hiddenDepth == 0 && e.part&neverShown == 0 {
+		r.write([]byte(address)) // in the place of the element's text
+		e.part |= neverShown
+		r.hiddenDepth++
 	}
 	r.open = append(r.open, e)
 	r.count[name]++
@@ -254,6 +269,37 @@ func (r *reader) imply(name atom.Atom, p part) {
 	}
 }
 
+// row returns the current row of a list, or none.
+func (r *reader) row() int {
+	if len(r.open) == 0 {
+		return none
+	}
+	return r.open[len(r.open)-1].row
+}
+
+// enterList begins an unordered list, or the next row of the innermost list if that is one.
+func (r *reader) enterList(e *element) {
+	switch e.name {
+	case atom.Ul, atom.Menu:
+		if r.sheet.lists < maxLines {
+			e.list = r.sheet.lists
+			r.sheet.lists++
+		}
+	case atom.Li:
+		for i := len(r.open) - 1; i >= max(0, len(r.open)-maxAround); i-- {
+			switch o := &r.open[i]; o.name {
+			case atom.Ul, atom.Menu:
+				if o.list != none {
+					e.row = r.sheet.begin(o.list, o.row)
+				}
+				return
+			case atom.Ol, atom.Li:
+				return
+			}
+		}
+	}
+}
+
 // enterRegion begins a region that may be noise.
 func (r *reader) enterRegion(added region) int {
 	if len(r.regions) == maxRegions {
@@ -265,8 +311,8 @@ func (r *reader) enterRegion(added region) int {
 	return len(r.regions) - 1
 }
 
-// attributes reads the attributes of an element, and returns the strongest hint.
-func (r *reader) attributes(name atom.Atom, more bool) (strongest hint) {
+// attributes reads the attributes of an element, and returns the strongest hint and an encoded mail address.
+func (r *reader) attributes(name atom.Atom, more bool) (strongest hint, address string) {
 	if name == atom.A {
 		r.current.target, r.current.isLink = "", false
 	}
@@ -277,14 +323,15 @@ func (r *reader) attributes(name atom.Atom, more bool) (strongest hint) {
 		switch string(key) {
 		case "href":
 			if name == atom.A {
-				r.current.target, r.current.isLink = target(r.absolute(string(value))), true
+				r.current.target, r.current.isLink = target(r.absolute(decodeAddress(string(value)))), true
+			}
+		case "data-cfemail":
+			address, _ = decodeXOR(string(value))
+			if name == atom.A && address != "" && strings.HasSuffix(r.current.target, protectedPath) {
+				r.current.target = target("mailto:" + address)
 			}
 		case "hidden":
 			strongest = invisible
-		case "aria-hidden":
-			if string(value) == "true" {
-				strongest = invisible
-			}
 		case "style":
 			if hides(value) {
 				strongest = invisible
@@ -299,7 +346,7 @@ func (r *reader) attributes(name atom.Atom, more bool) (strongest hint) {
 			}
 		}
 	}
-	return strongest
+	return strongest, address
 }
 
 // endElement handles an end tag. It also ends the open elements inside.

@@ -29,7 +29,8 @@ const (
 	changePoints      = 2
 	lineThreshold     = 3 * changePoints
 	placeThreshold    = 5 * changePoints
-	maxPoints         = 16
+	figureThreshold   = figureChanges * changePoints
+	maxPoints         = figureThreshold
 	maxMarks          = 256
 	maxHunks          = 1 << 10 // with more hunks at once nothing is learned: the text is another one
 	maxAnchorDistance = 8       // lines that are searched for one with words
@@ -39,6 +40,7 @@ const (
 type mark struct {
 	key        uint64
 	points     int
+	needs      int // points from which it is volatile
 	place      bool
 	isVolatile bool
 }
@@ -64,21 +66,17 @@ func (m *marks) marked(key uint64) bool {
 	return f != nil && f.isVolatile
 }
 
-// update counts the keys that changed since the last check. It reports whether a mark was lost.
-func (m *marks) update(lines, places map[uint64]bool) (lost bool) {
+// update counts the keys that changed since the last check, each with the points that it needs. It reports whether a mark was lost.
+func (m *marks) update(lines, places map[uint64]int) (lost bool) {
 	for i := range m.list {
 		f := &m.list[i]
 		had := f.isVolatile
-		if lines[f.key] || places[f.key] {
+		if max(lines[f.key], places[f.key]) > 0 {
 			f.points = min(f.points+changePoints, maxPoints)
 		} else {
 			f.points--
 		}
-		needs := lineThreshold
-		if f.place {
-			needs = placeThreshold
-		}
-		f.isVolatile = f.points > 0 && (f.isVolatile || f.points >= needs)
+		f.isVolatile = f.points > 0 && (f.isVolatile || f.points >= f.needs)
 		lost = lost || had && !f.isVolatile
 	}
 	m.list = slices.DeleteFunc(m.list, func(f mark) bool { return f.points <= 0 })
@@ -91,7 +89,7 @@ func (m *marks) update(lines, places map[uint64]bool) (lost bool) {
 func (m *marks) transfer(key uint64, place bool) {
 	f := m.find(key)
 	if f == nil && len(m.list) < maxMarks {
-		m.list = append(m.list, mark{key: key, place: place})
+		m.list = append(m.list, mark{key: key, needs: lineThreshold, place: place})
 		f = &m.list[len(m.list)-1]
 	}
 	if f != nil && !f.isVolatile {
@@ -103,64 +101,67 @@ func (m *marks) transfer(key uint64, place bool) {
 }
 
 // addNew counts keys that changed for the first time, as far as there is room.
-func (m *marks) addNew(keys map[uint64]bool, place bool) {
+func (m *marks) addNew(keys map[uint64]int, place bool) {
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		if m.find(key) == nil && len(m.list) < maxMarks {
-			m.list = append(m.list, mark{key: key, points: changePoints, place: place})
+			m.list = append(m.list, mark{key: key, points: changePoints, needs: keys[key], place: place})
 		}
 	}
 }
 
-// learn counts the changes since the last check. Within a change, lines with the same skeleton are possible
+// learn counts the changes since the last check, and returns them, and those outside of rotating places.
+// Within a change, lines with the same skeleton are possible
 // counters, and the lines between them are possible rotating places.
-func (m *marks) learn(last, now *Core) {
-	lines, places := map[uint64]bool{}, map[uint64]bool{}
+func (m *marks) learn(last, now *Core) (all, edits []diff.Hunk[string]) {
+	lines, places := map[uint64]int{}, map[uint64]int{}
 	var parts []diff.Hunk[string] // changes that are not counters
-	all := changes(last.Lines, now.Lines)
+	all = changes(last.Lines, now.Lines)
 	if len(all) > maxHunks {
 		all = nil
 	}
+	few := fewAmounts(now.Lines, all)
 	for _, h := range all {
 		omit, add := last.Lines[h.PosX:h.EndX], now.Lines[h.PosY:h.EndY]
 		was, is := skeletons(omit), skeletons(add)
 		if max(len(omit), len(add)) > largePlaceLines && !slices.Equal(was, is) {
 			continue // another text, whose lines may be similar by chance
 		}
-		for _, l := range counterKeys(omit, add) {
-			lines[l] = true
-		}
+		countersIn(lines, omit, add, few)
 		for _, part := range changes(was, is) {
 			parts = append(parts, diff.Hunk[string]{PosX: h.PosX + part.PosX, EndX: h.PosX + part.EndX, PosY: h.PosY + part.PosY, EndY: h.PosY + part.EndY})
 		}
 	}
 	g := m.anchorsOf(last.Lines)
 	for i, h := range parts {
-		m.learnRotation(places, g, now.Lines, h)
+		m.learnRotation(places, g, now.Lines, h, few)
 		for _, next := range parts[i+1:] {
 			if next.PosX-h.EndX > smallPlaceLines || next.EndX-h.PosX > largePlaceLines {
 				break
 			}
 			h.EndX, h.EndY = next.EndX, next.EndY
-			m.learnRotation(places, g, now.Lines, h)
+			m.learnRotation(places, g, now.Lines, h, few)
 		}
 	}
 	m.update(lines, places)
-	m.carryOver(last, now, all)
+	return all, m.carryOver(last, now, all)
 }
 
-// counterKeys returns the keys of the lines of a change in which only numbers and dates differ.
-func counterKeys(omit, add []string) (keys []uint64) {
+// countersIn adds the lines of a change in which only numbers and dates differ.
+func countersIn(lines map[uint64]int, omit, add []string, few bool) {
 	was := skeletons(omit)
 	x, y := 0, 0
 	for _, h := range append(changes(was, skeletons(add)), diff.Hunk[string]{PosX: len(omit)}) {
 		for ; x < h.PosX; x, y = x+1, y+1 {
 			if omit[x] != add[y] {
-				keys = append(keys, keyOf(was[x]))
+				needs := lineThreshold
+				if few && isAmount(omit[x]) {
+					needs = figureThreshold
+				}
+				lines[keyOf(was[x])] = needs
 			}
 		}
 		x, y = h.EndX, h.EndY
 	}
-	return keys
 }
 
 // skeletons returns the skeletons of lines; lines without a skeleton stay.
@@ -182,11 +183,12 @@ func lineKey(text string) uint64 {
 
 // relevant returns the news of a check relative to the visible version: the new version, and its changes.
 // Volatile parts stay in it as they were. It also returns the lines of rotating places that have stayed.
-func (m *marks) relevant(visible, now *Core) (next Core, p Patch, stable map[uint64]int) {
+func (m *marks) relevant(visible, now *Core, r *returns) (next Core, p Patch, stable map[uint64]int) {
 	was, is := m.maskCounters(visible.Lines, now.Lines)
 	news := changes(was, is)
 	if len(news) <= maxHunks {
 		news, stable = m.relevantChanges(visible, now, news)
+		news = r.settle(visible, now, news)
 	}
 	next, p = replace(visible, now, news)
 	return next, p, stable

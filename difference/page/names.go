@@ -1,6 +1,9 @@
 package page
 
 import (
+	"bytes"
+	"slices"
+
 	"golang.org/x/net/html/atom"
 )
 
@@ -89,22 +92,30 @@ var hintWords = map[string]hint{
 // longestWord is the length of the longest hint word.
 const longestWord = 13
 
+// shortWord is the length of the longest hint word that random letters often make.
+const shortWord = 3
+
+// maxSlot bounds the digits of a number after a short hint word, as in "ad2" or "ad-slot-ads12".
+const maxSlot = 3
+
 // hintOf returns the strongest hint in a class or id. Words end where letters do, and where a capital follows a
-// small letter.
+// small letter. A short word beside digits may be a part of a random identifier, see byChance.
 func hintOf(value []byte) hint {
 	var word [longestWord]byte
 	best, n := plain, 0
 	var last byte
-	flush := func() {
+	flush := func(end int) {
 		if n > 1 && n <= longestWord {
-			best = max(best, hintWords[string(word[:n])])
+			if found := hintWords[string(word[:n])]; found > best && (n > shortWord || !byChance(value, end-n, end)) {
+				best = found
+			}
 		}
 		n = 0
 	}
-	for _, c := range value {
+	for i, c := range value {
 		small, large := 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z'
 		if !small && !large || large && 'a' <= last && last <= 'z' {
-			flush()
+			flush(i)
 		}
 		if last = c; small || large {
 			if n < longestWord {
@@ -113,9 +124,42 @@ func hintOf(value []byte) hint {
 			n++
 		}
 	}
-	flush()
+	flush(len(value))
 	return best
 }
+
+// byChance reports whether the word at a position of a class or id is probably a part of a random identifier,
+// such as a UUID. Beside digits it is a word only if a short number follows it and nothing precedes it, and if
+// the parts around it, between dashes, have no digits.
+func byChance(value []byte, begin, end int) bool {
+	from, to := begin, end
+	for from > 0 && kindOf(value[from-1]) != other {
+		from--
+	}
+	for to < len(value) && kindOf(value[to]) != other {
+		to++
+	}
+	if !hasDigit(value[from:to]) {
+		return false
+	}
+	number := value[end:to]
+	if from < begin || len(number) > maxSlot || slices.ContainsFunc(number, func(c byte) bool { return kindOf(c) != digit }) {
+		return true
+	}
+	before, after := from, to
+	for before > 0 && isJoined(value[before-1]) {
+		before--
+	}
+	for after < len(value) && isJoined(value[after]) {
+		after++
+	}
+	return hasDigit(value[before:from]) || hasDigit(value[to:after])
+}
+
+// isJoined reports whether a character belongs to an identifier with dashes.
+func isJoined(c byte) bool { return c == '-' || kindOf(c) != other }
+
+func hasDigit(text []byte) bool { return bytes.ContainsAny(text, "0123456789") }
 
 // hides reports whether a style hides its element.
 func hides(style []byte) bool {

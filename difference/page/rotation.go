@@ -30,16 +30,20 @@ type place struct {
 
 // learnRotation adds the places of a change, or of adjacent changes, that may rotate, and the marked places
 // that contain the change. A pure insertion begins no place: it usually means a growing list.
-func (m *marks) learnRotation(places map[uint64]bool, last *anchors, now []string, h diff.Hunk[string]) {
+func (m *marks) learnRotation(places map[uint64]int, last *anchors, now []string, h diff.Hunk[string], few bool) {
 	omit, add := last.lines[h.PosX:h.EndX], now[h.PosY:h.EndY]
+	needs := placeThreshold
+	if few && allAmounts(omit) && allAmounts(add) {
+		needs = figureThreshold
+	}
 	if key := last.key(h.PosX, h.EndX, growth(h)); rotates(omit, add) && (h.PosX < h.EndX || m.find(key) != nil) {
-		places[key] = true
+		places[key] = needs
 	}
 	if growth(h) != 0 && rotatesUnevenly(omit, add) && countCommon(add, omit)*2 < len(add) { // when a list continues most lines stay
-		places[last.key(h.PosX, h.EndX, anyGrowth)] = true
+		places[last.key(h.PosX, h.EndX, anyGrowth)] = needs
 	}
 	for _, p := range last.rotatingAround(now, h) {
-		places[p.key] = true
+		places[p.key] = needs
 	}
 }
 
@@ -233,12 +237,13 @@ func (s placeSpan) keys(text string, at int) [2]uint64 {
 	return [2]uint64{keyOf(place, strconv.Itoa(at-s.begin), text), keyOf(place, strconv.Itoa(at-s.end), text)}
 }
 
-// carryOver transfers marks when an edit changes the words of a counter, or lines beside a rotating place.
-func (m *marks) carryOver(last, now *Core, all []diff.Hunk[string]) {
+// carryOver transfers marks when an edit changes the words of a counter, or lines beside a rotating place. It
+// returns the changes outside of rotating places.
+func (m *marks) carryOver(last, now *Core, all []diff.Hunk[string]) (edits []diff.Hunk[string]) {
 	if !slices.ContainsFunc(m.list, func(f mark) bool { return f.isVolatile }) {
-		return
+		return all
 	}
-	edits, _ := m.relevantChanges(last, now, all)
+	edits, _ = m.relevantChanges(last, now, all)
 	g, to := m.anchorsOf(last.Lines), m.anchorsOf(now.Lines)
 	m.moveMarks(g, to, edits)
 	for _, h := range edits {
@@ -267,6 +272,7 @@ func (m *marks) carryOver(last, now *Core, all []diff.Hunk[string]) {
 			}
 		}
 	}
+	return edits
 }
 
 // moveMarks transfers marks when a rotating text is removed in one place and the same number of lines is added

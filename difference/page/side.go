@@ -11,6 +11,7 @@ type sidedLine struct {
 	text    string
 	passage int  // region or run of links to which it belongs; 0: none, it is content
 	left    bool // not in the core
+	row     int  // row of a list
 }
 
 // A side is a set of the sides on which a line was.
@@ -24,15 +25,15 @@ const (
 // maxOmitted bounds the omitted lines that are remembered.
 const maxOmitted = 1 << 12
 
-// contentLines returns the lines that are not left out.
-func contentLines(all []sidedLine) []string {
-	lines := make([]string, 0, len(all))
+// contentLines returns the lines that are not left out, and their rows.
+func contentLines(all []sidedLine) (lines []string, rows []int) {
+	lines, rows = make([]string, 0, len(all)), make([]int, 0, len(all))
 	for i := range all {
 		if !all[i].left {
-			lines = append(lines, all[i].text)
+			lines, rows = append(lines, all[i].text), append(rows, all[i].row)
 		}
 	}
-	return lines
+	return lines, rows
 }
 
 // keepSides returns a core in which known passages are on their former sides, if a good part of them was there
@@ -74,6 +75,7 @@ func keepSides(now Core, in []string, out []uint64) (Core, []uint64) {
 			left = append(left, keys[i])
 		}
 	}
-	now.all, now.Lines = nil, contentLines(all)
+	now.all = nil
+	now.Lines, now.rows = contentLines(all)
 	return now, left
 }

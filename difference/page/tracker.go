@@ -32,6 +32,7 @@ type Tracker struct {
 	marksLost   bool      // marks were lost since then
 	marks       marks
 	replacement replacement
+	returns     returns // lines that come and go
 
 	// For the updates in the log:
 	patch      []byte // from the preceding version; nil: unknown
@@ -63,6 +64,9 @@ const (
 // Core returns the visible version.
 func (m *Tracker) Core() Core { return m.visible }
 
+// Last returns the core of the last check that was Same or Changed, laid out like the visible version.
+func (m *Tracker) Last() Core { return m.last }
+
 // Number returns the number of the visible version, or 0.
 func (m *Tracker) Number() uint64 { return m.number }
 
@@ -73,6 +77,7 @@ func (m *Tracker) known() bool { return m.number > 0 }
 func (m *Tracker) Clone() Tracker {
 	clone := *m
 	clone.previous, clone.marks.list = slices.Clone(m.previous), slices.Clone(m.marks.list)
+	clone.returns = m.returns.clone()
 	return clone
 }
 
@@ -86,14 +91,19 @@ func (m *Tracker) Check(now Core, at time.Time) Result {
 	if m.seen.IsZero() {
 		m.seen = at // an update brought the visible version, and this is the first check
 	}
-	next, patch, stable := m.marks.relevant(&m.visible, &now)
+	if !first {
+		now.align(m.visible.Lines)
+	}
+	now.rows, now.sheet = nil, sheet{}
+	next, patch, stable := m.marks.relevant(&m.visible, &now, &m.returns)
 	if !first && len(patch.Hunks) > 0 && at.Sub(m.seen) < flapWindow && slices.Contains(m.previous, patch.New) {
 		m.stale = true
 		return Result{Kind: Stale} // nothing is learned: a replica that lags is not volatile
 	}
 	if !first && at.Sub(m.checked) <= maxCheckGap {
-		m.marks.learn(&m.last, &now)
-		next, patch, stable = m.marks.relevant(&m.visible, &now)
+		all, edits := m.marks.learn(&m.last, &now)
+		m.returns.learn(m.last.Lines, now.Lines, all, edits, at)
+		next, patch, stable = m.marks.relevant(&m.visible, &now, &m.returns)
 	}
 	m.marks.stable = stable
 	m.last, m.omitted, m.checked, m.stale, m.marksLost = now, omitted, at, false, false
@@ -117,7 +127,8 @@ func (m *Tracker) NeedsRecheck() bool { return len(m.marks.stable) > 0 || m.mark
 
 // Unchanged records a check without any change. Volatile parts would have changed.
 func (m *Tracker) Unchanged(at time.Time) {
-	if m.marks.update(nil, nil) && !slices.Equal(m.visible.Lines, m.last.Lines) {
+	lost := m.returns.forget(at)
+	if lost = m.marks.update(nil, nil) || lost; lost && !slices.Equal(m.visible.Lines, m.last.Lines) {
 		m.marksLost = true
 	}
 	if m.checked = at; !m.stale {

@@ -96,7 +96,7 @@ func TestTrackerIsBounded(t *testing.T) {
 		}
 		w.at = w.at.Add(2 * time.Hour)
 		w.m.Check(HTML([]byte("<p>"+strings.Join(of, "<p>")+strings.Repeat("<nav>Menu "+strconv.Itoa(i)+"</nav>", 2*maxOmitted))), w.at)
-		if m := &w.m; len(m.marks.list) > maxMarks || len(m.previous) > maxVersions || len(m.omitted) > maxOmitted || len(m.replacement.lines) > maxLines || m.last.all != nil || m.visible.all != nil {
+		if m := &w.m; len(m.marks.list) > maxMarks || len(m.previous) > maxVersions || len(m.omitted) > maxOmitted || len(m.replacement.lines) > maxLines || len(m.returns.list) > maxReturns || m.last.rows != nil || m.last.all != nil || m.visible.all != nil {
 			t.Fatal(len(m.marks.list), len(m.previous), len(m.omitted), len(m.replacement.lines))
 		}
 	}

@@ -120,11 +120,13 @@ func (m *Tracker) Apply(update []byte) error {
 	known := m.known()
 	now, err := m.read(update)
 	if err != nil {
-		*m = Tracker{marks: m.marks}
+		*m = Tracker{marks: m.marks, returns: m.returns}
 		return fmt.Errorf("take update: %w", err)
 	}
 	if known {
 		m.remember(m.visible.Hash())
+		all := changes(m.last.Lines, now.Lines)
+		m.returns.learn(m.last.Lines, now.Lines, all, all, m.checked)
 	}
 	m.visible, m.last = now, now
 	return nil

@@ -1,0 +1,74 @@
+package page
+
+import (
+	"regexp"
+	"slices"
+
+	"golang.org/x/text/currency"
+	"znkr.io/diff"
+)
+
+// Some lines are read for their figure: a price, and whether a thing can be had. Such a line is news each time
+// that it changes. It becomes volatile only if it changes at figureChanges checks in a row, as a ticker does.
+const figureChanges = 8
+
+// maxAmounts is how many amounts of a page change at one check at most, so that they are read for themselves.
+// More of them are a list, of other things at each check.
+const maxAmounts = 2
+
+// maxFigure is the maximum length of such a line in bytes. In a longer line a price is a part of a sentence.
+const maxFigure = 120
+
+// amount matches a number beside the sign or the name of a currency, or behind a word for a price.
+var amount = regexp.MustCompile(`\p{Sc} ?\d|\d ?\p{Sc}|\d[\d.,' ]*(?:[,.][-–])? ?(?:(?:kr|zł|Kč|Ft|Fr|лв|руб|lei)(?:\PL|$)|元|円|원)|\b(?:kr|Fr|Rs|R)\.? ?\d` +
+	`|(?i:(?:^|\PL)(?:price|preis|prix|precio|preço|prezzo|prijs|cena|pris|цена)\W{0,3}\d)`)
+
+// coded matches a number beside three capitals, which may be the code of a currency.
+var coded = regexp.MustCompile(`\b([A-Z]{3}) ?\d|\d(?:[.,]-)? ?([A-Z]{3})\b`)
+
+// stock matches what shops say about a thing that can be had or not.
+var stock = regexp.MustCompile(`(?i)(?:^|\PL)(?:in stock|out of stock|(?:only |last )?\d+ (?:items? |pieces? )?(?:left|remaining)|sold[- ]?out|(?:un)?available|back ?order(?:ed)?|pre-?order|` +
+	`ausverkauft|vergriffen|(?:nicht )?(?:lieferbar|vorrätig|verfügbar)|auf lager|en stock|épuisée?|rupture de stock|(?:no |in)?disponible|agotad[oa]|sin existencias|(?:non )?disponibile|esaurit[oa]|` +
+	`uitverkocht|op voorraad|esgotad[oa]|disponível|em estoque|udsolgt|på lager|slutsåld|i lager|loppuunmyyty|dostępn[yae]|wyprzedan[yae]|brak w magazynie)(?:\PL|$)|в наличии|нет в наличии|在庫|売り切れ|品切れ|缺货|有货|现货|품절|재고`)
+
+// isFigure reports whether a line is read for its figure.
+func isFigure(line string) bool {
+	return len(line) <= maxFigure && (isAmount(line) || stock.MatchString(line))
+}
+
+// isAmount reports whether a line states an amount of money.
+func isAmount(line string) bool {
+	if len(line) > maxFigure {
+		return false
+	}
+	if amount.MatchString(line) {
+		return true
+	}
+	for _, m := range coded.FindAllStringSubmatch(line, -1) {
+		if _, err := currency.ParseISO(m[1] + m[2]); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// allAmounts reports whether each of some lines, at least one, states an amount of money.
+func allAmounts(lines []string) bool {
+	return len(lines) > 0 && !slices.ContainsFunc(lines, func(l string) bool { return !isAmount(l) })
+}
+
+// fewAmounts reports whether changes to a text add at most maxAmounts lines with an amount of money.
+func fewAmounts(now []string, all []diff.Hunk[string]) bool {
+	n := 0
+	for _, h := range all {
+		for _, l := range now[h.PosY:h.EndY] {
+			if isAmount(l) {
+				n++
+			}
+			if n > maxAmounts {
+				return false
+			}
+		}
+	}
+	return true
+}
