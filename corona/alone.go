@@ -240,7 +240,7 @@ func (lp *lonePolls) showAlone(p *lonePoll, r observation, verdict State, now ti
 			if p.suspicion.IsZero() {
 				p.suspicion = now
 			}
-			if now.Sub(p.suspicion) < suspicionPeriodOf(p.private, p.interval) {
+			if now.Sub(p.suspicion) < SuspicionPeriod(p.private, p.interval) {
 				lp.stats.Failed++
 				lp.setState(p, State{Kind: coronapb.State_NOT_A_FEED, Detail: reason + ifItStays}, now)
 				return

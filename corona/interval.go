@@ -192,8 +192,8 @@ func rateLimitOf(a env.Answer, fails int) time.Duration {
 // maxIdleDomains bounds the rate-limited domains without a channel here that are remembered.
 const maxIdleDomains = 10_000
 
-// suspicionPeriodOf is how long a suspicious document is held back.
-func suspicionPeriodOf(private bool, interval time.Duration) time.Duration {
+// SuspicionPeriod is how long a suspicious document is held back.
+func SuspicionPeriod(private bool, interval time.Duration) time.Duration {
 	if private {
 		return min(suspicionPeriod, privateSuspicionIntervals*interval)
 	}

@@ -89,7 +89,7 @@ func (sq *sequencer) suspicious(l *leaderState, r *observation, now time.Time) s
 		l.suspicion.first = f
 	}
 	first := l.suspicion.first
-	if now.Sub(l.suspicion.since) < suspicionPeriodOf(l.private, l.interval) && !difference.Unrelated(first, f) {
+	if now.Sub(l.suspicion.since) < SuspicionPeriod(l.private, l.interval) && !difference.Unrelated(first, f) {
 		return reason + ifItStays
 	}
 	l.suspicion = suspicion{}
@@ -201,7 +201,7 @@ func (sq *sequencer) setValidators(l *leaderState, valid validators, shown []fin
 			d.setSnapshot(&snapshot{valid: valid, fingerprints: shown, digest: sum}, l.limitedUntil)
 		}
 	case slices.ContainsFunc(l.pastSnapshots, func(p pastSnapshot) bool {
-		return p.digest == sum && now.Sub(p.until) < suspicionPeriodOf(l.private, l.interval)
+		return p.digest == sum && now.Sub(p.until) < SuspicionPeriod(l.private, l.interval)
 	}):
 	default:
 		sq.commitSnapshot(l, valid, shown)
