@@ -51,7 +51,9 @@ func (s *Server) apiOPML(w http.ResponseWriter, r *http.Request) (any, error) {
 }
 
 // exportOPML writes the list of subscriptions, with this node's addresses or with the original ones, which work
-// without the node. Pages are left out of the original list, because they are not feeds there.
+// without the node. Pages are left out of the original list, because they are not feeds there. So are private feeds,
+// whose addresses are secret. Lists are passed on, so private feeds are in a list of this node's addresses only if the
+// request asks for them.
 func (s *Server) exportOPML(w http.ResponseWriter, r *http.Request) error {
 	rewrite := true
 	switch r.URL.Query().Get("rewrite") {
@@ -71,6 +73,8 @@ func (s *Server) exportOPML(w http.ResponseWriter, r *http.Request) error {
 		title := titleOrAddress(c.Title, c.URL)
 		o := feed.Outline{Text: title, Title: title, Type: "rss", XMLURL: c.URL, HTMLURL: c.Site}
 		switch {
+		case c.Private && (!rewrite || r.URL.Query().Get("private") != "1"):
+			continue
 		case rewrite:
 			o.XMLURL = c.ReadURL
 		case c.Kind == KindPage:
@@ -130,18 +134,28 @@ func (s *Server) importOPML(w http.ResponseWriter, r *http.Request, doc []byte) 
 	failed := func(raw string, err error) {
 		result.Failed = append(result.Failed, ImportFailure{oneLine(WithoutPassword(raw)), oneLine(err.Error())})
 	}
-	var addresses []string
-	descriptions := map[string]Description{} // by address
+	var addresses, secrets []string
+	descriptions := map[string]Description{} // by address, as written if that is secret
 	feeds := 0
 	for folder, o := range feed.Subscriptions(outlines) {
 		feeds++
-		address, err := s.resolveAddress(r, o.XMLURL)
+		private := s.isPrivateAddress(o.XMLURL)
+		address, err := o.XMLURL, error(nil)
+		if !private {
+			address, err = s.resolveAddress(r, o.XMLURL)
+		}
 		if err != nil {
 			failed(o.XMLURL, err)
 			continue
 		}
 		d, seen := descriptions[address]
-		if !seen {
+		switch {
+		case seen:
+		case private:
+			secrets = append(secrets, address)
+			name, _ := s.findPrivate(address)
+			d.Tags = existing[name].Tags
+		default:
 			addresses = append(addresses, address)
 			d.Tags = existing[address].Tags // the list adds to the existing tags
 		}
@@ -158,6 +172,17 @@ func (s *Server) importOPML(w http.ResponseWriter, r *http.Request, doc []byte) 
 	}
 	if feeds == 0 {
 		return ImportResult{}, refuse(http.StatusBadRequest, "the list contains no feeds")
+	}
+	for _, address := range secrets {
+		done, err := s.subscribePrivately(r, PrivateFeed{Address: address, Description: descriptions[address], Later: true})
+		if err != nil {
+			failed(address, err)
+			continue
+		}
+		result.Subscribed++
+		if done.Already {
+			result.Already++
+		}
 	}
 	for i, err := range s.subscribeAll(r.Context(), addresses, descriptions) {
 		if err != nil {

@@ -58,11 +58,22 @@ func (s *Server) findPrivate(address string) (name string, ok bool) {
 	return s.config.Private.FindPrivate(address)
 }
 
-// isPrivate reports whether a request to subscribe asks for a private feed. An address with a user name or a password
-// always does.
+// isPrivate reports whether a request to subscribe asks for a private feed. An address that holds a secret always
+// does.
 func (s *Server) isPrivate(q SubscribeMessage) bool {
-	_, known := s.findPrivate(strings.TrimSpace(q.URL))
-	return known || q.Private || len(q.Headers) > 0 || s.config.Private != nil && hasCredentials(q.URL)
+	return q.Private || len(q.Headers) > 0 || s.isPrivateAddress(q.URL)
+}
+
+// isPrivateAddress reports whether an address is that of a private feed, or is to become one: it contains a user name
+// or a password, or another node gave it to a reader for a private feed.
+func (s *Server) isPrivateAddress(raw string) bool {
+	raw = strings.TrimSpace(raw)
+	if _, known := s.findPrivate(raw); known {
+		return true
+	}
+	u, err := url.Parse(raw)
+	token := err == nil && strings.HasPrefix(u.Path, privatePath) && len(u.Path) == len(privatePath)+hex.EncodedLen(privateTokenBytes)
+	return s.config.Private != nil && (token || hasCredentials(raw))
 }
 
 // hasCredentials reports whether an address contains a user name or a password.
