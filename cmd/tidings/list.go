@@ -139,7 +139,7 @@ func addDetails(table *table, c proxy.Channel, now time.Time) {
 		table.note("→ "+c.Do, faint)
 	}
 	if c.Private {
-		table.note("private: only this node polls it, and its address is secret", faint)
+		table.note("private: no other node learns its address", faint)
 	}
 	if len(c.Tags) > 0 {
 		table.note("tags: "+strings.Join(c.Tags, ", "), faint)
