@@ -178,7 +178,7 @@ func (d *Daemon) open() (err error) {
 		AllowPrivate: d.config.AllowPrivateOrigins,
 		Own:          func() []netip.Addr { return d.host.IPs() },
 	}, d.answered)
-	d.private = newPrivateFeeds(d.config.path(privateFolder), d.fetch.Fetch, d.log)
+	d.private = newPrivateFeeds(d.config.path(privateFolder), d.fetch.Fetch, d.config.AllowPrivateOrigins, d.log)
 	if err := d.private.load(); err != nil {
 		return err
 	}

@@ -28,12 +28,13 @@ import (
 // privateFeeds keeps and polls the feeds that this node alone polls, because their addresses or headers are secret; see
 // docs/decisions/018-private-feeds.md. The layers of the network never see such a feed. It is safe for concurrent use.
 type privateFeeds struct {
-	dir    string
-	fetch  func(env.Handle, env.Request)
-	shared func(url string) bool // the node follows an address as a feed of the network
-	log    *slog.Logger
-	wake   chan struct{} // holds one token if a poll may be due earlier
-	answer sync.Mutex    // held while an answer is read and stored: one document at a time takes memory
+	dir          string
+	fetch        func(env.Handle, env.Request)
+	shared       func(url string) bool // the node follows an address as a feed of the network
+	log          *slog.Logger
+	allowPrivate bool          // the node may poll origins on private addresses
+	wake         chan struct{} // holds one token if a poll may be due earlier
+	answer       sync.Mutex    // held while an answer is read and stored: one document at a time takes memory
 
 	mu          sync.Mutex // guards the fields below; answer is taken before it
 	rules       corona.Rules
@@ -73,9 +74,9 @@ type privateFeed struct {
 	changed  chan struct{} // closed by the next answer
 }
 
-func newPrivateFeeds(dir string, fetch func(env.Handle, env.Request), log *slog.Logger) *privateFeeds {
+func newPrivateFeeds(dir string, fetch func(env.Handle, env.Request), allowPrivate bool, log *slog.Logger) *privateFeeds {
 	return &privateFeeds{
-		dir: dir, fetch: fetch, shared: func(string) bool { return false }, log: log, wake: make(chan struct{}, 1),
+		dir: dir, fetch: fetch, allowPrivate: allowPrivate, shared: func(string) bool { return false }, log: log, wake: make(chan struct{}, 1),
 		byName: map[string]*privateFeed{}, polled: map[env.Handle]*privateFeed{}, limited: map[string]time.Time{},
 	}
 }

@@ -41,7 +41,7 @@ func newPrivateBench(t *testing.T, dir string) *privateBench {
 			a.FinalURL = to[0]
 		}
 		b.answered(h, a)
-	}, slog.New(slog.NewTextHandler(b.log, nil)))
+	}, false, slog.New(slog.NewTextHandler(b.log, nil)))
 	if err := b.load(); err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +250,7 @@ func TestPrivateFailuresAreTold(t *testing.T) {
 		{"token", privateURL, nil, env.Answer{Status: 401}, proxy.ErrNotFound, "token in it may be wrong or expired"},
 		{"log-in page", privateURL, nil, env.Answer{Status: 200, ContentType: "text/html", Body: page}, proxy.ErrNotFeed, "not a feed"},
 		{"gone", privateURL, nil, env.Answer{Status: 410}, proxy.ErrGone, "410"},
-		{"refused", privateURL, nil, env.Answer{Err: env.ErrRefused, Message: "private address"}, proxy.ErrForbidden, "private address"},
+		{"refused", privateURL, nil, env.Answer{Err: env.ErrRefused, Message: "private address"}, proxy.ErrForbidden, "--allow-private-origins"},
 		{"redirect", "https://ann:geheim-pass@example.org/f", nil, env.Answer{Status: 401, Links: []string{"https://www.example.org/f?key=geheim-key"}}, proxy.ErrNotFound, "https://www.example.org, which does not get the password"},
 	} {
 		b := newPrivateBench(t, t.TempDir())

@@ -166,7 +166,7 @@ func (p *privateFeeds) take(f *privateFeed, a env.Answer, doc *feed.Feed, state 
 	}
 	f.NoAccess = a.Status == http.StatusUnauthorized || a.Status == http.StatusForbidden && state.Kind == coronapb.State_MISSING
 	if state.Kind != coronapb.State_OK {
-		state.Detail = f.failure(a, state.Detail)
+		state.Detail = p.failure(f, a, state.Detail)
 	}
 	if state.Kind == f.State.Kind {
 		state.Since = f.State.Since
@@ -218,7 +218,7 @@ func (f *privateFeed) suspicious(doc *feed.Feed, now time.Time) string {
 }
 
 // failure says in words why a poll failed, without the secret parts of the feed.
-func (f *privateFeed) failure(a env.Answer, detail string) string {
+func (p *privateFeeds) failure(f *privateFeed, a env.Answer, detail string) string {
 	from, errFrom := url.Parse(f.URL)
 	to, errTo := url.Parse(a.FinalURL)
 	switch left := errFrom == nil && errTo == nil && a.FinalURL != "" && (from.Scheme != to.Scheme || from.Host != to.Host); {
@@ -230,6 +230,9 @@ func (f *privateFeed) failure(a env.Answer, detail string) string {
 		return fmt.Sprintf("the web server does not accept the headers (%d)", a.Status)
 	case f.NoAccess:
 		return fmt.Sprintf("the web server does not accept the address (%d): the token in it may be wrong or expired, or it asks for a password", a.Status)
+	}
+	if a.Err == env.ErrRefused && !p.allowPrivate {
+		detail += "; " + allowPrivateRemedy
 	}
 	return f.hide(detail)
 }

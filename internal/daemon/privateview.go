@@ -68,7 +68,7 @@ func (f *privateFeed) window(now time.Time) proxy.Window {
 // base returns the address to which relative addresses of the feed refer. Its last part and its query may be secret, and
 // do not matter for them.
 func (f *privateFeed) base() string {
-	address, _, _ := strings.Cut(f.URL, "?")
+	address, _, _ := strings.Cut(cmp.Or(f.ValidatedURL, f.URL), "?")
 	return address[:strings.LastIndexByte(address, '/')+1]
 }
 
