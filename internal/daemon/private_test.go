@@ -143,6 +143,7 @@ func TestPrivateFeedStaysPrivate(t *testing.T) {
 	network := laboratory("private")
 	network.PollInterval = time.Second
 	config := Config{Dir: t.TempDir(), Found: &network, HTTP: "127.0.0.1:0", AllowPrivateOrigins: true}
+	config.SubscribeOnRead = "first"
 	a := running(t, config)
 	first := a.awaitMembers(t, 1)
 	b := opened(t, Config{Dir: t.TempDir(), Bootstrap: first.Addrs, AllowPrivateOrigins: true})
@@ -202,6 +203,14 @@ func TestPrivateFeedStaysPrivate(t *testing.T) {
 	shows(a, 2)
 	if got := a.get(t, feeds[0].ReadURL[strings.Index(feeds[0].ReadURL, "/private/"):]+"?format=json&limit=1"); !strings.HasPrefix(got, "{") || strings.Contains(got, "Invoice 1") {
 		t.Errorf("as JSON it is %s", got)
+	}
+
+	// A reader that asks for the secret address itself gets the feed, and the node does not begin to share it.
+	if got := a.get(t, "/"+o.URL+"/token.xml?key="+lockedToken); !strings.Contains(got, "Invoice 2") {
+		t.Errorf("by its own address it is %s", got)
+	}
+	if got := a.subscribedURLs(t); strings.Contains(got, "/token.xml") {
+		t.Errorf("reading subscribed: %s", got)
 	}
 
 	check := func(m *member) {

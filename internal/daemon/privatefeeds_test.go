@@ -291,6 +291,25 @@ func TestPrivateFailuresAreTold(t *testing.T) {
 	}
 }
 
+// Texts of failures may quote what the origin said.
+func TestPrivateSecretsAreHidden(t *testing.T) {
+	b := newPrivateBench(t, t.TempDir())
+	const address = "https://example.org/geheim-path-0123456789/feed?key=geheim%20key&x=1"
+	b.answers[address] = rss("1", "one")
+	done, err := b.subscribe(proxy.PrivateFeed{Address: strings.Replace(address, "//", "//ann:geheim-pass@", 1), Headers: map[string]string{"Cookie": "geheim-cookie", "X-Key": "Bearer geheim-word"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := b.byName[done.URL]
+	for _, secret := range []string{address, "key=geheim%20key&x=1", "geheim key", "geheim-path-0123456789", "geheim-pass", "ann:geheim-pass", "YW5uOmdlaGVpbS1wYXNz", "geheim-cookie", "Bearer geheim-word", "geheim-word"} {
+		b.answers[address] = env.Answer{Err: env.ErrBroken, Message: "the feed does not understand (" + secret + ")"}
+		b.poll(f)
+		if got := b.list()[0].Error; got != "the feed does not understand (…)" {
+			t.Errorf("%s: the error is %s", secret, got)
+		}
+	}
+}
+
 func TestPrivateFeedsAreFound(t *testing.T) {
 	b := newPrivateBench(t, t.TempDir())
 	b.answers["https://example.org/f"], b.answers[privateURL], b.answers["https://other.example/"] = rss("1", "one"), rss("1", "one"), rss("1", "one")
