@@ -170,4 +170,3 @@ func (f *privateFeed) hide(text string) string {
 	}
 	return text
 }
-
