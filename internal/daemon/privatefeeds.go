@@ -62,16 +62,16 @@ const privateHandles env.Handle = 1 << 63
 // A privateFeed is a private feed. The fields of its file are in privateRecord.
 type privateFeed struct {
 	privateRecord
-	contents privateContents
-	interval time.Duration
-	why      string     // the rule that set interval
-	poll     env.Handle // of the poll in flight; 0: none
-	asked    time.Time
-	origin   bool // the origin has a private address
-	trial    bool // subscribed to only if the first poll succeeds
-	unsaved  bool // the file lacks the outcome of the last poll
-	version  uint64
-	changed  chan struct{} // closed by the next answer
+	contents    privateContents
+	interval    time.Duration
+	why         string     // the rule that set interval
+	poll        env.Handle // of the poll in flight; 0: none
+	asked       time.Time
+	localOrigin bool // the origin has a private address
+	trial       bool // subscribed to only if the first poll succeeds
+	unsaved     bool // the file lacks the outcome of the last poll
+	version     uint64
+	changed     chan struct{} // closed by the next answer
 }
 
 func newPrivateFeeds(dir string, fetch func(env.Handle, env.Request), allowPrivate bool, log *slog.Logger) *privateFeeds {
@@ -260,7 +260,7 @@ func checkHeaders(headers map[string]string) (map[string]string, error) {
 	return checked, nil
 }
 
-// describe adds the user's description.
+// describe adds what the user says.
 func (f *privateFeed) describe(d proxy.Description) {
 	if d.Tags != nil {
 		f.Tags = d.Tags
@@ -343,7 +343,7 @@ func (p *privateFeeds) unsubscribe(name string) error {
 	return nil
 }
 
-// Describe stores the user's description of a private feed.
+// describe stores the user's description of a private feed.
 func (p *privateFeeds) describe(name string, d proxy.Description) error {
 	p.mu.Lock()
 	f := p.byName[name]

@@ -78,7 +78,7 @@ func (p *privateFeeds) pollDue(now time.Time) (next time.Time) {
 			continue
 		}
 		domain, _ := corona.Origin(f.URL)
-		if until := p.limited[domain]; until.After(now) && !f.origin && !f.trial {
+		if until := p.limited[domain]; until.After(now) && !f.localOrigin && !f.trial {
 			if until.After(f.State.Next) {
 				f.State.Next, f.State.Why = until.Add(rand.N(f.interval/4+1)), domain+" asks for fewer requests"
 			}
@@ -109,12 +109,12 @@ func (p *privateFeeds) setInterval(f *privateFeed) {
 	if rules.PollInterval == 0 { // not started
 		rules = corona.Rules{PollInterval: time.Hour, Compression: 1}
 	}
-	f.interval, f.why = rules.Interval(f.origin, f.Hints, f.MaxAge, 0)
+	f.interval, f.why = rules.Interval(f.localOrigin, f.Hints, f.MaxAge, 0)
 }
 
 // plan sets the time of the next poll. The caller holds the mutex.
 func (f *privateFeed) plan(at time.Time, why string) {
-	if to := corona.AfterSkips(f.Hints, at); !f.origin && !to.Equal(at) {
+	if to := corona.AfterSkips(f.Hints, at); !f.localOrigin && !to.Equal(at) {
 		at, why = to.Add(rand.N(f.interval)), "the feed's skipHours and skipDays"
 	}
 	f.State.Next, f.State.Why = at, why
@@ -157,7 +157,7 @@ func (p *privateFeeds) take(f *privateFeed, a env.Answer, doc *feed.Feed, state 
 		return false
 	}
 	f.unsaved = true
-	f.origin = a.Private || a.Err != "" && f.origin
+	f.localOrigin = a.Private || a.Err != "" && f.localOrigin
 	state.Polled, state.Since, state.Next, state.Why = now, now, f.State.Next, f.State.Why
 	if doc != nil && state.Kind == coronapb.State_OK {
 		if reason := f.suspicious(doc, now); reason != "" {
@@ -176,7 +176,7 @@ func (p *privateFeeds) take(f *privateFeed, a env.Answer, doc *feed.Feed, state 
 	if state.Kind != coronapb.State_OK {
 		f.Fails++
 		domain, _ := corona.Origin(f.URL)
-		b := p.rules.BackOff(state, a, f.Fails, f.interval, f.origin, domain)
+		b := p.rules.BackOff(state, a, f.Fails, f.interval, f.localOrigin, domain)
 		if b.LimitDomain > 0 {
 			p.limit(domain, now.Add(b.LimitDomain), now)
 		}
@@ -210,7 +210,7 @@ func (f *privateFeed) suspicious(doc *feed.Feed, now time.Time) string {
 		f.contents.suspicion = time.Time{}
 	case f.contents.suspicion.IsZero():
 		f.contents.suspicion = now
-	case now.Sub(f.contents.suspicion) >= corona.SuspicionPeriod(f.origin, f.interval):
+	case now.Sub(f.contents.suspicion) >= corona.SuspicionPeriod(f.localOrigin, f.interval):
 		f.contents.suspicion = time.Time{}
 		return ""
 	}
