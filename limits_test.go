@@ -133,6 +133,7 @@ var limits = []struct {
 	{"Disk and local interface", []limit{
 		{"internal/store", "secondSlack:B maxMapped:B", "growth of the second copy of subscriptions beyond twice its size; bytes mapped by reading", "the copy is rewritten; pages are released"},
 		{"internal/daemon", "maxInFlight", "signed items of one feed on their way", "the next request waits; requests are served in order"},
+		{"internal/daemon", "maxPrivateFeeds maxPrivateBytes:B maxPrivateHeaders", "private feeds of a node; items of one; headers of one", "subscribing fails; old items that its document no longer shows are dropped; subscribing fails"},
 		{"internal/fetch", "maxRedirects maxRobots:B maxHeaders:B", "redirects of one fetch; a robots.txt; response headers", "a classified error with an explanation"},
 		{"proxy", "maxConns maxPerClient", "connections; connections of one client on another machine", "closed: first the one waiting longest for its headers, then the idle one, then the one busy for longest"},
 		{"proxy", "maxDraft:B maxRequest:B", "a request to publish; any other request", "refused"},

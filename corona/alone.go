@@ -88,9 +88,9 @@ func (lp *lonePolls) PollAlone(key overlay.ID, url string, on bool) {
 		p.ended = false
 	case on:
 		now := lp.clock.Now()
-		name, private := originOf(url)
+		name, private := Origin(url)
 		p = &lonePoll{key: key, url: url, domain: lp.domains.refer(name, private), private: private}
-		p.interval, p.why = lp.intervalOf(private, p.hints, 0, 0)
+		p.interval, p.why = lp.rules().Interval(private, p.hints, 0, 0)
 		p.state = State{Kind: coronapb.State_NEW, Since: now}
 		lp.byKey[key] = p
 		lp.plan(p, now.Add(time.Duration(lp.rand.Int64N(int64(min(p.interval, lp.cfg.PollInterval)/8*lonePhaseEighths)))), "")
@@ -183,7 +183,7 @@ func (lp *lonePolls) answered(p *lonePoll, a env.Answer, r observation, verdict 
 	if r.f != nil {
 		p.hints = r.f.Hints
 	}
-	p.interval, p.why = lp.intervalOf(p.private, p.hints, p.maxAge, 0)
+	p.interval, p.why = lp.rules().Interval(p.private, p.hints, p.maxAge, 0)
 	lp.plan(p, p.asked.Add(p.interval), "")
 	if r.f == nil {
 		if p.page != nil {
@@ -199,17 +199,17 @@ func (lp *lonePolls) answered(p *lonePoll, a env.Answer, r observation, verdict 
 func (lp *lonePolls) failed(p *lonePoll, a env.Answer, s State, now time.Time) {
 	lp.stats.Failed++
 	p.fails++
-	b := lp.backOff(s, a, p.fails, p.interval, p.private, p.domain.name)
-	if b.limitDomain > 0 {
-		lp.domains.limit(p.domain, now.Add(b.limitDomain))
+	b := lp.rules().BackOff(s, a, p.fails, p.interval, p.private, p.domain.name)
+	if b.LimitDomain > 0 {
+		lp.domains.limit(p.domain, now.Add(b.LimitDomain))
 	}
-	if s.Kind == coronapb.State_UNREACHABLE && b.wait > lp.cfg.PollInterval && !b.asked {
+	if s.Kind == coronapb.State_UNREACHABLE && b.Wait > lp.cfg.PollInterval && !b.Asked {
 		// A node that hears of nobody and reaches no origin has most likely lost its own
 		// connection. An unreachable origin was not bothered, so the minimum interval does not
 		// apply.
-		b.wait, b.why = lp.cfg.PollInterval, "not reachable at the last poll"
+		b.Wait, b.Why = lp.cfg.PollInterval, "not reachable at the last poll"
 	}
-	lp.plan(p, now.Add(b.wait+time.Duration(lp.rand.Int64N(int64(b.wait/20)+1))), b.why)
+	lp.plan(p, now.Add(b.Wait+time.Duration(lp.rand.Int64N(int64(b.Wait/20)+1))), b.Why)
 	lp.setState(p, s, now)
 }
 
@@ -240,7 +240,7 @@ func (lp *lonePolls) showAlone(p *lonePoll, r observation, verdict State, now ti
 			if p.suspicion.IsZero() {
 				p.suspicion = now
 			}
-			if now.Sub(p.suspicion) < suspicionPeriodOf(p.private, p.interval) {
+			if now.Sub(p.suspicion) < SuspicionPeriod(p.private, p.interval) {
 				lp.stats.Failed++
 				lp.setState(p, State{Kind: coronapb.State_NOT_A_FEED, Detail: reason + ifItStays}, now)
 				return

@@ -121,7 +121,7 @@ func (d *assignment) hasNews(r *observation, now time.Time) bool {
 		// This is the same document from a replica with its own validators.
 		d.snapshot = &snapshot{valid: r.valid, fingerprints: of, digest: sum}
 		return false
-	case d.extra != nil && sum == d.extra.staleDigest && now.Sub(d.extra.staleSince.Time()) < suspicionPeriodOf(d.private, d.schedule.Interval):
+	case d.extra != nil && sum == d.extra.staleDigest && now.Sub(d.extra.staleSince.Time()) < SuspicionPeriod(d.private, d.schedule.Interval):
 		return false // after the suspicion period the sequencer accepts such a document
 	case s.fingerprints == nil:
 		return true

@@ -29,9 +29,7 @@ type base struct {
 }
 
 // scaled shortens a time of politeness in a laboratory.
-func (b *base) scaled(d time.Duration) time.Duration {
-	return time.Duration(float64(d) / b.cfg.Compression)
-}
+func (b *base) scaled(d time.Duration) time.Duration { return b.rules().scaled(d) }
 
 // send sends a message to a poller, or to the sequencer.
 func (b *base) send(to env.Peer, class env.Class, m *coronapb.Message) {

@@ -42,9 +42,9 @@ const (
 	privateMaxIntervals = 8
 )
 
-// originOf returns the registrable domain of an address, or its host if there is none, and whether
+// Origin returns the registrable domain of an address, or its host if there is none, and whether
 // the address literally names a private host.
-func originOf(raw string) (domain string, private bool) {
+func Origin(raw string) (domain string, private bool) {
 	raw, _ = feed.DocumentURL(raw)
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -61,10 +61,25 @@ func originOf(raw string) (domain string, private bool) {
 	return domain, host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
-// intervalOf returns the time between two polls of a channel by one node, and the rule that gave
-// it. before is an inherited interval, which holds until a document sets its own.
-func (b *base) intervalOf(private bool, hints feed.Hints, fresh, before time.Duration) (interval time.Duration, why string) {
-	interval, why = b.cfg.PollInterval, "the network's polling interval"
+// Rules are the rules by which a node spares an origin: when to poll it again, after success and after
+// failure. They also hold for feeds that a node polls beside the network.
+type Rules struct {
+	PollInterval time.Duration // as in Config
+	Compression  float64       // as in Config, at least 1
+}
+
+func (b *base) rules() Rules { return Rules{b.cfg.PollInterval, b.cfg.Compression} }
+
+// scaled shortens a time of politeness in a laboratory.
+func (r Rules) scaled(d time.Duration) time.Duration {
+	return time.Duration(float64(d) / r.Compression)
+}
+
+// Interval returns the time between two polls of a channel by one node, and the rule that gave it.
+// private says that the origin has a private address. fresh is the max-age of the last response, and
+// before is an inherited interval, which holds until a document sets its own.
+func (r Rules) Interval(private bool, hints feed.Hints, fresh, before time.Duration) (interval time.Duration, why string) {
+	interval, why = r.PollInterval, "the network's polling interval"
 	if private {
 		return interval, why
 	}
@@ -73,7 +88,7 @@ func (b *base) intervalOf(private bool, hints feed.Hints, fresh, before time.Dur
 			interval, why = d, rule
 		}
 	}
-	stretch(b.scaled(minPublicInterval), "the shortest interval for public web servers")
+	stretch(r.scaled(minPublicInterval), "the shortest interval for public web servers")
 	stretch(hints.TTL, "the feed's ttl")
 	stretch(hints.Period, "the feed's sy:updatePeriod")
 	stretch(fresh, "max-age of the web server")
@@ -91,6 +106,10 @@ type skips struct {
 }
 
 func skipsOf(h feed.Hints) skips { return skips{h.SkipHours, h.SkipDays} }
+
+// AfterSkips returns the first time, at or after at, that is not within the skipped hours and days of
+// a feed.
+func AfterSkips(h feed.Hints, at time.Time) time.Time { return skipsOf(h).after(at) }
 
 // after returns the first time, at or after at, that is not skipped.
 func (s skips) after(at time.Time) time.Time {
@@ -111,47 +130,48 @@ func (s skips) after(at time.Time) time.Time {
 	return at
 }
 
-// backOff is the consequence of a failed poll.
-type backOff struct {
-	wait        time.Duration
-	why         string        // the rule that set wait
-	asked       bool          // the origin asked for the wait
-	limitDomain time.Duration // pause for the whole domain; 0: none
+// A BackOff is the consequence of a failed poll.
+type BackOff struct {
+	Wait        time.Duration
+	Why         string        // the rule that set Wait
+	Asked       bool          // the origin asked for the wait
+	LimitDomain time.Duration // pause for the whole domain; 0: none
 }
 
-// backOff returns when to ask an origin again after so many consecutive failures.
-func (b *base) backOff(s State, a env.Answer, fails int, interval time.Duration, private bool, domain string) (o backOff) {
-	o.wait, o.why = interval, "the polling interval"
+// BackOff returns when to ask an origin again after so many consecutive failures. interval is the
+// polling interval of the channel, and domain is the name from Origin.
+func (r Rules) BackOff(s State, a env.Answer, fails int, interval time.Duration, private bool, domain string) (o BackOff) {
+	o.Wait, o.Why = interval, "the polling interval"
 	for range fails - freeFails {
-		if o.wait *= 2; o.wait >= maxPublicInterval {
-			o.wait = maxPublicInterval
+		if o.Wait *= 2; o.Wait >= maxPublicInterval {
+			o.Wait = maxPublicInterval
 			break
 		}
-		o.why = fmt.Sprintf("%d polls failed", fails)
+		o.Why = fmt.Sprintf("%d polls failed", fails)
 	}
 	if !private && s.Kind == coronapb.State_UNREACHABLE {
 		// The server was not bothered, and names and connections can recover at any time.
-		o.wait, o.why = min(unreachableRetry<<min(fails-1, 11), maxPublicInterval), "not reachable at the last poll"
+		o.Wait, o.Why = min(unreachableRetry<<min(fails-1, 11), maxPublicInterval), "not reachable at the last poll"
 	} else if !private {
-		o.wait = max(o.wait, b.scaled(minPublicInterval))
+		o.Wait = max(o.Wait, r.scaled(minPublicInterval))
 	}
 	switch {
 	case s.Kind == coronapb.State_GONE:
-		o.wait, o.why = goneRetry, "gone for good (410)"
+		o.Wait, o.Why = goneRetry, "gone for good (410)"
 	case s.Kind == coronapb.State_LIMITED:
 		limit := rateLimitOf(a, fails)
 		if a.RetryAfter <= 0 && private {
 			limit = interval
 		}
-		o.wait, o.why, o.asked = max(limit, interval), domain+" asks for fewer requests", true
+		o.Wait, o.Why, o.Asked = max(limit, interval), domain+" asks for fewer requests", true
 		if !private {
-			o.limitDomain = limit
+			o.LimitDomain = limit
 		}
-	case min(a.RetryAfter, maxRetryAfter) > o.wait:
-		o.wait, o.why, o.asked = min(a.RetryAfter, maxRetryAfter), "Retry-After of the web server", true
+	case min(a.RetryAfter, maxRetryAfter) > o.Wait:
+		o.Wait, o.Why, o.Asked = min(a.RetryAfter, maxRetryAfter), "Retry-After of the web server", true
 	}
 	if private && s.Kind != coronapb.State_LIMITED {
-		o.wait = min(o.wait, privateMaxIntervals*interval)
+		o.Wait = min(o.Wait, privateMaxIntervals*interval)
 	}
 	return o
 }
@@ -172,8 +192,8 @@ func rateLimitOf(a env.Answer, fails int) time.Duration {
 // maxIdleDomains bounds the rate-limited domains without a channel here that are remembered.
 const maxIdleDomains = 10_000
 
-// suspicionPeriodOf is how long a suspicious document is held back.
-func suspicionPeriodOf(private bool, interval time.Duration) time.Duration {
+// SuspicionPeriod is how long a suspicious document is held back.
+func SuspicionPeriod(private bool, interval time.Duration) time.Duration {
 	if private {
 		return min(suspicionPeriod, privateSuspicionIntervals*interval)
 	}

@@ -169,7 +169,7 @@ func TestFailuresBackOff(t *testing.T) {
 		p.lead(url, nil)
 		d := p.assignments.Get(key(url))
 		d.ensureExtra().failure, d.private = &failure{fails: c.before}, c.private
-		p.poller.failed(d, c.a, classify(c.a, nil, nil), l.now)
+		p.poller.failed(d, c.a, Classify(c.a, nil, nil), l.now)
 		// The next poll is at a slot, unless no server was reached.
 		if wait := d.next.Time().Sub(l.now); wait < c.want || wait > c.want+max(c.want/20, d.schedule.Interval-1) || !strings.Contains(d.extra.failure.state.Why, c.why) || d.extra.failure.fails != c.before+1 {
 			t.Errorf("%s: in %v because of %q", c.what, wait, d.extra.failure.state.Why)
@@ -196,7 +196,7 @@ func TestDomainOfAnOriginIsItsRegistrableDomain(t *testing.T) {
 		"http://localhost:8000/":           "localhost",
 		"http://%zz/":                      "http://%zz/",
 	} {
-		if got, _ := originOf(raw); got != want {
+		if got, _ := Origin(raw); got != want {
 			t.Errorf("%s: %q, not %q", raw, got, want)
 		}
 	}
@@ -207,7 +207,7 @@ func TestRateLimitedDomainsAreBounded(t *testing.T) {
 	l := newLab(t)
 	p := l.poller(Config{})
 	rest := func(name string, d time.Duration) {
-		at := p.domains.refer(originOf("http://" + name + "/"))
+		at := p.domains.refer(Origin("http://" + name + "/"))
 		at.limitedUntil = env.MomentOf(l.now.Add(d))
 		p.domains.release(at)
 	}

@@ -89,7 +89,7 @@ func (sq *sequencer) suspicious(l *leaderState, from env.Peer, r *observation, n
 		l.suspicion.first = f
 	}
 	first := l.suspicion.first
-	if now.Sub(l.suspicion.since) < suspicionPeriodOf(l.private, l.interval) && !difference.Unrelated(first, f) {
+	if now.Sub(l.suspicion.since) < SuspicionPeriod(l.private, l.interval) && !difference.Unrelated(first, f) {
 		return reason + ifItStays
 	}
 	l.suspicion = suspicion{}
@@ -157,7 +157,7 @@ func (sq *sequencer) takeChanges(l *leaderState, from env.Peer, r observation, n
 // report of an earlier version.
 func (sq *sequencer) diff(l *leaderState, from env.Peer, f *feed.Feed, behind bool, now time.Time) difference.Delta {
 	if from.ID == "" {
-		period := suspicionPeriodOf(l.private, l.interval)
+		period := SuspicionPeriod(l.private, l.interval)
 		l.known.Sight(f, 2*max(period, l.interval), now)
 		return l.known.DiffWithTakenBack(f, period, now)
 	}
@@ -228,7 +228,7 @@ func (sq *sequencer) setValidators(l *leaderState, valid validators, shown []fin
 			d.setSnapshot(&snapshot{valid: valid, fingerprints: shown, digest: sum}, l.limitedUntil)
 		}
 	case slices.ContainsFunc(l.pastSnapshots, func(p pastSnapshot) bool {
-		return p.digest == sum && now.Sub(p.until) < suspicionPeriodOf(l.private, l.interval)
+		return p.digest == sum && now.Sub(p.until) < SuspicionPeriod(l.private, l.interval)
 	}):
 	default:
 		sq.commitSnapshot(l, valid, shown)

@@ -156,6 +156,6 @@ func (b *base) readPayload(key overlay.ID, payload []byte) (s *pollTarget, grant
 		ticket:  m.Ticket,
 		readers: int(m.Readers), size: float64(m.Size), update: time.Duration(update) * time.Millisecond,
 	}}
-	s.domain, s.private = originOf(m.Url)
+	s.domain, s.private = Origin(m.Url)
 	return s, m.Grant
 }

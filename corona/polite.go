@@ -84,16 +84,16 @@ func (po *poller) failed(d *assignment, a env.Answer, s State, now time.Time) {
 	i := x.failure
 	i.fails++
 	interval := d.schedule.Interval
-	b := po.backOff(s, a, i.fails, interval, d.private, d.target.domain)
-	wait, why := b.wait, b.why
-	if b.limitDomain > 0 {
-		po.limitDomainOf(d, now.Add(b.limitDomain))
+	b := po.rules().BackOff(s, a, i.fails, interval, d.private, d.target.domain)
+	wait, why := b.Wait, b.Why
+	if b.LimitDomain > 0 {
+		po.limitDomainOf(d, now.Add(b.LimitDomain))
 	}
 	var at time.Time
 	switch {
 	case wait < interval:
 		at = now.Add(wait + time.Duration(po.rand.Int64N(int64(wait/20)+1)))
-	case b.asked:
+	case b.Asked:
 		at, _ = d.nextAllowed(now.Add(wait - 1))
 	default: // at the node's own slot, so that its polls stay apart from the others'
 		at, _ = d.nextAllowed(now.Add(wait - interval/2))

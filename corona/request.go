@@ -65,7 +65,7 @@ func (rq *requests) read(p request, memory *page.Tracker, h env.Handle, a env.An
 	var err error
 	done := func() {
 		now := rq.clock.Now()
-		verdict := classify(a, r.f, err)
+		verdict := Classify(a, r.f, err)
 		verdict.Since, verdict.Polled = now, now
 		p.then(h, a, r, verdict, now)
 	}

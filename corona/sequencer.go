@@ -56,7 +56,7 @@ func (sq *sequencer) run(now time.Time) {
 func (sq *sequencer) Lead(key overlay.ID, url string, epoch uint64, known *difference.Known, note []byte) {
 	now := sq.clock.Now()
 	l := &leaderState{
-		channelBudget: channelBudget{key: key, url: url, domain: sq.domains.refer(originOf(url)), since: now},
+		channelBudget: channelBudget{key: key, url: url, domain: sq.domains.refer(Origin(url)), since: now},
 		pacing:        pacing{interval: sq.cfg.PollInterval},
 		reporting:     sq.intake.begin(key, epoch),
 		known:         known, lastRead: now,
@@ -427,7 +427,7 @@ func (sq *sequencer) setInterval(l *leaderState, f *feed.Feed) {
 	if f != nil {
 		l.hints, l.inherited.interval = f.Hints, 0
 	}
-	interval, why := sq.intervalOf(l.private, l.hints, l.maxAge, l.inherited.interval)
+	interval, why := sq.rules().Interval(l.private, l.hints, l.maxAge, l.inherited.interval)
 	l.desiredInterval = interval
 	if p := l.permit; p != nil && p.interval > interval {
 		interval, why = p.interval, "the budget of "+l.domain.name

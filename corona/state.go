@@ -198,8 +198,8 @@ func NotedState(record []byte) (s State, ok bool) {
 	return n.State, ok
 }
 
-// classify turns a response into a state. It does not use what is known of the channel.
-func classify(a env.Answer, f *feed.Feed, err error) State {
+// Classify turns a response into a state. It does not use what is known of the channel.
+func Classify(a env.Answer, f *feed.Feed, err error) State {
 	s := State{Detail: cmp.Or(a.Message, a.Err)}
 	switch {
 	case a.Err == env.ErrTooLarge:

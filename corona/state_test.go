@@ -57,7 +57,7 @@ func TestEveryResponseHasAStateAndADetail(t *testing.T) {
 		if c.a.Status == 200 && len(c.a.Body) > 0 {
 			f, err = feed.Parse(c.a.Body, c.a.ContentType)
 		}
-		s := classify(c.a, f, err)
+		s := Classify(c.a, f, err)
 		if s.Kind != c.kind || c.words == "-" && s.Detail != "" || c.words != "-" && !strings.Contains(s.Detail, c.words) {
 			t.Errorf("%s: %v, %q; want %v with %q", c.what, s.Kind, s.Detail, c.kind, c.words)
 		}
@@ -78,7 +78,7 @@ func TestAnIncompleteDocumentIsASuccessWithADetail(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", c.what, err)
 		}
-		if s := classify(env.Answer{Status: 200, Body: []byte(c.doc)}, f, nil); s.Kind != coronapb.State_OK || s.Detail != c.words {
+		if s := Classify(env.Answer{Status: 200, Body: []byte(c.doc)}, f, nil); s.Kind != coronapb.State_OK || s.Detail != c.words {
 			t.Errorf("%s: %v, %q; want %q", c.what, s.Kind, s.Detail, c.words)
 		}
 	}

@@ -208,7 +208,7 @@ func (st *steward) openGrantRequest(domain string, m *coronapb.GrantRequest, now
 	}
 	for _, k := range claims.Claims {
 		key := overlay.Key(st.cfg.Network, k.Url)
-		at, _ := originOf(k.Url)
+		at, _ := Origin(k.Url)
 		if spelled, err := feed.Canonical(k.Url); err != nil || spelled != k.Url || at != domain || !st.mayLead(sender.ID, key) {
 			st.stats.Misclaimed++
 			continue

@@ -202,7 +202,7 @@ func lieReplayed(w *testNetwork, f *testChannel, o wedge.Order) {
 func lieHasty(w *testNetwork, f *testChannel, o wedge.Order) {
 	o.Interval = time.Minute
 	w.flood(f, o, max(o.N, 1))
-	domain, _ := originOf(f.url)
+	domain, _ := Origin(f.url)
 	f.leader.permits.routePoliteness(domain, f.leader.permits.signClaims([]*coronapb.Claim{
 		{Url: "http://www.else.example/", Readers: 1e6, IntervalMs: 1800_000, Pollers: 9},
 	}, f.leader.clock.Now()))

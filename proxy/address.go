@@ -32,7 +32,7 @@ const (
 
 // isFeed reports whether a path asks for a feed.
 func isFeed(path string) bool {
-	return path == queryPath || strings.HasPrefix(path, tokenPath) || isAddress(path[1:])
+	return path == queryPath || strings.HasPrefix(path, tokenPath) || strings.HasPrefix(path, privatePath) || isAddress(path[1:])
 }
 
 // isAddress reports whether the rest of a path looks like an address.
@@ -51,6 +51,8 @@ func (s *Server) target(r *http.Request, path, query string) (t target, err erro
 	switch {
 	case path == queryPath:
 		return s.queryTarget(r, query)
+	case strings.HasPrefix(path, privatePath):
+		return s.privateTarget(r, path, query)
 	case strings.HasPrefix(path, tokenPath):
 		if isAddress(path[len(tokenPath):]) {
 			return t, refuse(http.StatusNotFound, "not found: the address lacks its token: tidings list -v shows the whole address")
@@ -87,20 +89,25 @@ func (s *Server) queryTarget(r *http.Request, query string) (t target, err error
 		return t, err
 	}
 	t.self = s.base(r) + queryPath + "?url=" + url.QueryEscape(t.url)
+	return t, t.setOptions(q)
+}
+
+// setOptions sets the format and the number of items that a query asks for.
+func (t *target) setOptions(q url.Values) (err error) {
 	if f := q.Get("format"); f != "" {
 		if t.format = formats[f]; t.format == 0 {
-			return t, refuse(http.StatusBadRequest, "format must be atom, rss or json")
+			return refuse(http.StatusBadRequest, "format must be atom, rss or json")
 		}
 		t.self += "&format=" + f
 	}
 	if l := q.Get("limit"); l != "" {
 		if t.limit, err = strconv.Atoi(l); err != nil || t.limit < 1 {
-			return t, refuse(http.StatusBadRequest, "limit must be a number, at least 1")
+			return refuse(http.StatusBadRequest, "limit must be a number, at least 1")
 		}
 		t.limit = min(t.limit, feed.MaxItems)
 		t.self += "&limit=" + strconv.Itoa(t.limit)
 	}
-	return t, nil
+	return nil
 }
 
 // embedded returns the address within a path, with its query. Some readers, and some servers in front of them,
@@ -165,11 +172,14 @@ func (s *Server) cutOwn(r *http.Request, address string) (rest string, ok bool) 
 
 // resolveAddress returns the address of a feed as a person types it, perhaps without https://. If the address was
 // handed out by another node, the result is the feed's own address, unless the node already subscribes to the
-// address as it is.
+// address as it is. For a private feed the result is its name.
 func (s *Server) resolveAddress(r *http.Request, raw string) (string, error) {
 	raw = strings.TrimSpace(raw)
 	if raw == "" {
 		return "", refuse(http.StatusBadRequest, "no address given")
+	}
+	if name, ok := s.findPrivate(raw); ok {
+		return name, nil
 	}
 	if !strings.Contains(raw, "://") && !isAddress(raw) && !hasScheme(raw) {
 		document, isPage := feed.DocumentURL(raw)

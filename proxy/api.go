@@ -110,6 +110,10 @@ type SubscribeMessage struct {
 	MinProvenance string `json:"least,omitempty"`
 	// Tags, in a request to subscribe, replace the tags of the subscription. If it is nil, they stay.
 	Tags []string `json:"tags,omitzero"`
+	// Private says that only this node polls the feed. URL in the answer is then the feed's name; see [PrivateFeeds].
+	Private bool `json:"private,omitempty"`
+	// Headers, in a request to subscribe, are sent to the origin with each poll. They make a feed private.
+	Headers map[string]string `json:"headers,omitempty"`
 }
 
 // ErrorResponse is the answer of any request that failed.
@@ -131,7 +135,11 @@ func (s *Server) list(r *http.Request) ([]Channel, error) {
 	}
 	out := make([]Channel, len(channels)) // the node's own slice must not be changed
 	for i, c := range channels {
-		c.ReadURL = s.ReadURL(s.base(r), c.URL)
+		if c.Private {
+			c.ReadURL = s.base(r) + c.ReadURL
+		} else {
+			c.ReadURL = s.ReadURL(s.base(r), c.URL)
+		}
 		if c.FormerKeys == nil {
 			c.FormerKeys = []FormerKey{}
 		}
@@ -173,6 +181,9 @@ func (s *Server) apiSubscribe(w http.ResponseWriter, r *http.Request) (any, erro
 	if err != nil {
 		return nil, err
 	}
+	if s.isPrivate(q) {
+		return s.apiSubscribePrivately(r, q)
+	}
 	address, err := s.resolveAddress(r, q.URL)
 	if err != nil {
 		return nil, err
@@ -200,6 +211,20 @@ func (s *Server) apiSubscribe(w http.ResponseWriter, r *http.Request) (any, erro
 	}
 	done.ReadURL = s.ReadURL(s.base(r), done.URL)
 	return done, nil
+}
+
+func (s *Server) apiSubscribePrivately(r *http.Request, q SubscribeMessage) (any, error) {
+	if q.MinProvenance == ProvenancePublisher {
+		return nil, refuse(http.StatusBadRequest, "items of a private feed are not signed: leave out least")
+	}
+	if err := checkTags(q.Tags); err != nil {
+		return nil, err
+	}
+	p := PrivateFeed{Address: q.URL, Headers: q.Headers}
+	if q.Tags != nil {
+		p.Description.Tags = normalizeTags(q.Tags)
+	}
+	return s.subscribePrivately(r, p)
 }
 
 func (s *Server) apiUnsubscribe(w http.ResponseWriter, r *http.Request) (any, error) {

@@ -56,7 +56,9 @@ func (s *Server) apiOPML(w http.ResponseWriter, r *http.Request) (any, error) {
 }
 
 // exportOPML writes the list of subscriptions, with this node's addresses or with the original ones, which work
-// without the node. Pages are left out of the original list, because they are not feeds there.
+// without the node. Pages are left out of the original list, because they are not feeds there. So are private feeds,
+// whose addresses are secret. Lists are passed on, so private feeds are in a list of this node's addresses only if the
+// request asks for them.
 func (s *Server) exportOPML(w http.ResponseWriter, r *http.Request) error {
 	rewrite := true
 	switch r.URL.Query().Get("rewrite") {
@@ -76,6 +78,8 @@ func (s *Server) exportOPML(w http.ResponseWriter, r *http.Request) error {
 		title := titleOrAddress(c.Title, c.URL)
 		o := feed.Outline{Text: title, Title: title, Type: "rss", XMLURL: c.URL, HTMLURL: c.Site}
 		switch {
+		case c.Private && (!rewrite || r.URL.Query().Get("private") != "1"):
+			continue
 		case rewrite:
 			o.XMLURL = c.ReadURL
 		case c.Kind == KindPage:
@@ -143,6 +147,17 @@ func (s *Server) importOPML(w http.ResponseWriter, r *http.Request, doc []byte) 
 	for _, e := range entries {
 		list.add(e)
 	}
+	for _, address := range list.secrets {
+		done, err := s.subscribePrivately(r, PrivateFeed{Address: address, Description: list.descriptions[address], Later: true})
+		if err != nil {
+			list.fail(address, err)
+			continue
+		}
+		list.result.Subscribed++
+		if done.Already {
+			list.result.Already++
+		}
+	}
 	for i, err := range s.subscribeAll(r.Context(), list.addresses, list.descriptions) {
 		if err != nil {
 			list.fail(list.addresses[i], err)
@@ -161,6 +176,8 @@ type importEntry struct {
 	folder  string
 	outline feed.Outline
 	address string // what to subscribe to
+	name    string // of a private feed; its address is secret
+	private bool   // only this node polls it
 	found   bool   // a page advertises it
 	err     error  // why it cannot be subscribed to
 }
@@ -170,6 +187,7 @@ type importList struct {
 	result       ImportResult
 	existing     map[string]Channel
 	addresses    []string
+	secrets      []string               // addresses of private feeds
 	descriptions map[string]Description // by address
 }
 
@@ -191,7 +209,12 @@ func (l *importList) add(e *importEntry) {
 		l.result.Found++
 	}
 	d, seen := l.descriptions[e.address]
-	if !seen {
+	switch {
+	case seen:
+	case e.private:
+		l.secrets = append(l.secrets, e.address)
+		d.Tags = l.existing[e.name].Tags
+	default:
 		l.addresses = append(l.addresses, e.address)
 		d.Tags = l.existing[e.address].Tags // the list adds to the existing tags
 	}
@@ -211,6 +234,11 @@ func (l *importList) add(e *importEntry) {
 // readEntries returns the entries of a list that have an address.
 func (s *Server) readEntries(r *http.Request, outlines []feed.Outline, list *importList) (entries []*importEntry) {
 	for folder, o := range feed.Subscriptions(outlines) {
+		if s.isPrivateAddress(o.XMLURL) {
+			name, _ := s.findPrivate(o.XMLURL)
+			entries = append(entries, &importEntry{folder: folder, outline: o, address: o.XMLURL, name: name, private: true})
+			continue
+		}
 		address, err := s.resolveAddress(r, o.XMLURL)
 		if err != nil {
 			list.fail(o.XMLURL, err)
@@ -238,7 +266,7 @@ func (s *Server) discover(ctx context.Context, entries []*importEntry, existing 
 	byAddress := map[string][]*importEntry{}
 	var unknown []string
 	for _, e := range entries {
-		if _, ok := existing[e.address]; ok {
+		if _, ok := existing[e.address]; ok || e.private {
 			continue
 		}
 		if byAddress[e.address] == nil {

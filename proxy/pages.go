@@ -339,7 +339,18 @@ func formValue(w http.ResponseWriter, r *http.Request, name string) (string, err
 }
 
 func (s *Server) subscribeForm(w http.ResponseWriter, r *http.Request) error {
-	address, err := s.formAddress(w, r)
+	raw, err := formValue(w, r, "url")
+	if err != nil {
+		return err
+	}
+	if q := (SubscribeMessage{URL: raw, Private: r.PostForm.Get("private") != ""}); s.isPrivate(q) {
+		done, err := s.subscribePrivately(r, PrivateFeed{Address: raw})
+		if err == nil {
+			http.Redirect(w, r, "/show?new=1&url="+url.QueryEscape(done.URL), http.StatusSeeOther)
+		}
+		return err
+	}
+	address, err := s.resolveAddress(r, raw)
 	if err != nil {
 		return err
 	}
@@ -456,6 +467,10 @@ func iso(t *time.Time) string {
 
 // hostOf returns the host of an address, by which people recognise a feed.
 func hostOf(channel string) string {
+	if name, ok := strings.CutPrefix(channel, PrivateName); ok {
+		host, _, _ := strings.Cut(name, "/")
+		return host
+	}
 	address, _ := feed.DocumentURL(channel)
 	u, err := url.Parse(address)
 	if err != nil {

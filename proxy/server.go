@@ -51,6 +51,8 @@ type Config struct {
 	SubscribeOnRead string
 	// Keywords holds the node's keyword subscriptions. Only requests for them need it.
 	Keywords Keywords
+	// Private holds the node's private feeds. Default nil: an address with a password is refused.
+	Private PrivateFeeds
 	// Filter says that keyword subscriptions cover the articles of all channels of the network. Default false.
 	Filter bool
 	// MaxArticles is the size of a keyword feed in articles, at least 1. Default 10. Readers fetch more bytes with a

@@ -32,7 +32,8 @@ type Subscriptions interface {
 	// Describe stores the user's description of a subscription. It returns when that is durable. The error is
 	// ErrNoSubscription if there is no subscription.
 	Describe(ctx context.Context, url string, d Description) error
-	// List returns all subscriptions. It leaves ReadURL empty, and the server fills it in.
+	// List returns all subscriptions. It leaves ReadURL empty, and the server fills it in. Of a private feed,
+	// ReadURL is a path of the server.
 	List(ctx context.Context) ([]Channel, error)
 	Status(ctx context.Context) (Status, error)
 	Doctor(ctx context.Context) ([]Finding, error)
@@ -85,6 +86,7 @@ type Channel struct {
 	Title       string `json:"title"`
 	Site        string `json:"site"`        // where people read it on the Web, as the feed says; may be empty
 	Kind        string `json:"kind"`        // feed or page
+	Private     bool   `json:"private"`     // only this node polls it; URL is its name then, as in [PrivateFeeds]
 	ReadURL     string `json:"read_url"`    // address to give to a feed reader
 	Subscribers int    `json:"subscribers"` // number of readers in the whole network
 

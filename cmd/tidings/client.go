@@ -350,8 +350,8 @@ func choiceLines(choices []proxy.Choice) (lines []string) {
 }
 
 // forEachAddress calls do for each of several addresses. If the node refuses some of them, the others are still
-// tried, and the errors are returned together.
-func forEachAddress(action string, addresses []string, do func(address string) error) error {
+// tried, and the errors are returned together. Errors name an address as shown returns it.
+func forEachAddress(action string, addresses []string, shown func(string) string, do func(address string) error) error {
 	var failed errorList
 	for _, a := range addresses {
 		err := do(a)
@@ -359,10 +359,10 @@ func forEachAddress(action string, addresses []string, do func(address string) e
 		switch {
 		case err != nil && !ok:
 			return err
-		case ok && strings.Contains(r.message, a): // the message contains the address
+		case ok && strings.Contains(r.message, a) || strings.Contains(r.message, shown(a)): // the message contains the address
 			failed = append(failed, err)
 		case ok:
-			failed = append(failed, fmt.Errorf("%s %s: %w", action, proxy.WithoutPassword(a), err))
+			failed = append(failed, fmt.Errorf("%s %s: %w", action, shown(a), err))
 		}
 	}
 	if failed == nil {

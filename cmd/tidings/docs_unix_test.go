@@ -203,6 +203,7 @@ func newPageRunner(t *testing.T, bash, root string, build *buildCache) *pageRunn
 	swaps := []string{
 		"https://go.dev/blog/feed.atom", r.site.URL + "/feed.xml",
 		"https://go.dev/doc/devel/release", r.site.URL + "/page.html",
+		"https://USER:PASSWORD@blog.example/", strings.Replace(r.site.URL, "//", "//USER:PASSWORD@", 1) + "/",
 		"https://blog.example/feed.xml", r.site.URL + "/feed.xml",
 		"https://blog.example/index.xml", r.site.URL + "/index.xml",
 		"go run ./cmd/tidings", "tidings", // the program of this test

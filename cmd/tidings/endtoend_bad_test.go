@@ -224,7 +224,7 @@ func TestBadAddresses(t *testing.T) {
 	private := startNode(t, "--network", "private", "--poll-interval", "1s", "--allow-private-origins")
 
 	for _, c := range []struct{ url, words string }{
-		{"http://user:secret@127.0.0.1/feed", "password"},
+		{"page+http://user:secret@127.0.0.1/feed", "private"},
 		{"ftp://127.0.0.1/feed", "http"},
 		{"http://", ""},
 		{"http://127.0.0.1:99999/feed", ""},

@@ -138,6 +138,9 @@ func addDetails(table *table, c proxy.Channel, now time.Time) {
 	if c.Do != "" {
 		table.note("→ "+c.Do, faint)
 	}
+	if c.Private {
+		table.note("private: no other node learns its address", faint)
+	}
 	if len(c.Tags) > 0 {
 		table.note("tags: "+strings.Join(c.Tags, ", "), faint)
 	}

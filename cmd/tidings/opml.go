@@ -83,8 +83,17 @@ func importError(file string, failed []proxy.ImportFailure) error {
 type exportCommand struct {
 	client   `embed:""`
 	Original bool   `help:"Write the original addresses of the feeds, to read them without this node. Pages are left out, because a reader cannot follow them by itself."`
+	Private  bool   `help:"Write private feeds, too: whoever has the file can then read them through this node. Their original addresses are never written."`
 	Force    bool   `help:"Overwrite the file if it exists."`
 	File     string `arg:"" help:"OPML file to write, or - for standard output."`
+}
+
+// Validate refuses flags that contradict each other.
+func (c *exportCommand) Validate() error {
+	if c.Original && c.Private {
+		return errors.New("--original and --private contradict each other: original addresses of private feeds are secret, and lists are passed on")
+	}
+	return nil
 }
 
 // Run writes the list. The addresses contain tokens of this node, so only the owner of the file can read it.
@@ -93,7 +102,11 @@ func (c *exportCommand) Run(ctx context.Context, s streams) error {
 	if c.Original {
 		rewrite = "0"
 	}
-	doc, err := c.get(ctx, "opml?rewrite="+rewrite)
+	query := "opml?rewrite=" + rewrite
+	if c.Private {
+		query += "&private=1"
+	}
+	doc, err := c.get(ctx, query)
 	if err == nil && !bytes.Contains(doc, []byte("<opml")) {
 		err = c.notANode()
 	}
@@ -105,8 +118,8 @@ func (c *exportCommand) Run(ctx context.Context, s streams) error {
 	} else {
 		err = c.write(doc)
 	}
-	if err == nil && c.Original {
-		err = c.reportSkippedPages(ctx, s.err)
+	if err == nil {
+		err = c.reportSkipped(ctx, s.err)
 	}
 	if err != nil {
 		return fmt.Errorf("export: %w", err)
@@ -114,17 +127,24 @@ func (c *exportCommand) Run(ctx context.Context, s streams) error {
 	return nil
 }
 
-// reportSkippedPages lists the pages that are missing in a list of original addresses.
-func (c *exportCommand) reportSkippedPages(ctx context.Context, stderr io.Writer) error {
+// reportSkipped lists the pages that are missing in a list of original addresses, and the private feeds that are
+// missing.
+func (c *exportCommand) reportSkipped(ctx context.Context, stderr io.Writer) error {
 	_, answer, err := getAnswer[proxy.ListResponse](ctx, c.client, "list")
 	if err != nil {
 		return err
 	}
-	var pages []string
+	var pages, private []string
 	for _, channel := range answer.Channels {
-		if channel.Kind == proxy.KindPage {
+		switch {
+		case channel.Private && !c.Private:
+			private = append(private, channel.URL)
+		case c.Original && channel.Kind == proxy.KindPage:
 			pages = append(pages, channel.URL)
 		}
+	}
+	if private != nil {
+		printError(stderr, errorWithLines{errors.New("the list lacks your private feeds; --private adds the addresses at which this node serves them"), private})
 	}
 	if pages != nil {
 		printError(stderr, errorWithLines{errors.New("the list lacks the pages that you follow, because a reader cannot follow them without a node"), pages})

@@ -372,7 +372,7 @@ type trustCommand struct {
 
 // Run accepts keys, and confirms it.
 func (c *trustCommand) Run(ctx context.Context, s streams) error {
-	return forEachAddress("trust", c.URLs, func(address string) error {
+	return forEachAddress("trust", c.URLs, proxy.WithoutPassword, func(address string) error {
 		answer, err := call[proxy.SubscribeMessage](ctx, c.client, "trust", proxy.SubscribeMessage{URL: address})
 		if err == nil {
 			_, err = fmt.Fprintf(s.out, "The new key of %s is accepted: items signed with it are shown as the publisher's.\n", answer.URL)

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"net/url"
 	"os"
+	"runtime"
 	"strings"
 
 	"tidings/proxy"
@@ -13,10 +16,12 @@ import (
 
 // A subscribeCommand is "tidings subscribe".
 type subscribeCommand struct {
-	client `embed:""`
-	Least  string   `placeholder:"WHO" help:"Show only items signed by the publisher (publisher), or all items (any, the default)."`
-	Tag    []string `placeholder:"NAME" help:"A tag for the feeds, in place of the tags that they have. May be repeated. --tag= removes the tags."`
-	URLs   []string `arg:"" name:"url" help:"Addresses of feeds, or of pages that advertise a feed. page+https://… follows changes of the page itself."`
+	client     `embed:""`
+	Least      string   `placeholder:"WHO" help:"Show only items signed by the publisher (publisher), or all items (any, the default)."`
+	Private    bool     `help:"Let only this node poll the feeds, and tell no other node their addresses. An address with a user name and a password (https://USER:PASSWORD@…) is private without this flag."`
+	HeaderFile string   `placeholder:"FILE" help:"Send the headers in this file (lines like Authorization: … or Cookie: …) with each poll. The feeds are private. Other users must not be able to read the file."`
+	Tag        []string `placeholder:"NAME" help:"A tag for the feeds, in place of the tags that they have. May be repeated. --tag= removes the tags."`
+	URLs       []string `arg:"" name:"url" help:"Addresses of feeds, or of pages that advertise a feed. page+https://… follows changes of the page itself."`
 }
 
 // Validate checks --least. An enum of kong would list "" as one of the values.
@@ -30,16 +35,23 @@ func (c *subscribeCommand) Validate() error {
 
 // Run subscribes, and prints for each address the address to give to a feed reader.
 func (c *subscribeCommand) Run(ctx context.Context, s streams) error {
-	return forEachAddress("subscribe to", c.URLs, func(address string) error {
+	headers, err := readHeaderFile(c.HeaderFile)
+	if err != nil {
+		return err
+	}
+	return forEachAddress("subscribe to", c.URLs, c.shown, func(address string) error {
 		if isFile(address) {
 			return nodeError{message: address + ": a file on this machine, not an address; \"tidings opml import\" subscribes to the feeds of an OPML file"}
 		}
-		answer, err := call[proxy.SubscribeMessage](ctx, c.client, "subscribe", proxy.SubscribeMessage{URL: address, MinProvenance: c.Least, Tags: c.Tag})
+		answer, err := call[proxy.SubscribeMessage](ctx, c.client, "subscribe", proxy.SubscribeMessage{URL: address, MinProvenance: c.Least, Tags: c.Tag, Private: c.Private, Headers: headers})
 		if err == nil {
 			_, err = fmt.Fprintln(s.out, answer.ReadURL)
 		}
 		if err == nil && answer.Advertised && terminalOf(s.out).width > 0 {
 			_, err = fmt.Fprintf(s.out, "This is the feed %s, which the page advertises.\n", answer.URL)
+		}
+		if err == nil && answer.Private && terminalOf(s.out).width > 0 {
+			_, err = fmt.Fprintf(s.out, "This is the private feed %s: only this node polls it. Whoever has the address above can read it.\n", answer.URL)
 		}
 		if err == nil && c.Least == proxy.ProvenancePublisher {
 			_, err = fmt.Fprintf(s.err, "Your reader gets only items that the publisher has signed. For all items: tidings subscribe --least any %s\n", proxy.ShellWord(answer.URL))
@@ -55,6 +67,59 @@ func (c *subscribeCommand) Run(ctx context.Context, s streams) error {
 	})
 }
 
+// shown returns an address as errors name it. That of a private feed may have its secret anywhere behind the host.
+func (c *subscribeCommand) shown(address string) string {
+	if u, err := url.Parse(address); err == nil && u.Host != "" && (c.Private || c.HeaderFile != "" || u.User != nil) {
+		return u.Host
+	}
+	return proxy.WithoutPassword(address)
+}
+
+// maxHeaderFile bounds a file of headers, in bytes. The node accepts 8 KiB of headers.
+const maxHeaderFile = 64 << 10
+
+// readHeaderFile reads headers from a file that only its owner can read. Its errors do not repeat values.
+func readHeaderFile(path string) (map[string]string, error) {
+	if path == "" {
+		return nil, nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, unreadableError(path, err)
+	}
+	defer func() { _ = f.Close() }() // nothing was written
+	info, err := f.Stat()
+	if err != nil {
+		return nil, unreadableError(path, err)
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 && info.Mode().IsRegular() && runtime.GOOS != "windows" {
+		return nil, fmt.Errorf("header file %s: other users may read it (mode %04o), and what it says is secret: run chmod 600 %s", path, mode, proxy.ShellWord(path))
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxHeaderFile+1))
+	if err != nil {
+		return nil, unreadableError(path, err)
+	}
+	if len(b) > maxHeaderFile {
+		return nil, fmt.Errorf("header file %s: it has more than %d KiB, and no web server takes so many headers", path, maxHeaderFile>>10)
+	}
+	headers, n := map[string]string{}, 0
+	for line := range strings.Lines(string(b)) {
+		n++
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		name, value, ok := strings.Cut(line, ":")
+		if name = strings.TrimSpace(name); !ok || name == "" {
+			return nil, fmt.Errorf("header file %s: line %d is not a header: write Name: value", path, n)
+		}
+		headers[name] = strings.TrimSpace(value)
+	}
+	if len(headers) == 0 {
+		return nil, fmt.Errorf("header file %s: it has no header: write lines like Authorization: Bearer …", path)
+	}
+	return headers, nil
+}
+
 // isFile reports whether an address without a scheme is the name of a file on this machine.
 func isFile(address string) bool {
 	if strings.Contains(address, "://") {
@@ -67,13 +132,13 @@ func isFile(address string) bool {
 // An unsubscribeCommand is "tidings unsubscribe".
 type unsubscribeCommand struct {
 	client `embed:""`
-	URLs   []string `arg:"" name:"url" help:"Addresses of feeds: the original ones, or those that the node gave to a reader."`
+	URLs   []string `arg:"" name:"url" help:"Addresses of feeds: the original ones, or those that the node gave to a reader. Names of private feeds, as tidings list shows them."`
 }
 
 // Run ends subscriptions, and prints the address of each feed.
 func (c *unsubscribeCommand) Run(ctx context.Context, s streams) error {
 	ended := 0
-	err := forEachAddress("unsubscribe from", c.URLs, func(address string) error {
+	err := forEachAddress("unsubscribe from", c.URLs, proxy.WithoutPassword, func(address string) error {
 		answer, err := call[proxy.SubscribeMessage](ctx, c.client, "unsubscribe", proxy.SubscribeMessage{URL: address})
 		if r, ok := errors.AsType[nodeError](err); ok && r.status == http.StatusNotFound {
 			err = nodeError{r.message + "; \"tidings list\" shows yours", r.status}

@@ -28,6 +28,7 @@ const logReadTimeout = 2 * time.Second
 type channelList struct {
 	*nodeLoop
 	disk         *store.Disk
+	private      *privateFeeds
 	allowPrivate bool // the node may poll origins on private addresses
 }
 
@@ -58,6 +59,7 @@ func (l *channelList) List(ctx context.Context) (channels []proxy.Channel, err e
 				channels = append(channels, withStoreError(withCutOff(l.channelOf(s), s, cut), failing))
 			}
 		})
+		channels = append(channels, l.private.list()...)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list: %w", err)

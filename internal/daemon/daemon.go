@@ -16,6 +16,7 @@
 //	tidings.db     the store: subscriptions, votes, logs, known peers
 //	api.token      the token with which commands and other programs list and change subscriptions
 //	publish.token  the token with which programs let the node publish for them
+//	private/       a file for each private feed: its address, its headers and its items
 //	keywords.db    keyword subscriptions and the articles that matched them
 //	*.db.second    a second copy of the subscriptions, in case the store loses them
 //
@@ -37,6 +38,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	crand "crypto/rand"
 	"errors"
@@ -51,6 +53,7 @@ import (
 
 	"tidings/cobra"
 	"tidings/cobra/firehose"
+	"tidings/corona"
 	"tidings/feedtree"
 	"tidings/internal/env"
 	"tidings/internal/fetch"
@@ -76,6 +79,7 @@ type Daemon struct {
 	*reading
 	*publishing
 	keywords *keywords
+	private  *privateFeeds
 	*watches
 	*channelList
 	*status
@@ -174,6 +178,10 @@ func (d *Daemon) open() (err error) {
 		AllowPrivate: d.config.AllowPrivateOrigins,
 		Own:          func() []netip.Addr { return d.host.IPs() },
 	}, d.answered)
+	d.private = newPrivateFeeds(d.config.path(privateFolder), d.fetch.Fetch, d.config.AllowPrivateOrigins, d.log)
+	if err := d.private.load(); err != nil {
+		return err
+	}
 	c := libp2p.Config{
 		Key:              d.dataDir.key,
 		Listen:           d.config.Listen,
@@ -214,15 +222,20 @@ func (d *Daemon) assemble() {
 	c, n := d.config, d.nodeLoop
 	d.copies = newDocumentCopies()
 	d.subscriptions = newSubscriptions(n, d.disk, d.copies, d.log)
+	d.private.shared = func(url string) bool { _, ok := d.subscriptions.version(url); return ok }
 	d.reading = &reading{n, d.subscriptions, d.copies, d.fetch, c.AllowPrivateOrigins}
 	d.publishing = &publishing{nodeLoop: n, subscriptions: d.subscriptions, reading: d.reading, signer: c.Signer, token: d.dataDir.publishToken, log: d.log}
 	d.watches = &watches{nodeLoop: n, keywords: d.keywords, filter: c.Filter, slot: make(chan struct{}, 1)}
-	d.channelList = &channelList{n, d.disk, c.AllowPrivateOrigins}
+	d.channelList = &channelList{n, d.disk, d.private, c.AllowPrivateOrigins}
 	d.status = &status{n, c, d.dataDir, d.host, d.disk, d.http, &d.damage, d.channelList, d.keywords, d.log}
 }
 
-// answered passes an origin's answer to the node on its loop.
+// answered passes an origin's answer to the private feeds, or to the node on its loop.
 func (d *Daemon) answered(h env.Handle, a env.Answer) {
+	if h&privateHandles != 0 {
+		d.private.answered(h, a)
+		return
+	}
 	d.loop.Deliver(func() { d.node.Answered(h, a) })
 }
 
@@ -340,6 +353,9 @@ func (d *Daemon) drive(ctx context.Context) error {
 	hostEnded := make(chan error, 1)
 	parts.Go(func() { hostEnded <- d.host.Run(hosting, d.events()) })
 	parts.Go(func() { _ = d.fetch.Run(looping) }) // it ends for no other reason than looping
+	parts.Go(func() {
+		d.private.run(looping, corona.Rules{PollInterval: d.network.PollInterval, Compression: cmp.Or(d.config.Compression, 1)})
+	})
 	if d.config.Signer != nil {
 		parts.Go(func() { d.publishing.runHeartbeats(looping) })
 	}

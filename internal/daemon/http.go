@@ -32,6 +32,7 @@ func (d *Daemon) openServer() {
 		BaseURL:         d.config.BaseURL,
 		SubscribeOnRead: d.config.SubscribeOnRead,
 		Keywords:        d,
+		Private:         d.private,
 		Filter:          d.config.Filter,
 		MaxArticles:     d.config.KeywordItems,
 		Publishing:      d,

@@ -167,7 +167,7 @@ func (st *status) Status(ctx context.Context) (proxy.Status, error) {
 	err = st.do(ctx, func() {
 		s.ChannelsOwned = st.node.Owners.Stats().Owned
 		s.ChannelsPolled = st.node.Corona.Stats().PolledFeeds
-		s.Subscriptions = st.node.Feeds.Stats().Subscriptions
+		s.Subscriptions = st.node.Feeds.Stats().Subscriptions + len(st.channels.private.list())
 		for _, r := range st.node.Feeds.Refusals() {
 			refused := proxy.RejectedItem{URL: r.URL, Seq: r.Seq, Why: r.Why, At: proxy.OptionalTime(r.At)}
 			if r.Key != nil {
@@ -261,6 +261,7 @@ func (st *status) Doctor(ctx context.Context) ([]proxy.Finding, error) {
 		}
 	}
 	findings = append(findings, changedKeys(channels, time.Now())...)
+	findings = append(findings, st.channels.private.findings()...)
 	findings = append(findings, st.keywords.findings(len(channels), st.config.Filter)...)
 	if problems+reported == 0 && len(channels) > 0 {
 		findings = append(findings, proxy.Finding{Level: levelOK, What: fmt.Sprintf("subscriptions: %d, none with problems", len(channels))})

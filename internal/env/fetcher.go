@@ -10,9 +10,10 @@ type Request struct {
 	URL          string // canonical form
 	ETag         string // byte for byte as the origin gave it
 	LastModified string
-	ValidatedURL string // FinalURL that came with the validators, which are sent to no other URL; "": they are sent to any
-	Subscribers  int    // number of readers to report to the origin; 0: not reported
-	Robots       bool   // obey the origin's robots.txt (RFC 9309): the document is a page and not a feed, which is made for programs
+	ValidatedURL string            // FinalURL that came with the validators, which are sent to no other URL; "": they are sent to any
+	Subscribers  int               // number of readers to report to the origin; 0: not reported
+	Headers      map[string]string // sent to the origin of URL (scheme, host and port) only, and no more after a redirect away from it
+	Robots       bool              // obey the origin's robots.txt (RFC 9309): the document is a page and not a feed, which is made for programs
 }
 
 // An Answer is the response of an origin, or the reason why there is none. Either Status or Err is

@@ -123,6 +123,9 @@ func (c *Client) newRequest(ctx context.Context, j *job) *http.Request {
 			}
 		}
 	}
+	for name, value := range j.request.Headers {
+		h[http.CanonicalHeaderKey(name)] = []string{value}
+	}
 	r := &http.Request{Method: http.MethodGet, URL: j.target.httpURL(), Header: h, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
 	return r.WithContext(ctx)
 }
@@ -165,6 +168,11 @@ func (j *job) redirect(status int, location string) (*target, env.Answer) {
 		return nil, j.errorAnswer(env.ErrRedirect, fmt.Sprintf("the web server redirects more than %d times", maxRedirects))
 	}
 	to := newTarget(url)
+	if to.scheme != j.target.scheme || to.host != j.target.host {
+		// The headers may hold a password. Another origin must not get it, and must not choose either which
+		// document is fetched with it by redirecting back.
+		j.request.Headers = nil
+	}
 	return &to, env.Answer{}
 }
 

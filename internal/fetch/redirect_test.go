@@ -112,6 +112,41 @@ func TestValidatorsAreSentOnlyToTheirAddress(t *testing.T) {
 	})
 }
 
+// A request's headers may hold a password. They go to the origin of its address, and no more after a redirect to
+// another scheme, host or port, even if that leads back.
+func TestHeadersGoToTheirOriginOnly(t *testing.T) {
+	for _, c := range []struct {
+		to   map[string]string // redirects, by host and path
+		want string            // requests that had the header
+	}{
+		{map[string]string{}, "a.example:80/"},
+		{map[string]string{"a.example:80/": "/b"}, "a.example:80/ a.example:80/b"},
+		{map[string]string{"a.example:80/": "http://b.example/"}, "a.example:80/"},
+		{map[string]string{"a.example:80/": "https://a.example/"}, "a.example:80/"},
+		{map[string]string{"a.example:80/": "http://b.example/", "b.example:80/": "http://a.example/b"}, "a.example:80/"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var had []string
+			at := func(host string) http.HandlerFunc {
+				return func(w http.ResponseWriter, r *http.Request) {
+					if r.Header.Get("Authorization") == "Basic geheim" {
+						had = append(had, host+r.URL.Path)
+					}
+					if to := c.to[host+r.URL.Path]; to != "" {
+						http.Redirect(w, r, to, http.StatusFound)
+					}
+				}
+			}
+			w := web{"a.example:80": at("a.example:80"), "b.example:80": at("b.example:80"), "a.example:443": at("a.example:443")}.open(t, Config{})
+			defer w.close()
+			w.get(env.Request{URL: "http://a.example/", Headers: map[string]string{"authorization": "Basic geheim"}})
+			if got := strings.Join(had, " "); got != c.want {
+				t.Errorf("%v: the header went to %s", c.to, got)
+			}
+		})
+	}
+}
+
 // Redirects and the document share one time limit.
 func TestRedirectsShareOneTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,0 +1,54 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+
+	"tidings/proxy"
+)
+
+// A name in place of an address leads to a private feed; everything else leads to the feeds of the network. See
+// proxy.Subscriptions for what the methods do.
+
+// Version returns the version of a feed.
+func (d *Daemon) Version(url string) (version uint64, ok bool) {
+	if isPrivateName(url) {
+		return d.private.version(url)
+	}
+	return d.subscriptions.Version(url)
+}
+
+// Read returns what readers of a feed see.
+func (d *Daemon) Read(ctx context.Context, url string) (proxy.Window, error) {
+	if isPrivateName(url) {
+		return d.private.read(ctx, url)
+	}
+	return d.reading.Read(ctx, url)
+}
+
+// Subscribe subscribes to a feed of the network. A private feed is never made one by reading or importing its address.
+func (d *Daemon) Subscribe(ctx context.Context, url string, auto bool) error {
+	if name, private := d.private.FindPrivate(url); private {
+		if auto {
+			return fmt.Errorf("%s: %w: it is private", name, proxy.ErrForbidden)
+		}
+		return nil
+	}
+	return d.subscriptions.Subscribe(ctx, url, auto)
+}
+
+// Unsubscribe ends the subscription to a feed.
+func (d *Daemon) Unsubscribe(ctx context.Context, url string) error {
+	if isPrivateName(url) {
+		return d.private.unsubscribe(url)
+	}
+	return d.subscriptions.Unsubscribe(ctx, url)
+}
+
+// Describe stores the user's description of a feed.
+func (d *Daemon) Describe(ctx context.Context, url string, description proxy.Description) error {
+	if isPrivateName(url) {
+		return d.private.describe(url, description)
+	}
+	return d.subscriptions.Describe(ctx, url, description)
+}

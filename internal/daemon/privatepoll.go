@@ -1,0 +1,334 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"time"
+
+	"tidings/corona"
+	"tidings/corona/coronapb"
+	"tidings/difference"
+	"tidings/internal/env"
+	"tidings/internal/feed"
+)
+
+// privateAnswerTimeout is how long an answer may take. The fetcher answers in less than a minute, unless it is stopped.
+const privateAnswerTimeout = 5 * time.Minute
+
+// run polls the private feeds until ctx ends, and then stores what is not stored yet.
+func (p *privateFeeds) run(ctx context.Context, rules corona.Rules) {
+	p.start(rules, time.Now())
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		timer.Stop()
+		timer.Reset(time.Until(p.pollDue(time.Now())))
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-p.wake:
+		}
+	}
+	var unsaved []*privateFeed
+	p.mu.Lock()
+	for _, f := range p.byName {
+		if f.unsaved && !f.trial {
+			unsaved = append(unsaved, f)
+		}
+	}
+	p.mu.Unlock()
+	for _, f := range unsaved {
+		_ = p.save(f) // which logs the error
+	}
+}
+
+// start takes the rules of the network. Feeds that have been polled lately wait for their interval.
+func (p *privateFeeds) start(rules corona.Rules, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rules = rules
+	for _, f := range p.byName {
+		p.setInterval(f)
+		if f.State.Next.After(now.Add(f.interval)) && f.State.Kind == coronapb.State_OK {
+			f.State.Next = now.Add(f.interval) // the network's interval was shortened, or the clock was set back
+		}
+	}
+}
+
+// signal lets run look for polls that are due.
+func (p *privateFeeds) signal() {
+	select {
+	case p.wake <- struct{}{}:
+	default: // run will look anyway
+	}
+}
+
+// pollDue starts the polls that are due, and returns when to look again.
+func (p *privateFeeds) pollDue(now time.Time) (next time.Time) {
+	var handles []env.Handle
+	var requests []env.Request
+	next = now.Add(time.Hour)
+	p.mu.Lock()
+	for _, f := range p.byName {
+		if f.poll != 0 && now.Sub(f.asked) < privateAnswerTimeout {
+			continue
+		}
+		domain, _ := corona.Origin(f.URL)
+		if until := p.limited[domain]; until.After(now) && !f.localOrigin && !f.trial {
+			if until.After(f.State.Next) {
+				f.State.Next, f.State.Why = until.Add(rand.N(f.interval/4+1)), domain+" asks for fewer requests"
+			}
+		}
+		if f.State.Next.After(now) {
+			if f.State.Next.Before(next) {
+				next = f.State.Next
+			}
+			continue
+		}
+		delete(p.polled, f.poll)
+		p.lastHandle++
+		f.poll, f.asked = p.lastHandle|privateHandles, now
+		p.polled[f.poll] = f
+		handles = append(handles, f.poll)
+		requests = append(requests, env.Request{URL: f.URL, ETag: f.ETag, LastModified: f.LastModified, ValidatedURL: f.ValidatedURL, Headers: f.Headers, Subscribers: 1})
+	}
+	p.mu.Unlock()
+	for i, h := range handles {
+		p.fetch(h, requests[i]) // which may answer at once
+	}
+	return next
+}
+
+// setInterval sets the interval of a feed. The caller holds the mutex.
+func (p *privateFeeds) setInterval(f *privateFeed) {
+	rules := p.rules
+	if rules.PollInterval == 0 { // not started
+		rules = corona.Rules{PollInterval: time.Hour, Compression: 1}
+	}
+	f.interval, f.why = rules.Interval(f.localOrigin, f.Hints, f.MaxAge, 0)
+}
+
+// plan sets the time of the next poll. The caller holds the mutex.
+func (f *privateFeed) plan(at time.Time, why string) {
+	if to := corona.AfterSkips(f.Hints, at); !f.localOrigin && !to.Equal(at) {
+		at, why = to.Add(rand.N(f.interval)), "the feed's skipHours and skipDays"
+	}
+	f.State.Next, f.State.Why = at, why
+}
+
+// answered takes the answer to a poll. The fetcher calls it from goroutines of its own.
+func (p *privateFeeds) answered(h env.Handle, a env.Answer) {
+	p.answer.Lock()
+	defer p.answer.Unlock()
+	p.mu.Lock()
+	f := p.polled[h]
+	delete(p.polled, h)
+	p.mu.Unlock()
+	if f == nil {
+		return
+	}
+	var doc *feed.Feed
+	var err error
+	if a.Status == http.StatusOK && len(a.Body) > 0 {
+		doc, err = feed.Parse(a.Body, a.ContentType)
+	}
+	state := corona.Classify(a, doc, err)
+	now := time.Now()
+	p.mu.Lock()
+	f.poll = 0
+	save := p.take(f, a, doc, state, now) && !f.trial
+	p.touch(f)
+	p.wakeReaders(f)
+	p.mu.Unlock()
+	if save {
+		_ = p.store(f) // which logs the error; the items are shown, and stored by the next poll that has news
+	}
+	p.signal()
+}
+
+// take takes an answer, and reports whether the file of the feed has to be written. The caller holds the mutex.
+func (p *privateFeeds) take(f *privateFeed, a env.Answer, doc *feed.Feed, state corona.State, now time.Time) (news bool) {
+	if a.Err == env.ErrBusy { // the origin was not asked
+		f.plan(now.Add(rand.N(time.Minute)), "waiting for other requests to its host")
+		return false
+	}
+	f.unsaved = true
+	f.localOrigin = a.Private || a.Err != "" && f.localOrigin
+	state.Polled, state.Since, state.Next, state.Why = now, now, f.State.Next, f.State.Why
+	if doc != nil && state.Kind == coronapb.State_OK {
+		if reason := f.suspicious(doc, now); reason != "" {
+			state.Kind, state.Detail = coronapb.State_NOT_A_FEED, reason+": it is believed if it stays"
+		}
+	}
+	f.NoAccess = a.Status == http.StatusUnauthorized || a.Status == http.StatusForbidden && state.Kind == coronapb.State_MISSING
+	if state.Kind != coronapb.State_OK {
+		state.Detail = p.failure(f, a, state.Detail)
+	}
+	if state.Kind == f.State.Kind {
+		state.Since = f.State.Since
+	}
+	changed := state.Kind != f.State.Kind
+	f.State = state
+	if state.Kind != coronapb.State_OK {
+		f.Fails++
+		domain, _ := corona.Origin(f.URL)
+		b := p.rules.BackOff(state, a, f.Fails, f.interval, f.localOrigin, domain)
+		if b.LimitDomain > 0 {
+			p.limit(domain, now.Add(b.LimitDomain), now)
+		}
+		f.plan(now.Add(b.Wait+rand.N(b.Wait/20+1)), b.Why)
+		return changed
+	}
+	f.Fails, f.MaxAge = 0, a.MaxAge
+	if doc != nil {
+		f.Hints = doc.Hints
+	}
+	p.setInterval(f)
+	f.plan(f.asked.Add(f.interval), f.why)
+	if doc == nil {
+		return changed
+	}
+	f.ETag, f.LastModified, f.ValidatedURL = a.ETag, a.LastModified, a.FinalURL
+	return f.contents.take(doc, now) || changed
+}
+
+// limit notes that a domain asks for fewer requests, and forgets those that do no more.
+func (p *privateFeeds) limit(domain string, until, now time.Time) {
+	maps.DeleteFunc(p.limited, func(_ string, until time.Time) bool { return until.Before(now) })
+	p.limited[domain] = until
+}
+
+// suspicious says why a document is not taken for the feed's yet; "" if it is.
+func (f *privateFeed) suspicious(doc *feed.Feed, now time.Time) string {
+	reason := f.contents.known.Suspicious(doc)
+	switch {
+	case reason == "":
+		f.contents.suspicion = time.Time{}
+	case f.contents.suspicion.IsZero():
+		f.contents.suspicion = now
+	case now.Sub(f.contents.suspicion) >= corona.SuspicionPeriod(f.localOrigin, f.interval):
+		f.contents.suspicion = time.Time{}
+		return ""
+	}
+	return reason
+}
+
+// failure says in words why a poll failed, without the secret parts of the feed.
+func (p *privateFeeds) failure(f *privateFeed, a env.Answer, detail string) string {
+	from, errFrom := url.Parse(f.URL)
+	to, errTo := url.Parse(a.FinalURL)
+	switch left := errFrom == nil && errTo == nil && a.FinalURL != "" && (from.Scheme != to.Scheme || from.Host != to.Host); {
+	case left && len(f.Headers) > 0 && a.Err == "":
+		return fmt.Sprintf("%s: the web server redirects to %s://%s, which does not get the password or the headers; if the feed is there, subscribe to its address there", f.hide(detail), to.Scheme, to.Host)
+	case f.NoAccess && f.User != "":
+		return fmt.Sprintf("the web server does not accept the user name and the password (%d)", a.Status)
+	case f.NoAccess && len(f.Headers) > 0:
+		return fmt.Sprintf("the web server does not accept the headers (%d)", a.Status)
+	case f.NoAccess:
+		return fmt.Sprintf("the web server does not accept the address (%d): the token in it may be wrong or expired, or it asks for a password", a.Status)
+	}
+	if a.Err == env.ErrRefused && !p.allowPrivate {
+		detail += "; " + allowPrivateRemedy
+	}
+	return f.hide(detail)
+}
+
+// privateContents are the items of a private feed that readers see.
+type privateContents struct {
+	known     difference.Known
+	head      *feed.Head
+	entries   []feed.Entry // in the order of documents, new ones first in most feeds
+	suspicion time.Time    // since when documents look like another feed; zero: they do not
+}
+
+const (
+	// Items that a document no longer shows are kept for keepPrivateTime, and keepPrivateItems of them in any case,
+	// as readers of shared feeds get them.
+	keepPrivateItems = 200
+	keepPrivateTime  = 7 * 24 * time.Hour
+	// maxPrivateBytes bounds the items of a private feed, in bytes: those of the largest document and some older
+	// ones. Beyond it the last items that no document shows any more are dropped.
+	maxPrivateBytes = feed.MaxDocument + feed.MaxDocument/2
+)
+
+// take takes what is new in a document, and reports whether anything is.
+func (c *privateContents) take(doc *feed.Feed, now time.Time) (news bool) {
+	c.known.Recognise(doc)
+	d := c.known.Diff(doc)
+	if d.Head != nil {
+		head := doc.Head
+		if h, err := feed.ReadHead(head.Format, append([]byte(nil), head.Raw...)); err == nil { // does not keep the document in memory
+			head = h
+		}
+		c.head = &head
+	}
+	for _, change := range d.Changes {
+		c.put(change, now)
+	}
+	c.known.Add(d)
+	c.known.Touch(doc)
+	c.forget(doc, now)
+	return d.Head != nil || len(d.Changes) > 0
+}
+
+// put adds an item behind its predecessor in the document, or replaces an earlier version at its place.
+func (c *privateContents) put(change difference.Change, now time.Time) {
+	it := change.Item
+	it.Raw = append([]byte(nil), it.Raw...) // does not keep the document in memory
+	if i := c.index(it.ID); i >= 0 {
+		c.entries[i].Item = it
+		return
+	}
+	at := c.index(change.After) + 1
+	c.entries = append(c.entries, feed.Entry{})
+	copy(c.entries[at+1:], c.entries[at:])
+	c.entries[at] = feed.Entry{Item: it, Arrived: now}
+}
+
+// index returns the place of an item, or -1.
+func (c *privateContents) index(id feed.ID) int {
+	for i := range c.entries {
+		if c.entries[i].Item.ID == id {
+			return i
+		}
+	}
+	return -1
+}
+
+// forget drops old items that the document does not show.
+func (c *privateContents) forget(doc *feed.Feed, now time.Time) {
+	shown := map[feed.ID]bool{}
+	for _, it := range doc.Items {
+		shown[it.ID] = true
+	}
+	kept, older, size := c.entries[:0:0], 0, 0
+	for _, e := range c.entries {
+		if shown[e.Item.ID] {
+			size += len(e.Item.Raw)
+		}
+	}
+	for _, e := range c.entries {
+		if !shown[e.Item.ID] {
+			older++
+			if size += len(e.Item.Raw); size > maxPrivateBytes || older > keepPrivateItems && now.Sub(e.Arrived) > keepPrivateTime || older > feed.MaxItems {
+				continue
+			}
+		}
+		kept = append(kept, e)
+	}
+	c.entries = kept
+}
+
+// newest returns when the newest item arrived; zero: there is none.
+func (c *privateContents) newest() (at time.Time) {
+	for _, e := range c.entries {
+		if e.Arrived.After(at) {
+			at = e.Arrived
+		}
+	}
+	return at
+}
