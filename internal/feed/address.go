@@ -39,6 +39,11 @@ func absoluteAttribute(base, name, value string) string {
 	return value
 }
 
+// maxGrowth bounds the growth of a text by absolute addresses, in bytes beyond twice its size. Otherwise an item full
+// of short addresses below a base of 4 KiB would become several hundred times as large. Text beyond it keeps its
+// addresses as they are written.
+const maxGrowth = 16 << 10
+
 // absoluteHTML returns HTML with absolute addresses. Tags without relative addresses keep their bytes.
 func absoluteHTML(base, s string) string {
 	if base == "" || strings.IndexByte(s, '<') < 0 {
@@ -53,6 +58,10 @@ func absoluteHTML(base, s string) string {
 			return b.String()
 		case html.StartTagToken, html.SelfClosingTagToken:
 			raw, changed := string(z.Raw()), false
+			if b.Len() > 2*len(s)+maxGrowth {
+				b.WriteString(raw)
+				continue
+			}
 			t := z.Token()
 			for i, a := range t.Attr {
 				t.Attr[i].Val = absoluteAttribute(base, a.Key, a.Val)

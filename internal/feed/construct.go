@@ -92,7 +92,10 @@ func (r *meaningReader) startTag(b *strings.Builder) {
 		if name == "xml:base" || strings.HasPrefix(name, "xmlns") {
 			continue
 		}
-		value := absoluteAttribute(r.base(), name, unescape(a.value))
+		value := unescape(a.value)
+		if b.Len() <= 2*len(r.doc)+maxGrowth {
+			value = absoluteAttribute(r.base(), name, value)
+		}
 		b.WriteString(" " + strings.TrimPrefix(name, "xml:") + `="` + escape(value) + `"`)
 	}
 	b.WriteByte('>')

@@ -140,3 +140,17 @@ func TestAHeadWithATitleOfDublinCoreAndABase(t *testing.T) {
 		t.Errorf("the title is %q and the link %q", f.Head.Title, f.Head.Link)
 	}
 }
+
+func TestAbsoluteAddressesDoNotMakeAnItemHuge(t *testing.T) {
+	base := "https://site.example/" + strings.Repeat("a", 4000) + "/"
+	links := strings.Repeat("<a href='b'/>", 15_000)
+	for _, doc := range []string{
+		atomEntry(` xml:base="`+base+`"`, `<content type="html">`+escape(links)[:200_000]+`</content>`),
+		atomEntry(` xml:base="`+base+`"`, `<content type="xhtml">`+links+`</content>`),
+	} {
+		m := onlyItem(t, doc)
+		if len(m.Content) > 3*MaxItem || !strings.Contains(m.Content, base+"b") {
+			t.Errorf("%d bytes of content, from %d", len(m.Content), len(doc))
+		}
+	}
+}
