@@ -3,7 +3,7 @@
 //
 //	Parse     a document from its origin   a Feed: its Head, Items, hints and links
 //	ReadItem  an item's bytes              the same Item, without its document
-//	Meaning   an item                      title, link, content, dates (gofeed)
+//	Meaning   an item                      title, link, content, dates
 //	Write     a Head and Items             a document in any of the formats
 //
 // An item is kept as the exact bytes of its document, converted to UTF-8 once, together with the namespaces in
@@ -12,9 +12,9 @@
 //
 // Parse accepts slightly broken documents. It repairs a document before it slices it, so that all bytes that it
 // returns are well-formed, and reports the repairs (Feed.Repaired) and the omitted content (Feed.Omitted). It
-// does not guess where a guess could lose items: a document that ends too early, or that is not a feed, is an
+// does not guess where a guess could lose items: a document that ends before its last end tags, or that is not a feed, is an
 // error of a kind on which the caller can act. All work is linear in the size of the document and bounded by
-// the limits below. gofeed sees only single items that have been checked.
+// the limits below.
 //
 // An empty item is left out, and takes no room from others. It has no id, title, link, summary, content,
 // enclosure or extension, but at most a date and an author, of which a reader could only show a blank line. A

@@ -131,11 +131,14 @@ func (w *headWalker) startChild() {
 	case w.uri == nsSy:
 		w.name = "sy:" + string(w.local)
 	case w.uri == "" || w.uri == own || isAtom(w.uri) || w.uri == w.open[w.depth()-2].uri,
-		w.uri == nsDC && string(w.local) == "language":
+		w.uri == nsDC && (string(w.local) == "language" || string(w.local) == "title"):
 		w.name = string(w.local)
 	}
 	if href, ok := w.attr("href"); ok && w.name == "link" {
 		w.rel, w.content = w.value("rel"), unescape(href)
+		if base := w.scope.value("xml:base"); base != "" {
+			w.content = absolute(base, w.content)
+		}
 	}
 }
 

@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // JSON is sliced by hand, so that items keep their bytes and a million items cost little. encoding/json has
@@ -38,9 +41,58 @@ func checkJSON(doc []byte) error {
 		return fmt.Errorf("%w: inside JSON", ErrTruncated)
 	}
 	if wrong := (*json.SyntaxError)(nil); errors.As(err, &wrong) {
-		return fmt.Errorf("%w: JSON, at byte %d: %w", ErrBroken, wrong.Offset, err)
+		return fmt.Errorf("%w: JSON, at %s: %w", ErrBroken, place(doc, wrong.Offset), err)
 	}
 	return fmt.Errorf("%w: JSON: %w", ErrBroken, err)
+}
+
+// place describes an offset in a document for people.
+func place(doc []byte, offset int64) string {
+	before := doc[:min(int64(len(doc)), max(offset-1, 0))]
+	line := bytes.LastIndexByte(before, '\n') + 1
+	return fmt.Sprintf("line %d, column %d", bytes.Count(before, []byte("\n"))+1, utf8.RuneCount(before[line:])+1)
+}
+
+// mendJSON returns a document without the two mistakes that programs make which write JSON by hand: control
+// characters in strings, and a comma after the last element. It returns nil if there is none.
+func mendJSON(doc []byte) []byte {
+	var (
+		out    []byte
+		done   int
+		quoted bool
+		comma  = -1 // offset of a comma after a value, if nothing has come since
+		latest byte // last byte outside of strings and white space
+	)
+	replace := func(i int, s string) {
+		if out == nil {
+			out = make([]byte, 0, len(doc)+len(doc)/8)
+		}
+		out = append(append(out, doc[done:i]...), s...)
+		done = i + 1
+	}
+	for i := 0; i < len(doc); i++ {
+		switch c := doc[i]; {
+		case quoted && c == '\\':
+			i++
+		case quoted && c < ' ':
+			replace(i, fmt.Sprintf(`\u%04x`, c))
+		case c == '"':
+			quoted, comma, latest = !quoted, -1, c
+		case quoted || isSpace(c):
+		case c == ',' && strings.IndexByte("[{,:", latest) < 0:
+			comma, latest = i, c
+		case (c == '}' || c == ']') && comma >= 0:
+			replace(comma, "")
+			out = append(out, doc[done:i]...)
+			done, comma, latest = i, -1, c
+		default:
+			comma, latest = -1, c
+		}
+	}
+	if out == nil {
+		return nil
+	}
+	return append(out, doc[done:]...)
 }
 
 // A member is a member of an object, by its offsets in the document.
@@ -119,6 +171,12 @@ func sliceJSON(doc []byte) (Head, []Item, repairs, omissions, error) {
 	var bad repairs
 	var lost omissions
 	doc = bytes.TrimSpace(doc)
+	if mended := mendJSON(doc); mended != nil {
+		doc, bad = mended, badJSON
+		if len(doc) > MaxDocument {
+			return Head{}, nil, bad, lost, fmt.Errorf("%w: more than %d bytes once it is mended", ErrLimit, MaxDocument)
+		}
+	}
 	if err := checkJSON(doc); err != nil {
 		return Head{}, nil, bad, lost, err
 	}
@@ -258,8 +316,8 @@ func objectsOf(raw []byte) (list []map[string][]byte) {
 	return list
 }
 
-// stringOf returns a string, or a number as it is written, which JSON Feed asks of readers for ids. It returns
-// "" for other values.
+// stringOf returns a string, or a number as text, which JSON Feed asks of readers for ids. A whole number is
+// written without a fraction, because a program may write 4 as 4.0 the next time. It returns "" for other values.
 func stringOf(raw []byte) string {
 	if len(raw) == 0 {
 		return ""
@@ -272,6 +330,10 @@ func stringOf(raw []byte) string {
 		_ = json.Unmarshal(raw, &s) // the document was checked before
 		return s
 	case c == '-' || '0' <= c && c <= '9':
+		const exact = 1 << 53 // whole numbers below it are exact
+		if n, err := strconv.ParseFloat(string(raw), 64); err == nil && n == math.Trunc(n) && math.Abs(n) < exact {
+			return strconv.FormatInt(int64(n), 10)
+		}
 		return string(raw)
 	}
 	return ""

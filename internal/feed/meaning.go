@@ -1,17 +1,11 @@
 package feed
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"io"
+	"slices"
 	"strings"
 	"time"
-
-	"github.com/mmcdole/gofeed"
-	goatom "github.com/mmcdole/gofeed/atom"
-	gorss "github.com/mmcdole/gofeed/rss"
 )
 
 // Meaning is the parsed content of an item, for programs that show or search it. Content and Summary are HTML
@@ -38,112 +32,256 @@ func (e Enclosure) mediaType() string {
 	return e.Type
 }
 
-// Meaning parses an item. It resolves addresses relative to the item's base, or else to base, the address of
-// its document.
+// Meaning parses an item. It resolves addresses, also those within its content, relative to the innermost base
+// of the item, or else to base, the address of its document.
 //
-// gofeed parses one item alone, after everything else has been checked. If gofeed fails, Meaning returns the
-// facts of the item's identity with the error.
-func (it *Item) Meaning(base string) (m Meaning, err error) {
+// What an item says may stand in elements of several vocabularies. Those of its own format count most, then those
+// of Atom and of Dublin Core, then those of podcasts and of media. Of equal ones the first that is not empty counts.
+func (it *Item) Meaning(base string) (Meaning, error) {
 	if it.Format == JSON {
 		return it.meaningOfJSON(base), nil
 	}
-	f := it.facts()
-	m = Meaning{GUID: f.id, Title: f.title, Link: f.link}
-	defer m.resolve(scopeOf(it.Scope).value("xml:base"), base)
-	g, err := it.parseWithGofeed(base)
-	if err != nil {
-		return m, fmt.Errorf("read item: %w", err)
-	}
-	m.Title, m.Link = strings.TrimSpace(g.Title), cmp.Or(f.link, strings.TrimSpace(g.Link))
-	m.Summary, m.Content, m.Categories = g.Description, g.Content, g.Categories
-	var names []string
-	for _, a := range g.Authors {
-		if a == nil {
-			continue
-		}
-		if name := strings.TrimSpace(cmp.Or(a.Name, a.Email)); name != "" {
-			names = append(names, name)
+	r := meaningReader{walker: walk(it.Raw, scopeOf(it.Scope)), document: base, format: it.Format}
+	for r.step() {
+		switch {
+		case !r.starts():
+		case r.depth() == 1:
+			r.about(r.rdfAbout())
+		case r.depth() == 2 || !slices.ContainsFunc(r.open[1:], func(e openElement) bool { return !isMedia(e.uri) }):
+			r.child()
 		}
 	}
-	m.Author = strings.Join(names, ", ")
-	if g.PublishedParsed != nil {
-		m.Published = g.PublishedParsed.UTC()
+	r.m.Author = strings.Join(r.authors, ", ")
+	if r.err != nil {
+		return r.m, fmt.Errorf("read item: %w", r.err)
 	}
-	if g.UpdatedParsed != nil {
-		m.Updated = g.UpdatedParsed.UTC()
-	}
-	for _, e := range g.Enclosures {
-		if e != nil {
-			m.Enclosures = append(m.Enclosures, Enclosure{e.URL, e.Type, e.Length})
-		}
-	}
-	return m, nil
+	return r.m, nil
 }
 
-// parseWithGofeed lets gofeed parse the item.
-func (it *Item) parseWithGofeed(base string) (g *gofeed.Item, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("gofeed panics: %v", r)
-		}
-	}()
-	doc, err := it.translate(bytes.NewReader(it.wrap(base)))
-	if err != nil {
-		return nil, fmt.Errorf("gofeed: %w", err)
-	}
-	if len(doc.Items) == 0 {
-		return nil, fmt.Errorf("%w: gofeed finds no item", ErrBroken)
-	}
-	return doc.Items[0], nil
+// A meaningReader reads the content of one item of XML.
+type meaningReader struct {
+	*walker
+	document string // address of the document
+	format   Format
+	m        Meaning
+	authors  []string
+	ranks    map[any]rank // of the fields that are set, by their addresses
 }
 
-// translate converts the item's document to gofeed's common form. The format is known; detecting it would take
-// half the time.
-func (it *Item) translate(alone io.Reader) (*gofeed.Feed, error) {
-	if it.Format == Atom {
-		doc, err := new(goatom.Parser).Parse(alone)
-		if err != nil {
-			return nil, err
-		}
-		return new(gofeed.DefaultAtomTranslator).Translate(doc)
+// rank says how much an element counts for its field.
+type rank uint8
+
+const (
+	ownRank     rank = iota + 1 // elements of the item's format
+	atomRank                    // elements of Atom
+	coreRank                    // elements of Dublin Core and others that any format may have
+	podcastRank                 // elements of podcasts
+	mediaRank                   // elements of media
+)
+
+// take reports whether a value of a rank replaces the one that a field has.
+func (r *meaningReader) take(field any, of rank) bool {
+	if old := r.ranks[field]; old != 0 && old <= of {
+		return false
 	}
-	doc, err := new(gorss.Parser).Parse(alone)
-	if err != nil {
-		return nil, err
+	if r.ranks == nil {
+		r.ranks = map[any]rank{}
 	}
-	// gofeed would parse the whole content as HTML to find an image, which nobody uses.
-	return (&gofeed.DefaultRSSTranslator{DisableContentImageScan: true}).Translate(doc)
+	r.ranks[field] = of
+	return true
 }
 
-// wrap returns the smallest document that contains the item.
-func (it *Item) wrap(base string) []byte {
-	start, inner, end := `<rss version="2.0"`, "<channel>", "</channel></rss>"
-	switch it.Format {
-	case Atom:
-		start, inner, end = "<feed", "", "</feed>"
-	case RDF:
-		start, inner, end = "<rdf:RDF", "", "</rdf:RDF>"
+func (r *meaningReader) setString(field *string, s string, of rank) {
+	if s != "" && r.take(field, of) {
+		*field = s
 	}
-	var b bytes.Buffer
-	b.WriteString(start)
-	declared := map[string]bool{}
-	for _, bind := range it.Scope {
-		declared[bind.Prefix] = true
-		if bind.Prefix == "xml:base" { // gofeed takes every base for a folder
-			bind.URI = resolve(resolve(base, bind.URI), ".")
+}
+
+func (r *meaningReader) setDate(field *time.Time, s string, of rank) {
+	if t := parseDate(s); !t.IsZero() && r.take(field, of) {
+		*field = t
+	}
+}
+
+// base returns the address to which relative addresses refer at the last start.
+func (r *meaningReader) base() string { return baseOf(r.document, r.scope) }
+
+func baseOf(document string, s scope) string {
+	if inner := s.value("xml:base"); inner != "" {
+		return resolve(document, inner)
+	}
+	return document
+}
+
+// about takes the name that RDF gives to an item.
+func (r *meaningReader) about(name string) {
+	r.setString(&r.m.GUID, name, mediaRank)
+	if isOnWeb(name) {
+		r.setString(&r.m.Link, name, mediaRank)
+	}
+}
+
+// child reads the child that starts.
+func (r *meaningReader) child() {
+	name, of := r.vocabulary()
+	if of == 0 {
+		return
+	}
+	switch name {
+	case "title":
+		r.setString(&r.m.Title, r.textConstruct(of).plain(), of)
+	case "link":
+		r.link(of)
+	case "guid", "id":
+		r.guid(name, of)
+	case "description", "summary", "subtitle", "abstract":
+		if of == podcastRank && name == "subtitle" {
+			of = mediaRank
 		}
-		b.WriteString(bind.attribute())
+		r.setString(&r.m.Summary, r.textConstruct(of).html(), of)
+	case "content", "encoded", "body", "fullitem":
+		r.setString(&r.m.Content, r.textConstruct(of).html(), of)
+	case "author", "creator":
+		r.author(of)
+	case "pubdate", "published", "issued", "created", "date":
+		r.setDate(&r.m.Published, r.textConstruct(of).text, of)
+	case "updated", "modified":
+		r.setDate(&r.m.Updated, r.textConstruct(of).text, of)
+	case "category", "subject":
+		term := r.value("term")
+		if term = cmp.Or(strings.TrimSpace(term), strings.TrimSpace(r.textConstruct(of).text)); term != "" && !slices.Contains(r.m.Categories, term) {
+			r.m.Categories = append(r.m.Categories, term)
+		}
+	case "enclosure":
+		r.enclosure(r.value("url"))
 	}
-	if it.Format == RDF && !declared["rdf"] {
-		b.WriteString(Binding{"rdf", nsRDF}.attribute())
+}
+
+func (r *meaningReader) enclosure(address string) {
+	if address = strings.TrimSpace(address); address != "" {
+		r.m.Enclosures = append(r.m.Enclosures, Enclosure{absolute(r.base(), address), r.value("type"), r.value("length")})
 	}
-	if !declared["xml:base"] && base != "" {
-		b.WriteString(Binding{"xml:base", resolve(base, ".")}.sanitised().attribute())
+}
+
+func (r *meaningReader) link(of rank) {
+	base := r.base()
+	href, isAtomLink := r.attr("href")
+	address := strings.TrimSpace(unescape(href))
+	switch rel := r.value("rel"); {
+	case isAtomLink && rel == "enclosure":
+		r.enclosure(address)
+	case rel != "" && rel != "alternate":
+	case !isAtomLink:
+		if address = strings.TrimSpace(r.textConstruct(of).text); address != "" {
+			r.setString(&r.m.Link, absolute(base, address), of)
+		}
+	default:
+		r.setString(&r.m.Link, absolute(base, address), of)
 	}
-	b.WriteString(">" + inner)
-	b.Write(it.Raw)
-	b.WriteString(end)
-	return b.Bytes()
+}
+
+// guid reads the id of an item. In RSS 2.0 it is the item's page, too, unless the item denies it.
+func (r *meaningReader) guid(name string, of rank) {
+	permalink, base := strings.ToLower(strings.TrimSpace(r.value("isPermaLink"))), r.base()
+	id := strings.TrimSpace(r.textConstruct(of).text)
+	r.setString(&r.m.GUID, id, of)
+	if name != "guid" || permalink == "false" || strings.ContainsAny(id, " \t\r\n") {
+		return
+	}
+	if permalink == "true" && id != "" {
+		id = absolute(base, id)
+	}
+	if isOnWeb(id) {
+		r.setString(&r.m.Link, id, podcastRank)
+	}
+}
+
+// author reads one of the authors, of which all of the highest rank count.
+func (r *meaningReader) author(of rank) {
+	var names [2]string // name and address in elements
+	depth, text := r.depth(), strings.Builder{}
+	for at := -1; r.step() && (!r.ends() || r.depth() > depth); {
+		switch {
+		case r.starts():
+			at = slices.Index([]string{"name", "email"}, string(r.local))
+		case r.ends():
+			at = -1
+		case r.depth() == depth:
+			text.WriteString(r.text())
+		case at >= 0:
+			names[at] += r.text()
+		}
+	}
+	name := cmp.Or(strings.TrimSpace(names[0]), strings.TrimSpace(names[1]), authorName(text.String()))
+	name = strings.Join(strings.Fields(name), " ")
+	switch {
+	case name == "":
+	case r.take(&r.authors, of):
+		r.authors = []string{name}
+	case r.ranks[&r.authors] == of && !slices.Contains(r.authors, name):
+		r.authors = append(r.authors, name)
+	}
+}
+
+// authorName returns the name in an author of RSS, such as "address (name)" or "name <address>".
+func authorName(s string) string {
+	s = strings.TrimSpace(s)
+	if before, name, ok := strings.Cut(strings.TrimSuffix(s, ")"), "("); ok && strings.Contains(before, "@") {
+		return cmp.Or(strings.TrimSpace(name), strings.TrimSpace(before))
+	}
+	if name, address, ok := strings.Cut(s, "<"); ok && strings.Contains(address, "@") {
+		return cmp.Or(strings.TrimSpace(name), strings.Trim(address, "<> "))
+	}
+	return s
+}
+
+// vocabulary returns the name of the element that starts, in lower case, and how much it counts. The rank is 0 if
+// nobody reads the element.
+func (r *meaningReader) vocabulary() (name string, of rank) {
+	name = strings.ToLower(string(r.local))
+	switch uri := strings.ToLower(r.uri); {
+	case isMedia(r.uri):
+		if name == "title" || name == "description" {
+			return name, mediaRank
+		}
+	case strings.HasPrefix(uri, "http://www.itunes.com/dtds/"):
+		switch name {
+		case "title", "subtitle", "summary", "author":
+			return name, podcastRank
+		}
+	case strings.HasPrefix(uri, "http://purl.org/dc/elements/"), strings.HasPrefix(uri, "http://purl.org/dc/terms"):
+		return name, coreRank
+	case r.uri == nsContent && name == "encoded", r.uri == nsXHTML && name == "body", name == "encoded":
+		return name, coreRank
+	case r.format == Atom && (isAtom(r.uri) || r.uri == "" || r.uri == r.open[0].uri):
+		if name != "subtitle" && name != "description" {
+			return name, ownRank
+		}
+	case isAtom(r.uri):
+		return name, atomRank
+	case r.uri == "" || r.uri == r.open[0].uri || isRSS(uri):
+		return name, ownRank
+	}
+	return "", 0
+}
+
+// isMedia reports whether uri is a namespace of Media RSS.
+func isMedia(uri string) bool {
+	uri = strings.TrimSuffix(uri, "/")
+	return uri == "http://search.yahoo.com/mrss" || uri == "http://www.rssboard.org/media-rss"
+}
+
+// isRSS reports whether uri, in lower case, is a namespace that documents give to elements of RSS.
+func isRSS(uri string) bool {
+	for _, prefix := range []string{
+		"http://purl.org/rss/1.0/", "http://purl.org/rss/2.0/", "http://purl.org/net/rss1.1", "http://backend.userland.com/rss",
+		"http://blogs.law.harvard.edu/tech/rss", "http://cyber.law.harvard.edu/rss", "http://my.netscape.com/", "http://channel.netscape.com/",
+	} {
+		if rest, ok := strings.CutPrefix(uri, prefix); ok && !strings.HasPrefix(rest, "modules") {
+			return true
+		}
+	}
+	return false
 }
 
 // attribute returns a binding as an attribute of a start tag.
@@ -159,36 +297,26 @@ func (b Binding) attribute() string {
 	return " " + name + `="` + escape(b.URI) + `"`
 }
 
-// resolve makes the addresses of a meaning absolute.
-func (m *Meaning) resolve(inner, outer string) {
-	base := inner
-	if outer != "" {
-		base = resolve(outer, inner)
-	}
-	if m.Link != "" {
-		m.Link = resolve(base, m.Link)
-	}
-	for i := range m.Enclosures {
-		m.Enclosures[i].URL = resolve(base, m.Enclosures[i].URL)
-	}
-}
-
 func (it *Item) meaningOfJSON(base string) Meaning {
 	get := membersOf(it.Raw)
 	text := func(name string) string { return strings.TrimSpace(stringOf(get[name])) }
 	m := Meaning{
-		GUID: text("id"), Title: text("title"), Link: text("url"), Author: strings.Join(authorsOf(get), ", "),
-		Summary: escape(text("summary")), Content: text("content_html"),
+		GUID: text("id"), Title: text("title"), Link: absolute(base, text("url")), Author: strings.Join(authorsOf(get), ", "),
+		Summary: escape(text("summary")), Content: absoluteHTML(base, text("content_html")),
 	}
 	if m.Content == "" {
 		m.Content = strings.ReplaceAll(escape(text("content_text")), "\n", "<br>\n")
 	}
-	m.Published, _ = time.Parse(time.RFC3339, text("date_published"))
-	m.Updated, _ = time.Parse(time.RFC3339, text("date_modified"))
-	_ = json.Unmarshal(get["tags"], &m.Categories) // no categories if they are not strings
-	for _, a := range objectsOf(get["attachments"]) {
-		m.Enclosures = append(m.Enclosures, Enclosure{stringOf(a["url"]), stringOf(a["mime_type"]), stringOf(a["size_in_bytes"])})
+	m.Published, m.Updated = parseDate(text("date_published")), parseDate(text("date_modified"))
+	if tags := get["tags"]; len(tags) > 0 && tags[0] == '[' {
+		elements(tags, func(value []byte) {
+			if tag := stringOf(value); tag != "" {
+				m.Categories = append(m.Categories, tag)
+			}
+		})
 	}
-	m.resolve("", base)
+	for _, a := range objectsOf(get["attachments"]) {
+		m.Enclosures = append(m.Enclosures, Enclosure{absolute(base, stringOf(a["url"])), stringOf(a["mime_type"]), stringOf(a["size_in_bytes"])})
+	}
 	return m
 }

@@ -46,7 +46,7 @@ func TestErrorsSayWhyADocumentIsNoFeed(t *testing.T) {
 
 		{"<rss><channel><item><title>x", ErrTruncated, "inside <title>"},
 		{"<rss><channel><item><title>x</title></item>", ErrTruncated, "inside <channel>"},
-		{"<rss><channel></channel", ErrTruncated, "in an end tag"},
+		{"<rss><channel></title", ErrTruncated, "in an end tag"},
 		{"<rss><channel><!-- ", ErrTruncated, "in a comment"},
 		{"<rss><channel><title><![CDATA[x", ErrTruncated, "in a CDATA section"},
 		{"<?xml ", ErrTruncated, "in a processing instruction"},
@@ -56,7 +56,7 @@ func TestErrorsSayWhyADocumentIsNoFeed(t *testing.T) {
 		{`{"title":"x","items":[{"id":"1`, ErrTruncated, "inside JSON"},
 
 		{"<rss><channel><item></channel></rss>", ErrBroken, "<channel> ends inside <item>"},
-		{`{"title":"x","items":[}]}`, ErrBroken, "JSON, at byte 23"},
+		{`{"title":"x","items":[}]}`, ErrBroken, "JSON, at line 1, column 23"},
 		{`{"title":"x","items":[]} x`, ErrBroken, "JSON"},
 	} {
 		f, err := Parse([]byte(c.doc), "")
@@ -103,7 +103,11 @@ func TestATruncatedFeedIsNoFeed(t *testing.T) {
 		src = strings.TrimSpace(src)
 		whole := parse(t, src)
 		for n := range len(src) {
-			if f, err := Parse([]byte(src[:n]), ""); err == nil {
+			f, err := Parse([]byte(src[:n]), "")
+			if err == nil && f.Repaired != "" && strings.HasSuffix(f.Repaired, "the end of the last tags added") && len(f.Items) == len(whole.Items) {
+				continue // it broke off behind its last item, in the end tags around all of them
+			}
+			if err == nil {
 				t.Errorf("%s: %d of %d bytes are a feed of %d items, of %d", name, n, len(src), len(f.Items), len(whole.Items))
 			}
 		}

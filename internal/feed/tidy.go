@@ -21,6 +21,8 @@ const (
 	emptyItems
 	duplicateItems
 	largeHead
+	badJSON
+	lostEnd
 )
 
 func (r repairs) String() string {
@@ -35,6 +37,8 @@ func (r repairs) String() string {
 		"items that say nothing left out",
 		"items given twice",
 		"head too large",
+		"JSON mended",
+		"the end of the last tags added",
 	} {
 		if r&(1<<i) != 0 {
 			parts = append(parts, word)
@@ -77,6 +81,8 @@ type tidier struct {
 	fault     string   // description of the first problem; "" if none is known
 	checkRoot func(local []byte, uri string) error
 
+	closedChannel bool // the channel of an RSS document ended last
+
 	out  []byte // the tidy document up to done
 	done int    // offset in doc; 0: nothing has been written yet
 	bad  repairs
@@ -111,7 +117,10 @@ func (t *tidier) tidy() ([]byte, repairs, error) {
 			if t.err == nil {
 				t.truncated(fmt.Sprintf("inside <%s>", clipBytes(t.open[len(t.open)-1].name)))
 			}
-			return nil, t.bad, t.err
+			if !t.nearlyComplete() {
+				return nil, t.bad, t.err
+			}
+			return t.declare(t.complete(), root), t.bad, nil
 		}
 		if err := t.handle(t.latest); err != nil {
 			return nil, t.bad, err
@@ -461,6 +470,7 @@ func (t *tidier) isStructural(i int) bool {
 func (t *tidier) pop() {
 	last := t.open[len(t.open)-1]
 	t.open = t.open[:len(t.open)-1]
+	t.closedChannel = len(t.open) == 1 && isNamed(localOf(last.name), "channel") && isNamed(localOf(t.open[0].name), "rss")
 	t.scope = t.scope[:last.scope]
 }
 

@@ -1,0 +1,177 @@
+package feed
+
+import (
+	"encoding/base64"
+	"strings"
+
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
+)
+
+// A textConstruct is the content of an element that is a text for people (RFC 4287, 3.1).
+type textConstruct struct {
+	text     string // without markup
+	markup   string // as HTML, if the element contains elements
+	base     string // address to which relative addresses refer
+	isHTML   bool   // text is HTML
+	isGuess  bool   // nobody says whether text is HTML
+	isHidden bool   // neither text nor HTML
+}
+
+// textConstruct reads the element that starts, up to its end.
+func (r *meaningReader) textConstruct(of rank) textConstruct {
+	c := textConstruct{base: r.base()}
+	media := strings.ToLower(strings.TrimSpace(r.value("type")))
+	mode := strings.ToLower(r.value("mode"))
+	c.isHTML = strings.Contains(media, "html") || r.uri == nsXHTML
+	switch {
+	case isAtom(r.uri) || r.format == Atom && of == ownRank:
+		major, _, isMedia := strings.Cut(media, "/")
+		c.isHidden = isMedia && major != "text" && !c.isHTML && !strings.HasSuffix(media, "xml")
+	case isMedia(r.uri): // plain text, unless it has a type
+	default:
+		c.isHTML, c.isGuess = true, true
+	}
+	r.inner(&c)
+	if mode == "base64" {
+		decoded, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(c.text), ""))
+		clean, _ := dropInvalid(decoded)
+		c.text, c.isHidden = string(clean), c.isHidden || err != nil
+	}
+	return c
+}
+
+// inner reads the content of the element that starts.
+func (r *meaningReader) inner(c *textConstruct) {
+	var (
+		text, markup strings.Builder
+		depth        = r.depth()
+		tops         = 0     // elements directly within
+		beside       = false // there is text beside them
+		from, to     int     // the content of a <div> in markup
+	)
+	for r.step() && (!r.ends() || r.depth() > depth) {
+		switch {
+		case r.starts():
+			if r.depth() == depth+1 {
+				tops++
+			}
+			r.startTag(&markup)
+			if r.depth() == depth+1 && string(r.local) == "div" {
+				from = markup.Len()
+			}
+		case r.ends():
+			if r.depth() == depth+1 && string(r.local) == "div" {
+				to = markup.Len()
+			}
+			if !voidElements[atom.Lookup(r.local)] {
+				markup.WriteString("</" + string(r.local) + ">")
+			}
+		default:
+			beside = beside || r.depth() == depth && r.hasText()
+			s := r.text()
+			text.WriteString(s)
+			markup.WriteString(escape(s))
+		}
+	}
+	c.text = text.String()
+	switch {
+	case tops == 0:
+	case tops == 1 && !beside && to > 0: // the wrapper that Atom requires
+		c.markup = markup.String()[from:to]
+	default:
+		c.markup = markup.String()
+	}
+}
+
+// startTag writes the start tag of an element of XHTML as HTML.
+func (r *meaningReader) startTag(b *strings.Builder) {
+	b.WriteString("<" + string(r.local))
+	for _, a := range r.attrs {
+		name := string(a.name)
+		if name == "xml:base" || strings.HasPrefix(name, "xmlns") {
+			continue
+		}
+		value := unescape(a.value)
+		if b.Len() <= 2*len(r.doc)+maxGrowth {
+			value = absoluteAttribute(r.base(), name, value)
+		}
+		b.WriteString(" " + strings.TrimPrefix(name, "xml:") + `="` + escape(value) + `"`)
+	}
+	b.WriteByte('>')
+}
+
+// voidElements are elements of HTML that have no end tag.
+var voidElements = map[atom.Atom]bool{
+	atom.Area: true, atom.Base: true, atom.Br: true, atom.Col: true, atom.Embed: true, atom.Hr: true, atom.Img: true,
+	atom.Input: true, atom.Link: true, atom.Meta: true, atom.Param: true, atom.Source: true, atom.Track: true, atom.Wbr: true,
+}
+
+// html returns the text as HTML.
+func (c textConstruct) html() string {
+	switch {
+	case c.isHidden:
+		return ""
+	case c.markup != "":
+		return strings.TrimSpace(c.markup)
+	case c.isHTML:
+		return absoluteHTML(c.base, strings.TrimSpace(c.text))
+	}
+	return escape(strings.TrimSpace(c.text))
+}
+
+// plain returns the text without markup, on one line.
+func (c textConstruct) plain() string {
+	s := c.text
+	switch {
+	case c.markup != "":
+		s = string(AppendText(nil, c.markup))
+	case c.isGuess:
+		s = plainTitle(s)
+	case c.isHTML:
+		s = string(AppendText(nil, s))
+	}
+	return strings.Join(strings.Fields(s), " ")
+}
+
+// plainTitle returns the plain text of a title of RSS, of which nobody says whether it is HTML. References are read
+// as HTML. Tags are markup if all are of elements that HTML knows, each closed where it must be: "<b>bold</b>" is
+// markup, and "drop <a> for <area>" speaks of it.
+func plainTitle(s string) string {
+	if isMarkup(s) {
+		return string(AppendText(nil, s))
+	}
+	return html.UnescapeString(s)
+}
+
+func isMarkup(s string) bool {
+	var open []atom.Atom
+	z := html.NewTokenizer(strings.NewReader(s))
+	for {
+		kind := z.Next()
+		if kind == html.ErrorToken {
+			return len(open) == 0
+		}
+		if kind != html.StartTagToken && kind != html.EndTagToken && kind != html.SelfClosingTagToken {
+			continue
+		}
+		name, hasAttributes := z.TagName()
+		tag := atom.Lookup(name)
+		switch {
+		case tag == 0 || len(open) == maxDepth:
+			return false
+		case tag == atom.Br || tag == atom.Hr || tag == atom.Wbr || tag == atom.P:
+		case voidElements[tag]:
+			if !hasAttributes {
+				return false
+			}
+		case kind == html.StartTagToken:
+			open = append(open, tag)
+		case kind == html.EndTagToken:
+			if len(open) == 0 || open[len(open)-1] != tag {
+				return false
+			}
+			open = open[:len(open)-1]
+		}
+	}
+}

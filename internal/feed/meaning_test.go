@@ -1,0 +1,156 @@
+package feed
+
+import (
+	"strings"
+	"testing"
+)
+
+const mediaBindings = ` xmlns:media="http://search.yahoo.com/mrss/" xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:itunes="http://www.itunes.com/dtds/podcast-1.0.dtd" xmlns:atom="http://www.w3.org/2005/Atom"`
+
+// onlyItem returns the content of the only item of a document at https://site.example/feed.
+func onlyItem(t *testing.T, doc string) Meaning {
+	t.Helper()
+	f := parse(t, doc)
+	if len(f.Items) != 1 {
+		t.Fatalf("%d items, want 1: %s", len(f.Items), doc)
+	}
+	m, err := f.Items[0].Meaning("https://site.example/feed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func rssItem(inner string) string {
+	return `<rss version="2.0"` + mediaBindings + `><channel><title>F</title><item>` + inner + `</item></channel></rss>`
+}
+
+func atomEntry(attrs, inner string) string {
+	return `<feed xmlns="http://www.w3.org/2005/Atom"` + mediaBindings[:strings.Index(mediaBindings, " xmlns:atom")] + `><title>F</title><entry` + attrs + `>` + inner + `</entry></feed>`
+}
+
+func TestMeaningReadsAnItemInAnyVocabulary(t *testing.T) {
+	for _, c := range []struct{ name, doc, field, want string }{
+		{"media within a group", atomEntry("", `<title>T</title><media:group><media:description>1 &lt; 2</media:description></media:group>`), "summary", "1 &lt; 2"},
+		{"media with HTML", rssItem(`<title>T</title><media:content url="x"><media:description type="html">&lt;b&gt;2&lt;/b&gt;</media:description></media:content>`), "summary", "<b>2</b>"},
+		{"an own title beside one of media", rssItem(`<media:title>M</media:title><title>T</title>`), "title", "T"},
+		{"a title of media", rssItem(`<media:title>M</media:title>`), "title", "M"},
+		{"Dublin Core in Atom", atomEntry("", `<dc:title>T</dc:title>`), "title", "T"},
+		{"Atom in RSS", rssItem(`<atom:title type="html">T &amp;amp; U</atom:title>`), "title", "T & U"},
+		{"an author of a podcast", rssItem(`<title>T</title><itunes:author>Ann</itunes:author>`), "author", "Ann"},
+		{"an author with an address", rssItem(`<title>T</title><author>ann@site.example (Ann)</author>`), "author", "Ann"},
+		{"content without a namespace", rssItem(`<title>T</title><encoded>long</encoded><description>short</description>`), "content", "long"},
+		{"RSS with a prefix", `<r:rss xmlns:r="http://backend.userland.com/rss2"><r:channel><r:item><r:title>T</r:title><r:description>D</r:description></r:item></r:channel></r:rss>`, "summary", "D"},
+	} {
+		m := onlyItem(t, c.doc)
+		if got := map[string]string{"title": m.Title, "summary": m.Summary, "content": m.Content, "author": m.Author}[c.field]; got != c.want {
+			t.Errorf("%s: the %s is %q, want %q", c.name, c.field, got, c.want)
+		}
+	}
+}
+
+func TestMeaningKnowsThePageOfAnItem(t *testing.T) {
+	for _, c := range []struct{ doc, want string }{
+		{rssItem(`<guid>https://site.example/1</guid><title>T</title>`), "https://site.example/1"},
+		{rssItem(`<guid isPermaLink="false">https://site.example/1</guid><title>T</title>`), ""},
+		{rssItem(`<guid>tag:1</guid><title>T</title>`), ""},
+		{rssItem(`<guid isPermaLink="true">/1</guid><title>T</title>`), "https://site.example/1"},
+		{rssItem(`<guid>https://site.example/1</guid><link>/2</link>`), "https://site.example/2"},
+		{rssItem(`<link xml:base="https://other.example/a/">b</link><title>T</title>`), "https://other.example/a/b"},
+		{atomEntry(` xml:base="a/"`, `<title>T</title><link xml:base="b/" href="c"/>`), "https://site.example/a/b/c"},
+	} {
+		if m := onlyItem(t, c.doc); m.Link != c.want {
+			t.Errorf("%s: the link is %q, want %q", c.doc, m.Link, c.want)
+		}
+	}
+}
+
+func TestMeaningHasHTMLWithAbsoluteAddresses(t *testing.T) {
+	for _, c := range []struct{ doc, want string }{
+		{
+			atomEntry("", `<title>T</title><content type="html" xml:base="https://img.example/x/">&lt;img src="p.png"&gt;&lt;a href="#note"&gt;1&lt;/a&gt;</content>`),
+			`<img src="https://img.example/x/p.png"><a href="#note">1</a>`,
+		},
+		{
+			atomEntry("", `<title>T</title><content type="xhtml" xmlns:x="http://www.w3.org/1999/xhtml"><x:div><x:p xml:base="/d/">a &lt; <x:a href="e">e</x:a><x:br/></x:p></x:div></content>`),
+			`<p>a &lt; <a href="https://site.example/d/e">e</a><br></p>`,
+		},
+		{atomEntry("", `<title>T</title><content type="xhtml">&lt;p&gt;Hello&lt;/p&gt;</content>`), "<p>Hello</p>"},
+		{atomEntry("", `<title>T</title><content>1 &lt; 2</content>`), "1 &lt; 2"},
+		{
+			`{"version":"https://jsonfeed.org/version/1.1","title":"J","items":[{"id":"1","content_html":"<img srcset='/a 1x, b 2x'>"}]}`,
+			`<img srcset="https://site.example/a 1x, https://site.example/b 2x">`,
+		},
+	} {
+		if m := onlyItem(t, c.doc); m.Content != c.want {
+			t.Errorf("%s: the content is\n%s, want\n%s", c.doc, m.Content, c.want)
+		}
+	}
+}
+
+func TestTitlesAreReadAsPlainText(t *testing.T) {
+	for _, c := range []struct{ doc, want string }{
+		{rssItem(`<title>Use &lt;p&gt; and &lt;b&gt; well</title>`), "Use <p> and <b> well"},
+		{rssItem(`<title>&lt;i&gt;Nature&lt;/i&gt; speaks</title>`), "Nature speaks"},
+		{rssItem(`<title>Q&amp;amp;A &amp;#8211; now</title>`), "Q&A – now"},
+		{rssItem(`<title>Vec&lt;T&gt; explained</title>`), "Vec<T> explained"},
+		{atomEntry("", `<title>&amp;amp;</title>`), "&amp;"},
+		{atomEntry("", `<title type="html">&amp;lt;b&amp;gt; &lt;b&gt;c&lt;/b&gt;</title>`), "<b> c"},
+	} {
+		if m := onlyItem(t, c.doc); m.Title != c.want {
+			t.Errorf("%s: the title is %q, want %q", c.doc, m.Title, c.want)
+		}
+	}
+}
+
+func TestJSONThatIsNearlyRight(t *testing.T) {
+	f := parse(t, "{\"version\":\"https://jsonfeed.org/version/1.1\",\"title\":\"J\",\"items\":[null,{\"id\":7.0,\"content_text\":\"a\n\tb\",\"tags\":[1,null,\"x\"],},],}")
+	if len(f.Items) != 1 || !strings.Contains(f.Repaired, "JSON mended") {
+		t.Fatalf("%d items, repaired: %q", len(f.Items), f.Repaired)
+	}
+	m, err := f.Items[0].Meaning("")
+	if err != nil || m.GUID != "7" || m.Content != "a<br>\n\tb" || strings.Join(m.Categories, ",") != "1,x" {
+		t.Errorf("%+v, %v", m, err)
+	}
+	_, err = Parse([]byte("{\"title\":\"J\",\n \"items\":[,]}"), "")
+	if err == nil || !strings.Contains(err.Error(), "line 2, column 11") {
+		t.Errorf("a comma instead of an item: %v", err)
+	}
+}
+
+func TestAFeedThatBreaksOffBehindItsItems(t *testing.T) {
+	for doc, want := range map[string]bool{
+		"<rss><channel><item><title>T</title></item></channel></rss":               true,
+		"<rss><channel><item><title>T</title></item></chan":                        true,
+		"<rss><channel><item><title>T</title></item></channel>":                    true,
+		"<rss><channel><item><title>T</title></item>":                              false,
+		"<rss><channel><item><title>T</title></item":                               false,
+		"<rss><channel><item><title>T</title></item><":                             false,
+		`<feed xmlns="http://www.w3.org/2005/Atom"><entry><id>1</id></entry></fee`: true,
+	} {
+		if f, err := Parse([]byte(doc), ""); (err == nil) != want || want && len(f.Items) != 1 {
+			t.Errorf("%s: %v, want it read: %t", doc, err, want)
+		}
+	}
+}
+
+func TestAHeadWithATitleOfDublinCoreAndABase(t *testing.T) {
+	f := parse(t, `<feed xmlns="http://www.w3.org/2005/Atom" xmlns:dc="http://purl.org/dc/elements/1.1/" xml:base="https://other.example/a/"><dc:title>Harbour</dc:title><link href="b"/></feed>`)
+	if f.Head.Title != "Harbour" || f.Head.Link != "https://other.example/a/b" {
+		t.Errorf("the title is %q and the link %q", f.Head.Title, f.Head.Link)
+	}
+}
+
+func TestAbsoluteAddressesDoNotMakeAnItemHuge(t *testing.T) {
+	base := "https://site.example/" + strings.Repeat("a", 4000) + "/"
+	links := strings.Repeat("<a href='b'/>", 15_000)
+	for _, doc := range []string{
+		atomEntry(` xml:base="`+base+`"`, `<content type="html">`+escape(links)[:200_000]+`</content>`),
+		atomEntry(` xml:base="`+base+`"`, `<content type="xhtml">`+links+`</content>`),
+	} {
+		m := onlyItem(t, doc)
+		if len(m.Content) > 3*MaxItem || !strings.Contains(m.Content, base+"b") {
+			t.Errorf("%d bytes of content, from %d", len(m.Content), len(doc))
+		}
+	}
+}
