@@ -13,22 +13,16 @@ import (
 // Readers get documents from this node, and many ignore xml:base. A relative address would lead them to the node.
 // So every address in a written document is absolute. The rest of the source keeps its bytes.
 
-// absolute returns a reference as an absolute address; ok is false if it stays as it is: it is one already, it is a
-// place in the same document, or nothing is known to which it is relative.
-func absolute(base, ref string) (address string, ok bool) {
-	ref = strings.TrimSpace(ref)
-	if ref == "" || ref[0] == '#' || !isOnWeb(base) {
-		return "", false
+// absolute returns the address that ref stands for in a document at base. An absolute address stays as it is
+// written, and so does any if base is none.
+func absolute(base, ref string) string {
+	if ref == "" || !isOnWeb(base) {
+		return ref
 	}
-	r, err := url.Parse(ref)
-	if err != nil || r.Scheme != "" {
-		return "", false
+	if r, err := url.Parse(strings.TrimSpace(ref)); err != nil || r.Scheme != "" {
+		return ref
 	}
-	b, err := url.Parse(base)
-	if err != nil {
-		return "", false
-	}
-	return b.ResolveReference(r).String(), true
+	return resolve(base, ref)
 }
 
 // absoluteXML returns a tidy document with absolute addresses. base is the address of its source.
@@ -43,7 +37,12 @@ func absoluteXML(doc []byte, base string) []byte {
 		case w.starts():
 			at := resolve(base, w.scope.value("xml:base"))
 			for _, a := range w.attrs {
-				if s, ok := absoluteAttribute(string(a.name), unescape(a.value), at); ok {
+				value := unescape(a.value)
+				s := absoluteAttribute(at, string(a.name), value)
+				if string(a.name) == "url" {
+					s = absolute(at, value)
+				}
+				if s != value {
 					start := w.latest.start + cap(doc[w.latest.start:]) - cap(a.value) // a value is a part of the document
 					replace(start, start+len(a.value), escapeAny(s))
 				}
@@ -73,37 +72,35 @@ func absoluteXML(doc []byte, base string) []byte {
 	return append(out, doc[done:]...)
 }
 
-// absoluteAttribute returns the value of an attribute that holds an address, as an absolute one.
-func absoluteAttribute(name, value, base string) (string, bool) {
+// absoluteAttribute returns an attribute's value with absolute addresses. An address within the content itself, such
+// as that of a footnote, stays.
+func absoluteAttribute(base, name, value string) string {
 	switch name {
-	case "href", "src", "url", "poster":
+	case "href", "src", "poster", "cite", "longdesc", "data":
+		if strings.HasPrefix(strings.TrimSpace(value), "#") {
+			return value
+		}
 		return absolute(base, value)
 	case "srcset":
 		return absoluteSet(base, value)
 	}
-	return "", false
+	return value
 }
 
 // absoluteSet makes the addresses of a srcset absolute (HTML, 4.8.4.2.1): candidates with commas between them, each an
 // address, white space and a descriptor.
-func absoluteSet(base, set string) (string, bool) {
-	var b strings.Builder
-	changed := false
+func absoluteSet(base, set string) string {
 	const space = " \t\r\n\f"
+	var b strings.Builder
 	for {
 		skipped := len(set) - len(strings.TrimLeft(set, space+","))
 		b.WriteString(set[:skipped])
 		if set = set[skipped:]; set == "" {
-			return b.String(), changed
+			return b.String()
 		}
 		end := cmp.Or(strings.IndexAny(set, space)+1, len(set)+1) - 1
 		ref := strings.TrimRight(set[:end], ",")
-		if s, ok := absolute(base, ref); ok {
-			b.WriteString(s)
-			changed = true
-		} else {
-			b.WriteString(ref)
-		}
+		b.WriteString(absolute(base, ref))
 		if set = set[len(ref):]; end > len(ref) {
 			continue // a comma after the address: there is no descriptor
 		}
@@ -143,57 +140,55 @@ func (w *walker) leaf(base string) *leafElement {
 	return nil
 }
 
-// absolute returns the content that the element gets.
-func (l *leafElement) absolute() (string, bool) {
+// absolute returns the content that the element gets; ok is false if it keeps its own.
+func (l *leafElement) absolute() (content string, ok bool) {
 	text := l.text.String()
 	if l.html {
-		s, ok := absoluteHTML(text, l.base)
-		return htmlText(s), ok
+		s := absoluteHTML(l.base, text)
+		return htmlText(s), s != text
 	}
-	if text = strings.TrimSpace(text); text == "" || !l.ok(text) {
+	if text = strings.TrimSpace(text); text == "" || text[0] == '#' || !l.ok(text) {
 		return "", false
 	}
-	s, ok := absolute(l.base, text)
-	return escapeAny(s), ok
+	s := absolute(l.base, text)
+	return escapeAny(s), s != text
 }
 
-// absoluteHTML returns HTML with absolute addresses. Tags without a relative address keep their bytes.
-func absoluteHTML(doc, base string) (string, bool) {
+// maxGrowth bounds the growth of a text by absolute addresses, in bytes beyond twice its size. Otherwise an item full
+// of short addresses below a base of 4 KiB would become several hundred times as large. Text beyond it keeps its
+// addresses as they are written.
+const maxGrowth = 16 << 10
+
+// absoluteHTML returns HTML with absolute addresses. Tags without relative addresses keep their bytes.
+func absoluteHTML(base, doc string) string {
 	if strings.IndexByte(doc, '<') < 0 || !isOnWeb(base) {
-		return doc, false
+		return doc
 	}
 	var b strings.Builder
-	changed := false
-	for z := html.NewTokenizer(strings.NewReader(doc)); z.Next() != html.ErrorToken; {
-		raw := slices.Clone(z.Raw()) // Token overwrites it
-		t := z.Token()
-		isTag := t.Type == html.StartTagToken || t.Type == html.SelfClosingTagToken
-		if isTag && t.Data == "base" {
-			for _, a := range t.Attr {
-				if a.Key == "href" {
+	for z := html.NewTokenizer(strings.NewReader(doc)); ; {
+		kind, raw := z.Next(), string(z.Raw())
+		switch kind {
+		case html.ErrorToken:
+			b.WriteString(raw) // an incomplete tag
+			return b.String()
+		case html.StartTagToken, html.SelfClosingTagToken:
+			if b.Len() > 2*len(doc)+maxGrowth {
+				break
+			}
+			t, changed := z.Token(), false
+			for i, a := range t.Attr {
+				if t.Data == "base" && a.Key == "href" {
 					base = resolve(base, a.Val)
 				}
+				t.Attr[i].Val = absoluteAttribute(base, a.Key, a.Val)
+				changed = changed || t.Attr[i].Val != a.Val
+			}
+			if changed {
+				raw = t.String()
 			}
 		}
-		edited := false
-		for i := range t.Attr {
-			if a := &t.Attr[i]; isTag && a.Key != "url" {
-				if s, ok := absoluteAttribute(a.Key, a.Val, base); ok {
-					a.Val, edited = s, true
-				}
-			}
-		}
-		if edited {
-			b.WriteString(t.String())
-		} else {
-			b.Write(raw)
-		}
-		changed = changed || edited
+		b.WriteString(raw)
 	}
-	if !changed {
-		return doc, false
-	}
-	return b.String(), true
 }
 
 // absoluteJSON returns a JSON Feed, or a value in one below a name, with absolute addresses.
@@ -220,11 +215,11 @@ func absoluteJSON(name string, value []byte, base string) []byte {
 			return append(append([]byte("["), bytes.Join(parts, []byte(",\n"))...), ']')
 		}
 	case value[0] == '"' && name == "content_html":
-		if s, ok := absoluteHTML(stringOf(value), base); ok {
+		if s := absoluteHTML(base, stringOf(value)); s != stringOf(value) {
 			return marshal(s)
 		}
 	case value[0] == '"' && slices.Contains(addressMembers, name):
-		if s, ok := absolute(base, stringOf(value)); ok {
+		if s := absolute(base, stringOf(value)); s != stringOf(value) {
 			return marshal(s)
 		}
 	}

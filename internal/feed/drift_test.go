@@ -72,3 +72,27 @@ func TestWordingIgnoresNumbersInTheText(t *testing.T) {
 		}
 	}
 }
+
+// What an item says in the vocabularies of media and podcasts alone is content: an edit of it is news, and a number
+// of views is none.
+func TestEditsOfMediaDescriptionsAreNews(t *testing.T) {
+	item := func(description, views string) Item {
+		f, err := Parse([]byte(`<feed xmlns="http://www.w3.org/2005/Atom" xmlns:media="http://search.yahoo.com/mrss/"><title>Films</title><entry><id>f:1</id><title>Pier</title>`+
+			`<media:group><media:title>Pier</media:title><media:content url="http://v.example/1"/><media:description>`+description+`</media:description>`+
+			`<media:community><media:statistics views="`+views+`"/></media:community></media:group></entry></feed>`), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f.Items[0]
+	}
+	first := item("How a pier is built", "7")
+	if again := item("How a pier is built", "9000"); again.Hash != first.Hash {
+		t.Error("a number of views is news")
+	}
+	if edited := item("How a pier is built of concrete", "7"); edited.Hash == first.Hash || edited.ID != first.ID {
+		t.Error("an edit of the description is not news")
+	}
+	if m, err := first.Meaning(""); err != nil || m.Summary+m.Content != "How a pier is built" {
+		t.Errorf("it says %q, %q: %v", m.Summary, m.Content, err)
+	}
+}

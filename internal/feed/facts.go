@@ -31,8 +31,10 @@ func factsOfXML(raw []byte, outer []Binding) facts {
 		visible []byte          // the visible content of the child, from its first element on
 		about   string
 		dated   bool // one of Atom's dates of change, which are not a field
+		aside   asideText
 	)
 	for w.step() {
+		aside.step(w)
 		switch {
 		case w.starts() && w.depth() == 1:
 			about = w.rdfAbout()
@@ -74,7 +76,32 @@ func factsOfXML(raw []byte, outer []Binding) facts {
 	if f.id == "" {
 		f.id = about
 	}
+	if len(f.summary)+len(f.content) == 0 {
+		f.summary = aside.value
+	}
 	return f
+}
+
+// asideText is what an item without summary and content says in the vocabularies of media and podcasts, at any
+// depth: of video platforms, everything.
+type asideText struct {
+	depth int // of the open element; 0: none
+	text  strings.Builder
+	value []byte
+}
+
+func (a *asideText) step(w *walker) {
+	switch {
+	case a.value != nil || a.depth == 0 && !w.starts():
+	case w.starts() && a.depth == 0:
+		if name := string(w.local); isMedia(w.uri) && name == "description" || isPodcast(w.uri) && name == "summary" {
+			a.depth = w.depth()
+		}
+	case w.ends() && w.depth() == a.depth:
+		a.value, a.depth = appendVisible(nil, a.text.String()), 0
+	case !w.starts() && !w.ends():
+		a.text.WriteString(w.text())
+	}
 }
 
 // fieldOf returns the field of the child that starts.

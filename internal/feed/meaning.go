@@ -244,7 +244,7 @@ func (r *meaningReader) vocabulary() (name string, of rank) {
 		if name == "title" || name == "description" {
 			return name, mediaRank
 		}
-	case strings.HasPrefix(uri, "http://www.itunes.com/dtds/"):
+	case isPodcast(r.uri):
 		switch name {
 		case "title", "subtitle", "summary", "author":
 			return name, podcastRank
@@ -269,6 +269,11 @@ func (r *meaningReader) vocabulary() (name string, of rank) {
 func isMedia(uri string) bool {
 	uri = strings.TrimSuffix(uri, "/")
 	return uri == "http://search.yahoo.com/mrss" || uri == "http://www.rssboard.org/media-rss"
+}
+
+// isPodcast reports whether uri is a namespace of Apple's elements for podcasts.
+func isPodcast(uri string) bool {
+	return strings.HasPrefix(strings.ToLower(uri), "http://www.itunes.com/dtds/")
 }
 
 // isRSS reports whether uri, in lower case, is a namespace that documents give to elements of RSS.
