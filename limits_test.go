@@ -134,6 +134,8 @@ var limits = []struct {
 		{"internal/store", "secondSlack:B maxMapped:B", "growth of the second copy of subscriptions beyond twice its size; bytes mapped by reading", "the copy is rewritten; pages are released"},
 		{"internal/daemon", "maxInFlight", "signed items of one feed on their way", "the next request waits; requests are served in order"},
 		{"internal/fetch", "maxRedirects maxRobots:B maxHeaders:B", "redirects of one fetch; a robots.txt; response headers", "a classified error with an explanation"},
+		{"internal/fetch", "maxCookies:B", "cookies sent back within one fetch", "none are sent"},
+		{"internal/fetch", "maxLessons maxSilent lessonTTL", "hosts and documents of which the node has learned how to ask them; silent addresses of one host; how long", "forgotten, and learned again with one more request"},
 		{"proxy", "maxConns maxPerClient", "connections; connections of one client on another machine", "closed: first the one waiting longest for its headers, then the idle one, then the one busy for longest"},
 		{"proxy", "maxDraft:B maxRequest:B", "a request to publish; any other request", "refused"},
 		{"proxy", "cacheBytes:B", "rendered feeds in memory", "the oldest is dropped"},

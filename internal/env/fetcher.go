@@ -44,7 +44,7 @@ const (
 	ErrTooLarge = "too large" // the headers or the (unpacked) document are too large
 	ErrRefused  = "refused"   // the host has a private address, which this node does not fetch from
 	ErrRobots   = "robots"    // the origin's robots.txt excludes programs
-	ErrRedirect = "redirect"  // the redirects lead nowhere, in a circle, or from https to http
+	ErrRedirect = "redirect"  // the redirects lead nowhere, in a circle, or from https to an address that only http serves
 	ErrEncoding = "encoding"  // the compression was not asked for, or is broken
 	ErrBroken   = "broken"    // the answer broke off, or is not HTTP
 	ErrBusy     = "busy"      // this node's own queue, of the host or of all hosts, is full; the origin was not asked

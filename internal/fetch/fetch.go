@@ -101,9 +101,10 @@ type Client struct {
 	start    time.Time       // creation time, with its monotonic reading
 	wake     chan struct{}   // holds one token if a request may be able to start
 
-	mu    sync.Mutex // guards the fields below
-	queue queue
-	rules map[string]*rules // of robots.txt, by origin
+	mu      sync.Mutex // guards the fields below
+	queue   queue
+	rules   map[string]*rules // of robots.txt, by origin
+	lessons map[string]lesson // by name of a host's queue, by host, or by address of a document
 
 	requests, failed, refused, received atomic.Uint64
 }
@@ -136,11 +137,12 @@ func New(c Config, answered func(env.Handle, env.Answer)) *Client {
 		wake:     make(chan struct{}, 1),
 		queue:    newQueue(c),
 		rules:    map[string]*rules{},
+		lessons:  map[string]lesson{},
 	}
-	client.any = newTransport(c, client.guard)
+	client.any = client.newTransport(client.guard)
 	client.public = client.any
 	if c.AllowPrivate {
-		client.public = newTransport(c, newGuard(false, c.Own))
+		client.public = client.newTransport(newGuard(false, c.Own))
 	}
 	return client
 }
@@ -156,11 +158,11 @@ func (c *Client) IsPublic(ctx context.Context, address string) bool {
 	return err == nil && len(addrs) > 0 && !slices.ContainsFunc(addrs, func(ip netip.Addr) bool { return !c.guard.isPublic(ip) })
 }
 
-func newTransport(c Config, g guard) *http.Transport {
+func (c *Client) newTransport(g guard) *http.Transport {
 	dialer := &net.Dialer{Timeout: connectTimeout, Control: g.control}
 	return &http.Transport{
 		Proxy:                  nil, // a proxy would dial without the guard
-		DialContext:            dialer.DialContext,
+		DialContext:            c.silentLast(dialer.DialContext),
 		TLSHandshakeTimeout:    tlsTimeout,
 		ResponseHeaderTimeout:  headerTimeout,
 		MaxResponseHeaderBytes: maxHeaders,
@@ -189,7 +191,7 @@ func (c *Client) admit(j *job) {
 		c.checkRobots(j)
 		return
 	}
-	c.enqueue(j, len(j.hops) > 0)
+	c.enqueue(j, j.started)
 }
 
 // enqueue queues a job, at the front of its host's queue if it has waited before.
@@ -263,10 +265,10 @@ func (c *Client) work(ctx context.Context, j *job) {
 	switch {
 	case ctx.Err() != nil: // nobody waits for the answer
 	case next != nil:
-		j.target = *next
+		j.target, j.started = *next, true
 		c.admit(j)
 	default:
-		c.answer(j, a)
+		c.answer(j, j.onlyPlain(a))
 	}
 }
 

@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"errors"
+	"net/http/cookiejar"
 	"slices"
 	"time"
 
@@ -21,11 +22,15 @@ type job struct {
 	done    func(env.Answer) // takes the answer in place of Client.answered; nil: none
 	target  target           // target of the next request
 
-	hops    []string      // addresses that redirected
-	moved   bool          // all redirects were permanent
-	public  bool          // a public address redirected: private ones are no longer allowed
-	private bool          // the last request went to a private address
-	spent   time.Duration // duration of the requests so far
+	hops    []string       // requests that were redirected; see visit
+	jar     *cookiejar.Jar // cookies of this fetch; nil: there are none
+	started bool           // at least one request has been made
+	moved   bool           // all redirects were permanent
+	plain   string         // address to which an HTTPS address redirected by HTTP; "": there is none
+	other   bool           // another address of the host has been tried, because the first one was silent
+	public  bool           // a public address redirected: private ones are no longer allowed
+	private bool           // the last request went to a private address
+	spent   time.Duration  // duration of the requests so far
 }
 
 // errorAnswer returns the answer to a job that ends with an error.
