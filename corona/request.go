@@ -74,10 +74,14 @@ func (rq *requests) read(p request, memory *page.Tracker, h env.Handle, a env.An
 		return
 	}
 	address, isPage := feed.DocumentURL(p.url)
+	parse := feed.Parse
+	if a.Cut {
+		parse = feed.ParseStart
+	}
 	rq.worker.Do(func() {
 		if isPage {
 			err = r.readPage(address, a, memory, p.offers, began)
-		} else if r.f, err = feed.Parse(a.Body, a.ContentType); err != nil && p.offers {
+		} else if r.f, err = parse(a.Body, a.ContentType); err != nil && p.offers {
 			r.offer = offerOf(a)
 		}
 	}, done)

@@ -31,6 +31,7 @@ type Answer struct {
 	MaxAge       time.Duration // how long the document stays fresh from now on; 0: not given
 	Links        []string      // Link header fields
 	Body         []byte        // decoded; nil unless Status is 200
+	Cut          bool          // Body is the first part of a larger document; never of a page
 }
 
 // Classes of failed fetches. An origin that answers that there is no document is not among them:
@@ -45,7 +46,7 @@ const (
 	ErrRefused  = "refused"   // the host has a private address, which this node does not fetch from
 	ErrRobots   = "robots"    // the origin's robots.txt excludes programs
 	ErrRedirect = "redirect"  // the redirects lead nowhere, in a circle, or from https to an address that only http serves
-	ErrEncoding = "encoding"  // the compression was not asked for, or is broken
+	ErrEncoding = "encoding"  // the compression is damaged
 	ErrBroken   = "broken"    // the answer broke off, or is not HTTP
 	ErrBusy     = "busy"      // this node's own queue, of the host or of all hosts, is full; the origin was not asked
 )

@@ -45,9 +45,10 @@ func (r repairs) String() string {
 
 // omissions counts the content of a document that readers do not get.
 type omissions struct {
-	parts  int // items without their largest parts
-	large  int // items that are left out, because nothing would remain of them
-	beyond int // items after the first MaxItems
+	parts  int  // items without their largest parts
+	large  int  // items that are left out, because nothing would remain of them
+	beyond int  // items after the first MaxItems
+	rest   bool // what follows the part of the document that was fetched
 }
 
 func (l omissions) String() string {
@@ -64,6 +65,9 @@ func (l omissions) String() string {
 	add(l.parts, larger+"lost its largest parts", larger+"lost their largest parts")
 	add(l.large, "too large to show left out", "too large to show left out")
 	add(l.beyond, "beyond the first "+strconv.Itoa(MaxItems)+" left out", "beyond the first "+strconv.Itoa(MaxItems)+" left out")
+	if l.rest {
+		parts = append(parts, "items beyond the first "+strconv.Itoa(MaxDocument>>20)+" MiB of the document left out")
+	}
 	return strings.Join(parts, "; ")
 }
 
@@ -76,6 +80,8 @@ type tidier struct {
 	unbound   []string // prefixes that nobody declared
 	fault     string   // description of the first problem; "" if none is known
 	checkRoot func(local []byte, uri string) error
+	itemEnd   int      // end in doc of the last whole item; 0: there is none yet
+	around    []string // names of the elements around that item
 
 	out  []byte // the tidy document up to done
 	done int    // offset in doc; 0: nothing has been written yet
@@ -437,6 +443,12 @@ func (t *tidier) end(tok token) error {
 	}
 	if tok.malformed {
 		t.replace(tok.start, tok.end, "</"+string(tok.name)+">", badTags)
+	}
+	if _, local, _ := split(tok.name); i > 0 && t.isStructural(i) && !isNamed(local, "channel") {
+		t.itemEnd, t.around = tok.end, t.around[:0]
+		for _, e := range t.open[:i] {
+			t.around = append(t.around, string(e.name))
+		}
 	}
 	t.pop()
 	return nil

@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptrace"
@@ -83,6 +84,9 @@ func (c *Client) exchange(ctx context.Context, j *job) (*target, env.Answer) {
 		b := body{from: resp, limit: c.config.MaxBody, grace: bodyGrace, cancel: stop}
 		a.Body, err = b.read()
 		c.received.Add(uint64(b.received))
+		if _, large := errors.AsType[errLarge](err); large && len(a.Body) > 0 && !j.request.Robots {
+			a.Cut, err = true, nil
+		}
 		if err != nil {
 			return nil, c.errorAnswer(ctx, j, progress, err)
 		}
