@@ -34,9 +34,11 @@ const (
 	// defaultLimit is the first pause for a domain that asks for fewer requests without
 	// Retry-After.
 	defaultLimit = time.Hour
-	// goneRetry is the time between two polls of a feed that is gone. Some origins have been seen
-	// to bring such a feed back.
-	goneRetry = 7 * 24 * time.Hour
+	// goneIntervals is the time until the next poll of a feed that is gone, in polling intervals. It
+	// doubles with each further answer, up to goneRetry. Some origins have been seen to bring such a
+	// feed back, most of them soon.
+	goneIntervals = 8
+	goneRetry     = 7 * 24 * time.Hour
 	// privateMaxIntervals bounds the back-off for an origin on a private address, in polling
 	// intervals. Such an origin is probably the reader's own and being repaired.
 	privateMaxIntervals = 8
@@ -137,7 +139,10 @@ func (b *base) backOff(s State, a env.Answer, fails int, interval time.Duration,
 	}
 	switch {
 	case s.Kind == coronapb.State_GONE:
-		o.wait, o.why = goneRetry, "gone for good (410)"
+		if !private {
+			interval = max(interval, b.scaled(minPublicInterval))
+		}
+		o.wait, o.why = min(goneIntervals*interval<<min(fails-1, 10), goneRetry), "gone for good (410): polled ever more rarely"
 	case s.Kind == coronapb.State_LIMITED:
 		limit := rateLimitOf(a, fails)
 		if a.RetryAfter <= 0 && private {
@@ -150,7 +155,7 @@ func (b *base) backOff(s State, a env.Answer, fails int, interval time.Duration,
 	case min(a.RetryAfter, maxRetryAfter) > o.wait:
 		o.wait, o.why, o.asked = min(a.RetryAfter, maxRetryAfter), "Retry-After of the web server", true
 	}
-	if private && s.Kind != coronapb.State_LIMITED {
+	if private && s.Kind != coronapb.State_LIMITED && s.Kind != coronapb.State_GONE {
 		o.wait = min(o.wait, privateMaxIntervals*interval)
 	}
 	return o
