@@ -171,6 +171,9 @@ func (j *job) describe(resp *http.Response, now time.Time) env.Answer {
 		MaxAge:       maxAge(h, now),
 		Links:        h.Values("Link"),
 	}
+	if resp.StatusCode < 400 {
+		a.RetryAfter = quotaWait(h, now) // a document may say when it changes, and the host may still answer for others
+	}
 	if resp.StatusCode == http.StatusNotModified { // RFC 9111, section 4.3.4: the stored validators stay valid
 		if a.ETag == "" {
 			a.ETag = j.request.ETag

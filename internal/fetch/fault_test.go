@@ -159,14 +159,14 @@ func TestHTTPSDoesNotLeadToHTTP(t *testing.T) {
 	if a := b.get(env.Request{URL: first.URL + "/Name"}); a.Status != 200 || a.FinalURL != second.URL+"/Name" || !a.Moved {
 		t.Errorf("%+v", a)
 	}
-	if a := b.get(env.Request{URL: first.URL + "/limited"}); a.Status != http.StatusTooManyRequests {
-		t.Errorf("%+v", a)
-	}
 	for path, to := range map[string]string{"/gone": plain + "/gone", "/back": plain + "/back", "/only": "http://127.0.0.1:" + port + "/only"} {
 		a := b.get(env.Request{URL: first.URL + path})
 		if a.Err != env.ErrRedirect || !strings.HasSuffix(a.Message, "subscribe to "+to) {
 			t.Errorf("%s: %+v", path, a)
 		}
+	}
+	if a := b.get(env.Request{URL: first.URL + "/limited"}); a.Status != http.StatusTooManyRequests {
+		t.Errorf("%+v", a)
 	}
 	if n := connections.Load(); n != 1 {
 		t.Errorf("%d connections to the server without HTTPS; want one handshake", n)

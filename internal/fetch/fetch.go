@@ -3,6 +3,7 @@ package fetch
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -200,11 +201,20 @@ func (c *Client) enqueue(j *job, ahead bool) {
 	err := c.queue.add(j, ahead, c.now())
 	c.mu.Unlock()
 	if err != nil {
-		c.refused.Add(1)
-		c.answer(j, j.errorAnswer(env.ErrBusy, err.Error()))
+		c.refuse(j, err)
 		return
 	}
 	c.signal()
+}
+
+// refuse answers a job without a request.
+func (c *Client) refuse(j *job, err error) {
+	c.refused.Add(1)
+	a := j.errorAnswer(env.ErrBusy, err.Error())
+	if held, ok := errors.AsType[errHeld](err); ok {
+		a.RetryAfter = max(held.until.Sub(c.now()), 1)
+	}
+	c.answer(j, a)
 }
 
 // answer delivers an answer.
@@ -258,8 +268,17 @@ func (c *Client) next() (*job, time.Time) {
 // work makes one request of a job, and then answers the job or queues it again for a redirect.
 func (c *Client) work(ctx context.Context, j *job) {
 	next, a := c.exchange(ctx, j)
+	wait := a.RetryAfter
+	if wait == 0 && a.Status == http.StatusTooManyRequests {
+		wait = defaultHold
+	}
+	var held []*job
 	c.mu.Lock()
-	c.queue.done(j, c.now())
+	now := c.now()
+	if wait > 0 {
+		held = c.queue.hold(j, wait, now)
+	}
+	c.queue.done(j, now)
 	c.mu.Unlock()
 	c.signal()
 	switch {
@@ -269,6 +288,9 @@ func (c *Client) work(ctx context.Context, j *job) {
 		c.admit(j)
 	default:
 		c.answer(j, j.onlyPlain(a))
+	}
+	for _, other := range held {
+		c.refuse(other, errHeld{j.target.queue, now.Add(min(wait, maxHold))})
 	}
 }
 
