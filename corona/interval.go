@@ -45,7 +45,7 @@ const (
 )
 
 // originOf returns the registrable domain of an address, or its host if there is none, and whether
-// the address literally names a private host.
+// the address literally names a private host. Each port of a private host is an origin of its own.
 func originOf(raw string) (domain string, private bool) {
 	raw, _ = feed.DocumentURL(raw)
 	u, err := url.Parse(raw)
@@ -58,9 +58,14 @@ func originOf(raw string) (domain string, private bool) {
 	}
 	if a, err := netip.ParseAddr(host); err == nil {
 		a = a.Unmap()
-		return domain, a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast()
+		private = a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast()
+	} else {
+		private = host == "localhost" || strings.HasSuffix(host, ".localhost")
 	}
-	return domain, host == "localhost" || strings.HasSuffix(host, ".localhost")
+	if private {
+		domain = u.Host
+	}
+	return domain, private
 }
 
 // intervalOf returns the time between two polls of a channel by one node, and the rule that gave
@@ -149,7 +154,7 @@ func (b *base) backOff(s State, a env.Answer, fails int, interval time.Duration,
 			limit = interval
 		}
 		o.wait, o.why, o.asked = max(limit, interval), domain+" asks for fewer requests", true
-		if !private {
+		if !private || a.RetryAfter > 0 {
 			o.limitDomain = limit
 		}
 	case min(a.RetryAfter, maxRetryAfter) > o.wait:

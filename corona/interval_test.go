@@ -183,7 +183,7 @@ func TestFailuresBackOff(t *testing.T) {
 		if d.domain != nil {
 			until = d.domain.limitedUntil.Time()
 		}
-		if (kind == coronapb.State_LIMITED && !c.private) != until.After(l.now) {
+		if (kind == coronapb.State_LIMITED && (!c.private || c.a.RetryAfter > 0)) != until.After(l.now) {
 			t.Errorf("%s: the domain is left alone until %v", c.what, until)
 		}
 	}
@@ -197,7 +197,7 @@ func TestDomainOfAnOriginIsItsRegistrableDomain(t *testing.T) {
 		"https://someone.github.io/feed":   "someone.github.io",
 		"http://192.0.2.7:8080/feed":       "192.0.2.7",
 		"http://[2001:db8::7]/feed":        "2001:db8::7",
-		"http://localhost:8000/":           "localhost",
+		"http://localhost:8000/":           "localhost:8000",
 		"http://%zz/":                      "http://%zz/",
 	} {
 		if got, _ := originOf(raw); got != want {

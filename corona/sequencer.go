@@ -171,7 +171,11 @@ func (sq *sequencer) noteAddress(key overlay.ID, a env.Answer) {
 // fetched takes the response to a request of fetchNow.
 func (sq *sequencer) fetched(l *leaderState, a env.Answer, r observation, verdict State, now time.Time) {
 	l.fetching = 0
-	switch d := sq.poller.assignments.Get(l.key); {
+	d := sq.poller.assignments.Get(l.key)
+	if d == nil && a.RetryAfter > 0 && verdict.Kind != coronapb.State_LIMITED {
+		sq.domains.limit(l.domain, now.Add(min(a.RetryAfter, maxRetryAfter)))
+	}
+	switch {
 	case d != nil && d.waiting == 0:
 		sq.poller.answered(d, a, r, verdict, now)
 	case a.Err == env.ErrBusy:
