@@ -89,7 +89,7 @@ var limits = []struct {
 		{"overlay/owner", "maxQueue", "bodies waiting to be appended to one log", "refused; the next poll finds the items again"},
 	}},
 	{"Feeds", []limit{
-		{"internal/feed", "MaxDocument:B MaxItems MaxItem:B", "a document; its items; one item", "a clear error; the first items; an item loses its largest parts"},
+		{"internal/feed", "MaxDocument:B MaxItems MaxItem:B", "a document; its items; one item", "the items in its first part; the first items; an item loses its largest parts"},
 		{"internal/feed", "maxDepth", "nesting of elements", "a clear error"},
 		{"internal/feed", "maxOPML:B maxOutlines maxUnread", "an OPML document; its outlines; its lines that cannot be read", "refused"},
 		{"difference", "MaxPublication:B", "an item with its publisher's envelope", "refused with a reason; readers get the item by polling"},
@@ -135,6 +135,9 @@ var limits = []struct {
 		{"internal/daemon", "maxInFlight", "signed items of one feed on their way", "the next request waits; requests are served in order"},
 		{"internal/daemon", "maxPrivateFeeds maxPrivateBytes:B maxPrivateHeaders", "private feeds of a node; items of one; headers of one", "subscribing fails; old items that its document no longer shows are dropped; subscribing fails"},
 		{"internal/fetch", "maxRedirects maxRobots:B maxHeaders:B", "redirects of one fetch; a robots.txt; response headers", "a classified error with an explanation"},
+		{"internal/fetch", "maxCookies:B", "cookies sent back within one fetch", "none are sent"},
+		{"internal/fetch", "maxCodings maxWindow:B", "compressions of one document; memory of one compression", "the others count as none; a classified error with an explanation"},
+		{"internal/fetch", "maxLessons maxSilent lessonTTL", "hosts and documents of which the node has learned how to ask them; silent addresses of one host; how long", "forgotten, and learned again with one more request"},
 		{"proxy", "maxConns maxPerClient", "connections; connections of one client on another machine", "closed: first the one waiting longest for its headers, then the idle one, then the one busy for longest"},
 		{"proxy", "maxDraft:B maxRequest:B", "a request to publish; any other request", "refused"},
 		{"proxy", "cacheBytes:B", "rendered feeds in memory", "the oldest is dropped"},

@@ -146,7 +146,7 @@ func (lp *lonePolls) due(p *lonePoll, now time.Time) {
 		delete(lp.requests.open, p.waiting)
 		p.waiting = 0
 	}
-	if limitedUntil := p.domain.limitedUntil; !p.private && limitedUntil.After(now) {
+	if limitedUntil := p.domain.limitedUntil; limitedUntil.After(now) {
 		lp.plan(p, limitedUntil.Time().Add(time.Duration(lp.rand.Int64N(int64(p.interval)))), p.domain.name+" asks for fewer requests")
 		return
 	}
@@ -170,7 +170,14 @@ func (lp *lonePolls) due(p *lonePoll, now time.Time) {
 // answered takes the response to a lone poll.
 func (lp *lonePolls) answered(p *lonePoll, a env.Answer, r observation, verdict State, now time.Time) {
 	p.waiting = 0
-	if p.domain.noteAddress(a); a.Err == env.ErrBusy {
+	p.domain.noteAddress(a)
+	if pause := p.domain.answered(a, verdict.Kind == coronapb.State_LIMITED && a.Err == ""); pause > 0 {
+		lp.domains.limit(p.domain, now.Add(pause))
+	}
+	if a.Err == env.ErrBusy && a.RetryAfter > 0 {
+		lp.plan(p, p.domain.limitedUntil.Time(), p.domain.name+" asks for fewer requests")
+		return
+	} else if a.Err == env.ErrBusy {
 		lp.plan(p, now.Add(lp.requests.busyPause()), "waiting for other requests to its host")
 		return
 	}

@@ -117,7 +117,7 @@ func TestLonePollsArePolite(t *testing.T) {
 		{"a private origin", minute, env.Answer{Status: 200, Private: true}, "", minute, 2 * minute, coronapb.State_OK},
 		{"ttl", 30 * minute, env.Answer{Status: 200}, "<ttl>120</ttl>", 2 * hour, 2*hour + minute, coronapb.State_OK},
 		{"Retry-After", 30 * minute, env.Answer{Status: 429, RetryAfter: 3 * hour}, "", 3 * hour, 4 * hour, coronapb.State_LIMITED},
-		{"gone", 30 * minute, env.Answer{Status: 410}, "", 7 * 24 * hour, 8 * 24 * hour, coronapb.State_GONE},
+		{"gone", 30 * minute, env.Answer{Status: 410}, "", 4 * hour, 5 * hour, coronapb.State_GONE},
 	} {
 		l := newLab(t)
 		c.answer.ContentType = "application/rss+xml"

@@ -10,8 +10,9 @@ import (
 
 // domain is the state that all channels of a registrable domain share.
 type domain struct {
-	name          string
-	limitedUntil  env.Moment // until when the domain asked for no requests
+	name         string
+	limitedUntil env.Moment // until when the domain asked for no requests
+	turns
 	lastUngranted env.Moment // when this node last polled it without a grant
 	stewards      *stewards  // nil: this node has not asked for its stewards
 	refs          int32      // number of assignments, channels led here and lone polls that refer to it

@@ -34,16 +34,18 @@ const (
 	// defaultLimit is the first pause for a domain that asks for fewer requests without
 	// Retry-After.
 	defaultLimit = time.Hour
-	// goneRetry is the time between two polls of a feed that is gone. Some origins have been seen
-	// to bring such a feed back.
-	goneRetry = 7 * 24 * time.Hour
+	// goneIntervals is the time until the next poll of a feed that is gone, in polling intervals. It
+	// doubles with each further answer, up to goneRetry. Some origins have been seen to bring such a
+	// feed back, most of them soon.
+	goneIntervals = 8
+	goneRetry     = 7 * 24 * time.Hour
 	// privateMaxIntervals bounds the back-off for an origin on a private address, in polling
 	// intervals. Such an origin is probably the reader's own and being repaired.
 	privateMaxIntervals = 8
 )
 
 // Origin returns the registrable domain of an address, or its host if there is none, and whether
-// the address literally names a private host.
+// the address literally names a private host. Each port of a private host is an origin of its own.
 func Origin(raw string) (domain string, private bool) {
 	raw, _ = feed.DocumentURL(raw)
 	u, err := url.Parse(raw)
@@ -56,9 +58,14 @@ func Origin(raw string) (domain string, private bool) {
 	}
 	if a, err := netip.ParseAddr(host); err == nil {
 		a = a.Unmap()
-		return domain, a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast()
+		private = a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast()
+	} else {
+		private = host == "localhost" || strings.HasSuffix(host, ".localhost")
 	}
-	return domain, host == "localhost" || strings.HasSuffix(host, ".localhost")
+	if private {
+		domain = u.Host
+	}
+	return domain, private
 }
 
 // Rules are the rules by which a node spares an origin: when to poll it again, after success and after
@@ -157,20 +164,23 @@ func (r Rules) BackOff(s State, a env.Answer, fails int, interval time.Duration,
 	}
 	switch {
 	case s.Kind == coronapb.State_GONE:
-		o.Wait, o.Why = goneRetry, "gone for good (410)"
+		if !private {
+			interval = max(interval, r.scaled(minPublicInterval))
+		}
+		o.Wait, o.Why = min(goneIntervals*interval<<min(fails-1, 10), goneRetry), "gone for good (410): polled ever more rarely"
 	case s.Kind == coronapb.State_LIMITED:
 		limit := rateLimitOf(a, fails)
 		if a.RetryAfter <= 0 && private {
 			limit = interval
 		}
 		o.Wait, o.Why, o.Asked = max(limit, interval), domain+" asks for fewer requests", true
-		if !private {
+		if !private || a.RetryAfter > 0 {
 			o.LimitDomain = limit
 		}
 	case min(a.RetryAfter, maxRetryAfter) > o.Wait:
 		o.Wait, o.Why, o.Asked = min(a.RetryAfter, maxRetryAfter), "Retry-After of the web server", true
 	}
-	if private && s.Kind != coronapb.State_LIMITED {
+	if private && s.Kind != coronapb.State_LIMITED && s.Kind != coronapb.State_GONE {
 		o.Wait = min(o.Wait, privateMaxIntervals*interval)
 	}
 	return o

@@ -153,12 +153,16 @@ func TestFailuresBackOff(t *testing.T) {
 		{"429 without, again", limited, 2, 30 * minute, false, 4 * hour, "fewer requests"},
 		{"429 without, for ever", limited, 99, 30 * minute, false, 24 * hour, "fewer requests"},
 		{"403 of a limiter", env.Answer{Status: 403, RetryAfter: 90 * minute}, 0, 30 * minute, false, 90 * minute, "fewer requests"},
-		{"410", gone, 0, 30 * minute, false, 7 * 24 * hour, "gone"},
+		{"410", gone, 0, 30 * minute, false, 4 * hour, "gone"},
+		{"410 of a hasty network", gone, 0, minute, false, 2 * hour, "gone"},
+		{"410, the fourth time", gone, 3, 30 * minute, false, 32 * hour, "gone"},
 		{"410, again", gone, 9, 30 * minute, false, 7 * 24 * hour, "gone"},
 
 		{"private, the first", failing, 0, minute, true, minute, "polling interval"},
 		{"private, the hundredth", failing, 99, minute, true, 8 * minute, "polls failed"},
 		{"private, 410", gone, 0, minute, true, 8 * minute, "gone"},
+		{"private, 410 again", gone, 2, minute, true, 32 * minute, "gone"},
+		{"private, 410 for long", gone, 99, time.Hour, true, 7 * 24 * hour, "gone"},
 		{"private, nobody there", dark, 9, minute, true, 8 * minute, "polls failed"},
 		{"private, 429 without", limited, 5, minute, true, minute, "fewer requests"},
 		{"private, 429 with Retry-After", after(limited, hour), 0, minute, true, hour, "fewer requests"},
@@ -179,7 +183,7 @@ func TestFailuresBackOff(t *testing.T) {
 		if d.domain != nil {
 			until = d.domain.limitedUntil.Time()
 		}
-		if (kind == coronapb.State_LIMITED && !c.private) != until.After(l.now) {
+		if (kind == coronapb.State_LIMITED && (!c.private || c.a.RetryAfter > 0)) != until.After(l.now) {
 			t.Errorf("%s: the domain is left alone until %v", c.what, until)
 		}
 	}
@@ -193,7 +197,7 @@ func TestDomainOfAnOriginIsItsRegistrableDomain(t *testing.T) {
 		"https://someone.github.io/feed":   "someone.github.io",
 		"http://192.0.2.7:8080/feed":       "192.0.2.7",
 		"http://[2001:db8::7]/feed":        "2001:db8::7",
-		"http://localhost:8000/":           "localhost",
+		"http://localhost:8000/":           "localhost:8000",
 		"http://%zz/":                      "http://%zz/",
 	} {
 		if got, _ := Origin(raw); got != want {

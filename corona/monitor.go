@@ -25,6 +25,7 @@ type monitor struct {
 	permits *permits
 	polls   func(key overlay.ID) bool           // whether this node polls a channel
 	fetch   func(l *leaderState, now time.Time) // fetches a channel at once
+	order   func(l *leaderState, pollers int, now time.Time)
 }
 
 // noteFailure takes a report of a failed poll; from is empty if this node made the poll. The
@@ -52,6 +53,10 @@ func (mo *monitor) noteFailure(l *leaderState, from env.PeerID, s State, decline
 	}
 	l.state.Polled = now
 	mo.setState(l, s, now)
+	if s.Kind == coronapb.State_GONE && l.pollers > 1 {
+		clear(l.failing) // they poll no longer
+		mo.order(l, 1, now)
+	}
 }
 
 // failingPollers counts the pollers whose last poll failed. A node that has declined is none any more.

@@ -128,7 +128,7 @@ func (po *poller) Serve(key overlay.ID, duty wedge.Assignment) {
 		d.schedule.Ref = ref
 	}
 	po.takeAssignmentGrant(d, grant)
-	if d.waiting == 0 {
+	if d.waiting == 0 && (d.domain == nil || !d.domain.awaited(d)) {
 		po.planNextSlot(d, po.notBefore(d, now))
 	}
 }
@@ -162,6 +162,7 @@ func (po *poller) Release(key overlay.ID) {
 	if d := po.assignments.Get(key); d != nil {
 		po.permits.keepAllowed(key, d.extras().allowedAt)
 		if d.domain != nil {
+			d.domain.leave(d)
 			po.domains.release(d.domain)
 		}
 		po.assignments.Delete(key)
@@ -178,9 +179,7 @@ func (po *poller) addAssignment(of assignment) *assignment {
 // due handles an assignment whose next poll is due.
 func (po *poller) due(d *assignment, now time.Time) {
 	switch domain := po.domainOf(d); {
-	case !d.private && domain != nil && domain.limitedUntil.After(now):
-		at, _ := d.nextAllowed(domain.limitedUntil.Time())
-		po.plan(d, at, domain.name+" asks for fewer requests")
+	case domain != nil && po.waitTurn(d, domain, now):
 	case !d.private && d.extra != nil && d.extra.limitedUntil.After(now):
 		at, _ := d.nextAllowed(d.extra.limitedUntil.Time())
 		po.plan(d, at, d.target.domain+" asks several nodes for fewer requests")
@@ -197,6 +196,9 @@ func (po *poller) due(d *assignment, now time.Time) {
 // poll asks the origin.
 func (po *poller) poll(d *assignment, now time.Time) {
 	d.waiting, d.polledAt, d.polled = po.requests.next(), env.MomentOf(now), true
+	if domain := po.domainOf(d); domain != nil {
+		domain.asked(now)
+	}
 	if po.domains.budgeted {
 		d.chargePoll(now)
 	}
@@ -288,6 +290,16 @@ func (po *poller) responded(h env.Handle, a env.Answer) bool {
 // one.
 func (po *poller) answered(d *assignment, a env.Answer, r observation, verdict State, now time.Time) {
 	d.waiting = 0
+	if verdict.Kind == coronapb.State_MISSING && a.Status == 403 && po.isPaced(d) {
+		verdict.Kind = coronapb.State_LIMITED // some limiters answer 403 at times
+	}
+	limited := verdict.Kind == coronapb.State_LIMITED && a.Err == ""
+	if po.takeAnswer(d, a, limited, now); limited {
+		a = po.limitOfTurns(d, a)
+	}
+	if domain := po.domainOf(d); a.Err == env.ErrBusy && domain != nil && po.waitTurn(d, domain, now) {
+		return
+	}
 	if a.Err == env.ErrBusy {
 		po.plan(d, now.Add(po.requests.busyPause()), "waiting for other requests to its host")
 		return

@@ -84,3 +84,30 @@ func TestAClaimedLimitIsChecked(t *testing.T) {
 		t.Errorf("%d requests in an hour of eight pollers", n)
 	}
 }
+
+// A feed that is gone is polled by one member and ever more rarely, once a week at last. It comes back
+// by itself.
+func TestAFeedThatIsGoneIsPolledByOne(t *testing.T) {
+	w := newTestNetwork(t, 4)
+	f := w.open("http://a.example/feed", 100, 3)
+	w.run(25 * time.Minute)
+	start := w.now
+	w.origin = func(*member, env.Request) env.Answer { return env.Answer{Status: 410} }
+	w.run(24 * time.Hour)
+	l := f.leader.leaders[f.key]
+	if l.state.Kind != coronapb.State_GONE || f.order.N != 1 {
+		t.Fatalf("%v, polled by %d", l.state.Kind, f.order.N)
+	}
+	f.leader.enlist(f.key, 3, w.now) // a decision of the allocator
+	first := w.honestHits(start, w.now, "a.example")[f.url]
+	w.run(6 * 24 * time.Hour)
+	all := w.honestHits(start, w.now, "a.example")[f.url]
+	if first > 8 || all-first > 4 || all-first < 2 {
+		t.Errorf("%d requests in the first day and %d in the week after it", first, all-first)
+	}
+	w.origin = nil
+	w.run(4 * 24 * time.Hour)
+	if l := f.leader.leaders[f.key]; l.state.Kind != coronapb.State_OK {
+		t.Errorf("back for four days: %v", l.state.Kind)
+	}
+}

@@ -77,12 +77,24 @@ func (rq *requests) read(p request, memory *page.Tracker, h env.Handle, a env.An
 	rq.worker.Do(func() {
 		if isPage {
 			err = r.readPage(address, a, memory, p.offers, began)
-		} else if r.f, err = feed.Parse(a.Body, a.ContentType); err == nil {
-			err = r.f.Redirected(address, a.FinalURL)
-		} else if p.offers {
+		} else if r.f, err = ReadFeed(address, a); err != nil && p.offers {
 			r.offer = offerOf(a)
 		}
 	}, done)
+}
+
+// ReadFeed reads the feed in an answer, with addresses relative to the one from which it came. Of a
+// document that was cut, it reads the items that are whole.
+func ReadFeed(address string, a env.Answer) (*feed.Feed, error) {
+	parse := feed.Parse
+	if a.Cut {
+		parse = feed.ParseStart
+	}
+	f, err := parse(a.Body, a.ContentType)
+	if err != nil {
+		return nil, err
+	}
+	return f, f.Redirected(address, a.FinalURL)
 }
 
 // observationOf returns what a response says, without its document.

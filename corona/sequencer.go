@@ -33,7 +33,7 @@ type sequencer struct {
 
 func newSequencer(b *base, ds *domains, ps *permits, a *allocator, rq *requests, po *poller, in *intake) *sequencer {
 	sq := &sequencer{base: b, domains: ds, permits: ps, allocator: a, requests: rq, poller: po, intake: in, leaders: map[overlay.ID]*leaderState{}}
-	sq.monitor = &monitor{base: b, permits: ps, polls: func(key overlay.ID) bool { return po.assignments.Get(key) != nil }, fetch: sq.fetchNow}
+	sq.monitor = &monitor{base: b, permits: ps, polls: func(key overlay.ID) bool { return po.assignments.Get(key) != nil }, fetch: sq.fetchNow, order: sq.order}
 	ps.up, a.up, po.up, in.accept = sq, sq, sq, sq.accept
 	return sq
 }
@@ -171,7 +171,11 @@ func (sq *sequencer) noteAddress(key overlay.ID, a env.Answer) {
 // fetched takes the response to a request of fetchNow.
 func (sq *sequencer) fetched(l *leaderState, a env.Answer, r observation, verdict State, now time.Time) {
 	l.fetching = 0
-	switch d := sq.poller.assignments.Get(l.key); {
+	d := sq.poller.assignments.Get(l.key)
+	if d == nil && a.RetryAfter > 0 && verdict.Kind != coronapb.State_LIMITED {
+		sq.domains.limit(l.domain, now.Add(min(a.RetryAfter, maxRetryAfter)))
+	}
+	switch {
 	case d != nil && d.waiting == 0:
 		sq.poller.answered(d, a, r, verdict, now)
 	case a.Err == env.ErrBusy:
@@ -281,6 +285,9 @@ func (sq *sequencer) upkeep(l *leaderState, now time.Time) {
 func (sq *sequencer) order(l *leaderState, pollers int, now time.Time) {
 	if most := sq.permits.pollerLimit(l.domain, l.permit, sq.readers(l), l.interval); most > 0 {
 		pollers = min(pollers, most)
+	}
+	if l.state.Kind == coronapb.State_GONE {
+		pollers = min(pollers, 1) // one node finds out as well as many whether it is back
 	}
 	o := l.order
 	o.N, o.Interval = pollers, l.interval

@@ -134,7 +134,7 @@ func (p *privateFeeds) answered(h env.Handle, a env.Answer) {
 	var doc *feed.Feed
 	var err error
 	if a.Status == http.StatusOK && len(a.Body) > 0 {
-		doc, err = feed.Parse(a.Body, a.ContentType)
+		doc, err = corona.ReadFeed(a.FinalURL, a)
 	}
 	state := corona.Classify(a, doc, err)
 	now := time.Now()

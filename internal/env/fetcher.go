@@ -28,10 +28,11 @@ type Answer struct {
 	ETag         string // validators for the next request; a 304 without validators repeats those of the request
 	LastModified string
 	ContentType  string
-	RetryAfter   time.Duration // how long the origin wants no request, whatever header says so; 0: not given
+	RetryAfter   time.Duration // how long the origin wants no request, whatever header says so, also with a document; 0: not given
 	MaxAge       time.Duration // how long the document stays fresh from now on; 0: not given
 	Links        []string      // Link header fields
 	Body         []byte        // decoded; nil unless Status is 200
+	Cut          bool          // Body is the first part of a larger document; never of a page
 }
 
 // Classes of failed fetches. An origin that answers that there is no document is not among them:
@@ -45,10 +46,10 @@ const (
 	ErrTooLarge = "too large" // the headers or the (unpacked) document are too large
 	ErrRefused  = "refused"   // the host has a private address, which this node does not fetch from
 	ErrRobots   = "robots"    // the origin's robots.txt excludes programs
-	ErrRedirect = "redirect"  // the redirects lead nowhere, in a circle, or from https to http
-	ErrEncoding = "encoding"  // the compression was not asked for, or is broken
+	ErrRedirect = "redirect"  // the redirects lead nowhere, in a circle, or from https to an address that only http serves
+	ErrEncoding = "encoding"  // the compression is damaged
 	ErrBroken   = "broken"    // the answer broke off, or is not HTTP
-	ErrBusy     = "busy"      // this node's own queue, of the host or of all hosts, is full; the origin was not asked
+	ErrBusy     = "busy"      // this node's own queue is full, or (with RetryAfter) the host wants no requests for now; the origin was not asked
 )
 
 // A Fetcher asks origins for documents. The layer that calls Fetch decides when. The fetcher

@@ -10,6 +10,9 @@ import (
 	"tidings/internal/charset"
 )
 
+// errDecoded says that a document is too large once it is converted.
+var errDecoded = fmt.Errorf("%w: more than %d bytes in UTF-8", ErrLimit, MaxDocument)
+
 // decode returns a document in UTF-8, without byte order mark and without characters that XML forbids. The
 // charset is named by the mark, then by the HTTP header, then by the document itself. If none of them is right
 // the document is broken: nonsense would look like an edit of every item.
@@ -22,7 +25,7 @@ func decode(doc []byte, contentType string) ([]byte, repairs, error) {
 	doc, wrong, err := charset.UTF8(doc, MaxDocument, params["charset"], prologCharset(unmarked))
 	switch {
 	case errors.Is(err, charset.ErrLarge):
-		return nil, 0, fmt.Errorf("%w: more than %d bytes in UTF-8", ErrLimit, MaxDocument)
+		return nil, 0, errDecoded
 	case err != nil:
 		return nil, 0, fmt.Errorf("%w: %w", ErrBroken, err)
 	}
@@ -32,7 +35,7 @@ func decode(doc []byte, contentType string) ([]byte, repairs, error) {
 	}
 	doc, dropped := dropInvalid(doc)
 	if len(doc) > MaxDocument {
-		return nil, 0, fmt.Errorf("%w: more than %d bytes in UTF-8", ErrLimit, MaxDocument)
+		return nil, 0, errDecoded
 	}
 	if dropped {
 		bad |= badCharacters

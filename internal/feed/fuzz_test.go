@@ -30,6 +30,22 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+func FuzzParseStart(f *testing.F) {
+	for _, src := range sources {
+		f.Add([]byte(src)[:len(src)/2], "")
+		f.Add([]byte(src)[:len(src)-1], "")
+	}
+	f.Add([]byte(`{"version":"https://jsonfeed.org/version/1","items":[{"id":"}"},{"id`), "")
+	f.Fuzz(func(t *testing.T, doc []byte, contentType string) {
+		feed, err := ParseStart(doc, contentType)
+		if err != nil {
+			kindOf(t, "", err)
+			return
+		}
+		checkFeed(t, "start", feed)
+	})
+}
+
 func FuzzReadItem(f *testing.F) {
 	for _, src := range sources {
 		feed, err := Parse([]byte(src), "")

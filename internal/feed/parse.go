@@ -13,9 +13,15 @@ import (
 
 // Parse parses a document from its origin. contentType is the HTTP header of that name, or "" if there was
 // none.
-func Parse(doc []byte, contentType string) (*Feed, error) {
+func Parse(doc []byte, contentType string) (*Feed, error) { return read(doc, contentType, false) }
+
+// read parses a document, or the first part of one.
+func read(doc []byte, contentType string, isStart bool) (*Feed, error) {
 	raw := doc
 	doc, bad, err := decode(raw, contentType)
+	if err == nil && isStart {
+		doc, err = completed(doc)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read feed: %w", withMediaType(err, raw, raw, contentType))
 	}
@@ -44,6 +50,7 @@ func Parse(doc []byte, contentType string) (*Feed, error) {
 	if bad&emptyItems != 0 && lost.parts+lost.large == 0 && len(f.Items) == 0 {
 		return nil, fmt.Errorf("read feed: %w: none of its items says anything", ErrBroken)
 	}
+	lost.rest = isStart
 	f.Omitted = lost.String()
 	f.Repaired = strings.Join(slices.DeleteFunc([]string{bad.String(), f.Omitted}, func(s string) bool { return s == "" }), "; ")
 	return &f, nil
@@ -71,15 +78,18 @@ func withMediaType(err error, doc, text []byte, contentType string) error {
 }
 
 func readXML(doc []byte) (Head, []Item, repairs, omissions, error) {
-	doc, bad, err := tidy(doc, nil, func(local []byte, uri string) error {
-		_, err := formatOfRoot(local, uri)
-		return err
-	})
+	doc, bad, err := tidy(doc, nil, checkRoot)
 	if err != nil {
 		return Head{}, nil, bad, omissions{}, err
 	}
 	head, items, more, lost, err := sliceXML(doc)
 	return head, items, bad | more, lost, err
+}
+
+// checkRoot checks that a document's root is one of a feed.
+func checkRoot(local []byte, uri string) error {
+	_, err := formatOfRoot(local, uri)
+	return err
 }
 
 // ReadItem reads an item by itself, from an untrusted source. It accepts nothing that needs a repair, and

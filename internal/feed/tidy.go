@@ -4,72 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 )
-
-// repairs is a set of the kinds of repairs that a document needed.
-type repairs uint16
-
-const (
-	badCharset repairs = 1 << iota
-	badCharacters
-	badReferences
-	badTags
-	badNamespaces
-	notItems
-	emptyItems
-	duplicateItems
-	largeHead
-	badJSON
-	lostEnd
-)
-
-func (r repairs) String() string {
-	var parts []string
-	for i, word := range []string{
-		"wrong or no charset given",
-		"impossible characters dropped",
-		"& and entities escaped",
-		"tags mended",
-		"namespaces declared",
-		"things that are no items left out",
-		"items that say nothing left out",
-		"items given twice",
-		"head too large",
-		"JSON mended",
-		"the end of the last tags added",
-	} {
-		if r&(1<<i) != 0 {
-			parts = append(parts, word)
-		}
-	}
-	return strings.Join(parts, "; ")
-}
-
-// omissions counts the content of a document that readers do not get.
-type omissions struct {
-	parts  int // items without their largest parts
-	large  int // items that are left out, because nothing would remain of them
-	beyond int // items after the first MaxItems
-}
-
-func (l omissions) String() string {
-	var parts []string
-	add := func(n int, one, many string) {
-		switch {
-		case n == 1:
-			parts = append(parts, "1 item "+one)
-		case n > 1:
-			parts = append(parts, strconv.Itoa(n)+" items "+many)
-		}
-	}
-	larger := "larger than " + strconv.Itoa(MaxItem>>10) + " KiB "
-	add(l.parts, larger+"lost its largest parts", larger+"lost their largest parts")
-	add(l.large, "too large to show left out", "too large to show left out")
-	add(l.beyond, "beyond the first "+strconv.Itoa(MaxItems)+" left out", "beyond the first "+strconv.Itoa(MaxItems)+" left out")
-	return strings.Join(parts, "; ")
-}
 
 // A tidier makes a document well-formed, with namespaces, and checks the limits. It leaves correct parts
 // unchanged, to the byte. Of a correct document it returns a slice, from the root's start tag to its end tag.
@@ -80,6 +16,8 @@ type tidier struct {
 	unbound   []string // prefixes that nobody declared
 	fault     string   // description of the first problem; "" if none is known
 	checkRoot func(local []byte, uri string) error
+	itemEnd   int      // end in doc of the last whole item; 0: there is none yet
+	around    []string // names of the elements around that item
 
 	closedChannel bool // the channel of an RSS document ended last
 
@@ -446,6 +384,12 @@ func (t *tidier) end(tok token) error {
 	}
 	if tok.malformed {
 		t.replace(tok.start, tok.end, "</"+string(tok.name)+">", badTags)
+	}
+	if _, local, _ := split(tok.name); i > 0 && t.isStructural(i) && !isNamed(local, "channel") {
+		t.itemEnd, t.around = tok.end, t.around[:0]
+		for _, e := range t.open[:i] {
+			t.around = append(t.around, string(e.name))
+		}
 	}
 	t.pop()
 	return nil

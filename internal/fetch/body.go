@@ -1,13 +1,11 @@
 package fetch
 
 import (
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 )
 
@@ -23,7 +21,6 @@ var (
 	errTotal     = errors.New("the web server took too long")
 	errSlow      = errors.New("the web server sends less than 1 KiB a second")
 	errBomb      = fmt.Errorf("the document unpacks to more than %d times its size", maxRatio)
-	errEncoding  = errors.New("the document is compressed in a way that was not asked for")
 	errTruncated = errors.New("the document ended too early")
 )
 
@@ -46,28 +43,13 @@ type body struct {
 	received int
 }
 
+// read returns the document. If it is larger than the limit, read returns its first part and errLarge.
 func (b *body) read() ([]byte, error) {
-	if b.from.ContentLength > int64(b.limit) {
-		return nil, errLarge(b.limit)
-	}
 	b.start = time.Now()
 	b.timer = time.AfterFunc(b.grace, func() { b.cancel(errSlow) })
 	defer b.timer.Stop()
 
-	var unpacked io.Reader = b
-	switch coding := strings.ToLower(strings.Join(b.from.Header.Values("Content-Encoding"), ",")); coding {
-	case "", "identity":
-	case "gzip", "x-gzip":
-		z, err := gzip.NewReader(b)
-		if errors.Is(err, io.EOF) && b.received == 0 {
-			return []byte{}, nil // an empty body without a gzip header
-		} else if err != nil {
-			return nil, err
-		}
-		unpacked = z
-	default:
-		return nil, fmt.Errorf("%w: %.40q", errEncoding, coding)
-	}
+	unpacked := unpack(b, b.from.Header.Values("Content-Encoding"), b.limit)
 	doc := make([]byte, 0, 16<<10)
 	for {
 		if len(doc) == cap(doc) {
@@ -77,7 +59,7 @@ func (b *body) read() ([]byte, error) {
 		doc = doc[:len(doc)+n]
 		switch {
 		case len(doc) > b.limit:
-			return nil, errLarge(b.limit)
+			return doc[:b.limit], errLarge(b.limit)
 		case len(doc) > minRatioSize && len(doc)/maxRatio > b.received:
 			return nil, errBomb
 		case errors.Is(err, io.EOF):
@@ -94,7 +76,7 @@ func (b *body) read() ([]byte, error) {
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.from.Body.Read(p)
 	b.received += n
-	if b.received > b.limit { // compressed or not: compressed nothing can be endless
+	if b.received > b.limit+len(p) { // compressed nothing can be endless
 		return n, errLarge(b.limit)
 	}
 	earned := time.Duration(b.received) * time.Second / minRate

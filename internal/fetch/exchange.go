@@ -2,11 +2,11 @@ package fetch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptrace"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -14,16 +14,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"tidings/internal/env"
-	"tidings/internal/feed"
 )
-
-// maxRedirects is how many redirects are followed. Browsers follow twenty, and a feed that needs more
-// than three is broken.
-const maxRedirects = 5
-
-// accept selects the document at origins that offer several at one address.
-const accept = "application/atom+xml, application/rss+xml, application/feed+json, application/rdf+xml, " +
-	"application/xml;q=0.9, text/xml;q=0.9, */*;q=0.5"
 
 // maxValidator bounds the validators that are kept, in bytes. Real ones have a few dozen bytes, and
 // long ones serve to recognise the client.
@@ -40,17 +31,20 @@ const (
 	reading
 )
 
-// A progress records the stage of a running request, and whether its origin is private.
+// A progress records the stage of a running request, the address that it is connected to, and whether its
+// origin is private.
 type progress struct {
-	stage   atomic.Int32
-	private atomic.Bool
+	stage     atomic.Int32
+	private   atomic.Bool
+	connected atomic.Pointer[netip.Addr] // nil: no connection has been made for this request
 }
 
 func (c *progress) set(s stage) { c.stage.Store(int32(s)) }
 
 func (c *progress) get() stage { return stage(c.stage.Load()) }
 
-// exchange makes the next request of a job. It returns the target of a redirect, or the answer.
+// exchange makes the next request of a job. It returns the target of the request that has to follow, after a
+// redirect or for another attempt, or the answer.
 func (c *Client) exchange(ctx context.Context, j *job) (*target, env.Answer) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -68,14 +62,22 @@ func (c *Client) exchange(ctx context.Context, j *job) (*target, env.Answer) {
 	resp, err := transport.RoundTrip(c.newRequest(c.withTrace(ctx, progress, j), j))
 	j.private = progress.private.Load()
 	if err != nil {
-		return nil, c.errorAnswer(ctx, j, progress, err)
+		a := c.errorAnswer(ctx, j, progress, err)
+		if c.isSilent(ctx, j, progress, a) {
+			return &j.target, env.Answer{}
+		}
+		return nil, a
 	}
 	defer func() { _ = resp.Body.Close() }()
 	progress.set(reading)
-	if location := resp.Header.Get("Location"); isRedirect(resp.StatusCode) {
-		return j.redirect(resp.StatusCode, location)
+	if isRedirect(resp.StatusCode) {
+		return j.redirect(resp)
+	}
+	if c.refusesTypes(j, resp.StatusCode) {
+		return &j.target, env.Answer{}
 	}
 	a := j.describe(resp, c.now())
+	c.checkTag(j, &a)
 	switch {
 	case resp.StatusCode < 200, resp.StatusCode == http.StatusNotModified && !j.conditional():
 		return nil, j.errorAnswer(env.ErrBroken, fmt.Sprintf("the web server answered %d, which does not fit the request", resp.StatusCode))
@@ -83,6 +85,9 @@ func (c *Client) exchange(ctx context.Context, j *job) (*target, env.Answer) {
 		b := body{from: resp, limit: c.config.MaxBody, grace: bodyGrace, cancel: stop}
 		a.Body, err = b.read()
 		c.received.Add(uint64(b.received))
+		if _, large := errors.AsType[errLarge](err); large && len(a.Body) > 0 && !j.request.Robots {
+			a.Cut, err = true, nil
+		}
 		if err != nil {
 			return nil, c.errorAnswer(ctx, j, progress, err)
 		}
@@ -102,6 +107,12 @@ func (c *Client) withTrace(ctx context.Context, progress *progress, j *job) cont
 			progress.set(connecting)
 			setPrivate(addr) // an origin that is down is private, too
 		},
+		ConnectDone: func(_, addr string, err error) {
+			if to, bad := netip.ParseAddrPort(addr); err == nil && bad == nil {
+				ip := to.Addr().Unmap()
+				progress.connected.Store(&ip)
+			}
+		},
 		TLSHandshakeStart: func() { progress.set(securing) },
 		GotConn: func(info httptrace.GotConnInfo) {
 			progress.set(waiting)
@@ -113,18 +124,21 @@ func (c *Client) withTrace(ctx context.Context, progress *progress, j *job) cont
 func (c *Client) newRequest(ctx context.Context, j *job) *http.Request {
 	h := http.Header{
 		"User-Agent":      {c.userAgent(j.request.Subscribers)},
-		"Accept":          {accept},
+		"Accept":          {c.acceptFor(j)},
 		"Accept-Encoding": {"gzip"},
 	}
 	if j.conditional() {
-		for name, value := range map[string]string{"If-None-Match": j.request.ETag, "If-Modified-Since": j.request.LastModified} {
-			if value = validator(value); value != "" {
+		for name, value := range map[string]string{"If-None-Match": c.tagToSend(j), "If-Modified-Since": validator(j.request.LastModified)} {
+			if value != "" {
 				h[name] = []string{value}
 			}
 		}
 	}
 	for name, value := range j.request.Headers {
 		h[http.CanonicalHeaderKey(name)] = []string{value}
+	}
+	if cookies := j.cookiesFor(j.target); cookies != "" {
+		h["Cookie"] = []string{strings.Join(append(h["Cookie"], cookies), "; ")}
 	}
 	r := &http.Request{Method: http.MethodGet, URL: j.target.httpURL(), Header: h, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
 	return r.WithContext(ctx)
@@ -145,37 +159,6 @@ func validator(s string) string {
 	return s
 }
 
-func isRedirect(status int) bool {
-	return slices.Contains([]int{301, 302, 303, 307, 308}, status)
-}
-
-// redirect resolves the target of a redirect and checks whether it may be followed.
-func (j *job) redirect(status int, location string) (*target, env.Answer) {
-	j.moved = j.moved && (status == http.StatusMovedPermanently || status == http.StatusPermanentRedirect)
-	j.public = j.public || !j.private
-	j.hops = append(j.hops, j.target.url)
-	url, err := feed.Resolve(j.target.url, location)
-	switch {
-	case location == "":
-		return nil, j.errorAnswer(env.ErrRedirect, fmt.Sprintf("the web server answered %d, a redirect without an address", status))
-	case err != nil:
-		return nil, j.errorAnswer(env.ErrURL, "the web server redirects to an address that may not be polled: "+err.Error())
-	case j.target.scheme == "https" && strings.HasPrefix(url, "http:"):
-		return nil, j.errorAnswer(env.ErrRedirect, "the web server redirects from HTTPS to HTTP, where anybody could answer")
-	case slices.Contains(j.hops, url):
-		return nil, j.errorAnswer(env.ErrRedirect, "the web server redirects in a circle")
-	case len(j.hops) > maxRedirects:
-		return nil, j.errorAnswer(env.ErrRedirect, fmt.Sprintf("the web server redirects more than %d times", maxRedirects))
-	}
-	to := newTarget(url)
-	if to.scheme != j.target.scheme || to.host != j.target.host {
-		// The headers may hold a password. Another origin must not get it, and must not choose either which
-		// document is fetched with it by redirecting back.
-		j.request.Headers = nil
-	}
-	return &to, env.Answer{}
-}
-
 // describe returns the answer to a job without the body.
 func (j *job) describe(resp *http.Response, now time.Time) env.Answer {
 	h := resp.Header
@@ -191,6 +174,9 @@ func (j *job) describe(resp *http.Response, now time.Time) env.Answer {
 		RetryAfter:   retryAfter(h, now),
 		MaxAge:       maxAge(h, now),
 		Links:        h.Values("Link"),
+	}
+	if resp.StatusCode < 400 {
+		a.RetryAfter = quotaWait(h, now) // a document may say when it changes, and the host may still answer for others
 	}
 	if resp.StatusCode == http.StatusNotModified { // RFC 9111, section 4.3.4: the stored validators stay valid
 		if a.ETag == "" {

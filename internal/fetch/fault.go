@@ -1,8 +1,6 @@
 package fetch
 
 import (
-	"compress/flate"
-	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -122,14 +120,11 @@ func explainAnswer(err error) (class, message string) {
 
 func explainBody(err error) (class, message string) {
 	_, large := errors.AsType[errLarge](err)
-	_, corrupt := errors.AsType[flate.CorruptInputError](err)
 	switch {
 	case large, errors.Is(err, errBomb):
 		return env.ErrTooLarge, err.Error()
-	case errors.Is(err, errEncoding):
-		return env.ErrEncoding, err.Error()
-	case corrupt, errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum):
-		return env.ErrEncoding, "the document's compression is damaged"
+	case errors.Is(err, errDamaged):
+		return env.ErrEncoding, errDamaged.Error()
 	case errors.Is(err, errTruncated):
 		return env.ErrBroken, err.Error()
 	}

@@ -121,18 +121,55 @@ func TestPortsWithoutHTTPSAreReported(t *testing.T) {
 	}
 }
 
+// A redirect from HTTPS to HTTP is followed by HTTPS. If that does not work, the words name the address
+// that the subscriber may choose instead. Nothing that has content goes over HTTP.
 func TestHTTPSDoesNotLeadToHTTP(t *testing.T) {
 	port, connections := canary(t)
 	cert, pool := certificate(t, "127.0.0.1", -1, 1)
-	s := httptest.NewUnstartedServer(http.RedirectHandler("http://127.0.0.1:"+port+"/", http.StatusMovedPermanently))
-	s.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
-	s.StartTLS()
-	defer s.Close()
+	var second *httptest.Server
+	secure := func(h http.HandlerFunc) *httptest.Server {
+		s := httptest.NewUnstartedServer(h)
+		s.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
+		s.StartTLS()
+		t.Cleanup(s.Close)
+		return s
+	}
+	second = secure(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/Name":
+			io.WriteString(w, "<rss/>")
+		case "/limited":
+			w.WriteHeader(http.StatusTooManyRequests)
+		case "/back":
+			http.Redirect(w, r, "http://"+r.Host+"/back", http.StatusFound)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+	plain := "http" + strings.TrimPrefix(second.URL, "https")
+	first := secure(func(w http.ResponseWriter, r *http.Request) {
+		to := plain + r.URL.Path
+		if r.URL.Path == "/only" {
+			to = "http://127.0.0.1:" + port + "/only"
+		}
+		http.Redirect(w, r, to, http.StatusMovedPermanently)
+	})
 	b := openReal(t, Config{AllowPrivate: true})
 	b.any.TLSClientConfig = &tls.Config{RootCAs: pool}
-	a := b.get(env.Request{URL: s.URL})
-	if a.Err != env.ErrRedirect || !strings.Contains(a.Message, "HTTPS to HTTP") || connections.Load() != 0 {
-		t.Errorf("%+v, %d connections", a, connections.Load())
+	if a := b.get(env.Request{URL: first.URL + "/Name"}); a.Status != 200 || a.FinalURL != second.URL+"/Name" || !a.Moved {
+		t.Errorf("%+v", a)
+	}
+	for path, to := range map[string]string{"/gone": plain + "/gone", "/back": plain + "/back", "/only": "http://127.0.0.1:" + port + "/only"} {
+		a := b.get(env.Request{URL: first.URL + path})
+		if a.Err != env.ErrRedirect || !strings.HasSuffix(a.Message, "subscribe to "+to) {
+			t.Errorf("%s: %+v", path, a)
+		}
+	}
+	if a := b.get(env.Request{URL: first.URL + "/limited"}); a.Status != http.StatusTooManyRequests {
+		t.Errorf("%+v", a)
+	}
+	if n := connections.Load(); n != 1 {
+		t.Errorf("%d connections to the server without HTTPS; want one handshake", n)
 	}
 }
 

@@ -3,6 +3,7 @@ package fetch
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -101,9 +102,10 @@ type Client struct {
 	start    time.Time       // creation time, with its monotonic reading
 	wake     chan struct{}   // holds one token if a request may be able to start
 
-	mu    sync.Mutex // guards the fields below
-	queue queue
-	rules map[string]*rules // of robots.txt, by origin
+	mu      sync.Mutex // guards the fields below
+	queue   queue
+	rules   map[string]*rules // of robots.txt, by origin
+	lessons map[string]lesson // by name of a host's queue, by host, or by address of a document
 
 	requests, failed, refused, received atomic.Uint64
 }
@@ -136,11 +138,12 @@ func New(c Config, answered func(env.Handle, env.Answer)) *Client {
 		wake:     make(chan struct{}, 1),
 		queue:    newQueue(c),
 		rules:    map[string]*rules{},
+		lessons:  map[string]lesson{},
 	}
-	client.any = newTransport(c, client.guard)
+	client.any = client.newTransport(client.guard)
 	client.public = client.any
 	if c.AllowPrivate {
-		client.public = newTransport(c, newGuard(false, c.Own))
+		client.public = client.newTransport(newGuard(false, c.Own))
 	}
 	return client
 }
@@ -156,11 +159,11 @@ func (c *Client) IsPublic(ctx context.Context, address string) bool {
 	return err == nil && len(addrs) > 0 && !slices.ContainsFunc(addrs, func(ip netip.Addr) bool { return !c.guard.isPublic(ip) })
 }
 
-func newTransport(c Config, g guard) *http.Transport {
+func (c *Client) newTransport(g guard) *http.Transport {
 	dialer := &net.Dialer{Timeout: connectTimeout, Control: g.control}
 	return &http.Transport{
 		Proxy:                  nil, // a proxy would dial without the guard
-		DialContext:            dialer.DialContext,
+		DialContext:            c.silentLast(dialer.DialContext),
 		TLSHandshakeTimeout:    tlsTimeout,
 		ResponseHeaderTimeout:  headerTimeout,
 		MaxResponseHeaderBytes: maxHeaders,
@@ -189,7 +192,7 @@ func (c *Client) admit(j *job) {
 		c.checkRobots(j)
 		return
 	}
-	c.enqueue(j, len(j.hops) > 0)
+	c.enqueue(j, j.started)
 }
 
 // enqueue queues a job, at the front of its host's queue if it has waited before.
@@ -198,11 +201,20 @@ func (c *Client) enqueue(j *job, ahead bool) {
 	err := c.queue.add(j, ahead, c.now())
 	c.mu.Unlock()
 	if err != nil {
-		c.refused.Add(1)
-		c.answer(j, j.errorAnswer(env.ErrBusy, err.Error()))
+		c.refuse(j, err)
 		return
 	}
 	c.signal()
+}
+
+// refuse answers a job without a request.
+func (c *Client) refuse(j *job, err error) {
+	c.refused.Add(1)
+	a := j.errorAnswer(env.ErrBusy, err.Error())
+	if held, ok := errors.AsType[errHeld](err); ok {
+		a.RetryAfter = max(held.until.Sub(c.now()), 1)
+	}
+	c.answer(j, a)
 }
 
 // answer delivers an answer.
@@ -256,17 +268,29 @@ func (c *Client) next() (*job, time.Time) {
 // work makes one request of a job, and then answers the job or queues it again for a redirect.
 func (c *Client) work(ctx context.Context, j *job) {
 	next, a := c.exchange(ctx, j)
+	wait := a.RetryAfter
+	if wait == 0 && a.Status == http.StatusTooManyRequests {
+		wait = defaultHold
+	}
+	var held []*job
 	c.mu.Lock()
-	c.queue.done(j, c.now())
+	now := c.now()
+	if wait > 0 {
+		held = c.queue.hold(j, wait, now)
+	}
+	c.queue.done(j, now)
 	c.mu.Unlock()
 	c.signal()
 	switch {
 	case ctx.Err() != nil: // nobody waits for the answer
 	case next != nil:
-		j.target = *next
+		j.target, j.started = *next, true
 		c.admit(j)
 	default:
-		c.answer(j, a)
+		c.answer(j, j.onlyPlain(a))
+	}
+	for _, other := range held {
+		c.refuse(other, errHeld{j.target.queue, now.Add(min(wait, maxHold))})
 	}
 }
 

@@ -2,9 +2,13 @@ package fetch
 
 import (
 	"bytes"
+	"compress/flate"
 	"compress/gzip"
+	"compress/zlib"
+	"encoding/hex"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -14,6 +18,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/andybalholm/brotli"
+	"github.com/klauspost/compress/zstd"
 
 	"tidings/internal/env"
 )
@@ -141,6 +148,25 @@ func TestLongValidatorsAreNotKept(t *testing.T) {
 	})
 }
 
+// packWith compresses a text in another way than gzip.
+func packWith(coding, s string) string {
+	var b bytes.Buffer
+	var z io.WriteCloser
+	switch coding {
+	case "br":
+		z = brotli.NewWriter(&b)
+	case "zstd":
+		z, _ = zstd.NewWriter(&b, zstd.WithEncoderConcurrency(1))
+	case "zlib":
+		z = zlib.NewWriter(&b)
+	case "deflate":
+		z, _ = flate.NewWriter(&b, flate.BestCompression)
+	}
+	io.WriteString(z, s)
+	z.Close()
+	return b.String()
+}
+
 func pack(s string) string {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
@@ -154,12 +180,16 @@ func TestBodiesAreUnpackedAndBounded(t *testing.T) {
 	packed := pack("<rss/>")
 	flipped := []byte(packed)
 	flipped[len(flipped)-6] ^= 1
+	digits := make([]byte, limit/2+1)
+	rand.NewChaCha8([32]byte{}).Read(digits)
+	noise := hex.EncodeToString(digits)
 	random := strings.Repeat(fmt.Sprintf("%x", []byte("not so well packed")), 10)
 	for _, c := range []struct {
 		name, encoding, body string
 		more                 string // repeated for ever after body
 		err                  string
 		want                 string
+		cut                  bool
 	}{
 		{name: "plain", body: "<rss/>", want: "<rss/>"},
 		{name: "plain, said", encoding: "identity", body: "<rss/>", want: "<rss/>"},
@@ -172,16 +202,32 @@ func TestBodiesAreUnpackedAndBounded(t *testing.T) {
 		{name: "packed well", encoding: "gzip", body: pack(strings.Repeat("a", minRatioSize)), want: strings.Repeat("a", minRatioSize)},
 		{name: "just as large as may be", body: strings.Repeat("a", limit), want: strings.Repeat("a", limit)},
 
-		{name: "unasked packing", encoding: "br", body: "x", err: env.ErrEncoding},
-		{name: "packed twice", encoding: "gzip, gzip", body: pack(packed), err: env.ErrEncoding},
-		{name: "not packed", encoding: "gzip", body: "<rss/>\n<rss/>", err: env.ErrEncoding},
+		{name: "unasked: br", encoding: "br", body: packWith("br", "<rss/>"), want: "<rss/>"},
+		{name: "unasked: zstd", encoding: "zstd", body: packWith("zstd", "<rss/>"), want: "<rss/>"},
+		{name: "unasked: deflate", encoding: "deflate", body: packWith("zlib", "<rss/>"), want: "<rss/>"},
+		{name: "unasked: deflate without the header of zlib", encoding: "Deflate", body: packWith("deflate", "<rss/>"), want: "<rss/>"},
+		{name: "packed twice", encoding: "gzip, gzip", body: pack(packed), want: "<rss/>"},
+		{name: "packed in two ways", encoding: "br, gzip", body: pack(packWith("br", "<rss/>")), want: "<rss/>"},
+		{name: "a packed file", body: packed, want: "<rss/>"},
+		{name: "a packed file, packed", encoding: "gzip", body: pack(packed), want: "<rss/>"},
+		{name: "not packed", encoding: "gzip", body: "<rss/>\n<rss/>", want: "<rss/>\n<rss/>"},
+		{name: "not deflated", encoding: "deflate", body: "<rss/>", want: "<rss/>"},
+		{name: "a charset", encoding: "UTF-8", body: "<rss/>", want: "<rss/>"},
+		{name: "nothing, said to be br", encoding: "br"},
+
+		{name: "no br", encoding: "br", body: "<rss/>", err: env.ErrEncoding},
+		{name: "br, broken off", encoding: "br", body: packWith("br", random)[:20], err: env.ErrBroken},
+		{name: "zstd, broken off", encoding: "zstd", body: packWith("zstd", random)[:20], err: env.ErrBroken},
 		{name: "packed badly", encoding: "gzip", body: string(flipped), err: env.ErrEncoding},
 		{name: "packed, broken off", encoding: "gzip", body: packed[:len(packed)-2], err: env.ErrBroken},
-		{name: "one byte too large", body: strings.Repeat("a", limit+1), err: env.ErrTooLarge},
-		{name: "unpacks to too much", encoding: "gzip", body: pack(strings.Repeat(random, limit/len(random)+1)), err: env.ErrTooLarge},
+		{name: "one byte too large", body: strings.Repeat("a", limit+1), want: strings.Repeat("a", limit), cut: true},
+		{name: "unpacks to too much", encoding: "gzip", body: pack(noise), want: noise[:limit], cut: true},
+		{name: "endless", more: strings.Repeat("a", 32<<10), want: strings.Repeat("a", limit), cut: true},
 		{name: "bomb", encoding: "gzip", body: pack(strings.Repeat("\x00", limit)), err: env.ErrTooLarge},
-		{name: "endless", more: strings.Repeat("a", 32<<10), err: env.ErrTooLarge},
+		{name: "bomb of br", encoding: "br", body: packWith("br", strings.Repeat("\x00", limit)), err: env.ErrTooLarge},
+		{name: "bomb of zstd", encoding: "zstd", body: packWith("zstd", strings.Repeat("\x00", limit)), err: env.ErrTooLarge},
 		{name: "endless, packed nothing", encoding: "gzip", more: strings.Repeat(pack(""), 1000), err: env.ErrTooLarge},
+		{name: "packed, endless nothing", encoding: "gzip, gzip", body: pack(strings.Repeat(pack(""), limit/10)), err: env.ErrTooLarge},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := web{"a.example:80": func(w http.ResponseWriter, _ *http.Request) {
@@ -197,8 +243,11 @@ func TestBodiesAreUnpackedAndBounded(t *testing.T) {
 			}}.open(t, Config{MaxBody: limit})
 			defer b.close()
 			a := b.get(env.Request{URL: "http://a.example/"})
-			if a.Err != c.err || string(a.Body) != c.want || c.err == "" && a.Body == nil {
-				t.Errorf("%s: error %q (%s), %d bytes; want %q, %d bytes", c.name, a.Err, a.Message, len(a.Body), c.err, len(c.want))
+			if a.Err != c.err || string(a.Body) != c.want || c.err == "" && a.Body == nil || a.Cut != c.cut {
+				t.Errorf("%s: error %q (%s), %d bytes, cut %v; want %q, %d bytes", c.name, a.Err, a.Message, len(a.Body), a.Cut, c.err, len(c.want))
+			}
+			if a := b.get(env.Request{URL: "http://a.example/", Robots: true}); c.cut && a.Err != env.ErrTooLarge {
+				t.Errorf("%s: half a page: %q", c.name, a.Err)
 			}
 		})
 	}
@@ -228,7 +277,7 @@ func TestHugeResponsesTakeLittleMemory(t *testing.T) {
 		took := time.Since(start)
 		runtime.ReadMemStats(&after)
 		allocated := (after.TotalAlloc - before.TotalAlloc) >> 20
-		if a.Err != env.ErrTooLarge || allocated > 96 {
+		if a.Err != env.ErrTooLarge && !a.Cut || allocated > 96 {
 			t.Errorf("%s: %+v, %d MiB allocated", path, a, allocated)
 		}
 		t.Logf("%s: %s, in %v, with %d MiB allocated", path, a.Message, took, allocated)
@@ -241,7 +290,7 @@ func TestBrokenAnswersAreReported(t *testing.T) {
 		{"broken off", "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n<rss>", env.ErrBroken, "ended too early after 5 bytes"},
 		{"broken off in a chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\n<rss>", env.ErrBroken, "ended too early after 5 bytes"},
 		{"no chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nhello", env.ErrBroken, "ended too early"},
-		{"larger than all", "HTTP/1.1 200 OK\r\nContent-Length: 104857600\r\n\r\n<rss>", env.ErrTooLarge, "larger than 10240 KiB"},
+		{"larger than all", "HTTP/1.1 200 OK\r\nContent-Length: 104857600\r\n\r\n<rss>", env.ErrBroken, "ended too early"},
 		{"nothing", "", env.ErrBroken, "closed the connection"},
 		{"half a line", "HTTP/1.1 200", env.ErrBroken, "closed the connection"},
 		{"not HTTP", "220 mail.example ESMTP\r\n", env.ErrBroken, "not HTTP"},
@@ -281,7 +330,11 @@ func TestStatusIsPassedOnWithoutABody(t *testing.T) {
 			}}.open(t, Config{})
 			defer b.close()
 			a := b.get(env.Request{URL: "http://a.example/"})
-			if a.Status != status || !strings.Contains(a.Message, words) || a.Body != nil || a.RetryAfter != 2*time.Minute {
+			wait := 2 * time.Minute
+			if status < 400 {
+				wait = 0
+			}
+			if a.Status != status || !strings.Contains(a.Message, words) || a.Body != nil || a.RetryAfter != wait {
 				t.Errorf("%d: %+v", status, a)
 			}
 		})

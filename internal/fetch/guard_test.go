@@ -126,6 +126,8 @@ func fakeNames(t *testing.T) {
 				m.RCode = dnsmessage.RCodeServerFailure
 			case name == "metadata.internal":
 				addrs = []string{"169.254.169.254"}
+			case name == "dual.example":
+				addrs = []string{"2001:db8::1", "127.0.0.1"}
 			case name == "six.example":
 				addrs = []string{"::1"}
 			case name == "mapped.example":

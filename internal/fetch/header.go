@@ -45,17 +45,26 @@ func maxAge(h http.Header, now time.Time) time.Duration {
 }
 
 // retryAfter returns how long an origin wants no requests: the Retry-After, in seconds or as a date, or
-// else the time until an exhausted quota is reset. There is no standard for quotas yet: the function
-// reads two forms of a draft, and two customs.
+// else the time until an exhausted quota is reset.
 func retryAfter(h http.Header, now time.Time) time.Duration {
-	if at, err := http.ParseTime(h.Get("Date")); err == nil {
-		now = at // times in headers refer to the origin's clock
-	}
 	if s := h.Get("Retry-After"); s != "" {
+		if date, err := http.ParseTime(h.Get("Date")); err == nil {
+			now = date // times in headers refer to the origin's clock
+		}
 		if at, err := http.ParseTime(s); err == nil {
 			return min(max(0, at.Sub(now)), maxDelay)
 		}
 		return seconds(s)
+	}
+	return quotaWait(h, now)
+}
+
+// quotaWait returns the time until an exhausted quota is reset, also if this request was the last one
+// that it allowed. There is no standard for quotas yet: the function reads two forms of a draft, and two
+// customs.
+func quotaWait(h http.Header, now time.Time) time.Duration {
+	if date, err := http.ParseTime(h.Get("Date")); err == nil {
+		now = date
 	}
 	longest := time.Duration(0)
 	used := func(remaining, reset string) {

@@ -2,11 +2,31 @@ package fetch
 
 import (
 	"errors"
+	"fmt"
+	"net/http/cookiejar"
 	"slices"
 	"time"
 
 	"tidings/internal/env"
 )
+
+const (
+	// maxHold is the longest time for which a host is held back. The caller plans longer pauses itself.
+	maxHold = time.Hour
+	// defaultHold is how long a host is held back that asks for fewer requests and does not say for how
+	// long.
+	defaultHold = time.Minute
+)
+
+// errHeld says that a host has asked for no requests until a time.
+type errHeld struct {
+	host  string
+	until time.Time
+}
+
+func (e errHeld) Error() string {
+	return fmt.Sprintf("%s allows no more requests before %s UTC", e.host, e.until.UTC().Format("15:04:05"))
+}
 
 // These errors are caused by this node and not by the origin.
 var (
@@ -21,11 +41,15 @@ type job struct {
 	done    func(env.Answer) // takes the answer in place of Client.answered; nil: none
 	target  target           // target of the next request
 
-	hops    []string      // addresses that redirected
-	moved   bool          // all redirects were permanent
-	public  bool          // a public address redirected: private ones are no longer allowed
-	private bool          // the last request went to a private address
-	spent   time.Duration // duration of the requests so far
+	hops    []string       // requests that were redirected; see visit
+	jar     *cookiejar.Jar // cookies of this fetch; nil: there are none
+	started bool           // at least one request has been made
+	moved   bool           // all redirects were permanent
+	plain   string         // address to which an HTTPS address redirected by HTTP; "": there is none
+	other   bool           // another address of the host has been tried, because the first one was silent
+	public  bool           // a public address redirected: private ones are no longer allowed
+	private bool           // the last request went to a private address
+	spent   time.Duration  // duration of the requests so far
 }
 
 // errorAnswer returns the answer to a job that ends with an error.
@@ -50,6 +74,7 @@ type host struct {
 	jobs      []*job
 	running   int
 	nextStart time.Time // when the next request may start
+	heldUntil time.Time // until when the host wants no requests
 	planned   time.Time // when the calendar returns the host; zero: never
 	noPause   bool      // on a private address, which needs no pause
 }
@@ -68,6 +93,8 @@ func (q *queue) add(j *job, ahead bool, now time.Time) error {
 	case h == nil:
 		h = &host{name: j.target.queue, nextStart: now}
 		q.hosts[h.name] = h
+	case h.heldUntil.After(now):
+		return errHeld{h.name, h.heldUntil}
 	case len(h.jobs) >= q.config.HostWaiting:
 		return errHostFull
 	}
@@ -87,7 +114,7 @@ func (q *queue) schedule(h *host, now time.Time) {
 		return // done schedules the host again
 	}
 	at := h.nextStart
-	if at.Before(now) || h.noPause {
+	if at.Before(now) || h.noPause && !h.heldUntil.After(now) {
 		at = now
 	}
 	if h.planned.IsZero() || at.Before(h.planned) {
@@ -112,6 +139,8 @@ func (q *queue) next(now time.Time) (*job, time.Time) {
 		}
 		h.planned = time.Time{}
 		switch {
+		case h.heldUntil.After(now):
+			q.schedule(h, now)
 		case len(h.jobs) == 0 && h.running == 0:
 			delete(q.hosts, h.name)
 		case len(h.jobs) > 0 && h.running < hostRequests:
@@ -125,6 +154,22 @@ func (q *queue) next(now time.Time) (*job, time.Time) {
 			return j, time.Time{}
 		}
 	}
+}
+
+// hold holds a host back whose answer to a job says that it wants no requests for some time. It removes
+// and returns the jobs that wait for the host.
+func (q *queue) hold(j *job, wait time.Duration, now time.Time) (waiting []*job) {
+	h := q.hosts[j.target.queue]
+	if h == nil || q.closed {
+		return nil
+	}
+	h.heldUntil = now.Add(min(wait, maxHold))
+	if h.nextStart.Before(h.heldUntil) {
+		h.nextStart = h.heldUntil // the host is remembered until then
+	}
+	waiting, h.jobs = h.jobs, nil
+	q.waiting -= len(waiting)
+	return waiting
 }
 
 // done ends a request of a job.

@@ -104,6 +104,6 @@ func (c *Client) enqueueIfAllowed(r *rules, j *job) {
 	case r.group != nil && !r.group.Test(j.target.rest):
 		c.answer(j, j.errorAnswer(env.ErrRobots, "robots.txt of the web server forbids programs to read this page"))
 	default:
-		c.enqueue(j, len(j.hops) > 0)
+		c.enqueue(j, j.started)
 	}
 }

@@ -244,3 +244,72 @@ func TestNothingIsAskedBeforeTheStart(t *testing.T) {
 		cancel()
 	})
 }
+
+// A host that wants no more requests gets none, also if it says so beside a document. What waits for it is
+// answered at once, and nobody else waits.
+func TestHostsThatAllowNoMoreAreHeldBack(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		header map[string]string
+		status int
+		hold   time.Duration
+	}{
+		{"a quota", map[string]string{"x-ratelimit-remaining": "0.0", "x-ratelimit-reset": "60"}, 200, time.Minute},
+		{"a quota, not modified", map[string]string{"RateLimit-Remaining": "0", "RateLimit-Reset": "30"}, 304, 30 * time.Second},
+		{"nothing", nil, 429, defaultHold},
+		{"Retry-After", map[string]string{"Retry-After": "90"}, 503, 90 * time.Second},
+		{"a week", map[string]string{"Retry-After": "604800"}, 429, maxHold},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			asked := 0
+			b := web{
+				"a.example:80": func(w http.ResponseWriter, r *http.Request) {
+					asked++
+					for name, value := range c.header {
+						w.Header().Set(name, value)
+					}
+					w.WriteHeader(c.status)
+				},
+				"b.example:80": func(http.ResponseWriter, *http.Request) {},
+			}.open(t, Config{})
+			defer b.close()
+			for i := range 20 {
+				b.Fetch(env.Handle(i), env.Request{URL: fmt.Sprintf("http://a.example/%d", i), ETag: `"1"`})
+			}
+			for i := range 20 {
+				a := <-b.answers
+				if first := i == 0; (a.Err == env.ErrBusy) == first || !first && (a.RetryAfter <= c.hold-time.Second || a.RetryAfter > c.hold) {
+					t.Errorf("%s: answer %d: %+v", c.name, i, a.Answer)
+				}
+			}
+			if a := b.get(env.Request{URL: "http://b.example/"}); a.Status != 200 {
+				t.Errorf("%s: another host: %+v", c.name, a)
+			}
+			time.Sleep(c.hold - time.Second)
+			if a := b.get(env.Request{URL: "http://a.example/"}); a.Err != env.ErrBusy || !strings.Contains(a.Message, "a.example allows no more requests before") {
+				t.Errorf("%s: too early: %+v", c.name, a)
+			}
+			time.Sleep(time.Second)
+			if a := b.get(env.Request{URL: "http://a.example/", ETag: `"1"`}); a.Status != c.status || asked != 2 {
+				t.Errorf("%s: after the pause: %+v, asked %d times", c.name, a, asked)
+			}
+		})
+	}
+}
+
+// A quota that is not exhausted, or a Retry-After beside a document, holds nobody back.
+func TestHostsThatAllowMoreAreNotHeldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := web{"a.example:80": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X-RateLimit-Remaining", "1")
+			w.Header().Set("X-RateLimit-Reset", "60")
+			w.Header().Set("Retry-After", "60")
+		}}.open(t, Config{})
+		defer b.close()
+		for range 3 {
+			if a := b.get(env.Request{URL: "http://a.example/"}); a.Status != 200 || a.RetryAfter != 0 {
+				t.Errorf("%+v", a)
+			}
+		}
+	})
+}

@@ -1,0 +1,119 @@
+package corona
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/corona/coronapb"
+	"tidings/internal/env"
+)
+
+// A limitedHost serves feeds, and allows one request in a minute for all of them together.
+type limitedHost struct {
+	l       *lab
+	refuses []int          // statuses of what it answers to others, one after the other
+	held    time.Time      // until when the fetcher holds the host back
+	says    bool           // it says beside a document when the next request is allowed
+	next    time.Time      // when it allows the next request
+	served  map[string]int // documents, by URL
+	first   map[string]time.Time
+	refused int
+}
+
+func (o *limitedHost) answer(r env.Request) env.Answer {
+	if left := o.held.Sub(o.l.now); left > 0 {
+		return env.Answer{Err: env.ErrBusy, Message: "held back", RetryAfter: left}
+	}
+	if o.next.After(o.l.now) {
+		status := o.refuses[o.refused%len(o.refuses)]
+		if o.refused++; status == 429 {
+			o.held = o.l.now.Add(time.Minute)
+		}
+		return env.Answer{Status: status}
+	}
+	o.next = o.l.now.Add(time.Minute)
+	if o.served[r.URL]++; o.served[r.URL] == 1 {
+		o.first[r.URL] = o.l.now
+	}
+	a := serves(rss(r.URL, "", "one"))(r)
+	a.Private = strings.Contains(r.URL, "localhost")
+	if o.says {
+		a.RetryAfter, o.held = time.Minute, o.next
+	}
+	return a
+}
+
+// The feeds of a host that allows one request in a minute are polled in turns: all of them are read soon,
+// none is shown as failing, and the host hardly ever refuses.
+func TestFeedsOfALimitedHostTakeTurns(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		host     string
+		interval time.Duration
+		says     bool
+		refuses  []int
+		within   time.Duration // until each of the twenty has been read
+		refused  int           // in a day
+		fewest   int           // documents of each feed in a day
+	}{
+		{"it says so", "www.example.org", 15 * time.Minute, true, nil, 22 * time.Minute, 0, 60},
+		{"a private host with a hasty network", "localhost:8000", 3 * time.Second, true, nil, 22 * time.Minute, 0, 60},
+		{"429", "www.example.org", 15 * time.Minute, false, []int{429}, 2 * time.Hour, 40, 50},
+		{"429, and 403 at times", "www.example.org", 15 * time.Minute, false, []int{429, 403, 403}, 2 * time.Hour, 40, 50},
+	} {
+		l := newLab(t)
+		p := l.poller(Config{PollInterval: c.interval})
+		o := &limitedHost{l: l, refuses: c.refuses, says: c.says, served: map[string]int{}, first: map[string]time.Time{}}
+		start := l.now
+		for i := range 20 {
+			url := fmt.Sprintf("http://%s/%c.xml", c.host, 'a'+i)
+			l.origins[url] = o.answer
+			p.lead(url, nil)
+		}
+		l.run(24*time.Hour, p)
+		var last time.Time
+		var counts []int
+		for url, at := range o.first {
+			if at.After(last) {
+				last = at
+			}
+			counts = append(counts, o.served[url])
+		}
+		slices.Sort(counts)
+		if len(o.first) != 20 || last.Sub(start) > c.within || o.refused > c.refused || counts[0] < c.fewest {
+			t.Errorf("%s: read after %v, refused %d, documents %v", c.name, last.Sub(start), o.refused, counts)
+		}
+		for _, s := range p.said {
+			if c.says && s.Kind != coronapb.State_OK && s.Kind != coronapb.State_NEW {
+				t.Errorf("%s: it is said that a feed is %v: %s", c.name, s.Kind, s.Detail)
+			}
+		}
+	}
+}
+
+// A host that refuses no longer is asked without turns after some time.
+func TestTurnsEnd(t *testing.T) {
+	var d turns
+	d.answered(env.Answer{Status: 429}, true)
+	if d.answered(env.Answer{Status: 429}, true); d.gap != 2*minTurnGap {
+		t.Errorf("a pause of %v", d.gap)
+	}
+	n := 0
+	for ; d.gap > 0; n++ {
+		d.answered(env.Answer{Status: 200}, false)
+	}
+	if n < 500 || n > 5000 {
+		t.Errorf("after %d answers", n)
+	}
+	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+	if d.asked(now); d.turnTaken(nil, now) {
+		t.Error("a turn is taken although there are none")
+	}
+	d.answered(env.Answer{Status: 200, RetryAfter: time.Minute}, false)
+	if d.asked(now); !d.turnTaken(nil, now) || d.turnTaken(nil, now.Add(answerTimeout)) {
+		t.Error("an answer that never comes keeps the turn")
+	}
+}
