@@ -75,7 +75,7 @@ const (
 
 // articleOf returns an item as an article; ok is false if the item is unreadable.
 func articleOf(s feedtree.Subscription, item *feed.Item) (a *cobra.Article, ok bool) {
-	m, err := item.Meaning(originURL(s.URL))
+	m, err := item.AbsoluteMeaning(originURL(s.URL))
 	if err != nil {
 		return nil, false
 	}
