@@ -1,7 +1,6 @@
 package feed
 
 import (
-	"bytes"
 	"cmp"
 	"slices"
 	"strings"
@@ -102,20 +101,10 @@ func (e *Entry) authors(m *Meaning) []string {
 // authorSeparator is between the authors of a meaning.
 const authorSeparator = ", "
 
-// absoluteHead returns the head of a document with absolute addresses.
-func (d *Document) absoluteHead() Head {
-	raw := d.Head.Raw
-	if d.Head.Format == JSON {
-		raw = absoluteJSON("", raw, d.Base)
-	} else {
-		raw = absoluteXML(raw, nil, d.Base)
+// AbsoluteLink returns the page of a feed as an absolute address. base is the address of its document.
+func AbsoluteLink(base, link string) string {
+	if s, ok := absolute(base, link); ok {
+		return s
 	}
-	if bytes.Equal(raw, d.Head.Raw) {
-		return d.Head
-	}
-	head, err := ReadHead(d.Head.Format, raw)
-	if err != nil { // it became too large
-		return d.Head
-	}
-	return head
+	return link
 }

@@ -70,8 +70,7 @@ func Write(d *Document, f Format) ([]byte, error) {
 	head := d.Head
 	if head.Format != f {
 		var err error
-		head = d.absoluteHead()
-		if head, err = NewHead(f, head.Title, head.Link, head.Description, head.Language); err != nil {
+		if head, err = NewHead(f, head.Title, AbsoluteLink(d.Base, head.Link), head.Description, head.Language); err != nil {
 			return nil, fmt.Errorf("write feed: %w", err)
 		}
 	}
