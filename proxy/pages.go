@@ -301,7 +301,7 @@ func (p *showPage) isShown(message string) bool {
 }
 
 func (p *pages) showItem(e feed.Entry, base string) itemView {
-	m, _ := e.Item.Meaning(base) // an unreadable item is shown without its content
+	m, _ := e.Item.AbsoluteMeaning(base) // an unreadable item is shown without its content
 	at := m.Published
 	for _, other := range []time.Time{m.Updated, e.Arrived} {
 		if at.IsZero() {
