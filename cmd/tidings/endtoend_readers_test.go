@@ -22,6 +22,7 @@ import (
 
 	"tidings/internal/daemon/origin"
 	"tidings/internal/feed"
+	"tidings/internal/longtest"
 	"tidings/internal/script"
 )
 
@@ -57,9 +58,10 @@ func (d *documentRead) fields() map[string]string {
 
 // A feedReader is a program that reads feeds.
 type feedReader struct {
-	name string
-	json bool // whether it reads JSON Feed
-	read func(t *testing.T, addresses []string) []documentRead
+	name   string
+	json   bool // whether it reads JSON Feed
+	merges bool // whether it merges equal items of several feeds
+	read   func(t *testing.T, addresses []string) []documentRead
 }
 
 // An allowedDifference is a field that a reader may show otherwise through a node.
@@ -129,7 +131,12 @@ func compareReadings(t *testing.T, r feedReader, format string, names []string, 
 			read, plain, node = append(read, name), append(plain, site+"/plain"+name), append(node, through[name])
 		}
 	}
-	direct, got := r.read(t, plain), r.read(t, node)
+	var direct, got []documentRead
+	if r.merges {
+		direct, got = r.read(t, plain), r.read(t, node)
+	} else if all := r.read(t, slices.Concat(plain, node)); len(all) == 2*len(read) {
+		direct, got = all[:len(read)], all[len(read):]
+	}
 	if len(direct) != len(read) || len(got) != len(read) {
 		t.Fatalf("%d documents directly and %d through the node, of %d", len(direct), len(got), len(read))
 	}
@@ -245,12 +252,13 @@ func playDocuments(t *testing.T, o *testOrigin) map[string]bool {
 
 func feedReaders() []feedReader {
 	return []feedReader{
-		{"gofeed", true, readByGofeed},
-		{"feedparser", false, readByFeedparser},
-		{"sfeed", false, readBySfeed},
-		{"newsboat", false, readByNewsboat},
-		{"rss-parser", false, func(t *testing.T, a []string) []documentRead { return readByNode(t, "rss-parser", a) }},
-		{"feedsmith", true, func(t *testing.T, a []string) []documentRead { return readByNode(t, "feedsmith", a) }},
+		{"gofeed", true, false, readByGofeed},
+		{"feedparser", false, false, readByFeedparser},
+		{"sfeed", false, false, readBySfeed},
+		{"newsboat", false, true, readByNewsboat},
+		{"rss-parser", false, false, func(t *testing.T, a []string) []documentRead { return readByNode(t, "rss-parser", a) }},
+		{"Miniflux", true, false, readByMiniflux},
+		{"feedsmith", true, false, func(t *testing.T, a []string) []documentRead { return readByNode(t, "feedsmith", a) }},
 	}
 }
 
@@ -317,6 +325,36 @@ func readByNode(t *testing.T, reader string, addresses []string) []documentRead 
 		}
 	}
 	return readByProgram(t, exec.Command(node, append([]string{filepath.Join(readersFolder, "read.mjs"), reader}, addresses...)...))
+}
+
+// minifluxVersion is the version of Miniflux whose packages read the documents.
+const minifluxVersion = "miniflux.app/v2@v2.3.5"
+
+// readByMiniflux builds the part of Miniflux that reads feeds. It is internal to its module, so a copy of the module
+// gets a command more. Miniflux itself would need a database.
+func readByMiniflux(t *testing.T, addresses []string) []documentRead {
+	if os.Getenv("CI") != "true" && !longtest.Long() {
+		t.Skip("building Miniflux takes its time: left out of the fast tier except in CI")
+	}
+	goTool := requireTool(t, "go", "it builds Miniflux")
+	out, err := exec.Command(goTool, "mod", "download", "-json", minifluxVersion).Output()
+	var module struct{ Dir, Error string }
+	if unread := json.Unmarshal(out, &module); err != nil || unread != nil {
+		t.Fatalf("go cannot download %s: %v, %v: %s", minifluxVersion, err, unread, module.Error)
+	}
+	folder := t.TempDir()
+	if err := os.CopyFS(folder, os.DirFS(module.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(filepath.Join(folder, "read"), os.DirFS(filepath.Join(readersFolder, "miniflux"))); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.Command(goTool, "build", "-buildvcs=false", "-o", "reader", "./read")
+	build.Dir = folder
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go cannot build %s: %v: %s", minifluxVersion, err, out)
+	}
+	return readByProgram(t, exec.Command(filepath.Join(folder, "reader"), addresses...))
 }
 
 // readBySfeed gives documents to sfeed, with their addresses, as sfeed_update does. sfeed finds neither the title nor
