@@ -68,12 +68,24 @@ func (c sanitiser) apply(policy *bluemonday.Policy, content string) string {
 
 // cleanMeaning sanitises an item for feeds in another format than its source's.
 func (c sanitiser) cleanMeaning(m *feed.Meaning) {
-	m.Title = html.UnescapeString(string(c.strict.SanitizeBytes([]byte(m.Title))))
+	m.Title = c.title(m.Title)
 	m.Summary, m.Content = c.apply(c.feeds, m.Summary), c.apply(c.feeds, m.Content)
 	if !isWeb(m.Link) {
 		m.Link = ""
 	}
 	m.Enclosures = slices.DeleteFunc(m.Enclosures, func(e feed.Enclosure) bool { return !isWeb(e.URL) })
+}
+
+// title returns a title as text. A tag that is left stays if it is nothing but a name, as in "The <title> element".
+// A reader that takes titles for HTML would do something with other tags.
+func (c sanitiser) title(s string) string {
+	s = feed.PlainTitle(s)
+	for z := html.NewTokenizer(strings.NewReader(s)); z.Next() != html.ErrorToken; {
+		if t := z.Token(); t.Type == html.EndTagToken || len(t.Attr) > 0 || t.DataAtom == atom.Script {
+			return html.UnescapeString(string(c.strict.SanitizeBytes([]byte(s))))
+		}
+	}
+	return s
 }
 
 // isWeb reports whether an address has the scheme http or https, and not javascript, for example.

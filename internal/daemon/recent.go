@@ -75,7 +75,8 @@ const (
 
 // articleOf returns an item as an article; ok is false if the item is unreadable.
 func articleOf(s feedtree.Subscription, item *feed.Item) (a *cobra.Article, ok bool) {
-	m, err := item.Meaning(originURL(s.URL))
+	base := originURL(s.URL)
+	m, err := item.Meaning(base)
 	if err != nil {
 		return nil, false
 	}
@@ -84,7 +85,7 @@ func articleOf(s feedtree.Subscription, item *feed.Item) (a *cobra.Article, ok b
 		published = m.Updated
 	}
 	return &cobra.Article{
-		Feed: s.URL, FeedTitle: s.Title, FeedLink: s.Link, Language: s.Language,
+		Feed: s.URL, FeedTitle: s.Title, FeedLink: feed.AbsoluteLink(base, s.Link), Language: s.Language,
 		ID: item.ID, Link: m.Link, Title: m.Title, Author: m.Author, Tags: m.Categories,
 		HTML: cmp.Or(m.Content, m.Summary), Published: published,
 	}, true

@@ -276,3 +276,18 @@ func TestEqualQueriesShareOneWatch(t *testing.T) {
 	}
 	m.get(t, "/watch?q=sun")
 }
+
+// Articles leave their documents, so that their addresses are absolute, and so is that of the page of their feed.
+func TestArticlesHaveAbsoluteAddresses(t *testing.T) {
+	f, err := feed.Parse([]byte(`<feed xmlns="http://www.w3.org/2005/Atom" xml:base="blog/"><title>T</title><link href="/rel/"/><entry><id>1</id><title>One</title>`+
+		`<link href="1"/><content type="html">&lt;a href="2">2&lt;/a>&lt;img src="/3.png"></content></entry></feed>`), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := feedtree.Subscription{URL: "https://origin.example/dir/atom.xml", Title: f.Head.Title, Link: "/rel/"}
+	a, ok := articleOf(s, &f.Items[0])
+	if !ok || a.Link != "https://origin.example/dir/blog/1" || a.FeedLink != "https://origin.example/rel/" ||
+		a.HTML != `<a href="https://origin.example/dir/blog/2">2</a><img src="https://origin.example/3.png">` {
+		t.Errorf("%v %+v", ok, a)
+	}
+}

@@ -25,14 +25,15 @@ func absolute(base, ref string) string {
 	return resolve(base, ref)
 }
 
-// absoluteXML returns a tidy document with absolute addresses. base is the address of its source.
-func absoluteXML(doc []byte, base string) []byte {
+// absoluteXML returns a tidy document, or an item of one with the scope that it has there, with absolute addresses.
+// base is the address of the source.
+func absoluteXML(doc []byte, outer scope, base string) []byte {
 	var (
 		edits []edit
 		leaf  *leafElement // the last element that started, if it has had no other content than text
 	)
 	replace := func(start, end int, text string) { edits = append(edits, edit{start, end, text}) }
-	for w := walk(doc, nil); w.step(); {
+	for w := walk(doc, outer); w.step(); {
 		switch {
 		case w.starts():
 			at := resolve(base, w.scope.value("xml:base"))
@@ -43,7 +44,7 @@ func absoluteXML(doc []byte, base string) []byte {
 					s = absolute(at, value)
 				}
 				if s != value {
-					start := w.latest.start + cap(doc[w.latest.start:]) - cap(a.value) // a value is a part of the document
+					start := offset(doc, a.value)
 					replace(start, start+len(a.value), escapeAny(s))
 				}
 			}
@@ -61,6 +62,14 @@ func absoluteXML(doc []byte, base string) []byte {
 			leaf.text.WriteString(w.text())
 		}
 	}
+	return edited(doc, edits)
+}
+
+// offset returns where a part of a document begins.
+func offset(doc, part []byte) int { return cap(doc) - cap(part) }
+
+// edited returns a document with edits, which are in order.
+func edited(doc []byte, edits []edit) []byte {
 	if edits == nil {
 		return doc
 	}

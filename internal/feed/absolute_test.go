@@ -35,10 +35,10 @@ func TestWrittenAddressesAreAbsolute(t *testing.T) {
 			want = c.doc
 		}
 		doc, end := "<a>"+c.doc+"</a>", "</a>"
-		if got := string(absoluteXML([]byte(doc), absoluteBase)); got != "<a>"+want+end {
+		if got := string(absoluteXML([]byte(doc), nil, absoluteBase)); got != "<a>"+want+end {
 			t.Errorf("%s:\n%s\nwant\n%s", what, got, "<a>"+want+end)
 		}
-		again := absoluteXML([]byte("<a>"+want+end), absoluteBase)
+		again := absoluteXML([]byte("<a>"+want+end), nil, absoluteBase)
 		if string(again) != "<a>"+want+end {
 			t.Errorf("%s: a second time it becomes %s", what, again)
 		}
@@ -69,11 +69,11 @@ func FuzzAbsolute(f *testing.F) {
 		if err != nil {
 			return
 		}
-		once := absoluteXML(doc, absoluteBase)
+		once := absoluteXML(doc, nil, absoluteBase)
 		if _, bad, err := tidy(once, nil, func([]byte, string) error { return nil }); err != nil || bad != 0 {
 			t.Fatalf("%s is not well-formed: %v, %v", once, bad, err)
 		}
-		if twice := absoluteXML(once, absoluteBase); string(twice) != string(once) && !strings.Contains(s, "<base") {
+		if twice := absoluteXML(once, nil, absoluteBase); string(twice) != string(once) && !strings.Contains(s, "<base") {
 			t.Fatalf("%s\nbecomes\n%s\nand then\n%s", doc, once, twice)
 		}
 	})

@@ -178,5 +178,5 @@ func hasRelativeAddress(it *Item) bool {
 	if it.Format == JSON {
 		return !bytes.Equal(absoluteJSON("", it.Raw, absoluteBase), it.Raw)
 	}
-	return !bytes.Equal(absoluteXML(it.Raw, resolve(absoluteBase, scopeOf(it.Scope).value("xml:base"))), it.Raw)
+	return !bytes.Equal(absoluteXML(it.Raw, scopeOf(it.Scope), absoluteBase), it.Raw)
 }

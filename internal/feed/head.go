@@ -69,6 +69,7 @@ func readHeadXML(format Format, raw []byte) (Head, error) {
 			w.setFirst(&h.Description)
 		case "link":
 			if w.rel == "" || w.rel == "alternate" {
+				w.content = resolve(w.scope.value("xml:base"), w.content)
 				w.setFirst(&h.Link)
 			}
 		case "language":

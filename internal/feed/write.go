@@ -70,7 +70,7 @@ func Write(d *Document, f Format) ([]byte, error) {
 	head := d.Head
 	if head.Format != f {
 		var err error
-		if head, err = NewHead(f, head.Title, head.Link, head.Description, head.Language); err != nil {
+		if head, err = NewHead(f, head.Title, AbsoluteLink(d.Base, head.Link), head.Description, head.Language); err != nil {
 			return nil, fmt.Errorf("write feed: %w", err)
 		}
 	}
@@ -211,8 +211,14 @@ func (d *Document) sanitised(e *Entry) Meaning {
 }
 
 // date returns the time of an entry's last change, as far as known.
-func (e *Entry) date(m *Meaning) time.Time {
-	for _, t := range []time.Time{m.Updated, m.Published, e.Arrived} {
+func (e *Entry) date(m *Meaning) time.Time { return firstDate(m.Updated, m.Published, e.Arrived) }
+
+// published returns the time of an entry's publication, as far as known. An edit does not change it.
+func (e *Entry) published(m *Meaning) time.Time { return firstDate(m.Published, m.Updated, e.Arrived) }
+
+// firstDate returns the first time that can be written.
+func firstDate(times ...time.Time) time.Time {
+	for _, t := range times {
 		if year := t.Year(); !t.IsZero() && year > 0 && year < 10000 {
 			return t.UTC()
 		}

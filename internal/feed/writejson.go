@@ -138,8 +138,11 @@ func (d *Document) itemJSON(e *Entry) []byte {
 	if !m.Published.IsZero() && m.Published.Year() < 10000 {
 		it.Published = m.Published.Format(time.RFC3339)
 	}
-	if m.Author != "" {
-		it.Authors = []jsonAuthor{{m.Author}}
+	for _, name := range e.authors(&m) {
+		it.Authors = append(it.Authors, jsonAuthor{name})
+	}
+	if m.Content != "" {
+		it.Summary = strings.TrimSpace(string(AppendText(nil, m.Summary)))
 	}
 	for _, a := range m.Enclosures {
 		size, _ := strconv.ParseInt(a.Length, 10, 64) // 0: unknown

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -22,7 +23,7 @@ func (d *Document) writeXML(head *Head) []byte {
 	}
 	out = append(out, '\n')
 	out = append(out, after...)
-	return append(absoluteXML(out, d.Base), '\n')
+	return append(absoluteXML(out, nil, d.Base), '\n')
 }
 
 type xmlWriter struct {
@@ -299,6 +300,14 @@ func (w *xmlWriter) addedElements(e *Entry, has map[string]bool) string {
 	return b.String()
 }
 
+// lengthAttribute returns the length of an enclosure as an attribute, if it is a number.
+func (e Enclosure) lengthAttribute() string {
+	if _, err := strconv.ParseUint(e.Length, 10, 63); err != nil {
+		return ""
+	}
+	return ` length="` + e.Length + `"`
+}
+
 // converted returns an item of another format, written from its parsed content. It uses no bindings from
 // outside.
 func (w *xmlWriter) converted(e *Entry) []byte {
@@ -314,7 +323,7 @@ func (w *xmlWriter) converted(e *Entry) []byte {
 			b.WriteString("\n<" + name + ">" + htmlText(s) + "</" + name + ">")
 		}
 	}
-	date := e.date(&m)
+	date, authors := e.date(&m), e.authors(&m)
 	switch w.head.Format {
 	case Atom:
 		b.WriteString("<entry" + Binding{"", w.uri}.attribute() + ">")
@@ -324,15 +333,23 @@ func (w *xmlWriter) converted(e *Entry) []byte {
 		if y := m.Published.Year(); !m.Published.IsZero() && y > 0 && y < 10000 {
 			element("published", m.Published.Format(time.RFC3339))
 		}
-		b.WriteString("\n<author>" + tag("name", cmp.Or(m.Author, w.d.Head.Title, "unknown")) + "</author>")
+		if len(authors) == 0 {
+			authors = []string{cmp.Or(w.d.Head.Title, "unknown")} // Atom requires one
+		}
+		for _, name := range authors {
+			b.WriteString("\n<author>" + tag("name", name) + "</author>")
+		}
 		if m.Link != "" {
 			b.WriteString("\n" + `<link rel="alternate" href="` + escapeAny(m.Link) + `"/>`)
 		}
 		for _, a := range m.Enclosures {
-			b.WriteString("\n" + `<link rel="enclosure" href="` + escapeAny(a.URL) + `" type="` + escapeAny(a.mediaType()) + `"/>`)
+			b.WriteString("\n" + `<link rel="enclosure" href="` + escapeAny(a.URL) + `" type="` + escapeAny(a.mediaType()) + `"` + a.lengthAttribute() + `/>`)
 		}
 		for _, c := range m.Categories {
 			b.WriteString("\n" + `<category term="` + escapeAny(c) + `"/>`)
+		}
+		if m.Link == "" && m.Content == "" { // Atom requires one of them
+			m.Content, m.Summary = cmp.Or(m.Summary, escapeAny(m.Title)), ""
 		}
 		if m.Summary != "" {
 			b.WriteString("\n" + `<summary type="html">` + htmlText(m.Summary) + "</summary>")
@@ -354,8 +371,10 @@ func (w *xmlWriter) converted(e *Entry) []byte {
 		b.WriteString(` rdf:about="` + escapeAny(e.id(&m)) + `">`)
 		b.WriteString("\n" + tag("title", m.Title) + "\n" + tag("link", m.Link))
 		html("description", m.Summary)
-		element("dc:date", date.Format(time.RFC3339))
-		element("dc:creator", m.Author)
+		element("dc:date", e.published(&m).Format(time.RFC3339))
+		for _, name := range authors {
+			element("dc:creator", name)
+		}
 		html("content:encoded", m.Content)
 		if e.Source != nil {
 			element("dc:source", e.Source.URL)
@@ -366,8 +385,13 @@ func (w *xmlWriter) converted(e *Entry) []byte {
 		b.WriteString("\n" + tag("title", m.Title))
 		element("link", m.Link)
 		b.WriteString("\n" + `<guid isPermaLink="false">` + escapeAny(e.id(&m)) + "</guid>")
-		element("pubDate", date.Format(time.RFC1123Z))
-		element("dc:creator", m.Author)
+		element("pubDate", e.published(&m).Format(time.RFC1123Z))
+		if !date.Equal(e.published(&m)) {
+			b.WriteString("\n<atom:updated" + Binding{"atom", nsAtom}.attribute() + ">" + date.Format(time.RFC3339) + "</atom:updated>")
+		}
+		for _, name := range authors {
+			element("dc:creator", name)
+		}
 		for _, c := range m.Categories {
 			element("category", c)
 		}
