@@ -109,6 +109,9 @@ var limits = []struct {
 	{"Polling", []limit{
 		{"corona", "minPublicInterval maxPublicInterval", "time between two polls of a public origin by one node", "the interval is moved into this range"},
 		{"corona", "budgetFloor budgetCeil minChannelGap", "all nodes together may always ask a domain once in this time; never more often than once in this; one channel never more often than once in this, unless its readers alone would", "fewer pollers, then longer intervals, up to a week"},
+		{"corona", "goneIntervals goneRetry", "polling intervals until the second poll of a feed that is gone, doubled each time; longest time between two", "one node asks this rarely until the feed is back"},
+		{"corona", "minTurnGap maxTurnGap", "pause between two polls of a domain that asks for fewer requests and does not say for how long; longest pause", "its feeds wait for each other"},
+		{"corona", "moveTrust moveDoubt", "time for which a permanent redirect must lead to the same feed; failures at the new address", "then the new address is polled; then each second poll asks the old one"},
 		{"corona", "maxPendingReports keepReportFor", "documents with news waiting for the sequencer; how long", "the oldest is dropped; the next poll finds the news again"},
 		{"corona", "maxInline:B", "head and items in a change report, compressed", "the report goes without them, and the sequencer fetches both"},
 		{"corona", "maxItemFetches maxAllItemFetches", "change reports of one channel waiting for their items; of all channels", "further reports are dropped and counted, and come again"},
@@ -135,6 +138,7 @@ var limits = []struct {
 		{"internal/daemon", "maxInFlight", "signed items of one feed on their way", "the next request waits; requests are served in order"},
 		{"internal/daemon", "maxPrivateFeeds maxPrivateBytes:B maxPrivateHeaders", "private feeds of a node; items of one; headers of one", "subscribing fails; old items that its document no longer shows are dropped; subscribing fails"},
 		{"internal/fetch", "maxRedirects maxRobots:B maxHeaders:B", "redirects of one fetch; a robots.txt; response headers", "a classified error with an explanation"},
+		{"internal/fetch", "defaultHold maxHold", "time for which a host that asks for fewer requests gets none, if it does not say for how long; longest time", "requests are answered at once with the time that is left"},
 		{"internal/fetch", "maxCookies:B", "cookies sent back within one fetch", "none are sent"},
 		{"internal/fetch", "maxCodings maxWindow:B", "compressions of one document; memory of one compression", "the others count as none; a classified error with an explanation"},
 		{"internal/fetch", "maxLessons maxSilent lessonTTL", "hosts and documents of which the node has learned how to ask them; silent addresses of one host; how long", "forgotten, and learned again with one more request"},

@@ -28,6 +28,7 @@ type leaderState struct {
 	order      wedge.Order   // the last order to the channel's wedge; N = 0: there is none
 	sentParams channelParams // parameters last sent to the wedge
 	suspicion  suspicion
+	moved      move // to where the feed has moved
 
 	// The record that the sequencer before left. Its interval holds until a document sets another
 	// one, and its readers count until the tree has formed again.
@@ -166,6 +167,6 @@ func (b *base) readers(l *leaderState) int {
 func (b *base) note(l *leaderState) {
 	b.app.SetNote(l.key, note{
 		valid: l.valid, interval: l.interval, State: l.state, fails: l.fails, weight: b.readers(l),
-		pollers: l.pollers, ref: l.order.IntervalStart, updateRate: l.updateRate, meanBytes: l.meanBytes, grant: string(l.grant), private: l.private, marks: l.marks,
+		pollers: l.pollers, ref: l.order.IntervalStart, updateRate: l.updateRate, meanBytes: l.meanBytes, grant: string(l.grant), private: l.private, marks: l.marks, move: l.moved,
 	}.append())
 }

@@ -40,7 +40,10 @@ func (sq *sequencer) takeObservation(l *leaderState, from env.Peer, r observatio
 		weight := min(l.interval.Seconds()/(costDecay*sq.cfg.MaintenanceInterval.Seconds()), maxWeight)
 		l.meanBytes += weight * (float64(r.size) - l.meanBytes)
 	}
-	if r.moved != l.url {
+	if from.ID == "" && !l.page {
+		l.moved.note(l.url, r.moved, r.valid.url, now) // only this node's own fetch counts, because pollers are sent there
+	}
+	if verdict.Moved = l.moved.to; r.moved != "" && r.moved != l.url {
 		verdict.Moved = r.moved
 	}
 	sq.setInterval(l, r.f)

@@ -19,6 +19,7 @@ type channelParams struct {
 	skips   skips
 	readers int
 	grant   []byte // encoded grant of the domain's stewards; nil: none, or already checked
+	at      string // the address that is polled, because the feed has moved there; "": the channel's own
 	ticket  uint64 // pollers include it in their change reports
 	// Only with Config.DAG, for nodes that decide for others:
 	size   float64 // cost of a poll relative to the mean channel
@@ -31,7 +32,7 @@ const paramTolerance = 1.25
 
 // differs says whether pollers must be told new parameters.
 func (b channelParams) differs(now channelParams) bool {
-	return b.skips != now.skips || b.ticket != now.ticket || !bytes.Equal(b.grant, now.grant) || differMuch(float64(b.readers), float64(now.readers)) ||
+	return b.skips != now.skips || b.ticket != now.ticket || b.at != now.at || !bytes.Equal(b.grant, now.grant) || differMuch(float64(b.readers), float64(now.readers)) ||
 		differMuch(b.size, now.size) || differMuch(b.update.Seconds(), now.update.Seconds())
 }
 
@@ -41,7 +42,7 @@ func differMuch(a, b float64) bool { return max(a, b) > paramTolerance*min(a, b)
 func (b channelParams) payload(url string) []byte {
 	return wire.Encode(&coronapb.ChannelParams{
 		Url: url, SkipHours: b.skips.hours, SkipDays: uint32(b.skips.days),
-		Readers: uint32(b.readers), Size: float32(b.size), UpdateMs: uint64(b.update.Milliseconds()), Grant: b.grant, Ticket: b.ticket,
+		Readers: uint32(b.readers), Size: float32(b.size), UpdateMs: uint64(b.update.Milliseconds()), Grant: b.grant, Ticket: b.ticket, At: b.at,
 	})
 }
 
@@ -150,10 +151,15 @@ func (b *base) readPayload(key overlay.ID, payload []byte) (s *pollTarget, grant
 	if spelled, err := feed.Canonical(m.Url); err != nil || spelled != m.Url || overlay.Key(b.cfg.Network, m.Url) != key {
 		return nil, nil
 	}
+	// A sequencer may send pollers to any address, as an origin may by a redirect.
+	if at, err := feed.Canonical(m.At); m.At != "" && (err != nil || at != m.At || len(at) > maxURL) {
+		return nil, nil
+	}
 	update := min(m.UpdateMs, uint64(honeycomb.MaxUpdate.Milliseconds()))
 	s = &pollTarget{key: key, url: m.Url, params: channelParams{
 		skips:   skips{m.SkipHours, uint8(m.SkipDays)},
 		ticket:  m.Ticket,
+		at:      m.At,
 		readers: int(m.Readers), size: float64(m.Size), update: time.Duration(update) * time.Millisecond,
 	}}
 	s.domain, s.private = Origin(m.Url)

@@ -24,7 +24,7 @@ func wedgeDuty(words []byte) wedge.Assignment {
 // Pollers are told of a parameter that has changed by more than a quarter, or at all where every
 // change matters.
 func TestParametersAreSentWhenTheyHaveChangedEnough(t *testing.T) {
-	is := channelParams{readers: 100, size: 2, update: time.Hour, skips: skips{1, 2}, grant: []byte("grant")}
+	is := channelParams{readers: 100, size: 2, update: time.Hour, skips: skips{1, 2}, grant: []byte("grant"), at: "http://b.example/"}
 	for what, c := range map[string]struct {
 		change func(*channelParams)
 		stale  bool
@@ -61,7 +61,7 @@ func TestPayloadsSurviveARoundTrip(t *testing.T) {
 	p := newLab(t).poller(Config{})
 	const url = "http://a.example/"
 	b := channelParams{skips: skips{1<<24 - 1, 1<<7 - 1}, readers: 7, size: 1.5, update: time.Hour, grant: []byte("grant")}
-	if s, grant := p.parsePayload(key(url), b.payload(url)); s == nil || s.url != url || string(grant) != "grant" || s.params.skips != b.skips || s.params.readers != 7 || s.params.size != 1.5 || s.params.update != time.Hour {
+	if s, grant := p.parsePayload(key(url), b.payload(url)); s == nil || s.url != url || string(grant) != "grant" || s.params.skips != b.skips || s.params.readers != 7 || s.params.at != b.at || s.params.size != 1.5 || s.params.update != time.Hour {
 		t.Errorf("%+v became %+v", b, s)
 	}
 	long := url + strings.Repeat("x", maxURL)
@@ -75,6 +75,9 @@ func TestPayloadsSurviveARoundTrip(t *testing.T) {
 		"days":                {Url: url, SkipDays: 1 << 7},
 		"a size below zero":   {Url: url, Size: -1},
 		"no number":           {Url: url, Size: float32(math.NaN())},
+		"a new address":       {Url: url, At: "mailto:a@a.example"},
+		"its spelling":        {Url: url, At: "http://A.example/"},
+		"a long new address":  {Url: url, At: long},
 		"no end":              {Url: url, Size: float32(math.Inf(1))},
 	} {
 		k := key(url)

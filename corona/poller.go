@@ -203,8 +203,12 @@ func (po *poller) poll(d *assignment, now time.Time) {
 		d.chargePoll(now)
 	}
 	po.outstanding = append(po.outstanding, outstandingPoll{d, d.waiting, d.polledAt})
-	url, isPage := feed.DocumentURL(d.target.url)
-	r := env.Request{URL: url, Robots: isPage, Subscribers: d.target.params.readers}
+	fails := 0
+	if i := d.extras().failure; i != nil {
+		fails = i.fails
+	}
+	_, isPage := feed.DocumentURL(d.target.url)
+	r := env.Request{URL: address(d.target.url, d.target.params.at, fails), Robots: isPage, Subscribers: d.target.params.readers}
 	if s := d.snapshot; s != nil {
 		r.ETag, r.LastModified, r.ValidatedURL = s.valid.etag, s.valid.lastModified, s.valid.url
 	}

@@ -117,7 +117,10 @@ func (sq *sequencer) inherit(l *leaderState, n note, now time.Time) {
 			l.suspicion.since = now
 		}
 	}
-	l.updateRate, l.meanBytes = n.updateRate, n.meanBytes
+	l.updateRate, l.meanBytes, l.moved = n.updateRate, n.meanBytes, n.move
+	if l.moved.since.After(now) { // the other sequencer's clock was ahead
+		l.moved.since = now
+	}
 	l.known.Page().SetMarks([]byte(n.marks))
 	if l.updateRate.at.After(now) { // the other sequencer's clock was ahead
 		l.updateRate.at = now
@@ -152,9 +155,8 @@ func (sq *sequencer) fetchNow(l *leaderState, now time.Time) {
 			sq.fetched(l, a, r, verdict, now)
 		}
 	}})
-	url, _ := feed.DocumentURL(l.url)
 	sq.requests.fetcher.Fetch(l.fetching, env.Request{
-		URL: url, Robots: l.page, Subscribers: sq.readers(l),
+		URL: address(l.url, l.moved.trusted(now), l.fails), Robots: l.page, Subscribers: sq.readers(l),
 		ETag: l.valid.etag, LastModified: l.valid.lastModified, ValidatedURL: l.valid.url,
 	})
 }
@@ -444,7 +446,7 @@ func (sq *sequencer) setInterval(l *leaderState, f *feed.Feed) {
 
 // paramsOf returns the parameters that a channel's pollers should have.
 func (sq *sequencer) paramsOf(l *leaderState, now time.Time) channelParams {
-	b := channelParams{readers: sq.readers(l), skips: skipsOf(l.hints), grant: l.grant, ticket: l.ticket}
+	b := channelParams{readers: sq.readers(l), skips: skipsOf(l.hints), grant: l.grant, ticket: l.ticket, at: l.moved.trusted(now)}
 	if sq.cfg.DAG {
 		b.size, b.update = sq.allocator.relativeSize(l.pollBytes()), l.updateRate.interval(now)
 	}

@@ -260,6 +260,7 @@ type ChannelParams struct {
 	UpdateMs      uint64                 `protobuf:"varint,6,opt,name=update_ms,json=updateMs,proto3" json:"update_ms,omitempty"`    // mean time between two updates; 0: not known
 	Grant         []byte                 `protobuf:"bytes,7,opt,name=grant,proto3" json:"grant,omitempty"`                           // Grant of the domain's stewards; at most 800 bytes; empty: there is none
 	Ticket        uint64                 `protobuf:"fixed64,8,opt,name=ticket,proto3" json:"ticket,omitempty"`                       // repeated in change reports, as proof that the sequencer told the poller about the channel
+	At            string                 `protobuf:"bytes,9,opt,name=at,proto3" json:"at,omitempty"`                                 // canonical address that is polled in place of url, because the feed has moved there; at most 2 KiB; empty: url
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -348,6 +349,13 @@ func (x *ChannelParams) GetTicket() uint64 {
 		return x.Ticket
 	}
 	return 0
+}
+
+func (x *ChannelParams) GetAt() string {
+	if x != nil {
+		return x.At
+	}
+	return ""
 }
 
 // ChangeReport tells the sequencer that a poller has read a document with something new.
@@ -1072,6 +1080,8 @@ type Note struct {
 	Grant         []byte                 `protobuf:"bytes,12,opt,name=grant,proto3" json:"grant,omitempty"`                           // Grant of the domain's stewards; at most 800 bytes; empty: there is none
 	Private       bool                   `protobuf:"varint,13,opt,name=private,proto3" json:"private,omitempty"`                      // the origin has a private address
 	Marks         []byte                 `protobuf:"bytes,14,opt,name=marks,proto3" json:"marks,omitempty"`                           // of a page: keys of the lines that change by themselves, 9 bytes each; at most 128
+	Moved         string                 `protobuf:"bytes,15,opt,name=moved,proto3" json:"moved,omitempty"`                           // the address to which the feed has moved permanently; empty: it has not moved
+	MovedMs       uint64                 `protobuf:"fixed64,16,opt,name=moved_ms,json=movedMs,proto3" json:"moved_ms,omitempty"`      // since when its old address says so
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1202,6 +1212,20 @@ func (x *Note) GetMarks() []byte {
 		return x.Marks
 	}
 	return nil
+}
+
+func (x *Note) GetMoved() string {
+	if x != nil {
+		return x.Moved
+	}
+	return ""
+}
+
+func (x *Note) GetMovedMs() uint64 {
+	if x != nil {
+		return x.MovedMs
+	}
+	return 0
 }
 
 // UpdateRate is the estimate of how often a channel changes.
@@ -1421,7 +1445,7 @@ const file_corona_proto_rawDesc = "" +
 	"\n" +
 	"politeness\x18\x0f \x01(\v2\x1a.tidings.corona.PolitenessH\x00R\n" +
 	"politenessB\x06\n" +
-	"\x04body\"\xd6\x01\n" +
+	"\x04body\"\xe6\x01\n" +
 	"\rChannelParams\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x1d\n" +
 	"\n" +
@@ -1431,7 +1455,8 @@ const file_corona_proto_rawDesc = "" +
 	"\x04size\x18\x05 \x01(\x02R\x04size\x12\x1b\n" +
 	"\tupdate_ms\x18\x06 \x01(\x04R\bupdateMs\x12\x14\n" +
 	"\x05grant\x18\a \x01(\fR\x05grant\x12\x16\n" +
-	"\x06ticket\x18\b \x01(\x06R\x06ticket\"B\n" +
+	"\x06ticket\x18\b \x01(\x06R\x06ticket\x12\x0e\n" +
+	"\x02at\x18\t \x01(\tR\x02at\"B\n" +
 	"\fChangeReport\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12 \n" +
 	"\vobservation\x18\x02 \x01(\fR\vobservation\"\xb4\x02\n" +
@@ -1493,7 +1518,7 @@ const file_corona_proto_rawDesc = "" +
 	"PollStatus\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12+\n" +
 	"\x05state\x18\x02 \x01(\v2\x15.tidings.corona.StateR\x05state\x12\x1a\n" +
-	"\bdeclined\x18\x03 \x01(\bR\bdeclined\"\xab\x03\n" +
+	"\bdeclined\x18\x03 \x01(\bR\bdeclined\"\xdc\x03\n" +
 	"\x04Note\x12\x12\n" +
 	"\x04etag\x18\x01 \x01(\tR\x04etag\x12#\n" +
 	"\rlast_modified\x18\x02 \x01(\tR\flastModified\x12\x1b\n" +
@@ -1512,7 +1537,9 @@ const file_corona_proto_rawDesc = "" +
 	"mean_bytes\x18\v \x01(\x04R\tmeanBytes\x12\x14\n" +
 	"\x05grant\x18\f \x01(\fR\x05grant\x12\x18\n" +
 	"\aprivate\x18\r \x01(\bR\aprivate\x12\x14\n" +
-	"\x05marks\x18\x0e \x01(\fR\x05marks\"]\n" +
+	"\x05marks\x18\x0e \x01(\fR\x05marks\x12\x14\n" +
+	"\x05moved\x18\x0f \x01(\tR\x05moved\x12\x19\n" +
+	"\bmoved_ms\x18\x10 \x01(\x06R\amovedMs\"]\n" +
 	"\n" +
 	"UpdateRate\x12\x18\n" +
 	"\aupdates\x18\x01 \x01(\x02R\aupdates\x12\x1a\n" +

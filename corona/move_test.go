@@ -1,0 +1,85 @@
+package corona
+
+import (
+	"testing"
+	"time"
+
+	"tidings/corona/coronapb"
+	"tidings/internal/env"
+)
+
+// A feed that has redirected permanently for a week is polled at its new address, keeps its own, and
+// survives both the end of the old host and a return to it. A new sequencer knows the move.
+func TestAFeedIsPolledWhereItHasMoved(t *testing.T) {
+	const oldURL, newURL = "http://old.example/feed", "http://new.example/feed"
+	day := 24 * time.Hour
+	l := newLab(t)
+	document := rss("A", "", "one", "two")
+	l.origins[newURL] = serves(document)
+	l.origins[oldURL] = serves(document, func(a *env.Answer) { a.FinalURL, a.Moved = newURL, true })
+	p := l.poller(Config{PollInterval: 2 * time.Hour})
+	log := p.lead(oldURL, nil)
+	state := func(p *labNode) State { return p.leaders[key(oldURL)].state }
+
+	if l.run(6*day, p); len(l.polls(newURL)) > 0 || state(p).Moved != newURL {
+		t.Fatalf("after six days: %d polls there, moved to %q", len(l.polls(newURL)), state(p).Moved)
+	}
+	before := len(log.items)
+	l.run(2*day, p)
+	asked := len(l.polls(oldURL))
+	delete(l.origins, oldURL) // the old host is gone
+	l.run(2*day, p)
+	if len(l.polls(oldURL)) != asked || state(p).Kind != coronapb.State_OK || state(p).Moved != newURL || len(log.items) != before {
+		t.Errorf("after ten days: %d more polls of the old address, %+v, %d items", len(l.polls(oldURL))-asked, state(p), len(log.items)-before)
+	}
+
+	p.cease(oldURL)
+	next := l.poller(Config{PollInterval: 2 * time.Hour})
+	next.lead(oldURL, log)
+	if l.run(day, next); len(l.polls(oldURL)) != asked || state(next).Kind != coronapb.State_OK {
+		t.Errorf("the next sequencer polls the old address %d times: %+v", len(l.polls(oldURL))-asked, state(next))
+	}
+
+	delete(l.origins, newURL)
+	l.origins[oldURL] = serves(document)
+	if l.run(4*day, next); state(next).Kind != coronapb.State_OK || state(next).Moved != "" {
+		t.Errorf("back at the old address: %+v", state(next))
+	}
+}
+
+// A redirect to a page of maintenance moves nothing.
+func TestMaintenanceMovesNothing(t *testing.T) {
+	const url = "http://a.example/feed"
+	l := newLab(t)
+	l.origins[url] = serves(rss("A", "", "one"))
+	p := l.poller(Config{PollInterval: time.Hour})
+	log := p.lead(url, nil)
+	l.run(5*time.Hour, p)
+	l.origins[url] = says(env.Answer{Status: 200, FinalURL: "http://a.example/maintenance", Moved: true, ContentType: "text/html", Body: []byte("<!DOCTYPE html><title>Back soon</title>")})
+	l.run(8*24*time.Hour, p)
+	if s := p.leaders[key(url)]; s.moved.to != "" || s.state.Kind != coronapb.State_NOT_A_FEED {
+		t.Errorf("%+v, moved to %q", s.state, s.moved.to)
+	}
+	l.origins[url] = serves(rss("A", "", "one"))
+	if l.run(25*time.Hour, p); p.leaders[key(url)].state.Kind != coronapb.State_OK || len(log.items) != 1 {
+		t.Errorf("back: %+v, %d items", p.leaders[key(url)].state, len(log.items))
+	}
+}
+
+// A move begins anew when the address redirects elsewhere, and ends when the document is back.
+func TestMovesBeginAnewAndEnd(t *testing.T) {
+	const url, b, c = "http://a.example/", "http://b.example/", "http://c.example/"
+	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+	var m move
+	for i, step := range []struct {
+		moved, final string
+		want         string // the address that is trusted
+	}{
+		{b, b, ""}, {b, b, ""}, {b, b, b}, {"", b, b}, {c, c, ""}, {c, c, ""}, {c, c, c}, {"", url, ""}, {url, url, ""},
+	} {
+		if m.note(url, step.moved, step.final, now); m.trusted(now) != step.want {
+			t.Errorf("step %d: %q, want %q", i, m.trusted(now), step.want)
+		}
+		now = now.Add(moveTrust / 2)
+	}
+}
