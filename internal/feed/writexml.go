@@ -214,7 +214,7 @@ func (w *xmlWriter) appendEntry(out []byte, e *Entry) []byte {
 			return w.appendVerbatim(out, e, v)
 		}
 	}
-	own := Entry{Item: Item{Format: w.head.Format, Raw: w.converted(e)}, Provenance: e.Provenance}
+	own := Entry{Item: Item{Format: w.head.Format, Raw: w.converted(e)}, Provenance: e.Provenance, Withdrawn: e.Withdrawn}
 	v := walk(own.Item.Raw, nil)
 	v.step()
 	return w.appendVerbatim(out, &own, v)
@@ -282,8 +282,8 @@ func (w *xmlWriter) appendVerbatim(out []byte, e *Entry, v *walker) []byte {
 // lacks.
 func (w *xmlWriter) addedElements(e *Entry, has map[string]bool) string {
 	var b strings.Builder
-	if e.Provenance != "" {
-		b.WriteString("<tidings:" + provenanceElement + Binding{"tidings", Namespace}.attribute() + ">" + escapeAny(e.Provenance) + "</tidings:" + provenanceElement + ">")
+	if said := e.said(); said != "" {
+		b.WriteString("<tidings:" + provenanceElement + Binding{"tidings", Namespace}.attribute() + ">" + escapeAny(said) + "</tidings:" + provenanceElement + ">")
 	}
 	if w.uri != nsAtom || w.head.Format != Atom || has["id"] && has["title"] && has["updated"] {
 		return b.String()
