@@ -13,7 +13,7 @@ type Delta struct {
 	Page []byte
 	// Pin is the publisher's key from this delta on. Nil: unchanged.
 	Pin *Pin
-	// Withdrawn are items that the origin no longer shows, although it still shows older ones. Standing are those
+	// Withdrawn are items that the origin no longer shows, although it still shows items around them. Standing are those
 	// that it shows again.
 	Withdrawn, Standing []feed.ID
 }

@@ -52,7 +52,7 @@ type Entry struct {
 	Change int
 	// Signed says that this version came in a publisher's envelope.
 	Signed bool
-	// Withdrawn says that the origin no longer shows the item, although it still shows older ones.
+	// Withdrawn says that the origin no longer shows the item, although it still shows items around it.
 	Withdrawn bool
 	Number    uint64 // highest number of a publication of the item; 0: none
 }

@@ -8,7 +8,8 @@ import (
 )
 
 // Which items the origin has withdrawn (docs/decisions/019-withdrawn-items.md). An item that rolls off the end of a
-// document was not withdrawn. One that is missing while an item below it is still there was, or a replica lags.
+// document, or off the beginning of one that begins with the oldest, was not withdrawn. One that is missing between items
+// that are still there was, or a replica lags.
 
 // standing is what a sequencer knows about the items that the origin shows.
 type standing struct {
@@ -57,40 +58,43 @@ func (s *standing) keepOrder(keep func(feed.ID) bool) {
 	s.order = slices.DeleteFunc(s.order, func(id feed.ID) bool { return !keep(id) })
 }
 
-// compare returns, for each item of the order, whether a document has it, and the number of those up to the last one that
-// it has. ok is false if the document proves nothing: content was omitted from it, it has none of the items, or it has
+// compare returns, for each item of the order, whether a document has it, and the range of indices from the first to behind
+// the last one that it has; of an empty document, the whole range. ok is false if the document proves nothing: content was omitted from it, it has none of the items, or it has
 // them in another order, as a list of the most read articles. An item that is missing there was not withdrawn.
-func (s *standing) compare(f *feed.Feed) (has []bool, n int, ok bool) {
+func (s *standing) compare(f *feed.Feed) (has []bool, first, n int, ok bool) {
 	if f.Omitted != "" {
-		return nil, 0, false
+		return nil, 0, 0, false
 	}
 	if has = make([]bool, len(s.order)); len(f.Items) == 0 {
-		return has, len(s.order), s.sighted
+		return has, 0, len(s.order), s.sighted
 	}
-	at := make(map[feed.ID]int, len(s.order))
+	at := make(map[shortID]int, len(s.order)) // reports of pollers have no longer identities
 	for i, id := range s.order {
-		at[id] = i + 1
+		at[shorten(id)] = i + 1
 	}
 	for i := range f.Items {
-		switch j := at[f.Items[i].ID]; {
+		switch j := at[shorten(f.Items[i].ID)]; {
 		case j == 0:
 		case j <= n:
-			return nil, 0, false
+			return nil, 0, 0, false
 		default:
+			if n == 0 {
+				first = j - 1
+			}
 			has[j-1], n = true, j
 		}
 	}
-	return has, n, n > 0
+	return has, first, n, n > 0
 }
 
 // unlike returns the items of which a document shows the contrary of the log.
 func (s *standing) unlike(f *feed.Feed) (ids []feed.ID) {
-	has, n, ok := s.compare(f)
+	has, first, n, ok := s.compare(f)
 	if !ok {
 		return nil
 	}
-	for i, id := range s.order[:n] {
-		if has[i] == s.withdrawn[shorten(id)] {
+	for i := first; i < n; i++ {
+		if id := s.order[i]; has[i] == s.withdrawn[shorten(id)] {
 			ids = append(ids, id)
 		}
 	}
@@ -100,7 +104,7 @@ func (s *standing) unlike(f *feed.Feed) (ids []feed.ID) {
 // sight records what a document shows, as [Known.Sight] does for versions. An item of which it shows what the log says
 // was one of a replica that lags.
 func (s *standing) sight(f *feed.Feed, gap time.Duration, now time.Time) {
-	_, n, ok := s.compare(f)
+	_, _, n, ok := s.compare(f)
 	if !ok {
 		s.sighted = s.sighted || len(s.order) == 0 && len(f.Items) > 0 // all items are about to be added
 		clear(s.doubted)

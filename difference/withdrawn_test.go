@@ -81,13 +81,17 @@ func follow(t *testing.T, documents ...string) string {
 	return strings.Join(marked, " ")
 }
 
-// An item was withdrawn when documents of an hour lack it and still show an item below it.
+// An item was withdrawn when documents of an hour lack it and still show items above and below it.
 func TestWithdrawnItemsAreMarked(t *testing.T) {
 	for _, c := range []struct {
 		name, documents, want string
 	}{
 		{"an item is gone", "d c b a, d b a, =, =, =", "c"},
-		{"the newest one is gone", "d c b a, c b a, =, =, =", "d"},
+		{"the newest one is gone, and no other came", "d c b a, c b a, =, =, =", ""},
+		{"the newest one is gone, and another came", "d c b a, c b a, e c b a, =, =, =, =", "d"},
+		{"the oldest items come first", "a b c d, b c d e, =, =, =, c d e f, =, =, =", ""},
+		{"the oldest items come first, and one is gone", "a b c d, a c d e, =, =, =, c d e f", "b"},
+		{"the first of the document was pinned there", "p d c b a, d c b a, =, =, =", ""},
 		{"not for an hour yet", "d c b a, d b a, =, =", ""},
 		{"under another sequencer", "d c b a, d b a, =, !, =, =, =, =", "c"},
 		{"before another sequencer's first document", "d c b a, !, d b a, =, =, =", "c"},

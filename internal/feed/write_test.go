@@ -332,3 +332,14 @@ func TestProvenanceOfTheSourceIsRemoved(t *testing.T) {
 		}
 	}
 }
+
+// The mark of a withdrawn item stands beside its provenance, or alone.
+func TestWithdrawnEntriesSaySo(t *testing.T) {
+	for want, e := range map[string]Entry{
+		"single": {Provenance: "single"}, "single, withdrawn": {Provenance: "single", Withdrawn: true}, "withdrawn": {Withdrawn: true}, "": {},
+	} {
+		if got := e.said(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
